@@ -1,0 +1,52 @@
+package pleg
+
+import "time"
+
+// EventType says what happened. The names are the kubelet's.
+type EventType string
+
+const (
+	// ContainerStarted means that a container runs, or that a sandbox is ready.
+	ContainerStarted EventType = "ContainerStarted"
+	// ContainerDied means that a container has exited, or that a sandbox is no
+	// longer ready.
+	ContainerDied EventType = "ContainerDied"
+	// ContainerRemoved means that a dead container or sandbox is gone.
+	ContainerRemoved EventType = "ContainerRemoved"
+	// ContainerChanged means that a container is in a created or unknown state.
+	// It makes the pipeline inspect the pod and is not delivered.
+	ContainerChanged EventType = "ContainerChanged"
+	// PodSync asks a subscriber to look at the pod anew: the pod was
+	// reinspected without a visible change, or events of it were discarded
+	// because the subscriber's buffer was full.
+	PodSync EventType = "PodSync"
+)
+
+// Event is one step in the life of a pod. Its JSON form is one of the
+// program's outputs.
+type Event struct {
+	// Seq numbers the events of one pipeline; it only grows. A subscriber that
+	// discarded or filtered events sees holes.
+	Seq          uint64    `json:"seq"`
+	Type         EventType `json:"type"`
+	PodUID       PodUID    `json:"podUID"`
+	PodName      string    `json:"podName"`
+	PodNamespace string    `json:"podNamespace"`
+	// ContainerID is the container, or the sandbox, that the event is about;
+	// empty for a PodSync.
+	ContainerID   ContainerID `json:"containerID,omitempty"`
+	ContainerName string      `json:"containerName,omitempty"`
+	Attempt       uint32      `json:"attempt"`
+	// Sandbox is true if ContainerID names a pod sandbox.
+	Sandbox bool `json:"sandbox"`
+	// ExitCode and Reason are set on a ContainerDied whose container the
+	// inspection still found; ExitCode is nil otherwise.
+	ExitCode *int32 `json:"exitCode,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+	// Missed is the number of events that a PodSync stands for because this
+	// subscriber's buffer was full; 0 otherwise.
+	Missed uint64 `json:"missed,omitempty"`
+	// ObservedAt is the time before the listing that showed the change. The
+	// cache holds a status at least as new once the event is delivered.
+	ObservedAt time.Time `json:"observedAt"`
+}

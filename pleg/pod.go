@@ -1,0 +1,85 @@
+package pleg
+
+import "time"
+
+// PodUID identifies a pod on this node for as long as the pod exists.
+type PodUID string
+
+// ContainerID identifies a container or a pod sandbox within one runtime. It is
+// the bare CRI id, without a scheme such as "containerd://".
+type ContainerID string
+
+// State is the state of a container as its runtime lists it. A pod sandbox has
+// one too: it is [StateRunning] while the sandbox is READY and [StateExited]
+// once it is NOTREADY.
+type State uint8
+
+const (
+	// StateUnknown is the state of a container whose runtime does not know it,
+	// and of any CRI state this version has no name for.
+	StateUnknown State = iota
+	// StateCreated is the state of a container that has not been started.
+	StateCreated
+	// StateRunning is the state of a running container and of a READY sandbox.
+	StateRunning
+	// StateExited is the state of an ended container and of a NOTREADY sandbox.
+	StateExited
+)
+
+// String returns the name of the state in lower case.
+func (s State) String() string {
+	switch s {
+	case StateCreated:
+		return "created"
+	case StateRunning:
+		return "running"
+	case StateExited:
+		return "exited"
+	default:
+		return "unknown"
+	}
+}
+
+// Container is a container, or a pod sandbox, in a list of the runtime.
+type Container struct {
+	ID ContainerID
+	// SandboxID is the sandbox a container lives in; empty for a sandbox.
+	SandboxID ContainerID
+	// Name is the container's name in the pod; for a sandbox, the pod's name.
+	Name string
+	// Attempt counts the containers of this name, or the sandboxes, that the
+	// pod had before.
+	Attempt uint32
+	State   State
+	// CreatedAt is the runtime's wall clock.
+	CreatedAt time.Time
+}
+
+// Pod is a pod as the runtime listed it: every container and every sandbox it
+// has, the dead ones too.
+type Pod struct {
+	UID       PodUID
+	Name      string
+	Namespace string
+	// Labels are the pod's labels, taken from its newest sandbox.
+	Labels map[string]string
+	// Containers and Sandboxes are in the order in which their events are to
+	// be computed. Package cri lists the newest first, as the kubelet does.
+	Containers []*Container
+	Sandboxes  []*Container
+}
+
+// Running reports whether a container or a sandbox of the pod runs.
+func (p *Pod) Running() bool {
+	for _, c := range p.Containers {
+		if c.State == StateRunning {
+			return true
+		}
+	}
+	for _, s := range p.Sandboxes {
+		if s.State == StateRunning {
+			return true
+		}
+	}
+	return false
+}

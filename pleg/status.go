@@ -1,0 +1,84 @@
+package pleg
+
+import "time"
+
+// PodStatus is what an inspection of one pod returned. It corresponds to the
+// kubelet's kubecontainer.PodStatus.
+type PodStatus struct {
+	UID       PodUID
+	Name      string
+	Namespace string
+	// IPs are the pod's addresses, the primary one first. A status without a
+	// ready sandbox keeps the last known ones.
+	IPs []string
+	// Containers and Sandboxes hold a status for each listed id that still
+	// existed when the pod was inspected.
+	Containers []*ContainerStatus
+	Sandboxes  []*SandboxStatus
+	// ObservedAt is the time before the listing that led to this inspection:
+	// whatever happened earlier is in the status. It is not the time of the
+	// inspection itself (kubelet v1.36, GenericPLEG.Relist).
+	ObservedAt time.Time
+}
+
+// Container returns the status of the container with this id, or nil.
+func (s *PodStatus) Container(id ContainerID) *ContainerStatus {
+	if s == nil {
+		return nil
+	}
+	for _, c := range s.Containers {
+		if c.ID == id {
+			return c
+		}
+	}
+	return nil
+}
+
+// SandboxReady reports whether a sandbox of the pod is ready.
+func (s *PodStatus) SandboxReady() bool {
+	for _, sandbox := range s.Sandboxes {
+		if sandbox.Ready {
+			return true
+		}
+	}
+	return false
+}
+
+// ContainerStatus is the status of one container.
+type ContainerStatus struct {
+	ID      ContainerID
+	Name    string
+	Attempt uint32
+	State   State
+	// CreatedAt, StartedAt and FinishedAt are the runtime's wall clock; the
+	// zero time means not yet.
+	CreatedAt  time.Time
+	StartedAt  time.Time
+	FinishedAt time.Time
+	// ExitCode, Reason and Message mean something once the state is
+	// [StateExited]. Reason is the runtime's word, such as Completed, Error or
+	// OOMKilled.
+	ExitCode int32
+	Reason   string
+	Message  string
+	// Image is the image as the pod names it, ImageRef the runtime's digest.
+	Image    string
+	ImageRef string
+	Labels   map[string]string
+	// Annotations hold among others the restart count the kubelet wrote.
+	Annotations map[string]string
+}
+
+// SandboxStatus is the status of one pod sandbox.
+type SandboxStatus struct {
+	ID        ContainerID
+	Attempt   uint32
+	Ready     bool
+	CreatedAt time.Time
+	// IPs are the addresses of this sandbox, the primary one first; empty on
+	// the host network and once the network is torn down.
+	IPs         []string
+	HostNetwork bool
+	Labels      map[string]string
+	Annotations map[string]string
+}

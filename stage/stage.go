@@ -1,0 +1,53 @@
+// Package stage declares the messages that cross the channels between the
+// stages of the pipeline.
+//
+//	lister --Listing--> differ --Change--> inspector --Outcome--> dispatcher
+//	                      ^                    |
+//	                      +------ Settled -----+
+//
+// A message belongs to its receiver once it is sent; what it points to is
+// read-only for both. The sender of a channel closes it.
+package stage
+
+import (
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// Listing is everything that the runtime had at one moment.
+type Listing struct {
+	// At is the time before the first call of the list.
+	At   time.Time
+	Pods []*pleg.Pod
+}
+
+// Change is work for the inspector: a pod whose containers changed, that is
+// gone, or that is to be looked at again. The differ has at most one Change of
+// a pod under way.
+type Change struct {
+	UID pleg.PodUID
+	// Pod is the newest observation of the pod; nil once it is gone.
+	Pod *pleg.Pod
+	// At is the time of that observation.
+	At time.Time
+	// Events are what the change means, in order, without sequence number. The
+	// inspector fills in what only the inspection knows.
+	Events []pleg.Event
+	// Anew asks for every status, final ones too.
+	Anew bool
+}
+
+// Settled tells the differ how a Change ended.
+type Settled struct {
+	UID pleg.PodUID
+	// Err is the inspection's error; nil means that the cache holds the status
+	// and the events are on their way.
+	Err error
+}
+
+// Outcome is a settled Change whose events may be delivered: the cache has been
+// written.
+type Outcome struct {
+	Events []pleg.Event
+}
