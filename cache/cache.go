@@ -1,0 +1,212 @@
+// Package cache holds the newest status of every pod and lets callers wait for
+// one that is new enough.
+//
+// It is the one structure of the pipeline that goroutines share. Two stages
+// write it: the inspector what an inspection returned, the differ which pods a
+// listing covers without one. It corresponds to the kubelet's
+// kubecontainer.Cache, with one difference: a listing covers only the pods
+// that are not waiting for an inspection.
+package cache
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// Cache maps pod UIDs to statuses. All methods are safe for concurrent use.
+// The statuses in it are read-only.
+type Cache struct {
+	mu      sync.Mutex
+	entries map[pleg.PodUID]*entry
+	// observed is the time of the newest listing: it covers every pod that is
+	// not in pending.
+	observed time.Time
+	pending  map[pleg.PodUID]struct{}
+	// gone lists the entries that only remember when a pod was found gone.
+	gone    []pleg.PodUID
+	waiters map[pleg.PodUID][]*waiter
+}
+
+type entry struct {
+	status *pleg.PodStatus
+	err    error
+	at     time.Time
+	gone   bool
+}
+
+type waiter struct {
+	newerThan time.Time
+	ready     chan struct{} // closed once the pod is fresh enough
+}
+
+// New returns an empty cache.
+func New() *Cache {
+	return &Cache{
+		entries: make(map[pleg.PodUID]*entry),
+		pending: make(map[pleg.PodUID]struct{}),
+		waiters: make(map[pleg.PodUID][]*waiter),
+	}
+}
+
+// Get returns the newest status of the pod without waiting. If the last
+// inspection failed, the status is nil and the error is the inspection's. A pod
+// that the cache does not know, or that is gone, has a status with nothing but
+// its UID.
+func (c *Cache) Get(uid pleg.PodUID) (*pleg.PodStatus, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.get(uid)
+}
+
+// GetNewerThan returns the pod's status, as [Cache.Get] does, as soon as an
+// observation of the pod that began after t has been applied. A listing that
+// shows the pod unchanged or gone is such an observation; one that shows a
+// change is applied once the pod has been inspected. It blocks until then or
+// until ctx ends, and then returns the cause of ctx.
+func (c *Cache) GetNewerThan(ctx context.Context, uid pleg.PodUID, t time.Time) (*pleg.PodStatus, error) {
+	c.mu.Lock()
+	if c.freshness(uid).After(t) {
+		defer c.mu.Unlock()
+		return c.get(uid)
+	}
+	w := &waiter{newerThan: t, ready: make(chan struct{})}
+	c.waiters[uid] = append(c.waiters[uid], w)
+	c.mu.Unlock()
+
+	select {
+	case <-w.ready:
+		return c.Get(uid)
+	case <-ctx.Done():
+		c.forget(uid, w)
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Set stores what an inspection returned: a status, or its error. at is the
+// time of the observation that led to it; an older one than the entry has is
+// ignored.
+func (c *Cache) Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.Time) {
+	c.put(uid, entry{status: status, err: err, at: at})
+}
+
+// Delete notes that the observation of time at found the pod gone.
+func (c *Cache) Delete(uid pleg.PodUID, at time.Time) {
+	c.put(uid, entry{at: at, gone: true})
+}
+
+// Touch notes that the observation of time at found the pod as the cache has
+// it.
+func (c *Cache) Touch(uid pleg.PodUID, at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entries[uid]
+	if e == nil || e.at.After(at) {
+		return
+	}
+	e.at = at
+	c.applied(uid, at)
+}
+
+// Observe notes a listing of all pods. It covers every pod but those in
+// pending, whose change it showed is still to be inspected.
+func (c *Cache) Observe(at time.Time, pending []pleg.PodUID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.observed = at
+	clear(c.pending)
+	for _, uid := range pending {
+		c.pending[uid] = struct{}{}
+	}
+	for _, uid := range c.gone {
+		if e := c.entries[uid]; e != nil && e.gone {
+			delete(c.entries, uid)
+		}
+	}
+	c.gone = c.gone[:0]
+	for uid := range c.waiters {
+		c.wake(uid)
+	}
+}
+
+func (c *Cache) put(uid pleg.PodUID, e entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if have := c.entries[uid]; have != nil && have.at.After(e.at) {
+		return
+	}
+	c.entries[uid] = &e
+	if e.gone {
+		c.gone = append(c.gone, uid)
+	}
+	c.applied(uid, e.at)
+}
+
+// applied lets the global time cover the pod again once an observation as new
+// as the last listing is in.
+func (c *Cache) applied(uid pleg.PodUID, at time.Time) {
+	if !at.Before(c.observed) {
+		delete(c.pending, uid)
+	}
+	c.wake(uid)
+}
+
+func (c *Cache) get(uid pleg.PodUID) (*pleg.PodStatus, error) {
+	e := c.entries[uid]
+	if e == nil || e.gone {
+		return &pleg.PodStatus{UID: uid}, nil
+	}
+	return e.status, e.err
+}
+
+// freshness is the time of the newest observation of the pod that has been
+// applied.
+func (c *Cache) freshness(uid pleg.PodUID) time.Time {
+	var at time.Time
+	if e := c.entries[uid]; e != nil {
+		at = e.at
+	}
+	if _, pending := c.pending[uid]; !pending && c.observed.After(at) {
+		return c.observed
+	}
+	return at
+}
+
+func (c *Cache) wake(uid pleg.PodUID) {
+	waiters := c.waiters[uid]
+	if len(waiters) == 0 {
+		return
+	}
+	fresh := c.freshness(uid)
+	kept := waiters[:0]
+	for _, w := range waiters {
+		if fresh.After(w.newerThan) {
+			close(w.ready)
+		} else {
+			kept = append(kept, w)
+		}
+	}
+	c.keep(uid, kept)
+}
+
+func (c *Cache) forget(uid pleg.PodUID, w *waiter) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kept := c.waiters[uid][:0]
+	for _, other := range c.waiters[uid] {
+		if other != w {
+			kept = append(kept, other)
+		}
+	}
+	c.keep(uid, kept)
+}
+
+func (c *Cache) keep(uid pleg.PodUID, waiters []*waiter) {
+	if len(waiters) == 0 {
+		delete(c.waiters, uid)
+		return
+	}
+	c.waiters[uid] = waiters
+}
