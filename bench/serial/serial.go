@@ -1,0 +1,247 @@
+package serial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// DefaultTimeout is the deadline of a runtime call unless Options says
+// otherwise: the kubelet's --runtime-request-timeout.
+const DefaultTimeout = 2 * time.Minute
+
+var errNoStatus = errors.New("runtime answered without a status")
+
+// Options configures a [PLEG].
+type Options struct {
+	// Events receives what happened. It is required, and should be buffered:
+	// an event it has no room for is discarded, as the kubelet does with its
+	// channel of 1000. It is never closed.
+	Events chan<- pleg.Event
+	// Clock gives the time of a listing. If nil, time.Now.
+	Clock func() time.Time
+	// ListTimeout bounds one ListPods. If zero, [DefaultTimeout].
+	ListTimeout time.Duration
+	// InspectTimeout bounds one PodStatus. If zero, [DefaultTimeout].
+	InspectTimeout time.Duration
+	// ReuseFinal hands the last status of a pod to PodStatus, so that the
+	// statuses of exited containers need not be fetched again. The kubelet
+	// fetches them each time, which is the default here.
+	ReuseFinal bool
+	// Logger gets failed lists and inspections. If nil, nothing is logged.
+	Logger *slog.Logger
+}
+
+func (o *Options) complete() error {
+	switch {
+	case o.Events == nil:
+		return errors.New("serial: Options.Events is nil")
+	case o.ListTimeout < 0:
+		return fmt.Errorf("serial: Options.ListTimeout is negative: %v", o.ListTimeout)
+	case o.InspectTimeout < 0:
+		return fmt.Errorf("serial: Options.InspectTimeout is negative: %v", o.InspectTimeout)
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	if o.ListTimeout == 0 {
+		o.ListTimeout = DefaultTimeout
+	}
+	if o.InspectTimeout == 0 {
+		o.InspectTimeout = DefaultTimeout
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+// record is what is known of one pod. old is the pod as of its last settled
+// inspection, current the newest listing. A nil pod does not exist.
+type record struct {
+	old, current *pleg.Pod
+	seen         *pleg.Pod       // the newest list that had the pod
+	good         *pleg.PodStatus // the last successful inspection
+}
+
+type entry struct {
+	status *pleg.PodStatus
+	err    error
+}
+
+// PLEG generates pod lifecycle events from periodic lists.
+//
+// Relist, Apply and Run must not be called concurrently with one another.
+// RequestReinspect, Status and Discarded may be called at any time.
+type PLEG struct {
+	runtime   pleg.Runtime
+	opts      Options
+	records   map[pleg.PodUID]*record
+	seq       uint64
+	discarded atomic.Uint64
+
+	mu        sync.Mutex // guards what follows
+	reinspect map[pleg.PodUID]struct{}
+	cache     map[pleg.PodUID]entry
+}
+
+// New returns a PLEG that knows no pod yet. An error names the field of opts
+// that is not valid.
+func New(rt pleg.Runtime, opts Options) (*PLEG, error) {
+	if rt == nil {
+		return nil, errors.New("serial: runtime is nil")
+	}
+	if err := opts.complete(); err != nil {
+		return nil, err
+	}
+	return &PLEG{
+		runtime:   rt,
+		opts:      opts,
+		records:   make(map[pleg.PodUID]*record),
+		reinspect: make(map[pleg.PodUID]struct{}),
+		cache:     make(map[pleg.PodUID]entry),
+	}, nil
+}
+
+// Run relists at once, and again each time period has passed since the last
+// relist ended. It blocks until ctx ends and returns its cause. A list that
+// fails is logged and tried again after period.
+func (p *PLEG) Run(ctx context.Context, period time.Duration) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-timer.C:
+		}
+		if err := p.Relist(ctx); err != nil && ctx.Err() == nil {
+			p.opts.Logger.ErrorContext(ctx, "relist", "err", err)
+		}
+		timer.Reset(period)
+	}
+}
+
+// Relist lists all pods and applies the list. It returns the error of the
+// list, in which case nothing has changed; an inspection that fails is not an
+// error of Relist.
+func (p *PLEG) Relist(ctx context.Context) error {
+	at := p.opts.Clock()
+	listCtx, cancel := context.WithTimeout(ctx, p.opts.ListTimeout)
+	pods, err := p.runtime.ListPods(listCtx)
+	cancel()
+	if err != nil {
+		return fmt.Errorf("list pods: %w", err)
+	}
+	p.Apply(ctx, at, pods)
+	return nil
+}
+
+// Apply compares a list of all pods, begun at the given time, with what is
+// known, and inspects and reports the pods that changed, in no particular
+// order. It ends early with ctx; the pods it did not get to stay as they were.
+func (p *PLEG) Apply(ctx context.Context, at time.Time, pods []*pleg.Pod) {
+	for _, r := range p.records {
+		r.current = nil
+	}
+	for _, pod := range pods {
+		r := p.records[pod.UID]
+		if r == nil {
+			r = &record{}
+			p.records[pod.UID] = r
+		}
+		r.current, r.seen = pod, pod
+	}
+	for uid, r := range p.records {
+		if ctx.Err() != nil {
+			return
+		}
+		p.reconcile(ctx, uid, r, at)
+	}
+}
+
+func (p *PLEG) reconcile(ctx context.Context, uid pleg.PodUID, r *record, at time.Time) {
+	events := podEvents(r.old, r.current)
+	asked := p.takeReinspect(uid)
+	if len(events) == 0 && !asked {
+		if r.old == nil && r.current == nil {
+			delete(p.records, uid)
+		}
+		return
+	}
+	if r.current == nil {
+		p.forget(uid)
+	} else if err := p.inspect(ctx, r, at, asked); err != nil {
+		// The record stays, so that the next relist finds the change again.
+		p.RequestReinspect(uid)
+		p.opts.Logger.WarnContext(ctx, "inspect pod", "podUID", uid, "err", err)
+		return
+	}
+	if len(events) == 0 {
+		events = []pleg.Event{podSync(r.seen)}
+	}
+	status := r.good
+	if r.current == nil {
+		status = nil // the last status belongs to an earlier list
+	}
+	r.old = r.current
+	p.send(events, status, at)
+}
+
+// inspect writes the cache with the status of the listed pod, or with the error
+// of its inspection.
+func (p *PLEG) inspect(ctx context.Context, r *record, at time.Time, anew bool) error {
+	pod := r.current
+	var last *pleg.PodStatus
+	if p.opts.ReuseFinal && !anew {
+		last = r.good
+	}
+	callCtx, cancel := context.WithTimeout(ctx, p.opts.InspectTimeout)
+	defer cancel()
+	answer, err := p.runtime.PodStatus(callCtx, pod, last)
+	if err == nil && answer == nil {
+		err = errNoStatus
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return err // we are stopping: it says nothing about the pod
+		}
+		err = fmt.Errorf("inspect pod %s: %w", pod.UID, err)
+		p.set(pod.UID, entry{err: err})
+		return err
+	}
+	status := *answer
+	status.ObservedAt = at
+	if len(status.IPs) == 0 && r.good != nil && !status.SandboxReady() {
+		status.IPs = r.good.IPs
+	}
+	r.good = &status
+	p.set(pod.UID, entry{status: &status})
+	return nil
+}
+
+// send numbers the events of one pod and delivers them without waiting.
+func (p *PLEG) send(events []pleg.Event, status *pleg.PodStatus, at time.Time) {
+	for _, e := range events {
+		if e.Type == pleg.ContainerChanged {
+			continue
+		}
+		if c := status.Container(e.ContainerID); c != nil && e.Type == pleg.ContainerDied {
+			code := c.ExitCode
+			e.ExitCode, e.Reason = &code, c.Reason
+		}
+		p.seq++
+		e.Seq, e.ObservedAt = p.seq, at
+		select {
+		case p.opts.Events <- e:
+		default:
+			p.discarded.Add(1)
+		}
+	}
+}

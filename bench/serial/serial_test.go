@@ -1,0 +1,301 @@
+package serial_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/bench/serial"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+func TestNewNamesTheInvalidField(t *testing.T) {
+	events := make(chan pleg.Event)
+	tests := []struct {
+		rt   pleg.Runtime
+		opts serial.Options
+		want string
+	}{
+		{nil, serial.Options{Events: events}, "runtime"},
+		{&fakeRuntime{}, serial.Options{}, "Events"},
+		{&fakeRuntime{}, serial.Options{Events: events, ListTimeout: -1}, "ListTimeout"},
+		{&fakeRuntime{}, serial.Options{Events: events, InspectTimeout: -1}, "InspectTimeout"},
+	}
+	for _, tt := range tests {
+		if _, err := serial.New(tt.rt, tt.opts); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("New error = %v, want one about %s", err, tt.want)
+		}
+	}
+}
+
+func TestDiedCarriesWhatTheInspectionFound(t *testing.T) {
+	b := newBed(t, 10, serial.Options{})
+	b.rt.missing = map[pleg.ContainerID]bool{"c1": true}
+	b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "c0=running c1=running")})
+	for _, e := range b.drain() {
+		if e.ExitCode != nil || e.Reason != "" {
+			t.Errorf("event %+v has an exit code", e)
+		}
+	}
+	b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "c0=exited c1=exited")})
+	got := b.drain()
+	if len(got) != 2 || got[0].ExitCode == nil || *got[0].ExitCode != 137 || got[0].Reason != "OOMKilled" {
+		t.Fatalf("events %+v, want the exit code and reason of c0", got)
+	}
+	if got[1].ExitCode != nil || got[1].Reason != "" {
+		t.Errorf("event %+v has an exit code, but c1 was gone at its inspection", got[1])
+	}
+	b.pleg.Apply(t.Context(), start, nil)
+	for _, e := range b.drain() {
+		if e.ExitCode != nil {
+			t.Errorf("event %+v of a gone pod has an exit code", e)
+		}
+	}
+}
+
+func TestStatusCarriesTheTimeOfTheList(t *testing.T) {
+	b := newBed(t, 10, serial.Options{})
+	b.rt.onInspect = func(context.Context, *pleg.Pod) error {
+		b.now = b.now.Add(time.Minute)
+		return nil
+	}
+	b.rt.pods = []*pleg.Pod{pod("p", "c0=running")}
+	if err := b.pleg.Relist(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	status, err := b.pleg.Status("p")
+	if err != nil || !status.ObservedAt.Equal(start) || status.Container("c0") == nil {
+		t.Errorf("Status = %+v, %v; want c0 as of %v", status, err, start)
+	}
+}
+
+func TestStatusOfAnUnknownPodIsEmpty(t *testing.T) {
+	b := newBed(t, 10, serial.Options{})
+	b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "c0=running")})
+	b.pleg.Apply(t.Context(), start, nil)
+	status, err := b.pleg.Status("p")
+	if err != nil || status.UID != "p" || len(status.Containers) != 0 {
+		t.Errorf("Status of a gone pod = %+v, %v; want only its UID", status, err)
+	}
+}
+
+func TestIPs(t *testing.T) {
+	type look struct {
+		pod  string
+		ips  []string
+		fail bool
+		want []string
+	}
+	old := []string{"10.0.0.1"}
+	tests := []struct {
+		name  string
+		looks []look
+	}{
+		{"kept once the sandbox is not ready", []look{
+			{"/s=running", old, false, old},
+			{"/s=exited", nil, false, old},
+		}},
+		{"kept over a failed inspection", []look{
+			{"/s=running", old, false, old},
+			{"/s=exited", nil, true, nil},
+			{"/s=exited", nil, false, old},
+		}},
+		{"gone while a sandbox is ready", []look{
+			{"/s=running", old, false, old},
+			{"/t=running /s=exited", nil, false, nil},
+		}},
+		{"replaced by new ones", []look{
+			{"/s=running", old, false, old},
+			{"/s=exited", []string{"10.0.0.2"}, false, []string{"10.0.0.2"}},
+		}},
+		{"forgotten with the pod", []look{
+			{"/s=running", old, false, old},
+			{"", nil, false, nil},
+			{"/s=exited", nil, false, nil},
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBed(t, 100, serial.Options{})
+			for i, l := range tt.looks {
+				b.rt.ips = map[pleg.PodUID][]string{"p": l.ips}
+				b.rt.fail = nil
+				if l.fail {
+					b.rt.fail = map[pleg.PodUID]error{"p": errInspect}
+				}
+				var pods []*pleg.Pod
+				if l.pod != "" {
+					pods = []*pleg.Pod{pod("p", l.pod)}
+				}
+				b.pleg.Apply(t.Context(), start, pods)
+				status, _ := b.pleg.Status("p")
+				var got []string
+				if status != nil {
+					got = status.IPs
+				}
+				if !slices.Equal(got, l.want) {
+					t.Errorf("look %d (%q): IPs %v, want %v", i, l.pod, got, l.want)
+				}
+			}
+		})
+	}
+}
+
+func TestRequestDuringTheInspectionSurvives(t *testing.T) {
+	b := newBed(t, 10, serial.Options{})
+	asked := false
+	b.rt.onInspect = func(context.Context, *pleg.Pod) error {
+		if !asked {
+			asked = true
+			b.pleg.RequestReinspect("p")
+		}
+		return nil
+	}
+	pods := []*pleg.Pod{pod("p", "c0=running")}
+	for i, want := range []string{"Started(c0)", "Sync()", ""} {
+		b.pleg.Apply(t.Context(), start, pods)
+		if got := words(b.drain()); got != want {
+			t.Errorf("list %d: events %q, want %q", i, got, want)
+		}
+	}
+}
+
+func TestCacheIsRightThoughNobodyListens(t *testing.T) {
+	b := newBed(t, 0, serial.Options{})
+	b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "c0=running")})
+	if status, _ := b.pleg.Status("p"); status.Container("c0") == nil {
+		t.Error("the cache does not hold the status of a discarded event")
+	}
+	if got := b.pleg.Discarded(); got != 1 {
+		t.Errorf("Discarded = %d with nobody to receive, want 1", got)
+	}
+}
+
+func TestLastOfTwoPodsWithOneUIDCounts(t *testing.T) {
+	b := newBed(t, 10, serial.Options{})
+	b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "a=running"), pod("q", "c=running"), pod("p", "b=running")})
+	got := strings.Fields(words(b.drain()))
+	slices.Sort(got)
+	if want := []string{"Started(b)", "Started(c)"}; !slices.Equal(got, want) {
+		t.Errorf("events %v, want %v", got, want)
+	}
+}
+
+func TestFullChannelDiscardsAndCounts(t *testing.T) {
+	b := newBed(t, 2, serial.Options{})
+	b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "a=running b=running c=running d=running")})
+	if got := words(b.drain()); got != "Started(a) Started(b)" {
+		t.Errorf("events %q, want the first two", got)
+	}
+	if got := b.pleg.Discarded(); got != 2 {
+		t.Errorf("Discarded = %d, want 2", got)
+	}
+	b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "a=exited b=running c=running d=running")})
+	if got := b.drain(); words(got) != "Died(a)" || got[0].Seq != 5 {
+		t.Errorf("events %+v, want Died(a) with number 5", got)
+	}
+}
+
+func TestReuseFinalHandsOnTheLastStatus(t *testing.T) {
+	for _, reuse := range []bool{false, true} {
+		b := newBed(t, 10, serial.Options{ReuseFinal: reuse})
+		b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "c0=running")})
+		b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "c0=exited")})
+		b.pleg.RequestReinspect("p")
+		b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "c0=exited")})
+		got := make([]bool, 0, 3)
+		for _, last := range b.rt.last {
+			got = append(got, last != nil)
+		}
+		if want := []bool{false, reuse, false}; !slices.Equal(got, want) {
+			t.Errorf("ReuseFinal %v: inspections got a last status: %v, want %v", reuse, got, want)
+		}
+	}
+}
+
+func TestNoAnswerIsAnError(t *testing.T) {
+	b := newBed(t, 10, serial.Options{})
+	b.rt.noAnswer = true
+	b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "c0=running")})
+	if _, err := b.pleg.Status("p"); err == nil {
+		t.Error("no error for an inspection that answered nothing")
+	}
+	if got := words(b.drain()); got != "" {
+		t.Errorf("events %q, want none", got)
+	}
+}
+
+func TestHungInspectionEndsAtItsDeadlineAndDelaysTheRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, 10, serial.Options{Clock: time.Now, InspectTimeout: time.Minute})
+		b.rt.onInspect = func(ctx context.Context, pod *pleg.Pod) error {
+			if pod.UID == "hung" {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		}
+		b.rt.pods = []*pleg.Pod{pod("hung", "h=running"), pod("p", "c0=running")}
+		began := time.Now()
+		if err := b.pleg.Relist(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took != time.Minute {
+			t.Errorf("relist took %v, want the deadline of one minute", took)
+		}
+		if _, err := b.pleg.Status("hung"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("cached error %v, want a deadline", err)
+		}
+		if got := words(b.drain()); got != "Started(c0)" {
+			t.Errorf("events %q, want those of the other pod", got)
+		}
+	})
+}
+
+func TestRunRelistsAPeriodAfterTheLastEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		b := newBed(t, 10, serial.Options{Clock: time.Now})
+		begun := time.Now()
+		var lists []time.Duration
+		b.rt.onInspect = func(context.Context, *pleg.Pod) error {
+			lists = append(lists, time.Since(begun))
+			time.Sleep(3 * time.Second)
+			return errInspect
+		}
+		b.rt.pods = []*pleg.Pod{pod("p", "c0=running")}
+		done := make(chan error)
+		go func() { done <- b.pleg.Run(ctx, time.Second) }()
+		time.Sleep(9 * time.Second)
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run = %v, want %v", err, context.Canceled)
+		}
+		want := []time.Duration{0, 4 * time.Second, 8 * time.Second}
+		if !slices.Equal(lists, want) {
+			t.Errorf("relists at %v, want %v", lists, want)
+		}
+	})
+}
+
+func TestCancelSaysNothingAboutThePods(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	b := newBed(t, 10, serial.Options{})
+	b.rt.onInspect = func(ctx context.Context, _ *pleg.Pod) error {
+		cancel()
+		return ctx.Err()
+	}
+	b.pleg.Apply(ctx, start, []*pleg.Pod{pod("p", "c0=running"), pod("q", "c1=running")})
+	if got := len(b.rt.inspected); got != 1 {
+		t.Errorf("%d inspections, want none after the cancel", got)
+	}
+	for _, uid := range []pleg.PodUID{"p", "q"} {
+		if _, err := b.pleg.Status(uid); err != nil {
+			t.Errorf("cached error of %s: %v, want none", uid, err)
+		}
+	}
+}
