@@ -118,7 +118,7 @@ var ruleTests = []struct {
 		{empty: true, request: true, want: "Sync()", calls: 1},
 		{},
 	}},
-	{"an empty pod goes as quietly as it came", []step{{empty: true}, {}, {empty: true}}},
+	{"an empty pod goes as quietly as it came", []step{{empty: true}, {}, {request: true}}},
 }
 
 func TestRules(t *testing.T) {

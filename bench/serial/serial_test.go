@@ -49,6 +49,8 @@ func TestDiedCarriesWhatTheInspectionFound(t *testing.T) {
 	if got[1].ExitCode != nil || got[1].Reason != "" {
 		t.Errorf("event %+v has an exit code, but c1 was gone at its inspection", got[1])
 	}
+	b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "c2=running")})
+	b.drain()
 	b.pleg.Apply(t.Context(), start, nil)
 	for _, e := range b.drain() {
 		if e.ExitCode != nil {
