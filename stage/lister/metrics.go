@@ -18,17 +18,17 @@ func newMetrics(reg instrument.Registry, age func() float64) (*metrics, error) {
 	m := &metrics{
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    reg.Name("pleg_relist_duration_seconds", "kubelet_pleg_relist_duration_seconds"),
-			Help:    "Duration in seconds for relisting pods in PLEG.",
+			Help:    "Time from asking the runtime for all pods to its answer or error.",
 			Buckets: prometheus.DefBuckets,
 		}),
 		interval: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    reg.Name("pleg_relist_interval_seconds", "kubelet_pleg_relist_interval_seconds"),
-			Help:    "Interval in seconds between relisting in PLEG.",
+			Help:    "Time from the start of the last successful relist to the start of this one.",
 			Buckets: prometheus.DefBuckets,
 		}),
 		lastSeen: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: reg.Name("pleg_last_seen_seconds", "kubelet_pleg_last_seen_seconds"),
-			Help: "Timestamp in seconds when PLEG was last seen active.",
+			Help: "Unix time at which the last successful relist began.",
 		}),
 		errors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "pleg_relist_errors_total",

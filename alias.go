@@ -1,0 +1,40 @@
+package pipeline
+
+import (
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
+)
+
+// What an embedder names, so that it imports one package.
+type (
+	// Runtime is what the pipeline needs of a container runtime.
+	Runtime = pleg.Runtime
+	// Pod is a pod as the runtime listed it.
+	Pod = pleg.Pod
+	// PodUID identifies a pod.
+	PodUID = pleg.PodUID
+	// PodStatus is what an inspection of a pod returned.
+	PodStatus = pleg.PodStatus
+	// Event is one step in the life of a pod.
+	Event = pleg.Event
+	// EventType says what happened.
+	EventType = pleg.EventType
+	// Cache holds the newest status of every pod.
+	Cache = cache.Cache
+	// Subscription is one subscriber's end of the pipeline.
+	Subscription = dispatcher.Subscription
+	// SubscribeOptions configure one subscriber.
+	SubscribeOptions = dispatcher.SubscribeOptions
+)
+
+// The types of events. See package pleg for what each means.
+const (
+	ContainerStarted = pleg.ContainerStarted
+	ContainerDied    = pleg.ContainerDied
+	ContainerRemoved = pleg.ContainerRemoved
+	PodSync          = pleg.PodSync
+)
+
+// ErrStopped is returned by [Pipeline.Subscribe] once Run has returned.
+var ErrStopped = dispatcher.ErrStopped

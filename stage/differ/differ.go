@@ -1,0 +1,210 @@
+// Package differ is the second stage: it keeps the old and the current record
+// of every pod and computes what changed between two listings.
+package differ
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/mailbox"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
+)
+
+// Cache is told what a listing covers without an inspection.
+type Cache interface {
+	// Observe notes a listing that covers every pod but the pending ones. The
+	// slice is only lent.
+	Observe(at time.Time, pending []pleg.PodUID)
+	// Touch notes an observation that found the pod as the cache has it.
+	Touch(uid pleg.PodUID, at time.Time)
+}
+
+// Options configure a [Differ].
+type Options struct {
+	Cache   Cache
+	Logger  *slog.Logger
+	Metrics instrument.Registry
+}
+
+// Differ owns the records.
+type Differ struct {
+	cache    Cache
+	log      *slog.Logger
+	metrics  *metrics
+	requests *mailbox.Box[pleg.PodUID]
+
+	records map[pleg.PodUID]*record
+	// queue holds the changes the inspector has not taken yet, at most one for
+	// each pod.
+	queue    queue
+	listings uint64
+	// requested are the reinspections of pods without a record: the next
+	// listing may have it.
+	requested map[pleg.PodUID]struct{}
+
+	// pending and later are scratch space of apply, kept from one listing to
+	// the next.
+	pending []pleg.PodUID
+	later   []*record
+}
+
+// New returns a differ that is yet to run.
+func New(o Options) (*Differ, error) {
+	m, err := newMetrics(o.Metrics)
+	return &Differ{
+		cache:     o.Cache,
+		log:       o.Logger.With("stage", "differ"),
+		metrics:   m,
+		requests:  mailbox.New[pleg.PodUID](),
+		records:   make(map[pleg.PodUID]*record),
+		requested: make(map[pleg.PodUID]struct{}),
+	}, err
+}
+
+// RequestReinspect has the pod inspected anew at the next relist, whether or
+// not it changed; without a change its subscribers get a PodSync. It never
+// blocks and is safe for concurrent use. A pod that the next relist does not
+// show is not waited for.
+func (d *Differ) RequestReinspect(uid pleg.PodUID) { d.requests.Put(uid) }
+
+// Run compares every listing with the records and sends what changed, until in
+// is closed. It then closes out, and returns once settled is closed too.
+//
+// The inspector is fed and listened to by one select: while it is busy, changes
+// wait in the queue, so that neither side ever waits for the other.
+func (d *Differ) Run(in <-chan stage.Listing, settled <-chan stage.Settled, out chan<- stage.Change) error {
+	d.loop(in, settled, out)
+	close(out)
+	for range settled {
+	}
+	return nil
+}
+
+func (d *Differ) loop(in <-chan stage.Listing, settled <-chan stage.Settled, out chan<- stage.Change) {
+	for {
+		var feed chan<- stage.Change
+		var next stage.Change
+		if d.queue.len() > 0 {
+			feed, next = out, d.queue.front().sent
+		}
+		select {
+		case listing, ok := <-in:
+			if !ok {
+				return
+			}
+			d.apply(listing)
+		case s := <-settled:
+			d.settle(s)
+		case feed <- next:
+			d.queue.pop()
+		case <-d.requests.Wake():
+			d.takeRequests()
+		}
+		d.metrics.queue.Set(float64(d.queue.len()))
+	}
+}
+
+// apply takes a listing of all pods into the records.
+func (d *Differ) apply(l stage.Listing) {
+	d.takeRequests()
+	d.listings++
+	d.pending, d.later = d.pending[:0], d.later[:0]
+	present := 0
+	var count census
+	for _, pod := range l.Pods {
+		rec := d.records[pod.UID]
+		if rec == nil {
+			rec = &record{uid: pod.UID}
+			d.records[pod.UID] = rec
+		}
+		if rec.listing == d.listings {
+			d.metrics.duplicates.Inc()
+			d.log.Warn("skipped a pod that the runtime listed twice", "podUID", pod.UID)
+			continue
+		}
+		rec.listing = d.listings
+		present++
+		count.add(pod)
+		d.observe(rec, pod, l.At)
+	}
+	if present < len(d.records) {
+		for _, rec := range d.records {
+			if rec.listing != d.listings {
+				d.observe(rec, nil, l.At)
+			}
+		}
+	}
+	for _, rec := range d.later {
+		d.queue.push(rec)
+	}
+	d.metrics.publish(count)
+	clear(d.requested)
+	// What the listing covers is known now, before any inspection: a pod that
+	// hangs keeps nobody else's GetNewerThan waiting.
+	d.cache.Observe(l.At, d.pending)
+}
+
+// observe takes a new observation of one pod, nil for gone, and queues the
+// change if there is one. Pods that run go before those that are dead.
+func (d *Differ) observe(rec *record, pod *pleg.Pod, at time.Time) {
+	if _, ok := d.requested[rec.uid]; ok {
+		rec.reinspect = true
+	}
+	rec.current, rec.at = pod, at
+	if !rec.busy {
+		change, ok := rec.next()
+		if !ok {
+			if pod == nil {
+				delete(d.records, rec.uid)
+			}
+			return
+		}
+		d.begin(rec, change)
+		if pod == nil || pod.Running() {
+			d.queue.push(rec)
+		} else {
+			d.later = append(d.later, rec)
+		}
+	}
+	d.pending = append(d.pending, rec.uid)
+}
+
+func (d *Differ) begin(rec *record, change stage.Change) {
+	rec.sent, rec.busy = change, true
+	// Cleared before the inspection, so that a request made during it counts.
+	rec.reinspect = false
+}
+
+// settle moves a record on and compares it at once with what was listed
+// meanwhile. After an error the next listing does that.
+func (d *Differ) settle(s stage.Settled) {
+	rec := d.records[s.UID]
+	sentAt := rec.sent.At
+	rec.settle(s.Err)
+	if s.Err != nil {
+		return
+	}
+	if rec.at.After(sentAt) {
+		if change, ok := rec.next(); ok {
+			d.begin(rec, change)
+			d.queue.push(rec)
+			return
+		}
+		d.cache.Touch(rec.uid, rec.at)
+	}
+	if rec.current == nil {
+		delete(d.records, rec.uid)
+	}
+}
+
+func (d *Differ) takeRequests() {
+	for _, uid := range d.requests.Take() {
+		if rec := d.records[uid]; rec != nil {
+			rec.reinspect = true
+		} else {
+			d.requested[uid] = struct{}{}
+		}
+	}
+}

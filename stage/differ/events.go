@@ -1,0 +1,127 @@
+package differ
+
+import (
+	"slices"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// kind is a container's state as far as events go: the kubelet's
+// plegContainerState.
+type kind uint8
+
+const (
+	absent kind = iota
+	changed
+	running
+	exited
+)
+
+func kindOf(s pleg.State) kind {
+	switch s {
+	case pleg.StateRunning:
+		return running
+	case pleg.StateExited:
+		return exited
+	default:
+		return changed
+	}
+}
+
+// transition returns the types of the events that a container's step from one
+// kind to another makes (kubelet v1.36, generateEvents).
+func transition(from, to kind) []pleg.EventType {
+	switch {
+	case from == to:
+		return nil
+	case to == running:
+		return []pleg.EventType{pleg.ContainerStarted}
+	case to == exited:
+		return []pleg.EventType{pleg.ContainerDied}
+	case to == changed:
+		return []pleg.EventType{pleg.ContainerChanged}
+	case from == exited:
+		return []pleg.EventType{pleg.ContainerRemoved}
+	default:
+		return []pleg.EventType{pleg.ContainerDied, pleg.ContainerRemoved}
+	}
+}
+
+// same reports whether no event separates two observations of a pod. It is the
+// whole cost of a pod that did not change, so it allocates nothing. It may say
+// no where the order alone differs: events then finds none.
+func same(old, cur *pleg.Pod) bool {
+	if old == cur {
+		return true
+	}
+	if old == nil || cur == nil {
+		return false
+	}
+	return slices.EqualFunc(old.Containers, cur.Containers, sameContainer) &&
+		slices.EqualFunc(old.Sandboxes, cur.Sandboxes, sameContainer)
+}
+
+func sameContainer(a, b *pleg.Container) bool {
+	return a == b || a.ID == b.ID && kindOf(a.State) == kindOf(b.State)
+}
+
+// events returns what happened to a pod between two observations, either of
+// which may be nil. The order is the kubelet's (getContainersFromPods): the old
+// pod's containers, its sandboxes, then those that only the new pod has.
+func events(old, cur *pleg.Pod, at time.Time) []pleg.Event {
+	if same(old, cur) {
+		return nil
+	}
+	before, after := kindsOf(old), kindsOf(cur)
+	pod := cur
+	if pod == nil {
+		pod = old
+	}
+	var out []pleg.Event
+	seen := make(map[pleg.ContainerID]struct{}, len(before)+len(after))
+	step := func(c *pleg.Container, sandbox bool) {
+		if _, ok := seen[c.ID]; ok {
+			return
+		}
+		seen[c.ID] = struct{}{}
+		for _, t := range transition(before[c.ID], after[c.ID]) {
+			ev := podEvent(t, pod, at)
+			ev.ContainerID, ev.ContainerName, ev.Attempt, ev.Sandbox = c.ID, c.Name, c.Attempt, sandbox
+			out = append(out, ev)
+		}
+	}
+	for _, p := range []*pleg.Pod{old, cur} {
+		if p == nil {
+			continue
+		}
+		for _, c := range p.Containers {
+			step(c, false)
+		}
+		for _, s := range p.Sandboxes {
+			step(s, true)
+		}
+	}
+	return out
+}
+
+// kindsOf maps every id of the pod to its kind. Of an id that a runtime lists
+// twice the first counts, and a container before a sandbox, as in the kubelet.
+func kindsOf(p *pleg.Pod) map[pleg.ContainerID]kind {
+	if p == nil {
+		return nil
+	}
+	kinds := make(map[pleg.ContainerID]kind, len(p.Containers)+len(p.Sandboxes))
+	for _, list := range [][]*pleg.Container{p.Containers, p.Sandboxes} {
+		for _, c := range list {
+			if _, ok := kinds[c.ID]; !ok {
+				kinds[c.ID] = kindOf(c.State)
+			}
+		}
+	}
+	return kinds
+}
+
+func podEvent(t pleg.EventType, pod *pleg.Pod, at time.Time) pleg.Event {
+	return pleg.Event{Type: t, PodUID: pod.UID, PodName: pod.Name, PodNamespace: pod.Namespace, ObservedAt: at}
+}

@@ -1,0 +1,59 @@
+package dispatcher
+
+import (
+	"container/list"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// missed is what a subscriber has to be told of: one miss for each pod, however
+// many events, the one whose last event is oldest first. Repairs in this order
+// keep the sequence numbers growing.
+type missed struct {
+	byPod map[pleg.PodUID]*list.Element
+	order *list.List
+}
+
+// miss stands for the events of one pod that a subscriber missed.
+type miss struct {
+	last  pleg.Event
+	count uint64
+}
+
+func newMissed() missed {
+	return missed{byPod: make(map[pleg.PodUID]*list.Element), order: list.New()}
+}
+
+func (m *missed) len() int { return m.order.Len() }
+
+func (m *missed) add(ev pleg.Event) {
+	e := m.byPod[ev.PodUID]
+	if e == nil {
+		m.byPod[ev.PodUID] = m.order.PushBack(&miss{last: ev, count: 1})
+		return
+	}
+	was := e.Value.(*miss)
+	was.last = ev
+	was.count++
+	m.order.MoveToBack(e)
+}
+
+// takeFirst removes the miss that has to be made good next.
+func (m *missed) takeFirst() *miss {
+	first := m.order.Remove(m.order.Front()).(*miss)
+	delete(m.byPod, first.last.PodUID)
+	return first
+}
+
+// putBack returns the miss taken last.
+func (m *missed) putBack(first *miss) {
+	m.byPod[first.last.PodUID] = m.order.PushFront(first)
+}
+
+func (m *miss) podSync() pleg.Event {
+	return pleg.Event{
+		Seq: m.last.Seq, Type: pleg.PodSync,
+		PodUID: m.last.PodUID, PodName: m.last.PodName, PodNamespace: m.last.PodNamespace,
+		Missed: m.count, ObservedAt: m.last.ObservedAt,
+	}
+}

@@ -1,0 +1,170 @@
+// Package inspector is the third stage: a bounded pool that asks the runtime
+// for the status of each changed pod and writes it to the cache.
+package inspector
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/sourcegraph/conc/pool"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
+)
+
+// Runtime is the part of [pleg.Runtime] that the inspector needs.
+type Runtime interface {
+	PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error)
+}
+
+// Cache is where the inspector writes before it passes an outcome on.
+type Cache interface {
+	Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.Time)
+	Delete(uid pleg.PodUID, at time.Time)
+}
+
+// Options configure an [Inspector].
+type Options struct {
+	Runtime Runtime
+	Cache   Cache
+	// Inspectors is the number of pods inspected at once; at least 1.
+	Inspectors int
+	// InspectTimeout ends an inspection that takes longer; positive.
+	InspectTimeout time.Duration
+	Logger         *slog.Logger
+	Metrics        instrument.Registry
+}
+
+// Inspector owns the pool. The workers take values and give values back to the
+// loop, which alone touches the fields below.
+type Inspector struct {
+	runtime Runtime
+	cache   Cache
+	bound   int
+	timeout time.Duration
+	log     *slog.Logger
+	metrics *metrics
+
+	// good holds the last status that an inspection returned for each pod; it
+	// outlives failed inspections, for the IPs and the final statuses in it.
+	good     map[pleg.PodUID]*pleg.PodStatus
+	inFlight inFlight
+}
+
+// New returns an inspector that is yet to run.
+func New(o Options) (*Inspector, error) {
+	i := &Inspector{
+		runtime: o.Runtime, cache: o.Cache, bound: o.Inspectors, timeout: o.InspectTimeout,
+		log:  o.Logger.With("stage", "inspector"),
+		good: make(map[pleg.PodUID]*pleg.PodStatus),
+	}
+	i.inFlight.started = make(map[pleg.PodUID]time.Time)
+	var err error
+	i.metrics, err = newMetrics(o.Metrics, i.inFlight.age)
+	return i, err
+}
+
+// Run inspects the pods of in, at most a bounded number at once, until in is
+// closed and every inspection has returned; it then closes out and settled. Of
+// each change it writes the cache first, then sends the outcome, then settles
+// it. Inspections end with ctx; what they then return is not an outcome.
+func (i *Inspector) Run(ctx context.Context, in <-chan stage.Change, out chan<- stage.Outcome, settled chan<- stage.Settled) error {
+	defer close(settled)
+	defer close(out)
+	workers := pool.New().WithMaxGoroutines(i.bound)
+	defer workers.Wait()
+	results := make(chan result)
+	for in != nil || i.inFlight.len() > 0 {
+		accept := in
+		if i.inFlight.len() == i.bound {
+			accept = nil
+		}
+		select {
+		case change, ok := <-accept:
+			if !ok {
+				in = nil
+				continue
+			}
+			if change.Pod == nil {
+				i.remove(change, out)
+				settled <- stage.Settled{UID: change.UID}
+				continue
+			}
+			i.inFlight.begin(change.UID)
+			var last *pleg.PodStatus
+			if !change.Anew {
+				last = i.good[change.UID]
+			}
+			workers.Go(func() { results <- i.inspect(ctx, change, last) })
+		case r := <-results:
+			i.inFlight.end(r.change.UID)
+			i.finish(ctx, r, out)
+			settled <- stage.Settled{UID: r.change.UID, Err: r.err}
+		}
+		i.metrics.inFlight.Set(float64(i.inFlight.len()))
+	}
+	return nil
+}
+
+// remove settles the change of a pod that is gone: there is nothing to ask.
+func (i *Inspector) remove(c stage.Change, out chan<- stage.Outcome) {
+	fillExits(c.Events, i.good[c.UID])
+	delete(i.good, c.UID)
+	i.cache.Delete(c.UID, c.At)
+	deliver(c, out)
+}
+
+func (i *Inspector) finish(ctx context.Context, r result, out chan<- stage.Outcome) {
+	if r.err != nil && ctx.Err() != nil {
+		return
+	}
+	c := r.change
+	i.metrics.duration.Observe(r.took.Seconds())
+	if r.err != nil {
+		i.metrics.errors.Inc()
+		i.log.WarnContext(ctx, "inspection failed, will be retried at the next relist",
+			"podUID", c.UID, "pod", c.Pod.Namespace+"/"+c.Pod.Name, "err", r.err)
+		i.cache.Set(c.UID, nil, r.err, c.At)
+		return
+	}
+	status := i.complete(r.status, c)
+	i.good[c.UID] = status
+	i.cache.Set(c.UID, status, nil, c.At)
+	fillExits(c.Events, status)
+	deliver(c, out)
+}
+
+// complete returns a copy of what the runtime returned, with the time of its
+// observation and, if the pod has lost its addresses, the last known ones
+// (kubelet v1.36, GenericPLEG.getPodIPs; here a failed inspection in between
+// does not lose them).
+func (i *Inspector) complete(s *pleg.PodStatus, c stage.Change) *pleg.PodStatus {
+	status := *s
+	status.ObservedAt = c.At
+	if last := i.good[c.UID]; last != nil && len(status.IPs) == 0 && !status.SandboxReady() {
+		status.IPs = last.IPs
+	}
+	return &status
+}
+
+// fillExits gives each ContainerDied the exit code and reason that the status
+// has for its container.
+func fillExits(events []pleg.Event, status *pleg.PodStatus) {
+	for n := range events {
+		ev := &events[n]
+		if ev.Type != pleg.ContainerDied || ev.Sandbox {
+			continue
+		}
+		if c := status.Container(ev.ContainerID); c != nil && c.State == pleg.StateExited {
+			ev.ExitCode, ev.Reason = &c.ExitCode, c.Reason
+		}
+	}
+}
+
+func deliver(c stage.Change, out chan<- stage.Outcome) {
+	if len(c.Events) > 0 {
+		out <- stage.Outcome{Events: c.Events}
+	}
+}

@@ -1,0 +1,36 @@
+package inspector
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+)
+
+type metrics struct {
+	inFlight prometheus.Gauge
+	duration prometheus.Histogram
+	errors   prometheus.Counter
+}
+
+func newMetrics(reg instrument.Registry, age func() float64) (*metrics, error) {
+	m := &metrics{
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "pleg_inspections_in_flight",
+			Help: "Pods being inspected.",
+		}),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "pleg_inspection_duration_seconds",
+			Help:    "Time that the runtime took for the status of one pod, failed inspections included.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 18),
+		}),
+		errors: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "pleg_inspection_errors_total",
+			Help: "Inspections that failed and are retried.",
+		}),
+	}
+	oldest := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "pleg_inspection_oldest_seconds",
+		Help: "Age in seconds of the oldest inspection in flight, 0 if there is none.",
+	}, age)
+	return m, reg.Register(m.inFlight, m.duration, m.errors, oldest)
+}
