@@ -27,7 +27,7 @@ type fakeRuntime struct {
 	listErr   error
 	fail      map[pleg.PodUID]error
 	noAnswer  bool
-	missing   map[pleg.ContainerID]bool
+	found     map[pleg.ContainerID]*pleg.ContainerStatus // instead of what was listed
 	ips       map[pleg.PodUID][]string
 	onInspect func(ctx context.Context, pod *pleg.Pod) error
 
@@ -63,10 +63,12 @@ func (f *fakeRuntime) status(pod *pleg.Pod) *pleg.PodStatus {
 		UID: pod.UID, Name: pod.Name, Namespace: pod.Namespace, IPs: f.ips[pod.UID],
 	}
 	for _, c := range pod.Containers {
-		if !f.missing[c.ID] {
-			status.Containers = append(status.Containers, &pleg.ContainerStatus{
-				ID: c.ID, Name: c.Name, State: c.State, ExitCode: 137, Reason: "OOMKilled",
-			})
+		found, ok := f.found[c.ID]
+		if !ok {
+			found = &pleg.ContainerStatus{ID: c.ID, Name: c.Name, State: c.State}
+		}
+		if found != nil {
+			status.Containers = append(status.Containers, found)
 		}
 	}
 	for _, s := range pod.Sandboxes {

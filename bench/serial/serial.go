@@ -170,8 +170,8 @@ func (p *PLEG) reconcile(ctx context.Context, uid pleg.PodUID, r *record, at tim
 	events := podEvents(r.old, r.current)
 	asked := p.takeReinspect(uid)
 	if len(events) == 0 && !asked {
-		if r.old == nil && r.current == nil {
-			delete(p.records, uid)
+		if r.current == nil {
+			p.forget(uid)
 		}
 		return
 	}
@@ -186,12 +186,8 @@ func (p *PLEG) reconcile(ctx context.Context, uid pleg.PodUID, r *record, at tim
 	if len(events) == 0 {
 		events = []pleg.Event{podSync(r.seen)}
 	}
-	status := r.good
-	if r.current == nil {
-		status = nil // the last status belongs to an earlier list
-	}
 	r.old = r.current
-	p.send(events, status, at)
+	p.send(events, r.good, at)
 }
 
 // inspect writes the cache with the status of the listed pod, or with the error
@@ -226,15 +222,16 @@ func (p *PLEG) inspect(ctx context.Context, r *record, at time.Time, anew bool) 
 	return nil
 }
 
-// send numbers the events of one pod and delivers them without waiting.
+// send numbers the events of one pod and delivers them without waiting. status
+// is the newest that an inspection returned, which for a pod that is gone is
+// older than the events.
 func (p *PLEG) send(events []pleg.Event, status *pleg.PodStatus, at time.Time) {
 	for _, e := range events {
 		if e.Type == pleg.ContainerChanged {
 			continue
 		}
-		if c := status.Container(e.ContainerID); c != nil && e.Type == pleg.ContainerDied {
-			code := c.ExitCode
-			e.ExitCode, e.Reason = &code, c.Reason
+		if e.Type == pleg.ContainerDied {
+			e.ExitCode, e.Reason = exit(status.Container(e.ContainerID))
 		}
 		p.seq++
 		e.Seq, e.ObservedAt = p.seq, at
@@ -244,4 +241,12 @@ func (p *PLEG) send(events []pleg.Event, status *pleg.PodStatus, at time.Time) {
 			p.discarded.Add(1)
 		}
 	}
+}
+
+// exit returns how a container ended; nil if no inspection saw it ended.
+func exit(c *pleg.ContainerStatus) (code *int32, reason string) {
+	if c == nil || c.State != pleg.StateExited {
+		return nil, ""
+	}
+	return &c.ExitCode, c.Reason
 }

@@ -33,29 +33,46 @@ func TestNewNamesTheInvalidField(t *testing.T) {
 }
 
 func TestDiedCarriesWhatTheInspectionFound(t *testing.T) {
-	b := newBed(t, 10, serial.Options{})
-	b.rt.missing = map[pleg.ContainerID]bool{"c1": true}
-	b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "c0=running c1=running")})
-	for _, e := range b.drain() {
-		if e.ExitCode != nil || e.Reason != "" {
-			t.Errorf("event %+v has an exit code", e)
-		}
+	exited := func(code int32) *pleg.ContainerStatus {
+		return &pleg.ContainerStatus{ID: "c", State: pleg.StateExited, ExitCode: code, Reason: "OOMKilled"}
 	}
-	b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "c0=exited c1=exited")})
-	got := b.drain()
-	if len(got) != 2 || got[0].ExitCode == nil || *got[0].ExitCode != 137 || got[0].Reason != "OOMKilled" {
-		t.Fatalf("events %+v, want the exit code and reason of c0", got)
+	running := &pleg.ContainerStatus{ID: "c", State: pleg.StateRunning}
+	type look struct {
+		pod    string
+		status *pleg.ContainerStatus // nil: the inspection did not find it
+		code   int32                 // of the first event; -1 for none
 	}
-	if got[1].ExitCode != nil || got[1].Reason != "" {
-		t.Errorf("event %+v has an exit code, but c1 was gone at its inspection", got[1])
+	tests := []struct {
+		name  string
+		looks []look
+	}{
+		{"exited", []look{{"c=running", running, -1}, {"c=exited", exited(137), 137}}},
+		{"gone at the inspection", []look{{"c=running", running, -1}, {"c=exited", nil, -1}}},
+		{"not yet exited at the inspection", []look{{"c=exited", running, -1}}},
+		{"a start has none", []look{{"c=running", exited(1), -1}}},
+		{"removed from a pod that stays", []look{{"c=running", exited(1), -1}, {"/s=running", nil, -1}}},
+		{"gone with its pod while it ran", []look{{"c=running", running, -1}, {"", nil, -1}}},
+		{"gone with its pod, already seen ended", []look{{"c=running", exited(3), -1}, {"", nil, 3}}},
 	}
-	b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "c2=running")})
-	b.drain()
-	b.pleg.Apply(t.Context(), start, nil)
-	for _, e := range b.drain() {
-		if e.ExitCode != nil {
-			t.Errorf("event %+v of a gone pod has an exit code", e)
-		}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBed(t, 10, serial.Options{})
+			for i, l := range tt.looks {
+				b.rt.found = map[pleg.ContainerID]*pleg.ContainerStatus{"c": l.status}
+				var pods []*pleg.Pod
+				if l.pod != "" {
+					pods = []*pleg.Pod{pod("p", l.pod)}
+				}
+				b.pleg.Apply(t.Context(), start, pods)
+				e := b.drain()[0]
+				if l.code < 0 && (e.ExitCode != nil || e.Reason != "") {
+					t.Errorf("look %d: event %+v has an exit code", i, e)
+				}
+				if l.code >= 0 && (e.ExitCode == nil || *e.ExitCode != l.code || e.Reason != "OOMKilled") {
+					t.Errorf("look %d: event %+v, want exit code %d and its reason", i, e, l.code)
+				}
+			}
+		})
 	}
 }
 
@@ -75,13 +92,18 @@ func TestStatusCarriesTheTimeOfTheList(t *testing.T) {
 	}
 }
 
-func TestStatusOfAnUnknownPodIsEmpty(t *testing.T) {
-	b := newBed(t, 10, serial.Options{})
-	b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "c0=running")})
-	b.pleg.Apply(t.Context(), start, nil)
-	status, err := b.pleg.Status("p")
-	if err != nil || status.UID != "p" || len(status.Containers) != 0 {
-		t.Errorf("Status of a gone pod = %+v, %v; want only its UID", status, err)
+func TestStatusOfAGonePodIsEmpty(t *testing.T) {
+	for _, emptied := range []bool{false, true} {
+		b := newBed(t, 10, serial.Options{})
+		b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "c0=running")})
+		if emptied {
+			b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "")})
+		}
+		b.pleg.Apply(t.Context(), start, nil)
+		status, err := b.pleg.Status("p")
+		if err != nil || status.UID != "p" || status.Name != "" {
+			t.Errorf("emptied before: %v: Status = %+v, %v; want only its UID", emptied, status, err)
+		}
 	}
 }
 
