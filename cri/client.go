@@ -1,0 +1,95 @@
+package cri
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+var _ pleg.Runtime = (*Client)(nil)
+
+// Client calls one container runtime. It is safe for concurrent use; lists are
+// made one after the other.
+type Client struct {
+	endpoint string
+	socket   string
+	opts     Options
+	metrics  *metrics
+	conn     *grpc.ClientConn
+	runtime  runtimeapi.RuntimeServiceClient
+	// lists holds the one list state while no list is under way.
+	lists chan *lists
+	// calls holds one value for each status call in flight.
+	calls chan struct{}
+}
+
+// New returns a client of the runtime at endpoint, which is unix:///path or an
+// absolute path. It does not connect: the first call does, and after a loss
+// each further one. [Client.Check] tells whether a runtime answers. The error
+// names the argument or the option that is wrong.
+func New(endpoint string, opts Options) (*Client, error) {
+	socket, err := socketPath(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	opts, err = opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	m, err := newMetrics(instrument.Registry{Registerer: opts.Registerer, KubeletNames: opts.KubeletMetricNames})
+	if err != nil {
+		return nil, fmt.Errorf("cri: %w", err)
+	}
+	conn, err := dial(socket, opts, m.intercept)
+	if err != nil {
+		return nil, fmt.Errorf("cri: endpoint %s: %w", endpoint, err)
+	}
+	c := &Client{
+		endpoint: endpoint,
+		socket:   socket,
+		opts:     opts,
+		metrics:  m,
+		conn:     conn,
+		runtime:  runtimeapi.NewRuntimeServiceClient(conn),
+		lists:    make(chan *lists, 1),
+		calls:    make(chan struct{}, opts.MaxStatusCalls),
+	}
+	c.lists <- newLists(opts.Logger, m)
+	return c, nil
+}
+
+// Close ends the connection; calls under way fail with the code Canceled.
+func (c *Client) Close() error {
+	return c.conn.Close()
+}
+
+// Version is what a runtime says of itself.
+type Version struct {
+	// RuntimeName is such as containerd or cri-o.
+	RuntimeName    string
+	RuntimeVersion string
+	// APIVersion is the CRI version, v1.
+	APIVersion string
+}
+
+// Check asks the runtime for its version, for at most Options.ConnectTimeout.
+// The error says what is wrong with the endpoint; the grpc code stays reachable
+// with status.FromError.
+func (c *Client) Check(ctx context.Context) (Version, error) {
+	callCtx, cancel := context.WithTimeout(ctx, c.opts.ConnectTimeout)
+	defer cancel()
+	answer, err := c.runtime.Version(callCtx, &runtimeapi.VersionRequest{})
+	if err != nil {
+		return Version{}, c.explain(ctx, err)
+	}
+	return Version{
+		RuntimeName:    answer.GetRuntimeName(),
+		RuntimeVersion: answer.GetRuntimeVersion(),
+		APIVersion:     answer.GetRuntimeApiVersion(),
+	}, nil
+}

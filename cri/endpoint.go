@@ -1,0 +1,60 @@
+package cri
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// maxSocketPath is what fits into a sockaddr_un of Linux with its final zero.
+const maxSocketPath = 107
+
+// The runtime's return is noticed within reconnectMax: a unix socket costs
+// microseconds to try, so there is no reason to wait as for a remote server.
+const (
+	reconnectFirst = 100 * time.Millisecond
+	reconnectMax   = 250 * time.Millisecond
+)
+
+// socketPath returns the path of an endpoint.
+func socketPath(endpoint string) (string, error) {
+	p, ok := strings.CutPrefix(endpoint, "unix://")
+	if !ok && strings.Contains(endpoint, "://") || !path.IsAbs(p) {
+		return "", fmt.Errorf("cri: endpoint %q is not a unix socket: want unix:///path/to/socket or /path/to/socket", endpoint)
+	}
+	if len(p) > maxSocketPath {
+		return "", fmt.Errorf("cri: endpoint %q: the path of a unix socket has at most %d bytes, this has %d", endpoint, maxSocketPath, len(p))
+	}
+	return p, nil
+}
+
+// dial prepares the connection; it is made at the first call. The path is
+// opened anew at each attempt, so a socket that was replaced is found.
+func dial(socket string, opts Options, intercept grpc.UnaryClientInterceptor) (*grpc.ClientConn, error) {
+	dialOptions := []grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority("localhost"),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(opts.MaxRecvBytes)),
+		grpc.WithChainUnaryInterceptor(intercept),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		}),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{
+				BaseDelay: reconnectFirst, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectMax,
+			},
+			// Longer than the call of Check, which is to end by its own deadline.
+			MinConnectTimeout: opts.ConnectTimeout + reconnectMax,
+		}),
+	}
+	// The target only names the connection: a path may hold characters that a
+	// URL may not.
+	return grpc.NewClient("passthrough:///cri", append(dialOptions, opts.DialOptions...)...)
+}

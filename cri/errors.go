@@ -1,0 +1,84 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"syscall"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+)
+
+var errNilStatus = errors.New("malformed answer: no status in it")
+
+// wrapList names the list that failed, and says what to do about one that is
+// too great.
+func (c *Client) wrapList(operation string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case status.Code(err) == codes.ResourceExhausted:
+		return fmt.Errorf("%s: the list exceeds the %d bytes of Options.MaxRecvBytes, or the runtime's own limit: %w",
+			operation, c.opts.MaxRecvBytes, err)
+	}
+	return fmt.Errorf("%s: %w", operation, err)
+}
+
+// explain says in words why Check failed. A grpc error alone does not: no
+// socket, no permission and a web server are all the code Unavailable.
+func (c *Client) explain(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("check runtime at %s: %w", c.endpoint, err)
+	}
+	answered := c.conn.GetState() == connectivity.Ready
+	why := "it answers with an error"
+	switch code := status.Code(err); {
+	case code == codes.Unimplemented:
+		why = "it serves gRPC but not CRI v1 (runtime.v1.RuntimeService): an old runtime, one with CRI disabled, or another service"
+	case code == codes.DeadlineExceeded && answered:
+		why = fmt.Sprintf("it does not answer within %v", c.opts.ConnectTimeout)
+	case code == codes.DeadlineExceeded:
+		why = c.probe(ctx, "it accepts connections but never answers")
+	case code == codes.Unavailable && !answered:
+		why = c.probe(ctx, "it accepts connections but does not speak gRPC")
+	case code == codes.Unavailable:
+		why = "it is not ready to serve"
+	}
+	return fmt.Errorf("check runtime at %s: %s: %w", c.endpoint, why, err)
+}
+
+// probe looks at the socket itself. It returns what is wrong with it, or
+// otherwise if it can be connected to.
+func (c *Client) probe(ctx context.Context, otherwise string) string {
+	info, err := os.Stat(c.socket)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "the socket does not exist; is the runtime running?"
+	case errors.Is(err, fs.ErrPermission):
+		return "permission denied; root is usually needed"
+	case err != nil:
+		return err.Error()
+	case info.IsDir():
+		return "it is a directory, not a socket"
+	case info.Mode()&fs.ModeSocket == 0:
+		return "it is a file, not a socket"
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.opts.ConnectTimeout)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", c.socket)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return "permission denied; root is usually needed"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "nobody listens on the socket; the runtime is not running"
+	case err != nil:
+		return err.Error()
+	}
+	defer conn.Close()
+	return otherwise
+}

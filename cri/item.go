@@ -1,0 +1,138 @@
+package cri
+
+import (
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// Labels that the kubelet puts on every container.
+const (
+	labelPodUID       = "io.kubernetes.pod.uid"
+	labelPodName      = "io.kubernetes.pod.name"
+	labelPodNamespace = "io.kubernetes.pod.namespace"
+)
+
+// item is a listed sandbox or container with what joins it to its pod. It is
+// never changed once built.
+type item struct {
+	*pleg.Container
+	// podUID, podName and podNamespace come from the metadata of a sandbox and
+	// from the kubelet's labels of a container, which may have none.
+	podUID       pleg.PodUID
+	podName      string
+	podNamespace string
+	labels       map[string]string // the pod's; nil for a container
+	// skip is why the item belongs to no pod, or 0.
+	skip reason
+}
+
+// reason says why a listed item was skipped.
+type reason int
+
+const (
+	keep reason = iota
+	noID
+	noMetadata
+	noPodUID
+	duplicateID
+	noPod
+	reasons // the number of reasons
+)
+
+var reasonNames = [reasons]string{
+	noID:        "no_id",
+	noMetadata:  "no_metadata",
+	noPodUID:    "no_pod_uid",
+	duplicateID: "duplicate_id",
+	noPod:       "no_pod",
+}
+
+// String returns the value of the label reason.
+func (r reason) String() string { return reasonNames[r] }
+
+func sandboxItem(s *runtimeapi.PodSandbox) *item {
+	meta := s.GetMetadata()
+	it := &item{
+		Container: &pleg.Container{
+			ID:        pleg.ContainerID(s.GetId()),
+			Name:      meta.GetName(),
+			Attempt:   meta.GetAttempt(),
+			State:     sandboxState(s.GetState()),
+			CreatedAt: wallTime(s.GetCreatedAt()),
+		},
+		podUID:       pleg.PodUID(meta.GetUid()),
+		podName:      meta.GetName(),
+		podNamespace: meta.GetNamespace(),
+		labels:       s.GetLabels(),
+	}
+	switch {
+	case it.ID == "":
+		it.skip = noID
+	case meta == nil:
+		it.skip = noMetadata
+	case it.podUID == "":
+		it.skip = noPodUID
+	}
+	return it
+}
+
+func containerItem(c *runtimeapi.Container) *item {
+	meta, labels := c.GetMetadata(), c.GetLabels()
+	it := &item{
+		Container: &pleg.Container{
+			ID:        pleg.ContainerID(c.GetId()),
+			SandboxID: pleg.ContainerID(c.GetPodSandboxId()),
+			Name:      meta.GetName(),
+			Attempt:   meta.GetAttempt(),
+			State:     containerState(c.GetState()),
+			CreatedAt: wallTime(c.GetCreatedAt()),
+		},
+		podUID:       pleg.PodUID(labels[labelPodUID]),
+		podName:      labels[labelPodName],
+		podNamespace: labels[labelPodNamespace],
+	}
+	switch {
+	case it.ID == "":
+		it.skip = noID
+	case meta == nil:
+		it.skip = noMetadata
+	}
+	return it
+}
+
+func sandboxState(s runtimeapi.PodSandboxState) pleg.State {
+	switch s {
+	case runtimeapi.PodSandboxState_SANDBOX_READY:
+		return pleg.StateRunning
+	case runtimeapi.PodSandboxState_SANDBOX_NOTREADY:
+		return pleg.StateExited
+	default:
+		return pleg.StateUnknown
+	}
+}
+
+func containerState(s runtimeapi.ContainerState) pleg.State {
+	switch s {
+	case runtimeapi.ContainerState_CONTAINER_CREATED:
+		return pleg.StateCreated
+	case runtimeapi.ContainerState_CONTAINER_RUNNING:
+		return pleg.StateRunning
+	case runtimeapi.ContainerState_CONTAINER_EXITED:
+		return pleg.StateExited
+	default:
+		return pleg.StateUnknown
+	}
+}
+
+// wallTime converts nanoseconds since 1970. Runtimes write "not yet" as 0, and
+// containerd at times as what UnixNano makes of the zero time, which is
+// negative.
+func wallTime(ns int64) time.Time {
+	if ns <= 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns)
+}

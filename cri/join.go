@@ -1,0 +1,122 @@
+package cri
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// joiner puts sandboxes and containers together to pods. It keeps the pods of
+// the last list, to return those that did not change as the same pointers.
+type joiner struct {
+	groups     map[pleg.PodUID]*group
+	bySandbox  map[pleg.ContainerID]*group
+	generation uint64
+	skipped    *skipped
+}
+
+// group is a pod and its items in the list under way.
+type group struct {
+	generation uint64
+	sandboxes  []*item
+	containers []*item
+	pod        *pleg.Pod // as last returned
+}
+
+func newJoiner(s *skipped) *joiner {
+	return &joiner{
+		groups:    make(map[pleg.PodUID]*group),
+		bySandbox: make(map[pleg.ContainerID]*group),
+		skipped:   s,
+	}
+}
+
+// join returns the pods of one list, in no order. Sandboxes with one pod UID
+// are one pod. A container belongs to the pod of its sandbox, whoever made it;
+// if that sandbox is not listed, to the pod in the kubelet's labels.
+func (j *joiner) join(ctx context.Context, sandboxes, containers []*item) []*pleg.Pod {
+	j.generation++
+	clear(j.bySandbox)
+	for _, s := range sandboxes {
+		g := j.group(s.podUID)
+		g.sandboxes = append(g.sandboxes, s)
+		j.bySandbox[s.ID] = g
+	}
+	for _, c := range containers {
+		g := j.bySandbox[c.SandboxID]
+		if g == nil && c.podUID != "" {
+			g = j.group(c.podUID)
+		}
+		if g == nil {
+			j.skipped.add(ctx, c, noPod)
+			continue
+		}
+		g.containers = append(g.containers, c)
+	}
+
+	pods := make([]*pleg.Pod, 0, len(j.groups))
+	for uid, g := range j.groups {
+		if g.generation != j.generation {
+			delete(j.groups, uid)
+			continue
+		}
+		pods = append(pods, g.build(uid))
+	}
+	return pods
+}
+
+// group returns the group of a pod, empty when first asked for in a list.
+func (j *joiner) group(uid pleg.PodUID) *group {
+	g := j.groups[uid]
+	if g == nil {
+		g = &group{}
+		j.groups[uid] = g
+	}
+	if g.generation != j.generation {
+		g.generation = j.generation
+		clear(g.sandboxes)
+		clear(g.containers)
+		g.sandboxes, g.containers = g.sandboxes[:0], g.containers[:0]
+	}
+	return g
+}
+
+// build returns the pod as last time if nothing of it changed. Equal pointers
+// mean equal items, and a pod's name and labels come from its items.
+func (g *group) build(uid pleg.PodUID) *pleg.Pod {
+	slices.SortFunc(g.sandboxes, newestFirst)
+	slices.SortFunc(g.containers, newestFirst)
+	if g.pod != nil && sameItems(g.pod.Sandboxes, g.sandboxes) && sameItems(g.pod.Containers, g.containers) {
+		return g.pod
+	}
+	newest := slices.Concat(g.sandboxes, g.containers)[0]
+	g.pod = &pleg.Pod{
+		UID:        uid,
+		Name:       newest.podName,
+		Namespace:  newest.podNamespace,
+		Labels:     newest.labels,
+		Containers: listed(g.containers),
+		Sandboxes:  listed(g.sandboxes),
+	}
+	return g.pod
+}
+
+// newestFirst orders by creation; the id keeps the order of twins the same from
+// list to list.
+func newestFirst(a, b *item) int {
+	return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.ID, b.ID))
+}
+
+func sameItems(last []*pleg.Container, now []*item) bool {
+	return slices.EqualFunc(last, now, func(c *pleg.Container, it *item) bool { return c == it.Container })
+}
+
+func listed(items []*item) []*pleg.Container {
+	containers := make([]*pleg.Container, len(items))
+	for i, it := range items {
+		containers[i] = it.Container
+	}
+	return containers
+}

@@ -1,0 +1,85 @@
+package cri
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+)
+
+// operationTypes are the kubelet's words for the methods this client calls.
+var operationTypes = map[string]string{
+	runtimeapi.RuntimeService_Version_FullMethodName:          "version",
+	runtimeapi.RuntimeService_ListPodSandbox_FullMethodName:   "list_podsandbox",
+	runtimeapi.RuntimeService_ListContainers_FullMethodName:   "list_containers",
+	runtimeapi.RuntimeService_PodSandboxStatus_FullMethodName: "podsandbox_status",
+	runtimeapi.RuntimeService_ContainerStatus_FullMethodName:  "container_status",
+}
+
+// operation holds the metrics of one method.
+type operation struct {
+	total    prometheus.Counter
+	errors   prometheus.Counter
+	duration prometheus.Observer
+}
+
+type metrics struct {
+	operations map[string]operation
+	malformed  [reasons]prometheus.Counter
+}
+
+// Names, help and buckets of the first three are those of the kubelet v1.36
+// (pkg/kubelet/metrics) but for the prefix.
+func newMetrics(reg instrument.Registry) (*metrics, error) {
+	label := []string{"operation_type"}
+	total := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: reg.Name("pleg_runtime_operations_total", "kubelet_runtime_operations_total"),
+		Help: "Cumulative number of runtime operations by operation type.",
+	}, label)
+	errors := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: reg.Name("pleg_runtime_operations_errors_total", "kubelet_runtime_operations_errors_total"),
+		Help: "Cumulative number of runtime operation errors by operation type.",
+	}, label)
+	duration := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    reg.Name("pleg_runtime_operations_duration_seconds", "kubelet_runtime_operations_duration_seconds"),
+		Help:    "Duration in seconds of runtime operations. Broken down by operation type.",
+		Buckets: prometheus.ExponentialBuckets(.005, 2.5, 14),
+	}, label)
+	malformed := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "pleg_malformed_items_total",
+		Help: "Listed sandboxes and containers that were skipped because they cannot be placed, by reason.",
+	}, []string{"reason"})
+
+	m := &metrics{operations: make(map[string]operation, len(operationTypes))}
+	for method, name := range operationTypes {
+		m.operations[method] = operation{
+			total:    total.WithLabelValues(name),
+			errors:   errors.WithLabelValues(name),
+			duration: duration.WithLabelValues(name),
+		}
+	}
+	for r := keep + 1; r < reasons; r++ {
+		m.malformed[r] = malformed.WithLabelValues(r.String())
+	}
+	return m, reg.Register(total, errors, duration, malformed)
+}
+
+// intercept measures each call of a known method.
+func (m *metrics) intercept(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	op, known := m.operations[method]
+	if !known {
+		return invoke(ctx, method, req, reply, conn, opts...)
+	}
+	start := time.Now()
+	err := invoke(ctx, method, req, reply, conn, opts...)
+	op.duration.Observe(time.Since(start).Seconds())
+	op.total.Inc()
+	if err != nil {
+		op.errors.Inc()
+	}
+	return err
+}

@@ -1,0 +1,93 @@
+package cri
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+)
+
+// Defaults of [Options].
+const (
+	// DefaultTimeout is the kubelet's runtimeRequestTimeout.
+	DefaultTimeout = 2 * time.Minute
+	// DefaultConnectTimeout bounds a connection attempt and a [Client.Check].
+	DefaultConnectTimeout = 5 * time.Second
+	// DefaultMaxStatusCalls is the bound on status calls in flight.
+	DefaultMaxStatusCalls = 16
+	// DefaultMaxRecvBytes is the kubelet's limit; grpc's own is 4 MiB, which
+	// a node of some thousand containers exceeds.
+	DefaultMaxRecvBytes = 16 << 20
+)
+
+// Options configure a [Client]. The zero value is usable.
+type Options struct {
+	// ListTimeout is the deadline of each list call. If zero, DefaultTimeout.
+	ListTimeout time.Duration
+	// StatusTimeout is the deadline of each status call, counted from when it
+	// is sent. If zero, DefaultTimeout.
+	StatusTimeout time.Duration
+	// ConnectTimeout is the deadline of one connection attempt and of the
+	// call that Check makes. If zero, DefaultConnectTimeout.
+	ConnectTimeout time.Duration
+	// MaxStatusCalls is the greatest number of status calls in flight, for all
+	// pods together; one pod uses at most a quarter of them, so that a pod
+	// whose calls hang leaves room for the others. More calls than the runtime
+	// serves at once only load it: containerd on 2 cores answers no faster
+	// from 4 in flight on, only later. If zero, DefaultMaxStatusCalls.
+	MaxStatusCalls int
+	// MaxRecvBytes is the size in bytes of the greatest answer accepted. If
+	// zero, DefaultMaxRecvBytes.
+	MaxRecvBytes int
+	// Logger receives warnings about malformed items. If nil, nothing is
+	// logged.
+	Logger *slog.Logger
+	// Registerer receives the metrics. If nil, they stay unregistered.
+	Registerer prometheus.Registerer
+	// KubeletMetricNames gives the runtime_operations metrics the kubelet's
+	// prefix kubelet_ in place of pleg_.
+	KubeletMetricNames bool
+	// DialOptions are applied after the client's own. A
+	// grpc.WithContextDialer among them replaces the dialing of the socket.
+	DialOptions []grpc.DialOption
+}
+
+func (o Options) withDefaults() (Options, error) {
+	for _, d := range []struct {
+		name  string
+		value *time.Duration
+		zero  time.Duration
+	}{
+		{"ListTimeout", &o.ListTimeout, DefaultTimeout},
+		{"StatusTimeout", &o.StatusTimeout, DefaultTimeout},
+		{"ConnectTimeout", &o.ConnectTimeout, DefaultConnectTimeout},
+	} {
+		if *d.value < 0 {
+			return o, fmt.Errorf("cri: Options.%s is %v, want a positive duration or zero for %v", d.name, *d.value, d.zero)
+		}
+		if *d.value == 0 {
+			*d.value = d.zero
+		}
+	}
+	for _, n := range []struct {
+		name  string
+		value *int
+		zero  int
+	}{
+		{"MaxStatusCalls", &o.MaxStatusCalls, DefaultMaxStatusCalls},
+		{"MaxRecvBytes", &o.MaxRecvBytes, DefaultMaxRecvBytes},
+	} {
+		if *n.value < 0 {
+			return o, fmt.Errorf("cri: Options.%s is %d, want a positive number or zero for %d", n.name, *n.value, n.zero)
+		}
+		if *n.value == 0 {
+			*n.value = n.zero
+		}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o, nil
+}
