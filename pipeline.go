@@ -138,15 +138,16 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	// Unbuffered: what waits, waits in the differ's queue, where it is bounded
 	// by the number of pods and seen in a metric.
 	listings := make(chan stage.Listing)
-	changes := make(chan stage.Change)
+	inspect := make(chan stage.Change)
+	known := make(chan stage.Change)
 	outcomes := make(chan stage.Outcome)
 	settled := make(chan stage.Settled)
 	// Only the lister and the runtime calls end with ctx. The other stages end
 	// when the one before them has closed its channel.
 	var stages errgroup.Group
 	stages.Go(func() error { return p.lister.Run(ctx, listings) })
-	stages.Go(func() error { return p.differ.Run(listings, settled, changes) })
-	stages.Go(func() error { return p.inspector.Run(ctx, changes, outcomes, settled) })
+	stages.Go(func() error { return p.differ.Run(listings, settled, inspect, known) })
+	stages.Go(func() error { return p.inspector.Run(ctx, inspect, known, outcomes, settled) })
 	stages.Go(func() error { return p.dispatcher.Run(outcomes) })
 	return stages.Wait()
 }

@@ -1,9 +1,12 @@
 // Package stage declares the messages that cross the channels between the
 // stages of the pipeline.
 //
-//	lister --Listing--> differ --Change--> inspector --Outcome--> dispatcher
+//	lister --Listing--> differ ==Change==> inspector --Outcome--> dispatcher
 //	                      ^                    |
 //	                      +------ Settled -----+
+//
+// Changes take one of two channels: those that need an inspection wait for a
+// free inspector, those that need none never do.
 //
 // A message belongs to its receiver once it is sent; what it points to is
 // read-only for both. The sender of a channel closes it.
@@ -46,8 +49,13 @@ type Settled struct {
 	Err error
 }
 
-// Outcome is a settled Change whose events may be delivered: the cache has been
-// written.
+// Outcome is a settled Change that may be delivered: the cache has been written.
 type Outcome struct {
+	UID pleg.PodUID
+	// Pod is the observation that the pod is at now; nil once it is gone.
+	Pod *pleg.Pod
+	// Status is what the cache holds of it; nil once it is gone.
+	Status *pleg.PodStatus
+	// Events are what to deliver, in order, without sequence number.
 	Events []pleg.Event
 }

@@ -36,9 +36,11 @@ type Differ struct {
 	requests *mailbox.Box[pleg.PodUID]
 
 	records map[pleg.PodUID]*record
-	// queue holds the changes the inspector has not taken yet, at most one for
-	// each pod.
-	queue    queue
+	// inspect and known hold the changes that the inspector has not taken yet,
+	// at most one of each pod in both: those it has to ask the runtime about,
+	// and those it has not.
+	inspect  queue
+	known    queue
 	listings uint64
 	// requested are the reinspections of pods without a record: the next
 	// listing may have it.
@@ -70,25 +72,24 @@ func New(o Options) (*Differ, error) {
 func (d *Differ) RequestReinspect(uid pleg.PodUID) { d.requests.Put(uid) }
 
 // Run compares every listing with the records and sends what changed, until in
-// is closed. It then closes out, and returns once settled is closed too.
+// is closed: to inspect what needs an inspection, to known what needs none. It
+// then closes both, and returns once settled is closed too.
 //
 // The inspector is fed and listened to by one select: while it is busy, changes
-// wait in the queue, so that neither side ever waits for the other.
-func (d *Differ) Run(in <-chan stage.Listing, settled <-chan stage.Settled, out chan<- stage.Change) error {
-	d.loop(in, settled, out)
-	close(out)
+// wait in a queue, so that neither side ever waits for the other.
+func (d *Differ) Run(in <-chan stage.Listing, settled <-chan stage.Settled, inspect, known chan<- stage.Change) error {
+	d.loop(in, settled, inspect, known)
+	close(inspect)
+	close(known)
 	for range settled {
 	}
 	return nil
 }
 
-func (d *Differ) loop(in <-chan stage.Listing, settled <-chan stage.Settled, out chan<- stage.Change) {
+func (d *Differ) loop(in <-chan stage.Listing, settled <-chan stage.Settled, inspect, known chan<- stage.Change) {
 	for {
-		var feed chan<- stage.Change
-		var next stage.Change
-		if d.queue.len() > 0 {
-			feed, next = out, d.queue.front().sent
-		}
+		toInspect, nextToInspect := d.inspect.offer(inspect)
+		toKnown, nextKnown := d.known.offer(known)
 		select {
 		case listing, ok := <-in:
 			if !ok {
@@ -97,12 +98,14 @@ func (d *Differ) loop(in <-chan stage.Listing, settled <-chan stage.Settled, out
 			d.apply(listing)
 		case s := <-settled:
 			d.settle(s)
-		case feed <- next:
-			d.queue.pop()
+		case toInspect <- nextToInspect:
+			d.inspect.pop()
+		case toKnown <- nextKnown:
+			d.known.pop()
 		case <-d.requests.Wake():
 			d.takeRequests()
 		}
-		d.metrics.queue.Set(float64(d.queue.len()))
+		d.metrics.queue.Set(float64(d.inspect.len()))
 	}
 }
 
@@ -137,7 +140,7 @@ func (d *Differ) apply(l stage.Listing) {
 		}
 	}
 	for _, rec := range d.later {
-		d.queue.push(rec)
+		d.inspect.push(rec)
 	}
 	d.metrics.publish(count)
 	clear(d.requested)
@@ -162,9 +165,12 @@ func (d *Differ) observe(rec *record, pod *pleg.Pod, at time.Time) {
 			return
 		}
 		d.begin(rec, change)
-		if pod == nil || pod.Running() {
-			d.queue.push(rec)
-		} else {
+		switch {
+		case pod == nil:
+			d.known.push(rec)
+		case pod.Running():
+			d.inspect.push(rec)
+		default:
 			d.later = append(d.later, rec)
 		}
 	}
@@ -189,7 +195,11 @@ func (d *Differ) settle(s stage.Settled) {
 	if rec.at.After(sentAt) {
 		if change, ok := rec.next(); ok {
 			d.begin(rec, change)
-			d.queue.push(rec)
+			if change.Pod == nil {
+				d.known.push(rec)
+			} else {
+				d.inspect.push(rec)
+			}
 			return
 		}
 		d.cache.Touch(rec.uid, rec.at)

@@ -1,5 +1,7 @@
 package differ
 
+import "github.com/pleg-pipeline/pleg-pipeline/stage"
+
 // queue is first in, first out. Its memory is reused and stays within twice
 // what it holds at most.
 type queue struct {
@@ -9,7 +11,14 @@ type queue struct {
 
 func (q *queue) len() int { return len(q.records) - q.head }
 
-func (q *queue) front() *record { return q.records[q.head] }
+// offer returns the channel and the change of a select case that sends what is
+// in front: the case is off, with a nil channel, while the queue is empty.
+func (q *queue) offer(to chan<- stage.Change) (chan<- stage.Change, stage.Change) {
+	if q.len() == 0 {
+		return nil, stage.Change{}
+	}
+	return to, q.records[q.head].sent
+}
 
 func (q *queue) push(r *record) { q.records = append(q.records, r) }
 

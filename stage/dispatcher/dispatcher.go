@@ -56,7 +56,7 @@ func New(o Options) (*Dispatcher, error) {
 // It never blocks and is safe for concurrent use. It returns an error if an
 // option is bad, and [ErrStopped] once Run has returned.
 func (d *Dispatcher) Subscribe(o SubscribeOptions) (*Subscription, error) {
-	s, err := newSubscription(o, d.leaving)
+	s, err := newSubscription(o, d.metrics, d.leaving)
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,8 @@ type Subscription struct {
 
 	// What follows belongs to the dispatcher.
 
-	missed missed
+	metrics *metrics
+	missed  missed
 	// inHand is the repair that a feeder holds for the subscriber; nil if none.
 	inHand *miss
 	warned bool
@@ -44,7 +45,7 @@ type Subscription struct {
 	recalled chan bool
 }
 
-func newSubscription(o SubscribeOptions, leave *mailbox.Box[*Subscription]) (*Subscription, error) {
+func newSubscription(o SubscribeOptions, m *metrics, leave *mailbox.Box[*Subscription]) (*Subscription, error) {
 	if o.Buffer < 0 {
 		return nil, fmt.Errorf("subscribe: Buffer must not be negative, got %d", o.Buffer)
 	}
@@ -58,6 +59,7 @@ func newSubscription(o SubscribeOptions, leave *mailbox.Box[*Subscription]) (*Su
 		name:     o.Name,
 		events:   make(chan pleg.Event, o.Buffer),
 		leave:    leave,
+		metrics:  m,
 		missed:   newMissed(),
 		recall:   make(chan struct{}),
 		recalled: make(chan bool),
@@ -111,7 +113,9 @@ func (s *Subscription) feed(sync pleg.Event, repaired chan<- *Subscription) {
 // takeBack ends the feeder. What it had not delivered is missed again.
 func (s *Subscription) takeBack() {
 	s.recall <- struct{}{}
-	if delivered := <-s.recalled; !delivered {
+	if delivered := <-s.recalled; delivered {
+		s.metrics.repaired.Inc()
+	} else {
 		s.missed.putBack(s.inHand)
 	}
 	s.inHand = nil

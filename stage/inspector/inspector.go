@@ -66,38 +66,37 @@ func New(o Options) (*Inspector, error) {
 	return i, err
 }
 
-// Run inspects the pods of in, at most a bounded number at once, until in is
-// closed and every inspection has returned; it then closes out and settled. Of
-// each change it writes the cache first, then sends the outcome, then settles
-// it. Inspections end with ctx; what they then return is not an outcome.
-func (i *Inspector) Run(ctx context.Context, in <-chan stage.Change, out chan<- stage.Outcome, settled chan<- stage.Settled) error {
+// Run inspects the pods of inspect, at most a bounded number at once, and
+// settles those of known, which need no inspection, at once. It returns, and
+// closes out and settled, when both are closed and every inspection has
+// returned. Of each change it writes the cache first, then sends the outcome,
+// then settles it. Inspections end with ctx; what they then return is not an
+// outcome.
+func (i *Inspector) Run(ctx context.Context, inspect, known <-chan stage.Change, out chan<- stage.Outcome, settled chan<- stage.Settled) error {
 	defer close(settled)
 	defer close(out)
 	workers := pool.New().WithMaxGoroutines(i.bound)
 	defer workers.Wait()
 	results := make(chan result)
-	for in != nil || i.inFlight.len() > 0 {
-		accept := in
+	for inspect != nil || known != nil || i.inFlight.len() > 0 {
+		accept := inspect
 		if i.inFlight.len() == i.bound {
 			accept = nil
 		}
 		select {
 		case change, ok := <-accept:
 			if !ok {
-				in = nil
+				inspect = nil
 				continue
 			}
-			if change.Pod == nil {
-				i.remove(change, out)
-				settled <- stage.Settled{UID: change.UID}
+			i.begin(ctx, change, workers, results)
+		case change, ok := <-known:
+			if !ok {
+				known = nil
 				continue
 			}
-			i.inFlight.begin(change.UID)
-			var last *pleg.PodStatus
-			if !change.Anew {
-				last = i.good[change.UID]
-			}
-			workers.Go(func() { results <- i.inspect(ctx, change, last) })
+			i.remove(change, out)
+			settled <- stage.Settled{UID: change.UID}
 		case r := <-results:
 			i.inFlight.end(r.change.UID)
 			i.finish(ctx, r, out)
@@ -108,12 +107,21 @@ func (i *Inspector) Run(ctx context.Context, in <-chan stage.Change, out chan<- 
 	return nil
 }
 
+func (i *Inspector) begin(ctx context.Context, c stage.Change, workers *pool.Pool, results chan<- result) {
+	i.inFlight.begin(c.UID)
+	var last *pleg.PodStatus
+	if !c.Anew {
+		last = i.good[c.UID]
+	}
+	workers.Go(func() { results <- i.inspect(ctx, c, last) })
+}
+
 // remove settles the change of a pod that is gone: there is nothing to ask.
 func (i *Inspector) remove(c stage.Change, out chan<- stage.Outcome) {
 	fillExits(c.Events, i.good[c.UID])
 	delete(i.good, c.UID)
 	i.cache.Delete(c.UID, c.At)
-	deliver(c, out)
+	out <- stage.Outcome{UID: c.UID, Events: c.Events}
 }
 
 func (i *Inspector) finish(ctx context.Context, r result, out chan<- stage.Outcome) {
@@ -133,7 +141,7 @@ func (i *Inspector) finish(ctx context.Context, r result, out chan<- stage.Outco
 	i.good[c.UID] = status
 	i.cache.Set(c.UID, status, nil, c.At)
 	fillExits(c.Events, status)
-	deliver(c, out)
+	out <- stage.Outcome{UID: c.UID, Pod: c.Pod, Status: status, Events: c.Events}
 }
 
 // complete returns a copy of what the runtime returned, with the time of its
@@ -160,11 +168,5 @@ func fillExits(events []pleg.Event, status *pleg.PodStatus) {
 		if c := status.Container(ev.ContainerID); c != nil && c.State == pleg.StateExited {
 			ev.ExitCode, ev.Reason = &c.ExitCode, c.Reason
 		}
-	}
-}
-
-func deliver(c stage.Change, out chan<- stage.Outcome) {
-	if len(c.Events) > 0 {
-		out <- stage.Outcome{Events: c.Events}
 	}
 }
