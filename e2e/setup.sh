@@ -1,0 +1,20 @@
+#!/bin/sh
+# Installs what the end-to-end tests need from Debian: runc, the CNI plugins and
+# iproute2. containerd itself is built from source by the tests. Run as root;
+# what is already there is left alone.
+set -eu
+
+missing=
+command -v runc >/dev/null 2>&1 || missing="$missing runc"
+[ -x /usr/lib/cni/bridge ] || missing="$missing containernetworking-plugins"
+command -v ip >/dev/null 2>&1 || missing="$missing iproute2"
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" -ne 0 ]; then
+	echo "setup.sh: must run as root to install:$missing" >&2
+	exit 1
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+# shellcheck disable=SC2086 # a list of package names
+apt-get install -y -qq --no-install-recommends $missing
