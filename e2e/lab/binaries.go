@@ -1,0 +1,154 @@
+//go:build linux
+
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+const containerdModule = "github.com/containerd/containerd/v2"
+
+// binaries are the programs a lab runs.
+type binaries struct {
+	dir     string // containerd, containerd-shim-runc-v2 and ctr
+	version string
+	pod     string // the program in the pod image
+}
+
+// provide returns the programs of a release and builds or fetches those that
+// the cache does not have. Only one process at a time builds; others wait.
+func provide(ctx context.Context, release Release) (binaries, error) {
+	module, err := moduleDir(ctx)
+	if err != nil {
+		return binaries{}, err
+	}
+	cache := filepath.Join(module, ".bin")
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return binaries{}, fmt.Errorf("make binary cache: %w", err)
+	}
+	unlock, err := lockFile(filepath.Join(cache, "lock"), syscall.LOCK_EX)
+	if err != nil {
+		return binaries{}, err
+	}
+	defer unlock()
+
+	var b binaries
+	if release == Debian {
+		b, err = provideDebian(ctx, cache)
+	} else {
+		b, err = providePinned(ctx, filepath.Join(module, "containerd"), cache)
+	}
+	if err != nil {
+		return binaries{}, err
+	}
+	b.pod = filepath.Join(cache, "pod")
+	_, err = run(ctx, module, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", b.pod, "./podimage")
+	return b, err
+}
+
+// moduleDir returns the folder of the e2e module, from any package in it.
+func moduleDir(ctx context.Context) (string, error) {
+	out, err := run(ctx, "", nil, "go", "env", "GOMOD")
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Dir(out)
+	if _, err := os.Stat(filepath.Join(dir, "containerd", "go.mod")); err != nil {
+		return "", fmt.Errorf("find the e2e module: the working directory must be inside it: %w", err)
+	}
+	return dir, nil
+}
+
+// providePinned builds the version in the go.mod of module, which is its only
+// mention.
+func providePinned(ctx context.Context, module, cache string) (binaries, error) {
+	version, err := run(ctx, module, nil, "go", "list", "-m", "-f", "{{.Version}}", containerdModule)
+	if err != nil {
+		return binaries{}, err
+	}
+	b := binaries{dir: filepath.Join(cache, "containerd-"+version), version: version}
+	return b, fill(b.dir, func(tmp string) error {
+		flags := "-s -w -X " + containerdModule + "/version.Version=" + version
+		_, err := run(ctx, module, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-ldflags", flags, "-o", tmp+"/",
+			containerdModule+"/cmd/containerd", containerdModule+"/cmd/containerd-shim-runc-v2", containerdModule+"/cmd/ctr")
+		return err
+	})
+}
+
+// provideDebian unpacks Debian's package without installing it.
+func provideDebian(ctx context.Context, cache string) (binaries, error) {
+	version, err := run(ctx, "", nil, "apt-cache", "show", "--no-all-versions", "containerd")
+	if err != nil {
+		return binaries{}, err
+	}
+	version = field(version, "Version")
+	if version == "" {
+		return binaries{}, errors.New("find Debian's containerd: apt knows no such package")
+	}
+	root := filepath.Join(cache, "debian-"+version)
+	b := binaries{dir: filepath.Join(root, "usr", "bin"), version: version}
+	return b, fill(root, func(tmp string) error {
+		// apt drops its privileges to a user that may not write here.
+		if _, err := run(ctx, tmp, nil, "apt-get", "-o", "APT::Sandbox::User=root", "download", "containerd="+version); err != nil {
+			return err
+		}
+		packages, err := filepath.Glob(filepath.Join(tmp, "*.deb"))
+		if err != nil || len(packages) != 1 {
+			return fmt.Errorf("find the downloaded package: %d files: %w", len(packages), err)
+		}
+		_, err = run(ctx, tmp, nil, "dpkg", "-x", packages[0], tmp)
+		return err
+	})
+}
+
+// fill makes dir by make unless it is there. It appears whole or not at all.
+func fill(dir string, make func(tmp string) error) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	tmp, err := os.MkdirTemp(filepath.Dir(dir), "new-")
+	if err != nil {
+		return fmt.Errorf("fill %s: %w", dir, err)
+	}
+	defer os.RemoveAll(tmp)
+	if err := make(tmp); err != nil {
+		return fmt.Errorf("fill %s: %w", dir, err)
+	}
+	if err := os.Rename(tmp, dir); err != nil {
+		return fmt.Errorf("fill %s: %w", dir, err)
+	}
+	return nil
+}
+
+// field returns the value of the first line "name: value" of a control file.
+func field(control, name string) string {
+	for line := range strings.Lines(control) {
+		if key, value, ok := strings.Cut(line, ":"); ok && key == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// run runs a program in dir and returns what it wrote, without the last line
+// break. What it wrote to stderr becomes part of the error.
+func run(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("run %s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return strings.TrimSpace(string(out)), nil
+}

@@ -1,0 +1,240 @@
+//go:build linux
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// ContainerSpec describes a container.
+type ContainerSpec struct {
+	Name string
+	// Attempt counts the containers of this name that the pod had before.
+	Attempt uint32
+	Program Program
+	// MemoryLimit is in bytes. If zero, there is none.
+	MemoryLimit int64
+}
+
+// Container is a container of the lab.
+type Container struct {
+	Pod     *Pod
+	ID      string
+	Name    string
+	Attempt uint32
+
+	code   int32 // how it will end, as far as is known
+	reason string
+}
+
+func (c *Container) diesOf(code int32, reason string) { c.code, c.reason = code, reason }
+
+func (c *Container) entry(step Step, began time.Time) Entry {
+	return Entry{
+		Step: step, PodUID: c.Pod.UID, PodName: c.Pod.Name, PodNamespace: c.Pod.Namespace,
+		ContainerID: c.ID, ContainerName: c.Name, Attempt: c.Attempt, Began: began,
+	}
+}
+
+// RunContainer creates and starts a container.
+func (l *Lab) RunContainer(ctx context.Context, p *Pod, spec ContainerSpec) (*Container, error) {
+	c, err := l.CreateContainer(ctx, p, spec)
+	if err != nil {
+		return nil, err
+	}
+	return c, l.StartContainer(ctx, c)
+}
+
+// CreateContainer creates a container and does not start it.
+func (l *Lab) CreateContainer(ctx context.Context, p *Pod, spec ContainerSpec) (*Container, error) {
+	config := &runtimeapi.ContainerConfig{
+		Metadata: &runtimeapi.ContainerMetadata{Name: spec.Name, Attempt: spec.Attempt},
+		Image:    &runtimeapi.ImageSpec{Image: imageName},
+		Args:     spec.Program.args,
+		Linux: &runtimeapi.LinuxContainerConfig{
+			Resources:       &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: spec.MemoryLimit},
+			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{NamespaceOptions: p.config.GetLinux().GetSecurityContext().GetNamespaceOptions()},
+		},
+	}
+	if !p.foreign {
+		config.Labels = map[string]string{
+			"io.kubernetes.container.name": spec.Name,
+			"io.kubernetes.pod.name":       p.Name,
+			"io.kubernetes.pod.namespace":  p.Namespace,
+			"io.kubernetes.pod.uid":        p.UID,
+		}
+	}
+	began := time.Now()
+	resp, err := l.runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+		PodSandboxId: p.SandboxID, Config: config, SandboxConfig: p.config,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create container %s/%s: %w", p.Name, spec.Name, err)
+	}
+	c := &Container{
+		Pod: p, ID: resp.GetContainerId(), Name: spec.Name, Attempt: spec.Attempt,
+		code: spec.Program.code, reason: spec.Program.reason,
+	}
+	p.mu.Lock()
+	p.containers = append(p.containers, c)
+	p.mu.Unlock()
+	l.ledger.add(c.entry(Created, began))
+	return c, nil
+}
+
+// StartContainer starts a created container and returns once its program hears
+// signals.
+func (l *Lab) StartContainer(ctx context.Context, c *Container) error {
+	began := time.Now()
+	if _, err := l.runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: c.ID}); err != nil {
+		return fmt.Errorf("start container %s/%s: %w", c.Pod.Name, c.Name, err)
+	}
+	l.ledger.add(c.entry(Started, began))
+	err := poll(ctx, pollPeriod, func() (bool, error) {
+		for _, pid := range l.pids(c.ID) {
+			name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+			if err == nil && string(name) != "ready\n" {
+				return false, nil
+			}
+		}
+		return true, nil // or it has ended already
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the program of %s/%s: %w", c.Pod.Name, c.Name, err)
+	}
+	return nil
+}
+
+// Trigger makes the container's program do what it is there for, and returns
+// once the runtime shows that it ended.
+func (l *Lab) Trigger(ctx context.Context, c *Container) error {
+	began := time.Now()
+	for _, pid := range l.pids(c.ID) {
+		if err := syscall.Kill(pid, syscall.SIGUSR1); err != nil {
+			return fmt.Errorf("trigger %s/%s: %w", c.Pod.Name, c.Name, err)
+		}
+	}
+	return l.awaitDied(ctx, c, began)
+}
+
+// Kill kills the container's process behind the runtime's back, and returns
+// once the runtime shows it.
+func (l *Lab) Kill(ctx context.Context, c *Container) error {
+	began := time.Now()
+	if err := l.KillProcess(ctx, c); err != nil {
+		return err
+	}
+	return l.awaitDied(ctx, c, began)
+}
+
+// KillProcess kills the container's process and returns when it is dead,
+// without asking the runtime, which may be dead itself. [Lab.AwaitDied] must
+// follow so that the end is in the ledger. Of what ended while it was dead
+// containerd only says 255, Unknown, and so does the ledger.
+func (l *Lab) KillProcess(ctx context.Context, c *Container) error {
+	if err := l.killCgroup(ctx, c.ID); err != nil {
+		return err
+	}
+	if l.daemon.alive() {
+		c.diesOf(137, "Error")
+	} else {
+		c.diesOf(255, "Unknown")
+	}
+	return nil
+}
+
+// StopContainer stops the container as the kubelet does: its program exits with
+// code 0 on SIGTERM.
+func (l *Lab) StopContainer(ctx context.Context, c *Container) error {
+	began := time.Now()
+	_, err := l.runtime.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: c.ID, Timeout: 10})
+	if err != nil {
+		return fmt.Errorf("stop container %s/%s: %w", c.Pod.Name, c.Name, err)
+	}
+	if l.ledger.Last(c.ID) != Started {
+		return nil
+	}
+	c.diesOf(0, "Completed")
+	return l.awaitDied(ctx, c, began)
+}
+
+// RemoveContainer removes a container that is dead or was never started.
+func (l *Lab) RemoveContainer(ctx context.Context, c *Container) error {
+	began := time.Now()
+	if _, err := l.runtime.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: c.ID}); err != nil {
+		return fmt.Errorf("remove container %s/%s: %w", c.Pod.Name, c.Name, err)
+	}
+	l.forget(c)
+	l.ledger.add(c.entry(Removed, began))
+	return nil
+}
+
+// AwaitDied returns once the runtime shows that the container ended by itself
+// or by [Lab.KillProcess], in the way that the lab expects.
+func (l *Lab) AwaitDied(ctx context.Context, c *Container) error {
+	return l.awaitDied(ctx, c, time.Now())
+}
+
+func (l *Lab) awaitDied(ctx context.Context, c *Container, began time.Time) error {
+	var status *runtimeapi.ContainerStatus
+	err := poll(ctx, pollPeriod, func() (bool, error) {
+		resp, err := l.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.ID})
+		status = resp.GetStatus()
+		return status.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED, err
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the end of %s/%s: %w", c.Pod.Name, c.Name, err)
+	}
+	e := c.entry(Died, began)
+	e.ExitCode, e.Reason = c.code, c.reason
+	l.ledger.add(e)
+	if status.GetExitCode() != c.code || status.GetReason() != c.reason {
+		return fmt.Errorf("end of %s/%s: got %d %s, want %d %s", c.Pod.Name, c.Name,
+			status.GetExitCode(), status.GetReason(), c.code, c.reason)
+	}
+	return nil
+}
+
+// killCgroup kills what runs in the cgroup of a container or sandbox and waits
+// until it is gone.
+func (l *Lab) killCgroup(ctx context.Context, id string) error {
+	if len(l.pids(id)) == 0 {
+		return fmt.Errorf("kill %s: %w", id, errors.New("no process"))
+	}
+	return poll(ctx, pollPeriod/2, func() (bool, error) {
+		pids := l.pids(id)
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		return len(pids) == 0, nil
+	})
+}
+
+// pids returns the processes of a container or sandbox. They are read from the
+// kernel, not from the runtime: with cgroup v1 from any of its hierarchies.
+func (l *Lab) pids(id string) []int {
+	var pids []int
+	for _, pattern := range []string{"/sys/fs/cgroup/*/" + l.place.name() + "/" + id, "/sys/fs/cgroup/" + l.place.name() + "/" + id} {
+		dirs, _ := filepath.Glob(pattern)
+		for _, dir := range dirs {
+			pids = append(pids, cgroupProcs(dir)...)
+		}
+	}
+	slices.Sort(pids)
+	return slices.Compact(pids)
+}
+
+func (l *Lab) forget(c *Container) {
+	c.Pod.mu.Lock()
+	defer c.Pod.mu.Unlock()
+	c.Pod.containers = slices.DeleteFunc(c.Pod.containers, func(other *Container) bool { return other == c })
+}

@@ -1,0 +1,108 @@
+//go:build linux
+
+package lab
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// daemon is a running containerd.
+type daemon struct {
+	cmd    *exec.Cmd
+	exited chan struct{} // closed when the process has been waited for
+}
+
+// startDaemon starts containerd in a session of its own: an interrupt from the
+// terminal must not end it before its pods are removed.
+func startDaemon(b binaries, p place) (*daemon, error) {
+	log, err := os.OpenFile(p.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open containerd log: %w", err)
+	}
+	defer log.Close()
+
+	cmd := exec.Command(filepath.Join(b.dir, "containerd"), "--config", p.config())
+	cmd.Env = append(os.Environ(), "PATH="+b.dir+":"+os.Getenv("PATH"))
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start containerd: %w", err)
+	}
+	d := &daemon{cmd: cmd, exited: make(chan struct{})}
+	// The process ends this goroutine; kill and terminate wait for it.
+	go func() {
+		defer close(d.exited)
+		_ = cmd.Wait()
+	}()
+	return d, nil
+}
+
+// alive reports whether the process has not ended yet.
+func (d *daemon) alive() bool {
+	select {
+	case <-d.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+func (d *daemon) signal(sig os.Signal) error {
+	if err := d.cmd.Process.Signal(sig); err != nil {
+		return fmt.Errorf("signal containerd: %w", err)
+	}
+	return nil
+}
+
+// kill ends the process at once, whatever it does.
+func (d *daemon) kill() {
+	_ = d.cmd.Process.Kill()
+	<-d.exited
+}
+
+// terminate asks the process to end and kills it if ctx ends first.
+func (d *daemon) terminate(ctx context.Context) {
+	_ = d.cmd.Process.Signal(syscall.SIGCONT)
+	_ = d.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-d.exited:
+	case <-ctx.Done():
+		d.kill()
+	}
+}
+
+// logTail returns the end of containerd's log for an error message.
+func logTail(p place) string {
+	data, err := os.ReadFile(p.log())
+	if err != nil {
+		return err.Error()
+	}
+	if len(data) > 2000 {
+		data = data[len(data)-2000:]
+	}
+	return string(bytes.TrimSpace(data))
+}
+
+// poll calls f every so often until it reports done or an error, or ctx ends.
+func poll(ctx context.Context, every time.Duration, f func() (done bool, err error)) error {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		done, err := f()
+		if done || err != nil {
+			return err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,261 @@
+//go:build linux
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// pollPeriod is how often the lab looks for a state that it waits for. Other
+// clients may be measured beside it.
+const pollPeriod = 10 * time.Millisecond
+
+// stopWidth is the number of pods that Stop removes at once; more only wait for
+// each other in containerd.
+const stopWidth = 8
+
+// Lab is a running containerd. Its methods may be called from several
+// goroutines, but for one container only one at a time.
+type Lab struct {
+	opts     Options
+	binaries binaries
+	place    place
+	unlock   func()
+	conn     *grpc.ClientConn
+	runtime  runtimeapi.RuntimeServiceClient
+	images   runtimeapi.ImageServiceClient
+	ledger   *Ledger
+	daemon   *daemon
+}
+
+// Start runs a containerd and returns once it answers over CRI and has the pod
+// image. It builds containerd first if e2e/.bin lacks it, which takes minutes;
+// ctx bounds that. After an error nothing is left behind.
+func Start(ctx context.Context, opts Options) (*Lab, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("lab options: %w", err)
+	}
+	if err := Check(); err != nil {
+		return nil, err
+	}
+	b, err := provide(ctx, opts.Release)
+	if err != nil {
+		return nil, err
+	}
+	if err := Sweep(ctx, opts.Logger); err != nil {
+		opts.Logger.WarnContext(ctx, "an abandoned lab is not wholly removed", "err", err)
+	}
+	p, unlock, err := newPlace()
+	if err != nil {
+		return nil, err
+	}
+	l := &Lab{opts: opts, binaries: b, place: p, unlock: unlock, ledger: newLedger()}
+	if err := l.start(ctx); err != nil {
+		err = fmt.Errorf("start lab: %w; end of containerd's log:\n%s", err, logTail(p))
+		return nil, errors.Join(err, l.Stop(ctx))
+	}
+	opts.Logger.InfoContext(ctx, "lab started", "containerd", b.version, "dir", p.dir)
+	return l, nil
+}
+
+func (l *Lab) start(ctx context.Context) error {
+	subnet, err := freeSubnet()
+	if err != nil {
+		return err
+	}
+	if err := writeNetwork(l.place, subnet); err != nil {
+		return err
+	}
+	if err := writeConfig(l.place, l.opts.Release); err != nil {
+		return err
+	}
+	if l.daemon, err = startDaemon(l.binaries, l.place); err != nil {
+		return err
+	}
+	// Without this a client that was refused waits for a second and more.
+	retry := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond}}
+	l.conn, err = grpc.NewClient(l.Endpoint(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(retry))
+	if err != nil {
+		return fmt.Errorf("dial containerd: %w", err)
+	}
+	l.runtime = runtimeapi.NewRuntimeServiceClient(l.conn)
+	l.images = runtimeapi.NewImageServiceClient(l.conn)
+	if err := l.awaitReady(ctx); err != nil {
+		return err
+	}
+	return l.importImage(ctx)
+}
+
+// awaitReady returns once the runtime and its network are ready for pods.
+func (l *Lab) awaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, l.opts.StartTimeout)
+	defer cancel()
+	last := errors.New("no answer")
+	err := poll(ctx, 2*pollPeriod, func() (bool, error) {
+		if !l.daemon.alive() {
+			return false, errors.New("containerd ended by itself")
+		}
+		resp, err := l.runtime.Status(ctx, &runtimeapi.StatusRequest{})
+		if err != nil {
+			last = err
+			return false, nil
+		}
+		for _, c := range resp.GetStatus().GetConditions() {
+			if (c.GetType() == "RuntimeReady" || c.GetType() == "NetworkReady") && !c.GetStatus() {
+				last = fmt.Errorf("%s: %s", c.GetReason(), c.GetMessage())
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until containerd answers: %w (last: %w)", err, last)
+	}
+	return nil
+}
+
+// importImage gives containerd the pod image, pinned, so that no garbage
+// collection takes it.
+func (l *Lab) importImage(ctx context.Context) error {
+	archive := filepath.Join(l.place.dir, "image.tar")
+	if err := writeImage(archive, l.binaries.pod); err != nil {
+		return err
+	}
+	args := []string{"-a", l.place.socket(), "-n", "k8s.io", "images", "import"}
+	if l.opts.Release == Pinned { // containerd 1.6 does not pin
+		args = append(args, "--label", "io.cri-containerd.pinned=pinned")
+	}
+	if _, err := run(ctx, "", nil, filepath.Join(l.binaries.dir, "ctr"), append(args, archive)...); err != nil {
+		return err
+	}
+	// The CRI part hears of the new image by an event.
+	err := poll(ctx, pollPeriod, func() (bool, error) {
+		resp, err := l.images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: imageName}})
+		return resp.GetImage() != nil, err
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the pod image: %w", err)
+	}
+	return nil
+}
+
+// Endpoint returns the address of the CRI socket, with scheme unix.
+func (l *Lab) Endpoint() string { return "unix://" + l.place.socket() }
+
+// Version returns the version of the running containerd.
+func (l *Lab) Version() string { return l.binaries.version }
+
+// Ledger returns the history of this lab.
+func (l *Lab) Ledger() *Ledger { return l.ledger }
+
+// Runtime returns a CRI client for calls that the lab has no method for. What
+// is done with it does not enter the ledger.
+func (l *Lab) Runtime() runtimeapi.RuntimeServiceClient { return l.runtime }
+
+// Freeze stops containerd with SIGSTOP: every CRI call hangs until [Lab.Thaw].
+// Pods run on.
+func (l *Lab) Freeze() error { return l.daemon.signal(syscall.SIGSTOP) }
+
+// Thaw continues a containerd that [Lab.Freeze] stopped.
+func (l *Lab) Thaw() error { return l.daemon.signal(syscall.SIGCONT) }
+
+// Crash kills containerd at once and returns when it is dead. Pods run on. Only
+// [Lab.Revive], [Lab.KillProcess] and [Lab.Stop] may follow.
+func (l *Lab) Crash() { l.daemon.kill() }
+
+// Revive starts containerd again after [Lab.Crash] and returns once it answers.
+func (l *Lab) Revive(ctx context.Context) error {
+	if l.daemon.alive() {
+		return errors.New("revive containerd: it lives")
+	}
+	d, err := startDaemon(l.binaries, l.place)
+	if err != nil {
+		return err
+	}
+	l.daemon = d
+	if err := l.awaitReady(ctx); err != nil {
+		return fmt.Errorf("revive containerd: %w", err)
+	}
+	return nil
+}
+
+// Stop removes the pods, ends containerd and deletes every trace of the lab. It
+// goes on when ctx ends, for it is mostly called then: [Options.StopTimeout]
+// bounds it. Stop may be called twice.
+func (l *Lab) Stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.opts.StopTimeout)
+	defer cancel()
+	if l.daemon != nil && l.daemon.alive() {
+		if err := l.removeAllPods(ctx); err != nil {
+			l.opts.Logger.WarnContext(ctx, "pods are killed, for they cannot be removed", "err", err)
+		}
+		l.terminate(ctx)
+	}
+	var err error
+	if l.conn != nil {
+		err = l.conn.Close()
+		l.conn = nil
+	}
+	err = errors.Join(err, l.place.destroy(context.WithoutCancel(ctx)))
+	l.removeLoopbackNotes()
+	l.unlock()
+	return err
+}
+
+// removeLoopbackNotes deletes what containerd 1.6 leaves of the sandboxes'
+// loopback interfaces: their files are named by the sandbox alone.
+func (l *Lab) removeLoopbackNotes() {
+	for _, e := range l.ledger.All() {
+		if e.Sandbox {
+			_ = os.Remove(filepath.Join(cniCache, "cni-loopback-"+e.ContainerID+"-lo"))
+		}
+	}
+}
+
+func (l *Lab) terminate(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	l.daemon.terminate(ctx)
+}
+
+// removeAllPods leaves room for the rest of Stop if containerd hangs.
+func (l *Lab) removeAllPods(ctx context.Context) error {
+	if l.conn == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.opts.StopTimeout*3/4)
+	defer cancel()
+	_ = l.Thaw()
+	resp, err := l.runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+	if err != nil {
+		return fmt.Errorf("list pods: %w", err)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(stopWidth)
+	for _, sandbox := range resp.GetItems() {
+		g.Go(func() error {
+			id := sandbox.GetId()
+			if _, err := l.runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id}); err != nil {
+				return fmt.Errorf("stop sandbox %s: %w", id, err)
+			}
+			if _, err := l.runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id}); err != nil {
+				return fmt.Errorf("remove sandbox %s: %w", id, err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}

@@ -1,0 +1,191 @@
+//go:build linux
+
+package lab
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// PodSpec describes a pod sandbox.
+type PodSpec struct {
+	Name string
+	// Namespace is the Kubernetes namespace. If empty, "default".
+	Namespace string
+	// UID is the pod's uid. If empty, a random one.
+	UID string
+	// Attempt counts the sandboxes that the pod had before.
+	Attempt uint32
+	// HostNetwork makes a pod without address of its own, a little faster.
+	HostNetwork bool
+	// Foreign leaves out the labels of the kubelet, as a CRI client does that
+	// is none.
+	Foreign bool
+	// Labels and Annotations are added to those of the kubelet.
+	Labels, Annotations map[string]string
+}
+
+// Pod is a sandbox of the lab.
+type Pod struct {
+	UID, Name, Namespace string
+	SandboxID            string
+	Attempt              uint32
+
+	foreign bool
+	config  *runtimeapi.PodSandboxConfig
+
+	mu         sync.Mutex
+	containers []*Container
+}
+
+// Containers returns the pod's containers that have not been removed, in the
+// order of their creation.
+func (p *Pod) Containers() []*Container {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]*Container(nil), p.containers...)
+}
+
+func (p *Pod) entry(step Step, began time.Time) Entry {
+	return Entry{
+		Step: step, PodUID: p.UID, PodName: p.Name, PodNamespace: p.Namespace,
+		ContainerID: p.SandboxID, Attempt: p.Attempt, Sandbox: true, Began: began,
+	}
+}
+
+// RunPod creates a pod sandbox and returns once it is ready.
+func (l *Lab) RunPod(ctx context.Context, spec PodSpec) (*Pod, error) {
+	if spec.Namespace == "" {
+		spec.Namespace = "default"
+	}
+	if spec.UID == "" {
+		spec.UID = randomUID()
+	}
+	p := &Pod{
+		UID: spec.UID, Name: spec.Name, Namespace: spec.Namespace, Attempt: spec.Attempt,
+		foreign: spec.Foreign, config: l.sandboxConfig(spec),
+	}
+	began := time.Now()
+	resp, err := l.runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: p.config})
+	if err != nil {
+		return nil, fmt.Errorf("run pod %s: %w", spec.Name, err)
+	}
+	p.SandboxID = resp.GetPodSandboxId()
+	l.ledger.add(p.entry(Started, began))
+	return p, nil
+}
+
+// RunPods creates pods, a few at a time, in the order of specs. After an error
+// some may exist; Stop removes them.
+func (l *Lab) RunPods(ctx context.Context, specs []PodSpec) ([]*Pod, error) {
+	pods := make([]*Pod, len(specs))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(stopWidth)
+	for i, spec := range specs {
+		g.Go(func() (err error) {
+			pods[i], err = l.RunPod(ctx, spec)
+			return err
+		})
+	}
+	return pods, g.Wait()
+}
+
+func (l *Lab) sandboxConfig(spec PodSpec) *runtimeapi.PodSandboxConfig {
+	labels := make(map[string]string)
+	if !spec.Foreign {
+		labels["io.kubernetes.pod.name"] = spec.Name
+		labels["io.kubernetes.pod.namespace"] = spec.Namespace
+		labels["io.kubernetes.pod.uid"] = spec.UID
+	}
+	maps.Copy(labels, spec.Labels)
+	network, hostname := runtimeapi.NamespaceMode_POD, spec.Name
+	if spec.HostNetwork {
+		network, hostname = runtimeapi.NamespaceMode_NODE, "" // the host has one
+	}
+	return &runtimeapi.PodSandboxConfig{
+		Metadata:    &runtimeapi.PodSandboxMetadata{Name: spec.Name, Uid: spec.UID, Namespace: spec.Namespace, Attempt: spec.Attempt},
+		Hostname:    hostname,
+		Labels:      labels,
+		Annotations: spec.Annotations,
+		Linux: &runtimeapi.LinuxPodSandboxConfig{
+			// All of the lab's processes are found by this cgroup.
+			CgroupParent: "/" + l.place.name(),
+			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+				// The process of each container is the first of its own pid
+				// namespace, as the kubelet has it.
+				NamespaceOptions: &runtimeapi.NamespaceOption{Network: network, Pid: runtimeapi.NamespaceMode_CONTAINER},
+			},
+		},
+	}
+}
+
+// KillSandbox kills the sandbox's own process and returns once the sandbox is
+// not ready. Its containers run on.
+func (l *Lab) KillSandbox(ctx context.Context, p *Pod) error {
+	began := time.Now()
+	if err := l.killCgroup(ctx, p.SandboxID); err != nil {
+		return err
+	}
+	err := poll(ctx, pollPeriod, func() (bool, error) {
+		resp, err := l.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: p.SandboxID})
+		return resp.GetStatus().GetState() == runtimeapi.PodSandboxState_SANDBOX_NOTREADY, err
+	})
+	if err != nil {
+		return fmt.Errorf("wait until sandbox of %s is not ready: %w", p.Name, err)
+	}
+	l.ledger.add(p.entry(Died, began))
+	return nil
+}
+
+// StopPod stops the sandbox. The runtime kills the containers that still run,
+// without grace.
+func (l *Lab) StopPod(ctx context.Context, p *Pod) error {
+	began := time.Now()
+	alive := l.ledger.Last(p.SandboxID) == Started
+	if _, err := l.runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.SandboxID}); err != nil {
+		return fmt.Errorf("stop pod %s: %w", p.Name, err)
+	}
+	for _, c := range p.Containers() {
+		if l.ledger.Last(c.ID) == Started {
+			c.diesOf(137, "Error")
+			if err := l.awaitDied(ctx, c, began); err != nil {
+				return err
+			}
+		}
+	}
+	if alive {
+		l.ledger.add(p.entry(Died, began))
+	}
+	return nil
+}
+
+// RemovePod stops the sandbox if it is ready, and removes it and its containers.
+func (l *Lab) RemovePod(ctx context.Context, p *Pod) error {
+	if err := l.StopPod(ctx, p); err != nil {
+		return err
+	}
+	began := time.Now()
+	if _, err := l.runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.SandboxID}); err != nil {
+		return fmt.Errorf("remove pod %s: %w", p.Name, err)
+	}
+	for _, c := range p.Containers() {
+		l.forget(c)
+		l.ledger.add(c.entry(Removed, began))
+	}
+	l.ledger.add(p.entry(Removed, began))
+	return nil
+}
+
+func randomUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

@@ -1,0 +1,168 @@
+//go:build linux
+
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// cniCache is where libcni notes what it gave to which sandbox. containerd has
+// no setting for it.
+const cniCache = "/var/lib/cni/results"
+
+// Sweep removes what labs left behind whose process was killed. [Start] calls
+// it. Labs in use are left alone.
+func Sweep(ctx context.Context, logger *slog.Logger) error {
+	dirs, err := filepath.Glob(filepath.Join(os.TempDir(), placePrefix+"*"))
+	if err != nil {
+		return fmt.Errorf("find old labs: %w", err)
+	}
+	var errs []error
+	for _, dir := range dirs {
+		unlock, err := lockFile(dir, syscall.LOCK_EX|syscall.LOCK_NB)
+		if err != nil {
+			continue // in use
+		}
+		logger.InfoContext(ctx, "removing an abandoned lab", "dir", dir)
+		errs = append(errs, place{dir}.destroy(ctx))
+		unlock()
+	}
+	return errors.Join(errs...)
+}
+
+// destroy removes all traces of a lab by force. Nothing in it may be wanted any
+// more.
+func (p place) destroy(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	var errs []error
+	// A shim may start another process while it is being killed: ask again.
+	err := poll(ctx, 20*time.Millisecond, func() (bool, error) {
+		pids := p.processes()
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		return len(pids) == 0, nil
+	})
+	if err != nil {
+		errs = append(errs, fmt.Errorf("kill processes of %s: %v are left: %w", p.name(), p.processes(), err))
+	}
+	for _, target := range p.mounts() {
+		if err := syscall.Unmount(target, syscall.MNT_DETACH); err != nil {
+			errs = append(errs, fmt.Errorf("unmount %s: %w", target, err))
+		}
+	}
+	errs = append(errs, p.removeCgroups(ctx), p.removeNetwork(ctx))
+	if err := os.RemoveAll(p.dir); err != nil {
+		errs = append(errs, fmt.Errorf("remove lab folder: %w", err))
+	}
+	return errors.Join(errs...)
+}
+
+// processes returns containerd and the shims, whose command lines name a file
+// in the lab's folder, and all that is in the lab's cgroups.
+func (p place) processes() []int {
+	var pids []int
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		cmdline, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		name, _, _ := bytes.Cut(cmdline, []byte{0})
+		if strings.HasPrefix(filepath.Base(string(name)), "containerd") && bytes.Contains(cmdline, []byte(p.dir+"/")) {
+			pids = append(pids, pid)
+		}
+	}
+	for _, dir := range p.cgroups() {
+		pids = append(pids, cgroupProcs(dir)...)
+	}
+	slices.Sort(pids)
+	return slices.Compact(pids)
+}
+
+// cgroups returns the lab's cgroup folders in every hierarchy, children first.
+func (p place) cgroups() []string {
+	roots, _ := filepath.Glob("/sys/fs/cgroup/*/" + p.name())
+	roots = append(roots, filepath.Join("/sys/fs/cgroup", p.name()))
+	var dirs []string
+	for _, root := range roots {
+		_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				dirs = append(dirs, path)
+			}
+			return nil
+		})
+	}
+	slices.Reverse(dirs)
+	return dirs
+}
+
+func cgroupProcs(dir string) []int {
+	data, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	var pids []int
+	for _, word := range strings.Fields(string(data)) {
+		if pid, err := strconv.Atoi(word); err == nil && pid > 0 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// removeCgroups retries: a cgroup stays busy for a moment after its last
+// process has died.
+func (p place) removeCgroups(ctx context.Context) error {
+	err := poll(ctx, 20*time.Millisecond, func() (bool, error) {
+		dirs := p.cgroups()
+		for _, dir := range dirs {
+			_ = syscall.Rmdir(dir)
+		}
+		return len(dirs) == 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("remove cgroups of %s: %w", p.name(), err)
+	}
+	return nil
+}
+
+// mounts returns the mount points in the lab's folder, the newest first.
+func (p place) mounts() []string {
+	data, _ := os.ReadFile("/proc/self/mountinfo")
+	var targets []string
+	for line := range strings.Lines(string(data)) {
+		if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(f[4], p.dir+"/") {
+			targets = append(targets, f[4])
+		}
+	}
+	slices.Reverse(targets)
+	return targets
+}
+
+// removeNetwork deletes the bridge and the notes of libcni. The interfaces of
+// the pods are gone with their network namespaces.
+func (p place) removeNetwork(ctx context.Context) error {
+	notes, _ := filepath.Glob(filepath.Join(cniCache, p.name()+"-*"))
+	for _, note := range notes {
+		_ = os.Remove(note)
+	}
+	if _, err := os.Stat(filepath.Join("/sys/class/net", p.bridge())); err != nil {
+		return nil
+	}
+	if _, err := run(ctx, "", nil, "ip", "link", "delete", p.bridge()); err != nil {
+		return fmt.Errorf("remove bridge: %w", err)
+	}
+	return nil
+}
