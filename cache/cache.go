@@ -102,11 +102,13 @@ func (c *Cache) Delete(uid pleg.PodUID, at time.Time) {
 func (c *Cache) Touch(uid pleg.PodUID, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.entries[uid]
-	if e == nil || e.at.After(at) {
-		return
+	// No entry means gone and forgotten, which is news to who waits for it.
+	if e := c.entries[uid]; e != nil {
+		if e.at.After(at) {
+			return
+		}
+		e.at = at
 	}
-	e.at = at
 	c.applied(uid, at)
 }
 
