@@ -1,0 +1,78 @@
+package lister_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+func TestMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		reg := prometheus.NewPedanticRegistry()
+		b := newBed(t, func(ctx context.Context) ([]*pleg.Pod, error) {
+			switch calls++; calls {
+			case 2:
+				return nil, errList
+			case 4:
+				<-ctx.Done()
+				return nil, ctx.Err()
+			default:
+				time.Sleep(200 * time.Millisecond)
+				return []*pleg.Pod{nil, {}}, nil
+			}
+		}, instrument.Registry{Registerer: reg})
+		b.next(t)
+		b.next(t)
+		time.Sleep(period + 3*time.Second)
+		// Bubbles begin at midnight UTC 2000-01-01; the third list began 2.2 s
+		// after that, and the fourth has been under way for 3 s.
+		const want = `
+# HELP pleg_last_seen_seconds Unix time at which the last successful relist began.
+# TYPE pleg_last_seen_seconds gauge
+pleg_last_seen_seconds 9.466848022e+08
+# HELP pleg_malformed_pods_total Pods and containers skipped because the runtime returned them without what identifies them.
+# TYPE pleg_malformed_pods_total counter
+pleg_malformed_pods_total 4
+# HELP pleg_relist_errors_total Relists that the runtime did not answer.
+# TYPE pleg_relist_errors_total counter
+pleg_relist_errors_total 1
+# HELP pleg_relist_running_seconds Age in seconds of the list that is under way, 0 between two lists.
+# TYPE pleg_relist_running_seconds gauge
+pleg_relist_running_seconds 3
+`
+		if err := testutil.GatherAndCompare(reg, strings.NewReader(want),
+			"pleg_last_seen_seconds", "pleg_malformed_pods_total", "pleg_relist_errors_total", "pleg_relist_running_seconds"); err != nil {
+			t.Error(err)
+		}
+		if got := sampleCount(t, reg, "pleg_relist_duration_seconds"); got != 3 {
+			t.Errorf("durations observed = %d, want 3: two good lists and a failed one", got)
+		}
+		if got := sampleCount(t, reg, "pleg_relist_interval_seconds"); got != 3 {
+			t.Errorf("intervals observed = %d, want 3: one for each list after the first", got)
+		}
+	})
+}
+
+func sampleCount(t *testing.T, reg prometheus.Gatherer, name string) uint64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatalf("gather: %v", err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetHistogram().GetSampleCount()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}
