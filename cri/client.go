@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
@@ -83,9 +84,10 @@ type Version struct {
 func (c *Client) Check(ctx context.Context) (Version, error) {
 	callCtx, cancel := context.WithTimeout(ctx, c.opts.ConnectTimeout)
 	defer cancel()
-	answer, err := c.runtime.Version(callCtx, &runtimeapi.VersionRequest{})
+	var server peer.Peer
+	answer, err := c.runtime.Version(callCtx, &runtimeapi.VersionRequest{}, grpc.Peer(&server))
 	if err != nil {
-		return Version{}, c.explain(ctx, err)
+		return Version{}, c.explain(ctx, err, server.Addr != nil)
 	}
 	return Version{
 		RuntimeName:    answer.GetRuntimeName(),

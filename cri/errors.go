@@ -10,7 +10,6 @@ import (
 	"syscall"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 )
 
@@ -30,21 +29,21 @@ func (c *Client) wrapList(operation string, err error) error {
 }
 
 // explain says in words why Check failed. A grpc error alone does not: no
-// socket, no permission and a web server are all the code Unavailable.
-func (c *Client) explain(ctx context.Context, err error) error {
+// socket, no permission and a web server are all the code Unavailable. connected
+// tells that the call went out over a gRPC connection.
+func (c *Client) explain(ctx context.Context, err error, connected bool) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("check runtime at %s: %w", c.endpoint, err)
 	}
-	answered := c.conn.GetState() == connectivity.Ready
 	why := "it answers with an error"
 	switch code := status.Code(err); {
 	case code == codes.Unimplemented:
 		why = "it serves gRPC but not CRI v1 (runtime.v1.RuntimeService): an old runtime, one with CRI disabled, or another service"
-	case code == codes.DeadlineExceeded && answered:
+	case code == codes.DeadlineExceeded && connected:
 		why = fmt.Sprintf("it does not answer within %v", c.opts.ConnectTimeout)
 	case code == codes.DeadlineExceeded:
 		why = c.probe(ctx, "it accepts connections but never answers")
-	case code == codes.Unavailable && !answered:
+	case code == codes.Unavailable && !connected:
 		why = c.probe(ctx, "it accepts connections but does not speak gRPC")
 	case code == codes.Unavailable:
 		why = "it is not ready to serve"

@@ -1,0 +1,268 @@
+package cri_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+func manyContainers(uid string, n int) *pleg.Pod {
+	p := &pleg.Pod{UID: pleg.PodUID(uid)}
+	for i := range n {
+		p.Containers = append(p.Containers, &pleg.Container{ID: pleg.ContainerID(fmt.Sprintf("%s-%d", uid, i))})
+	}
+	return p
+}
+
+// slowRuntime takes a second for each container status, or for ever if the id
+// begins with "hung".
+func slowRuntime(inFlight, peak *atomic.Int64) *fakeRuntime {
+	return &fakeRuntime{containerStatus: func(ctx context.Context, id string) (*runtimeapi.ContainerStatusResponse, error) {
+		n := inFlight.Add(1)
+		defer inFlight.Add(-1)
+		for p := peak.Load(); n > p && !peak.CompareAndSwap(p, n); p = peak.Load() {
+		}
+		if strings.HasPrefix(id, "hung") {
+			<-ctx.Done()
+			return nil, status.FromContextError(ctx.Err()).Err()
+		}
+		time.Sleep(time.Second)
+		return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: id}}, nil
+	}}
+}
+
+func TestStatusCallsInFlightAreBounded(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		max        int
+		pods       int
+		containers int
+		wantPeak   int64
+		wantTime   time.Duration
+	}{
+		{"one pod may use a quarter", 16, 1, 8, 4, 2 * time.Second},
+		{"all pods together use all", 16, 8, 8, 16, 4 * time.Second},
+		{"zero means 16", 0, 8, 8, 16, 4 * time.Second},
+		{"one at a time", 1, 2, 2, 1, 4 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var inFlight, peak atomic.Int64
+				client := connect(t, slowRuntime(&inFlight, &peak), cri.Options{MaxStatusCalls: tt.max})
+				start := time.Now()
+				for i := range tt.pods {
+					go func() {
+						if _, err := client.PodStatus(t.Context(), manyContainers(fmt.Sprint("pod", i), tt.containers), nil); err != nil {
+							t.Error(err)
+						}
+						if took := time.Since(start); took > tt.wantTime {
+							t.Errorf("pod %d took %v, want at most %v", i, took, tt.wantTime)
+						}
+					}()
+				}
+				time.Sleep(tt.wantTime)
+				synctest.Wait()
+				if got := peak.Load(); got != tt.wantPeak || inFlight.Load() != 0 {
+					t.Errorf("at most %d calls in flight, %d left; want %d and 0", got, inFlight.Load(), tt.wantPeak)
+				}
+			})
+		})
+	}
+}
+
+func TestHungPodDelaysNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var inFlight, peak atomic.Int64
+		client := connect(t, slowRuntime(&inFlight, &peak), cri.Options{})
+		hung := make(chan error, 1)
+		start := time.Now()
+		go func() {
+			_, err := client.PodStatus(t.Context(), manyContainers("hung", 100), nil)
+			hung <- err
+		}()
+		synctest.Wait()
+		if _, err := client.PodStatus(t.Context(), manyContainers("fine", 4), nil); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took != time.Second {
+			t.Errorf("the pod beside a hung one took %v, want 1s", took)
+		}
+		if err := <-hung; status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("the hung pod ended with %v, want DeadlineExceeded", err)
+		}
+		if took := time.Since(start); took != 2*time.Minute {
+			t.Errorf("the hung pod took %v, want 2m0s", took)
+		}
+	})
+}
+
+func TestPodStatusEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var inFlight, peak atomic.Int64
+		client := connect(t, slowRuntime(&inFlight, &peak), cri.Options{MaxStatusCalls: 1})
+		stop := errors.New("stop")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		results := make(chan error, 2)
+		for _, uid := range []string{"hung-a", "hung-b"} { // one is called, one waits for its turn
+			go func() {
+				_, err := client.PodStatus(ctx, manyContainers(uid, 1), nil)
+				results <- err
+			}()
+		}
+		time.Sleep(3 * time.Second)
+		cancel(stop)
+		synctest.Wait()
+		var called, waited int
+		for range 2 {
+			switch err := <-results; {
+			case status.Code(err) == codes.Canceled:
+				called++
+			case errors.Is(err, stop):
+				waited++
+			default:
+				t.Errorf("ended with %v", err)
+			}
+		}
+		if called != 1 || waited != 1 {
+			t.Errorf("%d calls were cancelled and %d waits, want 1 and 1", called, waited)
+		}
+	})
+}
+
+func TestListErrors(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		err   error
+		code  codes.Code
+		words []string
+	}{
+		{"refused", status.Error(codes.Unavailable, "not initialized"), codes.Unavailable, []string{"list containers: "}},
+		{
+			"too great", status.Error(codes.ResourceExhausted, "too large"), codes.ResourceExhausted,
+			[]string{"list containers: ", "4096 bytes of Options.MaxRecvBytes"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			fake := lists([]*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1)}, nil)
+			fail := true
+			fake.listContainers = func(context.Context) (*runtimeapi.ListContainersResponse, error) {
+				if fail {
+					return nil, tt.err
+				}
+				return &runtimeapi.ListContainersResponse{}, nil
+			}
+			client := connect(t, fake, cri.Options{MaxRecvBytes: 4096})
+			pods, err := client.ListPods(t.Context())
+			if pods != nil || status.Code(err) != tt.code {
+				t.Fatalf("got %v, %v; want the code %v", pods, err, tt.code)
+			}
+			for _, words := range tt.words {
+				if !strings.Contains(err.Error(), words) {
+					t.Errorf("error %q lacks %q", err, words)
+				}
+			}
+			fail = false
+			if pods, err := client.ListPods(t.Context()); err != nil || len(pods) != 1 {
+				t.Errorf("the list after: %v, %v; want one pod", pods, err)
+			}
+		})
+	}
+}
+
+func TestListTooGreatToReceive(t *testing.T) {
+	big := sandbox("s1", "u1", 0, 1)
+	big.Annotations = map[string]string{"a": strings.Repeat("x", 5<<20)}
+	fake := lists([]*runtimeapi.PodSandbox{big}, nil)
+	if pods, err := connect(t, fake, cri.Options{}).ListPods(t.Context()); err != nil || len(pods) != 1 {
+		t.Errorf("5 MiB with the default limit: %v, %v; want one pod", pods, err)
+	}
+	_, err := connect(t, fake, cri.Options{MaxRecvBytes: 1 << 20}).ListPods(t.Context())
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "1048576 bytes of Options.MaxRecvBytes") {
+		t.Errorf("5 MiB with a limit of 1 MiB: %v, want ResourceExhausted that names the option", err)
+	}
+}
+
+func TestListEndsByDeadlineOrContext(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		opts   cri.Options
+		cancel time.Duration
+		want   time.Duration
+		code   codes.Code
+	}{
+		{"the kubelet's deadline", cri.Options{}, 0, 2 * time.Minute, codes.DeadlineExceeded},
+		{"another deadline", cri.Options{ListTimeout: 7 * time.Second}, 0, 7 * time.Second, codes.DeadlineExceeded},
+		{"the caller's context", cri.Options{}, 3 * time.Second, 3 * time.Second, codes.Canceled},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := lists(nil, nil)
+				fake.listContainers = func(ctx context.Context) (*runtimeapi.ListContainersResponse, error) {
+					<-ctx.Done()
+					return nil, status.FromContextError(ctx.Err()).Err()
+				}
+				client := connect(t, fake, tt.opts)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if tt.cancel > 0 {
+					time.AfterFunc(tt.cancel, cancel)
+				}
+				start := time.Now()
+				_, err := client.ListPods(ctx)
+				if took := time.Since(start); took != tt.want || status.Code(err) != tt.code {
+					t.Errorf("ended after %v with %v, want %v and %v", took, err, tt.want, tt.code)
+				}
+			})
+		})
+	}
+}
+
+func TestConcurrentListsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := lists(nil, nil)
+		var inFlight atomic.Int64
+		fake.listContainers = func(context.Context) (*runtimeapi.ListContainersResponse, error) {
+			if inFlight.Add(1) > 1 {
+				t.Error("two lists in flight")
+			}
+			defer inFlight.Add(-1)
+			time.Sleep(time.Second)
+			return &runtimeapi.ListContainersResponse{}, nil
+		}
+		client := connect(t, fake, cri.Options{})
+		start := time.Now()
+		done := make(chan error, 3)
+		for range 3 {
+			go func() {
+				_, err := client.ListPods(t.Context())
+				done <- err
+			}()
+		}
+		time.Sleep(1500 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second/4)
+		defer cancel()
+		if _, err := client.ListPods(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a list waiting for its turn ended with %v, want its context's error", err)
+		}
+		for range 3 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(start); took != 3*time.Second {
+			t.Errorf("3 lists took %v, want 3s", took)
+		}
+	})
+}
