@@ -1,0 +1,179 @@
+package simruntime
+
+import (
+	"context"
+	"errors"
+	"path"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// rpcEvents does not take part in the concurrency limit.
+const rpcEvents = "GetContainerEvents"
+
+// call is one RPC on its way through limit, faults and counters.
+type call struct {
+	rt       *Runtime
+	rpc      string
+	held     bool // takes part in the concurrency limit
+	executed bool // has been let through by it
+	started  time.Time
+	verdict  verdict
+}
+
+// begin lets a call through to its handler, or returns the error it is to fail
+// with. end must be called in either case.
+func (rt *Runtime) begin(ctx context.Context, rpc string, req any) (*call, error) {
+	c := &call{rt: rt, rpc: rpc, held: rpc != rpcEvents}
+	rt.stats.arrive(rpc, c.held)
+	arrived := time.Now()
+	c.started = arrived
+	if c.held {
+		if err := rt.limit.acquire(ctx); err != nil {
+			return c, contextError(ctx)
+		}
+		c.executed = true
+		c.started = time.Now()
+		rt.stats.execute(rpc, c.started.Sub(arrived))
+	}
+	c.verdict = rt.faults.decide(rpc, rt.target(req))
+	if c.verdict.stale {
+		return c, nil
+	}
+	return c, c.verdict.serve(ctx)
+}
+
+// finish spends what a stale answer has to wait for.
+func (c *call) finish(ctx context.Context) error {
+	if !c.verdict.stale {
+		return nil
+	}
+	return c.verdict.serve(ctx)
+}
+
+func (c *call) end(err error) {
+	var spent time.Duration
+	if c.executed {
+		spent = time.Since(c.started)
+	}
+	c.rt.stats.leave(c.rpc, spent, c.held, c.executed, err != nil)
+	if c.executed { // after it was counted out: the peak never exceeds the bound
+		c.rt.limit.release()
+	}
+}
+
+// serve spends the latency, hangs, and returns the error to answer with.
+func (v verdict) serve(ctx context.Context) error {
+	if sleep(ctx, v.latency) != nil {
+		return contextError(ctx)
+	}
+	for _, r := range v.hang {
+		select {
+		case <-r.gone:
+		case <-ctx.Done():
+			return contextError(ctx)
+		}
+	}
+	if v.code != codes.OK {
+		return status.Error(v.code, v.message)
+	}
+	return nil
+}
+
+// contextError is what a gRPC server answers when the call's context has ended.
+func contextError(ctx context.Context) error {
+	return status.FromContextError(ctx.Err()).Err()
+}
+
+type verdictKey struct{}
+
+// malformOf returns the ways in which the answer to a list is to be spoiled.
+func malformOf(ctx context.Context) []Fault {
+	faults, _ := ctx.Value(verdictKey{}).([]Fault)
+	return faults
+}
+
+// unary takes each unary call through begin and end.
+func (rt *Runtime) unary(
+	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+) (resp any, err error) {
+	c, err := rt.begin(ctx, path.Base(info.FullMethod), req)
+	defer func() { c.end(err) }()
+	if err != nil {
+		return nil, err
+	}
+	inner := ctx
+	if len(c.verdict.malform) > 0 {
+		inner = context.WithValue(ctx, verdictKey{}, c.verdict.malform)
+	}
+	resp, err = handler(inner, req)
+	if late := c.finish(ctx); late != nil {
+		return nil, late
+	}
+	if err != nil {
+		return nil, rpcError(err)
+	}
+	return malformStatus(resp, c.verdict.malform), nil
+}
+
+// rpcError gives the errors of the control API the codes clients expect.
+func rpcError(err error) error {
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return status.Error(codes.NotFound, err.Error())
+	case errors.Is(err, ErrState):
+		return status.Error(codes.FailedPrecondition, err.Error())
+	case errors.Is(err, ErrExists):
+		return status.Error(codes.AlreadyExists, err.Error())
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return status.FromContextError(err).Err()
+	}
+	return err
+}
+
+// target finds out what a request is about.
+func (rt *Runtime) target(req any) target {
+	switch r := req.(type) {
+	case interface{ GetFilter() *cri.ContainerFilter }:
+		f := r.GetFilter()
+		return rt.targetOf(f.GetPodSandboxId(), f.GetId(), f.GetLabelSelector())
+	case interface{ GetFilter() *cri.PodSandboxFilter }:
+		f := r.GetFilter()
+		return rt.targetOf(f.GetId(), "", f.GetLabelSelector())
+	case *cri.RunPodSandboxRequest:
+		return target{podUID: r.GetConfig().GetMetadata().GetUid()}
+	case interface{ GetContainerId() string }:
+		return rt.targetOf("", r.GetContainerId(), nil)
+	case interface{ GetPodSandboxId() string }:
+		return rt.targetOf(r.GetPodSandboxId(), "", nil)
+	}
+	return target{}
+}
+
+func (rt *Runtime) targetOf(sandboxID, containerID string, labels map[string]string) target {
+	if sandboxID == "" && containerID == "" {
+		return target{podUID: labels[labelPodUID]}
+	}
+	rt.mu.RLock()
+	defer rt.mu.RUnlock()
+	if c := rt.state.containers[containerID]; c != nil {
+		return target{podUID: c.sb.meta.GetUid(), id: containerID}
+	}
+	t := target{podUID: rt.state.sandboxes[sandboxID].uid(), id: containerID}
+	if t.id == "" {
+		t.id = sandboxID
+	}
+	return t
+}
+
+// uid of the pod; empty for a nil sandbox.
+func (sb *sandbox) uid() string {
+	if sb == nil {
+		return ""
+	}
+	return sb.meta.GetUid()
+}

@@ -1,0 +1,158 @@
+package simruntime
+
+import (
+	"fmt"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// AddPod is [Txn.AddPod] in an update of its own.
+func (rt *Runtime) AddPod(spec PodSpec) (Pod, error) {
+	var p Pod
+	_, err := rt.update(func(tx *Txn) (err error) {
+		p, err = tx.AddPod(spec)
+		return err
+	})
+	return p, err
+}
+
+// ExitContainer is [Txn.ExitContainer] in an update of its own.
+func (rt *Runtime) ExitContainer(id string, code int32, reason string) error {
+	_, err := rt.update(func(tx *Txn) error { return tx.ExitContainer(id, code, reason) })
+	return err
+}
+
+// RestartContainer is [Txn.RestartContainer] in an update of its own.
+func (rt *Runtime) RestartContainer(id string) (Container, error) {
+	var c Container
+	_, err := rt.update(func(tx *Txn) (err error) {
+		c, err = tx.RestartContainer(id)
+		return err
+	})
+	return c, err
+}
+
+// RemoveContainer is [Txn.RemoveContainer] in an update of its own.
+func (rt *Runtime) RemoveContainer(id string) error {
+	_, err := rt.update(func(tx *Txn) error { return tx.RemoveContainer(id) })
+	return err
+}
+
+// StopSandbox is [Txn.StopSandbox] in an update of its own.
+func (rt *Runtime) StopSandbox(id string) error {
+	_, err := rt.update(func(tx *Txn) error { return tx.StopSandbox(id) })
+	return err
+}
+
+// RemovePod is [Txn.RemovePod] in an update of its own.
+func (rt *Runtime) RemovePod(uid string) error {
+	_, err := rt.update(func(tx *Txn) error { return tx.RemovePod(uid) })
+	return err
+}
+
+// Population says what [Runtime.Populate] adds.
+type Population struct {
+	Pods       int // Pods to add.
+	Containers int // Containers that run, in each pod.
+	Exited     int // Of the containers, how many have exited instead (code 0).
+	Dead       int // Earlier, exited attempts of each container.
+}
+
+// Populate adds pods with believable names in one update and returns them.
+func (rt *Runtime) Populate(p Population) ([]Pod, error) {
+	if p.Pods < 0 || p.Containers < 0 || p.Dead < 0 || p.Exited < 0 || p.Exited > p.Containers {
+		return nil, fmt.Errorf("populate: %+v: numbers must not be negative, nor Exited above Containers", p)
+	}
+	pods := make([]Pod, 0, p.Pods)
+	_, err := rt.update(func(tx *Txn) error {
+		for range p.Pods {
+			spec := drawWorkload(rt.rng).podSpec(rt.rng)
+			spec.Containers = p.containers(spec.Containers)
+			pod, err := tx.AddPod(spec)
+			if err != nil {
+				return fmt.Errorf("populate: %w", err)
+			}
+			pods = append(pods, pod)
+		}
+		return nil
+	})
+	return pods, err
+}
+
+// containers takes the names given as far as they go.
+func (p Population) containers(named []ContainerSpec) []ContainerSpec {
+	var out []ContainerSpec
+	for i := range p.Containers {
+		name := fmt.Sprintf("sidecar-%d", i)
+		if i < len(named) {
+			name = named[i].Name
+		}
+		for attempt := range p.Dead {
+			out = append(out, ContainerSpec{Name: name, Attempt: uint32(attempt), State: Exited, ExitCode: 1})
+		}
+		last := ContainerSpec{Name: name, Attempt: uint32(p.Dead)}
+		if i < p.Exited {
+			last.State = Exited
+		}
+		out = append(out, last)
+	}
+	return out
+}
+
+// Change is what [Runtime.Burst] does to each pod.
+type Change int
+
+// The changes.
+const (
+	// Restart restarts every container that runs; the old ones stay, exited.
+	Restart Change = iota
+	// Replace is Restart, and removes exited containers that have a successor.
+	Replace
+	// Exit ends every container that runs with code 1.
+	Exit
+	// Remove removes the pod.
+	Remove
+)
+
+// Burst changes k pods in one update, so that one list shows all of it, and
+// returns their UIDs. It takes the oldest pods that have a running container
+// (with Remove: the oldest pods), and fewer than k if there are no more.
+func (rt *Runtime) Burst(k int, change Change) []string {
+	var uids []string
+	rt.Update(func(tx *Txn) {
+		for _, p := range append([]*pod(nil), tx.s.podOrder...) {
+			if len(uids) == k {
+				return
+			}
+			if tx.burst(p, change) {
+				uids = append(uids, p.uid)
+			}
+		}
+	})
+	return uids
+}
+
+// burst reports whether there was something to change.
+func (tx *Txn) burst(p *pod, change Change) bool {
+	if change == Remove {
+		return tx.RemovePod(p.uid) == nil
+	}
+	changed := false
+	for _, sb := range p.sandboxes {
+		for _, c := range append([]*container(nil), sb.containers...) {
+			if c.state != cri.ContainerState_CONTAINER_RUNNING || !sb.ready {
+				continue
+			}
+			changed = true
+			tx.exit(c, 1, "")
+			if change != Exit {
+				tx.successor(c)
+			}
+		}
+	}
+	if changed && change == Replace {
+		// The pod exists, which is the only thing PruneDead can complain about.
+		_ = tx.PruneDead(p.uid)
+	}
+	return changed
+}

@@ -1,0 +1,70 @@
+// Package simruntime is a simulated container runtime: a real gRPC server of
+// CRI v1 on a unix socket, or on any listener, without containers behind it.
+// Any CRI client can drive it, and a test or a benchmark can do to it what it
+// cannot do to a real runtime: make pods by the thousand, change all of them
+// at one moment, and make calls slow, hang, fail or answer nonsense.
+//
+//	control API (Update, AddPod, Burst, Churn ...)     CRI client
+//	        |                                              | gRPC
+//	        v                                              v
+//	  +-----------+   events   +-----+ per client   +---------------+
+//	  |   state   |----------->| hub |------------->| limit, faults |
+//	  +-----------+            +-----+              |   counters    |
+//	        ^                                       +---------------+
+//	        +------------- reads, lifecycle calls --------+
+//
+// # Usage
+//
+//	rt, err := simruntime.New(simruntime.Options{Seed: 1})
+//	...
+//	pods, err := rt.Populate(simruntime.Population{Pods: 110, Containers: 2})
+//	...
+//	err = rt.ListenAndServe(ctx, "/run/sim.sock") // until ctx ends
+//
+// Meanwhile, from other goroutines:
+//
+//	rt.Burst(50, simruntime.Restart)
+//	id, err := rt.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: uid, Hang: true})
+//	rt.Clear(id)
+//	err = rt.Churn(ctx, simruntime.ChurnOptions{Rate: 20})
+//
+// # What is simulated
+//
+// RuntimeService has Version, Status, the lifecycle of sandboxes and
+// containers, their statuses, the lists with all filters, the streaming lists
+// and GetContainerEvents; ImageService has ListImages, ImageStatus and
+// PullImage, for which every image exists. Everything else answers
+// Unimplemented.
+//
+// Objects carry the labels and annotations of the kubelet, times in
+// nanoseconds, exit codes and reasons. Lists are newest first. A sandbox that
+// is not ready has no addresses, as in containerd. Ids and names depend on
+// Options.Seed alone.
+//
+// A container does nothing: it runs until the control API or a client ends it.
+//
+// # Events
+//
+// Each client of GetContainerEvents gets each event, with the statuses of the
+// sandbox and its containers as of the event. A sandbox that is removed causes
+// STOPPED of its containers, its own STOPPED, DELETED of its containers, and
+// its own DELETED. Reads agree with an event once it arrives, except that with
+// Options.DeletedLinger a deleted sandbox stays listed for that time. What a
+// slow client misses is dropped and counted, or with EventFaults.Stall
+// everybody waits for it. See [EventFaults] for the rest.
+//
+// # Faults
+//
+// [Runtime.SetProfile] sets the latency of each RPC, [Runtime.Inject] adds
+// rules for some calls, [Runtime.SetMaxConcurrent] bounds the calls that
+// execute at once. A call waits for the limit first; then its latency passes,
+// then it hangs, fails or is answered. All of it holds its place in the limit.
+//
+// # Concurrency and time
+//
+// Every method may be called from any goroutine. An update is atomic: a list
+// shows all of it or nothing. The package starts no goroutine outside the
+// calls of Serve, ListenAndServe and Churn, and those return when their
+// context has ended. Time comes from package time: over a bufconn listener
+// all of it works on the fake clock of a synctest bubble.
+package simruntime

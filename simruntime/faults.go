@@ -1,0 +1,231 @@
+package simruntime
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+)
+
+// Malform is a way to spoil an answer. The zero value leaves it as it is.
+type Malform int
+
+// The ways. In an unfiltered list a fault that names a pod or an object spoils
+// only the entries concerned; otherwise all entries.
+const (
+	// NilMetadata leaves out the metadata of entries or of the status.
+	NilMetadata Malform = iota + 1
+	// UnknownState sets the state to a number that the CRI does not define.
+	UnknownState
+	// NilStatus answers a status call without a status.
+	NilStatus
+	// OrphanContainers lists containers under a sandbox that does not exist.
+	OrphanContainers
+	// DuplicateIDs lists entries twice.
+	DuplicateIDs
+	// WrongID gives entries, or the status, an id that nobody asked for.
+	WrongID
+)
+
+// Fault is a rule that spoils calls. Several rules may match one call: their
+// latencies add up, and the first one with a code decides the error.
+type Fault struct {
+	// Which calls. Empty fields match everything; a call that is about no
+	// particular pod (an unfiltered list) matches a PodUID or an ID only with
+	// Malform.
+	RPC    string // Name in the CRI, such as "ContainerStatus".
+	PodUID string
+	ID     string // Of a sandbox or a container.
+
+	// How often. If Times is zero, always, else that many matching calls. If
+	// Probability is zero, every one, else each with that probability.
+	Times       int
+	Probability float64
+
+	// What happens, in this order.
+	Latency Latency    // Added to the profile's.
+	Stale   bool       // The answer is computed before the latency, not after it.
+	Hang    bool       // The call waits for its end, or for Clear.
+	Code    codes.Code // If not OK, the call fails with it.
+	Message string     // Of the error. If empty, "injected fault".
+	Malform Malform
+}
+
+func (f Fault) validate() error {
+	switch {
+	case f.RPC != "" && !rpcNames[f.RPC]:
+		return fmt.Errorf("Fault.RPC: no RPC %q in the CRI", f.RPC)
+	case f.Times < 0:
+		return fmt.Errorf("Fault.Times is negative: %d", f.Times)
+	case f.Probability < 0 || f.Probability > 1:
+		return fmt.Errorf("Fault.Probability is not in [0, 1]: %v", f.Probability)
+	case f.Malform < 0 || f.Malform > WrongID:
+		return fmt.Errorf("Fault.Malform is unknown: %d", f.Malform)
+	}
+	if err := f.Latency.validate(); err != nil {
+		return fmt.Errorf("Fault.Latency: %w", err)
+	}
+	return nil
+}
+
+// FaultID names an injected fault.
+type FaultID uint64
+
+// Inject adds a fault for the calls to come. The error names a field that is
+// not valid.
+func (rt *Runtime) Inject(f Fault) (FaultID, error) {
+	if err := f.validate(); err != nil {
+		return 0, fmt.Errorf("simruntime: %w", err)
+	}
+	return rt.faults.add(f), nil
+}
+
+// Clear removes a fault; calls that hang because of it go on. It reports
+// whether the fault was there: one with Times is gone when it is used up.
+func (rt *Runtime) Clear(id FaultID) bool { return rt.faults.remove(id) }
+
+// ClearAll removes all faults; calls that hang go on. The profile and the
+// event faults stay.
+func (rt *Runtime) ClearAll() { rt.faults.removeAll() }
+
+// SetProfile replaces the latencies. The error names an unknown RPC.
+func (rt *Runtime) SetProfile(p Profile) error {
+	if err := p.validate(); err != nil {
+		return fmt.Errorf("simruntime: profile: %w", err)
+	}
+	rt.faults.setProfile(p)
+	return nil
+}
+
+// SetMaxConcurrent replaces the bound of calls that execute at once; zero or
+// less means none. Calls that execute are not interrupted.
+func (rt *Runtime) SetMaxConcurrent(n int) { rt.limit.setBound(max(n, 0)) }
+
+// rule is a fault that is in force.
+type rule struct {
+	Fault
+	id   FaultID
+	left int           // matches to come, if Times is set
+	gone chan struct{} // closed when the rule is cleared
+}
+
+type faultSet struct {
+	mu      sync.Mutex
+	rng     *rand.Rand
+	profile Profile
+	rules   []*rule
+	next    FaultID
+}
+
+func newFaultSet(seed uint64, p Profile) *faultSet {
+	fs := &faultSet{rng: newRand(seed, "faults")}
+	fs.setProfile(p)
+	return fs
+}
+
+func (fs *faultSet) setProfile(p Profile) {
+	own := Profile{}
+	for rpc, l := range p {
+		own[rpc] = l
+	}
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	fs.profile = own
+}
+
+func (fs *faultSet) add(f Fault) FaultID {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	fs.next++
+	fs.rules = append(fs.rules, &rule{Fault: f, id: fs.next, left: f.Times, gone: make(chan struct{})})
+	return fs.next
+}
+
+func (fs *faultSet) remove(id FaultID) bool {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for i, r := range fs.rules {
+		if r.id == id {
+			close(r.gone)
+			fs.rules = slices.Delete(fs.rules, i, i+1)
+			return true
+		}
+	}
+	return false
+}
+
+func (fs *faultSet) removeAll() {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for _, r := range fs.rules {
+		close(r.gone)
+	}
+	fs.rules = nil
+}
+
+// target is what a call is about; empty fields when it is about everything.
+type target struct {
+	podUID string
+	id     string
+}
+
+// verdict is what the rules have in store for one call.
+type verdict struct {
+	latency time.Duration
+	stale   bool
+	hang    []*rule
+	code    codes.Code
+	message string
+	malform []Fault
+}
+
+func (fs *faultSet) decide(rpc string, tgt target) verdict {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	v := verdict{latency: fs.profile[rpc].draw(fs.rng)}
+	kept := fs.rules[:0]
+	for _, r := range fs.rules {
+		if !r.hits(rpc, tgt) || (r.Probability > 0 && fs.rng.Float64() >= r.Probability) {
+			kept = append(kept, r)
+			continue
+		}
+		v.add(r, fs.rng)
+		// A rule that is used up leaves, but calls hang on it until their end.
+		if r.left--; r.Times == 0 || r.left > 0 {
+			kept = append(kept, r)
+		}
+	}
+	clear(fs.rules[len(kept):])
+	fs.rules = kept
+	return v
+}
+
+func (r *rule) hits(rpc string, tgt target) bool {
+	if r.RPC != "" && r.RPC != rpc {
+		return false
+	}
+	if tgt == (target{}) && r.Malform != 0 {
+		return true // the entries concerned are found in the answer
+	}
+	return (r.PodUID == "" || r.PodUID == tgt.podUID) && (r.ID == "" || r.ID == tgt.id)
+}
+
+func (v *verdict) add(r *rule, rng *rand.Rand) {
+	v.latency += r.Latency.draw(rng)
+	v.stale = v.stale || r.Stale
+	if r.Hang {
+		v.hang = append(v.hang, r)
+	}
+	if v.code == codes.OK && r.Code != codes.OK {
+		v.code, v.message = r.Code, r.Message
+		if v.message == "" {
+			v.message = "injected fault"
+		}
+	}
+	if r.Malform != 0 {
+		v.malform = append(v.malform, r.Fault)
+	}
+}

@@ -1,0 +1,187 @@
+package simruntime
+
+import (
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Labels and annotations that the kubelet sets (kuberuntime/labels.go, v1.36).
+const (
+	labelPodName       = "io.kubernetes.pod.name"
+	labelPodNamespace  = "io.kubernetes.pod.namespace"
+	labelPodUID        = "io.kubernetes.pod.uid"
+	labelContainerName = "io.kubernetes.container.name"
+
+	annotationHash         = "io.kubernetes.container.hash"
+	annotationRestartCount = "io.kubernetes.container.restartCount"
+	annotationTermPath     = "io.kubernetes.container.terminationMessagePath"
+	annotationTermPolicy   = "io.kubernetes.container.terminationMessagePolicy"
+	annotationGrace        = "io.kubernetes.pod.terminationGracePeriod"
+	annotationSeen         = "kubernetes.io/config.seen"
+	annotationSource       = "kubernetes.io/config.source"
+)
+
+// sandboxConfig is what the kubelet would ask for.
+func sandboxConfig(spec PodSpec, attempt uint32) *cri.PodSandboxConfig {
+	labels := maps.Clone(spec.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[labelPodName] = spec.Name
+	labels[labelPodNamespace] = spec.Namespace
+	labels[labelPodUID] = spec.UID
+	annotations := map[string]string{annotationSeen: "2026-01-02T03:04:05Z", annotationSource: "api"}
+	maps.Copy(annotations, spec.Annotations)
+	return &cri.PodSandboxConfig{
+		Metadata: &cri.PodSandboxMetadata{
+			Name: spec.Name, Uid: spec.UID, Namespace: spec.Namespace, Attempt: attempt,
+		},
+		Labels: labels, Annotations: annotations,
+		LogDirectory: "/var/log/pods/" + spec.Namespace + "_" + spec.Name + "_" + spec.UID,
+	}
+}
+
+func containerConfig(sb *sandbox, spec ContainerSpec) *cri.ContainerConfig {
+	if spec.Image == "" {
+		spec.Image = "registry.example/" + sb.meta.GetNamespace() + "/" + spec.Name + ":1.4.2"
+	}
+	attempt := strconv.FormatUint(uint64(spec.Attempt), 10)
+	return &cri.ContainerConfig{
+		Metadata: &cri.ContainerMetadata{Name: spec.Name, Attempt: spec.Attempt},
+		Image:    &cri.ImageSpec{Image: spec.Image, UserSpecifiedImage: spec.Image},
+		Labels: map[string]string{
+			labelContainerName: spec.Name,
+			labelPodName:       sb.meta.GetName(),
+			labelPodNamespace:  sb.meta.GetNamespace(),
+			labelPodUID:        sb.meta.GetUid(),
+		},
+		Annotations: map[string]string{
+			annotationHash:         imageRef(spec.Name + spec.Image)[len("sha256:"):][:8],
+			annotationRestartCount: attempt,
+			annotationTermPath:     "/dev/termination-log",
+			annotationTermPolicy:   "File",
+			annotationGrace:        "30",
+		},
+		LogPath: spec.Name + "/" + attempt + ".log",
+	}
+}
+
+// nextConfig is the configuration of the next attempt of c: the same but for
+// what counts the attempts.
+func nextConfig(c *container, attempt uint32) *cri.ContainerConfig {
+	n := strconv.FormatUint(uint64(attempt), 10)
+	annotations := maps.Clone(c.annotations)
+	if _, ok := annotations[annotationRestartCount]; ok {
+		annotations[annotationRestartCount] = n
+	}
+	return &cri.ContainerConfig{
+		Metadata: &cri.ContainerMetadata{Name: c.meta.GetName(), Attempt: attempt},
+		Image:    c.image, Labels: c.labels, Annotations: annotations,
+		LogPath: c.meta.GetName() + "/" + n + ".log",
+	}
+}
+
+// newID draws an id as runtimes make them: 64 hexadecimal digits.
+func newID(rng *rand.Rand) string {
+	var b [32]byte
+	fill(rng, b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// newUID draws a version 4 UUID.
+func newUID(rng *rand.Rand) string {
+	var b [16]byte
+	fill(rng, b[:])
+	b[6] = b[6]&0x0f | 0x40
+	b[8] = b[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+func fill(rng *rand.Rand, b []byte) {
+	for i := range b {
+		b[i] = byte(rng.Uint32())
+	}
+}
+
+// nameChars are those that Kubernetes uses in generated names.
+const nameChars = "bcdfghjklmnpqrstvwxz2456789"
+
+func suffix(rng *rand.Rand, n int) string {
+	var b strings.Builder
+	for range n {
+		b.WriteByte(nameChars[rng.IntN(len(nameChars))])
+	}
+	return b.String()
+}
+
+// newPodName draws the name of a pod of a Deployment.
+func newPodName(rng *rand.Rand) string {
+	return "web-" + suffix(rng, 9) + "-" + suffix(rng, 5)
+}
+
+// workload is a thing of a believable cluster that owns pods.
+type workload struct {
+	namespace  string
+	name       string
+	containers []string
+	weight     int
+	job        bool // ends by itself and is not restarted
+	daemon     bool // its pods have no replica set hash in their names
+}
+
+var workloads = []workload{
+	{namespace: "shop", name: "web", containers: []string{"nginx", "metrics"}, weight: 6},
+	{namespace: "shop", name: "cart", containers: []string{"cart"}, weight: 4},
+	{namespace: "shop", name: "checkout", containers: []string{"checkout", "envoy"}, weight: 4},
+	{namespace: "shop", name: "catalog", containers: []string{"catalog"}, weight: 3},
+	{namespace: "default", name: "api", containers: []string{"api", "envoy"}, weight: 5},
+	{namespace: "default", name: "worker", containers: []string{"worker"}, weight: 4},
+	{namespace: "monitoring", name: "node-exporter", containers: []string{"node-exporter"}, weight: 1, daemon: true},
+	{namespace: "kube-system", name: "coredns", containers: []string{"coredns"}, weight: 1},
+	{namespace: "kube-system", name: "kube-proxy", containers: []string{"kube-proxy"}, weight: 1, daemon: true},
+	{namespace: "batch", name: "report", containers: []string{"report"}, weight: 4, job: true},
+	{namespace: "batch", name: "thumbnails", containers: []string{"resize"}, weight: 3, job: true},
+}
+
+// drawWorkload picks one by weight.
+func drawWorkload(rng *rand.Rand) workload {
+	total := 0
+	for _, w := range workloads {
+		total += w.weight
+	}
+	n := rng.IntN(total)
+	for _, w := range workloads {
+		if n -= w.weight; n < 0 {
+			return w
+		}
+	}
+	panic("simruntime: weights do not add up")
+}
+
+// podSpec draws a pod of the workload.
+func (w workload) podSpec(rng *rand.Rand) PodSpec {
+	name := w.name
+	switch {
+	case w.job:
+		name += "-" + strconv.Itoa(29_400_000+rng.IntN(100_000))
+	case !w.daemon:
+		name += "-" + suffix(rng, 9)
+	}
+	spec := PodSpec{
+		UID: newUID(rng), Namespace: w.namespace, Name: name + "-" + suffix(rng, 5),
+		Labels: map[string]string{"app.kubernetes.io/name": w.name},
+	}
+	if w.job {
+		spec.Labels["batch.kubernetes.io/job-name"] = name
+	}
+	for _, c := range w.containers {
+		spec.Containers = append(spec.Containers, ContainerSpec{Name: c})
+	}
+	return spec
+}

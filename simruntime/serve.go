@@ -1,0 +1,100 @@
+package simruntime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Serve answers the CRI on a listener until ctx ends, then drops all
+// connections, waits for the calls in flight to see it, closes the listener
+// and returns context.Cause(ctx). It returns earlier only if the listener
+// fails.
+//
+// The state is kept: serving again is a restart of the server whose pods have
+// survived. Several listeners may be served at once.
+func (rt *Runtime) Serve(ctx context.Context, l net.Listener) error {
+	srv := grpc.NewServer(
+		grpc.UnaryInterceptor(rt.unary),
+		grpc.MaxRecvMsgSize(rt.opts.MaxMessageBytes),
+		grpc.MaxSendMsgSize(rt.opts.MaxMessageBytes),
+		grpc.WaitForHandlers(true),
+	)
+	cri.RegisterRuntimeServiceServer(srv, &service{rt: rt})
+	cri.RegisterImageServiceServer(srv, &imageService{rt: rt})
+
+	stopped := make(chan struct{})
+	release := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		srv.Stop()
+	})
+	rt.log.InfoContext(ctx, "simulated runtime serves", "address", l.Addr().String())
+	err := srv.Serve(l)
+	if !release() {
+		<-stopped
+	}
+	rt.log.InfoContext(ctx, "simulated runtime stopped", "address", l.Addr().String())
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	srv.Stop()
+	return fmt.Errorf("serve the simulated CRI: %w", err)
+}
+
+// socketMode lets the owner and the group connect.
+const socketMode fs.FileMode = 0o660
+
+// maxSocketPath is the longest path that fits in sockaddr_un on Linux.
+const maxSocketPath = 107
+
+// ListenAndServe serves on a unix socket, which it makes with mode 0660 and
+// removes when it returns. A socket that nobody answers on any more is
+// replaced. It refuses to replace one that is answered, or a path that is not
+// a socket.
+func (rt *Runtime) ListenAndServe(ctx context.Context, socketPath string) error {
+	if err := clearSocket(ctx, socketPath); err != nil {
+		return fmt.Errorf("serve on %s: %w", socketPath, err)
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "unix", socketPath)
+	if err != nil {
+		return fmt.Errorf("serve on %s: %w", socketPath, err)
+	}
+	if err := os.Chmod(socketPath, socketMode); err != nil {
+		return errors.Join(fmt.Errorf("serve on %s: %w", socketPath, err), l.Close())
+	}
+	return rt.Serve(ctx, l) // closing the listener removes the socket
+}
+
+// clearSocket makes way for a new socket.
+func clearSocket(ctx context.Context, path string) error {
+	if len(path) > maxSocketPath {
+		return fmt.Errorf("path has %d bytes, a unix socket allows %d", len(path), maxSocketPath)
+	}
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("it exists and is not a socket (%v)", info.Mode())
+	}
+	dialer := net.Dialer{Timeout: time.Second}
+	conn, err := dialer.DialContext(ctx, "unix", path)
+	switch {
+	case err == nil:
+		return errors.Join(errors.New("another process answers on it"), conn.Close())
+	case !errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("is it in use? %w", err)
+	}
+	return os.Remove(path)
+}

@@ -1,0 +1,200 @@
+package simruntime
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Name and Version are what the Version RPC answers.
+const (
+	Name    = "simruntime"
+	Version = "0.1.0"
+)
+
+// service is the CRI of a Runtime. What it does not define answers
+// Unimplemented.
+type service struct {
+	cri.UnimplementedRuntimeServiceServer
+	rt *Runtime
+}
+
+func (s *service) Version(context.Context, *cri.VersionRequest) (*cri.VersionResponse, error) {
+	return &cri.VersionResponse{
+		Version: "0.1.0", RuntimeName: Name, RuntimeVersion: Version, RuntimeApiVersion: "v1",
+	}, nil
+}
+
+func (s *service) Status(context.Context, *cri.StatusRequest) (*cri.StatusResponse, error) {
+	return &cri.StatusResponse{Status: &cri.RuntimeStatus{Conditions: []*cri.RuntimeCondition{
+		{Type: cri.RuntimeReady, Status: true},
+		{Type: cri.NetworkReady, Status: true},
+	}}}, nil
+}
+
+// change makes an update and waits, as containerd does, until the events it
+// caused are on their way.
+func (s *service) change(ctx context.Context, fn func(*Txn) error) error {
+	last, err := s.rt.update(fn)
+	if err != nil {
+		return err
+	}
+	return s.rt.hub.waitSent(ctx, last)
+}
+
+func (s *service) RunPodSandbox(ctx context.Context, req *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse, error) {
+	meta := req.GetConfig().GetMetadata()
+	if meta.GetName() == "" || meta.GetNamespace() == "" || meta.GetUid() == "" {
+		return nil, status.Error(codes.InvalidArgument, "sandbox config needs metadata with name, namespace and uid")
+	}
+	resp := &cri.RunPodSandboxResponse{}
+	return resp, s.change(ctx, func(tx *Txn) (err error) {
+		resp.PodSandboxId, err = tx.runSandbox(req.GetConfig(), req.GetRuntimeHandler())
+		return err
+	})
+}
+
+// StopPodSandbox is idempotent, as the CRI demands of it and of the removals.
+func (s *service) StopPodSandbox(ctx context.Context, req *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
+	return &cri.StopPodSandboxResponse{}, s.change(ctx, func(tx *Txn) error {
+		if sb, err := tx.sandbox(req.GetPodSandboxId()); err == nil {
+			tx.stop(sb)
+		}
+		return nil
+	})
+}
+
+func (s *service) RemovePodSandbox(ctx context.Context, req *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
+	return &cri.RemovePodSandboxResponse{}, s.change(ctx, func(tx *Txn) error {
+		if sb, err := tx.sandbox(req.GetPodSandboxId()); err == nil {
+			tx.removeSandbox(sb)
+		}
+		return nil
+	})
+}
+
+func (s *service) CreateContainer(ctx context.Context, req *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
+	if req.GetConfig().GetMetadata().GetName() == "" {
+		return nil, status.Error(codes.InvalidArgument, "container config needs metadata with a name")
+	}
+	resp := &cri.CreateContainerResponse{}
+	return resp, s.change(ctx, func(tx *Txn) (err error) {
+		resp.ContainerId, err = tx.createContainer(req.GetPodSandboxId(), req.GetConfig())
+		return err
+	})
+}
+
+func (s *service) StartContainer(ctx context.Context, req *cri.StartContainerRequest) (*cri.StartContainerResponse, error) {
+	return &cri.StartContainerResponse{}, s.change(ctx, func(tx *Txn) error {
+		return tx.StartContainer(req.GetContainerId())
+	})
+}
+
+// StopContainer ends a container as SIGKILL does without a timeout, and with
+// code 0 as a well-behaved process with one.
+func (s *service) StopContainer(ctx context.Context, req *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
+	return &cri.StopContainerResponse{}, s.change(ctx, func(tx *Txn) error {
+		c, err := tx.container(req.GetContainerId())
+		switch {
+		case err != nil || c.state == cri.ContainerState_CONTAINER_EXITED:
+			return nil
+		case req.GetTimeout() > 0 && c.state == cri.ContainerState_CONTAINER_RUNNING:
+			tx.exit(c, 0, "")
+		default:
+			tx.kill(c)
+		}
+		return nil
+	})
+}
+
+func (s *service) RemoveContainer(ctx context.Context, req *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
+	return &cri.RemoveContainerResponse{}, s.change(ctx, func(tx *Txn) error {
+		if c, err := tx.container(req.GetContainerId()); err == nil {
+			tx.remove(c)
+		}
+		return nil
+	})
+}
+
+func (s *service) PodSandboxStatus(_ context.Context, req *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
+	s.rt.read()
+	defer s.rt.mu.RUnlock()
+	sb := s.rt.state.sandboxes[req.GetPodSandboxId()]
+	if sb == nil {
+		return nil, status.Errorf(codes.NotFound, "sandbox %s: not found", req.GetPodSandboxId())
+	}
+	return &cri.PodSandboxStatusResponse{Status: sb.status}, nil
+}
+
+func (s *service) ContainerStatus(_ context.Context, req *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
+	s.rt.read()
+	defer s.rt.mu.RUnlock()
+	c := s.rt.state.containers[req.GetContainerId()]
+	if c == nil {
+		return nil, status.Errorf(codes.NotFound, "container %s: not found", req.GetContainerId())
+	}
+	return &cri.ContainerStatusResponse{Status: c.status}, nil
+}
+
+func (s *service) GetContainerEvents(
+	req *cri.GetEventsRequest, stream grpc.ServerStreamingServer[cri.ContainerEventResponse],
+) (err error) {
+	ctx := stream.Context()
+	c, err := s.rt.begin(ctx, rpcEvents, req)
+	defer func() { c.end(err) }()
+	if err != nil {
+		return err
+	}
+	if err := c.finish(ctx); err != nil {
+		return err
+	}
+	client, faults := s.rt.hub.connect()
+	defer s.rt.hub.disconnect(client)
+	switch faults.Mode {
+	case EventsEOF:
+		return nil
+	case EventsUnimplemented:
+		return status.Error(codes.Unimplemented, "method GetContainerEvents not implemented")
+	}
+	return client.run(ctx, faults.BreakAfter, stream.Send)
+}
+
+// runSandbox adds a sandbox as a client describes it.
+func (tx *Txn) runSandbox(cfg *cri.PodSandboxConfig, handler string) (string, error) {
+	meta := cfg.GetMetadata()
+	if p := tx.s.pods[meta.GetUid()]; p != nil {
+		for _, sb := range p.sandboxes {
+			if sb.gone == 0 && sb.meta.GetAttempt() == meta.GetAttempt() {
+				return "", fmt.Errorf("attempt %d of sandbox %s is %s: %w", meta.GetAttempt(), meta.GetName(), sb.id, ErrExists)
+			}
+		}
+	}
+	sb := tx.newSandbox(cfg, nil)
+	if handler != "" {
+		sb.handler = handler
+		sb.render()
+	}
+	return sb.id, nil
+}
+
+// createContainer adds a container as a client describes it.
+func (tx *Txn) createContainer(sandboxID string, cfg *cri.ContainerConfig) (string, error) {
+	sb, err := tx.sandbox(sandboxID)
+	if err != nil {
+		return "", err
+	}
+	if !sb.ready {
+		return "", fmt.Errorf("sandbox %s is not ready: %w", sandboxID, ErrState)
+	}
+	meta := cfg.GetMetadata()
+	for _, c := range sb.containers {
+		if c.meta.GetName() == meta.GetName() && c.meta.GetAttempt() == meta.GetAttempt() {
+			return "", fmt.Errorf("attempt %d of container %s is %s: %w", meta.GetAttempt(), meta.GetName(), c.id, ErrExists)
+		}
+	}
+	return tx.newContainer(sb, cfg).id, nil
+}

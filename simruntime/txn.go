@@ -1,0 +1,395 @@
+package simruntime
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Txn changes the runtime's state inside [Runtime.Update]. It must not be used
+// after the function given to Update has returned, nor by two goroutines.
+// Methods that return an error have then changed nothing.
+type Txn struct {
+	rt *Runtime
+	s  *state
+	// lastEvent is the hub's number of the last event sent.
+	lastEvent uint64
+}
+
+// Update runs fn with exclusive access: no call of a client sees the state
+// between its steps. Events go out in the order of the steps. fn must not call
+// methods of the Runtime.
+func (rt *Runtime) Update(fn func(*Txn)) {
+	rt.update(func(tx *Txn) error {
+		fn(tx)
+		return nil
+	})
+}
+
+// update returns the number of the last event that fn caused, for those who
+// wait until it is on its way.
+func (rt *Runtime) update(fn func(*Txn) error) (uint64, error) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	rt.purge()
+	tx := &Txn{rt: rt, s: &rt.state}
+	err := fn(tx)
+	rt.state.generation++
+	return tx.lastEvent, err
+}
+
+// AddPod adds a pod with its sandbox and containers. It returns ErrExists if
+// the UID is taken.
+func (tx *Txn) AddPod(spec PodSpec) (Pod, error) {
+	if spec.UID == "" {
+		spec.UID = newUID(tx.rt.rng)
+	}
+	if _, ok := tx.s.pod(spec.UID); ok {
+		return Pod{}, fmt.Errorf("add pod %s: %w", spec.UID, ErrExists)
+	}
+	if spec.Namespace == "" {
+		spec.Namespace = "default"
+	}
+	if spec.Name == "" {
+		spec.Name = newPodName(tx.rt.rng)
+	}
+	sb := tx.newSandbox(sandboxConfig(spec, 0), spec.IPs)
+	for i, cs := range spec.Containers {
+		if cs.Name == "" {
+			cs.Name = "app"
+			if i > 0 {
+				cs.Name += "-" + strconv.Itoa(i+1)
+			}
+		}
+		tx.newContainerAs(sb, cs)
+	}
+	p, _ := tx.s.pod(spec.UID)
+	return p, nil
+}
+
+// AddSandbox adds the next sandbox attempt to a pod, as the kubelet does after
+// the sandbox died. It returns ErrState while a sandbox is ready.
+func (tx *Txn) AddSandbox(uid string) (Sandbox, error) {
+	old, err := tx.newestSandbox(uid)
+	if err != nil {
+		return Sandbox{}, fmt.Errorf("add sandbox: %w", err)
+	}
+	if old.ready {
+		return Sandbox{}, fmt.Errorf("add sandbox: pod %s: sandbox %s is ready: %w", uid, old.id, ErrState)
+	}
+	sb := tx.newSandbox(&cri.PodSandboxConfig{
+		Metadata: &cri.PodSandboxMetadata{
+			Name: old.meta.Name, Uid: uid, Namespace: old.meta.Namespace, Attempt: old.meta.Attempt + 1,
+		},
+		Labels: old.labels, Annotations: old.annotations, LogDirectory: old.logDir,
+	}, nil)
+	return sb.truth(), nil
+}
+
+// AddContainer adds a container to the newest sandbox of a pod.
+func (tx *Txn) AddContainer(uid string, spec ContainerSpec) (Container, error) {
+	sb, err := tx.newestSandbox(uid)
+	if err != nil {
+		return Container{}, fmt.Errorf("add container: %w", err)
+	}
+	if !sb.ready {
+		return Container{}, fmt.Errorf("add container: sandbox %s is not ready: %w", sb.id, ErrState)
+	}
+	if spec.Name == "" {
+		spec.Name = "app"
+	}
+	return tx.newContainerAs(sb, spec).truth(), nil
+}
+
+// StartContainer starts a container that is created.
+func (tx *Txn) StartContainer(id string) error {
+	c, err := tx.container(id)
+	if err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	if c.state != cri.ContainerState_CONTAINER_CREATED {
+		return fmt.Errorf("start: container %s is %v: %w", id, fromCRI(c.state), ErrState)
+	}
+	if !c.sb.ready {
+		return fmt.Errorf("start: container %s: sandbox %s is not ready: %w", id, c.sb.id, ErrState)
+	}
+	tx.start(c)
+	return nil
+}
+
+// ExitContainer ends a container that runs, or one whose state is unknown.
+// An empty reason follows from the code.
+func (tx *Txn) ExitContainer(id string, code int32, reason string) error {
+	c, err := tx.container(id)
+	if err != nil {
+		return fmt.Errorf("exit: %w", err)
+	}
+	if c.state == cri.ContainerState_CONTAINER_EXITED || c.state == cri.ContainerState_CONTAINER_CREATED {
+		return fmt.Errorf("exit: container %s is %v: %w", id, fromCRI(c.state), ErrState)
+	}
+	tx.exit(c, code, reason)
+	return nil
+}
+
+// RestartContainer makes and starts the next attempt of a container in the
+// same sandbox and returns it. A container that still runs exits with code 1
+// first. The old one stays, exited, until it is removed.
+func (tx *Txn) RestartContainer(id string) (Container, error) {
+	c, err := tx.container(id)
+	if err != nil {
+		return Container{}, fmt.Errorf("restart: %w", err)
+	}
+	if !c.sb.ready {
+		return Container{}, fmt.Errorf("restart: sandbox %s is not ready: %w", c.sb.id, ErrState)
+	}
+	if c.state != cri.ContainerState_CONTAINER_EXITED {
+		tx.exit(c, 1, "")
+	}
+	return tx.successor(c).truth(), nil
+}
+
+// SetUnknown makes the state of a container unknown, as after a shim was lost.
+// No event tells of it.
+func (tx *Txn) SetUnknown(id string) error {
+	c, err := tx.container(id)
+	if err != nil {
+		return fmt.Errorf("set unknown: %w", err)
+	}
+	c.state = cri.ContainerState_CONTAINER_UNKNOWN
+	c.render()
+	return nil
+}
+
+// RemoveContainer removes a container; one that runs is killed first.
+func (tx *Txn) RemoveContainer(id string) error {
+	c, err := tx.container(id)
+	if err != nil {
+		return fmt.Errorf("remove: %w", err)
+	}
+	tx.remove(c)
+	return nil
+}
+
+// PruneDead removes the exited containers of a pod that have a successor of
+// the same name, as the kubelet's garbage collection does.
+func (tx *Txn) PruneDead(uid string) error {
+	p := tx.s.pods[uid]
+	if p == nil {
+		return fmt.Errorf("prune: pod %s: %w", uid, ErrNotFound)
+	}
+	seen := map[string]bool{}
+	for _, sb := range slices.Backward(slices.Clone(p.sandboxes)) {
+		for _, c := range slices.Backward(slices.Clone(sb.containers)) {
+			if name := c.meta.GetName(); !seen[name] {
+				seen[name] = true
+			} else if c.state == cri.ContainerState_CONTAINER_EXITED {
+				tx.remove(c)
+			}
+		}
+	}
+	return nil
+}
+
+// StopSandbox kills the containers of a sandbox (exit code 137) and makes it
+// NOTREADY. Stopping a stopped sandbox does nothing.
+func (tx *Txn) StopSandbox(id string) error {
+	sb, err := tx.sandbox(id)
+	if err != nil {
+		return fmt.Errorf("stop: %w", err)
+	}
+	tx.stop(sb)
+	return nil
+}
+
+// RemoveSandbox stops a sandbox, removes its containers and then itself.
+func (tx *Txn) RemoveSandbox(id string) error {
+	sb, err := tx.sandbox(id)
+	if err != nil {
+		return fmt.Errorf("remove: %w", err)
+	}
+	tx.removeSandbox(sb)
+	return nil
+}
+
+// StopPod stops all sandboxes of a pod.
+func (tx *Txn) StopPod(uid string) error {
+	return tx.eachSandbox("stop", uid, tx.stop)
+}
+
+// RemovePod stops and removes all sandboxes of a pod and their containers.
+func (tx *Txn) RemovePod(uid string) error {
+	return tx.eachSandbox("remove", uid, tx.removeSandbox)
+}
+
+// Pod returns the truth about one pod as the transaction has left it so far.
+func (tx *Txn) Pod(uid string) (Pod, bool) { return tx.s.pod(uid) }
+
+func (tx *Txn) eachSandbox(op, uid string, do func(*sandbox)) error {
+	if _, ok := tx.s.pod(uid); !ok {
+		return fmt.Errorf("%s: pod %s: %w", op, uid, ErrNotFound)
+	}
+	for _, sb := range slices.Clone(tx.s.pods[uid].sandboxes) {
+		if sb.gone == 0 {
+			do(sb)
+		}
+	}
+	return nil
+}
+
+func (tx *Txn) sandbox(id string) (*sandbox, error) {
+	sb := tx.s.sandboxes[id]
+	if sb == nil || sb.gone != 0 {
+		return nil, fmt.Errorf("sandbox %s: %w", id, ErrNotFound)
+	}
+	return sb, nil
+}
+
+func (tx *Txn) newestSandbox(uid string) (*sandbox, error) {
+	if p := tx.s.pods[uid]; p != nil {
+		if sb := p.sandboxes[len(p.sandboxes)-1]; sb.gone == 0 {
+			return sb, nil
+		}
+	}
+	return nil, fmt.Errorf("pod %s: %w", uid, ErrNotFound)
+}
+
+func (tx *Txn) container(id string) (*container, error) {
+	c := tx.s.containers[id]
+	if c == nil {
+		return nil, fmt.Errorf("container %s: %w", id, ErrNotFound)
+	}
+	return c, nil
+}
+
+func (tx *Txn) nextAttempt(c *container) uint32 {
+	next := c.meta.Attempt + 1
+	for _, sb := range tx.s.pods[c.sb.meta.GetUid()].sandboxes {
+		for _, o := range sb.containers {
+			if o.meta.Name == c.meta.Name {
+				next = max(next, o.meta.Attempt+1)
+			}
+		}
+	}
+	return next
+}
+
+// newSandbox adds a ready sandbox. Nil ips means the next free ones.
+func (tx *Txn) newSandbox(cfg *cri.PodSandboxConfig, ips []string) *sandbox {
+	if ips == nil {
+		ips = tx.s.newIPs(tx.rt.opts.DualStack)
+	}
+	sb := &sandbox{
+		id: newID(tx.rt.rng), meta: cfg.Metadata, ready: true, createdAt: tx.s.now(), ips: ips,
+		labels: maps.Clone(cfg.Labels), annotations: maps.Clone(cfg.Annotations), logDir: cfg.LogDirectory,
+	}
+	sb.render()
+	tx.s.addSandbox(sb)
+	tx.emit(cri.ContainerEventType_CONTAINER_CREATED_EVENT, sb.id, sb)
+	tx.emit(cri.ContainerEventType_CONTAINER_STARTED_EVENT, sb.id, sb)
+	return sb
+}
+
+// newContainer adds a container that is created.
+func (tx *Txn) newContainer(sb *sandbox, cfg *cri.ContainerConfig) *container {
+	c := &container{
+		id: newID(tx.rt.rng), sb: sb, meta: cfg.Metadata, image: cfg.Image,
+		labels: maps.Clone(cfg.Labels), annotations: maps.Clone(cfg.Annotations),
+		state: cri.ContainerState_CONTAINER_CREATED, createdAt: tx.s.now(),
+	}
+	if sb.logDir != "" && cfg.LogPath != "" {
+		c.logPath = sb.logDir + "/" + cfg.LogPath
+	}
+	c.render()
+	tx.s.addContainer(c)
+	tx.emit(cri.ContainerEventType_CONTAINER_CREATED_EVENT, c.id, sb)
+	return c
+}
+
+// successor adds and starts the next attempt of c.
+func (tx *Txn) successor(c *container) *container {
+	next := tx.newContainer(c.sb, nextConfig(c, tx.nextAttempt(c)))
+	tx.start(next)
+	return next
+}
+
+// newContainerAs adds a container and brings it into the state of the spec.
+func (tx *Txn) newContainerAs(sb *sandbox, spec ContainerSpec) *container {
+	c := tx.newContainer(sb, containerConfig(sb, spec))
+	if spec.State != Created {
+		tx.start(c)
+	}
+	switch spec.State {
+	case Exited:
+		tx.exit(c, spec.ExitCode, spec.Reason)
+	case Unknown:
+		c.state = cri.ContainerState_CONTAINER_UNKNOWN
+		c.render()
+	}
+	return c
+}
+
+func (tx *Txn) start(c *container) {
+	c.state = cri.ContainerState_CONTAINER_RUNNING
+	c.startedAt = tx.s.now()
+	c.render()
+	tx.emit(cri.ContainerEventType_CONTAINER_STARTED_EVENT, c.id, c.sb)
+}
+
+func (tx *Txn) exit(c *container, code int32, reason string) {
+	if reason == "" && code == 0 {
+		reason = ReasonCompleted
+	} else if reason == "" {
+		reason = ReasonError
+	}
+	c.state = cri.ContainerState_CONTAINER_EXITED
+	c.finishedAt = tx.s.now()
+	c.exitCode, c.reason = code, reason
+	c.render()
+	tx.emit(cri.ContainerEventType_CONTAINER_STOPPED_EVENT, c.id, c.sb)
+}
+
+// kill ends a container unless it has ended or never started.
+func (tx *Txn) kill(c *container) {
+	if c.state == cri.ContainerState_CONTAINER_RUNNING || c.state == cri.ContainerState_CONTAINER_UNKNOWN {
+		tx.exit(c, 137, "")
+	}
+}
+
+func (tx *Txn) stop(sb *sandbox) {
+	for _, c := range sb.containers {
+		tx.kill(c)
+	}
+	if !sb.ready {
+		return
+	}
+	sb.ready = false
+	sb.render()
+	tx.emit(cri.ContainerEventType_CONTAINER_STOPPED_EVENT, sb.id, sb)
+}
+
+func (tx *Txn) remove(c *container) {
+	tx.kill(c)
+	tx.s.dropContainer(c)
+	tx.emit(cri.ContainerEventType_CONTAINER_DELETED_EVENT, c.id, c.sb)
+}
+
+func (tx *Txn) removeSandbox(sb *sandbox) {
+	tx.stop(sb)
+	for _, c := range slices.Clone(sb.containers) {
+		tx.remove(c)
+	}
+	if linger := tx.rt.opts.DeletedLinger; linger > 0 {
+		sb.gone = time.Now().Add(linger).UnixNano()
+		tx.s.lingering = append(tx.s.lingering, sb)
+		if tx.rt.nextGone.Load() == 0 {
+			tx.rt.nextGone.Store(sb.gone)
+		}
+	} else {
+		tx.s.dropSandbox(sb)
+	}
+	tx.emit(cri.ContainerEventType_CONTAINER_DELETED_EVENT, sb.id, sb)
+}
