@@ -1,0 +1,284 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/e2e/lab"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// relistPeriod of the library in these tests; the default would only make them
+// slower.
+const relistPeriod = 200 * time.Millisecond
+
+// runLibrary runs a pipeline on the lab until the test ends and records what
+// its subscriber gets. If checkCache is true, the cache is compared with each
+// event as it arrives; then every step must be awaited before the next one.
+func runLibrary(ctx context.Context, t *testing.T, l *lab.Lab, o pipeline.Options, checkCache bool) (*pipeline.Pipeline, *record) {
+	t.Helper()
+	client, err := cri.New(l.Endpoint(), cri.Options{})
+	must(t, err)
+	o.Runtime = client
+	if o.RelistPeriod == 0 {
+		o.RelistPeriod = relistPeriod
+	}
+	p, err := pipeline.New(o)
+	must(t, err)
+	sub, err := p.Subscribe(pipeline.SubscribeOptions{Name: "e2e"})
+	must(t, err)
+
+	ctx, cancel := context.WithCancel(ctx)
+	ran, read := make(chan error, 1), make(chan struct{})
+	go func() { ran <- p.Run(ctx) }()
+	r := newRecord("library")
+	go func() {
+		defer close(read)
+		for ev := range sub.Events() {
+			if checkCache {
+				checkCacheAt(r, p.Cache(), ev)
+			}
+			r.add(ev)
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ran; !errors.Is(err, context.Canceled) {
+			t.Errorf("run pipeline: got %v, want context.Canceled", err)
+		}
+		<-read
+		must(t, client.Close())
+		r.check(t, l)
+	})
+	return p, r
+}
+
+// checkCacheAt notes a problem if the cache does not show what the event says.
+func checkCacheAt(r *record, cache *pipeline.Cache, ev pleg.Event) {
+	status, err := cache.Get(ev.PodUID)
+	if err != nil {
+		r.problem("%s: the cache has error %v", describe(ev), err)
+		return
+	}
+	present, running := find(status, ev)
+	gone := len(status.Containers)+len(status.Sandboxes) == 0 && status.ObservedAt.IsZero()
+	if !gone && status.ObservedAt.Before(ev.ObservedAt) {
+		r.problem("%s: the status in the cache is %v older", describe(ev), ev.ObservedAt.Sub(status.ObservedAt))
+	}
+	switch ev.Type {
+	case pleg.ContainerStarted:
+		if !present || !running {
+			r.problem("%s: in the cache present is %v, running is %v", describe(ev), present, running)
+		}
+	case pleg.ContainerDied:
+		if !present || running {
+			r.problem("%s: in the cache present is %v, running is %v", describe(ev), present, running)
+		}
+	case pleg.ContainerRemoved:
+		if present {
+			r.problem("%s: it is in the cache", describe(ev))
+		}
+	}
+}
+
+func find(status *pleg.PodStatus, ev pleg.Event) (present, running bool) {
+	if !ev.Sandbox {
+		c := status.Container(ev.ContainerID)
+		return c != nil, c != nil && c.State == pleg.StateRunning
+	}
+	for _, s := range status.Sandboxes {
+		if s.ID == ev.ContainerID {
+			return true, s.Ready
+		}
+	}
+	return false, false
+}
+
+// A burst must not lose, duplicate or reorder anything, and each pod's cache
+// must be right at each of its events.
+func TestFiftyPodsChangeAtOnce(t *testing.T) {
+	const pods = 50
+	ctx, l := startLab(t, lab.Pinned)
+	_, seen := runLibrary(ctx, t, l, pipeline.Options{}, true)
+	s := newScene(l, seen)
+	must(t, s.runPods(ctx, pods))
+
+	program := func(i int) lab.Program {
+		if i%2 == 0 {
+			return lab.Exit(uint8(i % 5))
+		}
+		return lab.Panic()
+	}
+	for attempt := range uint32(2) {
+		must(t, s.each(ctx, func(ctx context.Context, i int, p *lab.Pod) error {
+			_, err := l.RunContainer(ctx, p, lab.ContainerSpec{Name: "main", Attempt: attempt, Program: program(i)})
+			return err
+		}))
+		must(t, s.each(ctx, func(ctx context.Context, _ int, p *lab.Pod) error {
+			containers := p.Containers()
+			return l.Trigger(ctx, containers[len(containers)-1])
+		}))
+	}
+	must(t, s.each(ctx, func(ctx context.Context, _ int, p *lab.Pod) error { return l.StopPod(ctx, p) }))
+	must(t, s.each(ctx, func(ctx context.Context, _ int, p *lab.Pod) error { return l.RemovePod(ctx, p) }))
+}
+
+// What happened while nobody could ask is found afterwards, and nothing else.
+func TestRestartOfContainerd(t *testing.T) {
+	ctx, l := startLab(t, lab.Pinned)
+	p, seen := runLibrary(ctx, t, l, pipeline.Options{}, true)
+	s := newScene(l, seen)
+	must(t, s.runPods(ctx, 5))
+	must(t, s.each(ctx, func(ctx context.Context, _ int, p *lab.Pod) error {
+		_, err := l.RunContainer(ctx, p, lab.ContainerSpec{Name: "main", Program: lab.Pause()})
+		return err
+	}))
+
+	victim := s.pods[0].Containers()[0]
+	before := time.Now()
+	l.Crash()
+	must(t, l.KillProcess(ctx, victim))
+	must(t, l.Revive(ctx))
+	must(t, l.AwaitDied(ctx, victim))
+	must(t, s.awaitAll(ctx))
+	status, err := p.Cache().GetNewerThan(ctx, pleg.PodUID(s.pods[1].UID), before)
+	must(t, err)
+	if len(status.Containers) != 1 || status.Containers[0].State != pleg.StateRunning {
+		t.Errorf("a pod that survived the restart: got %+v", status.Containers)
+	}
+	if ok, err := p.Healthy(); !ok {
+		t.Errorf("not healthy: %v", err)
+	}
+	must(t, s.each(ctx, func(ctx context.Context, _ int, p *lab.Pod) error { return l.StopPod(ctx, p) }))
+}
+
+// A hung runtime makes the pipeline unhealthy, costs no event, and is forgiven.
+func TestFrozenContainerd(t *testing.T) {
+	ctx, l := startLab(t, lab.Pinned)
+	p, seen := runLibrary(ctx, t, l, pipeline.Options{
+		ListTimeout: 300 * time.Millisecond, InspectTimeout: time.Second, RelistThreshold: time.Second,
+	}, true)
+	s := newScene(l, seen)
+	must(t, s.runPods(ctx, 3))
+	c, err := l.RunContainer(ctx, s.pods[0], lab.ContainerSpec{Name: "main", Program: lab.Pause()})
+	must(t, err)
+	must(t, s.awaitAll(ctx))
+
+	must(t, l.Freeze())
+	must(t, l.KillProcess(ctx, c))
+	must(t, awaitHealth(ctx, p, false))
+	if _, err := p.Cache().Get(pleg.PodUID(c.Pod.UID)); err != nil {
+		t.Errorf("the cache forgot a pod for which nobody answered: %v", err)
+	}
+	must(t, l.Thaw())
+	must(t, awaitHealth(ctx, p, true))
+	must(t, l.AwaitDied(ctx, c))
+	must(t, s.awaitAll(ctx))
+}
+
+func awaitHealth(ctx context.Context, p *pipeline.Pipeline, want bool) error {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		if ok, _ := p.Healthy(); ok == want {
+			return nil
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func TestGetNewerThanSeesWhatWasJustDone(t *testing.T) {
+	ctx, l := startLab(t, lab.Pinned)
+	p, _ := runLibrary(ctx, t, l, pipeline.Options{}, false)
+	pod, err := l.RunPod(ctx, lab.PodSpec{Name: "fresh"})
+	must(t, err)
+	uid := pleg.PodUID(pod.UID)
+	c, err := l.RunContainer(ctx, pod, lab.ContainerSpec{Name: "main", Program: lab.Exit(7)})
+	must(t, err)
+
+	status, err := p.Cache().GetNewerThan(ctx, uid, time.Now())
+	must(t, err)
+	if got := status.Container(pleg.ContainerID(c.ID)); got == nil || got.State != pleg.StateRunning {
+		t.Fatalf("after the start: got %+v, want running", got)
+	}
+	if len(status.IPs) != 1 {
+		t.Errorf("IPs: got %v, want one of the lab's bridge", status.IPs)
+	}
+	must(t, l.Trigger(ctx, c))
+	status, err = p.Cache().GetNewerThan(ctx, uid, time.Now())
+	must(t, err)
+	if got := status.Container(pleg.ContainerID(c.ID)); got == nil || got.State != pleg.StateExited || got.ExitCode != 7 {
+		t.Fatalf("after the end: got %+v, want exit code 7", got)
+	}
+	must(t, l.RemovePod(ctx, pod))
+	status, err = p.Cache().GetNewerThan(ctx, uid, time.Now())
+	must(t, err)
+	if len(status.Containers)+len(status.Sandboxes) != 0 {
+		t.Errorf("after the removal: got %+v, want nothing", status)
+	}
+}
+
+func TestRequestReinspectSendsPodSync(t *testing.T) {
+	ctx, l := startLab(t, lab.Pinned)
+	p, seen := runLibrary(ctx, t, l, pipeline.Options{}, true)
+	s := newScene(l, seen)
+	must(t, s.runPods(ctx, 2))
+	uid := pleg.PodUID(s.pods[1].UID)
+	before := len(seen.events(uid))
+	p.RequestReinspect(uid)
+	deadline := time.Now().Add(stepTimeout)
+	for len(seen.events(uid)) == before && time.Now().Before(deadline) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	events := seen.events(uid)
+	if len(events) != before+1 || events[before].Type != pleg.PodSync {
+		t.Errorf("got %v, want one PodSync after %d events", events, before)
+	}
+}
+
+// A job may be over before anybody looks: its start may be missed, its end must
+// not be.
+func TestShortLivedContainers(t *testing.T) {
+	ctx, l := startLab(t, lab.Pinned)
+	_, seen := runLibrary(ctx, t, l, pipeline.Options{RelistPeriod: time.Second}, false)
+	s := newScene(l, seen)
+	must(t, s.runPods(ctx, 10))
+	for _, pod := range s.pods {
+		c, err := l.RunContainer(ctx, pod, lab.ContainerSpec{Name: "job", Program: lab.ExitAfter(7, 20*time.Millisecond)})
+		must(t, err)
+		must(t, l.AwaitDied(ctx, c))
+		must(t, awaitEnd(ctx, seen, c))
+	}
+}
+
+func awaitEnd(ctx context.Context, seen *record, c *lab.Container) error {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		for _, ev := range seen.events(pleg.PodUID(c.Pod.UID)) {
+			died := ev.Type == pleg.ContainerDied && string(ev.ContainerID) == c.ID
+			if died && ev.ExitCode != nil && *ev.ExitCode == 7 && ev.Reason == "Error" {
+				return nil
+			}
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
