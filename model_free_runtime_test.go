@@ -1,0 +1,166 @@
+package pipeline_test
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+const (
+	freeListTimeout    = 3 * time.Second
+	freeInspectTimeout = 4 * time.Second
+)
+
+// listing is one list that the pipeline got.
+type listing struct {
+	at, done time.Duration
+	pods     map[pleg.PodUID]*pleg.Pod
+}
+
+// inspection is one answer that the pipeline got, and a copy of it.
+type inspection struct {
+	of         *listing
+	pod        *pleg.Pod
+	start, end time.Duration
+	status     *pleg.PodStatus
+	err        error
+}
+
+// freeRuntime shows a history as time passes, and keeps what it was asked and
+// what it answered.
+type freeRuntime struct {
+	history    *history
+	start      time.Time
+	inspectors int
+
+	mu          sync.Mutex
+	broken      []string // bounds that the pipeline did not keep
+	lists       int
+	listings    []*listing // those without an error
+	byPod       map[*pleg.Pod]*listing
+	inspections map[pleg.PodUID][]*inspection
+	inFlight    map[pleg.PodUID]bool
+}
+
+func newFreeRuntime(h *history, inspectors int) *freeRuntime {
+	return &freeRuntime{
+		history:     h,
+		start:       time.Now(),
+		inspectors:  inspectors,
+		byPod:       make(map[*pleg.Pod]*listing),
+		inspections: make(map[pleg.PodUID][]*inspection),
+		inFlight:    make(map[pleg.PodUID]bool),
+	}
+}
+
+func (r *freeRuntime) now() time.Duration { return time.Since(r.start) }
+
+// roll returns the random numbers of the n-th call of a kind: the same for a
+// seed, whatever else happens.
+func (r *freeRuntime) roll(kind string, n int) *rand.Rand {
+	hash := fnv.New64a()
+	fmt.Fprintf(hash, "%s %d", kind, n)
+	return rand.New(rand.NewPCG(r.history.seed, hash.Sum64()))
+}
+
+// plan is how a call goes: it looks after a part of its time.
+type plan struct {
+	fault         fault
+	before, after time.Duration
+}
+
+func (r *freeRuntime) plan(rng *rand.Rand, slow bool) plan {
+	if r.now() > faultsUntil {
+		return plan{before: time.Microsecond}
+	}
+	longest := 5 * time.Millisecond
+	switch roll := rng.IntN(10); {
+	case roll < 1 && slow:
+		longest = 2500 * time.Millisecond
+	case roll < 5:
+		longest = 500 * time.Millisecond
+	}
+	took := func() time.Duration {
+		return time.Microsecond * time.Duration(1+rng.Int64N(int64(longest/time.Microsecond)))
+	}
+	p := plan{before: took(), after: took(), fault: oneOf(rng, 80, works, 8, fails, 4, panics, 4, hangs, 4, answersNil)}
+	if !slow && p.fault == answersNil {
+		p.fault = works // a list of nothing is a list
+	}
+	return p
+}
+
+func (r *freeRuntime) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
+	l := &listing{at: r.now(), pods: make(map[pleg.PodUID]*pleg.Pod)}
+	r.lists++
+	p := r.plan(r.roll("list", r.lists), false)
+	time.Sleep(p.before)
+	pods := r.history.list(r.now())
+	time.Sleep(p.after)
+	if err := p.fault.happen(ctx, true); err != nil {
+		return pods[:len(pods)/2], err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l.done = r.now()
+	for _, pod := range pods {
+		l.pods[pod.UID] = pod
+		r.byPod[pod] = l
+	}
+	r.listings = append(r.listings, l)
+	return pods, nil
+}
+
+func (r *freeRuntime) PodStatus(
+	ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus,
+) (*pleg.PodStatus, error) {
+	call, p := r.begin(pod)
+	defer func() { r.end(pod.UID, call) }()
+	call.err = errPanicked // unless it gets past what follows
+	time.Sleep(p.before)
+	seen := r.now()
+	time.Sleep(p.after)
+	if call.err = p.fault.happen(ctx, true); call.err != nil {
+		return nil, call.err
+	}
+	if p.fault == answersNil {
+		return nil, nil
+	}
+	call.status = r.history.inspect(pod, seen)
+	return r.history.inspect(pod, seen), nil
+}
+
+func (r *freeRuntime) begin(pod *pleg.Pod) (*inspection, plan) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	call := &inspection{of: r.byPod[pod], pod: pod, start: r.now()}
+	calls := r.inspections[pod.UID]
+	switch {
+	case call.of == nil:
+		r.broken = append(r.broken, fmt.Sprintf("pod %s is inspected as no list had it", pod.UID))
+	case len(calls) > 0 && call.of.at <= calls[len(calls)-1].of.at:
+		r.broken = append(r.broken, fmt.Sprintf("pod %s is inspected for the list of %v, after that of %v",
+			pod.UID, call.of.at, calls[len(calls)-1].of.at))
+	}
+	if r.inFlight[pod.UID] {
+		r.broken = append(r.broken, fmt.Sprintf("two inspections of pod %s at %v", pod.UID, call.start))
+	}
+	r.inspections[pod.UID] = append(calls, call)
+	r.inFlight[pod.UID] = true
+	if len(r.inFlight) > r.inspectors {
+		r.broken = append(r.broken, fmt.Sprintf("%d inspections at %v", len(r.inFlight), call.start))
+	}
+	return call, r.plan(r.roll(string(pod.UID), len(calls)), true)
+}
+
+func (r *freeRuntime) end(uid pleg.PodUID, call *inspection) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	call.end = r.now()
+	delete(r.inFlight, uid)
+}

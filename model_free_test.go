@@ -1,0 +1,107 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// received is an event and when it came.
+type received struct {
+	pleg.Event
+	when time.Duration
+}
+
+// freeBed runs a pipeline on a freeRuntime and notes what it does.
+type freeBed struct {
+	runtime *freeRuntime
+	p       *pipeline.Pipeline
+
+	events []received // of the subscriber's goroutine, until it has ended
+
+	mu     sync.Mutex
+	waited []*wait
+}
+
+// freeRunning lets a history pass and judges afterwards.
+func freeRunning(t *testing.T, seed uint64, inspectors int) {
+	h := newHistory(seed)
+	b := &freeBed{runtime: newFreeRuntime(h, inspectors)}
+	var err error
+	b.p, err = pipeline.New(pipeline.Options{
+		Runtime: b.runtime, Inspectors: inspectors,
+		ListTimeout: freeListTimeout, InspectTimeout: freeInspectTimeout,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub, err := b.p.Subscribe(pipeline.SubscribeOptions{Buffer: 10_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	var clients sync.WaitGroup
+	go func() { ended <- b.p.Run(ctx) }()
+	clients.Go(func() { b.receive(t, sub.Events()) })
+	b.startClients(ctx, &clients)
+
+	time.Sleep(historyEnd)
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("Run = %v, want %v", err, context.Canceled)
+	}
+	clients.Wait()
+	b.judge(t)
+}
+
+// receive notes the events; each must find the cache at least as new.
+func (b *freeBed) receive(t *testing.T, events <-chan pleg.Event) {
+	var seq uint64
+	for e := range events {
+		if e.Seq <= seq || e.Missed != 0 {
+			t.Errorf("event %+v after number %d", e, seq)
+		}
+		seq = e.Seq
+		status, _ := b.p.Cache().Get(e.PodUID)
+		older := status != nil && !status.ObservedAt.IsZero() && status.ObservedAt.Before(e.ObservedAt)
+		if older || !fresh(t.Context(), b.p, e.PodUID, e.ObservedAt.Add(-1)) {
+			t.Errorf("%v is delivered before the cache is as new: %+v", seenOf(e), status)
+		}
+		b.events = append(b.events, received{Event: e, when: b.runtime.now()})
+	}
+}
+
+func (b *freeBed) startClients(ctx context.Context, clients *sync.WaitGroup) {
+	h := b.runtime.history
+	for _, uid := range h.uids() {
+		for _, at := range h.requests[uid] {
+			clients.Go(func() {
+				time.Sleep(at)
+				b.p.RequestReinspect(uid)
+			})
+		}
+		for _, at := range h.waits[uid] {
+			clients.Go(func() {
+				time.Sleep(at)
+				b.wait(ctx, uid)
+			})
+		}
+	}
+}
+
+// judge compares the whole run with the reference, pod by pod.
+func (b *freeBed) judge(t *testing.T) {
+	for _, broken := range b.runtime.broken {
+		t.Error(broken)
+	}
+	b.judgeWaits(t)
+	for _, uid := range b.runtime.history.uids() {
+		newReplay(t, b, uid).run()
+	}
+}

@@ -1,0 +1,183 @@
+package pipeline_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/bench/serial"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// observation is one listing of a pod that the pipeline acted on, from the
+// listing to the settlement.
+type observation struct {
+	of      *listing
+	start   time.Duration // when its inspection began, or its events came
+	settled time.Duration
+	call    *inspection // nil if the pod was gone
+}
+
+func (o *observation) succeeded() bool { return o.call == nil || o.call.status != nil }
+
+// replay shows one pod's observations to a reference of its own.
+type replay struct {
+	t   *testing.T
+	bed *freeBed
+	uid pleg.PodUID
+
+	ref    *serial.PLEG
+	events chan pleg.Event
+	got    []seen
+
+	current *observation // what the reference may inspect; nil for nothing
+	when    string
+}
+
+func newReplay(t *testing.T, b *freeBed, uid pleg.PodUID) *replay {
+	r := &replay{t: t, bed: b, uid: uid, events: make(chan pleg.Event, 10_000)}
+	ref, err := serial.New(r, serial.Options{Events: r.events})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.ref = ref
+	return r
+}
+
+// ListPods is not used: the listings are applied.
+func (r *replay) ListPods(context.Context) ([]*pleg.Pod, error) { return nil, nil }
+
+// PodStatus answers what the pipeline was answered.
+func (r *replay) PodStatus(context.Context, *pleg.Pod, *pleg.PodStatus) (*pleg.PodStatus, error) {
+	if r.current == nil || r.current.call == nil {
+		r.t.Errorf("pod %s, %s: the pipeline made no inspection, the reference does", r.uid, r.when)
+		return nil, errScripted
+	}
+	call := r.current.call
+	r.current = nil
+	return call.status, call.err
+}
+
+// run replays the observations and, between two of them, the listings that the
+// pipeline had the time for but did not act on.
+func (r *replay) run() {
+	observations := r.observations()
+	var last *observation
+	for _, o := range observations {
+		r.skipped(last, o)
+		if last != nil && r.asked(last.of.done, o.start) || last == nil && r.asked(0, o.start) {
+			r.ref.RequestReinspect(r.uid)
+		}
+		r.when = fmt.Sprintf("list of %v", o.of.at)
+		r.current = o
+		r.apply(o.of)
+		if o.call != nil && r.current != nil {
+			r.t.Errorf("pod %s, %s: the pipeline inspected it for no reason", r.uid, r.when)
+		}
+		r.current = nil
+		last = o
+	}
+	r.skipped(last, nil)
+	r.requests(observations)
+	sameEvents(r.t, "the whole run", r.uid, r.got, byPod(drain(r.events))[r.uid])
+	sameStatus(r.t, "the end", r.uid, r.bed.p, r.ref)
+}
+
+func (r *replay) apply(l *listing) {
+	var pods []*pleg.Pod
+	if pod := l.pods[r.uid]; pod != nil {
+		pods = append(pods, pod)
+	}
+	r.ref.Apply(r.t.Context(), r.bed.runtime.start.Add(l.at), pods)
+}
+
+// observations are the pod's inspections, and the listings without it that
+// events speak of.
+func (r *replay) observations() []*observation {
+	var all []*observation
+	inspected := make(map[int64]bool)
+	for _, call := range r.bed.runtime.inspections[r.uid] {
+		all = append(all, &observation{of: call.of, start: call.start, settled: call.end, call: call})
+		inspected[int64(call.of.at)] = true
+	}
+	var gone *observation
+	for _, e := range r.bed.events {
+		if e.PodUID != r.uid {
+			continue
+		}
+		r.got = append(r.got, seenOf(e.Event))
+		at := e.ObservedAt.Sub(r.bed.runtime.start)
+		if inspected[int64(at)] || gone != nil && gone.of.at == at {
+			continue
+		}
+		of := r.listingOf(at)
+		if of == nil || of.pods[r.uid] != nil {
+			r.t.Errorf("%v speaks of no inspection and no listing without the pod", seenOf(e.Event))
+			continue
+		}
+		gone = &observation{of: of, start: e.when, settled: e.when}
+		all = append(all, gone)
+	}
+	slices.SortFunc(all, func(a, b *observation) int { return cmp.Compare(a.of.at, b.of.at) })
+	return all
+}
+
+func (r *replay) listingOf(at time.Duration) *listing {
+	for _, l := range r.bed.runtime.listings {
+		if l.at == at {
+			return l
+		}
+	}
+	return nil
+}
+
+// skipped wants no reason to act in the listings between two observations, of
+// which either may be nil. Those that came while the first was under way count
+// only once it has succeeded, and then only the newest.
+func (r *replay) skipped(from, to *observation) {
+	var meanwhile *listing
+	var idle []*listing
+	for _, l := range r.bed.runtime.listings {
+		if from != nil && l.at <= from.of.at || to != nil && l.at >= to.of.at {
+			continue
+		}
+		switch {
+		case from == nil || l.done > from.settled:
+			idle = append(idle, l)
+		case l.done < from.settled && from.succeeded():
+			meanwhile = l
+		}
+	}
+	// Superseded by a listing that the pipeline acted on when from settled.
+	if meanwhile != nil && (to == nil || to.of.done >= from.settled) {
+		idle = append([]*listing{meanwhile}, idle...)
+	}
+	for _, l := range idle {
+		r.when = fmt.Sprintf("list of %v, not acted on", l.at)
+		r.apply(l)
+	}
+}
+
+// asked reports whether a reinspection was asked for in a span of time.
+func (r *replay) asked(from, to time.Duration) bool {
+	return slices.ContainsFunc(r.bed.runtime.history.requests[r.uid], func(at time.Duration) bool {
+		return from <= at && at <= to
+	})
+}
+
+// requests wants an inspection after each request, unless a list after it
+// showed no such pod.
+func (r *replay) requests(observations []*observation) {
+	for _, at := range r.bed.runtime.history.requests[r.uid] {
+		served := slices.ContainsFunc(observations, func(o *observation) bool { return o.call != nil && o.start > at })
+		absent := slices.ContainsFunc(r.bed.runtime.listings, func(l *listing) bool {
+			return l.done > at && l.pods[r.uid] == nil
+		})
+		if !served && !absent {
+			r.t.Errorf("pod %s: the reinspection asked for at %v was not made", r.uid, at)
+		}
+	}
+}

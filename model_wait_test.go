@@ -1,0 +1,123 @@
+package pipeline_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// wait is one GetNewerThan of the time at which it was called.
+type wait struct {
+	uid            pleg.PodUID
+	called, waited time.Duration
+	status         *pleg.PodStatus
+	err            error
+}
+
+func (b *freeBed) wait(ctx context.Context, uid pleg.PodUID) {
+	w := &wait{uid: uid, called: b.runtime.now()}
+	w.status, w.err = b.p.Cache().GetNewerThan(ctx, uid, time.Now())
+	w.waited = b.runtime.now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waited = append(b.waited, w)
+}
+
+// judgeWaits wants every wait to have ended well before the pipeline, with a
+// status that shows all that had happened to the pod when the wait began.
+func (b *freeBed) judgeWaits(t *testing.T) {
+	for _, w := range b.waited {
+		switch {
+		case w.waited >= historyEnd:
+			t.Errorf("GetNewerThan(%s) at %v has not returned by %v", w.uid, w.called, w.waited)
+		case w.err != nil:
+			b.judgeError(t, w)
+		default:
+			b.judgeStatus(t, w)
+		}
+	}
+}
+
+// judgeError wants an inspection that failed and was for a list after the call.
+func (b *freeBed) judgeError(t *testing.T, w *wait) {
+	for _, call := range b.runtime.inspections[w.uid] {
+		if call.status == nil && call.of.at > w.called && call.end <= w.waited {
+			return
+		}
+	}
+	t.Errorf("GetNewerThan(%s) at %v returned the error of an older inspection at %v: %v", w.uid, w.called, w.waited, w.err)
+}
+
+// judgeStatus relies on containers only ever going forward: of each id that
+// the pod has had, the status must be at least as far as the pod was at the
+// call, and no farther than the pod was at the return.
+func (b *freeBed) judgeStatus(t *testing.T, w *wait) {
+	h := b.runtime.history
+	first, last := ranks(h, w.uid, w.called), ranks(h, w.uid, w.waited)
+	got := statusRanks(w.status)
+	for id, least := range first {
+		rank, ok := got[id]
+		if !ok {
+			rank = removed
+		}
+		if rank < least || rank > last[id] {
+			t.Errorf("GetNewerThan(%s) at %v returned at %v: container %s is at %d, want %d to %d; status %+v",
+				w.uid, w.called, w.waited, id, rank, least, last[id], w.status)
+		}
+	}
+}
+
+// The ranks of a container's life.
+const (
+	created = iota
+	running
+	exited
+	removed
+)
+
+func rankOf(s pleg.State) int {
+	switch s {
+	case pleg.StateRunning:
+		return running
+	case pleg.StateExited:
+		return exited
+	default:
+		return created
+	}
+}
+
+// ranks returns how far each id is that the pod has had up to a time.
+func ranks(h *history, uid pleg.PodUID, t time.Duration) map[pleg.ContainerID]int {
+	ranks := make(map[pleg.ContainerID]int)
+	for _, v := range h.pods[uid] {
+		if v.from > t {
+			break
+		}
+		for id := range ranks {
+			ranks[id] = removed
+		}
+		for _, c := range v.containers {
+			ranks[c.ID] = rankOf(c.State)
+		}
+		for _, s := range v.sandboxes {
+			ranks[s.ID] = rankOf(s.State)
+		}
+	}
+	return ranks
+}
+
+func statusRanks(s *pleg.PodStatus) map[pleg.ContainerID]int {
+	ranks := make(map[pleg.ContainerID]int)
+	for _, c := range s.Containers {
+		ranks[c.ID] = rankOf(c.State)
+	}
+	for _, sandbox := range s.Sandboxes {
+		ranks[sandbox.ID] = exited
+		if sandbox.Ready {
+			ranks[sandbox.ID] = running
+		}
+	}
+	return ranks
+}
