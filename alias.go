@@ -26,6 +26,8 @@ type (
 	Subscription = dispatcher.Subscription
 	// SubscribeOptions configure one subscriber.
 	SubscribeOptions = dispatcher.SubscribeOptions
+	// Position is a place in the stream of one pipeline's events.
+	Position = dispatcher.Position
 )
 
 // The types of events. See package pleg for what each means.
@@ -34,6 +36,13 @@ const (
 	ContainerDied    = pleg.ContainerDied
 	ContainerRemoved = pleg.ContainerRemoved
 	PodSync          = pleg.PodSync
+
+	NetworkSetupCompleted = pleg.NetworkSetupCompleted
+	NetworkFailed         = pleg.NetworkFailed
+
+	Synced   = pleg.Synced
+	Gap      = pleg.Gap
+	Bookmark = pleg.Bookmark
 )
 
 // ErrStopped is returned by [Pipeline.Subscribe] once Run has returned.

@@ -28,6 +28,8 @@ const (
 	DefaultListTimeout     = 2 * time.Minute
 	DefaultInspectTimeout  = 2 * time.Minute
 	DefaultInspectors      = 8
+	DefaultHistory         = 8192
+	DefaultSlowAfter       = 30 * time.Second
 )
 
 // Options configure a [Pipeline]. Only Runtime is required.
@@ -48,6 +50,12 @@ type Options struct {
 	// InspectTimeout ends an inspection that takes longer. If zero,
 	// [DefaultInspectTimeout].
 	InspectTimeout time.Duration
+	// History is the number of events kept for subscribers that resume, some
+	// 200 bytes each. If zero, [DefaultHistory].
+	History int
+	// SlowAfter is for how long a subscriber may leave an event unread before
+	// that is logged, once. If zero, [DefaultSlowAfter].
+	SlowAfter time.Duration
 	// Logger gets what an operator should know. If nil, nothing is logged.
 	Logger *slog.Logger
 	// Registerer gets the metrics. If nil, they are not registered.
@@ -87,7 +95,9 @@ func New(o Options) (*Pipeline, error) {
 		Runtime: o.Runtime, Cache: p.cache, Inspectors: o.Inspectors, InspectTimeout: o.InspectTimeout,
 		Logger: o.Logger, Metrics: metrics,
 	})
-	p.dispatcher, errs[3] = dispatcher.New(dispatcher.Options{Logger: o.Logger, Metrics: metrics})
+	p.dispatcher, errs[3] = dispatcher.New(dispatcher.Options{
+		History: o.History, SlowAfter: o.SlowAfter, Logger: o.Logger, Metrics: metrics,
+	})
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, fmt.Errorf("new pipeline: %w", err)
 	}
@@ -107,6 +117,7 @@ func (o *Options) complete() error {
 		{"RelistThreshold", &o.RelistThreshold, DefaultRelistThreshold},
 		{"ListTimeout", &o.ListTimeout, DefaultListTimeout},
 		{"InspectTimeout", &o.InspectTimeout, DefaultInspectTimeout},
+		{"SlowAfter", &o.SlowAfter, DefaultSlowAfter},
 	} {
 		if *d.value < 0 {
 			return fmt.Errorf("new pipeline: Options.%s must be positive, got %v", d.name, *d.value)
@@ -115,11 +126,20 @@ func (o *Options) complete() error {
 			*d.value = d.def
 		}
 	}
-	if o.Inspectors < 0 {
-		return fmt.Errorf("new pipeline: Options.Inspectors must be positive, got %d", o.Inspectors)
-	}
-	if o.Inspectors == 0 {
-		o.Inspectors = DefaultInspectors
+	for _, n := range []struct {
+		name  string
+		value *int
+		def   int
+	}{
+		{"Inspectors", &o.Inspectors, DefaultInspectors},
+		{"History", &o.History, DefaultHistory},
+	} {
+		if *n.value < 0 {
+			return fmt.Errorf("new pipeline: Options.%s must be positive, got %d", n.name, *n.value)
+		}
+		if *n.value == 0 {
+			*n.value = n.def
+		}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -158,6 +178,10 @@ func (p *Pipeline) Run(ctx context.Context) error {
 func (p *Pipeline) Subscribe(o SubscribeOptions) (*Subscription, error) {
 	return p.dispatcher.Subscribe(o)
 }
+
+// Epoch names the sequence numbers of this pipeline's events: those of another
+// pipeline, or of another process, have another epoch.
+func (p *Pipeline) Epoch() string { return p.dispatcher.Epoch() }
 
 // Cache returns the statuses of all pods. It is kept after Run has returned,
 // but not written any more.

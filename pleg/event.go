@@ -20,6 +20,37 @@ const (
 	// reinspected without a visible change, or events of it were discarded
 	// because the subscriber's buffer was full.
 	PodSync EventType = "PodSync"
+
+	// NetworkSetupCompleted means that a sandbox is ready and has an address.
+	// Only subscribers that ask for network events get it.
+	NetworkSetupCompleted EventType = "NetworkSetupCompleted"
+	// NetworkFailed means that a sandbox stopped being ready, or never was, and
+	// was never seen with an address. Only subscribers that ask for network
+	// events get it.
+	NetworkFailed EventType = "NetworkFailed"
+)
+
+// Marks speak of the subscription rather than of a pod. Their sequence number
+// is that of the last event published before them.
+const (
+	// Synced ends what lay before the subscription, its replay or the part of
+	// the history it resumed from; what follows happens live.
+	Synced EventType = "Synced"
+	// Gap says that a subscription could not be resumed, and in Reason why; a
+	// replay follows. Missed is the number of events that the history no
+	// longer has, of all pods; 0 if it is not known.
+	Gap EventType = "Gap"
+	// Bookmark says that the subscriber has everything that was listed before
+	// ObservedAt.
+	Bookmark EventType = "Bookmark"
+)
+
+// Reasons of a [Gap].
+const (
+	// HistoryTooShort means that the history no longer reaches back so far.
+	HistoryTooShort = "HistoryTooShort"
+	// OtherEpoch means that the sequence number is another process's.
+	OtherEpoch = "OtherEpoch"
 )
 
 // Event is one step in the life of a pod. Its JSON form is one of the
@@ -29,9 +60,9 @@ type Event struct {
 	// discarded or filtered events sees holes.
 	Seq          uint64    `json:"seq"`
 	Type         EventType `json:"type"`
-	PodUID       PodUID    `json:"podUID"`
-	PodName      string    `json:"podName"`
-	PodNamespace string    `json:"podNamespace"`
+	PodUID       PodUID    `json:"podUID,omitempty"`
+	PodName      string    `json:"podName,omitempty"`
+	PodNamespace string    `json:"podNamespace,omitempty"`
 	// ContainerID is the container, or the sandbox, that the event is about;
 	// empty for a PodSync.
 	ContainerID   ContainerID `json:"containerID,omitempty"`
@@ -44,8 +75,14 @@ type Event struct {
 	ExitCode *int32 `json:"exitCode,omitempty"`
 	Reason   string `json:"reason,omitempty"`
 	// Missed is the number of events that a PodSync stands for because this
-	// subscriber's buffer was full; 0 otherwise.
+	// subscriber's buffer was full, or that a Gap reports.
 	Missed uint64 `json:"missed,omitempty"`
+	// Replayed is true if the event tells of a container as it stands now
+	// rather than of something that has just happened.
+	Replayed bool `json:"replayed,omitempty"`
+	// Epoch names the pipeline whose sequence numbers these are. Only marks
+	// carry it.
+	Epoch string `json:"epoch,omitempty"`
 	// ObservedAt is the time before the listing that showed the change. The
 	// cache holds a status at least as new once the event is delivered.
 	ObservedAt time.Time `json:"observedAt"`

@@ -39,6 +39,9 @@ type Change struct {
 	Events []pleg.Event
 	// Anew asks for every status, final ones too.
 	Anew bool
+	// Current makes this no change but a mark: everything listed before this
+	// time has been settled. All other fields are empty then.
+	Current time.Time
 }
 
 // Settled tells the differ how a Change ended.
@@ -58,4 +61,6 @@ type Outcome struct {
 	Status *pleg.PodStatus
 	// Events are what to deliver, in order, without sequence number.
 	Events []pleg.Event
+	// Current makes this no outcome but a mark, as in [Change].
+	Current time.Time
 }

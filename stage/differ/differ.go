@@ -42,6 +42,10 @@ type Differ struct {
 	inspect  queue
 	known    queue
 	listings uint64
+	// listedAt is the time of the newest listing, unsettled the number of
+	// records that are not settled.
+	listedAt  time.Time
+	unsettled int
 	// requested are the reinspections of pods without a record: the next
 	// listing may have it.
 	requested map[pleg.PodUID]struct{}
@@ -49,7 +53,7 @@ type Differ struct {
 	// pending and later are scratch space of apply, kept from one listing to
 	// the next.
 	pending []pleg.PodUID
-	later   []*record
+	later   []stage.Change
 }
 
 // New returns a differ that is yet to run.
@@ -113,7 +117,7 @@ func (d *Differ) loop(in <-chan stage.Listing, settled <-chan stage.Settled, ins
 func (d *Differ) apply(l stage.Listing) {
 	d.takeRequests()
 	d.listings++
-	d.pending, d.later = d.pending[:0], d.later[:0]
+	d.pending = d.pending[:0]
 	present := 0
 	var count census
 	for _, pod := range l.Pods {
@@ -139,18 +143,25 @@ func (d *Differ) apply(l stage.Listing) {
 			}
 		}
 	}
-	for _, rec := range d.later {
-		d.inspect.push(rec)
-	}
+	d.queueLater()
 	d.metrics.publish(count)
 	clear(d.requested)
 	// What the listing covers is known now, before any inspection: a pod that
 	// hangs keeps nobody else's GetNewerThan waiting.
 	d.cache.Observe(l.At, d.pending)
+	d.listedAt = l.At
+	d.mark()
+}
+
+// mark tells the subscribers how far they are current, if all is settled.
+func (d *Differ) mark() {
+	if d.unsettled == 0 {
+		d.known.push(stage.Change{Current: d.listedAt})
+	}
 }
 
 // observe takes a new observation of one pod, nil for gone, and queues the
-// change if there is one. Pods that run go before those that are dead.
+// change if there is one.
 func (d *Differ) observe(rec *record, pod *pleg.Pod, at time.Time) {
 	if _, ok := d.requested[rec.uid]; ok {
 		rec.reinspect = true
@@ -165,41 +176,47 @@ func (d *Differ) observe(rec *record, pod *pleg.Pod, at time.Time) {
 			return
 		}
 		d.begin(rec, change)
-		switch {
-		case pod == nil:
-			d.known.push(rec)
-		case pod.Running():
-			d.inspect.push(rec)
-		default:
-			d.later = append(d.later, rec)
-		}
 	}
 	d.pending = append(d.pending, rec.uid)
 }
 
+// begin queues a change. Within one listing, pods that run go before those that
+// are dead, so that a cold start tells first of what matters.
 func (d *Differ) begin(rec *record, change stage.Change) {
-	rec.sent, rec.busy = change, true
-	// Cleared before the inspection, so that a request made during it counts.
-	rec.reinspect = false
+	if rec.settled() {
+		d.unsettled++
+	}
+	rec.begin(change)
+	switch {
+	case change.Pod == nil:
+		d.known.push(change)
+	case change.Pod.Running():
+		d.inspect.push(change)
+	default:
+		d.later = append(d.later, change)
+	}
+}
+
+// queueLater queues the changes of pods that are dead.
+func (d *Differ) queueLater() {
+	d.inspect.push(d.later...)
+	clear(d.later)
+	d.later = d.later[:0]
 }
 
 // settle moves a record on and compares it at once with what was listed
 // meanwhile. After an error the next listing does that.
 func (d *Differ) settle(s stage.Settled) {
 	rec := d.records[s.UID]
-	sentAt := rec.sent.At
 	rec.settle(s.Err)
 	if s.Err != nil {
 		return
 	}
-	if rec.at.After(sentAt) {
+	d.unsettled--
+	if rec.at.After(rec.sentAt) {
 		if change, ok := rec.next(); ok {
 			d.begin(rec, change)
-			if change.Pod == nil {
-				d.known.push(rec)
-			} else {
-				d.inspect.push(rec)
-			}
+			d.queueLater()
 			return
 		}
 		d.cache.Touch(rec.uid, rec.at)
@@ -207,6 +224,7 @@ func (d *Differ) settle(s stage.Settled) {
 	if rec.current == nil {
 		delete(d.records, rec.uid)
 	}
+	d.mark()
 }
 
 func (d *Differ) takeRequests() {

@@ -5,11 +5,11 @@ import "github.com/pleg-pipeline/pleg-pipeline/stage"
 // queue is first in, first out. Its memory is reused and stays within twice
 // what it holds at most.
 type queue struct {
-	records []*record
+	changes []stage.Change
 	head    int
 }
 
-func (q *queue) len() int { return len(q.records) - q.head }
+func (q *queue) len() int { return len(q.changes) - q.head }
 
 // offer returns the channel and the change of a select case that sends what is
 // in front: the case is off, with a nil channel, while the queue is empty.
@@ -17,17 +17,17 @@ func (q *queue) offer(to chan<- stage.Change) (chan<- stage.Change, stage.Change
 	if q.len() == 0 {
 		return nil, stage.Change{}
 	}
-	return to, q.records[q.head].sent
+	return to, q.changes[q.head]
 }
 
-func (q *queue) push(r *record) { q.records = append(q.records, r) }
+func (q *queue) push(c ...stage.Change) { q.changes = append(q.changes, c...) }
 
 func (q *queue) pop() {
-	q.records[q.head] = nil
+	q.changes[q.head] = stage.Change{}
 	q.head++
-	if q.head > len(q.records)/2 || q.head == len(q.records) {
-		n := copy(q.records, q.records[q.head:])
-		clear(q.records[n:])
-		q.records, q.head = q.records[:n], 0
+	if q.head > len(q.changes)/2 || q.head == len(q.changes) {
+		n := copy(q.changes, q.changes[q.head:])
+		clear(q.changes[n:])
+		q.changes, q.head = q.changes[:n], 0
 	}
 }

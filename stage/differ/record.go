@@ -23,9 +23,12 @@ type record struct {
 	// listing is the number of the last listing that had the pod.
 	listing uint64
 
-	// sent is the change under way, queued or with the inspector, while busy.
-	sent stage.Change
-	busy bool
+	// sent is the observation under way, queued or with the inspector, while
+	// busy; anew is set if it serves a request.
+	sent   *pleg.Pod
+	sentAt time.Time
+	anew   bool
+	busy   bool
 	// failed is set from a failed inspection until the next one.
 	failed bool
 	// reinspect is set from a request until the change that serves it.
@@ -65,16 +68,26 @@ func (r *record) next() (stage.Change, bool) {
 	return c, true
 }
 
+// begin notes that a change is under way.
+func (r *record) begin(c stage.Change) {
+	r.sent, r.sentAt, r.anew, r.busy = c.Pod, c.At, c.Anew, true
+	// Cleared before the inspection, so that a request made during it counts.
+	r.reinspect = false
+}
+
 // settle moves the record on after a success, and leaves it for the next
 // listing to try again after an error.
 func (r *record) settle(err error) {
 	r.busy = false
 	if err != nil {
 		r.failed = true
-		r.reinspect = r.reinspect || r.sent.Anew
+		r.reinspect = r.reinspect || r.anew
 	} else {
 		r.failed = false
-		r.old, r.unchanged = r.sent.Pod, r.sent.Pod
+		r.old, r.unchanged = r.sent, r.sent
 	}
-	r.sent.Events = nil
+	r.sent = nil
 }
+
+// settled reports whether the cache and the subscribers have all of the record.
+func (r *record) settled() bool { return !r.busy && !r.failed }

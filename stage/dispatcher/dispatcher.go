@@ -4,8 +4,12 @@ package dispatcher
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
+	"sync/atomic"
+	"time"
 
 	"github.com/sourcegraph/conc"
 
@@ -20,46 +24,78 @@ var ErrStopped = errors.New("the pipeline has stopped")
 
 // Options configure a [Dispatcher].
 type Options struct {
-	Logger  *slog.Logger
-	Metrics instrument.Registry
+	// History is the number of events kept for subscribers that resume; at
+	// least 1.
+	History int
+	// SlowAfter is for how long a subscriber may leave an event unread before
+	// that is logged; positive.
+	SlowAfter time.Duration
+	Logger    *slog.Logger
+	Metrics   instrument.Registry
 }
 
-// Dispatcher owns the subscribers.
+// Dispatcher owns the subscribers, the history and the present state of the
+// pods as the events tell it.
 type Dispatcher struct {
-	log     *slog.Logger
-	metrics *metrics
+	epoch     string
+	slowAfter time.Duration
+	log       *slog.Logger
+	metrics   *metrics
 
 	joining *mailbox.Box[*Subscription]
 	leaving *mailbox.Box[*Subscription]
-	// repaired is where a feeder says that its subscriber has read again.
-	repaired chan *Subscription
+	names   atomic.Uint64
+	// fed is where a feeder says that its batch is delivered.
+	fed chan *Subscription
+	// queries are requests for a look at the subscribers.
+	queries chan chan<- []stats
+	// started and stopped are closed when Run begins and ends.
+	started, stopped chan struct{}
 
 	seq         uint64
 	subscribers []*Subscription
 	feeders     conc.WaitGroup
+	history     *history
+	present     present
 }
 
 // New returns a dispatcher that is yet to run.
 func New(o Options) (*Dispatcher, error) {
-	m, err := newMetrics(o.Metrics)
-	return &Dispatcher{
-		log:      o.Logger.With("stage", "dispatcher"),
-		metrics:  m,
-		joining:  mailbox.New[*Subscription](),
-		leaving:  mailbox.New[*Subscription](),
-		repaired: make(chan *Subscription),
-	}, err
+	d := &Dispatcher{
+		epoch:     fmt.Sprintf("%016x", rand.Uint64()),
+		slowAfter: o.SlowAfter,
+		log:       o.Logger.With("stage", "dispatcher"),
+		joining:   mailbox.New[*Subscription](),
+		leaving:   mailbox.New[*Subscription](),
+		fed:       make(chan *Subscription),
+		queries:   make(chan chan<- []stats),
+		started:   make(chan struct{}),
+		stopped:   make(chan struct{}),
+		history:   newHistory(o.History),
+		present:   make(present),
+	}
+	var err error
+	d.metrics, err = newMetrics(o.Metrics, d.look)
+	return d, err
 }
+
+// Epoch names this dispatcher's sequence numbers: another process, or another
+// dispatcher of this one, has another epoch.
+func (d *Dispatcher) Epoch() string { return d.epoch }
 
 // Subscribe adds a subscriber. It gets every event that the dispatcher takes
 // after Subscribe has returned; one that subscribes before Run gets them all.
 // It never blocks and is safe for concurrent use. It returns an error if an
 // option is bad, and [ErrStopped] once Run has returned.
 func (d *Dispatcher) Subscribe(o SubscribeOptions) (*Subscription, error) {
-	s, err := newSubscription(o, d.metrics, d.leaving)
+	f, err := o.complete()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("subscribe: %w", err)
 	}
+	if o.Name == "" {
+		o.Name = fmt.Sprintf("subscriber-%d", d.names.Add(1))
+	}
+	s := newSubscription(o, f, d.leaving)
 	if !d.joining.Put(s) {
 		return nil, ErrStopped
 	}
@@ -67,85 +103,127 @@ func (d *Dispatcher) Subscribe(o SubscribeOptions) (*Subscription, error) {
 }
 
 // Run publishes the events of every outcome until in is closed. It then closes
-// the channels of all subscribers.
+// the channels of all subscribers. It runs once.
 func (d *Dispatcher) Run(in <-chan stage.Outcome) error {
+	close(d.started)
 	defer d.end()
+	slow := time.NewTicker(d.slowAfter)
+	defer slow.Stop()
 	for {
 		select {
 		case outcome, ok := <-in:
 			if !ok {
 				return nil
 			}
+			// Who subscribed before this outcome was sent must not miss it.
 			d.join()
-			for _, ev := range outcome.Events {
-				d.publish(ev)
-			}
+			d.take(outcome)
 		case <-d.joining.Wake():
 			d.join()
 		case <-d.leaving.Wake():
 			d.part()
-		case s := <-d.repaired:
-			d.metrics.repaired.Inc()
-			s.inHand = nil
-			d.repair(s)
+		case s := <-d.fed:
+			s.fed(len(s.feeding.batch))
+			d.feed(s)
+		case reply := <-d.queries:
+			reply <- d.stats()
+		case now := <-slow.C:
+			d.warnSlow(now)
 		}
 	}
 }
 
-// publish gives one event to every subscriber. ContainerChanged ends here: it
-// made the pod be inspected, and says nothing a subscriber could act on.
-func (d *Dispatcher) publish(ev pleg.Event) {
-	if ev.Type == pleg.ContainerChanged {
+func (d *Dispatcher) take(o stage.Outcome) {
+	if !o.Current.IsZero() {
+		d.bookmark(o.Current)
 		return
 	}
-	d.seq++
-	ev.Seq = d.seq
-	d.metrics.count(ev.Type)
-	for _, s := range d.subscribers {
-		if s.offer(ev) {
+	now := time.Now()
+	labels := d.present.labels(o)
+	for _, ev := range o.Events {
+		// A ContainerChanged made the pod be inspected. It says nothing that a
+		// subscriber could act on (kubelet v1.36, reconcilePodRecord).
+		if ev.Type == pleg.ContainerChanged {
 			continue
 		}
-		d.metrics.discarded.Inc()
-		if !s.warned {
-			s.warned = true
-			d.log.Warn("a subscriber does not keep up: what it misses is discarded and made good with one PodSync for each pod",
-				"subscriber", s.name, "buffer", cap(s.events))
+		d.seq++
+		ev.Seq = d.seq
+		d.metrics.count(ev.Type)
+		d.history.add(ev, labels)
+		d.present.apply(ev)
+		d.publish(ev, labels, now)
+	}
+	d.present.settle(o)
+}
+
+func (d *Dispatcher) publish(ev pleg.Event, labels map[string]string, now time.Time) {
+	for _, s := range d.subscribers {
+		if !s.filter.wants(ev, labels) || s.offer(ev, now) {
+			continue
 		}
-		d.repair(s)
+		if !s.warnedFull {
+			s.warnedFull = true
+			d.log.Warn("a subscriber does not keep up: what it misses is discarded and made good with one PodSync for each pod",
+				"subscriber", s.label, "buffer", cap(s.events))
+		}
+		d.metrics.discarded.Inc()
+		d.feed(s)
 	}
 }
 
-// repair has the next PodSync wait for the subscriber to read, unless one does.
-func (d *Dispatcher) repair(s *Subscription) {
-	if s.inHand != nil || s.missed.len() == 0 {
-		return
+func (d *Dispatcher) bookmark(at time.Time) {
+	mark := pleg.Event{Seq: d.seq, Type: pleg.Bookmark, ObservedAt: at, Epoch: d.epoch}
+	for _, s := range d.subscribers {
+		if s.bookmarks && s.live() {
+			s.send(mark, time.Now())
+		}
 	}
-	s.inHand = s.missed.takeFirst()
-	sync := s.inHand.podSync()
-	d.feeders.Go(func() { s.feed(sync, d.repaired) })
+}
+
+// feed has what waits for a subscriber delivered as soon as it reads, unless a
+// feeder does so already.
+func (d *Dispatcher) feed(s *Subscription) {
+	if f := s.nextBatch(); f != nil {
+		d.feeders.Go(func() { s.feed(f, d.fed) })
+	}
 }
 
 func (d *Dispatcher) join() {
-	joined := d.joining.Take()
-	if len(joined) == 0 {
-		return
+	for _, s := range d.joining.Take() {
+		s.label = d.unique(s.name)
+		s.pending = d.catchUp(s)
+		d.subscribers = append(d.subscribers, s)
+		d.feed(s)
 	}
-	d.subscribers = append(d.subscribers, joined...)
-	d.metrics.subscribers.Set(float64(len(d.subscribers)))
+}
+
+// unique makes a name that no other subscriber has at present, for the metrics.
+func (d *Dispatcher) unique(name string) string {
+	label := name
+	for n := 2; slices.ContainsFunc(d.subscribers, func(s *Subscription) bool { return s.label == label }); n++ {
+		label = fmt.Sprintf("%s-%d", name, n)
+	}
+	return label
 }
 
 // part removes the subscribers that called Close.
 func (d *Dispatcher) part() {
 	d.join()
 	for _, s := range d.leaving.Take() {
-		i := slices.Index(d.subscribers, s)
-		if i < 0 {
-			continue
+		if i := slices.Index(d.subscribers, s); i >= 0 {
+			d.subscribers = slices.Delete(d.subscribers, i, i+1)
+			s.end()
 		}
-		d.subscribers = slices.Delete(d.subscribers, i, i+1)
-		s.end()
 	}
-	d.metrics.subscribers.Set(float64(len(d.subscribers)))
+}
+
+func (d *Dispatcher) warnSlow(now time.Time) {
+	for _, s := range d.subscribers {
+		if age := s.oldest(now); age > d.slowAfter && !s.warnedSlow {
+			s.warnedSlow = true
+			d.log.Warn("a subscriber has not read for a while", "subscriber", s.label, "age", age, "queued", len(s.events))
+		}
+	}
 }
 
 // end closes every channel, those of subscribers that came too late to be
@@ -157,6 +235,6 @@ func (d *Dispatcher) end() {
 		s.end()
 	}
 	d.subscribers = nil
-	d.metrics.subscribers.Set(0)
 	d.feeders.Wait()
+	close(d.stopped)
 }

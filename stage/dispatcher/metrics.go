@@ -1,6 +1,8 @@
 package dispatcher
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
@@ -8,13 +10,11 @@ import (
 )
 
 type metrics struct {
-	events      map[pleg.EventType]prometheus.Counter
-	discarded   prometheus.Counter
-	repaired    prometheus.Counter
-	subscribers prometheus.Gauge
+	events    map[pleg.EventType]prometheus.Counter
+	discarded prometheus.Counter
 }
 
-func newMetrics(reg instrument.Registry) (*metrics, error) {
+func newMetrics(reg instrument.Registry, look func() []stats) (*metrics, error) {
 	events := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "pleg_events_total",
 		Help: "Events published, each counted once whatever the number of subscribers.",
@@ -25,19 +25,89 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 			Name: reg.Name("pleg_discarded_events_total", "kubelet_pleg_discard_events"),
 			Help: "Events that a subscriber missed because its buffer was full.",
 		}),
-		repaired: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "pleg_repaired_pods_total",
-			Help: "PodSync events delivered in place of events that a subscriber missed.",
-		}),
-		subscribers: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "pleg_subscribers",
-			Help: "Subscribers at present.",
-		}),
 	}
-	for _, t := range []pleg.EventType{pleg.ContainerStarted, pleg.ContainerDied, pleg.ContainerRemoved, pleg.PodSync} {
+	for _, t := range types {
 		m.events[t] = events.WithLabelValues(string(t))
 	}
-	return m, reg.Register(events, m.discarded, m.repaired, m.subscribers)
+	return m, reg.Register(events, m.discarded, subscribers(look))
 }
 
 func (m *metrics) count(t pleg.EventType) { m.events[t].Inc() }
+
+// stats is a look at one subscriber.
+type stats struct {
+	label                          string
+	delivered, discarded, repaired uint64
+	queued                         int
+	oldest                         time.Duration
+}
+
+// look asks the loop for the subscribers; there are none unless it runs.
+func (d *Dispatcher) look() []stats {
+	select {
+	case <-d.started:
+	default:
+		return nil
+	}
+	reply := make(chan []stats, 1)
+	select {
+	case d.queries <- reply:
+		return <-reply
+	case <-d.stopped:
+		return nil
+	}
+}
+
+func (d *Dispatcher) stats() []stats {
+	now := time.Now()
+	all := make([]stats, 0, len(d.subscribers))
+	for _, s := range d.subscribers {
+		all = append(all, stats{s.label, s.delivered, s.discarded, s.repaired, len(s.events), s.oldest(now)})
+	}
+	return all
+}
+
+// subscribers collects the metrics of the present subscribers: the series of
+// one that has left are gone with it.
+type subscribers func() []stats
+
+func subscriberDesc(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc("pleg_subscriber_"+name, help, []string{"subscriber"}, nil)
+}
+
+var (
+	subscribersDesc = prometheus.NewDesc("pleg_subscribers", "Subscribers at present.", nil, nil)
+	deliveredDesc   = subscriberDesc("delivered_events_total", "Events put into the subscriber's buffer, repairs not counted.")
+	discardedDesc   = subscriberDesc("discarded_events_total", "Events that the subscriber missed because its buffer was full.")
+	repairedDesc    = subscriberDesc("repaired_pods_total", "PodSync events put into the subscriber's buffer in place of missed ones.")
+	queuedDesc      = subscriberDesc("queue_length", "Events in the subscriber's buffer.")
+	oldestDesc      = subscriberDesc("oldest_event_seconds", "Time for which the oldest event has been in the subscriber's buffer; 0 if it is empty.")
+)
+
+// Describe implements [prometheus.Collector].
+func (look subscribers) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{subscribersDesc, deliveredDesc, discardedDesc, repairedDesc, queuedDesc, oldestDesc} {
+		ch <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (look subscribers) Collect(ch chan<- prometheus.Metric) {
+	all := look()
+	ch <- prometheus.MustNewConstMetric(subscribersDesc, prometheus.GaugeValue, float64(len(all)))
+	for _, s := range all {
+		for _, m := range []struct {
+			desc  *prometheus.Desc
+			kind  prometheus.ValueType
+			value float64
+		}{
+			{deliveredDesc, prometheus.CounterValue, float64(s.delivered)},
+			{discardedDesc, prometheus.CounterValue, float64(s.discarded)},
+			{repairedDesc, prometheus.CounterValue, float64(s.repaired)},
+			{queuedDesc, prometheus.GaugeValue, float64(s.queued)},
+			{oldestDesc, prometheus.GaugeValue, s.oldest.Seconds()},
+		} {
+			ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value, s.label)
+		}
+	}
+}

@@ -1,23 +1,13 @@
 package dispatcher
 
 import (
-	"fmt"
+	"context"
+	"iter"
+	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/mailbox"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
-
-// DefaultBuffer is the capacity of the kubelet's event channel.
-const DefaultBuffer = 1000
-
-// SubscribeOptions configure one subscriber.
-type SubscribeOptions struct {
-	// Name tells the subscriber apart in logs. If empty, "unnamed".
-	Name string
-	// Buffer is the number of events that may wait to be read; the memory for
-	// them is taken at once, some 170 bytes each. If zero, [DefaultBuffer].
-	Buffer int
-}
 
 // Subscription is one subscriber's end of the pipeline.
 //
@@ -29,41 +19,40 @@ type SubscribeOptions struct {
 // after them the events that follow.
 type Subscription struct {
 	name   string
-	events chan pleg.Event // sent to by the dispatcher and its feeder, closed by the dispatcher
+	events chan pleg.Event // sent to by the dispatcher or its feeder, closed by the dispatcher
 	leave  *mailbox.Box[*Subscription]
+
+	filter    filter
+	replay    bool
+	after     Position
+	bookmarks bool
 
 	// What follows belongs to the dispatcher.
 
-	metrics *metrics
+	label string
+	// feeding is what a feeder is delivering; nil if there is none. Behind it
+	// wait first pending and then missed: nothing may overtake.
+	feeding *feed
+	pending []pleg.Event
 	missed  missed
-	// inHand is the repair that a feeder holds for the subscriber; nil if none.
-	inHand *miss
-	warned bool
-	// recall takes the repair back from the feeder, which answers on recalled
-	// whether it had been delivered.
-	recall   chan struct{}
-	recalled chan bool
+	sent    sent
+
+	delivered, discarded, repaired uint64
+	warnedFull, warnedSlow         bool
 }
 
-func newSubscription(o SubscribeOptions, m *metrics, leave *mailbox.Box[*Subscription]) (*Subscription, error) {
-	if o.Buffer < 0 {
-		return nil, fmt.Errorf("subscribe: Buffer must not be negative, got %d", o.Buffer)
-	}
-	if o.Buffer == 0 {
-		o.Buffer = DefaultBuffer
-	}
-	if o.Name == "" {
-		o.Name = "unnamed"
-	}
+func newSubscription(o SubscribeOptions, f filter, leave *mailbox.Box[*Subscription]) *Subscription {
 	return &Subscription{
-		name:     o.Name,
-		events:   make(chan pleg.Event, o.Buffer),
-		leave:    leave,
-		metrics:  m,
-		missed:   newMissed(),
-		recall:   make(chan struct{}),
-		recalled: make(chan bool),
-	}, nil
+		name:      o.Name,
+		events:    make(chan pleg.Event, o.Buffer),
+		leave:     leave,
+		filter:    f,
+		replay:    o.Replay,
+		after:     o.After,
+		bookmarks: o.Bookmarks,
+		missed:    newMissed(),
+		sent:      newSent(o.Buffer),
+	}
 }
 
 // Name returns the subscriber's name.
@@ -74,56 +63,73 @@ func (s *Subscription) Name() string { return s.name }
 // already waiting can still be read then.
 func (s *Subscription) Events() <-chan pleg.Event { return s.events }
 
+// All ranges over the events until the subscription or ctx ends. It does not
+// close the subscription.
+func (s *Subscription) All(ctx context.Context) iter.Seq[pleg.Event] {
+	return func(yield func(pleg.Event) bool) {
+		for {
+			select {
+			case ev, ok := <-s.events:
+				if !ok || !yield(ev) {
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
 // Close ends the subscription. It does not block, may be called from any
 // goroutine, more than once, and while events are delivered.
 func (s *Subscription) Close() { s.leave.Put(s) }
 
-// offer delivers an event, or notes that the subscriber missed it. Nothing may
-// overtake a repair, so until all are delivered every event is missed.
-func (s *Subscription) offer(ev pleg.Event) bool {
-	if s.inHand == nil && s.missed.len() == 0 {
-		select {
-		case s.events <- ev:
-			return true
-		default:
-		}
+// live reports whether nothing waits that a new event might overtake.
+func (s *Subscription) live() bool {
+	return s.feeding == nil && len(s.pending) == 0 && s.missed.len() == 0
+}
+
+// offer delivers an event, keeps it for later while the subscriber catches up,
+// or notes that it was missed and reports false.
+func (s *Subscription) offer(ev pleg.Event, now time.Time) bool {
+	if s.live() && s.send(ev, now) {
+		s.delivered++
+		return true
 	}
-	if s.inHand != nil && s.inHand.last.PodUID == ev.PodUID {
+	catchingUp := s.feeding != nil && s.feeding.repairs == nil
+	if catchingUp && s.missed.len() == 0 && len(s.pending) < cap(s.events) {
+		s.pending = append(s.pending, ev)
+		return true
+	}
+	if f := s.feeding; f != nil && f.repairs != nil && f.repairs.last.PodUID == ev.PodUID {
 		s.takeBack()
 	}
 	s.missed.add(ev)
+	s.discarded++
 	return false
 }
 
-// feed waits, on a goroutine of its own, for room in the buffer.
-func (s *Subscription) feed(sync pleg.Event, repaired chan<- *Subscription) {
+func (s *Subscription) send(ev pleg.Event, now time.Time) bool {
 	select {
-	case s.events <- sync:
-	case <-s.recall:
-		s.recalled <- false
-		return
+	case s.events <- ev:
+		s.sent.note(now)
+		return true
+	default:
+		return false
 	}
-	select {
-	case repaired <- s:
-	case <-s.recall:
-		s.recalled <- true
-	}
-}
-
-// takeBack ends the feeder. What it had not delivered is missed again.
-func (s *Subscription) takeBack() {
-	s.recall <- struct{}{}
-	if delivered := <-s.recalled; delivered {
-		s.metrics.repaired.Inc()
-	} else {
-		s.missed.putBack(s.inHand)
-	}
-	s.inHand = nil
 }
 
 func (s *Subscription) end() {
-	if s.inHand != nil {
+	if s.feeding != nil {
 		s.takeBack()
 	}
 	close(s.events)
+}
+
+// oldest returns for how long the oldest unread event has been waiting.
+func (s *Subscription) oldest(now time.Time) time.Duration {
+	if queued := len(s.events); queued > 0 {
+		return now.Sub(s.sent.at(queued))
+	}
+	return 0
 }

@@ -51,6 +51,8 @@ type Inspector struct {
 	// outlives failed inspections, for the IPs and the final statuses in it.
 	good     map[pleg.PodUID]*pleg.PodStatus
 	inFlight inFlight
+	// started is when Run began.
+	started time.Time
 }
 
 // New returns an inspector that is yet to run.
@@ -78,6 +80,7 @@ func (i *Inspector) Run(ctx context.Context, inspect, known <-chan stage.Change,
 	workers := pool.New().WithMaxGoroutines(i.bound)
 	defer workers.Wait()
 	results := make(chan result)
+	i.started = time.Now()
 	for inspect != nil || known != nil || i.inFlight.len() > 0 {
 		accept := inspect
 		if i.inFlight.len() == i.bound {
@@ -93,6 +96,10 @@ func (i *Inspector) Run(ctx context.Context, inspect, known <-chan stage.Change,
 		case change, ok := <-known:
 			if !ok {
 				known = nil
+				continue
+			}
+			if !change.Current.IsZero() {
+				out <- stage.Outcome{Current: change.Current}
 				continue
 			}
 			i.remove(change, out)
@@ -137,36 +144,11 @@ func (i *Inspector) finish(ctx context.Context, r result, out chan<- stage.Outco
 		i.cache.Set(c.UID, nil, r.err, c.At)
 		return
 	}
-	status := i.complete(r.status, c)
+	last := i.good[c.UID]
+	status := complete(r.status, last, c.At)
 	i.good[c.UID] = status
 	i.cache.Set(c.UID, status, nil, c.At)
 	fillExits(c.Events, status)
-	out <- stage.Outcome{UID: c.UID, Pod: c.Pod, Status: status, Events: c.Events}
-}
-
-// complete returns a copy of what the runtime returned, with the time of its
-// observation and, if the pod has lost its addresses, the last known ones
-// (kubelet v1.36, GenericPLEG.getPodIPs; here a failed inspection in between
-// does not lose them).
-func (i *Inspector) complete(s *pleg.PodStatus, c stage.Change) *pleg.PodStatus {
-	status := *s
-	status.ObservedAt = c.At
-	if last := i.good[c.UID]; last != nil && len(status.IPs) == 0 && !status.SandboxReady() {
-		status.IPs = last.IPs
-	}
-	return &status
-}
-
-// fillExits gives each ContainerDied the exit code and reason that the status
-// has for its container.
-func fillExits(events []pleg.Event, status *pleg.PodStatus) {
-	for n := range events {
-		ev := &events[n]
-		if ev.Type != pleg.ContainerDied || ev.Sandbox {
-			continue
-		}
-		if c := status.Container(ev.ContainerID); c != nil && c.State == pleg.StateExited {
-			ev.ExitCode, ev.Reason = &c.ExitCode, c.Reason
-		}
-	}
+	events := append(c.Events, networkEvents(c, last, status, i.started)...)
+	out <- stage.Outcome{UID: c.UID, Pod: c.Pod, Status: status, Events: events}
 }

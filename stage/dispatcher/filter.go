@@ -1,0 +1,82 @@
+package dispatcher
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// types are the events that a subscriber may ask for.
+var types = []pleg.EventType{
+	pleg.ContainerStarted, pleg.ContainerDied, pleg.ContainerRemoved, pleg.PodSync,
+	pleg.NetworkSetupCompleted, pleg.NetworkFailed,
+}
+
+// filter says which events a subscriber wants. It is applied before the buffer,
+// so that what nobody wants fills none.
+type filter struct {
+	all           bool // but network events
+	types         map[pleg.EventType]struct{}
+	namespaces    map[string]struct{}
+	podUIDs       map[pleg.PodUID]struct{}
+	selector      labels.Selector
+	omitSandboxes bool
+	networkEvents bool
+}
+
+func newFilter(o SubscribeOptions) (filter, error) {
+	for _, t := range o.Types {
+		if !slices.Contains(types, t) {
+			return filter{}, fmt.Errorf("Types has the unknown event type %q: known are %v", t, types)
+		}
+	}
+	f := filter{
+		types: set(o.Types), namespaces: set(o.Namespaces), podUIDs: set(o.PodUIDs),
+		omitSandboxes: o.OmitSandboxes, networkEvents: o.NetworkEvents,
+	}
+	if strings.TrimSpace(o.Selector) != "" {
+		var err error
+		if f.selector, err = labels.Parse(o.Selector); err != nil {
+			return filter{}, fmt.Errorf("Selector %q is not a label selector: %w", o.Selector, err)
+		}
+	}
+	f.all = f.types == nil && f.namespaces == nil && f.podUIDs == nil && f.selector == nil && !f.omitSandboxes
+	return f, nil
+}
+
+func set[T comparable](values []T) map[T]struct{} {
+	if len(values) == 0 {
+		return nil
+	}
+	s := make(map[T]struct{}, len(values))
+	for _, v := range values {
+		s[v] = struct{}{}
+	}
+	return s
+}
+
+// wants reports whether the subscriber is to get an event of a pod with these
+// labels.
+func (f *filter) wants(ev pleg.Event, podLabels map[string]string) bool {
+	if !f.networkEvents && (ev.Type == pleg.NetworkSetupCompleted || ev.Type == pleg.NetworkFailed) {
+		return false
+	}
+	if f.all {
+		return true
+	}
+	return has(f.types, ev.Type) && has(f.namespaces, ev.PodNamespace) && has(f.podUIDs, ev.PodUID) &&
+		(!f.omitSandboxes || !ev.Sandbox) &&
+		(f.selector == nil || f.selector.Matches(labels.Set(podLabels)))
+}
+
+func has[T comparable](s map[T]struct{}, v T) bool {
+	if s == nil {
+		return true
+	}
+	_, ok := s[v]
+	return ok
+}

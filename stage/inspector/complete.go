@@ -1,0 +1,77 @@
+package inspector
+
+import (
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
+)
+
+// complete returns a copy of what the runtime returned, with the time of its
+// observation and, if the pod has lost its addresses, the last known ones
+// (kubelet v1.36, GenericPLEG.getPodIPs; here a failed inspection in between
+// does not lose them).
+func complete(s, last *pleg.PodStatus, at time.Time) *pleg.PodStatus {
+	status := *s
+	status.ObservedAt = at
+	if last != nil && len(status.IPs) == 0 && !status.SandboxReady() {
+		status.IPs = last.IPs
+	}
+	return &status
+}
+
+// fillExits gives each ContainerDied the exit code and reason that the status
+// has for its container.
+func fillExits(events []pleg.Event, status *pleg.PodStatus) {
+	for n := range events {
+		ev := &events[n]
+		if ev.Type != pleg.ContainerDied || ev.Sandbox {
+			continue
+		}
+		if c := status.Container(ev.ContainerID); c != nil && c.State == pleg.StateExited {
+			ev.ExitCode, ev.Reason = &c.ExitCode, c.Reason
+		}
+	}
+}
+
+// networkEvents tells of each sandbox whose network came up, or never did,
+// between two statuses of a pod (the NetworkSetupCompleted and NetworkFailed of
+// the kubelet's PLEG proposal). A sandbox that was dead before this process
+// began may have had an address once: of it nothing is said.
+func networkEvents(c stage.Change, last, status *pleg.PodStatus, began time.Time) []pleg.Event {
+	var events []pleg.Event
+	for _, s := range status.Sandboxes {
+		before := sandbox(last, s.ID)
+		var t pleg.EventType
+		switch {
+		case s.HostNetwork:
+			continue
+		case up(s) && !up(before):
+			t = pleg.NetworkSetupCompleted
+		case !s.Ready && len(s.IPs) == 0 && before != nil && before.Ready && !up(before),
+			!s.Ready && len(s.IPs) == 0 && before == nil && s.CreatedAt.After(began):
+			t = pleg.NetworkFailed
+		default:
+			continue
+		}
+		events = append(events, pleg.Event{
+			Type: t, PodUID: c.UID, PodName: c.Pod.Name, PodNamespace: c.Pod.Namespace,
+			ContainerID: s.ID, ContainerName: c.Pod.Name, Attempt: s.Attempt, Sandbox: true, ObservedAt: c.At,
+		})
+	}
+	return events
+}
+
+func up(s *pleg.SandboxStatus) bool { return s != nil && s.Ready && len(s.IPs) > 0 }
+
+func sandbox(status *pleg.PodStatus, id pleg.ContainerID) *pleg.SandboxStatus {
+	if status == nil {
+		return nil
+	}
+	for _, s := range status.Sandboxes {
+		if s.ID == id {
+			return s
+		}
+	}
+	return nil
+}
