@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/e2e/lab"
@@ -255,12 +257,17 @@ func TestShortLivedContainers(t *testing.T) {
 	_, seen := runLibrary(ctx, t, l, pipeline.Options{RelistPeriod: time.Second}, false)
 	s := newScene(l, seen)
 	must(t, s.runPods(ctx, 10))
+	jobs, jobsCtx := errgroup.WithContext(ctx)
 	for _, pod := range s.pods {
-		c, err := l.RunContainer(ctx, pod, lab.ContainerSpec{Name: "job", Program: lab.ExitAfter(7, 20*time.Millisecond)})
-		must(t, err)
-		must(t, l.AwaitDied(ctx, c))
-		must(t, awaitEnd(ctx, seen, c))
+		jobs.Go(func() error {
+			c, err := l.RunContainer(jobsCtx, pod, lab.ContainerSpec{Name: "job", Program: lab.ExitAfter(7, 20*time.Millisecond)})
+			if err != nil {
+				return err
+			}
+			return errors.Join(l.AwaitDied(jobsCtx, c), awaitEnd(jobsCtx, seen, c))
+		})
 	}
+	must(t, jobs.Wait())
 }
 
 func awaitEnd(ctx context.Context, seen *record, c *lab.Container) error {

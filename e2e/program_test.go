@@ -1,0 +1,102 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/e2e/lab"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// buildProgram builds the program as a user would, with the race detector.
+var buildProgram = sync.OnceValues(func() (string, error) {
+	// Not t.TempDir: the program outlives the test that builds it. e2e/.bin is
+	// the tests' own folder, and git ignores it.
+	path, err := filepath.Abs(filepath.Join(".bin", "pleg-pipeline"))
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.Command("go", "build", "-C", "..", "-race", "-o", path, "./cmd/pleg-pipeline").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build the program: %w: %s", err, out)
+	}
+	return path, nil
+})
+
+// program is a running pleg-pipeline that watches a lab.
+type program struct {
+	cmd    *exec.Cmd
+	stderr bytes.Buffer
+	seen   *record
+	read   chan struct{} // closed when its output has ended
+}
+
+// startProgram runs the program on the lab and records its output.
+func startProgram(ctx context.Context, t *testing.T, l *lab.Lab) *program {
+	t.Helper()
+	path, err := buildProgram()
+	must(t, err)
+	p := &program{
+		cmd:  exec.CommandContext(ctx, path, "run", "--output", "json", "--relist-period", relistPeriod.String(), "--runtime-endpoint", l.Endpoint()),
+		seen: newRecord("program"),
+		read: make(chan struct{}),
+	}
+	p.cmd.Stderr = &p.stderr
+	stdout, err := p.cmd.StdoutPipe()
+	must(t, err)
+	must(t, p.cmd.Start())
+	go func() {
+		defer close(p.read)
+		p.decode(stdout)
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.read
+		_ = p.cmd.Wait()
+		if t.Failed() {
+			t.Logf("stderr of the program:\n%s", &p.stderr)
+		}
+	})
+	return p
+}
+
+func (p *program) decode(stdout io.Reader) {
+	events := json.NewDecoder(stdout)
+	events.DisallowUnknownFields() // the output is pleg.Event and no more
+	for {
+		var ev pleg.Event
+		err := events.Decode(&ev)
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			p.seen.problem("output: %v", err)
+			_, _ = io.Copy(io.Discard, stdout)
+			return
+		}
+		p.seen.add(ev)
+	}
+}
+
+// interrupt sends SIGINT and returns what the program wrote to stderr after
+// that. The program must end with exit code 0.
+func (p *program) interrupt(t *testing.T) string {
+	t.Helper()
+	must(t, p.cmd.Process.Signal(syscall.SIGINT))
+	<-p.read // before Wait, which closes the pipe
+	if err := p.cmd.Wait(); err != nil {
+		t.Errorf("end of the program after SIGINT: %v", err)
+	}
+	return strings.TrimRight(p.stderr.String(), "\n")
+}
