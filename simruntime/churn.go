@@ -169,9 +169,9 @@ func (c *churn) step(tx *Txn, n int) (Action, error) {
 			return a, err
 		}
 	}
-	live := c.live(tx)
+	live, ready := c.live(tx)
 	switch {
-	case len(live) == 0 || c.rng.Float64() < c.shortage(len(live)):
+	case len(live) == 0 || c.rng.Float64() < c.shortage(ready):
 		return c.add(tx)
 	case c.rng.Float64() < 0.35:
 		if a, ok, err := c.delete(tx, n, live); ok || err != nil {
@@ -183,21 +183,25 @@ func (c *churn) step(tx *Txn, n int) (Action, error) {
 
 // shortage is the probability that a pod is added: 1/3 at the target, more
 // below it and less above it.
-func (c *churn) shortage(live int) float64 {
+func (c *churn) shortage(pods int) float64 {
 	target := float64(c.opts.Pods)
-	return min(1, max(0, 1.0/3+2*(target-float64(live))/target))
+	return min(1, max(0, 1.0/3+2*(target-float64(pods))/target))
 }
 
-// live returns the pods that have something running, oldest first.
-func (c *churn) live(tx *Txn) []Pod {
-	var out []Pod
+// live returns the pods that have something running, oldest first, and how
+// many pods have a sandbox that is ready.
+func (c *churn) live(tx *Txn) (live []Pod, ready int) {
 	for _, p := range tx.s.podOrder {
 		truth, ok := p.truth()
-		if ok && truth.Sandboxes[0].Ready && len(running(truth)) > 0 {
-			out = append(out, truth)
+		if !ok || !truth.Sandboxes[0].Ready {
+			continue
+		}
+		ready++
+		if len(running(truth)) > 0 {
+			live = append(live, truth)
 		}
 	}
-	return out
+	return live, ready
 }
 
 func running(p Pod) []Container {

@@ -1,0 +1,188 @@
+package simruntime_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+)
+
+func TestLifecycleOverSocket(t *testing.T) {
+	rt := newRuntime(t, simruntime.Options{DualStack: true})
+	client, _ := overSocket(t, rt)
+	ctx := t.Context()
+
+	version, err := client.Version(ctx, &cri.VersionRequest{})
+	if err != nil || version.RuntimeName != simruntime.Name || version.RuntimeApiVersion != "v1" {
+		t.Fatalf("Version = %v, %v", version, err)
+	}
+	st, err := client.Status(ctx, &cri.StatusRequest{})
+	if err != nil || len(st.Status.Conditions) != 2 {
+		t.Fatalf("Status = %v, %v", st, err)
+	}
+	podCfg := &cri.PodSandboxConfig{
+		Metadata: &cri.PodSandboxMetadata{Name: "p", Namespace: "ns", Uid: "u-1", Attempt: 3},
+		Labels:   map[string]string{"io.kubernetes.pod.uid": "u-1", "a": "b"}, LogDirectory: "/logs",
+	}
+	run, err := client.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: podCfg, RuntimeHandler: "runsc"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: podCfg}); status.Code(err) != codes.AlreadyExists {
+		t.Errorf("the same sandbox attempt again: %v, want AlreadyExists", err)
+	}
+	create := &cri.CreateContainerRequest{PodSandboxId: run.PodSandboxId, Config: &cri.ContainerConfig{
+		Metadata: &cri.ContainerMetadata{Name: "c"}, Image: &cri.ImageSpec{Image: "img:1"}, LogPath: "c/0.log",
+	}}
+	made, err := client.CreateContainer(ctx, create)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := containerStatus(t, client, made.ContainerId); got.State != cri.ContainerState_CONTAINER_CREATED || got.LogPath != "/logs/c/0.log" {
+		t.Errorf("created container has state %v and log path %q", got.State, got.LogPath)
+	}
+	if _, err := client.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: made.ContainerId}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: made.ContainerId}); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("starting a running container: %v, want FailedPrecondition", err)
+	}
+	sb := sandboxStatus(t, client, run.PodSandboxId)
+	if sb.Network.Ip != "10.88.0.1" || len(sb.Network.AdditionalIps) != 1 || sb.RuntimeHandler != "runsc" || sb.Metadata.Attempt != 3 {
+		t.Errorf("sandbox status = %v", sb)
+	}
+	if _, err := client.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: made.ContainerId}); err != nil {
+		t.Fatal(err)
+	}
+	got := containerStatus(t, client, made.ContainerId)
+	if got.State != cri.ContainerState_CONTAINER_EXITED || got.ExitCode != 137 || got.Reason != "Error" ||
+		got.CreatedAt >= got.StartedAt || got.StartedAt >= got.FinishedAt {
+		t.Errorf("stopped container = %v", got)
+	}
+	removeAll(t, client, run.PodSandboxId, made.ContainerId)
+	if pods := rt.Pods(); len(pods) != 0 {
+		t.Errorf("pods left: %v", pods)
+	}
+}
+
+// removeAll removes twice, as every step of it is idempotent.
+func removeAll(t *testing.T, client cri.RuntimeServiceClient, sandboxID, containerID string) {
+	t.Helper()
+	ctx := t.Context()
+	for range 2 {
+		if _, err := client.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: containerID}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: sandboxID}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: sandboxID}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := client.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: sandboxID})
+	if status.Code(err) != codes.NotFound {
+		t.Errorf("status of a removed sandbox: %v, want NotFound", err)
+	}
+	_, err = client.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: containerID})
+	if status.Code(err) != codes.NotFound {
+		t.Errorf("status of a removed container: %v, want NotFound", err)
+	}
+}
+
+func TestImpossibleRequestsHaveCodes(t *testing.T) {
+	rt := newRuntime(t, simruntime.Options{})
+	client, _ := overSocket(t, rt)
+	p := populate(t, rt, 1, 1)[0]
+	if err := rt.StopSandbox(p.Sandboxes[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	cfg := &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: "x"}}
+	for name, tc := range map[string]struct {
+		call func() error
+		want codes.Code
+	}{
+		"run without metadata": {func() error {
+			_, err := client.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: &cri.PodSandboxConfig{}})
+			return err
+		}, codes.InvalidArgument},
+		"create without name": {func() error {
+			_, err := client.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: p.Sandboxes[0].ID})
+			return err
+		}, codes.InvalidArgument},
+		"create in no sandbox": {func() error {
+			_, err := client.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: "none", Config: cfg})
+			return err
+		}, codes.NotFound},
+		"create in a stopped sandbox": {func() error {
+			_, err := client.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: p.Sandboxes[0].ID, Config: cfg})
+			return err
+		}, codes.FailedPrecondition},
+		"start no container": {func() error {
+			_, err := client.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: "none"})
+			return err
+		}, codes.NotFound},
+		"exec": {func() error {
+			_, err := client.ExecSync(ctx, &cri.ExecSyncRequest{})
+			return err
+		}, codes.Unimplemented},
+	} {
+		if err := tc.call(); status.Code(err) != tc.want {
+			t.Errorf("%s: %v, want %v", name, err, tc.want)
+		}
+	}
+}
+
+func TestControlledExitIsSeen(t *testing.T) {
+	rt := newRuntime(t, simruntime.Options{})
+	client, _ := overSocket(t, rt)
+	p := populate(t, rt, 1, 2)[0]
+	c := p.Containers[0]
+	before := time.Now()
+	if err := rt.ExitContainer(c.ID, 137, simruntime.ReasonOOMKilled); err != nil {
+		t.Fatal(err)
+	}
+	got := containerStatus(t, client, c.ID)
+	if got.ExitCode != 137 || got.Reason != "OOMKilled" || time.Unix(0, got.FinishedAt).Before(before) {
+		t.Errorf("status = %v", got)
+	}
+	next, err := rt.RestartContainer(c.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = containerStatus(t, client, next.ID)
+	if next.ID == c.ID || got.Metadata.Attempt != 1 || got.Annotations["io.kubernetes.container.restartCount"] != "1" ||
+		got.Labels["io.kubernetes.pod.uid"] != p.UID || !strings.HasSuffix(got.LogPath, "/1.log") {
+		t.Errorf("restarted container = %v", got)
+	}
+	if err := rt.RemovePod(p.UID); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := rt.Pod(p.UID); ok {
+		t.Error("a removed pod is still there")
+	}
+}
+
+func containerStatus(t *testing.T, client cri.RuntimeServiceClient, id string) *cri.ContainerStatus {
+	t.Helper()
+	resp, err := client.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.Status
+}
+
+func sandboxStatus(t *testing.T, client cri.RuntimeServiceClient, id string) *cri.PodSandboxStatus {
+	t.Helper()
+	resp, err := client.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.Status
+}

@@ -1,0 +1,102 @@
+package simruntime_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func newRuntime(t *testing.T, opts simruntime.Options) *simruntime.Runtime {
+	t.Helper()
+	rt, err := simruntime.New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rt
+}
+
+func populate(t *testing.T, rt *simruntime.Runtime, pods, containers int) []simruntime.Pod {
+	t.Helper()
+	out, err := rt.Populate(simruntime.Population{Pods: pods, Containers: containers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func inject(t *testing.T, rt *simruntime.Runtime, f simruntime.Fault) simruntime.FaultID {
+	t.Helper()
+	id, err := rt.Inject(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// start runs serve until the test ends and checks that it then returns.
+func start(t *testing.T, serve func(context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- serve(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("serve returned %v, want the cause of its context", err)
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+func dial(t *testing.T, target string, opts ...grpc.DialOption) cri.RuntimeServiceClient {
+	t.Helper()
+	conn, err := grpc.NewClient(target, append(opts,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(simruntime.DefaultMaxMessageBytes)),
+	)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := conn.Close(); err != nil {
+			t.Errorf("close client: %v", err)
+		}
+	})
+	return cri.NewRuntimeServiceClient(conn)
+}
+
+// overBufconn serves on an in-memory listener, for synctest bubbles.
+func overBufconn(t *testing.T, rt *simruntime.Runtime) cri.RuntimeServiceClient {
+	t.Helper()
+	l := bufconn.Listen(64 << 10)
+	start(t, func(ctx context.Context) error { return rt.Serve(ctx, l) })
+	return dial(t, "passthrough:///sim", grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+		return l.DialContext(ctx)
+	}))
+}
+
+// overSocket serves on a real unix socket.
+func overSocket(t *testing.T, rt *simruntime.Runtime) (client cri.RuntimeServiceClient, path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "sim.sock")
+	start(t, func(ctx context.Context) error { return rt.ListenAndServe(ctx, path) })
+	return dial(t, "unix:"+path, grpc.WithDefaultCallOptions(grpc.WaitForReady(true))), path
+}

@@ -1,0 +1,176 @@
+package simruntime
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func (tx *Txn) eachSandbox(op, uid string, do func(*sandbox)) error {
+	if _, ok := tx.s.pod(uid); !ok {
+		return fmt.Errorf("%s: pod %s: %w", op, uid, ErrNotFound)
+	}
+	for _, sb := range slices.Clone(tx.s.pods[uid].sandboxes) {
+		if sb.gone == 0 {
+			do(sb)
+		}
+	}
+	return nil
+}
+
+func (tx *Txn) sandbox(id string) (*sandbox, error) {
+	sb := tx.s.sandboxes[id]
+	if sb == nil || sb.gone != 0 {
+		return nil, fmt.Errorf("sandbox %s: %w", id, ErrNotFound)
+	}
+	return sb, nil
+}
+
+func (tx *Txn) newestSandbox(uid string) (*sandbox, error) {
+	if p := tx.s.pods[uid]; p != nil {
+		if sb := p.sandboxes[len(p.sandboxes)-1]; sb.gone == 0 {
+			return sb, nil
+		}
+	}
+	return nil, fmt.Errorf("pod %s: %w", uid, ErrNotFound)
+}
+
+func (tx *Txn) container(id string) (*container, error) {
+	c := tx.s.containers[id]
+	if c == nil {
+		return nil, fmt.Errorf("container %s: %w", id, ErrNotFound)
+	}
+	return c, nil
+}
+
+func (tx *Txn) nextAttempt(c *container) uint32 {
+	next := c.meta.Attempt + 1
+	for _, sb := range tx.s.pods[c.sb.meta.GetUid()].sandboxes {
+		for _, o := range sb.containers {
+			if o.meta.Name == c.meta.Name {
+				next = max(next, o.meta.Attempt+1)
+			}
+		}
+	}
+	return next
+}
+
+// newSandbox adds a ready sandbox. Nil ips means the next free ones.
+func (tx *Txn) newSandbox(cfg *cri.PodSandboxConfig, ips []string) *sandbox {
+	if ips == nil {
+		ips = tx.s.newIPs(tx.rt.opts.DualStack)
+	}
+	sb := &sandbox{
+		id: newID(tx.rt.rng), meta: cfg.Metadata, ready: true, createdAt: tx.s.now(), ips: ips,
+		labels: maps.Clone(cfg.Labels), annotations: maps.Clone(cfg.Annotations), logDir: cfg.LogDirectory,
+	}
+	sb.render()
+	tx.s.addSandbox(sb)
+	tx.emit(cri.ContainerEventType_CONTAINER_CREATED_EVENT, sb.id, sb)
+	tx.emit(cri.ContainerEventType_CONTAINER_STARTED_EVENT, sb.id, sb)
+	return sb
+}
+
+// newContainer adds a container that is created.
+func (tx *Txn) newContainer(sb *sandbox, cfg *cri.ContainerConfig) *container {
+	c := &container{
+		id: newID(tx.rt.rng), sb: sb, meta: cfg.Metadata, image: cfg.Image,
+		labels: maps.Clone(cfg.Labels), annotations: maps.Clone(cfg.Annotations),
+		state: cri.ContainerState_CONTAINER_CREATED, createdAt: tx.s.now(),
+	}
+	if sb.logDir != "" && cfg.LogPath != "" {
+		c.logPath = sb.logDir + "/" + cfg.LogPath
+	}
+	c.render()
+	tx.s.addContainer(c)
+	tx.emit(cri.ContainerEventType_CONTAINER_CREATED_EVENT, c.id, sb)
+	return c
+}
+
+// successor adds and starts the next attempt of c.
+func (tx *Txn) successor(c *container) *container {
+	next := tx.newContainer(c.sb, nextConfig(c, tx.nextAttempt(c)))
+	tx.start(next)
+	return next
+}
+
+// newContainerAs adds a container and brings it into the state of the spec.
+func (tx *Txn) newContainerAs(sb *sandbox, spec ContainerSpec) *container {
+	c := tx.newContainer(sb, containerConfig(sb, spec))
+	if spec.State != Created {
+		tx.start(c)
+	}
+	switch spec.State {
+	case Exited:
+		tx.exit(c, spec.ExitCode, spec.Reason)
+	case Unknown:
+		c.state = cri.ContainerState_CONTAINER_UNKNOWN
+		c.render()
+	}
+	return c
+}
+
+func (tx *Txn) start(c *container) {
+	c.state = cri.ContainerState_CONTAINER_RUNNING
+	c.startedAt = tx.s.now()
+	c.render()
+	tx.emit(cri.ContainerEventType_CONTAINER_STARTED_EVENT, c.id, c.sb)
+}
+
+func (tx *Txn) exit(c *container, code int32, reason string) {
+	if reason == "" && code == 0 {
+		reason = ReasonCompleted
+	} else if reason == "" {
+		reason = ReasonError
+	}
+	c.state = cri.ContainerState_CONTAINER_EXITED
+	c.finishedAt = tx.s.now()
+	c.exitCode, c.reason = code, reason
+	c.render()
+	tx.emit(cri.ContainerEventType_CONTAINER_STOPPED_EVENT, c.id, c.sb)
+}
+
+// kill ends a container unless it has ended or never started.
+func (tx *Txn) kill(c *container) {
+	if c.state == cri.ContainerState_CONTAINER_RUNNING || c.state == cri.ContainerState_CONTAINER_UNKNOWN {
+		tx.exit(c, 137, "")
+	}
+}
+
+func (tx *Txn) stop(sb *sandbox) {
+	for _, c := range sb.containers {
+		tx.kill(c)
+	}
+	if !sb.ready {
+		return
+	}
+	sb.ready = false
+	sb.render()
+	tx.emit(cri.ContainerEventType_CONTAINER_STOPPED_EVENT, sb.id, sb)
+}
+
+func (tx *Txn) remove(c *container) {
+	tx.kill(c)
+	tx.s.dropContainer(c)
+	tx.emit(cri.ContainerEventType_CONTAINER_DELETED_EVENT, c.id, c.sb)
+}
+
+func (tx *Txn) removeSandbox(sb *sandbox) {
+	tx.stop(sb)
+	for _, c := range slices.Clone(sb.containers) {
+		tx.remove(c)
+	}
+	if linger := tx.rt.opts.DeletedLinger; linger > 0 {
+		sb.gone = time.Now().Add(linger).UnixNano()
+		tx.s.lingering = append(tx.s.lingering, sb)
+		if tx.rt.nextGone.Load() == 0 {
+			tx.rt.nextGone.Store(sb.gone)
+		}
+	} else {
+		tx.s.dropSandbox(sb)
+	}
+	tx.emit(cri.ContainerEventType_CONTAINER_DELETED_EVENT, sb.id, sb)
+}
