@@ -15,6 +15,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
+// modelBuffer has room for all events between two looks: none is discarded.
+const modelBuffer = 500
+
 var (
 	errScripted = errors.New("scripted error")
 	errPanicked = errors.New("the runtime panicked")

@@ -40,7 +40,7 @@ func freeRunning(t *testing.T, seed uint64, inspectors int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sub, err := b.p.Subscribe(pipeline.SubscribeOptions{Buffer: 10_000})
+	sub, err := b.p.Subscribe(pipeline.SubscribeOptions{Buffer: modelBuffer})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,7 @@ func newLockstepBed(t *testing.T, seed uint64, inspectors int) *lockstepBed {
 	b := &lockstepBed{
 		runtime:   &scriptedRuntime{script: newScript(seed), step: -1, listing: make(chan time.Time), contained: true},
 		script:    newScript(seed),
-		refEvents: make(chan pleg.Event, 10_000),
+		refEvents: make(chan pleg.Event, modelBuffer),
 	}
 	var err error
 	b.p, err = pipeline.New(pipeline.Options{
@@ -90,7 +90,7 @@ func newLockstepBed(t *testing.T, seed uint64, inspectors int) *lockstepBed {
 		t.Fatal(err)
 	}
 	b.runtime.request = b.p.RequestReinspect
-	sub, err := b.p.Subscribe(pipeline.SubscribeOptions{Buffer: 10_000})
+	sub, err := b.p.Subscribe(pipeline.SubscribeOptions{Buffer: modelBuffer})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ type replay struct {
 }
 
 func newReplay(t *testing.T, b *freeBed, uid pleg.PodUID) *replay {
-	r := &replay{t: t, bed: b, uid: uid, events: make(chan pleg.Event, 10_000)}
+	r := &replay{t: t, bed: b, uid: uid, events: make(chan pleg.Event, modelBuffer)}
 	ref, err := serial.New(r, serial.Options{Events: r.events})
 	if err != nil {
 		t.Fatal(err)
