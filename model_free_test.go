@@ -22,7 +22,10 @@ type freeBed struct {
 	runtime *freeRuntime
 	p       *pipeline.Pipeline
 
-	events []received // of the subscriber's goroutine, until it has ended
+	// Of the subscriber's goroutine, until it has ended: the events, and the
+	// time of the last bookmark.
+	events []received
+	marked time.Time
 
 	mu     sync.Mutex
 	waited []*wait
@@ -40,7 +43,7 @@ func freeRunning(t *testing.T, seed uint64, inspectors int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sub, err := b.p.Subscribe(pipeline.SubscribeOptions{Buffer: modelBuffer})
+	sub, err := b.p.Subscribe(pipeline.SubscribeOptions{Buffer: modelBuffer, Bookmarks: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,16 +67,33 @@ func freeRunning(t *testing.T, seed uint64, inspectors int) {
 func (b *freeBed) receive(t *testing.T, events <-chan pleg.Event) {
 	var seq uint64
 	for e := range events {
+		if e.Type == pleg.Bookmark {
+			b.mark(t, e)
+			continue
+		}
 		if e.Seq <= seq || e.Missed != 0 {
 			t.Errorf("event %+v after number %d", e, seq)
 		}
 		seq = e.Seq
+		if !e.ObservedAt.After(b.marked) {
+			t.Errorf("%v comes after the bookmark of %v", seenOf(e), b.marked)
+		}
 		status, _ := b.p.Cache().Get(e.PodUID)
 		older := status != nil && !status.ObservedAt.IsZero() && status.ObservedAt.Before(e.ObservedAt)
 		if older || !fresh(t.Context(), b.p, e.PodUID, e.ObservedAt.Add(-1)) {
 			t.Errorf("%v is delivered before the cache is as new: %+v", seenOf(e), status)
 		}
 		b.events = append(b.events, received{Event: e, when: b.runtime.now()})
+	}
+}
+
+// mark wants every pod to be as new as a bookmark says.
+func (b *freeBed) mark(t *testing.T, e pleg.Event) {
+	b.marked = e.ObservedAt
+	for _, uid := range b.runtime.history.uids() {
+		if !fresh(t.Context(), b.p, uid, e.ObservedAt.Add(-1)) {
+			t.Errorf("pod %s is older than the bookmark of %v", uid, e.ObservedAt)
+		}
 	}
 }
 
@@ -99,6 +119,10 @@ func (b *freeBed) startClients(ctx context.Context, clients *sync.WaitGroup) {
 func (b *freeBed) judge(t *testing.T) {
 	for _, broken := range b.runtime.broken {
 		t.Error(broken)
+	}
+	lists := b.runtime.listings
+	if marked, want := b.marked.Sub(b.runtime.start), lists[len(lists)-2].at; marked < want {
+		t.Errorf("the last bookmark is of %v, although all is calm at the list of %v", marked, want)
 	}
 	b.judgeWaits(t)
 	for _, uid := range b.runtime.history.uids() {
