@@ -1,0 +1,136 @@
+package simruntime_test
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+)
+
+func TestSocketIsPrivateAndRemoved(t *testing.T) {
+	rt := newRuntime(t, simruntime.Options{})
+	path := filepath.Join(t.TempDir(), "s")
+	stop := start(t, func(ctx context.Context) error { return rt.ListenAndServe(ctx, path) })
+	client := dial(t, "unix:"+path, grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
+	listPods(t, client, nil)
+	info, err := os.Stat(path)
+	if err != nil || info.Mode() != os.ModeSocket|0o660 {
+		t.Errorf("socket has mode %v, %v; want srw-rw----", info.Mode(), err)
+	}
+	stop()
+	if _, err := os.Lstat(path); !os.IsNotExist(err) {
+		t.Errorf("after the end: %v, want no socket", err)
+	}
+}
+
+func TestRestartKeepsPods(t *testing.T) {
+	rt := newRuntime(t, simruntime.Options{})
+	populate(t, rt, 3, 1)
+	path := filepath.Join(t.TempDir(), "s")
+	serve := func(ctx context.Context) error { return rt.ListenAndServe(ctx, path) }
+	stop := start(t, serve)
+	client := dial(t, "unix:"+path, grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
+	listPods(t, client, nil)
+	stream, err := client.GetContainerEvents(t.Context(), &cri.GetEventsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hang := inject(t, rt, simruntime.Fault{RPC: "Version", Hang: true})
+	hung := make(chan error, 1)
+	go func() {
+		_, err := client.Version(t.Context(), &cri.VersionRequest{})
+		hung <- err
+	}()
+	for rt.Stats().RPCs["Version"].Calls == 0 {
+		listPods(t, client, nil)
+	}
+
+	stop()
+	if err := <-hung; status.Code(err) != codes.Unavailable && status.Code(err) != codes.Canceled {
+		t.Errorf("hung call ended with %v, want Unavailable or Canceled", err)
+	}
+	if _, err := stream.Recv(); status.Code(err) != codes.Unavailable && status.Code(err) != codes.Canceled {
+		t.Errorf("event stream ended with %v, want Unavailable or Canceled", err)
+	}
+	if s := rt.Stats(); s.InFlight != 0 || s.Arrived != 0 {
+		t.Errorf("after the stop %d calls in flight, %d arrived", s.InFlight, s.Arrived)
+	}
+	rt.Clear(hang)
+	rt.Burst(1, simruntime.Remove) // while nobody can ask
+
+	start(t, serve)
+	if got := listPods(t, client, nil); len(got) != 2 {
+		t.Errorf("after the restart %d pods, want 2", len(got))
+	}
+}
+
+func TestSocketPathIsChecked(t *testing.T) {
+	rt := newRuntime(t, simruntime.Options{})
+	dir := t.TempDir()
+
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	live := filepath.Join(dir, "live")
+	start(t, func(ctx context.Context) error { return rt.ListenAndServe(ctx, live) })
+	listPods(t, dial(t, "unix:"+live, grpc.WithDefaultCallOptions(grpc.WaitForReady(true))), nil)
+
+	for name, tc := range map[string]struct{ path, want string }{
+		"a file":        {file, "is not a socket"},
+		"a live socket": {live, "another process answers"},
+		"no folder":     {filepath.Join(dir, "none", "s"), "no such file"},
+		"a long path":   {filepath.Join(dir, strings.Repeat("x", 200)), "a unix socket allows 107"},
+	} {
+		err := rt.ListenAndServe(t.Context(), tc.path)
+		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), tc.path) {
+			t.Errorf("%s: %v, want %q and the path", name, err, tc.want)
+		}
+	}
+	if b, err := os.ReadFile(file); err != nil || string(b) != "precious" {
+		t.Errorf("the file now holds %q, %v", b, err)
+	}
+	listPods(t, dial(t, "unix:"+live), nil)
+}
+
+func TestStaleSocketIsReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	rt := newRuntime(t, simruntime.Options{})
+	start(t, func(ctx context.Context) error { return rt.ListenAndServe(ctx, path) })
+	client := dial(t, "unix:"+path, grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
+	listPods(t, client, nil)
+}
+
+func TestServeAfterEndOfContext(t *testing.T) {
+	rt := newRuntime(t, simruntime.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Serve(ctx, l); err == nil {
+		t.Error("Serve returned nil, want the cause of its context")
+	}
+	if _, err := net.Dial("unix", path); err == nil {
+		t.Error("the listener is still open")
+	}
+}
