@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// summary is the last line of a run.
+type summary struct {
+	cause    error
+	duration time.Duration
+	metrics  prometheus.Gatherer
+	printed  map[pleg.EventType]int
+}
+
+// String returns the line; what could not be gathered counts as 0.
+func (s summary) String() string {
+	relists, discarded := s.gather()
+	total := 0
+	var byType []string
+	for _, t := range slices.Sorted(maps.Keys(s.printed)) {
+		total += s.printed[t]
+		byType = append(byType, fmt.Sprintf("%s %d", t, s.printed[t]))
+	}
+	events := fmt.Sprintf("%d events", total)
+	if total > 0 {
+		events += " (" + strings.Join(byType, ", ") + ")"
+	}
+	return fmt.Sprintf("%v after %v: %d relists, %s, %.0f discarded",
+		s.cause, s.duration.Round(100*time.Millisecond), relists, events, discarded)
+}
+
+// gather reads the two metrics under whichever name they have.
+func (s summary) gather() (relists uint64, discarded float64) {
+	families, _ := s.metrics.Gather()
+	for _, f := range families {
+		switch f.GetName() {
+		case "pleg_relist_duration_seconds", "kubelet_pleg_relist_duration_seconds":
+			relists = only(f).GetHistogram().GetSampleCount()
+		case "pleg_discarded_events_total", "kubelet_pleg_discard_events":
+			discarded = only(f).GetCounter().GetValue()
+		}
+	}
+	return relists, discarded
+}
+
+// only returns the one series of a metric without labels.
+func only(f *dto.MetricFamily) *dto.Metric { return f.GetMetric()[0] }

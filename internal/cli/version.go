@@ -1,0 +1,39 @@
+package cli
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of the program",
+		Long:  "Print the version of the module the program was built from, the commit if it is known,\nthe version of Go and the platform.",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			info, _ := debug.ReadBuildInfo()
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), versionLine(info))
+			return fail(outputError(err))
+		},
+	}
+}
+
+// versionLine copes with what tests and GOFLAGS=-buildvcs=false leave out.
+func versionLine(info *debug.BuildInfo) string {
+	version, commit := "(devel)", ""
+	if info != nil {
+		if info.Main.Version != "" {
+			version = info.Main.Version
+		}
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				commit = "commit " + s.Value + ", "
+			}
+		}
+	}
+	return fmt.Sprintf("%s %s (%s%s, %s/%s)", Name, version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}

@@ -1,0 +1,30 @@
+package endpoint
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"gopkg.in/yaml.v3"
+)
+
+// readConfig returns the runtime endpoint in a configuration file of crictl;
+// its other keys do not matter here. A file that need not exist and does not
+// names no endpoint.
+func readConfig(file string, must bool) (string, error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) && !must {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read configuration: %w", err)
+	}
+	var config struct {
+		RuntimeEndpoint string `yaml:"runtime-endpoint"`
+	}
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		return "", fmt.Errorf("read configuration %s: %w", file, err)
+	}
+	return config.RuntimeEndpoint, nil
+}

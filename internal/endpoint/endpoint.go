@@ -1,0 +1,104 @@
+// Package endpoint finds the socket of the container runtime the way crictl
+// does, so that a node set up for crictl needs no further set-up: a flag, the
+// environment, crictl's configuration file, and then the well-known sockets.
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Where crictl looks too.
+const (
+	EnvEndpoint   = "CONTAINER_RUNTIME_ENDPOINT"
+	EnvConfig     = "CRI_CONFIG_FILE"
+	DefaultConfig = "/etc/crictl.yaml"
+)
+
+// WellKnown returns the endpoints that are tried, in this order, when none is
+// given: crictl's, and the one of k3s and RKE2.
+func WellKnown() []string {
+	return []string{
+		"unix:///run/containerd/containerd.sock",
+		"unix:///run/crio/crio.sock",
+		"unix:///var/run/cri-dockerd.sock",
+		"unix:///run/k3s/containerd/containerd.sock",
+	}
+}
+
+// Resolver finds an endpoint. All fields but Flag and Config are required.
+type Resolver struct {
+	// Flag is the endpoint given on the command line, or empty.
+	Flag string
+	// Config is the configuration file given on the command line, or empty.
+	Config string
+	// Getenv returns the value of an environment variable, or "".
+	Getenv func(string) string
+	// DefaultConfig is read if no other file is named; it may be missing.
+	DefaultConfig string
+	// WellKnown are the endpoints to try last.
+	WellKnown []string
+}
+
+// Endpoint is where a runtime is to be found.
+type Endpoint struct {
+	// Address is unix:///path or an absolute path, as it was given.
+	Address string
+	// Source says where it comes from, for messages: "--runtime-endpoint",
+	// "/etc/crictl.yaml".
+	Source string
+}
+
+// ErrNone is returned when nothing names an endpoint and no well-known socket
+// can be connected to.
+var ErrNone = errors.New("no container runtime found")
+
+// Resolve returns the first endpoint that is named, without looking at it. If
+// none is named it connects to each well-known socket and returns the first
+// that accepts. It returns an error that wraps [ErrNone] and lists what was
+// tried, or one about a configuration file that cannot be used.
+func (r Resolver) Resolve(ctx context.Context) (Endpoint, error) {
+	if r.Flag != "" {
+		return Endpoint{r.Flag, "--runtime-endpoint"}, nil
+	}
+	if address := r.Getenv(EnvEndpoint); address != "" {
+		return Endpoint{address, EnvEndpoint}, nil
+	}
+	file, must := r.configFile()
+	address, err := readConfig(file, must)
+	if err != nil {
+		return Endpoint{}, err
+	}
+	if address != "" {
+		return Endpoint{address, file}, nil
+	}
+	return r.firstWellKnown(ctx)
+}
+
+// configFile returns the file to read, and whether it must exist.
+func (r Resolver) configFile() (string, bool) {
+	if r.Config != "" {
+		return r.Config, true
+	}
+	if file := r.Getenv(EnvConfig); file != "" {
+		return file, true
+	}
+	return r.DefaultConfig, false
+}
+
+func (r Resolver) firstWellKnown(ctx context.Context) (Endpoint, error) {
+	var tried strings.Builder
+	for _, address := range r.WellKnown {
+		err := probe(ctx, address)
+		if err == nil {
+			return Endpoint{address, "well-known socket"}, nil
+		}
+		if ctx.Err() != nil {
+			return Endpoint{}, fmt.Errorf("find a container runtime: %w", context.Cause(ctx))
+		}
+		fmt.Fprintf(&tried, "\n  %s: %v", address, err)
+	}
+	return Endpoint{}, fmt.Errorf("%w at the well-known sockets:%s", ErrNone, tried.String())
+}
