@@ -23,6 +23,7 @@ type Client struct {
 	metrics  *metrics
 	conn     *grpc.ClientConn
 	runtime  runtimeapi.RuntimeServiceClient
+	codec    listCodec
 	// lists holds the one list state while no list is under way.
 	lists chan *lists
 	// calls holds one value for each status call in flight.
@@ -57,6 +58,7 @@ func New(endpoint string, opts Options) (*Client, error) {
 		metrics:  m,
 		conn:     conn,
 		runtime:  runtimeapi.NewRuntimeServiceClient(conn),
+		codec:    newListCodec(),
 		lists:    make(chan *lists, 1),
 		calls:    make(chan struct{}, opts.MaxStatusCalls),
 	}

@@ -2,7 +2,6 @@ package cri
 
 import (
 	"cmp"
-	"context"
 	"slices"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -14,7 +13,7 @@ type joiner struct {
 	groups     map[pleg.PodUID]*group
 	bySandbox  map[pleg.ContainerID]*group
 	generation uint64
-	skipped    *skipped
+	homeless   []*item // containers of the last list that belong to no pod
 }
 
 // group is a pod and its items in the list under way.
@@ -25,20 +24,20 @@ type group struct {
 	pod        *pleg.Pod // as last returned
 }
 
-func newJoiner(s *skipped) *joiner {
+func newJoiner() *joiner {
 	return &joiner{
 		groups:    make(map[pleg.PodUID]*group),
 		bySandbox: make(map[pleg.ContainerID]*group),
-		skipped:   s,
 	}
 }
 
 // join returns the pods of one list, in no order. Sandboxes with one pod UID
 // are one pod. A container belongs to the pod of its sandbox, whoever made it;
 // if that sandbox is not listed, to the pod in the kubelet's labels.
-func (j *joiner) join(ctx context.Context, sandboxes, containers []*item) []*pleg.Pod {
+func (j *joiner) join(sandboxes, containers []*item) []*pleg.Pod {
 	j.generation++
 	clear(j.bySandbox)
+	j.homeless = nil
 	for _, s := range sandboxes {
 		g := j.group(s.podUID)
 		g.sandboxes = append(g.sandboxes, s)
@@ -50,7 +49,7 @@ func (j *joiner) join(ctx context.Context, sandboxes, containers []*item) []*ple
 			g = j.group(c.podUID)
 		}
 		if g == nil {
-			j.skipped.add(ctx, c, noPod)
+			j.homeless = append(j.homeless, c)
 			continue
 		}
 		g.containers = append(g.containers, c)

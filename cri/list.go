@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -13,18 +15,25 @@ import (
 
 // lists is what the client keeps from one list to the next.
 type lists struct {
-	skipped *skipped
-	joiner  *joiner
-	seen    map[pleg.ContainerID]struct{}
+	sandboxes  *table
+	containers *table
+	joiner     *joiner
+	skipped    *skipped
+	last       []*pleg.Pod
 }
 
 func newLists(log *slog.Logger, m *metrics) *lists {
-	s := newSkipped(log, m)
-	return &lists{skipped: s, joiner: newJoiner(s), seen: make(map[pleg.ContainerID]struct{})}
+	return &lists{
+		sandboxes:  newSandboxTable(),
+		containers: newContainerTable(),
+		joiner:     newJoiner(),
+		skipped:    newSkipped(log, m),
+	}
 }
 
 // ListPods returns every pod with all its containers and sandboxes, dead ones
-// too, each newest first; the pods are in no order. Both lists of the runtime
+// too, each newest first; the pods are in no order. A pod, a container or a
+// sandbox that did not change since the last list is the same pointer. Both lists of the runtime
 // are asked for at once. It blocks until both have answered, one has failed, or
 // ctx or Options.ListTimeout has ended; a concurrent ListPods waits for this
 // one. The error wraps the grpc status of the list that failed.
@@ -40,39 +49,36 @@ func (c *Client) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
 	callCtx, cancel := context.WithTimeout(ctx, c.opts.ListTimeout)
 	defer cancel()
 	calls, callCtx := errgroup.WithContext(callCtx)
-	var sandboxes *runtimeapi.ListPodSandboxResponse
-	var containers *runtimeapi.ListContainersResponse
-	calls.Go(func() (err error) {
-		sandboxes, err = c.runtime.ListPodSandbox(callCtx, &runtimeapi.ListPodSandboxRequest{})
+	calls.Go(func() error {
+		err := c.list(callCtx, runtimeapi.RuntimeService_ListPodSandbox_FullMethodName, &runtimeapi.ListPodSandboxRequest{}, l.sandboxes)
 		return c.wrapList("list pod sandboxes", err)
 	})
-	calls.Go(func() (err error) {
-		containers, err = c.runtime.ListContainers(callCtx, &runtimeapi.ListContainersRequest{})
+	calls.Go(func() error {
+		err := c.list(callCtx, runtimeapi.RuntimeService_ListContainers_FullMethodName, &runtimeapi.ListContainersRequest{}, l.containers)
 		return c.wrapList("list containers", err)
 	})
 	if err := calls.Wait(); err != nil {
 		return nil, err
 	}
-	return l.joiner.join(ctx,
-		wellFormed(ctx, l, sandboxes.GetItems(), sandboxItem),
-		wellFormed(ctx, l, containers.GetContainers(), containerItem)), nil
+	return l.pods(ctx), nil
 }
 
-// wellFormed converts the elements of one list but for those to be skipped.
-func wellFormed[E any](ctx context.Context, l *lists, elements []E, convert func(E) *item) []*item {
-	clear(l.seen)
-	items := make([]*item, 0, len(elements))
-	for _, e := range elements {
-		it := convert(e)
-		if _, twice := l.seen[it.ID]; twice && it.skip == keep {
-			it.skip = duplicateID
-		}
-		if it.skip != keep {
-			l.skipped.add(ctx, it, it.skip)
-			continue
-		}
-		l.seen[it.ID] = struct{}{}
-		items = append(items, it)
+func (c *Client) list(ctx context.Context, method string, request any, answer *table) error {
+	return c.conn.Invoke(ctx, method, request, answer, grpc.StaticMethod(), grpc.ForceCodecV2(c.codec))
+}
+
+// pods joins the items of both tables, or returns the last pods once more if
+// neither changed.
+func (l *lists) pods(ctx context.Context) []*pleg.Pod {
+	if l.sandboxes.changed || l.containers.changed {
+		l.last = l.joiner.join(l.sandboxes.items, l.containers.items)
+		l.sandboxes.changed, l.containers.changed = false, false
 	}
-	return items
+	for _, s := range slices.Concat(l.sandboxes.skipped, l.containers.skipped) {
+		l.skipped.add(ctx, s.item, s.reason)
+	}
+	for _, c := range l.joiner.homeless {
+		l.skipped.add(ctx, c, noPod)
+	}
+	return slices.Clone(l.last)
 }

@@ -1,0 +1,88 @@
+package cri
+
+import (
+	"hash/maphash"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// fields are the numbers of the fields of a listed item that scan treats apart.
+type fields struct {
+	id, labels, annotations, image protowire.Number
+}
+
+var (
+	sandboxFields   = fields{id: 1, labels: 5, annotations: 6}
+	containerFields = fields{id: 1, labels: 8, annotations: 9, image: 4}
+)
+
+// fingerprint stands for the bytes of an item. Equal prints mean items that
+// decode equally, but for the chance of a 64-bit collision under a seed that
+// the runtime does not know.
+type fingerprint struct {
+	size   int
+	labels int // the number of entries; a repeated key counts twice
+	sum    uint64
+	valid  bool // false if the bytes could not be split into fields
+}
+
+func (p fingerprint) equal(o fingerprint) bool { return p == o && p.valid }
+
+// scan reads the id and the fingerprint of an item without decoding it. A Go
+// server writes the entries of a map in another order each time, so these are
+// summed up; the order of all else counts. Nothing of the image is used, so the
+// order in it does not matter either, and it holds a map.
+func (f fields) scan(seed maphash.Seed, raw []byte) (id []byte, p fingerprint) {
+	p = fingerprint{size: len(raw)}
+	var unordered uint64
+	for len(raw) > 0 {
+		num, typ, n := protowire.ConsumeTag(raw)
+		if n < 0 {
+			return nil, p
+		}
+		size := protowire.ConsumeFieldValue(num, typ, raw[n:])
+		if size < 0 {
+			return nil, p
+		}
+		field, value := raw[:n+size], raw[n:n+size]
+		raw = raw[n+size:]
+		switch {
+		case typ == protowire.BytesType && (num == f.labels || num == f.annotations):
+			unordered += maphash.Bytes(seed, field)
+			if num == f.labels {
+				p.labels++
+			}
+		case typ == protowire.BytesType && num == f.image:
+			image, ok := sumFields(seed, value)
+			if !ok {
+				return nil, p
+			}
+			p.sum = p.sum*prime + image
+		default:
+			p.sum = p.sum*prime + maphash.Bytes(seed, field)
+			if num == f.id && typ == protowire.BytesType {
+				id, _ = protowire.ConsumeBytes(value)
+			}
+		}
+	}
+	p.sum = p.sum*prime + unordered
+	p.valid = true
+	return id, p
+}
+
+// prime makes the order of sums matter (FNV-1a, 64 bits).
+const prime = 1099511628211
+
+// sumFields adds up the fields of a message, which is preceded by its length.
+func sumFields(seed maphash.Seed, value []byte) (sum uint64, ok bool) {
+	message, _ := protowire.ConsumeBytes(value)
+	for len(message) > 0 {
+		_, _, n := protowire.ConsumeField(message)
+		if n < 0 {
+			return 0, false
+		}
+		sum += maphash.Bytes(seed, message[:n])
+		message = message[n:]
+	}
+	return sum, true
+}

@@ -1,0 +1,153 @@
+package cri
+
+import (
+	"errors"
+	"hash/maphash"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// itemsField is the number of the only field of both list responses.
+const itemsField protowire.Number = 1
+
+// table holds the items of one list call. It keeps the items of the last
+// answer, decodes of the next one only what differs, and returns equal pointers
+// for equal bytes: on an idle node decoding labels and annotations that never
+// change is most of the cost of a list. One call at a time may use it.
+type table struct {
+	fields  fields
+	decode  func([]byte) (it *item, labels int, err error)
+	seed    maphash.Seed
+	known   map[string]*knownItem // by id
+	current uint64                // the number of the answer, to tell what is gone
+
+	items   []*item        // of the last answer, valid until the next
+	skipped []skippedEntry // what the last answer held besides
+	// changed is set by an answer that differs from the one before, and by one
+	// that could not be read to its end. Whoever uses the items clears it.
+	changed bool
+}
+
+type knownItem struct {
+	item   *item
+	print  fingerprint
+	seenIn uint64
+}
+
+type skippedEntry struct {
+	item   *item
+	reason reason
+}
+
+func newSandboxTable() *table {
+	return newTable(sandboxFields, func(b []byte) (*item, int, error) {
+		s := &runtimeapi.PodSandbox{}
+		if err := proto.Unmarshal(b, s); err != nil {
+			return nil, 0, err
+		}
+		return sandboxItem(s), len(s.GetLabels()), nil
+	})
+}
+
+func newContainerTable() *table {
+	return newTable(containerFields, func(b []byte) (*item, int, error) {
+		c := &runtimeapi.Container{}
+		if err := proto.Unmarshal(b, c); err != nil {
+			return nil, 0, err
+		}
+		return containerItem(c), len(c.GetLabels()), nil
+	})
+}
+
+func newTable(f fields, decode func([]byte) (*item, int, error)) *table {
+	return &table{fields: f, decode: decode, seed: maphash.MakeSeed(), known: make(map[string]*knownItem), changed: true}
+}
+
+// read takes in an answer. It accepts and rejects what proto.Unmarshal does.
+// After an error the items are incomplete.
+func (t *table) read(answer []byte) error {
+	t.current++
+	clear(t.items)
+	t.items, t.skipped = t.items[:0], nil
+	for len(answer) > 0 {
+		num, typ, n := protowire.ConsumeTag(answer)
+		if n < 0 || num > protowire.MaxValidNumber {
+			return t.broken(errors.New("malformed field"))
+		}
+		answer = answer[n:]
+		if n = protowire.ConsumeFieldValue(num, typ, answer); n < 0 {
+			return t.broken(protowire.ParseError(n))
+		}
+		if num == itemsField && typ == protowire.BytesType {
+			raw, _ := protowire.ConsumeBytes(answer)
+			if err := t.add(raw); err != nil {
+				return t.broken(err)
+			}
+		}
+		answer = answer[n:]
+	}
+	t.forgetGone()
+	return nil
+}
+
+func (t *table) broken(err error) error {
+	t.changed = true
+	return err
+}
+
+// add takes in one item. An item that is skipped is not kept, and so decoded
+// each time.
+func (t *table) add(raw []byte) error {
+	id, seen := t.fields.scan(t.seed, raw)
+	known := t.known[string(id)]
+	if known != nil && known.print.equal(seen) {
+		t.place(known)
+		return nil
+	}
+	it, labels, err := t.decode(raw)
+	if err != nil {
+		return err
+	}
+	if it.skip != keep {
+		t.skipped = append(t.skipped, skippedEntry{it, it.skip})
+		return nil
+	}
+	// Of a key that comes twice the last one counts, which a sum cannot tell.
+	seen.valid = seen.valid && seen.labels == labels
+	known = t.known[string(it.ID)]
+	if known == nil {
+		known = &knownItem{}
+		t.known[string(it.ID)] = known
+	}
+	if known.seenIn != t.current {
+		known.item, known.print = it, seen
+		t.changed = true
+	}
+	t.place(known)
+	return nil
+}
+
+// place adds a known item to the list, unless it is there already: the first
+// item of an id counts.
+func (t *table) place(known *knownItem) {
+	if known.seenIn == t.current {
+		t.skipped = append(t.skipped, skippedEntry{known.item, duplicateID})
+		return
+	}
+	known.seenIn = t.current
+	t.items = append(t.items, known.item)
+}
+
+func (t *table) forgetGone() {
+	if len(t.items) == len(t.known) {
+		return
+	}
+	t.changed = true
+	for id, known := range t.known {
+		if known.seenIn != t.current {
+			delete(t.known, id)
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package cri
+
+import (
+	"cmp"
+	"log/slog"
+	"reflect"
+	"slices"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// These tests are inside the package because the tables read bytes that no
+// gRPC server would send.
+
+// reference joins what the generated types decode, with no memory of an
+// earlier list.
+func reference(sandboxes, containers []byte) (pods []*pleg.Pod, skipped int, err error) {
+	var s runtimeapi.ListPodSandboxResponse
+	var c runtimeapi.ListContainersResponse
+	if err := cmp.Or(proto.Unmarshal(sandboxes, &s), proto.Unmarshal(containers, &c)); err != nil {
+		return nil, 0, err
+	}
+	sandboxItems := usable(s.GetItems(), sandboxItem)
+	containerItems := usable(c.GetContainers(), containerItem)
+	j := newJoiner()
+	pods = j.join(sandboxItems, containerItems)
+	skipped = len(s.GetItems()) + len(c.GetContainers()) - len(sandboxItems) - len(containerItems) + len(j.homeless)
+	return pods, skipped, nil
+}
+
+func usable[E any](elements []E, convert func(E) *item) []*item {
+	var items []*item
+	seen := make(map[pleg.ContainerID]bool)
+	for _, e := range elements {
+		if it := convert(e); it.skip == keep && !seen[it.ID] {
+			seen[it.ID] = true
+			items = append(items, it)
+		}
+	}
+	return items
+}
+
+func testLists(t testing.TB) *lists {
+	t.Helper()
+	m, err := newMetrics(instrument.Registry{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newLists(slog.New(slog.DiscardHandler), m)
+}
+
+// readBoth does what ListPods does with two answers.
+func (l *lists) readBoth(t testing.TB, sandboxes, containers []byte) (pods []*pleg.Pod, skipped int, err error) {
+	t.Helper()
+	if err := cmp.Or(l.sandboxes.read(sandboxes), l.containers.read(containers)); err != nil {
+		return nil, 0, err
+	}
+	pods = l.pods(t.Context())
+	return pods, len(l.sandboxes.skipped) + len(l.containers.skipped) + len(l.joiner.homeless), nil
+}
+
+func byUID(pods []*pleg.Pod) []*pleg.Pod {
+	return slices.SortedFunc(slices.Values(pods), func(a, b *pleg.Pod) int { return cmp.Compare(a.UID, b.UID) })
+}
+
+// FuzzLists reads any two listings in turn, to and fro, and demands what the
+// generated types make of each alone.
+func FuzzLists(f *testing.F) {
+	f.Fuzz(func(t *testing.T, sandboxes, containers, sandboxes2, containers2 []byte) {
+		l := testLists(t)
+		for step, answers := range [][2][]byte{
+			{sandboxes, containers}, {sandboxes2, containers2}, {sandboxes2, containers2},
+			{sandboxes, containers2}, {sandboxes2, containers}, {sandboxes, containers},
+		} {
+			want, wantSkipped, wantErr := reference(answers[0], answers[1])
+			got, skipped, err := l.readBoth(t, answers[0], answers[1])
+			if (err != nil) != (wantErr != nil) {
+				t.Fatalf("step %d: error %v, want %v", step, err, wantErr)
+			}
+			if skipped != wantSkipped || !reflect.DeepEqual(byUID(got), byUID(want)) {
+				t.Fatalf("step %d: got %v and %d skipped, want %v and %d", step, byUID(got), skipped, byUID(want), wantSkipped)
+			}
+		}
+	})
+}
+
+// node returns the answers of a node of so many pods with two containers each.
+// Each call encodes the maps in another order.
+func node(t testing.TB, pods int, change func([]*runtimeapi.PodSandbox, []*runtimeapi.Container)) (sandboxes, containers []byte) {
+	t.Helper()
+	s, c := nodeItems(pods)
+	if change != nil {
+		change(s, c)
+	}
+	var err error
+	if sandboxes, err = proto.Marshal(&runtimeapi.ListPodSandboxResponse{Items: s}); err != nil {
+		t.Fatal(err)
+	}
+	if containers, err = proto.Marshal(&runtimeapi.ListContainersResponse{Containers: c}); err != nil {
+		t.Fatal(err)
+	}
+	return sandboxes, containers
+}
+
+func TestUnchangedPodsAreTheSamePointers(t *testing.T) {
+	type (
+		boxes = []*runtimeapi.PodSandbox
+		conts = []*runtimeapi.Container
+	)
+	reverse := func(s boxes, c conts) { slices.Reverse(s); slices.Reverse(c) }
+	for _, tt := range []struct {
+		name   string
+		change func(s boxes, c conts)
+		same   int // pods of 10
+		pods   int
+		kept   int // pointers of the containers in the first pod
+	}{
+		{"nothing", nil, 10, 10, 2},
+		{"the order of the lists", reverse, 10, 10, 2},
+		{"a container's state", func(_ boxes, c conts) { c[0].State = runtimeapi.ContainerState_CONTAINER_EXITED }, 9, 10, 1},
+		{"a sandbox's state", func(s boxes, _ conts) { s[0].State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY }, 9, 10, 2},
+		{"an annotation", func(_ boxes, c conts) { c[0].Annotations["new"] = "" }, 9, 10, 1},
+		{"a container is gone", func(_ boxes, c conts) { *c[0] = runtimeapi.Container{} }, 9, 10, 1},
+		{"a pod is gone", func(s boxes, c conts) {
+			*s[9] = runtimeapi.PodSandbox{}
+			*c[18], *c[19] = runtimeapi.Container{}, runtimeapi.Container{}
+		}, 9, 9, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := testLists(t)
+			sandboxes, containers := node(t, 10, nil)
+			before, _, err := l.readBoth(t, sandboxes, containers)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sandboxes, containers = node(t, 10, tt.change)
+			after, _, err := l.readBoth(t, sandboxes, containers)
+			if err != nil {
+				t.Fatal(err)
+			}
+			same := 0
+			for _, pod := range after {
+				if slices.Contains(before, pod) {
+					same++
+				}
+			}
+			if same != tt.same || len(after) != tt.pods {
+				t.Errorf("%d of %d pods are the same pointers, want %d of %d", same, len(after), tt.same, tt.pods)
+			}
+			first := func(p *pleg.Pod) bool { return p.UID == podUID(0) }
+			old, now := before[slices.IndexFunc(before, first)], after[slices.IndexFunc(after, first)]
+			kept := 0
+			for _, c := range now.Containers {
+				if slices.Contains(old.Containers, c) {
+					kept++
+				}
+			}
+			if kept != tt.kept {
+				t.Errorf("%d containers of the first pod are the same pointers, want %d", kept, tt.kept)
+			}
+			if len(old.Containers) != 2 || old.Containers[0].State != pleg.StateRunning {
+				t.Errorf("a pod of the list before has changed: %+v", old)
+			}
+		})
+	}
+}
+
+func TestTablesForgetWhatIsGone(t *testing.T) {
+	l := testLists(t)
+	for _, pods := range []int{100, 3, 0} {
+		sandboxes, containers := node(t, pods, nil)
+		if _, _, err := l.readBoth(t, sandboxes, containers); err != nil {
+			t.Fatal(err)
+		}
+		if len(l.sandboxes.known) != pods || len(l.containers.known) != 2*pods || len(l.joiner.groups) != pods {
+			t.Errorf("of %d pods %d sandboxes, %d containers and %d groups are kept", pods,
+				len(l.sandboxes.known), len(l.containers.known), len(l.joiner.groups))
+		}
+	}
+}
+
+func TestIdleListAllocatesLittle(t *testing.T) {
+	l := testLists(t)
+	var answers [4][2][]byte // the maps in another order in each
+	for i := range answers {
+		answers[i][0], answers[i][1] = node(t, 1000, nil)
+	}
+	n := 0
+	allocs := testing.AllocsPerRun(20, func() {
+		n++
+		if pods, _, err := l.readBoth(t, answers[n%4][0], answers[n%4][1]); err != nil || len(pods) != 1000 {
+			t.Fatalf("%d pods, %v", len(pods), err)
+		}
+	})
+	if allocs > 4 {
+		t.Errorf("an idle list of 1000 pods allocates %v times, want at most 4", allocs)
+	}
+}
