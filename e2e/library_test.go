@@ -5,6 +5,7 @@ package e2e_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -185,20 +186,10 @@ func TestFrozenContainerd(t *testing.T) {
 }
 
 func awaitHealth(ctx context.Context, p *pipeline.Pipeline, want bool) error {
-	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
-	defer cancel()
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		if ok, _ := p.Healthy(); ok == want {
-			return nil
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	return eventually(ctx, func() bool {
+		ok, _ := p.Healthy()
+		return ok == want
+	})
 }
 
 func TestGetNewerThanSeesWhatWasJustDone(t *testing.T) {
@@ -240,10 +231,7 @@ func TestRequestReinspectSendsPodSync(t *testing.T) {
 	uid := pleg.PodUID(s.pods[1].UID)
 	before := len(seen.events(uid))
 	p.RequestReinspect(uid)
-	deadline := time.Now().Add(stepTimeout)
-	for len(seen.events(uid)) == before && time.Now().Before(deadline) {
-		time.Sleep(10 * time.Millisecond)
-	}
+	must(t, eventually(ctx, func() bool { return len(seen.events(uid)) > before }))
 	events := seen.events(uid)
 	if len(events) != before+1 || events[before].Type != pleg.PodSync {
 		t.Errorf("got %v, want one PodSync after %d events", events, before)
@@ -270,22 +258,37 @@ func TestShortLivedContainers(t *testing.T) {
 	must(t, jobs.Wait())
 }
 
-func awaitEnd(ctx context.Context, seen *record, c *lab.Container) error {
-	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
-	defer cancel()
-	ticker := time.NewTicker(10 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		for _, ev := range seen.events(pleg.PodUID(c.Pod.UID)) {
-			died := ev.Type == pleg.ContainerDied && string(ev.ContainerID) == c.ID
-			if died && ev.ExitCode != nil && *ev.ExitCode == 7 && ev.Reason == "Error" {
-				return nil
-			}
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+// A pod that goes while its container runs died first, even if no list ever
+// showed it dead.
+func TestSuddenRemoval(t *testing.T) {
+	ctx, l := startLab(t, lab.Pinned)
+	// So seldom that stop and removal lie between two lists.
+	_, seen := runLibrary(ctx, t, l, pipeline.Options{RelistPeriod: 5 * time.Second}, false)
+	pod, err := l.RunPod(ctx, lab.PodSpec{Name: "sudden", HostNetwork: true})
+	must(t, err)
+	_, err = l.RunContainer(ctx, pod, lab.ContainerSpec{Name: "main", Program: lab.Pause()})
+	must(t, err)
+	must(t, await(ctx, l, pod.UID, seen))
+	must(t, l.RemovePod(ctx, pod))
+
+	byID := make(map[pleg.ContainerID][]pleg.EventType)
+	want := []pleg.EventType{pleg.ContainerStarted, pleg.ContainerDied, pleg.ContainerRemoved}
+	must(t, eventually(ctx, func() bool { return len(seen.events(pleg.PodUID(pod.UID))) >= 2*len(want) }))
+	for _, ev := range seen.events(pleg.PodUID(pod.UID)) {
+		byID[ev.ContainerID] = append(byID[ev.ContainerID], ev.Type)
+	}
+	for id, got := range byID {
+		if !slices.Equal(got, want) {
+			t.Errorf("%.12s: got %v, want %v", id, got, want)
 		}
 	}
+}
+
+func awaitEnd(ctx context.Context, seen *record, c *lab.Container) error {
+	return eventually(ctx, func() bool {
+		return slices.ContainsFunc(seen.events(pleg.PodUID(c.Pod.UID)), func(ev pleg.Event) bool {
+			died := ev.Type == pleg.ContainerDied && string(ev.ContainerID) == c.ID
+			return died && ev.ExitCode != nil && *ev.ExitCode == 7 && ev.Reason == "Error"
+		})
+	})
 }

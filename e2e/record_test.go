@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -83,24 +84,34 @@ func (r *record) check(t *testing.T, l *lab.Lab) {
 // await returns once the events of a pod equal its ledger. Called after every
 // step, it proves the order of the events: what was equal only grows.
 func await(ctx context.Context, l *lab.Lab, uid string, observers ...*record) error {
+	for _, r := range observers {
+		var diff string
+		var early bool
+		err := eventually(ctx, func() bool {
+			diff, early = compare(r.events(pleg.PodUID(uid)), l.Ledger().Pod(uid))
+			return diff == "" || !early
+		})
+		if diff != "" {
+			return fmt.Errorf("%s: pod %s: %w: %s", r.observer, uid, errors.Join(err, errDiffer), diff)
+		}
+	}
+	return nil
+}
+
+var errDiffer = errors.New("events differ from the ledger")
+
+// eventually returns nil once f returns true, and an error if it takes longer
+// than a step may.
+func eventually(ctx context.Context, f func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
-	for _, r := range observers {
-		for {
-			diff, early := compare(r.events(pleg.PodUID(uid)), l.Ledger().Pod(uid))
-			if diff == "" {
-				break
-			}
-			if !early {
-				return fmt.Errorf("%s: pod %s: %s", r.observer, uid, diff)
-			}
-			select {
-			case <-ticker.C:
-			case <-ctx.Done():
-				return fmt.Errorf("%s: pod %s: %w: %s", r.observer, uid, context.Cause(ctx), diff)
-			}
+	for !f() {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 	return nil
