@@ -1,0 +1,349 @@
+package simruntime_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+)
+
+const ms = time.Millisecond
+
+// statusOf asks for a container's status and returns the code and the time.
+func statusOf(ctx context.Context, client cri.RuntimeServiceClient, id string) (codes.Code, time.Duration) {
+	began := time.Now()
+	_, err := client.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id})
+	return status.Code(err), time.Since(began)
+}
+
+func TestProfileDelaysCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node, err := simruntime.NewProfile(simruntime.ProfileNode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rt := newRuntime(t, simruntime.Options{Profile: node})
+		client := overBufconn(t, rt)
+		p := populate(t, rt, 1, 1)[0]
+		for name, tc := range map[string]struct {
+			call func()
+			want time.Duration
+		}{
+			"ContainerStatus":  {func() { containerStatus(t, client, p.Containers[0].ID) }, 12 * ms},
+			"PodSandboxStatus": {func() { sandboxStatus(t, client, p.Sandboxes[0].ID) }, 5 * ms},
+			"ListContainers":   {func() { listContainers(t, client, nil) }, 30 * ms},
+			"ListPodSandbox":   {func() { listPods(t, client, nil) }, 18 * ms},
+			"StreamContainers": {func() { drainContainers(t, client) }, 30 * ms},
+		} {
+			began := time.Now()
+			tc.call()
+			if got := time.Since(began); got != tc.want {
+				t.Errorf("%s took %v, want %v", name, got, tc.want)
+			}
+			if got := rt.Stats().RPCs[name]; got.Calls != 1 || got.Time != tc.want || got.Errors != 0 {
+				t.Errorf("%s is counted as %+v", name, got)
+			}
+		}
+		if err := rt.SetProfile(nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, took := statusOf(t.Context(), client, p.Containers[0].ID); took != 0 {
+			t.Errorf("without a profile a call took %v", took)
+		}
+	})
+}
+
+func TestTailProfileHasHeavyTail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tail, err := simruntime.NewProfile(simruntime.ProfileTail)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rt := newRuntime(t, simruntime.Options{Profile: tail, Seed: 7})
+		client := overBufconn(t, rt)
+		p := populate(t, rt, 1, 1)[0]
+		const n = 1000
+		times := make([]time.Duration, n)
+		for i := range times {
+			_, times[i] = statusOf(t.Context(), client, p.Containers[0].ID)
+		}
+		slices.Sort(times)
+		p50, p99 := times[n/2], times[n*99/100]
+		if p50 < 10*ms || p50 > 14*ms || p99 < 160*ms || p99 > 400*ms {
+			t.Errorf("p50 %v, p99 %v; want about 12ms and 240ms", p50, p99)
+		}
+	})
+}
+
+func TestFaultsHitWhatTheyName(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fault     func(p simruntime.Pod) simruntime.Fault
+		wantOne   []codes.Code // of consecutive calls about the pod
+		wantOther []codes.Code // of calls about another one, before that
+	}{
+		"every call of an RPC": {
+			func(simruntime.Pod) simruntime.Fault {
+				return simruntime.Fault{RPC: "ContainerStatus", Code: codes.Internal}
+			},
+			[]codes.Code{codes.Internal, codes.Internal}, []codes.Code{codes.Internal},
+		},
+		"another RPC": {
+			func(simruntime.Pod) simruntime.Fault {
+				return simruntime.Fault{RPC: "PodSandboxStatus", Code: codes.Internal}
+			},
+			[]codes.Code{codes.OK}, []codes.Code{codes.OK},
+		},
+		"a pod": {
+			func(p simruntime.Pod) simruntime.Fault {
+				return simruntime.Fault{PodUID: p.UID, Code: codes.Unknown}
+			},
+			[]codes.Code{codes.Unknown}, []codes.Code{codes.OK},
+		},
+		"a container, twice": {
+			func(p simruntime.Pod) simruntime.Fault {
+				return simruntime.Fault{ID: p.Containers[0].ID, Code: codes.Unavailable, Times: 2}
+			},
+			[]codes.Code{codes.Unavailable, codes.Unavailable, codes.OK}, []codes.Code{codes.OK},
+		},
+		"its sandbox": {
+			func(p simruntime.Pod) simruntime.Fault {
+				return simruntime.Fault{ID: p.Sandboxes[0].ID, Code: codes.Unavailable}
+			},
+			[]codes.Code{codes.OK}, []codes.Code{codes.OK},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt := newRuntime(t, simruntime.Options{})
+				client := overBufconn(t, rt)
+				pods := populate(t, rt, 2, 1)
+				inject(t, rt, tc.fault(pods[0]))
+				for i, want := range tc.wantOther {
+					if got, _ := statusOf(t.Context(), client, pods[1].Containers[0].ID); got != want {
+						t.Errorf("call %d about another pod: %v, want %v", i, got, want)
+					}
+				}
+				for i, want := range tc.wantOne {
+					if got, _ := statusOf(t.Context(), client, pods[0].Containers[0].ID); got != want {
+						t.Errorf("call %d: %v, want %v", i, got, want)
+					}
+				}
+				rt.ClearAll()
+				if got, _ := statusOf(t.Context(), client, pods[0].Containers[0].ID); got != codes.OK {
+					t.Errorf("after ClearAll: %v", got)
+				}
+				if got := listContainers(t, client, nil); len(got) != 2 {
+					t.Errorf("listed %d containers, want 2", len(got))
+				}
+			})
+		})
+	}
+}
+
+func TestFaultWithProbability(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := newRuntime(t, simruntime.Options{Seed: 3})
+		client := overBufconn(t, rt)
+		p := populate(t, rt, 1, 1)[0]
+		inject(t, rt, simruntime.Fault{Code: codes.Internal, Probability: 0.25})
+		failed := 0
+		for range 400 {
+			if code, _ := statusOf(t.Context(), client, p.Containers[0].ID); code != codes.OK {
+				failed++
+			}
+		}
+		if failed < 70 || failed > 130 {
+			t.Errorf("%d of 400 calls failed, want about 100", failed)
+		}
+		if got := rt.Stats().RPCs["ContainerStatus"].Errors; got != int64(failed) {
+			t.Errorf("%d errors counted, want %d", got, failed)
+		}
+	})
+}
+
+func TestHungPodHangsUntilDeadlineOrClear(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := newRuntime(t, simruntime.Options{})
+		client := overBufconn(t, rt)
+		pods := populate(t, rt, 2, 1)
+		hang := inject(t, rt, simruntime.Fault{PodUID: pods[0].UID, Hang: true})
+
+		if code, took := statusOf(t.Context(), client, pods[1].Containers[0].ID); code != codes.OK || took != 0 {
+			t.Errorf("other pod: %v after %v", code, took)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		if code, took := statusOf(ctx, client, pods[0].Containers[0].ID); code != codes.DeadlineExceeded || took != 2*time.Minute {
+			t.Errorf("hung pod: %v after %v, want DeadlineExceeded after 2m", code, took)
+		}
+		synctest.Wait()
+		if s := rt.Stats(); s.InFlight != 0 {
+			t.Errorf("%d calls in flight after the deadline", s.InFlight)
+		}
+
+		time.AfterFunc(3*time.Second, func() { rt.Clear(hang) })
+		if code, took := statusOf(t.Context(), client, pods[0].Containers[0].ID); code != codes.OK || took != 3*time.Second {
+			t.Errorf("cleared after 3 s: %v after %v", code, took)
+		}
+		if rt.Clear(hang) {
+			t.Error("Clear found the fault a second time")
+		}
+	})
+}
+
+func TestStaleAnswerIsAsOfTheBeginning(t *testing.T) {
+	for _, stale := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			rt := newRuntime(t, simruntime.Options{})
+			client := overBufconn(t, rt)
+			populate(t, rt, 2, 1)
+			inject(t, rt, simruntime.Fault{
+				RPC: "ListPodSandbox", Latency: simruntime.Latency{P50: 10 * ms}, Stale: stale,
+			})
+			time.AfterFunc(5*ms, func() { rt.Burst(1, simruntime.Remove) })
+			want := 1
+			if stale {
+				want = 2
+			}
+			began := time.Now()
+			if got := len(listPods(t, client, nil)); got != want || time.Since(began) != 10*ms {
+				t.Errorf("stale=%v: %d pods after %v, want %d after 10ms", stale, got, time.Since(began), want)
+			}
+		})
+	}
+}
+
+func TestConcurrencyLimitIsFIFO(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := newRuntime(t, simruntime.Options{
+			MaxConcurrent: 2, Profile: simruntime.Profile{"ContainerStatus": {P50: 10 * ms}},
+		})
+		client := overBufconn(t, rt)
+		p := populate(t, rt, 1, 1)[0]
+		type end struct {
+			call int
+			code codes.Code
+			took time.Duration
+		}
+		ends := make(chan end, 6)
+		for i := range 6 {
+			go func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				if i == 2 { // gives up while it waits
+					ctx, cancel = context.WithTimeout(ctx, 5*ms)
+					defer cancel()
+				}
+				code, took := statusOf(ctx, client, p.Containers[0].ID)
+				ends <- end{i, code, took}
+			}()
+			synctest.Wait()
+		}
+		if s := rt.Stats(); s.InFlight != 2 || s.Arrived != 6 {
+			t.Errorf("%d in flight, %d arrived; want 2 and 6", s.InFlight, s.Arrived)
+		}
+		time.Sleep(time.Second)
+		want := map[int]end{
+			0: {0, codes.OK, 10 * ms}, 1: {1, codes.OK, 10 * ms}, 2: {2, codes.DeadlineExceeded, 5 * ms},
+			3: {3, codes.OK, 20 * ms}, 4: {4, codes.OK, 20 * ms}, 5: {5, codes.OK, 30 * ms},
+		}
+		for range 6 {
+			if got := <-ends; got != want[got.call] {
+				t.Errorf("got %+v, want %+v", got, want[got.call])
+			}
+		}
+		s := rt.Stats()
+		if s.PeakInFlight != 2 || s.PeakArrived != 6 || s.InFlight != 0 || s.Arrived != 0 {
+			t.Errorf("at the end %+v", s)
+		}
+		if r := s.RPCs["ContainerStatus"]; r.Calls != 6 || r.Errors != 1 || r.Time != 50*ms || r.Queued != 40*ms {
+			t.Errorf("counted %+v", r)
+		}
+		rt.ResetStats()
+		if s := rt.Stats(); s.PeakInFlight != 0 || s.PeakArrived != 0 || s.Calls() != 0 {
+			t.Errorf("after the reset %+v", s)
+		}
+	})
+}
+
+func TestLimitCanBeLifted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := newRuntime(t, simruntime.Options{
+			MaxConcurrent: 1, Profile: simruntime.Profile{"ContainerStatus": {P50: time.Hour}},
+		})
+		client := overBufconn(t, rt)
+		p := populate(t, rt, 1, 1)[0]
+		const calls = 300
+		done := make(chan time.Duration, calls)
+		for range calls {
+			go func() {
+				_, took := statusOf(t.Context(), client, p.Containers[0].ID)
+				done <- took
+			}()
+		}
+		synctest.Wait()
+		rt.SetMaxConcurrent(0)
+		for range calls {
+			if took := <-done; took != time.Hour {
+				t.Fatalf("a call took %v, want 1h", took)
+			}
+		}
+		if got := rt.Stats().PeakInFlight; got != calls {
+			t.Errorf("peak %d, want %d", got, calls)
+		}
+	})
+}
+
+func TestInvalidSettingsNameTheField(t *testing.T) {
+	rt := newRuntime(t, simruntime.Options{})
+	newErr := func(o simruntime.Options) error {
+		_, err := simruntime.New(o)
+		return err
+	}
+	injectErr := func(f simruntime.Fault) error {
+		_, err := rt.Inject(f)
+		return err
+	}
+	for want, err := range map[string]error{
+		"Options.MaxConcurrent":       newErr(simruntime.Options{MaxConcurrent: -1}),
+		"Options.StreamBatch":         newErr(simruntime.Options{StreamBatch: -1}),
+		"Options.EventBuffer":         newErr(simruntime.Options{EventBuffer: -1}),
+		"Options.EventRetention":      newErr(simruntime.Options{EventRetention: -1}),
+		"Options.DeletedLinger":       newErr(simruntime.Options{DeletedLinger: -1}),
+		"Options.MaxMessageBytes":     newErr(simruntime.Options{MaxMessageBytes: -1}),
+		`Options.Profile: no RPC "X"`: newErr(simruntime.Options{Profile: simruntime.Profile{"X": {}}}),
+		"Version: latency is neg":     newErr(simruntime.Options{Profile: simruntime.Profile{"Version": {P50: -1}}}),
+		"Fault.RPC":                   injectErr(simruntime.Fault{RPC: "Nope"}),
+		"Fault.Times":                 injectErr(simruntime.Fault{Times: -1}),
+		"Fault.Probability":           injectErr(simruntime.Fault{Probability: 1.5}),
+		"Fault.Malform":               injectErr(simruntime.Fault{Malform: 77}),
+		"Fault.Latency":               injectErr(simruntime.Fault{Latency: simruntime.Latency{P99: 1}}),
+		"EventFaults.Loss":            rt.SetEventFaults(simruntime.EventFaults{Loss: 2}),
+		"EventFaults.Duplicate":       rt.SetEventFaults(simruntime.EventFaults{Duplicate: -1}),
+		"EventFaults.Reorder":         rt.SetEventFaults(simruntime.EventFaults{Reorder: 2}),
+		"EventFaults.Delay":           rt.SetEventFaults(simruntime.EventFaults{Delay: -1}),
+		"EventFaults.Replay":          rt.SetEventFaults(simruntime.EventFaults{Replay: -1}),
+		"EventFaults.BreakAfter":      rt.SetEventFaults(simruntime.EventFaults{BreakAfter: -1}),
+		"EventFaults.Mode":            rt.SetEventFaults(simruntime.EventFaults{Mode: 9}),
+		"ChurnOptions.Rate":           rt.Churn(t.Context(), simruntime.ChurnOptions{Rate: -1}),
+		"ChurnOptions.Pods":           rt.Churn(t.Context(), simruntime.ChurnOptions{Pods: -1}),
+		"ChurnOptions.Actions":        rt.Churn(t.Context(), simruntime.ChurnOptions{Actions: -1}),
+		"ChurnOptions.RestartWait":    rt.Churn(t.Context(), simruntime.ChurnOptions{RestartWait: -1}),
+		"ChurnOptions.RemoveWait":     rt.Churn(t.Context(), simruntime.ChurnOptions{RemoveWait: -1}),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error with %q", err, want)
+		}
+	}
+	if _, err := simruntime.NewProfile("fast"); err == nil {
+		t.Error("NewProfile knows an unknown profile")
+	}
+}
