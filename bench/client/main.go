@@ -1,0 +1,108 @@
+// Command client runs the serial baseline or the pipeline against a CRI socket
+// and measures it; the benchmark runs it as a process of its own.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/bench/probe"
+	"github.com/pleg-pipeline/pleg-pipeline/bench/serial"
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"golang.org/x/sync/errgroup"
+)
+
+// eventBuffer is room for every event of the greatest burst, so that what is
+// compared is how fast events come and not who loses them.
+const eventBuffer = 1 << 15
+
+type config struct {
+	candidate  string
+	socket     string
+	inspectors int
+	period     time.Duration
+	timeout    time.Duration
+}
+
+func main() {
+	var c config
+	flag.StringVar(&c.candidate, "candidate", "pipeline", "serial or pipeline")
+	flag.StringVar(&c.socket, "socket", "", "socket of the container runtime")
+	flag.IntVar(&c.inspectors, "inspectors", pipeline.DefaultInspectors, "inspectors of the pipeline")
+	flag.DurationVar(&c.period, "period", time.Second, "relist period")
+	flag.DurationVar(&c.timeout, "timeout", 2*time.Minute, "deadline of a runtime call")
+	flag.Parse()
+	if err := c.run(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, "client:", err)
+		os.Exit(1)
+	}
+}
+
+func (c config) run(ctx context.Context) error {
+	candidates := map[string]func(*cri.Client) probe.Candidate{"serial": c.serial, "pipeline": c.pipeline}
+	candidate := candidates[c.candidate]
+	if candidate == nil {
+		return fmt.Errorf("unknown candidate %q: have serial and pipeline", c.candidate)
+	}
+	calls := c.inspectors
+	if c.candidate == "serial" {
+		calls = 1 // the kubelet has one call in flight
+	}
+	runtime, err := cri.New(c.socket, cri.Options{
+		ListTimeout: c.timeout, StatusTimeout: c.timeout, MaxStatusCalls: calls,
+	})
+	if err != nil {
+		return err
+	}
+	defer runtime.Close()
+	return probe.Serve(ctx, candidate(runtime), os.Stdin, os.Stdout)
+}
+
+func (c config) serial(runtime *cri.Client) probe.Candidate {
+	return func(ctx context.Context, emit func(probe.Event)) error {
+		events := make(chan pleg.Event, eventBuffer)
+		baseline, err := serial.New(runtime, serial.Options{Events: events, InspectTimeout: c.timeout})
+		if err != nil {
+			return err
+		}
+		var both errgroup.Group
+		both.Go(func() error {
+			defer close(events)
+			return baseline.Run(ctx, c.period)
+		})
+		for e := range events {
+			emit(event(e))
+		}
+		return both.Wait()
+	}
+}
+
+func (c config) pipeline(runtime *cri.Client) probe.Candidate {
+	return func(ctx context.Context, emit func(probe.Event)) error {
+		p, err := pipeline.New(pipeline.Options{
+			Runtime: runtime, RelistPeriod: c.period, Inspectors: c.inspectors, InspectTimeout: c.timeout,
+		})
+		if err != nil {
+			return err
+		}
+		subscription, err := p.Subscribe(pipeline.SubscribeOptions{Name: "probe", Buffer: eventBuffer})
+		if err != nil {
+			return err
+		}
+		var both errgroup.Group
+		both.Go(func() error { return p.Run(ctx) })
+		for e := range subscription.Events() {
+			emit(event(e))
+		}
+		return both.Wait()
+	}
+}
+
+func event(e pleg.Event) probe.Event {
+	return probe.Event{Type: string(e.Type), ID: string(e.ContainerID), At: e.ObservedAt, Missed: e.Missed}
+}

@@ -1,0 +1,72 @@
+package control
+
+import (
+	"bytes"
+	"os"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// Usage is what a process has used, or used between two moments.
+type Usage struct {
+	WallSeconds float64 `json:"wallSeconds"`
+	CPUSeconds  float64 `json:"cpuSeconds"`
+	// Allocs and AllocBytes count heap allocations.
+	Allocs     uint64 `json:"allocs"`
+	AllocBytes uint64 `json:"allocBytes"`
+	// RSSBytes is the resident memory now.
+	RSSBytes uint64 `json:"rssBytes"`
+}
+
+// Mark is a moment to measure from.
+type Mark struct {
+	at    time.Time
+	usage Usage
+}
+
+// Now marks this moment of this process.
+func Now() Mark {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return Mark{at: time.Now(), usage: Usage{
+		CPUSeconds: CPUSeconds(), Allocs: m.Mallocs, AllocBytes: m.TotalAlloc, RSSBytes: rss(),
+	}}
+}
+
+// Since returns what this process has used since an earlier mark.
+func (m Mark) Since(earlier Mark) Usage {
+	u := m.usage
+	u.WallSeconds = m.at.Sub(earlier.at).Seconds()
+	u.CPUSeconds -= earlier.usage.CPUSeconds
+	u.Allocs -= earlier.usage.Allocs
+	u.AllocBytes -= earlier.usage.AllocBytes
+	return u
+}
+
+// CPUSeconds returns the user and system time of this process.
+func CPUSeconds() float64 {
+	var r syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+		return 0
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano()).Seconds()
+}
+
+// rss returns the resident memory in bytes; zero where /proc does not say.
+func rss() uint64 {
+	data, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	fields := bytes.Fields(data)
+	if len(fields) < 2 {
+		return 0
+	}
+	pages, err := strconv.ParseUint(string(fields[1]), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return pages * uint64(os.Getpagesize())
+}

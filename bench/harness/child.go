@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// maxLine bounds one answer of a child in bytes.
+const maxLine = 64 << 20
+
+// stopGrace is how long a child may take to stop before it is killed. The
+// kubelet cannot be stopped while a call hangs.
+const stopGrace = 500 * time.Millisecond
+
+// failer is an answer that may say what went wrong.
+type failer interface{ Failure() string }
+
+// child is a process that is told what to do in messages of type In and
+// answers each with one of type Out.
+type child[In any, Out failer] struct {
+	name   string
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stdout *bufio.Scanner
+	stderr *bytes.Buffer
+}
+
+// start runs a program; it is killed when ctx ends.
+func start[In any, Out failer](ctx context.Context, program string, args ...string) (*child[In, Out], error) {
+	c := &child[In, Out]{name: program, stderr: new(bytes.Buffer)}
+	c.cmd = exec.CommandContext(ctx, program, args...)
+	c.cmd.Stderr = c.stderr
+	c.cmd.WaitDelay = stopGrace
+	var err error
+	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", program, err)
+	}
+	stdout, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", program, err)
+	}
+	c.stdout = bufio.NewScanner(stdout)
+	c.stdout.Buffer(nil, maxLine)
+	if err := c.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", program, err)
+	}
+	return c, nil
+}
+
+// ask sends a message and waits for the answer. An answer that says what went
+// wrong is an error too.
+func (c *child[In, Out]) ask(message In) (Out, error) {
+	var answer Out
+	line, err := json.Marshal(message)
+	if err != nil {
+		return answer, fmt.Errorf("ask %s: %w", c.name, err)
+	}
+	if _, err := c.stdin.Write(append(line, '\n')); err != nil {
+		return answer, c.ended(err)
+	}
+	if !c.stdout.Scan() {
+		err := c.stdout.Err()
+		if err == nil {
+			err = io.ErrUnexpectedEOF
+		}
+		return answer, c.ended(err)
+	}
+	if err := json.Unmarshal(c.stdout.Bytes(), &answer); err != nil {
+		return answer, fmt.Errorf("answer of %s: %w", c.name, err)
+	}
+	if failure := answer.Failure(); failure != "" {
+		return answer, fmt.Errorf("%s: %s", c.name, failure)
+	}
+	return answer, nil
+}
+
+// ended explains why a child does not answer by what it wrote before it ended.
+func (c *child[In, Out]) ended(err error) error {
+	c.stop()
+	if said := strings.TrimSpace(c.stderr.String()); said != "" {
+		return fmt.Errorf("%s has ended: %s", c.name, said)
+	}
+	return fmt.Errorf("%s has ended: %w", c.name, err)
+}
+
+// stop ends the child, by force if need be, and waits for it. How it ended no
+// longer matters: whatever was measured has been answered.
+func (c *child[In, Out]) stop() {
+	c.stdin.Close()
+	killer := time.AfterFunc(stopGrace, func() { _ = c.cmd.Process.Kill() })
+	defer killer.Stop()
+	_ = c.cmd.Wait()
+}

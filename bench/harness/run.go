@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+)
+
+// bench is one run of the benchmark.
+type bench struct {
+	scenarios []Scenario
+	runs      int
+	// bin holds the programs measured, temp the sockets.
+	bin, temp string
+	// progress is where the progress bar is drawn.
+	progress io.Writer
+	// labs counts the labs made, for names of their own.
+	labs int
+}
+
+func (b *bench) program(name string) string { return filepath.Join(b.bin, name) }
+
+// run measures every scenario. The candidates of one take turns, so that
+// whatever else the machine does concerns all of them. What was measured before
+// ctx ended or a scenario failed is in the results, which say that they are
+// partial.
+func (b *bench) run(ctx context.Context) (*Results, error) {
+	r := &Results{Began: time.Now(), Machine: thisMachine(), Runs: b.runs}
+	bar := b.bar()
+	var err error
+	for _, s := range b.scenarios {
+		o := &Outcome{Name: s.Name, Group: s.Group, Title: s.Title}
+		r.Scenarios = append(r.Scenarios, o)
+		if err = b.scenario(ctx, s, o, bar); err != nil {
+			r.Partial = err.Error()
+			break
+		}
+	}
+	_ = bar.Exit()
+	r.Seconds = time.Since(r.Began).Seconds()
+	return r, err
+}
+
+func (b *bench) scenario(ctx context.Context, s Scenario, o *Outcome, bar *progressbar.ProgressBar) error {
+	for range b.runs {
+		for _, c := range s.Candidates {
+			bar.Describe(fmt.Sprintf("%s %s", s.Name, c))
+			m, err := s.Measure(ctx, b, c)
+			if ctx.Err() != nil {
+				return fmt.Errorf("interrupted in scenario %s", s.Name)
+			}
+			if err != nil {
+				return fmt.Errorf("scenario %s, candidate %s: %w", s.Name, c, err)
+			}
+			o.row(c).add(m)
+			_ = bar.Add(1)
+		}
+	}
+	return nil
+}
+
+func (b *bench) bar() *progressbar.ProgressBar {
+	total := 0
+	for _, s := range b.scenarios {
+		total += b.runs * len(s.Candidates)
+	}
+	return progressbar.NewOptions(total,
+		progressbar.OptionSetWriter(b.progress), progressbar.OptionShowCount(),
+		progressbar.OptionSetPredictTime(true), progressbar.OptionFullWidth(),
+		progressbar.OptionThrottle(100*time.Millisecond))
+}
+
+// newBench checks that the programs are there.
+func newBench(chosen []Scenario, runs int, bin string) (*bench, error) {
+	if runs < 1 {
+		return nil, fmt.Errorf("--runs is %d, want at least 1", runs)
+	}
+	for _, name := range []string{"node", "client", "kubelet"} {
+		if name == "kubelet" && !uses(chosen, kubelet) {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
+			return nil, fmt.Errorf("the program that runs as %s is missing (make -C bench builds it): %w", name, err)
+		}
+	}
+	temp, err := os.MkdirTemp("", "pleg-bench-")
+	if err != nil {
+		return nil, err
+	}
+	return &bench{scenarios: chosen, runs: runs, bin: bin, temp: temp, progress: os.Stderr}, nil
+}
+
+func (b *bench) close() error { return os.RemoveAll(b.temp) }
+
+func uses(scenarios []Scenario, c Candidate) bool {
+	return slices.ContainsFunc(scenarios, func(s Scenario) bool { return slices.Contains(s.Candidates, c) })
+}
+
+// choose returns the scenarios whose names match one of the patterns, or the
+// set if there are none, with the candidates reduced to those wanted, if any.
+func choose(set string, patterns, candidates []string) ([]Scenario, error) {
+	if set != "quick" && set != "full" {
+		return nil, fmt.Errorf("unknown set %q: want quick or full", set)
+	}
+	var wanted []Candidate
+	for _, name := range candidates {
+		c, err := parseCandidate(name)
+		if err != nil {
+			return nil, err
+		}
+		wanted = append(wanted, c)
+	}
+	matched := make([]bool, len(patterns))
+	var chosen []Scenario
+	for _, s := range scenarios() {
+		if !picked(s, set, patterns, matched) {
+			continue
+		}
+		if len(wanted) > 0 {
+			s.Candidates = wanted
+		}
+		chosen = append(chosen, s)
+	}
+	var errs []error
+	for i, ok := range matched {
+		if !ok {
+			errs = append(errs, fmt.Errorf("no scenario matches %q: the list command shows their names", patterns[i]))
+		}
+	}
+	return chosen, errors.Join(errs...)
+}
+
+func picked(s Scenario, set string, patterns []string, matched []bool) bool {
+	if len(patterns) == 0 {
+		return s.InQuick || set == "full"
+	}
+	found := false
+	for i, p := range patterns {
+		if ok, err := filepath.Match(p, s.Name); ok && err == nil || p == s.Name || p == s.Group {
+			matched[i], found = true, true
+		}
+	}
+	return found
+}

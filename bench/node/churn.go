@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+)
+
+// churn replaces the first container of one pod after the other at a steady
+// rate: the pods take turns, so that two changes of one pod are as far apart as
+// they can be, and a relist hides none. It blocks until the time is over and
+// answers when each new container came.
+func (n *node) churn(o control.Order) (control.Answer, error) {
+	pods := n.runtime.Pods()
+	total := int(o.Rate * o.Seconds)
+	answer := control.Answer{Log: make([]control.Arrival, 0, total)}
+	began := time.Now()
+	for i := range total {
+		due := began.Add(time.Duration(float64(i) / o.Rate * float64(time.Second)))
+		if !sleepUntil(n.ctx, due) {
+			return answer, context.Cause(n.ctx)
+		}
+		id, err := n.replace(pods[i%len(pods)].UID)
+		if err != nil {
+			return answer, err
+		}
+		answer.Log = append(answer.Log, control.Arrival{
+			Type: "ContainerStarted", ID: id, UnixNS: time.Now().UnixNano(),
+		})
+	}
+	answer.Changed = total
+	return answer, nil
+}
+
+func sleepUntil(ctx context.Context, due time.Time) bool {
+	timer := time.NewTimer(time.Until(due))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// replace restarts the newest container of a pod, removes the one before and
+// returns the id of the new one.
+func (n *node) replace(uid string) (id string, err error) {
+	n.runtime.Update(func(tx *simruntime.Txn) {
+		pod, _ := tx.Pod(uid)
+		var next simruntime.Container
+		if next, err = tx.RestartContainer(pod.Containers[0].ID); err == nil {
+			id, err = next.ID, tx.PruneDead(uid)
+		}
+	})
+	return id, err
+}

@@ -1,0 +1,167 @@
+// Command node serves a simulated container runtime on a socket and changes its
+// pods as told; the benchmark runs it as a process of its own, so that the
+// runtime's CPU time is not the client's.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+)
+
+func main() {
+	socket := flag.String("socket", "", "socket to serve on")
+	seed := flag.Uint64("seed", 1, "seed of names, ids and latencies")
+	flag.Parse()
+	if err := run(context.Background(), *socket, *seed); err != nil {
+		fmt.Fprintln(os.Stderr, "node:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, socket string, seed uint64) error {
+	if socket == "" {
+		return errors.New("-socket is required")
+	}
+	runtime, err := simruntime.New(simruntime.Options{Seed: seed})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// Listening before the first answer: a client may come at once.
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "unix", socket)
+	if err != nil {
+		return err
+	}
+	served := make(chan error, 1)
+	go func() { served <- runtime.Serve(ctx, listener) }()
+	n := &node{ctx: ctx, runtime: runtime}
+	err = control.Serve(os.Stdin, os.Stdout, n.handle)
+	cancel()
+	if ended := <-served; !errors.Is(ended, context.Canceled) {
+		err = errors.Join(err, ended)
+	}
+	return err
+}
+
+// node carries out orders, one after the other. ctx ends a churn.
+type node struct {
+	ctx     context.Context
+	runtime *simruntime.Runtime
+	// cpu is the CPU time at the last reset.
+	cpu float64
+}
+
+func (n *node) handle(o control.Order) (control.Answer, bool) {
+	var answer control.Answer
+	var err error
+	switch o.Do {
+	case control.NodePopulate:
+		answer.Changed, err = n.populate(o)
+	case control.NodeShape:
+		err = n.shape(o)
+	case control.NodeBurst:
+		n.reset()
+		var change simruntime.Change
+		if change, err = changeOf(o.Change); err == nil {
+			answer.Changed = len(n.runtime.Burst(o.Pods, change))
+		}
+	case control.NodeHang:
+		answer.Changed, err = n.hang(o.Pods)
+	case control.NodeChurn:
+		n.reset()
+		answer, err = n.churn(o)
+	case control.NodeReset:
+		n.reset()
+	case control.NodeStats:
+		answer = n.stats()
+	case control.NodeStop:
+		return control.Answer{}, true
+	default:
+		err = fmt.Errorf("unknown order %q", o.Do)
+	}
+	if err != nil {
+		answer.Err = err.Error()
+	}
+	return answer, false
+}
+
+func (n *node) populate(o control.Order) (int, error) {
+	population := simruntime.Population{Pods: o.Pods, Containers: o.Containers, Dead: o.Dead}
+	if o.Finished {
+		population.Exited = o.Containers
+	}
+	pods, err := n.runtime.Populate(population)
+	if err != nil {
+		return 0, err
+	}
+	n.runtime.Update(func(tx *simruntime.Txn) {
+		for _, p := range pods {
+			if o.Finished && err == nil {
+				err = tx.StopPod(p.UID)
+			}
+		}
+	})
+	return len(pods), err
+}
+
+func (n *node) shape(o control.Order) error {
+	profile, err := simruntime.NewProfile(o.Profile)
+	if err != nil {
+		return err
+	}
+	n.runtime.SetMaxConcurrent(o.Limit)
+	return n.runtime.SetProfile(profile)
+}
+
+// hang makes the status calls of the first pods hang until the caller gives up.
+func (n *node) hang(pods int) (int, error) {
+	all := n.runtime.Pods()
+	if pods > len(all) {
+		return 0, fmt.Errorf("hang: %d pods of %d", pods, len(all))
+	}
+	for _, p := range all[:pods] {
+		if _, err := n.runtime.Inject(simruntime.Fault{PodUID: p.UID, Hang: true}); err != nil {
+			return 0, err
+		}
+	}
+	return pods, nil
+}
+
+func (n *node) reset() {
+	n.runtime.ResetStats()
+	n.cpu = control.CPUSeconds()
+}
+
+func (n *node) stats() control.Answer {
+	s := n.runtime.Stats()
+	a := control.Answer{
+		PeakInFlight: s.PeakInFlight, PeakArrived: s.PeakArrived,
+		CPUSeconds: control.CPUSeconds() - n.cpu, RPCs: make(map[string]control.RPC, len(s.RPCs)),
+	}
+	for name, r := range s.RPCs {
+		a.RPCs[name] = control.RPC{Calls: r.Calls, Errors: r.Errors, TimeMS: float64(r.Time) / float64(time.Millisecond)}
+	}
+	return a
+}
+
+func changeOf(name string) (simruntime.Change, error) {
+	changes := map[string]simruntime.Change{
+		"restart": simruntime.Restart, "replace": simruntime.Replace,
+		"exit": simruntime.Exit, "remove": simruntime.Remove,
+	}
+	change, ok := changes[name]
+	if !ok {
+		return 0, fmt.Errorf("unknown change %q: have restart, replace, exit and remove", name)
+	}
+	return change, nil
+}

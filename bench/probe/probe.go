@@ -1,0 +1,176 @@
+// Package probe is the measuring part of every client of the benchmark. It is
+// the same for all candidates, so that it costs each of them the same, and has
+// no dependencies, so that each can have it.
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
+)
+
+// Event is an event as a candidate delivered it.
+type Event struct {
+	Type string
+	// ID is the container or sandbox.
+	ID string
+	// At is when the relist that saw the change began.
+	At time.Time
+	// Missed is the number of events that a PodSync stands for.
+	Missed uint64
+}
+
+// Candidate runs what is measured until ctx ends. It passes each event on as it
+// arrives, from one goroutine.
+type Candidate func(ctx context.Context, emit func(Event)) error
+
+// Serve runs the candidate as told by the commands of in; it returns once told
+// to stop, or when in ends. The error is that of the candidate, or of the
+// conversation.
+func Serve(ctx context.Context, candidate Candidate, in io.Reader, out io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p := &probe{ended: make(chan error, 1)}
+	p.expect(nil, false)
+	err := control.Serve(in, out, func(c control.Command) (control.Report, bool) {
+		switch c.Do {
+		case control.ClientStart:
+			p.start(ctx, candidate)
+			return control.Report{}, false
+		case control.ClientExpect:
+			runtime.GC()
+			p.expect(c.Want, c.Keep)
+			return control.Report{}, false
+		case control.ClientWait:
+			return p.wait(time.Duration(c.TimeoutMS) * time.Millisecond), false
+		case control.ClientReport:
+			return p.report(), false
+		case control.ClientStop:
+			return control.Report{}, true
+		default:
+			return control.Report{Err: fmt.Sprintf("unknown command %q", c.Do)}, false
+		}
+	})
+	cancel()
+	if p.started {
+		if ended := <-p.ended; !errors.Is(ended, context.Canceled) {
+			err = errors.Join(err, ended)
+		}
+	}
+	return err
+}
+
+type probe struct {
+	started bool
+	// ended gets the candidate's error.
+	ended chan error
+
+	mu sync.Mutex // guards the window
+	window
+}
+
+// window is what was seen since the last expect.
+type window struct {
+	began control.Mark
+	want  map[string]int
+	keep  bool
+	// lacking is the number of wanted events that are still to come.
+	lacking int
+	done    chan struct{} // closed when lacking is 0
+
+	relist   time.Time
+	seen     map[string]*tally
+	log      []control.Arrival
+	missed   uint64
+	repaired int
+}
+
+type tally struct {
+	count       int
+	first, last time.Time
+}
+
+func (p *probe) start(ctx context.Context, candidate Candidate) {
+	p.started = true
+	go func() { p.ended <- candidate(ctx, p.emit) }()
+}
+
+func (p *probe) expect(want map[string]int, keep bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.window = window{
+		want: maps.Clone(want), keep: keep, began: control.Now(),
+		seen: make(map[string]*tally), done: make(chan struct{}),
+	}
+	for _, n := range want {
+		p.lacking += n
+	}
+}
+
+func (p *probe) emit(e Event) {
+	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.relist.IsZero() || e.At.Before(p.relist) {
+		p.relist = e.At
+	}
+	t := p.seen[e.Type]
+	if t == nil {
+		t = &tally{first: now}
+		p.seen[e.Type] = t
+	}
+	t.count++
+	t.last = now
+	if e.Missed > 0 {
+		p.missed += e.Missed
+		p.repaired++
+	}
+	if p.keep {
+		p.log = append(p.log, control.Arrival{Type: e.Type, ID: e.ID, UnixNS: now.UnixNano()})
+	}
+	if t.count <= p.want[e.Type] {
+		if p.lacking--; p.lacking == 0 {
+			close(p.done)
+		}
+	}
+}
+
+func (p *probe) wait(timeout time.Duration) control.Report {
+	p.mu.Lock()
+	done := p.done
+	p.mu.Unlock()
+	select {
+	case <-done:
+	case <-time.After(timeout):
+	case err := <-p.ended:
+		p.ended <- err
+		return control.Report{Err: fmt.Sprintf("the candidate has ended: %v", err)}
+	}
+	return p.report()
+}
+
+func (p *probe) report() control.Report {
+	now := control.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := control.Report{
+		Done: p.lacking == 0, Missed: p.missed, Repaired: p.repaired,
+		Usage: now.Since(p.began), Log: p.log, Seen: make(map[string]control.Seen, len(p.seen)),
+	}
+	for name, t := range p.seen {
+		r.Seen[name] = control.Seen{Count: t.count, FirstMS: p.since(t.first), LastMS: p.since(t.last)}
+	}
+	return r
+}
+
+// since returns the milliseconds since the relist of the window began.
+func (p *probe) since(t time.Time) float64 {
+	return float64(t.Sub(p.relist)) / float64(time.Millisecond)
+}
