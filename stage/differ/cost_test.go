@@ -1,0 +1,91 @@
+package differ_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
+)
+
+// discardCache costs nothing.
+type discardCache struct{}
+
+func (discardCache) Observe(time.Time, []pleg.PodUID) {}
+func (discardCache) Touch(pleg.PodUID, time.Time)     {}
+
+// listed returns n pods of two running containers and a sandbox, all of them
+// new; those before the given number have a container that has ended.
+func listed(n, ended int) []*pleg.Pod {
+	pods := make([]*pleg.Pod, n)
+	for i := range pods {
+		state := "running"
+		if i < ended {
+			state = "exited"
+		}
+		uid := pleg.PodUID(fmt.Sprint("pod-", i))
+		pods[i] = podtest.Pod(uid, fmt.Sprintf("%s-1=%s %s-2=running /%s-s=running", uid, state, uid, uid))
+	}
+	return pods
+}
+
+// variants are the two ways in which a runtime returns pods that have not
+// changed; the first listing of each is the one that is settled.
+func variants(n int) map[string][2][]*pleg.Pod {
+	first := listed(n, 0)
+	return map[string][2][]*pleg.Pod{"same": {first, first}, "fresh": {first, listed(n, 0)}}
+}
+
+func TestUnchangedListingAllocatesNothing(t *testing.T) {
+	for name, lists := range variants(100) {
+		t.Run("pods="+name, func(t *testing.T) {
+			d := newDiffer(t, discardCache{}, instrument.Registry{})
+			d.Apply(stage.Listing{At: at(1), Pods: lists[0]})
+			if got := d.SettleAll(); got != 100+1 { // the mark is one
+				t.Fatalf("settled %d changes, want 100 and a mark", got)
+			}
+			n := 1
+			if got := testing.AllocsPerRun(100, func() {
+				n++
+				d.Apply(stage.Listing{At: at(n), Pods: lists[n%2]})
+				d.SettleAll()
+			}); got != 0 {
+				t.Errorf("allocations of an unchanged listing = %v, want 0", got)
+			}
+		})
+	}
+}
+
+func BenchmarkApplyUnchanged(b *testing.B) {
+	for _, pods := range []int{110, 1000, 5000} {
+		for name, lists := range variants(pods) {
+			b.Run(fmt.Sprintf("pods=%d/pointers=%s", pods, name), func(b *testing.B) { benchApply(b, pods, lists) })
+		}
+	}
+}
+
+func BenchmarkApplyChanged(b *testing.B) {
+	for _, changed := range []int{10, 1000} {
+		const pods = 1000
+		lists := [2][]*pleg.Pod{listed(pods, 0), listed(pods, changed)}
+		b.Run(fmt.Sprintf("pods=%d/changed=%d", pods, changed), func(b *testing.B) { benchApply(b, pods, lists) })
+	}
+}
+
+// benchApply applies the two listings in turn and has every change succeed.
+func benchApply(b *testing.B, pods int, lists [2][]*pleg.Pod) {
+	d := newDiffer(b, discardCache{}, instrument.Registry{})
+	d.Apply(stage.Listing{At: at(1), Pods: lists[0]})
+	d.SettleAll()
+	n := 1
+	b.ReportAllocs()
+	for b.Loop() {
+		n++
+		d.Apply(stage.Listing{At: at(n), Pods: lists[n%2]})
+		d.SettleAll()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*pods), "ns/pod")
+}
