@@ -21,6 +21,7 @@ const (
 // queued is an event on its way to a client.
 type queued struct {
 	ev   *cri.ContainerEventResponse
+	seq  uint64
 	when time.Time
 	// settled says that its place in the order has been drawn.
 	settled bool
@@ -60,7 +61,7 @@ func (h *hub) publish(ev *cri.ContainerEventResponse) uint64 {
 	defer h.mu.Unlock()
 	h.seq++
 	h.s.Emitted++
-	q := queued{ev: ev, when: time.Now()}
+	q := queued{ev: ev, seq: h.seq, when: time.Now()}
 	h.history = append(h.history, q)
 	h.history = h.history[max(0, len(h.history)-maxHistory):]
 	switch {
@@ -151,7 +152,7 @@ func (h *hub) connect() (*eventClient, EventFaults) {
 	c := &eventClient{hub: h, wake: make(chan struct{}, 1), broken: make(chan struct{})}
 	past := h.history[len(h.history)-min(h.faults.Replay, len(h.history)):]
 	for _, q := range h.unclaimed {
-		if time.Since(q.when) <= h.retention && (len(past) == 0 || q.when.Before(past[0].when)) {
+		if time.Since(q.when) <= h.retention && (len(past) == 0 || q.seq < past[0].seq) {
 			c.queue = append(c.queue, q)
 		}
 	}

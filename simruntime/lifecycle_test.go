@@ -14,7 +14,7 @@ import (
 
 func TestLifecycleOverSocket(t *testing.T) {
 	rt := newRuntime(t, simruntime.Options{DualStack: true})
-	client, _ := overSocket(t, rt)
+	client := overSocket(t, rt)
 	ctx := t.Context()
 
 	version, err := client.Version(ctx, &cri.VersionRequest{})
@@ -97,7 +97,7 @@ func removeAll(t *testing.T, client cri.RuntimeServiceClient, sandboxID, contain
 
 func TestImpossibleRequestsHaveCodes(t *testing.T) {
 	rt := newRuntime(t, simruntime.Options{})
-	client, _ := overSocket(t, rt)
+	client := overSocket(t, rt)
 	p := populate(t, rt, 1, 1)[0]
 	if err := rt.StopSandbox(p.Sandboxes[0].ID); err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func TestImpossibleRequestsHaveCodes(t *testing.T) {
 
 func TestControlledExitIsSeen(t *testing.T) {
 	rt := newRuntime(t, simruntime.Options{})
-	client, _ := overSocket(t, rt)
+	client := overSocket(t, rt)
 	p := populate(t, rt, 1, 2)[0]
 	c := p.Containers[0]
 	before := time.Now()

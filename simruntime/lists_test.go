@@ -228,8 +228,8 @@ func drainContainers(t *testing.T, client cri.RuntimeServiceClient) (messages in
 // A reader sees all of an update or nothing of it.
 func TestUpdateIsAtomic(t *testing.T) {
 	rt := newRuntime(t, simruntime.Options{})
-	client, _ := overSocket(t, rt)
-	const pods, rounds = 50, 40
+	client := overSocket(t, rt)
+	const pods, rounds = 20, 15
 	populate(t, rt, pods, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	var readers sync.WaitGroup

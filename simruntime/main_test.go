@@ -94,9 +94,13 @@ func overBufconn(t *testing.T, rt *simruntime.Runtime) cri.RuntimeServiceClient 
 }
 
 // overSocket serves on a real unix socket.
-func overSocket(t *testing.T, rt *simruntime.Runtime) (client cri.RuntimeServiceClient, path string) {
+func overSocket(t *testing.T, rt *simruntime.Runtime) cri.RuntimeServiceClient {
 	t.Helper()
-	path = filepath.Join(t.TempDir(), "sim.sock")
-	start(t, func(ctx context.Context) error { return rt.ListenAndServe(ctx, path) })
-	return dial(t, "unix:"+path, grpc.WithDefaultCallOptions(grpc.WaitForReady(true))), path
+	path := filepath.Join(t.TempDir(), "sim.sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, func(ctx context.Context) error { return rt.Serve(ctx, l) })
+	return dial(t, "unix:"+path)
 }

@@ -1,0 +1,437 @@
+package simruntime_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+)
+
+// watcher is a client of GetContainerEvents that keeps what it gets.
+type watcher struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu     sync.Mutex
+	events []*cri.ContainerEventResponse
+	times  []time.Time
+	err    error
+}
+
+func watch(t *testing.T, client cri.RuntimeServiceClient) *watcher {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	w := &watcher{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		stream, err := client.GetContainerEvents(ctx, &cri.GetEventsRequest{})
+		for err == nil {
+			var ev *cri.ContainerEventResponse
+			if ev, err = stream.Recv(); err == nil {
+				w.mu.Lock()
+				w.events = append(w.events, ev)
+				w.times = append(w.times, time.Now())
+				w.mu.Unlock()
+			}
+		}
+		w.mu.Lock()
+		w.err = err
+		w.mu.Unlock()
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-w.done
+	})
+	synctest.Wait()
+	return w
+}
+
+var short = map[cri.ContainerEventType]string{
+	cri.ContainerEventType_CONTAINER_CREATED_EVENT: "created",
+	cri.ContainerEventType_CONTAINER_STARTED_EVENT: "started",
+	cri.ContainerEventType_CONTAINER_STOPPED_EVENT: "stopped",
+	cri.ContainerEventType_CONTAINER_DELETED_EVENT: "deleted",
+}
+
+// seen returns the events so far as "what kind", what being s for a sandbox.
+func (w *watcher) seen() []string {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []string
+	for _, ev := range w.events {
+		what := "c"
+		if ev.ContainerId == ev.GetPodSandboxStatus().GetId() {
+			what = "s"
+		}
+		out = append(out, what+" "+short[ev.ContainerEventType])
+	}
+	return out
+}
+
+// created returns the ids of the containers and sandboxes created, in order.
+func (w *watcher) created() []string {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []string
+	for _, ev := range w.events {
+		if ev.ContainerEventType == cri.ContainerEventType_CONTAINER_CREATED_EVENT {
+			out = append(out, ev.ContainerId)
+		}
+	}
+	return out
+}
+
+func (w *watcher) end() error {
+	<-w.done
+	return w.err
+}
+
+var lifeOfAPod = []string{
+	"s created", "s started", "c created", "c started",
+	"c stopped", "s stopped", "c deleted", "s deleted",
+}
+
+func addAndRemove(t *testing.T, rt *simruntime.Runtime) {
+	t.Helper()
+	p, err := rt.AddPod(simruntime.PodSpec{Containers: []simruntime.ContainerSpec{{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.RemovePod(p.UID); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEachClientGetsTheLifeOfAPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := newRuntime(t, simruntime.Options{})
+		client := overBufconn(t, rt)
+		a, b := watch(t, client), watch(t, client)
+		addAndRemove(t, rt)
+		for _, w := range []*watcher{a, b} {
+			if got := w.seen(); !slices.Equal(got, lifeOfAPod) {
+				t.Errorf("got %q, want %q", got, lifeOfAPod)
+			}
+		}
+		checkStatuses(t, a.events)
+		s := rt.Stats()
+		if e := s.Events; e.Clients != 2 || e.Emitted != 8 || e.Sent != 16 || e.Connected != 2 || s.InFlight != 0 {
+			t.Errorf("stats %+v", s)
+		}
+		a.cancel()
+		synctest.Wait()
+		if got := rt.Stats().Events.Clients; got != 1 {
+			t.Errorf("%d clients after one left", got)
+		}
+	})
+}
+
+// checkStatuses checks that statuses are those as of the event.
+func checkStatuses(t *testing.T, events []*cri.ContainerEventResponse) {
+	t.Helper()
+	const ready, notReady = cri.PodSandboxState_SANDBOX_READY, cri.PodSandboxState_SANDBOX_NOTREADY
+	for i, want := range []struct {
+		sandbox    cri.PodSandboxState
+		containers []cri.ContainerState
+	}{
+		{ready, nil},
+		{ready, nil},
+		{ready, []cri.ContainerState{cri.ContainerState_CONTAINER_CREATED}},
+		{ready, []cri.ContainerState{cri.ContainerState_CONTAINER_RUNNING}},
+		{ready, []cri.ContainerState{cri.ContainerState_CONTAINER_EXITED}},
+		{notReady, []cri.ContainerState{cri.ContainerState_CONTAINER_EXITED}},
+		{notReady, nil},
+		{notReady, nil},
+	} {
+		ev := events[i]
+		var states []cri.ContainerState
+		for _, c := range ev.ContainersStatuses {
+			states = append(states, c.State)
+		}
+		if ev.PodSandboxStatus.State != want.sandbox || !slices.Equal(states, want.containers) {
+			t.Errorf("event %d has sandbox %v, containers %v; want %v", i, ev.PodSandboxStatus.State, states, want)
+		}
+		if i > 0 && ev.CreatedAt <= events[i-1].CreatedAt {
+			t.Errorf("event %d is not later than the one before", i)
+		}
+	}
+	if got := events[7].PodSandboxStatus.CreatedAt; got != -6795364578871345152 {
+		t.Errorf("the deleted sandbox was created at %d, want the zero time", got)
+	}
+}
+
+func TestEventsCanBeOff(t *testing.T) {
+	for _, tc := range []struct {
+		mode simruntime.EventMode
+		want func(error) bool
+	}{
+		{simruntime.EventsEOF, func(err error) bool { return errors.Is(err, io.EOF) }},
+		{simruntime.EventsUnimplemented, func(err error) bool { return status.Code(err) == codes.Unimplemented }},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			rt := newRuntime(t, simruntime.Options{})
+			client := overBufconn(t, rt)
+			if err := rt.SetEventFaults(simruntime.EventFaults{Mode: tc.mode}); err != nil {
+				t.Fatal(err)
+			}
+			stream, err := client.GetContainerEvents(t.Context(), &cri.GetEventsRequest{})
+			if err != nil {
+				t.Fatalf("mode %d: opening: %v", tc.mode, err)
+			}
+			if _, err := stream.Recv(); !tc.want(err) {
+				t.Errorf("mode %d: first Recv: %v", tc.mode, err)
+			}
+		})
+	}
+}
+
+func TestEventFaults(t *testing.T) {
+	for name, tc := range map[string]struct {
+		faults simruntime.EventFaults
+		want   []string
+	}{
+		"none":      {simruntime.EventFaults{}, lifeOfAPod},
+		"all lost":  {simruntime.EventFaults{Loss: 1}, nil},
+		"all twice": {simruntime.EventFaults{Duplicate: 1}, slices.Repeat([]string{""}, 16)},
+		"reordered": {simruntime.EventFaults{Reorder: 1}, []string{
+			"s started", "s created", "c started", "c created",
+			"s stopped", "c stopped", "s deleted", "c deleted",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt := newRuntime(t, simruntime.Options{})
+				client := overBufconn(t, rt)
+				if err := rt.SetEventFaults(tc.faults); err != nil {
+					t.Fatal(err)
+				}
+				w := watch(t, client)
+				want := tc.want
+				if tc.faults.Duplicate == 1 {
+					for i := range want {
+						want[i] = lifeOfAPod[i/2]
+					}
+				}
+				addAndRemove(t, rt)
+				if got := w.seen(); !slices.Equal(got, want) {
+					t.Errorf("got %q, want %q", got, want)
+				}
+				if e := rt.Stats().Events; e.Sent != int64(len(want)) || (e.Lost != 0) != (tc.faults.Loss == 1) {
+					t.Errorf("stats %+v", e)
+				}
+			})
+		})
+	}
+}
+
+func TestReorderedLastEventIsNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := newRuntime(t, simruntime.Options{})
+		client := overBufconn(t, rt)
+		p := populate(t, rt, 1, 1)[0]
+		if err := rt.SetEventFaults(simruntime.EventFaults{Reorder: 1}); err != nil {
+			t.Fatal(err)
+		}
+		w := watch(t, client)
+		began := time.Now()
+		if err := rt.ExitContainer(p.Containers[0].ID, 1, ""); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.seen(); len(got) != 0 {
+			t.Errorf("at once: %q, want nothing", got)
+		}
+		time.Sleep(time.Second)
+		if got := w.seen(); len(got) != 1 || w.times[0].Sub(began) != simruntime.ReorderHold {
+			t.Errorf("after the hold: %q at %v", got, w.times)
+		}
+	})
+}
+
+func TestEventsAreDelayed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := newRuntime(t, simruntime.Options{})
+		client := overBufconn(t, rt)
+		if err := rt.SetEventFaults(simruntime.EventFaults{Delay: 30 * ms}); err != nil {
+			t.Fatal(err)
+		}
+		w := watch(t, client)
+		began := time.Now()
+		addAndRemove(t, rt)
+		time.Sleep(30*ms - 1)
+		if got := w.seen(); len(got) != 0 {
+			t.Errorf("before the delay: %q", got)
+		}
+		time.Sleep(1)
+		if got := w.seen(); !slices.Equal(got, lifeOfAPod) || w.times[7].Sub(began) != 30*ms {
+			t.Errorf("after the delay: %q", got)
+		}
+	})
+}
+
+func TestEventStreamBreaks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := newRuntime(t, simruntime.Options{})
+		client := overBufconn(t, rt)
+		plain := watch(t, client)
+		if err := rt.SetEventFaults(simruntime.EventFaults{BreakAfter: 3}); err != nil {
+			t.Fatal(err)
+		}
+		breaking := watch(t, client)
+		addAndRemove(t, rt)
+		if got := breaking.seen(); !slices.Equal(got, lifeOfAPod[:3]) || status.Code(breaking.end()) != codes.Unavailable {
+			t.Errorf("break after 3: got %q, %v", got, breaking.err)
+		}
+		if got := plain.seen(); !slices.Equal(got, lifeOfAPod) {
+			t.Errorf("the other stream got %q", got)
+		}
+		if got := rt.BreakEvents(); got != 1 {
+			t.Errorf("BreakEvents broke %d streams, want 1", got)
+		}
+		if err := plain.end(); status.Code(err) != codes.Unavailable {
+			t.Errorf("broken stream ended with %v", err)
+		}
+	})
+}
+
+func TestOldEventsAreGivenOut(t *testing.T) {
+	for name, tc := range map[string]struct {
+		retention, wait time.Duration
+		replay          int
+		want            []string // for the first client
+		wantSecond      []string
+	}{
+		"none":             {0, 0, 0, nil, nil},
+		"kept":             {time.Minute, 59 * time.Second, 0, lifeOfAPod, nil},
+		"too old":          {time.Minute, 61 * time.Second, 0, nil, nil},
+		"replayed to all":  {0, time.Hour, 3, lifeOfAPod[5:], lifeOfAPod[5:]},
+		"kept or replayed": {time.Minute, 0, 3, lifeOfAPod, lifeOfAPod[5:]},
+		"replay too long":  {0, 0, 99, lifeOfAPod, lifeOfAPod},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt := newRuntime(t, simruntime.Options{EventRetention: tc.retention})
+				client := overBufconn(t, rt)
+				if err := rt.SetEventFaults(simruntime.EventFaults{Replay: tc.replay}); err != nil {
+					t.Fatal(err)
+				}
+				addAndRemove(t, rt)
+				time.Sleep(tc.wait)
+				if got := watch(t, client).seen(); !slices.Equal(got, tc.want) {
+					t.Errorf("first client: got %q, want %q", got, tc.want)
+				}
+				if got := watch(t, client).seen(); !slices.Equal(got, tc.wantSecond) {
+					t.Errorf("second client: got %q, want %q", got, tc.wantSecond)
+				}
+			})
+		})
+	}
+}
+
+// openIdle opens a stream that nobody reads.
+func openIdle(t *testing.T, client cri.RuntimeServiceClient) context.CancelFunc {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	if _, err := client.GetContainerEvents(ctx, &cri.GetEventsRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+	return cancel
+}
+
+func TestSlowClientLosesEventsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := newRuntime(t, simruntime.Options{EventBuffer: 10})
+		client := overBufconn(t, rt)
+		openIdle(t, client)
+		w := watch(t, overBufconn(t, rt))
+		const n = 500
+		for i := range n {
+			if _, err := rt.AddPod(simruntime.PodSpec{UID: fmt.Sprint(i)}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		if got := len(w.seen()); got != 2*n {
+			t.Errorf("the client that reads got %d events, want %d", got, 2*n)
+		}
+		if e := rt.Stats().Events; e.Dropped == 0 || e.Dropped > 2*n {
+			t.Errorf("%d events dropped", e.Dropped)
+		}
+	})
+}
+
+func TestStalledClientHoldsUpTheRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := newRuntime(t, simruntime.Options{EventBuffer: 10})
+		if err := rt.SetEventFaults(simruntime.EventFaults{Stall: true}); err != nil {
+			t.Fatal(err)
+		}
+		client := overBufconn(t, rt)
+		leave := openIdle(t, client)
+		other := overBufconn(t, rt)
+		w := watch(t, other)
+
+		run := func(i int) error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			_, err := other.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: &cri.PodSandboxConfig{
+				Metadata: &cri.PodSandboxMetadata{Name: "p", Namespace: "ns", Uid: fmt.Sprint(i)},
+			}})
+			return err
+		}
+		made := 0
+		for ; made < 1000; made++ {
+			if err := run(made); err != nil {
+				break
+			}
+		}
+		if made == 0 || made == 1000 {
+			t.Fatalf("%d sandboxes made, want some until the stall", made)
+		}
+		before := len(w.created())
+		if before > made {
+			t.Errorf("the client that reads got %d, more than %d made", before, made)
+		}
+		if got := len(listPods(t, other, nil)); got != made+1 { // reads stay fine
+			t.Errorf("%d sandboxes listed, want %d", got, made+1)
+		}
+		blocked := make(chan error, 1)
+		go func() { blocked <- run(made + 1) }()
+		synctest.Wait()
+		select {
+		case err := <-blocked:
+			t.Fatalf("RunPodSandbox returned %v while a client stalls", err)
+		default:
+		}
+		leave()
+		if err := <-blocked; err != nil {
+			t.Errorf("after the client left: %v", err)
+		}
+		if got := w.created(); !slices.Equal(got, reversed(sandboxIDs(rt.Pods()))) {
+			t.Errorf("the client that reads got %d creations, want all %d in order", len(got), made+2)
+		}
+		if e := rt.Stats().Events; e.Dropped != 0 {
+			t.Errorf("%d events dropped", e.Dropped)
+		}
+	})
+}
+
+func reversed(in []string) []string {
+	out := slices.Clone(in)
+	slices.Reverse(out)
+	return out
+}
