@@ -173,3 +173,17 @@ func drain(events <-chan pleg.Event) []pleg.Event {
 		}
 	}
 }
+
+// within receives, or gives up with the test after an hour of the bubble's time:
+// timers keep a bubble with a deadlock in it from being found out.
+func within[T any](t *testing.T, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(time.Hour):
+		t.Fatalf("still waiting for %s", what)
+	}
+	var none T
+	return none
+}

@@ -56,7 +56,7 @@ func freeRunning(t *testing.T, seed uint64, inspectors int) {
 
 	time.Sleep(historyEnd)
 	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
+	if err := within(t, "the end of Run", ended); !errors.Is(err, context.Canceled) {
 		t.Errorf("Run = %v, want %v", err, context.Canceled)
 	}
 	clients.Wait()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,25 +32,44 @@ type scriptedRuntime struct {
 	// contained is true for the pipeline, which has to survive panics.
 	contained bool
 	request   func(pleg.PodUID)
+
+	mu    sync.Mutex // guards what follows
+	at    time.Time  // of the list the step is at
+	good  map[pleg.PodUID]time.Time
+	asked map[pleg.PodUID]bool // a reinspection is yet to succeed
+}
+
+func newScriptedRuntime(s script, contained bool) *scriptedRuntime {
+	return &scriptedRuntime{
+		script: s, step: -1, listing: make(chan time.Time), contained: contained,
+		good: make(map[pleg.PodUID]time.Time), asked: make(map[pleg.PodUID]bool),
+	}
 }
 
 func (r *scriptedRuntime) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
-	r.listing <- time.Now()
+	at := time.Now()
+	r.listing <- at
 	r.step++
 	s := r.script[r.step]
 	time.Sleep(s.delay)
+	if s.fault == works {
+		r.listed(at, s.pods)
+	}
 	return s.pods, s.fault.happen(ctx, r.contained)
 }
 
 func (r *scriptedRuntime) PodStatus(
 	ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus,
 ) (*pleg.PodStatus, error) {
-	if last != nil && last.UID != pod.UID {
-		return nil, fmt.Errorf("pod %s is inspected with the last status of pod %s", pod.UID, last.UID)
+	if r.contained {
+		if err := r.check(pod.UID, last); err != nil {
+			return nil, err
+		}
 	}
 	a := r.script[r.step].answers[pod.UID]
 	time.Sleep(a.delay)
 	if a.request {
+		r.ask(pod.UID)
 		r.request(pod.UID)
 	}
 	if err := a.fault.happen(ctx, r.contained); err != nil {
@@ -57,7 +78,54 @@ func (r *scriptedRuntime) PodStatus(
 	if a.fault == answersNil {
 		return nil, nil
 	}
+	r.succeeded(pod.UID, a.request)
 	return a.status, nil
+}
+
+func (r *scriptedRuntime) listed(at time.Time, pods []*pleg.Pod) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.at = at
+	for uid := range r.good {
+		if !slices.ContainsFunc(pods, func(p *pleg.Pod) bool { return p.UID == uid }) {
+			delete(r.good, uid)
+			delete(r.asked, uid)
+		}
+	}
+}
+
+// check wants the last good status of the pod, and none if the pod is to be
+// reinspected. What it returns ends up in the cache, where it does not belong.
+func (r *scriptedRuntime) check(uid pleg.PodUID, last *pleg.PodStatus) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	want := r.good[uid]
+	if r.asked[uid] {
+		want = time.Time{}
+	}
+	switch {
+	case last == nil && want.IsZero():
+	case last != nil && last.UID == uid && last.ObservedAt.Equal(want):
+	default:
+		return fmt.Errorf("the last status is %+v, want that of %v; a reinspection: %v", last, want, r.asked[uid])
+	}
+	return nil
+}
+
+// succeeded notes an inspection; a reinspection asked for meanwhile is to come.
+func (r *scriptedRuntime) succeeded(uid pleg.PodUID, request bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.good[uid], r.asked[uid] = r.at, request
+}
+
+// ask notes that a reinspection of the pod was asked for.
+func (r *scriptedRuntime) ask(uid pleg.PodUID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.good[uid]; known {
+		r.asked[uid] = true
+	}
 }
 
 // lockstepBed is a pipeline and a reference that play the same script.
@@ -77,7 +145,7 @@ type lockstepBed struct {
 
 func newLockstepBed(t *testing.T, seed uint64, inspectors int) *lockstepBed {
 	b := &lockstepBed{
-		runtime:   &scriptedRuntime{script: newScript(seed), step: -1, listing: make(chan time.Time), contained: true},
+		runtime:   newScriptedRuntime(newScript(seed), true),
 		script:    newScript(seed),
 		refEvents: make(chan pleg.Event, modelBuffer),
 	}
@@ -95,7 +163,7 @@ func newLockstepBed(t *testing.T, seed uint64, inspectors int) *lockstepBed {
 		t.Fatal(err)
 	}
 	b.events = sub.Events()
-	b.reference = &scriptedRuntime{script: b.script}
+	b.reference = newScriptedRuntime(b.script, false)
 	b.ref, err = serial.New(b.reference, serial.Options{Events: b.refEvents, InspectTimeout: lockstepTimeout})
 	if err != nil {
 		t.Fatal(err)
@@ -112,16 +180,16 @@ func lockstep(t *testing.T, seed uint64, inspectors int) {
 	go func() { ended <- b.p.Run(ctx) }()
 	for i := range b.script {
 		for _, uid := range b.script[i].requests {
+			b.runtime.ask(uid)
 			b.p.RequestReinspect(uid)
 			b.ref.RequestReinspect(uid)
 		}
-		at := <-b.runtime.listing
+		at := within(t, "the next list", b.runtime.listing)
 		time.Sleep(lockstepPeriod / 2)
 		synctest.Wait()
 		if b.script[i].fault == works {
 			b.applied = at
 			b.reference.step = i
-			// On a goroutine's time of its own: the pipeline's next list waits.
 			b.ref.Apply(ctx, at, b.script[i].pods)
 		}
 		b.compare(t, i)
@@ -130,7 +198,7 @@ func lockstep(t *testing.T, seed uint64, inspectors int) {
 		}
 	}
 	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
+	if err := within(t, "the end of Run", ended); !errors.Is(err, context.Canceled) {
 		t.Errorf("Run = %v, want %v", err, context.Canceled)
 	}
 	if rest := drain(b.events); len(rest) > 0 && !t.Failed() {
