@@ -2,11 +2,13 @@ package cri
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"reflect"
 	"slices"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -31,6 +33,25 @@ func reference(sandboxes, containers []byte) (pods []*pleg.Pod, skipped int, err
 	pods = j.join(sandboxItems, containerItems)
 	skipped = len(s.GetItems()) + len(c.GetContainers()) - len(sandboxItems) - len(containerItems) + len(j.homeless)
 	return pods, skipped, nil
+}
+
+// listGenerated is ListPods with the generated decoder.
+func (c *Client) listGenerated(ctx context.Context) ([]*pleg.Pod, error) {
+	calls, ctx := errgroup.WithContext(ctx)
+	var sandboxes *runtimeapi.ListPodSandboxResponse
+	var containers *runtimeapi.ListContainersResponse
+	calls.Go(func() (err error) {
+		sandboxes, err = c.runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+		return err
+	})
+	calls.Go(func() (err error) {
+		containers, err = c.runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
+		return err
+	})
+	if err := calls.Wait(); err != nil {
+		return nil, err
+	}
+	return newJoiner().join(usable(sandboxes.GetItems(), sandboxItem), usable(containers.GetContainers(), containerItem)), nil
 }
 
 func usable[E any](elements []E, convert func(E) *item) []*item {
