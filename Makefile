@@ -15,13 +15,14 @@ help: ## show this list
 
 .PHONY: build
 build: ## build bin/pleg-pipeline
+	@echo "building bin/pleg-pipeline"
 	@$(GO) build -o bin/pleg-pipeline ./cmd/pleg-pipeline
 
 # On a terminal the program runs as a job of its own (set -m), so that Ctrl-C
 # ends the program, in order, and make sees its exit code instead of the signal.
 .PHONY: run
 run: build ## print the events of a simulated runtime until Ctrl-C
-	@if [ -t 0 ]; then set -m; fi; bin/pleg-pipeline run --simulate $(ARGS)
+	@if [ -t 0 ] && [ -t 1 ]; then set -m; fi; bin/pleg-pipeline run --simulate $(ARGS)
 
 .PHONY: test
 test: ## vet and test with the race detector; needs no root and no runtime

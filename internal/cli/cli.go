@@ -49,7 +49,7 @@ func Main() int {
 // Execute runs one command until it is done or ctx ends, and returns the exit
 // code. The end of ctx is a normal end.
 func Execute(ctx context.Context, p Process) int {
-	root := newRoot(p)
+	root := newRoot(p) //nolint:contextcheck // cobra hands ctx to the commands
 	command, err := root.ExecuteContextC(ctx)
 	if err == nil || errors.Is(err, errOutputClosed) {
 		return ExitOK

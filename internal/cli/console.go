@@ -49,7 +49,7 @@ func (c console) say(ctx context.Context, format string, args ...any) {
 		return
 	}
 	notices := slog.New(slog.NewJSONHandler(c.w, nil))
-	notices.InfoContext(ctx, text)
+	notices.InfoContext(ctx, text) //nolint:sloglint // a sentence for people, not a record to search
 }
 
 // errOutputClosed means that whoever read the output has left: a normal end.

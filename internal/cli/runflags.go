@@ -63,7 +63,7 @@ func (c *runCommand) addFlags(cmd *cobra.Command) {
 
 // validate checks what the flags' types do not, and completes the address.
 func (c *runCommand) validate(flags *pflag.FlagSet) error {
-	for _, check := range []func(*pflag.FlagSet) error{c.checkSimulation, c.checkPositive, c.checkListen} {
+	for _, check := range []func(*pflag.FlagSet) error{c.checkEndpoint, c.checkSimulation, c.checkPositive, c.checkListen} {
 		if err := check(flags); err != nil {
 			return err
 		}
@@ -118,6 +118,15 @@ func (c *runCommand) checkSimulation(flags *pflag.FlagSet) error {
 		return fmt.Errorf("--simulate must be at least 1, got %d", c.simulation.pods)
 	}
 	return c.simulation.validate()
+}
+
+// checkEndpoint tells an empty value, as of a variable that is not set, from a
+// flag that is not given.
+func (c *runCommand) checkEndpoint(flags *pflag.FlagSet) error {
+	if c.endpoint == "" && flags.Changed("runtime-endpoint") {
+		return errors.New("--runtime-endpoint must not be empty")
+	}
+	return nil
 }
 
 func (c *runCommand) checkListen(flags *pflag.FlagSet) error {

@@ -72,7 +72,7 @@ func (c *simulateCommand) serve(ctx context.Context, out console) error {
 	if err != nil {
 		return fmt.Errorf("simulate a runtime: %w", err)
 	}
-	out.say(ctx, "a simulated runtime (%v) is served on unix://%s until interrupted", &c.simulation, socket)
+	out.say(ctx, "serving a simulated runtime (%v) on unix://%s until interrupted", &c.simulation, socket)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return runtime.ListenAndServe(ctx, socket) })
 	group.Go(func() error { return c.churn(ctx, runtime) })

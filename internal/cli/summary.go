@@ -18,24 +18,31 @@ type summary struct {
 	cause    error
 	duration time.Duration
 	metrics  prometheus.Gatherer
-	printed  map[pleg.EventType]int
+	printed  map[pleg.EventType]int // nil if it is not known
 }
 
 // String returns the line; what could not be gathered counts as 0.
 func (s summary) String() string {
 	relists, discarded := s.gather()
+	return fmt.Sprintf("%v after %v: %d relists, %s%.0f discarded",
+		s.cause, s.duration.Round(100*time.Millisecond), relists, s.events(), discarded)
+}
+
+// events is empty if it is not known how many were printed.
+func (s summary) events() string {
+	if s.printed == nil {
+		return ""
+	}
 	total := 0
 	var byType []string
 	for _, t := range slices.Sorted(maps.Keys(s.printed)) {
 		total += s.printed[t]
 		byType = append(byType, fmt.Sprintf("%s %d", t, s.printed[t]))
 	}
-	events := fmt.Sprintf("%d events", total)
-	if total > 0 {
-		events += " (" + strings.Join(byType, ", ") + ")"
+	if total == 0 {
+		return "0 events, "
 	}
-	return fmt.Sprintf("%v after %v: %d relists, %s, %.0f discarded",
-		s.cause, s.duration.Round(100*time.Millisecond), relists, events, discarded)
+	return fmt.Sprintf("%d events (%s), ", total, strings.Join(byType, ", "))
 }
 
 // gather reads the two metrics under whichever name they have.

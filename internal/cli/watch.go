@@ -25,7 +25,7 @@ func (c *runCommand) watch(ctx context.Context, out console, from endpoint.Endpo
 		return err
 	}
 	if listener != nil {
-		defer listener.Close() // Serve closes it too; this is for the ways out before that.
+		defer func() { _ = listener.Close() }() // Serve closes it too; this is for the ways out before.
 	}
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -37,7 +37,7 @@ func (c *runCommand) watch(ctx context.Context, out console, from endpoint.Endpo
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	events, err := printer.New(c.process.Out, printer.Options{
 		Format:  printer.Format(c.output),
 		Headers: !c.noHeaders,
@@ -50,7 +50,7 @@ func (c *runCommand) watch(ctx context.Context, out console, from endpoint.Endpo
 	if err != nil {
 		return err
 	}
-	w := watcher{out: out, pipe: pipe, printer: events, listener: listener, registry: registry}
+	w := watcher{out: out, pipe: pipe, printer: events, stdout: c.process.Out, listener: listener, registry: registry}
 	err = w.run(ctx)
 	if errors.Is(err, context.Canceled) {
 		out.say(ctx, "%v", summary{err, time.Since(began), registry, w.printed})

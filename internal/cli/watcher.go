@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"io"
 	"net"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,10 +24,11 @@ type watcher struct {
 	out      console
 	pipe     *pipeline.Pipeline
 	printer  printer.Printer
+	stdout   io.Writer
 	listener net.Listener // nil for no HTTP
 	registry *prometheus.Registry
 	// printed is how many events of each type were printed, once run has
-	// returned.
+	// returned; nil if the output was not read to the end.
 	printed map[pipeline.EventType]int
 }
 
@@ -39,16 +42,20 @@ func (w *watcher) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var stages errgroup.Group
-	stages.Go(func() error { return w.pipe.Run(ctx) })
-	if w.listener != nil {
+	also := func(stage func(ctx context.Context) error) {
 		stages.Go(func() error {
-			handler := monitor.Handler(monitor.Options{Gatherer: w.registry, Healthy: w.pipe.Healthy, Logger: w.out.log})
-			err := monitor.Serve(ctx, w.listener, handler, w.out.log)
-			if err != nil {
+			if err := stage(ctx); err != nil {
 				cancel(err)
 			}
-			return err
+			return nil
 		})
+	}
+	also(w.pipe.Run)
+	if w.listener != nil {
+		also(w.serve)
+	}
+	if file, ok := w.stdout.(*os.File); ok {
+		also(func(ctx context.Context) error { return hangup(ctx, file) })
 	}
 	printed := make(chan map[pipeline.EventType]int, 1)
 	// Not one of the stages, since nothing can end a write to a pipe that
@@ -60,13 +67,18 @@ func (w *watcher) run(ctx context.Context) error {
 		}
 		printed <- counts
 	}()
-	_ = stages.Wait() // the same as the cause
+	_ = stages.Wait() // their errors are causes of ctx
 	select {
 	case w.printed = <-printed:
 	case <-time.After(drainTimeout):
 		w.out.say(ctx, "the output is not read: the last events are lost")
 	}
 	return context.Cause(ctx)
+}
+
+func (w *watcher) serve(ctx context.Context) error {
+	handler := monitor.Handler(monitor.Options{Gatherer: w.registry, Healthy: w.pipe.Healthy, Logger: w.out.log})
+	return monitor.Serve(ctx, w.listener, handler, w.out.log)
 }
 
 // print prints all events until the pipeline has ended, and counts them.

@@ -29,7 +29,7 @@ func columns() []column {
 	return []column{
 		{"TIME", len("15:04:05.000"), func(ev *pleg.Event) string { return ev.ObservedAt.Format("15:04:05.000") }},
 		{"EVENT", len(pleg.ContainerStarted), func(ev *pleg.Event) string { return string(ev.Type) }},
-		{"NAMESPACE", len("kube-system"), func(ev *pleg.Event) string { return ev.PodNamespace }},
+		{"NAMESPACE", len("kube-system"), namespace},
 		{"POD", 32, podName},
 		{"CONTAINER", 16, containerName},
 		{"ATTEMPT", len("ATTEMPT"), attempt},
@@ -90,6 +90,13 @@ func (p *textPrinter) flush() error {
 	_, err := p.w.Write(line)
 	p.line.Reset()
 	return err
+}
+
+func namespace(ev *pleg.Event) string {
+	if ev.PodNamespace == "" {
+		return "-"
+	}
+	return ev.PodNamespace
 }
 
 func podName(ev *pleg.Event) string {

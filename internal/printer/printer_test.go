@@ -1,0 +1,143 @@
+package printer_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/printer"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+func TestMain(m *testing.M) {
+	time.Local = time.UTC
+	goleak.VerifyTestMain(m)
+}
+
+// writes keeps each Write apart.
+type writes []string
+
+func (w *writes) Write(p []byte) (int, error) {
+	*w = append(*w, string(p))
+	return len(p), nil
+}
+
+func code(n int32) *int32 { return &n }
+
+func events() []pleg.Event {
+	at := time.Date(2026, 5, 4, 12, 30, 15, 678e6, time.UTC)
+	const id = "0123456789abcdef0123456789abcdef"
+	return []pleg.Event{
+		{Seq: 1, Type: pleg.ContainerStarted, PodUID: "u1", PodName: "web-0", PodNamespace: "default", ContainerID: id, Sandbox: true, ObservedAt: at},
+		{Seq: 2, Type: pleg.ContainerStarted, PodUID: "u1", PodName: "web-0", PodNamespace: "default", ContainerID: id, ContainerName: "app", ObservedAt: at},
+		{
+			Seq: 3, Type: pleg.ContainerDied, PodUID: "u1", PodName: "web-0", PodNamespace: "default",
+			ContainerID: id, ContainerName: "app", Attempt: 12, ExitCode: code(137), Reason: "OOMKilled", ObservedAt: at,
+		},
+		{
+			Seq: 4, Type: pleg.ContainerDied, PodUID: "u1", PodName: "web-0", PodNamespace: "default",
+			ContainerID: id, ContainerName: "app", ExitCode: code(0), ObservedAt: at,
+		},
+		{
+			Seq: 5, Type: pleg.ContainerRemoved, PodUID: "u2", PodName: "a-pod-with-a-name-that-is-longer-than-its-column", PodNamespace: "a-long-namespace",
+			ContainerID: "short", ContainerName: "app", ObservedAt: at,
+		},
+		{Seq: 9, Type: pleg.PodSync, PodUID: "u1", PodName: "web-0", PodNamespace: "default", Missed: 4, ObservedAt: at},
+		{Seq: 10, Type: pleg.PodSync, PodUID: "u3", ObservedAt: at},
+		{Seq: 11, Type: pleg.ContainerDied, PodUID: "u4", PodName: "bad", ContainerName: "x\x1b[2Jy\n", ContainerID: "i", Reason: "é\u202e", ObservedAt: at},
+	}
+}
+
+func printAll(t *testing.T, o printer.Options) writes {
+	t.Helper()
+	var w writes
+	p, err := printer.New(&w, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for _, ev := range events() {
+		if err := p.Print(ev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
+func TestText(t *testing.T) {
+	for _, test := range []struct {
+		golden  string
+		options printer.Options
+	}{
+		{"testdata/text.golden", printer.Options{Headers: true}},
+		{"testdata/color.golden", printer.Options{Format: printer.Text, Color: true}},
+	} {
+		got := strings.Join(printAll(t, test.options), "")
+		if os.Getenv("UPDATE_GOLDEN") != "" {
+			if err := os.WriteFile(test.golden, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(test.golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != string(want) {
+			t.Errorf("%s (UPDATE_GOLDEN=1 accepts a change):\ngot:\n%s\nwant:\n%s", test.golden, got, want)
+		}
+	}
+}
+
+func TestJSONRoundTrip(t *testing.T) {
+	lines := printAll(t, printer.Options{Format: printer.JSON, Headers: true})
+	want := events()
+	if len(lines) != len(want) {
+		t.Fatalf("%d writes for %d events, want one for each", len(lines), len(want))
+	}
+	for i, line := range lines {
+		var got pleg.Event
+		if err := json.Unmarshal([]byte(line), &got); err != nil || !reflect.DeepEqual(got, want[i]) {
+			t.Errorf("event %d came back as %+v, %v, want %+v", i, got, err, want[i])
+		}
+		if strings.Count(line, "\n") != 1 || !strings.HasSuffix(line, "\n") {
+			t.Errorf("event %d is %q, want one line", i, line)
+		}
+	}
+}
+
+func TestEachEventIsOneWrite(t *testing.T) {
+	for _, format := range printer.Formats() {
+		if got, want := len(printAll(t, printer.Options{Format: format})), len(events()); got != want {
+			t.Errorf("%s: %d writes for %d events", format, got, want)
+		}
+	}
+}
+
+type broken struct{}
+
+var errBroken = errors.New("broken")
+
+func (broken) Write([]byte) (int, error) { return 0, errBroken }
+
+func TestErrors(t *testing.T) {
+	for _, format := range printer.Formats() {
+		p, err := printer.New(broken{}, printer.Options{Format: format})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Print(events()[0]); !errors.Is(err, errBroken) {
+			t.Errorf("%s: Print() = %v, want the writer's error", format, err)
+		}
+	}
+	if _, err := printer.New(broken{}, printer.Options{Format: "xml"}); err == nil {
+		t.Error("New() with format xml: no error")
+	}
+}
