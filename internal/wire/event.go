@@ -1,0 +1,118 @@
+// Package wire turns events and statuses into their protobuf messages and back,
+// for the server and the client of the gRPC service.
+package wire
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+var eventTypes = map[pleg.EventType]plegv1.EventType{
+	pleg.ContainerStarted:      plegv1.EventType_EVENT_TYPE_CONTAINER_STARTED,
+	pleg.ContainerDied:         plegv1.EventType_EVENT_TYPE_CONTAINER_DIED,
+	pleg.ContainerRemoved:      plegv1.EventType_EVENT_TYPE_CONTAINER_REMOVED,
+	pleg.PodSync:               plegv1.EventType_EVENT_TYPE_POD_SYNC,
+	pleg.NetworkSetupCompleted: plegv1.EventType_EVENT_TYPE_NETWORK_SETUP_COMPLETED,
+	pleg.NetworkFailed:         plegv1.EventType_EVENT_TYPE_NETWORK_FAILED,
+	pleg.Synced:                plegv1.EventType_EVENT_TYPE_SYNCED,
+	pleg.Gap:                   plegv1.EventType_EVENT_TYPE_GAP,
+	pleg.Bookmark:              plegv1.EventType_EVENT_TYPE_BOOKMARK,
+}
+
+var eventTypeNames = inverse(eventTypes)
+
+func inverse[K, V comparable](m map[K]V) map[V]K {
+	inverted := make(map[V]K, len(m))
+	for k, v := range m {
+		inverted[v] = k
+	}
+	return inverted
+}
+
+// FromEventType returns the type's number; ok is false if it has none.
+func FromEventType(t pleg.EventType) (number plegv1.EventType, ok bool) {
+	number, ok = eventTypes[t]
+	return number, ok
+}
+
+// ToEventType returns the type that a number stands for. One that this version
+// does not know keeps the number's own name, so that it can be told.
+func ToEventType(number plegv1.EventType) pleg.EventType {
+	if t, ok := eventTypeNames[number]; ok {
+		return t
+	}
+	return pleg.EventType(number.String())
+}
+
+// isMark reports whether events of this type speak of the subscription.
+func isMark(t pleg.EventType) bool {
+	return t == pleg.Synced || t == pleg.Gap || t == pleg.Bookmark
+}
+
+// FromEvent returns the message of an event of the pipeline with this epoch.
+func FromEvent(ev pleg.Event, epoch string) *plegv1.Event {
+	number, _ := FromEventType(ev.Type)
+	return &plegv1.Event{
+		Seq:           ev.Seq,
+		Epoch:         epoch,
+		Type:          number,
+		PodUid:        string(ev.PodUID),
+		PodName:       ev.PodName,
+		PodNamespace:  ev.PodNamespace,
+		ContainerId:   string(ev.ContainerID),
+		ContainerName: ev.ContainerName,
+		Attempt:       ev.Attempt,
+		Sandbox:       ev.Sandbox,
+		ExitCode:      ev.ExitCode,
+		Reason:        ev.Reason,
+		Missed:        ev.Missed,
+		Replayed:      ev.Replayed,
+		ObservedAt:    FromTime(ev.ObservedAt),
+	}
+}
+
+// ToEvent returns the event of a message. Only marks keep their epoch, as in
+// the pipeline itself.
+func ToEvent(m *plegv1.Event) pleg.Event {
+	ev := pleg.Event{
+		Seq:           m.GetSeq(),
+		Type:          ToEventType(m.GetType()),
+		PodUID:        pleg.PodUID(m.GetPodUid()),
+		PodName:       m.GetPodName(),
+		PodNamespace:  m.GetPodNamespace(),
+		ContainerID:   pleg.ContainerID(m.GetContainerId()),
+		ContainerName: m.GetContainerName(),
+		Attempt:       m.GetAttempt(),
+		Sandbox:       m.GetSandbox(),
+		ExitCode:      m.ExitCode,
+		Reason:        m.GetReason(),
+		Missed:        m.GetMissed(),
+		Replayed:      m.GetReplayed(),
+		ObservedAt:    ToTime(m.GetObservedAt()),
+	}
+	if isMark(ev.Type) {
+		ev.Epoch = m.GetEpoch()
+	}
+	return ev
+}
+
+// FromTime returns a timestamp, nil for the zero time.
+func FromTime(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+// ToTime returns the time of a timestamp in the local zone, the zero time for
+// nil.
+func ToTime(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime().Local()
+}

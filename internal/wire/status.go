@@ -1,0 +1,123 @@
+package wire
+
+import (
+	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+var states = map[pleg.State]plegv1.State{
+	pleg.StateUnknown: plegv1.State_STATE_UNKNOWN,
+	pleg.StateCreated: plegv1.State_STATE_CREATED,
+	pleg.StateRunning: plegv1.State_STATE_RUNNING,
+	pleg.StateExited:  plegv1.State_STATE_EXITED,
+}
+
+// stateNames has no name for a number of a newer version: that is
+// [pleg.StateUnknown].
+var stateNames = inverse(states)
+
+// FromStatus returns the message of a status, nil for nil.
+func FromStatus(s *pleg.PodStatus) *plegv1.PodStatus {
+	if s == nil {
+		return nil
+	}
+	m := &plegv1.PodStatus{
+		Uid:        string(s.UID),
+		Name:       s.Name,
+		Namespace:  s.Namespace,
+		Ips:        s.IPs,
+		ObservedAt: FromTime(s.ObservedAt),
+	}
+	for _, c := range s.Containers {
+		m.Containers = append(m.Containers, fromContainer(c))
+	}
+	for _, sandbox := range s.Sandboxes {
+		m.Sandboxes = append(m.Sandboxes, fromSandbox(sandbox))
+	}
+	return m
+}
+
+func fromContainer(c *pleg.ContainerStatus) *plegv1.ContainerStatus {
+	return &plegv1.ContainerStatus{
+		Id:          string(c.ID),
+		Name:        c.Name,
+		Attempt:     c.Attempt,
+		State:       states[c.State],
+		CreatedAt:   FromTime(c.CreatedAt),
+		StartedAt:   FromTime(c.StartedAt),
+		FinishedAt:  FromTime(c.FinishedAt),
+		ExitCode:    c.ExitCode,
+		Reason:      c.Reason,
+		Message:     c.Message,
+		Image:       c.Image,
+		ImageRef:    c.ImageRef,
+		Labels:      c.Labels,
+		Annotations: c.Annotations,
+	}
+}
+
+func fromSandbox(s *pleg.SandboxStatus) *plegv1.SandboxStatus {
+	return &plegv1.SandboxStatus{
+		Id:          string(s.ID),
+		Attempt:     s.Attempt,
+		Ready:       s.Ready,
+		CreatedAt:   FromTime(s.CreatedAt),
+		Ips:         s.IPs,
+		HostNetwork: s.HostNetwork,
+		Labels:      s.Labels,
+		Annotations: s.Annotations,
+	}
+}
+
+// ToStatus returns the status of a message, nil for nil.
+func ToStatus(m *plegv1.PodStatus) *pleg.PodStatus {
+	if m == nil {
+		return nil
+	}
+	s := &pleg.PodStatus{
+		UID:        pleg.PodUID(m.GetUid()),
+		Name:       m.GetName(),
+		Namespace:  m.GetNamespace(),
+		IPs:        m.GetIps(),
+		ObservedAt: ToTime(m.GetObservedAt()),
+	}
+	for _, c := range m.GetContainers() {
+		s.Containers = append(s.Containers, toContainer(c))
+	}
+	for _, sandbox := range m.GetSandboxes() {
+		s.Sandboxes = append(s.Sandboxes, toSandbox(sandbox))
+	}
+	return s
+}
+
+func toContainer(m *plegv1.ContainerStatus) *pleg.ContainerStatus {
+	return &pleg.ContainerStatus{
+		ID:          pleg.ContainerID(m.GetId()),
+		Name:        m.GetName(),
+		Attempt:     m.GetAttempt(),
+		State:       stateNames[m.GetState()],
+		CreatedAt:   ToTime(m.GetCreatedAt()),
+		StartedAt:   ToTime(m.GetStartedAt()),
+		FinishedAt:  ToTime(m.GetFinishedAt()),
+		ExitCode:    m.GetExitCode(),
+		Reason:      m.GetReason(),
+		Message:     m.GetMessage(),
+		Image:       m.GetImage(),
+		ImageRef:    m.GetImageRef(),
+		Labels:      m.GetLabels(),
+		Annotations: m.GetAnnotations(),
+	}
+}
+
+func toSandbox(m *plegv1.SandboxStatus) *pleg.SandboxStatus {
+	return &pleg.SandboxStatus{
+		ID:          pleg.ContainerID(m.GetId()),
+		Attempt:     m.GetAttempt(),
+		Ready:       m.GetReady(),
+		CreatedAt:   ToTime(m.GetCreatedAt()),
+		IPs:         m.GetIps(),
+		HostNetwork: m.GetHostNetwork(),
+		Labels:      m.GetLabels(),
+		Annotations: m.GetAnnotations(),
+	}
+}

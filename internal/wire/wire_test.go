@@ -1,0 +1,125 @@
+package wire_test
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// fill sets every field of a struct, and what it points to, to something that
+// is not zero: a field added later is checked without a change here.
+func fill(t *testing.T, v reflect.Value) {
+	t.Helper()
+	if v.Type() == reflect.TypeFor[time.Time]() {
+		v.Set(reflect.ValueOf(time.Unix(1_700_000_000, 123_456_789)))
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(t, v.Elem())
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(t, v.Field(i))
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(t, v.Index(0))
+	case reflect.Map:
+		v.Set(reflect.ValueOf(map[string]string{"key": "value"}))
+	case reflect.String:
+		v.SetString("text")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int32:
+		v.SetInt(7)
+	case reflect.Uint8:
+		v.SetUint(uint64(pleg.StateExited))
+	case reflect.Uint32, reflect.Uint64:
+		v.SetUint(9)
+	default:
+		t.Fatalf("fill does not know %v", v.Type())
+	}
+}
+
+// sent returns the message as it comes out at the other end.
+func sent[M proto.Message](t *testing.T, m M) M {
+	t.Helper()
+	data, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := m.ProtoReflect().New().Interface()
+	if err := proto.Unmarshal(data, out); err != nil {
+		t.Fatal(err)
+	}
+	return out.(M)
+}
+
+func TestEventKeepsEveryField(t *testing.T) {
+	for _, typ := range []pleg.EventType{
+		pleg.ContainerStarted, pleg.ContainerDied, pleg.ContainerRemoved, pleg.PodSync,
+		pleg.NetworkSetupCompleted, pleg.NetworkFailed, pleg.Synced, pleg.Gap, pleg.Bookmark,
+	} {
+		t.Run(string(typ), func(t *testing.T) {
+			var want pleg.Event
+			fill(t, reflect.ValueOf(&want).Elem())
+			want.Type = typ
+			m := sent(t, wire.FromEvent(want, "text"))
+			if m.GetEpoch() != "text" {
+				t.Errorf("the message has the epoch %q, want it on every event", m.GetEpoch())
+			}
+			if typ != pleg.Synced && typ != pleg.Gap && typ != pleg.Bookmark {
+				want.Epoch = ""
+			}
+			if got := wire.ToEvent(m); !reflect.DeepEqual(got, want) {
+				t.Errorf("got  %+v\nwant %+v", got, want)
+			}
+		})
+	}
+}
+
+func TestEventWithoutExitCode(t *testing.T) {
+	zero := int32(0)
+	for _, code := range []*int32{nil, &zero} {
+		got := wire.ToEvent(sent(t, wire.FromEvent(pleg.Event{Type: pleg.ContainerDied, ExitCode: code}, "")))
+		if !reflect.DeepEqual(got.ExitCode, code) {
+			t.Errorf("exit code %v became %v", code, got.ExitCode)
+		}
+		if !got.ObservedAt.IsZero() {
+			t.Errorf("the zero time became %v", got.ObservedAt)
+		}
+	}
+}
+
+func TestEventTypeOfANewerVersion(t *testing.T) {
+	if got, want := wire.ToEventType(99), pleg.EventType("99"); got != want {
+		t.Errorf("ToEventType(99) = %q, want %q", got, want)
+	}
+	if _, ok := wire.FromEventType("NoSuchType"); ok {
+		t.Error("FromEventType knows NoSuchType")
+	}
+}
+
+func TestStatusKeepsEveryField(t *testing.T) {
+	want := new(pleg.PodStatus)
+	fill(t, reflect.ValueOf(want).Elem())
+	for _, state := range []pleg.State{pleg.StateUnknown, pleg.StateCreated, pleg.StateRunning, pleg.StateExited} {
+		want.Containers[0].State = state
+		if got := wire.ToStatus(sent(t, wire.FromStatus(want))); !reflect.DeepEqual(got, want) {
+			t.Errorf("got  %+v\nwant %+v", got, want)
+		}
+	}
+	if got := wire.ToStatus(wire.FromStatus(nil)); got != nil {
+		t.Errorf("nil became %+v", got)
+	}
+	if got := wire.ToStatus(&plegv1.PodStatus{Containers: []*plegv1.ContainerStatus{{State: 99}}}); got.Containers[0].State != pleg.StateUnknown {
+		t.Errorf("state 99 became %v, want %v", got.Containers[0].State, pleg.StateUnknown)
+	}
+}
