@@ -12,6 +12,7 @@ import (
 )
 
 const (
+	freePeriod         = time.Second
 	freeListTimeout    = 3 * time.Second
 	freeInspectTimeout = 4 * time.Second
 )
@@ -41,6 +42,7 @@ type freeRuntime struct {
 	mu          sync.Mutex
 	broken      []string // bounds that the pipeline did not keep
 	lists       int
+	listEnded   time.Duration
 	listings    []*listing // those without an error
 	byPod       map[*pleg.Pod]*listing
 	inspections map[pleg.PodUID][]*inspection
@@ -86,7 +88,7 @@ func (r *freeRuntime) plan(rng *rand.Rand, slow bool) plan {
 		longest = 500 * time.Millisecond
 	}
 	took := func() time.Duration {
-		return time.Microsecond * time.Duration(1+rng.Int64N(int64(longest/time.Microsecond)))
+		return time.Duration(1 + rng.Int64N(int64(longest)))
 	}
 	p := plan{before: took(), after: took(), fault: oneOf(rng, 80, works, 8, fails, 4, panics, 4, hangs, 4, answersNil)}
 	if !slow && p.fault == answersNil {
@@ -97,7 +99,8 @@ func (r *freeRuntime) plan(rng *rand.Rand, slow bool) plan {
 
 func (r *freeRuntime) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
 	l := &listing{at: r.now(), pods: make(map[pleg.PodUID]*pleg.Pod)}
-	r.lists++
+	r.beginList(l.at)
+	defer func() { r.listEnded = r.now() }()
 	p := r.plan(r.roll("list", r.lists), false)
 	time.Sleep(p.before)
 	pods := r.history.list(r.now())
@@ -114,6 +117,17 @@ func (r *freeRuntime) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
 	}
 	r.listings = append(r.listings, l)
 	return pods, nil
+}
+
+// beginList wants a list as soon as the period since the last one is over: no
+// inspection may delay it.
+func (r *freeRuntime) beginList(at time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if want := r.listEnded + freePeriod; r.lists > 0 && at != want {
+		r.broken = append(r.broken, fmt.Sprintf("list at %v, want it at %v", at, want))
+	}
+	r.lists++
 }
 
 func (r *freeRuntime) PodStatus(

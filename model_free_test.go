@@ -37,7 +37,7 @@ func freeRunning(t *testing.T, seed uint64, inspectors int) {
 	b := &freeBed{runtime: newFreeRuntime(h, inspectors)}
 	var err error
 	b.p, err = pipeline.New(pipeline.Options{
-		Runtime: b.runtime, Inspectors: inspectors,
+		Runtime: b.runtime, Inspectors: inspectors, RelistPeriod: freePeriod,
 		ListTimeout: freeListTimeout, InspectTimeout: freeInspectTimeout,
 	})
 	if err != nil {

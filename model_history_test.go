@@ -39,8 +39,8 @@ type version struct {
 
 func (v version) gone() bool { return len(v.containers)+len(v.sandboxes) == 0 }
 
-// newHistory returns the history of a seed. Pods change at odd nanoseconds so
-// that nothing happens just as a call begins or ends.
+// newHistory returns the history of a seed. All times are random nanoseconds, so
+// that no two things happen at once.
 func newHistory(seed uint64) *history {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	h := &history{
@@ -52,24 +52,24 @@ func newHistory(seed uint64) *history {
 	for _, uid := range podUIDs(2 + rng.IntN(7)) {
 		h.pods[uid] = newLife(rng, uid)
 		for range rng.IntN(4) {
-			h.requests[uid] = append(h.requests[uid], randomTime(rng, 3))
+			h.requests[uid] = append(h.requests[uid], randomTime(rng))
 		}
 		for range rng.IntN(6) {
-			h.waits[uid] = append(h.waits[uid], randomTime(rng, 5))
+			h.waits[uid] = append(h.waits[uid], randomTime(rng))
 		}
 		slices.Sort(h.requests[uid])
 	}
 	return h
 }
 
-func randomTime(rng *rand.Rand, odd time.Duration) time.Duration {
-	return time.Duration(rng.Int64N(int64(calmAfter/time.Microsecond)))*time.Microsecond + odd
+func randomTime(rng *rand.Rand) time.Duration {
+	return time.Duration(rng.Int64N(int64(calmAfter)))
 }
 
 func newLife(rng *rand.Rand, uid pleg.PodUID) []version {
 	times := make([]time.Duration, 1+rng.IntN(12))
 	for i := range times {
-		times[i] = randomTime(rng, 1)
+		times[i] = randomTime(rng)
 	}
 	slices.Sort(times)
 	life := []version{{}}

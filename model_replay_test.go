@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -68,6 +69,7 @@ func (r *replay) run() {
 	var last *observation
 	for _, o := range observations {
 		r.skipped(last, o)
+		r.prompt(last, o)
 		if last != nil && r.asked(last.of.done, o.start) || last == nil && r.asked(0, o.start) {
 			r.ref.RequestReinspect(r.uid)
 		}
@@ -82,6 +84,7 @@ func (r *replay) run() {
 	}
 	r.skipped(last, nil)
 	r.requests(observations)
+	r.waits(observations)
 	sameEvents(r.t, "the whole run", r.uid, r.got, byPod(drain(r.events))[r.uid])
 	sameStatus(r.t, "the end", r.uid, r.bed.p, r.ref)
 }
@@ -97,20 +100,20 @@ func (r *replay) apply(l *listing) {
 // observations are the pod's inspections, and the listings without it that
 // events speak of.
 func (r *replay) observations() []*observation {
-	var all []*observation
-	inspected := make(map[int64]bool)
+	acted := make(map[time.Duration]*observation)
 	for _, call := range r.bed.runtime.inspections[r.uid] {
-		all = append(all, &observation{of: call.of, start: call.start, settled: call.end, call: call})
-		inspected[int64(call.of.at)] = true
+		acted[call.of.at] = &observation{of: call.of, start: call.start, settled: call.end, call: call}
 	}
-	var gone *observation
 	for _, e := range r.bed.events {
 		if e.PodUID != r.uid {
 			continue
 		}
 		r.got = append(r.got, seenOf(e.Event))
 		at := e.ObservedAt.Sub(r.bed.runtime.start)
-		if inspected[int64(at)] || gone != nil && gone.of.at == at {
+		if o := acted[at]; o != nil {
+			if e.when != o.settled {
+				r.t.Errorf("%v came at %v, want it as the pod settled at %v", seenOf(e.Event), e.when, o.settled)
+			}
 			continue
 		}
 		of := r.listingOf(at)
@@ -118,11 +121,25 @@ func (r *replay) observations() []*observation {
 			r.t.Errorf("%v speaks of no inspection and no listing without the pod", seenOf(e.Event))
 			continue
 		}
-		gone = &observation{of: of, start: e.when, settled: e.when}
-		all = append(all, gone)
+		acted[at] = &observation{of: of, start: e.when, settled: e.when}
 	}
-	slices.SortFunc(all, func(a, b *observation) int { return cmp.Compare(a.of.at, b.of.at) })
-	return all
+	return slices.SortedFunc(maps.Values(acted), func(a, b *observation) int { return cmp.Compare(a.of.at, b.of.at) })
+}
+
+// prompt wants the pipeline to act on a listing as it comes, or as what was
+// under way for the pod before it settles. Only a lack of inspectors is an
+// excuse, and not for a pod that is gone.
+func (r *replay) prompt(last, o *observation) {
+	if o.call != nil && r.bed.runtime.inspectors < len(r.bed.runtime.history.pods) {
+		return
+	}
+	want := o.of.done
+	if last != nil && last.settled > want {
+		want = last.settled
+	}
+	if o.start != want {
+		r.t.Errorf("pod %s: acted on the list of %v at %v, want at %v", r.uid, o.of.at, o.start, want)
+	}
 }
 
 func (r *replay) listingOf(at time.Duration) *listing {
@@ -135,9 +152,19 @@ func (r *replay) listingOf(at time.Duration) *listing {
 }
 
 // skipped wants no reason to act in the listings between two observations, of
-// which either may be nil. Those that came while the first was under way count
-// only once it has succeeded, and then only the newest.
+// which either may be nil.
 func (r *replay) skipped(from, to *observation) {
+	for _, l := range r.passedOver(from, to) {
+		r.when = fmt.Sprintf("list of %v, not acted on", l.at)
+		r.apply(l)
+	}
+}
+
+// passedOver returns the listings between two observations that the pipeline
+// compared and found unchanged. Those that came while the first was under way
+// count only once it has succeeded, and then only the newest, unless the second
+// is newer still.
+func (r *replay) passedOver(from, to *observation) []*listing {
 	var meanwhile *listing
 	var idle []*listing
 	for _, l := range r.bed.runtime.listings {
@@ -151,14 +178,10 @@ func (r *replay) skipped(from, to *observation) {
 			meanwhile = l
 		}
 	}
-	// Superseded by a listing that the pipeline acted on when from settled.
 	if meanwhile != nil && (to == nil || to.of.done >= from.settled) {
-		idle = append([]*listing{meanwhile}, idle...)
+		idle = slices.Insert(idle, 0, meanwhile)
 	}
-	for _, l := range idle {
-		r.when = fmt.Sprintf("list of %v, not acted on", l.at)
-		r.apply(l)
-	}
+	return idle
 }
 
 // asked reports whether a reinspection was asked for in a span of time.

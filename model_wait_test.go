@@ -2,6 +2,7 @@ package pipeline_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -65,6 +66,36 @@ func (b *freeBed) judgeStatus(t *testing.T, w *wait) {
 		if rank < least || rank > last[id] {
 			t.Errorf("GetNewerThan(%s) at %v returned at %v: container %s is at %d, want %d to %d; status %+v",
 				w.uid, w.called, w.waited, id, rank, least, last[id], w.status)
+		}
+	}
+}
+
+// waits wants every wait for the pod to have returned at the first moment at
+// which a listing after its call had been applied to the pod, and not before.
+func (r *replay) waits(observations []*observation) {
+	type applied struct{ at, when time.Duration }
+	var all []applied
+	var last *observation
+	for _, o := range append(slices.Clone(observations), nil) {
+		for _, l := range r.passedOver(last, o) {
+			when := l.done
+			if last != nil && last.settled > when {
+				when = last.settled
+			}
+			all = append(all, applied{l.at, when})
+		}
+		if o != nil {
+			all = append(all, applied{o.of.at, o.settled})
+		}
+		last = o
+	}
+	for _, w := range r.bed.waited {
+		if w.uid != r.uid {
+			continue
+		}
+		i := slices.IndexFunc(all, func(a applied) bool { return a.at > w.called })
+		if i < 0 || w.waited != all[i].when {
+			r.t.Errorf("GetNewerThan(%s) at %v returned at %v, want as soon as it is applied: %v", w.uid, w.called, w.waited, all)
 		}
 	}
 }
