@@ -1,0 +1,112 @@
+package cli_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/cli"
+)
+
+func TestUsageErrors(t *testing.T) {
+	for _, test := range []struct{ args, want string }{
+		{"walk", `unknown command "walk"`},
+		{"--walk", "unknown flag: --walk"},
+		{"run --walk", "unknown flag: --walk"},
+		{"run walk", `unexpected argument "walk"`},
+		{"run --simulate 50", "--simulate=50"},
+		{"run --simulate=0", "--simulate must be at least 1, got 0"},
+		{"run --simulate=-3", "--simulate must be at least 1, got -3"},
+		{"run --simulate=many", `"--simulate"`},
+		{"run --simulate -r /s", "--simulate cannot be combined with --runtime-endpoint"},
+		{"run --simulate --config /c", "--simulate cannot be combined with --runtime-endpoint or --config"},
+		{"run --runtime-endpoint=", "--runtime-endpoint must not be empty"},
+		{"run --seed 1", "--seed needs --simulate"},
+		{"run --churn-rate 1", "--churn-rate needs --simulate"},
+		{"run --latency tail", "--latency needs --simulate"},
+		{"run --simulate --churn-rate -1", "--churn-rate must be"},
+		{"run --simulate --churn-rate NaN", "--churn-rate must be"},
+		{"run --simulate --churn-rate Inf", "--churn-rate must be"},
+		{"run --simulate --latency slow", `"--latency" flag: want zero, node, tail`},
+		{"run --simulate --seed -1", `"--seed"`},
+		{"run --relist-period 0", "--relist-period must be longer than 0"},
+		{"run --relist-period=-1s", "--relist-period must be longer than 0, got -1s"},
+		{"run --relist-period 5", `"--relist-period" flag: time: missing unit`},
+		{"run --relist-threshold 0", "--relist-threshold must be longer than 0"},
+		{"run --relist-period 1m --relist-threshold 1m", "--relist-threshold (1m0s) must be longer than --relist-period (1m0s)"},
+		{"run --list-timeout 0", "--list-timeout must be longer than 0"},
+		{"run --inspect-timeout=-1ms", "--inspect-timeout must be longer than 0"},
+		{"run --inspectors 0", "--inspectors must be at least 1, got 0"},
+		{"run --inspectors=-1", "--inspectors must be at least 1, got -1"},
+		{"run --max-status-calls 0", "--max-status-calls must be at least 1, got 0"},
+		{"run -o xml", `"-o, --output" flag: want text, json`},
+		{"run -v trace", `"-v, --log-level" flag: want info, debug, warn, error`},
+		{"run --log-format xml", `"--log-format" flag: want text, json`},
+		{"run --listen port", "--listen: "},
+		{"run --listen=", "--listen: "},
+		{"simulate", "--socket is required"},
+		{"simulate --socket /s --pods -1", "--pods must not be negative, got -1"},
+		{"simulate --socket /s --churn-rate -1", "--churn-rate must be"},
+		{"simulate /s", `unknown command "/s"`},
+		{"version 1", `unknown command "1"`},
+	} {
+		t.Run(test.args, func(t *testing.T) {
+			code, stdout, stderr := run(t, strings.Fields(test.args)...)
+			if code != cli.ExitUsage || stdout != "" {
+				t.Errorf("exit code %d and output %q, want %d and none", code, stdout, cli.ExitUsage)
+			}
+			if !strings.Contains(stderr, test.want) || !strings.Contains(stderr, "--help' for usage") {
+				t.Errorf("stderr = %q, want %q and a hint at the help", stderr, test.want)
+			}
+		})
+	}
+}
+
+// TestHelp pins the help, which is the manual: read the difference as a user
+// would, and accept it with UPDATE_GOLDEN=1.
+func TestHelp(t *testing.T) {
+	for _, test := range []struct{ args, golden string }{
+		{"", "testdata/root.golden"},
+		{"run --help", "testdata/run.golden"},
+		{"simulate --help", "testdata/simulate.golden"},
+	} {
+		code, stdout, stderr := run(t, strings.Fields(test.args)...)
+		if code != cli.ExitOK || stderr != "" {
+			t.Errorf("%q: exit code %d, stderr %q", test.args, code, stderr)
+		}
+		if os.Getenv("UPDATE_GOLDEN") != "" {
+			if err := os.WriteFile(test.golden, []byte(stdout), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(test.golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stdout != string(want) {
+			t.Errorf("%q prints:\n%s\nwant %s:\n%s", test.args, stdout, test.golden, want)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	code, stdout, _ := run(t, "version")
+	if code != cli.ExitOK || !strings.HasPrefix(stdout, "pleg-pipeline ") || strings.Count(stdout, "\n") != 1 {
+		t.Errorf("version = %d %q, want one line", code, stdout)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	for _, test := range []struct{ args, want string }{
+		{"__complete run --output ", "text\njson\n"},
+		{"__complete r", "run\t"},
+	} {
+		args := strings.Split(test.args, " ")
+		if _, stdout, _ := run(t, args...); !strings.HasPrefix(stdout, test.want) {
+			t.Errorf("%q = %q, want it to begin with %q", test.args, stdout, test.want)
+		}
+	}
+	if code, stdout, _ := run(t, "completion", "bash"); code != cli.ExitOK || !strings.Contains(stdout, "complete") {
+		t.Errorf("completion bash = %d and %d bytes", code, len(stdout))
+	}
+}
