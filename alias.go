@@ -10,6 +10,10 @@ import (
 type (
 	// Runtime is what the pipeline needs of a container runtime.
 	Runtime = pleg.Runtime
+	// PodLister is a Runtime that can list one pod.
+	PodLister = pleg.PodLister
+	// EventWatcher is a Runtime with a stream of container events.
+	EventWatcher = pleg.EventWatcher
 	// Pod is a pod as the runtime listed it.
 	Pod = pleg.Pod
 	// PodUID identifies a pod.

@@ -13,9 +13,11 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/differ"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
+	"github.com/pleg-pipeline/pleg-pipeline/stage/hinter"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/lister"
 )
@@ -28,8 +30,25 @@ const (
 	DefaultListTimeout     = 2 * time.Minute
 	DefaultInspectTimeout  = 2 * time.Minute
 	DefaultInspectors      = 8
-	DefaultHistory         = 8192
-	DefaultSlowAfter       = 30 * time.Second
+
+	DefaultRelistPeriodWithEvents    = 5 * time.Minute
+	DefaultRelistThresholdWithEvents = 10 * time.Minute
+	DefaultKeepRemoved               = 30 * time.Second
+
+	DefaultHistory   = 8192
+	DefaultSlowAfter = 30 * time.Second
+)
+
+// EventsMode says what to do with the runtime's stream of container events.
+type EventsMode string
+
+const (
+	// EventsOff leaves the stream alone; pods are found by relisting.
+	EventsOff EventsMode = "off"
+	// EventsAuto follows the stream if the runtime has one.
+	EventsAuto EventsMode = "auto"
+	// EventsRequire ends Run with an error if the runtime has none.
+	EventsRequire EventsMode = "require"
 )
 
 // Options configure a [Pipeline]. Only Runtime is required.
@@ -42,6 +61,21 @@ type Options struct {
 	// RelistThreshold is the age of the last successful list at which
 	// [Pipeline.Healthy] says no. If zero, [DefaultRelistThreshold].
 	RelistThreshold time.Duration
+	// Events follows the runtime's container events, so that a change is known
+	// within milliseconds and all pods are listed but every
+	// RelistPeriodWithEvents. If empty, [EventsOff]: a process that follows the
+	// stream and then stops reading, because it is stopped by SIGSTOP or starved
+	// of CPU, holds up containerd itself, and with it the start of every pod, as
+	// soon as some 250 events are unread. Runtime must be an [EventWatcher].
+	Events EventsMode
+	// RelistPeriodWithEvents and RelistThresholdWithEvents stand in for
+	// RelistPeriod and RelistThreshold while the stream is up. If zero,
+	// [DefaultRelistPeriodWithEvents] and [DefaultRelistThresholdWithEvents].
+	RelistPeriodWithEvents    time.Duration
+	RelistThresholdWithEvents time.Duration
+	// KeepRemoved is for how long the final status of a removed container can
+	// be had from [Cache.GetRemoved]. If zero, [DefaultKeepRemoved].
+	KeepRemoved time.Duration
 	// ListTimeout ends a list that takes longer. If zero, [DefaultListTimeout].
 	ListTimeout time.Duration
 	// Inspectors is the number of pods inspected at once, and so a bound on
@@ -67,11 +101,11 @@ type Options struct {
 
 // Pipeline is the four stages and the cache. Create it with [New].
 type Pipeline struct {
-	threshold time.Duration
-	cache     *cache.Cache
-	running   atomic.Bool
+	cache   *cache.Cache
+	running atomic.Bool
 
 	lister     *lister.Lister
+	hinter     *hinter.Hinter
 	differ     *differ.Differ
 	inspector  *inspector.Inspector
 	dispatcher *dispatcher.Dispatcher
@@ -84,24 +118,40 @@ func New(o Options) (*Pipeline, error) {
 		return nil, err
 	}
 	metrics := instrument.Registry{Registerer: o.Registerer, KubeletNames: o.KubeletMetricNames}
-	p := &Pipeline{threshold: o.RelistThreshold, cache: cache.New()}
-	var errs [4]error
+	p := &Pipeline{cache: cache.New(o.KeepRemoved)}
+	var errs [5]error
 	p.lister, errs[0] = lister.New(lister.Options{
-		Runtime: o.Runtime, RelistPeriod: o.RelistPeriod, ListTimeout: o.ListTimeout,
-		Logger: o.Logger, Metrics: metrics,
+		Runtime: o.Runtime, RelistPeriod: o.RelistPeriod, RelistThreshold: o.RelistThreshold,
+		RelistPeriodWithEvents: o.RelistPeriodWithEvents, RelistThresholdWithEvents: o.RelistThresholdWithEvents,
+		ListTimeout: o.ListTimeout, Logger: o.Logger, Metrics: metrics,
 	})
-	p.differ, errs[1] = differ.New(differ.Options{Cache: p.cache, Logger: o.Logger, Metrics: metrics})
-	p.inspector, errs[2] = inspector.New(inspector.Options{
+	p.hinter, errs[1] = hinter.New(o.hinter(p.lister, metrics))
+	p.differ, errs[2] = differ.New(differ.Options{
+		Cache: p.cache, Retry: p.lister.Retry, Logger: o.Logger, Metrics: metrics,
+	})
+	p.inspector, errs[3] = inspector.New(inspector.Options{
 		Runtime: o.Runtime, Cache: p.cache, Inspectors: o.Inspectors, InspectTimeout: o.InspectTimeout,
 		Logger: o.Logger, Metrics: metrics,
 	})
-	p.dispatcher, errs[3] = dispatcher.New(dispatcher.Options{
+	p.dispatcher, errs[4] = dispatcher.New(dispatcher.Options{
 		History: o.History, SlowAfter: o.SlowAfter, Logger: o.Logger, Metrics: metrics,
 	})
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, fmt.Errorf("new pipeline: %w", err)
 	}
 	return p, nil
+}
+
+func (o *Options) hinter(l *lister.Lister, metrics instrument.Registry) hinter.Options {
+	h := hinter.Options{
+		Required: o.Events == EventsRequire, Lister: l, Relists: o.Inspectors, ListTimeout: o.ListTimeout,
+		Logger: o.Logger, Metrics: metrics,
+	}
+	h.Pods, _ = o.Runtime.(pleg.PodLister)
+	if o.Events != EventsOff {
+		h.Events, _ = o.Runtime.(pleg.EventWatcher)
+	}
+	return h
 }
 
 func (o *Options) complete() error {
@@ -115,6 +165,9 @@ func (o *Options) complete() error {
 	}{
 		{"RelistPeriod", &o.RelistPeriod, DefaultRelistPeriod},
 		{"RelistThreshold", &o.RelistThreshold, DefaultRelistThreshold},
+		{"RelistPeriodWithEvents", &o.RelistPeriodWithEvents, DefaultRelistPeriodWithEvents},
+		{"RelistThresholdWithEvents", &o.RelistThresholdWithEvents, DefaultRelistThresholdWithEvents},
+		{"KeepRemoved", &o.KeepRemoved, DefaultKeepRemoved},
 		{"ListTimeout", &o.ListTimeout, DefaultListTimeout},
 		{"InspectTimeout", &o.InspectTimeout, DefaultInspectTimeout},
 		{"SlowAfter", &o.SlowAfter, DefaultSlowAfter},
@@ -141,32 +194,43 @@ func (o *Options) complete() error {
 			*n.value = n.def
 		}
 	}
+	switch _, watches := o.Runtime.(pleg.EventWatcher); {
+	case o.Events == "":
+		o.Events = EventsOff
+	case o.Events == EventsRequire && !watches:
+		return errors.New("new pipeline: Options.Events is require, but Options.Runtime is no EventWatcher")
+	case o.Events != EventsOff && o.Events != EventsAuto && o.Events != EventsRequire:
+		return fmt.Errorf("new pipeline: Options.Events must be off, auto or require, got %q", o.Events)
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return nil
 }
 
-// Run runs the stages until ctx ends, and then returns the cause of ctx: it has
-// no other error, since what the runtime fails at is retried. When it returns,
-// no goroutine is left and every subscriber's channel is closed. A pipeline
-// runs once; a second call is an error.
+// Run runs the stages until ctx ends, and then returns the cause of ctx. What
+// the runtime fails at is retried and no error of Run, but that it has no
+// events while Options.Events requires them. When Run returns, no goroutine is
+// left and every subscriber's channel is closed. A pipeline runs once; a second
+// call is an error.
 func (p *Pipeline) Run(ctx context.Context) error {
 	if p.running.Swap(true) {
 		return errors.New("run pipeline: it has been run before: make a new one")
 	}
-	// Unbuffered: what waits, waits in the differ's queue, where it is bounded
-	// by the number of pods and seen in a metric.
+	// Unbuffered: what waits, waits in a stage's queue, where it is bounded and
+	// seen in a metric.
 	listings := make(chan stage.Listing)
+	observations := make(chan stage.Observation)
 	inspect := make(chan stage.Change)
 	known := make(chan stage.Change)
 	outcomes := make(chan stage.Outcome)
 	settled := make(chan stage.Settled)
-	// Only the lister and the runtime calls end with ctx. The other stages end
-	// when the one before them has closed its channel.
-	var stages errgroup.Group
+	// Only the two sources and the runtime calls end with ctx. The other stages
+	// end when the one before them has closed its channel.
+	stages, ctx := errgroup.WithContext(ctx)
 	stages.Go(func() error { return p.lister.Run(ctx, listings) })
-	stages.Go(func() error { return p.differ.Run(listings, settled, inspect, known) })
+	stages.Go(func() error { return p.hinter.Run(ctx, observations) })
+	stages.Go(func() error { return p.differ.Run(listings, observations, settled, inspect, known) })
 	stages.Go(func() error { return p.inspector.Run(ctx, inspect, known, outcomes, settled) })
 	stages.Go(func() error { return p.dispatcher.Run(outcomes) })
 	return stages.Wait()
@@ -192,23 +256,15 @@ func (p *Pipeline) Cache() *Cache { return p.cache }
 // blocks. A pod that the next relist does not show is not waited for.
 func (p *Pipeline) RequestReinspect(uid PodUID) { p.differ.RequestReinspect(uid) }
 
+// RequestRelist has one pod listed, and inspected if it changed, without waiting
+// for the next relist. It never blocks; requests of the same pod that wait are
+// served by one list. If Runtime is no [PodLister], all pods are listed.
+func (p *Pipeline) RequestRelist(uid PodUID) { p.hinter.RequestRelist(uid) }
+
 // Healthy reports whether the last successful relist began less than
 // Options.RelistThreshold ago, and if not, why. The meaning is the kubelet's:
-// it speaks of the runtime's lists, not of single pods. It does not block.
+// it speaks of the runtime's lists, not of single pods. While a stream of events
+// is up, Options.RelistThresholdWithEvents holds. It does not block.
 func (p *Pipeline) Healthy() (bool, error) {
-	last := p.lister.Last()
-	if last.Success.IsZero() {
-		return false, because("pleg has yet to be successful", last.Err)
-	}
-	if elapsed := time.Since(last.Success); elapsed > p.threshold {
-		return false, because(fmt.Sprintf("pleg was last seen active %v ago; threshold is %v", elapsed, p.threshold), last.Err)
-	}
-	return true, nil
-}
-
-func because(what string, err error) error {
-	if err == nil {
-		return errors.New(what)
-	}
-	return fmt.Errorf("%s: %w", what, err)
+	return p.lister.Healthy()
 }

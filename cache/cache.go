@@ -28,6 +28,7 @@ type Cache struct {
 	// gone lists the entries that only remember when a pod was found gone.
 	gone    []pleg.PodUID
 	waiters map[pleg.PodUID][]*waiter
+	removed removed
 }
 
 type entry struct {
@@ -42,9 +43,11 @@ type waiter struct {
 	ready     chan struct{} // closed once the pod is fresh enough
 }
 
-// New returns an empty cache.
-func New() *Cache {
+// New returns an empty cache that keeps the final statuses of removed containers
+// for a while.
+func New(keepRemoved time.Duration) *Cache {
 	return &Cache{
+		removed: removed{keep: keepRemoved, byID: make(map[pleg.ContainerID]removedStatus)},
 		entries: make(map[pleg.PodUID]*entry),
 		pending: make(map[pleg.PodUID]struct{}),
 		waiters: make(map[pleg.PodUID][]*waiter),

@@ -124,7 +124,7 @@ func TestGet(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := cache.New()
+			c := cache.New(time.Minute)
 			tc.do(c)
 			got, err := c.Get("a")
 			if !errors.Is(err, tc.err) || (tc.err == nil && err != nil) {

@@ -16,7 +16,7 @@ func TestList(t *testing.T) {
 	broken := errors.New("broken")
 	well, changing := &pleg.PodStatus{UID: "b-well"}, &pleg.PodStatus{UID: "c-changing"}
 
-	c := cache.New()
+	c := cache.New(time.Minute)
 	if got := c.List(); len(got) != 0 {
 		t.Errorf("an empty cache lists %v", got)
 	}

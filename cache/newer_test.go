@@ -71,7 +71,7 @@ func TestGetNewerThan(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := cache.New()
+				c := cache.New(time.Minute)
 				for _, do := range tc.before {
 					do(c)
 				}
@@ -95,7 +95,7 @@ func TestGetNewerThan(t *testing.T) {
 
 func TestGetNewerThanEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := cache.New()
+		c := cache.New(time.Minute)
 		errEnough := errors.New("waited long enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		ended, stays := ask(ctx, c, "a", at(1)), ask(t.Context(), c, "a", at(1))
@@ -118,7 +118,7 @@ func TestGetNewerThanEndsWithItsContext(t *testing.T) {
 
 func TestEachWaiterHasItsOwnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := cache.New()
+		c := cache.New(time.Minute)
 		var waiters []<-chan answer
 		for n := range 4 {
 			waiters = append(waiters, ask(t.Context(), c, "a", at(n)))

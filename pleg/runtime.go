@@ -1,6 +1,10 @@
 package pleg
 
-import "context"
+import (
+	"context"
+	"errors"
+	"time"
+)
 
 // Runtime is what the pipeline needs of a container runtime. Package cri
 // implements it for every CRI endpoint; an embedder may bring its own.
@@ -20,4 +24,46 @@ type Runtime interface {
 	// the pod's last good status, or nil: the status in it of a container that
 	// has exited is final and may be returned again without asking.
 	PodStatus(ctx context.Context, pod *Pod, last *PodStatus) (*PodStatus, error)
+}
+
+// PodLister is a [Runtime] that can list one pod. With it a request for a
+// relist of one pod costs no list of all.
+type PodLister interface {
+	// ListPod returns the pod as ListPods would, or nil if the runtime shows
+	// that it is gone. It is called beside ListPods and PodStatus.
+	ListPod(ctx context.Context, uid PodUID) (*Pod, error)
+}
+
+// ErrNoEvents is wrapped by the error of [EventWatcher] if the runtime has no
+// event stream, or has it switched off.
+var ErrNoEvents = errors.New("the runtime offers no container events")
+
+// EventWatcher is a [Runtime] with a stream of container events.
+type EventWatcher interface {
+	// WatchEvents opens the stream, calls opened, and then hint for each event
+	// until the stream ends, which is always an error. Both are called by the
+	// goroutine that called WatchEvents; they return soon, whatever the rest
+	// of the pipeline does, so that the runtime never waits.
+	WatchEvents(ctx context.Context, opened func(), hint func(Hint)) error
+}
+
+// Hint is a container event: that something happened to a pod, and what the
+// runtime said of it. It is never taken for more than that: an observation made
+// later overrules it.
+type Hint struct {
+	UID PodUID
+	// At is when the runtime made the event; zero if it did not say.
+	At time.Time
+	// Container is the container or sandbox that the event is about, Sandbox
+	// the sandbox it belongs to or is.
+	Container ContainerID
+	Sandbox   ContainerID
+	// State is what the event says of the container; if Removed, it is gone.
+	State   State
+	Removed bool
+	// Pod is the sandbox with its containers as of the event, without what was
+	// removed, and Status the same in full; both are nil if the event did not
+	// carry all of it. Other sandboxes of the pod are not in them.
+	Pod    *Pod
+	Status *PodStatus
 }

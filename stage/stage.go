@@ -1,9 +1,9 @@
 // Package stage declares the messages that cross the channels between the
 // stages of the pipeline.
 //
-//	lister --Listing--> differ ==Change==> inspector --Outcome--> dispatcher
-//	                      ^                    |
-//	                      +------ Settled -----+
+//	lister --Listing------> differ ==Change==> inspector --Outcome--> dispatcher
+//	hinter --Observation-->   ^                    |
+//	                          +------ Settled -----+
 //
 // Changes take one of two channels: those that need an inspection wait for a
 // free inspector, those that need none never do.
@@ -23,6 +23,21 @@ type Listing struct {
 	// At is the time before the first call of the list.
 	At   time.Time
 	Pods []*pleg.Pod
+	// Announced is true if a stream of events has been up since before the
+	// last listing: it should have announced whatever this one shows.
+	Announced bool
+}
+
+// Observation is what the runtime had of one pod at one moment: the answer to a
+// list of that pod, or a [pleg.Hint].
+type Observation struct {
+	UID pleg.PodUID
+	// At is the time before the list, or when the runtime made the event.
+	At time.Time
+	// Pod is the whole pod; nil once it is gone. Not used if Hint is set.
+	Pod *pleg.Pod
+	// Hint is an event that tells of a part of the pod.
+	Hint *pleg.Hint
 }
 
 // Change is work for the inspector: a pod whose containers changed, that is
@@ -37,6 +52,9 @@ type Change struct {
 	// Events are what the change means, in order, without sequence number. The
 	// inspector fills in what only the inspection knows.
 	Events []pleg.Event
+	// Status is the pod's status if it came with the observation: nothing has
+	// to be asked then.
+	Status *pleg.PodStatus
 	// Anew asks for every status, final ones too.
 	Anew bool
 	// Current makes this no change but a mark: everything listed before this

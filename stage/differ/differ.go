@@ -23,7 +23,10 @@ type Cache interface {
 
 // Options configure a [Differ].
 type Options struct {
-	Cache   Cache
+	Cache Cache
+	// Retry is called when an inspection has failed and waits for the next
+	// listing, which should not be long in coming. It must not block.
+	Retry   func()
 	Logger  *slog.Logger
 	Metrics instrument.Registry
 }
@@ -31,6 +34,7 @@ type Options struct {
 // Differ owns the records.
 type Differ struct {
 	cache    Cache
+	retry    func()
 	log      *slog.Logger
 	metrics  *metrics
 	requests *mailbox.Box[pleg.PodUID]
@@ -50,22 +54,36 @@ type Differ struct {
 	// listing may have it.
 	requested map[pleg.PodUID]struct{}
 
+	// removed are the containers that an event has shown to be removed; gone is
+	// when a pod was found gone by something newer than the last listing.
+	removed *recent[pleg.ContainerID]
+	gone    map[pleg.PodUID]time.Time
+	missed  missed
+
 	// pending and later are scratch space of apply, kept from one listing to
 	// the next.
 	pending []pleg.PodUID
 	later   []stage.Change
 }
 
+// removedFor is how long a container is held to be removed although a list has
+// it; containerd lists a sandbox for up to 4 ms after its last event.
+const removedFor = 10 * time.Second
+
 // New returns a differ that is yet to run.
 func New(o Options) (*Differ, error) {
 	m, err := newMetrics(o.Metrics)
 	return &Differ{
 		cache:     o.Cache,
+		retry:     o.Retry,
 		log:       o.Logger.With("stage", "differ"),
 		metrics:   m,
 		requests:  mailbox.New[pleg.PodUID](),
 		records:   make(map[pleg.PodUID]*record),
 		requested: make(map[pleg.PodUID]struct{}),
+		removed:   newRecent[pleg.ContainerID](removedFor, maxRecent),
+		gone:      make(map[pleg.PodUID]time.Time),
+		missed:    newMissed(m.missed),
 	}, err
 }
 
@@ -75,14 +93,16 @@ func New(o Options) (*Differ, error) {
 // show is not waited for.
 func (d *Differ) RequestReinspect(uid pleg.PodUID) { d.requests.Put(uid) }
 
-// Run compares every listing with the records and sends what changed, until in
-// is closed: to inspect what needs an inspection, to known what needs none. It
-// then closes both, and returns once settled is closed too.
+// Run compares every listing and every observation of one pod with the records
+// and sends what changed, until both are closed: to inspect what needs an
+// inspection, to known what needs none. It then closes these, and returns once
+// settled is closed too. What arrives is ordered by the time at which it was
+// observed: an older observation never replaces a newer one.
 //
 // The inspector is fed and listened to by one select: while it is busy, changes
 // wait in a queue, so that neither side ever waits for the other.
-func (d *Differ) Run(in <-chan stage.Listing, settled <-chan stage.Settled, inspect, known chan<- stage.Change) error {
-	d.loop(in, settled, inspect, known)
+func (d *Differ) Run(listings <-chan stage.Listing, observations <-chan stage.Observation, settled <-chan stage.Settled, inspect, known chan<- stage.Change) error {
+	d.loop(listings, observations, settled, inspect, known)
 	close(inspect)
 	close(known)
 	for range settled {
@@ -90,16 +110,23 @@ func (d *Differ) Run(in <-chan stage.Listing, settled <-chan stage.Settled, insp
 	return nil
 }
 
-func (d *Differ) loop(in <-chan stage.Listing, settled <-chan stage.Settled, inspect, known chan<- stage.Change) {
-	for {
+func (d *Differ) loop(listings <-chan stage.Listing, observations <-chan stage.Observation, settled <-chan stage.Settled, inspect, known chan<- stage.Change) {
+	for listings != nil || observations != nil {
 		toInspect, nextToInspect := d.inspect.offer(inspect)
 		toKnown, nextKnown := d.known.offer(known)
 		select {
-		case listing, ok := <-in:
+		case l, ok := <-listings:
 			if !ok {
-				return
+				listings = nil
+				continue
 			}
-			d.apply(listing)
+			d.apply(l)
+		case o, ok := <-observations:
+			if !ok {
+				observations = nil
+				continue
+			}
+			d.take(o)
 		case s := <-settled:
 			d.settle(s)
 		case toInspect <- nextToInspect:
@@ -116,16 +143,17 @@ func (d *Differ) loop(in <-chan stage.Listing, settled <-chan stage.Settled, ins
 // apply takes a listing of all pods into the records.
 func (d *Differ) apply(l stage.Listing) {
 	d.takeRequests()
+	now := time.Now()
+	d.missed.count(now)
 	d.listings++
 	d.pending = d.pending[:0]
 	present := 0
 	var count census
 	for _, pod := range l.Pods {
-		rec := d.records[pod.UID]
-		if rec == nil {
-			rec = &record{uid: pod.UID}
-			d.records[pod.UID] = rec
+		if pod = d.withoutRemoved(pod, now); pod == nil {
+			continue
 		}
+		rec := d.record(pod.UID)
 		if rec.listing == d.listings {
 			d.metrics.duplicates.Inc()
 			d.log.Warn("skipped a pod that the runtime listed twice", "podUID", pod.UID)
@@ -134,18 +162,23 @@ func (d *Differ) apply(l stage.Listing) {
 		rec.listing = d.listings
 		present++
 		count.add(pod)
-		d.observe(rec, pod, l.At)
+		d.list(rec, pod, l)
 	}
 	if present < len(d.records) {
 		for _, rec := range d.records {
 			if rec.listing != d.listings {
-				d.observe(rec, nil, l.At)
+				d.list(rec, nil, l)
 			}
 		}
 	}
 	d.queueLater()
 	d.metrics.publish(count)
 	clear(d.requested)
+	for uid, at := range d.gone {
+		if !at.After(l.At) {
+			delete(d.gone, uid)
+		}
+	}
 	// What the listing covers is known now, before any inspection: a pod that
 	// hangs keeps nobody else's GetNewerThan waiting.
 	d.cache.Observe(l.At, d.pending)
@@ -160,24 +193,123 @@ func (d *Differ) mark() {
 	}
 }
 
-// observe takes a new observation of one pod, nil for gone, and queues the
-// change if there is one.
-func (d *Differ) observe(rec *record, pod *pleg.Pod, at time.Time) {
+// list takes what a listing of all pods has of one pod, nil for nothing.
+func (d *Differ) list(rec *record, pod *pleg.Pod, l stage.Listing) {
 	if _, ok := d.requested[rec.uid]; ok {
 		rec.reinspect = true
 	}
-	rec.current, rec.at = pod, at
-	if !rec.busy {
-		change, ok := rec.next()
-		if !ok {
-			if pod == nil {
-				delete(d.records, rec.uid)
-			}
+	// A pod seen after the listing had begun need not be in it.
+	if !rec.current.at.After(l.At) {
+		change, began := d.observe(rec, observation{pod: pod, at: l.At})
+		if began && l.Announced {
+			d.missed.shown(change.Events, time.Now())
+		}
+	}
+	if rec.busy {
+		d.pending = append(d.pending, rec.uid)
+	}
+}
+
+// take takes an observation of one pod into the records.
+func (d *Differ) take(o stage.Observation) {
+	now := time.Now()
+	if h := o.Hint; h != nil {
+		d.missed.heard(h, now)
+		d.missed.count(now)
+		if h.Removed {
+			d.removed.add(h.Container, now)
+		}
+		if h.Pod == nil {
 			return
 		}
-		d.begin(rec, change)
 	}
-	d.pending = append(d.pending, rec.uid)
+	rec := d.records[o.UID]
+	if !o.At.After(d.knownAt(rec, o.UID)) {
+		d.metrics.stale.Inc()
+		return
+	}
+	to := observation{pod: d.withoutRemoved(o.Pod, now), at: o.At}
+	if o.Hint != nil {
+		to = d.merge(rec, o, now)
+	}
+	if rec == nil && to.pod == nil {
+		d.gone[o.UID] = o.At
+		d.cache.Touch(o.UID, o.At)
+		return
+	}
+	if rec == nil {
+		rec = d.record(o.UID)
+	}
+	d.observe(rec, to)
+	d.queueLater()
+	if !rec.busy {
+		d.cache.Touch(o.UID, o.At)
+	}
+}
+
+// knownAt returns the time of the newest observation of a pod so far, of which
+// there may be no record.
+func (d *Differ) knownAt(rec *record, uid pleg.PodUID) time.Time {
+	at := d.listedAt
+	if rec != nil && rec.current.at.After(at) {
+		at = rec.current.at
+	}
+	if gone := d.gone[uid]; gone.After(at) {
+		at = gone
+	}
+	return at
+}
+
+func (d *Differ) merge(rec *record, o stage.Observation, now time.Time) observation {
+	var have *pleg.Pod
+	if rec != nil {
+		have = rec.current.pod
+	}
+	to := observation{at: o.At, step: true}
+	to.pod = merge(have, o.Hint, func(id pleg.ContainerID) bool { return d.removed.has(id, now) })
+	if tellsAll(o.Hint, to.pod) {
+		to.status = o.Hint.Status
+	}
+	return to
+}
+
+func (d *Differ) withoutRemoved(pod *pleg.Pod, now time.Time) *pleg.Pod {
+	if len(d.removed.since) == 0 {
+		return pod
+	}
+	return without(pod, func(id pleg.ContainerID) bool { return d.removed.has(id, now) })
+}
+
+func (d *Differ) record(uid pleg.PodUID) *record {
+	rec := d.records[uid]
+	if rec == nil {
+		rec = &record{uid: uid}
+		d.records[uid] = rec
+	}
+	return rec
+}
+
+// observe takes a newer observation of one pod and queues the change if there
+// is one and none is under way.
+func (d *Differ) observe(rec *record, o observation) (change stage.Change, began bool) {
+	rec.observe(o)
+	if rec.busy {
+		return stage.Change{}, false
+	}
+	if change, began = rec.next(); began {
+		d.begin(rec, change)
+	} else if o.pod == nil {
+		d.forget(rec)
+	}
+	return change, began
+}
+
+// forget drops the record of a pod that is gone.
+func (d *Differ) forget(rec *record) {
+	delete(d.records, rec.uid)
+	if rec.current.at.After(d.listedAt) {
+		d.gone[rec.uid] = rec.current.at
+	}
 }
 
 // begin queues a change. Within one listing, pods that run go before those that
@@ -186,9 +318,10 @@ func (d *Differ) begin(rec *record, change stage.Change) {
 	if rec.settled() {
 		d.unsettled++
 	}
+	d.metrics.skippedAttempts.Add(float64(skippedAttempts(rec.old, change.Pod)))
 	rec.begin(change)
 	switch {
-	case change.Pod == nil:
+	case change.Pod == nil, change.Status != nil:
 		d.known.push(change)
 	case change.Pod.Running():
 		d.inspect.push(change)
@@ -204,25 +337,26 @@ func (d *Differ) queueLater() {
 	d.later = d.later[:0]
 }
 
-// settle moves a record on and compares it at once with what was listed
+// settle moves a record on and compares it at once with what was observed
 // meanwhile. After an error the next listing does that.
 func (d *Differ) settle(s stage.Settled) {
 	rec := d.records[s.UID]
 	rec.settle(s.Err)
 	if s.Err != nil {
+		d.retry()
 		return
 	}
 	d.unsettled--
-	if rec.at.After(rec.sentAt) {
+	if rec.current.at.After(rec.sent.at) {
 		if change, ok := rec.next(); ok {
 			d.begin(rec, change)
 			d.queueLater()
 			return
 		}
-		d.cache.Touch(rec.uid, rec.at)
+		d.cache.Touch(rec.uid, rec.current.at)
 	}
-	if rec.current == nil {
-		delete(d.records, rec.uid)
+	if rec.current.pod == nil {
+		d.forget(rec)
 	}
 	d.mark()
 }

@@ -39,7 +39,7 @@ func (c *fakeCache) Touch(uid pleg.PodUID, at time.Time) { c.touched[uid] = at }
 
 func newDiffer(tb testing.TB, c differ.Cache, metrics instrument.Registry) *differ.Differ {
 	tb.Helper()
-	d, err := differ.New(differ.Options{Cache: c, Logger: slog.New(slog.DiscardHandler), Metrics: metrics})
+	d, err := differ.New(differ.Options{Cache: c, Retry: func() {}, Logger: slog.New(slog.DiscardHandler), Metrics: metrics})
 	if err != nil {
 		tb.Fatalf("New: %v", err)
 	}
@@ -68,7 +68,7 @@ func newBed(t *testing.T) *bed {
 		listings: make(chan stage.Listing), settled: make(chan stage.Settled),
 		inspect: make(chan stage.Change), known: make(chan stage.Change), ended: make(chan error, 1),
 	}
-	go func() { b.ended <- b.differ.Run(b.listings, b.settled, b.inspect, b.known) }()
+	go func() { b.ended <- b.differ.Run(b.listings, nil, b.settled, b.inspect, b.known) }()
 	t.Cleanup(func() {
 		if !b.closed {
 			close(b.listings)

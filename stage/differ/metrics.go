@@ -8,10 +8,14 @@ import (
 )
 
 type metrics struct {
-	queue       prometheus.Gauge
-	duplicates  prometheus.Counter
-	runningPods prometheus.Gauge
-	containers  [pleg.StateExited + 1]prometheus.Gauge
+	queue      prometheus.Gauge
+	duplicates prometheus.Counter
+	stale      prometheus.Counter
+	missed     prometheus.Counter
+	// skippedAttempts counts containers of which nothing but a number is known.
+	skippedAttempts prometheus.Counter
+	runningPods     prometheus.Gauge
+	containers      [pleg.StateExited + 1]prometheus.Gauge
 }
 
 func newMetrics(reg instrument.Registry) (*metrics, error) {
@@ -28,6 +32,18 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 			Name: "pleg_duplicate_pods_total",
 			Help: "Pods skipped because one listing had their UID twice.",
 		}),
+		stale: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "pleg_stale_observations_total",
+			Help: "Observations of one pod that came after a newer one and were not used.",
+		}),
+		missed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "pleg_missed_events_total",
+			Help: "Changes that a relist found although the stream of container events was up and had not announced them.",
+		}),
+		skippedAttempts: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "pleg_missed_attempts_total",
+			Help: "Containers that were never seen, known from a jump in the attempt number of their successor.",
+		}),
 		runningPods: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: reg.Name("pleg_running_pods", "kubelet_running_pods"),
 			Help: "Pods with a running sandbox in the last listing.",
@@ -36,7 +52,7 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 	for state := range m.containers {
 		m.containers[state] = containers.WithLabelValues(pleg.State(state).String())
 	}
-	return m, reg.Register(m.queue, m.duplicates, m.runningPods, containers)
+	return m, reg.Register(m.queue, m.duplicates, m.stale, m.missed, m.skippedAttempts, m.runningPods, containers)
 }
 
 // census counts what one listing has.

@@ -7,16 +7,32 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
+// maxSteps bounds the observations of one pod that wait for the change under
+// way. Without events there is never more than one: a later listing takes the
+// place of an earlier one.
+const maxSteps = 16
+
+// observation is what the runtime had of the pod at one moment.
+type observation struct {
+	pod *pleg.Pod // nil if it was gone
+	at  time.Time
+	// status came with it; nil if the runtime has to be asked.
+	status *pleg.PodStatus
+	// step is true if it came from an event: what it shows may be over by the
+	// next observation, so that none may be skipped.
+	step bool
+}
+
 // record is what the differ knows of one pod: the kubelet's podRecord.
 type record struct {
 	uid pleg.PodUID
 	// old is the observation that the cache and the subscribers are at; nil
 	// before the pod's first change has settled.
 	old *pleg.Pod
-	// current is the newest observation, made at the time at; nil once the pod
-	// is gone.
-	current *pleg.Pod
-	at      time.Time
+	// current is the newest observation, steps the events before it that are
+	// still to be told.
+	current observation
+	steps   []observation
 	// unchanged is the last observation found to be the same as old, so that a
 	// runtime which returns the same pointer again costs one comparison.
 	unchanged *pleg.Pod
@@ -25,21 +41,65 @@ type record struct {
 
 	// sent is the observation under way, queued or with the inspector, while
 	// busy; anew is set if it serves a request.
-	sent   *pleg.Pod
-	sentAt time.Time
-	anew   bool
-	busy   bool
+	sent observation
+	anew bool
+	busy bool
 	// failed is set from a failed inspection until the next one.
 	failed bool
 	// reinspect is set from a request until the change that serves it.
 	reinspect bool
 }
 
-// pod is what is known of the pod's name.
-func (r *record) pod() *pleg.Pod {
+// observe takes a newer observation.
+func (r *record) observe(o observation) {
+	if r.busy && r.current.step && r.current.at.After(r.sent.at) && len(r.steps) < maxSteps {
+		r.steps = append(r.steps, r.current)
+	}
+	r.current = o
+}
+
+// next returns the change to the next observation that makes one.
+func (r *record) next() (stage.Change, bool) {
+	for len(r.steps) > 0 {
+		step := r.steps[0]
+		r.steps = r.steps[1:]
+		if c, ok := r.change(step); ok {
+			return c, true
+		}
+	}
+	r.steps = nil
+	return r.change(r.current)
+}
+
+// change returns the change from old to an observation, and whether there is
+// one. A reinspection without a difference is a PodSync.
+func (r *record) change(to observation) (stage.Change, bool) {
+	if to.pod != nil && to.pod == r.unchanged && !r.failed && !r.reinspect {
+		return stage.Change{}, false
+	}
+	c := stage.Change{UID: r.uid, Pod: to.pod, At: to.at, Anew: r.reinspect}
+	if !r.reinspect {
+		c.Status = to.status
+	}
+	c.Events = events(r.old, to.pod, to.at)
 	switch {
-	case r.current != nil:
-		return r.current
+	case len(c.Events) > 0:
+	case r.failed || r.reinspect:
+		c.Events = append(c.Events, podEvent(pleg.PodSync, r.named(to.pod), to.at))
+	case to.pod == nil && r.old != nil:
+		// Nothing to tell, but the cache entry has to go.
+	default:
+		r.unchanged = to.pod
+		return stage.Change{}, false
+	}
+	return c, true
+}
+
+// named is what is known of the pod's name.
+func (r *record) named(pod *pleg.Pod) *pleg.Pod {
+	switch {
+	case pod != nil:
+		return pod
 	case r.old != nil:
 		return r.old
 	default:
@@ -47,46 +107,25 @@ func (r *record) pod() *pleg.Pod {
 	}
 }
 
-// next returns the change from old to current, and whether there is one. A
-// reinspection without a difference is a PodSync.
-func (r *record) next() (stage.Change, bool) {
-	if r.current != nil && r.current == r.unchanged && !r.failed && !r.reinspect {
-		return stage.Change{}, false
-	}
-	c := stage.Change{UID: r.uid, Pod: r.current, At: r.at, Anew: r.reinspect}
-	c.Events = events(r.old, r.current, r.at)
-	switch {
-	case len(c.Events) > 0:
-	case r.failed || r.reinspect:
-		c.Events = append(c.Events, podEvent(pleg.PodSync, r.pod(), r.at))
-	case r.current == nil && r.old != nil:
-		// Nothing to tell, but the cache entry has to go.
-	default:
-		r.unchanged = r.current
-		return stage.Change{}, false
-	}
-	return c, true
-}
-
 // begin notes that a change is under way.
 func (r *record) begin(c stage.Change) {
-	r.sent, r.sentAt, r.anew, r.busy = c.Pod, c.At, c.Anew, true
+	r.sent, r.anew, r.busy = observation{pod: c.Pod, at: c.At}, c.Anew, true
 	// Cleared before the inspection, so that a request made during it counts.
 	r.reinspect = false
 }
 
-// settle moves the record on after a success, and leaves it for the next
-// listing to try again after an error.
+// settle moves the record on after a success. After an error it leaves the
+// record for the next observation, which then shows all that has changed.
 func (r *record) settle(err error) {
 	r.busy = false
 	if err != nil {
 		r.failed = true
 		r.reinspect = r.reinspect || r.anew
-	} else {
-		r.failed = false
-		r.old, r.unchanged = r.sent, r.sent
+		r.steps = nil
+		return
 	}
-	r.sent = nil
+	r.failed = false
+	r.old, r.unchanged = r.sent.pod, r.sent.pod
 }
 
 // settled reports whether the cache and the subscribers have all of the record.

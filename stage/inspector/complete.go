@@ -1,6 +1,7 @@
 package inspector
 
 import (
+	"slices"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -30,6 +31,22 @@ func fillExits(events []pleg.Event, status *pleg.PodStatus) {
 		}
 		if c := status.Container(ev.ContainerID); c != nil && c.State == pleg.StateExited {
 			ev.ExitCode, ev.Reason = &c.ExitCode, c.Reason
+		}
+	}
+}
+
+// keepRemoved has the cache keep the final statuses of the containers that the
+// pod, nil if it is gone, has no longer.
+func (i *Inspector) keepRemoved(last *pleg.PodStatus, pod *pleg.Pod) {
+	if last == nil {
+		return
+	}
+	for _, status := range last.Containers {
+		if status.State != pleg.StateExited {
+			continue
+		}
+		if pod == nil || !slices.ContainsFunc(pod.Containers, func(c *pleg.Container) bool { return c.ID == status.ID }) {
+			i.cache.KeepRemoved(status)
 		}
 	}
 }

@@ -23,6 +23,8 @@ type Runtime interface {
 type Cache interface {
 	Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.Time)
 	Delete(uid pleg.PodUID, at time.Time)
+	// KeepRemoved keeps the last status of a container that is gone for a while.
+	KeepRemoved(status *pleg.ContainerStatus)
 }
 
 // Options configure an [Inspector].
@@ -98,12 +100,7 @@ func (i *Inspector) Run(ctx context.Context, inspect, known <-chan stage.Change,
 				known = nil
 				continue
 			}
-			if !change.Current.IsZero() {
-				out <- stage.Outcome{Current: change.Current}
-				continue
-			}
-			i.remove(change, out)
-			settled <- stage.Settled{UID: change.UID}
+			i.take(change, out, settled)
 		case r := <-results:
 			i.inFlight.end(r.change.UID)
 			i.finish(ctx, r, out)
@@ -123,9 +120,24 @@ func (i *Inspector) begin(ctx context.Context, c stage.Change, workers *pool.Poo
 	workers.Go(func() { results <- i.inspect(ctx, c, last) })
 }
 
+// take settles what needs no inspection.
+func (i *Inspector) take(c stage.Change, out chan<- stage.Outcome, settled chan<- stage.Settled) {
+	switch {
+	case !c.Current.IsZero():
+		out <- stage.Outcome{Current: c.Current}
+		return
+	case c.Pod == nil:
+		i.remove(c, out)
+	default:
+		i.succeed(c, c.Status, out)
+	}
+	settled <- stage.Settled{UID: c.UID}
+}
+
 // remove settles the change of a pod that is gone: there is nothing to ask.
 func (i *Inspector) remove(c stage.Change, out chan<- stage.Outcome) {
 	fillExits(c.Events, i.good[c.UID])
+	i.keepRemoved(i.good[c.UID], nil)
 	delete(i.good, c.UID)
 	i.cache.Delete(c.UID, c.At)
 	out <- stage.Outcome{UID: c.UID, Events: c.Events}
@@ -144,8 +156,14 @@ func (i *Inspector) finish(ctx context.Context, r result, out chan<- stage.Outco
 		i.cache.Set(c.UID, nil, r.err, c.At)
 		return
 	}
+	i.succeed(c, r.status, out)
+}
+
+// succeed settles a change whose status is known.
+func (i *Inspector) succeed(c stage.Change, got *pleg.PodStatus, out chan<- stage.Outcome) {
 	last := i.good[c.UID]
-	status := complete(r.status, last, c.At)
+	status := complete(got, last, c.At)
+	i.keepRemoved(last, c.Pod)
 	i.good[c.UID] = status
 	i.cache.Set(c.UID, status, nil, c.At)
 	fillExits(c.Events, status)

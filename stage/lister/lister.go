@@ -24,8 +24,14 @@ type Runtime interface {
 // Options configure a [Lister]. The durations must be positive.
 type Options struct {
 	Runtime Runtime
-	// RelistPeriod is the time from the end of one list to the next.
-	RelistPeriod time.Duration
+	// RelistPeriod is the time from the end of one list to the next, and
+	// RelistThreshold the age of the last successful one that is unhealthy.
+	RelistPeriod    time.Duration
+	RelistThreshold time.Duration
+	// RelistPeriodWithEvents and RelistThresholdWithEvents stand in for them
+	// while a stream of events is up.
+	RelistPeriodWithEvents    time.Duration
+	RelistThresholdWithEvents time.Duration
 	// ListTimeout ends a list that takes longer.
 	ListTimeout time.Duration
 	Logger      *slog.Logger
@@ -36,14 +42,19 @@ type Options struct {
 // they read is published by the loop.
 type Lister struct {
 	runtime Runtime
-	period  time.Duration
-	timeout time.Duration
+	opts    Options
 	log     *slog.Logger
 	metrics *metrics
 
 	// running is when the list under way began; nil between two lists.
 	running atomic.Pointer[time.Time]
 	last    atomic.Pointer[Relist]
+	stream  atomic.Pointer[stream]
+	wake    chan struct{} // of capacity 1: relist at once
+	sooner  chan struct{} // of capacity 1: relist after the short period
+
+	// listedWith is the stream at the last successful list.
+	listedWith *stream
 }
 
 // Relist is what is known of the relists so far.
@@ -54,17 +65,83 @@ type Relist struct {
 	Err error
 }
 
+// stream is the state of the stream of events since a moment.
+type stream struct {
+	up    bool
+	since time.Time
+}
+
 // New returns a lister that is yet to run.
 func New(o Options) (*Lister, error) {
-	l := &Lister{runtime: o.Runtime, period: o.RelistPeriod, timeout: o.ListTimeout, log: o.Logger.With("stage", "lister")}
+	l := &Lister{runtime: o.Runtime, opts: o, log: o.Logger.With("stage", "lister"), wake: make(chan struct{}, 1), sooner: make(chan struct{}, 1)}
 	l.last.Store(&Relist{})
+	l.stream.Store(&stream{})
 	var err error
 	l.metrics, err = newMetrics(o.Metrics, l.age)
 	return l, err
 }
 
+// Listed returns when the newest successful list began; zero before the first.
+func (l *Lister) Listed() time.Time { return l.Last().Success }
+
 // Last returns what is known of the relists so far.
 func (l *Lister) Last() Relist { return *l.last.Load() }
+
+// Relist asks for a list at once rather than at the end of the period. It never
+// blocks; requests made during a list are served by one list after it.
+func (l *Lister) Relist() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Retry asks for a list after the short period, should the long one hold. It
+// never blocks.
+func (l *Lister) Retry() {
+	select {
+	case l.sooner <- struct{}{}:
+	default:
+	}
+}
+
+// SetStream tells whether a stream of events is up. Either way a list is due at
+// once: of what happened before the stream was up, or of what it may have lost.
+func (l *Lister) SetStream(up bool) {
+	if l.stream.Load().up == up {
+		return
+	}
+	l.stream.Store(&stream{up: up, since: time.Now()})
+	l.Relist()
+}
+
+// Healthy reports whether the last successful list is younger than the
+// threshold, and if not, why. The threshold that holds without events begins to
+// count when the stream breaks, not before.
+func (l *Lister) Healthy() (bool, error) {
+	last, stream := l.Last(), l.stream.Load()
+	if last.Success.IsZero() {
+		return false, because("pleg has yet to be successful", last.Err)
+	}
+	threshold, seen := l.opts.RelistThreshold, last.Success
+	switch {
+	case stream.up:
+		threshold = l.opts.RelistThresholdWithEvents
+	case stream.since.After(seen):
+		seen = stream.since
+	}
+	if elapsed := time.Since(seen); elapsed > threshold {
+		return false, because(fmt.Sprintf("pleg was last seen active %v ago; threshold is %v", time.Since(last.Success), threshold), last.Err)
+	}
+	return true, nil
+}
+
+func because(what string, err error) error {
+	if err == nil {
+		return errors.New(what)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
 
 // Run relists at once and then a period after each list has ended, until ctx
 // ends; it returns the cause of ctx and closes out. A failed list is logged,
@@ -76,6 +153,12 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 	for {
 		select {
 		case <-timer.C:
+		case <-l.wake:
+		case <-l.sooner:
+			if l.period() > l.opts.RelistPeriod {
+				timer.Reset(l.opts.RelistPeriod)
+			}
+			continue
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -86,12 +169,21 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 				return context.Cause(ctx)
 			}
 		}
-		timer.Reset(l.period)
+		timer.Reset(l.period())
 	}
 }
 
+// period is the time to the next list. The long one holds only while both the
+// stream and the lists work.
+func (l *Lister) period() time.Duration {
+	if l.stream.Load().up && l.Last().Err == nil {
+		return l.opts.RelistPeriodWithEvents
+	}
+	return l.opts.RelistPeriod
+}
+
 func (l *Lister) relist(ctx context.Context) (stage.Listing, bool) {
-	last := l.Last()
+	last, stream := l.Last(), l.stream.Load()
 	start := time.Now()
 	if !last.Success.IsZero() {
 		l.metrics.interval.Observe(start.Sub(last.Success).Seconds())
@@ -114,11 +206,13 @@ func (l *Lister) relist(ctx context.Context) (stage.Listing, bool) {
 	}
 	l.last.Store(&Relist{Success: start})
 	l.metrics.lastSeen.Set(float64(start.UnixNano()) / float64(time.Second))
-	return stage.Listing{At: start, Pods: l.wellFormed(ctx, pods)}, true
+	listing := stage.Listing{At: start, Pods: l.wellFormed(ctx, pods), Announced: stream.up && stream == l.listedWith}
+	l.listedWith = stream
+	return listing, true
 }
 
 func (l *Lister) list(ctx context.Context) (pods []*pleg.Pod, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, l.timeout, fmt.Errorf("no answer within the list timeout of %v", l.timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, l.opts.ListTimeout, fmt.Errorf("no answer within the list timeout of %v", l.opts.ListTimeout))
 	defer cancel()
 	// The runtime may be the embedder's: its panic costs this relist only.
 	if caught := panics.Try(func() { pods, err = l.runtime.ListPods(ctx) }); caught != nil {

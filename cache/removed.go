@@ -1,0 +1,51 @@
+package cache
+
+import (
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// maxRemoved bounds the statuses of removed containers, whatever the time for
+// which they are to be kept.
+const maxRemoved = 1024
+
+// removed keeps the final statuses of containers that are gone, for who comes a
+// moment late. The owner's lock guards it.
+type removed struct {
+	keep   time.Duration
+	byID   map[pleg.ContainerID]removedStatus
+	oldest []pleg.ContainerID
+}
+
+type removedStatus struct {
+	status *pleg.ContainerStatus
+	since  time.Time
+}
+
+// KeepRemoved keeps the last status of a container that is gone.
+func (c *Cache) KeepRemoved(status *pleg.ContainerStatus) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, now := &c.removed, time.Now()
+	for len(r.oldest) > 0 && (len(r.oldest) >= maxRemoved || now.Sub(r.byID[r.oldest[0]].since) > r.keep) {
+		delete(r.byID, r.oldest[0])
+		r.oldest = r.oldest[1:]
+	}
+	if _, ok := r.byID[status.ID]; !ok {
+		r.oldest = append(r.oldest, status.ID)
+		r.byID[status.ID] = removedStatus{status, now}
+	}
+}
+
+// GetRemoved returns the final status of a container that was removed not long
+// ago (Options.KeepRemoved), or nil. Of a container that was never inspected
+// after its end there is none.
+func (c *Cache) GetRemoved(id pleg.ContainerID) *pleg.ContainerStatus {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r, ok := c.removed.byID[id]; ok && time.Since(r.since) <= c.removed.keep {
+		return r.status
+	}
+	return nil
+}

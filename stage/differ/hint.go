@@ -1,0 +1,86 @@
+package differ
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// merge takes what an event says of one sandbox into what is known of its pod.
+// Containers only move forward: an event that was built a moment before a
+// listing, and dated a moment after it, takes nothing back. It returns nil if
+// nothing is left of the pod.
+func merge(have *pleg.Pod, h *pleg.Hint, removed func(pleg.ContainerID) bool) *pleg.Pod {
+	if have == nil {
+		have = &pleg.Pod{}
+	}
+	pod := *h.Pod
+	if len(pod.Sandboxes) == 0 && have.UID != "" {
+		pod.UID, pod.Name, pod.Namespace, pod.Labels = have.UID, have.Name, have.Namespace, have.Labels
+	}
+	pod.Containers = mergeContainers(have.Containers, h.Pod.Containers, removed)
+	pod.Sandboxes = mergeContainers(have.Sandboxes, h.Pod.Sandboxes, removed)
+	if len(pod.Containers) == 0 && len(pod.Sandboxes) == 0 {
+		return nil
+	}
+	return &pod
+}
+
+func mergeContainers(have, news []*pleg.Container, removed func(pleg.ContainerID) bool) []*pleg.Container {
+	var out []*pleg.Container
+	for _, c := range have {
+		if i := slices.IndexFunc(news, func(n *pleg.Container) bool { return n.ID == c.ID }); i >= 0 && !behind(news[i], c) {
+			c = news[i]
+		}
+		out = append(out, c)
+	}
+	for _, n := range news {
+		if !slices.ContainsFunc(have, func(c *pleg.Container) bool { return c.ID == n.ID }) {
+			out = append(out, n)
+		}
+	}
+	out = slices.DeleteFunc(out, func(c *pleg.Container) bool { return removed(c.ID) })
+	slices.SortStableFunc(out, func(a, b *pleg.Container) int { return b.CreatedAt.Compare(a.CreatedAt) })
+	return out
+}
+
+// behind reports whether a state of a container lies before another: it is
+// created, runs, and has exited, in this order.
+func behind(a, b *pleg.Container) bool { return cmp.Compare(a.State, b.State) < 0 }
+
+// tellsAll reports whether the event's status is that of the whole pod.
+func tellsAll(h *pleg.Hint, pod *pleg.Pod) bool {
+	if h.Status == nil || pod == nil || len(pod.Sandboxes) != len(h.Pod.Sandboxes) || len(pod.Containers) != len(h.Pod.Containers) {
+		return false
+	}
+	for _, c := range pod.Containers {
+		if s := h.Status.Container(c.ID); s == nil || s.State != c.State {
+			return false
+		}
+	}
+	for _, c := range pod.Sandboxes {
+		if !slices.ContainsFunc(h.Status.Sandboxes, func(s *pleg.SandboxStatus) bool {
+			return s.ID == c.ID && s.Ready == (c.State == pleg.StateRunning)
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// without returns the pod without the containers that an event has shown to be
+// removed: a runtime may list a sandbox for some milliseconds longer.
+func without(pod *pleg.Pod, removed func(pleg.ContainerID) bool) *pleg.Pod {
+	gone := func(c *pleg.Container) bool { return removed(c.ID) }
+	if pod == nil || !slices.ContainsFunc(pod.Containers, gone) && !slices.ContainsFunc(pod.Sandboxes, gone) {
+		return pod
+	}
+	rest := *pod
+	rest.Containers = slices.DeleteFunc(slices.Clone(pod.Containers), gone)
+	rest.Sandboxes = slices.DeleteFunc(slices.Clone(pod.Sandboxes), gone)
+	if len(rest.Containers) == 0 && len(rest.Sandboxes) == 0 {
+		return nil
+	}
+	return &rest
+}
