@@ -29,7 +29,7 @@ state = '{{.Dir}}/state'
   restrict_oom_score_adj = true
   netns_mounts_under_state_dir = true
   [plugins.'io.containerd.cri.v1.runtime'.cni]
-    bin_dirs = ['{{.CNIBinDir}}']
+    bin_dirs = ['{{.Dir}}/plugins']
     conf_dir = '{{.Dir}}/cni'
     use_internal_loopback = true
   [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
@@ -60,7 +60,7 @@ state = '{{.Dir}}/state'
   restrict_oom_score_adj = true
   netns_mounts_under_state_dir = true
   [plugins.'io.containerd.grpc.v1.cri'.cni]
-    bin_dir = '{{.CNIBinDir}}'
+    bin_dir = '{{.Dir}}/plugins'
     conf_dir = '{{.Dir}}/cni'
   [plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc]
     runtime_type = 'io.containerd.runc.v2'
@@ -80,31 +80,74 @@ func writeConfig(p place, release Release) error {
 		return fmt.Errorf("write containerd config: %w", err)
 	}
 	defer f.Close()
-	if err := config.Execute(f, map[string]string{"Dir": p.dir, "Image": imageName, "CNIBinDir": cniBinDir}); err != nil {
+	if err := config.Execute(f, map[string]string{"Dir": p.dir, "Image": imageName}); err != nil {
 		return fmt.Errorf("write containerd config: %w", err)
 	}
 	return f.Close()
 }
 
+// brokenPlugin is a CNI plugin that refuses to give an address and to take it
+// back. containerd 1.6 lists the sandbox all the same, not ready, since it could
+// not clean it up; containerd 2 drops it.
+const brokenPlugin = "broken"
+
+const brokenScript = `#!/bin/sh
+if [ "$CNI_COMMAND" = VERSION ]; then
+	echo '{"cniVersion":"0.4.0","supportedVersions":["0.4.0"]}'
+	exit 0
+fi
+echo '{"cniVersion":"0.4.0","code":100,"msg":"broken by the lab"}'
+exit 1
+`
+
+// writePlugins makes the one folder of plugins that every containerd can be
+// told.
+func writePlugins(p place) error {
+	if err := os.Mkdir(p.plugins(), 0o755); err != nil {
+		return fmt.Errorf("write plugins: %w", err)
+	}
+	for _, name := range cniPlugins {
+		if err := os.Symlink(filepath.Join(cniBinDir, name), filepath.Join(p.plugins(), name)); err != nil {
+			return fmt.Errorf("write plugins: %w", err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(p.plugins(), brokenPlugin), []byte(brokenScript), 0o755); err != nil {
+		return fmt.Errorf("write plugins: %w", err)
+	}
+	return nil
+}
+
 // writeNetwork describes a bridge without a gateway: pods get addresses and
 // the host's routing stays as it is.
 func writeNetwork(p place, subnet netip.Prefix) error {
+	if err := os.MkdirAll(p.cni(), 0o755); err != nil {
+		return fmt.Errorf("write network: %w", err)
+	}
+	return writePlugin(p, map[string]any{
+		"type":   "bridge",
+		"bridge": p.bridge(),
+		"ipam":   map[string]any{"type": "host-local", "subnet": subnet.String(), "dataDir": filepath.Join(p.dir, "ipam")},
+	})
+}
+
+// writePlugin replaces the network by one of a single plugin, by a rename within
+// the folder: containerd watches it, and a file that is created there, or moved
+// to it from elsewhere, is no reason for it to read the folder again.
+func writePlugin(p place, plugin map[string]any) error {
 	conf, err := json.MarshalIndent(map[string]any{
 		"cniVersion": "0.4.0",
 		"name":       p.name(),
-		"plugins": []any{map[string]any{
-			"type":   "bridge",
-			"bridge": p.bridge(),
-			"ipam":   map[string]any{"type": "host-local", "subnet": subnet.String(), "dataDir": filepath.Join(p.dir, "ipam")},
-		}},
+		"plugins":    []any{plugin},
 	}, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode network: %w", err)
 	}
-	if err := os.Mkdir(filepath.Join(p.dir, "cni"), 0o755); err != nil {
+	conflist := filepath.Join(p.cni(), "10-lab.conflist")
+	tmp := conflist + ".new"
+	if err := os.WriteFile(tmp, conf, 0o600); err != nil {
 		return fmt.Errorf("write network: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(p.dir, "cni", "10-lab.conflist"), conf, 0o600); err != nil {
+	if err := os.Rename(tmp, conflist); err != nil {
 		return fmt.Errorf("write network: %w", err)
 	}
 	return nil

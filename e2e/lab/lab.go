@@ -6,9 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"net/netip"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -32,6 +31,7 @@ type Lab struct {
 	opts     Options
 	binaries binaries
 	place    place
+	subnet   netip.Prefix
 	unlock   func()
 	conn     *grpc.ClientConn
 	runtime  runtimeapi.RuntimeServiceClient
@@ -72,11 +72,14 @@ func Start(ctx context.Context, opts Options) (*Lab, error) {
 }
 
 func (l *Lab) start(ctx context.Context) error {
-	subnet, err := freeSubnet()
-	if err != nil {
+	var err error
+	if l.subnet, err = freeSubnet(); err != nil {
 		return err
 	}
-	if err := writeNetwork(l.place, subnet); err != nil {
+	if err := writePlugins(l.place); err != nil {
+		return err
+	}
+	if err := writeNetwork(l.place, l.subnet); err != nil {
 		return err
 	}
 	if err := writeConfig(l.place, l.opts.Release); err != nil {
@@ -165,33 +168,6 @@ func (l *Lab) Ledger() *Ledger { return l.ledger }
 // is done with it does not enter the ledger.
 func (l *Lab) Runtime() runtimeapi.RuntimeServiceClient { return l.runtime }
 
-// Freeze stops containerd with SIGSTOP: every CRI call hangs until [Lab.Thaw].
-// Pods run on.
-func (l *Lab) Freeze() error { return l.daemon.signal(syscall.SIGSTOP) }
-
-// Thaw continues a containerd that [Lab.Freeze] stopped.
-func (l *Lab) Thaw() error { return l.daemon.signal(syscall.SIGCONT) }
-
-// Crash kills containerd at once and returns when it is dead. Pods run on. Only
-// [Lab.Revive], [Lab.KillProcess] and [Lab.Stop] may follow.
-func (l *Lab) Crash() { l.daemon.kill() }
-
-// Revive starts containerd again after [Lab.Crash] and returns once it answers.
-func (l *Lab) Revive(ctx context.Context) error {
-	if l.daemon.alive() {
-		return errors.New("revive containerd: it lives")
-	}
-	d, err := startDaemon(l.binaries, l.place)
-	if err != nil {
-		return err
-	}
-	l.daemon = d
-	if err := l.awaitReady(ctx); err != nil {
-		return fmt.Errorf("revive containerd: %w", err)
-	}
-	return nil
-}
-
 // Stop removes the pods, ends containerd and deletes every trace of the lab. It
 // goes on when ctx ends, for it is mostly called then: [Options.StopTimeout]
 // bounds it. Stop may be called twice.
@@ -210,19 +186,9 @@ func (l *Lab) Stop(ctx context.Context) error {
 		l.conn = nil
 	}
 	err = errors.Join(err, l.place.destroy(context.WithoutCancel(ctx)))
-	l.removeLoopbackNotes()
+	l.removeStrays()
 	l.unlock()
 	return err
-}
-
-// removeLoopbackNotes deletes what containerd 1.6 leaves of the sandboxes'
-// loopback interfaces: their files are named by the sandbox alone.
-func (l *Lab) removeLoopbackNotes() {
-	for _, e := range l.ledger.All() {
-		if e.Sandbox {
-			_ = os.Remove(filepath.Join(cniCache, "cni-loopback-"+e.ContainerID+"-lo"))
-		}
-	}
 }
 
 func (l *Lab) terminate(ctx context.Context) {

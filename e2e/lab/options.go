@@ -26,6 +26,9 @@ const (
 // cniBinDir is where Debian's containernetworking-plugins puts them.
 const cniBinDir = "/usr/lib/cni"
 
+// cniPlugins are those that a lab uses.
+var cniPlugins = []string{"bridge", "host-local", "loopback"}
+
 // Options are the settings of a lab.
 type Options struct {
 	// Release says which containerd to run. If empty, Pinned.
@@ -72,7 +75,7 @@ func Check() error {
 			return fmt.Errorf("the containerd lab needs %s: run e2e/setup.sh: %w", tool, err)
 		}
 	}
-	for _, plugin := range []string{"bridge", "host-local", "loopback"} {
+	for _, plugin := range cniPlugins {
 		if _, err := os.Stat(filepath.Join(cniBinDir, plugin)); err != nil {
 			return fmt.Errorf("the containerd lab needs the CNI plugin %s: run e2e/setup.sh: %w", plugin, err)
 		}

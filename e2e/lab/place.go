@@ -19,10 +19,12 @@ const placePrefix = "pleg-lab-"
 type place struct{ dir string }
 
 // name is also the name of the network and of the cgroup.
-func (p place) name() string   { return filepath.Base(p.dir) }
-func (p place) config() string { return filepath.Join(p.dir, "containerd.toml") }
-func (p place) socket() string { return filepath.Join(p.dir, "containerd.sock") }
-func (p place) log() string    { return filepath.Join(p.dir, "containerd.log") }
+func (p place) name() string    { return filepath.Base(p.dir) }
+func (p place) config() string  { return filepath.Join(p.dir, "containerd.toml") }
+func (p place) socket() string  { return filepath.Join(p.dir, "containerd.sock") }
+func (p place) cni() string     { return filepath.Join(p.dir, "cni") }
+func (p place) plugins() string { return filepath.Join(p.dir, "plugins") }
+func (p place) log() string     { return filepath.Join(p.dir, "containerd.log") }
 
 // bridge is at most 14 bytes long; an interface may have 15.
 func (p place) bridge() string { return "pleg" + strings.TrimPrefix(p.name(), placePrefix) }

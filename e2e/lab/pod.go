@@ -5,6 +5,7 @@ package lab
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -75,11 +76,27 @@ func (l *Lab) RunPod(ctx context.Context, spec PodSpec) (*Pod, error) {
 	began := time.Now()
 	resp, err := l.runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: p.config})
 	if err != nil {
-		return nil, fmt.Errorf("run pod %s: %w", spec.Name, err)
+		return nil, errors.Join(fmt.Errorf("run pod %s: %w", spec.Name, err), l.noteFailed(ctx, p, began))
 	}
 	p.SandboxID = resp.GetPodSandboxId()
 	l.ledger.add(p.entry(Started, began))
 	return p, nil
+}
+
+// noteFailed enters in the ledger a sandbox that the runtime could not make and
+// lists all the same: it was never ready.
+func (l *Lab) noteFailed(ctx context.Context, p *Pod, began time.Time) error {
+	resp, err := l.runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+	if err != nil {
+		return fmt.Errorf("look for what is left of pod %s: %w", p.Name, err)
+	}
+	for _, s := range resp.GetItems() {
+		if s.GetMetadata().GetUid() == p.UID && s.GetMetadata().GetAttempt() == p.Attempt {
+			p.SandboxID = s.GetId()
+			l.ledger.add(p.entry(Died, began))
+		}
+	}
+	return nil
 }
 
 // RunPods creates pods, a few at a time, in the order of specs. After an error

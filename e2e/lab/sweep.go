@@ -5,6 +5,7 @@ package lab
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -165,4 +166,26 @@ func (p place) removeNetwork(ctx context.Context) error {
 		return fmt.Errorf("remove bridge: %w", err)
 	}
 	return nil
+}
+
+// shimSockets is where containerd 1.6 has the sockets of its shims.
+const shimSockets = "/run/containerd/s"
+
+// removeStrays deletes what containerd 1.6 leaves outside the lab's folder: the
+// sockets of killed shims and libcni's notes of loopback interfaces, both named
+// by the sandbox alone. Only the lab that made the sandboxes knows them.
+func (l *Lab) removeStrays() {
+	if l.opts.Release != Debian {
+		return
+	}
+	for _, e := range l.ledger.All() {
+		if e.Sandbox {
+			name := sha256.Sum256([]byte(filepath.Join(l.place.socket(), "k8s.io", e.ContainerID)))
+			_ = os.Remove(filepath.Join(shimSockets, fmt.Sprintf("%x", name)))
+			_ = os.Remove(filepath.Join(cniCache, "cni-loopback-"+e.ContainerID+"-lo"))
+		}
+	}
+	// The folders too, if nobody else is in them.
+	_ = os.Remove(shimSockets)
+	_ = os.Remove(filepath.Dir(shimSockets))
 }

@@ -1,0 +1,70 @@
+//go:build linux
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Freeze stops containerd with SIGSTOP: every CRI call hangs until [Lab.Thaw].
+// Pods run on.
+func (l *Lab) Freeze() error { return l.daemon.signal(syscall.SIGSTOP) }
+
+// Thaw continues a containerd that [Lab.Freeze] stopped.
+func (l *Lab) Thaw() error { return l.daemon.signal(syscall.SIGCONT) }
+
+// Crash kills containerd at once and returns when it is dead. Pods run on. Only
+// [Lab.Revive], [Lab.KillProcess] and [Lab.Stop] may follow.
+func (l *Lab) Crash() { l.daemon.kill() }
+
+// Revive starts containerd again after [Lab.Crash] and returns once it answers.
+func (l *Lab) Revive(ctx context.Context) error {
+	if l.daemon.alive() {
+		return errors.New("revive containerd: it lives")
+	}
+	d, err := startDaemon(l.binaries, l.place)
+	if err != nil {
+		return err
+	}
+	l.daemon = d
+	if err := l.awaitReady(ctx); err != nil {
+		return fmt.Errorf("revive containerd: %w", err)
+	}
+	return nil
+}
+
+// BreakNetwork makes it fail to create or to remove a pod with an address of its
+// own, until [Lab.RepairNetwork]. containerd 1.6 then lists a sandbox that is
+// not ready, whose only step is Died; containerd 2 lists none.
+func (l *Lab) BreakNetwork(ctx context.Context) error {
+	if err := writePlugin(l.place, map[string]any{"type": brokenPlugin}); err != nil {
+		return err
+	}
+	return l.awaitNetwork(ctx, true)
+}
+
+// RepairNetwork undoes [Lab.BreakNetwork].
+func (l *Lab) RepairNetwork(ctx context.Context) error {
+	if err := writeNetwork(l.place, l.subnet); err != nil {
+		return err
+	}
+	return l.awaitNetwork(ctx, false)
+}
+
+// awaitNetwork returns once containerd has read the network it is to use.
+func (l *Lab) awaitNetwork(ctx context.Context, broken bool) error {
+	err := poll(ctx, pollPeriod, func() (bool, error) {
+		resp, err := l.runtime.Status(ctx, &runtimeapi.StatusRequest{Verbose: true})
+		return strings.Contains(resp.GetInfo()["cniconfig"], `"type":"`+brokenPlugin+`"`) == broken, err
+	})
+	if err != nil {
+		return fmt.Errorf("wait until containerd has read its network: %w", err)
+	}
+	return nil
+}
