@@ -1,0 +1,120 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// service answers the calls of pleg.v1.PLEG.
+type service struct {
+	plegv1.UnimplementedPLEGServer
+	*Server
+}
+
+// Watch implements [plegv1.PLEGServer].
+func (s *service) Watch(r *plegv1.WatchRequest, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
+	options, err := s.subscribeOptions(r)
+	if err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	select {
+	case s.watchers <- struct{}{}:
+		defer func() { <-s.watchers }()
+	default:
+		s.metrics.refusedWatchers.Inc()
+		return status.Errorf(codes.ResourceExhausted, "too many watchers: this server takes %d at a time", cap(s.watchers))
+	}
+	s.metrics.watchers.Inc()
+	defer s.metrics.watchers.Dec()
+	sub, err := s.pipe.Subscribe(options)
+	switch {
+	case errors.Is(err, pipeline.ErrStopped):
+		return status.Error(codes.Unavailable, err.Error())
+	case err != nil:
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	defer sub.Close()
+	// The client may want to know that nothing escapes it from now on.
+	if err := stream.SendHeader(metadata.MD{}); err != nil {
+		return err
+	}
+	return s.forward(sub, stream)
+}
+
+// forward is blocked by a client that does not read, and by nothing else.
+func (s *service) forward(sub *pipeline.Subscription, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
+	ctx, epoch := stream.Context(), s.pipe.Epoch()
+	for {
+		select {
+		case ev, ok := <-sub.Events():
+			if !ok {
+				return status.Error(codes.Unavailable, pipeline.ErrStopped.Error())
+			}
+			if err := stream.Send(&plegv1.WatchResponse{Event: wire.FromEvent(ev, epoch)}); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return status.FromContextError(ctx.Err()).Err()
+		}
+	}
+}
+
+// ListPods implements [plegv1.PLEGServer].
+func (s *service) ListPods(_ *plegv1.ListPodsRequest, stream grpc.ServerStreamingServer[plegv1.ListPodsResponse]) error {
+	for _, e := range s.pipe.Cache().List() {
+		pod := &plegv1.Pod{
+			Uid:         string(e.UID),
+			Status:      wire.FromStatus(e.Status),
+			Error:       text(e.Err),
+			CurrentAsOf: wire.FromTime(e.CurrentAsOf),
+		}
+		if err := stream.Send(&plegv1.ListPodsResponse{Pod: pod}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// GetPodStatus implements [plegv1.PLEGServer].
+func (s *service) GetPodStatus(ctx context.Context, r *plegv1.GetPodStatusRequest) (*plegv1.GetPodStatusResponse, error) {
+	uid := pleg.PodUID(r.GetPodUid())
+	if uid == "" {
+		return nil, status.Error(codes.InvalidArgument, "pod_uid is required")
+	}
+	if r.GetNewerThan() == nil {
+		return statusResponse(s.pipe.Cache().Get(uid)), nil
+	}
+	if err := r.GetNewerThan().CheckValid(); err != nil {
+		return nil, status.Error(codes.InvalidArgument, "newer_than: "+err.Error())
+	}
+	got, err := s.pipe.Cache().GetNewerThan(ctx, uid, r.GetNewerThan().AsTime())
+	// An inspection may have failed by its own deadline: only the state of ctx
+	// tells the two apart.
+	if got == nil && ctx.Err() != nil {
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	return statusResponse(got, err), nil
+}
+
+func statusResponse(s *pleg.PodStatus, err error) *plegv1.GetPodStatusResponse {
+	return &plegv1.GetPodStatusResponse{Status: wire.FromStatus(s), Error: text(err)}
+}
+
+// text returns the text of an error in a form that protobuf can carry.
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return strings.ToValidUTF8(err.Error(), "\uFFFD")
+}
