@@ -4,7 +4,6 @@ package e2e_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
@@ -70,22 +69,6 @@ func TestLifeOfAPod(t *testing.T) {
 	must(t, s.awaitAll(ctx))
 
 	checkSummary(t, prog.interrupt(t))
-	prog.seen.check(t, l)
-}
-
-// checkSummary wants one line at the end, and no complaint.
-func checkSummary(t *testing.T, stderr string) {
-	t.Helper()
-	lines := strings.Split(stderr, "\n")
-	summary := lines[len(lines)-1]
-	for _, word := range []string{"events", "ContainerStarted", "ContainerDied", "ContainerRemoved"} {
-		if !strings.Contains(summary, word) {
-			t.Errorf("summary: no %q in %q", word, summary)
-		}
-	}
-	if len(lines) > 3 || strings.Contains(stderr, "DATA RACE") {
-		t.Errorf("stderr: got %q, want little more than the summary", stderr)
-	}
 }
 
 // A sandbox without the kubelet's labels is a pod like any other.

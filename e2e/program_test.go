@@ -6,14 +6,17 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/e2e/lab"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -64,6 +67,7 @@ func startProgram(ctx context.Context, t *testing.T, l *lab.Lab) *program {
 		_ = p.cmd.Process.Kill()
 		<-p.read
 		_ = p.cmd.Wait()
+		p.seen.check(t, l)
 		if t.Failed() {
 			t.Logf("stderr of the program:\n%s", &p.stderr)
 		}
@@ -99,4 +103,61 @@ func (p *program) interrupt(t *testing.T) string {
 		t.Errorf("end of the program after SIGINT: %v", err)
 	}
 	return strings.TrimRight(p.stderr.String(), "\n")
+}
+
+// checkSummary wants one line at the end, and no complaint.
+func checkSummary(t *testing.T, stderr string) {
+	t.Helper()
+	lines := strings.Split(stderr, "\n")
+	summary := lines[len(lines)-1]
+	for _, word := range []string{"events", "ContainerStarted", "ContainerDied", "ContainerRemoved"} {
+		if !strings.Contains(summary, word) {
+			t.Errorf("summary: no %q in %q", word, summary)
+		}
+	}
+	if len(lines) > 3 || strings.Contains(stderr, "DATA RACE") {
+		t.Errorf("stderr: got %q, want little more than the summary", stderr)
+	}
+}
+
+// The program keeps its word when the runtime does not answer: no start
+// without one, no end delayed by one.
+func TestProgramAndHungContainerd(t *testing.T) {
+	ctx, l := startLab(t, lab.Pinned)
+	prog := startProgram(ctx, t, l)
+	s := newScene(l, prog.seen)
+	must(t, s.runPods(ctx, 2))
+	must(t, l.Freeze())
+
+	path, err := buildProgram()
+	must(t, err)
+	second := exec.CommandContext(ctx, path, "run")
+	second.Env = append(os.Environ(), "CONTAINER_RUNTIME_ENDPOINT="+l.Endpoint())
+	out, err := second.CombinedOutput()
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if !ok || exit.ExitCode() != 1 || !strings.Contains(string(out), strings.TrimPrefix(l.Endpoint(), "unix://")) {
+		t.Errorf("start: got %v, %q, want exit code 1 and a message that names the endpoint", err, out)
+	}
+	began := time.Now()
+	prog.interrupt(t)
+	if took := time.Since(began); took > stepTimeout {
+		t.Errorf("the program ended %v after SIGINT", took)
+	}
+}
+
+// The program outlives the runtime and finds out what happened meanwhile.
+func TestProgramAndRestartOfContainerd(t *testing.T) {
+	ctx, l := startLab(t, lab.Pinned)
+	prog := startProgram(ctx, t, l)
+	s := newScene(l, prog.seen)
+	must(t, s.runPods(ctx, 2))
+	c, err := l.RunContainer(ctx, s.pods[0], lab.ContainerSpec{Name: "main", Program: lab.Pause()})
+	must(t, err)
+	must(t, s.awaitAll(ctx))
+	l.Crash()
+	must(t, l.KillProcess(ctx, c))
+	must(t, l.Revive(ctx))
+	must(t, l.AwaitDied(ctx, c))
+	must(t, s.awaitAll(ctx))
+	prog.interrupt(t)
 }
