@@ -192,6 +192,27 @@ func TestGetNewerThanSeesWhatWasJustDone(t *testing.T) {
 	}
 }
 
+// A request brings one pod's change without waiting for the next list of all.
+func TestRequestRelist(t *testing.T) {
+	ctx, l := startLab(t, lab.Pinned)
+	p, seen := runLibrary(ctx, t, l, pipeline.Options{RelistPeriod: time.Hour}, true)
+	must(t, awaitHealth(ctx, p, true)) // the only list of all is over
+	pod, err := l.RunPod(ctx, lab.PodSpec{Name: "asked"})
+	must(t, err)
+	step := func(err error) {
+		t.Helper()
+		must(t, err)
+		p.RequestRelist(pleg.PodUID(pod.UID))
+		must(t, await(ctx, l, pod.UID, seen))
+	}
+	step(nil)
+	c, err := l.RunContainer(ctx, pod, lab.ContainerSpec{Name: "main", Program: lab.Exit(7)})
+	step(err)
+	step(l.Trigger(ctx, c))
+	step(l.StopPod(ctx, pod))
+	step(l.RemovePod(ctx, pod))
+}
+
 // Who comes late learns what there is, and then what happens.
 func TestReplay(t *testing.T) {
 	ctx, l := startLab(t, lab.Pinned)
