@@ -114,8 +114,9 @@ func (w burst) measure(ctx context.Context, b *bench, c Candidate) (Metrics, err
 		return nil, err
 	}
 	m, err := l.burstMetrics(c, r, w.pods)
-	if w.hung > 0 {
-		// The time of calls that hang is no work.
+	if w.hung > 0 || w.profile == "zero" {
+		// The time of calls that hang is no work, and calls that take no time
+		// set no limit.
 		delete(m, "limit")
 		delete(m, "ratio")
 	}

@@ -57,10 +57,15 @@ func (w storm) measure(ctx context.Context, b *bench, c Candidate) (Metrics, err
 		return nil, err
 	}
 	m, err := l.burstMetrics(c, r, w.running+w.finished)
-	if err == nil {
-		m["running"] = r.Seen["ContainerStarted"].LastMS
+	if err != nil {
+		return nil, err
 	}
-	return m, err
+	m["running"] = r.Seen["ContainerStarted"].LastMS
+	if w.profile == "zero" {
+		delete(m, "limit")
+		delete(m, "ratio")
+	}
+	return m, nil
 }
 
 // restarts is the containers of a pod that restart again and again, the dead
@@ -104,7 +109,10 @@ func (w restart) measure(ctx context.Context, b *bench, c Candidate) (Metrics, e
 			return nil, err
 		}
 	}
-	return l.burstMetrics(c, r, w.pods)
+	m, err := l.burstMetrics(c, r, w.pods)
+	delete(m, "limit")
+	delete(m, "ratio")
+	return m, err
 }
 
 func idles() []Scenario {

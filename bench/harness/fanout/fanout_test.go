@@ -1,0 +1,149 @@
+package fanout_test
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
+	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fanOutBatch is the number of events that every subscriber must have before
+// the next batch is sent, and fanOutBuffer the number that may wait for each:
+// nobody who reads loses any.
+const (
+	fanOutBatch  = 100
+	fanOutBuffer = 1000
+)
+
+// BenchmarkFanOut gives events to subscribers of which some never read. Beside
+// the dispatcher stands the broadcaster of Kubernetes, which either waits for
+// all of its watchers, and would wait for ever for one that never reads, or
+// drops events of those that are full without a trace.
+func BenchmarkFanOut(b *testing.B) {
+	for _, subscribers := range []int{1, 10, 100, 1000} {
+		for _, stalled := range []int{0, 10} {
+			if stalled >= subscribers {
+				continue
+			}
+			name := fmt.Sprintf("subscribers=%d/stalled=%d", subscribers, stalled)
+			b.Run("impl=dispatcher/"+name, func(b *testing.B) { dispatcherFanOut(b, subscribers, stalled) })
+			b.Run("impl=broadcaster-drop/"+name, func(b *testing.B) {
+				broadcasterFanOut(b, watch.DropIfChannelFull, subscribers, stalled)
+			})
+			if stalled == 0 {
+				b.Run("impl=broadcaster-wait/"+name, func(b *testing.B) {
+					broadcasterFanOut(b, watch.WaitIfChannelFull, subscribers, stalled)
+				})
+			}
+		}
+	}
+}
+
+// readers count down a batch each time they have read all of it.
+type readers struct {
+	batch sync.WaitGroup
+	all   errgroup.Group
+}
+
+func read[E any](r *readers, events <-chan E) {
+	r.all.Go(func() error {
+		n := 0
+		for range events {
+			if n++; n%fanOutBatch == 0 {
+				r.batch.Done()
+			}
+		}
+		return nil
+	})
+}
+
+func dispatcherFanOut(b *testing.B, subscribers, stalled int) {
+	d, err := dispatcher.New(dispatcher.Options{
+		History: pipeline.DefaultHistory, SlowAfter: pipeline.DefaultSlowAfter, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var r readers
+	for i := range subscribers {
+		s, err := d.Subscribe(dispatcher.SubscribeOptions{Buffer: fanOutBuffer})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if i >= stalled {
+			read(&r, s.Events())
+		}
+	}
+	outcomes := make(chan stage.Outcome)
+	r.all.Go(func() error { return d.Run(outcomes) })
+	batch := makeEvents()
+	b.ReportAllocs()
+	for b.Loop() {
+		r.batch.Add(subscribers - stalled)
+		for i := range batch {
+			outcomes <- stage.Outcome{Events: batch[i : i+1]}
+		}
+		r.batch.Wait()
+	}
+	perEventAndSubscriber(b, subscribers)
+	close(outcomes)
+	if err := r.all.Wait(); err != nil {
+		b.Error(err)
+	}
+}
+
+// makeEvents returns one event each of as many pods as a batch is long.
+func makeEvents() []pleg.Event {
+	events := make([]pleg.Event, fanOutBatch)
+	for i := range events {
+		events[i] = pleg.Event{Type: pleg.ContainerDied, PodUID: pleg.PodUID(fmt.Sprintf("uid-%d", i)), ContainerID: "c"}
+	}
+	return events
+}
+
+func broadcasterFanOut(b *testing.B, full watch.FullChannelBehavior, subscribers, stalled int) {
+	broadcaster := watch.NewBroadcaster(fanOutBuffer, full)
+	var r readers
+	for i := range subscribers {
+		w, err := broadcaster.Watch()
+		if err != nil {
+			b.Fatal(err)
+		}
+		if i >= stalled {
+			read(&r, w.ResultChan())
+		}
+	}
+	object := &metav1.Status{}
+	b.ReportAllocs()
+	for b.Loop() {
+		r.batch.Add(subscribers - stalled)
+		for range fanOutBatch {
+			if err := broadcaster.Action(watch.Modified, object); err != nil {
+				b.Fatal(err)
+			}
+		}
+		r.batch.Wait()
+	}
+	perEventAndSubscriber(b, subscribers)
+	broadcaster.Shutdown()
+	if err := r.all.Wait(); err != nil {
+		b.Error(err)
+	}
+}
+
+func perEventAndSubscriber(b *testing.B, subscribers int) {
+	n := float64(b.N) * fanOutBatch * float64(subscribers)
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/n, "ns/event-subscriber")
+}

@@ -1,0 +1,168 @@
+// Command kubelet runs the kubelet's own pod lifecycle event generator,
+// unmodified, over its own runtime manager, CRI client and pod cache, against a
+// CRI socket; the benchmark runs it as a process of its own.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	cadvisorapi "github.com/google/cadvisor/info/v1"
+	"go.opentelemetry.io/otel/trace/noop"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/flowcontrol"
+	internalapi "k8s.io/cri-api/pkg/apis"
+	remote "k8s.io/cri-client/pkg"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/kubelet/cm"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"k8s.io/kubernetes/pkg/kubelet/kuberuntime"
+	"k8s.io/kubernetes/pkg/kubelet/logs"
+	"k8s.io/kubernetes/pkg/kubelet/pleg"
+	proberesults "k8s.io/kubernetes/pkg/kubelet/prober/results"
+	"k8s.io/utils/clock"
+
+	"github.com/pleg-pipeline/pleg-pipeline/bench/probe"
+)
+
+// eventBuffer is room for every event of the greatest burst, so that what is
+// compared is how fast events come and not who loses them. The kubelet has
+// 1000 (plegChannelCapacity).
+const eventBuffer = 1 << 15
+
+type config struct {
+	socket  string
+	root    string
+	period  time.Duration
+	timeout time.Duration
+}
+
+func main() {
+	var c config
+	flag.StringVar(&c.socket, "socket", "", "socket of the container runtime")
+	flag.StringVar(&c.root, "root", "", "folder for what the runtime manager writes")
+	flag.DurationVar(&c.period, "period", time.Second, "relist period")
+	flag.DurationVar(&c.timeout, "timeout", 2*time.Minute, "deadline of a runtime call")
+	flag.Parse()
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+	ctx := klog.NewContext(context.Background(), klog.Background())
+	if err := c.run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "kubelet:", err)
+		os.Exit(1)
+	}
+}
+
+func (c config) run(ctx context.Context) error {
+	if c.socket == "" {
+		return errors.New("-socket is required")
+	}
+	if c.root == "" {
+		return errors.New("-root is required")
+	}
+	runtime, err := c.manager(ctx, c.root)
+	if err != nil {
+		return err
+	}
+	return probe.Serve(ctx, c.generator(ctx, runtime), os.Stdin, os.Stdout)
+}
+
+// generator relists as GenericPLEG.Start does, but in a loop of its own that
+// notes when each relist began and can be ended.
+func (c config) generator(ctx context.Context, runtime kubecontainer.Runtime) probe.Candidate {
+	return func(ctx context.Context, emit func(probe.Event)) error {
+		events := make(chan *pleg.PodLifecycleEvent, eventBuffer)
+		durations := &pleg.RelistDuration{RelistPeriod: c.period, RelistThreshold: 3 * time.Minute}
+		generator, ok := pleg.NewGenericPLEG(klog.FromContext(ctx), runtime, events, durations,
+			kubecontainer.NewCache(), clock.RealClock{}).(*pleg.GenericPLEG)
+		if !ok {
+			return errors.New("NewGenericPLEG has not returned a GenericPLEG")
+		}
+		relists := make(chan time.Time)
+		go relist(ctx, generator, c.period, relists)
+		var began time.Time
+		for {
+			select {
+			case at, ok := <-relists:
+				if !ok {
+					return context.Cause(ctx)
+				}
+				drain(events, began, emit)
+				began = at
+			case e := <-events:
+				emit(event(e, began))
+			}
+		}
+	}
+}
+
+// relist announces each relist before it begins, so that all events of the one
+// before have been read. It closes relists when ctx has ended.
+func relist(ctx context.Context, generator *pleg.GenericPLEG, period time.Duration, relists chan<- time.Time) {
+	defer close(relists)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		relists <- time.Now()
+		generator.Relist()
+		timer.Reset(period)
+	}
+}
+
+func drain(events <-chan *pleg.PodLifecycleEvent, began time.Time, emit func(probe.Event)) {
+	for {
+		select {
+		case e := <-events:
+			emit(event(e, began))
+		default:
+			return
+		}
+	}
+}
+
+func event(e *pleg.PodLifecycleEvent, began time.Time) probe.Event {
+	id, _ := e.Data.(string)
+	return probe.Event{Type: string(e.Type), ID: id, At: began}
+}
+
+// noImages is an image service that no relist calls.
+type noImages struct {
+	internalapi.ImageManagerService
+}
+
+// manager is the kubelet's runtime manager, with nothing behind the parts that
+// start pods: a relist uses none of them.
+func (c config) manager(ctx context.Context, root string) (kubecontainer.Runtime, error) {
+	endpoint := "unix://" + c.socket
+	tracing := noop.NewTracerProvider()
+	runtimeService, err := remote.NewRemoteRuntimeService(ctx, endpoint, c.timeout, tracing, false)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", endpoint, err)
+	}
+	yes := true
+	manager, _, err := kuberuntime.NewKubeGenericRuntimeManager(ctx,
+		&record.FakeRecorder{},
+		proberesults.NewManager(), proberesults.NewManager(), proberesults.NewManager(),
+		root, root, &cadvisorapi.MachineInfo{MachineID: "bench"},
+		nil, 110, kubecontainer.RealOS{}, nil, nil,
+		flowcontrol.NewBackOff(time.Second, time.Minute),
+		true, nil, 0, 0, "NeverVerify", nil, "", "", &yes, false, metav1.Duration{Duration: 100 * time.Millisecond},
+		runtimeService, noImages{},
+		cm.NewStubContainerManager(), logs.NewStubContainerLogManager(), nil,
+		false, "", nil, 0, "", nil, tracing, nil, nil, nil)
+	if err != nil {
+		return nil, fmt.Errorf("make the runtime manager: %w", err)
+	}
+	return manager, nil
+}
