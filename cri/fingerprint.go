@@ -23,12 +23,12 @@ type fingerprint struct {
 	size   int
 	labels int // the number of entries; a repeated key counts twice
 	sum    uint64
-	valid  bool // false if the bytes could not be split into fields
+	valid  bool // false if the print may not be used again
 }
 
-func (p fingerprint) equal(o fingerprint) bool { return p == o && p.valid }
-
-// scan reads the id and the fingerprint of an item without decoding it. A Go
+// scan reads the id and the fingerprint of an item without decoding it; there
+// is no id if the bytes cannot be split into fields, which the decoder will
+// reject too. A Go
 // server writes the entries of a map in another order each time, so these are
 // summed up; the order of all else counts. Nothing of the image is used, so the
 // order in it does not matter either, and it holds a map.

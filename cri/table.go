@@ -25,8 +25,9 @@ type table struct {
 
 	items   []*item        // of the last answer, valid until the next
 	skipped []skippedEntry // what the last answer held besides
-	// changed is set by an answer that differs from the one before, and by one
-	// that could not be read to its end. Whoever uses the items clears it.
+	// changed is set by an answer that differs from the one before, also by the
+	// part of one that could not be read to its end. Whoever uses the items
+	// clears it.
 	changed bool
 }
 
@@ -74,16 +75,16 @@ func (t *table) read(answer []byte) error {
 	for len(answer) > 0 {
 		num, typ, n := protowire.ConsumeTag(answer)
 		if n < 0 || num > protowire.MaxValidNumber {
-			return t.broken(errors.New("malformed field"))
+			return errors.New("malformed field")
 		}
 		answer = answer[n:]
 		if n = protowire.ConsumeFieldValue(num, typ, answer); n < 0 {
-			return t.broken(protowire.ParseError(n))
+			return protowire.ParseError(n)
 		}
 		if num == itemsField && typ == protowire.BytesType {
 			raw, _ := protowire.ConsumeBytes(answer)
 			if err := t.add(raw); err != nil {
-				return t.broken(err)
+				return err
 			}
 		}
 		answer = answer[n:]
@@ -92,17 +93,12 @@ func (t *table) read(answer []byte) error {
 	return nil
 }
 
-func (t *table) broken(err error) error {
-	t.changed = true
-	return err
-}
-
 // add takes in one item. An item that is skipped is not kept, and so decoded
 // each time.
 func (t *table) add(raw []byte) error {
 	id, seen := t.fields.scan(t.seed, raw)
 	known := t.known[string(id)]
-	if known != nil && known.print.equal(seen) {
+	if known != nil && known.print == seen {
 		t.place(known)
 		return nil
 	}
@@ -115,7 +111,7 @@ func (t *table) add(raw []byte) error {
 		return nil
 	}
 	// Of a key that comes twice the last one counts, which a sum cannot tell.
-	seen.valid = seen.valid && seen.labels == labels
+	seen.valid = seen.labels == labels
 	known = t.known[string(it.ID)]
 	if known == nil {
 		known = &knownItem{}

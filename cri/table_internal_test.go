@@ -191,6 +191,18 @@ func TestUnchangedPodsAreTheSamePointers(t *testing.T) {
 	}
 }
 
+func TestPodsBelongToTheCaller(t *testing.T) {
+	l := testLists(t)
+	sandboxes, containers := node(t, 2, nil)
+	for range 3 {
+		pods, _, err := l.readBoth(t, sandboxes, containers)
+		if err != nil || slices.Contains(pods, nil) {
+			t.Fatalf("got %v, %v; what the caller did to the last list shows", pods, err)
+		}
+		clear(pods)
+	}
+}
+
 func TestTablesForgetWhatIsGone(t *testing.T) {
 	l := testLists(t)
 	for _, pods := range []int{100, 3, 0} {
