@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sourcegraph/conc/panics"
@@ -45,6 +46,8 @@ func (i *Inspector) ask(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus
 		return nil, err
 	case status == nil:
 		return nil, errors.New("the runtime returned neither a status nor an error")
+	case slices.Contains(status.Containers, nil) || slices.Contains(status.Sandboxes, nil):
+		return nil, errors.New("the runtime returned a status with a nil container or sandbox")
 	default:
 		return status, nil
 	}

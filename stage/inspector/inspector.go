@@ -80,7 +80,6 @@ func (i *Inspector) Run(ctx context.Context, inspect, known <-chan stage.Change,
 	defer close(settled)
 	defer close(out)
 	workers := pool.New().WithMaxGoroutines(i.bound)
-	defer workers.Wait()
 	results := make(chan result)
 	i.started = time.Now()
 	for inspect != nil || known != nil || i.inFlight.len() > 0 {
@@ -108,6 +107,8 @@ func (i *Inspector) Run(ctx context.Context, inspect, known <-chan stage.Change,
 		}
 		i.metrics.inFlight.Set(float64(i.inFlight.len()))
 	}
+	// Not deferred: a panic of the loop is to crash, not to wait for a worker.
+	workers.Wait()
 	return nil
 }
 
