@@ -103,6 +103,11 @@ func (s *Subscription) offer(ev pleg.Event, now time.Time) bool {
 	}
 	if f := s.feeding; f != nil && f.repairs != nil && f.repairs.last.PodUID == ev.PodUID {
 		s.takeBack()
+		// It had been delivered: there may be room again.
+		if s.live() && s.send(ev, now) {
+			s.delivered++
+			return true
+		}
 	}
 	s.missed.add(ev)
 	s.discarded++
