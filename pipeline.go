@@ -78,9 +78,12 @@ type Options struct {
 	KeepRemoved time.Duration
 	// ListTimeout ends a list that takes longer. If zero, [DefaultListTimeout].
 	ListTimeout time.Duration
-	// Inspectors is the number of pods inspected at once, and so a bound on
-	// the load on the runtime. If zero, [DefaultInspectors].
+	// Inspectors is the greatest number of pods inspected at once, and so a
+	// bound on the load on the runtime. If zero, [DefaultInspectors].
 	Inspectors int
+	// FixedWidth always uses all inspectors. Otherwise fewer inspect while the
+	// runtime takes longer for each the more there are.
+	FixedWidth bool
 	// InspectTimeout ends an inspection that takes longer. If zero,
 	// [DefaultInspectTimeout].
 	InspectTimeout time.Duration
@@ -130,7 +133,7 @@ func New(o Options) (*Pipeline, error) {
 		Cache: p.cache, Retry: p.lister.Retry, Logger: o.Logger, Metrics: metrics,
 	})
 	p.inspector, errs[3] = inspector.New(inspector.Options{
-		Runtime: o.Runtime, Cache: p.cache, Inspectors: o.Inspectors, InspectTimeout: o.InspectTimeout,
+		Runtime: o.Runtime, Cache: p.cache, Inspectors: o.Inspectors, FixedWidth: o.FixedWidth, InspectTimeout: o.InspectTimeout,
 		Logger: o.Logger, Metrics: metrics,
 	})
 	p.dispatcher, errs[4] = dispatcher.New(dispatcher.Options{

@@ -38,6 +38,20 @@ func (f *inFlight) end(uid pleg.PodUID) {
 	f.oldest.Store(next)
 }
 
+// since returns the number of inspections that began after a time, and when the
+// first of them did.
+func (f *inFlight) since(after time.Time) (n int, oldest time.Time) {
+	for _, at := range f.started {
+		if !at.After(after) {
+			continue
+		}
+		if n++; n == 1 || at.Before(oldest) {
+			oldest = at
+		}
+	}
+	return n, oldest
+}
+
 // age returns for how long the oldest inspection has been running, in seconds;
 // 0 if there is none. It is safe for concurrent use.
 func (f *inFlight) age() float64 {

@@ -33,6 +33,9 @@ type Options struct {
 	Cache   Cache
 	// Inspectors is the number of pods inspected at once; at least 1.
 	Inspectors int
+	// FixedWidth always uses all inspectors; otherwise their number follows
+	// what the runtime can serve.
+	FixedWidth bool
 	// InspectTimeout ends an inspection that takes longer; positive.
 	InspectTimeout time.Duration
 	Logger         *slog.Logger
@@ -45,6 +48,7 @@ type Inspector struct {
 	runtime Runtime
 	cache   Cache
 	bound   int
+	fixed   bool
 	timeout time.Duration
 	log     *slog.Logger
 	metrics *metrics
@@ -53,6 +57,7 @@ type Inspector struct {
 	// outlives failed inspections, for the IPs and the final statuses in it.
 	good     map[pleg.PodUID]*pleg.PodStatus
 	inFlight inFlight
+	width    width
 	// started is when Run began.
 	started time.Time
 }
@@ -60,9 +65,10 @@ type Inspector struct {
 // New returns an inspector that is yet to run.
 func New(o Options) (*Inspector, error) {
 	i := &Inspector{
-		runtime: o.Runtime, cache: o.Cache, bound: o.Inspectors, timeout: o.InspectTimeout,
-		log:  o.Logger.With("stage", "inspector"),
-		good: make(map[pleg.PodUID]*pleg.PodStatus),
+		runtime: o.Runtime, cache: o.Cache, bound: o.Inspectors, fixed: o.FixedWidth, timeout: o.InspectTimeout,
+		width: newWidth(o.Inspectors),
+		log:   o.Logger.With("stage", "inspector"),
+		good:  make(map[pleg.PodUID]*pleg.PodStatus),
 	}
 	i.inFlight.started = make(map[pleg.PodUID]time.Time)
 	var err error
@@ -82,9 +88,11 @@ func (i *Inspector) Run(ctx context.Context, inspect, known <-chan stage.Change,
 	workers := pool.New().WithMaxGoroutines(i.bound)
 	results := make(chan result)
 	i.started = time.Now()
+	recount := time.NewTimer(0)
+	recount.Stop()
 	for inspect != nil || known != nil || i.inFlight.len() > 0 {
 		accept := inspect
-		if i.inFlight.len() == i.bound {
+		if !i.free(recount) {
 			accept = nil
 		}
 		select {
@@ -100,16 +108,36 @@ func (i *Inspector) Run(ctx context.Context, inspect, known <-chan stage.Change,
 				continue
 			}
 			i.take(change, out, settled)
+		case <-recount.C:
 		case r := <-results:
+			crowded := !i.free(recount)
 			i.inFlight.end(r.change.UID)
+			if r.err == nil {
+				i.width.observe(r.change.Pod, r.took, crowded)
+			}
 			i.finish(ctx, r, out)
 			settled <- stage.Settled{UID: r.change.UID, Err: r.err}
 		}
 		i.metrics.inFlight.Set(float64(i.inFlight.len()))
+		i.metrics.width.Set(float64(i.width.now))
 	}
 	// Not deferred: a panic of the loop is to crash, not to wait for a worker.
 	workers.Wait()
 	return nil
+}
+
+// free reports whether an inspector may take a change. If only the width is in
+// the way, recount fires when the oldest inspection stops counting for it.
+func (i *Inspector) free(recount *time.Timer) bool {
+	if n := i.inFlight.len(); n == i.bound || i.fixed || n < i.width.now {
+		return n < i.bound
+	}
+	counting, oldest := i.inFlight.since(time.Now().Add(-stuckAfter))
+	if counting < i.width.now {
+		return true
+	}
+	recount.Reset(time.Until(oldest.Add(stuckAfter)))
+	return false
 }
 
 func (i *Inspector) begin(ctx context.Context, c stage.Change, workers *pool.Pool, results chan<- result) {

@@ -8,6 +8,7 @@ import (
 
 type metrics struct {
 	inFlight prometheus.Gauge
+	width    prometheus.Gauge
 	duration prometheus.Histogram
 	errors   prometheus.Counter
 }
@@ -17,6 +18,10 @@ func newMetrics(reg instrument.Registry, age func() float64) (*metrics, error) {
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "pleg_inspections_in_flight",
 			Help: "Pods being inspected.",
+		}),
+		width: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "pleg_inspection_width",
+			Help: "Pods inspected at once at most, at present; it follows what the runtime can serve, below the bound.",
 		}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "pleg_inspection_duration_seconds",
@@ -32,5 +37,5 @@ func newMetrics(reg instrument.Registry, age func() float64) (*metrics, error) {
 		Name: "pleg_inspection_oldest_seconds",
 		Help: "Age in seconds of the oldest inspection in flight, 0 if there is none.",
 	}, age)
-	return m, reg.Register(m.inFlight, m.duration, m.errors, oldest)
+	return m, reg.Register(m.inFlight, m.width, m.duration, m.errors, oldest)
 }

@@ -1,0 +1,75 @@
+package inspector
+
+import (
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+const (
+	// tolerance is how much longer than alone an inspection may take before it
+	// is taken for waiting in the runtime. On two cores containerd serves four
+	// calls at once at 1.8 times the time of one, and no more per second
+	// beyond.
+	tolerance = 2
+	// minSamples is the number of inspections that a change of the width is
+	// judged by.
+	minSamples = 8
+	// stuckAfter is the age at which an inspection no longer counts for the
+	// width: it is not the runtime's load that it waits for.
+	stuckAfter = time.Second
+)
+
+// width is the number of pods inspected at once. It follows what the runtime
+// can serve, below a bound: inspections beyond that only wait, and load the
+// runtime while they do. It grows while inspections take about as long as alone
+// and shrinks in proportion while they take longer.
+type width struct {
+	bound int
+	// least keeps a pod that hangs, and does not count as stuck yet, from
+	// stopping all others.
+	least int
+	now   int
+	// alone is the shortest time of late for pods of about the same number of
+	// containers, by the logarithm of that number.
+	alone  [bits.UintSize + 1]time.Duration
+	ratios []float64
+}
+
+func newWidth(bound int) width {
+	return width{bound: bound, least: min(bound, max(2, bound/8)), now: bound}
+}
+
+// observe takes the time of an inspection that succeeded, and whether others
+// had to wait meanwhile.
+func (w *width) observe(pod *pleg.Pod, took time.Duration, crowded bool) {
+	alone := &w.alone[bits.Len(uint(len(pod.Containers)+len(pod.Sandboxes)))]
+	if *alone == 0 || took < *alone {
+		*alone = max(took, 1)
+	}
+	if !crowded {
+		return
+	}
+	w.ratios = append(w.ratios, float64(took)/float64(*alone))
+	if len(w.ratios) < max(minSamples, w.now) {
+		return
+	}
+	slices.Sort(w.ratios)
+	w.judge(w.ratios[len(w.ratios)/2])
+	w.ratios = w.ratios[:0]
+	for i := range w.alone {
+		// Forgotten slowly, so that a runtime that has become slower for good
+		// is not taken for a crowded one for ever.
+		w.alone[i] += w.alone[i] / 64
+	}
+}
+
+func (w *width) judge(ratio float64) {
+	if ratio > tolerance {
+		w.now = max(w.least, int(float64(w.now)*max(0.5, tolerance/ratio)))
+	} else {
+		w.now = min(w.bound, w.now+max(1, w.now/4))
+	}
+}
