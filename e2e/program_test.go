@@ -77,10 +77,10 @@ func startProgram(ctx context.Context, t *testing.T, l *lab.Lab) *program {
 
 func (p *program) decode(stdout io.Reader) {
 	events := json.NewDecoder(stdout)
-	events.DisallowUnknownFields() // the output is pleg.Event and no more
+	events.DisallowUnknownFields()
 	for {
-		var ev pleg.Event
-		err := events.Decode(&ev)
+		var read line
+		err := events.Decode(&read)
 		if err == io.EOF {
 			return
 		}
@@ -89,8 +89,28 @@ func (p *program) decode(stdout io.Reader) {
 			_, _ = io.Copy(io.Discard, stdout)
 			return
 		}
-		p.seen.add(ev)
+		p.seen.add(pleg.Event(read))
 	}
+}
+
+// line is a line of JSON output. The names are spelled out once more because
+// other programs read them: changing one in pleg.Event alone must not go unseen.
+type line struct {
+	Seq           uint64           `json:"seq"`
+	Type          pleg.EventType   `json:"type"`
+	PodUID        pleg.PodUID      `json:"podUID"`
+	PodName       string           `json:"podName"`
+	PodNamespace  string           `json:"podNamespace"`
+	ContainerID   pleg.ContainerID `json:"containerID"`
+	ContainerName string           `json:"containerName"`
+	Attempt       uint32           `json:"attempt"`
+	Sandbox       bool             `json:"sandbox"`
+	ExitCode      *int32           `json:"exitCode"`
+	Reason        string           `json:"reason"`
+	Missed        uint64           `json:"missed"`
+	Replayed      bool             `json:"replayed"`
+	Epoch         string           `json:"epoch"`
+	ObservedAt    time.Time        `json:"observedAt"`
 }
 
 // interrupt sends SIGINT and returns what the program wrote to stderr after
