@@ -161,6 +161,9 @@ func TestControlledExitIsSeen(t *testing.T) {
 		got.Labels["io.kubernetes.pod.uid"] != p.UID || !strings.HasSuffix(got.LogPath, "/1.log") {
 		t.Errorf("restarted container = %v", got)
 	}
+	if old := containerStatus(t, client, c.ID); old.ExitCode != 137 || old.State != cri.ContainerState_CONTAINER_EXITED {
+		t.Errorf("after the restart the old container = %v", old)
+	}
 	if err := rt.RemovePod(p.UID); err != nil {
 		t.Fatal(err)
 	}

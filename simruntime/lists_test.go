@@ -20,7 +20,9 @@ import (
 
 func listPods(t *testing.T, client cri.RuntimeServiceClient, f *cri.PodSandboxFilter) []*cri.PodSandbox {
 	t.Helper()
-	resp, err := client.ListPodSandbox(t.Context(), &cri.ListPodSandboxRequest{Filter: f})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	resp, err := client.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: f})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +31,9 @@ func listPods(t *testing.T, client cri.RuntimeServiceClient, f *cri.PodSandboxFi
 
 func listContainers(t *testing.T, client cri.RuntimeServiceClient, f *cri.ContainerFilter) []*cri.Container {
 	t.Helper()
-	resp, err := client.ListContainers(t.Context(), &cri.ListContainersRequest{Filter: f})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	resp, err := client.ListContainers(ctx, &cri.ListContainersRequest{Filter: f})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
@@ -17,6 +18,10 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a call or a server that should end at once may take
+// before the test gives up.
+const patience = 10 * time.Second
 
 func newRuntime(t *testing.T, opts simruntime.Options) *simruntime.Runtime {
 	t.Helper()

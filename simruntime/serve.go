@@ -14,10 +14,14 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
+// handshakeTimeout is how long a connection may stay silent after it is made.
+// A server waits for such connections before it has stopped.
+const handshakeTimeout = 5 * time.Second
+
 // Serve answers the CRI on a listener until ctx ends, then drops all
 // connections, waits for the calls in flight to see it, closes the listener
-// and returns context.Cause(ctx). It returns earlier only if the listener
-// fails.
+// and returns context.Cause(ctx). A connection that has not said anything yet
+// may delay that by 5 s. It returns earlier only if the listener fails.
 //
 // The state is kept: serving again is a restart of the server whose pods have
 // survived. Several listeners may be served at once.
@@ -27,6 +31,7 @@ func (rt *Runtime) Serve(ctx context.Context, l net.Listener) error {
 		grpc.MaxRecvMsgSize(rt.opts.MaxMessageBytes),
 		grpc.MaxSendMsgSize(rt.opts.MaxMessageBytes),
 		grpc.WaitForHandlers(true),
+		grpc.ConnectionTimeout(handshakeTimeout),
 	)
 	cri.RegisterRuntimeServiceServer(srv, &service{rt: rt})
 	cri.RegisterImageServiceServer(srv, &imageService{rt: rt})

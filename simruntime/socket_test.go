@@ -2,15 +2,19 @@ package simruntime_test
 
 import (
 	"context"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
@@ -91,7 +95,9 @@ func TestSocketPathIsChecked(t *testing.T) {
 		"no folder":     {filepath.Join(dir, "none", "s"), "no such file"},
 		"a long path":   {filepath.Join(dir, strings.Repeat("x", 200)), "a unix socket allows 107"},
 	} {
-		err := rt.ListenAndServe(t.Context(), tc.path)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		err := rt.ListenAndServe(ctx, tc.path)
+		cancel()
 		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), tc.path) {
 			t.Errorf("%s: %v, want %q and the path", name, err, tc.want)
 		}
@@ -133,4 +139,28 @@ func TestServeAfterEndOfContext(t *testing.T) {
 	if _, err := net.Dial("unix", path); err == nil {
 		t.Error("the listener is still open")
 	}
+}
+
+func TestSilentConnectionDoesNotHoldUpTheStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := newRuntime(t, simruntime.Options{})
+		l := bufconn.Listen(1 << 10)
+		stop := start(t, func(ctx context.Context) error { return rt.Serve(ctx, l) })
+		conn, err := l.DialContext(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { // reads what the server says, and says nothing itself
+			_, _ = io.Copy(io.Discard, conn)
+		}()
+		synctest.Wait()
+		began := time.Now()
+		stop()
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("the stop took %v, want at most 5s", took)
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
