@@ -4,11 +4,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -23,7 +22,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(runCommand(), listCommand())
+	root.AddCommand(runCommand(), listCommand(), reportCommand(), compareCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -46,11 +45,39 @@ func listCommand() *cobra.Command {
 	}
 }
 
+// places are the folders and files of the benchmark, by default as seen from
+// the folder of this program's source.
+type places struct{ root, bin, out, page string }
+
+func (p *places) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&p.root, "root", "../..", "root of the repository")
+	cmd.Flags().StringVar(&p.bin, "bin", "../.bin", "folder of the programs that are measured")
+	cmd.Flags().StringVar(&p.out, "out", "../results", "folder of the results")
+	cmd.Flags().StringVar(&p.page, "page", "", "page to put the figures into; none if empty")
+}
+
+func reportCommand() *cobra.Command {
+	var p places
+	cmd := &cobra.Command{
+		Use: "report", Short: "Make tables, plots and the page of the results anew", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			results, err := readResults(p.out)
+			if err != nil {
+				return err
+			}
+			return report(results, p.out, p.page)
+		},
+	}
+	p.flags(cmd)
+	return cmd
+}
+
 type runFlags struct {
+	places
 	set        string
 	runs       int
 	candidates []string
-	bin, out   string
+	steps      bool
 }
 
 func runCommand() *cobra.Command {
@@ -59,14 +86,15 @@ func runCommand() *cobra.Command {
 		Use: "run [SCENARIO...]", Short: "Measure the set, or the scenarios named by name, group or pattern",
 		RunE: func(cmd *cobra.Command, patterns []string) error { return f.run(cmd.Context(), patterns) },
 	}
+	f.flags(cmd)
 	cmd.Flags().StringVar(&f.set, "set", "quick", "quick (minutes) or full (hours)")
 	cmd.Flags().IntVar(&f.runs, "runs", 5, "how often to measure each")
 	cmd.Flags().StringSliceVar(&f.candidates, "candidates", nil, "measure these in place of each scenario's own")
-	cmd.Flags().StringVar(&f.bin, "bin", "../.bin", "folder of the programs that are measured")
-	cmd.Flags().StringVar(&f.out, "out", "../results", "folder for the results")
+	cmd.Flags().BoolVar(&f.steps, "steps", true, "run the Go benchmarks of single steps too")
 	return cmd
 }
 
+// run measures, and makes the report of what there is even if it fails.
 func (f runFlags) run(ctx context.Context, patterns []string) error {
 	chosen, err := choose(f.set, patterns, f.candidates)
 	if err != nil {
@@ -76,15 +104,14 @@ func (f runFlags) run(ctx context.Context, patterns []string) error {
 	if err != nil {
 		return err
 	}
-	defer b.close()
-	results, runErr := b.run(ctx)
-	if err := results.write(f.out); err != nil {
-		return err
+	results, err := b.run(ctx)
+	if err == nil && f.steps {
+		fmt.Fprintln(os.Stderr, "Go benchmarks of single steps")
+		if results.Steps, err = measureSteps(ctx, f.root, f.runs); err != nil {
+			results.Partial = err.Error()
+		}
 	}
-	text := markdown(results)
-	if err := os.WriteFile(filepath.Join(f.out, "results.md"), []byte(text), 0o644); err != nil {
-		return err
-	}
-	fmt.Println(strings.TrimSpace(text))
-	return runErr
+	err = errors.Join(err, results.write(f.out), report(results, f.out, f.page), b.close())
+	fmt.Printf("Results are in %s.\n", f.out)
+	return err
 }

@@ -1,17 +1,119 @@
 package main
 
-import "strings"
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/perf/benchfmt"
+)
 
 // Step is one Go benchmark of a single step, such as the diff.
 type Step struct {
-	Name    string             `json:"name"`
+	Name string `json:"name"`
+	// Metrics are by the units of the Go benchmark.
 	Metrics map[string]*Figure `json:"metrics"`
+}
+
+// stepPackages are the folders, from the root of the repository, of modules
+// with Go benchmarks and the packages in them.
+var stepPackages = []struct{ module, pkg string }{
+	{".", "./bench"},
+	{"bench/harness", "./fanout"},
+	{"bench/kubelet", "."},
+}
+
+// measureSteps runs the Go benchmarks. root is the root of the repository.
+func measureSteps(ctx context.Context, root string, runs int) ([]Step, error) {
+	var steps []Step
+	for _, p := range stepPackages {
+		out, err := goBench(ctx, filepath.Join(root, p.module), p.pkg, runs)
+		if err != nil {
+			return steps, err
+		}
+		steps = append(steps, parseSteps(out)...)
+	}
+	return steps, nil
+}
+
+func goBench(ctx context.Context, dir, pkg string, runs int) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", ".", "-benchtime", "200ms",
+		"-count", strconv.Itoa(runs), pkg)
+	cmd.Dir = dir
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("go benchmarks of %s in %s: %w: %s", pkg, dir, err, out.Bytes())
+	}
+	return out.Bytes(), nil
+}
+
+// units that are worth keeping, in the order of the columns.
+var units = []string{"ns/pod", "ns/event-subscriber", "sec/op", "B/op", "allocs/op"}
+
+func parseSteps(out []byte) []Step {
+	var steps []Step
+	reader := benchfmt.NewReader(bytes.NewReader(out), "go test")
+	for reader.Scan() {
+		result, ok := reader.Result().(*benchfmt.Result)
+		if !ok {
+			continue
+		}
+		base, parts := result.Name.Parts()
+		name := string(base)
+		for _, part := range parts {
+			if part[0] == '/' {
+				name += string(part)
+			}
+		}
+		i := slices.IndexFunc(steps, func(s Step) bool { return s.Name == name })
+		if i < 0 {
+			steps, i = append(steps, Step{Name: name, Metrics: make(map[string]*Figure)}), len(steps)
+		}
+		for _, v := range result.Values {
+			steps[i].add(v.Unit, v.Value)
+		}
+	}
+	return steps
+}
+
+func (s *Step) add(unit string, value float64) {
+	if !slices.Contains(units, unit) {
+		return
+	}
+	row := Row{Metrics: s.Metrics}
+	row.add(Metrics{unit: value})
+}
+
+// parameter returns a value in the name, such as 110 of "Relist/pods=110".
+func (s *Step) parameter(key string) string {
+	for part := range strings.SplitSeq(s.Name, "/") {
+		if name, value, ok := strings.Cut(part, "="); ok && name == key {
+			return value
+		}
+	}
+	return ""
 }
 
 func stepTable(steps []Step) string {
 	var b strings.Builder
+	b.WriteString("| step | ns per pod, or per event and subscriber | ns | bytes | allocations |\n|---|---:|---:|---:|---:|\n")
 	for _, s := range steps {
-		b.WriteString(s.Name + "\n")
+		each := s.Metrics["ns/pod"]
+		if each == nil {
+			each = s.Metrics["ns/event-subscriber"]
+		}
+		var op *Figure
+		if f := s.Metrics["sec/op"]; f != nil {
+			op = &Figure{Median: f.Median * 1e9, Min: f.Min * 1e9, Max: f.Max * 1e9}
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", s.Name, each, op, s.Metrics["B/op"], s.Metrics["allocs/op"])
 	}
 	return b.String()
 }

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
+	"gonum.org/v1/plot/vg"
+)
+
+// chart is one plot. Values on a logarithmic axis must be positive; points that
+// are not are left out.
+type chart struct {
+	file, title  string
+	x, y         string
+	logX, logY   bool
+	series       []series
+	xTicks       []float64
+	legendBottom bool
+}
+
+type series struct {
+	name string
+	// dashed marks what is not a candidate's, or does not depend on x.
+	dashed bool
+	points []point
+}
+
+// point is a median and the range of the values behind it.
+type point struct{ x, y, low, high float64 }
+
+// Size of every plot.
+const (
+	plotWidth  = 7 * vg.Inch
+	plotHeight = 4 * vg.Inch
+)
+
+// draw writes an SVG file.
+func (c chart) draw(dir string) error {
+	p := plot.New()
+	p.Title.Text = c.title
+	p.Title.Padding = vg.Points(8)
+	p.X.Label.Text, p.Y.Label.Text = c.x, c.y
+	p.Legend.Top, p.Legend.Left = !c.legendBottom, false
+	p.Add(plotter.NewGrid())
+	if c.logX {
+		p.X.Scale = plot.LogScale{}
+	}
+	if c.logY {
+		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	}
+	if len(c.xTicks) > 0 {
+		p.X.Tick.Marker = ticks(c.xTicks)
+	}
+	for i, s := range c.series {
+		if err := c.add(p, i, s); err != nil {
+			return fmt.Errorf("plot %s: %w", c.file, err)
+		}
+	}
+	if !c.logY {
+		p.Y.Min = 0
+	}
+	if err := p.Save(plotWidth, plotHeight, filepath.Join(dir, c.file)); err != nil {
+		return fmt.Errorf("plot %s: %w", c.file, err)
+	}
+	return nil
+}
+
+func (c chart) add(p *plot.Plot, i int, s series) error {
+	points := spread(c.drawable(s.points))
+	if len(points.XYs) == 0 {
+		return nil
+	}
+	line, marks, err := plotter.NewLinePoints(points.XYs)
+	if err != nil {
+		return err
+	}
+	line.Color, marks.Color, marks.Shape = plotutil.Color(i), plotutil.Color(i), plotutil.Shape(i)
+	line.Width = vg.Points(1.5)
+	if s.dashed {
+		line.Dashes = plotutil.Dashes(1)
+		p.Add(line)
+		p.Legend.Add(s.name, line)
+		return nil
+	}
+	bars, err := plotter.NewYErrorBars(points)
+	if err != nil {
+		return err
+	}
+	bars.Color = plotutil.Color(i)
+	p.Add(line, marks, bars)
+	p.Legend.Add(s.name, line, marks)
+	return nil
+}
+
+func (c chart) drawable(in []point) []point {
+	var out []point
+	for _, p := range in {
+		if (c.logX && p.x <= 0) || (c.logY && p.low <= 0) {
+			continue
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+type spreadPoints struct {
+	plotter.XYs
+	plotter.YErrors
+}
+
+func spread(in []point) spreadPoints {
+	var out spreadPoints
+	for _, p := range in {
+		out.XYs = append(out.XYs, plotter.XY{X: p.x, Y: p.y})
+		out.YErrors = append(out.YErrors, struct{ Low, High float64 }{p.low - p.y, p.high - p.y})
+	}
+	return out
+}
+
+func ticks(at []float64) plot.ConstantTicks {
+	var out plot.ConstantTicks
+	for _, v := range at {
+		out = append(out, plot.Tick{Value: v, Label: fmt.Sprintf("%g", v)})
+	}
+	return out
+}
