@@ -1,6 +1,7 @@
 package simruntime_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -123,13 +124,13 @@ func TestMalformedStatuses(t *testing.T) {
 		},
 		"wrong id": {
 			simruntime.WrongID,
-			func(s *cri.ContainerStatus) bool { return s.GetId()[0] == '0' && s.Metadata != nil },
-			func(s *cri.PodSandboxStatus) bool { return s.GetId()[0] == '0' && s.Metadata != nil },
+			func(s *cri.ContainerStatus) bool { return strings.HasPrefix(s.GetId(), "00000000") && s.Metadata != nil },
+			func(s *cri.PodSandboxStatus) bool { return strings.HasPrefix(s.GetId(), "00000000") && s.Metadata != nil },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				rt := newRuntime(t, simruntime.Options{Seed: 2})
+				rt := newRuntime(t, simruntime.Options{})
 				client := overBufconn(t, rt)
 				p := populate(t, rt, 1, 1)[0]
 				for _, spoiled := range []bool{true, false} {

@@ -104,8 +104,13 @@ func newUID(rng *rand.Rand) string {
 }
 
 func fill(rng *rand.Rand, b []byte) {
+	var word uint64
 	for i := range b {
-		b[i] = byte(rng.Uint32())
+		if i%8 == 0 {
+			word = rng.Uint64()
+		}
+		b[i] = byte(word)
+		word >>= 8
 	}
 }
 

@@ -176,7 +176,7 @@ func (tx *Txn) runSandbox(cfg *cri.PodSandboxConfig, handler string) (string, er
 	sb := tx.newSandbox(cfg, nil)
 	if handler != "" {
 		sb.handler = handler
-		sb.render()
+		tx.render(sb)
 	}
 	return sb.id, nil
 }

@@ -71,6 +71,7 @@ type container struct {
 	sb          *sandbox
 	meta        *cri.ContainerMetadata
 	image       *cri.ImageSpec
+	imageRef    string
 	labels      map[string]string
 	annotations map[string]string
 	logPath     string
@@ -87,7 +88,20 @@ type container struct {
 	enc    []byte
 }
 
-// render makes the messages that clients see from the fields.
+func (sb *sandbox) encode() {
+	if sb.enc == nil {
+		sb.enc = encodeElement(sb.item)
+	}
+}
+
+func (c *container) encode() {
+	if c.enc == nil {
+		c.enc = encodeElement(c.item)
+	}
+}
+
+// render makes the messages that clients see from the fields. The encoding is
+// left to encode.
 func (sb *sandbox) render() {
 	st := cri.PodSandboxState_SANDBOX_NOTREADY
 	network := &cri.PodSandboxNetworkStatus{}
@@ -106,7 +120,7 @@ func (sb *sandbox) render() {
 		}}},
 		Labels: sb.labels, Annotations: sb.annotations, RuntimeHandler: sb.handler,
 	}
-	sb.enc = encodeElement(sb.item)
+	sb.enc = nil
 }
 
 func networkStatus(ips []string) *cri.PodSandboxNetworkStatus {
@@ -121,7 +135,7 @@ func networkStatus(ips []string) *cri.PodSandboxNetworkStatus {
 }
 
 func (c *container) render() {
-	ref := imageRef(c.image.GetImage())
+	ref := c.imageRef
 	c.item = &cri.Container{
 		Id: c.id, PodSandboxId: c.sb.id, Metadata: c.meta, Image: c.image, ImageRef: ref, ImageId: ref,
 		State: c.state, CreatedAt: c.createdAt, Labels: c.labels, Annotations: c.annotations,
@@ -132,7 +146,7 @@ func (c *container) render() {
 		ExitCode: c.exitCode, Reason: c.reason, Message: c.message,
 		Labels: c.labels, Annotations: c.annotations, LogPath: c.logPath,
 	}
-	c.enc = encodeElement(c.item)
+	c.enc = nil
 }
 
 func (s *state) addSandbox(sb *sandbox) {
@@ -167,6 +181,7 @@ func (s *state) dropSandbox(sb *sandbox) {
 
 func (s *state) dropContainer(c *container) {
 	delete(s.containers, c.id)
+	c.enc = []byte{} // will not be listed: nothing to encode
 	s.containerOrder = without(s.containerOrder, c, func(o *container) int64 { return o.createdAt })
 	c.sb.containers = slices.DeleteFunc(c.sb.containers, func(o *container) bool { return o == c })
 }

@@ -67,7 +67,7 @@ func (tx *Txn) newSandbox(cfg *cri.PodSandboxConfig, ips []string) *sandbox {
 		id: newID(tx.rt.rng), meta: cfg.Metadata, ready: true, createdAt: tx.s.now(), ips: ips,
 		labels: maps.Clone(cfg.Labels), annotations: maps.Clone(cfg.Annotations), logDir: cfg.LogDirectory,
 	}
-	sb.render()
+	tx.render(sb)
 	tx.s.addSandbox(sb)
 	tx.emit(cri.ContainerEventType_CONTAINER_CREATED_EVENT, sb.id, sb)
 	tx.emit(cri.ContainerEventType_CONTAINER_STARTED_EVENT, sb.id, sb)
@@ -77,14 +77,14 @@ func (tx *Txn) newSandbox(cfg *cri.PodSandboxConfig, ips []string) *sandbox {
 // newContainer adds a container that is created.
 func (tx *Txn) newContainer(sb *sandbox, cfg *cri.ContainerConfig) *container {
 	c := &container{
-		id: newID(tx.rt.rng), sb: sb, meta: cfg.Metadata, image: cfg.Image,
+		id: newID(tx.rt.rng), sb: sb, meta: cfg.Metadata, image: cfg.Image, imageRef: imageRef(cfg.Image.GetImage()),
 		labels: maps.Clone(cfg.Labels), annotations: maps.Clone(cfg.Annotations),
 		state: cri.ContainerState_CONTAINER_CREATED, createdAt: tx.s.now(),
 	}
 	if sb.logDir != "" && cfg.LogPath != "" {
 		c.logPath = sb.logDir + "/" + cfg.LogPath
 	}
-	c.render()
+	tx.render(c)
 	tx.s.addContainer(c)
 	tx.emit(cri.ContainerEventType_CONTAINER_CREATED_EVENT, c.id, sb)
 	return c
@@ -108,7 +108,7 @@ func (tx *Txn) newContainerAs(sb *sandbox, spec ContainerSpec) *container {
 		tx.exit(c, spec.ExitCode, spec.Reason)
 	case Unknown:
 		c.state = cri.ContainerState_CONTAINER_UNKNOWN
-		c.render()
+		tx.render(c)
 	}
 	return c
 }
@@ -116,7 +116,7 @@ func (tx *Txn) newContainerAs(sb *sandbox, spec ContainerSpec) *container {
 func (tx *Txn) start(c *container) {
 	c.state = cri.ContainerState_CONTAINER_RUNNING
 	c.startedAt = tx.s.now()
-	c.render()
+	tx.render(c)
 	tx.emit(cri.ContainerEventType_CONTAINER_STARTED_EVENT, c.id, c.sb)
 }
 
@@ -129,7 +129,7 @@ func (tx *Txn) exit(c *container, code int32, reason string) {
 	c.state = cri.ContainerState_CONTAINER_EXITED
 	c.finishedAt = tx.s.now()
 	c.exitCode, c.reason = code, reason
-	c.render()
+	tx.render(c)
 	tx.emit(cri.ContainerEventType_CONTAINER_STOPPED_EVENT, c.id, c.sb)
 }
 
@@ -148,7 +148,7 @@ func (tx *Txn) stop(sb *sandbox) {
 		return
 	}
 	sb.ready = false
-	sb.render()
+	tx.render(sb)
 	tx.emit(cri.ContainerEventType_CONTAINER_STOPPED_EVENT, sb.id, sb)
 }
 

@@ -16,6 +16,20 @@ type Txn struct {
 	s  *state
 	// lastEvent is the hub's number of the last event sent.
 	lastEvent uint64
+	// rendered are the objects to encode when the update ends: once each,
+	// whatever the number of steps they took.
+	rendered []listed
+}
+
+// listed is a sandbox or a container.
+type listed interface {
+	render()
+	encode()
+}
+
+func (tx *Txn) render(o listed) {
+	o.render()
+	tx.rendered = append(tx.rendered, o)
 }
 
 // Update runs fn with exclusive access: no call of a client sees the state
@@ -36,6 +50,9 @@ func (rt *Runtime) update(fn func(*Txn) error) (uint64, error) {
 	rt.purge()
 	tx := &Txn{rt: rt, s: &rt.state}
 	err := fn(tx)
+	for _, o := range tx.rendered {
+		o.encode()
+	}
 	rt.state.generation++
 	return tx.lastEvent, err
 }
@@ -158,7 +175,7 @@ func (tx *Txn) SetUnknown(id string) error {
 		return fmt.Errorf("set unknown: %w", err)
 	}
 	c.state = cri.ContainerState_CONTAINER_UNKNOWN
-	c.render()
+	tx.render(c)
 	return nil
 }
 
