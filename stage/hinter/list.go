@@ -14,12 +14,12 @@ import (
 // list lists one pod, on a worker. An observation without a time means that it
 // failed: the list of all pods that it then asks for makes it good.
 func (h *Hinter) list(ctx context.Context, uid pleg.PodUID) stage.Observation {
-	ctx, cancel := context.WithTimeoutCause(ctx, h.opts.ListTimeout, fmt.Errorf("no answer within the list timeout of %v", h.opts.ListTimeout))
+	callCtx, cancel := context.WithTimeoutCause(ctx, h.opts.ListTimeout, fmt.Errorf("no answer within the list timeout of %v", h.opts.ListTimeout))
 	defer cancel()
 	o := stage.Observation{UID: uid, At: time.Now()}
 	var err error
 	// The runtime may be the embedder's: its panic costs this relist only.
-	if caught := panics.Try(func() { o.Pod, err = h.opts.Pods.ListPod(ctx, uid) }); caught != nil {
+	if caught := panics.Try(func() { o.Pod, err = h.opts.Pods.ListPod(callCtx, uid) }); caught != nil {
 		h.log.ErrorContext(ctx, "the runtime panicked in ListPod", "podUID", uid, "err", caught.AsError())
 		err = fmt.Errorf("panic: %v", caught.Value)
 	}
