@@ -25,7 +25,9 @@ func newRoot(p Process) *cobra.Command {
 		Long:          rootLong,
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Version:       versionLine(buildInfo()),
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetArgs(p.Args)
 	root.SetOut(p.Out)
 	root.SetErr(p.Err)

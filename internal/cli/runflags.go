@@ -53,7 +53,7 @@ func (c *runCommand) addFlags(cmd *cobra.Command) {
 	flags.DurationVar(&c.relistThreshold, "relist-threshold", pipeline.DefaultRelistThreshold, "`AGE` of the last successful list at which /readyz fails")
 	flags.DurationVar(&c.listTimeout, "list-timeout", pipeline.DefaultListTimeout, "`TIME` after which a list is given up")
 	flags.IntVar(&c.inspectors, "inspectors", pipeline.DefaultInspectors, "greatest `NUMBER` of pods inspected at once")
-	flags.DurationVar(&c.inspectTimeout, "inspect-timeout", pipeline.DefaultInspectTimeout, "`TIME` after which the inspection of a pod is given up, to be tried again")
+	flags.DurationVar(&c.inspectTimeout, "inspect-timeout", pipeline.DefaultInspectTimeout, "`TIME` after which the inspection of a pod is given up, to be\ntried again")
 	flags.IntVar(&c.maxStatusCalls, "max-status-calls", cri.DefaultMaxStatusCalls, "greatest `NUMBER` of status calls to the runtime at once, for all pods")
 
 	flags.StringVar(&c.listen, "listen", "", "serve /metrics, /livez and /readyz on this `ADDRESS`, such as :9090; without\na host only this machine can connect")

@@ -36,7 +36,7 @@ func (s *simulation) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.Uint64Var(&s.seed, "seed", 1, "`NUMBER` that determines names, ids and what happens to the simulated pods")
 	flags.Float64Var(&s.churnRate, "churn-rate", defaultChurnRate,
-		"`CHANGES` per second to the simulated pods: crashes, restarts, pods that come and go; 0 for none")
+		"`CHANGES` per second to the simulated pods: crashes, restarts, pods that\ncome and go; 0 for none")
 	enumFlag(cmd, &s.latency, "latency", "", "how long calls of the simulated runtime take: none, as on a busy node\n(3 to 30 ms), or the same with a heavy tail",
 		simruntime.ProfileZero, simruntime.ProfileNode, simruntime.ProfileTail)
 }

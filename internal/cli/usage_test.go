@@ -90,9 +90,11 @@ func TestHelp(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	code, stdout, _ := run(t, "version")
-	if code != cli.ExitOK || !strings.HasPrefix(stdout, "pleg-pipeline ") || strings.Count(stdout, "\n") != 1 {
-		t.Errorf("version = %d %q, want one line", code, stdout)
+	for _, arg := range []string{"version", "--version"} {
+		code, stdout, _ := run(t, arg)
+		if code != cli.ExitOK || !strings.HasPrefix(stdout, "pleg-pipeline ") || strings.Count(stdout, "\n") != 1 {
+			t.Errorf("%s = %d %q, want one line", arg, code, stdout)
+		}
 	}
 }
 

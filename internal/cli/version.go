@@ -15,11 +15,15 @@ func newVersion() *cobra.Command {
 		Long:  "Print the version of the module the program was built from, the commit if it is known,\nthe version of Go and the platform.",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			info, _ := debug.ReadBuildInfo()
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), versionLine(info))
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), versionLine(buildInfo()))
 			return fail(outputError(err))
 		},
 	}
+}
+
+func buildInfo() *debug.BuildInfo {
+	info, _ := debug.ReadBuildInfo()
+	return info
 }
 
 // versionLine copes with what tests and GOFLAGS=-buildvcs=false leave out.

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func handler(healthy error) http.Handler {
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "a_gauge", Help: "A gauge."}))
+	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "temperature_celsius", Help: "A temperature."}))
 	return monitor.Handler(monitor.Options{
 		Gatherer: registry,
 		Healthy:  func() (bool, error) { return healthy == nil, healthy },
@@ -44,7 +44,7 @@ func TestPaths(t *testing.T) {
 		{"ready", nil, "GET", "/readyz", 200, "ok"},
 		{"ready in words", nil, "GET", "/readyz?verbose=1", 200, "[+]ping ok\n[+]pleg ok\nreadyz check passed\n"},
 		{"not ready", sick, "GET", "/readyz", 503, "[+]ping ok\n[-]pleg failed: pleg has yet to be successful\nreadyz check failed\n"},
-		{"metrics", nil, "GET", "/metrics", 200, "# HELP a_gauge A gauge.\n# TYPE a_gauge gauge\na_gauge 0\n"},
+		{"metrics", nil, "GET", "/metrics", 200, "# HELP temperature_celsius A temperature.\n# TYPE temperature_celsius gauge\ntemperature_celsius 0\n"},
 		{"another path", nil, "GET", "/", 404, "404 page not found\n"},
 		{"another method", nil, "POST", "/livez", 405, "Method Not Allowed\n"},
 	} {

@@ -28,8 +28,6 @@ func (w *writes) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func code(n int32) *int32 { return &n }
-
 func events() []pleg.Event {
 	at := time.Date(2026, 5, 4, 12, 30, 15, 678e6, time.UTC)
 	const id = "0123456789abcdef0123456789abcdef"
@@ -38,11 +36,11 @@ func events() []pleg.Event {
 		{Seq: 2, Type: pleg.ContainerStarted, PodUID: "u1", PodName: "web-0", PodNamespace: "default", ContainerID: id, ContainerName: "app", ObservedAt: at},
 		{
 			Seq: 3, Type: pleg.ContainerDied, PodUID: "u1", PodName: "web-0", PodNamespace: "default",
-			ContainerID: id, ContainerName: "app", Attempt: 12, ExitCode: code(137), Reason: "OOMKilled", ObservedAt: at,
+			ContainerID: id, ContainerName: "app", Attempt: 12, ExitCode: new(int32(137)), Reason: "OOMKilled", ObservedAt: at,
 		},
 		{
 			Seq: 4, Type: pleg.ContainerDied, PodUID: "u1", PodName: "web-0", PodNamespace: "default",
-			ContainerID: id, ContainerName: "app", ExitCode: code(0), ObservedAt: at,
+			ContainerID: id, ContainerName: "app", ExitCode: new(int32(0)), ObservedAt: at,
 		},
 		{
 			Seq: 5, Type: pleg.ContainerRemoved, PodUID: "u2", PodName: "a-pod-with-a-name-that-is-longer-than-its-column", PodNamespace: "a-long-namespace",
