@@ -43,13 +43,15 @@ func TestLifecycleOverSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := containerStatus(t, client, made.ContainerId); got.State != cri.ContainerState_CONTAINER_CREATED || got.LogPath != "/logs/c/0.log" {
-		t.Errorf("created container has state %v and log path %q", got.State, got.LogPath)
+	fresh := containerStatus(t, client, made.ContainerId)
+	if fresh.State != cri.ContainerState_CONTAINER_CREATED || fresh.LogPath != "/logs/c/0.log" {
+		t.Errorf("created container has state %v and log path %q", fresh.State, fresh.LogPath)
 	}
-	if _, err := client.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: made.ContainerId}); err != nil {
+	begin := &cri.StartContainerRequest{ContainerId: made.ContainerId}
+	if _, err := client.StartContainer(ctx, begin); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: made.ContainerId}); status.Code(err) != codes.FailedPrecondition {
+	if _, err := client.StartContainer(ctx, begin); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("starting a running container: %v, want FailedPrecondition", err)
 	}
 	sb := sandboxStatus(t, client, run.PodSandboxId)

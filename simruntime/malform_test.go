@@ -124,8 +124,12 @@ func TestMalformedStatuses(t *testing.T) {
 		},
 		"wrong id": {
 			simruntime.WrongID,
-			func(s *cri.ContainerStatus) bool { return strings.HasPrefix(s.GetId(), "00000000") && s.Metadata != nil },
-			func(s *cri.PodSandboxStatus) bool { return strings.HasPrefix(s.GetId(), "00000000") && s.Metadata != nil },
+			func(s *cri.ContainerStatus) bool {
+				return strings.HasPrefix(s.GetId(), "00000000") && s.Metadata != nil
+			},
+			func(s *cri.PodSandboxStatus) bool {
+				return strings.HasPrefix(s.GetId(), "00000000") && s.Metadata != nil
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
