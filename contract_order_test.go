@@ -23,12 +23,28 @@ const contractPods = 20
 // live lets every pod take n steps of its life, one for each list.
 func (b *contractBed) live(n int) {
 	for range n {
-		for i, uid := range podUIDs(contractPods) {
-			b.node.Set(uid, contractLife[(b.steps+i)%len(contractLife)])
-		}
-		b.steps++
+		b.step()
 		b.relist(1)
 	}
+}
+
+// step lets every pod take a step, which the next list shows.
+func (b *contractBed) step() {
+	for i, uid := range podUIDs(contractPods) {
+		b.node.Set(uid, contractLife[(b.steps+i)%len(contractLife)])
+	}
+	b.steps++
+}
+
+// delays returns how long inspections take: always the same for a pod, and
+// together less than the time between two lists.
+func delays() func(pleg.PodUID) time.Duration {
+	rng := rand.New(rand.NewPCG(1, 2))
+	times := make(map[pleg.PodUID]time.Duration)
+	for _, uid := range podUIDs(contractPods) {
+		times[uid] = time.Duration(rng.IntN(200)) * time.Millisecond
+	}
+	return func(uid pleg.PodUID) time.Duration { return times[uid] }
 }
 
 // words tells of each pod what its events say of which container.
@@ -44,12 +60,7 @@ func words(events []pleg.Event) map[pleg.PodUID]string {
 // inspections of different pods overtake each other.
 func TestContractOrdered(t *testing.T) {
 	eachWay(t, pipeline.Options{}, func(b *contractBed) {
-		rng := rand.New(rand.NewPCG(1, 2))
-		delays := make(map[pleg.PodUID]time.Duration)
-		for _, uid := range podUIDs(contractPods) {
-			delays[uid] = time.Duration(rng.IntN(200)) * time.Millisecond
-		}
-		b.node.Delay = func(uid pleg.PodUID) time.Duration { return delays[uid] }
+		b.node.Delay = delays()
 		v := b.subscribe(pipeline.SubscribeOptions{})
 		b.live(2 * len(contractLife))
 		b.relist(1)

@@ -50,12 +50,18 @@ func (b *contractBed) untilSynced(events []pleg.Event) (before []pleg.Event, mar
 // the events flow.
 func TestContractReplay(t *testing.T) {
 	eachWay(t, pipeline.Options{}, func(b *contractBed) {
+		b.node.Delay = delays()
 		all := b.subscribe(pipeline.SubscribeOptions{})
 		b.live(3)
 		var late []*view
-		for range 2 * len(contractLife) {
-			b.live(1)
+		for i := range 2 * len(contractLife) {
+			b.step()
+			// The inspections have begun half a second from now, and the
+			// events are on their way.
+			meanwhile := 500*time.Millisecond + time.Duration(20*i)*time.Millisecond
+			time.Sleep(meanwhile)
 			late = append(late, b.subscribe(pipeline.SubscribeOptions{Replay: true}))
+			time.Sleep(time.Second - meanwhile)
 		}
 		b.live(3)
 		everything := all.events()

@@ -219,3 +219,8 @@ func watchRequest(t *testing.T, o pipeline.SubscribeOptions) *plegv1.WatchReques
 	}
 	return r
 }
+
+// synctestInProcess is for what can only be tested without a transport between.
+func synctestInProcess(t *testing.T, test func(*contractBed)) {
+	synctest.Test(t, func(t *testing.T) { test(newContractBed(t, pipeline.Options{})) })
+}
