@@ -1,0 +1,150 @@
+package inspector_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
+	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errInspect = errors.New("inspection went wrong")
+
+const timeout = 10 * time.Second
+
+// at returns the time of the nth listing.
+func at(n int) time.Time { return time.Unix(1_700_000_000+int64(n), 0) }
+
+// fakeRuntime answers from its field.
+type fakeRuntime func(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error)
+
+func (f fakeRuntime) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
+	return f(ctx, pod, last)
+}
+
+// asListed returns each pod's status as it was listed.
+func asListed(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+	return podtest.Status(pod), nil
+}
+
+// written is the last thing that was written of a pod.
+type written struct {
+	status  *pleg.PodStatus
+	err     error
+	at      time.Time
+	deleted bool
+}
+
+type fakeCache struct {
+	mu   sync.Mutex
+	pods map[pleg.PodUID]written
+}
+
+func (c *fakeCache) put(uid pleg.PodUID, w written) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pods[uid] = w
+}
+
+func (c *fakeCache) get(uid pleg.PodUID) (written, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w, ok := c.pods[uid]
+	return w, ok
+}
+
+func (c *fakeCache) Set(uid pleg.PodUID, s *pleg.PodStatus, err error, at time.Time) {
+	c.put(uid, written{status: s, err: err, at: at})
+}
+
+func (c *fakeCache) Delete(uid pleg.PodUID, at time.Time) {
+	c.put(uid, written{at: at, deleted: true})
+}
+
+func (c *fakeCache) KeepRemoved(*pleg.ContainerStatus) {}
+
+// bed is an inspector at work in a bubble; the test is its differ and its
+// dispatcher.
+type bed struct {
+	cache    *fakeCache
+	inspect  chan stage.Change
+	known    chan stage.Change
+	outcomes chan stage.Outcome
+	settled  chan stage.Settled
+	ended    chan error
+	cancel   func()
+	finish   func()
+}
+
+func newBed(t *testing.T, rt fakeRuntime, o inspector.Options) *bed {
+	t.Helper()
+	c := &fakeCache{pods: make(map[pleg.PodUID]written)}
+	o.Runtime, o.Cache, o.InspectTimeout, o.Logger = rt, c, timeout, slog.New(slog.DiscardHandler)
+	o.FixedWidth = true
+	o.Inspectors = max(o.Inspectors, 1)
+	i, err := inspector.New(o)
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	b := &bed{
+		cache: c, inspect: make(chan stage.Change), known: make(chan stage.Change),
+		outcomes: make(chan stage.Outcome, 100), settled: make(chan stage.Settled, 100),
+		ended: make(chan error, 1), cancel: cancel,
+	}
+	b.finish = sync.OnceFunc(func() { close(b.inspect); close(b.known) })
+	t.Cleanup(func() { b.cancel(); b.finish() })
+	go func() { b.ended <- i.Run(ctx, b.inspect, b.known, b.outcomes, b.settled) }()
+	return b
+}
+
+// change returns one of the pod, with an event for each container that has
+// died.
+func change(n int, pod *pleg.Pod) stage.Change {
+	c := stage.Change{UID: pod.UID, Pod: pod, At: at(n)}
+	for _, container := range pod.Containers {
+		if container.State == pleg.StateExited {
+			c.Events = append(c.Events, pleg.Event{Type: pleg.ContainerDied, PodUID: pod.UID, ContainerID: container.ID})
+		}
+	}
+	return c
+}
+
+// do has the change inspected to its end; it returns what was settled, and the
+// outcome if there was one.
+func (b *bed) do(c stage.Change) (stage.Settled, stage.Outcome, bool) {
+	b.inspect <- c
+	s := <-b.settled
+	synctest.Wait()
+	select {
+	case o := <-b.outcomes:
+		return s, o, true
+	default:
+		return s, stage.Outcome{}, false
+	}
+}
+
+// accepts reports whether the inspector takes a change to inspect now.
+func (b *bed) accepts(c stage.Change) bool {
+	synctest.Wait()
+	select {
+	case b.inspect <- c:
+		return true
+	default:
+		return false
+	}
+}
+
+var noMetrics instrument.Registry

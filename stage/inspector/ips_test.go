@@ -1,0 +1,60 @@
+package inspector_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
+)
+
+// Each step is an inspection: the state of the sandbox, and the addresses that
+// the runtime returns, or "fails".
+func TestAddresses(t *testing.T) {
+	type step struct{ words, ip, want string }
+	const fails = "fails"
+	for name, steps := range map[string][]step{
+		"kept once the sandbox is not ready": {
+			{"/s=running", "10.0.0.1", "10.0.0.1"}, {"/s=exited", "", "10.0.0.1"}, {"/s=exited", "", "10.0.0.1"},
+		},
+		"kept without a sandbox":                  {{"/s=running", "10.0.0.1", "10.0.0.1"}, {"c=exited", "", "10.0.0.1"}},
+		"kept over a failed inspection":           {{"/s=running", "10.0.0.1", "10.0.0.1"}, {"/s=exited", fails, ""}, {"/s=exited", "", "10.0.0.1"}},
+		"dropped once a sandbox without is ready": {{"/s=running", "10.0.0.1", "10.0.0.1"}, {"/t=running /s=exited", "", ""}, {"/s=exited", "", ""}},
+		"new ones replace them":                   {{"/s=running", "10.0.0.1", "10.0.0.1"}, {"/t=running /s=exited", "10.0.0.2", "10.0.0.2"}},
+		"those of a dead sandbox count if given":  {{"/s=running", "10.0.0.1", "10.0.0.1"}, {"/s=exited", "10.0.0.3", "10.0.0.3"}},
+		"never any":                               {{"/s=running", "", ""}, {"/s=exited", "", ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := 0
+				b := newBed(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+					switch ip := steps[n].ip; ip {
+					case fails:
+						return nil, errInspect
+					case "":
+						return podtest.Status(pod), nil
+					default:
+						return podtest.Status(pod, ip), nil
+					}
+				}, inspector.Options{})
+				for n = range steps {
+					b.do(change(n, podtest.Pod("a", steps[n].words)))
+					w, _ := b.cache.get("a")
+					var got, want []string
+					if w.status != nil {
+						got = w.status.IPs
+					}
+					if steps[n].want != "" {
+						want = []string{steps[n].want}
+					}
+					if !slices.Equal(got, want) {
+						t.Errorf("step %d: addresses = %v, want %v", n, got, want)
+					}
+				}
+			})
+		})
+	}
+}
