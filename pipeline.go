@@ -93,6 +93,8 @@ type Options struct {
 	// SlowAfter is for how long a subscriber may leave an event unread before
 	// that is logged, once. If zero, [DefaultSlowAfter].
 	SlowAfter time.Duration
+	// Store is written beside the pipeline's own cache. If nil, none is.
+	Store Store
 	// Logger gets what an operator should know. If nil, nothing is logged.
 	Logger *slog.Logger
 	// Registerer gets the metrics. If nil, they are not registered.
@@ -122,6 +124,7 @@ func New(o Options) (*Pipeline, error) {
 	}
 	metrics := instrument.Registry{Registerer: o.Registerer, KubeletNames: o.KubeletMetricNames}
 	p := &Pipeline{cache: cache.New(o.KeepRemoved)}
+	statuses := stores{p.cache, o.Store}
 	var errs [5]error
 	p.lister, errs[0] = lister.New(lister.Options{
 		Runtime: o.Runtime, RelistPeriod: o.RelistPeriod, RelistThreshold: o.RelistThreshold,
@@ -130,10 +133,10 @@ func New(o Options) (*Pipeline, error) {
 	})
 	p.hinter, errs[1] = hinter.New(o.hinter(p.lister, metrics))
 	p.differ, errs[2] = differ.New(differ.Options{
-		Cache: p.cache, Retry: p.lister.Retry, Logger: o.Logger, Metrics: metrics,
+		Cache: statuses, Retry: p.lister.Retry, Logger: o.Logger, Metrics: metrics,
 	})
 	p.inspector, errs[3] = inspector.New(inspector.Options{
-		Runtime: o.Runtime, Cache: p.cache, Inspectors: o.Inspectors, FixedWidth: o.FixedWidth, InspectTimeout: o.InspectTimeout,
+		Runtime: o.Runtime, Cache: statuses, Inspectors: o.Inspectors, FixedWidth: o.FixedWidth, InspectTimeout: o.InspectTimeout,
 		Logger: o.Logger, Metrics: metrics,
 	})
 	p.dispatcher, errs[4] = dispatcher.New(dispatcher.Options{

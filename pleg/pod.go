@@ -67,6 +67,9 @@ type Pod struct {
 	// be computed. Package cri lists the newest first, as the kubelet does.
 	Containers []*Container
 	Sandboxes  []*Container
+	// Native is the pod in the words of an embedder's own runtime. It goes
+	// from ListPods to PodStatus untouched. Package cri leaves it nil.
+	Native any
 }
 
 // Running reports whether a container or a sandbox of the pod runs.

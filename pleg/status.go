@@ -19,6 +19,10 @@ type PodStatus struct {
 	// whatever happened earlier is in the status. It is not the time of the
 	// inspection itself (kubelet v1.36, GenericPLEG.Relist).
 	ObservedAt time.Time
+	// Native is the status in the words of an embedder's own runtime. It goes
+	// from PodStatus to the cache and the embedder's store untouched. Package
+	// cri leaves it nil.
+	Native any
 }
 
 // Container returns the status of the container with this id, or nil.

@@ -1,0 +1,62 @@
+package pipeline
+
+import (
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// Store is a status cache of the embedder's own, such as the kubelet's
+// kubecontainer.Cache, that is written beside the pipeline's. Its methods are
+// called by two goroutines of the pipeline, which wait for them: they must be
+// safe for concurrent use and return soon. The calls for one pod come in the
+// order of their times, each before the events that it is behind.
+type Store interface {
+	// Set stores what an inspection returned: a status, or its error. at is
+	// the time of the observation that led to it.
+	Set(uid PodUID, status *PodStatus, err error, at time.Time)
+	// Delete notes that the observation of time at found the pod gone.
+	Delete(uid PodUID, at time.Time)
+	// Touch notes that the observation of time at found the pod as it is in
+	// the store.
+	Touch(uid PodUID, at time.Time)
+	// Observe notes a list of all pods. It covers every pod but those in
+	// pending, whose change it showed is still to be inspected. The slice is
+	// only lent.
+	Observe(at time.Time, pending []PodUID)
+}
+
+// stores writes the cache and the embedder's store.
+type stores struct {
+	*cache.Cache
+	own Store
+}
+
+func (s stores) Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.Time) {
+	s.Cache.Set(uid, status, err, at)
+	if s.own != nil {
+		s.own.Set(uid, status, err, at)
+	}
+}
+
+func (s stores) Delete(uid pleg.PodUID, at time.Time) {
+	s.Cache.Delete(uid, at)
+	if s.own != nil {
+		s.own.Delete(uid, at)
+	}
+}
+
+func (s stores) Touch(uid pleg.PodUID, at time.Time) {
+	s.Cache.Touch(uid, at)
+	if s.own != nil {
+		s.own.Touch(uid, at)
+	}
+}
+
+func (s stores) Observe(at time.Time, pending []pleg.PodUID) {
+	s.Cache.Observe(at, pending)
+	if s.own != nil {
+		s.own.Observe(at, pending)
+	}
+}
