@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -133,6 +134,21 @@ func TestPodStatusOfAPodThatIsGone(t *testing.T) {
 	got, err := connect(t, (&statuses{}).runtime(), cri.Options{}).PodStatus(t.Context(), pod([]string{"s"}, []string{"c"}), nil)
 	if err != nil || len(got.Sandboxes) != 0 || len(got.Containers) != 0 || got.IPs != nil || got.UID != "u1" {
 		t.Errorf("got %+v, %v; want a status with nothing in it", got, err)
+	}
+}
+
+func TestPodStatusHasTheIPsOfTheNewestReadySandbox(t *testing.T) {
+	fake := &statuses{sandboxes: map[string]*runtimeapi.PodSandboxStatusResponse{
+		"dead": sandboxStatus("dead", false, 300, "10.0.0.3"),
+		"new":  sandboxStatus("new", true, 200, "10.0.0.2"),
+		"old":  sandboxStatus("old", true, 100, "10.0.0.1"),
+	}}
+	client := connect(t, fake.runtime(), cri.Options{})
+	for _, ids := range [][]string{{"dead", "new", "old"}, {"old", "new", "dead"}} {
+		got, err := client.PodStatus(t.Context(), pod(ids, nil), nil)
+		if err != nil || !slices.Equal(got.IPs, []string{"10.0.0.2"}) {
+			t.Errorf("sandboxes %v: got IPs %v, %v; want those of the newest that is ready", ids, got.IPs, err)
+		}
 	}
 }
 
