@@ -97,15 +97,25 @@ func (s *simulation) around(ctx context.Context, log *slog.Logger, use func(ctx 
 		return errors.Join(fmt.Errorf("simulate a runtime: %w", err), listener.Close())
 	}
 	// The simulation outlives ctx until use has stopped, so that it goes down
-	// last, as a runtime does.
+	// last, as a runtime does. If it breaks, use is ended with its error.
 	simulated, stop := context.WithCancel(context.WithoutCancel(ctx))
-	group, used := errgroup.WithContext(simulated)
-	group.Go(func() error { return runtime.Serve(used, listener) })
-	group.Go(func() error { return s.churn(used, runtime) })
+	ctx, broken := context.WithCancelCause(ctx)
+	defer broken(nil)
+	var group errgroup.Group
+	for _, part := range []func() error{
+		func() error { return runtime.Serve(simulated, listener) },
+		func() error { return s.churn(simulated, runtime) },
+	} {
+		group.Go(func() error {
+			err := part()
+			if err != nil {
+				broken(fmt.Errorf("simulate a runtime: %w", err))
+			}
+			return err
+		})
+	}
 	err = use(ctx, "unix://"+socket)
 	stop()
-	if broken := group.Wait(); !errors.Is(broken, context.Canceled) {
-		err = errors.Join(err, broken)
-	}
+	_ = group.Wait() // use has been told
 	return err
 }
