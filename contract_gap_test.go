@@ -16,7 +16,7 @@ import (
 func TestContractGap(t *testing.T) {
 	// One list makes less than the buffer holds, all make more than the
 	// transport of the socket does.
-	const pods, rounds, buffer = 100, 30, 400
+	const pods, rounds, buffer = 100, 20, 400
 	eachWay(t, pipeline.Options{Inspectors: pods}, func(b *contractBed) {
 		quick := b.subscribe(pipeline.SubscribeOptions{})
 		slow := b.subscribe(pipeline.SubscribeOptions{Buffer: buffer})

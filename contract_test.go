@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -31,6 +32,7 @@ import (
 type contractBed struct {
 	*testing.T
 	node      *nodetest.Node
+	registry  *prometheus.Registry
 	pipe      *pipeline.Pipeline
 	subscribe func(pipeline.SubscribeOptions) *view
 	steps     int // that the pods have taken
@@ -60,8 +62,8 @@ func eachWay(t *testing.T, o pipeline.Options, test func(*contractBed)) {
 
 func newContractBed(t *testing.T, o pipeline.Options) *contractBed {
 	t.Helper()
-	b := &contractBed{T: t, node: nodetest.New()}
-	o.Runtime = b.node
+	b := &contractBed{T: t, node: nodetest.New(), registry: prometheus.NewPedanticRegistry()}
+	o.Runtime, o.Registerer = b.node, b.registry
 	var err error
 	if b.pipe, err = pipeline.New(o); err != nil {
 		t.Fatal(err)
@@ -119,20 +121,12 @@ func (v *view) take(ev pleg.Event) {
 	v.turn <- struct{}{}
 }
 
-// events returns all that came so far, and take all since the last look.
+// events returns all that came so far.
 func (v *view) events() []pleg.Event {
 	synctest.Wait()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return slices.Clone(v.got)
-}
-
-func (v *view) fresh() []pleg.Event {
-	got := v.events()
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.got = nil
-	return got
 }
 
 func (b *contractBed) inProcess(o pipeline.SubscribeOptions) *view {

@@ -43,8 +43,8 @@ func (n *Node) Put(pod *pleg.Pod) {
 }
 
 // Set puts the pod that podtest makes of words; no words remove it. Its
-// namespace is what the UID has before a slash, "ns" without one, and the label
-// "pod" is the UID.
+// namespace is what the UID has before a slash, and its label "pod" what it has
+// behind. Its sandboxes are as old as this call.
 func (n *Node) Set(uid pleg.PodUID, words string) {
 	if strings.TrimSpace(words) == "" {
 		n.mu.Lock()
@@ -55,6 +55,9 @@ func (n *Node) Set(uid pleg.PodUID, words string) {
 	pod := podtest.Pod(uid, words)
 	if namespace, name, ok := strings.Cut(string(uid), "/"); ok {
 		pod.Namespace, pod.Labels = namespace, map[string]string{"pod": name}
+	}
+	for _, sandbox := range pod.Sandboxes {
+		sandbox.CreatedAt = time.Now()
 	}
 	n.Put(pod)
 }
@@ -106,9 +109,9 @@ func (n *Node) PodStatus(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) 
 	s.Namespace = pod.Namespace
 	if s.SandboxReady() {
 		s.IPs = []string{Address}
-		for _, sandbox := range s.Sandboxes {
-			sandbox.IPs = s.IPs
-		}
+	}
+	for i, sandbox := range s.Sandboxes {
+		sandbox.IPs, sandbox.CreatedAt = s.IPs, pod.Sandboxes[i].CreatedAt
 	}
 	return s, nil
 }
