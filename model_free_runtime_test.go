@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ const (
 // listing is one list that the pipeline got.
 type listing struct {
 	at, done time.Duration
+	only     pleg.PodUID // of one pod; empty for all
 	pods     map[pleg.PodUID]*pleg.Pod
 }
 
@@ -42,8 +44,11 @@ type freeRuntime struct {
 	mu          sync.Mutex
 	broken      []string // bounds that the pipeline did not keep
 	lists       int
+	listBegan   time.Duration
 	listEnded   time.Duration
-	listings    []*listing // those without an error
+	woken       []time.Duration // when a list was asked for
+	podLists    map[pleg.PodUID][]*listing
+	listings    []*listing // those without an error, in the order of their ends
 	byPod       map[*pleg.Pod]*listing
 	inspections map[pleg.PodUID][]*inspection
 	inFlight    map[pleg.PodUID]bool
@@ -54,6 +59,7 @@ func newFreeRuntime(h *history, inspectors int) *freeRuntime {
 		history:     h,
 		start:       time.Now(),
 		inspectors:  inspectors,
+		podLists:    make(map[pleg.PodUID][]*listing),
 		byPod:       make(map[*pleg.Pod]*listing),
 		inspections: make(map[pleg.PodUID][]*inspection),
 		inFlight:    make(map[pleg.PodUID]bool),
@@ -100,10 +106,22 @@ func (r *freeRuntime) plan(rng *rand.Rand, slow bool) plan {
 func (r *freeRuntime) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
 	l := &listing{at: r.now(), pods: make(map[pleg.PodUID]*pleg.Pod)}
 	r.beginList(l.at)
-	defer func() { r.listEnded = r.now() }()
-	p := r.plan(r.roll("list", r.lists), false)
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.listEnded = r.now()
+	}()
+	return r.list(ctx, l, r.roll("list", r.lists))
+}
+
+// list fills a listing and, unless it goes wrong, notes it as done.
+func (r *freeRuntime) list(ctx context.Context, l *listing, rng *rand.Rand) ([]*pleg.Pod, error) {
+	p := r.plan(rng, false)
 	time.Sleep(p.before)
 	pods := r.history.list(r.now())
+	if l.only != "" {
+		pods = slices.DeleteFunc(pods, func(pod *pleg.Pod) bool { return pod.UID != l.only })
+	}
 	time.Sleep(p.after)
 	if err := p.fault.happen(ctx, true); err != nil {
 		return pods[:len(pods)/2], err
@@ -119,15 +137,29 @@ func (r *freeRuntime) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
 	return pods, nil
 }
 
-// beginList wants a list as soon as the period since the last one is over: no
-// inspection may delay it.
+// beginList wants a list as soon as the period since the last one is over, or
+// one was asked for: no inspection may delay it.
 func (r *freeRuntime) beginList(at time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if want := r.listEnded + freePeriod; r.lists > 0 && at != want {
+	want := r.listEnded + freePeriod
+	for _, asked := range r.woken {
+		if asked > r.listBegan {
+			want = max(r.listEnded, min(want, asked))
+		}
+	}
+	if r.lists > 0 && at != want {
 		r.broken = append(r.broken, fmt.Sprintf("list at %v, want it at %v", at, want))
 	}
 	r.lists++
+	r.listBegan = at
+}
+
+// wake notes that a list of all pods was asked for.
+func (r *freeRuntime) wake() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.woken = append(r.woken, r.now())
 }
 
 func (r *freeRuntime) PodStatus(
@@ -157,7 +189,7 @@ func (r *freeRuntime) begin(pod *pleg.Pod) (*inspection, plan) {
 	switch {
 	case call.of == nil:
 		r.broken = append(r.broken, fmt.Sprintf("pod %s is inspected as no list had it", pod.UID))
-	case len(calls) > 0 && call.of.at <= calls[len(calls)-1].of.at:
+	case len(calls) > 0 && (call.of == calls[len(calls)-1].of || call.of.at < calls[len(calls)-1].of.at):
 		r.broken = append(r.broken, fmt.Sprintf("pod %s is inspected for the list of %v, after that of %v",
 			pod.UID, call.of.at, calls[len(calls)-1].of.at))
 	}

@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ type received struct {
 // freeBed runs a pipeline on a freeRuntime and notes what it does.
 type freeBed struct {
 	runtime *freeRuntime
+	single  bool // the runtime can list one pod
 	p       *pipeline.Pipeline
 
 	// Of the subscriber's goroutine, until it has ended: the events, and the
@@ -31,13 +33,22 @@ type freeBed struct {
 	waited []*wait
 }
 
-// freeRunning lets a history pass and judges afterwards.
 func freeRunning(t *testing.T, seed uint64, inspectors int) {
-	h := newHistory(seed)
-	b := &freeBed{runtime: newFreeRuntime(h, inspectors)}
+	b := &freeBed{runtime: newFreeRuntime(newHistory(seed), inspectors)}
+	b.run(t, b.runtime)
+}
+
+func singlePods(t *testing.T, seed uint64, inspectors int) {
+	b := &freeBed{runtime: newFreeRuntime(newHistory(seed), inspectors), single: true}
+	b.run(t, podRuntime{b.runtime})
+}
+
+// run lets a history pass and judges afterwards.
+func (b *freeBed) run(t *testing.T, runtime pleg.Runtime) {
+	inspectors := b.runtime.inspectors
 	var err error
 	b.p, err = pipeline.New(pipeline.Options{
-		Runtime: b.runtime, Inspectors: inspectors, RelistPeriod: freePeriod,
+		Runtime: runtime, Inspectors: inspectors, RelistPeriod: freePeriod,
 		ListTimeout: freeListTimeout, InspectTimeout: freeInspectTimeout,
 	})
 	if err != nil {
@@ -106,6 +117,15 @@ func (b *freeBed) startClients(ctx context.Context, clients *sync.WaitGroup) {
 				b.p.RequestReinspect(uid)
 			})
 		}
+		for _, at := range h.relists[uid] {
+			clients.Go(func() {
+				time.Sleep(at)
+				if !b.single {
+					b.runtime.wake()
+				}
+				b.p.RequestRelist(uid)
+			})
+		}
 		for _, at := range h.waits[uid] {
 			clients.Go(func() {
 				time.Sleep(at)
@@ -120,7 +140,7 @@ func (b *freeBed) judge(t *testing.T) {
 	for _, broken := range b.runtime.broken {
 		t.Error(broken)
 	}
-	lists := b.runtime.listings
+	lists := slices.DeleteFunc(slices.Clone(b.runtime.listings), func(l *listing) bool { return l.only != "" })
 	if marked, want := b.marked.Sub(b.runtime.start), lists[len(lists)-2].at; marked < want {
 		t.Errorf("the last bookmark is of %v, although all is calm at the list of %v", marked, want)
 	}

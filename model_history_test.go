@@ -23,9 +23,10 @@ const (
 type history struct {
 	seed uint64
 	pods map[pleg.PodUID][]version
-	// requests and waits are the times of reinspection requests and of
-	// GetNewerThan calls.
+	// requests, relists and waits are the times of reinspection requests, of
+	// relist requests and of GetNewerThan calls.
 	requests map[pleg.PodUID][]time.Duration
+	relists  map[pleg.PodUID][]time.Duration
 	waits    map[pleg.PodUID][]time.Duration
 }
 
@@ -47,34 +48,32 @@ func newHistory(seed uint64) *history {
 		seed:     seed,
 		pods:     make(map[pleg.PodUID][]version),
 		requests: make(map[pleg.PodUID][]time.Duration),
+		relists:  make(map[pleg.PodUID][]time.Duration),
 		waits:    make(map[pleg.PodUID][]time.Duration),
 	}
 	for _, uid := range podUIDs(2 + rng.IntN(7)) {
 		h.pods[uid] = newLife(rng, uid)
-		for range rng.IntN(4) {
-			h.requests[uid] = append(h.requests[uid], randomTime(rng))
-		}
-		for range rng.IntN(6) {
-			h.waits[uid] = append(h.waits[uid], randomTime(rng))
-		}
-		slices.Sort(h.requests[uid])
+		h.requests[uid] = randomTimes(rng, 4)
+		h.relists[uid] = randomTimes(rng, 4)
+		h.waits[uid] = randomTimes(rng, 6)
 	}
 	return h
 }
 
-func randomTime(rng *rand.Rand) time.Duration {
-	return time.Duration(rng.Int64N(int64(calmAfter)))
+// randomTimes returns fewer than n times.
+func randomTimes(rng *rand.Rand, n int) []time.Duration {
+	times := make([]time.Duration, rng.IntN(n))
+	for i := range times {
+		times[i] = time.Duration(rng.Int64N(int64(calmAfter)))
+	}
+	slices.Sort(times)
+	return times
 }
 
 func newLife(rng *rand.Rand, uid pleg.PodUID) []version {
-	times := make([]time.Duration, 1+rng.IntN(12))
-	for i := range times {
-		times[i] = randomTime(rng)
-	}
-	slices.Sort(times)
 	life := []version{{}}
 	l := &lifeStep{rng: rng, uid: uid}
-	for _, at := range times {
+	for _, at := range randomTimes(rng, 13) {
 		l.step()
 		life = append(life, version{from: at, containers: slices.Clone(l.containers), sandboxes: slices.Clone(l.sandboxes)})
 	}

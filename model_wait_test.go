@@ -94,8 +94,11 @@ func (r *replay) waits(observations []*observation) {
 			continue
 		}
 		i := slices.IndexFunc(all, func(a applied) bool { return a.at > w.called })
-		if i < 0 || w.waited != all[i].when {
-			r.t.Errorf("GetNewerThan(%s) at %v returned at %v, want as soon as it is applied: %v", w.uid, w.called, w.waited, all)
+		if i < 0 {
+			r.t.Errorf("GetNewerThan(%s) at %v returned at %v, but no later list was applied", w.uid, w.called, w.waited)
+		} else if a := all[i]; w.waited != a.when {
+			r.t.Errorf("GetNewerThan(%s) at %v returned at %v, want at %v, when the list of %v was applied",
+				w.uid, w.called, w.waited, a.when, a.at)
 		}
 	}
 }
