@@ -178,6 +178,7 @@ func TestInvariantBounds(t *testing.T) {
 			r.node.on(uid, takes(300*time.Millisecond))
 			r.node.set(uid, "c=running")
 		}
+		r.node.on("1", takes(6*time.Second)) // and it changes all the while
 		for n := range 8 {
 			r.RequestReinspect("0")
 			r.node.set("1", fmt.Sprintf("c%d=running", n))
