@@ -92,6 +92,27 @@ func TestFullSubscriberGetsOnePodSyncForEachPodItMissed(t *testing.T) {
 	}
 }
 
+// The subscriber reads and the next event comes before the dispatcher has heard
+// that a repair was delivered: there is room, and yet it has to wait its turn.
+func TestNothingOvertakesARepair(t *testing.T) {
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			b := running(t)
+			s := b.subscribe(t, dispatcher.SubscribeOptions{Buffer: 2})
+			b.publish("a", "Started(c) Died(c)")
+			b.publish("b", "Started(c)")
+			b.publish("c", "Started(c)")
+			<-s.Events()
+			<-s.Events()
+			b.publish("d", "Started(c)")
+			got := read(t, s)
+			if words := tell(got); words != "b:PodSync*1 c:PodSync*1 d:Started(c)" && words != "b:PodSync*1 c:PodSync*1 d:PodSync*1" {
+				t.Errorf("got %q, want the repairs of b and c, and then d", words)
+			}
+		})
+	}
+}
+
 func TestRepairSaysWhatItIsAbout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := running(t)
