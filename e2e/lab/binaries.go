@@ -109,8 +109,8 @@ func provideDebian(ctx context.Context, cache string) (binaries, error) {
 	})
 }
 
-// fill makes dir by make unless it is there. It appears whole or not at all.
-func fill(dir string, make func(tmp string) error) error {
+// fill makes dir by build unless it is there. It appears whole or not at all.
+func fill(dir string, build func(tmp string) error) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
 	}
@@ -118,8 +118,8 @@ func fill(dir string, make func(tmp string) error) error {
 	if err != nil {
 		return fmt.Errorf("fill %s: %w", dir, err)
 	}
-	defer os.RemoveAll(tmp)
-	if err := make(tmp); err != nil {
+	defer func() { _ = os.RemoveAll(tmp) }()
+	if err := build(tmp); err != nil {
 		return fmt.Errorf("fill %s: %w", dir, err)
 	}
 	if err := os.Rename(tmp, dir); err != nil {

@@ -79,7 +79,7 @@ func writeConfig(p place, release Release) error {
 	if err != nil {
 		return fmt.Errorf("write containerd config: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	if err := config.Execute(f, map[string]string{"Dir": p.dir, "Image": imageName}); err != nil {
 		return fmt.Errorf("write containerd config: %w", err)
 	}

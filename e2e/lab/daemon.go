@@ -26,7 +26,7 @@ func startDaemon(b binaries, p place) (*daemon, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open containerd log: %w", err)
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 
 	cmd := exec.Command(filepath.Join(b.dir, "containerd"), "--config", p.config())
 	cmd.Env = append(os.Environ(), "PATH="+b.dir+":"+os.Getenv("PATH"))

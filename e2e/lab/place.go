@@ -3,11 +3,13 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -68,15 +70,15 @@ func lockFile(path string, how int) (unlock func(), err error) {
 	}
 	for {
 		err = syscall.Flock(int(f.Fd()), how)
-		if err != syscall.EINTR {
+		if !errors.Is(err, syscall.EINTR) {
 			break
 		}
 	}
 	if err != nil {
-		f.Close()
+		_ = f.Close()
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
-	return func() { f.Close() }, nil
+	return func() { _ = f.Close() }, nil
 }
 
 // freeSubnet returns a /22 that no interface of this machine uses: room for
@@ -97,18 +99,9 @@ func freeSubnet() (netip.Prefix, error) {
 	for i := range 64 * 16 {
 		n := (os.Getpid() + i) % (64 * 16)
 		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(200 + n/64), byte(n % 64 * 4), 0}), 22)
-		if !overlaps(p, used) {
+		if !slices.ContainsFunc(used, p.Overlaps) {
 			return p, nil
 		}
 	}
-	return netip.Prefix{}, fmt.Errorf("find a free subnet: none in 10.200.0.0/12")
-}
-
-func overlaps(p netip.Prefix, used []netip.Prefix) bool {
-	for _, u := range used {
-		if p.Overlaps(u) {
-			return true
-		}
-	}
-	return false
+	return netip.Prefix{}, fmt.Errorf("find a free subnet: none from 10.200.0.0 to 10.215.255.255")
 }

@@ -115,7 +115,7 @@ func (p place) cgroups() []string {
 func cgroupProcs(dir string) []int {
 	data, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	var pids []int
-	for _, word := range strings.Fields(string(data)) {
+	for word := range strings.FieldsSeq(string(data)) {
 		if pid, err := strconv.Atoi(word); err == nil && pid > 0 {
 			pids = append(pids, pid)
 		}
