@@ -31,11 +31,12 @@ import (
 // contractBed is a pipeline of a node, and a way to subscribe to it.
 type contractBed struct {
 	*testing.T
-	node      *nodetest.Node
-	registry  *prometheus.Registry
-	pipe      *pipeline.Pipeline
-	subscribe func(pipeline.SubscribeOptions) *view
-	steps     int // that the pods have taken
+	node     *nodetest.Node
+	registry *prometheus.Registry
+	pipe     *pipeline.Pipeline
+	// subscribeSeeing has a function called with each event, by the reader.
+	subscribeSeeing func(pipeline.SubscribeOptions, func(pleg.Event)) *view
+	steps           int // that the pods have taken
 }
 
 // eachWay runs a test in a bubble for each way to subscribe. The pipeline of
@@ -43,9 +44,9 @@ type contractBed struct {
 func eachWay(t *testing.T, o pipeline.Options, test func(*contractBed)) {
 	ways := []struct {
 		name string
-		open func(*contractBed) func(pipeline.SubscribeOptions) *view
+		open func(*contractBed) func(pipeline.SubscribeOptions, func(pleg.Event)) *view
 	}{
-		{"in process", func(b *contractBed) func(pipeline.SubscribeOptions) *view { return b.inProcess }},
+		{"in process", func(b *contractBed) func(pipeline.SubscribeOptions, func(pleg.Event)) *view { return b.inProcess }},
 		{"over the socket", (*contractBed).overSocket},
 	}
 	for _, way := range ways {
@@ -53,7 +54,7 @@ func eachWay(t *testing.T, o pipeline.Options, test func(*contractBed)) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := newContractBed(t, o)
-				b.subscribe = way.open(b)
+				b.subscribeSeeing = way.open(b)
 				test(b)
 			})
 		})
@@ -71,6 +72,11 @@ func newContractBed(t *testing.T, o pipeline.Options) *contractBed {
 	b.run(b.pipe.Run)
 	time.Sleep(500 * time.Millisecond) // to be between two lists whenever the test acts
 	return b
+}
+
+func (b *contractBed) subscribe(o pipeline.SubscribeOptions) *view {
+	b.Helper()
+	return b.subscribeSeeing(o, nil)
 }
 
 // run runs something that ends with its context until the test ends.
@@ -96,6 +102,7 @@ func (b *contractBed) relist(n int) {
 type view struct {
 	// turn is held by who may go on: the reader, unless it is paused.
 	turn chan struct{}
+	see  func(pleg.Event) // nil for nobody
 	end  func()
 	over chan struct{} // closed once nothing more comes
 
@@ -103,8 +110,8 @@ type view struct {
 	got []pleg.Event
 }
 
-func newView(end func()) *view {
-	v := &view{turn: make(chan struct{}, 1), end: end, over: make(chan struct{})}
+func newView(see func(pleg.Event), end func()) *view {
+	v := &view{turn: make(chan struct{}, 1), see: see, end: end, over: make(chan struct{})}
 	v.turn <- struct{}{}
 	return v
 }
@@ -119,6 +126,9 @@ func (v *view) take(ev pleg.Event) {
 	v.got = append(v.got, ev)
 	v.mu.Unlock()
 	v.turn <- struct{}{}
+	if v.see != nil {
+		v.see(ev)
+	}
 }
 
 // events returns all that came so far.
@@ -129,13 +139,13 @@ func (v *view) events() []pleg.Event {
 	return slices.Clone(v.got)
 }
 
-func (b *contractBed) inProcess(o pipeline.SubscribeOptions) *view {
+func (b *contractBed) inProcess(o pipeline.SubscribeOptions, see func(pleg.Event)) *view {
 	b.Helper()
 	sub, err := b.pipe.Subscribe(o)
 	if err != nil {
 		b.Fatal(err)
 	}
-	v := newView(sub.Close)
+	v := newView(see, sub.Close)
 	go func() {
 		defer close(v.over)
 		for ev := range sub.Events() {
@@ -146,7 +156,7 @@ func (b *contractBed) inProcess(o pipeline.SubscribeOptions) *view {
 }
 
 // overSocket returns how to subscribe through a server of the pipeline.
-func (b *contractBed) overSocket() func(pipeline.SubscribeOptions) *view {
+func (b *contractBed) overSocket() func(pipeline.SubscribeOptions, func(pleg.Event)) *view {
 	srv, err := server.New(b.pipe, server.Options{})
 	if err != nil {
 		b.Fatal(err)
@@ -160,10 +170,11 @@ func (b *contractBed) overSocket() func(pipeline.SubscribeOptions) *view {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { conn.Close() })
-	return func(o pipeline.SubscribeOptions) *view { return b.watch(plegv1.NewPLEGClient(conn), o) }
+	client := plegv1.NewPLEGClient(conn)
+	return func(o pipeline.SubscribeOptions, see func(pleg.Event)) *view { return b.watch(client, o, see) }
 }
 
-func (b *contractBed) watch(client plegv1.PLEGClient, o pipeline.SubscribeOptions) *view {
+func (b *contractBed) watch(client plegv1.PLEGClient, o pipeline.SubscribeOptions, see func(pleg.Event)) *view {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	stream, err := client.Watch(ctx, watchRequest(b.T, o))
@@ -173,7 +184,7 @@ func (b *contractBed) watch(client plegv1.PLEGClient, o pipeline.SubscribeOption
 	if _, err := stream.Header(); err != nil { // it comes once the subscription stands
 		b.Fatal(err)
 	}
-	v := newView(cancel)
+	v := newView(see, cancel)
 	go func() {
 		defer close(v.over)
 		defer cancel()
