@@ -26,7 +26,7 @@ func manyContainers(uid string, n int) *pleg.Pod {
 	return p
 }
 
-// slowRuntime takes a second for each container status, or for ever if the id
+// slowRuntime takes half a second for each container status, or for ever if the id
 // begins with "hung".
 func slowRuntime(inFlight, peak *atomic.Int64) *fakeRuntime {
 	return &fakeRuntime{containerStatus: func(ctx context.Context, id string) (*runtimeapi.ContainerStatusResponse, error) {
@@ -38,7 +38,7 @@ func slowRuntime(inFlight, peak *atomic.Int64) *fakeRuntime {
 			<-ctx.Done()
 			return nil, status.FromContextError(ctx.Err()).Err()
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second / 2)
 		return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: id}}, nil
 	}}
 }
@@ -52,10 +52,10 @@ func TestStatusCallsInFlightAreBounded(t *testing.T) {
 		wantPeak   int64
 		wantTime   time.Duration
 	}{
-		{"one pod may use a quarter", 16, 1, 8, 4, 2 * time.Second},
-		{"all pods together use all", 16, 8, 8, 16, 4 * time.Second},
-		{"zero means 16", 0, 8, 8, 16, 4 * time.Second},
-		{"one at a time", 1, 2, 2, 1, 4 * time.Second},
+		{"one pod may use a quarter", 16, 1, 8, 4, time.Second},
+		{"all pods together use all", 16, 8, 8, 16, 2 * time.Second},
+		{"zero means 16", 0, 8, 8, 16, 2 * time.Second},
+		{"one at a time", 1, 2, 2, 1, 2 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -96,8 +96,8 @@ func TestHungPodDelaysNoOther(t *testing.T) {
 		if _, err := client.PodStatus(t.Context(), manyContainers("fine", 4), nil); err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(start); took != time.Second {
-			t.Errorf("the pod beside a hung one took %v, want 1s", took)
+		if took := time.Since(start); took != time.Second/2 {
+			t.Errorf("the pod beside a hung one took %v, want 0.5s", took)
 		}
 		if err := <-hung; status.Code(err) != codes.DeadlineExceeded {
 			t.Errorf("the hung pod ended with %v, want DeadlineExceeded", err)
@@ -105,6 +105,45 @@ func TestHungPodDelaysNoOther(t *testing.T) {
 		if took := time.Since(start); took != 2*time.Minute {
 			t.Errorf("the hung pod took %v, want 2m0s", took)
 		}
+	})
+}
+
+// TestHungPodsLeaveAllCallsToOthers has twice as many calls hang as may be in
+// flight: two seconds later the others have the runtime for themselves.
+func TestHungPodsLeaveAllCallsToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var inFlight, peak atomic.Int64
+		client := connect(t, slowRuntime(&inFlight, &peak), cri.Options{MaxStatusCalls: 16})
+		for i := range 8 {
+			go func() {
+				_, err := client.PodStatus(t.Context(), manyContainers(fmt.Sprint("hung", i), 100), nil)
+				if status.Code(err) != codes.DeadlineExceeded {
+					t.Errorf("hung pod %d ended with %v, want DeadlineExceeded", i, err)
+				}
+			}()
+		}
+		synctest.Wait()
+		start := time.Now()
+		fine := make(chan error)
+		for i := range 8 {
+			go func() {
+				_, err := client.PodStatus(t.Context(), manyContainers(fmt.Sprint("fine", i), 8), nil)
+				fine <- err
+			}()
+		}
+		for range 8 {
+			if err := <-fine; err != nil {
+				t.Error(err)
+			}
+		}
+		// 64 calls, 16 at once, beside 32 that hang.
+		if took, most := time.Since(start), 4*time.Second; took > most {
+			t.Errorf("the pods beside 8 hung ones took %v, want at most %v", took, most)
+		}
+		if n := inFlight.Load(); n != 32 {
+			t.Errorf("%d calls hang, want 32: a quarter of the bound for each hung pod", n)
+		}
+		time.Sleep(3 * time.Minute)
 	})
 }
 
@@ -121,7 +160,7 @@ func TestPodStatusEndsWithItsContext(t *testing.T) {
 				results <- err
 			}()
 		}
-		time.Sleep(3 * time.Second)
+		time.Sleep(time.Second / 2)
 		cancel(stop)
 		synctest.Wait()
 		var called, waited int

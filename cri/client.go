@@ -26,7 +26,7 @@ type Client struct {
 	codec    listCodec
 	// lists holds the one list state while no list is under way.
 	lists chan *lists
-	// calls holds one value for each status call in flight.
+	// calls holds one value for each status call in flight that counts.
 	calls chan struct{}
 }
 

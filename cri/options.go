@@ -33,8 +33,9 @@ type Options struct {
 	// call that Check makes. If zero, DefaultConnectTimeout.
 	ConnectTimeout time.Duration
 	// MaxStatusCalls is the greatest number of status calls in flight, for all
-	// pods together; one pod uses at most a quarter of them, so that a pod
-	// whose calls hang leaves room for the others. More calls than the runtime
+	// pods together; one pod uses at most a quarter of them. A call that is a
+	// second old is not counted any more, so that pods whose calls hang, however
+	// many, leave room for the others. More calls than the runtime
 	// serves at once only load it: containerd on 2 cores answers no faster
 	// from 4 in flight on, only later. If zero, DefaultMaxStatusCalls.
 	MaxStatusCalls int

@@ -3,6 +3,8 @@ package cri
 import (
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
@@ -93,6 +95,11 @@ func (c *Client) containerStatus(ctx context.Context, listed *pleg.Container) (*
 	return newContainerStatus(answer.GetStatus(), listed), nil
 }
 
+// hungAfter is the age at which a status call no longer counts against
+// Options.MaxStatusCalls. containerd answers within 20 ms, 32 calls in flight:
+// what takes a second does not wait for the runtime's capacity.
+const hungAfter = time.Second
+
 // statusCall makes one call within the bound of all status calls and within
 // Options.StatusTimeout; waiting for the bound is not part of the timeout.
 func (c *Client) statusCall(ctx context.Context, call func(context.Context) error) error {
@@ -101,7 +108,9 @@ func (c *Client) statusCall(ctx context.Context, call func(context.Context) erro
 	case <-ctx.Done():
 		return fmt.Errorf("wait for one of %d status calls: %w", cap(c.calls), context.Cause(ctx))
 	}
-	defer func() { <-c.calls }()
+	giveBack := sync.OnceFunc(func() { <-c.calls })
+	defer giveBack()
+	defer time.AfterFunc(hungAfter, giveBack).Stop()
 	ctx, cancel := context.WithTimeout(ctx, c.opts.StatusTimeout)
 	defer cancel()
 	return call(ctx)
