@@ -1,0 +1,271 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/client"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/server"
+)
+
+// words tells what came, marks with their reason.
+func words(events []pleg.Event) string {
+	var all []string
+	for _, ev := range events {
+		word := podtest.Words(ev)
+		switch {
+		case ev.Type == pleg.Gap:
+			word = "Gap(" + ev.Reason + ")"
+		case ev.PodUID == "":
+			word = string(ev.Type)
+		case ev.Replayed:
+			word = "re" + word
+		}
+		all = append(all, word)
+	}
+	return strings.Join(all, " ")
+}
+
+func want(t *testing.T, w *watched, expected string) {
+	t.Helper()
+	if got := words(w.got()); got != expected {
+		t.Errorf("got  %s\nwant %s", got, expected)
+	}
+}
+
+// A server that is gone for a while costs nothing: what was published meanwhile
+// follows, once.
+func TestWatchResumes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, pipeline.Options{})
+		b.node.Set("a", "c1=running")
+		b.relist(1)
+		live := b.watch(client.WatchOptions{}, nil)
+		replay := b.watch(client.WatchOptions{Replay: true}, nil)
+		b.node.Set("a", "c1=running c2=running")
+		b.relist(1)
+		b.endServ()
+		b.node.Set("a", "c1=exited c2=running")
+		b.relist(20)
+		b.startServer(server.Options{})
+		b.relist(20)
+		b.node.Set("a", "c1=exited c2=exited")
+		b.relist(1)
+		want(t, live, "Started(c2) Died(c1) Synced Died(c2)")
+		want(t, replay, "reStarted(c1) Synced Started(c2) Died(c1) Synced Died(c2)")
+		if len(live.lost) == 0 || !errors.Is(live.lost[len(live.lost)-1], errDown) {
+			t.Errorf("told of %v, want errors that end with %v", live.lost, errDown)
+		}
+	})
+}
+
+// A watch that has not got any event resumes too.
+func TestWatchResumesBeforeTheFirstEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, pipeline.Options{RelistPeriod: time.Minute})
+		b.node.Set("a", "c1=running")
+		b.relist(70)
+		w := b.watch(client.WatchOptions{}, nil)
+		b.endServ()
+		b.node.Set("a", "c1=exited")
+		b.relist(70)
+		b.startServer(server.Options{})
+		b.relist(20)
+		want(t, w, "Died(c1) Synced")
+	})
+}
+
+// A new process has another epoch: there is a gap, and the present state.
+func TestWatchSeesANewEpoch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, pipeline.Options{})
+		w := b.watch(client.WatchOptions{}, nil)
+		b.node.Set("a", "c1=running")
+		b.relist(1)
+		old := b.pipe.Epoch()
+		b.endServ()
+		b.endPipe()
+		b.startPipe(pipeline.Options{})
+		b.node.Set("a", "c1=exited c2=running")
+		b.relist(2)
+		b.startServer(server.Options{})
+		b.relist(20)
+		b.node.Set("a", "")
+		b.relist(1)
+		want(t, w, "Started(c1) Gap(OtherEpoch) reDied(c1) reStarted(c2) Synced Removed(c1) Died(c2) Removed(c2)")
+		if gap := w.got()[1]; gap.Epoch != b.pipe.Epoch() || gap.Epoch == old {
+			t.Errorf("the gap has the epoch %q, want the new one %q", gap.Epoch, b.pipe.Epoch())
+		}
+	})
+}
+
+// A server whose history is too short says how much is lost.
+func TestWatchSeesAGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, pipeline.Options{History: 5})
+		w := b.watch(client.WatchOptions{}, nil)
+		b.node.Set("a", "c0=running")
+		b.relist(1)
+		b.endServ()
+		for i := range 5 {
+			b.node.Set("a", fmt.Sprintf("c%d=running", i+1))
+			b.relist(1)
+		}
+		b.startServer(server.Options{})
+		b.relist(20)
+		want(t, w, "Started(c0) Gap(HistoryTooShort) reStarted(c5) Synced")
+		if gap := w.got()[1]; gap.Missed != 10 {
+			t.Errorf("%d events are said to be lost, want 10", gap.Missed)
+		}
+	})
+}
+
+// A watch that wants little does not fall out of the history by what it does
+// not want.
+func TestWatchOfRareEventsResumes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, pipeline.Options{History: 20})
+		w := b.watch(client.WatchOptions{Namespaces: []string{"rare"}}, nil)
+		b.node.Set("rare/a", "c1=running")
+		b.relist(1)
+		for i := range 50 {
+			b.node.Set("often/b", fmt.Sprintf("c%d=running", i))
+			b.relist(1)
+		}
+		b.endServ()
+		b.node.Set("rare/a", "c1=exited")
+		b.relist(1)
+		b.startServer(server.Options{})
+		b.relist(20)
+		want(t, w, "Started(c1) Died(c1) Synced")
+	})
+}
+
+func TestWatchAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, pipeline.Options{})
+		b.node.Set("a", "c1=running c2=running c3=running")
+		b.relist(1)
+		w := b.watch(client.WatchOptions{After: &client.Position{Epoch: b.pipe.Epoch(), Seq: 1}, Bookmarks: true}, nil)
+		want(t, w, "Started(c2) Started(c3) Synced")
+		b.relist(2)
+		want(t, w, "Started(c2) Started(c3) Synced Bookmark Bookmark")
+		none := b.watch(client.WatchOptions{After: &client.Position{}}, nil)
+		want(t, none, "Started(c1) Started(c2) Started(c3) Synced")
+	})
+}
+
+// Attempts get rarer, up to a bound, and are not in step.
+func TestWatchBacksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, pipeline.Options{})
+		b.endServ()
+		b.watch(client.WatchOptions{}, nil)
+		time.Sleep(5 * time.Minute)
+		b.mu.Lock()
+		dials := slices.Clone(b.dials)
+		b.mu.Unlock()
+		limit := client.DefaultMinBackoff
+		var waits []time.Duration
+		for i := 1; i < len(dials); i++ {
+			wait := dials[i].Sub(dials[i-1])
+			if wait < limit/2 || wait > limit {
+				t.Errorf("wait %d is %v, want %v to %v", i, wait, limit/2, limit)
+			}
+			waits = append(waits, wait)
+			limit = min(2*limit, client.DefaultMaxBackoff)
+		}
+		if len(waits) < 30 {
+			t.Errorf("%d attempts in five minutes: %v", len(dials), waits)
+		}
+		slices.Sort(waits)
+		if len(slices.Compact(waits)) < len(dials)/2 {
+			t.Errorf("the waits are the same: %v", waits)
+		}
+	})
+}
+
+// What can never succeed ends the watch with an error that says why.
+func TestWatchEnds(t *testing.T) {
+	tests := []struct {
+		name    string
+		options client.WatchOptions
+		code    codes.Code
+		says    string
+	}{
+		{"selector", client.WatchOptions{Selector: "a in"}, codes.InvalidArgument, "label selector"},
+		{"type", client.WatchOptions{Types: []pleg.EventType{"Nothing"}}, codes.Unknown, `Types has the unknown event type "Nothing"`},
+		{"mark", client.WatchOptions{Types: []pleg.EventType{pleg.Synced}}, codes.InvalidArgument, `unknown event type "Synced"`},
+		{"large buffer", client.WatchOptions{Buffer: 1 << 20}, codes.InvalidArgument, "buffer is 1048576, the most is 4096"},
+		{"negative buffer", client.WatchOptions{Buffer: -1}, codes.Unknown, "Buffer"},
+		{"long name", client.WatchOptions{Name: strings.Repeat("x", 101)}, codes.InvalidArgument, "name has 101 bytes, the most is 100"},
+		{"both", client.WatchOptions{Replay: true, After: &client.Position{}}, codes.Unknown, "exclude each other"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBed(t, pipeline.Options{})
+				w := b.watch(tt.options, nil)
+				<-w.over
+				if status.Code(w.err) != tt.code || w.err == nil || !strings.Contains(w.err.Error(), tt.says) {
+					t.Errorf("it ended with %v, want %v and %q", w.err, tt.code, tt.says)
+				}
+			})
+		})
+	}
+}
+
+func TestWatchEndsWithoutPermission(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := client.New("", client.Options{Dial: func(context.Context) (net.Conn, error) {
+			return nil, fmt.Errorf("dial: %w", fs.ErrPermission)
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		var got []error
+		for _, err := range c.Watch(t.Context(), client.WatchOptions{}) {
+			got = append(got, err)
+		}
+		if len(got) != 1 || !errors.Is(got[0], fs.ErrPermission) {
+			t.Errorf("got %v, want one %v", got, fs.ErrPermission)
+		}
+	})
+}
+
+func TestWatchEndsByItsConsumer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, pipeline.Options{})
+		b.node.Set("a", "c1=running c2=running")
+		b.relist(1)
+		for ev, err := range b.client.Watch(t.Context(), client.WatchOptions{Replay: true}) {
+			if err != nil || ev.ContainerID != "c1" {
+				t.Errorf("got %+v, %v, want the event of c1", ev, err)
+			}
+			break
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for ev, err := range b.client.Watch(ctx, client.WatchOptions{}) {
+			t.Errorf("got %+v, %v, want nothing", ev, err)
+		}
+		if ctx.Err() == nil {
+			t.Error("the watch ended before its context")
+		}
+	})
+}
