@@ -41,6 +41,21 @@ func bursts() []Scenario {
 	return all
 }
 
+// singles are bursts of one pod: the least a relist can have to do.
+func singles() []Scenario {
+	var all []Scenario
+	for _, profile := range []string{"zero", "node"} {
+		w := burst{pods: 1, containers: 2, profile: profile}
+		all = append(all, Scenario{
+			Name:       "single/profile=" + profile,
+			Group:      "single",
+			Title:      "the 2 containers of one pod, alone on the node, exit, " + profile + " latency",
+			Candidates: []Candidate{serial, kubelet, pipelineOf(1), pipelineOf(16)}, Measure: w.measure, InQuick: true,
+		})
+	}
+	return all
+}
+
 func limited() []Scenario {
 	var all []Scenario
 	for _, profile := range []string{"zero", "node"} {
@@ -128,7 +143,11 @@ func (l *lab) settle(pods, containers int) error {
 	if err := l.order(control.Order{Do: control.NodePopulate, Pods: pods, Containers: containers}); err != nil {
 		return err
 	}
-	want := started(pods, containers)
+	return l.startClient(started(pods, containers))
+}
+
+// startClient starts the candidate, which must then see so many events.
+func (l *lab) startClient(want map[string]int) error {
 	if err := l.expect(want, false); err != nil {
 		return err
 	}

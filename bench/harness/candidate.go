@@ -82,6 +82,16 @@ func (b *bench) newLab(ctx context.Context, c Candidate, s settings) (*lab, erro
 	if _, err := l.node.ask(control.Order{Do: control.NodeReset}); err != nil {
 		return nil, err
 	}
+	l.client, err = b.newClient(ctx, c, socket, s)
+	if err != nil {
+		l.node.stop()
+		return nil, err
+	}
+	return l, nil
+}
+
+// newClient starts a candidate that will connect to the socket.
+func (b *bench) newClient(ctx context.Context, c Candidate, socket string, s settings) (*client, error) {
 	args := []string{"-socket", socket, "-period", s.period.String(), "-timeout", s.timeout.String()}
 	program := "client"
 	switch {
@@ -93,12 +103,7 @@ func (b *bench) newLab(ctx context.Context, c Candidate, s settings) (*lab, erro
 	default:
 		args = append(args, "-inspectors", strconv.Itoa(c.inspectors()))
 	}
-	l.client, err = start[control.Command, control.Report](ctx, b.program(program), args...)
-	if err != nil {
-		l.node.stop()
-		return nil, err
-	}
-	return l, nil
+	return start[control.Command, control.Report](ctx, b.program(program), args...)
 }
 
 func (l *lab) close() {

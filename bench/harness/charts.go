@@ -11,7 +11,7 @@ import (
 func charts(r *Results) []chart {
 	var all []chart
 	for _, o := range r.Scenarios {
-		if o.Group == "burst" || o.Group == "limited" {
+		if o.Group == "burst" || o.Group == "limited" || o.Group == "containerd" {
 			all = append(all, widthChart(o), loadChart(o))
 		}
 	}

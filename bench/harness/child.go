@@ -30,11 +30,13 @@ type child[In any, Out failer] struct {
 	stdin  io.WriteCloser
 	stdout *bufio.Scanner
 	stderr *bytes.Buffer
+	// grace is how long it may take to stop before it is killed.
+	grace time.Duration
 }
 
 // start runs a program; it is killed when ctx ends.
 func start[In any, Out failer](ctx context.Context, program string, args ...string) (*child[In, Out], error) {
-	c := &child[In, Out]{name: program, stderr: new(bytes.Buffer)}
+	c := &child[In, Out]{name: program, stderr: new(bytes.Buffer), grace: stopGrace}
 	c.cmd = exec.CommandContext(ctx, program, args...)
 	c.cmd.Stderr = c.stderr
 	c.cmd.WaitDelay = stopGrace
@@ -94,7 +96,7 @@ func (c *child[In, Out]) ended(err error) error {
 // longer matters: whatever was measured has been answered.
 func (c *child[In, Out]) stop() {
 	c.stdin.Close()
-	killer := time.AfterFunc(stopGrace, func() { _ = c.cmd.Process.Kill() })
+	killer := time.AfterFunc(c.grace, func() { _ = c.cmd.Process.Kill() })
 	defer killer.Stop()
 	_ = c.cmd.Wait()
 }

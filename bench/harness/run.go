@@ -21,6 +21,8 @@ type bench struct {
 	bin, temp string
 	// progress is where the progress bar is drawn.
 	progress io.Writer
+	// realNode is nil until a scenario wants a real containerd.
+	realNode *node
 	// labs counts the labs made, for names of their own.
 	labs int
 }
@@ -97,7 +99,12 @@ func newBench(chosen []Scenario, runs int, bin string) (*bench, error) {
 	return &bench{scenarios: chosen, runs: runs, bin: bin, temp: temp, progress: os.Stderr}, nil
 }
 
-func (b *bench) close() error { return os.RemoveAll(b.temp) }
+func (b *bench) close() error {
+	if b.realNode != nil {
+		b.realNode.stop()
+	}
+	return os.RemoveAll(b.temp)
+}
 
 func uses(scenarios []Scenario, c Candidate) bool {
 	return slices.ContainsFunc(scenarios, func(s Scenario) bool { return slices.Contains(s.Candidates, c) })

@@ -79,11 +79,12 @@ const hangTimeout = 10 * time.Second
 func scenarios() []Scenario {
 	var all []Scenario
 	all = append(all, bursts()...)
+	all = append(all, singles()...)
 	all = append(all, limited()...)
 	all = append(all, hung()...)
 	all = append(all, storms()...)
 	all = append(all, restarts()...)
 	all = append(all, idles()...)
 	all = append(all, churns()...)
-	return all
+	return append(all, onContainerd()...)
 }

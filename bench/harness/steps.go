@@ -55,7 +55,7 @@ func goBench(ctx context.Context, dir, pkg string, runs int) ([]byte, error) {
 }
 
 // units that are worth keeping, in the order of the columns.
-var units = []string{"ns/pod", "ns/event-subscriber", "sec/op", "B/op", "allocs/op"}
+var units = []string{"ns/pod", "ns/event-subscriber", "ns/op", "B/op", "allocs/op"}
 
 func parseSteps(out []byte) []Step {
 	var steps []Step
@@ -77,6 +77,10 @@ func parseSteps(out []byte) []Step {
 			steps, i = append(steps, Step{Name: name, Metrics: make(map[string]*Figure)}), len(steps)
 		}
 		for _, v := range result.Values {
+			// The reader turns ns into seconds; the tables want what was written.
+			if v.OrigUnit != "" {
+				v.Unit, v.Value = v.OrigUnit, v.OrigValue
+			}
 			steps[i].add(v.Unit, v.Value)
 		}
 	}
@@ -109,11 +113,7 @@ func stepTable(steps []Step) string {
 		if each == nil {
 			each = s.Metrics["ns/event-subscriber"]
 		}
-		var op *Figure
-		if f := s.Metrics["sec/op"]; f != nil {
-			op = &Figure{Median: f.Median * 1e9, Min: f.Min * 1e9, Max: f.Max * 1e9}
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", s.Name, each, op, s.Metrics["B/op"], s.Metrics["allocs/op"])
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", s.Name, each, s.Metrics["ns/op"], s.Metrics["B/op"], s.Metrics["allocs/op"])
 	}
 	return b.String()
 }

@@ -1,0 +1,24 @@
+module github.com/pleg-pipeline/pleg-pipeline/bench/containerd
+
+go 1.26.0
+
+require (
+	github.com/pleg-pipeline/pleg-pipeline v0.0.0
+	github.com/pleg-pipeline/pleg-pipeline/e2e v0.0.0
+	golang.org/x/sync v0.24.0
+)
+
+require (
+	golang.org/x/net v0.60.0 // indirect
+	golang.org/x/sys v0.48.0 // indirect
+	golang.org/x/text v0.42.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1 // indirect
+	google.golang.org/grpc v1.85.0 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
+	k8s.io/cri-api v0.37.2 // indirect
+)
+
+replace (
+	github.com/pleg-pipeline/pleg-pipeline => ../..
+	github.com/pleg-pipeline/pleg-pipeline/e2e => ../../e2e
+)

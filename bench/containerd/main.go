@@ -1,0 +1,146 @@
+//go:build linux
+
+// Command containerd runs a real containerd with real pods and lets their
+// containers exit as told; the benchmark runs it in place of the simulated node.
+// It needs root and what e2e/setup.sh installs.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
+	"github.com/pleg-pipeline/pleg-pipeline/e2e/lab"
+)
+
+// atOnce is how many pods are worked on at a time; more only wait for each
+// other in containerd.
+const atOnce = 8
+
+func main() {
+	socket := flag.String("socket", "", "where to make a symbolic link to the socket")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *socket); err != nil {
+		fmt.Fprintln(os.Stderr, "containerd:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, socket string) (err error) {
+	if socket == "" {
+		return errors.New("-socket is required")
+	}
+	if err := lab.Check(); err != nil {
+		return err
+	}
+	l, err := lab.Start(ctx, lab.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Stop(ctx)) }()
+	path := strings.TrimPrefix(l.Endpoint(), "unix://")
+	if err := os.Symlink(path, socket); err != nil {
+		return err
+	}
+	defer os.Remove(socket)
+	n := &node{ctx: ctx, lab: l, socket: path}
+	return control.Serve(os.Stdin, os.Stdout, n.handle)
+}
+
+// node carries out orders, one after the other. ctx ends them.
+type node struct {
+	ctx    context.Context
+	lab    *lab.Lab
+	socket string
+	pods   []*lab.Pod
+	// running holds the containers that have not been told to exit.
+	running []*lab.Container
+	dead    []*lab.Container
+	attempt uint32
+	// cpu is the CPU time of containerd at the last reset.
+	cpu float64
+}
+
+func (n *node) handle(o control.Order) (control.Answer, bool) {
+	var answer control.Answer
+	var err error
+	switch o.Do {
+	case control.NodePopulate:
+		answer.Changed, err = o.Pods, n.populate(o)
+	case control.NodeBurst:
+		answer.Changed, err = len(n.running), n.burst()
+	case control.NodeReset:
+		n.cpu = cpuSeconds(n.socket)
+	case control.NodeStats:
+		answer.CPUSeconds = cpuSeconds(n.socket) - n.cpu
+	case control.NodeStop:
+		return control.Answer{}, true
+	default:
+		err = fmt.Errorf("order %q is for the simulated node only", o.Do)
+	}
+	if err != nil {
+		answer.Err = err.Error()
+	}
+	return answer, false
+}
+
+// populate makes the pods, or takes those there are, removes the containers
+// that are dead and runs new ones.
+func (n *node) populate(o control.Order) error {
+	if len(n.pods) == 0 {
+		specs := make([]lab.PodSpec, o.Pods)
+		for i := range specs {
+			specs[i] = lab.PodSpec{Name: fmt.Sprintf("bench-%d", i), HostNetwork: true}
+		}
+		var err error
+		if n.pods, err = n.lab.RunPods(n.ctx, specs); err != nil {
+			return err
+		}
+	}
+	if len(n.pods) != o.Pods || len(n.running) > 0 {
+		return fmt.Errorf("have %d pods and %d containers that run, want %d pods and none", len(n.pods), len(n.running), o.Pods)
+	}
+	if err := each(n.ctx, n.dead, n.lab.RemoveContainer); err != nil {
+		return err
+	}
+	n.dead, n.running = nil, make([]*lab.Container, o.Pods*o.Containers)
+	attempt := n.attempt
+	n.attempt++
+	var starts errgroup.Group
+	starts.SetLimit(atOnce)
+	for i := range n.running {
+		starts.Go(func() (err error) {
+			n.running[i], err = n.lab.RunContainer(n.ctx, n.pods[i%o.Pods], lab.ContainerSpec{
+				Name: fmt.Sprintf("main-%d", i/o.Pods), Attempt: attempt, Program: lab.Exit(1),
+			})
+			return err
+		})
+	}
+	return starts.Wait()
+}
+
+// burst returns once every container has exited.
+func (n *node) burst() error {
+	err := errors.Join(each(n.ctx, n.running, n.lab.Trigger), each(n.ctx, n.running, n.lab.AwaitDied))
+	n.dead, n.running = n.running, nil
+	return err
+}
+
+func each(ctx context.Context, containers []*lab.Container, do func(context.Context, *lab.Container) error) error {
+	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(atOnce)
+	for _, c := range containers {
+		all.Go(func() error { return do(ctx, c) })
+	}
+	return all.Wait()
+}

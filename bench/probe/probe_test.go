@@ -1,0 +1,120 @@
+package probe_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
+	"github.com/pleg-pipeline/pleg-pipeline/bench/probe"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// talk serves a candidate and returns a function that gives it a command.
+func talk(t *testing.T, candidate probe.Candidate) (ask func(control.Command) control.Report, end func() error) {
+	t.Helper()
+	commandsIn, commandsOut := io.Pipe()
+	reportsIn, reportsOut := io.Pipe()
+	served := make(chan error, 1)
+	go func() {
+		err := probe.Serve(t.Context(), candidate, commandsIn, reportsOut)
+		reportsOut.Close()
+		served <- err
+	}()
+	commands, reports := json.NewEncoder(commandsOut), json.NewDecoder(reportsIn)
+	ask = func(c control.Command) control.Report {
+		t.Helper()
+		var r control.Report
+		if err := errors.Join(commands.Encode(c), reports.Decode(&r)); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	return ask, func() error {
+		commandsOut.Close()
+		return <-served
+	}
+}
+
+func TestWindowCountsFromTheRelist(t *testing.T) {
+	relist := time.Now()
+	ask, end := talk(t, func(ctx context.Context, emit func(probe.Event)) error {
+		emit(probe.Event{Type: "ContainerDied", ID: "a", At: relist.Add(time.Hour)})
+		emit(probe.Event{Type: "ContainerDied", ID: "b", At: relist})
+		emit(probe.Event{Type: "PodSync", At: relist, Missed: 3})
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	ask(control.Command{Do: control.ClientExpect, Want: map[string]int{"ContainerDied": 2, "PodSync": 1}, Keep: true})
+	ask(control.Command{Do: control.ClientStart})
+	r := ask(control.Command{Do: control.ClientWait, TimeoutMS: 60_000})
+	died := r.Seen["ContainerDied"]
+	if !r.Done || died.Count != 2 || r.Seen["PodSync"].Count != 1 || r.Missed != 3 || r.Repaired != 1 {
+		t.Errorf("report is %+v", r)
+	}
+	if died.FirstMS < 0 || died.FirstMS > died.LastMS || died.LastMS > 60_000 {
+		t.Errorf("first after %v and last after %v ms of the earlier relist", died.FirstMS, died.LastMS)
+	}
+	if len(r.Log) != 3 || r.Log[1].ID != "b" {
+		t.Errorf("log is %+v", r.Log)
+	}
+	if r.Usage.WallSeconds <= 0 || r.Usage.Allocs == 0 || r.Usage.RSSBytes == 0 {
+		t.Errorf("usage is %+v", r.Usage)
+	}
+	ask(control.Command{Do: control.ClientExpect})
+	if r := ask(control.Command{Do: control.ClientReport}); len(r.Seen) != 0 || !r.Done {
+		t.Errorf("a new window has %+v", r)
+	}
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWaitEndsWithoutTheEvents(t *testing.T) {
+	ask, end := talk(t, func(ctx context.Context, _ func(probe.Event)) error {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	ask(control.Command{Do: control.ClientExpect, Want: map[string]int{"ContainerDied": 1}})
+	ask(control.Command{Do: control.ClientStart})
+	if r := ask(control.Command{Do: control.ClientWait, TimeoutMS: 1}); r.Done {
+		t.Errorf("done without the event: %+v", r)
+	}
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCandidateThatFailsIsReported(t *testing.T) {
+	boom := errors.New("boom")
+	ask, end := talk(t, func(context.Context, func(probe.Event)) error { return boom })
+	ask(control.Command{Do: control.ClientExpect, Want: map[string]int{"ContainerDied": 1}})
+	ask(control.Command{Do: control.ClientStart})
+	if r := ask(control.Command{Do: control.ClientWait, TimeoutMS: 60_000}); !strings.Contains(r.Err, "boom") {
+		t.Errorf("report is %+v, want the error", r)
+	}
+	if err := end(); !errors.Is(err, boom) {
+		t.Errorf("Serve = %v, want the candidate's error", err)
+	}
+}
+
+func TestUnknownCommandAndNonsense(t *testing.T) {
+	ask, end := talk(t, nil)
+	if r := ask(control.Command{Do: "dance"}); !strings.Contains(r.Err, `unknown command "dance"`) {
+		t.Errorf("report is %+v", r)
+	}
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	err := probe.Serve(t.Context(), nil, strings.NewReader("{\n"), io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "control message") {
+		t.Errorf("Serve of nonsense = %v", err)
+	}
+}
