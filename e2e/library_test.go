@@ -142,7 +142,7 @@ func TestFrozenContainerd(t *testing.T) {
 	must(t, err)
 	must(t, s.awaitAll(ctx))
 
-	must(t, l.Freeze())
+	must(t, l.Freeze(ctx))
 	must(t, l.KillProcess(ctx, c))
 	must(t, awaitHealth(ctx, p, false))
 	if _, err := p.Cache().Get(pleg.PodUID(c.Pod.UID)); err != nil {

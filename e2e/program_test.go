@@ -147,7 +147,7 @@ func TestProgramAndHungContainerd(t *testing.T) {
 	prog := startProgram(ctx, t, l)
 	s := newScene(l, prog.seen)
 	must(t, s.runPods(ctx, 2))
-	must(t, l.Freeze())
+	must(t, l.Freeze(ctx))
 
 	path, err := buildProgram()
 	must(t, err)

@@ -12,9 +12,17 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Freeze stops containerd with SIGSTOP: every CRI call hangs until [Lab.Thaw].
-// Pods run on.
-func (l *Lab) Freeze() error { return l.daemon.signal(syscall.SIGSTOP) }
+// Freeze stops containerd with SIGSTOP and returns once it has stopped: every
+// CRI call hangs until [Lab.Thaw]. Pods run on.
+func (l *Lab) Freeze(ctx context.Context) error {
+	if err := l.daemon.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	if err := poll(ctx, pollPeriod, l.daemon.stopped); err != nil {
+		return fmt.Errorf("wait until containerd has stopped: %w", err)
+	}
+	return nil
+}
 
 // Thaw continues a containerd that [Lab.Freeze] stopped.
 func (l *Lab) Thaw() error { return l.daemon.signal(syscall.SIGCONT) }

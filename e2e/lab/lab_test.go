@@ -112,7 +112,7 @@ func TestFaultsOfContainerd(t *testing.T) {
 	c, err := l.RunContainer(ctx, pods[0], lab.ContainerSpec{Name: "main", Program: lab.Pause()})
 	must(t, err)
 
-	must(t, l.Freeze())
+	must(t, l.Freeze(ctx))
 	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
 	if _, err := l.Runtime().Version(short, &runtimeapi.VersionRequest{}); status.Code(err) != codes.DeadlineExceeded {
