@@ -181,7 +181,15 @@ func (r *rig) run(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
-	r.stop = sync.OnceValue(func() error { cancel(); return <-ended })
+	r.stop = sync.OnceValue(func() error {
+		cancel()
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(time.Hour):
+			panic("Run has not returned an hour after its context ended")
+		}
+	})
 	t.Cleanup(func() { _ = r.stop() })
 	synctest.Wait()
 }

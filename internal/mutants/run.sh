@@ -7,7 +7,7 @@ root=$(cd "$here/../.." && pwd)
 copy=$(mktemp -d)
 out=$(mktemp)
 trap 'rm -rf "$copy" "$out"' EXIT
-(cd "$root" && git ls-files -co --exclude-standard -z | tar --null --ignore-failed-read -T - -cf -) | tar -xf - -C "$copy"
+(cd "$root" && git ls-files -co --exclude-standard -z | tar --null --ignore-failed-read -T - -cf - 2>/dev/null) | tar -xf - -C "$copy"
 cd "$copy"
 [ $# -gt 0 ] || set -- "$here"/*.patch
 bad=0
@@ -21,7 +21,7 @@ for patch; do
 		continue
 	fi
 	patch -s -p1 <"$patch"
-	if go test -vet=off -count=1 -timeout 60s -run "^$test\$" "$package" >"$out" 2>&1; then
+	if go test -v -vet=off -count=1 -timeout 60s -run "^$test\$" "$package" >"$out" 2>&1; then
 		echo "SURVIVED $name: $test in $package passes"
 		bad=$((bad + 1))
 	elif grep -q 'build failed' "$out"; then
