@@ -103,8 +103,10 @@ func TestCheckSaysWhatIsWrong(t *testing.T) {
 		{"accepts and never answers", func(t *testing.T, path string) {
 			accept(t, listen(t, path), func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
 		}, "accepts connections but never answers", codes.DeadlineExceeded},
-		{"listens and never accepts", func(t *testing.T, path string) { listen(t, path) },
-			"accepts connections but never answers", codes.DeadlineExceeded},
+		{
+			"listens and never accepts", func(t *testing.T, path string) { listen(t, path) },
+			"accepts connections but never answers", codes.DeadlineExceeded,
+		},
 		{"hangs up", func(t *testing.T, path string) {
 			accept(t, listen(t, path), func(net.Conn) {})
 		}, "does not speak gRPC", codes.Unavailable},

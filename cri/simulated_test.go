@@ -167,13 +167,16 @@ func TestSimulatedFaults(t *testing.T) {
 		fault simruntime.Fault
 		check func(*testing.T, *cri.Client, []*pleg.Pod)
 	}{
-		{"a container vanishes between list and status", simruntime.Fault{RPC: "ContainerStatus", Code: codes.NotFound},
+		{
+			"a container vanishes between list and status",
+			simruntime.Fault{RPC: "ContainerStatus", Code: codes.NotFound},
 			func(t *testing.T, client *cri.Client, pods []*pleg.Pod) {
 				got, err := client.PodStatus(t.Context(), pods[0], nil)
 				if err != nil || len(got.Containers) != 0 || len(got.Sandboxes) != 1 {
 					t.Errorf("got %+v, %v; want a sandbox and no container", got, err)
 				}
-			}},
+			},
+		},
 		{"an answer without a status", simruntime.Fault{RPC: "ContainerStatus", Malform: simruntime.NilStatus}, wantStatusError(codes.Unknown)},
 		{"an answer about another", simruntime.Fault{RPC: "PodSandboxStatus", Malform: simruntime.WrongID}, wantStatusError(codes.Unknown)},
 		{"a call that hangs", simruntime.Fault{RPC: "PodSandboxStatus", Hang: true}, wantStatusError(codes.DeadlineExceeded)},

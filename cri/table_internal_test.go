@@ -95,8 +95,12 @@ func FuzzLists(f *testing.F) {
 	f.Fuzz(func(t *testing.T, sandboxes, containers, sandboxes2, containers2 []byte) {
 		l := testLists(t)
 		for step, answers := range [][2][]byte{
-			{sandboxes, containers}, {sandboxes2, containers2}, {sandboxes2, containers2},
-			{sandboxes, containers2}, {sandboxes2, containers}, {sandboxes, containers},
+			{sandboxes, containers},
+			{sandboxes2, containers2},
+			{sandboxes2, containers2},
+			{sandboxes, containers2},
+			{sandboxes2, containers},
+			{sandboxes, containers},
 		} {
 			want, wantSkipped, wantErr := reference(answers[0], answers[1])
 			got, skipped, err := l.readBoth(t, answers[0], answers[1])

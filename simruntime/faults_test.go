@@ -93,31 +93,36 @@ func TestFaultsHitWhatTheyName(t *testing.T) {
 			func(simruntime.Pod) simruntime.Fault {
 				return simruntime.Fault{RPC: "ContainerStatus", Code: codes.Internal}
 			},
-			[]codes.Code{codes.Internal, codes.Internal}, []codes.Code{codes.Internal},
+			[]codes.Code{codes.Internal, codes.Internal},
+			[]codes.Code{codes.Internal},
 		},
 		"another RPC": {
 			func(simruntime.Pod) simruntime.Fault {
 				return simruntime.Fault{RPC: "PodSandboxStatus", Code: codes.Internal}
 			},
-			[]codes.Code{codes.OK}, []codes.Code{codes.OK},
+			[]codes.Code{codes.OK},
+			[]codes.Code{codes.OK},
 		},
 		"a pod": {
 			func(p simruntime.Pod) simruntime.Fault {
 				return simruntime.Fault{PodUID: p.UID, Code: codes.Unknown}
 			},
-			[]codes.Code{codes.Unknown}, []codes.Code{codes.OK},
+			[]codes.Code{codes.Unknown},
+			[]codes.Code{codes.OK},
 		},
 		"a container, twice": {
 			func(p simruntime.Pod) simruntime.Fault {
 				return simruntime.Fault{ID: p.Containers[0].ID, Code: codes.Unavailable, Times: 2}
 			},
-			[]codes.Code{codes.Unavailable, codes.Unavailable, codes.OK}, []codes.Code{codes.OK},
+			[]codes.Code{codes.Unavailable, codes.Unavailable, codes.OK},
+			[]codes.Code{codes.OK},
 		},
 		"its sandbox": {
 			func(p simruntime.Pod) simruntime.Fault {
 				return simruntime.Fault{ID: p.Sandboxes[0].ID, Code: codes.Unavailable}
 			},
-			[]codes.Code{codes.OK}, []codes.Code{codes.OK},
+			[]codes.Code{codes.OK},
+			[]codes.Code{codes.OK},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
