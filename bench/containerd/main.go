@@ -27,20 +27,25 @@ const atOnce = 8
 
 func main() {
 	socket := flag.String("socket", "", "where to make a symbolic link to the socket")
+	e2e := flag.String("e2e", "e2e", "folder of the e2e module, which builds containerd")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *socket); err != nil {
+	if err := run(ctx, *socket, *e2e); err != nil {
 		fmt.Fprintln(os.Stderr, "containerd:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, socket string) (err error) {
+func run(ctx context.Context, socket, e2e string) (err error) {
 	if socket == "" {
 		return errors.New("-socket is required")
 	}
 	if err := lab.Check(); err != nil {
+		return err
+	}
+	// The lab looks for what it needs from where it is run.
+	if err := os.Chdir(e2e); err != nil {
 		return err
 	}
 	l, err := lab.Start(ctx, lab.Options{})

@@ -100,7 +100,7 @@ func (f runFlags) run(ctx context.Context, patterns []string) error {
 	if err != nil {
 		return err
 	}
-	b, err := newBench(chosen, f.runs, f.bin)
+	b, err := newBench(chosen, f.runs, f.root, f.bin)
 	if err != nil {
 		return err
 	}

@@ -17,8 +17,9 @@ import (
 type bench struct {
 	scenarios []Scenario
 	runs      int
-	// bin holds the programs measured, temp the sockets.
-	bin, temp string
+	// root is that of the repository, bin holds the programs measured, temp
+	// the sockets.
+	root, bin, temp string
 	// progress is where the progress bar is drawn.
 	progress io.Writer
 	// realNode is nil until a scenario wants a real containerd.
@@ -80,7 +81,7 @@ func (b *bench) bar() *progressbar.ProgressBar {
 }
 
 // newBench checks that the programs are there.
-func newBench(chosen []Scenario, runs int, bin string) (*bench, error) {
+func newBench(chosen []Scenario, runs int, root, bin string) (*bench, error) {
 	if runs < 1 {
 		return nil, fmt.Errorf("--runs is %d, want at least 1", runs)
 	}
@@ -96,7 +97,7 @@ func newBench(chosen []Scenario, runs int, bin string) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &bench{scenarios: chosen, runs: runs, bin: bin, temp: temp, progress: os.Stderr}, nil
+	return &bench{scenarios: chosen, runs: runs, root: root, bin: bin, temp: temp, progress: os.Stderr}, nil
 }
 
 func (b *bench) close() error {

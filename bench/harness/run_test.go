@@ -55,10 +55,10 @@ func TestChoose(t *testing.T) {
 }
 
 func TestNewBenchSaysWhatIsMissing(t *testing.T) {
-	if _, err := newBench(nil, 0, t.TempDir()); err == nil || !strings.Contains(err.Error(), "--runs is 0") {
+	if _, err := newBench(nil, 0, "", t.TempDir()); err == nil || !strings.Contains(err.Error(), "--runs is 0") {
 		t.Errorf("no runs: %v", err)
 	}
-	if _, err := newBench(nil, 1, t.TempDir()); err == nil || !strings.Contains(err.Error(), "node is missing") {
+	if _, err := newBench(nil, 1, "", t.TempDir()); err == nil || !strings.Contains(err.Error(), "node is missing") {
 		t.Errorf("no programs: %v", err)
 	}
 }
