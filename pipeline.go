@@ -223,13 +223,13 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	if p.running.Swap(true) {
 		return errors.New("run pipeline: it has been run before: make a new one")
 	}
-	// Unbuffered: what waits, waits in a stage's queue, where it is bounded and
-	// seen in a metric.
+	// Unbuffered but for one: what waits, waits in a stage's queue, where it is
+	// bounded and seen in a metric.
 	listings := make(chan stage.Listing)
 	observations := make(chan stage.Observation)
 	inspect := make(chan stage.Change)
 	known := make(chan stage.Change)
-	outcomes := make(chan stage.Outcome)
+	outcomes := make(chan stage.Outcome, stage.OutcomeBuffer)
 	settled := make(chan stage.Settled)
 	// Only the two sources and the runtime calls end with ctx. The other stages
 	// end when the one before them has closed its channel.

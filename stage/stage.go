@@ -70,6 +70,11 @@ type Settled struct {
 	Err error
 }
 
+// OutcomeBuffer is the number of outcomes that may wait for the dispatcher. The
+// inspector and the dispatcher would otherwise take turns for each of them,
+// which costs more than the delivery.
+const OutcomeBuffer = 64
+
 // Outcome is a settled Change that may be delivered: the cache has been written.
 type Outcome struct {
 	UID pleg.PodUID

@@ -38,6 +38,7 @@ type Options struct {
 // pods as the events tell it.
 type Dispatcher struct {
 	epoch     string
+	began     time.Time // what time is told from within the dispatcher
 	slowAfter time.Duration
 	log       *slog.Logger
 	metrics   *metrics
@@ -63,6 +64,7 @@ type Dispatcher struct {
 func New(o Options) (*Dispatcher, error) {
 	d := &Dispatcher{
 		epoch:     fmt.Sprintf("%016x", rand.Uint64()),
+		began:     time.Now(),
 		slowAfter: o.SlowAfter,
 		log:       o.Logger.With("stage", "dispatcher"),
 		joining:   mailbox.New[*Subscription](),
@@ -123,12 +125,12 @@ func (d *Dispatcher) Run(in <-chan stage.Outcome) error {
 		case <-d.leaving.Wake():
 			d.part()
 		case s := <-d.fed:
-			s.fed(len(s.feeding.batch))
+			s.fed(len(s.feeding.batch), d.now())
 			d.feed(s)
 		case reply := <-d.queries:
 			reply <- d.stats()
-		case now := <-slow.C:
-			d.warnSlow(now)
+		case <-slow.C:
+			d.warnSlow(d.now())
 		}
 	}
 }
@@ -138,7 +140,7 @@ func (d *Dispatcher) take(o stage.Outcome) {
 		d.bookmark(o.Current)
 		return
 	}
-	now := time.Now()
+	now := d.now()
 	labels := d.present.labels(o)
 	for _, ev := range o.Events {
 		// A ContainerChanged made the pod be inspected. It says nothing that a
@@ -151,12 +153,12 @@ func (d *Dispatcher) take(o stage.Outcome) {
 		d.metrics.count(ev.Type)
 		d.history.add(ev, labels)
 		d.present.apply(ev)
-		d.publish(ev, labels, now)
+		d.publish(&ev, labels, now)
 	}
 	d.present.settle(o)
 }
 
-func (d *Dispatcher) publish(ev pleg.Event, labels map[string]string, now time.Time) {
+func (d *Dispatcher) publish(ev *pleg.Event, labels map[string]string, now time.Duration) {
 	for _, s := range d.subscribers {
 		if !s.filter.wants(ev, labels) || s.offer(ev, now) {
 			continue
@@ -172,18 +174,22 @@ func (d *Dispatcher) publish(ev pleg.Event, labels map[string]string, now time.T
 }
 
 func (d *Dispatcher) bookmark(at time.Time) {
-	mark := pleg.Event{Seq: d.seq, Type: pleg.Bookmark, ObservedAt: at, Epoch: d.epoch}
+	mark := &pleg.Event{Seq: d.seq, Type: pleg.Bookmark, ObservedAt: at, Epoch: d.epoch}
 	for _, s := range d.subscribers {
 		if s.bookmarks && s.live() {
-			s.send(mark, time.Now())
+			s.send(mark, d.now())
 		}
 	}
 }
 
+// now is the time since the dispatcher was made: to note it for an event costs
+// less than to note a time.Time.
+func (d *Dispatcher) now() time.Duration { return time.Since(d.began) }
+
 // feed has what waits for a subscriber delivered as soon as it reads, unless a
 // feeder does so already.
 func (d *Dispatcher) feed(s *Subscription) {
-	if f := s.nextBatch(); f != nil {
+	if f := s.nextBatch(d.now()); f != nil {
 		d.feeders.Go(func() { s.feed(f, d.fed) })
 	}
 }
@@ -212,12 +218,12 @@ func (d *Dispatcher) part() {
 	for _, s := range d.leaving.Take() {
 		if i := slices.Index(d.subscribers, s); i >= 0 {
 			d.subscribers = slices.Delete(d.subscribers, i, i+1)
-			s.end()
+			s.end(d.now())
 		}
 	}
 }
 
-func (d *Dispatcher) warnSlow(now time.Time) {
+func (d *Dispatcher) warnSlow(now time.Duration) {
 	for _, s := range d.subscribers {
 		if age := s.oldest(now); age > d.slowAfter && !s.warnedSlow {
 			s.warnedSlow = true
@@ -232,7 +238,7 @@ func (d *Dispatcher) end() {
 	d.subscribers = append(d.subscribers, d.joining.Close()...)
 	d.leaving.Close()
 	for _, s := range d.subscribers {
-		s.end()
+		s.end(d.now())
 	}
 	d.subscribers = nil
 	d.feeders.Wait()

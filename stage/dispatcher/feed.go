@@ -21,12 +21,11 @@ type feed struct {
 
 // nextBatch decides what a subscriber gets next, beginning with what fits in
 // its buffer. It returns nil if that is all, or if a feeder is at work.
-func (s *Subscription) nextBatch() *feed {
+func (s *Subscription) nextBatch(now time.Duration) *feed {
 	if s.feeding != nil {
 		return nil
 	}
-	now := time.Now()
-	for len(s.pending) > 0 && s.send(s.pending[0], now) {
+	for len(s.pending) > 0 && s.send(&s.pending[0], now) {
 		s.delivered++
 		s.pending = s.pending[1:]
 	}
@@ -63,19 +62,18 @@ func (s *Subscription) feed(f *feed, fed chan<- *Subscription) {
 }
 
 // takeBack ends the feeder. A repair it had not delivered is due again.
-func (s *Subscription) takeBack() {
+func (s *Subscription) takeBack(now time.Duration) {
 	f := s.feeding
 	f.recall <- struct{}{}
 	n := <-f.recalled
 	if f.repairs != nil && n == 0 {
 		s.missed.putBack(f.repairs)
 	}
-	s.fed(n)
+	s.fed(n, now)
 }
 
 // fed notes that n events of the batch were delivered, and that it is over.
-func (s *Subscription) fed(n int) {
-	now := time.Now()
+func (s *Subscription) fed(n int, now time.Duration) {
 	for range n {
 		s.sent.note(now)
 	}
@@ -89,19 +87,26 @@ func (s *Subscription) fed(n int) {
 
 // sent remembers when the events in the buffer were put there.
 type sent struct {
-	times []time.Time // a ring as long as the buffer
-	count int
+	times []time.Duration // a ring as long as the buffer
+	next  int             // where the next one goes
+	full  bool
 }
 
-func newSent(buffer int) sent { return sent{times: make([]time.Time, buffer)} }
+func newSent(buffer int) sent { return sent{times: make([]time.Duration, buffer)} }
 
-func (t *sent) note(now time.Time) {
-	t.times[t.count%len(t.times)] = now
-	t.count++
+func (t *sent) note(now time.Duration) {
+	t.times[t.next] = now
+	if t.next++; t.next == len(t.times) {
+		t.next, t.full = 0, true
+	}
 }
 
 // at returns when the oldest of the queued events was sent. What a feeder at
 // work has put there is not known yet.
-func (t *sent) at(queued int) time.Time {
-	return t.times[max(0, t.count-queued)%len(t.times)]
+func (t *sent) at(queued int) time.Duration {
+	i := t.next - queued
+	if i < 0 && t.full {
+		i += len(t.times)
+	}
+	return t.times[max(0, i)]
 }

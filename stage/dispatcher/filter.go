@@ -61,7 +61,7 @@ func set[T comparable](values []T) map[T]struct{} {
 
 // wants reports whether the subscriber is to get an event of a pod with these
 // labels.
-func (f *filter) wants(ev pleg.Event, podLabels map[string]string) bool {
+func (f *filter) wants(ev *pleg.Event, podLabels map[string]string) bool {
 	if !f.networkEvents && (ev.Type == pleg.NetworkSetupCompleted || ev.Type == pleg.NetworkFailed) {
 		return false
 	}

@@ -35,7 +35,7 @@ func (h *history) after(seq uint64, f *filter) (events []pleg.Event, lost uint64
 	}
 	for i := range h.entries {
 		e := &h.entries[(h.next+i)%len(h.entries)]
-		if e.event.Seq > seq && f.wants(e.event, e.labels) {
+		if e.event.Seq > seq && f.wants(&e.event, e.labels) {
 			events = append(events, e.event)
 		}
 	}

@@ -59,7 +59,7 @@ func (d *Dispatcher) look() []stats {
 }
 
 func (d *Dispatcher) stats() []stats {
-	now := time.Now()
+	now := d.now()
 	all := make([]stats, 0, len(d.subscribers))
 	for _, s := range d.subscribers {
 		all = append(all, stats{s.label, s.delivered, s.discarded, s.repaired, len(s.events), s.oldest(now)})

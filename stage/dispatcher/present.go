@@ -69,7 +69,7 @@ func (p present) replay(f *filter) []pleg.Event {
 	var events []pleg.Event
 	for _, pod := range p {
 		for _, ev := range pod.last {
-			if f.wants(ev, pod.labels) {
+			if f.wants(&ev, pod.labels) {
 				ev.Replayed = true
 				events = append(events, ev)
 			}

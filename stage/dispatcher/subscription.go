@@ -91,32 +91,32 @@ func (s *Subscription) live() bool {
 
 // offer delivers an event, keeps it for later while the subscriber catches up,
 // or notes that it was missed and reports false.
-func (s *Subscription) offer(ev pleg.Event, now time.Time) bool {
+func (s *Subscription) offer(ev *pleg.Event, now time.Duration) bool {
 	if s.live() && s.send(ev, now) {
 		s.delivered++
 		return true
 	}
 	catchingUp := s.feeding != nil && s.feeding.repairs == nil
 	if catchingUp && s.missed.len() == 0 && len(s.pending) < cap(s.events) {
-		s.pending = append(s.pending, ev)
+		s.pending = append(s.pending, *ev)
 		return true
 	}
 	if f := s.feeding; f != nil && f.repairs != nil && f.repairs.last.PodUID == ev.PodUID {
-		s.takeBack()
+		s.takeBack(now)
 		// It had been delivered: there may be room again.
 		if s.live() && s.send(ev, now) {
 			s.delivered++
 			return true
 		}
 	}
-	s.missed.add(ev)
+	s.missed.add(*ev)
 	s.discarded++
 	return false
 }
 
-func (s *Subscription) send(ev pleg.Event, now time.Time) bool {
+func (s *Subscription) send(ev *pleg.Event, now time.Duration) bool {
 	select {
-	case s.events <- ev:
+	case s.events <- *ev:
 		s.sent.note(now)
 		return true
 	default:
@@ -124,17 +124,17 @@ func (s *Subscription) send(ev pleg.Event, now time.Time) bool {
 	}
 }
 
-func (s *Subscription) end() {
+func (s *Subscription) end(now time.Duration) {
 	if s.feeding != nil {
-		s.takeBack()
+		s.takeBack(now)
 	}
 	close(s.events)
 }
 
 // oldest returns for how long the oldest unread event has been waiting.
-func (s *Subscription) oldest(now time.Time) time.Duration {
+func (s *Subscription) oldest(now time.Duration) time.Duration {
 	if queued := len(s.events); queued > 0 {
-		return now.Sub(s.sent.at(queued))
+		return now - s.sent.at(queued)
 	}
 	return 0
 }

@@ -86,7 +86,7 @@ func dispatcherFanOut(b *testing.B, subscribers, stalled int) {
 			read(&r, s.Events())
 		}
 	}
-	outcomes := make(chan stage.Outcome)
+	outcomes := make(chan stage.Outcome, stage.OutcomeBuffer)
 	r.all.Go(func() error { return d.Run(outcomes) })
 	batch := makeEvents()
 	b.ReportAllocs()
