@@ -99,18 +99,9 @@ func byPod(events []pleg.Event) map[pleg.PodUID][]seen {
 
 func sameEvents(t *testing.T, when string, uid pleg.PodUID, got, want []seen) {
 	t.Helper()
-	if !slices.EqualFunc(got, want, sameEvent) {
+	if !slices.Equal(got, want) {
 		t.Errorf("%s: events of pod %s\n\tpipeline:%s\n\treference:%s", when, uid, lines(got), lines(want))
 	}
-}
-
-// sameEvent lets a PodSync go without the pod's name: the differ no longer knows
-// it of a pod that was gone before any inspection of it succeeded.
-func sameEvent(got, want seen) bool {
-	if got.Type == pleg.PodSync && got.PodName == "" {
-		want.PodName, want.PodNamespace = "", ""
-	}
-	return got == want
 }
 
 // sameStatus compares what both caches hold of a pod.

@@ -111,6 +111,9 @@ func (c *Cache) Touch(uid pleg.PodUID, at time.Time) {
 			return
 		}
 		e.at = at
+	} else {
+		c.entries[uid] = &entry{at: at, gone: true}
+		c.gone = append(c.gone, uid)
 	}
 	c.applied(uid, at)
 }

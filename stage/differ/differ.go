@@ -153,6 +153,9 @@ func (d *Differ) apply(l stage.Listing) {
 		if pod = d.withoutRemoved(pod, now); pod == nil {
 			continue
 		}
+		if d.gone[pod.UID].After(l.At) {
+			continue
+		}
 		rec := d.record(pod.UID)
 		if rec.listing == d.listings {
 			d.metrics.duplicates.Inc()
@@ -188,7 +191,7 @@ func (d *Differ) apply(l stage.Listing) {
 
 // mark tells the subscribers how far they are current, if all is settled.
 func (d *Differ) mark() {
-	if d.unsettled == 0 {
+	if d.unsettled == 0 && !d.listedAt.IsZero() {
 		d.known.push(stage.Change{Current: d.listedAt})
 	}
 }
@@ -205,7 +208,7 @@ func (d *Differ) list(rec *record, pod *pleg.Pod, l stage.Listing) {
 			d.missed.shown(change.Events, time.Now())
 		}
 	}
-	if rec.busy {
+	if !rec.settled() {
 		d.pending = append(d.pending, rec.uid)
 	}
 }
@@ -285,6 +288,10 @@ func (d *Differ) record(uid pleg.PodUID) *record {
 	if rec == nil {
 		rec = &record{uid: uid}
 		d.records[uid] = rec
+		if _, ok := d.requested[uid]; ok {
+			rec.reinspect = true
+			delete(d.requested, uid)
+		}
 	}
 	return rec
 }

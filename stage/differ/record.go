@@ -33,6 +33,8 @@ type record struct {
 	// still to be told.
 	current observation
 	steps   []observation
+	// seen is the newest observation that had the pod, and so its name.
+	seen *pleg.Pod
 	// unchanged is the last observation found to be the same as old, so that a
 	// runtime which returns the same pointer again costs one comparison.
 	unchanged *pleg.Pod
@@ -56,6 +58,9 @@ func (r *record) observe(o observation) {
 		r.steps = append(r.steps, r.current)
 	}
 	r.current = o
+	if o.pod != nil {
+		r.seen = o.pod
+	}
 }
 
 // next returns the change to the next observation that makes one.
@@ -100,8 +105,8 @@ func (r *record) named(pod *pleg.Pod) *pleg.Pod {
 	switch {
 	case pod != nil:
 		return pod
-	case r.old != nil:
-		return r.old
+	case r.seen != nil:
+		return r.seen
 	default:
 		return &pleg.Pod{UID: r.uid}
 	}

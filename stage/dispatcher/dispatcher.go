@@ -114,12 +114,9 @@ func (d *Dispatcher) Run(in <-chan stage.Outcome) error {
 	for {
 		select {
 		case outcome, ok := <-in:
-			if !ok {
+			if !ok || !d.takeAll(outcome, in) {
 				return nil
 			}
-			// Who subscribed before this outcome was sent must not miss it.
-			d.join()
-			d.take(outcome)
 		case <-d.joining.Wake():
 			d.join()
 		case <-d.leaving.Wake():
@@ -131,6 +128,33 @@ func (d *Dispatcher) Run(in <-chan stage.Outcome) error {
 			reply <- d.stats()
 		case <-slow.C:
 			d.warnSlow(d.now())
+		}
+	}
+}
+
+// takeAll takes an outcome and those that wait behind it, up to a number: to go
+// through the whole select for each costs more than to publish it. It reports
+// whether in is still open.
+func (d *Dispatcher) takeAll(o stage.Outcome, in <-chan stage.Outcome) bool {
+	for taken := 0; ; taken++ {
+		// Who subscribed before this outcome was sent must not miss it.
+		select {
+		case <-d.joining.Wake():
+			d.join()
+		default:
+		}
+		d.take(o)
+		if taken == stage.OutcomeBuffer {
+			return true
+		}
+		var ok bool
+		select {
+		case o, ok = <-in:
+			if !ok {
+				return false
+			}
+		default:
+			return true
 		}
 	}
 }
