@@ -1,0 +1,131 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/client"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodetest"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+var errBroken = errors.New("inspect: broken \xff")
+
+func TestPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, pipeline.Options{})
+		b.node.Set("b", "c1=running /s=running")
+		b.node.Set("a", "c2=running")
+		b.node.Break("a", errBroken)
+		b.relist(3)
+		pods, err := b.client.Pods(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(pods) != 2 || pods[0].UID != "a" || pods[1].UID != "b" {
+			t.Fatalf("got %+v, want pods a and b", pods)
+		}
+		var inspection *client.InspectionError
+		if a := pods[0]; a.Status != nil || !errors.As(a.Err, &inspection) || !strings.HasSuffix(inspection.Text, "inspect: broken \uFFFD") {
+			t.Errorf("pod a: %+v, want the error %q", a, errBroken)
+		}
+		p := pods[1]
+		if p.Err != nil || p.Status.Container("c1") == nil || len(p.Status.IPs) != 1 || p.Status.IPs[0] != nodetest.Address {
+			t.Errorf("pod b: %+v, want container c1 and an address", p)
+		}
+		if age := time.Since(p.CurrentAsOf); age != 500*time.Millisecond {
+			t.Errorf("the knowledge of pod b is %v old, want half a second: since the last list", age)
+		}
+	})
+}
+
+func TestPodStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, pipeline.Options{})
+		b.node.Set("a", "c1=running")
+		b.node.Set("broken", "c1=running")
+		b.node.Break("broken", errBroken)
+		b.relist(1)
+		start := time.Now()
+		got, err := b.client.PodStatus(t.Context(), "a", time.Time{})
+		if err != nil || got.Container("c1") == nil || time.Since(start) != 0 {
+			t.Errorf("got %+v, %v after %v, want a status at once", got, err, time.Since(start))
+		}
+		b.node.Set("a", "c1=exited")
+		got, err = b.client.PodStatus(t.Context(), "a", start)
+		if err != nil || got.Container("c1").State != pleg.StateExited || time.Since(start) != 500*time.Millisecond {
+			t.Errorf("got %+v, %v after %v, want the next list's", got, err, time.Since(start))
+		}
+		got, err = b.client.PodStatus(t.Context(), "unknown", time.Time{})
+		if err != nil || got.UID != "unknown" || len(got.Containers) != 0 {
+			t.Errorf("got %+v, %v, want a status with nothing but its UID", got, err)
+		}
+		var inspection *client.InspectionError
+		if got, err = b.client.PodStatus(t.Context(), "broken", time.Time{}); got != nil || !errors.As(err, &inspection) {
+			t.Errorf("got %+v, %v, want the error of the inspection", got, err)
+		}
+		if _, err = b.client.PodStatus(t.Context(), "", time.Time{}); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("no UID: got %v, want %v", err, codes.InvalidArgument)
+		}
+	})
+}
+
+// A wait ends with its context, and with the server.
+func TestPodStatusWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, pipeline.Options{RelistPeriod: time.Hour})
+		future := time.Now().Add(time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if _, err := b.client.PodStatus(ctx, "a", future); status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("got %v, want %v", err, codes.DeadlineExceeded)
+		}
+		ended := make(chan error)
+		go func() {
+			_, err := b.client.PodStatus(t.Context(), "a", future)
+			ended <- err
+		}()
+		synctest.Wait()
+		b.endServ()
+		if err := <-ended; status.Code(err) != codes.Unavailable {
+			t.Errorf("got %v, want %v", err, codes.Unavailable)
+		}
+	})
+}
+
+func TestServerDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, pipeline.Options{})
+		b.endServ()
+		for name, call := range map[string]func() error{
+			"Pods":      func() error { _, err := b.client.Pods(t.Context()); return err },
+			"PodStatus": func() error { _, err := b.client.PodStatus(t.Context(), "a", time.Now()); return err },
+		} {
+			if err := call(); !errors.Is(err, errDown) || status.Code(err) != codes.Unavailable {
+				t.Errorf("%s = %v, want %v and %v", name, err, errDown, codes.Unavailable)
+			}
+		}
+	})
+}
+
+func TestNewRefuses(t *testing.T) {
+	for name, o := range map[string]client.Options{
+		"MinBackoff": {MinBackoff: -1}, "MaxBackoff": {MaxBackoff: -1}, "Keepalive": {Keepalive: -1},
+		"exceed": {MinBackoff: 2, MaxBackoff: 1},
+	} {
+		if _, err := client.New("socket", o); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if _, err := client.New("", client.Options{}); err == nil {
+		t.Error("no socket: no error")
+	}
+}
