@@ -1,0 +1,14 @@
+package kubelet_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+	"k8s.io/kubernetes/pkg/kubelet/metrics"
+)
+
+func TestMain(m *testing.M) {
+	// The kubelet's metrics count nothing before they are registered.
+	metrics.Register()
+	goleak.VerifyTestMain(m)
+}

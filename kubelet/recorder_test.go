@@ -1,0 +1,102 @@
+package kubelet_test
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+)
+
+// recorder is the kubelet's own pod cache, and what it was told of times, which
+// it does not show.
+type recorder struct {
+	kubecontainer.Cache
+
+	mu sync.Mutex
+	// set has the time of the status of each pod, seen the newest time given to
+	// the pod alone, all the time given to all pods.
+	set, seen map[types.UID]time.Time
+	all       time.Time
+	backwards int
+}
+
+func newRecorder() *recorder {
+	return &recorder{
+		Cache: kubecontainer.NewCache(),
+		set:   make(map[types.UID]time.Time),
+		seen:  make(map[types.UID]time.Time),
+	}
+}
+
+func (r *recorder) Set(uid types.UID, status *kubecontainer.PodStatus, err error, at time.Time) bool {
+	r.mu.Lock()
+	if at.Before(r.set[uid]) {
+		r.backwards++
+	}
+	r.set[uid], r.seen[uid] = at, at
+	r.mu.Unlock()
+	return r.Cache.Set(uid, status, err, at)
+}
+
+func (r *recorder) SetObservedTime(uid types.UID, at time.Time) {
+	r.mu.Lock()
+	if at.Before(r.seen[uid]) {
+		r.backwards++
+	}
+	if _, ok := r.set[uid]; ok {
+		r.seen[uid] = at
+	}
+	r.mu.Unlock()
+	r.Cache.SetObservedTime(uid, at)
+}
+
+func (r *recorder) Delete(uid types.UID) {
+	r.mu.Lock()
+	delete(r.set, uid)
+	delete(r.seen, uid)
+	r.mu.Unlock()
+	r.Cache.Delete(uid)
+}
+
+func (r *recorder) UpdateTime(at time.Time) {
+	r.mu.Lock()
+	if at.Before(r.all) {
+		r.backwards++
+	}
+	r.all = at
+	r.mu.Unlock()
+	r.Cache.UpdateTime(at)
+}
+
+// statusTime returns the time of the pod's status, and whether it has one.
+func (r *recorder) statusTime(uid types.UID) (time.Time, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at, ok := r.set[uid]
+	return at, ok
+}
+
+// fresh returns the time up to which the cache vouches for the pod.
+func (r *recorder) fresh(uid types.UID) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if seen := r.seen[uid]; seen.After(r.all) {
+		return seen
+	}
+	return r.all
+}
+
+// cacheTime returns the time that covers all pods.
+func (r *recorder) cacheTime() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.all
+}
+
+// steppedBack returns how often a time was followed by an older one.
+func (r *recorder) steppedBack() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.backwards
+}
