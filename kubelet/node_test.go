@@ -134,7 +134,8 @@ func dated(pod *kubecontainer.Pod, at time.Time) *kubecontainer.Pod {
 }
 
 // GetPodStatus has a status for each id of the pod: containers that have exited
-// did so with code 3, and a pod with a ready sandbox has an address.
+// did so with code 3, a pod with a ready sandbox has an address, and a container
+// named panic does what it says.
 func (n *node) GetPodStatus(_ context.Context, pod *kubecontainer.Pod) (*kubecontainer.PodStatus, error) {
 	n.mu.Lock()
 	n.inspected[pod.ID]++
@@ -146,6 +147,9 @@ func (n *node) GetPodStatus(_ context.Context, pod *kubecontainer.Pod) (*kubecon
 	}
 	status := &kubecontainer.PodStatus{ID: pod.ID, Name: pod.Name, Namespace: pod.Namespace, TimeStamp: pod.Timestamp}
 	for _, c := range pod.Containers {
+		if c.ID.ID == "panic" {
+			panic("a container of this name")
+		}
 		s := &kubecontainer.Status{ID: c.ID, Name: c.Name, State: c.State}
 		if c.State == kubecontainer.ContainerStateExited {
 			s.ExitCode, s.Reason = 3, "Error"
