@@ -95,6 +95,11 @@ type Options struct {
 	SlowAfter time.Duration
 	// Store is written beside the pipeline's own cache. If nil, none is.
 	Store Store
+	// DeliverAfterFailures is the number of failed inspections of a pod after
+	// which subscribers get what the list knows of it, marked as uninspected.
+	// If zero, never, as in the kubelet: a pod whose inspection fails for ever
+	// is silent for ever.
+	DeliverAfterFailures int
 	// Logger gets what an operator should know. If nil, nothing is logged.
 	Logger *slog.Logger
 	// Registerer gets the metrics. If nil, they are not registered.
@@ -133,7 +138,8 @@ func New(o Options) (*Pipeline, error) {
 	})
 	p.hinter, errs[1] = hinter.New(o.hinter(p.lister, metrics))
 	p.differ, errs[2] = differ.New(differ.Options{
-		Cache: statuses, Retry: p.lister.Retry, Logger: o.Logger, Metrics: metrics,
+		Cache: statuses, Retry: p.lister.Retry, DeliverAfterFailures: o.DeliverAfterFailures,
+		Logger: o.Logger, Metrics: metrics,
 	})
 	p.inspector, errs[3] = inspector.New(inspector.Options{
 		Runtime: o.Runtime, Cache: statuses, Inspectors: o.Inspectors, FixedWidth: o.FixedWidth, InspectTimeout: o.InspectTimeout,
@@ -192,6 +198,7 @@ func (o *Options) complete() error {
 	}{
 		{"Inspectors", &o.Inspectors, DefaultInspectors},
 		{"History", &o.History, DefaultHistory},
+		{"DeliverAfterFailures", &o.DeliverAfterFailures, 0},
 	} {
 		if *n.value < 0 {
 			return fmt.Errorf("new pipeline: Options.%s must be positive, got %d", n.name, *n.value)

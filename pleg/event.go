@@ -80,6 +80,9 @@ type Event struct {
 	// Replayed is true if the event tells of a container as it stands now
 	// rather than of something that has just happened.
 	Replayed bool `json:"replayed,omitempty"`
+	// Uninspected is true if the inspection of the pod keeps failing and the
+	// event tells what the list knows; the cache holds the error.
+	Uninspected bool `json:"uninspected,omitempty"`
 	// Epoch names the pipeline whose sequence numbers these are. Only marks
 	// carry it.
 	Epoch string `json:"epoch,omitempty"`

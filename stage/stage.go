@@ -57,6 +57,9 @@ type Change struct {
 	Status *pleg.PodStatus
 	// Anew asks for every status, final ones too.
 	Anew bool
+	// Uninspected has the events delivered without an inspection, because too
+	// many have failed. The cache keeps the error.
+	Uninspected bool
 	// Current makes this no change but a mark: everything listed before this
 	// time has been settled. All other fields are empty then.
 	Current time.Time

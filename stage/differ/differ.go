@@ -26,15 +26,19 @@ type Options struct {
 	Cache Cache
 	// Retry is called when an inspection has failed and waits for the next
 	// listing, which should not be long in coming. It must not block.
-	Retry   func()
-	Logger  *slog.Logger
-	Metrics instrument.Registry
+	Retry func()
+	// DeliverAfterFailures is the number of failed inspections of a pod after
+	// which its events are delivered uninspected; 0 for never.
+	DeliverAfterFailures int
+	Logger               *slog.Logger
+	Metrics              instrument.Registry
 }
 
 // Differ owns the records.
 type Differ struct {
 	cache    Cache
 	retry    func()
+	deliver  int // after so many failures
 	log      *slog.Logger
 	metrics  *metrics
 	requests *mailbox.Box[pleg.PodUID]
@@ -76,6 +80,7 @@ func New(o Options) (*Differ, error) {
 	return &Differ{
 		cache:     o.Cache,
 		retry:     o.Retry,
+		deliver:   o.DeliverAfterFailures,
 		log:       o.Logger.With("stage", "differ"),
 		metrics:   m,
 		requests:  mailbox.New[pleg.PodUID](),
@@ -328,7 +333,7 @@ func (d *Differ) begin(rec *record, change stage.Change) {
 	d.metrics.skippedAttempts.Add(float64(skippedAttempts(rec.old, change.Pod)))
 	rec.begin(change)
 	switch {
-	case change.Pod == nil, change.Status != nil:
+	case change.Pod == nil, change.Status != nil, change.Uninspected:
 		d.known.push(change)
 	case change.Pod.Running():
 		d.inspect.push(change)
@@ -351,7 +356,15 @@ func (d *Differ) settle(s stage.Settled) {
 	rec.settle(s.Err)
 	if s.Err != nil {
 		d.retry()
+		if d.deliver > 0 && rec.failures >= d.deliver {
+			if change, ok := rec.uninspectedChange(); ok {
+				d.begin(rec, change)
+			}
+		}
 		return
+	}
+	if rec.failed {
+		return // delivered uninspected; the next listing tries again
 	}
 	d.unsettled--
 	if rec.current.at.After(rec.sent.at) {

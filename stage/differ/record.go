@@ -46,8 +46,13 @@ type record struct {
 	sent observation
 	anew bool
 	busy bool
-	// failed is set from a failed inspection until the next one.
-	failed bool
+	// failed is set from a failed inspection until one succeeds; failures
+	// counts them since events were last delivered.
+	failed   bool
+	failures int
+	// uninspected is set while what is sent is delivered without an
+	// inspection.
+	uninspected bool
 	// reinspect is set from a request until the change that serves it.
 	reinspect bool
 }
@@ -114,6 +119,7 @@ func (r *record) named(pod *pleg.Pod) *pleg.Pod {
 
 // begin notes that a change is under way.
 func (r *record) begin(c stage.Change) {
+	r.uninspected = c.Uninspected
 	r.sent, r.anew, r.busy = observation{pod: c.Pod, at: c.At}, c.Anew, true
 	// Cleared before the inspection, so that a request made during it counts.
 	r.reinspect = false
@@ -125,12 +131,25 @@ func (r *record) settle(err error) {
 	r.busy = false
 	if err != nil {
 		r.failed = true
+		r.failures++
 		r.reinspect = r.reinspect || r.anew
 		r.steps = nil
 		return
 	}
-	r.failed = false
+	r.failed = r.uninspected
+	r.failures = 0
 	r.old, r.unchanged = r.sent.pod, r.sent.pod
+}
+
+// uninspectedChange returns the change that failed, to be delivered all the
+// same, if there is anything to deliver.
+func (r *record) uninspectedChange() (stage.Change, bool) {
+	c := stage.Change{UID: r.uid, Pod: r.sent.pod, At: r.sent.at, Uninspected: true}
+	c.Events = events(r.old, c.Pod, c.At)
+	for i := range c.Events {
+		c.Events[i].Uninspected = true
+	}
+	return c, len(c.Events) > 0
 }
 
 // settled reports whether the cache and the subscribers have all of the record.

@@ -155,6 +155,8 @@ func (i *Inspector) take(c stage.Change, out chan<- stage.Outcome, settled chan<
 	case !c.Current.IsZero():
 		out <- stage.Outcome{Current: c.Current}
 		return
+	case c.Uninspected:
+		out <- stage.Outcome{UID: c.UID, Pod: c.Pod, Events: c.Events}
 	case c.Pod == nil:
 		i.remove(c, out)
 	default:
