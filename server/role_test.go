@@ -36,7 +36,7 @@ func playRole(role string) (exit int) {
 		fmt.Println(err)
 		return 1
 	}
-	for ev, err := range c.Watch(ctx, client.WatchOptions{Name: "child", Replay: true, Buffer: 50}) {
+	for ev, err := range c.Watch(ctx, client.WatchOptions{Name: "child", Replay: true}) {
 		if err != nil {
 			fmt.Println(err)
 			return 1

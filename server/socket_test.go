@@ -1,0 +1,143 @@
+package server_test
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pleg-pipeline/pleg-pipeline/server"
+)
+
+// nobody is a user who owns nothing.
+const nobody = 65534
+
+func TestListen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pleg.sock")
+	for range 2 { // it leaves nothing that were in the way of the next
+		l, err := server.Listen(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Lstat(path)
+		if err != nil || info.Mode() != fs.ModeSocket|0o660 {
+			t.Errorf("the socket: %v, %v, want mode 0660", info, err)
+		}
+		l.Close()
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("after Close: %v, want %v", err, fs.ErrNotExist)
+		}
+	}
+}
+
+// leave leaves the socket of a process that has ended.
+func leave(t *testing.T, path string) {
+	t.Helper()
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	l.Close()
+}
+
+func TestListenReplacesAStaleSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pleg.sock")
+	leave(t, path)
+	l, err := server.Listen(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+}
+
+func TestListenRefuses(t *testing.T) {
+	dir := t.TempDir()
+	used, file, link := filepath.Join(dir, "used"), filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	l, err := server.Listen(t.Context(), used)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(used, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ name, path, says string }{
+		{"in use", used, "the socket is in use: another process answers on it"},
+		{"a file", file, "not a socket"},
+		{"a link", link, "not a socket"},
+		{"a folder", dir, "not a socket"},
+		{"no folder", filepath.Join(dir, "none", "pleg.sock"), "no such file or directory"},
+		{"too long", filepath.Join(dir, strings.Repeat("x", 108)), "a unix socket allows 107"},
+		{"empty", "", "empty"},
+	} {
+		if l, err := server.Listen(t.Context(), tt.path); err == nil || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: %v, %v, want an error with %q", tt.name, l, err, tt.says)
+		}
+	}
+	if data, err := os.ReadFile(file); err != nil || string(data) != "precious" {
+		t.Errorf("the file: %q, %v, want it untouched", data, err)
+	}
+	if conn, err := net.Dial("unix", used); err != nil {
+		t.Errorf("the socket in use: %v", err)
+	} else {
+		conn.Close()
+	}
+}
+
+func TestListenWithoutPermission(t *testing.T) {
+	dir, err := os.MkdirTemp("/tmp", "pleg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "pleg.sock")
+	l, err := server.Listen(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for name, mode := range map[string]fs.FileMode{path: 0, dir: 0o555} {
+		if err := os.Chmod(name, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, says := range map[string]string{
+		path:                      "the socket exists and is another user's: permission denied",
+		filepath.Join(dir, "new"): "permission denied",
+	} {
+		if err := asNobody(func() error { _, err := server.Listen(t.Context(), path); return err }); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("Listen(%s) = %v, want an error with %q", path, err, says)
+		}
+	}
+}
+
+// asNobody does something as a user without rights, if the test has any.
+func asNobody(do func() error) error {
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with this goroutine
+		if os.Getuid() == 0 {
+			if err := unix.Setfsuid(nobody); err != nil {
+				result <- err
+				return
+			}
+		}
+		result <- do()
+	}()
+	return <-result
+}
