@@ -25,6 +25,7 @@ type config struct {
 	candidate  string
 	socket     string
 	inspectors int
+	fixed      bool
 	period     time.Duration
 	timeout    time.Duration
 }
@@ -34,6 +35,7 @@ func main() {
 	flag.StringVar(&c.candidate, "candidate", "pipeline", "serial or pipeline")
 	flag.StringVar(&c.socket, "socket", "", "socket of the container runtime")
 	flag.IntVar(&c.inspectors, "inspectors", pipeline.DefaultInspectors, "inspectors of the pipeline")
+	flag.BoolVar(&c.fixed, "fixed", false, "always use all inspectors")
 	flag.DurationVar(&c.period, "period", time.Second, "relist period")
 	flag.DurationVar(&c.timeout, "timeout", 2*time.Minute, "deadline of a runtime call")
 	flag.Parse()
@@ -85,7 +87,7 @@ func (c config) serial(runtime *cri.Client) probe.Candidate {
 func (c config) pipeline(runtime *cri.Client) probe.Candidate {
 	return func(ctx context.Context, emit func(probe.Event)) error {
 		p, err := pipeline.New(pipeline.Options{
-			Runtime: runtime, RelistPeriod: c.period, Inspectors: c.inspectors, InspectTimeout: c.timeout,
+			Runtime: runtime, RelistPeriod: c.period, Inspectors: c.inspectors, FixedWidth: c.fixed, InspectTimeout: c.timeout,
 		})
 		if err != nil {
 			return err

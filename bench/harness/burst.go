@@ -12,6 +12,9 @@ import (
 type burst struct {
 	pods, containers int
 	profile          string
+	// before is the profile in which the candidate gets to know the pods; that
+	// of the burst if it is empty.
+	before string
 	// limit is the number of calls the runtime takes at once; 0 means any.
 	limit int
 	// hung is the number of the changing pods whose status calls hang.
@@ -33,7 +36,7 @@ func bursts() []Scenario {
 					Group:      "burst",
 					Title:      fmt.Sprintf("%d pods x %d exit at once, %s latency", pods, containers, profile),
 					Candidates: everyone(), Measure: w.measure,
-					InQuick: containers == 2 && (pods == 110 && profile != "zero" || pods == 1000 && profile == "zero"),
+					InQuick: containers == 2 && (pods == 110 && profile == "node" || pods == 1000 && profile == "zero"),
 				})
 			}
 		}
@@ -67,10 +70,24 @@ func limited() []Scenario {
 			Name:       fmt.Sprintf("limited/profile=%s/pods=%d/limit=8", profile, w.pods),
 			Group:      "limited",
 			Title:      fmt.Sprintf("%d pods x 2 exit at once, %s latency, a runtime that takes 8 calls at once", w.pods, profile),
-			Candidates: everyone(), Measure: w.measure, InQuick: true,
+			Candidates: append([]Candidate{kubelet, fixedOf(8), fixedOf(32)}, pipelines(2, 4, 8, 16, 32)...),
+			Measure:    w.measure, InQuick: true,
 		})
 	}
 	return all
+}
+
+// shifts are runtimes that become slow at the moment of the burst, though they
+// still take any number of calls.
+func shifts() []Scenario {
+	w := burst{pods: 110, containers: 2, profile: "node", before: "zero"}
+	return []Scenario{{
+		Name:       "shift/profile=node/pods=110",
+		Group:      "shift",
+		Title:      "110 pods x 2 exit at once, and the latency rises from zero to node",
+		Candidates: []Candidate{serial, kubelet, pipelineOf(8), pipelineOf(16), fixedOf(8), fixedOf(16)},
+		Measure:    w.measure, InQuick: true,
+	}}
 }
 
 func hung() []Scenario {
@@ -108,6 +125,13 @@ func (w burst) measure(ctx context.Context, b *bench, c Candidate) (Metrics, err
 		return nil, err
 	}
 	defer l.close()
+	before := w.before
+	if before == "" {
+		before = w.profile
+	}
+	if err := l.order(control.Order{Do: control.NodeShape, Profile: before, Limit: w.limit}); err != nil {
+		return nil, err
+	}
 	if err := l.settle(w.pods, w.containers); err != nil {
 		return nil, err
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
 )
 
-// Candidate is what is measured: "serial", "kubelet" or "pipeline-N" with N
-// inspectors and as many status calls in flight.
+// Candidate is what is measured: "serial", "kubelet", "pipeline-N" with up to N
+// inspectors and as many status calls in flight, or "fixed-N" with always N.
 type Candidate string
 
 // The candidates that are not pipelines.
@@ -26,19 +26,24 @@ func pipelineOf(inspectors int) Candidate {
 	return Candidate("pipeline-" + strconv.Itoa(inspectors))
 }
 
+// fixedOf is the pipeline that always uses that many inspectors.
+func fixedOf(inspectors int) Candidate {
+	return Candidate("fixed-" + strconv.Itoa(inspectors))
+}
+
 // parseCandidate returns an error for a name that is not a candidate.
 func parseCandidate(name string) (Candidate, error) {
 	c := Candidate(name)
 	if c == serial || c == kubelet || c.inspectors() > 0 {
 		return c, nil
 	}
-	return "", fmt.Errorf("unknown candidate %q: want serial, kubelet or pipeline-N with N of at least 1", name)
+	return "", fmt.Errorf("unknown candidate %q: want serial, kubelet, pipeline-N or fixed-N with N of at least 1", name)
 }
 
 // inspectors returns 0 for what is not a pipeline.
 func (c Candidate) inspectors() int {
-	number, ok := strings.CutPrefix(string(c), "pipeline-")
-	if !ok {
+	kind, number, _ := strings.Cut(string(c), "-")
+	if kind != "pipeline" && kind != "fixed" {
 		return 0
 	}
 	n, err := strconv.Atoi(number)
@@ -47,6 +52,9 @@ func (c Candidate) inspectors() int {
 	}
 	return n
 }
+
+// fixed is false for what finds its own width.
+func (c Candidate) fixed() bool { return strings.HasPrefix(string(c), "fixed-") }
 
 // width is the most status calls the candidate has in flight.
 func (c Candidate) width() int { return max(1, c.inspectors()) }
@@ -101,7 +109,7 @@ func (b *bench) newClient(ctx context.Context, c Candidate, socket string, s set
 	case c == serial:
 		args = append(args, "-candidate", "serial")
 	default:
-		args = append(args, "-inspectors", strconv.Itoa(c.inspectors()))
+		args = append(args, "-inspectors", strconv.Itoa(c.inspectors()), "-fixed="+strconv.FormatBool(c.fixed()))
 	}
 	return start[control.Command, control.Report](ctx, b.program(program), args...)
 }

@@ -11,7 +11,7 @@ import (
 func charts(r *Results) []chart {
 	var all []chart
 	for _, o := range r.Scenarios {
-		if o.Group == "burst" || o.Group == "limited" || o.Group == "containerd" {
+		if slices.Contains([]string{"burst", "limited", "containerd"}, o.Group) {
 			all = append(all, widthChart(o), loadChart(o))
 		}
 	}
@@ -50,8 +50,8 @@ func widthChart(o *Outcome) chart {
 		file: fileName(o.Name, "time"), title: o.Title, logX: true, logY: true,
 		x: "inspectors", y: "last event after (ms)", xTicks: inspectorTicks(),
 	}
-	var times, limits series
-	times.name, limits = "pipeline", series{name: "limit", dashed: true}
+	times, fixed := series{name: "pipeline"}, series{name: "pipeline, fixed width"}
+	limits := series{name: "limit", dashed: true}
 	for _, row := range o.Rows {
 		last, limit := row.Metrics["last"], row.Metrics["limit"]
 		n := row.Candidate.inspectors()
@@ -59,6 +59,8 @@ func widthChart(o *Outcome) chart {
 		case last == nil:
 		case n == 0:
 			c.series = append(c.series, level(string(row.Candidate), last))
+		case row.Candidate.fixed():
+			fixed.points = append(fixed.points, pointOf(float64(n), last))
 		default:
 			times.points = append(times.points, pointOf(float64(n), last))
 			if limit != nil {
@@ -66,7 +68,7 @@ func widthChart(o *Outcome) chart {
 			}
 		}
 	}
-	c.series = append([]series{times, limits}, c.series...)
+	c.series = append([]series{times, fixed, limits}, c.series...)
 	return c
 }
 
@@ -80,7 +82,7 @@ func loadChart(o *Outcome) chart {
 		s := series{name: "pipeline, " + side}
 		for _, row := range o.Rows {
 			f := row.Metrics[side]
-			if f == nil {
+			if f == nil || row.Candidate.fixed() {
 				continue
 			}
 			if n := row.Candidate.inspectors(); n > 0 {

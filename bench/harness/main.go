@@ -78,6 +78,7 @@ type runFlags struct {
 	runs       int
 	candidates []string
 	steps      bool
+	add        bool
 }
 
 func runCommand() *cobra.Command {
@@ -90,6 +91,7 @@ func runCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.set, "set", "quick", "quick (minutes) or full (hours)")
 	cmd.Flags().IntVar(&f.runs, "runs", 5, "how often to measure each")
 	cmd.Flags().StringSliceVar(&f.candidates, "candidates", nil, "measure these in place of each scenario's own")
+	cmd.Flags().BoolVar(&f.add, "add", false, "keep earlier results of what is not measured now")
 	cmd.Flags().BoolVar(&f.steps, "steps", true, "run the Go benchmarks of single steps too")
 	return cmd
 }
@@ -110,6 +112,13 @@ func (f runFlags) run(ctx context.Context, patterns []string) error {
 		if results.Steps, err = measureSteps(ctx, f.root, f.runs); err != nil {
 			results.Partial = err.Error()
 		}
+	}
+	if f.add {
+		earlier, readErr := readResults(f.out)
+		if readErr != nil {
+			return errors.Join(err, readErr)
+		}
+		results.add(earlier)
 	}
 	err = errors.Join(err, results.write(f.out), report(results, f.out, f.page), b.close())
 	fmt.Printf("Results are in %s.\n", f.out)

@@ -74,7 +74,7 @@ func markdown(r *Results) string {
 	var b strings.Builder
 	b.WriteString("# Results\n\n" + provenance(r) + "\n")
 	for _, o := range r.Scenarios {
-		fmt.Fprintf(&b, "## %s\n\n%s.\n\n%s\n", o.Name, o.Title, table(o))
+		fmt.Fprintf(&b, "## %s\n\n%s.\n\n%s\n", o.Name, o.caption(), table(o))
 	}
 	if len(r.Steps) > 0 {
 		b.WriteString("## Single steps\n\n" + stepTable(r.Steps))
@@ -82,13 +82,18 @@ func markdown(r *Results) string {
 	return b.String()
 }
 
+// caption says what was measured, how often and when.
+func (o *Outcome) caption() string {
+	return fmt.Sprintf("%s (%d runs, %s)", o.Title, o.Runs, o.Began.UTC().Format("2006-01-02 15:04 UTC"))
+}
+
 // provenance says where the figures come from.
 func provenance(r *Results) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Measured on %s in %.0f min: %s, %d cores, %s of memory, Linux %s, %s. Medians of %d runs; "+
+	fmt.Fprintf(&b, "Last measured on %s: %s, %d cores, %s of memory, Linux %s, %s. Figures are medians of all runs; "+
 		"in parentheses the least and the greatest where they are further apart than a tenth.\n",
-		r.Began.UTC().Format("2006-01-02 15:04 UTC"), math.Ceil(r.Seconds/60), r.Machine.CPU, r.Machine.Cores,
-		r.Machine.Memory, r.Machine.Kernel, r.Machine.Go, r.Runs)
+		r.Began.UTC().Format("2006-01-02 15:04 UTC"), r.Machine.CPU, r.Machine.Cores,
+		r.Machine.Memory, r.Machine.Kernel, r.Machine.Go)
 	if r.Partial != "" {
 		fmt.Fprintf(&b, "\n**Partial**: %s.\n", r.Partial)
 	}

@@ -75,7 +75,7 @@ func section(name string, r *Results, drawn []chart, plots string) string {
 	b.WriteString(images(drawn, plots, name))
 	for _, o := range r.Scenarios {
 		if o.Group == name {
-			fmt.Fprintf(&b, "**%s** (`%s`)\n\n%s\n", o.Title, o.Name, table(o))
+			fmt.Fprintf(&b, "`%s`: %s.\n\n%s\n", o.Name, o.caption(), table(o))
 		}
 	}
 	if b.Len() == 0 {

@@ -21,7 +21,7 @@ func onContainerd() []Scenario {
 		Name:       fmt.Sprintf("containerd/pods=%d", w.pods),
 		Group:      "containerd",
 		Title:      fmt.Sprintf("%d real pods x %d exit at once on a real containerd", w.pods, w.containers),
-		Candidates: everyone(), Measure: w.measure,
+		Candidates: withFixed(), Measure: w.measure,
 	}}
 }
 

@@ -40,6 +40,9 @@ type Outcome struct {
 	Name  string `json:"name"`
 	Group string `json:"group"`
 	Title string `json:"title"`
+	// Began is when it was measured, and Runs how often.
+	Began time.Time `json:"began"`
+	Runs  int       `json:"runs"`
 	Rows  []*Row `json:"rows"`
 }
 
@@ -109,6 +112,18 @@ func (r *Results) outcome(name string) *Outcome {
 		}
 	}
 	return nil
+}
+
+// add takes over from earlier results what these have not measured.
+func (r *Results) add(earlier *Results) {
+	for _, o := range earlier.Scenarios {
+		if r.outcome(o.Name) == nil {
+			r.Scenarios = append(r.Scenarios, o)
+		}
+	}
+	if len(r.Steps) == 0 {
+		r.Steps = earlier.Steps
+	}
 }
 
 // resultsFile is where the figures are kept for every later use.

@@ -39,7 +39,7 @@ func (b *bench) run(ctx context.Context) (*Results, error) {
 	bar := b.bar()
 	var err error
 	for _, s := range b.scenarios {
-		o := &Outcome{Name: s.Name, Group: s.Group, Title: s.Title}
+		o := &Outcome{Name: s.Name, Group: s.Group, Title: s.Title, Began: time.Now(), Runs: b.runs}
 		r.Scenarios = append(r.Scenarios, o)
 		if err = b.scenario(ctx, s, o, bar); err != nil {
 			r.Partial = err.Error()

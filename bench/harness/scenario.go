@@ -68,12 +68,17 @@ func everyone() []Candidate {
 	return append([]Candidate{serial, kubelet}, pipelines(widths...)...)
 }
 
+// withFixed adds those of a fixed width, where finding the width is the point.
+func withFixed() []Candidate {
+	return append(everyone(), fixedOf(8), fixedOf(16), fixedOf(32))
+}
+
 // relistPeriod is the kubelet's and the pipeline's default.
 const relistPeriod = time.Second
 
 // hangTimeout is the deadline of a runtime call where pods hang: what the
 // kubelet has is two minutes, of which nothing would be learned.
-const hangTimeout = 10 * time.Second
+const hangTimeout = 5 * time.Second
 
 // scenarios returns everything that can be measured.
 func scenarios() []Scenario {
@@ -81,6 +86,7 @@ func scenarios() []Scenario {
 	all = append(all, bursts()...)
 	all = append(all, singles()...)
 	all = append(all, limited()...)
+	all = append(all, shifts()...)
 	all = append(all, hung()...)
 	all = append(all, storms()...)
 	all = append(all, restarts()...)
