@@ -85,29 +85,30 @@ func TestCandidatesTakeTurns(t *testing.T) {
 }
 
 func TestRunKeepsWhatItHas(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
 	boom := errors.New("boom")
 	for name, c := range map[string]struct {
-		fail    func() error
+		fail    func(cancel func()) error
 		partial string
 	}{
-		"failed":      {func() error { return boom }, "scenario s, candidate kubelet: boom"},
-		"interrupted": {func() error { cancel(); return context.Canceled }, "interrupted in scenario s"},
+		"failed":      {func(func()) error { return boom }, "scenario s, candidate kubelet: boom"},
+		"interrupted": {func(cancel func()) error { cancel(); return context.Canceled }, "interrupted in scenario s"},
 	} {
+		ctx, cancel := context.WithCancel(t.Context())
 		b := &bench{runs: 1, progress: io.Discard, scenarios: []Scenario{{
 			Name: "s", Candidates: []Candidate{serial, kubelet},
 			Measure: func(_ context.Context, _ *bench, who Candidate) (Metrics, error) {
 				if who == kubelet {
-					return nil, c.fail()
+					return nil, c.fail(cancel)
 				}
 				return Metrics{"last": 1}, nil
 			},
 		}}}
 		r, err := b.run(ctx)
+		cancel()
 		if err == nil || r.Partial != c.partial {
 			t.Errorf("%s: partial is %q with error %v, want %q", name, r.Partial, err, c.partial)
 		}
-		if _, ok := r.outcome("s").median(serial, "last"); !ok && name == "failed" {
+		if _, ok := r.outcome("s").median(serial, "last"); !ok {
 			t.Errorf("%s: what was measured before is lost", name)
 		}
 	}
