@@ -2,9 +2,12 @@ package cri
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/peer"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -12,7 +15,11 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-var _ pleg.Runtime = (*Client)(nil)
+var (
+	_ pleg.Runtime      = (*Client)(nil)
+	_ pleg.PodLister    = (*Client)(nil)
+	_ pleg.EventWatcher = (*Client)(nil)
+)
 
 // Client calls one container runtime. It is safe for concurrent use; lists are
 // made one after the other.
@@ -22,10 +29,21 @@ type Client struct {
 	opts     Options
 	metrics  *metrics
 	conn     *grpc.ClientConn
-	runtime  runtimeapi.RuntimeServiceClient
-	codec    listCodec
+	// events is a connection for the stream of events alone, made for its first
+	// use, so that neither it nor the lists wait for each other's bytes.
+	events *grpc.ClientConn
+	// connections is the number of connections that conn has had.
+	connections atomic.Int64
+	runtime     runtimeapi.RuntimeServiceClient
+	codec       listCodec
 	// lists holds the one list state while no list is under way.
 	lists chan *lists
+	// known is what the last list showed; nil before the first.
+	known atomic.Pointer[known]
+	// strangers counts the events that told of containers without the kubelet's
+	// label, strangersListed is the count when the last list began.
+	strangers, strangersListed atomic.Int64
+	degraded                   atomic.Pointer[error]
 	// calls holds one value for each status call in flight that counts.
 	calls chan struct{}
 }
@@ -47,28 +65,32 @@ func New(endpoint string, opts Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cri: %w", err)
 	}
-	conn, err := dial(socket, opts, m.intercept)
-	if err != nil {
-		return nil, fmt.Errorf("cri: endpoint %s: %w", endpoint, err)
-	}
 	c := &Client{
 		endpoint: endpoint,
 		socket:   socket,
 		opts:     opts,
 		metrics:  m,
-		conn:     conn,
-		runtime:  runtimeapi.NewRuntimeServiceClient(conn),
 		codec:    newListCodec(),
 		lists:    make(chan *lists, 1),
 		calls:    make(chan struct{}, opts.MaxStatusCalls),
 	}
+	c.conn, err = dial(socket, opts, grpc.WithTransportCredentials(newCounted(&c.connections)), grpc.WithChainUnaryInterceptor(m.intercept))
+	if err != nil {
+		return nil, fmt.Errorf("cri: endpoint %s: %w", endpoint, err)
+	}
+	c.events, err = dial(socket, opts, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithInitialWindowSize(eventWindow), grpc.WithInitialConnWindowSize(eventWindow))
+	if err != nil {
+		return nil, fmt.Errorf("cri: endpoint %s: %w", endpoint, errors.Join(err, c.conn.Close()))
+	}
+	c.runtime = runtimeapi.NewRuntimeServiceClient(c.conn)
 	c.lists <- newLists(opts.Logger, m)
 	return c, nil
 }
 
 // Close ends the connection; calls under way fail with the code Canceled.
 func (c *Client) Close() error {
-	return c.conn.Close()
+	return errors.Join(c.conn.Close(), c.events.Close())
 }
 
 // Version is what a runtime says of itself.

@@ -15,9 +15,9 @@ func newListCodec() listCodec { return listCodec{encoding.GetCodecV2(proto.Name)
 // Name is empty so that the calls have the content type of all others.
 func (listCodec) Name() string { return "" }
 
-// Unmarshal reads data, which is not kept, into a *table.
+// Unmarshal reads data, which is not kept, into a *table or a batch.
 func (listCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	buffer := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer buffer.Free()
-	return v.(*table).read(buffer.ReadOnlyData())
+	return v.(interface{ read([]byte) error }).read(buffer.ReadOnlyData())
 }

@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"net"
 	"path"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 )
 
@@ -37,12 +40,10 @@ func socketPath(endpoint string) (string, error) {
 
 // dial prepares the connection; it is made at the first call. The path is
 // opened anew at each attempt, so a socket that was replaced is found.
-func dial(socket string, opts Options, intercept grpc.UnaryClientInterceptor) (*grpc.ClientConn, error) {
+func dial(socket string, opts Options, own ...grpc.DialOption) (*grpc.ClientConn, error) {
 	dialOptions := []grpc.DialOption{
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(opts.MaxRecvBytes)),
-		grpc.WithChainUnaryInterceptor(intercept),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		}),
@@ -56,5 +57,27 @@ func dial(socket string, opts Options, intercept grpc.UnaryClientInterceptor) (*
 	}
 	// The target only names the connection: a path may hold characters that a
 	// URL may not.
-	return grpc.NewClient("passthrough:///cri", append(dialOptions, opts.DialOptions...)...)
+	return grpc.NewClient("passthrough:///cri", slices.Concat(dialOptions, own, opts.DialOptions)...)
+}
+
+// counted counts the connections made, which is the only trace that a
+// connection leaves if it is lost and made again between two calls.
+type counted struct {
+	credentials.TransportCredentials
+	connections *atomic.Int64
+}
+
+func newCounted(connections *atomic.Int64) counted {
+	return counted{insecure.NewCredentials(), connections}
+}
+
+// ClientHandshake is called once for each connection.
+func (c counted) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	c.connections.Add(1)
+	return c.TransportCredentials.ClientHandshake(ctx, authority, conn)
+}
+
+// Clone keeps the counter: grpc clones the credentials it is given.
+func (c counted) Clone() credentials.TransportCredentials {
+	return counted{c.TransportCredentials.Clone(), c.connections}
 }

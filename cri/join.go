@@ -14,10 +14,14 @@ type joiner struct {
 	bySandbox  map[pleg.ContainerID]*group
 	generation uint64
 	homeless   []*item // containers of the last list that belong to no pod
+	// unlabelled are the pods of the last list of which the kubelet's label does
+	// not find all; a new map for each list, nil if there are none.
+	unlabelled map[pleg.PodUID]struct{}
 }
 
 // group is a pod and its items in the list under way.
 type group struct {
+	uid        pleg.PodUID
 	generation uint64
 	sandboxes  []*item
 	containers []*item
@@ -37,14 +41,18 @@ func newJoiner() *joiner {
 func (j *joiner) join(sandboxes, containers []*item) []*pleg.Pod {
 	j.generation++
 	clear(j.bySandbox)
-	j.homeless = nil
+	j.homeless, j.unlabelled = nil, nil
 	for _, s := range sandboxes {
+		j.checkLabel(s.podUID, pleg.PodUID(s.labels[labelPodUID]))
 		g := j.group(s.podUID)
 		g.sandboxes = append(g.sandboxes, s)
 		j.bySandbox[s.ID] = g
 	}
 	for _, c := range containers {
 		g := j.bySandbox[c.SandboxID]
+		if g != nil {
+			j.checkLabel(g.uid, c.podUID)
+		}
 		if g == nil && c.podUID != "" {
 			g = j.group(c.podUID)
 		}
@@ -61,16 +69,27 @@ func (j *joiner) join(sandboxes, containers []*item) []*pleg.Pod {
 			delete(j.groups, uid)
 			continue
 		}
-		pods = append(pods, g.build(uid))
+		pods = append(pods, g.build())
 	}
 	return pods
+}
+
+// checkLabel notes a pod that holds something with the label of another or none.
+func (j *joiner) checkLabel(uid, label pleg.PodUID) {
+	if label == uid {
+		return
+	}
+	if j.unlabelled == nil {
+		j.unlabelled = make(map[pleg.PodUID]struct{})
+	}
+	j.unlabelled[uid] = struct{}{}
 }
 
 // group returns the group of a pod, empty when first asked for in a list.
 func (j *joiner) group(uid pleg.PodUID) *group {
 	g := j.groups[uid]
 	if g == nil {
-		g = &group{}
+		g = &group{uid: uid}
 		j.groups[uid] = g
 	}
 	if g.generation != j.generation {
@@ -84,7 +103,7 @@ func (j *joiner) group(uid pleg.PodUID) *group {
 
 // build returns the pod as last time if nothing of it changed. Equal pointers
 // mean equal items, and a pod's name and labels come from its items.
-func (g *group) build(uid pleg.PodUID) *pleg.Pod {
+func (g *group) build() *pleg.Pod {
 	slices.SortFunc(g.sandboxes, newestFirst)
 	slices.SortFunc(g.containers, newestFirst)
 	if g.pod != nil && sameItems(g.pod.Sandboxes, g.sandboxes) && sameItems(g.pod.Containers, g.containers) {
@@ -92,7 +111,7 @@ func (g *group) build(uid pleg.PodUID) *pleg.Pod {
 	}
 	newest := slices.Concat(g.sandboxes, g.containers)[0]
 	g.pod = &pleg.Pod{
-		UID:        uid,
+		UID:        g.uid,
 		Name:       newest.podName,
 		Namespace:  newest.podNamespace,
 		Labels:     newest.labels,

@@ -11,13 +11,16 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 )
 
-// operationTypes are the kubelet's words for the methods this client calls.
+// operationTypes are the kubelet's words for the methods this client calls, and
+// such as it might use for the streams.
 var operationTypes = map[string]string{
-	runtimeapi.RuntimeService_Version_FullMethodName:          "version",
-	runtimeapi.RuntimeService_ListPodSandbox_FullMethodName:   "list_podsandbox",
-	runtimeapi.RuntimeService_ListContainers_FullMethodName:   "list_containers",
-	runtimeapi.RuntimeService_PodSandboxStatus_FullMethodName: "podsandbox_status",
-	runtimeapi.RuntimeService_ContainerStatus_FullMethodName:  "container_status",
+	runtimeapi.RuntimeService_Version_FullMethodName:            "version",
+	runtimeapi.RuntimeService_ListPodSandbox_FullMethodName:     "list_podsandbox",
+	runtimeapi.RuntimeService_ListContainers_FullMethodName:     "list_containers",
+	runtimeapi.RuntimeService_StreamPodSandboxes_FullMethodName: "stream_podsandboxes",
+	runtimeapi.RuntimeService_StreamContainers_FullMethodName:   "stream_containers",
+	runtimeapi.RuntimeService_PodSandboxStatus_FullMethodName:   "podsandbox_status",
+	runtimeapi.RuntimeService_ContainerStatus_FullMethodName:    "container_status",
 }
 
 // operation holds the metrics of one method.
@@ -30,6 +33,7 @@ type operation struct {
 type metrics struct {
 	operations map[string]operation
 	malformed  [reasons]prometheus.Counter
+	portioned  prometheus.Gauge
 }
 
 // Names, help and buckets of the first three are those of the kubelet v1.36
@@ -54,7 +58,13 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 		Help: "Listed sandboxes and containers that were skipped because they cannot be placed, by reason.",
 	}, []string{"reason"})
 
-	m := &metrics{operations: make(map[string]operation, len(operationTypes))}
+	m := &metrics{
+		operations: make(map[string]operation, len(operationTypes)),
+		portioned: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "pleg_portioned_lists",
+			Help: "1 while sandboxes are listed in portions because the whole list is too large to send, 0 otherwise.",
+		}),
+	}
 	for method, name := range operationTypes {
 		m.operations[method] = operation{
 			total:    total.WithLabelValues(name),
@@ -65,7 +75,7 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 	for r := keep + 1; r < reasons; r++ {
 		m.malformed[r] = malformed.WithLabelValues(r.String())
 	}
-	return m, reg.Register(total, errors, duration, malformed)
+	return m, reg.Register(total, errors, duration, malformed, m.portioned)
 }
 
 // intercept measures each call of a known method.
@@ -74,8 +84,12 @@ func (m *metrics) intercept(ctx context.Context, method string, req, reply any, 
 	if !known {
 		return invoke(ctx, method, req, reply, conn, opts...)
 	}
+	return op.measure(func() error { return invoke(ctx, method, req, reply, conn, opts...) })
+}
+
+func (op operation) measure(call func() error) error {
 	start := time.Now()
-	err := invoke(ctx, method, req, reply, conn, opts...)
+	err := call()
 	op.duration.Observe(time.Since(start).Seconds())
 	op.total.Inc()
 	if err != nil {

@@ -21,6 +21,8 @@ pleg_runtime_operations_total{operation_type="container_status"} 2
 pleg_runtime_operations_total{operation_type="list_containers"} 1
 pleg_runtime_operations_total{operation_type="list_podsandbox"} 1
 pleg_runtime_operations_total{operation_type="podsandbox_status"} 1
+pleg_runtime_operations_total{operation_type="stream_containers"} 1
+pleg_runtime_operations_total{operation_type="stream_podsandboxes"} 1
 pleg_runtime_operations_total{operation_type="version"} 1
 # HELP pleg_runtime_operations_errors_total Cumulative number of runtime operation errors by operation type.
 # TYPE pleg_runtime_operations_errors_total counter
@@ -28,6 +30,8 @@ pleg_runtime_operations_errors_total{operation_type="container_status"} 1
 pleg_runtime_operations_errors_total{operation_type="list_containers"} 0
 pleg_runtime_operations_errors_total{operation_type="list_podsandbox"} 0
 pleg_runtime_operations_errors_total{operation_type="podsandbox_status"} 0
+pleg_runtime_operations_errors_total{operation_type="stream_containers"} 1
+pleg_runtime_operations_errors_total{operation_type="stream_podsandboxes"} 1
 pleg_runtime_operations_errors_total{operation_type="version"} 0
 `
 

@@ -42,6 +42,10 @@ type Options struct {
 	// MaxRecvBytes is the size in bytes of the greatest answer accepted. If
 	// zero, DefaultMaxRecvBytes.
 	MaxRecvBytes int
+	// UnaryLists lists with one answer each even if the runtime can stream lists
+	// (StreamPodSandboxes and StreamContainers, CRI v0.37). If false, streams are
+	// used where the runtime has them.
+	UnaryLists bool
 	// Logger receives warnings about malformed items. If nil, nothing is
 	// logged.
 	Logger *slog.Logger

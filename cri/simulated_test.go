@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -21,7 +22,7 @@ import (
 
 // simulated returns a simulated runtime and a client of it. Both end with the
 // test.
-func simulated(t *testing.T) (*simruntime.Runtime, *cri.Client) {
+func simulated(t *testing.T, opts cri.Options) (*simruntime.Runtime, *cri.Client) {
 	t.Helper()
 	rt, err := simruntime.New(simruntime.Options{Seed: 7, DualStack: true})
 	if err != nil {
@@ -38,9 +39,10 @@ func simulated(t *testing.T) (*simruntime.Runtime, *cri.Client) {
 			t.Errorf("serve: %v", err)
 		}
 	})
-	return rt, newClient(t, "/in-memory", cri.Options{DialOptions: []grpc.DialOption{
+	opts.DialOptions = []grpc.DialOption{
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
-	}})
+	}
+	return rt, newClient(t, "/in-memory", opts)
 }
 
 var stateNames = map[simruntime.State]pleg.State{
@@ -89,8 +91,17 @@ func newest(a, b *pleg.Container) int {
 // TestListFollowsASimulatedRuntime lists through changes of all kinds and
 // demands the truth each time, and pointers kept for all that did not change.
 func TestListFollowsASimulatedRuntime(t *testing.T) {
+	for _, unary := range []bool{false, true} {
+		t.Run(fmt.Sprintf("unary=%t", unary), func(t *testing.T) {
+			listFollows(t, cri.Options{UnaryLists: unary}, "StreamPodSandboxes", "StreamContainers", "ListPodSandbox", "ListContainers")
+		})
+	}
+}
+
+// forms are the RPCs of the streamed and of the unary lists.
+func listFollows(t *testing.T, opts cri.Options, forms ...string) {
 	synctest.Test(t, func(t *testing.T) {
-		rt, client := simulated(t)
+		rt, client := simulated(t, opts)
 		var last map[pleg.PodUID]*pleg.Pod
 		check := func(step string, changed []string) {
 			t.Helper()
@@ -128,12 +139,17 @@ func TestListFollowsASimulatedRuntime(t *testing.T) {
 				check(fmt.Sprintf("round %d change %d", round, change), rt.Burst(1+round%4, change))
 			}
 		}
+		for i, rpc := range forms {
+			if used := rt.Stats().RPCs[rpc].Calls > 0; used != (opts.UnaryLists == (i >= 2)) {
+				t.Errorf("%s was used: %t, want the opposite", rpc, used)
+			}
+		}
 	})
 }
 
 func TestStatusOfASimulatedPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt, client := simulated(t)
+		rt, client := simulated(t, cri.Options{})
 		if _, err := rt.Populate(simruntime.Population{Pods: 3, Containers: 3, Exited: 1, Dead: 1}); err != nil {
 			t.Fatal(err)
 		}
@@ -181,13 +197,17 @@ func TestSimulatedFaults(t *testing.T) {
 		{"an answer about another", simruntime.Fault{RPC: "PodSandboxStatus", Malform: simruntime.WrongID}, wantStatusError(codes.Unknown)},
 		{"a call that hangs", simruntime.Fault{RPC: "PodSandboxStatus", Hang: true}, wantStatusError(codes.DeadlineExceeded)},
 		{"containers without metadata", simruntime.Fault{RPC: "ListContainers", Malform: simruntime.NilMetadata}, wantListed(3, 0)},
+		{"containers without metadata, streamed", simruntime.Fault{RPC: "StreamContainers", Malform: simruntime.NilMetadata}, wantListed(3, 0)},
 		{"containers whose sandbox is not listed", simruntime.Fault{RPC: "ListContainers", Malform: simruntime.OrphanContainers}, wantListed(3, 2)},
+		{"containers whose sandbox is not listed, streamed", simruntime.Fault{RPC: "StreamContainers", Malform: simruntime.OrphanContainers}, wantListed(3, 2)},
 		{"ids twice", simruntime.Fault{RPC: "ListContainers", Malform: simruntime.DuplicateIDs}, wantListed(3, 2)},
+		{"ids twice, streamed", simruntime.Fault{RPC: "StreamContainers", Malform: simruntime.DuplicateIDs}, wantListed(3, 2)},
 		{"unknown states", simruntime.Fault{RPC: "ListContainers", Malform: simruntime.UnknownState}, wantListed(3, 2)},
+		{"unknown states, streamed", simruntime.Fault{RPC: "StreamContainers", Malform: simruntime.UnknownState}, wantListed(3, 2)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				rt, client := simulated(t)
+				rt, client := simulated(t, cri.Options{UnaryLists: strings.HasPrefix(tt.fault.RPC, "List")})
 				if _, err := rt.Populate(simruntime.Population{Pods: 3, Containers: 2}); err != nil {
 					t.Fatal(err)
 				}

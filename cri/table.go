@@ -7,9 +7,12 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// itemsField is the number of the only field of both list responses.
+// itemsField is the number of the only field of the list responses, streamed or
+// not.
 const itemsField protowire.Number = 1
 
 // table holds the items of one list call. It keeps the items of the last
@@ -29,6 +32,8 @@ type table struct {
 	// part of one that could not be read to its end. Whoever uses the items
 	// clears it.
 	changed bool
+	// portioned is set while the answers are portions that may overlap.
+	portioned bool
 }
 
 type knownItem struct {
@@ -66,12 +71,31 @@ func newTable(f fields, decode func([]byte) (*item, int, error)) *table {
 	return &table{fields: f, decode: decode, seed: maphash.MakeSeed(), known: make(map[string]*knownItem), changed: true}
 }
 
-// read takes in an answer. It accepts and rejects what proto.Unmarshal does.
-// After an error the items are incomplete.
+// batch takes in one of several answers that are one list together. The first
+// is preceded by begin, the last one followed by end.
+type batch struct{ *table }
+
+func (b batch) read(answer []byte) error { return b.take(answer) }
+
+// read takes in an answer that is the whole list.
 func (t *table) read(answer []byte) error {
+	t.begin()
+	if err := t.take(answer); err != nil {
+		return err
+	}
+	t.end()
+	return nil
+}
+
+func (t *table) begin() {
 	t.current++
 	clear(t.items)
 	t.items, t.skipped = t.items[:0], nil
+}
+
+// take takes in an answer. It accepts and rejects what proto.Unmarshal does.
+// After an error, and before end, the items are incomplete.
+func (t *table) take(answer []byte) error {
 	for len(answer) > 0 {
 		num, typ, n := protowire.ConsumeTag(answer)
 		if n < 0 || num > protowire.MaxValidNumber {
@@ -89,7 +113,6 @@ func (t *table) read(answer []byte) error {
 		}
 		answer = answer[n:]
 	}
-	t.forgetGone()
 	return nil
 }
 
@@ -129,6 +152,9 @@ func (t *table) add(raw []byte) error {
 // item of an id counts.
 func (t *table) place(known *knownItem) {
 	if known.seenIn == t.current {
+		if t.portioned {
+			return
+		}
 		t.skipped = append(t.skipped, skippedEntry{known.item, duplicateID})
 		return
 	}
@@ -136,7 +162,21 @@ func (t *table) place(known *knownItem) {
 	t.items = append(t.items, known.item)
 }
 
-func (t *table) forgetGone() {
+// placed reports whether the list so far has an id.
+func (t *table) placed(id pleg.ContainerID) bool {
+	known := t.known[string(id)]
+	return known != nil && known.seenIn == t.current
+}
+
+// keep adds the item that an id had in the list before, if any.
+func (t *table) keep(id pleg.ContainerID) {
+	if known := t.known[string(id)]; known != nil {
+		t.place(known)
+	}
+}
+
+// end forgets what was not in the list.
+func (t *table) end() {
 	if len(t.items) == len(t.known) {
 		return
 	}

@@ -81,8 +81,9 @@ func (l *lists) readBoth(t testing.TB, sandboxes, containers []byte) (pods []*pl
 	if err := cmp.Or(l.sandboxes.read(sandboxes), l.containers.read(containers)); err != nil {
 		return nil, 0, err
 	}
-	pods = l.pods(t.Context())
-	return pods, len(l.sandboxes.skipped) + len(l.containers.skipped) + len(l.joiner.homeless), nil
+	l.join()
+	l.tellSkipped(t.Context())
+	return slices.Clone(l.last), len(l.sandboxes.skipped) + len(l.containers.skipped) + len(l.joiner.homeless), nil
 }
 
 func byUID(pods []*pleg.Pod) []*pleg.Pod {
