@@ -57,6 +57,7 @@ func (c config) run(ctx context.Context) error {
 	}
 	runtime, err := cri.New(c.socket, cri.Options{
 		ListTimeout: c.timeout, StatusTimeout: c.timeout, MaxStatusCalls: calls,
+		UnaryLists: true, // as the kubelet lists, and as the harness counts
 	})
 	if err != nil {
 		return err
