@@ -58,13 +58,14 @@ func run(ctx context.Context, socket, e2e string) (err error) {
 		return err
 	}
 	defer os.Remove(socket)
-	n := &node{ctx: ctx, lab: l, socket: path}
-	return control.Serve(os.Stdin, os.Stdout, n.handle)
+	n := &node{lab: l, socket: path}
+	return control.Serve(os.Stdin, os.Stdout, func(o control.Order) (control.Answer, bool) {
+		return n.handle(ctx, o)
+	})
 }
 
-// node carries out orders, one after the other. ctx ends them.
+// node carries out orders, one after the other.
 type node struct {
-	ctx    context.Context
 	lab    *lab.Lab
 	socket string
 	pods   []*lab.Pod
@@ -76,14 +77,14 @@ type node struct {
 	cpu float64
 }
 
-func (n *node) handle(o control.Order) (control.Answer, bool) {
+func (n *node) handle(ctx context.Context, o control.Order) (control.Answer, bool) {
 	var answer control.Answer
 	var err error
 	switch o.Do {
 	case control.NodePopulate:
-		answer.Changed, err = o.Pods, n.populate(o)
+		answer.Changed, err = o.Pods, n.populate(ctx, o)
 	case control.NodeBurst:
-		answer.Changed, err = len(n.running), n.burst()
+		answer.Changed, err = len(n.running), n.burst(ctx)
 	case control.NodeReset:
 		n.cpu = cpuSeconds(n.socket)
 	case control.NodeStats:
@@ -101,21 +102,21 @@ func (n *node) handle(o control.Order) (control.Answer, bool) {
 
 // populate makes the pods, or takes those there are, removes the containers
 // that are dead and runs new ones.
-func (n *node) populate(o control.Order) error {
+func (n *node) populate(ctx context.Context, o control.Order) error {
 	if len(n.pods) == 0 {
 		specs := make([]lab.PodSpec, o.Pods)
 		for i := range specs {
 			specs[i] = lab.PodSpec{Name: fmt.Sprintf("bench-%d", i), HostNetwork: true}
 		}
 		var err error
-		if n.pods, err = n.lab.RunPods(n.ctx, specs); err != nil {
+		if n.pods, err = n.lab.RunPods(ctx, specs); err != nil {
 			return err
 		}
 	}
 	if len(n.pods) != o.Pods || len(n.running) > 0 {
 		return fmt.Errorf("have %d pods and %d containers that run, want %d pods and none", len(n.pods), len(n.running), o.Pods)
 	}
-	if err := each(n.ctx, n.dead, n.lab.RemoveContainer); err != nil {
+	if err := each(ctx, n.dead, n.lab.RemoveContainer); err != nil {
 		return err
 	}
 	n.dead, n.running = nil, make([]*lab.Container, o.Pods*o.Containers)
@@ -125,7 +126,7 @@ func (n *node) populate(o control.Order) error {
 	starts.SetLimit(atOnce)
 	for i := range n.running {
 		starts.Go(func() (err error) {
-			n.running[i], err = n.lab.RunContainer(n.ctx, n.pods[i%o.Pods], lab.ContainerSpec{
+			n.running[i], err = n.lab.RunContainer(ctx, n.pods[i%o.Pods], lab.ContainerSpec{
 				Name: fmt.Sprintf("main-%d", i/o.Pods), Attempt: attempt, Program: lab.Exit(1),
 			})
 			return err
@@ -135,8 +136,8 @@ func (n *node) populate(o control.Order) error {
 }
 
 // burst returns once every container has exited.
-func (n *node) burst() error {
-	err := errors.Join(each(n.ctx, n.running, n.lab.Trigger), each(n.ctx, n.running, n.lab.AwaitDied))
+func (n *node) burst(ctx context.Context) error {
+	err := errors.Join(each(ctx, n.running, n.lab.Trigger), each(ctx, n.running, n.lab.AwaitDied))
 	n.dead, n.running = n.running, nil
 	return err
 }

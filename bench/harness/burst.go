@@ -125,20 +125,7 @@ func (w burst) measure(ctx context.Context, b *bench, c Candidate) (Metrics, err
 		return nil, err
 	}
 	defer l.close()
-	before := w.before
-	if before == "" {
-		before = w.profile
-	}
-	if err := l.order(control.Order{Do: control.NodeShape, Profile: before, Limit: w.limit}); err != nil {
-		return nil, err
-	}
-	if err := l.settle(w.pods, w.containers); err != nil {
-		return nil, err
-	}
-	if err := l.order(
-		control.Order{Do: control.NodeShape, Profile: w.profile, Limit: w.limit},
-		control.Order{Do: control.NodeHang, Pods: w.hung},
-	); err != nil {
+	if err := w.prepare(l); err != nil {
 		return nil, err
 	}
 	want := exited(w.pods-w.hung, w.containers)
@@ -160,6 +147,24 @@ func (w burst) measure(ctx context.Context, b *bench, c Candidate) (Metrics, err
 		delete(m, "ratio")
 	}
 	return m, err
+}
+
+// prepare brings the lab to the moment before the burst.
+func (w burst) prepare(l *lab) error {
+	before := w.before
+	if before == "" {
+		before = w.profile
+	}
+	if err := l.order(control.Order{Do: control.NodeShape, Profile: before, Limit: w.limit}); err != nil {
+		return err
+	}
+	if err := l.settle(w.pods, w.containers); err != nil {
+		return err
+	}
+	return l.order(
+		control.Order{Do: control.NodeShape, Profile: w.profile, Limit: w.limit},
+		control.Order{Do: control.NodeHang, Pods: w.hung},
+	)
 }
 
 // settle adds pods and starts the candidate, which then knows them all.

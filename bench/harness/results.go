@@ -43,7 +43,7 @@ type Outcome struct {
 	// Began is when it was measured, and Runs how often.
 	Began time.Time `json:"began"`
 	Runs  int       `json:"runs"`
-	Rows  []*Row `json:"rows"`
+	Rows  []*Row    `json:"rows"`
 }
 
 // Row holds the figures of one candidate.

@@ -147,21 +147,9 @@ func (w idle) measure(ctx context.Context, b *bench, c Candidate) (Metrics, erro
 	if err := l.expect(nil, false); err != nil {
 		return nil, err
 	}
-	began := time.Now()
-	if err := l.order(control.Order{Do: control.NodeReset}); err != nil {
+	at, err := l.awaitRelists(ctx, w.relists)
+	if err != nil {
 		return nil, err
-	}
-	var at control.Answer
-	for at.RPCs["ListContainers"].Calls < int64(w.relists) {
-		if time.Since(began) > longest {
-			return nil, fmt.Errorf("%d relists in %v, want %d", at.RPCs["ListContainers"].Calls, longest, w.relists)
-		}
-		if err := pause(ctx, idlePeriod); err != nil {
-			return nil, err
-		}
-		if at, err = l.node.ask(control.Order{Do: control.NodeStats}); err != nil {
-			return nil, err
-		}
 	}
 	r, err := l.client.ask(control.Command{Do: control.ClientReport})
 	if err != nil {
@@ -177,6 +165,21 @@ func (w idle) measure(ctx context.Context, b *bench, c Candidate) (Metrics, erro
 		"allocs": float64(r.Usage.Allocs) / n, "bytes": float64(r.Usage.AllocBytes) / 1024 / n,
 		"rss": float64(r.Usage.RSSBytes) / (1 << 20),
 	}, nil
+}
+
+// awaitRelists returns what the node counted in so many relists from now on.
+func (l *lab) awaitRelists(ctx context.Context, relists int) (control.Answer, error) {
+	began := time.Now()
+	at, err := l.node.ask(control.Order{Do: control.NodeReset})
+	for err == nil && at.RPCs["ListContainers"].Calls < int64(relists) {
+		if time.Since(began) > longest {
+			return at, fmt.Errorf("%d relists in %v, want %d", at.RPCs["ListContainers"].Calls, longest, relists)
+		}
+		if err = pause(ctx, idlePeriod); err == nil {
+			at, err = l.node.ask(control.Order{Do: control.NodeStats})
+		}
+	}
+	return at, err
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -10,17 +10,17 @@ import (
 
 // churn replaces the first container of one pod after the other at a steady
 // rate: the pods take turns, so that two changes of one pod are as far apart as
-// they can be, and a relist hides none. It blocks until the time is over and
-// answers when each new container came.
-func (n *node) churn(o control.Order) (control.Answer, error) {
+// they can be, and a relist hides none. It blocks until the time is over, or
+// ctx has ended, and answers when each new container came.
+func (n *node) churn(ctx context.Context, o control.Order) (control.Answer, error) {
 	pods := n.runtime.Pods()
 	total := int(o.Rate * o.Seconds)
 	answer := control.Answer{Log: make([]control.Arrival, 0, total)}
 	began := time.Now()
 	for i := range total {
 		due := began.Add(time.Duration(float64(i) / o.Rate * float64(time.Second)))
-		if !sleepUntil(n.ctx, due) {
-			return answer, context.Cause(n.ctx)
+		if !sleepUntil(ctx, due) {
+			return answer, context.Cause(ctx)
 		}
 		id, err := n.replace(pods[i%len(pods)].UID)
 		if err != nil {

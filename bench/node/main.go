@@ -44,8 +44,10 @@ func run(ctx context.Context, socket string, seed uint64) error {
 	}
 	served := make(chan error, 1)
 	go func() { served <- runtime.Serve(ctx, listener) }()
-	n := &node{ctx: ctx, runtime: runtime}
-	err = control.Serve(os.Stdin, os.Stdout, n.handle)
+	n := &node{runtime: runtime}
+	err = control.Serve(os.Stdin, os.Stdout, func(o control.Order) (control.Answer, bool) {
+		return n.handle(ctx, o)
+	})
 	cancel()
 	if ended := <-served; !errors.Is(ended, context.Canceled) {
 		err = errors.Join(err, ended)
@@ -53,15 +55,14 @@ func run(ctx context.Context, socket string, seed uint64) error {
 	return err
 }
 
-// node carries out orders, one after the other. ctx ends a churn.
+// node carries out orders, one after the other.
 type node struct {
-	ctx     context.Context
 	runtime *simruntime.Runtime
 	// cpu is the CPU time at the last reset.
 	cpu float64
 }
 
-func (n *node) handle(o control.Order) (control.Answer, bool) {
+func (n *node) handle(ctx context.Context, o control.Order) (control.Answer, bool) {
 	var answer control.Answer
 	var err error
 	switch o.Do {
@@ -79,7 +80,7 @@ func (n *node) handle(o control.Order) (control.Answer, bool) {
 		answer.Changed, err = n.hang(o.Pods)
 	case control.NodeChurn:
 		n.reset()
-		answer, err = n.churn(o)
+		answer, err = n.churn(ctx, o)
 	case control.NodeReset:
 		n.reset()
 	case control.NodeStats:
