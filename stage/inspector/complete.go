@@ -66,7 +66,7 @@ func networkEvents(c stage.Change, last, status *pleg.PodStatus, began time.Time
 		case up(s) && !up(before):
 			t = pleg.NetworkSetupCompleted
 		case !s.Ready && len(s.IPs) == 0 && before != nil && before.Ready && !up(before),
-			!s.Ready && len(s.IPs) == 0 && before == nil && s.CreatedAt.After(began):
+			!s.Ready && len(s.IPs) == 0 && before == nil && madeAfter(s, began):
 			t = pleg.NetworkFailed
 		default:
 			continue
@@ -77,6 +77,12 @@ func networkEvents(c stage.Change, last, status *pleg.PodStatus, began time.Time
 		})
 	}
 	return events
+}
+
+// madeAfter reports whether a sandbox was made after a time. containerd 1.6 gives
+// no time for one that it could not finish.
+func madeAfter(s *pleg.SandboxStatus, t time.Time) bool {
+	return s.CreatedAt.IsZero() || s.CreatedAt.After(t)
 }
 
 func up(s *pleg.SandboxStatus) bool { return s != nil && s.Ready && len(s.IPs) > 0 }
