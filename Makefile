@@ -1,17 +1,16 @@
-# Everything here needs make, sh and the Go named in go.mod. "make e2e" also
-# needs root and what e2e/setup.sh installs.
+# Everything here needs make, sh and the Go named in go.mod; "make e2e" and "make
+# bench-full" need root, and a network with Debian's packages.
 
 GO ?= go
 FUZZTIME ?= 10s
 # What "make run" passes to the program, such as: make run ARGS="-o json"
 ARGS ?=
-BENCH ?= .
 
 LINT := $(GO) tool -modfile=tools.mod golangci-lint
 
 .PHONY: help
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build bin/pleg-pipeline
@@ -51,12 +50,22 @@ fuzz: ## run each fuzz target for FUZZTIME
 	done
 
 .PHONY: e2e
-e2e: ## test with real containerd and runc (as root, after e2e/setup.sh)
-	$(GO) test -C e2e -count=1 -timeout 15m ./...
+e2e: ## test with real containerd and runc; installs what it needs (as root)
+	e2e/setup.sh
+	$(GO) test -C e2e -race -count=1 -p 1 -timeout 15m ./...
 
 .PHONY: bench
-bench: ## run the benchmarks that match BENCH
-	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+bench: ## compare with the serial baseline and the kubelet's PLEG, in minutes
+	$(MAKE) -C bench quick
+
+.PHONY: bench-full
+bench-full: ## the same with all scenarios, real containerd among them (as root)
+	e2e/setup.sh
+	$(MAKE) -C bench full
+
+.PHONY: bench-compare
+bench-compare: ## Go benchmarks against another revision: make bench-compare REF=main
+	$(MAKE) -C bench compare REF=$(REF)
 
 .PHONY: cover
 cover: ## test and show the coverage of each package
@@ -64,8 +73,8 @@ cover: ## test and show the coverage of each package
 	$(GO) tool cover -func=coverage.out | tail -n 1
 
 .PHONY: tidy
-tidy: ## tidy go.mod
-	$(GO) mod tidy
+tidy: ## tidy every go.mod
+	for module in . e2e bench/harness bench/kubelet bench/containerd kubelet; do $(GO) -C $$module mod tidy || exit; done
 
 .PHONY: check
 check: lint test ## what has to pass before a change is handed in
