@@ -40,6 +40,8 @@ type PLEGClient interface {
 	//
 	// A client that does not read costs only itself: what its buffer does not
 	// hold is discarded and made good with one POD_SYNC for each pod.
+	//
+	// The response headers come once the subscription stands.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
 	// ListPods streams what is known of each pod, in the order of the UIDs, and
 	// ends. It does not ask the container runtime.
@@ -118,6 +120,8 @@ type PLEGServer interface {
 	//
 	// A client that does not read costs only itself: what its buffer does not
 	// hold is discarded and made good with one POD_SYNC for each pod.
+	//
+	// The response headers come once the subscription stands.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
 	// ListPods streams what is known of each pod, in the order of the UIDs, and
 	// ends. It does not ask the container runtime.

@@ -1,0 +1,100 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"time"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/client"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodetest"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/server"
+)
+
+// serveExample serves a node with one pod, on a socket, until ctx ends.
+func serveExample(ctx context.Context) (socket string, wait func()) {
+	node := nodetest.New()
+	node.Set("web", "app=running /sandbox=running")
+	pipe, err := pipeline.New(pipeline.Options{Runtime: node, RelistPeriod: 10 * time.Millisecond})
+	if err != nil {
+		log.Fatal(err)
+	}
+	s, err := server.New(pipe, server.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "pleg")
+	if err != nil {
+		log.Fatal(err)
+	}
+	socket = filepath.Join(dir, "pleg.sock")
+	ended := make(chan error, 2)
+	go func() { ended <- pipe.Run(ctx) }()
+	go func() { ended <- s.ListenAndServe(ctx, socket) }()
+	return socket, func() {
+		<-ended
+		<-ended
+		os.RemoveAll(dir)
+	}
+}
+
+func ExampleClient_Watch() {
+	ctx, cancel := context.WithCancel(context.Background())
+	socket, wait := serveExample(ctx)
+	defer wait()
+	defer cancel()
+
+	c, err := client.New(socket, client.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	containers := map[pleg.ContainerID]bool{}
+	for ev, err := range c.Watch(ctx, client.WatchOptions{Replay: true, OmitSandboxes: true}) {
+		if err != nil {
+			log.Fatal(err) // the server will never accept this watch
+		}
+		switch ev.Type {
+		case pleg.Gap:
+			clear(containers) // what follows is all there is
+		case pleg.ContainerStarted:
+			containers[ev.ContainerID] = true
+		case pleg.ContainerDied, pleg.ContainerRemoved:
+			delete(containers, ev.ContainerID)
+		case pleg.PodSync:
+			// Look at the pod: c.PodStatus(ctx, ev.PodUID, time.Time{})
+		}
+		if containers["app"] {
+			fmt.Println(ev.PodName, ev.ContainerName, ev.Type)
+			break
+		}
+	}
+	// Output: name-web of-app ContainerStarted
+}
+
+func ExampleClient_PodStatus() {
+	ctx, cancel := context.WithCancel(context.Background())
+	socket, wait := serveExample(ctx)
+	defer wait()
+	defer cancel()
+
+	c, err := client.New(socket, client.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	began := time.Now()
+	for range c.Watch(ctx, client.WatchOptions{Replay: true}) {
+		break // the server answers, and has seen the pod
+	}
+	status, err := c.PodStatus(ctx, "web", began)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(status.Container("app").State, status.IPs)
+	// Output: running [10.0.0.1]
+}
