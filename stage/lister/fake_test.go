@@ -19,8 +19,12 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	period  = time.Second
-	timeout = 10 * time.Second
+	period    = time.Second
+	threshold = 3 * time.Minute
+	timeout   = 10 * time.Second
+
+	periodWithEvents    = 5 * time.Minute
+	thresholdWithEvents = 10 * time.Minute
 )
 
 var (
@@ -45,7 +49,8 @@ type bed struct {
 func newBed(t *testing.T, rt fakeRuntime, metrics instrument.Registry) *bed {
 	t.Helper()
 	l, err := lister.New(lister.Options{
-		Runtime: rt, RelistPeriod: period, ListTimeout: timeout,
+		Runtime: rt, RelistPeriod: period, RelistThreshold: threshold,
+		RelistPeriodWithEvents: periodWithEvents, RelistThresholdWithEvents: thresholdWithEvents, ListTimeout: timeout,
 		Logger: slog.New(slog.DiscardHandler), Metrics: metrics,
 	})
 	if err != nil {

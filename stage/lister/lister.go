@@ -117,7 +117,7 @@ func (l *Lister) SetStream(up bool) {
 
 // Healthy reports whether the last successful list is younger than the
 // threshold, and if not, why. The threshold that holds without events begins to
-// count when the stream breaks, not before.
+// count when the stream breaks, not before; the one that held with them goes on.
 func (l *Lister) Healthy() (bool, error) {
 	last, stream := l.Last(), l.stream.Load()
 	if last.Success.IsZero() {
@@ -127,7 +127,7 @@ func (l *Lister) Healthy() (bool, error) {
 	switch {
 	case stream.up:
 		threshold = l.opts.RelistThresholdWithEvents
-	case stream.since.After(seen):
+	case stream.since.After(seen) && time.Since(seen) <= l.opts.RelistThresholdWithEvents:
 		seen = stream.since
 	}
 	if elapsed := time.Since(seen); elapsed > threshold {
@@ -150,12 +150,15 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 	defer close(out)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var due time.Time
 	for {
 		select {
 		case <-timer.C:
 		case <-l.wake:
 		case <-l.sooner:
-			if l.period() > l.opts.RelistPeriod {
+			// Never later than it is due: there may be no end of retries.
+			if soon := time.Now().Add(l.opts.RelistPeriod); soon.Before(due) {
+				due = soon
 				timer.Reset(l.opts.RelistPeriod)
 			}
 			continue
@@ -169,7 +172,8 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 				return context.Cause(ctx)
 			}
 		}
-		timer.Reset(l.period())
+		due = time.Now().Add(l.period())
+		timer.Reset(time.Until(due))
 	}
 }
 
