@@ -6,6 +6,7 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
@@ -32,13 +33,12 @@ func serveExample(ctx context.Context) (socket string, wait func()) {
 		log.Fatal(err)
 	}
 	socket = filepath.Join(dir, "pleg.sock")
-	ended := make(chan error, 2)
-	go func() { ended <- pipe.Run(ctx) }()
-	go func() { ended <- s.ListenAndServe(ctx, socket) }()
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = pipe.Run(ctx) })
+	serving.Go(func() { _ = s.ListenAndServe(ctx, socket) })
 	return socket, func() {
-		<-ended
-		<-ended
-		os.RemoveAll(dir)
+		serving.Wait()
+		_ = os.RemoveAll(dir)
 	}
 }
 
@@ -88,8 +88,11 @@ func ExampleClient_PodStatus() {
 	}
 	defer c.Close()
 	began := time.Now()
-	for range c.Watch(ctx, client.WatchOptions{Replay: true}) {
-		break // the server answers, and has seen the pod
+	for _, err := range c.Watch(ctx, client.WatchOptions{Replay: true}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		break // the server answers
 	}
 	status, err := c.PodStatus(ctx, "web", began)
 	if err != nil {

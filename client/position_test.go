@@ -102,7 +102,10 @@ func (s *scripted) watch(t *testing.T, o client.WatchOptions) <-chan *plegv1.Wat
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		for range c.Watch(ctx, o) {
+		for _, err := range c.Watch(ctx, o) {
+			if err != nil {
+				t.Error(err)
+			}
 		}
 	}()
 	requests := make(chan *plegv1.WatchRequest, 2)
@@ -121,7 +124,9 @@ func (s *scripted) watch(t *testing.T, o client.WatchOptions) <-chan *plegv1.Wat
 		<-watched
 		c.Close()
 		srv.Stop()
-		<-served
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
 		close(s.requests)
 		<-relayed
 	})

@@ -75,7 +75,7 @@ func (g *gate) closeAll() {
 	}
 	g.mu.Unlock()
 	for _, c := range open {
-		c.Close()
+		_ = c.Close()
 	}
 }
 
@@ -117,7 +117,7 @@ func (t *turnedAway) take(conn net.Conn) {
 		conn.Close()
 		return
 	}
-	refused := &refusedConn{Conn: conn, free: t.free}
+	var refused net.Conn = &refusedConn{Conn: conn, free: t.free}
 	select {
 	case t.conns <- refused:
 	case <-t.closed:

@@ -57,7 +57,10 @@ func (b *bed) follow(socket string) (waitFor func(pleg.ContainerID)) {
 	events := make(chan pleg.Event)
 	go func() {
 		defer close(events)
-		for ev := range c.Watch(ctx, client.WatchOptions{Name: "follower", Replay: true, Buffer: 4096}) {
+		for ev, err := range c.Watch(ctx, client.WatchOptions{Name: "follower", Replay: true, Buffer: 4096}) {
+			if err != nil {
+				b.Error(err)
+			}
 			select {
 			case events <- ev:
 			case <-ctx.Done():

@@ -77,8 +77,7 @@ func makeWay(ctx context.Context, path string) error {
 
 // cause strips the path, which the caller tells.
 func cause(err error) error {
-	var number syscall.Errno
-	if errors.As(err, &number) {
+	if number, ok := errors.AsType[syscall.Errno](err); ok {
 		return number
 	}
 	return err
