@@ -41,7 +41,7 @@ func (rt *Runtime) begin(ctx context.Context, rpc string, req any) (*call, error
 		rt.stats.execute(rpc, c.started.Sub(arrived))
 	}
 	c.verdict = rt.faults.decide(rpc, rt.target(req))
-	if c.verdict.stale {
+	if c.verdict.stale || c.verdict.messages > 0 {
 		return c, nil
 	}
 	return c, c.verdict.serve(ctx)
@@ -49,7 +49,7 @@ func (rt *Runtime) begin(ctx context.Context, rpc string, req any) (*call, error
 
 // finish spends what a stale answer has to wait for.
 func (c *call) finish(ctx context.Context) error {
-	if !c.verdict.stale {
+	if !c.verdict.stale || c.verdict.messages > 0 {
 		return nil
 	}
 	return c.verdict.serve(ctx)

@@ -52,6 +52,9 @@ type Fault struct {
 	Code    codes.Code // If not OK, the call fails with it.
 	Message string     // Of the error. If empty, "injected fault".
 	Malform Malform
+	// Messages puts off latency, hang and error of a streaming list until it
+	// has sent that many messages, or all if there are fewer.
+	Messages int
 }
 
 func (f Fault) validate() error {
@@ -64,6 +67,8 @@ func (f Fault) validate() error {
 		return fmt.Errorf("Fault.Probability is not in [0, 1]: %v", f.Probability)
 	case f.Malform < 0 || f.Malform > WrongID:
 		return fmt.Errorf("Fault.Malform is unknown: %d", f.Malform)
+	case f.Messages < 0 || f.Messages > 0 && f.RPC != "StreamPodSandboxes" && f.RPC != "StreamContainers":
+		return fmt.Errorf("Fault.Messages is negative or RPC no streaming list: %d of %q", f.Messages, f.RPC)
 	}
 	if err := f.Latency.validate(); err != nil {
 		return fmt.Errorf("Fault.Latency: %w", err)
@@ -180,6 +185,8 @@ type verdict struct {
 	code    codes.Code
 	message string
 	malform []Fault
+	// messages is how many messages of a streaming list come before all this.
+	messages int
 }
 
 func (fs *faultSet) decide(rpc string, tgt target) verdict {
@@ -216,6 +223,7 @@ func (r *rule) hits(rpc string, tgt target) bool {
 func (v *verdict) add(r *rule, rng *rand.Rand) {
 	v.latency += r.Latency.draw(rng)
 	v.stale = v.stale || r.Stale
+	v.messages = max(v.messages, r.Messages)
 	if r.Hang {
 		v.hang = append(v.hang, r)
 	}

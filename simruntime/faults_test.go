@@ -328,6 +328,7 @@ func TestInvalidSettingsNameTheField(t *testing.T) {
 		"Version: latency is neg":     newErr(simruntime.Options{Profile: simruntime.Profile{"Version": {P50: -1}}}),
 		"Fault.RPC":                   injectErr(simruntime.Fault{RPC: "Nope"}),
 		"Fault.Times":                 injectErr(simruntime.Fault{Times: -1}),
+		"Fault.Messages":              injectErr(simruntime.Fault{RPC: "ListContainers", Messages: 1}),
 		"Fault.Probability":           injectErr(simruntime.Fault{Probability: 1.5}),
 		"Fault.Malform":               injectErr(simruntime.Fault{Malform: 77}),
 		"Fault.Latency":               injectErr(simruntime.Fault{Latency: simruntime.Latency{P99: 1}}),

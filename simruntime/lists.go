@@ -44,12 +44,9 @@ func (s *service) StreamPodSandboxes(
 	if err := c.finish(ctx); err != nil {
 		return err
 	}
-	for batch := range slices.Chunk(items, s.rt.opts.StreamBatch) {
-		if err := stream.Send(&cri.StreamPodSandboxesResponse{PodSandboxes: batch}); err != nil {
-			return err
-		}
-	}
-	return nil
+	return sendBatches(ctx, c, items, func(batch []*cri.PodSandbox) error {
+		return stream.Send(&cri.StreamPodSandboxesResponse{PodSandboxes: batch})
+	})
 }
 
 func (s *service) StreamContainers(
@@ -65,10 +62,26 @@ func (s *service) StreamContainers(
 	if err := c.finish(ctx); err != nil {
 		return err
 	}
-	for batch := range slices.Chunk(items, s.rt.opts.StreamBatch) {
-		if err := stream.Send(&cri.StreamContainersResponse{Containers: batch}); err != nil {
+	return sendBatches(ctx, c, items, func(batch []*cri.Container) error {
+		return stream.Send(&cri.StreamContainersResponse{Containers: batch})
+	})
+}
+
+// sendBatches sends a list in messages, as far as the faults let it.
+func sendBatches[T any](ctx context.Context, c *call, items []T, send func([]T) error) error {
+	spoil := c.verdict.messages // messages to come before the faults; none if 0
+	for batch := range slices.Chunk(items, c.rt.opts.StreamBatch) {
+		if err := send(batch); err != nil {
 			return err
 		}
+		if spoil--; spoil == 0 {
+			if err := c.verdict.serve(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	if spoil > 0 {
+		return c.verdict.serve(ctx)
 	}
 	return nil
 }

@@ -306,3 +306,37 @@ func TestDeletedSandboxLingers(t *testing.T) {
 		}
 	})
 }
+
+func TestStreamBreaksHalfWay(t *testing.T) {
+	for name, tc := range map[string]struct{ messages, want int }{
+		"after one of three":  {1, 1},
+		"after the last":      {3, 3},
+		"after more than all": {9, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt := newRuntime(t, simruntime.Options{StreamBatch: 2})
+				populate(t, rt, 5, 0)
+				inject(t, rt, simruntime.Fault{
+					RPC: "StreamPodSandboxes", Messages: tc.messages, Times: 1, Code: codes.Unavailable,
+					Latency: simruntime.Latency{P50: time.Second},
+				})
+				client := overBufconn(t, rt)
+				stream, err := client.StreamPodSandboxes(t.Context(), &cri.StreamPodSandboxesRequest{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				start, got := time.Now(), 0
+				for {
+					if _, err = stream.Recv(); err != nil {
+						break
+					}
+					got++
+				}
+				if got != tc.want || status.Code(err) != codes.Unavailable || time.Since(start) != time.Second {
+					t.Errorf("%d messages and %v after %v, want %d and Unavailable after 1s", got, err, time.Since(start), tc.want)
+				}
+			})
+		})
+	}
+}
