@@ -2,6 +2,7 @@ package bench_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -62,7 +63,7 @@ func pipelineRelist(b *testing.B, next [2][]*pleg.Pod, pods int) {
 	}
 	perUnit(b, pods, "pod")
 	cancel()
-	if err := run.Wait(); err != context.Canceled {
+	if err := run.Wait(); !errors.Is(err, context.Canceled) {
 		b.Error(err)
 	}
 	if e, open := <-subscription.Events(); open {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -45,7 +46,7 @@ func main() {
 	}
 }
 
-func (c config) run(ctx context.Context) error {
+func (c config) run(ctx context.Context) (err error) {
 	candidates := map[string]func(*cri.Client) probe.Candidate{"serial": c.serial, "pipeline": c.pipeline}
 	candidate := candidates[c.candidate]
 	if candidate == nil {
@@ -62,7 +63,7 @@ func (c config) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer runtime.Close()
+	defer func() { err = errors.Join(err, runtime.Close()) }()
 	return probe.Serve(ctx, candidate(runtime), os.Stdin, os.Stdout)
 }
 

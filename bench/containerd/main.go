@@ -57,7 +57,6 @@ func run(ctx context.Context, socket, e2e string) (err error) {
 	if err := os.Symlink(path, socket); err != nil {
 		return err
 	}
-	defer os.Remove(socket)
 	n := &node{lab: l, socket: path}
 	return control.Serve(os.Stdin, os.Stdout, func(o control.Order) (control.Answer, bool) {
 		return n.handle(ctx, o)

@@ -102,11 +102,11 @@ func (b *bench) newLab(ctx context.Context, c Candidate, s settings) (*lab, erro
 func (b *bench) newClient(ctx context.Context, c Candidate, socket string, s settings) (*client, error) {
 	args := []string{"-socket", socket, "-period", s.period.String(), "-timeout", s.timeout.String()}
 	program := "client"
-	switch {
-	case c == kubelet:
+	switch c {
+	case kubelet:
 		program = "kubelet"
 		args = append(args, "-root", b.temp)
-	case c == serial:
+	case serial:
 		args = append(args, "-candidate", "serial")
 	default:
 		args = append(args, "-inspectors", strconv.Itoa(c.inspectors()), "-fixed="+strconv.FormatBool(c.fixed()))

@@ -95,7 +95,7 @@ func (c *child[In, Out]) ended(err error) error {
 // stop ends the child, by force if need be, and waits for it. How it ended no
 // longer matters: whatever was measured has been answered.
 func (c *child[In, Out]) stop() {
-	c.stdin.Close()
+	_ = c.stdin.Close()
 	killer := time.AfterFunc(c.grace, func() { _ = c.cmd.Process.Kill() })
 	defer killer.Stop()
 	_ = c.cmd.Wait()

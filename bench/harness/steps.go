@@ -66,12 +66,8 @@ func parseSteps(out []byte) []Step {
 			continue
 		}
 		base, parts := result.Name.Parts()
-		name := string(base)
-		for _, part := range parts {
-			if part[0] == '/' {
-				name += string(part)
-			}
-		}
+		// Without the number of cores, which is part of the machine.
+		name := string(base) + string(bytes.Join(slices.DeleteFunc(parts, isCores), nil))
 		i := slices.IndexFunc(steps, func(s Step) bool { return s.Name == name })
 		if i < 0 {
 			steps, i = append(steps, Step{Name: name, Metrics: make(map[string]*Figure)}), len(steps)
@@ -86,6 +82,8 @@ func parseSteps(out []byte) []Step {
 	}
 	return steps
 }
+
+func isCores(part []byte) bool { return part[0] == '-' }
 
 func (s *Step) add(unit string, value float64) {
 	if !slices.Contains(units, unit) {

@@ -70,12 +70,12 @@ func (c config) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return probe.Serve(ctx, c.generator(ctx, runtime), os.Stdin, os.Stdout)
+	return probe.Serve(ctx, c.generator(runtime), os.Stdin, os.Stdout)
 }
 
 // generator relists as GenericPLEG.Start does, but in a loop of its own that
 // notes when each relist began and can be ended.
-func (c config) generator(ctx context.Context, runtime kubecontainer.Runtime) probe.Candidate {
+func (c config) generator(runtime kubecontainer.Runtime) probe.Candidate {
 	return func(ctx context.Context, emit func(probe.Event)) error {
 		events := make(chan *pleg.PodLifecycleEvent, eventBuffer)
 		durations := &pleg.RelistDuration{RelistPeriod: c.period, RelistThreshold: 3 * time.Minute}
