@@ -52,7 +52,9 @@ type EventWatcher interface {
 // later overrules it.
 type Hint struct {
 	UID PodUID
-	// At is when the runtime made the event; zero if it did not say.
+	// At is when the runtime made the event; zero if it did not say. It orders
+	// the events of a pod: one that is no later than what is known of the pod
+	// is not used.
 	At time.Time
 	// Container is the container or sandbox that the event is about, Sandbox
 	// the sandbox it belongs to or is.
@@ -63,7 +65,8 @@ type Hint struct {
 	Removed bool
 	// Pod is the sandbox with its containers as of the event, without what was
 	// removed, and Status the same in full; both are nil if the event did not
-	// carry all of it. Other sandboxes of the pod are not in them.
+	// carry all of it. Other sandboxes of the pod are not in them. A Pod that is
+	// not of UID, and a nil in either, count as nil.
 	Pod    *Pod
 	Status *PodStatus
 }

@@ -174,7 +174,7 @@ func (h *Hinter) take(hint *pleg.Hint) {
 	case hint.UID == "":
 		h.metrics.incomplete.Inc()
 		h.opts.Lister.Relist()
-	case hint.Pod == nil, hint.At.IsZero(), hint.At.After(now.Add(time.Second)):
+	case !complete(hint), hint.At.IsZero(), hint.At.After(now.Add(time.Second)):
 		h.metrics.incomplete.Inc()
 		// The announcement counts all the same.
 		h.push(stage.Observation{UID: hint.UID, Hint: &pleg.Hint{
@@ -182,7 +182,11 @@ func (h *Hinter) take(hint *pleg.Hint) {
 		}})
 		h.ask(hint.UID)
 	default:
-		h.push(stage.Observation{UID: hint.UID, At: hint.At, Hint: hint})
+		// From here on the time is told by the clock that is never set back,
+		// and no event is newer than its arrival: a listing must be able to
+		// follow it.
+		at := now.Add(min(0, hint.At.Sub(now)))
+		h.push(stage.Observation{UID: hint.UID, At: at, Hint: hint})
 	}
 }
 

@@ -56,6 +56,7 @@ func (l *fakeLister) told() (relists int, stream []bool) {
 type fakePods struct {
 	mu   sync.Mutex
 	took time.Duration
+	pod  *pleg.Pod // if nil, one with the uid and nothing else
 	err  error
 	fail func()
 	seen []pleg.PodUID
@@ -72,6 +73,9 @@ func (p *fakePods) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, err
 	case <-time.After(p.took):
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
+	}
+	if p.pod != nil {
+		return p.pod, p.err
 	}
 	return &pleg.Pod{UID: uid}, p.err
 }
@@ -243,6 +247,10 @@ func TestFailedRelistOfAPodListsAll(t *testing.T) {
 		"error": {err: errors.New("unavailable")},
 		"panic": {fail: func() { panic("embedder") }},
 		"hang":  {took: time.Hour},
+
+		"another pod":   {pod: &pleg.Pod{UID: "b"}},
+		"nil container": {pod: &pleg.Pod{UID: "a", Containers: []*pleg.Container{nil}}},
+		"nil sandbox":   {pod: &pleg.Pod{UID: "a", Sandboxes: []*pleg.Container{nil}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -288,6 +296,15 @@ func TestIncompleteEventRelistsThePod(t *testing.T) {
 		"no pod at all":  func(h *pleg.Hint) { h.UID = "" },
 		"state unknown":  func(h *pleg.Hint) { h.Pod, h.State = nil, pleg.StateUnknown },
 		"removed, empty": func(h *pleg.Hint) { h.Pod, h.Removed = nil, true },
+		"nil container":  func(h *pleg.Hint) { h.Pod = &pleg.Pod{UID: "a", Containers: []*pleg.Container{nil}} },
+		"nil sandbox":    func(h *pleg.Hint) { h.Pod = &pleg.Pod{UID: "a", Sandboxes: []*pleg.Container{nil}} },
+		"another pod":    func(h *pleg.Hint) { h.Pod = &pleg.Pod{UID: "b"} },
+		"nil container status": func(h *pleg.Hint) {
+			h.Status = &pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{nil}}
+		},
+		"nil sandbox status": func(h *pleg.Hint) {
+			h.Status = &pleg.PodStatus{UID: "a", Sandboxes: []*pleg.SandboxStatus{nil}}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

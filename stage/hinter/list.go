@@ -2,6 +2,7 @@ package hinter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,6 +23,9 @@ func (h *Hinter) list(ctx context.Context, uid pleg.PodUID) stage.Observation {
 	if caught := panics.Try(func() { o.Pod, err = h.opts.Pods.ListPod(callCtx, uid) }); caught != nil {
 		h.log.ErrorContext(ctx, "the runtime panicked in ListPod", "podUID", uid, "err", caught.AsError())
 		err = fmt.Errorf("panic: %v", caught.Value)
+	}
+	if err == nil && o.Pod != nil && !wellFormed(o.Pod, uid) {
+		err = errors.New("the runtime returned another pod, or one with a nil container or sandbox")
 	}
 	h.metrics.duration.Observe(time.Since(o.At).Seconds())
 	if err != nil && ctx.Err() == nil {
