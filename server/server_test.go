@@ -239,15 +239,18 @@ func TestShutdownIsNotHeldUp(t *testing.T) {
 		const pods, grace = 500, 3 * time.Second
 		b := newBed(t, pipeline.Options{Inspectors: pods}, server.Options{Grace: grace})
 		b.mustWatch(t.Context(), b.client(), &plegv1.WatchRequest{Replay: true}) // and never reads
-		if _, err := b.dial(t.Context(), ""); err != nil {                       // and never speaks
-			t.Fatal(err)
-		}
 		for range 4 {
 			b.node.Fill(pods, "c=running")
 			b.relist(1)
 			b.node.Fill(pods, "c=exited")
 			b.relist(1)
 		}
+		silent, err := b.dial(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer silent.Close()
+		synctest.Wait()
 		begin := time.Now()
 		_ = b.end()
 		if took := time.Since(begin); took > grace {

@@ -71,6 +71,7 @@ func FromEvent(ev pleg.Event, epoch string) *plegv1.Event {
 		Reason:        ev.Reason,
 		Missed:        ev.Missed,
 		Replayed:      ev.Replayed,
+		Uninspected:   ev.Uninspected,
 		ObservedAt:    FromTime(ev.ObservedAt),
 	}
 }
@@ -92,6 +93,7 @@ func ToEvent(m *plegv1.Event) pleg.Event {
 		Reason:        m.GetReason(),
 		Missed:        m.GetMissed(),
 		Replayed:      m.GetReplayed(),
+		Uninspected:   m.GetUninspected(),
 		ObservedAt:    ToTime(m.GetObservedAt()),
 	}
 	if isMark(ev.Type) {

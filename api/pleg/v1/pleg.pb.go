@@ -439,7 +439,10 @@ type Event struct {
 	// that has just happened.
 	Replayed bool `protobuf:"varint,14,opt,name=replayed,proto3" json:"replayed,omitempty"`
 	// The time before the listing that showed the change.
-	ObservedAt    *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=observed_at,json=observedAt,proto3" json:"observed_at,omitempty"`
+	ObservedAt *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=observed_at,json=observedAt,proto3" json:"observed_at,omitempty"`
+	// Whether the inspection of the pod keeps failing, so that this tells what
+	// the list knows.
+	Uninspected   bool `protobuf:"varint,16,opt,name=uninspected,proto3" json:"uninspected,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -577,6 +580,13 @@ func (x *Event) GetObservedAt() *timestamppb.Timestamp {
 		return x.ObservedAt
 	}
 	return nil
+}
+
+func (x *Event) GetUninspected() bool {
+	if x != nil {
+		return x.Uninspected
+	}
+	return false
 }
 
 type ListPodsRequest struct {
@@ -1217,7 +1227,7 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	" \x01(\bR\romitSandboxes\x12%\n" +
 	"\x0enetwork_events\x18\v \x01(\bR\rnetworkEvents\"5\n" +
 	"\rWatchResponse\x12$\n" +
-	"\x05event\x18\x01 \x01(\v2\x0e.pleg.v1.EventR\x05event\"\xe7\x03\n" +
+	"\x05event\x18\x01 \x01(\v2\x0e.pleg.v1.EventR\x05event\"\x89\x04\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\tR\x05epoch\x12&\n" +
@@ -1235,7 +1245,8 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x06missed\x18\r \x01(\x04R\x06missed\x12\x1a\n" +
 	"\breplayed\x18\x0e \x01(\bR\breplayed\x12;\n" +
 	"\vobserved_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"observedAtB\f\n" +
+	"observedAt\x12 \n" +
+	"\vuninspected\x18\x10 \x01(\bR\vuninspectedB\f\n" +
 	"\n" +
 	"_exit_code\"\x11\n" +
 	"\x0fListPodsRequest\"2\n" +
