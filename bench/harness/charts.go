@@ -47,7 +47,7 @@ func pointOf(x float64, f *Figure) point {
 // between the baselines and the limit.
 func widthChart(o *Outcome) chart {
 	c := chart{
-		file: fileName(o.Name, "time"), title: o.Title, logX: true, logY: true,
+		file: fileName(o.Name, "time"), title: o.Title, logX: true, logY: true, falling: true,
 		x: "inspectors", y: "last event after (ms)", xTicks: inspectorTicks(),
 	}
 	times, fixed := series{name: "pipeline"}, series{name: "pipeline, fixed width"}
@@ -76,7 +76,7 @@ func widthChart(o *Outcome) chart {
 func loadChart(o *Outcome) chart {
 	c := chart{
 		file: fileName(o.Name, "cpu"), title: o.Title, logX: true,
-		x: "inspectors", y: "CPU time (ms)", xTicks: inspectorTicks(), legendBottom: true,
+		x: "inspectors", y: "CPU time (ms)", xTicks: inspectorTicks(), falling: true,
 	}
 	for _, side := range []string{"client", "server"} {
 		s := series{name: "pipeline, " + side}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
 
 	"gonum.org/v1/plot"
@@ -13,12 +14,13 @@ import (
 // chart is one plot. Values on a logarithmic axis must be positive; points that
 // are not are left out.
 type chart struct {
-	file, title  string
-	x, y         string
-	logX, logY   bool
-	series       []series
-	xTicks       []float64
-	legendBottom bool
+	file, title string
+	x, y        string
+	logX, logY  bool
+	series      []series
+	xTicks      []float64
+	// falling is for lines that fall, which leave room for the legend below.
+	falling bool
 }
 
 type series struct {
@@ -43,13 +45,13 @@ func (c chart) draw(dir string) error {
 	p.Title.Text = c.title
 	p.Title.Padding = vg.Points(8)
 	p.X.Label.Text, p.Y.Label.Text = c.x, c.y
-	p.Legend.Top, p.Legend.Left = !c.legendBottom, false
+	p.Legend.Top, p.Legend.Left, p.Legend.XOffs = !c.falling, true, vg.Points(8)
 	p.Add(plotter.NewGrid())
 	if c.logX {
 		p.X.Scale = plot.LogScale{}
 	}
 	if c.logY {
-		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.TickerFunc(logTicks)
 	}
 	if len(c.xTicks) > 0 {
 		p.X.Tick.Marker = ticks(c.xTicks)
@@ -59,8 +61,11 @@ func (c chart) draw(dir string) error {
 			return fmt.Errorf("plot %s: %w", c.file, err)
 		}
 	}
-	if !c.logY {
-		p.Y.Min = 0
+	if c.logY {
+		// Whole decades, so that a line never runs along the frame.
+		p.Y.Min, p.Y.Max = math.Pow10(int(math.Floor(math.Log10(p.Y.Min)))), math.Pow10(int(math.Ceil(math.Log10(p.Y.Max))))
+	} else {
+		p.Y.Min, p.Y.Max = 0, p.Y.Max*1.1
 	}
 	if err := p.Save(plotWidth, plotHeight, filepath.Join(dir, c.file)); err != nil {
 		return fmt.Errorf("plot %s: %w", c.file, err)
@@ -116,6 +121,19 @@ func spread(in []point) spreadPoints {
 	for _, p := range in {
 		out.XYs = append(out.XYs, plotter.XY{X: p.x, Y: p.y})
 		out.YErrors = append(out.YErrors, struct{ Low, High float64 }{p.low - p.y, p.high - p.y})
+	}
+	return out
+}
+
+// logTicks labels 1, 2 and 5 of each decade.
+func logTicks(low, high float64) []plot.Tick {
+	var out []plot.Tick
+	for decade := math.Pow10(int(math.Floor(math.Log10(low)))); decade <= high; decade *= 10 {
+		for _, n := range []float64{1, 2, 5} {
+			if v := n * decade; v >= low && v <= high {
+				out = append(out, plot.Tick{Value: v, Label: fmt.Sprintf("%.6g", v)})
+			}
+		}
 	}
 	return out
 }
