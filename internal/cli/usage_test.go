@@ -39,7 +39,17 @@ func TestUsageErrors(t *testing.T) {
 		{"run --inspectors 0", "--inspectors must be at least 1, got 0"},
 		{"run --inspectors=-1", "--inspectors must be at least 1, got -1"},
 		{"run --max-status-calls 0", "--max-status-calls must be at least 1, got 0"},
-		{"run -o xml", `"-o, --output" flag: want text, json`},
+		{"run -o xml", `"-o, --output" flag: want text, wide, json or go-template=TEMPLATE`},
+		{"run -o go-template={{.pod}}", `no entry for key "pod"`},
+		{"run --events maybe", `"--events" flag: want off, auto, require`},
+		{"run --relist-period-with-events 0", "--relist-period-with-events must be longer than 0"},
+		{"run --keep-removed 0", "--keep-removed must be longer than 0"},
+		{"run --history 0", "--history must be at least 1, got 0"},
+		{"run --slow-after 0", "--slow-after must be longer than 0"},
+		{"run --deliver-after-failures -1", "--deliver-after-failures must be at least 0, got -1"},
+		{"run --quiet", "--quiet needs --socket or --listen"},
+		{"run --socket=", "--socket must not be empty"},
+		{"run --web-config f", "--web-config needs --listen"},
 		{"run -v trace", `"-v, --log-level" flag: want info, debug, warn, error`},
 		{"run --log-format xml", `"--log-format" flag: want text, json`},
 		{"run --listen port", "--listen: "},
@@ -100,7 +110,7 @@ func TestVersion(t *testing.T) {
 
 func TestCompletion(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
-		{"__complete run --output ", "text\njson\n"},
+		{"__complete run --output ", "text\nwide\njson\ngo-template=\n"},
 		{"__complete r", "run\t"},
 	} {
 		args := strings.Split(test.args, " ")

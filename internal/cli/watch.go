@@ -4,32 +4,39 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/monitor"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/printer"
+	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
 
 // watch prints the events of one runtime until ctx ends, and then a summary.
 func (c *runCommand) watch(ctx context.Context, out console, from endpoint.Endpoint) error {
 	began := time.Now()
-	listener, err := c.listenHTTP(ctx, out)
+	// Before anything else is tried, so that a bad address is told at once.
+	web, err := c.listenHTTP(ctx, out)
 	if err != nil {
 		return err
 	}
-	if listener != nil {
-		defer func() { _ = listener.Close() }() // Serve closes it too; this is for the ways out before.
+	defer hangUp(web) // Serve closes them too; this is for the ways out before.
+	socket, err := c.listenSocket(ctx, out)
+	if err != nil {
+		return err
 	}
+	defer hangUp(socket)
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	client, err := c.connect(ctx, out, from, registry)
+	client, err := connect(ctx, out, from, c.pipeline.clientOptions(out.log, registry))
 	if err != nil && ctx.Err() != nil {
 		out.say(ctx, "%v before the runtime had answered", context.Cause(ctx))
 		return nil
@@ -38,19 +45,24 @@ func (c *runCommand) watch(ctx context.Context, out console, from endpoint.Endpo
 		return err
 	}
 	defer func() { _ = client.Close() }()
-	events, err := printer.New(c.process.Out, printer.Options{
-		Format:  printer.Format(c.output),
-		Headers: !c.noHeaders,
-		Color:   colorWanted(c.process.Out, c.process.Getenv),
-	})
+	pipe, err := pipeline.New(c.pipeline.options(client, out.log, registry))
 	if err != nil {
 		return err
 	}
-	pipe, err := pipeline.New(c.pipelineOptions(client, out, registry))
-	if err != nil {
-		return err
+	w := watcher{out: out, pipe: pipe, stdout: c.process.Out}
+	if !c.quiet {
+		w.printer = c.printer()
 	}
-	w := watcher{out: out, pipe: pipe, printer: events, stdout: c.process.Out, listener: listener, registry: registry}
+	if web != nil {
+		w.also = append(w.also, c.serveHTTP(web, pipe, registry, out))
+	}
+	if socket != nil {
+		s, err := server.New(pipe, server.Options{Logger: out.log, Registerer: registry})
+		if err != nil {
+			return err
+		}
+		w.also = append(w.also, func(ctx context.Context) error { return s.Serve(ctx, socket) })
+	}
 	err = w.run(ctx)
 	if errors.Is(err, context.Canceled) {
 		out.say(ctx, "%v", summary{err, time.Since(began), registry, w.printed})
@@ -59,8 +71,21 @@ func (c *runCommand) watch(ctx context.Context, out console, from endpoint.Endpo
 	return err
 }
 
-// listenHTTP listens before anything else is tried, so that a bad address is
-// told at once; nil if --listen is not given.
+func (c *runCommand) printer() printer.Printer[pipeline.Event] {
+	return printer.Events(c.process.Out, printer.Options{
+		Format:  c.output,
+		Headers: !c.noHeaders,
+		Color:   colorWanted(c.process.Out, c.process.Getenv),
+	})
+}
+
+func hangUp(l net.Listener) {
+	if l != nil {
+		_ = l.Close()
+	}
+}
+
+// listenHTTP returns nil if --listen is not given.
 func (c *runCommand) listenHTTP(ctx context.Context, out console) (net.Listener, error) {
 	if c.listenAddress == "" {
 		return nil, nil
@@ -69,40 +94,34 @@ func (c *runCommand) listenHTTP(ctx context.Context, out console) (net.Listener,
 	if err != nil {
 		return nil, fmt.Errorf("--listen: %w", err)
 	}
-	out.say(ctx, "metrics and health are served on http://%v", listener.Addr())
+	out.say(ctx, "metrics, health, pods and events are served on http://%v", listener.Addr())
 	return listener, nil
 }
 
-func (c *runCommand) connect(ctx context.Context, out console, from endpoint.Endpoint, registry prometheus.Registerer) (*cri.Client, error) {
-	client, err := cri.New(from.Address, cri.Options{
-		ListTimeout:        c.listTimeout,
-		StatusTimeout:      c.inspectTimeout,
-		MaxStatusCalls:     c.maxStatusCalls,
-		Logger:             out.log,
-		Registerer:         registry,
-		KubeletMetricNames: c.kubeletNames,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("%w (from %s)", err, from.Source)
+func (c *runCommand) serveHTTP(l net.Listener, pipe *pipeline.Pipeline, registry *prometheus.Registry, out console) func(context.Context) error {
+	return func(ctx context.Context) error {
+		handler := monitor.Handler(monitor.Options{Gatherer: registry, Healthy: pipe.Healthy, Logger: out.log})
+		return monitor.Serve(ctx, l, handler, out.log)
 	}
-	version, err := client.Check(ctx)
-	if err != nil {
-		return nil, errors.Join(unusable(err, from), client.Close())
-	}
-	out.say(ctx, "connected to %s %s at %s", version.RuntimeName, version.RuntimeVersion, from.Address)
-	return client, nil
 }
 
-func (c *runCommand) pipelineOptions(client *cri.Client, out console, registry prometheus.Registerer) pipeline.Options {
-	return pipeline.Options{
-		Runtime:            client,
-		RelistPeriod:       c.relistPeriod,
-		RelistThreshold:    c.relistThreshold,
-		ListTimeout:        c.listTimeout,
-		Inspectors:         c.inspectors,
-		InspectTimeout:     c.inspectTimeout,
-		Logger:             out.log,
-		Registerer:         registry,
-		KubeletMetricNames: c.kubeletNames,
+// listenSocket returns nil if --socket is not given. The directory is made if
+// that is all that is missing, as /run is empty after a boot.
+func (c *runCommand) listenSocket(ctx context.Context, out console) (net.Listener, error) {
+	if c.socket == "" {
+		return nil, nil
 	}
+	path, err := filepath.Abs(c.socket)
+	if err != nil {
+		return nil, fmt.Errorf("--socket: %w", err)
+	}
+	if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("--socket: %w", err)
+	}
+	listener, err := server.Listen(ctx, path)
+	if err != nil {
+		return nil, fmt.Errorf("--socket: %w", err)
+	}
+	out.say(ctx, "pods and events are served on %s: %s events --connect %s", path, Name, path)
+	return listener, nil
 }

@@ -1,29 +1,18 @@
-// Package printer writes events for people and for programs.
+// Package printer writes events and pods for people and for programs.
 package printer
 
 import (
+	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
+	"text/template"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/podview"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Format is a way to write events.
-type Format string
-
-// The formats.
-const (
-	Text Format = "text"
-	JSON Format = "json"
-)
-
-// Formats returns all formats, the default first.
-func Formats() []Format { return []Format{Text, JSON} }
-
 // Options configure a printer.
 type Options struct {
-	// Format is [Text] if empty.
 	Format Format
 	// Headers has the text begin with a line of column names.
 	Headers bool
@@ -31,29 +20,67 @@ type Options struct {
 	Color bool
 }
 
-// Printer writes events one by one. It is not safe for concurrent use.
-type Printer interface {
-	// Start writes what comes before the first event.
+// Printer writes values of one type one by one. It is not safe for concurrent
+// use.
+type Printer[T any] interface {
+	// Start writes what comes before the first value.
 	Start() error
-	// Print writes one event with a single Write, so that a reader at the
+	// Print writes one value with a single Write, so that a reader at the
 	// other end of a pipe has the whole of it at once.
-	Print(ev pleg.Event) error
+	Print(T) error
 }
 
-// New returns a printer that writes to w without a buffer.
-func New(w io.Writer, o Options) (Printer, error) {
-	switch o.Format {
-	case JSON:
-		return &jsonPrinter{json.NewEncoder(w)}, nil
-	case Text, "":
-		return newText(w, o), nil
+// Events returns a printer of events that writes to w without a buffer.
+func Events(w io.Writer, o Options) Printer[pleg.Event] {
+	columns := eventColumns
+	if o.Format.kind == Wide {
+		columns = wideEventColumns
 	}
-	return nil, fmt.Errorf("output format %q is unknown", o.Format)
+	return newPrinter(w, o, columns())
+}
+
+// Pods returns a printer of pods that writes to w without a buffer.
+func Pods(w io.Writer, o Options) Printer[podview.Pod] {
+	columns := podColumns
+	if o.Format.kind == Wide {
+		columns = widePodColumns
+	}
+	return newPrinter(w, o, columns())
+}
+
+func newPrinter[T any](w io.Writer, o Options, columns []column[T]) Printer[T] {
+	switch o.Format.kind {
+	case JSON:
+		return &jsonPrinter[T]{json.NewEncoder(w)}
+	case Template:
+		return &templatePrinter[T]{w: w, template: o.Format.template}
+	default:
+		return &textPrinter[T]{w: w, options: o, columns: columns}
+	}
 }
 
 // jsonPrinter writes one object a line.
-type jsonPrinter struct{ encoder *json.Encoder }
+type jsonPrinter[T any] struct{ encoder *json.Encoder }
 
-func (p *jsonPrinter) Start() error { return nil }
+func (p *jsonPrinter[T]) Start() error { return nil }
 
-func (p *jsonPrinter) Print(ev pleg.Event) error { return p.encoder.Encode(ev) }
+func (p *jsonPrinter[T]) Print(v T) error { return p.encoder.Encode(v) }
+
+// templatePrinter writes what the template makes of each value.
+type templatePrinter[T any] struct {
+	w        io.Writer
+	template *template.Template
+	line     bytes.Buffer
+}
+
+func (p *templatePrinter[T]) Start() error { return nil }
+
+func (p *templatePrinter[T]) Print(v T) error {
+	p.line.Reset()
+	if err := p.template.Execute(&p.line, fields(v)); err != nil {
+		return err
+	}
+	p.line.WriteByte('\n')
+	_, err := p.w.Write(p.line.Bytes())
+	return err
+}

@@ -48,6 +48,13 @@ func events() []pleg.Event {
 		},
 		{Seq: 9, Type: pleg.PodSync, PodUID: "u1", PodName: "web-0", PodNamespace: "default", Missed: 4, ObservedAt: at},
 		{Seq: 10, Type: pleg.PodSync, PodUID: "u3", ObservedAt: at},
+		{Seq: 10, Type: pleg.Gap, Reason: pleg.HistoryTooShort, Missed: 7, Epoch: "e", ObservedAt: at},
+		{Seq: 10, Type: pleg.Gap, Reason: pleg.OtherEpoch, Epoch: "e"},
+		{Seq: 10, Type: pleg.Synced, Epoch: "e", ObservedAt: at},
+		{
+			Seq: 10, Type: pleg.ContainerStarted, PodUID: "u1", PodName: "web-0", PodNamespace: "default", ContainerID: id, ContainerName: "app",
+			Replayed: true, Uninspected: true, ObservedAt: at,
+		},
 		{Seq: 11, Type: pleg.ContainerDied, PodUID: "u4", PodName: "bad", ContainerName: "x\x1b[2Jy\n", ContainerID: "i", Reason: "é\u202e", ObservedAt: at},
 	}
 }
@@ -55,10 +62,7 @@ func events() []pleg.Event {
 func printAll(t *testing.T, o printer.Options) writes {
 	t.Helper()
 	var w writes
-	p, err := printer.New(&w, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := printer.Events(&w, o)
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -76,26 +80,68 @@ func TestText(t *testing.T) {
 		options printer.Options
 	}{
 		{"testdata/text.golden", printer.Options{Headers: true}},
-		{"testdata/color.golden", printer.Options{Format: printer.Text, Color: true}},
+		{"testdata/color.golden", printer.Options{Color: true}},
+		{"testdata/wide.golden", printer.Options{Format: format(t, "wide"), Headers: true}},
+		{"testdata/template.golden", printer.Options{Format: format(t, "go-template={{.seq}} {{.type}} {{.podName}} {{if eq .exitCode 137}}killed{{end}} {{.observedAt}}")}},
 	} {
 		got := strings.Join(printAll(t, test.options), "")
-		if os.Getenv("UPDATE_GOLDEN") != "" {
-			if err := os.WriteFile(test.golden, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(test.golden)
-		if err != nil {
+		golden(t, test.golden, got)
+	}
+}
+
+// golden compares with a file. UPDATE_GOLDEN=1 accepts a change.
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if got != string(want) {
-			t.Errorf("%s (UPDATE_GOLDEN=1 accepts a change):\ngot:\n%s\nwant:\n%s", test.golden, got, want)
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s (UPDATE_GOLDEN=1 accepts a change):\ngot:\n%s\nwant:\n%s", file, got, want)
+	}
+}
+
+// formats are those of events.
+var formats = []string{"text", "wide", "json", "go-template={{.type}}"}
+
+func format(t *testing.T, s string) printer.Format {
+	t.Helper()
+	f, err := printer.ParseEvents(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestParseRefuses(t *testing.T) {
+	for _, test := range []struct{ in, want string }{
+		{"", "want text, wide, json or go-template=TEMPLATE"},
+		{"xml", "want text, wide, json or go-template=TEMPLATE"},
+		{"go-template", "want go-template=TEMPLATE"},
+		{"go-template={{.podName", "unclosed action"},
+		{"go-template={{.pod}}", `no entry for key "pod"`},
+		{"go-template={{.pod}}", "podName, podNamespace, podUID"},
+		{"go-template={{nosuch .podName}}", `function "nosuch" not defined`},
+	} {
+		if _, err := printer.ParseEvents(test.in); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("ParseEvents(%q) = %v, want %q", test.in, err, test.want)
 		}
+	}
+	if _, err := printer.ParsePods("go-template={{range .containers}}{{.image}}{{.nosuch}}{{end}}"); err == nil || !strings.Contains(err.Error(), "nosuch") {
+		t.Errorf("ParsePods with a bad field of a container = %v, want an error", err)
+	}
+	if _, err := printer.ParsePods("go-template={{.name}}{{range .containers}} {{.name}}={{.state}}{{end}}{{with .lastEvent}} {{.type}}{{end}}"); err != nil {
+		t.Errorf("ParsePods = %v, want no error", err)
 	}
 }
 
 func TestJSONRoundTrip(t *testing.T) {
-	lines := printAll(t, printer.Options{Format: printer.JSON, Headers: true})
+	lines := printAll(t, printer.Options{Format: format(t, "json"), Headers: true})
 	want := events()
 	if len(lines) != len(want) {
 		t.Fatalf("%d writes for %d events, want one for each", len(lines), len(want))
@@ -112,9 +158,9 @@ func TestJSONRoundTrip(t *testing.T) {
 }
 
 func TestEachEventIsOneWrite(t *testing.T) {
-	for _, format := range printer.Formats() {
-		if got, want := len(printAll(t, printer.Options{Format: format})), len(events()); got != want {
-			t.Errorf("%s: %d writes for %d events", format, got, want)
+	for _, f := range formats {
+		if got, want := len(printAll(t, printer.Options{Format: format(t, f)})), len(events()); got != want {
+			t.Errorf("%s: %d writes for %d events", f, got, want)
 		}
 	}
 }
@@ -126,16 +172,10 @@ var errBroken = errors.New("broken")
 func (broken) Write([]byte) (int, error) { return 0, errBroken }
 
 func TestErrors(t *testing.T) {
-	for _, format := range printer.Formats() {
-		p, err := printer.New(broken{}, printer.Options{Format: format})
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, f := range formats {
+		p := printer.Events(broken{}, printer.Options{Format: format(t, f)})
 		if err := p.Print(events()[0]); !errors.Is(err, errBroken) {
-			t.Errorf("%s: Print() = %v, want the writer's error", format, err)
+			t.Errorf("%s: Print() = %v, want the writer's error", f, err)
 		}
-	}
-	if _, err := printer.New(broken{}, printer.Options{Format: "xml"}); err == nil {
-		t.Error("New() with format xml: no error")
 	}
 }

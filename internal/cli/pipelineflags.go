@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
+)
+
+// defaultDeliverAfter keeps people from waiting for ever for events of a pod
+// whose inspection fails; the library, like the kubelet, keeps silent.
+const defaultDeliverAfter = 5
+
+// pipelineFlags configure a pipeline and the client of its runtime.
+type pipelineFlags struct {
+	relistPeriod, relistThreshold time.Duration
+	listTimeout, inspectTimeout   time.Duration
+	inspectors, maxStatusCalls    int
+	fixedWidth                    bool
+	deliverAfter                  int
+	events                        string
+	relistPeriodWithEvents        time.Duration
+	keepRemoved                   time.Duration
+	history                       int
+	slowAfter                     time.Duration
+	kubeletNames                  bool
+}
+
+func (f *pipelineFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.DurationVar(&f.relistPeriod, "relist-period", pipeline.DefaultRelistPeriod, "`TIME` from the end of one list of all pods to the next")
+	flags.DurationVar(&f.relistThreshold, "relist-threshold", pipeline.DefaultRelistThreshold, "`AGE` of the last successful list at which /readyz fails")
+	flags.DurationVar(&f.listTimeout, "list-timeout", pipeline.DefaultListTimeout, "`TIME` after which a list is given up")
+	enumFlag(cmd, &f.events, "events", "", "follow the runtime's container events, to know of changes within\nmilliseconds: off, if it has them, or fail if it has none. A process that is\nstopped while it follows them holds up containerd itself",
+		string(pipeline.EventsOff), string(pipeline.EventsAuto), string(pipeline.EventsRequire))
+	flags.DurationVar(&f.relistPeriodWithEvents, "relist-period-with-events", pipeline.DefaultRelistPeriodWithEvents, "`TIME` between two lists while the container events are followed")
+	flags.IntVar(&f.inspectors, "inspectors", pipeline.DefaultInspectors, "greatest `NUMBER` of pods inspected at once")
+	flags.BoolVar(&f.fixedWidth, "fixed-width", false, "always inspect that many, also when the runtime gets slower by it")
+	flags.DurationVar(&f.inspectTimeout, "inspect-timeout", pipeline.DefaultInspectTimeout, "`TIME` after which the inspection of a pod is given up, to be\ntried again")
+	flags.IntVar(&f.deliverAfter, "deliver-after-failures", defaultDeliverAfter, "`NUMBER` of failed inspections of a pod after which its events are printed\nas the list tells them, marked as uninspected; 0 for never")
+	flags.IntVar(&f.maxStatusCalls, "max-status-calls", cri.DefaultMaxStatusCalls, "greatest `NUMBER` of status calls to the runtime at once, for all pods")
+	flags.DurationVar(&f.keepRemoved, "keep-removed", pipeline.DefaultKeepRemoved, "`TIME` for which the last status of a removed container is kept")
+	flags.IntVar(&f.history, "history", pipeline.DefaultHistory, "`NUMBER` of events kept for clients that resume, some 200 bytes each")
+	flags.DurationVar(&f.slowAfter, "slow-after", pipeline.DefaultSlowAfter, "`TIME` that a client may leave an event unread before that is logged")
+	flags.BoolVar(&f.kubeletNames, "kubelet-metric-names", false, "give metrics that the kubelet has too its names (kubelet_pleg_...)")
+}
+
+// validate checks what the flags' types do not.
+func (f *pipelineFlags) validate() error {
+	for _, d := range []struct {
+		flag  string
+		value time.Duration
+	}{
+		{"relist-period", f.relistPeriod},
+		{"relist-threshold", f.relistThreshold},
+		{"list-timeout", f.listTimeout},
+		{"relist-period-with-events", f.relistPeriodWithEvents},
+		{"inspect-timeout", f.inspectTimeout},
+		{"keep-removed", f.keepRemoved},
+		{"slow-after", f.slowAfter},
+	} {
+		if d.value <= 0 {
+			return fmt.Errorf("--%s must be longer than 0, got %v", d.flag, d.value)
+		}
+	}
+	for _, n := range []struct {
+		flag         string
+		value, least int
+	}{
+		{"inspectors", f.inspectors, 1},
+		{"deliver-after-failures", f.deliverAfter, 0},
+		{"max-status-calls", f.maxStatusCalls, 1},
+		{"history", f.history, 1},
+	} {
+		if n.value < n.least {
+			return fmt.Errorf("--%s must be at least %d, got %d", n.flag, n.least, n.value)
+		}
+	}
+	if f.relistThreshold <= f.relistPeriod {
+		return fmt.Errorf("--relist-threshold (%v) must be longer than --relist-period (%v)", f.relistThreshold, f.relistPeriod)
+	}
+	return nil
+}
+
+// thresholdWithEvents leaves room for one list that is missed.
+func (f *pipelineFlags) thresholdWithEvents() time.Duration {
+	return max(pipeline.DefaultRelistThresholdWithEvents, 2*f.relistPeriodWithEvents)
+}
+
+func (f *pipelineFlags) clientOptions(log *slog.Logger, registry prometheus.Registerer) cri.Options {
+	return cri.Options{
+		ListTimeout:        f.listTimeout,
+		StatusTimeout:      f.inspectTimeout,
+		MaxStatusCalls:     f.maxStatusCalls,
+		Logger:             log,
+		Registerer:         registry,
+		KubeletMetricNames: f.kubeletNames,
+	}
+}
+
+func (f *pipelineFlags) options(runtime pipeline.Runtime, log *slog.Logger, registry prometheus.Registerer) pipeline.Options {
+	return pipeline.Options{
+		Runtime:                   runtime,
+		RelistPeriod:              f.relistPeriod,
+		RelistThreshold:           f.relistThreshold,
+		Events:                    pipeline.EventsMode(f.events),
+		RelistPeriodWithEvents:    f.relistPeriodWithEvents,
+		RelistThresholdWithEvents: f.thresholdWithEvents(),
+		KeepRemoved:               f.keepRemoved,
+		ListTimeout:               f.listTimeout,
+		Inspectors:                f.inspectors,
+		FixedWidth:                f.fixedWidth,
+		InspectTimeout:            f.inspectTimeout,
+		History:                   f.history,
+		SlowAfter:                 f.slowAfter,
+		DeliverAfterFailures:      f.deliverAfter,
+		Logger:                    log,
+		Registerer:                registry,
+		KubeletMetricNames:        f.kubeletNames,
+	}
+}

@@ -1,0 +1,167 @@
+// Package podview is a pod as the program shows it, over HTTP and on the command
+// line. Its JSON form is one of the program's outputs.
+package podview
+
+import (
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// Pod is what is known of one pod.
+type Pod struct {
+	UID       pleg.PodUID `json:"uid"`
+	Name      string      `json:"name,omitempty"`
+	Namespace string      `json:"namespace,omitempty"`
+	// State is that of the newest sandbox: ready or notready, and unknown if
+	// there is none or the last inspection failed.
+	State string   `json:"state"`
+	IPs   []string `json:"ips,omitempty"`
+	// Running of Total containers run, of each name the newest.
+	Running int `json:"running"`
+	Total   int `json:"total"`
+	// Restarts is the number of containers that had a successor.
+	Restarts uint32 `json:"restarts"`
+	// Containers and Sandboxes are all there are, the dead ones too.
+	Containers []Container `json:"containers,omitempty"`
+	Sandboxes  []Sandbox   `json:"sandboxes,omitempty"`
+	// Error is the error of the last inspection. There is no status then.
+	Error string `json:"error,omitempty"`
+	// LastEvent is the newest event that is known of the pod. Only the command
+	// line has it.
+	LastEvent *pleg.Event `json:"lastEvent,omitempty"`
+	// CurrentAsOf is the time up to which all this is known to be true.
+	CurrentAsOf time.Time `json:"currentAsOf"`
+}
+
+// Container is one container of a pod.
+type Container struct {
+	ID      pleg.ContainerID `json:"id"`
+	Name    string           `json:"name"`
+	Attempt uint32           `json:"attempt"`
+	State   string           `json:"state"`
+	// ExitCode, Reason and Message are those of a container that has exited.
+	ExitCode   *int32     `json:"exitCode,omitempty"`
+	Reason     string     `json:"reason,omitempty"`
+	Message    string     `json:"message,omitempty"`
+	Image      string     `json:"image,omitempty"`
+	ImageRef   string     `json:"imageRef,omitempty"`
+	CreatedAt  *time.Time `json:"createdAt,omitempty"`
+	StartedAt  *time.Time `json:"startedAt,omitempty"`
+	FinishedAt *time.Time `json:"finishedAt,omitempty"`
+}
+
+// Sandbox is one sandbox of a pod.
+type Sandbox struct {
+	ID          pleg.ContainerID  `json:"id"`
+	Attempt     uint32            `json:"attempt"`
+	State       string            `json:"state"`
+	IPs         []string          `json:"ips,omitempty"`
+	HostNetwork bool              `json:"hostNetwork,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	CreatedAt   *time.Time        `json:"createdAt,omitempty"`
+}
+
+// The states of a sandbox, and of the pod that lives in it.
+const (
+	Ready    = "ready"
+	NotReady = "notready"
+	Unknown  = "unknown"
+)
+
+// New returns the view of a pod. The status is nil if the last inspection
+// failed, with err.
+func New(uid pleg.PodUID, status *pleg.PodStatus, err error, currentAsOf time.Time) Pod {
+	p := Pod{UID: uid, State: Unknown, CurrentAsOf: currentAsOf}
+	if err != nil {
+		p.Error = err.Error()
+	}
+	if status == nil {
+		return p
+	}
+	p.Name, p.Namespace, p.IPs = status.Name, status.Namespace, status.IPs
+	for _, c := range status.Containers {
+		p.Containers = append(p.Containers, newContainer(c))
+	}
+	for _, s := range status.Sandboxes {
+		p.Sandboxes = append(p.Sandboxes, newSandbox(s))
+	}
+	for _, c := range p.Newest() {
+		p.Total++
+		p.Restarts += c.Attempt
+		if c.State == pleg.StateRunning.String() {
+			p.Running++
+		}
+	}
+	if s := p.sandbox(); s != nil {
+		p.State = s.State
+	}
+	return p
+}
+
+func newContainer(c *pleg.ContainerStatus) Container {
+	v := Container{
+		ID: c.ID, Name: c.Name, Attempt: c.Attempt, State: c.State.String(),
+		Image: c.Image, ImageRef: c.ImageRef,
+		CreatedAt: at(c.CreatedAt), StartedAt: at(c.StartedAt), FinishedAt: at(c.FinishedAt),
+	}
+	if c.State == pleg.StateExited {
+		v.ExitCode, v.Reason, v.Message = &c.ExitCode, c.Reason, c.Message
+	}
+	return v
+}
+
+func newSandbox(s *pleg.SandboxStatus) Sandbox {
+	state := NotReady
+	if s.Ready {
+		state = Ready
+	}
+	return Sandbox{
+		ID: s.ID, Attempt: s.Attempt, State: state, IPs: s.IPs, HostNetwork: s.HostNetwork,
+		Labels: s.Labels, CreatedAt: at(s.CreatedAt),
+	}
+}
+
+// at returns nil for the zero time, which JSON would show as the year 1.
+func at(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// Newest returns the newest container of each name, in the order of p.
+func (p *Pod) Newest() []Container {
+	index := make(map[string]int)
+	var newest []Container
+	for _, c := range p.Containers {
+		i, ok := index[c.Name]
+		switch {
+		case !ok:
+			index[c.Name] = len(newest)
+			newest = append(newest, c)
+		case c.Attempt > newest[i].Attempt:
+			newest[i] = c
+		}
+	}
+	return newest
+}
+
+// Labels returns the labels of the pod, which its newest sandbox carries.
+func (p *Pod) Labels() map[string]string {
+	if s := p.sandbox(); s != nil {
+		return s.Labels
+	}
+	return nil
+}
+
+// sandbox returns the newest sandbox, or nil.
+func (p *Pod) sandbox() *Sandbox {
+	var newest *Sandbox
+	for i := range p.Sandboxes {
+		if s := &p.Sandboxes[i]; newest == nil || s.Attempt > newest.Attempt {
+			newest = s
+		}
+	}
+	return newest
+}
