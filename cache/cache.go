@@ -24,7 +24,9 @@ type Cache struct {
 	// observed is the time of the newest listing: it covers every pod that is
 	// not in pending.
 	observed time.Time
-	pending  map[pleg.PodUID]struct{}
+	// pending has the time of the first listing that showed the change. spare
+	// is empty, for the next listing.
+	pending, spare map[pleg.PodUID]time.Time
 	// gone lists the entries that only remember when a pod was found gone.
 	gone    []pleg.PodUID
 	waiters map[pleg.PodUID][]*waiter
@@ -49,7 +51,8 @@ func New(keepRemoved time.Duration) *Cache {
 	return &Cache{
 		removed: removed{keep: keepRemoved, byID: make(map[pleg.ContainerID]removedStatus)},
 		entries: make(map[pleg.PodUID]*entry),
-		pending: make(map[pleg.PodUID]struct{}),
+		pending: make(map[pleg.PodUID]time.Time),
+		spare:   make(map[pleg.PodUID]time.Time),
 		waiters: make(map[pleg.PodUID][]*waiter),
 	}
 }
@@ -124,10 +127,15 @@ func (c *Cache) Observe(at time.Time, pending []pleg.PodUID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.observed = at
-	clear(c.pending)
 	for _, uid := range pending {
-		c.pending[uid] = struct{}{}
+		since, ok := c.pending[uid]
+		if !ok {
+			since = at
+		}
+		c.spare[uid] = since
 	}
+	clear(c.pending)
+	c.pending, c.spare = c.spare, c.pending
 	for _, uid := range c.gone {
 		if e := c.entries[uid]; e != nil && e.gone {
 			delete(c.entries, uid)
