@@ -74,7 +74,8 @@ func (j *joiner) join(sandboxes, containers []*item) []*pleg.Pod {
 	return pods
 }
 
-// checkLabel notes a pod that holds something with the label of another or none.
+// checkLabel notes a pod that holds something with the label of another or none,
+// and that other one, whose label finds too much.
 func (j *joiner) checkLabel(uid, label pleg.PodUID) {
 	if label == uid {
 		return
@@ -82,7 +83,7 @@ func (j *joiner) checkLabel(uid, label pleg.PodUID) {
 	if j.unlabelled == nil {
 		j.unlabelled = make(map[pleg.PodUID]struct{})
 	}
-	j.unlabelled[uid] = struct{}{}
+	j.unlabelled[uid], j.unlabelled[label] = struct{}{}, struct{}{}
 }
 
 // group returns the group of a pod, empty when first asked for in a list.

@@ -24,7 +24,12 @@ import (
 // test.
 func simulated(t *testing.T, opts cri.Options) (*simruntime.Runtime, *cri.Client) {
 	t.Helper()
-	rt, err := simruntime.New(simruntime.Options{Seed: 7, DualStack: true})
+	return simulatedWith(t, simruntime.Options{Seed: 7, DualStack: true}, opts)
+}
+
+func simulatedWith(t *testing.T, runtime simruntime.Options, opts cri.Options) (*simruntime.Runtime, *cri.Client) {
+	t.Helper()
+	rt, err := simruntime.New(runtime)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,271 @@
+package cri_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+)
+
+// calls returns how many lists the runtime has answered since last asked: of
+// all pods, and of one.
+func calls(rt *simruntime.Runtime) (all, one int64) {
+	s := rt.Stats()
+	rt.ResetStats()
+	return s.RPCs["StreamPodSandboxes"].Calls + s.RPCs["StreamContainers"].Calls,
+		s.RPCs["ListPodSandbox"].Calls + s.RPCs["ListContainers"].Calls
+}
+
+// TestListPodFollowsASimulatedRuntime lists each pod alone through changes of
+// all kinds, gone ones too, and demands the truth without a list of all.
+func TestListPodFollowsASimulatedRuntime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt, client := simulated(t, cri.Options{})
+		if _, err := rt.Populate(simruntime.Population{Pods: 6, Containers: 2, Dead: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.ListPods(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		everyPod := rt.Pods()
+		calls(rt)
+		for _, change := range []simruntime.Change{simruntime.Restart, simruntime.Exit, simruntime.Replace, simruntime.Remove} {
+			rt.Burst(3, change)
+			for _, p := range everyPod {
+				var want []*pleg.Pod
+				if now, ok := rt.Pod(p.UID); ok {
+					want = truth([]simruntime.Pod{now})
+				}
+				got, err := client.ListPod(t.Context(), pleg.PodUID(p.UID))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if show(plain(present(got))) != show(want) {
+					t.Errorf("change %d: got\n%swant\n%s", change, show(present(got)), show(want))
+				}
+				if all, one := calls(rt); all != 0 || one != 2 {
+					t.Errorf("change %d: %d lists of all and %d of the pod, want 0 and 2", change, all, one)
+				}
+			}
+		}
+	})
+}
+
+func present(p *pleg.Pod) []*pleg.Pod {
+	if p == nil {
+		return nil
+	}
+	return []*pleg.Pod{p}
+}
+
+// filtered is a runtime that filters its lists by label, as it has to.
+func filtered(sandboxes []*runtimeapi.PodSandbox, containers []*runtimeapi.Container) *filteredRuntime {
+	return &filteredRuntime{fakeRuntime: *lists(nil, nil), sandboxes: sandboxes, containers: containers}
+}
+
+type filteredRuntime struct {
+	fakeRuntime
+	sandboxes  []*runtimeapi.PodSandbox
+	containers []*runtimeapi.Container
+	whole, one int
+}
+
+func (f *filteredRuntime) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+	answer := &runtimeapi.ListPodSandboxResponse{}
+	for _, s := range f.sandboxes {
+		if labelsMatch(s.GetLabels(), req.GetFilter().GetLabelSelector()) {
+			answer.Items = append(answer.Items, s)
+		}
+	}
+	if req.GetFilter() == nil {
+		f.whole++
+	} else {
+		f.one++
+	}
+	return answer, nil
+}
+
+func (f *filteredRuntime) ListContainers(_ context.Context, req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+	answer := &runtimeapi.ListContainersResponse{}
+	for _, c := range f.containers {
+		if labelsMatch(c.GetLabels(), req.GetFilter().GetLabelSelector()) {
+			answer.Containers = append(answer.Containers, c)
+		}
+	}
+	return answer, nil
+}
+
+func labelsMatch(labels, want map[string]string) bool {
+	for k, v := range want {
+		if labels[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+func ofKubelet(s *runtimeapi.PodSandbox) *runtimeapi.PodSandbox {
+	s.Labels["io.kubernetes.pod.uid"] = s.GetMetadata().GetUid()
+	return s
+}
+
+// TestListPodEqualsTheListOfAll lists pods of several makers one by one.
+func TestListPodEqualsTheListOfAll(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		sandboxes  []*runtimeapi.PodSandbox
+		containers []*runtimeapi.Container
+		uid        pleg.PodUID
+		whole      int // lists of all that it takes
+	}{
+		{
+			"the kubelet's", []*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1))},
+			[]*runtimeapi.Container{labelled(container("c1", "s1", 1, 2), "u1")}, "u1", 0,
+		},
+		{
+			"another client's", []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1)},
+			[]*runtimeapi.Container{container("c1", "s1", 1, 2)}, "u1", 1,
+		},
+		{
+			"another client's container in it", []*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1))},
+			[]*runtimeapi.Container{labelled(container("c1", "s1", 1, 2), "u1"), container("c2", "s1", 1, 2)}, "u1", 1,
+		},
+		{
+			"another client's sandbox beside its own", []*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 1, 1)), sandbox("s2", "u1", 0, 2)},
+			nil, "u1", 1,
+		},
+		{
+			"a container with the label of another pod", []*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1))},
+			[]*runtimeapi.Container{labelled(container("c1", "s1", 1, 2), "u2")}, "u1", 1,
+		},
+		{
+			"that other pod", []*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1)), ofKubelet(sandbox("s2", "u2", 0, 1))},
+			[]*runtimeapi.Container{labelled(container("c1", "s1", 1, 2), "u2")}, "u2", 1,
+		},
+		{
+			"without its sandbox", nil, []*runtimeapi.Container{labelled(container("c1", "s1", 1, 2), "u1")}, "u1", 0,
+		},
+		{"unknown among the kubelet's", []*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1))}, nil, "u9", 0},
+		{"unknown beside another client's", []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1)}, nil, "u9", 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			fake := filtered(tt.sandboxes, tt.containers)
+			client := connect(t, fake, cri.Options{})
+			all, err := client.ListPods(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want []*pleg.Pod
+			for _, p := range all {
+				if p.UID == tt.uid {
+					want = append(want, p)
+				}
+			}
+			fake.whole = 0
+			got, err := client.ListPod(t.Context(), tt.uid)
+			if err != nil || show(present(got)) != show(want) {
+				t.Errorf("got %s, %v; want %s", show(present(got)), err, show(want))
+			}
+			if fake.whole != tt.whole {
+				t.Errorf("it took %d lists of all, want %d", fake.whole, tt.whole)
+			}
+		})
+	}
+}
+
+// TestListPodBeforeTheFirstList knows nothing of labels yet.
+func TestListPodBeforeTheFirstList(t *testing.T) {
+	fake := filtered([]*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1), ofKubelet(sandbox("s2", "u2", 0, 1))}, nil)
+	client := connect(t, fake, cri.Options{})
+	for _, uid := range []pleg.PodUID{"u1", "u2"} {
+		if got, err := client.ListPod(t.Context(), uid); err != nil || got == nil || got.UID != uid {
+			t.Errorf("got %v, %v; want the pod %s", got, err, uid)
+		}
+	}
+	if fake.whole != 1 || fake.one != 1 {
+		t.Errorf("it took %d lists of all and %d of a pod, want 1 and 1", fake.whole, fake.one)
+	}
+}
+
+// TestListPodsOfOtherClientsShareAList has many such pods wait for a list that
+// is under way, and then share the next.
+func TestListPodsOfOtherClientsShareAList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sandboxes []*runtimeapi.PodSandbox
+		for i := range 20 {
+			sandboxes = append(sandboxes, sandbox(fmt.Sprint("s", i), fmt.Sprint("u", i), 0, 1))
+		}
+		fake := lists(sandboxes, nil)
+		whole := 0
+		fake.listContainers = func(context.Context) (*runtimeapi.ListContainersResponse, error) {
+			whole++
+			time.Sleep(time.Second)
+			return &runtimeapi.ListContainersResponse{}, nil
+		}
+		client := connect(t, fake, cri.Options{})
+		go func() { _, _ = client.ListPods(t.Context()) }()
+		time.Sleep(time.Second / 2)
+		done := make(chan error)
+		for i := range 20 {
+			go func() {
+				p, err := client.ListPod(t.Context(), pleg.PodUID(fmt.Sprint("u", i)))
+				if err == nil && p == nil {
+					err = fmt.Errorf("pod u%d was not found", i)
+				}
+				done <- err
+			}()
+		}
+		for range 20 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if whole != 2 {
+			t.Errorf("%d lists of all, want 2: the one under way and one for all that asked", whole)
+		}
+	})
+}
+
+func TestListPodErrors(t *testing.T) {
+	for _, rpc := range []string{"ListPodSandbox", "ListContainers"} {
+		t.Run(rpc, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt, client := simulated(t, cri.Options{ListTimeout: 7 * time.Second})
+				pods, err := rt.Populate(simruntime.Population{Pods: 2, Containers: 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := client.ListPods(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				uid := pleg.PodUID(pods[0].UID)
+				if _, err := rt.Inject(simruntime.Fault{RPC: rpc, PodUID: pods[0].UID, Code: codes.Unavailable, Times: 1}); err != nil {
+					t.Fatal(err)
+				}
+				if p, err := client.ListPod(t.Context(), uid); p != nil || status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), string(uid)) {
+					t.Errorf("a list that fails: %v, %v; want Unavailable and the pod's uid", p, err)
+				}
+				if _, err := rt.Inject(simruntime.Fault{RPC: rpc, PodUID: pods[0].UID, Hang: true, Times: 1}); err != nil {
+					t.Fatal(err)
+				}
+				start := time.Now()
+				if _, err := client.ListPod(t.Context(), uid); status.Code(err) != codes.DeadlineExceeded || time.Since(start) != 7*time.Second {
+					t.Errorf("a list that hangs: %v after %v, want DeadlineExceeded after 7s", err, time.Since(start))
+				}
+				if p, err := client.ListPod(t.Context(), uid); p == nil || err != nil {
+					t.Errorf("then: %v, %v; want the pod", p, err)
+				}
+			})
+		})
+	}
+}
