@@ -25,17 +25,22 @@ const (
 // width is the number of pods inspected at once. It follows what the runtime
 // can serve, below a bound: inspections beyond that only wait, and load the
 // runtime while they do. It grows while inspections take about as long as alone
-// and shrinks in proportion while they take longer.
+// and shrinks while they take longer, unless shrinking shows that it is not for
+// each other that they wait.
 type width struct {
 	bound int
 	// least keeps a pod that hangs, and does not count as stuck yet, from
 	// stopping all others.
 	least int
 	now   int
-	// alone is the shortest time of late for pods of about the same number of
-	// containers, by the logarithm of that number.
+	// alone is the shortest time of an inspection since the runtime's time was
+	// last found to have changed, by the logarithm of the number of containers.
 	alone  [bits.UintSize + 1]time.Duration
 	ratios []float64
+	// shrunk is the width, and ratio the time, that the last judgement shrank;
+	// 0 if it did not.
+	shrunk int
+	ratio  float64
 }
 
 func newWidth(bound int) width {
@@ -59,17 +64,23 @@ func (w *width) observe(pod *pleg.Pod, took time.Duration, crowded bool) {
 	slices.Sort(w.ratios)
 	w.judge(w.ratios[len(w.ratios)/2])
 	w.ratios = w.ratios[:0]
-	for i := range w.alone {
-		// Forgotten slowly, so that a runtime that has become slower for good
-		// is not taken for a crowded one for ever.
-		w.alone[i] += w.alone[i] / 64
-	}
 }
 
 func (w *width) judge(ratio float64) {
-	if ratio > tolerance {
-		w.now = max(w.least, int(float64(w.now)*max(0.5, tolerance/ratio)))
-	} else {
+	shrunk := w.shrunk
+	w.shrunk = 0
+	switch {
+	case shrunk > 0 && ratio > w.ratio*float64(shrunk+w.now)/float64(2*shrunk):
+		// Fewer at once were hardly faster: they did not wait for each other.
+		// The runtime takes longer now, however many it serves.
+		for i := range w.alone {
+			w.alone[i] = time.Duration(float64(w.alone[i]) * ratio)
+		}
+		w.now = shrunk
+	case ratio > tolerance:
+		w.shrunk, w.ratio = w.now, ratio
+		w.now = max(w.least, int(float64(w.now)*min(0.75, max(0.5, tolerance/ratio))))
+	default:
 		w.now = min(w.bound, w.now+max(1, w.now/4))
 	}
 }
