@@ -106,6 +106,9 @@ func eventPod(event *runtimeapi.ContainerEventResponse, h pleg.Hint) (*pleg.Pod,
 	slices.SortFunc(pod.Containers, func(a, b *pleg.Container) int {
 		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.ID, b.ID))
 	})
+	slices.SortFunc(st.Containers, func(a, b *pleg.ContainerStatus) int {
+		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.ID, b.ID))
+	})
 	return pod, st
 }
 

@@ -164,7 +164,7 @@ func TestMissingStreamsAreTriedAgainAfterAReconnect(t *testing.T) {
 		stop()
 		start(upgraded)
 		synctest.Wait() // the client sees that the old one is gone
-		list("unary") // this one connects anew
+		list("unary")   // this one connects anew
 		for range 2 {
 			list("streamed")
 		}

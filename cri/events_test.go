@@ -1,0 +1,253 @@
+package cri_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+)
+
+// watch follows the events of a client until the test ends.
+type watch struct {
+	hints  chan pleg.Hint
+	opened chan struct{}
+	ended  chan error
+}
+
+func watchEvents(t *testing.T, client *cri.Client) *watch {
+	t.Helper()
+	w := &watch{hints: make(chan pleg.Hint, 1000), opened: make(chan struct{}), ended: make(chan error, 1)}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.ended <- client.WatchEvents(ctx, func() { close(w.opened) }, func(h pleg.Hint) { w.hints <- h })
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return w
+}
+
+// TestEventsTellTheTruth makes every change of a simulated runtime, one at a
+// time, and demands that the last event about a pod says what a list says.
+func TestEventsTellTheTruth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt, client := simulated(t, cri.Options{})
+		w := watchEvents(t, client)
+		synctest.Wait()
+		rng := rand.New(rand.NewPCG(1, 2))
+		if _, err := rt.Populate(simruntime.Population{Pods: 4, Containers: 2, Dead: 1}); err != nil {
+			t.Fatal(err)
+		}
+		for step := range 200 {
+			rt.Burst(1+step%2, []simruntime.Change{simruntime.Restart, simruntime.Exit, simruntime.Replace, simruntime.Remove}[rng.IntN(4)])
+			if step%5 == 0 {
+				if _, err := rt.Populate(simruntime.Population{Pods: 2, Containers: 2}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			synctest.Wait()
+			last := make(map[pleg.PodUID]pleg.Hint)
+			for len(w.hints) > 0 {
+				h := <-w.hints
+				if h.Pod == nil || h.Status == nil || h.At.IsZero() {
+					t.Fatalf("step %d: incomplete hint %+v of a complete event", step, h)
+				}
+				last[h.UID] = h
+			}
+			for uid, h := range last {
+				checkHint(t, rt, client, uid, h)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+func checkHint(t *testing.T, rt *simruntime.Runtime, client *cri.Client, uid pleg.PodUID, h pleg.Hint) {
+	t.Helper()
+	now, ok := rt.Pod(string(uid))
+	if !ok {
+		if !h.Removed || h.Container != h.Sandbox || len(h.Pod.Sandboxes)+len(h.Pod.Containers) != 0 {
+			t.Errorf("the pod %s is gone; the last hint of it is %+v with %s", uid, h, show([]*pleg.Pod{h.Pod}))
+		}
+		return
+	}
+	if got, want := show(plain([]*pleg.Pod{h.Pod})), show(truth([]simruntime.Pod{now})); got != want {
+		t.Errorf("the hint says\n%swant\n%s", got, want)
+	}
+	want, err := client.PodStatus(t.Context(), h.Pod, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(h.Status, want) {
+		t.Fatalf("the hint has the status %+v, want %+v", h.Status, want)
+	}
+}
+
+func TestEventsEnd(t *testing.T) {
+	broken := status.Error(codes.Unavailable, "broken")
+	for name, tt := range map[string]struct {
+		faults  simruntime.EventFaults
+		none    bool
+		code    codes.Code
+		mention string
+	}{
+		"not implemented": {simruntime.EventFaults{Mode: simruntime.EventsUnimplemented}, true, codes.Unimplemented, ""},
+		"switched off":    {simruntime.EventFaults{Mode: simruntime.EventsEOF}, true, codes.Unknown, "ended the stream"},
+		"broken":          {simruntime.EventFaults{BreakAfter: 3}, false, status.Code(broken), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt, client := simulated(t, cri.Options{})
+				if err := rt.SetEventFaults(tt.faults); err != nil {
+					t.Fatal(err)
+				}
+				w := watchEvents(t, client)
+				synctest.Wait()
+				if _, err := rt.Populate(simruntime.Population{Pods: 3, Containers: 1}); err != nil {
+					t.Fatal(err)
+				}
+				err := <-w.ended
+				if errors.Is(err, pleg.ErrNoEvents) != tt.none || status.Code(err) != tt.code || !strings.Contains(err.Error(), tt.mention) {
+					t.Errorf("ended with %v; want the code %v, no events: %t", err, tt.code, tt.none)
+				}
+			})
+		})
+	}
+}
+
+// TestRuntimeThatEndsALiveStreamHasEvents tells a stream that ended after it had
+// lived from one that never was.
+func TestRuntimeThatEndsALiveStreamHasEvents(t *testing.T) {
+	for name, tt := range map[string]struct {
+		lives  time.Duration
+		events int
+		none   bool
+	}{
+		"at once":          {0, 0, true},
+		"after an event":   {0, 1, false},
+		"after two silent": {2 * time.Second, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := &eventing{play: func(stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+					for range tt.events {
+						if err := stream.Send(&runtimeapi.ContainerEventResponse{}); err != nil {
+							return err
+						}
+					}
+					time.Sleep(tt.lives)
+					return nil
+				}}
+				w := watchEvents(t, connect(t, fake, cri.Options{}))
+				if err := <-w.ended; err == nil || errors.Is(err, pleg.ErrNoEvents) != tt.none || errors.Is(err, io.EOF) {
+					t.Errorf("ended with %v, want no events: %t", err, tt.none)
+				}
+			})
+		})
+	}
+}
+
+type eventing struct {
+	fakeRuntime
+	play func(grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error
+}
+
+func (e *eventing) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+	return e.play(stream)
+}
+
+func TestWatchEventsIsOpenedBeforeTheFirstEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := simulated(t, cri.Options{})
+		w := watchEvents(t, client)
+		synctest.Wait()
+		select {
+		case <-w.opened:
+		default:
+			t.Error("a stream without events is not opened")
+		}
+	})
+}
+
+func TestWatchEventsOfNoRuntime(t *testing.T) {
+	client := newClient(t, "/nowhere/cri.sock", cri.Options{})
+	err := client.WatchEvents(t.Context(), func() { t.Error("opened") }, nil)
+	if status.Code(err) != codes.Unavailable || errors.Is(err, pleg.ErrNoEvents) {
+		t.Errorf("got %v, want Unavailable", err)
+	}
+}
+
+func TestWatchEventsEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := simulated(t, cri.Options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		start := time.Now()
+		err := client.WatchEvents(ctx, func() {}, func(pleg.Hint) {})
+		if status.Code(err) != codes.Canceled || time.Since(start) != time.Second {
+			t.Errorf("ended after %v with %v, want Canceled after 1s", time.Since(start), err)
+		}
+	})
+}
+
+// TestReaderThatIsBusyHoldsNobodyUp sends far more than grpc's own window
+// holds to a client that does not return from its first hint.
+func TestReaderThatIsBusyHoldsNobodyUp(t *testing.T) {
+	const events = 3000
+	big := &runtimeapi.ContainerEventResponse{ContainerId: strings.Repeat("x", 2<<10)}
+	sent := make(chan error, 1)
+	fake := &eventing{play: func(stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+		for range events {
+			if err := stream.Send(big); err != nil {
+				sent <- err
+				return err
+			}
+		}
+		sent <- nil
+		<-stream.Context().Done()
+		return nil
+	}}
+	client := connect(t, fake, cri.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	release, done, got := make(chan struct{}), make(chan struct{}), 0
+	go func() {
+		defer close(done)
+		_ = client.WatchEvents(ctx, func() {}, func(pleg.Hint) { // its end is the test's
+			<-release
+			if got++; got == events {
+				cancel()
+			}
+		})
+	}()
+	select {
+	case err := <-sent:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the runtime waits for the reader: 6 MB do not fit ahead of it")
+	}
+	close(release)
+	<-done
+	cancel()
+	if got != events {
+		t.Errorf("%d events arrived, want %d", got, events)
+	}
+}

@@ -1,0 +1,259 @@
+package cri
+
+import (
+	"cmp"
+	"reflect"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// These tests are inside the package because a runtime that sends such events
+// over the wire says nothing more, and fuzzing it would be slow.
+
+const (
+	createdEvent = runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT
+	startedEvent = runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT
+	stoppedEvent = runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT
+	deletedEvent = runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT
+)
+
+var eventNow = time.Unix(1_700_000_000, 0)
+
+// aContainerStarts is a complete event: c1 runs beside c0, which has exited.
+func aContainerStarts() *runtimeapi.ContainerEventResponse {
+	labels := func() map[string]string { return map[string]string{labelPodUID: "u1"} }
+	return &runtimeapi.ContainerEventResponse{
+		ContainerId: "c1", ContainerEventType: startedEvent, CreatedAt: eventNow.UnixNano(),
+		PodSandboxStatus: &runtimeapi.PodSandboxStatus{
+			Id: "s1", Metadata: &runtimeapi.PodSandboxMetadata{Name: "web", Namespace: "shop", Uid: "u1", Attempt: 2},
+			CreatedAt: 5, Network: &runtimeapi.PodSandboxNetworkStatus{Ip: "10.0.0.1"}, Labels: labels(),
+		},
+		ContainersStatuses: []*runtimeapi.ContainerStatus{
+			{
+				Id: "c0", Metadata: &runtimeapi.ContainerMetadata{Name: "main"}, CreatedAt: 6, Labels: labels(),
+				State: runtimeapi.ContainerState_CONTAINER_EXITED, ExitCode: 7, Reason: "Error",
+			},
+			{
+				Id: "c1", Metadata: &runtimeapi.ContainerMetadata{Name: "main", Attempt: 1}, CreatedAt: 7, Labels: labels(),
+				State: runtimeapi.ContainerState_CONTAINER_RUNNING,
+			},
+		},
+	}
+}
+
+func testConverter() *converter { return &converter{client: &Client{}} }
+
+func TestCompleteEvent(t *testing.T) {
+	c1 := &pleg.Container{ID: "c1", SandboxID: "s1", Name: "main", Attempt: 1, State: pleg.StateRunning, CreatedAt: time.Unix(0, 7)}
+	c0 := &pleg.Container{ID: "c0", SandboxID: "s1", Name: "main", State: pleg.StateExited, CreatedAt: time.Unix(0, 6)}
+	s1 := &pleg.Container{ID: "s1", Name: "web", Attempt: 2, State: pleg.StateRunning, CreatedAt: time.Unix(0, 5)}
+	want := &pleg.Pod{
+		UID: "u1", Name: "web", Namespace: "shop", Labels: map[string]string{labelPodUID: "u1"},
+		Containers: []*pleg.Container{c1, c0}, Sandboxes: []*pleg.Container{s1},
+	}
+	h := testConverter().hint(aContainerStarts(), eventNow)
+	if h.UID != "u1" || h.Container != "c1" || h.Sandbox != "s1" || h.State != pleg.StateRunning || h.Removed || !h.At.Equal(eventNow) {
+		t.Errorf("got %+v", h)
+	}
+	if !reflect.DeepEqual(h.Pod, want) {
+		t.Errorf("pod: got %+v, want %+v", h.Pod, want)
+	}
+	st := h.Status
+	if st.UID != "u1" || st.Name != "web" || st.Namespace != "shop" || !reflect.DeepEqual(st.IPs, []string{"10.0.0.1"}) ||
+		st.Container("c0").ExitCode != 7 || st.Container("c0").Reason != "Error" || st.Container("c1").State != pleg.StateRunning ||
+		len(st.Sandboxes) != 1 || !st.Sandboxes[0].Ready {
+		t.Errorf("status: got %+v", st)
+	}
+}
+
+func TestRemovedIsLeftOut(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change                func(*runtimeapi.ContainerEventResponse)
+		containers, sandboxes int
+		ips                   int
+	}{
+		"a container that the statuses still have": {func(*runtimeapi.ContainerEventResponse) {}, 1, 1, 1},
+		"a container that they have no more": {func(e *runtimeapi.ContainerEventResponse) {
+			e.ContainersStatuses = e.ContainersStatuses[:1]
+		}, 1, 1, 1},
+		"the sandbox": {func(e *runtimeapi.ContainerEventResponse) {
+			e.ContainerId, e.ContainersStatuses = "s1", nil
+			e.PodSandboxStatus.CreatedAt = time.Time{}.UnixNano()
+		}, 0, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			event := aContainerStarts()
+			event.ContainerEventType = deletedEvent
+			tt.change(event)
+			h := testConverter().hint(event, eventNow)
+			if !h.Removed || h.State != pleg.StateExited || h.Pod == nil {
+				t.Fatalf("got %+v, want a complete removal", h)
+			}
+			if len(h.Pod.Containers) != tt.containers || len(h.Pod.Sandboxes) != tt.sandboxes ||
+				len(h.Status.Containers) != tt.containers || len(h.Status.Sandboxes) != tt.sandboxes || len(h.Status.IPs) != tt.ips {
+				t.Errorf("got %+v and %+v", h.Pod, h.Status)
+			}
+		})
+	}
+}
+
+// TestIncompleteEvents demands of each bad event what identity it has, and no
+// pod to believe in.
+func TestIncompleteEvents(t *testing.T) {
+	type event = runtimeapi.ContainerEventResponse
+	all := pleg.Hint{UID: "u1", At: eventNow, Container: "c1", Sandbox: "s1", State: pleg.StateRunning}
+	for name, tt := range map[string]struct {
+		spoil func(*event)
+		want  func(*pleg.Hint)
+	}{
+		"no sandbox status, labels tell the pod": {func(e *event) { e.PodSandboxStatus = nil }, func(h *pleg.Hint) { h.Sandbox = "" }},
+		"no sandbox status, a list tells the pod": {func(e *event) {
+			e.PodSandboxStatus, e.ContainersStatuses, e.ContainerId = nil, nil, "listed"
+		}, func(h *pleg.Hint) { h.Sandbox, h.Container = "", "listed" }},
+		"an id that no list has": {func(e *event) {
+			e.PodSandboxStatus, e.ContainersStatuses = nil, nil
+		}, func(h *pleg.Hint) { h.UID, h.Sandbox = "", "" }},
+		"a status of nothing": {func(e *event) {
+			*e = event{PodSandboxStatus: &runtimeapi.PodSandboxStatus{}, ContainerId: "c1", ContainerEventType: startedEvent}
+		}, func(h *pleg.Hint) { h.UID, h.Sandbox, h.At = "", "", time.Time{} }},
+		"nothing at all":  {func(e *event) { *e = event{} }, func(h *pleg.Hint) { *h = pleg.Hint{State: pleg.StateCreated} }},
+		"no metadata":     {func(e *event) { e.PodSandboxStatus.Metadata = nil }, func(*pleg.Hint) {}},
+		"no uid":          {func(e *event) { e.PodSandboxStatus.Metadata.Uid = "" }, func(*pleg.Hint) {}},
+		"no sandbox id":   {func(e *event) { e.PodSandboxStatus.Id = "" }, func(h *pleg.Hint) { h.Sandbox = "" }},
+		"no container id": {func(e *event) { e.ContainerId = "" }, func(h *pleg.Hint) { h.Container = "" }},
+		"no statuses":     {func(e *event) { e.ContainersStatuses = nil }, func(*pleg.Hint) {}},
+		"a container's status is missing": {func(e *event) {
+			e.ContainersStatuses = e.ContainersStatuses[:1]
+		}, func(*pleg.Hint) {}},
+		"a container without id":       {func(e *event) { e.ContainersStatuses[0].Id = "" }, func(*pleg.Hint) {}},
+		"a container without metadata": {func(e *event) { e.ContainersStatuses[0].Metadata = nil }, func(*pleg.Hint) {}},
+		"a container is nil":           {func(e *event) { e.ContainersStatuses[0] = nil }, func(*pleg.Hint) {}},
+		"a container twice":            {func(e *event) { e.ContainersStatuses[0].Id = "c1" }, func(*pleg.Hint) {}},
+		"a container is the sandbox":   {func(e *event) { e.ContainersStatuses[0].Id = "s1" }, func(*pleg.Hint) {}},
+		"a state with no name":         {func(e *event) { e.ContainersStatuses[0].State = 44 }, func(*pleg.Hint) {}},
+		"a sandbox state with no name": {func(e *event) { e.PodSandboxStatus.State = 44 }, func(*pleg.Hint) {}},
+		"a kind with no name":          {func(e *event) { e.ContainerEventType = 44 }, func(h *pleg.Hint) { h.State = pleg.StateUnknown }},
+		"a negative kind":              {func(e *event) { e.ContainerEventType = -1 }, func(h *pleg.Hint) { h.State = pleg.StateUnknown }},
+		"no time":                      {func(e *event) { e.CreatedAt = 0 }, func(h *pleg.Hint) { h.At = time.Time{} }},
+		"the zero time of Go":          {func(e *event) { e.CreatedAt = time.Time{}.UnixNano() }, func(h *pleg.Hint) { h.At = time.Time{} }},
+		"in the future":                {func(e *event) { e.CreatedAt += int64(time.Minute) }, func(h *pleg.Hint) { h.At = time.Time{} }},
+		"the statuses lag behind the event": {func(e *event) {
+			e.ContainerEventType = stoppedEvent
+		}, func(h *pleg.Hint) { h.State = pleg.StateExited }},
+		"the sandbox stopped and is ready": {func(e *event) {
+			e.ContainerId, e.ContainerEventType = "s1", stoppedEvent
+		}, func(h *pleg.Hint) { h.Container, h.State = "s1", pleg.StateExited }},
+		"the sandbox is deleted and has containers": {func(e *event) {
+			e.ContainerId, e.ContainerEventType = "s1", deletedEvent
+		}, func(h *pleg.Hint) { h.Container, h.State, h.Removed = "s1", pleg.StateExited, true }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			event, want := aContainerStarts(), all
+			tt.spoil(event)
+			tt.want(&want)
+			v := testConverter()
+			v.client.known.Store(&known{pods: []*pleg.Pod{{UID: "u1", Containers: []*pleg.Container{{ID: "listed"}}}}})
+			got := v.hint(event, eventNow)
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		})
+	}
+}
+
+// TestOwnersFollowTheLists uses the newest list to find the owner of an id.
+func TestOwnersFollowTheLists(t *testing.T) {
+	v := testConverter()
+	for _, uid := range []pleg.PodUID{"u1", "u2"} {
+		v.client.known.Store(&known{pods: []*pleg.Pod{{UID: uid, Sandboxes: []*pleg.Container{{ID: "c1"}}}}})
+		if h := v.hint(&runtimeapi.ContainerEventResponse{ContainerId: "c1"}, eventNow); h.UID != uid {
+			t.Errorf("got the pod %q, want %q", h.UID, uid)
+		}
+	}
+}
+
+func TestEventsOfStrangersAreNoted(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*runtimeapi.ContainerEventResponse)
+		want   int64
+	}{
+		"the kubelet's":        {func(*runtimeapi.ContainerEventResponse) {}, 0},
+		"a sandbox of another": {func(e *runtimeapi.ContainerEventResponse) { e.PodSandboxStatus.Labels = nil }, 1},
+		"a container of another": {func(e *runtimeapi.ContainerEventResponse) {
+			e.ContainersStatuses[1].Labels[labelPodUID] = "u2"
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v, event := testConverter(), aContainerStarts()
+			tt.change(event)
+			v.hint(event, eventNow)
+			if got := v.client.strangers.Load(); got != tt.want {
+				t.Errorf("%d events of strangers, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+// FuzzEvent converts any event and demands that what is complete is consistent.
+func FuzzEvent(f *testing.F) {
+	for _, change := range []func(*runtimeapi.ContainerEventResponse){
+		func(*runtimeapi.ContainerEventResponse) {},
+		func(e *runtimeapi.ContainerEventResponse) { e.PodSandboxStatus = nil },
+		func(e *runtimeapi.ContainerEventResponse) { e.ContainerEventType = 44 },
+		func(e *runtimeapi.ContainerEventResponse) { e.ContainerEventType = deletedEvent },
+		func(e *runtimeapi.ContainerEventResponse) {
+			e.ContainerEventType, e.ContainerId, e.ContainersStatuses = deletedEvent, "s1", nil
+		},
+		func(e *runtimeapi.ContainerEventResponse) { e.CreatedAt = time.Time{}.UnixNano() },
+		func(e *runtimeapi.ContainerEventResponse) { e.ContainersStatuses[0].State = 9 },
+		func(e *runtimeapi.ContainerEventResponse) { e.ContainersStatuses[0].Metadata = nil },
+	} {
+		event := aContainerStarts()
+		change(event)
+		raw, err := proto.Marshal(event)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		event := &runtimeapi.ContainerEventResponse{}
+		if err := proto.Unmarshal(raw, event); err != nil {
+			return // gRPC would not hand it on
+		}
+		h := testConverter().hint(event, eventNow)
+		if h.Container != pleg.ContainerID(event.GetContainerId()) || h.At.After(eventNow.Add(maxAhead)) {
+			t.Errorf("got %+v of %v", h, event)
+		}
+		if (h.Pod == nil) != (h.Status == nil) {
+			t.Errorf("a pod without its status, or the other way round: %+v", h)
+		}
+		if h.Pod != nil {
+			checkWhole(t, h)
+		}
+	})
+}
+
+func checkWhole(t *testing.T, h pleg.Hint) {
+	t.Helper()
+	if h.UID == "" || h.At.IsZero() || h.Sandbox == "" || h.Pod.UID != h.UID || h.Status.UID != h.UID ||
+		len(h.Pod.Containers) != len(h.Status.Containers) || len(h.Pod.Sandboxes) != len(h.Status.Sandboxes) {
+		t.Errorf("complete and inconsistent: %+v", h)
+	}
+	seen := make(map[pleg.ContainerID]bool)
+	for i, c := range h.Pod.Containers {
+		st := h.Status.Container(c.ID)
+		if c.ID == "" || seen[c.ID] || c.SandboxID != h.Sandbox || st == nil || st.State != c.State || h.Removed && c.ID == h.Container {
+			t.Errorf("container %+v of %+v", c, h)
+		}
+		if i > 0 && cmp.Compare(h.Pod.Containers[i-1].CreatedAt.UnixNano(), c.CreatedAt.UnixNano()) < 0 && !c.CreatedAt.IsZero() && !h.Pod.Containers[i-1].CreatedAt.IsZero() {
+			t.Errorf("containers are not newest first: %+v", h.Pod)
+		}
+		seen[c.ID] = true
+	}
+}
