@@ -64,6 +64,7 @@ func New(p *pipeline.Pipeline, o Options) (*Server, error) {
 
 // Register adds service pleg.v1.PLEG to a gRPC server of the caller's. Bounds on
 // connections and requests, health and reflection are then the caller's to add.
+// Watch calls then end with the pipeline: end it before GracefulStop.
 func (s *Server) Register(r grpc.ServiceRegistrar) {
 	plegv1.RegisterPLEGServer(r, &service{Server: s})
 }
