@@ -24,8 +24,9 @@ type Cache interface {
 // Options configure a [Differ].
 type Options struct {
 	Cache Cache
-	// Retry is called when an inspection has failed and waits for the next
-	// listing, which should not be long in coming. It must not block.
+	// Retry is called when something waits for the next listing, which then
+	// should not be long in coming: an inspection that has failed, a request for
+	// one, much that only a listing clears. It must not block.
 	Retry func()
 	// DeliverAfterFailures is the number of failed inspections of a pod after
 	// which its events are delivered uninspected; 0 for never.
@@ -150,6 +151,7 @@ func (d *Differ) apply(l stage.Listing) {
 	d.takeRequests()
 	now := time.Now()
 	d.missed.count(now)
+	d.removed.expire(now, nil)
 	d.listings++
 	d.pending = d.pending[:0]
 	present := 0
@@ -208,84 +210,14 @@ func (d *Differ) list(rec *record, pod *pleg.Pod, l stage.Listing) {
 	}
 	// A pod seen after the listing had begun need not be in it.
 	if !rec.current.at.After(l.At) {
-		change, began := d.observe(rec, observation{pod: pod, at: l.At})
-		if began && l.Announced {
-			d.missed.shown(change.Events, time.Now())
+		if l.Announced {
+			d.missed.shown(events(rec.current.pod, pod, l.At), time.Now())
 		}
+		d.observe(rec, observation{pod: pod, at: l.At})
 	}
 	if !rec.settled() {
 		d.pending = append(d.pending, rec.uid)
 	}
-}
-
-// take takes an observation of one pod into the records.
-func (d *Differ) take(o stage.Observation) {
-	now := time.Now()
-	if h := o.Hint; h != nil {
-		d.missed.heard(h, now)
-		d.missed.count(now)
-		if h.Removed {
-			d.removed.add(h.Container, now)
-		}
-		if h.Pod == nil {
-			return
-		}
-	}
-	rec := d.records[o.UID]
-	if !o.At.After(d.knownAt(rec, o.UID)) {
-		d.metrics.stale.Inc()
-		return
-	}
-	to := observation{pod: d.withoutRemoved(o.Pod, now), at: o.At}
-	if o.Hint != nil {
-		to = d.merge(rec, o, now)
-	}
-	if rec == nil && to.pod == nil {
-		d.gone[o.UID] = o.At
-		d.cache.Touch(o.UID, o.At)
-		return
-	}
-	if rec == nil {
-		rec = d.record(o.UID)
-	}
-	d.observe(rec, to)
-	d.queueLater()
-	if !rec.busy {
-		d.cache.Touch(o.UID, o.At)
-	}
-}
-
-// knownAt returns the time of the newest observation of a pod so far, of which
-// there may be no record.
-func (d *Differ) knownAt(rec *record, uid pleg.PodUID) time.Time {
-	at := d.listedAt
-	if rec != nil && rec.current.at.After(at) {
-		at = rec.current.at
-	}
-	if gone := d.gone[uid]; gone.After(at) {
-		at = gone
-	}
-	return at
-}
-
-func (d *Differ) merge(rec *record, o stage.Observation, now time.Time) observation {
-	var have *pleg.Pod
-	if rec != nil {
-		have = rec.current.pod
-	}
-	to := observation{at: o.At, step: true}
-	to.pod = merge(have, o.Hint, func(id pleg.ContainerID) bool { return d.removed.has(id, now) })
-	if tellsAll(o.Hint, to.pod) {
-		to.status = o.Hint.Status
-	}
-	return to
-}
-
-func (d *Differ) withoutRemoved(pod *pleg.Pod, now time.Time) *pleg.Pod {
-	if len(d.removed.since) == 0 {
-		return pod
-	}
-	return without(pod, func(id pleg.ContainerID) bool { return d.removed.has(id, now) })
 }
 
 func (d *Differ) record(uid pleg.PodUID) *record {
@@ -303,24 +235,23 @@ func (d *Differ) record(uid pleg.PodUID) *record {
 
 // observe takes a newer observation of one pod and queues the change if there
 // is one and none is under way.
-func (d *Differ) observe(rec *record, o observation) (change stage.Change, began bool) {
+func (d *Differ) observe(rec *record, o observation) {
 	rec.observe(o)
 	if rec.busy {
-		return stage.Change{}, false
+		return
 	}
-	if change, began = rec.next(); began {
+	if change, ok := rec.next(); ok {
 		d.begin(rec, change)
 	} else if o.pod == nil {
 		d.forget(rec)
 	}
-	return change, began
 }
 
 // forget drops the record of a pod that is gone.
 func (d *Differ) forget(rec *record) {
 	delete(d.records, rec.uid)
 	if rec.current.at.After(d.listedAt) {
-		d.gone[rec.uid] = rec.current.at
+		d.bury(rec.uid, rec.current.at)
 	}
 }
 
@@ -330,7 +261,6 @@ func (d *Differ) begin(rec *record, change stage.Change) {
 	if rec.settled() {
 		d.unsettled++
 	}
-	d.metrics.skippedAttempts.Add(float64(skippedAttempts(rec.old, change.Pod)))
 	rec.begin(change)
 	switch {
 	case change.Pod == nil, change.Status != nil, change.Uninspected:
@@ -353,6 +283,9 @@ func (d *Differ) queueLater() {
 // meanwhile. After an error the next listing does that.
 func (d *Differ) settle(s stage.Settled) {
 	rec := d.records[s.UID]
+	if s.Err == nil {
+		d.metrics.skippedAttempts.Add(float64(skippedAttempts(rec.old, rec.sent.pod)))
+	}
 	rec.settle(s.Err)
 	if s.Err != nil {
 		d.retry()
@@ -382,7 +315,11 @@ func (d *Differ) settle(s stage.Settled) {
 }
 
 func (d *Differ) takeRequests() {
-	for _, uid := range d.requests.Take() {
+	uids := d.requests.Take()
+	if len(uids) > 0 {
+		d.retry()
+	}
+	for _, uid := range uids {
 		if rec := d.records[uid]; rec != nil {
 			rec.reinspect = true
 		} else {

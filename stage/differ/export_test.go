@@ -2,8 +2,12 @@ package differ
 
 import "github.com/pleg-pipeline/pleg-pipeline/stage"
 
-// Events is the pure function behind a Change.
-var Events = events
+// The pure functions behind a Change.
+var (
+	Events          = events
+	Merge           = merge
+	SkippedAttempts = skippedAttempts
+)
 
 // Apply takes a listing without a goroutine. It is not to be called beside Run.
 func (d *Differ) Apply(l stage.Listing) { d.apply(l) }

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
@@ -39,7 +41,12 @@ func (c *fakeCache) Touch(uid pleg.PodUID, at time.Time) { c.touched[uid] = at }
 
 func newDiffer(tb testing.TB, c differ.Cache, metrics instrument.Registry) *differ.Differ {
 	tb.Helper()
-	d, err := differ.New(differ.Options{Cache: c, Retry: func() {}, Logger: slog.New(slog.DiscardHandler), Metrics: metrics})
+	return newRetrying(tb, c, metrics, func() {})
+}
+
+func newRetrying(tb testing.TB, c differ.Cache, metrics instrument.Registry, retry func()) *differ.Differ {
+	tb.Helper()
+	d, err := differ.New(differ.Options{Cache: c, Retry: retry, Logger: slog.New(slog.DiscardHandler), Metrics: metrics})
 	if err != nil {
 		tb.Fatalf("New: %v", err)
 	}
@@ -48,30 +55,35 @@ func newDiffer(tb testing.TB, c differ.Cache, metrics instrument.Registry) *diff
 
 // bed is a differ at work in a bubble; the test is its lister and inspector.
 type bed struct {
-	differ   *differ.Differ
-	cache    *fakeCache
-	listings chan stage.Listing
-	settled  chan stage.Settled
-	inspect  chan stage.Change
-	known    chan stage.Change
-	ended    chan error
-	marks    []time.Time
-	lists    int
-	closed   bool
+	differ       *differ.Differ
+	cache        *fakeCache
+	metrics      *prometheus.Registry
+	retries      atomic.Int64
+	listings     chan stage.Listing
+	observations chan stage.Observation
+	settled      chan stage.Settled
+	inspect      chan stage.Change
+	known        chan stage.Change
+	ended        chan error
+	marks        []time.Time
+	lists        int
+	closed       bool
 }
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
 	c := &fakeCache{touched: make(map[pleg.PodUID]time.Time)}
 	b := &bed{
-		cache: c, differ: newDiffer(t, c, instrument.Registry{}),
-		listings: make(chan stage.Listing), settled: make(chan stage.Settled),
+		cache: c, metrics: prometheus.NewPedanticRegistry(),
+		listings: make(chan stage.Listing), observations: make(chan stage.Observation), settled: make(chan stage.Settled),
 		inspect: make(chan stage.Change), known: make(chan stage.Change), ended: make(chan error, 1),
 	}
-	go func() { b.ended <- b.differ.Run(b.listings, nil, b.settled, b.inspect, b.known) }()
+	b.differ = newRetrying(t, c, instrument.Registry{Registerer: b.metrics}, func() { b.retries.Add(1) })
+	go func() { b.ended <- b.differ.Run(b.listings, b.observations, b.settled, b.inspect, b.known) }()
 	t.Cleanup(func() {
 		if !b.closed {
 			close(b.listings)
+			close(b.observations)
 			synctest.Wait() // the inspector's answers end last
 			close(b.settled)
 		}
@@ -108,8 +120,9 @@ func (b *bed) take(t *testing.T, uid pleg.PodUID, words string) stage.Change {
 	if got := podtest.Words(c.Events...); c.UID != uid || got != words {
 		t.Errorf("change of pod %s with %q, want pod %s with %q", c.UID, got, uid, words)
 	}
-	if c.known != (c.Pod == nil) {
-		t.Errorf("change of pod %s came on the channel of those that need no inspection: %v, has a pod: %v", uid, c.known, c.Pod != nil)
+	if c.known != (c.Pod == nil || c.Status != nil) {
+		t.Errorf("change of pod %s came on the channel of those that need no inspection: %v, has a pod: %v, a status: %v",
+			uid, c.known, c.Pod != nil, c.Status != nil)
 	}
 	for _, ev := range c.Events {
 		if ev.PodUID != uid || !ev.ObservedAt.Equal(c.At) {

@@ -40,7 +40,8 @@ func newMissed(counter prometheus.Counter) missed {
 	}
 }
 
-// shown takes the events that a listing of all pods made.
+// shown takes the events between the last observation of a pod and a listing of
+// all pods. What an inspection still owes the subscribers is not among them.
 func (m *missed) shown(events []pleg.Event, now time.Time) {
 	for _, ev := range events {
 		s := step{ev.ContainerID, ev.Type}

@@ -138,6 +138,7 @@ func TestEndsWhenTheListingsEndAndAllIsSettled(t *testing.T) {
 				}
 				b.closed = true
 				close(b.listings)
+				close(b.observations)
 				synctest.Wait()
 				for _, changes := range []<-chan stage.Change{b.inspect, b.known} {
 					if c, ok := <-changes; ok {

@@ -1,0 +1,87 @@
+package differ
+
+import (
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
+)
+
+// take takes an observation of one pod into the records.
+func (d *Differ) take(o stage.Observation) {
+	now := time.Now()
+	if h := o.Hint; h != nil {
+		d.missed.count(now)
+		d.missed.heard(h, now)
+		if h.Removed {
+			d.removed.add(h.Container, now)
+		}
+		if h.Pod == nil {
+			return
+		}
+	}
+	rec := d.records[o.UID]
+	if !o.At.After(d.knownAt(rec, o.UID)) {
+		d.metrics.stale.Inc()
+		return
+	}
+	to := observation{pod: d.withoutRemoved(o.Pod, now), at: o.At}
+	if o.Hint != nil {
+		to = d.merge(rec, o, now)
+	}
+	if rec == nil && to.pod == nil {
+		d.bury(o.UID, o.At)
+		d.cache.Touch(o.UID, o.At)
+		return
+	}
+	if rec == nil {
+		rec = d.record(o.UID)
+	}
+	d.observe(rec, to)
+	d.queueLater()
+	if !rec.busy {
+		d.cache.Touch(o.UID, o.At)
+	}
+}
+
+// knownAt returns the time of the newest observation of a pod so far, of which
+// there may be no record.
+func (d *Differ) knownAt(rec *record, uid pleg.PodUID) time.Time {
+	at := d.listedAt
+	if rec != nil && rec.current.at.After(at) {
+		at = rec.current.at
+	}
+	if gone := d.gone[uid]; gone.After(at) {
+		at = gone
+	}
+	return at
+}
+
+func (d *Differ) merge(rec *record, o stage.Observation, now time.Time) observation {
+	var have *pleg.Pod
+	if rec != nil {
+		have = rec.current.pod
+	}
+	to := observation{at: o.At, step: true}
+	to.pod = merge(have, o.Hint, func(id pleg.ContainerID) bool { return d.removed.has(id, now) })
+	if tellsAll(o.Hint, to.pod) {
+		to.status = o.Hint.Status
+	}
+	return to
+}
+
+func (d *Differ) withoutRemoved(pod *pleg.Pod, now time.Time) *pleg.Pod {
+	if len(d.removed.since) == 0 {
+		return pod
+	}
+	return without(pod, func(id pleg.ContainerID) bool { return d.removed.has(id, now) })
+}
+
+// bury notes when a pod was found gone. The next listing clears that, and is due
+// soon once there is much of it.
+func (d *Differ) bury(uid pleg.PodUID, at time.Time) {
+	d.gone[uid] = at
+	if len(d.gone) >= maxRecent {
+		d.retry()
+	}
+}
