@@ -104,7 +104,7 @@ func TestWaitingForARemovedPod(t *testing.T) {
 		s.node.set("1", "")
 		s.relist()
 		status, err := s.cache.Get("1")
-		if got := <-answer; got == nil || got.ID != "1" || got.Name != "" || len(got.ContainerStatuses) > 0 {
+		if got := s.answered(answer); got == nil || got.ID != "1" || got.Name != "" || len(got.ContainerStatuses) > 0 {
 			t.Errorf("the waiter got %+v, want an empty status of pod 1", got)
 		}
 		if err != nil || status.Name != "" {
@@ -132,11 +132,7 @@ func TestHungPodDelaysNobodyElse(t *testing.T) {
 		others := []<-chan *kubecontainer.PodStatus{s.newerThan("other", now), s.newerThan("same", now), s.newerThan("gone", now)}
 		s.relist()
 		for _, answer := range others {
-			select {
-			case <-answer:
-			default:
-				t.Error("a waiter of another pod still waits")
-			}
+			s.answered(answer)
 		}
 		got := s.events()
 		slices.Sort(got)
@@ -158,7 +154,7 @@ func TestHungPodDelaysNobodyElse(t *testing.T) {
 			t.Errorf("unhealthy: %v", err)
 		}
 		s.wait(2 * time.Minute)
-		if status := <-hung; status.ContainerStatuses[0].State != kubecontainer.ContainerStateExited {
+		if status := s.answered(hung); status.ContainerStatuses[0].State != kubecontainer.ContainerStateExited {
 			t.Errorf("the waiter of the hung pod got %+v", status)
 		}
 		s.expect("hung Died h1")
@@ -250,7 +246,7 @@ func TestRelistOfAVanishedPod(t *testing.T) {
 		s.pleg.RequestRelist("never seen")
 		s.settle()
 		s.expect("1 Died c1", "1 Removed c1")
-		if status := <-never; status.ID != "never seen" {
+		if status := s.answered(never); status.ID != "never seen" {
 			t.Errorf("the waiter got %+v", status)
 		}
 	})

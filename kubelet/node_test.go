@@ -19,12 +19,13 @@ import (
 type node struct {
 	*containertest.FakeRuntime
 
-	mu        sync.Mutex
-	broken    map[types.UID]error
-	delay     map[types.UID]time.Duration
-	lists     time.Duration
-	inspected map[types.UID]int
-	relisted  int
+	mu          sync.Mutex
+	broken      map[types.UID]error
+	delay       map[types.UID]time.Duration
+	addressless map[types.UID]bool
+	lists       time.Duration
+	inspected   map[types.UID]int
+	relisted    int
 }
 
 func newNode() *node {
@@ -32,6 +33,7 @@ func newNode() *node {
 		FakeRuntime: &containertest.FakeRuntime{},
 		broken:      make(map[types.UID]error),
 		delay:       make(map[types.UID]time.Duration),
+		addressless: make(map[types.UID]bool),
 		inspected:   make(map[types.UID]int),
 	}
 }
@@ -73,6 +75,13 @@ func (n *node) breakPod(uid types.UID, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.broken[uid] = err
+}
+
+// strip takes the pod's address away, or gives it back.
+func (n *node) strip(uid types.UID, stripped bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.addressless[uid] = stripped
 }
 
 // slow makes each inspection of the pod take a while.
@@ -139,7 +148,7 @@ func dated(pod *kubecontainer.Pod, at time.Time) *kubecontainer.Pod {
 func (n *node) GetPodStatus(_ context.Context, pod *kubecontainer.Pod) (*kubecontainer.PodStatus, error) {
 	n.mu.Lock()
 	n.inspected[pod.ID]++
-	delay, err := n.delay[pod.ID], n.broken[pod.ID]
+	delay, err, addressless := n.delay[pod.ID], n.broken[pod.ID], n.addressless[pod.ID]
 	n.mu.Unlock()
 	time.Sleep(delay)
 	if err != nil {
@@ -160,7 +169,9 @@ func (n *node) GetPodStatus(_ context.Context, pod *kubecontainer.Pod) (*kubecon
 		s := &runtimeapi.PodSandboxStatus{Id: c.ID.ID, State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY}
 		if c.State == kubecontainer.ContainerStateRunning {
 			s.State = runtimeapi.PodSandboxState_SANDBOX_READY
-			status.IPs = []string{address(pod.ID)}
+			if !addressless {
+				status.IPs = []string{address(pod.ID)}
+			}
 		}
 		status.SandboxStatuses = append(status.SandboxStatuses, s)
 	}

@@ -108,6 +108,18 @@ func (s *scene) newerThan(uid types.UID, at time.Time) <-chan *kubecontainer.Pod
 	return answer
 }
 
+// answered returns an answer that must be there by now.
+func (s *scene) answered(answer <-chan *kubecontainer.PodStatus) *kubecontainer.PodStatus {
+	s.t.Helper()
+	select {
+	case status := <-answer:
+		return status
+	default:
+		s.t.Fatal("who waits for a newer status still waits")
+		return nil
+	}
+}
+
 // lines is a log kept in memory.
 type lines struct {
 	mu   sync.Mutex
