@@ -27,7 +27,8 @@ type Cache struct {
 	// pending has the time of the first listing that showed the change. spare
 	// is empty, for the next listing.
 	pending, spare map[pleg.PodUID]time.Time
-	// gone lists the entries that only remember when a pod was found gone.
+	// gone lists the entries that only remember when a pod was found gone, and
+	// some that no longer do.
 	gone    []pleg.PodUID
 	waiters map[pleg.PodUID][]*waiter
 	removed removed
@@ -45,8 +46,8 @@ type waiter struct {
 	ready     chan struct{} // closed once the pod is fresh enough
 }
 
-// New returns an empty cache that keeps the final statuses of removed containers
-// for a while.
+// New returns an empty cache. It keeps the final statuses of removed containers
+// for keepRemoved, which is positive.
 func New(keepRemoved time.Duration) *Cache {
 	return &Cache{
 		removed: removed{keep: keepRemoved, byID: make(map[pleg.ContainerID]removedStatus)},
@@ -136,12 +137,17 @@ func (c *Cache) Observe(at time.Time, pending []pleg.PodUID) {
 	}
 	clear(c.pending)
 	c.pending, c.spare = c.spare, c.pending
+	kept := c.gone[:0]
 	for _, uid := range c.gone {
-		if e := c.entries[uid]; e != nil && e.gone {
+		switch e := c.entries[uid]; {
+		case e == nil || !e.gone:
+		case e.at.After(at):
+			kept = append(kept, uid) // found gone since the listing began
+		default:
 			delete(c.entries, uid)
 		}
 	}
-	c.gone = c.gone[:0]
+	c.gone = kept
 	for uid := range c.waiters {
 		c.wake(uid)
 	}

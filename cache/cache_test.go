@@ -99,6 +99,14 @@ func TestGet(t *testing.T) {
 			},
 			want: &pleg.PodStatus{UID: "a"},
 		},
+		"nor does it after a list that began in between": {
+			do: func(c *cache.Cache) {
+				c.Delete("a", at(3))
+				c.Observe(at(2), nil)
+				c.Set("a", first, nil, at(1))
+			},
+			want: &pleg.PodStatus{UID: "a"},
+		},
 		"an older removal does not remove": {
 			do: func(c *cache.Cache) {
 				c.Set("a", second, nil, at(2))

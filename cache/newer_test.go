@@ -51,6 +51,7 @@ func TestGetNewerThan(t *testing.T) {
 		"already covered by a list":               {before: []step{list(3)}},
 		"already found gone":                      {before: []step{gone(3)}},
 		"already an error":                        {before: []step{fail(3)}, err: errInspect},
+		"already found gone, after the list":      {before: []step{set(1), gone(3), list(2)}},
 		"set later":                               {before: []step{set(1)}, steps: []step{set(3)}},
 		"the same time is not newer":              {before: []step{set(2)}, steps: []step{set(2), list(2), touch(2), set(3)}},
 		"a list":                                  {before: []step{set(1)}, steps: []step{list(2), list(3)}},
