@@ -191,6 +191,7 @@ func TestRunServesHTTP(t *testing.T) {
 		{"/metrics", "kubelet_pleg_relist_duration_seconds_count"},
 		{"/metrics", `kubelet_runtime_operations_total{operation_type="`},
 		{"/metrics", "go_goroutines"},
+		{"/pods", `"state":"ready"`},
 	} {
 		if code, body := get(t, url+test.path); code != http.StatusOK || !strings.Contains(body, test.want) {
 			t.Errorf("GET %s = %d %q, want %q", test.path, code, body, test.want)
@@ -198,6 +199,31 @@ func TestRunServesHTTP(t *testing.T) {
 	}
 	s.stop()
 	s.ends(t, cli.ExitOK)
+}
+
+// TestRunHidesPodsFromOthers listens where other machines may connect.
+func TestRunHidesPodsFromOthers(t *testing.T) {
+	out := newTranscript()
+	s := start(t, out, "run", "--simulate=1", "--listen", "0.0.0.0:0")
+	out.await(t, "(sandbox)")
+	port := regexp.MustCompile(`http://\S+:([0-9]+); pods`).FindStringSubmatch(s.stderr.String())
+	if port == nil || !strings.Contains(s.stderr.String(), "pods and events are not") {
+		t.Fatalf("stderr = %q, want the address and that pods are not shown", s.stderr)
+	}
+	for path, want := range map[string]int{"/pods": http.StatusForbidden, "/events": http.StatusForbidden, "/metrics": http.StatusOK} {
+		if code, text := get(t, "http://127.0.0.1:"+port[1]+path); code != want {
+			t.Errorf("GET %s = %d %q, want %d", path, code, text, want)
+		}
+	}
+	s.stop()
+	s.ends(t, cli.ExitOK)
+}
+
+func TestRunRefusesBadWebConfig(t *testing.T) {
+	code, _, stderr := run(t, "run", "--simulate", "--listen", "0", "--web-config", "/nonexistent/web.yaml")
+	if code != cli.ExitFailure || !strings.Contains(stderr, "--web-config: ") {
+		t.Errorf("exit code %d, stderr %q, want %d and which flag", code, stderr, cli.ExitFailure)
+	}
 }
 
 func TestRunJSONLogsAreAllJSON(t *testing.T) {

@@ -15,7 +15,6 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/endpoint"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/monitor"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/printer"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
@@ -82,26 +81,6 @@ func (c *runCommand) printer() printer.Printer[pipeline.Event] {
 func hangUp(l net.Listener) {
 	if l != nil {
 		_ = l.Close()
-	}
-}
-
-// listenHTTP returns nil if --listen is not given.
-func (c *runCommand) listenHTTP(ctx context.Context, out console) (net.Listener, error) {
-	if c.listenAddress == "" {
-		return nil, nil
-	}
-	listener, err := monitor.Listen(ctx, c.listenAddress)
-	if err != nil {
-		return nil, fmt.Errorf("--listen: %w", err)
-	}
-	out.say(ctx, "metrics, health, pods and events are served on http://%v", listener.Addr())
-	return listener, nil
-}
-
-func (c *runCommand) serveHTTP(l net.Listener, pipe *pipeline.Pipeline, registry *prometheus.Registry, out console) func(context.Context) error {
-	return func(ctx context.Context) error {
-		handler := monitor.Handler(monitor.Options{Gatherer: registry, Healthy: pipe.Healthy, Logger: out.log})
-		return monitor.Serve(ctx, l, handler, out.log)
 	}
 }
 

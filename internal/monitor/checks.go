@@ -4,12 +4,16 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 )
 
-// check is one reason to be healthy or not.
+// check is one reason to be healthy or not. What it returns beside an error is
+// for people.
 type check struct {
 	name string
-	run  func() error
+	run  func() (string, error)
 }
 
 // checks is a health path: it is well if every check is.
@@ -24,12 +28,16 @@ func (c checks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var lines strings.Builder
 	failed := false
 	for _, check := range c.all {
-		if err := check.run(); err != nil {
+		detail, err := check.run()
+		if err != nil {
 			failed = true
 			fmt.Fprintf(&lines, "[-]%s failed: %v\n", check.name, err)
 			continue
 		}
-		fmt.Fprintf(&lines, "[+]%s ok\n", check.name)
+		if detail != "" {
+			detail = ": " + detail
+		}
+		fmt.Fprintf(&lines, "[+]%s ok%s\n", check.name, detail)
 	}
 	header := w.Header()
 	header.Set("Content-Type", "text/plain; charset=utf-8")
@@ -44,4 +52,55 @@ func (c checks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		fmt.Fprint(w, "ok")
 	}
+}
+
+// list is the kubelet's check: the runtime answers lists.
+func (o *Options) list() check {
+	return check{"pleg", func() (string, error) {
+		if healthy, err := o.Pipeline.Healthy(); !healthy {
+			return "", err
+		}
+		return "", nil
+	}}
+}
+
+// inspections fails when too many pods wait for their inspection for too long. A
+// few that hang are no reason to take the node for broken, but are named.
+func (o *Options) inspections() check {
+	return check{"inspections", func() (string, error) {
+		backlog := o.Pipeline.Cache().Pending()
+		if len(backlog) == 0 {
+			return "", nil
+		}
+		late := 0
+		for late < len(backlog) && time.Since(backlog[late].Since) > o.BacklogAfter {
+			late++
+		}
+		text := fmt.Sprintf("%d pods wait for the inspector%s", len(backlog), o.oldest(backlog))
+		if late > o.MaxBacklog {
+			return "", fmt.Errorf("%d of %s; at most %d may wait for more than %v", late, text, o.MaxBacklog, o.BacklogAfter)
+		}
+		return text, nil
+	}}
+}
+
+// oldest names the pods that wait longest, if they may be named.
+func (o *Options) oldest(backlog []cache.Pending) string {
+	if o.HidePods != nil {
+		return fmt.Sprintf(", one for %v", waited(backlog[0]))
+	}
+	const enough = 3
+	var text strings.Builder
+	for _, p := range backlog[:min(len(backlog), enough)] {
+		name := string(p.UID)
+		if p.Status != nil && p.Status.Name != "" {
+			name = fmt.Sprintf("%s/%s (%s)", p.Status.Namespace, p.Status.Name, p.UID)
+		}
+		fmt.Fprintf(&text, ", %s for %v", name, waited(p))
+	}
+	return text.String()
+}
+
+func waited(p cache.Pending) time.Duration {
+	return time.Since(p.Since).Round(100 * time.Millisecond)
 }

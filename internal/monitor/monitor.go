@@ -1,89 +1,103 @@
-// Package monitor serves a pipeline's metrics and health over HTTP.
+// Package monitor serves a pipeline over HTTP.
 //
-//	/metrics  Prometheus metrics
-//	/livez    200 while the process serves; it does not depend on the runtime,
-//	          since restarting this process would not cure the runtime
-//	/readyz   200 while the pipeline sees the runtime, otherwise 503
+//	/metrics     Prometheus metrics
+//	/livez       200 while the process serves; it does not depend on the runtime,
+//	             since restarting this process would not cure the runtime
+//	/readyz      200 while the list of pods is fresh and the inspections keep up,
+//	             otherwise 503
+//	/pods        what is known of every pod, as one JSON object
+//	/pods/{uid}  the same of one pod
+//	/events      server-sent events, with Last-Event-ID to resume
 //
 // Both health paths answer "ok", or with ?verbose one line for each check, in
 // the form of the Kubernetes API server.
+//
+// # Bounds
+//
+// Connections, event streams, headers and the time for a request are bounded.
+// What is over a bound is refused with 503 and a text that names it. A client
+// that does not read its stream costs only itself: it is a subscriber of the
+// pipeline, and loses its connection after half a minute.
 package monitor
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 )
 
-// shutdownTimeout lets a scrape that is under way end.
-const shutdownTimeout = time.Second
+// Defaults of [Options].
+const (
+	// DefaultMaxBacklog leaves room for some pods that hang, which are their own
+	// trouble and not the node's.
+	DefaultMaxBacklog = 10
+	// DefaultBacklogAfter is longer than a relist and the inspections of a
+	// burst take on a runtime that is well.
+	DefaultBacklogAfter = 30 * time.Second
+	// DefaultMaxStreams is the number of event streams at a time.
+	DefaultMaxStreams = 64
+)
 
-// Options configure a [Handler]. All fields are required.
+// Options configure a [Handler]. Those without a default are required.
 type Options struct {
+	// Pipeline is what is served.
+	Pipeline *pipeline.Pipeline
 	// Gatherer has the metrics.
 	Gatherer prometheus.Gatherer
-	// Healthy says whether the pipeline sees the runtime, and if not, why. It
-	// must not block.
-	Healthy func() (bool, error)
+	// MaxBacklog is the number of pods that may wait for their inspection for
+	// longer than BacklogAfter before /readyz fails. If zero,
+	// [DefaultMaxBacklog] and [DefaultBacklogAfter].
+	MaxBacklog   int
+	BacklogAfter time.Duration
+	// MaxStreams bounds the clients of /events. If zero, [DefaultMaxStreams].
+	MaxStreams int
+	// HidePods is why nothing may be served that names a pod; nil if it may.
+	HidePods error
 	// Logger hears of metrics that could not be gathered.
 	Logger *slog.Logger
 }
 
+func (o *Options) complete() {
+	if o.MaxBacklog == 0 {
+		o.MaxBacklog = DefaultMaxBacklog
+	}
+	if o.BacklogAfter == 0 {
+		o.BacklogAfter = DefaultBacklogAfter
+	}
+	if o.MaxStreams == 0 {
+		o.MaxStreams = DefaultMaxStreams
+	}
+}
+
 // Handler returns the handler of all paths.
 func Handler(o Options) http.Handler {
-	ping := check{"ping", func() error { return nil }}
-	pleg := check{"pleg", func() error {
-		if healthy, err := o.Healthy(); !healthy {
-			return err
-		}
-		return nil
-	}}
+	o.complete()
+	ping := check{"ping", func() (string, error) { return "", nil }}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{
 		ErrorLog:      slog.NewLogLogger(o.Logger.Handler(), slog.LevelError),
 		ErrorHandling: promhttp.ContinueOnError,
 	}))
 	mux.Handle("GET /livez", checks{"livez", []check{ping}})
-	mux.Handle("GET /readyz", checks{"readyz", []check{ping, pleg}})
+	mux.Handle("GET /readyz", checks{"readyz", []check{ping, o.list(), o.inspections()}})
+	pods := pods{o.Pipeline}
+	mux.Handle("GET /pods", o.guard(http.HandlerFunc(pods.all)))
+	mux.Handle("GET /pods/{uid...}", o.guard(http.HandlerFunc(pods.one)))
+	mux.Handle("GET /events", o.guard(&events{pipe: o.Pipeline, slots: make(chan struct{}, o.MaxStreams)}))
 	return mux
 }
 
-// Listen listens on an address of [ParseAddress].
-func Listen(ctx context.Context, address string) (net.Listener, error) {
-	return (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-}
-
-// Serve serves handler on l, which it closes, until ctx ends; requests under
-// way get a second to end. It returns nil then, and an error if l breaks.
-func Serve(ctx context.Context, l net.Listener, handler http.Handler, logger *slog.Logger) error {
-	server := &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: 5 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+// guard keeps what names pods from those who may not see them.
+func (o *Options) guard(h http.Handler) http.Handler {
+	if o.HidePods == nil {
+		return h
 	}
-	ended := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(ended)
-		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
-		defer cancel()
-		if server.Shutdown(grace) != nil {
-			_ = server.Close()
-		}
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, o.HidePods.Error(), http.StatusForbidden)
 	})
-	err := server.Serve(l)
-	if !stop() {
-		<-ended
-	}
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return fmt.Errorf("serve http on %s: %w", l.Addr(), err)
 }

@@ -1,0 +1,4 @@
+package monitor
+
+// MaxConnections is the bound of connections, for tests.
+const MaxConnections = maxConnections
