@@ -167,20 +167,24 @@ func TestHungPodDelaysNobodyElse(t *testing.T) {
 // While some pod is always being inspected, the time of the cache follows at a
 // distance.
 func TestCacheTimeFollowsUnderSteadyChange(t *testing.T) {
-	stage(t, nil, func(s *scene) {
-		for n := range 30 {
-			uid := types.UID(fmt.Sprint(n % 2))
-			s.node.slow(uid, 1800*time.Millisecond)
-			s.node.set(uid, fmt.Sprintf("c%d=running", n))
-			s.relist()
-		}
-		if behind := time.Since(s.cache.cacheTime()); behind > 5*time.Second {
-			t.Errorf("the time of the cache is %v behind", behind)
-		}
-		if n := s.cache.steppedBack(); n > 0 {
-			t.Errorf("%d times went backwards", n)
-		}
-	})
+	for _, pods := range []int{1, 2} {
+		t.Run(fmt.Sprint(pods), func(t *testing.T) {
+			stage(t, nil, func(s *scene) {
+				for n := range 30 {
+					uid := types.UID(fmt.Sprint(n % pods))
+					s.node.slow(uid, 1800*time.Millisecond)
+					s.node.set(uid, fmt.Sprintf("c%d=running", n))
+					s.relist()
+				}
+				if behind := time.Since(s.cache.cacheTime()); behind > 5*time.Second {
+					t.Errorf("the time of the cache is %v behind", behind)
+				}
+				if n := s.cache.steppedBack(); n > 0 {
+					t.Errorf("%d times went backwards", n)
+				}
+			})
+		})
+	}
 }
 
 // The address of a pod whose sandbox is down is kept, over a failed inspection
@@ -252,15 +256,22 @@ func TestRelistOfAVanishedPod(t *testing.T) {
 	})
 }
 
-// A list that began before a pod was relisted takes nothing back.
+// A list that began before a pod was relisted takes nothing back, though the
+// pods it covers are given its time one by one while another is inspected.
 func TestOlderListDoesNotTakeBack(t *testing.T) {
-	stage(t, func(n *node) { n.set("1", "c1=running") }, func(s *scene) {
-		s.events()
+	stage(t, func(n *node) { n.set("1", "c1=running"); n.set("hung", "h1=running") }, func(s *scene) {
+		s.node.slow("hung", time.Minute)
+		s.node.set("hung", "h1=exited")
 		s.wait(400 * time.Millisecond)
 		s.node.slowLists(300 * time.Millisecond)
-		s.wait(200 * time.Millisecond) // a list is under way
-		s.pleg.RequestRelist("1")
-		s.wait(time.Second)
+		s.wait(200 * time.Millisecond)
+		s.pleg.RequestRelist("1") // while a list is under way
+		s.settle()
+		relisted := time.Now()
+		s.wait(300 * time.Millisecond)
+		if at := s.cache.fresh("1"); !at.Equal(relisted) {
+			t.Errorf("the cache vouches for the pod until %v after it was relisted", at.Sub(relisted))
+		}
 		if n := s.cache.steppedBack(); n > 0 {
 			t.Errorf("%d times went backwards", n)
 		}
