@@ -2,16 +2,14 @@ package simruntime
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net"
-	"os"
-	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
 )
 
 // handshakeTimeout is how long a connection may stay silent after it is made.
@@ -54,52 +52,14 @@ func (rt *Runtime) Serve(ctx context.Context, l net.Listener) error {
 	return fmt.Errorf("serve the simulated CRI: %w", err)
 }
 
-// socketMode lets the owner and the group connect.
-const socketMode fs.FileMode = 0o660
-
-// maxSocketPath is the longest path that fits in sockaddr_un on Linux.
-const maxSocketPath = 107
-
 // ListenAndServe serves on a unix socket, which it makes with mode 0660 and
 // removes when it returns. A socket that nobody answers on any more is
 // replaced. It refuses to replace one that is answered, or a path that is not
 // a socket.
 func (rt *Runtime) ListenAndServe(ctx context.Context, socketPath string) error {
-	if err := clearSocket(ctx, socketPath); err != nil {
-		return fmt.Errorf("serve on %s: %w", socketPath, err)
-	}
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "unix", socketPath)
+	l, err := unixsocket.Listen(ctx, socketPath)
 	if err != nil {
-		return fmt.Errorf("serve on %s: %w", socketPath, err)
-	}
-	if err := os.Chmod(socketPath, socketMode); err != nil {
-		return errors.Join(fmt.Errorf("serve on %s: %w", socketPath, err), l.Close())
+		return fmt.Errorf("simulated runtime: %w", err)
 	}
 	return rt.Serve(ctx, l) // closing the listener removes the socket
-}
-
-// clearSocket makes way for a new socket.
-func clearSocket(ctx context.Context, path string) error {
-	if len(path) > maxSocketPath {
-		return fmt.Errorf("path has %d bytes, a unix socket allows %d", len(path), maxSocketPath)
-	}
-	info, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	case info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("it exists and is not a socket (%v)", info.Mode())
-	}
-	dialer := net.Dialer{Timeout: time.Second}
-	conn, err := dialer.DialContext(ctx, "unix", path)
-	switch {
-	case err == nil:
-		return errors.Join(errors.New("another process answers on it"), conn.Close())
-	case !errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("is it in use? %w", err)
-	}
-	return os.Remove(path)
 }

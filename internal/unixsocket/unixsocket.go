@@ -1,0 +1,86 @@
+// Package unixsocket listens on unix sockets with tight modes, and tells one that
+// is in use from one that a process which has ended left behind.
+package unixsocket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"syscall"
+	"time"
+)
+
+const (
+	// mode lets the owner and the group connect.
+	mode fs.FileMode = 0o660
+	// maxPath is the longest path that fits in sockaddr_un on Linux.
+	maxPath = 107
+	// probeTimeout is how long a server on an existing socket may take to
+	// accept.
+	probeTimeout = time.Second
+)
+
+// Listen listens on a unix socket that its owner and group may use. Closing the
+// listener removes it. A socket that is left from a process which has ended is
+// replaced; one that is answered, a path that is no socket, and one that may
+// not be used are errors that say so.
+func Listen(ctx context.Context, path string) (net.Listener, error) {
+	if err := makeWay(ctx, path); err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, cause(err))
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		return nil, errors.Join(fmt.Errorf("listen on %s: %w", path, err), l.Close())
+	}
+	return l, nil
+}
+
+// makeWay removes the socket of a process that has ended.
+func makeWay(ctx context.Context, path string) error {
+	if path == "" {
+		return errors.New("the path of the socket is empty")
+	}
+	if len(path) > maxPath {
+		return fmt.Errorf("the path has %d bytes, a unix socket allows %d", len(path), maxPath)
+	}
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return cause(err)
+	case info.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("the path exists and is not a socket (%v)", info.Mode())
+	}
+	dialer := net.Dialer{Timeout: probeTimeout}
+	conn, err := dialer.DialContext(ctx, "unix", path)
+	switch {
+	case err == nil:
+		conn.Close()
+		return errors.New("the socket is in use: another process answers on it")
+	case errors.Is(err, syscall.ECONNREFUSED):
+		if err := os.Remove(path); err != nil {
+			return fmt.Errorf("remove the socket of a process that has ended: %w", cause(err))
+		}
+		return nil
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("the socket exists and is another user's: %w", cause(err))
+	default:
+		return fmt.Errorf("the socket may be in use: %w", cause(err))
+	}
+}
+
+// cause strips the path, which the caller tells.
+func cause(err error) error {
+	if number, ok := errors.AsType[syscall.Errno](err); ok {
+		return number
+	}
+	return err
+}
