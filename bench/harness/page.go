@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -48,7 +49,7 @@ func fill(page, dir string, r *Results, drawn []chart) error {
 	if err != nil {
 		return fmt.Errorf("page of the figures: %w", err)
 	}
-	plots, err := filepath.Rel(filepath.Dir(page), dir)
+	plots, err := relative(filepath.Dir(page), dir)
 	if err != nil {
 		return fmt.Errorf("page of the figures: %w", err)
 	}
@@ -60,6 +61,17 @@ func fill(page, dir string, r *Results, drawn []chart) error {
 		return fmt.Errorf("page of the figures: %w", err)
 	}
 	return nil
+}
+
+// relative returns the path of a folder as seen from another, both as seen from
+// here.
+func relative(from, to string) (string, error) {
+	from, fromErr := filepath.Abs(from)
+	to, toErr := filepath.Abs(to)
+	if err := errors.Join(fromErr, toErr); err != nil {
+		return "", err
+	}
+	return filepath.Rel(from, to)
 }
 
 func section(name string, r *Results, drawn []chart, plots string) string {

@@ -68,6 +68,26 @@ func TestReportRegeneratesEveryFigure(t *testing.T) {
 	}
 }
 
+func TestPlotsAreSeenFromThePage(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, c := range []struct{ from, to, want string }{
+		{"../../docs", "../results", "../bench/results"},
+		{"docs", "docs/results", "results"},
+	} {
+		want := c.want
+		if c.from == "../../docs" {
+			here, err := filepath.Abs("..")
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = "../" + filepath.Base(here) + "/results"
+		}
+		if got, err := relative(c.from, c.to); err != nil || got != want {
+			t.Errorf("%s from %s is %q, %v; want %q", c.to, c.from, got, err, want)
+		}
+	}
+}
+
 func TestAddKeepsWhatIsNotMeasuredAnew(t *testing.T) {
 	earlier := exampleResults()
 	earlier.Scenarios = append(earlier.Scenarios, &Outcome{Name: "idle/pods=1"})
