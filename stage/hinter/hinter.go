@@ -23,6 +23,10 @@ import (
 // wait for a relist. Beyond it one relist of all pods is cheaper.
 const maxQueued = 4096
 
+// tick is how much newer than its arrival an event may be: two of one moment
+// of a clock that stands still between them differ only by that.
+const tick = time.Microsecond
+
 // Lister is the stage that lists all pods.
 type Lister interface {
 	// Relist asks for a list of all pods at once; it does not block.
@@ -185,7 +189,10 @@ func (h *Hinter) take(hint *pleg.Hint) {
 		// From here on the time is told by the clock that is never set back,
 		// and no event is newer than its arrival: a listing must be able to
 		// follow it.
-		at := now.Add(min(0, hint.At.Sub(now)))
+		at := now
+		if ahead := hint.At.Sub(now); ahead < tick {
+			at = now.Add(ahead)
+		}
 		h.push(stage.Observation{UID: hint.UID, At: at, Hint: hint})
 	}
 }
