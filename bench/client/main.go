@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime/pprof"
 	"time"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
@@ -29,6 +30,7 @@ type config struct {
 	fixed      bool
 	period     time.Duration
 	timeout    time.Duration
+	profile    string
 }
 
 func main() {
@@ -39,6 +41,7 @@ func main() {
 	flag.BoolVar(&c.fixed, "fixed", false, "always use all inspectors")
 	flag.DurationVar(&c.period, "period", time.Second, "relist period")
 	flag.DurationVar(&c.timeout, "timeout", 2*time.Minute, "deadline of a runtime call")
+	flag.StringVar(&c.profile, "cpuprofile", "", "file for a CPU profile of the whole run")
 	flag.Parse()
 	if err := c.run(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "client:", err)
@@ -64,7 +67,24 @@ func (c config) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, runtime.Close()) }()
-	return probe.Serve(ctx, candidate(runtime), os.Stdin, os.Stdout)
+	return c.profiled(func() error { return probe.Serve(ctx, candidate(runtime), os.Stdin, os.Stdout) })
+}
+
+// profiled writes a CPU profile of what run does, if one is wanted.
+func (c config) profiled(run func() error) (err error) {
+	if c.profile == "" {
+		return run()
+	}
+	file, err := os.Create(c.profile)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if err := pprof.StartCPUProfile(file); err != nil {
+		return err
+	}
+	defer pprof.StopCPUProfile()
+	return run()
 }
 
 func (c config) serial(runtime *cri.Client) probe.Candidate {

@@ -103,13 +103,16 @@ func (b *bench) newClient(ctx context.Context, c Candidate, socket string, s set
 	args := []string{"-socket", socket, "-period", s.period.String(), "-timeout", s.timeout.String()}
 	program := "client"
 	switch c {
-	case kubelet:
+	case kubelet: // has no profile of its own
 		program = "kubelet"
 		args = append(args, "-root", b.temp)
 	case serial:
 		args = append(args, "-candidate", "serial")
 	default:
 		args = append(args, "-inspectors", strconv.Itoa(c.inspectors()), "-fixed="+strconv.FormatBool(c.fixed()))
+	}
+	if b.profiles != "" && c != kubelet {
+		args = append(args, "-cpuprofile", filepath.Join(b.profiles, fmt.Sprintf("%s-%d.prof", c, b.labs)))
 	}
 	return start[control.Command, control.Report](ctx, b.program(program), args...)
 }

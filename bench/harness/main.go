@@ -79,6 +79,7 @@ type runFlags struct {
 	candidates []string
 	steps      bool
 	add        bool
+	profiles   string
 }
 
 func runCommand() *cobra.Command {
@@ -91,6 +92,7 @@ func runCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.set, "set", "quick", "quick (minutes) or full (hours)")
 	cmd.Flags().IntVar(&f.runs, "runs", 5, "how often to measure each")
 	cmd.Flags().StringSliceVar(&f.candidates, "candidates", nil, "measure these in place of each scenario's own")
+	cmd.Flags().StringVar(&f.profiles, "profiles", "", "folder for CPU profiles of serial and pipeline")
 	cmd.Flags().BoolVar(&f.add, "add", false, "keep earlier results of what is not measured now")
 	cmd.Flags().BoolVar(&f.steps, "steps", true, "run the Go benchmarks of single steps too")
 	return cmd
@@ -106,6 +108,7 @@ func (f runFlags) run(ctx context.Context, patterns []string) error {
 	if err != nil {
 		return err
 	}
+	b.profiles = f.profiles
 	results, err := b.run(ctx)
 	if err == nil && f.steps {
 		fmt.Fprintln(os.Stderr, "Go benchmarks of single steps")

@@ -20,6 +20,8 @@ type bench struct {
 	// root is that of the repository, bin holds the programs measured, temp
 	// the sockets.
 	root, bin, temp string
+	// profiles is the folder for CPU profiles of the clients; none if empty.
+	profiles string
 	// progress is where the progress bar is drawn.
 	progress io.Writer
 	// realNode is nil until a scenario wants a real containerd.
