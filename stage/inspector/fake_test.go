@@ -48,8 +48,9 @@ type written struct {
 }
 
 type fakeCache struct {
-	mu   sync.Mutex
-	pods map[pleg.PodUID]written
+	mu      sync.Mutex
+	pods    map[pleg.PodUID]written
+	removed []*pleg.ContainerStatus
 }
 
 func (c *fakeCache) put(uid pleg.PodUID, w written) {
@@ -73,7 +74,20 @@ func (c *fakeCache) Delete(uid pleg.PodUID, at time.Time) {
 	c.put(uid, written{at: at, deleted: true})
 }
 
-func (c *fakeCache) KeepRemoved(*pleg.ContainerStatus) {}
+func (c *fakeCache) KeepRemoved(s *pleg.ContainerStatus) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.removed = append(c.removed, s)
+}
+
+// keptRemoved returns the statuses kept since the last call.
+func (c *fakeCache) keptRemoved() []*pleg.ContainerStatus {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kept := c.removed
+	c.removed = nil
+	return kept
+}
 
 // bed is an inspector at work in a bubble; the test is its differ and its
 // dispatcher.
@@ -88,11 +102,17 @@ type bed struct {
 	finish   func()
 }
 
+// newBed starts an inspector that always uses all of its inspectors.
 func newBed(t *testing.T, rt fakeRuntime, o inspector.Options) *bed {
+	t.Helper()
+	o.FixedWidth = true
+	return newBedOfAnyWidth(t, rt, o)
+}
+
+func newBedOfAnyWidth(t *testing.T, rt fakeRuntime, o inspector.Options) *bed {
 	t.Helper()
 	c := &fakeCache{pods: make(map[pleg.PodUID]written)}
 	o.Runtime, o.Cache, o.InspectTimeout, o.Logger = rt, c, timeout, slog.New(slog.DiscardHandler)
-	o.FixedWidth = true
 	o.Inspectors = max(o.Inspectors, 1)
 	i, err := inspector.New(o)
 	if err != nil {

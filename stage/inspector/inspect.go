@@ -18,6 +18,8 @@ type result struct {
 	status *pleg.PodStatus
 	err    error
 	took   time.Duration
+	// turn is that of [width.begin].
+	turn int
 }
 
 // inspect runs on a worker: it touches nothing that the loop owns.

@@ -110,10 +110,9 @@ func (i *Inspector) Run(ctx context.Context, inspect, known <-chan stage.Change,
 			i.take(change, out, settled)
 		case <-recount.C:
 		case r := <-results:
-			crowded := !i.free(recount)
 			i.inFlight.end(r.change.UID)
-			if r.err == nil {
-				i.width.observe(r.change.Pod, r.took, crowded)
+			if r.err == nil && !i.fixed {
+				i.width.observe(r.change.Pod, r.took, r.turn)
 			}
 			i.finish(ctx, r, out)
 			settled <- stage.Settled{UID: r.change.UID, Err: r.err}
@@ -146,7 +145,12 @@ func (i *Inspector) begin(ctx context.Context, c stage.Change, workers *pool.Poo
 	if !c.Anew {
 		last = i.good[c.UID]
 	}
-	workers.Go(func() { results <- i.inspect(ctx, c, last) })
+	turn := i.width.begin(i.inFlight.len())
+	workers.Go(func() {
+		r := i.inspect(ctx, c, last)
+		r.turn = turn
+		results <- r
+	})
 }
 
 // take settles what needs no inspection.

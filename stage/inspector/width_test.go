@@ -1,0 +1,175 @@
+package inspector_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
+)
+
+const serviceTime = 10 * time.Millisecond
+
+// crowd is a runtime that serves so many inspections at once, each in
+// serviceTime, and has the others wait.
+type crowd struct {
+	slots    chan struct{}
+	inFlight atomic.Int64
+	most     atomic.Int64 // in flight
+}
+
+func newCrowd(slots int) *crowd { return &crowd{slots: make(chan struct{}, slots)} }
+
+func (c *crowd) PodStatus(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+	c.most.Store(max(c.most.Load(), c.inFlight.Add(1))) // begun one at a time
+	defer c.inFlight.Add(-1)
+	if pod.Name == "name-hung" {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	c.slots <- struct{}{}
+	// A tenth more or less, as pods go.
+	time.Sleep(serviceTime + time.Duration(pod.UID[len(pod.UID)-1]%5)*serviceTime/20 - serviceTime/10)
+	<-c.slots
+	return podtest.Status(pod), nil
+}
+
+// burst has so many pods inspected, as fast as the inspector takes them, and
+// returns how long that took.
+func (c *crowd) burst(b *bed, pods int) time.Duration {
+	began := time.Now()
+	c.most.Store(0)
+	go func() {
+		for n := range pods {
+			b.inspect <- change(1, podtest.Pod(pleg.PodUID(fmt.Sprint(n)), "c=running /s=running"))
+		}
+	}()
+	for range pods {
+		<-b.settled
+		<-b.outcomes
+	}
+	synctest.Wait()
+	return time.Since(began)
+}
+
+func widthOf(t *testing.T, reg prometheus.Gatherer) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatalf("gather: %v", err)
+	}
+	for _, f := range families {
+		if f.GetName() == "pleg_inspection_width" {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatal("no metric pleg_inspection_width")
+	return 0
+}
+
+// What counts is that the runtime always has something to do, and not much more
+// than that: twice as many as it serves at once, and a little to see whether it
+// serves more by now.
+func TestWidthFollowsTheRuntime(t *testing.T) {
+	const bound, pods = 32, 1000
+	for name, tc := range map[string]struct {
+		serves int
+		most   int64
+		fixed  bool
+	}{
+		"serves one at once":               {serves: 1, most: 6}, // never less than an eighth of the bound
+		"serves four at once":              {serves: 4, most: 12},
+		"serves ten at once":               {serves: 10, most: 28},
+		"serves all at once":               {serves: pods, most: bound},
+		"serves four at once, fixed width": {serves: 4, most: bound, fixed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				reg := prometheus.NewPedanticRegistry()
+				rt := newCrowd(tc.serves)
+				b := newBedOfAnyWidth(t, rt.PodStatus, inspector.Options{
+					Inspectors: bound, FixedWidth: tc.fixed, Metrics: instrument.Registry{Registerer: reg},
+				})
+				rt.burst(b, 1000) // to find the knee
+				took := rt.burst(b, pods)
+				if limit := serviceTime * pods / time.Duration(min(tc.serves, bound)) * 105 / 100; took > limit {
+					t.Errorf("took %v, want at most %v: the runtime was kept waiting", took, limit)
+				}
+				most := rt.most.Load()
+				if most > tc.most || (tc.fixed || tc.serves > bound) && most != bound {
+					t.Errorf("in flight: up to %d, want %d", most, tc.most)
+				}
+				if got := widthOf(t, reg); got > float64(tc.most) || tc.fixed && got != bound {
+					t.Errorf("pleg_inspection_width = %v, want at most %d", got, tc.most)
+				}
+			})
+		})
+	}
+}
+
+// A runtime that has become faster, or serves more, gets more.
+func TestWidthGrowsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reg := prometheus.NewPedanticRegistry()
+		few, many := newCrowd(2), newCrowd(1000)
+		var rt atomic.Pointer[crowd]
+		rt.Store(few)
+		b := newBedOfAnyWidth(t, func(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
+			return rt.Load().PodStatus(ctx, pod, last)
+		}, inspector.Options{Inspectors: 16, Metrics: instrument.Registry{Registerer: reg}})
+		few.burst(b, 300)
+		if got := widthOf(t, reg); got > 8 {
+			t.Errorf("width of a runtime that serves 2 at once = %v, want at most 8", got)
+		}
+		rt.Store(many)
+		many.burst(b, 1000)
+		if got := widthOf(t, reg); got != 16 {
+			t.Errorf("width after it serves all at once = %v, want the bound of 16", got)
+		}
+	})
+}
+
+// A pod that hangs is no load: after a second it no longer counts for the width,
+// and what waits is inspected without anything else happening.
+func TestStuckInspectionsDoNotCountForTheWidth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reg := prometheus.NewPedanticRegistry()
+		rt := newCrowd(1)
+		b := newBedOfAnyWidth(t, rt.PodStatus, inspector.Options{Inspectors: 8, Metrics: instrument.Registry{Registerer: reg}})
+		rt.burst(b, 300)
+		width := int(widthOf(t, reg))
+		if width > 3 {
+			t.Fatalf("width of a runtime that serves one at once = %d, want 2 or 3", width)
+		}
+		hang := func(n int) {
+			pod := podtest.Pod(pleg.PodUID(fmt.Sprint("hung", n)), "c=running")
+			pod.Name = "name-hung"
+			b.inspect <- change(1, pod)
+		}
+		for n := range width {
+			hang(n)
+			time.Sleep(100 * time.Millisecond)
+		}
+		began := time.Now()
+		b.inspect <- change(1, podtest.Pod("a", "c=running"))
+		if waited, want := time.Since(began), time.Second-time.Duration(width)*100*time.Millisecond; waited != want {
+			t.Errorf("waited %v for hung pods, want %v: a second from the start of the oldest", waited, want)
+		}
+		<-b.settled
+		for n := width; n < 8; n++ { // beside those that hang there is room up to the bound
+			hang(n)
+		}
+		time.Sleep(2 * time.Second)
+		if b.accepts(change(1, podtest.Pod("b", "c=running"))) {
+			t.Error("more are in flight than there are inspectors")
+		}
+	})
+}
