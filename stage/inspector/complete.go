@@ -30,7 +30,10 @@ func fillExits(events []pleg.Event, status *pleg.PodStatus) {
 			continue
 		}
 		if c := status.Container(ev.ContainerID); c != nil && c.State == pleg.StateExited {
-			ev.ExitCode, ev.Reason = &c.ExitCode, c.Reason
+			// A copy: an event may be kept for long, and with a pointer into
+			// it the whole status would.
+			code := c.ExitCode
+			ev.ExitCode, ev.Reason = &code, c.Reason
 		}
 	}
 }

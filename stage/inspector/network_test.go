@@ -1,0 +1,83 @@
+package inspector_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
+)
+
+// Each step is an inspection that finds the sandbox so; what is told of its
+// network follows. In a bubble it is the year 2000.
+func TestNetworkEvents(t *testing.T) {
+	const up, failed = "NetworkSetupCompleted(/s)", "NetworkFailed(/s)"
+	var (
+		early     = time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)
+		late      = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
+		addresses = []string{"10.0.0.1"}
+	)
+	sandbox := func(ready bool, made time.Time, ips ...string) pleg.SandboxStatus {
+		return pleg.SandboxStatus{ID: "s", Ready: ready, CreatedAt: made, IPs: ips}
+	}
+	onHost := func(ready bool) pleg.SandboxStatus {
+		return pleg.SandboxStatus{ID: "s", Ready: ready, CreatedAt: late, HostNetwork: true}
+	}
+	type step struct {
+		sandbox pleg.SandboxStatus
+		want    string
+	}
+	for name, steps := range map[string][]step{
+		"up at once":                  {{sandbox(true, late, addresses...), up}, {sandbox(true, late, addresses...), ""}},
+		"up before this process":      {{sandbox(true, early, addresses...), up}},
+		"up later":                    {{sandbox(true, late), ""}, {sandbox(true, late, addresses...), up}},
+		"another address is no news":  {{sandbox(true, late, "10.0.0.1"), up}, {sandbox(true, late, "10.0.0.2"), ""}},
+		"down after it was up":        {{sandbox(true, late, addresses...), up}, {sandbox(false, late), ""}, {sandbox(false, late), ""}},
+		"never up":                    {{sandbox(true, late), ""}, {sandbox(false, late), failed}, {sandbox(false, late), ""}},
+		"failed when first seen":      {{sandbox(false, late), failed}, {sandbox(false, late), ""}},
+		"without a time, first seen":  {{sandbox(false, time.Time{}), failed}},
+		"dead before this process":    {{sandbox(false, early), ""}, {sandbox(false, early), ""}},
+		"dead, but with its address":  {{sandbox(false, late, addresses...), ""}},
+		"on the host's network":       {{onHost(true), ""}, {onHost(false), ""}},
+		"on the host's, failed first": {{onHost(false), ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := 0
+				b := newBed(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+					s := podtest.Status(pod)
+					found := steps[n].sandbox
+					s.Sandboxes = []*pleg.SandboxStatus{&found}
+					return s, nil
+				}, inspector.Options{})
+				for n = range steps {
+					_, o, _ := b.do(change(n, podtest.Pod("a", "/s=running")))
+					if got := podtest.Words(o.Events...); got != steps[n].want {
+						t.Errorf("step %d: events %q, want %q", n, got, steps[n].want)
+					}
+					for _, ev := range o.Events {
+						if ev.PodUID != "a" || ev.PodName != "name-a" || ev.PodNamespace != "ns" || !ev.ObservedAt.Equal(at(n)) {
+							t.Errorf("step %d: event %+v does not say what it is about", n, ev)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// A network event follows what made the pod be inspected.
+func TestNetworkEventsComeLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+			return podtest.Status(pod, "10.0.0.1"), nil
+		}, inspector.Options{})
+		_, o, _ := b.do(change(1, podtest.Pod("a", "c=exited /s=running")))
+		if got, want := podtest.Words(o.Events...), "Died(c) NetworkSetupCompleted(/s)"; got != want {
+			t.Errorf("events %q, want %q", got, want)
+		}
+	})
+}
