@@ -22,8 +22,8 @@ const maxSocketPath = 107
 // The runtime's return is noticed within reconnectMax: a unix socket costs
 // microseconds to try, so there is no reason to wait as for a remote server.
 const (
-	reconnectFirst = 100 * time.Millisecond
-	reconnectMax   = 250 * time.Millisecond
+	reconnectFirst = 50 * time.Millisecond
+	reconnectMax   = 100 * time.Millisecond
 )
 
 // socketPath returns the path of an endpoint.

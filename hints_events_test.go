@@ -1,0 +1,330 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+)
+
+// live has a container start, exit with a code and be removed, each step so much
+// later, and returns its id.
+func (h *hinted) live(uid, name string, code int32, step time.Duration) pleg.ContainerID {
+	h.t.Helper()
+	var id string
+	h.update(func(tx *simruntime.Txn) error {
+		c, err := tx.AddContainer(uid, simruntime.ContainerSpec{Name: name})
+		id = c.ID
+		return err
+	})
+	time.Sleep(step)
+	h.update(func(tx *simruntime.Txn) error { return tx.ExitContainer(id, code, simruntime.ReasonError) })
+	time.Sleep(step)
+	h.update(func(tx *simruntime.Txn) error { return tx.RemoveContainer(id) })
+	return pleg.ContainerID(id)
+}
+
+// A container that lives between two relists is seen from start to end, and its
+// final status can be had for a while.
+func TestShortLivedContainersAreSeenWithEvents(t *testing.T) {
+	for name, tt := range map[string]struct {
+		delay time.Duration
+		step  time.Duration
+	}{
+		"50 ms":                        {0, 25 * time.Millisecond},
+		"no time at all":               {0, 0},
+		"events late, and all at once": {300 * time.Millisecond, 10 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := follow(t, simruntime.Options{Seed: 1}, pipeline.Options{KeepRemoved: 20 * time.Second})
+				if err := h.rt.SetEventFaults(simruntime.EventFaults{Delay: tt.delay}); err != nil {
+					t.Fatal(err)
+				}
+				pods := h.populate(simruntime.Population{Pods: 1, Containers: 1})
+				time.Sleep(2 * time.Second)
+				codes := make(map[pleg.ContainerID]int32)
+				for i := range int32(5) {
+					codes[h.live(pods[0].UID, fmt.Sprint("short-", i), 40+i, tt.step)] = 40 + i
+					time.Sleep(3 * time.Millisecond)
+				}
+				time.Sleep(time.Second)
+				for id, code := range codes {
+					if st := h.pipe.Cache().GetRemoved(id); st == nil || st.State != pleg.StateExited || st.ExitCode != code || st.Reason != "Error" {
+						t.Errorf("the final status of %s is %+v, want exit code %d", id, st, code)
+					}
+				}
+				time.Sleep(20 * time.Second)
+				for id := range codes {
+					if st := h.pipe.Cache().GetRemoved(id); st != nil {
+						t.Errorf("%s is kept longer than KeepRemoved: %+v", id, st)
+					}
+				}
+				if lists := h.rt.Stats().RPCs["StreamContainers"].Calls; lists > 3 {
+					t.Errorf("%d lists of all pods: the events were not enough", lists)
+				}
+				checkLives(t, h.events(), codes)
+			})
+		})
+	}
+}
+
+func checkLives(t *testing.T, events []pipeline.Event, codes map[pleg.ContainerID]int32) {
+	t.Helper()
+	lives := make(map[pleg.ContainerID]string)
+	for _, ev := range events {
+		if _, ok := codes[ev.ContainerID]; !ok {
+			continue
+		}
+		lives[ev.ContainerID] += string(ev.Type) + " "
+		if ev.Type == pipeline.ContainerDied {
+			if ev.ExitCode == nil || *ev.ExitCode != codes[ev.ContainerID] || ev.Reason != "Error" {
+				t.Errorf("%+v has not the exit code %d", ev, codes[ev.ContainerID])
+			}
+		}
+	}
+	for id := range codes {
+		if want := "ContainerStarted ContainerDied ContainerRemoved "; lives[id] != want {
+			t.Errorf("the life of %s: %q, want %q", id, lives[id], want)
+		}
+	}
+}
+
+// A flood of events, bad ones among them, costs neither memory nor the truth.
+func TestFloodOfEventsIsBounded(t *testing.T) {
+	for name, event := range map[string]func(pods []simruntime.Pod, n int) *runtimeapi.ContainerEventResponse{
+		"ids that nothing has": func(_ []simruntime.Pod, n int) *runtimeapi.ContainerEventResponse {
+			return &runtimeapi.ContainerEventResponse{
+				ContainerId: fmt.Sprint("nobody-", n), CreatedAt: time.Now().UnixNano(),
+				ContainerEventType: runtimeapi.ContainerEventType(n % 7),
+			}
+		},
+		"pods that nothing has": func(_ []simruntime.Pod, n int) *runtimeapi.ContainerEventResponse {
+			return &runtimeapi.ContainerEventResponse{
+				ContainerId: "c", CreatedAt: time.Now().UnixNano(), PodSandboxStatus: &runtimeapi.PodSandboxStatus{
+					Id: "s", Metadata: &runtimeapi.PodSandboxMetadata{Uid: fmt.Sprint("nobody-", n)},
+				},
+			}
+		},
+		"incomplete ones of pods that are there": func(pods []simruntime.Pod, n int) *runtimeapi.ContainerEventResponse {
+			return &runtimeapi.ContainerEventResponse{
+				ContainerId: pods[n%len(pods)].Containers[0].ID, CreatedAt: time.Now().UnixNano(),
+				ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT,
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) { flood(t, 100_000, event) })
+	}
+}
+
+func flood(t *testing.T, count int, event func([]simruntime.Pod, int) *runtimeapi.ContainerEventResponse) {
+	rt, err := simruntime.New(simruntime.Options{Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods, err := rt.Populate(simruntime.Population{Pods: 10, Containers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := &eventSource{sent: make(chan error, 1), play: func(send func(*runtimeapi.ContainerEventResponse) error) (err error) {
+		for n := 0; n < count && err == nil; n++ {
+			err = send(event(pods, n))
+		}
+		return err
+	}}
+	pipe := runMixed(t, rt, source)
+	began := time.Now()
+	if err := <-source.sent; err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%.0f events/s", float64(count)/time.Since(began).Seconds())
+	if err := rt.ExitContainer(pods[0].Containers[0].ID, 7, simruntime.ReasonError); err != nil {
+		t.Fatal(err)
+	}
+	exited := time.Now()
+	pipe.RequestRelist(pleg.PodUID(pods[0].UID))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	st, err := pipe.Cache().GetNewerThan(ctx, pleg.PodUID(pods[0].UID), exited)
+	if c := st.Container(pleg.ContainerID(pods[0].Containers[0].ID)); err != nil || c == nil || c.ExitCode != 7 {
+		t.Errorf("after the flood: %+v, %v; want the exit code 7", c, err)
+	}
+	runtime.GC()
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	if mb := memory.HeapAlloc >> 20; mb > 64 {
+		t.Errorf("%d MiB are in use after the flood, want at most 64", mb)
+	}
+}
+
+// eventSource is a runtime with nothing but events.
+type eventSource struct {
+	runtimeapi.UnimplementedRuntimeServiceServer
+	play func(send func(*runtimeapi.ContainerEventResponse) error) error
+	sent chan error // the end of play
+}
+
+func (s *eventSource) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+	s.sent <- s.play(stream.Send)
+	<-stream.Context().Done()
+	return nil
+}
+
+// mixed is a runtime whose events come from elsewhere.
+type mixed struct {
+	*cri.Client
+	events *cri.Client
+}
+
+func (m mixed) WatchEvents(ctx context.Context, opened func(), hint func(pleg.Hint)) error {
+	return m.events.WatchEvents(ctx, opened, hint)
+}
+
+// runMixed runs a pipeline with the lists of rt and the events of source, on
+// real sockets until the test ends.
+func runMixed(t *testing.T, rt *simruntime.Runtime, source *eventSource) *pipeline.Pipeline {
+	t.Helper()
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(context.Background())
+	server := grpc.NewServer()
+	runtimeapi.RegisterRuntimeServiceServer(server, source)
+	var run errgroup.Group
+	listener := listen(t, filepath.Join(dir, "events.sock"))
+	run.Go(func() error { return server.Serve(listener) })
+	backend := listen(t, filepath.Join(dir, "cri.sock"))
+	run.Go(func() error { return ignoreCanceled(rt.Serve(ctx, backend)) })
+	m := mixed{newCRI(t, filepath.Join(dir, "cri.sock")), newCRI(t, filepath.Join(dir, "events.sock"))}
+	pipe, err := pipeline.New(pipeline.Options{Runtime: m, Events: pipeline.EventsAuto})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run.Go(func() error { return ignoreCanceled(pipe.Run(ctx)) })
+	t.Cleanup(func() {
+		cancel()
+		server.Stop()
+		if err := errors.Join(run.Wait(), m.Close(), m.events.Close()); err != nil {
+			t.Errorf("end: %v", err)
+		}
+	})
+	return pipe
+}
+
+func listen(t *testing.T, path string) net.Listener {
+	t.Helper()
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listener
+}
+
+func newCRI(t *testing.T, path string) *cri.Client {
+	t.Helper()
+	client, err := cri.New(path, cri.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func ignoreCanceled(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// A runtime that goes away and comes back is followed again within the relist
+// period and the time of a reconnect: what happened meanwhile is found by a list.
+func TestRuntimeThatComesBackIsFollowedAgain(t *testing.T) {
+	for _, outage := range []time.Duration{100 * time.Millisecond, 3 * time.Second, 4 * time.Minute} {
+		t.Run(outage.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := follow(t, simruntime.Options{Seed: 1}, pipeline.Options{})
+				pods := h.populate(simruntime.Population{Pods: 10, Containers: 2})
+				for round := range 3 {
+					time.Sleep(2 * time.Second)
+					if up := h.metric("pleg_event_stream_up"); up != 1 {
+						t.Fatalf("round %d: the stream is not up", round)
+					}
+					h.stopServing()
+					h.update(func(tx *simruntime.Txn) error {
+						return errors.Join(tx.ExitContainer(pods[round].Containers[1].ID, 9, simruntime.ReasonError), tx.RemovePod(pods[round+4].UID))
+					})
+					time.Sleep(outage)
+					if up := h.metric("pleg_event_stream_up"); up != 0 {
+						t.Errorf("round %d: the stream is up while there is no runtime", round)
+					}
+					if ok, err := h.pipe.Healthy(); ok != (outage < 3*time.Minute) {
+						t.Errorf("round %d: healthy: %t, %v after %v", round, ok, err, outage)
+					}
+					h.serve()
+					time.Sleep(1150 * time.Millisecond)
+					h.wantTruth()
+					if ok, err := h.pipe.Healthy(); !ok {
+						t.Errorf("round %d: not healthy after the return: %v", round, err)
+					}
+					time.Sleep(10 * time.Second) // the longest wait before a new stream
+				}
+				h.ledger.check(t, h.events(), false)
+			})
+		})
+	}
+}
+
+// A runtime that has no events, or has them switched off, is relisted as if
+// nobody had asked for them; one that demands them says so.
+func TestRuntimeWithoutEventsIsRelisted(t *testing.T) {
+	for _, mode := range []simruntime.EventMode{simruntime.EventsEOF, simruntime.EventsUnimplemented} {
+		t.Run(fmt.Sprint(mode), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := follow(t, simruntime.Options{Seed: 1}, pipeline.Options{}, simruntime.EventFaults{Mode: mode})
+				h.churn(1, 200)
+				time.Sleep(2 * time.Second)
+				h.wantTruth()
+				stats := h.rt.Stats()
+				if n := stats.RPCs["GetContainerEvents"].Calls; n != 1 {
+					t.Errorf("the stream was tried %d times in 12 s", n)
+				}
+				if n := stats.RPCs["StreamContainers"].Calls; n < 11 {
+					t.Errorf("%d lists in 12 s", n)
+				}
+				h.ledger.check(t, h.events(), false)
+			})
+		})
+	}
+}
+
+// A pod that is gone is reported as removed by the relist that was asked for,
+// and not by the next one of all.
+func TestRequestOfAPodThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := follow(t, simruntime.Options{Seed: 1}, pipeline.Options{Events: pipeline.EventsOff, RelistPeriod: time.Hour})
+		pods := h.populate(simruntime.Population{Pods: 2, Containers: 1})
+		time.Sleep(time.Hour + time.Second)
+		h.update(func(tx *simruntime.Txn) error { return tx.RemovePod(pods[0].UID) })
+		h.pipe.RequestRelist(pleg.PodUID(pods[0].UID))
+		synctest.Wait()
+		if st, err := h.pipe.Cache().Get(pleg.PodUID(pods[0].UID)); err != nil || len(st.Sandboxes) != 0 {
+			t.Errorf("the cache has %+v, %v of a pod that is gone", st, err)
+		}
+		if n := h.rt.Stats().RPCs["StreamContainers"].Calls; n != 2 {
+			t.Errorf("%d lists of all pods, want the two of the period", n)
+		}
+		h.ledger.check(t, h.events(), true)
+	})
+}
