@@ -20,6 +20,12 @@ func (f *logFlags) add(cmd *cobra.Command) {
 	enumFlag(cmd, &f.format, "log-format", "", "format of the log lines", "text", "json")
 }
 
+// addQuiet is [logFlags.add] for a command that people look at.
+func (f *logFlags) addQuiet(cmd *cobra.Command) {
+	enumFlag(cmd, &f.level, "log-level", "v", "write log lines of this level and above to stderr", "warn", "debug", "info", "error")
+	enumFlag(cmd, &f.format, "log-format", "", "format of the log lines", "text", "json")
+}
+
 // console is what the program says on stderr: log lines, and a few notices that
 // are meant for the person who started it.
 type console struct {

@@ -76,10 +76,16 @@ type started struct {
 // start runs a command with an empty environment.
 func start(t *testing.T, out io.Writer, args ...string) *started {
 	t.Helper()
+	return startWith(t, out, nil, args...)
+}
+
+// startWith runs a command with an environment.
+func startWith(t *testing.T, out io.Writer, environment map[string]string, args ...string) *started {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	s := &started{stderr: newTranscript(), stop: cancel, code: make(chan int, 1)}
 	go func() {
-		s.code <- cli.Execute(ctx, cli.Process{Args: args, Out: out, Err: s.stderr, Getenv: func(string) string { return "" }})
+		s.code <- cli.Execute(ctx, cli.Process{Args: args, Out: out, Err: s.stderr, Getenv: func(name string) string { return environment[name] }})
 	}()
 	t.Cleanup(cancel)
 	return s

@@ -31,6 +31,6 @@ func newRoot(p Process) *cobra.Command {
 	root.SetArgs(p.Args)
 	root.SetOut(p.Out)
 	root.SetErr(p.Err)
-	root.AddCommand(newRun(p), newSimulate(p), newVersion())
+	root.AddCommand(newRun(p), newEvents(p), newPods(p), newSimulate(p), newVersion())
 	return root
 }

@@ -54,6 +54,23 @@ func TestUsageErrors(t *testing.T) {
 		{"run --log-format xml", `"--log-format" flag: want text, json`},
 		{"run --listen port", "--listen: "},
 		{"run --listen=", "--listen: "},
+		{"events walk", `unexpected argument "walk"`},
+		{"events --type Born", `--type "Born" is unknown: want ContainerStarted, `},
+		{"events -l ((", `--selector "((" is not a label selector`},
+		{"events --since x", `--since: "x" is not a position`},
+		{"events --since -1", `--since: "-1" is not a position`},
+		{"events --since 1 --replay", "--since cannot be combined with --replay"},
+		{"events --since 1 --simulate", "--since needs a daemon"},
+		{"events --connect=", "--connect must not be empty"},
+		{"events --connect /s --simulate", "--connect cannot be combined with --simulate"},
+		{"events --connect /s -r /r", "--connect cannot be combined with --runtime-endpoint"},
+		{"events --simulate 50", "--simulate=50"},
+		{"events -o go-template={{.name}}", `no entry for key "name"`},
+		{"events -o go-template={{", "unclosed action"},
+		{"pods walk", `unexpected argument "walk"`},
+		{"pods -l a=b=c", `--selector "a=b=c" is not a label selector`},
+		{"pods -o go-template={{.podName}}", `no entry for key "podName"`},
+		{"pods --connect /s --config /c", "--connect cannot be combined with --config"},
 		{"simulate", "--socket is required"},
 		{"simulate --socket /s --pods -1", "--pods must not be negative, got -1"},
 		{"simulate --socket /s --churn-rate -1", "--churn-rate must be"},
@@ -78,6 +95,8 @@ func TestHelp(t *testing.T) {
 	for _, test := range []struct{ args, golden string }{
 		{"", "testdata/root.golden"},
 		{"run --help", "testdata/run.golden"},
+		{"events --help", "testdata/events.golden"},
+		{"pods --help", "testdata/pods.golden"},
 		{"simulate --help", "testdata/simulate.golden"},
 	} {
 		code, stdout, stderr := run(t, strings.Fields(test.args)...)
@@ -112,6 +131,7 @@ func TestCompletion(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"__complete run --output ", "text\nwide\njson\ngo-template=\n"},
 		{"__complete r", "run\t"},
+		{"__complete events --type ", "ContainerStarted\nContainerDied\n"},
 	} {
 		args := strings.Split(test.args, " ")
 		if _, stdout, _ := run(t, args...); !strings.HasPrefix(stdout, test.want) {

@@ -12,10 +12,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/printer"
 )
 
-// drainTimeout is how long the end waits for a reader of the output that has
-// stopped reading.
-const drainTimeout = time.Second
-
 // watcher runs a pipeline with one subscriber, the printer.
 type watcher struct {
 	out     console

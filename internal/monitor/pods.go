@@ -32,8 +32,8 @@ func (p pods) all(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer := podList{Epoch: p.pipe.Epoch(), Pods: []podview.Pod{}}
-	for _, e := range p.pipe.Cache().List() {
-		if pod := podview.New(e.UID, e.Status, e.Err, e.CurrentAsOf); filter.Wants(&pod) {
+	for _, pod := range podview.List(p.pipe.Cache()) {
+		if filter.Wants(&pod) {
 			answer.Pods = append(answer.Pods, pod)
 		}
 	}
@@ -42,9 +42,9 @@ func (p pods) all(w http.ResponseWriter, r *http.Request) {
 
 func (p pods) one(w http.ResponseWriter, r *http.Request) {
 	uid := pipeline.PodUID(r.PathValue("uid"))
-	for _, e := range p.pipe.Cache().List() {
-		if e.UID == uid {
-			writeJSON(w, podview.New(e.UID, e.Status, e.Err, e.CurrentAsOf))
+	for _, pod := range podview.List(p.pipe.Cache()) {
+		if pod.UID == uid {
+			writeJSON(w, pod)
 			return
 		}
 	}

@@ -72,7 +72,7 @@ func details(ev *pleg.Event) string {
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
 	switch {
 	case ev.Type == pleg.Synced:
-		add("up to here the state as it is; what follows happens now")
+		add("what lay before is complete; what follows happens live")
 	case ev.Type == pleg.Gap && ev.Reason == pleg.OtherEpoch:
 		add("what happened before is not known: the daemon was restarted")
 	case ev.Type == pleg.Gap && ev.Missed > 0:

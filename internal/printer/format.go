@@ -31,6 +31,14 @@ type Format struct {
 	template *template.Template
 }
 
+// Kind returns what kind of format it is.
+func (f Format) Kind() Kind {
+	if f.kind == "" {
+		return Text
+	}
+	return f.kind
+}
+
 // Kinds returns the kinds of format, the default first.
 func Kinds() []Kind { return []Kind{Text, Wide, JSON, Template} }
 
