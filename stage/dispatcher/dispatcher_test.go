@@ -216,6 +216,7 @@ func TestSubscribeNamesTheBadOption(t *testing.T) {
 	b := newBed(t, instrument.Registry{})
 	for field, o := range map[string]dispatcher.SubscribeOptions{
 		"Buffer":   {Buffer: -1},
+		"Name":     {Name: "bad\xff"}, // no metric can bear it
 		"Types":    {Types: []pleg.EventType{"ContainerBorn"}},
 		"Selector": {Selector: "a in"},
 		"Replay":   {Replay: true, After: dispatcher.Position{Seq: 1}},

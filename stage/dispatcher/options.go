@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -22,8 +23,8 @@ type Position struct {
 // SubscribeOptions configure one subscriber. The zero value asks for all events
 // from now on, but network events.
 type SubscribeOptions struct {
-	// Name tells the subscriber apart in logs and metrics. If empty, one is
-	// made up.
+	// Name tells the subscriber apart in logs and metrics; UTF-8. If empty, one
+	// is made up.
 	Name string
 	// Buffer is the number of events that may wait to be read; the memory for
 	// them is taken at once, some 200 bytes each. If zero, [DefaultBuffer].
@@ -57,6 +58,9 @@ type SubscribeOptions struct {
 }
 
 func (o *SubscribeOptions) complete() (filter, error) {
+	if !utf8.ValidString(o.Name) {
+		return filter{}, fmt.Errorf("Name must be UTF-8, got %q", o.Name)
+	}
 	if o.Buffer < 0 {
 		return filter{}, fmt.Errorf("Buffer must not be negative, got %d", o.Buffer)
 	}
