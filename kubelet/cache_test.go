@@ -140,7 +140,9 @@ func TestHungPodDelaysNobodyElse(t *testing.T) {
 			t.Errorf("events %q while a pod hangs", got)
 		}
 		s.node.set("other", "o2=running")
+		again := s.newerThan("gone", time.Now())
 		s.relist()
+		s.answered(again)
 		s.expect("other Removed o1", "other Started o2")
 		select {
 		case status := <-hung:

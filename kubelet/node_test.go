@@ -52,7 +52,7 @@ func (n *node) set(uid types.UID, words string) {
 		id, state, _ := strings.Cut(word, "=")
 		id, sandbox := strings.CutPrefix(id, "/")
 		c := &kubecontainer.Container{
-			ID: kubecontainer.ContainerID{Type: "fake", ID: id}, Name: id, State: kubecontainer.State(state),
+			ID: kubecontainer.ContainerID{Type: "fake", ID: id}, Name: "name of " + id, State: kubecontainer.State(state),
 		}
 		if sandbox {
 			pod.Sandboxes = append(pod.Sandboxes, c)
