@@ -72,7 +72,9 @@ func TestDeliverAfterFailures(t *testing.T) {
 				t.Errorf("after=%d: got %+v once well, want an inspected %s", after, ev, want)
 			}
 			cancel()
-			<-ended
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("Run ended with %v, want context.Canceled", err)
+			}
 		})
 	}
 }

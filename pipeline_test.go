@@ -99,7 +99,7 @@ func TestHealthy(t *testing.T) {
 		r.node.onLists(fails)
 		time.Sleep(pipeline.DefaultRelistThreshold)
 		requireHealth("")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		requireHealth("pleg was last seen active 3m0.000000001s ago; threshold is 3m0s: list pods: " + errInspect.Error())
 		r.node.onLists(nil)

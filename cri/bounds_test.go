@@ -32,7 +32,10 @@ func slowRuntime(inFlight, peak *atomic.Int64) *fakeRuntime {
 	return &fakeRuntime{containerStatus: func(ctx context.Context, id string) (*runtimeapi.ContainerStatusResponse, error) {
 		n := inFlight.Add(1)
 		defer inFlight.Add(-1)
-		for p := peak.Load(); n > p && !peak.CompareAndSwap(p, n); p = peak.Load() {
+		for p := peak.Load(); n > p; p = peak.Load() {
+			if peak.CompareAndSwap(p, n) {
+				break
+			}
 		}
 		if strings.HasPrefix(id, "hung") {
 			<-ctx.Done()

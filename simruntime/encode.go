@@ -3,6 +3,7 @@ package simruntime
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -39,8 +40,8 @@ func concatNewest[T any](items []T, enc func(T) []byte) []byte {
 		size += len(enc(it))
 	}
 	body := make([]byte, 0, size)
-	for i := len(items) - 1; i >= 0; i-- {
-		body = append(body, enc(items[i])...)
+	for _, it := range slices.Backward(items) {
+		body = append(body, enc(it)...)
 	}
 	return body
 }

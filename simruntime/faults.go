@@ -2,6 +2,7 @@ package simruntime
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -132,10 +133,7 @@ func newFaultSet(seed uint64, p Profile) *faultSet {
 }
 
 func (fs *faultSet) setProfile(p Profile) {
-	own := Profile{}
-	for rpc, l := range p {
-		own[rpc] = l
-	}
+	own := maps.Clone(p)
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	fs.profile = own

@@ -33,19 +33,6 @@ func (s State) String() string {
 	}
 }
 
-func (s State) toCRI() cri.ContainerState {
-	switch s {
-	case Running:
-		return cri.ContainerState_CONTAINER_RUNNING
-	case Created:
-		return cri.ContainerState_CONTAINER_CREATED
-	case Exited:
-		return cri.ContainerState_CONTAINER_EXITED
-	default:
-		return cri.ContainerState_CONTAINER_UNKNOWN
-	}
-}
-
 func fromCRI(s cri.ContainerState) State {
 	switch s {
 	case cri.ContainerState_CONTAINER_RUNNING:

@@ -36,7 +36,7 @@ func (tx *Txn) render(o listed) {
 // between its steps. Events go out in the order of the steps. fn must not call
 // methods of the Runtime.
 func (rt *Runtime) Update(fn func(*Txn)) {
-	rt.update(func(tx *Txn) error {
+	_, _ = rt.update(func(tx *Txn) error { // fn has no error
 		fn(tx)
 		return nil
 	})

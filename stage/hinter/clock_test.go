@@ -2,6 +2,7 @@ package hinter_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -49,5 +50,7 @@ func TestEventsAreOrderedByTheMonotonicClock(t *testing.T) {
 		t.Errorf("observed at %v, want a reading of the monotonic clock", at)
 	}
 	b.stop()
-	<-b.ended
+	if err := <-b.ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("Run ended with %v, want context.Canceled", err)
+	}
 }

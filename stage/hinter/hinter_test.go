@@ -310,7 +310,7 @@ func TestIncompleteEventRelistsThePod(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				pods := &fakePods{}
 				events := &fakeEvents{streams: []func(context.Context, func(), func(pleg.Hint)) error{
-					func(ctx context.Context, opened func(), hint func(pleg.Hint)) error {
+					func(ctx context.Context, _ func(), hint func(pleg.Hint)) error {
 						h := future
 						h.At = time.Now()
 						spoil(&h)

@@ -168,7 +168,7 @@ func TestPoolIsBounded(t *testing.T) {
 func TestRemovalAsksNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
-		b := newBed(t, func(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
+		b := newBed(t, func(_ context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
 			calls++
 			if last != nil {
 				t.Errorf("inspection %d got the status of a pod that is gone: %+v", calls, last)
