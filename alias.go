@@ -14,6 +14,8 @@ type (
 	PodLister = pleg.PodLister
 	// EventWatcher is a Runtime with a stream of container events.
 	EventWatcher = pleg.EventWatcher
+	// Degraded is a Runtime that can tell that its lists work in a roundabout way.
+	Degraded = pleg.Degraded
 	// Pod is a pod as the runtime listed it.
 	Pod = pleg.Pod
 	// PodUID identifies a pod.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -326,5 +327,32 @@ func TestRequestOfAPodThatIsGone(t *testing.T) {
 			t.Errorf("%d lists of all pods, want the two of the period", n)
 		}
 		h.ledger.check(t, h.events(), true)
+	})
+}
+
+// A node whose list of sandboxes is too large to send stays visible, and says
+// what is wrong although it is healthy.
+func TestNodeTooLargeToListStaysVisible(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := follow(t, simruntime.Options{Seed: 1, MaxMessageBytes: 64 << 10}, pipeline.Options{Events: pipeline.EventsOff})
+		h.update(func(tx *simruntime.Txn) error {
+			for i := range 12 {
+				name := fmt.Sprint("heavy-", i)
+				if _, err := tx.AddPod(simruntime.PodSpec{
+					Name: name, UID: name, Namespace: "default", Containers: []simruntime.ContainerSpec{{Name: "main"}},
+					Annotations: map[string]string{"blob": strings.Repeat("x", 16<<10)},
+				}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		h.churn(1, 40)
+		time.Sleep(3 * time.Second)
+		h.wantTruth()
+		if ok, err := h.pipe.Healthy(); !ok || err == nil || !strings.Contains(err.Error(), "in portions") {
+			t.Errorf("healthy: %t, %v; want true, and what is wrong", ok, err)
+		}
+		h.ledger.check(t, h.events(), false)
 	})
 }

@@ -111,8 +111,9 @@ type Options struct {
 
 // Pipeline is the four stages and the cache. Create it with [New].
 type Pipeline struct {
-	cache   *cache.Cache
-	running atomic.Bool
+	cache    *cache.Cache
+	degraded Degraded // the runtime, or nil
+	running  atomic.Bool
 
 	lister     *lister.Lister
 	hinter     *hinter.Hinter
@@ -129,6 +130,7 @@ func New(o Options) (*Pipeline, error) {
 	}
 	metrics := instrument.Registry{Registerer: o.Registerer, KubeletNames: o.KubeletMetricNames}
 	p := &Pipeline{cache: cache.New(o.KeepRemoved)}
+	p.degraded, _ = o.Runtime.(Degraded)
 	statuses := stores{p.cache, o.Store}
 	var errs [5]error
 	p.lister, errs[0] = lister.New(lister.Options{
@@ -277,7 +279,13 @@ func (p *Pipeline) RequestRelist(uid PodUID) { p.hinter.RequestRelist(uid) }
 // Healthy reports whether the last successful relist began less than
 // Options.RelistThreshold ago, and if not, why. The meaning is the kubelet's:
 // it speaks of the runtime's lists, not of single pods. While a stream of events
-// is up, Options.RelistThresholdWithEvents holds. It does not block.
+// is up, Options.RelistThresholdWithEvents holds. An error beside true tells of
+// lists that work in a roundabout way, if Runtime is [Degraded]. It does not
+// block.
 func (p *Pipeline) Healthy() (bool, error) {
-	return p.lister.Healthy()
+	ok, err := p.lister.Healthy()
+	if ok && p.degraded != nil {
+		return true, p.degraded.Degraded()
+	}
+	return ok, err
 }

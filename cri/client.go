@@ -19,6 +19,7 @@ var (
 	_ pleg.Runtime      = (*Client)(nil)
 	_ pleg.PodLister    = (*Client)(nil)
 	_ pleg.EventWatcher = (*Client)(nil)
+	_ pleg.Degraded     = (*Client)(nil)
 )
 
 // Client calls one container runtime. It is safe for concurrent use; lists are

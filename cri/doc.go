@@ -2,8 +2,20 @@
 // unix socket, such as containerd or CRI-O. It is the only package that dials.
 //
 // A [Client] lists all pods with two parallel calls and inspects one pod by the
-// ids that the list gave it, never by a second list. It implements
-// pleg.Runtime.
+// ids that the list gave it, never by a second list. It also lists one pod alone
+// and follows the runtime's container events. It implements pleg.Runtime,
+// pleg.PodLister, pleg.EventWatcher and pleg.Degraded.
+//
+// # What runtimes differ in
+//
+// Lists are streamed where the runtime can (CRI v0.37); whether it can is found
+// out again with each connection. Where the list of sandboxes is too large to
+// send, it is made in portions: by state, and then one by one.
+//
+// Events take a connection of their own with a window of 16 MiB. A client that
+// leaves them unread makes containerd wait, and with it whoever starts a pod: so
+// does this process while it is stopped, after as much as the socket holds
+// (some 208 KiB) and containerd itself (100 events).
 //
 // What a runtime lists may be incomplete. An item that cannot be placed is
 // skipped, counted in pleg_malformed_items_total and logged once; it hides
@@ -16,4 +28,5 @@
 //     with an error, NotFound among them, as the kubelet counts them.
 //   - pleg_runtime_operations_duration_seconds{operation_type}: their duration.
 //   - pleg_malformed_items_total{reason}: items skipped, once per list.
+//   - pleg_portioned_lists: 1 while sandboxes are listed in portions.
 package cri

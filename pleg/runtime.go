@@ -34,6 +34,12 @@ type PodLister interface {
 	ListPod(ctx context.Context, uid PodUID) (*Pod, error)
 }
 
+// Degraded is a [Runtime] that can tell that its lists work in a roundabout way.
+type Degraded interface {
+	// Degraded returns what is wrong, or nil. It does not block.
+	Degraded() error
+}
+
 // ErrNoEvents is wrapped by the error of [EventWatcher] if the runtime has no
 // event stream, or has it switched off.
 var ErrNoEvents = errors.New("the runtime offers no container events")

@@ -28,6 +28,7 @@ type pipelineFlags struct {
 	keepRemoved                   time.Duration
 	history                       int
 	slowAfter                     time.Duration
+	unaryLists                    bool
 	kubeletNames                  bool
 }
 
@@ -36,6 +37,7 @@ func (f *pipelineFlags) add(cmd *cobra.Command) {
 	flags.DurationVar(&f.relistPeriod, "relist-period", pipeline.DefaultRelistPeriod, "`TIME` from the end of one list of all pods to the next")
 	flags.DurationVar(&f.relistThreshold, "relist-threshold", pipeline.DefaultRelistThreshold, "`AGE` of the last successful list at which /readyz fails")
 	flags.DurationVar(&f.listTimeout, "list-timeout", pipeline.DefaultListTimeout, "`TIME` after which a list is given up")
+	flags.BoolVar(&f.unaryLists, "unary-lists", false, "list with one answer each, also if the runtime can stream its lists")
 	enumFlag(cmd, &f.events, "events", "", "follow the runtime's container events, to know of changes within\nmilliseconds: off, if it has them, or fail if it has none. A process that is\nstopped while it follows them holds up containerd itself",
 		string(pipeline.EventsOff), string(pipeline.EventsAuto), string(pipeline.EventsRequire))
 	flags.DurationVar(&f.relistPeriodWithEvents, "relist-period-with-events", pipeline.DefaultRelistPeriodWithEvents, "`TIME` between two lists while the container events are followed")
@@ -97,6 +99,7 @@ func (f *pipelineFlags) clientOptions(log *slog.Logger, registry prometheus.Regi
 		ListTimeout:        f.listTimeout,
 		StatusTimeout:      f.inspectTimeout,
 		MaxStatusCalls:     f.maxStatusCalls,
+		UnaryLists:         f.unaryLists,
 		Logger:             log,
 		Registerer:         registry,
 		KubeletMetricNames: f.kubeletNames,

@@ -57,8 +57,12 @@ func (c checks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // list is the kubelet's check: the runtime answers lists.
 func (o *Options) list() check {
 	return check{"pleg", func() (string, error) {
-		if healthy, err := o.Pipeline.Healthy(); !healthy {
+		healthy, err := o.Pipeline.Healthy()
+		switch {
+		case !healthy:
 			return "", err
+		case err != nil:
+			return err.Error(), nil
 		}
 		return "", nil
 	}}
