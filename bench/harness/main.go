@@ -22,7 +22,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(runCommand(), listCommand(), reportCommand(), compareCommand())
+	root.AddCommand(runCommand(), listCommand(), stepsCommand(), reportCommand(), compareCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -72,6 +72,25 @@ func reportCommand() *cobra.Command {
 	return cmd
 }
 
+func stepsCommand() *cobra.Command {
+	var p places
+	var runs int
+	cmd := &cobra.Command{
+		Use: "steps", Short: "Run the Go benchmarks of single steps anew and add them to the results", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			results, err := readResults(p.out)
+			if err != nil {
+				return err
+			}
+			err = results.measureSteps(cmd.Context(), p.root, runs)
+			return errors.Join(err, results.write(p.out), report(results, p.out, p.page))
+		},
+	}
+	p.flags(cmd)
+	cmd.Flags().IntVar(&runs, "runs", 5, "how often to run each")
+	return cmd
+}
+
 type runFlags struct {
 	places
 	set        string
@@ -112,9 +131,7 @@ func (f runFlags) run(ctx context.Context, patterns []string) error {
 	results, err := b.run(ctx)
 	if err == nil && f.steps {
 		fmt.Fprintln(os.Stderr, "Go benchmarks of single steps")
-		if results.Steps, err = measureSteps(ctx, f.root, f.runs); err != nil {
-			results.Partial = err.Error()
-		}
+		err = results.measureSteps(ctx, f.root, f.runs)
 	}
 	if f.add {
 		earlier, readErr := readResults(f.out)

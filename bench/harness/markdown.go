@@ -94,8 +94,10 @@ func provenance(r *Results) string {
 		"in parentheses the least and the greatest where they are further apart than a tenth.\n",
 		r.Began.UTC().Format("2006-01-02 15:04 UTC"), r.Machine.CPU, r.Machine.Cores,
 		r.Machine.Memory, r.Machine.Kernel, r.Machine.Go)
-	if r.Partial != "" {
-		fmt.Fprintf(&b, "\n**Partial**: %s.\n", r.Partial)
+	for _, why := range []string{r.Partial, r.StepsPartial} {
+		if why != "" {
+			fmt.Fprintf(&b, "\n**Partial**: %s.\n", why)
+		}
 	}
 	return b.String()
 }

@@ -24,6 +24,8 @@ type Results struct {
 	Scenarios []*Outcome `json:"scenarios"`
 	// Steps are the Go benchmarks of single steps.
 	Steps []Step `json:"steps,omitempty"`
+	// StepsPartial is why not all of them were run; empty if they were.
+	StepsPartial string `json:"stepsPartial,omitempty"`
 }
 
 // Machine is where it was measured.
@@ -122,7 +124,7 @@ func (r *Results) add(earlier *Results) {
 		}
 	}
 	if len(r.Steps) == 0 {
-		r.Steps = earlier.Steps
+		r.Steps, r.StepsPartial = earlier.Steps, earlier.StepsPartial
 	}
 }
 

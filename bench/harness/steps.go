@@ -29,17 +29,19 @@ var stepPackages = []struct{ module, pkg string }{
 	{"bench/kubelet", "."},
 }
 
-// measureSteps runs the Go benchmarks. root is the root of the repository.
-func measureSteps(ctx context.Context, root string, runs int) ([]Step, error) {
-	var steps []Step
+// measureSteps runs the Go benchmarks. root is the root of the repository. On an
+// error the results have the steps that came before it and say so.
+func (r *Results) measureSteps(ctx context.Context, root string, runs int) error {
+	r.Steps, r.StepsPartial = nil, ""
 	for _, p := range stepPackages {
 		out, err := goBench(ctx, filepath.Join(root, p.module), p.pkg, runs)
 		if err != nil {
-			return steps, err
+			r.StepsPartial = err.Error()
+			return err
 		}
-		steps = append(steps, parseSteps(out)...)
+		r.Steps = append(r.Steps, parseSteps(out)...)
 	}
-	return steps, nil
+	return nil
 }
 
 func goBench(ctx context.Context, dir, pkg string, runs int) ([]byte, error) {
