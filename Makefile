@@ -49,6 +49,10 @@ fuzz: ## run each fuzz target for FUZZTIME
 		done; \
 	done
 
+.PHONY: mutants
+mutants: ## break each rule once and see its test fail
+	@sh internal/mutants/run.sh
+
 .PHONY: e2e
 e2e: ## test with real containerd and runc; installs what it needs (as root)
 	e2e/setup.sh
