@@ -61,7 +61,11 @@ func containers(ctx context.Context, l *lab.Lab) []*runtimeapi.Container {
 	return resp.GetContainers()
 }
 
-func pod(c *runtimeapi.Container) string { return c.GetLabels()["io.kubernetes.pod.name"] }
+// pod returns the name in the manifest; that of a static pod has the node's
+// behind it.
+func pod(c *runtimeapi.Container) string {
+	return strings.TrimSuffix(c.GetLabels()["io.kubernetes.pod.name"], "-lab")
+}
 
 // running returns the running container of each pod.
 func running(ctx context.Context, l *lab.Lab) map[string]*runtimeapi.Container {
@@ -163,7 +167,6 @@ func (k *kubelet) status(ctx context.Context, name string) podStatus {
 		return podStatus{}
 	}
 	for _, item := range list.Items {
-		// A static pod has the node's name behind its own.
 		if item.Metadata.Name == name+"-lab" {
 			return item.Status
 		}

@@ -67,6 +67,8 @@ func measure(t *testing.T, kind string) *result {
 	if _, err := os.Stat(binary); err != nil {
 		t.Fatalf("run build.sh first: %v", err)
 	}
+	// Package lab finds what containerd is built from by the working folder.
+	t.Chdir(filepath.Join("..", "..", "e2e"))
 	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGINT, syscall.SIGTERM)
 	t.Cleanup(stop)
 	l, err := lab.Start(ctx, lab.Options{StopTimeout: 3 * time.Minute})
