@@ -21,6 +21,8 @@ const (
 	ExitFailure = 1
 	// ExitUsage is for a command line that cannot be understood.
 	ExitUsage = 2
+	// ExitUnhealthy is for a doctor that has found a problem.
+	ExitUnhealthy = 3
 )
 
 // Process is what a command needs of the process it runs in.
@@ -53,6 +55,9 @@ func Execute(ctx context.Context, p Process) int {
 	command, err := root.ExecuteContextC(ctx)
 	if err == nil || errors.Is(err, errOutputClosed) {
 		return ExitOK
+	}
+	if errors.Is(err, errUnhealthy) {
+		return ExitUnhealthy // the report says why
 	}
 	fmt.Fprintf(p.Err, "%s: %v\n", Name, err)
 	if errors.As(err, new(failure)) {

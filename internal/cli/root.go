@@ -4,19 +4,22 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const rootLong = `pleg-pipeline prints what happens to the pods of this node: containers that
+const rootLong = `pleg-pipeline tells what happens to the pods of this node: containers that
 start, die and are removed, as the kubelet's PLEG (Pod Lifecycle Event
 Generator) sees them.
 
 It lists the pods of a CRI runtime (containerd, CRI-O) once a second, inspects
-those that changed, many at once, and prints the events. It only reads. Without
-a runtime at hand, try it with: pleg-pipeline run --simulate
+those that changed, many at once, and prints the events or serves them to other
+programs. It only reads. Without a runtime at hand, try it with:
+pleg-pipeline run --simulate
 
 Exit codes:
   0  the command has done its work, was ended by SIGINT or SIGTERM, or nobody
      reads its output any more
-  1  it could not do its work: the runtime or the address cannot be used
-  2  the command line is wrong`
+  1  it could not do its work: the runtime, the daemon or the address cannot be
+     used
+  2  the command line is wrong
+  3  "pleg-pipeline doctor" has found a problem`
 
 func newRoot(p Process) *cobra.Command {
 	root := &cobra.Command{
@@ -31,6 +34,6 @@ func newRoot(p Process) *cobra.Command {
 	root.SetArgs(p.Args)
 	root.SetOut(p.Out)
 	root.SetErr(p.Err)
-	root.AddCommand(newRun(p), newEvents(p), newPods(p), newSimulate(p), newVersion())
+	root.AddCommand(newRun(p), newEvents(p), newPods(p), newDoctor(p), newSimulate(p), newVersion())
 	return root
 }

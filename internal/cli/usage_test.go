@@ -71,6 +71,10 @@ func TestUsageErrors(t *testing.T) {
 		{"pods -l a=b=c", `--selector "a=b=c" is not a label selector`},
 		{"pods -o go-template={{.podName}}", `no entry for key "podName"`},
 		{"pods --connect /s --config /c", "--connect cannot be combined with --config"},
+		{"doctor walk", `unexpected argument "walk"`},
+		{"doctor --timeout 0", "--timeout (0s) and --call-timeout (5s) must be longer than 0"},
+		{"doctor --call-timeout -1s", "must be longer than 0"},
+		{"doctor -o yaml", `"-o, --output" flag: want text, json`},
 		{"simulate", "--socket is required"},
 		{"simulate --socket /s --pods -1", "--pods must not be negative, got -1"},
 		{"simulate --socket /s --churn-rate -1", "--churn-rate must be"},
@@ -97,6 +101,7 @@ func TestHelp(t *testing.T) {
 		{"run --help", "testdata/run.golden"},
 		{"events --help", "testdata/events.golden"},
 		{"pods --help", "testdata/pods.golden"},
+		{"doctor --help", "testdata/doctor.golden"},
 		{"simulate --help", "testdata/simulate.golden"},
 	} {
 		code, stdout, stderr := run(t, strings.Fields(test.args)...)

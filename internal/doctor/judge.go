@@ -1,0 +1,193 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Where a figure begins to be one of the causes.
+const (
+	// slowStatus is ten times what a status call takes on a runtime that is
+	// well and busy.
+	slowStatus = 200 * time.Millisecond
+	// manyHung calls, if they are half of all, are not a few stuck containers.
+	manyHung = 3
+	// slowDisk is how long a runtime may take to look at its filesystem.
+	slowDisk = 2 * time.Second
+	// manyDead is what a kubelet leaves of dead containers on a node of 110 pods,
+	// several times over; each is in every list.
+	manyDead = 1000
+	// mostDead of the containers are dead, and there are enough to matter.
+	mostDead, enoughDead = 5, 200
+	// fullList is the share of the limit at which to act.
+	fullList = 0.6
+	// fullDisk is where a kubelet evicts, in percent.
+	fullDisk = 95
+	// busyDisk is the percentage of the time that something waited for it.
+	busyDisk = 40
+)
+
+// judge compares what was seen with the known causes.
+func (e *examination) judge() {
+	r := e.report
+	r.Hung, r.Slowest = r.inspection.hung, slowest(r.inspection.calls)
+	slices.SortFunc(r.Hung, func(a, b ItemCall) int { return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.ID, b.ID)) })
+	r.Relist.OneByOneSeconds = e.oneByOne()
+	for _, look := range []func() *Finding{e.unready, e.slow, e.stuck, e.tooLarge, e.dead, e.network, e.disk} {
+		if f := look(); f != nil {
+			r.Findings = append(r.Findings, *f)
+		}
+	}
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return cmp.Compare(a.Severity, b.Severity) })
+}
+
+// oneByOne extends to all what was seen of those that could be asked.
+func (e *examination) oneByOne() float64 {
+	c := e.report.Counts
+	if c.Inspected == 0 {
+		return e.report.Relist.ListSeconds
+	}
+	each := e.report.inspection.total.Seconds() / float64(c.Inspected)
+	return e.report.Relist.ListSeconds + each*float64(c.Sandboxes+c.Containers)
+}
+
+func (e *examination) condition(name string) *Condition {
+	for i := range e.report.Conditions {
+		if c := &e.report.Conditions[i]; c.Type == name {
+			return c
+		}
+	}
+	return nil
+}
+
+func (e *examination) unready() *Finding {
+	c := e.condition("RuntimeReady")
+	if c == nil || c.Status {
+		return nil
+	}
+	return &Finding{RuntimeUnready, Problem, "the runtime says that it is not ready: " + strings.TrimSpace(c.Reason+" "+c.Message), restart}
+}
+
+// slow is the whole runtime; a few calls that hang are not.
+func (e *examination) slow() *Finding {
+	var signs []string
+	severity := Warning
+	for _, c := range e.calls.summary() {
+		switch c.Method {
+		case "ListPodSandbox", "ListContainers":
+			if c.Hung > 0 {
+				signs, severity = append(signs, fmt.Sprintf("%s does not answer within %v", c.Method, e.CallTimeout)), Problem
+			} else if c.LongestSecs > e.Period.Seconds() {
+				signs, severity = append(signs, fmt.Sprintf("%s takes %s, longer than the period of %v", c.Method, seconds(c.LongestSecs), e.Period)), Problem
+			}
+		case "Version", "Status":
+			if c.LongestSecs > slowStatus.Seconds()*5 {
+				signs, severity = append(signs, fmt.Sprintf("%s takes %s", c.Method, seconds(c.LongestSecs))), Problem
+			}
+		case "PodSandboxStatus", "ContainerStatus":
+			if c.Hung >= manyHung && 2*c.Hung >= c.Count {
+				signs, severity = append(signs, fmt.Sprintf("%d of %d %s calls do not end within %v", c.Hung, c.Count, c.Method, e.CallTimeout)), Problem
+			} else if c.MedianSeconds > slowStatus.Seconds() {
+				signs = append(signs, fmt.Sprintf("half of the %s calls take %s and more", c.Method, seconds(c.MedianSeconds)))
+			}
+		}
+	}
+	if one := e.report.Relist.OneByOneSeconds; one > e.Threshold.Seconds() && len(signs) > 0 {
+		signs, severity = append(signs, fmt.Sprintf("if all pods changed at once, a kubelet would need %s for them, more than its %v", seconds(one), e.Threshold)), Problem
+	}
+	if len(signs) == 0 {
+		return nil
+	}
+	return &Finding{RuntimeSlow, severity, strings.Join(signs, "; "), "look for what the runtime waits for: CPU and disk of this node, its log, and the number of containers below; " + restart}
+}
+
+func (e *examination) stuck() *Finding {
+	hung := e.report.Hung
+	if len(hung) == 0 {
+		return nil
+	}
+	var names []string
+	for _, h := range hung[:min(len(hung), top)] {
+		names = append(names, fmt.Sprintf("%s %s (%s %s)", h.Pod, cmp.Or(h.Container, "sandbox"), h.Method, h.ID))
+	}
+	if more := len(hung) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return &Finding{
+		StuckContainer, Problem,
+		fmt.Sprintf("%d of %d status calls do not end within %v: %s", len(hung), e.report.Counts.Inspected, e.CallTimeout, strings.Join(names, ", ")),
+		"a kubelet waits for each of them; look for processes in state D (ps -eo pid,stat,wchan,cmd), a network filesystem that does not answer, or a shim that hangs; kill the pod's shim as the last resort",
+	}
+}
+
+func (e *examination) tooLarge() *Finding {
+	for _, l := range e.report.Lists {
+		if !l.Portioned && float64(l.Bytes) < fullList*float64(l.LimitBytes) {
+			continue
+		}
+		severity, text := Warning, fmt.Sprintf("%s has %s, %.0f %% of the limit of %s", l.Method, size(l.Bytes), 100*float64(l.Bytes)/float64(l.LimitBytes), size(l.LimitBytes))
+		if l.Portioned || l.Bytes >= l.LimitBytes {
+			severity, text = Problem, fmt.Sprintf("%s has more than the %s that a kubelet accepts, so that no list succeeds (%s as far as is known)", l.Method, size(l.LimitBytes), size(l.Bytes))
+		}
+		var names []string
+		for _, p := range e.report.Largest {
+			names = append(names, fmt.Sprintf("%s %s (annotations %s)", p.Pod, size(p.Bytes), size(p.Annotations)))
+		}
+		return &Finding{ListTooLarge, severity, text + "; the largest pods: " + strings.Join(names, ", "), "make the annotations of these pods smaller, and remove dead containers and sandboxes"}
+	}
+	return nil
+}
+
+func (e *examination) dead() *Finding {
+	c := e.report.Counts
+	if c.Exited < manyDead && (c.Exited < enoughDead || c.Exited < mostDead*c.Running) {
+		return nil
+	}
+	var names []string
+	for _, p := range e.report.MostDead {
+		names = append(names, fmt.Sprintf("%s %d", p.Pod, p.Exited))
+	}
+	return &Finding{
+		DeadContainers, Warning,
+		fmt.Sprintf("%d of %d containers have exited and are in every list; most in %s", c.Exited, c.Containers, strings.Join(names, ", ")),
+		"remove them (crictl rm $(crictl ps -aq --state exited)); find out why the kubelet's garbage collection does not (--maximum-dead-containers, pods that are never deleted)",
+	}
+}
+
+func (e *examination) network() *Finding {
+	const advice = "read the log of the network plugin; look at /etc/cni/net.d and whether its daemon runs on this node"
+	if c := e.condition("NetworkReady"); c != nil && !c.Status {
+		return &Finding{NetworkPlugin, Problem, "the runtime says that the network is not ready: " + strings.TrimSpace(c.Reason+" "+c.Message), advice}
+	}
+	if n := e.report.Counts.WithoutIP; n > 0 {
+		return &Finding{NetworkPlugin, Warning, fmt.Sprintf("%d ready sandboxes have no address", n), advice}
+	}
+	return nil
+}
+
+func (e *examination) disk() *Finding {
+	n := &e.report.Node
+	var signs []string
+	severity := Warning
+	if n.UsedPercent != nil && *n.UsedPercent >= fullDisk {
+		signs, severity = append(signs, fmt.Sprintf("%s is %.0f %% full", n.ImageFilesystem, *n.UsedPercent)), Problem
+	}
+	if n.InodesPercent != nil && *n.InodesPercent >= fullDisk {
+		signs, severity = append(signs, fmt.Sprintf("%.0f %% of the inodes of %s are in use", *n.InodesPercent, n.ImageFilesystem)), Problem
+	}
+	if n.IOPressure != nil && *n.IOPressure >= busyDisk {
+		signs = append(signs, fmt.Sprintf("in %.0f %% of the last ten seconds something waited for the disk", *n.IOPressure))
+	}
+	for _, c := range e.calls.summary() {
+		if c.Method == "ImageFsInfo" && (c.Hung > 0 || c.LongestSecs > slowDisk.Seconds()) {
+			signs = append(signs, fmt.Sprintf("the runtime takes %s to look at its filesystem", seconds(c.LongestSecs)))
+		}
+	}
+	if len(signs) == 0 {
+		return nil
+	}
+	return &Finding{Disk, severity, strings.Join(signs, "; "), "free space (crictl rmi --prune), find what writes (iotop, pidstat -d), look for errors of the disk (dmesg)"}
+}

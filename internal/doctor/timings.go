@@ -1,0 +1,89 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// errCut is the error of a call that the end of the examination cut off: it
+// says nothing of the runtime.
+var errCut = status.Error(codes.Canceled, "there was no time left")
+
+// timings collects the calls, which come from many goroutines.
+type timings struct {
+	mu    sync.Mutex
+	order []string
+	calls map[string]*timing
+}
+
+type timing struct {
+	took         []time.Duration
+	hung, failed int
+	err          error
+}
+
+// call makes one call within the time for it and notes how long it took.
+func (e *examination) call(ctx context.Context, method string, call func(context.Context) error) error {
+	callCtx, cancel := context.WithTimeout(ctx, e.CallTimeout)
+	defer cancel()
+	began := time.Now()
+	err := call(callCtx)
+	if err != nil && ctx.Err() != nil {
+		err = errCut
+	}
+	e.calls.add(method, time.Since(began), err)
+	return err
+}
+
+func (t *timings) add(method string, took time.Duration, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.calls[method]
+	if c == nil {
+		c = &timing{}
+		if t.calls == nil {
+			t.calls = make(map[string]*timing)
+		}
+		t.calls[method] = c
+		t.order = append(t.order, method)
+	}
+	c.took = append(c.took, took)
+	switch {
+	case hangs(err):
+		c.hung++
+	case err != nil && status.Code(err) != codes.NotFound && !errors.Is(err, errCut): // gone since it was listed
+		c.failed++
+	default:
+		return
+	}
+	if c.err == nil {
+		c.err = err
+	}
+}
+
+func hangs(err error) bool { return status.Code(err) == codes.DeadlineExceeded }
+
+func (t *timings) summary() []Call {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	calls := make([]Call, 0, len(t.order))
+	for _, method := range t.order {
+		c := t.calls[method]
+		slices.Sort(c.took)
+		call := Call{
+			Method: method, Count: len(c.took), Hung: c.hung, Failed: c.failed,
+			MedianSeconds: c.took[len(c.took)/2].Seconds(), LongestSecs: c.took[len(c.took)-1].Seconds(),
+		}
+		if c.err != nil {
+			call.Error = status.Convert(c.err).Message()
+		}
+		calls = append(calls, call)
+	}
+	return calls
+}
