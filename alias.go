@@ -6,7 +6,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
 )
 
-// What an embedder names, so that it imports one package.
+// What most embedders name, so that they import one package; a Runtime of one's
+// own takes package pleg as well.
 type (
 	// Runtime is what the pipeline needs of a container runtime.
 	Runtime = pleg.Runtime

@@ -4,8 +4,12 @@
 // neither a hung pod nor a slow subscriber holds up anybody else.
 //
 //	lister --> differ --> inspectors --> dispatcher --> subscribers
-//	             ^            |
+//	hinter ----^ ^            |
 //	             +--settled---+--> cache
+//
+// The lister asks for all pods, the hinter for single ones: those that
+// [Pipeline.RequestRelist] names and, with [Options].Events, those that the
+// runtime tells of.
 //
 // # Usage
 //
@@ -18,7 +22,8 @@
 // The events of one pod reach every subscriber in the order in which the states
 // were seen; there is no order between pods. Whoever receives an event finds in
 // the [Cache] a status at least as new as the listing behind it. What happened
-// to a pod entirely between two listings is not seen.
+// to a pod entirely between two listings is not seen, unless the runtime's
+// events tell of it.
 //
 // A pod's events are held back while its inspection fails: it is inspected
 // again at each relist, and what changed by then is delivered.

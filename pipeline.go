@@ -66,7 +66,8 @@ type Options struct {
 	// RelistPeriodWithEvents. If empty, [EventsOff]: a process that follows the
 	// stream and then stops reading, because it is stopped by SIGSTOP or starved
 	// of CPU, holds up containerd itself, and with it the start of every pod, as
-	// soon as some 250 events are unread. Runtime must be an [EventWatcher].
+	// soon as some 250 events are unread. It takes a Runtime that is an
+	// [EventWatcher].
 	Events EventsMode
 	// RelistPeriodWithEvents and RelistThresholdWithEvents stand in for
 	// RelistPeriod and RelistThreshold while the stream is up. If zero,
@@ -79,7 +80,8 @@ type Options struct {
 	// ListTimeout ends a list that takes longer. If zero, [DefaultListTimeout].
 	ListTimeout time.Duration
 	// Inspectors is the greatest number of pods inspected at once, and so a
-	// bound on the load on the runtime. If zero, [DefaultInspectors].
+	// bound on the load on the runtime; as many single pods may be relisted
+	// beside them. If zero, [DefaultInspectors].
 	Inspectors int
 	// FixedWidth always uses all inspectors. Otherwise fewer inspect while the
 	// runtime takes longer for each the more there are.
@@ -109,7 +111,7 @@ type Options struct {
 	KubeletMetricNames bool
 }
 
-// Pipeline is the four stages and the cache. Create it with [New].
+// Pipeline is the stages and the cache. Create it with [New].
 type Pipeline struct {
 	cache    *cache.Cache
 	degraded Degraded // the runtime, or nil
@@ -268,7 +270,8 @@ func (p *Pipeline) Cache() *Cache { return p.cache }
 
 // RequestReinspect has the pod inspected anew at the next relist, whether or
 // not it changed; if it did not, its subscribers get a PodSync. It never
-// blocks. A pod that the next relist does not show is not waited for.
+// blocks. A pod that the next relist does not show is not waited for. While a
+// stream of events is up, that relist comes within Options.RelistPeriod.
 func (p *Pipeline) RequestReinspect(uid PodUID) { p.differ.RequestReinspect(uid) }
 
 // RequestRelist has one pod listed, and inspected if it changed, without waiting

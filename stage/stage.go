@@ -68,8 +68,8 @@ type Change struct {
 // Settled tells the differ how a Change ended.
 type Settled struct {
 	UID pleg.PodUID
-	// Err is the inspection's error; nil means that the cache holds the status
-	// and the events are on their way.
+	// Err is the inspection's error; nil means that the events are on their way
+	// and, unless they go uninspected, that the cache holds the status.
 	Err error
 }
 
@@ -83,7 +83,8 @@ type Outcome struct {
 	UID pleg.PodUID
 	// Pod is the observation that the pod is at now; nil once it is gone.
 	Pod *pleg.Pod
-	// Status is what the cache holds of it; nil once it is gone.
+	// Status is what the cache holds of it; nil once it is gone, and if the
+	// events go uninspected.
 	Status *pleg.PodStatus
 	// Events are what to deliver, in order, without sequence number.
 	Events []pleg.Event

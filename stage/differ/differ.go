@@ -1,5 +1,5 @@
 // Package differ is the second stage: it keeps the old and the current record
-// of every pod and computes what changed between two listings.
+// of every pod and computes what changed between two observations.
 package differ
 
 import (
@@ -96,7 +96,7 @@ func New(o Options) (*Differ, error) {
 // RequestReinspect has the pod inspected anew at the next relist, whether or
 // not it changed; without a change its subscribers get a PodSync. It never
 // blocks and is safe for concurrent use. A pod that the next relist does not
-// show is not waited for.
+// show is not waited for; Options.Retry is called so that it comes soon.
 func (d *Differ) RequestReinspect(uid pleg.PodUID) { d.requests.Put(uid) }
 
 // Run compares every listing and every observation of one pod with the records
