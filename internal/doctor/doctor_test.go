@@ -190,15 +190,15 @@ func TestExamineEndsInTime(t *testing.T) {
 	populate(t, rt, simruntime.Population{Pods: 50, Containers: 2})
 	inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Hang: true})
 	o := options(serve(t, rt))
-	o.Timeout, o.CallTimeout = time.Second, 700*time.Millisecond
+	o.Timeout, o.CallTimeout = 4*time.Second, time.Second
 	r := doctor.Examine(t.Context(), o)
-	if r.TookSeconds > 3 {
-		t.Errorf("took %v s, want little more than 1", r.TookSeconds)
+	if r.TookSeconds > 20 {
+		t.Errorf("took %v s, want little more than 4", r.TookSeconds)
 	}
 	if c := r.Counts; c.Inspected >= 150 || len(r.Hung) == 0 {
 		t.Errorf("%d inspected and %d hung, want some", c.Inspected, len(r.Hung))
 	}
-	check(t, r, doctor.RuntimeSlow, doctor.Problem, "4 of ", " ContainerStatus calls do not end within 700ms")
+	check(t, r, doctor.RuntimeSlow, doctor.Problem, " ContainerStatus calls do not end within 1s")
 	var text bytes.Buffer
 	if _ = r.Print(&text); !strings.Contains(text.String(), "Partial ") {
 		t.Errorf("text = %s, want it to say that it is partial", &text)

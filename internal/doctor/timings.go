@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -28,14 +27,15 @@ type timing struct {
 	err          error
 }
 
-// call makes one call within the time for it and notes how long it took.
+// call makes one call within the time for it and notes how long it took, unless
+// it returns errCut.
 func (e *examination) call(ctx context.Context, method string, call func(context.Context) error) error {
 	callCtx, cancel := context.WithTimeout(ctx, e.CallTimeout)
 	defer cancel()
 	began := time.Now()
 	err := call(callCtx)
 	if err != nil && ctx.Err() != nil {
-		err = errCut
+		return errCut
 	}
 	e.calls.add(method, time.Since(began), err)
 	return err
@@ -57,7 +57,7 @@ func (t *timings) add(method string, took time.Duration, err error) {
 	switch {
 	case hangs(err):
 		c.hung++
-	case err != nil && status.Code(err) != codes.NotFound && !errors.Is(err, errCut): // gone since it was listed
+	case err != nil && status.Code(err) != codes.NotFound: // gone since it was listed
 		c.failed++
 	default:
 		return
