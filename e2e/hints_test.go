@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -315,4 +316,40 @@ func wantForward(t *testing.T, events []pleg.Event) {
 		}
 		reached[ev.ContainerID] = order[ev.Type]
 	}
+}
+
+// A storm on 20 pods at once is told whole: each step that was done, in order,
+// none twice, with exit codes.
+func TestStormIsToldWhole(t *testing.T) {
+	ctx, l := startLab(t, lab.Pinned)
+	_, seen := runLibrary(ctx, t, l, rare, false)
+	s := newScene(l, seen)
+	must(t, s.runPods(ctx, 20))
+	must(t, s.each(ctx, func(ctx context.Context, i int, p *lab.Pod) error {
+		rng := rand.New(rand.NewPCG(1, uint64(i)))
+		for n := range 12 {
+			c, err := l.RunContainer(ctx, p, lab.ContainerSpec{Name: "main", Attempt: uint32(n), Program: lab.Exit(uint8(rng.IntN(256)))})
+			if err != nil {
+				return err
+			}
+			if rng.IntN(5) == 0 {
+				continue // it runs on
+			}
+			end := l.Trigger
+			if rng.IntN(3) == 0 {
+				end = l.Kill
+			}
+			if err := end(ctx, c); err != nil {
+				return err
+			}
+			if rng.IntN(2) == 0 {
+				if err := removeDead(ctx, l, c); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}))
+	must(t, s.each(ctx, func(ctx context.Context, _ int, p *lab.Pod) error { return l.RemovePod(ctx, p) }))
+	t.Logf("%d steps", len(l.Ledger().All()))
 }
