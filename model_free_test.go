@@ -48,7 +48,7 @@ func (b *freeBed) run(t *testing.T, runtime pleg.Runtime) {
 	inspectors := b.runtime.inspectors
 	var err error
 	b.p, err = pipeline.New(pipeline.Options{
-		Runtime: runtime, Inspectors: inspectors, RelistPeriod: freePeriod,
+		Runtime: runtime, Inspectors: inspectors, FixedWidth: true, RelistPeriod: freePeriod,
 		ListTimeout: freeListTimeout, InspectTimeout: freeInspectTimeout,
 	})
 	if err != nil {

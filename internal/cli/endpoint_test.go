@@ -123,7 +123,7 @@ func TestSimulateServesRun(t *testing.T) {
 func TestSimulateRefusesSocketInUse(t *testing.T) {
 	_, path := listen(t)
 	for _, path := range []string{path, "/nonexistent/s", t.TempDir()} {
-		if code, _, stderr := run(t, "simulate", "--socket", path); code != cli.ExitFailure || !strings.Contains(stderr, "serve on "+path) {
+		if code, _, stderr := run(t, "simulate", "--socket", path); code != cli.ExitFailure || !strings.Contains(stderr, "listen on "+path) {
 			t.Errorf("simulate --socket %s: exit code %d, stderr %q, want %d and why", path, code, stderr, cli.ExitFailure)
 		}
 	}
