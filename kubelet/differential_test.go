@@ -162,7 +162,7 @@ func (d *duel) step() {
 	d.times()
 	time.Sleep(2 * time.Second)
 	// Back to half a second after GenericPLEG's lists.
-	time.Sleep(time.Second - (time.Now().Sub(time.Now().Truncate(time.Second))+500*time.Millisecond)%time.Second)
+	time.Sleep(time.Second - time.Since(time.Now().Add(-500*time.Millisecond).Truncate(time.Second).Add(500*time.Millisecond)))
 	synctest.Wait()
 	d.compare()
 }

@@ -37,7 +37,7 @@ func Run(t *testing.T, rt *simruntime.Runtime, example func(ctx context.Context,
 	var tasks, serving errgroup.Group
 	serving.Go(func() error { return rt.ListenAndServe(served, socket) })
 	tasks.Go(func() error {
-		defer write.Close()
+		defer func() { _ = write.Close() }()
 		return example(ctx, "unix://"+socket, write)
 	})
 	tasks.Go(func() error {
