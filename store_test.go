@@ -1,6 +1,7 @@
 package pipeline_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -93,7 +94,7 @@ func TestStoreIsWrittenBesideTheCache(t *testing.T) {
 			t.Errorf("calls: %s, want %s", got, want)
 		}
 		i := len(set) - 3
-		if c := set[i]; c.method != "Set" || c.status != status || c.err != err {
+		if c := set[i]; c.method != "Set" || c.status != status || !errors.Is(c.err, err) {
 			t.Errorf("the store got %+v, want what the cache has: %v, %v", c, status, err)
 		}
 	})
