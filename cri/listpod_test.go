@@ -129,28 +129,39 @@ func TestListPodEqualsTheListOfAll(t *testing.T) {
 		whole      int // lists of all that it takes
 	}{
 		{
-			"the kubelet's", []*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1))},
-			[]*runtimeapi.Container{labelled(container("c1", "s1", 1, 2), "u1")}, "u1", 0,
+			"the kubelet's",
+			[]*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1))},
+			[]*runtimeapi.Container{labelled(container("c1", "s1", 1, 2), "u1")},
+			"u1", 0,
 		},
 		{
-			"another client's", []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1)},
-			[]*runtimeapi.Container{container("c1", "s1", 1, 2)}, "u1", 1,
+			"another client's",
+			[]*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1)},
+			[]*runtimeapi.Container{container("c1", "s1", 1, 2)},
+			"u1", 1,
 		},
 		{
-			"another client's container in it", []*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1))},
-			[]*runtimeapi.Container{labelled(container("c1", "s1", 1, 2), "u1"), container("c2", "s1", 1, 2)}, "u1", 1,
+			"another client's container in it",
+			[]*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1))},
+			[]*runtimeapi.Container{labelled(container("c1", "s1", 1, 2), "u1"), container("c2", "s1", 1, 2)},
+			"u1", 1,
 		},
 		{
-			"another client's sandbox beside its own", []*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 1, 1)), sandbox("s2", "u1", 0, 2)},
+			"another client's sandbox beside its own",
+			[]*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 1, 1)), sandbox("s2", "u1", 0, 2)},
 			nil, "u1", 1,
 		},
 		{
-			"a container with the label of another pod", []*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1))},
-			[]*runtimeapi.Container{labelled(container("c1", "s1", 1, 2), "u2")}, "u1", 1,
+			"a container with the label of another pod",
+			[]*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1))},
+			[]*runtimeapi.Container{labelled(container("c1", "s1", 1, 2), "u2")},
+			"u1", 1,
 		},
 		{
-			"that other pod", []*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1)), ofKubelet(sandbox("s2", "u2", 0, 1))},
-			[]*runtimeapi.Container{labelled(container("c1", "s1", 1, 2), "u2")}, "u2", 1,
+			"that other pod",
+			[]*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1)), ofKubelet(sandbox("s2", "u2", 0, 1))},
+			[]*runtimeapi.Container{labelled(container("c1", "s1", 1, 2), "u2")},
+			"u2", 1,
 		},
 		{
 			"without its sandbox", nil, []*runtimeapi.Container{labelled(container("c1", "s1", 1, 2), "u1")}, "u1", 0,

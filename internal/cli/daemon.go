@@ -67,8 +67,7 @@ func dial(ctx context.Context, socket string) error {
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if err != nil {
-		var number syscall.Errno
-		if errors.As(err, &number) {
+		if number, ok := errors.AsType[syscall.Errno](err); ok {
 			return number
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {

@@ -28,11 +28,15 @@ func printing(ctx context.Context, out console, stdout io.Writer, work func(cont
 	}()
 	defer func() { cancel(nil); <-left }()
 	// Nothing can end a write to a pipe that nobody reads: it is not waited for.
-	done := make(chan error, 1)
-	go func() { done <- work(ctx) }()
+	var result error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		result = work(ctx)
+	}()
 	select {
-	case err := <-done:
-		return err
+	case <-done:
+		return result
 	case <-ctx.Done():
 	}
 	select {

@@ -283,7 +283,8 @@ func TestExamineNode(t *testing.T) {
 	}{
 		{"no address", nil, quiet, 50, 10, doctor.NetworkPlugin, doctor.Warning, "1 ready sandboxes have no address"},
 		{
-			"network", []*runtimeapi.RuntimeCondition{{Type: "NetworkReady", Reason: "NetworkPluginNotReady", Message: "cni plugin not \x1binitialized"}},
+			"network",
+			[]*runtimeapi.RuntimeCondition{{Type: "NetworkReady", Reason: "NetworkPluginNotReady", Message: "cni plugin not \x1binitialized"}},
 			quiet, 50, 10, doctor.NetworkPlugin, doctor.Problem, "NetworkPluginNotReady cni plugin not ",
 		},
 		{"not ready", []*runtimeapi.RuntimeCondition{{Type: "RuntimeReady", Reason: "Sick"}}, quiet, 50, 10, doctor.RuntimeUnready, doctor.Problem, "Sick"},

@@ -86,6 +86,18 @@ func fetch(t *testing.T, url string, header ...string) *http.Response {
 	return answer
 }
 
+// until asks until the answer has the wanted code.
+func until(t *testing.T, url string, want int) {
+	t.Helper()
+	for {
+		answer := fetch(t, url)
+		_ = answer.Body.Close()
+		if answer.StatusCode == want {
+			return
+		}
+	}
+}
+
 func body(t *testing.T, answer *http.Response) string {
 	t.Helper()
 	text, err := io.ReadAll(answer.Body)

@@ -144,8 +144,7 @@ func TestEventsBoundsStreams(t *testing.T) {
 		t.Errorf("the third stream = %d %q, want 503 and why", answer.StatusCode, text)
 	}
 	_ = first.Body.Close()
-	for fetch(t, url+"/events").StatusCode != http.StatusOK { // the place is free soon
-	}
+	until(t, url+"/events", http.StatusOK) // the place is free soon
 }
 
 func TestEventsEndWithPipeline(t *testing.T) {

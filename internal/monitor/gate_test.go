@@ -30,6 +30,5 @@ func TestGateRefusesClearly(t *testing.T) {
 		t.Errorf("one more = %d %q, want 503 and why", answer.StatusCode, text)
 	}
 	_ = conns[0].Close()
-	for fetch(t, "http://"+address+"/livez").StatusCode != http.StatusNotFound { // the place is free soon
-	}
+	until(t, "http://"+address+"/livez", http.StatusNotFound) // the place is free soon
 }

@@ -19,7 +19,7 @@ func names(v any) []string {
 }
 
 func fieldsOf(v reflect.Value) any {
-	if at, ok := v.Interface().(time.Time); ok {
+	if at, ok := reflect.TypeAssert[time.Time](v); ok {
 		return at.Format(time.RFC3339Nano)
 	}
 	switch v.Kind() {
