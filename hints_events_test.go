@@ -128,7 +128,7 @@ func TestFloodOfEventsIsBounded(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(name, func(t *testing.T) { flood(t, 100_000, event) })
+		t.Run(name, func(t *testing.T) { flood(t, 50_000, event) })
 	}
 }
 

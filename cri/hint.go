@@ -72,7 +72,7 @@ func eventState(kind runtimeapi.ContainerEventType) (state pleg.State, removed, 
 func eventPod(event *runtimeapi.ContainerEventResponse, h pleg.Hint) (*pleg.Pod, *pleg.PodStatus) {
 	s := event.GetPodSandboxStatus()
 	meta := s.GetMetadata()
-	if h.Sandbox == "" || !defined(runtimeapi.PodSandboxState_name, int32(s.GetState())) {
+	if h.Sandbox == "" || !defined(runtimeapi.PodSandboxState_name, int32(s.GetState())) || !wellFormed(event, h.Sandbox) {
 		return nil, nil
 	}
 	pod := &pleg.Pod{UID: h.UID, Name: meta.GetName(), Namespace: meta.GetNamespace(), Labels: s.GetLabels()}
@@ -86,30 +86,34 @@ func eventPod(event *runtimeapi.ContainerEventResponse, h pleg.Hint) (*pleg.Pod,
 		st.Sandboxes = []*pleg.SandboxStatus{newSandboxStatus(s, listed)}
 		st.IPs = podIPs(st.Sandboxes)
 	}
-	seen := map[pleg.ContainerID]bool{h.Sandbox: true}
-	for _, c := range event.GetContainersStatuses() {
-		id := pleg.ContainerID(c.GetId())
-		if id == "" || seen[id] || c.GetMetadata() == nil || !defined(runtimeapi.ContainerState_name, int32(c.GetState())) {
-			return nil, nil
-		}
-		seen[id] = true
-		if h.Removed && id == h.Container {
+	statuses := slices.SortedFunc(slices.Values(event.GetContainersStatuses()), func(a, b *runtimeapi.ContainerStatus) int {
+		return cmp.Or(wallTime(b.GetCreatedAt()).Compare(wallTime(a.GetCreatedAt())), cmp.Compare(a.GetId(), b.GetId()))
+	})
+	for _, c := range statuses {
+		if h.Removed && pleg.ContainerID(c.GetId()) == h.Container {
 			continue
 		}
 		listed := &pleg.Container{
-			ID: id, SandboxID: h.Sandbox, Name: c.GetMetadata().GetName(), Attempt: c.GetMetadata().GetAttempt(),
+			ID: pleg.ContainerID(c.GetId()), SandboxID: h.Sandbox, Name: c.GetMetadata().GetName(), Attempt: c.GetMetadata().GetAttempt(),
 			State: containerState(c.GetState()), CreatedAt: wallTime(c.GetCreatedAt()),
 		}
 		pod.Containers = append(pod.Containers, listed)
 		st.Containers = append(st.Containers, newContainerStatus(c, listed))
 	}
-	slices.SortFunc(pod.Containers, func(a, b *pleg.Container) int {
-		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.ID, b.ID))
-	})
-	slices.SortFunc(st.Containers, func(a, b *pleg.ContainerStatus) int {
-		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.ID, b.ID))
-	})
 	return pod, st
+}
+
+// wellFormed reports whether each container's status tells whose it is and has a
+// state with a name, and no id is there twice.
+func wellFormed(event *runtimeapi.ContainerEventResponse, sandbox pleg.ContainerID) bool {
+	seen := map[string]bool{string(sandbox): true}
+	for _, c := range event.GetContainersStatuses() {
+		if c.GetId() == "" || seen[c.GetId()] || c.GetMetadata() == nil || !defined(runtimeapi.ContainerState_name, int32(c.GetState())) {
+			return false
+		}
+		seen[c.GetId()] = true
+	}
+	return true
 }
 
 func defined[N any](names map[int32]N, value int32) bool {

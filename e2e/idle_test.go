@@ -1,0 +1,102 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/e2e/lab"
+)
+
+// An idle node costs next to nothing with events: CPU time of this process and
+// of containerd, which is never quite idle, is printed beside that of a relist
+// each second.
+func TestIdleNodeCostsNextToNothingWithEvents(t *testing.T) {
+	const pods, span = 100, 20 * time.Second
+	ctx, l := startLab(t, lab.Pinned)
+	specs := make([]lab.PodSpec, pods)
+	for i := range specs {
+		specs[i] = lab.PodSpec{Name: fmt.Sprint("idle-", i), HostNetwork: true}
+	}
+	_, err := l.RunPods(ctx, specs)
+	must(t, err)
+	daemon := peer(t, strings.TrimPrefix(l.Endpoint(), "unix://"))
+	cost := func() (agent, runtime time.Duration) {
+		must(t, sleepUntil(ctx, time.Now().Add(3*time.Second))) // what comes first is over
+		own, its := ownCPU(t), processCPU(t, daemon)
+		must(t, sleepUntil(ctx, time.Now().Add(span)))
+		return ownCPU(t) - own, processCPU(t, daemon) - its
+	}
+	idle := func(o pipeline.Options) (agent, runtime time.Duration) {
+		client, err := cri.New(l.Endpoint(), cri.Options{})
+		must(t, err)
+		o.Runtime = client
+		p, err := pipeline.New(o)
+		must(t, err)
+		runCtx, cancel := context.WithCancel(ctx)
+		ran := make(chan error, 1)
+		go func() { ran <- p.Run(runCtx) }()
+		must(t, awaitHealth(ctx, p, true))
+		agent, runtime = cost()
+		cancel()
+		<-ran
+		must(t, client.Close())
+		return agent, runtime
+	}
+	_, alone := cost()
+	pollAgent, pollRuntime := idle(pipeline.Options{})
+	eventAgent, eventRuntime := idle(pipeline.Options{Events: pipeline.EventsAuto})
+	t.Logf("%d pods, %v of CPU time: containerd alone %v; relist each second %v and %v in containerd; with events %v and %v",
+		pods, span, alone, pollAgent, pollRuntime, eventAgent, eventRuntime)
+	if eventAgent > pollAgent/4 {
+		t.Errorf("with events this process used %v, more than a quarter of %v", eventAgent, pollAgent)
+	}
+}
+
+// peer returns the process that listens on a unix socket.
+func peer(t *testing.T, path string) int {
+	t.Helper()
+	conn, err := net.Dial("unix", path)
+	must(t, err)
+	defer conn.Close()
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	must(t, err)
+	var cred *syscall.Ucred
+	must(t, raw.Control(func(fd uintptr) {
+		cred, err = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+	}))
+	must(t, err)
+	return int(cred.Pid)
+}
+
+func ownCPU(t *testing.T) time.Duration {
+	t.Helper()
+	var usage syscall.Rusage
+	must(t, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// processCPU returns the CPU time of a process; the kernel counts it in 1/100 s.
+func processCPU(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	must(t, err)
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	var ticks int64
+	for _, field := range fields[11:13] { // utime and stime
+		n, err := strconv.ParseInt(field, 10, 64)
+		must(t, err)
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
+}
