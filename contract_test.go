@@ -117,8 +117,13 @@ func newView(see func(pleg.Event), end func()) *view {
 }
 
 // pause stops the reader, which may have one event in its hand.
-func (v *view) pause()   { <-v.turn }
-func (v *view) proceed() { v.turn <- struct{}{} }
+func (v *view) pause() { <-v.turn }
+
+// proceed lets it read again, and that be noticed.
+func (v *view) proceed() {
+	v.turn <- struct{}{}
+	time.Sleep(20 * time.Millisecond)
+}
 
 func (v *view) take(ev pleg.Event) {
 	<-v.turn

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/bench/serial"
@@ -65,7 +66,8 @@ func TestInvariantNothingSilentlyLost(t *testing.T) {
 		repairs := make(map[pleg.PodUID]int)
 		var seq uint64
 		for n := 0; ; n++ {
-			synctest.Wait() // the next repair is in the buffer once there is room
+			time.Sleep(20 * time.Millisecond) // it is noticed that the subscriber reads again
+			synctest.Wait()
 			if len(slow) == 0 {
 				break
 			}

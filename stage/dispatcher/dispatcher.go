@@ -22,6 +22,11 @@ import (
 // ErrStopped is returned by [Dispatcher.Subscribe] once the pipeline has ended.
 var ErrStopped = errors.New("the pipeline has stopped")
 
+// recheckAfter is how soon it is noticed that a stalled subscriber reads again,
+// if no event is published meanwhile. To have a goroutine wait for it would have
+// the dispatcher wait for that goroutine each time that more is missed.
+const recheckAfter = 10 * time.Millisecond
+
 // Options configure a [Dispatcher].
 type Options struct {
 	// History is the number of events kept for subscribers that resume; at
@@ -56,8 +61,11 @@ type Dispatcher struct {
 	seq         uint64
 	subscribers []*Subscription
 	feeders     conc.WaitGroup
-	history     *history
-	present     present
+	// recheck looks at the stalled subscribers while there are any.
+	recheck    *time.Timer
+	rechecking bool
+	history    *history
+	present    present
 }
 
 // New returns a dispatcher that is yet to run.
@@ -111,6 +119,8 @@ func (d *Dispatcher) Run(in <-chan stage.Outcome) error {
 	defer d.end()
 	slow := time.NewTicker(d.slowAfter)
 	defer slow.Stop()
+	d.recheck = time.NewTimer(recheckAfter)
+	defer d.recheck.Stop()
 	for {
 		select {
 		case outcome, ok := <-in:
@@ -126,6 +136,8 @@ func (d *Dispatcher) Run(in <-chan stage.Outcome) error {
 			d.feed(s)
 		case reply := <-d.queries:
 			reply <- d.stats()
+		case <-d.recheck.C:
+			d.checkStalled()
 		case <-slow.C:
 			d.warnSlow(d.now())
 		}
@@ -184,7 +196,13 @@ func (d *Dispatcher) take(o stage.Outcome) {
 
 func (d *Dispatcher) publish(ev *pleg.Event, labels map[string]string, now time.Duration) {
 	for _, s := range d.subscribers {
-		if !s.filter.wants(ev, labels) || s.offer(ev, now) {
+		if !s.filter.wants(ev, labels) {
+			continue
+		}
+		if s.stalled() {
+			d.feed(s) // it may have read again: first things first
+		}
+		if s.offer(ev, now) {
 			continue
 		}
 		if !s.warnedFull {
@@ -210,11 +228,25 @@ func (d *Dispatcher) bookmark(at time.Time) {
 // less than to note a time.Time.
 func (d *Dispatcher) now() time.Duration { return time.Since(d.began) }
 
-// feed has what waits for a subscriber delivered as soon as it reads, unless a
-// feeder does so already.
+// feed has what waits for a subscriber delivered, unless a feeder does so
+// already. One that is stalled is looked at again later.
 func (d *Dispatcher) feed(s *Subscription) {
-	if f := s.nextBatch(d.now()); f != nil {
+	if f := s.next(d.now()); f != nil {
 		d.feeders.Go(func() { s.feed(f, d.fed) })
+	}
+	if s.stalled() && !d.rechecking {
+		d.rechecking = true
+		d.recheck.Reset(recheckAfter)
+	}
+}
+
+// checkStalled feeds those stalled subscribers that have read again.
+func (d *Dispatcher) checkStalled() {
+	d.rechecking = false
+	for _, s := range d.subscribers {
+		if s.stalled() {
+			d.feed(s)
+		}
 	}
 }
 

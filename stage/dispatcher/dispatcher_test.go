@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -66,6 +67,7 @@ func TestFullSubscriberGetsOnePodSyncForEachPodItMissed(t *testing.T) {
 					switch word {
 					case "read":
 						got = append(got, <-s.Events())
+						time.Sleep(noticed)
 						synctest.Wait()
 					case "pods":
 						got = append(got, read(t, s)...)

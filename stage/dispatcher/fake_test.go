@@ -88,6 +88,10 @@ func (b *bed) publish(uid pleg.PodUID, words string) {
 	synctest.Wait()
 }
 
+// noticed is more than the time after which the dispatcher notices that a
+// subscriber reads again.
+const noticed = 20 * time.Millisecond
+
 // read takes the events that are there, until the channel is empty and nothing
 // follows. It fails unless their sequence numbers grow.
 func read(t *testing.T, s *dispatcher.Subscription) []pleg.Event {
@@ -108,6 +112,7 @@ func read(t *testing.T, s *dispatcher.Subscription) []pleg.Event {
 			if waited {
 				return got
 			}
+			time.Sleep(noticed)
 			synctest.Wait()
 			waited = true
 		}

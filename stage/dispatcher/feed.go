@@ -6,42 +6,56 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// feed is a batch on its way to a subscriber that has to read first. A feeder,
-// a goroutine of the dispatcher, delivers it.
+// feed is a batch on its way to a subscriber that reads, but has not read enough
+// yet. A feeder, a goroutine of the dispatcher, delivers it.
 type feed struct {
 	batch []pleg.Event
-	// repairs is what the batch, a single PodSync then, stands for; nil if the
-	// batch is not a repair.
-	repairs *miss
+	// repairs is true if the batch stands for what was missed.
+	repairs bool
 	// recall ends the feeder, which answers on recalled how much of the batch
 	// it had delivered.
 	recall   chan struct{}
 	recalled chan int
 }
 
-// nextBatch decides what a subscriber gets next, beginning with what fits in
-// its buffer. It returns nil if that is all, or if a feeder is at work.
-func (s *Subscription) nextBatch(now time.Duration) *feed {
+// next delivers what waits for a subscriber as far as its buffer has room, and
+// returns the rest for a feeder, nil if there is none. What was missed waits
+// until there is room, so that all that is missed until then counts into one
+// repair for each pod.
+func (s *Subscription) next(now time.Duration) *feed {
 	if s.feeding != nil {
 		return nil
 	}
-	for len(s.pending) > 0 && s.send(&s.pending[0], now) {
-		s.delivered++
-		s.pending = s.pending[1:]
+	if rest := s.sendAll(s.pending, now); len(rest) > 0 {
+		s.delivered += uint64(len(s.pending) - len(rest))
+		return s.begin(rest, false)
 	}
-	f := &feed{recall: make(chan struct{}), recalled: make(chan int)}
-	switch {
-	case len(s.pending) > 0:
-		f.batch, s.pending = s.pending, nil
-	case s.missed.len() > 0:
-		f.repairs = s.missed.takeFirst()
-		f.batch = []pleg.Event{f.repairs.podSync()}
-	default:
-		s.pending = nil
+	s.delivered += uint64(len(s.pending))
+	s.pending = nil
+	if s.missed.len() == 0 || len(s.events) == cap(s.events) {
 		return nil
 	}
-	s.feeding = f
-	return f
+	repairs := s.missed.takeAll()
+	rest := s.sendAll(repairs, now)
+	s.repaired += uint64(len(repairs) - len(rest))
+	if len(rest) == 0 {
+		return nil
+	}
+	return s.begin(rest, true)
+}
+
+// sendAll sends what fits and returns the rest.
+func (s *Subscription) sendAll(events []pleg.Event, now time.Duration) []pleg.Event {
+	for len(events) > 0 && s.send(&events[0], now) {
+		events = events[1:]
+	}
+	return events
+}
+
+func (s *Subscription) begin(batch []pleg.Event, repairs bool) *feed {
+	s.pending = nil
+	s.feeding = &feed{batch: batch, repairs: repairs, recall: make(chan struct{}), recalled: make(chan int)}
+	return s.feeding
 }
 
 // feed runs on the feeder.
@@ -61,15 +75,10 @@ func (s *Subscription) feed(f *feed, fed chan<- *Subscription) {
 	}
 }
 
-// takeBack ends the feeder. A repair it had not delivered is due again.
+// takeBack ends the feeder of a subscriber that leaves.
 func (s *Subscription) takeBack(now time.Duration) {
-	f := s.feeding
-	f.recall <- struct{}{}
-	n := <-f.recalled
-	if f.repairs != nil && n == 0 {
-		s.missed.putBack(f.repairs)
-	}
-	s.fed(n, now)
+	s.feeding.recall <- struct{}{}
+	s.fed(<-s.feeding.recalled, now)
 }
 
 // fed notes that n events of the batch were delivered, and that it is over.
@@ -77,7 +86,7 @@ func (s *Subscription) fed(n int, now time.Duration) {
 	for range n {
 		s.sent.note(now)
 	}
-	if s.feeding.repairs != nil {
+	if s.feeding.repairs {
 		s.repaired += uint64(n)
 	} else {
 		s.delivered += uint64(n)

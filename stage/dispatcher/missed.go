@@ -26,28 +26,26 @@ func newMissed() missed {
 
 func (m *missed) len() int { return m.order.Len() }
 
-func (m *missed) add(ev pleg.Event) {
+func (m *missed) add(ev *pleg.Event) {
 	e := m.byPod[ev.PodUID]
 	if e == nil {
-		m.byPod[ev.PodUID] = m.order.PushBack(&miss{last: ev, count: 1})
+		m.byPod[ev.PodUID] = m.order.PushBack(&miss{last: *ev, count: 1})
 		return
 	}
 	was := e.Value.(*miss)
-	was.last = ev
+	was.last = *ev
 	was.count++
 	m.order.MoveToBack(e)
 }
 
-// takeFirst removes the miss that has to be made good next.
-func (m *missed) takeFirst() *miss {
-	first := m.order.Remove(m.order.Front()).(*miss)
-	delete(m.byPod, first.last.PodUID)
-	return first
-}
-
-// putBack returns the miss taken last.
-func (m *missed) putBack(first *miss) {
-	m.byPod[first.last.PodUID] = m.order.PushFront(first)
+// takeAll removes all and returns what makes it good, in order.
+func (m *missed) takeAll() []pleg.Event {
+	repairs := make([]pleg.Event, 0, m.order.Len())
+	for e := m.order.Front(); e != nil; e = e.Next() {
+		repairs = append(repairs, e.Value.(*miss).podSync())
+	}
+	*m = newMissed()
+	return repairs
 }
 
 func (m *miss) podSync() pleg.Event {

@@ -89,6 +89,9 @@ func (s *Subscription) live() bool {
 	return s.feeding == nil && len(s.pending) == 0 && s.missed.len() == 0
 }
 
+// stalled reports whether the subscriber has to read before anything can go on.
+func (s *Subscription) stalled() bool { return s.feeding == nil && s.missed.len() > 0 }
+
 // offer delivers an event, keeps it for later while the subscriber catches up,
 // or notes that it was missed and reports false.
 func (s *Subscription) offer(ev *pleg.Event, now time.Duration) bool {
@@ -96,20 +99,11 @@ func (s *Subscription) offer(ev *pleg.Event, now time.Duration) bool {
 		s.delivered++
 		return true
 	}
-	catchingUp := s.feeding != nil && s.feeding.repairs == nil
-	if catchingUp && s.missed.len() == 0 && len(s.pending) < cap(s.events) {
+	if s.feeding != nil && s.missed.len() == 0 && len(s.pending) < cap(s.events) {
 		s.pending = append(s.pending, *ev)
 		return true
 	}
-	if f := s.feeding; f != nil && f.repairs != nil && f.repairs.last.PodUID == ev.PodUID {
-		s.takeBack(now)
-		// It had been delivered: there may be room again.
-		if s.live() && s.send(ev, now) {
-			s.delivered++
-			return true
-		}
-	}
-	s.missed.add(*ev)
+	s.missed.add(ev)
 	s.discarded++
 	return false
 }
