@@ -12,7 +12,8 @@ import (
 // inspected.
 type Pending struct {
 	UID pleg.PodUID
-	// Status is the last good one; nil if there is none.
+	// Status is that of the last inspection; nil if there was none, or if it
+	// failed.
 	Status *pleg.PodStatus
 	// Since is the time of the listing from which on every listing showed a
 	// change still to be inspected.
