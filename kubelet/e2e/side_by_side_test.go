@@ -25,7 +25,7 @@ const (
 	pods = 60
 	// single pods are killed one by one, together pods at once; each pod once,
 	// for the second kill of a container meets a back-off of 10 s.
-	single   = 10
+	single   = 20
 	together = 30
 	idle     = 20 * time.Second
 )
@@ -105,8 +105,9 @@ func (r *result) quiet(ctx context.Context, k *kubelet) {
 func (r *result) kills(ctx context.Context, t *testing.T, l *lab.Lab, k *kubelet) {
 	for i := range single {
 		r.one += restarts(ctx, t, l, podName(i))[0] / single
-		// Not always at the same moment between two lists.
-		pause(ctx, time.Duration(1000+137*i)*time.Millisecond)
+		// A restart follows a list: the next kill is a little later between two
+		// lists each time, so that all moments have their turn.
+		pause(ctx, 2*time.Second+time.Duration(i)*time.Second/single)
 	}
 	names := make([]string, together)
 	for i := range names {
