@@ -35,7 +35,7 @@ func (v *converter) hint(event *runtimeapi.ContainerEventResponse, now time.Time
 	if h.At.After(now.Add(maxAhead)) {
 		h.At = time.Time{}
 	}
-	known := true
+	var known bool
 	h.State, h.Removed, known = eventState(event.GetContainerEventType())
 	v.noteStrangers(event, h.UID)
 	if h.UID == "" {

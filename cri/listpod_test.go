@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -279,4 +280,44 @@ func TestListPodErrors(t *testing.T) {
 			})
 		})
 	}
+}
+
+// strangerRuntime tells of a container that no list has shown yet.
+type strangerRuntime struct {
+	filteredRuntime
+	event *runtimeapi.ContainerEventResponse
+}
+
+func (s *strangerRuntime) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+	if err := stream.Send(s.event); err != nil {
+		return err
+	}
+	<-stream.Context().Done()
+	return nil
+}
+
+// TestListPodAfterAnEventOfAnotherClient trusts the label no more once an event
+// has told of a container without it, until a list has shown whose it is.
+func TestListPodAfterAnEventOfAnotherClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := &strangerRuntime{filteredRuntime: *filtered([]*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1))}, nil)}
+		fake.event = &runtimeapi.ContainerEventResponse{
+			ContainerId:        "c1",
+			PodSandboxStatus:   &runtimeapi.PodSandboxStatus{Id: "s1", Labels: map[string]string{"io.kubernetes.pod.uid": "u1"}, Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u1"}},
+			ContainersStatuses: []*runtimeapi.ContainerStatus{{Id: "c1"}},
+		}
+		client := connect(t, fake, cri.Options{})
+		if _, err := client.ListPods(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		fake.containers = []*runtimeapi.Container{container("c1", "s1", 1, 2)}
+		watchEvents(t, client)
+		synctest.Wait()
+		for range 2 {
+			got, err := client.ListPod(t.Context(), "u1")
+			if err != nil || got == nil || len(got.Containers) != 1 {
+				t.Errorf("got %s, %v; want the container that has no label", show(present(got)), err)
+			}
+		}
+	})
 }

@@ -287,3 +287,36 @@ func TestPortionsThatFailAreAnError(t *testing.T) {
 		}
 	})
 }
+
+// TestSandboxInTwoPortionsCountsOnce has a sandbox stop between the list of
+// those that are ready and that of the others: the portions overlap, no more.
+func TestSandboxInTwoPortionsCountsOnce(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	client := connect(t, &overlapping{fakeRuntime: *lists(nil, nil)}, cri.Options{Registerer: reg})
+	pods, err := client.ListPods(t.Context())
+	if err != nil || len(pods) != 1 || len(pods[0].Sandboxes) != 1 {
+		t.Errorf("got %s, %v; want one sandbox", show(pods), err)
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "pleg_malformed_items_total" && m.GetCounter().GetValue() > 0 {
+				t.Errorf("counted as malformed: %v", m)
+			}
+		}
+	}
+}
+
+// overlapping lists its only sandbox in each state.
+type overlapping struct{ fakeRuntime }
+
+func (*overlapping) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+	if req.GetFilter() == nil {
+		return nil, status.Error(codes.ResourceExhausted, "too large")
+	}
+	s := sandbox("s1", "u1", req.GetFilter().GetState().GetState(), 1)
+	return &runtimeapi.ListPodSandboxResponse{Items: []*runtimeapi.PodSandbox{s}}, nil
+}
