@@ -13,9 +13,8 @@
 // send, it is made in portions: by state, and then one by one.
 //
 // Events take a connection of their own with a window of 16 MiB. A client that
-// leaves them unread makes containerd wait, and with it whoever starts a pod: so
-// does this process while it is stopped, after as much as the socket holds
-// (some 208 KiB) and containerd itself (100 events).
+// leaves them unread makes containerd wait, and with it whoever starts a pod. So
+// does this process while it is stopped, after some 300 events.
 //
 // What a runtime lists may be incomplete. An item that cannot be placed is
 // skipped, counted in pleg_malformed_items_total and logged once; it hides

@@ -18,9 +18,10 @@ import (
 const (
 	// eventWindow is how many bytes of events the runtime may send ahead of this
 	// client's reading: some 5000 to 15 000 events of 1 to 3 kB, and the most
-	// memory that they take here. grpc's own 64 KiB are fewer than a unix socket
-	// holds (208 KiB by default), which is all that still takes up events while
-	// this process is stopped: its window then is not what the runtime waits for.
+	// memory that they take here; grpc's own 64 KiB are 30 to 60. It absorbs
+	// what arrives while this process is short of CPU. While it is stopped
+	// nothing takes events off the socket: containerd 2.4 then waits after some
+	// 300 of them whatever the window (measured; 288 with grpc's own).
 	eventWindow = 16 << 20
 	// offWithin is how soon a runtime ends a stream that it does not offer.
 	offWithin = time.Second
