@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -49,7 +50,9 @@ func TestIdleNodeCostsNextToNothingWithEvents(t *testing.T) {
 		must(t, awaitHealth(ctx, p, true))
 		agent, runtime = cost()
 		cancel()
-		<-ran
+		if err := <-ran; !errors.Is(err, context.Canceled) {
+			t.Errorf("the pipeline ended with %v, want %v", err, context.Canceled)
+		}
 		must(t, client.Close())
 		return agent, runtime
 	}
