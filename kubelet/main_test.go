@@ -10,5 +10,9 @@ import (
 func TestMain(m *testing.M) {
 	// The kubelet's metrics count nothing before they are registered.
 	metrics.Register()
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m,
+		// The runtime manager that the benchmark takes from the kubelet has no end:
+		// it lives as long as the kubelet.
+		goleak.IgnoreAnyFunction("k8s.io/kubernetes/pkg/kubelet/images.(*serialImagePuller).processImagePullRequests"),
+	)
 }

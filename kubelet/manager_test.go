@@ -1,0 +1,134 @@
+package kubelet_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	cadvisorapi "github.com/google/cadvisor/info/v1"
+	"go.opentelemetry.io/otel/trace/noop"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/flowcontrol"
+	internalapi "k8s.io/cri-api/pkg/apis"
+	remote "k8s.io/cri-client/pkg"
+	"k8s.io/kubernetes/pkg/kubelet/cm"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"k8s.io/kubernetes/pkg/kubelet/kuberuntime"
+	"k8s.io/kubernetes/pkg/kubelet/logs"
+	"k8s.io/kubernetes/pkg/kubelet/pleg"
+	proberesults "k8s.io/kubernetes/pkg/kubelet/prober/results"
+	"k8s.io/utils/clock"
+
+	"github.com/pleg-pipeline/pleg-pipeline/kubelet"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+)
+
+// settled is the kubelet's pod cache, and tells of each list that all it showed
+// is in the cache.
+type settled struct {
+	kubecontainer.Cache
+	lists chan time.Time
+}
+
+func (s *settled) UpdateTime(at time.Time) {
+	s.Cache.UpdateTime(at)
+	select {
+	case s.lists <- at:
+	default:
+	}
+}
+
+// BenchmarkBurst measures a relist in which 110 pods of two containers have
+// changed, over the kubelet's own runtime manager and CRI client and a simulated
+// runtime with the latencies of a busy node: from before the list until all that
+// it showed is in the pod cache.
+func BenchmarkBurst(b *testing.B) {
+	for _, impl := range []string{"stock", "pipeline"} {
+		b.Run("impl="+impl+"/pods=110", func(b *testing.B) { relists(b, impl == "stock") })
+	}
+}
+
+func relists(b *testing.B, stock bool) {
+	const pods = 110
+	rt, manager := simulated(b, pods)
+	cache := &settled{Cache: kubecontainer.NewCache(), lists: make(chan time.Time)}
+	events := make(chan *pleg.PodLifecycleEvent, 1000)
+	durations := &pleg.RelistDuration{RelistPeriod: 200 * time.Millisecond, RelistThreshold: 3 * time.Minute}
+	var generator interface {
+		Start()
+		Stop()
+	} = kubelet.New(logr.Discard(), manager, events, durations, cache, clock.RealClock{})
+	if stock {
+		generator, _ = pleg.NewGenericPLEG(logr.Discard(), manager, events, durations, cache, clock.RealClock{}).(*pleg.GenericPLEG)
+	}
+	generator.Start()
+	defer generator.Stop()
+	<-cache.lists
+	var sum time.Duration
+	for b.Loop() {
+		drain(events)
+		rt.Burst(pods, simruntime.Replace)
+		changed := time.Now()
+		at := <-cache.lists
+		for at.Before(changed) {
+			at = <-cache.lists
+		}
+		sum += time.Since(at)
+	}
+	b.ReportMetric(float64(sum.Microseconds())/1000/float64(b.N), "ms/relist")
+}
+
+// noImages is an image service that no relist calls.
+type noImages struct {
+	internalapi.ImageManagerService
+}
+
+// simulated is the kubelet's runtime manager on a simulated runtime. Behind what
+// starts pods there is nothing: a relist uses none of it.
+func simulated(b *testing.B, pods int) (*simruntime.Runtime, kubecontainer.Runtime) {
+	profile, err := simruntime.NewProfile(simruntime.ProfileNode)
+	must(b, err)
+	rt, err := simruntime.New(simruntime.Options{Profile: profile})
+	must(b, err)
+	_, err = rt.Populate(simruntime.Population{Pods: pods, Containers: 2})
+	must(b, err)
+	socket := filepath.Join(b.TempDir(), "cri.sock")
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- rt.ListenAndServe(ctx, socket) }()
+	b.Cleanup(func() {
+		cancel()
+		<-served
+	})
+	tracing := noop.NewTracerProvider()
+	service, err := remote.NewRemoteRuntimeService(ctx, "unix://"+socket, 2*time.Minute, tracing, false)
+	must(b, err)
+	b.Cleanup(func() {
+		if err := service.Close(context.Background()); err != nil {
+			b.Errorf("close the CRI client: %v", err)
+		}
+	})
+	root, yes := b.TempDir(), true
+	manager, _, err := kuberuntime.NewKubeGenericRuntimeManager(ctx,
+		&record.FakeRecorder{},
+		proberesults.NewManager(), proberesults.NewManager(), proberesults.NewManager(),
+		root, root, &cadvisorapi.MachineInfo{MachineID: "bench"},
+		nil, int32(pods), kubecontainer.RealOS{}, nil, nil,
+		flowcontrol.NewBackOff(time.Second, time.Minute),
+		true, nil, 0, 0, "NeverVerify", nil, "", "", &yes, false, metav1.Duration{Duration: 100 * time.Millisecond},
+		service, noImages{},
+		cm.NewStubContainerManager(), logs.NewStubContainerLogManager(), nil,
+		false, "", nil, 0, "", nil, tracing, nil, nil, nil)
+	must(b, err)
+	return rt, manager
+}
+
+func must(b *testing.B, err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
