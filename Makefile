@@ -7,8 +7,7 @@ FUZZTIME ?= 10s
 ARGS ?=
 
 LINT := $(GO) tool -modfile=tools.mod golangci-lint
-# Modules of their own that are linted too; the others take long to load.
-# Not those with all of Kubernetes in them, which take longer to check than
+# Modules of their own that are linted too. Not those with all of Kubernetes in them, which take longer to check than
 # everything else: make lint LINT_MODULES="kubelet bench/kubelet"
 LINT_MODULES ?= e2e bench/harness bench/containerd
 
