@@ -65,6 +65,14 @@ e2e: ## test with real containerd and runc; installs what it needs (as root)
 	e2e/setup.sh
 	$(GO) test -C e2e -race -count=1 -p 1 -timeout 15m ./...
 
+.PHONY: test-kubelet
+test-kubelet: ## test the drop-in for the kubelet; compiles much of Kubernetes
+	$(GO) test -C kubelet -race ./...
+
+.PHONY: e2e-kubelet
+e2e-kubelet: ## run two kubelets, stock and ours, side by side on containerd (as root)
+	kubelet/e2e/run.sh
+
 .PHONY: bench
 bench: ## compare with the serial baseline and the kubelet's PLEG, in minutes
 	$(MAKE) -C bench quick
@@ -85,7 +93,7 @@ cover: ## test and show the coverage of each package
 
 .PHONY: tidy
 tidy: ## tidy every go.mod
-	for module in . e2e bench/harness bench/kubelet bench/containerd kubelet; do $(GO) -C $$module mod tidy || exit; done
+	for module in . e2e bench/harness bench/kubelet bench/containerd kubelet kubelet/e2e; do $(GO) -C $$module mod tidy || exit; done
 
 .PHONY: check
 check: lint test ## what has to pass before a change is handed in
