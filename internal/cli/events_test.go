@@ -85,18 +85,17 @@ func TestEventsFiltersAndTemplate(t *testing.T) {
 	}
 }
 
-// TestEventsOwnPipelineBeginsNow has the pods that are there already be no
-// events.
+// TestEventsOwnPipelineBeginsNow has the pods that are there already, three of
+// two containers and a sandbox, be no events.
 func TestEventsOwnPipelineBeginsNow(t *testing.T) {
-	out := newTranscript()
-	s := start(t, out, "events", "--simulate=3", "--churn-rate", "0", "-v", "debug")
-	s.stderr.await(t, "connected to")
-	out.await(t, "NAMESPACE")
-	s.stop()
-	s.ends(t, cli.ExitOK)
-	if strings.Contains(out.String(), "ContainerStarted") {
-		t.Errorf("output = %q, want no events of pods that are there already", out)
+	r, w := io.Pipe()
+	s := start(t, w, "events", "--simulate=3", "--churn-rate", "20", "-o", "json")
+	line := lines(t, bufio.NewReader(r), func(string) bool { return true })
+	if first := decode(t, line)[0]; first.Seq <= 9 || first.Replayed {
+		t.Errorf("the first event is %+v, want one behind the 9 of the first list", first)
 	}
+	_ = r.Close()
+	s.ends(t, cli.ExitOK)
 	if strings.Contains(s.stderr.String(), "--since") {
 		t.Errorf("stderr = %q, want no position that nobody knows", s.stderr)
 	}
@@ -112,6 +111,7 @@ func TestEventsSurviveRestartOfDaemon(t *testing.T) {
 	d.stop()
 	d.ends(t, cli.ExitOK)
 	s.stderr.await(t, "lost the daemon (")
+	refuse(t, socket, 3)
 	d = daemon(t, socket)
 	s.stderr.await(t, "the daemon is back: what happened meanwhile is not known, it was restarted; the present state follows")
 	out.await(t, "OtherEpoch")
@@ -122,6 +122,23 @@ func TestEventsSurviveRestartOfDaemon(t *testing.T) {
 	}
 	d.stop()
 	d.ends(t, cli.ExitOK)
+}
+
+// refuse takes so many connections in place of a daemon, and drops them.
+func refuse(t *testing.T, socket string, times int) {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for range times {
+		conn, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.Close()
+	}
 }
 
 func TestEventsFindDaemon(t *testing.T) {

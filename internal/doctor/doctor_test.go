@@ -205,6 +205,19 @@ func TestExamineEndsInTime(t *testing.T) {
 	}
 }
 
+// TestExamineHungCallsLeaveRoom has more calls hang than there are at once.
+func TestExamineHungCallsLeaveRoom(t *testing.T) {
+	t.Parallel()
+	rt := simulate(t, simruntime.Options{})
+	populate(t, rt, simruntime.Population{Pods: 10, Containers: 2})
+	inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Hang: true})
+	o := options(serve(t, rt))
+	o.CallTimeout, o.Timeout = 4*time.Second, 15*time.Second // four at a time, 20 would take 20 s
+	if r := doctor.Examine(t.Context(), o); len(r.Hung) != 20 {
+		t.Errorf("%d of 20 hang, want all to be found", len(r.Hung))
+	}
+}
+
 func TestExamineEndsWithContext(t *testing.T) {
 	rt := simulate(t, simruntime.Options{})
 	inject(t, rt, simruntime.Fault{RPC: "ListContainers", Hang: true})

@@ -50,8 +50,6 @@ func (h *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer sub.Close()
 	s := stream{ResponseController: http.NewResponseController(w), w: w, epoch: h.pipe.Epoch()}
-	// The time to send a request is over; the stream has none.
-	_ = s.SetReadDeadline(time.Time{})
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")

@@ -21,7 +21,7 @@ const (
 	answerTimeout = 30 * time.Second
 	// idleTimeout is how long a connection without a request is kept.
 	idleTimeout = 2 * time.Minute
-	// maxHeaderBytes bounds a request: none has a body.
+	// maxHeaderBytes bounds a request: no body is read.
 	maxHeaderBytes = 16 << 10
 )
 
@@ -42,7 +42,7 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 // read again for every connection and request.
 func Serve(ctx context.Context, l net.Listener, handler http.Handler, webConfig string, logger *slog.Logger) error {
 	server := &http.Server{
-		Handler:        bodiless(handler),
+		Handler:        handler,
 		ReadTimeout:    requestTimeout,
 		WriteTimeout:   answerTimeout,
 		IdleTimeout:    idleTimeout,
@@ -67,19 +67,6 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler, webConfig 
 		return nil
 	}
 	return fmt.Errorf("serve http on %s: %w", l.Addr(), err)
-}
-
-// bodiless refuses requests with a body: none is asked for, and reading one that
-// comes slowly would hold the connection.
-func bodiless(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength != 0 {
-			w.Header().Set("Connection", "close")
-			http.Error(w, "a request has no body here", http.StatusRequestEntityTooLarge)
-			return
-		}
-		h.ServeHTTP(w, r)
-	})
 }
 
 // quieter drops what the toolkit says at its start; this program has its own
