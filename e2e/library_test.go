@@ -221,6 +221,7 @@ func TestReplay(t *testing.T) {
 	must(t, s.runPods(ctx, 3))
 	c, err := l.RunContainer(ctx, s.pods[0], lab.ContainerSpec{Name: "main", Program: lab.Exit(7)})
 	must(t, err)
+	must(t, s.awaitAll(ctx)) // a start and an end between two lists would be one event
 	must(t, l.Trigger(ctx, c))
 	must(t, s.awaitAll(ctx))
 
