@@ -37,6 +37,7 @@ type Client struct {
 	connections atomic.Int64
 	runtime     runtimeapi.RuntimeServiceClient
 	codec       listCodec
+	answers     answerCodec
 	// lists holds the one list state while no list is under way.
 	lists chan *lists
 	// known is what the last list showed; nil before the first.
@@ -72,10 +73,12 @@ func New(endpoint string, opts Options) (*Client, error) {
 		opts:     opts,
 		metrics:  m,
 		codec:    newListCodec(),
+		answers:  newAnswerCodec(),
 		lists:    make(chan *lists, 1),
 		calls:    make(chan struct{}, opts.MaxStatusCalls),
 	}
-	c.conn, err = dial(socket, opts, grpc.WithTransportCredentials(newCounted(&c.connections)), grpc.WithChainUnaryInterceptor(m.intercept))
+	c.conn, err = dial(socket, opts, grpc.WithTransportCredentials(newCounted(&c.connections)), grpc.WithChainUnaryInterceptor(m.intercept),
+		grpc.WithInitialWindowSize(answerWindow), grpc.WithInitialConnWindowSize(answerWindow))
 	if err != nil {
 		return nil, fmt.Errorf("cri: endpoint %s: %w", endpoint, err)
 	}

@@ -26,6 +26,11 @@ const (
 	reconnectMax   = 100 * time.Millisecond
 )
 
+// answerWindow is how many bytes of an answer the runtime may send ahead of this
+// client's reading. With grpc's own 64 KiB a list of 110 pods, 350 kB, stops
+// several times to ask for more.
+const answerWindow = 4 << 20
+
 // socketPath returns the path of an endpoint.
 func socketPath(endpoint string) (string, error) {
 	p, ok := strings.CutPrefix(endpoint, "unix://")

@@ -3,12 +3,13 @@ package cri
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -24,75 +25,95 @@ const podShare = 4
 // id and wraps the grpc status. The IPs are those of the newest ready sandbox;
 // ObservedAt is left to the caller, who knows when the pod was listed.
 func (c *Client) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
-	sandboxes := make([]*pleg.SandboxStatus, len(pod.Sandboxes))
-	containers := make([]*pleg.ContainerStatus, len(pod.Containers))
+	containers := make([]answer, len(pod.Containers))
+	sandboxes := make([]answer, len(pod.Sandboxes))
 	calls, callCtx := errgroup.WithContext(ctx)
 	calls.SetLimit(max(1, c.opts.MaxStatusCalls/podShare))
-	for i, s := range pod.Sandboxes {
-		calls.Go(func() (err error) {
-			sandboxes[i], err = c.sandboxStatus(callCtx, s)
-			return err
-		})
-	}
-	for i, listed := range pod.Containers {
-		if final := last.Container(listed.ID); final != nil &&
-			listed.State == pleg.StateExited && final.State == pleg.StateExited {
-			containers[i] = final
-			continue
+	for i, listed := range pod.Containers { // first, since they take longer
+		if finalStatus(listed, last) == nil {
+			calls.Go(func() error { return c.fetchContainer(callCtx, listed.ID, &containers[i]) })
 		}
-		calls.Go(func() (err error) {
-			containers[i], err = c.containerStatus(callCtx, listed)
-			return err
-		})
 	}
-	if err := calls.Wait(); err != nil {
+	for i, listed := range pod.Sandboxes {
+		calls.Go(func() error { return c.fetchSandbox(callCtx, listed.ID, &sandboxes[i]) })
+	}
+	err := calls.Wait()
+	st := &pleg.PodStatus{UID: pod.UID, Name: pod.Name, Namespace: pod.Namespace}
+	if err == nil {
+		err = fill(st, pod, last, containers, sandboxes)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("inspect pod %s: %w", pod.UID, err)
 	}
-	st := &pleg.PodStatus{
-		UID:        pod.UID,
-		Name:       pod.Name,
-		Namespace:  pod.Namespace,
-		Containers: found(containers),
-		Sandboxes:  found(sandboxes),
-	}
-	st.IPs = podIPs(st.Sandboxes)
 	return st, nil
 }
 
-func (c *Client) sandboxStatus(ctx context.Context, listed *pleg.Container) (*pleg.SandboxStatus, error) {
-	var answer *runtimeapi.PodSandboxStatusResponse
-	err := c.statusCall(ctx, func(ctx context.Context) (err error) {
-		answer, err = c.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: string(listed.ID)})
-		return err
-	})
-	if err == nil {
-		err = verify(answer.GetStatus() == nil, answer.GetStatus().GetId(), listed.ID)
+// fill decodes the answers, in the order of what was listed.
+func fill(st *pleg.PodStatus, pod *pleg.Pod, last *pleg.PodStatus, containers, sandboxes []answer) error {
+	for i, listed := range pod.Containers {
+		if final := finalStatus(listed, last); final != nil {
+			st.Containers = append(st.Containers, final)
+			continue
+		}
+		container, err := containers[i].container(listed)
+		if err != nil {
+			return fmt.Errorf("container_status %s: %w", listed.ID, err)
+		}
+		if container != nil {
+			st.Containers = append(st.Containers, container)
+		}
 	}
-	switch {
-	case status.Code(err) == codes.NotFound:
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("podsandbox_status %s: %w", listed.ID, err)
+	for i, listed := range pod.Sandboxes {
+		sandbox, err := sandboxes[i].sandbox(listed)
+		if err != nil {
+			return fmt.Errorf("podsandbox_status %s: %w", listed.ID, err)
+		}
+		if sandbox != nil {
+			st.Sandboxes = append(st.Sandboxes, sandbox)
+		}
 	}
-	return newSandboxStatus(answer.GetStatus(), listed), nil
+	st.IPs = podIPs(st.Sandboxes)
+	return nil
 }
 
-func (c *Client) containerStatus(ctx context.Context, listed *pleg.Container) (*pleg.ContainerStatus, error) {
-	var answer *runtimeapi.ContainerStatusResponse
-	err := c.statusCall(ctx, func(ctx context.Context) (err error) {
-		answer, err = c.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: string(listed.ID)})
-		return err
+// finalStatus returns what last has of a container that had exited already, or
+// nil: such a status does not change.
+func finalStatus(listed *pleg.Container, last *pleg.PodStatus) *pleg.ContainerStatus {
+	if listed.State != pleg.StateExited {
+		return nil
+	}
+	if final := last.Container(listed.ID); final != nil && final.State == pleg.StateExited {
+		return final
+	}
+	return nil
+}
+
+func (c *Client) fetchContainer(ctx context.Context, id pleg.ContainerID, into *answer) error {
+	request := &runtimeapi.ContainerStatusRequest{ContainerId: string(id)}
+	if err := c.fetch(ctx, runtimeapi.RuntimeService_ContainerStatus_FullMethodName, request, into); err != nil {
+		return fmt.Errorf("container_status %s: %w", id, err)
+	}
+	return nil
+}
+
+func (c *Client) fetchSandbox(ctx context.Context, id pleg.ContainerID, into *answer) error {
+	request := &runtimeapi.PodSandboxStatusRequest{PodSandboxId: string(id)}
+	if err := c.fetch(ctx, runtimeapi.RuntimeService_PodSandboxStatus_FullMethodName, request, into); err != nil {
+		return fmt.Errorf("podsandbox_status %s: %w", id, err)
+	}
+	return nil
+}
+
+// fetch makes one status call. The answer stays unset if the runtime does not
+// know the id any more.
+func (c *Client) fetch(ctx context.Context, method string, request proto.Message, into *answer) error {
+	err := c.statusCall(ctx, func(ctx context.Context) error {
+		return c.conn.Invoke(ctx, method, request, into, grpc.StaticMethod(), grpc.ForceCodecV2(c.answers))
 	})
-	if err == nil {
-		err = verify(answer.GetStatus() == nil, answer.GetStatus().GetId(), listed.ID)
+	if status.Code(err) == codes.NotFound {
+		return nil
 	}
-	switch {
-	case status.Code(err) == codes.NotFound:
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("container_status %s: %w", listed.ID, err)
-	}
-	return newContainerStatus(answer.GetStatus(), listed), nil
+	return err
 }
 
 // hungAfter is the age at which a status call no longer counts against
@@ -108,32 +129,14 @@ func (c *Client) statusCall(ctx context.Context, call func(context.Context) erro
 	case <-ctx.Done():
 		return fmt.Errorf("wait for one of %d status calls: %w", cap(c.calls), context.Cause(ctx))
 	}
-	giveBack := sync.OnceFunc(func() { <-c.calls })
-	defer giveBack()
-	defer time.AfterFunc(hungAfter, giveBack).Stop()
+	giveBack := func() { <-c.calls }
+	hung := time.AfterFunc(hungAfter, giveBack)
+	defer func() {
+		if hung.Stop() {
+			giveBack()
+		}
+	}()
 	ctx, cancel := context.WithTimeout(ctx, c.opts.StatusTimeout)
 	defer cancel()
 	return call(ctx)
-}
-
-// verify rejects an answer that is about nothing or about something else.
-func verify(isNil bool, got string, want pleg.ContainerID) error {
-	switch {
-	case isNil:
-		return errNilStatus
-	case got != string(want):
-		return fmt.Errorf("malformed answer: the status is that of %q", got)
-	}
-	return nil
-}
-
-// found leaves out the statuses that are nil, which stand for ids that are gone.
-func found[S any](statuses []*S) []*S {
-	kept := statuses[:0]
-	for _, s := range statuses {
-		if s != nil {
-			kept = append(kept, s)
-		}
-	}
-	return kept
 }
