@@ -9,16 +9,18 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// listField is the number of the repeated field of every list response used
-// here: ListPodSandbox, ListContainers and their streaming forms.
-const listField protowire.Number = 1
+// firstField is the number of the repeated field of every list response used
+// here, ListPodSandbox, ListContainers and their streaming forms, and of the
+// status in the response to a status call.
+const firstField protowire.Number = 1
 
-// encodeElement is m as one element of a list response. Objects are encoded
-// when they change, so that listing thousands of them is copying bytes.
+// encodeElement is m as one element of a list response, or as all of the
+// response to a status call. Objects are encoded when they change, so that
+// listing thousands of them is copying bytes.
 func encodeElement(m proto.Message) []byte {
 	size := proto.Size(m)
 	b := make([]byte, 0, size+8)
-	b = protowire.AppendTag(b, listField, protowire.BytesType)
+	b = protowire.AppendTag(b, firstField, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(size))
 	b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(b, m)
 	if err != nil { // only a string that is not UTF-8 can do that
@@ -47,7 +49,7 @@ func concatNewest[T any](items []T, enc func(T) []byte) []byte {
 }
 
 // setBody makes msg encode to body. The bytes of unknown fields are written
-// as they are, which is what makes the list answers cheap.
+// as they are, which is what makes the answers cheap.
 func setBody(msg proto.Message, body []byte) {
 	if len(body) > 0 {
 		msg.ProtoReflect().SetUnknown(body)

@@ -16,6 +16,10 @@ import (
 // A server waits for such connections before it has stopped.
 const handshakeTimeout = 5 * time.Second
 
+// streamWorkers is the number of goroutines that are kept for calls, so that not
+// each call has to grow a stack of its own. Calls beyond that are served too.
+const streamWorkers = 32
+
 // Serve answers the CRI on a listener until ctx ends, then drops all
 // connections, waits for the calls in flight to see it, closes the listener
 // and returns context.Cause(ctx). A connection that has not said anything yet
@@ -29,6 +33,7 @@ func (rt *Runtime) Serve(ctx context.Context, l net.Listener) error {
 		grpc.MaxRecvMsgSize(rt.opts.MaxMessageBytes),
 		grpc.MaxSendMsgSize(rt.opts.MaxMessageBytes),
 		grpc.WaitForHandlers(true),
+		grpc.NumStreamWorkers(streamWorkers),
 		grpc.ConnectionTimeout(handshakeTimeout),
 	)
 	cri.RegisterRuntimeServiceServer(srv, &service{rt: rt})

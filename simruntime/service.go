@@ -120,24 +120,34 @@ func (s *service) RemoveContainer(ctx context.Context, req *cri.RemoveContainerR
 	})
 }
 
-func (s *service) PodSandboxStatus(_ context.Context, req *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
+func (s *service) PodSandboxStatus(ctx context.Context, req *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
 	s.rt.read()
 	defer s.rt.mu.RUnlock()
 	sb := s.rt.state.sandboxes[req.GetPodSandboxId()]
 	if sb == nil {
 		return nil, status.Errorf(codes.NotFound, "sandbox %s: not found", req.GetPodSandboxId())
 	}
-	return &cri.PodSandboxStatusResponse{Status: sb.status}, nil
+	if len(malformOf(ctx)) > 0 {
+		return &cri.PodSandboxStatusResponse{Status: sb.status}, nil
+	}
+	resp := &cri.PodSandboxStatusResponse{}
+	setBody(resp, sb.answer)
+	return resp, nil
 }
 
-func (s *service) ContainerStatus(_ context.Context, req *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
+func (s *service) ContainerStatus(ctx context.Context, req *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
 	s.rt.read()
 	defer s.rt.mu.RUnlock()
 	c := s.rt.state.containers[req.GetContainerId()]
 	if c == nil {
 		return nil, status.Errorf(codes.NotFound, "container %s: not found", req.GetContainerId())
 	}
-	return &cri.ContainerStatusResponse{Status: c.status}, nil
+	if len(malformOf(ctx)) > 0 {
+		return &cri.ContainerStatusResponse{Status: c.status}, nil
+	}
+	resp := &cri.ContainerStatusResponse{}
+	setBody(resp, c.answer)
+	return resp, nil
 }
 
 func (s *service) GetContainerEvents(

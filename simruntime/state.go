@@ -64,6 +64,7 @@ type sandbox struct {
 	item   *cri.PodSandbox
 	status *cri.PodSandboxStatus
 	enc    []byte // item as an element of a list response
+	answer []byte // status as the response to PodSandboxStatus
 }
 
 type container struct {
@@ -86,17 +87,18 @@ type container struct {
 	item   *cri.Container
 	status *cri.ContainerStatus
 	enc    []byte
+	answer []byte
 }
 
 func (sb *sandbox) encode() {
 	if sb.enc == nil {
-		sb.enc = encodeElement(sb.item)
+		sb.enc, sb.answer = encodeElement(sb.item), encodeElement(sb.status)
 	}
 }
 
 func (c *container) encode() {
 	if c.enc == nil {
-		c.enc = encodeElement(c.item)
+		c.enc, c.answer = encodeElement(c.item), encodeElement(c.status)
 	}
 }
 
