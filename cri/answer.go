@@ -4,10 +4,8 @@ import (
 	"fmt"
 
 	"google.golang.org/grpc/encoding"
-	grpcproto "google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
-	"google.golang.org/protobuf/proto"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -22,7 +20,7 @@ type answer struct {
 // answerCodec leaves an *answer encoded. It encodes requests as usual.
 type answerCodec struct{ encoding.CodecV2 }
 
-func newAnswerCodec() answerCodec { return answerCodec{encoding.GetCodecV2(grpcproto.Name)} }
+func newAnswerCodec() answerCodec { return answerCodec{encoding.GetCodecV2(proto.Name)} }
 
 // Name is empty so that the calls have the content type of all others.
 func (answerCodec) Name() string { return "" }
@@ -34,44 +32,45 @@ func (answerCodec) Unmarshal(data mem.BufferSlice, v any) error {
 }
 
 // container returns the status of what was listed, or nil if it is gone.
-func (a answer) container(listed *pleg.Container) (*pleg.ContainerStatus, error) {
-	var response runtimeapi.ContainerStatusResponse
-	if ok, err := a.decode(&response); !ok || err != nil {
+func (a answer) container(listed *pleg.Container, last *pleg.ContainerStatus) (*pleg.ContainerStatus, error) {
+	if a.encoded == nil {
+		return nil, nil
+	}
+	defer a.encoded.Free()
+	var known labelled
+	if last != nil {
+		known = labelled{last.Labels, last.Annotations}
+	}
+	st, err := decodeContainerStatus(a.encoded.ReadOnlyData(), known)
+	if err := verify(err, st == nil, st.GetId(), listed.ID); err != nil {
 		return nil, err
 	}
-	if err := verify(response.GetStatus() == nil, response.GetStatus().GetId(), listed.ID); err != nil {
-		return nil, err
-	}
-	return newContainerStatus(response.GetStatus(), listed), nil
+	return newContainerStatus(st, listed), nil
 }
 
 // sandbox returns the status of what was listed, or nil if it is gone.
-func (a answer) sandbox(listed *pleg.Container) (*pleg.SandboxStatus, error) {
-	var response runtimeapi.PodSandboxStatusResponse
-	if ok, err := a.decode(&response); !ok || err != nil {
-		return nil, err
-	}
-	if err := verify(response.GetStatus() == nil, response.GetStatus().GetId(), listed.ID); err != nil {
-		return nil, err
-	}
-	return newSandboxStatus(response.GetStatus(), listed), nil
-}
-
-// decode reports whether there is an answer. It can be called once.
-func (a answer) decode(into proto.Message) (bool, error) {
+func (a answer) sandbox(listed *pleg.Container, last *pleg.SandboxStatus) (*pleg.SandboxStatus, error) {
 	if a.encoded == nil {
-		return false, nil
+		return nil, nil
 	}
 	defer a.encoded.Free()
-	if err := proto.Unmarshal(a.encoded.ReadOnlyData(), into); err != nil {
-		return true, fmt.Errorf("malformed answer: %w", err)
+	var known labelled
+	if last != nil {
+		known = labelled{last.Labels, last.Annotations}
 	}
-	return true, nil
+	st, err := decodeSandboxStatus(a.encoded.ReadOnlyData(), known)
+	if err := verify(err, st == nil, st.GetId(), listed.ID); err != nil {
+		return nil, err
+	}
+	return newSandboxStatus(st, listed), nil
 }
 
-// verify rejects an answer that is about nothing or about something else.
-func verify(isNil bool, got string, want pleg.ContainerID) error {
+// verify rejects an answer that could not be decoded, or is about nothing or
+// about something else.
+func verify(err error, isNil bool, got string, want pleg.ContainerID) error {
 	switch {
+	case err != nil:
+		return fmt.Errorf("malformed answer: %w", err)
 	case isNil:
 		return errNilStatus
 	case got != string(want):

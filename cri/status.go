@@ -55,7 +55,7 @@ func fill(st *pleg.PodStatus, pod *pleg.Pod, last *pleg.PodStatus, containers, s
 			st.Containers = append(st.Containers, final)
 			continue
 		}
-		container, err := containers[i].container(listed)
+		container, err := containers[i].container(listed, last.Container(listed.ID))
 		if err != nil {
 			return fmt.Errorf("container_status %s: %w", listed.ID, err)
 		}
@@ -64,7 +64,7 @@ func fill(st *pleg.PodStatus, pod *pleg.Pod, last *pleg.PodStatus, containers, s
 		}
 	}
 	for i, listed := range pod.Sandboxes {
-		sandbox, err := sandboxes[i].sandbox(listed)
+		sandbox, err := sandboxes[i].sandbox(listed, last.Sandbox(listed.ID))
 		if err != nil {
 			return fmt.Errorf("podsandbox_status %s: %w", listed.ID, err)
 		}

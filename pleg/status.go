@@ -38,6 +38,19 @@ func (s *PodStatus) Container(id ContainerID) *ContainerStatus {
 	return nil
 }
 
+// Sandbox returns the status of the sandbox with this id, or nil.
+func (s *PodStatus) Sandbox(id ContainerID) *SandboxStatus {
+	if s == nil {
+		return nil
+	}
+	for _, sandbox := range s.Sandboxes {
+		if sandbox.ID == id {
+			return sandbox
+		}
+	}
+	return nil
+}
+
 // SandboxReady reports whether a sandbox of the pod is ready.
 func (s *PodStatus) SandboxReady() bool {
 	for _, sandbox := range s.Sandboxes {

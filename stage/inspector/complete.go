@@ -61,7 +61,7 @@ func (i *Inspector) keepRemoved(last *pleg.PodStatus, pod *pleg.Pod) {
 func networkEvents(c stage.Change, last, status *pleg.PodStatus, began time.Time) []pleg.Event {
 	var events []pleg.Event
 	for _, s := range status.Sandboxes {
-		before := sandbox(last, s.ID)
+		before := last.Sandbox(s.ID)
 		var t pleg.EventType
 		switch {
 		case s.HostNetwork:
@@ -89,15 +89,3 @@ func madeAfter(s *pleg.SandboxStatus, t time.Time) bool {
 }
 
 func up(s *pleg.SandboxStatus) bool { return s != nil && s.Ready && len(s.IPs) > 0 }
-
-func sandbox(status *pleg.PodStatus, id pleg.ContainerID) *pleg.SandboxStatus {
-	if status == nil {
-		return nil
-	}
-	for _, s := range status.Sandboxes {
-		if s.ID == id {
-			return s
-		}
-	}
-	return nil
-}
