@@ -21,9 +21,15 @@ var (
 // the runtime does not know.
 type fingerprint struct {
 	size   int
-	labels int // the number of entries; a repeated key counts twice
+	labels int    // the number of entries; a repeated key counts twice
+	maps   uint64 // stands for the labels and annotations alone
 	sum    uint64
 	valid  bool // false if the print may not be used again
+}
+
+// sameMaps reports whether two items have equal labels and annotations.
+func (p fingerprint) sameMaps(other fingerprint) bool {
+	return p.valid && other.valid && p.labels == other.labels && p.maps == other.maps
 }
 
 // scan reads the id and the fingerprint of an item without decoding it; there
@@ -34,7 +40,6 @@ type fingerprint struct {
 // order in it does not matter either, and it holds a map.
 func (f fields) scan(seed maphash.Seed, raw []byte) (id []byte, p fingerprint) {
 	p = fingerprint{size: len(raw)}
-	var unordered uint64
 	for len(raw) > 0 {
 		num, typ, n := protowire.ConsumeTag(raw)
 		if n < 0 {
@@ -48,7 +53,7 @@ func (f fields) scan(seed maphash.Seed, raw []byte) (id []byte, p fingerprint) {
 		raw = raw[n+size:]
 		switch {
 		case typ == protowire.BytesType && (num == f.labels || num == f.annotations):
-			unordered += maphash.Bytes(seed, field)
+			p.maps += maphash.Bytes(seed, field)
 			if num == f.labels {
 				p.labels++
 			}
@@ -65,7 +70,7 @@ func (f fields) scan(seed maphash.Seed, raw []byte) (id []byte, p fingerprint) {
 			}
 		}
 	}
-	p.sum = p.sum*prime + unordered
+	p.sum = p.sum*prime + p.maps
 	p.valid = true
 	return id, p
 }
@@ -86,3 +91,21 @@ func sumFields(seed maphash.Seed, value []byte) (sum uint64, ok bool) {
 	}
 	return sum, true
 }
+
+// withoutMaps returns a copy of an item that scan could read, without its labels
+// and annotations.
+func (f fields) withoutMaps(raw []byte) []byte {
+	rest := make([]byte, 0, restSize)
+	for len(raw) > 0 {
+		num, typ, n := protowire.ConsumeField(raw)
+		if typ != protowire.BytesType || num != f.labels && num != f.annotations {
+			rest = append(rest, raw[:n]...)
+		}
+		raw = raw[n:]
+	}
+	return rest
+}
+
+// restSize is enough for what most items and statuses have besides their labels
+// and annotations.
+const restSize = 512

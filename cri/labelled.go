@@ -21,8 +21,8 @@ var (
 	containerStatusFields = statusFields{labels: 12, annotations: 13}
 )
 
-// restSize is enough for what most statuses have besides.
-const restSize = 512
+// usualLabels are more than most containers have.
+const usualLabels = 16
 
 // statusField is the number of the status in the answer to a status call.
 const statusField protowire.Number = 1
@@ -73,7 +73,8 @@ func (f statusFields) strip(status []byte, last labelled) (rest []byte, ok bool)
 		return nil, false
 	}
 	rest = make([]byte, 0, restSize)
-	labels, annotations := sameMap{last: last.labels}, sameMap{last: last.annotations}
+	var keys [2][usualLabels][]byte // on the stack
+	labels, annotations := sameMap{last.labels, keys[0][:0]}, sameMap{last.annotations, keys[1][:0]}
 	for len(status) > 0 {
 		num, typ, n := protowire.ConsumeTag(status)
 		if n < 0 {

@@ -20,8 +20,10 @@ const itemsField protowire.Number = 1
 // for equal bytes: on an idle node decoding labels and annotations that never
 // change is most of the cost of a list. One call at a time may use it.
 type table struct {
-	fields  fields
-	decode  func([]byte) (it *item, labels int, err error)
+	fields fields
+	// decode decodes an item. If before is not nil, the labels and annotations
+	// are those of before, and raw is without them.
+	decode  func(raw []byte, before *item) (it *item, labels int, err error)
 	seed    maphash.Seed
 	known   map[string]*knownItem // by id
 	current uint64                // the number of the answer, to tell what is gone
@@ -48,26 +50,34 @@ type skippedEntry struct {
 }
 
 func newSandboxTable() *table {
-	return newTable(sandboxFields, func(b []byte) (*item, int, error) {
+	return newTable(sandboxFields, func(raw []byte, before *item) (*item, int, error) {
 		s := &runtimeapi.PodSandbox{}
-		if err := proto.Unmarshal(b, s); err != nil {
+		if err := proto.Unmarshal(raw, s); err != nil {
 			return nil, 0, err
 		}
-		return sandboxItem(s), len(s.GetLabels()), nil
+		it := sandboxItem(s)
+		if before != nil {
+			it.labels = before.labels
+		}
+		return it, len(s.GetLabels()), nil
 	})
 }
 
 func newContainerTable() *table {
-	return newTable(containerFields, func(b []byte) (*item, int, error) {
+	return newTable(containerFields, func(raw []byte, before *item) (*item, int, error) {
 		c := &runtimeapi.Container{}
-		if err := proto.Unmarshal(b, c); err != nil {
+		if err := proto.Unmarshal(raw, c); err != nil {
 			return nil, 0, err
 		}
-		return containerItem(c), len(c.GetLabels()), nil
+		it := containerItem(c)
+		if before != nil {
+			it.podUID, it.podName, it.podNamespace = before.podUID, before.podName, before.podNamespace
+		}
+		return it, len(c.GetLabels()), nil
 	})
 }
 
-func newTable(f fields, decode func([]byte) (*item, int, error)) *table {
+func newTable(f fields, decode func([]byte, *item) (*item, int, error)) *table {
 	return &table{fields: f, decode: decode, seed: maphash.MakeSeed(), known: make(map[string]*knownItem), changed: true}
 }
 
@@ -125,7 +135,11 @@ func (t *table) add(raw []byte) error {
 		t.place(known)
 		return nil
 	}
-	it, labels, err := t.decode(raw)
+	var before *item
+	if known != nil && known.print.sameMaps(seen) {
+		before, raw = known.item, t.fields.withoutMaps(raw)
+	}
+	it, labels, err := t.decode(raw, before)
 	if err != nil {
 		return err
 	}
@@ -134,7 +148,7 @@ func (t *table) add(raw []byte) error {
 		return nil
 	}
 	// Of a key that comes twice the last one counts, which a sum cannot tell.
-	seen.valid = seen.labels == labels
+	seen.valid = before != nil || seen.labels == labels
 	known = t.known[string(it.ID)]
 	if known == nil {
 		known = &knownItem{}
