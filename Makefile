@@ -5,6 +5,9 @@ GO ?= go
 FUZZTIME ?= 10s
 # What "make run" passes to the program, such as: make run ARGS="-o json"
 ARGS ?=
+# How long "make soak" takes, and what it soaks beside.
+DURATION ?= 30m
+SOAKS ?= soak-simulated soak-containerd
 
 LINT := $(GO) tool -modfile=tools.mod golangci-lint
 # Modules of their own that are linted too. Not those with all of Kubernetes in them, which take longer to check than
@@ -72,6 +75,22 @@ test-kubelet: ## test the drop-in for the kubelet; compiles much of Kubernetes
 .PHONY: e2e-kubelet
 e2e-kubelet: ## run two kubelets, stock and ours, side by side on containerd (as root)
 	kubelet/e2e/run.sh
+
+# Both at once, each with a report of its own in bin/.
+.PHONY: soak
+soak: build ## soak the program for DURATION: simulated runtime and, as root, containerd
+	@$(MAKE) --no-print-directory -j2 $(SOAKS) DURATION=$(DURATION)
+
+.PHONY: soak-simulated
+soak-simulated: build
+	@$(GO) build -o bin/soak-simulated ./internal/soak/simulated
+	@bin/soak-simulated -duration $(DURATION) -out bin/soak-simulated.json
+
+.PHONY: soak-containerd
+soak-containerd: build
+	@e2e/setup.sh
+	@$(GO) build -C e2e -o ../bin/soak-containerd ./soak
+	@cd e2e && ../bin/soak-containerd -program ../bin/pleg-pipeline -duration $(DURATION) -out ../bin/soak-containerd.json
 
 .PHONY: bench
 bench: ## compare with the serial baseline and the kubelet's PLEG, in minutes

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +19,10 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/printer"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
+
+// liveHeap is what a leak shows in first: the heap in use after a garbage
+// collection.
+var liveHeap = collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile("^/gc/heap/live:bytes$")}
 
 // watch prints the events of one runtime until ctx ends, and then a summary.
 func (c *runCommand) watch(ctx context.Context, out console, from endpoint.Endpoint) error {
@@ -34,7 +39,7 @@ func (c *runCommand) watch(ctx context.Context, out console, from endpoint.Endpo
 	}
 	defer hangUp(socket)
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(liveHeap)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	client, err := connect(ctx, out, from, c.pipeline.clientOptions(out.log, registry))
 	if err != nil && ctx.Err() != nil {
 		out.say(ctx, "%v before the runtime had answered", context.Cause(ctx))

@@ -1,0 +1,68 @@
+package soak
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// Main is a command that soaks the program beside a node, with the arguments of
+// this process; it returns its exit code: 0 if all was as it should be. On
+// Ctrl-C it reports what there is. start returns the node and what ends it; it
+// gets the seed of what happens to the node.
+func Main(start func(ctx context.Context, seed uint64) (Node, func(context.Context) error, error)) int {
+	var o Options
+	flag.DurationVar(&o.Duration, "duration", 30*time.Minute, "how long to soak")
+	flag.DurationVar(&o.RestEvery, "rest-every", 20*time.Second, "time between two comparisons with the truth")
+	flag.StringVar(&o.Program, "program", "bin/pleg-pipeline", "path of the program")
+	flag.Uint64Var(&o.Seed, "seed", uint64(time.Now().UnixNano()), "seed of what happens")
+	out := flag.String("out", "", "file for the report as JSON")
+	flag.Parse()
+	if flag.NArg() > 0 || o.Duration <= 0 || o.RestEvery <= 0 {
+		fmt.Fprintln(os.Stderr, "soak: want no arguments, and times longer than 0")
+		return 2
+	}
+	o.Out = os.Stderr
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends it at once
+	report, err := run(ctx, o, start)
+	if report != nil {
+		report.Print(os.Stdout)
+		err = errors.Join(err, save(report, *out))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "soak:", err)
+		return 1
+	}
+	if !report.OK() {
+		return 1
+	}
+	return 0
+}
+
+func run(ctx context.Context, o Options, start func(context.Context, uint64) (Node, func(context.Context) error, error)) (*Report, error) {
+	node, end, err := start(ctx, o.Seed)
+	if err != nil {
+		return nil, err
+	}
+	report, err := Run(ctx, node, o)
+	return report, errors.Join(err, end(ctx))
+}
+
+func save(r *Report, path string) error {
+	if path == "" {
+		return nil
+	}
+	data, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return fmt.Errorf("encode report: %w", err)
+	}
+	return os.WriteFile(path, append(data, '\n'), 0o600)
+}

@@ -1,0 +1,32 @@
+package soak
+
+import "sync"
+
+// phase tells the subscribers whether the node rests.
+type phase struct {
+	mu      sync.Mutex
+	resting bool
+	rests   int           // begun so far
+	changed chan struct{} // closed when it changes
+}
+
+func newPhase() *phase { return &phase{changed: make(chan struct{})} }
+
+func (p *phase) set(resting bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.resting = resting
+	if resting {
+		p.rests++
+	}
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// now returns whether the node rests, for the how-manieth time, and a channel
+// that is closed when that changes.
+func (p *phase) now() (resting bool, rests int, changed <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.resting, p.rests, p.changed
+}
