@@ -64,6 +64,8 @@ type Differ struct {
 	removed *recent[pleg.ContainerID]
 	gone    map[pleg.PodUID]time.Time
 	missed  missed
+	// unlisted are the containers that a list no longer had.
+	unlisted *recent[pleg.ContainerID]
 
 	// pending and later are scratch space of apply, kept from one listing to
 	// the next.
@@ -90,6 +92,7 @@ func New(o Options) (*Differ, error) {
 		removed:   newRecent[pleg.ContainerID](removedFor, maxRecent),
 		gone:      make(map[pleg.PodUID]time.Time),
 		missed:    newMissed(m.missed),
+		unlisted:  newRecent[pleg.ContainerID](removedFor, maxRecent),
 	}, err
 }
 
@@ -152,6 +155,7 @@ func (d *Differ) apply(l stage.Listing) {
 	now := time.Now()
 	d.missed.count(now)
 	d.removed.expire(now, nil)
+	d.unlisted.expire(now, nil)
 	d.listings++
 	d.pending = d.pending[:0]
 	present := 0
@@ -236,6 +240,9 @@ func (d *Differ) record(uid pleg.PodUID) *record {
 // observe takes a newer observation of one pod and queues the change if there
 // is one and none is under way.
 func (d *Differ) observe(rec *record, o observation) {
+	if !o.step {
+		d.unlist(rec.current.pod, o.pod)
+	}
 	rec.observe(o)
 	if rec.busy {
 		return

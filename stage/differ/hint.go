@@ -2,6 +2,7 @@ package differ
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -43,6 +44,32 @@ func mergeContainers(have, news []*pleg.Container, removed func(pleg.ContainerID
 	out = slices.DeleteFunc(out, func(c *pleg.Container) bool { return removed(c.ID) })
 	slices.SortStableFunc(out, func(a, b *pleg.Container) int { return b.CreatedAt.Compare(a.CreatedAt) })
 	return out
+}
+
+// containers ranges over the containers and the sandboxes of a pod, which may be
+// nil.
+func containers(pod *pleg.Pod) iter.Seq[*pleg.Container] {
+	return func(yield func(*pleg.Container) bool) {
+		if pod == nil {
+			return
+		}
+		for _, list := range [][]*pleg.Container{pod.Containers, pod.Sandboxes} {
+			for _, c := range list {
+				if !yield(c) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func hasContainer(pod *pleg.Pod, id pleg.ContainerID) bool {
+	for c := range containers(pod) {
+		if c.ID == id {
+			return true
+		}
+	}
+	return false
 }
 
 // behind reports whether a state of a container lies before another: it is

@@ -63,11 +63,38 @@ func (d *Differ) merge(rec *record, o stage.Observation, now time.Time) observat
 		have = rec.current.pod
 	}
 	to := observation{at: o.At, step: true}
-	to.pod = merge(have, o.Hint, func(id pleg.ContainerID) bool { return d.removed.has(id, now) })
+	to.pod = merge(have, o.Hint, func(id pleg.ContainerID) bool {
+		return d.removed.has(id, now) || d.unlistedAfter(id, o.At)
+	})
 	if tellsAll(o.Hint, to.pod) {
 		to.status = o.Hint.Status
 	}
 	return to
+}
+
+// unlist notes which containers a list no longer has, and that its answer is in
+// now. A list is dated when it was asked for, so that it may be newer than events
+// with a later date.
+func (d *Differ) unlist(had, has *pleg.Pod) {
+	if same(had, has) {
+		return
+	}
+	now := time.Now()
+	for c := range containers(had) {
+		if !hasContainer(has, c.ID) {
+			d.unlisted.add(c.ID, now)
+		}
+	}
+	for c := range containers(has) {
+		d.unlisted.remove(c.ID)
+	}
+}
+
+// unlistedAfter reports whether the answer to a list without the container came
+// after t: what an event of that time says of it is over.
+func (d *Differ) unlistedAfter(id pleg.ContainerID, t time.Time) bool {
+	at, ok := d.unlisted.since[id]
+	return ok && !t.After(at)
 }
 
 func (d *Differ) withoutRemoved(pod *pleg.Pod, now time.Time) *pleg.Pod {
