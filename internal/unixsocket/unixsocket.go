@@ -31,7 +31,12 @@ func Listen(ctx context.Context, path string) (net.Listener, error) {
 	if err := makeWay(ctx, path); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
-	var config net.ListenConfig
+	// The mode is set before there is a path to connect to: whatever the umask,
+	// nobody gets in before Chmod.
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var err error
+		return errors.Join(c.Control(func(fd uintptr) { err = syscall.Fchmod(int(fd), uint32(mode)) }), err)
+	}}
 	l, err := config.Listen(ctx, "unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, cause(err))
