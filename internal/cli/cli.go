@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/privilege"
 )
 
 // Name is the name of the program, and the prefix of what it says on stderr.
@@ -33,6 +35,9 @@ type Process struct {
 	Out, Err io.Writer
 	// Getenv returns the value of an environment variable, or "".
 	Getenv func(string) string
+	// Drop gives up what a daemon does not need; nil to keep it. See
+	// privilege.Drop.
+	Drop func() error
 }
 
 // Main runs the program with the arguments, streams and signals of this process
@@ -45,7 +50,7 @@ func Main() int {
 	defer stop()
 	// The first signal ends the program in order, the second one at once.
 	context.AfterFunc(ctx, stop)
-	return Execute(ctx, Process{Args: os.Args[1:], Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv})
+	return Execute(ctx, Process{Args: os.Args[1:], Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Drop: privilege.Drop})
 }
 
 // Execute runs one command until it is done or ctx ends, and returns the exit

@@ -2,6 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -60,9 +64,27 @@ func newRun(p Process) *cobra.Command {
 	return cmd
 }
 
-// run watches the simulated runtime or the one it finds.
+// run watches the simulated runtime or the one it finds, with no more rights
+// than that takes.
 func (c *runCommand) run(ctx context.Context) error {
 	out := c.log.console(c.process.Err)
+	if c.process.Drop != nil && !c.keepCaps {
+		if err := c.process.Drop(); err != nil {
+			out.log.WarnContext(ctx, "capabilities are kept", "err", err)
+		}
+	}
+	return c.hint(c.use(ctx, out))
+}
+
+// hint tells root, to whom little is forbidden, how come.
+func (c *runCommand) hint(err error) error {
+	if errors.Is(err, fs.ErrPermission) && os.Geteuid() == 0 && !c.keepCaps {
+		return fmt.Errorf("%w (capabilities are given up: see --keep-capabilities)", err)
+	}
+	return err
+}
+
+func (c *runCommand) use(ctx context.Context, out console) error {
 	return c.runtime.use(ctx, c.process, out, func(ctx context.Context, from endpoint.Endpoint) error {
 		return c.watch(ctx, out, from)
 	})

@@ -26,6 +26,7 @@ type runCommand struct {
 	socket        string
 	listen        string
 	webConfig     string
+	keepCaps      bool
 	listenAddress string // listen with its host, set by validate; empty if off
 }
 
@@ -41,6 +42,8 @@ func (c *runCommand) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&c.socket, "socket", "", "serve the gRPC service pleg.v1 on a socket at this `PATH`, for its owner and\ngroup, such as "+defaultSocket)
 	flags.StringVar(&c.listen, "listen", "", "serve HTTP on this `ADDRESS`, such as :9090; without a host only this\nmachine can connect")
 	flags.StringVar(&c.webConfig, "web-config", "", "`FILE` with TLS and authentication for --listen, in the form of Prometheus'\nexporter toolkit")
+
+	flags.BoolVar(&c.keepCaps, "keep-capabilities", false, "keep the capabilities that the process has, for a port below 1024 or the\nfiles of another user")
 
 	c.pipeline.add(cmd)
 	c.log.add(cmd)
