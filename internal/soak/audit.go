@@ -38,6 +38,7 @@ func (m *mirror) audit(truth Truth) {
 	for uid := range m.observed {
 		if _, ok := truth[uid]; !ok {
 			delete(m.observed, uid)
+			delete(m.recent, uid)
 		}
 	}
 	clear(m.loose)

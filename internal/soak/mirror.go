@@ -3,6 +3,7 @@ package soak
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -52,6 +53,7 @@ type mirror struct {
 	unsure   map[pleg.PodUID]bool                      // to be looked at again
 	loose    map[pleg.PodUID]bool                      // events of it were missed
 	observed map[pleg.PodUID]time.Time
+	recent   map[pleg.PodUID][]pleg.Event // the last of each, for problems
 	stories  map[pleg.ContainerID]*story
 	lastSeq  uint64
 	counts   counts
@@ -74,6 +76,7 @@ func (m *mirror) reset() {
 	m.unsure = make(map[pleg.PodUID]bool)
 	m.loose = make(map[pleg.PodUID]bool)
 	m.observed = make(map[pleg.PodUID]time.Time)
+	m.recent = make(map[pleg.PodUID][]pleg.Event)
 	m.stories = make(map[pleg.ContainerID]*story)
 	m.lastSeq = 0
 }
@@ -100,6 +103,7 @@ func (m *mirror) see(ev pleg.Event) {
 		m.problem("%s: observed earlier than the event of this pod before it", describe(ev))
 	}
 	m.observed[ev.PodUID] = ev.ObservedAt
+	m.note(ev)
 	if ev.Type == pleg.PodSync {
 		m.repair(ev)
 	} else {
@@ -138,7 +142,7 @@ func (m *mirror) tell(ev pleg.Event) {
 		m.stories[ev.ContainerID] = s
 	}
 	if next <= s.step || next == removed && s.step != died && !s.loose {
-		m.problem("%s: it comes after step %d of the same container", describe(ev), s.step)
+		m.problem("%s: it comes after step %d of the same container%s", describe(ev), s.step, m.before(ev))
 	}
 	s.step, s.absent = next, 0
 	if next == died {
@@ -205,6 +209,26 @@ func (m *mirror) compare(truth Truth) []string {
 	}
 	slices.Sort(diff)
 	return diff
+}
+
+// maxRecent is how many events of a pod are remembered.
+const maxRecent = 30
+
+func (m *mirror) note(ev pleg.Event) {
+	recent := append(m.recent[ev.PodUID], ev)
+	m.recent[ev.PodUID] = recent[max(0, len(recent)-maxRecent):]
+}
+
+// before tells what came before an event of the same pod.
+func (m *mirror) before(ev pleg.Event) string {
+	var b strings.Builder
+	for _, e := range m.recent[ev.PodUID] {
+		fmt.Fprintf(&b, "\n  %d %s, observed %s", e.Seq, describe(e), e.ObservedAt.Format("15:04:05.000000000"))
+		if e.Uninspected {
+			b.WriteString(", uninspected")
+		}
+	}
+	return b.String()
 }
 
 func describe(ev pleg.Event) string {

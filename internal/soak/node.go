@@ -15,7 +15,8 @@ type Node interface {
 	Endpoint() string
 	// Churn changes pods, and breaks the runtime now and then, until ctx ends;
 	// it returns once no change is under way and the runtime is well, which is
-	// no error. What it does it tells by name.
+	// no error. What it does it tells by name, once it is done; the name of what
+	// breaks it begins with "fault: ".
 	Churn(ctx context.Context, tell func(deed string)) error
 	// Truth returns how all pods are. It is called while they rest.
 	Truth(ctx context.Context) (Truth, error)

@@ -18,6 +18,10 @@ const (
 	progressPeriod = 10 * time.Second
 	// maxProblems ends a soak that goes wrong all the time.
 	maxProblems = 20
+	// maxFaults is how many of the last faults are told with a problem; a deed
+	// is one by its prefix.
+	maxFaults   = 8
+	faultPrefix = "fault: "
 	// maxLines is how much of a difference is told.
 	maxLines = 12
 	// comparePeriod is how often the agents are looked at in a rest.
@@ -50,6 +54,7 @@ type soak struct {
 
 	mu       sync.Mutex // guards what follows
 	deeds    map[string]int
+	faults   []string // the last ones, for problems
 	problems []string
 }
 
@@ -225,6 +230,10 @@ func (s *soak) did(deed string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.deeds[deed]++
+	if strings.HasPrefix(deed, faultPrefix) {
+		s.faults = append(s.faults, time.Now().Format("15:04:05.000 ")+deed)
+		s.faults = s.faults[max(0, len(s.faults)-maxFaults):]
+	}
 }
 
 func (s *soak) problem(format string, args ...any) {
@@ -232,6 +241,9 @@ func (s *soak) problem(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.problems) < maxProblems {
+		if len(s.faults) > 0 {
+			text += "\n  until then: " + strings.Join(s.faults, "; ")
+		}
 		s.problems = append(s.problems, text)
 		fmt.Fprintf(s.Out, "soak %s: PROBLEM: %s\n", s.node.Name(), text)
 	}
