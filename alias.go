@@ -23,6 +23,8 @@ type (
 	PodUID = pleg.PodUID
 	// PodStatus is what an inspection of a pod returned.
 	PodStatus = pleg.PodStatus
+	// Quarantined is a pod whose last inspection hung.
+	Quarantined = pleg.Quarantined
 	// Event is one step in the life of a pod.
 	Event = pleg.Event
 	// EventType says what happened.

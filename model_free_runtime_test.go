@@ -16,6 +16,7 @@ const (
 	freePeriod         = time.Second
 	freeListTimeout    = 3 * time.Second
 	freeInspectTimeout = 4 * time.Second
+	freeHungAfter      = time.Second
 )
 
 // listing is one list that the pipeline got.
@@ -32,6 +33,7 @@ type inspection struct {
 	start, end time.Duration
 	status     *pleg.PodStatus
 	err        error
+	ended      bool // with its context
 }
 
 // freeRuntime shows a history as time passes, and keeps what it was asked and
@@ -40,6 +42,7 @@ type freeRuntime struct {
 	history    *history
 	start      time.Time
 	inspectors int
+	hungAfter  time.Duration
 
 	mu          sync.Mutex
 	broken      []string // bounds that the pipeline did not keep
@@ -59,6 +62,7 @@ func newFreeRuntime(h *history, inspectors int) *freeRuntime {
 		history:     h,
 		start:       time.Now(),
 		inspectors:  inspectors,
+		hungAfter:   freeInspectTimeout,
 		podLists:    make(map[pleg.PodUID][]*listing),
 		byPod:       make(map[*pleg.Pod]*listing),
 		inspections: make(map[pleg.PodUID][]*inspection),
@@ -148,6 +152,7 @@ func (r *freeRuntime) beginList(at time.Duration) {
 			want = max(r.listEnded, min(want, asked))
 		}
 	}
+	r.checkHung()
 	if r.lists > 0 && at != want {
 		r.broken = append(r.broken, fmt.Sprintf("list at %v, want it at %v", at, want))
 	}
@@ -166,11 +171,15 @@ func (r *freeRuntime) PodStatus(
 	ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus,
 ) (*pleg.PodStatus, error) {
 	call, p := r.begin(pod)
-	defer func() { r.end(pod.UID, call) }()
-	call.err = errPanicked // unless it gets past what follows
-	time.Sleep(p.before)
+	defer func() { r.end(ctx, pod.UID, call) }()
+	if call.err = pause(ctx, p.before); call.err != nil {
+		return nil, call.err
+	}
 	seen := r.now()
-	time.Sleep(p.after)
+	if call.err = pause(ctx, p.after); call.err != nil {
+		return nil, call.err
+	}
+	call.err = errPanicked // unless it gets past what follows
 	if call.err = p.fault.happen(ctx, true); call.err != nil {
 		return nil, call.err
 	}
@@ -196,6 +205,7 @@ func (r *freeRuntime) begin(pod *pleg.Pod) (*inspection, plan) {
 	if r.inFlight[pod.UID] {
 		r.broken = append(r.broken, fmt.Sprintf("two inspections of pod %s at %v", pod.UID, call.start))
 	}
+	r.checkHung()
 	r.inspections[pod.UID] = append(calls, call)
 	r.inFlight[pod.UID] = true
 	if len(r.inFlight) > r.inspectors {
@@ -204,9 +214,34 @@ func (r *freeRuntime) begin(pod *pleg.Pod) (*inspection, plan) {
 	return call, r.plan(r.roll(string(pod.UID), len(calls)), true)
 }
 
-func (r *freeRuntime) end(uid pleg.PodUID, call *inspection) {
+func (r *freeRuntime) end(ctx context.Context, uid pleg.PodUID, call *inspection) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	call.end = r.now()
+	r.checkHung()
+	call.end, call.ended = r.now(), ctx.Err() != nil
 	delete(r.inFlight, uid)
+}
+
+// pause lets time pass, or returns the error of ctx.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// checkHung wants at most half of the inspectors to be with pods that hang.
+func (r *freeRuntime) checkHung() {
+	hung := 0
+	for uid := range r.inFlight {
+		calls := r.inspections[uid]
+		if r.now()-calls[len(calls)-1].start > r.hungAfter {
+			hung++
+		}
+	}
+	if hung > max(1, r.inspectors/2) {
+		r.broken = append(r.broken, fmt.Sprintf("%d of %d inspectors are with pods that hang at %v", hung, r.inspectors, r.now()))
+	}
 }

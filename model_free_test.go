@@ -22,7 +22,9 @@ type received struct {
 type freeBed struct {
 	runtime *freeRuntime
 	single  bool // the runtime can list one pod
-	p       *pipeline.Pipeline
+	// quarantine is the longest wait of a pod whose inspection hung; 1 for none.
+	quarantine time.Duration
+	p          *pipeline.Pipeline
 
 	// Of the subscriber's goroutine, until it has ended: the events, and the
 	// time of the last bookmark.
@@ -34,12 +36,18 @@ type freeBed struct {
 }
 
 func freeRunning(t *testing.T, seed uint64, inspectors int) {
-	b := &freeBed{runtime: newFreeRuntime(newHistory(seed), inspectors)}
+	b := &freeBed{runtime: newFreeRuntime(newHistory(seed), inspectors), quarantine: 1}
+	b.run(t, b.runtime)
+}
+
+func quarantined(t *testing.T, seed uint64, inspectors int) {
+	b := &freeBed{runtime: newFreeRuntime(newHistory(seed), inspectors), quarantine: 5 * time.Second}
+	b.runtime.hungAfter = freeHungAfter
 	b.run(t, b.runtime)
 }
 
 func singlePods(t *testing.T, seed uint64, inspectors int) {
-	b := &freeBed{runtime: newFreeRuntime(newHistory(seed), inspectors), single: true}
+	b := &freeBed{runtime: newFreeRuntime(newHistory(seed), inspectors), single: true, quarantine: 1}
 	b.run(t, podRuntime{b.runtime})
 }
 
@@ -50,6 +58,7 @@ func (b *freeBed) run(t *testing.T, runtime pleg.Runtime) {
 	b.p, err = pipeline.New(pipeline.Options{
 		Runtime: runtime, Inspectors: inspectors, FixedWidth: true, RelistPeriod: freePeriod,
 		ListTimeout: freeListTimeout, InspectTimeout: freeInspectTimeout,
+		HungAfter: b.runtime.hungAfter, MaxQuarantine: b.quarantine,
 	})
 	if err != nil {
 		t.Fatal(err)

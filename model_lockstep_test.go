@@ -153,6 +153,7 @@ func newLockstepBed(t *testing.T, seed uint64, inspectors int) *lockstepBed {
 	b.p, err = pipeline.New(pipeline.Options{
 		Runtime: b.runtime, RelistPeriod: lockstepPeriod, Inspectors: inspectors,
 		ListTimeout: lockstepTimeout, InspectTimeout: lockstepTimeout,
+		MaxQuarantine: 1, // the reference inspects at every list
 	})
 	if err != nil {
 		t.Fatal(err)

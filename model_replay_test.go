@@ -20,9 +20,29 @@ type observation struct {
 	start   time.Duration // when its inspection began, or its events came
 	settled time.Duration
 	call    *inspection // nil if the pod was gone
+	// confined is set if the pod is in quarantine afterwards.
+	confined bool
 }
 
 func (o *observation) succeeded() bool { return o.call == nil || o.call.status != nil }
+
+// confine notes after which observations the pod is in quarantine.
+func (r *replay) confine(observations []*observation) {
+	confined := false
+	for _, o := range observations {
+		hung := o.call != nil && (o.call.ended || o.call.end-o.call.start >= r.bed.runtime.hungAfter)
+		confined = !o.succeeded() && (confined || hung)
+		o.confined = confined
+	}
+}
+
+// mayWait reports whether the next inspection after an observation may have had to
+// wait: for the end of the quarantine, or for one of the inspectors that are left
+// to pods that hung.
+func (r *replay) mayWait(o *observation) bool {
+	rt := r.bed.runtime
+	return o != nil && o.confined && (r.bed.quarantine > 1 || rt.inspectors/2 < len(rt.history.pods))
+}
 
 // replay shows one pod's observations to a reference of its own.
 type replay struct {
@@ -78,6 +98,7 @@ func (r *replay) run() {
 		return
 	}
 	observations := r.observations()
+	r.confine(observations)
 	var last *observation
 	for _, o := range observations {
 		r.skipped(last, o)
@@ -159,6 +180,9 @@ func (r *replay) prompt(last, o *observation) {
 	if o.call != nil && r.bed.runtime.inspectors < len(r.bed.runtime.history.pods) {
 		return
 	}
+	if o.call != nil && r.mayWait(last) {
+		return
+	}
 	want := o.of.done
 	if last != nil && last.settled > want {
 		want = last.settled
@@ -191,6 +215,12 @@ func (r *replay) skipped(from, to *observation) {
 // count only once it has succeeded, and then only the newest, unless the second
 // is newer still.
 func (r *replay) passedOver(from, to *observation) []*listing {
+	if r.mayWait(from) {
+		if to == nil {
+			r.t.Errorf("pod %s hung at %v and was never inspected again", r.uid, from.settled)
+		}
+		return nil // these may have come during its wait
+	}
 	var meanwhile *listing
 	var idle []*listing
 	for _, l := range r.listings {

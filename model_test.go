@@ -35,10 +35,17 @@ func TestModelSinglePods(t *testing.T) {
 	eachSeed(t, singlePods)
 }
 
+// TestModelQuarantine is TestModelFreeRunning with inspections that are
+// cancelled as too many hang, and pods that wait for the next one: what is
+// inspected in the end must show all the same.
+func TestModelQuarantine(t *testing.T) {
+	eachSeed(t, quarantined)
+}
+
 // eachSeed runs the sequences of every seed with few and with many inspectors,
 // until one fails.
 func eachSeed(t *testing.T, run func(t *testing.T, seed uint64, inspectors int)) {
-	for _, inspectors := range []int{1, 2, 8} {
+	for _, inspectors := range []int{1, 2, 8, 16} {
 		t.Run(fmt.Sprintf("inspectors=%d", inspectors), func(t *testing.T) {
 			t.Parallel()
 			first, last := uint64(1), *modelSeeds

@@ -1,10 +1,12 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -30,6 +32,8 @@ const (
 	DefaultListTimeout     = 2 * time.Minute
 	DefaultInspectTimeout  = 2 * time.Minute
 	DefaultInspectors      = 8
+	DefaultHungAfter       = time.Second
+	DefaultMaxQuarantine   = 5 * time.Minute
 
 	DefaultRelistPeriodWithEvents    = 5 * time.Minute
 	DefaultRelistThresholdWithEvents = 10 * time.Minute
@@ -89,6 +93,20 @@ type Options struct {
 	// InspectTimeout ends an inspection that takes longer. If zero,
 	// [DefaultInspectTimeout].
 	InspectTimeout time.Duration
+	// HungAfter is the age at which an inspection counts as hung. At most half
+	// of the inspectors are left to hung pods: when one more hangs, one of them
+	// is cancelled, which counts as a failed inspection. A runtime whose
+	// inspections take as long as this without hanging wants a longer one. With
+	// one inspector nothing is cancelled before InspectTimeout. If zero,
+	// [DefaultHungAfter], but no longer than InspectTimeout.
+	HungAfter time.Duration
+	// MaxQuarantine is the longest wait of a pod in quarantine. A pod whose
+	// inspection has hung is inspected again at the next relist, as after any
+	// failure, then after a wait of RelistPeriod that doubles each time it hangs
+	// again, and only while no other pod waits for an inspector. If zero,
+	// [DefaultMaxQuarantine]; if no longer than RelistPeriod, it is inspected at
+	// every relist.
+	MaxQuarantine time.Duration
 	// History is the number of events kept for subscribers that resume, some
 	// 200 bytes each. If zero, [DefaultHistory].
 	History int
@@ -143,10 +161,12 @@ func New(o Options) (*Pipeline, error) {
 	p.hinter, errs[1] = hinter.New(o.hinter(p.lister, metrics))
 	p.differ, errs[2] = differ.New(differ.Options{
 		Cache: statuses, Retry: p.lister.Retry, DeliverAfterFailures: o.DeliverAfterFailures,
+		RelistPeriod: o.RelistPeriod, MaxQuarantine: o.MaxQuarantine,
 		Logger: o.Logger, Metrics: metrics,
 	})
 	p.inspector, errs[3] = inspector.New(inspector.Options{
-		Runtime: o.Runtime, Cache: statuses, Inspectors: o.Inspectors, FixedWidth: o.FixedWidth, InspectTimeout: o.InspectTimeout,
+		Runtime: o.Runtime, Cache: statuses, Inspectors: o.Inspectors, FixedWidth: o.FixedWidth,
+		InspectTimeout: o.InspectTimeout, HungAfter: o.HungAfter,
 		Logger: o.Logger, Metrics: metrics,
 	})
 	p.dispatcher, errs[4] = dispatcher.New(dispatcher.Options{
@@ -186,6 +206,8 @@ func (o *Options) complete() error {
 		{"KeepRemoved", &o.KeepRemoved, DefaultKeepRemoved},
 		{"ListTimeout", &o.ListTimeout, DefaultListTimeout},
 		{"InspectTimeout", &o.InspectTimeout, DefaultInspectTimeout},
+		{"HungAfter", &o.HungAfter, min(DefaultHungAfter, cmp.Or(max(o.InspectTimeout, 0), DefaultInspectTimeout))},
+		{"MaxQuarantine", &o.MaxQuarantine, DefaultMaxQuarantine},
 		{"SlowAfter", &o.SlowAfter, DefaultSlowAfter},
 	} {
 		if *d.value < 0 {
@@ -239,6 +261,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	listings := make(chan stage.Listing)
 	observations := make(chan stage.Observation)
 	inspect := make(chan stage.Change)
+	retry := make(chan stage.Change)
 	known := make(chan stage.Change)
 	outcomes := make(chan stage.Outcome, stage.OutcomeBuffer)
 	settled := make(chan stage.Settled)
@@ -247,8 +270,8 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	stages, ctx := errgroup.WithContext(ctx)
 	stages.Go(func() error { return p.lister.Run(ctx, listings) })
 	stages.Go(func() error { return p.hinter.Run(ctx, observations) })
-	stages.Go(func() error { return p.differ.Run(listings, observations, settled, inspect, known) })
-	stages.Go(func() error { return p.inspector.Run(ctx, inspect, known, outcomes, settled) })
+	stages.Go(func() error { return p.differ.Run(listings, observations, settled, inspect, retry, known) })
+	stages.Go(func() error { return p.inspector.Run(ctx, inspect, retry, known, outcomes, settled) })
 	stages.Go(func() error { return p.dispatcher.Run(outcomes) })
 	return stages.Wait()
 }
@@ -269,15 +292,23 @@ func (p *Pipeline) Epoch() string { return p.dispatcher.Epoch() }
 func (p *Pipeline) Cache() *Cache { return p.cache }
 
 // RequestReinspect has the pod inspected anew at the next relist, whether or
-// not it changed; if it did not, its subscribers get a PodSync. It never
-// blocks. A pod that the next relist does not show is not waited for. While a
+// not it changed, and though it may be in quarantine; if it did not change, its
+// subscribers get a PodSync. It never blocks. A pod that the next relist does not show is not waited for. While a
 // stream of events is up, that relist comes within Options.RelistPeriod.
 func (p *Pipeline) RequestReinspect(uid PodUID) { p.differ.RequestReinspect(uid) }
 
 // RequestRelist has one pod listed, and inspected if it changed, without waiting
 // for the next relist. It never blocks; requests of the same pod that wait are
 // served by one list. If Runtime is no [PodLister], all pods are listed.
-func (p *Pipeline) RequestRelist(uid PodUID) { p.hinter.RequestRelist(uid) }
+// A pod in quarantine is inspected all the same.
+func (p *Pipeline) RequestRelist(uid PodUID) {
+	p.differ.RequestRetry(uid)
+	p.hinter.RequestRelist(uid)
+}
+
+// Quarantined returns the pods whose last inspection hung, in the order in which
+// they are tried again (Options.MaxQuarantine). It does not block.
+func (p *Pipeline) Quarantined() []Quarantined { return slices.Clone(p.differ.Quarantined()) }
 
 // Healthy reports whether the last successful relist began less than
 // Options.RelistThreshold ago, and if not, why. The meaning is the kubelet's:

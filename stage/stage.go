@@ -5,8 +5,9 @@
 //	hinter --Observation-->   ^                    |
 //	                          +------ Settled -----+
 //
-// Changes take one of two channels: those that need an inspection wait for a
-// free inspector, those that need none never do.
+// Changes take one of three channels: those that need an inspection wait for a
+// free inspector, those of pods that hung when they were inspected last may have
+// but half of the inspectors, those that need none never wait.
 //
 // A message belongs to its receiver once it is sent; what it points to is
 // read-only for both. The sender of a channel closes it.
@@ -57,6 +58,9 @@ type Change struct {
 	Status *pleg.PodStatus
 	// Anew asks for every status, final ones too.
 	Anew bool
+	// Hung is how often in a row the inspection of the pod has hung; 0 if the
+	// last one did not.
+	Hung int
 	// Uninspected has the events delivered without an inspection, because too
 	// many have failed. The cache keeps the error.
 	Uninspected bool
@@ -71,6 +75,9 @@ type Settled struct {
 	// Err is the inspection's error; nil means that the events are on their way
 	// and, unless they go uninspected, that the cache holds the status.
 	Err error
+	// Hung is for how long the inspection ran if Err did not come promptly, or
+	// only because it was given up; otherwise 0.
+	Hung time.Duration
 }
 
 // OutcomeBuffer is the number of outcomes that may wait for the dispatcher. The

@@ -20,6 +20,7 @@ const defaultDeliverAfter = 5
 type pipelineFlags struct {
 	relistPeriod, relistThreshold time.Duration
 	listTimeout, inspectTimeout   time.Duration
+	hungAfter, maxQuarantine      time.Duration
 	inspectors, maxStatusCalls    int
 	fixedWidth                    bool
 	deliverAfter                  int
@@ -44,6 +45,8 @@ func (f *pipelineFlags) add(cmd *cobra.Command) {
 	flags.IntVar(&f.inspectors, "inspectors", pipeline.DefaultInspectors, "greatest `NUMBER` of pods inspected at once")
 	flags.BoolVar(&f.fixedWidth, "fixed-width", false, "always inspect that many, also when the runtime gets slower by it")
 	flags.DurationVar(&f.inspectTimeout, "inspect-timeout", pipeline.DefaultInspectTimeout, "`TIME` after which the inspection of a pod is given up, to be\ntried again")
+	flags.DurationVar(&f.hungAfter, "hung-after", pipeline.DefaultHungAfter, "`AGE` at which an inspection counts as hung; at most half of the\ninspectors are left to those")
+	flags.DurationVar(&f.maxQuarantine, "max-quarantine", pipeline.DefaultMaxQuarantine, "longest `TIME` that a pod whose inspections hang waits for the next one")
 	flags.IntVar(&f.deliverAfter, "deliver-after-failures", defaultDeliverAfter, "`NUMBER` of failed inspections of a pod after which its events are printed\nas the list tells them, marked as uninspected; 0 for never")
 	flags.IntVar(&f.maxStatusCalls, "max-status-calls", cri.DefaultMaxStatusCalls, "greatest `NUMBER` of status calls to the runtime at once, for all pods")
 	flags.DurationVar(&f.keepRemoved, "keep-removed", pipeline.DefaultKeepRemoved, "`TIME` for which the last status of a removed container is kept")
@@ -63,6 +66,8 @@ func (f *pipelineFlags) validate() error {
 		{"list-timeout", f.listTimeout},
 		{"relist-period-with-events", f.relistPeriodWithEvents},
 		{"inspect-timeout", f.inspectTimeout},
+		{"hung-after", f.hungAfter},
+		{"max-quarantine", f.maxQuarantine},
 		{"keep-removed", f.keepRemoved},
 		{"slow-after", f.slowAfter},
 	} {
@@ -119,6 +124,8 @@ func (f *pipelineFlags) options(runtime pipeline.Runtime, log *slog.Logger, regi
 		Inspectors:                f.inspectors,
 		FixedWidth:                f.fixedWidth,
 		InspectTimeout:            f.inspectTimeout,
+		HungAfter:                 f.hungAfter,
+		MaxQuarantine:             f.maxQuarantine,
 		History:                   f.history,
 		SlowAfter:                 f.slowAfter,
 		DeliverAfterFailures:      f.deliverAfter,

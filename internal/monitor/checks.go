@@ -105,6 +105,29 @@ func (o *Options) oldest(backlog []cache.Pending) string {
 	return text.String()
 }
 
-func waited(p cache.Pending) time.Duration {
-	return time.Since(p.Since).Round(100 * time.Millisecond)
+// quarantine names the pods whose inspection hung. It never fails: they hold up
+// nobody else, and inspections counts them among those that wait.
+func (o *Options) quarantine() check {
+	return check{"quarantine", func() (string, error) {
+		pods := o.Pipeline.Quarantined()
+		if len(pods) == 0 {
+			return "", nil
+		}
+		const enough = 10
+		var text strings.Builder
+		fmt.Fprintf(&text, "inspections of %d pods hang", len(pods))
+		if o.HidePods == nil {
+			for _, p := range pods[:min(len(pods), enough)] {
+				fmt.Fprintf(&text, ", %s/%s (%s) for %v, %d in a row, next try in %v", p.Namespace, p.Name, p.UID,
+					rounded(time.Since(p.Since)), p.Hung, rounded(max(0, time.Until(p.NextTry))))
+			}
+		}
+		return text.String(), nil
+	}}
 }
+
+func waited(p cache.Pending) time.Duration {
+	return rounded(time.Since(p.Since))
+}
+
+func rounded(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }

@@ -84,7 +84,7 @@ func Handler(o Options) http.Handler {
 		ErrorHandling: promhttp.ContinueOnError,
 	}))
 	mux.Handle("GET /livez", checks{"livez", []check{ping}})
-	mux.Handle("GET /readyz", checks{"readyz", []check{ping, o.list(), o.inspections()}})
+	mux.Handle("GET /readyz", checks{"readyz", []check{ping, o.list(), o.inspections(), o.quarantine()}})
 	pods := pods{o.Pipeline}
 	mux.Handle("GET /pods", o.guard(http.HandlerFunc(pods.all)))
 	mux.Handle("GET /pods/{uid...}", o.guard(http.HandlerFunc(pods.one)))

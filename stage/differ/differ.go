@@ -31,8 +31,12 @@ type Options struct {
 	// DeliverAfterFailures is the number of failed inspections of a pod after
 	// which its events are delivered uninspected; 0 for never.
 	DeliverAfterFailures int
-	Logger               *slog.Logger
-	Metrics              instrument.Registry
+	// RelistPeriod is the first wait of a pod whose inspection keeps hanging,
+	// MaxQuarantine the longest; both positive.
+	RelistPeriod  time.Duration
+	MaxQuarantine time.Duration
+	Logger        *slog.Logger
+	Metrics       instrument.Registry
 }
 
 // Differ owns the records.
@@ -42,7 +46,7 @@ type Differ struct {
 	deliver  int // after so many failures
 	log      *slog.Logger
 	metrics  *metrics
-	requests *mailbox.Box[pleg.PodUID]
+	requests *mailbox.Box[request]
 
 	records map[pleg.PodUID]*record
 	// inspect and known hold the changes that the inspector has not taken yet,
@@ -67,6 +71,8 @@ type Differ struct {
 	// unlisted are the containers that a list no longer had.
 	unlisted *recent[pleg.ContainerID]
 
+	quarantine quarantine
+
 	// pending and later are scratch space of apply, kept from one listing to
 	// the next.
 	pending []pleg.PodUID
@@ -81,47 +87,70 @@ const removedFor = 10 * time.Second
 func New(o Options) (*Differ, error) {
 	m, err := newMetrics(o.Metrics)
 	return &Differ{
-		cache:     o.Cache,
-		retry:     o.Retry,
-		deliver:   o.DeliverAfterFailures,
-		log:       o.Logger.With("stage", "differ"),
-		metrics:   m,
-		requests:  mailbox.New[pleg.PodUID](),
-		records:   make(map[pleg.PodUID]*record),
-		requested: make(map[pleg.PodUID]struct{}),
-		removed:   newRecent[pleg.ContainerID](removedFor, maxRecent),
-		gone:      make(map[pleg.PodUID]time.Time),
-		missed:    newMissed(m.missed),
-		unlisted:  newRecent[pleg.ContainerID](removedFor, maxRecent),
+		cache:      o.Cache,
+		retry:      o.Retry,
+		deliver:    o.DeliverAfterFailures,
+		log:        o.Logger.With("stage", "differ"),
+		metrics:    m,
+		requests:   mailbox.New[request](),
+		records:    make(map[pleg.PodUID]*record),
+		requested:  make(map[pleg.PodUID]struct{}),
+		removed:    newRecent[pleg.ContainerID](removedFor, maxRecent),
+		gone:       make(map[pleg.PodUID]time.Time),
+		missed:     newMissed(m.missed),
+		unlisted:   newRecent[pleg.ContainerID](removedFor, maxRecent),
+		quarantine: quarantine{first: o.RelistPeriod, most: o.MaxQuarantine},
 	}, err
 }
 
+// request is what is asked for one pod.
+type request struct {
+	uid pleg.PodUID
+	// anew asks for a reinspection; otherwise only the wait of a pod in
+	// quarantine ends.
+	anew bool
+}
+
 // RequestReinspect has the pod inspected anew at the next relist, whether or
-// not it changed; without a change its subscribers get a PodSync. It never
-// blocks and is safe for concurrent use. A pod that the next relist does not
-// show is not waited for; Options.Retry is called so that it comes soon.
-func (d *Differ) RequestReinspect(uid pleg.PodUID) { d.requests.Put(uid) }
+// not it changed, and though it may be in quarantine; without a change its
+// subscribers get a PodSync. It never blocks and is safe for concurrent use. A
+// pod that the next relist does not show is not waited for; Options.Retry is
+// called so that it comes soon.
+func (d *Differ) RequestReinspect(uid pleg.PodUID) { d.requests.Put(request{uid, true}) }
+
+// RequestRetry ends the wait of a pod in quarantine: the next observation of it
+// has it inspected. It never blocks and is safe for concurrent use.
+func (d *Differ) RequestRetry(uid pleg.PodUID) { d.requests.Put(request{uid, false}) }
 
 // Run compares every listing and every observation of one pod with the records
 // and sends what changed, until both are closed: to inspect what needs an
-// inspection, to known what needs none. It then closes these, and returns once
-// settled is closed too. What arrives is ordered by the time at which it was
+// inspection, to retry what hung in its last one, to known what needs none. It
+// then closes these, and returns once settled is closed too. What arrives is ordered by the time at which it was
 // observed: an older observation never replaces a newer one.
 //
 // The inspector is fed and listened to by one select: while it is busy, changes
 // wait in a queue, so that neither side ever waits for the other.
-func (d *Differ) Run(listings <-chan stage.Listing, observations <-chan stage.Observation, settled <-chan stage.Settled, inspect, known chan<- stage.Change) error {
-	d.loop(listings, observations, settled, inspect, known)
+func (d *Differ) Run(
+	listings <-chan stage.Listing, observations <-chan stage.Observation, settled <-chan stage.Settled,
+	inspect, retry, known chan<- stage.Change,
+) error {
+	d.loop(listings, observations, settled, inspect, retry, known)
 	close(inspect)
+	close(retry)
 	close(known)
 	for range settled {
 	}
 	return nil
 }
 
-func (d *Differ) loop(listings <-chan stage.Listing, observations <-chan stage.Observation, settled <-chan stage.Settled, inspect, known chan<- stage.Change) {
+func (d *Differ) loop(
+	listings <-chan stage.Listing, observations <-chan stage.Observation, settled <-chan stage.Settled,
+	inspect, retry, known chan<- stage.Change,
+) {
+	due := d.quarantine.start()
 	for listings != nil || observations != nil {
 		toInspect, nextToInspect := d.inspect.offer(inspect)
+		toRetry, nextRetry := d.offerRetry(retry)
 		toKnown, nextKnown := d.known.offer(known)
 		select {
 		case l, ok := <-listings:
@@ -140,8 +169,12 @@ func (d *Differ) loop(listings <-chan stage.Listing, observations <-chan stage.O
 			d.settle(s)
 		case toInspect <- nextToInspect:
 			d.inspect.pop()
+		case toRetry <- nextRetry:
+			d.records[nextRetry.UID].begin(nextRetry)
 		case toKnown <- nextKnown:
 			d.known.pop()
+		case <-due:
+			d.retryDue()
 		case <-d.requests.Wake():
 			d.takeRequests()
 		}
@@ -247,12 +280,19 @@ func (d *Differ) observe(rec *record, o observation) {
 	if rec.busy {
 		return
 	}
-	if change, ok := rec.next(); ok {
+	change, ok := rec.next()
+	switch {
+	case ok && rec.hang != nil && asks(change):
+		d.hold(rec)
+	case ok:
 		d.begin(rec, change)
-	} else if o.pod == nil {
+	case o.pod == nil:
 		d.forget(rec)
 	}
 }
+
+// asks reports whether a change needs an inspection.
+func asks(c stage.Change) bool { return c.Pod != nil && c.Status == nil && !c.Uninspected }
 
 // forget drops the record of a pod that is gone.
 func (d *Differ) forget(rec *record) {
@@ -270,7 +310,7 @@ func (d *Differ) begin(rec *record, change stage.Change) {
 	}
 	rec.begin(change)
 	switch {
-	case change.Pod == nil, change.Status != nil, change.Uninspected:
+	case !asks(change):
 		d.known.push(change)
 	case change.Pod.Running():
 		d.inspect.push(change)
@@ -295,18 +335,14 @@ func (d *Differ) settle(s stage.Settled) {
 	}
 	rec.settle(s.Err)
 	if s.Err != nil {
-		d.retry()
-		if d.deliver > 0 && rec.failures >= d.deliver {
-			if change, ok := rec.uninspectedChange(); ok {
-				d.begin(rec, change)
-			}
-		}
+		d.fail(rec, s)
 		return
 	}
 	if rec.failed {
 		return // delivered uninspected; the next listing tries again
 	}
 	d.unsettled--
+	d.release(rec)
 	if rec.current.at.After(rec.sent.at) {
 		if change, ok := rec.next(); ok {
 			d.begin(rec, change)
@@ -321,16 +357,39 @@ func (d *Differ) settle(s stage.Settled) {
 	d.mark()
 }
 
-func (d *Differ) takeRequests() {
-	uids := d.requests.Take()
-	if len(uids) > 0 {
+// fail has a failed inspection tried again, and delivers what is known if too
+// many have failed.
+func (d *Differ) fail(rec *record, s stage.Settled) {
+	switch {
+	case s.Hung > 0:
+		d.confine(rec, s)
+	case rec.hang != nil:
+		rec.hang.seen = false
+		d.wait(rec, 0) // it hangs no more, whatever it does instead
+	default:
 		d.retry()
 	}
-	for _, uid := range uids {
-		if rec := d.records[uid]; rec != nil {
+	if d.deliver > 0 && rec.failures >= d.deliver {
+		if change, ok := rec.uninspectedChange(); ok {
+			d.begin(rec, change)
+		}
+	}
+}
+
+func (d *Differ) takeRequests() {
+	for _, r := range d.requests.Take() {
+		rec := d.records[r.uid]
+		if rec != nil && rec.hang != nil && !rec.busy {
+			d.wait(rec, 0)
+		}
+		if !r.anew {
+			continue
+		}
+		d.retry()
+		if rec != nil {
 			rec.reinspect = true
 		} else {
-			d.requested[uid] = struct{}{}
+			d.requested[r.uid] = struct{}{}
 		}
 	}
 }

@@ -23,6 +23,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errInspect = errors.New("inspection went wrong")
 
+const (
+	period        = time.Second
+	maxQuarantine = 10 * time.Second
+)
+
 // at returns the time of the nth listing, from 1.
 func at(n int) time.Time { return time.Unix(1_700_000_000+int64(n), 0) }
 
@@ -46,7 +51,7 @@ func newDiffer(tb testing.TB, c differ.Cache, metrics instrument.Registry) *diff
 
 func newRetrying(tb testing.TB, c differ.Cache, metrics instrument.Registry, retry func()) *differ.Differ {
 	tb.Helper()
-	d, err := differ.New(differ.Options{Cache: c, Retry: retry, Logger: slog.New(slog.DiscardHandler), Metrics: metrics})
+	d, err := differ.New(differ.Options{Cache: c, Retry: retry, RelistPeriod: period, MaxQuarantine: maxQuarantine, Logger: slog.New(slog.DiscardHandler), Metrics: metrics})
 	if err != nil {
 		tb.Fatalf("New: %v", err)
 	}
@@ -63,6 +68,7 @@ type bed struct {
 	observations chan stage.Observation
 	settled      chan stage.Settled
 	inspect      chan stage.Change
+	retry        chan stage.Change
 	known        chan stage.Change
 	ended        chan error
 	marks        []time.Time
@@ -76,10 +82,10 @@ func newBed(t *testing.T) *bed {
 	b := &bed{
 		cache: c, metrics: prometheus.NewPedanticRegistry(),
 		listings: make(chan stage.Listing), observations: make(chan stage.Observation), settled: make(chan stage.Settled),
-		inspect: make(chan stage.Change), known: make(chan stage.Change), ended: make(chan error, 1),
+		inspect: make(chan stage.Change), retry: make(chan stage.Change), known: make(chan stage.Change), ended: make(chan error, 1),
 	}
 	b.differ = newRetrying(t, c, instrument.Registry{Registerer: b.metrics}, func() { b.retries.Add(1) })
-	go func() { b.ended <- b.differ.Run(b.listings, b.observations, b.settled, b.inspect, b.known) }()
+	go func() { b.ended <- b.differ.Run(b.listings, b.observations, b.settled, b.inspect, b.retry, b.known) }()
 	t.Cleanup(func() {
 		if !b.closed {
 			close(b.listings)

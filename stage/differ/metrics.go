@@ -8,10 +8,11 @@ import (
 )
 
 type metrics struct {
-	queue      prometheus.Gauge
-	duplicates prometheus.Counter
-	stale      prometheus.Counter
-	missed     prometheus.Counter
+	queue       prometheus.Gauge
+	quarantined prometheus.Gauge
+	duplicates  prometheus.Counter
+	stale       prometheus.Counter
+	missed      prometheus.Counter
 	// skippedAttempts counts containers of which nothing but a number is known.
 	skippedAttempts prometheus.Counter
 	runningPods     prometheus.Gauge
@@ -27,6 +28,10 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 		queue: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "pleg_differ_queue_length",
 			Help: "Changed pods that wait for an inspector.",
+		}),
+		quarantined: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "pleg_quarantined_pods",
+			Help: "Pods whose last inspection hung; each further one waits longer than the one before.",
 		}),
 		duplicates: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "pleg_duplicate_pods_total",
@@ -52,7 +57,7 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 	for state := range m.containers {
 		m.containers[state] = containers.WithLabelValues(pleg.State(state).String())
 	}
-	return m, reg.Register(m.queue, m.duplicates, m.stale, m.missed, m.skippedAttempts, m.runningPods, containers)
+	return m, reg.Register(m.queue, m.quarantined, m.duplicates, m.stale, m.missed, m.skippedAttempts, m.runningPods, containers)
 }
 
 // census counts what one listing has.

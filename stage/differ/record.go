@@ -46,6 +46,8 @@ type record struct {
 	sent observation
 	anew bool
 	busy bool
+	// asked is set if the runtime is asked for its status.
+	asked bool
 	// failed is set from a failed inspection until one succeeds; failures
 	// counts them since events were last delivered.
 	failed   bool
@@ -55,6 +57,8 @@ type record struct {
 	uninspected bool
 	// reinspect is set from a request until the change that serves it.
 	reinspect bool
+	// hang is set while the pod is in quarantine.
+	hang *hang
 }
 
 // observe takes a newer observation.
@@ -121,6 +125,7 @@ func (r *record) named(pod *pleg.Pod) *pleg.Pod {
 func (r *record) begin(c stage.Change) {
 	r.uninspected = c.Uninspected
 	r.sent, r.anew, r.busy = observation{pod: c.Pod, at: c.At}, c.Anew, true
+	r.asked = asks(c)
 	// Cleared before the inspection, so that a request made during it counts.
 	r.reinspect = false
 }

@@ -140,7 +140,7 @@ func TestEndsWhenTheListingsEndAndAllIsSettled(t *testing.T) {
 				close(b.listings)
 				close(b.observations)
 				synctest.Wait()
-				for _, changes := range []<-chan stage.Change{b.inspect, b.known} {
+				for _, changes := range []<-chan stage.Change{b.inspect, b.retry, b.known} {
 					if c, ok := <-changes; ok {
 						t.Errorf("change after the end: %+v", c)
 					}

@@ -39,7 +39,7 @@ func (d *Differ) take(o stage.Observation) {
 	}
 	d.observe(rec, to)
 	d.queueLater()
-	if !rec.busy {
+	if rec.settled() {
 		d.cache.Touch(o.UID, o.At)
 	}
 }

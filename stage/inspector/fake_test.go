@@ -1,6 +1,7 @@
 package inspector_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -94,6 +95,7 @@ func (c *fakeCache) keptRemoved() []*pleg.ContainerStatus {
 type bed struct {
 	cache    *fakeCache
 	inspect  chan stage.Change
+	retry    chan stage.Change
 	known    chan stage.Change
 	outcomes chan stage.Outcome
 	settled  chan stage.Settled
@@ -113,20 +115,20 @@ func newBedOfAnyWidth(t *testing.T, rt fakeRuntime, o inspector.Options) *bed {
 	t.Helper()
 	c := &fakeCache{pods: make(map[pleg.PodUID]written)}
 	o.Runtime, o.Cache, o.InspectTimeout, o.Logger = rt, c, timeout, slog.New(slog.DiscardHandler)
-	o.Inspectors = max(o.Inspectors, 1)
+	o.Inspectors, o.HungAfter = max(o.Inspectors, 1), cmp.Or(o.HungAfter, timeout)
 	i, err := inspector.New(o)
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	b := &bed{
-		cache: c, inspect: make(chan stage.Change), known: make(chan stage.Change),
+		cache: c, inspect: make(chan stage.Change), retry: make(chan stage.Change), known: make(chan stage.Change),
 		outcomes: make(chan stage.Outcome, 100), settled: make(chan stage.Settled, 100),
 		ended: make(chan error, 1), cancel: cancel,
 	}
-	b.finish = sync.OnceFunc(func() { close(b.inspect); close(b.known) })
+	b.finish = sync.OnceFunc(func() { close(b.inspect); close(b.retry); close(b.known) })
 	t.Cleanup(func() { b.cancel(); b.finish() })
-	go func() { b.ended <- i.Run(ctx, b.inspect, b.known, b.outcomes, b.settled) }()
+	go func() { b.ended <- i.Run(ctx, b.inspect, b.retry, b.known, b.outcomes, b.settled) }()
 	return b
 }
 

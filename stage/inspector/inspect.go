@@ -18,23 +18,37 @@ type result struct {
 	status *pleg.PodStatus
 	err    error
 	took   time.Duration
-	// turn is that of [width.begin].
-	turn int
+	// hung is set if err did not come promptly.
+	hung bool
 }
 
 // inspect runs on a worker: it touches nothing that the loop owns.
-func (i *Inspector) inspect(ctx context.Context, c stage.Change, last *pleg.PodStatus) result {
+func (i *Inspector) inspect(ctx context.Context, c stage.Change, last *pleg.PodStatus, timeout time.Duration) result {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, i.timeoutError(timeout))
+	defer cancel()
 	start := time.Now()
 	status, err := i.ask(ctx, c.Pod, last)
+	r := result{change: c, status: status, took: time.Since(start)}
 	if err != nil {
-		err = fmt.Errorf("inspect pod %s/%s (%s): %w", c.Pod.Namespace, c.Pod.Name, c.UID, err)
+		r.err = inspectError(c.Pod, err)
+		// A runtime may have a shorter timeout of its own.
+		r.hung = ctx.Err() != nil || r.took >= i.hungAfter
 	}
-	return result{change: c, status: status, err: err, took: time.Since(start)}
+	return r
+}
+
+func inspectError(pod *pleg.Pod, err error) error {
+	return fmt.Errorf("inspect pod %s/%s (%s): %w", pod.Namespace, pod.Name, pod.UID, err)
+}
+
+func (i *Inspector) timeoutError(timeout time.Duration) error {
+	if timeout < i.timeout {
+		return fmt.Errorf("no answer within %v, and not before either", timeout)
+	}
+	return fmt.Errorf("no answer within the inspect timeout of %v", timeout)
 }
 
 func (i *Inspector) ask(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (status *pleg.PodStatus, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, i.timeout, fmt.Errorf("no answer within the inspect timeout of %v", i.timeout))
-	defer cancel()
 	// The runtime may be the embedder's: its panic costs this pod one retry.
 	if caught := panics.Try(func() { status, err = i.runtime.PodStatus(ctx, pod, last) }); caught != nil {
 		i.log.ErrorContext(ctx, "the runtime panicked in PodStatus", "podUID", pod.UID, "err", caught.AsError())

@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/sourcegraph/conc/pool"
+	"github.com/sourcegraph/conc"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -38,8 +38,11 @@ type Options struct {
 	FixedWidth bool
 	// InspectTimeout ends an inspection that takes longer; positive.
 	InspectTimeout time.Duration
-	Logger         *slog.Logger
-	Metrics        instrument.Registry
+	// HungAfter is the age at which an inspection counts as hung; positive. At
+	// most half of the inspectors are left to those.
+	HungAfter time.Duration
+	Logger    *slog.Logger
+	Metrics   instrument.Registry
 }
 
 // Inspector owns the pool. The workers take values and give values back to the
@@ -48,16 +51,27 @@ type Inspector struct {
 	runtime Runtime
 	cache   Cache
 	bound   int
-	fixed   bool
-	timeout time.Duration
-	log     *slog.Logger
-	metrics *metrics
+	// half is how many of the bound may be taken by inspections that hang, and by
+	// those of pods whose last one did.
+	half      int
+	fixed     bool
+	timeout   time.Duration
+	hungAfter time.Duration
+	log       *slog.Logger
+	metrics   *metrics
 
 	// good holds the last status that an inspection returned for each pod; it
 	// outlives failed inspections, for the IPs and the final statuses in it.
 	good     map[pleg.PodUID]*pleg.PodStatus
 	inFlight inFlight
-	width    width
+	// workers are bounded by the loop, not by a pool: a call that was abandoned
+	// runs on beside as many others as ever.
+	workers conc.WaitGroup
+	results chan result
+	width   width
+	// alarm fires when watch is due next, which is at watchAt if that is set.
+	alarm   *time.Timer
+	watchAt time.Time
 	// started is when Run began.
 	started time.Time
 }
@@ -67,33 +81,38 @@ func New(o Options) (*Inspector, error) {
 	i := &Inspector{
 		runtime: o.Runtime, cache: o.Cache, bound: o.Inspectors, fixed: o.FixedWidth, timeout: o.InspectTimeout,
 		width: newWidth(o.Inspectors),
-		log:   o.Logger.With("stage", "inspector"),
-		good:  make(map[pleg.PodUID]*pleg.PodStatus),
+		half:  max(1, o.Inspectors/2), hungAfter: o.HungAfter,
+		log:  o.Logger.With("stage", "inspector"),
+		good: make(map[pleg.PodUID]*pleg.PodStatus),
 	}
-	i.inFlight.started = make(map[pleg.PodUID]time.Time)
+	i.inFlight.byPod = make(map[pleg.PodUID]*flight)
+	i.results = make(chan result)
 	var err error
 	i.metrics, err = newMetrics(o.Metrics, i.inFlight.age)
 	return i, err
 }
 
-// Run inspects the pods of inspect, at most a bounded number at once, and
-// settles those of known, which need no inspection, at once. It returns, and
-// closes out and settled, when both are closed and every inspection has
-// returned. Of each change it writes the cache first, then sends the outcome,
-// then settles it. Inspections end with ctx; what they then return is not an
-// outcome.
-func (i *Inspector) Run(ctx context.Context, inspect, known <-chan stage.Change, out chan<- stage.Outcome, settled chan<- stage.Settled) error {
+// Run inspects the pods of inspect and of retry, at most a bounded number at
+// once, and settles those of known, which need no inspection, at once. The pods
+// of retry hung when they were inspected last: they and those that hang now
+// never take more than half of the inspectors. It returns, and closes out and
+// settled, when the three are closed and every call of the runtime has returned.
+// Of each change it writes the cache first, then sends the outcome, then settles
+// it. Inspections end with ctx; what they then return is not an outcome.
+func (i *Inspector) Run(
+	ctx context.Context, inspect, retry, known <-chan stage.Change, out chan<- stage.Outcome, settled chan<- stage.Settled,
+) error {
 	defer close(settled)
 	defer close(out)
-	workers := pool.New().WithMaxGoroutines(i.bound)
-	results := make(chan result)
 	i.started = time.Now()
-	recount := time.NewTimer(0)
-	recount.Stop()
-	for inspect != nil || known != nil || i.inFlight.len() > 0 {
-		accept := inspect
-		if !i.free(recount) {
-			accept = nil
+	i.alarm = time.NewTimer(0)
+	i.alarm.Stop()
+	for inspect != nil || retry != nil || known != nil || len(i.inFlight.byPod) > 0 {
+		accept, again := inspect, retry
+		if !i.free() {
+			accept, again = nil, nil
+		} else if !i.roomForRetry() {
+			again = nil
 		}
 		select {
 		case change, ok := <-accept:
@@ -101,56 +120,79 @@ func (i *Inspector) Run(ctx context.Context, inspect, known <-chan stage.Change,
 				inspect = nil
 				continue
 			}
-			i.begin(ctx, change, workers, results)
+			i.begin(ctx, change, out, settled)
+		case change, ok := <-again:
+			if !ok {
+				retry = nil
+				continue
+			}
+			i.begin(ctx, change, out, settled)
 		case change, ok := <-known:
 			if !ok {
 				known = nil
 				continue
 			}
 			i.take(change, out, settled)
-		case <-recount.C:
-		case r := <-results:
-			i.inFlight.end(r.change.UID)
-			if r.err == nil && !i.fixed {
-				i.width.observe(r.change.Pod, r.took, r.turn)
-			}
-			i.finish(ctx, r, out)
-			settled <- stage.Settled{UID: r.change.UID, Err: r.err}
+		case <-i.alarm.C:
+			i.watch(ctx, out, settled)
+		case r := <-i.results:
+			i.end(ctx, r, out, settled)
 		}
-		i.metrics.inFlight.Set(float64(i.inFlight.len()))
-		i.metrics.width.Set(float64(i.width.now))
+		i.metrics.publish(&i.inFlight, i.width.now)
 	}
 	// Not deferred: a panic of the loop is to crash, not to wait for a worker.
-	workers.Wait()
+	i.workers.Wait()
 	return nil
 }
 
-// free reports whether an inspector may take a change. If only the width is in
-// the way, recount fires when the oldest inspection stops counting for it.
-func (i *Inspector) free(recount *time.Timer) bool {
-	if n := i.inFlight.len(); n == i.bound || i.fixed || n < i.width.now {
-		return n < i.bound
-	}
-	counting, oldest := i.inFlight.since(time.Now().Add(-stuckAfter))
-	if counting < i.width.now {
-		return true
-	}
-	recount.Reset(time.Until(oldest.Add(stuckAfter)))
-	return false
+// free reports whether an inspector may take a change. One that hangs does not
+// count for the width.
+func (i *Inspector) free() bool {
+	n := i.inFlight.len()
+	return n < i.bound && (i.fixed || n-i.inFlight.hung < i.width.now)
 }
 
-func (i *Inspector) begin(ctx context.Context, c stage.Change, workers *pool.Pool, results chan<- result) {
-	i.inFlight.begin(c.UID)
+func (i *Inspector) begin(ctx context.Context, c stage.Change, out chan<- stage.Outcome, settled chan<- stage.Settled) {
+	if f := i.inFlight.byPod[c.UID]; f != nil { // abandoned
+		r := f.unreturned()
+		r.change = c
+		i.conclude(ctx, r, out, settled)
+		return
+	}
 	var last *pleg.PodStatus
 	if !c.Anew {
 		last = i.good[c.UID]
 	}
-	turn := i.width.begin(i.inFlight.len())
-	workers.Go(func() {
-		r := i.inspect(ctx, c, last)
-		r.turn = turn
-		results <- r
-	})
+	ctx, cancel := context.WithCancelCause(ctx)
+	now, timeout := time.Now(), i.allowance(c.Hung)
+	f := &flight{change: c, started: now, ends: now.Add(timeout), cancel: cancel}
+	i.inFlight.begin(f)
+	f.turn = i.width.begin(i.inFlight.len())
+	i.watchBy(now.Add(i.hungAfter), now)
+	i.workers.Go(func() { i.results <- i.inspect(ctx, c, last, timeout) })
+}
+
+// end takes what a worker returned.
+func (i *Inspector) end(ctx context.Context, r result, out chan<- stage.Outcome, settled chan<- stage.Settled) {
+	f := i.inFlight.end(r.change.UID)
+	f.cancel(nil)
+	if f.abandoned {
+		return // settled long ago
+	}
+	if r.err == nil && !i.fixed {
+		i.width.observe(r.change.Pod, r.took, f.turn)
+	}
+	i.conclude(ctx, r, out, settled)
+}
+
+// conclude settles an inspection.
+func (i *Inspector) conclude(ctx context.Context, r result, out chan<- stage.Outcome, settled chan<- stage.Settled) {
+	i.finish(ctx, r, out)
+	s := stage.Settled{UID: r.change.UID, Err: r.err}
+	if r.hung {
+		s.Hung = r.took
+	}
+	settled <- s
 }
 
 // take settles what needs no inspection.
@@ -186,8 +228,10 @@ func (i *Inspector) finish(ctx context.Context, r result, out chan<- stage.Outco
 	i.metrics.duration.Observe(r.took.Seconds())
 	if r.err != nil {
 		i.metrics.errors.Inc()
-		i.log.WarnContext(ctx, "inspection failed, will be retried at the next relist",
-			"podUID", c.UID, "pod", c.Pod.Namespace+"/"+c.Pod.Name, "err", r.err)
+		if !r.hung { // else the differ says when it will be
+			i.log.WarnContext(ctx, "inspection failed, will be retried at the next relist",
+				"podUID", c.UID, "pod", c.Pod.Namespace+"/"+c.Pod.Name, "err", r.err)
+		}
 		i.cache.Set(c.UID, nil, r.err, c.At)
 		return
 	}

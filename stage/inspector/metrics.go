@@ -9,8 +9,11 @@ import (
 type metrics struct {
 	inFlight prometheus.Gauge
 	width    prometheus.Gauge
-	duration prometheus.Histogram
-	errors   prometheus.Counter
+	hung     prometheus.Gauge
+	// abandoned counts calls that no longer are inspections.
+	abandoned prometheus.Gauge
+	duration  prometheus.Histogram
+	errors    prometheus.Counter
 }
 
 func newMetrics(reg instrument.Registry, age func() float64) (*metrics, error) {
@@ -22,6 +25,14 @@ func newMetrics(reg instrument.Registry, age func() float64) (*metrics, error) {
 		width: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "pleg_inspection_width",
 			Help: "Pods inspected at once at most, at present; it follows what the runtime can serve, below the bound.",
+		}),
+		hung: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "pleg_hung_inspections",
+			Help: "Inspections in flight that count as hung; at most half of the inspectors are left to them.",
+		}),
+		abandoned: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "pleg_abandoned_inspections",
+			Help: "Calls that the runtime goes on with although they were cancelled; they take no inspector's place.",
 		}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "pleg_inspection_duration_seconds",
@@ -37,5 +48,12 @@ func newMetrics(reg instrument.Registry, age func() float64) (*metrics, error) {
 		Name: "pleg_inspection_oldest_seconds",
 		Help: "Age in seconds of the oldest inspection in flight, 0 if there is none.",
 	}, age)
-	return m, reg.Register(m.inFlight, m.width, m.duration, m.errors, oldest)
+	return m, reg.Register(m.inFlight, m.width, m.hung, m.abandoned, m.duration, m.errors, oldest)
+}
+
+func (m *metrics) publish(f *inFlight, width int) {
+	m.inFlight.Set(float64(f.len()))
+	m.width.Set(float64(width))
+	m.hung.Set(float64(f.hung))
+	m.abandoned.Set(float64(f.abandoned))
 }

@@ -21,16 +21,16 @@ func TestCacheIsWrittenBeforeTheOutcomeAndSettledAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &fakeCache{pods: make(map[pleg.PodUID]written)}
 		i, err := inspector.New(inspector.Options{
-			Runtime: fakeRuntime(asListed), Cache: c, Inspectors: 1, InspectTimeout: timeout,
+			Runtime: fakeRuntime(asListed), Cache: c, Inspectors: 1, InspectTimeout: timeout, HungAfter: timeout,
 			Logger: slog.New(slog.DiscardHandler), Metrics: noMetrics,
 		})
 		if err != nil {
 			t.Fatalf("New: %v", err)
 		}
-		inspect, known := make(chan stage.Change), make(chan stage.Change)
+		inspect, retry, known := make(chan stage.Change), make(chan stage.Change), make(chan stage.Change)
 		outcomes, settled := make(chan stage.Outcome), make(chan stage.Settled)
-		go func() { _ = i.Run(t.Context(), inspect, known, outcomes, settled) }()
-		defer func() { close(inspect); close(known) }()
+		go func() { _ = i.Run(t.Context(), inspect, retry, known, outcomes, settled) }()
+		defer func() { close(inspect); close(retry); close(known) }()
 		for n, send := range []func(){
 			func() { inspect <- change(1, podtest.Pod("a", "c=running")) },
 			func() { known <- stage.Change{UID: "a", At: at(2)} },

@@ -17,9 +17,6 @@ const (
 	// minSamples is the number of inspections that a change of the width is
 	// judged by.
 	minSamples = 8
-	// stuckAfter is the age at which an inspection no longer counts for the
-	// width: it is not the runtime's load that it waits for.
-	stuckAfter = time.Second
 )
 
 // width is the number of pods inspected at once. It follows what the runtime
@@ -29,7 +26,7 @@ const (
 // each other that they wait.
 type width struct {
 	bound int
-	// least keeps a pod that hangs, and does not count as stuck yet, from
+	// least keeps a pod that hangs, and does not count as hung yet, from
 	// stopping all others.
 	least int
 	now   int
