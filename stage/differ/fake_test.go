@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -46,12 +47,17 @@ func (c *fakeCache) Touch(uid pleg.PodUID, at time.Time) { c.touched[uid] = at }
 
 func newDiffer(tb testing.TB, c differ.Cache, metrics instrument.Registry) *differ.Differ {
 	tb.Helper()
-	return newRetrying(tb, c, metrics, func() {})
+	return newOf(tb, differ.Options{Cache: c, Retry: func() {}, Metrics: metrics})
 }
 
-func newRetrying(tb testing.TB, c differ.Cache, metrics instrument.Registry, retry func()) *differ.Differ {
+// newOf returns a differ with what the options lack.
+func newOf(tb testing.TB, o differ.Options) *differ.Differ {
 	tb.Helper()
-	d, err := differ.New(differ.Options{Cache: c, Retry: retry, RelistPeriod: period, MaxQuarantine: maxQuarantine, Logger: slog.New(slog.DiscardHandler), Metrics: metrics})
+	o.RelistPeriod, o.MaxQuarantine = period, maxQuarantine
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	d, err := differ.New(o)
 	if err != nil {
 		tb.Fatalf("New: %v", err)
 	}
@@ -64,6 +70,7 @@ type bed struct {
 	cache        *fakeCache
 	metrics      *prometheus.Registry
 	retries      atomic.Int64
+	logged       strings.Builder // to be read while the differ waits
 	listings     chan stage.Listing
 	observations chan stage.Observation
 	settled      chan stage.Settled
@@ -78,13 +85,22 @@ type bed struct {
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
+	return newDelivering(t, 0)
+}
+
+// newDelivering is newBed with Options.DeliverAfterFailures.
+func newDelivering(t *testing.T, after int) *bed {
+	t.Helper()
 	c := &fakeCache{touched: make(map[pleg.PodUID]time.Time)}
 	b := &bed{
 		cache: c, metrics: prometheus.NewPedanticRegistry(),
 		listings: make(chan stage.Listing), observations: make(chan stage.Observation), settled: make(chan stage.Settled),
 		inspect: make(chan stage.Change), retry: make(chan stage.Change), known: make(chan stage.Change), ended: make(chan error, 1),
 	}
-	b.differ = newRetrying(t, c, instrument.Registry{Registerer: b.metrics}, func() { b.retries.Add(1) })
+	b.differ = newOf(t, differ.Options{
+		Cache: c, Retry: func() { b.retries.Add(1) }, DeliverAfterFailures: after,
+		Logger: slog.New(slog.NewTextHandler(&b.logged, nil)), Metrics: instrument.Registry{Registerer: b.metrics},
+	})
 	go func() { b.ended <- b.differ.Run(b.listings, b.observations, b.settled, b.inspect, b.retry, b.known) }()
 	t.Cleanup(func() {
 		if !b.closed {

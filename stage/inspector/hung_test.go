@@ -1,0 +1,352 @@
+package inspector_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
+	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
+)
+
+const hungAfter = time.Second
+
+// wards is a runtime whose pods hang, take their time, or answer at once,
+// depending on their names.
+type wards struct {
+	mu sync.Mutex
+	// took is for how long each pod was inspected last; busy is since when.
+	took map[pleg.PodUID]time.Duration
+	busy map[pleg.PodUID]time.Time
+	// release ends the calls of deaf pods, which go on after their context.
+	release chan struct{}
+}
+
+func newWards() *wards {
+	return &wards{
+		took: make(map[pleg.PodUID]time.Duration), busy: make(map[pleg.PodUID]time.Time), release: make(chan struct{}),
+	}
+}
+
+func (w *wards) PodStatus(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+	w.mu.Lock()
+	w.busy[pod.UID] = time.Now()
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.took[pod.UID] = time.Since(w.busy[pod.UID])
+		delete(w.busy, pod.UID)
+	}()
+	var takes time.Duration
+	switch kind, _, _ := strings.Cut(string(pod.UID), "-"); kind {
+	case "deaf":
+		<-w.release
+		return podtest.Status(pod), nil
+	case "hung":
+		takes = time.Hour
+	case "slow":
+		takes = 3 * time.Second
+	}
+	select {
+	case <-time.After(takes):
+		return podtest.Status(pod), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// hung returns the number of inspections that have lasted for longer than a
+// pod may before it counts as hung.
+func (w *wards) hung() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, since := range w.busy {
+		if time.Since(since) > hungAfter {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *wards) lasted(uid pleg.PodUID) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.took[uid]
+}
+
+func uids(kind string, n int) []pleg.PodUID {
+	var all []pleg.PodUID
+	for i := range n {
+		all = append(all, pleg.PodUID(fmt.Sprintf("%s-%d", kind, i)))
+	}
+	return all
+}
+
+func one(uid pleg.PodUID) stage.Change { return change(1, podtest.Pod(uid, "c=running")) }
+
+// Whatever the number of inspectors, half of them at most are with pods that
+// hang, and those are cancelled that are too much.
+func TestHungPodsTakeHalfOfTheInspectors(t *testing.T) {
+	for _, tc := range []struct{ inspectors, half int }{{1, 1}, {2, 1}, {3, 1}, {8, 4}, {9, 4}} {
+		t.Run(fmt.Sprint(tc.inspectors), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWards()
+				b := newBed(t, w.PodStatus, inspector.Options{Inspectors: tc.inspectors, HungAfter: hungAfter})
+				for _, uid := range uids("hung", tc.inspectors) {
+					b.inspect <- one(uid)
+				}
+				time.Sleep(hungAfter + 1)
+				synctest.Wait()
+				if got := w.hung(); got != tc.half {
+					t.Errorf("%d inspections hang, want %d", got, tc.half)
+				}
+				if got, want := len(b.settled), tc.inspectors-tc.half; got != want {
+					t.Fatalf("%d settled, want %d", got, want)
+				}
+				for range tc.inspectors - tc.half {
+					s := <-b.settled
+					if s.Hung != hungAfter || !errors.Is(s.Err, context.Canceled) || !strings.Contains(s.Err.Error(), "no answer for 1s, cancelled") {
+						t.Errorf("settled %+v, want hung for %v, and why it was cancelled", s, hungAfter)
+					}
+					if c, _ := b.cache.get(s.UID); !errors.Is(c.err, s.Err) {
+						t.Errorf("cache has %+v, want the error", c)
+					}
+				}
+				if tc.inspectors > 1 {
+					if s, _, ok := b.do(one("well")); s.Err != nil || !ok {
+						t.Errorf("a pod that is well settled with %v", s.Err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Who is cancelled when one more hangs than may.
+func TestWhichHungPodIsCancelled(t *testing.T) {
+	const inspectors = 4 // two may hang
+	for name, tc := range map[string]struct {
+		apart time.Duration // between the starts of three
+		want  pleg.PodUID
+	}{
+		"the last, while the others have yet to have their time": {apart: time.Second, want: "hung-2"},
+		"the one that has run longest, once it has had it":       {apart: 2 * time.Second, want: "hung-0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBed(t, newWards().PodStatus, inspector.Options{Inspectors: inspectors, HungAfter: hungAfter})
+				for _, uid := range uids("hung", 3) {
+					b.inspect <- one(uid)
+					time.Sleep(tc.apart)
+				}
+				if s := <-b.settled; s.UID != tc.want {
+					t.Errorf("cancelled pod %s, want %s", s.UID, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// A runtime that takes long for every pod gets on with half of the inspectors,
+// rather than none ever ending.
+func TestSlowPodsAreInspectedAlthoughAllSeemToHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const pods = 24
+		b := newBed(t, newWards().PodStatus, inspector.Options{Inspectors: 8, HungAfter: hungAfter})
+		waiting, again := uids("slow", pods), []stage.Change(nil)
+		hung, done := make(map[pleg.PodUID]int), 0
+		for began := time.Now(); done < pods; {
+			var fresh, retry chan stage.Change
+			var c, r stage.Change
+			if len(waiting) > 0 {
+				fresh, c = b.inspect, one(waiting[0])
+			} else if len(again) > 0 {
+				retry, r = b.retry, again[0]
+			}
+			select {
+			case fresh <- c:
+				waiting = waiting[1:]
+			case retry <- r:
+				again = again[1:]
+			case s := <-b.settled:
+				if s.Err == nil {
+					done++
+					<-b.outcomes
+					continue
+				}
+				hung[s.UID]++
+				c := one(s.UID)
+				c.Hung = hung[s.UID]
+				again = append(again, c)
+			}
+			if took := time.Since(began); took > pods/4*3*time.Second+3*time.Second {
+				t.Fatalf("%d of %d pods are done after %v", done, pods, took)
+			}
+		}
+	})
+}
+
+// Retries share the places of the pods that hang, and leave all others to pods
+// that are well.
+func TestRetriesShareTheHalf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWards()
+		b := newBed(t, w.PodStatus, inspector.Options{Inspectors: 8, HungAfter: hungAfter})
+		retries := func(uid pleg.PodUID) bool {
+			synctest.Wait()
+			c := one(uid)
+			c.Hung = 1
+			select {
+			case b.retry <- c:
+				return true
+			default:
+				return false
+			}
+		}
+		b.inspect <- one("hung-a")
+		if time.Sleep(hungAfter); !retries("hung-0") || !retries("hung-1") || !retries("hung-2") {
+			t.Error("a retry was refused although three places are left to those that hang")
+		}
+		if retries("hung-3") {
+			t.Error("more than half of the inspectors are with pods that hang")
+		}
+		for n := range 20 {
+			if s, _, ok := b.do(one(pleg.PodUID(fmt.Sprint("well-", n)))); s.Err != nil || !ok {
+				t.Errorf("a pod that is well settled with %v", s.Err)
+			}
+		}
+		// None of the retries is cancelled for another, and none lasts long.
+		b.inspect <- one("hung-b")
+		if s := <-b.settled; s.UID != "hung-b" {
+			t.Errorf("cancelled pod %s, want the one that has come to hang", s.UID)
+		}
+		for range 3 {
+			if s := <-b.settled; !strings.HasPrefix(string(s.UID), "hung-") || s.Hung != 4*hungAfter {
+				t.Errorf("settled %+v, want a retry after %v", s, 4*hungAfter)
+			}
+		}
+	})
+}
+
+// The first few inspections of a pod that hang end soon, the further ones have
+// longer and longer.
+func TestPatienceGrows(t *testing.T) {
+	for hung, want := range []time.Duration{0: timeout, 1: 4 * time.Second, 4: 4 * time.Second, 5: 8 * time.Second, 6: timeout, 60: timeout} {
+		if want == 0 {
+			continue
+		}
+		synctest.Test(t, func(t *testing.T) {
+			b := newBed(t, newWards().PodStatus, inspector.Options{Inspectors: 2, HungAfter: hungAfter})
+			c := one("hung")
+			c.Hung = hung
+			b.retry <- c
+			if s := <-b.settled; s.Hung != want || !errors.Is(s.Err, context.DeadlineExceeded) {
+				t.Errorf("after %d that hung, settled %+v, want the end after %v", hung, s, want)
+			}
+		})
+	}
+}
+
+func TestErrorThatComesLateCountsAsHung(t *testing.T) {
+	for name, tc := range map[string]struct {
+		after time.Duration
+		hung  bool
+	}{"promptly": {hungAfter - 1, false}, "late": {hungAfter, true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBed(t, func(context.Context, *pleg.Pod, *pleg.PodStatus) (*pleg.PodStatus, error) {
+					time.Sleep(tc.after)
+					return nil, errInspect
+				}, inspector.Options{HungAfter: hungAfter})
+				if s, _, _ := b.do(one("a")); s.Hung > 0 != tc.hung || !errors.Is(s.Err, errInspect) {
+					t.Errorf("settled %+v, want it to count as hung: %v", s, tc.hung)
+				}
+			})
+		})
+	}
+}
+
+// A runtime that goes on with a call although its context has ended holds no
+// inspector for it.
+func TestDeafCallIsAbandoned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const inspectors = 2
+		reg := prometheus.NewPedanticRegistry()
+		w := newWards()
+		b := newBed(t, w.PodStatus, inspector.Options{
+			Inspectors: inspectors, HungAfter: hungAfter, Metrics: instrument.Registry{Registerer: reg},
+		})
+		for _, uid := range uids("deaf", 10) {
+			b.inspect <- one(uid)
+		}
+		for range 10 {
+			if s := <-b.settled; s.Err == nil || s.Hung == 0 || !strings.Contains(s.Err.Error(), "has not returned") {
+				t.Errorf("settled %+v, want hung and not returned", s)
+			}
+		}
+		if s, _, ok := b.do(one("well")); s.Err != nil || !ok {
+			t.Errorf("a pod that is well settled with %v", s.Err)
+		}
+		requireGauge(t, reg, "pleg_abandoned_inspections", 10)
+		requireGauge(t, reg, "pleg_inspections_in_flight", 0)
+		// It is not asked twice at once of the same pod.
+		if s, _, _ := b.do(one("deaf-0")); s.Hung == 0 || s.Err == nil {
+			t.Errorf("settled %+v, want hung: the call before has not returned", s)
+		}
+		b.finish()
+		synctest.Wait()
+		if len(b.ended) > 0 {
+			t.Error("Run returned before all calls had")
+		}
+		close(w.release)
+		if err := <-b.ended; err != nil {
+			t.Errorf("Run = %v, want nil", err)
+		}
+		if len(b.settled) > 0 {
+			t.Errorf("settled %+v, which had been settled before", <-b.settled)
+		}
+	})
+}
+
+func TestAbandonedPodIsInspectedOnceItsCallHasReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWards()
+		b := newBed(t, w.PodStatus, inspector.Options{Inspectors: 1, HungAfter: hungAfter})
+		b.do(one("deaf"))
+		close(w.release)
+		synctest.Wait()
+		if s, _, ok := b.do(one("deaf")); s.Err != nil || !ok {
+			t.Errorf("settled %+v, want an outcome", s)
+		}
+	})
+}
+
+// requireGauge wants a metric to have a value.
+func requireGauge(t *testing.T, reg prometheus.Gatherer, name string, want float64) {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatalf("gather: %v", err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			if got := f.GetMetric()[0].GetGauge().GetValue(); got != want {
+				t.Errorf("%s = %v, want %v", name, got, want)
+			}
+			return
+		}
+	}
+	t.Errorf("no metric %s", name)
+}
