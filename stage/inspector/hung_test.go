@@ -24,18 +24,14 @@ const hungAfter = time.Second
 // wards is a runtime whose pods hang, take their time, or answer at once,
 // depending on their names.
 type wards struct {
-	mu sync.Mutex
-	// took is for how long each pod was inspected last; busy is since when.
-	took map[pleg.PodUID]time.Duration
-	busy map[pleg.PodUID]time.Time
+	mu   sync.Mutex
+	busy map[pleg.PodUID]time.Time // since when
 	// release ends the calls of deaf pods, which go on after their context.
 	release chan struct{}
 }
 
 func newWards() *wards {
-	return &wards{
-		took: make(map[pleg.PodUID]time.Duration), busy: make(map[pleg.PodUID]time.Time), release: make(chan struct{}),
-	}
+	return &wards{busy: make(map[pleg.PodUID]time.Time), release: make(chan struct{})}
 }
 
 func (w *wards) PodStatus(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
@@ -45,7 +41,6 @@ func (w *wards) PodStatus(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus)
 	defer func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.took[pod.UID] = time.Since(w.busy[pod.UID])
 		delete(w.busy, pod.UID)
 	}()
 	var takes time.Duration
@@ -78,12 +73,6 @@ func (w *wards) hung() int {
 		}
 	}
 	return n
-}
-
-func (w *wards) lasted(uid pleg.PodUID) time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.took[uid]
 }
 
 func uids(kind string, n int) []pleg.PodUID {
