@@ -111,8 +111,13 @@ func writePlugins(p place) error {
 			return fmt.Errorf("write plugins: %w", err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(p.plugins(), brokenPlugin), []byte(brokenScript), 0o755); err != nil {
-		return fmt.Errorf("write plugins: %w", err)
+	for name, script := range map[string]string{
+		brokenPlugin: brokenScript,
+		slowPlugin:   fmt.Sprintf(slowScript, p.dir, filepath.Join(cniBinDir, "bridge")),
+	} {
+		if err := os.WriteFile(filepath.Join(p.plugins(), name), []byte(script), 0o755); err != nil {
+			return fmt.Errorf("write plugins: %w", err)
+		}
 	}
 	return nil
 }
@@ -123,11 +128,15 @@ func writeNetwork(p place, subnet netip.Prefix) error {
 	if err := os.MkdirAll(p.cni(), 0o755); err != nil {
 		return fmt.Errorf("write network: %w", err)
 	}
-	return writePlugin(p, map[string]any{
+	return writePlugin(p, p.bridgePlugin(subnet))
+}
+
+func (p place) bridgePlugin(subnet netip.Prefix) map[string]any {
+	return map[string]any{
 		"type":   "bridge",
 		"bridge": p.bridge(),
 		"ipam":   map[string]any{"type": "host-local", "subnet": subnet.String(), "dataDir": filepath.Join(p.dir, "ipam")},
-	})
+	}
 }
 
 // writePlugin replaces the network by one of a single plugin, by a rename within

@@ -61,27 +61,6 @@ func (d *daemon) signal(sig os.Signal) error {
 	return nil
 }
 
-// stopped reports whether no thread runs any more; a signal takes a while to
-// reach them all.
-func (d *daemon) stopped() (bool, error) {
-	stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", d.cmd.Process.Pid))
-	if err != nil {
-		return false, fmt.Errorf("list threads of containerd: %w", err)
-	}
-	for _, stat := range stats {
-		data, err := os.ReadFile(stat)
-		if err != nil {
-			return false, fmt.Errorf("read state of a thread: %w", err)
-		}
-		// The state follows the name, which is in parentheses.
-		_, rest, _ := bytes.Cut(data, []byte(") "))
-		if !bytes.HasPrefix(rest, []byte("T")) {
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
 // kill ends the process at once, whatever it does.
 func (d *daemon) kill() {
 	_ = d.cmd.Process.Kill()

@@ -18,7 +18,7 @@ func (l *Lab) Freeze(ctx context.Context) error {
 	if err := l.daemon.signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	if err := poll(ctx, pollPeriod, l.daemon.stopped); err != nil {
+	if err := poll(ctx, pollPeriod, func() (bool, error) { return stopped(l.daemon.cmd.Process.Pid) }); err != nil {
 		return fmt.Errorf("wait until containerd has stopped: %w", err)
 	}
 	return nil
@@ -31,7 +31,12 @@ func (l *Lab) Thaw() error { return l.daemon.signal(syscall.SIGCONT) }
 // [Lab.Revive], [Lab.KillProcess] and [Lab.Stop] may follow.
 func (l *Lab) Crash() { l.daemon.kill() }
 
-// Revive starts containerd again after [Lab.Crash] and returns once it answers.
+// Terminate ends containerd in order, and returns when it is gone. Pods run on.
+// What may follow is what may follow [Lab.Crash].
+func (l *Lab) Terminate(ctx context.Context) { l.terminate(ctx) }
+
+// Revive starts containerd again after [Lab.Crash] or [Lab.Terminate] and
+// returns once it answers.
 func (l *Lab) Revive(ctx context.Context) error {
 	if l.daemon.alive() {
 		return errors.New("revive containerd: it lives")
@@ -54,7 +59,7 @@ func (l *Lab) BreakNetwork(ctx context.Context) error {
 	if err := writePlugin(l.place, map[string]any{"type": brokenPlugin}); err != nil {
 		return err
 	}
-	return l.awaitNetwork(ctx, true)
+	return l.awaitNetwork(ctx, brokenPlugin)
 }
 
 // RepairNetwork undoes [Lab.BreakNetwork].
@@ -62,14 +67,15 @@ func (l *Lab) RepairNetwork(ctx context.Context) error {
 	if err := writeNetwork(l.place, l.subnet); err != nil {
 		return err
 	}
-	return l.awaitNetwork(ctx, false)
+	return l.awaitNetwork(ctx, "bridge")
 }
 
-// awaitNetwork returns once containerd has read the network it is to use.
-func (l *Lab) awaitNetwork(ctx context.Context, broken bool) error {
+// awaitNetwork returns once containerd has read the network it is to use, which
+// is that of a plugin.
+func (l *Lab) awaitNetwork(ctx context.Context, plugin string) error {
 	err := poll(ctx, pollPeriod, func() (bool, error) {
 		resp, err := l.runtime.Status(ctx, &runtimeapi.StatusRequest{Verbose: true})
-		return strings.Contains(resp.GetInfo()["cniconfig"], `"type":"`+brokenPlugin+`"`) == broken, err
+		return strings.Contains(resp.GetInfo()["cniconfig"], `"type":"`+plugin+`"`), err
 	})
 	if err != nil {
 		return fmt.Errorf("wait until containerd has read its network: %w", err)

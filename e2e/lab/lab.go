@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -20,6 +21,10 @@ import (
 // pollPeriod is how often the lab looks for a state that it waits for. Other
 // clients may be measured beside it.
 const pollPeriod = 10 * time.Millisecond
+
+// maxAnswer is the size in bytes of the greatest answer accepted, containerd's own
+// limit.
+const maxAnswer = 16 << 20
 
 // stopWidth is the number of pods that Stop removes at once; more only wait for
 // each other in containerd.
@@ -76,6 +81,11 @@ func (l *Lab) start(ctx context.Context) error {
 	if l.subnet, err = freeSubnet(); err != nil {
 		return err
 	}
+	if l.opts.DiskSize > 0 {
+		if err := l.place.mountDisks(l.opts.DiskSize); err != nil {
+			return err
+		}
+	}
 	if err := writePlugins(l.place); err != nil {
 		return err
 	}
@@ -90,7 +100,8 @@ func (l *Lab) start(ctx context.Context) error {
 	}
 	// Without this a client that was refused waits for a second and more.
 	retry := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond}}
-	l.conn, err = grpc.NewClient(l.Endpoint(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(retry))
+	l.conn, err = grpc.NewClient(l.Endpoint(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(retry),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
 	if err != nil {
 		return fmt.Errorf("dial containerd: %w", err)
 	}
@@ -174,6 +185,7 @@ func (l *Lab) Runtime() runtimeapi.RuntimeServiceClient { return l.runtime }
 func (l *Lab) Stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.opts.StopTimeout)
 	defer cancel()
+	l.liftFaults()
 	if l.daemon != nil && l.daemon.alive() {
 		if err := l.removeAllPods(ctx); err != nil {
 			l.opts.Logger.WarnContext(ctx, "pods are killed, for they cannot be removed", "err", err)
@@ -189,6 +201,15 @@ func (l *Lab) Stop(ctx context.Context) error {
 	l.removeStrays()
 	l.unlock()
 	return err
+}
+
+// liftFaults ends the faults that would keep the pods from being removed.
+func (l *Lab) liftFaults() {
+	_ = l.EndTeardown()
+	_ = l.FreeDisk()
+	for _, pid := range l.place.shims() {
+		_ = syscall.Kill(pid, syscall.SIGCONT)
+	}
 }
 
 func (l *Lab) terminate(ctx context.Context) {

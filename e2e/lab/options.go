@@ -39,6 +39,9 @@ type Options struct {
 	// StopTimeout bounds the removal of the pods in [Lab.Stop]; what is left
 	// then is killed. If zero, 1 min.
 	StopTimeout time.Duration
+	// DiskSize, in bytes, gives containerd's root and state a disk in memory of
+	// that size each, which [Lab.FillDisk] fills. If zero, they are folders.
+	DiskSize int64
 	// Logger receives the steps of start and stop. If nil, they are discarded.
 	Logger *slog.Logger
 }
@@ -52,6 +55,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.StartTimeout < 0 || o.StopTimeout < 0 {
 		return o, fmt.Errorf("StartTimeout %v and StopTimeout %v must not be negative", o.StartTimeout, o.StopTimeout)
+	}
+	if o.DiskSize < 0 {
+		return o, fmt.Errorf("DiskSize %d must not be negative", o.DiskSize)
 	}
 	if o.StartTimeout == 0 {
 		o.StartTimeout = 30 * time.Second

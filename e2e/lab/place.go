@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -81,6 +82,11 @@ func lockFile(path string, how int) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
+// subnets counts those that this process has asked for, which are far apart.
+var subnets atomic.Int32
+
+const subnetStep = 37
+
 // freeSubnet returns a /22 that no interface of this machine uses: room for
 // 1000 pods.
 func freeSubnet() (netip.Prefix, error) {
@@ -94,10 +100,11 @@ func freeSubnet() (netip.Prefix, error) {
 			used = append(used, p)
 		}
 	}
-	// The process id keeps labs that start together apart: their bridges have
-	// no address until the first pod comes.
+	// The process id, and a number within the process, keep labs that start
+	// together apart: their bridges have no address until the first pod comes.
+	first := os.Getpid() + int(subnets.Add(1))*subnetStep
 	for i := range 64 * 16 {
-		n := (os.Getpid() + i) % (64 * 16)
+		n := (first + i) % (64 * 16)
 		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(200 + n/64), byte(n % 64 * 4), 0}), 22)
 		if !slices.ContainsFunc(used, p.Overlaps) {
 			return p, nil

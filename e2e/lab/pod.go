@@ -150,15 +150,7 @@ func (l *Lab) KillSandbox(ctx context.Context, p *Pod) error {
 	if err := l.killCgroup(ctx, p.SandboxID); err != nil {
 		return err
 	}
-	err := poll(ctx, pollPeriod, func() (bool, error) {
-		resp, err := l.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: p.SandboxID})
-		return resp.GetStatus().GetState() == runtimeapi.PodSandboxState_SANDBOX_NOTREADY, err
-	})
-	if err != nil {
-		return fmt.Errorf("wait until sandbox of %s is not ready: %w", p.Name, err)
-	}
-	l.ledger.add(p.entry(Died, began))
-	return nil
+	return l.awaitNotReady(ctx, p, began)
 }
 
 // StopPod stops the sandbox. The runtime kills the containers that still run,

@@ -23,6 +23,9 @@ import (
 // no setting for it.
 const cniCache = "/var/lib/cni/results"
 
+// destroyTimeout bounds each step of the removal of a lab.
+const destroyTimeout = 30 * time.Second
+
 // Sweep removes what labs left behind whose process was killed. [Start] calls
 // it. Labs in use are left alone.
 func Sweep(ctx context.Context, logger *slog.Logger) error {
@@ -46,10 +49,30 @@ func Sweep(ctx context.Context, logger *slog.Logger) error {
 // destroy removes all traces of a lab by force. Nothing in it may be wanted any
 // more.
 func (p place) destroy(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
 	var errs []error
-	// A shim may start another process while it is being killed: ask again.
+	// What is slow on a busy machine must not cost the later steps their time.
+	within := func(step func(context.Context) error) {
+		ctx, cancel := context.WithTimeout(ctx, destroyTimeout)
+		defer cancel()
+		errs = append(errs, step(ctx))
+	}
+	within(p.killProcesses)
+	for _, target := range p.mounts() {
+		if err := syscall.Unmount(target, syscall.MNT_DETACH); err != nil {
+			errs = append(errs, fmt.Errorf("unmount %s: %w", target, err))
+		}
+	}
+	within(p.removeCgroups)
+	within(p.removeNetwork)
+	if err := os.RemoveAll(p.dir); err != nil {
+		errs = append(errs, fmt.Errorf("remove lab folder: %w", err))
+	}
+	return errors.Join(errs...)
+}
+
+// killProcesses asks again: a shim may start another process while it is being
+// killed.
+func (p place) killProcesses(ctx context.Context) error {
 	err := poll(ctx, 20*time.Millisecond, func() (bool, error) {
 		pids := p.processes()
 		for _, pid := range pids {
@@ -58,18 +81,9 @@ func (p place) destroy(ctx context.Context) error {
 		return len(pids) == 0, nil
 	})
 	if err != nil {
-		errs = append(errs, fmt.Errorf("kill processes of %s: %v are left: %w", p.name(), p.processes(), err))
+		return fmt.Errorf("kill processes of %s: %v are left: %w", p.name(), p.processes(), err)
 	}
-	for _, target := range p.mounts() {
-		if err := syscall.Unmount(target, syscall.MNT_DETACH); err != nil {
-			errs = append(errs, fmt.Errorf("unmount %s: %w", target, err))
-		}
-	}
-	errs = append(errs, p.removeCgroups(ctx), p.removeNetwork(ctx))
-	if err := os.RemoveAll(p.dir); err != nil {
-		errs = append(errs, fmt.Errorf("remove lab folder: %w", err))
-	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // processes returns containerd and the shims, whose command lines name a file

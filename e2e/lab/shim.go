@@ -1,0 +1,132 @@
+//go:build linux
+
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// FreezeShim stops the shim of a pod with SIGSTOP: containerd is told nothing of
+// its containers until [Lab.ThawShim] and goes on answering what it knows.
+func (l *Lab) FreezeShim(ctx context.Context, p *Pod) error {
+	pid, err := l.shim(p)
+	if err != nil {
+		return err
+	}
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("freeze the shim of %s: %w", p.Name, err)
+	}
+	if err := poll(ctx, pollPeriod, func() (bool, error) { return stopped(pid) }); err != nil {
+		return fmt.Errorf("wait until the shim of %s has stopped: %w", p.Name, err)
+	}
+	return nil
+}
+
+// ThawShim continues a shim that [Lab.FreezeShim] stopped.
+func (l *Lab) ThawShim(p *Pod) error {
+	pid, err := l.shim(p)
+	if err != nil {
+		return err
+	}
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		return fmt.Errorf("thaw the shim of %s: %w", p.Name, err)
+	}
+	return nil
+}
+
+// KillShim kills the shim of a pod, upon which containerd ends all that runs in
+// the pod, with 255. It returns once the runtime shows the pod dead.
+func (l *Lab) KillShim(ctx context.Context, p *Pod) error {
+	pid, err := l.shim(p)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("kill the shim of %s: %w", p.Name, err)
+	}
+	for _, c := range p.Containers() {
+		if l.ledger.Last(c.ID) == Started {
+			c.diesOf(255, "Error")
+			if err := l.awaitDied(ctx, c, began); err != nil {
+				return err
+			}
+		}
+	}
+	return l.awaitNotReady(ctx, p, began)
+}
+
+// awaitNotReady enters the end of a sandbox once the runtime shows it.
+func (l *Lab) awaitNotReady(ctx context.Context, p *Pod, began time.Time) error {
+	err := poll(ctx, pollPeriod, func() (bool, error) {
+		resp, err := l.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: p.SandboxID})
+		return resp.GetStatus().GetState() == runtimeapi.PodSandboxState_SANDBOX_NOTREADY, err
+	})
+	if err != nil {
+		return fmt.Errorf("wait until sandbox of %s is not ready: %w", p.Name, err)
+	}
+	l.ledger.add(p.entry(Died, began))
+	return nil
+}
+
+// shim returns the process that minds the pod's containers; its command line
+// names the sandbox.
+func (l *Lab) shim(p *Pod) (int, error) {
+	for _, pid := range l.place.shims() {
+		cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if bytes.Contains(cmdline, []byte("\x00"+p.SandboxID+"\x00")) {
+			return pid, nil
+		}
+	}
+	return 0, fmt.Errorf("find the shim of %s: %w", p.Name, errors.New("no process"))
+}
+
+// shims returns the shims of all pods.
+func (p place) shims() []int {
+	var pids []int
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err != nil {
+			continue
+		}
+		cmdline, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		name, _, _ := bytes.Cut(cmdline, []byte{0})
+		if strings.HasPrefix(filepath.Base(string(name)), "containerd-shim") && bytes.Contains(cmdline, []byte(p.dir+"/")) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// stopped reports whether no thread of a process runs any more; a signal takes a
+// while to reach them all.
+func stopped(pid int) (bool, error) {
+	stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil {
+		return false, fmt.Errorf("list threads of process %d: %w", pid, err)
+	}
+	for _, stat := range stats {
+		data, err := os.ReadFile(stat)
+		if err != nil {
+			return false, fmt.Errorf("read state of a thread: %w", err)
+		}
+		// The state follows the name, which is in parentheses.
+		_, rest, _ := bytes.Cut(data, []byte(") "))
+		if !bytes.HasPrefix(rest, []byte("T")) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
