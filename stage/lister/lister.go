@@ -16,6 +16,14 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
+const (
+	// oversleptAfter is by how much a timer is late only if this process was
+	// stopped or starved.
+	oversleptAfter = 20 * time.Millisecond
+	// catchUp is the time for the events that waited meanwhile.
+	catchUp = 500 * time.Millisecond
+)
+
 // Runtime is the part of [pleg.Runtime] that the lister needs.
 type Runtime interface {
 	ListPods(ctx context.Context) ([]*pleg.Pod, error)
@@ -151,9 +159,15 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var due time.Time
+	waited := false
 	for {
 		select {
 		case <-timer.C:
+			if !waited && l.overslept(due) {
+				waited = true
+				timer.Reset(catchUp)
+				continue
+			}
 		case <-l.wake:
 		case <-l.sooner:
 			// Never later than it is due: there may be no end of retries.
@@ -172,9 +186,17 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 				return context.Cause(ctx)
 			}
 		}
+		waited = false
 		due = time.Now().Add(l.period())
 		timer.Reset(time.Until(due))
 	}
+}
+
+// overslept reports whether this process did not run when a list became due, and
+// events of that time wait to be read. A list before them would show how things
+// stand, and what was over by then would never be told.
+func (l *Lister) overslept(due time.Time) bool {
+	return l.stream.Load().up && time.Since(due) > oversleptAfter
 }
 
 // period is the time to the next list. The long one holds only while both the
