@@ -66,7 +66,15 @@ mutants: ## break each rule once and see its test fail
 .PHONY: e2e
 e2e: ## test with real containerd and runc; installs what it needs (as root)
 	e2e/setup.sh
-	$(GO) test -C e2e -race -count=1 -p 1 -timeout 15m ./...
+	$(GO) test -C e2e -race -count=1 -p 1 -timeout 15m -skip '^TestFaultMatrix$$' ./...
+
+# Rows of the matrix, such as: make e2e-faults FAULTS=shim
+FAULTS ?= .
+
+.PHONY: e2e-faults
+e2e-faults: ## break a real containerd and our own program in every way we know (as root)
+	e2e/setup.sh
+	$(GO) test -C e2e -race -count=1 -timeout 40m -parallel 3 -v -run '^TestFaultMatrix$$/$(FAULTS)' .
 
 .PHONY: test-kubelet
 test-kubelet: ## test the drop-in for the kubelet; compiles much of Kubernetes

@@ -50,11 +50,17 @@ func startProgram(ctx context.Context, t *testing.T, l *lab.Lab) *program {
 	t.Helper()
 	path, err := buildProgram()
 	must(t, err)
-	p := &program{
-		cmd:  exec.CommandContext(ctx, path, "run", "--output", "json", "--relist-period", relistPeriod.String(), "--runtime-endpoint", l.Endpoint()),
-		seen: newRecord("program"),
-		read: make(chan struct{}),
-	}
+	return watchProgram(t, l, newRecord("program"), exec.CommandContext(ctx, path, runArgs(l)...))
+}
+
+func runArgs(l *lab.Lab) []string {
+	return []string{"run", "--output", "json", "--relist-period", relistPeriod.String(), "--runtime-endpoint", l.Endpoint()}
+}
+
+// watchProgram runs a command that ends with the program, until the test ends.
+func watchProgram(t *testing.T, l *lab.Lab, seen *record, cmd *exec.Cmd) *program {
+	t.Helper()
+	p := &program{cmd: cmd, seen: seen, read: make(chan struct{})}
 	p.cmd.Stderr = &p.stderr
 	stdout, err := p.cmd.StdoutPipe()
 	must(t, err)
@@ -69,7 +75,7 @@ func startProgram(ctx context.Context, t *testing.T, l *lab.Lab) *program {
 		_ = p.cmd.Wait()
 		p.seen.check(t, l)
 		if t.Failed() {
-			t.Logf("stderr of the program:\n%s", &p.stderr)
+			t.Logf("stderr of the %s:\n%s", p.seen.observer, &p.stderr)
 		}
 	})
 	return p
