@@ -1,0 +1,166 @@
+package recording
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/netip"
+	"regexp"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// redactor replaces texts by words that stand for them: the same by the same,
+// with a key that is forgotten with it.
+type redactor struct{ key []byte }
+
+func newRedactor() *redactor {
+	key := make([]byte, sha256.Size)
+	_, _ = rand.Read(key) // never fails
+	return &redactor{key}
+}
+
+func (r *redactor) sum(text string) []byte {
+	mac := hmac.New(sha256.New, r.key)
+	mac.Write([]byte(text))
+	return mac.Sum(nil)
+}
+
+// wordBytes is how much of a sum a word has; with 48 bits a thousand names meet
+// with a probability of 2 in a billion.
+const wordBytes = 6
+
+// word stands for any text. It is a valid name of everything that Kubernetes
+// names.
+func (r *redactor) word(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "r" + hex.EncodeToString(r.sum(text)[:wordBytes])
+}
+
+// Random numbers: a pod's UID, and the id of a container. The UID of a static pod
+// has 32 digits and is the hash of its manifest.
+var randomID = regexp.MustCompile(`^([0-9a-f]{64}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})$`)
+
+// id stands for the id of a pod, a sandbox or a container.
+func (r *redactor) id(id string) string {
+	if id == "" || randomID.MatchString(id) {
+		return id
+	}
+	return hex.EncodeToString(r.sum(id)[:16])
+}
+
+// ip stands for an address, and is one that belongs to nobody: in 240.0.0.0/4 or
+// in 2001:db8::/32.
+func (r *redactor) ip(text string) string {
+	addr, err := netip.ParseAddr(text)
+	if err != nil {
+		return r.word(text)
+	}
+	sum := r.sum(addr.Unmap().WithZone("").String())
+	if addr.Unmap().Is4() {
+		return netip.AddrFrom4([4]byte{sum[0] | 0xf0, sum[1], sum[2], sum[3]}).String()
+	}
+	return netip.AddrFrom16([16]byte(append([]byte{0x20, 0x01, 0x0d, 0xb8}, sum[:12]...))).String()
+}
+
+// key stands for the key of a label or an annotation. Those that Kubernetes
+// itself defines say nothing, and the kubelet's join containers to their pods.
+func (r *redactor) keyWord(key string) string {
+	domain, _, ok := strings.Cut(key, "/")
+	for _, own := range []string{"kubernetes.io", "k8s.io"} {
+		if ok && (domain == own || strings.HasSuffix(domain, "."+own)) {
+			return key
+		}
+	}
+	if !ok && strings.HasPrefix(key, "io.kubernetes.") {
+		return key
+	}
+	return r.word(key)
+}
+
+// labelPodUID is the label whose value is an id.
+const labelPodUID = "io.kubernetes.pod.uid"
+
+func (r *redactor) entry(key, value string) string {
+	if key == labelPodUID {
+		return r.id(value)
+	}
+	return r.word(value)
+}
+
+// oneWord is a reason, such as OOMKilled.
+var oneWord = regexp.MustCompile(`^[A-Z][A-Za-z]{0,39}$`)
+
+// text replaces the value of a field.
+func (r *redactor) text(field protoreflect.FieldDescriptor, value string) string {
+	switch parent := field.Parent().Name(); field.Name() {
+	case "id", "uid", "pod_sandbox_id", "container_id":
+		return r.id(value)
+	case "ip":
+		return r.ip(value)
+	case "reason":
+		if oneWord.MatchString(value) {
+			return value
+		}
+	case "version", "runtime_name", "runtime_version", "runtime_api_version":
+		if parent == "VersionResponse" {
+			return value
+		}
+	}
+	return r.word(value)
+}
+
+// message redacts all that m holds, in place. What it does not know is replaced.
+func (r *redactor) message(m proto.Message) { r.reflect(m.ProtoReflect()) }
+
+func (r *redactor) reflect(m protoreflect.Message) {
+	m.SetUnknown(nil)
+	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		switch {
+		case field.IsMap():
+			r.reflectMap(m, field, value.Map())
+		case field.IsList():
+			list := value.List()
+			for i := range list.Len() {
+				list.Set(i, r.value(field, list.Get(i)))
+			}
+		default:
+			m.Set(field, r.value(field, value))
+		}
+		return true
+	})
+}
+
+func (r *redactor) reflectMap(m protoreflect.Message, field protoreflect.FieldDescriptor, old protoreflect.Map) {
+	entries := m.NewField(field)
+	old.Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
+		if field.MapValue().Kind() == protoreflect.StringKind {
+			value = protoreflect.ValueOfString(r.entry(key.String(), value.String()))
+		} else {
+			value = r.value(field.MapValue(), value)
+		}
+		if field.MapKey().Kind() == protoreflect.StringKind {
+			key = protoreflect.ValueOfString(r.keyWord(key.String())).MapKey()
+		}
+		entries.Map().Set(key, value)
+		return true
+	})
+	m.Set(field, entries)
+}
+
+func (r *redactor) value(field protoreflect.FieldDescriptor, value protoreflect.Value) protoreflect.Value {
+	switch field.Kind() {
+	case protoreflect.StringKind:
+		return protoreflect.ValueOfString(r.text(field, value.String()))
+	case protoreflect.BytesKind:
+		return protoreflect.ValueOfBytes(nil)
+	case protoreflect.MessageKind, protoreflect.GroupKind:
+		r.reflect(value.Message())
+	}
+	return value
+}
