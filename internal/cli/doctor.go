@@ -29,7 +29,8 @@ It only reads. A runtime that is sick gets a partial answer within --timeout.
 Exit codes: 0 if no problem was found, 3 if one was, whatever else as for every
 command.
 
-` + howFound
+` + howFound + `
+A recording cannot be examined.`
 
 const doctorExample = `  sudo pleg-pipeline doctor
   pleg-pipeline doctor -o json | jq -r '.findings[].cause'`
@@ -97,6 +98,9 @@ func (c *doctorCommand) run(ctx context.Context) error {
 	}
 	if err != nil {
 		return err
+	}
+	if file, ok := found.Recording(); ok {
+		return fmt.Errorf("doctor looks at a runtime as it is now, and at its node: it cannot examine the recording in %s", file)
 	}
 	return examine(ctx, found)
 }

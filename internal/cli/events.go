@@ -138,6 +138,7 @@ func (c *eventsCommand) run(ctx context.Context) error {
 		if ctx.Err() == nil {
 			return err
 		}
+		sayReplayed(ctx, out)
 		if last := f.last.Load(); last != nil && from.resumes() {
 			out.say(ctx, "%v: go on with --since %s", context.Cause(ctx), position.Format(last.Epoch, last.Seq))
 		}

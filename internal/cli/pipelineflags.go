@@ -55,6 +55,19 @@ func (f *pipelineFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.kubeletNames, "kubelet-metric-names", false, "give metrics that the kubelet has too its names (kubelet_pleg_...)")
 }
 
+// addCalls adds the flags that shape the calls to the runtime; the others keep
+// their defaults.
+func (f *pipelineFlags) addCalls(cmd *cobra.Command) {
+	all := &cobra.Command{}
+	f.add(all)
+	for _, name := range []string{
+		"relist-period", "list-timeout", "unary-lists", "events", "relist-period-with-events",
+		"inspectors", "fixed-width", "inspect-timeout", "max-status-calls",
+	} {
+		cmd.Flags().AddFlag(all.Flags().Lookup(name))
+	}
+}
+
 // validate checks what the flags' types do not.
 func (f *pipelineFlags) validate() error {
 	for _, d := range []struct {

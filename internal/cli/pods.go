@@ -97,6 +97,7 @@ func (c *podsCommand) run(ctx context.Context) error {
 	return c.source.use(ctx, c.process, out, func(ctx context.Context, from source) error {
 		err := printing(ctx, out, c.process.Out, func(ctx context.Context) error { return c.print(ctx, out, from) })
 		if ctx.Err() != nil {
+			sayReplayed(ctx, out)
 			return nil // it was interrupted
 		}
 		return err

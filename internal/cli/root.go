@@ -34,6 +34,6 @@ func newRoot(p Process) *cobra.Command {
 	root.SetArgs(p.Args)
 	root.SetOut(p.Out)
 	root.SetErr(p.Err)
-	root.AddCommand(newRun(p), newEvents(p), newPods(p), newDoctor(p), newSimulate(p), newVersion())
+	root.AddCommand(newRun(p), newEvents(p), newPods(p), newDoctor(p), newSimulate(p), newRecord(p), newVersion())
 	return root
 }

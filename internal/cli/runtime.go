@@ -20,17 +20,21 @@ const howFound = `The runtime is found as crictl finds it; the first of these co
   2. the environment variable CONTAINER_RUNTIME_ENDPOINT
   3. runtime-endpoint in the file named by --config or by the environment
      variable CRI_CONFIG_FILE, otherwise in /etc/crictl.yaml
-  4. the well-known sockets of containerd, CRI-O, cri-dockerd and k3s`
+  4. the well-known sockets of containerd, CRI-O, cri-dockerd and k3s
+replay:FILE in the place of a socket is the recording in FILE, see
+"pleg-pipeline record --help".`
 
 // runtimeFlags say which runtime a command talks to.
 type runtimeFlags struct {
 	endpoint, config string
+	replaySpeed      float64
 	simulation       simulation
 }
 
 func (f *runtimeFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVarP(&f.endpoint, "runtime-endpoint", "r", "", "`ENDPOINT` of the runtime, such as unix:///run/containerd/containerd.sock")
+	flags.StringVarP(&f.endpoint, "runtime-endpoint", "r", "", "`ENDPOINT` of the runtime, such as unix:///run/containerd/containerd.sock,\nor replay:FILE")
+	flags.Float64Var(&f.replaySpeed, "replay-speed", 1, "play a recording that many `TIMES` as fast as it was made")
 	flags.StringVar(&f.config, "config", "", "crictl configuration `FILE` that may name the endpoint")
 	flags.IntVar(&f.simulation.pods, "simulate", 0, "simulate a runtime with this number of `PODS` in place of a real one")
 	flags.Lookup("simulate").NoOptDefVal = strconv.Itoa(defaultPods)
@@ -67,6 +71,9 @@ func (f *runtimeFlags) validate(flags *pflag.FlagSet) error {
 	if f.endpoint == "" && flags.Changed("runtime-endpoint") {
 		return errors.New("--runtime-endpoint must not be empty")
 	}
+	if err := f.validateReplay(flags); err != nil {
+		return err
+	}
 	if !flags.Changed("simulate") {
 		for _, flag := range simulationFlags() {
 			if flags.Changed(flag) {
@@ -98,6 +105,9 @@ func (f *runtimeFlags) use(ctx context.Context, p Process, out console, with fun
 	}
 	if err != nil {
 		return err
+	}
+	if file, ok := found.Recording(); ok {
+		return f.replay(ctx, out, file, with)
 	}
 	return with(ctx, found)
 }

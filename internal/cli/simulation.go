@@ -2,16 +2,12 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
 	"net"
-	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
@@ -78,44 +74,15 @@ func (s *simulation) churn(ctx context.Context, runtime *simruntime.Runtime) err
 
 // around calls use with the endpoint of a simulated runtime that lives on a
 // private socket until use has returned.
-func (s *simulation) around(ctx context.Context, log *slog.Logger, use func(ctx context.Context, endpoint string) error) (err error) {
+func (s *simulation) around(ctx context.Context, log *slog.Logger, use func(ctx context.Context, endpoint string) error) error {
 	if !log.Enabled(ctx, slog.LevelDebug) {
 		log = nil // its start and stop are this program's own
 	}
-	dir, err := os.MkdirTemp("", Name+"-")
-	if err != nil {
-		return fmt.Errorf("simulate a runtime: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	socket := filepath.Join(dir, "cri.sock")
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", socket)
-	if err != nil {
-		return fmt.Errorf("simulate a runtime: %w", err)
-	}
 	runtime, err := s.start(log)
 	if err != nil {
-		return errors.Join(fmt.Errorf("simulate a runtime: %w", err), listener.Close())
+		return fmt.Errorf("simulate a runtime: %w", err)
 	}
-	// The simulation outlives ctx until use has stopped, so that it goes down
-	// last, as a runtime does. If it breaks, use is ended with its error.
-	simulated, stop := context.WithCancel(context.WithoutCancel(ctx))
-	ctx, broken := context.WithCancelCause(ctx)
-	defer broken(nil)
-	var group errgroup.Group
-	for _, part := range []func() error{
-		func() error { return runtime.Serve(simulated, listener) },
-		func() error { return s.churn(simulated, runtime) },
-	} {
-		group.Go(func() error {
-			err := part()
-			if err != nil {
-				broken(fmt.Errorf("simulate a runtime: %w", err))
-			}
-			return err
-		})
-	}
-	err = use(ctx, "unix://"+socket)
-	stop()
-	_ = group.Wait() // use has been told
-	return err
+	return servePrivately(ctx, use, runtime.Serve, func(ctx context.Context, _ net.Listener) error {
+		return s.churn(ctx, runtime)
+	})
 }

@@ -28,16 +28,20 @@ func buildInfo() *debug.BuildInfo {
 
 // versionLine copes with what tests and GOFLAGS=-buildvcs=false leave out.
 func versionLine(info *debug.BuildInfo) string {
-	version, commit := "(devel)", ""
+	commit := ""
 	if info != nil {
-		if info.Main.Version != "" {
-			version = info.Main.Version
-		}
 		for _, s := range info.Settings {
 			if s.Key == "vcs.revision" {
 				commit = "commit " + s.Value + ", "
 			}
 		}
 	}
-	return fmt.Sprintf("%s %s (%s%s, %s/%s)", Name, version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("%s %s (%s%s, %s/%s)", Name, moduleVersion(info), commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+func moduleVersion(info *debug.BuildInfo) string {
+	if info == nil || info.Main.Version == "" {
+		return "(devel)"
+	}
+	return info.Main.Version
 }

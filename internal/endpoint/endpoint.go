@@ -44,11 +44,21 @@ type Resolver struct {
 
 // Endpoint is where a runtime is to be found.
 type Endpoint struct {
-	// Address is unix:///path or an absolute path, as it was given.
+	// Address is unix:///path or an absolute path, as it was given, or
+	// replay:file.
 	Address string
 	// Source says where it comes from, for messages: "--runtime-endpoint",
 	// "/etc/crictl.yaml".
 	Source string
+}
+
+// ReplayScheme begins the address of a recording.
+const ReplayScheme = "replay:"
+
+// Recording returns the file of an endpoint that is a recording, which may be
+// empty; ok is false if it is a runtime.
+func (e Endpoint) Recording() (file string, ok bool) {
+	return strings.CutPrefix(e.Address, ReplayScheme)
 }
 
 // ErrNone is returned when nothing names an endpoint and no well-known socket

@@ -187,8 +187,12 @@ func replay(t *testing.T, data []byte, speed float64, o pipeline.Options, unary 
 
 // churn changes the runtime for a while and then leaves it alone.
 func churn(rate float64, actions int) func(*testing.T, *simruntime.Runtime) {
+	return churnSeed(3, rate, actions)
+}
+
+func churnSeed(seed uint64, rate float64, actions int) func(*testing.T, *simruntime.Runtime) {
 	return func(t *testing.T, runtime *simruntime.Runtime) {
-		if err := runtime.Churn(t.Context(), simruntime.ChurnOptions{Seed: 3, Rate: rate, Actions: actions}); err != nil {
+		if err := runtime.Churn(t.Context(), simruntime.ChurnOptions{Seed: seed, Rate: rate, Actions: actions}); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(5 * time.Second) // of the bubble

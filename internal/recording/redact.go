@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"net/netip"
 	"regexp"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -68,16 +67,26 @@ func (r *redactor) ip(text string) string {
 	return netip.AddrFrom16([16]byte(append([]byte{0x20, 0x01, 0x0d, 0xb8}, sum[:12]...))).String()
 }
 
-// key stands for the key of a label or an annotation. Those that Kubernetes
-// itself defines say nothing, and the kubelet's join containers to their pods.
+// wellKnown are the keys of labels and annotations that say nothing of their own.
+// No others are kept, for names are made parts of keys too.
+var wellKnown = map[string]bool{
+	"io.kubernetes.pod.name": true, "io.kubernetes.pod.namespace": true, labelPodUID: true,
+	"io.kubernetes.pod.terminationGracePeriod": true,
+	"io.kubernetes.container.name":             true, "io.kubernetes.container.hash": true,
+	"io.kubernetes.container.restartCount": true, "io.kubernetes.container.ports": true,
+	"io.kubernetes.container.terminationMessagePath": true, "io.kubernetes.container.terminationMessagePolicy": true,
+	"kubernetes.io/config.hash": true, "kubernetes.io/config.mirror": true,
+	"kubernetes.io/config.seen": true, "kubernetes.io/config.source": true,
+	"app.kubernetes.io/name": true, "app.kubernetes.io/instance": true, "app.kubernetes.io/version": true,
+	"app.kubernetes.io/component": true, "app.kubernetes.io/part-of": true, "app.kubernetes.io/managed-by": true,
+	"app": true, "k8s-app": true, "component": true, "tier": true, "pod-template-hash": true, "controller-revision-hash": true,
+	"statefulset.kubernetes.io/pod-name": true, "apps.kubernetes.io/pod-index": true,
+	"batch.kubernetes.io/job-name": true, "batch.kubernetes.io/controller-uid": true, "job-name": true, "controller-uid": true,
+}
+
+// keyWord stands for the key of a label or an annotation.
 func (r *redactor) keyWord(key string) string {
-	domain, _, ok := strings.Cut(key, "/")
-	for _, own := range []string{"kubernetes.io", "k8s.io"} {
-		if ok && (domain == own || strings.HasSuffix(domain, "."+own)) {
-			return key
-		}
-	}
-	if !ok && strings.HasPrefix(key, "io.kubernetes.") {
+	if wellKnown[key] {
 		return key
 	}
 	return r.word(key)

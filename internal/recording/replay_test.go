@@ -27,13 +27,12 @@ func TestReplayShowsTheSame(t *testing.T) {
 		replay pipeline.Options
 		unary  bool
 	}{
-		"churn":          {scene: scene{pods: 20, play: churn(8, 400)}},
-		"unary lists":    {scene: scene{pods: 20, unary: true, play: churn(8, 200)}},
-		"recorded unary": {scene: scene{pods: 20, unary: true, play: churn(8, 200)}, unary: false},
-		"replayed unary": {scene: scene{pods: 20, play: churn(8, 200)}, unary: true},
-		"storm":          {scene: scene{pods: 100, play: churn(200, 2000)}},
-		"other period":   {scene: scene{pods: 20, play: churn(8, 200)}, replay: pipeline.Options{RelistPeriod: 3 * time.Second}},
-		"shorter period": {scene: scene{pods: 20, play: churn(8, 200)}, replay: pipeline.Options{RelistPeriod: 70 * time.Millisecond}},
+		"churn":          {scene: scene{pods: 20, play: churn(8, 300)}},
+		"unary lists":    {scene: scene{pods: 20, unary: true, play: churn(8, 120)}},
+		"replayed unary": {scene: scene{pods: 20, play: churn(8, 120)}, unary: true},
+		"storm":          {scene: scene{pods: 50, play: churn(100, 600)}},
+		"other period":   {scene: scene{pods: 20, play: churn(8, 120)}, replay: pipeline.Options{RelistPeriod: 3 * time.Second}},
+		"shorter period": {scene: scene{pods: 20, play: churn(8, 120)}, replay: pipeline.Options{RelistPeriod: 70 * time.Millisecond}},
 		"failures":       {scene: scene{pods: 20, play: failing(simruntime.Fault{RPC: "ContainerStatus", Code: 14, Probability: 0.3})}},
 		"failing lists":  {scene: scene{pods: 20, play: failing(simruntime.Fault{RPC: "StreamContainers", Code: 14, Probability: 0.3})}},
 		"hanging":        {scene: scene{pods: 20, play: failing(simruntime.Fault{RPC: "ContainerStatus", Hang: true, Probability: 0.1})}},
@@ -59,7 +58,7 @@ func failing(f simruntime.Fault) func(*testing.T, *simruntime.Runtime) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		churn(8, 200)(t, runtime)
+		churn(8, 120)(t, runtime)
 		runtime.Clear(id)
 		time.Sleep(20 * time.Second)
 	}
