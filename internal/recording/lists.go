@@ -46,14 +46,14 @@ func (s *Server) list(ctx context.Context, k kind, request any) ([]*item, error)
 	return items, nil
 }
 
-// open begins a round: the one that is next in the recording if it is due, or
-// else the world as it is. It needs the lock.
+// open begins a round: the one that is next in the recording if it is due or the
+// first, or else the world as it is. It needs the lock.
 func (s *Server) open() {
 	now := s.now()
 	at := now
 	if r := s.nextRound(); r != nil {
-		switch {
-		case s.followed && r.at <= now+s.scaled(slack):
+		switch first := s.shownAt.IsZero(); {
+		case first, s.followed && r.at <= now+s.scaled(slack):
 			at = max(now, r.at)
 		case !s.followed:
 			at = min(now, r.at)

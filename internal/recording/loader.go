@@ -49,6 +49,7 @@ type statusAnswer struct {
 	outcome
 	at     time.Duration
 	answer proto.Message // of the kind's status response
+	told   bool          // by an event, not asked for
 }
 
 // session is a stream of events.
@@ -247,7 +248,7 @@ func (l *loader) event(r *record, o outcome) error {
 func (l *loader) eventStatuses(s *step) {
 	add := func(k kind, id string, answer proto.Message) {
 		key := statusKey{k, id}
-		l.recording.statuses[key] = append(l.recording.statuses[key], &statusAnswer{at: s.at, answer: answer})
+		l.recording.statuses[key] = append(l.recording.statuses[key], &statusAnswer{at: s.at, answer: answer, told: true})
 	}
 	if sandbox := s.event.GetPodSandboxStatus(); sandbox.GetId() != "" {
 		add(sandboxes, sandbox.GetId(), &runtimeapi.PodSandboxStatusResponse{Status: sandbox})

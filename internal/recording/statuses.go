@@ -51,20 +51,28 @@ func (s *Server) status(ctx context.Context, k kind, id string) (proto.Message, 
 }
 
 // choose returns the answer to a question for a status, or nil if the recording
-// does not have it. An answer from before the item's present state was listed is
-// none, unless it tells of that state already. It needs the lock.
+// does not have it. One from before the item's present state was listed is none,
+// unless it tells of that state already. It needs the lock.
 func (s *Server) choose(k kind, id string) *statusAnswer {
 	answers := s.recording.statuses[statusKey{k, id}]
-	until := s.position() + s.scaled(slack)
-	if next := s.nextRound(); next != nil && !s.followed {
-		until = min(until, next.at)
-	}
 	e := s.world.find(k, id)
 	var since time.Duration
 	if e != nil {
 		since = e.changed
 	}
-	last := sort.Search(len(answers), func(i int) bool { return answers[i].at > until }) - 1
+	now := s.position()
+	if s.followed {
+		if turn := s.turn(answers, since, now); turn != nil {
+			return turn
+		}
+	} else {
+		// Whatever was asked for between two lists answers the first.
+		now += s.scaled(slack)
+		if next := s.nextRound(); next != nil {
+			now = min(now, next.at)
+		}
+	}
+	last := sort.Search(len(answers), func(i int) bool { return answers[i].at > now }) - 1
 	if last >= 0 && answers[last].at >= since {
 		return answers[last]
 	}
@@ -73,6 +81,22 @@ func (s *Server) choose(k kind, id string) *statusAnswer {
 	}
 	if last >= 0 && (e == nil || answers[last].answer == nil || stateOf(answers[last].answer) == e.state) {
 		return answers[last]
+	}
+	return nil
+}
+
+// turn returns the answer that was asked for at about this time and has not been
+// given yet, or nil. Events make a pipeline ask at their times, so that each call
+// has its counterpart. It needs the lock.
+func (s *Server) turn(answers []*statusAnswer, since, now time.Duration) *statusAnswer {
+	from := max(since, now-s.scaled(slack))
+	for _, a := range answers[sort.Search(len(answers), func(i int) bool { return answers[i].at >= from }):] {
+		if a.at > now+s.scaled(slack) {
+			return nil
+		}
+		if !a.told && !s.heard[&a.outcome] {
+			return a
+		}
 	}
 	return nil
 }

@@ -1,0 +1,125 @@
+package recording_test
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+)
+
+const secret = "tell-nobody"
+
+// secrets are pods whose every text can be found again.
+func secrets(t *testing.T, runtime *simruntime.Runtime) {
+	t.Helper()
+	for i := range 3 {
+		name := fmt.Sprintf("%s-%d", secret, i)
+		if _, err := runtime.AddPod(simruntime.PodSpec{
+			UID: name + "-uid", Name: name, Namespace: secret,
+			Labels:      map[string]string{secret + "-key": secret, "app": secret, "container.kubernetes.io/" + secret: "x"},
+			Annotations: map[string]string{secret + "-key": secret, "kubernetes.io/config.source": secret},
+			Containers:  []simruntime.ContainerSpec{{Name: secret, Image: "registry/" + secret + ":1"}, {Name: "other"}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestRedactedReplayShowsTheSame but for the names, and the file has none of
+// them.
+func TestRedactedReplayShowsTheSame(t *testing.T) {
+	for name, events := range map[string]pipeline.EventsMode{"lists": pipeline.EventsOff, "events": pipeline.EventsRequire} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var forbidden []string
+				s := scene{
+					pods: 10, simulated: simruntime.Options{Seed: 5, Profile: node(t), DualStack: true},
+					options: pipeline.Options{Events: events},
+					play: func(t *testing.T, runtime *simruntime.Runtime) {
+						secrets(t, runtime)
+						if _, err := runtime.Inject(simruntime.Fault{RPC: "ContainerStatus", Code: 14, Probability: 0.2, Times: 10, Message: secret}); err != nil {
+							t.Fatal(err)
+						}
+						churn(8, 100)(t, runtime)
+						time.Sleep(10 * time.Second)
+						forbidden = texts(runtime)
+					},
+				}
+				s.redact = false
+				if _, plain := s.record(t); !holdsAll(string(plain), append(forbidden, secret)) || len(forbidden) < 50 {
+					t.Fatalf("the search is for too little, or for what is never there: %q", forbidden)
+				}
+				s.redact = true
+				want, data := s.record(t)
+				for _, text := range append(forbidden, secret) {
+					if strings.Contains(string(data), text) {
+						t.Errorf("the recording has %q", text)
+					}
+				}
+				os.WriteFile("/tmp/rp/"+name+".jsonl", data, 0o600)
+				got := replay(t, data, 1, s.options, false)
+				if got.total != want.total || len(got.events) != len(want.events) {
+					t.Errorf("%d events of %d pods, want %d of %d", got.total, len(got.events), want.total, len(want.events))
+				}
+				nameless(&want).same(t, *nameless(&got))
+			})
+		})
+	}
+}
+
+func holdsAll(text string, parts []string) bool {
+	return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(text, part) })
+}
+
+// texts returns the names, values and addresses of all pods, but those that are
+// part of the format.
+func texts(runtime *simruntime.Runtime) []string {
+	found := make(map[string]bool)
+	for _, p := range runtime.Pods() {
+		found[p.Name], found[`"`+p.Namespace+`"`] = true, true
+		for _, s := range p.Sandboxes {
+			for _, ip := range s.IPs {
+				found[ip] = true
+			}
+		}
+		for _, c := range p.Containers {
+			found[c.Image] = true
+			if c.Name != "app" { // that is a well-known key too
+				found[`"`+c.Name+`"`] = true
+			}
+		}
+	}
+	found["2026-01-02T03:04:05Z"] = true
+	found["/dev/termination-log"] = true
+	var all []string
+	for text := range found {
+		all = append(all, text)
+	}
+	return all
+}
+
+// nameless leaves of what was seen what a redacted recording keeps: ids, types,
+// exit codes, reasons, states and times.
+func nameless(s *seen) *seen {
+	n := seen{events: make(map[pipeline.PodUID][]string), states: make(map[pipeline.PodUID]string)}
+	for uid, events := range s.events {
+		if strings.HasPrefix(string(uid), secret) || !strings.Contains(string(uid), "-") {
+			continue // its UID is no random number and was replaced
+		}
+		for _, ev := range events {
+			f := strings.Fields(ev)
+			n.events[uid] = append(n.events[uid], strings.Join(append(f[:2], f[3:]...), " "))
+		}
+		n.states[uid] = fmt.Sprint(numbers.FindAllString(s.states[uid], -1))
+	}
+	return &n
+}
+
+var numbers = regexp.MustCompile(`"(ID|State|CreatedAt|StartedAt|FinishedAt|ExitCode|Reason|Ready|Attempt)":("[^"]*"|[0-9a-z]+)`)
