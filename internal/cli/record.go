@@ -49,6 +49,7 @@ type recordCommand struct {
 	file     string
 	duration time.Duration
 	redact   bool
+	began    bool // the runtime has answered
 }
 
 func newRecord(p Process) *cobra.Command {
@@ -109,7 +110,7 @@ func (c *recordCommand) run(ctx context.Context) error {
 		err = c.record(ctx, out, from, recorder)
 		size, closeErr := file.Close()
 		answers, events := recorder.Counts()
-		if answers == 0 {
+		if !c.began {
 			return errors.Join(err, closeErr, os.Remove(c.file))
 		}
 		out.say(ctx, "%s has %d answers and %d events of %v, %d bytes",
@@ -161,6 +162,7 @@ func (c *recordCommand) observe(ctx context.Context, out console, from endpoint.
 		return err
 	}
 	defer func() { _ = client.Close() }()
+	c.began = true
 	pipe, err := pipeline.New(c.pipeline.options(client, out.log, nil))
 	if err != nil {
 		return err

@@ -75,6 +75,15 @@ func TestUsageErrors(t *testing.T) {
 		{"doctor --timeout 0", "--timeout (0s) and --call-timeout (5s) must be longer than 0"},
 		{"doctor --call-timeout -1s", "must be longer than 0"},
 		{"doctor -o yaml", `"-o, --output" flag: want text, json`},
+		{"record", "want the name of the FILE to write"},
+		{"record a b", `unexpected argument "b"`},
+		{"record a --duration -1s", "--duration must not be negative, got -1s"},
+		{"record a --inspectors 0", "--inspectors must be at least 1, got 0"},
+		{"run -r replay:", "needs the name of a recording"},
+		{"run --replay-speed 2", "--replay-speed needs --runtime-endpoint replay:FILE"},
+		{"run -r replay:r --replay-speed 0", "--replay-speed must be greater than 0, got 0"},
+		{"run -r replay:r --replay-speed NaN", "--replay-speed must be greater than 0, got NaN"},
+		{"events --connect /s -r replay:r", "--connect cannot be combined with --runtime-endpoint"},
 		{"simulate", "--socket is required"},
 		{"simulate --socket /s --pods -1", "--pods must not be negative, got -1"},
 		{"simulate --socket /s --churn-rate -1", "--churn-rate must be"},
@@ -103,6 +112,7 @@ func TestHelp(t *testing.T) {
 		{"pods --help", "testdata/pods.golden"},
 		{"doctor --help", "testdata/doctor.golden"},
 		{"simulate --help", "testdata/simulate.golden"},
+		{"record --help", "testdata/record.golden"},
 	} {
 		code, stdout, stderr := run(t, strings.Fields(test.args)...)
 		if code != cli.ExitOK || stderr != "" {
@@ -135,7 +145,7 @@ func TestVersion(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"__complete run --output ", "text\nwide\njson\ngo-template=\n"},
-		{"__complete r", "run\t"},
+		{"__complete ru", "run\t"},
 		{"__complete events --type ", "ContainerStarted\nContainerDied\n"},
 	} {
 		args := strings.Split(test.args, " ")

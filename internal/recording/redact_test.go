@@ -2,7 +2,6 @@ package recording_test
 
 import (
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -63,7 +62,6 @@ func TestRedactedReplayShowsTheSame(t *testing.T) {
 						t.Errorf("the recording has %q", text)
 					}
 				}
-				os.WriteFile("/tmp/rp/"+name+".jsonl", data, 0o600)
 				got := replay(t, data, 1, s.options, false)
 				if got.total != want.total || len(got.events) != len(want.events) {
 					t.Errorf("%d events of %d pods, want %d of %d", got.total, len(got.events), want.total, len(want.events))
