@@ -38,14 +38,14 @@ func serving(t *testing.T, serve func(context.Context, net.Listener) error) (dia
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- serve(ctx, listener) }()
-	return []grpc.DialOption{
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
-		}, func() {
-			cancel()
-			if err := <-done; !errors.Is(err, context.Canceled) {
-				t.Errorf("serve: %v", err)
-			}
+	dialer := func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }
+	stop = func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("serve: %v", err)
 		}
+	}
+	return []grpc.DialOption{grpc.WithContextDialer(dialer)}, stop
 }
 
 // seen is what a subscriber of a pipeline has seen.
