@@ -19,6 +19,8 @@ func TestNewNamesTheBadOption(t *testing.T) {
 		"RelistThreshold": {Runtime: newNode(), RelistThreshold: -1},
 		"ListTimeout":     {Runtime: newNode(), ListTimeout: -1},
 		"InspectTimeout":  {Runtime: newNode(), InspectTimeout: -1},
+		"HungAfter":       {Runtime: newNode(), HungAfter: -1},
+		"MaxQuarantine":   {Runtime: newNode(), MaxQuarantine: -1},
 		"SlowAfter":       {Runtime: newNode(), SlowAfter: -1},
 		"KeepRemoved":     {Runtime: newNode(), KeepRemoved: -1},
 		"Inspectors":      {Runtime: newNode(), Inspectors: -1},

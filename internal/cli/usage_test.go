@@ -36,6 +36,8 @@ func TestUsageErrors(t *testing.T) {
 		{"run --relist-period 1m --relist-threshold 1m", "--relist-threshold (1m0s) must be longer than --relist-period (1m0s)"},
 		{"run --list-timeout 0", "--list-timeout must be longer than 0"},
 		{"run --inspect-timeout=-1ms", "--inspect-timeout must be longer than 0"},
+		{"run --hung-after 0s", "--hung-after must be longer than 0"},
+		{"run --max-quarantine=-1s", "--max-quarantine must be longer than 0"},
 		{"run --inspectors 0", "--inspectors must be at least 1, got 0"},
 		{"run --inspectors=-1", "--inspectors must be at least 1, got -1"},
 		{"run --max-status-calls 0", "--max-status-calls must be at least 1, got 0"},

@@ -103,3 +103,41 @@ func TestReadyNamesBacklog(t *testing.T) {
 		expect(open, 200, "[+]inspections ok\n")
 	})
 }
+
+// TestReadyNamesQuarantine has a pod's inspections hang over and over.
+func TestReadyNamesQuarantine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var hang atomic.Bool
+		hang.Store(true)
+		node := nodetest.New()
+		node.Delay = func(pleg.PodUID) time.Duration {
+			if hang.Load() {
+				return time.Hour
+			}
+			return 0
+		}
+		node.Set("shop/cart", "c=running /s=running")
+		pipe, _ := newPipe(t, node, pipeline.Options{InspectTimeout: 10 * time.Second})
+		o := options(pipe)
+		open := monitor.Handler(o)
+		o.HidePods = errors.New("no")
+		closed := monitor.Handler(o)
+		expect := func(h http.Handler, want string) {
+			t.Helper()
+			if got, text := ask(t, h, "GET", "/readyz?verbose"); got != 200 || !strings.Contains(text, want) {
+				t.Errorf("/readyz = %d %q, want 200 %q", got, text, want)
+			}
+		}
+		time.Sleep(9500 * time.Millisecond)
+		expect(open, "[+]quarantine ok\n")
+		// It hangs until 10 s, then again for 4 s from the relist after that, and
+		// from the one a second later.
+		time.Sleep(13 * time.Second)
+		expect(open, "[+]quarantine ok: inspections of 1 pods hang, shop/name-shop/cart (shop/cart) for ")
+		expect(open, " in a row, next try in ")
+		expect(closed, "[+]quarantine ok: inspections of 1 pods hang\n")
+		hang.Store(false)
+		time.Sleep(10 * time.Second)
+		expect(open, "[+]quarantine ok\n")
+	})
+}
