@@ -74,8 +74,9 @@ type Options struct {
 	// [EventWatcher].
 	Events EventsMode
 	// RelistPeriodWithEvents and RelistThresholdWithEvents stand in for
-	// RelistPeriod and RelistThreshold while the stream is up. If zero,
-	// [DefaultRelistPeriodWithEvents] and [DefaultRelistThresholdWithEvents].
+	// RelistPeriod and RelistThreshold while the stream is up and announces what
+	// the lists find. If zero, [DefaultRelistPeriodWithEvents] and
+	// [DefaultRelistThresholdWithEvents].
 	RelistPeriodWithEvents    time.Duration
 	RelistThresholdWithEvents time.Duration
 	// KeepRemoved is for how long the final status of a removed container can
@@ -160,7 +161,7 @@ func New(o Options) (*Pipeline, error) {
 	})
 	p.hinter, errs[1] = hinter.New(o.hinter(p.lister, metrics))
 	p.differ, errs[2] = differ.New(differ.Options{
-		Cache: statuses, Retry: p.lister.Retry, DeliverAfterFailures: o.DeliverAfterFailures,
+		Cache: statuses, Retry: p.lister.Retry, Doubt: p.lister.SetDoubt, DeliverAfterFailures: o.DeliverAfterFailures,
 		RelistPeriod: o.RelistPeriod, MaxQuarantine: o.MaxQuarantine,
 		Logger: o.Logger, Metrics: metrics,
 	})
@@ -313,7 +314,7 @@ func (p *Pipeline) Quarantined() []Quarantined { return slices.Clone(p.differ.Qu
 // Healthy reports whether the last successful relist began less than
 // Options.RelistThreshold ago, and if not, why. The meaning is the kubelet's:
 // it speaks of the runtime's lists, not of single pods. While a stream of events
-// is up, Options.RelistThresholdWithEvents holds. An error beside true tells of
+// is up and relied on, Options.RelistThresholdWithEvents holds. An error beside true tells of
 // lists that work in a roundabout way, if Runtime is [Degraded]. It does not
 // block.
 func (p *Pipeline) Healthy() (bool, error) {

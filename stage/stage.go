@@ -24,9 +24,12 @@ type Listing struct {
 	// At is the time before the first call of the list.
 	At   time.Time
 	Pods []*pleg.Pod
-	// Announced is true if a stream of events has been up since before the
-	// last listing: it should have announced whatever this one shows.
+	// Announced is true if a stream of events was up at the last listing: events
+	// should have told of whatever this one shows.
 	Announced bool
+	// Broken is true if that stream has ended since: what it did not tell is no
+	// fault of a stream that is up.
+	Broken bool
 }
 
 // Observation is what the runtime had of one pod at one moment: the answer to a

@@ -26,8 +26,13 @@ type Options struct {
 	Cache Cache
 	// Retry is called when something waits for the next listing, which then
 	// should not be long in coming: an inspection that has failed, a request for
-	// one, much that only a listing clears. It must not block.
+	// one, much that only a listing clears, a change that an event may be about
+	// to announce. It must not block.
 	Retry func()
+	// Doubt is called with true when a stream of events that is up has failed to
+	// announce changes, and with false when it may be relied on again. It must
+	// not block.
+	Doubt func(doubted bool)
 	// DeliverAfterFailures is the number of failed inspections of a pod after
 	// which its events are delivered uninspected; 0 for never.
 	DeliverAfterFailures int
@@ -43,6 +48,7 @@ type Options struct {
 type Differ struct {
 	cache    Cache
 	retry    func()
+	doubt    func(bool)
 	deliver  int // after so many failures
 	log      *slog.Logger
 	metrics  *metrics
@@ -70,6 +76,10 @@ type Differ struct {
 	missed  missed
 	// unlisted are the containers that a list no longer had.
 	unlisted *recent[pleg.ContainerID]
+	trust    trust
+	// told is the number of pods since the last listing that are known by an
+	// event alone.
+	told int
 
 	quarantine quarantine
 
@@ -89,6 +99,7 @@ func New(o Options) (*Differ, error) {
 	return &Differ{
 		cache:      o.Cache,
 		retry:      o.Retry,
+		doubt:      o.Doubt,
 		deliver:    o.DeliverAfterFailures,
 		log:        o.Logger.With("stage", "differ"),
 		metrics:    m,
@@ -167,10 +178,11 @@ func (d *Differ) loop(
 func (d *Differ) apply(l stage.Listing) {
 	d.takeRequests()
 	now := time.Now()
-	d.missed.count(now)
+	d.countMissed(now)
 	d.removed.expire(now, nil)
 	d.unlisted.expire(now, nil)
 	d.listings++
+	d.told = 0
 	d.pending = d.pending[:0]
 	present := 0
 	var count census
@@ -211,6 +223,7 @@ func (d *Differ) apply(l stage.Listing) {
 	// hangs keeps nobody else's GetNewerThan waiting.
 	d.cache.Observe(l.At, d.pending)
 	d.listedAt = l.At
+	d.weigh(l)
 	d.mark()
 }
 
@@ -229,7 +242,7 @@ func (d *Differ) list(rec *record, pod *pleg.Pod, l stage.Listing) {
 	// A pod seen after the listing had begun need not be in it.
 	if !rec.current.at.After(l.At) {
 		if l.Announced {
-			d.missed.shown(events(rec.current.pod, pod, l.At), time.Now())
+			d.missed.shown(events(rec.current.pod, pod, l.At), time.Now(), l.Broken)
 		}
 		d.observe(rec, observation{pod: pod, at: l.At})
 	}
@@ -324,7 +337,7 @@ func (d *Differ) settle(s stage.Settled) {
 	}
 	d.unsettled--
 	d.release(rec)
-	if rec.current.at.After(rec.sent.at) {
+	if rec.newer() {
 		if change, ok := rec.next(); ok {
 			d.begin(rec, change)
 			d.queueLater()

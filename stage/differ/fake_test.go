@@ -54,6 +54,9 @@ func newDiffer(tb testing.TB, c differ.Cache, metrics instrument.Registry) *diff
 func newOf(tb testing.TB, o differ.Options) *differ.Differ {
 	tb.Helper()
 	o.RelistPeriod, o.MaxQuarantine = period, maxQuarantine
+	if o.Doubt == nil {
+		o.Doubt = func(bool) {}
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -71,6 +74,7 @@ type bed struct {
 	metrics      *prometheus.Registry
 	retries      atomic.Int64
 	logged       strings.Builder // to be read while the differ waits
+	doubts       []bool
 	listings     chan stage.Listing
 	observations chan stage.Observation
 	settled      chan stage.Settled
@@ -99,6 +103,7 @@ func newDelivering(t *testing.T, after int) *bed {
 	}
 	b.differ = newOf(t, differ.Options{
 		Cache: c, Retry: func() { b.retries.Add(1) }, DeliverAfterFailures: after,
+		Doubt:  func(doubted bool) { b.doubts = append(b.doubts, doubted) },
 		Logger: slog.New(slog.NewTextHandler(&b.logged, nil)), Metrics: instrument.Registry{Registerer: b.metrics},
 	})
 	go func() { b.ended <- b.differ.Run(b.listings, b.observations, b.settled, b.inspect, b.retry, b.known) }()

@@ -13,6 +13,7 @@ type metrics struct {
 	duplicates  prometheus.Counter
 	stale       prometheus.Counter
 	missed      prometheus.Counter
+	doubted     prometheus.Gauge
 	// skippedAttempts counts containers of which nothing but a number is known.
 	skippedAttempts prometheus.Counter
 	runningPods     prometheus.Gauge
@@ -43,7 +44,11 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 		}),
 		missed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "pleg_missed_events_total",
-			Help: "Changes that a relist found although the stream of container events was up and had not announced them.",
+			Help: "Changes that a relist found and no event had announced, although a stream of container events was up at the relist before.",
+		}),
+		doubted: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "pleg_event_stream_doubted",
+			Help: "1 while the stream of container events is not relied on because it missed changes while it was up, 0 otherwise.",
 		}),
 		skippedAttempts: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "pleg_missed_attempts_total",
@@ -57,7 +62,7 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 	for state := range m.containers {
 		m.containers[state] = containers.WithLabelValues(pleg.State(state).String())
 	}
-	return m, reg.Register(m.queue, m.quarantined, m.duplicates, m.stale, m.missed, m.skippedAttempts, m.runningPods, containers)
+	return m, reg.Register(m.queue, m.quarantined, m.duplicates, m.stale, m.missed, m.doubted, m.skippedAttempts, m.runningPods, containers)
 }
 
 // census counts what one listing has.

@@ -17,7 +17,8 @@ const (
 )
 
 // missed counts what a listing shows although no event had announced it, the
-// figure that KEP-3386 promised for the kubelet.
+// figure that KEP-3386 promised for the kubelet. What happened while a stream
+// was down counts once there was one.
 type missed struct {
 	counter prometheus.Counter
 	// expected are the changes that a listing has shown first; announced those
@@ -30,6 +31,8 @@ type missed struct {
 type step struct {
 	id pleg.ContainerID
 	to pleg.EventType
+	// broken is set if the stream has ended that was to announce it.
+	broken bool
 }
 
 func newMissed(counter prometheus.Counter) missed {
@@ -42,30 +45,43 @@ func newMissed(counter prometheus.Counter) missed {
 
 // shown takes the events between the last observation of a pod and a listing of
 // all pods. What an inspection still owes the subscribers is not among them.
-func (m *missed) shown(events []pleg.Event, now time.Time) {
+func (m *missed) shown(events []pleg.Event, now time.Time, broken bool) {
 	for _, ev := range events {
-		s := step{ev.ContainerID, ev.Type}
+		s := step{id: ev.ContainerID, to: ev.Type}
 		if ev.ContainerID == "" || ev.Type == pleg.ContainerChanged || m.announced.has(s, now) {
 			continue
 		}
+		s.broken = broken
 		m.expected.add(s, now)
 	}
 }
+
+// waits reports whether something shown may still be announced.
+func (m *missed) waits() bool { return len(m.expected.since) > 0 }
 
 // heard takes an event of the runtime. What came before it in the container's
 // life need not be announced any more.
 func (m *missed) heard(h *pleg.Hint, now time.Time) {
 	for _, t := range announces(h) {
-		s := step{h.Container, t}
+		s := step{id: h.Container, to: t}
 		m.expected.remove(s)
+		m.expected.remove(step{id: h.Container, to: t, broken: true})
 		if h.Pod == nil {
 			m.announced.add(s, now)
 		}
 	}
 }
 
-func (m *missed) count(now time.Time) {
-	m.expected.expire(now, func(step) { m.counter.Inc() })
+// count counts what is missed by now, and returns how much of it a stream that is
+// up has failed to announce.
+func (m *missed) count(now time.Time) (faults int) {
+	m.expected.expire(now, func(s step) {
+		m.counter.Inc()
+		if !s.broken {
+			faults++
+		}
+	})
+	return faults
 }
 
 func announces(h *pleg.Hint) []pleg.EventType {

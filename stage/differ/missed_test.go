@@ -18,6 +18,13 @@ func (b *bed) show(pods ...*pleg.Pod) {
 	synctest.Wait()
 }
 
+// showBroken sends a listing after a stream of events has ended.
+func (b *bed) showBroken(pods ...*pleg.Pod) {
+	b.lists++
+	b.listings <- stage.Listing{At: at(b.lists), Pods: pods, Announced: true, Broken: true}
+	synctest.Wait()
+}
+
 // end settles everything that can be had, with the same end.
 func (b *bed) end(err error) {
 	for {
@@ -41,6 +48,12 @@ func TestMissedEventsAreWhatAListingShowsUnannounced(t *testing.T) {
 		"nothing changed":      {func(b *bed) { b.show(running) }, 0},
 		"created":              {func(b *bed) { b.show(podtest.Pod("a", "c=running d=created")) }, 0},
 		"no stream was up":     {func(b *bed) { b.list(exited) }, 0},
+		"the stream broke":     {func(b *bed) { b.showBroken(exited) }, 1},
+		"the stream broke, and a new one announces it": {func(b *bed) {
+			b.showBroken(exited)
+			time.Sleep(4 * time.Second)
+			b.hear(-1, hint("a", "c=exited", "c=exited"))
+		}, 0},
 		"announced a moment later": {func(b *bed) {
 			b.show(exited)
 			time.Sleep(4 * time.Second)

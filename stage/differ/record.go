@@ -63,7 +63,7 @@ type record struct {
 
 // observe takes a newer observation.
 func (r *record) observe(o observation) {
-	if r.busy && r.current.step && r.current.at.After(r.sent.at) && len(r.steps) < maxSteps {
+	if r.busy && r.current.step && r.newer() && len(r.steps) < maxSteps {
 		r.steps = append(r.steps, r.current)
 	}
 	r.current = o
@@ -71,6 +71,10 @@ func (r *record) observe(o observation) {
 		r.seen = o.pod
 	}
 }
+
+// newer reports whether something was observed since what was sent. Two
+// observations may bear the same time.
+func (r *record) newer() bool { return !r.current.at.Equal(r.sent.at) || r.current.pod != r.sent.pod }
 
 // next returns the change to the next observation that makes one.
 func (r *record) next() (stage.Change, bool) {

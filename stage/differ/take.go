@@ -11,8 +11,9 @@ import (
 func (d *Differ) take(o stage.Observation) {
 	now := time.Now()
 	if h := o.Hint; h != nil {
-		d.missed.count(now)
+		d.countMissed(now)
 		d.missed.heard(h, now)
+		d.trust.heard = true
 		if h.Removed {
 			d.removed.add(h.Container, now)
 		}
@@ -35,6 +36,9 @@ func (d *Differ) take(o stage.Observation) {
 		return
 	}
 	if rec == nil {
+		if o.Hint != nil && !d.mayTell() {
+			return
+		}
 		rec = d.record(o.UID)
 	}
 	d.observe(rec, to)
@@ -42,6 +46,18 @@ func (d *Differ) take(o stage.Observation) {
 	if rec.settled() {
 		d.cache.Touch(o.UID, o.At)
 	}
+}
+
+// mayTell reports whether events may tell of one more new pod before the next
+// listing, which is due soon if not: what a runtime makes up is not kept without
+// bound.
+func (d *Differ) mayTell() bool {
+	if d.told >= maxRecent {
+		d.retry()
+		return false
+	}
+	d.told++
+	return true
 }
 
 // knownAt returns the time of the newest observation of a pod so far, of which

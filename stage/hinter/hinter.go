@@ -23,6 +23,10 @@ import (
 // wait for a relist. Beyond it one relist of all pods is cheaper.
 const maxQueued = 4096
 
+// floodQuiet is for how long no hint may have given way to a list before that is
+// logged again.
+const floodQuiet = time.Minute
+
 // tick is how much newer than its arrival an event may be: two of one moment
 // of a clock that stands still between them differ only by that.
 const tick = time.Microsecond
@@ -68,6 +72,8 @@ type Hinter struct {
 	// the pods being relisted.
 	asked map[pleg.PodUID]time.Time
 	busy  map[pleg.PodUID]struct{}
+	// flooded is when a hint last gave way to a list.
+	flooded time.Time
 	// proven ends the time for which a new stream must live to count as up.
 	proven *time.Timer
 }
@@ -177,6 +183,7 @@ func (h *Hinter) take(hint *pleg.Hint) {
 	switch {
 	case hint.UID == "":
 		h.metrics.incomplete.Inc()
+		h.giveWay("an event names no pod")
 		h.opts.Lister.Relist()
 	case !complete(hint), hint.At.IsZero(), hint.At.After(now.Add(time.Second)):
 		h.metrics.incomplete.Inc()
@@ -203,12 +210,28 @@ func (h *Hinter) push(o stage.Observation) {
 		return
 	}
 	h.metrics.overflow.Inc()
+	h.giveWay("too many observations wait")
 	h.ask(o.UID)
+}
+
+// giveWay notes that a list does in place of a hint, and logs it once for a
+// flood of them.
+func (h *Hinter) giveWay(why string) {
+	now := time.Now()
+	if h.flooded.IsZero() || now.Sub(h.flooded) > floodQuiet {
+		h.log.Warn("hints cannot be followed one by one, relisting instead", "why", why)
+	}
+	h.flooded = now
 }
 
 // ask notes that a pod is to be relisted.
 func (h *Hinter) ask(uid pleg.PodUID) {
-	if h.opts.Pods == nil || len(h.due) >= maxQueued {
+	if h.opts.Pods == nil {
+		h.opts.Lister.Relist()
+		return
+	}
+	if len(h.due) >= maxQueued {
+		h.giveWay("too many pods wait for a relist")
 		h.opts.Lister.Relist()
 		return
 	}

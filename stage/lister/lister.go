@@ -37,7 +37,7 @@ type Options struct {
 	RelistPeriod    time.Duration
 	RelistThreshold time.Duration
 	// RelistPeriodWithEvents and RelistThresholdWithEvents stand in for them
-	// while a stream of events is up.
+	// while a stream of events is up and not doubted.
 	RelistPeriodWithEvents    time.Duration
 	RelistThresholdWithEvents time.Duration
 	// ListTimeout ends a list that takes longer.
@@ -58,8 +58,11 @@ type Lister struct {
 	running atomic.Pointer[time.Time]
 	last    atomic.Pointer[Relist]
 	stream  atomic.Pointer[stream]
-	wake    chan struct{} // of capacity 1: relist at once
-	sooner  chan struct{} // of capacity 1: relist after the short period
+	// doubt is since when the stream is not relied on although it is up; nil if
+	// it is.
+	doubt  atomic.Pointer[time.Time]
+	wake   chan struct{} // of capacity 1: relist at once
+	sooner chan struct{} // of capacity 1: relist after the short period
 
 	// listedWith is the stream at the last successful list.
 	listedWith *stream
@@ -84,6 +87,7 @@ func New(o Options) (*Lister, error) {
 	l := &Lister{runtime: o.Runtime, opts: o, log: o.Logger.With("stage", "lister"), wake: make(chan struct{}, 1), sooner: make(chan struct{}, 1)}
 	l.last.Store(&Relist{})
 	l.stream.Store(&stream{})
+	l.listedWith = l.stream.Load()
 	var err error
 	l.metrics, err = newMetrics(o.Metrics, l.age)
 	return l, err
@@ -123,20 +127,46 @@ func (l *Lister) SetStream(up bool) {
 	l.Relist()
 }
 
+// SetDoubt tells whether a stream of events that is up is not to be relied on.
+// Then what holds without events holds, and a list is due within the short
+// period. It does not block.
+func (l *Lister) SetDoubt(doubted bool) {
+	switch {
+	case !doubted:
+		l.doubt.Store(nil)
+	case l.doubt.Load() == nil:
+		now := time.Now()
+		l.doubt.Store(&now)
+		l.Retry()
+	}
+}
+
+// relied reports whether a stream of events stands in for lists, and since when
+// that is so.
+func (l *Lister) relied() (relied bool, since time.Time) {
+	stream, doubt := l.stream.Load(), l.doubt.Load()
+	if doubt != nil && doubt.After(stream.since) {
+		return false, *doubt
+	}
+	return stream.up && doubt == nil, stream.since
+}
+
 // Healthy reports whether the last successful list is younger than the
 // threshold, and if not, why. The threshold that holds without events begins to
-// count when the stream breaks, not before; the one that held with them goes on.
+// count when the stream breaks or is doubted, not before; the one that held with
+// them goes on.
 func (l *Lister) Healthy() (bool, error) {
-	last, stream := l.Last(), l.stream.Load()
+	last := l.Last()
+	relied, since := l.relied()
 	if last.Success.IsZero() {
 		return false, because("pleg has yet to be successful", last.Err)
 	}
 	threshold, seen := l.opts.RelistThreshold, last.Success
 	switch {
-	case stream.up:
+	case relied:
 		threshold = l.opts.RelistThresholdWithEvents
-	case stream.since.After(seen) && time.Since(seen) <= l.opts.RelistThresholdWithEvents:
-		seen = stream.since
+	case since.After(seen) && time.Since(seen) <= l.opts.RelistThresholdWithEvents:
+		seen = since
 	}
 	if elapsed := time.Since(seen); elapsed > threshold {
 		return false, because(fmt.Sprintf("pleg was last seen active %v ago; threshold is %v", time.Since(last.Success), threshold), last.Err)
@@ -202,7 +232,7 @@ func (l *Lister) overslept(due time.Time) bool {
 // period is the time to the next list. The long one holds only while both the
 // stream and the lists work.
 func (l *Lister) period() time.Duration {
-	if l.stream.Load().up && l.Last().Err == nil {
+	if relied, _ := l.relied(); relied && l.Last().Err == nil {
 		return l.opts.RelistPeriodWithEvents
 	}
 	return l.opts.RelistPeriod
@@ -232,7 +262,9 @@ func (l *Lister) relist(ctx context.Context) (stage.Listing, bool) {
 	}
 	l.last.Store(&Relist{Success: start})
 	l.metrics.lastSeen.Set(float64(start.UnixNano()) / float64(time.Second))
-	listing := stage.Listing{At: start, Pods: l.wellFormed(ctx, pods), Announced: stream.up && stream == l.listedWith}
+	listing := stage.Listing{
+		At: start, Pods: l.wellFormed(ctx, pods), Announced: l.listedWith.up, Broken: stream != l.listedWith,
+	}
 	l.listedWith = stream
 	return listing, true
 }

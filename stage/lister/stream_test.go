@@ -18,8 +18,8 @@ func answers(context.Context) ([]*pleg.Pod, error) { return nil, nil }
 func (b *bed) requireNext(t *testing.T, want time.Duration, announced bool) {
 	t.Helper()
 	l, sent := b.next(t)
-	if sent != want || l.Announced != announced {
-		t.Errorf("listing came at %v, announced %v, want %v, %v", sent, l.Announced, want, announced)
+	if sent != want || l.Announced != announced || l.Announced && l.Broken {
+		t.Errorf("listing came at %v, announced %v, broken %v, want %v, %v, and not broken", sent, l.Announced, l.Broken, want, announced)
 	}
 }
 
@@ -48,7 +48,9 @@ func TestStreamStretchesThePeriodAndItsEndShortensIt(t *testing.T) {
 		b.requireNext(t, 500*time.Millisecond+periodWithEvents, true)
 		b.pass(400 * time.Second)
 		b.lister.SetStream(false)
-		b.requireNext(t, 400*time.Second, false) // what it may have lost
+		if l, sent := b.next(t); sent != 400*time.Second || !l.Announced || !l.Broken { // what it may have lost
+			t.Errorf("listing came at %v, announced %v, broken %v, want it as the stream breaks, to be announced by it", sent, l.Announced, l.Broken)
+		}
 		b.lister.SetStream(false)
 		b.requireNext(t, 401*time.Second, false)
 		b.lister.SetStream(true)
@@ -160,6 +162,41 @@ func TestHealthyWhenTheStreamBreaks(t *testing.T) {
 		}
 		if ok, _ := b.lister.Healthy(); ok {
 			t.Errorf("healthy %v after the last good list, because the stream broke a moment ago", time.Since(b.start))
+		}
+	})
+}
+
+func TestDoubtedStreamIsAsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var away atomic.Bool
+		b := newBed(t, func(context.Context) ([]*pleg.Pod, error) {
+			if away.Load() {
+				return nil, errList
+			}
+			return nil, nil
+		}, instrument.Registry{})
+		b.follow(t)
+		b.pass(10 * time.Second)
+		b.lister.SetDoubt(true)
+		b.requireNext(t, 11*time.Second, true)
+		b.lister.SetDoubt(true)
+		b.requireNext(t, 12*time.Second, true)
+		b.lister.SetDoubt(false)
+		b.requireNext(t, 13*time.Second, true) // was due already
+		b.pass(2 * time.Minute)
+		b.requireNext(t, 13*time.Second+periodWithEvents, true)
+
+		away.Store(true)
+		doubted := 13*time.Second + periodWithEvents + 4*time.Minute
+		b.pass(doubted)
+		b.lister.SetDoubt(true)
+		b.pass(doubted + threshold)
+		if ok, err := b.lister.Healthy(); !ok {
+			t.Errorf("a threshold after the stream was doubted: %v", err)
+		}
+		b.pass(doubted + threshold + time.Second)
+		if ok, _ := b.lister.Healthy(); ok {
+			t.Error("healthy longer than a threshold after the stream was doubted")
 		}
 	})
 }
