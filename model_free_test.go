@@ -22,6 +22,7 @@ type received struct {
 type freeBed struct {
 	runtime *freeRuntime
 	single  bool // the runtime can list one pod
+	hinted  bool // the runtime has events
 	// quarantine is the longest wait of a pod whose inspection hung; 1 for none.
 	quarantine time.Duration
 	p          *pipeline.Pipeline
@@ -54,12 +55,16 @@ func singlePods(t *testing.T, seed uint64, inspectors int) {
 // run lets a history pass and judges afterwards.
 func (b *freeBed) run(t *testing.T, runtime pleg.Runtime) {
 	inspectors := b.runtime.inspectors
-	var err error
-	b.p, err = pipeline.New(pipeline.Options{
+	opts := pipeline.Options{
 		Runtime: runtime, Inspectors: inspectors, FixedWidth: true, RelistPeriod: freePeriod,
 		ListTimeout: freeListTimeout, InspectTimeout: freeInspectTimeout,
 		HungAfter: b.runtime.hungAfter, MaxQuarantine: b.quarantine,
-	})
+	}
+	if b.hinted {
+		opts.Events, opts.RelistPeriodWithEvents = pipeline.EventsRequire, freePeriodWithEvents
+	}
+	var err error
+	b.p, err = pipeline.New(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,6 +159,10 @@ func (b *freeBed) judge(t *testing.T) {
 		t.Errorf("the last bookmark is of %v, although all is calm at the list of %v", marked, want)
 	}
 	b.judgeWaits(t)
+	if b.hinted {
+		b.judgeHinted(t)
+		return
+	}
 	for _, uid := range b.runtime.history.uids() {
 		newReplay(t, b, uid).run()
 	}

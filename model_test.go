@@ -42,6 +42,15 @@ func TestModelQuarantine(t *testing.T) {
 	eachSeed(t, quarantined)
 }
 
+// TestModelEvents is TestModelSinglePods with the runtime's container events
+// beside all lists: whole, incomplete, late, twice, out of order, or lost, on a
+// stream that breaks. In the end the cache must equal that of a reference which
+// was shown the last list alone, and the events of each pod must lead there in a
+// legal order, none twice.
+func TestModelEvents(t *testing.T) {
+	eachSeed(t, withEvents)
+}
+
 // eachSeed runs the sequences of every seed with few and with many inspectors,
 // until one fails.
 func eachSeed(t *testing.T, run func(t *testing.T, seed uint64, inspectors int)) {

@@ -44,7 +44,11 @@ func (b *freeBed) judgeWaits(t *testing.T) {
 // judgeError wants an inspection that failed and was for a list after the call.
 func (b *freeBed) judgeError(t *testing.T, w *wait) {
 	for _, call := range b.runtime.inspections[w.uid] {
-		if call.status == nil && call.of.at > w.called && call.end <= w.waited {
+		began := call.start
+		if call.of != nil {
+			began = call.of.at
+		}
+		if call.status == nil && began > w.called && call.end <= w.waited {
 			return
 		}
 	}
@@ -60,6 +64,9 @@ func (b *freeBed) judgeStatus(t *testing.T, w *wait) {
 	got := statusRanks(w.status)
 	for id, least := range first {
 		rank, ok := got[id]
+		if !ok && b.hinted && elsewhere(h, w, id) {
+			continue
+		}
 		if !ok {
 			rank = removed
 		}
@@ -68,6 +75,19 @@ func (b *freeBed) judgeStatus(t *testing.T, w *wait) {
 				w.uid, w.called, w.waited, id, rank, least, last[id], w.status)
 		}
 	}
+}
+
+// elsewhere reports whether a container is of another sandbox than those in the
+// status that a wait got: an event tells of one sandbox alone, and that of
+// another one's start may have been lost.
+func elsewhere(h *history, w *wait, id pleg.ContainerID) bool {
+	sandbox := id
+	for _, v := range h.pods[w.uid] {
+		if c := in(v.containers, id); c != nil {
+			sandbox = c.SandboxID
+		}
+	}
+	return len(w.status.Sandboxes) > 0 && !slices.ContainsFunc(w.status.Sandboxes, func(s *pleg.SandboxStatus) bool { return s.ID == sandbox })
 }
 
 // waits wants every wait for the pod to have returned at the first moment at
