@@ -1,23 +1,14 @@
 package pipeline_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
 	"github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
@@ -103,150 +94,6 @@ func checkLives(t *testing.T, events []pipeline.Event, codes map[pleg.ContainerI
 			t.Errorf("the life of %s: %q, want %q", id, lives[id], want)
 		}
 	}
-}
-
-// A flood of events, bad ones among them, costs neither memory nor the truth.
-func TestFloodOfEventsIsBounded(t *testing.T) {
-	for name, event := range map[string]func(pods []simruntime.Pod, n int) *runtimeapi.ContainerEventResponse{
-		"ids that nothing has": func(_ []simruntime.Pod, n int) *runtimeapi.ContainerEventResponse {
-			return &runtimeapi.ContainerEventResponse{
-				ContainerId: fmt.Sprint("nobody-", n), CreatedAt: time.Now().UnixNano(),
-				ContainerEventType: runtimeapi.ContainerEventType(n % 7),
-			}
-		},
-		"pods that nothing has": func(_ []simruntime.Pod, n int) *runtimeapi.ContainerEventResponse {
-			return &runtimeapi.ContainerEventResponse{
-				ContainerId: "c", CreatedAt: time.Now().UnixNano(), PodSandboxStatus: &runtimeapi.PodSandboxStatus{
-					Id: "s", Metadata: &runtimeapi.PodSandboxMetadata{Uid: fmt.Sprint("nobody-", n)},
-				},
-			}
-		},
-		"incomplete ones of pods that are there": func(pods []simruntime.Pod, n int) *runtimeapi.ContainerEventResponse {
-			return &runtimeapi.ContainerEventResponse{
-				ContainerId: pods[n%len(pods)].Containers[0].ID, CreatedAt: time.Now().UnixNano(),
-				ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT,
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) { flood(t, 50_000, event) })
-	}
-}
-
-func flood(t *testing.T, count int, event func([]simruntime.Pod, int) *runtimeapi.ContainerEventResponse) {
-	rt, err := simruntime.New(simruntime.Options{Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pods, err := rt.Populate(simruntime.Population{Pods: 10, Containers: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	source := &eventSource{sent: make(chan error, 1), play: func(send func(*runtimeapi.ContainerEventResponse) error) (err error) {
-		for n := 0; n < count && err == nil; n++ {
-			err = send(event(pods, n))
-		}
-		return err
-	}}
-	pipe := runMixed(t, rt, source)
-	began := time.Now()
-	if err := <-source.sent; err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%.0f events/s", float64(count)/time.Since(began).Seconds())
-	if err := rt.ExitContainer(pods[0].Containers[0].ID, 7, simruntime.ReasonError); err != nil {
-		t.Fatal(err)
-	}
-	exited := time.Now()
-	pipe.RequestRelist(pleg.PodUID(pods[0].UID))
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	st, err := pipe.Cache().GetNewerThan(ctx, pleg.PodUID(pods[0].UID), exited)
-	if c := st.Container(pleg.ContainerID(pods[0].Containers[0].ID)); err != nil || c == nil || c.ExitCode != 7 {
-		t.Errorf("after the flood: %+v, %v; want the exit code 7", c, err)
-	}
-	runtime.GC()
-	var memory runtime.MemStats
-	runtime.ReadMemStats(&memory)
-	if mb := memory.HeapAlloc >> 20; mb > 64 {
-		t.Errorf("%d MiB are in use after the flood, want at most 64", mb)
-	}
-}
-
-// eventSource is a runtime with nothing but events.
-type eventSource struct {
-	runtimeapi.UnimplementedRuntimeServiceServer
-	play func(send func(*runtimeapi.ContainerEventResponse) error) error
-	sent chan error // the end of play
-}
-
-func (s *eventSource) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
-	s.sent <- s.play(stream.Send)
-	<-stream.Context().Done()
-	return nil
-}
-
-// mixed is a runtime whose events come from elsewhere.
-type mixed struct {
-	*cri.Client
-	events *cri.Client
-}
-
-func (m mixed) WatchEvents(ctx context.Context, opened func(), hint func(pleg.Hint)) error {
-	return m.events.WatchEvents(ctx, opened, hint)
-}
-
-// runMixed runs a pipeline with the lists of rt and the events of source, on
-// real sockets until the test ends.
-func runMixed(t *testing.T, rt *simruntime.Runtime, source *eventSource) *pipeline.Pipeline {
-	t.Helper()
-	dir := t.TempDir()
-	ctx, cancel := context.WithCancel(context.Background())
-	server := grpc.NewServer()
-	runtimeapi.RegisterRuntimeServiceServer(server, source)
-	var run errgroup.Group
-	listener := listen(t, filepath.Join(dir, "events.sock"))
-	run.Go(func() error { return server.Serve(listener) })
-	backend := listen(t, filepath.Join(dir, "cri.sock"))
-	run.Go(func() error { return ignoreCanceled(rt.Serve(ctx, backend)) })
-	m := mixed{newCRI(t, filepath.Join(dir, "cri.sock")), newCRI(t, filepath.Join(dir, "events.sock"))}
-	pipe, err := pipeline.New(pipeline.Options{Runtime: m, Events: pipeline.EventsAuto})
-	if err != nil {
-		t.Fatal(err)
-	}
-	run.Go(func() error { return ignoreCanceled(pipe.Run(ctx)) })
-	t.Cleanup(func() {
-		cancel()
-		server.Stop()
-		if err := errors.Join(run.Wait(), m.Close(), m.events.Close()); err != nil {
-			t.Errorf("end: %v", err)
-		}
-	})
-	return pipe
-}
-
-func listen(t *testing.T, path string) net.Listener {
-	t.Helper()
-	listener, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return listener
-}
-
-func newCRI(t *testing.T, path string) *cri.Client {
-	t.Helper()
-	client, err := cri.New(path, cri.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
-}
-
-func ignoreCanceled(err error) error {
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
 }
 
 // A runtime that goes away and comes back is followed again within the relist
