@@ -28,6 +28,7 @@ type config struct {
 	socket     string
 	inspectors int
 	fixed      bool
+	events     bool
 	period     time.Duration
 	timeout    time.Duration
 	profile    string
@@ -39,6 +40,7 @@ func main() {
 	flag.StringVar(&c.socket, "socket", "", "socket of the container runtime")
 	flag.IntVar(&c.inspectors, "inspectors", pipeline.DefaultInspectors, "inspectors of the pipeline")
 	flag.BoolVar(&c.fixed, "fixed", false, "always use all inspectors")
+	flag.BoolVar(&c.events, "events", false, "follow the runtime's container events")
 	flag.DurationVar(&c.period, "period", time.Second, "relist period")
 	flag.DurationVar(&c.timeout, "timeout", 2*time.Minute, "deadline of a runtime call")
 	flag.StringVar(&c.profile, "cpuprofile", "", "file for a CPU profile of the whole run")
@@ -108,9 +110,13 @@ func (c config) serial(runtime *cri.Client) probe.Candidate {
 
 func (c config) pipeline(runtime *cri.Client) probe.Candidate {
 	return func(ctx context.Context, emit func(probe.Event)) error {
-		p, err := pipeline.New(pipeline.Options{
+		opts := pipeline.Options{
 			Runtime: runtime, RelistPeriod: c.period, Inspectors: c.inspectors, FixedWidth: c.fixed, InspectTimeout: c.timeout,
-		})
+		}
+		if c.events {
+			opts.Events = pipeline.EventsRequire
+		}
+		p, err := pipeline.New(opts)
 		if err != nil {
 			return err
 		}

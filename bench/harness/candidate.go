@@ -12,7 +12,8 @@ import (
 )
 
 // Candidate is what is measured: "serial", "kubelet", "pipeline-N" with up to N
-// inspectors and as many status calls in flight, or "fixed-N" with always N.
+// inspectors and as many status calls in flight, "fixed-N" with always N, or
+// "events-N", which is pipeline-N that follows the runtime's events.
 type Candidate string
 
 // The candidates that are not pipelines.
@@ -31,19 +32,24 @@ func fixedOf(inspectors int) Candidate {
 	return Candidate("fixed-" + strconv.Itoa(inspectors))
 }
 
+// eventsOf is the pipeline with that many inspectors that follows events.
+func eventsOf(inspectors int) Candidate {
+	return Candidate("events-" + strconv.Itoa(inspectors))
+}
+
 // parseCandidate returns an error for a name that is not a candidate.
 func parseCandidate(name string) (Candidate, error) {
 	c := Candidate(name)
 	if c == serial || c == kubelet || c.inspectors() > 0 {
 		return c, nil
 	}
-	return "", fmt.Errorf("unknown candidate %q: want serial, kubelet, pipeline-N or fixed-N with N of at least 1", name)
+	return "", fmt.Errorf("unknown candidate %q: want serial, kubelet, pipeline-N, fixed-N or events-N with N of at least 1", name)
 }
 
 // inspectors returns 0 for what is not a pipeline.
 func (c Candidate) inspectors() int {
 	kind, number, _ := strings.Cut(string(c), "-")
-	if kind != "pipeline" && kind != "fixed" {
+	if kind != "pipeline" && kind != "fixed" && kind != "events" {
 		return 0
 	}
 	n, err := strconv.Atoi(number)
@@ -55,6 +61,9 @@ func (c Candidate) inspectors() int {
 
 // fixed is false for what finds its own width.
 func (c Candidate) fixed() bool { return strings.HasPrefix(string(c), "fixed-") }
+
+// events is true for what follows the runtime's events.
+func (c Candidate) events() bool { return strings.HasPrefix(string(c), "events-") }
 
 // width is the most status calls the candidate has in flight.
 func (c Candidate) width() int { return max(1, c.inspectors()) }
@@ -109,7 +118,8 @@ func (b *bench) newClient(ctx context.Context, c Candidate, socket string, s set
 	case serial:
 		args = append(args, "-candidate", "serial")
 	default:
-		args = append(args, "-inspectors", strconv.Itoa(c.inspectors()), "-fixed="+strconv.FormatBool(c.fixed()))
+		args = append(args, "-inspectors", strconv.Itoa(c.inspectors()), "-fixed="+strconv.FormatBool(c.fixed()),
+			"-events="+strconv.FormatBool(c.events()))
 	}
 	if b.profiles != "" && c != kubelet {
 		args = append(args, "-cpuprofile", filepath.Join(b.profiles, fmt.Sprintf("%s-%d.prof", c, b.labs)))

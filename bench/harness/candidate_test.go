@@ -9,13 +9,13 @@ import (
 )
 
 func TestParseCandidate(t *testing.T) {
-	for name, inspectors := range map[string]int{"serial": 0, "kubelet": 0, "pipeline-1": 1, "pipeline-32": 32, "fixed-8": 8} {
+	for name, inspectors := range map[string]int{"serial": 0, "kubelet": 0, "pipeline-1": 1, "pipeline-32": 32, "fixed-8": 8, "events-16": 16} {
 		c, err := parseCandidate(name)
 		if err != nil || c.inspectors() != inspectors {
 			t.Errorf("parseCandidate(%q) = %q with %d inspectors, %v; want %d", name, c, c.inspectors(), err, inspectors)
 		}
 	}
-	for _, name := range []string{"", "pipeline", "pipeline-", "pipeline-0", "pipeline--1", "pipeline-x", "Serial", "fixed", "fixed-0", "other-3"} {
+	for _, name := range []string{"", "pipeline", "pipeline-", "pipeline-0", "pipeline--1", "pipeline-x", "Serial", "fixed", "fixed-0", "events", "events-x", "other-3"} {
 		if c, err := parseCandidate(name); err == nil || !strings.Contains(err.Error(), "unknown candidate") {
 			t.Errorf("parseCandidate(%q) = %q, %v; want an error that says it is unknown", name, c, err)
 		}

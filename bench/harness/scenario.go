@@ -92,5 +92,6 @@ func scenarios() []Scenario {
 	all = append(all, restarts()...)
 	all = append(all, idles()...)
 	all = append(all, churns()...)
+	all = append(all, eventful()...)
 	return append(all, onContainerd()...)
 }

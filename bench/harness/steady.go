@@ -159,12 +159,18 @@ func (w idle) measure(ctx context.Context, b *bench, c Candidate) (Metrics, erro
 		return nil, fmt.Errorf("wrong work: events %v and %d status calls on an idle node", r.Seen, statusCalls(at))
 	}
 	n := float64(at.RPCs["ListContainers"].Calls)
+	m := idleMetrics(r, at, n)
+	m["wall"] = r.Usage.WallSeconds*1e3/n - float64(idlePeriod.Milliseconds())
+	return m, nil
+}
+
+// idleMetrics are what a window without a change has cost, divided by n.
+func idleMetrics(r control.Report, at control.Answer, n float64) Metrics {
 	return Metrics{
 		"client": r.Usage.CPUSeconds * 1e3 / n, "server": at.CPUSeconds * 1e3 / n,
-		"wall":   r.Usage.WallSeconds*1e3/n - float64(idlePeriod.Milliseconds()),
 		"allocs": float64(r.Usage.Allocs) / n, "bytes": float64(r.Usage.AllocBytes) / 1024 / n,
 		"rss": float64(r.Usage.RSSBytes) / (1 << 20),
-	}, nil
+	}
 }
 
 // awaitRelists returns what the node counted in so many relists from now on.
@@ -222,6 +228,9 @@ func (w churn) measure(ctx context.Context, b *bench, c Candidate) (Metrics, err
 	}
 	defer l.close()
 	if err := l.settle(w.pods, w.containers); err != nil {
+		return nil, err
+	}
+	if err := l.awaitStream(ctx, c); err != nil {
 		return nil, err
 	}
 	if err := l.order(control.Order{Do: control.NodeShape, Profile: "node"}); err != nil {
