@@ -38,7 +38,7 @@ type eventRuntime struct {
 
 func withEvents(t *testing.T, seed uint64, inspectors int) {
 	h, happened := newEventHistory(seed)
-	b := &freeBed{runtime: newFreeRuntime(h, inspectors), single: true, hinted: true}
+	b := &freeBed{runtime: newFreeRuntime(h, inspectors), single: true, hinted: true, quarantine: 1}
 	b.runtime.hinted = true
 	rng := rand.New(rand.NewPCG(seed, 3))
 	r := &eventRuntime{podRuntime: podRuntime{b.runtime}, rng: rng, breaks: []int{0, 40, 8}[rng.IntN(3)]}
