@@ -36,9 +36,11 @@ func (c *runCommand) listenHTTP(ctx context.Context, out console) (net.Listener,
 }
 
 func (c *runCommand) serveHTTP(l net.Listener, pipe *pipeline.Pipeline, registry *prometheus.Registry, out console) func(context.Context) error {
+	address := l.Addr()
+	hide := func() error { return monitor.HidePods(address, c.webConfig) }
 	return func(ctx context.Context) error {
 		handler := monitor.Handler(monitor.Options{
-			Pipeline: pipe, Gatherer: registry, HidePods: monitor.HidePods(l.Addr(), c.webConfig), Logger: out.log,
+			Pipeline: pipe, Gatherer: registry, HidePods: hide, Logger: out.log,
 		})
 		return monitor.Serve(ctx, l, handler, c.webConfig, out.log)
 	}

@@ -37,7 +37,8 @@ func TestHidePods(t *testing.T) {
 		{"0.0.0.0:9090", "", "give a --web-config"},
 		{"[::]:9090", "", "give a --web-config"},
 		{"192.0.2.1:9090", "", "give a --web-config"},
-		{"0.0.0.0:9090", users, ""},
+		{"0.0.0.0:9090", users, "no tls_server_config"},
+		{"0.0.0.0:9090", users + "tls_server_config: {cert_file: a, key_file: b}", ""},
 		{"0.0.0.0:9090", "tls_server_config: {client_auth_type: RequireAndVerifyClientCert}", ""},
 		{"0.0.0.0:9090", "tls_server_config: {client_auth_type: RequestClientCert}", "neither basic_auth_users nor"},
 		{"0.0.0.0:9090", "http_server_config: {http2: false}", "neither basic_auth_users nor"},
@@ -61,7 +62,7 @@ func TestHidePods(t *testing.T) {
 func TestHiddenPods(t *testing.T) {
 	pipe, _ := newPipe(t, nodetest.New(), pipeline.Options{})
 	o := options(pipe)
-	o.HidePods = errors.New("not to you")
+	o.HidePods = func() error { return errors.New("not to you") }
 	h := monitor.Handler(o)
 	for _, path := range []string{"/pods", "/pods/x", "/events"} {
 		if code, text := ask(t, h, "GET", path); code != http.StatusForbidden || text != "not to you\n" {
@@ -102,5 +103,59 @@ func TestCheckWebConfigRefuses(t *testing.T) {
 	}
 	if err := monitor.CheckWebConfig(""); err != nil {
 		t.Errorf("no file: %v", err)
+	}
+}
+
+// TestHiddenPodsFollowTheConfiguration takes the users out of a configuration
+// that is in use.
+func TestHiddenPodsFollowTheConfiguration(t *testing.T) {
+	pipe, _ := newPipe(t, nodetest.New(), pipeline.Options{RelistPeriod: fast})
+	path := write(t, users+"tls_server_config: {cert_file: a, key_file: b}")
+	o := options(pipe)
+	o.HidePods = func() error { return monitor.HidePods(&net.TCPAddr{IP: net.IPv4zero}, path) }
+	h := monitor.Handler(o)
+	if code, text := ask(t, h, "GET", "/pods"); code != http.StatusOK {
+		t.Errorf("/pods = %d %q, want 200", code, text)
+	}
+	if err := os.WriteFile(path, []byte("tls_server_config: {cert_file: a, key_file: b}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, text := ask(t, h, "GET", "/pods"); code != http.StatusForbidden {
+		t.Errorf("/pods = %d %q, want 403: nobody is asked for a password any more", code, text)
+	}
+}
+
+// TestReboundNames asks the loopback device for names, as a browser does that was
+// led here by DNS.
+func TestReboundNames(t *testing.T) {
+	pipe, _ := newPipe(t, nodetest.New(), pipeline.Options{RelistPeriod: fast})
+	address := serve(t, monitor.Handler(options(pipe)), "")
+	for _, test := range []struct {
+		path, host string
+		want       int
+	}{
+		{"/pods", "", http.StatusOK},
+		{"/pods", "localhost:9090", http.StatusOK},
+		{"/pods", "localhost", http.StatusOK},
+		{"/pods", "[::1]:9090", http.StatusOK},
+		{"/pods", "evil.example", http.StatusForbidden},
+		{"/pods", "evil.example:9090", http.StatusForbidden},
+		{"/pods/x", "evil.example", http.StatusForbidden},
+		{"/events", "evil.example", http.StatusForbidden},
+		{"/metrics", "node-1.example", http.StatusOK},
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+test.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Host = test.host
+		answer, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != test.want {
+			t.Errorf("%s of %q = %d, want %d", test.path, test.host, answer.StatusCode, test.want)
+		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 // for people.
 type check struct {
 	name string
-	run  func() (string, error)
+	run  func(*http.Request) (string, error)
 }
 
 // checks is a health path: it is well if every check is.
@@ -28,7 +28,7 @@ func (c checks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var lines strings.Builder
 	failed := false
 	for _, check := range c.all {
-		detail, err := check.run()
+		detail, err := check.run(r)
 		if err != nil {
 			failed = true
 			fmt.Fprintf(&lines, "[-]%s failed: %v\n", check.name, err)
@@ -56,7 +56,7 @@ func (c checks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // list is the kubelet's check: the runtime answers lists.
 func (o *Options) list() check {
-	return check{"pleg", func() (string, error) {
+	return check{"pleg", func(*http.Request) (string, error) {
 		healthy, err := o.Pipeline.Healthy()
 		switch {
 		case !healthy:
@@ -71,7 +71,7 @@ func (o *Options) list() check {
 // inspections fails when too many pods wait for their inspection for too long. A
 // few that hang are no reason to take the node for broken, but are named.
 func (o *Options) inspections() check {
-	return check{"inspections", func() (string, error) {
+	return check{"inspections", func(r *http.Request) (string, error) {
 		backlog := o.Pipeline.Cache().Pending()
 		if len(backlog) == 0 {
 			return "", nil
@@ -80,7 +80,7 @@ func (o *Options) inspections() check {
 		for late < len(backlog) && time.Since(backlog[late].Since) > o.BacklogAfter {
 			late++
 		}
-		text := fmt.Sprintf("%d pods wait for the inspector%s", len(backlog), o.oldest(backlog))
+		text := fmt.Sprintf("%d pods wait for the inspector%s", len(backlog), o.oldest(backlog, r))
 		if late > o.MaxBacklog {
 			return "", fmt.Errorf("%d of %s; at most %d may wait for more than %v", late, text, o.MaxBacklog, o.BacklogAfter)
 		}
@@ -89,8 +89,8 @@ func (o *Options) inspections() check {
 }
 
 // oldest names the pods that wait longest, if they may be named.
-func (o *Options) oldest(backlog []cache.Pending) string {
-	if o.HidePods != nil {
+func (o *Options) oldest(backlog []cache.Pending, r *http.Request) string {
+	if o.hidden(r) != nil {
 		return fmt.Sprintf(", one for %v", waited(backlog[0]))
 	}
 	const enough = 3

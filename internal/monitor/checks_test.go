@@ -76,7 +76,7 @@ func TestReadyNamesBacklog(t *testing.T) {
 		o := options(pipe)
 		o.MaxBacklog = 2
 		open := monitor.Handler(o)
-		o.HidePods = errors.New("no")
+		o.HidePods = func() error { return errors.New("no") }
 		closed := monitor.Handler(o)
 		time.Sleep(1500 * time.Millisecond)
 		hang.Store(true)

@@ -21,6 +21,7 @@
 package monitor
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -41,6 +42,9 @@ const (
 	DefaultBacklogAfter = 30 * time.Second
 	// DefaultMaxStreams is the number of event streams at a time.
 	DefaultMaxStreams = 64
+	// maxRequests is the number of answers with metrics, and of those with pods,
+	// that are made at a time: each may be large.
+	maxRequests = 16
 )
 
 // Options configure a [Handler]. Those without a default are required.
@@ -56,8 +60,10 @@ type Options struct {
 	BacklogAfter time.Duration
 	// MaxStreams bounds the clients of /events. If zero, [DefaultMaxStreams].
 	MaxStreams int
-	// HidePods is why nothing may be served that names a pod; nil if it may.
-	HidePods error
+	// HidePods returns why nothing may be served that names a pod, and nil if it
+	// may. It is asked for each request, as what it depends on may change. If
+	// nil, it may.
+	HidePods func() error
 	// Logger hears of metrics that could not be gathered.
 	Logger *slog.Logger
 }
@@ -77,27 +83,57 @@ func (o *Options) complete() {
 // Handler returns the handler of all paths.
 func Handler(o Options) http.Handler {
 	o.complete()
-	ping := check{"ping", func() (string, error) { return "", nil }}
+	ping := check{"ping", func(*http.Request) (string, error) { return "", nil }}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{
+	mux.Handle("GET /metrics", limit(maxRequests, promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{
 		ErrorLog:      slog.NewLogLogger(o.Logger.Handler(), slog.LevelError),
 		ErrorHandling: promhttp.ContinueOnError,
-	}))
+	})))
 	mux.Handle("GET /livez", checks{"livez", []check{ping}})
 	mux.Handle("GET /readyz", checks{"readyz", []check{ping, o.list(), o.inspections(), o.quarantine()}})
 	pods := pods{o.Pipeline}
-	mux.Handle("GET /pods", o.guard(http.HandlerFunc(pods.all)))
-	mux.Handle("GET /pods/{uid...}", o.guard(http.HandlerFunc(pods.one)))
+	podMux := http.NewServeMux()
+	podMux.HandleFunc("GET /pods", pods.all)
+	podMux.HandleFunc("GET /pods/{uid...}", pods.one)
+	guarded := limit(maxRequests, o.guard(podMux))
+	mux.Handle("GET /pods", guarded)
+	mux.Handle("GET /pods/{uid...}", guarded)
 	mux.Handle("GET /events", o.guard(&events{pipe: o.Pipeline, slots: make(chan struct{}, o.MaxStreams)}))
 	return mux
 }
 
+// hidden returns why the client may not see what names a pod, or nil.
+func (o *Options) hidden(r *http.Request) error {
+	if rebound(r) {
+		return fmt.Errorf("pods are not shown under the name %q: ask for localhost or for the address", r.Host)
+	}
+	if o.HidePods == nil {
+		return nil
+	}
+	return o.HidePods()
+}
+
 // guard keeps what names pods from those who may not see them.
 func (o *Options) guard(h http.Handler) http.Handler {
-	if o.HidePods == nil {
-		return h
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, o.HidePods.Error(), http.StatusForbidden)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := o.hidden(r); err != nil {
+			http.Error(w, err.Error(), http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// limit lets a bounded number of requests be answered at a time.
+func limit(n int, h http.Handler) http.Handler {
+	slots := make(chan struct{}, n)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+			h.ServeHTTP(w, r)
+		default:
+			unavailable(w, fmt.Sprintf("too many requests: %d at a time", n))
+		}
 	})
 }

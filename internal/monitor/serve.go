@@ -23,6 +23,8 @@ const (
 	idleTimeout = 2 * time.Minute
 	// maxHeaderBytes bounds a request: no body is read.
 	maxHeaderBytes = 16 << 10
+	// maxHTTP2Streams bounds the requests of one connection at a time.
+	maxHTTP2Streams = 32
 )
 
 // Listen listens on an address of [ParseAddress]. It takes a bounded number of
@@ -47,6 +49,7 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler, webConfig 
 		WriteTimeout:   answerTimeout,
 		IdleTimeout:    idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
+		HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: maxHTTP2Streams},
 		ErrorLog:       slog.NewLogLogger(logger.Handler(), slog.LevelDebug), // what clients do wrong
 		BaseContext:    func(net.Listener) context.Context { return ctx },
 	}
