@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"os"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v2"
 )
 
 // readConfig returns the runtime endpoint in a configuration file of crictl;
