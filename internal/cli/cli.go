@@ -64,7 +64,7 @@ func Execute(ctx context.Context, p Process) int {
 	if errors.Is(err, errUnhealthy) {
 		return ExitUnhealthy // the report says why
 	}
-	fmt.Fprintf(p.Err, "%s: %v\n", Name, err)
+	fmt.Fprintf(p.Err, "%s: %s\n", Name, printable(err.Error()))
 	if errors.As(err, new(failure)) {
 		return ExitFailure
 	}

@@ -7,7 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"syscall"
+	"unicode"
 
 	"github.com/spf13/cobra"
 )
@@ -51,11 +53,21 @@ func (f logFlags) console(w io.Writer) console {
 func (c console) say(ctx context.Context, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if !c.json {
-		fmt.Fprintf(c.w, "%s: %s\n", Name, text)
+		fmt.Fprintf(c.w, "%s: %s\n", Name, printable(text))
 		return
 	}
 	notices := slog.New(slog.NewJSONHandler(c.w, nil))
 	notices.InfoContext(ctx, text) //nolint:sloglint // a sentence for people, not a record to search
+}
+
+// printable keeps what a runtime or a daemon says from moving the cursor.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
 }
 
 // errOutputClosed means that whoever read the output has left: a normal end.

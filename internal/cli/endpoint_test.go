@@ -128,3 +128,11 @@ func TestSimulateRefusesSocketInUse(t *testing.T) {
 		}
 	}
 }
+
+// TestErrorsDoNotMoveTheCursor has an error repeat what it was given.
+func TestErrorsDoNotMoveTheCursor(t *testing.T) {
+	_, _, stderr := run(t, "run", "-r", "unix:///nonexistent/\x1b[2J\u202es")
+	if strings.ContainsAny(stderr, "\x1b\u202e") || !strings.Contains(stderr, "/nonexistent/?[2J?s") {
+		t.Errorf("stderr = %q, want ? for what cannot be printed", stderr)
+	}
+}
