@@ -108,7 +108,7 @@ func (o *Options) oldest(backlog []cache.Pending, r *http.Request) string {
 // quarantine names the pods whose inspection hung. It never fails: they hold up
 // nobody else, and inspections counts them among those that wait.
 func (o *Options) quarantine() check {
-	return check{"quarantine", func() (string, error) {
+	return check{"quarantine", func(r *http.Request) (string, error) {
 		pods := o.Pipeline.Quarantined()
 		if len(pods) == 0 {
 			return "", nil
@@ -116,7 +116,7 @@ func (o *Options) quarantine() check {
 		const enough = 10
 		var text strings.Builder
 		fmt.Fprintf(&text, "inspections of %d pods hang", len(pods))
-		if o.HidePods == nil {
+		if o.hidden(r) == nil {
 			for _, p := range pods[:min(len(pods), enough)] {
 				fmt.Fprintf(&text, ", %s/%s (%s) for %v, %d in a row, next try in %v", p.Namespace, p.Name, p.UID,
 					rounded(time.Since(p.Since)), p.Hung, rounded(max(0, time.Until(p.NextTry))))
