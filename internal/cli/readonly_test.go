@@ -27,8 +27,8 @@ var reading = []string{
 	"PodSandboxStatus", "Status", "StreamContainers", "StreamPodSandboxes", "Version",
 }
 
-// recorded serves a simulated runtime that counts every call it gets.
-func recorded(t *testing.T) (endpoint string, runtime *simruntime.Runtime) {
+// counted serves a simulated runtime that counts every call it gets.
+func counted(t *testing.T) (endpoint string, runtime *simruntime.Runtime) {
 	t.Helper()
 	runtime, err := simruntime.New(simruntime.Options{})
 	if err != nil {
@@ -52,7 +52,7 @@ func recorded(t *testing.T) (endpoint string, runtime *simruntime.Runtime) {
 // TestProgramOnlyReads runs every command that talks to a runtime, and looks at
 // what the runtime was asked.
 func TestProgramOnlyReads(t *testing.T) {
-	endpoint, runtime := recorded(t)
+	endpoint, runtime := counted(t)
 	socket := filepath.Join(t.TempDir(), "s")
 	for _, mode := range []string{"off", "require"} {
 		s := start(t, newTranscript(), "run", "-r", endpoint, "--events", mode, "--socket", socket, "--relist-period", "10ms")
@@ -72,6 +72,7 @@ func TestProgramOnlyReads(t *testing.T) {
 	run(t, "run", "-r", endpoint, "--unary-lists", "--socket", "/nonexistent/dir/s")
 	run(t, "pods", "-r", endpoint)
 	run(t, "doctor", "-r", endpoint)
+	run(t, "record", filepath.Join(t.TempDir(), "r.jsonl"), "-r", endpoint, "--relist-period", "10ms", "--duration", "100ms")
 	s := start(t, newTranscript(), "events", "-r", endpoint, "--replay")
 	s.stderr.await(t, "connected to")
 	s.stop()
@@ -100,7 +101,7 @@ func TestProgramNamesNoCallThatWrites(t *testing.T) {
 		calls[s.StreamName] = !slices.Contains(reading, s.StreamName)
 	}
 	seen := 0
-	for _, dir := range []string{"../../cri", "../doctor", "../endpoint", "../monitor", ".", "../../server", "../../stage", "../../cache"} {
+	for _, dir := range []string{"../../cri", "../doctor", "../endpoint", "../recording", "../monitor", ".", "../../server", "../../stage", "../../cache"} {
 		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
@@ -134,7 +135,7 @@ func TestProgramNamesNoCallThatWrites(t *testing.T) {
 // TestClientsCauseNoCalls has clients ask all that there is to ask while no list
 // is due: what they get comes from the cache.
 func TestClientsCauseNoCalls(t *testing.T) {
-	endpoint, runtime := recorded(t)
+	endpoint, runtime := counted(t)
 	socket := filepath.Join(t.TempDir(), "s")
 	s := start(t, newTranscript(), "run", "-r", endpoint, "-q", "--socket", socket, "--listen", "0", "--relist-period", "1h", "--relist-threshold", "2h")
 	url := servedOn.FindString(s.stderr.await(t, "connected to"))
