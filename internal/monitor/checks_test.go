@@ -120,7 +120,7 @@ func TestReadyNamesQuarantine(t *testing.T) {
 		pipe, _ := newPipe(t, node, pipeline.Options{InspectTimeout: 10 * time.Second})
 		o := options(pipe)
 		open := monitor.Handler(o)
-		o.HidePods = errors.New("no")
+		o.HidePods = func() error { return errors.New("no") }
 		closed := monitor.Handler(o)
 		expect := func(h http.Handler, want string) {
 			t.Helper()
