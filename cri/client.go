@@ -46,6 +46,7 @@ type Client struct {
 	// label, strangersListed is the count when the last list began.
 	strangers, strangersListed atomic.Int64
 	degraded                   atomic.Pointer[error]
+	sightings                  sightings
 	// calls holds one value for each status call in flight that counts.
 	calls chan struct{}
 }

@@ -38,6 +38,7 @@ func (v *converter) hint(event *runtimeapi.ContainerEventResponse, now time.Time
 	var known bool
 	h.State, h.Removed, known = eventState(event.GetContainerEventType())
 	v.noteStrangers(event, h.UID)
+	v.client.sightings.add(h.Sandbox)
 	if h.UID == "" {
 		h.UID = v.owner(event)
 	}

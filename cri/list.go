@@ -30,6 +30,8 @@ type lists struct {
 	began time.Time
 	// portioned is until when the sandboxes are listed in portions at once.
 	portioned time.Time
+	// sighted are the sandboxes that something else has shown since the last list.
+	sighted map[pleg.ContainerID]struct{}
 }
 
 // list is one of the two lists of the runtime, in its two forms.
@@ -97,7 +99,9 @@ func (c *Client) listPods(ctx context.Context, l *lists) ([]*pleg.Pod, error) {
 	strangers := c.strangers.Load()
 	callCtx, cancel := context.WithTimeout(ctx, c.opts.ListTimeout)
 	defer cancel()
+	l.sighted = c.sightings.take()
 	if err := c.listBoth(callCtx, l); err != nil {
+		c.sightings.putBack(l.sighted)
 		return nil, err
 	}
 	l.began = began

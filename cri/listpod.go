@@ -79,6 +79,9 @@ func (c *Client) listLabelled(ctx context.Context, uid pleg.PodUID) (pods []*ple
 	if err := calls.Wait(); err != nil {
 		return nil, false, err
 	}
+	for _, s := range sandboxes.items {
+		c.sightings.add(s.ID)
+	}
 	j := newJoiner()
 	pods = j.join(sandboxes.items, containers.items)
 	certain = len(sandboxes.skipped)+len(containers.skipped)+len(j.homeless)+len(j.unlabelled) == 0 &&

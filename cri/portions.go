@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -21,8 +22,8 @@ const portionedFor = 5 * time.Minute
 // Degraded returns why the lists do not work as they should, or nil: the list of
 // sandboxes is too large for the runtime to send (containerd's own limit is 16
 // MiB, annotations included) and is made in portions. ListPods works, but a
-// sandbox that has no container yet may be found late. It does not block and is
-// safe for concurrent use.
+// sandbox that has no container yet, and that no event has told of, may be found
+// late. It does not block and is safe for concurrent use.
 func (c *Client) Degraded() error {
 	if err := c.degraded.Load(); err != nil {
 		return *err
@@ -64,8 +65,9 @@ func (c *Client) listPortioned(ctx context.Context, l *lists) error {
 }
 
 // listPortions lists the sandboxes by state, and those of a state that is still
-// too much one by one, as far as their ids are known from the last list and from
-// the containers. READY is first: what leaves it meanwhile is found in the other.
+// too much one by one, as far as their ids are known from the last list, from the
+// containers, and from events and lists of one pod since. READY is first: what
+// leaves it meanwhile is found in the other.
 func (c *Client) listPortions(ctx context.Context, l *lists) error {
 	l.sandboxes.begin()
 	l.sandboxes.portioned = true
@@ -126,5 +128,6 @@ func (l *lists) sandboxIDs() map[pleg.ContainerID]struct{} {
 			ids[c.SandboxID] = struct{}{}
 		}
 	}
+	maps.Copy(ids, l.sighted)
 	return ids
 }

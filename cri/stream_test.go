@@ -267,6 +267,52 @@ func TestListTooLargeToSendIsListedInPortions(t *testing.T) {
 	}
 }
 
+// TestSandboxShownByOtherMeansIsInThePortions has a sandbox without a container,
+// whose id no list tells: what an event or a list of one pod has shown must not be
+// missing in the next list of all, or the pod would be taken for gone.
+func TestSandboxShownByOtherMeansIsInThePortions(t *testing.T) {
+	for name, show := range map[string]func(*testing.T, *cri.Client, *watch){
+		"by an event": func(_ *testing.T, _ *cri.Client, w *watch) { <-w.hints },
+		"by a list of one pod": func(t *testing.T, client *cri.Client, _ *watch) {
+			if p, err := client.ListPod(t.Context(), "bare"); err != nil || p == nil {
+				t.Fatalf("list of one pod: %v, %v", p, err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt, client := heavy(t, prometheus.NewRegistry(), simruntime.Options{}, 12, 16<<10)
+				w := &watch{}
+				if name == "by an event" {
+					w = watchEvents(t, client)
+					<-w.opened
+				}
+				if _, err := client.ListPods(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if _, err := rt.AddPod(simruntime.PodSpec{Name: "bare", UID: "bare", Namespace: "default"}); err != nil {
+					t.Fatal(err)
+				}
+				show(t, client, w)
+				for range 3 {
+					if pods, err := client.ListPods(t.Context()); err != nil || len(pods) != 13 {
+						t.Errorf("%d pods, %v; want 13", len(pods), err)
+					}
+				}
+				if err := rt.RemovePod("bare"); err != nil {
+					t.Fatal(err)
+				}
+				for range 2 {
+					if pods, err := client.ListPods(t.Context()); err != nil || len(pods) != 12 {
+						t.Errorf("after the removal %d pods, %v; want 12", len(pods), err)
+					}
+				}
+			})
+		})
+	}
+}
+
 func wantPortioned(t *testing.T, reg *prometheus.Registry, want int) {
 	t.Helper()
 	text := fmt.Sprintf("# HELP pleg_portioned_lists 1 while sandboxes are listed in portions because the whole list is too large to send, 0 otherwise.\n"+
