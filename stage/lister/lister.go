@@ -21,7 +21,7 @@ const (
 	// stopped or starved.
 	oversleptAfter = 20 * time.Millisecond
 	// catchUp is the time for the events that waited meanwhile.
-	catchUp = 500 * time.Millisecond
+	catchUp = 2 * time.Second
 )
 
 // Runtime is the part of [pleg.Runtime] that the lister needs.
