@@ -74,7 +74,7 @@ func (s *soak) report(partial bool) *Report {
 	deeds, _ := s.told()
 	r := &Report{
 		Node: s.node.Name(), Seed: s.Seed, Elapsed: time.Since(s.began), Partial: partial,
-		Deeds: deeds, Rests: len(s.settled), Problems: s.problems,
+		Deeds: deeds, Rests: len(s.settled), Problems: append([]string{}, s.problems...),
 	}
 	if len(s.settled) > 0 {
 		sorted := slices.Sorted(slices.Values(s.settled))
