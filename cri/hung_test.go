@@ -2,6 +2,7 @@ package cri_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -18,7 +19,7 @@ import (
 // change, and those forty once the runtime answers again.
 func TestHungPodsOfARuntimeHoldUpNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const pods, sick, steps = 100, 40, 30
+		const pods, sick, steps = 100, 40, 8
 		rt, client := simulated(t, cri.Options{})
 		all, err := rt.Populate(simruntime.Population{Pods: pods, Containers: 1})
 		if err != nil {
@@ -89,7 +90,9 @@ func TestHungPodsOfARuntimeHoldUpNoOthers(t *testing.T) {
 			t.Errorf("%d pods in quarantine, want none", len(got))
 		}
 		cancel()
-		<-ended
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run = %v, want %v", err, context.Canceled)
+		}
 		if got, want := <-told, 2*steps*(pods-sick); got != want {
 			t.Errorf("%d events of the pods that are well, want %d", got, want)
 		}
