@@ -42,6 +42,12 @@ const hintedPeriod = time.Minute
 // follow runs a pipeline on a simulated runtime in the bubble of t.
 func follow(t *testing.T, runtime simruntime.Options, opts pipeline.Options, faults ...simruntime.EventFaults) *hinted {
 	t.Helper()
+	return followOver(t, runtime, opts, nil, faults...)
+}
+
+// followOver is follow with options of the client's connections.
+func followOver(t *testing.T, runtime simruntime.Options, opts pipeline.Options, dial []grpc.DialOption, faults ...simruntime.EventFaults) *hinted {
+	t.Helper()
 	rt, err := simruntime.New(runtime)
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +58,7 @@ func follow(t *testing.T, runtime simruntime.Options, opts pipeline.Options, fau
 		}
 	}
 	h := &hinted{t: t, rt: rt, metrics: prometheus.NewPedanticRegistry(), ledger: newLedger()}
-	client, err := cri.New("/in-memory", cri.Options{DialOptions: []grpc.DialOption{grpc.WithContextDialer(h.dial)}})
+	client, err := cri.New("/in-memory", cri.Options{DialOptions: append(dial, grpc.WithContextDialer(h.dial))})
 	if err != nil {
 		t.Fatal(err)
 	}
