@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -223,10 +224,20 @@ func removeDead(ctx context.Context, l *lab.Lab, c *lab.Container) (err error) {
 // is the truth within moments, although no event tells of the time between.
 func TestStormWithACrash(t *testing.T) {
 	ctx, l := startLab(t, lab.Pinned)
-	p, seen := runLibrary(ctx, t, l, rare, false)
+	opts, registry := rare, prometheus.NewPedanticRegistry()
+	opts.Registerer = registry
+	opts.RelistPeriod = 500 * time.Millisecond // a list that fails is tried again a period later
+	p, seen := runLibrary(ctx, t, l, opts, false)
 	s := newScene(l, seen)
 	must(t, s.runPods(ctx, 20))
 	for round := range 2 {
+		missed := counterOf(t, registry, "pleg_missed_events_total")
+		victims := make([]*lab.Container, 5) // they run on until they are killed
+		for i := range victims {
+			c, err := l.RunContainer(ctx, s.pods[i], lab.ContainerSpec{Name: fmt.Sprint("victim-", round), Program: lab.Pause()})
+			must(t, err)
+			victims[i] = c
+		}
 		stop := time.Now().Add(6 * time.Second)
 		var storm errgroup.Group
 		for i, pod := range s.pods {
@@ -235,23 +246,78 @@ func TestStormWithACrash(t *testing.T) {
 		must(t, sleepUntil(ctx, stop.Add(-2*time.Second)))
 		l.Crash()
 		_ = storm.Wait() // what hit the dead runtime has failed
+		before := s.told(seen)
 		for _, pod := range s.pods[:5] {
 			for _, c := range pod.Containers() {
-				_ = l.KillProcess(ctx, c) // some have ended already
+				if err := l.KillProcess(ctx, c); slices.Contains(victims, c) { // others have ended already
+					must(t, err)
+				}
 			}
 		}
+		answered := firstAnswer(ctx, l)
 		must(t, l.Revive(ctx))
-		back := time.Now()
+		back := <-answered
 		var diff error
 		must(t, errors.Join(eventually(ctx, func() bool {
 			diff = cacheEqualsRuntime(ctx, l, p)
 			return diff == nil
 		}), diff))
-		t.Logf("round %d: the cache was the runtime's truth %v after it answered", round, time.Since(back).Round(10*time.Millisecond))
+		took := time.Since(back).Round(10 * time.Millisecond)
+		t.Logf("round %d: the cache was the runtime's truth %v after the first answer", round, took)
+		if took > time.Second {
+			t.Errorf("round %d: the cache was the runtime's truth only %v after the first answer, want 1 s", round, took)
+		}
+		// What a list found in place of the events is counted once none can come.
+		var now float64
+		must(t, eventually(ctx, func() bool {
+			now = counterOf(t, registry, "pleg_missed_events_total") - missed
+			return now >= float64(len(victims))
+		}))
+		told := s.told(seen) - before
+		t.Logf("round %d: %v events missed, %d processes killed unseen, %d events told since", round, now, len(victims), told)
+		if now > float64(told) {
+			t.Errorf("round %d: %v events missed, but only %d told since the crash", round, now, told)
+		}
 	}
 	for _, pod := range s.pods {
 		wantForward(t, seen.events(pleg.PodUID(pod.UID)))
 	}
+}
+
+// told is the number of events that an observer got of the scene's pods.
+func (s *scene) told(seen *record) (n int) {
+	for _, pod := range s.pods {
+		n += len(seen.events(pleg.PodUID(pod.UID)))
+	}
+	return n
+}
+
+// firstAnswer asks a runtime that is away for its version until it answers, and
+// tells when that was.
+func firstAnswer(ctx context.Context, l *lab.Lab) <-chan time.Time {
+	at := make(chan time.Time, 1)
+	go func() {
+		_ = eventually(ctx, func() bool {
+			_, err := l.Runtime().Version(ctx, &runtimeapi.VersionRequest{})
+			return err == nil
+		})
+		at <- time.Now()
+	}()
+	return at
+}
+
+// counterOf returns the value of a counter.
+func counterOf(t *testing.T, registry *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	must(t, err)
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
 }
 
 // rage has containers of a pod start, end and go until a time or an error.

@@ -1,6 +1,7 @@
 package differ_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -120,6 +121,37 @@ func TestListingWithSomethingUnannouncedIsFollowedSoon(t *testing.T) {
 		b.show(attempts(1))
 		if n := b.retries.Load(); n != 1 {
 			t.Errorf("another list was asked for %d times, want once", n)
+		}
+	})
+}
+
+// What a runtime makes up between two listings is not kept without bound.
+func TestPodsOfWhichOnlyEventsTellAreBounded(t *testing.T) {
+	const bound = 4096
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		b.settledList(t)
+		taken := 0
+		hear := func(n int) {
+			for i := range n {
+				b.hear(1, full(hint(pleg.PodUID(fmt.Sprint("p-", taken, "-", i)), "/s=running", "/s=running")))
+				if _, ok := b.poll(); ok {
+					taken++
+				}
+			}
+		}
+		hear(bound)
+		if n := b.retries.Load(); taken != bound || n != 0 {
+			t.Errorf("%d pods were taken and %d lists asked for, want %d and none", taken, n, bound)
+		}
+		hear(10)
+		if n := b.retries.Load(); taken != bound || n == 0 {
+			t.Errorf("%d pods were taken and %d lists asked for, want %d and some", taken, n, bound)
+		}
+		b.list()
+		hear(1)
+		if taken != bound+1 {
+			t.Errorf("after a list %d pods were taken, want one more than %d", taken, bound)
 		}
 	})
 }

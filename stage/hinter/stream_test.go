@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -189,6 +191,31 @@ func TestRunEndsInTheMiddleOfEverything(t *testing.T) {
 		}
 		if _, open := <-b.out; open {
 			t.Error("out is still open")
+		}
+	})
+}
+
+// A flood that lists have to stand in for is logged once, and the next one again.
+func TestFloodIsLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		events := &fakeEvents{streams: []func(context.Context, func(), func(pleg.Hint)) error{
+			func(ctx context.Context, _ func(), hint func(pleg.Hint)) error {
+				for _, quiet := range []time.Duration{30 * time.Second, 2 * time.Minute} {
+					for range 100 {
+						hint(pleg.Hint{Container: "c"})
+					}
+					time.Sleep(quiet)
+					hint(pleg.Hint{Container: "c"})
+				}
+				<-ctx.Done()
+				return context.Cause(ctx)
+			},
+		}}
+		b := run(t, &fakePods{}, events, func(o *hinter.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		for _, want := range []int{1, 2} {
+			pass(35*time.Second + time.Duration(want-1)*3*time.Minute)
+			b.want("lines", strings.Count(log.String(), "hints cannot be followed one by one"), want)
 		}
 	})
 }
