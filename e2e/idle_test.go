@@ -62,7 +62,9 @@ func TestIdleNodeCostsNextToNothingWithEvents(t *testing.T) {
 	_, alone := cost()
 	pollAgent, pollRuntime, pollLists := idle(pipeline.Options{})
 	eventAgent, eventRuntime, eventLists := idle(pipeline.Options{Events: pipeline.EventsAuto})
-	share := func(d time.Duration) string { return fmt.Sprintf("%v (%.2f %% of a core)", d, 100*d.Seconds()/span.Seconds()) }
+	share := func(d time.Duration) string {
+		return fmt.Sprintf("%v (%.2f %% of a core)", d, 100*d.Seconds()/span.Seconds())
+	}
 	t.Logf("%d pods, CPU time in %v: containerd alone %s", pods, span, share(alone))
 	t.Logf("a relist each second: containerd %s, this process %s, %d lists", share(pollRuntime), share(pollAgent), pollLists)
 	t.Logf("with events: containerd %s, this process %s, %d lists", share(eventRuntime), share(eventAgent), eventLists)
