@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -81,6 +82,11 @@ func (tr *trial) addAgent(ctx context.Context, o agentOptions) *agent {
 	tr.observers = append(tr.observers, a.observer)
 	watchHealth(ctx, t, a.observer)
 	must(t, eventually(ctx, func() bool { ok, err := a.ready(ctx); return ok && err == nil }))
+	if o.events {
+		must(t, eventually(ctx, func() bool { return a.follows(ctx) }))
+		must(t, sleepUntil(ctx, time.Now().Add(500*time.Millisecond))) // the list that this brings
+		must(t, eventually(ctx, func() bool { return a.follows(ctx) }))
+	}
 	return a
 }
 
@@ -111,6 +117,19 @@ func (a *agent) ready(ctx context.Context) (bool, error) {
 	}
 	defer answer.Body.Close()
 	return answer.StatusCode == http.StatusOK, nil
+}
+
+// follows reports whether the stream of events counts as up, and no list is under
+// way.
+func (a *agent) follows(ctx context.Context) bool {
+	answer, err := a.get(ctx, "/metrics")
+	if err != nil {
+		return false
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	return err == nil && strings.Contains(string(text), "\npleg_event_stream_up 1\n") &&
+		strings.Contains(string(text), "\npleg_relist_running_seconds 0\n")
 }
 
 // pods returns what /pods says. The names are spelled out once more because other
