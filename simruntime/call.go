@@ -41,6 +41,9 @@ func (rt *Runtime) begin(ctx context.Context, rpc string, req any) (*call, error
 		rt.stats.execute(rpc, c.started.Sub(arrived))
 	}
 	c.verdict = rt.faults.decide(rpc, rt.target(req))
+	if c.verdict.spoiled {
+		rt.stats.spoil(rpc)
+	}
 	if c.verdict.stale || c.verdict.messages > 0 {
 		return c, nil
 	}

@@ -60,6 +60,10 @@
 // execute at once. A call waits for the limit first; then its latency passes,
 // then it hangs, fails or is answered. All of it holds its place in the limit.
 //
+// Which calls a rule hits follows from their number alone, counted for the rule:
+// the third ContainerStatus about a pod, say. Package schedule makes files of
+// rules and changes that can be played again.
+//
 // # Concurrency and time
 //
 // Every method may be called from any goroutine. An update is atomic: a list

@@ -15,6 +15,8 @@ type eventClient struct {
 	wake   chan struct{} // capacity 1: the queue is not empty
 	broken chan struct{} // closed when the stream is to break
 
+	late time.Duration // each event is sent so late, besides EventFaults.Delay
+
 	held *queued // put back by Reorder; only the stream's goroutine uses it
 }
 
@@ -110,7 +112,7 @@ func (c *eventClient) idle(ctx context.Context) (q queued, ok bool, err error) {
 
 // await waits until a delayed event is due.
 func (c *eventClient) await(ctx context.Context, q queued) error {
-	wait := time.Until(q.when.Add(c.hub.delay()))
+	wait := time.Until(q.when.Add(c.hub.delay() + c.late))
 	if wait <= 0 {
 		return nil
 	}

@@ -41,20 +41,25 @@ type Fault struct {
 	PodUID string
 	ID     string // Of a sandbox or a container.
 
-	// How often. If Times is zero, always, else that many matching calls. If
-	// Probability is zero, every one, else each with that probability.
+	// How often. The first After matching calls pass. If Times is zero, always
+	// from then on, else that many matching calls. If Probability is zero, every
+	// one, else each with that probability; which ones follows from Seed and the
+	// number of the matching call alone.
+	After       int
 	Times       int
 	Probability float64
+	Seed        uint64 // If zero, one of the runtime's and of the order of Inject.
 
 	// What happens, in this order.
-	Latency Latency    // Added to the profile's.
+	Latency Latency    // Added to the profile's. A stream of events has each event so late.
 	Stale   bool       // The answer is computed before the latency, not after it.
 	Hang    bool       // The call waits for its end, or for Clear.
 	Code    codes.Code // If not OK, the call fails with it.
 	Message string     // Of the error. If empty, "injected fault".
 	Malform Malform
-	// Messages puts off latency, hang and error of a streaming list until it
-	// has sent that many messages, or all if there are fewer.
+	// Messages puts off latency, hang and error of a streaming list, or of
+	// GetContainerEvents, until it has sent that many messages; a list that has
+	// fewer, until it has sent all.
 	Messages int
 }
 
@@ -62,20 +67,25 @@ func (f Fault) validate() error {
 	switch {
 	case f.RPC != "" && !rpcNames[f.RPC]:
 		return fmt.Errorf("Fault.RPC: no RPC %q in the CRI", f.RPC)
+	case f.After < 0:
+		return fmt.Errorf("Fault.After is negative: %d", f.After)
 	case f.Times < 0:
 		return fmt.Errorf("Fault.Times is negative: %d", f.Times)
 	case f.Probability < 0 || f.Probability > 1:
 		return fmt.Errorf("Fault.Probability is not in [0, 1]: %v", f.Probability)
 	case f.Malform < 0 || f.Malform > WrongID:
 		return fmt.Errorf("Fault.Malform is unknown: %d", f.Malform)
-	case f.Messages < 0 || f.Messages > 0 && f.RPC != "StreamPodSandboxes" && f.RPC != "StreamContainers":
-		return fmt.Errorf("Fault.Messages is negative or RPC no streaming list: %d of %q", f.Messages, f.RPC)
+	case f.Messages < 0 || f.Messages > 0 && !streams[f.RPC]:
+		return fmt.Errorf("Fault.Messages is negative or RPC no stream: %d of %q", f.Messages, f.RPC)
 	}
 	if err := f.Latency.validate(); err != nil {
 		return fmt.Errorf("Fault.Latency: %w", err)
 	}
 	return nil
 }
+
+// streams are the RPCs that answer with more than one message.
+var streams = map[string]bool{"StreamPodSandboxes": true, "StreamContainers": true, rpcEvents: true}
 
 // FaultID names an injected fault.
 type FaultID uint64
@@ -114,11 +124,16 @@ func (rt *Runtime) SetMaxConcurrent(n int) { rt.limit.setBound(max(n, 0)) }
 type rule struct {
 	Fault
 	id   FaultID
+	pass int           // matches still to pass
 	left int           // matches to come, if Times is set
 	gone chan struct{} // closed when the rule is cleared
+	// rng decides which matches are hit. It is the rule's own, so that this does
+	// not depend on calls that the rule is not about.
+	rng *rand.Rand
 }
 
 type faultSet struct {
+	seed    uint64
 	mu      sync.Mutex
 	rng     *rand.Rand
 	profile Profile
@@ -127,7 +142,7 @@ type faultSet struct {
 }
 
 func newFaultSet(seed uint64, p Profile) *faultSet {
-	fs := &faultSet{rng: newRand(seed, "faults")}
+	fs := &faultSet{seed: seed, rng: newRand(seed, "faults")}
 	fs.setProfile(p)
 	return fs
 }
@@ -143,7 +158,11 @@ func (fs *faultSet) add(f Fault) FaultID {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	fs.next++
-	fs.rules = append(fs.rules, &rule{Fault: f, id: fs.next, left: f.Times, gone: make(chan struct{})})
+	rng := newRand(f.Seed, "fault")
+	if f.Seed == 0 {
+		rng = newRand(fs.seed, fmt.Sprint("fault ", fs.next))
+	}
+	fs.rules = append(fs.rules, &rule{Fault: f, id: fs.next, pass: f.After, left: f.Times, gone: make(chan struct{}), rng: rng})
 	return fs.next
 }
 
@@ -177,6 +196,7 @@ type target struct {
 
 // verdict is what the rules have in store for one call.
 type verdict struct {
+	spoiled bool // a rule has hit
 	latency time.Duration
 	stale   bool
 	hang    []*rule
@@ -193,7 +213,7 @@ func (fs *faultSet) decide(rpc string, tgt target) verdict {
 	v := verdict{latency: fs.profile[rpc].draw(fs.rng)}
 	kept := fs.rules[:0]
 	for _, r := range fs.rules {
-		if !r.hits(rpc, tgt) || (r.Probability > 0 && fs.rng.Float64() >= r.Probability) {
+		if !r.matches(rpc, tgt) || !r.hits() {
 			kept = append(kept, r)
 			continue
 		}
@@ -208,7 +228,16 @@ func (fs *faultSet) decide(rpc string, tgt target) verdict {
 	return v
 }
 
-func (r *rule) hits(rpc string, tgt target) bool {
+// hits counts a matching call and reports whether it is to be spoiled.
+func (r *rule) hits() bool {
+	if r.pass > 0 {
+		r.pass--
+		return false
+	}
+	return r.Probability == 0 || r.rng.Float64() < r.Probability
+}
+
+func (r *rule) matches(rpc string, tgt target) bool {
 	if r.RPC != "" && r.RPC != rpc {
 		return false
 	}
@@ -219,6 +248,7 @@ func (r *rule) hits(rpc string, tgt target) bool {
 }
 
 func (v *verdict) add(r *rule, rng *rand.Rand) {
+	v.spoiled = true
 	v.latency += r.Latency.draw(rng)
 	v.stale = v.stale || r.Stale
 	v.messages = max(v.messages, r.Messages)

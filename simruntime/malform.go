@@ -132,3 +132,33 @@ func malformContainers(in []*cri.Container, faults []Fault) []*cri.Container {
 	}
 	return out
 }
+
+// malformEvent returns the event as the faults make it. Those about a pod or an
+// object spoil only the events about it.
+func malformEvent(ev *cri.ContainerEventResponse, faults []Fault) *cri.ContainerEventResponse {
+	for _, f := range faults {
+		st := ev.GetPodSandboxStatus()
+		if !f.concerns(st.GetMetadata().GetUid(), ev.GetContainerId(), st.GetId()) {
+			continue
+		}
+		ev = proto.CloneOf(ev)
+		switch f.Malform {
+		case NilMetadata:
+			if ev.PodSandboxStatus != nil {
+				ev.PodSandboxStatus.Metadata = nil
+			}
+		case UnknownState:
+			ev.ContainerEventType = undefinedState
+			for _, c := range ev.ContainersStatuses {
+				c.State = undefinedState
+			}
+		case NilStatus:
+			ev.PodSandboxStatus = nil
+		case DuplicateIDs:
+			ev.ContainersStatuses = append(ev.ContainersStatuses, ev.ContainersStatuses...)
+		case WrongID:
+			ev.ContainerId = orphanID
+		}
+	}
+	return ev
+}

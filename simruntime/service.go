@@ -163,6 +163,7 @@ func (s *service) GetContainerEvents(
 		return err
 	}
 	client, faults := s.rt.hub.connect()
+	client.late = c.verdict.latency
 	defer s.rt.hub.disconnect(client)
 	switch faults.Mode {
 	case EventsEOF:
@@ -170,7 +171,16 @@ func (s *service) GetContainerEvents(
 	case EventsUnimplemented:
 		return status.Error(codes.Unimplemented, "method GetContainerEvents not implemented")
 	}
-	return client.run(ctx, faults.BreakAfter, stream.Send)
+	sent := 0
+	return client.run(ctx, faults.BreakAfter, func(ev *cri.ContainerEventResponse) error {
+		if err := stream.Send(malformEvent(ev, c.verdict.malform)); err != nil {
+			return err
+		}
+		if sent++; sent == c.verdict.messages {
+			return c.verdict.serve(ctx)
+		}
+		return nil
+	})
 }
 
 // runSandbox adds a sandbox as a client describes it.

@@ -12,6 +12,8 @@ type RPCStats struct {
 	Errors int64         // That ended with an error, cancelled ones included.
 	Time   time.Duration // Sum of the time executing, latency included.
 	Queued time.Duration // Sum of the time waiting for the concurrency limit.
+
+	Spoiled int64 // That a fault hit.
 }
 
 // Stats are the counters of a [Runtime] at one moment. Calls in flight do not
@@ -50,11 +52,18 @@ func (rt *Runtime) ResetStats() {
 }
 
 type counters struct {
-	mu sync.Mutex
-	s  Stats
+	called chan struct{} // closed at the first call
+	mu     sync.Mutex
+	s      Stats
+	first  bool // a call has arrived
 }
 
-func newCounters() *counters { return &counters{s: Stats{RPCs: map[string]RPCStats{}}} }
+func newCounters() *counters {
+	return &counters{called: make(chan struct{}), s: Stats{RPCs: map[string]RPCStats{}}}
+}
+
+// Called returns a channel that is closed once a first call has arrived.
+func (rt *Runtime) Called() <-chan struct{} { return rt.stats.called }
 
 func (c *counters) snapshot() Stats {
 	c.mu.Lock()
@@ -78,6 +87,10 @@ func (c *counters) reset() {
 func (c *counters) arrive(rpc string, held bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.first {
+		c.first = true
+		close(c.called)
+	}
 	r := c.s.RPCs[rpc]
 	r.Calls++
 	c.s.RPCs[rpc] = r
@@ -95,6 +108,14 @@ func (c *counters) execute(rpc string, queued time.Duration) {
 	c.s.RPCs[rpc] = r
 	c.s.InFlight++
 	c.s.PeakInFlight = max(c.s.PeakInFlight, c.s.InFlight)
+}
+
+func (c *counters) spoil(rpc string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.s.RPCs[rpc]
+	r.Spoiled++
+	c.s.RPCs[rpc] = r
 }
 
 // leave counts a call out; held and executed say which places it held.
