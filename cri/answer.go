@@ -6,6 +6,7 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -45,6 +46,9 @@ func (a answer) container(listed *pleg.Container, last *pleg.ContainerStatus) (*
 	if err := verify(err, st == nil, st.GetId(), listed.ID); err != nil {
 		return nil, err
 	}
+	if !defined(runtimeapi.ContainerState_name, int32(st.GetState())) && listed.State != pleg.StateUnknown {
+		return nil, noSuchState(int32(st.GetState()), listed)
+	}
 	return newContainerStatus(st, listed), nil
 }
 
@@ -62,6 +66,9 @@ func (a answer) sandbox(listed *pleg.Container, last *pleg.SandboxStatus) (*pleg
 	if err := verify(err, st == nil, st.GetId(), listed.ID); err != nil {
 		return nil, err
 	}
+	if !defined(runtimeapi.PodSandboxState_name, int32(st.GetState())) && listed.State != pleg.StateUnknown {
+		return nil, noSuchState(int32(st.GetState()), listed)
+	}
 	return newSandboxStatus(st, listed), nil
 }
 
@@ -77,4 +84,11 @@ func verify(err error, isNil bool, got string, want pleg.ContainerID) error {
 		return fmt.Errorf("malformed answer: the status is that of %q", got)
 	}
 	return nil
+}
+
+// noSuchState is the error of a status whose state has no name, while that in the
+// list has one. It is not believed: nothing would have the pod inspected again once
+// the runtime has come to itself. A state that both have may be of a later CRI.
+func noSuchState(state int32, listed *pleg.Container) error {
+	return fmt.Errorf("malformed answer: there is no state %d, and the list says %v", state, listed.State)
 }

@@ -16,9 +16,10 @@
 // leaves them unread makes containerd wait, and with it whoever starts a pod. So
 // does this process while it is stopped, after some 300 events.
 //
-// What a runtime lists may be incomplete. An item that cannot be placed is
-// skipped, counted in pleg_malformed_items_total and logged once; it hides
-// nothing else.
+// What a runtime lists may be incomplete. An item that lacks something is
+// completed from the list before or from the kubelet's labels, and skipped if they
+// do not tell either; in any case it is counted in pleg_malformed_items_total and logged once, and it hides nothing
+// else.
 //
 // # Metrics
 //
@@ -26,6 +27,6 @@
 //   - pleg_runtime_operations_errors_total{operation_type}: calls that ended
 //     with an error, NotFound among them, as the kubelet counts them.
 //   - pleg_runtime_operations_duration_seconds{operation_type}: their duration.
-//   - pleg_malformed_items_total{reason}: items skipped, once per list.
+//   - pleg_malformed_items_total{reason}: malformed items, once per list.
 //   - pleg_portioned_lists: 1 while sandboxes are listed in portions.
 package cri

@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"strconv"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -8,11 +9,15 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Labels that the kubelet puts on every container.
+// Labels and annotations of the kubelet; the first three are on every container and
+// sandbox.
 const (
 	labelPodUID       = "io.kubernetes.pod.uid"
 	labelPodName      = "io.kubernetes.pod.name"
 	labelPodNamespace = "io.kubernetes.pod.namespace"
+
+	labelContainerName     = "io.kubernetes.container.name"
+	annotationRestartCount = "io.kubernetes.container.restartCount"
 )
 
 // item is a listed sandbox or container with what joins it to its pod. It is
@@ -27,9 +32,12 @@ type item struct {
 	labels       map[string]string // the pod's; nil for a container
 	// skip is why the item belongs to no pod, or 0.
 	skip reason
+	// labelled is set if there is no metadata, and the kubelet's labels have told
+	// the same.
+	labelled bool
 }
 
-// reason says why a listed item was skipped.
+// reason says what is wrong with a listed item.
 type reason int
 
 const (
@@ -73,6 +81,8 @@ func sandboxItem(s *runtimeapi.PodSandbox) *item {
 		it.skip = noID
 	case meta == nil:
 		it.skip = noMetadata
+		it.podUID, it.podName, it.podNamespace = pleg.PodUID(it.labels[labelPodUID]), it.labels[labelPodName], it.labels[labelPodNamespace]
+		it.Name, it.labelled = it.podName, it.podUID != ""
 	case it.podUID == "":
 		it.skip = noPodUID
 	}
@@ -99,6 +109,9 @@ func containerItem(c *runtimeapi.Container) *item {
 		it.skip = noID
 	case meta == nil:
 		it.skip = noMetadata
+		it.Name = labels[labelContainerName]
+		attempt, _ := strconv.ParseUint(c.GetAnnotations()[annotationRestartCount], 10, 32)
+		it.Attempt, it.labelled = uint32(attempt), it.Name != ""
 	}
 	return it
 }

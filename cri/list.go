@@ -192,7 +192,7 @@ func (l *lists) join() bool {
 	return true
 }
 
-// tellSkipped counts what was left out, also if it was so the last time.
+// tellSkipped counts what was malformed, also if it was so the last time.
 func (l *lists) tellSkipped(ctx context.Context) {
 	for _, s := range slices.Concat(l.sandboxes.skipped, l.containers.skipped) {
 		l.skipped.add(ctx, s.item, s.reason)

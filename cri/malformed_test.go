@@ -17,7 +17,7 @@ import (
 // malformedTotal is the metric's text with these values in place of 0.
 func malformedTotal(values map[string]int) string {
 	var s strings.Builder
-	s.WriteString("# HELP pleg_malformed_items_total Listed sandboxes and containers that were skipped because they cannot be placed, by reason.\n" +
+	s.WriteString("# HELP pleg_malformed_items_total Listed sandboxes and containers that are malformed, by reason: completed from elsewhere, or skipped.\n" +
 		"# TYPE pleg_malformed_items_total counter\n")
 	for _, reason := range []string{"duplicate_id", "no_id", "no_metadata", "no_pod", "no_pod_uid"} {
 		fmt.Fprintf(&s, "pleg_malformed_items_total{reason=%q} %d\n", reason, values[reason])
@@ -72,6 +72,43 @@ func TestMalformedItemsHideNothingElse(t *testing.T) {
 				t.Errorf("%d warnings of the same item, want 1:\n%s", got, log.String())
 			}
 		})
+	}
+}
+
+// An item without metadata is there all the same: what it is called and whose it
+// is comes from the list before, or else from the kubelet's labels, its state from
+// the item.
+func TestMalformedItemIsCompleted(t *testing.T) {
+	for _, streamed := range []bool{true, false} {
+		good := lists([]*runtimeapi.PodSandbox{sandbox("s", "u", 0, 1)}, []*runtimeapi.Container{container("c", "s", 1, 1), container("gone", "s", 1, 2)})
+		fake := &fakeRuntime{list: good.list}
+		client := connect(t, fake, cri.Options{UnaryLists: !streamed})
+		show := func() string {
+			t.Helper()
+			pods, err := client.ListPods(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return show(pods)
+		}
+		before := show()
+		badSandbox, badContainer, newcomer := sandbox("s", "u", 0, 1), container("c", "s", 2, 1), container("new", "s", 1, 3)
+		second, kubelets := sandbox("s2", "u", 1, 0), container("new2", "s", 1, 4)
+		second.Labels = map[string]string{"io.kubernetes.pod.uid": "u", "io.kubernetes.pod.name": "name-s", "io.kubernetes.pod.namespace": "ns-s"}
+		kubelets.Labels = map[string]string{"io.kubernetes.container.name": "main"}
+		kubelets.Annotations = map[string]string{"io.kubernetes.container.restartCount": "3"}
+		badSandbox.Metadata, badContainer.Metadata, newcomer.Metadata, second.Metadata, kubelets.Metadata = nil, nil, nil, nil, nil
+		fake.list = lists([]*runtimeapi.PodSandbox{badSandbox, second}, []*runtimeapi.Container{badContainer, newcomer, kubelets}).list
+		want := "u ns-s/name-s map[app:web of:s] [s< name-s#1 running@1] [s2< name-s#0 exited@0] new2<s main#3 running@4 c<s name-c#1 exited@1\n"
+		for range 2 {
+			if got := show(); got != want {
+				t.Errorf("without metadata: %s, want %s", got, want)
+			}
+		}
+		fake.list = good.list
+		if got := show(); got != before {
+			t.Errorf("with metadata again: %s, want what was there before: %s", got, before)
+		}
 	}
 }
 

@@ -55,7 +55,7 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 	}, label)
 	malformed := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "pleg_malformed_items_total",
-		Help: "Listed sandboxes and containers that were skipped because they cannot be placed, by reason.",
+		Help: "Listed sandboxes and containers that are malformed, by reason: completed from elsewhere, or skipped.",
 	}, []string{"reason"})
 
 	m := &metrics{

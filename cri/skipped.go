@@ -11,7 +11,8 @@ import (
 // makes up a new bad id in each list may neither fill the memory nor the log.
 const maxRemembered = 1000
 
-// skipped counts the items that were left out of a list and warns once of each.
+// skipped counts the items of a list that are malformed, most of which are left
+// out of it, and warns once of each.
 type skipped struct {
 	log     *slog.Logger
 	metrics *metrics
@@ -38,6 +39,6 @@ func (s *skipped) add(ctx context.Context, it *item, r reason) {
 		s.log.WarnContext(ctx, "too many malformed items: further ones are only counted")
 		return
 	}
-	s.log.WarnContext(ctx, "skipped a malformed item in the runtime's list",
+	s.log.WarnContext(ctx, "a malformed item in the runtime's list is completed from elsewhere, or skipped",
 		"containerID", it.ID, "podSandboxID", it.SandboxID, "name", it.Name, "reason", r.String())
 }

@@ -99,7 +99,9 @@ func TestPodStatus(t *testing.T) {
 		}}},
 	}
 	client := connect(t, fake.runtime(), cri.Options{})
-	got, err := client.PodStatus(t.Context(), pod([]string{"s1", "s2", "gone", "s0"}, []string{"c1", "left", "c2"}), nil)
+	listed := pod([]string{"s1", "s2", "gone", "s0"}, []string{"c1", "left", "c2"})
+	listed.Containers[2].State = pleg.StateUnknown // of a later version of the CRI
+	got, err := client.PodStatus(t.Context(), listed, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,6 +217,20 @@ func TestPodStatusErrors(t *testing.T) {
 		{
 			"the status of another", &statuses{containers: map[string]*runtimeapi.ContainerStatusResponse{"c": wrong}},
 			pod(nil, []string{"c"}), `container_status c: malformed answer: the status is that of "other"`, codes.Unknown,
+		},
+		{
+			"a state of a container that the list does not know", &statuses{containers: map[string]*runtimeapi.ContainerStatusResponse{
+				"c": {Status: &runtimeapi.ContainerStatus{Id: "c", State: 99}},
+			}},
+			&pleg.Pod{UID: "u1", Containers: []*pleg.Container{{ID: "c", State: pleg.StateRunning}}},
+			"container_status c: malformed answer: there is no state 99, and the list says running", codes.Unknown,
+		},
+		{
+			"a state of a sandbox that the list does not know", &statuses{sandboxes: map[string]*runtimeapi.PodSandboxStatusResponse{
+				"s": {Status: &runtimeapi.PodSandboxStatus{Id: "s", State: 99}},
+			}},
+			&pleg.Pod{UID: "u1", Sandboxes: []*pleg.Container{{ID: "s", State: pleg.StateExited}}},
+			"podsandbox_status s: malformed answer: there is no state 99, and the list says exited", codes.Unknown,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -29,7 +29,7 @@ type table struct {
 	current uint64                // the number of the answer, to tell what is gone
 
 	items   []*item        // of the last answer, valid until the next
-	skipped []skippedEntry // what the last answer held besides
+	skipped []skippedEntry // what was wrong with the last answer
 	// changed is set by an answer that differs from the one before, also by the
 	// part of one that could not be read to its end. Whoever uses the items
 	// clears it.
@@ -126,7 +126,7 @@ func (t *table) take(answer []byte) error {
 	return nil
 }
 
-// add takes in one item. An item that is skipped is not kept, and so decoded
+// add takes in one item. An item that is malformed is not kept, and so decoded
 // each time.
 func (t *table) add(raw []byte) error {
 	id, seen := t.fields.scan(t.seed, raw)
@@ -144,7 +144,7 @@ func (t *table) add(raw []byte) error {
 		return err
 	}
 	if it.skip != keep {
-		t.skipped = append(t.skipped, skippedEntry{it, it.skip})
+		t.addMalformed(it)
 		return nil
 	}
 	// Of a key that comes twice the last one counts, which a sum cannot tell.
@@ -160,6 +160,31 @@ func (t *table) add(raw []byte) error {
 	}
 	t.place(known)
 	return nil
+}
+
+// addMalformed takes in an item that lacks something. It proves that there is
+// something with its id all the same: what is missing is taken from the list before
+// or, for something new, from the kubelet's labels. Otherwise it is skipped.
+func (t *table) addMalformed(it *item) {
+	t.skipped = append(t.skipped, skippedEntry{it, it.skip})
+	known := t.known[string(it.ID)]
+	switch {
+	case known == nil && !it.labelled:
+		return
+	case known == nil:
+		completed := *it
+		completed.skip = keep
+		known = &knownItem{item: &completed}
+		t.known[string(it.ID)] = known
+		t.changed = true
+	case known.seenIn != t.current && it.State != known.item.State:
+		completed, container := *known.item, *known.item.Container
+		container.State = it.State
+		completed.Container = &container
+		known.item, known.print = &completed, fingerprint{}
+		t.changed = true
+	}
+	t.place(known)
 }
 
 // place adds a known item to the list, unless it is there already: the first

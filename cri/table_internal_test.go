@@ -35,6 +35,19 @@ func reference(sandboxes, containers []byte) (pods []*pleg.Pod, skipped int, err
 	return pods, skipped, nil
 }
 
+// mayBeCompleted reports whether an item lacks something that the lists so far may
+// tell: the generated types alone do not know it then.
+func mayBeCompleted(sandboxes, containers []byte) bool {
+	s, c := &runtimeapi.ListPodSandboxResponse{}, &runtimeapi.ListContainersResponse{}
+	if proto.Unmarshal(sandboxes, s) != nil || proto.Unmarshal(containers, c) != nil {
+		return false
+	}
+	return slices.ContainsFunc(s.GetItems(), func(e *runtimeapi.PodSandbox) bool { return lacks(sandboxItem(e)) }) ||
+		slices.ContainsFunc(c.GetContainers(), func(e *runtimeapi.Container) bool { return lacks(containerItem(e)) })
+}
+
+func lacks(it *item) bool { return it.skip != keep && it.skip != noID }
+
 // listGenerated is ListPods with the generated decoder.
 func (c *Client) listGenerated(ctx context.Context) ([]*pleg.Pod, error) {
 	calls, ctx := errgroup.WithContext(ctx)
@@ -104,9 +117,13 @@ func FuzzLists(f *testing.F) {
 			{sandboxes, containers},
 		} {
 			want, wantSkipped, wantErr := reference(answers[0], answers[1])
+			completed := mayBeCompleted(answers[0], answers[1])
 			got, skipped, err := l.readBoth(t, answers[0], answers[1])
 			if (err != nil) != (wantErr != nil) {
 				t.Fatalf("step %d: error %v, want %v", step, err, wantErr)
+			}
+			if completed {
+				continue // TestMalformedItemIsCompleted tells what of
 			}
 			if skipped != wantSkipped || !reflect.DeepEqual(byUID(got), byUID(want)) {
 				t.Fatalf("step %d: got %v and %d skipped, want %v and %d", step, byUID(got), skipped, byUID(want), wantSkipped)
