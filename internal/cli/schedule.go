@@ -27,8 +27,8 @@ type scheduleFlags struct {
 func (f *scheduleFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.faults, "faults", nil,
-		"`CALL/KIND/WHEN,...` of calls to be spoiled, such as\nContainerStatus/hang/once; * stands for one that is drawn")
-	flags.DurationVar(&f.duration, "duration", schedule.DefaultDuration, "`TIME` for which pods change and faults last, if there are any or\n--record-schedule is given; otherwise they change for ever")
+		"`CALLS` to be spoiled, as CALL/KIND/WHEN,..., such as\nContainerStatus/hang/once; * stands for one that is drawn")
+	flags.DurationVar(&f.duration, "duration", schedule.DefaultDuration, "with --faults or --record-schedule, `TIME` for which pods change and faults\nlast; without, pods change for ever")
 	flags.StringVar(&f.record, "record-schedule", "", "write what is to happen to `FILE`; without --socket do only that")
 	flags.StringVar(&f.replay, "replay", "", "have happen what `FILE` says, from the first call of a client on")
 }

@@ -14,7 +14,7 @@ type row struct{ schedule.Fault }
 // errorCodes are the errors that each call is tried with. Those of Kubernetes and
 // gRPC that mean something to a client are among them.
 var errorCodes = map[string][]string{
-	"ListPodSandbox":     {"Unavailable", "ResourceExhausted", "Unimplemented"},
+	"ListPodSandbox":     {"Unavailable", "Unimplemented"}, // no single sandbox is too large
 	"ListContainers":     {"Unavailable", "ResourceExhausted", "Unimplemented"},
 	"StreamPodSandboxes": {"Unavailable", "ResourceExhausted", "Unimplemented"},
 	"StreamContainers":   {"Unavailable", "ResourceExhausted", "Unimplemented"},
@@ -70,8 +70,6 @@ func (r row) healthy(when schedule.When) health {
 	}
 	lists := []string{"ListPodSandbox", "ListContainers", "StreamPodSandboxes", "StreamContainers", "ListPods"}
 	switch {
-	case tooLarge(r.Fault):
-		return eitherWay
 	case !slices.Contains(lists, r.Call):
 		return good
 	case r.Kind == schedule.Slow, r.Kind == schedule.Malform:
@@ -80,12 +78,6 @@ func (r row) healthy(when schedule.When) health {
 		return good // there is another way
 	}
 	return bad
-}
-
-// tooLarge is a sandbox of more than 16 MiB, each and alone: the client then takes
-// it that it is still there.
-func tooLarge(f schedule.Fault) bool {
-	return f.Call == "ListPodSandbox" && f.Code == "ResourceExhausted"
 }
 
 // promised is what the events have to keep to under the faults of a schedule.
@@ -99,7 +91,9 @@ func promised(s *schedule.Schedule, m mode) promise {
 		case strings.HasSuffix(f.Call, "Status"):
 			// What happens to a pod while its inspections fail is summed up.
 			p.all = p.all && f.Kind == schedule.Slow
-		case list && f.Malform == "wrong-id", tooLarge(f):
+		case list && f.Malform == "unknown-state":
+			p.repeats = true
+		case list && f.Malform == "wrong-id":
 			p.lies, p.all = true, false
 		}
 	}
