@@ -3,6 +3,7 @@
 
 GO ?= go
 FUZZTIME ?= 10s
+SEEDS ?= 1000
 # What "make run" passes to the program, such as: make run ARGS="-o json"
 ARGS ?=
 # How long "make soak" takes, and what it soaks beside.
@@ -58,6 +59,10 @@ fuzz: ## run each fuzz target for FUZZTIME
 			$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$package; \
 		done; \
 	done
+
+.PHONY: faults
+faults: ## run SEEDS random mixes of faults on the simulated runtime
+	$(GO) test -race -count=1 -timeout 2h ./internal/faultmatrix -run TestRandomFaults -faults.seeds $(SEEDS)
 
 .PHONY: mutants
 mutants: ## break each rule once and see its test fail

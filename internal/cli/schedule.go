@@ -76,7 +76,7 @@ func (f *scheduleFlags) specs() ([]schedule.Spec, error) {
 }
 
 // schedule reads the schedule, or draws it and writes it if that is wanted.
-func (c *simulateCommand) schedule() (*schedule.Schedule, error) {
+func (c *simulateCommand) schedule(ctx context.Context) (*schedule.Schedule, error) {
 	if c.schedules.replay != "" {
 		file, err := os.Open(c.schedules.replay)
 		if err != nil {
@@ -100,7 +100,7 @@ func (c *simulateCommand) schedule() (*schedule.Schedule, error) {
 	if rate == 0 {
 		rate = -1
 	}
-	s, err := schedule.Draw(schedule.Options{
+	s, err := schedule.Draw(ctx, schedule.Options{
 		Seed: c.seed, Pods: pods, Containers: containersPerPod, Rate: rate,
 		Duration: c.schedules.duration, Latency: c.latency, Faults: specs,
 	})

@@ -81,7 +81,7 @@ func (c *simulateCommand) validate(flags *pflag.FlagSet) error {
 // serve serves the runtime, or if there is no socket only writes the schedule.
 func (c *simulateCommand) serve(ctx context.Context, out console) error {
 	if c.schedules.wanted() {
-		s, err := c.schedule()
+		s, err := c.schedule(ctx)
 		if err != nil || c.socket == "" {
 			return err
 		}

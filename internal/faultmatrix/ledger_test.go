@@ -1,6 +1,7 @@
 package faultmatrix_test
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
@@ -38,9 +39,7 @@ func (l *ledger) note(pods []simruntime.Pod) {
 	for id := range l.stage {
 		l.stage[id] = 3
 	}
-	for id, stage := range now {
-		l.stage[id] = stage
-	}
+	maps.Copy(l.stage, now)
 }
 
 // promise is what the events of a case have to keep to.

@@ -96,7 +96,7 @@ func TestFaultMatrix(t *testing.T) {
 // draw draws the steps of a case.
 func draw(t *testing.T, seed uint64, unit time.Duration) *schedule.Schedule {
 	t.Helper()
-	s, err := schedule.Draw(schedule.Options{
+	s, err := schedule.Draw(t.Context(), schedule.Options{
 		Seed: seed, Pods: 3, Rate: matrixRate / unit.Seconds(), Duration: matrixEnd * unit,
 	})
 	if err != nil {

@@ -44,7 +44,7 @@ func drawFaults(t *testing.T, seed uint64) (*schedule.Schedule, mode) {
 			specs = append(specs, schedule.Spec{Call: method, Kind: schedule.Panic, When: schedule.Any})
 		}
 	}
-	s, err := schedule.Draw(schedule.Options{
+	s, err := schedule.Draw(t.Context(), schedule.Options{
 		Seed: seed, Pods: 1 + rng.IntN(12), Containers: 1 + rng.IntN(2), Rate: matrixRate, Duration: matrixEnd * time.Second, Faults: specs,
 	})
 	if err != nil {

@@ -20,11 +20,11 @@ const socketUnit = 40 * time.Millisecond
 func TestFaultsOverSocket(t *testing.T) {
 	seen := make(map[string]bool)
 	for n, r := range rows() {
-		if key := r.Call + string(r.Kind); seen[key] || r.Call == "Version" {
+		key := r.Call + string(r.Kind)
+		if seen[key] || r.Call == "Version" {
 			continue
-		} else {
-			seen[key] = true
 		}
+		seen[key] = true
 		m := modes[len(seen)%2]
 		if r.onlyEvents() {
 			m = modes[1]

@@ -3,7 +3,7 @@
 // A schedule is drawn from a seed and kept as a small JSON file, so that a bug
 // report can bring along what led to the bug.
 //
-//	s, err := schedule.Draw(schedule.Options{Seed: 7, Faults: faults})
+//	s, err := schedule.Draw(ctx, schedule.Options{Seed: 7, Faults: faults})
 //	...
 //	err = s.Encode(file) // and Decode reads it
 //	...

@@ -114,14 +114,15 @@ func (o Options) complete() (Options, error) {
 
 // Draw makes a schedule of believable churn and the faults wanted. The same
 // options give the same schedule; one that has been written to a file stays the
-// same for later versions of this package, too.
-func Draw(o Options) (*Schedule, error) {
+// same for later versions of this package, too. It does not wait; ctx may end it
+// early.
+func Draw(ctx context.Context, o Options) (*Schedule, error) {
 	o, err := o.complete()
 	if err != nil {
 		return nil, err
 	}
 	s := &Schedule{Seed: o.Seed, Latency: o.Latency}
-	if err := s.drawSteps(o); err != nil {
+	if err := s.drawSteps(ctx, o); err != nil {
 		return nil, fmt.Errorf("draw schedule: %w", err)
 	}
 	rng := rand.New(rand.NewPCG(o.Seed, 0x7363686564756c65))
@@ -136,7 +137,7 @@ func Draw(o Options) (*Schedule, error) {
 
 // drawSteps has a runtime that nobody sees churn without pause, and notes what
 // happens to it.
-func (s *Schedule) drawSteps(o Options) error {
+func (s *Schedule) drawSteps(ctx context.Context, o Options) error {
 	rt, err := simruntime.New(simruntime.Options{Seed: o.Seed})
 	if err != nil {
 		return err
@@ -153,7 +154,7 @@ func (s *Schedule) drawSteps(o Options) error {
 		return nil
 	}
 	var missing error
-	err = rt.Churn(context.Background(), simruntime.ChurnOptions{
+	err = rt.Churn(ctx, simruntime.ChurnOptions{
 		Seed: o.Seed, Rate: o.Rate, Pods: max(o.Pods, 0), Actions: steps, Instant: true,
 		Observe: func(a simruntime.Action) {
 			at := time.Duration(float64(len(s.Steps)+1) / o.Rate * float64(time.Second)).Round(time.Millisecond)

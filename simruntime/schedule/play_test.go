@@ -32,7 +32,7 @@ func draw(t *testing.T, seed uint64, specs ...string) *schedule.Schedule {
 		}
 		o.Faults = append(o.Faults, spec)
 	}
-	s, err := schedule.Draw(o)
+	s, err := schedule.Draw(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestEveryFaultIsDrawn(t *testing.T) {
 	for _, call := range schedule.Calls() {
 		for _, kind := range schedule.Kinds(call) {
 			for seed := range uint64(20) {
-				s, err := schedule.Draw(schedule.Options{Seed: seed, Pods: -1, Rate: -1, Faults: []schedule.Spec{{Call: call, Kind: kind, When: schedule.Any}}})
+				s, err := schedule.Draw(t.Context(), schedule.Options{Seed: seed, Pods: -1, Rate: -1, Faults: []schedule.Spec{{Call: call, Kind: kind, When: schedule.Any}}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -99,7 +99,7 @@ func TestBadOptions(t *testing.T) {
 		"Duration":   {Duration: -1},
 		"profile":    {Latency: "fast"},
 	} {
-		if _, err := schedule.Draw(o); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := schedule.Draw(t.Context(), o); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}

@@ -106,11 +106,15 @@ func (d *Differ) unlist(had, has *pleg.Pod) {
 	}
 }
 
+// tick is how much later than the answer to a list an event of the same moment may
+// be dated: a runtime numbers those of one reading of its clock.
+const tick = time.Microsecond
+
 // unlistedAfter reports whether the answer to a list without the container came
 // after t: what an event of that time says of it is over.
 func (d *Differ) unlistedAfter(id pleg.ContainerID, t time.Time) bool {
 	at, ok := d.unlisted.since[id]
-	return ok && !t.After(at)
+	return ok && !t.After(at.Add(tick))
 }
 
 func (d *Differ) withoutRemoved(pod *pleg.Pod, now time.Time) *pleg.Pod {
