@@ -77,7 +77,9 @@ func serve(t *testing.T) (*simruntime.Runtime, *cri.Client) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		client.Close()
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
 		cancel()
 		<-served
 	})
@@ -104,7 +106,6 @@ func talk(t *testing.T, candidate probe.Candidate) (ask func(control.Command) co
 		return r
 	}
 	return ask, func() error {
-		commandsOut.Close()
-		return <-served
+		return errors.Join(commandsOut.Close(), <-served)
 	}
 }

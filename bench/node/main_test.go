@@ -32,7 +32,9 @@ func newNode(t *testing.T) (*node, *cri.Client) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		client.Close()
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
 		cancel()
 		<-served
 	})
