@@ -81,7 +81,9 @@ func serve(t *testing.T) (*simruntime.Runtime, *cri.Client) {
 			t.Error(err)
 		}
 		cancel()
-		<-served
+		if err := <-served; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
 	})
 	return runtime, client
 }

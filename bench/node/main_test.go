@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -36,7 +37,9 @@ func newNode(t *testing.T) (*node, *cri.Client) {
 			t.Error(err)
 		}
 		cancel()
-		<-served
+		if err := <-served; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
 	})
 	return &node{runtime: runtime}, client
 }
