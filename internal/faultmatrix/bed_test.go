@@ -58,9 +58,12 @@ func newBed(t *testing.T, s *schedule.Schedule, unit time.Duration, listener net
 		t.Fatal(err)
 	}
 	b := &bed{t: t, s: s, unit: unit, rt: rt, client: newEmbedded(client, s), ledger: newLedger()}
+	// Never at the moment of a step: of two observations of one moment of a clock
+	// that stands still nobody can tell which is newer.
+	period := unit + unit/1000
 	b.pipe, err = pipeline.New(pipeline.Options{
 		Runtime: b.client, Events: mode.events,
-		RelistPeriod: unit, RelistPeriodWithEvents: 4 * unit,
+		RelistPeriod: period, RelistPeriodWithEvents: 4 * period,
 		RelistThreshold: relistThreshold * unit, RelistThresholdWithEvents: relistThresholdWithEvents * unit,
 		ListTimeout: listTimeout * unit, InspectTimeout: inspectTimeout * unit,
 	})

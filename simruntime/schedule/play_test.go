@@ -134,14 +134,14 @@ func serve(t *testing.T, s *schedule.Schedule) (*simruntime.Runtime, cri.Runtime
 // journal plays a schedule beside a client that asks for everything each 100 ms,
 // and notes what both see.
 func journal(t *testing.T, s *schedule.Schedule) []string {
-	var notes []string
+	var notes, steps []string // of the client, and of the player
 	synctest.Test(t, func(t *testing.T) {
 		rt, client := serve(t, s)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			played, err := s.Play(t.Context(), rt, schedule.PlayOptions{WaitForCall: true, Observe: func(step schedule.Step) {
-				notes = append(notes, fmt.Sprintf("%+v %+v", step, rt.Generation()))
+				steps = append(steps, fmt.Sprintf("%+v %+v OK", step, rt.Generation()))
 			}})
 			if err != nil || played.PassedOver > 0 || played.Steps != len(s.Steps) {
 				t.Errorf("played %+v, %v", played, err)
@@ -162,7 +162,7 @@ func journal(t *testing.T, s *schedule.Schedule) []string {
 		}
 		<-done
 	})
-	return notes
+	return append(notes, steps...)
 }
 
 // A schedule that was written and read does the same, call by call.
@@ -177,8 +177,7 @@ func TestReplayIsTheSame(t *testing.T) {
 	if other := journal(t, draw(t, 5, specs...)); slices.Equal(first, other) {
 		t.Error("another seed did the same")
 	}
-	bad := slices.ContainsFunc(first, func(note string) bool { return !strings.HasSuffix(note, "OK") && !strings.HasPrefix(note, "{") })
-	if !bad {
+	if !slices.ContainsFunc(first, func(note string) bool { return !strings.HasSuffix(note, "OK") }) {
 		t.Error("no call failed: this tests nothing")
 	}
 }
