@@ -215,6 +215,7 @@ func TestFloodIsLoggedOnce(t *testing.T) {
 		b := run(t, &fakePods{}, events, func(o *hinter.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 		for _, want := range []int{1, 2} {
 			pass(35*time.Second + time.Duration(want-1)*3*time.Minute)
+			synctest.Wait()
 			b.want("lines", strings.Count(log.String(), "hints cannot be followed one by one"), want)
 		}
 	})
