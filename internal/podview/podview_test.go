@@ -79,3 +79,20 @@ func TestListHasPodsThatWait(t *testing.T) {
 		t.Errorf("pods %+v, want the one that was never inspected too", pods)
 	}
 }
+
+func FuzzSelect(f *testing.F) {
+	for _, s := range []string{"", "app=web", "app!=web,tier in (a, b)", "!app", "app==", "=", "a in ("} {
+		f.Add(s, "app", "web")
+	}
+	f.Fuzz(func(t *testing.T, selector, key, value string) {
+		pod := podview.New("u", &pleg.PodStatus{Sandboxes: []*pleg.SandboxStatus{{Labels: map[string]string{key: value}}}}, nil, time.Time{})
+		var plain, spaced podview.Filter
+		err := plain.Select(selector)
+		if again := spaced.Select(" " + selector + " "); (err != nil) != (again != nil) {
+			t.Fatalf("%q: %v, with spaces around it %v", selector, err, again)
+		}
+		if err == nil && plain.Wants(&pod) != spaced.Wants(&pod) {
+			t.Errorf("%q wants %v=%v, or not with spaces around it", selector, key, value)
+		}
+	})
+}

@@ -34,3 +34,18 @@ func TestParseRefuses(t *testing.T) {
 		}
 	}
 }
+
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{"7", "3c5e:7", "a:b:7", ":7", "a:-1", ""} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		epoch, seq, err := position.Parse(s)
+		if err != nil {
+			return
+		}
+		if again, n, err := position.Parse(position.Format(epoch, seq)); err != nil || again != epoch || n != seq {
+			t.Errorf("%q is %q and %d, and written again %q and %d, %v", s, epoch, seq, again, n, err)
+		}
+	})
+}
