@@ -27,6 +27,9 @@ func FuzzEvent(f *testing.F) {
 			return
 		}
 		first := wire.ToEvent(&m)
+		if _, known := wire.FromEventType(first.Type); !known {
+			first.Type = pleg.PodSync // a newer version's type has a name here, but no number
+		}
 		if second := wire.ToEvent(wire.FromEvent(first, m.GetEpoch())); !reflect.DeepEqual(first, second) {
 			t.Errorf("%+v is sent on as %+v", first, second)
 		}
