@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -142,22 +141,6 @@ func TestRunEndsWhenNobodyReads(t *testing.T) {
 		t.Errorf("stderr = %q, want %q", s.stderr, want)
 	}
 	_ = r.Close() // lets the blocked write go
-}
-
-func TestRunReportsFullDisk(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("no /dev/full; the tests run on Linux in CI, where there is one")
-	}
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer full.Close()
-	s := start(t, full, "run", "--simulate=1")
-	s.ends(t, cli.ExitFailure)
-	if want := "write output: "; !strings.Contains(s.stderr.String(), want) {
-		t.Errorf("stderr = %q, want %q", s.stderr, want)
-	}
 }
 
 // get returns the answer to a request.
