@@ -106,7 +106,7 @@ soak-containerd: build
 	@cd e2e && ../bin/soak-containerd -program ../bin/pleg-pipeline -duration $(DURATION) -out ../bin/soak-containerd.json
 
 .PHONY: bench
-bench: ## compare with the serial baseline and the kubelet's PLEG, in minutes
+bench: ## compare with the serial baseline and the kubelet's PLEG (some 40 minutes)
 	$(MAKE) -C bench quick
 
 .PHONY: bench-full
