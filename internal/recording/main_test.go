@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -112,6 +113,17 @@ func show(t *testing.T, known cache.Entry) string {
 		t.Fatal(err)
 	}
 	return fmt.Sprintf("%s %v", text, known.Err)
+}
+
+// byContainer sorts the events of each pod by container, and keeps the order of
+// each container's.
+func (s seen) byContainer() seen {
+	for _, events := range s.events {
+		slices.SortStableFunc(events, func(a, b string) int {
+			return strings.Compare(strings.Fields(a)[1], strings.Fields(b)[1])
+		})
+	}
+	return s
 }
 
 // same compares what two pipelines have seen.
