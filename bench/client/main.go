@@ -16,6 +16,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/bench/serial"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -52,7 +53,7 @@ func main() {
 }
 
 func (c config) run(ctx context.Context) (err error) {
-	candidates := map[string]func(*cri.Client) probe.Candidate{"serial": c.serial, "pipeline": c.pipeline}
+	candidates := map[string]func(*cri.Client) (probe.Candidate, probe.Width){"serial": c.serial, "pipeline": c.pipeline}
 	candidate := candidates[c.candidate]
 	if candidate == nil {
 		return fmt.Errorf("unknown candidate %q: have serial and pipeline", c.candidate)
@@ -69,7 +70,10 @@ func (c config) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, runtime.Close()) }()
-	return c.profiled(func() error { return probe.Serve(ctx, candidate(runtime), os.Stdin, os.Stdout) })
+	return c.profiled(func() error {
+		candidate, width := candidate(runtime)
+		return probe.Serve(ctx, candidate, width, os.Stdin, os.Stdout)
+	})
 }
 
 // profiled writes a CPU profile of what run does, if one is wanted.
@@ -89,7 +93,7 @@ func (c config) profiled(run func() error) (err error) {
 	return run()
 }
 
-func (c config) serial(runtime *cri.Client) probe.Candidate {
+func (c config) serial(runtime *cri.Client) (probe.Candidate, probe.Width) {
 	return func(ctx context.Context, emit func(probe.Event)) error {
 		events := make(chan pleg.Event, eventBuffer)
 		baseline, err := serial.New(runtime, serial.Options{Events: events, InspectTimeout: c.timeout})
@@ -105,13 +109,15 @@ func (c config) serial(runtime *cri.Client) probe.Candidate {
 			emit(event(e))
 		}
 		return both.Wait()
-	}
+	}, nil
 }
 
-func (c config) pipeline(runtime *cri.Client) probe.Candidate {
+func (c config) pipeline(runtime *cri.Client) (probe.Candidate, probe.Width) {
+	registry := prometheus.NewRegistry()
 	return func(ctx context.Context, emit func(probe.Event)) error {
 		opts := pipeline.Options{
 			Runtime: runtime, RelistPeriod: c.period, Inspectors: c.inspectors, FixedWidth: c.fixed, InspectTimeout: c.timeout,
+			Registerer: registry,
 		}
 		if c.events {
 			opts.Events = pipeline.EventsRequire
@@ -130,7 +136,21 @@ func (c config) pipeline(runtime *cri.Client) probe.Candidate {
 			emit(event(e))
 		}
 		return both.Wait()
+	}, func() (int, error) { return width(registry) }
+}
+
+// width is what the pipeline itself says of it; 0 before it runs.
+func width(registry prometheus.Gatherer) (int, error) {
+	families, err := registry.Gather()
+	if err != nil {
+		return 0, fmt.Errorf("width: %w", err)
 	}
+	for _, f := range families {
+		if f.GetName() == "pleg_inspection_width" {
+			return int(f.GetMetric()[0].GetGauge().GetValue()), nil
+		}
+	}
+	return 0, nil
 }
 
 func event(e pleg.Event) probe.Event {

@@ -24,13 +24,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestCandidatesSeeTheSame(t *testing.T) {
 	const pods, containers = 6, 2
 	c := config{inspectors: 4, period: 20 * time.Millisecond, timeout: time.Minute}
-	for name, candidate := range map[string]func(*cri.Client) probe.Candidate{"serial": c.serial, "pipeline": c.pipeline} {
+	for name, candidate := range map[string]func(*cri.Client) (probe.Candidate, probe.Width){"serial": c.serial, "pipeline": c.pipeline} {
 		t.Run(name, func(t *testing.T) {
 			runtime, client := serve(t)
 			if _, err := runtime.Populate(simruntime.Population{Pods: pods, Containers: containers}); err != nil {
 				t.Fatal(err)
 			}
-			ask, end := talk(t, candidate(client))
+			measured, width := candidate(client)
+			ask, end := talk(t, measured, width)
 			want := map[string]int{"ContainerStarted": pods * (containers + 1)}
 			ask(control.Command{Do: control.ClientExpect, Want: want})
 			ask(control.Command{Do: control.ClientStart})
@@ -42,6 +43,9 @@ func TestCandidatesSeeTheSame(t *testing.T) {
 			r := ask(control.Command{Do: control.ClientWait, TimeoutMS: 60_000})
 			if died := r.Seen["ContainerDied"]; !r.Done || died.Count != pods*containers || died.LastMS < died.FirstMS {
 				t.Errorf("burst: %+v", r)
+			}
+			if (r.Width > 0) != (name == "pipeline") {
+				t.Errorf("width %d", r.Width)
 			}
 			if err := end(); err != nil {
 				t.Error(err)
@@ -89,13 +93,13 @@ func serve(t *testing.T) (*simruntime.Runtime, *cri.Client) {
 }
 
 // talk serves a candidate; end stops it and returns its error.
-func talk(t *testing.T, candidate probe.Candidate) (ask func(control.Command) control.Report, end func() error) {
+func talk(t *testing.T, candidate probe.Candidate, width probe.Width) (ask func(control.Command) control.Report, end func() error) {
 	t.Helper()
 	commandsIn, commandsOut := io.Pipe()
 	reportsIn, reportsOut := io.Pipe()
 	served := make(chan error, 1)
 	go func() {
-		err := probe.Serve(t.Context(), candidate, commandsIn, reportsOut)
+		err := probe.Serve(t.Context(), candidate, width, commandsIn, reportsOut)
 		served <- errors.Join(err, reportsOut.Close())
 	}()
 	commands, reports := json.NewEncoder(commandsOut), json.NewDecoder(reportsIn)

@@ -55,6 +55,9 @@ type Report struct {
 	Repaired int       `json:"repaired"`
 	Usage    Usage     `json:"usage"`
 	Log      []Arrival `json:"log,omitempty"`
+	// Width is the number of pods that the candidate now inspects at once at
+	// most; 0 if it does not tell.
+	Width int `json:"width,omitempty"`
 }
 
 // Order is what the node is told to do.

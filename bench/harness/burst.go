@@ -70,7 +70,7 @@ func limited() []Scenario {
 			Name:       fmt.Sprintf("limited/profile=%s/pods=%d/limit=8", profile, w.pods),
 			Group:      "limited",
 			Title:      fmt.Sprintf("%d pods x 2 exit at once, %s latency, a runtime that takes 8 calls at once", w.pods, profile),
-			Candidates: append([]Candidate{kubelet, fixedOf(8), fixedOf(32)}, pipelines(2, 4, 8, 16, 32)...),
+			Candidates: append([]Candidate{kubelet, fixedOf(4), fixedOf(8), fixedOf(16), fixedOf(32)}, pipelines(widths...)...),
 			Measure:    w.measure, InQuick: true,
 		})
 	}
@@ -199,6 +199,9 @@ func (l *lab) burstMetrics(c Candidate, r control.Report, pods int) (Metrics, er
 		"peak": float64(at.PeakInFlight), "waiting": float64(at.PeakArrived),
 		"calls":  float64(statusCalls(at)) / float64(pods),
 		"missed": float64(r.Missed), "repaired": float64(r.Repaired),
+	}
+	if r.Width > 0 {
+		m["width"] = float64(r.Width)
 	}
 	first := true
 	for _, seen := range r.Seen {

@@ -14,6 +14,9 @@ func charts(r *Results) []chart {
 		if slices.Contains([]string{"burst", "limited", "containerd"}, o.Group) {
 			all = append(all, widthChart(o), loadChart(o))
 		}
+		if slices.Contains([]string{"limited", "containerd"}, o.Group) {
+			all = append(all, foundChart(o))
+		}
 	}
 	all = append(all,
 		sizeChart(r, "idle", "idle-cpu.svg", "Idle relist: CPU time of the client", "client", "client CPU per relist (ms)"),
@@ -96,6 +99,27 @@ func loadChart(o *Outcome) chart {
 	return c
 }
 
+// foundChart shows the width that the pipeline has in the end below each bound.
+func foundChart(o *Outcome) chart {
+	c := chart{
+		file: fileName(o.Name, "width"), title: o.Title, logX: true, logY: true,
+		x: "inspectors", y: "pods inspected at once, in the end", xTicks: inspectorTicks(),
+	}
+	found, fixed := series{name: "pipeline"}, series{name: "pipeline, fixed width", dashed: true}
+	for _, row := range o.Rows {
+		f, n := row.Metrics["width"], float64(row.Candidate.inspectors())
+		switch {
+		case f == nil:
+		case row.Candidate.fixed():
+			fixed.points = append(fixed.points, pointOf(n, f))
+		default:
+			found.points = append(found.points, pointOf(n, f))
+		}
+	}
+	c.series = []series{found, fixed}
+	return c
+}
+
 func inspectorTicks() []float64 {
 	var at []float64
 	for _, w := range widths {
@@ -175,7 +199,7 @@ func lastParameter(name string) (string, float64) {
 func fanOutChart(steps []Step) chart {
 	c := chart{
 		file: "fanout.svg", title: "Fan-out to subscribers that read, and 10 that never do",
-		x: "subscribers", y: "ns per event and subscriber", logX: true, logY: true,
+		x: "subscribers", y: "ns per event and subscriber", logX: true, logY: true, falling: true,
 	}
 	for _, s := range steps {
 		f := s.Metrics["ns/event-subscriber"]

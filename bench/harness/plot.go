@@ -1,14 +1,19 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
+	"strings"
 
 	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/plotutil"
 	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
 )
 
 // chart is one plot. Values on a logarithmic axis must be positive; points that
@@ -39,10 +44,29 @@ const (
 	plotHeight = 4 * vg.Inch
 )
 
+// Room that the reader's font may take more than ours, and the longest line of a
+// title, in letters.
+const (
+	margin    = vg.Length(18)
+	titleLine = 60
+)
+
+// wrap breaks a title at its commas, where it is too long for one line.
+func wrap(title string) string {
+	if len(title) <= titleLine {
+		return title
+	}
+	if i := strings.LastIndex(title[:titleLine], ", "); i > 0 {
+		return title[:i+1] + "\n" + title[i+2:]
+	}
+	return title
+}
+
 // draw writes an SVG file.
 func (c chart) draw(dir string) error {
+	plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"}
 	p := plot.New()
-	p.Title.Text = c.title
+	p.Title.Text = wrap(c.title)
 	p.Title.Padding = vg.Points(8)
 	p.X.Label.Text, p.Y.Label.Text = c.x, c.y
 	p.Legend.Top, p.Legend.Left, p.Legend.XOffs = !c.falling, true, vg.Points(8)
@@ -67,10 +91,26 @@ func (c chart) draw(dir string) error {
 	} else {
 		p.Y.Min, p.Y.Max = 0, p.Y.Max*1.1
 	}
-	if err := p.Save(plotWidth, plotHeight, filepath.Join(dir, c.file)); err != nil {
+	if err := write(p, filepath.Join(dir, c.file)); err != nil {
 		return fmt.Errorf("plot %s: %w", c.file, err)
 	}
 	return nil
+}
+
+// write is [plot.Plot.Save] with a margin.
+func write(p *plot.Plot, file string) (err error) {
+	canvas, err := draw.NewFormattedCanvas(plotWidth, plotHeight, "svg")
+	if err != nil {
+		return err
+	}
+	p.Draw(draw.Crop(draw.New(canvas), 0, -margin, 0, 0))
+	out, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	_, err = canvas.WriteTo(out)
+	return err
 }
 
 func (c chart) add(p *plot.Plot, i int, s series) error {

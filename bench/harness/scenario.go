@@ -45,6 +45,7 @@ var metrics = []Metric{
 	{"server", "server CPU", "ms"},
 	{"peak", "peak calls in flight", ""},
 	{"waiting", "peak calls arrived", ""},
+	{"width", "pods at once, in the end", ""},
 	{"calls", "status calls per changed pod", ""},
 	{"allocs", "allocations", ""},
 	{"bytes", "allocated", "KiB"},
@@ -70,7 +71,7 @@ func everyone() []Candidate {
 
 // withFixed adds those of a fixed width, where finding the width is the point.
 func withFixed() []Candidate {
-	return append(everyone(), fixedOf(8), fixedOf(16), fixedOf(32))
+	return append(everyone(), fixedOf(4), fixedOf(8), fixedOf(16), fixedOf(32))
 }
 
 // relistPeriod is the kubelet's and the pipeline's default.

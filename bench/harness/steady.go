@@ -118,7 +118,7 @@ func (w restart) measure(ctx context.Context, b *bench, c Candidate) (Metrics, e
 func idles() []Scenario {
 	var all []Scenario
 	for _, pods := range []int{110, 1000, 5000} {
-		w := idle{pods: pods, containers: 2, relists: 20}
+		w := idle{pods: pods, containers: 2, relists: 40}
 		all = append(all, Scenario{
 			Name:       fmt.Sprintf("idle/pods=%d", pods),
 			Group:      "idle",

@@ -70,7 +70,7 @@ func (c config) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return probe.Serve(ctx, c.generator(runtime), os.Stdin, os.Stdout)
+	return probe.Serve(ctx, c.generator(runtime), nil, os.Stdin, os.Stdout)
 }
 
 // generator relists as GenericPLEG.Start does, but in a loop of its own that

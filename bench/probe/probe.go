@@ -31,13 +31,16 @@ type Event struct {
 // arrives, from one goroutine.
 type Candidate func(ctx context.Context, emit func(Event)) error
 
+// Width tells how many pods a candidate inspects at once at most, at present.
+type Width func() (int, error)
+
 // Serve runs the candidate as told by the commands of in; it returns once told
 // to stop, or when in ends. The error is that of the candidate, or of the
-// conversation.
-func Serve(ctx context.Context, candidate Candidate, in io.Reader, out io.Writer) error {
+// conversation. A nil width is that of a candidate that has none.
+func Serve(ctx context.Context, candidate Candidate, width Width, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	p := &probe{ended: make(chan error, 1)}
+	p := &probe{ended: make(chan error, 1), width: width}
 	p.expect(nil, false)
 	err := control.Serve(in, out, func(c control.Command) (control.Report, bool) {
 		switch c.Do {
@@ -71,6 +74,7 @@ type probe struct {
 	started bool
 	// ended gets the candidate's error.
 	ended chan error
+	width Width
 
 	mu sync.Mutex // guards the window
 	window
@@ -166,6 +170,12 @@ func (p *probe) report() control.Report {
 	}
 	for name, t := range p.seen {
 		r.Seen[name] = control.Seen{Count: t.count, FirstMS: p.since(t.first), LastMS: p.since(t.last)}
+	}
+	if p.width != nil {
+		var err error
+		if r.Width, err = p.width(); err != nil {
+			r.Err = err.Error()
+		}
 	}
 	return r
 }

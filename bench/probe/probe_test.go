@@ -24,7 +24,7 @@ func talk(t *testing.T, candidate probe.Candidate) (ask func(control.Command) co
 	reportsIn, reportsOut := io.Pipe()
 	served := make(chan error, 1)
 	go func() {
-		err := probe.Serve(t.Context(), candidate, commandsIn, reportsOut)
+		err := probe.Serve(t.Context(), candidate, nil, commandsIn, reportsOut)
 		reportsOut.Close()
 		served <- err
 	}()
@@ -113,7 +113,7 @@ func TestUnknownCommandAndNonsense(t *testing.T) {
 	if err := end(); err != nil {
 		t.Error(err)
 	}
-	err := probe.Serve(t.Context(), nil, strings.NewReader("{\n"), io.Discard)
+	err := probe.Serve(t.Context(), nil, nil, strings.NewReader("{\n"), io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "control message") {
 		t.Errorf("Serve of nonsense = %v", err)
 	}
