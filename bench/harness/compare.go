@@ -46,21 +46,42 @@ func compare(ctx context.Context, root, ref string) (err error) {
 	if _, err := os.Stat(filepath.Join(tree, "bench", "doc.go")); err != nil {
 		return fmt.Errorf("compare with %s: that revision has no Go benchmarks in bench", ref)
 	}
-	var files []string
-	for _, side := range []struct{ name, dir string }{{"old", tree}, {"new", root}} {
-		file := filepath.Join(temp, side.name)
-		out, err := goBench(ctx, side.dir, "./bench", compareRuns)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(file, out, 0o644); err != nil {
-			return err
-		}
-		files = append(files, side.name+"="+file)
+	files, err := measureBoth(ctx, tree, root, temp)
+	if err != nil {
+		return err
 	}
 	stat := exec.CommandContext(ctx, "go", append([]string{"tool", "benchstat"}, files...)...)
 	stat.Stdout, stat.Stderr = os.Stdout, os.Stderr
 	return stat.Run()
+}
+
+// measureBoth runs the Go benchmarks of two trees in turns, so that what else
+// the machine does meets both, and returns the files for benchstat in temp.
+func measureBoth(ctx context.Context, before, after, temp string) ([]string, error) {
+	bar := newBar(2*compareRuns, os.Stderr)
+	defer func() { _ = bar.Exit() }()
+	sides := []struct{ name, dir string }{{"old", before}, {"new", after}}
+	results := make([][]byte, len(sides))
+	for range compareRuns {
+		for i, side := range sides {
+			bar.Describe(side.name)
+			out, err := goBench(ctx, side.dir, "./bench", 1)
+			if err != nil {
+				return nil, err
+			}
+			results[i] = append(results[i], out...)
+			_ = bar.Add(1)
+		}
+	}
+	var files []string
+	for i, side := range sides {
+		file := filepath.Join(temp, side.name)
+		if err := os.WriteFile(file, results[i], 0o600); err != nil {
+			return nil, err
+		}
+		files = append(files, side.name+"="+file)
+	}
+	return files, nil
 }
 
 func git(ctx context.Context, root string, args ...string) ([]byte, error) {

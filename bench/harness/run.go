@@ -76,8 +76,12 @@ func (b *bench) bar() *progressbar.ProgressBar {
 	for _, s := range b.scenarios {
 		total += b.runs * len(s.Candidates)
 	}
+	return newBar(total, b.progress)
+}
+
+func newBar(total int, to io.Writer) *progressbar.ProgressBar {
 	return progressbar.NewOptions(total,
-		progressbar.OptionSetWriter(b.progress), progressbar.OptionShowCount(),
+		progressbar.OptionSetWriter(to), progressbar.OptionShowCount(),
 		progressbar.OptionSetPredictTime(true), progressbar.OptionFullWidth(),
 		progressbar.OptionThrottle(100*time.Millisecond))
 }
