@@ -117,8 +117,9 @@ func New(o Options) (*Differ, error) {
 // Run compares every listing and every observation of one pod with the records
 // and sends what changed, until both are closed: to inspect what needs an
 // inspection, to retry what hung in its last one, to known what needs none. It
-// then closes these, and returns once settled is closed too. What arrives is ordered by the time at which it was
-// observed: an older observation never replaces a newer one.
+// then closes these, and returns once settled is closed too. What arrives is
+// ordered by the time at which it was observed: an older observation never
+// replaces a newer one.
 //
 // The inspector is fed and listened to by one select: while it is busy, changes
 // wait in a queue, so that neither side ever waits for the other.

@@ -34,7 +34,10 @@ type hang struct {
 	// seen is set once the pod was observed after the failure: as after any
 	// other, what it is then is inspected.
 	seen bool
-	err  error
+	// requested is set if a request came while the pod was being tried: should
+	// that try hang too, the next one need not wait.
+	requested bool
+	err       error
 }
 
 // start returns the channel on which the loop hears that a wait has ended.
@@ -80,6 +83,9 @@ func (d *Differ) confine(rec *record, s stage.Settled) {
 	rec.hang.seen = false
 	rec.hang.err = s.Err
 	wait := q.after(rec.hang.times)
+	if rec.hang.requested {
+		wait = 0
+	}
 	if entered {
 		pod := rec.named(nil)
 		d.log.Warn("pod quarantined, as its inspection hung; it is tried again more and more seldom",

@@ -134,6 +134,26 @@ func TestWhatEndsAWait(t *testing.T) {
 			b.request("a")
 			b.list(pod("c=running"))
 		}, want: "Started(c)"},
+		"a request while it is tried": {do: func(t *testing.T, b *bed) {
+			time.Sleep(maxQuarantine)
+			b.list(pod("c=running"))
+			b.takeRetry(t, "a", "Started(c)", 3)
+			b.request("a")
+			b.hang("a")
+			b.list(pod("c=running"))
+		}, want: "Started(c)"},
+		"a request while it was tried before": {do: func(t *testing.T, b *bed) {
+			time.Sleep(maxQuarantine)
+			b.list(pod("c=running"))
+			b.takeRetry(t, "a", "Started(c)", 3)
+			b.differ.RequestRetry("a")
+			synctest.Wait()
+			b.hang("a")
+			b.list(pod("c=running"))
+			b.takeRetry(t, "a", "Started(c)", 4)
+			b.hang("a")
+			b.list(pod("c=running"))
+		}},
 		"a request for a relist": {do: func(_ *testing.T, b *bed) {
 			b.differ.RequestRetry("a")
 			b.observe(stage.Observation{UID: "a", At: at(b.lists).Add(1), Pod: pod("c=running")})

@@ -132,6 +132,9 @@ func (r *record) begin(c stage.Change) {
 	r.asked = asks(c)
 	// Cleared before the inspection, so that a request made during it counts.
 	r.reinspect = false
+	if r.hang != nil {
+		r.hang.requested = false
+	}
 }
 
 // settle moves the record on after a success. After an error it leaves the

@@ -24,7 +24,8 @@ func (d *Differ) RequestRetry(uid pleg.PodUID) { d.requests.Put(request{uid, fal
 func (d *Differ) takeRequests() {
 	for _, r := range d.requests.Take() {
 		rec := d.records[r.uid]
-		if rec != nil && rec.hang != nil && !rec.busy {
+		if rec != nil && rec.hang != nil {
+			rec.hang.requested = rec.busy
 			d.wait(rec, 0)
 		}
 		if !r.anew {
