@@ -37,13 +37,12 @@ func (c *Client) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodSta
 	for i, listed := range pod.Sandboxes {
 		calls.Go(func() error { return c.fetchSandbox(callCtx, listed.ID, &sandboxes[i]) })
 	}
-	err := calls.Wait()
-	st := &pleg.PodStatus{UID: pod.UID, Name: pod.Name, Namespace: pod.Namespace}
-	if err == nil {
-		err = fill(st, pod, last, containers, sandboxes)
+	if err := calls.Wait(); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("inspect pod %s: %w", pod.UID, err)
+	st := &pleg.PodStatus{UID: pod.UID, Name: pod.Name, Namespace: pod.Namespace}
+	if err := fill(st, pod, last, containers, sandboxes); err != nil {
+		return nil, err
 	}
 	return st, nil
 }

@@ -200,11 +200,11 @@ func TestPodStatusErrors(t *testing.T) {
 	}{
 		{
 			"a sandbox's call fails", &statuses{err: status.Error(codes.Internal, "shim is stuck")},
-			pod([]string{"broken"}, nil), "inspect pod u1: podsandbox_status broken: ", codes.Internal,
+			pod([]string{"broken"}, nil), "podsandbox_status broken: ", codes.Internal,
 		},
 		{
 			"a container's call fails", &statuses{err: status.Error(codes.Unavailable, "later")},
-			pod(nil, []string{"gone", "broken"}), "inspect pod u1: container_status broken: ", codes.Unavailable,
+			pod(nil, []string{"gone", "broken"}), "container_status broken: ", codes.Unavailable,
 		},
 		{
 			"no status of a sandbox", &statuses{sandboxes: map[string]*runtimeapi.PodSandboxStatusResponse{"s": {}}},
@@ -235,8 +235,8 @@ func TestPodStatusErrors(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := connect(t, tt.fake.runtime(), cri.Options{}).PodStatus(t.Context(), tt.pod, nil)
-			if got != nil || err == nil || !strings.Contains(err.Error(), tt.words) {
-				t.Fatalf("got %v, error %v; want an error with %q", got, err, tt.words)
+			if got != nil || err == nil || !strings.HasPrefix(err.Error(), tt.words) {
+				t.Fatalf("got %v, error %v; want an error that begins with %q", got, err, tt.words)
 			}
 			if code := status.Code(err); code != tt.code {
 				t.Errorf("code %v of %v, want %v", code, err, tt.code)
