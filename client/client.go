@@ -104,16 +104,17 @@ func (c *Client) Close() error { return c.calls.Close() }
 // Pod is what the server knows of one pod.
 type Pod struct {
 	UID pleg.PodUID
-	// Status is nil if the last inspection failed, and Err then says why: it is
-	// an [InspectionError].
+	// Status is nil if the last inspection failed, or the first has not ended
+	// yet, and Err then says so: it is an [InspectionError].
 	Status *pleg.PodStatus
 	Err    error
-	// CurrentAsOf is the time up to which this is known to be true.
+	// CurrentAsOf is the time up to which this is known to be true; zero before
+	// the first inspection has ended.
 	CurrentAsOf time.Time
 }
 
 // InspectionError is the error of the last inspection of a pod, as the server
-// tells it.
+// tells it, or that there has been none.
 type InspectionError struct{ Text string }
 
 // Error implements error.

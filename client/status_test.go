@@ -47,6 +47,33 @@ func TestPods(t *testing.T) {
 	})
 }
 
+// A pod whose first inspection hangs has no status, and is there all the same.
+func TestPodsHasOneThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, pipeline.Options{})
+		b.node.Delay = func(uid pleg.PodUID) time.Duration {
+			if uid == "hung" {
+				return time.Hour
+			}
+			return 0
+		}
+		b.node.Set("hung", "c1=running")
+		b.node.Set("well", "c1=running")
+		b.relist(2)
+		pods, err := b.client.Pods(t.Context())
+		if err != nil || len(pods) != 2 || pods[0].UID != "hung" || pods[1].UID != "well" {
+			t.Fatalf("got %+v, %v, want pods hung and well", pods, err)
+		}
+		var inspection *client.InspectionError
+		if p := pods[0]; p.Status != nil || !p.CurrentAsOf.IsZero() || !errors.As(p.Err, &inspection) || !strings.Contains(inspection.Text, "not ended yet") {
+			t.Errorf("pod hung: %+v, want no status yet", p)
+		}
+		if p := pods[1]; p.Err != nil || p.Status.Container("c1") == nil {
+			t.Errorf("pod well: %+v, want its container", p)
+		}
+	})
+}
+
 func TestPodStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, pipeline.Options{})

@@ -438,7 +438,8 @@ type Event struct {
 	// Whether this tells of a container as it stands rather than of something
 	// that has just happened.
 	Replayed bool `protobuf:"varint,14,opt,name=replayed,proto3" json:"replayed,omitempty"`
-	// The time before the listing that showed the change.
+	// The time before the listing that showed the change, or of the runtime's
+	// event that did.
 	ObservedAt *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=observed_at,json=observedAt,proto3" json:"observed_at,omitempty"`
 	// Whether the inspection of the pod keeps failing, so that this tells what
 	// the list knows.
@@ -673,12 +674,14 @@ func (x *ListPodsResponse) GetPod() *Pod {
 type Pod struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// The status, unless the last inspection failed.
+	// The status, unless the last inspection failed or the first has not ended.
 	Status *PodStatus `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
-	// The error of the last inspection; empty if it succeeded.
+	// The error of the last inspection, or that the first has not ended; empty if
+	// the last one succeeded.
 	Error string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	// The time before the listing up to which this is known to be true. The age
-	// of the knowledge is the time since.
+	// of the knowledge is the time since. Missing before the first inspection has
+	// ended.
 	CurrentAsOf   *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=current_as_of,json=currentAsOf,proto3" json:"current_as_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
