@@ -80,7 +80,7 @@ func (o *Options) inspections() check {
 		for late < len(backlog) && time.Since(backlog[late].Since) > o.BacklogAfter {
 			late++
 		}
-		text := fmt.Sprintf("%d pods wait for the inspector%s", len(backlog), o.oldest(backlog, r))
+		text := number(len(backlog), "pod waits", "pods wait") + " for the inspector" + o.oldest(backlog, r)
 		if late > o.MaxBacklog {
 			return "", fmt.Errorf("%d of %s; at most %d may wait for more than %v", late, text, o.MaxBacklog, o.BacklogAfter)
 		}
@@ -115,7 +115,7 @@ func (o *Options) quarantine() check {
 		}
 		const enough = 10
 		var text strings.Builder
-		fmt.Fprintf(&text, "inspections of %d pods hang", len(pods))
+		text.WriteString(number(len(pods), "pod hangs", "pods hang"))
 		if o.hidden(r) == nil {
 			for _, p := range pods[:min(len(pods), enough)] {
 				fmt.Fprintf(&text, ", %s/%s (%s) for %v, %d in a row, next try in %v", p.Namespace, p.Name, p.UID,
@@ -124,6 +124,14 @@ func (o *Options) quarantine() check {
 		}
 		return text.String(), nil
 	}}
+}
+
+// number counts in words for people.
+func number(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 func waited(p cache.Pending) time.Duration {
