@@ -119,15 +119,13 @@ func (c *eventsCommand) validate(flags *pflag.FlagSet) error {
 		return fmt.Errorf("--since: %w", err)
 	}
 	c.options.After = &client.Position{Epoch: epoch, Seq: seq}
+	c.source.daemonFor = "--since"
 	return nil
 }
 
 func (c *eventsCommand) run(ctx context.Context) error {
 	out := c.log.console(c.process.Err)
 	return c.source.use(ctx, c.process, out, func(ctx context.Context, from source) error {
-		if c.options.After != nil && !from.resumes() {
-			return errors.New("--since needs a daemon, and there is none: a pipeline of its own begins anew")
-		}
 		f := follower{
 			out: out, marks: c.output.Kind() != printer.Template,
 			printer: printer.Events(c.process.Out, printer.Options{

@@ -36,6 +36,8 @@ type sourceFlags struct {
 	runtime runtimeFlags
 	connect string
 	own     bool // set by validate
+	// daemonFor is the flag that only a daemon can serve; empty if there is none.
+	daemonFor string
 }
 
 func (f *sourceFlags) add(cmd *cobra.Command) {
@@ -68,6 +70,9 @@ func (f *sourceFlags) use(ctx context.Context, p Process, out console, with func
 		}
 		defer func() { _ = c.Close() }()
 		return with(ctx, daemonSource{c})
+	}
+	if f.daemonFor != "" {
+		return fmt.Errorf("%s needs a daemon, and there is none: a pipeline of its own begins anew", f.daemonFor)
 	}
 	return f.runtime.use(ctx, p, out, func(ctx context.Context, from endpoint.Endpoint) error {
 		return useOwn(ctx, out, from, with)
