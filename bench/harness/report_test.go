@@ -123,8 +123,11 @@ func TestParseSteps(t *testing.T) {
 	if f := steps[0].Metrics["ns/pod"]; f == nil || f.Median != 5 || f.Min != 4 || f.Max != 6 {
 		t.Errorf("ns/pod = %+v, want 5 (4 - 6)", f)
 	}
-	if table := stepTable(steps); !strings.Contains(table, "| Relist/impl=a/pods=10 | 5 (4 - 6) | 500 (400 - 600) | 7 | 1 |") {
-		t.Errorf("table is\n%s", table)
+	steps = append(steps, parseSteps([]byte("pkg: x\nBenchmarkEvents-2 \t 1\t 9000 ns/op\t 3 ns/event\t 8 B/op\t 2 allocs/op\n"))...)
+	for _, want := range []string{"| Relist/impl=a/pods=10 | 5 (4 - 6) | 500 (400 - 600) | 7 | 1 |", "| Events | 3 | 9000 | 8 | 2 |"} {
+		if table := stepTable(steps); !strings.Contains(table, want) {
+			t.Errorf("no %q in the table\n%s", want, table)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -57,7 +58,10 @@ func goBench(ctx context.Context, dir, pkg string, runs int) ([]byte, error) {
 }
 
 // units that are worth keeping, in the order of the columns.
-var units = []string{"ns/pod", "ns/event-subscriber", "ns/op", "B/op", "allocs/op"}
+var units = append(perUnit[:len(perUnit):len(perUnit)], "ns/op", "B/op", "allocs/op")
+
+// perUnit are the units of what one of many takes; a step has one at most.
+var perUnit = []string{"ns/pod", "ns/event", "ns/event-subscriber"}
 
 func parseSteps(out []byte) []Step {
 	var steps []Step
@@ -107,11 +111,11 @@ func (s *Step) parameter(key string) string {
 
 func stepTable(steps []Step) string {
 	var b strings.Builder
-	b.WriteString("| step | ns per pod, or per event and subscriber | ns | bytes | allocations |\n|---|---:|---:|---:|---:|\n")
+	b.WriteString("| step | ns per pod, per event, or per event and subscriber | ns | bytes | allocations |\n|---|---:|---:|---:|---:|\n")
 	for _, s := range steps {
-		each := s.Metrics["ns/pod"]
-		if each == nil {
-			each = s.Metrics["ns/event-subscriber"]
+		var each *Figure
+		for _, unit := range perUnit {
+			each = cmp.Or(each, s.Metrics[unit])
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", s.Name, each, s.Metrics["ns/op"], s.Metrics["B/op"], s.Metrics["allocs/op"])
 	}
