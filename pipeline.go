@@ -294,8 +294,9 @@ func (p *Pipeline) Cache() *Cache { return p.cache }
 
 // RequestReinspect has the pod inspected anew at the next relist, whether or
 // not it changed, and though it may be in quarantine; if it did not change, its
-// subscribers get a PodSync. It never blocks. A pod that the next relist does not show is not waited for. While a
-// stream of events is up, that relist comes within Options.RelistPeriod.
+// subscribers get a PodSync. It never blocks. A pod that the next relist does
+// not show is not waited for. While a stream of events is up, that relist comes
+// within Options.RelistPeriod.
 func (p *Pipeline) RequestReinspect(uid PodUID) { p.differ.RequestReinspect(uid) }
 
 // RequestRelist has one pod listed, and inspected if it changed, without waiting
@@ -314,9 +315,9 @@ func (p *Pipeline) Quarantined() []Quarantined { return slices.Clone(p.differ.Qu
 // Healthy reports whether the last successful relist began less than
 // Options.RelistThreshold ago, and if not, why. The meaning is the kubelet's:
 // it speaks of the runtime's lists, not of single pods. While a stream of events
-// is up and relied on, Options.RelistThresholdWithEvents holds. An error beside true tells of
-// lists that work in a roundabout way, if Runtime is [Degraded]. It does not
-// block.
+// is up and relied on, Options.RelistThresholdWithEvents holds. An error beside
+// true tells of lists that work in a roundabout way, if Runtime is [Degraded].
+// It does not block.
 func (p *Pipeline) Healthy() (bool, error) {
 	ok, err := p.lister.Healthy()
 	if ok && p.degraded != nil {

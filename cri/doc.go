@@ -17,9 +17,9 @@
 // does this process while it is stopped, after some 300 events.
 //
 // What a runtime lists may be incomplete. An item that lacks something is
-// completed from the list before or from the kubelet's labels, and skipped if they
-// do not tell either; in any case it is counted in pleg_malformed_items_total and logged once, and it hides nothing
-// else.
+// completed from the list before or from the kubelet's labels, and skipped if
+// they do not tell either; in any case it is counted in
+// pleg_malformed_items_total and logged once, and it hides nothing else.
 //
 // # Metrics
 //

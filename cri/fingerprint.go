@@ -34,10 +34,9 @@ func (p fingerprint) sameMaps(other fingerprint) bool {
 
 // scan reads the id and the fingerprint of an item without decoding it; there
 // is no id if the bytes cannot be split into fields, which the decoder will
-// reject too. A Go
-// server writes the entries of a map in another order each time, so these are
-// summed up; the order of all else counts. Nothing of the image is used, so the
-// order in it does not matter either, and it holds a map.
+// reject too. A Go server writes the entries of a map in another order each
+// time, so these are summed up; the order of all else counts. Nothing of the
+// image is used, so the order in it does not matter either, and it holds a map.
 func (f fields) scan(seed maphash.Seed, raw []byte) (id []byte, p fingerprint) {
 	p = fingerprint{size: len(raw)}
 	for len(raw) > 0 {

@@ -67,10 +67,11 @@ const noConnection = -1
 
 // ListPods returns every pod with all its containers and sandboxes, dead ones
 // too, each newest first; the pods are in no order. A pod, a container or a
-// sandbox that did not change since the last list is the same pointer. Both lists of the runtime
-// are asked for at once, and as streams where it has them. It blocks until both have answered,
-// one has failed, or ctx or Options.ListTimeout has ended; a concurrent ListPods
-// waits for this one. The error wraps the grpc status of the list that failed.
+// sandbox that did not change since the last list is the same pointer. Both
+// lists of the runtime are asked for at once, and as streams where it has them.
+// It blocks until both have answered, one has failed, or ctx or
+// Options.ListTimeout has ended; a concurrent ListPods waits for this one. The
+// error wraps the grpc status of the list that failed.
 //
 // If the runtime cannot send the list of sandboxes because it is too large, they
 // are listed in portions; [Client.Degraded] says so.
@@ -90,7 +91,7 @@ func (c *Client) takeLists(ctx context.Context) (*lists, error) {
 	case l := <-c.lists:
 		return l, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("list pods: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("wait for the list under way: %w", context.Cause(ctx))
 	}
 }
 

@@ -65,9 +65,13 @@ type Event struct {
 	PodNamespace string    `json:"podNamespace,omitempty"`
 	// ContainerID is the container, or the sandbox, that the event is about;
 	// empty for a PodSync.
-	ContainerID   ContainerID `json:"containerID,omitempty"`
-	ContainerName string      `json:"containerName,omitempty"`
-	Attempt       uint32      `json:"attempt"`
+	ContainerID ContainerID `json:"containerID,omitempty"`
+	// ContainerName is the container's name in the pod; for a sandbox, the
+	// pod's name.
+	ContainerName string `json:"containerName,omitempty"`
+	// Attempt counts the containers of this name, or the sandboxes, that the
+	// pod had before.
+	Attempt uint32 `json:"attempt"`
 	// Sandbox is true if ContainerID names a pod sandbox.
 	Sandbox bool `json:"sandbox"`
 	// ExitCode and Reason are set on a ContainerDied whose container the
@@ -86,7 +90,8 @@ type Event struct {
 	// Epoch names the pipeline whose sequence numbers these are. Only marks
 	// carry it.
 	Epoch string `json:"epoch,omitempty"`
-	// ObservedAt is the time before the listing that showed the change. The
-	// cache holds a status at least as new once the event is delivered.
+	// ObservedAt is the time before the listing that showed the change, or the
+	// time of the runtime's event that did. The cache holds a status at least as
+	// new once the event is delivered.
 	ObservedAt time.Time `json:"observedAt"`
 }

@@ -15,9 +15,9 @@ type PodStatus struct {
 	// existed when the pod was inspected.
 	Containers []*ContainerStatus
 	Sandboxes  []*SandboxStatus
-	// ObservedAt is the time before the listing that led to this inspection:
-	// whatever happened earlier is in the status. It is not the time of the
-	// inspection itself (kubelet v1.36, GenericPLEG.Relist).
+	// ObservedAt is the time before the listing, or of the runtime's event, that
+	// led to this inspection: whatever happened earlier is in the status. It is
+	// not the time of the inspection itself (kubelet v1.36, GenericPLEG.Relist).
 	ObservedAt time.Time
 	// Native is the status in the words of an embedder's own runtime. It goes
 	// from PodStatus to the cache and the embedder's store untouched. Package

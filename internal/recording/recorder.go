@@ -48,9 +48,10 @@ type Options struct {
 // events unread holds up the runtime.
 //
 // With Options.Redact every text is replaced by a word that stands for it in
-// this recording alone, but: ids that are random numbers, well-known keys of labels
-// and annotations, reasons of one word, and what the runtime calls itself. A field that a later CRI may add is replaced as well.
-// Times, states, exit codes and all other numbers are left.
+// this recording alone, but: ids that are random numbers, well-known keys of
+// labels and annotations, reasons of one word, and what the runtime calls itself.
+// A field that a later CRI may add is replaced as well. Times, states, exit codes
+// and all other numbers are left.
 type Recorder struct {
 	opts   Options
 	out    Output
