@@ -58,7 +58,7 @@ func goBench(ctx context.Context, dir, pkg string, runs int) ([]byte, error) {
 }
 
 // units that are worth keeping, in the order of the columns.
-var units = append(perUnit[:len(perUnit):len(perUnit)], "ns/op", "B/op", "allocs/op")
+var units = append(slices.Clip(perUnit), "ns/op", "B/op", "allocs/op")
 
 // perUnit are the units of what one of many takes; a step has one at most.
 var perUnit = []string{"ns/pod", "ns/event", "ns/event-subscriber"}
