@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"context"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -151,9 +152,14 @@ func TestClientsCauseNoCalls(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	impatient, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := c.PodStatus(impatient, known[0].UID, time.Now()); err == nil {
+		t.Error("there is a status that is newer than the last list")
+	}
 	for range 20 {
 		pods(t, socket, 3)
-		for _, path := range []string{"/metrics", "/livez", "/readyz?verbose", "/pods", "/pods/" + string(known[0].UID)} {
+		for _, path := range []string{"/metrics", "/livez", "/readyz?verbose", "/pods", "/pods/" + string(known[0].UID), "/events"} {
 			answer, err := http.Get(url + path) //nolint:noctx // the test has a deadline
 			if err != nil {
 				t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
@@ -18,7 +19,11 @@ import (
 // TestLimit holds as many requests as may be answered at a time.
 func TestLimit(t *testing.T) {
 	release, inside := make(chan struct{}), make(chan struct{})
+	var entered atomic.Int32
 	h := monitor.Limit(2, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		if entered.Add(1) > 2 {
+			return // what is wrong is found out below
+		}
 		inside <- struct{}{}
 		<-release
 	}))
@@ -39,6 +44,9 @@ func TestLimit(t *testing.T) {
 		if code := <-ended; code != http.StatusOK {
 			t.Errorf("one of two = %d, want 200", code)
 		}
+	}
+	if code, _ := ask(t, h, "GET", "/"); code != http.StatusOK {
+		t.Errorf("one after them = %d, want 200", code)
 	}
 }
 
