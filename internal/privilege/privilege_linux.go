@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,16 +13,28 @@ import (
 // program is this program, whatever has become of its file.
 const program = "/proc/self/exe"
 
+// tried is the environment variable that has the id of a process which has been
+// run anew.
+const tried = "PLEG_PIPELINE_DROPPED"
+
 // Drop gives up all capabilities, for root too, and the right to gain any by
 // running another program. If there is something to give up, it runs the program
 // anew with the same arguments and does not return: what may be given up is a
 // matter of each thread, and only a new program begins with one. Call it before
 // anything is opened. It returns nil if nothing is left to be given up, and
-// otherwise why this cannot be done; nothing has changed then.
+// otherwise why this cannot be done; nothing has changed then for this program,
+// other than that it may have run anew.
 func Drop() error {
 	dropped, err := isDropped()
 	if err != nil || dropped {
 		return err
+	}
+	pid := strconv.Itoa(os.Getpid())
+	if os.Getenv(tried) == pid { // once more would be for ever
+		return errors.New("the program was run without privileges and has some again")
+	}
+	if err := os.Setenv(tried, pid); err != nil {
+		return fmt.Errorf("mark the program that is run anew: %w", err)
 	}
 	// This thread takes the place of all others, unless something fails; it is
 	// then thrown away, since it is not like the others any more.

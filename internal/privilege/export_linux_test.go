@@ -1,0 +1,4 @@
+package privilege
+
+// Tried names the mark of a process that has been run anew.
+const Tried = tried
