@@ -54,5 +54,9 @@ const (
 	Bookmark = pleg.Bookmark
 )
 
+// ErrUnavailable is wrapped by the error of a Runtime that could not be reached, or
+// is not ready to serve yet.
+var ErrUnavailable = pleg.ErrUnavailable
+
 // ErrStopped is returned by [Pipeline.Subscribe] once Run has returned.
 var ErrStopped = dispatcher.ErrStopped

@@ -29,6 +29,7 @@ import (
 const (
 	DefaultRelistPeriod    = time.Second
 	DefaultRelistThreshold = 3 * time.Minute
+	DefaultRetryPeriod     = 200 * time.Millisecond
 	DefaultListTimeout     = 2 * time.Minute
 	DefaultInspectTimeout  = 2 * time.Minute
 	DefaultInspectors      = 8
@@ -65,6 +66,11 @@ type Options struct {
 	// RelistThreshold is the age of the last successful list at which
 	// [Pipeline.Healthy] says no. If zero, [DefaultRelistThreshold].
 	RelistThreshold time.Duration
+	// RetryPeriod is the time from the end of a list that found no runtime to ask
+	// ([pleg.ErrUnavailable]) to the next list, so that what happened meanwhile is
+	// known that soon after the runtime's return. Where RelistPeriod is shorter,
+	// that holds. If zero, [DefaultRetryPeriod].
+	RetryPeriod time.Duration
 	// Events follows the runtime's container events, so that a change is known
 	// within milliseconds and all pods are listed but every
 	// RelistPeriodWithEvents. If empty, [EventsOff]: a process that follows the
@@ -155,7 +161,7 @@ func New(o Options) (*Pipeline, error) {
 	statuses := stores{p.cache, o.Store}
 	var errs [5]error
 	p.lister, errs[0] = lister.New(lister.Options{
-		Runtime: o.Runtime, RelistPeriod: o.RelistPeriod, RelistThreshold: o.RelistThreshold,
+		Runtime: o.Runtime, RelistPeriod: o.RelistPeriod, RelistThreshold: o.RelistThreshold, RetryPeriod: o.RetryPeriod,
 		RelistPeriodWithEvents: o.RelistPeriodWithEvents, RelistThresholdWithEvents: o.RelistThresholdWithEvents,
 		ListTimeout: o.ListTimeout, Logger: o.Logger, Metrics: metrics,
 	})
@@ -202,6 +208,7 @@ func (o *Options) complete() error {
 	}{
 		{"RelistPeriod", &o.RelistPeriod, DefaultRelistPeriod},
 		{"RelistThreshold", &o.RelistThreshold, DefaultRelistThreshold},
+		{"RetryPeriod", &o.RetryPeriod, DefaultRetryPeriod},
 		{"RelistPeriodWithEvents", &o.RelistPeriodWithEvents, DefaultRelistPeriodWithEvents},
 		{"RelistThresholdWithEvents", &o.RelistThresholdWithEvents, DefaultRelistThresholdWithEvents},
 		{"KeepRemoved", &o.KeepRemoved, DefaultKeepRemoved},

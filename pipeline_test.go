@@ -17,6 +17,7 @@ func TestNewNamesTheBadOption(t *testing.T) {
 		"Runtime":         {},
 		"RelistPeriod":    {Runtime: newNode(), RelistPeriod: -1},
 		"RelistThreshold": {Runtime: newNode(), RelistThreshold: -1},
+		"RetryPeriod":     {Runtime: newNode(), RetryPeriod: -1},
 		"ListTimeout":     {Runtime: newNode(), ListTimeout: -1},
 		"InspectTimeout":  {Runtime: newNode(), InspectTimeout: -1},
 		"HungAfter":       {Runtime: newNode(), HungAfter: -1},

@@ -11,6 +11,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 var errNilStatus = errors.New("malformed answer: no status in it")
@@ -25,7 +27,22 @@ func (c *Client) wrapList(operation string, err error) error {
 		return fmt.Errorf("%s: the list exceeds the %d bytes of Options.MaxRecvBytes, or the runtime's own limit: %w",
 			operation, c.opts.MaxRecvBytes, err)
 	}
-	return fmt.Errorf("%s: %w", operation, err)
+	return fmt.Errorf("%s: %w", operation, unavailable(err))
+}
+
+// away is the error of a call that found no runtime, or one that is not ready.
+type away struct{ error }
+
+// Is makes it a [pleg.ErrUnavailable] as well.
+func (away) Is(target error) bool { return target == pleg.ErrUnavailable }
+
+func (a away) Unwrap() error { return a.error }
+
+func unavailable(err error) error {
+	if status.Code(err) == codes.Unavailable {
+		return away{err}
+	}
+	return err
 }
 
 // explain says in words why Check failed. A grpc error alone does not: no

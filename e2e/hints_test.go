@@ -226,7 +226,6 @@ func TestStormWithACrash(t *testing.T) {
 	ctx, l := startLab(t, lab.Pinned)
 	opts, registry := rare, prometheus.NewPedanticRegistry()
 	opts.Registerer = registry
-	opts.RelistPeriod = 500 * time.Millisecond // a list that fails is tried again a period later
 	p, seen := runLibrary(ctx, t, l, opts, false)
 	s := newScene(l, seen)
 	must(t, s.runPods(ctx, 20))

@@ -40,6 +40,11 @@ type Degraded interface {
 	Degraded() error
 }
 
+// ErrUnavailable is wrapped by the error of a [Runtime] that could not be reached,
+// or is not ready to serve yet. To ask it again costs next to nothing, so that
+// ListPods is called again after a short time rather than a relist period.
+var ErrUnavailable = errors.New("the runtime is not available")
+
 // ErrNoEvents is wrapped by the error of [EventWatcher] if the runtime has no
 // event stream, or has it switched off.
 var ErrNoEvents = errors.New("the runtime offers no container events")

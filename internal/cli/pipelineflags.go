@@ -19,6 +19,7 @@ const defaultDeliverAfter = 5
 // pipelineFlags configure a pipeline and the client of its runtime.
 type pipelineFlags struct {
 	relistPeriod, relistThreshold time.Duration
+	retryPeriod                   time.Duration
 	listTimeout, inspectTimeout   time.Duration
 	hungAfter, maxQuarantine      time.Duration
 	inspectors, maxStatusCalls    int
@@ -37,6 +38,7 @@ func (f *pipelineFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.DurationVar(&f.relistPeriod, "relist-period", pipeline.DefaultRelistPeriod, "`TIME` from the end of one list of all pods to the next")
 	flags.DurationVar(&f.relistThreshold, "relist-threshold", pipeline.DefaultRelistThreshold, "`AGE` of the last successful list at which /readyz fails")
+	flags.DurationVar(&f.retryPeriod, "retry-period", pipeline.DefaultRetryPeriod, "`TIME` to the next list while the runtime cannot be reached, if shorter\nthan the relist period")
 	flags.DurationVar(&f.listTimeout, "list-timeout", pipeline.DefaultListTimeout, "`TIME` after which a list is given up")
 	flags.BoolVar(&f.unaryLists, "unary-lists", false, "list with one answer each, also if the runtime can stream its lists")
 	enumFlag(cmd, &f.events, "events", "", "follow the runtime's container events, to know of changes within\nmilliseconds: off, if it has them, or fail if it has none. A process that is\nstopped while it follows them holds up containerd itself",
@@ -61,7 +63,7 @@ func (f *pipelineFlags) addCalls(cmd *cobra.Command) {
 	all := &cobra.Command{}
 	f.add(all)
 	for _, name := range []string{
-		"relist-period", "list-timeout", "unary-lists", "events", "relist-period-with-events",
+		"relist-period", "retry-period", "list-timeout", "unary-lists", "events", "relist-period-with-events",
 		"inspectors", "fixed-width", "inspect-timeout", "max-status-calls",
 	} {
 		cmd.Flags().AddFlag(all.Flags().Lookup(name))
@@ -76,6 +78,7 @@ func (f *pipelineFlags) validate() error {
 	}{
 		{"relist-period", f.relistPeriod},
 		{"relist-threshold", f.relistThreshold},
+		{"retry-period", f.retryPeriod},
 		{"list-timeout", f.listTimeout},
 		{"relist-period-with-events", f.relistPeriodWithEvents},
 		{"inspect-timeout", f.inspectTimeout},
@@ -129,6 +132,7 @@ func (f *pipelineFlags) options(runtime pipeline.Runtime, log *slog.Logger, regi
 		Runtime:                   runtime,
 		RelistPeriod:              f.relistPeriod,
 		RelistThreshold:           f.relistThreshold,
+		RetryPeriod:               f.retryPeriod,
 		Events:                    pipeline.EventsMode(f.events),
 		RelistPeriodWithEvents:    f.relistPeriodWithEvents,
 		RelistThresholdWithEvents: f.thresholdWithEvents(),

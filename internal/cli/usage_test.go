@@ -34,6 +34,7 @@ func TestUsageErrors(t *testing.T) {
 		{"run --relist-period 5", `"--relist-period" flag: time: missing unit`},
 		{"run --relist-threshold 0", "--relist-threshold must be longer than 0"},
 		{"run --relist-period 1m --relist-threshold 1m", "--relist-threshold (1m0s) must be longer than --relist-period (1m0s)"},
+		{"run --retry-period 0", "--retry-period must be longer than 0"},
 		{"run --list-timeout 0", "--list-timeout must be longer than 0"},
 		{"run --inspect-timeout=-1ms", "--inspect-timeout must be longer than 0"},
 		{"run --hung-after 0s", "--hung-after must be longer than 0"},

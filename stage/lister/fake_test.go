@@ -23,6 +23,8 @@ const (
 	threshold = 3 * time.Minute
 	timeout   = 10 * time.Second
 
+	retryPeriod = 200 * time.Millisecond
+
 	periodWithEvents    = 5 * time.Minute
 	thresholdWithEvents = 10 * time.Minute
 )
@@ -49,7 +51,7 @@ type bed struct {
 func newBed(t *testing.T, rt fakeRuntime, metrics instrument.Registry) *bed {
 	t.Helper()
 	l, err := lister.New(lister.Options{
-		Runtime: rt, RelistPeriod: period, RelistThreshold: threshold,
+		Runtime: rt, RelistPeriod: period, RelistThreshold: threshold, RetryPeriod: retryPeriod,
 		RelistPeriodWithEvents: periodWithEvents, RelistThresholdWithEvents: thresholdWithEvents, ListTimeout: timeout,
 		Logger: slog.New(slog.DiscardHandler), Metrics: metrics,
 	})

@@ -36,6 +36,9 @@ type Options struct {
 	// RelistThreshold the age of the last successful one that is unhealthy.
 	RelistPeriod    time.Duration
 	RelistThreshold time.Duration
+	// RetryPeriod is the time to the next list after one that found no runtime
+	// to ask ([pleg.ErrUnavailable]), if it is shorter than RelistPeriod.
+	RetryPeriod time.Duration
 	// RelistPeriodWithEvents and RelistThresholdWithEvents stand in for them
 	// while a stream of events is up and not doubted.
 	RelistPeriodWithEvents    time.Duration
@@ -66,6 +69,8 @@ type Lister struct {
 
 	// listedWith is the stream at the last successful list.
 	listedWith *stream
+	// warned is when a failed list was logged last.
+	warned time.Time
 }
 
 // Relist is what is known of the relists so far.
@@ -183,7 +188,8 @@ func because(what string, err error) error {
 
 // Run relists at once and then a period after each list has ended, until ctx
 // ends; it returns the cause of ctx and closes out. A failed list is logged,
-// counted and tried again a period later: it sends nothing.
+// counted and tried again a period later, or sooner if there was no runtime to
+// ask: it sends nothing.
 func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 	defer close(out)
 	timer := time.NewTimer(0)
@@ -230,9 +236,14 @@ func (l *Lister) overslept(due time.Time) bool {
 }
 
 // period is the time to the next list. The long one holds only while both the
-// stream and the lists work.
+// stream and the lists work. A runtime that is away is looked for more often: it
+// is to be known again soon after its return.
 func (l *Lister) period() time.Duration {
-	if relied, _ := l.relied(); relied && l.Last().Err == nil {
+	relied, _ := l.relied()
+	switch err := l.Last().Err; {
+	case errors.Is(err, pleg.ErrUnavailable):
+		return min(l.opts.RetryPeriod, l.opts.RelistPeriod)
+	case relied && err == nil:
 		return l.opts.RelistPeriodWithEvents
 	}
 	return l.opts.RelistPeriod
@@ -253,7 +264,7 @@ func (l *Lister) relist(ctx context.Context) (stage.Listing, bool) {
 	}
 	if err != nil {
 		l.metrics.errors.Inc()
-		l.log.WarnContext(ctx, "relist failed, will be retried", "err", err)
+		l.warn(ctx, err)
 		l.last.Store(&Relist{Success: last.Success, Err: err})
 		return stage.Listing{}, false
 	}
@@ -267,6 +278,18 @@ func (l *Lister) relist(ctx context.Context) (stage.Listing, bool) {
 	}
 	l.listedWith = stream
 	return listing, true
+}
+
+// warn logs that a list has failed, but of the many that find the runtime away
+// no more than one in each period.
+func (l *Lister) warn(ctx context.Context, err error) {
+	now := time.Now()
+	again := errors.Is(err, pleg.ErrUnavailable) && errors.Is(l.Last().Err, pleg.ErrUnavailable)
+	if again && now.Sub(l.warned) < l.opts.RelistPeriod {
+		return
+	}
+	l.warned = now
+	l.log.WarnContext(ctx, "relist failed, will be retried", "err", err)
 }
 
 func (l *Lister) list(ctx context.Context) (pods []*pleg.Pod, err error) {

@@ -1,0 +1,75 @@
+package lister_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
+	"github.com/pleg-pipeline/pleg-pipeline/stage/lister"
+)
+
+// A runtime that is away for a while is looked for each retry period, with a
+// stream of events or without, and all else that fails each relist period.
+func TestRuntimeThatIsAwayIsLookedForMoreOften(t *testing.T) {
+	const outage = 700 * time.Millisecond
+	for name, tc := range map[string]struct {
+		err    error
+		stream bool
+		want   time.Duration // of the first listing after the second
+	}{
+		"away":                   {fmt.Errorf("list: %w", pleg.ErrUnavailable), false, period + 4*retryPeriod},
+		"away, with a stream":    {fmt.Errorf("list: %w", pleg.ErrUnavailable), true, periodWithEvents + 4*retryPeriod},
+		"another error":          {errList, false, 2 * period},
+		"another, with a stream": {errList, true, periodWithEvents + period},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var from time.Time
+				b := newBed(t, func(context.Context) ([]*pleg.Pod, error) {
+					if !from.IsZero() && !time.Now().Before(from) && time.Since(from) < outage {
+						return nil, tc.err
+					}
+					return nil, nil
+				}, instrument.Registry{})
+				from = b.start.Add(period)
+				if tc.stream {
+					from = b.start.Add(periodWithEvents)
+					b.follow(t)
+				} else {
+					b.requireNext(t, 0, false)
+				}
+				b.requireNext(t, tc.want, tc.stream)
+			})
+		})
+	}
+}
+
+// The log says once in each relist period that the runtime is away.
+func TestRuntimeThatIsAwayIsNotLoggedEachTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		var calls int
+		l, err := lister.New(lister.Options{
+			Runtime: fakeRuntime(func(context.Context) ([]*pleg.Pod, error) { calls++; return nil, pleg.ErrUnavailable }), RelistPeriod: period,
+			RelistThreshold: threshold, RetryPeriod: retryPeriod, RelistPeriodWithEvents: periodWithEvents,
+			RelistThresholdWithEvents: thresholdWithEvents, ListTimeout: timeout, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*period-time.Millisecond)
+		defer cancel()
+		_ = l.Run(ctx, make(chan stage.Listing)) // the end of ctx
+		if lines := strings.Count(log.String(), "relist failed"); calls != 50 || lines != 10 {
+			t.Errorf("%d lists and %d lines in ten periods, want 50 and 10", calls, lines)
+		}
+	})
+}
