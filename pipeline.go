@@ -82,7 +82,8 @@ type Options struct {
 	// RelistPeriodWithEvents and RelistThresholdWithEvents stand in for
 	// RelistPeriod and RelistThreshold while the stream is up and announces what
 	// the lists find. If zero, [DefaultRelistPeriodWithEvents] and
-	// [DefaultRelistThresholdWithEvents].
+	// [DefaultRelistThresholdWithEvents]. A runtime that stands still ends the stream
+	// (package cri: within 20 s), so that RelistThreshold holds.
 	RelistPeriodWithEvents    time.Duration
 	RelistThresholdWithEvents time.Duration
 	// KeepRemoved is for how long the final status of a removed container can

@@ -83,7 +83,7 @@ func New(endpoint string, opts Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cri: endpoint %s: %w", endpoint, err)
 	}
-	c.events, err = dial(socket, opts, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	c.events, err = dial(socket, opts, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithChainUnaryInterceptor(m.intercept),
 		grpc.WithInitialWindowSize(eventWindow), grpc.WithInitialConnWindowSize(eventWindow))
 	if err != nil {
 		return nil, fmt.Errorf("cri: endpoint %s: %w", endpoint, errors.Join(err, c.conn.Close()))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -30,28 +31,43 @@ const (
 // errStreamEnded is the end of a stream that the runtime gave no reason for.
 var errStreamEnded = errors.New("the runtime ended the stream")
 
+type eventStream = grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse]
+
 // WatchEvents follows the runtime's container events until ctx ends or the
 // stream does, on a connection of its own, and calls hint with each. It calls
-// opened once the stream has been asked for over a connection that stands; only
-// its end, or the first event, shows whether the runtime offers it. The error
-// wraps [pleg.ErrNoEvents] if the runtime has no events or has them switched
-// off, and the grpc status otherwise.
+// opened once the stream has been asked for and the runtime has answered another
+// call over the same connection; only its end, or the first event, shows whether
+// the runtime offers it. A runtime that does not answer for
+// Options.EventProbePeriod and twice Options.EventProbeTimeout ends the stream.
+// The error wraps [pleg.ErrNoEvents] if the runtime has no events or has them
+// switched off, and otherwise the grpc status or one of [pleg.ErrUnavailable].
 //
 // An event that is malformed, or does not carry all of what the runtime knows of
 // the sandbox, becomes a hint without Pod, with as much else as it tells.
 func (c *Client) WatchEvents(ctx context.Context, opened func(), hint func(pleg.Hint)) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends the stream should hint panic
-	return fmt.Errorf("watch container events: %w", c.watch(ctx, opened, hint))
-}
-
-func (c *Client) watch(ctx context.Context, opened func(), hint func(pleg.Hint)) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var prober sync.WaitGroup
+	defer prober.Wait()
+	defer cancel(nil) // ends the stream should hint panic
+	p := &probe{client: c}
 	began := time.Now()
 	stream, err := runtimeapi.NewRuntimeServiceClient(c.events).GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}, grpc.StaticMethod())
-	if err != nil {
-		return err
+	if err == nil {
+		err = p.once(ctx)
 	}
-	opened()
+	if err == nil {
+		opened()
+		prober.Go(func() { cancel(p.run(ctx)) })
+		err = c.receiveEvents(stream, began, p, hint)
+	}
+	if silent := context.Cause(ctx); errors.Is(silent, errSilent) {
+		err = silent
+	}
+	return fmt.Errorf("watch container events: %w", err)
+}
+
+// receiveEvents hands on the events of a stream until it ends.
+func (c *Client) receiveEvents(stream eventStream, began time.Time, p *probe, hint func(pleg.Hint)) error {
 	convert := converter{client: c}
 	for first := true; ; first = false {
 		event, err := stream.Recv()
@@ -65,6 +81,7 @@ func (c *Client) watch(ctx context.Context, opened func(), hint func(pleg.Hint))
 		case err != nil:
 			return err
 		}
+		p.received.Add(1)
 		hint(convert.hint(event, time.Now()))
 	}
 }

@@ -20,6 +20,10 @@ const (
 	// DefaultMaxRecvBytes is the kubelet's limit; grpc's own is 4 MiB, which
 	// a node of some thousand containers exceeds.
 	DefaultMaxRecvBytes = 16 << 20
+	// DefaultEventProbePeriod and DefaultEventProbeTimeout make a runtime that
+	// stands still end its stream of events within 20 s.
+	DefaultEventProbePeriod  = 10 * time.Second
+	DefaultEventProbeTimeout = 5 * time.Second
 )
 
 // Options configure a [Client]. The zero value is usable.
@@ -46,6 +50,15 @@ type Options struct {
 	// (StreamPodSandboxes and StreamContainers, CRI v0.37). If false, streams are
 	// used where the runtime has them.
 	UnaryLists bool
+	// EventProbePeriod is the time between two probes of the runtime while its
+	// events are followed: a silent stream does not tell whether nothing happens or
+	// the runtime stands still, and the lists, which would, are rare. A probe is a
+	// call of Version. If zero, DefaultEventProbePeriod.
+	EventProbePeriod time.Duration
+	// EventProbeTimeout is the deadline of that call. If two in a row have passed
+	// theirs, and no event has come, the stream counts as broken. If zero,
+	// DefaultEventProbeTimeout.
+	EventProbeTimeout time.Duration
 	// Logger receives warnings about malformed items. If nil, nothing is
 	// logged.
 	Logger *slog.Logger
@@ -68,6 +81,8 @@ func (o Options) withDefaults() (Options, error) {
 		{"ListTimeout", &o.ListTimeout, DefaultTimeout},
 		{"StatusTimeout", &o.StatusTimeout, DefaultTimeout},
 		{"ConnectTimeout", &o.ConnectTimeout, DefaultConnectTimeout},
+		{"EventProbePeriod", &o.EventProbePeriod, DefaultEventProbePeriod},
+		{"EventProbeTimeout", &o.EventProbeTimeout, DefaultEventProbeTimeout},
 	} {
 		if *d.value < 0 {
 			return o, fmt.Errorf("cri: Options.%s is %v, want a positive duration or zero for %v", d.name, *d.value, d.zero)

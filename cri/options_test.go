@@ -26,6 +26,8 @@ func TestNewRejects(t *testing.T) {
 		{"ListTimeout", "/s", cri.Options{ListTimeout: -time.Second}, "Options.ListTimeout is -1s"},
 		{"StatusTimeout", "/s", cri.Options{StatusTimeout: -1}, "Options.StatusTimeout is -1ns"},
 		{"ConnectTimeout", "/s", cri.Options{ConnectTimeout: -1}, "Options.ConnectTimeout is -1ns"},
+		{"EventProbePeriod", "/s", cri.Options{EventProbePeriod: -1}, "Options.EventProbePeriod is -1ns"},
+		{"EventProbeTimeout", "/s", cri.Options{EventProbeTimeout: -1}, "Options.EventProbeTimeout is -1ns"},
 		{"MaxStatusCalls", "/s", cri.Options{MaxStatusCalls: -2}, "Options.MaxStatusCalls is -2"},
 		{"MaxRecvBytes", "/s", cri.Options{MaxRecvBytes: -3}, "Options.MaxRecvBytes is -3"},
 	} {

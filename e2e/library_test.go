@@ -24,7 +24,13 @@ const relistPeriod = 200 * time.Millisecond
 // event as it arrives; then every step must be awaited before the next one.
 func runLibrary(ctx context.Context, t *testing.T, l *lab.Lab, o pipeline.Options, checkCache bool) (*pipeline.Pipeline, *record) {
 	t.Helper()
-	client, err := cri.New(l.Endpoint(), cri.Options{})
+	return runClient(ctx, t, l, cri.Options{}, o, checkCache)
+}
+
+// runClient is runLibrary with a client that has these options.
+func runClient(ctx context.Context, t *testing.T, l *lab.Lab, calls cri.Options, o pipeline.Options, checkCache bool) (*pipeline.Pipeline, *record) {
+	t.Helper()
+	client, err := cri.New(l.Endpoint(), calls)
 	must(t, err)
 	o.Runtime = client
 	if o.RelistPeriod == 0 {

@@ -27,6 +27,8 @@ type pipelineFlags struct {
 	deliverAfter                  int
 	events                        string
 	relistPeriodWithEvents        time.Duration
+	eventProbePeriod              time.Duration
+	eventProbeTimeout             time.Duration
 	keepRemoved                   time.Duration
 	history                       int
 	slowAfter                     time.Duration
@@ -44,6 +46,8 @@ func (f *pipelineFlags) add(cmd *cobra.Command) {
 	enumFlag(cmd, &f.events, "events", "", "follow the runtime's container events, to know of changes within\nmilliseconds: off, if it has them, or fail if it has none. A process that is\nstopped while it follows them holds up containerd itself",
 		string(pipeline.EventsOff), string(pipeline.EventsAuto), string(pipeline.EventsRequire))
 	flags.DurationVar(&f.relistPeriodWithEvents, "relist-period-with-events", pipeline.DefaultRelistPeriodWithEvents, "`TIME` between two lists while the container events are followed")
+	flags.DurationVar(&f.eventProbePeriod, "event-probe-period", cri.DefaultEventProbePeriod, "`TIME` between two calls that find out whether the runtime whose events are\nfollowed is alive")
+	flags.DurationVar(&f.eventProbeTimeout, "event-probe-timeout", cri.DefaultEventProbeTimeout, "`TIME` for the answer; after two without one the events are not relied on")
 	flags.IntVar(&f.inspectors, "inspectors", pipeline.DefaultInspectors, "greatest `NUMBER` of pods inspected at once")
 	flags.BoolVar(&f.fixedWidth, "fixed-width", false, "always inspect that many, also when the runtime gets slower by it")
 	flags.DurationVar(&f.inspectTimeout, "inspect-timeout", pipeline.DefaultInspectTimeout, "`TIME` after which the inspection of a pod is given up, to be\ntried again")
@@ -64,7 +68,7 @@ func (f *pipelineFlags) addCalls(cmd *cobra.Command) {
 	f.add(all)
 	for _, name := range []string{
 		"relist-period", "retry-period", "list-timeout", "unary-lists", "events", "relist-period-with-events",
-		"inspectors", "fixed-width", "inspect-timeout", "max-status-calls",
+		"event-probe-period", "event-probe-timeout", "inspectors", "fixed-width", "inspect-timeout", "max-status-calls",
 	} {
 		cmd.Flags().AddFlag(all.Flags().Lookup(name))
 	}
@@ -81,6 +85,8 @@ func (f *pipelineFlags) validate() error {
 		{"retry-period", f.retryPeriod},
 		{"list-timeout", f.listTimeout},
 		{"relist-period-with-events", f.relistPeriodWithEvents},
+		{"event-probe-period", f.eventProbePeriod},
+		{"event-probe-timeout", f.eventProbeTimeout},
 		{"inspect-timeout", f.inspectTimeout},
 		{"hung-after", f.hungAfter},
 		{"max-quarantine", f.maxQuarantine},
@@ -121,6 +127,8 @@ func (f *pipelineFlags) clientOptions(log *slog.Logger, registry prometheus.Regi
 		StatusTimeout:      f.inspectTimeout,
 		MaxStatusCalls:     f.maxStatusCalls,
 		UnaryLists:         f.unaryLists,
+		EventProbePeriod:   f.eventProbePeriod,
+		EventProbeTimeout:  f.eventProbeTimeout,
 		Logger:             log,
 		Registerer:         registry,
 		KubeletMetricNames: f.kubeletNames,

@@ -46,6 +46,8 @@ func TestUsageErrors(t *testing.T) {
 		{"run -o go-template={{.pod}}", `no entry for key "pod"`},
 		{"run --events maybe", `"--events" flag: want off, auto, require`},
 		{"run --relist-period-with-events 0", "--relist-period-with-events must be longer than 0"},
+		{"run --event-probe-period 0", "--event-probe-period must be longer than 0"},
+		{"run --event-probe-timeout=-1s", "--event-probe-timeout must be longer than 0"},
 		{"run --keep-removed 0", "--keep-removed must be longer than 0"},
 		{"run --history 0", "--history must be at least 1, got 0"},
 		{"run --slow-after 0", "--slow-after must be longer than 0"},
