@@ -32,16 +32,17 @@ func TestRuntimeThatIsAwayIsLookedForMoreOften(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var from time.Time
+				from := time.Now().Add(period)
+				if tc.stream {
+					from = time.Now().Add(periodWithEvents)
+				}
 				b := newBed(t, func(context.Context) ([]*pleg.Pod, error) {
-					if !from.IsZero() && !time.Now().Before(from) && time.Since(from) < outage {
+					if gone := time.Since(from); gone >= 0 && gone < outage {
 						return nil, tc.err
 					}
 					return nil, nil
 				}, instrument.Registry{})
-				from = b.start.Add(period)
 				if tc.stream {
-					from = b.start.Add(periodWithEvents)
 					b.follow(t)
 				} else {
 					b.requireNext(t, 0, false)
