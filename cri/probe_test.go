@@ -29,10 +29,10 @@ func TestStreamOfASilentRuntimeEnds(t *testing.T) {
 		every time.Duration // an event
 		ends  bool
 	}{
-		"stands still":                 {silence, 0, true},
-		"stands still for one call":    {simruntime.Fault{RPC: "Version", Hang: true, Times: 1}, 0, false},
-		"answers late":                 {simruntime.Fault{RPC: "Version", Latency: simruntime.Latency{P50: 4 * time.Second}}, 0, false},
-		"answers with an error":        {simruntime.Fault{RPC: "Version", Code: 13}, 0, false},
+		"stands still":                  {silence, 0, true},
+		"stands still for one call":     {simruntime.Fault{RPC: "Version", Hang: true, Times: 1}, 0, false},
+		"answers late":                  {simruntime.Fault{RPC: "Version", Latency: simruntime.Latency{P50: 4 * time.Second}}, 0, false},
+		"answers with an error":         {simruntime.Fault{RPC: "Version", Code: 13}, 0, false},
 		"answers nothing, sends events": {silence, 3 * time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
