@@ -80,7 +80,7 @@ func returnOf(t *testing.T, events pipeline.EventsMode, phase, outage time.Durat
 	runtime := &outlet{rt: rt}
 	client := newClient(t, "/in-memory", cri.Options{DialOptions: []grpc.DialOption{grpc.WithContextDialer(runtime.dial)}})
 	stop := runtime.open()
-	sub := runPipeline(t, pipeline.Options{Runtime: client, Events: events})
+	_, sub := runPipeline(t, pipeline.Options{Runtime: client, Events: events})
 	time.Sleep(10*time.Second + phase)
 	stop()
 	if _, err := rt.Populate(simruntime.Population{Pods: 1, Containers: 1}); err != nil {
@@ -98,7 +98,7 @@ func returnOf(t *testing.T, events pipeline.EventsMode, phase, outage time.Durat
 }
 
 // runPipeline runs a pipeline until the test ends.
-func runPipeline(t *testing.T, o pipeline.Options) *pipeline.Subscription {
+func runPipeline(t *testing.T, o pipeline.Options) (*pipeline.Pipeline, *pipeline.Subscription) {
 	t.Helper()
 	p, err := pipeline.New(o)
 	if err != nil {
@@ -117,5 +117,5 @@ func runPipeline(t *testing.T, o pipeline.Options) *pipeline.Subscription {
 			t.Errorf("Run: %v", err)
 		}
 	})
-	return sub
+	return p, sub
 }

@@ -1,7 +1,6 @@
 package cri_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -90,10 +89,7 @@ func TestHealthOfARuntimeThatStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, client := simulated(t, cri.Options{})
 		registry := prometheus.NewPedanticRegistry()
-		p, err := pipeline.New(pipeline.Options{Runtime: client, Events: pipeline.EventsAuto, Registerer: registry})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p, _ := runPipeline(t, pipeline.Options{Runtime: client, Events: pipeline.EventsAuto, Registerer: registry})
 		up := func(want string) {
 			t.Helper()
 			text := "# HELP pleg_event_stream_up 1 while the stream of container events is up, 0 otherwise.\n" +
@@ -102,13 +98,6 @@ func TestHealthOfARuntimeThatStandsStill(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- p.Run(ctx) }()
-		defer func() {
-			cancel()
-			<-ended
-		}()
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		up("1")
