@@ -13,19 +13,20 @@ root=$(cd ../.. && pwd)
 bin=$here/.bin
 src=$bin/kubernetes-$version
 mkdir -p "$bin"
+go=${GO:-go}
 export GOWORK=off GOFLAGS=-mod=mod
 
 build() { # name, further flags
 	name=$1
 	shift
-	echo "building $name"
-	(cd "$src" && nice -n 10 go build -p "${BUILD_JOBS:-1}" "$@" -o "$bin/$name" ./cmd/kubelet)
+	echo "building $name (minutes, the first time)"
+	(cd "$src" && nice -n 10 "$go" build ${BUILD_JOBS:+-p "$BUILD_JOBS"} "$@" -o "$bin/$name" ./cmd/kubelet)
 }
 
 # The module's release has no staging folder: the same modules as released take
 # its place. An overlay must not lie in the module cache, hence the copy.
 if [ ! -d "$src" ]; then
-	dir=$(cd "$bin" && go mod download -json "k8s.io/kubernetes@$version" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+	dir=$(cd "$bin" && "$go" mod download -json "k8s.io/kubernetes@$version" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
 	rm -rf "$src.part"
 	cp -r "$dir" "$src.part"
 	chmod -R u+w "$src.part"
@@ -50,7 +51,7 @@ printf '{"Replace": {"%s": "%s"}}\n' "$src/pkg/kubelet/kubelet.go" "$bin/kubelet
 
 cp "$src/go.mod" "$bin/pipeline.mod"
 cp "$src/go.sum" "$bin/pipeline.sum"
-go mod edit \
+"$go" mod edit \
 	-require=github.com/pleg-pipeline/pleg-pipeline@v0.0.0 -replace="github.com/pleg-pipeline/pleg-pipeline=$root" \
 	-require=github.com/pleg-pipeline/pleg-pipeline/kubelet@v0.0.0 -replace="github.com/pleg-pipeline/pleg-pipeline/kubelet=$root/kubelet" \
 	"$bin/pipeline.mod"
