@@ -13,7 +13,7 @@ SOAKS ?= soak-simulated soak-containerd
 LINT := $(GO) tool -modfile=tools.mod golangci-lint
 # Modules of their own that are linted too. Not those with all of Kubernetes in them, which take longer to check than
 # everything else: make lint LINT_MODULES="kubelet bench/kubelet"
-LINT_MODULES ?= e2e bench/harness bench/containerd
+LINT_MODULES ?= e2e kubelet/e2e bench/harness bench/containerd
 
 .PHONY: help
 help: ## show this list

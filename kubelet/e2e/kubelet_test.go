@@ -4,7 +4,6 @@ package e2e_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -76,7 +75,7 @@ type kubelet struct {
 
 // startKubelet runs the binary, with the manifests of as many pods that pause,
 // until the test ends.
-func startKubelet(ctx context.Context, t *testing.T, l *lab.Lab, binary string, pods int) *kubelet {
+func startKubelet(t *testing.T, l *lab.Lab, binary string, pods int) *kubelet {
 	t.Helper()
 	k := &kubelet{t: t, dir: t.TempDir(), exited: make(chan struct{})}
 	// It deletes files in its working folder: an empty one.

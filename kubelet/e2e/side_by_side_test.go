@@ -80,7 +80,7 @@ func measure(t *testing.T, kind string) *result {
 			t.Errorf("stop lab: %v", err)
 		}
 	})
-	k := startKubelet(ctx, t, l, binary, pods)
+	k := startKubelet(t, l, binary, pods)
 	r := &result{}
 	r.started = await(ctx, t, "start of all pods", func() bool { return len(running(ctx, l)) == pods })
 	r.quiet(ctx, k)
