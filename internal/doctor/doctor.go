@@ -29,7 +29,7 @@ const (
 	maxAnswer = 256 << 20
 )
 
-// Options configure an examination. All fields but Source are required.
+// Options configure an examination. All fields but Source and Dial are required.
 type Options struct {
 	// Endpoint is the address of the runtime, Source where it is from.
 	Endpoint, Source string
@@ -43,6 +43,8 @@ type Options struct {
 	Pressure fs.FS
 	// Usage returns the percentages in use of a filesystem's bytes and inodes.
 	Usage func(path string) (used, inodes float64, err error)
+	// Dial connects to the socket at a path; nil means that of this machine.
+	Dial func(ctx context.Context, path string) (net.Conn, error)
 }
 
 // examination is one run.
@@ -57,6 +59,9 @@ type examination struct {
 // Examine returns what it found until everything was asked, Options.Timeout is
 // over or ctx ends. It never fails: that the runtime does is a finding.
 func Examine(ctx context.Context, o Options) *Report {
+	if o.Dial == nil {
+		o.Dial = dialUnix
+	}
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
@@ -75,6 +80,10 @@ func Examine(ctx context.Context, o Options) *Report {
 	return e.report
 }
 
+func dialUnix(ctx context.Context, path string) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, "unix", path)
+}
+
 // connect examines a runtime that answers, and returns why it cannot.
 func (e *examination) connect(ctx context.Context) *Finding {
 	socket := strings.TrimPrefix(e.Endpoint, "unix://")
@@ -85,7 +94,7 @@ func (e *examination) connect(ctx context.Context) *Finding {
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", socket)
+			return e.Dial(ctx, socket)
 		}))
 	if err != nil {
 		return &Finding{RuntimeStopped, Problem, err.Error(), "name a unix socket with --runtime-endpoint"}
@@ -106,7 +115,7 @@ func (e *examination) connect(ctx context.Context) *Finding {
 func (e *examination) reach(ctx context.Context, socket string) *Finding {
 	ctx, cancel := context.WithTimeout(ctx, e.CallTimeout)
 	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+	conn, err := e.Dial(ctx, socket)
 	const start = "start the runtime (systemctl status containerd, or crio) and read its log (journalctl -u containerd)"
 	switch {
 	case err == nil:

@@ -9,11 +9,13 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/test/bufconn"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/doctor"
@@ -22,10 +24,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// dial connects to the socket at a path.
+type dial func(ctx context.Context, path string) (net.Conn, error)
+
 // options bound what hangs to a moment.
-func options(endpoint string) doctor.Options {
+func options(endpoint string, to dial) doctor.Options {
 	return doctor.Options{
-		Endpoint: endpoint, Source: "the test", Timeout: time.Minute, CallTimeout: time.Second,
+		Endpoint: endpoint, Source: "the test", Dial: to, Timeout: time.Minute, CallTimeout: time.Second,
 		Period: time.Second, Threshold: 3 * time.Minute, Pressure: fstest.MapFS{},
 		Usage: func(string) (float64, float64, error) { return 50, 10, nil },
 	}
@@ -42,15 +47,27 @@ func socket(t *testing.T) (net.Listener, string) {
 	return l, path
 }
 
-// serve serves a simulated runtime until the test ends.
-func serve(t *testing.T, rt *simruntime.Runtime) (endpoint string) {
+// memory listens in memory, for a test in a bubble, where time passes only while
+// a call takes it.
+func memory() (net.Listener, dial) {
+	l := bufconn.Listen(1 << 20)
+	return l, func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }
+}
+
+// serve serves a simulated runtime in memory until the test ends.
+func serve(t *testing.T, rt *simruntime.Runtime) doctor.Options {
 	t.Helper()
-	l, path := socket(t)
+	l, to := memory()
+	serveOn(t, rt, l)
+	return options("unix:///in-memory", to)
+}
+
+func serveOn(t *testing.T, rt *simruntime.Runtime, l net.Listener) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan struct{})
 	go func() { defer close(served); _ = rt.Serve(ctx, l) }()
 	t.Cleanup(func() { rt.ClearAll(); cancel(); <-served })
-	return "unix://" + path
 }
 
 func simulate(t *testing.T, o simruntime.Options) *simruntime.Runtime {
@@ -103,7 +120,7 @@ func TestExamineSimulated(t *testing.T) {
 		{"every status is slow", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
 			populate(t, rt, simruntime.Population{Pods: 4, Containers: 1})
 			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Latency: always(220 * time.Millisecond)})
-		}, doctor.RuntimeSlow, doctor.Warning, []string{"half of the ContainerStatus calls take 2"}},
+		}, doctor.RuntimeSlow, doctor.Warning, []string{"half of the ContainerStatus calls take 220ms and more"}},
 		{"the version hangs", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
 			inject(t, rt, simruntime.Fault{RPC: "Version", Hang: true})
 		}, doctor.RuntimeHangs, doctor.Problem, []string{"does not tell its version within 1s"}},
@@ -130,11 +147,12 @@ func TestExamineSimulated(t *testing.T) {
 		}, doctor.ListTooLarge, doctor.Problem, []string{"no list succeeds", "the largest pods: default/fatter ", "(annotations 14.", ", default/fat "}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			t.Parallel() // they wait
-			rt := simulate(t, test.options)
-			test.sicken(t, rt)
-			r := doctor.Examine(t.Context(), options(serve(t, rt)))
-			check(t, r, test.cause, test.severity, test.evidence...)
+			synctest.Test(t, func(t *testing.T) {
+				rt := simulate(t, test.options)
+				test.sicken(t, rt)
+				r := doctor.Examine(t.Context(), serve(t, rt))
+				check(t, r, test.cause, test.severity, test.evidence...)
+			})
 		})
 	}
 }
@@ -168,66 +186,86 @@ func check(t *testing.T, r *doctor.Report, cause doctor.Cause, severity doctor.S
 	}
 }
 
-func TestExamineNamesHungPod(t *testing.T) {
+// TestExamineSocket is over a real socket, on a machine of any pace.
+func TestExamineSocket(t *testing.T) {
 	rt := simulate(t, simruntime.Options{})
-	pods := populate(t, rt, simruntime.Population{Pods: 10, Containers: 2})
-	inject(t, rt, simruntime.Fault{PodUID: pods[3].UID, RPC: "PodSandboxStatus", Hang: true})
-	r := doctor.Examine(t.Context(), options(serve(t, rt)))
-	if len(r.Hung) != 1 || r.Hung[0].PodUID != pods[3].UID || r.Hung[0].Pod != pods[3].Namespace+"/"+pods[3].Name || r.Hung[0].Container != "" {
-		t.Errorf("hung %+v, want the sandbox of %s", r.Hung, pods[3].Name)
+	populate(t, rt, simruntime.Population{Pods: 5, Containers: 2})
+	l, path := socket(t)
+	serveOn(t, rt, l)
+	o := options("unix://"+path, nil)
+	o.CallTimeout = time.Minute
+	if r := doctor.Examine(t.Context(), o); r.Counts.Inspected != 15 || len(r.Hung) > 0 || !strings.HasPrefix(r.Runtime, "simruntime ") {
+		t.Errorf("%q, counts %+v, hung %+v, want 15 inspected", r.Runtime, r.Counts, r.Hung)
 	}
-	if c := r.Counts; c.Pods != 10 || c.Containers != 20 || c.Running != 20 || c.Ready != 10 || c.Inspected != 30 {
-		t.Errorf("counts %+v", c)
-	}
-	if len(r.Slowest) != 5 || r.Slowest[0].Seconds < r.Slowest[4].Seconds {
-		t.Errorf("slowest %+v, want five, the slowest first", r.Slowest)
-	}
+}
+
+func TestExamineNamesHungPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := simulate(t, simruntime.Options{})
+		pods := populate(t, rt, simruntime.Population{Pods: 10, Containers: 2})
+		inject(t, rt, simruntime.Fault{PodUID: pods[3].UID, RPC: "PodSandboxStatus", Hang: true})
+		r := doctor.Examine(t.Context(), serve(t, rt))
+		if len(r.Hung) != 1 || r.Hung[0].PodUID != pods[3].UID || r.Hung[0].Pod != pods[3].Namespace+"/"+pods[3].Name || r.Hung[0].Container != "" {
+			t.Errorf("hung %+v, want the sandbox of %s", r.Hung, pods[3].Name)
+		}
+		if c := r.Counts; c.Pods != 10 || c.Containers != 20 || c.Running != 20 || c.Ready != 10 || c.Inspected != 30 {
+			t.Errorf("counts %+v", c)
+		}
+		if len(r.Slowest) != 5 || r.Slowest[0].Seconds < r.Slowest[4].Seconds {
+			t.Errorf("slowest %+v, want five, the slowest first", r.Slowest)
+		}
+	})
 }
 
 // TestExamineEndsInTime has far more hang than there is time for.
 func TestExamineEndsInTime(t *testing.T) {
-	rt := simulate(t, simruntime.Options{})
-	populate(t, rt, simruntime.Population{Pods: 50, Containers: 2})
-	inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Hang: true})
-	o := options(serve(t, rt))
-	o.Timeout, o.CallTimeout = 4*time.Second, time.Second
-	r := doctor.Examine(t.Context(), o)
-	if r.TookSeconds > 20 {
-		t.Errorf("took %v s, want little more than 4", r.TookSeconds)
-	}
-	if c := r.Counts; c.Inspected >= 150 || len(r.Hung) == 0 {
-		t.Errorf("%d inspected and %d hung, want some", c.Inspected, len(r.Hung))
-	}
-	check(t, r, doctor.RuntimeSlow, doctor.Problem, " ContainerStatus calls do not end within 1s")
-	var text bytes.Buffer
-	if _ = r.Print(&text); !strings.Contains(text.String(), "Partial ") {
-		t.Errorf("text = %s, want it to say that it is partial", &text)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		rt := simulate(t, simruntime.Options{})
+		populate(t, rt, simruntime.Population{Pods: 50, Containers: 2})
+		inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Hang: true})
+		o := serve(t, rt)
+		o.Timeout, o.CallTimeout = 4*time.Second, time.Second
+		r := doctor.Examine(t.Context(), o)
+		if r.TookSeconds != 4 {
+			t.Errorf("took %v s, want 4", r.TookSeconds)
+		}
+		if c := r.Counts; c.Inspected >= 150 || len(r.Hung) == 0 {
+			t.Errorf("%d inspected and %d hung, want some", c.Inspected, len(r.Hung))
+		}
+		check(t, r, doctor.RuntimeSlow, doctor.Problem, " ContainerStatus calls do not end within 1s")
+		var text bytes.Buffer
+		if _ = r.Print(&text); !strings.Contains(text.String(), "Partial ") {
+			t.Errorf("text = %s, want it to say that it is partial", &text)
+		}
+	})
 }
 
 // TestExamineHungCallsLeaveRoom has more calls hang than there are at once.
 func TestExamineHungCallsLeaveRoom(t *testing.T) {
-	t.Parallel()
-	rt := simulate(t, simruntime.Options{})
-	populate(t, rt, simruntime.Population{Pods: 10, Containers: 2})
-	inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Hang: true})
-	o := options(serve(t, rt))
-	o.CallTimeout, o.Timeout = 4*time.Second, 15*time.Second // four at a time, 20 would take 20 s
-	if r := doctor.Examine(t.Context(), o); len(r.Hung) != 20 {
-		t.Errorf("%d of 20 hang, want all to be found", len(r.Hung))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		rt := simulate(t, simruntime.Options{})
+		populate(t, rt, simruntime.Population{Pods: 10, Containers: 2})
+		inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Hang: true})
+		o := serve(t, rt)
+		o.CallTimeout, o.Timeout = 4*time.Second, 15*time.Second // four at a time, 20 would take 20 s
+		if r := doctor.Examine(t.Context(), o); len(r.Hung) != 20 {
+			t.Errorf("%d of 20 hang, want all to be found", len(r.Hung))
+		}
+	})
 }
 
 func TestExamineEndsWithContext(t *testing.T) {
-	rt := simulate(t, simruntime.Options{})
-	inject(t, rt, simruntime.Fault{RPC: "ListContainers", Hang: true})
-	o := options(serve(t, rt))
-	o.CallTimeout = time.Hour
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	if r := doctor.Examine(ctx, o); len(r.Calls) < 3 || r.Calls[0].Failed+r.Calls[0].Hung > 0 {
-		t.Errorf("calls %+v, want those until then", r.Calls)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		rt := simulate(t, simruntime.Options{})
+		inject(t, rt, simruntime.Fault{RPC: "ListContainers", Hang: true})
+		o := serve(t, rt)
+		o.CallTimeout = time.Hour
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		if r := doctor.Examine(ctx, o); len(r.Calls) < 3 || r.Calls[0].Failed+r.Calls[0].Hung > 0 {
+			t.Errorf("calls %+v, want those until then", r.Calls)
+		}
+	})
 }
 
 func TestExamineWithoutRuntime(t *testing.T) {
@@ -244,7 +282,7 @@ func TestExamineWithoutRuntime(t *testing.T) {
 		{stale, doctor.RuntimeStopped, "nobody listens on " + stale},
 		{silent, doctor.RuntimeHangs, "does not tell its version"},
 	} {
-		check(t, doctor.Examine(t.Context(), options(test.endpoint)), test.cause, doctor.Problem, test.evidence)
+		check(t, doctor.Examine(t.Context(), options(test.endpoint, nil)), test.cause, doctor.Problem, test.evidence)
 	}
 }
 
@@ -306,29 +344,31 @@ func TestExamineNode(t *testing.T) {
 		{"busy disk", nil, busy, 50, 10, doctor.NetworkPlugin, doctor.Warning, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			l, path := socket(t)
-			server := grpc.NewServer()
-			s := &stub{conditions: test.conditions}
-			runtimeapi.RegisterRuntimeServiceServer(server, s)
-			runtimeapi.RegisterImageServiceServer(server, s)
-			served := make(chan struct{})
-			go func() { defer close(served); _ = server.Serve(l) }()
-			t.Cleanup(func() { server.Stop(); <-served })
-			o := options(path)
-			o.Pressure = test.pressure
-			o.Usage = func(string) (float64, float64, error) { return test.used, test.inodes, nil }
-			r := doctor.Examine(t.Context(), o)
-			check(t, r, test.cause, test.severity, test.evidence)
-			if test.name == "busy disk" && (len(r.Findings) != 2 || r.Findings[1].Cause != doctor.Disk) {
-				t.Errorf("findings %+v, want the disk too", r.Findings)
-			}
-			if n := r.Node; n.MemoryPressure != nil || n.IOPressure == nil {
-				t.Errorf("node %+v, want what could be read", n)
-			}
-			var text bytes.Buffer
-			if _ = r.Print(&text); strings.Contains(text.String(), "\x1b") {
-				t.Errorf("text %q moves the cursor", &text)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				l, to := memory()
+				server := grpc.NewServer()
+				s := &stub{conditions: test.conditions}
+				runtimeapi.RegisterRuntimeServiceServer(server, s)
+				runtimeapi.RegisterImageServiceServer(server, s)
+				served := make(chan struct{})
+				go func() { defer close(served); _ = server.Serve(l) }()
+				t.Cleanup(func() { server.Stop(); <-served })
+				o := options("unix:///in-memory", to)
+				o.Pressure = test.pressure
+				o.Usage = func(string) (float64, float64, error) { return test.used, test.inodes, nil }
+				r := doctor.Examine(t.Context(), o)
+				check(t, r, test.cause, test.severity, test.evidence)
+				if test.name == "busy disk" && (len(r.Findings) != 2 || r.Findings[1].Cause != doctor.Disk) {
+					t.Errorf("findings %+v, want the disk too", r.Findings)
+				}
+				if n := r.Node; n.MemoryPressure != nil || n.IOPressure == nil {
+					t.Errorf("node %+v, want what could be read", n)
+				}
+				var text bytes.Buffer
+				if _ = r.Print(&text); strings.Contains(text.String(), "\x1b") {
+					t.Errorf("text %q moves the cursor", &text)
+				}
+			})
 		})
 	}
 }
