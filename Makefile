@@ -33,7 +33,7 @@ run: build ## print the events of a simulated runtime until Ctrl-C
 .PHONY: test
 test: ## vet and test with the race detector; needs no root and no runtime
 	$(GO) vet ./...
-	$(GO) test -race ./...
+	$(GO) test -race -timeout 20m ./...
 
 .PHONY: lint
 lint: ## check style, and that go.mod is tidy
@@ -61,8 +61,9 @@ fuzz: ## run each fuzz target for FUZZTIME
 	done
 
 .PHONY: faults
-faults: ## run SEEDS random mixes of faults on the simulated runtime
+faults: ## run SEEDS random mixes of faults, and SEEDS sequences of the model test
 	$(GO) test -race -count=1 -timeout 2h ./internal/faultmatrix -run TestRandomFaults -faults.seeds $(SEEDS)
+	$(GO) test -race -count=1 -timeout 2h . -run '^TestModel' -model.seeds $(SEEDS)
 
 .PHONY: mutants
 mutants: ## break each rule once and see its test fail
@@ -71,7 +72,7 @@ mutants: ## break each rule once and see its test fail
 .PHONY: e2e
 e2e: ## test with real containerd and runc; installs what it needs (as root)
 	e2e/setup.sh
-	$(GO) test -C e2e -race -count=1 -p 1 -timeout 15m -skip '^TestFaultMatrix$$' ./...
+	$(GO) test -C e2e -race -count=1 -p 1 -timeout 30m -skip '^TestFaultMatrix$$' ./...
 
 # Rows of the matrix, such as: make e2e-faults FAULTS=shim
 FAULTS ?= .

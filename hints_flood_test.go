@@ -29,6 +29,9 @@ const (
 	smallFlood = 20_000
 )
 
+// patience is for what comes at once on a machine that has time.
+const patience = 3 * time.Minute
+
 // A flood of events, bad ones among them, costs neither memory nor the truth. It
 // is counted, and where lists have to stand in for events that is logged once.
 func TestFloodOfEventsIsBounded(t *testing.T) {
@@ -109,7 +112,7 @@ func flood(t *testing.T, event func([]simruntime.Pod, int) *runtimeapi.Container
 	registry := prometheus.NewPedanticRegistry()
 	pipe := runMixed(t, rt, source, pipeline.Options{Logger: log.logger(), Registerer: registry})
 	wait := func(uid string, after time.Time) *pipeline.PodStatus {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		st, err := pipe.Cache().GetNewerThan(ctx, pipeline.PodUID(uid), after)
 		if err != nil {
@@ -177,13 +180,13 @@ func awaitMetric(t *testing.T, registry *prometheus.Registry, name string, want 
 	})
 }
 
-// eventually looks every 10 ms, and gives up after a minute with what was seen
+// eventually looks every 10 ms, and gives up after patience with what was seen
 // last.
 func eventually(t *testing.T, look func() (seen string, ok bool)) {
 	t.Helper()
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
-	for deadline := time.Now().Add(time.Minute); ; <-ticker.C {
+	for deadline := time.Now().Add(patience); ; <-ticker.C {
 		seen, ok := look()
 		if ok {
 			return

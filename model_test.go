@@ -12,7 +12,7 @@ import (
 // each pod. A sequence is a function of its seed alone.
 var (
 	modelSeed  = flag.Uint64("model.seed", 0, "run the model test with this seed only (0: many)")
-	modelSeeds = flag.Uint64("model.seeds", 300, "number of seeds of each variant of the model test")
+	modelSeeds = flag.Uint64("model.seeds", 100, "number of seeds of each variant of the model test")
 )
 
 // TestModelLockstep lets everything settle before the next list: the pipeline
