@@ -189,7 +189,7 @@ func (i *Inspector) end(ctx context.Context, r result, out chan<- stage.Outcome,
 func (i *Inspector) conclude(ctx context.Context, r result, out chan<- stage.Outcome, settled chan<- stage.Settled) {
 	i.finish(ctx, r, out)
 	s := stage.Settled{UID: r.change.UID, Err: r.err}
-	if r.hung {
+	if r.hung && ctx.Err() == nil { // else it was the end of Run that broke it off
 		s.Hung = r.took
 	}
 	settled <- s

@@ -89,6 +89,7 @@ func TestCancelSaysNothingAboutThePod(t *testing.T) {
 			return nil, ctx.Err()
 		}, inspector.Options{})
 		b.inspect <- change(1, podtest.Pod("a", "c=running"))
+		time.Sleep(time.Second)
 		start := time.Now()
 		b.cancel()
 		b.finish()
@@ -103,6 +104,9 @@ func TestCancelSaysNothingAboutThePod(t *testing.T) {
 		}
 		if o, ok := <-b.outcomes; ok {
 			t.Errorf("outcome %+v of an inspection that was cut off", o)
+		}
+		if s := <-b.settled; s.Err == nil || s.Hung != 0 {
+			t.Errorf("settled %+v, want an error of a pod that did not hang", s)
 		}
 	})
 }
