@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/privilege"
 )
@@ -40,16 +41,20 @@ type Process struct {
 	Drop func() error
 }
 
+// oneSignal is how far apart two signals may be that are one: timeout(1) sends
+// its own to the program and then to the group that the program is in.
+const oneSignal = 100 * time.Millisecond
+
 // Main runs the program with the arguments, streams and signals of this process
 // and returns its exit code.
 func Main() int {
 	// A write to a closed pipe is to fail instead of killing the process, so
 	// that "pleg-pipeline run | head" cleans up and exits with 0.
 	signal.Ignore(syscall.SIGPIPE)
+	// The first signal ends the program in order, the second one at once. Nothing
+	// else gives the signals back: one more would spoil the exit code.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	// The first signal ends the program in order, the second one at once.
-	context.AfterFunc(ctx, stop)
+	context.AfterFunc(ctx, func() { time.AfterFunc(oneSignal, stop) })
 	return Execute(ctx, Process{Args: os.Args[1:], Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Drop: privilege.Drop})
 }
 

@@ -69,6 +69,8 @@ func newDoctor(p Process) *cobra.Command {
 	flags.DurationVar(&c.timeout, "timeout", 30*time.Second, "`TIME` for the whole examination; what is not asked by then is left out")
 	flags.DurationVar(&c.callTimeout, "call-timeout", 5*time.Second, "`TIME` after which a call is taken to hang")
 	c.runtime.add(cmd)
+	flags.Lookup("runtime-endpoint").Usage = "`ENDPOINT` of the runtime, such as unix:///run/containerd/containerd.sock"
+	flags.Lookup("replay-speed").Hidden = true
 	c.log.addQuiet(cmd)
 	return cmd
 }

@@ -31,7 +31,7 @@ states, exit codes and all other numbers, ids that are random, well-known keys
 of labels and annotations, reasons of one word, and the name and version of the
 runtime. The node's name is never written.
 
-` + howFound
+` + howFound + howReplayed
 
 const recordExample = `  # a minute of this node, to be sent to somebody else
   sudo pleg-pipeline record --redact --duration 1m node.jsonl.gz

@@ -17,7 +17,7 @@ Exit codes:
   0  the command has done its work, was ended by SIGINT or SIGTERM, or nobody
      reads its output any more
   1  it could not do its work: the runtime, the daemon or the address cannot be
-     used
+     used, or the output cannot be written
   2  the command line is wrong
   3  "pleg-pipeline doctor" has found a problem`
 

@@ -19,7 +19,7 @@ Events go to stdout, everything else to stderr. The first list of the runtime
 gives an event for every container and sandbox there is. A sandbox, which holds
 a pod's network and other namespaces, counts as a container of its pod.
 
-` + howFound + `
+` + howFound + howReplayed + `
 
 --socket serves the events and the status of every pod to other programs of this
 node, over gRPC: to "pleg-pipeline events", "pleg-pipeline pods" and to

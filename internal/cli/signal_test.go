@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // process is the program in a process of its own.
@@ -70,19 +71,47 @@ func TestSignalsEndInOrder(t *testing.T) {
 	}
 }
 
+// TestSignalSentTwiceIsOne is "timeout 10 pleg-pipeline run".
+func TestSignalSentTwiceIsOne(t *testing.T) {
+	for range 20 {
+		p := spawn(t, "run", "--simulate=2", "--no-headers")
+		lines(t, bufio.NewReader(p.stdout), func(string) bool { return true })
+		began, apart := time.Now(), time.Duration(0)
+		for apart < 40*time.Millisecond && p.cmd.Process.Signal(syscall.SIGINT) == nil {
+			apart = time.Since(began)
+		}
+		_, _ = io.Copy(io.Discard, p.stdout)
+		err := p.cmd.Wait()
+		if apart > 80*time.Millisecond {
+			continue // the test got no CPU meanwhile: that was more than one signal
+		}
+		if err != nil || !strings.Contains(p.stderr.String(), "interrupt signal received after") {
+			t.Errorf("end = %v, want one in order; stderr:\n%s", err, p.stderr)
+		}
+		return
+	}
+	t.Error("the two signals were too far apart each time")
+}
+
 // TestSecondSignalKills has the end wait for output that nobody reads.
 func TestSecondSignalKills(t *testing.T) {
-	p := spawn(t, "run", "--simulate=1000", "-o", "json")
-	out := bufio.NewReader(p.stdout)
-	lines(t, out, func(string) bool { return true })
-	for alive := true; alive; { // the first may not have been dealt with when the second comes
-		alive = p.cmd.Process.Signal(syscall.SIGINT) == nil && !exited(p.cmd.Process.Pid)
+	for range 20 {
+		p := spawn(t, "run", "--simulate=1000", "-o", "json")
+		p.stderr.await(t, "does not keep up")
+		for alive := true; alive; { // until one comes late enough to be the second
+			alive = p.cmd.Process.Signal(syscall.SIGINT) == nil && !exited(p.cmd.Process.Pid)
+		}
+		err := p.cmd.Wait()
+		if err == nil {
+			continue // it got no CPU until its end in order was due too
+		}
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGINT {
+			t.Errorf("end = %v, want death by SIGINT; stderr:\n%s", err, p.stderr)
+		}
+		return
 	}
-	err := p.cmd.Wait()
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGINT {
-		t.Errorf("end = %v, want death by SIGINT; stderr:\n%s", err, p.stderr)
-	}
+	t.Error("it ended in order each time, want death by SIGINT")
 }
 
 // exited reports whether a child has ended, without reaping it.

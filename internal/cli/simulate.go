@@ -60,7 +60,8 @@ func newSimulate(p Process) *cobra.Command {
 			return fail(c.serve(cmd.Context(), c.log.console(p.Err)))
 		},
 	}
-	cmd.Flags().StringVar(&c.socket, "socket", "", "`PATH` of the socket to make (required); a socket that nobody answers on\nany more is replaced")
+	cmd.Flags().SortFlags = false
+	cmd.Flags().StringVar(&c.socket, "socket", "", "`PATH` of the socket to make; a socket that nobody answers on any more is\nreplaced. Required, but for --record-schedule")
 	cmd.Flags().IntVar(&c.pods, "pods", defaultPods, "`NUMBER` of pods, of two containers each")
 	c.addFlags(cmd)
 	c.schedules.add(cmd)
