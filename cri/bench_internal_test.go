@@ -66,6 +66,7 @@ func (encodedCodec) Unmarshal(mem.BufferSlice, any) error { return nil }
 // nodeServer has each answer with the maps in four orders.
 type nodeServer struct {
 	answers map[string][4][]byte
+	events  [][]byte
 	calls   chan int
 }
 
@@ -74,7 +75,7 @@ func newNodeServer() *nodeServer {
 	for i := range sandboxes {
 		sandboxes[i], containers[i] = node(&testing.B{}, benchPods, nil)
 	}
-	s := &nodeServer{calls: make(chan int, 1), answers: map[string][4][]byte{
+	s := &nodeServer{events: eventsOf(110, 5000), calls: make(chan int, 1), answers: map[string][4][]byte{
 		runtimeapi.RuntimeService_ListPodSandbox_FullMethodName: sandboxes,
 		runtimeapi.RuntimeService_ListContainers_FullMethodName: containers,
 	}}
@@ -89,6 +90,16 @@ func (s *nodeServer) handle(_ any, stream grpc.ServerStream) error {
 	n := <-s.calls
 	s.calls <- n + 1
 	method, _ := grpc.MethodFromServerStream(stream)
+	switch method {
+	case runtimeapi.RuntimeService_Version_FullMethodName:
+		return stream.SendMsg([]byte{})
+	case runtimeapi.RuntimeService_GetContainerEvents_FullMethodName:
+		for i := 0; ; i++ {
+			if err := stream.SendMsg(s.events[i%len(s.events)]); err != nil {
+				return err
+			}
+		}
+	}
 	return stream.SendMsg(s.answers[method][n%4])
 }
 

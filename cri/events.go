@@ -31,8 +31,6 @@ const (
 // errStreamEnded is the end of a stream that the runtime gave no reason for.
 var errStreamEnded = errors.New("the runtime ended the stream")
 
-type eventStream = grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse]
-
 // WatchEvents follows the runtime's container events until ctx ends or the
 // stream does, on a connection of its own, and calls hint with each. It calls
 // opened once the stream has been asked for and the runtime has answered another
@@ -51,7 +49,7 @@ func (c *Client) WatchEvents(ctx context.Context, opened func(), hint func(pleg.
 	defer cancel(nil) // ends the stream should hint panic
 	p := &probe{client: c}
 	began := time.Now()
-	stream, err := runtimeapi.NewRuntimeServiceClient(c.events).GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}, grpc.StaticMethod())
+	stream, err := c.openEvents(ctx)
 	if err == nil {
 		err = p.once(ctx)
 	}
@@ -66,11 +64,24 @@ func (c *Client) WatchEvents(ctx context.Context, opened func(), hint func(pleg.
 	return fmt.Errorf("watch container events: %w", err)
 }
 
+// openEvents asks for the stream of events.
+func (c *Client) openEvents(ctx context.Context) (grpc.ClientStream, error) {
+	stream, err := c.events.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, runtimeapi.RuntimeService_GetContainerEvents_FullMethodName,
+		grpc.StaticMethod(), grpc.ForceCodecV2(newEventCodec()))
+	if err != nil {
+		return nil, err
+	}
+	if err := stream.SendMsg(&runtimeapi.GetEventsRequest{}); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return stream, stream.CloseSend()
+}
+
 // receiveEvents hands on the events of a stream until it ends.
-func (c *Client) receiveEvents(stream eventStream, began time.Time, p *probe, hint func(pleg.Hint)) error {
-	convert := converter{client: c}
+func (c *Client) receiveEvents(stream grpc.ClientStream, began time.Time, p *probe, hint func(pleg.Hint)) error {
+	convert, event := converter{client: c}, newEvent()
 	for first := true; ; first = false {
-		event, err := stream.Recv()
+		err := stream.RecvMsg(event)
 		switch {
 		case errors.Is(err, io.EOF) && first && time.Since(began) < offWithin:
 			return fmt.Errorf("%w: %w", pleg.ErrNoEvents, errStreamEnded)

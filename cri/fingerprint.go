@@ -9,7 +9,12 @@ import (
 // fields are the numbers of the fields of a listed item that scan treats apart.
 type fields struct {
 	id, labels, annotations, image protowire.Number
+	// unused has a bit for each field below 64 that nobody looks at.
+	unused uint64
 }
+
+// without reports whether a field is of the unused ones.
+func (f fields) without(num protowire.Number) bool { return num < 64 && f.unused>>num&1 != 0 }
 
 var (
 	sandboxFields   = fields{id: 1, labels: 5, annotations: 6}
@@ -22,6 +27,7 @@ var (
 type fingerprint struct {
 	size   int
 	labels int    // the number of entries; a repeated key counts twice
+	notes  int    // that of the annotations
 	maps   uint64 // stands for the labels and annotations alone
 	sum    uint64
 	valid  bool // false if the print may not be used again
@@ -29,7 +35,13 @@ type fingerprint struct {
 
 // sameMaps reports whether two items have equal labels and annotations.
 func (p fingerprint) sameMaps(other fingerprint) bool {
-	return p.valid && other.valid && p.labels == other.labels && p.maps == other.maps
+	return p.valid && other.valid && p.labels == other.labels && p.notes == other.notes && p.maps == other.maps
+}
+
+// counts reports whether decoding has found as many labels and annotations. Of a
+// key that comes twice the last one counts, which a sum cannot tell.
+func (p fingerprint) counts(labels, annotations map[string]string) bool {
+	return p.labels == len(labels) && p.notes == len(annotations)
 }
 
 // scan reads the id and the fingerprint of an item without decoding it; there
@@ -38,7 +50,9 @@ func (p fingerprint) sameMaps(other fingerprint) bool {
 // time, so these are summed up; the order of all else counts. Nothing of the
 // image is used, so the order in it does not matter either, and it holds a map.
 func (f fields) scan(seed maphash.Seed, raw []byte) (id []byte, p fingerprint) {
-	p = fingerprint{size: len(raw)}
+	if f.unused == 0 {
+		p.size = len(raw)
+	}
 	for len(raw) > 0 {
 		num, typ, n := protowire.ConsumeTag(raw)
 		if n < 0 {
@@ -51,10 +65,13 @@ func (f fields) scan(seed maphash.Seed, raw []byte) (id []byte, p fingerprint) {
 		field, value := raw[:n+size], raw[n:n+size]
 		raw = raw[n+size:]
 		switch {
+		case f.without(num):
 		case typ == protowire.BytesType && (num == f.labels || num == f.annotations):
 			p.maps += maphash.Bytes(seed, field)
 			if num == f.labels {
 				p.labels++
+			} else {
+				p.notes++
 			}
 		case typ == protowire.BytesType && num == f.image:
 			image, ok := sumFields(seed, value)
@@ -91,13 +108,12 @@ func sumFields(seed maphash.Seed, value []byte) (sum uint64, ok bool) {
 	return sum, true
 }
 
-// withoutMaps returns a copy of an item that scan could read, without its labels
-// and annotations.
-func (f fields) withoutMaps(raw []byte) []byte {
-	rest := make([]byte, 0, restSize)
+// appendRest appends an item that scan could read to rest, without its labels and
+// annotations and what is not used.
+func (f fields) appendRest(rest, raw []byte) []byte {
 	for len(raw) > 0 {
 		num, typ, n := protowire.ConsumeField(raw)
-		if typ != protowire.BytesType || num != f.labels && num != f.annotations {
+		if !f.without(num) && (typ != protowire.BytesType || num != f.labels && num != f.annotations) {
 			rest = append(rest, raw[:n]...)
 		}
 		raw = raw[n:]

@@ -24,28 +24,25 @@ type converter struct {
 }
 
 // hint returns what an event says. now bounds the time that it may bear.
-func (v *converter) hint(event *runtimeapi.ContainerEventResponse, now time.Time) pleg.Hint {
-	sandbox := event.GetPodSandboxStatus()
-	h := pleg.Hint{
-		UID:       pleg.PodUID(sandbox.GetMetadata().GetUid()),
-		At:        wallTime(event.GetCreatedAt()),
-		Container: pleg.ContainerID(event.GetContainerId()),
-		Sandbox:   pleg.ContainerID(sandbox.GetId()),
+func (v *converter) hint(e *event, now time.Time) pleg.Hint {
+	h := pleg.Hint{At: wallTime(e.createdAt), Container: e.container}
+	if e.sandbox != nil {
+		h.UID, h.Sandbox = e.sandbox.uid, e.sandbox.status.ID
 	}
 	if h.At.After(now.Add(maxAhead)) {
 		h.At = time.Time{}
 	}
 	var known bool
-	h.State, h.Removed, known = eventState(event.GetContainerEventType())
-	v.noteStrangers(event, h.UID)
+	h.State, h.Removed, known = eventState(e.kind)
+	v.noteStrangers(e, h.UID)
 	v.client.sightings.add(h.Sandbox)
 	if h.UID == "" {
-		h.UID = v.owner(event)
+		h.UID = v.owner(e)
 	}
-	if !known || h.At.IsZero() || h.Container == "" || sandbox.GetMetadata().GetUid() == "" {
+	if !known || h.At.IsZero() || h.Container == "" || e.sandbox == nil || e.sandbox.uid == "" {
 		return h
 	}
-	if pod, st := eventPod(event, h); pod != nil && agrees(pod, h) {
+	if pod, st := eventPod(e, h); pod != nil && agrees(pod, h) {
 		h.Pod, h.Status = pod, st
 	}
 	return h
@@ -70,49 +67,55 @@ func eventState(kind runtimeapi.ContainerEventType) (state pleg.State, removed, 
 
 // eventPod returns the sandbox of an event with its containers, without what the
 // event says to be removed; nil if one of the statuses is malformed.
-func eventPod(event *runtimeapi.ContainerEventResponse, h pleg.Hint) (*pleg.Pod, *pleg.PodStatus) {
-	s := event.GetPodSandboxStatus()
-	meta := s.GetMetadata()
-	if h.Sandbox == "" || !defined(runtimeapi.PodSandboxState_name, int32(s.GetState())) || !wellFormed(event, h.Sandbox) {
+func eventPod(e *event, h pleg.Hint) (*pleg.Pod, *pleg.PodStatus) {
+	s := e.sandbox
+	if !s.whole || !wellFormed(e) {
 		return nil, nil
 	}
-	pod := &pleg.Pod{UID: h.UID, Name: meta.GetName(), Namespace: meta.GetNamespace(), Labels: s.GetLabels()}
-	st := &pleg.PodStatus{UID: h.UID, Name: pod.Name, Namespace: pod.Namespace}
+	pod := &pleg.Pod{UID: h.UID, Name: s.name, Namespace: s.namespace, Labels: s.status.Labels}
+	st := &pleg.PodStatus{UID: h.UID, Name: s.name, Namespace: s.namespace}
 	if !h.Removed || h.Container != h.Sandbox {
-		listed := &pleg.Container{
-			ID: h.Sandbox, Name: meta.GetName(), Attempt: meta.GetAttempt(),
-			State: sandboxState(s.GetState()), CreatedAt: wallTime(s.GetCreatedAt()),
-		}
-		pod.Sandboxes = []*pleg.Container{listed}
-		st.Sandboxes = []*pleg.SandboxStatus{newSandboxStatus(s, listed)}
-		st.IPs = podIPs(st.Sandboxes)
+		pod.Sandboxes, st.Sandboxes, st.IPs = s.listed, s.statuses, s.ips
 	}
-	statuses := slices.SortedFunc(slices.Values(event.GetContainersStatuses()), func(a, b *runtimeapi.ContainerStatus) int {
-		return cmp.Or(wallTime(b.GetCreatedAt()).Compare(wallTime(a.GetCreatedAt())), cmp.Compare(a.GetId(), b.GetId()))
-	})
-	for _, c := range statuses {
-		if h.Removed && pleg.ContainerID(c.GetId()) == h.Container {
+	if len(e.containers) == 0 {
+		return pod, st
+	}
+	slices.SortFunc(e.containers, newestOfEvent)
+	pod.Containers = make([]*pleg.Container, 0, len(e.containers))
+	st.Containers = make([]*pleg.ContainerStatus, 0, len(e.containers))
+	for _, c := range e.containers {
+		if h.Removed && c.status.ID == h.Container {
 			continue
 		}
-		listed := &pleg.Container{
-			ID: pleg.ContainerID(c.GetId()), SandboxID: h.Sandbox, Name: c.GetMetadata().GetName(), Attempt: c.GetMetadata().GetAttempt(),
-			State: containerState(c.GetState()), CreatedAt: wallTime(c.GetCreatedAt()),
-		}
-		pod.Containers = append(pod.Containers, listed)
-		st.Containers = append(st.Containers, newContainerStatus(c, listed))
+		pod.Containers = append(pod.Containers, c.listed)
+		st.Containers = append(st.Containers, c.status)
+	}
+	if len(pod.Containers) == 0 {
+		pod.Containers, st.Containers = nil, nil
 	}
 	return pod, st
 }
 
+// fewContainers are so many that it is quicker to compare each with each.
+const fewContainers = 16
+
 // wellFormed reports whether each container's status tells whose it is and has a
 // state with a name, and no id is there twice.
-func wellFormed(event *runtimeapi.ContainerEventResponse, sandbox pleg.ContainerID) bool {
-	seen := map[string]bool{string(sandbox): true}
-	for _, c := range event.GetContainersStatuses() {
-		if c.GetId() == "" || seen[c.GetId()] || c.GetMetadata() == nil || !defined(runtimeapi.ContainerState_name, int32(c.GetState())) {
+func wellFormed(e *event) bool {
+	var seen map[pleg.ContainerID]bool
+	if len(e.containers) > fewContainers {
+		seen = make(map[pleg.ContainerID]bool, len(e.containers))
+	}
+	for i, c := range e.containers {
+		if !c.whole || c.status.ID == e.sandbox.status.ID {
 			return false
 		}
-		seen[c.GetId()] = true
+		if seen == nil && slices.ContainsFunc(e.containers[:i], func(o *eventContainer) bool { return o.status.ID == c.status.ID }) || seen[c.status.ID] {
+			return false
+		}
+		if seen != nil {
+			seen[c.status.ID] = true
+		}
 	}
 	return true
 }
@@ -139,27 +142,31 @@ func agrees(pod *pleg.Pod, h pleg.Hint) bool {
 
 // noteStrangers counts events of pods that the kubelet's label does not find:
 // from now on it proves nothing, until a list has shown what there is.
-func (v *converter) noteStrangers(event *runtimeapi.ContainerEventResponse, uid pleg.PodUID) {
+func (v *converter) noteStrangers(e *event, uid pleg.PodUID) {
 	strange := func(labels map[string]string) bool { return labels[labelPodUID] != string(uid) }
-	if event.GetPodSandboxStatus() != nil && strange(event.GetPodSandboxStatus().GetLabels()) ||
-		slices.ContainsFunc(event.GetContainersStatuses(), func(c *runtimeapi.ContainerStatus) bool { return strange(c.GetLabels()) }) {
+	if e.sandbox != nil && strange(e.sandbox.status.Labels) ||
+		slices.ContainsFunc(e.containers, func(c *eventContainer) bool { return strange(c.status.Labels) }) {
 		v.client.strangers.Add(1)
 	}
 }
 
 // owner finds out the pod of an event whose sandbox status does not tell it,
 // from the kubelet's labels or from the last list; empty if it cannot.
-func (v *converter) owner(event *runtimeapi.ContainerEventResponse) pleg.PodUID {
-	if uid := event.GetPodSandboxStatus().GetLabels()[labelPodUID]; uid != "" {
-		return pleg.PodUID(uid)
+func (v *converter) owner(e *event) pleg.PodUID {
+	var sandbox pleg.ContainerID
+	if e.sandbox != nil {
+		sandbox = e.sandbox.status.ID
+		if uid := e.sandbox.status.Labels[labelPodUID]; uid != "" {
+			return pleg.PodUID(uid)
+		}
 	}
-	for _, c := range event.GetContainersStatuses() {
-		if uid := c.GetLabels()[labelPodUID]; uid != "" {
+	for _, c := range e.containers {
+		if uid := c.status.Labels[labelPodUID]; uid != "" {
 			return pleg.PodUID(uid)
 		}
 	}
 	v.index()
-	return cmp.Or(v.owners[pleg.ContainerID(event.GetContainerId())], v.owners[pleg.ContainerID(event.GetPodSandboxStatus().GetId())])
+	return cmp.Or(v.owners[e.container], v.owners[sandbox])
 }
 
 // index builds the owners of the newest list.

@@ -48,6 +48,16 @@ func aContainerStarts() *runtimeapi.ContainerEventResponse {
 
 func testConverter() *converter { return &converter{client: &Client{}} }
 
+// hintOf sends an event through a decoder that knows nothing.
+func hintOf(t *testing.T, v *converter, sent *runtimeapi.ContainerEventResponse) pleg.Hint {
+	t.Helper()
+	e := newEvent()
+	if err := e.read(encodeStatus(t, sent)); err != nil {
+		t.Fatal(err)
+	}
+	return v.hint(e, eventNow)
+}
+
 func TestCompleteEvent(t *testing.T) {
 	c1 := &pleg.Container{ID: "c1", SandboxID: "s1", Name: "main", Attempt: 1, State: pleg.StateRunning, CreatedAt: time.Unix(0, 7)}
 	c0 := &pleg.Container{ID: "c0", SandboxID: "s1", Name: "main", State: pleg.StateExited, CreatedAt: time.Unix(0, 6)}
@@ -56,7 +66,7 @@ func TestCompleteEvent(t *testing.T) {
 		UID: "u1", Name: "web", Namespace: "shop", Labels: map[string]string{labelPodUID: "u1"},
 		Containers: []*pleg.Container{c1, c0}, Sandboxes: []*pleg.Container{s1},
 	}
-	h := testConverter().hint(aContainerStarts(), eventNow)
+	h := hintOf(t, testConverter(), aContainerStarts())
 	if h.UID != "u1" || h.Container != "c1" || h.Sandbox != "s1" || h.State != pleg.StateRunning || h.Removed || !h.At.Equal(eventNow) {
 		t.Errorf("got %+v", h)
 	}
@@ -90,7 +100,7 @@ func TestRemovedIsLeftOut(t *testing.T) {
 			event := aContainerStarts()
 			event.ContainerEventType = deletedEvent
 			tt.change(event)
-			h := testConverter().hint(event, eventNow)
+			h := hintOf(t, testConverter(), event)
 			if !h.Removed || h.State != pleg.StateExited || h.Pod == nil {
 				t.Fatalf("got %+v, want a complete removal", h)
 			}
@@ -158,7 +168,7 @@ func TestIncompleteEvents(t *testing.T) {
 			tt.want(&want)
 			v := testConverter()
 			v.client.known.Store(&known{pods: []*pleg.Pod{{UID: "u1", Containers: []*pleg.Container{{ID: "listed"}}}}})
-			got := v.hint(event, eventNow)
+			got := hintOf(t, v, event)
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
@@ -171,7 +181,7 @@ func TestOwnersFollowTheLists(t *testing.T) {
 	v := testConverter()
 	for _, uid := range []pleg.PodUID{"u1", "u2"} {
 		v.client.known.Store(&known{pods: []*pleg.Pod{{UID: uid, Sandboxes: []*pleg.Container{{ID: "c1"}}}}})
-		if h := v.hint(&runtimeapi.ContainerEventResponse{ContainerId: "c1"}, eventNow); h.UID != uid {
+		if h := hintOf(t, v, &runtimeapi.ContainerEventResponse{ContainerId: "c1"}); h.UID != uid {
 			t.Errorf("got the pod %q, want %q", h.UID, uid)
 		}
 	}
@@ -191,7 +201,7 @@ func TestEventsOfStrangersAreNoted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v, event := testConverter(), aContainerStarts()
 			tt.change(event)
-			v.hint(event, eventNow)
+			hintOf(t, v, event)
 			if got := v.client.strangers.Load(); got != tt.want {
 				t.Errorf("%d events of strangers, want %d", got, tt.want)
 			}
@@ -226,7 +236,7 @@ func FuzzEvent(f *testing.F) {
 		if err := proto.Unmarshal(raw, event); err != nil {
 			return // gRPC would not hand it on
 		}
-		h := testConverter().hint(event, eventNow)
+		h := hintOf(t, testConverter(), event)
 		if h.Container != pleg.ContainerID(event.GetContainerId()) || h.At.After(eventNow.Add(maxAhead)) {
 			t.Errorf("got %+v of %v", h, event)
 		}

@@ -137,7 +137,7 @@ func (t *table) add(raw []byte) error {
 	}
 	var before *item
 	if known != nil && known.print.sameMaps(seen) {
-		before, raw = known.item, t.fields.withoutMaps(raw)
+		before, raw = known.item, t.fields.appendRest(make([]byte, 0, restSize), raw)
 	}
 	it, labels, err := t.decode(raw, before)
 	if err != nil {
