@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -85,7 +87,7 @@ func injecting(events <-chan *runtimeapi.ContainerEventResponse) grpc.StreamClie
 		if err != nil || method != runtimeapi.RuntimeService_GetContainerEvents_FullMethodName {
 			return stream, err
 		}
-		i := &injected{ClientStream: stream, extra: events, own: make(chan *runtimeapi.ContainerEventResponse), ended: make(chan error, 1)}
+		i := &injected{ClientStream: stream, codec: codecOf(opts), extra: events, own: make(chan *runtimeapi.ContainerEventResponse), ended: make(chan error, 1)}
 		go i.receive(ctx)
 		return i, nil
 	}
@@ -95,6 +97,7 @@ func injecting(events <-chan *runtimeapi.ContainerEventResponse) grpc.StreamClie
 // its goroutine.
 type injected struct {
 	grpc.ClientStream
+	codec encoding.CodecV2
 	own   chan *runtimeapi.ContainerEventResponse
 	extra <-chan *runtimeapi.ContainerEventResponse
 	ended chan error
@@ -126,5 +129,15 @@ func (i *injected) RecvMsg(m any) error {
 	if err != nil {
 		return err
 	}
-	return proto.Unmarshal(raw, m.(proto.Message))
+	return i.codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(raw)}, m)
+}
+
+// codecOf returns the codec that a call asks for.
+func codecOf(opts []grpc.CallOption) encoding.CodecV2 {
+	for _, o := range opts {
+		if forced, ok := o.(grpc.ForceCodecV2CallOption); ok {
+			return forced.CodecV2
+		}
+	}
+	return encoding.GetCodecV2("proto")
 }

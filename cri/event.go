@@ -78,7 +78,8 @@ func newEvent() *event {
 	return &event{seed: maphash.MakeSeed(), known: make(map[pleg.ContainerID]*knownSandbox)}
 }
 
-// eventCodec decodes an answer into an *event. It encodes requests as usual.
+// eventCodec decodes an answer into an *event, or into a message of an interceptor
+// of Options.DialOptions. It encodes requests as usual.
 type eventCodec struct{ encoding.CodecV2 }
 
 func newEventCodec() eventCodec { return eventCodec{encoding.GetCodecV2(proto.Name)} }
@@ -87,10 +88,14 @@ func newEventCodec() eventCodec { return eventCodec{encoding.GetCodecV2(proto.Na
 func (eventCodec) Name() string { return "" }
 
 // Unmarshal reads data, which is not kept.
-func (eventCodec) Unmarshal(data mem.BufferSlice, v any) error {
+func (c eventCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	e, ok := v.(*event)
+	if !ok {
+		return c.CodecV2.Unmarshal(data, v)
+	}
 	buffer := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer buffer.Free()
-	return v.(*event).read(buffer.ReadOnlyData())
+	return e.read(buffer.ReadOnlyData())
 }
 
 // read takes in an event. It accepts what proto.Unmarshal does, and more: what is

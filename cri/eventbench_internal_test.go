@@ -180,7 +180,10 @@ func benchmarkIntake[T any](b *testing.B, out <-chan T, run func(context.Context
 	for {
 		select {
 		case <-out:
-		case <-ended:
+		case err := <-ended:
+			if ctx.Err() == nil {
+				b.Errorf("ended with %v", err)
+			}
 			return
 		}
 	}
