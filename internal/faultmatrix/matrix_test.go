@@ -160,7 +160,7 @@ func (b *bed) reinspectDoubtful() {
 	}
 }
 
-// callVersion calls Version if a fault is about it, as the pipeline does not, and
+// callVersion calls Version if a fault is about it, as the pipeline seldom does, and
 // wants an answer in time, which tells of what always fails.
 func (b *bed) callVersion() {
 	for _, f := range b.s.Faults {
