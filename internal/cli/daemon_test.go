@@ -3,6 +3,7 @@ package cli_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +20,7 @@ func daemon(t *testing.T, socket string, args ...string) *started {
 	return s
 }
 
-// pods returns what a daemon knows once it knows so many pods.
+// pods returns what a daemon knows once it has inspected so many pods.
 func pods(t *testing.T, socket string, n int) []client.Pod {
 	t.Helper()
 	c, err := client.New(socket, client.Options{})
@@ -36,7 +37,8 @@ func pods(t *testing.T, socket string, n int) []client.Pod {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(known) >= n {
+		waiting := func(p client.Pod) bool { return p.Status == nil }
+		if len(known) >= n && !slices.ContainsFunc(known, waiting) {
 			return known
 		}
 	}
