@@ -241,7 +241,7 @@ func TestReaderThatIsBusyHoldsNobodyUp(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("the runtime waits for the reader: 6 MB do not fit ahead of it")
 	}
 	close(release)
