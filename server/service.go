@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -117,5 +116,5 @@ func text(err error) string {
 	if err == nil {
 		return ""
 	}
-	return strings.ToValidUTF8(err.Error(), "\uFFFD")
+	return wire.Text(err.Error())
 }

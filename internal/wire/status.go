@@ -22,10 +22,10 @@ func FromStatus(s *pleg.PodStatus) *plegv1.PodStatus {
 		return nil
 	}
 	m := &plegv1.PodStatus{
-		Uid:        string(s.UID),
-		Name:       s.Name,
-		Namespace:  s.Namespace,
-		Ips:        s.IPs,
+		Uid:        Text(string(s.UID)),
+		Name:       Text(s.Name),
+		Namespace:  Text(s.Namespace),
+		Ips:        texts(s.IPs),
 		ObservedAt: FromTime(s.ObservedAt),
 	}
 	for _, c := range s.Containers {
@@ -39,33 +39,33 @@ func FromStatus(s *pleg.PodStatus) *plegv1.PodStatus {
 
 func fromContainer(c *pleg.ContainerStatus) *plegv1.ContainerStatus {
 	return &plegv1.ContainerStatus{
-		Id:          string(c.ID),
-		Name:        c.Name,
+		Id:          Text(string(c.ID)),
+		Name:        Text(c.Name),
 		Attempt:     c.Attempt,
 		State:       states[c.State],
 		CreatedAt:   FromTime(c.CreatedAt),
 		StartedAt:   FromTime(c.StartedAt),
 		FinishedAt:  FromTime(c.FinishedAt),
 		ExitCode:    c.ExitCode,
-		Reason:      c.Reason,
-		Message:     c.Message,
-		Image:       c.Image,
-		ImageRef:    c.ImageRef,
-		Labels:      c.Labels,
-		Annotations: c.Annotations,
+		Reason:      Text(c.Reason),
+		Message:     Text(c.Message),
+		Image:       Text(c.Image),
+		ImageRef:    Text(c.ImageRef),
+		Labels:      textMap(c.Labels),
+		Annotations: textMap(c.Annotations),
 	}
 }
 
 func fromSandbox(s *pleg.SandboxStatus) *plegv1.SandboxStatus {
 	return &plegv1.SandboxStatus{
-		Id:          string(s.ID),
+		Id:          Text(string(s.ID)),
 		Attempt:     s.Attempt,
 		Ready:       s.Ready,
 		CreatedAt:   FromTime(s.CreatedAt),
-		Ips:         s.IPs,
+		Ips:         texts(s.IPs),
 		HostNetwork: s.HostNetwork,
-		Labels:      s.Labels,
-		Annotations: s.Annotations,
+		Labels:      textMap(s.Labels),
+		Annotations: textMap(s.Annotations),
 	}
 }
 

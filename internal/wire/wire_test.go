@@ -14,7 +14,9 @@ import (
 
 // fill sets every field of a struct, and what it points to, to something that
 // is not zero: a field added later is checked without a change here.
-func fill(t *testing.T, v reflect.Value) {
+func fill(t *testing.T, v reflect.Value) { fillWith(t, v, "text") }
+
+func fillWith(t *testing.T, v reflect.Value, text string) {
 	t.Helper()
 	if v.Type() == reflect.TypeFor[time.Time]() {
 		v.Set(reflect.ValueOf(time.Unix(1_700_000_000, 123_456_789)))
@@ -23,20 +25,20 @@ func fill(t *testing.T, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		fill(t, v.Elem())
+		fillWith(t, v.Elem(), text)
 	case reflect.Struct:
 		for _, field := range v.Fields() {
-			fill(t, field)
+			fillWith(t, field, text)
 		}
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-		fill(t, v.Index(0))
+		fillWith(t, v.Index(0), text)
 	case reflect.Map:
-		v.Set(reflect.ValueOf(map[string]string{"key": "value"}))
+		v.Set(reflect.ValueOf(map[string]string{"key": text}))
 	case reflect.Interface:
 		// The words of an embedder's own runtime stay in its process.
 	case reflect.String:
-		v.SetString("text")
+		v.SetString(text)
 	case reflect.Bool:
 		v.SetBool(true)
 	case reflect.Int32:
@@ -84,6 +86,29 @@ func TestEventKeepsEveryField(t *testing.T) {
 				t.Errorf("got  %+v\nwant %+v", got, want)
 			}
 		})
+	}
+}
+
+// A runtime that is not reached over CRI may say anything.
+func TestTextThatIsNoUTF8(t *testing.T) {
+	const said, want = "caf\xe9", "caf\uFFFD"
+	var ev pleg.Event
+	fillWith(t, reflect.ValueOf(&ev).Elem(), said)
+	ev.Type = pleg.ContainerDied
+	if m := sent(t, wire.FromEvent(ev, "epoch")); m.GetPodName() != want || m.GetReason() != want {
+		t.Errorf("the event is sent as %v", m)
+	}
+	var status pleg.PodStatus
+	fillWith(t, reflect.ValueOf(&status).Elem(), said)
+	m := sent(t, wire.FromStatus(&status))
+	c, sandbox := m.GetContainers()[0], m.GetSandboxes()[0]
+	for _, got := range []string{m.GetUid(), m.GetIps()[0], c.GetMessage(), c.GetLabels()["key"], sandbox.GetIps()[0], sandbox.GetAnnotations()["key"]} {
+		if got != want {
+			t.Errorf("%q is sent as %q, want %q", said, got, want)
+		}
+	}
+	if status.Containers[0].Labels["key"] != said {
+		t.Error("the status itself was changed")
 	}
 }
 
