@@ -99,8 +99,8 @@ func (c eventCodec) Unmarshal(data mem.BufferSlice, v any) error {
 }
 
 // read takes in an event. It accepts what proto.Unmarshal does, and more: what is
-// wrong with a part that nobody uses is not found. What it leaves in the fields is valid until the next one; what these point to is
-// never changed.
+// wrong with a part that nobody uses is not found. What it leaves in the fields
+// is valid until the next one; what these point to is never changed.
 func (e *event) read(raw []byte) error {
 	container, sandboxes, err := e.split(raw)
 	if err != nil {
