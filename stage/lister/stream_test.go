@@ -18,6 +18,7 @@ func answers(context.Context) ([]*pleg.Pod, error) { return nil, nil }
 func (b *bed) requireNext(t *testing.T, want time.Duration, announced bool) {
 	t.Helper()
 	l, sent := b.next(t)
+	synctest.Wait() // until the next one has its time
 	if sent != want || l.Announced != announced || l.Announced && l.Broken {
 		t.Errorf("listing came at %v, announced %v, broken %v, want %v, %v, and not broken", sent, l.Announced, l.Broken, want, announced)
 	}
