@@ -190,18 +190,22 @@ func TestRequestsOfOnePodShareOneList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pods := &fakePods{took: time.Second}
 		b := run(t, pods, nil, nil)
+		b.hinter.RequestRelist("x")
+		b.hinter.RequestRelist("y")
+		synctest.Wait() // from here on requests wait, for there are two lists at a time
 		for range 3 {
 			b.hinter.RequestRelist("a")
 		}
 		b.hinter.RequestRelist("b")
 		b.hinter.RequestRelist("c")
-		synctest.Wait()
-		b.want("lists at once", pods.asked(), []pleg.PodUID{"a", "b"})
+		pass(time.Second)
+		b.want("observations", len(b.take()), 2)
+		b.want("lists at once", pods.asked(), []pleg.PodUID{"a", "b", "x", "y"})
 		pass(time.Second)
 		b.want("observations", len(b.take()), 2)
 		pass(time.Second)
 		b.want("then", b.take(), []pleg.PodUID{"c"})
-		b.want("lists", pods.asked(), []pleg.PodUID{"a", "b", "c"})
+		b.want("lists", pods.asked(), []pleg.PodUID{"a", "b", "c", "x", "y"})
 	})
 }
 
