@@ -6,8 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"syscall"
+	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -41,6 +44,7 @@ func (l *Lab) Revive(ctx context.Context) error {
 	if l.daemon.alive() {
 		return errors.New("revive containerd: it lives")
 	}
+	l.revived.Store(time.Now().UnixNano())
 	d, err := startDaemon(l.binaries, l.place)
 	if err != nil {
 		return err
@@ -50,6 +54,24 @@ func (l *Lab) Revive(ctx context.Context) error {
 		return fmt.Errorf("revive containerd: %w", err)
 	}
 	return nil
+}
+
+// orphan is the folder that a snapshot of a new container should have had.
+var orphan = regexp.MustCompile(`rename \S+/snapshots/new-\d+ (\S+/snapshots/\d+): file exists`)
+
+// removeOrphan reports whether it has removed what made a container fail: a
+// containerd that is killed between the renaming of a snapshot's folder and its
+// entry in the database gives the number again after its return, for ever.
+func (l *Lab) removeOrphan(err error) bool {
+	found := orphan.FindStringSubmatch(err.Error())
+	if found == nil {
+		return false
+	}
+	info, err := os.Stat(found[1])
+	if err == nil && info.ModTime().UnixNano() < l.revived.Load() {
+		err = os.RemoveAll(found[1])
+	}
+	return err == nil || errors.Is(err, os.ErrNotExist)
 }
 
 // BreakNetwork makes it fail to create or to remove a pod with an address of its

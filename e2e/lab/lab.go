@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -43,6 +44,8 @@ type Lab struct {
 	images   runtimeapi.ImageServiceClient
 	ledger   *Ledger
 	daemon   *daemon
+	// revived is when [Lab.Revive] was called last, in Unix nanoseconds.
+	revived atomic.Int64
 }
 
 // Start runs a containerd and returns once it answers over CRI and has the pod
