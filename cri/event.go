@@ -181,12 +181,8 @@ func (e *event) readSandbox(parts [][]byte) (*knownSandbox, error) {
 	if seen.valid && known.print == seen {
 		return known, nil
 	}
-	var last *labelled
-	if known.print.sameMaps(seen) {
-		last = &labelled{known.sandbox.status.Labels, known.sandbox.status.Annotations}
-	}
 	s := &runtimeapi.PodSandboxStatus{}
-	maps, err := e.decode(eventSandboxFields, raw, &seen, last, s)
+	maps, err := e.decode(eventSandboxFields, raw, &seen, known.print, known.sandbox.maps, s)
 	if err != nil {
 		return nil, err
 	}
@@ -242,9 +238,9 @@ func (k *knownSandbox) container(i int, id []byte) knownContainer {
 }
 
 // decode decodes a status but for its labels and annotations, which it returns:
-// those of last, if there is one. seen is not valid any more if a key is there
-// twice.
-func (e *event) decode(f fields, raw []byte, seen *fingerprint, last *labelled, status protobuf.Message) (labelled, error) {
+// the last ones, if before, which is their print, says the same. seen is not valid
+// any more if a key is there twice.
+func (e *event) decode(f fields, raw []byte, seen *fingerprint, before fingerprint, last func() labelled, status protobuf.Message) (labelled, error) {
 	if !seen.valid {
 		return labelled{}, errors.New("malformed status")
 	}
@@ -252,8 +248,8 @@ func (e *event) decode(f fields, raw []byte, seen *fingerprint, last *labelled, 
 	if err := protobuf.Unmarshal(e.rest, status); err != nil {
 		return labelled{}, err
 	}
-	if last != nil {
-		return *last, nil
+	if before.sameMaps(*seen) {
+		return last(), nil
 	}
 	maps, err := f.decodeMaps(raw)
 	seen.valid = seen.counts(maps.labels, maps.annotations)
@@ -265,12 +261,8 @@ func (e *event) next(k knownContainer, sandbox *eventSandbox, raw []byte, seen f
 	if seen.valid && k.print == seen {
 		return k, nil
 	}
-	var last *labelled
-	if k.print.sameMaps(seen) {
-		last = &labelled{k.container.status.Labels, k.container.status.Annotations}
-	}
 	c := &runtimeapi.ContainerStatus{}
-	maps, err := e.decode(eventContainerFields, raw, &seen, last, c)
+	maps, err := e.decode(eventContainerFields, raw, &seen, k.print, k.container.maps, c)
 	if err != nil {
 		return k, err
 	}

@@ -37,6 +37,8 @@ func newEventSandbox(s *runtimeapi.PodSandboxStatus) *eventSandbox {
 	}
 }
 
+func (s *eventSandbox) maps() labelled { return labelled{s.status.Labels, s.status.Annotations} }
+
 // eventContainer is the status of a container in an event. It is never changed
 // once built.
 type eventContainer struct {
@@ -63,6 +65,8 @@ func newEventContainer(c *runtimeapi.ContainerStatus, sandbox *eventSandbox) *ev
 
 // is reports whether the container has this id, which is not empty.
 func (c *eventContainer) is(id []byte) bool { return len(id) > 0 && string(c.status.ID) == string(id) }
+
+func (c *eventContainer) maps() labelled { return labelled{c.status.Labels, c.status.Annotations} }
 
 // newestOfEvent orders the containers of a pod.
 func newestOfEvent(a, b *eventContainer) int {
