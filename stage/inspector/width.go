@@ -1,6 +1,7 @@
 package inspector
 
 import (
+	"math"
 	"math/bits"
 	"slices"
 	"time"
@@ -14,32 +15,50 @@ const (
 	// calls at once at 1.8 times the time of one, and no more per second
 	// beyond.
 	tolerance = 2
-	// minSamples is the number of inspections that a change of the width is
-	// judged by.
+	// comfort is up to how much longer the width still grows. Between the two it
+	// stays, or it would go up and down about the tolerance.
+	comfort = 1.5
+	// minSamples is the number of inspections that the width is judged by, at
+	// least; where they differ a lot it takes more, up to maxSamples.
 	minSamples = 8
+	maxSamples = 128
+	// likeness is how far apart the ends of the interval may be in which the
+	// quantile of what was sampled lies, for a judgement before maxSamples.
+	likeness = 1.3
+	// gain is the part of the width taken away, as an exponent, that the mean
+	// time must fall by for the width to have been too great: were it 1, noise
+	// would decide. A mean, as by Little's law that is what the rate hangs on.
+	gain = 0.75
+	// maxFutile bounds the judgements between two attempts to shrink, which are
+	// 2 to the power of the number of those in vain.
+	maxFutile = 4
 )
 
 // width is the number of pods inspected at once. It follows what the runtime
 // can serve, below a bound: inspections beyond that only wait, and load the
-// runtime while they do. It grows while inspections take about as long as alone
-// and shrinks while they take longer, unless shrinking shows that it is not for
-// each other that they wait.
+// runtime while they do. It grows while inspections take about as long as alone.
+// When they take longer it is halved to see whether it is for each other that
+// they wait: only then it stays less than it was.
 type width struct {
 	bound int
 	// least keeps a pod that hangs, and does not count as hung yet, from
 	// stopping all others.
 	least int
 	now   int
-	// alone is the shortest time of an inspection since the runtime's time was
-	// last found to have changed, by the logarithm of the number of containers.
-	alone  [bits.UintSize + 1]time.Duration
+	// classes are pods that may be compared, by the logarithm of the number of
+	// their containers.
+	classes [bits.UintSize + 1]class
+	// ratios are the times of inspections of this turn, by those alone.
 	ratios []float64
 	// turn numbers the judgements.
 	turn int
-	// shrunk is the width, and ratio the time, that the last judgement shrank;
-	// 0 if it did not.
-	shrunk int
-	ratio  float64
+	// halved is the width, and mean the ratio, before the last judgement, if that
+	// halved it; else 0.
+	halved int
+	mean   float64
+	// futile is how many times it was halved in vain, wait for how many judgements
+	// it is not to be tried again.
+	futile, wait int
 }
 
 func newWidth(bound int) width {
@@ -50,6 +69,9 @@ func newWidth(bound int) width {
 // of the width: the turn it counts for, 0 for none. Only those that begin with
 // the width as it is, and most of it in use, can tell what it does.
 func (w *width) begin(n int) (turn int) {
+	if n == 1 {
+		w.ratios = w.ratios[:0] // the runtime may have changed since
+	}
 	if n <= w.now/2 {
 		return 0
 	}
@@ -58,49 +80,100 @@ func (w *width) begin(n int) (turn int) {
 
 // observe takes the time of an inspection that succeeded, and its turn.
 func (w *width) observe(pod *pleg.Pod, took time.Duration, turn int) {
-	alone := &w.alone[bits.Len(uint(len(pod.Containers)+len(pod.Sandboxes)))]
-	if *alone == 0 || took < *alone {
-		*alone = max(took, 1)
+	c := &w.classes[bits.Len(uint(len(pod.Containers)+len(pod.Sandboxes)))]
+	if w.halved == 0 { // else what is compared would change
+		c.learn(took)
 	}
-	if turn != w.turn {
+	if turn != w.turn || c.alone == 0 {
 		return
 	}
-	w.ratios = append(w.ratios, float64(took)/float64(*alone))
+	w.ratios = append(w.ratios, float64(took)/float64(c.alone))
 	if len(w.ratios) < max(minSamples, w.now) {
 		return
 	}
 	slices.Sort(w.ratios)
-	w.judge(w.ratios[len(w.ratios)/2])
+	low, sure := quantile(w.ratios)
+	if !sure && len(w.ratios) < maxSamples {
+		return
+	}
+	w.judge(low, mean(w.ratios))
 	w.ratios = w.ratios[:0]
 	w.turn++
 }
 
-func (w *width) judge(ratio float64) {
-	shrunk := w.shrunk
-	w.shrunk = 0
+func (w *width) judge(low, mean float64) {
+	before := w.halved
+	w.halved = 0
 	switch {
-	case shrunk > 0 && ratio > w.ratio*float64(shrunk+w.now)/float64(2*shrunk):
+	case before > 0 && mean > w.mean*math.Pow(float64(w.now)/float64(before), gain):
 		// Fewer at once were hardly faster: they did not wait for each other.
 		// The runtime takes longer now, however many it serves.
-		w.forget(ratio)
-		w.now = shrunk
-	case ratio > tolerance && w.now == w.least:
+		w.forget(low)
+		w.now = before
+		w.wait = 1<<w.futile - 1
+		w.futile = min(w.futile+1, maxFutile)
+	case before > 0:
+		w.futile /= 2
+		w.now = max(w.now, min(int(float64(w.now)*tolerance/low), before*3/4))
+	case low < comfort:
+		w.now = min(w.bound, w.now+max(1, w.now/4))
+	case low <= tolerance:
+	case w.now == w.least:
 		// Nothing can be learnt by shrinking, so this is forgotten slowly.
 		w.forget(1.125)
-	case ratio > tolerance:
-		before := w.now
-		w.now = max(w.least, int(float64(before)*min(0.75, max(0.5, tolerance/ratio))))
-		if 4*w.now <= 3*before { // else too little has changed to show
-			w.shrunk, w.ratio = before, ratio
-		}
+	case w.wait > 0:
+		w.wait--
 	default:
-		w.now = min(w.bound, w.now+max(1, w.now/4))
+		w.halved, w.mean = w.now, mean
+		w.now = max(w.least, w.now/2)
 	}
 }
 
 // forget has inspections take that much longer alone.
 func (w *width) forget(factor float64) {
-	for i := range w.alone {
-		w.alone[i] = time.Duration(float64(w.alone[i]) * factor)
+	for i := range w.classes {
+		w.classes[i].alone = time.Duration(float64(w.classes[i].alone) * factor)
 	}
+}
+
+// window is the number of inspections in a row that tell the time alone. The
+// first to end of a burst are among those that did not wait for the others.
+const window = 16
+
+// class is what is known of pods of about as many containers.
+type class struct {
+	// alone is the shortest time that two inspections of a window took, since the
+	// runtime's time was last found to have changed; 0 before there was one. A
+	// single one may be far shorter than is usual.
+	alone  time.Duration
+	recent []time.Duration
+}
+
+func (c *class) learn(took time.Duration) {
+	c.recent = append(c.recent, took)
+	if len(c.recent) < window {
+		return
+	}
+	slices.Sort(c.recent)
+	if second := max(c.recent[1], 1); c.alone == 0 || second < c.alone {
+		c.alone = second
+	}
+	c.recent = c.recent[:0]
+}
+
+// quantile returns the value that an eighth of sorted ones are below, the part
+// of a window that [class.alone] is above, and whether it is known well: the two
+// values that it lies between in two of three samples are alike.
+func quantile(sorted []float64) (value float64, sure bool) {
+	n := len(sorted)
+	around := int(math.Sqrt(7*float64(n)) / 8) // a standard deviation of the rank
+	return sorted[n/8], sorted[n/8+around] <= likeness*sorted[max(0, n/8-around)]
+}
+
+func mean(values []float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	return sum / float64(len(values))
 }
