@@ -65,6 +65,9 @@ func (c Candidate) fixed() bool { return strings.HasPrefix(string(c), "fixed-") 
 // events is true for what follows the runtime's events.
 func (c Candidate) events() bool { return strings.HasPrefix(string(c), "events-") }
 
+// findsWidth is true for what learns how many inspections the runtime serves.
+func (c Candidate) findsWidth() bool { return c.inspectors() > 1 && !c.fixed() }
+
 // width is the most status calls the candidate has in flight.
 func (c Candidate) width() int { return max(1, c.inspectors()) }
 

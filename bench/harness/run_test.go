@@ -33,7 +33,7 @@ func TestChoose(t *testing.T) {
 		err                  string
 	}{
 		{name: "quick set", set: "quick", least: 10},
-		{name: "full set", set: "full", least: 50},
+		{name: "full set", set: "full", least: 40},
 		{name: "by group", set: "quick", patterns: []string{"hung"}, least: 3},
 		{name: "by pattern", set: "quick", patterns: []string{"burst/*/*/pods=10"}, least: 9},
 		{name: "by name", set: "quick", patterns: []string{"idle/pods=110"}, least: 1},

@@ -202,7 +202,7 @@ func pause(ctx context.Context, d time.Duration) error {
 func churns() []Scenario {
 	var all []Scenario
 	for _, rate := range []float64{10, 30, 100} {
-		for _, seconds := range []float64{15, 180} {
+		for _, seconds := range []float64{15, 120} {
 			if seconds > 15 && rate != 30 {
 				continue // one rate for minutes is enough
 			}
