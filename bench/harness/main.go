@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"syscall"
@@ -98,6 +99,7 @@ type runFlags struct {
 	candidates []string
 	steps      bool
 	add        bool
+	resume     bool
 	profiles   string
 }
 
@@ -113,6 +115,7 @@ func runCommand() *cobra.Command {
 	cmd.Flags().StringSliceVar(&f.candidates, "candidates", nil, "measure these in place of each scenario's own")
 	cmd.Flags().StringVar(&f.profiles, "profiles", "", "folder for CPU profiles of serial and pipeline")
 	cmd.Flags().BoolVar(&f.add, "add", false, "keep earlier results of what is not measured now")
+	cmd.Flags().BoolVar(&f.resume, "resume", false, "as --add, and measure only what is missing there of the programs as they are now")
 	cmd.Flags().BoolVar(&f.steps, "steps", true, "run the Go benchmarks of single steps too")
 	return cmd
 }
@@ -128,18 +131,24 @@ func (f runFlags) run(ctx context.Context, patterns []string) error {
 		return err
 	}
 	b.profiles = f.profiles
+	var earlier *Results
+	if f.add || f.resume {
+		earlier, err = readResults(f.out)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return errors.Join(err, b.close())
+		}
+	}
+	if f.resume && earlier != nil {
+		b.skip(earlier)
+	}
+	// What is measured in hours is not to be lost by what ends it in no order.
+	b.measured = func(r *Results) error { return r.with(earlier).write(f.out) }
 	results, err := b.run(ctx)
 	if err == nil && f.steps {
 		fmt.Fprintln(os.Stderr, "Go benchmarks of single steps")
 		err = results.measureSteps(ctx, f.root, f.runs)
 	}
-	if f.add {
-		earlier, readErr := readResults(f.out)
-		if readErr != nil {
-			return errors.Join(err, readErr)
-		}
-		results.add(earlier)
-	}
+	results = results.with(earlier)
 	err = errors.Join(err, results.write(f.out), report(results, f.out, f.page), b.close())
 	fmt.Printf("Results are in %s.\n", f.out)
 	return err

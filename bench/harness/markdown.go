@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 )
 
 // table renders the figures of one scenario: medians, and the least and the
@@ -82,17 +83,27 @@ func markdown(r *Results) string {
 	return b.String()
 }
 
-// caption says what was measured, how often and when.
+// caption says what was measured, how often, when, and of which revision.
 func (o *Outcome) caption() string {
-	return fmt.Sprintf("%s (%d runs, %s)", o.Title, o.Runs, o.Began.UTC().Format("2006-01-02 15:04 UTC"))
+	when := o.Began.UTC().Format("2006-01-02 15:04 UTC")
+	if o.Of.Revision != "" {
+		when += ", revision " + o.Of.Revision
+	}
+	return fmt.Sprintf("%s (%d runs, %s)", o.Title, o.Runs, when)
 }
 
 // provenance says where the figures come from.
 func provenance(r *Results) string {
+	var last time.Time
+	for _, o := range r.Scenarios {
+		if o.Began.After(last) {
+			last = o.Began
+		}
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "Last measured on %s: %s, %d cores, %s of memory, Linux %s, %s. Figures are medians of all runs; "+
 		"in parentheses the least and the greatest where they are further apart than a tenth.\n",
-		r.Began.UTC().Format("2006-01-02 15:04 UTC"), r.Machine.CPU, r.Machine.Cores,
+		last.UTC().Format("2006-01-02 15:04 UTC"), r.Machine.CPU, r.Machine.Cores,
 		r.Machine.Memory, r.Machine.Kernel, r.Machine.Go)
 	for _, why := range []string{r.Partial, r.StepsPartial} {
 		if why != "" {

@@ -45,7 +45,9 @@ type Outcome struct {
 	// Began is when it was measured, and Runs how often.
 	Began time.Time `json:"began"`
 	Runs  int       `json:"runs"`
-	Rows  []*Row    `json:"rows"`
+	// Of is what was measured.
+	Of   Version `json:"of,omitzero"`
+	Rows []*Row  `json:"rows"`
 }
 
 // Row holds the figures of one candidate.
@@ -71,6 +73,23 @@ func (o *Outcome) row(c Candidate) *Row {
 	r := &Row{Candidate: c, Metrics: make(map[string]*Figure)}
 	o.Rows = append(o.Rows, r)
 	return r
+}
+
+// complete reports whether every candidate of the scenario was measured so often,
+// at that version.
+func (o *Outcome) complete(s Scenario, runs int, of Version) bool {
+	return o.Of.Programs == of.Programs && !slices.ContainsFunc(s.Candidates, func(c Candidate) bool {
+		return !slices.ContainsFunc(o.Rows, func(r *Row) bool { return r.Candidate == c && r.runs() >= runs })
+	})
+}
+
+// runs is how often the candidate was measured.
+func (r *Row) runs() int {
+	n := 0
+	for _, f := range r.Metrics {
+		n = max(n, len(f.Values))
+	}
+	return n
 }
 
 // median returns the median of a metric, and whether there is one.
@@ -114,6 +133,17 @@ func (r *Results) outcome(name string) *Outcome {
 		}
 	}
 	return nil
+}
+
+// with returns these results and what earlier ones have besides.
+func (r *Results) with(earlier *Results) *Results {
+	if earlier == nil {
+		return r
+	}
+	both := *r
+	both.Scenarios = slices.Clone(r.Scenarios)
+	both.add(earlier)
+	return &both
 }
 
 // add takes over from earlier results what these have not measured.

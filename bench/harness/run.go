@@ -28,6 +28,10 @@ type bench struct {
 	realNode *node
 	// labs counts the labs made, for names of their own.
 	labs int
+	// version is what is measured.
+	version Version
+	// measured is called after each scenario with what there is by then.
+	measured func(*Results) error
 }
 
 func (b *bench) program(name string) string { return filepath.Join(b.bin, name) }
@@ -41,16 +45,27 @@ func (b *bench) run(ctx context.Context) (*Results, error) {
 	bar := b.bar()
 	var err error
 	for _, s := range b.scenarios {
-		o := &Outcome{Name: s.Name, Group: s.Group, Title: s.Title, Began: time.Now(), Runs: b.runs}
+		o := &Outcome{Name: s.Name, Group: s.Group, Title: s.Title, Began: time.Now(), Runs: b.runs, Of: b.version}
 		r.Scenarios = append(r.Scenarios, o)
 		if err = b.scenario(ctx, s, o, bar); err != nil {
 			r.Partial = err.Error()
+			break
+		}
+		if err = b.measured(r); err != nil {
 			break
 		}
 	}
 	_ = bar.Exit()
 	r.Seconds = time.Since(r.Began).Seconds()
 	return r, err
+}
+
+// skip leaves out what earlier results have already of the same programs.
+func (b *bench) skip(earlier *Results) {
+	b.scenarios = slices.DeleteFunc(b.scenarios, func(s Scenario) bool {
+		o := earlier.outcome(s.Name)
+		return o != nil && o.complete(s, b.runs, b.version)
+	})
 }
 
 func (b *bench) scenario(ctx context.Context, s Scenario, o *Outcome, bar *progressbar.ProgressBar) error {
@@ -99,11 +114,18 @@ func newBench(chosen []Scenario, runs int, root, bin string) (*bench, error) {
 			return nil, fmt.Errorf("the program that runs as %s is missing (make -C bench builds it): %w", name, err)
 		}
 	}
+	version, err := versionOf(root, bin)
+	if err != nil {
+		return nil, err
+	}
 	temp, err := os.MkdirTemp("", "pleg-bench-")
 	if err != nil {
 		return nil, err
 	}
-	return &bench{scenarios: chosen, runs: runs, root: root, bin: bin, temp: temp, progress: os.Stderr}, nil
+	return &bench{
+		scenarios: chosen, runs: runs, root: root, bin: bin, temp: temp, progress: os.Stderr,
+		version: version, measured: func(*Results) error { return nil },
+	}, nil
 }
 
 func (b *bench) close() error {

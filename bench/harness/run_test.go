@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -65,7 +67,8 @@ func TestNewBenchSaysWhatIsMissing(t *testing.T) {
 
 func TestCandidatesTakeTurns(t *testing.T) {
 	var order []Candidate
-	b := &bench{runs: 2, progress: io.Discard, scenarios: []Scenario{{
+	saved := 0
+	b := &bench{runs: 2, progress: io.Discard, measured: func(r *Results) error { saved = len(r.Scenarios); return nil }, scenarios: []Scenario{{
 		Name: "s", Candidates: []Candidate{serial, kubelet},
 		Measure: func(_ context.Context, _ *bench, c Candidate) (Metrics, error) {
 			order = append(order, c)
@@ -82,6 +85,56 @@ func TestCandidatesTakeTurns(t *testing.T) {
 	if got, ok := r.outcome("s").median(kubelet, "last"); !ok || got != 3 {
 		t.Errorf("median of 2 and 4 = %v, %t", got, ok)
 	}
+	if saved != 1 {
+		t.Errorf("%d scenarios were saved once measured, want 1", saved)
+	}
+}
+
+func TestResumeSkipsWhatIsComplete(t *testing.T) {
+	now, before := Version{Programs: "now"}, Version{Programs: "before"}
+	row := func(c Candidate, values ...float64) *Row {
+		return &Row{Candidate: c, Metrics: map[string]*Figure{"last": {Values: values}}}
+	}
+	earlier := &Results{Scenarios: []*Outcome{
+		{Name: "complete", Of: now, Rows: []*Row{row(serial, 1, 2), row(kubelet, 1, 2)}},
+		{Name: "of other programs", Of: before, Rows: []*Row{row(serial, 1, 2), row(kubelet, 1, 2)}},
+		{Name: "with a run too few", Of: now, Rows: []*Row{row(serial, 1, 2), row(kubelet, 1)}},
+		{Name: "without a candidate", Of: now, Rows: []*Row{row(serial, 1, 2)}},
+	}}
+	b := &bench{runs: 2, version: now}
+	for _, o := range append(earlier.Scenarios, &Outcome{Name: "not measured"}) {
+		b.scenarios = append(b.scenarios, Scenario{Name: o.Name, Candidates: []Candidate{serial, kubelet}})
+	}
+	b.skip(earlier)
+	var left []string
+	for _, s := range b.scenarios {
+		left = append(left, s.Name)
+	}
+	if want := []string{"of other programs", "with a run too few", "without a candidate", "not measured"}; !slices.Equal(left, want) {
+		t.Errorf("left to measure are %v, want %v", left, want)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	bin := t.TempDir()
+	write := func(name, text string) string {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		v, err := versionOf(t.TempDir(), bin)
+		if err != nil || v.Revision != "" {
+			t.Fatalf("versionOf = %v, %v; want no revision of a folder that is no repository", v, err)
+		}
+		return v.Programs
+	}
+	one := write("node", "a")
+	if same := write("containerd", "x"); same != one {
+		t.Errorf("version %s, want %s: containerd is not what is measured", same, one)
+	}
+	if other := write("client", "b"); other == one {
+		t.Error("the same version with another client")
+	}
 }
 
 func TestRunKeepsWhatItHas(t *testing.T) {
@@ -94,7 +147,7 @@ func TestRunKeepsWhatItHas(t *testing.T) {
 		"interrupted": {func(cancel func()) error { cancel(); return context.Canceled }, "interrupted in scenario s"},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
-		b := &bench{runs: 1, progress: io.Discard, scenarios: []Scenario{{
+		b := &bench{runs: 1, progress: io.Discard, measured: func(*Results) error { return nil }, scenarios: []Scenario{{
 			Name: "s", Candidates: []Candidate{serial, kubelet},
 			Measure: func(_ context.Context, _ *bench, who Candidate) (Metrics, error) {
 				if who == kubelet {

@@ -25,20 +25,20 @@ const (
 	// likeness is how far apart the ends of the interval may be in which the
 	// quantile of what was sampled lies, for a judgement before maxSamples.
 	likeness = 1.3
-	// gain is the part of the width taken away, as an exponent, that the mean
-	// time must fall by for the width to have been too great: were it 1, noise
-	// would decide. A mean, as by Little's law that is what the rate hangs on.
+	// gain is the power of what is left of the width that the mean time must fall
+	// to for the width to have been too great: were it 1, noise would decide. A
+	// mean, as by Little's law the rate hangs on it.
 	gain = 0.75
-	// maxFutile bounds the judgements between two attempts to shrink, which are
-	// 2 to the power of the number of those in vain.
+	// maxFutile bounds the judgements between two trials, which are 2 to the power
+	// of the number of trials in vain.
 	maxFutile = 4
 )
 
 // width is the number of pods inspected at once. It follows what the runtime
 // can serve, below a bound: inspections beyond that only wait, and load the
 // runtime while they do. It grows while inspections take about as long as alone.
-// When they take longer it is halved to see whether it is for each other that
-// they wait: only then it stays less than it was.
+// When they take longer a third is taken off for a trial, to see whether it is for
+// each other that they wait: only then it stays less than it was.
 type width struct {
 	bound int
 	// least keeps a pod that hangs, and does not count as hung yet, from
@@ -52,12 +52,12 @@ type width struct {
 	ratios []float64
 	// turn numbers the judgements.
 	turn int
-	// halved is the width, and mean the ratio, before the last judgement, if that
-	// halved it; else 0.
-	halved int
+	// before and mean are the width and the ratio before the trial under way; 0 if
+	// there is none.
+	before int
 	mean   float64
-	// futile is how many times it was halved in vain, wait for how many judgements
-	// it is not to be tried again.
+	// futile is the number of trials in vain, less the others; wait is the number of
+	// judgements before the next.
 	futile, wait int
 }
 
@@ -67,12 +67,12 @@ func newWidth(bound int) width {
 
 // begin returns what an inspection that begins, as the nth in flight, is to say
 // of the width: the turn it counts for, 0 for none. Only those that begin with
-// the width as it is, and most of it in use, can tell what it does.
+// all of the width as it is in use can tell what it does.
 func (w *width) begin(n int) (turn int) {
 	if n == 1 {
 		w.ratios = w.ratios[:0] // the runtime may have changed since
 	}
-	if n <= w.now/2 {
+	if n < w.now {
 		return 0
 	}
 	return w.turn
@@ -81,7 +81,7 @@ func (w *width) begin(n int) (turn int) {
 // observe takes the time of an inspection that succeeded, and its turn.
 func (w *width) observe(pod *pleg.Pod, took time.Duration, turn int) {
 	c := &w.classes[bits.Len(uint(len(pod.Containers)+len(pod.Sandboxes)))]
-	if w.halved == 0 { // else what is compared would change
+	if w.before == 0 { // else what is compared would change
 		c.learn(took)
 	}
 	if turn != w.turn || c.alone == 0 {
@@ -102,8 +102,8 @@ func (w *width) observe(pod *pleg.Pod, took time.Duration, turn int) {
 }
 
 func (w *width) judge(low, mean float64) {
-	before := w.halved
-	w.halved = 0
+	before := w.before
+	w.before = 0
 	switch {
 	case before > 0 && mean > w.mean*math.Pow(float64(w.now)/float64(before), gain):
 		// Fewer at once were hardly faster: they did not wait for each other.
@@ -112,9 +112,12 @@ func (w *width) judge(low, mean float64) {
 		w.now = before
 		w.wait = 1<<w.futile - 1
 		w.futile = min(w.futile+1, maxFutile)
+	case before > 0 && low > tolerance && w.now > w.least:
+		w.futile /= 2
+		w.try(max(0.5, tolerance/low), mean)
 	case before > 0:
 		w.futile /= 2
-		w.now = max(w.now, min(int(float64(w.now)*tolerance/low), before*3/4))
+		w.now = max(w.now, min(int(float64(w.now)*tolerance/low), before*4/5))
 	case low < comfort:
 		w.now = min(w.bound, w.now+max(1, w.now/4))
 	case low <= tolerance:
@@ -124,9 +127,14 @@ func (w *width) judge(low, mean float64) {
 	case w.wait > 0:
 		w.wait--
 	default:
-		w.halved, w.mean = w.now, mean
-		w.now = max(w.least, w.now/2)
+		w.try(2./3, mean)
 	}
+}
+
+// try begins a trial with a part of the width.
+func (w *width) try(part, mean float64) {
+	w.before, w.mean = w.now, mean
+	w.now = max(w.least, int(float64(w.now)*part))
 }
 
 // forget has inspections take that much longer alone.

@@ -53,7 +53,7 @@ func TestWidthRecoversFromASlowerRuntimeAtOnce(t *testing.T) {
 	w := newWidth(16)
 	w.run(15+3*16-1, func(int) time.Duration { return time.Millisecond })
 	w.begin(1) // a burst ended before it could be judged, and this is the next
-	w.run(16+8, func(int) time.Duration { return 12 * time.Millisecond })
+	w.run(16+10, func(int) time.Duration { return 12 * time.Millisecond })
 	if w.now != 16 {
 		t.Errorf("width %d after two judgements, want 16 again", w.now)
 	}
