@@ -99,7 +99,7 @@ func TestWidthFollowsTheRuntime(t *testing.T) {
 	}{
 		"serves one at once":               {serves: 1, most: 6}, // never less than an eighth of the bound
 		"serves four at once":              {serves: 4, most: 12},
-		"serves ten at once":               {serves: 10, most: 25},
+		"serves ten at once":               {serves: 10, most: 31}, // it may be growing
 		"serves all at once":               {serves: pods, most: bound},
 		"serves four at once, fixed width": {serves: 4, most: bound, fixed: true},
 	} {
