@@ -72,8 +72,8 @@ type Inspector struct {
 	// alarm fires when watch is due next, which is at watchAt if that is set.
 	alarm   *time.Timer
 	watchAt time.Time
-	// started is when Run began.
-	started time.Time
+	// started is when Run began, ended is when the last inspection did.
+	started, ended time.Time
 }
 
 // New returns an inspector that is yet to run.
@@ -167,7 +167,7 @@ func (i *Inspector) begin(ctx context.Context, c stage.Change, out chan<- stage.
 	now, timeout := time.Now(), i.allowance(c.Hung)
 	f := &flight{change: c, started: now, ends: now.Add(timeout), cancel: cancel}
 	i.inFlight.begin(f)
-	f.turn = i.width.begin(i.inFlight.len())
+	f.turn = i.width.begin(i.inFlight.len()-i.inFlight.hung, now.Sub(i.ended))
 	i.watchBy(now.Add(i.hungAfter), now)
 	i.workers.Go(func() { i.results <- i.inspect(ctx, c, last, timeout) })
 }
@@ -179,7 +179,8 @@ func (i *Inspector) end(ctx context.Context, r result, out chan<- stage.Outcome,
 	if f.abandoned {
 		return // settled long ago
 	}
-	if r.err == nil && !i.fixed {
+	i.ended = time.Now()
+	if r.err == nil && !i.fixed && !f.hung {
 		i.width.observe(r.change.Pod, r.took, f.turn)
 	}
 	i.conclude(ctx, r, out, settled)

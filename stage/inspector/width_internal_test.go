@@ -12,7 +12,7 @@ import (
 func (w *width) run(n int, took func(width int) time.Duration) {
 	pod := &pleg.Pod{Containers: make([]*pleg.Container, 2), Sandboxes: make([]*pleg.Container, 1)}
 	for range n {
-		w.observe(pod, took(w.now), w.begin(w.now))
+		w.observe(pod, took(w.now), w.begin(w.now, 0))
 	}
 }
 
@@ -49,12 +49,56 @@ func TestWidth(t *testing.T) {
 	}
 }
 
+func slowed(by time.Duration) func(int) time.Duration {
+	return func(int) time.Duration { return by * time.Millisecond }
+}
+
 func TestWidthRecoversFromASlowerRuntimeAtOnce(t *testing.T) {
 	w := newWidth(16)
-	w.run(15+3*16-1, func(int) time.Duration { return time.Millisecond })
-	w.begin(1) // a burst ended before it could be judged, and this is the next
-	w.run(16+10, func(int) time.Duration { return 12 * time.Millisecond })
+	w.run(window+3*minSamples-2, slowed(1))
+	w.begin(1, apart) // a burst ended before it could be judged, and this is the next
+	w.run(minSamples, slowed(12))
+	if w.now != 10 {
+		t.Errorf("width %d after a judgement, want a trial with 10", w.now)
+	}
+	w.run(minSamples, slowed(12))
 	if w.now != 16 {
 		t.Errorf("width %d after two judgements, want 16 again", w.now)
+	}
+}
+
+// Where there is nothing to try, it is time that tells.
+func TestWidthComesBackFromTheLeast(t *testing.T) {
+	w := newWidth(16)
+	w.run(window, slowed(1))
+	w.now = w.least
+	w.run(500, slowed(12))
+	if w.now != 16 {
+		t.Errorf("width %d of a runtime that is slower for good, want 16", w.now)
+	}
+}
+
+// What is forgotten of pods that are seldom inspected is forgotten altogether: it
+// would grow for ever.
+func TestWidthForgets(t *testing.T) {
+	rare := &pleg.Pod{Containers: make([]*pleg.Container, 30)}
+	w := newWidth(16)
+	for range window {
+		w.observe(rare, time.Millisecond, 0)
+	}
+	w.run(window, slowed(1))
+	w.now = w.least
+	w.run(10*minSamples, slowed(12))
+	for i, c := range w.classes {
+		if i == 5 && c.alone != 0 || c.alone < 0 || c.alone > 12*time.Millisecond {
+			t.Errorf("alone is %v for class %d", c.alone, i)
+		}
+	}
+	w.classes[2].sampled = true
+	for range 1000 {
+		w.forget(10)
+	}
+	if alone := w.classes[2].alone; alone != longest {
+		t.Errorf("alone is %v, want no more than %v", alone, longest)
 	}
 }

@@ -99,7 +99,7 @@ func TestWidthFollowsTheRuntime(t *testing.T) {
 	}{
 		"serves one at once":               {serves: 1, most: 6}, // never less than an eighth of the bound
 		"serves four at once":              {serves: 4, most: 12},
-		"serves ten at once":               {serves: 10, most: 31}, // it may be growing
+		"serves ten at once":               {serves: 10, most: 25},
 		"serves all at once":               {serves: pods, most: bound},
 		"serves four at once, fixed width": {serves: 4, most: bound, fixed: true},
 	} {
@@ -120,10 +120,11 @@ func TestWidthFollowsTheRuntime(t *testing.T) {
 				if limit := (serviceTime * pods / time.Duration(min(tc.serves, bound)) * 105 / 100).Seconds(); slices.Max(took) > limit {
 					t.Errorf("bursts took %v s, want at most %v: the runtime was kept waiting", took, limit)
 				}
-				if got := slices.Max(most); got > tc.most || (tc.fixed || tc.serves > bound) && got != bound {
+				// Now and then it is just growing, to see whether the runtime serves more.
+				if got := median(most); got > tc.most || (tc.fixed || tc.serves > bound) && got != bound {
 					t.Errorf("in flight: up to %v, want %v", most, tc.most)
 				}
-				if got := slices.Max(width); got > tc.most || tc.fixed && got != bound {
+				if got := median(width); got > tc.most || tc.fixed && got != bound {
 					t.Errorf("pleg_inspection_width = %v, want at most %v", width, tc.most)
 				}
 			})
@@ -131,17 +132,26 @@ func TestWidthFollowsTheRuntime(t *testing.T) {
 	}
 }
 
+func median(values []float64) float64 { return slices.Sorted(slices.Values(values))[len(values)/2] }
+
 // Where some inspections take twenty times as long as others, though none waits
 // for another, nothing is gained by fewer at once.
 func TestWidthUnderAHeavyTail(t *testing.T) {
-	for name, sigma := range map[string]float64{"p99 of 3 times p50": 0.5, "p99 of 20 times p50": 1.3} {
+	for name, tc := range map[string]struct {
+		sigma float64
+		bound int
+	}{
+		"p99 of 3 times p50":                {0.5, 16},
+		"p99 of 20 times p50":               {1.3, 16},
+		"p99 of 20 times p50, 8 inspectors": {1.3, 8},
+	} {
 		t.Run(name, func(t *testing.T) {
 			took := map[bool]float64{}
 			for _, fixed := range []bool{true, false} {
 				synctest.Test(t, func(t *testing.T) {
 					rt := newCrowd(1000)
-					rt.tail = sigma
-					b := newBedOfAnyWidth(t, rt.PodStatus, inspector.Options{Inspectors: 16, FixedWidth: fixed})
+					rt.tail = tc.sigma
+					b := newBedOfAnyWidth(t, rt.PodStatus, inspector.Options{Inspectors: tc.bound, FixedWidth: fixed})
 					for range 10 {
 						took[fixed] += rt.burst(b, 1000).Seconds()
 					}
