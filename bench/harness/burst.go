@@ -155,7 +155,7 @@ func (w burst) measure(ctx context.Context, b *bench, c Candidate) (Metrics, err
 
 // prepare brings the lab to the moment before the burst. Who learns from the time
 // calls take gets to know the pods under the latencies of the burst, unless it is
-// the point that they change; for the others that would only take its time.
+// the point that they change; for the others that would only cost time.
 func (w burst) prepare(l *lab, c Candidate) error {
 	before := w.before
 	switch {

@@ -115,7 +115,7 @@ func runCommand() *cobra.Command {
 	cmd.Flags().StringSliceVar(&f.candidates, "candidates", nil, "measure these in place of each scenario's own")
 	cmd.Flags().StringVar(&f.profiles, "profiles", "", "folder for CPU profiles of serial and pipeline")
 	cmd.Flags().BoolVar(&f.add, "add", false, "keep earlier results of what is not measured now")
-	cmd.Flags().BoolVar(&f.resume, "resume", false, "as --add, and measure only what is missing there of the programs as they are now")
+	cmd.Flags().BoolVar(&f.resume, "resume", false, "as --add, and measure only the scenarios that are missing there of the programs as they are now")
 	cmd.Flags().BoolVar(&f.steps, "steps", true, "run the Go benchmarks of single steps too")
 	return cmd
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"time"
 )
 
 // table renders the figures of one scenario: medians, and the least and the
@@ -89,12 +88,12 @@ func (o *Outcome) caption() string {
 	if o.Of.Revision != "" {
 		when += ", revision " + o.Of.Revision
 	}
-	return fmt.Sprintf("%s (%d runs, %s)", o.Title, o.Runs, when)
+	return fmt.Sprintf("%s (%d runs, %s)", o.Title, o.runs(), when)
 }
 
 // provenance says where the figures come from.
 func provenance(r *Results) string {
-	var last time.Time
+	last := r.Began
 	for _, o := range r.Scenarios {
 		if o.Began.After(last) {
 			last = o.Began

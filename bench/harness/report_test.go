@@ -88,16 +88,6 @@ func TestPlotsAreSeenFromThePage(t *testing.T) {
 	}
 }
 
-func TestAddKeepsWhatIsNotMeasuredAnew(t *testing.T) {
-	earlier := exampleResults()
-	earlier.Scenarios = append(earlier.Scenarios, &Outcome{Name: "idle/pods=1"})
-	now := &Results{Scenarios: []*Outcome{{Name: earlier.Scenarios[0].Name, Title: "anew"}}}
-	now.add(earlier)
-	if len(now.Scenarios) != 2 || now.Scenarios[0].Title != "anew" || now.Scenarios[1].Name != "idle/pods=1" || len(now.Steps) != 2 {
-		t.Errorf("scenarios are %+v, steps %+v", now.Scenarios, now.Steps)
-	}
-}
-
 func contents(t *testing.T, file string) string {
 	t.Helper()
 	data, err := os.ReadFile(file)

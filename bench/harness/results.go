@@ -42,9 +42,8 @@ type Outcome struct {
 	Name  string `json:"name"`
 	Group string `json:"group"`
 	Title string `json:"title"`
-	// Began is when it was measured, and Runs how often.
+	// Began is when it was measured.
 	Began time.Time `json:"began"`
-	Runs  int       `json:"runs"`
 	// Of is what was measured.
 	Of   Version `json:"of,omitzero"`
 	Rows []*Row  `json:"rows"`
@@ -135,27 +134,56 @@ func (r *Results) outcome(name string) *Outcome {
 	return nil
 }
 
-// with returns these results and what earlier ones have besides.
+// with returns these results and what earlier ones have besides, in the order of
+// the scenarios. What is no scenario any more is left out.
 func (r *Results) with(earlier *Results) *Results {
 	if earlier == nil {
 		return r
 	}
 	both := *r
-	both.Scenarios = slices.Clone(r.Scenarios)
-	both.add(earlier)
-	return &both
-}
-
-// add takes over from earlier results what these have not measured.
-func (r *Results) add(earlier *Results) {
-	for _, o := range earlier.Scenarios {
-		if r.outcome(o.Name) == nil {
-			r.Scenarios = append(r.Scenarios, o)
+	both.Scenarios = nil
+	for _, s := range scenarios() {
+		if o := r.outcome(s.Name).with(earlier.outcome(s.Name)); o != nil {
+			both.Scenarios = append(both.Scenarios, o)
 		}
 	}
 	if len(r.Steps) == 0 {
-		r.Steps, r.StepsPartial = earlier.Steps, earlier.StepsPartial
+		both.Steps, both.StepsPartial = earlier.Steps, earlier.StepsPartial
 	}
+	return &both
+}
+
+// with returns this outcome and the candidates that were measured more often
+// before, if that was of the same version.
+func (o *Outcome) with(earlier *Outcome) *Outcome {
+	switch {
+	case earlier == nil:
+		return o
+	case o == nil || len(o.Rows) == 0:
+		return earlier
+	case o.Of.Programs != earlier.Of.Programs:
+		return o
+	}
+	both := *o
+	both.Rows = slices.Clone(o.Rows)
+	for _, row := range earlier.Rows {
+		i := slices.IndexFunc(both.Rows, func(r *Row) bool { return r.Candidate == row.Candidate })
+		switch {
+		case i < 0:
+			both.Rows = append(both.Rows, row)
+		case both.Rows[i].runs() < row.runs():
+			both.Rows[i] = row
+		}
+	}
+	return &both
+}
+
+// runs is how often each candidate was measured, at least.
+func (o *Outcome) runs() int {
+	if len(o.Rows) == 0 {
+		return 0
+	}
+	return slices.MinFunc(o.Rows, func(a, b *Row) int { return a.runs() - b.runs() }).runs()
 }
 
 // resultsFile is where the figures are kept for every later use.
@@ -169,7 +197,12 @@ func (r *Results) write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("write results: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, resultsFile), append(data, '\n'), 0o644); err != nil {
+	// In one step: who is killed while he writes is to lose nothing.
+	file := filepath.Join(dir, resultsFile)
+	if err := os.WriteFile(file+".new", append(data, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write results: %w", err)
+	}
+	if err := os.Rename(file+".new", file); err != nil {
 		return fmt.Errorf("write results: %w", err)
 	}
 	return nil

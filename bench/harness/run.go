@@ -45,27 +45,35 @@ func (b *bench) run(ctx context.Context) (*Results, error) {
 	bar := b.bar()
 	var err error
 	for _, s := range b.scenarios {
-		o := &Outcome{Name: s.Name, Group: s.Group, Title: s.Title, Began: time.Now(), Runs: b.runs, Of: b.version}
+		o := &Outcome{Name: s.Name, Group: s.Group, Title: s.Title, Began: time.Now(), Of: b.version}
 		r.Scenarios = append(r.Scenarios, o)
 		if err = b.scenario(ctx, s, o, bar); err != nil {
 			r.Partial = err.Error()
 			break
 		}
+		r.Partial = "ended after scenario " + s.Name
 		if err = b.measured(r); err != nil {
 			break
 		}
+		r.Partial = ""
 	}
 	_ = bar.Exit()
 	r.Seconds = time.Since(r.Began).Seconds()
 	return r, err
 }
 
-// skip leaves out what earlier results have already of the same programs.
+// skip leaves out what earlier results have already of the same programs on the
+// same machine.
 func (b *bench) skip(earlier *Results) {
+	if earlier.Machine != thisMachine() {
+		return
+	}
+	all := len(b.scenarios)
 	b.scenarios = slices.DeleteFunc(b.scenarios, func(s Scenario) bool {
 		o := earlier.outcome(s.Name)
 		return o != nil && o.complete(s, b.runs, b.version)
 	})
+	fmt.Fprintf(b.progress, "%d of %d scenarios are measured already\n", all-len(b.scenarios), all)
 }
 
 func (b *bench) scenario(ctx context.Context, s Scenario, o *Outcome, bar *progressbar.ProgressBar) error {

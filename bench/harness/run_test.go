@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -90,18 +91,19 @@ func TestCandidatesTakeTurns(t *testing.T) {
 	}
 }
 
+func row(c Candidate, values ...float64) *Row {
+	return &Row{Candidate: c, Metrics: map[string]*Figure{"last": {Values: values}}}
+}
+
 func TestResumeSkipsWhatIsComplete(t *testing.T) {
 	now, before := Version{Programs: "now"}, Version{Programs: "before"}
-	row := func(c Candidate, values ...float64) *Row {
-		return &Row{Candidate: c, Metrics: map[string]*Figure{"last": {Values: values}}}
-	}
-	earlier := &Results{Scenarios: []*Outcome{
+	earlier := &Results{Machine: thisMachine(), Scenarios: []*Outcome{
 		{Name: "complete", Of: now, Rows: []*Row{row(serial, 1, 2), row(kubelet, 1, 2)}},
 		{Name: "of other programs", Of: before, Rows: []*Row{row(serial, 1, 2), row(kubelet, 1, 2)}},
 		{Name: "with a run too few", Of: now, Rows: []*Row{row(serial, 1, 2), row(kubelet, 1)}},
 		{Name: "without a candidate", Of: now, Rows: []*Row{row(serial, 1, 2)}},
 	}}
-	b := &bench{runs: 2, version: now}
+	b := &bench{runs: 2, version: now, progress: io.Discard}
 	for _, o := range append(earlier.Scenarios, &Outcome{Name: "not measured"}) {
 		b.scenarios = append(b.scenarios, Scenario{Name: o.Name, Candidates: []Candidate{serial, kubelet}})
 	}
@@ -112,6 +114,69 @@ func TestResumeSkipsWhatIsComplete(t *testing.T) {
 	}
 	if want := []string{"of other programs", "with a run too few", "without a candidate", "not measured"}; !slices.Equal(left, want) {
 		t.Errorf("left to measure are %v, want %v", left, want)
+	}
+	earlier.Machine.Kernel = "another"
+	b.scenarios = []Scenario{{Name: "complete", Candidates: []Candidate{serial, kubelet}}}
+	if b.skip(earlier); len(b.scenarios) != 1 {
+		t.Error("what another machine measured is taken for measured")
+	}
+}
+
+func TestResultsWithEarlier(t *testing.T) {
+	now, before := Version{Programs: "now"}, Version{Programs: "before"}
+	r := &Results{Scenarios: []*Outcome{
+		{Name: "idle/pods=5000", Of: now, Rows: []*Row{row(serial, 1), row(kubelet, 1, 2)}},
+		{Name: "restart/n=1", Of: now},
+		{Name: "restart/n=2", Of: now, Rows: []*Row{row(kubelet, 7)}},
+	}}
+	both := r.with(&Results{Steps: []Step{{Name: "s"}}, Scenarios: []*Outcome{
+		{Name: "hung/pods=9", Of: now, Rows: []*Row{row(serial, 1)}},
+		{Name: "restart/n=2", Of: before, Rows: []*Row{row(serial, 1)}},
+		{Name: "restart/n=1", Of: now, Rows: []*Row{row(serial, 1)}},
+		{Name: "idle/pods=5000", Of: now, Rows: []*Row{row(serial, 8, 9), row(kubelet, 8), row("fixed-2", 8)}},
+	}})
+	var got []string
+	for _, o := range both.Scenarios {
+		for _, row := range o.Rows {
+			got = append(got, fmt.Sprint(o.Name, " ", row.Candidate, " ", row.Metrics["last"].Values))
+		}
+	}
+	want := []string{
+		"restart/n=1 serial [1]",  // nothing of it was measured now
+		"restart/n=2 kubelet [7]", // the earlier is of other programs
+		"idle/pods=5000 serial [8 9]", "idle/pods=5000 kubelet [1 2]", "idle/pods=5000 fixed-2 [8]",
+	}
+	if !slices.Equal(got, want) || len(both.Steps) != 1 {
+		t.Errorf("results have %q and %d steps, want %q", got, len(both.Steps), want)
+	}
+	if len(r.Scenarios) != 3 || len(r.Scenarios[0].Rows) != 2 {
+		t.Error("the results that were added to have changed")
+	}
+}
+
+func TestMeasuredFails(t *testing.T) {
+	boom := errors.New("boom")
+	b := &bench{runs: 1, progress: io.Discard, measured: func(*Results) error { return boom }, scenarios: []Scenario{
+		{Name: "s", Candidates: []Candidate{serial}, Measure: func(context.Context, *bench, Candidate) (Metrics, error) { return nil, nil }},
+	}}
+	if r, err := b.run(t.Context()); !errors.Is(err, boom) || r.Partial != "ended after scenario s" {
+		t.Errorf("run = %q, %v, want %v and where it ended", r.Partial, err, boom)
+	}
+}
+
+func TestResultsAreWrittenWhole(t *testing.T) {
+	dir := t.TempDir()
+	for n := range 2 {
+		if err := (&Results{Runs: n}).write(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := readResults(dir)
+	if err != nil || r.Runs != 1 {
+		t.Errorf("read %+v, %v", r, err)
+	}
+	if files, _ := filepath.Glob(filepath.Join(dir, "*")); len(files) != 1 {
+		t.Errorf("files are %v, want one", files)
 	}
 }
 

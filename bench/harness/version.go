@@ -14,7 +14,8 @@ import (
 
 // Version says what was measured.
 type Version struct {
-	// Revision is that of the repository, for people; empty if it is none.
+	// Revision is that of the repository when the measurement began, for people;
+	// empty if git does not tell.
 	Revision string `json:"revision,omitempty"`
 	// Programs is a hash of the programs. Built without the revision in them they
 	// are the same for the same code, whatever was committed besides.
@@ -23,7 +24,7 @@ type Version struct {
 
 func versionOf(root, bin string) (Version, error) {
 	hash := sha256.New()
-	for _, name := range []string{"node", "client", "kubelet"} {
+	for _, name := range []string{"harness", "node", "client", "kubelet"} {
 		program, err := os.ReadFile(filepath.Join(bin, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -40,7 +41,7 @@ func versionOf(root, bin string) (Version, error) {
 func revision(root string) string {
 	head, err := exec.Command("git", "-C", root, "rev-parse", "--short=10", "HEAD").Output()
 	if err != nil {
-		return "" // unpacked from an archive
+		return "" // no repository, or another user's
 	}
 	changes, err := exec.Command("git", "-C", root, "status", "--porcelain", "--", "*.go", "*go.mod", "*go.sum").Output()
 	if err != nil || len(changes) > 0 {
