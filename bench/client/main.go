@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/pprof"
+	"strings"
 	"time"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
@@ -70,6 +71,10 @@ func (c config) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, runtime.Close()) }()
+	// The candidates would wait for it to appear.
+	if _, err := os.Stat(strings.TrimPrefix(c.socket, "unix://")); err != nil {
+		return fmt.Errorf("there is no runtime to measure with (-socket): %w", err)
+	}
 	return c.profiled(func() error {
 		candidate, width := candidate(runtime)
 		return probe.Serve(ctx, candidate, width, os.Stdin, os.Stdout)

@@ -58,7 +58,8 @@ func TestBadArgumentsAreExplained(t *testing.T) {
 	for want, c := range map[string]config{
 		`unknown candidate "parallel"`: {candidate: "parallel"},
 		"is not a unix socket":         {candidate: "serial", socket: "localhost:80"},
-		"no-such-folder":               {candidate: "serial", socket: "/s", timeout: time.Second, profile: filepath.Join(t.TempDir(), "no-such-folder", "p")},
+		"no runtime to measure with":   {candidate: "serial", socket: "/no-such-socket"},
+		"no-such-folder":               {candidate: "serial", socket: "/dev/null", timeout: time.Second, profile: filepath.Join(t.TempDir(), "no-such-folder", "p")},
 	} {
 		if err := c.run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q in it", c, err, want)

@@ -96,7 +96,13 @@ func (n *node) handle(ctx context.Context, o control.Order) (control.Answer, boo
 	return answer, false
 }
 
+// A node of more is not to be had in memory.
+const mostPods, mostContainers = 100_000, 1000
+
 func (n *node) populate(o control.Order) (int, error) {
+	if o.Pods > mostPods || o.Containers > mostContainers {
+		return 0, fmt.Errorf("populate: %d pods of %d containers, want at most %d of %d", o.Pods, o.Containers, mostPods, mostContainers)
+	}
 	population := simruntime.Population{Pods: o.Pods, Containers: o.Containers, Dead: o.Dead}
 	if o.Finished {
 		population.Exited = o.Containers

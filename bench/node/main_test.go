@@ -167,6 +167,7 @@ func TestBadOrdersAreExplained(t *testing.T) {
 		"latency profile":      {Do: control.NodeShape, Profile: "fast"},
 		"hang: 3 pods of 0":    {Do: control.NodeHang, Pods: 3},
 		"must not be negative": {Do: control.NodePopulate, Pods: -1},
+		"want at most 100000":  {Do: control.NodePopulate, Pods: 1e9},
 	} {
 		if a := n.order(t, o); !strings.Contains(a.Err, want) {
 			t.Errorf("%+v: error %q, want %q in it", o, a.Err, want)
