@@ -90,8 +90,7 @@ type settings struct {
 // newLab starts the two processes. The candidate waits for
 // [control.ClientStart].
 func (b *bench) newLab(ctx context.Context, c Candidate, s settings) (*lab, error) {
-	b.labs++
-	socket := filepath.Join(b.temp, fmt.Sprintf("cri-%d.sock", b.labs))
+	socket := filepath.Join(b.temp, fmt.Sprintf("cri-%d.sock", b.labs.Add(1)))
 	l := new(lab)
 	var err error
 	l.node, err = start[control.Order, control.Answer](ctx, b.program("node"), "-socket", socket)
@@ -125,7 +124,7 @@ func (b *bench) newClient(ctx context.Context, c Candidate, socket string, s set
 			"-events="+strconv.FormatBool(c.events()))
 	}
 	if b.profiles != "" && c != kubelet {
-		args = append(args, "-cpuprofile", filepath.Join(b.profiles, fmt.Sprintf("%s-%d.prof", c, b.labs)))
+		args = append(args, "-cpuprofile", filepath.Join(b.profiles, fmt.Sprintf("%s-%d.prof", c, b.labs.Load())))
 	}
 	return start[control.Command, control.Report](ctx, b.program(program), args...)
 }

@@ -8,9 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
+	"golang.org/x/sync/errgroup"
 )
 
 // bench is one run of the benchmark.
@@ -27,7 +30,7 @@ type bench struct {
 	// realNode is nil until a scenario wants a real containerd.
 	realNode *node
 	// labs counts the labs made, for names of their own.
-	labs int
+	labs atomic.Int64
 	// version is what is measured.
 	version Version
 	// measured is called after each scenario with what there is by then.
@@ -36,8 +39,8 @@ type bench struct {
 
 func (b *bench) program(name string) string { return filepath.Join(b.bin, name) }
 
-// run measures every scenario. The candidates of one take turns, so that
-// whatever else the machine does concerns all of them. What was measured before
+// run measures every scenario. The candidates of one take turns, or run side by
+// side, so that whatever else the machine does concerns all of them. What was measured before
 // ctx ended or a scenario failed is in the results, which say that they are
 // partial.
 func (b *bench) run(ctx context.Context) (*Results, error) {
@@ -78,20 +81,37 @@ func (b *bench) skip(earlier *Results) {
 
 func (b *bench) scenario(ctx context.Context, s Scenario, o *Outcome, bar *progressbar.ProgressBar) error {
 	for range b.runs {
-		for _, c := range s.Candidates {
-			bar.Describe(fmt.Sprintf("%s %s", s.Name, c))
-			m, err := s.Measure(ctx, b, c)
+		for turn := range s.turns() {
+			bar.Describe(s.Name + " " + strings.Trim(fmt.Sprint(turn), "[]"))
+			measured, err := b.turn(ctx, s, turn)
 			if ctx.Err() != nil {
 				return fmt.Errorf("interrupted in scenario %s", s.Name)
 			}
 			if err != nil {
-				return fmt.Errorf("scenario %s, candidate %s: %w", s.Name, c, err)
+				return fmt.Errorf("scenario %s, candidate %w", s.Name, err)
 			}
-			o.row(c).add(m)
-			_ = bar.Add(1)
+			for i, c := range turn {
+				o.row(c).add(measured[i])
+				_ = bar.Add(1)
+			}
 		}
 	}
 	return nil
+}
+
+// turn measures candidates at the same time.
+func (b *bench) turn(ctx context.Context, s Scenario, candidates []Candidate) ([]Metrics, error) {
+	measured := make([]Metrics, len(candidates))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, c := range candidates {
+		group.Go(func() (err error) {
+			if measured[i], err = s.Measure(ctx, b, c); err != nil {
+				return fmt.Errorf("%s: %w", c, err)
+			}
+			return nil
+		})
+	}
+	return measured, group.Wait()
 }
 
 func (b *bench) bar() *progressbar.ProgressBar {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -199,6 +200,28 @@ func TestVersion(t *testing.T) {
 	}
 	if other := write("client", "b"); other == one {
 		t.Error("the same version with another client")
+	}
+}
+
+func TestSideBySide(t *testing.T) {
+	var all sync.WaitGroup
+	all.Add(2)
+	b := &bench{runs: 1, progress: io.Discard, measured: func(*Results) error { return nil }, scenarios: []Scenario{{
+		Name: "s", Candidates: []Candidate{serial, kubelet}, SideBySide: true,
+		Measure: func(_ context.Context, _ *bench, c Candidate) (Metrics, error) {
+			all.Done()
+			all.Wait() // for ever, if they took turns
+			return Metrics{"last": map[Candidate]float64{serial: 1, kubelet: 2}[c]}, nil
+		},
+	}}}
+	r, err := b.run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for c, want := range map[Candidate]float64{serial: 1, kubelet: 2} {
+		if got, ok := r.outcome("s").median(c, "last"); !ok || got != want {
+			t.Errorf("%s = %v, %t, want %v", c, got, ok, want)
+		}
 	}
 }
 

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"iter"
+	"slices"
 	"time"
 )
 
@@ -18,6 +20,17 @@ type Scenario struct {
 	Measure func(context.Context, *bench, Candidate) (Metrics, error)
 	// InQuick is whether the scenario is part of the quick set.
 	InQuick bool
+	// SideBySide measures all candidates at the same time, each with a node of its
+	// own: for what takes minutes and leaves the machine idle.
+	SideBySide bool
+}
+
+// turns are the candidates that are measured at the same time.
+func (s Scenario) turns() iter.Seq[[]Candidate] {
+	if s.SideBySide {
+		return slices.Chunk(s.Candidates, len(s.Candidates))
+	}
+	return slices.Chunk(s.Candidates, 1)
 }
 
 // Metrics are the figures of one measurement, by [Metric.Key].
