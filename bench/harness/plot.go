@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"image/color"
 	"math"
 	"os"
 	"path/filepath"
@@ -122,7 +123,7 @@ func (c chart) add(p *plot.Plot, i int, s series) error {
 	if err != nil {
 		return err
 	}
-	line.Color, marks.Color, marks.Shape = plotutil.Color(i), plotutil.Color(i), plotutil.Shape(i)
+	line.Color, marks.Color, marks.Shape = colour(i), colour(i), plotutil.Shape(i)
 	line.Width = vg.Points(1.5)
 	if s.dashed {
 		line.Dashes = plotutil.Dashes(1)
@@ -134,7 +135,7 @@ func (c chart) add(p *plot.Plot, i int, s series) error {
 	if err != nil {
 		return err
 	}
-	bars.Color = plotutil.Color(i)
+	bars.Color = colour(i)
 	p.Add(line, marks, bars)
 	p.Legend.Add(s.name, line, marks)
 	return nil
@@ -184,4 +185,12 @@ func ticks(at []float64) plot.ConstantTicks {
 		out = append(out, plot.Tick{Value: v, Label: fmt.Sprintf("%g", v)})
 	}
 	return out
+}
+
+// colour is that of the n-th series. A burst has one more than the palette.
+func colour(n int) color.Color {
+	if n == len(plotutil.SoftColors) {
+		return color.Black
+	}
+	return plotutil.Color(n)
 }
