@@ -20,6 +20,10 @@ const handshakeTimeout = 5 * time.Second
 // each call has to grow a stack of its own. Calls beyond that are served too.
 const streamWorkers = 32
 
+// requestWindow is more than any request. Given, it keeps the server from sending
+// a ping for each, to find out how great a window it needs.
+const requestWindow = 1 << 20
+
 // Serve answers the CRI on a listener until ctx ends, then drops all
 // connections, waits for the calls in flight to see it, closes the listener
 // and returns context.Cause(ctx). A connection that has not said anything yet
@@ -34,6 +38,8 @@ func (rt *Runtime) Serve(ctx context.Context, l net.Listener) error {
 		grpc.MaxSendMsgSize(rt.opts.MaxMessageBytes),
 		grpc.WaitForHandlers(true),
 		grpc.NumStreamWorkers(streamWorkers),
+		grpc.InitialWindowSize(requestWindow),
+		grpc.InitialConnWindowSize(requestWindow),
 		grpc.ConnectionTimeout(handshakeTimeout),
 	)
 	cri.RegisterRuntimeServiceServer(srv, &service{rt: rt})
