@@ -50,7 +50,7 @@ func pointOf(x float64, f *Figure) point {
 // between the baselines and the limit.
 func widthChart(o *Outcome) chart {
 	c := chart{
-		file: fileName(o.Name, "time"), title: o.Title, logX: true, logY: true, falling: true,
+		of: o.Name, file: fileName(o.Name, "time"), title: o.Title, logX: true, logY: true, falling: true,
 		x: "inspectors", y: "last event after (ms)", xTicks: inspectorTicks(),
 	}
 	times, fixed := series{name: "pipeline"}, series{name: "pipeline, fixed width"}
@@ -78,7 +78,7 @@ func widthChart(o *Outcome) chart {
 // loadChart shows what the same work costs on both sides.
 func loadChart(o *Outcome) chart {
 	c := chart{
-		file: fileName(o.Name, "cpu"), title: o.Title, logX: true,
+		of: o.Name, file: fileName(o.Name, "cpu"), title: o.Title, logX: true,
 		x: "inspectors", y: "CPU time (ms)", xTicks: inspectorTicks(), falling: true,
 	}
 	for _, side := range []string{"client", "server"} {
@@ -102,7 +102,7 @@ func loadChart(o *Outcome) chart {
 // foundChart shows the width that the pipeline has in the end below each bound.
 func foundChart(o *Outcome) chart {
 	c := chart{
-		file: fileName(o.Name, "width"), title: o.Title, logX: true, logY: true,
+		of: o.Name, file: fileName(o.Name, "width"), title: o.Title, logX: true, logY: true,
 		x: "inspectors", y: "pods inspected at once, in the end", xTicks: inspectorTicks(),
 	}
 	found, fixed := series{name: "pipeline"}, series{name: "pipeline, fixed width", dashed: true}
@@ -138,7 +138,7 @@ func level(name string, f *Figure) series {
 // sizeChart shows one metric of the scenarios of a group against the last
 // number in their names.
 func sizeChart(r *Results, group, file, title, metric, y string) chart {
-	c := chart{file: file, title: title, y: y}
+	c := chart{of: group, file: file, title: title, y: y}
 	for _, o := range r.Scenarios {
 		if o.Group != group {
 			continue
@@ -158,7 +158,7 @@ func sizeChart(r *Results, group, file, title, metric, y string) chart {
 func podsChart(r *Results, profile string, containers int) chart {
 	prefix := fmt.Sprintf("burst/profile=%s/containers=%d/", profile, containers)
 	c := chart{
-		file: fileName(strings.TrimSuffix(prefix, "/"), "pods"), logX: true, logY: true,
+		of: "burst", file: fileName(strings.TrimSuffix(prefix, "/"), "pods"), logX: true, logY: true,
 		title: fmt.Sprintf("All containers of pods x %d exit at once, %s latency", containers, profile),
 		x:     "pods that change", y: "last event after (ms)",
 	}
@@ -198,7 +198,7 @@ func lastParameter(name string) (string, float64) {
 
 func fanOutChart(steps []Step) chart {
 	c := chart{
-		file: "fanout.svg", title: "Fan-out to subscribers that read, and 10 that never do",
+		of: "steps", file: "fanout.svg", title: "Fan-out to subscribers that read, and 10 that never do",
 		x: "subscribers", y: "ns per event and subscriber", logX: true, logY: true, falling: true,
 	}
 	for _, s := range steps {

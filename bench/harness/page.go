@@ -81,13 +81,13 @@ func section(name string, r *Results, drawn []chart, plots string) string {
 	case "targets":
 		return targetTable(r)
 	case "steps":
-		return images(drawn, plots, "fanout") + stepTable(r.Steps)
+		return images(drawn, plots, name) + stepTable(r.Steps)
 	}
 	var b strings.Builder
 	b.WriteString(images(drawn, plots, name))
 	for _, o := range r.Scenarios {
 		if o.Group == name {
-			fmt.Fprintf(&b, "`%s`: %s.\n\n%s\n", o.Name, o.caption(), table(o))
+			fmt.Fprintf(&b, "`%s`: %s.\n\n%s\n%s", o.Name, o.caption(), table(o), images(drawn, plots, o.Name))
 		}
 	}
 	if b.Len() == 0 {
@@ -96,11 +96,11 @@ func section(name string, r *Results, drawn []chart, plots string) string {
 	return b.String()
 }
 
-// images shows the plots whose names begin with a prefix.
-func images(drawn []chart, plots, prefix string) string {
+// images shows the plots of a part of the page, or of a scenario.
+func images(drawn []chart, plots, of string) string {
 	var b strings.Builder
 	for _, c := range drawn {
-		if strings.HasPrefix(c.file, prefix) {
+		if c.of == of {
 			fmt.Fprintf(&b, "![%s: %s](%s)\n\n", c.title, c.y, filepath.ToSlash(filepath.Join(plots, c.file)))
 		}
 	}

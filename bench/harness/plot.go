@@ -21,10 +21,12 @@ import (
 // are not are left out.
 type chart struct {
 	file, title string
-	x, y        string
-	logX, logY  bool
-	series      []series
-	xTicks      []float64
+	// of is the scenario that it shows, or the part of the page.
+	of         string
+	x, y       string
+	logX, logY bool
+	series     []series
+	xTicks     []float64
 	// falling is for lines that fall, which leave room for the legend below.
 	falling bool
 }
