@@ -199,7 +199,7 @@ func lastParameter(name string) (string, float64) {
 func fanOutChart(steps []Step) chart {
 	c := chart{
 		of: "steps", file: "fanout.svg", title: "Fan-out to subscribers that read, and 10 that never do",
-		x: "subscribers", y: "ns per event and subscriber", logX: true, logY: true, falling: true,
+		x: "subscribers", y: "ns per event and subscriber", logX: true, logY: true,
 	}
 	for _, s := range steps {
 		f := s.Metrics["ns/event-subscriber"]
