@@ -49,14 +49,19 @@ lint: ## check style, and that go.mod is tidy
 fmt: ## format the code
 	$(LINT) fmt
 
+# Go before 1.27 sometimes reports the end of FUZZTIME as a failure: go.dev/issue/75804.
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME
-	@set -e; for package in $$($(GO) list ./...); do \
+	@set -e; log=$$(mktemp); trap 'rm -f $$log' EXIT; for package in $$($(GO) list ./...); do \
 		names=$$($(GO) test -list '^Fuzz' $$package); \
 		for name in $$names; do \
 			case $$name in Fuzz*) ;; *) continue ;; esac; \
 			echo "$$package $$name"; \
-			$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$package; \
+			if ! $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$package >$$log 2>&1; then \
+				cat $$log; \
+				if grep -qE 'Failing input|seed corpus' $$log || ! grep -qx '    context deadline exceeded' $$log; then exit 1; fi; \
+				echo "no input failed: the end of FUZZTIME, golang/go#75804"; \
+			else tail -n 2 $$log; fi; \
 		done; \
 	done
 
