@@ -46,6 +46,9 @@ func TestReportRegeneratesEveryFigure(t *testing.T) {
 			t.Errorf("the page lacks %q:\n%s", want, first)
 		}
 	}
+	if strings.Index(first, "pods110-time.svg") < strings.Index(first, "| kubelet |") {
+		t.Errorf("the plots of a scenario do not follow its table:\n%s", first)
+	}
 	if strings.Contains(first, "old figures") {
 		t.Error("the page still has the old figures")
 	}
