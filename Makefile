@@ -13,7 +13,7 @@ SOAKS ?= soak-simulated soak-containerd
 LINT := $(GO) tool -modfile=tools.mod golangci-lint
 # Modules of their own that are linted too. Not those with all of Kubernetes in them, which take longer to check than
 # everything else: make lint LINT_MODULES="kubelet bench/kubelet"
-LINT_MODULES ?= e2e kubelet/e2e bench/harness bench/containerd
+LINT_MODULES ?= tests/e2e kubelet/e2e bench/harness bench/containerd
 
 .PHONY: help
 help: ## show this list
@@ -67,25 +67,25 @@ fuzz: ## run each fuzz target for FUZZTIME
 
 .PHONY: faults
 faults: ## run SEEDS random mixes of faults, and SEEDS sequences of the model test
-	$(GO) test -race -count=1 -timeout 2h ./internal/faultmatrix -run TestRandomFaults -faults.seeds $(SEEDS)
+	$(GO) test -race -count=1 -timeout 2h ./tests/faults -run TestRandomFaults -faults.seeds $(SEEDS)
 	$(GO) test -race -count=1 -timeout 2h . -run '^TestModel' -model.seeds $(SEEDS)
 
 .PHONY: mutants
 mutants: ## break each rule once and see its test fail
-	@sh internal/mutants/run.sh
+	@sh tests/mutants/run.sh
 
 .PHONY: e2e
 e2e: ## test with real containerd and runc; installs what it needs (as root)
-	e2e/setup.sh
-	$(GO) test -C e2e -race -count=1 -p 1 -timeout 30m -skip '^TestFaultMatrix$$' ./...
+	tests/e2e/setup.sh
+	$(GO) test -C tests/e2e -race -count=1 -p 1 -timeout 30m -skip '^TestFaultMatrix$$' ./...
 
 # Rows of the matrix, such as: make e2e-faults FAULTS=shim
 FAULTS ?= .
 
 .PHONY: e2e-faults
 e2e-faults: ## break a real containerd and our own program in every way we know (as root)
-	e2e/setup.sh
-	$(GO) test -C e2e -race -count=1 -timeout 40m -parallel 3 -v -run '^TestFaultMatrix$$/$(FAULTS)' .
+	tests/e2e/setup.sh
+	$(GO) test -C tests/e2e -race -count=1 -timeout 40m -parallel 3 -v -run '^TestFaultMatrix$$/$(FAULTS)' .
 
 .PHONY: test-kubelet
 test-kubelet: ## test the drop-in for the kubelet; compiles much of Kubernetes
@@ -102,14 +102,14 @@ soak: build ## soak the program for DURATION: simulated runtime and, as root, co
 
 .PHONY: soak-simulated
 soak-simulated: build
-	@$(GO) build -o bin/soak-simulated ./internal/soak/simulated
+	@$(GO) build -o bin/soak-simulated ./tests/soak/simulated
 	@bin/soak-simulated -duration $(DURATION) -out bin/soak-simulated.json
 
 .PHONY: soak-containerd
 soak-containerd: build
-	@e2e/setup.sh
-	@$(GO) build -C e2e -o ../bin/soak-containerd ./soak
-	@cd e2e && ../bin/soak-containerd -program ../bin/pleg-pipeline -duration $(DURATION) -out ../bin/soak-containerd.json
+	@tests/e2e/setup.sh
+	@$(GO) build -C tests/e2e -o ../../bin/soak-containerd ./soak
+	@cd tests/e2e && ../../bin/soak-containerd -program ../../bin/pleg-pipeline -duration $(DURATION) -out ../../bin/soak-containerd.json
 
 .PHONY: bench
 bench: ## compare with the serial baseline and the kubelet's PLEG (some 40 minutes)
@@ -117,7 +117,7 @@ bench: ## compare with the serial baseline and the kubelet's PLEG (some 40 minut
 
 .PHONY: bench-full
 bench-full: ## the same with all scenarios, real containerd among them (as root)
-	e2e/setup.sh
+	tests/e2e/setup.sh
 	$(MAKE) -C bench full
 
 .PHONY: bench-compare
@@ -131,7 +131,7 @@ cover: ## test and show the coverage of each package
 
 .PHONY: tidy
 tidy: ## tidy every go.mod
-	for module in . e2e bench/harness bench/kubelet bench/containerd kubelet kubelet/e2e; do $(GO) -C $$module mod tidy || exit; done
+	for module in . tests/e2e bench/harness bench/kubelet bench/containerd kubelet kubelet/e2e; do $(GO) -C $$module mod tidy || exit; done
 
 .PHONY: check
 check: lint test ## what has to pass before a change is handed in

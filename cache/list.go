@@ -2,25 +2,32 @@ package cache
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
+// ErrNotInspected is the error of a pod whose first inspection has not ended yet.
+var ErrNotInspected = errors.New("the first inspection has not ended yet")
+
 // Entry is what the cache knows of one pod.
 type Entry struct {
 	UID pleg.PodUID
-	// Status is nil if the last inspection failed, and Err then says why.
+	// Status is nil if the last inspection failed, or if there was none. Err then
+	// says why; in the second case it is [ErrNotInspected].
 	Status *pleg.PodStatus
 	Err    error
 	// CurrentAsOf is the time of the newest observation that has been applied:
-	// the pod is known to have been so at that time.
+	// the pod is known to have been so at that time. It is zero if the pod was
+	// never inspected.
 	CurrentAsOf time.Time
 }
 
-// List returns what the cache knows of every pod that is not gone, in the
-// order of the UIDs. It does not wait.
+// List returns what the cache knows of every pod that is not gone, ordered by
+// UID. A pod whose first inspection has not ended is included. List does not
+// wait for the runtime.
 func (c *Cache) List() []Entry {
 	entries := c.list()
 	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.UID, b.UID) })
@@ -34,6 +41,11 @@ func (c *Cache) list() []Entry {
 	for uid, e := range c.entries {
 		if !e.gone {
 			entries = append(entries, Entry{UID: uid, Status: e.status, Err: e.err, CurrentAsOf: c.freshness(uid)})
+		}
+	}
+	for uid := range c.pending {
+		if e := c.entries[uid]; e == nil || e.gone {
+			entries = append(entries, Entry{UID: uid, Err: ErrNotInspected})
 		}
 	}
 	return entries

@@ -25,12 +25,13 @@ func TestList(t *testing.T) {
 	c.Set("a-broken", nil, broken, at(3))
 	c.Set("d-gone", &pleg.PodStatus{UID: "d-gone"}, nil, at(1))
 	c.Delete("d-gone", at(4))
-	c.Observe(at(5), []pleg.PodUID{changing.UID, "a-broken"})
+	c.Observe(at(5), []pleg.PodUID{changing.UID, "a-broken", "e-new"})
 
 	want := []cache.Entry{
 		{UID: "a-broken", Err: broken, CurrentAsOf: at(3)},
 		{UID: well.UID, Status: well, CurrentAsOf: at(5)},
 		{UID: changing.UID, Status: changing, CurrentAsOf: at(1)},
+		{UID: "e-new", Err: cache.ErrNotInspected},
 	}
 	if got := c.List(); !reflect.DeepEqual(got, want) {
 		t.Errorf("List() = %+v, want %+v", got, want)

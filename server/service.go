@@ -11,7 +11,6 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podview"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -72,7 +71,7 @@ func (s *service) forward(sub *pipeline.Subscription, stream grpc.ServerStreamin
 
 // ListPods implements [plegv1.PLEGServer].
 func (s *service) ListPods(_ *plegv1.ListPodsRequest, stream grpc.ServerStreamingServer[plegv1.ListPodsResponse]) error {
-	for _, e := range podview.Entries(s.pipe.Cache()) {
+	for _, e := range s.pipe.Cache().List() {
 		pod := &plegv1.Pod{
 			Uid:         string(e.UID),
 			Status:      wire.FromStatus(e.Status),

@@ -4,7 +4,7 @@ go 1.26.0
 
 require (
 	github.com/pleg-pipeline/pleg-pipeline v0.0.0
-	github.com/pleg-pipeline/pleg-pipeline/e2e v0.0.0
+	github.com/pleg-pipeline/pleg-pipeline/tests/e2e v0.0.0
 	golang.org/x/sync v0.24.0
 )
 
@@ -20,5 +20,5 @@ require (
 
 replace (
 	github.com/pleg-pipeline/pleg-pipeline => ../..
-	github.com/pleg-pipeline/pleg-pipeline/e2e => ../../e2e
+	github.com/pleg-pipeline/pleg-pipeline/tests/e2e => ../../tests/e2e
 )

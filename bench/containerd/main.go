@@ -2,7 +2,7 @@
 
 // Command containerd runs a real containerd with real pods and lets their
 // containers exit as told; the benchmark runs it in place of the simulated node.
-// It needs root and what e2e/setup.sh installs.
+// It needs root and what tests/e2e/setup.sh installs.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
-	"github.com/pleg-pipeline/pleg-pipeline/e2e/lab"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 )
 
 // atOnce is how many pods are worked on at a time; more only wait for each

@@ -5,7 +5,7 @@ package main
 import (
 	"os"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/cli"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 )
 
 func main() {

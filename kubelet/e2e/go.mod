@@ -4,11 +4,11 @@ go 1.26.0
 
 replace (
 	github.com/pleg-pipeline/pleg-pipeline => ../../
-	github.com/pleg-pipeline/pleg-pipeline/e2e => ../../e2e
+	github.com/pleg-pipeline/pleg-pipeline/tests/e2e => ../../tests/e2e
 )
 
 require (
-	github.com/pleg-pipeline/pleg-pipeline/e2e v0.0.0
+	github.com/pleg-pipeline/pleg-pipeline/tests/e2e v0.0.0
 	k8s.io/cri-api v0.37.2
 )
 

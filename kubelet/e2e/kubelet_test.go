@@ -16,7 +16,7 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/e2e/lab"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 )
 
 // image is what package lab imports; no registry serves it.

@@ -19,7 +19,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/pleg-pipeline/pleg-pipeline/e2e/lab"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 )
 
 // patience bounds every wait; the machine may be busy.

@@ -3,6 +3,6 @@
 # first time it takes as long as two builds of the kubelet.
 set -eu
 cd "$(dirname "$0")"
-../../e2e/setup.sh
+../../tests/e2e/setup.sh
 ./build.sh
 exec "${GO:-go}" test -count=1 -v -timeout 30m .

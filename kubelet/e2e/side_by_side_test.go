@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/e2e/lab"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 )
 
 const (

@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
+)
+
+const doctorLong = `Find out why "PLEG is not healthy".
+
+It asks the container runtime what a relist asks and times each call: the
+version, the conditions, both lists, and the status of every sandbox and
+container, four at a time. It names the calls that hang and the slowest,
+compares the lists with the period, counts dead containers, measures the lists
+against the 16 MiB that a kubelet accepts, looks at disk and pressure of the
+node, and tells which of the known causes fit and what to do.
+
+It only reads. A runtime that is sick gets a partial answer within --timeout.
+
+Exit codes: 0 if no problem was found, 3 if one was, whatever else as for every
+command.
+
+` + howFound + `
+A recording cannot be examined.`
+
+const doctorExample = `  sudo pleg-pipeline doctor
+  pleg-pipeline doctor -o json | jq -r '.findings[].cause'`
+
+// doctorCommand is the command doctor with its flags.
+type doctorCommand struct {
+	process Process
+	runtime runtimeFlags
+	log     logFlags
+
+	output               string
+	timeout, callTimeout time.Duration
+}
+
+func newDoctor(p Process) *cobra.Command {
+	c := doctorCommand{process: p}
+	cmd := &cobra.Command{
+		Use:     "doctor",
+		Short:   "Find out why PLEG is not healthy",
+		Long:    doctorLong,
+		Example: doctorExample,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.runtime.validate(cmd.Flags()); err != nil {
+				return err
+			}
+			if c.timeout <= 0 || c.callTimeout <= 0 {
+				return fmt.Errorf("--timeout (%v) and --call-timeout (%v) must be longer than 0", c.timeout, c.callTimeout)
+			}
+			return fail(c.run(cmd.Context()))
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	enumFlag(cmd, &c.output, "output", "o", "format of the report", "text", "json")
+	flags.DurationVar(&c.timeout, "timeout", 30*time.Second, "`TIME` for the whole examination; what is not asked by then is left out")
+	flags.DurationVar(&c.callTimeout, "call-timeout", 5*time.Second, "`TIME` after which a call is taken to hang")
+	c.runtime.add(cmd)
+	flags.Lookup("runtime-endpoint").Usage = "`ENDPOINT` of the runtime, such as unix:///run/containerd/containerd.sock"
+	flags.Lookup("replay-speed").Hidden = true
+	c.log.addQuiet(cmd)
+	return cmd
+}
+
+// errUnhealthy means that a problem was found and told.
+var errUnhealthy = errors.New("a problem was found")
+
+func (c *doctorCommand) run(ctx context.Context) error {
+	out := c.log.console(c.process.Err)
+	examine := func(ctx context.Context, at endpoint.Endpoint) error {
+		return c.tell(doctor.Examine(ctx, doctor.Options{
+			Endpoint: at.Address, Source: at.Source,
+			Timeout: c.timeout, CallTimeout: c.callTimeout,
+			Period: pipeline.DefaultRelistPeriod, Threshold: pipeline.DefaultRelistThreshold,
+			Pressure: os.DirFS("/proc/pressure"), Usage: doctor.Usage,
+		}))
+	}
+	if c.runtime.simulation.pods > 0 {
+		return c.runtime.use(ctx, c.process, out, examine)
+	}
+	found, err := c.runtime.resolve(ctx, c.process)
+	if errors.Is(err, endpoint.ErrNone) {
+		return c.tell(&doctor.Report{At: time.Now(), Source: "well-known sockets", Calls: []doctor.Call{}, Findings: []doctor.Finding{{
+			Cause: doctor.RuntimeStopped, Severity: doctor.Problem, Evidence: err.Error(),
+			Advice: "start the runtime, or name its socket with --runtime-endpoint",
+		}}})
+	}
+	if err != nil {
+		return err
+	}
+	if file, ok := found.Recording(); ok {
+		return fmt.Errorf("doctor looks at a runtime as it is now, and at its node: it cannot examine the recording in %s", file)
+	}
+	return examine(ctx, found)
+}
+
+func (c *doctorCommand) tell(r *doctor.Report) error {
+	var err error
+	if c.output == "json" {
+		encoder := json.NewEncoder(c.process.Out)
+		encoder.SetIndent("", "  ")
+		err = encoder.Encode(r)
+	} else {
+		err = r.Print(c.process.Out)
+	}
+	if err := outputError(err); err != nil {
+		return err
+	}
+	if !r.Healthy() {
+		return errUnhealthy
+	}
+	return nil
+}

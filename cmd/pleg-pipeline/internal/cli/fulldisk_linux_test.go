@@ -1,0 +1,23 @@
+package cli_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+)
+
+// Only Linux has a disk that is always full.
+func TestRunReportsFullDisk(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	s := start(t, full, "run", "--simulate=1")
+	s.ends(t, cli.ExitFailure)
+	if want := "write output: "; !strings.Contains(s.stderr.String(), want) {
+		t.Errorf("stderr = %q, want %q", s.stderr, want)
+	}
+}

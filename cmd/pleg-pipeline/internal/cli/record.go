@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
+)
+
+const recordLong = `Write to FILE what the runtime answers a pipeline, until SIGINT or SIGTERM: lists,
+statuses, container events, errors, and how long each took. What hangs is in it
+too. FILE must not exist yet; only its owner can read it. It is lines of JSON,
+compressed if its name ends in .gz.
+
+With the recording the pipeline can be run again, on any machine:
+  pleg-pipeline run -r replay:FILE
+The commands events and pods take it as well. They end with the recording.
+
+A recording holds names, labels, annotations, addresses and messages of all
+pods of the node. With --redact each of them is replaced by a word that stands
+for it in this file alone; the same is replaced by the same. What stays: times,
+states, exit codes and all other numbers, ids that are random, well-known keys
+of labels and annotations, reasons of one word, and the name and version of the
+runtime. The node's name is never written.
+
+` + howFound + howReplayed
+
+const recordExample = `  # a minute of this node, to be sent to somebody else
+  sudo pleg-pipeline record --redact --duration 1m node.jsonl.gz
+
+  # what they see of it
+  pleg-pipeline run -r replay:node.jsonl.gz`
+
+// recordCommand is the command record with its flags.
+type recordCommand struct {
+	process  Process
+	runtime  runtimeFlags
+	pipeline pipelineFlags
+	log      logFlags
+
+	file     string
+	duration time.Duration
+	redact   bool
+	began    bool // the runtime has answered
+}
+
+func newRecord(p Process) *cobra.Command {
+	c := recordCommand{process: p}
+	cmd := &cobra.Command{
+		Use:     "record FILE",
+		Short:   "Record what the runtime answers, to be replayed",
+		Long:    recordLong,
+		Example: recordExample,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 || args[0] == "" {
+				return errors.New("want the name of the FILE to write")
+			}
+			c.file = args[0]
+			return noArgs(cmd, args[1:])
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.validate(cmd); err != nil {
+				return err
+			}
+			return fail(c.run(cmd.Context()))
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.DurationVar(&c.duration, "duration", 0, "`TIME` after which to end; 0 for never")
+	flags.BoolVar(&c.redact, "redact", false, "replace names, values of labels and annotations, addresses and messages")
+	c.runtime.add(cmd)
+	c.pipeline.addCalls(cmd)
+	c.log.addQuiet(cmd)
+	return cmd
+}
+
+func (c *recordCommand) validate(cmd *cobra.Command) error {
+	if c.duration < 0 {
+		return fmt.Errorf("--duration must not be negative, got %v", c.duration)
+	}
+	c.pipeline.relistThreshold = max(pipeline.DefaultRelistThreshold, 2*c.pipeline.relistPeriod)
+	if err := c.runtime.validate(cmd.Flags()); err != nil {
+		return err
+	}
+	return c.pipeline.validate()
+}
+
+var errTimeIsUp = errors.New("the time is up")
+
+func (c *recordCommand) run(ctx context.Context) error {
+	out := c.log.console(c.process.Err)
+	return c.runtime.use(ctx, c.process, out, func(ctx context.Context, from endpoint.Endpoint) (err error) {
+		file, err := recording.Create(c.file)
+		if errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("record to %s: it exists; name a new file", c.file)
+		}
+		if err != nil {
+			return fmt.Errorf("record: %w", err)
+		}
+		recorder := recording.NewRecorder(file, recording.Options{Program: moduleVersion(buildInfo()), Redact: c.redact})
+		err = c.record(ctx, out, from, recorder)
+		size, closeErr := file.Close()
+		answers, events := recorder.Counts()
+		if !c.began {
+			return errors.Join(err, closeErr, os.Remove(c.file))
+		}
+		out.say(ctx, "%s has %d answers and %d events of %v, %d bytes",
+			c.file, answers, events, recorder.Length().Round(time.Millisecond), size)
+		return errors.Join(err, closeErr)
+	})
+}
+
+// record runs the pipeline and the recorder until ctx ends or one of them fails.
+func (c *recordCommand) record(ctx context.Context, out console, from endpoint.Endpoint, recorder *recording.Recorder) error {
+	if c.duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, c.duration, errTimeIsUp)
+		defer cancel()
+	}
+	running, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
+	// The recording ends first: that calls are broken off is not the runtime's doing.
+	defer context.AfterFunc(ctx, func() {
+		recorder.Stop()
+		stop(context.Cause(ctx))
+	})()
+	written := make(chan error, 1)
+	go func() {
+		err := recorder.Run()
+		if err != nil {
+			stop(err)
+		}
+		written <- err
+	}()
+	err := c.observe(running, out, from, recorder)
+	recorder.Stop()
+	if err := <-written; err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		out.say(ctx, "%v", context.Cause(ctx))
+		return nil
+	}
+	return err
+}
+
+// observe runs a pipeline whose client is tapped.
+func (c *recordCommand) observe(ctx context.Context, out console, from endpoint.Endpoint, recorder *recording.Recorder) error {
+	options := c.pipeline.clientOptions(out.log, nil)
+	options.DialOptions = recorder.DialOptions()
+	client, err := connect(ctx, out, from, options)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	c.began = true
+	pipe, err := pipeline.New(c.pipeline.options(client, out.log, nil))
+	if err != nil {
+		return err
+	}
+	out.say(ctx, "recording to %s", c.file)
+	if !c.redact {
+		out.say(ctx, "%s will have names, labels, annotations and addresses of all pods; --redact replaces them", c.file)
+	}
+	return pipe.Run(ctx)
+}

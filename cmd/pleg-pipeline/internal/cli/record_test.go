@@ -1,0 +1,201 @@
+package cli_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// recorded returns a recording of a simulated runtime. It lasts until there is
+// much in it, which on a busy machine is more than a second.
+func recorded(t *testing.T, name string) string {
+	t.Helper()
+	for seconds := 1; ; seconds *= 2 {
+		path := filepath.Join(t.TempDir(), name)
+		code, stdout, stderr := run(t, "record", path, "--simulate=5", "--churn-rate", "40", "--relist-period", "100ms", "--duration", fmt.Sprintf("%ds", seconds))
+		want := regexp.MustCompile(`(?m)^pleg-pipeline: the time is up\npleg-pipeline: .* has [0-9]+ answers and [0-9]+ events of [0-9.m]+s, [0-9]+ bytes$`)
+		if code != cli.ExitOK || stdout != "" || !want.MatchString(stderr) {
+			t.Fatalf("record: exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+			t.Errorf("the recording: %v, %v; want a file for its owner alone", info, err)
+		}
+		if statuses(t, path) >= 30 {
+			return path
+		}
+	}
+}
+
+// statuses returns how many statuses of containers a recording has.
+func statuses(t *testing.T, path string) int {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var r io.Reader = file
+	if strings.HasSuffix(path, ".gz") {
+		if r, err = gzip.NewReader(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Count(text, []byte(`"call":"ContainerStatus"`))
+}
+
+// steps returns the events of each pod as run prints them, without times.
+func steps(t *testing.T, output string) map[pleg.PodUID][]string {
+	t.Helper()
+	pods := make(map[pleg.PodUID][]string)
+	for line := range strings.Lines(output) {
+		var ev pleg.Event
+		if err := json.Unmarshal([]byte(line), &ev); err != nil {
+			t.Fatalf("line %q: %v", line, err)
+		}
+		pods[ev.PodUID] = append(pods[ev.PodUID], string(ev.Type)+" "+string(ev.ContainerID)+" "+ev.Reason)
+	}
+	return pods
+}
+
+// TestRecordAndReplay demands the same of two replays, of one recording in five:
+// on a machine without time calls hang, and what hangs may be told in another way.
+// That nothing differs where none does is tested on a clock that waits.
+func TestRecordAndReplay(t *testing.T) {
+	for try := 1; ; try++ {
+		file := recorded(t, "r.jsonl.gz")
+		diff := difference(replayed(t, file), replayed(t, file))
+		if diff == "" {
+			return
+		}
+		if try == 5 {
+			t.Fatal(diff)
+		}
+	}
+}
+
+// replayed returns what a replay shows.
+func replayed(t *testing.T, file string) map[pleg.PodUID][]string {
+	t.Helper()
+	code, stdout, stderr := run(t, "run", "-r", "replay:"+file, "--relist-period", "100ms", "--hung-after", "1m", "-o", "json")
+	want := regexp.MustCompile(`(?s)^pleg-pipeline: replaying .*r\.jsonl\.gz: [0-9.m]+s of simruntime .*the recording has ended after [0-9.m]+s: [0-9]+ relists, [0-9]+ events`)
+	if code != cli.ExitOK || !want.MatchString(stderr) {
+		t.Fatalf("run: exit code %d, stderr %q", code, stderr)
+	}
+	return steps(t, stdout)
+}
+
+// difference returns how two replays differ, but for the end: half a second in
+// which nothing is asked for is one, even if it is for want of CPU.
+func difference(first, second map[pleg.PodUID][]string) string {
+	if len(first) < 5 || len(second) < 5 {
+		return fmt.Sprintf("events of %d and %d pods, want 5 and more", len(first), len(second))
+	}
+	for uid := range first {
+		both := min(len(first[uid]), len(second[uid]))
+		if !slices.Equal(first[uid][:both], second[uid][:both]) {
+			return fmt.Sprintf("pod %s: the second replay shows\n\t%q\nand the first\n\t%q", uid, second[uid], first[uid])
+		}
+	}
+	return ""
+}
+
+func TestReplayByOtherCommands(t *testing.T) {
+	file := recorded(t, "r.jsonl")
+	for _, test := range []struct {
+		args string
+		out  string
+		err  string
+	}{
+		{"events --replay -o json -r replay:", `"type":"ContainerStarted"`, "the recording has ended"},
+		{"pods -r replay:", "ContainerStarted", "replaying"},
+		{"pods --watch -r replay:", "ContainerDied", "the recording has ended"},
+		{"run --replay-speed 3 -r replay:", "ContainerDied", "the recording has ended after"},
+	} {
+		code, stdout, stderr := run(t, strings.Fields(test.args+file)...)
+		if code != cli.ExitOK || !strings.Contains(stdout, test.out) || !strings.Contains(stderr, test.err) {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q", test.args, code, stdout, stderr)
+		}
+	}
+	again := filepath.Join(t.TempDir(), "again.jsonl")
+	if code, _, stderr := run(t, "record", again, "--redact", "-r", "replay:"+file); code != cli.ExitOK || !strings.Contains(stderr, "the recording has ended") {
+		t.Errorf("record of a recording: exit code %d, stderr %q", code, stderr)
+	}
+	if text, err := os.ReadFile(again); err != nil || !bytes.Contains(text, []byte(`"redacted":true`)) || bytes.Contains(text, []byte("checkout")) {
+		t.Errorf("the second recording is not redacted: %v", err)
+	}
+}
+
+// TestRecordEndsBySignal is Ctrl-C while the runtime hangs: that is recorded too.
+func TestRecordEndsBySignal(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "r.jsonl")
+	s := start(t, newTranscript(), "record", path, "--simulate=2", "--events", "require")
+	s.stderr.await(t, "recording to")
+	s.stop()
+	s.ends(t, cli.ExitOK)
+	text, err := os.ReadFile(path)
+	if err != nil || !bytes.HasSuffix(text, []byte(`"end":true}`+"\n")) {
+		t.Errorf("the recording ends with %q, %v", text[max(0, len(text)-80):], err)
+	}
+}
+
+func TestRecordRefuses(t *testing.T) {
+	there := filepath.Join(t.TempDir(), "there")
+	if err := os.WriteFile(there, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	unused := filepath.Join(t.TempDir(), "unused")
+	for _, test := range []struct{ args, want string }{
+		{"record --simulate " + there, "it exists; name a new file"},
+		{"record --simulate /nonexistent/r", "no such file or directory"},
+		{"record -r /nonexistent/s " + unused, "the socket does not exist"},
+	} {
+		if code, _, stderr := run(t, strings.Fields(test.args)...); code != cli.ExitFailure || !strings.Contains(stderr, test.want) {
+			t.Errorf("%s: exit code %d, stderr %q, want %d and %q", test.args, code, stderr, cli.ExitFailure, test.want)
+		}
+	}
+	if text, err := os.ReadFile(there); err != nil || string(text) != "precious" {
+		t.Errorf("the file that was there has %q, %v", text, err)
+	}
+	if _, err := os.Stat(unused); err == nil {
+		t.Error("a recording of nothing is left behind")
+	}
+}
+
+func TestReplayRefuses(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"empty": "", "foreign": "hello\n", "newer": `{"format":"pleg-pipeline recording","version":99}` + "\n",
+		"corrupt": `{"format":"pleg-pipeline recording","version":1,"began":"2026-01-02T03:04:05Z"}` + "\nx\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{
+		"missing": "no such file", "empty": "the recording is empty", "foreign": "not a recording of pleg-pipeline",
+		"newer": "made by a newer program", "corrupt": "the recording is damaged: line 2",
+	} {
+		code, stdout, stderr := run(t, "run", "-r", "replay:"+filepath.Join(dir, name))
+		if code != cli.ExitFailure || stdout != "" || !strings.Contains(stderr, want) || !strings.Contains(stderr, name) {
+			t.Errorf("%s: exit code %d, stderr %q, want %d and %q", name, code, stderr, cli.ExitFailure, want)
+		}
+	}
+	if code, _, stderr := run(t, "doctor", "-r", "replay:r"); code != cli.ExitFailure || !strings.Contains(stderr, "cannot examine the recording") {
+		t.Errorf("doctor: exit code %d, stderr %q", code, stderr)
+	}
+}

@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/client"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
+)
+
+// source is where events and pods come from: a daemon, or a pipeline of this
+// process.
+type source interface {
+	// events ranges over what the options ask for, until ctx ends or an error
+	// says that there is nothing more to come.
+	events(ctx context.Context, o client.WatchOptions) iter.Seq2[pipeline.Event, error]
+	// pods returns what is known of all pods, pod of one.
+	pods(ctx context.Context) ([]podview.Pod, error)
+	pod(ctx context.Context, uid pipeline.PodUID) (podview.Pod, error)
+	// resumes reports whether another process can go on where this one ends.
+	resumes() bool
+}
+
+// sourceFlags say where events and pods come from.
+type sourceFlags struct {
+	runtime runtimeFlags
+	connect string
+	own     bool // set by validate
+	// daemonFor is the flag that only a daemon can serve; empty if there is none.
+	daemonFor string
+}
+
+func (f *sourceFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.connect, "connect", "", "ask the daemon on this `SOCKET`")
+	f.runtime.add(cmd)
+}
+
+func (f *sourceFlags) validate(flags *pflag.FlagSet) error {
+	given := f.runtime.given(flags)
+	f.own = given != ""
+	switch {
+	case flags.Changed("connect") && f.connect == "":
+		return errors.New("--connect must not be empty: want the path of a socket")
+	case f.own && f.connect != "":
+		return fmt.Errorf("--connect cannot be combined with %s: a daemon has its own runtime", given)
+	}
+	return f.runtime.validate(flags)
+}
+
+// use calls with for the daemon, or for a pipeline of its own.
+func (f *sourceFlags) use(ctx context.Context, p Process, out console, with func(context.Context, source) error) error {
+	socket, err := f.findDaemon(ctx, p, out)
+	if err != nil {
+		return err
+	}
+	if socket != "" {
+		c, err := client.New(socket, client.Options{})
+		if err != nil {
+			return err
+		}
+		defer func() { _ = c.Close() }()
+		return with(ctx, daemonSource{c})
+	}
+	if f.daemonFor != "" {
+		return fmt.Errorf("%s needs a daemon, and there is none: a pipeline of its own begins anew", f.daemonFor)
+	}
+	return f.runtime.use(ctx, p, out, func(ctx context.Context, from endpoint.Endpoint) error {
+		return useOwn(ctx, out, from, with)
+	})
+}
+
+// settleTimeout is how long a pipeline of its own may take to know the node.
+// Pods that hang are not waited for any longer.
+const settleTimeout = 5 * time.Second
+
+func useOwn(ctx context.Context, out console, from endpoint.Endpoint, with func(context.Context, source) error) error {
+	runtime, err := connect(ctx, out, from, cri.Options{Logger: out.log})
+	if err != nil && ctx.Err() != nil {
+		out.say(ctx, "%v before the runtime had answered", context.Cause(ctx))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = runtime.Close() }()
+	pipe, err := pipeline.New(pipeline.Options{
+		Runtime: runtime, DeliverAfterFailures: defaultDeliverAfter, Logger: out.log, Registerer: prometheus.NewRegistry(),
+	})
+	if err != nil {
+		return err
+	}
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = pipe.Run(running) // nothing but the end of running ends it
+	}()
+	defer func() { stop(); <-ended }()
+	if err := settle(ctx, pipe); err != nil {
+		return err
+	}
+	return with(ctx, ownSource{pipe})
+}
+
+// settle waits until the first list has been inspected.
+func settle(ctx context.Context, pipe *pipeline.Pipeline) error {
+	sub, err := pipe.Subscribe(pipeline.SubscribeOptions{Name: "settle", Bookmarks: true, Types: []pipeline.EventType{pipeline.PodSync}})
+	if err != nil {
+		return err
+	}
+	defer sub.Close()
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	for ev := range sub.All(ctx) {
+		if ev.Type == pipeline.Bookmark {
+			return nil
+		}
+	}
+	if healthy, err := pipe.Healthy(); !healthy && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return err
+	}
+	return nil
+}
+
+// ownSource is a pipeline of this process.
+type ownSource struct{ pipe *pipeline.Pipeline }
+
+func (s ownSource) resumes() bool { return false }
+
+func (s ownSource) events(ctx context.Context, o client.WatchOptions) iter.Seq2[pipeline.Event, error] {
+	return func(yield func(pipeline.Event, error) bool) {
+		var after pipeline.Position
+		if o.After != nil {
+			after = pipeline.Position(*o.After)
+		}
+		sub, err := s.pipe.Subscribe(pipeline.SubscribeOptions{
+			Name: o.Name, After: after, Replay: o.Replay, Bookmarks: o.Bookmarks,
+			Types: o.Types, Namespaces: o.Namespaces, PodUIDs: o.PodUIDs, Selector: o.Selector,
+			OmitSandboxes: o.OmitSandboxes, NetworkEvents: o.NetworkEvents,
+		})
+		if err != nil {
+			yield(pipeline.Event{}, err)
+			return
+		}
+		defer sub.Close()
+		for ev := range sub.All(ctx) {
+			if !yield(ev, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (s ownSource) pods(context.Context) ([]podview.Pod, error) {
+	return podview.List(s.pipe.Cache()), nil
+}
+
+func (s ownSource) pod(_ context.Context, uid pipeline.PodUID) (podview.Pod, error) {
+	status, err := s.pipe.Cache().Get(uid)
+	return podview.New(uid, status, err, time.Time{}), nil
+}
+
+// daemonSource is a daemon of this node.
+type daemonSource struct{ client *client.Client }
+
+func (s daemonSource) resumes() bool { return true }
+
+func (s daemonSource) events(ctx context.Context, o client.WatchOptions) iter.Seq2[pipeline.Event, error] {
+	return s.client.Watch(ctx, o)
+}
+
+func (s daemonSource) pods(ctx context.Context) ([]podview.Pod, error) {
+	known, err := s.client.Pods(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pods := make([]podview.Pod, 0, len(known))
+	for _, p := range known {
+		pods = append(pods, podview.New(p.UID, p.Status, p.Err, p.CurrentAsOf))
+	}
+	return pods, nil
+}
+
+func (s daemonSource) pod(ctx context.Context, uid pipeline.PodUID) (podview.Pod, error) {
+	status, err := s.client.PodStatus(ctx, uid, time.Time{})
+	if err != nil && !errors.As(err, new(*client.InspectionError)) {
+		return podview.Pod{}, err
+	}
+	return podview.New(uid, status, err, time.Time{}), nil
+}

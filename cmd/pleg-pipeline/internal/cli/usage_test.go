@@ -1,0 +1,173 @@
+package cli_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+)
+
+func TestUsageErrors(t *testing.T) {
+	for _, test := range []struct{ args, want string }{
+		{"walk", `unknown command "walk"`},
+		{"--walk", "unknown flag: --walk"},
+		{"run --walk", "unknown flag: --walk"},
+		{"run walk", `unexpected argument "walk"`},
+		{"run --simulate 50", "--simulate=50"},
+		{"run --simulate=0", "--simulate must be at least 1, got 0"},
+		{"run --simulate=-3", "--simulate must be at least 1, got -3"},
+		{"run --simulate=many", `"--simulate"`},
+		{"run --simulate -r /s", "--simulate cannot be combined with --runtime-endpoint"},
+		{"run --simulate --config /c", "--simulate cannot be combined with --runtime-endpoint or --config"},
+		{"run --runtime-endpoint=", "--runtime-endpoint must not be empty"},
+		{"run --seed 1", "--seed needs --simulate"},
+		{"run --churn-rate 1", "--churn-rate needs --simulate"},
+		{"run --latency tail", "--latency needs --simulate"},
+		{"run --simulate --churn-rate -1", "--churn-rate must be"},
+		{"run --simulate --churn-rate NaN", "--churn-rate must be"},
+		{"run --simulate --churn-rate Inf", "--churn-rate must be"},
+		{"run --simulate --latency slow", `"--latency" flag: want zero, node, tail`},
+		{"run --simulate --seed -1", `"--seed"`},
+		{"run --relist-period 0", "--relist-period must be longer than 0"},
+		{"run --relist-period=-1s", "--relist-period must be longer than 0, got -1s"},
+		{"run --relist-period 5", `"--relist-period" flag: time: missing unit`},
+		{"run --relist-threshold 0", "--relist-threshold must be longer than 0"},
+		{"run --relist-period 1m --relist-threshold 1m", "--relist-threshold (1m0s) must be longer than --relist-period (1m0s)"},
+		{"run --retry-period 0", "--retry-period must be longer than 0"},
+		{"run --list-timeout 0", "--list-timeout must be longer than 0"},
+		{"run --inspect-timeout=-1ms", "--inspect-timeout must be longer than 0"},
+		{"run --hung-after 0s", "--hung-after must be longer than 0"},
+		{"run --max-quarantine=-1s", "--max-quarantine must be longer than 0"},
+		{"run --inspectors 0", "--inspectors must be at least 1, got 0"},
+		{"run --inspectors=-1", "--inspectors must be at least 1, got -1"},
+		{"run --max-status-calls 0", "--max-status-calls must be at least 1, got 0"},
+		{"run -o xml", `"-o, --output" flag: want text, wide, json or go-template=TEMPLATE`},
+		{"run -o go-template={{.pod}}", `no entry for key "pod"`},
+		{"run --events maybe", `"--events" flag: want off, auto, require`},
+		{"run --relist-period-with-events 0", "--relist-period-with-events must be longer than 0"},
+		{"run --event-probe-period 0", "--event-probe-period must be longer than 0"},
+		{"run --event-probe-timeout=-1s", "--event-probe-timeout must be longer than 0"},
+		{"run --keep-removed 0", "--keep-removed must be longer than 0"},
+		{"run --history 0", "--history must be at least 1, got 0"},
+		{"run --slow-after 0", "--slow-after must be longer than 0"},
+		{"run --deliver-after-failures -1", "--deliver-after-failures must be at least 0, got -1"},
+		{"run --quiet", "--quiet needs --socket or --listen"},
+		{"run --socket=", "--socket must not be empty"},
+		{"run --web-config f", "--web-config needs --listen"},
+		{"run -v trace", `"-v, --log-level" flag: want info, debug, warn, error`},
+		{"run --log-format xml", `"--log-format" flag: want text, json`},
+		{"run --listen port", "--listen: "},
+		{"run --listen=", "--listen: "},
+		{"events walk", `unexpected argument "walk"`},
+		{"events --type Born", `--type "Born" is unknown: want ContainerStarted, `},
+		{"events -l ((", `--selector "((" is not a label selector`},
+		{"events --since x", `--since: "x" is not a position`},
+		{"events --since -1", `--since: "-1" is not a position`},
+		{"events --since 1 --replay", "--since cannot be combined with --replay"},
+		{"events --since 1 --simulate", "--since needs a daemon"},
+		{"events --connect=", "--connect must not be empty"},
+		{"events --connect /s --simulate", "--connect cannot be combined with --simulate"},
+		{"events --connect /s -r /r", "--connect cannot be combined with --runtime-endpoint"},
+		{"events --simulate 50", "--simulate=50"},
+		{"events -o go-template={{.name}}", `no entry for key "name"`},
+		{"events -o go-template={{", "unclosed action"},
+		{"pods walk", `unexpected argument "walk"`},
+		{"pods -l a=b=c", `--selector "a=b=c" is not a label selector`},
+		{"pods -o go-template={{.podName}}", `no entry for key "podName"`},
+		{"pods --connect /s --config /c", "--connect cannot be combined with --config"},
+		{"doctor walk", `unexpected argument "walk"`},
+		{"doctor --timeout 0", "--timeout (0s) and --call-timeout (5s) must be longer than 0"},
+		{"doctor --call-timeout -1s", "must be longer than 0"},
+		{"doctor -o yaml", `"-o, --output" flag: want text, json`},
+		{"record", "want the name of the FILE to write"},
+		{"record a b", `unexpected argument "b"`},
+		{"record a --duration -1s", "--duration must not be negative, got -1s"},
+		{"record a --inspectors 0", "--inspectors must be at least 1, got 0"},
+		{"run -r replay:", "needs the name of a recording"},
+		{"run --replay-speed 2", "--replay-speed needs --runtime-endpoint replay:FILE"},
+		{"run -r replay:r --replay-speed 0", "--replay-speed must be greater than 0, got 0"},
+		{"run -r replay:r --replay-speed NaN", "--replay-speed must be greater than 0, got NaN"},
+		{"events --connect /s -r replay:r", "--connect cannot be combined with --runtime-endpoint"},
+		{"simulate", "--socket is required"},
+		{"simulate --socket /s --pods -1", "--pods must not be negative, got -1"},
+		{"simulate --socket /s --churn-rate -1", "--churn-rate must be"},
+		{"simulate --socket /s --faults hang", "--faults: fault \"hang\": want CALL/KIND/WHEN"},
+		{"simulate --socket /s --faults ContainerStatus/hang/once,Exec/*/*", `call "Exec": want one of *, `},
+		{"simulate --socket /s --duration 1s", "--duration needs --faults or --record-schedule"},
+		{"simulate --socket /s --faults */*/* --duration 0", "--duration must be longer than 0"},
+		{"simulate --socket /s --replay=", "--replay must not be empty"},
+		{"simulate --socket /s --record-schedule=", "--record-schedule must not be empty"},
+		{"simulate --socket /s --replay f --seed 1", "--seed cannot be combined with --replay"},
+		{"simulate --socket /s --replay f --faults */*/*", "--faults cannot be combined with --replay"},
+		{"simulate --replay f", "--socket is required"},
+		{"simulate /s", `unknown command "/s"`},
+		{"version 1", `unknown command "1"`},
+	} {
+		t.Run(test.args, func(t *testing.T) {
+			code, stdout, stderr := run(t, strings.Fields(test.args)...)
+			if code != cli.ExitUsage || stdout != "" {
+				t.Errorf("exit code %d and output %q, want %d and none", code, stdout, cli.ExitUsage)
+			}
+			if !strings.Contains(stderr, test.want) || !strings.Contains(stderr, "--help' for usage") {
+				t.Errorf("stderr = %q, want %q and a hint at the help", stderr, test.want)
+			}
+		})
+	}
+}
+
+// TestHelp pins the help, which is the manual: read the difference as a user
+// would, and accept it with UPDATE_GOLDEN=1.
+func TestHelp(t *testing.T) {
+	for _, test := range []struct{ args, golden string }{
+		{"", "testdata/root.golden"},
+		{"run --help", "testdata/run.golden"},
+		{"events --help", "testdata/events.golden"},
+		{"pods --help", "testdata/pods.golden"},
+		{"doctor --help", "testdata/doctor.golden"},
+		{"simulate --help", "testdata/simulate.golden"},
+		{"record --help", "testdata/record.golden"},
+	} {
+		code, stdout, stderr := run(t, strings.Fields(test.args)...)
+		if code != cli.ExitOK || stderr != "" {
+			t.Errorf("%q: exit code %d, stderr %q", test.args, code, stderr)
+		}
+		if os.Getenv("UPDATE_GOLDEN") != "" {
+			if err := os.WriteFile(test.golden, []byte(stdout), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(test.golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stdout != string(want) {
+			t.Errorf("%q prints:\n%s\nwant %s:\n%s", test.args, stdout, test.golden, want)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	for _, arg := range []string{"version", "--version"} {
+		code, stdout, _ := run(t, arg)
+		if code != cli.ExitOK || !strings.HasPrefix(stdout, "pleg-pipeline ") || strings.Count(stdout, "\n") != 1 {
+			t.Errorf("%s = %d %q, want one line", arg, code, stdout)
+		}
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	for _, test := range []struct{ args, want string }{
+		{"__complete run --output ", "text\nwide\njson\ngo-template=\n"},
+		{"__complete ru", "run\t"},
+		{"__complete events --type ", "ContainerStarted\nContainerDied\n"},
+	} {
+		args := strings.Split(test.args, " ")
+		if _, stdout, _ := run(t, args...); !strings.HasPrefix(stdout, test.want) {
+			t.Errorf("%q = %q, want it to begin with %q", test.args, stdout, test.want)
+		}
+	}
+	if code, stdout, _ := run(t, "completion", "bash"); code != cli.ExitOK || !strings.Contains(stdout, "complete") {
+		t.Errorf("completion bash = %d and %d bytes", code, len(stdout))
+	}
+}

@@ -1,0 +1,374 @@
+package doctor_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/test/bufconn"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// dial connects to the socket at a path.
+type dial func(ctx context.Context, path string) (net.Conn, error)
+
+// options bound what hangs to a moment.
+func options(endpoint string, to dial) doctor.Options {
+	return doctor.Options{
+		Endpoint: endpoint, Source: "the test", Dial: to, Timeout: time.Minute, CallTimeout: time.Second,
+		Period: time.Second, Threshold: 3 * time.Minute, Pressure: fstest.MapFS{},
+		Usage: func(string) (float64, float64, error) { return 50, 10, nil },
+	}
+}
+
+func socket(t *testing.T) (net.Listener, string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l, path
+}
+
+// memory listens in memory, for a test in a bubble, where time passes only while
+// a call takes it.
+func memory() (net.Listener, dial) {
+	l := bufconn.Listen(1 << 20)
+	return l, func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }
+}
+
+// serve serves a simulated runtime in memory until the test ends.
+func serve(t *testing.T, rt *simruntime.Runtime) doctor.Options {
+	t.Helper()
+	l, to := memory()
+	serveOn(t, rt, l)
+	return options("unix:///in-memory", to)
+}
+
+func serveOn(t *testing.T, rt *simruntime.Runtime, l net.Listener) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan struct{})
+	go func() { defer close(served); _ = rt.Serve(ctx, l) }()
+	t.Cleanup(func() { rt.ClearAll(); cancel(); <-served })
+}
+
+func simulate(t *testing.T, o simruntime.Options) *simruntime.Runtime {
+	t.Helper()
+	rt, err := simruntime.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rt
+}
+
+func populate(t *testing.T, rt *simruntime.Runtime, p simruntime.Population) []simruntime.Pod {
+	t.Helper()
+	pods, err := rt.Populate(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pods
+}
+
+func inject(t *testing.T, rt *simruntime.Runtime, f simruntime.Fault) {
+	t.Helper()
+	if _, err := rt.Inject(f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestExamineSimulated has one sick runtime for each cause.
+func TestExamineSimulated(t *testing.T) {
+	always := func(d time.Duration) simruntime.Latency { return simruntime.Latency{P50: d} }
+	for _, test := range []struct {
+		name     string
+		options  simruntime.Options
+		sicken   func(t *testing.T, rt *simruntime.Runtime)
+		cause    doctor.Cause // of the first finding; empty for none
+		severity doctor.Severity
+		evidence []string
+	}{
+		{"well", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
+			populate(t, rt, simruntime.Population{Pods: 20, Containers: 2})
+		}, "", "", nil},
+		{"one container hangs", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
+			pods := populate(t, rt, simruntime.Population{Pods: 20, Containers: 2})
+			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", ID: pods[7].Containers[1].ID, Hang: true})
+		}, doctor.StuckContainer, doctor.Problem, []string{"1 of 60 status calls do not end within 1s", "(ContainerStatus "}},
+		{"a list hangs", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
+			populate(t, rt, simruntime.Population{Pods: 2, Containers: 1})
+			inject(t, rt, simruntime.Fault{RPC: "ListContainers", Hang: true})
+		}, doctor.RuntimeSlow, doctor.Problem, []string{"ListContainers does not answer within 1s"}},
+		{"every status is slow", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
+			populate(t, rt, simruntime.Population{Pods: 4, Containers: 1})
+			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Latency: always(220 * time.Millisecond)})
+		}, doctor.RuntimeSlow, doctor.Warning, []string{"half of the ContainerStatus calls take 220ms and more"}},
+		{"the version hangs", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
+			inject(t, rt, simruntime.Fault{RPC: "Version", Hang: true})
+		}, doctor.RuntimeHangs, doctor.Problem, []string{"does not tell its version within 1s"}},
+		{"the version fails", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
+			inject(t, rt, simruntime.Fault{RPC: "Version", Code: codes.Internal, Message: "broken"})
+		}, doctor.RuntimeHangs, doctor.Problem, []string{"broken"}},
+		{"dead containers", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
+			populate(t, rt, simruntime.Population{Pods: 5, Containers: 1})
+			populate(t, rt, simruntime.Population{Pods: 1, Containers: 1, Dead: 250})
+		}, doctor.DeadContainers, doctor.Warning, []string{"250 of 256 containers have exited", " 250"}},
+		{"a list is too large", simruntime.Options{MaxMessageBytes: 36 << 10}, func(t *testing.T, rt *simruntime.Runtime) {
+			populate(t, rt, simruntime.Population{Pods: 40, Containers: 1})
+			for i, text := range []string{"fat", "fatter"} {
+				pod, err := rt.AddPod(simruntime.PodSpec{
+					Name: text, Annotations: map[string]string{"note": strings.Repeat("x", (i+1)*7<<10)}, Containers: make([]simruntime.ContainerSpec, 1),
+				})
+				if err == nil {
+					err = rt.StopSandbox(pod.Sandboxes[0].ID) // it is in another portion than the others
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, doctor.ListTooLarge, doctor.Problem, []string{"no list succeeds", "the largest pods: default/fatter ", "(annotations 14.", ", default/fat "}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt := simulate(t, test.options)
+				test.sicken(t, rt)
+				r := doctor.Examine(t.Context(), serve(t, rt))
+				check(t, r, test.cause, test.severity, test.evidence...)
+			})
+		})
+	}
+}
+
+// check looks at the first finding, and that both outputs have it.
+func check(t *testing.T, r *doctor.Report, cause doctor.Cause, severity doctor.Severity, evidence ...string) {
+	t.Helper()
+	var text bytes.Buffer
+	if err := r.Print(&text); err != nil {
+		t.Fatal(err)
+	}
+	if cause == "" {
+		if len(r.Findings) > 0 || !r.Healthy() || !strings.Contains(text.String(), "Healthy") {
+			t.Errorf("findings %+v, want none:\n%s", r.Findings, &text)
+		}
+		return
+	}
+	if len(r.Findings) == 0 || r.Findings[0].Cause != cause || r.Findings[0].Severity != severity || r.Findings[0].Advice == "" {
+		t.Fatalf("findings %+v, want a %s: %s", r.Findings, severity, cause)
+	}
+	if r.Healthy() == (severity == doctor.Problem) {
+		t.Errorf("Healthy() = %v with a %s", r.Healthy(), severity)
+	}
+	for _, want := range append(evidence, "") {
+		if !strings.Contains(r.Findings[0].Evidence, want) || !strings.Contains(text.String(), want) {
+			t.Errorf("evidence %q, want %q in it and in the text:\n%s", r.Findings[0].Evidence, want, &text)
+		}
+	}
+	if _, err := json.Marshal(r); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestExamineSocket is over a real socket, on a machine of any pace.
+func TestExamineSocket(t *testing.T) {
+	rt := simulate(t, simruntime.Options{})
+	populate(t, rt, simruntime.Population{Pods: 5, Containers: 2})
+	l, path := socket(t)
+	serveOn(t, rt, l)
+	o := options("unix://"+path, nil)
+	o.CallTimeout = time.Minute
+	if r := doctor.Examine(t.Context(), o); r.Counts.Inspected != 15 || len(r.Hung) > 0 || !strings.HasPrefix(r.Runtime, "simruntime ") {
+		t.Errorf("%q, counts %+v, hung %+v, want 15 inspected", r.Runtime, r.Counts, r.Hung)
+	}
+}
+
+func TestExamineNamesHungPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := simulate(t, simruntime.Options{})
+		pods := populate(t, rt, simruntime.Population{Pods: 10, Containers: 2})
+		inject(t, rt, simruntime.Fault{PodUID: pods[3].UID, RPC: "PodSandboxStatus", Hang: true})
+		r := doctor.Examine(t.Context(), serve(t, rt))
+		if len(r.Hung) != 1 || r.Hung[0].PodUID != pods[3].UID || r.Hung[0].Pod != pods[3].Namespace+"/"+pods[3].Name || r.Hung[0].Container != "" {
+			t.Errorf("hung %+v, want the sandbox of %s", r.Hung, pods[3].Name)
+		}
+		if c := r.Counts; c.Pods != 10 || c.Containers != 20 || c.Running != 20 || c.Ready != 10 || c.Inspected != 30 {
+			t.Errorf("counts %+v", c)
+		}
+		if len(r.Slowest) != 5 || r.Slowest[0].Seconds < r.Slowest[4].Seconds {
+			t.Errorf("slowest %+v, want five, the slowest first", r.Slowest)
+		}
+	})
+}
+
+// TestExamineEndsInTime has far more hang than there is time for.
+func TestExamineEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := simulate(t, simruntime.Options{})
+		populate(t, rt, simruntime.Population{Pods: 50, Containers: 2})
+		inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Hang: true})
+		o := serve(t, rt)
+		o.Timeout, o.CallTimeout = 4*time.Second, time.Second
+		r := doctor.Examine(t.Context(), o)
+		if r.TookSeconds != 4 {
+			t.Errorf("took %v s, want 4", r.TookSeconds)
+		}
+		if c := r.Counts; c.Inspected >= 150 || len(r.Hung) == 0 {
+			t.Errorf("%d inspected and %d hung, want some", c.Inspected, len(r.Hung))
+		}
+		check(t, r, doctor.RuntimeSlow, doctor.Problem, " ContainerStatus calls do not end within 1s")
+		var text bytes.Buffer
+		if _ = r.Print(&text); !strings.Contains(text.String(), "Partial ") {
+			t.Errorf("text = %s, want it to say that it is partial", &text)
+		}
+	})
+}
+
+// TestExamineHungCallsLeaveRoom has more calls hang than there are at once.
+func TestExamineHungCallsLeaveRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := simulate(t, simruntime.Options{})
+		populate(t, rt, simruntime.Population{Pods: 10, Containers: 2})
+		inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Hang: true})
+		o := serve(t, rt)
+		o.CallTimeout, o.Timeout = 4*time.Second, 15*time.Second // four at a time, 20 would take 20 s
+		if r := doctor.Examine(t.Context(), o); len(r.Hung) != 20 {
+			t.Errorf("%d of 20 hang, want all to be found", len(r.Hung))
+		}
+	})
+}
+
+func TestExamineEndsWithContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := simulate(t, simruntime.Options{})
+		inject(t, rt, simruntime.Fault{RPC: "ListContainers", Hang: true})
+		o := serve(t, rt)
+		o.CallTimeout = time.Hour
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		if r := doctor.Examine(ctx, o); len(r.Calls) < 3 || r.Calls[0].Failed+r.Calls[0].Hung > 0 {
+			t.Errorf("calls %+v, want those until then", r.Calls)
+		}
+	})
+}
+
+func TestExamineWithoutRuntime(t *testing.T) {
+	l, stale := socket(t)
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	_ = l.Close()
+	_, silent := socket(t)
+	for _, test := range []struct {
+		endpoint string
+		cause    doctor.Cause
+		evidence string
+	}{
+		{"unix:///nonexistent/s", doctor.RuntimeStopped, "there is no socket at /nonexistent/s"},
+		{stale, doctor.RuntimeStopped, "nobody listens on " + stale},
+		{silent, doctor.RuntimeHangs, "does not tell its version"},
+	} {
+		check(t, doctor.Examine(t.Context(), options(test.endpoint, nil)), test.cause, doctor.Problem, test.evidence)
+	}
+}
+
+// stub is a runtime without pods that says of itself what it is told to.
+type stub struct {
+	runtimeapi.UnimplementedRuntimeServiceServer
+	runtimeapi.UnimplementedImageServiceServer
+	conditions []*runtimeapi.RuntimeCondition
+}
+
+func (s *stub) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	return &runtimeapi.VersionResponse{RuntimeName: "stub"}, nil
+}
+
+func (s *stub) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
+	return &runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{Conditions: s.conditions}}, nil
+}
+
+func (s *stub) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+	return &runtimeapi.ListPodSandboxResponse{Items: []*runtimeapi.PodSandbox{{Id: "s"}}}, nil
+}
+
+func (s *stub) PodSandboxStatus(context.Context, *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+	return &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{Id: "s"}}, nil
+}
+
+func (s *stub) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
+	return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{{
+		FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/var/lib/images"},
+	}}}, nil
+}
+
+// TestExamineNode has causes beside the pods.
+func TestExamineNode(t *testing.T) {
+	quiet := fstest.MapFS{
+		"io":     {Data: []byte("some avg10=1.50 avg60=0.00 avg300=0.00 total=1\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=1\n")},
+		"cpu":    {Data: []byte("some avg10=2.00 avg60=0.00 avg300=0.00 total=1\n")},
+		"memory": {Data: []byte("nonsense\nsome\nsome avg10=x\n")},
+	}
+	busy := fstest.MapFS{"io": {Data: []byte("some avg10=61.00 avg60=0.00 avg300=0.00 total=1\n")}}
+	for _, test := range []struct {
+		name         string
+		conditions   []*runtimeapi.RuntimeCondition
+		pressure     fstest.MapFS
+		used, inodes float64
+		cause        doctor.Cause
+		severity     doctor.Severity
+		evidence     string
+	}{
+		{"no address", nil, quiet, 50, 10, doctor.NetworkPlugin, doctor.Warning, "1 ready sandboxes have no address"},
+		{
+			"network",
+			[]*runtimeapi.RuntimeCondition{{Type: "NetworkReady", Reason: "NetworkPluginNotReady", Message: "cni plugin not \x1binitialized"}},
+			quiet, 50, 10, doctor.NetworkPlugin, doctor.Problem, "NetworkPluginNotReady cni plugin not ",
+		},
+		{"not ready", []*runtimeapi.RuntimeCondition{{Type: "RuntimeReady", Reason: "Sick"}}, quiet, 50, 10, doctor.RuntimeUnready, doctor.Problem, "Sick"},
+		{"full disk", nil, quiet, 97, 10, doctor.Disk, doctor.Problem, "/var/lib/images is 97 % full"},
+		{"no inodes", nil, quiet, 50, 99, doctor.Disk, doctor.Problem, "99 % of the inodes of /var/lib/images"},
+		{"busy disk", nil, busy, 50, 10, doctor.NetworkPlugin, doctor.Warning, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, to := memory()
+				server := grpc.NewServer()
+				s := &stub{conditions: test.conditions}
+				runtimeapi.RegisterRuntimeServiceServer(server, s)
+				runtimeapi.RegisterImageServiceServer(server, s)
+				served := make(chan struct{})
+				go func() { defer close(served); _ = server.Serve(l) }()
+				t.Cleanup(func() { server.Stop(); <-served })
+				o := options("unix:///in-memory", to)
+				o.Pressure = test.pressure
+				o.Usage = func(string) (float64, float64, error) { return test.used, test.inodes, nil }
+				r := doctor.Examine(t.Context(), o)
+				check(t, r, test.cause, test.severity, test.evidence)
+				if test.name == "busy disk" && (len(r.Findings) != 2 || r.Findings[1].Cause != doctor.Disk) {
+					t.Errorf("findings %+v, want the disk too", r.Findings)
+				}
+				if n := r.Node; n.MemoryPressure != nil || n.IOPressure == nil {
+					t.Errorf("node %+v, want what could be read", n)
+				}
+				var text bytes.Buffer
+				if _ = r.Print(&text); strings.Contains(text.String(), "\x1b") {
+					t.Errorf("text %q moves the cursor", &text)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,140 @@
+package endpoint_test
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// write makes a file and returns its path.
+func write(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// listening returns the endpoint of a socket that accepts.
+func listening(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return "unix://" + path
+}
+
+// abandoned returns the endpoint of a socket whose server is gone.
+func abandoned(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	_ = l.Close()
+	return "unix://" + path
+}
+
+func TestResolveOrder(t *testing.T) {
+	const flag, env, file, other, standard = "unix:///flag", "unix:///env", "unix:///file", "unix:///other", "unix:///standard"
+	config := write(t, "crictl.yaml", "timeout: 2\nruntime-endpoint: "+file+"\ndebug: false\n")
+	otherConfig := write(t, "other.yaml", "runtime-endpoint: "+other+"\n")
+	defaultConfig := write(t, "default.yaml", "runtime-endpoint: "+standard+"\n")
+	silentConfig := write(t, "silent.yaml", "image-endpoint: unix:///image\n")
+	const missing = "/nonexistent/crictl.yaml"
+	dead, first, second := abandoned(t), listening(t), listening(t)
+
+	for _, test := range []struct {
+		name          string
+		flag, config  string
+		env           map[string]string
+		defaultConfig string
+		wellKnown     []string
+		want          string
+		source        string
+	}{
+		{
+			name: "flag beats all", flag: flag, config: config, env: map[string]string{endpoint.EnvEndpoint: env},
+			defaultConfig: defaultConfig, wellKnown: []string{first}, want: flag, source: "--runtime-endpoint",
+		},
+		{
+			name: "environment beats files", config: config,
+			env:           map[string]string{endpoint.EnvEndpoint: env, endpoint.EnvConfig: otherConfig},
+			defaultConfig: defaultConfig, want: env, source: endpoint.EnvEndpoint,
+		},
+		{
+			name: "named file beats the environment's", config: config, env: map[string]string{endpoint.EnvConfig: otherConfig},
+			defaultConfig: defaultConfig, want: file, source: config,
+		},
+		{
+			name: "environment's file beats the default one", env: map[string]string{endpoint.EnvConfig: otherConfig},
+			defaultConfig: defaultConfig, want: other, source: otherConfig,
+		},
+		{name: "default file beats sockets", defaultConfig: defaultConfig, wellKnown: []string{first}, want: standard, source: defaultConfig},
+		{name: "file without an endpoint", defaultConfig: silentConfig, wellKnown: []string{first}, want: first, source: "well-known socket"},
+		{name: "no file", defaultConfig: missing, wellKnown: []string{first, second}, want: first, source: "well-known socket"},
+		{
+			name: "sockets that do not accept are passed over", defaultConfig: missing,
+			wellKnown: []string{"unix:///nonexistent/s", dead, second}, want: second, source: "well-known socket",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := endpoint.Resolver{
+				Flag: test.flag, Config: test.config, DefaultConfig: test.defaultConfig, WellKnown: test.wellKnown,
+				Getenv: func(name string) string { return test.env[name] },
+			}.Resolve(t.Context())
+			if want := (endpoint.Endpoint{Address: test.want, Source: test.source}); err != nil || got != want {
+				t.Errorf("Resolve() = %v, %v, want %v", got, err, want)
+			}
+		})
+	}
+}
+
+func TestResolveErrors(t *testing.T) {
+	malformed := write(t, "crictl.yaml", "runtime-endpoint: [unix:///a\n")
+	dead := abandoned(t)
+	for _, test := range []struct {
+		name     string
+		resolver endpoint.Resolver
+		none     bool
+		want     []string
+	}{
+		{"named file is missing", endpoint.Resolver{Config: "/nonexistent/c.yaml"}, false, []string{"read configuration", "/nonexistent/c.yaml"}},
+		{"file is not YAML", endpoint.Resolver{Config: malformed}, false, []string{malformed, "yaml"}},
+		{"default file cannot be read", endpoint.Resolver{DefaultConfig: "/dev"}, false, []string{"/dev"}},
+		{
+			"no socket accepts",
+			endpoint.Resolver{DefaultConfig: "/nonexistent/c", WellKnown: []string{"unix:///nonexistent/s", dead}},
+			true,
+			[]string{"/nonexistent/s: does not exist", dead + ": nobody listens"},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.resolver.Getenv = func(string) string { return "" }
+			_, err := test.resolver.Resolve(t.Context())
+			if err == nil || errors.Is(err, endpoint.ErrNone) != test.none {
+				t.Fatalf("Resolve() error = %v, want ErrNone %v", err, test.none)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("Resolve() error = %q, want %q in it", err, want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,248 @@
+package httpserver_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodetest"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// shop is a server of a node with one pod, a container of which can be changed.
+func shop(t *testing.T, o func(*httpserver.Options)) (node *nodetest.Node, pipe *pipeline.Pipeline, url string) {
+	t.Helper()
+	node = nodetest.New()
+	node.Set("shop/a", "c=running /s=running")
+	pipe, _ = newPipe(t, node, pipeline.Options{RelistPeriod: fast, Inspectors: 1})
+	options := options(pipe)
+	if o != nil {
+		o(&options)
+	}
+	return node, pipe, "http://" + serve(t, httpserver.Handler(options), "")
+}
+
+func TestEventsReplayAndResume(t *testing.T) {
+	node, pipe, url := shop(t, nil)
+	stream := watch(t, url+"/events?replay&bookmarks=true")
+	var last message
+	// The replay may be of a node that has not been listed yet.
+	for last.data.Type != pleg.ContainerStarted || last.data.Sandbox {
+		last = stream.next()
+	}
+	if want := fmt.Sprintf("%s:%d", pipe.Epoch(), last.data.Seq); last.id != want || last.event != "ContainerStarted" {
+		t.Errorf("id %q and event %q, want %q and ContainerStarted", last.id, last.event, want)
+	}
+	stream.until(pleg.Bookmark)
+	node.Set("shop/a", "c=exited /s=running")
+	died := stream.until(pleg.ContainerDied)
+	at := died[len(died)-1]
+	node.Set("shop/a", "/s=running")
+	stream.until(pleg.ContainerRemoved)
+
+	for _, test := range []struct {
+		name, query, id string
+		want            []pleg.EventType
+	}{
+		{"behind the last", "", at.id, []pleg.EventType{pleg.ContainerRemoved, pleg.Synced}},
+		{"without an epoch", fmt.Sprint("?since=", at.data.Seq), "", []pleg.EventType{pleg.ContainerRemoved, pleg.Synced}},
+		{"the header is newer", "?replay&since=0:0", at.id, []pleg.EventType{pleg.ContainerRemoved, pleg.Synced}},
+		{"another process", "", "0000:1", []pleg.EventType{pleg.Gap, pleg.ContainerStarted, pleg.Synced}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var header []string
+			if test.id != "" {
+				header = []string{"Last-Event-ID", test.id}
+			}
+			var types []pleg.EventType
+			for _, m := range watch(t, url+"/events"+test.query, header...).until(pleg.Synced) {
+				types = append(types, m.data.Type)
+				if hasID := m.id != ""; hasID == (m.data.Type == pleg.Gap) {
+					t.Errorf("%s has the id %q", m.data.Type, m.id)
+				}
+			}
+			if fmt.Sprint(types) != fmt.Sprint(test.want) {
+				t.Errorf("events %v, want %v", types, test.want)
+			}
+		})
+	}
+}
+
+func TestEventsFilters(t *testing.T) {
+	node, pipe, url := shop(t, nil)
+	node.Set("bank/b", "c=running /s=running")
+	for len(pipe.Cache().List()) < 2 {
+		watch(t, url+"/events?bookmarks").until(pleg.Bookmark)
+	}
+	watch(t, url+"/events?bookmarks").until(pleg.Bookmark) // what is in the cache has been delivered
+	for _, test := range []struct{ query, want string }{
+		{"", "bank/b s, bank/b c, shop/a s, shop/a c"},
+		{"&namespace=shop", "shop/a s, shop/a c"},
+		{"&namespace=shop,bank&sandboxes=false", "bank/b c, shop/a c"},
+		{"&pod=bank/b&sandboxes=false", "bank/b c"},
+		{"&selector=pod%3Da&sandboxes=0", "shop/a c"},
+		{"&selector=pod+in+(b)&sandboxes=0", "bank/b c"},
+		{"&type=ContainerDied", ""},
+		{"&type=ContainerDied&type=ContainerStarted&pod=shop/a", "shop/a s, shop/a c"},
+	} {
+		got := make(map[string]bool)
+		for _, m := range watch(t, url+"/events?replay"+test.query).until(pleg.Synced) {
+			if m.data.Type != pleg.Synced {
+				got[fmt.Sprintf("%s %s", m.data.PodUID, m.data.ContainerID)] = true
+			}
+		}
+		want := strings.Split(test.want, ", ")
+		if test.want == "" {
+			want = nil
+		}
+		for _, w := range want {
+			if !got[w] {
+				t.Errorf("%q: %v, want %q in it", test.query, got, w)
+			}
+		}
+		if len(got) != len(want) {
+			t.Errorf("%q: %v, want %v", test.query, got, want)
+		}
+	}
+}
+
+func TestEventsRefusals(t *testing.T) {
+	_, _, url := shop(t, nil)
+	for _, test := range []struct{ query, id, want string }{
+		{"?namspace=shop", "", `unknown parameter "namspace": known are bookmarks, name, namespace`},
+		{"?replay=maybe", "", `replay: "maybe" is neither true nor false`},
+		{"?selector=((", "", `is not a label selector`},
+		{"?type=ContainerBorn", "", `unknown event type "ContainerBorn"`},
+		{"?since=x", "", `"x" is not a position`},
+		{"?since=0", "", "use replay"},
+		{"?replay&since=3", "", "exclude each other"},
+		{"?name=" + strings.Repeat("x", 101), "", "name has 101 bytes, the limit is 100"},
+		{"", "what?", `"what?" is not a position`},
+		{"?a;b", "", "semicolon"},
+	} {
+		answer := fetch(t, url+"/events"+test.query, "Last-Event-ID", test.id)
+		if text := body(t, answer); answer.StatusCode != http.StatusBadRequest || !strings.Contains(text, test.want) {
+			t.Errorf("%q %q = %d %q, want 400 and %q", test.query, test.id, answer.StatusCode, text, test.want)
+		}
+	}
+}
+
+func TestEventsBoundsStreams(t *testing.T) {
+	_, _, url := shop(t, func(o *httpserver.Options) { o.MaxStreams = 2 })
+	first := fetch(t, url+"/events?replay")
+	fetch(t, url+"/events?replay")
+	answer := fetch(t, url+"/events")
+	if text := body(t, answer); answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" ||
+		!strings.Contains(text, "too many event streams: 2 at a time") {
+		t.Errorf("the third stream = %d %q, want 503 and why", answer.StatusCode, text)
+	}
+	_ = first.Body.Close()
+	until(t, url+"/events", http.StatusOK) // the place is free soon
+}
+
+func TestEventsEndWithPipeline(t *testing.T) {
+	node := nodetest.New()
+	pipe, end := newPipe(t, node, pipeline.Options{RelistPeriod: fast})
+	url := "http://" + serve(t, httpserver.Handler(options(pipe)), "")
+	answer := fetch(t, url+"/events?replay")
+	end()
+	if text := body(t, answer); !strings.HasPrefix(text, "retry: 1000\n\n") {
+		t.Errorf("stream = %q, want it to begin with the time to reconnect, and end", text)
+	}
+	if answer := fetch(t, url+"/events"); answer.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("after the end = %d, want 503", answer.StatusCode)
+	}
+}
+
+// pipeConn is a connection in memory: net/http sets its deadlines, and the
+// bubble's clock moves them.
+type pipeListener struct{ conns chan net.Conn }
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	conn, ok := <-l.conns
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return conn, nil
+}
+
+func (l *pipeListener) Close() error { close(l.conns); return nil }
+
+func (*pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
+
+// TestSlowClientsLoseTheirConnection has clients send slowly, not read, and say
+// nothing.
+func TestSlowClientsLoseTheirConnection(t *testing.T) {
+	for _, test := range []struct {
+		name, request string
+		reads         bool
+		within        time.Duration
+	}{
+		{"says nothing", "", true, 11 * time.Second},
+		{"sends half a request", "GET /livez HT", true, 11 * time.Second},
+		{"does not end its header", "GET /livez HTTP/1.1\r\nHost: x\r\n", true, 11 * time.Second},
+		{"sends a body slowly", "GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n", true, 11 * time.Second},
+		{"does not read a stream", "GET /events?replay HTTP/1.1\r\nHost: x\r\n\r\n", false, 31 * time.Second},
+		{"does not read an answer", "GET /pods HTTP/1.1\r\nHost: x\r\n\r\n", false, 41 * time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				node := nodetest.New()
+				node.Set("shop/a", "c=running /s=running")
+				pipe, _ := newPipe(t, node, pipeline.Options{})
+				l := &pipeListener{conns: make(chan net.Conn, 1)}
+				serveOn(t, l, httpserver.Handler(options(pipe)), "")
+				client, server := net.Pipe()
+				defer client.Close()
+				l.conns <- server
+				began := time.Now()
+				if _, err := io.WriteString(client, test.request); err != nil {
+					t.Fatal(err)
+				}
+				if !test.reads {
+					time.Sleep(test.within)
+					synctest.Wait()
+				}
+				if _, err := io.Copy(io.Discard, client); err != nil {
+					t.Errorf("read: %v, want the end", err)
+				}
+				if took := time.Since(began); took > test.within {
+					t.Errorf("the connection ended after %v, want at most %v", took, test.within)
+				}
+			})
+		})
+	}
+}
+
+// TestStreamOutlivesRequestTimeout has nothing happen for long.
+func TestStreamOutlivesRequestTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := nodetest.New()
+		pipe, _ := newPipe(t, node, pipeline.Options{})
+		l := &pipeListener{conns: make(chan net.Conn, 1)}
+		serveOn(t, l, httpserver.Handler(options(pipe)), "")
+		client, server := net.Pipe()
+		l.conns <- server
+		go func() {
+			time.Sleep(10 * time.Minute)
+			node.Set("shop/a", "c=running /s=running")
+			time.Sleep(time.Minute)
+			client.Close()
+		}()
+		_, _ = io.WriteString(client, "GET /events HTTP/1.1\r\nHost: x\r\n\r\n")
+		text, _ := io.ReadAll(client)
+		if n := strings.Count(string(text), ":\n\n"); n < 40 || n > 46 {
+			t.Errorf("%d signs of life in 11 minutes, want one each 15 s", n)
+		}
+		if !strings.Contains(string(text), "event: ContainerStarted\n") {
+			t.Errorf("stream = %q, want the event after ten minutes", text)
+		}
+	})
+}

@@ -1,0 +1,63 @@
+package httpserver_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
+)
+
+// TestGateRefusesClearly opens more connections than there may be.
+func TestGateRefusesClearly(t *testing.T) {
+	address := serve(t, http.NotFoundHandler(), "")
+	var conns []net.Conn
+	defer func() {
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	}()
+	for range httpserver.MaxConnections {
+		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, c)
+	}
+	if code, text := knock(t, address); code != http.StatusServiceUnavailable || !strings.Contains(text, "too many connections") {
+		t.Errorf("one more = %d %q, want 503 and why", code, text)
+	}
+	_ = conns[0].Close()
+	for code := http.StatusServiceUnavailable; code != http.StatusNotFound; { // the place is free soon
+		code, _ = knock(t, address)
+	}
+}
+
+// knock asks until there is an answer. One that takes longer to ask than a refusal
+// waits, as on a busy machine, finds the connection closed.
+func knock(t *testing.T, address string) (code int, text string) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/livez", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := client.Do(request)
+		if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if err == nil {
+			return answer.StatusCode, string(read)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package printer
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/template"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// Kind is what a [Format] makes of a value.
+type Kind string
+
+// The kinds.
+const (
+	// Text has columns for people, Wide more of them.
+	Text Kind = "text"
+	Wide Kind = "wide"
+	// JSON has one object a line.
+	JSON Kind = "json"
+	// Template has what a Go template makes of each value, and a line break.
+	Template Kind = "go-template"
+)
+
+// Format is a way to write events or pods. The zero value is text.
+type Format struct {
+	kind     Kind
+	template *template.Template
+}
+
+// Kind returns what kind of format it is.
+func (f Format) Kind() Kind {
+	if f.kind == "" {
+		return Text
+	}
+	return f.kind
+}
+
+// Kinds returns the kinds of format, the default first.
+func Kinds() []Kind { return []Kind{Text, Wide, JSON, Template} }
+
+// ParseEvents returns the format that s names: a kind, or
+// "go-template=TEMPLATE". The template sees the fields of an event by their
+// JSON names; the error tells of one that there is not.
+func ParseEvents(s string) (Format, error) { return parse(s, pleg.Event{}) }
+
+// ParsePods is [ParseEvents] for pods.
+func ParsePods(s string) (Format, error) {
+	return parse(s, podview.Pod{
+		Containers: make([]podview.Container, 1), Sandboxes: make([]podview.Sandbox, 1), LastEvent: &pleg.Event{},
+	})
+}
+
+func parse(s string, sample any) (Format, error) {
+	text, isTemplate := strings.CutPrefix(s, string(Template)+"=")
+	switch kind := Kind(s); {
+	case isTemplate:
+		return parseTemplate(text, sample)
+	case kind == Template:
+		return Format{}, errors.New("want go-template=TEMPLATE, such as go-template={{.podName}}")
+	case kind == Text, kind == Wide, kind == JSON:
+		return Format{kind: kind}, nil
+	}
+	return Format{}, errors.New("want text, wide, json or go-template=TEMPLATE")
+}
+
+func parseTemplate(text string, sample any) (Format, error) {
+	t, err := template.New("template").Option("missingkey=error").Parse(text)
+	if err != nil {
+		return Format{}, err
+	}
+	// A name that is not a field is told now rather than at the first event.
+	// Other errors may be the sample's, which has neither codes nor texts.
+	if err := t.Execute(io.Discard, fields(sample)); err != nil && strings.Contains(err.Error(), "map has no entry for key") {
+		return Format{}, fmt.Errorf("%w\nthe fields are: %s", err, strings.Join(names(sample), ", "))
+	}
+	return Format{Template, t}, nil
+}

@@ -1,0 +1,181 @@
+package printer_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+func TestMain(m *testing.M) {
+	time.Local = time.UTC
+	goleak.VerifyTestMain(m)
+}
+
+// writes keeps each Write apart.
+type writes []string
+
+func (w *writes) Write(p []byte) (int, error) {
+	*w = append(*w, string(p))
+	return len(p), nil
+}
+
+func events() []pleg.Event {
+	at := time.Date(2026, 5, 4, 12, 30, 15, 678e6, time.UTC)
+	const id = "0123456789abcdef0123456789abcdef"
+	return []pleg.Event{
+		{Seq: 1, Type: pleg.ContainerStarted, PodUID: "u1", PodName: "web-0", PodNamespace: "default", ContainerID: id, Sandbox: true, ObservedAt: at},
+		{Seq: 2, Type: pleg.ContainerStarted, PodUID: "u1", PodName: "web-0", PodNamespace: "default", ContainerID: id, ContainerName: "app", ObservedAt: at},
+		{
+			Seq: 3, Type: pleg.ContainerDied, PodUID: "u1", PodName: "web-0", PodNamespace: "default",
+			ContainerID: id, ContainerName: "app", Attempt: 12, ExitCode: new(int32(137)), Reason: "OOMKilled", ObservedAt: at,
+		},
+		{
+			Seq: 4, Type: pleg.ContainerDied, PodUID: "u1", PodName: "web-0", PodNamespace: "default",
+			ContainerID: id, ContainerName: "app", ExitCode: new(int32(0)), ObservedAt: at,
+		},
+		{
+			Seq: 5, Type: pleg.ContainerRemoved, PodUID: "u2", PodName: "a-pod-with-a-name-that-is-longer-than-its-column", PodNamespace: "a-long-namespace",
+			ContainerID: "short", ContainerName: "app", ObservedAt: at,
+		},
+		{Seq: 9, Type: pleg.PodSync, PodUID: "u1", PodName: "web-0", PodNamespace: "default", Missed: 4, ObservedAt: at},
+		{Seq: 10, Type: pleg.PodSync, PodUID: "u3", ObservedAt: at},
+		{Seq: 10, Type: pleg.Gap, Reason: pleg.HistoryTooShort, Missed: 7, Epoch: "e", ObservedAt: at},
+		{Seq: 10, Type: pleg.Gap, Reason: pleg.OtherEpoch, Epoch: "e"},
+		{Seq: 10, Type: pleg.Synced, Epoch: "e", ObservedAt: at},
+		{
+			Seq: 10, Type: pleg.ContainerStarted, PodUID: "u1", PodName: "web-0", PodNamespace: "default", ContainerID: id, ContainerName: "app",
+			Replayed: true, Uninspected: true, ObservedAt: at,
+		},
+		{Seq: 11, Type: pleg.ContainerDied, PodUID: "u4", PodName: "bad", ContainerName: "x\x1b[2Jy\n", ContainerID: "i", Reason: "é\u202e", ObservedAt: at},
+	}
+}
+
+func printAll(t *testing.T, o printer.Options) writes {
+	t.Helper()
+	var w writes
+	p := printer.Events(&w, o)
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for _, ev := range events() {
+		if err := p.Print(ev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
+func TestText(t *testing.T) {
+	for _, test := range []struct {
+		golden  string
+		options printer.Options
+	}{
+		{"testdata/text.golden", printer.Options{Headers: true}},
+		{"testdata/color.golden", printer.Options{Color: true}},
+		{"testdata/wide.golden", printer.Options{Format: format(t, "wide"), Headers: true}},
+		{"testdata/template.golden", printer.Options{Format: format(t, "go-template={{.seq}} {{.type}} {{.podName}} {{if eq .exitCode 137}}killed{{end}} {{.observedAt}}")}},
+	} {
+		got := strings.Join(printAll(t, test.options), "")
+		golden(t, test.golden, got)
+	}
+}
+
+// golden compares with a file. UPDATE_GOLDEN=1 accepts a change.
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s (UPDATE_GOLDEN=1 accepts a change):\ngot:\n%s\nwant:\n%s", file, got, want)
+	}
+}
+
+// formats are those of events.
+var formats = []string{"text", "wide", "json", "go-template={{.type}}"}
+
+func format(t *testing.T, s string) printer.Format {
+	t.Helper()
+	f, err := printer.ParseEvents(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestParseRefuses(t *testing.T) {
+	for _, test := range []struct{ in, want string }{
+		{"", "want text, wide, json or go-template=TEMPLATE"},
+		{"xml", "want text, wide, json or go-template=TEMPLATE"},
+		{"go-template", "want go-template=TEMPLATE"},
+		{"go-template={{.podName", "unclosed action"},
+		{"go-template={{.pod}}", `no entry for key "pod"`},
+		{"go-template={{.pod}}", "podName, podNamespace, podUID"},
+		{"go-template={{nosuch .podName}}", `function "nosuch" not defined`},
+	} {
+		if _, err := printer.ParseEvents(test.in); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("ParseEvents(%q) = %v, want %q", test.in, err, test.want)
+		}
+	}
+	if _, err := printer.ParsePods("go-template={{range .containers}}{{.image}}{{.nosuch}}{{end}}"); err == nil || !strings.Contains(err.Error(), "nosuch") {
+		t.Errorf("ParsePods with a bad field of a container = %v, want an error", err)
+	}
+	if _, err := printer.ParsePods("go-template={{.name}}{{range .containers}} {{.name}}={{.state}}{{end}}{{with .lastEvent}} {{.type}}{{end}}"); err != nil {
+		t.Errorf("ParsePods = %v, want no error", err)
+	}
+}
+
+func TestJSONRoundTrip(t *testing.T) {
+	lines := printAll(t, printer.Options{Format: format(t, "json"), Headers: true})
+	want := events()
+	if len(lines) != len(want) {
+		t.Fatalf("%d writes for %d events, want one for each", len(lines), len(want))
+	}
+	for i, line := range lines {
+		var got pleg.Event
+		if err := json.Unmarshal([]byte(line), &got); err != nil || !reflect.DeepEqual(got, want[i]) {
+			t.Errorf("event %d came back as %+v, %v, want %+v", i, got, err, want[i])
+		}
+		if strings.Count(line, "\n") != 1 || !strings.HasSuffix(line, "\n") {
+			t.Errorf("event %d is %q, want one line", i, line)
+		}
+	}
+}
+
+func TestEachEventIsOneWrite(t *testing.T) {
+	for _, f := range formats {
+		if got, want := len(printAll(t, printer.Options{Format: format(t, f)})), len(events()); got != want {
+			t.Errorf("%s: %d writes for %d events", f, got, want)
+		}
+	}
+}
+
+type broken struct{}
+
+var errBroken = errors.New("broken")
+
+func (broken) Write([]byte) (int, error) { return 0, errBroken }
+
+func TestErrors(t *testing.T) {
+	for _, f := range formats {
+		p := printer.Events(broken{}, printer.Options{Format: format(t, f)})
+		if err := p.Print(events()[0]); !errors.Is(err, errBroken) {
+			t.Errorf("%s: Print() = %v, want the writer's error", f, err)
+		}
+	}
+}

@@ -1,0 +1,212 @@
+package recording_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/test/bufconn"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// memory is an output in memory.
+type memory struct{ bytes.Buffer }
+
+func (*memory) Flush() error { return nil }
+
+// serving has serve work on an in-memory listener until stop is called, and
+// returns the dial options of clients.
+func serving(t *testing.T, serve func(context.Context, net.Listener) error) (dial []grpc.DialOption, stop func()) {
+	t.Helper()
+	listener := bufconn.Listen(1 << 20)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- serve(ctx, listener) }()
+	dialer := func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }
+	stop = func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("serve: %v", err)
+		}
+	}
+	return []grpc.DialOption{grpc.WithContextDialer(dialer)}, stop
+}
+
+// seen is what a subscriber of a pipeline has seen.
+type seen struct {
+	events map[pipeline.PodUID][]string // of each pod in their order
+	states map[pipeline.PodUID]string   // the cache in the end
+	total  int
+}
+
+// watched runs a pipeline until end has returned.
+func watched(t *testing.T, dial []grpc.DialOption, o pipeline.Options, unary bool, end func()) seen {
+	t.Helper()
+	client, err := cri.New("/in-memory", cri.Options{DialOptions: dial, UnaryLists: unary, StatusTimeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := client.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	o.Runtime = client
+	pipe, err := pipeline.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub, err := pipe.Subscribe(pipeline.SubscribeOptions{Name: "test", Buffer: 100_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = pipe.Run(ctx) }()
+	end()
+	cancel()
+	<-done
+	s := seen{events: make(map[pipeline.PodUID][]string), states: make(map[pipeline.PodUID]string)}
+	for ev := range sub.Events() {
+		s.events[ev.PodUID] = append(s.events[ev.PodUID], fmt.Sprintf("%s %.8s %s %d %s %t", ev.Type, ev.ContainerID, ev.ContainerName, exitCode(ev), ev.Reason, ev.Uninspected))
+		s.total++
+	}
+	for _, known := range pipe.Cache().List() {
+		s.states[known.UID] = show(t, known)
+	}
+	return s
+}
+
+func exitCode(ev pipeline.Event) int32 {
+	if ev.ExitCode == nil {
+		return -1
+	}
+	return *ev.ExitCode
+}
+
+// show returns all that a cache knows of a pod but the time.
+func show(t *testing.T, known cache.Entry) string {
+	t.Helper()
+	if known.Status == nil {
+		return fmt.Sprint(known.Err)
+	}
+	timeless := *known.Status
+	timeless.ObservedAt = time.Time{}
+	text, err := json.Marshal(timeless)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%s %v", text, known.Err)
+}
+
+// byContainer sorts the events of each pod by container, and keeps the order of
+// each container's.
+func (s seen) byContainer() seen {
+	for _, events := range s.events {
+		slices.SortStableFunc(events, func(a, b string) int {
+			return strings.Compare(strings.Fields(a)[1], strings.Fields(b)[1])
+		})
+	}
+	return s
+}
+
+// same compares what two pipelines have seen.
+func (s seen) same(t *testing.T, want seen) {
+	t.Helper()
+	for uid := range maps.Keys(want.events) {
+		if !slices.Equal(s.events[uid], want.events[uid]) {
+			t.Errorf("pod %s: events of the replay\n\t%q\nwant\n\t%q", uid, s.events[uid], want.events[uid])
+		}
+	}
+	if len(s.events) != len(want.events) {
+		t.Errorf("%d pods have events, want %d", len(s.events), len(want.events))
+	}
+	for uid, state := range want.states {
+		if s.states[uid] != state {
+			t.Errorf("pod %s: the cache has\n\t%s\nwant\n\t%s", uid, s.states[uid], state)
+		}
+	}
+	if len(s.states) != len(want.states) {
+		t.Errorf("the cache has %d pods, want %d", len(s.states), len(want.states))
+	}
+}
+
+// scene is a runtime that a pipeline is recorded on.
+type scene struct {
+	simulated simruntime.Options
+	pods      int
+	options   pipeline.Options
+	redact    bool
+	unary     bool // lists
+	// play changes the runtime, and returns once the pipeline has seen it all.
+	play func(*testing.T, *simruntime.Runtime)
+}
+
+// record returns what the pipeline has seen, and its recording.
+func (s scene) record(t *testing.T) (seen, []byte) {
+	t.Helper()
+	runtime, err := simruntime.New(s.simulated)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := runtime.Populate(simruntime.Population{Pods: s.pods, Containers: 2}); err != nil {
+		t.Fatal(err)
+	}
+	dial, stop := serving(t, runtime.Serve)
+	var out memory
+	recorder := recording.NewRecorder(&out, recording.Options{Program: "test", Redact: s.redact})
+	written := make(chan error, 1)
+	go func() { written <- recorder.Run() }()
+	saw := watched(t, append(dial, recorder.DialOptions()...), s.options, s.unary, func() {
+		s.play(t, runtime)
+		recorder.Stop()
+	})
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	return saw, out.Bytes()
+}
+
+// replay returns what a pipeline sees of a recording.
+func replay(t *testing.T, data []byte, speed float64, o pipeline.Options, unary bool) seen {
+	t.Helper()
+	r, err := recording.Read(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := recording.NewServer(r, speed)
+	dial, stop := serving(t, server.Serve)
+	defer stop()
+	return watched(t, dial, o, unary, func() { <-server.Ended() })
+}
+
+// churn changes the runtime for a while and then leaves it alone.
+func churn(rate float64, actions int) func(*testing.T, *simruntime.Runtime) {
+	return churnSeed(3, rate, actions)
+}
+
+func churnSeed(seed uint64, rate float64, actions int) func(*testing.T, *simruntime.Runtime) {
+	return func(t *testing.T, runtime *simruntime.Runtime) {
+		if err := runtime.Churn(t.Context(), simruntime.ChurnOptions{Seed: seed, Rate: rate, Actions: actions}); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(5 * time.Second) // of the bubble
+	}
+}

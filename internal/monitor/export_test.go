@@ -1,7 +1,0 @@
-package monitor
-
-// MaxConnections is the bound of connections, for tests.
-const MaxConnections = maxConnections
-
-// Limit is tested from outside.
-var Limit = limit
