@@ -1,22 +1,25 @@
-# Everything here needs make, sh and the Go named in go.mod; "make e2e" and "make
-# bench-full" need root, and a network with Debian's packages.
+# Every target needs make, sh and the Go version named in go.mod. The targets marked
+# "as root" also need Debian's packages over the network.
 
 GO ?= go
 FUZZTIME ?= 10s
 SEEDS ?= 1000
-# What "make run" passes to the program, such as: make run ARGS="-o json"
+# What "make test" tests: make test PKG=./stage/differ RUN=TestX
+PKG ?= ./...
+RUN ?=
+# Further arguments of the program: make run ARGS="-o json"
 ARGS ?=
-# How long "make soak" takes, and what it soaks beside.
+# How long "make soak" takes, and with which runtimes.
 DURATION ?= 30m
 SOAKS ?= soak-simulated soak-containerd
 
 LINT := $(GO) tool -modfile=tools.mod golangci-lint
-# Modules of their own that are linted too. Not those with all of Kubernetes in them, which take longer to check than
-# everything else: make lint LINT_MODULES="kubelet bench/kubelet"
+# Nested modules to lint. Those that import Kubernetes take longer than everything
+# else and are left out: make lint LINT_MODULES="kubelet bench/kubelet"
 LINT_MODULES ?= tests/e2e kubelet/e2e bench/harness bench/containerd
 
 .PHONY: help
-help: ## show this list
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
@@ -24,19 +27,19 @@ build: ## build bin/pleg-pipeline
 	@echo "building bin/pleg-pipeline"
 	@$(GO) build -o bin/pleg-pipeline ./cmd/pleg-pipeline
 
-# On a terminal the program runs as a job of its own (set -m), so that Ctrl-C
-# ends the program, in order, and make sees its exit code instead of the signal.
+# On a terminal, set -m gives the program its own process group: Ctrl-C then reaches
+# only the program, and make sees its exit code.
 .PHONY: run
 run: build ## print the events of a simulated runtime until Ctrl-C
 	@if [ -t 0 ] && [ -t 1 ]; then set -m; fi; bin/pleg-pipeline run --simulate $(ARGS)
 
 .PHONY: test
-test: ## vet and test with the race detector; needs no root and no runtime
-	$(GO) vet ./...
-	$(GO) test -race -timeout 20m ./...
+test: ## vet and test with the race detector: everything, or PKG and RUN
+	$(GO) vet $(PKG)
+	$(GO) test -race -timeout 20m$(if $(RUN), -run '$(RUN)') $(PKG)
 
 .PHONY: lint
-lint: ## check style, and that go.mod is tidy
+lint: ## run the linters; check formatting and go.mod
 	$(LINT) run
 	$(LINT) fmt --diff
 	$(GO) mod tidy -diff
@@ -66,24 +69,24 @@ fuzz: ## run each fuzz target for FUZZTIME
 	done
 
 .PHONY: faults
-faults: ## run SEEDS random mixes of faults, and SEEDS sequences of the model test
+faults: ## test SEEDS random mixes of faults and SEEDS model sequences
 	$(GO) test -race -count=1 -timeout 2h ./tests/faults -run TestRandomFaults -faults.seeds $(SEEDS)
 	$(GO) test -race -count=1 -timeout 2h . -run '^TestModel' -model.seeds $(SEEDS)
 
 .PHONY: mutants
-mutants: ## break each rule once and see its test fail
+mutants: ## check that a test fails for each broken rule
 	@sh tests/mutants/run.sh
 
 .PHONY: e2e
-e2e: ## test with real containerd and runc; installs what it needs (as root)
+e2e: ## test with real containerd and runc; installs what is missing (as root)
 	tests/e2e/setup.sh
 	$(GO) test -C tests/e2e -race -count=1 -p 1 -timeout 30m -skip '^TestFaultMatrix$$' ./...
 
-# Rows of the matrix, such as: make e2e-faults FAULTS=shim
+# Which rows of the matrix to run: make e2e-faults FAULTS=shim
 FAULTS ?= .
 
 .PHONY: e2e-faults
-e2e-faults: ## break a real containerd and our own program in every way we know (as root)
+e2e-faults: ## test faults of a real containerd and of the program (as root)
 	tests/e2e/setup.sh
 	$(GO) test -C tests/e2e -race -count=1 -timeout 40m -parallel 3 -v -run '^TestFaultMatrix$$/$(FAULTS)' .
 
@@ -92,12 +95,12 @@ test-kubelet: ## test the drop-in for the kubelet; compiles much of Kubernetes
 	$(GO) test -C kubelet -race ./...
 
 .PHONY: e2e-kubelet
-e2e-kubelet: ## run two kubelets, stock and ours, side by side on containerd (as root)
+e2e-kubelet: ## compare a stock kubelet with ours on containerd (as root)
 	kubelet/e2e/run.sh
 
-# Both at once, each with a report of its own in bin/.
+# Both runtimes run at once. Each writes its report into bin/.
 .PHONY: soak
-soak: build ## soak the program for DURATION: simulated runtime and, as root, containerd
+soak: build ## run the program under faults for DURATION (as root)
 	@$(MAKE) --no-print-directory -j2 $(SOAKS) DURATION=$(DURATION)
 
 .PHONY: soak-simulated
@@ -112,20 +115,20 @@ soak-containerd: build
 	@cd tests/e2e && ../../bin/soak-containerd -program ../../bin/pleg-pipeline -duration $(DURATION) -out ../../bin/soak-containerd.json
 
 .PHONY: bench
-bench: ## compare with the serial baseline and the kubelet's PLEG (some 40 minutes)
+bench: ## compare with the serial baseline and the kubelet's PLEG (40 minutes)
 	$(MAKE) -C bench quick
 
 .PHONY: bench-full
-bench-full: ## the same with all scenarios, real containerd among them (as root)
+bench-full: ## run all benchmark scenarios, with real containerd (as root)
 	tests/e2e/setup.sh
 	$(MAKE) -C bench full
 
 .PHONY: bench-compare
-bench-compare: ## Go benchmarks against another revision: make bench-compare REF=main
+bench-compare: ## compare the Go benchmarks with revision REF
 	$(MAKE) -C bench compare REF=$(REF)
 
 .PHONY: cover
-cover: ## test and show the coverage of each package
+cover: ## test and show the total coverage
 	$(GO) test -coverprofile=coverage.out -coverpkg=./... ./...
 	$(GO) tool cover -func=coverage.out | tail -n 1
 
@@ -134,4 +137,4 @@ tidy: ## tidy every go.mod
 	for module in . tests/e2e bench/harness bench/kubelet bench/containerd kubelet kubelet/e2e; do $(GO) -C $$module mod tidy || exit; done
 
 .PHONY: check
-check: lint test ## what has to pass before a change is handed in
+check: lint test ## run what must pass before you send a change
