@@ -78,7 +78,7 @@ mutants: ## check that a test fails for each broken rule
 	@sh tests/mutants/run.sh
 
 .PHONY: e2e
-e2e: ## test with real containerd and runc; installs what is missing (as root)
+e2e: ## test with real containerd and runc; installs missing tools (as root)
 	tests/e2e/setup.sh
 	$(GO) test -C tests/e2e -race -count=1 -p 1 -timeout 30m -skip '^TestFaultMatrix$$' ./...
 
