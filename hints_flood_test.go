@@ -156,7 +156,7 @@ func flood(t *testing.T, event func([]simruntime.Pod, int) *runtimeapi.Container
 	if peak > base+128<<20 || after > base+16<<20 {
 		t.Errorf("the heap grew from %d MiB to %d and came back to %d, want at most 128 and 16 more", base>>20, peak>>20, after>>20)
 	}
-	if got := log.count("hints cannot be followed one by one"); got > 1 || lines >= 0 && got != lines {
+	if got := log.count("too many hints"); got > 1 || lines >= 0 && got != lines {
 		t.Errorf("%d lines of the log tell of the flood, want %d, or 1 at most", got, lines)
 	}
 }

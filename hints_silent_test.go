@@ -124,14 +124,14 @@ func TestSilentStreamIsNotReliedOn(t *testing.T) {
 		if n := lists() - before; n > 11 {
 			t.Errorf("%d lists in 10 periods of a stream that is relied on again", n)
 		}
-		log.want(t, 1, "is up but misses changes")
+		log.want(t, 1, "event stream is missing changes")
 		log.want(t, 1, "announces all changes again")
 
 		silent(true)
 		h.foundAfter(pods[3])
 		time.Sleep(10 * time.Second)
 		doubted(1)
-		log.want(t, 2, "is up but misses changes")
+		log.want(t, 2, "event stream is missing changes")
 		h.wantTruth()
 		h.ledger.check(t, h.events(), false)
 	})

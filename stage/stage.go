@@ -24,12 +24,12 @@ type Listing struct {
 	// At is the time before the first call of the list.
 	At   time.Time
 	Pods []*pleg.Pod
-	// Announced is true if a stream of events was up at the last listing: events
-	// should have told of whatever this one shows.
-	Announced bool
-	// Broken is true if that stream has ended since: what it did not tell is no
-	// fault of a stream that is up.
-	Broken bool
+	// StreamUp is true if the event stream was up at the previous listing. CRI
+	// events should then have announced whatever this one shows.
+	StreamUp bool
+	// StreamBroke is true if that stream has ended since. A change it did not
+	// announce is no reason to doubt a stream that is up.
+	StreamBroke bool
 }
 
 // Observation is what the runtime had of one pod at one moment: the answer to a
@@ -59,8 +59,8 @@ type Change struct {
 	// Status is the pod's status if it came with the observation: nothing has
 	// to be asked then.
 	Status *pleg.PodStatus
-	// Anew asks for every status, final ones too.
-	Anew bool
+	// Reinspect serves a request: every status is fetched, final ones too.
+	Reinspect bool
 	// Hung is how often in a row the inspection of the pod has hung; 0 if the
 	// last one did not.
 	Hung int
