@@ -74,7 +74,7 @@ faults: ## test SEEDS random mixes of faults and SEEDS model sequences
 	$(GO) test -race -count=1 -timeout 2h . -run '^TestModel' -model.seeds $(SEEDS)
 
 .PHONY: mutants
-mutants: ## check that a test fails for each broken rule
+mutants: ## break each rule once and see its test fail
 	@sh tests/mutants/run.sh
 
 .PHONY: e2e
