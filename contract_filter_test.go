@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
 // A filter lets through exactly what it says, live, replayed and from the
@@ -87,7 +87,7 @@ func (b *contractBed) liveInColours() {
 func (b *contractBed) replayFiltered() {
 	v := b.subscribe(pipeline.SubscribeOptions{Replay: true, Selector: "pod=b", OmitSandboxes: true})
 	replayed, _, _ := b.untilSynced(v.events())
-	if got := podtest.Words(replayed...); got != "Died(cb)" {
+	if got := plegtest.Words(replayed...); got != "Died(cb)" {
 		b.Errorf("filtered replay: %s, want Died(cb)", got)
 	}
 	if ev := replayed[0]; ev.ExitCode == nil || *ev.ExitCode != 3 || ev.Reason != "Error" {
@@ -109,7 +109,7 @@ func TestContractFiltersBeforeTheBuffer(t *testing.T) {
 		b.node.Set("rare/pod", "c=exited")
 		b.live(2)
 		got := []pleg.Event{<-sub.Events(), <-sub.Events()}
-		if podtest.Words(got...) != "Started(c) Died(c)" {
+		if plegtest.Words(got...) != "Started(c) Died(c)" {
 			b.Errorf("got %+v", got)
 		}
 	})
@@ -154,8 +154,8 @@ func TestContractAll(t *testing.T) {
 		}
 		sub.Close()
 		got = slices.AppendSeq(got, sub.All(b.Context()))
-		if podtest.Words(got...) != "Started(c1) Started(c2) Started(/s)" {
-			b.Errorf("got %s", podtest.Words(got...))
+		if plegtest.Words(got...) != "Started(c1) Started(c2) Started(/s)" {
+			b.Errorf("got %s", plegtest.Words(got...))
 		}
 	})
 }

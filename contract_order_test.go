@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
 // contractLife is what the node shows of a pod, list by list; the pod of
@@ -51,7 +51,7 @@ func delays() func(pleg.PodUID) time.Duration {
 func words(events []pleg.Event) map[pleg.PodUID]string {
 	pods := make(map[pleg.PodUID]string)
 	for _, ev := range events {
-		pods[ev.PodUID] = strings.TrimSpace(pods[ev.PodUID] + " " + podtest.Words(ev))
+		pods[ev.PodUID] = strings.TrimSpace(pods[ev.PodUID] + " " + plegtest.Words(ev))
 	}
 	return pods
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
 // seqs returns the numbers of the events that are no marks.
@@ -100,7 +100,7 @@ func (b *contractBed) sameReplay(got, everything []pleg.Event, seq uint64) {
 	}
 	slices.SortFunc(want, func(a, b pleg.Event) int { return cmp.Compare(a.Seq, b.Seq) })
 	if !slices.EqualFunc(got, want, equalEvents) {
-		b.Errorf("replay at %d: %s\n\twant %s", seq, podtest.Words(got...), podtest.Words(want...))
+		b.Errorf("replay at %d: %s\n\twant %s", seq, plegtest.Words(got...), plegtest.Words(want...))
 	}
 }
 

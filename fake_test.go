@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
 const relistPeriod = pipeline.DefaultRelistPeriod
@@ -39,11 +39,11 @@ func newNode() *node {
 	return &node{inspect: make(map[pleg.PodUID]hook), inspected: make(map[pleg.PodUID]int), inFlight: make(map[pleg.PodUID]int)}
 }
 
-// set has the pod be as the words of podtest.Pod say.
+// set has the pod be as the words of plegtest.Pod say.
 func (n *node) set(uid pleg.PodUID, words string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	pod := podtest.Pod(uid, words)
+	pod := plegtest.Pod(uid, words)
 	if i := n.index(uid); i >= 0 {
 		n.pods[i] = pod
 		return
@@ -104,7 +104,7 @@ func (n *node) PodStatus(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) 
 			return status, err
 		}
 	}
-	return podtest.Status(pod), nil
+	return plegtest.Status(pod), nil
 }
 
 func (n *node) begin(ctx context.Context, uid pleg.PodUID) hook {
@@ -218,7 +218,7 @@ func told(events <-chan pleg.Event) map[pleg.PodUID]string {
 	}
 	words := make(map[pleg.PodUID]string)
 	for uid, evs := range pods {
-		words[uid] = podtest.Words(evs...)
+		words[uid] = plegtest.Words(evs...)
 	}
 	return words
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
 // Each pod is asked for half a second before a relist; the table says how long
@@ -135,9 +135,9 @@ func TestInvariantContainment(t *testing.T) {
 		"panic in a list": {late: true, fault: list(func() ([]*pleg.Pod, error) { panic("no") })},
 		"list error":      {late: true, fault: list(func() ([]*pleg.Pod, error) { return nil, errInspect })},
 		"list with holes": {late: true, fault: list(func() ([]*pleg.Pod, error) {
-			holes := podtest.Pod("b", "c=running")
+			holes := plegtest.Pod("b", "c=running")
 			holes.Containers = slices.Insert(holes.Containers, 0, nil)
-			return []*pleg.Pod{nil, {}, podtest.Pod("a", "c=running"), holes}, nil
+			return []*pleg.Pod{nil, {}, plegtest.Pod("a", "c=running"), holes}, nil
 		})},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/bench/serial"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
 func TestInvariantNeverBlocks(t *testing.T) {
@@ -136,7 +136,7 @@ func play(n *node, relist func()) {
 func detailed(events []pleg.Event) string {
 	words := ""
 	for _, ev := range events {
-		words += podtest.Words(ev)
+		words += plegtest.Words(ev)
 		if ev.ExitCode != nil {
 			words += fmt.Sprintf("=%d,%s", *ev.ExitCode, ev.Reason)
 		}

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
 // ward is a hook of inspections that hang for as long as it is sick.
@@ -38,7 +38,7 @@ func (w *ward) hook(ctx context.Context, pod *pleg.Pod) (*pleg.PodStatus, error)
 	}
 	select {
 	case <-w.recovered:
-		return podtest.Status(pod), nil
+		return plegtest.Status(pod), nil
 	case <-done:
 		return nil, ctx.Err()
 	}

@@ -1,6 +1,4 @@
-// Package podtest writes pods, statuses and events as short words, for the
-// tests of the stages.
-package podtest
+package plegtest
 
 import (
 	"fmt"
@@ -17,16 +15,24 @@ var states = map[string]pleg.State{
 	"exited":  pleg.StateExited,
 }
 
-// Pod returns a new pod with what words list, such as "c1=running /s1=exited":
-// a container, and after a slash a sandbox. It panics on a word it does not
-// know.
+// Pod returns a new pod with the containers and sandboxes that words list, such
+// as "c1=running /s1=exited": an id and a state, with a slash before the id of a
+// sandbox. The states are created, running, exited and unknown; Pod panics on any
+// other.
+//
+// The pod's namespace is "ns". If the UID has a slash, as in "web/a", the part
+// before it is the namespace, and the part after it is the value of the label
+// "pod".
 func Pod(uid pleg.PodUID, words string) *pleg.Pod {
 	p := &pleg.Pod{UID: uid, Name: "name-" + string(uid), Namespace: "ns"}
+	if namespace, name, ok := strings.Cut(string(uid), "/"); ok {
+		p.Namespace, p.Labels = namespace, map[string]string{"pod": name}
+	}
 	for word := range strings.FieldsSeq(words) {
 		id, name, _ := strings.Cut(word, "=")
 		state, ok := states[name]
 		if !ok {
-			panic(fmt.Sprintf("podtest: %q: no such state", word))
+			panic(fmt.Sprintf("plegtest: unknown state in %q", word))
 		}
 		if sandbox, ok := strings.CutPrefix(id, "/"); ok {
 			p.Sandboxes = append(p.Sandboxes, &pleg.Container{ID: pleg.ContainerID(sandbox), Name: p.Name, State: state})
@@ -37,8 +43,8 @@ func Pod(uid pleg.PodUID, words string) *pleg.Pod {
 	return p
 }
 
-// Status returns the status of a pod that is as it was listed, with the given
-// addresses. What has exited did so with code 3 and the reason Error.
+// Status returns the status of a pod in the states that its list shows, with the
+// given addresses. Exited containers have exit code 3 and the reason "Error".
 func Status(p *pleg.Pod, ips ...string) *pleg.PodStatus {
 	s := &pleg.PodStatus{UID: p.UID, Name: p.Name, Namespace: p.Namespace, IPs: ips}
 	for _, c := range p.Containers {
@@ -49,13 +55,13 @@ func Status(p *pleg.Pod, ips ...string) *pleg.PodStatus {
 		s.Containers = append(s.Containers, status)
 	}
 	for _, c := range p.Sandboxes {
-		s.Sandboxes = append(s.Sandboxes, &pleg.SandboxStatus{ID: c.ID, Ready: c.State == pleg.StateRunning, IPs: slices.Clone(ips)})
+		s.Sandboxes = append(s.Sandboxes, &pleg.SandboxStatus{ID: c.ID, Ready: c.State == pleg.StateRunning, CreatedAt: c.CreatedAt, IPs: slices.Clone(ips)})
 	}
 	return s
 }
 
-// Words returns events as words, such as "Died(c1) Started(/s1) PodSync": the
-// type without "Container", and the id, of a sandbox after a slash.
+// Words returns events in short, such as "Died(c1) Started(/s1) PodSync": the
+// type without "Container" and the id, with a slash before that of a sandbox.
 func Words(events ...pleg.Event) string {
 	words := make([]string, len(events))
 	for i, ev := range events {
