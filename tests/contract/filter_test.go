@@ -1,123 +1,125 @@
-package pipeline_test
+package contract_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// A filter lets through exactly what it says, live, replayed and from the
-// history alike.
+var filters = []struct {
+	name   string
+	filter pipeline.SubscribeOptions
+	want   map[pleg.PodUID]string
+}{
+	{"none", pipeline.SubscribeOptions{}, map[pleg.PodUID]string{
+		"red/a": "Started(ca) Started(/sa) Died(ca) Removed(ca) Died(/sa) Removed(/sa)",
+		"red/b": "Started(cb) Started(/sb) Died(cb)", "blue/a": "Started(cd) Died(/sd)",
+	}},
+	{"types", pipeline.SubscribeOptions{Types: []pleg.EventType{pleg.ContainerDied, pleg.ContainerRemoved}}, map[pleg.PodUID]string{
+		"red/a": "Died(ca) Removed(ca) Died(/sa) Removed(/sa)", "red/b": "Died(cb)", "blue/a": "Died(/sd)",
+	}},
+	{"namespaces", pipeline.SubscribeOptions{Namespaces: []string{"blue", "green"}}, map[pleg.PodUID]string{
+		"blue/a": "Started(cd) Died(/sd)",
+	}},
+	{"pods", pipeline.SubscribeOptions{PodUIDs: []pleg.PodUID{"red/b", "none"}}, map[pleg.PodUID]string{
+		"red/b": "Started(cb) Started(/sb) Died(cb)",
+	}},
+	// The label of a removed pod is still known.
+	{"selector", pipeline.SubscribeOptions{Selector: "pod in (a), pod != c"}, map[pleg.PodUID]string{
+		"red/a": "Started(ca) Started(/sa) Died(ca) Removed(ca) Died(/sa) Removed(/sa)", "blue/a": "Started(cd) Died(/sd)",
+	}},
+	{"no sandboxes", pipeline.SubscribeOptions{OmitSandboxes: true}, map[pleg.PodUID]string{
+		"red/a": "Started(ca) Died(ca) Removed(ca)", "red/b": "Started(cb) Died(cb)", "blue/a": "Started(cd)",
+	}},
+	{"network events", pipeline.SubscribeOptions{
+		NetworkEvents: true, Types: []pleg.EventType{pleg.NetworkSetupCompleted, pleg.NetworkFailed},
+	}, map[pleg.PodUID]string{
+		"red/a": "NetworkSetupCompleted(/sa)", "red/b": "NetworkSetupCompleted(/sb)", "blue/a": "NetworkFailed(/sd)",
+	}},
+	{"several at once", pipeline.SubscribeOptions{
+		Namespaces: []string{"red"}, Selector: "pod=b", OmitSandboxes: true, Types: []pleg.EventType{pleg.ContainerDied},
+	}, map[pleg.PodUID]string{"red/b": "Died(cb)"}},
+}
+
+// A filter lets through exactly what it says: live, replayed and from the history.
 func TestContractFilters(t *testing.T) {
-	tests := []struct {
-		name   string
-		filter pipeline.SubscribeOptions
-		want   map[pleg.PodUID]string
-	}{
-		{"none", pipeline.SubscribeOptions{}, map[pleg.PodUID]string{
-			"red/a": "Started(ca) Started(/sa) Died(ca) Removed(ca) Died(/sa) Removed(/sa)",
-			"red/b": "Started(cb) Started(/sb) Died(cb)", "blue/a": "Started(cd) Died(/sd)",
-		}},
-		{"types", pipeline.SubscribeOptions{Types: []pleg.EventType{pleg.ContainerDied, pleg.ContainerRemoved}}, map[pleg.PodUID]string{
-			"red/a": "Died(ca) Removed(ca) Died(/sa) Removed(/sa)", "red/b": "Died(cb)", "blue/a": "Died(/sd)",
-		}},
-		{"namespaces", pipeline.SubscribeOptions{Namespaces: []string{"blue", "green"}}, map[pleg.PodUID]string{
-			"blue/a": "Started(cd) Died(/sd)",
-		}},
-		{"pods", pipeline.SubscribeOptions{PodUIDs: []pleg.PodUID{"red/b", "none"}}, map[pleg.PodUID]string{
-			"red/b": "Started(cb) Started(/sb) Died(cb)",
-		}},
-		// The label of a pod that is gone is still known.
-		{"selector", pipeline.SubscribeOptions{Selector: "pod in (a), pod != c"}, map[pleg.PodUID]string{
-			"red/a": "Started(ca) Started(/sa) Died(ca) Removed(ca) Died(/sa) Removed(/sa)", "blue/a": "Started(cd) Died(/sd)",
-		}},
-		{"no sandboxes", pipeline.SubscribeOptions{OmitSandboxes: true}, map[pleg.PodUID]string{
-			"red/a": "Started(ca) Died(ca) Removed(ca)", "red/b": "Started(cb) Died(cb)", "blue/a": "Started(cd)",
-		}},
-		{"network events", pipeline.SubscribeOptions{
-			NetworkEvents: true, Types: []pleg.EventType{pleg.NetworkSetupCompleted, pleg.NetworkFailed},
-		}, map[pleg.PodUID]string{
-			"red/a": "NetworkSetupCompleted(/sa)", "red/b": "NetworkSetupCompleted(/sb)", "blue/a": "NetworkFailed(/sd)",
-		}},
-		{"several at once", pipeline.SubscribeOptions{
-			Namespaces: []string{"red"}, Selector: "pod=b", OmitSandboxes: true, Types: []pleg.EventType{pleg.ContainerDied},
-		}, map[pleg.PodUID]string{"red/b": "Died(cb)"}},
-	}
-	eachWay(t, pipeline.Options{}, func(b *contractBed) {
-		var live, resumed []*view
-		for _, tt := range tests {
-			live = append(live, b.subscribe(tt.filter))
+	eachWay(t, pipeline.Options{}, func(f *fixture) {
+		var live, resumed []*kit.Subscriber
+		for _, tt := range filters {
+			live = append(live, f.subscribe(tt.filter))
 		}
-		b.liveInColours()
-		for _, tt := range tests {
-			tt.filter.After = pipeline.Position{Epoch: b.pipe.Epoch()}
-			resumed = append(resumed, b.subscribe(tt.filter))
+		f.liveInNamespaces()
+		for _, tt := range filters {
+			tt.filter.After = pipeline.Position{Epoch: f.Epoch()}
+			resumed = append(resumed, f.subscribe(tt.filter))
 		}
-		for i, tt := range tests {
-			history, _, _ := b.untilSynced(resumed[i].events())
-			for way, events := range map[string][]pleg.Event{"live": live[i].events(), "from the history": history} {
-				got := words(events)
+		for i, tt := range filters {
+			history, _, _ := f.untilSynced(resumed[i].Events())
+			for way, events := range map[string][]pleg.Event{"live": live[i].Events(), "from the history": history} {
+				got := kit.WordsByPod(events)
 				for _, uid := range []pleg.PodUID{"red/a", "red/b", "blue/a"} {
 					if got[uid] != tt.want[uid] {
-						b.Errorf("%s, %s: pod %s: %q, want %q", tt.name, way, uid, got[uid], tt.want[uid])
+						f.Errorf("%s, %s: pod %s: %q, want %q", tt.name, way, uid, got[uid], tt.want[uid])
 					}
 				}
 			}
 		}
-		b.replayFiltered()
+		f.replayFiltered()
 	})
 }
 
-func (b *contractBed) liveInColours() {
-	b.node.Set("red/a", "ca=running /sa=running")
-	b.node.Set("red/b", "cb=running /sb=running")
-	b.node.Set("blue/a", "cd=running /sd=exited")
-	b.relist(1)
-	b.node.Set("red/a", "ca=exited /sa=running")
-	b.relist(1)
-	b.node.Set("red/a", "")
-	b.node.Set("red/b", "cb=exited /sb=running")
-	b.relist(1)
+func (f *fixture) liveInNamespaces() {
+	f.Runtime.Set("red/a", "ca=running /sa=running")
+	f.Runtime.Set("red/b", "cb=running /sb=running")
+	f.Runtime.Set("blue/a", "cd=running /sd=exited")
+	kit.Relist(1)
+	f.Runtime.Set("red/a", "ca=exited /sa=running")
+	kit.Relist(1)
+	f.Runtime.Set("red/a", "")
+	f.Runtime.Set("red/b", "cb=exited /sb=running")
+	kit.Relist(1)
 }
 
-func (b *contractBed) replayFiltered() {
-	v := b.subscribe(pipeline.SubscribeOptions{Replay: true, Selector: "pod=b", OmitSandboxes: true})
-	replayed, _, _ := b.untilSynced(v.events())
+func (f *fixture) replayFiltered() {
+	v := f.subscribe(pipeline.SubscribeOptions{Replay: true, Selector: "pod=b", OmitSandboxes: true})
+	replayed, _, _ := f.untilSynced(v.Events())
 	if got := plegtest.Words(replayed...); got != "Died(cb)" {
-		b.Errorf("filtered replay: %s, want Died(cb)", got)
+		f.Errorf("filtered replay: %s, want Died(cb)", got)
 	}
 	if ev := replayed[0]; ev.ExitCode == nil || *ev.ExitCode != 3 || ev.Reason != "Error" {
-		b.Errorf("replayed %+v, want exit code 3 and the reason Error", ev)
+		f.Errorf("replayed %+v, want exit code 3 and the reason Error", ev)
 	}
 }
 
-// What a filter keeps out fills no buffer: however much there is of it, nothing
-// is missed.
+// Events that a filter drops take no room in the buffer, so none is missed because of
+// them.
 func TestContractFiltersBeforeTheBuffer(t *testing.T) {
-	synctestInProcess(t, func(b *contractBed) {
-		sub, err := b.pipe.Subscribe(pipeline.SubscribeOptions{Buffer: 2, Namespaces: []string{"rare"}})
+	inProcess(t, pipeline.Options{}, func(f *fixture) {
+		sub, err := f.Subscribe(pipeline.SubscribeOptions{Buffer: 2, Namespaces: []string{"rare"}})
 		if err != nil {
-			b.Fatal(err)
+			f.Fatal(err)
 		}
 		defer sub.Close()
-		b.node.Set("rare/pod", "c=running")
-		b.live(2 * len(contractLife))
-		b.node.Set("rare/pod", "c=exited")
-		b.live(2)
+		f.Runtime.Set("rare/pod", "c=running")
+		f.live(2 * len(podLife))
+		f.Runtime.Set("rare/pod", "c=exited")
+		f.live(2)
 		got := []pleg.Event{<-sub.Events(), <-sub.Events()}
 		if plegtest.Words(got...) != "Started(c) Died(c)" {
-			b.Errorf("got %+v", got)
+			f.Errorf("got %+v", got)
 		}
 	})
 }
 
-// Bad options are refused by name, and cost nobody else anything.
-func TestContractFiltersRefused(t *testing.T) {
-	synctestInProcess(t, func(b *contractBed) {
+// An error about bad options names the option.
+func TestContractBadFiltersAreRefused(t *testing.T) {
+	inProcess(t, pipeline.Options{}, func(f *fixture) {
 		for _, tt := range []struct {
 			options pipeline.SubscribeOptions
 			names   string
@@ -129,33 +131,33 @@ func TestContractFiltersRefused(t *testing.T) {
 			{pipeline.SubscribeOptions{Buffer: -1}, "Buffer"},
 			{pipeline.SubscribeOptions{Replay: true, After: pipeline.Position{Seq: 1}}, "Replay and After"},
 		} {
-			if _, err := b.pipe.Subscribe(tt.options); err == nil || !containsWord(err, tt.names) {
-				b.Errorf("Subscribe(%+v) = %v, want an error that names %s", tt.options, err, tt.names)
+			if _, err := f.Subscribe(tt.options); err == nil || !strings.Contains(err.Error(), tt.names) {
+				f.Errorf("Subscribe(%+v) = %v, want an error that names %s", tt.options, err, tt.names)
 			}
 		}
 		time.Sleep(time.Second)
 	})
 }
 
-// Events can be had by ranging, until the context ends.
+// All ranges over the events until the context ends.
 func TestContractAll(t *testing.T) {
-	synctestInProcess(t, func(b *contractBed) {
-		sub, err := b.pipe.Subscribe(pipeline.SubscribeOptions{})
+	inProcess(t, pipeline.Options{}, func(f *fixture) {
+		sub, err := f.Subscribe(pipeline.SubscribeOptions{})
 		if err != nil {
-			b.Fatal(err)
+			f.Fatal(err)
 		}
-		b.node.Set("p0", "c1=running c2=running /s=running")
-		b.relist(1)
+		f.Runtime.Set("p0", "c1=running c2=running /s=running")
+		kit.Relist(1)
 		var got []pleg.Event
-		for ev := range sub.All(b.Context()) {
+		for ev := range sub.All(f.Context()) {
 			if got = append(got, ev); len(got) == 2 {
 				break
 			}
 		}
 		sub.Close()
-		got = slices.AppendSeq(got, sub.All(b.Context()))
+		got = slices.AppendSeq(got, sub.All(f.Context()))
 		if plegtest.Words(got...) != "Started(c1) Started(c2) Started(/s)" {
-			b.Errorf("got %s", plegtest.Words(got...))
+			f.Errorf("got %s", plegtest.Words(got...))
 		}
 	})
 }

@@ -1,16 +1,15 @@
-package pipeline_test
+// Package contract_test tests the contract of a subscription clause by clause, each
+// with subscribers in the process and at the other end of the gRPC service.
+package contract_test
 
 import (
 	"context"
-	"errors"
+	"flag"
 	"net"
-	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -19,192 +18,123 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/nodetest"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// The contract of a subscription is tested clause by clause, and each clause
-// with subscribers in the process and at the other end of the gRPC service.
+var seeds = flag.Uint64("contract.seeds", 2, "number of seeds of the random test of subscribers")
 
-// contractBed is a pipeline of a node, and a way to subscribe to it.
-type contractBed struct {
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fixture is a running pipeline and a way to subscribe to it.
+type fixture struct {
 	*testing.T
-	node     *nodetest.Node
-	registry *prometheus.Registry
-	pipe     *pipeline.Pipeline
-	// subscribeSeeing has a function called with each event, by the reader.
-	subscribeSeeing func(pipeline.SubscribeOptions, func(pleg.Event)) *view
-	steps           int // that the pods have taken
+	*kit.Pipeline
+	// open subscribes. The subscriber's reader calls see, if not nil, with each
+	// event.
+	open  func(o pipeline.SubscribeOptions, see func(pleg.Event)) *kit.Subscriber
+	steps int // that the pods have taken
 }
 
-// eachWay runs a test in a bubble for each way to subscribe. The pipeline of
-// the bed runs; it relists every second.
-func eachWay(t *testing.T, o pipeline.Options, test func(*contractBed)) {
-	ways := []struct {
-		name string
-		open func(*contractBed) func(pipeline.SubscribeOptions, func(pleg.Event)) *view
-	}{
-		{"in process", func(b *contractBed) func(pipeline.SubscribeOptions, func(pleg.Event)) *view { return b.inProcess }},
-		{"over the socket", (*contractBed).overSocket},
-	}
-	for _, way := range ways {
-		t.Run(way.name, func(t *testing.T) {
+// eachWay runs a test in a bubble for each way to subscribe, on a running pipeline.
+func eachWay(t *testing.T, o pipeline.Options, test func(*fixture)) {
+	for name, overSocket := range map[string]bool{"in process": false, "over the socket": true} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				b := newContractBed(t, o)
-				b.subscribeSeeing = way.open(b)
-				test(b)
+				f := newFixture(t, o)
+				if overSocket {
+					client := f.serve()
+					f.open = func(o pipeline.SubscribeOptions, see func(pleg.Event)) *kit.Subscriber {
+						return f.watch(client, o, see)
+					}
+				}
+				test(f)
 			})
 		})
 	}
 }
 
-func newContractBed(t *testing.T, o pipeline.Options) *contractBed {
+// inProcess runs a test in a bubble that a transport in between would disturb.
+func inProcess(t *testing.T, o pipeline.Options, test func(*fixture)) {
+	synctest.Test(t, func(t *testing.T) { test(newFixture(t, o)) })
+}
+
+func newFixture(t *testing.T, o pipeline.Options) *fixture {
 	t.Helper()
-	b := &contractBed{T: t, node: nodetest.New(), registry: prometheus.NewPedanticRegistry()}
-	o.Runtime, o.Registerer = b.node, b.registry
-	var err error
-	if b.pipe, err = pipeline.New(o); err != nil {
-		t.Fatal(err)
-	}
-	b.run(b.pipe.Run)
-	time.Sleep(500 * time.Millisecond) // to be between two lists whenever the test acts
-	return b
+	f := &fixture{T: t, Pipeline: kit.New(t, o)}
+	f.open = f.subscribeInProcess
+	f.StartBetweenLists(t)
+	return f
 }
 
-func (b *contractBed) subscribe(o pipeline.SubscribeOptions) *view {
-	b.Helper()
-	return b.subscribeSeeing(o, nil)
+func (f *fixture) subscribe(o pipeline.SubscribeOptions) *kit.Subscriber {
+	f.Helper()
+	return f.open(o, nil)
 }
 
-// run runs something that ends with its context until the test ends.
-func (b *contractBed) run(run func(context.Context) error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- run(ctx) }()
-	b.Cleanup(func() {
-		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			b.Errorf("it ended with %v, want %v", err, context.Canceled)
-		}
-	})
-}
-
-// relist lets everything up to the end of n lists happen.
-func (b *contractBed) relist(n int) {
-	time.Sleep(time.Duration(n) * time.Second)
-	synctest.Wait()
-}
-
-// view is what one subscriber got.
-type view struct {
-	// turn is held by who may go on: the reader, unless it is paused.
-	turn chan struct{}
-	see  func(pleg.Event) // nil for nobody
-	end  func()
-	over chan struct{} // closed once nothing more comes
-
-	mu  sync.Mutex
-	got []pleg.Event
-}
-
-func newView(see func(pleg.Event), end func()) *view {
-	v := &view{turn: make(chan struct{}, 1), see: see, end: end, over: make(chan struct{})}
-	v.turn <- struct{}{}
-	return v
-}
-
-// pause stops the reader, which may have one event in its hand.
-func (v *view) pause() { <-v.turn }
-
-// proceed lets it read again, and that be noticed.
-func (v *view) proceed() {
-	v.turn <- struct{}{}
-	time.Sleep(20 * time.Millisecond)
-}
-
-func (v *view) take(ev pleg.Event) {
-	<-v.turn
-	v.mu.Lock()
-	v.got = append(v.got, ev)
-	v.mu.Unlock()
-	v.turn <- struct{}{}
-	if v.see != nil {
-		v.see(ev)
-	}
-}
-
-// events returns all that came so far.
-func (v *view) events() []pleg.Event {
-	synctest.Wait()
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return slices.Clone(v.got)
-}
-
-func (b *contractBed) inProcess(o pipeline.SubscribeOptions, see func(pleg.Event)) *view {
-	b.Helper()
-	sub, err := b.pipe.Subscribe(o)
+func (f *fixture) subscribeInProcess(o pipeline.SubscribeOptions, see func(pleg.Event)) *kit.Subscriber {
+	f.Helper()
+	sub, err := f.Subscribe(o)
 	if err != nil {
-		b.Fatal(err)
+		f.Fatal(err)
 	}
-	v := newView(see, sub.Close)
+	s := kit.NewSubscriber(see, sub.Close)
 	go func() {
-		defer close(v.over)
+		defer close(s.Done)
 		for ev := range sub.Events() {
-			v.take(ev)
+			s.Add(ev)
 		}
 	}()
-	return v
+	return s
 }
 
-// overSocket returns how to subscribe through a server of the pipeline.
-func (b *contractBed) overSocket() func(pipeline.SubscribeOptions, func(pleg.Event)) *view {
-	srv, err := server.New(b.pipe, server.Options{})
+// serve serves the pipeline and returns a client of the service.
+func (f *fixture) serve() plegv1.PLEGClient {
+	srv, err := server.New(f.Pipeline.Pipeline, server.Options{})
 	if err != nil {
-		b.Fatal(err)
+		f.Fatal(err)
 	}
 	listener := bufconn.Listen(64 << 10)
-	b.run(func(ctx context.Context) error { return srv.Serve(ctx, listener) })
+	kit.Run(f.T, func(ctx context.Context) error { return srv.Serve(ctx, listener) })
 	conn, err := grpc.NewClient("passthrough:///localhost",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
 	if err != nil {
-		b.Fatal(err)
+		f.Fatal(err)
 	}
-	b.Cleanup(func() { conn.Close() })
-	client := plegv1.NewPLEGClient(conn)
-	return func(o pipeline.SubscribeOptions, see func(pleg.Event)) *view { return b.watch(client, o, see) }
+	f.Cleanup(func() { conn.Close() })
+	return plegv1.NewPLEGClient(conn)
 }
 
-func (b *contractBed) watch(client plegv1.PLEGClient, o pipeline.SubscribeOptions, see func(pleg.Event)) *view {
-	b.Helper()
+func (f *fixture) watch(client plegv1.PLEGClient, o pipeline.SubscribeOptions, see func(pleg.Event)) *kit.Subscriber {
+	f.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	stream, err := client.Watch(ctx, watchRequest(b.T, o))
+	stream, err := client.Watch(ctx, watchRequest(f.T, o))
 	if err != nil {
-		b.Fatal(err)
+		f.Fatal(err)
 	}
-	if _, err := stream.Header(); err != nil { // it comes once the subscription stands
-		b.Fatal(err)
+	if _, err := stream.Header(); err != nil { // it is sent once the subscription exists
+		f.Fatal(err)
 	}
-	v := newView(see, cancel)
+	s := kit.NewSubscriber(see, cancel)
 	go func() {
-		defer close(v.over)
+		defer close(s.Done)
 		defer cancel()
 		for {
 			m, err := stream.Recv()
 			if err != nil {
 				if code := status.Code(err); code != codes.Canceled && code != codes.Unavailable {
-					b.Errorf("the stream ended with %v", err)
+					f.Errorf("the stream ended with %v", err)
 				}
 				return
 			}
-			v.take(wire.ToEvent(m.GetEvent()))
+			s.Add(wire.ToEvent(m.GetEvent()))
 		}
 	}()
-	return v
+	return s
 }
 
 func watchRequest(t *testing.T, o pipeline.SubscribeOptions) *plegv1.WatchRequest {
@@ -228,9 +158,4 @@ func watchRequest(t *testing.T, o pipeline.SubscribeOptions) *plegv1.WatchReques
 		r.PodUids = append(r.PodUids, string(uid))
 	}
 	return r
-}
-
-// synctestInProcess is for what can only be tested without a transport between.
-func synctestInProcess(t *testing.T, test func(*contractBed)) {
-	synctest.Test(t, func(t *testing.T) { test(newContractBed(t, pipeline.Options{})) })
 }

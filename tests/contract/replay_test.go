@@ -1,4 +1,4 @@
-package pipeline_test
+package contract_test
 
 import (
 	"cmp"
@@ -9,9 +9,10 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// seqs returns the numbers of the events that are no marks.
+// seqs returns the sequence numbers of the events; marks are left out.
 func seqs(events []pleg.Event) []uint64 {
 	var numbers []uint64
 	for _, ev := range events {
@@ -22,8 +23,8 @@ func seqs(events []pleg.Event) []uint64 {
 	return numbers
 }
 
-// behind returns those of the events that have a higher number.
-func behind(events []pleg.Event, seq uint64) []pleg.Event {
+// eventsAfter returns the events with a higher sequence number.
+func eventsAfter(events []pleg.Event, seq uint64) []pleg.Event {
 	i := slices.IndexFunc(events, func(ev pleg.Event) bool { return ev.Seq > seq })
 	if i < 0 {
 		return nil
@@ -32,55 +33,53 @@ func behind(events []pleg.Event, seq uint64) []pleg.Event {
 }
 
 // untilSynced splits the events at the mark.
-func (b *contractBed) untilSynced(events []pleg.Event) (before []pleg.Event, mark pleg.Event, after []pleg.Event) {
-	b.Helper()
+func (f *fixture) untilSynced(events []pleg.Event) (before []pleg.Event, mark pleg.Event, after []pleg.Event) {
+	f.Helper()
 	i := slices.IndexFunc(events, func(ev pleg.Event) bool { return ev.Type == pleg.Synced })
 	if i < 0 {
-		b.Fatalf("no Synced in %d events", len(events))
+		f.Fatalf("no Synced in %d events", len(events))
 	}
-	if mark = events[i]; mark.Epoch != b.pipe.Epoch() {
-		b.Errorf("Synced has the epoch %q, want %q", mark.Epoch, b.pipe.Epoch())
+	if mark = events[i]; mark.Epoch != f.Epoch() {
+		f.Errorf("Synced has the epoch %q, want %q", mark.Epoch, f.Epoch())
 	}
 	return events[:i], mark, events[i+1:]
 }
 
-// A replay is the present state: for each container and sandbox the event that
-// brought it where it is, marked as replayed, then one Synced. Everything up to
-// the number of Synced is in it, everything behind follows once, however fast
-// the events flow.
+// A replay is the present state: for each container and sandbox its last event,
+// marked as replayed, then one Synced. Every event up to the number of Synced is in
+// it, and every later event follows once, even while events are being delivered.
 func TestContractReplay(t *testing.T) {
-	eachWay(t, pipeline.Options{}, func(b *contractBed) {
-		b.node.Delay = delays()
-		all := b.subscribe(pipeline.SubscribeOptions{})
-		b.live(3)
-		var late []*view
-		for i := range 2 * len(contractLife) {
-			b.step()
-			// The inspections have begun half a second from now, and the
-			// events are on their way.
+	eachWay(t, pipeline.Options{}, func(f *fixture) {
+		f.setDelays()
+		all := f.subscribe(pipeline.SubscribeOptions{})
+		f.live(3)
+		var late []*kit.Subscriber
+		for i := range 2 * len(podLife) {
+			f.step()
+			// Half a second from now the inspections begin, and their events follow.
 			meanwhile := 500*time.Millisecond + time.Duration(20*i)*time.Millisecond
 			time.Sleep(meanwhile)
-			late = append(late, b.subscribe(pipeline.SubscribeOptions{Replay: true}))
+			late = append(late, f.subscribe(pipeline.SubscribeOptions{Replay: true}))
 			time.Sleep(time.Second - meanwhile)
 		}
-		b.live(3)
-		everything := all.events()
+		f.live(3)
+		everything := all.Events()
 		for _, v := range late {
-			replayed, mark, live := b.untilSynced(v.events())
-			b.sameReplay(replayed, everything, mark.Seq)
-			if got, want := seqs(live), seqs(behind(everything, mark.Seq)); !slices.Equal(got, want) {
-				b.Errorf("after Synced at %d: events %v, want %v", mark.Seq, got, want)
+			replayed, mark, live := f.untilSynced(v.Events())
+			f.sameReplay(replayed, everything, mark.Seq)
+			if got, want := seqs(live), seqs(eventsAfter(everything, mark.Seq)); !slices.Equal(got, want) {
+				f.Errorf("after Synced at %d: events %v, want %v", mark.Seq, got, want)
 			}
 			if slices.ContainsFunc(live, func(ev pleg.Event) bool { return ev.Replayed }) {
-				b.Error("a live event is marked as replayed")
+				f.Error("a live event is marked as replayed")
 			}
 		}
 	})
 }
 
-// sameReplay wants what the events up to a number add up to.
-func (b *contractBed) sameReplay(got, everything []pleg.Event, seq uint64) {
-	b.Helper()
+// sameReplay requires the state that the events up to a number add up to.
+func (f *fixture) sameReplay(got, everything []pleg.Event, seq uint64) {
+	f.Helper()
 	last := make(map[pleg.ContainerID]pleg.Event)
 	for _, ev := range everything {
 		if ev.Seq > seq {
@@ -99,61 +98,54 @@ func (b *contractBed) sameReplay(got, everything []pleg.Event, seq uint64) {
 		want = append(want, ev)
 	}
 	slices.SortFunc(want, func(a, b pleg.Event) int { return cmp.Compare(a.Seq, b.Seq) })
-	if !slices.EqualFunc(got, want, equalEvents) {
-		b.Errorf("replay at %d: %s\n\twant %s", seq, plegtest.Words(got...), plegtest.Words(want...))
+	if !slices.EqualFunc(got, want, kit.EqualEvents) {
+		f.Errorf("replay at %d: %s\n\twant %s", seq, plegtest.Words(got...), plegtest.Words(want...))
 	}
 }
 
-// equalEvents compares events that may have been through a protocol.
-func equalEvents(a, b pleg.Event) bool {
-	sameExit := (a.ExitCode == nil) == (b.ExitCode == nil) && (a.ExitCode == nil || *a.ExitCode == *b.ExitCode)
-	sameTime := a.ObservedAt.Equal(b.ObservedAt)
-	a.ExitCode, b.ExitCode, a.ObservedAt, b.ObservedAt = nil, nil, time.Time{}, time.Time{}
-	return a == b && sameExit && sameTime
-}
-
-// Who resumes gets exactly what it has not seen, then one Synced, then what
-// happens live.
+// A subscriber that resumes gets exactly the events that it has not seen, then one
+// Synced, then live events.
 func TestContractResume(t *testing.T) {
-	eachWay(t, pipeline.Options{}, func(b *contractBed) {
-		all := b.subscribe(pipeline.SubscribeOptions{})
-		b.live(5)
-		seen := all.events()
-		var resumed []*view
+	eachWay(t, pipeline.Options{}, func(f *fixture) {
+		all := f.subscribe(pipeline.SubscribeOptions{})
+		f.live(5)
+		seen := all.Events()
+		var resumed []*kit.Subscriber
 		var from []uint64
 		for i := 0; i < len(seen); i += 7 {
-			after := pipeline.Position{Epoch: b.pipe.Epoch(), Seq: seen[i].Seq}
+			after := pipeline.Position{Epoch: f.Epoch(), Seq: seen[i].Seq}
 			if i%2 == 0 {
 				after.Epoch = ""
 			}
 			from = append(from, after.Seq)
-			resumed = append(resumed, b.subscribe(pipeline.SubscribeOptions{After: after}))
+			resumed = append(resumed, f.subscribe(pipeline.SubscribeOptions{After: after}))
 		}
-		b.live(3)
-		everything := all.events()
+		f.live(3)
+		everything := all.Events()
 		for i, v := range resumed {
-			before, mark, after := b.untilSynced(v.events())
+			before, mark, after := f.untilSynced(v.Events())
 			got := append(slices.Clone(before), after...)
-			if want := behind(everything, from[i]); !slices.EqualFunc(got, want, equalEvents) {
-				b.Errorf("resumed after %d: %v, want %v", from[i], seqs(got), seqs(want))
+			if want := eventsAfter(everything, from[i]); !slices.EqualFunc(got, want, kit.EqualEvents) {
+				f.Errorf("resumed after %d: %v, want %v", from[i], seqs(got), seqs(want))
 			}
 			if last := seen[len(seen)-1].Seq; mark.Seq != last {
-				b.Errorf("Synced has the number %d, want %d, that of the last event then", mark.Seq, last)
+				f.Errorf("Synced has the number %d, want %d, that of the last event then", mark.Seq, last)
 			}
 		}
 	})
 }
 
-// Who cannot resume is told why, and gets the present state instead.
+// A subscriber that cannot resume gets a Gap with the reason, and then the present
+// state.
 func TestContractResumeTooLate(t *testing.T) {
 	const kept = 50
-	eachWay(t, pipeline.Options{History: kept}, func(b *contractBed) {
-		all := b.subscribe(pipeline.SubscribeOptions{NetworkEvents: true})
-		b.live(9)
-		everything := all.events()
+	eachWay(t, pipeline.Options{History: kept}, func(f *fixture) {
+		all := f.subscribe(pipeline.SubscribeOptions{NetworkEvents: true})
+		f.live(9)
+		everything := all.Events()
 		last := everything[len(everything)-1].Seq
 		if last < 2*kept {
-			b.Fatalf("only %d events", last)
+			f.Fatalf("only %d events", last)
 		}
 		tests := []struct {
 			name   string
@@ -161,22 +153,22 @@ func TestContractResumeTooLate(t *testing.T) {
 			reason string
 			missed uint64
 		}{
-			{"too old", pipeline.Position{Epoch: b.pipe.Epoch(), Seq: 3}, pleg.HistoryTooShort, last - kept - 3},
+			{"too old", pipeline.Position{Epoch: f.Epoch(), Seq: 3}, pleg.HistoryTooShort, last - kept - 3},
 			{"just too old", pipeline.Position{Seq: last - kept - 1}, pleg.HistoryTooShort, 1},
 			{"another epoch", pipeline.Position{Epoch: "other", Seq: last}, pleg.OtherEpoch, 0},
 			{"a number that is not given yet", pipeline.Position{Seq: last + 1}, pleg.OtherEpoch, 0},
 		}
 		for _, tt := range tests {
-			before, mark, _ := b.untilSynced(b.subscribe(pipeline.SubscribeOptions{After: tt.after}).events())
+			before, mark, _ := f.untilSynced(f.subscribe(pipeline.SubscribeOptions{After: tt.after}).Events())
 			gap := before[0]
-			if gap.Type != pleg.Gap || gap.Reason != tt.reason || gap.Missed != tt.missed || gap.Epoch != b.pipe.Epoch() {
-				b.Errorf("%s: first comes %+v, want a Gap because of %s with %d missed", tt.name, gap, tt.reason, tt.missed)
+			if gap.Type != pleg.Gap || gap.Reason != tt.reason || gap.Missed != tt.missed || gap.Epoch != f.Epoch() {
+				f.Errorf("%s: first comes %+v, want a Gap because of %s with %d missed", tt.name, gap, tt.reason, tt.missed)
 			}
-			b.sameReplay(before[1:], everything, mark.Seq)
+			f.sameReplay(before[1:], everything, mark.Seq)
 		}
-		v := b.subscribe(pipeline.SubscribeOptions{NetworkEvents: true, After: pipeline.Position{Seq: last - kept}})
-		if before, _, _ := b.untilSynced(v.events()); len(before) != kept || before[0].Type == pleg.Gap {
-			b.Errorf("resumed at the end of the history: %d events, want %d and no Gap", len(before), kept)
+		v := f.subscribe(pipeline.SubscribeOptions{NetworkEvents: true, After: pipeline.Position{Seq: last - kept}})
+		if before, _, _ := f.untilSynced(v.Events()); len(before) != kept || before[0].Type == pleg.Gap {
+			f.Errorf("resumed at the end of the history: %d events, want %d and no Gap", len(before), kept)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package pipeline_test
+package invariants_test
 
 import (
 	"context"
@@ -12,37 +12,45 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// Each pod is asked for half a second before a relist; the table says how long
-// after it the answer comes.
+// GetNewerThan is called half a second before a relist; the table has the time from
+// the relist to the answer.
 func TestInvariantFreshness(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change func(n *node)
+		change func(n *plegtest.Runtime)
 		after  time.Duration
 		err    error
 	}{
-		"unchanged":             {change: func(*node) {}},
-		"changed":               {change: func(n *node) { n.set("a", "c=exited") }},
-		"gone":                  {change: func(n *node) { n.remove("a") }},
-		"changed, fails":        {change: func(n *node) { n.set("a", "c=exited"); n.on("a", failing(errInspect)) }, err: errInspect},
-		"inspected slowly":      {change: func(n *node) { n.set("a", "c=exited"); n.on("a", takes(300*time.Millisecond)) }, after: 300 * time.Millisecond},
-		"longer than a period":  {change: func(n *node) { n.set("a", "c=exited"); n.on("a", takes(7500*time.Millisecond)) }, after: 7500 * time.Millisecond},
-		"hangs to its deadline": {change: func(n *node) { n.set("a", "c=exited"); n.on("a", hung) }, after: pipeline.DefaultInspectTimeout, err: context.DeadlineExceeded},
+		"unchanged":      {change: func(*plegtest.Runtime) {}},
+		"changed":        {change: func(n *plegtest.Runtime) { n.Set("a", "c=exited") }},
+		"gone":           {change: func(n *plegtest.Runtime) { n.Remove("a") }},
+		"changed, fails": {change: func(n *plegtest.Runtime) { n.Set("a", "c=exited"); n.SetPodFault("a", plegtest.Fail(errInspect)) }, err: errInspect},
+		"inspected slowly": {change: func(n *plegtest.Runtime) {
+			n.Set("a", "c=exited")
+			n.SetPodFault("a", plegtest.Delay(300*time.Millisecond))
+		}, after: 300 * time.Millisecond},
+		"longer than a period": {change: func(n *plegtest.Runtime) {
+			n.Set("a", "c=exited")
+			n.SetPodFault("a", plegtest.Delay(7500*time.Millisecond))
+		}, after: 7500 * time.Millisecond},
+		"hangs to its deadline": {change: func(n *plegtest.Runtime) { n.Set("a", "c=exited"); n.SetPodFault("a", plegtest.Hang) }, after: pipeline.DefaultInspectTimeout, err: context.DeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, pipeline.Options{})
-				r.node.set("a", "c=running")
-				r.run(t)
-				time.Sleep(relistPeriod / 2)
-				tc.change(r.node)
+				r := kit.New(t, pipeline.Options{})
+				r.Runtime.Set("a", "c=running")
+				r.Start(t)
+				synctest.Wait()
+				time.Sleep(pipeline.DefaultRelistPeriod / 2)
+				tc.change(r.Runtime)
 				asked := time.Now()
 				_, err := r.Cache().GetNewerThan(t.Context(), "a", asked)
 				if !errors.Is(err, tc.err) {
 					t.Errorf("GetNewerThan = %v, want %v", err, tc.err)
 				}
-				if got, want := time.Since(asked), relistPeriod/2+tc.after; got != want {
+				if got, want := time.Since(asked), pipeline.DefaultRelistPeriod/2+tc.after; got != want {
 					t.Errorf("answered after %v, want %v", got, want)
 				}
 			})
@@ -50,12 +58,14 @@ func TestInvariantFreshness(t *testing.T) {
 	}
 }
 
+// GetNewerThan ends with its context.
 func TestInvariantFreshnessEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, pipeline.Options{})
-		r.node.set("a", "c=running")
-		r.node.on("a", hung)
-		r.run(t)
+		r := kit.New(t, pipeline.Options{})
+		r.Runtime.Set("a", "c=running")
+		r.Runtime.SetPodFault("a", plegtest.Hang)
+		r.Start(t)
+		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		start := time.Now()
@@ -68,31 +78,32 @@ func TestInvariantFreshnessEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// The first inspection takes 3.5 s, while three more listings show three more
-// states: it must not end up over them.
+// The first inspection takes 3.5 s, while three more listings show three more states.
+// It must not overwrite them.
 func TestInvariantNewestObservationWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, pipeline.Options{})
-		events := r.subscribe(t, 0)
-		r.node.set("a", "c=running")
-		r.node.set("gone", "c=running")
-		slow := takes(3500 * time.Millisecond)
-		r.node.on("a", slow)
-		r.node.on("gone", slow)
-		r.run(t)
+		r := kit.New(t, pipeline.Options{})
+		events := r.Events(t, 0)
+		r.Runtime.Set("a", "c=running")
+		r.Runtime.Set("gone", "c=running")
+		slow := plegtest.Delay(3500 * time.Millisecond)
+		r.Runtime.SetPodFault("a", slow)
+		r.Runtime.SetPodFault("gone", slow)
+		r.Start(t)
+		synctest.Wait()
 		start := time.Now()
-		r.node.on("a", nil)
+		r.Runtime.SetPodFault("a", nil)
 		for n := range 3 {
-			r.node.set("a", fmt.Sprintf("d%d=running c=exited", n))
-			r.node.remove("gone")
-			r.relist()
+			r.Runtime.Set("a", fmt.Sprintf("d%d=running c=exited", n))
+			r.Runtime.Remove("gone")
+			kit.Relist(1)
 		}
-		requireTold(t, events)
+		kit.RequireEvents(t, events)
 		time.Sleep(500 * time.Millisecond) // now the first inspections end
-		requireTold(t, events,
+		kit.RequireEvents(t, events,
 			"a", "Started(c) Died(c) Started(d2)",
 			"gone", "Started(c) Died(c) Removed(c)")
-		newest := start.Add(3 * relistPeriod)
+		newest := start.Add(3 * pipeline.DefaultRelistPeriod)
 		for range 20 {
 			status, err := r.Cache().Get("a")
 			if err != nil || !status.ObservedAt.Equal(newest) || status.Container("d2") == nil {
@@ -101,72 +112,76 @@ func TestInvariantNewestObservationWins(t *testing.T) {
 			if status, err := r.Cache().Get("gone"); err != nil || status.Name != "" {
 				t.Fatalf("cache of the gone pod = %+v, %v, want nothing", status, err)
 			}
-			time.Sleep(relistPeriod / 4)
+			time.Sleep(pipeline.DefaultRelistPeriod / 4)
 		}
-		if inspected, _ := r.node.calls("a"); inspected != 2 {
+		if inspected := r.Runtime.Counts().Inspections["a"]; inspected != 2 {
 			t.Errorf("inspections = %d, want 2: the first and the newest", inspected)
 		}
-		requireTold(t, events)
+		kit.RequireEvents(t, events)
 	})
 }
 
-// Each fault costs pod a one retry; pod b and the process notice nothing.
+// containment are faults that cost pod a one retry, or all pods one list.
+var containment = map[string]struct {
+	set  func(r *plegtest.Runtime)
+	list bool // the fault is in the list
+}{
+	"panic in an inspection":      {set: podFault(plegtest.Panic("no"))},
+	"nil panic":                   {set: podFault(plegtest.Panic(nil))},
+	"status with a nil sandbox":   {set: status(&pleg.PodStatus{UID: "a", Sandboxes: []*pleg.SandboxStatus{nil}})},
+	"status with a nil container": {set: status(&pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{nil}})},
+	"hang":                        {set: podFault(plegtest.Hang)},
+	"error":                       {set: podFault(plegtest.Fail(errInspect))},
+	"panic in a list":             {list: true, set: func(r *plegtest.Runtime) { r.SetListFault(plegtest.Panic("no")) }},
+	"list error":                  {list: true, set: func(r *plegtest.Runtime) { r.SetListFault(plegtest.Fail(errInspect)) }},
+	"malformed list": {list: true, set: func(r *plegtest.Runtime) {
+		malformed := plegtest.Pod("b", "c=running")
+		malformed.Containers = slices.Insert(malformed.Containers, 0, nil)
+		r.SetList([]*pleg.Pod{nil, {}, plegtest.Pod("a", "c=running"), malformed})
+	}},
+}
+
+func podFault(f plegtest.Fault) func(r *plegtest.Runtime) {
+	return func(r *plegtest.Runtime) { r.SetPodFault("a", f) }
+}
+
+func status(s *pleg.PodStatus) func(r *plegtest.Runtime) {
+	return func(r *plegtest.Runtime) { r.SetStatus("a", s) }
+}
+
+// Each fault costs pod a one retry, or all pods one list; it costs pod b and the
+// process nothing else.
 func TestInvariantContainment(t *testing.T) {
-	inspection := func(h hook) func(n *node) { return func(n *node) { n.on("a", h) } }
-	list := func(h func() ([]*pleg.Pod, error)) func(n *node) {
-		return func(n *node) {
-			n.onLists(func(context.Context) ([]*pleg.Pod, error) { n.onLists(nil); return h() })
-		}
-	}
-	for name, tc := range map[string]struct {
-		fault func(n *node)
-		late  bool // the fault is in the list, and costs all pods a period
-	}{
-		"panic in an inspection": {fault: inspection(func(context.Context, *pleg.Pod) (*pleg.PodStatus, error) { panic("no") })},
-		"nil panics":             {fault: inspection(func(context.Context, *pleg.Pod) (*pleg.PodStatus, error) { panic(nil) })},
-		"status with holes": {fault: inspection(func(_ context.Context, pod *pleg.Pod) (*pleg.PodStatus, error) {
-			return &pleg.PodStatus{UID: pod.UID, Sandboxes: []*pleg.SandboxStatus{nil}}, nil
-		})},
-		"status with a hole for a container": {fault: inspection(func(_ context.Context, pod *pleg.Pod) (*pleg.PodStatus, error) {
-			return &pleg.PodStatus{UID: pod.UID, Containers: []*pleg.ContainerStatus{nil}}, nil
-		})},
-		"hang":            {fault: inspection(hung)},
-		"error":           {fault: inspection(failing(errInspect))},
-		"panic in a list": {late: true, fault: list(func() ([]*pleg.Pod, error) { panic("no") })},
-		"list error":      {late: true, fault: list(func() ([]*pleg.Pod, error) { return nil, errInspect })},
-		"list with holes": {late: true, fault: list(func() ([]*pleg.Pod, error) {
-			holes := plegtest.Pod("b", "c=running")
-			holes.Containers = slices.Insert(holes.Containers, 0, nil)
-			return []*pleg.Pod{nil, {}, plegtest.Pod("a", "c=running"), holes}, nil
-		})},
-	} {
+	for name, tt := range containment {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, pipeline.Options{InspectTimeout: relistPeriod / 2})
-				events := r.subscribe(t, 0)
-				r.node.set("a", "c=running")
-				r.node.set("b", "c=running")
-				r.run(t)
-				requireTold(t, events, "a", "Started(c)", "b", "Started(c)")
-				tc.fault(r.node)
-				r.node.set("a", "c=exited")
-				r.node.set("b", "c=exited")
-				r.relist()
-				if !tc.late {
-					requireTold(t, events, "b", "Died(c)")
-					r.node.on("a", nil)
-					r.relist()
-					requireTold(t, events, "a", "Died(c)")
+				r := kit.New(t, pipeline.Options{InspectTimeout: pipeline.DefaultRelistPeriod / 2})
+				events := r.Events(t, 0)
+				r.Runtime.Set("a", "c=running")
+				r.Runtime.Set("b", "c=running")
+				r.Start(t)
+				kit.RequireEvents(t, events, "a", "Started(c)", "b", "Started(c)")
+				tt.set(r.Runtime)
+				r.Runtime.Set("a", "c=exited")
+				r.Runtime.Set("b", "c=exited")
+				kit.Relist(1)
+				if tt.list {
+					kit.RequireEvents(t, events)
 				} else {
-					requireTold(t, events)
-					r.relist()
-					requireTold(t, events, "a", "Died(c)", "b", "Died(c)")
+					kit.RequireEvents(t, events, "b", "Died(c)")
+				}
+				r.Runtime.SetPodFault("a", nil)
+				r.Runtime.SetStatus("a", nil)
+				r.Runtime.SetListFault(nil)
+				r.Runtime.SetList(nil)
+				kit.Relist(1)
+				if tt.list {
+					kit.RequireEvents(t, events, "a", "Died(c)", "b", "Died(c)")
+				} else {
+					kit.RequireEvents(t, events, "a", "Died(c)")
 				}
 				if status, err := r.Cache().Get("a"); err != nil || status.Container("c") == nil {
 					t.Errorf("cache = %+v, %v, want the status of the retry", status, err)
-				}
-				if err := r.stop(); !errors.Is(err, context.Canceled) {
-					t.Errorf("Run = %v, want %v", err, context.Canceled)
 				}
 			})
 		})

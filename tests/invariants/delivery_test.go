@@ -1,4 +1,4 @@
-package pipeline_test
+package invariants_test
 
 import (
 	"context"
@@ -12,94 +12,102 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/bench/serial"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
+// Subscribers that never read delay neither the pipeline nor other subscribers.
 func TestInvariantNeverBlocks(t *testing.T) {
-	const sleepers, pods = 50, 20
+	const stopped, pods = 50, 20
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, pipeline.Options{})
-		for range sleepers {
-			r.subscribe(t, 1) // and never read
+		r := kit.New(t, pipeline.Options{})
+		for range stopped {
+			r.Events(t, 1) // and never read
 		}
-		events := r.subscribe(t, 0)
-		r.run(t)
+		events := r.Events(t, 0)
+		r.Start(t)
+		synctest.Wait()
 		for n := range 10 {
 			var want []string
 			for p := range pods {
 				uid := fmt.Sprint(p)
-				words, told := "c=running", "Started(c)"
+				words, step := "c=running", "Started(c)"
 				if n%2 == 1 {
-					words, told = "c=exited", "Died(c)"
+					words, step = "c=exited", "Died(c)"
 				}
-				r.node.set(pleg.PodUID(uid), words)
-				want = append(want, uid, told)
+				r.Runtime.Set(pleg.PodUID(uid), words)
+				want = append(want, uid, step)
 			}
-			r.relist()
-			requireTold(t, events, want...)
+			kit.Relist(1)
+			kit.RequireEvents(t, events, want...)
 		}
-		if _, listed := r.node.calls("0"); listed != 11 {
+		if listed := r.Runtime.Counts().Lists; listed != 11 {
 			t.Errorf("lists = %d, want 11: one a second", listed)
 		}
-		if err := r.stop(); !errors.Is(err, context.Canceled) {
+		if err := r.Stop(); !errors.Is(err, context.Canceled) {
 			t.Errorf("Run = %v, want %v", err, context.Canceled)
 		}
 	})
 }
 
+// A subscriber that reads again gets one PodSync for each pod with missed events, and
+// their numbers add up to the events that were published.
 func TestInvariantNothingSilentlyLost(t *testing.T) {
 	const pods, buffer = 10, 5
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, pipeline.Options{})
-		slow, quick := r.subscribe(t, buffer), r.subscribe(t, 0)
-		r.run(t)
+		r := kit.New(t, pipeline.Options{})
+		slow, quick := r.Events(t, buffer), r.Events(t, 0)
+		r.Start(t)
+		synctest.Wait()
 		published := make(map[pleg.PodUID]uint64)
 		for n := range 6 {
-			for p := range pods {
-				state := []string{"running", "exited"}[n%2]
-				r.node.set(pleg.PodUID(fmt.Sprint(p)), "c="+state)
-			}
-			r.relist()
-			for _, ev := range drain(quick) {
+			kit.Fill(r.Runtime, pods, "c="+[]string{"running", "exited"}[n%2])
+			kit.Relist(1)
+			for _, ev := range kit.Drain(quick) {
 				published[ev.PodUID]++
 			}
 		}
-		repairs := make(map[pleg.PodUID]int)
-		var seq uint64
-		for n := 0; ; n++ {
-			time.Sleep(20 * time.Millisecond) // it is noticed that the subscriber reads again
-			synctest.Wait()
-			if len(slow) == 0 {
-				break
-			}
-			ev := <-slow
-			if ev.Seq <= seq {
-				t.Errorf("event %d has number %d after %d", n, ev.Seq, seq)
-			}
-			seq = ev.Seq
-			if ev.Missed == 0 {
-				published[ev.PodUID]--
-				continue
-			}
-			if ev.Type != pleg.PodSync {
-				t.Errorf("event %+v stands for others, want a PodSync", ev)
-			}
-			published[ev.PodUID] -= ev.Missed
-			repairs[ev.PodUID]++
-		}
-		for p := range pods {
-			uid := pleg.PodUID(fmt.Sprint(p))
-			if published[uid] != 0 || repairs[uid] != 1 {
-				t.Errorf("pod %s: %d events unaccounted for and %d repairs, want 0 and 1", uid, int64(published[uid]), repairs[uid])
+		accounted, repairs := readRepairs(t, slow)
+		for _, uid := range kit.UIDs(pods) {
+			if accounted[uid] != published[uid] || repairs[uid] != 1 {
+				t.Errorf("pod %s: %d events of %d accounted for by %d repairs, want all and 1", uid, accounted[uid], published[uid], repairs[uid])
 			}
 		}
-		r.node.set("0", "d=running c=exited")
-		r.relist()
-		requireTold(t, slow, "0", "Started(d)")
+		r.Runtime.Set("p0", "d=running c=exited")
+		kit.Relist(1)
+		kit.RequireEvents(t, slow, "p0", "Started(d)")
 	})
 }
 
-// fidelitySteps are what the runtime has at each relist, and which inspections
-// fail then.
+// readRepairs reads all events and returns for each pod the number of events that they
+// account for, delivered or missed, and the number of repairs.
+func readRepairs(t *testing.T, events <-chan pleg.Event) (accounted map[pleg.PodUID]uint64, repairs map[pleg.PodUID]int) {
+	t.Helper()
+	accounted, repairs = make(map[pleg.PodUID]uint64), make(map[pleg.PodUID]int)
+	var seq uint64
+	for {
+		time.Sleep(20 * time.Millisecond) // until the dispatcher notices that the subscriber reads again
+		synctest.Wait()
+		if len(events) == 0 {
+			return accounted, repairs
+		}
+		ev := <-events
+		if ev.Seq <= seq {
+			t.Errorf("%+v comes after number %d", ev, seq)
+		}
+		seq = ev.Seq
+		if ev.Missed == 0 {
+			accounted[ev.PodUID]++
+			continue
+		}
+		if ev.Type != pleg.PodSync {
+			t.Errorf("event %+v stands for others, want a PodSync", ev)
+		}
+		accounted[ev.PodUID] += ev.Missed
+		repairs[ev.PodUID]++
+	}
+}
+
+// fidelitySteps are the pods at each relist, and which inspections fail then.
 var fidelitySteps = []struct {
 	pods  map[pleg.PodUID]string
 	fails []pleg.PodUID
@@ -114,25 +122,25 @@ var fidelitySteps = []struct {
 	{pods: map[pleg.PodUID]string{}},
 }
 
-// play has the node go through the steps; relist is called at each.
-func play(n *node, relist func()) {
+// play sets the runtime to each step, and then calls relist.
+func play(n *plegtest.Runtime, relist func()) {
 	for _, step := range fidelitySteps {
 		for _, uid := range []pleg.PodUID{"a", "b", "n"} {
-			n.on(uid, nil)
+			n.SetPodFault(uid, nil)
 			if words, ok := step.pods[uid]; ok {
-				n.set(uid, words)
+				n.Set(uid, words)
 			} else {
-				n.remove(uid)
+				n.Remove(uid)
 			}
 		}
 		for _, uid := range step.fails {
-			n.on(uid, failing(errInspect))
+			n.SetPodFault(uid, plegtest.Fail(errInspect))
 		}
 		relist()
 	}
 }
 
-// detailed are the words of events and the exit codes in them.
+// detailed returns the words of events with their exit codes.
 func detailed(events []pleg.Event) string {
 	words := ""
 	for _, ev := range events {
@@ -145,20 +153,13 @@ func detailed(events []pleg.Event) string {
 	return words
 }
 
-func eventsByPod(events []pleg.Event) map[pleg.PodUID][]pleg.Event {
-	pods := make(map[pleg.PodUID][]pleg.Event)
-	for _, ev := range events {
-		pods[ev.PodUID] = append(pods[ev.PodUID], ev)
-	}
-	return pods
-}
-
+// The events of each pod equal those of the serial baseline.
 func TestInvariantFidelity(t *testing.T) {
 	for _, inspectors := range []int{1, 2, 8} {
 		t.Run(fmt.Sprintf("inspectors=%d", inspectors), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				out := make(chan pleg.Event, 1000)
-				n := newNode()
+				n := plegtest.New()
 				reference, err := serial.New(n, serial.Options{Events: out})
 				if err != nil {
 					t.Fatalf("New: %v", err)
@@ -168,12 +169,13 @@ func TestInvariantFidelity(t *testing.T) {
 						t.Fatalf("Relist: %v", err)
 					}
 				})
-				r := newRig(t, pipeline.Options{Inspectors: inspectors})
-				events := r.subscribe(t, 1000)
-				r.run(t)
-				play(r.node, r.relist)
+				r := kit.New(t, pipeline.Options{Inspectors: inspectors})
+				events := r.Events(t, 1000)
+				r.Start(t)
+				synctest.Wait()
+				play(r.Runtime, func() { kit.Relist(1) })
 
-				got, want := eventsByPod(drain(events)), eventsByPod(drain(out))
+				got, want := kit.ByPod(kit.Drain(events)), kit.ByPod(kit.Drain(out))
 				for _, uid := range []pleg.PodUID{"a", "b", "n"} {
 					if got, want := detailed(got[uid]), detailed(want[uid]); got != want || want == "" {
 						t.Errorf("events of pod %s:\n\tpipeline %s\n\tserial   %s", uid, got, want)

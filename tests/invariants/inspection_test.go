@@ -1,4 +1,6 @@
-package pipeline_test
+// Package invariants_test has a test for each invariant of the pipeline: it fails if
+// the rule is broken.
+package invariants_test
 
 import (
 	"errors"
@@ -7,38 +9,42 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-var errInspect = errors.New("inspection went wrong")
+var errInspect = errors.New("inspection failed")
 
-// The tests of this file and of its neighbours are named after the invariants
-// of the design: each fails once its rule is broken.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Both pods restart their container at each relist. One is inspected at once,
-// the other slowly, so that what it does meanwhile is told together.
+// Both pods restart their container at each relist. One is inspected at once. The other
+// is inspected slowly, so that several steps are reported together, still in order.
 func TestInvariantOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, pipeline.Options{})
-		r.node.on("slow", takes(1400*time.Millisecond))
-		subscribers := []<-chan pleg.Event{r.subscribe(t, 0), r.subscribe(t, 0), r.subscribe(t, 0)}
+		r := kit.New(t, pipeline.Options{})
+		r.Runtime.SetPodFault("slow", plegtest.Delay(1400*time.Millisecond))
+		subscribers := []<-chan pleg.Event{r.Events(t, 0), r.Events(t, 0), r.Events(t, 0)}
 		words := "c0=running /s=running"
 		for n := range 6 {
 			if n > 0 {
 				words = fmt.Sprintf("c%d=running c%d=exited%s", n, n-1, words[len("c0=running"):])
 			}
-			r.node.set("fast", words)
-			r.node.set("slow", words)
+			r.Runtime.Set("fast", words)
+			r.Runtime.Set("slow", words)
 			if n == 0 {
-				r.run(t)
+				r.Start(t)
+				synctest.Wait()
 			} else {
-				r.relist()
+				kit.Relist(1)
 			}
 		}
 		time.Sleep(10 * time.Second)
 		for _, events := range subscribers {
-			requireTold(t, events,
+			kit.RequireEvents(t, events,
 				"fast", "Started(c0) Started(/s) Died(c0) Started(c1) Died(c1) Started(c2) "+
 					"Died(c2) Started(c3) Died(c3) Started(c4) Died(c4) Started(c5)",
 				"slow", "Started(c0) Started(/s) Died(c0) Started(c1) Died(c1) Started(c2) "+
@@ -47,11 +53,12 @@ func TestInvariantOrder(t *testing.T) {
 	})
 }
 
+// Whoever receives an event finds in the cache a status at least as new.
 func TestInvariantCacheFirst(t *testing.T) {
 	const pods, steps = 200, 6
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, pipeline.Options{})
-		events := r.subscribe(t, pods*4*steps)
+		r := kit.New(t, pipeline.Options{})
+		events := r.Events(t, pods*4*steps)
 		checked := make(chan int)
 		go func() {
 			n := 0
@@ -73,37 +80,41 @@ func TestInvariantCacheFirst(t *testing.T) {
 			}
 			checked <- n
 		}()
-		r.run(t)
+		r.Start(t)
+		synctest.Wait()
 		for range steps / 2 {
 			for n := range pods {
-				r.node.set(pleg.PodUID(fmt.Sprint(n)), "c=running")
+				r.Runtime.Set(pleg.PodUID(fmt.Sprint(n)), "c=running")
 			}
-			r.relist()
+			kit.Relist(1)
 			for n := range pods {
-				r.node.remove(pleg.PodUID(fmt.Sprint(n)))
+				r.Runtime.Remove(pleg.PodUID(fmt.Sprint(n)))
 			}
-			r.relist()
+			kit.Relist(1)
 		}
-		_ = r.stop()
+		_ = r.Stop()
 		if got, want := <-checked, pods*3*steps/2; got != want {
 			t.Errorf("events = %d, want %d", got, want)
 		}
 	})
 }
 
+// While inspections fail, no event is sent, the cache has the error, and the pod is
+// inspected once at each relist.
 func TestInvariantRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, pipeline.Options{})
-		events := r.subscribe(t, 0)
-		r.node.set("a", "c=running /s=running")
-		r.run(t)
-		requireTold(t, events, "a", "Started(c) Started(/s)")
-		r.node.on("a", failing(errInspect))
-		r.node.set("a", "c=exited /s=running")
+		r := kit.New(t, pipeline.Options{})
+		events := r.Events(t, 0)
+		r.Runtime.Set("a", "c=running /s=running")
+		r.Start(t)
+		synctest.Wait()
+		kit.RequireEvents(t, events, "a", "Started(c) Started(/s)")
+		r.Runtime.SetPodFault("a", plegtest.Fail(errInspect))
+		r.Runtime.Set("a", "c=exited /s=running")
 		for range 3 {
 			asked := time.Now()
-			r.relist()
-			requireTold(t, events)
+			kit.Relist(1)
+			kit.RequireEvents(t, events)
 			if status, err := r.Cache().Get("a"); status != nil || !errors.Is(err, errInspect) {
 				t.Errorf("cache = %+v, %v, want the error of the inspection", status, err)
 			}
@@ -111,56 +122,58 @@ func TestInvariantRetry(t *testing.T) {
 				t.Errorf("GetNewerThan = %v, want the error of the inspection", err)
 			}
 		}
-		r.node.set("a", "d=running c=exited /s=running")
-		r.relist()
-		requireTold(t, events)
-		r.node.on("a", nil)
-		r.relist()
-		requireTold(t, events, "a", "Died(c) Started(d)")
+		r.Runtime.Set("a", "d=running c=exited /s=running")
+		kit.Relist(1)
+		kit.RequireEvents(t, events)
+		r.Runtime.SetPodFault("a", nil)
+		kit.Relist(1)
+		kit.RequireEvents(t, events, "a", "Died(c) Started(d)")
 		for range 5 {
-			r.relist()
+			kit.Relist(1)
 		}
-		requireTold(t, events)
+		kit.RequireEvents(t, events)
 		// The first, one failure at each of four relists, and the success.
-		if inspected, _ := r.node.calls("a"); inspected != 6 {
+		if inspected := r.Runtime.Counts().Inspections["a"]; inspected != 6 {
 			t.Errorf("inspections = %d, want 6: one at each relist until it succeeds", inspected)
 		}
 	})
 }
 
+// A hung pod delays no other pod, no relist, and no GetNewerThan of another pod.
 func TestInvariantNoHeadOfLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, pipeline.Options{Inspectors: 2})
-		events := r.subscribe(t, 0)
-		r.node.set("still", "c=running")
-		r.run(t)
-		requireTold(t, events, "still", "Started(c)")
-		r.node.on("hung", hung)
-		r.node.set("hung", "c=running")
+		r := kit.New(t, pipeline.Options{Inspectors: 2})
+		events := r.Events(t, 0)
+		r.Runtime.Set("still", "c=running")
+		r.Start(t)
+		synctest.Wait()
+		kit.RequireEvents(t, events, "still", "Started(c)")
+		r.Runtime.SetPodFault("hung", plegtest.Hang)
+		r.Runtime.Set("hung", "c=running")
 		want := []string{}
 		for n := range 20 {
 			uid := fmt.Sprint("other-", n)
-			r.node.set(pleg.PodUID(uid), "c=running")
+			r.Runtime.Set(pleg.PodUID(uid), "c=running")
 			want = append(want, uid, "Started(c)")
 		}
 		asked := time.Now()
-		r.relist()
-		requireTold(t, events, want...)
+		kit.Relist(1)
+		kit.RequireEvents(t, events, want...)
 		for _, uid := range []pleg.PodUID{"still", "other-0", "other-19", "nobody"} {
-			if !fresh(t.Context(), r.Pipeline, uid, asked) {
+			if !kit.Fresh(r.Cache(), uid, asked) {
 				t.Errorf("no status of pod %s that is newer than before the relist", uid)
 			}
 		}
-		if fresh(t.Context(), r.Pipeline, "hung", asked) {
-			t.Error("the pod that hangs counts as inspected")
+		if kit.Fresh(r.Cache(), "hung", asked) {
+			t.Error("the hung pod counts as inspected")
 		}
 		for n := range 10 {
-			r.node.remove(pleg.PodUID(fmt.Sprint("other-", n)))
-			r.relist()
-			requireTold(t, events, fmt.Sprint("other-", n), "Died(c) Removed(c)")
+			r.Runtime.Remove(pleg.PodUID(fmt.Sprint("other-", n)))
+			kit.Relist(1)
+			kit.RequireEvents(t, events, fmt.Sprint("other-", n), "Died(c) Removed(c)")
 		}
-		if _, listed := r.node.calls("hung"); listed != 12 {
-			t.Errorf("lists = %d, want 12: one a second beside the pod that hangs", listed)
+		if listed := r.Runtime.Counts().Lists; listed != 12 {
+			t.Errorf("lists = %d, want 12: one a second", listed)
 		}
 		if ok, err := r.Healthy(); !ok {
 			t.Errorf("Healthy = %v, though every list was answered", err)
@@ -168,30 +181,34 @@ func TestInvariantNoHeadOfLine(t *testing.T) {
 	})
 }
 
+// At most one inspection per pod and Inspectors in all are in flight, and every call
+// has a deadline.
 func TestInvariantBounds(t *testing.T) {
 	const pods, inspectors = 50, 4
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, pipeline.Options{Inspectors: inspectors, FixedWidth: true})
-		r.run(t)
+		r := kit.New(t, pipeline.Options{Inspectors: inspectors, FixedWidth: true})
+		r.Start(t)
+		synctest.Wait()
 		for n := range pods {
 			uid := pleg.PodUID(fmt.Sprint(n))
-			r.node.on(uid, takes(300*time.Millisecond))
-			r.node.set(uid, "c=running")
+			r.Runtime.SetPodFault(uid, plegtest.Delay(300*time.Millisecond))
+			r.Runtime.Set(uid, "c=running")
 		}
-		r.node.on("1", takes(6*time.Second)) // and it changes all the while
+		r.Runtime.SetPodFault("1", plegtest.Delay(6*time.Second)) // and it changes all the while
 		for n := range 8 {
 			r.RequestReinspect("0")
-			r.node.set("1", fmt.Sprintf("c%d=running", n))
-			r.relist()
+			r.Runtime.Set("1", fmt.Sprintf("c%d=running", n))
+			kit.Relist(1)
 		}
-		if r.node.peak != inspectors {
-			t.Errorf("most inspections in flight = %d, want %d", r.node.peak, inspectors)
+		got := r.Runtime.Counts()
+		if got.Peak != inspectors {
+			t.Errorf("most inspections in flight = %d, want %d", got.Peak, inspectors)
 		}
-		if r.node.peakOfPod != 1 {
-			t.Errorf("most inspections of one pod in flight = %d, want 1", r.node.peakOfPod)
+		if got.PeakPerPod != 1 {
+			t.Errorf("most inspections of one pod in flight = %d, want 1", got.PeakPerPod)
 		}
-		if r.node.unbounded != 0 {
-			t.Errorf("calls of the runtime without a deadline = %d, want 0", r.node.unbounded)
+		if got.WithoutDeadline != 0 {
+			t.Errorf("calls of the runtime without a deadline = %d, want 0", got.WithoutDeadline)
 		}
 	})
 }

@@ -1,11 +1,8 @@
-package pipeline_test
+package invariants_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"log/slog"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,157 +11,181 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// ward is a hook of inspections that hang for as long as it is sick.
-type ward struct {
+const (
+	quarantineInspectors = 8
+	hungPods             = 40
+	goodPods             = 60
+	quarantineSteps      = 240
+)
+
+// quarantineTest is a pipeline on a runtime where hungPods pods hang until the runtime
+// recovers.
+type quarantineTest struct {
+	*kit.Pipeline
+	log       kit.Log
+	events    <-chan pleg.Event
+	seen      map[pleg.PodUID]int // events
 	recovered chan struct{}
-	deaf      bool // to the end of the context
-	hung      atomic.Int64
+	// uncancellable: the hung calls ignore their context.
+	uncancellable bool
+	hung          atomic.Int64
 }
 
-func newWard(deaf bool) *ward { return &ward{recovered: make(chan struct{}), deaf: deaf} }
+func hungPod(n int) pleg.PodUID { return pleg.PodUID(fmt.Sprint("hung-", n)) }
 
-func (w *ward) hook(ctx context.Context, pod *pleg.Pod) (*pleg.PodStatus, error) {
-	timer := time.AfterFunc(pipeline.DefaultHungAfter+1, func() { w.hung.Add(1) })
+func goodPod(n int) pleg.PodUID { return pleg.PodUID(fmt.Sprint("good-", n)) }
+
+func newQuarantineTest(t *testing.T, uncancellable bool) *quarantineTest {
+	q := &quarantineTest{seen: make(map[pleg.PodUID]int), recovered: make(chan struct{}), uncancellable: uncancellable}
+	q.Pipeline = kit.New(t, pipeline.Options{Inspectors: quarantineInspectors, DeliverAfterFailures: 3, Logger: q.log.Logger()})
+	q.events = q.Events(t, 10_000)
+	for n := range hungPods {
+		q.Runtime.SetPodFault(hungPod(n), q.hang)
+		q.Runtime.Set(hungPod(n), "c=running")
+	}
+	q.Start(t)
+	synctest.Wait()
+	return q
+}
+
+// hang is the fault of the hung pods. It counts the calls that are older than HungAfter.
+func (q *quarantineTest) hang(ctx context.Context) error {
+	timer := time.AfterFunc(pipeline.DefaultHungAfter+1, func() { q.hung.Add(1) })
 	defer func() {
 		if !timer.Stop() {
-			w.hung.Add(-1)
+			q.hung.Add(-1)
 		}
 	}()
 	done := ctx.Done()
-	if w.deaf {
+	if q.uncancellable {
 		done = nil
 	}
 	select {
-	case <-w.recovered:
-		return plegtest.Status(pod), nil
+	case <-q.recovered:
+		return nil
 	case <-done:
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
 }
 
-// Forty of a hundred pods hang for ever, or until the runtime recovers; the
-// others change every second, and are told of as they do.
+// step changes every good pod and requires its events at once.
+func (q *quarantineTest) step(t *testing.T, n int) {
+	t.Helper()
+	for i := range goodPods {
+		q.Runtime.Set(goodPod(i), fmt.Sprintf("c%d=running", n))
+	}
+	kit.Relist(1)
+	for _, ev := range kit.Drain(q.events) {
+		q.seen[ev.PodUID]++
+		if !ev.Uninspected && time.Since(ev.ObservedAt) > 0 {
+			t.Fatalf("step %d: late event %+v", n, ev)
+		}
+	}
+	if got := q.hung.Load(); !q.uncancellable && got > quarantineInspectors/2 {
+		t.Fatalf("step %d: %d of %d inspectors are with hung pods", n, got, quarantineInspectors)
+	}
+}
+
+func (q *quarantineTest) requireCounts(t *testing.T) {
+	t.Helper()
+	for n := range goodPods {
+		if got, want := q.seen[goodPod(n)], 1+(quarantineSteps-1)*3; got != want {
+			t.Errorf("pod %s has %d events, want %d", goodPod(n), got, want)
+		}
+	}
+	for n := range hungPods {
+		if got := q.seen[hungPod(n)]; got != 1 {
+			t.Errorf("pod %s has %d events, want one, uninspected", hungPod(n), got)
+		}
+	}
+	if got := q.Runtime.Counts().Lists; got != 1+30+quarantineSteps {
+		t.Errorf("%d lists, want one each second", got)
+	}
+	if got := len(q.Quarantined()); got != hungPods {
+		t.Errorf("%d pods in quarantine, want %d", got, hungPods)
+	}
+}
+
+// requireRecovery ends the hangs and requires that every pod leaves the quarantine.
+func (q *quarantineTest) requireRecovery(t *testing.T) {
+	t.Helper()
+	asked := time.Now()
+	close(q.recovered)
+	if q.uncancellable { // each pod is tried when its wait ends
+		time.Sleep(pipeline.DefaultMaxQuarantine)
+	}
+	kit.Relist(10)
+	if got := q.Quarantined(); len(got) > 0 {
+		t.Errorf("%d pods in quarantine after the runtime recovered: %+v", len(got), got)
+	}
+	for n := range hungPods {
+		uid := hungPod(n)
+		if status, err := q.Cache().Get(uid); err != nil || status.Container("c") == nil || !kit.Fresh(q.Cache(), uid, asked) {
+			t.Errorf("cache of pod %s: %+v, %v", uid, status, err)
+		}
+	}
+}
+
+// Forty of a hundred pods hang until the runtime recovers. The others change every
+// second, and their events are never late.
 func TestHungPodsAreQuarantined(t *testing.T) {
-	const inspectors, sick, well, steps = 8, 40, 60, 240
-	for name, deaf := range map[string]bool{"cancelled": false, "deaf to it": true} {
+	for name, uncancellable := range map[string]bool{"cancelled": false, "uncancellable": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				var log bytes.Buffer // to be read once Run has returned
-				r := newRig(t, pipeline.Options{
-					Inspectors: inspectors, DeliverAfterFailures: 3, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-				})
-				events := r.subscribe(t, 10_000)
-				w := newWard(deaf)
-				told := make(map[pleg.PodUID]int)
-				// late and uninspected events there are only of those that hang.
-				look := func() (late int) {
-					for _, ev := range drain(events) {
-						told[ev.PodUID]++
-						if !ev.Uninspected && time.Since(ev.ObservedAt) > 0 {
-							late++
-						}
-					}
-					return late
+				q := newQuarantineTest(t, uncancellable)
+				kit.Relist(30)
+				if got := len(q.Quarantined()); got < hungPods-quarantineInspectors/2 {
+					t.Errorf("%d pods in quarantine, want %d, except those that hang for the first time", got, hungPods)
 				}
-				for n := range sick {
-					uid := pleg.PodUID(fmt.Sprint("sick-", n))
-					r.node.on(uid, w.hook)
-					r.node.set(uid, "c=running")
+
+				for n := range quarantineSteps {
+					q.step(t, n)
 				}
-				r.run(t)
-				time.Sleep(30 * relistPeriod)
-				synctest.Wait()
-				if got := len(r.Quarantined()); got < sick-inspectors/2 {
-					t.Errorf("%d pods in quarantine, want %d or, without those that hang for the first time, %d", got, sick, sick-inspectors/2)
-				}
-				for step := range steps {
-					for n := range well {
-						r.node.set(pleg.PodUID(fmt.Sprint("well-", n)), fmt.Sprintf("c%d=running", step))
-					}
-					r.relist()
-					if late := look(); late > 0 {
-						t.Fatalf("step %d: %d events are late", step, late)
-					}
-					if got := w.hung.Load(); !deaf && got > inspectors/2 {
-						t.Fatalf("step %d: %d of %d inspectors are with pods that hang", step, got, inspectors)
-					}
-				}
-				for n := range well {
-					if got := told[pleg.PodUID(fmt.Sprint("well-", n))]; got != 1+(steps-1)*3 {
-						t.Errorf("%d events of a pod that is well, want %d", got, 1+(steps-1)*3)
-					}
-				}
-				for n := range sick {
-					if uid := pleg.PodUID(fmt.Sprint("sick-", n)); told[uid] != 1 {
-						t.Errorf("%d events of pod %s, want one, uninspected", told[uid], uid)
-					}
-				}
-				if _, listed := r.node.calls("sick-0"); listed != 1+30+steps {
-					t.Errorf("%d lists, want one each second", listed)
-				}
-				if got := len(r.Quarantined()); got != sick {
-					t.Errorf("%d pods in quarantine, want %d", got, sick)
-				}
-				asked := time.Now()
-				close(w.recovered)
-				if deaf { // these are tried when it is their turn
-					time.Sleep(pipeline.DefaultMaxQuarantine)
-				}
-				time.Sleep(10 * relistPeriod)
-				synctest.Wait()
-				if got := r.Quarantined(); len(got) > 0 {
-					t.Errorf("%d pods in quarantine although the runtime has recovered: %+v", len(got), got)
-				}
-				for n := range sick {
-					uid := pleg.PodUID(fmt.Sprint("sick-", n))
-					if status, err := r.Cache().Get(uid); err != nil || status.Container("c") == nil || !fresh(t.Context(), r.Pipeline, uid, asked) {
-						t.Errorf("cache of pod %s: %+v, %v", uid, status, err)
-					}
-				}
-				_ = r.stop()
-				for what, want := range map[string]int{"pod quarantined": sick, "pod released": sick, "inspection failed": 0} {
-					if got := strings.Count(log.String(), what); got != want {
-						t.Errorf("%d lines with %q, want %d", got, what, want)
-					}
-				}
+				q.requireCounts(t)
+				q.requireRecovery(t)
+				_ = q.Stop()
+				q.log.RequireLines(t, hungPods, "pod quarantined")
+				q.log.RequireLines(t, hungPods, "pod released")
+				q.log.RequireLines(t, 0, "inspection failed")
 			})
 		})
 	}
 }
 
-// A request has a pod in quarantine tried at once, and a pod that is gone is
-// told of at once.
-func TestQuarantineIsLeftOnRequestOrWithThePod(t *testing.T) {
+// A request makes the pipeline try a quarantined pod at once, and the removal of such
+// a pod is reported at once.
+func TestQuarantineEndsOnRequestOrRemoval(t *testing.T) {
 	for name, tc := range map[string]struct {
-		do   func(r *rig)
+		do   func(r *kit.Pipeline)
 		want string
 	}{
-		"nothing":          {do: func(*rig) {}},
-		"RequestReinspect": {do: func(r *rig) { r.RequestReinspect("a") }, want: "Died(c)"},
-		"RequestRelist":    {do: func(r *rig) { r.RequestRelist("a") }, want: "Died(c)"},
-		"removal":          {do: func(r *rig) { r.node.remove("a") }, want: "Died(c) Removed(c)"},
+		"nothing":          {do: func(*kit.Pipeline) {}},
+		"RequestReinspect": {do: func(r *kit.Pipeline) { r.RequestReinspect("a") }, want: "Died(c)"},
+		"RequestRelist":    {do: func(r *kit.Pipeline) { r.RequestRelist("a") }, want: "Died(c)"},
+		"removal":          {do: func(r *kit.Pipeline) { r.Runtime.Remove("a") }, want: "Died(c) Removed(c)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, pipeline.Options{InspectTimeout: relistPeriod})
-				events := r.subscribe(t, 0)
-				r.node.set("a", "c=running")
-				r.run(t)
-				r.node.on("a", hung)
-				r.node.set("a", "c=exited")
-				for range 40 { // the wait is 16 s at the end, or more
-					r.relist()
-				}
-				requireTold(t, events, "a", "Started(c)")
-				r.node.on("a", nil)
+				r := kit.New(t, pipeline.Options{InspectTimeout: pipeline.DefaultRelistPeriod})
+				events := r.Events(t, 0)
+				r.Runtime.Set("a", "c=running")
+				r.Start(t)
+				synctest.Wait()
+				r.Runtime.SetPodFault("a", plegtest.Hang)
+				r.Runtime.Set("a", "c=exited")
+				kit.Relist(40) // the wait is 16 s at the end, or more
+				kit.RequireEvents(t, events, "a", "Started(c)")
+				r.Runtime.SetPodFault("a", nil)
 				tc.do(r)
-				r.relist()
+				kit.Relist(1)
 				if tc.want == "" {
-					requireTold(t, events)
+					kit.RequireEvents(t, events)
 				} else {
-					requireTold(t, events, "a", tc.want)
+					kit.RequireEvents(t, events, "a", tc.want)
 				}
 			})
 		})

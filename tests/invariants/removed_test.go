@@ -1,4 +1,4 @@
-package pipeline_test
+package invariants_test
 
 import (
 	"testing"
@@ -7,23 +7,25 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// Who comes a moment late still learns how a container ended.
-func TestRemovedContainerCanBeHadForAWhile(t *testing.T) {
+// The final status of a removed container is available for KeepRemoved.
+func TestRemovedContainerIsKeptForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, pipeline.Options{KeepRemoved: 10 * time.Second, Store: &recorder{}})
-		sub := r.subscribe(t, 0)
-		r.node.set("a", "c=exited d=running")
-		r.node.set("b", "e=exited")
-		r.run(t)
+		r := kit.New(t, pipeline.Options{KeepRemoved: 10 * time.Second, Store: &recorder{}})
+		sub := r.Events(t, 0)
+		r.Runtime.Set("a", "c=exited d=running")
+		r.Runtime.Set("b", "e=exited")
+		r.Start(t)
+		synctest.Wait()
 		if got := r.Cache().GetRemoved("c"); got != nil {
-			t.Errorf("GetRemoved of a container that is there = %+v, want nil", got)
+			t.Errorf("GetRemoved of a listed container = %+v, want nil", got)
 		}
-		r.node.set("a", "d=running")
-		r.node.remove("b")
-		r.relist()
-		requireTold(t, sub, "a", "Died(c) Started(d) Removed(c)", "b", "Died(e) Removed(e)")
+		r.Runtime.Set("a", "d=running")
+		r.Runtime.Remove("b")
+		kit.Relist(1)
+		kit.RequireEvents(t, sub, "a", "Died(c) Started(d) Removed(c)", "b", "Died(e) Removed(e)")
 		for _, id := range []string{"c", "e"} {
 			if got := r.Cache().GetRemoved(pleg.ContainerID(id)); got == nil || got.ExitCode != 3 || got.Reason != "Error" {
 				t.Errorf("GetRemoved(%s) = %+v, want its final status", id, got)

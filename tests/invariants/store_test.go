@@ -1,4 +1,4 @@
-package pipeline_test
+package invariants_test
 
 import (
 	"errors"
@@ -12,16 +12,18 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// call is one of those that a store got.
+// call is one call of a store.
 type call struct {
 	method string
 	uid    pleg.PodUID
 	at     time.Time
 	status *pleg.PodStatus
 	err    error
-	// pending are those of an Observe.
+	// pending are the pods of an Observe.
 	pending []pleg.PodUID
 }
 
@@ -36,59 +38,61 @@ func (c call) String() string {
 	return words
 }
 
-// recorder is a store that notes its calls.
+// recorder is a store that records its calls.
 type recorder struct {
 	mu    sync.Mutex
 	calls []call
 }
 
-func (l *recorder) note(c call) {
+func (l *recorder) record(c call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.calls = append(l.calls, c)
 }
 
 func (l *recorder) Set(uid pipeline.PodUID, status *pipeline.PodStatus, err error, at time.Time) {
-	l.note(call{method: "Set", uid: uid, status: status, err: err, at: at})
+	l.record(call{method: "Set", uid: uid, status: status, err: err, at: at})
 }
 
 func (l *recorder) Delete(uid pipeline.PodUID, at time.Time) {
-	l.note(call{method: "Delete", uid: uid, at: at})
+	l.record(call{method: "Delete", uid: uid, at: at})
 }
 
 func (l *recorder) Touch(uid pipeline.PodUID, at time.Time) {
-	l.note(call{method: "Touch", uid: uid, at: at})
+	l.record(call{method: "Touch", uid: uid, at: at})
 }
 
 func (l *recorder) Observe(at time.Time, pending []pipeline.PodUID) {
-	l.note(call{method: "Observe", at: at, pending: slices.Sorted(slices.Values(pending))})
+	l.record(call{method: "Observe", at: at, pending: slices.Sorted(slices.Values(pending))})
 }
 
-// of returns the calls for one pod so far, and with them those for all.
+// of returns the calls for one pod or for all pods so far.
 func (l *recorder) of(uid pleg.PodUID) []call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(l.calls), func(c call) bool { return c.uid != uid && c.uid != "" })
 }
 
+// The embedder's store gets what the cache gets.
 func TestStoreIsWrittenBesideTheCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &recorder{}
-		r := newRig(t, pipeline.Options{Store: l})
-		r.node.set("a", "c=running")
-		r.run(t)
-		r.node.on("a", failing(errInspect))
-		r.node.set("a", "c=exited")
-		r.relist()
-		r.node.on("a", takes(1500*time.Millisecond)) // over a list that shows it unchanged
-		r.relist()
-		r.relist()
-		r.relist()
+		r := kit.New(t, pipeline.Options{Store: l})
+		r.Runtime.Set("a", "c=running")
+		r.Start(t)
+		synctest.Wait()
+		r.Runtime.SetPodFault("a", plegtest.Fail(errInspect))
+		r.Runtime.Set("a", "c=exited")
+		kit.Relist(1)
+		r.Runtime.SetPodFault("a", plegtest.Delay(1500*time.Millisecond)) // over a list that shows it unchanged
+		kit.Relist(1)
+		kit.Relist(1)
+		kit.Relist(1)
 		status, err := r.Cache().Get("a")
 		set := l.of("a")
-		r.node.on("a", nil)
-		r.node.remove("a")
-		r.relist()
+		r.Runtime.SetPodFault("a", nil)
+		r.Runtime.Remove("a")
+		kit.Relist(1)
 		want := "Observe[a] Set Observe[a] Set(error) Observe[a] Observe[a] Set Touch Observe Observe[a] Delete"
 		if got := strings.Trim(fmt.Sprint(l.of("a")), "[]"); got != want {
 			t.Errorf("calls: %s, want %s", got, want)
@@ -100,13 +104,13 @@ func TestStoreIsWrittenBesideTheCache(t *testing.T) {
 	})
 }
 
-// Whoever gets an event finds its observation in the store, and the calls for a
+// A subscriber finds the observation behind an event in the store, and the calls for a
 // pod are in the order of their times.
 func TestStoreIsWrittenBeforeTheEventsAndInOrder(t *testing.T) {
 	const pods = 10
 	synctest.Test(t, func(t *testing.T) {
 		l := &recorder{}
-		r := newRig(t, pipeline.Options{Store: l, Inspectors: 3})
+		r := kit.New(t, pipeline.Options{Store: l, Inspectors: 3})
 		sub, err := r.Subscribe(pipeline.SubscribeOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -124,24 +128,25 @@ func TestStoreIsWrittenBeforeTheEventsAndInOrder(t *testing.T) {
 				}
 			}
 		}()
-		uids := podUIDs(pods)
+		uids := kit.UIDs(pods)
 		for _, uid := range uids {
-			r.node.set(uid, "c=running")
-			r.node.on(uid, takes(300*time.Millisecond))
+			r.Runtime.Set(uid, "c=running")
+			r.Runtime.SetPodFault(uid, plegtest.Delay(300*time.Millisecond))
 		}
-		r.run(t)
+		r.Start(t)
+		synctest.Wait()
 		for _, state := range []string{"c=exited", "c=exited d=running", "d=exited", ""} {
-			r.relist()
+			kit.Relist(1)
 			for _, uid := range uids {
 				if state == "" {
-					r.node.remove(uid)
+					r.Runtime.Remove(uid)
 				} else {
-					r.node.set(uid, state)
+					r.Runtime.Set(uid, state)
 				}
 			}
 		}
-		time.Sleep(10 * relistPeriod)
-		_ = r.stop()
+		time.Sleep(10 * pipeline.DefaultRelistPeriod)
+		_ = r.Stop()
 		<-read
 		if got < 5*pods {
 			t.Errorf("%d events, want at least %d", got, 5*pods)

@@ -1,80 +1,53 @@
-package pipeline_test
+package invariants_test
 
 import (
-	"context"
-	"errors"
-	"sync/atomic"
+	"fmt"
 	"testing"
 	"testing/synctest"
-	"time"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// sick lists one pod whose inspection fails until it is well.
-type sick struct {
-	pod  *pleg.Pod
-	well atomic.Bool
-}
-
-func (s *sick) ListPods(context.Context) ([]*pleg.Pod, error) { return []*pleg.Pod{s.pod}, nil }
-
-func (s *sick) PodStatus(context.Context, *pleg.Pod, *pleg.PodStatus) (*pleg.PodStatus, error) {
-	if !s.well.Load() {
-		return nil, errors.New("sick")
-	}
-	return &pleg.PodStatus{UID: s.pod.UID}, nil
-}
-
+// After DeliverAfterFailures failed inspections, the pipeline delivers the events that
+// the list shows, marked as uninspected. If it is 0, events wait for an inspection.
 func TestDeliverAfterFailures(t *testing.T) {
 	for _, after := range []int{0, 3} {
-		synctest.Test(t, func(t *testing.T) {
-			rt := &sick{pod: &pleg.Pod{UID: "p", Containers: []*pleg.Container{{ID: "c", State: pleg.StateRunning}}}}
-			p, err := pipeline.New(pipeline.Options{Runtime: rt, DeliverAfterFailures: after})
-			if err != nil {
-				t.Fatal(err)
-			}
-			sub, err := p.Subscribe(pipeline.SubscribeOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error)
-			go func() { ended <- p.Run(ctx) }()
-
-			time.Sleep(1500 * time.Millisecond) // two failures
-			synctest.Wait()
-			if n := len(sub.Events()); n != 0 {
-				t.Errorf("after=%d: %d events after two failures, want none", after, n)
-			}
-			time.Sleep(20 * time.Second)
-			synctest.Wait()
-			if got, want := len(sub.Events()), min(after, 1); got != want {
-				t.Fatalf("after=%d: %d events after many failures, want %d", after, got, want)
-			}
-			if after > 0 {
-				if ev := <-sub.Events(); ev.Type != pleg.ContainerStarted || !ev.Uninspected {
-					t.Errorf("got %+v, want an uninspected ContainerStarted", ev)
-				}
-				if _, err := p.Cache().Get("p"); err == nil {
-					t.Error("the cache forgot the error")
-				}
-			}
-			rt.well.Store(true)
-			time.Sleep(2 * time.Second)
-			synctest.Wait()
-			want := pleg.ContainerStarted
-			if after > 0 {
-				want = pleg.PodSync
-			}
-			if ev := <-sub.Events(); ev.Type != want || ev.Uninspected {
-				t.Errorf("after=%d: got %+v once well, want an inspected %s", after, ev, want)
-			}
-			cancel()
-			if err := <-ended; !errors.Is(err, context.Canceled) {
-				t.Errorf("Run ended with %v, want context.Canceled", err)
-			}
+		t.Run(fmt.Sprintf("after=%d", after), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { deliverAfter(t, after) })
 		})
+	}
+}
+
+func deliverAfter(t *testing.T, after int) {
+	r := kit.New(t, pipeline.Options{DeliverAfterFailures: after})
+	events := r.Events(t, 0)
+	r.Runtime.Set("p", "c=running")
+	r.Runtime.SetPodFault("p", plegtest.Fail(errInspect))
+	r.StartBetweenLists(t)
+	kit.Relist(1) // two failures
+	if n := len(events); n != 0 {
+		t.Errorf("%d events after two failures, want none", n)
+	}
+	kit.Relist(20)
+	if got, want := len(events), min(after, 1); got != want {
+		t.Fatalf("%d events after many failures, want %d", got, want)
+	}
+	want := pleg.ContainerStarted
+	if after > 0 {
+		if ev := <-events; ev.Type != pleg.ContainerStarted || !ev.Uninspected {
+			t.Errorf("got %+v, want an uninspected ContainerStarted", ev)
+		}
+		if _, err := r.Cache().Get("p"); err == nil {
+			t.Error("the cache does not have the error")
+		}
+		want = pleg.PodSync
+	}
+	r.Runtime.SetPodFault("p", nil)
+	kit.Relist(2)
+	if ev := <-events; ev.Type != want || ev.Uninspected {
+		t.Errorf("got %+v after a good inspection, want an inspected %s", ev, want)
 	}
 }

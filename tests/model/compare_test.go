@@ -1,4 +1,4 @@
-package pipeline_test
+package model_test
 
 import (
 	"context"
@@ -15,13 +15,12 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// modelBuffer has room for all events between two looks: none is discarded.
+// modelBuffer has room for all events between two comparisons: none is discarded.
 const modelBuffer = 500
 
 var (
 	errScripted = errors.New("scripted error")
 	errPanicked = errors.New("the runtime panicked")
-	errStale    = errors.New("no observation new enough")
 )
 
 // fault is what goes wrong in a call of the runtime.
@@ -35,9 +34,9 @@ const (
 	answersNil
 )
 
-// happen makes the call go wrong, or returns nil. A panic is one only for the
-// pipeline, which contains it; the reference is told of an error.
-func (f fault) happen(ctx context.Context, contained bool) error {
+// inject makes the call fail, or returns nil. The reference does not contain panics,
+// so it gets an error instead.
+func (f fault) inject(ctx context.Context, contained bool) error {
 	switch f {
 	case fails:
 		return errScripted
@@ -54,7 +53,7 @@ func (f fault) happen(ctx context.Context, contained bool) error {
 	}
 }
 
-// seen is an event without its number, in a form that == compares.
+// seen is an event without its sequence number, in a form that == compares.
 type seen struct {
 	pleg.Event
 	exited bool
@@ -88,7 +87,7 @@ func lines(events []seen) string {
 	return b.String()
 }
 
-// byPod sorts events into those of each pod, and keeps their order.
+// byPod returns the events of each pod, in order.
 func byPod(events []pleg.Event) map[pleg.PodUID][]seen {
 	pods := make(map[pleg.PodUID][]seen)
 	for _, e := range events {
@@ -141,32 +140,8 @@ func kind(err error) string {
 	}
 }
 
-// fresh reports whether the cache has an observation of the pod newer than t.
-func fresh(ctx context.Context, p *pipeline.Pipeline, uid pleg.PodUID, t time.Time) bool {
-	ctx, cancel := context.WithCancelCause(ctx)
-	cancel(errStale)
-	_, err := p.Cache().GetNewerThan(ctx, uid, t)
-	return !errors.Is(err, errStale)
-}
-
-// drain returns the events that wait in the channel.
-func drain(events <-chan pleg.Event) []pleg.Event {
-	var got []pleg.Event
-	for {
-		select {
-		case e, ok := <-events:
-			if !ok {
-				return got
-			}
-			got = append(got, e)
-		default:
-			return got
-		}
-	}
-}
-
-// within receives, or gives up with the test after an hour of the bubble's time:
-// timers keep a bubble with a deadlock in it from being found out.
+// within receives from c, and fails the test after an hour of the bubble's time:
+// timers hide a deadlock from the bubble.
 func within[T any](t *testing.T, what string, c <-chan T) T {
 	t.Helper()
 	select {

@@ -1,4 +1,4 @@
-package pipeline_test
+package model_test
 
 import (
 	"slices"
@@ -7,8 +7,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// happening is one step of one container or sandbox, of which an event tells.
-type happening struct {
+// lifeEvent is one step of one container or sandbox, which a CRI event announces.
+type lifeEvent struct {
 	at                 time.Duration
 	uid                pleg.PodUID
 	container, sandbox pleg.ContainerID
@@ -16,34 +16,34 @@ type happening struct {
 	removed            bool
 }
 
-// newEventHistory returns the history of a seed, taken apart so that no two
-// things happen at once, and all that happens in it.
-func newEventHistory(seed uint64) (*history, []happening) {
+// newEventHistory returns the history of a seed in single steps, so that no two things
+// happen at once, and all of these steps.
+func newEventHistory(seed uint64) (*history, []lifeEvent) {
 	h := newHistory(seed)
-	var all []happening
+	var all []lifeEvent
 	for _, uid := range h.uids() {
 		s := &stepper{uid: uid, life: []version{{}}}
 		for _, v := range h.pods[uid][1:] {
 			s.to(v)
 		}
 		h.pods[uid] = s.life
-		all = append(all, s.happened...)
+		all = append(all, s.events...)
 	}
 	return h, all
 }
 
 // stepper takes a pod from version to version in single steps.
 type stepper struct {
-	uid      pleg.PodUID
-	life     []version
-	happened []happening
+	uid    pleg.PodUID
+	life   []version
+	events []lifeEvent
 
 	next time.Duration
 	now  version
 }
 
-// to takes the steps to a version in the order of a runtime: what ends first,
-// what goes with its sandbox last, and then what is new.
+// to takes the steps to a version in the order of a runtime: exits, then removals, then
+// what is new.
 func (s *stepper) to(v version) {
 	s.next = max(v.from, s.next)
 	for _, c := range slices.Clone(s.now.containers) {
@@ -91,7 +91,7 @@ func (s *stepper) add(list *[]pleg.Container, c pleg.Container, sandbox pleg.Con
 	s.took(c, false)
 }
 
-// move takes a container to a state, unless it is there.
+// move sets the state of a container, unless it has it already.
 func (s *stepper) move(id pleg.ContainerID, state pleg.State) {
 	s.now.containers, s.now.sandboxes = slices.Clone(s.now.containers), slices.Clone(s.now.sandboxes)
 	c := in(s.now.containers, id)
@@ -115,7 +115,7 @@ func (s *stepper) remove(id pleg.ContainerID) {
 	}
 }
 
-// took notes what the step just taken did.
+// took records the step.
 func (s *stepper) took(c pleg.Container, removed bool) {
 	s.now.from = s.next
 	s.life = append(s.life, s.now)
@@ -126,14 +126,14 @@ func (s *stepper) took(c pleg.Container, removed bool) {
 	if sandbox == "" {
 		sandbox = c.ID
 	}
-	s.happened = append(s.happened, happening{
+	s.events = append(s.events, lifeEvent{
 		at: s.next, uid: s.uid, container: c.ID, sandbox: sandbox, state: c.State, removed: removed,
 	})
 	s.next++
 }
 
-// hint returns the event of a happening, with the sandbox as it was then.
-func (h *history) hint(e happening, start time.Time) pleg.Hint {
+// hint returns the CRI event of a lifeEvent, with the sandbox as it was then.
+func (h *history) hint(e lifeEvent, start time.Time) pleg.Hint {
 	v := h.at(e.uid, e.at)
 	other := func(c pleg.Container) bool { return c.ID != e.sandbox && c.SandboxID != e.sandbox }
 	pod := newPod(e.uid, slices.DeleteFunc(slices.Clone(v.containers), other), slices.DeleteFunc(slices.Clone(v.sandboxes), other))

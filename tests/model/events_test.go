@@ -1,4 +1,4 @@
-package pipeline_test
+package model_test
 
 import (
 	"cmp"
@@ -13,37 +13,38 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/bench/serial"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// freePeriodWithEvents leaves room for two lists of all pods once all is calm.
+// freePeriodWithEvents leaves time for two lists of all pods after the last change.
 const freePeriodWithEvents = 8 * time.Second
 
-// delivery is an event at the time at which the stream has it, and what was done
-// to it on the way.
+// delivery is a CRI event with the time at which the stream delivers it, and what is
+// changed in it.
 type delivery struct {
 	at    time.Duration
-	of    happening
+	of    lifeEvent
 	spoil func(*pleg.Hint)
 }
 
-// eventRuntime is a podRuntime that has events as well.
+// eventRuntime is a podRuntime with CRI events.
 type eventRuntime struct {
 	podRuntime
 	deliveries []delivery
-	breaks     int // after so many events on the average; 0 for never
+	breaks     int // mean number of events until the stream breaks; 0 for never
 
 	mu  sync.Mutex
 	rng *rand.Rand
 }
 
 func withEvents(t *testing.T, seed uint64, inspectors int) {
-	h, happened := newEventHistory(seed)
-	b := &freeBed{runtime: newFreeRuntime(h, inspectors), single: true, hinted: true, quarantine: 1}
-	b.runtime.hinted = true
+	h, events := newEventHistory(seed)
+	b := &freeRun{runtime: newFreeRuntime(h, inspectors), listsPods: true, hasEvents: true, quarantine: 1}
+	b.runtime.hasEvents = true
 	rng := rand.New(rand.NewPCG(seed, 3))
 	r := &eventRuntime{podRuntime: podRuntime{b.runtime}, rng: rng, breaks: []int{0, 40, 8}[rng.IntN(3)]}
 	loss, late := []float64{0, 0.1, 0.6}[rng.IntN(3)], []float64{0, 0.3, 0.8}[rng.IntN(3)]
-	for _, e := range happened {
+	for _, e := range events {
 		for rng.IntN(8) == 0 { // twice, or more often
 			r.deliver(e, late)
 		}
@@ -55,8 +56,8 @@ func withEvents(t *testing.T, seed uint64, inspectors int) {
 	b.run(t, r)
 }
 
-// deliver plans when an event comes, and what of it.
-func (r *eventRuntime) deliver(e happening, late float64) {
+// deliver plans the delivery of an event.
+func (r *eventRuntime) deliver(e lifeEvent, late float64) {
 	d := delivery{at: e.at, of: e, spoil: func(*pleg.Hint) {}}
 	if r.rng.Float64() < late {
 		d.at += time.Duration(r.rng.Int64N(int64([]time.Duration{time.Millisecond, 50 * time.Millisecond, 4 * time.Second}[r.rng.IntN(3)])))
@@ -67,7 +68,7 @@ func (r *eventRuntime) deliver(e happening, late float64) {
 	r.deliveries = append(r.deliveries, d)
 }
 
-// spoilers take from an event what runtimes leave out, or put nonsense there.
+// spoilers remove from an event what runtimes leave out, or make it malformed.
 var spoilers = []func(*pleg.Hint){
 	func(h *pleg.Hint) { h.Status = nil },
 	func(h *pleg.Hint) { h.Status.Containers = nil },
@@ -84,7 +85,7 @@ var spoilers = []func(*pleg.Hint){
 	},
 }
 
-// WatchEvents has the deliveries from now on, and now and then some from before.
+// WatchEvents delivers the events from now on, and sometimes older ones.
 func (r *eventRuntime) WatchEvents(ctx context.Context, opened func(), hint func(pleg.Hint)) error {
 	opened()
 	from := r.now()
@@ -117,39 +118,39 @@ func (r *eventRuntime) roll(n int) int {
 	return r.rng.IntN(n)
 }
 
-// lastWord is a runtime for the reference: the statuses are those of the end.
-type lastWord struct{ h *history }
+// finalState is a runtime for the reference, with the pods at the end.
+type finalState struct{ h *history }
 
-func (l lastWord) ListPods(context.Context) ([]*pleg.Pod, error) { return l.h.list(historyEnd), nil }
+func (l finalState) ListPods(context.Context) ([]*pleg.Pod, error) { return l.h.list(historyEnd), nil }
 
-func (l lastWord) PodStatus(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+func (l finalState) PodStatus(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
 	return l.h.inspect(pod, historyEnd), nil
 }
 
-// judgeHinted compares the end with that of a reference which saw nothing else,
-// and wants the events of each pod to lead there.
-func (b *freeBed) judgeHinted(t *testing.T) {
+// checkWithEvents compares the end with a reference that saw only the end, and requires
+// that the events of each pod lead there.
+func (b *freeRun) checkWithEvents(t *testing.T) {
 	rt := b.runtime
 	events := make(chan pleg.Event, modelBuffer)
-	ref, err := serial.New(lastWord{rt.history}, serial.Options{Events: events})
+	ref, err := serial.New(finalState{rt.history}, serial.Options{Events: events})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ref.Apply(t.Context(), rt.start.Add(historyEnd), rt.history.list(historyEnd))
-	final := byPod(drain(events))
+	final := byPod(kit.Drain(events))
 	for _, uid := range rt.history.uids() {
 		got, gotErr := b.p.Cache().Get(uid)
 		want, wantErr := ref.Status(uid)
 		if gotErr != nil || wantErr != nil || !reflect.DeepEqual(timeless(got), timeless(want)) {
 			t.Errorf("the end of pod %s\n\tpipeline:  %+v, %v\n\treference: %+v, %v", uid, got, gotErr, want, wantErr)
 		}
-		b.judgeOrder(t, uid, final[uid])
-		b.judgeRequests(t, uid)
+		b.checkOrder(t, uid, final[uid])
+		b.checkRequests(t, uid)
 	}
 }
 
-// timeless returns a status without its time, and without the addresses that a
-// pod no longer has: who saw it running remembers them.
+// timeless returns a status without its time, and without the addresses of a pod that
+// is not ready: only a pipeline that saw it ready knows them.
 func timeless(s *pleg.PodStatus) *pleg.PodStatus {
 	if s == nil {
 		return nil
@@ -162,9 +163,9 @@ func timeless(s *pleg.PodStatus) *pleg.PodStatus {
 	return &plain
 }
 
-// judgeOrder wants a pod's events to go forward, none of them before it is true,
-// and to end where those of the reference do.
-func (b *freeBed) judgeOrder(t *testing.T, uid pleg.PodUID, final []seen) {
+// checkOrder requires that a pod's events go forward, that none comes before it is true,
+// and that they end where the reference's end.
+func (b *freeRun) checkOrder(t *testing.T, uid pleg.PodUID, final []seen) {
 	after := map[pleg.EventType][]pleg.EventType{
 		pleg.ContainerStarted: {""},
 		pleg.ContainerDied:    {"", pleg.ContainerStarted},
@@ -180,7 +181,7 @@ func (b *freeBed) judgeOrder(t *testing.T, uid pleg.PodUID, final []seen) {
 			t.Errorf("pod %s: %v after %q of the same container", uid, seenOf(e.Event), last[e.ContainerID])
 		}
 		if so := ranks(b.runtime.history, uid, e.when)[e.ContainerID]; so < rank[e.Type] {
-			t.Errorf("pod %s: %v at %v, but the container had come no farther than %d", uid, seenOf(e.Event), e.when, so)
+			t.Errorf("pod %s: %v at %v, but the container was only at %d", uid, seenOf(e.Event), e.when, so)
 		}
 		last[e.ContainerID] = e.Type
 	}
@@ -198,14 +199,14 @@ func (b *freeBed) judgeOrder(t *testing.T, uid pleg.PodUID, final []seen) {
 	}
 }
 
-// judgeRequests wants an inspection after each request, unless the pod was gone
-// at some time after it.
-func (b *freeBed) judgeRequests(t *testing.T, uid pleg.PodUID) {
+// checkRequests requires an inspection after each request, unless the pod was gone at
+// some time after it.
+func (b *freeRun) checkRequests(t *testing.T, uid pleg.PodUID) {
 	h := b.runtime.history
 	for _, at := range h.requests[uid] {
 		gone := h.at(uid, at).gone() || slices.ContainsFunc(h.pods[uid], func(v version) bool { return v.from > at && v.gone() })
 		if !gone && !slices.ContainsFunc(b.runtime.inspections[uid], func(call *inspection) bool { return call.start > at }) {
-			t.Errorf("pod %s: the reinspection asked for at %v was not made", uid, at)
+			t.Errorf("pod %s: the reinspection requested at %v was not made", uid, at)
 		}
 	}
 }

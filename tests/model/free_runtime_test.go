@@ -1,4 +1,4 @@
-package pipeline_test
+package model_test
 
 import (
 	"context"
@@ -36,21 +36,20 @@ type inspection struct {
 	ended      bool // with its context
 }
 
-// freeRuntime shows a history as time passes, and keeps what it was asked and
-// what it answered.
+// freeRuntime shows a history as time passes, and records its calls and answers.
 type freeRuntime struct {
 	history    *history
 	start      time.Time
 	inspectors int
 	hungAfter  time.Duration
-	hinted     bool // pods are inspected, and all listed, for events too
+	hasEvents  bool // it has CRI events, which cause inspections and lists too
 
 	mu          sync.Mutex
-	broken      []string // bounds that the pipeline did not keep
+	violations  []string // of bounds, by the pipeline
 	lists       int
 	listBegan   time.Duration
 	listEnded   time.Duration
-	woken       []time.Duration // when a list was asked for
+	woken       []time.Duration // when a list was requested
 	podLists    map[pleg.PodUID][]*listing
 	listings    []*listing // those without an error, in the order of their ends
 	byPod       map[*pleg.Pod]*listing
@@ -73,15 +72,15 @@ func newFreeRuntime(h *history, inspectors int) *freeRuntime {
 
 func (r *freeRuntime) now() time.Duration { return time.Since(r.start) }
 
-// roll returns the random numbers of the n-th call of a kind: the same for a
-// seed, whatever else happens.
+// roll returns the random numbers of the n-th call of a kind. They depend only on the
+// seed.
 func (r *freeRuntime) roll(kind string, n int) *rand.Rand {
 	hash := fnv.New64a()
 	fmt.Fprintf(hash, "%s %d", kind, n)
 	return rand.New(rand.NewPCG(r.history.seed, hash.Sum64()))
 }
 
-// plan is how a call goes: it looks after a part of its time.
+// plan is the course of a call: it reads the state between two waits.
 type plan struct {
 	fault         fault
 	before, after time.Duration
@@ -103,14 +102,14 @@ func (r *freeRuntime) plan(rng *rand.Rand, slow bool) plan {
 	}
 	p := plan{before: took(), after: took(), fault: oneOf(rng, 80, works, 8, fails, 4, panics, 4, hangs, 4, answersNil)}
 	if !slow && p.fault == answersNil {
-		p.fault = works // a list of nothing is a list
+		p.fault = works // an empty list is valid
 	}
 	return p
 }
 
 func (r *freeRuntime) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
 	l := &listing{at: r.now(), pods: make(map[pleg.PodUID]*pleg.Pod)}
-	r.beginList(l.at)
+	r.startList(l.at)
 	defer func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -119,7 +118,7 @@ func (r *freeRuntime) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
 	return r.list(ctx, l, r.roll("list", r.lists))
 }
 
-// list fills a listing and, unless it goes wrong, notes it as done.
+// list fills a listing and, unless it fails, records it.
 func (r *freeRuntime) list(ctx context.Context, l *listing, rng *rand.Rand) ([]*pleg.Pod, error) {
 	p := r.plan(rng, false)
 	time.Sleep(p.before)
@@ -128,7 +127,7 @@ func (r *freeRuntime) list(ctx context.Context, l *listing, rng *rand.Rand) ([]*
 		pods = slices.DeleteFunc(pods, func(pod *pleg.Pod) bool { return pod.UID != l.only })
 	}
 	time.Sleep(p.after)
-	if err := p.fault.happen(ctx, true); err != nil {
+	if err := p.fault.inject(ctx, true); err != nil {
 		return pods[:len(pods)/2], err
 	}
 	r.mu.Lock()
@@ -142,9 +141,9 @@ func (r *freeRuntime) list(ctx context.Context, l *listing, rng *rand.Rand) ([]*
 	return pods, nil
 }
 
-// beginList wants a list as soon as the period since the last one is over, or
-// one was asked for: no inspection may delay it.
-func (r *freeRuntime) beginList(at time.Duration) {
+// startList requires that the list comes at the end of the period, or when it was
+// requested: no inspection may delay it.
+func (r *freeRuntime) startList(at time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	want := r.listEnded + freePeriod
@@ -154,14 +153,14 @@ func (r *freeRuntime) beginList(at time.Duration) {
 		}
 	}
 	r.checkHung()
-	if r.lists > 0 && at != want && !r.hinted {
-		r.broken = append(r.broken, fmt.Sprintf("list at %v, want it at %v", at, want))
+	if r.lists > 0 && at != want && !r.hasEvents {
+		r.violations = append(r.violations, fmt.Sprintf("list at %v, want it at %v", at, want))
 	}
 	r.lists++
 	r.listBegan = at
 }
 
-// wake notes that a list of all pods was asked for.
+// wake records the request for a list of all pods.
 func (r *freeRuntime) wake() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -171,8 +170,8 @@ func (r *freeRuntime) wake() {
 func (r *freeRuntime) PodStatus(
 	ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus,
 ) (*pleg.PodStatus, error) {
-	call, p := r.begin(pod)
-	defer func() { r.end(ctx, pod.UID, call) }()
+	call, p := r.startInspection(pod)
+	defer func() { r.finishInspection(ctx, pod.UID, call) }()
 	if call.err = pause(ctx, p.before); call.err != nil {
 		return nil, call.err
 	}
@@ -180,8 +179,8 @@ func (r *freeRuntime) PodStatus(
 	if call.err = pause(ctx, p.after); call.err != nil {
 		return nil, call.err
 	}
-	call.err = errPanicked // unless it gets past what follows
-	if call.err = p.fault.happen(ctx, true); call.err != nil {
+	call.err = errPanicked // if the next line panics
+	if call.err = p.fault.inject(ctx, true); call.err != nil {
 		return nil, call.err
 	}
 	if p.fault == answersNil {
@@ -191,32 +190,32 @@ func (r *freeRuntime) PodStatus(
 	return r.history.inspect(pod, seen), nil
 }
 
-func (r *freeRuntime) begin(pod *pleg.Pod) (*inspection, plan) {
+func (r *freeRuntime) startInspection(pod *pleg.Pod) (*inspection, plan) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	call := &inspection{of: r.byPod[pod], pod: pod, start: r.now()}
 	calls := r.inspections[pod.UID]
 	switch {
-	case r.hinted: // what it is for may be no list
+	case r.hasEvents: // it may be for an event
 	case call.of == nil:
-		r.broken = append(r.broken, fmt.Sprintf("pod %s is inspected as no list had it", pod.UID))
+		r.violations = append(r.violations, fmt.Sprintf("pod %s is inspected, but no list had it", pod.UID))
 	case len(calls) > 0 && (call.of == calls[len(calls)-1].of || call.of.at < calls[len(calls)-1].of.at):
-		r.broken = append(r.broken, fmt.Sprintf("pod %s is inspected for the list of %v, after that of %v",
+		r.violations = append(r.violations, fmt.Sprintf("pod %s is inspected for the list of %v, after that of %v",
 			pod.UID, call.of.at, calls[len(calls)-1].of.at))
 	}
 	if r.inFlight[pod.UID] {
-		r.broken = append(r.broken, fmt.Sprintf("two inspections of pod %s at %v", pod.UID, call.start))
+		r.violations = append(r.violations, fmt.Sprintf("two inspections of pod %s at %v", pod.UID, call.start))
 	}
 	r.checkHung()
 	r.inspections[pod.UID] = append(calls, call)
 	r.inFlight[pod.UID] = true
 	if len(r.inFlight) > r.inspectors {
-		r.broken = append(r.broken, fmt.Sprintf("%d inspections at %v", len(r.inFlight), call.start))
+		r.violations = append(r.violations, fmt.Sprintf("%d inspections at %v", len(r.inFlight), call.start))
 	}
 	return call, r.plan(r.roll(string(pod.UID), len(calls)), true)
 }
 
-func (r *freeRuntime) end(ctx context.Context, uid pleg.PodUID, call *inspection) {
+func (r *freeRuntime) finishInspection(ctx context.Context, uid pleg.PodUID, call *inspection) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.checkHung()
@@ -224,7 +223,7 @@ func (r *freeRuntime) end(ctx context.Context, uid pleg.PodUID, call *inspection
 	delete(r.inFlight, uid)
 }
 
-// pause lets time pass, or returns the error of ctx.
+// pause waits, or returns the error of ctx.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -234,7 +233,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// checkHung wants at most half of the inspectors to be with pods that hang.
+// checkHung requires that at most half of the inspectors are with hung pods.
 func (r *freeRuntime) checkHung() {
 	hung := 0
 	for uid := range r.inFlight {
@@ -244,6 +243,6 @@ func (r *freeRuntime) checkHung() {
 		}
 	}
 	if hung > max(1, r.inspectors/2) {
-		r.broken = append(r.broken, fmt.Sprintf("%d of %d inspectors are with pods that hang at %v", hung, r.inspectors, r.now()))
+		r.violations = append(r.violations, fmt.Sprintf("%d of %d inspectors are with hung pods at %v", hung, r.inspectors, r.now()))
 	}
 }

@@ -1,4 +1,4 @@
-package pipeline_test
+package model_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // received is an event and when it came.
@@ -18,17 +19,17 @@ type received struct {
 	when time.Duration
 }
 
-// freeBed runs a pipeline on a freeRuntime and notes what it does.
-type freeBed struct {
-	runtime *freeRuntime
-	single  bool // the runtime can list one pod
-	hinted  bool // the runtime has events
+// freeRun runs a pipeline on a freeRuntime and records what it does.
+type freeRun struct {
+	runtime   *freeRuntime
+	listsPods bool // the runtime can list one pod
+	hasEvents bool // the runtime has CRI events
 	// quarantine is the longest wait of a pod whose inspection hung; 1 for none.
 	quarantine time.Duration
 	p          *pipeline.Pipeline
 
-	// Of the subscriber's goroutine, until it has ended: the events, and the
-	// time of the last bookmark.
+	// The events and the time of the last bookmark belong to the subscriber's goroutine
+	// until it has ended.
 	events []received
 	marked time.Time
 
@@ -37,30 +38,30 @@ type freeBed struct {
 }
 
 func freeRunning(t *testing.T, seed uint64, inspectors int) {
-	b := &freeBed{runtime: newFreeRuntime(newHistory(seed), inspectors), quarantine: 1}
+	b := &freeRun{runtime: newFreeRuntime(newHistory(seed), inspectors), quarantine: 1}
 	b.run(t, b.runtime)
 }
 
 func quarantined(t *testing.T, seed uint64, inspectors int) {
-	b := &freeBed{runtime: newFreeRuntime(newHistory(seed), inspectors), quarantine: 5 * time.Second}
+	b := &freeRun{runtime: newFreeRuntime(newHistory(seed), inspectors), quarantine: 5 * time.Second}
 	b.runtime.hungAfter = freeHungAfter
 	b.run(t, b.runtime)
 }
 
 func singlePods(t *testing.T, seed uint64, inspectors int) {
-	b := &freeBed{runtime: newFreeRuntime(newHistory(seed), inspectors), single: true, quarantine: 1}
+	b := &freeRun{runtime: newFreeRuntime(newHistory(seed), inspectors), listsPods: true, quarantine: 1}
 	b.run(t, podRuntime{b.runtime})
 }
 
-// run lets a history pass and judges afterwards.
-func (b *freeBed) run(t *testing.T, runtime pleg.Runtime) {
+// run plays a history and judges afterwards.
+func (b *freeRun) run(t *testing.T, runtime pleg.Runtime) {
 	inspectors := b.runtime.inspectors
 	opts := pipeline.Options{
 		Runtime: runtime, Inspectors: inspectors, FixedWidth: true, RelistPeriod: freePeriod,
 		ListTimeout: freeListTimeout, InspectTimeout: freeInspectTimeout,
 		HungAfter: b.runtime.hungAfter, MaxQuarantine: b.quarantine,
 	}
-	if b.hinted {
+	if b.hasEvents {
 		opts.Events, opts.RelistPeriodWithEvents = pipeline.EventsRequire, freePeriodWithEvents
 	}
 	var err error
@@ -85,11 +86,11 @@ func (b *freeBed) run(t *testing.T, runtime pleg.Runtime) {
 		t.Errorf("Run = %v, want %v", err, context.Canceled)
 	}
 	clients.Wait()
-	b.judge(t)
+	b.check(t)
 }
 
-// receive notes the events; each must find the cache at least as new.
-func (b *freeBed) receive(t *testing.T, events <-chan pleg.Event) {
+// receive records the events; at each the cache must be at least as new.
+func (b *freeRun) receive(t *testing.T, events <-chan pleg.Event) {
 	var seq uint64
 	for e := range events {
 		if e.Type == pleg.Bookmark {
@@ -105,24 +106,24 @@ func (b *freeBed) receive(t *testing.T, events <-chan pleg.Event) {
 		}
 		status, _ := b.p.Cache().Get(e.PodUID)
 		older := status != nil && !status.ObservedAt.IsZero() && status.ObservedAt.Before(e.ObservedAt)
-		if older || !fresh(t.Context(), b.p, e.PodUID, e.ObservedAt.Add(-1)) {
-			t.Errorf("%v is delivered before the cache is as new: %+v", seenOf(e), status)
+		if older || !kit.Fresh(b.p.Cache(), e.PodUID, e.ObservedAt.Add(-1)) {
+			t.Errorf("%v comes before the cache is as new: %+v", seenOf(e), status)
 		}
 		b.events = append(b.events, received{Event: e, when: b.runtime.now()})
 	}
 }
 
-// mark wants every pod to be as new as a bookmark says.
-func (b *freeBed) mark(t *testing.T, e pleg.Event) {
+// mark requires that every pod is as new as the bookmark.
+func (b *freeRun) mark(t *testing.T, e pleg.Event) {
 	b.marked = e.ObservedAt
 	for _, uid := range b.runtime.history.uids() {
-		if !fresh(t.Context(), b.p, uid, e.ObservedAt.Add(-1)) {
+		if !kit.Fresh(b.p.Cache(), uid, e.ObservedAt.Add(-1)) {
 			t.Errorf("pod %s is older than the bookmark of %v", uid, e.ObservedAt)
 		}
 	}
 }
 
-func (b *freeBed) startClients(ctx context.Context, clients *sync.WaitGroup) {
+func (b *freeRun) startClients(ctx context.Context, clients *sync.WaitGroup) {
 	h := b.runtime.history
 	for _, uid := range h.uids() {
 		for _, at := range h.requests[uid] {
@@ -134,7 +135,7 @@ func (b *freeBed) startClients(ctx context.Context, clients *sync.WaitGroup) {
 		for _, at := range h.relists[uid] {
 			clients.Go(func() {
 				time.Sleep(at)
-				if !b.single {
+				if !b.listsPods {
 					b.runtime.wake()
 				}
 				b.p.RequestRelist(uid)
@@ -149,18 +150,18 @@ func (b *freeBed) startClients(ctx context.Context, clients *sync.WaitGroup) {
 	}
 }
 
-// judge compares the whole run with the reference, pod by pod.
-func (b *freeBed) judge(t *testing.T) {
-	for _, broken := range b.runtime.broken {
-		t.Error(broken)
+// check compares the whole run with the reference, pod by pod.
+func (b *freeRun) check(t *testing.T) {
+	for _, violation := range b.runtime.violations {
+		t.Error(violation)
 	}
 	lists := slices.DeleteFunc(slices.Clone(b.runtime.listings), func(l *listing) bool { return l.only != "" })
 	if marked, want := b.marked.Sub(b.runtime.start), lists[len(lists)-2].at; marked < want {
-		t.Errorf("the last bookmark is of %v, although all is calm at the list of %v", marked, want)
+		t.Errorf("the last bookmark is of %v, although all had settled at the list of %v", marked, want)
 	}
-	b.judgeWaits(t)
-	if b.hinted {
-		b.judgeHinted(t)
+	b.checkWaits(t)
+	if b.hasEvents {
+		b.checkWithEvents(t)
 		return
 	}
 	for _, uid := range b.runtime.history.uids() {

@@ -1,4 +1,4 @@
-package pipeline_test
+package model_test
 
 import (
 	"cmp"
@@ -9,17 +9,18 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// Of each history, in time since its start.
+// Times since the start of a history.
 const (
-	calmAfter   = 12 * time.Second // no pod changes any more
-	faultsUntil = 15 * time.Second // no new call fails or lasts long any more
+	calmAfter   = 12 * time.Second // no pod changes after that
+	faultsUntil = 15 * time.Second // no new call fails or takes long after that
 	historyEnd  = 35 * time.Second // everything has settled
 )
 
-// history is the whole life of all pods, known in advance, so that what a
-// runtime shows is a function of the time of day.
+// history is the whole life of all pods, known in advance, so that the answers of a
+// runtime depend only on the time.
 type history struct {
 	seed uint64
 	pods map[pleg.PodUID][]version
@@ -30,8 +31,8 @@ type history struct {
 	waits    map[pleg.PodUID][]time.Duration
 }
 
-// version is a pod from a time on. A container only ever goes from created to
-// running to exited to removed, and its id does not come back.
+// version is a pod from a time on. A container goes from created to running to exited
+// to removed, and its id is not used again.
 type version struct {
 	from       time.Duration
 	containers []pleg.Container // the newest first; with the sandboxes empty: gone
@@ -51,7 +52,7 @@ func newHistory(seed uint64) *history {
 		relists:  make(map[pleg.PodUID][]time.Duration),
 		waits:    make(map[pleg.PodUID][]time.Duration),
 	}
-	for _, uid := range podUIDs(2 + rng.IntN(7)) {
+	for _, uid := range kit.UIDs(2 + rng.IntN(7)) {
 		h.pods[uid] = newLife(rng, uid)
 		h.requests[uid] = randomTimes(rng, 4)
 		h.relists[uid] = randomTimes(rng, 4)
@@ -80,7 +81,7 @@ func newLife(rng *rand.Rand, uid pleg.PodUID) []version {
 	return life
 }
 
-// lifeStep takes a pod from version to version.
+// lifeStep makes the next version of a pod.
 type lifeStep struct {
 	rng        *rand.Rand
 	uid        pleg.PodUID
@@ -135,7 +136,7 @@ func (h *history) uids() []pleg.PodUID {
 	return slices.SortedFunc(maps.Keys(h.pods), cmp.Compare[pleg.PodUID])
 }
 
-// at returns the pod as it is at a time.
+// at returns the pod at a time.
 func (h *history) at(uid pleg.PodUID, t time.Duration) version {
 	life := h.pods[uid]
 	i := len(life) - 1

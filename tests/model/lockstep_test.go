@@ -1,4 +1,4 @@
-package pipeline_test
+package model_test
 
 import (
 	"context"
@@ -13,30 +13,31 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/bench/serial"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 const (
-	// lockstepPeriod is longer than all inspections of a list together, were
-	// each to end at its deadline.
+	// lockstepPeriod is longer than all inspections of a list together, even if each
+	// ends at its deadline.
 	lockstepPeriod  = time.Minute
 	lockstepTimeout = time.Second
 )
 
-// scriptedRuntime plays a script. The step it is at only changes when a list
-// begins, and no inspection runs then.
+// scriptedRuntime plays a script. Its step changes only when a list begins, while no
+// inspection runs.
 type scriptedRuntime struct {
 	script script
 	step   int
 	// listing gets the time of each list as it begins.
 	listing chan time.Time
-	// contained is true for the pipeline, which has to survive panics.
+	// contained: the caller is the pipeline, which must contain panics.
 	contained bool
 	request   func(pleg.PodUID)
 
 	mu    sync.Mutex // guards what follows
 	at    time.Time  // of the list the step is at
 	good  map[pleg.PodUID]time.Time
-	asked map[pleg.PodUID]bool // a reinspection is yet to succeed
+	asked map[pleg.PodUID]bool // a requested reinspection has not succeeded yet
 }
 
 func newScriptedRuntime(s script, contained bool) *scriptedRuntime {
@@ -55,7 +56,7 @@ func (r *scriptedRuntime) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
 	if s.fault == works {
 		r.listed(at, s.pods)
 	}
-	return s.pods, s.fault.happen(ctx, r.contained)
+	return s.pods, s.fault.inject(ctx, r.contained)
 }
 
 func (r *scriptedRuntime) PodStatus(
@@ -72,7 +73,7 @@ func (r *scriptedRuntime) PodStatus(
 		r.ask(pod.UID)
 		r.request(pod.UID)
 	}
-	if err := a.fault.happen(ctx, r.contained); err != nil {
+	if err := a.fault.inject(ctx, r.contained); err != nil {
 		return nil, err
 	}
 	if a.fault == answersNil {
@@ -94,8 +95,8 @@ func (r *scriptedRuntime) listed(at time.Time, pods []*pleg.Pod) {
 	}
 }
 
-// check wants the last good status of the pod, and none if the pod is to be
-// reinspected. What it returns ends up in the cache, where it does not belong.
+// check requires that last is the last good status of the pod, and nil if a reinspection
+// was requested. Its error ends up in the cache, where the comparison finds it.
 func (r *scriptedRuntime) check(uid pleg.PodUID, last *pleg.PodStatus) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,14 +113,14 @@ func (r *scriptedRuntime) check(uid pleg.PodUID, last *pleg.PodStatus) error {
 	return nil
 }
 
-// succeeded notes an inspection; a reinspection asked for meanwhile is to come.
+// succeeded records an inspection; a reinspection requested meanwhile is still due.
 func (r *scriptedRuntime) succeeded(uid pleg.PodUID, request bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.good[uid], r.asked[uid] = r.at, request
 }
 
-// ask notes that a reinspection of the pod was asked for.
+// ask records the request for a reinspection of the pod.
 func (r *scriptedRuntime) ask(uid pleg.PodUID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,8 +129,8 @@ func (r *scriptedRuntime) ask(uid pleg.PodUID) {
 	}
 }
 
-// lockstepBed is a pipeline and a reference that play the same script.
-type lockstepBed struct {
+// lockstepRun is a pipeline and a reference that play the same script.
+type lockstepRun struct {
 	runtime *scriptedRuntime // the pipeline's
 	p       *pipeline.Pipeline
 	events  <-chan pleg.Event
@@ -143,8 +144,8 @@ type lockstepBed struct {
 	seq     uint64
 }
 
-func newLockstepBed(t *testing.T, seed uint64, inspectors int) *lockstepBed {
-	b := &lockstepBed{
+func newLockstepRun(t *testing.T, seed uint64, inspectors int) *lockstepRun {
+	b := &lockstepRun{
 		runtime:   newScriptedRuntime(newScript(seed), true),
 		script:    newScript(seed),
 		refEvents: make(chan pleg.Event, modelBuffer),
@@ -175,7 +176,7 @@ func newLockstepBed(t *testing.T, seed uint64, inspectors int) *lockstepBed {
 
 // lockstep plays the script of a seed and compares after each list.
 func lockstep(t *testing.T, seed uint64, inspectors int) {
-	b := newLockstepBed(t, seed, inspectors)
+	b := newLockstepRun(t, seed, inspectors)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- b.p.Run(ctx) }()
@@ -202,32 +203,32 @@ func lockstep(t *testing.T, seed uint64, inspectors int) {
 	if err := within(t, "the end of Run", ended); !errors.Is(err, context.Canceled) {
 		t.Errorf("Run = %v, want %v", err, context.Canceled)
 	}
-	if rest := drain(b.events); len(rest) > 0 && !t.Failed() {
+	if rest := kit.Drain(b.events); len(rest) > 0 && !t.Failed() {
 		t.Errorf("events after the end: %v", rest)
 	}
 }
 
-func (b *lockstepBed) compare(t *testing.T, step int) {
+func (b *lockstepRun) compare(t *testing.T, step int) {
 	t.Helper()
 	when := fmt.Sprintf("list %d", step)
-	events := drain(b.events)
+	events := kit.Drain(b.events)
 	for _, e := range events {
 		if e.Seq <= b.seq || e.Missed != 0 {
 			t.Errorf("%s: event %+v after number %d", when, e, b.seq)
 		}
 		b.seq = e.Seq
 	}
-	got, want := byPod(events), byPod(drain(b.refEvents))
-	for _, uid := range podUIDs(scriptPods + 1) { // one is never there
+	got, want := byPod(events), byPod(kit.Drain(b.refEvents))
+	for _, uid := range kit.UIDs(scriptPods + 1) { // one is never there
 		sameEvents(t, when, uid, got[uid], want[uid])
 		sameStatus(t, when, uid, b.p, b.ref)
 		if b.applied.IsZero() {
 			continue
 		}
-		if before := b.applied.Add(-1); !fresh(t.Context(), b.p, uid, before) {
+		if before := b.applied.Add(-1); !kit.Fresh(b.p.Cache(), uid, before) {
 			t.Errorf("%s: pod %s is not as new as the list that has settled", when, uid)
 		}
-		if fresh(t.Context(), b.p, uid, b.applied) {
+		if kit.Fresh(b.p.Cache(), uid, b.applied) {
 			t.Errorf("%s: pod %s claims to be newer than the last list", when, uid)
 		}
 	}

@@ -1,4 +1,4 @@
-package pipeline_test
+package model_test
 
 import (
 	"cmp"
@@ -11,58 +11,57 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/bench/serial"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// observation is one listing of a pod that the pipeline acted on, from the
-// listing to the settlement.
+// observation is one listing of a pod that the pipeline acted on, until it settled.
 type observation struct {
 	of      *listing
 	start   time.Duration // when its inspection began, or its events came
 	settled time.Duration
 	call    *inspection // nil if the pod was gone
-	// confined is set if the pod is in quarantine afterwards.
-	confined bool
+	// quarantined is set if the pod is in quarantine afterwards.
+	quarantined bool
 }
 
 func (o *observation) succeeded() bool { return o.call == nil || o.call.status != nil }
 
-// confine notes after which observations the pod is in quarantine.
-func (r *replay) confine(observations []*observation) {
-	confined := false
+// markQuarantined marks the observations after which the pod is in quarantine.
+func (r *replay) markQuarantined(observations []*observation) {
+	quarantined := false
 	for _, o := range observations {
-		hung := o.call != nil && (o.call.ended || o.call.end-o.call.start >= r.bed.runtime.hungAfter)
-		confined = !o.succeeded() && (confined || hung)
-		o.confined = confined
+		hung := o.call != nil && (o.call.ended || o.call.end-o.call.start >= r.freeRun.runtime.hungAfter)
+		quarantined = !o.succeeded() && (quarantined || hung)
+		o.quarantined = quarantined
 	}
 }
 
-// mayWait reports whether the next inspection after an observation may have had to
-// wait: for the end of the quarantine, or for one of the inspectors that are left
-// to pods that hung.
+// mayWait reports whether the next inspection after an observation may have waited for
+// the end of the quarantine, or for one of the inspectors left to quarantined pods.
 func (r *replay) mayWait(o *observation) bool {
-	rt := r.bed.runtime
-	return o != nil && o.confined && (r.bed.quarantine > 1 || rt.inspectors/2 < len(rt.history.pods))
+	rt := r.freeRun.runtime
+	return o != nil && o.quarantined && (r.freeRun.quarantine > 1 || rt.inspectors/2 < len(rt.history.pods))
 }
 
 // replay shows one pod's observations to a reference of its own.
 type replay struct {
-	t   *testing.T
-	bed *freeBed
-	uid pleg.PodUID
+	t       *testing.T
+	freeRun *freeRun
+	uid     pleg.PodUID
 
 	ref    *serial.PLEG
 	events chan pleg.Event
 	got    []seen
-	// listings are those that tell of the pod, in the order of their beginnings:
-	// one that ended only after a later one had ended is not among them.
+	// listings are those with the pod, in the order of their starts. A listing that
+	// ended after a later one is left out.
 	listings []*listing
 
 	current *observation // what the reference may inspect; nil for nothing
 	when    string
 }
 
-func newReplay(t *testing.T, b *freeBed, uid pleg.PodUID) *replay {
-	r := &replay{t: t, bed: b, uid: uid, events: make(chan pleg.Event, modelBuffer)}
+func newReplay(t *testing.T, b *freeRun, uid pleg.PodUID) *replay {
+	r := &replay{t: t, freeRun: b, uid: uid, events: make(chan pleg.Event, modelBuffer)}
 	ref, err := serial.New(r, serial.Options{Events: r.events})
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +79,7 @@ func newReplay(t *testing.T, b *freeBed, uid pleg.PodUID) *replay {
 // ListPods is not used: the listings are applied.
 func (r *replay) ListPods(context.Context) ([]*pleg.Pod, error) { return nil, nil }
 
-// PodStatus answers what the pipeline was answered.
+// PodStatus returns what the pipeline got.
 func (r *replay) PodStatus(context.Context, *pleg.Pod, *pleg.PodStatus) (*pleg.PodStatus, error) {
 	if r.current == nil || r.current.call == nil {
 		r.t.Errorf("pod %s, %s: the pipeline made no inspection, the reference does", r.uid, r.when)
@@ -91,14 +90,14 @@ func (r *replay) PodStatus(context.Context, *pleg.Pod, *pleg.PodStatus) (*pleg.P
 	return call.status, call.err
 }
 
-// run replays the observations and, between two of them, the listings that the
-// pipeline had the time for but did not act on.
+// run replays the observations and, between two of them, the listings that the pipeline
+// had time for but did not act on.
 func (r *replay) run() {
 	if r.tied() {
 		return
 	}
 	observations := r.observations()
-	r.confine(observations)
+	r.markQuarantined(observations)
 	var last *observation
 	for _, o := range observations {
 		r.skipped(last, o)
@@ -119,15 +118,15 @@ func (r *replay) run() {
 	r.requests(observations)
 	r.waits(observations)
 	r.relists()
-	sameEvents(r.t, "the whole run", r.uid, r.got, byPod(drain(r.events))[r.uid])
-	sameStatus(r.t, "the end", r.uid, r.bed.p, r.ref)
+	sameEvents(r.t, "the whole run", r.uid, r.got, byPod(kit.Drain(r.events))[r.uid])
+	sameStatus(r.t, "the end", r.uid, r.freeRun.p, r.ref)
 }
 
-// tied reports whether a list of the pod and one of all pods began at the same
-// nanosecond, which of a bubble's clock can be: which one is newer is open.
+// tied reports whether a list of the pod and one of all pods began at the same nanosecond
+// of the bubble's clock: then either may count as the newer one.
 func (r *replay) tied() bool {
-	return slices.ContainsFunc(r.bed.runtime.podLists[r.uid], func(one *listing) bool {
-		return slices.ContainsFunc(r.bed.runtime.listings, func(all *listing) bool {
+	return slices.ContainsFunc(r.freeRun.runtime.podLists[r.uid], func(one *listing) bool {
+		return slices.ContainsFunc(r.freeRun.runtime.listings, func(all *listing) bool {
 			return all.only == "" && all.at == one.at
 		})
 	})
@@ -138,25 +137,25 @@ func (r *replay) apply(l *listing) {
 	if pod := l.pods[r.uid]; pod != nil {
 		pods = append(pods, pod)
 	}
-	r.ref.Apply(r.t.Context(), r.bed.runtime.start.Add(l.at), pods)
+	r.ref.Apply(r.t.Context(), r.freeRun.runtime.start.Add(l.at), pods)
 }
 
 // observations are the pod's inspections, and the listings without it that
 // events speak of.
 func (r *replay) observations() []*observation {
 	acted := make(map[time.Duration]*observation)
-	for _, call := range r.bed.runtime.inspections[r.uid] {
+	for _, call := range r.freeRun.runtime.inspections[r.uid] {
 		if !slices.Contains(r.listings, call.of) {
 			r.t.Errorf("pod %s is inspected for the list of %v, which had been overtaken", r.uid, call.of.at)
 		}
 		acted[call.of.at] = &observation{of: call.of, start: call.start, settled: call.end, call: call}
 	}
-	for _, e := range r.bed.events {
+	for _, e := range r.freeRun.events {
 		if e.PodUID != r.uid {
 			continue
 		}
 		r.got = append(r.got, seenOf(e.Event))
-		at := e.ObservedAt.Sub(r.bed.runtime.start)
+		at := e.ObservedAt.Sub(r.freeRun.runtime.start)
 		if o := acted[at]; o != nil {
 			if e.when != o.settled {
 				r.t.Errorf("%v came at %v, want it as the pod settled at %v", seenOf(e.Event), e.when, o.settled)
@@ -177,7 +176,7 @@ func (r *replay) observations() []*observation {
 // under way for the pod before it settles. Only a lack of inspectors is an
 // excuse, and not for a pod that is gone.
 func (r *replay) prompt(last, o *observation) {
-	if o.call != nil && r.bed.runtime.inspectors < len(r.bed.runtime.history.pods) {
+	if o.call != nil && r.freeRun.runtime.inspectors < len(r.freeRun.runtime.history.pods) {
 		return
 	}
 	if o.call != nil && r.mayWait(last) {
@@ -242,7 +241,7 @@ func (r *replay) passedOver(from, to *observation) []*listing {
 
 // asked reports whether a reinspection was asked for in a span of time.
 func (r *replay) asked(from, to time.Duration) bool {
-	return slices.ContainsFunc(r.bed.runtime.history.requests[r.uid], func(at time.Duration) bool {
+	return slices.ContainsFunc(r.freeRun.runtime.history.requests[r.uid], func(at time.Duration) bool {
 		return from <= at && at <= to
 	})
 }
@@ -250,13 +249,13 @@ func (r *replay) asked(from, to time.Duration) bool {
 // requests wants an inspection after each request, unless a list after it
 // showed no such pod.
 func (r *replay) requests(observations []*observation) {
-	for _, at := range r.bed.runtime.history.requests[r.uid] {
+	for _, at := range r.freeRun.runtime.history.requests[r.uid] {
 		served := slices.ContainsFunc(observations, func(o *observation) bool { return o.call != nil && o.start > at })
 		absent := slices.ContainsFunc(r.listings, func(l *listing) bool {
 			return l.done > at && l.pods[r.uid] == nil
 		})
 		if !served && !absent {
-			r.t.Errorf("pod %s: the reinspection asked for at %v was not made", r.uid, at)
+			r.t.Errorf("pod %s: the reinspection requested at %v was not made", r.uid, at)
 		}
 	}
 }

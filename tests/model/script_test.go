@@ -1,4 +1,4 @@
-package pipeline_test
+package model_test
 
 import (
 	"fmt"
@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// A script is what a runtime answers list by list, whoever asks.
+// A script has the answers of a runtime, list by list.
 type script []scriptStep
 
 type scriptStep struct {
-	// requests are the reinspections asked for before the list.
+	// requests are the reinspections requested before the list.
 	requests []pleg.PodUID
 	pods     []*pleg.Pod
 	fault    fault
@@ -21,12 +22,12 @@ type scriptStep struct {
 	answers  map[pleg.PodUID]answer
 }
 
-// answer is that of one inspection.
+// answer is the answer to one inspection.
 type answer struct {
 	status *pleg.PodStatus
 	fault  fault
 	delay  time.Duration
-	// request has a reinspection asked for while this inspection runs.
+	// request: a reinspection is requested while this inspection runs.
 	request bool
 }
 
@@ -35,20 +36,12 @@ const (
 	scriptSteps = 14
 )
 
-func podUIDs(n int) []pleg.PodUID {
-	uids := make([]pleg.PodUID, n)
-	for i := range uids {
-		uids[i] = pleg.PodUID(fmt.Sprintf("p%d", i))
-	}
-	return uids
-}
-
-// newScript returns the script of a seed; it builds everything anew each time,
-// so that two runtimes share nothing.
+// newScript returns the script of a seed. Two calls return equal scripts that share no
+// memory.
 func newScript(seed uint64) script {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	var pods []*scriptedPod
-	for _, uid := range podUIDs(scriptPods) {
+	for _, uid := range kit.UIDs(scriptPods) {
 		pods = append(pods, &scriptedPod{rng: rng, uid: uid})
 	}
 	steps := make(script, scriptSteps)
@@ -74,7 +67,7 @@ func newScript(seed uint64) script {
 	return steps
 }
 
-// oneOf returns a fault; each has its percentage before it.
+// oneOf returns a random fault; percents alternates between a percentage and a fault.
 func oneOf(rng *rand.Rand, percents ...any) fault {
 	roll := rng.IntN(100)
 	for i := 0; i < len(percents); i += 2 {
@@ -85,7 +78,7 @@ func oneOf(rng *rand.Rand, percents ...any) fault {
 	return works
 }
 
-// scriptedPod is a pod that changes at random, and not only as a real one does.
+// scriptedPod is a pod that changes at random, also in ways that a real pod does not.
 type scriptedPod struct {
 	rng        *rand.Rand
 	uid        pleg.PodUID
@@ -156,8 +149,8 @@ func (p *scriptedPod) drop(list []pleg.Container) []pleg.Container {
 	return slices.Delete(list, i, i+1)
 }
 
-// list returns the pod as a runtime lists it, sometimes by the same pointer if
-// nothing changed; nil if it does not exist.
+// list returns the pod as a runtime lists it, or nil if it does not exist. If nothing
+// changed, it is sometimes the same pointer.
 func (p *scriptedPod) list() *pleg.Pod {
 	if len(p.containers)+len(p.sandboxes) == 0 {
 		p.listed = nil
@@ -181,8 +174,8 @@ func newPod(uid pleg.PodUID, containers, sandboxes []pleg.Container) *pleg.Pod {
 	return pod
 }
 
-// newAnswer returns the answer to an inspection of the pod: what was listed,
-// now and then without an id that is gone meanwhile or with a newer state.
+// newAnswer returns the answer to an inspection of the pod: what was listed, sometimes
+// without an id that is gone meanwhile or with a newer state.
 func newAnswer(rng *rand.Rand, pod *pleg.Pod) answer {
 	a := answer{
 		fault:   oneOf(rng, 75, works, 10, fails, 5, panics, 5, hangs, 5, answersNil),

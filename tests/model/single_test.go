@@ -1,4 +1,4 @@
-package pipeline_test
+package model_test
 
 import (
 	"context"
@@ -13,9 +13,9 @@ type podRuntime struct{ *freeRuntime }
 
 func (r podRuntime) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, error) {
 	l := &listing{at: r.now(), only: uid, pods: make(map[pleg.PodUID]*pleg.Pod)}
-	n := r.beginPod(l)
+	n := r.startPodList(l)
 	good := false
-	defer func() { r.endPod(l, good) }()
+	defer func() { r.finishPodList(l, good) }()
 	pods, err := r.list(ctx, l, r.roll("list of "+string(uid), n))
 	if good = err == nil; !good || len(pods) == 0 {
 		return nil, err
@@ -23,7 +23,7 @@ func (r podRuntime) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, er
 	return pods[0], nil
 }
 
-func (r podRuntime) beginPod(l *listing) (n int) {
+func (r podRuntime) startPodList(l *listing) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	under := 0
@@ -31,19 +31,19 @@ func (r podRuntime) beginPod(l *listing) (n int) {
 		if len(lists) > 0 && lists[len(lists)-1].done == 0 {
 			under++
 			if uid == l.only {
-				r.broken = append(r.broken, fmt.Sprintf("two lists of pod %s at %v", uid, l.at))
+				r.violations = append(r.violations, fmt.Sprintf("two lists of pod %s at %v", uid, l.at))
 			}
 		}
 	}
 	if under == r.inspectors {
-		r.broken = append(r.broken, fmt.Sprintf("%d lists of one pod at %v", under+1, l.at))
+		r.violations = append(r.violations, fmt.Sprintf("%d lists of one pod at %v", under+1, l.at))
 	}
 	r.podLists[l.only] = append(r.podLists[l.only], l)
 	return len(r.podLists[l.only])
 }
 
-// endPod notes when the list has ended. If it went wrong, all pods are listed.
-func (r podRuntime) endPod(l *listing, good bool) {
+// finishPodList records the end of the list. If it failed, all pods are listed.
+func (r podRuntime) finishPodList(l *listing, good bool) {
 	if !good {
 		r.wake()
 	}
@@ -52,13 +52,12 @@ func (r podRuntime) endPod(l *listing, good bool) {
 	l.done = r.now()
 }
 
-// relists wants each request for a relist of the pod to be served at once, or
-// at the end of the pod's list that is under way; a list of all pods that began
-// after the request does as well. With fewer inspectors than pods the request
-// may have to wait.
+// relists requires that each request for a relist of the pod is served at once, or at
+// the end of the pod's running list, or by a list of all pods that began after the
+// request. With fewer inspectors than pods a request may have to wait.
 func (r *replay) relists() {
-	rt := r.bed.runtime
-	if !r.bed.single || rt.inspectors < len(rt.history.pods) {
+	rt := r.freeRun.runtime
+	if !r.freeRun.listsPods || rt.inspectors < len(rt.history.pods) {
 		return
 	}
 	for _, at := range rt.history.relists[r.uid] {
@@ -73,7 +72,7 @@ func (r *replay) relists() {
 				return l.only == "" && l.at > at && l.done <= due
 			})
 		if !served {
-			r.t.Errorf("the relist of pod %s asked for at %v was not made", r.uid, at)
+			r.t.Errorf("the relist of pod %s requested at %v was not made", r.uid, at)
 		}
 	}
 }

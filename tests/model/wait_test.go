@@ -1,4 +1,4 @@
-package pipeline_test
+package model_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// wait is one GetNewerThan of the time at which it was called.
+// wait is one GetNewerThan, for the time of the call.
 type wait struct {
 	uid            pleg.PodUID
 	called, waited time.Duration
@@ -17,7 +17,7 @@ type wait struct {
 	err            error
 }
 
-func (b *freeBed) wait(ctx context.Context, uid pleg.PodUID) {
+func (b *freeRun) wait(ctx context.Context, uid pleg.PodUID) {
 	w := &wait{uid: uid, called: b.runtime.now()}
 	w.status, w.err = b.p.Cache().GetNewerThan(ctx, uid, time.Now())
 	w.waited = b.runtime.now()
@@ -26,23 +26,23 @@ func (b *freeBed) wait(ctx context.Context, uid pleg.PodUID) {
 	b.waited = append(b.waited, w)
 }
 
-// judgeWaits wants every wait to have ended well before the pipeline, with a
-// status that shows all that had happened to the pod when the wait began.
-func (b *freeBed) judgeWaits(t *testing.T) {
+// checkWaits requires that every wait ended well before the pipeline, with a status that
+// shows everything that had happened to the pod when the wait began.
+func (b *freeRun) checkWaits(t *testing.T) {
 	for _, w := range b.waited {
 		switch {
 		case w.waited >= historyEnd:
 			t.Errorf("GetNewerThan(%s) at %v has not returned by %v", w.uid, w.called, w.waited)
 		case w.err != nil:
-			b.judgeError(t, w)
+			b.checkError(t, w)
 		default:
-			b.judgeStatus(t, w)
+			b.checkStatus(t, w)
 		}
 	}
 }
 
-// judgeError wants an inspection that failed and was for a list after the call.
-func (b *freeBed) judgeError(t *testing.T, w *wait) {
+// checkError requires a failed inspection for a list after the call.
+func (b *freeRun) checkError(t *testing.T, w *wait) {
 	for _, call := range b.runtime.inspections[w.uid] {
 		began := call.start
 		if call.of != nil {
@@ -55,16 +55,15 @@ func (b *freeBed) judgeError(t *testing.T, w *wait) {
 	t.Errorf("GetNewerThan(%s) at %v returned the error of an older inspection at %v: %v", w.uid, w.called, w.waited, w.err)
 }
 
-// judgeStatus relies on containers only ever going forward: of each id that
-// the pod has had, the status must be at least as far as the pod was at the
-// call, and no farther than the pod was at the return.
-func (b *freeBed) judgeStatus(t *testing.T, w *wait) {
+// checkStatus relies on the fact that containers only go forward: each container must be
+// at least as far as it was at the call, and at most as far as at the return.
+func (b *freeRun) checkStatus(t *testing.T, w *wait) {
 	h := b.runtime.history
 	first, last := ranks(h, w.uid, w.called), ranks(h, w.uid, w.waited)
 	got := statusRanks(w.status)
 	for id, least := range first {
 		rank, ok := got[id]
-		if !ok && b.hinted && elsewhere(h, w, id) {
+		if !ok && b.hasEvents && elsewhere(h, w, id) {
 			continue
 		}
 		if !ok {
@@ -77,9 +76,8 @@ func (b *freeBed) judgeStatus(t *testing.T, w *wait) {
 	}
 }
 
-// elsewhere reports whether a container is of another sandbox than those in the
-// status that a wait got: an event tells of one sandbox alone, and that of
-// another one's start may have been lost.
+// elsewhere reports whether a container belongs to a sandbox that is not in the status
+// of a wait: an event has one sandbox, and the event of another sandbox may be lost.
 func elsewhere(h *history, w *wait, id pleg.ContainerID) bool {
 	sandbox := id
 	for _, v := range h.pods[w.uid] {
@@ -90,8 +88,8 @@ func elsewhere(h *history, w *wait, id pleg.ContainerID) bool {
 	return len(w.status.Sandboxes) > 0 && !slices.ContainsFunc(w.status.Sandboxes, func(s *pleg.SandboxStatus) bool { return s.ID == sandbox })
 }
 
-// waits wants every wait for the pod to have returned at the first moment at
-// which a listing after its call had been applied to the pod, and not before.
+// waits requires that every wait for the pod returned exactly when the first listing
+// after its call was applied to the pod.
 func (r *replay) waits(observations []*observation) {
 	type applied struct{ at, when time.Duration }
 	var all []applied
@@ -109,7 +107,7 @@ func (r *replay) waits(observations []*observation) {
 		}
 		last = o
 	}
-	for _, w := range r.bed.waited {
+	for _, w := range r.freeRun.waited {
 		if w.uid != r.uid {
 			continue
 		}
@@ -142,7 +140,7 @@ func rankOf(s pleg.State) int {
 	}
 }
 
-// ranks returns how far each id is that the pod has had up to a time.
+// ranks returns how far each container that the pod ever had is at a time.
 func ranks(h *history, uid pleg.PodUID, t time.Duration) map[pleg.ContainerID]int {
 	ranks := make(map[pleg.ContainerID]int)
 	for _, v := range h.pods[uid] {
