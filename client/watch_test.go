@@ -17,8 +17,8 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
 
@@ -26,7 +26,7 @@ import (
 func words(events []pleg.Event) string {
 	var all []string
 	for _, ev := range events {
-		word := podtest.Words(ev)
+		word := plegtest.Words(ev)
 		switch {
 		case ev.Type == pleg.Gap:
 			word = "Gap(" + ev.Reason + ")"

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
 // Address is that of every pod with a ready sandbox.
@@ -52,7 +52,7 @@ func (n *Node) Set(uid pleg.PodUID, words string) {
 		delete(n.pods, uid)
 		return
 	}
-	pod := podtest.Pod(uid, words)
+	pod := plegtest.Pod(uid, words)
 	if namespace, name, ok := strings.Cut(string(uid), "/"); ok {
 		pod.Namespace, pod.Labels = namespace, map[string]string{"pod": name}
 	}
@@ -105,7 +105,7 @@ func (n *Node) PodStatus(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) 
 	if err := n.broken[pod.UID]; err != nil {
 		return nil, err
 	}
-	s := podtest.Status(pod)
+	s := plegtest.Status(pod)
 	s.Namespace = pod.Namespace
 	if s.SandboxReady() {
 		s.IPs = []string{Address}

@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
 // requireReports checks what was reported of the stream since the last check.
@@ -50,7 +50,7 @@ func TestListingsAreReportedToTheLister(t *testing.T) {
 }
 
 func TestChangesThatAreNoFaultOfTheStream(t *testing.T) {
-	exited := podtest.Pod("a", "c=exited")
+	exited := plegtest.Pod("a", "c=exited")
 	for name, happens := range map[string]func(f *fixture){
 		"no stream":             func(f *fixture) { f.list(exited) },
 		"the stream has ended":  func(f *fixture) { f.showBroken(exited) },
@@ -59,7 +59,7 @@ func TestChangesThatAreNoFaultOfTheStream(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t)
-				f.settledList(t, podtest.Pod("a", "c=running"))
+				f.settledList(t, plegtest.Pod("a", "c=running"))
 				happens(f)
 				f.end(nil)
 				time.Sleep(time.Minute)

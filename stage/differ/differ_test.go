@@ -4,8 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
 // Each case is a story of pod a: what the listings show and what the inspector
@@ -13,7 +13,7 @@ import (
 func TestChangesOfAPod(t *testing.T) {
 	runs, ended := "c=running /s=running", "c=exited /s=running"
 	list := func(words string) func(*testing.T, *fixture) {
-		return func(_ *testing.T, f *fixture) { f.list(podtest.Pod("a", words)) }
+		return func(_ *testing.T, f *fixture) { f.list(plegtest.Pod("a", words)) }
 	}
 	takes := func(words string) func(*testing.T, *fixture) {
 		return func(t *testing.T, f *fixture) { f.take(t, "a", words); f.requireQuiet(t) }
@@ -135,13 +135,13 @@ func TestChangesOfAPod(t *testing.T) {
 func TestChangeHasTheNewestObservation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		pod := podtest.Pod("a", "c=running")
+		pod := plegtest.Pod("a", "c=running")
 		f.list(pod)
 		if c := f.take(t, "a", "Started(c)"); c.Pod != pod || !c.At.Equal(at(1)) || c.Reinspect {
 			t.Errorf("change = %+v, want the listed pod at %v, not a reinspection", c, at(1))
 		}
-		f.list(podtest.Pod("a", "c=exited"))
-		newest := podtest.Pod("a", "")
+		f.list(plegtest.Pod("a", "c=exited"))
+		newest := plegtest.Pod("a", "")
 		f.list(newest)
 		f.settle("a", nil)
 		if c := f.take(t, "a", "Died(c) Removed(c)"); c.Pod != newest || !c.At.Equal(at(3)) {
@@ -158,7 +158,7 @@ func TestChangeHasTheNewestObservation(t *testing.T) {
 func TestRequestStandsUntilAnInspectionSucceeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		pod := podtest.Pod("a", "c=running")
+		pod := plegtest.Pod("a", "c=running")
 		f.request("a")
 		for _, err := range []error{errInspect, errInspect, nil} {
 			f.list(pod)
@@ -167,7 +167,7 @@ func TestRequestStandsUntilAnInspectionSucceeded(t *testing.T) {
 			}
 			f.settle("a", err)
 		}
-		f.list(podtest.Pod("a", "c=exited"))
+		f.list(plegtest.Pod("a", "c=exited"))
 		if c := f.take(t, "a", "Died(c)"); c.Reinspect {
 			t.Error("Reinspect = true after the request was served")
 		}
@@ -179,7 +179,7 @@ func TestRequestOfAPodTheNextListingDoesNotShowIsForgotten(t *testing.T) {
 		f := newFixture(t)
 		f.request("a")
 		f.list()
-		f.list(podtest.Pod("a", "c=running"))
+		f.list(plegtest.Pod("a", "c=running"))
 		if c := f.take(t, "a", "Started(c)"); c.Reinspect {
 			t.Error("Reinspect = true, want the request forgotten")
 		}
@@ -189,7 +189,7 @@ func TestRequestOfAPodTheNextListingDoesNotShowIsForgotten(t *testing.T) {
 func TestPodListedTwiceCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.list(podtest.Pod("a", "c=running"), podtest.Pod("b", ""), podtest.Pod("a", "c=exited"))
+		f.list(plegtest.Pod("a", "c=running"), plegtest.Pod("b", ""), plegtest.Pod("a", "c=exited"))
 		f.take(t, "a", "Started(c)")
 		f.settle("a", nil)
 		f.requireQuiet(t)
@@ -202,8 +202,8 @@ func TestPodListedTwiceCountsOnce(t *testing.T) {
 func TestRunningPodsGoBeforeDeadOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.list(podtest.Pod("dead", "c=exited /s=exited"), podtest.Pod("runs", "c=running"),
-			podtest.Pod("dead2", "c=exited"), podtest.Pod("ready", "/s=running"))
+		f.list(plegtest.Pod("dead", "c=exited /s=exited"), plegtest.Pod("runs", "c=running"),
+			plegtest.Pod("dead2", "c=exited"), plegtest.Pod("ready", "/s=running"))
 		var order []pleg.PodUID
 		for range 4 {
 			order = append(order, (<-f.inspect).UID)

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/differ"
 )
@@ -153,7 +153,7 @@ func (f *fixture) take(t *testing.T, uid pleg.PodUID, words string) stage.Change
 	if !ok {
 		t.Fatalf("no change, want pod %s with %q", uid, words)
 	}
-	if got := podtest.Words(c.Events...); c.UID != uid || got != words {
+	if got := plegtest.Words(c.Events...); c.UID != uid || got != words {
 		t.Errorf("change of pod %s with %q, want pod %s with %q", c.UID, got, uid, words)
 	}
 	if c.known != (c.Pod == nil || c.Status != nil) {
@@ -211,6 +211,6 @@ func (f *fixture) poll() (change, bool) {
 func (f *fixture) requireQuiet(t *testing.T) {
 	t.Helper()
 	if c, ok := f.poll(); ok {
-		t.Fatalf("unexpected change of pod %s (known: %v): %s", c.UID, c.known, podtest.Words(c.Events...))
+		t.Fatalf("unexpected change of pod %s (known: %v): %s", c.UID, c.known, plegtest.Words(c.Events...))
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
@@ -21,9 +21,9 @@ func hint(uid pleg.PodUID, event, words string) *pleg.Hint {
 	if h.Removed = state == "removed"; h.Removed {
 		state = "exited"
 	}
-	h.State = podtest.Pod("", "x="+state).Containers[0].State
+	h.State = plegtest.Pod("", "x="+state).Containers[0].State
 	if words != "-" {
-		h.Pod = podtest.Pod(uid, words)
+		h.Pod = plegtest.Pod(uid, words)
 	}
 	return h
 }
@@ -53,7 +53,7 @@ func (f *fixture) settledList(t *testing.T, pods ...*pleg.Pod) {
 }
 
 func full(h *pleg.Hint) *pleg.Hint {
-	h.Status = podtest.Status(h.Pod)
+	h.Status = plegtest.Status(h.Pod)
 	return h
 }
 
@@ -72,7 +72,7 @@ func TestHintIsComparedAtOnce(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					f := newFixture(t)
 					if tc.before != "" {
-						f.settledList(t, podtest.Pod("a", tc.before))
+						f.settledList(t, plegtest.Pod("a", tc.before))
 					} else {
 						f.settledList(t)
 					}
@@ -108,7 +108,7 @@ func TestStatusOfAHintThatDoesNotTellAllIsNotUsed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t)
-				f.settledList(t, podtest.Pod("a", "/s=running"))
+				f.settledList(t, plegtest.Pod("a", "/s=running"))
 				h := full(hint("a", "c=running", "c=running /s=running"))
 				spoil(h)
 				f.hear(1, h)
@@ -123,7 +123,7 @@ func TestStatusOfAHintThatDoesNotTellAllIsNotUsed(t *testing.T) {
 func TestRequestedReinspectionAsksInSpiteOfAStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.settledList(t, podtest.Pod("a", "c=running"))
+		f.settledList(t, plegtest.Pod("a", "c=running"))
 		f.request("a")
 		f.hear(1, full(hint("a", "c=exited", "c=exited")))
 		if c := f.take(t, "a", "Died(c)"); !c.Reinspect || c.Status != nil {
@@ -140,7 +140,7 @@ func TestOlderObservationsAreStale(t *testing.T) {
 		stale float64
 	}{
 		"an event from before the listing": {late: stage.Observation{At: old, Hint: hint("a", "c=exited", "c=exited")}, stale: 1},
-		"a relist from before the listing": {late: stage.Observation{At: old, Pod: podtest.Pod("a", "c=exited")}, stale: 1},
+		"a relist from before the listing": {late: stage.Observation{At: old, Pod: plegtest.Pod("a", "c=exited")}, stale: 1},
 		"a pod gone before the listing":    {late: stage.Observation{At: old}, stale: 1},
 		"an unknown pod gone before it":    {late: stage.Observation{UID: "x", At: old}, stale: 1},
 		"the same event again": {
@@ -158,7 +158,7 @@ func TestOlderObservationsAreStale(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t)
-				f.settledList(t, podtest.Pod("a", "c=running"))
+				f.settledList(t, plegtest.Pod("a", "c=running"))
 				for n, h := range tc.hear {
 					if h != nil {
 						f.hear(n+1, h)
@@ -204,7 +204,7 @@ func (f *fixture) counter(t *testing.T, name string) float64 {
 func TestHintTakesNothingBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.settledList(t, podtest.Pod("a", "c=exited d=running /s=exited"))
+		f.settledList(t, plegtest.Pod("a", "c=exited d=running /s=exited"))
 		f.hear(1, full(hint("a", "d=running", "c=running d=running /s=running")))
 		f.hear(2, full(hint("a", "c=created", "c=created")))
 		f.requireQuiet(t)
@@ -218,7 +218,7 @@ func TestHintTakesNothingBack(t *testing.T) {
 func TestHintOfAFailedPodTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.list(podtest.Pod("a", "c=running"))
+		f.list(plegtest.Pod("a", "c=running"))
 		f.take(t, "a", "Started(c)")
 		f.settle("a", errInspect)
 		if got := f.lister.relists.Load(); got != 1 {
@@ -230,7 +230,7 @@ func TestHintOfAFailedPodTriesAgain(t *testing.T) {
 		f.hear(2, full(hint("a", "c=exited", "c=exited")))
 		f.take(t, "a", "Died(c)")
 		f.settle("a", nil)
-		f.list(podtest.Pod("a", "c=exited"))
+		f.list(plegtest.Pod("a", "c=exited"))
 		f.requireQuiet(t)
 	})
 }

@@ -5,8 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/differ"
 )
@@ -37,16 +37,16 @@ func (f *fixture) end(err error) {
 }
 
 func TestMissedEventsAreWhatAListingShowsUnannounced(t *testing.T) {
-	running, exited := podtest.Pod("a", "c=running"), podtest.Pod("a", "c=exited")
+	running, exited := plegtest.Pod("a", "c=running"), plegtest.Pod("a", "c=exited")
 	for name, tc := range map[string]struct {
 		happens func(f *fixture)
 		want    float64
 	}{
 		"announced by nothing": {func(f *fixture) { f.show(exited) }, 1},
 		"a pod that is gone":   {func(f *fixture) { f.show() }, 2}, // died and removed
-		"a new pod":            {func(f *fixture) { f.show(running, podtest.Pod("b", "d=running /s=running")) }, 2},
+		"a new pod":            {func(f *fixture) { f.show(running, plegtest.Pod("b", "d=running /s=running")) }, 2},
 		"nothing changed":      {func(f *fixture) { f.show(running) }, 0},
-		"created":              {func(f *fixture) { f.show(podtest.Pod("a", "c=running d=created")) }, 0},
+		"created":              {func(f *fixture) { f.show(plegtest.Pod("a", "c=running d=created")) }, 0},
 		"no stream was up":     {func(f *fixture) { f.list(exited) }, 0},
 		"the stream broke":     {func(f *fixture) { f.showBroken(exited) }, 1},
 		"the stream broke, and a new one announces it": {func(f *fixture) {
@@ -101,7 +101,7 @@ func TestMissedEventsAreWhatAListingShowsUnannounced(t *testing.T) {
 		}, 1},
 		"shown while an inspection is under way": {func(f *fixture) {
 			f.hear(1, hint("a", "d=running", "c=running d=running"))
-			f.show(podtest.Pod("a", "c=exited d=running"))
+			f.show(plegtest.Pod("a", "c=exited d=running"))
 		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestMissedEventsAreWhatAListingShowsUnannounced(t *testing.T) {
 
 // attempts writes a pod of containers with one name, such as 0, 1, 2.
 func attempts(numbers ...uint32) *pleg.Pod {
-	p := podtest.Pod("a", "")
+	p := plegtest.Pod("a", "")
 	for _, n := range numbers {
 		p.Containers = append(p.Containers, &pleg.Container{
 			ID: pleg.ContainerID('a' + rune(n)), Name: "main", Attempt: n, State: pleg.StateRunning,

@@ -11,8 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
@@ -40,7 +40,7 @@ func (f *fixture) offered() (stage.Change, bool) {
 func (f *fixture) takeRetry(t *testing.T, uid pleg.PodUID, words string, times int) {
 	t.Helper()
 	c, ok := f.offered()
-	if got := podtest.Words(c.Events...); !ok || c.UID != uid || got != words || c.Hung != times {
+	if got := plegtest.Words(c.Events...); !ok || c.UID != uid || got != words || c.Hung != times {
 		t.Fatalf("retry of pod %q with %q after %d that hung (%v), want pod %s with %q after %d", c.UID, got, c.Hung, ok, uid, words, times)
 	}
 }
@@ -71,7 +71,7 @@ func (f *fixture) quarantined(t *testing.T, times int, pod *pleg.Pod) {
 func TestBackOffGrows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		pod := podtest.Pod("a", "c=running")
+		pod := plegtest.Pod("a", "c=running")
 		f.list(pod)
 		f.take(t, "a", "Started(c)")
 		f.hang("a")
@@ -95,25 +95,25 @@ func TestBackOffGrows(t *testing.T) {
 func TestSuccessForgetsTheBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.quarantined(t, 5, podtest.Pod("a", "c=running"))
+		f.quarantined(t, 5, plegtest.Pod("a", "c=running"))
 		time.Sleep(maxQuarantine)
-		f.list(podtest.Pod("a", "c=running"))
+		f.list(plegtest.Pod("a", "c=running"))
 		f.takeRetry(t, "a", "Started(c)", 5)
 		f.settle("a", nil)
 		if got := f.differ.Quarantined(); len(got) > 0 {
 			t.Errorf("quarantined %+v after a success", got)
 		}
-		f.list(podtest.Pod("a", "c=exited"))
+		f.list(plegtest.Pod("a", "c=exited"))
 		f.take(t, "a", "Died(c)") // on the channel of all others
 		f.hang("a")
-		f.list(podtest.Pod("a", "c=exited"))
+		f.list(plegtest.Pod("a", "c=exited"))
 		f.takeRetry(t, "a", "Died(c)", 1)
 	})
 }
 
 // What ends the wait of a pod early, and what does not.
 func TestWhatEndsAWait(t *testing.T) {
-	pod := func(words string) *pleg.Pod { return podtest.Pod("a", words) }
+	pod := func(words string) *pleg.Pod { return plegtest.Pod("a", words) }
 	for name, tc := range map[string]struct {
 		do   func(t *testing.T, f *fixture)
 		want string // the events of the retry; empty for none
@@ -164,15 +164,15 @@ func TestWhatEndsAWait(t *testing.T) {
 		}},
 		"an event": {do: func(_ *testing.T, f *fixture) { f.hear(1, hint("a", "c=exited", "c=exited")) }, want: "Died(c)"},
 		"the success of another": {do: func(t *testing.T, f *fixture) {
-			f.list(pod("c=running"), podtest.Pod("b", "c=running"))
+			f.list(pod("c=running"), plegtest.Pod("b", "c=running"))
 			f.take(t, "b", "Started(c)")
 			f.hang("b")
-			f.list(pod("c=running"), podtest.Pod("b", "c=running"))
+			f.list(pod("c=running"), plegtest.Pod("b", "c=running"))
 			f.takeRetry(t, "b", "Started(c)", 1)
 			f.settle("b", nil)
 		}, want: "Started(c)"},
 		"the end of another": {do: func(t *testing.T, f *fixture) {
-			f.list(pod("c=running"), podtest.Pod("b", "c=running"))
+			f.list(pod("c=running"), plegtest.Pod("b", "c=running"))
 			f.take(t, "b", "Started(c)")
 			f.hang("b")
 			f.list(pod("c=running"))
@@ -186,7 +186,7 @@ func TestWhatEndsAWait(t *testing.T) {
 				f.quarantined(t, 3, pod("c=running"))
 				tc.do(t, f)
 				c, ok := f.offered()
-				if words := podtest.Words(c.Events...); ok != (tc.want != "") || ok && c.UID != "a" {
+				if words := plegtest.Words(c.Events...); ok != (tc.want != "") || ok && c.UID != "a" {
 					t.Errorf("retry of pod %q with %q: %v, want one: %v", c.UID, words, ok, tc.want != "")
 				}
 				f.requireQuiet(t)
@@ -205,7 +205,7 @@ func TestWhatNeedsNoInspectionDoesNotWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t)
-				f.quarantined(t, 4, podtest.Pod("a", "c=running"))
+				f.quarantined(t, 4, plegtest.Pod("a", "c=running"))
 				do(f)
 				c, ok := f.poll()
 				if !ok || !c.known || c.UID != "a" {
@@ -224,7 +224,7 @@ func TestWhatNeedsNoInspectionDoesNotWait(t *testing.T) {
 func TestFreshPodsGoFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		sick, well := podtest.Pod("sick", "c=running"), podtest.Pod("well", "c=running")
+		sick, well := plegtest.Pod("sick", "c=running"), plegtest.Pod("well", "c=running")
 		f.quarantined(t, 1, sick)
 		f.list(sick, well)
 		if c, ok := f.offered(); ok {
@@ -240,9 +240,9 @@ func TestFreshPodsGoFirst(t *testing.T) {
 func TestRetryIsOfTheNewestObservation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.quarantined(t, 1, podtest.Pod("a", "c=running"))
-		f.list(podtest.Pod("a", "c=running"))
-		f.list(podtest.Pod("a", "c=exited"))
+		f.quarantined(t, 1, plegtest.Pod("a", "c=running"))
+		f.list(plegtest.Pod("a", "c=running"))
+		f.list(plegtest.Pod("a", "c=exited"))
 		f.takeRetry(t, "a", "Died(c)", 1)
 		f.settle("a", nil)
 		f.requireNoRetry(t)
@@ -253,7 +253,7 @@ func TestRetryIsOfTheNewestObservation(t *testing.T) {
 func TestPromptErrorEndsTheWaitButNotTheQuarantine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		pod := podtest.Pod("a", "c=running")
+		pod := plegtest.Pod("a", "c=running")
 		f.quarantined(t, 4, pod)
 		time.Sleep(maxQuarantine)
 		f.list(pod)
@@ -275,7 +275,7 @@ func TestPromptErrorEndsTheWaitButNotTheQuarantine(t *testing.T) {
 func TestQuarantinedPodIsPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		sick, well := podtest.Pod("sick", "c=running"), podtest.Pod("well", "c=running")
+		sick, well := plegtest.Pod("sick", "c=running"), plegtest.Pod("well", "c=running")
 		f.quarantined(t, 2, sick)
 		f.list(sick, well)
 		f.take(t, "well", "Started(c)")
@@ -293,7 +293,7 @@ func TestQuarantinedPodIsPending(t *testing.T) {
 func TestListingIsAskedForWhenAWaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.quarantined(t, 3, podtest.Pod("a", "c=running"))
+		f.quarantined(t, 3, plegtest.Pod("a", "c=running"))
 		before := f.lister.relists.Load()
 		time.Sleep(2*period - 1)
 		synctest.Wait()
@@ -312,7 +312,7 @@ func TestQuarantineIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		began := time.Now()
-		f.quarantined(t, 3, podtest.Pod("a", "c=running"))
+		f.quarantined(t, 3, plegtest.Pod("a", "c=running"))
 		want := []pleg.Quarantined{{
 			UID: "a", Namespace: "ns", Name: "name-a", Since: began, Hung: 3, NextTry: time.Now().Add(2 * period), Err: errInspect,
 		}}
@@ -343,10 +343,10 @@ func TestQuarantineIsNamed(t *testing.T) {
 func TestHungInspectionsCountAsFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newDelivering(t, 2)
-		pod := podtest.Pod("a", "c=running")
+		pod := plegtest.Pod("a", "c=running")
 		f.quarantined(t, 2, pod)
 		c, ok := f.poll()
-		if !ok || !c.Uninspected || podtest.Words(c.Events...) != "Started(c)" {
+		if !ok || !c.Uninspected || plegtest.Words(c.Events...) != "Started(c)" {
 			t.Fatalf("change %+v: %v, want the events uninspected", c, ok)
 		}
 		f.settle("a", nil)

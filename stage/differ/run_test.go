@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
@@ -27,7 +27,7 @@ func (f *fixture) requirePending(t *testing.T, want ...pleg.PodUID) {
 func TestListingCoversEveryPodThatIsNotPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		a, other := podtest.Pod("a", "c=running"), podtest.Pod("b", "d=running")
+		a, other := plegtest.Pod("a", "c=running"), plegtest.Pod("b", "d=running")
 		f.list(a, other)
 		f.requirePending(t, "a", "b") // and nobody has taken a change
 		f.take(t, "a", "Started(c)")
@@ -44,10 +44,10 @@ func TestListingCoversEveryPodThatIsNotPending(t *testing.T) {
 func TestPodFoundUnchangedInFlightIsTouched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.list(podtest.Pod("a", "c=running"))
+		f.list(plegtest.Pod("a", "c=running"))
 		f.take(t, "a", "Started(c)")
-		f.list(podtest.Pod("a", "c=running"))
-		f.list(podtest.Pod("a", "c=running"))
+		f.list(plegtest.Pod("a", "c=running"))
+		f.list(plegtest.Pod("a", "c=running"))
 		if len(f.cache.touched) > 0 {
 			t.Errorf("touched %v before the inspection ended", f.cache.touched)
 		}
@@ -61,9 +61,9 @@ func TestPodFoundUnchangedInFlightIsTouched(t *testing.T) {
 func TestFailureTouchesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.list(podtest.Pod("a", "c=running"))
+		f.list(plegtest.Pod("a", "c=running"))
 		f.take(t, "a", "Started(c)")
-		f.list(podtest.Pod("a", "c=running"))
+		f.list(plegtest.Pod("a", "c=running"))
 		f.settle("a", errInspect)
 		if len(f.cache.touched) > 0 {
 			t.Errorf("touched %v after a failed inspection", f.cache.touched)
@@ -85,16 +85,16 @@ func TestMarksWhatIsSettled(t *testing.T) {
 		}
 		f.list()
 		requireMarks(at(1))
-		f.list(podtest.Pod("a", "c=running"), podtest.Pod("b", "d=running"))
+		f.list(plegtest.Pod("a", "c=running"), plegtest.Pod("b", "d=running"))
 		f.take(t, "a", "Started(c)")
 		f.take(t, "b", "Started(d)")
 		requireMarks()
 		f.settle("a", errInspect)
 		f.settle("b", nil)
 		requireMarks()
-		f.list(podtest.Pod("a", "c=running"), podtest.Pod("b", "d=running"))
+		f.list(plegtest.Pod("a", "c=running"), plegtest.Pod("b", "d=running"))
 		f.take(t, "a", "Started(c)")
-		f.list(podtest.Pod("a", "c=exited"), podtest.Pod("b", "d=running"))
+		f.list(plegtest.Pod("a", "c=exited"), plegtest.Pod("b", "d=running"))
 		f.settle("a", nil)
 		f.take(t, "a", "Died(c)")
 		requireMarks()
@@ -108,7 +108,7 @@ func TestNeverBlocksOnTheInspector(t *testing.T) {
 		f := newFixture(t)
 		var pods []*pleg.Pod
 		for n := range 100 {
-			pods = append(pods, podtest.Pod(pleg.PodUID(fmt.Sprint(n)), "c=running"))
+			pods = append(pods, plegtest.Pod(pleg.PodUID(fmt.Sprint(n)), "c=running"))
 		}
 		f.list(pods...)
 		f.list(pods...) // nobody takes the changes, and yet these return
@@ -131,7 +131,7 @@ func TestEndsWhenTheListingsEndAndAllIsSettled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t)
-				f.list(podtest.Pod("a", "c=running"), podtest.Pod("b", "c=running"))
+				f.list(plegtest.Pod("a", "c=running"), plegtest.Pod("b", "c=running"))
 				f.take(t, "a", "Started(c)")
 				if !waiting {
 					f.take(t, "b", "Started(c)")
@@ -162,13 +162,13 @@ func TestEndsWhenTheListingsEndAndAllIsSettled(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	d := newDiffer(t, &fakeCache{}, instrument.Registry{Registerer: reg})
-	strange := podtest.Pod("d", "")
+	strange := plegtest.Pod("d", "")
 	strange.Containers = []*pleg.Container{{ID: "x", State: 99}}
 	pods := []*pleg.Pod{
-		podtest.Pod("a", "c=running d=exited e=created /s=running /t=running"),
-		podtest.Pod("b", "c=running /s=exited"),
-		podtest.Pod("c", "c=unknown /s=running"),
-		podtest.Pod("a", ""),
+		plegtest.Pod("a", "c=running d=exited e=created /s=running /t=running"),
+		plegtest.Pod("b", "c=running /s=exited"),
+		plegtest.Pod("c", "c=unknown /s=running"),
+		plegtest.Pod("a", ""),
 		strange,
 	}
 	want := map[string]float64{

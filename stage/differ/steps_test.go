@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
@@ -16,7 +16,7 @@ import (
 func TestEveryStepOfAShortLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.list(podtest.Pod("a", "/s=running"))
+		f.list(plegtest.Pod("a", "/s=running"))
 		f.take(t, "a", "Started(/s)")
 		f.hear(1, full(hint("a", "c=created", "c=created /s=running")))
 		f.hear(2, full(hint("a", "c=running", "c=running /s=running")))
@@ -42,11 +42,11 @@ func TestEveryStepOfAShortLife(t *testing.T) {
 func TestListingAfterSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.list(podtest.Pod("a", "/s=running"))
+		f.list(plegtest.Pod("a", "/s=running"))
 		f.take(t, "a", "Started(/s)")
 		f.hear(1, full(hint("a", "c=running", "c=running /s=running")))
-		f.list(podtest.Pod("a", "d=running /s=running"))
-		f.list(podtest.Pod("a", "d=exited /s=running"))
+		f.list(plegtest.Pod("a", "d=running /s=running"))
+		f.list(plegtest.Pod("a", "d=exited /s=running"))
 		f.settle("a", nil)
 		f.take(t, "a", "Started(c)")
 		f.settle("a", nil)
@@ -57,13 +57,13 @@ func TestListingAfterSteps(t *testing.T) {
 func TestFailureDropsTheStepsAndKeepsTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.list(podtest.Pod("a", "/s=running"))
+		f.list(plegtest.Pod("a", "/s=running"))
 		f.take(t, "a", "Started(/s)")
 		f.hear(1, full(hint("a", "c=running", "c=running /s=running")))
 		f.hear(2, full(hint("a", "c=exited", "c=exited /s=running")))
 		f.settle("a", errInspect)
 		f.requireQuiet(t)
-		f.list(podtest.Pod("a", "c=exited /s=running"))
+		f.list(plegtest.Pod("a", "c=exited /s=running"))
 		f.take(t, "a", "Died(c) Started(/s)")
 	})
 }
@@ -73,7 +73,7 @@ func TestFailureDropsTheStepsAndKeepsTheEnd(t *testing.T) {
 func TestStepsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.list(podtest.Pod("a", "/s=running"))
+		f.list(plegtest.Pod("a", "/s=running"))
 		f.take(t, "a", "Started(/s)")
 		const lives = 100
 		words := "/s=running"
@@ -100,16 +100,16 @@ func TestStepsAreBounded(t *testing.T) {
 func TestPodThatAnEventRemovesIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.settledList(t, podtest.Pod("a", "/s=exited"))
+		f.settledList(t, plegtest.Pod("a", "/s=exited"))
 		f.hear(5, hint("a", "/s=removed", ""))
 		f.takeKnown(t, "a", "Removed(/s)")
 		f.settle("a", nil)
 		// A listing that began before still has the pod, and one that began a
 		// moment after has its sandbox.
-		f.listings <- stage.Listing{At: at(1).Add(time.Second / 10), Pods: []*pleg.Pod{podtest.Pod("a", "t=running")}}
-		f.list(podtest.Pod("a", "/s=exited"))
+		f.listings <- stage.Listing{At: at(1).Add(time.Second / 10), Pods: []*pleg.Pod{plegtest.Pod("a", "t=running")}}
+		f.list(plegtest.Pod("a", "/s=exited"))
 		f.requireQuiet(t)
-		f.list(podtest.Pod("a", "/t=running"))
+		f.list(plegtest.Pod("a", "/t=running"))
 		f.take(t, "a", "Started(/t)")
 	})
 }
@@ -118,7 +118,7 @@ func TestPodThatAnEventRemovesIsGone(t *testing.T) {
 func TestRemovedContainerIsHeldToBeGoneForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		pod := podtest.Pod("a", "c=exited d=running")
+		pod := plegtest.Pod("a", "c=exited d=running")
 		f.settledList(t, pod)
 		f.hear(1, hint("a", "c=removed", "d=running"))
 		f.take(t, "a", "Removed(c)")
@@ -138,10 +138,10 @@ func TestRemovedContainerIsHeldToBeGoneForAWhile(t *testing.T) {
 func TestLateRemovalCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.settledList(t, podtest.Pod("a", "c=exited d=running"))
+		f.settledList(t, plegtest.Pod("a", "c=exited d=running"))
 		f.hear(-1, hint("a", "c=removed", "d=running"))
 		f.requireQuiet(t)
-		f.list(podtest.Pod("a", "c=exited d=running"))
+		f.list(plegtest.Pod("a", "c=exited d=running"))
 		f.take(t, "a", "Removed(c)")
 	})
 }
@@ -149,9 +149,9 @@ func TestLateRemovalCounts(t *testing.T) {
 func TestRelistOfOnePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.settledList(t, podtest.Pod("a", "c=running"), podtest.Pod("b", "d=running"))
+		f.settledList(t, plegtest.Pod("a", "c=running"), plegtest.Pod("b", "d=running"))
 		now := at(1).Add(time.Second / 10)
-		f.observe(stage.Observation{UID: "a", At: now, Pod: podtest.Pod("a", "c=exited")})
+		f.observe(stage.Observation{UID: "a", At: now, Pod: plegtest.Pod("a", "c=exited")})
 		f.take(t, "a", "Died(c)")
 		f.observe(stage.Observation{UID: "b", At: now})
 		f.takeKnown(t, "b", "Died(d) Removed(d)")
@@ -193,7 +193,7 @@ func TestFloodOfGonePodsAsksForAListing(t *testing.T) {
 func TestRequestedReinspectionAsksForAListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.settledList(t, podtest.Pod("a", "c=running"))
+		f.settledList(t, plegtest.Pod("a", "c=running"))
 		f.request("a")
 		if got := f.lister.relists.Load(); got != 1 {
 			t.Errorf("listings asked for = %d, want 1", got)

@@ -5,8 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
@@ -21,8 +21,8 @@ func TestEventFromBeforeTheAnswerToAListBringsNothingBack(t *testing.T) {
 		event, pod  string
 		before, now string // told of the event, made before the answer and after it
 	}{
-		"removed":         {[]*pleg.Pod{podtest.Pod("a", "/s=running")}, "Removed(c)", "d=running", "d=running c=exited /s=running", "Started(d)", "Started(d) Died(c)"},
-		"removed sandbox": {[]*pleg.Pod{podtest.Pod("a", "/t=running")}, "Removed(c) Died(/s) Removed(/s) Started(/t)", "c=exited", "c=exited /s=exited", "", "Died(c) Died(/s)"},
+		"removed":         {[]*pleg.Pod{plegtest.Pod("a", "/s=running")}, "Removed(c)", "d=running", "d=running c=exited /s=running", "Started(d)", "Started(d) Died(c)"},
+		"removed sandbox": {[]*pleg.Pod{plegtest.Pod("a", "/t=running")}, "Removed(c) Died(/s) Removed(/s) Started(/t)", "c=exited", "c=exited /s=exited", "", "Died(c) Died(/s)"},
 		"gone":            {nil, "Removed(c) Died(/s) Removed(/s)", "c=exited", "c=exited /s=exited", "", "Died(c) Died(/s)"},
 	} {
 		for _, late := range []bool{false, true} {
@@ -30,7 +30,7 @@ func TestEventFromBeforeTheAnswerToAListBringsNothingBack(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					f := newFixture(t)
 					time.Sleep(time.Until(at(answered)))
-					f.settledList(t, podtest.Pod("a", "c=exited /s=running"))
+					f.settledList(t, plegtest.Pod("a", "c=exited /s=running"))
 					f.list(tc.list...)
 					c := f.take(t, "a", tc.told)
 					f.settle(c.UID, nil)
@@ -54,9 +54,9 @@ func TestListBringsAContainerBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		time.Sleep(time.Until(at(9)))
-		f.settledList(t, podtest.Pod("a", "c=running /s=running"))
-		f.settledList(t, podtest.Pod("a", "/s=running"))
-		f.settledList(t, podtest.Pod("a", "c=running /s=running"))
+		f.settledList(t, plegtest.Pod("a", "c=running /s=running"))
+		f.settledList(t, plegtest.Pod("a", "/s=running"))
+		f.settledList(t, plegtest.Pod("a", "c=running /s=running"))
 		f.hear(1, hint("a", "c=exited", "c=exited /s=running"))
 		f.take(t, "a", "Died(c)")
 	})

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
 func TestRelistsAtOnceAndThenAPeriodAfterTheLastListEnded(t *testing.T) {
@@ -19,7 +19,7 @@ func TestRelistsAtOnceAndThenAPeriodAfterTheLastListEnded(t *testing.T) {
 		f := newFixture(t, func(context.Context) ([]*pleg.Pod, error) {
 			calls++
 			time.Sleep(time.Duration(calls) * 100 * time.Millisecond)
-			return []*pleg.Pod{podtest.Pod(pleg.PodUID(fmt.Sprint(calls)), "")}, nil
+			return []*pleg.Pod{plegtest.Pod(pleg.PodUID(fmt.Sprint(calls)), "")}, nil
 		}, instrument.Registry{})
 		for i, want := range []struct{ at, sent time.Duration }{
 			{0, 100 * time.Millisecond},
@@ -69,7 +69,7 @@ func TestFailedListSendsNothingAndIsRetriedAPeriodLater(t *testing.T) {
 			err: errList, text: "list pods: the runtime is away",
 		},
 		"pods beside an error": {
-			bad: func(context.Context) ([]*pleg.Pod, error) { return []*pleg.Pod{podtest.Pod("a", "")}, errList },
+			bad: func(context.Context) ([]*pleg.Pod, error) { return []*pleg.Pod{plegtest.Pod("a", "")}, errList },
 			err: errList, text: "list pods: the runtime is away",
 		},
 		"panic": {
