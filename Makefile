@@ -69,7 +69,7 @@ fuzz: ## run each fuzz target for FUZZTIME
 	done
 
 .PHONY: faults
-faults: ## test SEEDS random mixes of faults and SEEDS model sequences
+faults: ## run SEEDS random mixes of faults, and SEEDS sequences of the model test
 	$(GO) test -race -count=1 -timeout 2h ./tests/faults -run TestRandomFaults -faults.seeds $(SEEDS)
 	$(GO) test -race -count=1 -timeout 2h . -run '^TestModel' -model.seeds $(SEEDS)
 
