@@ -25,7 +25,7 @@ func malformedTotal(values map[string]int) string {
 	return s.String()
 }
 
-func TestMalformedItemsHideNothingElse(t *testing.T) {
+func TestMalformedItemHidesNoOther(t *testing.T) {
 	noMetadata := sandbox("bad", "u9", 0, 1)
 	noMetadata.Metadata = nil
 	containerNoMetadata := container("bad", "good", 0, 1)
@@ -112,7 +112,7 @@ func TestMalformedItemIsCompleted(t *testing.T) {
 	}
 }
 
-func TestMalformedItemsFillNeitherMemoryNorLog(t *testing.T) {
+func TestMalformedItemsAreLoggedWithLimit(t *testing.T) {
 	var log bytes.Buffer
 	n := 0
 	fake := &fakeRuntime{}

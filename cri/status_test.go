@@ -132,7 +132,7 @@ func TestPodStatus(t *testing.T) {
 	}
 }
 
-func TestPodStatusOfAPodThatIsGone(t *testing.T) {
+func TestPodStatusOfRemovedPod(t *testing.T) {
 	got, err := connect(t, (&statuses{}).runtime(), cri.Options{}).PodStatus(t.Context(), pod([]string{"s"}, []string{"c"}), nil)
 	if err != nil || len(got.Sandboxes) != 0 || len(got.Containers) != 0 || got.IPs != nil || got.UID != "u1" {
 		t.Errorf("got %+v, %v; want a status with nothing in it", got, err)

@@ -33,7 +33,7 @@ func batched(t *testing.T, pods int) (*simruntime.Runtime, *cri.Client) {
 	return rt, client
 }
 
-func TestBrokenStreamIsDiscardedWhole(t *testing.T) {
+func TestBrokenListStreamIsDiscarded(t *testing.T) {
 	for _, rpc := range []string{"StreamPodSandboxes", "StreamContainers"} {
 		for _, messages := range []int{1, 2, 99} {
 			t.Run(fmt.Sprintf("%s after %d", rpc, messages), func(t *testing.T) {
@@ -87,7 +87,7 @@ func samePods(before, after []*pleg.Pod) (n int) {
 	return n
 }
 
-func TestStreamOfAnEmptyNode(t *testing.T) {
+func TestListStreamOfEmptyNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, client := batched(t, 2)
 		for _, want := range []int{2, 0, 0} {
@@ -100,9 +100,8 @@ func TestStreamOfAnEmptyNode(t *testing.T) {
 	})
 }
 
-// TestStreamThatStallsEndsByTheDeadline demands that a runtime that goes silent
-// half-way costs one list.
-func TestStreamThatStallsEndsByTheDeadline(t *testing.T) {
+// A runtime that stops answering in the middle of a list costs that list only.
+func TestStalledListStreamEndsAtDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, client := batched(t, 7)
 		if _, err := rt.Inject(simruntime.Fault{RPC: "StreamContainers", Messages: 1, Times: 1, Hang: true}); err != nil {
@@ -133,9 +132,9 @@ func (s *switching) StreamPodSandboxes(_ *runtimeapi.StreamPodSandboxesRequest, 
 	return stream.Send(&runtimeapi.StreamPodSandboxesResponse{PodSandboxes: []*runtimeapi.PodSandbox{sandbox("streamed", "u", 0, 1)}})
 }
 
-// TestMissingStreamsAreTriedAgainAfterAReconnect replaces a runtime without
+// TestListStreamsAreTriedAgainAfterReconnect replaces a runtime without
 // streams by one with them, between two lists.
-func TestMissingStreamsAreTriedAgainAfterAReconnect(t *testing.T) {
+func TestListStreamsAreTriedAgainAfterReconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old := &switching{fakeRuntime: *lists([]*runtimeapi.PodSandbox{sandbox("unary", "u", 0, 1)}, nil)}
 		upgraded := &switching{fakeRuntime: old.fakeRuntime, streams: true}
@@ -164,7 +163,7 @@ func TestMissingStreamsAreTriedAgainAfterAReconnect(t *testing.T) {
 		stop()
 		start(upgraded)
 		synctest.Wait() // the client sees that the old one is gone
-		// This one connects anew: either of its two lists may be the first to know.
+		// This list reconnects: either of its two calls may be the first.
 		if _, err := client.ListPods(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -178,8 +177,8 @@ func TestMissingStreamsAreTriedAgainAfterAReconnect(t *testing.T) {
 	})
 }
 
-// TestStreamsCanBeSwitchedOff serves lists to a client that may not stream.
-func TestStreamsCanBeSwitchedOff(t *testing.T) {
+// TestUnaryListsDisablesStreams serves lists to a client that may not stream.
+func TestUnaryListsDisablesStreams(t *testing.T) {
 	fake := &switching{fakeRuntime: *lists([]*runtimeapi.PodSandbox{sandbox("unary", "u", 0, 1)}, nil), streams: true}
 	pods, err := connect(t, fake, cri.Options{UnaryLists: true}).ListPods(t.Context())
 	if err != nil || len(pods) != 1 || pods[0].Sandboxes[0].ID != "unary" || fake.asked.Load() != 0 {
@@ -187,8 +186,8 @@ func TestStreamsCanBeSwitchedOff(t *testing.T) {
 	}
 }
 
-// heavy runs pods whose annotations make the list of sandboxes larger than
-// the runtime may send, as some 70 pods of 256 KiB do to containerd.
+// heavy runs pods whose annotations make the list of sandboxes larger than the runtime
+// may send, as about 70 pods with 256 KiB do with containerd.
 func heavy(t *testing.T, reg *prometheus.Registry, opts simruntime.Options, pods, limit int) (*simruntime.Runtime, *cri.Client) {
 	t.Helper()
 	opts.Seed, opts.MaxMessageBytes = 7, limit
@@ -212,9 +211,9 @@ func addHeavy(t *testing.T, rt *simruntime.Runtime, name string) simruntime.Pod 
 	return p
 }
 
-// TestListTooLargeToSendIsListedInPortions goes through the sizes at which the
-// whole is too large, then a state of it, and demands the truth throughout.
-func TestListTooLargeToSendIsListedInPortions(t *testing.T) {
+// TestTooLargeListIsListedInPortions has a list that is too large as a whole, and one
+// of which a state is too large, and requires the runtime's state for both.
+func TestTooLargeListIsListedInPortions(t *testing.T) {
 	for name, limit := range map[string]int{"a state fits": 36 << 10, "no state fits": 16 << 10} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -267,10 +266,10 @@ func TestListTooLargeToSendIsListedInPortions(t *testing.T) {
 	}
 }
 
-// TestSandboxShownByOtherMeansIsInThePortions has a sandbox without a container,
-// whose id no list tells: what an event or a list of one pod has shown must not be
-// missing in the next list of all, or the pod would be taken for gone.
-func TestSandboxShownByOtherMeansIsInThePortions(t *testing.T) {
+// TestSandboxSeenElsewhereIsInPortions has a sandbox without a container, whose id no
+// list contains. If an event or a single-pod list has shown it, the next list of all
+// must have it, or the pod would count as gone.
+func TestSandboxSeenElsewhereIsInPortions(t *testing.T) {
 	for name, show := range map[string]func(*testing.T, *cri.Client, *watch){
 		"by an event": func(_ *testing.T, _ *cri.Client, w *watch) { <-w.hints },
 		"by a list of one pod": func(t *testing.T, client *cri.Client, _ *watch) {
@@ -322,8 +321,8 @@ func wantPortioned(t *testing.T, reg *prometheus.Registry, want int) {
 	}
 }
 
-// TestPortionsThatFailAreAnError demands that no list is better than a wrong one.
-func TestPortionsThatFailAreAnError(t *testing.T) {
+// A list without one of its portions is wrong, so ListPods returns an error.
+func TestFailedPortionFailsList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, client := heavy(t, prometheus.NewRegistry(), simruntime.Options{}, 12, 16<<10)
 		if _, err := rt.Inject(simruntime.Fault{RPC: "ListPodSandbox", PodUID: "heavy-7", Code: codes.Internal, Times: 1}); err != nil {
