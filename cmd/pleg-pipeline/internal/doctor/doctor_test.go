@@ -24,13 +24,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// dial connects to the socket at a path.
-type dial func(ctx context.Context, path string) (net.Conn, error)
-
-// options bound what hangs to a moment.
-func options(endpoint string, to dial) doctor.Options {
+// options returns options with a call timeout of one second.
+func options(endpoint string, dial ...grpc.DialOption) doctor.Options {
 	return doctor.Options{
-		Endpoint: endpoint, Source: "the test", Dial: to, Timeout: time.Minute, CallTimeout: time.Second,
+		Endpoint: endpoint, Source: "the test", DialOptions: dial, Timeout: time.Minute, CallTimeout: time.Second,
 		Period: time.Second, Threshold: 3 * time.Minute, Pressure: fstest.MapFS{},
 		Usage: func(string) (float64, float64, error) { return 50, 10, nil },
 	}
@@ -47,11 +44,10 @@ func socket(t *testing.T) (net.Listener, string) {
 	return l, path
 }
 
-// memory listens in memory, for a test in a bubble, where time passes only while
-// a call takes it.
-func memory() (net.Listener, dial) {
+// memory listens in memory, for a test in a synctest bubble.
+func memory() (net.Listener, grpc.DialOption) {
 	l := bufconn.Listen(1 << 20)
-	return l, func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }
+	return l, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) })
 }
 
 // serve serves a simulated runtime in memory until the test ends.
@@ -95,13 +91,13 @@ func inject(t *testing.T, rt *simruntime.Runtime, f simruntime.Fault) {
 	}
 }
 
-// TestExamineSimulated has one sick runtime for each cause.
+// TestExamineSimulated has one simulated runtime for each cause.
 func TestExamineSimulated(t *testing.T) {
 	always := func(d time.Duration) simruntime.Latency { return simruntime.Latency{P50: d} }
 	for _, test := range []struct {
 		name     string
 		options  simruntime.Options
-		sicken   func(t *testing.T, rt *simruntime.Runtime)
+		breakIt  func(t *testing.T, rt *simruntime.Runtime)
 		cause    doctor.Cause // of the first finding; empty for none
 		severity doctor.Severity
 		evidence []string
@@ -123,7 +119,7 @@ func TestExamineSimulated(t *testing.T) {
 		}, doctor.RuntimeSlow, doctor.Warning, []string{"half of the ContainerStatus calls take 220ms and more"}},
 		{"the version hangs", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
 			inject(t, rt, simruntime.Fault{RPC: "Version", Hang: true})
-		}, doctor.RuntimeHangs, doctor.Problem, []string{"does not tell its version within 1s"}},
+		}, doctor.RuntimeHangs, doctor.Problem, []string{"it does not answer within 1s"}},
 		{"the version fails", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
 			inject(t, rt, simruntime.Fault{RPC: "Version", Code: codes.Internal, Message: "broken"})
 		}, doctor.RuntimeHangs, doctor.Problem, []string{"broken"}},
@@ -149,7 +145,7 @@ func TestExamineSimulated(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt := simulate(t, test.options)
-				test.sicken(t, rt)
+				test.breakIt(t, rt)
 				r := doctor.Examine(t.Context(), serve(t, rt))
 				check(t, r, test.cause, test.severity, test.evidence...)
 			})
@@ -192,7 +188,7 @@ func TestExamineSocket(t *testing.T) {
 	populate(t, rt, simruntime.Population{Pods: 5, Containers: 2})
 	l, path := socket(t)
 	serveOn(t, rt, l)
-	o := options("unix://"+path, nil)
+	o := options("unix://" + path)
 	o.CallTimeout = time.Minute
 	if r := doctor.Examine(t.Context(), o); r.Counts.Inspected != 15 || len(r.Hung) > 0 || !strings.HasPrefix(r.Runtime, "simruntime ") {
 		t.Errorf("%q, counts %+v, hung %+v, want 15 inspected", r.Runtime, r.Counts, r.Hung)
@@ -278,11 +274,15 @@ func TestExamineWithoutRuntime(t *testing.T) {
 		cause    doctor.Cause
 		evidence string
 	}{
-		{"unix:///nonexistent/s", doctor.RuntimeStopped, "there is no socket at /nonexistent/s"},
-		{stale, doctor.RuntimeStopped, "nobody listens on " + stale},
-		{silent, doctor.RuntimeHangs, "does not tell its version"},
+		{"unix:///nonexistent/s", doctor.RuntimeStopped, "unix:///nonexistent/s: the socket does not exist"},
+		{stale, doctor.RuntimeStopped, stale + ": nobody listens on the socket"},
+		{t.TempDir(), doctor.RuntimeStopped, "it is a directory"},
+		{"tcp://127.0.0.1:80", doctor.RuntimeStopped, "is not a unix socket"},
+		{silent, doctor.RuntimeHangs, "never answers"},
 	} {
-		check(t, doctor.Examine(t.Context(), options(test.endpoint, nil)), test.cause, doctor.Problem, test.evidence)
+		o := options(test.endpoint)
+		o.CallTimeout = 100 * time.Millisecond
+		check(t, doctor.Examine(t.Context(), o), test.cause, doctor.Problem, test.evidence)
 	}
 }
 

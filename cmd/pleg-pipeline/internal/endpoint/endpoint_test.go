@@ -121,7 +121,7 @@ func TestResolveErrors(t *testing.T) {
 			"no socket accepts",
 			endpoint.Resolver{DefaultConfig: "/nonexistent/c", WellKnown: []string{"unix:///nonexistent/s", dead}},
 			true,
-			[]string{"/nonexistent/s: does not exist", dead + ": nobody listens"},
+			[]string{"/nonexistent/s: the socket does not exist", dead + ": nobody listens"},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
