@@ -102,13 +102,13 @@ func TestExamineSimulated(t *testing.T) {
 		severity doctor.Severity
 		evidence []string
 	}{
-		{"well", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
+		{"healthy", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
 			populate(t, rt, simruntime.Population{Pods: 20, Containers: 2})
 		}, "", "", nil},
 		{"one container hangs", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
 			pods := populate(t, rt, simruntime.Population{Pods: 20, Containers: 2})
 			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", ID: pods[7].Containers[1].ID, Hang: true})
-		}, doctor.StuckContainer, doctor.Problem, []string{"1 of 60 status calls do not end within 1s", "(ContainerStatus "}},
+		}, doctor.HungContainer, doctor.Problem, []string{"1 of 60 status calls do not return within 1s", "(ContainerStatus "}},
 		{"a list hangs", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
 			populate(t, rt, simruntime.Population{Pods: 2, Containers: 1})
 			inject(t, rt, simruntime.Fault{RPC: "ListContainers", Hang: true})
@@ -116,7 +116,7 @@ func TestExamineSimulated(t *testing.T) {
 		{"every status is slow", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
 			populate(t, rt, simruntime.Population{Pods: 4, Containers: 1})
 			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Latency: always(220 * time.Millisecond)})
-		}, doctor.RuntimeSlow, doctor.Warning, []string{"half of the ContainerStatus calls take 220ms and more"}},
+		}, doctor.RuntimeSlow, doctor.Warning, []string{"half of the ContainerStatus calls take 220ms or longer"}},
 		{"the version hangs", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
 			inject(t, rt, simruntime.Fault{RPC: "Version", Hang: true})
 		}, doctor.RuntimeHangs, doctor.Problem, []string{"it does not answer within 1s"}},
@@ -153,7 +153,7 @@ func TestExamineSimulated(t *testing.T) {
 	}
 }
 
-// check looks at the first finding, and that both outputs have it.
+// check checks the first finding in both outputs.
 func check(t *testing.T, r *doctor.Report, cause doctor.Cause, severity doctor.Severity, evidence ...string) {
 	t.Helper()
 	var text bytes.Buffer
@@ -182,7 +182,7 @@ func check(t *testing.T, r *doctor.Report, cause doctor.Cause, severity doctor.S
 	}
 }
 
-// TestExamineSocket is over a real socket, on a machine of any pace.
+// TestExamineSocket uses a real socket.
 func TestExamineSocket(t *testing.T) {
 	rt := simulate(t, simruntime.Options{})
 	populate(t, rt, simruntime.Population{Pods: 5, Containers: 2})
@@ -213,7 +213,7 @@ func TestExamineNamesHungPod(t *testing.T) {
 	})
 }
 
-// TestExamineEndsInTime has far more hang than there is time for.
+// TestExamineEndsInTime has more hung calls than fit into the timeout.
 func TestExamineEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := simulate(t, simruntime.Options{})
@@ -228,7 +228,7 @@ func TestExamineEndsInTime(t *testing.T) {
 		if c := r.Counts; c.Inspected >= 150 || len(r.Hung) == 0 {
 			t.Errorf("%d inspected and %d hung, want some", c.Inspected, len(r.Hung))
 		}
-		check(t, r, doctor.RuntimeSlow, doctor.Problem, " ContainerStatus calls do not end within 1s")
+		check(t, r, doctor.RuntimeSlow, doctor.Problem, " ContainerStatus calls do not return within 1s")
 		var text bytes.Buffer
 		if _ = r.Print(&text); !strings.Contains(text.String(), "Partial ") {
 			t.Errorf("text = %s, want it to say that it is partial", &text)
@@ -236,7 +236,7 @@ func TestExamineEndsInTime(t *testing.T) {
 	})
 }
 
-// TestExamineHungCallsLeaveRoom has more calls hang than there are at once.
+// TestExamineHungCallsLeaveRoom has more hung calls than may be in flight.
 func TestExamineHungCallsLeaveRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := simulate(t, simruntime.Options{})
@@ -268,7 +268,7 @@ func TestExamineWithoutRuntime(t *testing.T) {
 	l, stale := socket(t)
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	_ = l.Close()
-	_, silent := socket(t)
+	_, hung := socket(t)
 	for _, test := range []struct {
 		endpoint string
 		cause    doctor.Cause
@@ -278,7 +278,7 @@ func TestExamineWithoutRuntime(t *testing.T) {
 		{stale, doctor.RuntimeStopped, stale + ": nobody listens on the socket"},
 		{t.TempDir(), doctor.RuntimeStopped, "it is a directory"},
 		{"tcp://127.0.0.1:80", doctor.RuntimeStopped, "is not a unix socket"},
-		{silent, doctor.RuntimeHangs, "never answers"},
+		{hung, doctor.RuntimeHangs, "never answers"},
 	} {
 		o := options(test.endpoint)
 		o.CallTimeout = 100 * time.Millisecond
@@ -286,7 +286,7 @@ func TestExamineWithoutRuntime(t *testing.T) {
 	}
 }
 
-// stub is a runtime without pods that says of itself what it is told to.
+// stub is a runtime with one sandbox and these conditions.
 type stub struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	runtimeapi.UnimplementedImageServiceServer
@@ -315,7 +315,7 @@ func (s *stub) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*ru
 	}}}, nil
 }
 
-// TestExamineNode has causes beside the pods.
+// TestExamineNode has causes that are not in the lists.
 func TestExamineNode(t *testing.T) {
 	quiet := fstest.MapFS{
 		"io":     {Data: []byte("some avg10=1.50 avg60=0.00 avg300=0.00 total=1\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=1\n")},
@@ -338,7 +338,7 @@ func TestExamineNode(t *testing.T) {
 			[]*runtimeapi.RuntimeCondition{{Type: "NetworkReady", Reason: "NetworkPluginNotReady", Message: "cni plugin not \x1binitialized"}},
 			quiet, 50, 10, doctor.NetworkPlugin, doctor.Problem, "NetworkPluginNotReady cni plugin not ",
 		},
-		{"not ready", []*runtimeapi.RuntimeCondition{{Type: "RuntimeReady", Reason: "Sick"}}, quiet, 50, 10, doctor.RuntimeUnready, doctor.Problem, "Sick"},
+		{"not ready", []*runtimeapi.RuntimeCondition{{Type: "RuntimeReady", Reason: "Broken"}}, quiet, 50, 10, doctor.RuntimeUnready, doctor.Problem, "Broken"},
 		{"full disk", nil, quiet, 97, 10, doctor.Disk, doctor.Problem, "/var/lib/images is 97 % full"},
 		{"no inodes", nil, quiet, 50, 99, doctor.Disk, doctor.Problem, "99 % of the inodes of /var/lib/images"},
 		{"busy disk", nil, busy, 50, 10, doctor.NetworkPlugin, doctor.Warning, ""},
