@@ -137,6 +137,7 @@ func TestUnchangedStatusesAreShared(t *testing.T) {
 }
 
 func TestStatusCacheIsBounded(t *testing.T) {
+	t.Parallel()
 	codec, event := newEventCodec(), aContainerStarts()
 	event.ContainersStatuses = event.ContainersStatuses[:1]
 	event.ContainersStatuses[0].Message = strings.Repeat("x", 1<<20)
@@ -147,12 +148,12 @@ func TestStatusCacheIsBounded(t *testing.T) {
 			t.Fatalf("%d and %d bytes are known", codec.containers.bytes, codec.sandboxes.bytes)
 		}
 	}
-	for i := range 40 {
+	for i := range 12 {
 		event.ContainersStatuses[0].Id, event.PodSandboxStatus.Id = fmt.Sprint("c", i), fmt.Sprint("s", i)
 		send()
 	}
 	event.ContainerEventType, event.ContainersStatuses, event.PodSandboxStatus = deletedEvent, nil, nil
-	for i := range 40 {
+	for i := range 12 {
 		for _, kind := range []string{"c", "s"} {
 			event.ContainerId = fmt.Sprint(kind, i)
 			send()

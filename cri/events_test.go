@@ -47,6 +47,7 @@ func watchEvents(t *testing.T, client *cri.Client) *watch {
 // TestEventsEqualLists makes every change of a simulated runtime, one at a time, and
 // requires that the last event of a pod shows the same as a list.
 func TestEventsEqualLists(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rt, client := simulated(t, cri.Options{})
 		w := watchEvents(t, client)

@@ -18,6 +18,7 @@ import (
 // container. The events of the others arrive as they change, and the 40 recover once
 // the runtime answers again.
 func TestHungPodsDelayNoOtherPods(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const pods, hung, steps = 100, 40, 8
 		rt, client := simulated(t, cri.Options{})

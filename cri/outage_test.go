@@ -23,6 +23,7 @@ import (
 // for the calls themselves. If the runtime returns before the next list is due, that
 // list shows the changes.
 func TestEventsSoonAfterRuntimeReturns(t *testing.T) {
+	t.Parallel()
 	for _, events := range []pipeline.EventsMode{pipeline.EventsOff, pipeline.EventsAuto} {
 		for _, phase := range []time.Duration{50 * time.Millisecond, 420 * time.Millisecond, 950 * time.Millisecond} {
 			for _, outage := range []time.Duration{400 * time.Millisecond, 1730 * time.Millisecond, 20 * time.Second} {

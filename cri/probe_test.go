@@ -16,13 +16,14 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-// unresponsiveAfter is when a runtime that stands still has ended its stream at the
-// latest.
+// unresponsiveAfter is the longest time until the stream of an unresponsive runtime
+// ends.
 const unresponsiveAfter = cri.DefaultEventProbePeriod + 2*cri.DefaultEventProbeTimeout
 
 var unresponsive = simruntime.Fault{RPC: "Version", Hang: true}
 
 func TestStreamOfUnresponsiveRuntimeEnds(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		fault simruntime.Fault
 		every time.Duration // an event
@@ -86,6 +87,7 @@ func TestUnresponsiveRuntimeOpensNoStream(t *testing.T) {
 // With the default options, an unresponsive runtime becomes unhealthy as soon as
 // without events, plus the time of the probes, and healthy again when it responds.
 func TestHealthOfUnresponsiveRuntime(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rt, client := simulated(t, cri.Options{})
 		registry := prometheus.NewPedanticRegistry()

@@ -22,6 +22,7 @@ import (
 // TestReconnectsSoonAfterRuntimeReturns lists each second during an outage. The first
 // list after the return must succeed, however long the outage was.
 func TestReconnectsSoonAfterRuntimeReturns(t *testing.T) {
+	t.Parallel()
 	for _, outage := range []time.Duration{500 * time.Millisecond, 10 * time.Second, 2 * time.Minute} {
 		t.Run(outage.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

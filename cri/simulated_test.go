@@ -98,6 +98,7 @@ func newest(a, b *pleg.Container) int {
 func TestListOfSimulatedRuntime(t *testing.T) {
 	for _, unary := range []bool{false, true} {
 		t.Run(fmt.Sprintf("unary=%t", unary), func(t *testing.T) {
+			t.Parallel()
 			listFollows(t, cri.Options{UnaryLists: unary}, "StreamPodSandboxes", "StreamContainers", "ListPodSandbox", "ListContainers")
 		})
 	}
@@ -135,7 +136,7 @@ func listFollows(t *testing.T, opts cri.Options, forms ...string) {
 		}
 		check("empty", nil)
 		for round := range 20 {
-			if _, err := rt.Populate(simruntime.Population{Pods: 5, Containers: 2, Exited: round % 2, Dead: round % 3}); err != nil {
+			if _, err := rt.Populate(simruntime.Population{Pods: 3, Containers: 2, Exited: round % 2, Dead: round % 3}); err != nil {
 				t.Fatal(err)
 			}
 			check("populate", nil)

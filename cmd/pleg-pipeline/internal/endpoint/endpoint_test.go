@@ -37,7 +37,7 @@ func listening(t *testing.T) string {
 	return "unix://" + path
 }
 
-// abandoned returns the endpoint of a socket whose server is gone.
+// abandoned returns the endpoint of a socket on which no process listens.
 func abandoned(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
