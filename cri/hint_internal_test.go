@@ -92,7 +92,7 @@ func TestRemovedIsLeftOut(t *testing.T) {
 		ips                   int
 	}{
 		"a container that the statuses still have": {func(*runtimeapi.ContainerEventResponse) {}, 1, 1, 1},
-		"a container that they have no more": {func(e *runtimeapi.ContainerEventResponse) {
+		"a container that they no longer have": {func(e *runtimeapi.ContainerEventResponse) {
 			e.ContainersStatuses = e.ContainersStatuses[:1]
 		}, 1, 1, 1},
 		"the sandbox": {func(e *runtimeapi.ContainerEventResponse) {

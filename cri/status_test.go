@@ -199,7 +199,7 @@ func TestPodStatusErrors(t *testing.T) {
 		code  codes.Code
 	}{
 		{
-			"a sandbox's call fails", &statuses{err: status.Error(codes.Internal, "shim is stuck")},
+			"a sandbox's call fails", &statuses{err: status.Error(codes.Internal, "shim is hung")},
 			pod([]string{"broken"}, nil), "podsandbox_status broken: ", codes.Internal,
 		},
 		{
