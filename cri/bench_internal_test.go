@@ -21,8 +21,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// serveNodeAt makes the test binary a runtime of its own on this socket, so
-// that a benchmark measures the client alone.
+// serveNodeAt makes the test binary serve a runtime on this socket, so that a benchmark
+// measures the client alone.
 const serveNodeAt = "CRI_TEST_SERVE_NODE_AT"
 
 const benchPods = 1000
@@ -63,7 +63,7 @@ func (encodedCodec) Marshal(v any) (mem.BufferSlice, error) {
 
 func (encodedCodec) Unmarshal(mem.BufferSlice, any) error { return nil }
 
-// nodeServer has each answer with the maps in four orders.
+// nodeServer has each answer four times, with the maps in different orders.
 type nodeServer struct {
 	answers map[string][4][]byte
 	events  [][]byte
@@ -128,13 +128,13 @@ func startNode(b *testing.B) (socket string) {
 		}
 	})
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "ready\n" {
-		b.Fatalf("server says %q, %v", line, err)
+		b.Fatalf("server printed %q, %v", line, err)
 	}
 	return socket
 }
 
-// BenchmarkListPods lists an idle node. decoder=generated is the same two
-// parallel calls with the generated types, joined without memory.
+// BenchmarkListPods lists an idle node. decoder=generated makes the same two parallel
+// calls with the generated code, and joins without the list before.
 func BenchmarkListPods(b *testing.B) {
 	socket := startNode(b)
 	client, err := New(socket, Options{})
@@ -164,7 +164,7 @@ func benchmarkList(b *testing.B, list func() ([]*pleg.Pod, error)) {
 	b.ReportMetric(float64((cpuTime(b)-before).Microseconds())/1000/float64(b.N), "cpu-ms/op")
 }
 
-// cpuTime is the time this process has used, garbage collection included.
+// cpuTime returns the CPU time of this process, including garbage collection.
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var usage syscall.Rusage

@@ -26,7 +26,7 @@ func manyContainers(uid string, n int) *pleg.Pod {
 	return p
 }
 
-// slowRuntime takes half a second for each container status, or for ever if the id
+// slowRuntime answers each container status after half a second, and never if the id
 // begins with "hung".
 func slowRuntime(inFlight, peak *atomic.Int64) *fakeRuntime {
 	return &fakeRuntime{containerStatus: func(ctx context.Context, id string) (*runtimeapi.ContainerStatusResponse, error) {
@@ -111,8 +111,8 @@ func TestHungPodDelaysNoOther(t *testing.T) {
 	})
 }
 
-// TestHungPodsLeaveAllCallsToOthers has twice as many calls hang as may be in
-// flight: two seconds later the others have the runtime for themselves.
+// TestHungPodsLeaveAllCallsToOthers has twice as many hung calls as may be in flight:
+// two seconds later, the hung calls no longer count.
 func TestHungPodsLeaveAllCallsToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var inFlight, peak atomic.Int64
@@ -192,7 +192,7 @@ func TestListErrors(t *testing.T) {
 	}{
 		{"refused", status.Error(codes.Unavailable, "not initialized"), codes.Unavailable, []string{"list containers: "}},
 		{
-			"too great", status.Error(codes.ResourceExhausted, "too large"), codes.ResourceExhausted,
+			"too large", status.Error(codes.ResourceExhausted, "too large"), codes.ResourceExhausted,
 			[]string{"list containers: ", "4096 bytes of Options.MaxRecvBytes"},
 		},
 	} {
@@ -223,7 +223,7 @@ func TestListErrors(t *testing.T) {
 	}
 }
 
-func TestListTooGreatToReceive(t *testing.T) {
+func TestListTooLargeToReceive(t *testing.T) {
 	big := sandbox("s1", "u1", 0, 1)
 	big.Annotations = map[string]string{"a": strings.Repeat("x", 5<<20)}
 	fake := lists([]*runtimeapi.PodSandbox{big}, nil)
@@ -271,7 +271,7 @@ func TestListEndsByDeadlineOrContext(t *testing.T) {
 	}
 }
 
-func TestConcurrentListsTakeTurns(t *testing.T) {
+func TestConcurrentListsRunOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := lists(nil, nil)
 		var inFlight atomic.Int64

@@ -2,15 +2,18 @@ package cri_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -42,7 +45,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// unready answers every call as a runtime that is still starting.
+// unready answers every call with an error, as a runtime that is still starting does.
+// With DeadlineExceeded it does not answer.
 type unready struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	code codes.Code
@@ -55,97 +59,95 @@ func (u unready) Version(ctx context.Context, _ *runtimeapi.VersionRequest) (*ru
 	return nil, status.Error(u.code, "server is not initialized yet")
 }
 
-func TestCheckSaysWhatIsWrong(t *testing.T) {
-	for _, tt := range []struct {
-		name  string
-		setUp func(t *testing.T, path string)
-		words string
-		code  codes.Code
-	}{
-		{"nothing there", func(*testing.T, string) {}, "the socket does not exist", codes.Unavailable},
+// brokenEndpoint is what may be at the path of a runtime.
+type brokenEndpoint struct {
+	name    string
+	setUp   func(t *testing.T, path string)
+	words   string
+	problem cri.Problem
+	code    codes.Code
+}
+
+// brokenSockets have no server that speaks gRPC.
+func brokenSockets() []brokenEndpoint {
+	return []brokenEndpoint{
+		{"nothing there", func(*testing.T, string) {}, "the socket does not exist", cri.NoSocket, codes.Unavailable},
 		{"a directory", func(t *testing.T, path string) {
-			if err := os.Mkdir(path, 0o700); err != nil {
-				t.Fatal(err)
-			}
-		}, "it is a directory", codes.Unavailable},
+			must(t, os.Mkdir(path, 0o700))
+		}, "it is a directory", cri.NotSocket, codes.Unavailable},
 		{"a file", func(t *testing.T, path string) {
-			if err := os.WriteFile(path, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}, "it is a file, not a socket", codes.Unavailable},
+			must(t, os.WriteFile(path, nil, 0o600))
+		}, "it is a file, not a socket", cri.NotSocket, codes.Unavailable},
 		{"below a file", func(t *testing.T, path string) {
-			if err := os.Remove(filepath.Dir(path)); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Dir(path), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}, "not a directory", codes.Unavailable},
+			must(t, os.Remove(filepath.Dir(path)))
+			must(t, os.WriteFile(filepath.Dir(path), nil, 0o600))
+		}, "not a directory", cri.NoConnection, codes.Unavailable},
 		{"nobody listens", func(t *testing.T, path string) {
 			listener := listen(t, path)
 			listener.(*net.UnixListener).SetUnlinkOnClose(false)
 			listener.Close()
-		}, "nobody listens", codes.Unavailable},
+		}, "nobody listens", cri.NotListening, codes.Unavailable},
 		{"no permission for the socket", func(t *testing.T, path string) {
 			listen(t, path)
-			if err := os.Chmod(path, 0); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Chmod(path, 0))
 			becomeNobody(t)
-		}, "permission denied", codes.Unavailable},
+		}, "permission denied", cri.NoPermission, codes.Unavailable},
 		{"no permission for its folder", func(t *testing.T, path string) {
 			listen(t, path)
-			if err := os.Chmod(filepath.Dir(path), 0); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Chmod(filepath.Dir(path), 0))
 			becomeNobody(t)
-		}, "permission denied", codes.Unavailable},
+		}, "permission denied", cri.NoPermission, codes.Unavailable},
 		{"accepts and never answers", func(t *testing.T, path string) {
 			accept(t, listen(t, path), func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
-		}, "accepts connections but never answers", codes.DeadlineExceeded},
+		}, "accepts connections but never answers", cri.NoAnswer, codes.DeadlineExceeded},
 		{
 			"listens and never accepts", func(t *testing.T, path string) { listen(t, path) },
-			"accepts connections but never answers", codes.DeadlineExceeded,
+			"accepts connections but never answers", cri.NoAnswer, codes.DeadlineExceeded,
 		},
-		{"hangs up", func(t *testing.T, path string) {
+		{"closes the connection", func(t *testing.T, path string) {
 			accept(t, listen(t, path), func(net.Conn) {})
-		}, "does not speak gRPC", codes.Unavailable},
+		}, "does not speak gRPC", cri.NotGRPC, codes.Unavailable},
 		{"a web server", func(t *testing.T, path string) {
 			server, listener := &http.Server{ReadHeaderTimeout: time.Second}, listen(t, path)
 			var wg sync.WaitGroup
 			wg.Go(func() { _ = server.Serve(listener) })
 			t.Cleanup(func() { server.Close(); wg.Wait() })
-		}, "does not speak gRPC", codes.Unavailable},
+		}, "does not speak gRPC", cri.NotGRPC, codes.Unavailable},
+	}
+}
+
+// brokenServers speak gRPC.
+func brokenServers() []brokenEndpoint {
+	return []brokenEndpoint{
 		{"gRPC without CRI", func(t *testing.T, path string) {
 			server, listener := grpc.NewServer(), listen(t, path)
 			var wg sync.WaitGroup
 			wg.Go(func() { _ = server.Serve(listener) })
 			t.Cleanup(func() { server.Stop(); wg.Wait() })
-		}, "not CRI v1", codes.Unimplemented},
+		}, "not CRI v1", cri.NotCRI, codes.Unimplemented},
 		{"a runtime that is starting", func(t *testing.T, path string) {
 			serve(t, unready{code: codes.Unavailable}, listen(t, path))
-		}, "not ready to serve", codes.Unavailable},
-		{"a runtime that hangs", func(t *testing.T, path string) {
-			serve(t, unready{code: codes.DeadlineExceeded}, listen(t, path))
-		}, "does not answer within 1s", codes.DeadlineExceeded},
+		}, "not ready to serve", cri.Failing, codes.Unavailable},
 		{"a runtime that is broken", func(t *testing.T, path string) {
 			serve(t, unready{code: codes.Internal}, listen(t, path))
-		}, "answers with an error", codes.Internal},
-	} {
+		}, "answers with an error", cri.Failing, codes.Internal},
+	}
+}
+
+func TestCheckSaysWhatIsWrong(t *testing.T) {
+	for _, tt := range slices.Concat(brokenSockets(), brokenServers()) {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "d", "cri.sock")
-			if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Mkdir(filepath.Dir(path), 0o755))
 			tt.setUp(t, path)
 			timeout := time.Minute
 			if tt.code == codes.DeadlineExceeded {
-				timeout = time.Second
+				timeout = 100 * time.Millisecond
 			}
-			client := newClient(t, path, cri.Options{ConnectTimeout: timeout})
-			_, err := client.Check(t.Context())
-			if err == nil || !strings.Contains(err.Error(), "check runtime at "+path+": ") || !strings.Contains(err.Error(), tt.words) {
-				t.Fatalf("got %v, want an error with %q", err, tt.words)
+			_, err := newClient(t, path, cri.Options{ConnectTimeout: timeout}).Check(t.Context())
+			wantConnectError(t, err, path, tt.problem, tt.words)
+			if err != nil && !strings.HasPrefix(err.Error(), "check runtime at "+path+": ") {
+				t.Errorf("error %q does not begin with the path", err)
 			}
 			if got := status.Code(err); got != tt.code {
 				t.Errorf("code %v of %v, want %v", got, err, tt.code)
@@ -154,7 +156,53 @@ func TestCheckSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// accept hands each connection to serve and closes it then, until the test ends.
+func TestCheckOfHungRuntime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, err := connect(t, unready{code: codes.DeadlineExceeded}, cri.Options{ConnectTimeout: 7 * time.Second}).Check(t.Context())
+		wantConnectError(t, err, "/in-memory", cri.NoAnswer, "it does not answer within 7s")
+		if got := status.Code(err); got != codes.DeadlineExceeded {
+			t.Errorf("code %v of %v, want DeadlineExceeded", got, err)
+		}
+	})
+}
+
+// CheckSocket finds the same problems as Check in sockets, and none in a socket that
+// accepts.
+func TestCheckSocket(t *testing.T) {
+	for _, tt := range slices.Concat(brokenSockets(), brokenServers()) {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "d", "cri.sock")
+			must(t, os.Mkdir(filepath.Dir(path), 0o755))
+			tt.setUp(t, path)
+			err := cri.CheckSocket(t.Context(), "unix://"+path)
+			if tt.problem > cri.NoConnection {
+				must(t, err)
+				return
+			}
+			wantConnectError(t, err, "unix://"+path, tt.problem, tt.words)
+		})
+	}
+	if err := cri.CheckSocket(t.Context(), "tcp://h"); err == nil || !strings.Contains(err.Error(), "is not a unix socket") {
+		t.Errorf("CheckSocket(tcp://h) = %v, want that it is not a unix socket", err)
+	}
+}
+
+func wantConnectError(t *testing.T, err error, endpoint string, problem cri.Problem, words string) {
+	t.Helper()
+	got, ok := errors.AsType[*cri.ConnectError](err)
+	if !ok || got.Endpoint != endpoint || got.Problem != problem || !strings.Contains(got.Reason, words) || !strings.Contains(err.Error(), got.Reason) {
+		t.Fatalf("got %v (%+v), want problem %d of %s with %q", err, got, problem, endpoint, words)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// accept calls serve with each connection and then closes it, until the test ends.
 func accept(t *testing.T, listener net.Listener, serve func(net.Conn)) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -175,8 +223,8 @@ func accept(t *testing.T, listener net.Listener, serve func(net.Conn)) {
 	})
 }
 
-// becomeNobody gives up root until the test ends, so that permissions count.
-// The folders above, which only root may enter, are opened.
+// becomeNobody drops root until the test ends, so that permissions apply. It opens the
+// parent folder, which only root may enter.
 func becomeNobody(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -202,6 +250,6 @@ func TestCheckEndsWithItsContext(t *testing.T) {
 	cancel()
 	_, err := newClient(t, path, cri.Options{}).Check(ctx)
 	if status.Code(err) != codes.Canceled || strings.Contains(err.Error(), ": it ") {
-		t.Errorf("got %v, want Canceled and no guess about the runtime", err)
+		t.Errorf("got %v, want Canceled and no diagnosis", err)
 	}
 }

@@ -1,14 +1,12 @@
 package cri
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/peer"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
@@ -22,39 +20,38 @@ var (
 	_ pleg.Degraded     = (*Client)(nil)
 )
 
-// Client calls one container runtime. It is safe for concurrent use; lists are
-// made one after the other.
+// Client calls one container runtime. It is safe for concurrent use; concurrent
+// lists run one after the other.
 type Client struct {
 	endpoint string
 	socket   string
 	opts     Options
 	metrics  *metrics
 	conn     *grpc.ClientConn
-	// events is a connection for the stream of events alone, made for its first
-	// use, so that neither it nor the lists wait for each other's bytes.
+	// events is a connection of its own for the event stream, so that events and
+	// lists do not wait for each other's bytes.
 	events *grpc.ClientConn
 	// connections is the number of connections that conn has had.
 	connections atomic.Int64
 	runtime     runtimeapi.RuntimeServiceClient
 	codec       listCodec
-	answers     answerCodec
-	// lists holds the one list state while no list is under way.
+	// lists holds the state of the lists while no list is running.
 	lists chan *lists
-	// known is what the last list showed; nil before the first.
+	// known is the result of the last list; nil before the first.
 	known atomic.Pointer[known]
-	// strangers counts the events that told of containers without the kubelet's
-	// label, strangersListed is the count when the last list began.
-	strangers, strangersListed atomic.Int64
-	degraded                   atomic.Pointer[error]
-	sightings                  sightings
-	// calls holds one value for each status call in flight that counts.
+	// unlabelledEvents counts the CRI events of sandboxes and containers without
+	// the kubelet's label. unlabelledListed is that count when the last list began.
+	unlabelledEvents, unlabelledListed atomic.Int64
+	degraded                           atomic.Pointer[error]
+	seen                               seenSandboxes
+	// calls holds one value for each status call in flight that is not hung.
 	calls chan struct{}
 }
 
 // New returns a client of the runtime at endpoint, which is unix:///path or an
-// absolute path. It does not connect: the first call does, and after a loss
-// each further one. [Client.Check] tells whether a runtime answers. The error
-// names the argument or the option that is wrong.
+// absolute path. It does not connect: the first call does, and each further one if
+// the connection was lost. [Client.Check] reports whether a runtime answers. The
+// error names the invalid argument or option. The caller must call [Client.Close].
 func New(endpoint string, opts Options) (*Client, error) {
 	socket, err := socketPath(endpoint)
 	if err != nil {
@@ -74,7 +71,6 @@ func New(endpoint string, opts Options) (*Client, error) {
 		opts:     opts,
 		metrics:  m,
 		codec:    newListCodec(),
-		answers:  newAnswerCodec(),
 		lists:    make(chan *lists, 1),
 		calls:    make(chan struct{}, opts.MaxStatusCalls),
 	}
@@ -93,34 +89,14 @@ func New(endpoint string, opts Options) (*Client, error) {
 	return c, nil
 }
 
-// Close ends the connection; calls under way fail with the code Canceled.
+// Close closes the connections. Calls in flight fail with the code Canceled. It
+// does not wait for them.
 func (c *Client) Close() error {
 	return errors.Join(c.conn.Close(), c.events.Close())
 }
 
-// Version is what a runtime says of itself.
-type Version struct {
-	// RuntimeName is such as containerd or cri-o.
-	RuntimeName    string
-	RuntimeVersion string
-	// APIVersion is the CRI version, v1.
-	APIVersion string
-}
-
-// Check asks the runtime for its version, for at most Options.ConnectTimeout.
-// The error says what is wrong with the endpoint; the grpc code stays reachable
-// with status.FromError.
-func (c *Client) Check(ctx context.Context) (Version, error) {
-	callCtx, cancel := context.WithTimeout(ctx, c.opts.ConnectTimeout)
-	defer cancel()
-	var server peer.Peer
-	answer, err := c.runtime.Version(callCtx, &runtimeapi.VersionRequest{}, grpc.Peer(&server))
-	if err != nil {
-		return Version{}, c.explain(ctx, err, server.Addr != nil)
-	}
-	return Version{
-		RuntimeName:    answer.GetRuntimeName(),
-		RuntimeVersion: answer.GetRuntimeVersion(),
-		APIVersion:     answer.GetRuntimeApiVersion(),
-	}, nil
-}
+// Conn returns the connection to the runtime, for CRI calls that have no method
+// here, such as Status and ImageFsInfo. Its calls are bounded only by their context
+// and Options.MaxRecvBytes, and are counted in the metrics if [Client] makes such
+// calls too. [Client.Close] closes it.
+func (c *Client) Conn() grpc.ClientConnInterface { return c.conn }

@@ -6,8 +6,8 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// listCodec decodes an answer into a [table], which reads only what is new in
-// it. It encodes requests as usual.
+// listCodec decodes an answer into a [table], which decodes only what has changed.
+// It encodes requests as usual.
 type listCodec struct{ encoding.CodecV2 }
 
 func newListCodec() listCodec { return listCodec{encoding.GetCodecV2(proto.Name)} }
@@ -15,7 +15,7 @@ func newListCodec() listCodec { return listCodec{encoding.GetCodecV2(proto.Name)
 // Name is empty so that the calls have the content type of all others.
 func (listCodec) Name() string { return "" }
 
-// Unmarshal reads data, which is not kept, into a *table or a batch.
+// Unmarshal reads data into a *table or a batch. It does not keep data.
 func (listCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	buffer := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer buffer.Free()

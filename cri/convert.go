@@ -8,8 +8,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// newSandboxStatus converts an answer. What is fixed for an id and needs
-// metadata comes from the list, which skips items without.
+// newSandboxStatus converts an answer. The attempt comes from the list, because the
+// metadata of an answer may be missing.
 func newSandboxStatus(s *runtimeapi.PodSandboxStatus, listed *pleg.Container) *pleg.SandboxStatus {
 	hostNetwork := s.GetLinux().GetNamespaces().GetOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE
 	st := &pleg.SandboxStatus{

@@ -16,19 +16,20 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// maxSocketPath is what fits into a sockaddr_un of Linux with its final zero.
+// maxSocketPath is the length in bytes that fits into a sockaddr_un of Linux with
+// its final zero.
 const maxSocketPath = 107
 
-// The runtime's return is noticed within reconnectMax: a unix socket costs
-// microseconds to try, so there is no reason to wait as for a remote server.
+// The client tries a lost connection again within reconnectMax, without the long
+// backoff for a remote server: an attempt on a unix socket takes microseconds.
 const (
 	reconnectFirst = 50 * time.Millisecond
 	reconnectMax   = 100 * time.Millisecond
 )
 
-// answerWindow is how many bytes of an answer the runtime may send ahead of this
-// client's reading. With grpc's own 64 KiB a list of 110 pods, 350 kB, stops
-// several times to ask for more.
+// answerWindow is how many bytes of an answer the runtime may send before this
+// client reads them. With grpc's default of 64 KiB, the transfer of a list of 110
+// pods (350 kB) stops several times for a window update.
 const answerWindow = 4 << 20
 
 // socketPath returns the path of an endpoint.
@@ -43,8 +44,8 @@ func socketPath(endpoint string) (string, error) {
 	return p, nil
 }
 
-// dial prepares the connection; it is made at the first call. The path is
-// opened anew at each attempt, so a socket that was replaced is found.
+// dial prepares a connection, which the first call makes. Each attempt opens the path
+// again, so it finds a socket that was replaced.
 func dial(socket string, opts Options, own ...grpc.DialOption) (*grpc.ClientConn, error) {
 	dialOptions := []grpc.DialOption{
 		grpc.WithAuthority("localhost"),
@@ -56,17 +57,16 @@ func dial(socket string, opts Options, own ...grpc.DialOption) (*grpc.ClientConn
 			Backoff: backoff.Config{
 				BaseDelay: reconnectFirst, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectMax,
 			},
-			// Longer than the call of Check, which is to end by its own deadline.
+			// Longer than the call of Check, so that Check ends by its own deadline.
 			MinConnectTimeout: opts.ConnectTimeout + reconnectMax,
 		}),
 	}
-	// The target only names the connection: a path may hold characters that a
-	// URL may not.
+	// The target is not the path, which may contain characters that a URL may not.
 	return grpc.NewClient("passthrough:///cri", slices.Concat(dialOptions, own, opts.DialOptions)...)
 }
 
-// counted counts the connections made, which is the only trace that a
-// connection leaves if it is lost and made again between two calls.
+// counted counts the connections. The count is the only sign of a connection that was
+// lost and made again between two calls.
 type counted struct {
 	credentials.TransportCredentials
 	connections *atomic.Int64

@@ -17,8 +17,8 @@ import (
 )
 
 // eventsOf returns the encoded events of a node on which containers of random pods
-// crash and are made anew: what a container runtime sends for a kubelet's pods,
-// some 5 kB each.
+// crash and are created again, as a runtime sends them for a kubelet's pods: about 5 kB
+// each.
 func eventsOf(pods, events int) [][]byte {
 	rng := rand.New(rand.NewPCG(1, 2))
 	alive := make([]*eventPodModel, pods)
@@ -72,8 +72,8 @@ func (m *eventPodModel) container(i int) *runtimeapi.ContainerStatus {
 	return st
 }
 
-// step returns the next event: the container ends, the one before it is removed,
-// and the next one is created and started.
+// step returns the next event: the container ends, the previous one is removed, and
+// the next one is created and started.
 func (m *eventPodModel) step() *runtimeapi.ContainerEventResponse {
 	now := m.containers[len(m.containers)-1]
 	kind := runtimeapi.ContainerEventType(0)
@@ -100,36 +100,39 @@ func (m *eventPodModel) step() *runtimeapi.ContainerEventResponse {
 	}
 }
 
-// BenchmarkEventDecode makes hints of events.
+// BenchmarkEventDecode decodes events and converts them to hints.
 func BenchmarkEventDecode(b *testing.B) {
 	raws := eventsOf(110, 20_000)
-	b.Run("decoder=memory", func(b *testing.B) {
-		e := newEvent()
-		benchmarkDecode(b, raws, func(raw []byte) (*event, error) { return e, e.read(raw) })
+	b.Run("decoder=codec", func(b *testing.B) {
+		codec := newEventCodec()
+		benchmarkDecode(b, raws, codec.decode)
 	})
-	b.Run("decoder=generated", func(b *testing.B) { benchmarkDecode(b, raws, generated) })
+	b.Run("decoder=generated", func(b *testing.B) {
+		benchmarkDecode(b, raws, func(raw []byte, event *runtimeapi.ContainerEventResponse) error {
+			return proto.Unmarshal(raw, event)
+		})
+	})
 }
 
-func benchmarkDecode(b *testing.B, raws [][]byte, decode func([]byte) (*event, error)) {
+func benchmarkDecode(b *testing.B, raws [][]byte, decode func([]byte, *runtimeapi.ContainerEventResponse) error) {
 	b.ReportAllocs()
 	v := testConverter()
 	n := 0
 	before := cpuTime(b)
 	for b.Loop() {
-		e, err := decode(raws[n%len(raws)])
-		if err != nil {
+		event := &runtimeapi.ContainerEventResponse{}
+		if err := decode(raws[n%len(raws)], event); err != nil {
 			b.Fatal(err)
 		}
-		if h := v.hint(e, time.Now()); h.Pod == nil {
-			b.Fatalf("event %d is not whole: %+v", n, h)
+		if h := v.hint(event, time.Now()); h.Pod == nil {
+			b.Fatalf("event %d is not complete: %+v", n, h)
 		}
 		n++
 	}
 	reportEvents(b, n, before)
 }
 
-// reportEvents reports the processor's time, since another process may run beside
-// this one.
+// reportEvents reports CPU time, because other processes may run at the same time.
 func reportEvents(b *testing.B, events int, before time.Duration) {
 	b.Helper()
 	used := cpuTime(b) - before
@@ -137,8 +140,8 @@ func reportEvents(b *testing.B, events int, before time.Duration) {
 	b.ReportMetric(float64(events)/used.Seconds(), "events/cpu-s")
 }
 
-// BenchmarkEventIntake receives the events of a flood from another process: in a
-// hinter that nobody waits for, and in a function that does nothing.
+// BenchmarkEventIntake receives a flood of events from another process, with a hinter
+// and with a function that only counts.
 func BenchmarkEventIntake(b *testing.B) {
 	socket := startNode(b)
 	client, err := New(socket, Options{})
@@ -164,7 +167,7 @@ func BenchmarkEventIntake(b *testing.B) {
 	})
 }
 
-// benchmarkIntake counts what comes out, each a pass of the loop.
+// benchmarkIntake receives one value from out in each pass of the loop.
 func benchmarkIntake[T any](b *testing.B, out <-chan T, run func(context.Context) error) {
 	b.ReportAllocs()
 	ctx, cancel := context.WithCancel(b.Context())
@@ -189,7 +192,7 @@ func benchmarkIntake[T any](b *testing.B, out <-chan T, run func(context.Context
 	}
 }
 
-// idleLister lists nothing, whatever is asked of it.
+// idleLister is a lister that does nothing.
 type idleLister struct{}
 
 func (idleLister) RelistNow()             {}

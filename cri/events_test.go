@@ -44,9 +44,10 @@ func watchEvents(t *testing.T, client *cri.Client) *watch {
 	return w
 }
 
-// TestEventsTellTheTruth makes every change of a simulated runtime, one at a
-// time, and demands that the last event about a pod says what a list says.
-func TestEventsTellTheTruth(t *testing.T) {
+// TestEventsEqualLists makes every change of a simulated runtime, one at a time, and
+// requires that the last event of a pod shows the same as a list.
+func TestEventsEqualLists(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rt, client := simulated(t, cri.Options{})
 		w := watchEvents(t, client)
@@ -132,17 +133,17 @@ func TestEventsEnd(t *testing.T) {
 	}
 }
 
-// TestRuntimeThatEndsALiveStreamHasEvents tells a stream that ended after it had
-// lived from one that never was.
-func TestRuntimeThatEndsALiveStreamHasEvents(t *testing.T) {
+// A runtime that ends the stream at once has its events switched off. One that ends it
+// later, or after an event, has events.
+func TestRuntimeThatEndsOpenStreamHasEvents(t *testing.T) {
 	for name, tt := range map[string]struct {
 		lives  time.Duration
 		events int
 		none   bool
 	}{
-		"at once":          {0, 0, true},
-		"after an event":   {0, 1, false},
-		"after two silent": {2 * time.Second, 0, false},
+		"at once":           {0, 0, true},
+		"after an event":    {0, 1, false},
+		"after two seconds": {2 * time.Second, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -173,7 +174,7 @@ func (e *eventing) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grp
 	return e.play(stream)
 }
 
-func TestWatchEventsIsOpenedBeforeTheFirstEvent(t *testing.T) {
+func TestWatchEventsOpensBeforeFirstEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client := simulated(t, cri.Options{})
 		w := watchEvents(t, client)
@@ -186,7 +187,7 @@ func TestWatchEventsIsOpenedBeforeTheFirstEvent(t *testing.T) {
 	})
 }
 
-func TestWatchEventsOfNoRuntime(t *testing.T) {
+func TestWatchEventsWithoutRuntime(t *testing.T) {
 	client := newClient(t, "/nowhere/cri.sock", cri.Options{})
 	err := client.WatchEvents(t.Context(), func() { t.Error("opened") }, nil)
 	if status.Code(err) != codes.Unavailable || errors.Is(err, pleg.ErrNoEvents) {
@@ -207,9 +208,9 @@ func TestWatchEventsEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// TestReaderThatIsBusyHoldsNobodyUp sends far more than grpc's own window
-// holds to a client that does not return from its first hint.
-func TestReaderThatIsBusyHoldsNobodyUp(t *testing.T) {
+// TestSlowReaderDoesNotBlockRuntime sends far more than grpc's default window holds to
+// a client that does not return from its first hint.
+func TestSlowReaderDoesNotBlockRuntime(t *testing.T) {
 	const events = 3000
 	big := &runtimeapi.ContainerEventResponse{ContainerId: strings.Repeat("x", 2<<10)}
 	sent := make(chan error, 1)
@@ -242,7 +243,7 @@ func TestReaderThatIsBusyHoldsNobodyUp(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(time.Minute):
-		t.Error("the runtime waits for the reader: 6 MB do not fit ahead of it")
+		t.Error("the runtime waits for the reader: 6 MB do not fit into the window")
 	}
 	close(release)
 	<-done

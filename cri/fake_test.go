@@ -13,8 +13,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 )
 
-// fakeRuntime answers what its fields say, malformed answers too, which no
-// honest runtime can be made to give.
+// fakeRuntime returns the answers in its fields, including malformed ones that
+// simruntime does not send.
 type fakeRuntime struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	list            func() (*runtimeapi.ListPodSandboxResponse, *runtimeapi.ListContainersResponse, error)

@@ -6,31 +6,24 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// fields are the numbers of the fields of a listed item that scan treats apart.
-type fields struct {
-	id, labels, annotations, image protowire.Number
-	// unused has a bit for each field below 64 that nobody looks at.
-	unused uint64
-}
-
-// without reports whether a field is of the unused ones.
-func (f fields) without(num protowire.Number) bool { return num < 64 && f.unused>>num&1 != 0 }
+// fields are the numbers of the fields that scan treats specially.
+type fields struct{ id, labels, annotations, image protowire.Number }
 
 var (
 	sandboxFields   = fields{id: 1, labels: 5, annotations: 6}
 	containerFields = fields{id: 1, labels: 8, annotations: 9, image: 4}
 )
 
-// fingerprint stands for the bytes of an item. Equal prints mean items that
-// decode equally, but for the chance of a 64-bit collision under a seed that
-// the runtime does not know.
+// fingerprint is a checksum of an encoded item. Items with equal fingerprints decode
+// to equal values, except for a 64-bit collision under a seed that the runtime does
+// not know.
 type fingerprint struct {
 	size   int
 	labels int    // the number of entries; a repeated key counts twice
-	notes  int    // that of the annotations
-	maps   uint64 // stands for the labels and annotations alone
+	notes  int    // the same for the annotations
+	maps   uint64 // checksum of the labels and annotations alone
 	sum    uint64
-	valid  bool // false if the print may not be used again
+	valid  bool // false if the fingerprint may not be compared
 }
 
 // sameMaps reports whether two items have equal labels and annotations.
@@ -38,21 +31,13 @@ func (p fingerprint) sameMaps(other fingerprint) bool {
 	return p.valid && other.valid && p.labels == other.labels && p.notes == other.notes && p.maps == other.maps
 }
 
-// counts reports whether decoding has found as many labels and annotations. Of a
-// key that comes twice the last one counts, which a sum cannot tell.
-func (p fingerprint) counts(labels, annotations map[string]string) bool {
-	return p.labels == len(labels) && p.notes == len(annotations)
-}
-
-// scan reads the id and the fingerprint of an item without decoding it; there
-// is no id if the bytes cannot be split into fields, which the decoder will
-// reject too. A Go server writes the entries of a map in another order each
-// time, so these are summed up; the order of all else counts. Nothing of the
-// image is used, so the order in it does not matter either, and it holds a map.
+// scan reads the id and the fingerprint of an item without decoding it. If the bytes
+// cannot be split into fields, which the decoder rejects too, the id is nil. A Go
+// server writes the entries of a map in a different order each time, so scan adds up
+// their checksums. The image contains a map, so the order of its fields does not
+// count either; the order of all other fields does.
 func (f fields) scan(seed maphash.Seed, raw []byte) (id []byte, p fingerprint) {
-	if f.unused == 0 {
-		p.size = len(raw)
-	}
+	p.size = len(raw)
 	for len(raw) > 0 {
 		num, typ, n := protowire.ConsumeTag(raw)
 		if n < 0 {
@@ -65,7 +50,6 @@ func (f fields) scan(seed maphash.Seed, raw []byte) (id []byte, p fingerprint) {
 		field, value := raw[:n+size], raw[n:n+size]
 		raw = raw[n+size:]
 		switch {
-		case f.without(num):
 		case typ == protowire.BytesType && (num == f.labels || num == f.annotations):
 			p.maps += maphash.Bytes(seed, field)
 			if num == f.labels {
@@ -94,7 +78,7 @@ func (f fields) scan(seed maphash.Seed, raw []byte) (id []byte, p fingerprint) {
 // prime makes the order of sums matter (FNV-1a, 64 bits).
 const prime = 1099511628211
 
-// sumFields adds up the fields of a message, which is preceded by its length.
+// sumFields adds up the checksums of the fields of a length-prefixed message.
 func sumFields(seed maphash.Seed, value []byte) (sum uint64, ok bool) {
 	message, _ := protowire.ConsumeBytes(value)
 	for len(message) > 0 {
@@ -109,11 +93,11 @@ func sumFields(seed maphash.Seed, value []byte) (sum uint64, ok bool) {
 }
 
 // appendRest appends an item that scan could read to rest, without its labels and
-// annotations and what is not used.
+// annotations.
 func (f fields) appendRest(rest, raw []byte) []byte {
 	for len(raw) > 0 {
 		num, typ, n := protowire.ConsumeField(raw)
-		if !f.without(num) && (typ != protowire.BytesType || num != f.labels && num != f.annotations) {
+		if typ != protowire.BytesType || num != f.labels && num != f.annotations {
 			rest = append(rest, raw[:n]...)
 		}
 		raw = raw[n:]
@@ -121,6 +105,5 @@ func (f fields) appendRest(rest, raw []byte) []byte {
 	return rest
 }
 
-// restSize is enough for what most items and statuses have besides their labels
-// and annotations.
+// restSize is the size in bytes of most items without labels and annotations.
 const restSize = 512

@@ -10,39 +10,45 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// maxAhead is how far the clock of an event may be ahead of ours. Both are the
-// node's, so that this only forgives a clock that was just set back.
+// maxAhead is how far the clock of a CRI event may be ahead of ours. Both clocks
+// are the node's, so this only forgives a clock that was just set back.
 const maxAhead = time.Second
 
-// converter makes hints of events. It is used by one goroutine.
+// converter converts CRI events to hints. One goroutine uses it.
 type converter struct {
 	client *Client
-	// owners are the pods of the ids that a list has; of what list, and built
-	// only for the first event that does not say it.
+	// owners maps the ids in the list of to their pods. It is built for the first
+	// event that does not name its pod.
 	owners map[pleg.ContainerID]pleg.PodUID
 	of     *known
 }
 
-// hint returns what an event says. now bounds the time that it may bear.
-func (v *converter) hint(e *event, now time.Time) pleg.Hint {
-	h := pleg.Hint{At: wallTime(e.createdAt), Container: e.container}
-	if e.sandbox != nil {
-		h.UID, h.Sandbox = e.sandbox.uid, e.sandbox.status.ID
+// hint returns what an event says. An event time after now is left out.
+func (v *converter) hint(e *runtimeapi.ContainerEventResponse, now time.Time) pleg.Hint {
+	sandbox := e.GetPodSandboxStatus()
+	h := pleg.Hint{
+		UID:       pleg.PodUID(sandbox.GetMetadata().GetUid()),
+		At:        wallTime(e.GetCreatedAt()),
+		Container: pleg.ContainerID(e.GetContainerId()),
+		Sandbox:   pleg.ContainerID(sandbox.GetId()),
 	}
 	if h.At.After(now.Add(maxAhead)) {
 		h.At = time.Time{}
 	}
 	var known bool
-	h.State, h.Removed, known = eventState(e.kind)
-	v.noteStrangers(e, h.UID)
-	v.client.sightings.add(h.Sandbox)
+	h.State, h.Removed, known = eventState(e.GetContainerEventType())
+	if !labelFindsAll(e, h.UID) {
+		v.client.unlabelledEvents.Add(1)
+	}
+	v.client.seen.add(h.Sandbox)
 	if h.UID == "" {
 		h.UID = v.owner(e)
-	}
-	if !known || h.At.IsZero() || h.Container == "" || e.sandbox == nil || e.sandbox.uid == "" {
 		return h
 	}
-	if pod, st := eventPod(e, h); pod != nil && agrees(pod, h) {
+	if !known || h.At.IsZero() || h.Container == "" || !wellFormed(e) {
+		return h
+	}
+	if pod, st := eventPod(e, h); agrees(pod, h) {
 		h.Pod, h.Status = pod, st
 	}
 	return h
@@ -65,57 +71,53 @@ func eventState(kind runtimeapi.ContainerEventType) (state pleg.State, removed, 
 	}
 }
 
-// eventPod returns the sandbox of an event with its containers, without what the
-// event says to be removed; nil if one of the statuses is malformed.
-func eventPod(e *event, h pleg.Hint) (*pleg.Pod, *pleg.PodStatus) {
-	s := e.sandbox
-	if !s.whole || !wellFormed(e) {
-		return nil, nil
-	}
-	pod := &pleg.Pod{UID: h.UID, Name: s.name, Namespace: s.namespace, Labels: s.status.Labels}
-	st := &pleg.PodStatus{UID: h.UID, Name: s.name, Namespace: s.namespace}
+// eventPod returns the sandbox of a well-formed event with its containers,
+// without what the event says was removed.
+func eventPod(e *runtimeapi.ContainerEventResponse, h pleg.Hint) (*pleg.Pod, *pleg.PodStatus) {
+	s := e.GetPodSandboxStatus()
+	name, namespace := s.GetMetadata().GetName(), s.GetMetadata().GetNamespace()
+	pod := &pleg.Pod{UID: h.UID, Name: name, Namespace: namespace, Labels: s.GetLabels()}
+	st := &pleg.PodStatus{UID: h.UID, Name: name, Namespace: namespace}
 	if !h.Removed || h.Container != h.Sandbox {
-		pod.Sandboxes, st.Sandboxes, st.IPs = s.listed, s.statuses, s.ips
+		listed := &pleg.Container{
+			ID: h.Sandbox, Name: name, Attempt: s.GetMetadata().GetAttempt(),
+			State: sandboxState(s.GetState()), CreatedAt: wallTime(s.GetCreatedAt()),
+		}
+		pod.Sandboxes = []*pleg.Container{listed}
+		st.Sandboxes = []*pleg.SandboxStatus{newSandboxStatus(s, listed)}
+		st.IPs = podIPs(st.Sandboxes)
 	}
-	if len(e.containers) == 0 {
-		return pod, st
-	}
-	slices.SortFunc(e.containers, newestOfEvent)
-	pod.Containers = make([]*pleg.Container, 0, len(e.containers))
-	st.Containers = make([]*pleg.ContainerStatus, 0, len(e.containers))
-	for _, c := range e.containers {
-		if h.Removed && c.status.ID == h.Container {
+	containers := e.GetContainersStatuses()
+	slices.SortFunc(containers, func(a, b *runtimeapi.ContainerStatus) int {
+		return cmp.Or(wallTime(b.GetCreatedAt()).Compare(wallTime(a.GetCreatedAt())), cmp.Compare(a.GetId(), b.GetId()))
+	})
+	for _, c := range containers {
+		if h.Removed && c.GetId() == string(h.Container) {
 			continue
 		}
-		pod.Containers = append(pod.Containers, c.listed)
-		st.Containers = append(st.Containers, c.status)
-	}
-	if len(pod.Containers) == 0 {
-		pod.Containers, st.Containers = nil, nil
+		listed := &pleg.Container{
+			ID: pleg.ContainerID(c.GetId()), SandboxID: h.Sandbox, Name: c.GetMetadata().GetName(), Attempt: c.GetMetadata().GetAttempt(),
+			State: containerState(c.GetState()), CreatedAt: wallTime(c.GetCreatedAt()),
+		}
+		pod.Containers = append(pod.Containers, listed)
+		st.Containers = append(st.Containers, newContainerStatus(c, listed))
 	}
 	return pod, st
 }
 
-// fewContainers are so many that it is quicker to compare each with each.
-const fewContainers = 16
-
-// wellFormed reports whether each container's status tells whose it is and has a
-// state with a name, and no id is there twice.
-func wellFormed(e *event) bool {
-	var seen map[pleg.ContainerID]bool
-	if len(e.containers) > fewContainers {
-		seen = make(map[pleg.ContainerID]bool, len(e.containers))
+// wellFormed reports whether each status of an event has an id that no other has,
+// metadata, and a state of this version of CRI.
+func wellFormed(e *runtimeapi.ContainerEventResponse) bool {
+	s := e.GetPodSandboxStatus()
+	if s.GetId() == "" || !defined(runtimeapi.PodSandboxState_name, int32(s.GetState())) {
+		return false
 	}
-	for i, c := range e.containers {
-		if !c.whole || c.status.ID == e.sandbox.status.ID {
+	seen := map[string]bool{s.GetId(): true}
+	for _, c := range e.GetContainersStatuses() {
+		if c.GetId() == "" || seen[c.GetId()] || c.GetMetadata() == nil || !defined(runtimeapi.ContainerState_name, int32(c.GetState())) {
 			return false
 		}
-		if seen == nil && slices.ContainsFunc(e.containers[:i], func(o *eventContainer) bool { return o.status.ID == c.status.ID }) || seen[c.status.ID] {
-			return false
-		}
-		if seen != nil {
-			seen[c.status.ID] = true
-		}
+		seen[c.GetId()] = true
 	}
 	return true
 }
@@ -126,8 +128,8 @@ func defined[N any](names map[int32]N, value int32) bool {
 }
 
 // agrees reports whether the statuses show at least what the event says
-// happened. Statuses that lag behind, or lack the container, are no more than a
-// reason to ask.
+// happened. If they are older than that, or lack the container, the event is only
+// a reason to list the pod.
 func agrees(pod *pleg.Pod, h pleg.Hint) bool {
 	if h.Removed {
 		return h.Container != h.Sandbox || len(pod.Containers) == 0
@@ -140,33 +142,31 @@ func agrees(pod *pleg.Pod, h pleg.Hint) bool {
 	return false
 }
 
-// noteStrangers counts events of pods that the kubelet's label does not find:
-// from now on it proves nothing, until a list has shown what there is.
-func (v *converter) noteStrangers(e *event, uid pleg.PodUID) {
-	strange := func(labels map[string]string) bool { return labels[labelPodUID] != string(uid) }
-	if e.sandbox != nil && strange(e.sandbox.status.Labels) ||
-		slices.ContainsFunc(e.containers, func(c *eventContainer) bool { return strange(c.status.Labels) }) {
-		v.client.strangers.Add(1)
+// labelFindsAll reports whether everything in the event carries the kubelet's
+// label of this pod.
+func labelFindsAll(e *runtimeapi.ContainerEventResponse, uid pleg.PodUID) bool {
+	if s := e.GetPodSandboxStatus(); s != nil && s.GetLabels()[labelPodUID] != string(uid) {
+		return false
 	}
+	return !slices.ContainsFunc(e.GetContainersStatuses(), func(c *runtimeapi.ContainerStatus) bool {
+		return c.GetLabels()[labelPodUID] != string(uid)
+	})
 }
 
-// owner finds out the pod of an event whose sandbox status does not tell it,
-// from the kubelet's labels or from the last list; empty if it cannot.
-func (v *converter) owner(e *event) pleg.PodUID {
-	var sandbox pleg.ContainerID
-	if e.sandbox != nil {
-		sandbox = e.sandbox.status.ID
-		if uid := e.sandbox.status.Labels[labelPodUID]; uid != "" {
-			return pleg.PodUID(uid)
-		}
+// owner returns the pod of an event whose sandbox status does not name it, from
+// the kubelet's labels or from the last list; empty if neither has it.
+func (v *converter) owner(e *runtimeapi.ContainerEventResponse) pleg.PodUID {
+	sandbox := e.GetPodSandboxStatus()
+	if uid := sandbox.GetLabels()[labelPodUID]; uid != "" {
+		return pleg.PodUID(uid)
 	}
-	for _, c := range e.containers {
-		if uid := c.status.Labels[labelPodUID]; uid != "" {
+	for _, c := range e.GetContainersStatuses() {
+		if uid := c.GetLabels()[labelPodUID]; uid != "" {
 			return pleg.PodUID(uid)
 		}
 	}
 	v.index()
-	return cmp.Or(v.owners[e.container], v.owners[sandbox])
+	return cmp.Or(v.owners[pleg.ContainerID(e.GetContainerId())], v.owners[pleg.ContainerID(sandbox.GetId())])
 }
 
 // index builds the owners of the newest list.

@@ -12,8 +12,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// These tests are inside the package because a runtime that sends such events
-// over the wire says nothing more, and fuzzing it would be slow.
+// These tests are inside the package because the same events over the wire prove
+// no more, and fuzzing them would be slow.
 
 const (
 	createdEvent = runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT
@@ -48,14 +48,18 @@ func aContainerStarts() *runtimeapi.ContainerEventResponse {
 
 func testConverter() *converter { return &converter{client: &Client{}} }
 
-// hintOf sends an event through a decoder that knows nothing.
+// hintOf converts an event as it arrives over the wire.
 func hintOf(t *testing.T, v *converter, sent *runtimeapi.ContainerEventResponse) pleg.Hint {
 	t.Helper()
-	e := newEvent()
-	if err := e.read(encodeStatus(t, sent)); err != nil {
+	raw, err := proto.Marshal(sent)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return v.hint(e, eventNow)
+	received := &runtimeapi.ContainerEventResponse{}
+	if err := proto.Unmarshal(raw, received); err != nil {
+		t.Fatal(err)
+	}
+	return v.hint(received, eventNow)
 }
 
 func TestCompleteEvent(t *testing.T) {
@@ -88,7 +92,7 @@ func TestRemovedIsLeftOut(t *testing.T) {
 		ips                   int
 	}{
 		"a container that the statuses still have": {func(*runtimeapi.ContainerEventResponse) {}, 1, 1, 1},
-		"a container that they have no more": {func(e *runtimeapi.ContainerEventResponse) {
+		"a container that they no longer have": {func(e *runtimeapi.ContainerEventResponse) {
 			e.ContainersStatuses = e.ContainersStatuses[:1]
 		}, 1, 1, 1},
 		"the sandbox": {func(e *runtimeapi.ContainerEventResponse) {
@@ -112,8 +116,7 @@ func TestRemovedIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestIncompleteEvents demands of each bad event what identity it has, and no
-// pod to believe in.
+// A hint of an incomplete event has the identity in the event, and no pod.
 func TestIncompleteEvents(t *testing.T) {
 	type event = runtimeapi.ContainerEventResponse
 	all := pleg.Hint{UID: "u1", At: eventNow, Container: "c1", Sandbox: "s1", State: pleg.StateRunning}
@@ -121,8 +124,8 @@ func TestIncompleteEvents(t *testing.T) {
 		spoil func(*event)
 		want  func(*pleg.Hint)
 	}{
-		"no sandbox status, labels tell the pod": {func(e *event) { e.PodSandboxStatus = nil }, func(h *pleg.Hint) { h.Sandbox = "" }},
-		"no sandbox status, a list tells the pod": {func(e *event) {
+		"no sandbox status, labels name the pod": {func(e *event) { e.PodSandboxStatus = nil }, func(h *pleg.Hint) { h.Sandbox = "" }},
+		"no sandbox status, a list names the pod": {func(e *event) {
 			e.PodSandboxStatus, e.ContainersStatuses, e.ContainerId = nil, nil, "listed"
 		}, func(h *pleg.Hint) { h.Sandbox, h.Container = "", "listed" }},
 		"an id that no list has": {func(e *event) {
@@ -163,10 +166,9 @@ func TestIncompleteEvents(t *testing.T) {
 		}, func(h *pleg.Hint) { h.Container, h.State, h.Removed = "s1", pleg.StateExited, true }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			event, want := aContainerStarts(), all
+			event, want, v := aContainerStarts(), all, testConverter()
 			tt.spoil(event)
 			tt.want(&want)
-			v := testConverter()
 			v.client.known.Store(&known{pods: []*pleg.Pod{{UID: "u1", Containers: []*pleg.Container{{ID: "listed"}}}}})
 			got := hintOf(t, v, event)
 			if !reflect.DeepEqual(got, want) {
@@ -187,7 +189,7 @@ func TestOwnersFollowTheLists(t *testing.T) {
 	}
 }
 
-func TestEventsOfStrangersAreNoted(t *testing.T) {
+func TestEventsWithoutTheLabelAreCounted(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*runtimeapi.ContainerEventResponse)
 		want   int64
@@ -202,14 +204,14 @@ func TestEventsOfStrangersAreNoted(t *testing.T) {
 			v, event := testConverter(), aContainerStarts()
 			tt.change(event)
 			hintOf(t, v, event)
-			if got := v.client.strangers.Load(); got != tt.want {
-				t.Errorf("%d events of strangers, want %d", got, tt.want)
+			if got := v.client.unlabelledEvents.Load(); got != tt.want {
+				t.Errorf("%d events without the label, want %d", got, tt.want)
 			}
 		})
 	}
 }
 
-// FuzzEvent converts any event and demands that what is complete is consistent.
+// FuzzEvent converts any event and requires that complete hints are consistent.
 func FuzzEvent(f *testing.F) {
 	for _, change := range []func(*runtimeapi.ContainerEventResponse){
 		func(*runtimeapi.ContainerEventResponse) {},

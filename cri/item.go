@@ -20,20 +20,20 @@ const (
 	annotationRestartCount = "io.kubernetes.container.restartCount"
 )
 
-// item is a listed sandbox or container with what joins it to its pod. It is
-// never changed once built.
+// item is a listed sandbox or container and the data that joins it to its pod. It is
+// immutable.
 type item struct {
 	*pleg.Container
 	// podUID, podName and podNamespace come from the metadata of a sandbox and
-	// from the kubelet's labels of a container, which may have none.
+	// from the kubelet's labels of a container. They may be empty.
 	podUID       pleg.PodUID
 	podName      string
 	podNamespace string
 	labels       map[string]string // the pod's; nil for a container
 	// skip is why the item belongs to no pod, or 0.
 	skip reason
-	// labelled is set if there is no metadata, and the kubelet's labels have told
-	// the same.
+	// labelled is true if the metadata is missing and the kubelet's labels have
+	// the same data.
 	labelled bool
 }
 
@@ -141,8 +141,7 @@ func containerState(s runtimeapi.ContainerState) pleg.State {
 }
 
 // wallTime converts nanoseconds since 1970. Runtimes write "not yet" as 0, and
-// containerd at times as what UnixNano makes of the zero time, which is
-// negative.
+// containerd sometimes as UnixNano of the zero time, which is negative.
 func wallTime(ns int64) time.Time {
 	if ns <= 0 {
 		return time.Time{}

@@ -7,19 +7,19 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// joiner puts sandboxes and containers together to pods. It keeps the pods of
-// the last list, to return those that did not change as the same pointers.
+// joiner joins sandboxes and containers to pods. It keeps the pods of the last list
+// and returns the same pointers for those that did not change.
 type joiner struct {
 	groups     map[pleg.PodUID]*group
 	bySandbox  map[pleg.ContainerID]*group
 	generation uint64
 	homeless   []*item // containers of the last list that belong to no pod
-	// unlabelled are the pods of the last list of which the kubelet's label does
-	// not find all; a new map for each list, nil if there are none.
+	// unlabelled are the pods of the last list that have a sandbox or container
+	// without the kubelet's label. Each list has a new map, nil if there are none.
 	unlabelled map[pleg.PodUID]struct{}
 }
 
-// group is a pod and its items in the list under way.
+// group is a pod and its items in the current list.
 type group struct {
 	uid        pleg.PodUID
 	generation uint64
@@ -35,9 +35,9 @@ func newJoiner() *joiner {
 	}
 }
 
-// join returns the pods of one list, in no order. Sandboxes with one pod UID
-// are one pod. A container belongs to the pod of its sandbox, whoever made it;
-// if that sandbox is not listed, to the pod in the kubelet's labels.
+// join returns the pods of one list, in no order. Sandboxes with the same pod UID
+// are one pod. A container belongs to the pod of its sandbox, or, if that sandbox is
+// not listed, to the pod in the kubelet's labels.
 func (j *joiner) join(sandboxes, containers []*item) []*pleg.Pod {
 	j.generation++
 	clear(j.bySandbox)
@@ -74,8 +74,8 @@ func (j *joiner) join(sandboxes, containers []*item) []*pleg.Pod {
 	return pods
 }
 
-// checkLabel notes a pod that holds something with the label of another or none,
-// and that other one, whose label finds too much.
+// checkLabel records a pod that has an item with another pod's label or without one.
+// It records the other pod too, because its label finds an item that is not its own.
 func (j *joiner) checkLabel(uid, label pleg.PodUID) {
 	if label == uid {
 		return
@@ -86,7 +86,7 @@ func (j *joiner) checkLabel(uid, label pleg.PodUID) {
 	j.unlabelled[uid], j.unlabelled[label] = struct{}{}, struct{}{}
 }
 
-// group returns the group of a pod, empty when first asked for in a list.
+// group returns the group of a pod. The first call of a list empties it.
 func (j *joiner) group(uid pleg.PodUID) *group {
 	g := j.groups[uid]
 	if g == nil {
@@ -102,8 +102,8 @@ func (j *joiner) group(uid pleg.PodUID) *group {
 	return g
 }
 
-// build returns the pod as last time if nothing of it changed. Equal pointers
-// mean equal items, and a pod's name and labels come from its items.
+// build returns the pod of the last list if no item changed: equal pointers mean
+// equal items, and a pod's name and labels come from its items.
 func (g *group) build() *pleg.Pod {
 	slices.SortFunc(g.sandboxes, newestFirst)
 	slices.SortFunc(g.containers, newestFirst)
@@ -122,8 +122,8 @@ func (g *group) build() *pleg.Pod {
 	return g.pod
 }
 
-// newestFirst orders by creation; the id keeps the order of twins the same from
-// list to list.
+// newestFirst orders by creation. Items created at the same time are ordered by id,
+// so that their order is the same in every list.
 func newestFirst(a, b *item) int {
 	return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.ID, b.ID))
 }

@@ -19,29 +19,31 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// lists is what the client keeps from one list to the next.
+// lists is the state that the client keeps from one list to the next.
 type lists struct {
 	sandboxes  *list
 	containers *list
 	joiner     *joiner
 	skipped    *skipped
 	last       []*pleg.Pod
-	// began is when the last list that succeeded began.
+	// began is the start of the last list that succeeded.
 	began time.Time
-	// portioned is until when the sandboxes are listed in portions at once.
+	// portioned is the time until which the client does not try the whole list of
+	// sandboxes.
 	portioned time.Time
-	// sighted are the sandboxes that something else has shown since the last list.
-	sighted map[pleg.ContainerID]struct{}
+	// seen are the sandboxes that CRI events and single-pod lists have shown since
+	// the last list.
+	seen map[pleg.ContainerID]struct{}
 }
 
-// list is one of the two lists of the runtime, in its two forms.
+// list is one of the two lists of the runtime, unary or streamed.
 type list struct {
 	*table
 	what             string // for errors
 	unary, stream    string // the methods
 	every, streamAll proto.Message
-	// unstreamed is the connection on which the runtime has shown that it lacks
-	// the stream.
+	// unstreamed is the number of the connection on which the runtime did not
+	// support the stream.
 	unstreamed int64
 }
 
@@ -67,16 +69,17 @@ const noConnection = -1
 
 // ListPods returns every pod with all its containers and sandboxes, dead ones
 // too, each newest first; the pods are in no order. A pod, a container or a
-// sandbox that did not change since the last list is the same pointer. Both
-// lists of the runtime are asked for at once, and as streams where it has them.
-// It blocks until both have answered, one has failed, or ctx or
-// Options.ListTimeout has ended; a concurrent ListPods waits for this one. The
-// error wraps the grpc status of the list that failed.
+// sandbox that did not change since the last list is the same pointer. ListPods makes
+// both list calls at once, and streams them if the runtime supports it. It blocks
+// until both have answered, one has failed, or ctx or Options.ListTimeout has ended. A
+// concurrent ListPods waits for this one. The error wraps the grpc status of the list
+// that failed; a runtime that does not answer or is not ready is a
+// [pleg.ErrUnavailable] too.
 //
-// If the runtime cannot send the list of sandboxes because it is too large, they
-// are listed in portions; [Client.Degraded] says so.
+// If the list of sandboxes is too large for the runtime to send, ListPods lists them
+// in portions, and [Client.Degraded] returns the reason.
 func (c *Client) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
-	l, err := c.takeLists(ctx)
+	l, err := c.acquireLists(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -84,33 +87,33 @@ func (c *Client) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
 	return c.listPods(ctx, l)
 }
 
-// takeLists waits until no list is under way. Whoever has the lists gives them
-// back.
-func (c *Client) takeLists(ctx context.Context) (*lists, error) {
+// acquireLists waits until no list is running. The caller sends the lists back when
+// it is done.
+func (c *Client) acquireLists(ctx context.Context) (*lists, error) {
 	select {
 	case l := <-c.lists:
 		return l, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("wait for the list under way: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("wait for the running list: %w", context.Cause(ctx))
 	}
 }
 
 func (c *Client) listPods(ctx context.Context, l *lists) ([]*pleg.Pod, error) {
 	began := time.Now()
-	strangers := c.strangers.Load()
+	unlabelled := c.unlabelledEvents.Load()
 	callCtx, cancel := context.WithTimeout(ctx, c.opts.ListTimeout)
 	defer cancel()
-	l.sighted = c.sightings.take()
+	l.seen = c.seen.drain()
 	if err := c.listBoth(callCtx, l); err != nil {
-		c.sightings.putBack(l.sighted)
+		c.seen.restore(l.seen)
 		return nil, err
 	}
 	l.began = began
 	if l.join() {
 		c.known.Store(newKnown(l))
 	}
-	c.strangersListed.Store(strangers)
-	l.tellSkipped(ctx)
+	c.unlabelledListed.Store(unlabelled)
+	l.countSkipped(ctx)
 	return slices.Clone(l.last), nil
 }
 
@@ -123,7 +126,7 @@ func (c *Client) listBoth(ctx context.Context, l *lists) error {
 	calls.Go(func() error {
 		err := c.list(callCtx, l.sandboxes)
 		if status.Code(err) == codes.ResourceExhausted {
-			tooLarge, err = err, nil // the containers may go on
+			tooLarge, err = err, nil // the list of containers continues
 		}
 		return err
 	})
@@ -132,14 +135,14 @@ func (c *Client) listBoth(ctx context.Context, l *lists) error {
 		return err
 	}
 	if tooLarge != nil {
-		return c.goPortioned(ctx, l, tooLarge)
+		return c.startPortions(ctx, l, tooLarge)
 	}
-	c.leavePortioned(ctx)
+	c.stopPortions(ctx)
 	return nil
 }
 
-// list fills a table, from the stream if the runtime has it. An error of the
-// stream discards what it had sent.
+// list fills a table, from the stream if the runtime supports it. An error of the
+// stream discards the items received so far.
 func (c *Client) list(ctx context.Context, l *list) error {
 	if !c.opts.UnaryLists && c.connections.Load() != l.unstreamed {
 		err := c.metrics.operations[l.stream].measure(func() error { return c.receive(ctx, l) })
@@ -151,11 +154,11 @@ func (c *Client) list(ctx context.Context, l *list) error {
 	return c.wrapList(l.what, c.invoke(ctx, l.unary, l.every, l.table))
 }
 
-// receive reads a stream to its end. A runtime without it says so in place of
-// the first batch, not when the stream is opened.
+// receive reads a stream to its end. A runtime without streams returns Unimplemented
+// at the first batch, not when the stream is opened.
 func (c *Client) receive(ctx context.Context, l *list) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends a stream that was not read to its end
+	defer cancel() // ends the stream after an error
 	stream, err := c.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, l.stream, grpc.StaticMethod(), grpc.ForceCodecV2(c.codec))
 	if err != nil {
 		return err
@@ -166,11 +169,11 @@ func (c *Client) receive(ctx context.Context, l *list) error {
 	if err := stream.CloseSend(); err != nil {
 		return err
 	}
-	l.begin()
+	l.startList()
 	for {
 		switch err := stream.RecvMsg(batch{l.table}); {
 		case errors.Is(err, io.EOF):
-			l.end()
+			l.finishList()
 			return nil
 		case err != nil:
 			return err
@@ -182,8 +185,8 @@ func (c *Client) invoke(ctx context.Context, method string, request, answer any)
 	return c.conn.Invoke(ctx, method, request, answer, grpc.StaticMethod(), grpc.ForceCodecV2(c.codec))
 }
 
-// join puts the items of both tables together if one of them changed, and
-// reports whether.
+// join joins the items of both tables if one of them changed, and reports whether
+// one did.
 func (l *lists) join() bool {
 	if !l.sandboxes.changed && !l.containers.changed {
 		return false
@@ -193,8 +196,8 @@ func (l *lists) join() bool {
 	return true
 }
 
-// tellSkipped counts what was malformed, also if it was so the last time.
-func (l *lists) tellSkipped(ctx context.Context) {
+// countSkipped counts the malformed items, including those of the last list.
+func (l *lists) countSkipped(ctx context.Context) {
 	for _, s := range slices.Concat(l.sandboxes.skipped, l.containers.skipped) {
 		l.skipped.add(ctx, s.item, s.reason)
 	}

@@ -36,7 +36,7 @@ func labelled(c *runtimeapi.Container, uid string) *runtimeapi.Container {
 	return c
 }
 
-// show prints pods so that a difference can be read.
+// show prints pods, for readable differences.
 func show(pods []*pleg.Pod) string {
 	pods = slices.Clone(pods)
 	slices.SortFunc(pods, func(a, b *pleg.Pod) int { return cmp.Compare(a.UID, b.UID) })
@@ -62,16 +62,18 @@ func showContainer(c *pleg.Container) string {
 	return fmt.Sprintf("%s<%s %s#%d %s@%d", c.ID, c.SandboxID, c.Name, c.Attempt, c.State, created)
 }
 
-func TestListPods(t *testing.T) {
+type listCase struct {
+	name       string
+	sandboxes  []*runtimeapi.PodSandbox
+	containers []*runtimeapi.Container
+	want       string
+}
+
+func listCases() []listCase {
 	const ready, notReady = runtimeapi.PodSandboxState_SANDBOX_READY, runtimeapi.PodSandboxState_SANDBOX_NOTREADY
 	const created, running, exited, unknown = runtimeapi.ContainerState_CONTAINER_CREATED,
 		runtimeapi.ContainerState_CONTAINER_RUNNING, runtimeapi.ContainerState_CONTAINER_EXITED, runtimeapi.ContainerState_CONTAINER_UNKNOWN
-	for _, tt := range []struct {
-		name       string
-		sandboxes  []*runtimeapi.PodSandbox
-		containers []*runtimeapi.Container
-		want       string
-	}{
+	return []listCase{
 		{name: "an empty node"},
 		{
 			name:       "containers join by their sandbox, without labels",
@@ -81,7 +83,7 @@ func TestListPods(t *testing.T) {
 				"u2 ns-s2/name-s2 map[app:web of:s2] [s2< name-s2#2 exited@2] c2<s2 name-c2#3 exited@3\n",
 		},
 		{
-			name:       "the sandbox is believed before the labels",
+			name:       "the sandbox takes precedence over the labels",
 			sandboxes:  []*runtimeapi.PodSandbox{sandbox("s1", "u1", ready, 1)},
 			containers: []*runtimeapi.Container{labelled(container("c1", "s1", running, 2), "u2")},
 			want:       "u1 ns-s1/name-s1 map[app:web of:s1] [s1< name-s1#1 running@1] c1<s1 name-c1#2 running@2\n",
@@ -124,7 +126,11 @@ func TestListPods(t *testing.T) {
 			},
 			want: "u1 ns-s1/name-s1 map[app:web of:s1] [s1< name-s1#1 unknown@1] c2<s1 name-c2#2 unknown@2 c1<s1 name-c1#1 unknown@1\n",
 		},
-	} {
+	}
+}
+
+func TestListPods(t *testing.T) {
+	for _, tt := range listCases() {
 		t.Run(tt.name, func(t *testing.T) {
 			client := connect(t, lists(tt.sandboxes, tt.containers), cri.Options{})
 			for range 2 {

@@ -12,11 +12,11 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// known is what the last list of all pods showed. It is never changed.
+// known is the result of the last list of all pods. It is immutable.
 type known struct {
 	pods []*pleg.Pod
-	// unlabelled are the pods of which the kubelet's label does not find every
-	// sandbox and container: another client has made them.
+	// unlabelled are the pods with sandboxes or containers that the kubelet's label
+	// does not find, because another client created them.
 	unlabelled map[pleg.PodUID]struct{}
 }
 
@@ -24,12 +24,12 @@ func newKnown(l *lists) *known {
 	return &known{pods: l.last, unlabelled: l.joiner.unlabelled}
 }
 
-// ListPod returns one pod as ListPods would, or nil if the runtime shows that it
-// is gone. The pod is found by the kubelet's label with two lists at once. A pod
-// that this cannot find for certain, since another client than the kubelet made
-// it or a part of it, is taken from a list of all pods; those who wait for one
-// share it. It blocks until the runtime has answered or ctx or
-// Options.ListTimeout has ended; the error wraps the grpc status.
+// ListPod returns one pod as ListPods would, or nil if the runtime does not have it.
+// It finds the pod by the kubelet's label with two list calls at once. If another
+// client than the kubelet created the pod or a part of it, the label may not find all
+// of it; then ListPod takes the pod from a list of all pods, which concurrent calls
+// share. It blocks until the runtime has answered or ctx or Options.ListTimeout has
+// ended. The error wraps the grpc status, as in [Client.ListPods].
 func (c *Client) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, error) {
 	if !c.labelFinds(uid) {
 		return c.pickPod(ctx, uid)
@@ -46,12 +46,12 @@ func (c *Client) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, error
 	return pods[0], nil
 }
 
-// labelFinds reports whether the kubelet's label finds all of a pod, as far as
-// the last list and the events since tell. Of a pod that they do not know it is
-// enough that they know no other client.
+// labelFinds reports whether the kubelet's label finds all of a pod, according to the
+// last list and the CRI events since then. If the pod is not in the list, the label
+// finds it if no pod in the list is unlabelled.
 func (c *Client) labelFinds(uid pleg.PodUID) bool {
 	k := c.known.Load()
-	if k == nil || c.strangers.Load() != c.strangersListed.Load() {
+	if k == nil || c.unlabelledEvents.Load() != c.unlabelledListed.Load() {
 		return false
 	}
 	if _, ok := k.unlabelled[uid]; ok {
@@ -60,8 +60,8 @@ func (c *Client) labelFinds(uid pleg.PodUID) bool {
 	return len(k.unlabelled) == 0 || slices.ContainsFunc(k.pods, func(p *pleg.Pod) bool { return p.UID == uid })
 }
 
-// listLabelled lists what has the label of a pod. It is certain if that makes
-// this pod, or nothing at all.
+// listLabelled lists everything with the label of a pod. The result is certain if it
+// is complete and contains this pod alone, or nothing.
 func (c *Client) listLabelled(ctx context.Context, uid pleg.PodUID) (pods []*pleg.Pod, certain bool, err error) {
 	label := map[string]string{labelPodUID: string(uid)}
 	sandboxes, containers := newSandboxTable(), newContainerTable()
@@ -80,7 +80,7 @@ func (c *Client) listLabelled(ctx context.Context, uid pleg.PodUID) (pods []*ple
 		return nil, false, err
 	}
 	for _, s := range sandboxes.items {
-		c.sightings.add(s.ID)
+		c.seen.add(s.ID)
 	}
 	j := newJoiner()
 	pods = j.join(sandboxes.items, containers.items)
@@ -89,15 +89,16 @@ func (c *Client) listLabelled(ctx context.Context, uid pleg.PodUID) (pods []*ple
 	return pods, certain, nil
 }
 
-// pickPod lists all pods, unless another has begun to since it was asked.
+// pickPod returns a pod from a list of all pods. It makes that list, unless another
+// call has started one since.
 func (c *Client) pickPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, error) {
-	asked := time.Now()
-	l, err := c.takeLists(ctx)
+	called := time.Now()
+	l, err := c.acquireLists(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { c.lists <- l }()
-	if !l.began.After(asked) {
+	if !l.began.After(called) {
 		if _, err := c.listPods(ctx, l); err != nil {
 			return nil, fmt.Errorf("list all for pod %s: %w", uid, err)
 		}

@@ -18,8 +18,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-// calls returns how many lists the runtime has answered since last asked: of
-// all pods, and of one.
+// calls returns how many lists of all pods and of one pod the runtime has answered
+// since the last call.
 func calls(rt *simruntime.Runtime) (all, one int64) {
 	s := rt.Stats()
 	rt.ResetStats()
@@ -27,9 +27,10 @@ func calls(rt *simruntime.Runtime) (all, one int64) {
 		s.RPCs["ListPodSandbox"].Calls + s.RPCs["ListContainers"].Calls
 }
 
-// TestListPodFollowsASimulatedRuntime lists each pod alone through changes of
-// all kinds, gone ones too, and demands the truth without a list of all.
-func TestListPodFollowsASimulatedRuntime(t *testing.T) {
+// TestListPodOfSimulatedRuntime lists each pod alone through changes of
+// all kinds, including removal, and requires the runtime's state without a list of
+// all pods.
+func TestListPodOfSimulatedRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, client := simulated(t, cri.Options{})
 		if _, err := rt.Populate(simruntime.Population{Pods: 6, Containers: 2, Dead: 1}); err != nil {
@@ -69,7 +70,7 @@ func present(p *pleg.Pod) []*pleg.Pod {
 	return []*pleg.Pod{p}
 }
 
-// filtered is a runtime that filters its lists by label, as it has to.
+// filtered returns a runtime that filters its lists by label.
 func filtered(sandboxes []*runtimeapi.PodSandbox, containers []*runtimeapi.Container) *filteredRuntime {
 	return &filteredRuntime{fakeRuntime: *lists(nil, nil), sandboxes: sandboxes, containers: containers}
 }
@@ -120,15 +121,16 @@ func ofKubelet(s *runtimeapi.PodSandbox) *runtimeapi.PodSandbox {
 	return s
 }
 
-// TestListPodEqualsTheListOfAll lists pods of several makers one by one.
-func TestListPodEqualsTheListOfAll(t *testing.T) {
-	for _, tt := range []struct {
-		name       string
-		sandboxes  []*runtimeapi.PodSandbox
-		containers []*runtimeapi.Container
-		uid        pleg.PodUID
-		whole      int // lists of all that it takes
-	}{
+type listPodCase struct {
+	name       string
+	sandboxes  []*runtimeapi.PodSandbox
+	containers []*runtimeapi.Container
+	uid        pleg.PodUID
+	whole      int // expected lists of all pods
+}
+
+func listPodCases() []listPodCase {
+	return []listPodCase{
 		{
 			"the kubelet's",
 			[]*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1))},
@@ -159,7 +161,7 @@ func TestListPodEqualsTheListOfAll(t *testing.T) {
 			"u1", 1,
 		},
 		{
-			"that other pod",
+			"the pod of that label",
 			[]*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1)), ofKubelet(sandbox("s2", "u2", 0, 1))},
 			[]*runtimeapi.Container{labelled(container("c1", "s1", 1, 2), "u2")},
 			"u2", 1,
@@ -169,7 +171,12 @@ func TestListPodEqualsTheListOfAll(t *testing.T) {
 		},
 		{"unknown among the kubelet's", []*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1))}, nil, "u9", 0},
 		{"unknown beside another client's", []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1)}, nil, "u9", 1},
-	} {
+	}
+}
+
+// TestListPodEqualsListPods lists pods of the kubelet and of other clients alone.
+func TestListPodEqualsListPods(t *testing.T) {
+	for _, tt := range listPodCases() {
 		t.Run(tt.name, func(t *testing.T) {
 			fake := filtered(tt.sandboxes, tt.containers)
 			client := connect(t, fake, cri.Options{})
@@ -195,7 +202,7 @@ func TestListPodEqualsTheListOfAll(t *testing.T) {
 	}
 }
 
-// TestListPodBeforeTheFirstList knows nothing of labels yet.
+// Before the first list, the client does not know whether the label finds a pod.
 func TestListPodBeforeTheFirstList(t *testing.T) {
 	fake := filtered([]*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1), ofKubelet(sandbox("s2", "u2", 0, 1))}, nil)
 	client := connect(t, fake, cri.Options{})
@@ -209,9 +216,9 @@ func TestListPodBeforeTheFirstList(t *testing.T) {
 	}
 }
 
-// TestListPodsOfOtherClientsShareAList has many such pods wait for a list that
-// is under way, and then share the next.
-func TestListPodsOfOtherClientsShareAList(t *testing.T) {
+// TestListPodOfOtherClientsSharesList has many such calls wait for a running list, and
+// then share the next.
+func TestListPodOfOtherClientsSharesList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sandboxes []*runtimeapi.PodSandbox
 		for i := range 20 {
@@ -243,7 +250,7 @@ func TestListPodsOfOtherClientsShareAList(t *testing.T) {
 			}
 		}
 		if whole != 2 {
-			t.Errorf("%d lists of all, want 2: the one under way and one for all that asked", whole)
+			t.Errorf("%d lists of all, want 2: the running one and one for all callers", whole)
 		}
 	})
 }
@@ -282,13 +289,13 @@ func TestListPodErrors(t *testing.T) {
 	}
 }
 
-// strangerRuntime tells of a container that no list has shown yet.
-type strangerRuntime struct {
+// unlabelledRuntime sends an event of a container that is in no list yet.
+type unlabelledRuntime struct {
 	filteredRuntime
 	event *runtimeapi.ContainerEventResponse
 }
 
-func (s *strangerRuntime) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+func (s *unlabelledRuntime) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
 	if err := stream.Send(s.event); err != nil {
 		return err
 	}
@@ -296,11 +303,11 @@ func (s *strangerRuntime) GetContainerEvents(_ *runtimeapi.GetEventsRequest, str
 	return nil
 }
 
-// TestListPodAfterAnEventOfAnotherClient trusts the label no more once an event
-// has told of a container without it, until a list has shown whose it is.
-func TestListPodAfterAnEventOfAnotherClient(t *testing.T) {
+// After an event of a container without the label, ListPod does not rely on the label
+// until a list has shown the container's pod.
+func TestListPodAfterEventOfAnotherClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake := &strangerRuntime{filteredRuntime: *filtered([]*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1))}, nil)}
+		fake := &unlabelledRuntime{filteredRuntime: *filtered([]*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1))}, nil)}
 		fake.event = &runtimeapi.ContainerEventResponse{
 			ContainerId:        "c1",
 			PodSandboxStatus:   &runtimeapi.PodSandboxStatus{Id: "s1", Labels: map[string]string{"io.kubernetes.pod.uid": "u1"}, Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u1"}},

@@ -25,7 +25,7 @@ func malformedTotal(values map[string]int) string {
 	return s.String()
 }
 
-func TestMalformedItemsHideNothingElse(t *testing.T) {
+func TestMalformedItemHidesNoOther(t *testing.T) {
 	noMetadata := sandbox("bad", "u9", 0, 1)
 	noMetadata.Metadata = nil
 	containerNoMetadata := container("bad", "good", 0, 1)
@@ -75,9 +75,8 @@ func TestMalformedItemsHideNothingElse(t *testing.T) {
 	}
 }
 
-// An item without metadata is there all the same: what it is called and whose it
-// is comes from the list before, or else from the kubelet's labels, its state from
-// the item.
+// An item without metadata still counts. Its name and pod come from the list before,
+// or else from the kubelet's labels, and its state from the item.
 func TestMalformedItemIsCompleted(t *testing.T) {
 	for _, streamed := range []bool{true, false} {
 		good := lists([]*runtimeapi.PodSandbox{sandbox("s", "u", 0, 1)}, []*runtimeapi.Container{container("c", "s", 1, 1), container("gone", "s", 1, 2)})
@@ -107,12 +106,12 @@ func TestMalformedItemIsCompleted(t *testing.T) {
 		}
 		fake.list = good.list
 		if got := show(); got != before {
-			t.Errorf("with metadata again: %s, want what was there before: %s", got, before)
+			t.Errorf("with metadata again: %s, want the same as before: %s", got, before)
 		}
 	}
 }
 
-func TestMalformedItemsFillNeitherMemoryNorLog(t *testing.T) {
+func TestMalformedItemsAreLoggedWithLimit(t *testing.T) {
 	var log bytes.Buffer
 	n := 0
 	fake := &fakeRuntime{}
@@ -129,6 +128,6 @@ func TestMalformedItemsFillNeitherMemoryNorLog(t *testing.T) {
 		}
 	}
 	if got := strings.Count(log.String(), "\n"); got != 1001 {
-		t.Errorf("%d lines for 1500 malformed items, want 1000 and one that says it stops", got)
+		t.Errorf("%d lines for 1500 malformed items, want 1000 and one about the limit", got)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 )
 
-// operationTypes are the kubelet's words for the methods this client calls, and
-// such as it might use for the streams.
+// operationTypes are the kubelet's names for the methods this client calls. The
+// kubelet has none for the streams; theirs are formed in the same way.
 var operationTypes = map[string]string{
 	runtimeapi.RuntimeService_Version_FullMethodName:            "version",
 	runtimeapi.RuntimeService_ListPodSandbox_FullMethodName:     "list_podsandbox",
@@ -36,8 +36,8 @@ type metrics struct {
 	portioned  prometheus.Gauge
 }
 
-// Names, help and buckets of the first three are those of the kubelet v1.36
-// (pkg/kubelet/metrics) but for the prefix.
+// newMetrics registers the metrics. Names, help and buckets of the first three are
+// those of the kubelet v1.36 (pkg/kubelet/metrics), except for the prefix.
 func newMetrics(reg instrument.Registry) (*metrics, error) {
 	label := []string{"operation_type"}
 	total := prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -12,8 +12,8 @@ func podUID(pod int) pleg.PodUID {
 	return pleg.PodUID(fmt.Sprintf("%08d-1111-2222-3333-444444444444", pod))
 }
 
-// nodeItems returns what a kubelet's runtime lists of so many pods with two
-// containers each, with the usual labels and annotations.
+// nodeItems returns the lists of a kubelet's runtime with this number of pods, with two
+// containers each and the usual labels and annotations.
 func nodeItems(pods int) (sandboxes []*runtimeapi.PodSandbox, containers []*runtimeapi.Container) {
 	for pod := range pods {
 		labels := map[string]string{

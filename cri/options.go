@@ -13,15 +13,16 @@ import (
 const (
 	// DefaultTimeout is the kubelet's runtimeRequestTimeout.
 	DefaultTimeout = 2 * time.Minute
-	// DefaultConnectTimeout bounds a connection attempt and a [Client.Check].
+	// DefaultConnectTimeout bounds a connection attempt and the call of
+	// [Client.Check].
 	DefaultConnectTimeout = 5 * time.Second
 	// DefaultMaxStatusCalls is the bound on status calls in flight.
 	DefaultMaxStatusCalls = 16
-	// DefaultMaxRecvBytes is the kubelet's limit; grpc's own is 4 MiB, which
-	// a node of some thousand containers exceeds.
+	// DefaultMaxRecvBytes is the kubelet's limit. A node with some thousand
+	// containers exceeds grpc's default of 4 MiB.
 	DefaultMaxRecvBytes = 16 << 20
-	// DefaultEventProbePeriod and DefaultEventProbeTimeout make a runtime that
-	// stands still end its stream of events within 20 s.
+	// DefaultEventProbePeriod and DefaultEventProbeTimeout end the event stream of
+	// an unresponsive runtime within 20 s.
 	DefaultEventProbePeriod  = 10 * time.Second
 	DefaultEventProbeTimeout = 5 * time.Second
 )
@@ -30,33 +31,32 @@ const (
 type Options struct {
 	// ListTimeout is the deadline of each list call. If zero, DefaultTimeout.
 	ListTimeout time.Duration
-	// StatusTimeout is the deadline of each status call, counted from when it
+	// StatusTimeout is the deadline of each status call, counted from the time it
 	// is sent. If zero, DefaultTimeout.
 	StatusTimeout time.Duration
 	// ConnectTimeout is the deadline of one connection attempt and of the
 	// call that Check makes. If zero, DefaultConnectTimeout.
 	ConnectTimeout time.Duration
-	// MaxStatusCalls is the greatest number of status calls in flight, for all
-	// pods together; one pod uses at most a quarter of them. A call that is a
-	// second old is not counted any more, so that pods whose calls hang, however
-	// many, leave room for the others. More calls than the runtime
-	// serves at once only load it: containerd on 2 cores answers no faster
-	// from 4 in flight on, only later. If zero, DefaultMaxStatusCalls.
+	// MaxStatusCalls is the maximum number of status calls in flight for all pods
+	// together. One pod uses at most a quarter of them. A call that is older than a
+	// second is hung and no longer counts, so hung calls leave room for other pods.
+	// More calls than the runtime can serve only increase their latency: containerd
+	// on 2 cores reaches its maximum throughput with 4 in flight. If zero,
+	// DefaultMaxStatusCalls.
 	MaxStatusCalls int
-	// MaxRecvBytes is the size in bytes of the greatest answer accepted. If
-	// zero, DefaultMaxRecvBytes.
+	// MaxRecvBytes is the maximum size of an answer in bytes. If zero,
+	// DefaultMaxRecvBytes.
 	MaxRecvBytes int
-	// UnaryLists lists with one answer each even if the runtime can stream lists
-	// (StreamPodSandboxes and StreamContainers, CRI v0.37). If false, streams are
-	// used where the runtime has them.
+	// UnaryLists disables streamed lists (StreamPodSandboxes and StreamContainers,
+	// CRI v0.37). If false, the client uses them if the runtime supports them.
 	UnaryLists bool
-	// EventProbePeriod is the time between two probes of the runtime while its
-	// events are followed: a silent stream does not tell whether nothing happens or
-	// the runtime stands still, and the lists, which would, are rare. A probe is a
-	// call of Version. If zero, DefaultEventProbePeriod.
+	// EventProbePeriod is the time between two probes of the runtime while the event
+	// stream is open. A stream without events does not show whether the runtime still
+	// responds, and lists are rare. A probe is a call of Version. If zero,
+	// DefaultEventProbePeriod.
 	EventProbePeriod time.Duration
-	// EventProbeTimeout is the deadline of that call. If two in a row have passed
-	// theirs, and no event has come, the stream counts as broken. If zero,
+	// EventProbeTimeout is the deadline of a probe. If two probes in a row pass it,
+	// and no event arrives, the client ends the stream. If zero,
 	// DefaultEventProbeTimeout.
 	EventProbeTimeout time.Duration
 	// Logger receives warnings about malformed items. If nil, nothing is
@@ -67,8 +67,8 @@ type Options struct {
 	// KubeletMetricNames gives the runtime_operations metrics the kubelet's
 	// prefix kubelet_ in place of pleg_.
 	KubeletMetricNames bool
-	// DialOptions are applied after the client's own. A
-	// grpc.WithContextDialer among them replaces the dialing of the socket.
+	// DialOptions are applied after the client's own. A grpc.WithContextDialer
+	// replaces the connection to the socket.
 	DialOptions []grpc.DialOption
 }
 

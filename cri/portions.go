@@ -14,16 +14,16 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// portionedFor is for how long the list of all sandboxes is not tried again
-// after it was too large: the annotations that make it so seldom shrink, and
-// each try makes the runtime build the list in vain.
+// portionedFor is the time between two attempts to list all sandboxes at once after
+// the list was too large. The annotations that make it large rarely shrink, and each
+// attempt costs the runtime a whole list.
 const portionedFor = 5 * time.Minute
 
-// Degraded returns why the lists do not work as they should, or nil: the list of
-// sandboxes is too large for the runtime to send (containerd's own limit is 16
-// MiB, annotations included) and is made in portions. ListPods works, but a
-// sandbox that has no container yet, and that no event has told of, may be found
-// late. It does not block and is safe for concurrent use.
+// Degraded returns an error while sandboxes are listed in portions, because the list
+// is too large for the runtime to send (containerd's limit is 16 MiB, including
+// annotations); otherwise nil. The error wraps the grpc status. ListPods still works,
+// but it may find a sandbox late if that has no container yet and no CRI event has
+// shown it. Degraded does not block.
 func (c *Client) Degraded() error {
 	if err := c.degraded.Load(); err != nil {
 		return *err
@@ -31,15 +31,15 @@ func (c *Client) Degraded() error {
 	return nil
 }
 
-// goPortioned makes good a list of sandboxes that was too large. The containers
-// have been listed.
-func (c *Client) goPortioned(ctx context.Context, l *lists, tooLarge error) error {
+// startPortions lists the sandboxes in portions after the whole list was too large.
+// The containers have been listed.
+func (c *Client) startPortions(ctx context.Context, l *lists, tooLarge error) error {
 	if err := c.listPortions(ctx, l); err != nil {
 		return fmt.Errorf("%w; in portions: %w", tooLarge, err)
 	}
 	l.portioned = time.Now().Add(portionedFor)
 	if c.Degraded() == nil {
-		c.opts.Logger.WarnContext(ctx, "the list of sandboxes is too large for the runtime to send: listed in portions", "err", tooLarge)
+		c.opts.Logger.WarnContext(ctx, "sandbox list too large; listing in portions", "err", tooLarge)
 	}
 	err := fmt.Errorf("sandboxes are listed in portions: %w", tooLarge)
 	c.degraded.Store(&err)
@@ -47,16 +47,16 @@ func (c *Client) goPortioned(ctx context.Context, l *lists, tooLarge error) erro
 	return nil
 }
 
-func (c *Client) leavePortioned(ctx context.Context) {
+func (c *Client) stopPortions(ctx context.Context) {
 	if c.Degraded() == nil {
 		return
 	}
 	c.degraded.Store(nil)
 	c.metrics.portioned.Set(0)
-	c.opts.Logger.InfoContext(ctx, "the list of sandboxes can be sent as a whole again")
+	c.opts.Logger.InfoContext(ctx, "sandbox list no longer in portions")
 }
 
-// listPortioned lists the containers first: they tell of sandboxes to ask for.
+// listPortioned lists the containers first: they contain ids of sandboxes.
 func (c *Client) listPortioned(ctx context.Context, l *lists) error {
 	if err := c.list(ctx, l.containers); err != nil {
 		return err
@@ -64,12 +64,12 @@ func (c *Client) listPortioned(ctx context.Context, l *lists) error {
 	return c.listPortions(ctx, l)
 }
 
-// listPortions lists the sandboxes by state, and those of a state that is still
-// too much one by one, as far as their ids are known from the last list, from the
-// containers, and from events and lists of one pod since. READY is first: what
-// leaves it meanwhile is found in the other.
+// listPortions lists the sandboxes by state. If a state is still too large, it lists
+// sandboxes one by one; their ids are known from the last list, from the containers,
+// and from CRI events and single-pod lists since then. READY is first, so that a
+// sandbox that stops meanwhile is in the second list.
 func (c *Client) listPortions(ctx context.Context, l *lists) error {
-	l.sandboxes.begin()
+	l.sandboxes.startList()
 	l.sandboxes.portioned = true
 	defer func() { l.sandboxes.portioned = false }()
 	whole := true
@@ -85,7 +85,7 @@ func (c *Client) listPortions(ctx context.Context, l *lists) error {
 		}
 	}
 	if whole {
-		l.sandboxes.end()
+		l.sandboxes.finishList()
 		return nil
 	}
 	byState := len(l.sandboxes.items)
@@ -97,7 +97,7 @@ func (c *Client) listPortions(ctx context.Context, l *lists) error {
 		switch err := c.listPortion(ctx, l.sandboxes, filter); {
 		case status.Code(err) == codes.NotFound:
 		case status.Code(err) == codes.ResourceExhausted:
-			l.sandboxes.keep(id) // it exists
+			l.sandboxes.placeKnown(id) // it exists
 		case err != nil:
 			return c.wrapList("list pod sandbox "+string(id), err)
 		}
@@ -105,19 +105,19 @@ func (c *Client) listPortions(ctx context.Context, l *lists) error {
 	if len(l.sandboxes.items) == byState {
 		return errNoPortion
 	}
-	l.sandboxes.end()
+	l.sandboxes.finishList()
 	return nil
 }
 
-// errNoPortion is that sandboxes exist and none was found: no list, rather than
-// an empty node.
+// errNoPortion means that sandboxes exist and none was found. An empty list would be
+// wrong.
 var errNoPortion = errors.New("too many sandboxes, and none is known by its id")
 
 func (c *Client) listPortion(ctx context.Context, l *list, filter *runtimeapi.PodSandboxFilter) error {
 	return c.invoke(ctx, l.unary, &runtimeapi.ListPodSandboxRequest{Filter: filter}, batch{l.table})
 }
 
-// sandboxIDs returns the ids of all sandboxes that the client knows of.
+// sandboxIDs returns the ids of all known sandboxes.
 func (l *lists) sandboxIDs() map[pleg.ContainerID]struct{} {
 	ids := make(map[pleg.ContainerID]struct{}, len(l.sandboxes.known))
 	for id := range l.sandboxes.known {
@@ -128,6 +128,6 @@ func (l *lists) sandboxIDs() map[pleg.ContainerID]struct{} {
 			ids[c.SandboxID] = struct{}{}
 		}
 	}
-	maps.Copy(ids, l.sighted)
+	maps.Copy(ids, l.seen)
 	return ids
 }

@@ -13,25 +13,27 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// probeTries is how many probes in a row must have passed their deadline. One
-// proves nothing: this process may have been stopped in the midst of it.
+// probeTries is how many probes in a row must pass their deadline. One is not
+// enough: this process may have been stopped in the middle of it.
 const probeTries = 2
 
-// errSilent is the end of a stream whose runtime stands still.
-var errSilent = fmt.Errorf("%w: it answers no call and sends no event", pleg.ErrUnavailable)
+// errUnresponsive ends a stream whose runtime does not respond.
+var errUnresponsive = fmt.Errorf("%w: it answers no call and sends no event", pleg.ErrUnavailable)
 
-// probe finds out whether a runtime whose events are followed is alive. gRPC's
-// own keepalive would not do: servers end a connection that is pinged more often
-// than each 5 minutes, unless they were told otherwise, which containerd's is not.
+// probe checks that a runtime whose events are followed still responds. gRPC's own
+// keepalive does not work here: a server ends a connection that is pinged more
+// often than every 5 minutes unless it is configured otherwise, and containerd's is
+// not.
 type probe struct {
-	client *Client
-	// received is the number of events so far: each is a sign of life.
+	runtime runtimeapi.RuntimeServiceClient
+	opts    Options
+	// received is the number of events so far. Each proves that the runtime responds.
 	received atomic.Int64
 }
 
-// run probes until ctx ends or the runtime is found to be silent.
+// run probes until ctx ends or the runtime does not respond.
 func (p *probe) run(ctx context.Context) error {
-	ticker := time.NewTicker(p.client.opts.EventProbePeriod)
+	ticker := time.NewTicker(p.opts.EventProbePeriod)
 	defer ticker.Stop()
 	for {
 		select {
@@ -46,7 +48,7 @@ func (p *probe) run(ctx context.Context) error {
 }
 
 // once returns an error if the runtime neither answers nor sends an event. An
-// error is an answer too; of a lost connection the stream tells by itself.
+// error is an answer too; a lost connection ends the stream by itself.
 func (p *probe) once(ctx context.Context) error {
 	before := p.received.Load()
 	for range probeTries {
@@ -55,13 +57,13 @@ func (p *probe) once(ctx context.Context) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w within %d times %v", errSilent, probeTries, p.client.opts.EventProbeTimeout)
+	return fmt.Errorf("%w within %d times %v", errUnresponsive, probeTries, p.opts.EventProbeTimeout)
 }
 
-// call reports whether an answer was not there in time.
+// call reports whether an answer did not arrive in time.
 func (p *probe) call(ctx context.Context) (late bool) {
-	ctx, cancel := context.WithTimeout(ctx, p.client.opts.EventProbeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, p.opts.EventProbeTimeout)
 	defer cancel()
-	_, err := runtimeapi.NewRuntimeServiceClient(p.client.events).Version(ctx, &runtimeapi.VersionRequest{})
+	_, err := p.runtime.Version(ctx, &runtimeapi.VersionRequest{})
 	return status.Code(err) == codes.DeadlineExceeded
 }

@@ -16,23 +16,24 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-// silentAfter is when a runtime that stands still has ended its stream at the
-// latest.
-const silentAfter = cri.DefaultEventProbePeriod + 2*cri.DefaultEventProbeTimeout
+// unresponsiveAfter is the longest time until the stream of an unresponsive runtime
+// ends.
+const unresponsiveAfter = cri.DefaultEventProbePeriod + 2*cri.DefaultEventProbeTimeout
 
-var silence = simruntime.Fault{RPC: "Version", Hang: true}
+var unresponsive = simruntime.Fault{RPC: "Version", Hang: true}
 
-func TestStreamOfASilentRuntimeEnds(t *testing.T) {
+func TestStreamOfUnresponsiveRuntimeEnds(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		fault simruntime.Fault
 		every time.Duration // an event
 		ends  bool
 	}{
-		"stands still":                  {silence, 0, true},
-		"stands still for one call":     {simruntime.Fault{RPC: "Version", Hang: true, Times: 1}, 0, false},
+		"answers nothing":               {unresponsive, 0, true},
+		"does not answer one call":      {simruntime.Fault{RPC: "Version", Hang: true, Times: 1}, 0, false},
 		"answers late":                  {simruntime.Fault{RPC: "Version", Latency: simruntime.Latency{P50: 4 * time.Second}}, 0, false},
 		"answers with an error":         {simruntime.Fault{RPC: "Version", Code: 13}, 0, false},
-		"answers nothing, sends events": {silence, 3 * time.Second, false},
+		"answers nothing, sends events": {unresponsive, 3 * time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -45,7 +46,7 @@ func TestStreamOfASilentRuntimeEnds(t *testing.T) {
 				for start := time.Now(); time.Since(start) < 10*time.Minute; time.Sleep(time.Second) {
 					select {
 					case err := <-w.ended:
-						if !tt.ends || !errors.Is(err, pleg.ErrUnavailable) || time.Since(start) > silentAfter+time.Second {
+						if !tt.ends || !errors.Is(err, pleg.ErrUnavailable) || time.Since(start) > unresponsiveAfter+time.Second {
 							t.Errorf("ended after %v with %v", time.Since(start), err)
 						}
 						return
@@ -61,18 +62,18 @@ func TestStreamOfASilentRuntimeEnds(t *testing.T) {
 					}
 				}
 				if tt.ends {
-					t.Error("the stream goes on")
+					t.Error("the stream did not end")
 				}
 			})
 		})
 	}
 }
 
-// A stream that a runtime which stands still never answers is not opened.
-func TestSilentRuntimeOpensNoStream(t *testing.T) {
+// If the runtime does not answer, the stream is not opened.
+func TestUnresponsiveRuntimeOpensNoStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, client := simulated(t, cri.Options{EventProbePeriod: time.Minute, EventProbeTimeout: 3 * time.Second})
-		if _, err := rt.Inject(silence); err != nil {
+		if _, err := rt.Inject(unresponsive); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
@@ -83,9 +84,10 @@ func TestSilentRuntimeOpensNoStream(t *testing.T) {
 	})
 }
 
-// With the default options a runtime that stands still is unhealthy as soon as
-// without events, but for the time of the probes, and healthy once it goes on.
-func TestHealthOfARuntimeThatStandsStill(t *testing.T) {
+// With the default options, an unresponsive runtime becomes unhealthy as soon as
+// without events, plus the time of the probes, and healthy again when it responds.
+func TestHealthOfUnresponsiveRuntime(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rt, client := simulated(t, cri.Options{})
 		registry := prometheus.NewPedanticRegistry()
@@ -106,22 +108,22 @@ func TestHealthOfARuntimeThatStandsStill(t *testing.T) {
 		}
 		for start := time.Now(); ; time.Sleep(time.Second) {
 			ok, why := p.Healthy()
-			stood := time.Since(start)
-			if want := pipeline.DefaultRelistThreshold + silentAfter; !ok || stood > want {
-				if ok || stood < pipeline.DefaultRelistThreshold {
-					t.Errorf("healthy %t (%v) after %v, want no after %v to %v", ok, why, stood, pipeline.DefaultRelistThreshold, want)
+			after := time.Since(start)
+			if want := pipeline.DefaultRelistThreshold + unresponsiveAfter; !ok || after > want {
+				if ok || after < pipeline.DefaultRelistThreshold {
+					t.Errorf("healthy %t (%v) after %v, want no after %v to %v", ok, why, after, pipeline.DefaultRelistThreshold, want)
 				}
 				break
 			}
-			if stood == silentAfter+time.Second {
+			if after == unresponsiveAfter+time.Second {
 				up("0")
 			}
 		}
 		up("0")
 		rt.ClearAll()
-		time.Sleep(silentAfter)
+		time.Sleep(unresponsiveAfter)
 		if ok, why := p.Healthy(); !ok {
-			t.Errorf("not healthy when the runtime goes on: %v", why)
+			t.Errorf("not healthy when the runtime responds again: %v", why)
 		}
 		up("1")
 	})

@@ -19,10 +19,10 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 )
 
-// TestReconnectsSoonAfterTheRuntimeIsBack runs a relist each second through an
-// outage: the one within a second of the return must succeed, however long the
-// outage was.
-func TestReconnectsSoonAfterTheRuntimeIsBack(t *testing.T) {
+// TestReconnectsSoonAfterRuntimeReturns lists each second during an outage. The first
+// list after the return must succeed, however long the outage was.
+func TestReconnectsSoonAfterRuntimeReturns(t *testing.T) {
+	t.Parallel()
 	for _, outage := range []time.Duration{500 * time.Millisecond, 10 * time.Second, 2 * time.Minute} {
 		t.Run(outage.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestReconnectsSoonAfterTheRuntimeIsBack(t *testing.T) {
 	}
 }
 
-func TestFindsASocketThatWasReplaced(t *testing.T) {
+func TestFindsReplacedSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cri.sock")
 	stop := serve(t, lists(nil, nil), listen(t, path))
 	client := newClient(t, path, cri.Options{

@@ -55,7 +55,7 @@ var stateNames = map[simruntime.State]pleg.State{
 	simruntime.Exited: pleg.StateExited, simruntime.Unknown: pleg.StateUnknown,
 }
 
-// truth is what the runtime's pods are to look like in a list.
+// truth returns the pods of the runtime as a list must show them.
 func truth(pods []simruntime.Pod) []*pleg.Pod {
 	var want []*pleg.Pod
 	for _, p := range pods {
@@ -93,11 +93,12 @@ func newest(a, b *pleg.Container) int {
 	return 1
 }
 
-// TestListFollowsASimulatedRuntime lists through changes of all kinds and
-// demands the truth each time, and pointers kept for all that did not change.
-func TestListFollowsASimulatedRuntime(t *testing.T) {
+// TestListOfSimulatedRuntime lists after changes of all kinds and requires the
+// runtime's state each time, and the same pointers for all that did not change.
+func TestListOfSimulatedRuntime(t *testing.T) {
 	for _, unary := range []bool{false, true} {
 		t.Run(fmt.Sprintf("unary=%t", unary), func(t *testing.T) {
+			t.Parallel()
 			listFollows(t, cri.Options{UnaryLists: unary}, "StreamPodSandboxes", "StreamContainers", "ListPodSandbox", "ListContainers")
 		})
 	}
@@ -135,7 +136,7 @@ func listFollows(t *testing.T, opts cri.Options, forms ...string) {
 		}
 		check("empty", nil)
 		for round := range 20 {
-			if _, err := rt.Populate(simruntime.Population{Pods: 5, Containers: 2, Exited: round % 2, Dead: round % 3}); err != nil {
+			if _, err := rt.Populate(simruntime.Population{Pods: 3, Containers: 2, Exited: round % 2, Dead: round % 3}); err != nil {
 				t.Fatal(err)
 			}
 			check("populate", nil)

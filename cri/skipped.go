@@ -7,12 +7,12 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// maxRemembered bounds the items whose warning is remembered: a runtime that
-// makes up a new bad id in each list may neither fill the memory nor the log.
+// maxRemembered bounds the items whose warning is remembered: a runtime with new bad
+// ids in each list must fill neither the memory nor the log.
 const maxRemembered = 1000
 
-// skipped counts the items of a list that are malformed, most of which are left
-// out of it, and warns once of each.
+// skipped counts the malformed items of a list, most of which are left out of it, and
+// logs each once.
 type skipped struct {
 	log     *slog.Logger
 	metrics *metrics
@@ -36,9 +36,9 @@ func (s *skipped) add(ctx context.Context, it *item, r reason) {
 	}
 	s.warned[key] = struct{}{}
 	if len(s.warned) > maxRemembered {
-		s.log.WarnContext(ctx, "too many malformed items: further ones are only counted")
+		s.log.WarnContext(ctx, "malformed item limit reached; counting without logging")
 		return
 	}
-	s.log.WarnContext(ctx, "a malformed item in the runtime's list is completed from elsewhere, or skipped",
+	s.log.WarnContext(ctx, "malformed item in list",
 		"containerID", it.ID, "podSandboxID", it.SandboxID, "name", it.Name, "reason", r.String())
 }

@@ -2,14 +2,14 @@ package cri
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -19,64 +19,60 @@ import (
 const podShare = 4
 
 // PodStatus fetches the status of each sandbox and container of pod, several at
-// once. What the runtime no longer knows is left out. A container that is
-// listed as exited and has exited in last is taken from there. It blocks until
-// all have answered or one has failed; then the error names the call and the
-// id and wraps the grpc status. The IPs are those of the newest ready sandbox;
-// ObservedAt is left to the caller, who knows when the pod was listed.
+// once. A sandbox or container that the runtime no longer knows is left out. A
+// container that is listed as exited and has exited in last is taken from last. The
+// IPs are those of the newest ready sandbox. ObservedAt is left to the caller, who
+// knows when the pod was listed.
+//
+// It blocks until all calls have answered, one has failed, or ctx has ended; then
+// the error names the call and the id and wraps the grpc status. Concurrent calls
+// share Options.MaxStatusCalls.
 func (c *Client) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
-	containers := make([]answer, len(pod.Containers))
-	sandboxes := make([]answer, len(pod.Sandboxes))
+	containers := make([]*pleg.ContainerStatus, len(pod.Containers))
+	sandboxes := make([]*pleg.SandboxStatus, len(pod.Sandboxes))
 	calls, callCtx := errgroup.WithContext(ctx)
 	calls.SetLimit(max(1, c.opts.MaxStatusCalls/podShare))
 	for i, listed := range pod.Containers { // first, since they take longer
-		if finalStatus(listed, last) == nil {
-			calls.Go(func() error { return c.fetchContainer(callCtx, listed.ID, &containers[i]) })
+		if containers[i] = finalStatus(listed, last); containers[i] != nil {
+			continue
 		}
+		calls.Go(func() (err error) {
+			if containers[i], err = c.containerStatus(callCtx, listed); err != nil {
+				return fmt.Errorf("container_status %s: %w", listed.ID, err)
+			}
+			return nil
+		})
 	}
 	for i, listed := range pod.Sandboxes {
-		calls.Go(func() error { return c.fetchSandbox(callCtx, listed.ID, &sandboxes[i]) })
+		calls.Go(func() (err error) {
+			if sandboxes[i], err = c.sandboxStatus(callCtx, listed); err != nil {
+				return fmt.Errorf("podsandbox_status %s: %w", listed.ID, err)
+			}
+			return nil
+		})
 	}
 	if err := calls.Wait(); err != nil {
 		return nil, err
 	}
-	st := &pleg.PodStatus{UID: pod.UID, Name: pod.Name, Namespace: pod.Namespace}
-	if err := fill(st, pod, last, containers, sandboxes); err != nil {
-		return nil, err
+	st := &pleg.PodStatus{
+		UID: pod.UID, Name: pod.Name, Namespace: pod.Namespace,
+		Containers: present(containers), Sandboxes: present(sandboxes),
 	}
+	st.IPs = podIPs(st.Sandboxes)
 	return st, nil
 }
 
-// fill decodes the answers, in the order of what was listed.
-func fill(st *pleg.PodStatus, pod *pleg.Pod, last *pleg.PodStatus, containers, sandboxes []answer) error {
-	for i, listed := range pod.Containers {
-		if final := finalStatus(listed, last); final != nil {
-			st.Containers = append(st.Containers, final)
-			continue
-		}
-		container, err := containers[i].container(listed, last.Container(listed.ID))
-		if err != nil {
-			return fmt.Errorf("container_status %s: %w", listed.ID, err)
-		}
-		if container != nil {
-			st.Containers = append(st.Containers, container)
-		}
+// present returns the statuses that are not nil; nil if there are none.
+func present[T any](statuses []*T) []*T {
+	statuses = slices.DeleteFunc(statuses, func(s *T) bool { return s == nil })
+	if len(statuses) == 0 {
+		return nil
 	}
-	for i, listed := range pod.Sandboxes {
-		sandbox, err := sandboxes[i].sandbox(listed, last.Sandbox(listed.ID))
-		if err != nil {
-			return fmt.Errorf("podsandbox_status %s: %w", listed.ID, err)
-		}
-		if sandbox != nil {
-			st.Sandboxes = append(st.Sandboxes, sandbox)
-		}
-	}
-	st.IPs = podIPs(st.Sandboxes)
-	return nil
+	return statuses
 }
 
-// finalStatus returns what last has of a container that had exited already, or
-// nil: such a status does not change.
+// finalStatus returns the status in last of a container that had exited by then, or
+// nil. Such a status does not change.
 func finalStatus(listed *pleg.Container, last *pleg.PodStatus) *pleg.ContainerStatus {
 	if listed.State != pleg.StateExited {
 		return nil
@@ -87,37 +83,72 @@ func finalStatus(listed *pleg.Container, last *pleg.PodStatus) *pleg.ContainerSt
 	return nil
 }
 
-func (c *Client) fetchContainer(ctx context.Context, id pleg.ContainerID, into *answer) error {
-	request := &runtimeapi.ContainerStatusRequest{ContainerId: string(id)}
-	if err := c.fetch(ctx, runtimeapi.RuntimeService_ContainerStatus_FullMethodName, request, into); err != nil {
-		return fmt.Errorf("container_status %s: %w", id, err)
-	}
-	return nil
-}
-
-func (c *Client) fetchSandbox(ctx context.Context, id pleg.ContainerID, into *answer) error {
-	request := &runtimeapi.PodSandboxStatusRequest{PodSandboxId: string(id)}
-	if err := c.fetch(ctx, runtimeapi.RuntimeService_PodSandboxStatus_FullMethodName, request, into); err != nil {
-		return fmt.Errorf("podsandbox_status %s: %w", id, err)
-	}
-	return nil
-}
-
-// fetch makes one status call. The answer stays unset if the runtime does not
-// know the id any more.
-func (c *Client) fetch(ctx context.Context, method string, request proto.Message, into *answer) error {
-	err := c.statusCall(ctx, func(ctx context.Context) error {
-		return c.conn.Invoke(ctx, method, request, into, grpc.StaticMethod(), grpc.ForceCodecV2(c.answers))
+// containerStatus returns the status of a listed container, or nil if the runtime
+// no longer knows it.
+func (c *Client) containerStatus(ctx context.Context, listed *pleg.Container) (*pleg.ContainerStatus, error) {
+	var answer *runtimeapi.ContainerStatusResponse
+	err := c.statusCall(ctx, func(ctx context.Context) (err error) {
+		answer, err = c.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: string(listed.ID)})
+		return err
 	})
 	if status.Code(err) == codes.NotFound {
-		return nil
+		return nil, nil
 	}
-	return err
+	st := answer.GetStatus()
+	if err := checkStatus(err, st == nil, st.GetId(), listed); err != nil {
+		return nil, err
+	}
+	if !defined(runtimeapi.ContainerState_name, int32(st.GetState())) && listed.State != pleg.StateUnknown {
+		return nil, noSuchState(int32(st.GetState()), listed)
+	}
+	return newContainerStatus(st, listed), nil
+}
+
+// sandboxStatus is containerStatus for a sandbox.
+func (c *Client) sandboxStatus(ctx context.Context, listed *pleg.Container) (*pleg.SandboxStatus, error) {
+	var answer *runtimeapi.PodSandboxStatusResponse
+	err := c.statusCall(ctx, func(ctx context.Context) (err error) {
+		answer, err = c.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: string(listed.ID)})
+		return err
+	})
+	if status.Code(err) == codes.NotFound {
+		return nil, nil
+	}
+	st := answer.GetStatus()
+	if err := checkStatus(err, st == nil, st.GetId(), listed); err != nil {
+		return nil, err
+	}
+	if !defined(runtimeapi.PodSandboxState_name, int32(st.GetState())) && listed.State != pleg.StateUnknown {
+		return nil, noSuchState(int32(st.GetState()), listed)
+	}
+	return newSandboxStatus(st, listed), nil
+}
+
+// checkStatus returns the error of a call, or an error if its answer is not a
+// status of what was listed.
+func checkStatus(err error, missing bool, id string, listed *pleg.Container) error {
+	switch {
+	case err != nil:
+		return err
+	case missing:
+		return errors.New("malformed answer: no status in it")
+	case id != string(listed.ID):
+		return fmt.Errorf("malformed answer: the status is that of %q", id)
+	}
+	return nil
+}
+
+// noSuchState is the error of a status whose state is unknown although the list has
+// a known one. The status is not used: nothing would have the pod inspected again
+// once the runtime has recovered. If both are unknown, the state may be one of a
+// later CRI.
+func noSuchState(state int32, listed *pleg.Container) error {
+	return fmt.Errorf("malformed answer: there is no state %d, and the list says %v", state, listed.State)
 }
 
 // hungAfter is the age at which a status call no longer counts against
-// Options.MaxStatusCalls. containerd answers within 20 ms, 32 calls in flight:
-// what takes a second does not wait for the runtime's capacity.
+// Options.MaxStatusCalls. containerd answers within 20 ms with 32 calls in flight,
+// so a call of one second does not wait for the runtime's capacity.
 const hungAfter = time.Second
 
 // statusCall makes one call within the bound of all status calls and within
@@ -128,11 +159,11 @@ func (c *Client) statusCall(ctx context.Context, call func(context.Context) erro
 	case <-ctx.Done():
 		return fmt.Errorf("wait for one of %d status calls: %w", cap(c.calls), context.Cause(ctx))
 	}
-	giveBack := func() { <-c.calls }
-	hung := time.AfterFunc(hungAfter, giveBack)
+	release := func() { <-c.calls }
+	hung := time.AfterFunc(hungAfter, release)
 	defer func() {
 		if hung.Stop() {
-			giveBack()
+			release()
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, c.opts.StatusTimeout)

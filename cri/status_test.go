@@ -18,7 +18,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// statuses answers from maps; what is not in them is NotFound.
+// statuses answers from maps. An id that is not in them is NotFound.
 type statuses struct {
 	sandboxes  map[string]*runtimeapi.PodSandboxStatusResponse
 	containers map[string]*runtimeapi.ContainerStatusResponse
@@ -132,10 +132,10 @@ func TestPodStatus(t *testing.T) {
 	}
 }
 
-func TestPodStatusOfAPodThatIsGone(t *testing.T) {
+func TestPodStatusOfRemovedPod(t *testing.T) {
 	got, err := connect(t, (&statuses{}).runtime(), cri.Options{}).PodStatus(t.Context(), pod([]string{"s"}, []string{"c"}), nil)
 	if err != nil || len(got.Sandboxes) != 0 || len(got.Containers) != 0 || got.IPs != nil || got.UID != "u1" {
-		t.Errorf("got %+v, %v; want a status with nothing in it", got, err)
+		t.Errorf("got %+v, %v; want an empty status", got, err)
 	}
 }
 
@@ -199,7 +199,7 @@ func TestPodStatusErrors(t *testing.T) {
 		code  codes.Code
 	}{
 		{
-			"a sandbox's call fails", &statuses{err: status.Error(codes.Internal, "shim is stuck")},
+			"a sandbox's call fails", &statuses{err: status.Error(codes.Internal, "shim is hung")},
 			pod([]string{"broken"}, nil), "podsandbox_status broken: ", codes.Internal,
 		},
 		{

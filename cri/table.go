@@ -15,10 +15,10 @@ import (
 // not.
 const itemsField protowire.Number = 1
 
-// table holds the items of one list call. It keeps the items of the last
-// answer, decodes of the next one only what differs, and returns equal pointers
-// for equal bytes: on an idle node decoding labels and annotations that never
-// change is most of the cost of a list. One call at a time may use it.
+// table holds the items of one list call. It keeps the items of the last answer,
+// decodes only the changes in the next one, and returns equal pointers for equal
+// bytes: on an idle node, most of the cost of a list is to decode labels and
+// annotations that never change. One call at a time may use it.
 type table struct {
 	fields fields
 	// decode decodes an item. If before is not nil, the labels and annotations
@@ -26,15 +26,14 @@ type table struct {
 	decode  func(raw []byte, before *item) (it *item, labels int, err error)
 	seed    maphash.Seed
 	known   map[string]*knownItem // by id
-	current uint64                // the number of the answer, to tell what is gone
+	current uint64                // the number of the list, to find items that are gone
 
 	items   []*item        // of the last answer, valid until the next
-	skipped []skippedEntry // what was wrong with the last answer
-	// changed is set by an answer that differs from the one before, also by the
-	// part of one that could not be read to its end. Whoever uses the items
-	// clears it.
+	skipped []skippedEntry // the malformed items of the last answer
+	// changed is true if an answer, or a part of one that could not be read to its
+	// end, differed from the one before. The user of the items clears it.
 	changed bool
-	// portioned is set while the answers are portions that may overlap.
+	// portioned is true while the answers are portions, which may overlap.
 	portioned bool
 }
 
@@ -81,31 +80,31 @@ func newTable(f fields, decode func([]byte, *item) (*item, int, error)) *table {
 	return &table{fields: f, decode: decode, seed: maphash.MakeSeed(), known: make(map[string]*knownItem), changed: true}
 }
 
-// batch takes in one of several answers that are one list together. The first
-// is preceded by begin, the last one followed by end.
+// batch reads one of several answers that form one list. The caller calls startList
+// before the first and finishList after the last.
 type batch struct{ *table }
 
-func (b batch) read(answer []byte) error { return b.take(answer) }
+func (b batch) read(answer []byte) error { return b.addAnswer(answer) }
 
-// read takes in an answer that is the whole list.
+// read reads an answer that is the whole list.
 func (t *table) read(answer []byte) error {
-	t.begin()
-	if err := t.take(answer); err != nil {
+	t.startList()
+	if err := t.addAnswer(answer); err != nil {
 		return err
 	}
-	t.end()
+	t.finishList()
 	return nil
 }
 
-func (t *table) begin() {
+func (t *table) startList() {
 	t.current++
 	clear(t.items)
 	t.items, t.skipped = t.items[:0], nil
 }
 
-// take takes in an answer. It accepts and rejects what proto.Unmarshal does.
-// After an error, and before end, the items are incomplete.
-func (t *table) take(answer []byte) error {
+// addAnswer adds the items of an answer. It accepts and rejects the same bytes as
+// proto.Unmarshal. After an error, and before finishList, the items are incomplete.
+func (t *table) addAnswer(answer []byte) error {
 	for len(answer) > 0 {
 		num, typ, n := protowire.ConsumeTag(answer)
 		if n < 0 || num > protowire.MaxValidNumber {
@@ -126,8 +125,7 @@ func (t *table) take(answer []byte) error {
 	return nil
 }
 
-// add takes in one item. An item that is malformed is not kept, and so decoded
-// each time.
+// add adds one item. A malformed item is not kept, so it is decoded in every list.
 func (t *table) add(raw []byte) error {
 	id, seen := t.fields.scan(t.seed, raw)
 	known := t.known[string(id)]
@@ -147,7 +145,7 @@ func (t *table) add(raw []byte) error {
 		t.addMalformed(it)
 		return nil
 	}
-	// Of a key that comes twice the last one counts, which a sum cannot tell.
+	// The sum cannot show which value of a repeated key is the last one.
 	seen.valid = before != nil || seen.labels == labels
 	known = t.known[string(it.ID)]
 	if known == nil {
@@ -162,9 +160,9 @@ func (t *table) add(raw []byte) error {
 	return nil
 }
 
-// addMalformed takes in an item that lacks something. It proves that there is
-// something with its id all the same: what is missing is taken from the list before
-// or, for something new, from the kubelet's labels. Otherwise it is skipped.
+// addMalformed adds an incomplete item. The item exists, so addMalformed completes it
+// from the list before or, if it is new, from the kubelet's labels. If neither has the
+// data, the item is skipped.
 func (t *table) addMalformed(it *item) {
 	t.skipped = append(t.skipped, skippedEntry{it, it.skip})
 	known := t.known[string(it.ID)]
@@ -187,8 +185,8 @@ func (t *table) addMalformed(it *item) {
 	t.place(known)
 }
 
-// place adds a known item to the list, unless it is there already: the first
-// item of an id counts.
+// place adds a known item to the list, unless the list already has an item with its
+// id.
 func (t *table) place(known *knownItem) {
 	if known.seenIn == t.current {
 		if t.portioned {
@@ -207,15 +205,15 @@ func (t *table) placed(id pleg.ContainerID) bool {
 	return known != nil && known.seenIn == t.current
 }
 
-// keep adds the item that an id had in the list before, if any.
-func (t *table) keep(id pleg.ContainerID) {
+// placeKnown adds the item that had this id in the list before, if any.
+func (t *table) placeKnown(id pleg.ContainerID) {
 	if known := t.known[string(id)]; known != nil {
 		t.place(known)
 	}
 }
 
-// end forgets what was not in the list.
-func (t *table) end() {
+// finishList forgets the items that were not in the list.
+func (t *table) finishList() {
 	if len(t.items) == len(t.known) {
 		return
 	}

@@ -16,11 +16,10 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// These tests are inside the package because the tables read bytes that no
-// gRPC server would send.
+// These tests are inside the package because they read bytes that no gRPC server
+// sends.
 
-// reference joins what the generated types decode, with no memory of an
-// earlier list.
+// reference joins what the generated code decodes, without an earlier list.
 func reference(sandboxes, containers []byte) (pods []*pleg.Pod, skipped int, err error) {
 	var s runtimeapi.ListPodSandboxResponse
 	var c runtimeapi.ListContainersResponse
@@ -35,8 +34,8 @@ func reference(sandboxes, containers []byte) (pods []*pleg.Pod, skipped int, err
 	return pods, skipped, nil
 }
 
-// mayBeCompleted reports whether an item lacks something that the lists so far may
-// tell: the generated types alone do not know it then.
+// mayBeCompleted reports whether an item is incomplete, so that the lists before may
+// complete it, which the reference does not have.
 func mayBeCompleted(sandboxes, containers []byte) bool {
 	s, c := &runtimeapi.ListPodSandboxResponse{}, &runtimeapi.ListContainersResponse{}
 	if proto.Unmarshal(sandboxes, s) != nil || proto.Unmarshal(containers, c) != nil {
@@ -95,7 +94,7 @@ func (l *lists) readBoth(t testing.TB, sandboxes, containers []byte) (pods []*pl
 		return nil, 0, err
 	}
 	l.join()
-	l.tellSkipped(t.Context())
+	l.countSkipped(t.Context())
 	return slices.Clone(l.last), len(l.sandboxes.skipped) + len(l.containers.skipped) + len(l.joiner.homeless), nil
 }
 
@@ -103,8 +102,8 @@ func byUID(pods []*pleg.Pod) []*pleg.Pod {
 	return slices.SortedFunc(slices.Values(pods), func(a, b *pleg.Pod) int { return cmp.Compare(a.UID, b.UID) })
 }
 
-// FuzzLists reads any two listings in turn, to and fro, and demands what the
-// generated types make of each alone.
+// FuzzLists reads any two lists in turn, several times, and requires the same result
+// as from the generated code for each list alone.
 func FuzzLists(f *testing.F) {
 	f.Fuzz(func(t *testing.T, sandboxes, containers, sandboxes2, containers2 []byte) {
 		l := testLists(t)
@@ -123,7 +122,7 @@ func FuzzLists(f *testing.F) {
 				t.Fatalf("step %d: error %v, want %v", step, err, wantErr)
 			}
 			if completed {
-				continue // TestMalformedItemIsCompleted tells what of
+				continue // see TestMalformedItemIsCompleted
 			}
 			if skipped != wantSkipped || !reflect.DeepEqual(byUID(got), byUID(want)) {
 				t.Fatalf("step %d: got %v and %d skipped, want %v and %d", step, byUID(got), skipped, byUID(want), wantSkipped)
@@ -132,8 +131,8 @@ func FuzzLists(f *testing.F) {
 	})
 }
 
-// node returns the answers of a node of so many pods with two containers each.
-// Each call encodes the maps in another order.
+// node returns the answers of a node with this number of pods, with two containers
+// each. Each call encodes the maps in a different order.
 func node(t testing.TB, pods int, change func([]*runtimeapi.PodSandbox, []*runtimeapi.Container)) (sandboxes, containers []byte) {
 	t.Helper()
 	s, c := nodeItems(pods)
@@ -186,23 +185,13 @@ func TestUnchangedPodsAreTheSamePointers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			same := 0
-			for _, pod := range after {
-				if slices.Contains(before, pod) {
-					same++
-				}
-			}
+			same := countShared(before, after)
 			if same != tt.same || len(after) != tt.pods {
 				t.Errorf("%d of %d pods are the same pointers, want %d of %d", same, len(after), tt.same, tt.pods)
 			}
 			first := func(p *pleg.Pod) bool { return p.UID == podUID(0) }
 			old, now := before[slices.IndexFunc(before, first)], after[slices.IndexFunc(after, first)]
-			kept := 0
-			for _, c := range now.Containers {
-				if slices.Contains(old.Containers, c) {
-					kept++
-				}
-			}
+			kept := countShared(old.Containers, now.Containers)
 			if kept != tt.kept {
 				t.Errorf("%d containers of the first pod are the same pointers, want %d", kept, tt.kept)
 			}
@@ -213,19 +202,29 @@ func TestUnchangedPodsAreTheSamePointers(t *testing.T) {
 	}
 }
 
+// countShared returns how many pointers are in both slices.
+func countShared[T any](before, after []*T) (n int) {
+	for _, p := range after {
+		if slices.Contains(before, p) {
+			n++
+		}
+	}
+	return n
+}
+
 func TestPodsBelongToTheCaller(t *testing.T) {
 	l := testLists(t)
 	sandboxes, containers := node(t, 2, nil)
 	for range 3 {
 		pods, _, err := l.readBoth(t, sandboxes, containers)
 		if err != nil || slices.Contains(pods, nil) {
-			t.Fatalf("got %v, %v; what the caller did to the last list shows", pods, err)
+			t.Fatalf("got %v, %v; the caller's changes to the last list are visible", pods, err)
 		}
 		clear(pods)
 	}
 }
 
-func TestTablesForgetWhatIsGone(t *testing.T) {
+func TestTablesForgetRemovedItems(t *testing.T) {
 	l := testLists(t)
 	for _, pods := range []int{100, 3, 0} {
 		sandboxes, containers := node(t, pods, nil)

@@ -1,5 +1,5 @@
-// Package instrument registers the metrics of the stages, under the project's
-// names or, where the meaning is the same, under the kubelet's.
+// Package instrument registers the metrics of the stages under the project's
+// names or, for metrics that the kubelet has too, under the kubelet's.
 package instrument
 
 import (
@@ -9,15 +9,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Registry says where the metrics go and how the shared ones are called. The
-// zero value registers nothing: the metrics still count, unseen.
+// Registry registers metrics. The zero value registers nothing; the metrics still
+// count.
 type Registry struct {
+	// Registerer receives the metrics. If nil, they stay unregistered.
 	Registerer prometheus.Registerer
-	// KubeletNames gives the metrics that the kubelet has too its exact names.
+	// KubeletNames gives the metrics that the kubelet has too the kubelet's names.
 	KubeletNames bool
 }
 
-// Name picks the name of a metric that the kubelet has too.
+// Name returns the name of a metric that the kubelet has too: kubelet if KubeletNames
+// is set, otherwise ours.
 func (r Registry) Name(ours, kubelet string) string {
 	if r.KubeletNames {
 		return kubelet
@@ -25,7 +27,8 @@ func (r Registry) Name(ours, kubelet string) string {
 	return ours
 }
 
-// Register registers all collectors, or none if one of them fails.
+// Register registers all collectors. If one fails, it registers none and returns the
+// error.
 func (r Registry) Register(collectors ...prometheus.Collector) error {
 	if r.Registerer == nil {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"syscall"
@@ -39,6 +40,15 @@ type Process struct {
 	// Drop gives up what a daemon does not need; nil to keep it. See
 	// privilege.Drop.
 	Drop func() error
+	// Pressure contains the kernel's pressure figures. If nil, /proc/pressure.
+	Pressure fs.FS
+}
+
+func (p Process) pressure() fs.FS {
+	if p.Pressure == nil {
+		return os.DirFS("/proc/pressure")
+	}
+	return p.Pressure
 }
 
 // oneSignal is how far apart two signals may be that are one: timeout(1) sends

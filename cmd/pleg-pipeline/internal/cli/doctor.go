@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,16 +16,17 @@ import (
 
 const doctorLong = `Find out why "PLEG is not healthy".
 
-It asks the container runtime what a relist asks and times each call: the
+It makes the calls of a relist to the container runtime and measures each: the
 version, the conditions, both lists, and the status of every sandbox and
-container, four at a time. It names the calls that hang and the slowest,
-compares the lists with the period, counts dead containers, measures the lists
-against the 16 MiB that a kubelet accepts, looks at disk and pressure of the
-node, and tells which of the known causes fit and what to do.
+container, four at a time. It names the calls that hang and the slowest ones,
+compares the lists with the relist period and with the 16 MiB that a kubelet
+accepts, counts dead containers, and checks the disk and the pressure of the
+node. It reports which known causes fit and what to do.
 
-It only reads. A runtime that is sick gets a partial answer within --timeout.
+It only reads. If the runtime hangs, the report is partial: it is printed
+within --timeout.
 
-Exit codes: 0 if no problem was found, 3 if one was, whatever else as for every
+Exit codes: 0 if it found no problem, 3 if it found one, otherwise as for every
 command.
 
 ` + howFound + `
@@ -66,8 +66,8 @@ func newDoctor(p Process) *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	enumFlag(cmd, &c.output, "output", "o", "format of the report", "text", "json")
-	flags.DurationVar(&c.timeout, "timeout", 30*time.Second, "`TIME` for the whole examination; what is not asked by then is left out")
-	flags.DurationVar(&c.callTimeout, "call-timeout", 5*time.Second, "`TIME` after which a call is taken to hang")
+	flags.DurationVar(&c.timeout, "timeout", 30*time.Second, "`TIME` for the whole examination; calls that are not made by then are left out")
+	flags.DurationVar(&c.callTimeout, "call-timeout", 5*time.Second, "`TIME` after which a call counts as hung")
 	c.runtime.add(cmd)
 	flags.Lookup("runtime-endpoint").Usage = "`ENDPOINT` of the runtime, such as unix:///run/containerd/containerd.sock"
 	flags.Lookup("replay-speed").Hidden = true
@@ -75,17 +75,17 @@ func newDoctor(p Process) *cobra.Command {
 	return cmd
 }
 
-// errUnhealthy means that a problem was found and told.
+// errUnhealthy means that the report has a problem.
 var errUnhealthy = errors.New("a problem was found")
 
 func (c *doctorCommand) run(ctx context.Context) error {
 	out := c.log.console(c.process.Err)
 	examine := func(ctx context.Context, at endpoint.Endpoint) error {
-		return c.tell(doctor.Examine(ctx, doctor.Options{
+		return c.print(doctor.Examine(ctx, doctor.Options{
 			Endpoint: at.Address, Source: at.Source,
 			Timeout: c.timeout, CallTimeout: c.callTimeout,
 			Period: pipeline.DefaultRelistPeriod, Threshold: pipeline.DefaultRelistThreshold,
-			Pressure: os.DirFS("/proc/pressure"), Usage: doctor.Usage,
+			Pressure: c.process.pressure(), Usage: doctor.Usage,
 		}))
 	}
 	if c.runtime.simulation.pods > 0 {
@@ -93,7 +93,7 @@ func (c *doctorCommand) run(ctx context.Context) error {
 	}
 	found, err := c.runtime.resolve(ctx, c.process)
 	if errors.Is(err, endpoint.ErrNone) {
-		return c.tell(&doctor.Report{At: time.Now(), Source: "well-known sockets", Calls: []doctor.Call{}, Findings: []doctor.Finding{{
+		return c.print(&doctor.Report{At: time.Now(), Source: "well-known sockets", Calls: []doctor.Call{}, Findings: []doctor.Finding{{
 			Cause: doctor.RuntimeStopped, Severity: doctor.Problem, Evidence: err.Error(),
 			Advice: "start the runtime, or name its socket with --runtime-endpoint",
 		}}})
@@ -102,12 +102,12 @@ func (c *doctorCommand) run(ctx context.Context) error {
 		return err
 	}
 	if file, ok := found.Recording(); ok {
-		return fmt.Errorf("doctor looks at a runtime as it is now, and at its node: it cannot examine the recording in %s", file)
+		return fmt.Errorf("doctor examines a running runtime and its node: it cannot examine the recording in %s", file)
 	}
 	return examine(ctx, found)
 }
 
-func (c *doctorCommand) tell(r *doctor.Report) error {
+func (c *doctorCommand) print(r *doctor.Report) error {
 	var err error
 	if c.output == "json" {
 		encoder := json.NewEncoder(c.process.Out)

@@ -87,9 +87,9 @@ func TestRunRefusesAddressInUse(t *testing.T) {
 	}
 }
 
-// TestRunStopsWhileRuntimeIsSilent is Ctrl-C before the runtime, which accepts
-// and never answers, has been given up.
-func TestRunStopsWhileRuntimeIsSilent(t *testing.T) {
+// TestRunStopsBeforeRuntimeAnswers is Ctrl-C while the check of a runtime, which accepts
+// and never answers, is still running.
+func TestRunStopsBeforeRuntimeAnswers(t *testing.T) {
 	l, path := listen(t)
 	s := start(t, newTranscript(), "run", "-r", path)
 	conn, err := l.Accept()
@@ -129,7 +129,7 @@ func TestSimulateRefusesSocketInUse(t *testing.T) {
 	}
 }
 
-// TestErrorsDoNotMoveTheCursor has an error repeat what it was given.
+// TestErrorsDoNotMoveTheCursor has an error that quotes an argument.
 func TestErrorsDoNotMoveTheCursor(t *testing.T) {
 	_, _, stderr := run(t, "run", "-r", "unix:///nonexistent/\x1b[2J\u202es")
 	if strings.ContainsAny(stderr, "\x1b\u202e") || !strings.Contains(stderr, "/nonexistent/?[2J?s") {

@@ -44,8 +44,8 @@ func (f *runtimeFlags) add(cmd *cobra.Command) {
 	f.simulation.addFlags(cmd)
 }
 
-// noArgs tells what went wrong in "--simulate 50", which cobra reads as a flag
-// without its optional value and an argument.
+// noArgs explains the error in "--simulate 50", which cobra reads as a flag without
+// its optional value, and an argument.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 && cmd.Flags().Changed("simulate") {
 		if _, err := strconv.Atoi(args[0]); err == nil {
@@ -69,8 +69,7 @@ func (f *runtimeFlags) given(flags *pflag.FlagSet) string {
 }
 
 func (f *runtimeFlags) validate(flags *pflag.FlagSet) error {
-	// An empty value, as of a variable that is not set, is not a flag that is
-	// not given.
+	// An empty value, such as that of a variable that is not set, is an error.
 	if f.endpoint == "" && flags.Changed("runtime-endpoint") {
 		return errors.New("--runtime-endpoint must not be empty")
 	}
@@ -94,7 +93,8 @@ func (f *runtimeFlags) validate(flags *pflag.FlagSet) error {
 	return f.simulation.validate()
 }
 
-// use calls with for the simulated runtime or the one that is found.
+// use calls with for the simulated runtime, the recording, or the runtime that it
+// finds.
 func (f *runtimeFlags) use(ctx context.Context, p Process, out console, with func(context.Context, endpoint.Endpoint) error) error {
 	if f.simulation.pods > 0 {
 		out.say(ctx, "the runtime is simulated: %v", &f.simulation)
@@ -137,4 +137,17 @@ func connect(ctx context.Context, out console, from endpoint.Endpoint, o cri.Opt
 	}
 	out.say(ctx, "connected to %s %s at %s", version.RuntimeName, version.RuntimeVersion, from.Address)
 	return client, nil
+}
+
+// unusable returns the error of a runtime that failed its check: where its address
+// comes from, and what to do. The error of the call is long and technical and gets a
+// line of its own.
+func unusable(err error, from endpoint.Endpoint) error {
+	why, detail := err.Error(), ""
+	if failed, ok := errors.AsType[*cri.ConnectError](err); ok {
+		why = fmt.Sprintf("check runtime at %s: %s", failed.Endpoint, failed.Reason)
+		detail = fmt.Sprintf("\n  cause: %v", failed.Err)
+	}
+	return fmt.Errorf("%s%s\n  the address is from %s; name another one with --runtime-endpoint,\n  or try the program without a runtime: %s run --simulate",
+		why, detail, from.Source, Name)
 }

@@ -1,7 +1,7 @@
-// Package doctor answers why a node's PLEG is not healthy. It asks the container
-// runtime what a relist asks, times each call, and compares what it sees with the
-// known causes. Every call is bounded and so is the whole: a runtime that is sick
-// gets a partial answer, not none.
+// Package doctor finds out why a node's PLEG is not healthy. It makes the CRI calls
+// that a relist makes, measures each, and compares the results with the known causes.
+// Each call and the whole examination have a deadline: a runtime that hangs gets a
+// partial report.
 package doctor
 
 import (
@@ -9,59 +9,57 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
-	"strings"
-	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
 )
 
 const (
 	// listLimit is what the kubelet and the runtimes accept.
 	listLimit = 16 << 20
-	// maxAnswer lets a list be measured that is over the limit, if only the
-	// client limits it.
+	// maxAnswer lets the doctor measure a list that exceeds the limit, if only the
+	// client enforces it.
 	maxAnswer = 256 << 20
 )
 
-// Options configure an examination. All fields but Source and Dial are required.
+// Options configure an examination. All fields except Source and DialOptions are
+// required.
 type Options struct {
-	// Endpoint is the address of the runtime, Source where it is from.
+	// Endpoint is the address of the runtime. Source says where the address comes
+	// from.
 	Endpoint, Source string
-	// Timeout bounds the examination, CallTimeout each call: one that takes
-	// longer hangs.
+	// Timeout bounds the examination, CallTimeout each call. A call that takes
+	// longer is hung.
 	Timeout, CallTimeout time.Duration
-	// Period is the time from one relist to the next, Threshold the age of the
-	// last at which PLEG is not healthy.
+	// Period is the relist period. Threshold is the age of the last relist at which
+	// PLEG is not healthy.
 	Period, Threshold time.Duration
-	// Pressure has the files of the kernel's /proc/pressure.
+	// Pressure contains the files of the kernel's /proc/pressure.
 	Pressure fs.FS
-	// Usage returns the percentages in use of a filesystem's bytes and inodes.
+	// Usage returns how many percent of a filesystem's bytes and inodes are in use.
 	Usage func(path string) (used, inodes float64, err error)
-	// Dial connects to the socket at a path; nil means that of this machine.
-	Dial func(ctx context.Context, path string) (net.Conn, error)
+	// DialOptions are those of [cri.Options].
+	DialOptions []grpc.DialOption
 }
 
-// examination is one run.
+// examination is the state of one call of [Examine].
 type examination struct {
 	Options
+	client  *cri.Client
 	runtime runtimeapi.RuntimeServiceClient
 	images  runtimeapi.ImageServiceClient
 	calls   timings
 	report  *Report
 }
 
-// Examine returns what it found until everything was asked, Options.Timeout is
-// over or ctx ends. It never fails: that the runtime does is a finding.
+// Examine examines a runtime and its node. It blocks until it has made all calls,
+// Options.Timeout has passed or ctx ends, and reports what it found by then. It never
+// fails: a failure of the runtime is a finding.
 func Examine(ctx context.Context, o Options) *Report {
-	if o.Dial == nil {
-		o.Dial = dialUnix
-	}
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
@@ -70,7 +68,7 @@ func Examine(ctx context.Context, o Options) *Report {
 		Relist: Relist{PeriodSeconds: o.Period.Seconds(), ThresholdSeconds: o.Threshold.Seconds()},
 	}}
 	e.readPressure()
-	if err := e.connect(ctx); err != nil {
+	if err := e.examineRuntime(ctx); err != nil {
 		e.report.Findings = append(e.report.Findings, *err)
 	} else {
 		e.judge()
@@ -80,27 +78,14 @@ func Examine(ctx context.Context, o Options) *Report {
 	return e.report
 }
 
-func dialUnix(ctx context.Context, path string) (net.Conn, error) {
-	return new(net.Dialer).DialContext(ctx, "unix", path)
-}
-
-// connect examines a runtime that answers, and returns why it cannot.
-func (e *examination) connect(ctx context.Context) *Finding {
-	socket := strings.TrimPrefix(e.Endpoint, "unix://")
-	if f := e.reach(ctx, socket); f != nil {
-		return f
-	}
-	conn, err := grpc.NewClient("passthrough:///cri",
-		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return e.Dial(ctx, socket)
-		}))
+// examineRuntime makes all calls. If the runtime does not answer, it returns why.
+func (e *examination) examineRuntime(ctx context.Context) *Finding {
+	client, err := cri.New(e.Endpoint, cri.Options{ConnectTimeout: e.CallTimeout, MaxRecvBytes: maxAnswer, DialOptions: e.DialOptions})
 	if err != nil {
 		return &Finding{RuntimeStopped, Problem, err.Error(), "name a unix socket with --runtime-endpoint"}
 	}
-	defer func() { _ = conn.Close() }()
-	e.runtime, e.images = runtimeapi.NewRuntimeServiceClient(conn), runtimeapi.NewImageServiceClient(conn)
+	defer func() { _ = client.Close() }()
+	e.client, e.runtime, e.images = client, runtimeapi.NewRuntimeServiceClient(client.Conn()), runtimeapi.NewImageServiceClient(client.Conn())
 	if f := e.version(ctx); f != nil {
 		return f
 	}
@@ -111,46 +96,49 @@ func (e *examination) connect(ctx context.Context) *Finding {
 	return nil
 }
 
-// reach looks at the socket itself.
-func (e *examination) reach(ctx context.Context, socket string) *Finding {
-	ctx, cancel := context.WithTimeout(ctx, e.CallTimeout)
-	defer cancel()
-	conn, err := e.Dial(ctx, socket)
-	const start = "start the runtime (systemctl status containerd, or crio) and read its log (journalctl -u containerd)"
-	switch {
-	case err == nil:
-		_ = conn.Close()
-		return nil
-	case errors.Is(err, fs.ErrNotExist):
-		return &Finding{RuntimeStopped, Problem, "there is no socket at " + socket, start + "; if it runs, name its socket with --runtime-endpoint"}
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return &Finding{RuntimeStopped, Problem, "nobody listens on " + socket, start}
-	case errors.Is(err, fs.ErrPermission):
-		return &Finding{RuntimeStopped, Problem, "no permission to connect to " + socket, "run this as root"}
-	default:
-		return &Finding{RuntimeHangs, Problem, fmt.Sprintf("connect to %s: %v", socket, err), restart}
-	}
+const (
+	start   = "start the runtime (systemctl status containerd, or crio) and read its log (journalctl -u containerd)"
+	rename  = "name the runtime's socket with --runtime-endpoint"
+	restart = "read the runtime's log; if it is containerd, send it SIGUSR1 to log its goroutines; restart it (containers keep running)"
+)
+
+// connectFindings are the findings for the problems of a connection.
+var connectFindings = map[cri.Problem]struct {
+	cause  Cause
+	advice string
+}{
+	cri.NoSocket:     {RuntimeStopped, start + "; if it runs, " + rename},
+	cri.NotSocket:    {RuntimeStopped, rename},
+	cri.NoPermission: {RuntimeStopped, "run this command as root"},
+	cri.NotListening: {RuntimeStopped, start},
+	cri.NotCRI:       {RuntimeStopped, "enable the runtime's CRI plugin, or " + rename},
+	cri.NoConnection: {RuntimeHangs, restart},
+	cri.NoAnswer:     {RuntimeHangs, restart},
+	cri.NotGRPC:      {RuntimeHangs, restart},
+	cri.Failing:      {RuntimeHangs, restart},
 }
 
-const restart = "read the runtime's log; send it SIGUSR1 for its goroutines if it is containerd; restart it (containers go on running)"
-
+// version asks for the version of the runtime. If it does not answer, version
+// returns why.
 func (e *examination) version(ctx context.Context) *Finding {
-	var answer *runtimeapi.VersionResponse
-	err := e.call(ctx, "Version", func(ctx context.Context) (err error) {
-		answer, err = e.runtime.Version(ctx, &runtimeapi.VersionRequest{})
-		return err
-	})
-	switch status.Code(err) {
-	case codes.OK:
-		e.report.Runtime = answer.GetRuntimeName() + " " + answer.GetRuntimeVersion()
+	began := time.Now()
+	version, err := e.client.Check(ctx)
+	if err == nil {
+		e.calls.add("Version", time.Since(began), nil)
+		e.report.Runtime = version.RuntimeName + " " + version.RuntimeVersion
 		return nil
-	case codes.Unimplemented:
-		return &Finding{RuntimeStopped, Problem, "it serves gRPC but not CRI v1: " + err.Error(), "enable the runtime's CRI plugin, or name another socket with --runtime-endpoint"}
-	case codes.DeadlineExceeded, codes.Canceled:
-		return &Finding{RuntimeHangs, Problem, fmt.Sprintf("it accepts connections, but does not tell its version within %v", e.CallTimeout), restart}
-	default:
-		return &Finding{RuntimeHangs, Problem, "it does not tell its version: " + err.Error(), restart}
 	}
+	var failed *cri.ConnectError
+	if !errors.As(err, &failed) {
+		return &Finding{RuntimeHangs, Problem, "it did not answer before the examination ended", restart}
+	}
+	f := connectFindings[failed.Problem]
+	evidence := failed.Reason
+	if failed.Problem > cri.NoConnection { // the call was made
+		e.calls.add("Version", time.Since(began), failed.Err)
+		evidence += ": " + status.Convert(failed.Err).Message()
+	}
+	return &Finding{f.cause, Problem, fmt.Sprintf("%s: %s", failed.Endpoint, evidence), f.advice}
 }
 
 func (e *examination) conditions(ctx context.Context) {

@@ -12,15 +12,14 @@ import (
 )
 
 const (
-	// width is how many status calls are made at once: containerd serves no more
-	// on two cores, and a doctor does not load the patient.
+	// width is the number of status calls in flight: containerd on two cores serves
+	// no more, and more calls would add to its load.
 	width = 4
-	// hungAfter is the age at which a call no longer keeps the next from being
-	// made.
+	// hungAfter is the age at which a call no longer counts against width.
 	hungAfter = 500 * time.Millisecond
 )
 
-// inspection is what the status calls have shown.
+// inspection is the result of the status calls.
 type inspection struct {
 	mu    sync.Mutex
 	calls []ItemCall
@@ -28,8 +27,8 @@ type inspection struct {
 	total time.Duration
 }
 
-// inspect asks for the status of every sandbox and container, what runs first,
-// while there is time.
+// inspect asks for the status of every sandbox and container until ctx ends. Those
+// that run come first.
 func (e *examination) inspect(ctx context.Context, l *listed) {
 	slots := make(chan struct{}, width)
 	var calls sync.WaitGroup
@@ -40,12 +39,12 @@ func (e *examination) inspect(ctx context.Context, l *listed) {
 			return false
 		}
 		calls.Go(func() {
-			giveBack := sync.OnceFunc(func() { <-slots })
-			defer giveBack()
-			defer time.AfterFunc(hungAfter, giveBack).Stop()
+			release := sync.OnceFunc(func() { <-slots })
+			defer release()
+			defer time.AfterFunc(hungAfter, release).Stop()
 			began := time.Now()
 			err := e.call(ctx, item.Method, call)
-			e.note(item, time.Since(began), err)
+			e.addItem(item, time.Since(began), err)
 		})
 		return true
 	}
@@ -68,7 +67,7 @@ func (e *examination) inspect(ctx context.Context, l *listed) {
 	}
 }
 
-// running returns the items, those that run first.
+// running returns the items, with those that run first.
 func running[T any](items []T, runs func(T) bool) []T {
 	sorted := slices.Clone(items)
 	slices.SortStableFunc(sorted, func(a, b T) int {
@@ -84,6 +83,7 @@ func running[T any](items []T, runs func(T) bool) []T {
 	return sorted
 }
 
+// sandbox asks for the status of a sandbox and counts it if it has no address.
 func (e *examination) sandbox(ctx context.Context, s *runtimeapi.PodSandbox) error {
 	answer, err := e.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: s.GetId()})
 	st := answer.GetStatus()
@@ -96,8 +96,9 @@ func (e *examination) sandbox(ctx context.Context, s *runtimeapi.PodSandbox) err
 	return err
 }
 
-func (e *examination) note(item ItemCall, took time.Duration, err error) {
-	if errors.Is(err, errCut) {
+// addItem records the result of a status call.
+func (e *examination) addItem(item ItemCall, took time.Duration, err error) {
+	if errors.Is(err, errNoTime) {
 		return
 	}
 	i := &e.report.inspection
@@ -113,7 +114,7 @@ func (e *examination) note(item ItemCall, took time.Duration, err error) {
 	}
 }
 
-// slowest returns the calls that took longest.
+// slowest returns the calls that took longest, the slowest first.
 func slowest(calls []ItemCall) []ItemCall {
 	sorted := slices.Clone(calls)
 	slices.SortFunc(sorted, func(a, b ItemCall) int {

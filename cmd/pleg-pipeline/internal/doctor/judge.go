@@ -8,43 +8,46 @@ import (
 	"time"
 )
 
-// Where a figure begins to be one of the causes.
+// The thresholds of the causes.
 const (
-	// slowStatus is ten times what a status call takes on a runtime that is
-	// well and busy.
+	// slowStatus is ten times the duration of a status call of a busy, healthy
+	// runtime.
 	slowStatus = 200 * time.Millisecond
-	// manyHung calls, if they are half of all, are not a few stuck containers.
+	// manyHung calls, if they are half of all, mean a slow runtime, not a few hung
+	// containers.
 	manyHung = 3
-	// slowDisk is how long a runtime may take to look at its filesystem.
+	// slowDisk is the time at which ImageFsInfo, which reads the filesystem, is slow.
 	slowDisk = 2 * time.Second
-	// manyDead is what a kubelet leaves of dead containers on a node of 110 pods,
-	// several times over; each is in every list.
+	// manyDead is several times the number of dead containers that a kubelet leaves
+	// on a node of 110 pods. Each is in every list.
 	manyDead = 1000
-	// mostDead of the containers are dead, and there are enough to matter.
+	// mostDead is the ratio of dead to running containers that counts, if at least
+	// enoughDead are dead.
 	mostDead, enoughDead = 5, 200
-	// fullList is the share of the limit at which to act.
+	// fullList is the share of the limit at which a list counts as too large.
 	fullList = 0.6
-	// fullDisk is where a kubelet evicts, in percent.
+	// fullDisk is the percentage at which a kubelet evicts pods.
 	fullDisk = 95
-	// busyDisk is the percentage of the time that something waited for it.
+	// busyDisk is the percentage of time in which a process waited for the disk.
 	busyDisk = 40
 )
 
-// judge compares what was seen with the known causes.
+// judge compares the results with the known causes.
 func (e *examination) judge() {
 	r := e.report
 	r.Hung, r.Slowest = r.inspection.hung, slowest(r.inspection.calls)
 	slices.SortFunc(r.Hung, func(a, b ItemCall) int { return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.ID, b.ID)) })
 	r.Relist.OneByOneSeconds = e.oneByOne()
-	for _, look := range []func() *Finding{e.unready, e.slow, e.stuck, e.tooLarge, e.dead, e.network, e.disk} {
-		if f := look(); f != nil {
+	for _, find := range []func() *Finding{e.unready, e.slow, e.hung, e.tooLarge, e.dead, e.network, e.disk} {
+		if f := find(); f != nil {
 			r.Findings = append(r.Findings, *f)
 		}
 	}
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return cmp.Compare(a.Severity, b.Severity) })
 }
 
-// oneByOne extends to all what was seen of those that could be asked.
+// oneByOne estimates the time of a serial relist in seconds, from the calls that were
+// made.
 func (e *examination) oneByOne() float64 {
 	c := e.report.Counts
 	if c.Inspected == 0 {
@@ -68,43 +71,43 @@ func (e *examination) unready() *Finding {
 	if c == nil || c.Status {
 		return nil
 	}
-	return &Finding{RuntimeUnready, Problem, "the runtime says that it is not ready: " + strings.TrimSpace(c.Reason+" "+c.Message), restart}
+	return &Finding{RuntimeUnready, Problem, "the runtime reports that it is not ready: " + strings.TrimSpace(c.Reason+" "+c.Message), restart}
 }
 
-// slow is the whole runtime; a few calls that hang are not.
+// slow finds a slow runtime. A few hung calls alone do not make it slow.
 func (e *examination) slow() *Finding {
-	var signs []string
+	var evidence []string
 	severity := Warning
 	for _, c := range e.calls.summary() {
 		switch c.Method {
 		case "ListPodSandbox", "ListContainers":
 			if c.Hung > 0 {
-				signs, severity = append(signs, fmt.Sprintf("%s does not answer within %v", c.Method, e.CallTimeout)), Problem
+				evidence, severity = append(evidence, fmt.Sprintf("%s does not answer within %v", c.Method, e.CallTimeout)), Problem
 			} else if c.LongestSecs > e.Period.Seconds() {
-				signs, severity = append(signs, fmt.Sprintf("%s takes %s, longer than the period of %v", c.Method, seconds(c.LongestSecs), e.Period)), Problem
+				evidence, severity = append(evidence, fmt.Sprintf("%s takes %s, longer than the period of %v", c.Method, seconds(c.LongestSecs), e.Period)), Problem
 			}
 		case "Version", "Status":
 			if c.LongestSecs > slowStatus.Seconds()*5 {
-				signs, severity = append(signs, fmt.Sprintf("%s takes %s", c.Method, seconds(c.LongestSecs))), Problem
+				evidence, severity = append(evidence, fmt.Sprintf("%s takes %s", c.Method, seconds(c.LongestSecs))), Problem
 			}
 		case "PodSandboxStatus", "ContainerStatus":
 			if c.Hung >= manyHung && 2*c.Hung >= c.Count {
-				signs, severity = append(signs, fmt.Sprintf("%d of %d %s calls do not end within %v", c.Hung, c.Count, c.Method, e.CallTimeout)), Problem
+				evidence, severity = append(evidence, fmt.Sprintf("%d of %d %s calls do not return within %v", c.Hung, c.Count, c.Method, e.CallTimeout)), Problem
 			} else if c.MedianSeconds > slowStatus.Seconds() {
-				signs = append(signs, fmt.Sprintf("half of the %s calls take %s and more", c.Method, seconds(c.MedianSeconds)))
+				evidence = append(evidence, fmt.Sprintf("half of the %s calls take %s or longer", c.Method, seconds(c.MedianSeconds)))
 			}
 		}
 	}
-	if one := e.report.Relist.OneByOneSeconds; one > e.Threshold.Seconds() && len(signs) > 0 {
-		signs, severity = append(signs, fmt.Sprintf("if all pods changed at once, a kubelet would need %s for them, more than its %v", seconds(one), e.Threshold)), Problem
+	if one := e.report.Relist.OneByOneSeconds; one > e.Threshold.Seconds() && len(evidence) > 0 {
+		evidence, severity = append(evidence, fmt.Sprintf("if all pods changed at once, a kubelet would need %s, longer than its threshold of %v", seconds(one), e.Threshold)), Problem
 	}
-	if len(signs) == 0 {
+	if len(evidence) == 0 {
 		return nil
 	}
-	return &Finding{RuntimeSlow, severity, strings.Join(signs, "; "), "look for what the runtime waits for: CPU and disk of this node, its log, and the number of containers below; " + restart}
+	return &Finding{RuntimeSlow, severity, strings.Join(evidence, "; "), "find what the runtime waits for: CPU and disk of this node, its log, the number of containers; " + restart}
 }
 
-func (e *examination) stuck() *Finding {
+func (e *examination) hung() *Finding {
 	hung := e.report.Hung
 	if len(hung) == 0 {
 		return nil
@@ -117,8 +120,8 @@ func (e *examination) stuck() *Finding {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
 	return &Finding{
-		StuckContainer, Problem,
-		fmt.Sprintf("%d of %d status calls do not end within %v: %s", len(hung), e.report.Counts.Inspected, e.CallTimeout, strings.Join(names, ", ")),
+		HungContainer, Problem,
+		fmt.Sprintf("%d of %d status calls do not return within %v: %s", len(hung), e.report.Counts.Inspected, e.CallTimeout, strings.Join(names, ", ")),
 		"a kubelet waits for each of them; look for processes in state D (ps -eo pid,stat,wchan,cmd), a network filesystem that does not answer, or a shim that hangs; kill the pod's shim as the last resort",
 	}
 }
@@ -130,13 +133,13 @@ func (e *examination) tooLarge() *Finding {
 		}
 		severity, text := Warning, fmt.Sprintf("%s has %s, %.0f %% of the limit of %s", l.Method, size(l.Bytes), 100*float64(l.Bytes)/float64(l.LimitBytes), size(l.LimitBytes))
 		if l.Portioned || l.Bytes >= l.LimitBytes {
-			severity, text = Problem, fmt.Sprintf("%s has more than the %s that a kubelet accepts, so that no list succeeds (%s as far as is known)", l.Method, size(l.LimitBytes), size(l.Bytes))
+			severity, text = Problem, fmt.Sprintf("%s exceeds the %s that a kubelet accepts, so no list succeeds (known size: %s)", l.Method, size(l.LimitBytes), size(l.Bytes))
 		}
 		var names []string
 		for _, p := range e.report.Largest {
 			names = append(names, fmt.Sprintf("%s %s (annotations %s)", p.Pod, size(p.Bytes), size(p.Annotations)))
 		}
-		return &Finding{ListTooLarge, severity, text + "; the largest pods: " + strings.Join(names, ", "), "make the annotations of these pods smaller, and remove dead containers and sandboxes"}
+		return &Finding{ListTooLarge, severity, text + "; the largest pods: " + strings.Join(names, ", "), "reduce the annotations of these pods, and remove dead containers and sandboxes"}
 	}
 	return nil
 }
@@ -160,7 +163,7 @@ func (e *examination) dead() *Finding {
 func (e *examination) network() *Finding {
 	const advice = "read the log of the network plugin; look at /etc/cni/net.d and whether its daemon runs on this node"
 	if c := e.condition("NetworkReady"); c != nil && !c.Status {
-		return &Finding{NetworkPlugin, Problem, "the runtime says that the network is not ready: " + strings.TrimSpace(c.Reason+" "+c.Message), advice}
+		return &Finding{NetworkPlugin, Problem, "the runtime reports that the network is not ready: " + strings.TrimSpace(c.Reason+" "+c.Message), advice}
 	}
 	if n := e.report.Counts.WithoutIP; n > 0 {
 		return &Finding{NetworkPlugin, Warning, fmt.Sprintf("%d ready sandboxes have no address", n), advice}
@@ -170,24 +173,24 @@ func (e *examination) network() *Finding {
 
 func (e *examination) disk() *Finding {
 	n := &e.report.Node
-	var signs []string
+	var evidence []string
 	severity := Warning
 	if n.UsedPercent != nil && *n.UsedPercent >= fullDisk {
-		signs, severity = append(signs, fmt.Sprintf("%s is %.0f %% full", n.ImageFilesystem, *n.UsedPercent)), Problem
+		evidence, severity = append(evidence, fmt.Sprintf("%s is %.0f %% full", n.ImageFilesystem, *n.UsedPercent)), Problem
 	}
 	if n.InodesPercent != nil && *n.InodesPercent >= fullDisk {
-		signs, severity = append(signs, fmt.Sprintf("%.0f %% of the inodes of %s are in use", *n.InodesPercent, n.ImageFilesystem)), Problem
+		evidence, severity = append(evidence, fmt.Sprintf("%.0f %% of the inodes of %s are in use", *n.InodesPercent, n.ImageFilesystem)), Problem
 	}
 	if n.IOPressure != nil && *n.IOPressure >= busyDisk {
-		signs = append(signs, fmt.Sprintf("in %.0f %% of the last ten seconds something waited for the disk", *n.IOPressure))
+		evidence = append(evidence, fmt.Sprintf("processes waited for the disk in %.0f %% of the last ten seconds", *n.IOPressure))
 	}
 	for _, c := range e.calls.summary() {
 		if c.Method == "ImageFsInfo" && (c.Hung > 0 || c.LongestSecs > slowDisk.Seconds()) {
-			signs = append(signs, fmt.Sprintf("the runtime takes %s to look at its filesystem", seconds(c.LongestSecs)))
+			evidence = append(evidence, fmt.Sprintf("the runtime takes %s to read its filesystem usage", seconds(c.LongestSecs)))
 		}
 	}
-	if len(signs) == 0 {
+	if len(evidence) == 0 {
 		return nil
 	}
-	return &Finding{Disk, severity, strings.Join(signs, "; "), "free space (crictl rmi --prune), find what writes (iotop, pidstat -d), look for errors of the disk (dmesg)"}
+	return &Finding{Disk, severity, strings.Join(evidence, "; "), "free space (crictl rmi --prune), find what writes (iotop, pidstat -d), look for disk errors (dmesg)"}
 }

@@ -13,18 +13,18 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// top is how many of the worst are named.
+// top is the number of calls or pods that a finding names.
 const top = 5
 
-// listed is what the two lists hold.
+// listed is the content of the two lists.
 type listed struct {
 	sandboxes  []*runtimeapi.PodSandbox
 	containers []*runtimeapi.Container
-	// owner is the sandbox of each id.
+	// owner maps sandbox ids to sandboxes.
 	owner map[string]*runtimeapi.PodSandbox
 }
 
-// list asks for both lists at once, as a relist does.
+// list makes both list calls at once, as a relist does.
 func (e *examination) list(ctx context.Context) *listed {
 	l := &listed{owner: make(map[string]*runtimeapi.PodSandbox)}
 	var both sync.WaitGroup
@@ -42,7 +42,7 @@ func (e *examination) list(ctx context.Context) *listed {
 	return l
 }
 
-// listSandboxes lists by state what cannot be sent in one piece.
+// listSandboxes lists the sandboxes, by state if they are too large for one list.
 func (e *examination) listSandboxes(ctx context.Context) ([]*runtimeapi.PodSandbox, ListSize, time.Duration) {
 	ask := func(filter *runtimeapi.PodSandboxFilter) (answer *runtimeapi.ListPodSandboxResponse, err error) {
 		err = e.call(ctx, "ListPodSandbox", func(ctx context.Context) (err error) {
@@ -67,6 +67,7 @@ func (e *examination) listSandboxes(ctx context.Context) ([]*runtimeapi.PodSandb
 	return items, size, took
 }
 
+// listContainers is listSandboxes for containers.
 func (e *examination) listContainers(ctx context.Context) ([]*runtimeapi.Container, ListSize, time.Duration) {
 	ask := func(filter *runtimeapi.ContainerFilter) (answer *runtimeapi.ListContainersResponse, err error) {
 		err = e.call(ctx, "ListContainers", func(ctx context.Context) (err error) {
@@ -95,7 +96,8 @@ func name(s *runtimeapi.PodSandbox) string {
 	return s.GetMetadata().GetNamespace() + "/" + s.GetMetadata().GetName()
 }
 
-// count counts, and finds the pods that take most.
+// count fills the counts of the report, and finds the pods with the most bytes and the
+// most dead containers.
 func (e *examination) count(l *listed) {
 	counts := &e.report.Counts
 	counts.Sandboxes, counts.Containers = len(l.sandboxes), len(l.containers)
@@ -138,7 +140,8 @@ func (p *PodSize) add(bytes int, annotations map[string]string) {
 	}
 }
 
-// worst returns the values with the greatest numbers, without those of 0.
+// worst returns the values with the largest numbers, the largest first, without those
+// of 0.
 func worst[T any](values map[string]*T, number func(*T) int) []T {
 	type entry struct {
 		key   string

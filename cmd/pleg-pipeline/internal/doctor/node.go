@@ -11,8 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// readPressure reads what the kernel knows of waiting; a kernel without it says
-// nothing.
+// readPressure reads the kernel's pressure figures, if it has them.
 func (e *examination) readPressure() {
 	n := &e.report.Node
 	n.IOPressure = pressure(e.Pressure, "io")
@@ -39,8 +38,8 @@ func pressure(files fs.FS, name string) *float64 {
 	return nil
 }
 
-// imageFilesystem asks where images lie, and how full that is. A runtime asks
-// its disk for the answer, so that it tells a slow one too.
+// imageFilesystem finds the filesystem of the images and its usage. The runtime reads
+// the disk for the answer, so a slow disk shows in the duration of the call.
 func (e *examination) imageFilesystem(ctx context.Context) {
 	_ = e.call(ctx, "ImageFsInfo", func(ctx context.Context) error {
 		answer, err := e.images.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
@@ -60,8 +59,8 @@ func (e *examination) imageFilesystem(ctx context.Context) {
 	})
 }
 
-// Usage returns the percentages in use of the bytes and the inodes of the
-// filesystem that path lies on, for [Options]. A filesystem without inodes has 0.
+// Usage returns how many percent of the bytes and inodes of the filesystem of path are
+// in use, for [Options]. Without inodes, inodes is 0. The error is that of statfs.
 func Usage(path string) (used, inodes float64, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {

@@ -2,7 +2,7 @@ package doctor
 
 import "time"
 
-// Report is what an examination found. Its JSON form is one of the program's
+// Report is the result of an examination. Its JSON form is one of the program's
 // outputs.
 type Report struct {
 	At time.Time `json:"at"`
@@ -11,27 +11,27 @@ type Report struct {
 	Endpoint    string  `json:"endpoint,omitempty"`
 	Source      string  `json:"source,omitempty"`
 	Runtime     string  `json:"runtime,omitempty"`
-	// Conditions are what the runtime says of itself.
+	// Conditions are the conditions that the runtime reports.
 	Conditions []Condition `json:"conditions,omitempty"`
-	// Calls are the calls that were made, by method.
+	// Calls are the calls, by method.
 	Calls  []Call `json:"calls"`
 	Relist Relist `json:"relist"`
 	Counts Counts `json:"counts"`
 	// Lists are the sizes of the two lists.
 	Lists []ListSize `json:"lists,omitempty"`
-	// Hung are the calls that did not end in time, Slowest those that took
-	// longest of the others.
+	// Hung are the calls that did not return in time. Slowest are those of the others
+	// that took longest.
 	Hung    []ItemCall `json:"hung,omitempty"`
 	Slowest []ItemCall `json:"slowest,omitempty"`
-	// Largest are the pods that take most of the lists, MostDead those with
+	// Largest are the pods with the most bytes in the lists, MostDead those with the
 	// most exited containers.
 	Largest  []PodSize `json:"largest,omitempty"`
 	MostDead []PodDead `json:"mostDead,omitempty"`
 	Node     Node      `json:"node"`
-	// Findings are the known causes that fit, the worst first.
+	// Findings are the known causes that fit, problems first.
 	Findings []Finding `json:"findings"`
 
-	// inspection is what the findings need to know of the status calls.
+	// inspection is the result of the status calls, for the findings.
 	inspection inspection
 }
 
@@ -43,11 +43,11 @@ type Condition struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Call is all calls of one method.
+// Call summarizes the calls of one method.
 type Call struct {
 	Method string `json:"method"`
 	Count  int    `json:"count"`
-	// Hung did not end in time, Failed with an error.
+	// Hung calls did not return in time, Failed calls returned an error.
 	Hung          int     `json:"hung"`
 	Failed        int     `json:"failed"`
 	MedianSeconds float64 `json:"medianSeconds"`
@@ -56,20 +56,20 @@ type Call struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Relist compares what a relist costs with the time that there is for it.
+// Relist compares the duration of a relist with the kubelet's limits.
 type Relist struct {
-	// ListSeconds is the longer of the two lists, which are made at once.
+	// ListSeconds is the duration of the longer of the two concurrent lists.
 	ListSeconds float64 `json:"listSeconds"`
-	// OneByOneSeconds is what a kubelet would need if every pod had changed: the
-	// lists and the status of each pod, one after the other.
+	// OneByOneSeconds is the duration of a kubelet's relist if every pod had changed:
+	// the lists and the status of each pod, one after the other.
 	OneByOneSeconds float64 `json:"oneByOneSeconds"`
 	PeriodSeconds   float64 `json:"periodSeconds"`
-	// ThresholdSeconds is the age of the last relist at which a kubelet says
-	// that PLEG is not healthy.
+	// ThresholdSeconds is the age of the last relist at which a kubelet reports that
+	// PLEG is not healthy.
 	ThresholdSeconds float64 `json:"thresholdSeconds"`
 }
 
-// Counts is what the lists hold.
+// Counts are the numbers of pods, sandboxes and containers in the lists.
 type Counts struct {
 	Pods       int `json:"pods"`
 	Sandboxes  int `json:"sandboxes"`
@@ -77,10 +77,11 @@ type Counts struct {
 	Containers int `json:"containers"`
 	Running    int `json:"running"`
 	Exited     int `json:"exited"`
-	// Inspected of the sandboxes and containers were asked for their status,
-	// as many as there was time for.
+	// Inspected is the number of sandboxes and containers whose status was requested
+	// in time.
 	Inspected int `json:"inspected"`
-	// WithoutIP are ready sandboxes with a network of their own and no address.
+	// WithoutIP is the number of ready sandboxes with a network of their own and no
+	// address.
 	WithoutIP int `json:"withoutIP"`
 }
 
@@ -88,9 +89,9 @@ type Counts struct {
 type ListSize struct {
 	Method string `json:"method"`
 	Bytes  int    `json:"bytes"`
-	// LimitBytes is the size that kubelet and runtimes accept.
+	// LimitBytes is the size that kubelets and runtimes accept.
 	LimitBytes int `json:"limitBytes"`
-	// Portioned is whether the runtime could not send it in one piece.
+	// Portioned is true if the runtime could not send the list as a whole.
 	Portioned bool `json:"portioned,omitempty"`
 }
 
@@ -104,7 +105,7 @@ type ItemCall struct {
 	Seconds   float64 `json:"seconds"`
 }
 
-// PodSize is what one pod takes of the lists.
+// PodSize is the size of one pod in the lists, in bytes.
 type PodSize struct {
 	Pod         string `json:"pod"`
 	PodUID      string `json:"podUID"`
@@ -119,14 +120,14 @@ type PodDead struct {
 	Exited int    `json:"exited"`
 }
 
-// Node is what the kernel says. What is not known is left out.
+// Node has the kernel's figures. Unknown figures are left out.
 type Node struct {
-	// IOPressure, CPUPressure and MemoryPressure are the percentages of the last
-	// ten seconds in which something waited for it.
+	// IOPressure, CPUPressure and MemoryPressure are the percentages of the last ten
+	// seconds in which a process waited for the resource.
 	IOPressure     *float64 `json:"ioPressure,omitempty"`
 	CPUPressure    *float64 `json:"cpuPressure,omitempty"`
 	MemoryPressure *float64 `json:"memoryPressure,omitempty"`
-	// ImageFilesystem is where images and containers lie.
+	// ImageFilesystem is the mount point with images and containers.
 	ImageFilesystem string   `json:"imageFilesystem,omitempty"`
 	UsedPercent     *float64 `json:"usedPercent,omitempty"`
 	InodesPercent   *float64 `json:"inodesPercent,omitempty"`
@@ -137,9 +138,9 @@ type Severity string
 
 // The severities.
 const (
-	// Problem makes PLEG unhealthy, or will.
+	// Problem is a cause that makes PLEG unhealthy, now or soon.
 	Problem Severity = "problem"
-	// Warning may.
+	// Warning is a cause that may make PLEG unhealthy.
 	Warning Severity = "warning"
 )
 
@@ -147,7 +148,7 @@ const (
 type Finding struct {
 	Cause    Cause    `json:"cause"`
 	Severity Severity `json:"severity"`
-	// Evidence is what it is known by, Advice what to do.
+	// Evidence is what the doctor found, Advice what to do.
 	Evidence string `json:"evidence"`
 	Advice   string `json:"advice"`
 }
@@ -161,7 +162,7 @@ const (
 	RuntimeHangs   Cause = "runtime hangs"
 	RuntimeSlow    Cause = "runtime slow"
 	RuntimeUnready Cause = "runtime not ready"
-	StuckContainer Cause = "stuck container"
+	HungContainer  Cause = "hung container"
 	DeadContainers Cause = "too many dead containers"
 	ListTooLarge   Cause = "list too large"
 	NetworkPlugin  Cause = "network plugin"

@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// seconds returns a duration with three digits that matter.
+// seconds formats a duration with about three significant digits.
 func seconds(s float64) string {
 	d := time.Duration(s * float64(time.Second))
 	switch {
@@ -36,7 +36,7 @@ func size(bytes int) string {
 	}
 }
 
-// Print writes the report for people.
+// Print writes the report as text. It returns the error of w.
 func (r *Report) Print(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s at %s (from %s), examined in %s\n", cmp.Or(r.Runtime, "container runtime"), cmp.Or(r.Endpoint, "no address"), r.Source, seconds(r.TookSeconds))
@@ -71,10 +71,10 @@ func (r *Report) printLists(b *strings.Builder) {
 	c := r.Counts
 	fmt.Fprintf(b, "\nPods        %d, with %d sandboxes (%d ready) and %d containers (%d running, %d exited)\n", c.Pods, c.Sandboxes, c.Ready, c.Containers, c.Running, c.Exited)
 	if items := c.Sandboxes + c.Containers; c.Inspected < items {
-		fmt.Fprintf(b, "Partial     there was time to ask for the status of %d of %d\n", c.Inspected, items)
+		fmt.Fprintf(b, "Partial     only %d of %d statuses were requested in time\n", c.Inspected, items)
 	}
 	fmt.Fprintf(b, "Relist      %s for the lists, every %s", seconds(r.Relist.ListSeconds), seconds(r.Relist.PeriodSeconds))
-	fmt.Fprintf(b, "; %s if every pod had changed, one by one as a kubelet does; not healthy from %s\n", seconds(r.Relist.OneByOneSeconds), seconds(r.Relist.ThresholdSeconds))
+	fmt.Fprintf(b, "; %s if every pod had changed, one by one as a kubelet does; not healthy after %s\n", seconds(r.Relist.OneByOneSeconds), seconds(r.Relist.ThresholdSeconds))
 	for _, l := range r.Lists {
 		fmt.Fprintf(b, "List size   %s of %s, %.1f %% (%s)\n", size(l.Bytes), size(l.LimitBytes), 100*float64(l.Bytes)/float64(l.LimitBytes), l.Method)
 	}
@@ -83,7 +83,7 @@ func (r *Report) printLists(b *strings.Builder) {
 		fmt.Fprintf(b, "Disk        %s is %.0f %% full, %.0f %% of its inodes are in use\n", n.ImageFilesystem, *n.UsedPercent, *n.InodesPercent)
 	}
 	if n.IOPressure != nil && n.CPUPressure != nil && n.MemoryPressure != nil {
-		fmt.Fprintf(b, "Pressure    something waited for disk %.0f %%, CPU %.0f %%, memory %.0f %% of the last 10 s\n", *n.IOPressure, *n.CPUPressure, *n.MemoryPressure)
+		fmt.Fprintf(b, "Pressure    processes waited for disk %.0f %%, CPU %.0f %%, memory %.0f %% of the last 10 s\n", *n.IOPressure, *n.CPUPressure, *n.MemoryPressure)
 	}
 }
 
@@ -113,7 +113,8 @@ func (r *Report) printFindings(b *strings.Builder) {
 	}
 }
 
-// printable keeps what a runtime reports from moving the cursor.
+// printable replaces control characters in the texts of a runtime, which could move
+// the cursor.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\n' && !unicode.IsPrint(r) {

@@ -10,11 +10,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// errCut is the error of a call that the end of the examination cut off: it
-// says nothing of the runtime.
-var errCut = status.Error(codes.Canceled, "there was no time left")
+// errNoTime is the error of a call that was cancelled by the end of the examination.
+var errNoTime = status.Error(codes.Canceled, "no time left")
 
-// timings collects the calls, which come from many goroutines.
+// timings collects the durations of calls. It is safe for concurrent use.
 type timings struct {
 	mu    sync.Mutex
 	order []string
@@ -27,15 +26,15 @@ type timing struct {
 	err          error
 }
 
-// call makes one call within the time for it and notes how long it took, unless
-// it returns errCut.
+// call makes one call within Options.CallTimeout and records its duration. If the
+// examination ends first, it returns errNoTime.
 func (e *examination) call(ctx context.Context, method string, call func(context.Context) error) error {
 	callCtx, cancel := context.WithTimeout(ctx, e.CallTimeout)
 	defer cancel()
 	began := time.Now()
 	err := call(callCtx)
 	if err != nil && ctx.Err() != nil {
-		return errCut
+		return errNoTime
 	}
 	e.calls.add(method, time.Since(began), err)
 	return err
@@ -57,7 +56,7 @@ func (t *timings) add(method string, took time.Duration, err error) {
 	switch {
 	case hangs(err):
 		c.hung++
-	case err != nil && status.Code(err) != codes.NotFound: // gone since it was listed
+	case err != nil && status.Code(err) != codes.NotFound: // removed since the list
 		c.failed++
 	default:
 		return

@@ -9,9 +9,8 @@ import (
 	"go.yaml.in/yaml/v2"
 )
 
-// readConfig returns the runtime endpoint in a configuration file of crictl;
-// its other keys do not matter here. A file that need not exist and does not
-// names no endpoint.
+// readConfig returns the runtime endpoint in a configuration file of crictl, or ""
+// if the file has none. If must is false, the file may be missing.
 func readConfig(file string, must bool) (string, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) && !must {

@@ -1,6 +1,6 @@
-// Package endpoint finds the socket of the container runtime the way crictl
-// does, so that a node set up for crictl needs no further set-up: a flag, the
-// environment, crictl's configuration file, and then the well-known sockets.
+// Package endpoint finds the socket of the container runtime as crictl does, so
+// that a node with crictl needs no further configuration: a flag, the environment,
+// crictl's configuration file, and then the well-known sockets.
 package endpoint
 
 import (
@@ -8,17 +8,20 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
 )
 
-// Where crictl looks too.
+// The places that crictl reads too.
 const (
 	EnvEndpoint   = "CONTAINER_RUNTIME_ENDPOINT"
 	EnvConfig     = "CRI_CONFIG_FILE"
 	DefaultConfig = "/etc/crictl.yaml"
 )
 
-// WellKnown returns the endpoints that are tried, in this order, when none is
-// given: crictl's, and the one of k3s and RKE2.
+// WellKnown returns the endpoints that are tried, in this order, if none is
+// given: those of crictl, and the one of k3s and RKE2.
 func WellKnown() []string {
 	return []string{
 		"unix:///run/containerd/containerd.sock",
@@ -28,7 +31,7 @@ func WellKnown() []string {
 	}
 }
 
-// Resolver finds an endpoint. All fields but Flag and Config are required.
+// Resolver finds an endpoint. All fields except Flag and Config are required.
 type Resolver struct {
 	// Flag is the endpoint given on the command line, or empty.
 	Flag string
@@ -36,23 +39,24 @@ type Resolver struct {
 	Config string
 	// Getenv returns the value of an environment variable, or "".
 	Getenv func(string) string
-	// DefaultConfig is read if no other file is named; it may be missing.
+	// DefaultConfig is the configuration file that is read if no other is named. It
+	// may be missing.
 	DefaultConfig string
-	// WellKnown are the endpoints to try last.
+	// WellKnown are the endpoints that are tried last.
 	WellKnown []string
 }
 
-// Endpoint is where a runtime is to be found.
+// Endpoint is the address of a runtime.
 type Endpoint struct {
 	// Address is unix:///path or an absolute path, as it was given, or
 	// replay:file.
 	Address string
-	// Source says where it comes from, for messages: "--runtime-endpoint",
-	// "/etc/crictl.yaml".
+	// Source says where the address comes from, for messages:
+	// "--runtime-endpoint", "/etc/crictl.yaml".
 	Source string
 }
 
-// ReplayScheme begins the address of a recording.
+// ReplayScheme is the prefix of the address of a recording.
 const ReplayScheme = "replay:"
 
 // Recording returns the file of an endpoint that is a recording, which may be
@@ -65,10 +69,10 @@ func (e Endpoint) Recording() (file string, ok bool) {
 // can be connected to.
 var ErrNone = errors.New("no container runtime found")
 
-// Resolve returns the first endpoint that is named, without looking at it. If
-// none is named it connects to each well-known socket and returns the first
-// that accepts. It returns an error that wraps [ErrNone] and lists what was
-// tried, or one about a configuration file that cannot be used.
+// Resolve returns the first endpoint that is named, without checking it. If none is
+// named, it connects to each well-known socket and returns the first that accepts.
+// The error wraps [ErrNone] and lists what was tried, or it is about a configuration
+// file that cannot be used.
 func (r Resolver) Resolve(ctx context.Context) (Endpoint, error) {
 	if r.Flag != "" {
 		return Endpoint{r.Flag, "--runtime-endpoint"}, nil
@@ -98,17 +102,28 @@ func (r Resolver) configFile() (string, bool) {
 	return r.DefaultConfig, false
 }
 
+// connectTimeout is generous: a unix socket accepts at once unless its backlog is
+// full.
+const connectTimeout = time.Second
+
 func (r Resolver) firstWellKnown(ctx context.Context) (Endpoint, error) {
 	var tried strings.Builder
 	for _, address := range r.WellKnown {
-		err := probe(ctx, address)
+		// A file alone proves nothing: a runtime that was killed leaves its socket.
+		err := checkSocket(ctx, address)
 		if err == nil {
 			return Endpoint{address, "well-known socket"}, nil
 		}
 		if ctx.Err() != nil {
 			return Endpoint{}, fmt.Errorf("find a container runtime: %w", context.Cause(ctx))
 		}
-		fmt.Fprintf(&tried, "\n  %s: %v", address, err)
+		fmt.Fprintf(&tried, "\n  %v", err)
 	}
 	return Endpoint{}, fmt.Errorf("%w at the well-known sockets:%s", ErrNone, tried.String())
+}
+
+func checkSocket(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	return cri.CheckSocket(ctx, address)
 }

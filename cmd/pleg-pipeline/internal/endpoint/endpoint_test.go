@@ -37,7 +37,7 @@ func listening(t *testing.T) string {
 	return "unix://" + path
 }
 
-// abandoned returns the endpoint of a socket whose server is gone.
+// abandoned returns the endpoint of a socket on which no process listens.
 func abandoned(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
@@ -55,7 +55,7 @@ func TestResolveOrder(t *testing.T) {
 	config := write(t, "crictl.yaml", "timeout: 2\nruntime-endpoint: "+file+"\ndebug: false\n")
 	otherConfig := write(t, "other.yaml", "runtime-endpoint: "+other+"\n")
 	defaultConfig := write(t, "default.yaml", "runtime-endpoint: "+standard+"\n")
-	silentConfig := write(t, "silent.yaml", "image-endpoint: unix:///image\n")
+	emptyConfig := write(t, "empty.yaml", "image-endpoint: unix:///image\n")
 	const missing = "/nonexistent/crictl.yaml"
 	dead, first, second := abandoned(t), listening(t), listening(t)
 
@@ -86,7 +86,7 @@ func TestResolveOrder(t *testing.T) {
 			defaultConfig: defaultConfig, want: other, source: otherConfig,
 		},
 		{name: "default file beats sockets", defaultConfig: defaultConfig, wellKnown: []string{first}, want: standard, source: defaultConfig},
-		{name: "file without an endpoint", defaultConfig: silentConfig, wellKnown: []string{first}, want: first, source: "well-known socket"},
+		{name: "file without an endpoint", defaultConfig: emptyConfig, wellKnown: []string{first}, want: first, source: "well-known socket"},
 		{name: "no file", defaultConfig: missing, wellKnown: []string{first, second}, want: first, source: "well-known socket"},
 		{
 			name: "sockets that do not accept are passed over", defaultConfig: missing,
@@ -121,7 +121,7 @@ func TestResolveErrors(t *testing.T) {
 			"no socket accepts",
 			endpoint.Resolver{DefaultConfig: "/nonexistent/c", WellKnown: []string{"unix:///nonexistent/s", dead}},
 			true,
-			[]string{"/nonexistent/s: does not exist", dead + ": nobody listens"},
+			[]string{"/nonexistent/s: the socket does not exist", dead + ": nobody listens"},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
