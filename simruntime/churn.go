@@ -51,9 +51,6 @@ type ChurnOptions struct {
 	Pods int
 	// Actions ends the churn after that many. If zero, it goes on.
 	Actions int
-	// Instant makes no pause between two actions. Rate still tells how many of
-	// them RestartWait and RemoveWait are, so that the sequence is the same.
-	Instant bool
 	// RestartWait is the time from a crash to the restart. If zero,
 	// DefaultRestartWait. Like RemoveWait it is counted in actions at Rate, so
 	// that the sequence does not depend on the clock.
@@ -117,9 +114,6 @@ func (rt *Runtime) Churn(ctx context.Context, opts ChurnOptions) error {
 	start := time.Now()
 	for n := 0; opts.Actions == 0 || n < opts.Actions; n++ {
 		due := start.Add(time.Duration(float64(n+1) / opts.Rate * float64(time.Second)))
-		if opts.Instant {
-			due = start
-		}
 		if err := sleep(ctx, time.Until(due)); err != nil {
 			return err
 		}

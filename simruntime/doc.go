@@ -61,14 +61,15 @@
 // then it hangs, fails or is answered. All of it holds its place in the limit.
 //
 // Which calls a rule hits follows from their number alone, counted for the rule:
-// the third ContainerStatus about a pod, say. Package schedule makes files of
-// rules and changes that can be played again.
+// the third ContainerStatus about a pod, say. [DrawFaults] draws
+// rules from a seed and [Runtime.Play] injects them at their times, so that one
+// seed repeats a run of faults and churn.
 //
 // # Concurrency and time
 //
 // Every method may be called from any goroutine. An update is atomic: a list
 // shows all of it or nothing. The package starts no goroutine outside the
-// calls of Serve, ListenAndServe and Churn, and those return when their
+// calls of Serve, ListenAndServe, Churn and Play, and those return when their
 // context has ended. Time comes from package time: over a bufconn listener
 // all of it works on the fake clock of a synctest bubble.
 package simruntime

@@ -50,6 +50,11 @@ type Fault struct {
 	Probability float64
 	Seed        uint64 // If zero, one of the runtime's and of the order of Inject.
 
+	// When, for [Runtime.Play] alone: [Runtime.Inject] and [Runtime.Clear] say it
+	// themselves. If Until is zero, the fault holds until the end of Play.
+	From  time.Duration
+	Until time.Duration
+
 	// What happens, in this order.
 	Latency Latency    // Added to the profile's. A stream of events has each event so late.
 	Stale   bool       // The answer is computed before the latency, not after it.
@@ -75,6 +80,8 @@ func (f Fault) validate() error {
 		return fmt.Errorf("Fault.Probability is not in [0, 1]: %v", f.Probability)
 	case f.Malform < 0 || f.Malform > WrongID:
 		return fmt.Errorf("Fault.Malform is unknown: %d", f.Malform)
+	case f.From < 0 || f.Until != 0 && f.Until <= f.From:
+		return fmt.Errorf("Fault.Until is not after Fault.From: %v and %v", f.Until, f.From)
 	case f.Messages < 0 || f.Messages > 0 && !streams[f.RPC]:
 		return fmt.Errorf("Fault.Messages is negative or RPC no stream: %d of %q", f.Messages, f.RPC)
 	}
@@ -93,6 +100,9 @@ type FaultID uint64
 // Inject adds a fault for the calls to come. The error names a field that is
 // not valid.
 func (rt *Runtime) Inject(f Fault) (FaultID, error) {
+	if f.From != 0 || f.Until != 0 {
+		return 0, fmt.Errorf("simruntime: Fault.From and Fault.Until are for Play: %v, %v", f.From, f.Until)
+	}
 	if err := f.validate(); err != nil {
 		return 0, fmt.Errorf("simruntime: %w", err)
 	}
