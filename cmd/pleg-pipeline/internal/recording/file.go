@@ -16,33 +16,26 @@ type File struct {
 	file   *os.File
 	buffer *bufio.Writer
 	gzip   *gzip.Writer // nil for plain text
+	io.Writer
 }
 
-// Create makes a file that only its owner may read, compressed if path ends in
-// .gz. A file that is there already is an error: a recording cannot be made
-// again.
+// Create creates a file that only its owner can read, compressed if path ends in
+// .gz. It returns an error if the file exists: a recording cannot be repeated.
 func Create(path string) (*File, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	f := &File{file: file, buffer: bufio.NewWriter(file)}
+	f.Writer = f.buffer
 	if strings.HasSuffix(path, ".gz") {
 		f.gzip = gzip.NewWriter(f.buffer)
+		f.Writer = f.gzip
 	}
 	return f, nil
 }
 
-// Write takes in p.
-func (f *File) Write(p []byte) (int, error) {
-	if f.gzip != nil {
-		return f.gzip.Write(p)
-	}
-	return f.buffer.Write(p)
-}
-
-// Flush gives all that was written to the system, so that it outlives this
-// process.
+// Flush passes everything written to the system, so that it survives the process.
 func (f *File) Flush() error {
 	if f.gzip != nil {
 		if err := f.gzip.Flush(); err != nil {
@@ -65,7 +58,7 @@ func (f *File) Close() (size int64, err error) {
 	return size, errors.Join(err, statErr, f.file.Close())
 }
 
-// Open reads the recording in a file. The error says what is wrong with it.
+// Open reads the recording in a file.
 func Open(path string) (*Recording, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -79,8 +72,8 @@ func Open(path string) (*Recording, error) {
 	return recording, nil
 }
 
-// uncompressed returns what r is the compressed form of, or r.
-func uncompressed(r io.Reader) (*bufio.Reader, error) {
+// uncompressed returns the content of r if that is compressed, or else r.
+func uncompressed(r io.Reader) (io.Reader, error) {
 	reader := bufio.NewReader(r)
 	if magic, _ := reader.Peek(2); string(magic) != "\x1f\x8b" {
 		return reader, nil
@@ -92,10 +85,10 @@ func uncompressed(r io.Reader) (*bufio.Reader, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrForeign, err)
 	}
-	return bufio.NewReader(unzipped), nil
+	return unzipped, nil
 }
 
-// isDamaged reports whether an error is of compressed bytes that are wrong.
 func isDamaged(err error) bool {
-	return errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || errors.As(err, new(flate.CorruptInputError))
+	return errors.Is(err, bufio.ErrTooLong) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) ||
+		errors.As(err, new(flate.CorruptInputError))
 }

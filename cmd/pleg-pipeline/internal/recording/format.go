@@ -8,11 +8,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// What the header begins with. Version changes when older programs could not
-// make sense of a file any more.
+// The start of the header. The version grows when older programs cannot read the
+// files any more.
 const (
 	formatName    = "pleg-pipeline recording"
 	formatVersion = 1
@@ -22,31 +23,17 @@ const (
 type Header struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
-	// Program is the version of the program that has made the recording.
+	// Program is the version of the program that made the recording.
 	Program string `json:"program,omitempty"`
-	// Began is the time of the first call, of which all others tell their
-	// distance.
+	// Began is the time of the first call. All other times count from it.
 	Began time.Time `json:"began"`
-	// What the runtime says of itself; empty if it was not asked.
+	// The runtime's name and version; empty if the client did not ask for them.
 	RuntimeName    string `json:"runtimeName,omitempty"`
 	RuntimeVersion string `json:"runtimeVersion,omitempty"`
-	// Redacted tells that names and all other words have been replaced.
-	Redacted bool `json:"redacted"`
+	Redacted       bool   `json:"redacted"`
 }
 
-// The calls that are recorded, as they are named in the file.
-const (
-	callVersion          = "Version"
-	callSandboxes        = "ListPodSandbox"
-	callContainers       = "ListContainers"
-	callStreamSandboxes  = "StreamPodSandboxes"
-	callStreamContainers = "StreamContainers"
-	callSandboxStatus    = "PodSandboxStatus"
-	callContainerStatus  = "ContainerStatus"
-	callEvents           = "GetContainerEvents"
-)
-
-// kind tells sandboxes from containers.
+// kind is what a call is about.
 type kind int
 
 const (
@@ -55,61 +42,83 @@ const (
 	kinds // the number of kinds
 )
 
-func (k kind) newItem() proto.Message {
-	if k == sandboxes {
-		return &runtimeapi.PodSandbox{}
-	}
-	return &runtimeapi.Container{}
+// kindMessages are the messages of each kind.
+var kindMessages = [kinds]struct{ item, filter, status proto.Message }{
+	{&cri.PodSandbox{}, &cri.PodSandboxFilter{}, &cri.PodSandboxStatusResponse{}},
+	{&cri.Container{}, &cri.ContainerFilter{}, &cri.ContainerStatusResponse{}},
 }
 
-func (k kind) newFilter() proto.Message {
-	if k == sandboxes {
-		return &runtimeapi.PodSandboxFilter{}
-	}
-	return &runtimeapi.ContainerFilter{}
+// method is a call that is recorded.
+type method struct {
+	kind           kind
+	list, status   bool
+	request, reply proto.Message
 }
 
-func (k kind) newStatus() proto.Message {
-	if k == sandboxes {
-		return &runtimeapi.PodSandboxStatusResponse{}
-	}
-	return &runtimeapi.ContainerStatusResponse{}
+// answer returns a new answer. The items of all lists have field number 1.
+func (m method) answer() proto.Message { return empty(m.reply) }
+
+const (
+	callVersion = "Version"
+	callEvents  = "GetContainerEvents"
+)
+
+var methods = map[string]method{
+	callVersion:          {request: &cri.VersionRequest{}, reply: &cri.VersionResponse{}},
+	callEvents:           {request: &cri.GetEventsRequest{}, reply: &cri.ContainerEventResponse{}},
+	"ListPodSandbox":     {sandboxes, true, false, &cri.ListPodSandboxRequest{}, &cri.ListPodSandboxResponse{}},
+	"ListContainers":     {containers, true, false, &cri.ListContainersRequest{}, &cri.ListContainersResponse{}},
+	"StreamPodSandboxes": {sandboxes, true, false, &cri.StreamPodSandboxesRequest{}, &cri.StreamPodSandboxesResponse{}},
+	"StreamContainers":   {containers, true, false, &cri.StreamContainersRequest{}, &cri.StreamContainersResponse{}},
+	"PodSandboxStatus":   {sandboxes, false, true, &cri.PodSandboxStatusRequest{}, &cri.PodSandboxStatusResponse{}},
+	"ContainerStatus":    {containers, false, true, &cri.ContainerStatusRequest{}, &cri.ContainerStatusResponse{}},
 }
 
-// listKind returns what a call lists; ok is false if it is no list.
-func listKind(call string) (k kind, ok bool) {
-	switch call {
-	case callSandboxes, callStreamSandboxes:
-		return sandboxes, true
-	case callContainers, callStreamContainers:
-		return containers, true
-	}
-	return 0, false
+func isStreamedList(call string) bool {
+	return call == "StreamPodSandboxes" || call == "StreamContainers"
 }
 
-// statusKind returns what a call tells the status of; ok is false if it tells none.
-func statusKind(call string) (k kind, ok bool) {
-	switch call {
-	case callSandboxStatus:
-		return sandboxes, true
-	case callContainerStatus:
-		return containers, true
+func empty(m proto.Message) proto.Message { return m.ProtoReflect().New().Interface() }
+
+// field returns a field by its name. A message without it has the empty text.
+func field(m proto.Message, name protoreflect.Name) protoreflect.Value {
+	fd := m.ProtoReflect().Descriptor().Fields().ByName(name)
+	if fd == nil {
+		return protoreflect.ValueOfString("")
 	}
-	return 0, false
+	return m.ProtoReflect().Get(fd)
 }
 
-// record is a line. Of Same, List, Answer, Error, Pending, Ended and End only
-// one is there, but for an Error with Ended; with none of them it tells that a
-// stream of events was opened.
+// itemsOf returns the items of a list.
+func itemsOf(list proto.Message) protoreflect.List {
+	m := list.ProtoReflect()
+	return m.Mutable(m.Descriptor().Fields().ByNumber(1)).List()
+}
+
+// filterOf returns the filter of a request, or nil if it asks for everything.
+func filterOf(request any) proto.Message {
+	if m, ok := request.(proto.Message); ok {
+		if f := field(m, "filter").Message(); f.IsValid() && proto.Size(f.Interface()) > 0 {
+			return f.Interface()
+		}
+	}
+	return nil
+}
+
+// idOf returns the id in a request for a status.
+func idOf(k kind, request any) string {
+	return field(request.(proto.Message), [kinds]protoreflect.Name{"pod_sandbox_id", "container_id"}[k]).String()
+}
+
+// record is a line. It has one of Same, List, Answer, Error, Pending, Ended and
+// End, or Error with Ended. One without any says that an event stream was opened.
 type record struct {
-	At   offset `json:"at"`
-	Took offset `json:"took,omitzero"`
-	Call string `json:"call,omitempty"`
-	ID   string `json:"id,omitempty"`
-	// Filter of a list that is not of everything.
-	Filter json.RawMessage `json:"filter,omitempty"`
-	// Stream numbers the streams of events from 1.
-	Stream  int             `json:"stream,omitempty"`
+	At      offset          `json:"at"`
+	Took    offset          `json:"took,omitzero"`
+	Call    string          `json:"call,omitempty"`
+	ID      string          `json:"id,omitempty"`
+	Filter  json.RawMessage `json:"filter,omitempty"` // of a list
+	Stream  int             `json:"stream,omitempty"` // number of an event stream, from 1
 	Same    bool            `json:"same,omitempty"`
 	List    []part          `json:"list,omitzero"`
 	Answer  json.RawMessage `json:"answer,omitempty"`
@@ -119,8 +128,8 @@ type record struct {
 	End     bool            `json:"end,omitempty"`
 }
 
-// part is some of the items of a list: a range of the last list of its kind, as
-// first and number, or one that is new.
+// part is a part of a list: a range of the last list of its kind, as first and
+// number, or one new item.
 type part struct {
 	Keep *[2]int         `json:"keep,omitempty"`
 	Put  json.RawMessage `json:"put,omitempty"`
@@ -130,11 +139,6 @@ type part struct {
 type failure struct {
 	Code    code   `json:"code"`
 	Message string `json:"message,omitempty"`
-}
-
-func newFailure(err error) *failure {
-	s := status.Convert(err)
-	return &failure{Code: code(s.Code()), Message: s.Message()}
 }
 
 func (f *failure) err() error { return status.Error(codes.Code(f.Code), f.Message) }
@@ -156,10 +160,10 @@ func (c *code) UnmarshalText(text []byte) error {
 	return fmt.Errorf("unknown code %q", text)
 }
 
-// offset is a time since the beginning, in a file to the microsecond.
+// offset is a time since the start, in a file with microseconds.
 type offset time.Duration
 
-// MarshalText returns it in the form of Go, such as 1.002345s.
+// MarshalText returns the offset as Go writes it, such as 1.002345s.
 func (o offset) MarshalText() ([]byte, error) {
 	return []byte(time.Duration(o).Round(time.Microsecond).String()), nil
 }
@@ -167,12 +171,9 @@ func (o offset) MarshalText() ([]byte, error) {
 // UnmarshalText reads an offset that is not negative.
 func (o *offset) UnmarshalText(text []byte) error {
 	d, err := time.ParseDuration(string(text))
-	if err != nil {
-		return err
-	}
-	if d < 0 {
-		return fmt.Errorf("negative time %v", d)
+	if err == nil && d < 0 {
+		err = fmt.Errorf("negative time %v", d)
 	}
 	*o = offset(d)
-	return nil
+	return err
 }

@@ -1,160 +1,102 @@
 package recording
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // maxItems bounds the memory that a few lines of a damaged file can take.
 const maxItems = 100_000
 
-// outcome is how a call ended.
-type outcome struct {
-	took time.Duration
-	err  error // a gRPC status
-	// pending is that it had no answer yet, dropped that it got one later.
-	pending, dropped bool
-}
-
-// step is something that says what exists: a list of everything, one with a
-// filter, or an event.
-type step struct {
-	outcome
-	at     time.Duration
-	kind   kind
-	filter proto.Message // nil for a list of everything, and for an event
-	key    string        // stands for kind and filter; empty without a filter
-	same   bool          // as the last list
-	parts  []listPart
-	event  *runtimeapi.ContainerEventResponse
-}
-
-func (s *step) isList() bool { return s.event == nil && s.filter == nil }
-
-// listPart is a range of the last list, or one item if it is not nil.
-type listPart struct {
-	first, number int
-	item          *item
-}
-
-// statusAnswer is an answer to the question for a status.
-type statusAnswer struct {
-	outcome
-	at     time.Duration
-	answer proto.Message // of the kind's status response
-	told   bool          // by an event, not asked for
-}
-
-// session is a stream of events.
-type session struct {
-	opened time.Duration
-	events []*step
-	ended  bool
-	outcome
-	end time.Duration
-}
-
 // loader builds a recording from its lines.
 type loader struct {
 	recording *Recording
+	ended     bool
 	sizes     [kinds]int // of the last list
 	listed    [kinds]time.Duration
-	last      map[statusKey]*statusAnswer // the last that was not "same"
+	last      map[statusKey]proto.Message // the last status that was not "same"
 	sessions  map[int]*session
-	pending   map[callKey]*outcome
-}
-
-type callKey struct {
-	call, id, filter string
-	at               time.Duration
+	pending   map[string]*step // by call and time
 }
 
 func newLoader(h Header) *loader {
 	return &loader{
-		recording: &Recording{Header: h, statuses: make(map[statusKey][]*statusAnswer)},
-		last:      make(map[statusKey]*statusAnswer),
+		recording: &Recording{Header: h, statuses: make(map[statusKey][]*step)},
+		last:      make(map[statusKey]proto.Message),
 		sessions:  make(map[int]*session),
-		pending:   make(map[callKey]*outcome),
+		pending:   make(map[string]*step),
 	}
 }
 
-// line takes in one line and reports whether it is the end.
-func (l *loader) line(text []byte) (end bool, err error) {
+// line adds one line. It ignores calls that only a later program records.
+func (l *loader) line(text []byte) error {
 	var r record
 	if err := json.Unmarshal(text, &r); err != nil {
-		return false, err
+		return err
 	}
-	l.recording.Length = max(l.recording.Length, time.Duration(r.At)+time.Duration(r.Took))
-	if r.End {
-		l.recording.Length = max(time.Duration(r.At), l.recording.Length)
-		return true, nil
-	}
-	o := outcome{took: time.Duration(r.Took), pending: r.Pending}
+	m := methods[r.Call]
+	s := &step{at: time.Duration(r.At), took: time.Duration(r.Took), pending: r.Pending, kind: m.kind}
+	l.recording.Length = max(l.recording.Length, s.at+s.took)
 	if r.Error != nil {
-		o.err = r.Error.err()
+		s.err = r.Error.err()
 	}
-	if waits := l.pending[keyOf(&r)]; waits != nil && !r.Pending {
-		waits.dropped = true
-		delete(l.pending, keyOf(&r))
+	key := fmt.Sprint(r.Call, r.ID, string(r.Filter), r.At)
+	if before := l.pending[key]; before != nil && !r.Pending {
+		before.dropped = true
+		delete(l.pending, key)
+	} else if r.Pending {
+		l.pending[key] = s
 	}
-	if k, ok := listKind(r.Call); ok {
-		return false, l.list(k, &r, o)
+	switch {
+	case r.End:
+		l.ended, l.recording.Cut = true, ""
+	case m.list:
+		return l.list(s, &r)
+	case m.status:
+		return l.status(s, &r)
+	case r.Call == callEvents:
+		return l.event(s, &r)
+	case r.Call == callVersion:
+		l.recording.version = s.took
+	case r.Call == "":
+		return errors.New("no call in it")
 	}
-	if k, ok := statusKind(r.Call); ok {
-		return false, l.status(k, &r, o)
-	}
-	switch r.Call {
-	case callEvents:
-		return false, l.event(&r, o)
-	case callVersion:
-		l.recording.version = o.took
-	case "":
-		return false, errors.New("no call in it")
-	}
-	return false, nil // a call that a later program may record
+	return nil
 }
 
-func keyOf(r *record) callKey {
-	return callKey{r.Call, r.ID, string(r.Filter), time.Duration(r.At)}
-}
-
-func (l *loader) list(k kind, r *record, o outcome) error {
-	streamed := r.Call == callStreamSandboxes || r.Call == callStreamContainers
-	if streamed && o.err != nil && r.Error.Code == code(codes.Unimplemented) {
-		return nil // it was asked for again with a call
+func (l *loader) list(s *step, r *record) error {
+	if streamed := isStreamedList(r.Call); streamed && s.err != nil && r.Error.Code == code(codes.Unimplemented) {
+		return nil // the client called again without a stream
+	} else if streamed {
+		l.recording.streams = true
 	}
-	l.recording.streams = l.recording.streams || streamed
-	s := &step{outcome: o, at: time.Duration(r.At), kind: k}
 	if len(r.Filter) > 0 {
-		s.filter = k.newFilter()
+		s.filter = empty(kindMessages[s.kind].filter)
 		if err := parse(r.Filter, s.filter); err != nil {
 			return err
 		}
-		s.key = filterKey(k, s.filter)
+		s.key = filterKey(s.kind, s.filter)
 	} else {
-		// The lists of a kind tell of each other in the order of the file.
-		s.at = max(s.at, l.listed[k])
-	}
-	if o.err == nil && !o.pending {
-		if err := l.parts(s, r); err != nil {
-			return err
-		}
-		if s.filter == nil {
-			l.listed[k] = s.at
-		}
-	}
-	if o.pending {
-		l.pending[keyOf(r)] = &s.outcome
+		// Lists refer to each other in the order of the file.
+		s.at = max(s.at, l.listed[s.kind])
 	}
 	l.recording.steps = append(l.recording.steps, s)
-	return nil
+	if s.err != nil || s.pending {
+		return nil
+	}
+	if s.filter == nil {
+		l.listed[s.kind] = s.at
+	}
+	return l.parts(s, r)
 }
 
 func (l *loader) parts(s *step, r *record) error {
@@ -184,7 +126,7 @@ func (l *loader) parts(s *step, r *record) error {
 
 func (l *loader) part(s *step, p part) (listPart, error) {
 	if p.Keep == nil {
-		message := s.kind.newItem()
+		message := empty(kindMessages[s.kind].item)
 		err := parse(p.Put, message)
 		return listPart{number: 1, item: newItem(message)}, err
 	}
@@ -195,70 +137,92 @@ func (l *loader) part(s *step, p part) (listPart, error) {
 	return listPart{first: first, number: number}, nil
 }
 
-func (l *loader) status(k kind, r *record, o outcome) error {
-	key := statusKey{k, r.ID}
-	s := &statusAnswer{outcome: o, at: time.Duration(r.At)}
-	switch last := l.last[key]; {
-	case o.pending:
-		l.pending[keyOf(r)] = &s.outcome
-	case o.err != nil:
-	case r.Same && last == nil:
-		return fmt.Errorf("the same status of %s as before, and there is none", r.ID)
-	case r.Same:
-		s.answer = last.answer
-	default:
-		s.answer = k.newStatus()
-		if err := parse(r.Answer, s.answer); err != nil {
-			return err
-		}
-		l.last[key] = s
-	}
+func (l *loader) status(s *step, r *record) error {
+	key := statusKey{s.kind, r.ID}
 	l.recording.statuses[key] = append(l.recording.statuses[key], s)
-	return nil
-}
-
-func (l *loader) event(r *record, o outcome) error {
-	s := l.sessions[r.Stream]
-	if s == nil {
-		s = &session{opened: time.Duration(r.At)}
-		l.sessions[r.Stream] = s
-		l.recording.sessions = append(l.recording.sessions, s)
-	}
 	switch {
-	case r.Ended:
-		s.ended, s.end, s.outcome = true, time.Duration(r.At), o
-	case len(r.Answer) > 0:
-		event := &runtimeapi.ContainerEventResponse{}
-		if err := parse(r.Answer, event); err != nil {
+	case s.pending || s.err != nil:
+		return nil
+	case r.Same && l.last[key] == nil:
+		return fmt.Errorf("the same status of %s as before, and there is none", r.ID)
+	case !r.Same:
+		l.last[key] = empty(kindMessages[s.kind].status)
+		if err := parse(r.Answer, l.last[key]); err != nil {
 			return err
 		}
-		at := &step{at: time.Duration(r.At), event: event}
-		if n := len(s.events); n > 0 {
-			at.at = max(at.at, s.events[n-1].at)
-		}
-		s.events = append(s.events, at)
-		l.recording.steps = append(l.recording.steps, at)
-		l.eventStatuses(at)
 	}
+	s.status = l.last[key]
 	return nil
 }
 
-// eventStatuses keeps what an event says of its pod: whoever has it does not ask
+func (l *loader) event(s *step, r *record) error {
+	in := l.sessions[r.Stream]
+	if in == nil {
+		in = &session{opened: s.at}
+		l.sessions[r.Stream] = in
+		l.recording.sessions = append(l.recording.sessions, in)
+	}
+	if r.Ended {
+		in.end = s
+		return nil
+	} else if len(r.Answer) == 0 {
+		return nil
+	}
+	s.event = &cri.ContainerEventResponse{}
+	if err := parse(r.Answer, s.event); err != nil {
+		return err
+	}
+	if n := len(in.events); n > 0 {
+		s.at = max(s.at, in.events[n-1].at)
+	}
+	in.events = append(in.events, s)
+	l.recording.steps = append(l.recording.steps, s)
+	l.addEventStatuses(s)
+	return nil
+}
+
+// addEventStatuses adds the statuses in an event: a client does not ask for them
 // again.
-func (l *loader) eventStatuses(s *step) {
+func (l *loader) addEventStatuses(s *step) {
 	add := func(k kind, id string, answer proto.Message) {
 		key := statusKey{k, id}
-		l.recording.statuses[key] = append(l.recording.statuses[key], &statusAnswer{at: s.at, answer: answer, told: true})
+		l.recording.statuses[key] = append(l.recording.statuses[key], &step{at: s.at, status: answer, byEvent: true})
 	}
 	if sandbox := s.event.GetPodSandboxStatus(); sandbox.GetId() != "" {
-		add(sandboxes, sandbox.GetId(), &runtimeapi.PodSandboxStatusResponse{Status: sandbox})
+		add(sandboxes, sandbox.GetId(), &cri.PodSandboxStatusResponse{Status: sandbox})
 	}
 	for _, c := range s.event.GetContainersStatuses() {
-		add(containers, c.GetId(), &runtimeapi.ContainerStatusResponse{Status: c})
+		add(containers, c.GetId(), &cri.ContainerStatusResponse{Status: c})
 	}
 }
 
-// parse reads protojson, of a later CRI too.
+// finish sorts everything by time.
+func (l *loader) finish() *Recording {
+	r := l.recording
+	inOrder := func(steps []*step) []*step {
+		steps = slices.DeleteFunc(steps, func(s *step) bool { return s.dropped })
+		slices.SortStableFunc(steps, func(a, b *step) int { return cmp.Compare(a.at, b.at) })
+		return steps
+	}
+	r.steps = inOrder(r.steps)
+	for key, known := range r.statuses {
+		r.statuses[key] = inOrder(known)
+	}
+	r.rounds = newRounds(r.steps)
+	w := newWorld(r.Header.Began)
+	for _, s := range r.steps {
+		w.apply(s)
+	}
+	for k := range r.final {
+		r.final[k] = make(map[string]bool)
+		for _, e := range w.view[k] {
+			r.final[k][e.id] = true
+		}
+	}
+	return r
+}
+
+// parse reads protojson, also of a later CRI.
 func parse(text []byte, into proto.Message) error {
 	if len(text) == 0 {
 		return errors.New("no answer in it")
@@ -266,8 +230,8 @@ func parse(text []byte, into proto.Message) error {
 	return protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(text, into)
 }
 
-// filterKey stands for a question with a filter.
+// filterKey identifies a list with a filter.
 func filterKey(k kind, filter proto.Message) string {
-	text, _ := proto.MarshalOptions{Deterministic: true}.Marshal(filter) // was parsed, or came over the wire
+	text, _ := proto.MarshalOptions{Deterministic: true}.Marshal(filter) // never fails: it was decoded before
 	return fmt.Sprint(k, ":", string(text))
 }

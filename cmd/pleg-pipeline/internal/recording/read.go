@@ -3,24 +3,25 @@ package recording
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
+
+	"google.golang.org/protobuf/proto"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // Errors that [Read] wraps.
 var (
-	// ErrEmpty is a file with nothing in it, or that is cut off in its first line.
+	// ErrEmpty is a file without a whole first line.
 	ErrEmpty = errors.New("the recording is empty")
 	// ErrForeign is a file that is something else.
 	ErrForeign = errors.New("it is not a recording of pleg-pipeline")
-	// ErrNewer is a recording in a format of a newer program.
+	// ErrNewer is a recording in the format of a newer program.
 	ErrNewer = errors.New("the recording was made by a newer program")
-	// ErrCorrupt is a recording that was damaged, not only cut off.
+	// ErrCorrupt is a recording that is damaged, not only truncated.
 	ErrCorrupt = errors.New("the recording is damaged")
 )
 
@@ -28,100 +29,121 @@ var (
 // some 50 MiB of JSON.
 const maxLine = 256 << 20
 
-// Recording is what a runtime answered, in memory. It is never changed.
+// Recording is the answers of a runtime. It does not change.
 type Recording struct {
 	Header Header
 	// Length is from the first call to the end.
 	Length time.Duration
-	// Cut says how the end is missing, or is empty: the recorder was killed, or
-	// the file is not whole.
+	// Cut says what is missing at the end; empty if nothing is.
 	Cut string
 
-	steps    []*step // in the order of time
+	steps    []*step // lists and events in the order of their times
 	rounds   []round
-	statuses map[statusKey][]*statusAnswer
+	statuses map[statusKey][]*step // in the order of their times
 	sessions []*session
-	version  time.Duration // how long it took
+	version  time.Duration // how long the call took
 	streams  bool          // the runtime could stream lists
 	final    [kinds]map[string]bool
 }
 
-// statusKey is whose status.
 type statusKey struct {
 	kind kind
 	id   string
 }
 
-// Read reads a whole recording, compressed or not. What is cut off at the end is
-// left out, and told by Recording.Cut. The error wraps one of [ErrEmpty],
-// [ErrForeign], [ErrNewer] and [ErrCorrupt], or comes from r.
+// step is one recorded answer: of a list, of a status call, or an event.
+type step struct {
+	at, took time.Duration
+	err      error // a gRPC status
+	pending  bool  // it has no answer
+	dropped  bool  // its answer is in a later line
+	kind     kind
+	filter   proto.Message // of a list that is not of everything
+	key      string        // identifies kind and filter; empty without a filter
+	same     bool          // the list equals the last one
+	parts    []listPart
+	event    *cri.ContainerEventResponse
+	status   proto.Message // the answer of the status call
+	byEvent  bool          // the status came with an event
+}
+
+func (s *step) isFullList() bool { return s.event == nil && s.filter == nil }
+
+// listPart is a range of the last list, or one item if that is not nil.
+type listPart struct {
+	first, number int
+	item          *item
+}
+
+// session is one event stream.
+type session struct {
+	opened time.Duration
+	events []*step
+	end    *step // nil if the stream was open when the recording ended
+}
+
+// Read reads a whole recording, compressed or not. It leaves out a truncated last
+// line, and says so in Recording.Cut. The error wraps [ErrEmpty], [ErrForeign],
+// [ErrNewer] or [ErrCorrupt], or comes from r.
 func Read(r io.Reader) (*Recording, error) {
 	reader, err := uncompressed(r)
 	if err != nil {
 		return nil, err
 	}
-	line, err := readLine(reader)
-	if err != nil && !errors.Is(err, errCut) {
+	lines := bufio.NewScanner(reader)
+	lines.Buffer(nil, maxLine)
+	lines.Split(splitAfterNewline)
+	lines.Scan()
+	if err := readError(lines); err != nil {
 		return nil, err
 	}
-	header, err := parseHeader(line, err == nil)
+	header, err := parseHeader(lines.Bytes())
 	if err != nil {
 		return nil, err
 	}
 	l := newLoader(header)
-	whole := false
-	for number := 2; ; number++ {
-		line, err := readLine(reader)
-		switch {
-		case errors.Is(err, errCut):
-			if !whole {
-				l.recording.Cut = "it has no end: the recorder was killed, or the file is not whole"
-			}
-			if len(line) > 0 {
-				l.recording.Cut = fmt.Sprintf("it is cut off in line %d, which is left out", number)
-			}
-			return l.finish(), nil
-		case err != nil:
-			return nil, err
-		case whole:
-			return nil, fmt.Errorf("%w: line %d is behind the end", ErrCorrupt, number)
-		}
-		if whole, err = l.line(line); err != nil {
-			return nil, fmt.Errorf("%w: line %d: %w", ErrCorrupt, number, err)
-		}
-	}
-}
-
-// errCut is the end of a file; what was read of a line is returned beside it.
-var errCut = errors.New("end of the recording")
-
-// readLine returns a line without its end.
-func readLine(r *bufio.Reader) ([]byte, error) {
-	var line []byte
-	for {
-		piece, err := r.ReadSlice('\n')
-		line = append(line, piece...)
-		switch {
-		case len(line) > maxLine:
-			return nil, fmt.Errorf("%w: a line is longer than %d bytes", ErrCorrupt, maxLine)
-		case err == nil:
-			return line[:len(line)-1], nil
-		case errors.Is(err, bufio.ErrBufferFull):
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return line, errCut
-		case isDamaged(err):
-			return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	l.recording.Cut = "it has no end: the recorder was killed, or the file is not complete"
+	for number := 2; lines.Scan(); number++ {
+		switch line, whole := bytes.CutSuffix(lines.Bytes(), []byte("\n")); {
+		case !whole:
+			l.recording.Cut = fmt.Sprintf("line %d is cut off and is left out", number)
+		case l.ended:
+			return nil, fmt.Errorf("%w: line %d is after the end", ErrCorrupt, number)
 		default:
-			return nil, err
+			if err := l.line(line); err != nil {
+				return nil, fmt.Errorf("%w: line %d: %w", ErrCorrupt, number, err)
+			}
 		}
+	}
+	return l.finish(), readError(lines)
+}
+
+func splitAfterNewline(data []byte, atEOF bool) (advance int, token []byte, err error) {
+	if i := bytes.IndexByte(data, '\n'); i >= 0 {
+		return i + 1, data[:i+1], nil
+	}
+	if atEOF && len(data) > 0 {
+		return len(data), data, nil
+	}
+	return 0, nil, nil
+}
+
+// readError returns the error of the reader, unless it means a truncated file.
+func readError(lines *bufio.Scanner) error {
+	switch err := lines.Err(); {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return nil
+	case isDamaged(err):
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	default:
+		return err
 	}
 }
 
-// parseHeader reads the first line; whole is false if its end is missing.
-func parseHeader(line []byte, whole bool) (Header, error) {
-	var h Header
-	cut := []byte(`{"format":"` + formatName + `"`)
-	if !whole && (bytes.HasPrefix(cut, line) || bytes.HasPrefix(line, cut)) {
+// parseHeader reads the first line.
+func parseHeader(line []byte) (h Header, err error) {
+	start := []byte(`{"format":"` + formatName + `"`)
+	if !bytes.HasSuffix(line, []byte("\n")) && (bytes.HasPrefix(start, line) || bytes.HasPrefix(line, start)) {
 		return h, ErrEmpty
 	}
 	var first struct {
@@ -140,28 +162,4 @@ func parseHeader(line []byte, whole bool) (Header, error) {
 		return h, fmt.Errorf("%w: line 1: %w", ErrCorrupt, err)
 	}
 	return h, nil
-}
-
-// finish puts what was read in order.
-func (l *loader) finish() *Recording {
-	r := l.recording
-	r.steps = slices.DeleteFunc(r.steps, func(s *step) bool { return s.dropped })
-	slices.SortStableFunc(r.steps, func(a, b *step) int { return cmp.Compare(a.at, b.at) })
-	for key, known := range r.statuses {
-		known = slices.DeleteFunc(known, func(s *statusAnswer) bool { return s.dropped })
-		slices.SortStableFunc(known, func(a, b *statusAnswer) int { return cmp.Compare(a.at, b.at) })
-		r.statuses[key] = known
-	}
-	r.rounds = newRounds(r.steps)
-	w := newWorld(r.Header.Began)
-	for _, s := range r.steps {
-		w.apply(s)
-	}
-	for k := range r.final {
-		r.final[k] = make(map[string]bool)
-		for _, e := range w.view[k] {
-			r.final[k][e.id] = true
-		}
-	}
-	return r
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,78 +13,78 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"google.golang.org/protobuf/proto"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 const (
-	// slack is how early an answer may be given: two runs of a pipeline do not
-	// ask at the very same time.
+	// slack is how early an answer may be given: two runs of a pipeline do not call
+	// at exactly the same time.
 	slack = 500 * time.Millisecond
-	// quiet is for how long nothing new must have been asked for, after the end,
-	// until all is taken to be played.
+	// quiet is how long after the end nothing new must be asked for.
 	quiet = 500 * time.Millisecond
-	// lookEvery is how often that is looked at.
-	lookEvery = 50 * time.Millisecond
-	// pairWithin is how far the two lists of a round may be apart.
+	// checkEvery is how often the server checks for the end.
+	checkEvery = 50 * time.Millisecond
+	// pairWithin is the longest time between the two lists of a round.
 	pairWithin = 500 * time.Millisecond
 )
 
-// Server is a container runtime that answers as recorded. What is in the
-// recording cannot be changed; calls that a pipeline does not make are not
-// implemented.
+// Server is a container runtime that answers as recorded.
 type Server struct {
-	runtimeapi.UnimplementedRuntimeServiceServer
 	recording *Recording
 	speed     float64
-	ended     chan struct{} // closed when all has been played
+	ended     chan struct{} // closed when everything has been played
 
 	mu      sync.Mutex
 	started time.Time // of the first call; zero before
 	world   *world
-	next    int // the step to apply next
-	rounds  []round
-	shown   snapshot
-	asked   [kinds]bool // which lists of the round that is shown have been asked for
-	shownAt time.Time   // when the first was
-	session int         // the stream of events to come or under way
-	sent    int         // its events that have been sent
-	follows bool        // a stream of events is under way
-	// followed is set once one has been: then the order comes from the events.
-	followed bool
-	heard    map[*outcome]bool
+	next    int     // the step to apply next
+	rounds  []round // to come
+	shown   [kinds][]*entry
+	how     [kinds]*step // the lists that were recorded of what is shown; nil before the first
+	asked   [kinds]bool  // which lists of the shown round have been asked for
+	shownAt time.Time
+	session int  // the event stream under way or to come
+	sent    int  // its events that have been sent
+	open    bool // a client has it open
+	// byEvents is set once a client has followed events: then they determine the
+	// order.
+	byEvents bool
+	given    map[*step]bool
 	missing  map[string]bool
-	closing
+
+	giving    int       // calls under way whose answer is given for the first time
+	lastGiven time.Time // when the last of them ended
+	lastList  time.Time // when a list from after the end was answered
 }
 
-// NewServer returns a server of a recording. speed is how many times as fast as
-// recorded it is played, the time that calls take included; it must be positive.
+// NewServer returns a server that plays r speed times as fast as recorded, the
+// duration of calls included. speed must be positive.
 func NewServer(r *Recording, speed float64) *Server {
 	return &Server{
 		recording: r, speed: speed, ended: make(chan struct{}),
 		world: newWorld(r.Header.Began), rounds: r.rounds,
-		heard: make(map[*outcome]bool), missing: make(map[string]bool),
+		given: make(map[*step]bool), missing: make(map[string]bool),
 	}
 }
 
-// Ended is closed when the recording has been played to its end: every list that
-// differed from the one before has been asked for, every event has been sent,
-// and the client has asked for what follows from them.
+// Ended is closed when the recording has been played: each list that differs from
+// the one before has been asked for, each event has been sent, and the client has
+// made the calls that follow.
 func (s *Server) Ended() <-chan struct{} { return s.ended }
 
-// Missing returns how many sandboxes and containers were asked for whose status
-// the recording does not have, since it ended before they had been asked for.
-// Such calls hang.
+// Missing returns how many sandboxes and containers have no recorded status, since
+// the recording ended before. Calls for them hang.
 func (s *Server) Missing() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.missing)
 }
 
-// Serve answers on listener, which it closes, until ctx ends, and returns the
-// cause then. Calls under way are broken off.
+// Serve answers on listener, which it closes, until ctx ends. Then it cancels the
+// calls under way and returns the cause.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
-	server := grpc.NewServer()
-	runtimeapi.RegisterRuntimeServiceServer(server, s)
+	server := grpc.NewServer(grpc.UnknownServiceHandler(s.handle))
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error {
 		if err := server.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
@@ -92,7 +93,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		return nil
 	})
 	parts.Go(func() error {
-		s.awaitEnd(ctx)
+		s.waitForEnd(ctx)
 		<-ctx.Done()
 		server.Stop()
 		return context.Cause(ctx)
@@ -100,8 +101,52 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	return parts.Wait()
 }
 
-// now returns the time of the recording, which begins with the first call. It
-// needs the lock.
+// handle answers any call.
+func (s *Server) handle(_ any, stream grpc.ServerStream) error {
+	name, _ := grpc.MethodFromServerStream(stream)
+	call, _ := strings.CutPrefix(name, "/"+cri.RuntimeService_ServiceDesc.ServiceName+"/")
+	m, ok := methods[call]
+	if !ok || isStreamedList(call) && !s.recording.streams {
+		return status.Errorf(codes.Unimplemented, "the recorded runtime does not have %s", name)
+	}
+	request := empty(m.request)
+	if err := stream.RecvMsg(request); err != nil {
+		return err
+	}
+	ctx := stream.Context()
+	var answers []proto.Message
+	var err error
+	switch {
+	case m.list:
+		answers, err = s.list(ctx, call, request)
+	case m.status:
+		answers, err = s.status(ctx, m.kind, idOf(m.kind, request))
+	case call == callEvents:
+		return s.sendEvents(ctx, stream)
+	default:
+		answers, err = s.version(ctx)
+	}
+	for _, answer := range answers {
+		if err := stream.SendMsg(answer); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+func (s *Server) version(ctx context.Context) ([]proto.Message, error) {
+	s.mu.Lock()
+	s.now()
+	s.mu.Unlock()
+	h := s.recording.Header
+	return []proto.Message{&cri.VersionResponse{
+		Version: "0.1.0", RuntimeName: h.RuntimeName, RuntimeVersion: h.RuntimeVersion, RuntimeApiVersion: "v1",
+	}}, s.sleep(ctx, s.recording.version)
+}
+
+// The methods from here to advance need the lock.
+
+// now returns the time of the recording, which starts with the first call.
 func (s *Server) now() time.Duration {
 	if s.started.IsZero() {
 		s.started = time.Now()
@@ -112,21 +157,17 @@ func (s *Server) now() time.Duration {
 // scaled returns how much of the recording is played in a time.
 func (s *Server) scaled(d time.Duration) time.Duration { return time.Duration(float64(d) * s.speed) }
 
-// position is how far the answers may go: while a list waits to be asked for,
-// up to it. It needs the lock.
+// position is the time up to which answers may be given: not after a list that has
+// not been asked for.
 func (s *Server) position() time.Duration {
 	now := s.now()
-	if s.followed {
-		return now
-	}
-	if r := s.nextRound(); r != nil {
+	if r := s.nextRound(); r != nil && !s.byEvents {
 		return min(now, r.at-1)
 	}
 	return now
 }
 
-// nextRound returns the next round that shows something else, or nil. It needs
-// the lock.
+// nextRound returns the next round that differs, or nil.
 func (s *Server) nextRound() *round {
 	for len(s.rounds) > 0 && !s.rounds[0].distinct {
 		s.rounds = s.rounds[1:]
@@ -137,7 +178,7 @@ func (s *Server) nextRound() *round {
 	return &s.rounds[0]
 }
 
-// advance has the world be that of a time. It needs the lock.
+// advance moves the world to a time.
 func (s *Server) advance(to time.Duration) {
 	for s.next < len(s.recording.steps) && s.recording.steps[s.next].at <= to {
 		s.world.apply(s.recording.steps[s.next])
@@ -148,31 +189,43 @@ func (s *Server) advance(to time.Duration) {
 	}
 }
 
-// play lets a call take the time that it took, and returns its error.
-func (s *Server) play(ctx context.Context, o *outcome) error {
-	if o.pending {
-		return s.hang(ctx)
+// play waits for as long as the call took, and returns its error.
+func (s *Server) play(ctx context.Context, answer *step) error {
+	if answer.pending {
+		return hang(ctx)
 	}
-	news := s.hear(o)
-	defer s.done(news)
-	if err := s.sleep(ctx, time.Duration(float64(o.took)/s.speed)); err != nil {
+	defer s.give(answer)()
+	if err := s.sleep(ctx, answer.took); err != nil {
 		return err
 	}
-	return o.err
+	return answer.err
 }
 
-// hang waits for the end of the call.
-func (s *Server) hang(ctx context.Context) error {
+// give marks an answer as given. The caller calls sent when the call ends.
+func (s *Server) give(answer *step) (sent func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.given[answer] {
+		return func() {}
+	}
+	s.given[answer] = true
+	s.giving++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.giving--
+		s.lastGiven = time.Now()
+	}
+}
+
+func hang(ctx context.Context) error {
 	<-ctx.Done()
 	return status.FromContextError(ctx.Err()).Err()
 }
 
-// sleep waits for a time of the clock on the wall.
-func (*Server) sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
+// sleep waits for a time of the recording.
+func (s *Server) sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(time.Duration(float64(d) / s.speed))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -182,19 +235,22 @@ func (*Server) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Version answers as the runtime did.
-func (s *Server) Version(ctx context.Context, _ *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
-	s.mu.Lock()
-	s.now()
-	s.mu.Unlock()
-	if err := s.sleep(ctx, time.Duration(float64(s.recording.version)/s.speed)); err != nil {
-		return nil, err
+// waitForEnd closes ended when everything has been played, unless ctx ends before.
+func (s *Server) waitForEnd(ctx context.Context) {
+	check := time.NewTicker(checkEvery)
+	defer check.Stop()
+	for {
+		select {
+		case <-check.C:
+		case <-ctx.Done():
+			return
+		}
+		s.mu.Lock()
+		over := !s.lastList.IsZero() && time.Since(s.lastList) >= quiet && s.giving == 0 && time.Since(s.lastGiven) >= quiet
+		s.mu.Unlock()
+		if over {
+			close(s.ended)
+			return
+		}
 	}
-	h := s.recording.Header
-	return &runtimeapi.VersionResponse{
-		Version: "0.1.0", RuntimeName: h.RuntimeName, RuntimeVersion: h.RuntimeVersion, RuntimeApiVersion: "v1",
-	}, nil
 }
-
-// errNoStreams is what a runtime answers that cannot stream its lists.
-var errNoStreams = status.Error(codes.Unimplemented, "the recorded runtime does not stream lists")

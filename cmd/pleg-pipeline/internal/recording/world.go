@@ -5,69 +5,56 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// item is a listed sandbox or container. It is never changed.
+// item is a listed sandbox or container. It does not change.
 type item struct {
-	message   proto.Message
-	id        string
-	state     int32
-	sandboxID string // of a container
-	labels    map[string]string
+	message proto.Message
+	id      string
+	state   int32
 }
 
 func newItem(m proto.Message) *item {
-	switch m := m.(type) {
-	case *runtimeapi.PodSandbox:
-		return &item{message: m, id: m.GetId(), state: int32(m.GetState()), labels: m.GetLabels()}
-	case *runtimeapi.Container:
-		return &item{message: m, id: m.GetId(), state: int32(m.GetState()), sandboxID: m.GetPodSandboxId(), labels: m.GetLabels()}
+	return &item{message: m, id: field(m, "id").String(), state: stateOf(m)}
+}
+
+func stateOf(m proto.Message) int32 { return int32(field(m, "state").Enum()) }
+
+// itemOf returns the list item of something with this status: all fields that
+// both have.
+func itemOf(k kind, status proto.Message, sandboxID string) *item {
+	m := empty(kindMessages[k].item)
+	status.ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if same := m.ProtoReflect().Descriptor().Fields().ByName(fd.Name()); same != nil {
+			m.ProtoReflect().Set(same, v)
+		}
+		return true
+	})
+	if c, ok := m.(*cri.Container); ok {
+		c.PodSandboxId = sandboxID
 	}
-	panic("recording: no item")
+	return newItem(m)
 }
 
-// sandboxItem is what a list would show of a sandbox with this status.
-func sandboxItem(s *runtimeapi.PodSandboxStatus) *item {
-	return newItem(&runtimeapi.PodSandbox{
-		Id: s.GetId(), Metadata: s.GetMetadata(), State: s.GetState(), CreatedAt: s.GetCreatedAt(),
-		Labels: s.GetLabels(), Annotations: s.GetAnnotations(), RuntimeHandler: s.GetRuntimeHandler(),
-	})
-}
-
-func containerItem(s *runtimeapi.ContainerStatus, sandboxID string) *item {
-	return newItem(&runtimeapi.Container{
-		Id: s.GetId(), PodSandboxId: sandboxID, Metadata: s.GetMetadata(), Image: s.GetImage(), ImageRef: s.GetImageRef(),
-		ImageId: s.GetImageId(), State: s.GetState(), CreatedAt: s.GetCreatedAt(), Labels: s.GetLabels(), Annotations: s.GetAnnotations(),
-	})
-}
-
-// matches reports whether a list with this filter shows the item.
+// matches reports whether a list with this filter has the item.
 func (it *item) matches(filter proto.Message) bool {
-	var id, sandboxID string
-	var state *int32
-	var labels map[string]string
-	switch f := filter.(type) {
-	case *runtimeapi.PodSandboxFilter:
-		id, labels = f.GetId(), f.GetLabelSelector()
-		if f.GetState() != nil {
-			state = new(int32(f.GetState().GetState()))
-		}
-	case *runtimeapi.ContainerFilter:
-		id, sandboxID, labels = f.GetId(), f.GetPodSandboxId(), f.GetLabelSelector()
-		if f.GetState() != nil {
-			state = new(int32(f.GetState().GetState()))
-		}
-	}
-	if id != "" && id != it.id || sandboxID != "" && sandboxID != it.sandboxID || state != nil && *state != it.state {
+	if id := field(filter, "id").String(); id != "" && id != it.id {
 		return false
 	}
-	for key, value := range labels {
-		if has, ok := it.labels[key]; !ok || has != value {
-			return false
-		}
+	if id := field(filter, "pod_sandbox_id").String(); id != "" && id != field(it.message, "pod_sandbox_id").String() {
+		return false
 	}
-	return true
+	if state := field(filter, "state").Message(); state.IsValid() && stateOf(state.Interface()) != it.state {
+		return false
+	}
+	labels, match := field(it.message, "labels").Map(), true
+	field(filter, "label_selector").Map().Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
+		match = labels.Has(key) && labels.Get(key).String() == value.String()
+		return match
+	})
+	return match
 }
 
 // entry is an item in the world.
@@ -76,17 +63,16 @@ type entry struct {
 	changed time.Duration // when its state was first seen
 }
 
-// world is what exists at a time of the recording. It only goes forward.
+// world is what exists at a time of the recording. Its time only grows.
 type world struct {
 	began time.Time
-	base  [kinds][]*item  // the last list, by which the next one is told
-	view  [kinds][]*entry // that, and what was learned since
-	// last is how the last list went, answered the last that succeeded.
+	base  [kinds][]*item  // the last list, to which the next one refers
+	view  [kinds][]*entry // the same with later observations; a slice that was read does not change
+	// last is the last list, answered the last one that succeeded.
 	last, answered [kinds]*step
-	filtered       map[string]*step // the last of each question with a filter
-	// removed are the ids that an event has told to be removed; no id is used twice.
-	removed map[string]bool
-	learned [kinds]bool // the view differs from the base
+	filtered       map[string]*step // the last list of each filter
+	removed        map[string]bool  // ids whose removal an event announced; none is used twice
+	differs        [kinds]bool      // the view differs from the base
 }
 
 func newWorld(began time.Time) *world {
@@ -94,17 +80,18 @@ func newWorld(began time.Time) *world {
 }
 
 func (w *world) apply(s *step) {
+	failed := s.err != nil || s.pending
 	switch {
 	case s.event != nil:
 		w.applyEvent(s)
 	case s.filter != nil:
 		w.filtered[s.key] = s
-		if s.err == nil && !s.pending {
+		if !failed {
 			w.applyFiltered(s)
 		}
 	default:
 		w.last[s.kind] = s
-		if s.err == nil && !s.pending {
+		if !failed {
 			w.applyList(s)
 		}
 	}
@@ -113,16 +100,16 @@ func (w *world) apply(s *step) {
 func (w *world) applyList(s *step) {
 	w.answered[s.kind] = s
 	if !s.same {
-		w.base[s.kind] = itemsOf(s, w.base[s.kind])
-	} else if !w.learned[s.kind] {
-		return
+		w.base[s.kind] = s.items(w.base[s.kind])
 	}
-	w.learned[s.kind] = false
-	w.show(s.kind, w.base[s.kind], s.at)
+	if !s.same || w.differs[s.kind] {
+		w.differs[s.kind] = false
+		w.show(s.kind, w.base[s.kind], s.at)
+	}
 }
 
-// show makes items all that there is. The first of an id counts, as for the
-// client.
+// show replaces the view. If an id is listed twice, the first one counts, as for
+// the client.
 func (w *world) show(k kind, items []*item, at time.Duration) {
 	before := make(map[string]*entry, len(w.view[k]))
 	for _, e := range slices.Backward(w.view[k]) {
@@ -130,111 +117,130 @@ func (w *world) show(k kind, items []*item, at time.Duration) {
 	}
 	view := make([]*entry, len(items))
 	for i, it := range items {
-		e := &entry{item: it, changed: at}
+		view[i] = &entry{it, at}
 		if old := before[it.id]; old != nil && old.state == it.state {
-			e.changed = old.changed
+			view[i].changed = old.changed
 		}
-		view[i] = e
 	}
 	w.view[k] = view
 }
 
-// itemsOf returns the items of a list, given the list before.
-func itemsOf(s *step, last []*item) []*item {
+// items returns the items of a list, given the list before.
+func (s *step) items(last []*item) []*item {
 	var items []*item
 	for _, p := range s.parts {
 		if p.item != nil {
 			items = append(items, p.item)
-			continue
+		} else {
+			items = append(items, last[p.first:p.first+p.number]...)
 		}
-		items = append(items, last[p.first:p.first+p.number]...)
 	}
 	return items
 }
 
-// applyFiltered replaces what the filter shows.
+// applyFiltered replaces the items that match the filter.
 func (w *world) applyFiltered(s *step) {
-	items := itemsOf(s, nil)
-	shown := make(map[string]bool)
+	items := s.items(nil)
+	listed := make(map[string]bool)
 	for _, it := range items {
-		shown[it.id] = true
+		listed[it.id] = true
 	}
-	rest := items
 	for _, e := range w.view[s.kind] {
-		if !e.matches(s.filter) && !shown[e.id] {
-			rest = append(rest, e.item)
+		if !e.matches(s.filter) && !listed[e.id] {
+			items = append(items, e.item)
 		}
 	}
-	w.learned[s.kind] = true
-	w.show(s.kind, rest, s.at)
+	w.differs[s.kind] = true
+	w.show(s.kind, items, s.at)
 }
 
-// applyEvent takes in what an event tells, unless a list is newer.
+// applyEvent applies the statuses of an event, unless a list is newer.
 func (w *world) applyEvent(s *step) {
 	made := s.at
 	if ns := s.event.GetCreatedAt(); ns > 0 && !w.began.IsZero() {
 		made = min(made, time.Unix(0, ns).Sub(w.began))
 	}
-	sandbox := s.event.GetPodSandboxStatus()
-	removed := s.event.GetContainerEventType() == runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT
+	newer := func(k kind) bool { return w.answered[k] != nil && w.answered[k].at > made }
+	sandbox, id := s.event.GetPodSandboxStatus(), s.event.GetContainerId()
+	removed := s.event.GetContainerEventType() == cri.ContainerEventType_CONTAINER_DELETED_EVENT
 	if removed {
-		w.removed[s.event.GetContainerId()] = true
+		w.removed[id] = true
 	}
-	if !w.newer(sandboxes, made) {
-		w.learn(sandboxes, sandboxItem(sandbox), s.at)
+	if !newer(sandboxes) && sandbox != nil {
+		w.applyItem(sandboxes, itemOf(sandboxes, sandbox, ""), s.at)
 	}
-	if w.newer(containers, made) {
+	if newer(containers) {
 		return
 	}
 	for _, c := range s.event.GetContainersStatuses() {
-		w.learn(containers, containerItem(c, sandbox.GetId()), s.at)
+		w.applyItem(containers, itemOf(containers, c, sandbox.GetId()), s.at)
 	}
 	if removed {
-		w.learn(containers, &item{id: s.event.GetContainerId()}, s.at)
+		w.applyItem(containers, &item{id: id}, s.at)
 	}
 }
 
-// newer reports whether the last list was made after a time.
-func (w *world) newer(k kind, than time.Duration) bool {
-	return w.answered[k] != nil && w.answered[k].at > than
-}
-
-// learn takes in one item. The state of an id never goes back: an event may be
-// older than what is known.
-func (w *world) learn(k kind, it *item, at time.Duration) {
-	i := slices.IndexFunc(w.view[k], func(e *entry) bool { return e.id == it.id })
+// applyItem adds, updates or removes one item. The state of an id never goes back,
+// since an event may be older than the view.
+func (w *world) applyItem(k kind, it *item, at time.Duration) {
+	i := w.index(k, it.id)
+	view := slices.Clone(w.view[k])
 	switch {
-	case it.id == "":
+	case it.id == "", w.removed[it.id] && i < 0:
 		return
 	case w.removed[it.id]:
-		if i < 0 {
-			return
-		}
-		w.view[k] = slices.Delete(slices.Clone(w.view[k]), i, i+1)
+		view = slices.Delete(view, i, i+1)
 	case i < 0:
-		w.view[k] = slices.Insert(slices.Clone(w.view[k]), 0, &entry{item: it, changed: at})
-	case it.state <= w.view[k][i].state:
+		view = slices.Insert(view, 0, &entry{it, at})
+	case it.state <= view[i].state:
 		return
 	default:
-		w.view[k] = slices.Clone(w.view[k])
-		w.view[k][i] = &entry{item: it, changed: at}
+		view[i] = &entry{it, at}
 	}
-	w.learned[k] = true
+	w.view[k], w.differs[k] = view, true
 }
 
-// find returns the entry of an id, or nil.
-func (w *world) find(k kind, id string) *entry {
-	if i := slices.IndexFunc(w.view[k], func(e *entry) bool { return e.id == id }); i >= 0 {
-		return w.view[k][i]
+func (w *world) index(k kind, id string) int {
+	return slices.IndexFunc(w.view[k], func(e *entry) bool { return e.id == id })
+}
+
+// round is a list of sandboxes and one of containers that were made at once, or
+// one alone.
+type round struct {
+	at       time.Duration // of the later call
+	end      time.Duration
+	has      [kinds]bool
+	distinct bool // its lists differ from those before, or fail in another way
+}
+
+// newRounds returns the rounds of steps in the order of time.
+func newRounds(steps []*step) []round {
+	var rounds []round
+	var last [kinds]*step
+	for _, s := range steps {
+		if !s.isFullList() {
+			continue
+		}
+		if n := len(rounds); n == 0 || rounds[n-1].has[s.kind] || s.at > rounds[n-1].end {
+			rounds = append(rounds, round{})
+		}
+		r := &rounds[len(rounds)-1]
+		r.at, r.has[s.kind] = s.at, true
+		r.end = max(r.end, s.at+s.took)
+		r.distinct = r.distinct || !s.equals(last[s.kind])
+		last[s.kind] = s
 	}
-	return nil
+	return rounds
 }
 
-// snapshot is the world as a list shows it.
-type snapshot struct {
-	items [kinds][]*entry
-	how   [kinds]*step // nil if there was no list yet
+// equals reports whether a list has the same items as the one before, or the same
+// error.
+func (s *step) equals(last *step) bool {
+	if last == nil || s.pending || last.pending {
+		return false
+	}
+	if s.err != nil && last.err != nil {
+		return s.err.Error() == last.err.Error()
+	}
+	return s.same
 }
-
-// snapshot returns what lists show now; it is not changed later.
-func (w *world) snapshot() snapshot { return snapshot{items: w.view, how: w.last} }
