@@ -16,8 +16,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
 )
 
-// FuzzRead reads anything, and plays what could be read from its beginning to
-// its end.
+// FuzzRead reads any input, and plays it if it is a recording.
 func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := recording.Read(bytes.NewReader(data))

@@ -37,19 +37,19 @@ func TestReadRefuses(t *testing.T) {
 		"other JSON":               {"{}\n", recording.ErrForeign},
 		"other compressed":         {"\x1f\x8b hello, hello, hello", recording.ErrForeign},
 		"a newer format":           {strings.Replace(header, `"version":1`, `"version":2,"began":7`, 1), recording.ErrNewer},
-		"no format":                {strings.Replace(header, `"version":1`, `"version":0`, 1), recording.ErrCorrupt},
-		"a time that is none":      {strings.Replace(header, `2026`, `MMXXVI`, 1), recording.ErrCorrupt},
-		"a line that is no JSON":   {header + "\x00\x00\n" + end, recording.ErrCorrupt},
+		"format 0":                 {strings.Replace(header, `"version":1`, `"version":0`, 1), recording.ErrCorrupt},
+		"an invalid time":          {strings.Replace(header, `2026`, `MMXXVI`, 1), recording.ErrCorrupt},
+		"a line without JSON":      {header + "\x00\x00\n" + end, recording.ErrCorrupt},
 		"a damaged last line":      {header + list[:30] + "\n", recording.ErrCorrupt},
-		"a line behind the end":    {header + end + list, recording.ErrCorrupt},
-		"a line of nothing":        {header + "{}\n", recording.ErrCorrupt},
+		"a line after the end":     {header + end + list, recording.ErrCorrupt},
+		"a line without a call":    {header + "{}\n", recording.ErrCorrupt},
 		"a negative time":          {header + strings.Replace(list, "1s", "-1s", 1), recording.ErrCorrupt},
 		"an unknown code":          {header + `{"at":"1s","call":"Version","error":{"code":"Broken"}}` + "\n", recording.ErrCorrupt},
-		"a list of nothing":        {header + `{"at":"1s","call":"ListContainers"}` + "\n", recording.ErrCorrupt},
-		"more than there was":      {header + list + strings.Replace(list, `{"put":{"id":"a"}}`, `{"keep":[0,2]}`, 1), recording.ErrCorrupt},
-		"before the beginning":     {header + list + strings.Replace(list, `{"put":{"id":"a"}}`, `{"keep":[-1,1]}`, 1), recording.ErrCorrupt},
-		"the same as nothing":      {header + `{"at":"1s","call":"ContainerStatus","id":"a","same":true}` + "\n", recording.ErrCorrupt},
-		"a status of nothing":      {header + `{"at":"1s","call":"ContainerStatus","id":"a"}` + "\n", recording.ErrCorrupt},
+		"a list without items":     {header + `{"at":"1s","call":"ListContainers"}` + "\n", recording.ErrCorrupt},
+		"a range too long":         {header + list + strings.Replace(list, `{"put":{"id":"a"}}`, `{"keep":[0,2]}`, 1), recording.ErrCorrupt},
+		"a negative range":         {header + list + strings.Replace(list, `{"put":{"id":"a"}}`, `{"keep":[-1,1]}`, 1), recording.ErrCorrupt},
+		"the first is the same":    {header + `{"at":"1s","call":"ContainerStatus","id":"a","same":true}` + "\n", recording.ErrCorrupt},
+		"a status without answer":  {header + `{"at":"1s","call":"ContainerStatus","id":"a"}` + "\n", recording.ErrCorrupt},
 		"an event of another kind": {header + `{"at":"1s","call":"GetContainerEvents","stream":1,"answer":{"createdAt":"x"}}` + "\n", recording.ErrCorrupt},
 		"a list that doubles":      {header + list + doubling(), recording.ErrCorrupt},
 	} {
@@ -61,7 +61,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// doubling is a list that is twice as long with each line.
+// doubling returns lists, each twice as long as the one before.
 func doubling() string {
 	var b strings.Builder
 	for n := 1; n < 1<<20; n *= 2 {
@@ -70,7 +70,7 @@ func doubling() string {
 	return b.String()
 }
 
-func TestReadUnderstandsWhatIsLater(t *testing.T) {
+func TestReadIgnoresUnknownCallsAndFields(t *testing.T) {
 	r, err := recording.Read(strings.NewReader(header + list +
 		`{"at":"1.5s","call":"PodSandboxStats","id":"a","answer":{"x":1}}` + "\n" +
 		`{"at":"1.6s","call":"ListPodSandbox","list":[{"keep":[0,1]},{"put":{"id":"b","colour":"red"}}],"mood":"good"}` + "\n" + end))
@@ -79,12 +79,13 @@ func TestReadUnderstandsWhatIsLater(t *testing.T) {
 	}
 }
 
-// TestReadCutAnywhere cuts a recording off in many places of each line, compressed
-// and not: what is whole is used.
-func TestReadCutAnywhere(t *testing.T) {
+// TestReadOfCutRecording cuts a recording off in many places of each line, plain and
+// compressed: all whole lines are used.
+func TestReadOfCutRecording(t *testing.T) {
+	t.Parallel()
 	var data []byte
 	synctest.Test(t, func(t *testing.T) {
-		_, data = scene{pods: 1, simulated: simruntime.Options{Seed: 1}, play: churn(5, 5)}.record(t)
+		_, data = scenario{pods: 1, simulated: simruntime.Options{Seed: 1}, play: churnSeed(3, 5, 5)}.record(t)
 	})
 	whole, err := recording.Read(bytes.NewReader(data))
 	if err != nil || whole.Cut != "" {
@@ -104,7 +105,7 @@ func TestReadCutAnywhere(t *testing.T) {
 			t.Fatalf("%d bytes: %+v, %v; want a recording that is cut off", n, r, err)
 		}
 		if inLine := data[n-1] != '\n'; inLine != strings.Contains(r.Cut, "is left out") {
-			t.Fatalf("%d bytes, within a line: %t; it is said: %s", n, inLine, r.Cut)
+			t.Fatalf("%d bytes, within a line: %t; Cut is %q", n, inLine, r.Cut)
 		}
 	}
 	var zipped bytes.Buffer
@@ -126,13 +127,14 @@ func TestReadCutAnywhere(t *testing.T) {
 	}
 }
 
-// TestReplayOfCutRecording plays what there is, and comes to an end.
+// TestReplayOfCutRecording plays all whole lines, and ends.
 func TestReplayOfCutRecording(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		_, data := scene{pods: 5, simulated: simruntime.Options{Seed: 1}, play: churn(8, 60)}.record(t)
+		_, data := scenario{pods: 5, simulated: simruntime.Options{Seed: 1}, play: churnSeed(3, 8, 60)}.record(t)
 		for _, part := range []int{2, 3, 4} {
-			if saw := replay(t, data[:len(data)/part], 1, pipeline.Options{}, false); saw.total < 15 {
-				t.Errorf("of a part of 1/%d only %d events are seen", part, saw.total)
+			if got := replay(t, data[:len(data)/part], 1, pipeline.Options{}, false); got.total < 15 {
+				t.Errorf("a replay of 1/%d has only %d events", part, got.total)
 			}
 		}
 	})
@@ -151,7 +153,7 @@ func TestFile(t *testing.T) {
 		if err := file.Flush(); err != nil {
 			t.Fatal(err)
 		}
-		// As if it were killed now.
+		// As if the process were killed now.
 		if r, err := recording.Open(path); err != nil || r.Cut == "" || r.Length < time.Second {
 			t.Errorf("%s, flushed: %+v, %v; want one that is cut off", name, r, err)
 		}
@@ -170,10 +172,10 @@ func TestFile(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want a whole one of 2s", name, r, err)
 		}
 		if _, err := recording.Create(path); !errors.Is(err, fs.ErrExist) {
-			t.Errorf("%s made twice: %v, want that it exists", name, err)
+			t.Errorf("%s created twice: %v, want that it exists", name, err)
 		}
 	}
 	if _, err := recording.Open("/nonexistent/r"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a file that is not there: %v", err)
+		t.Errorf("a missing file: %v", err)
 	}
 }
