@@ -11,6 +11,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording/format"
 )
 
 // answer is what the tap saw of a call, or of an event stream.
@@ -28,11 +30,11 @@ type answer struct {
 // encoder writes the lines. One goroutine uses it.
 type encoder struct {
 	lines   *json.Encoder
-	header  Header
+	header  format.Header
 	started bool
 	redact  *redactor // nil if texts stay
 	seed    maphash.Seed
-	last    [kinds]lastAnswers
+	last    [format.Kinds]lastAnswers
 }
 
 // lastAnswers are the last ones written, to which "same" and "keep" refer.
@@ -45,7 +47,7 @@ type lastAnswers struct {
 func newEncoder(out Output, o Options) *encoder {
 	e := &encoder{
 		lines:  json.NewEncoder(out),
-		header: Header{Format: formatName, Version: formatVersion, Program: o.Program, Redacted: o.Redact},
+		header: format.Header{Format: format.Name, Version: format.Version, Program: o.Program, Redacted: o.Redact},
 		seed:   maphash.MakeSeed(),
 	}
 	e.lines.SetEscapeHTML(false)
@@ -60,17 +62,17 @@ func newEncoder(out Output, o Options) *encoder {
 
 // write writes one answer, and the header before the first.
 func (e *encoder) write(a *answer, began time.Time) error {
-	r := record{
-		At: offset(a.at), Took: offset(a.took), Call: a.call, Pending: a.pending, Stream: a.stream, Ended: a.ended,
+	r := format.Line{
+		At: format.Offset(a.at), Took: format.Offset(a.took), Call: a.call, Pending: a.pending, Stream: a.stream, Ended: a.ended,
 	}
 	if a.err != nil {
 		s := status.Convert(a.err)
-		r.Error = &failure{code(s.Code()), s.Message()}
+		r.Error = &format.Failure{Code: format.Code(s.Code()), Message: s.Message()}
 		if e.redact != nil {
 			r.Error.Message = e.redact.word(r.Error.Message)
 		}
 	}
-	if err := e.fill(&r, methods[a.call], a); err != nil {
+	if err := e.fill(&r, format.Methods[a.call], a); err != nil {
 		return fmt.Errorf("%s: %w", a.call, err)
 	}
 	if !e.started {
@@ -85,14 +87,14 @@ func (e *encoder) write(a *answer, began time.Time) error {
 
 // end writes the last line.
 func (e *encoder) end(length time.Duration) error {
-	return e.lines.Encode(record{At: offset(length), End: true})
+	return e.lines.Encode(format.Line{At: format.Offset(length), End: true})
 }
 
-func (e *encoder) fill(r *record, m method, a *answer) error {
+func (e *encoder) fill(r *format.Line, m format.Method, a *answer) error {
 	switch {
-	case m.list:
+	case m.List:
 		return e.list(r, m, a)
-	case m.status:
+	case m.Status:
 		return e.status(r, m, a)
 	case a.err != nil || len(a.messages) == 0:
 		return nil
@@ -107,8 +109,8 @@ func (e *encoder) fill(r *record, m method, a *answer) error {
 	return put(&r.Answer, message)
 }
 
-func (e *encoder) status(r *record, m method, a *answer) error {
-	id, last := idOf(m.kind, a.request), e.last[m.kind].statuses
+func (e *encoder) status(r *format.Line, m format.Method, a *answer) error {
+	id, last := format.IDOf(m.Kind, a.request), e.last[m.Kind].statuses
 	r.ID = id
 	if e.redact != nil {
 		r.ID = e.redact.id(id)
@@ -133,8 +135,8 @@ func (e *encoder) status(r *record, m method, a *answer) error {
 	return put(&r.Answer, message)
 }
 
-func (e *encoder) list(r *record, m method, a *answer) error {
-	filter, last := filterOf(a.request), &e.last[m.kind]
+func (e *encoder) list(r *format.Line, m format.Method, a *answer) error {
+	filter, last := format.FilterOf(a.request), &e.last[m.Kind]
 	if filter != nil {
 		if e.redact != nil {
 			filter = proto.Clone(filter)
@@ -160,17 +162,17 @@ func (e *encoder) list(r *record, m method, a *answer) error {
 }
 
 // items decodes a list. It returns the original ids as well.
-func (e *encoder) items(m method, messages [][]byte) (items []proto.Message, ids map[string]bool, err error) {
+func (e *encoder) items(m format.Method, messages [][]byte) (items []proto.Message, ids map[string]bool, err error) {
 	ids = make(map[string]bool)
 	for _, message := range messages {
-		list := m.answer()
+		list := m.NewReply()
 		if err := proto.Unmarshal(message, list); err != nil {
 			return nil, nil, err
 		}
-		all := itemsOf(list)
+		all := format.ItemsOf(list)
 		for i := range all.Len() {
 			item := all.Get(i).Message().Interface()
-			ids[field(item, "id").String()] = true
+			ids[format.Field(item, "id").String()] = true
 			if e.redact != nil {
 				e.redact.message(item)
 			}
@@ -181,12 +183,12 @@ func (e *encoder) items(m method, messages [][]byte) (items []proto.Message, ids
 }
 
 // change writes a list as the difference to the last one.
-func (e *encoder) change(r *record, last *lastAnswers, items []proto.Message) error {
+func (e *encoder) change(r *format.Line, last *lastAnswers, items []proto.Message) error {
 	place := make(map[uint64]int, len(last.items))
 	for i, digest := range last.items {
 		place[digest] = i
 	}
-	r.List = []part{}
+	r.List = []format.Part{}
 	now := make([]uint64, len(items))
 	for i, item := range items {
 		var err error
@@ -197,7 +199,7 @@ func (e *encoder) change(r *record, last *lastAnswers, items []proto.Message) er
 			r.List = keep(r.List, at)
 			continue
 		}
-		var p part
+		var p format.Part
 		if err := put(&p.Put, item); err != nil {
 			return err
 		}
@@ -212,19 +214,19 @@ func (e *encoder) change(r *record, last *lastAnswers, items []proto.Message) er
 }
 
 // keep adds an item of the last list, to the range before it if that ends there.
-func keep(parts []part, at int) []part {
+func keep(parts []format.Part, at int) []format.Part {
 	if n := len(parts); n > 0 && parts[n-1].Keep != nil {
 		if last := parts[n-1].Keep; last[0]+last[1] == at {
 			last[1]++
 			return parts
 		}
 	}
-	return append(parts, part{Keep: &[2]int{at, 1}})
+	return append(parts, format.Part{Keep: &[2]int{at, 1}})
 }
 
 // decode decodes and redacts an answer that is one message.
-func (e *encoder) decode(m method, message []byte) (proto.Message, error) {
-	into := m.answer()
+func (e *encoder) decode(m format.Method, message []byte) (proto.Message, error) {
+	into := m.NewReply()
 	if err := proto.Unmarshal(message, into); err != nil {
 		return nil, err
 	}

@@ -2,10 +2,8 @@ package recording
 
 import (
 	"bufio"
-	"compress/flate"
 	"compress/gzip"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -56,39 +54,4 @@ func (f *File) Close() (size int64, err error) {
 		size = info.Size()
 	}
 	return size, errors.Join(err, statErr, f.file.Close())
-}
-
-// Open reads the recording in a file.
-func Open(path string) (*Recording, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("replay: %w", err)
-	}
-	defer func() { _ = file.Close() }()
-	recording, err := Read(file)
-	if err != nil {
-		return nil, fmt.Errorf("replay %s: %w", path, err)
-	}
-	return recording, nil
-}
-
-// uncompressed returns the content of r if that is compressed, or else r.
-func uncompressed(r io.Reader) (io.Reader, error) {
-	reader := bufio.NewReader(r)
-	if magic, _ := reader.Peek(2); string(magic) != "\x1f\x8b" {
-		return reader, nil
-	}
-	unzipped, err := gzip.NewReader(reader)
-	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, ErrEmpty
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", ErrForeign, err)
-	}
-	return unzipped, nil
-}
-
-func isDamaged(err error) bool {
-	return errors.Is(err, bufio.ErrTooLong) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) ||
-		errors.As(err, new(flate.CorruptInputError))
 }

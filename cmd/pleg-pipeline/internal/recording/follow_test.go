@@ -53,7 +53,7 @@ func TestReplayOfEvents(t *testing.T) {
 				}
 				want, data := s.record(t)
 				want.requireMany(t)
-				got := replay(t, data, 1, following, false)
+				got := replayed(t, data, 1, following, false)
 				if test.unannounced {
 					want, got = want.byContainer(), got.byContainer()
 				}
@@ -73,7 +73,7 @@ func TestReplayOfEventsForPollingPipeline(t *testing.T) {
 			play: churnSeed(3, 5, 100),
 		}
 		want, data := s.record(t)
-		got := replay(t, data, 1, pipeline.Options{}, false)
+		got := replayed(t, data, 1, pipeline.Options{}, false)
 		want.events, got.events = nil, nil // lists show fewer changes
 		got.requireEqual(t, want)
 	})
@@ -84,6 +84,6 @@ func TestReplayWithoutEventsForFollowingPipeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := scenario{pods: 5, simulated: simruntime.Options{Seed: 5}, play: churn(8, 50)}
 		want, data := s.record(t)
-		replay(t, data, 1, pipeline.Options{Events: pipeline.EventsAuto}, false).requireEqual(t, want)
+		replayed(t, data, 1, pipeline.Options{Events: pipeline.EventsAuto}, false).requireEqual(t, want)
 	})
 }

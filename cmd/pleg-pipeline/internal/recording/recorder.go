@@ -11,6 +11,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording/format"
 )
 
 const (
@@ -151,9 +153,9 @@ func (r *Recorder) write(e *encoder, a *answer) error {
 		return err
 	}
 	switch {
-	case a.call == callEvents && len(a.messages) > 0:
+	case a.call == format.CallEvents && len(a.messages) > 0:
 		r.events.Add(1)
-	case a.call != callEvents && !a.pending:
+	case a.call != format.CallEvents && !a.pending:
 		r.answers.Add(1)
 	}
 	return nil
@@ -199,7 +201,7 @@ func (r *Recorder) writePending(e *encoder) error {
 // startCall returns the answer of a call to be filled in, or nil if the call is
 // not recorded.
 func (r *Recorder) startCall(call string, request any) *answer {
-	if _, ok := methods[call]; !ok {
+	if _, ok := format.Methods[call]; !ok {
 		return nil
 	}
 	r.mu.Lock()
@@ -248,7 +250,7 @@ func (r *Recorder) finishCall(a *answer, err error) {
 // event records a message of an event stream, its opening or its end.
 func (r *Recorder) event(a answer) {
 	r.mu.Lock()
-	a.call, a.at = callEvents, r.now()
+	a.call, a.at = format.CallEvents, r.now()
 	r.mu.Unlock()
 	select {
 	case <-r.stop:

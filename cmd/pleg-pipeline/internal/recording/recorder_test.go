@@ -29,7 +29,7 @@ func TestReplayOfHungCalls(t *testing.T) {
 				if !strings.Contains(string(data), `"pending":true`) {
 					t.Error("nothing is pending in the recording")
 				}
-				got := replay(t, data, 1, pipeline.Options{}, false)
+				got := replayed(t, data, 1, pipeline.Options{}, false)
 				// Errors of calls that the client cancelled name the reason.
 				for uid, state := range want.states {
 					if strings.Contains(state, "rpc error") {
@@ -64,7 +64,7 @@ func TestReplaySpeed(t *testing.T) {
 		want, data := s.record(t)
 		for speed, period := range map[float64]time.Duration{10: 100 * time.Millisecond, 0.25: 4 * time.Second} {
 			began := time.Now()
-			replay(t, data, speed, pipeline.Options{RelistPeriod: period}, false).requireEqual(t, want)
+			replayed(t, data, speed, pipeline.Options{RelistPeriod: period}, false).requireEqual(t, want)
 			if took, wanted := time.Since(began), time.Duration(float64(35*time.Second)/speed); took < wanted*9/10 || took > wanted*11/10+2*time.Second {
 				t.Errorf("at speed %v it takes %v, want about %v", speed, took, wanted)
 			}

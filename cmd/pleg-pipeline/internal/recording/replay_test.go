@@ -50,7 +50,7 @@ func TestReplayEqualsRecordedRun(t *testing.T) {
 				test.simulated = simruntime.Options{Seed: 5, Profile: nodeProfile(t)}
 				want, data := test.record(t)
 				want.requireMany(t)
-				got := replay(t, data, 1, test.replay, test.unary)
+				got := replayed(t, data, 1, test.replay, test.unary)
 				if test.statesOnly {
 					want.events, got.events = nil, nil
 				}

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording/format"
 )
 
 // DialOptions returns the options of a gRPC connection to be tapped. The client
@@ -39,12 +41,12 @@ func (r *Recorder) stream(
 	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
 	call := path.Base(method)
-	if _, recorded := methods[call]; !recorded {
+	if _, recorded := format.Methods[call]; !recorded {
 		return open(ctx, desc, conn, method, opts...)
 	}
 	var tapped tappedStream
 	var add func([]byte)
-	if call == callEvents {
+	if call == format.CallEvents {
 		add = r.tapEvents(&tapped)
 	} else {
 		add = r.tapList(ctx, call, &tapped)

@@ -1,16 +1,21 @@
-package recording
+package replay
 
 import (
 	"bufio"
 	"bytes"
+	"compress/flate"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording/format"
 )
 
 // Errors that [Read] wraps.
@@ -31,7 +36,7 @@ const maxLine = 256 << 20
 
 // Recording is the answers of a runtime. It does not change.
 type Recording struct {
-	Header Header
+	Header format.Header
 	// Length is from the first call to the end.
 	Length time.Duration
 	// Cut says what is missing at the end; empty if nothing is.
@@ -43,11 +48,11 @@ type Recording struct {
 	sessions []*session
 	version  time.Duration // how long the call took
 	streams  bool          // the runtime could stream lists
-	final    [kinds]map[string]bool
+	final    [format.Kinds]map[string]bool
 }
 
 type statusKey struct {
-	kind kind
+	kind format.Kind
 	id   string
 }
 
@@ -57,7 +62,7 @@ type step struct {
 	err      error // a gRPC status
 	pending  bool  // it has no answer
 	dropped  bool  // its answer is in a later line
-	kind     kind
+	kind     format.Kind
 	filter   proto.Message // of a list that is not of everything
 	key      string        // identifies kind and filter; empty without a filter
 	same     bool          // the list equals the last one
@@ -141,8 +146,8 @@ func readError(lines *bufio.Scanner) error {
 }
 
 // parseHeader reads the first line.
-func parseHeader(line []byte) (h Header, err error) {
-	start := []byte(`{"format":"` + formatName + `"`)
+func parseHeader(line []byte) (h format.Header, err error) {
+	start := []byte(`{"format":"` + format.Name + `"`)
 	if !bytes.HasSuffix(line, []byte("\n")) && (bytes.HasPrefix(start, line) || bytes.HasPrefix(line, start)) {
 		return h, ErrEmpty
 	}
@@ -151,10 +156,10 @@ func parseHeader(line []byte) (h Header, err error) {
 		Version int    `json:"version"`
 	}
 	switch err := json.Unmarshal(line, &first); {
-	case err != nil || first.Format != formatName:
+	case err != nil || first.Format != format.Name:
 		return h, ErrForeign
-	case first.Version > formatVersion:
-		return h, fmt.Errorf("%w: it has format %d, this one reads up to %d", ErrNewer, first.Version, formatVersion)
+	case first.Version > format.Version:
+		return h, fmt.Errorf("%w: it has format %d, this one reads up to %d", ErrNewer, first.Version, format.Version)
 	case first.Version < 1:
 		return h, fmt.Errorf("%w: format %d", ErrCorrupt, first.Version)
 	}
@@ -162,4 +167,39 @@ func parseHeader(line []byte) (h Header, err error) {
 		return h, fmt.Errorf("%w: line 1: %w", ErrCorrupt, err)
 	}
 	return h, nil
+}
+
+// Open reads the recording in a file.
+func Open(path string) (*Recording, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	recording, err := Read(file)
+	if err != nil {
+		return nil, fmt.Errorf("replay %s: %w", path, err)
+	}
+	return recording, nil
+}
+
+// uncompressed returns the content of r if that is compressed, or else r.
+func uncompressed(r io.Reader) (io.Reader, error) {
+	reader := bufio.NewReader(r)
+	if magic, _ := reader.Peek(2); string(magic) != "\x1f\x8b" {
+		return reader, nil
+	}
+	unzipped, err := gzip.NewReader(reader)
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, ErrEmpty
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrForeign, err)
+	}
+	return unzipped, nil
+}
+
+func isDamaged(err error) bool {
+	return errors.Is(err, bufio.ErrTooLong) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) ||
+		errors.As(err, new(flate.CorruptInputError))
 }

@@ -1,4 +1,4 @@
-package recording
+package replay
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording/format"
 )
 
 // streamBatch is the number of items in one message of a streamed list.
@@ -16,25 +18,25 @@ const streamBatch = 1000
 
 // list returns the messages of a list: one, or several if it is streamed.
 func (s *Server) list(ctx context.Context, call string, request proto.Message) ([]proto.Message, error) {
-	m := methods[call]
-	entries, err := s.entries(ctx, m.kind, filterOf(request))
+	m := format.Methods[call]
+	entries, err := s.entries(ctx, m.Kind, format.FilterOf(request))
 	if err != nil {
 		return nil, err
 	}
 	var answers []proto.Message
 	for i, e := range entries {
-		if i == 0 || i%streamBatch == 0 && isStreamedList(call) {
-			answers = append(answers, m.answer())
+		if i == 0 || i%streamBatch == 0 && format.IsStreamedList(call) {
+			answers = append(answers, m.NewReply())
 		}
-		itemsOf(answers[len(answers)-1]).Append(protoreflect.ValueOfMessage(e.message.ProtoReflect()))
+		format.ItemsOf(answers[len(answers)-1]).Append(protoreflect.ValueOfMessage(e.message.ProtoReflect()))
 	}
-	if len(answers) == 0 && !isStreamedList(call) {
-		answers = append(answers, m.answer())
+	if len(answers) == 0 && !format.IsStreamedList(call) {
+		answers = append(answers, m.NewReply())
 	}
 	return answers, nil
 }
 
-func (s *Server) entries(ctx context.Context, k kind, filter proto.Message) ([]*entry, error) {
+func (s *Server) entries(ctx context.Context, k format.Kind, filter proto.Message) ([]*entry, error) {
 	if filter != nil {
 		return s.filtered(ctx, k, filter)
 	}
@@ -82,12 +84,12 @@ func (s *Server) openRound() {
 		}
 	}
 	s.advance(at)
-	s.shown, s.how, s.shownAt, s.asked = s.world.view, s.world.last, time.Now(), [kinds]bool{}
+	s.shown, s.how, s.shownAt, s.asked = s.world.view, s.world.last, time.Now(), [format.Kinds]bool{}
 }
 
 // filtered answers with the list of this filter that was made at about this time,
 // or with the items of the world that match.
-func (s *Server) filtered(ctx context.Context, k kind, filter proto.Message) (found []*entry, err error) {
+func (s *Server) filtered(ctx context.Context, k format.Kind, filter proto.Message) (found []*entry, err error) {
 	key := filterKey(k, filter)
 	s.mu.Lock()
 	now := s.position()
@@ -120,7 +122,7 @@ func (s *Server) filtered(ctx context.Context, k kind, filter proto.Message) (fo
 	return found, s.play(ctx, how)
 }
 
-func (s *Server) status(ctx context.Context, k kind, id string) ([]proto.Message, error) {
+func (s *Server) status(ctx context.Context, k format.Kind, id string) ([]proto.Message, error) {
 	s.mu.Lock()
 	s.advance(s.position())
 	found := s.chooseStatus(k, id)
@@ -144,7 +146,7 @@ func (s *Server) status(ctx context.Context, k kind, id string) ([]proto.Message
 // chooseStatus returns the recorded answer, or nil if there is none. An answer from
 // before the item's state was first seen does not count, unless it has that state.
 // The caller holds the lock.
-func (s *Server) chooseStatus(k kind, id string) *step {
+func (s *Server) chooseStatus(k format.Kind, id string) *step {
 	answers := s.recording.statuses[statusKey{k, id}]
 	var e *entry
 	var since time.Duration
@@ -171,7 +173,7 @@ func (s *Server) chooseStatus(k kind, id string) *step {
 	if next := sort.Search(len(answers), func(i int) bool { return answers[i].at >= since }); next < len(answers) {
 		return answers[next]
 	}
-	if last >= 0 && (e == nil || answers[last].status == nil || stateOf(field(answers[last].status, "status").Message().Interface()) == e.state) {
+	if last >= 0 && (e == nil || answers[last].status == nil || stateOf(format.Field(answers[last].status, "status").Message().Interface()) == e.state) {
 		return answers[last]
 	}
 	return nil

@@ -1,4 +1,4 @@
-package recording
+package replay
 
 import (
 	"context"
@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording/format"
 )
 
 const (
@@ -40,9 +42,9 @@ type Server struct {
 	world   *world
 	next    int     // the step to apply next
 	rounds  []round // to come
-	shown   [kinds][]*entry
-	how     [kinds]*step // the lists that were recorded of what is shown; nil before the first
-	asked   [kinds]bool  // which lists of the shown round have been asked for
+	shown   [format.Kinds][]*entry
+	how     [format.Kinds]*step // the lists that were recorded of what is shown; nil before the first
+	asked   [format.Kinds]bool  // which lists of the shown round have been asked for
 	shownAt time.Time
 	session int  // the event stream under way or to come
 	sent    int  // its events that have been sent
@@ -105,11 +107,11 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 func (s *Server) handle(_ any, stream grpc.ServerStream) error {
 	name, _ := grpc.MethodFromServerStream(stream)
 	call, _ := strings.CutPrefix(name, "/"+cri.RuntimeService_ServiceDesc.ServiceName+"/")
-	m, ok := methods[call]
-	if !ok || isStreamedList(call) && !s.recording.streams {
+	m, ok := format.Methods[call]
+	if !ok || format.IsStreamedList(call) && !s.recording.streams {
 		return status.Errorf(codes.Unimplemented, "the recorded runtime does not have %s", name)
 	}
-	request := empty(m.request)
+	request := format.Empty(m.Request)
 	if err := stream.RecvMsg(request); err != nil {
 		return err
 	}
@@ -117,11 +119,11 @@ func (s *Server) handle(_ any, stream grpc.ServerStream) error {
 	var answers []proto.Message
 	var err error
 	switch {
-	case m.list:
+	case m.List:
 		answers, err = s.list(ctx, call, request)
-	case m.status:
-		answers, err = s.status(ctx, m.kind, idOf(m.kind, request))
-	case call == callEvents:
+	case m.Status:
+		answers, err = s.status(ctx, m.Kind, format.IDOf(m.Kind, request))
+	case call == format.CallEvents:
 		return s.sendEvents(ctx, stream)
 	default:
 		answers, err = s.version(ctx)

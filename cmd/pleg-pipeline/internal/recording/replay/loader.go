@@ -1,4 +1,4 @@
-package recording
+package replay
 
 import (
 	"cmp"
@@ -12,6 +12,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording/format"
 )
 
 // maxItems bounds the memory that a few lines of a damaged file can take.
@@ -21,14 +23,14 @@ const maxItems = 100_000
 type loader struct {
 	recording *Recording
 	ended     bool
-	sizes     [kinds]int // of the last list
-	listed    [kinds]time.Duration
+	sizes     [format.Kinds]int // of the last list
+	listed    [format.Kinds]time.Duration
 	last      map[statusKey]proto.Message // the last status that was not "same"
 	sessions  map[int]*session
 	pending   map[string]*step // by call and time
 }
 
-func newLoader(h Header) *loader {
+func newLoader(h format.Header) *loader {
 	return &loader{
 		recording: &Recording{Header: h, statuses: make(map[statusKey][]*step)},
 		last:      make(map[statusKey]proto.Message),
@@ -39,15 +41,15 @@ func newLoader(h Header) *loader {
 
 // line adds one line. It ignores calls that only a later program records.
 func (l *loader) line(text []byte) error {
-	var r record
+	var r format.Line
 	if err := json.Unmarshal(text, &r); err != nil {
 		return err
 	}
-	m := methods[r.Call]
-	s := &step{at: time.Duration(r.At), took: time.Duration(r.Took), pending: r.Pending, kind: m.kind}
+	m := format.Methods[r.Call]
+	s := &step{at: time.Duration(r.At), took: time.Duration(r.Took), pending: r.Pending, kind: m.Kind}
 	l.recording.Length = max(l.recording.Length, s.at+s.took)
 	if r.Error != nil {
-		s.err = r.Error.err()
+		s.err = r.Error.Err()
 	}
 	key := fmt.Sprint(r.Call, r.ID, string(r.Filter), r.At)
 	if before := l.pending[key]; before != nil && !r.Pending {
@@ -59,13 +61,13 @@ func (l *loader) line(text []byte) error {
 	switch {
 	case r.End:
 		l.ended, l.recording.Cut = true, ""
-	case m.list:
+	case m.List:
 		return l.list(s, &r)
-	case m.status:
+	case m.Status:
 		return l.status(s, &r)
-	case r.Call == callEvents:
+	case r.Call == format.CallEvents:
 		return l.event(s, &r)
-	case r.Call == callVersion:
+	case r.Call == format.CallVersion:
 		l.recording.version = s.took
 	case r.Call == "":
 		return errors.New("no call in it")
@@ -73,14 +75,14 @@ func (l *loader) line(text []byte) error {
 	return nil
 }
 
-func (l *loader) list(s *step, r *record) error {
-	if streamed := isStreamedList(r.Call); streamed && s.err != nil && r.Error.Code == code(codes.Unimplemented) {
+func (l *loader) list(s *step, r *format.Line) error {
+	if streamed := format.IsStreamedList(r.Call); streamed && s.err != nil && r.Error.Code == format.Code(codes.Unimplemented) {
 		return nil // the client called again without a stream
 	} else if streamed {
 		l.recording.streams = true
 	}
 	if len(r.Filter) > 0 {
-		s.filter = empty(kindMessages[s.kind].filter)
+		s.filter = format.Empty(format.Messages[s.kind].Filter)
 		if err := parse(r.Filter, s.filter); err != nil {
 			return err
 		}
@@ -99,7 +101,7 @@ func (l *loader) list(s *step, r *record) error {
 	return l.parts(s, r)
 }
 
-func (l *loader) parts(s *step, r *record) error {
+func (l *loader) parts(s *step, r *format.Line) error {
 	if r.Same && s.filter == nil {
 		s.same = true
 		return nil
@@ -124,9 +126,9 @@ func (l *loader) parts(s *step, r *record) error {
 	return nil
 }
 
-func (l *loader) part(s *step, p part) (listPart, error) {
+func (l *loader) part(s *step, p format.Part) (listPart, error) {
 	if p.Keep == nil {
-		message := empty(kindMessages[s.kind].item)
+		message := format.Empty(format.Messages[s.kind].Item)
 		err := parse(p.Put, message)
 		return listPart{number: 1, item: newItem(message)}, err
 	}
@@ -137,7 +139,7 @@ func (l *loader) part(s *step, p part) (listPart, error) {
 	return listPart{first: first, number: number}, nil
 }
 
-func (l *loader) status(s *step, r *record) error {
+func (l *loader) status(s *step, r *format.Line) error {
 	key := statusKey{s.kind, r.ID}
 	l.recording.statuses[key] = append(l.recording.statuses[key], s)
 	switch {
@@ -146,7 +148,7 @@ func (l *loader) status(s *step, r *record) error {
 	case r.Same && l.last[key] == nil:
 		return fmt.Errorf("the same status of %s as before, and there is none", r.ID)
 	case !r.Same:
-		l.last[key] = empty(kindMessages[s.kind].status)
+		l.last[key] = format.Empty(format.Messages[s.kind].Status)
 		if err := parse(r.Answer, l.last[key]); err != nil {
 			return err
 		}
@@ -155,7 +157,7 @@ func (l *loader) status(s *step, r *record) error {
 	return nil
 }
 
-func (l *loader) event(s *step, r *record) error {
+func (l *loader) event(s *step, r *format.Line) error {
 	in := l.sessions[r.Stream]
 	if in == nil {
 		in = &session{opened: s.at}
@@ -184,15 +186,15 @@ func (l *loader) event(s *step, r *record) error {
 // addEventStatuses adds the statuses in an event: a client does not ask for them
 // again.
 func (l *loader) addEventStatuses(s *step) {
-	add := func(k kind, id string, answer proto.Message) {
+	add := func(k format.Kind, id string, answer proto.Message) {
 		key := statusKey{k, id}
 		l.recording.statuses[key] = append(l.recording.statuses[key], &step{at: s.at, status: answer, byEvent: true})
 	}
 	if sandbox := s.event.GetPodSandboxStatus(); sandbox.GetId() != "" {
-		add(sandboxes, sandbox.GetId(), &cri.PodSandboxStatusResponse{Status: sandbox})
+		add(format.Sandboxes, sandbox.GetId(), &cri.PodSandboxStatusResponse{Status: sandbox})
 	}
 	for _, c := range s.event.GetContainersStatuses() {
-		add(containers, c.GetId(), &cri.ContainerStatusResponse{Status: c})
+		add(format.Containers, c.GetId(), &cri.ContainerStatusResponse{Status: c})
 	}
 }
 
@@ -231,7 +233,7 @@ func parse(text []byte, into proto.Message) error {
 }
 
 // filterKey identifies a list with a filter.
-func filterKey(k kind, filter proto.Message) string {
+func filterKey(k format.Kind, filter proto.Message) string {
 	text, _ := proto.MarshalOptions{Deterministic: true}.Marshal(filter) // never fails: it was decoded before
 	return fmt.Sprint(k, ":", string(text))
 }

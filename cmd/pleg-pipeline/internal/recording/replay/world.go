@@ -1,4 +1,4 @@
-package recording
+package replay
 
 import (
 	"slices"
@@ -7,6 +7,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording/format"
 )
 
 // item is a listed sandbox or container. It does not change.
@@ -17,15 +19,15 @@ type item struct {
 }
 
 func newItem(m proto.Message) *item {
-	return &item{message: m, id: field(m, "id").String(), state: stateOf(m)}
+	return &item{message: m, id: format.Field(m, "id").String(), state: stateOf(m)}
 }
 
-func stateOf(m proto.Message) int32 { return int32(field(m, "state").Enum()) }
+func stateOf(m proto.Message) int32 { return int32(format.Field(m, "state").Enum()) }
 
 // itemOf returns the list item of something with this status: all fields that
 // both have.
-func itemOf(k kind, status proto.Message, sandboxID string) *item {
-	m := empty(kindMessages[k].item)
+func itemOf(k format.Kind, status proto.Message, sandboxID string) *item {
+	m := format.Empty(format.Messages[k].Item)
 	status.ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		if same := m.ProtoReflect().Descriptor().Fields().ByName(fd.Name()); same != nil {
 			m.ProtoReflect().Set(same, v)
@@ -40,17 +42,17 @@ func itemOf(k kind, status proto.Message, sandboxID string) *item {
 
 // matches reports whether a list with this filter has the item.
 func (it *item) matches(filter proto.Message) bool {
-	if id := field(filter, "id").String(); id != "" && id != it.id {
+	if id := format.Field(filter, "id").String(); id != "" && id != it.id {
 		return false
 	}
-	if id := field(filter, "pod_sandbox_id").String(); id != "" && id != field(it.message, "pod_sandbox_id").String() {
+	if id := format.Field(filter, "pod_sandbox_id").String(); id != "" && id != format.Field(it.message, "pod_sandbox_id").String() {
 		return false
 	}
-	if state := field(filter, "state").Message(); state.IsValid() && stateOf(state.Interface()) != it.state {
+	if state := format.Field(filter, "state").Message(); state.IsValid() && stateOf(state.Interface()) != it.state {
 		return false
 	}
-	labels, match := field(it.message, "labels").Map(), true
-	field(filter, "label_selector").Map().Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
+	labels, match := format.Field(it.message, "labels").Map(), true
+	format.Field(filter, "label_selector").Map().Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
 		match = labels.Has(key) && labels.Get(key).String() == value.String()
 		return match
 	})
@@ -66,13 +68,13 @@ type entry struct {
 // world is what exists at a time of the recording. Its time only grows.
 type world struct {
 	began time.Time
-	base  [kinds][]*item  // the last list, to which the next one refers
-	view  [kinds][]*entry // the same with later observations; a slice that was read does not change
+	base  [format.Kinds][]*item  // the last list, to which the next one refers
+	view  [format.Kinds][]*entry // the same with later observations; a slice that was read does not change
 	// last is the last list, answered the last one that succeeded.
-	last, answered [kinds]*step
-	filtered       map[string]*step // the last list of each filter
-	removed        map[string]bool  // ids whose removal an event announced; none is used twice
-	differs        [kinds]bool      // the view differs from the base
+	last, answered [format.Kinds]*step
+	filtered       map[string]*step   // the last list of each filter
+	removed        map[string]bool    // ids whose removal an event announced; none is used twice
+	differs        [format.Kinds]bool // the view differs from the base
 }
 
 func newWorld(began time.Time) *world {
@@ -110,7 +112,7 @@ func (w *world) applyList(s *step) {
 
 // show replaces the view. If an id is listed twice, the first one counts, as for
 // the client.
-func (w *world) show(k kind, items []*item, at time.Duration) {
+func (w *world) show(k format.Kind, items []*item, at time.Duration) {
 	before := make(map[string]*entry, len(w.view[k]))
 	for _, e := range slices.Backward(w.view[k]) {
 		before[e.id] = e
@@ -160,29 +162,29 @@ func (w *world) applyEvent(s *step) {
 	if ns := s.event.GetCreatedAt(); ns > 0 && !w.began.IsZero() {
 		made = min(made, time.Unix(0, ns).Sub(w.began))
 	}
-	newer := func(k kind) bool { return w.answered[k] != nil && w.answered[k].at > made }
+	newer := func(k format.Kind) bool { return w.answered[k] != nil && w.answered[k].at > made }
 	sandbox, id := s.event.GetPodSandboxStatus(), s.event.GetContainerId()
 	removed := s.event.GetContainerEventType() == cri.ContainerEventType_CONTAINER_DELETED_EVENT
 	if removed {
 		w.removed[id] = true
 	}
-	if !newer(sandboxes) && sandbox != nil {
-		w.applyItem(sandboxes, itemOf(sandboxes, sandbox, ""), s.at)
+	if !newer(format.Sandboxes) && sandbox != nil {
+		w.applyItem(format.Sandboxes, itemOf(format.Sandboxes, sandbox, ""), s.at)
 	}
-	if newer(containers) {
+	if newer(format.Containers) {
 		return
 	}
 	for _, c := range s.event.GetContainersStatuses() {
-		w.applyItem(containers, itemOf(containers, c, sandbox.GetId()), s.at)
+		w.applyItem(format.Containers, itemOf(format.Containers, c, sandbox.GetId()), s.at)
 	}
 	if removed {
-		w.applyItem(containers, &item{id: id}, s.at)
+		w.applyItem(format.Containers, &item{id: id}, s.at)
 	}
 }
 
 // applyItem adds, updates or removes one item. The state of an id never goes back,
 // since an event may be older than the view.
-func (w *world) applyItem(k kind, it *item, at time.Duration) {
+func (w *world) applyItem(k format.Kind, it *item, at time.Duration) {
 	i := w.index(k, it.id)
 	view := slices.Clone(w.view[k])
 	switch {
@@ -200,7 +202,7 @@ func (w *world) applyItem(k kind, it *item, at time.Duration) {
 	w.view[k], w.differs[k] = view, true
 }
 
-func (w *world) index(k kind, id string) int {
+func (w *world) index(k format.Kind, id string) int {
 	return slices.IndexFunc(w.view[k], func(e *entry) bool { return e.id == id })
 }
 
@@ -209,14 +211,14 @@ func (w *world) index(k kind, id string) int {
 type round struct {
 	at       time.Duration // of the later call
 	end      time.Duration
-	has      [kinds]bool
+	has      [format.Kinds]bool
 	distinct bool // its lists differ from those before, or fail in another way
 }
 
 // newRounds returns the rounds of steps in the order of time.
 func newRounds(steps []*step) []round {
 	var rounds []round
-	var last [kinds]*step
+	var last [format.Kinds]*step
 	for _, s := range steps {
 		if !s.isFullList() {
 			continue
