@@ -20,10 +20,10 @@ type replayEnded struct{}
 
 func (replayEnded) Error() string { return "the recording has ended" }
 
-// Is has it count as an end in order, as a signal does.
+// Is makes it a regular end, as a signal is.
 func (replayEnded) Is(target error) bool { return target == context.Canceled }
 
-// sayReplayed tells why a command ends that would go on with a runtime.
+// sayReplayed prints why the command ends, if the recording has ended.
 func sayReplayed(ctx context.Context, out console) {
 	if cause := context.Cause(ctx); errors.As(cause, new(replayEnded)) {
 		out.say(ctx, "%v", cause)
@@ -43,8 +43,8 @@ func (f *runtimeFlags) validateReplay(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// replay calls with for a runtime that answers with a recording, and ends it when
-// the recording has been played.
+// replay calls with for a runtime that answers from a recording. The end of the
+// recording ends with.
 func (f *runtimeFlags) replay(
 	ctx context.Context, out console, file string, with func(context.Context, endpoint.Endpoint) error,
 ) error {
@@ -69,7 +69,7 @@ func (f *runtimeFlags) replay(
 		return with(ctx, endpoint.Endpoint{Address: address, Source: endpoint.ReplayScheme + file})
 	}, server.Serve, ended)
 	if n := server.Missing(); n > 0 {
-		out.say(ctx, "the recording ended before the status of %d sandboxes and containers was asked for: such calls hang", n)
+		out.say(ctx, "the recording has no status of %d sandboxes and containers, as it ended before; these calls hang", n)
 	}
 	return err
 }

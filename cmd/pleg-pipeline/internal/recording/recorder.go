@@ -67,10 +67,12 @@ type Recorder struct {
 }
 
 // NewRecorder returns a recorder for one call of Run.
-func NewRecorder(out Output, o Options) *Recorder {
+func NewRecorder(out Output, o Options) *Recorder { return newRecorder(out, o, queueLength) }
+
+func newRecorder(out Output, o Options, queue int) *Recorder {
 	return &Recorder{
 		opts: o, out: out,
-		queue:    make(chan *answer, queueLength),
+		queue:    make(chan *answer, queue),
 		stop:     make(chan struct{}),
 		ended:    make(chan struct{}),
 		behind:   make(chan struct{}, 1),
