@@ -94,7 +94,7 @@ func contextError(ctx context.Context) error {
 
 type verdictKey struct{}
 
-// malformOf returns the ways in which the answer to a list is to be spoiled.
+// malformOf returns the faults that malform the answer to a list.
 func malformOf(ctx context.Context) []Fault {
 	faults, _ := ctx.Value(verdictKey{}).([]Fault)
 	return faults

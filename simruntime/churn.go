@@ -51,9 +51,6 @@ type ChurnOptions struct {
 	Pods int
 	// Actions ends the churn after that many. If zero, it goes on.
 	Actions int
-	// Instant makes no pause between two actions. Rate still tells how many of
-	// them RestartWait and RemoveWait are, so that the sequence is the same.
-	Instant bool
 	// RestartWait is the time from a crash to the restart. If zero,
 	// DefaultRestartWait. Like RemoveWait it is counted in actions at Rate, so
 	// that the sequence does not depend on the clock.
@@ -107,7 +104,7 @@ func (o ChurnOptions) withDefaults(pods int) ChurnOptions {
 // depends on the seeds and on the pods at the start alone, as long as nothing
 // else changes pods meanwhile. Pods in namespace kube-system are not deleted.
 //
-// Actions that fall behind the rate are made up for without a pause.
+// If actions fall behind the rate, they run without a pause until they have caught up.
 func (rt *Runtime) Churn(ctx context.Context, opts ChurnOptions) error {
 	if err := opts.validate(); err != nil {
 		return fmt.Errorf("simruntime: %w", err)
@@ -117,9 +114,6 @@ func (rt *Runtime) Churn(ctx context.Context, opts ChurnOptions) error {
 	start := time.Now()
 	for n := 0; opts.Actions == 0 || n < opts.Actions; n++ {
 		due := start.Add(time.Duration(float64(n+1) / opts.Rate * float64(time.Second)))
-		if opts.Instant {
-			due = start
-		}
 		if err := sleep(ctx, time.Until(due)); err != nil {
 			return err
 		}
@@ -164,8 +158,8 @@ func (c *churn) after(n int, wait time.Duration, p pending) {
 	c.due = append(c.due[:i], append([]pending{p}, c.due[i:]...)...)
 }
 
-// step does the action of number n: one that is due, if it still can be done,
-// else a random one.
+// step runs action number n: one that is due and still possible, or else a random
+// one.
 func (c *churn) step(tx *Txn, n int) (Action, error) {
 	for len(c.due) > 0 && c.due[0].at <= n {
 		p := c.due[0]
@@ -194,8 +188,8 @@ func (c *churn) shortage(pods int) float64 {
 	return min(1, max(0, 1.0/3+2*(target-float64(pods))/target))
 }
 
-// live returns the pods that have something running, oldest first, and how
-// many pods have a sandbox that is ready.
+// live returns the pods with a running container, oldest first, and the number of
+// pods with a ready sandbox.
 func (c *churn) live(tx *Txn) (live []Pod, ready int) {
 	for _, p := range tx.s.podOrder {
 		truth, ok := p.truth()

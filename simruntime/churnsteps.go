@@ -2,8 +2,8 @@ package simruntime
 
 import "fmt"
 
-// follow does an action that was put off. ErrNotFound or ErrState mean that
-// the world has moved on and there is nothing to be done.
+// follow runs a delayed action. ErrNotFound or ErrState mean that the pod or the
+// container has changed and the action is obsolete.
 func (c *churn) follow(tx *Txn, p pending) (Action, error) {
 	pod, ok := tx.Pod(p.podUID)
 	if !ok {

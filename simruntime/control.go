@@ -6,7 +6,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// AddPod is [Txn.AddPod] in an update of its own.
+// AddPod is [Txn.AddPod] in a single update.
 func (rt *Runtime) AddPod(spec PodSpec) (Pod, error) {
 	var p Pod
 	_, err := rt.update(func(tx *Txn) (err error) {
@@ -16,13 +16,13 @@ func (rt *Runtime) AddPod(spec PodSpec) (Pod, error) {
 	return p, err
 }
 
-// ExitContainer is [Txn.ExitContainer] in an update of its own.
+// ExitContainer is [Txn.ExitContainer] in a single update.
 func (rt *Runtime) ExitContainer(id string, code int32, reason string) error {
 	_, err := rt.update(func(tx *Txn) error { return tx.ExitContainer(id, code, reason) })
 	return err
 }
 
-// RestartContainer is [Txn.RestartContainer] in an update of its own.
+// RestartContainer is [Txn.RestartContainer] in a single update.
 func (rt *Runtime) RestartContainer(id string) (Container, error) {
 	var c Container
 	_, err := rt.update(func(tx *Txn) (err error) {
@@ -32,19 +32,19 @@ func (rt *Runtime) RestartContainer(id string) (Container, error) {
 	return c, err
 }
 
-// RemoveContainer is [Txn.RemoveContainer] in an update of its own.
+// RemoveContainer is [Txn.RemoveContainer] in a single update.
 func (rt *Runtime) RemoveContainer(id string) error {
 	_, err := rt.update(func(tx *Txn) error { return tx.RemoveContainer(id) })
 	return err
 }
 
-// StopSandbox is [Txn.StopSandbox] in an update of its own.
+// StopSandbox is [Txn.StopSandbox] in a single update.
 func (rt *Runtime) StopSandbox(id string) error {
 	_, err := rt.update(func(tx *Txn) error { return tx.StopSandbox(id) })
 	return err
 }
 
-// RemovePod is [Txn.RemovePod] in an update of its own.
+// RemovePod is [Txn.RemovePod] in a single update.
 func (rt *Runtime) RemovePod(uid string) error {
 	_, err := rt.update(func(tx *Txn) error { return tx.RemovePod(uid) })
 	return err
@@ -58,7 +58,7 @@ type Population struct {
 	Dead       int // Earlier, exited attempts of each container.
 }
 
-// Populate adds pods with believable names in one update and returns them.
+// Populate adds pods with realistic names in one update and returns them.
 func (rt *Runtime) Populate(p Population) ([]Pod, error) {
 	if p.Pods < 0 || p.Containers < 0 || p.Dead < 0 || p.Exited < 0 || p.Exited > p.Containers {
 		return nil, fmt.Errorf("populate: %+v: numbers must not be negative, nor Exited above Containers", p)
@@ -132,7 +132,7 @@ func (rt *Runtime) Burst(k int, change Change) []string {
 	return uids
 }
 
-// burst reports whether there was something to change.
+// burst reports whether it changed a pod.
 func (tx *Txn) burst(p *pod, change Change) bool {
 	if change == Remove {
 		return tx.RemovePod(p.uid) == nil
@@ -151,7 +151,7 @@ func (tx *Txn) burst(p *pod, change Change) bool {
 		}
 	}
 	if changed && change == Replace {
-		// The pod exists, which is the only thing PruneDead can complain about.
+		// PruneDead fails only if the pod does not exist.
 		_ = tx.PruneDead(p.uid)
 	}
 	return changed

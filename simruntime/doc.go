@@ -1,6 +1,6 @@
 // Package simruntime is a simulated container runtime: a real gRPC server of
 // CRI v1 on a unix socket, or on any listener, without containers behind it.
-// Any CRI client can drive it, and a test or a benchmark can do to it what it
+// Any CRI client can drive it, and a test or a benchmark can do what it
 // cannot do to a real runtime: make pods by the thousand, change all of them
 // at one moment, and make calls slow, hang, fail or answer nonsense.
 //
@@ -33,7 +33,7 @@
 // RuntimeService has Version, Status, the lifecycle of sandboxes and
 // containers, their statuses, the lists with all filters, the streaming lists
 // and GetContainerEvents; ImageService has ListImages, ImageStatus and
-// PullImage, for which every image exists. Everything else answers
+// PullImage, for which every image exists. All other calls answer
 // Unimplemented.
 //
 // Objects carry the labels and annotations of the kubelet, times in
@@ -50,25 +50,26 @@
 // STOPPED of its containers, its own STOPPED, DELETED of its containers, and
 // its own DELETED. Reads agree with an event once it arrives, except that with
 // Options.DeletedLinger a deleted sandbox stays listed for that time. What a
-// slow client misses is dropped and counted, or with EventFaults.Stall
-// everybody waits for it. See [EventFaults] for the rest.
+// slow client does not read is dropped and counted, or with EventFaults.Stall
+// all clients wait for it. See [EventFaults] for the rest.
 //
 // # Faults
 //
 // [Runtime.SetProfile] sets the latency of each RPC, [Runtime.Inject] adds
 // rules for some calls, [Runtime.SetMaxConcurrent] bounds the calls that
 // execute at once. A call waits for the limit first; then its latency passes,
-// then it hangs, fails or is answered. All of it holds its place in the limit.
+// then it hangs, fails or is answered. During all of this it counts for the limit.
 //
 // Which calls a rule hits follows from their number alone, counted for the rule:
-// the third ContainerStatus about a pod, say. Package schedule makes files of
-// rules and changes that can be played again.
+// the third ContainerStatus about a pod, say. [DrawFaults] draws
+// rules from a seed and [Runtime.Play] injects them at their times, so that one
+// seed repeats a run of faults and churn.
 //
 // # Concurrency and time
 //
 // Every method may be called from any goroutine. An update is atomic: a list
 // shows all of it or nothing. The package starts no goroutine outside the
-// calls of Serve, ListenAndServe and Churn, and those return when their
+// calls of Serve, ListenAndServe, Churn and Play, and those return when their
 // context has ended. Time comes from package time: over a bufconn listener
 // all of it works on the fake clock of a synctest bubble.
 package simruntime

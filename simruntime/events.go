@@ -9,7 +9,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// EventMode is how GetContainerEvents answers at all.
+// EventMode is how GetContainerEvents answers.
 type EventMode int
 
 // The modes.
@@ -23,8 +23,8 @@ const (
 	EventsUnimplemented
 )
 
-// EventFaults spoil the streams of GetContainerEvents. The zero value spoils
-// nothing. Probabilities are drawn for each client on its own.
+// EventFaults change the streams of GetContainerEvents. The zero value changes
+// nothing. Probabilities are drawn for each client.
 type EventFaults struct {
 	Mode EventMode // For streams opened from now on.
 
@@ -93,7 +93,7 @@ type EventStats struct {
 	Emitted   int64 // Events that happened.
 	Sent      int64 // Messages sent, all clients together.
 	Lost      int64 // Lost to EventFaults.Loss.
-	Dropped   int64 // Dropped because a client, or nobody, did not read.
+	Dropped   int64 // Dropped because a client did not read, or none was connected.
 	Connected int64 // Streams opened.
 }
 

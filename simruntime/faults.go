@@ -11,13 +11,13 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Malform is a way to spoil an answer. The zero value leaves it as it is.
+// Malform is a way to malform an answer. The zero value does not change it.
 type Malform int
 
-// The ways. In an unfiltered list a fault that names a pod or an object spoils
-// only the entries concerned; otherwise all entries.
+// The ways. In an unfiltered list a fault that names a pod or an object affects
+// only its entries; otherwise all entries.
 const (
-	// NilMetadata leaves out the metadata of entries or of the status.
+	// NilMetadata omits the metadata of entries or of the status.
 	NilMetadata Malform = iota + 1
 	// UnknownState sets the state to a number that the CRI does not define.
 	UnknownState
@@ -27,11 +27,11 @@ const (
 	OrphanContainers
 	// DuplicateIDs lists entries twice.
 	DuplicateIDs
-	// WrongID gives entries, or the status, an id that nobody asked for.
+	// WrongID gives entries, or the status, an id that does not exist.
 	WrongID
 )
 
-// Fault is a rule that spoils calls. Several rules may match one call: their
+// Fault is a rule that changes the answers to calls. Several may match one call: their
 // latencies add up, and the first one with a code decides the error.
 type Fault struct {
 	// Which calls. Empty fields match everything; a call that is about no
@@ -50,6 +50,11 @@ type Fault struct {
 	Probability float64
 	Seed        uint64 // If zero, one of the runtime's and of the order of Inject.
 
+	// When it holds, for [Runtime.Play] only. If Until is zero, the fault holds
+	// until Play ends.
+	From  time.Duration
+	Until time.Duration
+
 	// What happens, in this order.
 	Latency Latency    // Added to the profile's. A stream of events has each event so late.
 	Stale   bool       // The answer is computed before the latency, not after it.
@@ -57,7 +62,7 @@ type Fault struct {
 	Code    codes.Code // If not OK, the call fails with it.
 	Message string     // Of the error. If empty, "injected fault".
 	Malform Malform
-	// Messages puts off latency, hang and error of a streaming list, or of
+	// Messages delays latency, hang and error of a streaming list, or of
 	// GetContainerEvents, until it has sent that many messages; a list that has
 	// fewer, until it has sent all.
 	Messages int
@@ -75,6 +80,8 @@ func (f Fault) validate() error {
 		return fmt.Errorf("Fault.Probability is not in [0, 1]: %v", f.Probability)
 	case f.Malform < 0 || f.Malform > WrongID:
 		return fmt.Errorf("Fault.Malform is unknown: %d", f.Malform)
+	case f.From < 0 || f.Until != 0 && f.Until <= f.From:
+		return fmt.Errorf("Fault.Until is not after Fault.From: %v and %v", f.Until, f.From)
 	case f.Messages < 0 || f.Messages > 0 && !streams[f.RPC]:
 		return fmt.Errorf("Fault.Messages is negative or RPC no stream: %d of %q", f.Messages, f.RPC)
 	}
@@ -93,6 +100,9 @@ type FaultID uint64
 // Inject adds a fault for the calls to come. The error names a field that is
 // not valid.
 func (rt *Runtime) Inject(f Fault) (FaultID, error) {
+	if f.From != 0 || f.Until != 0 {
+		return 0, fmt.Errorf("simruntime: Fault.From and Fault.Until are for Play: %v, %v", f.From, f.Until)
+	}
 	if err := f.validate(); err != nil {
 		return 0, fmt.Errorf("simruntime: %w", err)
 	}
@@ -100,7 +110,7 @@ func (rt *Runtime) Inject(f Fault) (FaultID, error) {
 }
 
 // Clear removes a fault; calls that hang because of it go on. It reports
-// whether the fault was there: one with Times is gone when it is used up.
+// whether the fault was in force: one with Times ends after that many calls.
 func (rt *Runtime) Clear(id FaultID) bool { return rt.faults.remove(id) }
 
 // ClearAll removes all faults; calls that hang go on. The profile and the
@@ -188,15 +198,15 @@ func (fs *faultSet) removeAll() {
 	fs.rules = nil
 }
 
-// target is what a call is about; empty fields when it is about everything.
+// target is what a call is about; its fields are empty for everything.
 type target struct {
 	podUID string
 	id     string
 }
 
-// verdict is what the rules have in store for one call.
+// verdict is what the rules do to one call.
 type verdict struct {
-	spoiled bool // a rule has hit
+	spoiled bool // a rule affects it
 	latency time.Duration
 	stale   bool
 	hang    []*rule
@@ -218,7 +228,7 @@ func (fs *faultSet) decide(rpc string, tgt target) verdict {
 			continue
 		}
 		v.add(r, fs.rng)
-		// A rule that is used up leaves, but calls hang on it until their end.
+		// A rule with no calls left ends, but its hung calls continue to hang.
 		if r.left--; r.Times == 0 || r.left > 0 {
 			kept = append(kept, r)
 		}
@@ -228,7 +238,7 @@ func (fs *faultSet) decide(rpc string, tgt target) verdict {
 	return v
 }
 
-// hits counts a matching call and reports whether it is to be spoiled.
+// hits counts a matching call and reports whether the rule affects it.
 func (r *rule) hits() bool {
 	if r.pass > 0 {
 		r.pass--

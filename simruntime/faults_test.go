@@ -331,6 +331,8 @@ func TestInvalidSettingsNameTheField(t *testing.T) {
 		"Fault.Messages":              injectErr(simruntime.Fault{RPC: "ListContainers", Messages: 1}),
 		"Fault.Probability":           injectErr(simruntime.Fault{Probability: 1.5}),
 		"Fault.Malform":               injectErr(simruntime.Fault{Malform: 77}),
+		"Fault.From":                  injectErr(simruntime.Fault{From: 1}),
+		"Fault.Until":                 rt.Play(t.Context(), simruntime.Fault{From: 2, Until: 1}),
 		"Fault.Latency":               injectErr(simruntime.Fault{Latency: simruntime.Latency{P99: 1}}),
 		"EventFaults.Loss":            rt.SetEventFaults(simruntime.EventFaults{Loss: 2}),
 		"EventFaults.Duplicate":       rt.SetEventFaults(simruntime.EventFaults{Duplicate: -1}),

@@ -41,7 +41,7 @@ type hub struct {
 	backlog   []queued       // events held back by a stalled client
 	seq       uint64         // events published
 	s         EventStats
-	moved     chan struct{} // closed when backlog shrinks; nil if nobody waits
+	moved     chan struct{} // closed when backlog shrinks; nil if no call waits
 }
 
 func newHub(seed uint64, buffer int, retention time.Duration) *hub {

@@ -58,7 +58,7 @@ const (
 	ProfileTail = "tail"
 )
 
-// NewProfile returns a copy of a predefined profile, to be changed at will.
+// NewProfile returns a copy of a predefined profile, which the caller may change.
 func NewProfile(name string) (Profile, error) {
 	node := Profile{
 		"ContainerStatus":    {P50: 12 * time.Millisecond},

@@ -94,7 +94,7 @@ func isAllContainers(f *cri.ContainerFilter) bool {
 	return f.GetId() == "" && f.GetPodSandboxId() == "" && f.GetState() == nil && len(f.GetLabelSelector()) == 0
 }
 
-// allSandboxes is the body of the unfiltered list; it is made anew only after
+// allSandboxes is the body of the unfiltered list; it is built again only after
 // a change.
 func (rt *Runtime) allSandboxes() []byte {
 	return cachedBody(rt, &rt.podListCache, func(s *state) []byte {

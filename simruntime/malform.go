@@ -7,7 +7,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Values that no well-behaved runtime answers.
+// Values that no correct runtime answers.
 const (
 	undefinedState = 99
 	orphanID       = "0000000000000000000000000000000000000000000000000000000000000000"
@@ -18,8 +18,8 @@ func (f Fault) concerns(uid string, ids ...string) bool {
 	return (f.PodUID == "" || f.PodUID == uid) && (f.ID == "" || slices.Contains(ids, f.ID))
 }
 
-// malformStatus spoils the answer of a status call. Other answers are spoiled
-// where they are made.
+// malformStatus malforms the answer of a status call. Other answers are malformed
+// where they are built.
 func malformStatus(resp any, faults []Fault) any {
 	for _, f := range faults {
 		switch r := resp.(type) {
@@ -134,7 +134,7 @@ func malformContainers(in []*cri.Container, faults []Fault) []*cri.Container {
 }
 
 // malformEvent returns the event as the faults make it. Those about a pod or an
-// object spoil only the events about it.
+// object affect only its events.
 func malformEvent(ev *cri.ContainerEventResponse, faults []Fault) *cri.ContainerEventResponse {
 	for _, f := range faults {
 		st := ev.GetPodSandboxStatus()

@@ -72,7 +72,7 @@ func containerConfig(sb *sandbox, spec ContainerSpec) *cri.ContainerConfig {
 	}
 }
 
-// nextConfig is the configuration of the next attempt of c: the same but for
+// nextConfig is the configuration of the next attempt of c: the same except
 // what counts the attempts.
 func nextConfig(c *container, attempt uint32) *cri.ContainerConfig {
 	n := strconv.FormatUint(uint64(attempt), 10)
@@ -130,7 +130,7 @@ func newPodName(rng *rand.Rand) string {
 	return "web-" + suffix(rng, 9) + "-" + suffix(rng, 5)
 }
 
-// workload is a thing of a believable cluster that owns pods.
+// workload is an owner of pods in a realistic cluster.
 type workload struct {
 	namespace  string
 	name       string

@@ -55,7 +55,7 @@ const (
 )
 
 // PodSpec describes a pod to be added. The zero value is a pod with a
-// believable name in namespace "default", one sandbox that is ready, and no
+// realistic name in namespace "default", one sandbox that is ready, and no
 // container.
 type PodSpec struct {
 	UID         string            // If empty, one is drawn.
@@ -70,7 +70,7 @@ type PodSpec struct {
 // ContainerSpec describes a container. The zero value is one that runs.
 type ContainerSpec struct {
 	Name     string // If empty, "app", "app-2" and so on.
-	Image    string // If empty, one that goes with the name.
+	Image    string // If empty, one derived from the name.
 	Attempt  uint32
 	State    State
 	ExitCode int32  // Of an Exited one.

@@ -21,7 +21,7 @@ const (
 	DefaultMaxMessageBytes = 16 << 20
 )
 
-// Errors that a caller of the control API may tell apart. The RPCs answer
+// Errors that a caller of the control API may check for. The RPCs answer
 // them as codes.NotFound, codes.FailedPrecondition and codes.AlreadyExists.
 var (
 	// ErrNotFound is returned when no pod, sandbox or container has the id.
@@ -117,7 +117,7 @@ func (o Options) withDefaults() Options {
 }
 
 // Runtime is a simulated container runtime: pods, sandboxes and containers,
-// the faults injected, and the counters. It starts no goroutine of its own;
+// the faults injected, and the counters. It starts no goroutine;
 // [Runtime.Serve] and [Runtime.Churn] work while they are called. All methods
 // may be called from any number of goroutines.
 //
@@ -161,8 +161,8 @@ func New(opts Options) (*Runtime, error) {
 	}, nil
 }
 
-// newRand gives each use of the seed a sequence of its own, so that drawing
-// more in one place changes nothing in another.
+// newRand returns a separate sequence for each use of the seed, so that one use
+// does not affect another.
 func newRand(seed uint64, use string) *rand.Rand {
 	stream := uint64(14695981039346656037) // FNV-1a
 	for _, b := range []byte(use) {

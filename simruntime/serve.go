@@ -17,7 +17,7 @@ import (
 const handshakeTimeout = 5 * time.Second
 
 // streamWorkers is the number of goroutines that are kept for calls, so that not
-// each call has to grow a stack of its own. Calls beyond that are served too.
+// each call grows a new stack. More calls are served too.
 const streamWorkers = 32
 
 // requestWindow is more than any request. Given, it keeps the server from sending
@@ -26,7 +26,7 @@ const requestWindow = 1 << 20
 
 // Serve answers the CRI on a listener until ctx ends, then drops all
 // connections, waits for the calls in flight to see it, closes the listener
-// and returns context.Cause(ctx). A connection that has not said anything yet
+// and returns context.Cause(ctx). A connection that has not sent anything yet
 // may delay that by 5 s. It returns earlier only if the listener fails.
 //
 // The state is kept: serving again is a restart of the server whose pods have
@@ -64,8 +64,8 @@ func (rt *Runtime) Serve(ctx context.Context, l net.Listener) error {
 }
 
 // ListenAndServe serves on a unix socket, which it makes with mode 0660 and
-// removes when it returns. A socket that nobody answers on any more is
-// replaced. It refuses to replace one that is answered, or a path that is not
+// removes when it returns. It replaces a socket that no process
+// serves, but not one that is served, or a path that is not
 // a socket.
 func (rt *Runtime) ListenAndServe(ctx context.Context, socketPath string) error {
 	l, err := unixsocket.Listen(ctx, socketPath)

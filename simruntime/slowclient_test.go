@@ -13,7 +13,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-// openIdle opens a stream that nobody reads.
+// openIdle opens a stream and does not read it.
 func openIdle(t *testing.T, client cri.RuntimeServiceClient) context.CancelFunc {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -69,7 +69,7 @@ func TestRestartKeepsPods(t *testing.T) {
 		t.Errorf("after the stop %d calls in flight, %d arrived", s.InFlight, s.Arrived)
 	}
 	rt.Clear(hang)
-	rt.Burst(1, simruntime.Remove) // while nobody can ask
+	rt.Burst(1, simruntime.Remove) // while no client can call
 
 	start(t, serve)
 	if got := listPods(t, client, nil); len(got) != 2 {
@@ -150,7 +150,7 @@ func TestSilentConnectionDoesNotHoldUpTheStop(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		go func() { // reads what the server says, and says nothing itself
+		go func() { // reads, and sends nothing
 			_, _ = io.Copy(io.Discard, conn)
 		}()
 		synctest.Wait()

@@ -24,7 +24,7 @@ type state struct {
 	sandboxOrder   []*sandbox
 	containerOrder []*container
 
-	lingering []*sandbox // deleted but still listed, in order of gone
+	lingering []*sandbox // deleted but still listed, in order of the field gone
 }
 
 func newState() state {

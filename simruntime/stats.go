@@ -13,11 +13,11 @@ type RPCStats struct {
 	Time   time.Duration // Sum of the time executing, latency included.
 	Queued time.Duration // Sum of the time waiting for the concurrency limit.
 
-	Spoiled int64 // That a fault hit.
+	Spoiled int64 // That a fault affected.
 }
 
 // Stats are the counters of a [Runtime] at one moment. Calls in flight do not
-// include GetContainerEvents, whose calls last as long as the client likes.
+// include GetContainerEvents, whose calls last until the client ends them.
 type Stats struct {
 	RPCs map[string]RPCStats // By name in the CRI; only those called.
 
@@ -83,7 +83,7 @@ func (c *counters) reset() {
 	}
 }
 
-// arrive counts a call in; held is false for one that does not hold a place.
+// arrive counts a call; held is false if the limit does not apply to it.
 func (c *counters) arrive(rpc string, held bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,7 +118,7 @@ func (c *counters) spoil(rpc string) {
 	c.s.RPCs[rpc] = r
 }
 
-// leave counts a call out; held and executed say which places it held.
+// leave counts the end of a call; held and executed are what was counted before.
 func (c *counters) leave(rpc string, spent time.Duration, held, executed, failed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-// Everything at once, for the race detector and for the end: no call in flight
+// All calls and changes at once, for the race detector and for the end: no call in flight
 // is left, and the lists agree with the truth.
 func TestEverythingAtOnce(t *testing.T) {
 	rt := newRuntime(t, simruntime.Options{Seed: 9, MaxConcurrent: 4, DeletedLinger: ms})

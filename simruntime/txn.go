@@ -10,7 +10,7 @@ import (
 
 // Txn changes the runtime's state inside [Runtime.Update]. It must not be used
 // after the function given to Update has returned, nor by two goroutines.
-// Methods that return an error have then changed nothing.
+// A method that returns an error has changed nothing.
 type Txn struct {
 	rt *Runtime
 	s  *state
@@ -168,7 +168,7 @@ func (tx *Txn) RestartContainer(id string) (Container, error) {
 }
 
 // SetUnknown makes the state of a container unknown, as after a shim was lost.
-// No event tells of it.
+// No event announces it.
 func (tx *Txn) SetUnknown(id string) error {
 	c, err := tx.container(id)
 	if err != nil {
@@ -179,7 +179,7 @@ func (tx *Txn) SetUnknown(id string) error {
 	return nil
 }
 
-// RemoveContainer removes a container; one that runs is killed first.
+// RemoveContainer removes a container, and kills it first if it runs.
 func (tx *Txn) RemoveContainer(id string) error {
 	c, err := tx.container(id)
 	if err != nil {

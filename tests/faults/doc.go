@@ -1,19 +1,17 @@
-// Package faults is a test: it runs the pipeline on a simulated runtime that
-// fails in every way that package schedule knows, and demands that nothing but
-// time is lost by it.
+// Package faults is a test. It runs the pipeline on a simulated runtime that fails
+// in every way that package simruntime can draw, and checks that a fault costs
+// nothing but time.
 //
-// What is demanded in each case:
+// In each case:
 //
-//   - once the faults are lifted and the pods rest, the cache has what the
-//     runtime has, and nothing else;
-//   - the events of each container are in order, none comes twice, and they end
-//     where the container has; none is lost if the fault leaves the runtime's own
-//     events alone and these are followed;
-//   - Healthy says no while no list can succeed, and yes in the end;
-//   - nothing panics and no goroutine is left.
+//   - after the faults have ended and the pods rest, the cache equals the runtime;
+//   - the events of each container are in order, none is repeated, and the last one
+//     agrees with the container; none is missing if the pipeline follows CRI events
+//     and the fault does not affect them;
+//   - Healthy is false while no list can succeed, and true in the end;
+//   - nothing panics and no goroutine leaks.
 //
-// Two faults cannot be told from the truth, and there the demand is less: a list
-// with an id that nothing has, in place of the right one, says that containers
-// are gone; and a container whose state the list does not know may be started
-// once more, as the kubelet says it, too.
+// The pipeline cannot tell two faults from the truth, so less is checked there. A
+// list with a wrong id says that containers are gone. A container whose state the
+// list does not know may be reported as started once more, as the kubelet does.
 package faults

@@ -8,9 +8,9 @@ import (
 )
 
 var (
-	replayFile  = flag.String("faults.replay", "", "file of a schedule that TestReplay plays besides its own")
+	wholeMatrix = flag.Bool("faults.matrix", false, "run each random fault of TestFaultMatrix with and without events")
 	randomSeed  = flag.Uint64("faults.seed", 0, "run TestRandomFaults with this seed only (0: many)")
-	randomSeeds = flag.Uint64("faults.seeds", 20, "number of seeds of TestRandomFaults")
+	randomSeeds = flag.Uint64("faults.seeds", 10, "number of seeds of TestRandomFaults")
 )
 
 func TestMain(m *testing.M) {

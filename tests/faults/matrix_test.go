@@ -4,86 +4,48 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/simruntime/schedule"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-// mode is how a pipeline learns of changes.
-type mode struct {
-	events pipeline.EventsMode
-	unary  bool // lists
-}
-
-func (m mode) String() string {
-	if m.events == pipeline.EventsOff {
-		return "polling"
-	}
-	return "events"
-}
-
-var modes = []mode{{events: pipeline.EventsOff}, {events: pipeline.EventsAuto}}
-
-// The times of the matrix in units: a fault that holds always, or at random,
-// does so from faultsFrom to faultsUntil, one that hits once may last to the end.
+// More times in units. A fault that is always or random holds from faultsFrom to
+// faultsUntil, never at the moment of a change; one that hits once may do so until
+// the end of the churn.
 const (
-	faultsFrom  = 3
-	faultsUntil = 9
-	matrixEnd   = 12
-	matrixRate  = 3 // steps in a unit
-	// lastLook is when Healthy is asked, with the faults still there.
-	lastLook = faultsUntil - 0.1
+	faultsFrom  = 2.9
+	faultsUntil = 8.9
+	// healthAt is when Healthy is called, shortly before the fault ends.
+	healthAt = 8.8
 	// rest is long enough for a list, and for what waits for one.
 	rest = 6
-	// restWithEvents is the longest wait before a new stream, and for the list
-	// behind it.
+	// restWithEvents is the longest backoff of a stream, and the list after it.
 	restWithEvents = 25
 )
 
-// fault makes one case of the matrix of what the row and the column say.
-func (r row) fault(when schedule.When, unit time.Duration) schedule.Fault {
-	f := r.Fault
-	switch when {
-	case schedule.Once:
-		f.After, f.Times = 3, 1
-		if r.Call == "GetContainerEvents" { // which is called when it breaks
-			f.After, f.From = 0, schedule.Time(faultsFrom*unit)
-		}
-	case schedule.Random:
-		f.Probability, f.Seed = 0.6, 7
-		fallthrough
-	case schedule.Always:
-		f.From, f.Until = schedule.Time(faultsFrom*unit), schedule.Time(faultsUntil*unit)
-	}
-	if f.Kind == schedule.Slow {
-		f.Delay = schedule.Time(unit * 4 / 5)
-	}
-	return f
-}
-
-// TestFaultMatrix is every call that the pipeline makes, spoiled in every way,
-// once, always and at random, with and without events.
+// TestFaultMatrix runs every call of the pipeline with every fault: once and
+// always, with and without events, and at random. With -faults.matrix, random
+// faults run with and without events too.
 func TestFaultMatrix(t *testing.T) {
 	for n, r := range rows() {
-		for _, when := range []schedule.When{schedule.Once, schedule.Always, schedule.Random} {
-			for _, m := range modes {
-				if m.events == pipeline.EventsOff && r.onlyEvents() {
-					continue
-				}
-				m.unary = strings.HasPrefix(r.Call, "List") && r.Kind != schedule.Panic
-				t.Run(fmt.Sprintf("%s/%s/%s/%v", r.Call, r.name(), when, m), func(t *testing.T) {
+		for _, when := range []string{simruntime.FaultOnce, simruntime.FaultAlways, simruntime.FaultRandom} {
+			fit := r.modes()
+			if when == simruntime.FaultRandom && !*wholeMatrix {
+				fit = fit[n%len(fit):][:1]
+			}
+			for _, m := range fit {
+				t.Run(fmt.Sprintf("%s/%s/%s/%v", r.RPC, r.name(), when, m), func(t *testing.T) {
 					t.Parallel()
-					s := draw(t, uint64(n), time.Second)
-					s.Faults = []schedule.Fault{r.fault(when, time.Second)}
+					s := scenario{seed: uint64(n), pods: 3, containers: 2, rate: 2, mode: m, faults: []simruntime.Fault{r.at(when, time.Second)}}
 					synctest.Test(t, func(t *testing.T) {
-						if inBubble(t, s, m, r.healthy(when)) == 0 {
+						if runInBubble(t, s, r.healthy(when)) == 0 {
 							t.Error("no call was spoiled: this tests nothing")
 						}
 					})
@@ -93,95 +55,74 @@ func TestFaultMatrix(t *testing.T) {
 	}
 }
 
-// draw draws the steps of a case.
-func draw(t *testing.T, seed uint64, unit time.Duration) *schedule.Schedule {
-	t.Helper()
-	s, err := schedule.Draw(t.Context(), schedule.Options{
-		Seed: seed, Pods: 3, Rate: matrixRate / unit.Seconds(), Duration: matrixEnd * unit,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-// health is what Healthy has to say shortly before faults are lifted.
+// health is what Healthy must return shortly before the faults end.
 type health int
 
 const (
-	eitherWay health = iota
-	good
-	bad
+	healthyOrNot health = iota
+	healthy
+	unhealthy
 )
 
-// inBubble plays a schedule over an in-memory connection, on the fake clock, and
-// returns the number of calls that were spoiled.
-func inBubble(t *testing.T, s *schedule.Schedule, m mode, want health) int {
+// runInBubble runs a scenario over an in-memory connection on the fake clock, and
+// returns the number of spoiled calls.
+func runInBubble(t *testing.T, s scenario, want health) int {
 	t.Helper()
-	defer tell(t, s, m)
-	listener := bufconn.Listen(1 << 20)
-	b := newBed(t, s, time.Second, listener, func(ctx context.Context) (net.Conn, error) { return listener.DialContext(ctx) }, m)
-	looked := make(chan struct{})
+	listener := bufconn.Listen(64 << 10)
+	f := newFixture(t, s, time.Second, listener, func(ctx context.Context) (net.Conn, error) { return listener.DialContext(ctx) })
+	checked := make(chan struct{})
 	go func() {
-		defer close(looked)
-		time.Sleep((faultsFrom + 1) * time.Second)
-		b.callVersion()
-		time.Sleep(time.Duration(lastLook*float64(time.Second)) - time.Since(b.client.start))
-		if ok, err := b.pipe.Healthy(); want != eitherWay && ok != (want == good) {
-			t.Errorf("with the fault still there healthy is %t, %v", ok, err)
+		defer close(checked)
+		time.Sleep(units(faultsFrom+1, time.Second))
+		f.checkVersion()
+		time.Sleep(units(healthAt, time.Second) - time.Since(f.client.start))
+		if ok, err := f.pipe.Healthy(); want != healthyOrNot && ok != (want == healthy) {
+			t.Errorf("during the fault healthy is %t, %v", ok, err)
 		}
 	}()
-	b.play()
-	<-looked
+	f.play()
+	<-checked
 	wait := rest * time.Second
-	if m.events != pipeline.EventsOff {
+	if s.mode.events != pipeline.EventsOff {
 		wait = restWithEvents * time.Second
 	}
 	time.Sleep(wait)
-	b.reinspectDoubtful()
-	if diff := b.differs(); diff != "" {
-		t.Errorf("the cache is not right %v after the end:\n%s", wait, diff)
+	f.reinspectDenied()
+	if diff := f.cacheDiff(); diff != "" {
+		t.Errorf("the cache is wrong %v after the end:\n%s", wait, diff)
 	}
-	b.judge(promised(s, m))
-	return b.spoiled()
+	f.end(promised(s))
+	return f.spoiledCalls()
 }
 
-// reinspectDoubtful has the pods inspected once more if a status call has denied
-// that there is what the list has, which is believed.
-func (b *bed) reinspectDoubtful() {
-	for _, f := range b.s.Faults {
-		if f.Code != "NotFound" {
+// reinspectDenied requests an inspection of each pod if a status call answered
+// NotFound for something that is listed: the pipeline believes that answer.
+func (f *fixture) reinspectDenied() {
+	for _, fault := range f.scenario.faults {
+		if fault.Code != codes.NotFound {
 			continue
 		}
-		for _, p := range b.rt.Pods() {
-			b.pipe.RequestReinspect(pleg.PodUID(p.UID))
+		for _, p := range f.rt.Pods() {
+			f.pipe.RequestReinspect(pleg.PodUID(p.UID))
 		}
 		time.Sleep(5 * time.Second)
 	}
 }
 
-// callVersion calls Version if a fault is about it, as the pipeline seldom does, and
-// wants an answer in time, which tells of what always fails.
-func (b *bed) callVersion() {
-	for _, f := range b.s.Faults {
-		if f.Call != "Version" {
+// checkVersion calls Version if a fault is about it, as the pipeline rarely does.
+// Each call must end in time, and fail if the fault always holds.
+func (f *fixture) checkVersion() {
+	for _, fault := range f.scenario.faults {
+		if fault.RPC != "Version" {
 			continue
 		}
-		fails := f.Times == 0 && f.Probability == 0 && f.Kind != schedule.Slow
+		fails := fault.Times == 0 && fault.Probability == 0 && fault.Kind() != simruntime.FaultSlow
 		for range 5 {
 			began := time.Now()
-			_, err := b.client.Check(context.Background())
-			if took := time.Since(began); took > 2*b.unit || fails && err == nil {
-				b.t.Errorf("Check took %v and says %v", took, err)
+			_, err := f.client.Check(context.Background())
+			if took := time.Since(began); took > 2*f.unit || fails && err == nil {
+				f.t.Errorf("Check took %v and returned %v", took, err)
 			}
 		}
 	}
-}
-
-// judge demands what holds after every case, and ends it.
-func (b *bed) judge(p promise) {
-	if ok, err := b.pipe.Healthy(); !ok {
-		b.t.Errorf("healthy is %t in the end: %v", ok, err)
-	}
-	b.ledger.check(b.t, b.end(), p)
 }

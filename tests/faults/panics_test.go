@@ -3,59 +3,73 @@ package faults_test
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/simruntime/schedule"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-// embedded is a runtime of an embedder, whose methods panic as a schedule says.
-// Its WatchEvents does so in the midst of the stream, at an event.
-type embedded struct {
+// methods are the methods of pipeline.Runtime. A fault whose RPC is one of them is
+// a panic of that method.
+var methods = []string{"ListPods", "PodStatus", "ListPod", "WatchEvents"}
+
+func panics(f simruntime.Fault) bool { return slices.Contains(methods, f.RPC) }
+
+// panickingClient is a client whose methods panic under the faults. WatchEvents
+// panics at an event.
+type panickingClient struct {
 	*cri.Client
-	end time.Duration // of the schedule
 
 	mu     sync.Mutex
 	start  time.Time
-	faults []*panicking
+	faults []*methodFault
 	hits   int
 }
 
-type panicking struct {
-	schedule.Fault
+type methodFault struct {
+	simruntime.Fault
 	matched, hit int
 	rng          *rand.Rand
 }
 
-func newEmbedded(client *cri.Client, s *schedule.Schedule) *embedded {
-	e := &embedded{Client: client, end: s.End(), start: time.Now()}
-	for _, f := range s.Faults {
-		if f.Kind == schedule.Panic {
-			e.faults = append(e.faults, &panicking{Fault: f, rng: rand.New(rand.NewPCG(f.Seed, 1))})
+func newPanickingClient(client *cri.Client, faults []simruntime.Fault) *panickingClient {
+	c := &panickingClient{Client: client, start: time.Now()}
+	for _, f := range faults {
+		if panics(f) {
+			c.faults = append(c.faults, &methodFault{Fault: f, rng: rand.New(rand.NewPCG(f.Seed, 1))})
 		}
 	}
-	return e
+	return c
 }
 
-func (e *embedded) may(call string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	now := time.Since(e.start)
-	for _, f := range e.faults {
-		if f.Call == call && f.hits(now, e.end) {
-			e.hits++
-			panic("a fault of the schedule: " + f.String())
+func (c *panickingClient) clearFaults() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.faults = nil
+}
+
+func (c *panickingClient) panicked() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.hits
+}
+
+func (c *panickingClient) panicIfFaulty(method string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.faults {
+		if f.RPC == method && f.hits(time.Since(c.start)) {
+			c.hits++
+			panic("injected panic of " + method)
 		}
 	}
 }
 
-func (f *panicking) hits(now, end time.Duration) bool {
-	if f.Until > 0 {
-		end = time.Duration(f.Until)
-	}
-	if now < time.Duration(f.From) || now >= end || f.Times > 0 && f.hit == f.Times {
+func (f *methodFault) hits(now time.Duration) bool {
+	if now < f.From || f.Until > 0 && now >= f.Until || f.Times > 0 && f.hit == f.Times {
 		return false
 	}
 	if f.matched++; f.matched <= f.After || f.Probability > 0 && f.rng.Float64() >= f.Probability {
@@ -65,24 +79,24 @@ func (f *panicking) hits(now, end time.Duration) bool {
 	return true
 }
 
-func (e *embedded) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
-	e.may("ListPods")
-	return e.Client.ListPods(ctx)
+func (c *panickingClient) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
+	c.panicIfFaulty("ListPods")
+	return c.Client.ListPods(ctx)
 }
 
-func (e *embedded) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
-	e.may("PodStatus")
-	return e.Client.PodStatus(ctx, pod, last)
+func (c *panickingClient) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
+	c.panicIfFaulty("PodStatus")
+	return c.Client.PodStatus(ctx, pod, last)
 }
 
-func (e *embedded) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, error) {
-	e.may("ListPod")
-	return e.Client.ListPod(ctx, uid)
+func (c *panickingClient) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, error) {
+	c.panicIfFaulty("ListPod")
+	return c.Client.ListPod(ctx, uid)
 }
 
-func (e *embedded) WatchEvents(ctx context.Context, opened func(), hint func(pleg.Hint)) error {
-	return e.Client.WatchEvents(ctx, opened, func(h pleg.Hint) {
-		e.may("WatchEvents")
+func (c *panickingClient) WatchEvents(ctx context.Context, opened func(), hint func(pleg.Hint)) error {
+	return c.Client.WatchEvents(ctx, opened, func(h pleg.Hint) {
+		c.panicIfFaulty("WatchEvents")
 		hint(h)
 	})
 }

@@ -3,17 +3,15 @@ package faults_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/simruntime/schedule"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-// TestRandomFaults has several faults at once, all drawn from the seed.
+// TestRandomFaults runs several faults at once, all drawn from the seed.
 func TestRandomFaults(t *testing.T) {
 	first, last := uint64(1), *randomSeeds
 	if *randomSeed != 0 {
@@ -22,70 +20,74 @@ func TestRandomFaults(t *testing.T) {
 	for seed := first; seed <= last; seed++ {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
-			s, m := drawFaults(t, seed)
-			synctest.Test(t, func(t *testing.T) { inBubble(t, s, m, eitherWay) })
+			s := drawScenario(t, seed)
+			synctest.Test(t, func(t *testing.T) { runInBubble(t, s, healthyOrNot) })
+			if t.Failed() {
+				t.Logf("to repeat: go test ./tests/faults -run TestRandomFaults -faults.seed %d\n%+v", seed, s)
+			}
 		})
 	}
 }
 
-// drawFaults draws faults, one of them surely of something that is called, and
+// drawScenario draws the faults, at least one of them of a call that is made, and
 // how the pipeline learns of changes.
-func drawFaults(t *testing.T, seed uint64) (*schedule.Schedule, mode) {
+func drawScenario(t *testing.T, seed uint64) scenario {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 9))
 	m := modes[rng.IntN(len(modes))]
 	m.unary = rng.IntN(3) == 0
-	specs := []schedule.Spec{{Call: "ContainerStatus", Kind: schedule.Any, When: schedule.Always}}
+	patterns := []string{"ContainerStatus/*/always"}
 	for range rng.IntN(5) {
-		specs = append(specs, schedule.Spec{Call: schedule.Any, Kind: schedule.Any, When: schedule.Any})
+		patterns = append(patterns, "*/*/*")
 	}
-	for _, method := range []string{"ListPods", "PodStatus", "ListPod", "WatchEvents"} {
+	calls := len(patterns)
+	var panicking []string
+	for _, method := range methods {
 		if rng.IntN(4) == 0 {
-			specs = append(specs, schedule.Spec{Call: method, Kind: schedule.Panic, When: schedule.Any})
+			panicking = append(panicking, method)
+			patterns = append(patterns, "ContainerStatus/hang/*")
 		}
 	}
-	s, err := schedule.Draw(t.Context(), schedule.Options{
-		Seed: seed, Pods: 1 + rng.IntN(12), Containers: 1 + rng.IntN(2), Rate: matrixRate, Duration: matrixEnd * time.Second, Faults: specs,
-	})
+	faults, err := simruntime.DrawFaults(seed, churnEnd*time.Second, patterns...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s, m
+	for i, method := range panicking {
+		faults[calls+i].RPC, faults[calls+i].Hang = method, false
+	}
+	return scenario{seed: seed, pods: 1 + rng.IntN(12), containers: 1 + rng.IntN(2), rate: 3, mode: m, faults: faults}
 }
 
-// TestReplay plays files: those in testdata, each of which has led to a bug, and
-// the one of -faults.replay.
-func TestReplay(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.json")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no files in testdata: %v", err)
-	}
-	if *replayFile != "" {
-		files = append(files, *replayFile)
-	}
-	for _, file := range files {
+// regressions are mixes of faults each of which has found a bug.
+var regressions = map[string]scenario{
+	"late events": {seed: 4, pods: 3, containers: 2, rate: 3, faults: []simruntime.Fault{
+		{RPC: "ContainerStatus", Times: 1, Latency: latency(1417), Until: 6246 * time.Millisecond},
+		{RPC: "StreamContainers", Latency: latency(538), From: 1414 * time.Millisecond, Until: 5546 * time.Millisecond},
+		{RPC: "GetContainerEvents", Latency: latency(1432), From: 846 * time.Millisecond, Until: 4407 * time.Millisecond},
+	}},
+	"no metadata": {seed: 5, pods: 3, containers: 2, rate: 3, faults: []simruntime.Fault{
+		{RPC: "StreamContainers", Malform: simruntime.NilMetadata, Probability: 0.36, Seed: 2026640311, From: 5517 * time.Millisecond, Until: 8606 * time.Millisecond},
+		{RPC: "StreamPodSandboxes", Malform: simruntime.NilMetadata, From: 3041 * time.Millisecond, Until: 5116 * time.Millisecond},
+		{RPC: "ListContainers", Malform: simruntime.NilMetadata, Probability: 0.39, Seed: 3465407077, From: 1870 * time.Millisecond, Until: 3550 * time.Millisecond},
+		{RPC: "ListPodSandbox", Malform: simruntime.NilMetadata, After: 4, Times: 1, Until: 8516 * time.Millisecond},
+	}},
+}
+
+func latency(ms int) simruntime.Latency {
+	return simruntime.Latency{P50: time.Duration(ms) * time.Millisecond}
+}
+
+func TestRegressions(t *testing.T) {
+	for name, regression := range regressions {
 		for _, m := range []mode{
 			{events: pipeline.EventsOff}, {events: pipeline.EventsAuto}, {pipeline.EventsOff, true}, {pipeline.EventsAuto, true},
 		} {
-			t.Run(fmt.Sprintf("%s/%v/unary=%t", filepath.Base(file), m, m.unary), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%v/unary=%t", name, m, m.unary), func(t *testing.T) {
 				t.Parallel()
-				s := load(t, file)
-				synctest.Test(t, func(t *testing.T) { inBubble(t, s, m, eitherWay) })
+				s := regression
+				s.mode = m
+				synctest.Test(t, func(t *testing.T) { runInBubble(t, s, healthyOrNot) })
 			})
 		}
 	}
-}
-
-func load(t *testing.T, path string) *schedule.Schedule {
-	t.Helper()
-	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	s, err := schedule.Decode(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
 }

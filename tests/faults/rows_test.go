@@ -3,98 +3,144 @@ package faults_test
 import (
 	"slices"
 	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/simruntime/schedule"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-// row is a call and the way in which it is spoiled.
-type row struct{ schedule.Fault }
+// row is a call and the way in which it fails.
+type row struct{ simruntime.Fault }
 
-// errorCodes are the errors that each call is tried with. Those of Kubernetes and
-// gRPC that mean something to a client are among them.
-var errorCodes = map[string][]string{
-	"ListPodSandbox":     {"Unavailable", "Unimplemented"}, // no single sandbox is too large
-	"ListContainers":     {"Unavailable", "ResourceExhausted", "Unimplemented"},
-	"StreamPodSandboxes": {"Unavailable", "ResourceExhausted", "Unimplemented"},
-	"StreamContainers":   {"Unavailable", "ResourceExhausted", "Unimplemented"},
-	"PodSandboxStatus":   {"Unavailable", "NotFound"},
-	"ContainerStatus":    {"Unavailable", "NotFound"},
-	"GetContainerEvents": {"Unavailable", "Unimplemented"},
-	"Version":            {"Unavailable", "Unimplemented"},
+// errorCodes are the codes that each call fails with. They include those that
+// have a meaning for a client of Kubernetes or gRPC.
+var errorCodes = map[string][]codes.Code{
+	"ListPodSandbox":     {codes.Unavailable, codes.Unimplemented}, // no single sandbox is too large
+	"ListContainers":     {codes.Unavailable, codes.ResourceExhausted, codes.Unimplemented},
+	"StreamPodSandboxes": {codes.Unavailable, codes.ResourceExhausted, codes.Unimplemented},
+	"StreamContainers":   {codes.Unavailable, codes.ResourceExhausted, codes.Unimplemented},
+	"PodSandboxStatus":   {codes.Unavailable, codes.NotFound},
+	"ContainerStatus":    {codes.Unavailable, codes.NotFound},
+	"GetContainerEvents": {codes.Unavailable, codes.Unimplemented},
+	"Version":            {codes.Unavailable, codes.Unimplemented},
 }
 
-// rows returns every call with every kind that it knows.
+// rows returns every call with every way in which it can fail.
 func rows() []row {
 	var all []row
-	for _, call := range schedule.Calls() {
-		for _, kind := range schedule.Kinds(call) {
-			f := schedule.Fault{Call: call, Kind: kind}
+	for _, call := range simruntime.FaultCalls() {
+		for _, kind := range simruntime.FaultKinds(call) {
+			f := simruntime.Fault{RPC: call}
 			switch kind {
-			case schedule.Error:
+			case simruntime.FaultError:
 				for _, f.Code = range errorCodes[call] {
 					all = append(all, row{f})
 				}
 				continue
-			case schedule.Malform:
-				for _, f.Malform = range schedule.Malforms(call) {
+			case simruntime.FaultMalform:
+				for _, f.Malform = range simruntime.Malforms(call) {
 					all = append(all, row{f})
 				}
 				continue
-			case schedule.Truncate:
-				f.Messages = 1
+			case simruntime.FaultTruncate:
+				f.Messages, f.Code, f.Message = 1, codes.Unavailable, "stream broken"
+			case simruntime.FaultHang:
+				f.Hang = true
 			}
 			all = append(all, row{f})
 		}
+	}
+	for _, method := range methods {
+		all = append(all, row{simruntime.Fault{RPC: method}})
 	}
 	return all
 }
 
 func (r row) name() string {
-	switch r.Kind {
-	case schedule.Error:
-		return "error=" + r.Code
-	case schedule.Malform:
-		return "malform=" + r.Malform
+	switch kind := r.Kind(); {
+	case panics(r.Fault):
+		return "panic"
+	case kind == simruntime.FaultError:
+		return "error=" + r.Code.String()
+	case kind == simruntime.FaultMalform:
+		return "malform=" + r.Malform.String()
+	default:
+		return kind
 	}
-	return string(r.Kind)
 }
 
-// onlyEvents reports whether the call is made only if events are followed.
-func (r row) onlyEvents() bool { return r.Call == "GetContainerEvents" || r.Call == "WatchEvents" }
+// at returns the fault of one case, with its times.
+func (r row) at(when string, unit time.Duration) simruntime.Fault {
+	f := r.Fault
+	switch when {
+	case simruntime.FaultOnce:
+		f.After, f.Times = 3, 1
+		if f.RPC == "GetContainerEvents" { // the client opens a stream only if one breaks
+			f.After, f.From = 0, units(faultsFrom, unit)
+		}
+	case simruntime.FaultRandom:
+		f.Probability, f.Seed = 0.6, 7
+		fallthrough
+	case simruntime.FaultAlways:
+		f.From, f.Until = units(faultsFrom, unit), units(faultsUntil, unit)
+	}
+	if !panics(f) && f.Kind() == simruntime.FaultSlow {
+		f.Latency.P50 = unit * 4 / 5
+	}
+	return f
+}
 
-// healthy is what Healthy has to say after ten seconds of the fault.
-func (r row) healthy(when schedule.When) health {
-	if when != schedule.Always {
-		return eitherWay
+func units(n float64, unit time.Duration) time.Duration { return time.Duration(n * float64(unit)) }
+
+// modes returns the modes in which the pipeline makes the call.
+func (r row) modes() []mode {
+	var fit []mode
+	for _, m := range modes {
+		m.unary = strings.HasPrefix(r.RPC, "List") && !panics(r.Fault)
+		if m.events != pipeline.EventsOff || r.RPC != "GetContainerEvents" && r.RPC != "WatchEvents" {
+			fit = append(fit, m)
+		}
+	}
+	return fit
+}
+
+// healthy is what Healthy returns shortly before the fault ends.
+func (r row) healthy(when string) health {
+	if when != simruntime.FaultAlways {
+		return healthyOrNot
 	}
 	lists := []string{"ListPodSandbox", "ListContainers", "StreamPodSandboxes", "StreamContainers", "ListPods"}
+	kind := r.Kind()
 	switch {
-	case !slices.Contains(lists, r.Call):
-		return good
-	case r.Kind == schedule.Slow, r.Kind == schedule.Malform:
-		return good
-	case r.Code == "Unimplemented" && strings.HasPrefix(r.Call, "Stream"), r.Code == "ResourceExhausted" && r.Call == "StreamPodSandboxes":
-		return good // there is another way
+	case !slices.Contains(lists, r.RPC):
+		return healthy
+	case panics(r.Fault):
+		return unhealthy
+	case kind == simruntime.FaultSlow, kind == simruntime.FaultMalform:
+		return healthy
+	case r.Code == codes.Unimplemented && strings.HasPrefix(r.RPC, "Stream"), r.Code == codes.ResourceExhausted && r.RPC == "StreamPodSandboxes":
+		return healthy // the client lists in another way
 	}
-	return bad
+	return unhealthy
 }
 
-// promised is what the events have to keep to under the faults of a schedule.
-func promised(s *schedule.Schedule, m mode) promise {
-	p := promise{all: m.events != pipeline.EventsOff}
-	for _, f := range s.Faults {
-		list := strings.HasPrefix(f.Call, "List") || strings.HasPrefix(f.Call, "Stream")
+// promised returns what the pipeline promises about the events of a scenario.
+func promised(s scenario) promise {
+	p := promise{all: s.mode.events != pipeline.EventsOff}
+	for _, f := range s.faults {
+		list := strings.HasPrefix(f.RPC, "List") || strings.HasPrefix(f.RPC, "Stream")
 		switch {
-		case f.Call == "GetContainerEvents", f.Call == "WatchEvents":
+		case f.RPC == "GetContainerEvents", f.RPC == "WatchEvents":
 			p.all = false
-		case strings.HasSuffix(f.Call, "Status"):
-			// What happens to a pod while its inspections fail is summed up.
-			p.all = p.all && f.Kind == schedule.Slow
-		case list && f.Malform == "unknown-state":
+		case strings.HasSuffix(f.RPC, "Status"):
+			// While the inspections of a pod fail, its changes are merged.
+			p.all = p.all && !panics(f) && f.Kind() == simruntime.FaultSlow
+		case list && f.Malform == simruntime.UnknownState:
 			p.repeats = true
-		case list && f.Malform == "wrong-id":
-			p.lies, p.all = true, false
+		case list && f.Malform == simruntime.WrongID:
+			p.wrongIDs, p.all = true, false
 		}
 	}
 	return p

@@ -5,75 +5,79 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/sourcegraph/conc/pool"
+
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/simruntime/schedule"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
 // socketUnit is the unit on the real clock.
 const socketUnit = 40 * time.Millisecond
 
-// TestFaultsOverSocket is a part of the matrix, with each kind at random, on a real unix socket and in real time.
+// TestFaultsOverSocket runs a part of the matrix, each kind at random, on a real
+// unix socket in real time.
 func TestFaultsOverSocket(t *testing.T) {
 	seen := make(map[string]bool)
+	// These tests mostly wait, so more of them run at once than t.Parallel allows.
+	group := pool.New().WithMaxGoroutines(12)
+	defer group.Wait()
 	for n, r := range rows() {
-		key := r.Call + string(r.Kind)
-		if seen[key] || r.Call == "Version" {
+		key := r.RPC + r.Kind()
+		if seen[key] || r.RPC == "Version" {
 			continue
 		}
 		seen[key] = true
-		m := modes[len(seen)%2]
-		if r.onlyEvents() {
-			m = modes[1]
-		}
-		m.unary = strings.HasPrefix(r.Call, "List") && r.Kind != schedule.Panic
-		t.Run(fmt.Sprintf("%s/%s/random/%v", r.Call, r.name(), m), func(t *testing.T) {
-			t.Parallel()
-			s := draw(t, uint64(n), socketUnit)
-			f := r.fault(schedule.Random, socketUnit)
-			f.From, f.Until = 0, 0 // whatever the machine's pace
-			s.Faults = []schedule.Fault{f}
-			defer tell(t, s, m)
-			path := filepath.Join(t.TempDir(), "cri.sock")
-			listener, err := net.Listen("unix", path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			b := newBed(t, s, socketUnit, listener, func(ctx context.Context) (net.Conn, error) {
-				return (&net.Dialer{}).DialContext(ctx, "unix", path)
-			}, m)
-			b.play()
-			b.await(time.Minute)
-			p := promised(s, m)
-			p.all = false // the first steps may come before the stream
-			b.ledger.check(t, b.end(), p)
+		fit := r.modes()
+		s := scenario{seed: uint64(n), pods: 3, containers: 2, rate: 3, mode: fit[len(seen)%len(fit)]}
+		fault := r.at(simruntime.FaultRandom, socketUnit)
+		fault.From, fault.Until = 0, 0 // independent of the machine's speed
+		s.faults = []simruntime.Fault{fault}
+		group.Go(func() {
+			t.Run(fmt.Sprintf("%s/%s/random/%v", r.RPC, r.name(), s.mode), func(t *testing.T) { runOverSocket(t, s) })
 		})
 	}
 }
 
-// await waits until the cache is right and the pipeline healthy. Both are
-// promised of a list and inspections within their times, which on a busy machine
-// are not the first.
-func (b *bed) await(patience time.Duration) {
-	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
+func runOverSocket(t *testing.T, s scenario) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "cri.sock")
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFixture(t, s, socketUnit, listener, func(ctx context.Context) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	})
+	f.play()
+	f.waitForCache(time.Minute)
+	p := promised(s)
+	p.all = false // the first changes may come before the stream
+	f.end(p)
+}
+
+// waitForCache waits until the cache is right and the pipeline healthy. Both need
+// a list and inspections within their timeouts, which on a busy machine may take
+// several tries.
+func (f *fixture) waitForCache(patience time.Duration) {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
 	defer cancel()
 	for {
 		asked := time.Now()
-		for uid := range b.ledger.pods {
-			if _, err := b.pipe.Cache().GetNewerThan(ctx, pleg.PodUID(uid), asked); err != nil && ctx.Err() != nil {
-				b.t.Errorf("pod %s is not known anew within %v: %v", uid, patience, err)
+		for uid := range f.lifecycle.pods {
+			if _, err := f.pipe.Cache().GetNewerThan(ctx, pleg.PodUID(uid), asked); err != nil && ctx.Err() != nil {
+				f.t.Errorf("pod %s has no newer status within %v: %v", uid, patience, err)
 			}
 		}
-		diff := b.differs()
-		if ok, _ := b.pipe.Healthy(); ok && diff == "" {
+		diff := f.cacheDiff()
+		if ok, _ := f.pipe.Healthy(); ok && diff == "" {
 			return
 		}
 		if ctx.Err() != nil {
-			b.t.Errorf("%v after the end the pipeline is not healthy or the cache not right:\n%s", patience, diff)
+			f.t.Errorf("%v after the end the pipeline is unhealthy or the cache wrong:\n%s", patience, diff)
 			return
 		}
 	}

@@ -15,28 +15,28 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
 )
 
-const recordLong = `Write to FILE what the runtime answers a pipeline, until SIGINT or SIGTERM: lists,
-statuses, container events, errors, and how long each took. What hangs is in it
-too. FILE must not exist yet; only its owner can read it. It is lines of JSON,
+const recordLong = `Record the runtime's answers to a pipeline in FILE until SIGINT or SIGTERM: lists,
+statuses, container events, errors, calls that hang, and how long each call took.
+FILE must not exist; only its owner can read it. It has lines of JSON, and is
 compressed if its name ends in .gz.
 
-With the recording the pipeline can be run again, on any machine:
+Run the pipeline on the recording, on any machine:
   pleg-pipeline run -r replay:FILE
-The commands events and pods take it as well. They end with the recording.
+The commands events and pods accept a recording too. They end when it ends.
 
-A recording holds names, labels, annotations, addresses and messages of all
-pods of the node. With --redact each of them is replaced by a word that stands
-for it in this file alone; the same is replaced by the same. What stays: times,
-states, exit codes and all other numbers, ids that are random, well-known keys
-of labels and annotations, reasons of one word, and the name and version of the
-runtime. The node's name is never written.
+A recording contains names, labels, annotations, addresses and messages of all
+pods of the node. --redact replaces each text by a word, equal texts by the same
+word, and different words in each recording. It keeps times, states, exit codes
+and all other numbers, random ids, well-known keys of labels and annotations,
+reasons of one word, and the name and version of the runtime. The node's name is
+never recorded.
 
 ` + howFound + howReplayed
 
-const recordExample = `  # a minute of this node, to be sent to somebody else
+const recordExample = `  # record a minute of this node to send it to somebody
   sudo pleg-pipeline record --redact --duration 1m node.jsonl.gz
 
-  # what they see of it
+  # they replay it
   pleg-pipeline run -r replay:node.jsonl.gz`
 
 // recordCommand is the command record with its flags.
@@ -49,14 +49,14 @@ type recordCommand struct {
 	file     string
 	duration time.Duration
 	redact   bool
-	began    bool // the runtime has answered
+	began    bool // the runtime has answered a call
 }
 
 func newRecord(p Process) *cobra.Command {
 	c := recordCommand{process: p}
 	cmd := &cobra.Command{
 		Use:     "record FILE",
-		Short:   "Record what the runtime answers, to be replayed",
+		Short:   "Record the answers of the runtime for a replay",
 		Long:    recordLong,
 		Example: recordExample,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -75,7 +75,7 @@ func newRecord(p Process) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.DurationVar(&c.duration, "duration", 0, "`TIME` after which to end; 0 for never")
+	flags.DurationVar(&c.duration, "duration", 0, "`TIME` after which the recording ends; 0 for never")
 	flags.BoolVar(&c.redact, "redact", false, "replace names, values of labels and annotations, addresses and messages")
 	c.runtime.add(cmd)
 	c.pipeline.addCalls(cmd)
@@ -128,7 +128,7 @@ func (c *recordCommand) record(ctx context.Context, out console, from endpoint.E
 	}
 	running, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
-	// The recording ends first: that calls are broken off is not the runtime's doing.
+	// The recording ends first: it must not contain the calls that this cancels.
 	defer context.AfterFunc(ctx, func() {
 		recorder.Stop()
 		stop(context.Cause(ctx))
@@ -141,7 +141,7 @@ func (c *recordCommand) record(ctx context.Context, out console, from endpoint.E
 		}
 		written <- err
 	}()
-	err := c.observe(running, out, from, recorder)
+	err := c.runPipeline(running, out, from, recorder)
 	recorder.Stop()
 	if err := <-written; err != nil {
 		return err
@@ -153,8 +153,8 @@ func (c *recordCommand) record(ctx context.Context, out console, from endpoint.E
 	return err
 }
 
-// observe runs a pipeline whose client is tapped.
-func (c *recordCommand) observe(ctx context.Context, out console, from endpoint.Endpoint, recorder *recording.Recorder) error {
+// runPipeline runs a pipeline whose client is tapped.
+func (c *recordCommand) runPipeline(ctx context.Context, out console, from endpoint.Endpoint, recorder *recording.Recorder) error {
 	options := c.pipeline.clientOptions(out.log, nil)
 	options.DialOptions = recorder.DialOptions()
 	client, err := connect(ctx, out, from, options)
@@ -169,7 +169,7 @@ func (c *recordCommand) observe(ctx context.Context, out console, from endpoint.
 	}
 	out.say(ctx, "recording to %s", c.file)
 	if !c.redact {
-		out.say(ctx, "%s will have names, labels, annotations and addresses of all pods; --redact replaces them", c.file)
+		out.say(ctx, "%s will contain names, labels, annotations and addresses of all pods; --redact replaces them", c.file)
 	}
 	return pipe.Run(ctx)
 }

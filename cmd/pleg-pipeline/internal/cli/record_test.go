@@ -17,8 +17,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// recorded returns a recording of a simulated runtime. It lasts until there is
-// much in it, which on a busy machine is more than a second.
+// recorded records a simulated runtime until the recording has at least 30 container
+// statuses, which on a busy machine takes more than a second.
 func recorded(t *testing.T, name string) string {
 	t.Helper()
 	for seconds := 1; ; seconds *= 2 {
@@ -29,7 +29,7 @@ func recorded(t *testing.T, name string) string {
 			t.Fatalf("record: exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 		}
 		if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
-			t.Errorf("the recording: %v, %v; want a file for its owner alone", info, err)
+			t.Errorf("the recording: %v, %v; want a file that only its owner can read", info, err)
 		}
 		if statuses(t, path) >= 30 {
 			return path
@@ -72,9 +72,9 @@ func steps(t *testing.T, output string) map[pleg.PodUID][]string {
 	return pods
 }
 
-// TestRecordAndReplay demands the same of two replays, of one recording in five:
-// on a machine without time calls hang, and what hangs may be told in another way.
-// That nothing differs where none does is tested on a clock that waits.
+// TestRecordAndReplay compares two replays of a recording, of at most five: on a
+// busy machine calls hang, and replays of those may differ. The tests of package
+// recording compare replays on a fake clock.
 func TestRecordAndReplay(t *testing.T) {
 	for try := 1; ; try++ {
 		file := recorded(t, "r.jsonl.gz")
@@ -88,7 +88,7 @@ func TestRecordAndReplay(t *testing.T) {
 	}
 }
 
-// replayed returns what a replay shows.
+// replayed returns the events of a replay.
 func replayed(t *testing.T, file string) map[pleg.PodUID][]string {
 	t.Helper()
 	code, stdout, stderr := run(t, "run", "-r", "replay:"+file, "--relist-period", "100ms", "--hung-after", "1m", "-o", "json")
@@ -99,8 +99,8 @@ func replayed(t *testing.T, file string) map[pleg.PodUID][]string {
 	return steps(t, stdout)
 }
 
-// difference returns how two replays differ, but for the end: half a second in
-// which nothing is asked for is one, even if it is for want of CPU.
+// difference returns how two replays differ, except at their ends: half a second
+// without a new call ends a replay, even if the machine is only busy.
 func difference(first, second map[pleg.PodUID][]string) string {
 	if len(first) < 5 || len(second) < 5 {
 		return fmt.Sprintf("events of %d and %d pods, want 5 and more", len(first), len(second))
@@ -140,7 +140,7 @@ func TestReplayByOtherCommands(t *testing.T) {
 	}
 }
 
-// TestRecordEndsBySignal is Ctrl-C while the runtime hangs: that is recorded too.
+// TestRecordEndsBySignal checks that a recording is complete after Ctrl-C.
 func TestRecordEndsBySignal(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r.jsonl")
 	s := start(t, newTranscript(), "record", path, "--simulate=2", "--events", "require")
@@ -169,10 +169,10 @@ func TestRecordRefuses(t *testing.T) {
 		}
 	}
 	if text, err := os.ReadFile(there); err != nil || string(text) != "precious" {
-		t.Errorf("the file that was there has %q, %v", text, err)
+		t.Errorf("the existing file has %q, %v", text, err)
 	}
 	if _, err := os.Stat(unused); err == nil {
-		t.Error("a recording of nothing is left behind")
+		t.Error("an empty recording is left behind")
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording/replay"
 )
 
 // replayEnded is the cause that ends a command when a recording has been played.
@@ -20,10 +20,10 @@ type replayEnded struct{}
 
 func (replayEnded) Error() string { return "the recording has ended" }
 
-// Is has it count as an end in order, as a signal does.
+// Is makes it a regular end, as a signal is.
 func (replayEnded) Is(target error) bool { return target == context.Canceled }
 
-// sayReplayed tells why a command ends that would go on with a runtime.
+// sayReplayed prints why the command ends, if the recording has ended.
 func sayReplayed(ctx context.Context, out console) {
 	if cause := context.Cause(ctx); errors.As(cause, new(replayEnded)) {
 		out.say(ctx, "%v", cause)
@@ -43,12 +43,12 @@ func (f *runtimeFlags) validateReplay(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// replay calls with for a runtime that answers with a recording, and ends it when
-// the recording has been played.
+// replay calls with for a runtime that answers from a recording. The end of the
+// recording ends with.
 func (f *runtimeFlags) replay(
 	ctx context.Context, out console, file string, with func(context.Context, endpoint.Endpoint) error,
 ) error {
-	r, err := recording.Open(file)
+	r, err := replay.Open(file)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (f *runtimeFlags) replay(
 	if r.Cut != "" {
 		out.say(ctx, "%s: %s", file, r.Cut)
 	}
-	server := recording.NewServer(r, f.replaySpeed)
+	server := replay.NewServer(r, f.replaySpeed)
 	ended := func(ctx context.Context, _ net.Listener) error {
 		select {
 		case <-server.Ended():
@@ -69,12 +69,12 @@ func (f *runtimeFlags) replay(
 		return with(ctx, endpoint.Endpoint{Address: address, Source: endpoint.ReplayScheme + file})
 	}, server.Serve, ended)
 	if n := server.Missing(); n > 0 {
-		out.say(ctx, "the recording ended before the status of %d sandboxes and containers was asked for: such calls hang", n)
+		out.say(ctx, "the recording has no status of %d sandboxes and containers, as it ended before; these calls hang", n)
 	}
 	return err
 }
 
-func describe(r *recording.Recording) string {
+func describe(r *replay.Recording) string {
 	h := r.Header
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v of %s %s, recorded %s", r.Length.Round(time.Millisecond), h.RuntimeName, h.RuntimeVersion, h.Began.Format(time.RFC3339))

@@ -26,6 +26,9 @@ type simulation struct {
 	seed      uint64
 	churnRate float64
 	latency   string
+	// streamBatch is the number of items in one message of a streamed list; 0 for
+	// the default.
+	streamBatch int
 }
 
 func (s *simulation) addFlags(cmd *cobra.Command) {
@@ -37,7 +40,7 @@ func (s *simulation) addFlags(cmd *cobra.Command) {
 		simruntime.ProfileZero, simruntime.ProfileNode, simruntime.ProfileTail)
 }
 
-// simulationFlags are the flags that mean nothing without a simulation.
+// simulationFlags are the flags that need a simulation.
 func simulationFlags() []string { return []string{"seed", "churn-rate", "latency"} }
 
 func (s *simulation) validate() error {
@@ -56,7 +59,7 @@ func (s *simulation) start(log *slog.Logger) (*simruntime.Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	runtime, err := simruntime.New(simruntime.Options{Seed: s.seed, Profile: profile, Logger: log})
+	runtime, err := simruntime.New(simruntime.Options{Seed: s.seed, Profile: profile, StreamBatch: s.streamBatch, Logger: log})
 	if err != nil {
 		return nil, err
 	}
@@ -64,25 +67,26 @@ func (s *simulation) start(log *slog.Logger) (*simruntime.Runtime, error) {
 	return runtime, err
 }
 
-// churn changes the pods of the runtime until ctx ends.
-func (s *simulation) churn(ctx context.Context, runtime *simruntime.Runtime) error {
+// churn changes the pods of the runtime until ctx ends, or a number of times if
+// changes is not 0.
+func (s *simulation) churn(ctx context.Context, runtime *simruntime.Runtime, changes int) error {
 	if s.churnRate == 0 {
 		return nil
 	}
-	return runtime.Churn(ctx, simruntime.ChurnOptions{Seed: s.seed, Rate: s.churnRate, Pods: s.pods})
+	return runtime.Churn(ctx, simruntime.ChurnOptions{Seed: s.seed, Rate: s.churnRate, Pods: s.pods, Actions: changes})
 }
 
-// around calls use with the endpoint of a simulated runtime that lives on a
+// around calls use with the endpoint of a simulated runtime, which serves on a
 // private socket until use has returned.
 func (s *simulation) around(ctx context.Context, log *slog.Logger, use func(ctx context.Context, endpoint string) error) error {
 	if !log.Enabled(ctx, slog.LevelDebug) {
-		log = nil // its start and stop are this program's own
+		log = nil // the start and stop of the runtime are of no interest
 	}
 	runtime, err := s.start(log)
 	if err != nil {
 		return fmt.Errorf("simulate a runtime: %w", err)
 	}
 	return servePrivately(ctx, use, runtime.Serve, func(ctx context.Context, _ net.Listener) error {
-		return s.churn(ctx, runtime)
+		return s.churn(ctx, runtime, 0)
 	})
 }

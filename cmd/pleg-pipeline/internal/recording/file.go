@@ -2,10 +2,8 @@ package recording
 
 import (
 	"bufio"
-	"compress/flate"
 	"compress/gzip"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -16,33 +14,26 @@ type File struct {
 	file   *os.File
 	buffer *bufio.Writer
 	gzip   *gzip.Writer // nil for plain text
+	io.Writer
 }
 
-// Create makes a file that only its owner may read, compressed if path ends in
-// .gz. A file that is there already is an error: a recording cannot be made
-// again.
+// Create creates a file that only its owner can read, compressed if path ends in
+// .gz. It returns an error if the file exists: a recording cannot be repeated.
 func Create(path string) (*File, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	f := &File{file: file, buffer: bufio.NewWriter(file)}
+	f.Writer = f.buffer
 	if strings.HasSuffix(path, ".gz") {
 		f.gzip = gzip.NewWriter(f.buffer)
+		f.Writer = f.gzip
 	}
 	return f, nil
 }
 
-// Write takes in p.
-func (f *File) Write(p []byte) (int, error) {
-	if f.gzip != nil {
-		return f.gzip.Write(p)
-	}
-	return f.buffer.Write(p)
-}
-
-// Flush gives all that was written to the system, so that it outlives this
-// process.
+// Flush passes everything written to the system, so that it survives the process.
 func (f *File) Flush() error {
 	if f.gzip != nil {
 		if err := f.gzip.Flush(); err != nil {
@@ -63,39 +54,4 @@ func (f *File) Close() (size int64, err error) {
 		size = info.Size()
 	}
 	return size, errors.Join(err, statErr, f.file.Close())
-}
-
-// Open reads the recording in a file. The error says what is wrong with it.
-func Open(path string) (*Recording, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("replay: %w", err)
-	}
-	defer func() { _ = file.Close() }()
-	recording, err := Read(file)
-	if err != nil {
-		return nil, fmt.Errorf("replay %s: %w", path, err)
-	}
-	return recording, nil
-}
-
-// uncompressed returns what r is the compressed form of, or r.
-func uncompressed(r io.Reader) (*bufio.Reader, error) {
-	reader := bufio.NewReader(r)
-	if magic, _ := reader.Peek(2); string(magic) != "\x1f\x8b" {
-		return reader, nil
-	}
-	unzipped, err := gzip.NewReader(reader)
-	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, ErrEmpty
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", ErrForeign, err)
-	}
-	return bufio.NewReader(unzipped), nil
-}
-
-// isDamaged reports whether an error is of compressed bytes that are wrong.
-func isDamaged(err error) bool {
-	return errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || errors.As(err, new(flate.CorruptInputError))
 }

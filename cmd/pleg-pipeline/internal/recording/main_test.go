@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"net"
@@ -20,9 +21,12 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording/replay"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
+
+var scale = flag.Int("recording.scale", 1, "factor for the number of changes that tests record")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -31,11 +35,11 @@ type memory struct{ bytes.Buffer }
 
 func (*memory) Flush() error { return nil }
 
-// serving has serve work on an in-memory listener until stop is called, and
-// returns the dial options of clients.
+// serving runs serve on an in-memory listener until stop is called, and returns
+// the dial options of clients.
 func serving(t *testing.T, serve func(context.Context, net.Listener) error) (dial []grpc.DialOption, stop func()) {
 	t.Helper()
-	listener := bufconn.Listen(1 << 20)
+	listener := bufconn.Listen(64 << 10)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- serve(ctx, listener) }()
@@ -49,15 +53,15 @@ func serving(t *testing.T, serve func(context.Context, net.Listener) error) (dia
 	return []grpc.DialOption{grpc.WithContextDialer(dialer)}, stop
 }
 
-// seen is what a subscriber of a pipeline has seen.
-type seen struct {
-	events map[pipeline.PodUID][]string // of each pod in their order
+// observed is what a subscriber of a pipeline received.
+type observed struct {
+	events map[pipeline.PodUID][]string // of each pod in order
 	states map[pipeline.PodUID]string   // the cache in the end
 	total  int
 }
 
-// watched runs a pipeline until end has returned.
-func watched(t *testing.T, dial []grpc.DialOption, o pipeline.Options, unary bool, end func()) seen {
+// runPipeline runs a pipeline until end has returned.
+func runPipeline(t *testing.T, dial []grpc.DialOption, o pipeline.Options, unary bool, end func()) observed {
 	t.Helper()
 	client, err := cri.New("/in-memory", cri.Options{DialOptions: dial, UnaryLists: unary, StatusTimeout: 5 * time.Second})
 	if err != nil {
@@ -82,13 +86,13 @@ func watched(t *testing.T, dial []grpc.DialOption, o pipeline.Options, unary boo
 	end()
 	cancel()
 	<-done
-	s := seen{events: make(map[pipeline.PodUID][]string), states: make(map[pipeline.PodUID]string)}
+	s := observed{events: make(map[pipeline.PodUID][]string), states: make(map[pipeline.PodUID]string)}
 	for ev := range sub.Events() {
 		s.events[ev.PodUID] = append(s.events[ev.PodUID], fmt.Sprintf("%s %.8s %s %d %s %t", ev.Type, ev.ContainerID, ev.ContainerName, exitCode(ev), ev.Reason, ev.Uninspected))
 		s.total++
 	}
 	for _, known := range pipe.Cache().List() {
-		s.states[known.UID] = show(t, known)
+		s.states[known.UID] = describe(t, known)
 	}
 	return s
 }
@@ -100,8 +104,8 @@ func exitCode(ev pipeline.Event) int32 {
 	return *ev.ExitCode
 }
 
-// show returns all that a cache knows of a pod but the time.
-func show(t *testing.T, known cache.Entry) string {
+// describe returns everything in a cache entry except the time.
+func describe(t *testing.T, known cache.Entry) string {
 	t.Helper()
 	if known.Status == nil {
 		return fmt.Sprint(known.Err)
@@ -115,9 +119,17 @@ func show(t *testing.T, known cache.Entry) string {
 	return fmt.Sprintf("%s %v", text, known.Err)
 }
 
-// byContainer sorts the events of each pod by container, and keeps the order of
-// each container's.
-func (s seen) byContainer() seen {
+// requireMany fails the test if so few events were recorded that it proves nothing.
+func (s observed) requireMany(t *testing.T) {
+	t.Helper()
+	if s.total < 100 {
+		t.Fatalf("only %d events were recorded", s.total)
+	}
+}
+
+// byContainer sorts the events of each pod by container. The order of each
+// container's events stays.
+func (s observed) byContainer() observed {
 	for _, events := range s.events {
 		slices.SortStableFunc(events, func(a, b string) int {
 			return strings.Compare(strings.Fields(a)[1], strings.Fields(b)[1])
@@ -126,8 +138,8 @@ func (s seen) byContainer() seen {
 	return s
 }
 
-// same compares what two pipelines have seen.
-func (s seen) same(t *testing.T, want seen) {
+// requireEqual compares what two pipelines observed.
+func (s observed) requireEqual(t *testing.T, want observed) {
 	t.Helper()
 	for uid := range maps.Keys(want.events) {
 		if !slices.Equal(s.events[uid], want.events[uid]) {
@@ -147,19 +159,19 @@ func (s seen) same(t *testing.T, want seen) {
 	}
 }
 
-// scene is a runtime that a pipeline is recorded on.
-type scene struct {
+// scenario is a runtime, and a pipeline on it that is recorded.
+type scenario struct {
 	simulated simruntime.Options
 	pods      int
 	options   pipeline.Options
 	redact    bool
 	unary     bool // lists
-	// play changes the runtime, and returns once the pipeline has seen it all.
+	// play changes the runtime, and returns when the pipeline has observed all of it.
 	play func(*testing.T, *simruntime.Runtime)
 }
 
-// record returns what the pipeline has seen, and its recording.
-func (s scene) record(t *testing.T) (seen, []byte) {
+// record returns what the pipeline observed, and the recording.
+func (s scenario) record(t *testing.T) (observed, []byte) {
 	t.Helper()
 	runtime, err := simruntime.New(s.simulated)
 	if err != nil {
@@ -173,7 +185,7 @@ func (s scene) record(t *testing.T) (seen, []byte) {
 	recorder := recording.NewRecorder(&out, recording.Options{Program: "test", Redact: s.redact})
 	written := make(chan error, 1)
 	go func() { written <- recorder.Run() }()
-	saw := watched(t, append(dial, recorder.DialOptions()...), s.options, s.unary, func() {
+	got := runPipeline(t, append(dial, recorder.DialOptions()...), s.options, s.unary, func() {
 		s.play(t, runtime)
 		recorder.Stop()
 	})
@@ -181,25 +193,25 @@ func (s scene) record(t *testing.T) (seen, []byte) {
 		t.Fatal(err)
 	}
 	stop()
-	return saw, out.Bytes()
+	return got, out.Bytes()
 }
 
-// replay returns what a pipeline sees of a recording.
-func replay(t *testing.T, data []byte, speed float64, o pipeline.Options, unary bool) seen {
+// replayed returns what a pipeline observes of a recording.
+func replayed(t *testing.T, data []byte, speed float64, o pipeline.Options, unary bool) observed {
 	t.Helper()
-	r, err := recording.Read(bytes.NewReader(data))
+	r, err := replay.Read(bytes.NewReader(data))
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := recording.NewServer(r, speed)
+	server := replay.NewServer(r, speed)
 	dial, stop := serving(t, server.Serve)
 	defer stop()
-	return watched(t, dial, o, unary, func() { <-server.Ended() })
+	return runPipeline(t, dial, o, unary, func() { <-server.Ended() })
 }
 
-// churn changes the runtime for a while and then leaves it alone.
+// churn changes the runtime for a while, and then waits for the pipeline.
 func churn(rate float64, actions int) func(*testing.T, *simruntime.Runtime) {
-	return churnSeed(3, rate, actions)
+	return churnSeed(3, rate, actions**scale)
 }
 
 func churnSeed(seed uint64, rate float64, actions int) func(*testing.T, *simruntime.Runtime) {

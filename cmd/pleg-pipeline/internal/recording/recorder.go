@@ -5,28 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording/format"
 )
 
-const eventsMethod = runtimeapi.RuntimeService_GetContainerEvents_FullMethodName
-
 const (
-	// queueLength is how many answers wait to be written: some seconds of a
-	// burst of a thousand pods.
+	// queueLength is how many answers wait to be written: some seconds of a burst
+	// of a thousand pods.
 	queueLength = 16384
-	// pendingAfter is the age at which a call without an answer is noted.
+	// pendingAfter is the age at which a call without an answer is written.
 	pendingAfter = time.Second
 )
 
-// Output is where a recording is written. Flush hands on what Write has kept
-// back.
+// Output is where a recording is written. Flush passes on what Write has buffered.
 type Output interface {
 	io.Writer
 	Flush() error
@@ -34,72 +31,72 @@ type Output interface {
 
 // Options configure a [Recorder].
 type Options struct {
-	// Program is the version to be named in the header.
+	// Program is the program's version for the header.
 	Program string
 	// Redact replaces names, values and messages, see [Recorder].
 	Redact bool
 }
 
-// Recorder writes what a runtime answers. [Recorder.DialOptions] taps the
+// Recorder writes the answers of a runtime. [Recorder.DialOptions] taps the
 // client; [Recorder.Run] writes. It is safe for concurrent use.
 //
-// A call waits while the writer is far behind, but never an event: if the output
-// does not keep up with events, Run ends with an error, for a client that leaves
-// events unread holds up the runtime.
+// If the writer is far behind, calls wait for it. Events never wait, since a
+// client that leaves events unread holds up the runtime: if the output does not
+// keep up with events, Run returns an error.
 //
-// With Options.Redact every text is replaced by a word that stands for it in
-// this recording alone, but: ids that are random numbers, well-known keys of
-// labels and annotations, reasons of one word, and what the runtime calls itself.
-// A field that a later CRI may add is replaced as well. Times, states, exit codes
-// and all other numbers are left.
+// With Options.Redact every text is replaced by a word that stands for it in this
+// recording alone, except: random ids, well-known keys of labels and annotations,
+// reasons of one word, and the runtime's name and version. Texts in fields that a
+// later CRI may add are replaced too. Numbers, such as times, states and exit
+// codes, stay.
 type Recorder struct {
 	opts   Options
 	out    Output
-	queue  chan answer
+	queue  chan *answer
 	stop   chan struct{} // closed by Stop
 	ended  chan struct{} // closed when Run has returned
-	behind chan struct{} // has one value once the output has not kept up
+	behind chan struct{} // has one value once an event did not fit into the queue
 
 	mu       sync.Mutex
 	began    time.Time     // zero before the first call
 	length   time.Duration // set by Stop
 	streams  int
-	inFlight map[*call]struct{}
+	inFlight map[*answer]bool // true if written as pending
 
 	answers, events atomic.Int64
 }
 
-// NewRecorder returns a recorder that is yet to run.
-func NewRecorder(out Output, o Options) *Recorder {
+// NewRecorder returns a recorder for one call of Run.
+func NewRecorder(out Output, o Options) *Recorder { return newRecorder(out, o, queueLength) }
+
+func newRecorder(out Output, o Options, queue int) *Recorder {
 	return &Recorder{
 		opts: o, out: out,
-		queue:    make(chan answer, queueLength),
+		queue:    make(chan *answer, queue),
 		stop:     make(chan struct{}),
 		ended:    make(chan struct{}),
 		behind:   make(chan struct{}, 1),
-		inFlight: make(map[*call]struct{}),
+		inFlight: make(map[*answer]bool),
 	}
 }
 
 // Counts returns how many answers and events have been written.
 func (r *Recorder) Counts() (answers, events int64) { return r.answers.Load(), r.events.Load() }
 
-// Length returns for how long it has recorded; 0 before Stop.
+// Length returns the time from the first call to Stop, or 0 before Stop.
 func (r *Recorder) Length() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.length
 }
 
-// Stop ends the recording: what is answered later is not in it. It does not
-// block, and may be called more than once.
+// Stop ends the recording: later answers are not in it. It does not block, and
+// may be called more than once.
 func (r *Recorder) Stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	select {
-	case <-r.stop:
+	if r.stopped() {
 		return
-	default:
 	}
 	if !r.began.IsZero() {
 		r.length = time.Since(r.began)
@@ -107,12 +104,26 @@ func (r *Recorder) Stop() {
 	close(r.stop)
 }
 
-// Run writes until Stop is called, and then what was answered before. It returns
-// an error if the output fails or does not keep up; the client that is tapped
-// works on. It is to be called once.
+func (r *Recorder) stopped() bool {
+	select {
+	case <-r.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// Run writes until Stop is called, and then all earlier answers. It returns an
+// error if the output fails or does not keep up; the tapped client continues.
 func (r *Recorder) Run() error {
 	defer close(r.ended)
-	e := newEncoder(r.out, r.opts)
+	if err := r.run(newEncoder(r.out, r.opts)); err != nil {
+		return fmt.Errorf("write recording: %w", err)
+	}
+	return nil
+}
+
+func (r *Recorder) run(e *encoder) error {
 	sweep := time.NewTicker(pendingAfter)
 	defer sweep.Stop()
 	for {
@@ -121,68 +132,63 @@ func (r *Recorder) Run() error {
 		case a := <-r.queue:
 			err = r.write(e, a)
 		case <-sweep.C:
-			err = r.notePending(e)
+			err = r.writePending(e)
 		case <-r.behind:
 			err = errors.New("the output does not take answers as fast as the runtime gives them")
 		case <-r.stop:
-			if err := r.finish(e); err != nil {
-				return fmt.Errorf("write recording: %w", err)
-			}
-			return nil
+			return r.finish(e)
 		}
 		if err == nil && len(r.queue) == 0 {
 			err = r.out.Flush()
 		}
 		if err != nil {
-			return fmt.Errorf("write recording: %w", err)
+			return err
 		}
 	}
 }
 
-func (r *Recorder) write(e *encoder, a answer) error {
-	e.began = r.beginning()
-	if err := e.write(a); err != nil {
+func (r *Recorder) write(e *encoder, a *answer) error {
+	r.mu.Lock()
+	began := r.began
+	r.mu.Unlock()
+	if err := e.write(a, began); err != nil {
 		return err
 	}
-	if a.call == callEvents {
-		if len(a.messages) > 0 {
-			r.events.Add(1)
-		}
-		return nil
-	}
-	if !a.pending {
+	switch {
+	case a.call == format.CallEvents && len(a.messages) > 0:
+		r.events.Add(1)
+	case a.call != format.CallEvents && !a.pending:
 		r.answers.Add(1)
 	}
 	return nil
 }
 
-// finish writes what is left and the end.
+// finish writes the rest of the queue, and the end if there was a call.
 func (r *Recorder) finish(e *encoder) error {
 	for len(r.queue) > 0 {
 		if err := r.write(e, <-r.queue); err != nil {
 			return err
 		}
 	}
-	if r.beginning().IsZero() {
-		return r.out.Flush()
-	}
-	if err := r.notePending(e); err != nil {
+	if err := r.writePending(e); err != nil {
 		return err
 	}
-	if err := e.end(r.Length()); err != nil {
-		return err
+	if e.started {
+		if err := e.end(r.Length()); err != nil {
+			return err
+		}
 	}
 	return r.out.Flush()
 }
 
-// notePending writes which calls have waited for long.
-func (r *Recorder) notePending(e *encoder) error {
+// writePending writes the calls that have no answer for pendingAfter.
+func (r *Recorder) writePending(e *encoder) error {
 	r.mu.Lock()
-	var pending []answer
-	for c := range r.inFlight {
-		if !c.noted && time.Since(r.began)-c.at >= pendingAfter {
-			c.noted = true
-			pending = append(pending, answer{call: c.name, request: c.request, at: c.at, pending: true})
+	var pending []*answer
+	for a, written := range r.inFlight {
+		if !written && time.Since(r.began)-a.at >= pendingAfter {
+			r.inFlight[a] = true
+			pending = append(pending, &answer{call: a.call, request: a.request, at: a.at, pending: true})
 		}
 	}
 	r.mu.Unlock()
@@ -194,73 +200,47 @@ func (r *Recorder) notePending(e *encoder) error {
 	return nil
 }
 
-func (r *Recorder) beginning() time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.began
-}
-
-// call is one under way.
-type call struct {
-	name     string
-	request  any
-	at       time.Duration
-	messages [][]byte
-	noted    bool
-}
-
-// begin notes a call. It returns nil if it is not to be recorded.
-func (r *Recorder) begin(method string, request any) *call {
-	name := path.Base(method)
-	_, list := listKind(name)
-	_, status := statusKind(name)
-	if !list && !status && name != callVersion {
+// startCall returns the answer of a call to be filled in, or nil if the call is
+// not recorded.
+func (r *Recorder) startCall(call string, request any) *answer {
+	if _, ok := format.Methods[call]; !ok {
 		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := &call{name: name, request: request, at: r.offset()}
-	r.inFlight[c] = struct{}{}
-	return c
+	a := &answer{call: call, request: request, at: r.now()}
+	r.inFlight[a] = false
+	return a
 }
 
-// asks notes the request of a stream.
-func (r *Recorder) asks(c *call, request any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	c.request = request
-}
-
-// offset needs the lock.
-func (r *Recorder) offset() time.Duration {
+// now returns the time since the first call. The caller holds the lock.
+func (r *Recorder) now() time.Duration {
 	if r.began.IsZero() {
 		r.began = time.Now()
 	}
 	return time.Since(r.began)
 }
 
-// forget reports whether the call was still under way.
-func (r *Recorder) forget(c *call) bool {
+// removeCall reports whether the call was still in flight.
+func (r *Recorder) removeCall(a *answer) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, ok := r.inFlight[c]
-	delete(r.inFlight, c)
+	_, ok := r.inFlight[a]
+	delete(r.inFlight, a)
 	return ok
 }
 
-// end records how a call ended. A call that the client itself broke off says
-// nothing about the runtime.
-func (r *Recorder) end(c *call, err error) {
-	if !r.forget(c) || status.Code(err) == codes.Canceled || errors.Is(err, context.Canceled) {
+// finishCall records the end of a call. A call that the client cancelled is left
+// out: that says nothing about the runtime.
+func (r *Recorder) finishCall(a *answer, err error) {
+	if !r.removeCall(a) || status.Code(err) == codes.Canceled || errors.Is(err, context.Canceled) {
 		return
 	}
 	r.mu.Lock()
-	a := answer{call: c.name, request: c.request, at: c.at, took: r.offset() - c.at, messages: c.messages, err: err}
+	a.took, a.err = r.now()-a.at, err
 	r.mu.Unlock()
-	select {
-	case <-r.stop: // it came too late, even if there is room
+	if r.stopped() { // too late, even if the queue has room
 		return
-	default:
 	}
 	select {
 	case r.queue <- a:
@@ -269,16 +249,15 @@ func (r *Recorder) end(c *call, err error) {
 	}
 }
 
-// event records a message of a stream of events, its opening or its end.
+// event records a message of an event stream, its opening or its end.
 func (r *Recorder) event(a answer) {
-	a.call = callEvents
 	r.mu.Lock()
-	a.at = r.offset()
+	a.call, a.at = format.CallEvents, r.now()
 	r.mu.Unlock()
 	select {
 	case <-r.stop:
 	case <-r.ended:
-	case r.queue <- a:
+	case r.queue <- &a:
 	default:
 		select {
 		case r.behind <- struct{}{}:

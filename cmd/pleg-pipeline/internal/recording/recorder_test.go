@@ -1,39 +1,36 @@
 package recording_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-// TestReplayOfWhatHangs records calls that never end: the pods are as silent in
-// the replay, which ends all the same.
-func TestReplayOfWhatHangs(t *testing.T) {
-	for name, rpc := range map[string]string{"a container": "ContainerStatus", "a list": "StreamContainers"} {
+// TestReplayOfHungCalls records calls that never end. They hang in the replay too,
+// which ends all the same.
+func TestReplayOfHungCalls(t *testing.T) {
+	for name, rpc := range map[string]string{"container": "ContainerStatus", "list": "StreamContainers"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s := scene{pods: 5, simulated: simruntime.Options{Seed: 5}, play: func(t *testing.T, runtime *simruntime.Runtime) {
-					churn(8, 40)(t, runtime)
-					if _, err := runtime.Inject(simruntime.Fault{RPC: rpc, Hang: true}); err != nil {
-						t.Fatal(err)
-					}
-					if rpc == "ContainerStatus" {
-						churnSeed(9, 8, 40)(t, runtime)
-					}
-					time.Sleep(2500 * time.Millisecond)
-				}}
+				s := scenario{pods: 5, simulated: simruntime.Options{Seed: 5}, play: churnUntilHung(rpc)}
 				want, data := s.record(t)
 				if !strings.Contains(string(data), `"pending":true`) {
 					t.Error("nothing is pending in the recording")
 				}
-				// Errors of calls that were ended by the client name what ended them.
-				got := replay(t, data, 1, pipeline.Options{}, false)
+				got := replayed(t, data, 1, pipeline.Options{}, false)
+				// Errors of calls that the client cancelled name the reason.
 				for uid, state := range want.states {
 					if strings.Contains(state, "rpc error") {
 						delete(want.states, uid)
@@ -41,20 +38,33 @@ func TestReplayOfWhatHangs(t *testing.T) {
 					}
 				}
 				want.events, got.events = nil, nil
-				got.same(t, want)
+				got.requireEqual(t, want)
 			})
 		})
 	}
 }
 
-// TestReplaySpeed plays faster and slower than recorded.
+func churnUntilHung(rpc string) func(*testing.T, *simruntime.Runtime) {
+	return func(t *testing.T, runtime *simruntime.Runtime) {
+		churnSeed(3, 8, 40)(t, runtime)
+		if _, err := runtime.Inject(simruntime.Fault{RPC: rpc, Hang: true}); err != nil {
+			t.Fatal(err)
+		}
+		if rpc == "ContainerStatus" {
+			churnSeed(9, 8, 40)(t, runtime)
+		}
+		time.Sleep(2500 * time.Millisecond)
+	}
+}
+
 func TestReplaySpeed(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := scene{pods: 5, simulated: simruntime.Options{Seed: 5, Profile: node(t)}, play: churn(2, 60)}
+		s := scenario{pods: 5, simulated: simruntime.Options{Seed: 5, Profile: nodeProfile(t)}, play: churnSeed(3, 2, 60)}
 		want, data := s.record(t)
 		for speed, period := range map[float64]time.Duration{10: 100 * time.Millisecond, 0.25: 4 * time.Second} {
 			began := time.Now()
-			replay(t, data, speed, pipeline.Options{RelistPeriod: period}, false).same(t, want)
+			replayed(t, data, speed, pipeline.Options{RelistPeriod: period}, false).requireEqual(t, want)
 			if took, wanted := time.Since(began), time.Duration(float64(35*time.Second)/speed); took < wanted*9/10 || took > wanted*11/10+2*time.Second {
 				t.Errorf("at speed %v it takes %v, want about %v", speed, took, wanted)
 			}
@@ -62,15 +72,16 @@ func TestReplaySpeed(t *testing.T) {
 	})
 }
 
-// broken is an output that fails.
-type broken struct{ err error }
+// failingOutput fails each write.
+type failingOutput struct{ err error }
 
-func (b broken) Write([]byte) (int, error) { return 0, b.err }
+func (o failingOutput) Write([]byte) (int, error) { return 0, o.err }
 
-func (b broken) Flush() error { return b.err }
+func (o failingOutput) Flush() error { return o.err }
 
-// TestRecorderTellsOfFailure while the pipeline works on.
-func TestRecorderTellsOfFailure(t *testing.T) {
+// TestRecorderReturnsOutputError while the pipeline continues.
+func TestRecorderReturnsOutputError(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		runtime, err := simruntime.New(simruntime.Options{Seed: 1})
 		if err != nil {
@@ -81,58 +92,87 @@ func TestRecorderTellsOfFailure(t *testing.T) {
 		}
 		dial, stop := serving(t, runtime.Serve)
 		full := errors.New("no space left")
-		recorder := recording.NewRecorder(broken{full}, recording.Options{})
+		recorder := recording.NewRecorder(failingOutput{full}, recording.Options{})
 		written := make(chan error, 1)
 		go func() { written <- recorder.Run() }()
-		saw := watched(t, append(dial, recorder.DialOptions()...), pipeline.Options{}, false, func() {
+		got := runPipeline(t, append(dial, recorder.DialOptions()...), pipeline.Options{}, false, func() {
 			if err := <-written; !errors.Is(err, full) {
 				t.Errorf("Run = %v, want %v", err, full)
 			}
-			time.Sleep(time.Minute) // more answers than wait for a writer that is gone
+			time.Sleep(time.Minute) // more answers than fit into the queue
 		})
-		if saw.total != 6 {
-			t.Errorf("the pipeline has seen %d events, want 6", saw.total)
+		if got.total != 6 {
+			t.Errorf("the pipeline has observed %d events, want 6", got.total)
 		}
 		stop()
 	})
 }
 
-// stalled is an output that hangs until it is let go.
-type stalled struct{ letGo chan struct{} }
+// blockedOutput hangs until it is unblocked.
+type blockedOutput struct{ unblock chan struct{} }
 
-func (s stalled) Write(p []byte) (int, error) { <-s.letGo; return len(p), nil }
+func (o blockedOutput) Write(p []byte) (int, error) { <-o.unblock; return len(p), nil }
 
-func (stalled) Flush() error { return nil }
+func (blockedOutput) Flush() error { return nil }
 
-// TestRecorderNeverHoldsUpEvents has more events than wait for an output that
-// hangs: they are read all the same, and the recording fails.
-func TestRecorderNeverHoldsUpEvents(t *testing.T) {
+// TestRecorderNeverBlocksEvents has more events than fit into the queue of an
+// output that hangs. The client receives all of them, and the recording fails.
+func TestRecorderNeverBlocksEvents(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		runtime, err := simruntime.New(simruntime.Options{Seed: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		dial, stop := serving(t, runtime.Serve)
-		out := stalled{make(chan struct{})}
-		recorder := recording.NewRecorder(out, recording.Options{})
+		out := blockedOutput{make(chan struct{})}
+		recorder := recording.NewRecorderWithQueue(out, recording.Options{}, 500)
 		written := make(chan error, 1)
 		go func() { written <- recorder.Run() }()
-		watched(t, append(dial, recorder.DialOptions()...), pipeline.Options{Events: pipeline.EventsRequire}, false, func() {
-			time.Sleep(time.Second)
-			for range 29 {
-				if _, err := runtime.Populate(simruntime.Population{Pods: 100, Containers: 2}); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(100 * time.Millisecond)
+		ctx, cancel := context.WithCancel(t.Context())
+		received := receiveEvents(ctx, t, append(dial, recorder.DialOptions()...))
+		synctest.Wait()
+		for range 10 {
+			if _, err := runtime.Populate(simruntime.Population{Pods: 20, Containers: 1}); err != nil {
+				t.Fatal(err)
 			}
-			if s := runtime.Stats().Events; s.Emitted < 17_000 || s.Dropped > 0 {
-				t.Errorf("events %+v, want 17000 and more, and none dropped", s)
-			}
-			close(out.letGo)
-		})
+			time.Sleep(100 * time.Millisecond)
+		}
+		emitted := runtime.Stats().Events
+		close(out.unblock)
 		if err := <-written; err == nil || !strings.Contains(err.Error(), "as fast as") {
 			t.Errorf("Run = %v, want that the output is too slow", err)
 		}
+		cancel()
+		if n := <-received; n < 501 || int64(n) != emitted.Emitted || emitted.Dropped > 0 {
+			t.Errorf("received %d events of %+v, want all and at least 501", n, emitted)
+		}
 		stop()
 	})
+}
+
+// receiveEvents sends the number of events that it received once ctx has ended.
+func receiveEvents(ctx context.Context, t *testing.T, dial []grpc.DialOption) <-chan int {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///runtime", append(dial, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := runtimeapi.NewRuntimeServiceClient(conn).GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	received := make(chan int, 1)
+	go func() {
+		defer conn.Close()
+		n := 0
+		for {
+			if _, err := stream.Recv(); err != nil {
+				break
+			}
+			n++
+		}
+		received <- n
+	}()
+	return received
 }

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// redactor replaces texts by words that stand for them: the same by the same,
-// with a key that is forgotten with it.
+// redactor replaces each text by a word, equal texts by the same word. The words
+// depend on a random key that is not kept.
 type redactor struct{ key []byte }
 
 func newRedactor() *redactor {
@@ -28,12 +28,11 @@ func (r *redactor) sum(text string) []byte {
 	return mac.Sum(nil)
 }
 
-// wordBytes is how much of a sum a word has; with 48 bits a thousand names meet
-// with a probability of 2 in a billion.
+// wordBytes is the length of a word. With 48 bits two of a thousand names get the
+// same word with a probability of 2 in a billion.
 const wordBytes = 6
 
-// word stands for any text. It is a valid name of everything that Kubernetes
-// names.
+// word replaces any text. It is a valid name in Kubernetes.
 func (r *redactor) word(text string) string {
 	if text == "" {
 		return ""
@@ -41,11 +40,11 @@ func (r *redactor) word(text string) string {
 	return "r" + hex.EncodeToString(r.sum(text)[:wordBytes])
 }
 
-// Random numbers: a pod's UID, and the id of a container. The UID of a static pod
-// has 32 digits and is the hash of its manifest.
+// randomID matches the random UID of a pod and the id of a container. The UID of a
+// static pod has 32 digits and is the hash of its manifest.
 var randomID = regexp.MustCompile(`^([0-9a-f]{64}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})$`)
 
-// id stands for the id of a pod, a sandbox or a container.
+// id replaces the id of a pod, a sandbox or a container.
 func (r *redactor) id(id string) string {
 	if id == "" || randomID.MatchString(id) {
 		return id
@@ -53,8 +52,7 @@ func (r *redactor) id(id string) string {
 	return hex.EncodeToString(r.sum(id)[:16])
 }
 
-// ip stands for an address, and is one that belongs to nobody: in 240.0.0.0/4 or
-// in 2001:db8::/32.
+// ip replaces an address by one that no host has: in 240.0.0.0/4 or 2001:db8::/32.
 func (r *redactor) ip(text string) string {
 	addr, err := netip.ParseAddr(text)
 	if err != nil {
@@ -67,8 +65,8 @@ func (r *redactor) ip(text string) string {
 	return netip.AddrFrom16([16]byte(append([]byte{0x20, 0x01, 0x0d, 0xb8}, sum[:12]...))).String()
 }
 
-// wellKnown are the keys of labels and annotations that say nothing of their own.
-// No others are kept, for names are made parts of keys too.
+// wellKnown are the keys of labels and annotations that stay. Other keys may have
+// names in them.
 var wellKnown = map[string]bool{
 	"io.kubernetes.pod.name": true, "io.kubernetes.pod.namespace": true, labelPodUID: true,
 	"io.kubernetes.pod.terminationGracePeriod": true,
@@ -84,7 +82,7 @@ var wellKnown = map[string]bool{
 	"batch.kubernetes.io/job-name": true, "batch.kubernetes.io/controller-uid": true, "job-name": true, "controller-uid": true,
 }
 
-// keyWord stands for the key of a label or an annotation.
+// keyWord replaces the key of a label or an annotation.
 func (r *redactor) keyWord(key string) string {
 	if wellKnown[key] {
 		return key
@@ -124,7 +122,7 @@ func (r *redactor) text(field protoreflect.FieldDescriptor, value string) string
 	return r.word(value)
 }
 
-// message redacts all that m holds, in place. What it does not know is replaced.
+// message redacts m in place, unknown fields included.
 func (r *redactor) message(m proto.Message) { r.reflect(m.ProtoReflect()) }
 
 func (r *redactor) reflect(m protoreflect.Message) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"path"
 	"slices"
 
 	"google.golang.org/grpc"
@@ -12,10 +13,12 @@ import (
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording/format"
 )
 
-// DialOptions returns the options of a gRPC connection that is to be tapped.
-// The client sees no difference.
+// DialOptions returns the options of a gRPC connection to be tapped. The client
+// sees no difference.
 func (r *Recorder) DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(r.unary), grpc.WithChainStreamInterceptor(r.stream)}
 }
@@ -23,74 +26,82 @@ func (r *Recorder) DialOptions() []grpc.DialOption {
 func (r *Recorder) unary(
 	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
-	c := r.begin(method, request)
-	if c == nil {
+	a := r.startCall(path.Base(method), request)
+	if a == nil {
 		return invoke(ctx, method, request, reply, conn, opts...)
 	}
-	err := invoke(ctx, method, request, reply, conn, tapped(opts, c.keep)...)
-	r.end(c, err)
+	err := invoke(ctx, method, request, reply, conn, withTap(opts, a.add)...)
+	r.finishCall(a, err)
 	return err
 }
 
-func (c *call) keep(message []byte) { c.messages = append(c.messages, message) }
+func (a *answer) add(message []byte) { a.messages = append(a.messages, message) }
 
 func (r *Recorder) stream(
 	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
-	if method == eventsMethod {
-		return r.eventStream(ctx, desc, conn, method, open, opts)
-	}
-	c := r.begin(method, nil)
-	if c == nil {
+	call := path.Base(method)
+	if _, recorded := format.Methods[call]; !recorded {
 		return open(ctx, desc, conn, method, opts...)
 	}
-	stream, err := open(ctx, desc, conn, method, tapped(opts, c.keep)...)
-	if err != nil {
-		r.end(c, err)
+	var tapped tappedStream
+	var add func([]byte)
+	if call == format.CallEvents {
+		add = r.tapEvents(&tapped)
+	} else {
+		add = r.tapList(ctx, call, &tapped)
+	}
+	var err error
+	if tapped.ClientStream, err = open(ctx, desc, conn, method, withTap(opts, add)...); err != nil {
+		tapped.ended(err)
 		return nil, err
 	}
-	// A stream that is not read to its end is ended by its context.
-	forget := context.AfterFunc(ctx, func() { r.forget(c) })
-	return &tappedStream{stream, func(request any) { r.asks(c, request) }, func(err error) { forget(); r.end(c, err) }}, nil
+	return &tapped, nil
 }
 
-func (r *Recorder) eventStream(
-	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts []grpc.CallOption,
-) (grpc.ClientStream, error) {
+func (r *Recorder) tapEvents(s *tappedStream) (add func([]byte)) {
 	r.mu.Lock()
 	r.streams++
 	number := r.streams
 	r.mu.Unlock()
-	ended := func(err error) {
+	r.event(answer{stream: number})
+	s.sent = func(any) {}
+	s.ended = func(err error) {
 		if status.Code(err) != codes.Canceled {
 			r.event(answer{stream: number, ended: true, err: err})
 		}
 	}
-	r.event(answer{stream: number})
-	stream, err := open(ctx, desc, conn, method, tapped(opts, func(message []byte) {
-		r.event(answer{stream: number, messages: [][]byte{message}})
-	})...)
-	if err != nil {
-		ended(err)
-		return nil, err
-	}
-	return &tappedStream{stream, func(any) {}, ended}, nil
+	return func(message []byte) { r.event(answer{stream: number, messages: [][]byte{message}}) }
 }
 
-// tappedStream tells what is asked, and how it ended, nil for its regular end.
+func (r *Recorder) tapList(ctx context.Context, call string, s *tappedStream) (add func([]byte)) {
+	a := r.startCall(call, nil)
+	// A stream that the client does not read to its end is ended by its context.
+	stop := context.AfterFunc(ctx, func() { r.removeCall(a) })
+	s.sent = func(request any) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		a.request = request
+	}
+	s.ended = func(err error) { stop(); r.finishCall(a, err) }
+	return a.add
+}
+
+// tappedStream reports the request, and the end of the stream: nil for the
+// regular one.
 type tappedStream struct {
 	grpc.ClientStream
-	asks  func(request any)
+	sent  func(request any)
 	ended func(error)
 }
 
 // SendMsg sends the request.
 func (s *tappedStream) SendMsg(m any) error {
-	s.asks(m)
+	s.sent(m)
 	return s.ClientStream.SendMsg(m)
 }
 
-// RecvMsg receives the next message; its bytes are seen by the codec.
+// RecvMsg receives the next message, whose bytes the codec sees.
 func (s *tappedStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	switch {
@@ -102,10 +113,9 @@ func (s *tappedStream) RecvMsg(m any) error {
 	return err
 }
 
-// tapped adds the codec that sees each answer's bytes before the one that would
-// be used otherwise.
-func tapped(opts []grpc.CallOption, see func([]byte)) []grpc.CallOption {
-	codec := tappedCodec{encoding.GetCodecV2(proto.Name), see}
+// withTap wraps the codec of the call, so that add gets the bytes of each answer.
+func withTap(opts []grpc.CallOption, add func([]byte)) []grpc.CallOption {
+	codec := tappedCodec{encoding.GetCodecV2(proto.Name), add}
 	for _, o := range opts {
 		if forced, ok := o.(grpc.ForceCodecV2CallOption); ok {
 			codec.CodecV2 = forced.CodecV2
@@ -116,18 +126,17 @@ func tapped(opts []grpc.CallOption, see func([]byte)) []grpc.CallOption {
 
 type tappedCodec struct {
 	encoding.CodecV2
-	see func([]byte)
+	add func([]byte)
 }
 
-// Name is empty so that the content type stays that of all other calls.
+// Name is empty so that the content type is that of all other calls.
 func (tappedCodec) Name() string { return "" }
 
-// Unmarshal shows a copy of data, which is not to be kept, unless it is malformed:
-// then the call fails.
+// Unmarshal adds a copy of data unless it is malformed, which fails the call.
 func (c tappedCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	err := c.CodecV2.Unmarshal(data, v)
 	if err == nil {
-		c.see(data.Materialize())
+		c.add(data.Materialize())
 	}
 	return err
 }

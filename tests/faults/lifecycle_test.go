@@ -9,9 +9,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-// ledger is how far each container and sandbox that there ever was has come: 1 it
-// runs, 2 it has exited, 3 it is removed.
-type ledger struct {
+// lifecycle is the last stage of every container and sandbox of the runtime: 1
+// running, 2 exited, 3 removed.
+type lifecycle struct {
 	pods  map[string]bool
 	stage map[pleg.ContainerID]int
 }
@@ -20,12 +20,12 @@ var stages = map[pipeline.EventType]int{
 	pipeline.ContainerStarted: 1, pipeline.ContainerDied: 2, pipeline.ContainerRemoved: 3,
 }
 
-func newLedger() *ledger {
-	return &ledger{pods: make(map[string]bool), stage: make(map[pleg.ContainerID]int)}
+func newLifecycle() *lifecycle {
+	return &lifecycle{pods: make(map[string]bool), stage: make(map[pleg.ContainerID]int)}
 }
 
-// note takes down what there is now.
-func (l *ledger) note(pods []simruntime.Pod) {
+// record updates the stages from all pods of the runtime.
+func (l *lifecycle) record(pods []simruntime.Pod) {
 	now := make(map[pleg.ContainerID]int)
 	for _, p := range pods {
 		l.pods[p.UID] = true
@@ -42,20 +42,21 @@ func (l *ledger) note(pods []simruntime.Pod) {
 	maps.Copy(l.stage, now)
 }
 
-// promise is what the events of a case have to keep to.
+// promise is what the pipeline promises about the events under some faults.
 type promise struct {
-	// all: no event may be missing, even of what came and went unlisted.
+	// all: no event is missing, even of containers that no list showed.
 	all bool
-	// repeats: a container whose state was not known may be told once more to have
-	// started or died.
+	// repeats: if the state of a container was unknown, its start or its death may
+	// be reported once more.
 	repeats bool
-	// lies: the runtime has said that containers are gone which were not, and
-	// that there is one which never was. They may then begin anew.
-	lies bool
+	// wrongIDs: the runtime denied containers that it has, and listed one that it
+	// does not have. Their events may start again.
+	wrongIDs bool
 }
 
-// check demands the order of each container's events, and their end.
-func (l *ledger) check(t *testing.T, events []pipeline.Event, p promise) {
+// check fails the test if events of a container are out of order, or do not end
+// with the container's last stage.
+func (l *lifecycle) check(t *testing.T, events []pipeline.Event, p promise) {
 	t.Helper()
 	reached := make(map[pleg.ContainerID]int)
 	count := make(map[pleg.ContainerID]int)
@@ -68,13 +69,13 @@ func (l *ledger) check(t *testing.T, events []pipeline.Event, p promise) {
 			continue
 		}
 		if _, ok := l.stage[ev.ContainerID]; !ok {
-			if !p.lies {
-				t.Errorf("event of a container that never was: %+v", ev)
+			if !p.wrongIDs {
+				t.Errorf("event of an unknown container: %+v", ev)
 			}
 			continue
 		}
 		before := reached[ev.ContainerID]
-		if p.lies && before == 3 {
+		if p.wrongIDs && before == 3 {
 			before = 0
 		}
 		if stage < before || stage == before && !p.repeats {
@@ -86,9 +87,9 @@ func (l *ledger) check(t *testing.T, events []pipeline.Event, p promise) {
 	for id, stage := range l.stage {
 		switch {
 		case reached[id] != stage && (p.all || reached[id] != 0 || stage != 3):
-			t.Errorf("the events of %s go to stage %d, its life to %d", id, reached[id], stage)
+			t.Errorf("the events of %s end with stage %d, its last stage is %d", id, reached[id], stage)
 		case p.all && count[id] != stage && !p.repeats:
-			t.Errorf("%d events of %s, which came to stage %d", count[id], id, stage)
+			t.Errorf("%d events of %s, whose last stage is %d", count[id], id, stage)
 		}
 	}
 }
