@@ -195,7 +195,7 @@ func TestCacheIsRightThoughNobodyListens(t *testing.T) {
 		t.Error("the cache does not hold the status of a discarded event")
 	}
 	if got := f.pleg.Discarded(); got != 1 {
-		t.Errorf("Discarded = %d with nobody to receive, want 1", got)
+		t.Errorf("Discarded = %d without a subscriber, want 1", got)
 	}
 }
 

@@ -36,7 +36,7 @@ func TestFiguresExceed(t *testing.T) {
 		"noise":                 {func(i int) float64 { return 5 + float64(i*i%7) }, 20, false},
 		"grows":                 {func(i int) float64 { return float64(i) + float64(i*i%7)/10 }, 20, true},
 		"grew in the beginning": {func(i int) float64 { return float64(min(i, 10)) }, 20, false},
-		"too few to tell":       {func(i int) float64 { return float64(i) }, 18, false},
+		"too few samples":       {func(i int) float64 { return float64(i) }, 18, false},
 		"just enough":           {func(i int) float64 { return float64(i) }, 19, true},
 	} {
 		heap := make([]float64, test.samples)
