@@ -97,7 +97,7 @@ func TestSignalSentTwiceIsOne(t *testing.T) {
 func TestSecondSignalKills(t *testing.T) {
 	for range 20 {
 		p := spawn(t, "run", "--simulate=1000", "-o", "json")
-		p.stderr.await(t, "does not keep up")
+		p.stderr.await(t, "subscriber buffer full")
 		for alive := true; alive; { // until one comes late enough to be the second
 			alive = p.cmd.Process.Signal(syscall.SIGINT) == nil && !exited(p.cmd.Process.Pid)
 		}
