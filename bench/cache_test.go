@@ -9,7 +9,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// BenchmarkCache does what the stages and the readers do to the cache.
+// BenchmarkCache measures the operations of the stages and of readers.
 func BenchmarkCache(b *testing.B) {
 	for _, pods := range []int{110, 5000} {
 		uids := make([]pleg.PodUID, pods)

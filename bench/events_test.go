@@ -23,12 +23,11 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage/hinter"
 )
 
-// eventBatch is how many events one round of BenchmarkEvents sends in one go.
+// eventBatch is the number of events in one iteration of BenchmarkEvents.
 const eventBatch = 20_000
 
-// BenchmarkEvents reads a flood of container events over a unix socket from a
-// sender in the same process that only writes bytes which are there already. The
-// reader is the CRI client alone, or with the hinter behind it.
+// BenchmarkEvents reads CRI events over a unix socket. The sender, in the same process,
+// writes prepared bytes. The reader is the CRI client alone, or the client and the hinter.
 func BenchmarkEvents(b *testing.B) {
 	for _, event := range []string{"whole", "partial"} {
 		raw, err := proto.Marshal(benchEvent(event == "whole"))
@@ -98,7 +97,7 @@ func (rawBytes) Marshal(v any) (mem.BufferSlice, error) {
 
 func (rawBytes) Unmarshal(mem.BufferSlice, any) error { return nil }
 
-// countedEvents are the client's; done tells of each batch that has been read.
+// countedEvents are the client's; done gets a value for each batch that was read.
 type countedEvents struct {
 	client *cri.Client
 	count  int

@@ -12,8 +12,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// makePods returns pods of a ready sandbox and running containers. Two calls
-// return the same pods, with no pointer in common.
+// makePods returns pods with a ready sandbox and running containers. Two calls return equal
+// pods that share no pointer.
 func makePods(pods, containers int) []*pleg.Pod {
 	out := make([]*pleg.Pod, pods)
 	for p := range out {
@@ -31,7 +31,8 @@ func makePods(pods, containers int) []*pleg.Pod {
 	return out
 }
 
-// memory is a runtime that has everything at hand. Each list is one of lists.
+// memory is a runtime without latency. It answers each list with the next of lists, so
+// that a benchmark counts them.
 type memory struct{ lists chan []*pleg.Pod }
 
 func (m *memory) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
@@ -47,7 +48,7 @@ func (m *memory) PodStatus(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) 
 	return &pleg.PodStatus{UID: pod.UID, Name: pod.Name, Namespace: pod.Namespace}, nil
 }
 
-// perUnit reports the time of one of n units of work in each iteration.
+// perUnit reports the time per unit, for n units in each iteration.
 func perUnit(b *testing.B, n int, unit string) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/"+unit)
 }

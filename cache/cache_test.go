@@ -13,124 +13,127 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var errInspect = errors.New("inspection went wrong")
+var errInspect = errors.New("inspection failed")
 
 // at returns the time of the nth observation.
 func at(n int) time.Time { return time.Unix(1_700_000_000+int64(n), 0) }
 
-// status returns a status that tells itself apart by its name.
+// status returns a status with a name that identifies it.
 func status(uid pleg.PodUID, name string) *pleg.PodStatus {
 	return &pleg.PodStatus{UID: uid, Name: name}
 }
 
+var first, second = status("a", "first"), status("a", "second")
+
+var getCases = map[string]struct {
+	do   func(c *cache.Cache)
+	want *pleg.PodStatus
+	err  error
+}{
+	"an unknown pod": {
+		do:   func(*cache.Cache) {},
+		want: &pleg.PodStatus{UID: "a"},
+	},
+	"a pod that a list covers and that was never inspected": {
+		do:   func(c *cache.Cache) { c.Observe(at(1), nil) },
+		want: &pleg.PodStatus{UID: "a"},
+	},
+	"inspected": {
+		do:   func(c *cache.Cache) { c.Set("a", first, nil, at(1)) },
+		want: first,
+	},
+	"a newer inspection wins": {
+		do: func(c *cache.Cache) {
+			c.Set("a", first, nil, at(1))
+			c.Set("a", second, nil, at(2))
+		},
+		want: second,
+	},
+	"an older inspection is ignored": {
+		do: func(c *cache.Cache) {
+			c.Set("a", second, nil, at(2))
+			c.Set("a", first, nil, at(1))
+		},
+		want: second,
+	},
+	"the later of two at the same time wins": {
+		do: func(c *cache.Cache) {
+			c.Set("a", first, nil, at(1))
+			c.Set("a", second, nil, at(1))
+		},
+		want: second,
+	},
+	"an error hides the status": {
+		do: func(c *cache.Cache) {
+			c.Set("a", first, nil, at(1))
+			c.Set("a", nil, errInspect, at(2))
+		},
+		err: errInspect,
+	},
+	"a status ends the error": {
+		do: func(c *cache.Cache) {
+			c.Set("a", nil, errInspect, at(1))
+			c.Set("a", first, nil, at(2))
+		},
+		want: first,
+	},
+	"an older inspection than a touch is ignored": {
+		do: func(c *cache.Cache) {
+			c.Set("a", first, nil, at(1))
+			c.Touch("a", at(3))
+			c.Set("a", second, nil, at(2))
+		},
+		want: first,
+	},
+	"a gone pod has nothing but its UID": {
+		do: func(c *cache.Cache) {
+			c.Set("a", first, nil, at(1))
+			c.Delete("a", at(2))
+		},
+		want: &pleg.PodStatus{UID: "a"},
+	},
+	"an older inspection does not bring a gone pod back": {
+		do: func(c *cache.Cache) {
+			c.Delete("a", at(2))
+			c.Set("a", first, nil, at(1))
+		},
+		want: &pleg.PodStatus{UID: "a"},
+	},
+	"an older inspection does not bring a gone pod back after a list": {
+		do: func(c *cache.Cache) {
+			c.Delete("a", at(3))
+			c.Observe(at(2), nil)
+			c.Set("a", first, nil, at(1))
+		},
+		want: &pleg.PodStatus{UID: "a"},
+	},
+	"an older removal does not remove": {
+		do: func(c *cache.Cache) {
+			c.Set("a", second, nil, at(2))
+			c.Delete("a", at(1))
+		},
+		want: second,
+	},
+	"a pod that came back stays over the next list": {
+		do: func(c *cache.Cache) {
+			c.Delete("a", at(1))
+			c.Set("a", second, nil, at(2))
+			c.Observe(at(3), nil)
+		},
+		want: second,
+	},
+	"a removal leaves other pods alone": {
+		do: func(c *cache.Cache) {
+			c.Set("a", first, nil, at(1))
+			c.Delete("b", at(2))
+			c.Observe(at(3), nil)
+		},
+		want: first,
+	},
+}
+
 func TestGet(t *testing.T) {
-	first, second := status("a", "first"), status("a", "second")
-	for name, tc := range map[string]struct {
-		do   func(c *cache.Cache)
-		want *pleg.PodStatus
-		err  error
-	}{
-		"a pod nobody has seen": {
-			do:   func(*cache.Cache) {},
-			want: &pleg.PodStatus{UID: "a"},
-		},
-		"a pod that a list covers and that was never inspected": {
-			do:   func(c *cache.Cache) { c.Observe(at(1), nil) },
-			want: &pleg.PodStatus{UID: "a"},
-		},
-		"inspected": {
-			do:   func(c *cache.Cache) { c.Set("a", first, nil, at(1)) },
-			want: first,
-		},
-		"a newer inspection wins": {
-			do: func(c *cache.Cache) {
-				c.Set("a", first, nil, at(1))
-				c.Set("a", second, nil, at(2))
-			},
-			want: second,
-		},
-		"an older inspection is ignored": {
-			do: func(c *cache.Cache) {
-				c.Set("a", second, nil, at(2))
-				c.Set("a", first, nil, at(1))
-			},
-			want: second,
-		},
-		"the later of two at the same time wins": {
-			do: func(c *cache.Cache) {
-				c.Set("a", first, nil, at(1))
-				c.Set("a", second, nil, at(1))
-			},
-			want: second,
-		},
-		"an error hides the status": {
-			do: func(c *cache.Cache) {
-				c.Set("a", first, nil, at(1))
-				c.Set("a", nil, errInspect, at(2))
-			},
-			err: errInspect,
-		},
-		"a status ends the error": {
-			do: func(c *cache.Cache) {
-				c.Set("a", nil, errInspect, at(1))
-				c.Set("a", first, nil, at(2))
-			},
-			want: first,
-		},
-		"an older inspection than a touch is ignored": {
-			do: func(c *cache.Cache) {
-				c.Set("a", first, nil, at(1))
-				c.Touch("a", at(3))
-				c.Set("a", second, nil, at(2))
-			},
-			want: first,
-		},
-		"a gone pod has nothing but its UID": {
-			do: func(c *cache.Cache) {
-				c.Set("a", first, nil, at(1))
-				c.Delete("a", at(2))
-			},
-			want: &pleg.PodStatus{UID: "a"},
-		},
-		"an older inspection does not bring a gone pod back": {
-			do: func(c *cache.Cache) {
-				c.Delete("a", at(2))
-				c.Set("a", first, nil, at(1))
-			},
-			want: &pleg.PodStatus{UID: "a"},
-		},
-		"nor does it after a list that began in between": {
-			do: func(c *cache.Cache) {
-				c.Delete("a", at(3))
-				c.Observe(at(2), nil)
-				c.Set("a", first, nil, at(1))
-			},
-			want: &pleg.PodStatus{UID: "a"},
-		},
-		"an older removal does not remove": {
-			do: func(c *cache.Cache) {
-				c.Set("a", second, nil, at(2))
-				c.Delete("a", at(1))
-			},
-			want: second,
-		},
-		"a pod that came back stays over the next list": {
-			do: func(c *cache.Cache) {
-				c.Delete("a", at(1))
-				c.Set("a", second, nil, at(2))
-				c.Observe(at(3), nil)
-			},
-			want: second,
-		},
-		"a removal leaves other pods alone": {
-			do: func(c *cache.Cache) {
-				c.Set("a", first, nil, at(1))
-				c.Delete("b", at(2))
-				c.Observe(at(3), nil)
-			},
-			want: first,
-		},
-	} {
+	for name, tc := range getCases {
 		t.Run(name, func(t *testing.T) {
 			c := cache.New(time.Minute)
 			tc.do(c)

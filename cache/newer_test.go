@@ -11,7 +11,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// answer is what a GetNewerThan on a goroutine of its own returned.
+// answer is what GetNewerThan returned.
 type answer struct {
 	status *pleg.PodStatus
 	err    error
@@ -31,8 +31,8 @@ func answered(answers <-chan answer) bool {
 	return len(answers) > 0
 }
 
-// Each case asks for pod a newer than at(2), with what before did in the cache,
-// and must be answered by exactly the last of the steps.
+// In each case GetNewerThan waits for pod a newer than at(2) after before has changed the
+// cache, and must return at the last of the steps, not earlier.
 func TestGetNewerThan(t *testing.T) {
 	type step = func(c *cache.Cache)
 	set := func(n int) step { return func(c *cache.Cache) { c.Set("a", status("a", "set"), nil, at(n)) } }
@@ -55,7 +55,7 @@ func TestGetNewerThan(t *testing.T) {
 		"set later":                               {before: []step{set(1)}, steps: []step{set(3)}},
 		"the same time is not newer":              {before: []step{set(2)}, steps: []step{set(2), list(2), touch(2), set(3)}},
 		"a list":                                  {before: []step{set(1)}, steps: []step{list(2), list(3)}},
-		"a list of a pod nobody knows":            {steps: []step{list(1), list(3)}},
+		"a list of an unknown pod":                {steps: []step{list(1), list(3)}},
 		"another pod is no answer":                {steps: []step{other(3), set(3)}},
 		"found gone":                              {before: []step{set(1)}, steps: []step{gone(3)}},
 		"an error counts":                         {before: []step{set(1)}, steps: []step{fail(3)}, err: errInspect},

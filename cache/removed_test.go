@@ -28,7 +28,7 @@ func TestRemovedContainersAreKeptForAWhile(t *testing.T) {
 		c.KeepRemoved(a)
 		time.Sleep(30 * time.Second)
 		c.KeepRemoved(b)
-		c.KeepRemoved(ended("a", 9)) // said again: the first counts, and from then on
+		c.KeepRemoved(ended("a", 9)) // repeated: the first call counts
 		require("a", a)
 		require("b", b)
 		time.Sleep(30 * time.Second)

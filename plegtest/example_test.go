@@ -67,7 +67,8 @@ func ExampleRuntime_Announce() {
 	runtime.Announce("web", "nginx")
 	fmt.Println(plegtest.Words(<-sub.Events()))
 	stop()
-	<-ended
+	fmt.Println(<-ended)
 	// Output:
 	// Started(nginx)
+	// context canceled
 }

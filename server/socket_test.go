@@ -101,7 +101,7 @@ func TestListenRefuses(t *testing.T) {
 
 func TestListenWithoutPermission(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // or nobody can look into it
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // or the user nobody cannot read it
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "pleg.sock")
@@ -129,7 +129,7 @@ func TestListenWithoutPermission(t *testing.T) {
 func asNobody(do func() error) error {
 	result := make(chan error)
 	go func() {
-		runtime.LockOSThread() // for good: the thread ends with this goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
 		if os.Getuid() == 0 {
 			if err := unix.Setfsuid(nobody); err != nil {
 				result <- err

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Each candidate sees the pods there are, and then those of a burst.
+// Each candidate sees the existing pods, and then those of a burst.
 func TestCandidatesSeeTheSame(t *testing.T) {
 	const pods, containers = 6, 2
 	c := config{inspectors: 4, period: 20 * time.Millisecond, timeout: time.Minute}

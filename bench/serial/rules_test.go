@@ -2,20 +2,22 @@ package serial_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/bench/serial"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
 // step is one relist of a single pod "p".
 type step struct {
-	pod     string // the words of the pod; "" means that it is not listed
+	pod     string // in words; if empty, it is not listed
 	empty   bool   // listed without any container
 	listErr error
 	fail    bool // the inspection fails
-	request bool // a reinspection was asked for before
+	request bool // a reinspection is requested before
 	want    string
 	calls   int  // inspections in this relist
 	wantErr bool // the cache holds an error afterwards
@@ -26,33 +28,33 @@ var ruleTests = []struct {
 	steps []step
 }{
 	{"a new pod starts, containers before sandboxes", []step{
-		{pod: "c1=running c0=running /s0=running", want: "Started(c1) Started(c0) Started(s0)", calls: 1},
+		{pod: "c1=running c0=running /s0=running", want: "Started(c1) Started(c0) Started(/s0)", calls: 1},
 	}},
 	{"no change, no inspection", []step{
-		{pod: "c0=running /s0=running", want: "Started(c0) Started(s0)", calls: 1},
+		{pod: "c0=running /s0=running", want: "Started(c0) Started(/s0)", calls: 1},
 		{pod: "c0=running /s0=running"},
 	}},
 	{"what the old pod had goes first, then what is new", []step{
-		{pod: "c1=running c0=running /s0=running", want: "Started(c1) Started(c0) Started(s0)", calls: 1},
+		{pod: "c1=running c0=running /s0=running", want: "Started(c1) Started(c0) Started(/s0)", calls: 1},
 		{
 			pod:   "d1=running d0=running c1=exited c0=exited /s1=running /s0=exited",
-			want:  "Died(c1) Died(c0) Died(s0) Started(d1) Started(d0) Started(s1)",
+			want:  "Died(c1) Died(c0) Died(/s0) Started(d1) Started(d0) Started(/s1)",
 			calls: 1,
 		},
 	}},
 	{"first seen after its exit", []step{
-		{pod: "c0=exited /s0=exited", want: "Died(c0) Died(s0)", calls: 1},
+		{pod: "c0=exited /s0=exited", want: "Died(c0) Died(/s0)", calls: 1},
 	}},
 	{"removed while running", []step{
-		{pod: "c0=running /s0=running", want: "Started(c0) Started(s0)", calls: 1},
+		{pod: "c0=running /s0=running", want: "Started(c0) Started(/s0)", calls: 1},
 		{pod: "/s0=running", want: "Died(c0) Removed(c0)", calls: 1},
 	}},
 	{"removed after its exit", []step{
-		{pod: "c0=exited /s0=running", want: "Died(c0) Started(s0)", calls: 1},
+		{pod: "c0=exited /s0=running", want: "Died(c0) Started(/s0)", calls: 1},
 		{pod: "/s0=running", want: "Removed(c0)", calls: 1},
 	}},
 	{"created and unknown are inspected without an event", []step{
-		{pod: "c0=created /s0=running", want: "Started(s0)", calls: 1},
+		{pod: "c0=created /s0=running", want: "Started(/s0)", calls: 1},
 		{pod: "c0=unknown /s0=running"},
 		{pod: "c0=running /s0=running", want: "Started(c0)", calls: 1},
 		{pod: "c0=unknown /s0=running", calls: 1},
@@ -67,11 +69,11 @@ var ruleTests = []struct {
 	{"events are computed against the newest list", []step{
 		{pod: "c0=running", want: "Started(c0)", calls: 1},
 		{pod: "c0=exited", fail: true, calls: 1, wantErr: true},
-		{pod: "c0=running", want: "Sync()", calls: 1},
+		{pod: "c0=running", want: "PodSync", calls: 1},
 	}},
 	{"a requested reinspection without a change", []step{
 		{pod: "c0=running", want: "Started(c0)", calls: 1},
-		{pod: "c0=running", request: true, want: "Sync()", calls: 1},
+		{pod: "c0=running", request: true, want: "PodSync", calls: 1},
 		{pod: "c0=running"},
 	}},
 	{"a requested reinspection with a change needs no sync", []step{
@@ -86,15 +88,15 @@ var ruleTests = []struct {
 	{"a request outlives a failed list", []step{
 		{pod: "c0=running", want: "Started(c0)", calls: 1},
 		{listErr: errInspect, request: true},
-		{pod: "c0=running", want: "Sync()", calls: 1},
+		{pod: "c0=running", want: "PodSync", calls: 1},
 	}},
 	{"a request for an unknown pod waits for it", []step{
 		{request: true},
-		{empty: true, want: "Sync()", calls: 1},
+		{empty: true, want: "PodSync", calls: 1},
 	}},
 	{"a gone pod is not inspected", []step{
-		{pod: "c1=exited c0=running /s0=running", want: "Died(c1) Started(c0) Started(s0)", calls: 1},
-		{want: "Removed(c1) Died(c0) Removed(c0) Died(s0) Removed(s0)"},
+		{pod: "c1=exited c0=running /s0=running", want: "Died(c1) Started(c0) Started(/s0)", calls: 1},
+		{want: "Removed(c1) Died(c0) Removed(c0) Died(/s0) Removed(/s0)"},
 		{},
 		{pod: "c0=running", want: "Started(c0)", calls: 1},
 	}},
@@ -105,7 +107,7 @@ var ruleTests = []struct {
 	}},
 	{"gone before any inspection succeeded", []step{
 		{pod: "c0=running", fail: true, calls: 1, wantErr: true},
-		{want: "Sync()"},
+		{want: "PodSync"},
 		{},
 	}},
 	{"a failed list is not an empty node", []step{
@@ -115,52 +117,55 @@ var ruleTests = []struct {
 	}},
 	{"a pod without containers makes no event", []step{
 		{empty: true},
-		{empty: true, request: true, want: "Sync()", calls: 1},
+		{empty: true, request: true, want: "PodSync", calls: 1},
 		{},
 	}},
-	{"an empty pod goes as quietly as it came", []step{{empty: true}, {}, {request: true}}},
+	{"an empty pod has no events", []step{{empty: true}, {}, {request: true}}},
 }
 
 func TestRules(t *testing.T) {
 	for _, tt := range ruleTests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBed(t, 100, serial.Options{})
+			f := newFixture(t, 100, serial.Options{})
 			for i, s := range tt.steps {
-				runStep(t, b, i, s)
+				runStep(t, f, i, s)
 			}
 		})
 	}
 }
 
-func runStep(t *testing.T, b *bed, i int, s step) {
+func runStep(t *testing.T, f *fixture, i int, s step) {
 	t.Helper()
-	b.now = start.Add(time.Duration(i) * time.Second)
-	b.rt.pods, b.rt.listErr, b.rt.fail, b.rt.inspected = nil, s.listErr, nil, nil
+	f.now = start.Add(time.Duration(i) * time.Second)
+	before := f.runtime.Counts().Inspections["p"]
+	f.runtime.Remove("p")
 	if s.pod != "" || s.empty {
-		b.rt.pods = []*pleg.Pod{pod("p", s.pod)}
+		f.runtime.SetPod(plegtest.Pod("p", s.pod))
 	}
+	f.runtime.SetListFault(plegtest.Fail(s.listErr))
+	f.runtime.SetPodFault("p", nil)
 	if s.fail {
-		b.rt.fail = map[pleg.PodUID]error{"p": errInspect}
+		f.runtime.SetPodFault("p", plegtest.Fail(errInspect))
 	}
 	if s.request {
-		b.pleg.RequestReinspect("p")
+		f.pleg.RequestReinspect("p")
 	}
-	if err := b.pleg.Relist(t.Context()); !errors.Is(err, s.listErr) {
+	if err := f.pleg.Relist(t.Context()); !errors.Is(err, s.listErr) {
 		t.Fatalf("step %d: Relist error = %v, want %v", i, err, s.listErr)
 	}
-	events := b.drain()
-	if got := words(events); got != s.want {
+	events := f.drain()
+	if got := plegtest.Words(events...); got != s.want {
 		t.Errorf("step %d (%q): events %q, want %q", i, s.pod, got, s.want)
 	}
 	for _, e := range events {
-		if e.PodUID != "p" || e.PodName != "name-p" || e.PodNamespace != "ns" || !e.ObservedAt.Equal(b.now) {
+		if e.PodUID != "p" || e.PodName != "name-p" || e.PodNamespace != "ns" || !e.ObservedAt.Equal(f.now) {
 			t.Errorf("step %d: event %+v does not name its pod and time", i, e)
 		}
 	}
-	if got := len(b.rt.inspected); got != s.calls {
+	if got := f.runtime.Counts().Inspections["p"] - before; got != s.calls {
 		t.Errorf("step %d: %d inspections, want %d", i, got, s.calls)
 	}
-	if _, err := b.pleg.Status("p"); (err != nil) != s.wantErr || err != nil && !errors.Is(err, errInspect) {
+	if _, err := f.pleg.Status("p"); (err != nil) != s.wantErr || err != nil && !errors.Is(err, errInspect) {
 		t.Errorf("step %d: cached error %v, want one: %v", i, err, s.wantErr)
 	}
 }
@@ -182,17 +187,17 @@ func TestTransitionTable(t *testing.T) {
 	}
 	for _, from := range states {
 		for _, to := range states {
-			for _, prefix := range []string{"", "/"} {
-				b := newBed(t, 10, serial.Options{})
-				b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "k=running "+word(prefix, from))})
-				b.drain()
-				b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "k=running "+word(prefix, to))})
-				events := b.drain()
-				if got := words(events); got != want[from+" "+to] {
+			for prefix, name := range map[string]string{"": "of-c", "/": "name-p"} {
+				f := newFixture(t, 10, serial.Options{})
+				f.pleg.Apply(t.Context(), start, []*pleg.Pod{plegtest.Pod("p", "k=running "+word(prefix, from))})
+				f.drain()
+				f.pleg.Apply(t.Context(), start, []*pleg.Pod{plegtest.Pod("p", "k=running "+word(prefix, to))})
+				events := f.drain()
+				if got := strings.ReplaceAll(plegtest.Words(events...), "/", ""); got != want[from+" "+to] {
 					t.Errorf("%s%q to %q: events %q, want %q", prefix, from, to, got, want[from+" "+to])
 				}
 				for _, e := range events {
-					if e.Sandbox != (prefix == "/") || e.ContainerName != "n-c" {
+					if e.Sandbox != (prefix == "/") || e.ContainerName != name {
 						t.Errorf("%s%q to %q: event %+v does not describe its container", prefix, from, to, e)
 					}
 				}

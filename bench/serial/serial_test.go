@@ -11,6 +11,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/bench/serial"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
 func TestNewNamesTheInvalidField(t *testing.T) {
@@ -21,9 +22,9 @@ func TestNewNamesTheInvalidField(t *testing.T) {
 		want string
 	}{
 		{nil, serial.Options{Events: events}, "runtime"},
-		{&fakeRuntime{}, serial.Options{}, "Events"},
-		{&fakeRuntime{}, serial.Options{Events: events, ListTimeout: -1}, "ListTimeout"},
-		{&fakeRuntime{}, serial.Options{Events: events, InspectTimeout: -1}, "InspectTimeout"},
+		{plegtest.New(), serial.Options{}, "Events"},
+		{plegtest.New(), serial.Options{Events: events, ListTimeout: -1}, "ListTimeout"},
+		{plegtest.New(), serial.Options{Events: events, InspectTimeout: -1}, "InspectTimeout"},
 	}
 	for _, tt := range tests {
 		if _, err := serial.New(tt.rt, tt.opts); err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -56,15 +57,15 @@ func TestDiedCarriesWhatTheInspectionFound(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBed(t, 10, serial.Options{})
+			f := newFixture(t, 10, serial.Options{})
 			for i, l := range tt.looks {
-				b.rt.found = map[pleg.ContainerID]*pleg.ContainerStatus{"c": l.status}
-				var pods []*pleg.Pod
-				if l.pod != "" {
-					pods = []*pleg.Pod{pod("p", l.pod)}
+				status := &pleg.PodStatus{UID: "p"}
+				if l.status != nil {
+					status.Containers = []*pleg.ContainerStatus{l.status}
 				}
-				b.pleg.Apply(t.Context(), start, pods)
-				e := b.drain()[0]
+				f.runtime.SetStatus("p", status)
+				f.apply(t, l.pod)
+				e := f.drain()[0]
 				if l.code < 0 && (e.ExitCode != nil || e.Reason != "") {
 					t.Errorf("look %d: event %+v has an exit code", i, e)
 				}
@@ -77,16 +78,16 @@ func TestDiedCarriesWhatTheInspectionFound(t *testing.T) {
 }
 
 func TestStatusCarriesTheTimeOfTheList(t *testing.T) {
-	b := newBed(t, 10, serial.Options{})
-	b.rt.onInspect = func(context.Context, *pleg.Pod) error {
-		b.now = b.now.Add(time.Minute)
+	f := newFixture(t, 10, serial.Options{})
+	f.runtime.SetInspectFault(func(context.Context) error {
+		f.now = f.now.Add(time.Minute)
 		return nil
-	}
-	b.rt.pods = []*pleg.Pod{pod("p", "c0=running")}
-	if err := b.pleg.Relist(t.Context()); err != nil {
+	})
+	f.runtime.Set("p", "c0=running")
+	if err := f.pleg.Relist(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	status, err := b.pleg.Status("p")
+	status, err := f.pleg.Status("p")
 	if err != nil || !status.ObservedAt.Equal(start) || status.Container("c0") == nil {
 		t.Errorf("Status = %+v, %v; want c0 as of %v", status, err, start)
 	}
@@ -94,69 +95,68 @@ func TestStatusCarriesTheTimeOfTheList(t *testing.T) {
 
 func TestStatusOfAGonePodIsEmpty(t *testing.T) {
 	for _, emptied := range []bool{false, true} {
-		b := newBed(t, 10, serial.Options{})
-		b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "c0=running")})
+		f := newFixture(t, 10, serial.Options{})
+		f.apply(t, "c0=running")
 		if emptied {
-			b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "")})
+			f.pleg.Apply(t.Context(), start, []*pleg.Pod{plegtest.Pod("p", "")})
 		}
-		b.pleg.Apply(t.Context(), start, nil)
-		status, err := b.pleg.Status("p")
+		f.pleg.Apply(t.Context(), start, nil)
+		status, err := f.pleg.Status("p")
 		if err != nil || status.UID != "p" || status.Name != "" {
 			t.Errorf("emptied before: %v: Status = %+v, %v; want only its UID", emptied, status, err)
 		}
 	}
 }
 
+type ipStep struct {
+	pod  string
+	ips  []string
+	fail bool
+	want []string
+}
+
+var old = []string{"10.0.0.1"}
+
+var ipTests = []struct {
+	name  string
+	looks []ipStep
+}{
+	{"kept once the sandbox is not ready", []ipStep{
+		{"/s=running", old, false, old},
+		{"/s=exited", nil, false, old},
+	}},
+	{"kept over a failed inspection", []ipStep{
+		{"/s=running", old, false, old},
+		{"/s=exited", nil, true, nil},
+		{"/s=exited", nil, false, old},
+	}},
+	{"gone while a sandbox is ready", []ipStep{
+		{"/s=running", old, false, old},
+		{"/t=running /s=exited", nil, false, nil},
+	}},
+	{"replaced by new ones", []ipStep{
+		{"/s=running", old, false, old},
+		{"/s=exited", []string{"10.0.0.2"}, false, []string{"10.0.0.2"}},
+	}},
+	{"forgotten with the pod", []ipStep{
+		{"/s=running", old, false, old},
+		{"", nil, false, nil},
+		{"/s=exited", nil, false, nil},
+	}},
+}
+
 func TestIPs(t *testing.T) {
-	type look struct {
-		pod  string
-		ips  []string
-		fail bool
-		want []string
-	}
-	old := []string{"10.0.0.1"}
-	tests := []struct {
-		name  string
-		looks []look
-	}{
-		{"kept once the sandbox is not ready", []look{
-			{"/s=running", old, false, old},
-			{"/s=exited", nil, false, old},
-		}},
-		{"kept over a failed inspection", []look{
-			{"/s=running", old, false, old},
-			{"/s=exited", nil, true, nil},
-			{"/s=exited", nil, false, old},
-		}},
-		{"gone while a sandbox is ready", []look{
-			{"/s=running", old, false, old},
-			{"/t=running /s=exited", nil, false, nil},
-		}},
-		{"replaced by new ones", []look{
-			{"/s=running", old, false, old},
-			{"/s=exited", []string{"10.0.0.2"}, false, []string{"10.0.0.2"}},
-		}},
-		{"forgotten with the pod", []look{
-			{"/s=running", old, false, old},
-			{"", nil, false, nil},
-			{"/s=exited", nil, false, nil},
-		}},
-	}
-	for _, tt := range tests {
+	for _, tt := range ipTests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBed(t, 100, serial.Options{})
+			f := newFixture(t, 100, serial.Options{})
 			for i, l := range tt.looks {
-				b.rt.ips = map[pleg.PodUID][]string{"p": l.ips}
-				b.rt.fail = nil
+				f.runtime.SetStatus("p", plegtest.Status(plegtest.Pod("p", l.pod), l.ips...))
+				f.runtime.SetPodFault("p", nil)
 				if l.fail {
-					b.rt.fail = map[pleg.PodUID]error{"p": errInspect}
+					f.runtime.SetPodFault("p", plegtest.Fail(errInspect))
 				}
-				var pods []*pleg.Pod
-				if l.pod != "" {
-					pods = []*pleg.Pod{pod("p", l.pod)}
-				}
-				b.pleg.Apply(t.Context(), start, pods)
-				status, _ := b.pleg.Status("p")
+				f.apply(t, l.pod)
+				status, _ := f.pleg.Status("p")
 				var got []string
 				if status != nil {
 					got = status.IPs
@@ -170,39 +170,39 @@ func TestIPs(t *testing.T) {
 }
 
 func TestRequestDuringTheInspectionSurvives(t *testing.T) {
-	b := newBed(t, 10, serial.Options{})
+	f := newFixture(t, 10, serial.Options{})
 	asked := false
-	b.rt.onInspect = func(context.Context, *pleg.Pod) error {
+	f.runtime.SetInspectFault(func(context.Context) error {
 		if !asked {
 			asked = true
-			b.pleg.RequestReinspect("p")
+			f.pleg.RequestReinspect("p")
 		}
 		return nil
-	}
-	pods := []*pleg.Pod{pod("p", "c0=running")}
-	for i, want := range []string{"Started(c0)", "Sync()", ""} {
-		b.pleg.Apply(t.Context(), start, pods)
-		if got := words(b.drain()); got != want {
+	})
+	pods := []*pleg.Pod{plegtest.Pod("p", "c0=running")}
+	for i, want := range []string{"Started(c0)", "PodSync", ""} {
+		f.pleg.Apply(t.Context(), start, pods)
+		if got := plegtest.Words(f.drain()...); got != want {
 			t.Errorf("list %d: events %q, want %q", i, got, want)
 		}
 	}
 }
 
 func TestCacheIsRightThoughNobodyListens(t *testing.T) {
-	b := newBed(t, 0, serial.Options{})
-	b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "c0=running")})
-	if status, _ := b.pleg.Status("p"); status.Container("c0") == nil {
+	f := newFixture(t, 0, serial.Options{})
+	f.apply(t, "c0=running")
+	if status, _ := f.pleg.Status("p"); status.Container("c0") == nil {
 		t.Error("the cache does not hold the status of a discarded event")
 	}
-	if got := b.pleg.Discarded(); got != 1 {
-		t.Errorf("Discarded = %d with nobody to receive, want 1", got)
+	if got := f.pleg.Discarded(); got != 1 {
+		t.Errorf("Discarded = %d without a subscriber, want 1", got)
 	}
 }
 
 func TestLastOfTwoPodsWithOneUIDCounts(t *testing.T) {
-	b := newBed(t, 10, serial.Options{})
-	b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "a=running"), pod("q", "c=running"), pod("p", "b=running")})
-	got := strings.Fields(words(b.drain()))
+	f := newFixture(t, 10, serial.Options{})
+	f.pleg.Apply(t.Context(), start, []*pleg.Pod{plegtest.Pod("p", "a=running"), plegtest.Pod("q", "c=running"), plegtest.Pod("p", "b=running")})
+	got := strings.Fields(plegtest.Words(f.drain()...))
 	slices.Sort(got)
 	if want := []string{"Started(b)", "Started(c)"}; !slices.Equal(got, want) {
 		t.Errorf("events %v, want %v", got, want)
@@ -210,29 +210,29 @@ func TestLastOfTwoPodsWithOneUIDCounts(t *testing.T) {
 }
 
 func TestFullChannelDiscardsAndCounts(t *testing.T) {
-	b := newBed(t, 2, serial.Options{})
-	b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "a=running b=running c=running d=running")})
-	if got := words(b.drain()); got != "Started(a) Started(b)" {
+	f := newFixture(t, 2, serial.Options{})
+	f.apply(t, "a=running b=running c=running d=running")
+	if got := plegtest.Words(f.drain()...); got != "Started(a) Started(b)" {
 		t.Errorf("events %q, want the first two", got)
 	}
-	if got := b.pleg.Discarded(); got != 2 {
+	if got := f.pleg.Discarded(); got != 2 {
 		t.Errorf("Discarded = %d, want 2", got)
 	}
-	b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "a=exited b=running c=running d=running")})
-	if got := b.drain(); words(got) != "Died(a)" || got[0].Seq != 5 {
+	f.apply(t, "a=exited b=running c=running d=running")
+	if got := f.drain(); plegtest.Words(got...) != "Died(a)" || got[0].Seq != 5 {
 		t.Errorf("events %+v, want Died(a) with number 5", got)
 	}
 }
 
 func TestReuseFinalHandsOnTheLastStatus(t *testing.T) {
 	for _, reuse := range []bool{false, true} {
-		b := newBed(t, 10, serial.Options{ReuseFinal: reuse})
-		b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "c0=running")})
-		b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "c0=exited")})
-		b.pleg.RequestReinspect("p")
-		b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "c0=exited")})
+		f := newFixture(t, 10, serial.Options{ReuseFinal: reuse})
+		f.apply(t, "c0=running")
+		f.apply(t, "c0=exited")
+		f.pleg.RequestReinspect("p")
+		f.apply(t, "c0=exited")
 		got := make([]bool, 0, 3)
-		for _, last := range b.rt.last {
+		for _, last := range f.runtime.last {
 			got = append(got, last != nil)
 		}
 		if want := []bool{false, reuse, false}; !slices.Equal(got, want) {
@@ -242,39 +242,34 @@ func TestReuseFinalHandsOnTheLastStatus(t *testing.T) {
 }
 
 func TestNoAnswerIsAnError(t *testing.T) {
-	b := newBed(t, 10, serial.Options{})
-	b.rt.noAnswer = true
-	b.pleg.Apply(t.Context(), start, []*pleg.Pod{pod("p", "c0=running")})
-	if _, err := b.pleg.Status("p"); err == nil {
+	f := newFixture(t, 10, serial.Options{})
+	f.runtime.noAnswer = true
+	f.apply(t, "c0=running")
+	if _, err := f.pleg.Status("p"); err == nil {
 		t.Error("no error for an inspection that answered nothing")
 	}
-	if got := words(b.drain()); got != "" {
+	if got := plegtest.Words(f.drain()...); got != "" {
 		t.Errorf("events %q, want none", got)
 	}
 }
 
 func TestHungInspectionEndsAtItsDeadlineAndDelaysTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, 10, serial.Options{Clock: time.Now, InspectTimeout: time.Minute})
-		b.rt.onInspect = func(ctx context.Context, pod *pleg.Pod) error {
-			if pod.UID == "hung" {
-				<-ctx.Done()
-				return ctx.Err()
-			}
-			return nil
-		}
-		b.rt.pods = []*pleg.Pod{pod("hung", "h=running"), pod("p", "c0=running")}
+		f := newFixture(t, 10, serial.Options{Clock: time.Now, InspectTimeout: time.Minute})
+		f.runtime.SetPodFault("hung", plegtest.Hang)
+		f.runtime.Set("hung", "h=running")
+		f.runtime.Set("p", "c0=running")
 		began := time.Now()
-		if err := b.pleg.Relist(t.Context()); err != nil {
+		if err := f.pleg.Relist(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took != time.Minute {
 			t.Errorf("relist took %v, want the deadline of one minute", took)
 		}
-		if _, err := b.pleg.Status("hung"); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := f.pleg.Status("hung"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("cached error %v, want a deadline", err)
 		}
-		if got := words(b.drain()); got != "Started(c0)" {
+		if got := plegtest.Words(f.drain()...); got != "Started(c0)" {
 			t.Errorf("events %q, want those of the other pod", got)
 		}
 	})
@@ -283,17 +278,17 @@ func TestHungInspectionEndsAtItsDeadlineAndDelaysTheRest(t *testing.T) {
 func TestRunRelistsAPeriodAfterTheLastEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		b := newBed(t, 10, serial.Options{Clock: time.Now})
+		f := newFixture(t, 10, serial.Options{Clock: time.Now})
 		begun := time.Now()
 		var lists []time.Duration
-		b.rt.onInspect = func(context.Context, *pleg.Pod) error {
+		f.runtime.SetInspectFault(func(context.Context) error {
 			lists = append(lists, time.Since(begun))
 			time.Sleep(3 * time.Second)
 			return errInspect
-		}
-		b.rt.pods = []*pleg.Pod{pod("p", "c0=running")}
+		})
+		f.runtime.Set("p", "c0=running")
 		done := make(chan error)
-		go func() { done <- b.pleg.Run(ctx, time.Second) }()
+		go func() { done <- f.pleg.Run(ctx, time.Second) }()
 		time.Sleep(9 * time.Second)
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {
@@ -308,17 +303,17 @@ func TestRunRelistsAPeriodAfterTheLastEnded(t *testing.T) {
 
 func TestCancelSaysNothingAboutThePods(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	b := newBed(t, 10, serial.Options{})
-	b.rt.onInspect = func(ctx context.Context, _ *pleg.Pod) error {
+	f := newFixture(t, 10, serial.Options{})
+	f.runtime.SetInspectFault(func(ctx context.Context) error {
 		cancel()
 		return ctx.Err()
-	}
-	b.pleg.Apply(ctx, start, []*pleg.Pod{pod("p", "c0=running"), pod("q", "c1=running")})
-	if got := len(b.rt.inspected); got != 1 {
+	})
+	f.pleg.Apply(ctx, start, []*pleg.Pod{plegtest.Pod("p", "c0=running"), plegtest.Pod("q", "c1=running")})
+	if got := len(f.runtime.last); got != 1 {
 		t.Errorf("%d inspections, want none after the cancel", got)
 	}
 	for _, uid := range []pleg.PodUID{"p", "q"} {
-		if _, err := b.pleg.Status(uid); err != nil {
+		if _, err := f.pleg.Status(uid); err != nil {
 			t.Errorf("cached error of %s: %v, want none", uid, err)
 		}
 	}

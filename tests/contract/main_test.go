@@ -24,6 +24,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
+// The number is small here; "make faults" runs more.
 var seeds = flag.Uint64("contract.seeds", 2, "number of seeds of the random test of subscribers")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

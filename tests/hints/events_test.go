@@ -97,6 +97,7 @@ func requireLives(t *testing.T, events []pleg.Event, codes map[pleg.ContainerID]
 func TestRuntimeThatComesBackIsFollowedAgain(t *testing.T) {
 	for _, outage := range []time.Duration{100 * time.Millisecond, 3 * time.Second, 4 * time.Minute} {
 		t.Run(outage.String(), func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { comesBack(t, outage) })
 		})
 	}

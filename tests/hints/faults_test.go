@@ -3,6 +3,7 @@
 package hints_test
 
 import (
+	"flag"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,12 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// The numbers are small here; "make faults" runs more.
+var (
+	seeds       = flag.Uint64("hints.seeds", 1, "number of seeds for each fault of the event stream")
+	floodEvents = flag.Int("hints.flood", 10_000, "number of events in a flood")
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -79,7 +86,7 @@ var streamFaults = []streamFault{
 // had time to correct it.
 func TestEventStreamFaultsCostNoTruth(t *testing.T) {
 	for _, tt := range streamFaults {
-		for seed := range uint64(3) {
+		for seed := range *seeds {
 			t.Run(fmt.Sprintf("%s, seed %d", tt.name, seed), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) { tt.run(t, seed) })

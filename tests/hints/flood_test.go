@@ -28,13 +28,10 @@ const patience = 3 * time.Minute
 // flood is one kind of event, sent as fast as possible.
 type flood struct {
 	event func(pods []simruntime.Pod, n int) *runtimeapi.ContainerEventResponse
-	count int
 	// lines is the number of log lines about it; if negative, it depends on the
 	// machine and is at most 1.
 	lines int
 }
-
-const smallFlood = 20_000
 
 var floods = map[string]flood{
 	"unknown ids": {func(_ []simruntime.Pod, n int) *runtimeapi.ContainerEventResponse {
@@ -42,28 +39,27 @@ var floods = map[string]flood{
 			ContainerId: fmt.Sprint("nobody-", n), CreatedAt: time.Now().UnixNano(),
 			ContainerEventType: runtimeapi.ContainerEventType(n % 7),
 		}
-	}, smallFlood, 1},
+	}, 1},
 	"incomplete, unknown pods": {func(_ []simruntime.Pod, n int) *runtimeapi.ContainerEventResponse {
 		return &runtimeapi.ContainerEventResponse{
 			ContainerId: "c", CreatedAt: time.Now().UnixNano(), PodSandboxStatus: &runtimeapi.PodSandboxStatus{
 				Id: "s", Metadata: &runtimeapi.PodSandboxMetadata{Uid: fmt.Sprint("nobody-", n)},
 			},
 		}
-	}, smallFlood, 1},
+	}, 1},
 	"complete, unknown pods": {func(_ []simruntime.Pod, n int) *runtimeapi.ContainerEventResponse {
 		return started(fmt.Sprint("nobody-", n), fmt.Sprint("s-", n), fmt.Sprint("c-", n))
-	}, smallFlood, -1},
+	}, -1},
 	"incomplete, known pods": {func(pods []simruntime.Pod, n int) *runtimeapi.ContainerEventResponse {
 		return &runtimeapi.ContainerEventResponse{
 			ContainerId: pods[n%len(pods)].Containers[0].ID, CreatedAt: time.Now().UnixNano(),
 			ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT,
 		}
-	}, smallFlood, -1},
-	// These take the most work to read.
+	}, -1},
 	"complete, known pods": {func(pods []simruntime.Pod, n int) *runtimeapi.ContainerEventResponse {
 		pod := pods[n%len(pods)]
 		return started(pod.UID, pod.Sandboxes[0].ID, pod.Containers[0].ID)
-	}, 100_000, -1},
+	}, -1},
 }
 
 // A flood of events costs neither memory nor the truth. Every event is counted; if
@@ -101,7 +97,7 @@ func (f flood) run(t *testing.T) {
 	var peak uint64
 	source := &eventSource{sent: make(chan error, 1), play: func(send func(*runtimeapi.ContainerEventResponse) error) (err error) {
 		<-begin
-		for n := 0; n < f.count && err == nil; n++ {
+		for n := 0; n < *floodEvents && err == nil; n++ {
 			if err = send(f.event(pods, n)); n%1000 == 0 {
 				peak = max(peak, heapObjects())
 			}
@@ -122,8 +118,8 @@ func (f flood) run(t *testing.T) {
 	}
 	took := time.Since(began)
 	requireExitSeen(t, rt, pipe, pods[0])
-	requireCount(t, registry, "pleg_runtime_events_total", float64(f.count))
-	t.Logf("%.0f events/s sent, %.0f read", float64(f.count)/took.Seconds(), float64(f.count)/time.Since(began).Seconds())
+	requireCount(t, registry, "pleg_runtime_events_total", float64(*floodEvents))
+	t.Logf("%.0f events/s sent, %.0f read", float64(*floodEvents)/took.Seconds(), float64(*floodEvents)/time.Since(began).Seconds())
 	requirePodsAgain(t, pipe, pods)
 	runtime.GC()
 	after := heapObjects()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -127,6 +128,7 @@ var containment = map[string]struct {
 	list bool // the fault is in the list
 }{
 	"panic in an inspection":      {set: podFault(plegtest.Panic("no"))},
+	"Goexit in an inspection":     {set: podFault(func(context.Context) error { runtime.Goexit(); return nil })},
 	"nil panic":                   {set: podFault(plegtest.Panic(nil))},
 	"status with a nil sandbox":   {set: status(&pleg.PodStatus{UID: "a", Sandboxes: []*pleg.SandboxStatus{nil}})},
 	"status with a nil container": {set: status(&pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{nil}})},

@@ -48,6 +48,9 @@ func (s *NodeState) Add(ev pleg.Event) {
 		s.pods[ev.PodUID][ev.ContainerID] = ev.Type == pleg.ContainerStarted
 	case ev.Type == pleg.ContainerRemoved:
 		delete(s.pods[ev.PodUID], ev.ContainerID)
+		if len(s.pods[ev.PodUID]) == 0 {
+			delete(s.pods, ev.PodUID)
+		}
 	}
 }
 

@@ -139,17 +139,3 @@ func kind(err error) string {
 		return "other"
 	}
 }
-
-// within receives from c, and fails the test after an hour of the bubble's time:
-// timers hide a deadlock from the bubble.
-func within[T any](t *testing.T, what string, c <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(time.Hour):
-		t.Fatalf("still waiting for %s", what)
-	}
-	var none T
-	return none
-}

@@ -2,7 +2,6 @@ package model_test
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -74,17 +73,14 @@ func (b *freeRun) run(t *testing.T, runtime pleg.Runtime) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
 	var clients sync.WaitGroup
-	go func() { ended <- b.p.Run(ctx) }()
+	stop := kit.Run(t, b.p.Run)
 	clients.Go(func() { b.receive(t, sub.Events()) })
 	b.startClients(ctx, &clients)
 
 	time.Sleep(historyEnd)
 	cancel()
-	if err := within(t, "the end of Run", ended); !errors.Is(err, context.Canceled) {
-		t.Errorf("Run = %v, want %v", err, context.Canceled)
-	}
+	_ = stop() // kit.Run reports the error
 	clients.Wait()
 	b.check(t)
 }

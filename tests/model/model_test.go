@@ -21,27 +21,27 @@ var (
 // TestModelLockstep lets everything settle before the next list: the pipeline must equal
 // the reference after every list.
 func TestModelLockstep(t *testing.T) {
-	eachSeed(t, lockstep)
+	eachSeed(t, 1, lockstep)
 }
 
 // TestModelFreeRunning lets lists overtake inspections, and inspections hang. The pipeline
 // must equal a reference that gets the observations for which the pipeline inspected,
 // and it must not skip an observation that it had time for.
 func TestModelFreeRunning(t *testing.T) {
-	eachSeed(t, freeRunning)
+	eachSeed(t, 1, freeRunning)
 }
 
 // TestModelSinglePods is TestModelFreeRunning with lists of single pods beside lists of
 // all pods: the list that began last counts.
 func TestModelSinglePods(t *testing.T) {
-	eachSeed(t, singlePods)
+	eachSeed(t, 1, singlePods)
 }
 
 // TestModelQuarantine is TestModelFreeRunning with quarantine: the pipeline cancels
 // inspections because too many hang, and their pods wait. In the end it must equal the
 // reference all the same.
 func TestModelQuarantine(t *testing.T) {
-	eachSeed(t, quarantined)
+	eachSeed(t, 1, quarantined)
 }
 
 // TestModelEvents is TestModelSinglePods with CRI events: complete, incomplete, late,
@@ -49,16 +49,16 @@ func TestModelQuarantine(t *testing.T) {
 // a reference that got only the last list, and the events of each pod must lead there in
 // a legal order, none twice.
 func TestModelEvents(t *testing.T) {
-	eachSeed(t, withEvents)
+	eachSeed(t, 3, withEvents)
 }
 
 // eachSeed runs the sequence of every seed with few and with many inspectors, until one
-// fails.
-func eachSeed(t *testing.T, run func(t *testing.T, seed uint64, inspectors int)) {
+// fails. factor multiplies the number of seeds, for tests with more to vary.
+func eachSeed(t *testing.T, factor uint64, run func(t *testing.T, seed uint64, inspectors int)) {
 	for _, inspectors := range []int{1, 2, 16} {
 		t.Run(fmt.Sprintf("inspectors=%d", inspectors), func(t *testing.T) {
 			t.Parallel()
-			first, last := uint64(1), *modelSeeds
+			first, last := uint64(1), factor*(*modelSeeds)
 			if *modelSeed != 0 {
 				first, last = *modelSeed, *modelSeed
 			}

@@ -172,9 +172,9 @@ func (r *replay) observations() []*observation {
 	return slices.SortedFunc(maps.Values(acted), func(a, b *observation) int { return cmp.Compare(a.of.at, b.of.at) })
 }
 
-// prompt wants the pipeline to act on a listing as it comes, or as what was
-// under way for the pod before it settles. Only a lack of inspectors is an
-// excuse, and not for a pod that is gone.
+// prompt requires that the pipeline acts on a listing as soon as it comes, or as soon as
+// the pod's running inspection settles. Only a pod that is not gone may wait, and only
+// for an inspector.
 func (r *replay) prompt(last, o *observation) {
 	if o.call != nil && r.freeRun.runtime.inspectors < len(r.freeRun.runtime.history.pods) {
 		return
@@ -200,8 +200,8 @@ func (r *replay) listingOf(at time.Duration) *listing {
 	return nil
 }
 
-// skipped wants no reason to act in the listings between two observations, of
-// which either may be nil.
+// skipped requires that the listings between two observations gave no reason to act.
+// Either observation may be nil.
 func (r *replay) skipped(from, to *observation) {
 	for _, l := range r.passedOver(from, to) {
 		r.when = fmt.Sprintf("list of %v, not acted on", l.at)
@@ -209,10 +209,9 @@ func (r *replay) skipped(from, to *observation) {
 	}
 }
 
-// passedOver returns the listings between two observations that the pipeline
-// compared and found unchanged. Those that came while the first was under way
-// count only once it has succeeded, and then only the newest, unless the second
-// is newer still.
+// passedOver returns the listings between two observations that the pipeline compared and
+// found unchanged. Of the listings that came while the first was inspected only the
+// newest counts, if the inspection succeeded and the second is not newer.
 func (r *replay) passedOver(from, to *observation) []*listing {
 	if r.mayWait(from) {
 		if to == nil {
@@ -246,8 +245,8 @@ func (r *replay) asked(from, to time.Duration) bool {
 	})
 }
 
-// requests wants an inspection after each request, unless a list after it
-// showed no such pod.
+// requests requires an inspection after each request, unless a list after it showed that
+// the pod was gone.
 func (r *replay) requests(observations []*observation) {
 	for _, at := range r.freeRun.runtime.history.requests[r.uid] {
 		served := slices.ContainsFunc(observations, func(o *observation) bool { return o.call != nil && o.start > at })

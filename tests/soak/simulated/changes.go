@@ -6,25 +6,25 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-// maxContainers is how many containers a pod may have, dead ones too, before
-// the dead are pruned.
+// maxContainers is the number of containers of a pod at which its exited ones are
+// removed.
 const maxContainers = 8
 
 var namespaces = []string{"shop", "batch", "kube-system"}
 
-// deed is something that can be done to a pod; done is false if not to this one.
-type deed struct {
+// change is a possible change of a pod. apply reports whether it changed this pod.
+type change struct {
 	name   string
 	weight int
-	do     func(n *node, tx *simruntime.Txn, p simruntime.Pod) (done bool, err error)
+	apply  func(n *node, tx *simruntime.Txn, p simruntime.Pod) (done bool, err error)
 }
 
-var deeds = []deed{
-	{"container ends", 24, (*node).exit},
+var changes = []change{
+	{"container exits", 24, (*node).exit},
 	{"container is restarted", 24, (*node).restart},
 	{"container is created", 5, (*node).create},
 	{"created container is started", 6, (*node).start},
-	{"dead container is removed", 6, (*node).removeDead},
+	{"exited container is removed", 6, (*node).removeDead},
 	{"sandbox is replaced", 5, (*node).replaceSandbox},
 	{"old sandbox is removed", 5, (*node).removeSandbox},
 	{"pod is stopped", 5, (*node).stopPod},
@@ -32,36 +32,35 @@ var deeds = []deed{
 	{"running pod is removed", 2, (*node).removeRunning},
 }
 
-// step does one thing at random and returns its name, or "" if what came up
-// cannot be done to the pod that came up.
-func (n *node) step() (string, error) {
+// change makes one random change and returns its name, or "" if it fits no pod.
+func (n *node) change() (string, error) {
 	pods := n.runtime.Pods()
 	if n.rng.IntN(targetPods) >= len(pods) || n.rng.IntN(14) == 0 && len(pods) < 2*targetPods {
 		return "pod is added", n.add()
 	}
 	sum := 0
-	for _, d := range deeds {
-		sum += d.weight
+	for _, c := range changes {
+		sum += c.weight
 	}
 	roll := n.rng.IntN(sum)
-	for _, d := range deeds {
-		if roll -= d.weight; roll < 0 {
-			return n.attempt(d, pods)
+	for _, c := range changes {
+		if roll -= c.weight; roll < 0 {
+			return n.attempt(c, pods)
 		}
 	}
-	panic("soak: a roll beyond all weights")
+	panic("soak: roll above the sum of the weights")
 }
 
-// attempt does a deed to the first pod that allows it, from a random one on.
-func (n *node) attempt(d deed, pods []simruntime.Pod) (string, error) {
+// attempt applies a change to the first pod that allows it, starting at a random one.
+func (n *node) attempt(c change, pods []simruntime.Pod) (string, error) {
 	from := n.rng.IntN(len(pods))
 	var done bool
 	var err error
 	n.runtime.Update(func(tx *simruntime.Txn) {
 		for i := range pods {
 			p := pods[(from+i)%len(pods)]
-			if done, err = d.do(n, tx, p); done || err != nil {
-				if err == nil && len(p.Containers) >= maxContainers && d.weight > 5 {
+			if done, err = c.apply(n, tx, p); done || err != nil {
+				if err == nil && len(p.Containers) >= maxContainers && c.weight > 5 {
 					err = tx.PruneDead(p.UID)
 				}
 				return
@@ -71,7 +70,7 @@ func (n *node) attempt(d deed, pods []simruntime.Pod) (string, error) {
 	if !done {
 		return "", err
 	}
-	return d.name, err
+	return c.name, err
 }
 
 func (n *node) add() error {
@@ -83,7 +82,7 @@ func (n *node) add() error {
 	return err
 }
 
-// some returns a random container of a pod in a state, and whether there is one.
+// some returns a random container of a pod in a state, and whether one exists.
 func (n *node) some(p simruntime.Pod, state simruntime.State) (c simruntime.Container, ok bool) {
 	if !p.Sandboxes[0].Ready {
 		return c, false
@@ -150,8 +149,7 @@ func (n *node) removeDead(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
 	return true, tx.RemoveContainer(c.ID)
 }
 
-// replaceSandbox gives the pod a new sandbox and new containers; the old ones
-// stay, dead.
+// replaceSandbox stops the sandbox and its containers, and adds new ones.
 func (n *node) replaceSandbox(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
 	if !p.Sandboxes[0].Ready || len(p.Sandboxes) > 2 {
 		return false, nil

@@ -16,24 +16,18 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/nodetest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// newPipe returns a pipeline of node that runs until the test or end ends.
-func newPipe(t *testing.T, node *nodetest.Node, o pipeline.Options) (pipe *pipeline.Pipeline, end func()) {
+// newPipe returns a pipeline on a runtime. It runs until stop is called or the test ends.
+func newPipe(t *testing.T, runtime *plegtest.Runtime, o pipeline.Options) (pipe *pipeline.Pipeline, stop func()) {
 	t.Helper()
-	o.Runtime = node
-	pipe, err := pipeline.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { defer close(ended); _ = pipe.Run(ctx) }()
-	end = func() { cancel(); <-ended }
-	t.Cleanup(end)
-	return pipe, end
+	o.Runtime = runtime.Basic()
+	p := kit.New(t, o)
+	p.Start(t)
+	return p.Pipeline, func() { _ = p.Stop() }
 }
 
 func options(pipe *pipeline.Pipeline) httpserver.Options {
@@ -42,7 +36,7 @@ func options(pipe *pipeline.Pipeline) httpserver.Options {
 	return httpserver.Options{Pipeline: pipe, Gatherer: registry, Logger: slog.New(slog.DiscardHandler)}
 }
 
-// serve serves handler on a free port until the test ends, and returns where.
+// serve serves handler on a free port until the test ends, and returns the address.
 func serve(t *testing.T, handler http.Handler, webConfig string) string {
 	t.Helper()
 	l, err := httpserver.Listen(t.Context(), "127.0.0.1:0")
@@ -66,8 +60,8 @@ func serveOn(t *testing.T, l net.Listener, handler http.Handler, webConfig strin
 	})
 }
 
-// fetch returns the answer to a request; a body that is a stream is read by the
-// caller, until the test ends.
+// fetch returns the answer to a request. The caller may read its body until the test
+// ends.
 func fetch(t *testing.T, url string, header ...string) *http.Response {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -86,7 +80,7 @@ func fetch(t *testing.T, url string, header ...string) *http.Response {
 	return answer
 }
 
-// until asks until the answer has the wanted code.
+// until repeats a request until the answer has the wanted code.
 func until(t *testing.T, url string, want int) {
 	t.Helper()
 	for {
@@ -128,7 +122,7 @@ func watch(t *testing.T, url string, header ...string) messages {
 	return messages{t, bufio.NewReader(answer.Body)}
 }
 
-// next returns the next event, whatever comments come before it.
+// next returns the next event; it skips comments.
 func (m messages) next() message {
 	m.Helper()
 	var got message
@@ -155,7 +149,7 @@ func (m messages) next() message {
 	}
 }
 
-// until returns the events up to the first of a type, which comes last.
+// until returns the events up to and including the first of a type.
 func (m messages) until(want pleg.EventType) []message {
 	m.Helper()
 	var all []message
