@@ -34,9 +34,9 @@ func TestHidePods(t *testing.T) {
 	}{
 		{"127.0.0.1:9090", "", ""},
 		{"[::1]:9090", "", ""},
-		{"0.0.0.0:9090", "", "give a --web-config"},
-		{"[::]:9090", "", "give a --web-config"},
-		{"192.0.2.1:9090", "", "give a --web-config"},
+		{"0.0.0.0:9090", "", "use --web-config"},
+		{"[::]:9090", "", "use --web-config"},
+		{"192.0.2.1:9090", "", "use --web-config"},
 		{"0.0.0.0:9090", users, "no tls_server_config"},
 		{"0.0.0.0:9090", users + "tls_server_config: {cert_file: a, key_file: b}", ""},
 		{"0.0.0.0:9090", "tls_server_config: {client_auth_type: RequireAndVerifyClientCert}", ""},

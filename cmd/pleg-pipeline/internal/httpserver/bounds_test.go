@@ -20,7 +20,7 @@ import (
 func TestLimit(t *testing.T) {
 	release, inside := make(chan struct{}), make(chan struct{})
 	var entered atomic.Int32
-	h := httpserver.Limit(2, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	h := httpserver.Limit(2, "requests", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		if entered.Add(1) > 2 {
 			return // what is wrong is found out below
 		}

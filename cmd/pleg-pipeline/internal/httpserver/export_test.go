@@ -1,7 +1,7 @@
 package httpserver
 
-// MaxConnections is the bound of connections, for tests.
+// MaxConnections is the greatest number of connections.
 const MaxConnections = maxConnections
 
-// Limit is tested from outside.
+// Limit limits the requests of a handler.
 var Limit = limit
