@@ -45,7 +45,7 @@ func TestBadRequests(t *testing.T) {
 		{"mark", &plegv1.WatchRequest{Types: []plegv1.EventType{synced}}, codes.InvalidArgument, `unknown event type "Synced"`},
 		{"both", &plegv1.WatchRequest{Replay: true, ResumeAfter: &plegv1.Position{Seq: 1}}, codes.InvalidArgument, "replay and resume_after exclude each other"},
 		{"name", &plegv1.WatchRequest{Name: strings.Repeat("n", 101)}, codes.InvalidArgument, "name has 101 bytes"},
-		{"buffer", &plegv1.WatchRequest{Buffer: 4097}, codes.InvalidArgument, "buffer is 4097, the most is 4096"},
+		{"buffer", &plegv1.WatchRequest{Buffer: 4097}, codes.InvalidArgument, "buffer is 4097, the limit is 4096"},
 		{"size", &plegv1.WatchRequest{Namespaces: slices.Repeat([]string{strings.Repeat("n", 1000)}, 100)}, codes.ResourceExhausted, "larger than max"},
 	}
 	synctest.Test(t, func(t *testing.T) {

@@ -116,7 +116,7 @@ func TestListenWithoutPermission(t *testing.T) {
 		}
 	}
 	for path, says := range map[string]string{
-		path:                      "the socket exists and is another user's: permission denied",
+		path:                      "the socket belongs to another user: permission denied",
 		filepath.Join(dir, "new"): "permission denied",
 	} {
 		if err := asNobody(func() error { _, err := server.Listen(t.Context(), path); return err }); err == nil || !strings.Contains(err.Error(), says) {
