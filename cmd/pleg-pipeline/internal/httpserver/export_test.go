@@ -1,7 +1,7 @@
 package httpserver
 
-// MaxConnections is the greatest number of connections.
+// MaxConnections is the maximum number of connections.
 const MaxConnections = maxConnections
 
-// Limit limits the requests of a handler.
+// Limit is the handler that limits requests.
 var Limit = limit
