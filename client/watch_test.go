@@ -73,7 +73,7 @@ func TestWatchResumes(t *testing.T) {
 }
 
 // A watch that has not received an event resumes too.
-func TestWatchResumesBeforeTheFirstEvent(t *testing.T) {
+func TestWatchResumesBeforeFirstEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, pipeline.Options{RelistPeriod: time.Minute})
 		f.runtime.Set("a", "c1=running")
@@ -88,7 +88,7 @@ func TestWatchResumesBeforeTheFirstEvent(t *testing.T) {
 	})
 }
 
-// A new process has another epoch: the watch gets a Gap and the present state.
+// A new process has another epoch: the watch gets a Gap and the current state.
 func TestWatchSeesANewEpoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, pipeline.Options{})

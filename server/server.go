@@ -22,7 +22,8 @@ import (
 const (
 	// healthPeriod is the time between two updates of the health service.
 	healthPeriod = time.Second
-	// handshakeTimeout is the time in which a client must begin HTTP/2.
+	// handshakeTimeout is the time in which a client must begin HTTP/2, unless
+	// Options.Keepalive is shorter.
 	handshakeTimeout = 5 * time.Second
 	// maxIdle is the time after which a connection without a call is closed.
 	maxIdle = 10 * time.Minute
@@ -125,7 +126,7 @@ func (s *Server) newGRPC(closing context.Context) *grpc.Server {
 		grpc.MaxRecvMsgSize(s.options.MaxRequestBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.MaxConcurrentStreams(uint32(s.options.MaxStreams)),
-		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.ConnectionTimeout(min(handshakeTimeout, s.options.Keepalive)),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: maxIdle, Time: s.options.Keepalive, Timeout: s.options.Keepalive,
 		}),

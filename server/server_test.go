@@ -239,7 +239,7 @@ func TestShutdownIsBounded(t *testing.T) {
 		begin := time.Now()
 		_ = f.stopServer()
 		if took := time.Since(begin); took > grace {
-			t.Errorf("it took %v, want no more than %v", took, grace)
+			t.Errorf("it took %v, want at most %v", took, grace)
 		}
 	})
 }
@@ -277,7 +277,7 @@ func TestPipelineEnds(t *testing.T) {
 	})
 }
 
-func TestNewRefuses(t *testing.T) {
+func TestNewRejectsBadOptions(t *testing.T) {
 	pipe, err := pipeline.New(pipeline.Options{Runtime: plegtest.New()})
 	if err != nil {
 		t.Fatal(err)

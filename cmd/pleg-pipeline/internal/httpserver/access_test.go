@@ -95,7 +95,7 @@ func TestServeAsksForPassword(t *testing.T) {
 	}
 }
 
-func TestCheckWebConfigRefuses(t *testing.T) {
+func TestCheckWebConfigRejectsBadFiles(t *testing.T) {
 	for _, path := range []string{"/nonexistent/web.yaml", write(t, "basic_auth: {}"), write(t, "tls_server_config: {cert_file: /nonexistent}")} {
 		if err := httpserver.CheckWebConfig(path); err == nil {
 			t.Errorf("CheckWebConfig(%s) = nil, want an error", path)

@@ -37,7 +37,7 @@ func TestLimit(t *testing.T) {
 		<-inside
 	}
 	if code, text := ask(t, h, "GET", "/"); code != http.StatusServiceUnavailable || !strings.Contains(text, "2 at a time") {
-		t.Errorf("the third = %d %q, want 503 that names the bound", code, text)
+		t.Errorf("the third = %d %q, want 503 and the limit", code, text)
 	}
 	close(release)
 	for range 2 {
