@@ -68,7 +68,7 @@ func TestProgramOnlyReads(t *testing.T) {
 	endpoint, runtime := serveRuntime(t)
 	socket := socketPath(t)
 	for _, mode := range []string{"off", "require"} {
-		s := start(t, newTranscript(), "run", "-r", endpoint, "--events", mode, "--socket", socket, "--relist-period", "10ms")
+		s := start(t, newTranscript(), "run", "-r", endpoint, "--events", mode, "--socket", socket, "--relist-period", "10ms", "--relist-period-with-events", "10ms")
 		known := waitForPods(t, socket, 3)
 		runtime.Burst(3, simruntime.Replace)
 		if _, err := newClient(t, socket).PodStatus(t.Context(), known[0].UID, time.Now()); err != nil { // waits for the next relist
