@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	// These tests wait more than they compute.
-	if err := flag.Set("test.parallel", "16"); err != nil {
+	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)
