@@ -12,6 +12,7 @@ import (
 // TestDoctorOfWellRuntime examines until it is well: it takes milliseconds, but on
 // a machine that is busy the runtime may really be slow.
 func TestDoctorOfWellRuntime(t *testing.T) {
+	t.Parallel()
 	for try := 1; ; try++ {
 		code, stdout, stderr := run(t, "doctor", "--simulate=3", "--churn-rate", "0")
 		if code == cli.ExitOK && strings.Contains(stdout, "Healthy: no known cause") && strings.Contains(stdout, "ContainerStatus   6 ") {
@@ -24,6 +25,7 @@ func TestDoctorOfWellRuntime(t *testing.T) {
 }
 
 func TestDoctorOfNoRuntime(t *testing.T) {
+	t.Parallel()
 	code, stdout, stderr := run(t, "doctor", "-r", "/nonexistent/s", "-o", "json")
 	var r doctor.Report
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil || len(r.Findings) != 1 || r.Findings[0].Cause != doctor.RuntimeStopped {
@@ -36,6 +38,7 @@ func TestDoctorOfNoRuntime(t *testing.T) {
 
 // TestDoctorOfSilentRuntime examines one that accepts and never answers.
 func TestDoctorOfSilentRuntime(t *testing.T) {
+	t.Parallel()
 	_, path := listen(t)
 	code, stdout, _ := run(t, "doctor", "-r", path, "--call-timeout", "200ms")
 	if code != cli.ExitUnhealthy || !strings.Contains(stdout, "PROBLEM: runtime hangs") {

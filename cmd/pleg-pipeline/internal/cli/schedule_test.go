@@ -29,6 +29,7 @@ func record(t *testing.T, args ...string) (path, text string) {
 }
 
 func TestRecordedScheduleFollowsFromTheSeed(t *testing.T) {
+	t.Parallel()
 	args := []string{"--pods", "3", "--churn-rate", "10", "--duration", "2s", "--faults", "*/*/*,ContainerStatus/hang/once"}
 	_, first := record(t, append(args, "--seed", "7")...)
 	_, again := record(t, append(args, "--seed", "7")...)
@@ -46,6 +47,7 @@ func TestRecordedScheduleFollowsFromTheSeed(t *testing.T) {
 
 // What a client sees of a file is the same each time.
 func TestReplay(t *testing.T) {
+	t.Parallel()
 	path, _ := record(t, "--pods", "4", "--churn-rate", "20", "--duration", "1500ms", "--seed", "3",
 		"--faults", "ContainerStatus/error/always,ListContainers/slow/once")
 	first := replay(t, path)
@@ -94,6 +96,7 @@ func replay(t *testing.T, path string) []string {
 }
 
 func TestBadReplayFile(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for name, test := range map[string]struct{ text, want string }{
 		"missing.json": {"", "no such file"},
