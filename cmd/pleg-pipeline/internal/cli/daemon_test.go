@@ -12,11 +12,12 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 )
 
-// startDaemon runs a daemon of a simulated runtime on a socket. It returns when the
-// daemon knows all its pods.
+// startDaemon runs a daemon of a simulated runtime on a socket until the test ends. It
+// returns when the daemon knows all its pods.
 func startDaemon(t *testing.T, socket string) *runningCommand {
 	t.Helper()
 	s := start(t, newTranscript(), "run", "--simulate=2", "--churn-rate", "0", "--quiet", "--socket", socket, "-v", "warn")
+	t.Cleanup(func() { s.stopAndWait(t) })
 	s.stderr.await(t, "connected to")
 	waitForPods(t, socket, 2)
 	return s

@@ -38,7 +38,7 @@ func decode(t *testing.T, text string) []pleg.Event {
 func TestEventsReplayOfDaemon(t *testing.T) {
 	t.Parallel()
 	socket := socketPath(t)
-	d := startDaemon(t, socket)
+	startDaemon(t, socket)
 	out := newTranscript()
 	s := start(t, out, "events", "--connect", socket, "--replay", "--no-sandboxes", "-o", "json")
 	out.await(t, "Synced")
@@ -64,7 +64,6 @@ func TestEventsReplayOfDaemon(t *testing.T) {
 	if all := decode(t, again.String()); len(all) != 1 {
 		t.Errorf("events after the last position = %v, want only a Synced", all)
 	}
-	d.stopAndWait(t)
 }
 
 func TestEventsFiltersAndTemplate(t *testing.T) {
@@ -109,14 +108,13 @@ func TestEventsSurviveRestartOfDaemon(t *testing.T) {
 	d.stopAndWait(t)
 	s.stderr.await(t, "disconnected from the daemon (")
 	closeConnections(t, socket, 3)
-	d = startDaemon(t, socket)
+	startDaemon(t, socket)
 	s.stderr.await(t, "reconnected to the daemon: events are missing because the daemon was restarted; the current state follows")
 	out.await(t, "OtherEpoch")
 	s.stopAndWait(t)
 	if got := strings.Count(s.stderr.String(), "disconnected from the daemon"); got != 1 {
 		t.Errorf("%d notices about the disconnection, want 1:\n%s", got, s.stderr)
 	}
-	d.stopAndWait(t)
 }
 
 // closeConnections accepts n connections in place of a daemon, and closes them.
@@ -139,12 +137,11 @@ func closeConnections(t *testing.T, socket string, n int) {
 func TestEventsUseSocketVariable(t *testing.T) {
 	t.Parallel()
 	socket := socketPath(t)
-	d := startDaemon(t, socket)
+	startDaemon(t, socket)
 	out := newTranscript()
 	s := startWith(t, out, map[string]string{"PLEG_PIPELINE_SOCKET": socket}, "events", "--replay")
 	out.await(t, "Synced")
 	s.stopAndWait(t)
-	d.stopAndWait(t)
 }
 
 func TestEventsAndPodsRejectBadSockets(t *testing.T) {
@@ -174,7 +171,7 @@ func TestEventsAndPodsRejectBadSockets(t *testing.T) {
 func TestEventsEndWhenReaderOfQuietDaemonCloses(t *testing.T) {
 	t.Parallel()
 	socket := socketPath(t)
-	d := startDaemon(t, socket)
+	startDaemon(t, socket)
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +181,6 @@ func TestEventsEndWhenReaderOfQuietDaemonCloses(t *testing.T) {
 	readUntil(t, bufio.NewReader(r), func(line string) bool { return strings.Contains(line, "Synced") })
 	_ = r.Close()
 	s.ends(t, cli.ExitOK)
-	d.stopAndWait(t)
 }
 
 func TestEventsEndWhenNobodyReads(t *testing.T) {

@@ -76,7 +76,8 @@ func (w *transcript) await(t *testing.T, part string) string {
 type runningCommand struct {
 	stderr *transcript
 	stop   context.CancelFunc
-	code   chan int
+	// code waits for the end of the command and returns its exit code.
+	code func() int
 }
 
 // start runs a command with an empty environment.
@@ -89,9 +90,10 @@ func start(t *testing.T, out io.Writer, args ...string) *runningCommand {
 func startWith(t *testing.T, out io.Writer, environment map[string]string, args ...string) *runningCommand {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	s := &runningCommand{stderr: newTranscript(), stop: cancel, code: make(chan int, 1)}
+	code := make(chan int, 1)
+	s := &runningCommand{stderr: newTranscript(), stop: cancel, code: sync.OnceValue(func() int { return <-code })}
 	go func() {
-		s.code <- cli.Execute(ctx, cli.Process{Args: args, Out: out, Err: s.stderr, Getenv: func(name string) string { return environment[name] }})
+		code <- cli.Execute(ctx, cli.Process{Args: args, Out: out, Err: s.stderr, Getenv: func(name string) string { return environment[name] }})
 	}()
 	t.Cleanup(cancel)
 	return s
@@ -107,7 +109,7 @@ func (s *runningCommand) stopAndWait(t *testing.T) {
 // ends waits for the end of the command and checks its exit code.
 func (s *runningCommand) ends(t *testing.T, want int) {
 	t.Helper()
-	if got := <-s.code; got != want {
+	if got := s.code(); got != want {
 		t.Errorf("exit code %d, want %d; stderr:\n%s", got, want, s.stderr)
 	}
 }
@@ -117,5 +119,5 @@ func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	out := newTranscript()
 	s := start(t, out, args...)
-	return <-s.code, out.String(), s.stderr.String()
+	return s.code(), out.String(), s.stderr.String()
 }

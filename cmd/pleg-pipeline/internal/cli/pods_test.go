@@ -14,7 +14,7 @@ import (
 func TestPodsFromDaemon(t *testing.T) {
 	t.Parallel()
 	socket := socketPath(t)
-	d := startDaemon(t, socket)
+	startDaemon(t, socket)
 	code, stdout, stderr := run(t, "pods", "--connect", socket)
 	if code != cli.ExitOK || stderr != "" {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
@@ -40,7 +40,6 @@ func TestPodsFromDaemon(t *testing.T) {
 	if _, stdout, _ = run(t, "pods", "--connect", socket, "-n", "nowhere", "--no-headers"); stdout != "" {
 		t.Errorf("pods of another namespace = %q, want none", stdout)
 	}
-	d.stopAndWait(t)
 }
 
 func TestPodsFromOwnPipeline(t *testing.T) {
@@ -71,8 +70,7 @@ func TestPodsWatchSurvivesRestartOfDaemon(t *testing.T) {
 	out.await(t, "\n")
 	d.stopAndWait(t)
 	s.stderr.await(t, "disconnected from the daemon (")
-	d = startDaemon(t, socket)
+	startDaemon(t, socket)
 	s.stderr.await(t, "reconnected to the daemon: ")
 	s.stopAndWait(t)
-	d.stopAndWait(t)
 }

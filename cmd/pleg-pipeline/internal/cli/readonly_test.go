@@ -20,6 +20,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // readCalls are the CRI calls that change nothing. The program makes no others.
@@ -43,10 +44,7 @@ func serveRuntime(t *testing.T) (endpoint string, runtime *simruntime.Runtime) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	served := make(chan struct{})
-	ctx := t.Context() // ends before the cleanups
-	go func() { defer close(served); _ = runtime.Serve(ctx, l) }()
-	t.Cleanup(func() { <-served })
+	kit.Run(t, func(ctx context.Context) error { return runtime.Serve(ctx, l) })
 	return "unix://" + path, runtime
 }
 
@@ -83,7 +81,7 @@ func TestProgramOnlyReads(t *testing.T) {
 	s := start(t, newTranscript(), "events", "-r", endpoint, "--replay")
 	s.stderr.await(t, "connected to")
 	s.stop()
-	<-s.code
+	s.code()
 	got := slices.Sorted(maps.Keys(runtime.Stats().RPCs))
 	for _, rpc := range got {
 		if !slices.Contains(readCalls, rpc) {
