@@ -6,44 +6,67 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
 )
 
-// What most embedders name, so that they import one package; a Runtime of one's
-// own takes package pleg as well.
+// The names below are those of packages pleg, cache and stage/dispatcher, so that
+// an embedder imports one package.
 type (
 	// Runtime is what the pipeline needs of a container runtime.
 	Runtime = pleg.Runtime
 	// PodLister is a Runtime that can list one pod.
 	PodLister = pleg.PodLister
-	// EventWatcher is a Runtime with a stream of container events.
+	// EventWatcher is a Runtime with a stream of CRI events.
 	EventWatcher = pleg.EventWatcher
-	// Degraded is a Runtime that can tell that its lists work in a roundabout way.
+	// Hint is a CRI event as an EventWatcher reports it.
+	Hint = pleg.Hint
+	// Degraded is a Runtime that reports when its lists work in a roundabout way.
 	Degraded = pleg.Degraded
+)
+
+// Pods and their statuses.
+type (
 	// Pod is a pod as the runtime listed it.
 	Pod = pleg.Pod
 	// PodUID identifies a pod.
 	PodUID = pleg.PodUID
-	// PodStatus is what an inspection of a pod returned.
+	// Container is a container or a pod sandbox in a list.
+	Container = pleg.Container
+	// ContainerID identifies a container or a pod sandbox.
+	ContainerID = pleg.ContainerID
+	// State is the state of a container or a pod sandbox.
+	State = pleg.State
+	// PodStatus is the result of a pod's inspection.
 	PodStatus = pleg.PodStatus
+	// ContainerStatus is the status of one container.
+	ContainerStatus = pleg.ContainerStatus
+	// SandboxStatus is the status of one pod sandbox.
+	SandboxStatus = pleg.SandboxStatus
 	// Quarantined is a pod whose last inspection hung.
 	Quarantined = pleg.Quarantined
+	// Cache holds the newest status of every pod.
+	Cache = cache.Cache
+	// CacheEntry is what the cache knows of one pod.
+	CacheEntry = cache.Entry
+	// PendingPod is a pod that waits for its inspection.
+	PendingPod = cache.Pending
+)
+
+// Events and subscriptions.
+type (
 	// Event is one step in the life of a pod.
 	Event = pleg.Event
 	// EventType says what happened.
 	EventType = pleg.EventType
-	// Cache holds the newest status of every pod.
-	Cache = cache.Cache
 	// Subscription is one subscriber's end of the pipeline.
 	Subscription = dispatcher.Subscription
-	// SubscribeOptions configure one subscriber.
-	SubscribeOptions = dispatcher.SubscribeOptions
 	// Position is a place in the stream of one pipeline's events.
 	Position = dispatcher.Position
 )
 
-// The types of events. See package pleg for what each means.
+// The types of events; package pleg defines them.
 const (
 	ContainerStarted = pleg.ContainerStarted
 	ContainerDied    = pleg.ContainerDied
 	ContainerRemoved = pleg.ContainerRemoved
+	ContainerChanged = pleg.ContainerChanged
 	PodSync          = pleg.PodSync
 
 	NetworkSetupCompleted = pleg.NetworkSetupCompleted
@@ -54,9 +77,30 @@ const (
 	Bookmark = pleg.Bookmark
 )
 
-// ErrUnavailable is wrapped by the error of a Runtime that could not be reached, or
-// is not ready to serve yet.
-var ErrUnavailable = pleg.ErrUnavailable
+// The reasons of a Gap.
+const (
+	HistoryTooShort = pleg.HistoryTooShort
+	OtherEpoch      = pleg.OtherEpoch
+)
 
-// ErrStopped is returned by [Pipeline.Subscribe] once Run has returned.
-var ErrStopped = dispatcher.ErrStopped
+// The states of containers and pod sandboxes.
+const (
+	StateUnknown = pleg.StateUnknown
+	StateCreated = pleg.StateCreated
+	StateRunning = pleg.StateRunning
+	StateExited  = pleg.StateExited
+)
+
+var (
+	// ErrUnavailable is wrapped by the error of a Runtime that cannot be reached or
+	// is not ready.
+	ErrUnavailable = pleg.ErrUnavailable
+	// ErrNoEvents is wrapped by the error of an EventWatcher without an event
+	// stream.
+	ErrNoEvents = pleg.ErrNoEvents
+	// ErrStopped is returned by [Pipeline.Subscribe] once Run has returned.
+	ErrStopped = dispatcher.ErrStopped
+	// ErrNotInspected is the error of a CacheEntry whose first inspection has not
+	// ended yet.
+	ErrNotInspected = cache.ErrNotInspected
+)

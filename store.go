@@ -7,23 +7,21 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Store is a status cache of the embedder's own, such as the kubelet's
-// kubecontainer.Cache, that is written beside the pipeline's. Its methods are
-// called by two goroutines of the pipeline, which wait for them: they must be
-// safe for concurrent use and return soon. The calls for one pod come in the
-// order of their times, each before the events that it is behind.
+// Store is a status cache of the embedder, such as the kubelet's
+// kubecontainer.Cache, that is written beside the pipeline's own. Two goroutines of
+// the pipeline call its methods and wait for them: they must be safe for concurrent
+// use and return soon. Calls for one pod come in the order of their times, each
+// before the events that follow from it.
 type Store interface {
-	// Set stores what an inspection returned: a status, or its error. at is
-	// the time of the observation that led to it.
+	// Set stores the result of an inspection: a status or an error. at is the time
+	// of the observation that led to it.
 	Set(uid PodUID, status *PodStatus, err error, at time.Time)
-	// Delete notes that the observation of time at found the pod gone.
+	// Delete removes a pod that the observation of time at found gone.
 	Delete(uid PodUID, at time.Time)
-	// Touch notes that the observation of time at found the pod as it is in
-	// the store.
+	// Touch notes that the observation of time at found the pod unchanged.
 	Touch(uid PodUID, at time.Time)
-	// Observe notes a list of all pods. It covers every pod but those in
-	// pending, whose change it showed is still to be inspected. The slice is
-	// only lent.
+	// Observe notes a list of all pods. It covers every pod except those in
+	// pending, whose change is not inspected yet. The slice must not be kept.
 	Observe(at time.Time, pending []PodUID)
 }
 

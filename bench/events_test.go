@@ -121,7 +121,7 @@ func readAlone(ctx context.Context, events *countedEvents) error {
 
 func readByHinter(ctx context.Context, events *countedEvents) error {
 	h, err := hinter.New(hinter.Options{
-		Events: events, Lister: noLists{}, Relists: 8, ListTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler),
+		Events: events, Lister: noLists{}, Relists: 8, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return err
@@ -137,9 +137,10 @@ func readByHinter(ctx context.Context, events *countedEvents) error {
 // noLists stands for the lister.
 type noLists struct{}
 
-func (noLists) Relist()           {}
-func (noLists) SetStream(bool)    {}
-func (noLists) Listed() time.Time { return time.Time{} }
+func (noLists) RelistNow()             {}
+func (noLists) StreamOpened()          {}
+func (noLists) StreamEnded()           {}
+func (noLists) LastSuccess() time.Time { return time.Time{} }
 
 // benchEvent is the start of the second of two containers, as containerd sends
 // it, or what is left of it without the sandbox's status.

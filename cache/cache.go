@@ -1,11 +1,10 @@
-// Package cache holds the newest status of every pod and lets callers wait for
-// one that is new enough.
+// Package cache has the newest status of every pod and lets callers wait for one that
+// is new enough.
 //
-// It is the one structure of the pipeline that goroutines share. Two stages
-// write it: the inspector what an inspection returned, the differ which pods a
-// listing covers without one. It corresponds to the kubelet's
-// kubecontainer.Cache, with one difference: a listing covers only the pods
-// that are not waiting for an inspection.
+// It is the one structure of the pipeline that goroutines share. Two stages write it:
+// the inspector writes what an inspection returned, the differ writes which pods a
+// listing covers without one. It corresponds to the kubelet's kubecontainer.Cache,
+// with one difference: a listing does not cover the pods that wait for an inspection.
 package cache
 
 import (
@@ -21,14 +20,14 @@ import (
 type Cache struct {
 	mu      sync.Mutex
 	entries map[pleg.PodUID]*entry
-	// observed is the time of the newest listing: it covers every pod that is
-	// not in pending.
+	// observed is the time of the newest listing, which covers every pod that is not
+	// in pending.
 	observed time.Time
-	// pending has the time of the first listing that showed the change. spare
-	// is empty, for the next listing.
+	// pending has the time of the first listing that showed the change. spare is
+	// empty memory for the next listing.
 	pending, spare map[pleg.PodUID]time.Time
-	// gone lists the entries that only remember when a pod was found gone, and
-	// some that no longer do.
+	// gone lists the entries that only remember when a pod was found gone. Some of
+	// them may have come back.
 	gone    []pleg.PodUID
 	waiters map[pleg.PodUID][]*waiter
 	removed removed
@@ -58,10 +57,9 @@ func New(keepRemoved time.Duration) *Cache {
 	}
 }
 
-// Get returns the newest status of the pod without waiting. If the last
-// inspection failed, the status is nil and the error is the inspection's. A pod
-// that the cache does not know, or that is gone, has a status with nothing but
-// its UID.
+// Get returns the newest status of the pod without waiting. If the last inspection
+// failed, the status is nil and the error is the inspection's. For a pod that is gone
+// or unknown, the status has only the UID.
 func (c *Cache) Get(uid pleg.PodUID) (*pleg.PodStatus, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,12 +102,11 @@ func (c *Cache) Delete(uid pleg.PodUID, at time.Time) {
 	c.put(uid, entry{at: at, gone: true})
 }
 
-// Touch notes that the observation of time at found the pod as the cache has
-// it.
+// Touch notes that the observation of time at found the pod as the cache has it.
 func (c *Cache) Touch(uid pleg.PodUID, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// No entry means gone and forgotten, which is news to who waits for it.
+	// No entry means that the pod is gone, which releases those who wait for it.
 	if e := c.entries[uid]; e != nil {
 		if e.at.After(at) {
 			return
@@ -122,8 +119,8 @@ func (c *Cache) Touch(uid pleg.PodUID, at time.Time) {
 	c.applied(uid, at)
 }
 
-// Observe notes a listing of all pods. It covers every pod but those in
-// pending, whose change it showed is still to be inspected.
+// Observe notes a listing of all pods. It covers every pod except those in pending,
+// whose change is not inspected yet.
 func (c *Cache) Observe(at time.Time, pending []pleg.PodUID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,8 +163,8 @@ func (c *Cache) put(uid pleg.PodUID, e entry) {
 	c.applied(uid, e.at)
 }
 
-// applied lets the global time cover the pod again once an observation as new
-// as the last listing is in.
+// applied lets the global time cover the pod again if its observation is at least as
+// new as the last listing.
 func (c *Cache) applied(uid pleg.PodUID, at time.Time) {
 	if !at.Before(c.observed) {
 		delete(c.pending, uid)
@@ -183,8 +180,7 @@ func (c *Cache) get(uid pleg.PodUID) (*pleg.PodStatus, error) {
 	return e.status, e.err
 }
 
-// freshness is the time of the newest observation of the pod that has been
-// applied.
+// freshness is the time of the newest applied observation of the pod.
 func (c *Cache) freshness(uid pleg.PodUID) time.Time {
 	var at time.Time
 	if e := c.entries[uid]; e != nil {

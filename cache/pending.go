@@ -8,20 +8,18 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Pending is a pod of which a listing showed a change that is still to be
-// inspected.
+// Pending is a pod whose change, shown by a listing, is not inspected yet.
 type Pending struct {
 	UID pleg.PodUID
-	// Status is that of the last inspection; nil if there was none, or if it
-	// failed.
+	// Status is that of the last inspection; nil if there was none or it failed.
 	Status *pleg.PodStatus
-	// Since is the time of the listing from which on every listing showed a
-	// change still to be inspected.
+	// Since is the time of the first of the listings in a row that showed a change
+	// not inspected yet.
 	Since time.Time
 }
 
-// Pending returns the backlog of inspections as of the last listing, without
-// the pods that have been inspected since; the one that waits longest is first.
+// Pending returns the pods that wait for an inspection since the last listing or
+// longer, the longest wait first. It does not wait for the runtime.
 func (c *Cache) Pending() []Pending {
 	backlog := c.backlog()
 	slices.SortFunc(backlog, func(a, b Pending) int {

@@ -6,12 +6,11 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// maxRemoved bounds the statuses of removed containers, whatever the time for
-// which they are to be kept.
+// maxRemoved bounds the statuses of removed containers, whatever Options.KeepRemoved.
 const maxRemoved = 1024
 
-// removed keeps the final statuses of containers that are gone, for who comes a
-// moment late. The owner's lock guards it.
+// removed keeps the final statuses of removed containers, for a subscriber that reads
+// a moment later. The cache's lock guards it.
 type removed struct {
 	keep   time.Duration
 	byID   map[pleg.ContainerID]removedStatus
@@ -23,7 +22,7 @@ type removedStatus struct {
 	since  time.Time
 }
 
-// KeepRemoved keeps the last status of a container that is gone.
+// KeepRemoved keeps the last status of a removed container for a while.
 func (c *Cache) KeepRemoved(status *pleg.ContainerStatus) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -38,9 +37,9 @@ func (c *Cache) KeepRemoved(status *pleg.ContainerStatus) {
 	}
 }
 
-// GetRemoved returns the final status of a container that was removed not long
-// ago (Options.KeepRemoved), or nil. Of a container that was never inspected
-// after its end there is none.
+// GetRemoved returns the final status of a container that was removed within
+// Options.KeepRemoved, or nil. A container that was not inspected after its end has
+// none. GetRemoved does not wait.
 func (c *Cache) GetRemoved(id pleg.ContainerID) *pleg.ContainerStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()

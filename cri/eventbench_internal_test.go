@@ -154,7 +154,7 @@ func BenchmarkEventIntake(b *testing.B) {
 	})
 	b.Run("to=hinter", func(b *testing.B) {
 		h, err := hinter.New(hinter.Options{
-			Events: client, Lister: idleLister{}, Relists: 1, ListTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler),
+			Events: client, Lister: idleLister{}, Relists: 1, Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			b.Fatal(err)
@@ -192,6 +192,7 @@ func benchmarkIntake[T any](b *testing.B, out <-chan T, run func(context.Context
 // idleLister lists nothing, whatever is asked of it.
 type idleLister struct{}
 
-func (idleLister) Relist()           {}
-func (idleLister) SetStream(bool)    {}
-func (idleLister) Listed() time.Time { return time.Time{} }
+func (idleLister) RelistNow()             {}
+func (idleLister) StreamOpened()          {}
+func (idleLister) StreamEnded()           {}
+func (idleLister) LastSuccess() time.Time { return time.Time{} }

@@ -15,8 +15,8 @@ type ContainerID string
 type State uint8
 
 const (
-	// StateUnknown is the state of a container whose runtime does not know it,
-	// and of any CRI state this version has no name for.
+	// StateUnknown is the state of a container that the runtime does not know, and
+	// any CRI state that this version has no name for.
 	StateUnknown State = iota
 	// StateCreated is the state of a container that has not been started.
 	StateCreated
@@ -67,8 +67,8 @@ type Pod struct {
 	// be computed. Package cri lists the newest first, as the kubelet does.
 	Containers []*Container
 	Sandboxes  []*Container
-	// Native is the pod in the words of an embedder's own runtime. It goes
-	// from ListPods to PodStatus untouched. Package cri leaves it nil.
+	// Native is the pod in the types of an embedder's runtime. It passes unchanged
+	// from ListPods to PodStatus. Package cri leaves it nil.
 	Native any
 }
 

@@ -7,13 +7,13 @@ type Quarantined struct {
 	UID       PodUID
 	Namespace string
 	Name      string
-	// Since is when its first inspection in a row that hung had ended.
+	// Since is when the first of its hung inspections in a row ended.
 	Since time.Time
 	// Hung is the number of inspections in a row that hung.
 	Hung int
-	// NextTry is when its wait ends: it is inspected at the first relist after
-	// that, as soon as there is an inspector for it.
+	// NextTry is when its wait ends. It is inspected at the first relist after that,
+	// as soon as an inspector is free.
 	NextTry time.Time
-	// Err is what the last one ended with.
+	// Err is the error of the last one.
 	Err error
 }

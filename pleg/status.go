@@ -11,17 +11,17 @@ type PodStatus struct {
 	// IPs are the pod's addresses, the primary one first. A status without a
 	// ready sandbox keeps the last known ones.
 	IPs []string
-	// Containers and Sandboxes hold a status for each listed id that still
-	// existed when the pod was inspected.
+	// Containers and Sandboxes have a status for each listed id that still existed
+	// at the inspection.
 	Containers []*ContainerStatus
 	Sandboxes  []*SandboxStatus
-	// ObservedAt is the time before the listing, or of the runtime's event, that
-	// led to this inspection: whatever happened earlier is in the status. It is
-	// not the time of the inspection itself (kubelet v1.36, GenericPLEG.Relist).
+	// ObservedAt is the time before the list, or the time of the CRI event, that led
+	// to this inspection: whatever happened earlier is in the status. It is not the
+	// time of the inspection itself (kubelet v1.36, GenericPLEG.Relist).
 	ObservedAt time.Time
-	// Native is the status in the words of an embedder's own runtime. It goes
-	// from PodStatus to the cache and the embedder's store untouched. Package
-	// cri leaves it nil.
+	// Native is the status in the types of an embedder's runtime. It passes
+	// unchanged from PodStatus to the cache and the embedder's store. Package cri
+	// leaves it nil.
 	Native any
 }
 
@@ -67,14 +67,13 @@ type ContainerStatus struct {
 	Name    string
 	Attempt uint32
 	State   State
-	// CreatedAt, StartedAt and FinishedAt are the runtime's wall clock; the
-	// zero time means not yet.
+	// CreatedAt, StartedAt and FinishedAt are times of the runtime's wall clock; zero
+	// means not yet.
 	CreatedAt  time.Time
 	StartedAt  time.Time
 	FinishedAt time.Time
-	// ExitCode, Reason and Message mean something once the state is
-	// [StateExited]. Reason is the runtime's word, such as Completed, Error or
-	// OOMKilled.
+	// ExitCode, Reason and Message are valid once the state is [StateExited]. Reason
+	// is the runtime's, such as Completed, Error or OOMKilled.
 	ExitCode int32
 	Reason   string
 	Message  string
@@ -82,7 +81,7 @@ type ContainerStatus struct {
 	Image    string
 	ImageRef string
 	Labels   map[string]string
-	// Annotations hold among others the restart count the kubelet wrote.
+	// Annotations include the restart count that the kubelet wrote.
 	Annotations map[string]string
 }
 

@@ -1,16 +1,25 @@
-// Package stage declares the messages that cross the channels between the
-// stages of the pipeline.
+// Package stage declares the messages that cross the channels between the stages of
+// the pipeline.
 //
+//	        RelistSoon, ChangesUnannounced, ChangesAnnounced
+//	   +----------------------+
+//	   v                      |
 //	lister --Listing------> differ ==Change==> inspector --Outcome--> dispatcher
-//	hinter --Observation-->   ^                    |
-//	                          +------ Settled -----+
+//	   ^                    ^   ^                  |
+//	   | RelistNow,         |   +---- Settled -----+
+//	   | StreamOpened,      |
+//	   | StreamEnded        |
+//	hinter --Observation----+
 //
-// Changes take one of three channels: those that need an inspection wait for a
-// free inspector, those of pods that hung when they were inspected last may have
-// but half of the inspectors, those that need none never wait.
+// The arrows back to the lister are method calls that never block. All others are
+// channels.
 //
-// A message belongs to its receiver once it is sent; what it points to is
-// read-only for both. The sender of a channel closes it.
+// A Change takes one of three channels. If it needs an inspection, it waits for a
+// free inspector. If the pod's last inspection hung, it may take only half of the
+// inspectors. If it needs no inspection, it never waits.
+//
+// A message belongs to its receiver once it is sent; what it points to is read-only
+// for both. The sender of a channel closes it.
 package stage
 
 import (
@@ -24,80 +33,77 @@ type Listing struct {
 	// At is the time before the first call of the list.
 	At   time.Time
 	Pods []*pleg.Pod
-	// Announced is true if a stream of events was up at the last listing: events
-	// should have told of whatever this one shows.
-	Announced bool
-	// Broken is true if that stream has ended since: what it did not tell is no
-	// fault of a stream that is up.
-	Broken bool
+	// StreamUp is true if the event stream was up at the previous listing. CRI
+	// events should then have announced whatever this one shows.
+	StreamUp bool
+	// StreamBroke is true if that stream has ended since. A change it did not
+	// announce is no reason to doubt a stream that is up.
+	StreamBroke bool
 }
 
-// Observation is what the runtime had of one pod at one moment: the answer to a
-// list of that pod, or a [pleg.Hint].
+// Observation is what the runtime had of one pod at one time: the answer to a list of
+// that pod, or a [pleg.Hint].
 type Observation struct {
 	UID pleg.PodUID
 	// At is the time before the list, or when the runtime made the event.
 	At time.Time
 	// Pod is the whole pod; nil once it is gone. Not used if Hint is set.
 	Pod *pleg.Pod
-	// Hint is an event that tells of a part of the pod.
+	// Hint is a CRI event, which may cover only a part of the pod.
 	Hint *pleg.Hint
 }
 
-// Change is work for the inspector: a pod whose containers changed, that is
-// gone, or that is to be looked at again. The differ has at most one Change of
-// a pod under way.
+// Change is work for the inspector: a pod that changed, that is gone, or that has to
+// be inspected again. The differ has at most one Change of a pod in flight.
 type Change struct {
 	UID pleg.PodUID
 	// Pod is the newest observation of the pod; nil once it is gone.
 	Pod *pleg.Pod
 	// At is the time of that observation.
 	At time.Time
-	// Events are what the change means, in order, without sequence number. The
-	// inspector fills in what only the inspection knows.
+	// Events are the events of the change, in order, without sequence numbers. The
+	// inspector adds what only the inspection knows.
 	Events []pleg.Event
-	// Status is the pod's status if it came with the observation: nothing has
-	// to be asked then.
+	// Status is the pod's status if it came with the observation. The runtime is not
+	// asked then.
 	Status *pleg.PodStatus
-	// Anew asks for every status, final ones too.
-	Anew bool
-	// Hung is how often in a row the inspection of the pod has hung; 0 if the
-	// last one did not.
+	// Reinspect serves a request: every status is fetched, final ones too.
+	Reinspect bool
+	// Hung is the number of the pod's last inspections in a row that hung.
 	Hung int
-	// Uninspected has the events delivered without an inspection, because too
-	// many have failed. The cache keeps the error.
+	// Uninspected delivers the events without an inspection, because too many
+	// failed. The cache keeps the error.
 	Uninspected bool
-	// Current makes this no change but a mark: everything listed before this
-	// time has been settled. All other fields are empty then.
+	// Current, if set, makes this a mark instead of a change: everything listed
+	// before this time is settled. All other fields are empty then.
 	Current time.Time
 }
 
-// Settled tells the differ how a Change ended.
+// Settled is how a Change ended.
 type Settled struct {
 	UID pleg.PodUID
-	// Err is the inspection's error; nil means that the events are on their way
-	// and, unless they go uninspected, that the cache holds the status.
+	// Err is the inspection's error. If nil, the events are on their way and, unless
+	// they are uninspected, the cache has the status.
 	Err error
-	// Hung is for how long the inspection ran if Err did not come promptly, or
-	// only because it was given up; otherwise 0.
+	// Hung is the age of the inspection if Err came late or the inspection was
+	// cancelled; otherwise 0.
 	Hung time.Duration
 }
 
-// OutcomeBuffer is the number of outcomes that may wait for the dispatcher. The
-// inspector and the dispatcher would otherwise take turns for each of them,
-// which costs more than the delivery.
+// OutcomeBuffer is the number of outcomes that may wait for the dispatcher. Without
+// it the two stages would switch for each outcome, which costs more than the delivery.
 const OutcomeBuffer = 64
 
 // Outcome is a settled Change that may be delivered: the cache has been written.
 type Outcome struct {
 	UID pleg.PodUID
-	// Pod is the observation that the pod is at now; nil once it is gone.
+	// Pod is the pod as it was observed; nil once it is gone.
 	Pod *pleg.Pod
-	// Status is what the cache holds of it; nil once it is gone, and if the
-	// events go uninspected.
+	// Status is what the cache has of it; nil once it is gone and for uninspected
+	// events.
 	Status *pleg.PodStatus
 	// Events are what to deliver, in order, without sequence number.
 	Events []pleg.Event
-	// Current makes this no outcome but a mark, as in [Change].
+	// Current, if set, makes this a mark instead of an outcome, as in [Change].
 	Current time.Time
 }

@@ -1,5 +1,10 @@
-// Package differ is the second stage: it keeps the old and the current record
-// of every pod and computes what changed between two observations.
+// Package differ is the second stage: it keeps the old and the current record of
+// every pod and computes what changed between two observations.
+//
+// A record decides which change comes next (record.go), the schedule decides when
+// it goes to the inspector (schedule.go, quarantine.go). What CRI events announced
+// and what was removed are kept apart from the records (announcements.go,
+// tombstones.go).
 package differ
 
 import (
@@ -12,29 +17,41 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// Cache is told what a listing covers without an inspection.
+// Cache learns what a listing covers without an inspection.
 type Cache interface {
-	// Observe notes a listing that covers every pod but the pending ones. The
+	// Observe notes a listing that covers every pod except the pending ones. The
 	// slice is only lent.
 	Observe(at time.Time, pending []pleg.PodUID)
 	// Touch notes an observation that found the pod as the cache has it.
 	Touch(uid pleg.PodUID, at time.Time)
 }
 
+// StreamJudge decides whether the event stream is trusted. Its methods do not
+// block.
+type StreamJudge interface {
+	// ChangesUnannounced reports n changes that the stream failed to announce
+	// while it was up.
+	ChangesUnannounced(n int)
+	// ChangesAnnounced reports a listing that showed nothing unannounced, and
+	// whether a CRI event came since the last unannounced change.
+	ChangesAnnounced(heard bool)
+}
+
+// Lister is the stage before this one. Its methods do not block.
+type Lister interface {
+	StreamJudge
+	// RelistSoon requests a list within the relist period: a failed inspection or
+	// a request waits for it, or a change that may still be announced, or there is
+	// too much that only a listing clears.
+	RelistSoon()
+}
+
 // Options configure a [Differ].
 type Options struct {
-	Cache Cache
-	// Retry is called when something waits for the next listing, which then
-	// should not be long in coming: an inspection that has failed, a request for
-	// one, much that only a listing clears, a change that an event may be about
-	// to announce. It must not block.
-	Retry func()
-	// Doubt is called with true when a stream of events that is up has failed to
-	// announce changes, and with false when it may be relied on again. It must
-	// not block.
-	Doubt func(doubted bool)
+	Cache  Cache
+	Lister Lister
 	// DeliverAfterFailures is the number of failed inspections of a pod after
-	// which its events are delivered uninspected; 0 for never.
+	// which its events are delivered uninspected; 0 means never.
 	DeliverAfterFailures int
 	// RelistPeriod is the first wait of a pod whose inspection keeps hanging,
 	// MaxQuarantine the longest; both positive.
@@ -46,83 +63,77 @@ type Options struct {
 
 // Differ owns the records.
 type Differ struct {
-	cache    Cache
-	retry    func()
-	doubt    func(bool)
-	deliver  int // after so many failures
-	log      *slog.Logger
-	metrics  *metrics
-	requests *mailbox.Box[request]
+	cache        Cache
+	lister       Lister
+	deliverAfter int
+	log          *slog.Logger
+	metrics      *metrics
+	requests     *mailbox.Box[request]
 
 	records map[pleg.PodUID]*record
-	// inspect and known hold the changes that the inspector has not taken yet,
-	// at most one of each pod in both: those it has to ask the runtime about,
-	// and those it has not.
-	inspect  queue
-	known    queue
-	listings uint64
-	// listedAt is the time of the newest listing, unsettled the number of
-	// records that are not settled.
-	listedAt  time.Time
+	// unsettled is the number of records that are not settled.
 	unsettled int
-	// requested are the reinspections of pods without a record: the next
-	// listing may have it.
+	// requested are the reinspections of pods without a record: the next listing
+	// may have them.
 	requested map[pleg.PodUID]struct{}
+	// listings numbers the listings; listedAt is the time of the newest.
+	listings uint64
+	listedAt time.Time
 
-	// removed are the containers that an event has shown to be removed; gone is
-	// when a pod was found gone by something newer than the last listing.
-	removed *recent[pleg.ContainerID]
-	gone    map[pleg.PodUID]time.Time
-	missed  missed
-	// unlisted are the containers that a list no longer had.
-	unlisted *recent[pleg.ContainerID]
-	trust    trust
-	// told is the number of pods since the last listing that are known by an
-	// event alone.
-	told int
+	schedule      schedule
+	announcements announcements
+	tombstones    tombstones
 
-	quarantine quarantine
-
-	// pending and later are scratch space of apply, kept from one listing to
-	// the next.
+	// pending is scratch space of applyListing.
 	pending []pleg.PodUID
-	later   []stage.Change
 }
 
-// removedFor is how long a container is held to be removed although a list has
-// it; containerd lists a sandbox for up to 4 ms after its last event.
-const removedFor = 10 * time.Second
+// request is what is asked for one pod: a reinspection, or only the end of its
+// wait in quarantine.
+type request struct {
+	uid       pleg.PodUID
+	reinspect bool
+}
 
-// New returns a differ that is yet to run.
+// New returns a differ that does not run yet.
 func New(o Options) (*Differ, error) {
 	m, err := newMetrics(o.Metrics)
+	log := o.Logger.With("stage", "differ")
 	return &Differ{
-		cache:      o.Cache,
-		retry:      o.Retry,
-		doubt:      o.Doubt,
-		deliver:    o.DeliverAfterFailures,
-		log:        o.Logger.With("stage", "differ"),
-		metrics:    m,
-		requests:   mailbox.New[request](),
-		records:    make(map[pleg.PodUID]*record),
-		requested:  make(map[pleg.PodUID]struct{}),
-		removed:    newRecent[pleg.ContainerID](removedFor, maxRecent),
-		gone:       make(map[pleg.PodUID]time.Time),
-		missed:     newMissed(m.missed),
-		unlisted:   newRecent[pleg.ContainerID](removedFor, maxRecent),
-		quarantine: quarantine{first: o.RelistPeriod, most: o.MaxQuarantine},
+		cache:        o.Cache,
+		lister:       o.Lister,
+		deliverAfter: o.DeliverAfterFailures,
+		log:          log,
+		metrics:      m,
+		requests:     mailbox.New[request](),
+		records:      make(map[pleg.PodUID]*record),
+		requested:    make(map[pleg.PodUID]struct{}),
+		schedule: schedule{quarantine: quarantine{
+			firstWait: o.RelistPeriod, maxWait: o.MaxQuarantine, log: log, size: m.quarantined, relistSoon: o.Lister.RelistSoon,
+		}},
+		announcements: newAnnouncements(o.Lister, m.missed),
+		tombstones:    newTombstones(),
 	}, err
 }
 
+// RequestReinspect has the pod inspected at the next relist, whether or not it
+// changed, even if it is quarantined; without a change its subscribers get a
+// PodSync. It never blocks and is safe for concurrent use. A pod that the next
+// relist does not show is not waited for.
+func (d *Differ) RequestReinspect(uid pleg.PodUID) { d.requests.Put(request{uid, true}) }
+
+// RequestRetry ends the wait of a quarantined pod: the next observation of it is
+// inspected. It never blocks and is safe for concurrent use.
+func (d *Differ) RequestRetry(uid pleg.PodUID) { d.requests.Put(request{uid, false}) }
+
 // Run compares every listing and every observation of one pod with the records
-// and sends what changed, until both are closed: to inspect what needs an
+// and sends what changed, until both channels are closed: to inspect what needs an
 // inspection, to retry what hung in its last one, to known what needs none. It
-// then closes these, and returns once settled is closed too. What arrives is
-// ordered by the time at which it was observed: an older observation never
-// replaces a newer one.
+// then closes these, and returns once settled is closed too. Observations are
+// ordered by their time: an older one never replaces a newer one.
 //
-// The inspector is fed and listened to by one select: while it is busy, changes
-// wait in a queue, so that neither side ever waits for the other.
+// One select feeds the inspector and listens to it. While the inspector is busy,
+// changes wait in the schedule, so that neither side ever waits for the other.
 func (d *Differ) Run(
 	listings <-chan stage.Listing, observations <-chan stage.Observation, settled <-chan stage.Settled,
 	inspect, retry, known chan<- stage.Change,
@@ -140,119 +151,108 @@ func (d *Differ) loop(
 	listings <-chan stage.Listing, observations <-chan stage.Observation, settled <-chan stage.Settled,
 	inspect, retry, known chan<- stage.Change,
 ) {
-	due := d.quarantine.start()
+	s := &d.schedule
+	waitOver := s.quarantine.start()
 	for listings != nil || observations != nil {
-		toInspect, nextToInspect := d.inspect.offer(inspect)
-		toRetry, nextRetry := d.offerRetry(retry)
-		toKnown, nextKnown := d.known.offer(known)
+		toInspect, nextToInspect := s.inspect.offer(inspect)
+		toRetry, nextRetry := s.offerRetry(retry)
+		toKnown, nextKnown := s.known.offer(known)
 		select {
 		case l, ok := <-listings:
 			if !ok {
 				listings = nil
 				continue
 			}
-			d.apply(l)
+			d.applyListing(l)
 		case o, ok := <-observations:
 			if !ok {
 				observations = nil
 				continue
 			}
-			d.take(o)
-		case s := <-settled:
-			d.settle(s)
+			d.applyObservation(o)
+		case done := <-settled:
+			d.settle(done)
 		case toInspect <- nextToInspect:
-			d.inspect.pop()
+			s.inspect.pop()
 		case toRetry <- nextRetry:
-			d.records[nextRetry.UID].begin(nextRetry)
+			d.records[nextRetry.UID].send(nextRetry)
 		case toKnown <- nextKnown:
-			d.known.pop()
-		case <-due:
-			d.retryDue()
+			s.known.pop()
+		case <-waitOver:
+			s.quarantine.checkDue()
 		case <-d.requests.Wake():
 			d.takeRequests()
 		}
-		d.metrics.queue.Set(float64(d.inspect.len()))
+		d.metrics.queue.Set(float64(s.inspect.len()))
 	}
 }
 
-// apply takes a listing of all pods into the records.
-func (d *Differ) apply(l stage.Listing) {
+// applyListing compares a listing of all pods with the records.
+func (d *Differ) applyListing(l stage.Listing) {
 	d.takeRequests()
 	now := time.Now()
-	d.countMissed(now)
-	d.removed.expire(now, nil)
-	d.unlisted.expire(now, nil)
+	d.announcements.count(now)
+	d.announcements.unlisted.expire(now, nil)
+	d.announcements.newPods = 0
+	d.tombstones.containers.expire(now, nil)
 	d.listings++
-	d.told = 0
 	d.pending = d.pending[:0]
 	present := 0
 	var count census
 	for _, pod := range l.Pods {
-		if pod = d.withoutRemoved(pod, now); pod == nil {
+		if pod = d.tombstones.without(pod, now); pod == nil || d.tombstones.pods[pod.UID].After(l.At) {
 			continue
 		}
-		if d.gone[pod.UID].After(l.At) {
-			continue
-		}
-		rec := d.record(pod.UID)
+		rec := d.recordOf(pod.UID)
 		if rec.listing == d.listings {
 			d.metrics.duplicates.Inc()
-			d.log.Warn("skipped a pod that the runtime listed twice", "podUID", pod.UID)
+			d.log.Warn("skipped pod listed twice", "podUID", pod.UID)
 			continue
 		}
 		rec.listing = d.listings
 		present++
 		count.add(pod)
-		d.list(rec, pod, l)
+		d.compareListed(rec, pod, l)
 	}
 	if present < len(d.records) {
 		for _, rec := range d.records {
 			if rec.listing != d.listings {
-				d.list(rec, nil, l)
+				d.compareListed(rec, nil, l)
 			}
 		}
 	}
-	d.queueLater()
+	d.schedule.flush()
 	d.metrics.publish(count)
 	clear(d.requested)
-	for uid, at := range d.gone {
-		if !at.After(l.At) {
-			delete(d.gone, uid)
-		}
-	}
-	// What the listing covers is known now, before any inspection: a pod that
-	// hangs keeps nobody else's GetNewerThan waiting.
+	d.tombstones.listed(l.At)
+	// What the listing covers is known now, before any inspection: a hung
+	// inspection delays no GetNewerThan of another pod.
 	d.cache.Observe(l.At, d.pending)
 	d.listedAt = l.At
-	d.weigh(l)
-	d.mark()
-}
-
-// mark tells the subscribers how far they are current, if all is settled.
-func (d *Differ) mark() {
-	if d.unsettled == 0 && !d.listedAt.IsZero() {
-		d.known.push(stage.Change{Current: d.listedAt})
+	if d.announcements.judge(l) {
+		d.lister.RelistSoon() // to see whether the events come
 	}
+	d.markCurrent()
 }
 
-// list takes what a listing of all pods has of one pod, nil for nothing.
-func (d *Differ) list(rec *record, pod *pleg.Pod, l stage.Listing) {
+// compareListed compares what a listing has of one pod, nil for nothing.
+func (d *Differ) compareListed(rec *record, pod *pleg.Pod, l stage.Listing) {
 	if _, ok := d.requested[rec.uid]; ok {
 		rec.reinspect = true
 	}
-	// A pod seen after the listing had begun need not be in it.
+	// A pod seen after the listing began need not be in it.
 	if !rec.current.at.After(l.At) {
-		if l.Announced {
-			d.missed.shown(events(rec.current.pod, pod, l.At), time.Now(), l.Broken)
+		if l.StreamUp {
+			d.announcements.expect(events(rec.current.pod, pod, l.At), time.Now(), l.StreamBroke)
 		}
-		d.observe(rec, observation{pod: pod, at: l.At})
+		d.add(rec, observation{pod: pod, at: l.At})
 	}
-	if !rec.settled() {
+	if rec.state != stateSettled {
 		d.pending = append(d.pending, rec.uid)
 	}
 }
 
-func (d *Differ) record(uid pleg.PodUID) *record {
+func (d *Differ) recordOf(uid pleg.PodUID) *record {
 	rec := d.records[uid]
 	if rec == nil {
 		rec = &record{uid: uid}
@@ -265,29 +265,105 @@ func (d *Differ) record(uid pleg.PodUID) *record {
 	return rec
 }
 
-// observe takes a newer observation of one pod and queues the change if there
-// is one and none is under way.
-func (d *Differ) observe(rec *record, o observation) {
-	if !o.step {
-		d.unlist(rec.current.pod, o.pod)
+// applyObservation compares an observation of one pod with its record.
+func (d *Differ) applyObservation(o stage.Observation) {
+	now := time.Now()
+	if h := o.Hint; h != nil {
+		d.announcements.hear(h, now)
+		if h.Removed {
+			d.tombstones.containers.add(h.Container, now)
+		}
+		if h.Pod == nil {
+			return
+		}
 	}
-	rec.observe(o)
-	if rec.busy {
+	rec := d.records[o.UID]
+	if !o.At.After(d.newestOf(rec, o.UID)) {
+		d.metrics.stale.Inc()
+		return
+	}
+	to := observation{at: o.At}
+	if o.Hint == nil {
+		to.pod = d.tombstones.without(o.Pod, now)
+	} else {
+		to = d.mergeHint(rec, o, now)
+	}
+	if rec == nil {
+		if to.pod == nil {
+			d.bury(o.UID, o.At)
+			d.cache.Touch(o.UID, o.At)
+			return
+		}
+		if o.Hint != nil && !d.announcements.admitNewPod() {
+			d.lister.RelistSoon()
+			return
+		}
+		rec = d.recordOf(o.UID)
+	}
+	d.add(rec, to)
+	d.schedule.flush()
+	if rec.state == stateSettled {
+		d.cache.Touch(o.UID, o.At)
+	}
+}
+
+// newestOf returns the time of the newest observation of a pod so far, of which
+// there may be no record.
+func (d *Differ) newestOf(rec *record, uid pleg.PodUID) time.Time {
+	at := d.listedAt
+	if rec != nil && rec.current.at.After(at) {
+		at = rec.current.at
+	}
+	if gone := d.tombstones.pods[uid]; gone.After(at) {
+		at = gone
+	}
+	return at
+}
+
+func (d *Differ) mergeHint(rec *record, o stage.Observation, now time.Time) observation {
+	var have *pleg.Pod
+	if rec != nil {
+		have = rec.current.pod
+	}
+	to := observation{at: o.At, step: true}
+	to.pod = merge(have, o.Hint, func(id pleg.ContainerID) bool {
+		return d.tombstones.containers.has(id, now) || d.announcements.unlistedAfter(id, o.At)
+	})
+	if coversPod(o.Hint, to.pod) {
+		to.status = o.Hint.Status
+	}
+	return to
+}
+
+// add adds a newer observation to a record and schedules the change if there is
+// one and none is in flight.
+func (d *Differ) add(rec *record, o observation) {
+	if !o.step {
+		d.announcements.compareLists(rec.current.pod, o.pod)
+	}
+	rec.add(o)
+	if rec.state.inFlight() {
 		return
 	}
 	change, ok := rec.next()
 	switch {
-	case ok && rec.hang != nil && asks(change):
-		d.hold(rec)
+	case ok && rec.state == stateQuarantined && needsInspection(change):
+		d.schedule.quarantine.hold(rec)
 	case ok:
-		d.begin(rec, change)
+		d.send(rec, change)
 	case o.pod == nil:
 		d.forget(rec)
 	}
 }
 
-// asks reports whether a change needs an inspection.
-func asks(c stage.Change) bool { return c.Pod != nil && c.Status == nil && !c.Uninspected }
+// send schedules a change.
+func (d *Differ) send(rec *record, change stage.Change) {
+	if rec.state == stateSettled {
+		d.unsettled++
+	}
+	rec.send(change)
+	d.schedule.add(change)
+}
 
 // forget drops the record of a pod that is gone.
 func (d *Differ) forget(rec *record) {
@@ -297,51 +373,36 @@ func (d *Differ) forget(rec *record) {
 	}
 }
 
-// begin queues a change. Within one listing, pods that run go before those that
-// are dead, so that a cold start tells first of what matters.
-func (d *Differ) begin(rec *record, change stage.Change) {
-	if rec.settled() {
-		d.unsettled++
+// bury remembers that a pod is gone until the next listing, which comes soon if
+// there are too many.
+func (d *Differ) bury(uid pleg.PodUID, at time.Time) {
+	if d.tombstones.buryPod(uid, at) {
+		d.lister.RelistSoon()
 	}
-	rec.begin(change)
-	switch {
-	case !asks(change):
-		d.known.push(change)
-	case change.Pod.Running():
-		d.inspect.push(change)
-	default:
-		d.later = append(d.later, change)
-	}
-}
-
-// queueLater queues the changes of pods that are dead.
-func (d *Differ) queueLater() {
-	d.inspect.push(d.later...)
-	clear(d.later)
-	d.later = d.later[:0]
 }
 
 // settle moves a record on and compares it at once with what was observed
 // meanwhile. After an error the next listing does that.
 func (d *Differ) settle(s stage.Settled) {
 	rec := d.records[s.UID]
-	if s.Err == nil {
-		d.metrics.skippedAttempts.Add(float64(skippedAttempts(rec.old, rec.sent.pod)))
-	}
-	rec.settle(s.Err)
 	if s.Err != nil {
-		d.fail(rec, s)
+		d.settleFailed(rec, s)
 		return
 	}
-	if rec.failed {
-		return // delivered uninspected; the next listing tries again
+	d.metrics.skippedAttempts.Add(float64(skippedAttempts(rec.old, rec.sent.Pod)))
+	inspected := rec.state == stateInspecting
+	rec.succeed()
+	if rec.state != stateSettled {
+		return // delivered uninspected; the next listing retries
 	}
 	d.unsettled--
-	d.release(rec)
-	if rec.newer() {
+	if rec.hang != nil {
+		d.schedule.quarantine.release(rec, inspected)
+	}
+	if rec.isNewer() {
 		if change, ok := rec.next(); ok {
-			d.begin(rec, change)
-			d.queueLater()
+			d.send(rec, change)
+			d.schedule.flush()
 			return
 		}
 		d.cache.Touch(rec.uid, rec.current.at)
@@ -349,24 +410,52 @@ func (d *Differ) settle(s stage.Settled) {
 	if rec.current.pod == nil {
 		d.forget(rec)
 	}
-	d.mark()
+	d.markCurrent()
 }
 
-// fail has a failed inspection tried again, and delivers what is known if too
+// settleFailed has a failed inspection retried, and delivers what is known if too
 // many have failed.
-func (d *Differ) fail(rec *record, s stage.Settled) {
+func (d *Differ) settleFailed(rec *record, s stage.Settled) {
+	rec.fail()
+	q := &d.schedule.quarantine
 	switch {
 	case s.Hung > 0:
-		d.confine(rec, s)
+		q.add(rec, s)
+		rec.state = stateQuarantined
 	case rec.hang != nil:
-		rec.hang.seen = false
-		d.wait(rec, 0) // it hangs no more, whatever it does instead
+		q.failedPromptly(rec)
 	default:
-		d.retry()
+		d.lister.RelistSoon()
 	}
-	if d.deliver > 0 && rec.failures >= d.deliver {
+	if d.deliverAfter > 0 && rec.failures >= d.deliverAfter {
 		if change, ok := rec.uninspectedChange(); ok {
-			d.begin(rec, change)
+			d.send(rec, change)
+		}
+	}
+}
+
+// markCurrent tells the subscribers how far they are current, if everything is
+// settled.
+func (d *Differ) markCurrent() {
+	if d.unsettled == 0 && !d.listedAt.IsZero() {
+		d.schedule.known.push(stage.Change{Current: d.listedAt})
+	}
+}
+
+func (d *Differ) takeRequests() {
+	for _, r := range d.requests.Take() {
+		rec := d.records[r.uid]
+		if rec != nil && rec.hang != nil {
+			d.schedule.quarantine.request(rec)
+		}
+		if !r.reinspect {
+			continue
+		}
+		d.lister.RelistSoon()
+		if rec != nil {
+			rec.reinspect = true
+		} else {
+			d.requested[r.uid] = struct{}{}
 		}
 	}
 }

@@ -12,22 +12,22 @@ import (
 // answers. A step checks what comes out of it.
 func TestChangesOfAPod(t *testing.T) {
 	runs, ended := "c=running /s=running", "c=exited /s=running"
-	list := func(words string) func(*testing.T, *bed) {
-		return func(_ *testing.T, b *bed) { b.list(plegtest.Pod("a", words)) }
+	list := func(words string) func(*testing.T, *fixture) {
+		return func(_ *testing.T, f *fixture) { f.list(plegtest.Pod("a", words)) }
 	}
-	takes := func(words string) func(*testing.T, *bed) {
-		return func(t *testing.T, b *bed) { b.take(t, "a", words); b.requireQuiet(t) }
+	takes := func(words string) func(*testing.T, *fixture) {
+		return func(t *testing.T, f *fixture) { f.take(t, "a", words); f.requireQuiet(t) }
 	}
-	known := func(words string) func(*testing.T, *bed) {
-		return func(t *testing.T, b *bed) { b.takeKnown(t, "a", words); b.requireQuiet(t) }
+	known := func(words string) func(*testing.T, *fixture) {
+		return func(t *testing.T, f *fixture) { f.takeKnown(t, "a", words); f.requireQuiet(t) }
 	}
-	gone := func(_ *testing.T, b *bed) { b.list() }
-	works := func(_ *testing.T, b *bed) { b.settle("a", nil) }
-	fails := func(_ *testing.T, b *bed) { b.settle("a", errInspect) }
-	quiet := func(t *testing.T, b *bed) { b.requireQuiet(t) }
-	request := func(_ *testing.T, b *bed) { b.request("a") }
+	gone := func(_ *testing.T, f *fixture) { f.list() }
+	works := func(_ *testing.T, f *fixture) { f.settle("a", nil) }
+	fails := func(_ *testing.T, f *fixture) { f.settle("a", errInspect) }
+	quiet := func(t *testing.T, f *fixture) { f.requireQuiet(t) }
+	request := func(_ *testing.T, f *fixture) { f.request("a") }
 
-	for name, steps := range map[string][]func(*testing.T, *bed){
+	for name, steps := range map[string][]func(*testing.T, *fixture){
 		"an unchanged pod is quiet": {
 			list(runs), takes("Started(c) Started(/s)"), works, list(runs), quiet, list(runs), quiet,
 		},
@@ -121,9 +121,9 @@ func TestChangesOfAPod(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBed(t)
+				f := newFixture(t)
 				for i, step := range steps {
-					if step(t, b); t.Failed() {
+					if step(t, f); t.Failed() {
 						t.Fatalf("at step %d", i)
 					}
 				}
@@ -134,79 +134,79 @@ func TestChangesOfAPod(t *testing.T) {
 
 func TestChangeHasTheNewestObservation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
+		f := newFixture(t)
 		pod := plegtest.Pod("a", "c=running")
-		b.list(pod)
-		if c := b.take(t, "a", "Started(c)"); c.Pod != pod || !c.At.Equal(at(1)) || c.Anew {
-			t.Errorf("change = %+v, want the listed pod at %v, not anew", c, at(1))
+		f.list(pod)
+		if c := f.take(t, "a", "Started(c)"); c.Pod != pod || !c.At.Equal(at(1)) || c.Reinspect {
+			t.Errorf("change = %+v, want the listed pod at %v, not a reinspection", c, at(1))
 		}
-		b.list(plegtest.Pod("a", "c=exited"))
+		f.list(plegtest.Pod("a", "c=exited"))
 		newest := plegtest.Pod("a", "")
-		b.list(newest)
-		b.settle("a", nil)
-		if c := b.take(t, "a", "Died(c) Removed(c)"); c.Pod != newest || !c.At.Equal(at(3)) {
+		f.list(newest)
+		f.settle("a", nil)
+		if c := f.take(t, "a", "Died(c) Removed(c)"); c.Pod != newest || !c.At.Equal(at(3)) {
 			t.Errorf("change = %+v, want the newest listed pod at %v", c, at(3))
 		}
-		b.settle("a", nil)
-		b.list()
-		if c := b.takeKnown(t, "a", ""); !c.At.Equal(at(4)) {
+		f.settle("a", nil)
+		f.list()
+		if c := f.takeKnown(t, "a", ""); !c.At.Equal(at(4)) {
 			t.Errorf("removal at %v, want %v", c.At, at(4))
 		}
 	})
 }
 
-func TestRequestIsAnewUntilAnInspectionSucceeded(t *testing.T) {
+func TestRequestStandsUntilAnInspectionSucceeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
+		f := newFixture(t)
 		pod := plegtest.Pod("a", "c=running")
-		b.request("a")
+		f.request("a")
 		for _, err := range []error{errInspect, errInspect, nil} {
-			b.list(pod)
-			if c := b.take(t, "a", "Started(c)"); !c.Anew {
-				t.Error("Anew = false, want true until an inspection has succeeded")
+			f.list(pod)
+			if c := f.take(t, "a", "Started(c)"); !c.Reinspect {
+				t.Error("Reinspect = false, want true until an inspection has succeeded")
 			}
-			b.settle("a", err)
+			f.settle("a", err)
 		}
-		b.list(plegtest.Pod("a", "c=exited"))
-		if c := b.take(t, "a", "Died(c)"); c.Anew {
-			t.Error("Anew = true after the request was served")
+		f.list(plegtest.Pod("a", "c=exited"))
+		if c := f.take(t, "a", "Died(c)"); c.Reinspect {
+			t.Error("Reinspect = true after the request was served")
 		}
 	})
 }
 
 func TestRequestOfAPodTheNextListingDoesNotShowIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
-		b.request("a")
-		b.list()
-		b.list(plegtest.Pod("a", "c=running"))
-		if c := b.take(t, "a", "Started(c)"); c.Anew {
-			t.Error("Anew = true, want the request forgotten")
+		f := newFixture(t)
+		f.request("a")
+		f.list()
+		f.list(plegtest.Pod("a", "c=running"))
+		if c := f.take(t, "a", "Started(c)"); c.Reinspect {
+			t.Error("Reinspect = true, want the request forgotten")
 		}
 	})
 }
 
 func TestPodListedTwiceCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
-		b.list(plegtest.Pod("a", "c=running"), plegtest.Pod("b", ""), plegtest.Pod("a", "c=exited"))
-		b.take(t, "a", "Started(c)")
-		b.settle("a", nil)
-		b.requireQuiet(t)
-		if b.cache.pending[0] != "a" || len(b.cache.pending) != 1 {
-			t.Errorf("pending = %v, want a once", b.cache.pending)
+		f := newFixture(t)
+		f.list(plegtest.Pod("a", "c=running"), plegtest.Pod("b", ""), plegtest.Pod("a", "c=exited"))
+		f.take(t, "a", "Started(c)")
+		f.settle("a", nil)
+		f.requireQuiet(t)
+		if f.cache.pending[0] != "a" || len(f.cache.pending) != 1 {
+			t.Errorf("pending = %v, want a once", f.cache.pending)
 		}
 	})
 }
 
 func TestRunningPodsGoBeforeDeadOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
-		b.list(plegtest.Pod("dead", "c=exited /s=exited"), plegtest.Pod("runs", "c=running"),
+		f := newFixture(t)
+		f.list(plegtest.Pod("dead", "c=exited /s=exited"), plegtest.Pod("runs", "c=running"),
 			plegtest.Pod("dead2", "c=exited"), plegtest.Pod("ready", "/s=running"))
 		var order []pleg.PodUID
 		for range 4 {
-			order = append(order, (<-b.inspect).UID)
+			order = append(order, (<-f.inspect).UID)
 		}
 		want := [4]pleg.PodUID{"runs", "ready", "dead", "dead2"}
 		if [4]pleg.PodUID(order) != want {

@@ -7,7 +7,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// kind is a container's state as far as events go: the kubelet's
+// kind is a container's state for the purpose of events: the kubelet's
 // plegContainerState.
 type kind uint8
 
@@ -29,8 +29,8 @@ func kindOf(s pleg.State) kind {
 	}
 }
 
-// transition returns the types of the events that a container's step from one
-// kind to another makes (kubelet v1.36, generateEvents).
+// transition returns the types of the events for a container's step from one kind to
+// another (kubelet v1.36, generateEvents).
 func transition(from, to kind) []pleg.EventType {
 	switch {
 	case from == to:
@@ -48,9 +48,9 @@ func transition(from, to kind) []pleg.EventType {
 	}
 }
 
-// same reports whether no event separates two observations of a pod. It is the
-// whole cost of a pod that did not change, so it allocates nothing. It may say
-// no where the order alone differs: events then finds none.
+// same reports whether two observations of a pod have no event between them. It is
+// the whole cost of an unchanged pod, so it allocates nothing. It may return false if
+// only the order differs; events then finds none.
 func same(old, cur *pleg.Pod) bool {
 	if old == cur {
 		return true
@@ -66,9 +66,9 @@ func sameContainer(a, b *pleg.Container) bool {
 	return a == b || a.ID == b.ID && kindOf(a.State) == kindOf(b.State)
 }
 
-// events returns what happened to a pod between two observations, either of
-// which may be nil. The order is the kubelet's (getContainersFromPods): the old
-// pod's containers, its sandboxes, then those that only the new pod has.
+// events returns what happened to a pod between two observations; either may be nil.
+// The order is the kubelet's (getContainersFromPods): the old pod's containers, its
+// sandboxes, then those that only the new pod has.
 func events(old, cur *pleg.Pod, at time.Time) []pleg.Event {
 	if same(old, cur) {
 		return nil
@@ -105,8 +105,8 @@ func events(old, cur *pleg.Pod, at time.Time) []pleg.Event {
 	return out
 }
 
-// kindsOf maps every id of the pod to its kind. Of an id that a runtime lists
-// twice the first counts, and a container before a sandbox, as in the kubelet.
+// kindsOf maps every id of the pod to its kind. If a runtime lists an id twice, the
+// first counts, and a container before a sandbox, as in the kubelet.
 func kindsOf(p *pleg.Pod) map[pleg.ContainerID]kind {
 	if p == nil {
 		return nil

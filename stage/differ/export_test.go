@@ -9,14 +9,14 @@ var (
 	SkippedAttempts = skippedAttempts
 )
 
-// Apply takes a listing without a goroutine. It is not to be called beside Run.
-func (d *Differ) Apply(l stage.Listing) { d.apply(l) }
+// Apply applies a listing without a goroutine. It must not be called beside Run.
+func (d *Differ) Apply(l stage.Listing) { d.applyListing(l) }
 
-// SettleAll takes everything queued and has every change succeed, and returns
-// how much there was, marks included.
+// SettleAll has every queued change succeed and returns their number, marks
+// included.
 func (d *Differ) SettleAll() int {
 	n := 0
-	for _, q := range []*queue{&d.inspect, &d.known} {
+	for _, q := range []*queue{&d.schedule.inspect, &d.schedule.known} {
 		for ; q.len() > 0; n++ {
 			_, c := q.offer(nil)
 			q.pop()

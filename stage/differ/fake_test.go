@@ -32,7 +32,7 @@ const (
 // at returns the time of the nth listing, from 1.
 func at(n int) time.Time { return time.Unix(1_700_000_000+int64(n), 0) }
 
-// fakeCache remembers what it was told.
+// fakeCache records the calls.
 type fakeCache struct {
 	observed time.Time
 	pending  []pleg.PodUID
@@ -45,18 +45,30 @@ func (c *fakeCache) Observe(at time.Time, pending []pleg.PodUID) {
 
 func (c *fakeCache) Touch(uid pleg.PodUID, at time.Time) { c.touched[uid] = at }
 
-func newDiffer(tb testing.TB, c differ.Cache, metrics instrument.Registry) *differ.Differ {
-	tb.Helper()
-	return newOf(tb, differ.Options{Cache: c, Retry: func() {}, Metrics: metrics})
+// fakeLister counts the calls.
+type fakeLister struct {
+	relists     atomic.Int64
+	unannounced int
+	// announced are the reports of listings without an unannounced change: whether
+	// an event came.
+	announced []bool
 }
 
-// newOf returns a differ with what the options lack.
-func newOf(tb testing.TB, o differ.Options) *differ.Differ {
+func (l *fakeLister) RelistSoon() { l.relists.Add(1) }
+
+func (l *fakeLister) ChangesUnannounced(n int) { l.unannounced += n }
+
+func (l *fakeLister) ChangesAnnounced(heard bool) { l.announced = append(l.announced, heard) }
+
+func newDiffer(tb testing.TB, c differ.Cache, metrics instrument.Registry) *differ.Differ {
+	tb.Helper()
+	return newWith(tb, differ.Options{Cache: c, Lister: &fakeLister{}, Metrics: metrics})
+}
+
+// newWith returns a differ of these options and defaults for the others.
+func newWith(tb testing.TB, o differ.Options) *differ.Differ {
 	tb.Helper()
 	o.RelistPeriod, o.MaxQuarantine = period, maxQuarantine
-	if o.Doubt == nil {
-		o.Doubt = func(bool) {}
-	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -67,14 +79,13 @@ func newOf(tb testing.TB, o differ.Options) *differ.Differ {
 	return d
 }
 
-// bed is a differ at work in a bubble; the test is its lister and inspector.
-type bed struct {
+// fixture is a differ that runs in a bubble; the test plays lister and inspector.
+type fixture struct {
 	differ       *differ.Differ
 	cache        *fakeCache
 	metrics      *prometheus.Registry
-	retries      atomic.Int64
+	lister       fakeLister
 	logged       strings.Builder // to be read while the differ waits
-	doubts       []bool
 	listings     chan stage.Listing
 	observations chan stage.Observation
 	settled      chan stage.Settled
@@ -87,60 +98,58 @@ type bed struct {
 	closed       bool
 }
 
-func newBed(t *testing.T) *bed {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	return newDelivering(t, 0)
 }
 
-// newDelivering is newBed with Options.DeliverAfterFailures.
-func newDelivering(t *testing.T, after int) *bed {
+// newDelivering is newFixture with Options.DeliverAfterFailures.
+func newDelivering(t *testing.T, after int) *fixture {
 	t.Helper()
 	c := &fakeCache{touched: make(map[pleg.PodUID]time.Time)}
-	b := &bed{
+	f := &fixture{
 		cache: c, metrics: prometheus.NewPedanticRegistry(),
 		listings: make(chan stage.Listing), observations: make(chan stage.Observation), settled: make(chan stage.Settled),
 		inspect: make(chan stage.Change), retry: make(chan stage.Change), known: make(chan stage.Change), ended: make(chan error, 1),
 	}
-	b.differ = newOf(t, differ.Options{
-		Cache: c, Retry: func() { b.retries.Add(1) }, DeliverAfterFailures: after,
-		Doubt:  func(doubted bool) { b.doubts = append(b.doubts, doubted) },
-		Logger: slog.New(slog.NewTextHandler(&b.logged, nil)), Metrics: instrument.Registry{Registerer: b.metrics},
+	f.differ = newWith(t, differ.Options{
+		Cache: c, Lister: &f.lister, DeliverAfterFailures: after,
+		Logger: slog.New(slog.NewTextHandler(&f.logged, nil)), Metrics: instrument.Registry{Registerer: f.metrics},
 	})
-	go func() { b.ended <- b.differ.Run(b.listings, b.observations, b.settled, b.inspect, b.retry, b.known) }()
+	go func() { f.ended <- f.differ.Run(f.listings, f.observations, f.settled, f.inspect, f.retry, f.known) }()
 	t.Cleanup(func() {
-		if !b.closed {
-			close(b.listings)
-			close(b.observations)
+		if !f.closed {
+			close(f.listings)
+			close(f.observations)
 			synctest.Wait() // the inspector's answers end last
-			close(b.settled)
+			close(f.settled)
 		}
 	})
-	return b
+	return f
 }
 
 // list sends the next listing and waits until it was applied.
-func (b *bed) list(pods ...*pleg.Pod) {
-	b.lists++
-	b.listings <- stage.Listing{At: at(b.lists), Pods: pods}
+func (f *fixture) list(pods ...*pleg.Pod) {
+	f.lists++
+	f.listings <- stage.Listing{At: at(f.lists), Pods: pods}
 	synctest.Wait()
 }
 
-func (b *bed) settle(uid pleg.PodUID, err error) {
-	b.settled <- stage.Settled{UID: uid, Err: err}
+func (f *fixture) settle(uid pleg.PodUID, err error) {
+	f.settled <- stage.Settled{UID: uid, Err: err}
 	synctest.Wait()
 }
 
 // request asks for a reinspection and waits until the differ knows.
-func (b *bed) request(uid pleg.PodUID) {
-	b.differ.RequestReinspect(uid)
+func (f *fixture) request(uid pleg.PodUID) {
+	f.differ.RequestReinspect(uid)
 	synctest.Wait()
 }
 
-// take returns the change that waits to be inspected, whose events must be the
-// given words.
-func (b *bed) take(t *testing.T, uid pleg.PodUID, words string) stage.Change {
+// take returns the waiting change, whose events must be the given words.
+func (f *fixture) take(t *testing.T, uid pleg.PodUID, words string) stage.Change {
 	t.Helper()
-	c, ok := b.poll()
+	c, ok := f.poll()
 	if !ok {
 		t.Fatalf("no change, want pod %s with %q", uid, words)
 	}
@@ -160,37 +169,37 @@ func (b *bed) take(t *testing.T, uid pleg.PodUID, words string) stage.Change {
 }
 
 // takeKnown is take for a change that needs no inspection.
-func (b *bed) takeKnown(t *testing.T, uid pleg.PodUID, words string) stage.Change {
+func (f *fixture) takeKnown(t *testing.T, uid pleg.PodUID, words string) stage.Change {
 	t.Helper()
-	c := b.take(t, uid, words)
+	c := f.take(t, uid, words)
 	if c.Pod != nil {
 		t.Errorf("change of the gone pod %s has Pod %+v, want nil", uid, c.Pod)
 	}
 	return c
 }
 
-// change is one that the differ offered, and on which channel.
+// change is one that the differ offered, and whether it needs no inspection.
 type change struct {
 	stage.Change
 	known bool
 }
 
-// poll returns the change that waits, if there is one, those that need no
-// inspection first. It takes the marks among them.
-func (b *bed) poll() (change, bool) {
+// poll returns the waiting change, if there is one; those that need no inspection
+// come first. It collects the marks among them.
+func (f *fixture) poll() (change, bool) {
 	for {
 		synctest.Wait()
 		select {
-		case c := <-b.known:
+		case c := <-f.known:
 			if c.UID != "" {
 				return change{c, true}, true
 			}
-			b.marks = append(b.marks, c.Current)
+			f.marks = append(f.marks, c.Current)
 			continue
 		default:
 		}
 		select {
-		case c := <-b.inspect:
+		case c := <-f.inspect:
 			return change{c, false}, true
 		default:
 			return change{}, false
@@ -199,9 +208,9 @@ func (b *bed) poll() (change, bool) {
 }
 
 // requireQuiet fails if a change waits.
-func (b *bed) requireQuiet(t *testing.T) {
+func (f *fixture) requireQuiet(t *testing.T) {
 	t.Helper()
-	if c, ok := b.poll(); ok {
+	if c, ok := f.poll(); ok {
 		t.Fatalf("unexpected change of pod %s (known: %v): %s", c.UID, c.known, plegtest.Words(c.Events...))
 	}
 }

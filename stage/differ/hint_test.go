@@ -30,25 +30,25 @@ func hint(uid pleg.PodUID, event, words string) *pleg.Hint {
 
 // hear has the differ hear of an event that was made n tenths of a second after
 // the newest listing began.
-func (b *bed) hear(n int, h *pleg.Hint) {
-	b.observe(stage.Observation{UID: h.UID, At: at(b.lists).Add(time.Duration(n) * time.Second / 10), Hint: h})
+func (f *fixture) hear(n int, h *pleg.Hint) {
+	f.observe(stage.Observation{UID: h.UID, At: at(f.lists).Add(time.Duration(n) * time.Second / 10), Hint: h})
 }
 
-func (b *bed) observe(o stage.Observation) {
-	b.observations <- o
+func (f *fixture) observe(o stage.Observation) {
+	f.observations <- o
 	synctest.Wait()
 }
 
 // settled lists pods and has all that follows succeed.
-func (b *bed) settledList(t *testing.T, pods ...*pleg.Pod) {
+func (f *fixture) settledList(t *testing.T, pods ...*pleg.Pod) {
 	t.Helper()
-	b.list(pods...)
+	f.list(pods...)
 	for {
-		c, ok := b.poll()
+		c, ok := f.poll()
 		if !ok {
 			return
 		}
-		b.settle(c.UID, nil)
+		f.settle(c.UID, nil)
 	}
 }
 
@@ -70,25 +70,25 @@ func TestHintIsComparedAtOnce(t *testing.T) {
 		for _, withStatus := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", with a status: ", withStatus), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					b := newBed(t)
+					f := newFixture(t)
 					if tc.before != "" {
-						b.settledList(t, plegtest.Pod("a", tc.before))
+						f.settledList(t, plegtest.Pod("a", tc.before))
 					} else {
-						b.settledList(t)
+						f.settledList(t)
 					}
 					h := hint("a", tc.event, tc.pod)
 					if withStatus {
 						h = full(h)
 					}
-					b.hear(1, h)
-					c := b.take(t, "a", tc.want)
+					f.hear(1, h)
+					c := f.take(t, "a", tc.want)
 					if got, want := c.Status != nil, withStatus && name != "a second sandbox"; got != want {
 						t.Errorf("has a status: %v, want %v", got, want)
 					}
 					if want := at(1).Add(time.Second / 10); !c.At.Equal(want) {
 						t.Errorf("change at %v, want the time of the event %v", c.At, want)
 					}
-					b.requireQuiet(t)
+					f.requireQuiet(t)
 				})
 			})
 		}
@@ -107,12 +107,12 @@ func TestStatusOfAHintThatDoesNotTellAllIsNotUsed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBed(t)
-				b.settledList(t, plegtest.Pod("a", "/s=running"))
+				f := newFixture(t)
+				f.settledList(t, plegtest.Pod("a", "/s=running"))
 				h := full(hint("a", "c=running", "c=running /s=running"))
 				spoil(h)
-				b.hear(1, h)
-				if c := b.take(t, "a", "Started(c)"); c.Status != nil {
+				f.hear(1, h)
+				if c := f.take(t, "a", "Started(c)"); c.Status != nil {
 					t.Error("the status was used")
 				}
 			})
@@ -122,12 +122,12 @@ func TestStatusOfAHintThatDoesNotTellAllIsNotUsed(t *testing.T) {
 
 func TestRequestedReinspectionAsksInSpiteOfAStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
-		b.settledList(t, plegtest.Pod("a", "c=running"))
-		b.request("a")
-		b.hear(1, full(hint("a", "c=exited", "c=exited")))
-		if c := b.take(t, "a", "Died(c)"); !c.Anew || c.Status != nil {
-			t.Errorf("anew: %v, has a status: %v, want it asked for anew", c.Anew, c.Status != nil)
+		f := newFixture(t)
+		f.settledList(t, plegtest.Pod("a", "c=running"))
+		f.request("a")
+		f.hear(1, full(hint("a", "c=exited", "c=exited")))
+		if c := f.take(t, "a", "Died(c)"); !c.Reinspect || c.Status != nil {
+			t.Errorf("anew: %v, has a status: %v, want it asked for anew", c.Reinspect, c.Status != nil)
 		}
 	})
 }
@@ -157,27 +157,27 @@ func TestOlderObservationsAreStale(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBed(t)
-				b.settledList(t, plegtest.Pod("a", "c=running"))
+				f := newFixture(t)
+				f.settledList(t, plegtest.Pod("a", "c=running"))
 				for n, h := range tc.hear {
 					if h != nil {
-						b.hear(n+1, h)
+						f.hear(n+1, h)
 					}
 				}
 				if tc.late.UID == "" {
 					tc.late.UID = "a"
 				}
-				before := b.cache.touched[tc.late.UID]
-				b.observe(tc.late)
-				b.requireQuiet(t)
-				if got := b.counter(t, "pleg_stale_observations_total"); got != tc.stale {
+				before := f.cache.touched[tc.late.UID]
+				f.observe(tc.late)
+				f.requireQuiet(t)
+				if got := f.counter(t, "pleg_stale_observations_total"); got != tc.stale {
 					t.Errorf("stale observations = %v, want %v", got, tc.stale)
 				}
 				want := before
 				if tc.stale == 0 {
 					want = tc.late.At
 				}
-				if got := b.cache.touched[tc.late.UID]; !got.Equal(want) {
+				if got := f.cache.touched[tc.late.UID]; !got.Equal(want) {
 					t.Errorf("touched at %v, want %v", got, want)
 				}
 			})
@@ -185,9 +185,9 @@ func TestOlderObservationsAreStale(t *testing.T) {
 	}
 }
 
-func (b *bed) counter(t *testing.T, name string) float64 {
+func (f *fixture) counter(t *testing.T, name string) float64 {
 	t.Helper()
-	families, err := b.metrics.Gather()
+	families, err := f.metrics.Gather()
 	if err != nil {
 		t.Fatalf("gather: %v", err)
 	}
@@ -203,13 +203,13 @@ func (b *bed) counter(t *testing.T, name string) float64 {
 // Out of order, but each newer than what is known: containers go only forward.
 func TestHintTakesNothingBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
-		b.settledList(t, plegtest.Pod("a", "c=exited d=running /s=exited"))
-		b.hear(1, full(hint("a", "d=running", "c=running d=running /s=running")))
-		b.hear(2, full(hint("a", "c=created", "c=created")))
-		b.requireQuiet(t)
-		b.hear(3, full(hint("a", "d=exited", "c=running d=exited /s=running")))
-		if c := b.take(t, "a", "Died(d)"); c.Status != nil {
+		f := newFixture(t)
+		f.settledList(t, plegtest.Pod("a", "c=exited d=running /s=exited"))
+		f.hear(1, full(hint("a", "d=running", "c=running d=running /s=running")))
+		f.hear(2, full(hint("a", "c=created", "c=created")))
+		f.requireQuiet(t)
+		f.hear(3, full(hint("a", "d=exited", "c=running d=exited /s=running")))
+		if c := f.take(t, "a", "Died(d)"); c.Status != nil {
 			t.Error("a status that lags behind was used")
 		}
 	})
@@ -217,20 +217,20 @@ func TestHintTakesNothingBack(t *testing.T) {
 
 func TestHintOfAFailedPodTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
-		b.list(plegtest.Pod("a", "c=running"))
-		b.take(t, "a", "Started(c)")
-		b.settle("a", errInspect)
-		if got := b.retries.Load(); got != 1 {
+		f := newFixture(t)
+		f.list(plegtest.Pod("a", "c=running"))
+		f.take(t, "a", "Started(c)")
+		f.settle("a", errInspect)
+		if got := f.lister.relists.Load(); got != 1 {
 			t.Errorf("listings asked for after a failure = %d, want 1", got)
 		}
-		b.hear(1, hint("a", "c=exited", "c=exited"))
-		b.take(t, "a", "Died(c)")
-		b.settle("a", errInspect)
-		b.hear(2, full(hint("a", "c=exited", "c=exited")))
-		b.take(t, "a", "Died(c)")
-		b.settle("a", nil)
-		b.list(plegtest.Pod("a", "c=exited"))
-		b.requireQuiet(t)
+		f.hear(1, hint("a", "c=exited", "c=exited"))
+		f.take(t, "a", "Died(c)")
+		f.settle("a", errInspect)
+		f.hear(2, full(hint("a", "c=exited", "c=exited")))
+		f.take(t, "a", "Died(c)")
+		f.settle("a", nil)
+		f.list(plegtest.Pod("a", "c=exited"))
+		f.requireQuiet(t)
 	})
 }

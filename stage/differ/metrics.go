@@ -13,8 +13,7 @@ type metrics struct {
 	duplicates  prometheus.Counter
 	stale       prometheus.Counter
 	missed      prometheus.Counter
-	doubted     prometheus.Gauge
-	// skippedAttempts counts containers of which nothing but a number is known.
+	// skippedAttempts counts containers of which only the attempt number is known.
 	skippedAttempts prometheus.Counter
 	runningPods     prometheus.Gauge
 	containers      [pleg.StateExited + 1]prometheus.Gauge
@@ -32,7 +31,7 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 		}),
 		quarantined: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "pleg_quarantined_pods",
-			Help: "Pods whose last inspection hung; each further one waits longer than the one before.",
+			Help: "Pods whose last inspection hung; each retry waits longer than the one before.",
 		}),
 		duplicates: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "pleg_duplicate_pods_total",
@@ -40,15 +39,11 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 		}),
 		stale: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "pleg_stale_observations_total",
-			Help: "Observations of one pod that came after a newer one and were not used.",
+			Help: "Observations of one pod that were not used because a newer one had come before.",
 		}),
 		missed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "pleg_missed_events_total",
-			Help: "Changes that a relist found and no event had announced, although a stream of container events was up at the relist before.",
-		}),
-		doubted: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "pleg_event_stream_doubted",
-			Help: "1 while the stream of container events is not relied on because it missed changes while it was up, 0 otherwise.",
+			Help: "Changes that a relist found and no CRI event announced, although the event stream was up at the relist before.",
 		}),
 		skippedAttempts: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "pleg_missed_attempts_total",
@@ -62,7 +57,7 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 	for state := range m.containers {
 		m.containers[state] = containers.WithLabelValues(pleg.State(state).String())
 	}
-	return m, reg.Register(m.queue, m.quarantined, m.duplicates, m.stale, m.missed, m.doubted, m.skippedAttempts, m.runningPods, containers)
+	return m, reg.Register(m.queue, m.quarantined, m.duplicates, m.stale, m.missed, m.skippedAttempts, m.runningPods, containers)
 }
 
 // census counts what one listing has.

@@ -12,108 +12,108 @@ import (
 )
 
 // show sends a listing made while a stream of events was up.
-func (b *bed) show(pods ...*pleg.Pod) {
-	b.lists++
-	b.listings <- stage.Listing{At: at(b.lists), Pods: pods, Announced: true}
+func (f *fixture) show(pods ...*pleg.Pod) {
+	f.lists++
+	f.listings <- stage.Listing{At: at(f.lists), Pods: pods, StreamUp: true}
 	synctest.Wait()
 }
 
 // showBroken sends a listing after a stream of events has ended.
-func (b *bed) showBroken(pods ...*pleg.Pod) {
-	b.lists++
-	b.listings <- stage.Listing{At: at(b.lists), Pods: pods, Announced: true, Broken: true}
+func (f *fixture) showBroken(pods ...*pleg.Pod) {
+	f.lists++
+	f.listings <- stage.Listing{At: at(f.lists), Pods: pods, StreamUp: true, StreamBroke: true}
 	synctest.Wait()
 }
 
 // end settles everything that can be had, with the same end.
-func (b *bed) end(err error) {
+func (f *fixture) end(err error) {
 	for {
-		c, ok := b.poll()
+		c, ok := f.poll()
 		if !ok {
 			return
 		}
-		b.settle(c.UID, err)
+		f.settle(c.UID, err)
 	}
 }
 
 func TestMissedEventsAreWhatAListingShowsUnannounced(t *testing.T) {
 	running, exited := plegtest.Pod("a", "c=running"), plegtest.Pod("a", "c=exited")
 	for name, tc := range map[string]struct {
-		happens func(b *bed)
+		happens func(f *fixture)
 		want    float64
 	}{
-		"announced by nothing": {func(b *bed) { b.show(exited) }, 1},
-		"a pod that is gone":   {func(b *bed) { b.show() }, 2}, // died and removed
-		"a new pod":            {func(b *bed) { b.show(running, plegtest.Pod("b", "d=running /s=running")) }, 2},
-		"nothing changed":      {func(b *bed) { b.show(running) }, 0},
-		"created":              {func(b *bed) { b.show(plegtest.Pod("a", "c=running d=created")) }, 0},
-		"no stream was up":     {func(b *bed) { b.list(exited) }, 0},
-		"the stream broke":     {func(b *bed) { b.showBroken(exited) }, 1},
-		"the stream broke, and a new one announces it": {func(b *bed) {
-			b.showBroken(exited)
+		"announced by nothing": {func(f *fixture) { f.show(exited) }, 1},
+		"a pod that is gone":   {func(f *fixture) { f.show() }, 2}, // died and removed
+		"a new pod":            {func(f *fixture) { f.show(running, plegtest.Pod("b", "d=running /s=running")) }, 2},
+		"nothing changed":      {func(f *fixture) { f.show(running) }, 0},
+		"created":              {func(f *fixture) { f.show(plegtest.Pod("a", "c=running d=created")) }, 0},
+		"no stream was up":     {func(f *fixture) { f.list(exited) }, 0},
+		"the stream broke":     {func(f *fixture) { f.showBroken(exited) }, 1},
+		"the stream broke, and a new one announces it": {func(f *fixture) {
+			f.showBroken(exited)
 			time.Sleep(4 * time.Second)
-			b.hear(-1, hint("a", "c=exited", "c=exited"))
+			f.hear(-1, hint("a", "c=exited", "c=exited"))
 		}, 0},
-		"announced a moment later": {func(b *bed) {
-			b.show(exited)
+		"announced a moment later": {func(f *fixture) {
+			f.show(exited)
 			time.Sleep(4 * time.Second)
-			b.hear(-1, hint("a", "c=exited", "c=exited"))
+			f.hear(-1, hint("a", "c=exited", "c=exited"))
 		}, 0},
-		"announced too late": {func(b *bed) {
-			b.show(exited)
+		"announced too late": {func(f *fixture) {
+			f.show(exited)
 			time.Sleep(6 * time.Second)
-			b.hear(-1, hint("a", "c=exited", "c=exited"))
+			f.hear(-1, hint("a", "c=exited", "c=exited"))
 		}, 1},
-		"announced by a later step": {func(b *bed) {
-			b.show(exited)
-			b.hear(-1, hint("a", "c=removed", "-"))
+		"announced by a later step": {func(f *fixture) {
+			f.show(exited)
+			f.hear(-1, hint("a", "c=removed", "-"))
 		}, 0},
-		"announced by an event that told nothing else": {func(b *bed) {
-			b.hear(1, hint("a", "c=exited", "-"))
+		"announced by an event that told nothing else": {func(f *fixture) {
+			f.hear(1, hint("a", "c=exited", "-"))
 			time.Sleep(4 * time.Second)
-			b.show(exited)
+			f.show(exited)
 		}, 0},
-		"announced long ago": {func(b *bed) {
-			b.hear(1, hint("a", "c=exited", "-"))
+		"announced long ago": {func(f *fixture) {
+			f.hear(1, hint("a", "c=exited", "-"))
 			time.Sleep(6 * time.Second)
-			b.show(exited)
+			f.show(exited)
 		}, 1},
-		"announced for another container": {func(b *bed) {
-			b.hear(1, hint("a", "d=exited", "-"))
-			b.show(exited)
+		"announced for another container": {func(f *fixture) {
+			f.hear(1, hint("a", "d=exited", "-"))
+			f.show(exited)
 		}, 1},
-		"announced in full": {func(b *bed) {
-			b.hear(1, hint("a", "c=exited", "c=exited"))
-			b.end(nil)
-			b.show(exited)
+		"announced in full": {func(f *fixture) {
+			f.hear(1, hint("a", "c=exited", "c=exited"))
+			f.end(nil)
+			f.show(exited)
 		}, 0},
-		"announced in full, and its inspection fails": {func(b *bed) {
-			b.hear(1, hint("a", "c=exited", "c=exited"))
-			b.end(errInspect)
-			b.show(exited)
+		"announced in full, and its inspection fails": {func(f *fixture) {
+			f.hear(1, hint("a", "c=exited", "c=exited"))
+			f.end(errInspect)
+			f.show(exited)
 		}, 0},
-		"shown again and again, since its inspection fails": {func(b *bed) {
+		"shown again and again, since its inspection fails": {func(f *fixture) {
 			for range 3 {
-				b.show(exited)
-				b.end(errInspect)
+				f.show(exited)
+				f.end(errInspect)
 				time.Sleep(6 * time.Second)
 			}
 		}, 1},
-		"shown while an inspection is under way": {func(b *bed) {
-			b.hear(1, hint("a", "d=running", "c=running d=running"))
-			b.show(plegtest.Pod("a", "c=exited d=running"))
+		"shown while an inspection is under way": {func(f *fixture) {
+			f.hear(1, hint("a", "d=running", "c=running d=running"))
+			f.show(plegtest.Pod("a", "c=exited d=running"))
 		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBed(t)
-				b.list(running)
-				b.end(nil)
-				tc.happens(b)
-				b.end(nil)
+				f := newFixture(t)
+				f.list(running)
+				f.end(nil)
+				tc.happens(f)
+				f.end(nil)
 				time.Sleep(time.Minute)
-				b.list()
-				if got := b.counter(t, "pleg_missed_events_total"); got != tc.want {
+				f.list()
+				if got := f.counter(t, "pleg_missed_events_total"); got != tc.want {
 					t.Errorf("missed events = %v, want %v", got, tc.want)
 				}
 			})
@@ -161,16 +161,16 @@ func TestSkippedAttempts(t *testing.T) {
 
 func TestSkippedAttemptsAreCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
-		b.list(attempts(0))
-		b.end(nil)
+		f := newFixture(t)
+		f.list(attempts(0))
+		f.end(nil)
 		for range 3 {
-			b.list(attempts(3))
-			b.end(errInspect)
+			f.list(attempts(3))
+			f.end(errInspect)
 		}
-		b.list(attempts(3))
-		b.end(nil)
-		if got := b.counter(t, "pleg_missed_attempts_total"); got != 2 {
+		f.list(attempts(3))
+		f.end(nil)
+		if got := f.counter(t, "pleg_missed_attempts_total"); got != 2 {
 			t.Errorf("missed attempts = %v, want 2", got)
 		}
 	})

@@ -2,8 +2,8 @@ package differ
 
 import "github.com/pleg-pipeline/pleg-pipeline/stage"
 
-// queue is first in, first out. Its memory is reused and stays within twice
-// what it holds at most.
+// queue is first in, first out. It reuses its memory, which stays within twice its
+// greatest length.
 type queue struct {
 	changes []stage.Change
 	head    int
@@ -11,8 +11,8 @@ type queue struct {
 
 func (q *queue) len() int { return len(q.changes) - q.head }
 
-// offer returns the channel and the change of a select case that sends what is
-// in front: the case is off, with a nil channel, while the queue is empty.
+// offer returns the channel and the change of a select case that sends the first
+// change. While the queue is empty the channel is nil and the case is off.
 func (q *queue) offer(to chan<- stage.Change) (chan<- stage.Change, stage.Change) {
 	if q.len() == 0 {
 		return nil, stage.Change{}

@@ -2,8 +2,8 @@ package differ
 
 import "time"
 
-// recent is a set whose members are forgotten after a while. It is bounded: when
-// too much comes at once, the oldest are forgotten earlier.
+// recent is a set whose members expire. It is bounded: if it is full, the oldest
+// member makes room for a new one.
 type recent[K comparable] struct {
 	keep  time.Duration
 	bound int
@@ -15,7 +15,7 @@ func newRecent[K comparable](keep time.Duration, bound int) *recent[K] {
 	return &recent[K]{keep: keep, bound: bound, since: make(map[K]time.Time)}
 }
 
-// add puts a member into the set, unless it is there already.
+// add adds a member unless the set has it.
 func (r *recent[K]) add(k K, now time.Time) {
 	r.expire(now, nil)
 	if _, ok := r.since[k]; ok {
@@ -37,12 +37,15 @@ func (r *recent[K]) has(k K, now time.Time) bool {
 	return ok && now.Sub(at) <= r.keep
 }
 
-// remove takes a member out of the set. Its place in the order stays, and means
-// nothing.
+// empty reports whether the set has no members, expired ones included.
+func (r *recent[K]) empty() bool { return len(r.since) == 0 }
+
+// remove removes a member. Its place in the order stays without meaning.
 func (r *recent[K]) remove(k K) { delete(r.since, k) }
 
-// expire forgets the members that are too old and tells each.
-func (r *recent[K]) expire(now time.Time, forgotten func(K)) {
+// expire removes the members that are too old and calls expired, which may be
+// nil, with each.
+func (r *recent[K]) expire(now time.Time, expired func(K)) {
 	for len(r.order) > 0 {
 		k := r.order[0]
 		at, ok := r.since[k]
@@ -52,8 +55,8 @@ func (r *recent[K]) expire(now time.Time, forgotten func(K)) {
 		r.order = r.order[1:]
 		if ok {
 			delete(r.since, k)
-			if forgotten != nil {
-				forgotten(k)
+			if expired != nil {
+				expired(k)
 			}
 		}
 	}

@@ -7,105 +7,138 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// maxSteps bounds the observations of one pod that wait for the change under
-// way. Without events there is never more than one: a later listing takes the
-// place of an earlier one.
+// maxSteps bounds the observations of one pod that wait for the change in flight.
+// Without CRI events there is at most one: a later listing replaces an earlier one.
 const maxSteps = 16
 
-// observation is what the runtime had of the pod at one moment.
+// state is where a pod stands between two observations.
+//
+//	          +------------- inspection succeeded --------------+
+//	          v                                                 |
+//	      settled ---------- change to inspect --------> inspecting <--+
+//	       |   ^                                          |        |   |
+//	change |   | passed on                         failed |   hung |   | retry
+//	       v   |                                          v        v   |
+//	     forwarding <--- gone, or its status is known -- failed   quarantined
+type state uint8
+
+const (
+	// stateSettled: the cache and the subscribers have all that was observed of
+	// the pod. The next observation that differs from the old pod makes a change.
+	stateSettled state = iota
+
+	// stateInspecting: a change is queued for an inspector or with one. What is
+	// observed meanwhile waits in the record and is compared when the change
+	// settles.
+	stateInspecting
+
+	// stateForwarding: a change is on its way that needs no inspection. The pod
+	// is gone, its status came with a CRI event, or the change is delivered
+	// uninspected after too many failures. In the last case the pod returns to
+	// stateFailed or stateQuarantined afterwards.
+	stateForwarding
+
+	// stateFailed: the last inspection failed. The old pod stays what it was, so
+	// the next observation finds the change again and the pod is inspected again.
+	stateFailed
+
+	// stateQuarantined: the last inspection hung. As stateFailed, but the retry
+	// waits until its time has come and no other pod waits for an inspector.
+	stateQuarantined
+)
+
+// inFlight reports whether a change of the pod is on its way.
+func (s state) inFlight() bool { return s == stateInspecting || s == stateForwarding }
+
+// retrying reports whether the last inspection failed.
+func (s state) retrying() bool { return s == stateFailed || s == stateQuarantined }
+
+// observation is what the runtime had of the pod at one time.
 type observation struct {
 	pod *pleg.Pod // nil if it was gone
 	at  time.Time
-	// status came with it; nil if the runtime has to be asked.
+	// status came with a CRI event; nil if the runtime has to be asked.
 	status *pleg.PodStatus
-	// step is true if it came from an event: what it shows may be over by the
-	// next observation, so that none may be skipped.
+	// step is true if a CRI event made it: what it shows may be over by the next
+	// observation, so it must not be skipped.
 	step bool
 }
 
-// record is what the differ knows of one pod: the kubelet's podRecord.
+// record is what the differ knows of one pod (the kubelet's podRecord). Its
+// methods decide which change comes next; the schedule decides when.
 type record struct {
-	uid pleg.PodUID
-	// old is the observation that the cache and the subscribers are at; nil
-	// before the pod's first change has settled.
+	uid   pleg.PodUID
+	state state
+	// old is the pod that the cache and the subscribers have; nil before its
+	// first change has settled.
 	old *pleg.Pod
-	// current is the newest observation, steps the events before it that are
-	// still to be told.
+	// current is the newest observation. steps are the CRI events before it that
+	// have not become a change yet.
 	current observation
 	steps   []observation
-	// seen is the newest observation that had the pod, and so its name.
-	seen *pleg.Pod
-	// unchanged is the last observation found to be the same as old, so that a
-	// runtime which returns the same pointer again costs one comparison.
+	// named is the newest observed pod, kept for its name once the pod is gone.
+	named *pleg.Pod
+	// unchanged is the last observed pod that equalled old, so that a runtime
+	// which returns the same pointer again costs one comparison.
 	unchanged *pleg.Pod
 	// listing is the number of the last listing that had the pod.
 	listing uint64
 
-	// sent is the observation under way, queued or with the inspector, while
-	// busy; anew is set if it serves a request.
-	sent observation
-	anew bool
-	busy bool
-	// asked is set if the runtime is asked for its status.
-	asked bool
-	// failed is set from a failed inspection until one succeeds; failures
-	// counts them since events were last delivered.
-	failed   bool
+	// sent is the change in flight, or the last one.
+	sent stage.Change
+	// failures counts failed inspections since events were last delivered.
 	failures int
-	// uninspected is set while what is sent is delivered without an
-	// inspection.
-	uninspected bool
 	// reinspect is set from a request until the change that serves it.
 	reinspect bool
-	// hang is set while the pod is in quarantine.
+	// hang is set while the pod is in quarantine, during retries too.
 	hang *hang
 }
 
-// observe takes a newer observation.
-func (r *record) observe(o observation) {
-	if r.busy && r.current.step && r.newer() && len(r.steps) < maxSteps {
+// add adds a newer observation.
+func (r *record) add(o observation) {
+	if r.state.inFlight() && r.current.step && r.isNewer() && len(r.steps) < maxSteps {
 		r.steps = append(r.steps, r.current)
 	}
 	r.current = o
 	if o.pod != nil {
-		r.seen = o.pod
+		r.named = o.pod
 	}
 }
 
-// newer reports whether something was observed since what was sent. Two
+// isNewer reports whether something was observed after what was sent. Two
 // observations may bear the same time.
-func (r *record) newer() bool { return !r.current.at.Equal(r.sent.at) || r.current.pod != r.sent.pod }
+func (r *record) isNewer() bool { return !r.current.at.Equal(r.sent.At) || r.current.pod != r.sent.Pod }
 
 // next returns the change to the next observation that makes one.
 func (r *record) next() (stage.Change, bool) {
 	for len(r.steps) > 0 {
 		step := r.steps[0]
 		r.steps = r.steps[1:]
-		if c, ok := r.change(step); ok {
+		if c, ok := r.changeTo(step); ok {
 			return c, true
 		}
 	}
 	r.steps = nil
-	return r.change(r.current)
+	return r.changeTo(r.current)
 }
 
-// change returns the change from old to an observation, and whether there is
-// one. A reinspection without a difference is a PodSync.
-func (r *record) change(to observation) (stage.Change, bool) {
-	if to.pod != nil && to.pod == r.unchanged && !r.failed && !r.reinspect {
+// changeTo returns the change from old to an observation, if there is one. A
+// reinspection without a difference is a PodSync.
+func (r *record) changeTo(to observation) (stage.Change, bool) {
+	if to.pod != nil && to.pod == r.unchanged && !r.state.retrying() && !r.reinspect {
 		return stage.Change{}, false
 	}
-	c := stage.Change{UID: r.uid, Pod: to.pod, At: to.at, Anew: r.reinspect}
+	c := stage.Change{UID: r.uid, Pod: to.pod, At: to.at, Reinspect: r.reinspect}
 	if !r.reinspect {
 		c.Status = to.status
 	}
 	c.Events = events(r.old, to.pod, to.at)
 	switch {
 	case len(c.Events) > 0:
-	case r.failed || r.reinspect:
-		c.Events = append(c.Events, podEvent(pleg.PodSync, r.named(to.pod), to.at))
+	case r.state.retrying() || r.reinspect:
+		c.Events = append(c.Events, podEvent(pleg.PodSync, r.nameOf(to.pod), to.at))
 	case to.pod == nil && r.old != nil:
-		// Nothing to tell, but the cache entry has to go.
+		// No event, but the cache entry has to go.
 	default:
 		r.unchanged = to.pod
 		return stage.Change{}, false
@@ -113,23 +146,25 @@ func (r *record) change(to observation) (stage.Change, bool) {
 	return c, true
 }
 
-// named is what is known of the pod's name.
-func (r *record) named(pod *pleg.Pod) *pleg.Pod {
+// nameOf returns a pod with the name of this one, even once it is gone.
+func (r *record) nameOf(pod *pleg.Pod) *pleg.Pod {
 	switch {
 	case pod != nil:
 		return pod
-	case r.seen != nil:
-		return r.seen
+	case r.named != nil:
+		return r.named
 	default:
 		return &pleg.Pod{UID: r.uid}
 	}
 }
 
-// begin notes that a change is under way.
-func (r *record) begin(c stage.Change) {
-	r.uninspected = c.Uninspected
-	r.sent, r.anew, r.busy = observation{pod: c.Pod, at: c.At}, c.Anew, true
-	r.asked = asks(c)
+// send notes that a change is in flight.
+func (r *record) send(c stage.Change) {
+	r.sent = c
+	r.state = stateForwarding
+	if needsInspection(c) {
+		r.state = stateInspecting
+	}
 	// Cleared before the inspection, so that a request made during it counts.
 	r.reinspect = false
 	if r.hang != nil {
@@ -137,26 +172,37 @@ func (r *record) begin(c stage.Change) {
 	}
 }
 
-// settle moves the record on after a success. After an error it leaves the
-// record for the next observation, which then shows all that has changed.
-func (r *record) settle(err error) {
-	r.busy = false
-	if err != nil {
-		r.failed = true
-		r.failures++
-		r.reinspect = r.reinspect || r.anew
-		r.steps = nil
-		return
+// succeed moves the record on to what was sent.
+func (r *record) succeed() {
+	r.state = stateSettled
+	if r.sent.Uninspected {
+		r.state = r.failedState()
 	}
-	r.failed = r.uninspected
 	r.failures = 0
-	r.old, r.unchanged = r.sent.pod, r.sent.pod
+	r.old, r.unchanged = r.sent.Pod, r.sent.Pod
+	r.sent.Events, r.sent.Status = nil, nil // delivered; not to be kept alive
 }
 
-// uninspectedChange returns the change that failed, to be delivered all the
-// same, if there is anything to deliver.
+// fail leaves the record where it was. The next observation then shows everything
+// that has changed.
+func (r *record) fail() {
+	r.failures++
+	r.reinspect = r.reinspect || r.sent.Reinspect
+	r.steps = nil
+	r.state = r.failedState()
+}
+
+func (r *record) failedState() state {
+	if r.hang != nil {
+		return stateQuarantined
+	}
+	return stateFailed
+}
+
+// uninspectedChange returns the change that failed, to be delivered without an
+// inspection, if it has events.
 func (r *record) uninspectedChange() (stage.Change, bool) {
-	c := stage.Change{UID: r.uid, Pod: r.sent.pod, At: r.sent.at, Uninspected: true}
+	c := stage.Change{UID: r.uid, Pod: r.sent.Pod, At: r.sent.At, Uninspected: true}
 	c.Events = events(r.old, c.Pod, c.At)
 	for i := range c.Events {
 		c.Events[i].Uninspected = true
@@ -164,5 +210,5 @@ func (r *record) uninspectedChange() (stage.Change, bool) {
 	return c, len(c.Events) > 0
 }
 
-// settled reports whether the cache and the subscribers have all of the record.
-func (r *record) settled() bool { return !r.busy && !r.failed }
+// needsInspection reports whether the runtime has to be asked.
+func needsInspection(c stage.Change) bool { return c.Pod != nil && c.Status == nil && !c.Uninspected }

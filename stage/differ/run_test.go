@@ -16,43 +16,43 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-func (b *bed) requirePending(t *testing.T, want ...pleg.PodUID) {
+func (f *fixture) requirePending(t *testing.T, want ...pleg.PodUID) {
 	t.Helper()
-	if !slices.Equal(b.cache.pending, want) || !b.cache.observed.Equal(at(b.lists)) {
+	if !slices.Equal(f.cache.pending, want) || !f.cache.observed.Equal(at(f.lists)) {
 		t.Errorf("listing of %v observed with %v pending, want listing of %v with %v",
-			b.cache.observed, b.cache.pending, at(b.lists), want)
+			f.cache.observed, f.cache.pending, at(f.lists), want)
 	}
 }
 
 func TestListingCoversEveryPodThatIsNotPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
+		f := newFixture(t)
 		a, other := plegtest.Pod("a", "c=running"), plegtest.Pod("b", "d=running")
-		b.list(a, other)
-		b.requirePending(t, "a", "b") // and nobody has taken a change
-		b.take(t, "a", "Started(c)")
-		b.take(t, "b", "Started(d)")
-		b.settle("a", nil)
-		b.list(a, other)
-		b.requirePending(t, "b")
-		b.settle("b", errInspect)
-		b.list(other)
-		b.requirePending(t, "a", "b")
+		f.list(a, other)
+		f.requirePending(t, "a", "b") // and nobody has taken a change
+		f.take(t, "a", "Started(c)")
+		f.take(t, "b", "Started(d)")
+		f.settle("a", nil)
+		f.list(a, other)
+		f.requirePending(t, "b")
+		f.settle("b", errInspect)
+		f.list(other)
+		f.requirePending(t, "a", "b")
 	})
 }
 
 func TestPodFoundUnchangedInFlightIsTouched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
-		b.list(plegtest.Pod("a", "c=running"))
-		b.take(t, "a", "Started(c)")
-		b.list(plegtest.Pod("a", "c=running"))
-		b.list(plegtest.Pod("a", "c=running"))
-		if len(b.cache.touched) > 0 {
-			t.Errorf("touched %v before the inspection ended", b.cache.touched)
+		f := newFixture(t)
+		f.list(plegtest.Pod("a", "c=running"))
+		f.take(t, "a", "Started(c)")
+		f.list(plegtest.Pod("a", "c=running"))
+		f.list(plegtest.Pod("a", "c=running"))
+		if len(f.cache.touched) > 0 {
+			t.Errorf("touched %v before the inspection ended", f.cache.touched)
 		}
-		b.settle("a", nil)
-		if got := b.cache.touched["a"]; !got.Equal(at(3)) {
+		f.settle("a", nil)
+		if got := f.cache.touched["a"]; !got.Equal(at(3)) {
 			t.Errorf("touched at %v, want the time of the newest listing %v", got, at(3))
 		}
 	})
@@ -60,13 +60,13 @@ func TestPodFoundUnchangedInFlightIsTouched(t *testing.T) {
 
 func TestFailureTouchesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
-		b.list(plegtest.Pod("a", "c=running"))
-		b.take(t, "a", "Started(c)")
-		b.list(plegtest.Pod("a", "c=running"))
-		b.settle("a", errInspect)
-		if len(b.cache.touched) > 0 {
-			t.Errorf("touched %v after a failed inspection", b.cache.touched)
+		f := newFixture(t)
+		f.list(plegtest.Pod("a", "c=running"))
+		f.take(t, "a", "Started(c)")
+		f.list(plegtest.Pod("a", "c=running"))
+		f.settle("a", errInspect)
+		if len(f.cache.touched) > 0 {
+			t.Errorf("touched %v after a failed inspection", f.cache.touched)
 		}
 	})
 }
@@ -74,55 +74,55 @@ func TestFailureTouchesNothing(t *testing.T) {
 // A mark says that everything the listing showed has been told.
 func TestMarksWhatIsSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
+		f := newFixture(t)
 		requireMarks := func(want ...time.Time) {
 			t.Helper()
-			b.requireQuiet(t)
-			if !slices.EqualFunc(b.marks, want, time.Time.Equal) {
-				t.Errorf("marks = %v, want %v", b.marks, want)
+			f.requireQuiet(t)
+			if !slices.EqualFunc(f.marks, want, time.Time.Equal) {
+				t.Errorf("marks = %v, want %v", f.marks, want)
 			}
-			b.marks = nil
+			f.marks = nil
 		}
-		b.list()
+		f.list()
 		requireMarks(at(1))
-		b.list(plegtest.Pod("a", "c=running"), plegtest.Pod("b", "d=running"))
-		b.take(t, "a", "Started(c)")
-		b.take(t, "b", "Started(d)")
+		f.list(plegtest.Pod("a", "c=running"), plegtest.Pod("b", "d=running"))
+		f.take(t, "a", "Started(c)")
+		f.take(t, "b", "Started(d)")
 		requireMarks()
-		b.settle("a", errInspect)
-		b.settle("b", nil)
+		f.settle("a", errInspect)
+		f.settle("b", nil)
 		requireMarks()
-		b.list(plegtest.Pod("a", "c=running"), plegtest.Pod("b", "d=running"))
-		b.take(t, "a", "Started(c)")
-		b.list(plegtest.Pod("a", "c=exited"), plegtest.Pod("b", "d=running"))
-		b.settle("a", nil)
-		b.take(t, "a", "Died(c)")
+		f.list(plegtest.Pod("a", "c=running"), plegtest.Pod("b", "d=running"))
+		f.take(t, "a", "Started(c)")
+		f.list(plegtest.Pod("a", "c=exited"), plegtest.Pod("b", "d=running"))
+		f.settle("a", nil)
+		f.take(t, "a", "Died(c)")
 		requireMarks()
-		b.settle("a", nil)
+		f.settle("a", nil)
 		requireMarks(at(4))
 	})
 }
 
 func TestNeverBlocksOnTheInspector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
+		f := newFixture(t)
 		var pods []*pleg.Pod
 		for n := range 100 {
 			pods = append(pods, plegtest.Pod(pleg.PodUID(fmt.Sprint(n)), "c=running"))
 		}
-		b.list(pods...)
-		b.list(pods...) // nobody takes the changes, and yet these return
-		b.list(pods[1:]...)
+		f.list(pods...)
+		f.list(pods...) // nobody takes the changes, and yet these return
+		f.list(pods[1:]...)
 		for n := range 50 {
-			b.take(t, pleg.PodUID(fmt.Sprint(n)), "Started(c)")
+			f.take(t, pleg.PodUID(fmt.Sprint(n)), "Started(c)")
 		}
-		b.settle("0", nil)
-		b.takeKnown(t, "0", "Died(c) Removed(c)") // overtakes what waits for an inspector
-		b.list(pods[1:]...)
+		f.settle("0", nil)
+		f.takeKnown(t, "0", "Died(c) Removed(c)") // overtakes what waits for an inspector
+		f.list(pods[1:]...)
 		for n := 50; n < 100; n++ {
-			b.take(t, pleg.PodUID(fmt.Sprint(n)), "Started(c)")
+			f.take(t, pleg.PodUID(fmt.Sprint(n)), "Started(c)")
 		}
-		b.requireQuiet(t)
+		f.requireQuiet(t)
 	})
 }
 
@@ -130,28 +130,28 @@ func TestEndsWhenTheListingsEndAndAllIsSettled(t *testing.T) {
 	for name, waiting := range map[string]bool{"idle": false, "with changes nobody took": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBed(t)
-				b.list(plegtest.Pod("a", "c=running"), plegtest.Pod("b", "c=running"))
-				b.take(t, "a", "Started(c)")
+				f := newFixture(t)
+				f.list(plegtest.Pod("a", "c=running"), plegtest.Pod("b", "c=running"))
+				f.take(t, "a", "Started(c)")
 				if !waiting {
-					b.take(t, "b", "Started(c)")
+					f.take(t, "b", "Started(c)")
 				}
-				b.closed = true
-				close(b.listings)
-				close(b.observations)
+				f.closed = true
+				close(f.listings)
+				close(f.observations)
 				synctest.Wait()
-				for _, changes := range []<-chan stage.Change{b.inspect, b.retry, b.known} {
+				for _, changes := range []<-chan stage.Change{f.inspect, f.retry, f.known} {
 					if c, ok := <-changes; ok {
 						t.Errorf("change after the end: %+v", c)
 					}
 				}
-				b.settle("a", nil) // must not block
+				f.settle("a", nil) // must not block
 				synctest.Wait()
-				if len(b.ended) > 0 {
+				if len(f.ended) > 0 {
 					t.Error("Run returned before the inspector was done")
 				}
-				close(b.settled)
-				if err := <-b.ended; err != nil {
+				close(f.settled)
+				if err := <-f.ended; err != nil {
 					t.Errorf("Run = %v, want nil", err)
 				}
 			})

@@ -15,25 +15,25 @@ import (
 // told of all the same, step by step.
 func TestEveryStepOfAShortLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
-		b.list(plegtest.Pod("a", "/s=running"))
-		b.take(t, "a", "Started(/s)")
-		b.hear(1, full(hint("a", "c=created", "c=created /s=running")))
-		b.hear(2, full(hint("a", "c=running", "c=running /s=running")))
-		b.hear(3, full(hint("a", "c=exited", "c=exited /s=running")))
-		b.hear(4, full(hint("a", "c=removed", "/s=running")))
-		b.requireQuiet(t)
-		if len(b.cache.touched) > 0 {
-			t.Errorf("touched %v while the inspection was under way", b.cache.touched)
+		f := newFixture(t)
+		f.list(plegtest.Pod("a", "/s=running"))
+		f.take(t, "a", "Started(/s)")
+		f.hear(1, full(hint("a", "c=created", "c=created /s=running")))
+		f.hear(2, full(hint("a", "c=running", "c=running /s=running")))
+		f.hear(3, full(hint("a", "c=exited", "c=exited /s=running")))
+		f.hear(4, full(hint("a", "c=removed", "/s=running")))
+		f.requireQuiet(t)
+		if len(f.cache.touched) > 0 {
+			t.Errorf("touched %v while the inspection was under way", f.cache.touched)
 		}
 		for n, words := range []string{"Changed(c)", "Started(c)", "Died(c)", "Removed(c)"} {
-			b.settle("a", nil)
-			if c, want := b.take(t, "a", words), at(1).Add(time.Duration(n+1)*time.Second/10); !c.At.Equal(want) {
+			f.settle("a", nil)
+			if c, want := f.take(t, "a", words), at(1).Add(time.Duration(n+1)*time.Second/10); !c.At.Equal(want) {
 				t.Errorf("%s at %v, want the time of its event %v", words, c.At, want)
 			}
 		}
-		b.settle("a", nil)
-		b.requireQuiet(t)
+		f.settle("a", nil)
+		f.requireQuiet(t)
 	})
 }
 
@@ -41,30 +41,30 @@ func TestEveryStepOfAShortLife(t *testing.T) {
 // it may not hide one.
 func TestListingAfterSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
-		b.list(plegtest.Pod("a", "/s=running"))
-		b.take(t, "a", "Started(/s)")
-		b.hear(1, full(hint("a", "c=running", "c=running /s=running")))
-		b.list(plegtest.Pod("a", "d=running /s=running"))
-		b.list(plegtest.Pod("a", "d=exited /s=running"))
-		b.settle("a", nil)
-		b.take(t, "a", "Started(c)")
-		b.settle("a", nil)
-		b.take(t, "a", "Died(c) Removed(c) Died(d)")
+		f := newFixture(t)
+		f.list(plegtest.Pod("a", "/s=running"))
+		f.take(t, "a", "Started(/s)")
+		f.hear(1, full(hint("a", "c=running", "c=running /s=running")))
+		f.list(plegtest.Pod("a", "d=running /s=running"))
+		f.list(plegtest.Pod("a", "d=exited /s=running"))
+		f.settle("a", nil)
+		f.take(t, "a", "Started(c)")
+		f.settle("a", nil)
+		f.take(t, "a", "Died(c) Removed(c) Died(d)")
 	})
 }
 
 func TestFailureDropsTheStepsAndKeepsTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
-		b.list(plegtest.Pod("a", "/s=running"))
-		b.take(t, "a", "Started(/s)")
-		b.hear(1, full(hint("a", "c=running", "c=running /s=running")))
-		b.hear(2, full(hint("a", "c=exited", "c=exited /s=running")))
-		b.settle("a", errInspect)
-		b.requireQuiet(t)
-		b.list(plegtest.Pod("a", "c=exited /s=running"))
-		b.take(t, "a", "Died(c) Started(/s)")
+		f := newFixture(t)
+		f.list(plegtest.Pod("a", "/s=running"))
+		f.take(t, "a", "Started(/s)")
+		f.hear(1, full(hint("a", "c=running", "c=running /s=running")))
+		f.hear(2, full(hint("a", "c=exited", "c=exited /s=running")))
+		f.settle("a", errInspect)
+		f.requireQuiet(t)
+		f.list(plegtest.Pod("a", "c=exited /s=running"))
+		f.take(t, "a", "Died(c) Started(/s)")
 	})
 }
 
@@ -72,19 +72,19 @@ func TestFailureDropsTheStepsAndKeepsTheEnd(t *testing.T) {
 // counts.
 func TestStepsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
-		b.list(plegtest.Pod("a", "/s=running"))
-		b.take(t, "a", "Started(/s)")
+		f := newFixture(t)
+		f.list(plegtest.Pod("a", "/s=running"))
+		f.take(t, "a", "Started(/s)")
 		const lives = 100
 		words := "/s=running"
 		for n := range lives {
 			words = fmt.Sprintf("c%d=running %s", n, words)
-			b.hear(n+1, hint("a", fmt.Sprintf("c%d=running", n), words))
+			f.hear(n+1, hint("a", fmt.Sprintf("c%d=running", n), words))
 		}
 		changes, started := 0, 0
 		for {
-			b.settle("a", nil)
-			c, ok := b.poll()
+			f.settle("a", nil)
+			c, ok := f.poll()
 			if !ok {
 				break
 			}
@@ -99,66 +99,66 @@ func TestStepsAreBounded(t *testing.T) {
 
 func TestPodThatAnEventRemovesIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
-		b.settledList(t, plegtest.Pod("a", "/s=exited"))
-		b.hear(5, hint("a", "/s=removed", ""))
-		b.takeKnown(t, "a", "Removed(/s)")
-		b.settle("a", nil)
+		f := newFixture(t)
+		f.settledList(t, plegtest.Pod("a", "/s=exited"))
+		f.hear(5, hint("a", "/s=removed", ""))
+		f.takeKnown(t, "a", "Removed(/s)")
+		f.settle("a", nil)
 		// A listing that began before still has the pod, and one that began a
 		// moment after has its sandbox.
-		b.listings <- stage.Listing{At: at(1).Add(time.Second / 10), Pods: []*pleg.Pod{plegtest.Pod("a", "t=running")}}
-		b.list(plegtest.Pod("a", "/s=exited"))
-		b.requireQuiet(t)
-		b.list(plegtest.Pod("a", "/t=running"))
-		b.take(t, "a", "Started(/t)")
+		f.listings <- stage.Listing{At: at(1).Add(time.Second / 10), Pods: []*pleg.Pod{plegtest.Pod("a", "t=running")}}
+		f.list(plegtest.Pod("a", "/s=exited"))
+		f.requireQuiet(t)
+		f.list(plegtest.Pod("a", "/t=running"))
+		f.take(t, "a", "Started(/t)")
 	})
 }
 
 // A runtime may list what it has removed for some milliseconds, not for ever.
 func TestRemovedContainerIsHeldToBeGoneForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
+		f := newFixture(t)
 		pod := plegtest.Pod("a", "c=exited d=running")
-		b.settledList(t, pod)
-		b.hear(1, hint("a", "c=removed", "d=running"))
-		b.take(t, "a", "Removed(c)")
-		b.settle("a", nil)
+		f.settledList(t, pod)
+		f.hear(1, hint("a", "c=removed", "d=running"))
+		f.take(t, "a", "Removed(c)")
+		f.settle("a", nil)
 		for range 5 {
-			b.list(pod)
-			b.requireQuiet(t)
+			f.list(pod)
+			f.requireQuiet(t)
 			time.Sleep(2 * time.Second)
 		}
 		time.Sleep(time.Millisecond)
-		b.list(pod)
-		b.take(t, "a", "Died(c)")
+		f.list(pod)
+		f.take(t, "a", "Died(c)")
 	})
 }
 
 // An event too old to be used still says that its container is gone for good.
 func TestLateRemovalCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
-		b.settledList(t, plegtest.Pod("a", "c=exited d=running"))
-		b.hear(-1, hint("a", "c=removed", "d=running"))
-		b.requireQuiet(t)
-		b.list(plegtest.Pod("a", "c=exited d=running"))
-		b.take(t, "a", "Removed(c)")
+		f := newFixture(t)
+		f.settledList(t, plegtest.Pod("a", "c=exited d=running"))
+		f.hear(-1, hint("a", "c=removed", "d=running"))
+		f.requireQuiet(t)
+		f.list(plegtest.Pod("a", "c=exited d=running"))
+		f.take(t, "a", "Removed(c)")
 	})
 }
 
 func TestRelistOfOnePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
-		b.settledList(t, plegtest.Pod("a", "c=running"), plegtest.Pod("b", "d=running"))
+		f := newFixture(t)
+		f.settledList(t, plegtest.Pod("a", "c=running"), plegtest.Pod("b", "d=running"))
 		now := at(1).Add(time.Second / 10)
-		b.observe(stage.Observation{UID: "a", At: now, Pod: plegtest.Pod("a", "c=exited")})
-		b.take(t, "a", "Died(c)")
-		b.observe(stage.Observation{UID: "b", At: now})
-		b.takeKnown(t, "b", "Died(d) Removed(d)")
-		b.observe(stage.Observation{UID: "x", At: now})
-		b.requireQuiet(t)
-		if got := b.cache.touched["x"]; !got.Equal(now) || len(b.cache.touched) != 1 {
-			t.Errorf("touched %v, want only the pod that nobody knew, at %v", b.cache.touched, now)
+		f.observe(stage.Observation{UID: "a", At: now, Pod: plegtest.Pod("a", "c=exited")})
+		f.take(t, "a", "Died(c)")
+		f.observe(stage.Observation{UID: "b", At: now})
+		f.takeKnown(t, "b", "Died(d) Removed(d)")
+		f.observe(stage.Observation{UID: "x", At: now})
+		f.requireQuiet(t)
+		if got := f.cache.touched["x"]; !got.Equal(now) || len(f.cache.touched) != 1 {
+			t.Errorf("touched %v, want only the pod that nobody knew, at %v", f.cache.touched, now)
 		}
 	})
 }
@@ -166,25 +166,25 @@ func TestRelistOfOnePod(t *testing.T) {
 // Between two listings, what is remembered of pods that are gone is bounded.
 func TestFloodOfGonePodsAsksForAListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
-		b.settledList(t)
+		f := newFixture(t)
+		f.settledList(t)
 		flood := func(n int) {
 			for i := range n {
-				b.observations <- stage.Observation{UID: pleg.PodUID(fmt.Sprint(i)), At: at(b.lists).Add(time.Second / 10)}
+				f.observations <- stage.Observation{UID: pleg.PodUID(fmt.Sprint(i)), At: at(f.lists).Add(time.Second / 10)}
 			}
 			synctest.Wait()
 		}
 		flood(4000)
-		if got := b.retries.Load(); got != 0 {
+		if got := f.lister.relists.Load(); got != 0 {
 			t.Errorf("listings asked for = %d, want none yet", got)
 		}
-		b.settledList(t)
+		f.settledList(t)
 		flood(4000) // the listing has cleared what was there
-		if got := b.retries.Load(); got != 0 {
+		if got := f.lister.relists.Load(); got != 0 {
 			t.Errorf("listings asked for after a listing = %d, want none yet", got)
 		}
 		flood(5000)
-		if got := b.retries.Load(); got == 0 {
+		if got := f.lister.relists.Load(); got == 0 {
 			t.Error("no listing asked for")
 		}
 	})
@@ -192,10 +192,10 @@ func TestFloodOfGonePodsAsksForAListing(t *testing.T) {
 
 func TestRequestedReinspectionAsksForAListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
-		b.settledList(t, plegtest.Pod("a", "c=running"))
-		b.request("a")
-		if got := b.retries.Load(); got != 1 {
+		f := newFixture(t)
+		f.settledList(t, plegtest.Pod("a", "c=running"))
+		f.request("a")
+		if got := f.lister.relists.Load(); got != 1 {
 			t.Errorf("listings asked for = %d, want 1", got)
 		}
 	})

@@ -28,21 +28,21 @@ func TestEventFromBeforeTheAnswerToAListBringsNothingBack(t *testing.T) {
 		for _, late := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					b := newBed(t)
+					f := newFixture(t)
 					time.Sleep(time.Until(at(answered)))
-					b.settledList(t, plegtest.Pod("a", "c=exited /s=running"))
-					b.list(tc.list...)
-					c := b.take(t, "a", tc.told)
-					b.settle(c.UID, nil)
+					f.settledList(t, plegtest.Pod("a", "c=exited /s=running"))
+					f.list(tc.list...)
+					c := f.take(t, "a", tc.told)
+					f.settle(c.UID, nil)
 					h, made, want := hint("a", tc.event, tc.pod), at(answered-1), tc.before
 					if late {
 						made, want = at(answered+1), tc.now
 					}
-					b.observe(stage.Observation{UID: "a", At: made, Hint: h})
+					f.observe(stage.Observation{UID: "a", At: made, Hint: h})
 					if want != "" {
-						b.settle(b.take(t, "a", want).UID, nil)
+						f.settle(f.take(t, "a", want).UID, nil)
 					}
-					b.requireQuiet(t)
+					f.requireQuiet(t)
 				})
 			})
 		}
@@ -52,12 +52,12 @@ func TestEventFromBeforeTheAnswerToAListBringsNothingBack(t *testing.T) {
 // A list that has a container again is believed, and so are events from then on.
 func TestListBringsAContainerBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
+		f := newFixture(t)
 		time.Sleep(time.Until(at(9)))
-		b.settledList(t, plegtest.Pod("a", "c=running /s=running"))
-		b.settledList(t, plegtest.Pod("a", "/s=running"))
-		b.settledList(t, plegtest.Pod("a", "c=running /s=running"))
-		b.hear(1, hint("a", "c=exited", "c=exited /s=running"))
-		b.take(t, "a", "Died(c)")
+		f.settledList(t, plegtest.Pod("a", "c=running /s=running"))
+		f.settledList(t, plegtest.Pod("a", "/s=running"))
+		f.settledList(t, plegtest.Pod("a", "c=running /s=running"))
+		f.hear(1, hint("a", "c=exited", "c=exited /s=running"))
+		f.take(t, "a", "Died(c)")
 	})
 }

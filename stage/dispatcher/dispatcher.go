@@ -1,5 +1,5 @@
-// Package dispatcher is the last stage: it numbers the events and fans them out
-// to the subscribers, none of which it ever waits for.
+// Package dispatcher is the last stage: it numbers the events and fans them out to
+// the subscribers. It never waits for a subscriber.
 package dispatcher
 
 import (
@@ -22,28 +22,27 @@ import (
 // ErrStopped is returned by [Dispatcher.Subscribe] once the pipeline has ended.
 var ErrStopped = errors.New("the pipeline has stopped")
 
-// recheckAfter is how soon it is noticed that a stalled subscriber reads again,
-// if no event is published meanwhile. To have a goroutine wait for it would have
-// the dispatcher wait for that goroutine each time that more is missed.
+// recheckAfter is the longest delay until the dispatcher notices that a stalled
+// subscriber reads again while no event is published. With a goroutine that waits
+// for the subscriber, the dispatcher would wait for that goroutine at each miss.
 const recheckAfter = 10 * time.Millisecond
 
 // Options configure a [Dispatcher].
 type Options struct {
-	// History is the number of events kept for subscribers that resume; at
-	// least 1.
+	// History is the number of events kept for subscribers that resume; at least 1.
 	History int
-	// SlowAfter is for how long a subscriber may leave an event unread before
-	// that is logged; positive.
+	// SlowAfter is how long a subscriber may leave an event unread before that is
+	// logged; positive.
 	SlowAfter time.Duration
 	Logger    *slog.Logger
 	Metrics   instrument.Registry
 }
 
-// Dispatcher owns the subscribers, the history and the present state of the
-// pods as the events tell it.
+// Dispatcher owns the subscribers, the history and the present state of the pods
+// according to the events.
 type Dispatcher struct {
 	epoch     string
-	began     time.Time // what time is told from within the dispatcher
+	began     time.Time // zero of the times in the dispatcher
 	slowAfter time.Duration
 	log       *slog.Logger
 	metrics   *metrics
@@ -51,9 +50,9 @@ type Dispatcher struct {
 	joining *mailbox.Box[*Subscription]
 	leaving *mailbox.Box[*Subscription]
 	names   atomic.Uint64
-	// fed is where a feeder says that its batch is delivered.
+	// fed is where a feeder reports that its batch is delivered.
 	fed chan *Subscription
-	// queries are requests for a look at the subscribers.
+	// queries are requests for the figures of the subscribers.
 	queries chan chan<- []stats
 	// started and stopped are closed when Run begins and ends.
 	started, stopped chan struct{}
@@ -61,14 +60,14 @@ type Dispatcher struct {
 	seq         uint64
 	subscribers []*Subscription
 	feeders     conc.WaitGroup
-	// recheck looks at the stalled subscribers while there are any.
+	// recheck fires while there are stalled subscribers.
 	recheck    *time.Timer
 	rechecking bool
 	history    *history
 	present    present
 }
 
-// New returns a dispatcher that is yet to run.
+// New returns a dispatcher that does not run yet.
 func New(o Options) (*Dispatcher, error) {
 	d := &Dispatcher{
 		epoch:     fmt.Sprintf("%016x", rand.Uint64()),
@@ -85,18 +84,17 @@ func New(o Options) (*Dispatcher, error) {
 		present:   make(present),
 	}
 	var err error
-	d.metrics, err = newMetrics(o.Metrics, d.look)
+	d.metrics, err = newMetrics(o.Metrics, d.queryStats)
 	return d, err
 }
 
-// Epoch names this dispatcher's sequence numbers: another process, or another
-// dispatcher of this one, has another epoch.
+// Epoch names this dispatcher's sequence numbers. Every dispatcher has its own.
 func (d *Dispatcher) Epoch() string { return d.epoch }
 
-// Subscribe adds a subscriber. It gets every event that the dispatcher takes
-// after Subscribe has returned; one that subscribes before Run gets them all.
-// It never blocks and is safe for concurrent use. It returns an error if an
-// option is bad, and [ErrStopped] once Run has returned.
+// Subscribe adds a subscriber. It gets every event published after Subscribe has
+// returned; if Run has not begun, it gets all. Subscribe does not block and is safe
+// for concurrent use. It returns an error if an option is bad, and [ErrStopped] once
+// Run has returned.
 func (d *Dispatcher) Subscribe(o SubscribeOptions) (*Subscription, error) {
 	f, err := o.complete()
 	if err != nil {
@@ -116,7 +114,7 @@ func (d *Dispatcher) Subscribe(o SubscribeOptions) (*Subscription, error) {
 // the channels of all subscribers. It runs once.
 func (d *Dispatcher) Run(in <-chan stage.Outcome) error {
 	close(d.started)
-	defer d.end()
+	defer d.closeAll()
 	slow := time.NewTicker(d.slowAfter)
 	defer slow.Stop()
 	d.recheck = time.NewTimer(recheckAfter)
@@ -124,15 +122,15 @@ func (d *Dispatcher) Run(in <-chan stage.Outcome) error {
 	for {
 		select {
 		case outcome, ok := <-in:
-			if !ok || !d.takeAll(outcome, in) {
+			if !ok || !d.publishAll(outcome, in) {
 				return nil
 			}
 		case <-d.joining.Wake():
-			d.join()
+			d.addJoining()
 		case <-d.leaving.Wake():
-			d.part()
+			d.removeLeaving()
 		case s := <-d.fed:
-			s.fed(len(s.feeding.batch), d.now())
+			s.finishFeed(len(s.feeding.batch), d.now())
 			d.feed(s)
 		case reply := <-d.queries:
 			reply <- d.stats()
@@ -144,18 +142,18 @@ func (d *Dispatcher) Run(in <-chan stage.Outcome) error {
 	}
 }
 
-// takeAll takes an outcome and those that wait behind it, up to a number: to go
-// through the whole select for each costs more than to publish it. It reports
-// whether in is still open.
-func (d *Dispatcher) takeAll(o stage.Outcome, in <-chan stage.Outcome) bool {
+// publishAll publishes an outcome and a bounded number of those that wait behind it,
+// because the whole select for each costs more than publishing it. It reports whether
+// in is still open.
+func (d *Dispatcher) publishAll(o stage.Outcome, in <-chan stage.Outcome) bool {
 	for taken := 0; ; taken++ {
-		// Who subscribed before this outcome was sent must not miss it.
+		// A subscriber that joined before this outcome was sent must not miss it.
 		select {
 		case <-d.joining.Wake():
-			d.join()
+			d.addJoining()
 		default:
 		}
-		d.take(o)
+		d.publishOutcome(o)
 		if taken == stage.OutcomeBuffer {
 			return true
 		}
@@ -171,7 +169,7 @@ func (d *Dispatcher) takeAll(o stage.Outcome, in <-chan stage.Outcome) bool {
 	}
 }
 
-func (d *Dispatcher) take(o stage.Outcome) {
+func (d *Dispatcher) publishOutcome(o stage.Outcome) {
 	if !o.Current.IsZero() {
 		d.bookmark(o.Current)
 		return
@@ -179,8 +177,8 @@ func (d *Dispatcher) take(o stage.Outcome) {
 	now := d.now()
 	labels := d.present.labels(o)
 	for _, ev := range o.Events {
-		// A ContainerChanged made the pod be inspected. It says nothing that a
-		// subscriber could act on (kubelet v1.36, reconcilePodRecord).
+		// A ContainerChanged only causes an inspection; subscribers cannot act on it
+		// (kubelet v1.36, reconcilePodRecord).
 		if ev.Type == pleg.ContainerChanged {
 			continue
 		}
@@ -200,15 +198,15 @@ func (d *Dispatcher) publish(ev *pleg.Event, labels map[string]string, now time.
 			continue
 		}
 		if s.stalled() {
-			d.feed(s) // it may have read again: first things first
+			d.feed(s) // it may read again; what it missed goes first
 		}
 		if s.offer(ev, now) {
 			continue
 		}
 		if !s.warnedFull {
 			s.warnedFull = true
-			d.log.Warn("a subscriber does not keep up: what it misses is discarded and made good with one PodSync for each pod",
-				"subscriber", s.label, "buffer", cap(s.events))
+			d.log.Warn("subscriber buffer full, discarding events",
+				"subscriber", s.label, "buffer", cap(s.events), "repair", "one PodSync for each pod")
 		}
 		d.metrics.discarded.Inc()
 		d.feed(s)
@@ -224,12 +222,12 @@ func (d *Dispatcher) bookmark(at time.Time) {
 	}
 }
 
-// now is the time since the dispatcher was made: to note it for an event costs
-// less than to note a time.Time.
+// now is the time since the dispatcher was created. It is cheaper to store for each
+// event than a time.Time.
 func (d *Dispatcher) now() time.Duration { return time.Since(d.began) }
 
-// feed has what waits for a subscriber delivered, unless a feeder does so
-// already. One that is stalled is looked at again later.
+// feed delivers what waits for a subscriber, unless a feeder is doing so. A stalled
+// subscriber is checked again later.
 func (d *Dispatcher) feed(s *Subscription) {
 	if f := s.next(d.now()); f != nil {
 		d.feeders.Go(func() { s.feed(f, d.fed) })
@@ -250,7 +248,7 @@ func (d *Dispatcher) checkStalled() {
 	}
 }
 
-func (d *Dispatcher) join() {
+func (d *Dispatcher) addJoining() {
 	for _, s := range d.joining.Take() {
 		s.label = d.unique(s.name)
 		s.pending = d.catchUp(s)
@@ -259,7 +257,7 @@ func (d *Dispatcher) join() {
 	}
 }
 
-// unique makes a name that no other subscriber has at present, for the metrics.
+// unique returns a name that no other present subscriber has, for the metrics.
 func (d *Dispatcher) unique(name string) string {
 	label := name
 	for n := 2; slices.ContainsFunc(d.subscribers, func(s *Subscription) bool { return s.label == label }); n++ {
@@ -268,13 +266,13 @@ func (d *Dispatcher) unique(name string) string {
 	return label
 }
 
-// part removes the subscribers that called Close.
-func (d *Dispatcher) part() {
-	d.join()
+// removeLeaving removes the subscribers that called Close.
+func (d *Dispatcher) removeLeaving() {
+	d.addJoining()
 	for _, s := range d.leaving.Take() {
 		if i := slices.Index(d.subscribers, s); i >= 0 {
 			d.subscribers = slices.Delete(d.subscribers, i, i+1)
-			s.end(d.now())
+			s.close(d.now())
 		}
 	}
 }
@@ -283,18 +281,18 @@ func (d *Dispatcher) warnSlow(now time.Duration) {
 	for _, s := range d.subscribers {
 		if age := s.oldest(now); age > d.slowAfter && !s.warnedSlow {
 			s.warnedSlow = true
-			d.log.Warn("a subscriber has not read for a while", "subscriber", s.label, "age", age, "queued", len(s.events))
+			d.log.Warn("subscriber is not reading", "subscriber", s.label, "age", age, "queued", len(s.events))
 		}
 	}
 }
 
-// end closes every channel, those of subscribers that came too late to be
-// served among them.
-func (d *Dispatcher) end() {
+// closeAll closes the channel of every subscriber, also of those that joined too late
+// to be served.
+func (d *Dispatcher) closeAll() {
 	d.subscribers = append(d.subscribers, d.joining.Close()...)
 	d.leaving.Close()
 	for _, s := range d.subscribers {
-		s.end(d.now())
+		s.close(d.now())
 	}
 	d.subscribers = nil
 	d.feeders.Wait()

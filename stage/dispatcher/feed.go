@@ -6,42 +6,41 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// feed is a batch on its way to a subscriber that reads, but has not read enough
-// yet. A feeder, a goroutine of the dispatcher, delivers it.
+// feed is a batch that a feeder, a goroutine of the dispatcher, delivers to a
+// subscriber that reads but whose buffer is full.
 type feed struct {
 	batch []pleg.Event
-	// repairs is true if the batch stands for what was missed.
+	// repairs is true if the batch stands for missed events.
 	repairs bool
-	// recall ends the feeder, which answers on recalled how much of the batch
-	// it had delivered.
+	// recall ends the feeder. It answers on recalled how much of the batch it has
+	// delivered.
 	recall   chan struct{}
 	recalled chan int
 }
 
 // next delivers what waits for a subscriber as far as its buffer has room, and
-// returns the rest for a feeder, nil if there is none. What was missed waits
-// until there is room, so that all that is missed until then counts into one
-// repair for each pod.
+// returns the rest for a feeder; nil if nothing is left. Repairs wait until there is
+// room, so that everything missed until then counts into one repair for each pod.
 func (s *Subscription) next(now time.Duration) *feed {
 	if s.feeding != nil {
 		return nil
 	}
 	if rest := s.sendAll(s.pending, now); len(rest) > 0 {
 		s.delivered += uint64(len(s.pending) - len(rest))
-		return s.begin(rest, false)
+		return s.startFeed(rest, false)
 	}
 	s.delivered += uint64(len(s.pending))
 	s.pending = nil
 	if s.missed.len() == 0 || len(s.events) == cap(s.events) {
 		return nil
 	}
-	repairs := s.missed.takeAll()
+	repairs := s.missed.repairAll()
 	rest := s.sendAll(repairs, now)
 	s.repaired += uint64(len(repairs) - len(rest))
 	if len(rest) == 0 {
 		return nil
 	}
-	return s.begin(rest, true)
+	return s.startFeed(rest, true)
 }
 
 // sendAll sends what fits and returns the rest.
@@ -52,7 +51,7 @@ func (s *Subscription) sendAll(events []pleg.Event, now time.Duration) []pleg.Ev
 	return events
 }
 
-func (s *Subscription) begin(batch []pleg.Event, repairs bool) *feed {
+func (s *Subscription) startFeed(batch []pleg.Event, repairs bool) *feed {
 	s.pending = nil
 	s.feeding = &feed{batch: batch, repairs: repairs, recall: make(chan struct{}), recalled: make(chan int)}
 	return s.feeding
@@ -75,14 +74,14 @@ func (s *Subscription) feed(f *feed, fed chan<- *Subscription) {
 	}
 }
 
-// takeBack ends the feeder of a subscriber that leaves.
-func (s *Subscription) takeBack(now time.Duration) {
+// recallFeed ends the feeder of a subscriber that leaves.
+func (s *Subscription) recallFeed(now time.Duration) {
 	s.feeding.recall <- struct{}{}
-	s.fed(<-s.feeding.recalled, now)
+	s.finishFeed(<-s.feeding.recalled, now)
 }
 
-// fed notes that n events of the batch were delivered, and that it is over.
-func (s *Subscription) fed(n int, now time.Duration) {
+// finishFeed ends a batch of which n events were delivered.
+func (s *Subscription) finishFeed(n int, now time.Duration) {
 	for range n {
 		s.sent.note(now)
 	}
@@ -110,8 +109,8 @@ func (t *sent) note(now time.Duration) {
 	}
 }
 
-// at returns when the oldest of the queued events was sent. What a feeder at
-// work has put there is not known yet.
+// at returns when the oldest of the queued events was sent. It does not know yet what
+// a running feeder has sent.
 func (t *sent) at(queued int) time.Duration {
 	i := t.next - queued
 	if i < 0 && t.full {

@@ -16,10 +16,10 @@ var types = []pleg.EventType{
 	pleg.NetworkSetupCompleted, pleg.NetworkFailed,
 }
 
-// filter says which events a subscriber wants. It is applied before the buffer,
-// so that what nobody wants fills none.
+// filter says which events a subscriber wants. It is applied before the buffer, so
+// that unwanted events fill no buffer.
 type filter struct {
-	all           bool // but network events
+	all           bool // except network events
 	types         map[pleg.EventType]struct{}
 	namespaces    map[string]struct{}
 	podUIDs       map[pleg.PodUID]struct{}
@@ -59,8 +59,7 @@ func set[T comparable](values []T) map[T]struct{} {
 	return s
 }
 
-// wants reports whether the subscriber is to get an event of a pod with these
-// labels.
+// wants reports whether the subscriber wants an event of a pod with these labels.
 func (f *filter) wants(ev *pleg.Event, podLabels map[string]string) bool {
 	if !f.networkEvents && (ev.Type == pleg.NetworkSetupCompleted || ev.Type == pleg.NetworkFailed) {
 		return false

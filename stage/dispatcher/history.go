@@ -25,9 +25,9 @@ func (h *history) add(ev pleg.Event, labels map[string]string) {
 	h.next = (h.next + 1) % h.bound
 }
 
-// after returns the events behind a sequence number that the filter wants. If
-// the history no longer has them all, ok is false and lost their number.
-func (h *history) after(seq uint64, f *filter) (events []pleg.Event, lost uint64, ok bool) {
+// after returns the events after a sequence number that the filter wants. If the
+// history no longer has all events, ok is false and missing is how many it lacks.
+func (h *history) after(seq uint64, f *filter) (events []pleg.Event, missing uint64, ok bool) {
 	if len(h.entries) > 0 {
 		if oldest := h.entries[h.next].event.Seq; seq+1 < oldest {
 			return nil, oldest - 1 - seq, false

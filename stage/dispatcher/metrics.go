@@ -14,7 +14,7 @@ type metrics struct {
 	discarded prometheus.Counter
 }
 
-func newMetrics(reg instrument.Registry, look func() []stats) (*metrics, error) {
+func newMetrics(reg instrument.Registry, query func() []stats) (*metrics, error) {
 	events := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "pleg_events_total",
 		Help: "Events published, each counted once whatever the number of subscribers.",
@@ -29,12 +29,12 @@ func newMetrics(reg instrument.Registry, look func() []stats) (*metrics, error) 
 	for _, t := range types {
 		m.events[t] = events.WithLabelValues(string(t))
 	}
-	return m, reg.Register(events, m.discarded, subscribers(look))
+	return m, reg.Register(events, m.discarded, subscribers(query))
 }
 
 func (m *metrics) count(t pleg.EventType) { m.events[t].Inc() }
 
-// stats is a look at one subscriber.
+// stats are the figures of one subscriber.
 type stats struct {
 	label                          string
 	delivered, discarded, repaired uint64
@@ -42,8 +42,9 @@ type stats struct {
 	oldest                         time.Duration
 }
 
-// look asks the loop for the subscribers; there are none unless it runs.
-func (d *Dispatcher) look() []stats {
+// queryStats asks the loop for the figures of the subscribers; it returns none unless
+// the loop runs.
+func (d *Dispatcher) queryStats() []stats {
 	select {
 	case <-d.started:
 	default:
@@ -67,8 +68,8 @@ func (d *Dispatcher) stats() []stats {
 	return all
 }
 
-// subscribers collects the metrics of the present subscribers: the series of
-// one that has left are gone with it.
+// subscribers collects the metrics of the present subscribers. The series of a
+// subscriber end when it leaves.
 type subscribers func() []stats
 
 func subscriberDesc(name, help string) *prometheus.Desc {
@@ -77,23 +78,23 @@ func subscriberDesc(name, help string) *prometheus.Desc {
 
 var (
 	subscribersDesc = prometheus.NewDesc("pleg_subscribers", "Subscribers at present.", nil, nil)
-	deliveredDesc   = subscriberDesc("delivered_events_total", "Events put into the subscriber's buffer, repairs not counted.")
+	deliveredDesc   = subscriberDesc("delivered_events_total", "Events put into the subscriber's buffer, without repairs.")
 	discardedDesc   = subscriberDesc("discarded_events_total", "Events that the subscriber missed because its buffer was full.")
 	repairedDesc    = subscriberDesc("repaired_pods_total", "PodSync events put into the subscriber's buffer in place of missed ones.")
 	queuedDesc      = subscriberDesc("queue_length", "Events in the subscriber's buffer.")
-	oldestDesc      = subscriberDesc("oldest_event_seconds", "Time for which the oldest event has been in the subscriber's buffer; 0 if it is empty.")
+	oldestDesc      = subscriberDesc("oldest_event_seconds", "Age of the oldest event in the subscriber's buffer; 0 if it is empty.")
 )
 
 // Describe implements [prometheus.Collector].
-func (look subscribers) Describe(ch chan<- *prometheus.Desc) {
+func (query subscribers) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{subscribersDesc, deliveredDesc, discardedDesc, repairedDesc, queuedDesc, oldestDesc} {
 		ch <- d
 	}
 }
 
 // Collect implements [prometheus.Collector].
-func (look subscribers) Collect(ch chan<- prometheus.Metric) {
-	all := look()
+func (query subscribers) Collect(ch chan<- prometheus.Metric) {
+	all := query()
 	ch <- prometheus.MustNewConstMetric(subscribersDesc, prometheus.GaugeValue, float64(len(all)))
 	for _, s := range all {
 		for _, m := range []struct {

@@ -6,9 +6,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// missed is what a subscriber has to be told of: one miss for each pod, however
-// many events, the one whose last event is oldest first. Repairs in this order
-// keep the sequence numbers growing.
+// missed is what a subscriber missed: one entry for each pod, whatever the number of
+// events, ordered by the last event. Repairs in this order have growing sequence
+// numbers.
 type missed struct {
 	byPod map[pleg.PodUID]*list.Element
 	order *list.List
@@ -38,8 +38,8 @@ func (m *missed) add(ev *pleg.Event) {
 	m.order.MoveToBack(e)
 }
 
-// takeAll removes all and returns what makes it good, in order.
-func (m *missed) takeAll() []pleg.Event {
+// repairAll removes all entries and returns a PodSync for each, in order.
+func (m *missed) repairAll() []pleg.Event {
 	repairs := make([]pleg.Event, 0, m.order.Len())
 	for e := m.order.Front(); e != nil; e = e.Next() {
 		repairs = append(repairs, e.Value.(*miss).podSync())

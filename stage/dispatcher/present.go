@@ -9,7 +9,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// present is the state of all pods as the events published so far tell it.
+// present is the state of all pods according to the events published so far.
 type present map[pleg.PodUID]*presentPod
 
 type presentPod struct {
@@ -19,8 +19,7 @@ type presentPod struct {
 	last []pleg.Event
 }
 
-// labels returns the labels of the outcome's pod, the last known ones if it is
-// gone.
+// labels returns the labels of the outcome's pod; the last known ones if it is gone.
 func (p present) labels(o stage.Outcome) map[string]string {
 	if o.Pod != nil {
 		return o.Pod.Labels
@@ -52,7 +51,7 @@ func (p present) apply(ev pleg.Event) {
 	}
 }
 
-// settle takes in what the outcome says of the pod beside its events.
+// settle applies what the outcome has of the pod beside its events.
 func (p present) settle(o stage.Outcome) {
 	if o.Pod == nil {
 		delete(p, o.UID)
@@ -98,11 +97,11 @@ func (d *Dispatcher) catchUp(s *Subscription) []pleg.Event {
 func (d *Dispatcher) resume(s *Subscription, mark pleg.Event) []pleg.Event {
 	mark.Type, mark.Reason = pleg.Gap, pleg.OtherEpoch
 	if (s.after.Epoch == "" || s.after.Epoch == d.epoch) && s.after.Seq <= d.seq {
-		events, lost, ok := d.history.after(s.after.Seq, &s.filter)
+		events, missing, ok := d.history.after(s.after.Seq, &s.filter)
 		if ok {
 			return events
 		}
-		mark.Reason, mark.Missed = pleg.HistoryTooShort, lost
+		mark.Reason, mark.Missed = pleg.HistoryTooShort, missing
 	}
 	return append([]pleg.Event{mark}, d.present.replay(&s.filter)...)
 }

@@ -11,12 +11,11 @@ import (
 
 // Subscription is one subscriber's end of the pipeline.
 //
-// Events of one pod arrive in the order in which its states were seen, and
-// sequence numbers only grow. A subscriber that does not read loses events,
-// never delays anyone, and converges: once the buffer has been full, events are
-// discarded until the subscriber reads again; it then gets one PodSync for each
-// pod it missed something of, with the number of events it stands for, and
-// after them the events that follow.
+// Events of one pod arrive in the order in which its states were seen, and sequence
+// numbers only grow. A subscriber that does not read delays nobody. Once its buffer
+// is full, events are discarded until it reads again. It then gets one PodSync for
+// each pod with discarded events, with their number in Missed, and after that the
+// events that follow.
 type Subscription struct {
 	name   string
 	events chan pleg.Event // sent to by the dispatcher or its feeder, closed by the dispatcher
@@ -27,11 +26,11 @@ type Subscription struct {
 	after     Position
 	bookmarks bool
 
-	// What follows belongs to the dispatcher.
+	// The dispatcher owns the fields below.
 
 	label string
-	// feeding is what a feeder is delivering; nil if there is none. Behind it
-	// wait first pending and then missed: nothing may overtake.
+	// feeding is what a feeder is delivering; nil if there is none. pending waits
+	// behind it and missed behind that, so that nothing overtakes.
 	feeding *feed
 	pending []pleg.Event
 	missed  missed
@@ -58,9 +57,9 @@ func newSubscription(o SubscribeOptions, f filter, leave *mailbox.Box[*Subscript
 // Name returns the subscriber's name.
 func (s *Subscription) Name() string { return s.name }
 
-// Events returns the channel on which the events arrive. It is closed soon
-// after [Subscription.Close], and when the pipeline ends; events that were
-// already waiting can still be read then.
+// Events returns the channel on which the events arrive. It is closed soon after
+// [Subscription.Close] and when the pipeline ends. Events that wait in it can still
+// be read then.
 func (s *Subscription) Events() <-chan pleg.Event { return s.events }
 
 // All ranges over the events until the subscription or ctx ends. It does not
@@ -80,20 +79,20 @@ func (s *Subscription) All(ctx context.Context) iter.Seq[pleg.Event] {
 	}
 }
 
-// Close ends the subscription. It does not block, may be called from any
-// goroutine, more than once, and while events are delivered.
+// Close ends the subscription. It does not block and may be called by any goroutine,
+// more than once, and while events are delivered.
 func (s *Subscription) Close() { s.leave.Put(s) }
 
-// live reports whether nothing waits that a new event might overtake.
+// live reports whether nothing waits that a new event could overtake.
 func (s *Subscription) live() bool {
 	return s.feeding == nil && len(s.pending) == 0 && s.missed.len() == 0
 }
 
-// stalled reports whether the subscriber has to read before anything can go on.
+// stalled reports whether nothing can be delivered until the subscriber reads.
 func (s *Subscription) stalled() bool { return s.feeding == nil && s.missed.len() > 0 }
 
-// offer delivers an event, keeps it for later while the subscriber catches up,
-// or notes that it was missed and reports false.
+// offer delivers an event or keeps it while the subscriber catches up. If neither is
+// possible, it notes a miss and reports false.
 func (s *Subscription) offer(ev *pleg.Event, now time.Duration) bool {
 	if s.live() && s.send(ev, now) {
 		s.delivered++
@@ -118,14 +117,14 @@ func (s *Subscription) send(ev *pleg.Event, now time.Duration) bool {
 	}
 }
 
-func (s *Subscription) end(now time.Duration) {
+func (s *Subscription) close(now time.Duration) {
 	if s.feeding != nil {
-		s.takeBack(now)
+		s.recallFeed(now)
 	}
 	close(s.events)
 }
 
-// oldest returns for how long the oldest unread event has been waiting.
+// oldest returns the age of the oldest unread event.
 func (s *Subscription) oldest(now time.Duration) time.Duration {
 	if queued := len(s.events); queued > 0 {
 		return now - s.sent.at(queued)

@@ -33,8 +33,8 @@ func TestNoEventIsNewerThanItsArrival(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := run(t, &fakePods{}, made(tc.made), nil)
-				if got := time.Until((<-b.out).At); got != tc.want {
+				f := run(t, &fakePods{}, made(tc.made), nil)
+				if got := time.Until((<-f.out).At); got != tc.want {
 					t.Errorf("observed %v from now, want %v", got, tc.want)
 				}
 			})
@@ -45,12 +45,12 @@ func TestNoEventIsNewerThanItsArrival(t *testing.T) {
 // The wall clock may be set back: an event from before that would overrule every
 // listing until the clock is there again. Bubbles have only a wall clock.
 func TestEventsAreOrderedByTheMonotonicClock(t *testing.T) {
-	b := run(t, &fakePods{}, made(-time.Millisecond), nil)
-	if at := (<-b.out).At; !strings.Contains(at.String(), " m=") {
+	f := run(t, &fakePods{}, made(-time.Millisecond), nil)
+	if at := (<-f.out).At; !strings.Contains(at.String(), " m=") {
 		t.Errorf("observed at %v, want a reading of the monotonic clock", at)
 	}
-	b.stop()
-	if err := <-b.ended; !errors.Is(err, context.Canceled) {
+	f.stop()
+	if err := <-f.ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("Run ended with %v, want context.Canceled", err)
 	}
 }

@@ -1,5 +1,5 @@
-// Package hinter turns hints, which are requests for a relist of one pod and
-// the events of the runtime, into observations of single pods.
+// Package hinter turns hints into observations of single pods. A hint is a
+// request for a relist of one pod, or a CRI event.
 //
 // A hint is never a second source of truth: what it yields passes through the
 // same differ as the listings. The kubelet's Evented PLEG wrote the pod cache
@@ -23,39 +23,38 @@ import (
 // wait for a relist. Beyond it one relist of all pods is cheaper.
 const maxQueued = 4096
 
-// floodQuiet is for how long no hint may have given way to a list before that is
-// logged again.
+// floodQuiet is the time without a fallback to a full relist after which the next
+// one is logged.
 const floodQuiet = time.Minute
 
-// tick is how much newer than its arrival an event may be: two of one moment
-// of a clock that stands still between them differ only by that.
+// tick is how far ahead of its arrival an event may be dated: two events of one
+// reading of the clock differ only by that.
 const tick = time.Microsecond
 
-// Lister is the stage that lists all pods.
+// Lister is the stage that lists all pods. Its methods do not block.
 type Lister interface {
-	// Relist asks for a list of all pods at once; it does not block.
-	Relist()
-	// SetStream tells whether the stream of events is up; it does not block.
-	SetStream(up bool)
-	// Listed returns when the newest successful list of all pods began.
-	Listed() time.Time
+	// RelistNow requests a list of all pods at once.
+	RelistNow()
+	// StreamOpened and StreamEnded report the state of the event stream.
+	StreamOpened()
+	StreamEnded()
+	// LastSuccess returns when the newest successful list of all pods began.
+	LastSuccess() time.Time
 }
 
 // Options configure a [Hinter].
 type Options struct {
-	// Pods lists one pod. If nil, a list of all pods takes its place.
+	// Pods lists one pod. If nil, all pods are listed instead.
 	Pods pleg.PodLister
-	// Events is the stream to follow. If nil, there is none.
+	// Events opens the event stream. If nil, there is none.
 	Events pleg.EventWatcher
 	// Required makes a runtime without events an error that ends Run.
 	Required bool
 	Lister   Lister
 	// Relists is the number of pods relisted at once; at least 1.
 	Relists int
-	// ListTimeout ends a list that takes longer; positive.
-	ListTimeout time.Duration
-	Logger      *slog.Logger
-	Metrics     instrument.Registry
+	Logger  *slog.Logger
+	Metrics instrument.Registry
 }
 
 // Hinter owns the hints that wait.
@@ -65,27 +64,26 @@ type Hinter struct {
 	metrics  *metrics
 	requests *mailbox.Box[pleg.PodUID]
 
-	// queue waits for the differ, due for a relist of the pod.
+	// queue holds observations that wait for the differ, due holds pods that wait
+	// for a relist.
 	queue []stage.Observation
 	due   []pleg.PodUID
-	// asked is when a relist that has not begun was asked for last; busy are
+	// requested is when the relist of a waiting pod was last requested; busy are
 	// the pods being relisted.
-	asked map[pleg.PodUID]time.Time
-	busy  map[pleg.PodUID]struct{}
-	// flooded is when a hint last gave way to a list.
-	flooded time.Time
-	// proven ends the time for which a new stream must live to count as up.
-	proven *time.Timer
+	requested map[pleg.PodUID]time.Time
+	busy      map[pleg.PodUID]struct{}
+	// fallbackAt is when a full relist last replaced a hint.
+	fallbackAt time.Time
 }
 
-// New returns a hinter that is yet to run.
+// New returns a hinter that does not run yet.
 func New(o Options) (*Hinter, error) {
 	h := &Hinter{
-		opts:     o,
-		log:      o.Logger.With("stage", "hinter"),
-		requests: mailbox.New[pleg.PodUID](),
-		asked:    make(map[pleg.PodUID]time.Time),
-		busy:     make(map[pleg.PodUID]struct{}),
+		opts:      o,
+		log:       o.Logger.With("stage", "hinter"),
+		requests:  mailbox.New[pleg.PodUID](),
+		requested: make(map[pleg.PodUID]time.Time),
+		busy:      make(map[pleg.PodUID]struct{}),
 	}
 	var err error
 	h.metrics, err = newMetrics(o.Metrics)
@@ -98,9 +96,9 @@ func New(o Options) (*Hinter, error) {
 // for concurrent use.
 func (h *Hinter) RequestRelist(uid pleg.PodUID) { h.requests.Put(uid) }
 
-// Run serves requests and follows the stream of events until ctx ends; it
-// returns the cause of ctx and closes out. The only other error is that of a
-// runtime without events if they are required.
+// Run serves requests and follows the event stream until ctx ends; it returns the
+// cause of ctx and closes out. The only other error is that of a runtime without
+// events if they are required.
 func (h *Hinter) Run(ctx context.Context, out chan<- stage.Observation) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	workers := pool.New()
@@ -109,32 +107,28 @@ func (h *Hinter) Run(ctx context.Context, out chan<- stage.Observation) error {
 		workers.Wait()
 		close(out)
 	}()
-	signals := make(chan signal)
+	updates := make(chan streamUpdate)
 	if h.opts.Events != nil {
-		workers.Go(func() { h.follow(ctx, signals) })
+		workers.Go(func() { h.followStream(ctx, updates) })
 	}
 	relisted := make(chan stage.Observation)
-	h.proven = time.NewTimer(0)
-	h.proven.Stop()
 	for {
 		for len(h.due) > 0 && len(h.busy) < h.opts.Relists {
-			h.relist(ctx, workers, relisted)
+			h.startRelist(ctx, workers, relisted)
 		}
 		send, next := h.offer(out)
 		select {
-		case s := <-signals:
-			if err := h.heed(s); err != nil {
+		case u := <-updates:
+			if err := h.applyUpdate(u); err != nil {
 				return err
 			}
-		case <-h.proven.C:
-			h.setStream(true)
 		case <-h.requests.Wake():
 			for _, uid := range h.requests.Take() {
 				h.metrics.requests.Inc()
-				h.ask(uid)
+				h.enqueueRelist(uid)
 			}
 		case o := <-relisted:
-			h.listed(o)
+			h.finishRelist(o)
 		case send <- next:
 			h.queue = h.queue[1:]
 		case <-ctx.Done():
@@ -143,28 +137,17 @@ func (h *Hinter) Run(ctx context.Context, out chan<- stage.Observation) error {
 	}
 }
 
-// heed takes what the follower tells.
-func (h *Hinter) heed(s signal) error {
+func (h *Hinter) applyUpdate(u streamUpdate) error {
 	switch {
-	case s.hint != nil:
-		h.take(s.hint)
-	case s.opened:
+	case u.hint != nil:
+		h.applyHint(u.hint)
+	case u.opened:
 		h.metrics.opened.Inc()
-		h.proven.Reset(provenAfter)
+		h.opts.Lister.StreamOpened()
 	default:
-		h.proven.Stop()
-		h.setStream(false)
+		h.opts.Lister.StreamEnded()
 	}
-	return s.fatal
-}
-
-func (h *Hinter) setStream(up bool) {
-	h.opts.Lister.SetStream(up)
-	if up {
-		h.metrics.up.Set(1)
-	} else {
-		h.metrics.up.Set(0)
-	}
+	return u.fatal
 }
 
 func (h *Hinter) offer(out chan<- stage.Observation) (chan<- stage.Observation, stage.Observation) {
@@ -175,82 +158,83 @@ func (h *Hinter) offer(out chan<- stage.Observation) (chan<- stage.Observation, 
 	return out, h.queue[0]
 }
 
-// take queues what an event says if it says it all, and has the pod relisted if
-// it does not.
-func (h *Hinter) take(hint *pleg.Hint) {
+// applyHint queues the hint itself if it carries the whole pod; otherwise the pod
+// is relisted.
+func (h *Hinter) applyHint(hint *pleg.Hint) {
 	h.metrics.events.Inc()
 	now := time.Now()
 	switch {
 	case hint.UID == "":
 		h.metrics.incomplete.Inc()
-		h.giveWay("an event names no pod")
-		h.opts.Lister.Relist()
-	case !complete(hint), hint.At.IsZero(), hint.At.After(now.Add(time.Second)):
+		h.fallBack("an event names no pod")
+	case hint.Pod == nil, hint.At.IsZero(), hint.At.After(now.Add(time.Second)):
 		h.metrics.incomplete.Inc()
 		// The announcement counts all the same.
-		h.push(stage.Observation{UID: hint.UID, Hint: &pleg.Hint{
+		h.enqueue(stage.Observation{UID: hint.UID, Hint: &pleg.Hint{
 			UID: hint.UID, Container: hint.Container, Sandbox: hint.Sandbox, State: hint.State, Removed: hint.Removed,
 		}})
-		h.ask(hint.UID)
+		h.enqueueRelist(hint.UID)
 	default:
-		// From here on the time is told by the clock that is never set back,
-		// and no event is newer than its arrival: a listing must be able to
-		// follow it.
+		// From here on times are read from the monotonic clock, and no event is
+		// newer than its arrival: a listing must be able to follow it.
 		at := now
 		if ahead := hint.At.Sub(now); ahead < tick {
 			at = now.Add(ahead)
 		}
-		h.push(stage.Observation{UID: hint.UID, At: at, Hint: hint})
+		h.enqueue(stage.Observation{UID: hint.UID, At: at, Hint: hint})
 	}
 }
 
-func (h *Hinter) push(o stage.Observation) {
+func (h *Hinter) enqueue(o stage.Observation) {
 	if len(h.queue) < maxQueued {
 		h.queue = append(h.queue, o)
 		return
 	}
 	h.metrics.overflow.Inc()
-	h.giveWay("too many observations wait")
-	h.ask(o.UID)
+	h.logFallback("too many observations wait")
+	h.enqueueRelist(o.UID)
 }
 
-// giveWay notes that a list does in place of a hint, and logs it once for a
-// flood of them.
-func (h *Hinter) giveWay(why string) {
+// fallBack has all pods relisted in place of a hint.
+func (h *Hinter) fallBack(why string) {
+	h.logFallback(why)
+	h.opts.Lister.RelistNow()
+}
+
+// logFallback logs once per flood of hints.
+func (h *Hinter) logFallback(why string) {
 	now := time.Now()
-	if h.flooded.IsZero() || now.Sub(h.flooded) > floodQuiet {
-		h.log.Warn("hints cannot be followed one by one, relisting instead", "why", why)
+	if h.fallbackAt.IsZero() || now.Sub(h.fallbackAt) > floodQuiet {
+		h.log.Warn("too many hints, relisting all pods", "why", why)
 	}
-	h.flooded = now
+	h.fallbackAt = now
 }
 
-// ask notes that a pod is to be relisted.
-func (h *Hinter) ask(uid pleg.PodUID) {
+func (h *Hinter) enqueueRelist(uid pleg.PodUID) {
 	if h.opts.Pods == nil {
-		h.opts.Lister.Relist()
+		h.opts.Lister.RelistNow()
 		return
 	}
 	if len(h.due) >= maxQueued {
-		h.giveWay("too many pods wait for a relist")
-		h.opts.Lister.Relist()
+		h.fallBack("too many pods wait for a relist")
 		return
 	}
-	_, waits := h.asked[uid]
+	_, waits := h.requested[uid]
 	_, busy := h.busy[uid]
-	h.asked[uid] = time.Now()
+	h.requested[uid] = time.Now()
 	if !waits && !busy {
 		h.due = append(h.due, uid)
 	}
 }
 
-// relist has a worker list the next pod that is due, unless a list of all pods
-// that began after it was asked for has it.
-func (h *Hinter) relist(ctx context.Context, workers *pool.Pool, relisted chan<- stage.Observation) {
+// startRelist has a worker list the next pod that is due, unless a list of all
+// pods that began after the request covers it.
+func (h *Hinter) startRelist(ctx context.Context, workers *pool.Pool, relisted chan<- stage.Observation) {
 	uid := h.due[0]
 	h.due = h.due[1:]
-	asked := h.asked[uid]
-	delete(h.asked, uid)
-	if h.opts.Lister.Listed().After(asked) {
+	requested := h.requested[uid]
+	delete(h.requested, uid)
+	if h.opts.Lister.LastSuccess().After(requested) {
 		return
 	}
 	h.busy[uid] = struct{}{}
@@ -262,14 +246,31 @@ func (h *Hinter) relist(ctx context.Context, workers *pool.Pool, relisted chan<-
 	})
 }
 
-// listed takes what a worker found. A pod that was asked for again meanwhile is
-// due again: what was found may be too old.
-func (h *Hinter) listed(o stage.Observation) {
+// list lists one pod, on a worker. An observation without a time means that the
+// list failed; all pods are relisted instead.
+func (h *Hinter) list(ctx context.Context, uid pleg.PodUID) stage.Observation {
+	start := time.Now()
+	pod, err := h.opts.Pods.ListPod(ctx, uid)
+	h.metrics.duration.Observe(time.Since(start).Seconds())
+	if err == nil {
+		return stage.Observation{UID: uid, At: start, Pod: pod}
+	}
+	if ctx.Err() == nil {
+		h.metrics.errors.Inc()
+		h.log.WarnContext(ctx, "single-pod relist failed, relisting all pods", "podUID", uid, "err", err)
+		h.opts.Lister.RelistNow()
+	}
+	return stage.Observation{UID: uid}
+}
+
+// finishRelist queues what a worker found. A pod that was requested again
+// meanwhile is due again, because what was found may be too old.
+func (h *Hinter) finishRelist(o stage.Observation) {
 	delete(h.busy, o.UID)
-	if _, again := h.asked[o.UID]; again {
+	if _, again := h.requested[o.UID]; again {
 		h.due = append(h.due, o.UID)
 	}
 	if !o.At.IsZero() {
-		h.push(o)
+		h.enqueue(o)
 	}
 }

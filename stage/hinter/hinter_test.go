@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/border"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/hinter"
@@ -20,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeLister notes what the hinter tells the lister.
+// fakeLister records what the hinter reports to the lister.
 type fakeLister struct {
 	mu      sync.Mutex
 	relists int
@@ -28,25 +29,29 @@ type fakeLister struct {
 	listed  time.Time
 }
 
-func (l *fakeLister) Relist() {
+func (l *fakeLister) RelistNow() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.relists++
 }
 
-func (l *fakeLister) SetStream(up bool) {
+func (l *fakeLister) StreamOpened() { l.report(true) }
+
+func (l *fakeLister) StreamEnded() { l.report(false) }
+
+func (l *fakeLister) report(open bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.stream = append(l.stream, up)
+	l.stream = append(l.stream, open)
 }
 
-func (l *fakeLister) Listed() time.Time {
+func (l *fakeLister) LastSuccess() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.listed
 }
 
-func (l *fakeLister) told() (relists int, stream []bool) {
+func (l *fakeLister) reported() (relists int, stream []bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.relists, slices.Clone(l.stream)
@@ -112,7 +117,26 @@ func (e *fakeEvents) tries() []time.Time {
 	return slices.Clone(e.opened)
 }
 
-type bed struct {
+// noLists is the part of a runtime that the hinter does not use.
+type noLists struct{}
+
+func (noLists) ListPods(context.Context) ([]*pleg.Pod, error) { panic("the hinter lists no pods") }
+
+func (noLists) PodStatus(context.Context, *pleg.Pod, *pleg.PodStatus) (*pleg.PodStatus, error) {
+	panic("the hinter inspects no pod")
+}
+
+// guarded returns a runtime behind the border.
+func guarded(t *testing.T, runtime pleg.Runtime) *border.Runtime {
+	t.Helper()
+	r, err := border.New(runtime, border.Options{ListTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+type fixture struct {
 	t      *testing.T
 	lister fakeLister
 	hinter *hinter.Hinter
@@ -122,34 +146,45 @@ type bed struct {
 }
 
 // run starts a hinter in the bubble of t.
-func run(t *testing.T, pods pleg.PodLister, events pleg.EventWatcher, change func(*hinter.Options)) *bed {
+func run(t *testing.T, pods pleg.PodLister, events pleg.EventWatcher, change func(*hinter.Options)) *fixture {
 	t.Helper()
-	b := &bed{t: t, out: make(chan stage.Observation), ended: make(chan error, 1)}
+	f := &fixture{t: t, out: make(chan stage.Observation), ended: make(chan error, 1)}
 	o := hinter.Options{
-		Pods: pods, Events: events, Lister: &b.lister, Relists: 2, ListTimeout: time.Minute,
-		Logger: slog.New(slog.DiscardHandler),
+		Lister: &f.lister, Relists: 2, Logger: slog.New(slog.DiscardHandler),
+	}
+	if pods != nil {
+		o.Pods = guarded(t, struct {
+			noLists
+			pleg.PodLister
+		}{PodLister: pods}).PodLister()
+	}
+	if events != nil {
+		o.Events = guarded(t, struct {
+			noLists
+			pleg.EventWatcher
+		}{EventWatcher: events}).EventWatcher()
 	}
 	if change != nil {
 		change(&o)
 	}
 	var err error
-	if b.hinter, err = hinter.New(o); err != nil {
+	if f.hinter, err = hinter.New(o); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	b.stop = stop
-	go func() { b.ended <- b.hinter.Run(ctx, b.out) }()
+	f.stop = stop
+	go func() { f.ended <- f.hinter.Run(ctx, f.out) }()
 	t.Cleanup(stop)
-	return b
+	return f
 }
 
-// take returns the observations that can be had without time passing.
-func (b *bed) take() []pleg.PodUID {
+// observations returns what arrives without time passing.
+func (f *fixture) observations() []pleg.PodUID {
 	var uids []pleg.PodUID
 	for {
 		synctest.Wait()
 		select {
-		case o, ok := <-b.out:
+		case o, ok := <-f.out:
 			if !ok {
 				return uids
 			}
@@ -166,83 +201,83 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func (b *bed) want(what string, got, want any) {
-	b.t.Helper()
+func (f *fixture) want(what string, got, want any) {
+	f.t.Helper()
 	if fmt.Sprint(got) != fmt.Sprint(want) {
-		b.t.Errorf("%s: got %v, want %v", what, got, want)
+		f.t.Errorf("%s: got %v, want %v", what, got, want)
 	}
 }
 
-func (b *bed) wantRelists(want int) {
-	b.t.Helper()
-	got, _ := b.lister.told()
-	b.want("relists of all pods", got, want)
+func (f *fixture) wantRelists(want int) {
+	f.t.Helper()
+	got, _ := f.lister.reported()
+	f.want("relists of all pods", got, want)
 }
 
-// wantStream checks what the lister was told last of the stream.
-func (b *bed) wantStream(up bool) {
-	b.t.Helper()
-	_, stream := b.lister.told()
-	b.want("the stream is up", len(stream) > 0 && stream[len(stream)-1], up)
+// wantStream checks the last report of the stream.
+func (f *fixture) wantStream(open bool) {
+	f.t.Helper()
+	_, stream := f.lister.reported()
+	f.want("the stream is open", len(stream) > 0 && stream[len(stream)-1], open)
 }
 
 func TestRequestsOfOnePodShareOneList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pods := &fakePods{took: time.Second}
-		b := run(t, pods, nil, nil)
-		b.hinter.RequestRelist("x")
-		b.hinter.RequestRelist("y")
+		f := run(t, pods, nil, nil)
+		f.hinter.RequestRelist("x")
+		f.hinter.RequestRelist("y")
 		synctest.Wait() // from here on requests wait, for there are two lists at a time
 		for range 3 {
-			b.hinter.RequestRelist("a")
+			f.hinter.RequestRelist("a")
 		}
-		b.hinter.RequestRelist("b")
-		b.hinter.RequestRelist("c")
+		f.hinter.RequestRelist("b")
+		f.hinter.RequestRelist("c")
 		pass(time.Second)
-		b.want("observations", len(b.take()), 2)
-		b.want("lists at once", pods.asked(), []pleg.PodUID{"a", "b", "x", "y"})
+		f.want("observations", len(f.observations()), 2)
+		f.want("lists at once", pods.asked(), []pleg.PodUID{"a", "b", "x", "y"})
 		pass(time.Second)
-		b.want("observations", len(b.take()), 2)
+		f.want("observations", len(f.observations()), 2)
 		pass(time.Second)
-		b.want("then", b.take(), []pleg.PodUID{"c"})
-		b.want("lists", pods.asked(), []pleg.PodUID{"a", "b", "c", "x", "y"})
+		f.want("then", f.observations(), []pleg.PodUID{"c"})
+		f.want("lists", pods.asked(), []pleg.PodUID{"a", "b", "c", "x", "y"})
 	})
 }
 
 func TestRequestDuringAListIsServedByAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pods := &fakePods{took: time.Second}
-		b := run(t, pods, nil, nil)
-		b.hinter.RequestRelist("a")
+		f := run(t, pods, nil, nil)
+		f.hinter.RequestRelist("a")
 		synctest.Wait()
-		b.hinter.RequestRelist("a")
-		b.hinter.RequestRelist("a")
+		f.hinter.RequestRelist("a")
+		f.hinter.RequestRelist("a")
 		pass(3 * time.Second)
-		b.want("observations", b.take(), []pleg.PodUID{"a", "a"})
+		f.want("observations", f.observations(), []pleg.PodUID{"a", "a"})
 	})
 }
 
 func TestRequestCoveredByANewerListingIsSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pods := &fakePods{took: time.Second}
-		b := run(t, pods, nil, func(o *hinter.Options) { o.Relists = 1 })
-		b.hinter.RequestRelist("a")
-		b.hinter.RequestRelist("b")
+		f := run(t, pods, nil, func(o *hinter.Options) { o.Relists = 1 })
+		f.hinter.RequestRelist("a")
+		f.hinter.RequestRelist("b")
 		synctest.Wait()
-		b.lister.mu.Lock()
-		b.lister.listed = time.Now().Add(time.Millisecond)
-		b.lister.mu.Unlock()
+		f.lister.mu.Lock()
+		f.lister.listed = time.Now().Add(time.Millisecond)
+		f.lister.mu.Unlock()
 		pass(2 * time.Second)
-		b.want("observations", b.take(), []pleg.PodUID{"a"})
+		f.want("observations", f.observations(), []pleg.PodUID{"a"})
 	})
 }
 
 func TestRequestWithoutAPodListerListsAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := run(t, nil, nil, nil)
-		b.hinter.RequestRelist("a")
+		f := run(t, nil, nil, nil)
+		f.hinter.RequestRelist("a")
 		synctest.Wait()
-		b.wantRelists(1)
+		f.wantRelists(1)
 	})
 }
 
@@ -258,11 +293,11 @@ func TestFailedRelistOfAPodListsAll(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := run(t, pods, nil, nil)
-				b.hinter.RequestRelist("a")
+				f := run(t, pods, nil, nil)
+				f.hinter.RequestRelist("a")
 				pass(2 * time.Minute)
-				b.want("observations", len(b.take()), 0)
-				b.wantRelists(1)
+				f.want("observations", len(f.observations()), 0)
+				f.wantRelists(1)
 			})
 		})
 	}

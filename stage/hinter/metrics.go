@@ -10,7 +10,6 @@ type metrics struct {
 	duration                                       prometheus.Histogram
 	errors, requests, events, incomplete, overflow prometheus.Counter
 	opened, breaks                                 prometheus.Counter
-	up                                             prometheus.Gauge
 }
 
 func newMetrics(reg instrument.Registry) (*metrics, error) {
@@ -24,18 +23,14 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 			Buckets: prometheus.DefBuckets,
 		}),
 		errors:     counter("pleg_pod_relist_errors_total", "Relists of one pod that the runtime did not answer."),
-		requests:   counter("pleg_relist_requests_total", "Relists of one pod that were asked for, after merging those that waited."),
+		requests:   counter("pleg_relist_requests_total", "Requests for a relist of one pod, after merging those that wait."),
 		events:     counter("pleg_runtime_events_total", "Container events received from the runtime."),
-		incomplete: counter("pleg_incomplete_runtime_events_total", "Container events that did not carry a pod's whole state: the pod is relisted instead."),
-		overflow:   counter("pleg_overflowed_hints_total", "Observations set aside because too many waited: the pod is relisted instead."),
+		incomplete: counter("pleg_incomplete_runtime_events_total", "Container events without a pod's whole state; the pod is relisted instead."),
+		overflow:   counter("pleg_overflowed_hints_total", "Observations replaced by a relist of the pod because too many waited."),
 		opened: counter(reg.Name("pleg_event_stream_opened_total", "kubelet_evented_pleg_connection_success_count"),
-			"Times that the stream of container events was opened."),
+			"Times the event stream was opened."),
 		breaks: counter(reg.Name("pleg_event_stream_breaks_total", "kubelet_evented_pleg_connection_error_count"),
-			"Times that the stream of container events could not be opened or broke."),
-		up: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "pleg_event_stream_up",
-			Help: "1 while the stream of container events is up, 0 otherwise.",
-		}),
+			"Times the event stream broke or could not be opened."),
 	}
-	return m, reg.Register(m.duration, m.errors, m.requests, m.events, m.incomplete, m.overflow, m.opened, m.breaks, m.up)
+	return m, reg.Register(m.duration, m.errors, m.requests, m.events, m.incomplete, m.overflow, m.opened, m.breaks)
 }

@@ -20,7 +20,7 @@ func whole(uid pleg.PodUID) pleg.Hint {
 	return pleg.Hint{UID: uid, At: time.Now(), Container: "c", Pod: &pleg.Pod{UID: uid}}
 }
 
-func TestEventsAreHandedOnInOrder(t *testing.T) {
+func TestEventsArePassedOnInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pods := &fakePods{}
 		events := &fakeEvents{streams: []func(context.Context, func(), func(pleg.Hint)) error{
@@ -33,9 +33,9 @@ func TestEventsAreHandedOnInOrder(t *testing.T) {
 				return context.Cause(ctx)
 			},
 		}}
-		b := run(t, pods, events, nil)
-		b.want("observations", b.take(), []pleg.PodUID{"a", "b", "a"})
-		b.want("lists", len(pods.asked()), 0)
+		f := run(t, pods, events, nil)
+		f.want("observations", f.observations(), []pleg.PodUID{"a", "b", "a"})
+		f.want("lists", len(pods.asked()), 0)
 	})
 }
 
@@ -71,12 +71,12 @@ func TestIncompleteEventRelistsThePod(t *testing.T) {
 						return context.Cause(ctx)
 					},
 				}}
-				b := run(t, pods, events, nil)
-				b.take()
+				f := run(t, pods, events, nil)
+				f.observations()
 				if name == "no pod at all" {
-					b.wantRelists(1)
+					f.wantRelists(1)
 				} else {
-					b.want("relists of the pod", pods.asked(), []pleg.PodUID{"a"})
+					f.want("relists of the pod", pods.asked(), []pleg.PodUID{"a"})
 				}
 			})
 		})
@@ -96,28 +96,37 @@ func TestFloodIsBounded(t *testing.T) {
 				return context.Cause(ctx)
 			},
 		}}
-		b := run(t, pods, events, nil)
+		f := run(t, pods, events, nil)
 		synctest.Wait() // the stream was drained although nobody takes observations
-		if relists, _ := b.lister.told(); relists == 0 {
+		if relists, _ := f.lister.reported(); relists == 0 {
 			t.Error("what did not fit was not relisted")
 		}
-		if got := len(b.take()); got > 5000 {
+		if got := len(f.observations()); got > 5000 {
 			t.Errorf("%d observations were kept, want a bounded number", got)
 		}
 	})
 }
 
-func TestStreamCountsAsUpOnceProven(t *testing.T) {
+func TestStreamIsReportedToTheLister(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := run(t, &fakePods{}, &fakeEvents{}, nil)
+		events := &fakeEvents{streams: []func(context.Context, func(), func(pleg.Hint)) error{
+			func(_ context.Context, opened func(), _ func(pleg.Hint)) error {
+				opened()
+				time.Sleep(time.Second)
+				return errors.New("unavailable")
+			},
+		}}
+		f := run(t, &fakePods{}, events, nil)
 		synctest.Wait()
-		b.wantStream(false)
+		f.wantStream(true)
 		pass(time.Second)
-		b.wantStream(true)
+		f.wantStream(false)
+		pass(time.Second)
+		f.wantStream(true)
 	})
 }
 
-func TestBrokenStreamIsOpenedAgainForEver(t *testing.T) {
+func TestBrokenStreamIsReopenedWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := func(context.Context, func(), func(pleg.Hint)) error { return errors.New("unavailable") }
 		panics := func(context.Context, func(), func(pleg.Hint)) error { panic("embedder") }
@@ -125,20 +134,20 @@ func TestBrokenStreamIsOpenedAgainForEver(t *testing.T) {
 			slices.Repeat([]func(context.Context, func(), func(pleg.Hint)) error{broken}, 99),
 			[]func(context.Context, func(), func(pleg.Hint)) error{panics},
 		)}
-		b := run(t, &fakePods{}, events, nil)
+		f := run(t, &fakePods{}, events, nil)
 		pass(time.Second)
 		if n := len(events.tries()); n < 3 || n > 8 {
 			t.Errorf("%d tries in the first second, want a few", n)
 		}
 		pass(time.Hour)
 		tries := events.tries()
-		b.want("tries", len(tries), 101)
+		f.want("tries", len(tries), 101)
 		for i, at := range tries[10:] {
 			if wait := at.Sub(tries[9+i]); wait < 5*time.Second || wait > 10*time.Second {
 				t.Fatalf("waited %v before try %d, want 5 to 10 s", wait, 10+i)
 			}
 		}
-		b.wantStream(true)
+		f.wantStream(true)
 	})
 }
 
@@ -149,19 +158,19 @@ func TestRuntimeWithoutEvents(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		events := &fakeEvents{streams: []func(context.Context, func(), func(pleg.Hint)) error{without, without}}
-		b := run(t, &fakePods{}, events, nil)
+		f := run(t, &fakePods{}, events, nil)
 		pass(time.Minute)
-		b.want("tries in a minute", len(events.tries()), 1)
-		b.wantStream(false)
+		f.want("tries in a minute", len(events.tries()), 1)
+		f.wantStream(false)
 		pass(time.Hour)
-		b.want("tries in an hour", len(events.tries()), 3)
+		f.want("tries in an hour", len(events.tries()), 3)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		events := &fakeEvents{streams: []func(context.Context, func(), func(pleg.Hint)) error{without}}
-		b := run(t, &fakePods{}, events, func(o *hinter.Options) { o.Required = true })
+		f := run(t, &fakePods{}, events, func(o *hinter.Options) { o.Required = true })
 		synctest.Wait()
 		select {
-		case err := <-b.ended:
+		case err := <-f.ended:
 			if !errors.Is(err, pleg.ErrNoEvents) {
 				t.Errorf("Run ended with %v, want ErrNoEvents", err)
 			}
@@ -183,30 +192,30 @@ func TestRunEndsInTheMiddleOfEverything(t *testing.T) {
 				return context.Cause(ctx)
 			},
 		}}
-		b := run(t, &fakePods{took: time.Minute}, events, nil)
-		b.hinter.RequestRelist("b")
+		f := run(t, &fakePods{took: time.Minute}, events, nil)
+		f.hinter.RequestRelist("b")
 		pass(time.Second)
-		b.stop()
-		if err := <-b.ended; !errors.Is(err, context.Canceled) {
+		f.stop()
+		if err := <-f.ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("Run ended with %v, want context.Canceled", err)
 		}
-		if _, open := <-b.out; open {
+		if _, open := <-f.out; open {
 			t.Error("out is still open")
 		}
 	})
 }
 
-// counter counts the log lines that tell of a flood.
+// counter counts the log lines about a flood.
 type counter struct{ atomic.Int64 }
 
 func (c *counter) Write(line []byte) (int, error) {
-	if bytes.Contains(line, []byte("hints cannot be followed one by one")) {
+	if bytes.Contains(line, []byte("too many hints")) {
 		c.Add(1)
 	}
 	return len(line), nil
 }
 
-// A flood that lists have to stand in for is logged once, and the next one again.
+// A flood that full relists replace is logged once, and the next flood again.
 func TestFloodIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var floods counter
@@ -223,10 +232,10 @@ func TestFloodIsLoggedOnce(t *testing.T) {
 				return context.Cause(ctx)
 			},
 		}}
-		b := run(t, &fakePods{}, events, func(o *hinter.Options) { o.Logger = slog.New(slog.NewTextHandler(&floods, nil)) })
+		f := run(t, &fakePods{}, events, func(o *hinter.Options) { o.Logger = slog.New(slog.NewTextHandler(&floods, nil)) })
 		for _, want := range []int{1, 2} {
 			pass(35*time.Second + time.Duration(want-1)*3*time.Minute)
-			b.want("lines", int(floods.Load()), want)
+			f.want("lines", int(floods.Load()), want)
 		}
 	})
 }

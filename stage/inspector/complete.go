@@ -9,9 +9,8 @@ import (
 )
 
 // complete returns a copy of what the runtime returned, with the time of its
-// observation and, if the pod has lost its addresses, the last known ones
-// (kubelet v1.36, GenericPLEG.getPodIPs; here a failed inspection in between
-// does not lose them).
+// observation. If the pod has lost its addresses, it keeps the last known ones
+// (kubelet v1.36, GenericPLEG.getPodIPs; there a failed inspection loses them).
 func complete(s, last *pleg.PodStatus, at time.Time) *pleg.PodStatus {
 	status := *s
 	status.ObservedAt = at
@@ -30,16 +29,15 @@ func fillExits(events []pleg.Event, status *pleg.PodStatus) {
 			continue
 		}
 		if c := status.Container(ev.ContainerID); c != nil && c.State == pleg.StateExited {
-			// A copy: an event may be kept for long, and with a pointer into
-			// it the whole status would.
+			// A copy, because the history would keep the whole status alive.
 			code := c.ExitCode
 			ev.ExitCode, ev.Reason = &code, c.Reason
 		}
 	}
 }
 
-// keepRemoved has the cache keep the final statuses of the containers that the
-// pod, nil if it is gone, has no longer.
+// keepRemoved has the cache keep the final statuses of containers that the pod no
+// longer has; a nil pod is gone.
 func (i *Inspector) keepRemoved(last *pleg.PodStatus, pod *pleg.Pod) {
 	if last == nil {
 		return
@@ -54,10 +52,10 @@ func (i *Inspector) keepRemoved(last *pleg.PodStatus, pod *pleg.Pod) {
 	}
 }
 
-// networkEvents tells of each sandbox whose network came up, or never did,
-// between two statuses of a pod (the NetworkSetupCompleted and NetworkFailed of
-// the kubelet's PLEG proposal). A sandbox that was dead before this process
-// began may have had an address once: of it nothing is said.
+// networkEvents returns an event for each sandbox whose network came up, or never
+// did, between two statuses of a pod (NetworkSetupCompleted and NetworkFailed of the
+// kubelet's PLEG proposal). A sandbox that was dead before this process began may
+// have had an address, so it gets no event.
 func networkEvents(c stage.Change, last, status *pleg.PodStatus, began time.Time) []pleg.Event {
 	var events []pleg.Event
 	for _, s := range status.Sandboxes {
@@ -69,7 +67,7 @@ func networkEvents(c stage.Change, last, status *pleg.PodStatus, began time.Time
 		case up(s) && !up(before):
 			t = pleg.NetworkSetupCompleted
 		case !s.Ready && len(s.IPs) == 0 && before != nil && before.Ready && !up(before),
-			!s.Ready && len(s.IPs) == 0 && before == nil && madeAfter(s, began):
+			!s.Ready && len(s.IPs) == 0 && before == nil && createdAfter(s, began):
 			t = pleg.NetworkFailed
 		default:
 			continue
@@ -82,9 +80,9 @@ func networkEvents(c stage.Change, last, status *pleg.PodStatus, began time.Time
 	return events
 }
 
-// madeAfter reports whether a sandbox was made after a time. containerd 1.6 gives
-// no time for one that it could not finish.
-func madeAfter(s *pleg.SandboxStatus, t time.Time) bool {
+// createdAfter reports whether a sandbox was created after a time. containerd 1.6
+// reports no time for one that it could not finish.
+func createdAfter(s *pleg.SandboxStatus, t time.Time) bool {
 	return s.CreatedAt.IsZero() || s.CreatedAt.After(t)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/border"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
@@ -90,9 +91,26 @@ func (c *fakeCache) keptRemoved() []*pleg.ContainerStatus {
 	return kept
 }
 
-// bed is an inspector at work in a bubble; the test is its differ and its
+// inspectOnly has no lists, which the inspector does not ask for.
+type inspectOnly struct{ fakeRuntime }
+
+func (inspectOnly) ListPods(context.Context) ([]*pleg.Pod, error) {
+	panic("the inspector lists no pods")
+}
+
+// guarded returns a runtime behind the border.
+func guarded(t *testing.T, rt fakeRuntime) *border.Runtime {
+	t.Helper()
+	r, err := border.New(inspectOnly{rt}, border.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatalf("border: %v", err)
+	}
+	return r
+}
+
+// fixture is an inspector that runs in a bubble; the test plays differ and
 // dispatcher.
-type bed struct {
+type fixture struct {
 	cache    *fakeCache
 	inspect  chan stage.Change
 	retry    chan stage.Change
@@ -104,32 +122,32 @@ type bed struct {
 	finish   func()
 }
 
-// newBed starts an inspector that always uses all of its inspectors.
-func newBed(t *testing.T, rt fakeRuntime, o inspector.Options) *bed {
+// newFixture starts an inspector that always uses all of its inspectors.
+func newFixture(t *testing.T, rt fakeRuntime, o inspector.Options) *fixture {
 	t.Helper()
 	o.FixedWidth = true
-	return newBedOfAnyWidth(t, rt, o)
+	return newAdaptiveFixture(t, rt, o)
 }
 
-func newBedOfAnyWidth(t *testing.T, rt fakeRuntime, o inspector.Options) *bed {
+func newAdaptiveFixture(t *testing.T, rt fakeRuntime, o inspector.Options) *fixture {
 	t.Helper()
 	c := &fakeCache{pods: make(map[pleg.PodUID]written)}
-	o.Runtime, o.Cache, o.InspectTimeout, o.Logger = rt, c, timeout, slog.New(slog.DiscardHandler)
+	o.Runtime, o.Cache, o.InspectTimeout, o.Logger = guarded(t, rt), c, timeout, slog.New(slog.DiscardHandler)
 	o.Inspectors, o.HungAfter = max(o.Inspectors, 1), cmp.Or(o.HungAfter, timeout)
 	i, err := inspector.New(o)
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	b := &bed{
+	f := &fixture{
 		cache: c, inspect: make(chan stage.Change), retry: make(chan stage.Change), known: make(chan stage.Change),
 		outcomes: make(chan stage.Outcome, 100), settled: make(chan stage.Settled, 100),
 		ended: make(chan error, 1), cancel: cancel,
 	}
-	b.finish = sync.OnceFunc(func() { close(b.inspect); close(b.retry); close(b.known) })
-	t.Cleanup(func() { b.cancel(); b.finish() })
-	go func() { b.ended <- i.Run(ctx, b.inspect, b.retry, b.known, b.outcomes, b.settled) }()
-	return b
+	f.finish = sync.OnceFunc(func() { close(f.inspect); close(f.retry); close(f.known) })
+	t.Cleanup(func() { f.cancel(); f.finish() })
+	go func() { f.ended <- i.Run(ctx, f.inspect, f.retry, f.known, f.outcomes, f.settled) }()
+	return f
 }
 
 // change returns one of the pod, with an event for each container that has
@@ -146,12 +164,12 @@ func change(n int, pod *pleg.Pod) stage.Change {
 
 // do has the change inspected to its end; it returns what was settled, and the
 // outcome if there was one.
-func (b *bed) do(c stage.Change) (stage.Settled, stage.Outcome, bool) {
-	b.inspect <- c
-	s := <-b.settled
+func (f *fixture) do(c stage.Change) (stage.Settled, stage.Outcome, bool) {
+	f.inspect <- c
+	s := <-f.settled
 	synctest.Wait()
 	select {
-	case o := <-b.outcomes:
+	case o := <-f.outcomes:
 		return s, o, true
 	default:
 		return s, stage.Outcome{}, false
@@ -159,10 +177,10 @@ func (b *bed) do(c stage.Change) (stage.Settled, stage.Outcome, bool) {
 }
 
 // accepts reports whether the inspector takes a change to inspect now.
-func (b *bed) accepts(c stage.Change) bool {
+func (f *fixture) accepts(c stage.Change) bool {
 	synctest.Wait()
 	select {
-	case b.inspect <- c:
+	case f.inspect <- c:
 		return true
 	default:
 		return false

@@ -10,22 +10,21 @@ import (
 )
 
 const (
-	// patience is how long, in times of Options.HungAfter, an inspection that
-	// hangs keeps its place although others come to hang, and how long the
-	// next inspections of the same pod may take.
+	// patience is how long a hung inspection keeps its place although others hang
+	// too, and how long the next inspections of the same pod may take; in
+	// multiples of Options.HungAfter.
 	patience = 4
-	// patientTries is the number of inspections of a pod that may hang before
-	// each further one may take twice as long as the one before: the first few
-	// come to their end soon, also where very many pods hang, and yet a pod
-	// that needs long gets it in the end.
+	// patientTries is the number of hung inspections of a pod after which each
+	// further one may take twice as long as the one before. The first few end
+	// soon, even if very many pods hang; a pod that needs long gets it later.
 	patientTries = 5
-	// maxAbandoned bounds the calls that run on although their context has
+	// maxAbandoned bounds the calls that keep running although their context has
 	// ended. One more keeps its inspector's place.
 	maxAbandoned = 256
 )
 
-// allowance returns how long an inspection may take of a pod that has hung so
-// many times in a row.
+// allowance returns how long an inspection may take if the last ones of the same
+// pod hung that many times in a row.
 func (i *Inspector) allowance(hung int) time.Duration {
 	if hung == 0 {
 		return i.timeout
@@ -44,15 +43,15 @@ func (i *Inspector) patience(hung int) time.Duration {
 	return min(long, i.timeout)
 }
 
-// roomForRetry reports whether a pod that hung before may be inspected: those
-// that do hang, and these, together take half of the inspectors at most.
+// roomForRetry reports whether a quarantined pod may be inspected: hung inspections
+// and retries together take at most half of the inspectors.
 func (i *Inspector) roomForRetry() bool {
 	return i.inFlight.slow(func(*flight) bool { return true }) < i.half
 }
 
-// watch looks at the inspections under way: it notes which hang, cancels what is
-// too much of them, and abandons those that do not return.
-func (i *Inspector) watch(ctx context.Context, out chan<- stage.Outcome, settled chan<- stage.Settled) {
+// checkInFlight marks inspections as hung, cancels those that are too many, and
+// abandons those that do not return.
+func (i *Inspector) checkInFlight(ctx context.Context, out chan<- stage.Outcome, settled chan<- stage.Settled) {
 	now := time.Now()
 	for _, f := range i.inFlight.byPod {
 		if f.abandoned {
@@ -69,12 +68,11 @@ func (i *Inspector) watch(ctx context.Context, out chan<- stage.Outcome, settled
 	for i.inFlight.slow(func(f *flight) bool { return !f.over(now) }) > i.half {
 		i.evict(now)
 	}
-	i.schedule(now)
+	i.scheduleCheck(now)
 }
 
-// evict cancels an inspection that hangs, as one more does than may: the one
-// that has run longest, unless that has yet to have its time; then it is the
-// last. A retry ends by itself once it has had its time.
+// evict cancels one of too many hung inspections: the oldest, or the youngest if
+// the oldest has not had its time yet. A retry ends by its own timeout.
 func (i *Inspector) evict(now time.Time) {
 	var first, last *flight
 	for _, f := range i.inFlight.byPod {
@@ -102,7 +100,7 @@ func before(a, b *flight) bool {
 }
 
 // abandon settles an inspection whose call has not returned although its context
-// has ended. The call goes on, but takes no inspector's place, and the pod is
+// has ended. The call keeps running but takes no inspector's place, and the pod is
 // not inspected again before it returns.
 func (i *Inspector) abandon(ctx context.Context, f *flight, out chan<- stage.Outcome, settled chan<- stage.Settled) {
 	if f.hung {
@@ -110,9 +108,9 @@ func (i *Inspector) abandon(ctx context.Context, f *flight, out chan<- stage.Out
 	}
 	f.abandoned = true
 	i.inFlight.abandoned++
-	i.log.WarnContext(ctx, "the runtime goes on with an inspection that was cancelled; it is abandoned",
+	i.log.WarnContext(ctx, "cancelled inspection keeps running, abandoned",
 		"podUID", f.change.UID, "pod", f.change.Pod.Namespace+"/"+f.change.Pod.Name)
-	i.conclude(ctx, f.unreturned(), out, settled)
+	i.settleInspection(ctx, f.unreturned(), out, settled)
 }
 
 // unreturned is the result of a call that has not returned.
@@ -120,29 +118,30 @@ func (f *flight) unreturned() result {
 	took := time.Since(f.started)
 	return result{
 		change: f.change, took: took, hung: true,
-		err: inspectError(f.change.Pod, fmt.Errorf("the call of %v ago has not returned, although it was cancelled", took.Round(time.Millisecond))),
+		err: fmt.Errorf("inspect pod %s/%s (%s): the call of %v ago was cancelled and has not returned",
+			f.change.Pod.Namespace, f.change.Pod.Name, f.change.UID, took.Round(time.Millisecond)),
 	}
 }
 
-// schedule has watch called when next there may be something to see.
-func (i *Inspector) schedule(now time.Time) {
-	i.watchAt = time.Time{}
+// scheduleCheck sets the alarm for the next inspection to mark or abandon.
+func (i *Inspector) scheduleCheck(now time.Time) {
+	i.checkAt = time.Time{}
 	for _, f := range i.inFlight.byPod {
 		if f.abandoned {
 			continue
 		}
 		for _, at := range []time.Time{f.started.Add(i.hungAfter), f.ends.Add(i.hungAfter)} {
 			if at.After(now) {
-				i.watchBy(at, now)
+				i.checkBy(at, now)
 			}
 		}
 	}
 }
 
-// watchBy has watch called at a time, or before.
-func (i *Inspector) watchBy(at, now time.Time) {
-	if i.watchAt.IsZero() || at.Before(i.watchAt) {
-		i.watchAt = at
+// checkBy has checkInFlight called at a time or before.
+func (i *Inspector) checkBy(at, now time.Time) {
+	if i.checkAt.IsZero() || at.Before(i.checkAt) {
+		i.checkAt = at
 		i.alarm.Reset(at.Sub(now))
 	}
 }

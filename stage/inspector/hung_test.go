@@ -92,29 +92,29 @@ func TestHungPodsTakeHalfOfTheInspectors(t *testing.T) {
 		t.Run(fmt.Sprint(tc.inspectors), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWards()
-				b := newBed(t, w.PodStatus, inspector.Options{Inspectors: tc.inspectors, HungAfter: hungAfter})
+				f := newFixture(t, w.PodStatus, inspector.Options{Inspectors: tc.inspectors, HungAfter: hungAfter})
 				for _, uid := range uids("hung", tc.inspectors) {
-					b.inspect <- one(uid)
+					f.inspect <- one(uid)
 				}
 				time.Sleep(hungAfter + 1)
 				synctest.Wait()
 				if got := w.hung(); got != tc.half {
 					t.Errorf("%d inspections hang, want %d", got, tc.half)
 				}
-				if got, want := len(b.settled), tc.inspectors-tc.half; got != want {
+				if got, want := len(f.settled), tc.inspectors-tc.half; got != want {
 					t.Fatalf("%d settled, want %d", got, want)
 				}
 				for range tc.inspectors - tc.half {
-					s := <-b.settled
+					s := <-f.settled
 					if s.Hung != hungAfter || !errors.Is(s.Err, context.Canceled) || !strings.Contains(s.Err.Error(), "no answer for 1s, cancelled") {
 						t.Errorf("settled %+v, want hung for %v, and why it was cancelled", s, hungAfter)
 					}
-					if c, _ := b.cache.get(s.UID); !errors.Is(c.err, s.Err) {
+					if c, _ := f.cache.get(s.UID); !errors.Is(c.err, s.Err) {
 						t.Errorf("cache has %+v, want the error", c)
 					}
 				}
 				if tc.inspectors > 1 {
-					if s, _, ok := b.do(one("well")); s.Err != nil || !ok {
+					if s, _, ok := f.do(one("well")); s.Err != nil || !ok {
 						t.Errorf("a pod that is well settled with %v", s.Err)
 					}
 				}
@@ -135,12 +135,12 @@ func TestWhichHungPodIsCancelled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBed(t, newWards().PodStatus, inspector.Options{Inspectors: inspectors, HungAfter: hungAfter})
+				f := newFixture(t, newWards().PodStatus, inspector.Options{Inspectors: inspectors, HungAfter: hungAfter})
 				for _, uid := range uids("hung", 3) {
-					b.inspect <- one(uid)
+					f.inspect <- one(uid)
 					time.Sleep(tc.apart)
 				}
-				if s := <-b.settled; s.UID != tc.want {
+				if s := <-f.settled; s.UID != tc.want {
 					t.Errorf("cancelled pod %s, want %s", s.UID, tc.want)
 				}
 			})
@@ -154,18 +154,18 @@ func TestWhichHungPodIsCancelled(t *testing.T) {
 func TestSlowPodsAreInspectedAlthoughAllSeemToHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const pods = 100
-		b := newBed(t, newWards().PodStatus, inspector.Options{Inspectors: 8, HungAfter: hungAfter})
+		f := newFixture(t, newWards().PodStatus, inspector.Options{Inspectors: 8, HungAfter: hungAfter})
 		began := time.Now()
 		go func() {
 			for _, uid := range uids("slow", pods) {
-				b.inspect <- one(uid)
+				f.inspect <- one(uid)
 			}
 		}()
 		done := 0
 		for range pods {
-			if s := <-b.settled; s.Err == nil {
+			if s := <-f.settled; s.Err == nil {
 				done++
-				<-b.outcomes
+				<-f.outcomes
 			}
 		}
 		// Four at once, in three seconds each.
@@ -180,19 +180,19 @@ func TestSlowPodsAreInspectedAlthoughAllSeemToHang(t *testing.T) {
 func TestRetriesShareTheHalf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWards()
-		b := newBed(t, w.PodStatus, inspector.Options{Inspectors: 8, HungAfter: hungAfter})
+		f := newFixture(t, w.PodStatus, inspector.Options{Inspectors: 8, HungAfter: hungAfter})
 		retries := func(uid pleg.PodUID) bool {
 			synctest.Wait()
 			c := one(uid)
 			c.Hung = 1
 			select {
-			case b.retry <- c:
+			case f.retry <- c:
 				return true
 			default:
 				return false
 			}
 		}
-		b.inspect <- one("hung-a")
+		f.inspect <- one("hung-a")
 		if time.Sleep(hungAfter); !retries("hung-0") || !retries("hung-1") || !retries("hung-2") {
 			t.Error("a retry was refused although three places are left to those that hang")
 		}
@@ -200,17 +200,17 @@ func TestRetriesShareTheHalf(t *testing.T) {
 			t.Error("more than half of the inspectors are with pods that hang")
 		}
 		for n := range 20 {
-			if s, _, ok := b.do(one(pleg.PodUID(fmt.Sprint("well-", n)))); s.Err != nil || !ok {
+			if s, _, ok := f.do(one(pleg.PodUID(fmt.Sprint("well-", n)))); s.Err != nil || !ok {
 				t.Errorf("a pod that is well settled with %v", s.Err)
 			}
 		}
 		// None of the retries is cancelled for another, and none lasts long.
-		b.inspect <- one("hung-b")
-		if s := <-b.settled; s.UID != "hung-b" {
+		f.inspect <- one("hung-b")
+		if s := <-f.settled; s.UID != "hung-b" {
 			t.Errorf("cancelled pod %s, want the one that has come to hang", s.UID)
 		}
 		for range 3 {
-			if s := <-b.settled; !strings.HasPrefix(string(s.UID), "hung-") || s.Hung != 4*hungAfter {
+			if s := <-f.settled; !strings.HasPrefix(string(s.UID), "hung-") || s.Hung != 4*hungAfter {
 				t.Errorf("settled %+v, want a retry after %v", s, 4*hungAfter)
 			}
 		}
@@ -225,11 +225,11 @@ func TestPatienceGrows(t *testing.T) {
 			continue
 		}
 		synctest.Test(t, func(t *testing.T) {
-			b := newBed(t, newWards().PodStatus, inspector.Options{Inspectors: 2, HungAfter: hungAfter})
+			f := newFixture(t, newWards().PodStatus, inspector.Options{Inspectors: 2, HungAfter: hungAfter})
 			c := one("hung")
 			c.Hung = hung
-			b.retry <- c
-			if s := <-b.settled; s.Hung != want || !errors.Is(s.Err, context.DeadlineExceeded) {
+			f.retry <- c
+			if s := <-f.settled; s.Hung != want || !errors.Is(s.Err, context.DeadlineExceeded) {
 				t.Errorf("after %d that hung, settled %+v, want the end after %v", hung, s, want)
 			}
 		})
@@ -243,11 +243,11 @@ func TestErrorThatComesLateCountsAsHung(t *testing.T) {
 	}{"promptly": {hungAfter - 1, false}, "late": {hungAfter, true}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBed(t, func(context.Context, *pleg.Pod, *pleg.PodStatus) (*pleg.PodStatus, error) {
+				f := newFixture(t, func(context.Context, *pleg.Pod, *pleg.PodStatus) (*pleg.PodStatus, error) {
 					time.Sleep(tc.after)
 					return nil, errInspect
 				}, inspector.Options{HungAfter: hungAfter})
-				if s, _, _ := b.do(one("a")); s.Hung > 0 != tc.hung || !errors.Is(s.Err, errInspect) {
+				if s, _, _ := f.do(one("a")); s.Hung > 0 != tc.hung || !errors.Is(s.Err, errInspect) {
 					t.Errorf("settled %+v, want it to count as hung: %v", s, tc.hung)
 				}
 			})
@@ -262,37 +262,37 @@ func TestDeafCallIsAbandoned(t *testing.T) {
 		const inspectors = 2
 		reg := prometheus.NewPedanticRegistry()
 		w := newWards()
-		b := newBed(t, w.PodStatus, inspector.Options{
+		f := newFixture(t, w.PodStatus, inspector.Options{
 			Inspectors: inspectors, HungAfter: hungAfter, Metrics: instrument.Registry{Registerer: reg},
 		})
 		for _, uid := range uids("deaf", 10) {
-			b.inspect <- one(uid)
+			f.inspect <- one(uid)
 		}
 		for range 10 {
-			if s := <-b.settled; s.Err == nil || s.Hung == 0 || !strings.Contains(s.Err.Error(), "has not returned") {
+			if s := <-f.settled; s.Err == nil || s.Hung == 0 || !strings.Contains(s.Err.Error(), "has not returned") {
 				t.Errorf("settled %+v, want hung and not returned", s)
 			}
 		}
-		if s, _, ok := b.do(one("well")); s.Err != nil || !ok {
+		if s, _, ok := f.do(one("well")); s.Err != nil || !ok {
 			t.Errorf("a pod that is well settled with %v", s.Err)
 		}
 		requireGauge(t, reg, "pleg_abandoned_inspections", 10)
 		requireGauge(t, reg, "pleg_inspections_in_flight", 0)
 		// It is not asked twice at once of the same pod.
-		if s, _, _ := b.do(one("deaf-0")); s.Hung == 0 || s.Err == nil {
+		if s, _, _ := f.do(one("deaf-0")); s.Hung == 0 || s.Err == nil {
 			t.Errorf("settled %+v, want hung: the call before has not returned", s)
 		}
-		b.finish()
+		f.finish()
 		synctest.Wait()
-		if len(b.ended) > 0 {
+		if len(f.ended) > 0 {
 			t.Error("Run returned before all calls had")
 		}
 		close(w.release)
-		if err := <-b.ended; err != nil {
+		if err := <-f.ended; err != nil {
 			t.Errorf("Run = %v, want nil", err)
 		}
-		if len(b.settled) > 0 {
-			t.Errorf("settled %+v, which had been settled before", <-b.settled)
+		if len(f.settled) > 0 {
+			t.Errorf("settled %+v, which had been settled before", <-f.settled)
 		}
 	})
 }
@@ -300,11 +300,11 @@ func TestDeafCallIsAbandoned(t *testing.T) {
 func TestAbandonedPodIsInspectedOnceItsCallHasReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWards()
-		b := newBed(t, w.PodStatus, inspector.Options{Inspectors: 1, HungAfter: hungAfter})
-		b.do(one("deaf"))
+		f := newFixture(t, w.PodStatus, inspector.Options{Inspectors: 1, HungAfter: hungAfter})
+		f.do(one("deaf"))
 		close(w.release)
 		synctest.Wait()
-		if s, _, ok := b.do(one("deaf")); s.Err != nil || !ok {
+		if s, _, ok := f.do(one("deaf")); s.Err != nil || !ok {
 			t.Errorf("settled %+v, want an outcome", s)
 		}
 	})

@@ -9,34 +9,33 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// flight is one inspection under way.
+// flight is one inspection in progress.
 type flight struct {
 	change  stage.Change
 	started time.Time
 	// ends is when the call's context ends, or has ended.
 	ends   time.Time
 	cancel context.CancelCauseFunc
-	// turn is that of [width.begin].
+	// turn is that of [width.turnOf].
 	turn int
-	// hung is set once it has lasted for Options.HungAfter.
+	// hung is set once it is as old as Options.HungAfter.
 	hung bool
-	// abandoned is set once it is given up without having returned.
+	// abandoned is set once it was settled although it has not returned.
 	abandoned bool
 }
 
 // over reports whether the call's context has ended.
 func (f *flight) over(now time.Time) bool { return !now.Before(f.ends) }
 
-// slow reports whether it counts among those that may take half of the
-// inspectors: it hangs, or the one before it of the same pod did.
+// slow reports whether it counts for the half of the inspectors: it is hung, or
+// the inspection of the same pod before it was.
 func (f *flight) slow() bool { return f.hung || f.change.Hung > 0 }
 
-// inFlight knows the inspections under way, those that were abandoned among
-// them, and publishes when the oldest began.
+// inFlight has the inspections in progress, abandoned ones included, and publishes
+// when the oldest began.
 type inFlight struct {
 	byPod map[pleg.PodUID]*flight
-	// hung and abandoned count those; one that is abandoned no longer counts as
-	// hung.
+	// hung and abandoned count inspections. An abandoned one does not count as hung.
 	hung, abandoned int
 	oldest          atomic.Pointer[time.Time]
 }
@@ -44,14 +43,14 @@ type inFlight struct {
 // len returns the number of inspections that take an inspector's place.
 func (i *inFlight) len() int { return len(i.byPod) - i.abandoned }
 
-func (i *inFlight) begin(f *flight) {
+func (i *inFlight) add(f *flight) {
 	i.byPod[f.change.UID] = f
 	if len(i.byPod) == 1 {
 		i.oldest.Store(&f.started)
 	}
 }
 
-func (i *inFlight) end(uid pleg.PodUID) *flight {
+func (i *inFlight) remove(uid pleg.PodUID) *flight {
 	ended := i.byPod[uid]
 	delete(i.byPod, uid)
 	switch {
@@ -73,20 +72,20 @@ func (i *inFlight) end(uid pleg.PodUID) *flight {
 	return ended
 }
 
-// slow returns the number of inspections that count among those that may take
-// half of the inspectors.
-func (i *inFlight) slow(counts func(*flight) bool) int {
+// slow returns the number of inspections that count for the half of the
+// inspectors and that match.
+func (i *inFlight) slow(matches func(*flight) bool) int {
 	n := 0
 	for _, f := range i.byPod {
-		if f.slow() && !f.abandoned && counts(f) {
+		if f.slow() && !f.abandoned && matches(f) {
 			n++
 		}
 	}
 	return n
 }
 
-// age returns for how long the oldest call has been running, in seconds; 0 if
-// there is none. It is safe for concurrent use.
+// age returns the age of the oldest call in seconds; 0 if there is none. It is safe
+// for concurrent use.
 func (i *inFlight) age() float64 {
 	oldest := i.oldest.Load()
 	if oldest == nil {

@@ -1,5 +1,5 @@
-// Package inspector is the third stage: a bounded pool that asks the runtime
-// for the status of each changed pod and writes it to the cache.
+// Package inspector is the third stage: a bounded pool that inspects each changed
+// pod and writes its status to the cache.
 package inspector
 
 import (
@@ -14,16 +14,16 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// Runtime is the part of [pleg.Runtime] that the inspector needs.
+// Runtime inspects one pod. The call ends with its timeout and does not panic.
 type Runtime interface {
-	PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error)
+	PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus, timeout time.Duration) (*pleg.PodStatus, error)
 }
 
-// Cache is where the inspector writes before it passes an outcome on.
+// Cache is written before an outcome is passed on.
 type Cache interface {
 	Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.Time)
 	Delete(uid pleg.PodUID, at time.Time)
-	// KeepRemoved keeps the last status of a container that is gone for a while.
+	// KeepRemoved keeps the last status of a removed container for a while.
 	KeepRemoved(status *pleg.ContainerStatus)
 }
 
@@ -33,8 +33,8 @@ type Options struct {
 	Cache   Cache
 	// Inspectors is the number of pods inspected at once; at least 1.
 	Inspectors int
-	// FixedWidth always uses all inspectors; otherwise their number follows
-	// what the runtime can serve.
+	// FixedWidth always uses all inspectors. Otherwise their number follows what
+	// the runtime can serve.
 	FixedWidth bool
 	// InspectTimeout ends an inspection that takes longer; positive.
 	InspectTimeout time.Duration
@@ -51,8 +51,8 @@ type Inspector struct {
 	runtime Runtime
 	cache   Cache
 	bound   int
-	// half is how many of the bound may be taken by inspections that hang, and by
-	// those of pods whose last one did.
+	// half is the number of inspectors that hung inspections and retries of
+	// quarantined pods may take.
 	half      int
 	fixed     bool
 	timeout   time.Duration
@@ -60,23 +60,23 @@ type Inspector struct {
 	log       *slog.Logger
 	metrics   *metrics
 
-	// good holds the last status that an inspection returned for each pod; it
-	// outlives failed inspections, for the IPs and the final statuses in it.
+	// good holds the last status that an inspection returned for each pod. It
+	// survives failed inspections, because of the IPs and final statuses in it.
 	good     map[pleg.PodUID]*pleg.PodStatus
 	inFlight inFlight
-	// workers are bounded by the loop, not by a pool: a call that was abandoned
-	// runs on beside as many others as ever.
+	// workers are bounded by the loop, not by a pool: an abandoned call takes no
+	// place in the bound.
 	workers conc.WaitGroup
 	results chan result
 	width   width
-	// alarm fires when watch is due next, which is at watchAt if that is set.
+	// alarm fires when checkInFlight is due next, which is at checkAt if that is set.
 	alarm   *time.Timer
-	watchAt time.Time
-	// started is when Run began, ended is when the last inspection did.
-	started, ended time.Time
+	checkAt time.Time
+	// startedAt is when Run began, lastEnd is when the last inspection ended.
+	startedAt, lastEnd time.Time
 }
 
-// New returns an inspector that is yet to run.
+// New returns an inspector that does not run yet.
 func New(o Options) (*Inspector, error) {
 	i := &Inspector{
 		runtime: o.Runtime, cache: o.Cache, bound: o.Inspectors, fixed: o.FixedWidth, timeout: o.InspectTimeout,
@@ -92,19 +92,19 @@ func New(o Options) (*Inspector, error) {
 	return i, err
 }
 
-// Run inspects the pods of inspect and of retry, at most a bounded number at
-// once, and settles those of known, which need no inspection, at once. The pods
-// of retry hung when they were inspected last: they and those that hang now
-// never take more than half of the inspectors. It returns, and closes out and
-// settled, when the three are closed and every call of the runtime has returned.
-// Of each change it writes the cache first, then sends the outcome, then settles
-// it. Inspections end with ctx; what they then return is not an outcome.
+// Run inspects the pods of inspect and retry, a bounded number at once, and settles
+// those of known, which need no inspection, immediately. The last inspection of
+// each pod of retry hung; these pods and hung inspections never take more than half
+// of the inspectors. For each change Run writes the cache, then sends the outcome,
+// then settles the change. It closes out and settled and returns when the three
+// channels are closed and every call of the runtime has returned. Inspections end
+// with ctx; what they then return is not an outcome.
 func (i *Inspector) Run(
 	ctx context.Context, inspect, retry, known <-chan stage.Change, out chan<- stage.Outcome, settled chan<- stage.Settled,
 ) error {
 	defer close(settled)
 	defer close(out)
-	i.started = time.Now()
+	i.startedAt = time.Now()
 	i.alarm = time.NewTimer(0)
 	i.alarm.Stop()
 	for inspect != nil || retry != nil || known != nil || len(i.inFlight.byPod) > 0 {
@@ -120,84 +120,84 @@ func (i *Inspector) Run(
 				inspect = nil
 				continue
 			}
-			i.begin(ctx, change, out, settled)
+			i.startInspection(ctx, change, out, settled)
 		case change, ok := <-again:
 			if !ok {
 				retry = nil
 				continue
 			}
-			i.begin(ctx, change, out, settled)
+			i.startInspection(ctx, change, out, settled)
 		case change, ok := <-known:
 			if !ok {
 				known = nil
 				continue
 			}
-			i.take(change, out, settled)
+			i.settleKnown(change, out, settled)
 		case <-i.alarm.C:
-			i.watch(ctx, out, settled)
+			i.checkInFlight(ctx, out, settled)
 		case r := <-i.results:
-			i.end(ctx, r, out, settled)
+			i.finishInspection(ctx, r, out, settled)
 		}
 		i.metrics.publish(&i.inFlight, i.width.now)
 	}
-	// Not deferred: a panic of the loop is to crash, not to wait for a worker.
+	// Not deferred: if the loop panics, the process must crash without waiting.
 	i.workers.Wait()
 	return nil
 }
 
-// free reports whether an inspector may take a change. One that hangs does not
-// count for the width.
+// free reports whether an inspector is free. Hung inspections do not count for the
+// width.
 func (i *Inspector) free() bool {
 	n := i.inFlight.len()
 	return n < i.bound && (i.fixed || n-i.inFlight.hung < i.width.now)
 }
 
-func (i *Inspector) begin(ctx context.Context, c stage.Change, out chan<- stage.Outcome, settled chan<- stage.Settled) {
+func (i *Inspector) startInspection(ctx context.Context, c stage.Change, out chan<- stage.Outcome, settled chan<- stage.Settled) {
 	if f := i.inFlight.byPod[c.UID]; f != nil { // abandoned
 		r := f.unreturned()
 		r.change = c
-		i.conclude(ctx, r, out, settled)
+		i.settleInspection(ctx, r, out, settled)
 		return
 	}
 	var last *pleg.PodStatus
-	if !c.Anew {
+	if !c.Reinspect {
 		last = i.good[c.UID]
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	now, timeout := time.Now(), i.allowance(c.Hung)
 	f := &flight{change: c, started: now, ends: now.Add(timeout), cancel: cancel}
-	i.inFlight.begin(f)
-	f.turn = i.width.begin(i.inFlight.len()-i.inFlight.hung, now.Sub(i.ended))
-	i.watchBy(now.Add(i.hungAfter), now)
+	i.inFlight.add(f)
+	f.turn = i.width.turnOf(i.inFlight.len()-i.inFlight.hung, now.Sub(i.lastEnd))
+	i.checkBy(now.Add(i.hungAfter), now)
 	i.workers.Go(func() { i.results <- i.inspect(ctx, c, last, timeout) })
 }
 
-// end takes what a worker returned.
-func (i *Inspector) end(ctx context.Context, r result, out chan<- stage.Outcome, settled chan<- stage.Settled) {
-	f := i.inFlight.end(r.change.UID)
+// finishInspection settles what a worker returned.
+func (i *Inspector) finishInspection(ctx context.Context, r result, out chan<- stage.Outcome, settled chan<- stage.Settled) {
+	f := i.inFlight.remove(r.change.UID)
 	f.cancel(nil)
 	if f.abandoned {
-		return // settled long ago
+		return // settled when it was abandoned
 	}
-	i.ended = time.Now()
+	i.lastEnd = time.Now()
 	if r.err == nil && !i.fixed && !f.hung {
-		i.width.observe(r.change.Pod, r.took, f.turn)
+		i.width.measure(r.change.Pod, r.took, f.turn)
 	}
-	i.conclude(ctx, r, out, settled)
+	i.settleInspection(ctx, r, out, settled)
 }
 
-// conclude settles an inspection.
-func (i *Inspector) conclude(ctx context.Context, r result, out chan<- stage.Outcome, settled chan<- stage.Settled) {
-	i.finish(ctx, r, out)
+// settleInspection writes and sends what an inspection returned, and settles it.
+func (i *Inspector) settleInspection(ctx context.Context, r result, out chan<- stage.Outcome, settled chan<- stage.Settled) {
+	i.publishResult(ctx, r, out)
 	s := stage.Settled{UID: r.change.UID, Err: r.err}
-	if r.hung && ctx.Err() == nil { // else it was the end of Run that broke it off
+	if r.hung && ctx.Err() == nil { // not cancelled by the end of Run
 		s.Hung = r.took
 	}
 	settled <- s
 }
 
-// take settles what needs no inspection.
-func (i *Inspector) take(c stage.Change, out chan<- stage.Outcome, settled chan<- stage.Settled) {
+// settleKnown settles a change that needs no inspection.
+func (i *Inspector) settleKnown(c stage.Change, out chan<- stage.Outcome, settled chan<- stage.Settled) {
 	switch {
 	case !c.Current.IsZero():
 		out <- stage.Outcome{Current: c.Current}
@@ -212,7 +212,7 @@ func (i *Inspector) take(c stage.Change, out chan<- stage.Outcome, settled chan<
 	settled <- stage.Settled{UID: c.UID}
 }
 
-// remove settles the change of a pod that is gone: there is nothing to ask.
+// remove settles the change of a pod that is gone.
 func (i *Inspector) remove(c stage.Change, out chan<- stage.Outcome) {
 	fillExits(c.Events, i.good[c.UID])
 	i.keepRemoved(i.good[c.UID], nil)
@@ -221,7 +221,7 @@ func (i *Inspector) remove(c stage.Change, out chan<- stage.Outcome) {
 	out <- stage.Outcome{UID: c.UID, Events: c.Events}
 }
 
-func (i *Inspector) finish(ctx context.Context, r result, out chan<- stage.Outcome) {
+func (i *Inspector) publishResult(ctx context.Context, r result, out chan<- stage.Outcome) {
 	if r.err != nil && ctx.Err() != nil {
 		return
 	}
@@ -229,8 +229,8 @@ func (i *Inspector) finish(ctx context.Context, r result, out chan<- stage.Outco
 	i.metrics.duration.Observe(r.took.Seconds())
 	if r.err != nil {
 		i.metrics.errors.Inc()
-		if !r.hung { // else the differ says when it will be
-			i.log.WarnContext(ctx, "inspection failed, will be retried at the next relist",
+		if !r.hung { // the differ logs a hung one, with the time of its retry
+			i.log.WarnContext(ctx, "inspection failed, will be retried",
 				"podUID", c.UID, "pod", c.Pod.Namespace+"/"+c.Pod.Name, "err", r.err)
 		}
 		i.cache.Set(c.UID, nil, r.err, c.At)
@@ -239,7 +239,7 @@ func (i *Inspector) finish(ctx context.Context, r result, out chan<- stage.Outco
 	i.succeed(c, r.status, out)
 }
 
-// succeed settles a change whose status is known.
+// succeed publishes a change whose status is known.
 func (i *Inspector) succeed(c stage.Change, got *pleg.PodStatus, out chan<- stage.Outcome) {
 	last := i.good[c.UID]
 	status := complete(got, last, c.At)
@@ -247,6 +247,6 @@ func (i *Inspector) succeed(c stage.Change, got *pleg.PodStatus, out chan<- stag
 	i.good[c.UID] = status
 	i.cache.Set(c.UID, status, nil, c.At)
 	fillExits(c.Events, status)
-	events := append(c.Events, networkEvents(c, last, status, i.started)...)
+	events := append(c.Events, networkEvents(c, last, status, i.startedAt)...)
 	out <- stage.Outcome{UID: c.UID, Pod: c.Pod, Status: status, Events: events}
 }

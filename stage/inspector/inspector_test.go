@@ -17,13 +17,13 @@ import (
 
 func TestInspectsAPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, asListed, inspector.Options{})
+		f := newFixture(t, asListed, inspector.Options{})
 		pod := plegtest.Pod("a", "c=exited d=running /s=running")
-		s, o, ok := b.do(change(1, pod))
+		s, o, ok := f.do(change(1, pod))
 		if s.UID != "a" || s.Err != nil || !ok {
 			t.Fatalf("settled %+v with outcome %v, want pod a with one", s, ok)
 		}
-		w, _ := b.cache.get("a")
+		w, _ := f.cache.get("a")
 		if w.status == nil || w.status != o.Status || !w.at.Equal(at(1)) || !w.status.ObservedAt.Equal(at(1)) {
 			t.Errorf("cache has %+v at %v, want the outcome's status, observed at the listing %v", w.status, w.at, at(1))
 		}
@@ -38,13 +38,13 @@ func TestInspectsAPod(t *testing.T) {
 
 func TestExitCodeOnlyOfWhatTheStatusFoundEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+		f := newFixture(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
 			s := plegtest.Status(pod)
 			s.Containers = s.Containers[1:]           // the first is gone meanwhile
 			s.Containers[0].State = pleg.StateRunning // and the second not ended
 			return s, nil
 		}, inspector.Options{})
-		_, o, _ := b.do(change(1, plegtest.Pod("a", "c=exited d=exited e=exited")))
+		_, o, _ := f.do(change(1, plegtest.Pod("a", "c=exited d=exited e=exited")))
 		for n, want := range []bool{false, false, true} {
 			if got := o.Events[n].ExitCode != nil; got != want {
 				t.Errorf("event %d has an exit code: %v, want %v", n, got, want)
@@ -96,25 +96,25 @@ func TestFailedInspectionIsThatPodsError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt := tc.rt
-				b := newBed(t, func(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
+				f := newFixture(t, func(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
 					return rt(ctx, pod, last)
 				}, inspector.Options{})
 				start := time.Now()
-				s, o, ok := b.do(change(1, plegtest.Pod("a", "c=exited")))
+				s, o, ok := f.do(change(1, plegtest.Pod("a", "c=exited")))
 				if s.Err == nil || !strings.Contains(s.Err.Error(), tc.text) || tc.is != nil && !errors.Is(s.Err, tc.is) {
 					t.Errorf("settled with %v, want %q", s.Err, tc.text)
 				}
 				if ok {
 					t.Errorf("outcome %+v of a failed inspection", o)
 				}
-				if w, _ := b.cache.get("a"); w.status != nil || !errors.Is(w.err, s.Err) || !w.at.Equal(at(1)) {
+				if w, _ := f.cache.get("a"); w.status != nil || !errors.Is(w.err, s.Err) || !w.at.Equal(at(1)) {
 					t.Errorf("cache has %+v, want the error and the time of the listing", w)
 				}
 				if took := time.Since(start); took != tc.took {
 					t.Errorf("took %v, want %v", took, tc.took)
 				}
 				rt = asListed
-				if s, _, ok := b.do(change(2, plegtest.Pod("a", "c=exited"))); s.Err != nil || !ok {
+				if s, _, ok := f.do(change(2, plegtest.Pod("a", "c=exited"))); s.Err != nil || !ok {
 					t.Errorf("retry settled with %v, want an outcome", s.Err)
 				}
 			})
@@ -128,7 +128,7 @@ func TestPoolIsBounded(t *testing.T) {
 		release := make(chan struct{})
 		inFlight, peak := make(chan int, 1), 0
 		inFlight <- 0
-		b := newBed(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+		f := newFixture(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
 			n := <-inFlight + 1
 			peak = max(peak, n)
 			inFlight <- n
@@ -138,26 +138,26 @@ func TestPoolIsBounded(t *testing.T) {
 		}, inspector.Options{Inspectors: bound})
 		next := func(n int) stage.Change { return change(1, plegtest.Pod(pleg.PodUID(fmt.Sprint(n)), "")) }
 		for n := range bound {
-			if !b.accepts(next(n)) {
+			if !f.accepts(next(n)) {
 				t.Fatalf("change %d not accepted, want %d in flight", n, bound)
 			}
 		}
-		if b.accepts(next(3)) {
+		if f.accepts(next(3)) {
 			t.Fatalf("one more than %d accepted", bound)
 		}
 		// What needs no inspection passes all the same.
-		b.known <- stage.Change{UID: "gone", At: at(1)}
-		if s := <-b.settled; s.UID != "gone" {
+		f.known <- stage.Change{UID: "gone", At: at(1)}
+		if s := <-f.settled; s.UID != "gone" {
 			t.Errorf("settled %+v, want the pod that is gone", s)
 		}
 		release <- struct{}{}
-		<-b.settled
-		if !b.accepts(next(3)) {
+		<-f.settled
+		if !f.accepts(next(3)) {
 			t.Error("no change accepted once an inspector was free")
 		}
 		close(release)
 		for range bound {
-			<-b.settled
+			<-f.settled
 		}
 		if peak != bound {
 			t.Errorf("most inspections in flight = %d, want %d", peak, bound)
@@ -168,29 +168,29 @@ func TestPoolIsBounded(t *testing.T) {
 func TestRemovalAsksNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
-		b := newBed(t, func(_ context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
+		f := newFixture(t, func(_ context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
 			calls++
 			if last != nil {
 				t.Errorf("inspection %d got the status of a pod that is gone: %+v", calls, last)
 			}
 			return plegtest.Status(pod, "10.0.0.1"), nil
 		}, inspector.Options{})
-		b.do(change(1, plegtest.Pod("a", "c=exited /s=exited")))
-		b.known <- stage.Change{UID: "a", At: at(2), Events: []pleg.Event{{Type: pleg.ContainerDied, ContainerID: "c"}}}
-		if s := <-b.settled; s.UID != "a" || s.Err != nil {
+		f.do(change(1, plegtest.Pod("a", "c=exited /s=exited")))
+		f.known <- stage.Change{UID: "a", At: at(2), Events: []pleg.Event{{Type: pleg.ContainerDied, ContainerID: "c"}}}
+		if s := <-f.settled; s.UID != "a" || s.Err != nil {
 			t.Errorf("settled %+v, want pod a", s)
 		}
-		o := <-b.outcomes
+		o := <-f.outcomes
 		if o.UID != "a" || o.Pod != nil || o.Status != nil || len(o.Events) != 1 {
 			t.Errorf("outcome = %+v, want the events alone", o)
 		}
 		if code := o.Events[0].ExitCode; code == nil || *code != 3 {
 			t.Errorf("exit code = %v, want the last known one, 3", code)
 		}
-		if w, _ := b.cache.get("a"); !w.deleted || !w.at.Equal(at(2)) {
+		if w, _ := f.cache.get("a"); !w.deleted || !w.at.Equal(at(2)) {
 			t.Errorf("cache has %+v, want the removal at %v", w, at(2))
 		}
-		b.do(change(3, plegtest.Pod("a", "c=running"))) // back: nothing is left of it
+		f.do(change(3, plegtest.Pod("a", "c=running"))) // back: nothing is left of it
 		if calls != 2 {
 			t.Errorf("calls of the runtime = %d, want 2", calls)
 		}
@@ -201,7 +201,7 @@ func TestLastGoodStatusIsHandedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []*pleg.PodStatus
 		fail := false
-		b := newBed(t, func(_ context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
+		f := newFixture(t, func(_ context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
 			got = append(got, last)
 			if fail {
 				return nil, errInspect
@@ -209,14 +209,14 @@ func TestLastGoodStatusIsHandedOn(t *testing.T) {
 			return plegtest.Status(pod), nil
 		}, inspector.Options{})
 		pod := plegtest.Pod("a", "c=exited")
-		_, first, _ := b.do(change(1, pod))
+		_, first, _ := f.do(change(1, pod))
 		fail = true
-		b.do(change(2, pod))
+		f.do(change(2, pod))
 		fail = false
-		b.do(change(3, pod))
+		f.do(change(3, pod))
 		anew := change(4, pod)
-		anew.Anew = true
-		b.do(anew)
+		anew.Reinspect = true
+		f.do(anew)
 		want := []*pleg.PodStatus{nil, first.Status, first.Status, nil}
 		for n := range want {
 			if got[n] != want[n] {
@@ -228,18 +228,18 @@ func TestLastGoodStatusIsHandedOn(t *testing.T) {
 
 func TestMarkPassesInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, asListed, inspector.Options{})
-		b.known <- stage.Change{UID: "a", At: at(1)}
-		b.known <- stage.Change{Current: at(1)}
-		if o := <-b.outcomes; o.UID != "a" {
+		f := newFixture(t, asListed, inspector.Options{})
+		f.known <- stage.Change{UID: "a", At: at(1)}
+		f.known <- stage.Change{Current: at(1)}
+		if o := <-f.outcomes; o.UID != "a" {
 			t.Errorf("first outcome = %+v, want the removal", o)
 		}
-		if o := <-b.outcomes; !o.Current.Equal(at(1)) {
+		if o := <-f.outcomes; !o.Current.Equal(at(1)) {
 			t.Errorf("second outcome = %+v, want the mark", o)
 		}
 		synctest.Wait()
-		if len(b.settled) != 1 {
-			t.Errorf("settled %d, want the removal only", len(b.settled))
+		if len(f.settled) != 1 {
+			t.Errorf("settled %d, want the removal only", len(f.settled))
 		}
 	})
 }

@@ -30,7 +30,7 @@ func TestAddresses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := 0
-				b := newBed(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+				f := newFixture(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
 					switch ip := steps[n].ip; ip {
 					case fails:
 						return nil, errInspect
@@ -41,8 +41,8 @@ func TestAddresses(t *testing.T) {
 					}
 				}, inspector.Options{})
 				for n = range steps {
-					b.do(change(n, plegtest.Pod("a", steps[n].words)))
-					w, _ := b.cache.get("a")
+					f.do(change(n, plegtest.Pod("a", steps[n].words)))
+					w, _ := f.cache.get("a")
 					var got, want []string
 					if w.status != nil {
 						got = w.status.IPs

@@ -7,10 +7,9 @@ import (
 )
 
 type metrics struct {
-	inFlight prometheus.Gauge
-	width    prometheus.Gauge
-	hung     prometheus.Gauge
-	// abandoned counts calls that no longer are inspections.
+	inFlight  prometheus.Gauge
+	width     prometheus.Gauge
+	hung      prometheus.Gauge
 	abandoned prometheus.Gauge
 	duration  prometheus.Histogram
 	errors    prometheus.Counter
@@ -24,19 +23,19 @@ func newMetrics(reg instrument.Registry, age func() float64) (*metrics, error) {
 		}),
 		width: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "pleg_inspection_width",
-			Help: "Pods inspected at once at most, at present; it follows what the runtime can serve, below the bound.",
+			Help: "Greatest number of pods inspected at once, at present; it follows what the runtime can serve, up to the bound.",
 		}),
 		hung: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "pleg_hung_inspections",
-			Help: "Inspections in flight that count as hung; at most half of the inspectors are left to them.",
+			Help: "Inspections in flight that count as hung; they take at most half of the inspectors.",
 		}),
 		abandoned: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "pleg_abandoned_inspections",
-			Help: "Calls that the runtime goes on with although they were cancelled; they take no inspector's place.",
+			Help: "Calls that keep running although they were cancelled; they take no inspector's place.",
 		}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "pleg_inspection_duration_seconds",
-			Help:    "Time that the runtime took for the status of one pod, failed inspections included.",
+			Help:    "Duration of the inspection of one pod, failed inspections included.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 18),
 		}),
 		errors: prometheus.NewCounter(prometheus.CounterOpts{

@@ -47,14 +47,14 @@ func TestNetworkEvents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := 0
-				b := newBed(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+				f := newFixture(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
 					s := plegtest.Status(pod)
 					found := steps[n].sandbox
 					s.Sandboxes = []*pleg.SandboxStatus{&found}
 					return s, nil
 				}, inspector.Options{})
 				for n = range steps {
-					_, o, _ := b.do(change(n, plegtest.Pod("a", "/s=running")))
+					_, o, _ := f.do(change(n, plegtest.Pod("a", "/s=running")))
 					if got := plegtest.Words(o.Events...); got != steps[n].want {
 						t.Errorf("step %d: events %q, want %q", n, got, steps[n].want)
 					}
@@ -72,10 +72,10 @@ func TestNetworkEvents(t *testing.T) {
 // A network event follows what made the pod be inspected.
 func TestNetworkEventsComeLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+		f := newFixture(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
 			return plegtest.Status(pod, "10.0.0.1"), nil
 		}, inspector.Options{})
-		_, o, _ := b.do(change(1, plegtest.Pod("a", "c=exited /s=running")))
+		_, o, _ := f.do(change(1, plegtest.Pod("a", "c=exited /s=running")))
 		if got, want := plegtest.Words(o.Events...), "Died(c) NetworkSetupCompleted(/s)"; got != want {
 			t.Errorf("events %q, want %q", got, want)
 		}

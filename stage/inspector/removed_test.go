@@ -26,7 +26,7 @@ func TestFinalStatusesOfRemovedContainersAreKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				failing := false
-				b := newBed(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+				f := newFixture(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
 					if failing {
 						return nil, errInspect
 					}
@@ -34,13 +34,13 @@ func TestFinalStatusesOfRemovedContainersAreKept(t *testing.T) {
 				}, inspector.Options{})
 				for n, s := range steps {
 					if failing = s.words == fails; s.words == gone {
-						b.known <- stage.Change{UID: "a", At: at(n)}
-						<-b.settled
+						f.known <- stage.Change{UID: "a", At: at(n)}
+						<-f.settled
 					} else {
-						b.do(change(n, plegtest.Pod("a", map[bool]string{true: "d=running", false: s.words}[failing])))
+						f.do(change(n, plegtest.Pod("a", map[bool]string{true: "d=running", false: s.words}[failing])))
 					}
 					got := ""
-					for _, status := range b.cache.keptRemoved() {
+					for _, status := range f.cache.keptRemoved() {
 						got += string(status.ID)
 						if status.ExitCode != 3 {
 							t.Errorf("step %d: kept %+v, want the final status", n, status)
@@ -57,8 +57,8 @@ func TestFinalStatusesOfRemovedContainersAreKept(t *testing.T) {
 
 func TestEventDoesNotHoldTheStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, asListed, inspector.Options{})
-		_, o, _ := b.do(change(1, plegtest.Pod("a", "c=exited")))
+		f := newFixture(t, asListed, inspector.Options{})
+		_, o, _ := f.do(change(1, plegtest.Pod("a", "c=exited")))
 		if o.Events[0].ExitCode == &o.Status.Containers[0].ExitCode {
 			t.Error("the exit code is a pointer into the status")
 		}

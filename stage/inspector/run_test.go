@@ -21,7 +21,7 @@ func TestCacheIsWrittenBeforeTheOutcomeAndSettledAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &fakeCache{pods: make(map[pleg.PodUID]written)}
 		i, err := inspector.New(inspector.Options{
-			Runtime: fakeRuntime(asListed), Cache: c, Inspectors: 1, InspectTimeout: timeout, HungAfter: timeout,
+			Runtime: guarded(t, asListed), Cache: c, Inspectors: 1, InspectTimeout: timeout, HungAfter: timeout,
 			Logger: slog.New(slog.DiscardHandler), Metrics: noMetrics,
 		})
 		if err != nil {
@@ -53,30 +53,30 @@ func TestCacheIsWrittenBeforeTheOutcomeAndSettledAfter(t *testing.T) {
 func TestEndsOnceItsInputsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		b := newBed(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+		f := newFixture(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
 			<-release
 			return plegtest.Status(pod), nil
 		}, inspector.Options{Inspectors: 2})
-		b.inspect <- change(1, plegtest.Pod("a", "c=running"))
-		b.finish()
+		f.inspect <- change(1, plegtest.Pod("a", "c=running"))
+		f.finish()
 		synctest.Wait()
-		if len(b.ended) > 0 {
+		if len(f.ended) > 0 {
 			t.Fatal("Run returned while an inspection was under way")
 		}
 		close(release)
-		if err := <-b.ended; err != nil {
+		if err := <-f.ended; err != nil {
 			t.Errorf("Run = %v, want nil", err)
 		}
-		if o, ok := <-b.outcomes; !ok || o.UID != "a" {
+		if o, ok := <-f.outcomes; !ok || o.UID != "a" {
 			t.Errorf("outcome = %+v, %v, want that of the inspection that was under way", o, ok)
 		}
-		if s, ok := <-b.settled; !ok || s.Err != nil {
+		if s, ok := <-f.settled; !ok || s.Err != nil {
 			t.Errorf("settled = %+v, %v, want pod a", s, ok)
 		}
-		if _, ok := <-b.outcomes; ok {
+		if _, ok := <-f.outcomes; ok {
 			t.Error("outcomes not closed")
 		}
-		if _, ok := <-b.settled; ok {
+		if _, ok := <-f.settled; ok {
 			t.Error("settled not closed")
 		}
 	})
@@ -84,28 +84,28 @@ func TestEndsOnceItsInputsEnd(t *testing.T) {
 
 func TestCancelSaysNothingAboutThePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, func(ctx context.Context, _ *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+		f := newFixture(t, func(ctx context.Context, _ *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}, inspector.Options{})
-		b.inspect <- change(1, plegtest.Pod("a", "c=running"))
+		f.inspect <- change(1, plegtest.Pod("a", "c=running"))
 		time.Sleep(time.Second)
 		start := time.Now()
-		b.cancel()
-		b.finish()
-		if err := <-b.ended; err != nil {
+		f.cancel()
+		f.finish()
+		if err := <-f.ended; err != nil {
 			t.Errorf("Run = %v, want nil", err)
 		}
 		if took := time.Since(start); took != 0 {
 			t.Errorf("the inspection ended after %v, want at once", took)
 		}
-		if w, ok := b.cache.get("a"); ok {
+		if w, ok := f.cache.get("a"); ok {
 			t.Errorf("cache has %+v of an inspection that was cut off", w)
 		}
-		if o, ok := <-b.outcomes; ok {
+		if o, ok := <-f.outcomes; ok {
 			t.Errorf("outcome %+v of an inspection that was cut off", o)
 		}
-		if s := <-b.settled; s.Err == nil || s.Hung != 0 {
+		if s := <-f.settled; s.Err == nil || s.Hung != 0 {
 			t.Errorf("settled %+v, want an error of a pod that did not hang", s)
 		}
 	})
@@ -115,7 +115,7 @@ func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewPedanticRegistry()
 		fails := false
-		b := newBed(t, func(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+		f := newFixture(t, func(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
 			if fails {
 				return nil, errInspect
 			}
@@ -143,19 +143,19 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("no metric %s", name)
 		}
 		want("pleg_inspection_oldest_seconds", 0)
-		b.inspect <- change(1, plegtest.Pod("a", "c=running"))
+		f.inspect <- change(1, plegtest.Pod("a", "c=running"))
 		time.Sleep(time.Second)
-		b.inspect <- change(1, plegtest.Pod("b", "c=running"))
+		f.inspect <- change(1, plegtest.Pod("b", "c=running"))
 		time.Sleep(2 * time.Second)
 		want("pleg_inspections_in_flight", 2)
 		want("pleg_inspection_oldest_seconds", 3)
-		<-b.settled
+		<-f.settled
 		synctest.Wait()
 		want("pleg_inspections_in_flight", 1)
 		want("pleg_inspection_oldest_seconds", 3)
-		<-b.settled
+		<-f.settled
 		fails = true
-		b.do(change(2, plegtest.Pod("a", "c=running")))
+		f.do(change(2, plegtest.Pod("a", "c=running")))
 		want("pleg_inspections_in_flight", 0)
 		want("pleg_inspection_oldest_seconds", 0)
 		want("pleg_inspection_errors_total", 1)

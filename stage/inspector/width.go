@@ -11,62 +11,60 @@ import (
 
 const (
 	// tolerance is how much longer than alone an inspection may take before it
-	// is taken for waiting in the runtime. On two cores containerd serves four
-	// calls at once at 1.8 times the time of one, and no more per second
-	// beyond.
+	// counts as waiting in the runtime. On two cores containerd serves four calls
+	// at once at 1.8 times the time of one; more calls add no throughput.
 	tolerance = 2
-	// comfort is how much longer than alone inspections may take for the width to
-	// grow. Between the two it stays, or it would go up and down for ever.
+	// comfort is how much longer than alone inspections may take while the width
+	// grows. Between comfort and tolerance it stays, so that it does not oscillate.
 	comfort = 1.5
-	// minSamples is the number of inspections that the width is judged by, at
-	// least; where they differ a lot it takes more, up to maxSamples.
+	// minSamples is the least number of inspections for a judgement. If their times
+	// differ a lot it takes more, up to maxSamples.
 	minSamples = 8
 	maxSamples = 128
-	// likeness is how far apart two values of a sample may be, between which the
-	// quantile of the whole lies, for a judgement before maxSamples.
+	// likeness is the largest ratio of the two sample values around the quantile
+	// that allows a judgement before maxSamples.
 	likeness = 1.3
 
-	// A trial takes this part of the width, and one that follows a trial that
-	// helped takes smallestTrial at least.
+	// A trial uses trialPart of the width. A trial right after a successful one may
+	// use less, down to smallestTrial.
 	trialPart     = 2. / 3
 	smallestTrial = 0.5
-	// gain says when a trial has helped: if the mean time fell to the part of the
-	// width that is left, to this power, at least. Were it 1, noise would decide.
+	// A trial has helped if the mean time fell at least to the remaining part of
+	// the width, to the power of gain. With 1, noise would decide.
 	gain = 0.75
-	// maxFutile bounds the judgements between two trials, which are 2 to the power
-	// of the trials in vain.
+	// maxFutile bounds the wait between two trials: 2 to the power of the number of
+	// trials that did not help, in judgements.
 	maxFutile = 4
 
-	// apart is how long after the last inspection one that begins belongs to
-	// another burst.
+	// apart is the idle time after which an inspection belongs to another burst.
 	apart = 100 * time.Millisecond
-	// longest bounds what is taken for the time of an inspection alone.
+	// longest bounds the assumed time of an inspection alone.
 	longest = time.Hour
 )
 
-// width is the number of pods inspected at once. It follows what the runtime
-// can serve, below a bound: inspections beyond that only wait, and load the
-// runtime while they do. It grows while inspections take about as long as alone.
-// When they take longer a third is taken off for a trial, to see whether it is for
-// each other that they wait: only then does it stay less than it was.
+// width is the number of pods inspected at once, up to a bound. It follows what the
+// runtime can serve, because inspections beyond that only wait and load the runtime.
+// It grows while inspections take about as long as alone. If they take longer, a
+// trial removes a third of it, to find out whether they wait for each other. Only
+// if they do, the width stays smaller.
 type width struct {
 	bound int
-	// least keeps a pod that hangs, and does not count as hung yet, from
-	// stopping all others.
+	// least keeps an inspection that hangs, before it counts as hung, from stopping
+	// all others.
 	least int
 	now   int
-	// classes are pods that may be compared, by the logarithm of the number of
-	// their containers.
+	// classes are pods whose times can be compared, by the logarithm of the number
+	// of their containers.
 	classes [bits.UintSize + 1]class
-	// ratios are the times of the inspections of this turn, each divided by that
+	// ratios are the times of this turn's inspections, each divided by the time
 	// alone.
 	ratios []float64
 	// turn numbers the judgements.
 	turn int
-	// trial is what there was before the trial under way, if there is one.
+	// trial has the values before the current trial, if there is one.
 	trial trial
-	// futile is the number of trials in vain, halved by each that helped. Before
-	// the next there are wait judgements.
+	// futile is the number of trials that did not help, halved by each that did.
+	// wait is the number of judgements before the next trial.
 	futile, wait int
 }
 
@@ -80,11 +78,10 @@ func newWidth(bound int) width {
 	return width{bound: bound, least: min(bound, max(2, bound/8)), now: bound, turn: 1}
 }
 
-// begin returns what an inspection that begins, as the nth in flight, is to say
-// of the width: the turn it counts for, 0 for none. Only those that begin with
-// all of the width as it is in use can tell what it does. If it is the first,
-// nothing has been in flight for idle.
-func (w *width) begin(n int, idle time.Duration) (turn int) {
+// turnOf returns the turn that a new inspection counts for, 0 for none. It is the
+// nth in flight; if it is the first, nothing was in flight for the time idle. Only
+// an inspection that begins while the whole width is in use can judge it.
+func (w *width) turnOf(n int, idle time.Duration) (turn int) {
 	if n == 1 && idle >= apart {
 		w.ratios = w.ratios[:0] // the runtime may have changed since
 	}
@@ -94,10 +91,11 @@ func (w *width) begin(n int, idle time.Duration) (turn int) {
 	return w.turn
 }
 
-// observe takes the time of an inspection that succeeded, and its turn.
-func (w *width) observe(pod *pleg.Pod, took time.Duration, turn int) {
+// measure records the time of a successful inspection, and judges the width once a
+// turn has enough of them.
+func (w *width) measure(pod *pleg.Pod, took time.Duration, turn int) {
 	c := &w.classes[bits.Len(uint(len(pod.Containers)+len(pod.Sandboxes)))]
-	if w.trial.width == 0 { // else what is compared would change
+	if w.trial.width == 0 { // a trial compares with what was known before it
 		c.learn(took)
 	}
 	if turn != w.turn || c.alone == 0 {
@@ -121,8 +119,8 @@ func (w *width) observe(pod *pleg.Pod, took time.Duration, turn int) {
 	w.turn++
 }
 
-// judge sets the width by the ratios of a turn: one that an eighth of them are
-// below, and their mean. By Little's law the mean tells the rate.
+// judge sets the width by the ratios of a turn: their lower eighth and their mean.
+// By Little's law the mean gives the rate.
 func (w *width) judge(low, mean float64) {
 	if w.trial.width > 0 {
 		w.conclude(low, mean)
@@ -133,7 +131,7 @@ func (w *width) judge(low, mean float64) {
 	case low < comfort:
 		w.now = min(w.bound, w.now+max(1, w.now/4))
 	case w.now == w.least:
-		// Nothing can be learnt by shrinking, so this is forgotten slowly.
+		// Shrinking further is impossible, so the time alone is adjusted slowly.
 		w.forget(1.125)
 	case low > tolerance && w.wait == 0:
 		w.try(trialPart, mean)
@@ -147,8 +145,8 @@ func (w *width) conclude(low, mean float64) {
 	slower := max(low, 1)
 	switch {
 	case mean > before.mean*math.Pow(float64(w.now)/float64(before.width), gain):
-		// Fewer at once were hardly faster: they did not wait for each other.
-		// The runtime takes longer now, however many it serves.
+		// Fewer at once were hardly faster: they did not wait for each other. The
+		// runtime has become slower, whatever the width.
 		w.forget(slower)
 		w.now = before.width
 		w.wait = 1 << w.futile
@@ -158,7 +156,7 @@ func (w *width) conclude(low, mean float64) {
 		w.try(min(trialPart, max(smallestTrial, tolerance/low)), mean)
 	default:
 		w.futile /= 2
-		// Back to where the tolerance seems to be, but not to where it was too much.
+		// Back to where the tolerance seems to be, but below where it was too much.
 		w.now = max(w.now, min(int(float64(w.now)*tolerance/slower), before.width*4/5))
 	}
 }
@@ -169,8 +167,8 @@ func (w *width) try(part, mean float64) {
 	w.now = max(w.least, int(float64(w.now)*part))
 }
 
-// forget has inspections take that much longer alone. Of pods that this was not
-// judged by nothing is known any more.
+// forget multiplies the time alone of the judged classes, and clears that of the
+// others.
 func (w *width) forget(factor float64) {
 	for i := range w.classes {
 		c := &w.classes[i]
@@ -183,19 +181,17 @@ func (w *width) forget(factor float64) {
 	}
 }
 
-// window is the number of inspections in a row that tell the time alone. The
-// first to end of a burst are among those that did not wait for the others, if the
-// runtime serves them in turn.
+// window is the number of consecutive inspections that give the time alone. If the
+// runtime serves a burst in order, the first to end did not wait for others.
 const window = 16
 
-// class is what is known of pods of about as many containers.
+// class is what is known of pods with a similar number of containers.
 type class struct {
-	// alone is the shortest time that two inspections of a window took, since the
-	// runtime's time was last found to have changed; 0 before there was one. A
-	// single one may be far shorter than is usual.
+	// alone is the second shortest time of a window since the runtime last changed
+	// its speed; 0 before the first window. The shortest may be an outlier.
 	alone  time.Duration
 	recent []time.Duration
-	// sampled is whether inspections of this turn were.
+	// sampled is set if this turn has inspections of the class.
 	sampled bool
 }
 
@@ -211,9 +207,9 @@ func (c *class) learn(took time.Duration) {
 	c.recent = c.recent[:0]
 }
 
-// eighth returns the value that an eighth of sorted ones are below, as about an
-// eighth of a window is below [class.alone], and whether it is known well: the two
-// values that it lies between in two samples of three are alike.
+// eighth returns the lower eighth of sorted values, as [class.alone] is the lower
+// eighth of a window, and whether it is certain: the values one standard deviation
+// of the rank around it are alike.
 func eighth(sorted []float64) (value float64, sure bool) {
 	n := len(sorted)
 	deviation := max(1, int(math.Sqrt(7*float64(n))/8)) // of the rank

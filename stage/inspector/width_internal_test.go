@@ -12,7 +12,7 @@ import (
 func (w *width) run(n int, took func(width int) time.Duration) {
 	pod := &pleg.Pod{Containers: make([]*pleg.Container, 2), Sandboxes: make([]*pleg.Container, 1)}
 	for range n {
-		w.observe(pod, took(w.now), w.begin(w.now, 0))
+		w.measure(pod, took(w.now), w.turnOf(w.now, 0))
 	}
 }
 
@@ -56,7 +56,7 @@ func slowed(by time.Duration) func(int) time.Duration {
 func TestWidthRecoversFromASlowerRuntimeAtOnce(t *testing.T) {
 	w := newWidth(16)
 	w.run(window+3*minSamples-2, slowed(1))
-	w.begin(1, apart) // a burst ended before it could be judged, and this is the next
+	w.turnOf(1, apart) // a burst ended before it could be judged, and this is the next
 	w.run(minSamples, slowed(12))
 	if w.now != 10 {
 		t.Errorf("width %d after a judgement, want a trial with 10", w.now)
@@ -84,7 +84,7 @@ func TestWidthForgets(t *testing.T) {
 	rare := &pleg.Pod{Containers: make([]*pleg.Container, 30)}
 	w := newWidth(16)
 	for range window {
-		w.observe(rare, time.Millisecond, 0)
+		w.measure(rare, time.Millisecond, 0)
 	}
 	w.run(window, slowed(1))
 	w.now = w.least

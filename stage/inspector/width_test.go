@@ -55,18 +55,18 @@ func (c *crowd) PodStatus(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus)
 
 // burst has so many pods inspected, as fast as the inspector takes them, and
 // returns how long that took.
-func (c *crowd) burst(b *bed, pods int) time.Duration {
+func (c *crowd) burst(f *fixture, pods int) time.Duration {
 	began := time.Now()
 	c.most.Store(0)
 	c.bursts++
 	go func() {
 		for n := range pods {
-			b.inspect <- change(1, plegtest.Pod(pleg.PodUID(fmt.Sprint(n)), "c=running /s=running"))
+			f.inspect <- change(1, plegtest.Pod(pleg.PodUID(fmt.Sprint(n)), "c=running /s=running"))
 		}
 	}()
 	for range pods {
-		<-b.settled
-		<-b.outcomes
+		<-f.settled
+		<-f.outcomes
 	}
 	synctest.Wait()
 	return time.Since(began)
@@ -107,13 +107,13 @@ func TestWidthFollowsTheRuntime(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				reg := prometheus.NewPedanticRegistry()
 				rt := newCrowd(tc.serves)
-				b := newBedOfAnyWidth(t, rt.PodStatus, inspector.Options{
+				f := newAdaptiveFixture(t, rt.PodStatus, inspector.Options{
 					Inspectors: bound, FixedWidth: tc.fixed, Metrics: instrument.Registry{Registerer: reg},
 				})
-				rt.burst(b, 1000) // to find the knee
+				rt.burst(f, 1000) // to find the knee
 				var took, most, width []float64
 				for range 5 {
-					took = append(took, rt.burst(b, pods).Seconds())
+					took = append(took, rt.burst(f, pods).Seconds())
 					most = append(most, float64(rt.most.Load()))
 					width = append(width, widthOf(t, reg))
 				}
@@ -151,9 +151,9 @@ func TestWidthUnderAHeavyTail(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					rt := newCrowd(1000)
 					rt.tail = tc.sigma
-					b := newBedOfAnyWidth(t, rt.PodStatus, inspector.Options{Inspectors: tc.bound, FixedWidth: fixed})
+					f := newAdaptiveFixture(t, rt.PodStatus, inspector.Options{Inspectors: tc.bound, FixedWidth: fixed})
 					for range 10 {
-						took[fixed] += rt.burst(b, 1000).Seconds()
+						took[fixed] += rt.burst(f, 1000).Seconds()
 					}
 				})
 			}
@@ -171,15 +171,15 @@ func TestWidthGrowsAgain(t *testing.T) {
 		few, many := newCrowd(2), newCrowd(1000)
 		var rt atomic.Pointer[crowd]
 		rt.Store(few)
-		b := newBedOfAnyWidth(t, func(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
+		f := newAdaptiveFixture(t, func(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
 			return rt.Load().PodStatus(ctx, pod, last)
 		}, inspector.Options{Inspectors: 16, Metrics: instrument.Registry{Registerer: reg}})
-		few.burst(b, 300)
+		few.burst(f, 300)
 		if got := widthOf(t, reg); got > 8 {
 			t.Errorf("width of a runtime that serves 2 at once = %v, want at most 8", got)
 		}
 		rt.Store(many)
-		many.burst(b, 1000)
+		many.burst(f, 1000)
 		if got := widthOf(t, reg); got != 16 {
 			t.Errorf("width after it serves all at once = %v, want the bound of 16", got)
 		}
@@ -192,13 +192,13 @@ func TestStuckInspectionsDoNotCountForTheWidth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewPedanticRegistry()
 		rt := newCrowd(1)
-		b := newBedOfAnyWidth(t, rt.PodStatus, inspector.Options{
+		f := newAdaptiveFixture(t, rt.PodStatus, inspector.Options{
 			Inspectors: 8, HungAfter: time.Second, Metrics: instrument.Registry{Registerer: reg},
 		})
 		for range 16 { // in quieter times it learns how long an inspection takes alone
-			rt.burst(b, 1)
+			rt.burst(f, 1)
 		}
-		rt.burst(b, 300)
+		rt.burst(f, 300)
 		width := int(widthOf(t, reg))
 		if width > 3 {
 			t.Fatalf("width of a runtime that serves one at once = %d, want 2 or 3", width)
@@ -206,18 +206,18 @@ func TestStuckInspectionsDoNotCountForTheWidth(t *testing.T) {
 		hang := func(n int) {
 			pod := plegtest.Pod(pleg.PodUID(fmt.Sprint("hung", n)), "c=running")
 			pod.Name = "name-hung"
-			b.inspect <- change(1, pod)
+			f.inspect <- change(1, pod)
 		}
 		for n := range width {
 			hang(n)
 			time.Sleep(100 * time.Millisecond)
 		}
 		began := time.Now()
-		b.inspect <- change(1, plegtest.Pod("a", "c=running"))
+		f.inspect <- change(1, plegtest.Pod("a", "c=running"))
 		if waited, want := time.Since(began), time.Second-time.Duration(width)*100*time.Millisecond; waited != want {
 			t.Errorf("waited %v for hung pods, want %v: a second from the start of the oldest", waited, want)
 		}
-		<-b.settled
+		<-f.settled
 		for n := width; n < 8; n++ { // beside those that hang there is room up to the bound
 			time.Sleep(time.Second)
 			hang(n)

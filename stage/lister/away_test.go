@@ -16,9 +16,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage/lister"
 )
 
-// A runtime that is away for a while is looked for each retry period, with a
-// stream of events or without, and all else that fails each relist period.
-func TestRuntimeThatIsAwayIsLookedForMoreOften(t *testing.T) {
+// While the runtime is unavailable it is listed once per retry period, with an
+// event stream or without. After any other error the relist period applies.
+func TestUnavailableRuntimeIsListedMoreOften(t *testing.T) {
 	const outage = 700 * time.Millisecond
 	for name, tc := range map[string]struct {
 		err    error
@@ -26,42 +26,42 @@ func TestRuntimeThatIsAwayIsLookedForMoreOften(t *testing.T) {
 		want   time.Duration // of the first listing after the second
 	}{
 		"away":                   {fmt.Errorf("list: %w", pleg.ErrUnavailable), false, period + 4*retryPeriod},
-		"away, with a stream":    {fmt.Errorf("list: %w", pleg.ErrUnavailable), true, periodWithEvents + 4*retryPeriod},
+		"away, with a stream":    {fmt.Errorf("list: %w", pleg.ErrUnavailable), true, proof + periodWithEvents + 4*retryPeriod},
 		"another error":          {errList, false, 2 * period},
-		"another, with a stream": {errList, true, periodWithEvents + period},
+		"another, with a stream": {errList, true, proof + periodWithEvents + period},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				from := time.Now().Add(period)
 				if tc.stream {
-					from = time.Now().Add(periodWithEvents)
+					from = time.Now().Add(proof + periodWithEvents)
 				}
-				b := newBed(t, func(context.Context) ([]*pleg.Pod, error) {
+				f := newFixture(t, func(context.Context) ([]*pleg.Pod, error) {
 					if gone := time.Since(from); gone >= 0 && gone < outage {
 						return nil, tc.err
 					}
 					return nil, nil
 				}, instrument.Registry{})
 				if tc.stream {
-					b.follow(t)
+					f.follow(t)
 				} else {
-					b.requireNext(t, 0, false)
+					f.requireNext(t, 0, false)
 				}
-				b.requireNext(t, tc.want, tc.stream)
+				f.requireNext(t, tc.want, tc.stream)
 			})
 		})
 	}
 }
 
-// The log says once in each relist period that the runtime is away.
-func TestRuntimeThatIsAwayIsNotLoggedEachTime(t *testing.T) {
+func TestUnavailableRuntimeIsLoggedOncePerPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		var calls int
 		l, err := lister.New(lister.Options{
-			Runtime: fakeRuntime(func(context.Context) ([]*pleg.Pod, error) { calls++; return nil, pleg.ErrUnavailable }), RelistPeriod: period,
+			Runtime:         fakeRuntime(func(context.Context) ([]*pleg.Pod, error) { calls++; return nil, pleg.ErrUnavailable }),
+			RelistPeriod:    period,
 			RelistThreshold: threshold, RetryPeriod: retryPeriod, RelistPeriodWithEvents: periodWithEvents,
-			RelistThresholdWithEvents: thresholdWithEvents, ListTimeout: timeout, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			RelistThresholdWithEvents: thresholdWithEvents, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,6 @@
-// Package lister is the first stage: it asks the runtime what exists.
+// Package lister is the first stage: it lists all pods of the runtime, once per
+// period. It owns the period and the health, and so the question whether CRI
+// events may stand in for lists (trust.go).
 package lister
 
 import (
@@ -9,22 +11,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sourcegraph/conc/panics"
-
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-const (
-	// oversleptAfter is by how much a timer is late only if this process was
-	// stopped or starved.
-	oversleptAfter = 20 * time.Millisecond
-	// catchUp is the time for the events that waited meanwhile.
-	catchUp = 2 * time.Second
-)
-
-// Runtime is the part of [pleg.Runtime] that the lister needs.
+// Runtime lists all pods. The call has a deadline and does not panic.
 type Runtime interface {
 	ListPods(ctx context.Context) ([]*pleg.Pod, error)
 }
@@ -32,48 +24,47 @@ type Runtime interface {
 // Options configure a [Lister]. The durations must be positive.
 type Options struct {
 	Runtime Runtime
-	// RelistPeriod is the time from the end of one list to the next, and
-	// RelistThreshold the age of the last successful one that is unhealthy.
+	// RelistPeriod is the time from the end of one list to the start of the next.
+	// A successful list older than RelistThreshold is unhealthy.
 	RelistPeriod    time.Duration
 	RelistThreshold time.Duration
-	// RetryPeriod is the time to the next list after one that found no runtime
-	// to ask ([pleg.ErrUnavailable]), if it is shorter than RelistPeriod.
+	// RetryPeriod is the time to the next list if the runtime was not available
+	// ([pleg.ErrUnavailable]) and RelistPeriod is longer.
 	RetryPeriod time.Duration
-	// RelistPeriodWithEvents and RelistThresholdWithEvents stand in for them
-	// while a stream of events is up and not doubted.
+	// RelistPeriodWithEvents and RelistThresholdWithEvents apply instead while CRI
+	// events stand in for lists.
 	RelistPeriodWithEvents    time.Duration
 	RelistThresholdWithEvents time.Duration
-	// ListTimeout ends a list that takes longer.
-	ListTimeout time.Duration
-	Logger      *slog.Logger
-	Metrics     instrument.Registry
+	Logger                    *slog.Logger
+	Metrics                   instrument.Registry
 }
 
-// Lister owns the relist period. Its methods are safe for concurrent use; what
-// they read is published by the loop.
+// Lister owns the relist period. Its exported methods are safe for concurrent use
+// and do not block.
 type Lister struct {
 	runtime Runtime
 	opts    Options
 	log     *slog.Logger
 	metrics *metrics
 
-	// running is when the list under way began; nil between two lists.
+	// running is when the list in progress began; nil between two lists. last and
+	// running are published by the loop.
 	running atomic.Pointer[time.Time]
 	last    atomic.Pointer[Relist]
-	stream  atomic.Pointer[stream]
-	// doubt is since when the stream is not relied on although it is up; nil if
-	// it is.
-	doubt  atomic.Pointer[time.Time]
-	wake   chan struct{} // of capacity 1: relist at once
-	sooner chan struct{} // of capacity 1: relist after the short period
+	trust   trust
+	// Capacity 1: a request that waits covers those after it.
+	relistNow     chan struct{}
+	relistSoon    chan struct{}
+	streamChanged chan struct{}
 
-	// listedWith is the stream at the last successful list.
-	listedWith *stream
-	// warned is when a failed list was logged last.
-	warned time.Time
+	// listing and previous are what was known of the stream when the last list
+	// began, and when the last successful one did.
+	listing, previous evidence
+	// warnedAt is when a failed list was last logged.
+	warnedAt time.Time
 }
 
-// Relist is what is known of the relists so far.
+// Relist is the result of the relists so far.
 type Relist struct {
 	// Success is when the newest successful list began; zero before the first.
 	Success time.Time
@@ -81,94 +72,86 @@ type Relist struct {
 	Err error
 }
 
-// stream is the state of the stream of events since a moment.
-type stream struct {
-	up    bool
-	since time.Time
-}
-
-// New returns a lister that is yet to run.
+// New returns a lister that does not run yet.
 func New(o Options) (*Lister, error) {
-	l := &Lister{runtime: o.Runtime, opts: o, log: o.Logger.With("stage", "lister"), wake: make(chan struct{}, 1), sooner: make(chan struct{}, 1)}
+	l := &Lister{
+		runtime: o.Runtime, opts: o, log: o.Logger.With("stage", "lister"),
+		relistNow: make(chan struct{}, 1), relistSoon: make(chan struct{}, 1), streamChanged: make(chan struct{}, 1),
+	}
 	l.last.Store(&Relist{})
-	l.stream.Store(&stream{})
-	l.listedWith = l.stream.Load()
+	l.trust.init()
 	var err error
-	l.metrics, err = newMetrics(o.Metrics, l.age)
+	l.metrics, err = newMetrics(o.Metrics, l)
 	return l, err
 }
 
-// Listed returns when the newest successful list began; zero before the first.
-func (l *Lister) Listed() time.Time { return l.Last().Success }
+// LastSuccess returns when the newest successful list began; zero before the first.
+func (l *Lister) LastSuccess() time.Time { return l.Last().Success }
 
-// Last returns what is known of the relists so far.
+// Last returns the result of the relists so far.
 func (l *Lister) Last() Relist { return *l.last.Load() }
 
-// Relist asks for a list at once rather than at the end of the period. It never
-// blocks; requests made during a list are served by one list after it.
-func (l *Lister) Relist() {
+// RelistNow requests a list at once. Requests made during a list are served by
+// one list after it.
+func (l *Lister) RelistNow() { poke(l.relistNow) }
+
+// RelistSoon requests a list within RelistPeriod, even while the longer period
+// with events applies.
+func (l *Lister) RelistSoon() { poke(l.relistSoon) }
+
+func poke(c chan<- struct{}) {
 	select {
-	case l.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
 
-// Retry asks for a list after the short period, should the long one hold. It
-// never blocks.
-func (l *Lister) Retry() {
-	select {
-	case l.sooner <- struct{}{}:
-	default:
-	}
+// StreamOpened reports that the event stream was opened. Once the stream counts
+// as up, a list follows at once, for what happened before.
+func (l *Lister) StreamOpened() {
+	l.trust.opened()
+	poke(l.streamChanged)
 }
 
-// SetStream tells whether a stream of events is up. Either way a list is due at
-// once: of what happened before the stream was up, or of what it may have lost.
-func (l *Lister) SetStream(up bool) {
-	if l.stream.Load().up == up {
+// StreamEnded reports that the event stream has ended or could not be opened. If
+// it was up, a list follows at once, for what it may have lost.
+func (l *Lister) StreamEnded() {
+	if l.trust.ended() {
+		l.RelistNow()
 		return
 	}
-	l.stream.Store(&stream{up: up, since: time.Now()})
-	l.Relist()
+	poke(l.streamChanged)
 }
 
-// SetDoubt tells whether a stream of events that is up is not to be relied on.
-// Then what holds without events holds, and a list is due within the short
-// period. It does not block.
-func (l *Lister) SetDoubt(doubted bool) {
-	switch {
-	case !doubted:
-		l.doubt.Store(nil)
-	case l.doubt.Load() == nil:
-		now := time.Now()
-		l.doubt.Store(&now)
-		l.Retry()
+// ChangesUnannounced reports n changes that the event stream failed to announce
+// while it was up. Lists take over again within RelistPeriod.
+func (l *Lister) ChangesUnannounced(n int) {
+	if need := l.trust.missed(); need > 0 {
+		l.log.Warn("event stream is missing changes; falling back to polling", "missed", n, "cleanRelistsNeeded", need)
+		l.RelistSoon()
 	}
 }
 
-// relied reports whether a stream of events stands in for lists, and since when
-// that is so.
-func (l *Lister) relied() (relied bool, since time.Time) {
-	stream, doubt := l.stream.Load(), l.doubt.Load()
-	if doubt != nil && doubt.After(stream.since) {
-		return false, *doubt
+// ChangesAnnounced reports a relist while the stream was up that found no
+// unannounced change, and whether a CRI event came since the last one.
+func (l *Lister) ChangesAnnounced(heard bool) {
+	if clean := l.trust.confirmed(heard); clean > 0 {
+		l.log.Info("event stream announces all changes again", "cleanRelists", clean)
 	}
-	return stream.up && doubt == nil, stream.since
 }
 
-// Healthy reports whether the last successful list is younger than the
-// threshold, and if not, why. The threshold that holds without events begins to
-// count when the stream breaks or is doubted, not before; the one that held with
-// them goes on.
+// Healthy reports whether the last successful list is younger than the threshold,
+// and if not, why. When events stop standing in for lists, the shorter threshold
+// counts from that moment; the longer one keeps counting from the last list.
 func (l *Lister) Healthy() (bool, error) {
 	last := l.Last()
-	relied, since := l.relied()
+	events, since := l.trust.now().standsIn()
 	if last.Success.IsZero() {
 		return false, because("pleg has yet to be successful", last.Err)
 	}
 	threshold, seen := l.opts.RelistThreshold, last.Success
 	switch {
-	case relied:
+	case events:
 		threshold = l.opts.RelistThresholdWithEvents
 	case since.After(seen) && time.Since(seen) <= l.opts.RelistThresholdWithEvents:
 		seen = since
@@ -186,31 +169,33 @@ func because(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// Run relists at once and then a period after each list has ended, until ctx
-// ends; it returns the cause of ctx and closes out. A failed list is logged,
-// counted and tried again a period later, or sooner if there was no runtime to
-// ask: it sends nothing.
+// Run lists all pods at once and then a period after each list has ended. It runs
+// until ctx ends, returns the cause of ctx and closes out. A failed list is
+// logged, counted and retried; it sends nothing.
 func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 	defer close(out)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var due time.Time
-	waited := false
+	overslept := false
 	for {
 		select {
 		case <-timer.C:
-			if !waited && l.overslept(due) {
-				waited = true
+			if !overslept && l.trust.now().overslept(due, time.Now()) {
+				overslept = true
 				timer.Reset(catchUp)
 				continue
 			}
-		case <-l.wake:
-		case <-l.sooner:
-			// Never later than it is due: there may be no end of retries.
+		case <-l.relistNow:
+		case <-l.relistSoon:
+			// Never later than it is due: requests may keep coming.
 			if soon := time.Now().Add(l.opts.RelistPeriod); soon.Before(due) {
 				due = soon
-				timer.Reset(l.opts.RelistPeriod)
+				timer.Reset(time.Until(l.wakeAt(due)))
 			}
+			continue
+		case <-l.streamChanged:
+			timer.Reset(time.Until(l.wakeAt(due)))
 			continue
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -222,41 +207,48 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 				return context.Cause(ctx)
 			}
 		}
-		waited = false
+		overslept = false
 		due = time.Now().Add(l.period())
-		timer.Reset(time.Until(due))
+		timer.Reset(time.Until(l.wakeAt(due)))
 	}
 }
 
-// overslept reports whether this process did not run when a list became due, and
-// events of that time wait to be read. A list before them would show how things
-// stand, and what was over by then would never be told.
-func (l *Lister) overslept(due time.Time) bool {
-	return l.stream.Load().up && time.Since(due) > oversleptAfter
+// wakeAt is when the next list begins: when it is due, or when a stream comes up
+// or has come up since the last list began.
+func (l *Lister) wakeAt(due time.Time) time.Time {
+	stream := l.trust.now()
+	if stream.up && !stream.sameStream(l.listing) {
+		return time.Now()
+	}
+	if up := stream.nextProof(); !up.IsZero() && up.Before(due) {
+		return up
+	}
+	return due
 }
 
-// period is the time to the next list. The long one holds only while both the
-// stream and the lists work. A runtime that is away is looked for more often: it
-// is to be known again soon after its return.
+// period is the time to the next list. The period with events applies only while
+// lists work too. A runtime that is not available is listed more often, so that
+// it is known again soon after its return.
 func (l *Lister) period() time.Duration {
-	relied, _ := l.relied()
+	events, _ := l.trust.now().standsIn()
 	switch err := l.Last().Err; {
 	case errors.Is(err, pleg.ErrUnavailable):
 		return min(l.opts.RetryPeriod, l.opts.RelistPeriod)
-	case relied && err == nil:
+	case events && err == nil:
 		return l.opts.RelistPeriodWithEvents
 	}
 	return l.opts.RelistPeriod
 }
 
 func (l *Lister) relist(ctx context.Context) (stage.Listing, bool) {
-	last, stream := l.Last(), l.stream.Load()
-	start := time.Now()
+	last := l.Last()
+	stream, start := l.trust.now(), time.Now()
+	l.listing = stream
 	if !last.Success.IsZero() {
 		l.metrics.interval.Observe(start.Sub(last.Success).Seconds())
 	}
 	l.running.Store(&start)
-	pods, err := l.list(ctx)
+	pods, err := l.runtime.ListPods(ctx)
 	l.running.Store(nil)
 	l.metrics.duration.Observe(time.Since(start).Seconds())
 	if ctx.Err() != nil {
@@ -269,47 +261,28 @@ func (l *Lister) relist(ctx context.Context) (stage.Listing, bool) {
 		return stage.Listing{}, false
 	}
 	if last.Err != nil {
-		l.log.InfoContext(ctx, "relist works again", "pods", len(pods))
+		l.log.InfoContext(ctx, "relist succeeded again", "pods", len(pods))
 	}
 	l.last.Store(&Relist{Success: start})
 	l.metrics.lastSeen.Set(float64(start.UnixNano()) / float64(time.Second))
-	listing := stage.Listing{
-		At: start, Pods: l.wellFormed(ctx, pods), Announced: l.listedWith.up, Broken: stream != l.listedWith,
-	}
-	l.listedWith = stream
+	listing := stage.Listing{At: start, Pods: pods, StreamUp: l.previous.up, StreamBroke: !stream.sameStream(l.previous)}
+	l.previous = stream
 	return listing, true
 }
 
-// warn logs that a list has failed, but of the many that find the runtime away
-// no more than one in each period.
+// warn logs a failed list, but at most once per period while the runtime stays
+// unavailable.
 func (l *Lister) warn(ctx context.Context, err error) {
 	now := time.Now()
 	again := errors.Is(err, pleg.ErrUnavailable) && errors.Is(l.Last().Err, pleg.ErrUnavailable)
-	if again && now.Sub(l.warned) < l.opts.RelistPeriod {
+	if again && now.Sub(l.warnedAt) < l.opts.RelistPeriod {
 		return
 	}
-	l.warned = now
+	l.warnedAt = now
 	l.log.WarnContext(ctx, "relist failed, will be retried", "err", err)
 }
 
-func (l *Lister) list(ctx context.Context) (pods []*pleg.Pod, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, l.opts.ListTimeout, fmt.Errorf("no answer within the list timeout of %v", l.opts.ListTimeout))
-	defer cancel()
-	// The runtime may be the embedder's: its panic costs this relist only.
-	if caught := panics.Try(func() { pods, err = l.runtime.ListPods(ctx) }); caught != nil {
-		l.log.ErrorContext(ctx, "the runtime panicked in ListPods", "err", caught.AsError())
-		return nil, fmt.Errorf("list pods: panic: %v", caught.Value)
-	}
-	if err != nil {
-		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
-			err = fmt.Errorf("%w: %w", cause, err)
-		}
-		return nil, fmt.Errorf("list pods: %w", err)
-	}
-	return pods, nil
-}
-
-// age returns how long the list under way has been running, in seconds.
+// age returns how long the list in progress has been running, in seconds.
 func (l *Lister) age() float64 {
 	start := l.running.Load()
 	if start == nil {

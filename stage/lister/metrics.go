@@ -7,14 +7,13 @@ import (
 )
 
 type metrics struct {
-	duration  prometheus.Histogram
-	interval  prometheus.Histogram
-	lastSeen  prometheus.Gauge
-	errors    prometheus.Counter
-	malformed prometheus.Counter
+	duration prometheus.Histogram
+	interval prometheus.Histogram
+	lastSeen prometheus.Gauge
+	errors   prometheus.Counter
 }
 
-func newMetrics(reg instrument.Registry, age func() float64) (*metrics, error) {
+func newMetrics(reg instrument.Registry, l *Lister) (*metrics, error) {
 	m := &metrics{
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    reg.Name("pleg_relist_duration_seconds", "kubelet_pleg_relist_duration_seconds"),
@@ -34,14 +33,21 @@ func newMetrics(reg instrument.Registry, age func() float64) (*metrics, error) {
 			Name: "pleg_relist_errors_total",
 			Help: "Relists that the runtime did not answer.",
 		}),
-		malformed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "pleg_malformed_pods_total",
-			Help: "Pods and containers skipped because the runtime returned them without what identifies them.",
-		}),
 	}
-	running := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "pleg_relist_running_seconds",
-		Help: "Age in seconds of the list that is under way, 0 between two lists.",
-	}, age)
-	return m, reg.Register(m.duration, m.interval, m.lastSeen, m.errors, m.malformed, running)
+	gauge := func(name, help string, value func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
+	}
+	return m, reg.Register(m.duration, m.interval, m.lastSeen, m.errors,
+		gauge("pleg_relist_running_seconds", "Age in seconds of the list in progress, 0 between two lists.", l.age),
+		gauge("pleg_event_stream_up", "1 while the stream of container events is up, 0 otherwise.",
+			func() float64 { return number(l.trust.now().up) }),
+		gauge("pleg_event_stream_doubted", "1 while polling replaces the event stream because the stream missed changes while it was up, 0 otherwise.",
+			func() float64 { return number(l.trust.now().isDoubted()) }))
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -18,7 +18,7 @@ func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
 		reg := prometheus.NewPedanticRegistry()
-		b := newBed(t, func(ctx context.Context) ([]*pleg.Pod, error) {
+		f := newFixture(t, func(ctx context.Context) ([]*pleg.Pod, error) {
 			switch calls++; calls {
 			case 2:
 				return nil, errList
@@ -30,8 +30,8 @@ func TestMetrics(t *testing.T) {
 				return []*pleg.Pod{nil, {}}, nil
 			}
 		}, instrument.Registry{Registerer: reg})
-		b.next(t)
-		b.next(t)
+		f.next(t)
+		f.next(t)
 		time.Sleep(period + 3*time.Second)
 		// Bubbles begin at midnight UTC 2000-01-01; the third list began 2.2 s
 		// after that, and the fourth has been under way for 3 s.
@@ -39,18 +39,15 @@ func TestMetrics(t *testing.T) {
 # HELP pleg_last_seen_seconds Unix time at which the last successful relist began.
 # TYPE pleg_last_seen_seconds gauge
 pleg_last_seen_seconds 9.466848022e+08
-# HELP pleg_malformed_pods_total Pods and containers skipped because the runtime returned them without what identifies them.
-# TYPE pleg_malformed_pods_total counter
-pleg_malformed_pods_total 4
 # HELP pleg_relist_errors_total Relists that the runtime did not answer.
 # TYPE pleg_relist_errors_total counter
 pleg_relist_errors_total 1
-# HELP pleg_relist_running_seconds Age in seconds of the list that is under way, 0 between two lists.
+# HELP pleg_relist_running_seconds Age in seconds of the list in progress, 0 between two lists.
 # TYPE pleg_relist_running_seconds gauge
 pleg_relist_running_seconds 3
 `
 		if err := testutil.GatherAndCompare(reg, strings.NewReader(want),
-			"pleg_last_seen_seconds", "pleg_malformed_pods_total", "pleg_relist_errors_total", "pleg_relist_running_seconds"); err != nil {
+			"pleg_last_seen_seconds", "pleg_relist_errors_total", "pleg_relist_running_seconds"); err != nil {
 			t.Error(err)
 		}
 		if got := sampleCount(t, reg, "pleg_relist_duration_seconds"); got != 3 {

@@ -91,7 +91,7 @@ func TestContractNamedSlow(t *testing.T) {
 		if s["queue_length"] != buffer || s["discarded_events_total"] != events-buffer || s["oldest_event_seconds"] < 60 {
 			f.Errorf("series %v: want %d queued, %d discarded, the oldest a minute ago", s, buffer, events-buffer)
 		}
-		log.RequireLines(f.T, 1, "has not read for a while")
+		log.RequireLines(f.T, 1, "subscriber is not reading")
 		var got []pleg.Event
 		for range buffer + 1 {
 			got = append(got, <-sub.Events())

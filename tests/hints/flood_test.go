@@ -131,7 +131,7 @@ func (f flood) run(t *testing.T) {
 	if peak > base+128<<20 || after > base+16<<20 {
 		t.Errorf("the heap grew from %d MiB to %d and shrank to %d, want at most 128 and 16 more", base>>20, peak>>20, after>>20)
 	}
-	if got := log.Count("hints cannot be followed one by one"); got > 1 || f.lines >= 0 && got != f.lines {
+	if got := log.Count("too many hints"); got > 1 || f.lines >= 0 && got != f.lines {
 		t.Errorf("%d log lines about the flood, want %d, or at most 1", got, f.lines)
 	}
 }

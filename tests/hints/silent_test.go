@@ -29,7 +29,7 @@ func timeToCache(t *testing.T, h *kit.Simulation, pod simruntime.Pod) time.Durat
 }
 
 const (
-	lineDoubted = "is up but misses changes"
+	lineDoubted = "event stream is missing changes"
 	lineTrusted = "announces all changes again"
 )
 

@@ -8,9 +8,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// merge takes what an event says of one sandbox into what is known of its pod.
-// Containers only move forward: an event that was built a moment before a
-// listing, and dated a moment after it, takes nothing back. It returns nil if
+// merge returns what is known of a pod after a CRI event about one of its
+// sandboxes. Containers only move forward: an event that was built a moment before
+// a listing and dated a moment after it takes nothing back. merge returns nil if
 // nothing is left of the pod.
 func merge(have *pleg.Pod, h *pleg.Hint, removed func(pleg.ContainerID) bool) *pleg.Pod {
 	if have == nil {
@@ -46,8 +46,7 @@ func mergeContainers(have, news []*pleg.Container, removed func(pleg.ContainerID
 	return out
 }
 
-// containers ranges over the containers and the sandboxes of a pod, which may be
-// nil.
+// containers ranges over the containers and sandboxes of a pod; it may be nil.
 func containers(pod *pleg.Pod) iter.Seq[*pleg.Container] {
 	return func(yield func(*pleg.Container) bool) {
 		if pod == nil {
@@ -72,12 +71,12 @@ func hasContainer(pod *pleg.Pod, id pleg.ContainerID) bool {
 	return false
 }
 
-// behind reports whether a state of a container lies before another: it is
-// created, runs, and has exited, in this order.
+// behind reports whether a comes before b in a container's life: created, running,
+// exited.
 func behind(a, b *pleg.Container) bool { return cmp.Compare(a.State, b.State) < 0 }
 
-// tellsAll reports whether the event's status is that of the whole pod.
-func tellsAll(h *pleg.Hint, pod *pleg.Pod) bool {
+// coversPod reports whether the event's status is that of the whole pod.
+func coversPod(h *pleg.Hint, pod *pleg.Pod) bool {
 	if h.Status == nil || pod == nil || len(pod.Sandboxes) != len(h.Pod.Sandboxes) || len(pod.Containers) != len(h.Pod.Containers) {
 		return false
 	}
@@ -94,20 +93,4 @@ func tellsAll(h *pleg.Hint, pod *pleg.Pod) bool {
 		}
 	}
 	return true
-}
-
-// without returns the pod without the containers that an event has shown to be
-// removed: a runtime may list a sandbox for some milliseconds longer.
-func without(pod *pleg.Pod, removed func(pleg.ContainerID) bool) *pleg.Pod {
-	gone := func(c *pleg.Container) bool { return removed(c.ID) }
-	if pod == nil || !slices.ContainsFunc(pod.Containers, gone) && !slices.ContainsFunc(pod.Sandboxes, gone) {
-		return pod
-	}
-	rest := *pod
-	rest.Containers = slices.DeleteFunc(slices.Clone(pod.Containers), gone)
-	rest.Sandboxes = slices.DeleteFunc(slices.Clone(pod.Sandboxes), gone)
-	if len(rest.Containers) == 0 && len(rest.Sandboxes) == 0 {
-		return nil
-	}
-	return &rest
 }

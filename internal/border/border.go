@@ -1,0 +1,176 @@
+// Package border stands between the embedder's [pleg.Runtime] and the stages.
+//
+// Whatever the runtime does, a call across the border returns an error instead
+// of doing harm: every call but the event stream has a deadline, a panic and a
+// runtime.Goexit cost that call only, and an answer that no stage could work with
+// is repaired or refused. Behind the border the stages call plainly.
+package border
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sourcegraph/conc/panics"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// Options configure a [Runtime].
+type Options struct {
+	// ListTimeout ends a list of all pods or of one pod; positive.
+	ListTimeout time.Duration
+	Logger      *slog.Logger
+	Metrics     instrument.Registry
+}
+
+// Runtime calls the embedder's runtime. Its methods are safe for concurrent use
+// and return when the runtime's method has returned.
+type Runtime struct {
+	embedded    pleg.Runtime
+	listTimeout time.Duration
+	log         *slog.Logger
+	malformed   prometheus.Counter
+}
+
+// New returns the border around a runtime.
+func New(embedded pleg.Runtime, o Options) (*Runtime, error) {
+	r := &Runtime{
+		embedded: embedded, listTimeout: o.ListTimeout, log: o.Logger,
+		malformed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "pleg_malformed_pods_total",
+			Help: "Pods and containers skipped because the runtime returned them without what identifies them.",
+		}),
+	}
+	return r, o.Metrics.Register(r.malformed)
+}
+
+// ListPods lists all pods. Items of the list that no stage could place are left
+// out and counted.
+func (r *Runtime) ListPods(ctx context.Context) (pods []*pleg.Pod, err error) {
+	ctx, cancel := r.withListTimeout(ctx)
+	defer cancel()
+	err = r.call(ctx, "ListPods", "", func() (err error) {
+		pods, err = r.embedded.ListPods(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	return r.wellFormed(ctx, pods), nil
+}
+
+// PodStatus inspects one pod. An inspection that takes longer than timeout fails.
+func (r *Runtime) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus, timeout time.Duration) (status *pleg.PodStatus, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within the inspect timeout of %v", timeout))
+	defer cancel()
+	err = r.call(ctx, "PodStatus", pod.UID, func() (err error) {
+		status, err = r.embedded.PodStatus(ctx, pod, last)
+		return err
+	})
+	if err == nil {
+		err = checkStatus(status)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("inspect pod %s/%s (%s): %w", pod.Namespace, pod.Name, pod.UID, err)
+	}
+	return status, nil
+}
+
+// PodLister returns the runtime's [pleg.PodLister], or nil if it has none.
+func (r *Runtime) PodLister() pleg.PodLister {
+	if pods, ok := r.embedded.(pleg.PodLister); ok {
+		return podLister{r, pods}
+	}
+	return nil
+}
+
+// EventWatcher returns the runtime's [pleg.EventWatcher], or nil if it has none.
+func (r *Runtime) EventWatcher() pleg.EventWatcher {
+	if events, ok := r.embedded.(pleg.EventWatcher); ok {
+		return eventWatcher{r, events}
+	}
+	return nil
+}
+
+// Degraded returns what the runtime says of lists that work in a roundabout way,
+// or nil.
+func (r *Runtime) Degraded() error {
+	if d, ok := r.embedded.(pleg.Degraded); ok {
+		return d.Degraded()
+	}
+	return nil
+}
+
+type podLister struct {
+	*Runtime
+	pods pleg.PodLister
+}
+
+// ListPod implements [pleg.PodLister].
+func (l podLister) ListPod(ctx context.Context, uid pleg.PodUID) (pod *pleg.Pod, err error) {
+	ctx, cancel := l.withListTimeout(ctx)
+	defer cancel()
+	err = l.call(ctx, "ListPod", uid, func() (err error) {
+		pod, err = l.pods.ListPod(ctx, uid)
+		return err
+	})
+	if err == nil && pod != nil && !isWellFormed(pod, uid) {
+		err = errors.New("the runtime returned another pod, or one with a nil container or sandbox")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list pod %s: %w", uid, err)
+	}
+	return pod, nil
+}
+
+type eventWatcher struct {
+	*Runtime
+	events pleg.EventWatcher
+}
+
+// WatchEvents implements [pleg.EventWatcher]. A hint whose pod or status is
+// malformed is passed on without either.
+func (w eventWatcher) WatchEvents(ctx context.Context, opened func(), hint func(pleg.Hint)) error {
+	err := w.call(ctx, "WatchEvents", "", func() error {
+		return w.events.WatchEvents(ctx, opened, func(h pleg.Hint) {
+			if !isWellFormedHint(&h) {
+				h.Pod, h.Status = nil, nil
+			}
+			hint(h)
+		})
+	})
+	if err == nil {
+		return errors.New("the stream ended without an error")
+	}
+	return err
+}
+
+func (r *Runtime) withListTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, r.listTimeout, fmt.Errorf("no answer within the list timeout of %v", r.listTimeout))
+}
+
+var errGoexit = errors.New("the runtime called runtime.Goexit")
+
+// call runs f on a goroutine of its own, which alone f can end, and waits for it.
+// The error names the cause of ctx if ctx has ended.
+func (r *Runtime) call(ctx context.Context, method string, uid pleg.PodUID, f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		err := errGoexit // unless f returns or panics
+		defer func() { done <- err }()
+		if caught := panics.Try(func() { err = f() }); caught != nil {
+			r.log.ErrorContext(ctx, "runtime panicked", "method", method, "podUID", uid, "err", caught.AsError())
+			err = fmt.Errorf("panic: %v", caught.Value)
+		}
+	}()
+	err := <-done
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return err
+}

@@ -1,0 +1,208 @@
+package border_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/border"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const timeout = 10 * time.Second
+
+var errBroken = errors.New("broken")
+
+// fake answers each call with the function of its name.
+type fake struct {
+	list   func(ctx context.Context) ([]*pleg.Pod, error)
+	one    func(ctx context.Context) (*pleg.Pod, error)
+	status func(ctx context.Context) (*pleg.PodStatus, error)
+	watch  func(ctx context.Context, hint func(pleg.Hint)) error
+}
+
+func (f fake) ListPods(ctx context.Context) ([]*pleg.Pod, error) { return f.list(ctx) }
+
+func (f fake) ListPod(ctx context.Context, _ pleg.PodUID) (*pleg.Pod, error) { return f.one(ctx) }
+
+func (f fake) PodStatus(ctx context.Context, _ *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+	return f.status(ctx)
+}
+
+func (f fake) WatchEvents(ctx context.Context, _ func(), hint func(pleg.Hint)) error {
+	return f.watch(ctx, hint)
+}
+
+func guard(t *testing.T, rt pleg.Runtime) *border.Runtime {
+	t.Helper()
+	r, err := border.New(rt, border.Options{ListTimeout: timeout, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// misbehaviours are what any call of an embedder may do, and the end of the error
+// that it costs.
+var misbehaviours = map[string]struct {
+	do   func(ctx context.Context) error
+	want string
+	took time.Duration
+}{
+	"error":         {do: func(context.Context) error { return errBroken }, want: "broken"},
+	"panic":         {do: func(context.Context) error { panic("nil map") }, want: "panic: nil map"},
+	"Goexit":        {do: func(context.Context) error { runtime.Goexit(); return nil }, want: "the runtime called runtime.Goexit"},
+	"no answer":     {do: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, want: "context deadline exceeded", took: timeout},
+	"a late answer": {do: func(context.Context) error { time.Sleep(2 * timeout); return errBroken }, want: "broken", took: 2 * timeout},
+}
+
+func TestMisbehaviourIsAnErrorOfThatCall(t *testing.T) {
+	for name, tc := range misbehaviours {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := guard(t, fake{
+					list:   func(ctx context.Context) ([]*pleg.Pod, error) { return []*pleg.Pod{{UID: "a"}}, tc.do(ctx) },
+					one:    func(ctx context.Context) (*pleg.Pod, error) { return &pleg.Pod{UID: "a"}, tc.do(ctx) },
+					status: func(ctx context.Context) (*pleg.PodStatus, error) { return &pleg.PodStatus{}, tc.do(ctx) },
+				})
+				pod := &pleg.Pod{UID: "a", Namespace: "shop", Name: "web-0"}
+				for operation, call := range map[string]func() error{
+					"list pods: ": func() error {
+						pods, err := r.ListPods(t.Context())
+						if pods != nil {
+							t.Errorf("pods %v beside an error", pods)
+						}
+						return err
+					},
+					"list pod a: ": func() error { _, err := r.PodLister().ListPod(t.Context(), "a"); return err },
+					"inspect pod shop/web-0 (a): ": func() error {
+						_, err := r.PodStatus(t.Context(), pod, nil, timeout)
+						return err
+					},
+				} {
+					start := time.Now()
+					err := call()
+					if err == nil || !strings.HasPrefix(err.Error(), operation) || !strings.HasSuffix(err.Error(), tc.want) {
+						t.Errorf("error %v, want %q ... %q", err, operation, tc.want)
+					}
+					if took := time.Since(start); took != tc.took {
+						t.Errorf("%s took %v, want %v", operation, took, tc.took)
+					}
+					if late := tc.took > 0; late != (err != nil && strings.Contains(err.Error(), "no answer within the")) {
+						t.Errorf("error %v, want the timeout in it: %v", err, late)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestMisbehaviourEndsTheStream(t *testing.T) {
+	for name, tc := range misbehaviours {
+		if tc.took > 0 {
+			continue // a stream has no deadline
+		}
+		t.Run(name, func(t *testing.T) {
+			r := guard(t, fake{watch: func(ctx context.Context, _ func(pleg.Hint)) error { return tc.do(ctx) }})
+			if err := r.EventWatcher().WatchEvents(t.Context(), nil, nil); err == nil || !strings.HasSuffix(err.Error(), tc.want) {
+				t.Errorf("error %v, want %q", err, tc.want)
+			}
+		})
+	}
+	r := guard(t, fake{watch: func(context.Context, func(pleg.Hint)) error { return nil }})
+	if err := r.EventWatcher().WatchEvents(t.Context(), nil, nil); err == nil {
+		t.Error("a stream that ends without an error returned nil")
+	}
+}
+
+func TestMalformedItemsOfAListAreSkipped(t *testing.T) {
+	good := &pleg.Pod{UID: "good", Containers: []*pleg.Container{{ID: "c1"}}}
+	partial := &pleg.Pod{UID: "partial", Containers: []*pleg.Container{nil, {ID: "c3"}}, Sandboxes: []*pleg.Container{{ID: "s3"}, nil, nil}}
+	r := guard(t, fake{list: func(context.Context) ([]*pleg.Pod, error) {
+		return []*pleg.Pod{good, nil, partial, {Containers: []*pleg.Container{{ID: "c2"}}}}, nil
+	}})
+	pods, err := r.ListPods(t.Context())
+	if err != nil || len(pods) != 2 || pods[0] != good || pods[1].UID != "partial" {
+		t.Fatalf("pods %v, %v, want good and partial", pods, err)
+	}
+	clean := pods[1]
+	if len(clean.Containers) != 1 || clean.Containers[0].ID != "c3" || len(clean.Sandboxes) != 1 || clean.Sandboxes[0].ID != "s3" {
+		t.Errorf("cleaned pod %+v, want c3 and s3 only", clean)
+	}
+	if len(partial.Containers) != 2 || len(partial.Sandboxes) != 3 {
+		t.Errorf("the runtime's own pod was changed: %+v", partial)
+	}
+}
+
+func TestWellFormedListIsPassedOnAsItIs(t *testing.T) {
+	pods := []*pleg.Pod{{UID: "a"}, {UID: "b"}}
+	r := guard(t, fake{list: func(context.Context) ([]*pleg.Pod, error) { return pods, nil }})
+	if got, err := r.ListPods(t.Context()); err != nil || &got[0] != &pods[0] {
+		t.Errorf("the list is a copy, or %v; want the list itself", err)
+	}
+}
+
+func TestMalformedAnswersAreRefused(t *testing.T) {
+	r := guard(t, fake{
+		one:    func(context.Context) (*pleg.Pod, error) { return &pleg.Pod{UID: "another"}, nil },
+		status: func(context.Context) (*pleg.PodStatus, error) { return nil, nil },
+	})
+	if _, err := r.PodLister().ListPod(t.Context(), "a"); err == nil {
+		t.Error("ListPod accepted another pod")
+	}
+	if _, err := r.PodStatus(t.Context(), &pleg.Pod{UID: "a"}, nil, timeout); err == nil {
+		t.Error("PodStatus accepted neither a status nor an error")
+	}
+	r = guard(t, fake{
+		one: func(context.Context) (*pleg.Pod, error) { return nil, nil },
+		status: func(context.Context) (*pleg.PodStatus, error) {
+			return &pleg.PodStatus{Sandboxes: make([]*pleg.SandboxStatus, 1)}, nil
+		},
+	})
+	if pod, err := r.PodLister().ListPod(t.Context(), "a"); pod != nil || err != nil {
+		t.Errorf("ListPod of a pod that is gone = %v, %v, want nil and no error", pod, err)
+	}
+	if _, err := r.PodStatus(t.Context(), &pleg.Pod{UID: "a"}, nil, timeout); err == nil {
+		t.Error("PodStatus accepted a nil sandbox")
+	}
+}
+
+func TestMalformedHintLosesItsPodAndStatus(t *testing.T) {
+	for name, tc := range map[string]struct {
+		hint pleg.Hint
+		kept bool
+	}{
+		"whole":             {pleg.Hint{UID: "a", Pod: &pleg.Pod{UID: "a"}, Status: &pleg.PodStatus{}}, true},
+		"without a status":  {pleg.Hint{UID: "a", Pod: &pleg.Pod{UID: "a"}}, true},
+		"another pod":       {pleg.Hint{UID: "a", Pod: &pleg.Pod{UID: "b"}}, false},
+		"nil container":     {pleg.Hint{UID: "a", Pod: &pleg.Pod{UID: "a", Containers: make([]*pleg.Container, 1)}}, false},
+		"nil in its status": {pleg.Hint{UID: "a", Pod: &pleg.Pod{UID: "a"}, Status: &pleg.PodStatus{Containers: make([]*pleg.ContainerStatus, 1)}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := guard(t, fake{watch: func(_ context.Context, hint func(pleg.Hint)) error { hint(tc.hint); return errBroken }})
+			var got pleg.Hint
+			if err := r.EventWatcher().WatchEvents(t.Context(), nil, func(h pleg.Hint) { got = h }); !errors.Is(err, errBroken) {
+				t.Errorf("error %v, want %v", err, errBroken)
+			}
+			if kept := got.Pod != nil; kept != tc.kept || !kept && got.Status != nil || got.UID != "a" {
+				t.Errorf("hint %+v, want its pod kept: %v", got, tc.kept)
+			}
+		})
+	}
+}
+
+func TestOptionalInterfacesAreThoseOfTheRuntime(t *testing.T) {
+	r := guard(t, struct{ pleg.Runtime }{})
+	if r.PodLister() != nil || r.EventWatcher() != nil || r.Degraded() != nil {
+		t.Error("a plain runtime has a PodLister, an EventWatcher or is degraded")
+	}
+}

@@ -1,0 +1,220 @@
+package pipeline
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
+)
+
+// Defaults of [Options] and [SubscribeOptions]. Where the kubelet (v1.36) has the
+// same setting, its value is used.
+const (
+	DefaultRelistPeriod    = time.Second
+	DefaultRelistThreshold = 3 * time.Minute
+	DefaultRetryPeriod     = 200 * time.Millisecond
+	DefaultListTimeout     = 2 * time.Minute
+	DefaultInspectTimeout  = 2 * time.Minute
+	DefaultInspectors      = 8
+	DefaultHungAfter       = time.Second
+	DefaultMaxQuarantine   = 5 * time.Minute
+
+	DefaultRelistPeriodWithEvents    = 5 * time.Minute
+	DefaultRelistThresholdWithEvents = 10 * time.Minute
+	DefaultKeepRemoved               = 30 * time.Second
+
+	DefaultHistory   = 8192
+	DefaultSlowAfter = 30 * time.Second
+	DefaultBuffer    = dispatcher.DefaultBuffer
+)
+
+// EventsMode says how to use the runtime's CRI events.
+type EventsMode string
+
+const (
+	// EventsOff does not open the event stream; pods are found by relisting.
+	EventsOff EventsMode = "off"
+	// EventsAuto uses the event stream if the runtime has one.
+	EventsAuto EventsMode = "auto"
+	// EventsRequire uses the event stream. If the runtime has none, Run returns an
+	// error.
+	EventsRequire EventsMode = "require"
+)
+
+// Options configure a [Pipeline]. Only Runtime is required.
+type Options struct {
+	// Runtime lists and inspects the pods.
+	Runtime Runtime
+	// RelistPeriod is the time from the end of one list of all pods to the start of
+	// the next. If zero, [DefaultRelistPeriod].
+	RelistPeriod time.Duration
+	// RelistThreshold is the age of the last successful list at which
+	// [Pipeline.Healthy] returns false. If zero, [DefaultRelistThreshold].
+	RelistThreshold time.Duration
+	// RetryPeriod is the time to the next list if the runtime was not available
+	// ([ErrUnavailable]), so that changes are known that soon after its return. If
+	// RelistPeriod is shorter, it applies instead. If zero, [DefaultRetryPeriod].
+	RetryPeriod time.Duration
+	// Events says whether CRI events are used. With them a change is known within
+	// milliseconds, and all pods are listed only once per RelistPeriodWithEvents.
+	// If empty, [EventsOff]. The reason for that default: if a process opens the
+	// stream and then stops reading, because of SIGSTOP or a lack of CPU,
+	// containerd blocks after about 250 unread events, and no pod starts any more.
+	// A Runtime with events is an [EventWatcher].
+	Events EventsMode
+	// RelistPeriodWithEvents and RelistThresholdWithEvents replace RelistPeriod and
+	// RelistThreshold while the stream is up and announces what the lists find. If
+	// zero, [DefaultRelistPeriodWithEvents] and [DefaultRelistThresholdWithEvents].
+	// A runtime that stops responding ends the stream (package cri: within 20 s),
+	// and RelistThreshold applies again.
+	RelistPeriodWithEvents    time.Duration
+	RelistThresholdWithEvents time.Duration
+	// KeepRemoved is how long [Cache.GetRemoved] returns the final status of a
+	// removed container. If zero, [DefaultKeepRemoved].
+	KeepRemoved time.Duration
+	// ListTimeout ends a list that takes longer. If zero, [DefaultListTimeout].
+	ListTimeout time.Duration
+	// Inspectors is the greatest number of pods inspected at once. It bounds the
+	// load on the runtime. Beside them, as many single pods may be relisted. If
+	// zero, [DefaultInspectors].
+	Inspectors int
+	// FixedWidth always uses all inspectors. Otherwise fewer inspect while more of
+	// them only make each inspection slower.
+	FixedWidth bool
+	// InspectTimeout ends an inspection that takes longer. If zero,
+	// [DefaultInspectTimeout].
+	InspectTimeout time.Duration
+	// HungAfter is the age at which an inspection counts as hung. At most half of
+	// the inspectors are left to hung inspections: if one more hangs, one of them
+	// is cancelled, which counts as a failed inspection. If the runtime needs this
+	// long without hanging, use a longer time. With one inspector nothing is
+	// cancelled before InspectTimeout. If zero, [DefaultHungAfter], but at most
+	// InspectTimeout.
+	HungAfter time.Duration
+	// MaxQuarantine is the longest wait of a quarantined pod. A pod whose
+	// inspection hung is inspected again at the next relist, as after any failure.
+	// After that the wait starts at RelistPeriod and doubles each time, and the pod
+	// is inspected only while no other pod waits for an inspector. If zero,
+	// [DefaultMaxQuarantine]; if at most RelistPeriod, it is inspected at every
+	// relist.
+	MaxQuarantine time.Duration
+	// History is the number of events kept for subscribers that resume, about 200
+	// bytes each. If zero, [DefaultHistory].
+	History int
+	// SlowAfter is how long a subscriber may leave an event unread before that is
+	// logged, once. If zero, [DefaultSlowAfter].
+	SlowAfter time.Duration
+	// Store is written beside the pipeline's own cache. If nil, there is none.
+	Store Store
+	// DeliverAfterFailures is the number of failed inspections of a pod after which
+	// subscribers get what the list knows of it, marked as uninspected. If zero,
+	// never, as in the kubelet: while its inspection fails, a pod has no events.
+	DeliverAfterFailures int
+	// Logger gets what an operator needs to know. If nil, nothing is logged.
+	Logger *slog.Logger
+	// Registerer gets the metrics. If nil, they are not registered.
+	Registerer prometheus.Registerer
+	// KubeletMetricNames uses the kubelet's exact names for the metrics that the
+	// kubelet has too, so that its dashboards and alerts work.
+	KubeletMetricNames bool
+}
+
+// SubscribeOptions configure one subscriber. The zero value asks for all events
+// from now on, except network events.
+type SubscribeOptions struct {
+	// Name identifies the subscriber in logs and metrics; UTF-8. If empty, one is
+	// generated.
+	Name string
+	// Buffer is the number of events that may wait to be read. Memory for them is
+	// allocated at once, about 200 bytes each. If zero, [DefaultBuffer].
+	Buffer int
+
+	// Replay asks for the present state first: for each container and sandbox the
+	// event that brought it there, marked as replayed, in the order of the sequence
+	// numbers, and then one Synced.
+	Replay bool
+	// After asks for the events after this position first, and then one Synced. If
+	// they are no longer available, a Gap comes first and a replay follows. The
+	// zero value asks for nothing.
+	After Position
+	// Bookmarks asks for a mark whenever everything listed so far is delivered.
+	Bookmarks bool
+
+	// Types are the wanted event types. If empty, all. Marks, and the PodSync that
+	// stands for missed events, always come.
+	Types []EventType
+	// Namespaces and PodUIDs are the wanted pods. If empty, all.
+	Namespaces []string
+	PodUIDs    []PodUID
+	// Selector is a Kubernetes label selector for the pod's labels, such as
+	// "app=web,tier!=test". If empty, all.
+	Selector string
+	// OmitSandboxes leaves out the events of pod sandboxes.
+	OmitSandboxes bool
+	// NetworkEvents asks for NetworkSetupCompleted and NetworkFailed.
+	NetworkEvents bool
+}
+
+func (o *Options) complete() error {
+	if o.Runtime == nil {
+		return errors.New("Options.Runtime is required: use cri.New or your own")
+	}
+	for _, d := range []struct {
+		name  string
+		value *time.Duration
+		def   time.Duration
+	}{
+		{"RelistPeriod", &o.RelistPeriod, DefaultRelistPeriod},
+		{"RelistThreshold", &o.RelistThreshold, DefaultRelistThreshold},
+		{"RetryPeriod", &o.RetryPeriod, DefaultRetryPeriod},
+		{"RelistPeriodWithEvents", &o.RelistPeriodWithEvents, DefaultRelistPeriodWithEvents},
+		{"RelistThresholdWithEvents", &o.RelistThresholdWithEvents, DefaultRelistThresholdWithEvents},
+		{"KeepRemoved", &o.KeepRemoved, DefaultKeepRemoved},
+		{"ListTimeout", &o.ListTimeout, DefaultListTimeout},
+		{"InspectTimeout", &o.InspectTimeout, DefaultInspectTimeout},
+		{"HungAfter", &o.HungAfter, min(DefaultHungAfter, cmp.Or(max(o.InspectTimeout, 0), DefaultInspectTimeout))},
+		{"MaxQuarantine", &o.MaxQuarantine, DefaultMaxQuarantine},
+		{"SlowAfter", &o.SlowAfter, DefaultSlowAfter},
+	} {
+		if *d.value < 0 {
+			return fmt.Errorf("Options.%s must be positive, got %v", d.name, *d.value)
+		}
+		if *d.value == 0 {
+			*d.value = d.def
+		}
+	}
+	for _, n := range []struct {
+		name  string
+		value *int
+		def   int
+	}{
+		{"Inspectors", &o.Inspectors, DefaultInspectors},
+		{"History", &o.History, DefaultHistory},
+		{"DeliverAfterFailures", &o.DeliverAfterFailures, 0},
+	} {
+		if *n.value < 0 {
+			return fmt.Errorf("Options.%s must be positive, got %d", n.name, *n.value)
+		}
+		if *n.value == 0 {
+			*n.value = n.def
+		}
+	}
+	switch _, watches := o.Runtime.(pleg.EventWatcher); {
+	case o.Events == "":
+		o.Events = EventsOff
+	case o.Events == EventsRequire && !watches:
+		return errors.New("Options.Events is require, but Options.Runtime is not an EventWatcher")
+	case o.Events != EventsOff && o.Events != EventsAuto && o.Events != EventsRequire:
+		return fmt.Errorf("Options.Events must be off, auto or require, got %q", o.Events)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}

@@ -1,0 +1,191 @@
+package differ
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
+)
+
+const (
+	// missedAfter is how much later than the listing that shows a change its CRI
+	// event may come. After that the change counts as unannounced.
+	missedAfter = 5 * time.Second
+	// maxRecent bounds what is remembered of single events.
+	maxRecent = 4096
+	// tick is how far behind the answer to a list an event of the same moment may
+	// be dated: runtimes number the events of one reading of their clock.
+	tick = time.Microsecond
+)
+
+// announcements compares what CRI events announce with what lists show. It counts
+// unannounced changes, the metric that KEP-3386 promised for the kubelet, and
+// reports them to the lister, which decides whether to trust the stream.
+type announcements struct {
+	lister  StreamJudge
+	counter prometheus.Counter
+	// expected are changes that a listing showed first. announced are changes of
+	// which an event reported only that they happened.
+	expected  *recent[step]
+	announced *recent[step]
+	// unlisted are containers that a list no longer had, with the time of its
+	// answer. A list is dated when it was sent, so it may know more than events
+	// with a later date.
+	unlisted *recent[pleg.ContainerID]
+	// newPods counts the pods since the last listing that only events have shown.
+	newPods int
+	// heard is set by an event and cleared by an unannounced change.
+	heard bool
+}
+
+// step is what happened to a container.
+type step struct {
+	id pleg.ContainerID
+	to pleg.EventType
+	// broke is set if the stream that had to announce it has ended.
+	broke bool
+}
+
+func newAnnouncements(lister StreamJudge, counter prometheus.Counter) announcements {
+	return announcements{
+		lister:    lister,
+		counter:   counter,
+		expected:  newRecent[step](missedAfter, maxRecent),
+		announced: newRecent[step](missedAfter, maxRecent),
+		unlisted:  newRecent[pleg.ContainerID](removedFor, maxRecent),
+	}
+}
+
+// expect takes the events between the last observation of a pod and a listing.
+// What an inspection still owes the subscribers is not among them.
+func (a *announcements) expect(events []pleg.Event, now time.Time, broke bool) {
+	for _, ev := range events {
+		s := step{id: ev.ContainerID, to: ev.Type}
+		if ev.ContainerID == "" || ev.Type == pleg.ContainerChanged || a.announced.has(s, now) {
+			continue
+		}
+		s.broke = broke
+		a.expected.add(s, now)
+	}
+}
+
+// hear takes a CRI event. What came before it in the container's life need not be
+// announced any more.
+func (a *announcements) hear(h *pleg.Hint, now time.Time) {
+	a.count(now)
+	for _, t := range announces(h) {
+		s := step{id: h.Container, to: t}
+		a.expected.remove(s)
+		a.expected.remove(step{id: h.Container, to: t, broke: true})
+		if h.Pod == nil {
+			a.announced.add(s, now)
+		}
+	}
+	a.heard = true
+}
+
+// count counts the changes that are unannounced by now, and reports those that a
+// stream failed to announce while it was up.
+func (a *announcements) count(now time.Time) {
+	missed := 0
+	a.expected.expire(now, func(s step) {
+		a.counter.Inc()
+		if !s.broke {
+			missed++
+		}
+	})
+	if missed > 0 {
+		a.heard = false
+		a.lister.ChangesUnannounced(missed)
+	}
+}
+
+// judge ends a listing. It reports whether something that the listing showed may
+// still be announced; if not, the stream gets credit for it.
+func (a *announcements) judge(l stage.Listing) (open bool) {
+	if !a.expected.empty() {
+		return true
+	}
+	if l.StreamUp && !l.StreamBroke {
+		a.lister.ChangesAnnounced(a.heard)
+	}
+	return false
+}
+
+// admitNewPod reports whether one more pod that only an event has shown may be
+// recorded before the next listing, so that a runtime which makes up pods does
+// not fill the memory.
+func (a *announcements) admitNewPod() bool {
+	if a.newPods >= maxRecent {
+		return false
+	}
+	a.newPods++
+	return true
+}
+
+// compareLists notes which containers a list no longer has.
+func (a *announcements) compareLists(had, has *pleg.Pod) {
+	if same(had, has) {
+		return
+	}
+	now := time.Now()
+	for c := range containers(had) {
+		if !hasContainer(has, c.ID) {
+			a.unlisted.add(c.ID, now)
+		}
+	}
+	for c := range containers(has) {
+		a.unlisted.remove(c.ID)
+	}
+}
+
+// unlistedAfter reports whether the answer to a list without the container came
+// after t. What an event of that time reports of it is over.
+func (a *announcements) unlistedAfter(id pleg.ContainerID, t time.Time) bool {
+	at, ok := a.unlisted.since[id]
+	return ok && !t.After(at.Add(tick))
+}
+
+func announces(h *pleg.Hint) []pleg.EventType {
+	switch {
+	case h.Removed:
+		return []pleg.EventType{pleg.ContainerStarted, pleg.ContainerDied, pleg.ContainerRemoved}
+	case h.State == pleg.StateExited:
+		return []pleg.EventType{pleg.ContainerStarted, pleg.ContainerDied}
+	case h.State == pleg.StateRunning:
+		return []pleg.EventType{pleg.ContainerStarted}
+	default:
+		return nil
+	}
+}
+
+// skippedAttempts returns the number of containers that must have existed between
+// two observations of a pod: the attempts between the last known one of a
+// container's name and the next one seen.
+func skippedAttempts(old, cur *pleg.Pod) int {
+	if old == nil || cur == nil {
+		return 0
+	}
+	skipped := 0
+	for _, c := range cur.Containers {
+		before, known := lastAttempt(old.Containers, c)
+		if !known || hasContainer(old, c.ID) {
+			continue
+		}
+		other, _ := lastAttempt(cur.Containers, c)
+		skipped += int(c.Attempt - max(before, other) - 1)
+	}
+	return skipped
+}
+
+// lastAttempt returns the newest attempt before c among containers of its name.
+func lastAttempt(containers []*pleg.Container, c *pleg.Container) (attempt uint32, known bool) {
+	for _, other := range containers {
+		if other.Name == c.Name && other.Attempt < c.Attempt {
+			attempt, known = max(attempt, other.Attempt), true
+		}
+	}
+	return attempt, known
+}

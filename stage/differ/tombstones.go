@@ -1,0 +1,62 @@
+package differ
+
+import (
+	"slices"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// removedFor is how long a removed container is ignored although a list has it.
+// containerd lists a sandbox for up to 4 ms after its last event.
+const removedFor = 10 * time.Second
+
+// tombstones remembers what is gone, because a list that began earlier, or a
+// runtime that is a moment late, may still show it.
+type tombstones struct {
+	// containers were removed according to a CRI event.
+	containers *recent[pleg.ContainerID]
+	// pods were found gone by something newer than the last listing, at a time.
+	pods map[pleg.PodUID]time.Time
+}
+
+func newTombstones() tombstones {
+	return tombstones{
+		containers: newRecent[pleg.ContainerID](removedFor, maxRecent),
+		pods:       make(map[pleg.PodUID]time.Time),
+	}
+}
+
+// buryPod notes when a pod was found gone. It reports whether there are so many
+// that a listing, which clears them, should come soon.
+func (t *tombstones) buryPod(uid pleg.PodUID, at time.Time) (tooMany bool) {
+	t.pods[uid] = at
+	return len(t.pods) >= maxRecent
+}
+
+// listed forgets the pods whose absence a listing of this time covers.
+func (t *tombstones) listed(at time.Time) {
+	for uid, gone := range t.pods {
+		if !gone.After(at) {
+			delete(t.pods, uid)
+		}
+	}
+}
+
+// without returns the pod without its removed containers; nil if none is left.
+func (t *tombstones) without(pod *pleg.Pod, now time.Time) *pleg.Pod {
+	if t.containers.empty() || pod == nil {
+		return pod
+	}
+	removed := func(c *pleg.Container) bool { return t.containers.has(c.ID, now) }
+	if !slices.ContainsFunc(pod.Containers, removed) && !slices.ContainsFunc(pod.Sandboxes, removed) {
+		return pod
+	}
+	rest := *pod
+	rest.Containers = slices.DeleteFunc(slices.Clone(pod.Containers), removed)
+	rest.Sandboxes = slices.DeleteFunc(slices.Clone(pod.Sandboxes), removed)
+	if len(rest.Containers) == 0 && len(rest.Sandboxes) == 0 {
+		return nil
+	}
+	return &rest
+}

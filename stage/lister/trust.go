@@ -1,0 +1,155 @@
+package lister
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// provenAfter is the age at which an open stream counts as up. A runtime
+	// without events accepts the call and ends it at once.
+	provenAfter = 500 * time.Millisecond
+	// cleanRelists is how many relists in a row must find nothing unannounced
+	// before a doubted stream is trusted again: a minute of the default period.
+	// The number doubles with each doubt up to maxCleanRelists, because a stream
+	// that loses an event now and then would otherwise be trusted most of the time.
+	cleanRelists    = 60
+	maxCleanRelists = 3600
+	// oversleptAfter is the lateness of a timer that only a stopped or starved
+	// process explains; catchUp is the time its waiting events then get.
+	oversleptAfter = 20 * time.Millisecond
+	catchUp        = 2 * time.Second
+)
+
+// trust answers one question: may CRI events stand in for lists?
+//
+// Others report facts. The hinter reports that the stream was opened and that it
+// ended; package cri ends the stream of a runtime that neither answers nor sends.
+// The differ reports changes that no event announced, and relists that found none.
+// An open stream is up once it has lived for provenAfter. A stream that is up is
+// trusted until it misses a change; it is then doubted until enough relists were
+// clean and an event came.
+//
+// The evidence is one immutable value that each report replaces, so that health
+// does not wait for a list that hangs.
+type trust struct{ evidence atomic.Pointer[evidence] }
+
+// evidence is what is known of the stream.
+type evidence struct {
+	// opened is when a stream was opened that is not up yet; zero if there is none.
+	opened time.Time
+	// up is the state of the stream since a time.
+	up    bool
+	since time.Time
+	// doubted is since when the stream is doubted; zero if it is not. clean counts
+	// the relists without an unannounced change since then, need is how many it takes.
+	doubted     time.Time
+	clean, need int
+}
+
+func (t *trust) init() { t.evidence.Store(&evidence{}) }
+
+// now returns the evidence as of this moment: a stream that has lived long enough
+// is up.
+func (t *trust) now() evidence { return t.evidence.Load().at(time.Now()) }
+
+func (e evidence) at(now time.Time) evidence {
+	if proven := e.opened.Add(provenAfter); !e.opened.IsZero() && !now.Before(proven) {
+		e.up, e.since, e.opened = true, proven, time.Time{}
+	}
+	return e
+}
+
+// update applies a report and returns the evidence before and after it.
+func (t *trust) update(report func(e *evidence, now time.Time)) (before, after evidence) {
+	for {
+		old := t.evidence.Load()
+		now := time.Now()
+		before = old.at(now)
+		after = before
+		report(&after, now)
+		if t.evidence.CompareAndSwap(old, &after) {
+			return before, after
+		}
+	}
+}
+
+// opened reports that a stream was opened.
+func (t *trust) opened() {
+	t.update(func(e *evidence, now time.Time) { e.opened = now })
+}
+
+// ended reports that the stream is closed, and returns whether it was up.
+func (t *trust) ended() (wasUp bool) {
+	before, _ := t.update(func(e *evidence, now time.Time) {
+		e.opened = time.Time{}
+		if e.up {
+			e.up, e.since = false, now
+		}
+	})
+	return before.up
+}
+
+// missed reports a change that a stream failed to announce while it was up. It
+// returns how many clean relists it now takes, 0 if the stream was doubted already.
+func (t *trust) missed() (need int) {
+	before, after := t.update(func(e *evidence, now time.Time) {
+		e.clean = 0
+		if e.doubted.IsZero() {
+			e.doubted = now
+			e.need = min(max(cleanRelists, 2*e.need), maxCleanRelists)
+		}
+	})
+	if before.isDoubted() {
+		return 0
+	}
+	return after.need
+}
+
+// confirmed reports a relist that found nothing unannounced, and whether an event
+// came since the last miss: silence proves nothing. It returns how many clean
+// relists have ended a doubt, 0 if none has.
+func (t *trust) confirmed(heard bool) (clean int) {
+	if !t.now().isDoubted() {
+		return 0
+	}
+	_, after := t.update(func(e *evidence, _ time.Time) {
+		e.clean++
+		if heard && e.clean >= e.need {
+			e.doubted = time.Time{}
+		}
+	})
+	if after.isDoubted() {
+		return 0
+	}
+	return after.clean
+}
+
+func (e evidence) isDoubted() bool { return !e.doubted.IsZero() }
+
+// standsIn reports whether events stand in for lists, and since when the answer
+// is so.
+func (e evidence) standsIn() (ok bool, since time.Time) {
+	if e.doubted.After(e.since) {
+		return false, e.doubted
+	}
+	return e.up && !e.isDoubted(), e.since
+}
+
+// sameStream reports whether the stream has neither come up nor ended in between.
+func (e evidence) sameStream(other evidence) bool {
+	return e.up == other.up && e.since.Equal(other.since)
+}
+
+// overslept reports whether this process did not run when a list became due, so
+// that events of that time still wait. They go first: the list shows only how
+// things are now, and what came and went before would never be reported.
+func (e evidence) overslept(due, now time.Time) bool { return e.up && now.Sub(due) > oversleptAfter }
+
+// nextProof is when an open stream will be up; zero if none is open.
+func (e evidence) nextProof() time.Time {
+	if e.opened.IsZero() {
+		return time.Time{}
+	}
+	return e.opened.Add(provenAfter)
+}
