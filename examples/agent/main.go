@@ -48,7 +48,7 @@ func run(ctx context.Context, endpoint string, out io.Writer, log *slog.Logger) 
 	if err != nil {
 		return err
 	}
-	log.Info("connected to the runtime", "name", version.RuntimeName, "version", version.RuntimeVersion)
+	log.InfoContext(ctx, "connected to the runtime", "name", version.RuntimeName, "version", version.RuntimeVersion)
 	p, err := pipeline.New(pipeline.Options{Runtime: runtime, Logger: log})
 	if err != nil {
 		return err
