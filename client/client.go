@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -21,32 +23,31 @@ const (
 	DefaultKeepalive  = 30 * time.Second
 )
 
-// Options configure a [Client]. The zero value is fit for use.
+// Options configure a [Client]. The zero value is ready to use.
 type Options struct {
-	// MinBackoff and MaxBackoff are the shortest and the longest time between
-	// two attempts of a watch to connect; each attempt doubles it, and a part
+	// MinBackoff and MaxBackoff are the shortest and the longest time between two
+	// attempts of a watch to connect. The time doubles with each attempt, and half
 	// of it is random. If zero, [DefaultMinBackoff] and [DefaultMaxBackoff].
 	MinBackoff, MaxBackoff time.Duration
-	// Keepalive is how long the server may be silent before it is asked for a
-	// sign of life, and then how long that may take; gRPC makes the former 10 s
-	// at least. If zero, [DefaultKeepalive].
+	// Keepalive is the time without data after which the client pings the server,
+	// and also the time in which the server must answer. gRPC waits at least 10 s
+	// before a ping. If zero, [DefaultKeepalive].
 	Keepalive time.Duration
-	// Dial connects to the server. If nil, to the unix socket.
+	// Dial connects to the server. If nil, it connects to the unix socket.
 	Dial func(context.Context) (net.Conn, error)
-	// Logger gets lost connections. If nil, nothing is logged.
+	// Logger logs failed and broken connections. If nil, nothing is logged.
 	Logger *slog.Logger
 }
 
-// Client talks to one server. Its methods are safe for concurrent use. Each
-// watch has a connection of its own; all other calls share one, which is made
-// when it is first needed.
+// Client talks to one server. Its methods are safe for concurrent use. Each watch has
+// its own connection; all other calls share one connection.
 type Client struct {
 	options Options
 	calls   *link
 }
 
-// New returns a client of the server on a unix socket. It does not connect yet:
-// the error names the option that is bad.
+// New returns a client of the server on a unix socket. It does not connect yet: the
+// error names the bad option.
 func New(socket string, o Options) (*Client, error) {
 	if err := o.complete(socket); err != nil {
 		return nil, fmt.Errorf("new client: %w", err)
@@ -62,25 +63,16 @@ func (o *Options) complete(socket string) error {
 	if o.Dial == nil && socket == "" {
 		return errors.New("the path of the socket is empty")
 	}
-	shortest := DefaultMinBackoff
+	defaultMin := DefaultMinBackoff
 	if o.MaxBackoff > 0 {
-		shortest = min(shortest, o.MaxBackoff)
+		defaultMin = min(defaultMin, o.MaxBackoff)
 	}
-	for _, d := range []struct {
-		name  string
-		value *time.Duration
-		def   time.Duration
-	}{
-		{"MinBackoff", &o.MinBackoff, shortest},
-		{"MaxBackoff", &o.MaxBackoff, max(DefaultMaxBackoff, o.MinBackoff)},
-		{"Keepalive", &o.Keepalive, DefaultKeepalive},
-	} {
-		if *d.value < 0 {
-			return fmt.Errorf("Options.%s must be positive, got %v", d.name, *d.value)
-		}
-		if *d.value == 0 {
-			*d.value = d.def
-		}
+	if err := cmp.Or(
+		option.Default("MinBackoff", &o.MinBackoff, defaultMin),
+		option.Default("MaxBackoff", &o.MaxBackoff, max(DefaultMaxBackoff, o.MinBackoff)),
+		option.Default("Keepalive", &o.Keepalive, DefaultKeepalive),
+	); err != nil {
+		return err
 	}
 	if o.MinBackoff > o.MaxBackoff {
 		return fmt.Errorf("Options.MinBackoff must not exceed Options.MaxBackoff, got %v and %v", o.MinBackoff, o.MaxBackoff)
@@ -97,37 +89,37 @@ func (o *Options) complete(socket string) error {
 	return nil
 }
 
-// Close ends the shared connection, and the calls on it. A watch ends with its
-// own context.
+// Close closes the shared connection and ends its calls. A watch ends with its own
+// context.
 func (c *Client) Close() error { return c.calls.Close() }
 
-// Pod is what the server knows of one pod.
+// Pod is the state of one pod.
 type Pod struct {
 	UID pleg.PodUID
-	// Status is nil if the last inspection failed, or the first has not ended
-	// yet, and Err then says so: it is an [InspectionError].
+	// Status is nil if the last inspection failed or the first has not ended yet.
+	// Err is then an [InspectionError] that says which.
 	Status *pleg.PodStatus
 	Err    error
-	// CurrentAsOf is the time up to which this is known to be true; zero before
-	// the first inspection has ended.
+	// CurrentAsOf is the latest time at which the pod is known to be in this
+	// state. It is zero until the first inspection has ended.
 	CurrentAsOf time.Time
 }
 
-// InspectionError is the error of the last inspection of a pod, as the server
-// tells it, or that there has been none.
+// InspectionError is the error of the last inspection of a pod, or says that no
+// inspection has ended yet.
 type InspectionError struct{ Text string }
 
 // Error implements error.
 func (e *InspectionError) Error() string { return e.Text }
 
-// Pods returns what the server knows of all pods, in the order of the UIDs. It
-// blocks until the server has answered, or ctx ends.
+// Pods returns the state of all pods, sorted by UID. It blocks until the server has
+// answered or ctx ends.
 func (c *Client) Pods(ctx context.Context) ([]Pod, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := c.calls.pleg.ListPods(ctx, &plegv1.ListPodsRequest{})
 	if err != nil {
-		return nil, c.calls.failed("list pods", err)
+		return nil, c.calls.callError("list pods", err)
 	}
 	var pods []Pod
 	for {
@@ -136,7 +128,7 @@ func (c *Client) Pods(ctx context.Context) ([]Pod, error) {
 			return pods, nil
 		}
 		if err != nil {
-			return nil, c.calls.failed("list pods", err)
+			return nil, c.calls.callError("list pods", err)
 		}
 		p := m.GetPod()
 		pods = append(pods, Pod{
@@ -148,15 +140,14 @@ func (c *Client) Pods(ctx context.Context) ([]Pod, error) {
 	}
 }
 
-// PodStatus returns the pod's status. Unless newerThan is zero it blocks until
-// an observation that began after that time has been applied, or ctx ends. The
-// error is an [InspectionError] if the last inspection of the pod failed. A pod
-// that the server does not know, or that is gone, has a status with nothing but
-// its UID.
+// PodStatus returns the status of a pod. Unless newerThan is zero, it blocks until an
+// observation that began after newerThan has been applied, or ctx ends. If the last
+// inspection of the pod failed, the error is an [InspectionError]. The status of a pod
+// that is unknown or gone has only its UID.
 func (c *Client) PodStatus(ctx context.Context, uid pleg.PodUID, newerThan time.Time) (*pleg.PodStatus, error) {
 	m, err := c.calls.pleg.GetPodStatus(ctx, &plegv1.GetPodStatusRequest{PodUid: string(uid), NewerThan: wire.FromTime(newerThan)})
 	if err != nil {
-		return nil, c.calls.failed("status of pod "+string(uid), err)
+		return nil, c.calls.callError("status of pod "+string(uid), err)
 	}
 	return wire.ToStatus(m.GetStatus()), inspectionError(m.GetError())
 }

@@ -1,17 +1,17 @@
-// Package client follows a pipeline in another process through its socket.
+// Package client watches a pipeline in another process on the same node.
 //
 //	c, err := client.New("/run/pleg-pipeline.sock", client.Options{})
 //	...
 //	defer c.Close()
 //	for ev, err := range c.Watch(ctx, client.WatchOptions{Replay: true}) {
 //		if err != nil {
-//			return err // the server will never accept this watch
+//			return err // no attempt can succeed
 //		}
 //		...
 //	}
 //
-// [Client.Watch] keeps the contract of a subscription across lost connections
-// and restarts of the server: it reconnects, resumes behind the last event it
-// has, and if the server no longer has what follows, there is a Gap and the
-// present state anew. It starts no goroutine.
+// [Client.Watch] keeps the contract of a subscription when connections break and the
+// server restarts: it reconnects and resumes after its last event. If the server no
+// longer has the next events, the watch gets a Gap and a replay of the current state.
+// It starts no goroutine.
 package client

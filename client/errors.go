@@ -9,10 +9,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// failed wraps the error of a call. If there was no connection, it wraps why,
-// so that errors.Is finds for instance [fs.ErrNotExist]. The gRPC code can be
-// had by status.Code in any case.
-func (l *link) failed(what string, err error) error {
+// callError wraps the error of a call. If there was no connection, it wraps the error of
+// the dialer, so that errors.Is finds, for example, [fs.ErrNotExist]. status.Code
+// returns the gRPC code in both cases.
+func (l *link) callError(what string, err error) error {
 	if status.Code(err) == codes.Unavailable {
 		if d := l.dialed.Load(); d != nil && d.err != nil {
 			return fmt.Errorf("%s: %w", what, &connectError{err: d.err, status: status.Convert(err)})
@@ -21,7 +21,7 @@ func (l *link) failed(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// connectError is a failed attempt to connect.
+// connectError is the error of a failed attempt to connect.
 type connectError struct {
 	err    error
 	status *status.Status
@@ -30,14 +30,14 @@ type connectError struct {
 // Error implements error.
 func (e *connectError) Error() string { return e.err.Error() }
 
-// Unwrap returns what the dialer said.
+// Unwrap returns the error of the dialer.
 func (e *connectError) Unwrap() error { return e.err }
 
-// GRPCStatus is what gRPC made of it.
+// GRPCStatus returns the status that gRPC derived from it.
 func (e *connectError) GRPCStatus() *status.Status { return e.status }
 
-// final reports whether trying again is of no use.
-func final(err error) bool {
+// isFinal reports whether no later attempt can succeed.
+func isFinal(err error) bool {
 	if errors.Is(err, fs.ErrPermission) {
 		return true
 	}

@@ -56,11 +56,11 @@ func ExampleClient_Watch() {
 	containers := map[pleg.ContainerID]bool{}
 	for ev, err := range c.Watch(ctx, client.WatchOptions{Replay: true, OmitSandboxes: true}) {
 		if err != nil {
-			log.Fatal(err) // the server will never accept this watch
+			log.Fatal(err) // no attempt can succeed
 		}
 		switch ev.Type {
 		case pleg.Gap:
-			clear(containers) // what follows is all there is
+			clear(containers) // a replay of all containers follows
 		case pleg.ContainerStarted:
 			containers[ev.ContainerID] = true
 		case pleg.ContainerDied, pleg.ContainerRemoved:

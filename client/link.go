@@ -13,17 +13,16 @@ import (
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 )
 
-// maxMessage bounds the status of one pod, in bytes; annotations can make it
-// large.
+// maxMessage is the greatest size of the status of one pod, in bytes. Annotations can
+// make it large.
 const maxMessage = 16 << 20
 
-// link is one connection. A call on it fails at once if the server cannot be
-// reached.
+// link is one connection. If the server is unreachable, a call on it fails at once.
 type link struct {
 	*grpc.ClientConn
 	pleg plegv1.PLEGClient
-	// dialed is the outcome of the last attempt to connect, in full: gRPC keeps
-	// only its text.
+	// dialed is the result of the last attempt to connect. gRPC keeps only the text
+	// of its error.
 	dialed atomic.Pointer[dialed]
 }
 

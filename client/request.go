@@ -8,9 +8,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 )
 
-// request returns what the server is asked for. Bookmarks are always part of
-// it: they keep the position of a watch that gets few events from falling out
-// of the server's history.
+// request returns the request for the server. It always asks for bookmarks: they keep
+// the position of a watch with few events within the server's history.
 func (o *WatchOptions) request() (*plegv1.WatchRequest, error) {
 	r := &plegv1.WatchRequest{
 		Name:          o.Name,
@@ -25,7 +24,7 @@ func (o *WatchOptions) request() (*plegv1.WatchRequest, error) {
 		return nil, fmt.Errorf("WatchOptions.Buffer is out of range: %d", o.Buffer)
 	}
 	if o.Replay && o.After != nil {
-		return nil, fmt.Errorf("WatchOptions.Replay and After exclude each other: who resumes gets a replay if need be")
+		return nil, fmt.Errorf("WatchOptions.Replay and After exclude each other: a watch that resumes gets a replay if necessary")
 	}
 	if o.After != nil {
 		r.ResumeAfter = &plegv1.Position{Epoch: o.After.Epoch, Seq: o.After.Seq}

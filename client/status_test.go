@@ -89,7 +89,7 @@ func TestPodStatus(t *testing.T) {
 		}
 		got, err = f.client.PodStatus(t.Context(), "unknown", time.Time{})
 		if err != nil || got.UID != "unknown" || len(got.Containers) != 0 {
-			t.Errorf("got %+v, %v, want a status with nothing but its UID", got, err)
+			t.Errorf("got %+v, %v, want a status that has only its UID", got, err)
 		}
 		var inspection *client.InspectionError
 		if got, err = f.client.PodStatus(t.Context(), "broken", time.Time{}); got != nil || !errors.As(err, &inspection) {
@@ -139,16 +139,16 @@ func TestServerDown(t *testing.T) {
 	})
 }
 
-func TestNewRefuses(t *testing.T) {
+func TestNewRejectsBadOptions(t *testing.T) {
 	for name, o := range map[string]client.Options{
 		"MinBackoff": {MinBackoff: -1}, "MaxBackoff": {MaxBackoff: -1}, "Keepalive": {Keepalive: -1},
 		"exceed": {MinBackoff: 2, MaxBackoff: 1},
 	} {
 		if _, err := client.New("socket", o); err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: no error, want one", name)
 		}
 	}
 	if _, err := client.New("", client.Options{}); err == nil {
-		t.Error("no socket: no error")
+		t.Error("no socket: no error, want one")
 	}
 }

@@ -17,65 +17,64 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Position is a place in the stream of one pipeline's events, such as a Synced
-// or a Bookmark carries it.
+// Position is a position in the event stream of one pipeline. Marks, such as Synced and
+// Bookmark, have one.
 type Position struct {
-	// Epoch is the pipeline's. If empty, Seq is taken to be of the present one.
+	// Epoch identifies the pipeline. If empty, Seq counts as a sequence number of
+	// the pipeline that now runs.
 	Epoch string
-	// Seq is the last sequence number that is known.
+	// Seq is the last sequence number that the client has.
 	Seq uint64
 }
 
-// WatchOptions configure one watch. The zero value asks for all events from now
-// on, but network events.
+// WatchOptions configure one watch. The zero value requests all events from now on,
+// except network events.
 type WatchOptions struct {
-	// Name tells the watch apart in the logs and metrics of the server. If
-	// empty, the server makes one up.
+	// Name identifies the watch in the logs and metrics of the server. If empty,
+	// the server assigns a name.
 	Name string
-	// Buffer is the number of events that may wait at the server. If zero, the
+	// Buffer is the number of events that can wait at the server. If zero, the
 	// server's default.
 	Buffer int
 
-	// Replay asks for the present state first, and then one Synced.
+	// Replay requests the current state first, and then a Synced.
 	Replay bool
-	// After asks for the events behind this position first, and then one
-	// Synced. If they cannot be had any more, a Gap says so and a replay
-	// follows. Nil asks for nothing.
+	// After requests the events after this position first, and then a Synced. If
+	// the events are no longer available, the watch gets a Gap and then a replay.
+	// If nil, it requests no earlier events.
 	After *Position
-	// Bookmarks asks for a mark each time that everything listed so far has
-	// been delivered.
+	// Bookmarks requests a mark whenever all changes listed so far have been
+	// delivered.
 	Bookmarks bool
 
-	// Types are the event types wanted. If empty, all.
+	// Types selects event types. If empty, all.
 	Types []pleg.EventType
-	// Namespaces and PodUIDs are the pods wanted. If empty, all.
+	// Namespaces and PodUIDs select pods. If empty, all.
 	Namespaces []string
 	PodUIDs    []pleg.PodUID
 	// Selector is a Kubernetes label selector on the pod's labels. If empty,
 	// all.
 	Selector string
-	// OmitSandboxes leaves out the events of pod sandboxes.
+	// OmitSandboxes excludes the events of pod sandboxes.
 	OmitSandboxes bool
-	// NetworkEvents asks for NetworkSetupCompleted and NetworkFailed.
+	// NetworkEvents requests NetworkSetupCompleted and NetworkFailed.
 	NetworkEvents bool
 
-	// Disconnected, if not nil, is told of each attempt that failed and each
-	// connection lost, and when the next attempt is. It is called by the
-	// goroutine that ranges.
+	// Disconnected, if not nil, is called after each attempt that failed and each
+	// connection that broke, with the time until the next attempt. The goroutine
+	// that ranges calls it.
 	Disconnected func(err error, retryIn time.Duration)
 }
 
-// Watch ranges over the events until ctx ends, as one subscription across
-// however many connections. It connects at once and again until it succeeds. The
-// range ends with an error only if no attempt ever can succeed, for instance
-// because a selector is bad or the socket is another user's; otherwise the error
-// is nil.
+// Watch ranges over the events until ctx ends. Across all connections it is a single
+// subscription. It retries until it connects. The range ends with an error only if no
+// attempt can succeed, for example because the selector is bad or the socket belongs to
+// another user; otherwise the error is nil.
 //
-// After a connection was lost, what was published meanwhile follows and then a
-// Synced. If it cannot be had any more there is a Gap first, and a replay that
-// takes the place of all that was known. A connection lost while missed events
-// were being made good is the one case in which sequence numbers go back: the
-// missed events themselves follow then, after the PodSync that stood for them.
+// After a broken connection, the watch gets the events published since, and then a
+// Synced. If they are no longer available, it first gets a Gap, and then a replay that
+// replaces everything before. Sequence numbers go back in one case only: the connection
+// broke after a PodSync for missed events, and the watch now gets those events.
 func (c *Client) Watch(ctx context.Context, o WatchOptions) iter.Seq2[pleg.Event, error] {
 	return func(yield func(pleg.Event, error) bool) {
 		w := &watch{client: c, options: o, yield: yield}
@@ -85,8 +84,8 @@ func (c *Client) Watch(ctx context.Context, o WatchOptions) iter.Seq2[pleg.Event
 	}
 }
 
-// errEnough ends a watch whose range was left.
-var errEnough = errors.New("the consumer has left")
+// errStopped ends a watch whose consumer left the range.
+var errStopped = errors.New("the consumer left the range")
 
 // watch is one range over the events.
 type watch struct {
@@ -94,13 +93,14 @@ type watch struct {
 	options WatchOptions
 	yield   func(pleg.Event, error) bool
 
-	// last is behind what the consumer has; nil before the first event.
+	// last is the position of the last event that the consumer has; nil before the
+	// first.
 	last *plegv1.Position
-	// received is whether the present connection has brought anything.
+	// received means that the current connection has delivered an event.
 	received bool
 }
 
-// run connects again and again. It returns nil if the consumer has left.
+// run connects with backoff. It returns nil if the consumer left the range.
 func (w *watch) run(ctx context.Context) error {
 	request, err := w.options.request()
 	if err != nil {
@@ -112,10 +112,10 @@ func (w *watch) run(ctx context.Context) error {
 	for {
 		w.received = false
 		err := w.connect(ctx, request)
-		if errors.Is(err, errEnough) {
+		if errors.Is(err, errStopped) {
 			return nil
 		}
-		if ctx.Err() != nil || final(err) {
+		if ctx.Err() != nil || isFinal(err) {
 			return err
 		}
 		if w.received {
@@ -123,7 +123,7 @@ func (w *watch) run(ctx context.Context) error {
 		}
 		wait := backoff/2 + rand.N(backoff/2+1)
 		backoff = min(2*backoff, options.MaxBackoff)
-		options.Logger.WarnContext(ctx, "lost the connection", "err", err, "retryIn", wait)
+		options.Logger.WarnContext(ctx, "disconnected from the server", "err", err, "retryIn", wait)
 		if w.options.Disconnected != nil {
 			w.options.Disconnected(err, wait)
 		}
@@ -144,56 +144,56 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// connect makes one connection and receives until it is lost.
+// connect connects once and receives until the connection breaks.
 func (w *watch) connect(ctx context.Context, request *plegv1.WatchRequest) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// A new one each time: a link that has failed keeps a backoff of its own.
+	// Each attempt needs a new link: one that failed has its own backoff.
 	link, err := newLink(w.client.options)
 	if err != nil {
 		return err
 	}
 	defer link.Close()
-	w.place(request)
+	w.setPosition(request)
 	stream, err := link.pleg.Watch(ctx, request)
 	if err != nil {
-		return link.failed("connect", err)
+		return link.callError("connect", err)
 	}
 	for {
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
-			return status.Error(codes.Unavailable, "the server has ended the stream")
+			return status.Error(codes.Unavailable, "the server ended the stream")
 		}
 		if err != nil {
-			return link.failed("receive", err)
+			return link.callError("receive", err)
 		}
 		w.received = true
-		if !w.take(m.GetEvent(), request) {
-			return errEnough
+		if !w.deliver(m.GetEvent(), request) {
+			return errStopped
 		}
 	}
 }
 
-// place asks for what follows the last event. Who wants neither replay nor
-// resume gets a replay too, up to whose end nothing is passed on: that is the
-// first position it can resume behind.
-func (w *watch) place(request *plegv1.WatchRequest) {
+// setPosition requests the events after the last one. Without a last event it requests
+// a replay, even if the consumer wants none: the end of the replay is the first position
+// after which the watch can resume.
+func (w *watch) setPosition(request *plegv1.WatchRequest) {
 	request.ResumeAfter = w.last
 	request.Replay = w.last == nil
 }
 
-// take passes an event on unless the consumer did not ask for it, and reports
-// whether to go on.
-func (w *watch) take(m *plegv1.Event, request *plegv1.WatchRequest) bool {
+// deliver passes an event to the consumer, unless the consumer did not request it. It
+// returns false if the consumer left the range.
+func (w *watch) deliver(m *plegv1.Event, request *plegv1.WatchRequest) bool {
 	ev := wire.ToEvent(m)
-	opening := request.Replay && !w.options.Replay
-	if opening && ev.Type != pleg.Synced {
+	unwantedReplay := request.Replay && !w.options.Replay
+	if unwantedReplay && ev.Type != pleg.Synced {
 		return true
 	}
-	if mayResume(ev) {
+	if wire.CanResumeAfter(ev) {
 		w.last = &plegv1.Position{Epoch: m.GetEpoch(), Seq: m.GetSeq()}
 	}
-	if opening {
+	if unwantedReplay {
 		request.Replay = false
 		return true
 	}
@@ -201,11 +201,4 @@ func (w *watch) take(m *plegv1.Event, request *plegv1.WatchRequest) bool {
 		return true
 	}
 	return w.yield(ev, nil)
-}
-
-// mayResume reports whether nothing is lost by resuming behind an event. Behind
-// a PodSync for missed events others may be due that have lower numbers; a Gap
-// comes before what it announces.
-func mayResume(ev pleg.Event) bool {
-	return ev.Missed == 0 && ev.Type != pleg.Gap
 }

@@ -73,7 +73,7 @@ func TestWatchResumes(t *testing.T) {
 }
 
 // A watch that has not received an event resumes too.
-func TestWatchResumesBeforeTheFirstEvent(t *testing.T) {
+func TestWatchResumesBeforeFirstEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, pipeline.Options{RelistPeriod: time.Minute})
 		f.runtime.Set("a", "c1=running")
@@ -88,7 +88,7 @@ func TestWatchResumesBeforeTheFirstEvent(t *testing.T) {
 	})
 }
 
-// A new process has another epoch: the watch gets a Gap and the present state.
+// A new process has another epoch: the watch gets a Gap and the current state.
 func TestWatchSeesANewEpoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, pipeline.Options{})
@@ -208,9 +208,9 @@ func TestWatchEnds(t *testing.T) {
 		{"selector", client.WatchOptions{Selector: "a in"}, codes.InvalidArgument, "label selector"},
 		{"type", client.WatchOptions{Types: []pleg.EventType{"Nothing"}}, codes.Unknown, `Types has the unknown event type "Nothing"`},
 		{"mark", client.WatchOptions{Types: []pleg.EventType{pleg.Synced}}, codes.InvalidArgument, `unknown event type "Synced"`},
-		{"large buffer", client.WatchOptions{Buffer: 1 << 20}, codes.InvalidArgument, "buffer is 1048576, the most is 4096"},
+		{"large buffer", client.WatchOptions{Buffer: 1 << 20}, codes.InvalidArgument, "buffer is 1048576, the limit is 4096"},
 		{"negative buffer", client.WatchOptions{Buffer: -1}, codes.Unknown, "Buffer"},
-		{"long name", client.WatchOptions{Name: strings.Repeat("x", 101)}, codes.InvalidArgument, "name has 101 bytes, the most is 100"},
+		{"long name", client.WatchOptions{Name: strings.Repeat("x", 101)}, codes.InvalidArgument, "name has 101 bytes, the limit is 100"},
 		{"both", client.WatchOptions{Replay: true, After: &client.Position{}}, codes.Unknown, "exclude each other"},
 	}
 	for _, tt := range tests {

@@ -14,7 +14,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// BenchmarkReplay connects and gets the present state of all pods over a socket.
+// BenchmarkReplay connects and gets the current state of all pods over a socket.
 func BenchmarkReplay(b *testing.B) {
 	for _, pods := range []int{100, 1000} {
 		b.Run(fmt.Sprintf("pods=%d", pods), func(b *testing.B) {

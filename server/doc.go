@@ -1,5 +1,5 @@
-// Package server serves a pipeline to other programs on the node: gRPC service
-// pleg.v1.PLEG, health and reflection on a unix socket.
+// Package server serves a pipeline to other programs on the node: the gRPC services
+// pleg.v1.PLEG, health and reflection, on a unix socket.
 //
 // # Usage
 //
@@ -7,21 +7,20 @@
 //	...
 //	err = s.ListenAndServe(ctx, "/run/pleg-pipeline.sock") // beside pipe.Run
 //
-// A program with a gRPC server of its own calls [Server.Register] instead.
-// Package client is the other end.
+// A program that has its own gRPC server calls [Server.Register] instead. Package
+// client is the client of this service.
 //
 // # Bounds
 //
-// Connections, calls of a connection, watchers, their buffers and the size of a
-// request are all bounded; what is over a bound is refused with
-// RESOURCE_EXHAUSTED and a text that names the bound. Each watcher is a
-// subscriber of the pipeline and is read by its own goroutine: one that does
-// not read, or is stopped, delays nobody. It keeps its place while it answers
-// keepalive pings, and loses its connection if it does not.
+// The server limits connections, calls per connection, watchers, their buffers and the
+// size of a request. Above a limit it returns RESOURCE_EXHAUSTED and names the limit.
+// Each watcher is a subscriber of the pipeline with its own goroutine: a client that
+// does not read, or is stopped, delays nobody. It stays connected as long as it answers
+// keepalive pings.
 //
 // # Shutdown
 //
-// When the context of [Server.Serve] ends, every stream ends with UNAVAILABLE,
-// and then the connections do. When the pipeline ends first, its watchers get
-// what was published and then UNAVAILABLE.
+// When the context of [Server.Serve] ends, every call ends with UNAVAILABLE, and then
+// the connections close. If the pipeline ends first, its watchers get the events that
+// were published, and then UNAVAILABLE.
 package server

@@ -9,12 +9,12 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// errShuttingDown is the cause of the context of every call once the server
+// errShuttingDown is the cause that ends the context of every call when the server
 // ends.
 var errShuttingDown = errors.New("the server is shutting down")
 
-// bounded returns a context of a call that ends when closing does too.
-func bounded(ctx, closing context.Context) (context.Context, context.CancelFunc) {
+// untilClosing returns the context of a call that also ends when closing does.
+func untilClosing(ctx, closing context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	release := context.AfterFunc(closing, func() { cancel(context.Cause(closing)) })
 	return ctx, func() {
@@ -23,9 +23,9 @@ func bounded(ctx, closing context.Context) (context.Context, context.CancelFunc)
 	}
 }
 
-// ended says UNAVAILABLE of a call that the end of the server cut off, whatever
-// its handler made of it.
-func ended(ctx context.Context, err error) error {
+// unavailable replaces the error of a call that the end of the server ended with
+// UNAVAILABLE.
+func unavailable(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errShuttingDown) {
 		return status.Error(codes.Unavailable, errShuttingDown.Error())
 	}
@@ -34,26 +34,26 @@ func ended(ctx context.Context, err error) error {
 
 func endUnary(closing context.Context) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		ctx, cancel := bounded(ctx, closing)
+		ctx, cancel := untilClosing(ctx, closing)
 		defer cancel()
 		response, err := handler(ctx, request)
-		return response, ended(ctx, err)
+		return response, unavailable(ctx, err)
 	}
 }
 
 func endStream(closing context.Context) grpc.StreamServerInterceptor {
 	return func(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		ctx, cancel := bounded(stream.Context(), closing)
+		ctx, cancel := untilClosing(stream.Context(), closing)
 		defer cancel()
-		return ended(ctx, handler(server, &boundedStream{stream, ctx}))
+		return unavailable(ctx, handler(server, &endingStream{stream, ctx}))
 	}
 }
 
-// boundedStream is a stream with another context.
-type boundedStream struct {
+// endingStream is a stream with another context.
+type endingStream struct {
 	grpc.ServerStream
-	ctx context.Context //nolint:containedctx // gRPC asks the stream for it
+	ctx context.Context //nolint:containedctx // gRPC gets the context from the stream
 }
 
 // Context implements [grpc.ServerStream].
-func (s *boundedStream) Context() context.Context { return s.ctx }
+func (s *endingStream) Context() context.Context { return s.ctx }

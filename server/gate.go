@@ -13,17 +13,18 @@ import (
 )
 
 const (
-	// maxRefusals is how many connections are told at a time that they are too
-	// many; what is more is closed without a word.
+	// maxRefusals is the greatest number of refused connections at the same time
+	// whose calls get an error; further connections are closed at once.
 	maxRefusals = 32
-	// refusalAge is how long a refused connection lives, to ask and be told.
+	// refusalAge is the time in which a refused client must make its call.
 	refusalAge = time.Second
 )
 
-// gate is a listener that lets a bounded number of connections in.
+// gate is a listener that accepts a limited number of connections. It passes the
+// others to a second listener, whose server refuses all calls.
 type gate struct {
 	net.Listener
-	refused *turnedAway
+	refused *refusals
 	max     int
 	metrics *metrics
 
@@ -34,7 +35,7 @@ type gate struct {
 func newGate(l net.Listener, limit int, m *metrics) *gate {
 	return &gate{
 		Listener: l, max: limit, metrics: m,
-		refused: &turnedAway{address: l.Addr(), conns: make(chan net.Conn), closed: make(chan struct{}), free: make(chan struct{}, maxRefusals)},
+		refused: &refusals{address: l.Addr(), conns: make(chan net.Conn), closed: make(chan struct{}), slots: make(chan struct{}, maxRefusals)},
 		open:    make(map[*countedConn]struct{}),
 	}
 }
@@ -50,11 +51,11 @@ func (g *gate) Accept() (net.Conn, error) {
 			return counted, nil
 		}
 		g.metrics.refusedConnections.Inc()
-		g.refused.take(conn)
+		g.refused.add(conn)
 	}
 }
 
-// admit counts the connection, or returns nil if there are too many.
+// admit counts the connection. It returns nil if there are too many.
 func (g *gate) admit(conn net.Conn) net.Conn {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -79,7 +80,7 @@ func (g *gate) closeAll() {
 	}
 }
 
-func (g *gate) left(c *countedConn) {
+func (g *gate) remove(c *countedConn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if _, ok := g.open[c]; ok {
@@ -88,7 +89,7 @@ func (g *gate) left(c *countedConn) {
 	}
 }
 
-// countedConn leaves the gate when it is closed.
+// countedConn is a connection that the gate has accepted.
 type countedConn struct {
 	net.Conn
 	gate *gate
@@ -96,68 +97,67 @@ type countedConn struct {
 
 // Close implements [net.Conn].
 func (c *countedConn) Close() error {
-	c.gate.left(c)
+	c.gate.remove(c)
 	return c.Conn.Close()
 }
 
-// turnedAway is a listener of the connections that were too many.
-type turnedAway struct {
+// refusals is a listener for the refused connections.
+type refusals struct {
 	address net.Addr
 	conns   chan net.Conn
-	free    chan struct{} // holds one value for each connection
+	slots   chan struct{} // holds one value per connection
 	once    sync.Once
 	closed  chan struct{}
 }
 
-// take hands the connection to who refuses it, or closes it.
-func (t *turnedAway) take(conn net.Conn) {
+// add passes the connection to the server that refuses calls, or closes it.
+func (r *refusals) add(conn net.Conn) {
 	select {
-	case t.free <- struct{}{}:
+	case r.slots <- struct{}{}:
 	default:
 		conn.Close()
 		return
 	}
-	var refused net.Conn = &refusedConn{Conn: conn, free: t.free}
+	var refused net.Conn = &refusedConn{Conn: conn, slots: r.slots}
 	select {
-	case t.conns <- refused:
-	case <-t.closed:
+	case r.conns <- refused:
+	case <-r.closed:
 		refused.Close()
 	}
 }
 
 // Accept implements [net.Listener].
-func (t *turnedAway) Accept() (net.Conn, error) {
+func (r *refusals) Accept() (net.Conn, error) {
 	select {
-	case conn := <-t.conns:
+	case conn := <-r.conns:
 		return conn, nil
-	case <-t.closed:
+	case <-r.closed:
 		return nil, net.ErrClosed
 	}
 }
 
 // Close implements [net.Listener].
-func (t *turnedAway) Close() error {
-	t.once.Do(func() { close(t.closed) })
+func (r *refusals) Close() error {
+	r.once.Do(func() { close(r.closed) })
 	return nil
 }
 
 // Addr implements [net.Listener].
-func (t *turnedAway) Addr() net.Addr { return t.address }
+func (r *refusals) Addr() net.Addr { return r.address }
 
 type refusedConn struct {
 	net.Conn
-	once sync.Once
-	free chan struct{}
+	once  sync.Once
+	slots chan struct{}
 }
 
 // Close implements [net.Conn].
 func (c *refusedConn) Close() error {
-	c.once.Do(func() { <-c.free })
+	c.once.Do(func() { <-c.slots })
 	return c.Conn.Close()
 }
 
-// newRefuser returns a server that answers every call with the reason why the
-// connection is not served.
+// newRefuser returns a server that refuses every call and says why.
 func newRefuser(limit int) *grpc.Server {
 	reason := status.Error(codes.ResourceExhausted, fmt.Sprintf("too many connections: this server takes %d at a time", limit))
 	return grpc.NewServer(

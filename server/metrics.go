@@ -14,10 +14,10 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	}, []string{"what"})
 	m := &metrics{
 		connections: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "pleg_server_connections", Help: "Connections to the gRPC service at present.",
+			Name: "pleg_server_connections", Help: "Current connections to the gRPC service.",
 		}),
 		watchers: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "pleg_server_watchers", Help: "Watch calls at present.",
+			Name: "pleg_server_watchers", Help: "Current Watch calls.",
 		}),
 		refusedConnections: refused.WithLabelValues("connection"),
 		refusedWatchers:    refused.WithLabelValues("watcher"),

@@ -1,11 +1,14 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 )
 
 // Defaults of [Options].
@@ -20,75 +23,55 @@ const (
 	DefaultGrace           = time.Second
 )
 
-// Options configure a [Server]. The zero value is fit for use.
+// Options configure a [Server]. The zero value is ready to use.
 type Options struct {
-	// MaxConnections is the number of connections at a time. If zero,
-	// [DefaultMaxConnections].
+	// MaxConnections is the greatest number of connections at the same time. If
+	// zero, [DefaultMaxConnections].
 	MaxConnections int
-	// MaxStreams is the number of calls at a time on one connection; a gRPC
-	// client waits with what is more. If zero, [DefaultMaxStreams].
+	// MaxStreams is the greatest number of calls on one connection at the same
+	// time; a gRPC client delays further calls. If zero, [DefaultMaxStreams].
 	MaxStreams int
-	// MaxWatchers is the number of Watch calls at a time on all connections.
-	// If zero, [DefaultMaxWatchers].
+	// MaxWatchers is the greatest number of Watch calls on all connections at the
+	// same time. If zero, [DefaultMaxWatchers].
 	MaxWatchers int
-	// MaxRequestBytes is the size of a request. If zero,
+	// MaxRequestBytes is the greatest size of a request. If zero,
 	// [DefaultMaxRequestBytes].
 	MaxRequestBytes int
-	// Buffer is the number of events that may wait for a watcher that does not
-	// say, MaxBuffer for one that does; some 200 bytes each. If zero,
-	// [DefaultBuffer], or MaxBuffer if that is less, and [DefaultMaxBuffer].
+	// Buffer is the number of events that can wait for a watcher that does not
+	// request a number. MaxBuffer is the greatest number that it can request. An
+	// event needs about 200 bytes. If zero, [DefaultBuffer] (or MaxBuffer if that
+	// is smaller) and [DefaultMaxBuffer].
 	Buffer    int
 	MaxBuffer int
-	// Keepalive is how long a connection may be silent before it is asked for
-	// a sign of life, and then how long that may take. If zero,
+	// Keepalive is the time without data after which the server pings a client,
+	// and also the time in which the client must answer. If zero,
 	// [DefaultKeepalive].
 	Keepalive time.Duration
-	// Grace is how long connections may take to end when the server does. If
+	// Grace is the time in which connections must end when the server ends. If
 	// zero, [DefaultGrace].
 	Grace time.Duration
-	// Logger gets what an operator should know. If nil, nothing is logged.
+	// Logger logs when the server starts and stops. If nil, nothing is logged.
 	Logger *slog.Logger
-	// Registerer gets the metrics. If nil, they are not registered.
+	// Registerer registers the metrics. If nil, they are not registered.
 	Registerer prometheus.Registerer
 }
 
 func (o *Options) complete() error {
-	if o.Buffer == 0 && o.MaxBuffer > 0 {
-		o.Buffer = min(DefaultBuffer, o.MaxBuffer)
+	defaultBuffer := DefaultBuffer
+	if o.MaxBuffer > 0 {
+		defaultBuffer = min(DefaultBuffer, o.MaxBuffer)
 	}
-	for _, n := range []struct {
-		name  string
-		value *int
-		def   int
-	}{
-		{"MaxConnections", &o.MaxConnections, DefaultMaxConnections},
-		{"MaxStreams", &o.MaxStreams, DefaultMaxStreams},
-		{"MaxWatchers", &o.MaxWatchers, DefaultMaxWatchers},
-		{"MaxRequestBytes", &o.MaxRequestBytes, DefaultMaxRequestBytes},
-		{"Buffer", &o.Buffer, DefaultBuffer},
-		{"MaxBuffer", &o.MaxBuffer, max(DefaultMaxBuffer, o.Buffer)},
-	} {
-		if *n.value < 0 {
-			return fmt.Errorf("Options.%s must be positive, got %d", n.name, *n.value)
-		}
-		if *n.value == 0 {
-			*n.value = n.def
-		}
-	}
-	for _, d := range []struct {
-		name  string
-		value *time.Duration
-		def   time.Duration
-	}{
-		{"Keepalive", &o.Keepalive, DefaultKeepalive},
-		{"Grace", &o.Grace, DefaultGrace},
-	} {
-		if *d.value < 0 {
-			return fmt.Errorf("Options.%s must be positive, got %v", d.name, *d.value)
-		}
-		if *d.value == 0 {
-			*d.value = d.def
-		}
+	if err := cmp.Or(
+		option.Default("MaxConnections", &o.MaxConnections, DefaultMaxConnections),
+		option.Default("MaxStreams", &o.MaxStreams, DefaultMaxStreams),
+		option.Default("MaxWatchers", &o.MaxWatchers, DefaultMaxWatchers),
+		option.Default("MaxRequestBytes", &o.MaxRequestBytes, DefaultMaxRequestBytes),
+		option.Default("Buffer", &o.Buffer, defaultBuffer),
+		option.Default("MaxBuffer", &o.MaxBuffer, max(DefaultMaxBuffer, o.Buffer)),
+		option.Default("Keepalive", &o.Keepalive, DefaultKeepalive),
+		option.Default("Grace", &o.Grace, DefaultGrace),
+	); err != nil {
+		return err
 	}
 	if o.Buffer > o.MaxBuffer {
 		return fmt.Errorf("Options.Buffer must not exceed Options.MaxBuffer, got %d and %d", o.Buffer, o.MaxBuffer)

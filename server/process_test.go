@@ -178,7 +178,7 @@ func TestKilledProcess(t *testing.T) {
 // Thousands of idle connections are refused; existing clients miss nothing.
 func TestThousandsOfConnections(t *testing.T) {
 	const connections = 3000
-	f, socket, _ := newSocketFixture(t, server.Options{MaxConnections: 8})
+	f, socket, _ := newSocketFixture(t, server.Options{MaxConnections: 8, Keepalive: 2 * time.Second})
 	waitFor := f.follow(socket)
 	kit.Fill(f.Runtime, processPods, "c0=running")
 	waitFor("c0")

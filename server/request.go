@@ -10,11 +10,12 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// maxName bounds the name of a watcher, in bytes: it is in logs and metrics.
+// maxName is the greatest length of a watcher's name, which is in logs and metrics, in
+// bytes.
 const maxName = 100
 
-// subscribeOptions checks what only the protocol can get wrong; Subscribe
-// checks the rest.
+// subscribeOptions returns the subscription that a request describes. It checks only
+// what Subscribe cannot check.
 func (s *Server) subscribeOptions(r *plegv1.WatchRequest) (pipeline.SubscribeOptions, error) {
 	o := pipeline.SubscribeOptions{
 		Name:          r.GetName(),
@@ -27,10 +28,10 @@ func (s *Server) subscribeOptions(r *plegv1.WatchRequest) (pipeline.SubscribeOpt
 		NetworkEvents: r.GetNetworkEvents(),
 	}
 	if len(o.Name) > maxName {
-		return o, fmt.Errorf("name has %d bytes, the most is %d", len(o.Name), maxName)
+		return o, fmt.Errorf("name has %d bytes, the limit is %d", len(o.Name), maxName)
 	}
 	if r.GetBuffer() > uint32(s.options.MaxBuffer) {
-		return o, fmt.Errorf("buffer is %d, the most is %d", r.GetBuffer(), s.options.MaxBuffer)
+		return o, fmt.Errorf("buffer is %d, the limit is %d", r.GetBuffer(), s.options.MaxBuffer)
 	}
 	if r.GetBuffer() > 0 {
 		o.Buffer = int(r.GetBuffer())
@@ -46,15 +47,15 @@ func (s *Server) subscribeOptions(r *plegv1.WatchRequest) (pipeline.SubscribeOpt
 	}
 	if after := r.GetResumeAfter(); after != nil {
 		if o.Replay {
-			return o, errors.New("replay and resume_after exclude each other: who resumes gets a replay if need be")
+			return o, errors.New("replay and resume_after exclude each other: a client that resumes gets a replay if necessary")
 		}
 		o.After = s.position(after)
 	}
 	return o, nil
 }
 
-// position fills in the epoch if the client left it out, since the zero
-// position asks for nothing.
+// position adds the current epoch if the client sent none, because Subscribe ignores the
+// zero position.
 func (s *Server) position(p *plegv1.Position) pipeline.Position {
 	at := pipeline.Position{Epoch: p.GetEpoch(), Seq: p.GetSeq()}
 	if at.Epoch == "" {

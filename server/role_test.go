@@ -11,13 +11,13 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
 
-// The tests with processes run this test binary once more, with a role.
+// Some tests run this test binary again as another process, with a role.
 const (
 	roleVariable   = "PLEG_TEST_ROLE"
 	socketVariable = "PLEG_TEST_SOCKET"
 
-	roleWatch  = "watch"  // prints a line for each event
-	roleListen = "listen" // prints why the socket cannot be had
+	roleWatch  = "watch"  // prints one line per event
+	roleListen = "listen" // prints why it cannot listen on the socket
 )
 
 func playRole(role string) (exit int) {

@@ -20,15 +20,16 @@ import (
 )
 
 const (
-	// healthPeriod is how often the health service is told of the pipeline's.
+	// healthPeriod is the time between two updates of the health service.
 	healthPeriod = time.Second
-	// handshakeTimeout is how long a new connection may take to speak HTTP/2.
+	// handshakeTimeout is the time in which a client must begin HTTP/2, unless
+	// Options.Keepalive is shorter.
 	handshakeTimeout = 5 * time.Second
-	// maxIdle is how long a connection without a call is kept.
+	// maxIdle is the time after which a connection without a call is closed.
 	maxIdle = 10 * time.Minute
-	// maxHeaderBytes bounds the headers of a call.
+	// maxHeaderBytes is the greatest size of the headers of a call.
 	maxHeaderBytes = 16 << 10
-	// minClientPing is how often a client may ask for a sign of life.
+	// minClientPing is the shortest time between two pings of a client.
 	minClientPing = 5 * time.Second
 )
 
@@ -39,11 +40,11 @@ type Server struct {
 	options  Options
 	log      *slog.Logger
 	metrics  *metrics
-	watchers chan struct{} // holds one value for each watcher
+	watchers chan struct{} // holds one value per watcher
 }
 
-// New returns a server of p, which may run already or not. The error names the
-// option that is bad, or says why the metrics could not be registered.
+// New returns a server of p, which need not run yet. The error names the bad option, or
+// says why the metrics could not be registered.
 func New(p *pipeline.Pipeline, o Options) (*Server, error) {
 	if p == nil {
 		return nil, errors.New("new server: a pipeline is required")
@@ -62,15 +63,15 @@ func New(p *pipeline.Pipeline, o Options) (*Server, error) {
 	}, nil
 }
 
-// Register adds service pleg.v1.PLEG to a gRPC server of the caller's. Bounds on
-// connections and requests, health and reflection are then the caller's to add.
-// Watch calls then end with the pipeline: end it before GracefulStop.
+// Register adds the service pleg.v1.PLEG to the caller's gRPC server. The caller must
+// then add limits on connections and requests, health and reflection. Watch calls end
+// with the pipeline: end it before GracefulStop.
 func (s *Server) Register(r grpc.ServiceRegistrar) {
 	plegv1.RegisterPLEGServer(r, &service{Server: s})
 }
 
-// ListenAndServe serves on a unix socket, as [Listen] and [Server.Serve] do. The
-// socket is removed when it returns.
+// ListenAndServe calls [Listen] and [Server.Serve]. It removes the socket when it
+// returns.
 func (s *Server) ListenAndServe(ctx context.Context, path string) error {
 	l, err := Listen(ctx, path)
 	if err != nil {
@@ -79,13 +80,14 @@ func (s *Server) ListenAndServe(ctx context.Context, path string) error {
 	return s.Serve(ctx, l)
 }
 
-// Serve answers on a listener, which it closes, until ctx ends; it then ends all
-// streams and connections and returns the cause of ctx. It returns an error
-// earlier only if the listener fails. Several listeners may be served at once.
+// Serve serves on l until ctx ends. It then ends all calls, closes the connections and
+// l, and returns the cause of ctx. It returns earlier only if l fails. Several calls of
+// Serve can run at the same time.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// Calls in progress end by this one, and by nothing else that ends ctx.
+	// Calls in progress end with closing, not with ctx, so that each of them ends
+	// with the same error.
 	closing, shutDown := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer shutDown(nil)
 
@@ -98,7 +100,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	reflection.Register(srv)
 	refuser := newRefuser(s.options.MaxConnections)
 
-	s.log.InfoContext(ctx, "serving", "address", l.Addr().String())
+	s.log.InfoContext(ctx, "server started", "address", l.Addr().String())
 	var parts errgroup.Group
 	parts.Go(func() error {
 		if err := srv.Serve(gate); err != nil && ctx.Err() == nil {
@@ -107,14 +109,14 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		return nil
 	})
 	parts.Go(func() error { return refuser.Serve(gate.refused) })
-	parts.Go(func() error { s.reportUntil(ctx, checks); return nil })
+	parts.Go(func() error { s.reportHealth(ctx, checks); return nil })
 	<-ctx.Done()
 	checks.Shutdown()
 	shutDown(errShuttingDown)
 	s.stop(srv, gate)
 	refuser.Stop()
-	_ = parts.Wait() // what made a part end is the cause, or is the end itself
-	s.log.InfoContext(ctx, "stopped serving", "address", l.Addr().String())
+	_ = parts.Wait() // the error of a part is the cause of ctx, or a consequence of the end
+	s.log.InfoContext(ctx, "server stopped", "address", l.Addr().String())
 	return context.Cause(ctx)
 }
 
@@ -124,7 +126,7 @@ func (s *Server) newGRPC(closing context.Context) *grpc.Server {
 		grpc.MaxRecvMsgSize(s.options.MaxRequestBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.MaxConcurrentStreams(uint32(s.options.MaxStreams)),
-		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.ConnectionTimeout(min(handshakeTimeout, s.options.Keepalive)),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: maxIdle, Time: s.options.Keepalive, Timeout: s.options.Keepalive,
 		}),
@@ -135,13 +137,13 @@ func (s *Server) newGRPC(closing context.Context) *grpc.Server {
 	)
 }
 
-// stop lets the connections end in order, and those that do not in time by
-// force.
+// stop waits until the connections have ended, and closes those that take longer than
+// Grace.
 func (s *Server) stop(srv *grpc.Server, g *gate) {
 	forced := make(chan struct{})
 	force := time.AfterFunc(s.options.Grace, func() {
 		defer close(forced)
-		// A connection that has not said anything yet is not gRPC's to close.
+		// gRPC does not close a connection before its handshake.
 		g.closeAll()
 		srv.Stop()
 	})
@@ -151,7 +153,7 @@ func (s *Server) stop(srv *grpc.Server, g *gate) {
 	}
 }
 
-func (s *Server) reportUntil(ctx context.Context, checks *health.Server) {
+func (s *Server) reportHealth(ctx context.Context, checks *health.Server) {
 	ticker := time.NewTicker(healthPeriod)
 	defer ticker.Stop()
 	for {
@@ -164,13 +166,13 @@ func (s *Server) reportUntil(ctx context.Context, checks *health.Server) {
 	}
 }
 
-// report tells the health service how the pipeline is.
+// report passes the health of the pipeline to the health service.
 func (s *Server) report(checks *health.Server) {
-	is := healthv1.HealthCheckResponse_NOT_SERVING
+	status := healthv1.HealthCheckResponse_NOT_SERVING
 	if ok, _ := s.pipe.Healthy(); ok {
-		is = healthv1.HealthCheckResponse_SERVING
+		status = healthv1.HealthCheckResponse_SERVING
 	}
 	for _, name := range []string{"", plegv1.PLEG_ServiceDesc.ServiceName} {
-		checks.SetServingStatus(name, is)
+		checks.SetServingStatus(name, status)
 	}
 }

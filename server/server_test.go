@@ -46,7 +46,7 @@ func TestBadRequests(t *testing.T) {
 		{"mark", &plegv1.WatchRequest{Types: []plegv1.EventType{synced}}, codes.InvalidArgument, `unknown event type "Synced"`},
 		{"both", &plegv1.WatchRequest{Replay: true, ResumeAfter: &plegv1.Position{Seq: 1}}, codes.InvalidArgument, "replay and resume_after exclude each other"},
 		{"name", &plegv1.WatchRequest{Name: strings.Repeat("n", 101)}, codes.InvalidArgument, "name has 101 bytes"},
-		{"buffer", &plegv1.WatchRequest{Buffer: 4097}, codes.InvalidArgument, "buffer is 4097, the most is 4096"},
+		{"buffer", &plegv1.WatchRequest{Buffer: 4097}, codes.InvalidArgument, "buffer is 4097, the limit is 4096"},
 		{"size", &plegv1.WatchRequest{Namespaces: slices.Repeat([]string{strings.Repeat("n", 1000)}, 100)}, codes.ResourceExhausted, "larger than max"},
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -239,7 +239,7 @@ func TestShutdownIsBounded(t *testing.T) {
 		begin := time.Now()
 		_ = f.stopServer()
 		if took := time.Since(begin); took > grace {
-			t.Errorf("it took %v, want no more than %v", took, grace)
+			t.Errorf("it took %v, want at most %v", took, grace)
 		}
 	})
 }
@@ -277,7 +277,7 @@ func TestPipelineEnds(t *testing.T) {
 	})
 }
 
-func TestNewRefuses(t *testing.T) {
+func TestNewRejectsBadOptions(t *testing.T) {
 	pipe, err := pipeline.New(pipeline.Options{Runtime: plegtest.New()})
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// service answers the calls of pleg.v1.PLEG.
+// service implements pleg.v1.PLEG.
 type service struct {
 	plegv1.UnimplementedPLEGServer
 	*Server
@@ -44,14 +44,15 @@ func (s *service) Watch(r *plegv1.WatchRequest, stream grpc.ServerStreamingServe
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
 	defer sub.Close()
-	// The client may want to know that nothing escapes it from now on.
+	// The headers tell the client that it misses no event from now on.
 	if err := stream.SendHeader(metadata.MD{}); err != nil {
 		return err
 	}
 	return s.forward(sub, stream)
 }
 
-// forward is blocked by a client that does not read, and by nothing else.
+// forward sends the events of a subscription. Only a client that does not read blocks
+// it.
 func (s *service) forward(sub *pipeline.Subscription, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
 	ctx, epoch := stream.Context(), s.pipe.Epoch()
 	for {
@@ -98,8 +99,8 @@ func (s *service) GetPodStatus(ctx context.Context, r *plegv1.GetPodStatusReques
 		return nil, status.Error(codes.InvalidArgument, "newer_than: "+err.Error())
 	}
 	got, err := s.pipe.Cache().GetNewerThan(ctx, uid, r.GetNewerThan().AsTime())
-	// An inspection may have failed by its own deadline: only the state of ctx
-	// tells the two apart.
+	// The error of an inspection can also be DeadlineExceeded, so that only ctx
+	// shows whether the call has ended.
 	if got == nil && ctx.Err() != nil {
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}
@@ -110,7 +111,7 @@ func statusResponse(s *pleg.PodStatus, err error) *plegv1.GetPodStatusResponse {
 	return &plegv1.GetPodStatusResponse{Status: wire.FromStatus(s), Error: text(err)}
 }
 
-// text returns the text of an error in a form that protobuf can carry.
+// text returns the text of an error as valid UTF-8, which protobuf requires.
 func text(err error) string {
 	if err == nil {
 		return ""

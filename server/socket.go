@@ -7,10 +7,10 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
 )
 
-// Listen listens on a unix socket that its owner and group may use. Closing the
-// listener removes it. A socket that is left from a process which has ended is
-// replaced; one that is answered, a path that is no socket, and one that may
-// not be used are errors that say so.
+// Listen listens on a unix socket that only its owner and group may use. Closing the
+// listener removes the socket. Listen replaces the socket of a process that has
+// ended. It returns an error that says why if another process answers on the socket,
+// if the path is not a socket, or if permission is denied.
 func Listen(ctx context.Context, path string) (net.Listener, error) {
 	return unixsocket.Listen(ctx, path)
 }

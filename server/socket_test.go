@@ -15,12 +15,12 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
 
-// nobody is a user who owns nothing.
+// nobody is a user without files.
 const nobody = 65534
 
 func TestListen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pleg.sock")
-	for range 2 { // it leaves nothing that were in the way of the next
+	for range 2 { // the second call finds no socket left behind
 		l, err := server.Listen(t.Context(), path)
 		if err != nil {
 			t.Fatal(err)
@@ -36,8 +36,8 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// leave leaves the socket of a process that has ended.
-func leave(t *testing.T, path string) {
+// leaveSocket creates the socket of a process that has ended.
+func leaveSocket(t *testing.T, path string) {
 	t.Helper()
 	l, err := net.Listen("unix", path)
 	if err != nil {
@@ -47,9 +47,9 @@ func leave(t *testing.T, path string) {
 	l.Close()
 }
 
-func TestListenReplacesAStaleSocket(t *testing.T) {
+func TestListenReplacesStaleSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pleg.sock")
-	leave(t, path)
+	leaveSocket(t, path)
 	l, err := server.Listen(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestListenReplacesAStaleSocket(t *testing.T) {
 	conn.Close()
 }
 
-func TestListenRefuses(t *testing.T) {
+func TestListenRejectsBadPaths(t *testing.T) {
 	dir := t.TempDir()
 	used, file, link := filepath.Join(dir, "used"), filepath.Join(dir, "file"), filepath.Join(dir, "link")
 	l, err := server.Listen(t.Context(), used)
@@ -80,8 +80,8 @@ func TestListenRefuses(t *testing.T) {
 		{"in use", used, "the socket is in use: another process answers on it"},
 		{"a file", file, "not a socket"},
 		{"a link", link, "not a socket"},
-		{"a folder", dir, "not a socket"},
-		{"no folder", filepath.Join(dir, "none", "pleg.sock"), "no such file or directory"},
+		{"a directory", dir, "not a socket"},
+		{"no directory", filepath.Join(dir, "none", "pleg.sock"), "no such file or directory"},
 		{"too long", filepath.Join(dir, strings.Repeat("x", 108)), "a unix socket allows 107"},
 		{"empty", "", "empty"},
 	} {
@@ -90,7 +90,7 @@ func TestListenRefuses(t *testing.T) {
 		}
 	}
 	if data, err := os.ReadFile(file); err != nil || string(data) != "precious" {
-		t.Errorf("the file: %q, %v, want it untouched", data, err)
+		t.Errorf("the file: %q, %v, want it unchanged", data, err)
 	}
 	if conn, err := net.Dial("unix", used); err != nil {
 		t.Errorf("the socket in use: %v", err)
@@ -99,9 +99,9 @@ func TestListenRefuses(t *testing.T) {
 	}
 }
 
-func TestListenWithoutPermission(t *testing.T) {
+func TestListenReportsMissingPermission(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // or the user nobody cannot read it
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // so that nobody can access it
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "pleg.sock")
@@ -116,7 +116,7 @@ func TestListenWithoutPermission(t *testing.T) {
 		}
 	}
 	for path, says := range map[string]string{
-		path:                      "the socket exists and is another user's: permission denied",
+		path:                      "the socket belongs to another user: permission denied",
 		filepath.Join(dir, "new"): "permission denied",
 	} {
 		if err := asNobody(func() error { _, err := server.Listen(t.Context(), path); return err }); err == nil || !strings.Contains(err.Error(), says) {
@@ -125,7 +125,7 @@ func TestListenWithoutPermission(t *testing.T) {
 	}
 }
 
-// asNobody does something as a user without rights, if the test has any.
+// asNobody calls do as nobody if the test runs as root.
 func asNobody(do func() error) error {
 	result := make(chan error)
 	go func() {

@@ -1,5 +1,5 @@
-// Command pleg-pipeline prints the pod lifecycle events of a container runtime.
-// See pleg-pipeline help.
+// Command pleg-pipeline prints and serves the pod lifecycle events of a container
+// runtime. Run "pleg-pipeline help" for the manual.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command agent is the smallest node agent there is: it prints what happens to
-// the pods of a container runtime.
+// Command agent is a minimal node agent: it prints what happens to the pods of a
+// container runtime.
 //
 //	agent unix:///run/containerd/containerd.sock
 package main
@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -26,20 +27,29 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1], os.Stdout); err != nil && !errors.Is(err, context.Canceled) {
-		fmt.Fprintln(os.Stderr, "agent:", err)
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	// Pipeline.Run returns the cause of ctx. After a signal that is an error which
+	// names the signal, and which errors.Is takes for context.Canceled.
+	if err := run(ctx, os.Args[1], os.Stdout, log); !errors.Is(err, context.Canceled) {
+		log.Error("agent failed", "err", err)
 		os.Exit(1)
 	}
 }
 
-// run prints events until ctx ends, and returns its cause.
-func run(ctx context.Context, endpoint string, out io.Writer) error {
-	runtime, err := cri.New(endpoint, cri.Options{})
+// run prints events until ctx ends, and returns the cause of ctx.
+func run(ctx context.Context, endpoint string, out io.Writer, log *slog.Logger) error {
+	runtime, err := cri.New(endpoint, cri.Options{Logger: log})
 	if err != nil {
 		return err
 	}
 	defer runtime.Close()
-	p, err := pipeline.New(pipeline.Options{Runtime: runtime})
+	// The pipeline retries without end. Check fails at once if there is no runtime.
+	version, err := runtime.Check(ctx)
+	if err != nil {
+		return err
+	}
+	log.InfoContext(ctx, "connected to the runtime", "name", version.RuntimeName, "version", version.RuntimeVersion)
+	p, err := pipeline.New(pipeline.Options{Runtime: runtime, Logger: log})
 	if err != nil {
 		return err
 	}
@@ -50,7 +60,7 @@ func run(ctx context.Context, endpoint string, out io.Writer) error {
 	tasks, ctx := errgroup.WithContext(ctx)
 	tasks.Go(func() error { return p.Run(ctx) })
 	tasks.Go(func() error {
-		for ev := range sub.Events() {
+		for ev := range sub.Events() { // until Run returns
 			fmt.Fprintln(out, ev.Type, ev.PodNamespace+"/"+ev.PodName, ev.ContainerName)
 		}
 		return nil

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"io"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -11,19 +14,19 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestAgent(t *testing.T) {
-	rt, err := simruntime.New(simruntime.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pod, err := rt.AddPod(simruntime.PodSpec{Namespace: "shop", Name: "web", Containers: []simruntime.ContainerSpec{{Name: "nginx"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+func TestAgentPrintsEvents(t *testing.T) {
+	rt, pod := exampletest.NewRuntime(t, simruntime.PodSpec{Namespace: "shop", Name: "web", Containers: []simruntime.ContainerSpec{{Name: "nginx"}}})
 	out := exampletest.Run(t, rt, run)
 	out.Await("ContainerStarted shop/web web", "ContainerStarted shop/web nginx")
 	if err := rt.ExitContainer(pod.Containers[0].ID, 1, simruntime.ReasonError); err != nil {
 		t.Fatal(err)
 	}
 	out.Await("ContainerDied shop/web nginx")
+}
+
+func TestAgentFailsAtOnceWithoutRuntime(t *testing.T) {
+	err := run(t.Context(), "unix:///nonexistent/cri.sock", io.Discard, slog.New(slog.DiscardHandler))
+	if err == nil || !strings.Contains(err.Error(), "the socket does not exist") {
+		t.Errorf("run() = %v, want that the socket does not exist", err)
+	}
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// shipper knows which logs it follows. One goroutine uses it.
+// shipper keeps track of the logs that it reads. Only one goroutine may use it.
 type shipper struct {
 	out    io.Writer
 	status func(pipeline.PodUID) (*pipeline.PodStatus, error)
-	// logs has the containers of each pod that have not been removed.
+	// logs has the logs of containers that have not been removed.
 	logs map[pipeline.PodUID]map[pleg.ContainerID]*log
 }
 
@@ -25,33 +25,33 @@ func newShipper(out io.Writer, status func(pipeline.PodUID) (*pipeline.PodStatus
 	return &shipper{out: out, status: status, logs: make(map[pipeline.PodUID]map[pleg.ContainerID]*log)}
 }
 
-// heed acts on one event. The first that tells of a container need not be its
-// start: what lived and died between two lists begins with its end.
-func (s *shipper) heed(ev pipeline.Event) {
+// handle acts on one event. The first event of a container that started and exited
+// between two relists is its end.
+func (s *shipper) handle(ev pipeline.Event) {
 	switch ev.Type {
 	case pipeline.ContainerStarted:
-		s.follow(ev.PodUID, ev.ContainerID, path(ev, ev.ContainerName, ev.Attempt))
+		s.read(ev.PodUID, ev.ContainerID, path(ev, ev.ContainerName, ev.Attempt))
 	case pipeline.ContainerDied:
 		s.finish(ev.PodUID, ev.ContainerID, path(ev, ev.ContainerName, ev.Attempt))
 	case pipeline.ContainerRemoved:
 		s.forget(ev.PodUID, ev.ContainerID)
 	case pipeline.PodSync:
-		s.look(ev)
+		s.resync(ev)
 	}
 }
 
-// look compares what is followed with the pod as it is now: a PodSync stands for
-// events that this subscriber was too slow for.
-func (s *shipper) look(ev pipeline.Event) {
+// resync compares the logs with the current state of the pod: a PodSync can replace
+// events that were discarded because this subscriber was too slow.
+func (s *shipper) resync(ev pipeline.Event) {
 	status, err := s.status(ev.PodUID)
 	if err != nil {
-		// The next inspection that succeeds brings another event.
+		// Another event follows the next successful inspection.
 		return
 	}
 	for _, c := range status.Containers {
 		switch c.State {
 		case pleg.StateRunning:
-			s.follow(ev.PodUID, c.ID, path(ev, c.Name, c.Attempt))
+			s.read(ev.PodUID, c.ID, path(ev, c.Name, c.Attempt))
 		case pleg.StateExited:
 			s.finish(ev.PodUID, c.ID, path(ev, c.Name, c.Attempt))
 		}
@@ -64,7 +64,7 @@ func (s *shipper) look(ev pipeline.Event) {
 	}
 }
 
-func (s *shipper) follow(uid pipeline.PodUID, id pleg.ContainerID, path string) *log {
+func (s *shipper) read(uid pipeline.PodUID, id pleg.ContainerID, path string) *log {
 	if l := s.logs[uid][id]; l != nil {
 		return l
 	}
@@ -73,12 +73,12 @@ func (s *shipper) follow(uid pipeline.PodUID, id pleg.ContainerID, path string) 
 	}
 	l := &log{path: path}
 	s.logs[uid][id] = l
-	fmt.Fprintln(s.out, "follow", path)
+	fmt.Fprintln(s.out, "read", path)
 	return l
 }
 
 func (s *shipper) finish(uid pipeline.PodUID, id pleg.ContainerID, path string) {
-	l := s.follow(uid, id, path)
+	l := s.read(uid, id, path)
 	if !l.complete {
 		l.complete = true
 		fmt.Fprintln(s.out, "complete", l.path)
@@ -92,7 +92,8 @@ func (s *shipper) forget(uid pipeline.PodUID, id pleg.ContainerID) {
 	}
 }
 
-// path is where the kubelet has the runtime write the log of a container.
+// path returns the file to which the runtime writes the log of a container of the
+// kubelet.
 func path(ev pipeline.Event, container string, attempt uint32) string {
 	return fmt.Sprintf("/var/log/pods/%s_%s_%s/%s/%d.log", ev.PodNamespace, ev.PodName, ev.PodUID, container, attempt)
 }

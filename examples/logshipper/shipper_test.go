@@ -9,34 +9,34 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// A PodSync makes good whatever was missed: a start, an end, a removal.
-func TestShipperCatchesUp(t *testing.T) {
+// A PodSync replaces discarded events: a start, an end, a removal.
+func TestShipperCatchesUpAfterPodSync(t *testing.T) {
 	var out strings.Builder
 	status := &pipeline.PodStatus{Containers: []*pleg.ContainerStatus{
 		{ID: "a", Name: "a", State: pleg.StateExited},
 		{ID: "c", Name: "c", State: pleg.StateRunning, Attempt: 2},
 	}}
-	var broken error
-	s := newShipper(&out, func(pipeline.PodUID) (*pipeline.PodStatus, error) { return status, broken })
+	var failure error
+	s := newShipper(&out, func(pipeline.PodUID) (*pipeline.PodStatus, error) { return status, failure })
 	for _, id := range []pleg.ContainerID{"a", "b"} {
-		s.heed(event(pipeline.ContainerStarted, id))
+		s.handle(event(pipeline.ContainerStarted, id))
 	}
-	broken = errors.New("broken")
-	s.heed(event(pipeline.PodSync, ""))
-	broken = nil
-	s.heed(event(pipeline.PodSync, ""))
-	s.heed(event(pipeline.PodSync, ""))
-	s.heed(event(pipeline.ContainerDied, "c"))
+	failure = errors.New("inspection failed")
+	s.handle(event(pipeline.PodSync, ""))
+	failure = nil
+	s.handle(event(pipeline.PodSync, ""))
+	s.handle(event(pipeline.PodSync, ""))
+	s.handle(event(pipeline.ContainerDied, "c"))
 	for _, id := range []pleg.ContainerID{"a", "b", "c"} {
-		s.heed(event(pipeline.ContainerRemoved, id))
+		s.handle(event(pipeline.ContainerRemoved, id))
 	}
-	want := "follow a/0, follow b/0, complete a/0, follow c/2, complete b/0, complete c/2"
+	want := "read a/0, read b/0, complete a/0, read c/2, complete b/0, complete c/2"
 	got := strings.NewReplacer("/var/log/pods/n_p_u/", "", ".log\n", ", ").Replace(out.String())
 	if got := strings.TrimSuffix(got, ", "); got != want {
 		t.Errorf("printed %q, want %q", got, want)
 	}
 	if len(s.logs) > 0 {
-		t.Errorf("remembers %v of containers that are gone", s.logs)
+		t.Errorf("the shipper still has %v of removed containers", s.logs)
 	}
 }
 

@@ -8,44 +8,39 @@ import (
 )
 
 const (
-	// firstBackoff doubles up to lastBackoff while the generator is unhealthy,
-	// as in the kubelet.
+	// firstBackoff doubles up to lastBackoff while the pipeline is unhealthy, as
+	// in the kubelet.
 	firstBackoff = 100 * time.Millisecond
 	lastBackoff  = 5 * time.Second
-	// resyncPeriod is the time between two looks at every pod: what no event
-	// tells, such as a probe that failed, is found then.
+	// resyncPeriod is the time between two syncs of all pods. They find what no
+	// event reports, such as a failed probe.
 	resyncPeriod = 10 * time.Second
 )
 
-// handler does what is to be done.
+// handler acts on pods.
 type handler interface {
-	// Sync brings a pod from the state it is in to the one it should be in.
+	// Sync brings a pod into its desired state.
 	Sync(pod *pipeline.PodStatus)
-	// CleanUp removes what a dead container has left.
+	// CleanUp removes what an exited container has left behind.
 	CleanUp(ev pipeline.Event)
-	// Skip is told why nothing is done for now.
+	// Skip gets the reason why the loop does nothing now.
 	Skip(why error)
 }
 
-// node is the part of a pipeline that says whether it can be believed.
-type node interface {
-	Healthy() (bool, error)
-}
-
 type loop struct {
-	node    node
+	healthy func() (bool, error)
 	cache   *pipeline.Cache
 	events  <-chan pipeline.Event
 	handler handler
 }
 
-// run acts on events until ctx or the events end, and returns the cause of ctx.
+// run acts on events until ctx ends, and returns the cause of ctx.
 func (l *loop) run(ctx context.Context) error {
 	resync := time.NewTicker(resyncPeriod)
 	defer resync.Stop()
 	backoff := firstBackoff
 	for {
-		if ok, why := l.node.Healthy(); !ok {
+		if ok, why := l.healthy(); !ok {
 			l.handler.Skip(why)
 			if err := wait(ctx, backoff); err != nil {
 				return err
@@ -59,7 +54,7 @@ func (l *loop) run(ctx context.Context) error {
 			if !ok {
 				return context.Cause(ctx)
 			}
-			l.heed(ev)
+			l.handle(ev)
 		case <-resync.C:
 			for _, pod := range l.cache.List() {
 				l.sync(pod.UID)
@@ -70,9 +65,9 @@ func (l *loop) run(ctx context.Context) error {
 	}
 }
 
-// heed acts on one event. A removed container changes nothing that a sync could
-// act on: its end came before it.
-func (l *loop) heed(ev pipeline.Event) {
+// handle acts on one event. The removal of a container needs no sync: the sync after its
+// exit did the work.
+func (l *loop) handle(ev pipeline.Event) {
 	if ev.Type != pipeline.ContainerRemoved {
 		l.sync(ev.PodUID)
 	}
@@ -81,9 +76,9 @@ func (l *loop) heed(ev pipeline.Event) {
 	}
 }
 
-// sync syncs a pod with its newest status, which is at least as new as the event
-// in hand. A pod whose last inspection failed, or that is gone, is left to the
-// event that will follow.
+// sync syncs a pod with its newest status, which is at least as new as the event. It
+// skips a pod that is gone or whose last inspection failed: another event follows the
+// next successful inspection.
 func (l *loop) sync(uid pipeline.PodUID) {
 	if status, err := l.cache.Get(uid); err == nil && status.Name != "" {
 		l.handler.Sync(status)

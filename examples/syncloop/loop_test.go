@@ -11,17 +11,17 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 )
 
-// sick is unhealthy until a time.
-type sick struct{ until time.Time }
-
-func (s sick) Healthy() (bool, error) {
-	if time.Now().Before(s.until) {
-		return false, errors.New("sick")
+// unhealthyUntil returns a health check that fails until t.
+func unhealthyUntil(t time.Time) func() (bool, error) {
+	return func() (bool, error) {
+		if time.Now().Before(t) {
+			return false, errors.New("unhealthy")
+		}
+		return true, nil
 	}
-	return true, nil
 }
 
-// skips notes when the loop skipped.
+// skips records when the loop did nothing.
 type skips struct {
 	began time.Time
 	at    []time.Duration
@@ -31,14 +31,14 @@ func (s *skips) Sync(*pipeline.PodStatus) {}
 func (s *skips) CleanUp(pipeline.Event)   {}
 func (s *skips) Skip(error)               { s.at = append(s.at, time.Since(s.began)) }
 
-// TestBackoff checks that the loop looks again after 100 ms, 200 ms and so on,
-// and at last every 5 s.
-func TestBackoff(t *testing.T) {
+// TestUnhealthyLoopBacksOff checks that the loop waits 100 ms, 200 ms and so on, and at
+// most 5 s.
+func TestUnhealthyLoopBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		s := &skips{began: time.Now()}
-		l := &loop{node: sick{until: time.Now().Add(16 * time.Second)}, events: make(chan pipeline.Event), handler: s, cache: newCache(t)}
+		l := &loop{healthy: unhealthyUntil(time.Now().Add(16 * time.Second)), events: make(chan pipeline.Event), handler: s, cache: newCache(t)}
 		if err := l.run(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("run ended with %v", err)
 		}

@@ -12,16 +12,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestSyncLoop(t *testing.T) {
-	rt, err := simruntime.New(simruntime.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pod, err := rt.AddPod(simruntime.PodSpec{Namespace: "shop", Name: "web", Containers: []simruntime.ContainerSpec{{Name: "nginx"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := exampletest.Run(t, rt, run)
+func TestSyncLoopActsOnEvents(t *testing.T) {
+	rt, pod := exampletest.NewRuntime(t, simruntime.PodSpec{Namespace: "shop", Name: "web", Containers: []simruntime.ContainerSpec{{Name: "nginx"}}})
+	out := exampletest.Run(t, rt, example.Run)
 	out.Await("sync shop/web: 1 of 1 containers run")
 	if err := rt.ExitContainer(pod.Containers[0].ID, 1, simruntime.ReasonError); err != nil {
 		t.Fatal(err)
@@ -29,22 +22,15 @@ func TestSyncLoop(t *testing.T) {
 	out.Await("sync shop/web: 0 of 1 containers run", "clean up shop/web nginx")
 }
 
-// Before the first list has succeeded nothing is done.
 func TestSyncLoopSkipsWhileUnhealthy(t *testing.T) {
-	rt, err := simruntime.New(simruntime.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := rt.AddPod(simruntime.PodSpec{Namespace: "shop", Name: "web"}); err != nil {
-		t.Fatal(err)
-	}
+	rt, _ := exampletest.NewRuntime(t, simruntime.PodSpec{Namespace: "shop", Name: "web"})
 	for _, rpc := range []string{"ListPodSandbox", "StreamPodSandboxes"} {
 		if _, err := rt.Inject(simruntime.Fault{RPC: rpc, Code: codes.Unavailable, Times: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	read := exampletest.Run(t, rt, run).Await("sync shop/web: 0 of 0 containers run")
+	read := exampletest.Run(t, rt, example.Run).Await("sync shop/web: 0 of 0 containers run")
 	if len(read) < 2 {
-		t.Errorf("printed %q: nothing was skipped before the first list", read)
+		t.Errorf("printed %q, want a skip before the first list", read)
 	}
 }

@@ -1,13 +1,13 @@
-// Package mailbox hands requests to an actor without ever blocking who asks,
-// also before the actor runs and after it has ended.
+// Package mailbox passes requests to an actor and never blocks the sender, even
+// before the actor runs and after it has ended.
 package mailbox
 
 import "sync"
 
-// Box holds distinct values until its one owner takes them. A value that is
-// put again before it was taken counts once, so the box never holds more than
-// there are distinct values. Put is safe for concurrent use; the other methods
-// belong to the owner.
+// Box holds distinct values until its one owner takes them. A value that is put
+// several times before that is held once, which bounds the box by the number of
+// distinct values. Put is safe for concurrent use; only the owner may call the other
+// methods.
 type Box[T comparable] struct {
 	wake chan struct{}
 
@@ -22,7 +22,7 @@ func New[T comparable]() *Box[T] {
 	return &Box[T]{wake: make(chan struct{}, 1), held: make(map[T]struct{})}
 }
 
-// Put leaves v for the owner and reports whether the box is still open.
+// Put adds v and reports whether the box is still open.
 func (b *Box[T]) Put(v T) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -41,25 +41,25 @@ func (b *Box[T]) Put(v T) bool {
 	return true
 }
 
-// Wake returns a channel that is ready once there is something to take.
+// Wake returns a channel that is ready while the box has values.
 func (b *Box[T]) Wake() <-chan struct{} { return b.wake }
 
-// Take empties the box and returns its values in the order they were put.
+// Take empties the box and returns its values in the order in which they were put.
 func (b *Box[T]) Take() []T {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.take()
+	return b.drain()
 }
 
-// Close takes what is left and makes every later Put report false.
+// Close does the same, and makes every later Put return false.
 func (b *Box[T]) Close() []T {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
-	return b.take()
+	return b.drain()
 }
 
-func (b *Box[T]) take() []T {
+func (b *Box[T]) drain() []T {
 	select {
 	case <-b.wake:
 	default:

@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func awake(b *mailbox.Box[int]) bool {
+func isReady(b *mailbox.Box[int]) bool {
 	select {
 	case <-b.Wake():
 		return true
@@ -26,7 +26,7 @@ func TestTakeReturnsDistinctValuesInOrder(t *testing.T) {
 	b := mailbox.New[int]()
 	for _, v := range []int{3, 1, 3, 2, 1} {
 		if !b.Put(v) {
-			t.Fatalf("Put(%d) = false, want true of an open box", v)
+			t.Fatalf("Put(%d) = false, want true while the box is open", v)
 		}
 	}
 	if got, want := b.Take(), []int{3, 1, 2}; !slices.Equal(got, want) {
@@ -41,44 +41,43 @@ func TestTakeReturnsDistinctValuesInOrder(t *testing.T) {
 	}
 }
 
-func TestWakeIsReadyWhileThereIsSomethingToTake(t *testing.T) {
+func TestWakeIsReadyWhileBoxHasValues(t *testing.T) {
 	b := mailbox.New[int]()
-	if awake(b) {
-		t.Error("an empty box is awake")
+	if isReady(b) {
+		t.Error("Wake of an empty box is ready")
 	}
 	b.Put(1)
 	b.Put(2)
-	if !awake(b) {
-		t.Error("a box with values is not awake")
+	if !isReady(b) {
+		t.Error("Wake of a box with values is not ready")
 	}
 	b.Put(3)
 	b.Take()
-	if awake(b) {
-		t.Error("a box that was emptied is awake")
+	if isReady(b) {
+		t.Error("Wake of an emptied box is ready")
 	}
 	b.Put(1)
-	if !awake(b) {
-		t.Error("a box that was filled again is not awake")
+	if !isReady(b) {
+		t.Error("Wake of a box that was filled again is not ready")
 	}
 }
 
-func TestCloseTakesTheRestAndRefusesMore(t *testing.T) {
+func TestCloseReturnsRestAndRejectsMore(t *testing.T) {
 	b := mailbox.New[int]()
 	b.Put(1)
 	if got, want := b.Close(), []int{1}; !slices.Equal(got, want) {
 		t.Errorf("Close() = %v, want %v", got, want)
 	}
 	if b.Put(2) {
-		t.Error("Put in a closed box = true")
+		t.Error("Put in a closed box = true, want false")
 	}
 	if got := b.Close(); len(got) > 0 {
 		t.Errorf("second Close() = %v, want nothing", got)
 	}
 }
 
-// The owner sleeps between two wake-ups: a value that came while it took the
-// others must wake it again.
-func TestNoPutIsLost(t *testing.T) {
+// A value that is put while the owner takes others must wake the owner again.
+func TestNoValueIsLost(t *testing.T) {
 	const senders, each = 8, 200
 	synctest.Test(t, func(t *testing.T) {
 		b := mailbox.New[int]()

@@ -1,5 +1,5 @@
-// Package unixsocket listens on unix sockets with tight modes, and tells one that
-// is in use from one that a process which has ended left behind.
+// Package unixsocket listens on unix sockets with restricted modes, and replaces a
+// socket whose process has ended.
 package unixsocket
 
 import (
@@ -18,21 +18,21 @@ const (
 	mode fs.FileMode = 0o660
 	// maxPath is the longest path that fits in sockaddr_un on Linux.
 	maxPath = 107
-	// probeTimeout is how long a server on an existing socket may take to
+	// probeTimeout is the time in which the server of an existing socket must
 	// accept.
 	probeTimeout = time.Second
 )
 
-// Listen listens on a unix socket that its owner and group may use. Closing the
-// listener removes it. A socket that is left from a process which has ended is
-// replaced; one that is answered, a path that is no socket, and one that may
-// not be used are errors that say so.
+// Listen listens on a unix socket that only its owner and group may use. Closing the
+// listener removes the socket. Listen replaces the socket of a process that has
+// ended. It returns an error that says why if another process answers on the socket,
+// if the path is not a socket, or if permission is denied.
 func Listen(ctx context.Context, path string) (net.Listener, error) {
-	if err := makeWay(ctx, path); err != nil {
+	if err := removeStale(ctx, path); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
-	// The mode is set before there is a path to connect to: whatever the umask,
-	// nobody gets in before Chmod.
+	// Fchmod sets the mode before the socket has a path, so that nobody can
+	// connect before Chmod, whatever the umask is.
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var err error
 		return errors.Join(c.Control(func(fd uintptr) { err = syscall.Fchmod(int(fd), uint32(mode)) }), err)
@@ -47,13 +47,13 @@ func Listen(ctx context.Context, path string) (net.Listener, error) {
 	return l, nil
 }
 
-// makeWay removes the socket of a process that has ended.
-func makeWay(ctx context.Context, path string) error {
+// removeStale removes the socket of a process that has ended.
+func removeStale(ctx context.Context, path string) error {
 	if path == "" {
 		return errors.New("the path of the socket is empty")
 	}
 	if len(path) > maxPath {
-		return fmt.Errorf("the path has %d bytes, a unix socket allows %d", len(path), maxPath)
+		return fmt.Errorf("the path has %d bytes, but a unix socket allows %d", len(path), maxPath)
 	}
 	info, err := os.Lstat(path)
 	switch {
@@ -76,13 +76,13 @@ func makeWay(ctx context.Context, path string) error {
 		}
 		return nil
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("the socket exists and is another user's: %w", cause(err))
+		return fmt.Errorf("the socket belongs to another user: %w", cause(err))
 	default:
 		return fmt.Errorf("the socket may be in use: %w", cause(err))
 	}
 }
 
-// cause strips the path, which the caller tells.
+// cause strips the path, which the caller adds.
 func cause(err error) error {
 	if number, ok := errors.AsType[syscall.Errno](err); ok {
 		return number

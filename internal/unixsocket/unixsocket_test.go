@@ -15,9 +15,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestModeFromTheBeginning looks at a socket while it is made, under a umask
-// that forbids nothing: at no moment may others connect.
-func TestModeFromTheBeginning(t *testing.T) {
+// TestModeIsRestrictedFromTheStart watches a socket while it is created, under a
+// umask that forbids nothing: other users can never connect.
+func TestModeIsRestrictedFromTheStart(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
 	path := filepath.Join(t.TempDir(), "s")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -41,6 +41,6 @@ func TestModeFromTheBeginning(t *testing.T) {
 	cancel()
 	modes := <-seen
 	if n := modes[fs.ModeSocket|0o660]; n == 0 || len(modes) != 1 {
-		t.Errorf("modes seen = %v, want 0660 alone", modes)
+		t.Errorf("modes seen = %v, want only 0660", modes)
 	}
 }

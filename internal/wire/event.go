@@ -1,5 +1,5 @@
-// Package wire turns events and statuses into their protobuf messages and back,
-// for the server and the client of the gRPC service.
+// Package wire converts events and statuses to their protobuf messages and back, for
+// the server and the client of the gRPC service.
 package wire
 
 import (
@@ -33,14 +33,14 @@ func inverse[K, V comparable](m map[K]V) map[V]K {
 	return inverted
 }
 
-// FromEventType returns the type's number; ok is false if it has none.
+// FromEventType returns the number of a type; ok is false if it has none.
 func FromEventType(t pleg.EventType) (number plegv1.EventType, ok bool) {
 	number, ok = eventTypes[t]
 	return number, ok
 }
 
-// ToEventType returns the type that a number stands for. One that this version
-// does not know keeps the number's own name, so that it can be told.
+// ToEventType returns the type of a number. For a number that this version does not
+// know, that is its digits, so that messages can name it.
 func ToEventType(number plegv1.EventType) pleg.EventType {
 	if t, ok := eventTypeNames[number]; ok {
 		return t
@@ -48,12 +48,20 @@ func ToEventType(number plegv1.EventType) pleg.EventType {
 	return pleg.EventType(number.String())
 }
 
-// isMark reports whether events of this type speak of the subscription.
+// isMark reports whether t is a mark, which is about the subscription rather than a
+// pod.
 func isMark(t pleg.EventType) bool {
 	return t == pleg.Synced || t == pleg.Gap || t == pleg.Bookmark
 }
 
-// FromEvent returns the message of an event of the pipeline with this epoch.
+// CanResumeAfter reports whether a client that resumes after ev misses nothing.
+// After a PodSync for missed events, others with lower numbers may still follow; a
+// Gap precedes the events that it announces.
+func CanResumeAfter(ev pleg.Event) bool {
+	return ev.Missed == 0 && ev.Type != pleg.Gap
+}
+
+// FromEvent returns the message of an event. epoch is the epoch of its pipeline.
 func FromEvent(ev pleg.Event, epoch string) *plegv1.Event {
 	number, _ := FromEventType(ev.Type)
 	return &plegv1.Event{
@@ -76,8 +84,8 @@ func FromEvent(ev pleg.Event, epoch string) *plegv1.Event {
 	}
 }
 
-// ToEvent returns the event of a message. Only marks keep their epoch, as in
-// the pipeline itself.
+// ToEvent returns the event of a message. As in the pipeline, only marks have an
+// epoch.
 func ToEvent(m *plegv1.Event) pleg.Event {
 	ev := pleg.Event{
 		Seq:           m.GetSeq(),
@@ -102,7 +110,7 @@ func ToEvent(m *plegv1.Event) pleg.Event {
 	return ev
 }
 
-// FromTime returns a timestamp, nil for the zero time.
+// FromTime returns a timestamp, or nil for the zero time.
 func FromTime(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil
@@ -110,8 +118,7 @@ func FromTime(t time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(t)
 }
 
-// ToTime returns the time of a timestamp in the local zone, the zero time for
-// nil.
+// ToTime returns a timestamp as local time, or the zero time for nil.
 func ToTime(t *timestamppb.Timestamp) time.Time {
 	if t == nil {
 		return time.Time{}

@@ -11,8 +11,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Whatever another version sends, what is understood of it is what comes out
-// when it is sent on.
+// FuzzEvent checks that an event of any version is the same after it is sent once
+// more.
 func FuzzEvent(f *testing.F) {
 	var ev pleg.Event
 	fill(&testing.T{}, reflect.ValueOf(&ev).Elem())
@@ -28,14 +28,15 @@ func FuzzEvent(f *testing.F) {
 		}
 		first := wire.ToEvent(&m)
 		if _, known := wire.FromEventType(first.Type); !known {
-			first.Type = pleg.PodSync // a newer version's type has a name here, but no number
+			first.Type = pleg.PodSync // the type of a newer version has a name here, but no number
 		}
 		if second := wire.ToEvent(wire.FromEvent(first, m.GetEpoch())); !reflect.DeepEqual(first, second) {
-			t.Errorf("%+v is sent on as %+v", first, second)
+			t.Errorf("%+v, sent once more, is %+v", first, second)
 		}
 	})
 }
 
+// FuzzStatus does the same for statuses.
 func FuzzStatus(f *testing.F) {
 	var status pleg.PodStatus
 	fill(&testing.T{}, reflect.ValueOf(&status).Elem())
@@ -48,7 +49,7 @@ func FuzzStatus(f *testing.F) {
 		}
 		first := wire.ToStatus(&m)
 		if second := wire.ToStatus(wire.FromStatus(first)); !reflect.DeepEqual(first, second) {
-			t.Errorf("%+v is sent on as %+v", first, second)
+			t.Errorf("%+v, sent once more, is %+v", first, second)
 		}
 	})
 }

@@ -12,11 +12,11 @@ var states = map[pleg.State]plegv1.State{
 	pleg.StateExited:  plegv1.State_STATE_EXITED,
 }
 
-// stateNames has no name for a number of a newer version: that is
-// [pleg.StateUnknown].
+// stateNames maps the numbers of a newer version to [pleg.StateUnknown], the zero
+// value.
 var stateNames = inverse(states)
 
-// FromStatus returns the message of a status, nil for nil.
+// FromStatus returns the message of a status, or nil for nil.
 func FromStatus(s *pleg.PodStatus) *plegv1.PodStatus {
 	if s == nil {
 		return nil
@@ -69,7 +69,7 @@ func fromSandbox(s *pleg.SandboxStatus) *plegv1.SandboxStatus {
 	}
 }
 
-// ToStatus returns the status of a message, nil for nil.
+// ToStatus returns the status of a message, or nil for nil.
 func ToStatus(m *plegv1.PodStatus) *pleg.PodStatus {
 	if m == nil {
 		return nil

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text makes a string fit for a message, which takes UTF-8 only: an embedder's
-// runtime may say anything, and one name must not end every stream.
+// Text replaces what is not UTF-8, which a message cannot carry: otherwise one bad
+// string from an embedder's runtime would end every stream.
 func Text(s string) string { return strings.ToValidUTF8(s, string(utf8.RuneError)) }
 
 func texts(in []string) []string {

@@ -12,8 +12,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// fill sets every field of a struct, and what it points to, to something that
-// is not zero: a field added later is checked without a change here.
+// fill sets every field of a struct, and of what it points to, to a value that is
+// not zero. So the tests cover fields that are added later.
 func fill(t *testing.T, v reflect.Value) { fillWith(t, v, "text") }
 
 func fillWith(t *testing.T, v reflect.Value, text string) {
@@ -36,7 +36,7 @@ func fillWith(t *testing.T, v reflect.Value, text string) {
 	case reflect.Map:
 		v.Set(reflect.ValueOf(map[string]string{"key": text}))
 	case reflect.Interface:
-		// The words of an embedder's own runtime stay in its process.
+		// Values of an embedder's runtime stay in its process.
 	case reflect.String:
 		v.SetString(text)
 	case reflect.Bool:
@@ -52,7 +52,7 @@ func fillWith(t *testing.T, v reflect.Value, text string) {
 	}
 }
 
-// sent returns the message as it comes out at the other end.
+// sent returns the message as the receiver sees it.
 func sent[M proto.Message](t *testing.T, m M) M {
 	t.Helper()
 	data, err := proto.Marshal(m)
@@ -77,7 +77,7 @@ func TestEventKeepsEveryField(t *testing.T) {
 			want.Type = typ
 			m := sent(t, wire.FromEvent(want, "text"))
 			if m.GetEpoch() != "text" {
-				t.Errorf("the message has the epoch %q, want it on every event", m.GetEpoch())
+				t.Errorf("the message has the epoch %q, want %q on every event", m.GetEpoch(), "text")
 			}
 			if typ != pleg.Synced && typ != pleg.Gap && typ != pleg.Bookmark {
 				want.Epoch = ""
@@ -89,8 +89,8 @@ func TestEventKeepsEveryField(t *testing.T) {
 	}
 }
 
-// A runtime that is not reached over CRI may say anything.
-func TestTextThatIsNoUTF8(t *testing.T) {
+// The runtime of an embedder may return any string.
+func TestTextIsSentAsUTF8(t *testing.T) {
 	const said, want = "caf\xe9", "caf\uFFFD"
 	var ev pleg.Event
 	fillWith(t, reflect.ValueOf(&ev).Elem(), said)
@@ -112,7 +112,7 @@ func TestTextThatIsNoUTF8(t *testing.T) {
 	}
 }
 
-func TestEventWithoutExitCode(t *testing.T) {
+func TestEventKeepsMissingExitCode(t *testing.T) {
 	zero := int32(0)
 	for _, code := range []*int32{nil, &zero} {
 		got := wire.ToEvent(sent(t, wire.FromEvent(pleg.Event{Type: pleg.ContainerDied, ExitCode: code}, "")))
@@ -125,7 +125,7 @@ func TestEventWithoutExitCode(t *testing.T) {
 	}
 }
 
-func TestEventTypeOfANewerVersion(t *testing.T) {
+func TestUnknownEventTypeKeepsItsNumber(t *testing.T) {
 	if got, want := wire.ToEventType(99), pleg.EventType("99"); got != want {
 		t.Errorf("ToEventType(99) = %q, want %q", got, want)
 	}

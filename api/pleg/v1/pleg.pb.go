@@ -5,7 +5,7 @@
 // source: pleg/v1/pleg.proto
 
 // Package pleg.v1 serves the pod lifecycle events of one node to other programs
-// on it.
+// on that node.
 
 package plegv1
 
@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// EventType says what happened. The names are the kubelet's.
+// EventType says what happened. The kubelet uses the same names.
 type EventType int32
 
 const (
@@ -36,19 +36,19 @@ const (
 	EventType_EVENT_TYPE_CONTAINER_DIED EventType = 2
 	// A dead container or sandbox is gone.
 	EventType_EVENT_TYPE_CONTAINER_REMOVED EventType = 3
-	// The pod is to be looked at anew: it was reinspected without a visible
-	// change, or, if missed is set, this subscriber missed events of it.
+	// The client should look at the pod again: it was reinspected without a visible
+	// change or, if missed is set, events of the pod were discarded for this client.
 	EventType_EVENT_TYPE_POD_SYNC EventType = 4
-	// A sandbox is ready and has an address. Only on request.
+	// A sandbox is ready and has an address. Sent only on request.
 	EventType_EVENT_TYPE_NETWORK_SETUP_COMPLETED EventType = 5
-	// A sandbox is not ready and was never seen with an address. Only on request.
+	// A sandbox is not ready and never had an address. Sent only on request.
 	EventType_EVENT_TYPE_NETWORK_FAILED EventType = 6
-	// What lay before the call is complete; what follows happens live.
+	// All events from before the call have been sent; those that follow happen now.
 	EventType_EVENT_TYPE_SYNCED EventType = 16
 	// The stream could not be resumed; reason says why. A replay follows, which
-	// replaces all that the client believed.
+	// replaces everything that the client knows.
 	EventType_EVENT_TYPE_GAP EventType = 17
-	// The client has everything that was listed before observed_at.
+	// The client has all changes that were listed before observed_at.
 	EventType_EVENT_TYPE_BOOKMARK EventType = 18
 )
 
@@ -107,7 +107,7 @@ func (EventType) EnumDescriptor() ([]byte, []int) {
 	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{0}
 }
 
-// State is the state of a container as the runtime lists it.
+// State is the state of a container in the runtime.
 type State int32
 
 const (
@@ -163,11 +163,11 @@ func (State) EnumDescriptor() ([]byte, []int) {
 	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{1}
 }
 
-// Position is a place in the stream of one pipeline's events.
+// Position is a position in the event stream of one pipeline.
 type Position struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The pipeline whose sequence numbers these are. If empty, the present one,
-	// which cannot be checked then.
+	// Identifies the pipeline that assigned seq. If empty, the current pipeline,
+	// which then cannot check it.
 	Epoch string `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// The last sequence number that the client has.
 	Seq           uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
@@ -221,36 +221,35 @@ func (x *Position) GetSeq() uint64 {
 
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Tells the subscriber apart in the logs and metrics of the server; at most
-	// 100 bytes. If empty, one is made up.
+	// Identifies the client in the logs and metrics of the server; at most 100
+	// bytes. If empty, the server assigns a name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The number of events that may wait for the client to read, beside those
-	// that the transport holds. If 0, the server's default; the server has a
-	// maximum too.
+	// The number of events that can wait until the client reads, in addition to
+	// those in the transport. If 0, the server's default; the server also has a
+	// maximum.
 	Buffer uint32 `protobuf:"varint,2,opt,name=buffer,proto3" json:"buffer,omitempty"`
-	// Asks for the present state first: for each container and sandbox the event
-	// that brought it where it is, then one SYNCED.
+	// Requests the current state first: for each container and sandbox the event
+	// that led to its state, and then a SYNCED.
 	Replay bool `protobuf:"varint,3,opt,name=replay,proto3" json:"replay,omitempty"`
-	// Asks for the events behind this position first, and then one SYNCED. If
-	// they cannot be had any more, a GAP says so and a replay follows. Not
-	// together with replay.
+	// Requests the events after this position first, and then a SYNCED. If they
+	// are no longer available, a GAP and a replay come instead. Cannot be combined
+	// with replay.
 	ResumeAfter *Position `protobuf:"bytes,4,opt,name=resume_after,json=resumeAfter,proto3" json:"resume_after,omitempty"`
-	// Asks for a BOOKMARK each time that everything listed so far has been
-	// delivered.
+	// Requests a BOOKMARK whenever all changes listed so far have been delivered.
 	Bookmarks bool `protobuf:"varint,5,opt,name=bookmarks,proto3" json:"bookmarks,omitempty"`
-	// The types wanted; if empty, all. Marks, and a POD_SYNC that stands for
-	// missed events, come in any case.
+	// Selects event types; if empty, all. Marks, and a POD_SYNC for discarded
+	// events, are always sent.
 	Types []EventType `protobuf:"varint,6,rep,packed,name=types,proto3,enum=pleg.v1.EventType" json:"types,omitempty"`
-	// The namespaces wanted; if empty, all.
+	// Selects namespaces; if empty, all.
 	Namespaces []string `protobuf:"bytes,7,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
-	// The pods wanted; if empty, all.
+	// Selects pods; if empty, all.
 	PodUids []string `protobuf:"bytes,8,rep,name=pod_uids,json=podUids,proto3" json:"pod_uids,omitempty"`
 	// A Kubernetes label selector on the pod's labels, such as
 	// "app=web,tier!=test". If empty, all.
 	LabelSelector string `protobuf:"bytes,9,opt,name=label_selector,json=labelSelector,proto3" json:"label_selector,omitempty"`
-	// Leaves out the events of pod sandboxes.
+	// Excludes the events of pod sandboxes.
 	OmitSandboxes bool `protobuf:"varint,10,opt,name=omit_sandboxes,json=omitSandboxes,proto3" json:"omit_sandboxes,omitempty"`
-	// Asks for NETWORK_SETUP_COMPLETED and NETWORK_FAILED.
+	// Requests NETWORK_SETUP_COMPLETED and NETWORK_FAILED.
 	NetworkEvents bool `protobuf:"varint,11,opt,name=network_events,json=networkEvents,proto3" json:"network_events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -410,39 +409,39 @@ func (x *WatchResponse) GetEvent() *Event {
 // Event is one step in the life of a pod, or a mark.
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Numbers the events of one epoch; it only grows. Filters leave holes.
+	// The number of the event in its epoch. It only grows; filters cause holes.
 	Seq uint64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
-	// The pipeline whose sequence numbers these are; on every event.
+	// Identifies the pipeline that assigned seq. Every event has it.
 	Epoch        string    `protobuf:"bytes,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Type         EventType `protobuf:"varint,3,opt,name=type,proto3,enum=pleg.v1.EventType" json:"type,omitempty"`
 	PodUid       string    `protobuf:"bytes,4,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
 	PodName      string    `protobuf:"bytes,5,opt,name=pod_name,json=podName,proto3" json:"pod_name,omitempty"`
 	PodNamespace string    `protobuf:"bytes,6,opt,name=pod_namespace,json=podNamespace,proto3" json:"pod_namespace,omitempty"`
-	// The container, or the sandbox, that the event is about; empty for a
-	// POD_SYNC.
+	// The container or sandbox that the event is about; empty for a POD_SYNC.
 	ContainerId   string `protobuf:"bytes,7,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
 	ContainerName string `protobuf:"bytes,8,opt,name=container_name,json=containerName,proto3" json:"container_name,omitempty"`
-	// Counts the containers of this name, or the sandboxes, that the pod had
-	// before.
+	// The number of earlier containers of this name, or of earlier sandboxes, in the
+	// pod.
 	Attempt uint32 `protobuf:"varint,9,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// Whether container_id names a pod sandbox.
+	// Whether container_id is the id of a pod sandbox.
 	Sandbox bool `protobuf:"varint,10,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// Set on a CONTAINER_DIED whose container the inspection still found.
+	// Set on a CONTAINER_DIED if the inspection still found the container.
 	ExitCode *int32 `protobuf:"varint,11,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
-	// The runtime's word for the end of a container, such as Completed, Error or
-	// OOMKilled. On a GAP, HistoryTooShort or OtherEpoch.
+	// Why the container ended, as the runtime reports it, such as Completed, Error
+	// or OOMKilled. On a GAP: HistoryTooShort or OtherEpoch.
 	Reason string `protobuf:"bytes,12,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The number of events that a POD_SYNC stands for because this subscriber's
-	// buffer was full, or that a GAP reports; a GAP has 0 if it is not known.
+	// On a POD_SYNC: the number of events that were discarded because the client's
+	// buffer was full. On a GAP: the number of events that are missing; 0 if it is
+	// unknown.
 	Missed uint64 `protobuf:"varint,13,opt,name=missed,proto3" json:"missed,omitempty"`
-	// Whether this tells of a container as it stands rather than of something
-	// that has just happened.
+	// Whether the event describes the current state rather than something that just
+	// happened.
 	Replayed bool `protobuf:"varint,14,opt,name=replayed,proto3" json:"replayed,omitempty"`
-	// The time before the listing that showed the change, or of the runtime's
-	// event that did.
+	// The time at which the list that showed the change began, or the time of the
+	// CRI event that announced it.
 	ObservedAt *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=observed_at,json=observedAt,proto3" json:"observed_at,omitempty"`
-	// Whether the inspection of the pod keeps failing, so that this tells what
-	// the list knows.
+	// Whether the event comes from the list alone because inspections of the pod
+	// keep failing.
 	Uninspected   bool `protobuf:"varint,16,opt,name=uninspected,proto3" json:"uninspected,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -670,18 +669,17 @@ func (x *ListPodsResponse) GetPod() *Pod {
 	return nil
 }
 
-// Pod is what is known of one pod.
+// Pod is the state of one pod.
 type Pod struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// The status, unless the last inspection failed or the first has not ended.
+	// The status; missing if the last inspection failed or the first has not ended.
 	Status *PodStatus `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
-	// The error of the last inspection, or that the first has not ended; empty if
-	// the last one succeeded.
+	// The error of the last inspection, or a text that the first has not ended;
+	// empty if the last one succeeded.
 	Error string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
-	// The time before the listing up to which this is known to be true. The age
-	// of the knowledge is the time since. Missing before the first inspection has
-	// ended.
+	// The latest time at which the pod is known to be in this state. Missing until
+	// the first inspection has ended.
 	CurrentAsOf   *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=current_as_of,json=currentAsOf,proto3" json:"current_as_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -749,7 +747,7 @@ type GetPodStatusRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	PodUid string                 `protobuf:"bytes,1,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
 	// Waits until an observation that began after this time has been applied. If
-	// missing, does not wait.
+	// missing, the call does not wait.
 	NewerThan     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=newer_than,json=newerThan,proto3" json:"newer_than,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -801,8 +799,8 @@ func (x *GetPodStatusRequest) GetNewerThan() *timestamppb.Timestamp {
 
 type GetPodStatusResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The status, unless the last inspection failed. One of a pod that is not
-	// known, or gone, has nothing but its UID.
+	// The status; missing if the last inspection failed. If the pod is unknown or
+	// gone, the status has only its UID.
 	Status *PodStatus `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
 	// The error of the last inspection; empty if it succeeded.
 	Error         string `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
@@ -854,18 +852,18 @@ func (x *GetPodStatusResponse) GetError() string {
 	return ""
 }
 
-// PodStatus is what an inspection of one pod returned.
+// PodStatus is the result of an inspection of one pod.
 type PodStatus struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Uid       string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Namespace string                 `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// The pod's addresses, the primary one first. A status without a ready
-	// sandbox keeps the last known ones.
+	// The addresses of the pod, the primary one first. Without a ready sandbox, the
+	// last known ones.
 	Ips        []string           `protobuf:"bytes,4,rep,name=ips,proto3" json:"ips,omitempty"`
 	Containers []*ContainerStatus `protobuf:"bytes,5,rep,name=containers,proto3" json:"containers,omitempty"`
 	Sandboxes  []*SandboxStatus   `protobuf:"bytes,6,rep,name=sandboxes,proto3" json:"sandboxes,omitempty"`
-	// The time before the listing that led to this inspection.
+	// The time at which the list that led to this inspection began.
 	ObservedAt    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=observed_at,json=observedAt,proto3" json:"observed_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -950,8 +948,8 @@ func (x *PodStatus) GetObservedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// ContainerStatus is the status of one container. Its times are the runtime's
-// clock; one that is missing has not come yet.
+// ContainerStatus is the status of one container. Its times come from the clock
+// of the runtime; a missing time has not been reached.
 type ContainerStatus struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Id         string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -961,12 +959,11 @@ type ContainerStatus struct {
 	CreatedAt  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	StartedAt  *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
-	// What exit_code, reason and message say holds once the container has
-	// exited.
+	// exit_code, reason and message are valid if the container has exited.
 	ExitCode int32  `protobuf:"varint,8,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
 	Reason   string `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message  string `protobuf:"bytes,10,opt,name=message,proto3" json:"message,omitempty"`
-	// The image as the pod names it, and the runtime's digest.
+	// The image as named in the pod, and the digest that the runtime resolved.
 	Image         string            `protobuf:"bytes,11,opt,name=image,proto3" json:"image,omitempty"`
 	ImageRef      string            `protobuf:"bytes,12,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
 	Labels        map[string]string `protobuf:"bytes,13,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -1111,7 +1108,7 @@ type SandboxStatus struct {
 	Ready     bool                   `protobuf:"varint,3,opt,name=ready,proto3" json:"ready,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// The addresses of this sandbox, the primary one first; empty on the host
-	// network and once the network is torn down.
+	// network and after the network was torn down.
 	Ips           []string          `protobuf:"bytes,5,rep,name=ips,proto3" json:"ips,omitempty"`
 	HostNetwork   bool              `protobuf:"varint,6,opt,name=host_network,json=hostNetwork,proto3" json:"host_network,omitempty"`
 	Labels        map[string]string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`

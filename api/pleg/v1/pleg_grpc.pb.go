@@ -5,7 +5,7 @@
 // source: pleg/v1/pleg.proto
 
 // Package pleg.v1 serves the pod lifecycle events of one node to other programs
-// on it.
+// on that node.
 
 package plegv1
 
@@ -33,21 +33,22 @@ const (
 //
 // PLEG is the pod lifecycle event generator of one node.
 type PLEGClient interface {
-	// Watch streams events until the client ends the call. It ends by itself with
-	// UNAVAILABLE when the server or its pipeline stops; a new call may resume
-	// behind the last event. INVALID_ARGUMENT names the field that is bad,
-	// RESOURCE_EXHAUSTED says which limit is reached.
+	// Watch streams events until the client ends the call. It ends with UNAVAILABLE
+	// when the server or its pipeline stops; a new call can then resume after the
+	// last event. INVALID_ARGUMENT names the bad field, RESOURCE_EXHAUSTED names the
+	// limit.
 	//
-	// A client that does not read costs only itself: what its buffer does not
-	// hold is discarded and made good with one POD_SYNC for each pod.
+	// A client that does not read delays nobody else: events that do not fit into
+	// its buffer are discarded. It later gets one POD_SYNC for each pod with
+	// discarded events.
 	//
-	// The response headers come once the subscription stands.
+	// The server sends the response headers when the subscription has started.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
-	// ListPods streams what is known of each pod, in the order of the UIDs, and
-	// ends. It does not ask the container runtime.
+	// ListPods streams the state of each pod, sorted by UID, and ends. It does not
+	// call the container runtime.
 	ListPods(ctx context.Context, in *ListPodsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListPodsResponse], error)
-	// GetPodStatus returns what is known of one pod, if asked to as soon as it is
-	// new enough. It waits no longer than the deadline of the call.
+	// GetPodStatus returns the status of one pod. If newer_than is set, it waits
+	// until the status is new enough, or until the deadline of the call.
 	GetPodStatus(ctx context.Context, in *GetPodStatusRequest, opts ...grpc.CallOption) (*GetPodStatusResponse, error)
 }
 
@@ -113,21 +114,22 @@ func (c *pLEGClient) GetPodStatus(ctx context.Context, in *GetPodStatusRequest, 
 //
 // PLEG is the pod lifecycle event generator of one node.
 type PLEGServer interface {
-	// Watch streams events until the client ends the call. It ends by itself with
-	// UNAVAILABLE when the server or its pipeline stops; a new call may resume
-	// behind the last event. INVALID_ARGUMENT names the field that is bad,
-	// RESOURCE_EXHAUSTED says which limit is reached.
+	// Watch streams events until the client ends the call. It ends with UNAVAILABLE
+	// when the server or its pipeline stops; a new call can then resume after the
+	// last event. INVALID_ARGUMENT names the bad field, RESOURCE_EXHAUSTED names the
+	// limit.
 	//
-	// A client that does not read costs only itself: what its buffer does not
-	// hold is discarded and made good with one POD_SYNC for each pod.
+	// A client that does not read delays nobody else: events that do not fit into
+	// its buffer are discarded. It later gets one POD_SYNC for each pod with
+	// discarded events.
 	//
-	// The response headers come once the subscription stands.
+	// The server sends the response headers when the subscription has started.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
-	// ListPods streams what is known of each pod, in the order of the UIDs, and
-	// ends. It does not ask the container runtime.
+	// ListPods streams the state of each pod, sorted by UID, and ends. It does not
+	// call the container runtime.
 	ListPods(*ListPodsRequest, grpc.ServerStreamingServer[ListPodsResponse]) error
-	// GetPodStatus returns what is known of one pod, if asked to as soon as it is
-	// new enough. It waits no longer than the deadline of the call.
+	// GetPodStatus returns the status of one pod. If newer_than is set, it waits
+	// until the status is new enough, or until the deadline of the call.
 	GetPodStatus(context.Context, *GetPodStatusRequest) (*GetPodStatusResponse, error)
 	mustEmbedUnimplementedPLEGServer()
 }

@@ -1,88 +1,85 @@
-// Package exampletest runs an example against a simulated runtime on a real
-// socket and reads what it prints.
+// Package exampletest runs an example on a simulated runtime, through a real socket,
+// and reads what it prints.
 package exampletest
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"io"
+	"log/slog"
+	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// patience bounds the wait for a line. A test that passes never waits for it.
-const patience = 30 * time.Second
+// timeout is the longest time to wait for a line. A test that passes does not wait that
+// long.
+const timeout = 30 * time.Second
 
-// Output is what a running example prints.
+// NewRuntime returns a simulated runtime with one pod.
+func NewRuntime(t *testing.T, spec simruntime.PodSpec) (*simruntime.Runtime, simruntime.Pod) {
+	t.Helper()
+	rt, err := simruntime.New(simruntime.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod, err := rt.AddPod(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rt, pod
+}
+
+// Output receives the lines that a running example prints.
 type Output struct {
 	t     *testing.T
 	lines chan string
 }
 
-// Run runs an example until the test ends, which fails if the example ends with
-// anything but the cause of its context.
-func Run(t *testing.T, rt *simruntime.Runtime, example func(ctx context.Context, endpoint string, out io.Writer) error) *Output {
+// Write implements [io.Writer]. The examples print each line with a single Write.
+func (o *Output) Write(line []byte) (int, error) {
+	o.lines <- strings.TrimSuffix(string(line), "\n")
+	return len(line), nil
+}
+
+// Run runs an example until the test ends. The test fails if the example does not end
+// with the cause of its context.
+func Run(t *testing.T, rt *simruntime.Runtime, example func(ctx context.Context, endpoint string, out io.Writer, log *slog.Logger) error) *Output {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "cri.sock")
-	ctx, cancel := context.WithCancel(context.Background())
-	served, stopServing := context.WithCancel(context.Background())
-	read, write := io.Pipe()
-	o := &Output{t: t, lines: make(chan string)}
-	var tasks, serving errgroup.Group
-	serving.Go(func() error { return rt.ListenAndServe(served, socket) })
-	tasks.Go(func() error {
-		defer func() { _ = write.Close() }()
-		return example(ctx, "unix://"+socket, write)
-	})
-	tasks.Go(func() error {
-		defer close(o.lines)
-		for lines := bufio.NewScanner(read); lines.Scan(); {
-			o.lines <- lines.Text()
-		}
-		return nil
-	})
-	t.Cleanup(func() {
-		cancel()
-		for range o.lines {
-		}
-		if err := tasks.Wait(); !errors.Is(err, context.Canceled) {
-			t.Errorf("the example ended with %v", err)
-		}
-		stopServing()
-		if err := serving.Wait(); err != nil && !errors.Is(err, context.Canceled) {
-			t.Errorf("the simulated runtime ended with %v", err)
-		}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &Output{t: t, lines: make(chan string, 1000)} // more than any example prints
+	kit.Run(t, func(ctx context.Context) error { return rt.Serve(ctx, listener) })
+	kit.Run(t, func(ctx context.Context) error {
+		return example(ctx, "unix://"+socket, o, slog.New(slog.DiscardHandler))
 	})
 	return o
 }
 
-// Await reads until each of these lines has been printed, in any order, and
-// returns all lines read.
-func (o *Output) Await(want ...string) []string {
+// Await reads until the example has printed all these lines, in any order, and returns
+// all lines read.
+func (o *Output) Await(want ...string) (read []string) {
 	o.t.Helper()
 	missing := make(map[string]bool)
 	for _, line := range want {
 		missing[line] = true
 	}
-	timeout := time.NewTimer(patience)
-	defer timeout.Stop()
-	var read []string
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
 	for len(missing) > 0 {
 		select {
-		case line, ok := <-o.lines:
-			if !ok {
-				o.t.Fatalf("the example has ended; it printed %q and not %v", read, missing)
-			}
+		case line := <-o.lines:
 			read = append(read, line)
 			delete(missing, line)
-		case <-timeout.C:
-			o.t.Fatalf("the example printed %q and not %v", read, missing)
+		case <-timer.C:
+			o.t.Fatalf("the example printed %q but not %v", read, missing)
 		}
 	}
 	return read

@@ -1,4 +1,4 @@
-// Package cli is the program pleg-pipeline: one file for each command.
+// Package cli is the program pleg-pipeline. Each command has a file of its own.
 package cli
 
 import (
@@ -15,21 +15,21 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/privilege"
 )
 
-// Name is the name of the program, and the prefix of what it says on stderr.
+// Name is the name of the program and the prefix of its notices on stderr.
 const Name = "pleg-pipeline"
 
 // Exit codes.
 const (
 	ExitOK = 0
-	// ExitFailure is for everything that goes wrong while a command runs.
+	// ExitFailure means that a command failed after it began its work.
 	ExitFailure = 1
-	// ExitUsage is for a command line that cannot be understood.
+	// ExitUsage means that the command line is wrong.
 	ExitUsage = 2
-	// ExitUnhealthy is for a doctor that has found a problem.
+	// ExitUnhealthy means that the doctor found a problem.
 	ExitUnhealthy = 3
 )
 
-// Process is what a command needs of the process it runs in.
+// Process is what a command needs from the process it runs in.
 type Process struct {
 	// Args are the arguments without the name of the program.
 	Args []string
@@ -37,8 +37,8 @@ type Process struct {
 	Out, Err io.Writer
 	// Getenv returns the value of an environment variable, or "".
 	Getenv func(string) string
-	// Drop gives up what a daemon does not need; nil to keep it. See
-	// privilege.Drop.
+	// Drop gives up the privileges that a daemon does not need; see
+	// privilege.Drop. If nil, the process keeps them.
 	Drop func() error
 	// Pressure contains the kernel's pressure figures. If nil, /proc/pressure.
 	Pressure fs.FS
@@ -51,27 +51,28 @@ func (p Process) pressure() fs.FS {
 	return p.Pressure
 }
 
-// oneSignal is how far apart two signals may be that are one: timeout(1) sends
-// its own to the program and then to the group that the program is in.
+// oneSignal is the time within which two signals count as one: timeout(1) sends
+// its signal to the program and then to the program's process group.
 const oneSignal = 100 * time.Millisecond
 
 // Main runs the program with the arguments, streams and signals of this process
 // and returns its exit code.
 func Main() int {
-	// A write to a closed pipe is to fail instead of killing the process, so
-	// that "pleg-pipeline run | head" cleans up and exits with 0.
+	// A write to a closed pipe must return an error instead of killing the
+	// process, so that "pleg-pipeline run | head" cleans up and exits with 0.
 	signal.Ignore(syscall.SIGPIPE)
-	// The first signal ends the program in order, the second one at once. Nothing
-	// else gives the signals back: one more would spoil the exit code.
+	// The first signal ends the program in order, the second one at once. Only
+	// the timer restores the default signal handling: if anything else did it
+	// earlier, the second half of one signal would kill the program.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, func() { time.AfterFunc(oneSignal, stop) })
 	return Execute(ctx, Process{Args: os.Args[1:], Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Drop: privilege.Drop})
 }
 
-// Execute runs one command until it is done or ctx ends, and returns the exit
-// code. The end of ctx is a normal end.
+// Execute runs one command until it ends or ctx does, and returns the exit code.
+// The end of ctx is a normal end.
 func Execute(ctx context.Context, p Process) int {
-	root := newRoot(p) //nolint:contextcheck // cobra hands ctx to the commands
+	root := newRoot(p) //nolint:contextcheck // cobra passes ctx to the commands
 	command, err := root.ExecuteContextC(ctx)
 	if err == nil || errors.Is(err, errOutputClosed) {
 		return ExitOK
@@ -87,13 +88,13 @@ func Execute(ctx context.Context, p Process) int {
 	return ExitUsage
 }
 
-// failure marks an error of a command that has understood its arguments. Every
-// other error is one of usage.
+// failure marks an error of a command whose arguments were correct. Every other
+// error is a usage error.
 type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }
 
-// fail marks err, if it is one, as a failure.
+// fail marks err as a failure; nil stays nil.
 func fail(err error) error {
 	if err == nil {
 		return nil

@@ -9,27 +9,28 @@ import (
 	"os"
 	"strings"
 	"syscall"
-	"unicode"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
 )
 
-// logFlags are the flags of every command that runs for long.
+// logFlags are the flags of every command that writes log lines.
 type logFlags struct{ level, format string }
 
-func (f *logFlags) add(cmd *cobra.Command) {
-	enumFlag(cmd, &f.level, "log-level", "v", "write log lines of this level and above to stderr", "info", "debug", "warn", "error")
+// add adds the flags of a command that runs as a daemon.
+func (f *logFlags) add(cmd *cobra.Command) { f.addLevels(cmd, "info", "debug", "warn", "error") }
+
+// addQuiet adds the flags of a command that people use in a terminal.
+func (f *logFlags) addQuiet(cmd *cobra.Command) { f.addLevels(cmd, "warn", "debug", "info", "error") }
+
+func (f *logFlags) addLevels(cmd *cobra.Command, levels ...string) {
+	enumFlag(cmd, &f.level, "log-level", "v", "write log lines of this level and above to stderr", levels...)
 	enumFlag(cmd, &f.format, "log-format", "", "format of the log lines", "text", "json")
 }
 
-// addQuiet is [logFlags.add] for a command that people look at.
-func (f *logFlags) addQuiet(cmd *cobra.Command) {
-	enumFlag(cmd, &f.level, "log-level", "v", "write log lines of this level and above to stderr", "warn", "debug", "info", "error")
-	enumFlag(cmd, &f.format, "log-format", "", "format of the log lines", "text", "json")
-}
-
-// console is what the program says on stderr: log lines, and a few notices that
-// are meant for the person who started it.
+// console is stderr: log lines, and a few notices for the person who started the
+// program.
 type console struct {
 	w    io.Writer
 	json bool
@@ -39,7 +40,7 @@ type console struct {
 func (f logFlags) console(w io.Writer) console {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(f.level)); err != nil {
-		panic("cli: " + err.Error()) // the flag lets no other value in
+		panic("cli: " + err.Error()) // the flag allows no other value
 	}
 	options := &slog.HandlerOptions{Level: level}
 	if f.format == "json" {
@@ -48,8 +49,8 @@ func (f logFlags) console(w io.Writer) console {
 	return console{w, false, slog.New(slog.NewTextHandler(w, options))}
 }
 
-// say gives notice whatever the level: as a plain line, or among JSON log lines
-// as one of them.
+// say prints a notice at every log level: as a plain line, or as a log line if the
+// log lines are JSON.
 func (c console) say(ctx context.Context, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if !c.json {
@@ -60,20 +61,20 @@ func (c console) say(ctx context.Context, format string, args ...any) {
 	notices.InfoContext(ctx, text) //nolint:sloglint // a sentence for people, not a record to search
 }
 
-// printable keeps what a runtime or a daemon says from moving the cursor.
+// printable replaces control characters, which a runtime or a daemon may send, but
+// keeps line breaks.
 func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r != '\n' && !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, s)
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = printer.Printable(lines[i])
+	}
+	return strings.Join(lines, "\n")
 }
 
-// errOutputClosed means that whoever read the output has left: a normal end.
+// errOutputClosed means that the reader of the output closed it: a normal end.
 var errOutputClosed = errors.New("the output is closed")
 
-// outputError returns errOutputClosed if err is that of a closed pipe.
+// outputError returns errOutputClosed for the error of a closed pipe.
 func outputError(err error) error {
 	switch {
 	case err == nil:
@@ -84,8 +85,8 @@ func outputError(err error) error {
 	return fmt.Errorf("write output: %w", err)
 }
 
-// colorWanted reports whether w is a terminal whose user has not declined
-// colours (no-color.org).
+// colorWanted reports whether w is a terminal whose user did not disable colors
+// (no-color.org).
 func colorWanted(w io.Writer, getenv func(string) string) bool {
 	file, ok := w.(*os.File)
 	if !ok || getenv("NO_COLOR") != "" || getenv("TERM") == "dumb" {

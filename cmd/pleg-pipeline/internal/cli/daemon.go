@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	// defaultSocket is where a daemon of this node is looked for.
+	// defaultSocket is the default socket of the daemon of this node.
 	defaultSocket = "/run/pleg-pipeline/pleg.sock"
-	// socketVariable names another place.
+	// socketVariable can name another socket.
 	socketVariable = "PLEG_PIPELINE_SOCKET"
 	// dialTimeout is generous: a unix socket accepts at once unless its backlog
 	// is full.
 	dialTimeout = 2 * time.Second
 )
 
-// howConnected is part of the help of every command that may ask a daemon.
-const howConnected = `It asks the daemon ("pleg-pipeline run --socket") at the socket named by
+// howConnected is part of the help of every command that can ask a daemon.
+const howConnected = `The command asks the daemon ("pleg-pipeline run --socket") at the socket named by
 --connect, otherwise by the environment variable PLEG_PIPELINE_SOCKET, otherwise
-at ` + defaultSocket + ` if there is one. Without a daemon, or with
---runtime-endpoint, --config or --simulate, it runs a pipeline of its own on the
-container runtime, which is found as "pleg-pipeline run" finds it.`
+at ` + defaultSocket + ` if that exists. Without a daemon, or with
+--runtime-endpoint, --config or --simulate, it runs its own pipeline on the
+container runtime, which it finds as "pleg-pipeline run" does.`
 
 // findDaemon returns the socket of the daemon to ask, or "" if there is none.
 func (f *sourceFlags) findDaemon(ctx context.Context, p Process, out console) (string, error) {
@@ -47,21 +47,21 @@ func (f *sourceFlags) findDaemon(ctx context.Context, p Process, out console) (s
 	case !named && errors.Is(err, fs.ErrNotExist):
 		return "", nil
 	case !named && errors.Is(err, syscall.ECONNREFUSED):
-		out.say(ctx, "nobody answers at %s: running a pipeline of its own", socket)
+		out.say(ctx, "no daemon answers at %s: running a pipeline in this process", socket)
 		return "", nil
 	case errors.Is(err, fs.ErrPermission):
-		return "", fmt.Errorf("connect to the daemon at %s: permission denied: its owner and group may, root too", socket)
+		err = errors.New("permission denied: only root and the owner and group of the socket may connect")
 	case errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("connect to the daemon at %s: the socket does not exist: start one with %s run --socket %[1]s", socket, Name)
+		err = fmt.Errorf("the socket does not exist: to start a daemon, run %s run --socket %s", Name, socket)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "", fmt.Errorf("connect to the daemon at %s: nobody answers: it has ended", socket)
-	default:
-		return "", fmt.Errorf("connect to the daemon at %s: %w", socket, err)
+		err = errors.New("no daemon answers: it has ended")
 	}
+	return "", fmt.Errorf("connect to the daemon at %s: %w", socket, err)
 }
 
-// dial connects and hangs up: the client would go on trying for ever, which is
-// right for a daemon that was there and wrong for a path that is misspelt.
+// dial tests whether a daemon accepts connections. The client alone would retry
+// without end, which is right for a daemon that restarts but wrong for a path that
+// is misspelled.
 func dial(ctx context.Context, socket string) error {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -71,7 +71,7 @@ func dial(ctx context.Context, socket string) error {
 			return number
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return errors.New("it does not answer")
+			return errors.New("the daemon does not answer")
 		}
 		return err
 	}

@@ -12,27 +12,29 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 )
 
-// daemon runs "run --simulate" on a socket, quietly.
-func daemon(t *testing.T, socket string, args ...string) *started {
+// startDaemon runs a daemon of a simulated runtime on a socket until the test ends. It
+// returns when the daemon knows all its pods.
+func startDaemon(t *testing.T, socket string) *runningCommand {
 	t.Helper()
-	s := start(t, newTranscript(), append([]string{"run", "--simulate=2", "--churn-rate", "0", "--quiet", "--socket", socket, "-v", "warn"}, args...)...)
+	s := start(t, newTranscript(), "run", "--simulate=2", "--churn-rate", "0", "--quiet", "--socket", socket, "-v", "warn")
+	t.Cleanup(func() { s.stopAndWait(t) })
 	s.stderr.await(t, "connected to")
+	waitForPods(t, socket, 2)
 	return s
 }
 
-// pods returns what a daemon knows once it has inspected so many pods.
-func pods(t *testing.T, socket string, n int) []client.Pod {
+// waitForPods waits until a daemon has inspected n pods, and returns them.
+func waitForPods(t *testing.T, socket string, n int) []client.Pod {
 	t.Helper()
 	c, err := client.New(socket, client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	for ev, err := range c.Watch(t.Context(), client.WatchOptions{Replay: true, Bookmarks: true}) {
+	for _, err := range c.Watch(t.Context(), client.WatchOptions{Replay: true, Bookmarks: true}) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = ev
 		known, err := c.Pods(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -47,33 +49,33 @@ func pods(t *testing.T, socket string, n int) []client.Pod {
 }
 
 func TestRunServesSocket(t *testing.T) {
-	dir := t.TempDir()
-	socket := filepath.Join(dir, "made", "pleg.sock") // the directory is made
-	s := daemon(t, socket)
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "created", "pleg.sock") // the daemon creates the directory
+	s := startDaemon(t, socket)
 	if !strings.Contains(s.stderr.String(), "events --connect "+socket) {
-		t.Errorf("stderr = %q, want how to connect", s.stderr)
+		t.Errorf("stderr = %q, want the command to connect", s.stderr)
 	}
 	info, err := os.Stat(socket)
 	if err != nil || info.Mode() != os.ModeSocket|0o660 {
 		t.Errorf("socket = %v, %v, want mode 0660", info.Mode(), err)
 	}
-	for _, p := range pods(t, socket, 2) {
+	for _, p := range waitForPods(t, socket, 2) {
 		if p.Status == nil || time.Since(p.CurrentAsOf) > time.Minute {
 			t.Errorf("pod = %+v, want a status", p)
 		}
 	}
 	code, _, stderr := run(t, "run", "--simulate=1", "--socket", socket)
 	if code != cli.ExitFailure || !strings.Contains(stderr, "--socket: ") || !strings.Contains(stderr, "in use") {
-		t.Errorf("a second daemon: exit code %d, stderr %q, want the socket in use", code, stderr)
+		t.Errorf("second daemon: exit code %d, stderr %q, want that the socket is in use", code, stderr)
 	}
-	s.stop()
-	s.ends(t, cli.ExitOK)
+	s.stopAndWait(t)
 	if _, err := os.Stat(socket); err == nil {
-		t.Errorf("%s is still there", socket)
+		t.Errorf("%s still exists", socket)
 	}
 }
 
-func TestRunRefusesBadSockets(t *testing.T) {
+func TestRunRejectsBadSockets(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ path, want string }{
 		{"/nonexistent/deeper/s", "--socket: "},
 		{t.TempDir(), "not a socket"},

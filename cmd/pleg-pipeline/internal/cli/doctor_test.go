@@ -14,6 +14,7 @@ import (
 // TestDoctorOfHealthyRuntime repeats the examination while the runtime is slow: it
 // takes milliseconds, except on a busy machine.
 func TestDoctorOfHealthyRuntime(t *testing.T) {
+	t.Parallel()
 	for try := 1; ; try++ {
 		code, stdout, stderr := runDoctor(t, "0.00")
 		if code == cli.ExitOK && strings.Contains(stdout, "Healthy: no known cause") && strings.Contains(stdout, "ContainerStatus   6 ") {
@@ -51,6 +52,7 @@ func runDoctor(t *testing.T, disk string) (code int, stdout, stderr string) {
 }
 
 func TestDoctorOfNoRuntime(t *testing.T) {
+	t.Parallel()
 	code, stdout, stderr := run(t, "doctor", "-r", "/nonexistent/s", "-o", "json")
 	var r doctor.Report
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil || len(r.Findings) != 1 || r.Findings[0].Cause != doctor.RuntimeStopped {
@@ -63,6 +65,7 @@ func TestDoctorOfNoRuntime(t *testing.T) {
 
 // TestDoctorOfHungRuntime examines a socket that accepts and never answers.
 func TestDoctorOfHungRuntime(t *testing.T) {
+	t.Parallel()
 	_, path := listen(t)
 	code, stdout, _ := run(t, "doctor", "-r", path, "--call-timeout", "200ms")
 	if code != cli.ExitUnhealthy || !strings.Contains(stdout, "PROBLEM: runtime hangs") {

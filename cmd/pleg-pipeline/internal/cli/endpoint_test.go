@@ -26,6 +26,7 @@ func listen(t *testing.T) (net.Listener, string) {
 }
 
 func TestRunRefusesBadEndpoints(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -76,6 +77,7 @@ func TestRunRefusesBadEndpoints(t *testing.T) {
 }
 
 func TestRunRefusesAddressInUse(t *testing.T) {
+	t.Parallel()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -90,6 +92,7 @@ func TestRunRefusesAddressInUse(t *testing.T) {
 // TestRunStopsBeforeRuntimeAnswers is Ctrl-C while the check of a runtime, which accepts
 // and never answers, is still running.
 func TestRunStopsBeforeRuntimeAnswers(t *testing.T) {
+	t.Parallel()
 	l, path := listen(t)
 	s := start(t, newTranscript(), "run", "-r", path)
 	conn, err := l.Accept()
@@ -105,6 +108,7 @@ func TestRunStopsBeforeRuntimeAnswers(t *testing.T) {
 }
 
 func TestSimulateServesRun(t *testing.T) {
+	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "cri.sock")
 	simulated := start(t, newTranscript(), "simulate", "--socket", socket, "--pods", "2", "--churn-rate", "5", "--latency", "node")
 	simulated.stderr.await(t, "simulated runtime serves")
@@ -121,6 +125,7 @@ func TestSimulateServesRun(t *testing.T) {
 }
 
 func TestSimulateRefusesSocketInUse(t *testing.T) {
+	t.Parallel()
 	_, path := listen(t)
 	for _, path := range []string{path, "/nonexistent/s", t.TempDir()} {
 		if code, _, stderr := run(t, "simulate", "--socket", path); code != cli.ExitFailure || !strings.Contains(stderr, "listen on "+path) {
@@ -131,6 +136,7 @@ func TestSimulateRefusesSocketInUse(t *testing.T) {
 
 // TestErrorsDoNotMoveTheCursor has an error that quotes an argument.
 func TestErrorsDoNotMoveTheCursor(t *testing.T) {
+	t.Parallel()
 	_, _, stderr := run(t, "run", "-r", "unix:///nonexistent/\x1b[2J\u202es")
 	if strings.ContainsAny(stderr, "\x1b\u202e") || !strings.Contains(stderr, "/nonexistent/?[2J?s") {
 		t.Errorf("stderr = %q, want ? for what cannot be printed", stderr)

@@ -8,14 +8,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// enum is the value of a flag that takes one of a few words.
+// enum is the value of a flag that allows only certain words.
 type enum struct {
 	value   *string
 	allowed []string
 }
 
 func (e enum) String() string {
-	if e.value == nil { // pflag asks the zero value too
+	if e.value == nil { // pflag also calls this on the zero value
 		return ""
 	}
 	return *e.value
@@ -31,13 +31,17 @@ func (e enum) Set(s string) error {
 	return nil
 }
 
-// enumFlag adds a flag that takes one of the allowed words, the first if it is
-// not given. The shell completes them.
+// enumFlag adds a flag that allows only these words. The first one is the default.
 func enumFlag(cmd *cobra.Command, value *string, name, shorthand, usage string, allowed ...string) {
 	*value = allowed[0]
 	cmd.Flags().VarP(enum{value, allowed}, name, shorthand, usage)
-	complete := cobra.FixedCompletions(allowed, cobra.ShellCompDirectiveNoFileComp)
+	completeFlag(cmd, name, allowed, cobra.ShellCompDirectiveDefault)
+}
+
+// completeFlag lets the shell complete the words of a flag.
+func completeFlag(cmd *cobra.Command, name string, words []string, directive cobra.ShellCompDirective) {
+	complete := cobra.FixedCompletions(words, directive|cobra.ShellCompDirectiveNoFileComp)
 	if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
-		panic("cli: " + err.Error()) // a flag that was just added
+		panic("cli: " + err.Error()) // the flag was just added
 	}
 }

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"context"
+	"flag"
 	"io"
 	"os"
 	"strings"
@@ -14,7 +15,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 )
 
-// asProgram makes the test binary be the program, for tests that need signals
+// asProgram makes the test binary run as the program, for tests that need signals
 // and real pipes.
 const asProgram = "PLEG_PIPELINE_TEST_AS_PROGRAM"
 
@@ -22,10 +23,15 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		os.Exit(cli.Main())
 	}
+	flag.Parse()
+	// These tests wait more than they compute.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
 	goleak.VerifyTestMain(m)
 }
 
-// transcript keeps what is written and lets others wait for parts of it.
+// transcript records what is written. Tests can wait for parts of it.
 type transcript struct {
 	mu      sync.Mutex
 	text    bytes.Buffer
@@ -48,7 +54,7 @@ func (w *transcript) String() string {
 	return w.text.String()
 }
 
-// await blocks until the text holds part and returns the text so far.
+// await blocks until the text contains part and returns the text so far.
 func (w *transcript) await(t *testing.T, part string) string {
 	t.Helper()
 	for {
@@ -61,48 +67,57 @@ func (w *transcript) await(t *testing.T, part string) string {
 		select {
 		case <-changed:
 		case <-t.Context().Done():
-			t.Fatalf("the test ended before %q was written; there is:\n%s", part, text)
+			t.Fatalf("the test ended before %q was written; output so far:\n%s", part, text)
 		}
 	}
 }
 
-// started is a command that runs in this process.
-type started struct {
+// runningCommand is a command that runs in this process.
+type runningCommand struct {
 	stderr *transcript
 	stop   context.CancelFunc
-	code   chan int
+	// code waits for the end of the command and returns its exit code.
+	code func() int
 }
 
 // start runs a command with an empty environment.
-func start(t *testing.T, out io.Writer, args ...string) *started {
+func start(t *testing.T, out io.Writer, args ...string) *runningCommand {
 	t.Helper()
 	return startWith(t, out, nil, args...)
 }
 
 // startWith runs a command with an environment.
-func startWith(t *testing.T, out io.Writer, environment map[string]string, args ...string) *started {
+func startWith(t *testing.T, out io.Writer, environment map[string]string, args ...string) *runningCommand {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	s := &started{stderr: newTranscript(), stop: cancel, code: make(chan int, 1)}
+	code := make(chan int, 1)
+	s := &runningCommand{stderr: newTranscript(), stop: cancel, code: sync.OnceValue(func() int { return <-code })}
 	go func() {
-		s.code <- cli.Execute(ctx, cli.Process{Args: args, Out: out, Err: s.stderr, Getenv: func(name string) string { return environment[name] }})
+		code <- cli.Execute(ctx, cli.Process{Args: args, Out: out, Err: s.stderr, Getenv: func(name string) string { return environment[name] }})
 	}()
 	t.Cleanup(cancel)
 	return s
 }
 
-// ends waits for the end of the command and checks its exit code.
-func (s *started) ends(t *testing.T, want int) {
+// stopAndWait stops the command and checks that its exit code is ExitOK.
+func (s *runningCommand) stopAndWait(t *testing.T) {
 	t.Helper()
-	if got := <-s.code; got != want {
+	s.stop()
+	s.ends(t, cli.ExitOK)
+}
+
+// ends waits for the end of the command and checks its exit code.
+func (s *runningCommand) ends(t *testing.T, want int) {
+	t.Helper()
+	if got := s.code(); got != want {
 		t.Errorf("exit code %d, want %d; stderr:\n%s", got, want, s.stderr)
 	}
 }
 
-// run runs a command that ends by itself and returns its output.
+// run runs a command until it ends by itself and returns its output.
 func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	out := newTranscript()
 	s := start(t, out, args...)
-	return <-s.code, out.String(), s.stderr.String()
+	return s.code(), out.String(), s.stderr.String()
 }

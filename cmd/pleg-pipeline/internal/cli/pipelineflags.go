@@ -12,8 +12,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 )
 
-// defaultDeliverAfter keeps people from waiting for ever for events of a pod
-// whose inspection fails; the library, like the kubelet, keeps silent.
+// defaultDeliverAfter makes the program print events of a pod whose inspection
+// keeps failing. The library, like the kubelet, by default never does.
 const defaultDeliverAfter = 5
 
 // pipelineFlags configure a pipeline and the client of its runtime.
@@ -38,31 +38,31 @@ type pipelineFlags struct {
 
 func (f *pipelineFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.DurationVar(&f.relistPeriod, "relist-period", pipeline.DefaultRelistPeriod, "`TIME` from the end of one list of all pods to the next")
+	flags.DurationVar(&f.relistPeriod, "relist-period", pipeline.DefaultRelistPeriod, "`TIME` from the end of one relist to the start of the next")
 	flags.DurationVar(&f.relistThreshold, "relist-threshold", pipeline.DefaultRelistThreshold, "`AGE` of the last successful list at which /readyz fails")
-	flags.DurationVar(&f.retryPeriod, "retry-period", pipeline.DefaultRetryPeriod, "`TIME` to the next list while the runtime cannot be reached, if shorter\nthan the relist period")
-	flags.DurationVar(&f.listTimeout, "list-timeout", pipeline.DefaultListTimeout, "`TIME` after which a list is given up")
-	flags.BoolVar(&f.unaryLists, "unary-lists", false, "list with one answer each, also if the runtime can stream its lists")
-	enumFlag(cmd, &f.events, "events", "", "follow the runtime's container events, to know of changes within\nmilliseconds: off, if it has them, or fail if it has none. A process that is\nstopped while it follows them holds up containerd itself",
+	flags.DurationVar(&f.retryPeriod, "retry-period", pipeline.DefaultRetryPeriod, "`TIME` until the next relist while the runtime is unreachable, if shorter\nthan the relist period")
+	flags.DurationVar(&f.listTimeout, "list-timeout", pipeline.DefaultListTimeout, "`TIME` after which a list call fails")
+	flags.BoolVar(&f.unaryLists, "unary-lists", false, "do not stream lists, even if the runtime can")
+	enumFlag(cmd, &f.events, "events", "", "follow the CRI events of the runtime, which announce changes within\nmilliseconds: off, auto (if the runtime has them) or require (fail if it has\nnone). While this process is stopped by SIGSTOP, following blocks containerd",
 		string(pipeline.EventsOff), string(pipeline.EventsAuto), string(pipeline.EventsRequire))
-	flags.DurationVar(&f.relistPeriodWithEvents, "relist-period-with-events", pipeline.DefaultRelistPeriodWithEvents, "`TIME` between two lists while the container events are followed")
-	flags.DurationVar(&f.eventProbePeriod, "event-probe-period", cri.DefaultEventProbePeriod, "`TIME` between two calls that find out whether the runtime whose events are\nfollowed is alive")
-	flags.DurationVar(&f.eventProbeTimeout, "event-probe-timeout", cri.DefaultEventProbeTimeout, "`TIME` for the answer; after two without one the events are not relied on")
-	flags.IntVar(&f.inspectors, "inspectors", pipeline.DefaultInspectors, "greatest `NUMBER` of pods inspected at once")
-	flags.BoolVar(&f.fixedWidth, "fixed-width", false, "always inspect that many, also when the runtime gets slower by it")
-	flags.DurationVar(&f.inspectTimeout, "inspect-timeout", pipeline.DefaultInspectTimeout, "`TIME` after which the inspection of a pod is given up, to be\ntried again")
-	flags.DurationVar(&f.hungAfter, "hung-after", pipeline.DefaultHungAfter, "`AGE` at which an inspection counts as hung; at most half of the\ninspectors are left to those")
-	flags.DurationVar(&f.maxQuarantine, "max-quarantine", pipeline.DefaultMaxQuarantine, "longest `TIME` that a pod whose inspections hang waits for the next one")
-	flags.IntVar(&f.deliverAfter, "deliver-after-failures", defaultDeliverAfter, "`NUMBER` of failed inspections of a pod after which its events are printed\nas the list tells them, marked as uninspected; 0 for never")
-	flags.IntVar(&f.maxStatusCalls, "max-status-calls", cri.DefaultMaxStatusCalls, "greatest `NUMBER` of status calls to the runtime at once, for all pods")
+	flags.DurationVar(&f.relistPeriodWithEvents, "relist-period-with-events", pipeline.DefaultRelistPeriodWithEvents, "longest `TIME` between two relists while CRI events are followed")
+	flags.DurationVar(&f.eventProbePeriod, "event-probe-period", cri.DefaultEventProbePeriod, "`TIME` between two calls that check, while CRI events are followed, that the\nruntime still answers")
+	flags.DurationVar(&f.eventProbeTimeout, "event-probe-timeout", cri.DefaultEventProbeTimeout, "`TIME` to answer such a call; after two unanswered calls the events are not\ntrusted")
+	flags.IntVar(&f.inspectors, "inspectors", pipeline.DefaultInspectors, "greatest `NUMBER` of pods inspected at the same time")
+	flags.BoolVar(&f.fixedWidth, "fixed-width", false, "do not inspect fewer pods at the same time when more would be slower")
+	flags.DurationVar(&f.inspectTimeout, "inspect-timeout", pipeline.DefaultInspectTimeout, "`TIME` after which the inspection of a pod fails; it is then retried")
+	flags.DurationVar(&f.hungAfter, "hung-after", pipeline.DefaultHungAfter, "`AGE` at which an inspection can count as hung; others then take its place")
+	flags.DurationVar(&f.maxQuarantine, "max-quarantine", pipeline.DefaultMaxQuarantine, "longest `TIME` between two inspections of a pod whose inspections hang")
+	flags.IntVar(&f.deliverAfter, "deliver-after-failures", defaultDeliverAfter, "`NUMBER` of failed inspections of a pod after which its events are printed\nfrom the list alone, marked as uninspected; 0 for never")
+	flags.IntVar(&f.maxStatusCalls, "max-status-calls", cri.DefaultMaxStatusCalls, "greatest `NUMBER` of status calls to the runtime at the same time, for all\npods")
 	flags.DurationVar(&f.keepRemoved, "keep-removed", pipeline.DefaultKeepRemoved, "`TIME` for which the last status of a removed container is kept")
-	flags.IntVar(&f.history, "history", pipeline.DefaultHistory, "`NUMBER` of events kept for clients that resume, some 200 bytes each")
-	flags.DurationVar(&f.slowAfter, "slow-after", pipeline.DefaultSlowAfter, "`TIME` that a client may leave an event unread before that is logged")
-	flags.BoolVar(&f.kubeletNames, "kubelet-metric-names", false, "give metrics that the kubelet has too its names (kubelet_pleg_...)")
+	flags.IntVar(&f.history, "history", pipeline.DefaultHistory, "`NUMBER` of events kept for clients that resume, about 200 bytes each")
+	flags.DurationVar(&f.slowAfter, "slow-after", pipeline.DefaultSlowAfter, "`TIME` after which an event that a client has not read is logged")
+	flags.BoolVar(&f.kubeletNames, "kubelet-metric-names", false, "use the kubelet's names (kubelet_pleg_...) for metrics that it has too")
 }
 
-// addCalls adds the flags that shape the calls to the runtime; the others keep
-// their defaults.
+// addCalls adds only the flags that change the calls to the runtime; the others
+// keep their defaults.
 func (f *pipelineFlags) addCalls(cmd *cobra.Command) {
 	all := &cobra.Command{}
 	f.add(all)
@@ -74,7 +74,7 @@ func (f *pipelineFlags) addCalls(cmd *cobra.Command) {
 	}
 }
 
-// validate checks what the flags' types do not.
+// validate checks what the types of the flags do not.
 func (f *pipelineFlags) validate() error {
 	for _, d := range []struct {
 		flag  string
@@ -116,7 +116,7 @@ func (f *pipelineFlags) validate() error {
 	return nil
 }
 
-// thresholdWithEvents leaves room for one list that is missed.
+// thresholdWithEvents leaves time for one failed list.
 func (f *pipelineFlags) thresholdWithEvents() time.Duration {
 	return max(pipeline.DefaultRelistThresholdWithEvents, 2*f.relistPeriodWithEvents)
 }

@@ -16,26 +16,26 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
 )
 
-const podsLong = `Print the pods of this node: what their sandbox and containers do, how often
-containers were restarted, the last event, the error if the last inspection
-failed, and how old this knowledge is.
+const podsLong = `Print the pods of this node: the state of their sandbox and containers, the
+restarts of their containers, the last event, the error if the last inspection
+failed, and the age of this information.
 
 ` + howConnected + `
 
-STATE is that of the newest sandbox. RUNNING counts the newest container of each
-name. KNOWN is the age of the knowledge: it grows while a pod cannot be
-inspected. With --watch a pod is printed again whenever something happens to it;
-in the end its state is "gone".`
+STATE is the state of the newest sandbox. RUNNING and RESTARTS count the newest
+container of each name. KNOWN is the age of this information: it grows while the
+pod cannot be inspected. With --watch the command prints a pod again after each
+of its events; the state of a removed pod is "gone".`
 
 const podsExample = `  pleg-pipeline pods
   pleg-pipeline pods -n shop -o wide --watch
   pleg-pipeline pods -o json | jq 'select(.error) | .uid'
   pleg-pipeline pods -o go-template='{{.name}}{{range .containers}} {{.name}}={{.state}}{{end}}'`
 
-// gone is the state of a pod that is not there any more.
+// gone is the state of a pod that no longer exists.
 const gone = "gone"
 
-// podsTimeout bounds what a daemon may take to tell the present state.
+// podsTimeout is the time in which a daemon must send the current state.
 const podsTimeout = 30 * time.Second
 
 // podsCommand is the command pods with its flags.
@@ -43,40 +43,24 @@ type podsCommand struct {
 	process Process
 	source  sourceFlags
 	filter  podFilter
+	output  outputFlags
 	log     logFlags
-
-	watch     bool
-	output    printer.Format
-	noHeaders bool
-	wanted    podview.Filter // made by validate
+	watch   bool
 }
 
 func newPods(p Process) *cobra.Command {
-	c := podsCommand{process: p}
-	cmd := &cobra.Command{
+	return newCommand(&podsCommand{process: p}, &cobra.Command{
 		Use:     "pods",
-		Short:   "Print the pods of this node and how old that knowledge is",
+		Short:   "Print the pods of this node and the age of this information",
 		Long:    podsLong,
 		Example: podsExample,
-		Args:    noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := c.validate(cmd.Flags()); err != nil {
-				return err
-			}
-			return fail(c.run(cmd.Context()))
-		},
-	}
-	c.addFlags(cmd)
-	return cmd
+	})
 }
 
 func (c *podsCommand) addFlags(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.SortFlags = false
-	flags.BoolVarP(&c.watch, "watch", "w", false, "go on and print each pod again when something happens to it")
+	cmd.Flags().BoolVarP(&c.watch, "watch", "w", false, "continue, and print each pod again after each of its events")
 	c.filter.add(cmd)
-	outputFlag(cmd, &c.output, "pods", printer.ParsePods)
-	flags.BoolVar(&c.noHeaders, "no-headers", false, "leave out the line of column names")
+	c.output.add(cmd, "pods", printer.ParsePods)
 	c.source.add(cmd)
 	c.log.addQuiet(cmd)
 }
@@ -85,11 +69,7 @@ func (c *podsCommand) validate(flags *pflag.FlagSet) error {
 	if err := c.source.validate(flags); err != nil {
 		return err
 	}
-	if err := c.filter.validate(); err != nil {
-		return err
-	}
-	c.wanted.Namespaces = c.filter.namespaces
-	return c.wanted.Select(c.filter.selector)
+	return c.filter.validate()
 }
 
 func (c *podsCommand) run(ctx context.Context) error {
@@ -105,10 +85,8 @@ func (c *podsCommand) run(ctx context.Context) error {
 }
 
 func (c *podsCommand) print(ctx context.Context, out console, from source) error {
-	pods := printer.Pods(c.process.Out, printer.Options{
-		Format: c.output, Headers: !c.noHeaders, Color: colorWanted(c.process.Out, c.process.Getenv),
-	})
-	now, err := present(ctx, from)
+	pods := printer.Pods(c.process.Out, c.output.options(c.process))
+	now, err := current(ctx, from)
 	if err != nil {
 		return err
 	}
@@ -116,7 +94,7 @@ func (c *podsCommand) print(ctx context.Context, out console, from source) error
 		return outputError(err)
 	}
 	for _, pod := range now.pods {
-		if c.wanted.Wants(&pod) {
+		if c.filter.Wants(&pod) {
 			if err := pods.Print(pod); err != nil {
 				return outputError(err)
 			}
@@ -125,25 +103,25 @@ func (c *podsCommand) print(ctx context.Context, out console, from source) error
 	if !c.watch {
 		return nil
 	}
-	return c.follow(ctx, out, from, now, pods)
+	return c.follow(ctx, out, from, now.at, pods)
 }
 
-// presentState is the state of a node and the place in the stream it is of.
-type presentState struct {
+// currentState is the state of a node and its position in the event stream.
+type currentState struct {
 	pods []podview.Pod
 	at   client.Position
 }
 
-// present returns all pods, in the order of namespaces and names, with the last
-// event of each.
-func present(ctx context.Context, from source) (presentState, error) {
+// current returns all pods, sorted by namespace and name, with the last event of
+// each.
+func current(ctx context.Context, from source) (currentState, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, podsTimeout, errors.New("the daemon does not answer"))
 	defer cancel()
-	var state presentState
-	var lost error
+	var state currentState
+	var disconnected error
 	last := make(map[pipeline.PodUID]pipeline.Event)
 	o := client.WatchOptions{Name: Name + "-pods", Replay: true, Disconnected: func(err error, _ time.Duration) {
-		lost = err
+		disconnected = err
 		cancel()
 	}}
 	for ev, err := range from.events(ctx, o) {
@@ -157,7 +135,7 @@ func present(ctx context.Context, from source) (presentState, error) {
 		last[ev.PodUID] = ev // sequence numbers only grow
 	}
 	if state.at.Epoch == "" {
-		return state, cmp.Or(lost, context.Cause(ctx), pipeline.ErrStopped)
+		return state, cmp.Or(disconnected, context.Cause(ctx), pipeline.ErrStopped)
 	}
 	var err error
 	if state.pods, err = from.pods(ctx); err != nil {
@@ -165,7 +143,7 @@ func present(ctx context.Context, from source) (presentState, error) {
 	}
 	for i := range state.pods {
 		if ev, ok := last[state.pods[i].UID]; ok {
-			state.pods[i] = with(state.pods[i], ev)
+			state.pods[i] = withEvent(state.pods[i], ev)
 		}
 	}
 	slices.SortStableFunc(state.pods, func(a, b podview.Pod) int {
@@ -174,9 +152,9 @@ func present(ctx context.Context, from source) (presentState, error) {
 	return state, nil
 }
 
-// with adds what an event knows of a pod. A pod whose inspection failed has no
-// name of its own.
-func with(pod podview.Pod, ev pipeline.Event) podview.Pod {
+// withEvent adds what an event says about a pod. The name of a pod whose inspection
+// failed comes only from its events.
+func withEvent(pod podview.Pod, ev pipeline.Event) podview.Pod {
 	pod.LastEvent = &ev
 	pod.Name = cmp.Or(pod.Name, ev.PodName)
 	pod.Namespace = cmp.Or(pod.Namespace, ev.PodNamespace)
@@ -186,32 +164,22 @@ func with(pod podview.Pod, ev pipeline.Event) podview.Pod {
 	return pod
 }
 
-// follow prints pods to which something happens.
-func (c *podsCommand) follow(ctx context.Context, out console, from source, now presentState, pods printer.Printer[podview.Pod]) error {
+// follow prints each pod after each of its events.
+func (c *podsCommand) follow(ctx context.Context, out console, from source, at client.Position, pods printer.Printer[podview.Pod]) error {
 	f := follower{out: out}
-	o := client.WatchOptions{
-		Name: Name + "-pods", After: &now.at, Namespaces: c.filter.namespaces, Selector: c.filter.selector,
-		Disconnected: func(err error, _ time.Duration) { f.disconnected(ctx, err) },
-	}
-	for ev, err := range from.events(ctx, o) {
-		if err != nil {
-			return err
-		}
-		f.tell(ctx, ev)
+	o := client.WatchOptions{Name: Name + "-pods", After: &at, Namespaces: c.filter.Namespaces, Selector: c.filter.selector}
+	return f.each(ctx, from, o, func(ev pipeline.Event) error {
 		if ev.PodUID == "" {
-			continue
+			return nil
 		}
 		pod, err := from.pod(ctx, ev.PodUID)
 		if err != nil {
-			f.disconnected(ctx, err) // the events will tell when it is back
-			continue
+			f.sayDisconnected(ctx, err) // a later event reports the reconnection
+			return nil
 		}
 		if pod.Name == "" && pod.Error == "" {
 			pod.State = gone
 		}
-		if err := pods.Print(with(pod, ev)); err != nil {
-			return outputError(err)
-		}
-	}
-	return nil
+		return outputError(pods.Print(withEvent(pod, ev)))
+	})
 }

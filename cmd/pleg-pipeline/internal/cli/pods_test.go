@@ -11,10 +11,10 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-func TestPodsOfDaemon(t *testing.T) {
+func TestPodsFromDaemon(t *testing.T) {
+	t.Parallel()
 	socket := socketPath(t)
-	d := daemon(t, socket)
-	pods(t, socket, 2)
+	startDaemon(t, socket)
 	code, stdout, stderr := run(t, "pods", "--connect", socket)
 	if code != cli.ExitOK || stderr != "" {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
@@ -40,42 +40,37 @@ func TestPodsOfDaemon(t *testing.T) {
 	if _, stdout, _ = run(t, "pods", "--connect", socket, "-n", "nowhere", "--no-headers"); stdout != "" {
 		t.Errorf("pods of another namespace = %q, want none", stdout)
 	}
-	d.stop()
-	d.ends(t, cli.ExitOK)
 }
 
-func TestPodsOfOwnPipeline(t *testing.T) {
+func TestPodsFromOwnPipeline(t *testing.T) {
+	t.Parallel()
 	code, stdout, stderr := run(t, "pods", "--simulate=4", "--churn-rate", "0", "-o", "go-template={{.name}} {{len .containers}}")
 	if code != cli.ExitOK || strings.Count(stdout, " 2\n") != 4 {
 		t.Errorf("exit code %d, output %q, stderr %q, want four pods", code, stdout, stderr)
 	}
 }
 
-func TestPodsWatch(t *testing.T) {
+func TestPodsWatchPrintsRemovedPod(t *testing.T) {
+	t.Parallel()
 	out := newTranscript()
 	s := start(t, out, "pods", "--simulate=4", "--churn-rate", "50", "--watch")
 	out.await(t, " gone ")
-	s.stop()
-	s.ends(t, cli.ExitOK)
+	s.stopAndWait(t)
 	if strings.Count(out.String(), "NAMESPACE") != 1 {
 		t.Errorf("output = %q, want one header", out)
 	}
 }
 
-func TestPodsWatchSurvivesRestart(t *testing.T) {
+func TestPodsWatchSurvivesRestartOfDaemon(t *testing.T) {
+	t.Parallel()
 	socket := socketPath(t)
-	d := daemon(t, socket)
-	pods(t, socket, 2)
+	d := startDaemon(t, socket)
 	out := newTranscript()
 	s := start(t, out, "pods", "--connect", socket, "--watch", "-o", "json")
 	out.await(t, "\n")
-	d.stop()
-	d.ends(t, cli.ExitOK)
-	s.stderr.await(t, "lost the daemon (")
-	d = daemon(t, socket)
-	s.stderr.await(t, "the daemon is back: ")
-	s.stop()
-	s.ends(t, cli.ExitOK)
-	d.stop()
-	d.ends(t, cli.ExitOK)
+	d.stopAndWait(t)
+	s.stderr.await(t, "disconnected from the daemon (")
+	startDaemon(t, socket)
+	s.stderr.await(t, "reconnected to the daemon: ")
+	s.stopAndWait(t)
 }

@@ -13,12 +13,12 @@ import (
 
 var privilegeLine = regexp.MustCompile(`(?m)^(?:Cap(?:Inh|Prm|Eff|Amb)|NoNewPrivs):.*$`)
 
-// privileges returns what a file status of /proc says of them.
+// privileges returns the lines about privileges of a status file in /proc.
 func privileges(status []byte) string {
 	return strings.Join(privilegeLine.FindAllString(string(status), -1), "\n")
 }
 
-// TestRunGivesUpItsCapabilities looks at each thread of a daemon at work.
+// TestRunGivesUpItsCapabilities checks each thread of a running daemon.
 func TestRunGivesUpItsCapabilities(t *testing.T) {
 	ours, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -33,7 +33,7 @@ func TestRunGivesUpItsCapabilities(t *testing.T) {
 		{[]string{"run", "--simulate=2", "--keep-capabilities"}, privileges(ours)},
 	} {
 		p := spawn(t, test.args...)
-		lines(t, bufio.NewReader(p.stdout), func(string) bool { return true })
+		readUntil(t, bufio.NewReader(p.stdout), func(string) bool { return true })
 		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", p.cmd.Process.Pid))
 		if err != nil || len(files) < 2 {
 			t.Fatalf("threads: %v, %v, want some", files, err)

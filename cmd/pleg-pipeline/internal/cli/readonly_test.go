@@ -5,9 +5,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"maps"
 	"net/http"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -20,16 +20,17 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// reading are the calls that change nothing. The program makes no others.
-var reading = []string{
+// readCalls are the CRI calls that change nothing. The program makes no others.
+var readCalls = []string{
 	"ContainerStatus", "GetContainerEvents", "ImageFsInfo", "ListContainers", "ListPodSandbox",
 	"PodSandboxStatus", "Status", "StreamContainers", "StreamPodSandboxes", "Version",
 }
 
-// counted serves a simulated runtime that counts every call it gets.
-func counted(t *testing.T) (endpoint string, runtime *simruntime.Runtime) {
+// serveRuntime serves a simulated runtime, which counts the calls it gets.
+func serveRuntime(t *testing.T) (endpoint string, runtime *simruntime.Runtime) {
 	t.Helper()
 	runtime, err := simruntime.New(simruntime.Options{})
 	if err != nil {
@@ -38,37 +39,40 @@ func counted(t *testing.T) (endpoint string, runtime *simruntime.Runtime) {
 	if _, err := runtime.Populate(simruntime.Population{Pods: 3, Containers: 2, Dead: 1}); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "cri.sock")
+	path := socketPath(t)
 	l, err := unixsocket.Listen(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	served := make(chan struct{})
-	ctx := t.Context() // ends before the cleanups
-	go func() { defer close(served); _ = runtime.Serve(ctx, l) }()
-	t.Cleanup(func() { <-served })
+	kit.Run(t, func(ctx context.Context) error { return runtime.Serve(ctx, l) })
 	return "unix://" + path, runtime
 }
 
-// TestProgramOnlyReads runs every command that talks to a runtime, and looks at
-// what the runtime was asked.
+// newClient returns a client of a daemon.
+func newClient(t *testing.T, socket string) *client.Client {
+	t.Helper()
+	c, err := client.New(socket, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// TestProgramOnlyReads runs every command that talks to a runtime, and checks which
+// calls the runtime got.
 func TestProgramOnlyReads(t *testing.T) {
-	endpoint, runtime := counted(t)
-	socket := filepath.Join(t.TempDir(), "s")
+	t.Parallel()
+	endpoint, runtime := serveRuntime(t)
+	socket := socketPath(t)
 	for _, mode := range []string{"off", "require"} {
-		s := start(t, newTranscript(), "run", "-r", endpoint, "--events", mode, "--socket", socket, "--relist-period", "10ms")
-		known := pods(t, socket, 3)
+		s := start(t, newTranscript(), "run", "-r", endpoint, "--events", mode, "--socket", socket, "--relist-period", "10ms", "--relist-period-with-events", "10ms")
+		known := waitForPods(t, socket, 3)
 		runtime.Burst(3, simruntime.Replace)
-		c, err := client.New(socket, client.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.PodStatus(t.Context(), known[0].UID, time.Now()); err != nil { // the next list is in
+		if _, err := newClient(t, socket).PodStatus(t.Context(), known[0].UID, time.Now()); err != nil { // waits for the next relist
 			t.Error(err)
 		}
-		c.Close()
-		s.stop()
-		s.ends(t, 0)
+		s.stopAndWait(t)
 	}
 	run(t, "run", "-r", endpoint, "--unary-lists", "--socket", "/nonexistent/dir/s")
 	run(t, "pods", "-r", endpoint)
@@ -77,76 +81,92 @@ func TestProgramOnlyReads(t *testing.T) {
 	s := start(t, newTranscript(), "events", "-r", endpoint, "--replay")
 	s.stderr.await(t, "connected to")
 	s.stop()
-	<-s.code
-	asked := slices.Sorted(maps.Keys(runtime.Stats().RPCs))
-	for _, rpc := range asked {
-		if !slices.Contains(reading, rpc) {
-			t.Errorf("the runtime was asked for %s, which may change something", rpc)
+	s.code()
+	got := slices.Sorted(maps.Keys(runtime.Stats().RPCs))
+	for _, rpc := range got {
+		if !slices.Contains(readCalls, rpc) {
+			t.Errorf("the runtime got %s, which can change something", rpc)
 		}
 	}
 	for _, rpc := range []string{"ContainerStatus", "GetContainerEvents", "ImageFsInfo", "StreamContainers", "Status", "Version"} {
-		if !slices.Contains(asked, rpc) {
-			t.Errorf("the runtime was not asked for %s but for %v: the test does not see all", rpc, asked)
+		if !slices.Contains(got, rpc) {
+			t.Errorf("the runtime did not get %s, only %v: the test does not see all calls", rpc, got)
 		}
 	}
 }
 
-// TestProgramNamesNoCallThatWrites looks for the calls of the CRI that change
-// something in the code of all that has a connection to a runtime.
+// TestProgramNamesNoCallThatWrites parses the module and checks that the code of the
+// program, and of all packages it imports, names no CRI call that changes something.
 func TestProgramNamesNoCallThatWrites(t *testing.T) {
-	calls := make(map[string]bool)
+	t.Parallel()
+	writes := make(map[string]bool)
 	for _, m := range slices.Concat(runtimeapi.RuntimeService_ServiceDesc.Methods, runtimeapi.ImageService_ServiceDesc.Methods) {
-		calls[m.MethodName] = !slices.Contains(reading, m.MethodName)
+		writes[m.MethodName] = !slices.Contains(readCalls, m.MethodName)
 	}
 	for _, s := range runtimeapi.RuntimeService_ServiceDesc.Streams {
-		calls[s.StreamName] = !slices.Contains(reading, s.StreamName)
+		writes[s.StreamName] = !slices.Contains(readCalls, s.StreamName)
 	}
-	seen := 0
-	for _, dir := range []string{"../../../../cri", "../doctor", "../endpoint", "../recording", "../httpserver", ".", "../../../../server", "../../../../stage", "../../../../cache"} {
-		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-			if err != nil {
-				return err
-			}
-			ast.Inspect(file, func(n ast.Node) bool {
-				if s, ok := n.(*ast.SelectorExpr); ok {
-					name := fullName.ReplaceAllString(s.Sel.Name, "$1")
-					if writes, known := calls[name]; known && writes {
-						t.Errorf("%s names %s", path, s.Sel.Name)
-					} else if known {
-						seen++
-					}
-				}
-				return true
-			})
-			return nil
-		})
+	reads := 0
+	for _, path := range programFiles(t) {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok && !isSystemCall(s) {
+				name := fullName.ReplaceAllString(s.Sel.Name, "$1")
+				if isWrite, isCall := writes[name]; isCall && isWrite {
+					t.Errorf("%s names %s", path, s.Sel.Name)
+				} else if isCall {
+					reads++
+				}
+			}
+			return true
+		})
 	}
-	if seen < 10 {
-		t.Errorf("%d calls seen, want more: the test does not look where they are", seen)
+	if reads < 10 {
+		t.Errorf("the code names %d calls, want more: the test does not look in the right places", reads)
 	}
 }
 
-// TestClientsCauseNoCalls has clients ask all that there is to ask while no list
-// is due: what they get comes from the cache.
+// isSystemCall reports whether s is one of package unix, such as unix.Exec.
+func isSystemCall(s *ast.SelectorExpr) bool {
+	x, ok := s.X.(*ast.Ident)
+	return ok && x.Name == "unix"
+}
+
+// programFiles returns the Go files of this module from which the program is built,
+// except those of the simulated runtime, which implements all calls, and generated
+// ones.
+func programFiles(t *testing.T) (files []string) {
+	t.Helper()
+	const module = "github.com/pleg-pipeline/pleg-pipeline"
+	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f",
+		`{{$dir := .Dir}}{{range .GoFiles}}{{$.ImportPath}} {{$dir}}/{{.}}{{"\n"}}{{end}}`, module+"/cmd/pleg-pipeline")
+	out, err := list.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	for line := range strings.Lines(string(out)) {
+		importPath, file, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if strings.HasPrefix(importPath, module) && !strings.HasPrefix(importPath, module+"/simruntime") && !strings.HasPrefix(importPath, module+"/api/") {
+			files = append(files, file)
+		}
+	}
+	return files
+}
+
+// TestClientsCauseNoCalls makes clients ask for everything while no relist is due: the
+// cache answers them.
 func TestClientsCauseNoCalls(t *testing.T) {
-	endpoint, runtime := counted(t)
-	socket := filepath.Join(t.TempDir(), "s")
+	t.Parallel()
+	endpoint, runtime := serveRuntime(t)
+	socket := socketPath(t)
 	s := start(t, newTranscript(), "run", "-r", endpoint, "-q", "--socket", socket, "--listen", "0", "--relist-period", "1h", "--relist-threshold", "2h")
 	url := servedOn.FindString(s.stderr.await(t, "connected to"))
-	known := pods(t, socket, 3)
+	known := waitForPods(t, socket, 3)
 	before := runtime.Stats().Calls()
-	c, err := client.New(socket, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := newClient(t, socket)
 	for _, p := range known {
 		if _, err := c.PodStatus(t.Context(), p.UID, time.Time{}); err != nil {
 			t.Error(err)
@@ -155,27 +175,39 @@ func TestClientsCauseNoCalls(t *testing.T) {
 	impatient, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := c.PodStatus(impatient, known[0].UID, time.Now()); err == nil {
-		t.Error("there is a status that is newer than the last list")
+		t.Error("PodStatus returned a status newer than the last list")
 	}
 	for range 20 {
-		pods(t, socket, 3)
-		for _, path := range []string{"/metrics", "/livez", "/readyz?verbose", "/pods", "/pods/" + string(known[0].UID), "/events"} {
-			answer, err := http.Get(url + path) //nolint:noctx // the test has a deadline
-			if err != nil {
-				t.Fatal(err)
-			}
-			_ = answer.Body.Close()
-			if answer.StatusCode != http.StatusOK {
-				t.Errorf("%s = %d, want 200", path, answer.StatusCode)
+		waitForPods(t, socket, 3)
+		for _, path := range []string{"/metrics", "/livez", "/readyz?verbose", "/pods", "/pods/" + string(known[0].UID)} {
+			if code, _ := get(t, url+path); code != http.StatusOK {
+				t.Errorf("%s = %d, want 200", path, code)
 			}
 		}
+		openEvents(t, url)
 	}
 	if after := runtime.Stats().Calls(); after != before {
-		t.Errorf("the runtime got %d calls because of clients, want none", after-before)
+		t.Errorf("clients caused %d calls to the runtime, want none", after-before)
 	}
-	s.stop()
-	s.ends(t, 0)
-	http.DefaultClient.CloseIdleConnections()
+	s.stopAndWait(t)
+}
+
+// openEvents begins to read /events, which has no end, and then disconnects.
+func openEvents(t *testing.T, url string) {
+	t.Helper()
+	transport := &http.Transport{DisableKeepAlives: true}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		t.Errorf("/events = %d, want 200", response.StatusCode)
+	}
 }
 
 var (

@@ -23,7 +23,7 @@ func recorded(t *testing.T, name string) string {
 	t.Helper()
 	for seconds := 1; ; seconds *= 2 {
 		path := filepath.Join(t.TempDir(), name)
-		code, stdout, stderr := run(t, "record", path, "--simulate=5", "--churn-rate", "40", "--relist-period", "100ms", "--duration", fmt.Sprintf("%ds", seconds))
+		code, stdout, stderr := run(t, "record", path, "--simulate=5", "--churn-rate", "40", "--relist-period", "250ms", "--duration", fmt.Sprintf("%ds", seconds))
 		want := regexp.MustCompile(`(?m)^pleg-pipeline: the time is up\npleg-pipeline: .* has [0-9]+ answers and [0-9]+ events of [0-9.m]+s, [0-9]+ bytes$`)
 		if code != cli.ExitOK || stdout != "" || !want.MatchString(stderr) {
 			t.Fatalf("record: exit code %d, stdout %q, stderr %q", code, stdout, stderr)
@@ -76,6 +76,7 @@ func steps(t *testing.T, output string) map[pleg.PodUID][]string {
 // busy machine calls hang, and replays of those may differ. The tests of package
 // recording compare replays on a fake clock.
 func TestRecordAndReplay(t *testing.T) {
+	t.Parallel()
 	for try := 1; ; try++ {
 		file := recorded(t, "r.jsonl.gz")
 		diff := difference(replayed(t, file), replayed(t, file))
@@ -115,6 +116,7 @@ func difference(first, second map[pleg.PodUID][]string) string {
 }
 
 func TestReplayByOtherCommands(t *testing.T) {
+	t.Parallel()
 	file := recorded(t, "r.jsonl")
 	for _, test := range []struct {
 		args string
@@ -126,13 +128,21 @@ func TestReplayByOtherCommands(t *testing.T) {
 		{"pods --watch -r replay:", "ContainerDied", "the recording has ended"},
 		{"run --replay-speed 3 -r replay:", "ContainerDied", "the recording has ended after"},
 	} {
-		code, stdout, stderr := run(t, strings.Fields(test.args+file)...)
-		if code != cli.ExitOK || !strings.Contains(stdout, test.out) || !strings.Contains(stderr, test.err) {
-			t.Errorf("%s: exit code %d, stdout %q, stderr %q", test.args, code, stdout, stderr)
-		}
+		t.Run(test.args, func(t *testing.T) {
+			t.Parallel()
+			code, stdout, stderr := run(t, strings.Fields(test.args+file)...)
+			if code != cli.ExitOK || !strings.Contains(stdout, test.out) || !strings.Contains(stderr, test.err) {
+				t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+			}
+		})
 	}
+}
+
+func TestRecordTakesRecording(t *testing.T) {
+	t.Parallel()
+	file := recorded(t, "r.jsonl")
 	again := filepath.Join(t.TempDir(), "again.jsonl")
-	if code, _, stderr := run(t, "record", again, "--redact", "-r", "replay:"+file); code != cli.ExitOK || !strings.Contains(stderr, "the recording has ended") {
+	if code, _, stderr := run(t, "record", again, "--redact", "--relist-period", "100ms", "-r", "replay:"+file); code != cli.ExitOK || !strings.Contains(stderr, "the recording has ended") {
 		t.Errorf("record of a recording: exit code %d, stderr %q", code, stderr)
 	}
 	if text, err := os.ReadFile(again); err != nil || !bytes.Contains(text, []byte(`"redacted":true`)) || bytes.Contains(text, []byte("checkout")) {
@@ -142,6 +152,7 @@ func TestReplayByOtherCommands(t *testing.T) {
 
 // TestRecordEndsBySignal checks that a recording is complete after Ctrl-C.
 func TestRecordEndsBySignal(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "r.jsonl")
 	s := start(t, newTranscript(), "record", path, "--simulate=2", "--events", "require")
 	s.stderr.await(t, "recording to")
@@ -154,6 +165,7 @@ func TestRecordEndsBySignal(t *testing.T) {
 }
 
 func TestRecordRefuses(t *testing.T) {
+	t.Parallel()
 	there := filepath.Join(t.TempDir(), "there")
 	if err := os.WriteFile(there, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
@@ -177,6 +189,7 @@ func TestRecordRefuses(t *testing.T) {
 }
 
 func TestReplayRefuses(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"empty": "", "foreign": "hello\n", "newer": `{"format":"pleg-pipeline recording","version":99}` + "\n",

@@ -4,22 +4,23 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const rootLong = `pleg-pipeline tells what happens to the pods of this node: containers that
-start, die and are removed, as the kubelet's PLEG (Pod Lifecycle Event
-Generator) sees them.
+const rootLong = `pleg-pipeline reports what happens to the pods of this node: containers that
+start, exit and are removed. It does the work of the kubelet's PLEG (Pod
+Lifecycle Event Generator).
 
 It lists the pods of a CRI runtime (containerd, CRI-O) once a second, inspects
-those that changed, many at once, and prints the events or serves them to other
-programs. It only reads. Without a runtime at hand, try it with:
-pleg-pipeline run --simulate
+the pods that changed, several at the same time, and prints the events or serves
+them to other programs. It changes nothing in the runtime. To try it without a
+runtime:
+  pleg-pipeline run --simulate
 
 Exit codes:
-  0  the command has done its work, was ended by SIGINT or SIGTERM, or nobody
-     reads its output any more
-  1  it could not do its work: the runtime, the daemon or the address cannot be
-     used, or the output cannot be written
+  0  the command finished, or SIGINT or SIGTERM ended it, or the reader of its
+     output closed it
+  1  the command failed: it could not use the runtime, the daemon or an address,
+     or it could not write its output
   2  the command line is wrong
-  3  "pleg-pipeline doctor" has found a problem`
+  3  "pleg-pipeline doctor" found a problem`
 
 func newRoot(p Process) *cobra.Command {
 	root := &cobra.Command{

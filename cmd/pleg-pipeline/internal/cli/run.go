@@ -13,31 +13,31 @@ import (
 )
 
 const runLong = `Print the pod lifecycle events of a CRI runtime until SIGINT or SIGTERM, and
-serve them to others.
+serve them to other programs.
 
-Events go to stdout, everything else to stderr. The first list of the runtime
-gives an event for every container and sandbox there is. A sandbox, which holds
-a pod's network and other namespaces, counts as a container of its pod.
+Events go to stdout, everything else to stderr. The first relist prints an event
+for every container and sandbox that exists. A pod sandbox, which holds the
+network and the other namespaces of a pod, counts as a container of the pod.
 
 ` + howFound + howReplayed + `
 
---socket serves the events and the status of every pod to other programs of this
-node, over gRPC: to "pleg-pipeline events", "pleg-pipeline pods" and to
-everything that speaks pleg.v1. --listen serves over HTTP:
+--socket serves the events and the status of every pod over gRPC (pleg.v1) to
+other programs on this node, such as "pleg-pipeline events" and "pleg-pipeline
+pods". --listen serves over HTTP:
   /metrics     metrics for Prometheus
-  /livez       200 while the process works, whatever the runtime does
+  /livez       200 while this process works, whatever the runtime does
   /readyz      200 while the list of pods is fresh and the inspections keep up
-  /pods        what is known of every pod, and of one as /pods/UID
+  /pods        the status of every pod; /pods/UID is the status of one
   /events      the events as server-sent events
-/livez and /readyz know ?verbose. What shows pods is served to this machine only,
-unless --web-config asks the clients who they are.
+/livez and /readyz accept ?verbose. /pods and /events are available only to this
+machine, unless --web-config requires clients to authenticate.
 
-A first Ctrl-C ends the program in order, a second one at once.`
+The first Ctrl-C ends the program in order, the second one at once.`
 
-const runExample = `  # see it work without a runtime
+const runExample = `  # try it without a runtime
   pleg-pipeline run --simulate
 
-  # the runtime of this node, one JSON object a line
+  # the runtime of this node, one JSON object per line
   pleg-pipeline run -o json | jq 'select(.reason == "OOMKilled")'
 
   # a daemon for other programs on this node
@@ -46,46 +46,31 @@ const runExample = `  # see it work without a runtime
   curl -N http://127.0.0.1:9090/events`
 
 func newRun(p Process) *cobra.Command {
-	c := runCommand{process: p}
-	cmd := &cobra.Command{
+	return newCommand(&runCommand{process: p}, &cobra.Command{
 		Use:     "run",
 		Short:   "Print the events of a container runtime, and serve them",
 		Long:    runLong,
 		Example: runExample,
-		Args:    noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := c.validate(cmd.Flags()); err != nil {
-				return err
-			}
-			return fail(c.run(cmd.Context()))
-		},
-	}
-	c.addFlags(cmd)
-	return cmd
+	})
 }
 
-// run watches the simulated runtime or the one it finds, with no more rights
-// than that takes.
+// run drops privileges first and then watches the runtime.
 func (c *runCommand) run(ctx context.Context) error {
 	out := c.log.console(c.process.Err)
 	if c.process.Drop != nil && !c.keepCaps {
 		if err := c.process.Drop(); err != nil {
-			out.log.WarnContext(ctx, "capabilities are kept", "err", err)
+			out.log.WarnContext(ctx, "cannot drop capabilities", "err", err)
 		}
 	}
-	return c.hint(c.use(ctx, out))
+	return c.explainPermission(c.runtime.use(ctx, c.process, out, func(ctx context.Context, from endpoint.Endpoint) error {
+		return c.watch(ctx, out, from)
+	}))
 }
 
-// hint tells root, to whom little is forbidden, how come.
-func (c *runCommand) hint(err error) error {
+// explainPermission explains a permission error seen by root.
+func (c *runCommand) explainPermission(err error) error {
 	if errors.Is(err, fs.ErrPermission) && os.Geteuid() == 0 && !c.keepCaps {
-		return fmt.Errorf("%w (capabilities are given up: see --keep-capabilities)", err)
+		return fmt.Errorf("%w (the program drops its capabilities: see --keep-capabilities)", err)
 	}
 	return err
-}
-
-func (c *runCommand) use(ctx context.Context, out console) error {
-	return c.runtime.use(ctx, c.process, out, func(ctx context.Context, from endpoint.Endpoint) error {
-		return c.watch(ctx, out, from)
-	})
 }

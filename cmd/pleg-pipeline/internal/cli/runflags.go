@@ -18,38 +18,34 @@ type runCommand struct {
 	runtime  runtimeFlags
 	pipeline pipelineFlags
 	log      logFlags
-
-	output    printer.Format
-	noHeaders bool
-	quiet     bool
+	output   outputFlags
+	quiet    bool
 
 	socket        string
 	listen        string
 	webConfig     string
 	keepCaps      bool
-	listenAddress string // listen with its host, set by validate; empty if off
+	listenAddress string // listen completed by validate; empty without --listen
 }
 
 func (c *runCommand) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	c.runtime.add(cmd)
 
-	outputFlag(cmd, &c.output, "events", printer.ParseEvents)
-	flags.BoolVar(&c.noHeaders, "no-headers", false, "leave out the line of column names")
-	flags.BoolVarP(&c.quiet, "quiet", "q", false, "print no events, only serve them")
+	c.output.add(cmd, "events", printer.ParseEvents)
+	flags.BoolVarP(&c.quiet, "quiet", "q", false, "serve the events but do not print them")
 
-	flags.StringVar(&c.socket, "socket", "", "serve the gRPC service pleg.v1 on a socket at this `PATH`, for its owner and\ngroup, such as "+defaultSocket)
+	flags.StringVar(&c.socket, "socket", "", "serve the gRPC service pleg.v1 on a unix socket at this `PATH`, for its owner\nand group, such as "+defaultSocket)
 	flags.StringVar(&c.listen, "listen", "", "serve HTTP on this `ADDRESS`, such as :9090; without a host only this\nmachine can connect")
-	flags.StringVar(&c.webConfig, "web-config", "", "`FILE` with TLS and authentication for --listen, in the form of Prometheus'\nexporter toolkit")
+	flags.StringVar(&c.webConfig, "web-config", "", "`FILE` with TLS and authentication for --listen, in the format of the\nPrometheus exporter toolkit")
 
-	flags.BoolVar(&c.keepCaps, "keep-capabilities", false, "keep the capabilities that the process has, for a port below 1024 or the\nfiles of another user")
+	flags.BoolVar(&c.keepCaps, "keep-capabilities", false, "do not drop the capabilities of the process; needed for a port below 1024\nor for files of another user")
 
 	c.pipeline.add(cmd)
 	c.log.add(cmd)
 }
 
-// validate checks what the flags' types do not, and completes the address.
+// validate also completes the address to listen on.
 func (c *runCommand) validate(flags *pflag.FlagSet) error {
 	if err := c.runtime.validate(flags); err != nil {
 		return err
@@ -58,15 +54,11 @@ func (c *runCommand) validate(flags *pflag.FlagSet) error {
 		return err
 	}
 	if c.socket == "" && flags.Changed("socket") {
-		return errors.New("--socket must not be empty: want the path of the socket to make")
+		return errors.New("--socket must not be empty: want the path of the socket to create")
 	}
 	if c.quiet && c.socket == "" && c.listen == "" {
 		return errors.New("--quiet needs --socket or --listen: otherwise nobody gets the events")
 	}
-	return c.checkListen(flags)
-}
-
-func (c *runCommand) checkListen(flags *pflag.FlagSet) error {
 	if !flags.Changed("listen") {
 		if flags.Changed("web-config") {
 			return errors.New("--web-config needs --listen")

@@ -14,13 +14,15 @@ import (
 	"time"
 )
 
-// process is the program in a process of its own.
+// process is the program in its own process.
 type process struct {
 	cmd    *exec.Cmd
 	stdout io.ReadCloser
 	stderr *transcript
 }
 
+// spawn starts the program. Its tests do not run in parallel: some need two signals
+// shortly after each other.
 func spawn(t *testing.T, args ...string) *process {
 	t.Helper()
 	program, err := os.Executable()
@@ -56,7 +58,7 @@ func TestSignalsEndInOrder(t *testing.T) {
 	} {
 		p := spawn(t, "run", "--simulate=2")
 		out := bufio.NewReader(p.stdout)
-		lines(t, out, func(line string) bool { return strings.Contains(line, "(sandbox)") })
+		readUntil(t, out, func(line string) bool { return strings.Contains(line, "(sandbox)") })
 		p.signal(t, test.signal)
 		if _, err := io.Copy(io.Discard, out); err != nil {
 			t.Error(err)
@@ -71,11 +73,11 @@ func TestSignalsEndInOrder(t *testing.T) {
 	}
 }
 
-// TestSignalSentTwiceIsOne is "timeout 10 pleg-pipeline run".
+// TestSignalSentTwiceIsOne does what "timeout 10 pleg-pipeline run" does.
 func TestSignalSentTwiceIsOne(t *testing.T) {
 	for range 20 {
 		p := spawn(t, "run", "--simulate=2", "--no-headers")
-		lines(t, bufio.NewReader(p.stdout), func(string) bool { return true })
+		readUntil(t, bufio.NewReader(p.stdout), func(string) bool { return true })
 		began, apart := time.Now(), time.Duration(0)
 		for apart < 40*time.Millisecond && p.cmd.Process.Signal(syscall.SIGINT) == nil {
 			apart = time.Since(began)
@@ -83,54 +85,55 @@ func TestSignalSentTwiceIsOne(t *testing.T) {
 		_, _ = io.Copy(io.Discard, p.stdout)
 		err := p.cmd.Wait()
 		if apart > 80*time.Millisecond {
-			continue // the test got no CPU meanwhile: that was more than one signal
+			continue // the test was too slow: these were two signals
 		}
 		if err != nil || !strings.Contains(p.stderr.String(), "interrupt signal received after") {
-			t.Errorf("end = %v, want one in order; stderr:\n%s", err, p.stderr)
+			t.Errorf("the program ended with %v, want a normal end; stderr:\n%s", err, p.stderr)
 		}
 		return
 	}
-	t.Error("the two signals were too far apart each time")
+	t.Error("the two signals were too far apart in each attempt")
 }
 
-// TestSecondSignalKills has the end wait for output that nobody reads.
+// TestSecondSignalKills sends a second signal while the end waits for a reader of
+// the output.
 func TestSecondSignalKills(t *testing.T) {
 	for range 20 {
 		p := spawn(t, "run", "--simulate=1000", "-o", "json")
-		p.stderr.await(t, "subscriber buffer full")
-		for alive := true; alive; { // until one comes late enough to be the second
+		p.stderr.await(t, "subscriber=stdout") // the log line about its full buffer
+		for alive := true; alive; {            // until a signal is late enough to count as the second
 			alive = p.cmd.Process.Signal(syscall.SIGINT) == nil && !exited(p.cmd.Process.Pid)
 		}
 		err := p.cmd.Wait()
 		if err == nil {
-			continue // it got no CPU until its end in order was due too
+			continue // the program was too slow and ended in order
 		}
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGINT {
-			t.Errorf("end = %v, want death by SIGINT; stderr:\n%s", err, p.stderr)
+			t.Errorf("the program ended with %v, want death by SIGINT; stderr:\n%s", err, p.stderr)
 		}
 		return
 	}
-	t.Error("it ended in order each time, want death by SIGINT")
+	t.Error("the program ended in order in each attempt, want death by SIGINT")
 }
 
-// exited reports whether a child has ended, without reaping it.
+// exited reports whether a child has ended, without waiting for it.
 func exited(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return err != nil || strings.Contains(string(stat), ") Z ")
 }
 
-// TestClosedPipe is "pleg-pipeline run | head -1".
-func TestClosedPipe(t *testing.T) {
+// TestClosedPipeIsNormalEnd does what "pleg-pipeline run | head -1" does.
+func TestClosedPipeIsNormalEnd(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		p := spawn(t, "run", "--simulate=2", "-o", format)
-		lines(t, bufio.NewReader(p.stdout), func(string) bool { return true })
+		readUntil(t, bufio.NewReader(p.stdout), func(string) bool { return true })
 		_ = p.stdout.Close()
 		if err := p.cmd.Wait(); err != nil {
 			t.Errorf("%s: %v, want exit code 0; stderr:\n%s", format, err, p.stderr)
 		}
 		if strings.Contains(p.stderr.String(), "broken pipe") {
-			t.Errorf("%s: stderr = %q, want nothing about the pipe", format, p.stderr)
+			t.Errorf("%s: stderr = %q, want no notice about the pipe", format, p.stderr)
 		}
 	}
 }

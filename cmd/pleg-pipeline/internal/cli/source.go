@@ -18,16 +18,17 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 )
 
-// source is where events and pods come from: a daemon, or a pipeline of this
+// source is where events and pods come from: a daemon, or a pipeline in this
 // process.
 type source interface {
 	// events ranges over what the options ask for, until ctx ends or an error
-	// says that there is nothing more to come.
+	// ends the range.
 	events(ctx context.Context, o client.WatchOptions) iter.Seq2[pipeline.Event, error]
-	// pods returns what is known of all pods, pod of one.
+	// pods returns the views of all pods, pod that of one pod.
 	pods(ctx context.Context) ([]podview.Pod, error)
 	pod(ctx context.Context, uid pipeline.PodUID) (podview.Pod, error)
-	// resumes reports whether another process can go on where this one ends.
+	// resumes reports whether another process can continue after the last event
+	// of this one.
 	resumes() bool
 }
 
@@ -36,8 +37,8 @@ type sourceFlags struct {
 	runtime runtimeFlags
 	connect string
 	own     bool // set by validate
-	// daemonFor is the flag that only a daemon can serve; empty if there is none.
-	daemonFor string
+	// needsDaemon means that a pipeline in this process cannot do the work.
+	needsDaemon bool
 }
 
 func (f *sourceFlags) add(cmd *cobra.Command) {
@@ -57,7 +58,7 @@ func (f *sourceFlags) validate(flags *pflag.FlagSet) error {
 	return f.runtime.validate(flags)
 }
 
-// use calls with for the daemon, or for a pipeline of its own.
+// use calls with for the daemon, or for a pipeline in this process.
 func (f *sourceFlags) use(ctx context.Context, p Process, out console, with func(context.Context, source) error) error {
 	socket, err := f.findDaemon(ctx, p, out)
 	if err != nil {
@@ -71,26 +72,22 @@ func (f *sourceFlags) use(ctx context.Context, p Process, out console, with func
 		defer func() { _ = c.Close() }()
 		return with(ctx, daemonSource{c})
 	}
-	if f.daemonFor != "" {
-		return fmt.Errorf("%s needs a daemon, and there is none: a pipeline of its own begins anew", f.daemonFor)
+	if f.needsDaemon {
+		return errNeedsDaemon
 	}
 	return f.runtime.use(ctx, p, out, func(ctx context.Context, from endpoint.Endpoint) error {
 		return useOwn(ctx, out, from, with)
 	})
 }
 
-// settleTimeout is how long a pipeline of its own may take to know the node.
-// Pods that hang are not waited for any longer.
+// settleTimeout is how long a pipeline in this process may take to inspect all pods.
+// The commands do not wait longer for pods whose inspection hangs.
 const settleTimeout = 5 * time.Second
 
 func useOwn(ctx context.Context, out console, from endpoint.Endpoint, with func(context.Context, source) error) error {
 	runtime, err := connect(ctx, out, from, cri.Options{Logger: out.log})
-	if err != nil && ctx.Err() != nil {
-		out.say(ctx, "%v before the runtime had answered", context.Cause(ctx))
-		return nil
-	}
 	if err != nil {
-		return err
+		return interrupted(ctx, out, err)
 	}
 	defer func() { _ = runtime.Close() }()
 	pipe, err := pipeline.New(pipeline.Options{
@@ -103,7 +100,7 @@ func useOwn(ctx context.Context, out console, from endpoint.Endpoint, with func(
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = pipe.Run(running) // nothing but the end of running ends it
+		_ = pipe.Run(running) // only the end of running ends it
 	}()
 	defer func() { stop(); <-ended }()
 	if err := settle(ctx, pipe); err != nil {
@@ -112,7 +109,7 @@ func useOwn(ctx context.Context, out console, from endpoint.Endpoint, with func(
 	return with(ctx, ownSource{pipe})
 }
 
-// settle waits until the first list has been inspected.
+// settle waits until all pods of the first list have been inspected.
 func settle(ctx context.Context, pipe *pipeline.Pipeline) error {
 	sub, err := pipe.Subscribe(pipeline.SubscribeOptions{Name: "settle", Bookmarks: true, Types: []pipeline.EventType{pipeline.PodSync}})
 	if err != nil {
@@ -132,7 +129,7 @@ func settle(ctx context.Context, pipe *pipeline.Pipeline) error {
 	return nil
 }
 
-// ownSource is a pipeline of this process.
+// ownSource is a pipeline in this process.
 type ownSource struct{ pipe *pipeline.Pipeline }
 
 func (s ownSource) resumes() bool { return false }
@@ -170,7 +167,7 @@ func (s ownSource) pod(_ context.Context, uid pipeline.PodUID) (podview.Pod, err
 	return podview.New(uid, status, err, time.Time{}), nil
 }
 
-// daemonSource is a daemon of this node.
+// daemonSource is the daemon of this node.
 type daemonSource struct{ client *client.Client }
 
 func (s daemonSource) resumes() bool { return true }

@@ -13,22 +13,22 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// summary is the last line of a run.
+// summary is the last line that "run" prints.
 type summary struct {
 	cause    error
 	duration time.Duration
 	metrics  prometheus.Gatherer
-	printed  map[pleg.EventType]int // nil if it is not known
+	printed  map[pleg.EventType]int // nil if unknown
 }
 
-// String returns the line; what could not be gathered counts as 0.
+// String returns the line. A metric that is missing counts as 0.
 func (s summary) String() string {
 	relists, discarded := s.gather()
 	return fmt.Sprintf("%v after %v: %d relists, %s%.0f discarded",
 		s.cause, s.duration.Round(100*time.Millisecond), relists, s.events(), discarded)
 }
 
-// events is empty if it is not known how many were printed.
+// events returns "" if the number of printed events is unknown.
 func (s summary) events() string {
 	if s.printed == nil {
 		return ""
@@ -45,7 +45,7 @@ func (s summary) events() string {
 	return fmt.Sprintf("%d events (%s), ", total, strings.Join(byType, ", "))
 }
 
-// gather reads the two metrics under whichever name they have.
+// gather reads two metrics, under their own or the kubelet's names.
 func (s summary) gather() (relists uint64, discarded float64) {
 	families, _ := s.metrics.Gather()
 	for _, f := range families {

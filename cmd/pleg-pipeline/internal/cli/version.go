@@ -12,7 +12,7 @@ func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of the program",
-		Long:  "Print the version of the module the program was built from, the commit if it is known,\nthe version of Go and the platform.",
+		Long:  "Print the version of the program, the commit if it is known, the version of Go\nand the platform.",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), versionLine(buildInfo()))
@@ -26,7 +26,8 @@ func buildInfo() *debug.BuildInfo {
 	return info
 }
 
-// versionLine copes with what tests and GOFLAGS=-buildvcs=false leave out.
+// versionLine leaves out the commit if it is unknown, as in a test or a build with
+// -buildvcs=false.
 func versionLine(info *debug.BuildInfo) string {
 	commit := ""
 	if info != nil {

@@ -16,37 +16,35 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
 
-// liveHeap is what a leak shows in first: the heap in use after a garbage
-// collection.
+// liveHeap is the heap in use after a garbage collection, where a leak shows
+// first.
 var liveHeap = collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile("^/gc/heap/live:bytes$")}
 
-// watch prints the events of one runtime until ctx ends, and then a summary.
+// watch prints and serves the events of one runtime until ctx ends, and then
+// prints a summary.
 func (c *runCommand) watch(ctx context.Context, out console, from endpoint.Endpoint) error {
 	began := time.Now()
-	// Before anything else is tried, so that a bad address is told at once.
+	// Listening comes first, so that a bad address fails at once.
 	web, err := c.listenHTTP(ctx, out)
 	if err != nil {
 		return err
 	}
-	defer hangUp(web) // Serve closes them too; this is for the ways out before.
+	defer closeListener(web) // Serve closes it too; this is for the errors below
 	socket, err := c.listenSocket(ctx, out)
 	if err != nil {
 		return err
 	}
-	defer hangUp(socket)
+	defer closeListener(socket)
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(liveHeap)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	client, err := connect(ctx, out, from, c.pipeline.clientOptions(out.log, registry))
-	if err != nil && ctx.Err() != nil {
-		out.say(ctx, "%v before the runtime had answered", context.Cause(ctx))
-		return nil
-	}
 	if err != nil {
-		return err
+		return interrupted(ctx, out, err)
 	}
 	defer func() { _ = client.Close() }()
 	pipe, err := pipeline.New(c.pipeline.options(client, out.log, registry))
@@ -55,17 +53,17 @@ func (c *runCommand) watch(ctx context.Context, out console, from endpoint.Endpo
 	}
 	w := watcher{out: out, pipe: pipe, stdout: c.process.Out}
 	if !c.quiet {
-		w.printer = c.printer()
+		w.printer = printer.Events(c.process.Out, c.output.options(c.process))
 	}
 	if web != nil {
-		w.also = append(w.also, c.serveHTTP(web, pipe, registry, out))
+		w.parts = append(w.parts, c.serveHTTP(web, pipe, registry, out))
 	}
 	if socket != nil {
 		s, err := server.New(pipe, server.Options{Logger: out.log, Registerer: registry})
 		if err != nil {
 			return err
 		}
-		w.also = append(w.also, func(ctx context.Context) error { return s.Serve(ctx, socket) })
+		w.parts = append(w.parts, func(ctx context.Context) error { return s.Serve(ctx, socket) })
 	}
 	err = w.run(ctx)
 	if errors.Is(err, context.Canceled) {
@@ -75,22 +73,23 @@ func (c *runCommand) watch(ctx context.Context, out console, from endpoint.Endpo
 	return err
 }
 
-func (c *runCommand) printer() printer.Printer[pipeline.Event] {
-	return printer.Events(c.process.Out, printer.Options{
-		Format:  c.output,
-		Headers: !c.noHeaders,
-		Color:   colorWanted(c.process.Out, c.process.Getenv),
-	})
+// interrupted returns err, or nil if the end of ctx caused it, which it reports.
+func interrupted(ctx context.Context, out console, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	out.say(ctx, "%v before the runtime had answered", context.Cause(ctx))
+	return nil
 }
 
-func hangUp(l net.Listener) {
+func closeListener(l net.Listener) {
 	if l != nil {
 		_ = l.Close()
 	}
 }
 
-// listenSocket returns nil if --socket is not given. The directory is made if
-// that is all that is missing, as /run is empty after a boot.
+// listenSocket returns nil without --socket. It creates the directory of the
+// socket, because /run is empty after a boot, but not the parents of that.
 func (c *runCommand) listenSocket(ctx context.Context, out console) (net.Listener, error) {
 	if c.socket == "" {
 		return nil, nil
@@ -106,6 +105,40 @@ func (c *runCommand) listenSocket(ctx context.Context, out console) (net.Listene
 	if err != nil {
 		return nil, fmt.Errorf("--socket: %w", err)
 	}
-	out.say(ctx, "pods and events are served on %s: %s events --connect %s", path, Name, path)
+	out.say(ctx, "serving pods and events on %s; to see them: %s events --connect %s", path, Name, path)
 	return listener, nil
+}
+
+// listenHTTP returns nil without --listen.
+func (c *runCommand) listenHTTP(ctx context.Context, out console) (net.Listener, error) {
+	if c.listenAddress == "" {
+		return nil, nil
+	}
+	if err := httpserver.CheckWebConfig(c.webConfig); err != nil {
+		return nil, fmt.Errorf("--web-config: %w", err)
+	}
+	listener, err := httpserver.Listen(ctx, c.listenAddress)
+	if err != nil {
+		return nil, fmt.Errorf("--listen: %w", err)
+	}
+	scheme := "http"
+	if c.webConfig != "" {
+		scheme = "http(s)"
+	}
+	if httpserver.HidePods(listener.Addr(), c.webConfig) != nil {
+		out.say(ctx, "serving metrics and health on %s://%v, but no pods and events, because other machines can connect: see --web-config", scheme, listener.Addr())
+	} else {
+		out.say(ctx, "serving metrics, health, pods and events on %s://%v", scheme, listener.Addr())
+	}
+	return listener, nil
+}
+
+func (c *runCommand) serveHTTP(l net.Listener, pipe *pipeline.Pipeline, registry *prometheus.Registry, out console) func(context.Context) error {
+	return func(ctx context.Context) error {
+		handler := httpserver.Handler(httpserver.Options{
+			Pipeline: pipe, Gatherer: registry, Logger: out.log,
+			HidePods: func() error { return httpserver.HidePods(l.Addr(), c.webConfig) },
+		})
+		return httpserver.Serve(ctx, l, handler, c.webConfig, out.log)
+	}
 }

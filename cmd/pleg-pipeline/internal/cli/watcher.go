@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"io"
-	"os"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -12,21 +11,21 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
 )
 
-// watcher runs a pipeline with one subscriber, the printer.
+// watcher runs a pipeline and prints its events.
 type watcher struct {
 	out     console
 	pipe    *pipeline.Pipeline
 	printer printer.Printer[pipeline.Event] // nil to print nothing
 	stdout  io.Writer
-	// also are run beside the pipeline and end with their context.
-	also []func(context.Context) error
-	// printed is how many events of each type were printed, once run has
-	// returned; nil if the output was not read to the end.
+	// parts run beside the pipeline and end with their context.
+	parts []func(context.Context) error
+	// printed counts the printed events of each type. It is set when run has
+	// returned, but stays nil if the reader of the output stopped reading.
 	printed map[pipeline.EventType]int
 }
 
-// run ends with ctx, when the output fails or when one of the others does, and
-// returns the cause. What was published by then is printed first.
+// run ends when ctx ends, the output fails or a part fails, and returns the cause.
+// It first prints the events that were published before.
 func (w *watcher) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -40,16 +39,16 @@ func (w *watcher) run(ctx context.Context) error {
 		})
 	}
 	printed := make(chan map[pipeline.EventType]int, 1)
-	if w.printer != nil {
+	if w.printer == nil {
+		printed <- nil
+	} else {
 		subscription, err := w.pipe.Subscribe(pipeline.SubscribeOptions{Name: "stdout"})
 		if err != nil {
 			return err
 		}
-		if file, ok := w.stdout.(*os.File); ok {
-			add(func(ctx context.Context) error { return hangup(ctx, file) })
-		}
-		// Not one of the parts, since nothing can end a write to a pipe that
-		// nobody reads.
+		add(func(ctx context.Context) error { return waitForReader(ctx, w.stdout) })
+		// Printing is not a part: nothing can end a write to a pipe that nobody
+		// reads.
 		go func() {
 			counts, err := w.print(subscription)
 			if err != nil {
@@ -57,23 +56,21 @@ func (w *watcher) run(ctx context.Context) error {
 			}
 			printed <- counts
 		}()
-	} else {
-		printed <- nil
 	}
 	add(w.pipe.Run)
-	for _, part := range w.also {
+	for _, part := range w.parts {
 		add(part)
 	}
 	_ = parts.Wait() // their errors are causes of ctx
 	select {
 	case w.printed = <-printed:
 	case <-time.After(drainTimeout):
-		w.out.say(ctx, "the output is not read: the last events are lost")
+		sayUnread(ctx, w.out)
 	}
 	return context.Cause(ctx)
 }
 
-// print prints all events until the pipeline has ended, and counts them.
+// print prints and counts all events until the pipeline has ended.
 func (w *watcher) print(subscription *pipeline.Subscription) (map[pipeline.EventType]int, error) {
 	counts := make(map[pipeline.EventType]int)
 	if err := w.printer.Start(); err != nil {

@@ -12,11 +12,11 @@ import (
 	"go.yaml.in/yaml/v2"
 )
 
-// clientCertificates is the only kind of TLS client authentication that proves
-// who the client is.
+// clientCertificates is the only type of TLS client authentication that verifies the
+// client.
 const clientCertificates = "RequireAndVerifyClientCert"
 
-// webConfig is what has to be known of a web configuration.
+// webConfig is the part of a web configuration that decides about access.
 type webConfig struct {
 	Users map[string]string `yaml:"basic_auth_users"`
 	TLS   struct {
@@ -39,8 +39,8 @@ func readWebConfig(path string) (webConfig, error) {
 	return config, nil
 }
 
-// CheckWebConfig returns what is wrong with a file for [Serve]; an empty path is
-// no file and nothing is wrong. TLS older than 1.2 is.
+// CheckWebConfig returns what is wrong with a web configuration for [Serve]. It
+// rejects TLS older than 1.2. An empty path means no configuration and is correct.
 func CheckWebConfig(path string) error {
 	if err := web.Validate(path); err != nil || path == "" {
 		return err
@@ -55,35 +55,35 @@ func CheckWebConfig(path string) error {
 	return nil
 }
 
-// HidePods returns why nothing may be served at this address that names a pod:
-// others can reach it, and the web configuration does not ask who they are. It
-// returns nil if it may be served.
+// HidePods returns an error if answers at this address must not name pods: other
+// machines can reach it, and the web configuration does not authenticate them or does
+// not encrypt.
 func HidePods(address net.Addr, path string) error {
 	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
 		return nil
 	}
 	if path == "" {
-		return errors.New("pods are not shown on an address that other machines can reach without authentication: give a --web-config, or listen on 127.0.0.1")
+		return errors.New("other machines can reach this address, so pods are not served without authentication: use --web-config, or listen on 127.0.0.1")
 	}
 	config, err := readWebConfig(path)
 	switch {
 	case err != nil:
-		return fmt.Errorf("pods are not shown: %w", err)
+		return fmt.Errorf("pods are not served: %w", err)
 	case config.TLS.ClientAuth == clientCertificates:
 		return nil
 	case len(config.Users) == 0:
-		return errors.New("pods are not shown on an address that other machines can reach without authentication: the --web-config has neither basic_auth_users nor client_auth_type: " + clientCertificates)
+		return errors.New("other machines can reach this address, so pods are not served without authentication: the --web-config has neither basic_auth_users nor client_auth_type: " + clientCertificates)
 	case config.TLS.Cert == "" && config.TLS.CertFile == "":
-		return errors.New("pods are not shown on an address that other machines can reach without encryption: the --web-config has basic_auth_users but no tls_server_config")
+		return errors.New("other machines can reach this address, so pods are not served without encryption: the --web-config has basic_auth_users but no tls_server_config")
 	}
 	return nil
 }
 
-// rebound reports whether a request came to the loopback device under a name
-// that is none of its own: so does that of a web page whose name was made to
-// point here, in a browser on this machine. With TLS the browser finds that out by
-// the certificate.
-func rebound(r *http.Request) bool {
+// isRebound reports whether a request reached the loopback device under a foreign
+// host name. That happens in an attack by DNS rebinding: a browser on this machine
+// loads a web page whose name then resolves to this machine. With TLS the browser
+// detects this by the certificate.
+func isRebound(r *http.Request) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	if !ok || !local.IP.IsLoopback() || r.TLS != nil {
 		return false

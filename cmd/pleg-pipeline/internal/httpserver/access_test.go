@@ -34,9 +34,9 @@ func TestHidePods(t *testing.T) {
 	}{
 		{"127.0.0.1:9090", "", ""},
 		{"[::1]:9090", "", ""},
-		{"0.0.0.0:9090", "", "give a --web-config"},
-		{"[::]:9090", "", "give a --web-config"},
-		{"192.0.2.1:9090", "", "give a --web-config"},
+		{"0.0.0.0:9090", "", "use --web-config"},
+		{"[::]:9090", "", "use --web-config"},
+		{"192.0.2.1:9090", "", "use --web-config"},
 		{"0.0.0.0:9090", users, "no tls_server_config"},
 		{"0.0.0.0:9090", users + "tls_server_config: {cert_file: a, key_file: b}", ""},
 		{"0.0.0.0:9090", "tls_server_config: {client_auth_type: RequireAndVerifyClientCert}", ""},
@@ -95,7 +95,7 @@ func TestServeAsksForPassword(t *testing.T) {
 	}
 }
 
-func TestCheckWebConfigRefuses(t *testing.T) {
+func TestCheckWebConfigRejectsBadFiles(t *testing.T) {
 	for _, path := range []string{"/nonexistent/web.yaml", write(t, "basic_auth: {}"), write(t, "tls_server_config: {cert_file: /nonexistent}")} {
 		if err := httpserver.CheckWebConfig(path); err == nil {
 			t.Errorf("CheckWebConfig(%s) = nil, want an error", path)

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// loopback is the host of an address that has none: metrics name the pods of a
-// node, so others see them only if a host is spelled out.
+// loopback is the default host, because answers can name the pods of the node: other
+// machines can connect only if the user names a host.
 const loopback = "127.0.0.1"
 
 // ParseAddress completes an address to listen on: "9090" and ":9090" become
-// 127.0.0.1:9090, everything else has to be host:port. Port 0 picks a free one.
+// 127.0.0.1:9090; any other address must be host:port. Port 0 means any free port.
 func ParseAddress(address string) (string, error) {
 	if !strings.Contains(address, ":") {
 		address = ":" + address

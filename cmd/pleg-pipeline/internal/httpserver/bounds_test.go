@@ -20,7 +20,7 @@ import (
 func TestLimit(t *testing.T) {
 	release, inside := make(chan struct{}), make(chan struct{})
 	var entered atomic.Int32
-	h := httpserver.Limit(2, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	h := httpserver.Limit(2, "requests", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		if entered.Add(1) > 2 {
 			return // the checks below find it
 		}
@@ -37,7 +37,7 @@ func TestLimit(t *testing.T) {
 		<-inside
 	}
 	if code, text := ask(t, h, "GET", "/"); code != http.StatusServiceUnavailable || !strings.Contains(text, "2 at a time") {
-		t.Errorf("the third = %d %q, want 503 that names the bound", code, text)
+		t.Errorf("the third = %d %q, want 503 and the limit", code, text)
 	}
 	close(release)
 	for range 2 {

@@ -9,21 +9,21 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 )
 
-// check is one reason to be healthy or not. What it returns beside an error is
-// for people.
+// check is one part of a health check. run returns a detail for people, or why the
+// check fails.
 type check struct {
 	name string
 	run  func(*http.Request) (string, error)
 }
 
-// checks is a health path: it is well if every check is.
+// checks is the handler of a health path, which succeeds if all checks do.
 type checks struct {
 	path string
 	all  []check
 }
 
-// ServeHTTP answers "ok"; with ?verbose, or if a check fails, with one line for
-// each check.
+// ServeHTTP answers "ok". With ?verbose, or if a check fails, it answers with one line
+// per check.
 func (c checks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var lines strings.Builder
 	failed := false
@@ -54,7 +54,7 @@ func (c checks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// list is the kubelet's check: the runtime answers lists.
+// list is the check that the kubelet has too: the last successful list is recent.
 func (o *Options) list() check {
 	return check{"pleg", func(*http.Request) (string, error) {
 		healthy, err := o.Pipeline.Healthy()
@@ -68,8 +68,8 @@ func (o *Options) list() check {
 	}}
 }
 
-// inspections fails when too many pods wait for their inspection for too long. A
-// few that hang are no reason to take the node for broken, but are named.
+// inspections fails if too many pods have waited too long for their inspection. A few
+// hung inspections do not make the node unready, but the check names their pods.
 func (o *Options) inspections() check {
 	return check{"inspections", func(r *http.Request) (string, error) {
 		backlog := o.Pipeline.Cache().Pending()
@@ -88,14 +88,14 @@ func (o *Options) inspections() check {
 	}}
 }
 
-// oldest names the pods that wait longest, if they may be named.
+// oldest names the pods that have waited longest, unless pods are hidden.
 func (o *Options) oldest(backlog []cache.Pending, r *http.Request) string {
 	if o.hidden(r) != nil {
 		return fmt.Sprintf(", one for %v", waited(backlog[0]))
 	}
-	const enough = 3
+	const most = 3
 	var text strings.Builder
-	for _, p := range backlog[:min(len(backlog), enough)] {
+	for _, p := range backlog[:min(len(backlog), most)] {
 		name := string(p.UID)
 		if p.Status != nil && p.Status.Name != "" {
 			name = fmt.Sprintf("%s/%s (%s)", p.Status.Namespace, p.Status.Name, p.UID)
@@ -105,20 +105,20 @@ func (o *Options) oldest(backlog []cache.Pending, r *http.Request) string {
 	return text.String()
 }
 
-// quarantine names the pods whose inspection hung. It never fails: they hold up
-// nobody else, and inspections counts them among those that wait.
+// quarantine names the quarantined pods. It never fails: these pods delay no other
+// pods, and the check inspections counts them too.
 func (o *Options) quarantine() check {
 	return check{"quarantine", func(r *http.Request) (string, error) {
 		pods := o.Pipeline.Quarantined()
 		if len(pods) == 0 {
 			return "", nil
 		}
-		const enough = 10
+		const most = 10
 		var text strings.Builder
-		text.WriteString(number(len(pods), "pod hangs", "pods hang"))
+		text.WriteString(number(len(pods), "pod is quarantined", "pods are quarantined"))
 		if o.hidden(r) == nil {
-			for _, p := range pods[:min(len(pods), enough)] {
-				fmt.Fprintf(&text, ", %s/%s (%s) for %v, %d in a row, next try in %v", p.Namespace, p.Name, p.UID,
+			for _, p := range pods[:min(len(pods), most)] {
+				fmt.Fprintf(&text, ", %s/%s (%s) for %v, %d hung inspections, next in %v", p.Namespace, p.Name, p.UID,
 					rounded(time.Since(p.Since)), p.Hung, rounded(max(0, time.Until(p.NextTry))))
 			}
 		}
@@ -126,7 +126,7 @@ func (o *Options) quarantine() check {
 	}}
 }
 
-// number counts in words for people.
+// number returns n with a noun.
 func number(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one

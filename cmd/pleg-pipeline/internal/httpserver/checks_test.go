@@ -117,9 +117,9 @@ func TestReadyNamesQuarantine(t *testing.T) {
 		// It hangs until 10 s, then again for 4 s from the relist after that, and
 		// from the one a second later.
 		time.Sleep(13 * time.Second)
-		expect(open, "[+]quarantine ok: 1 pod hangs, shop/name-shop/cart (shop/cart) for ")
-		expect(open, " in a row, next try in ")
-		expect(closed, "[+]quarantine ok: 1 pod hangs\n")
+		expect(open, "[+]quarantine ok: 1 pod is quarantined, shop/name-shop/cart (shop/cart) for ")
+		expect(open, " hung inspections, next in ")
+		expect(closed, "[+]quarantine ok: 1 pod is quarantined\n")
 		runtime.SetInspectFault(nil)
 		time.Sleep(10 * time.Second)
 		expect(open, "[+]quarantine ok\n")

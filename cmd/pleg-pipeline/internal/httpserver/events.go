@@ -10,33 +10,24 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/position"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 )
 
 const (
-	// keepalive is how often something is sent, so that proxies keep the
-	// connection and a client that is gone is found out.
+	// keepalive is the longest time between two writes. It makes proxies keep the
+	// connection, and detects a client that has gone away.
 	keepalive = 15 * time.Second
-	// maxBatch bounds what is written at once, in bytes.
+	// maxBatch is the size of a write, in bytes, above which no event is added.
 	maxBatch = 64 << 10
 )
 
-// events serves one event stream to each client.
-type events struct {
-	pipe  *pipeline.Pipeline
-	slots chan struct{} // holds one value for each stream
-}
+// events is the handler of /events.
+type events struct{ pipe *pipeline.Pipeline }
 
 func (h *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	options, err := subscribeOptions(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	select {
-	case h.slots <- struct{}{}:
-		defer func() { <-h.slots }()
-	default:
-		unavailable(w, fmt.Sprintf("too many event streams: %d at a time", cap(h.slots)))
 		return
 	}
 	sub, err := h.pipe.Subscribe(options)
@@ -53,7 +44,7 @@ func (h *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
-	header.Set("X-Accel-Buffering", "no") // a proxy that buffers would hold events back
+	header.Set("X-Accel-Buffering", "no") // a proxy must not buffer events
 	if r.Method == http.MethodHead {
 		return
 	}
@@ -65,7 +56,7 @@ func unavailable(w http.ResponseWriter, text string) {
 	http.Error(w, text, http.StatusServiceUnavailable)
 }
 
-// stream is one client's end.
+// stream is the event stream of one client.
 type stream struct {
 	*http.ResponseController
 	w     http.ResponseWriter
@@ -73,7 +64,7 @@ type stream struct {
 	batch bytes.Buffer
 }
 
-// run ends when the client has left or does not read, or the pipeline has ended.
+// run ends when the client disconnects or stops reading, or the pipeline ends.
 func (s *stream) run(r *http.Request, sub *pipeline.Subscription) {
 	ticker := time.NewTicker(keepalive)
 	defer ticker.Stop()
@@ -81,7 +72,7 @@ func (s *stream) run(r *http.Request, sub *pipeline.Subscription) {
 	for s.send() == nil {
 		select {
 		case ev, ok := <-sub.Events():
-			if !ok || !s.gather(ev, sub.Events()) {
+			if !ok || !s.addAll(ev, sub.Events()) {
 				_ = s.send()
 				return
 			}
@@ -93,9 +84,9 @@ func (s *stream) run(r *http.Request, sub *pipeline.Subscription) {
 	}
 }
 
-// gather takes what else is there, to be sent at once. It reports false if the
-// subscription has ended.
-func (s *stream) gather(ev pipeline.Event, more <-chan pipeline.Event) bool {
+// addAll adds ev and the events that are ready after it to the batch. It returns false
+// if the subscription has ended.
+func (s *stream) addAll(ev pipeline.Event, more <-chan pipeline.Event) bool {
 	for {
 		s.add(ev)
 		if s.batch.Len() > maxBatch {
@@ -113,16 +104,15 @@ func (s *stream) gather(ev pipeline.Event, more <-chan pipeline.Event) bool {
 	}
 }
 
-// add writes one event. Without an id the client keeps the last one: behind a
-// PodSync for missed events others may be due that have lower numbers, and a Gap
-// comes before what it announces.
+// add adds an event to the batch. Only an event after which the client can resume gets
+// an id; otherwise the client keeps the last one.
 func (s *stream) add(ev pipeline.Event) {
-	if ev.Missed == 0 && ev.Type != pipeline.Gap {
+	if wire.CanResumeAfter(ev) {
 		fmt.Fprintf(&s.batch, "id: %s\n", position.Format(s.epoch, ev.Seq))
 	}
 	text, err := json.Marshal(ev)
 	if err != nil {
-		panic("httpserver: " + err.Error()) // an event has nothing that JSON cannot carry
+		panic("httpserver: " + err.Error()) // an event has only types that JSON can encode
 	}
 	fmt.Fprintf(&s.batch, "event: %s\ndata: %s\n\n", ev.Type, text)
 }

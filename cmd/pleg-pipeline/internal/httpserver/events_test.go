@@ -116,7 +116,7 @@ func TestEventsFilters(t *testing.T) {
 func TestEventsRefusals(t *testing.T) {
 	_, _, url := shop(t, nil)
 	for _, test := range []struct{ query, id, want string }{
-		{"?namspace=shop", "", `unknown parameter "namspace": known are bookmarks, name, namespace`},
+		{"?namspace=shop", "", `unknown parameter "namspace": want bookmarks, name, namespace`},
 		{"?replay=maybe", "", `replay: "maybe" is neither true nor false`},
 		{"?selector=((", "", `is not a label selector`},
 		{"?type=ContainerBorn", "", `unknown event type "ContainerBorn"`},

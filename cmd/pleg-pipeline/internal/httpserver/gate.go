@@ -8,21 +8,21 @@ import (
 )
 
 const (
-	// maxConnections is the number of connections at a time. What scrapes and
-	// watches one node is far less.
+	// maxConnections is the greatest number of connections at the same time. The
+	// clients of one node need far fewer.
 	maxConnections = 256
-	// refusalTime is how long a connection that is one too many may take to be
-	// told so.
+	// refusalTime is the time in which a refused client must send its request and
+	// read the answer.
 	refusalTime = 100 * time.Millisecond
 )
 
 const tooMany = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\n" +
 	"Retry-After: 10\r\nConnection: close\r\nContent-Length: 21\r\n\r\ntoo many connections\n"
 
-// gate is a listener that lets a bounded number of connections in.
+// gate is a listener that accepts a limited number of connections and refuses others.
 type gate struct {
 	net.Listener
-	inside chan struct{} // holds one value for each connection
+	open chan struct{} // holds one value per connection
 }
 
 func newGate(l net.Listener, limit int) *gate {
@@ -37,17 +37,17 @@ func (g *gate) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		select {
-		case g.inside <- struct{}{}:
-			return &admitted{Conn: conn, leave: sync.OnceFunc(func() { <-g.inside })}, nil
+		case g.open <- struct{}{}:
+			return &countedConn{Conn: conn, release: sync.OnceFunc(func() { <-g.open })}, nil
 		default:
 			refuse(conn)
 		}
 	}
 }
 
-// refuse answers whatever is asked. It reads first: some clients drop an answer
-// that comes before they have asked, and closing a connection with something
-// unread would take the answer back.
+// refuse answers any request with 503. It reads first: some clients ignore an answer
+// that precedes their request, and closing a connection with unread data would discard
+// the answer.
 func refuse(conn net.Conn) {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(refusalTime))
@@ -57,13 +57,14 @@ func refuse(conn net.Conn) {
 	_, _ = io.WriteString(conn, tooMany)
 }
 
-type admitted struct {
+// countedConn is a connection that the gate has accepted.
+type countedConn struct {
 	net.Conn
-	leave func()
+	release func()
 }
 
 // Close implements [net.Conn].
-func (a *admitted) Close() error {
-	defer a.leave()
-	return a.Conn.Close()
+func (c *countedConn) Close() error {
+	defer c.release()
+	return c.Conn.Close()
 }

@@ -1,26 +1,27 @@
 // Package httpserver serves a pipeline over HTTP.
 //
 //	/metrics     Prometheus metrics
-//	/livez       200 while the process serves; it does not depend on the runtime,
-//	             since restarting this process would not cure the runtime
+//	/livez       200 while the process serves; independent of the runtime, because
+//	             a restart of this process would not repair the runtime
 //	/readyz      200 while the list of pods is fresh and the inspections keep up,
 //	             otherwise 503
-//	/pods        what is known of every pod, as one JSON object
-//	/pods/{uid}  the same of one pod
+//	/pods        the state of every pod, as one JSON object
+//	/pods/{uid}  the state of one pod
 //	/events      server-sent events, with Last-Event-ID to resume
 //
-// Both health paths answer "ok", or with ?verbose one line for each check, in
-// the form of the Kubernetes API server.
+// Both health paths answer "ok", or with ?verbose one line per check, in the format of
+// the Kubernetes API server.
 //
 // # Bounds
 //
-// Connections, event streams, headers and the time for a request are bounded.
-// What is over a bound is refused with 503 and a text that names it. A client
-// that does not read its stream costs only itself: it is a subscriber of the
-// pipeline, and loses its connection after half a minute.
+// Connections, event streams, headers and the time of a request are limited. Above a
+// limit the server answers with 503 and names the limit. A client that does not read
+// its event stream affects nobody else: it is a subscriber of the pipeline, and loses
+// its connection after half a minute.
 package httpserver
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -34,22 +35,22 @@ import (
 
 // Defaults of [Options].
 const (
-	// DefaultMaxBacklog leaves room for some pods that hang, which are their own
-	// trouble and not the node's.
+	// DefaultMaxBacklog allows for some pods whose inspections hang: they do not
+	// make the node unready.
 	DefaultMaxBacklog = 10
-	// DefaultBacklogAfter is longer than a relist and the inspections of a
-	// burst take on a runtime that is well.
+	// DefaultBacklogAfter is longer than a relist and the inspections of a burst
+	// take on a healthy runtime.
 	DefaultBacklogAfter = 30 * time.Second
-	// DefaultMaxStreams is the number of event streams at a time.
+	// DefaultMaxStreams is the greatest number of event streams at the same time.
 	DefaultMaxStreams = 64
-	// maxRequests is the number of answers with metrics, and of those with pods,
-	// that are made at a time: each may be large.
+	// maxRequests is the greatest number of requests for metrics, and for pods, at
+	// the same time. Their answers can be large.
 	maxRequests = 16
 )
 
 // Options configure a [Handler]. Those without a default are required.
 type Options struct {
-	// Pipeline is what is served.
+	// Pipeline is the pipeline to serve.
 	Pipeline *pipeline.Pipeline
 	// Gatherer has the metrics.
 	Gatherer prometheus.Gatherer
@@ -58,26 +59,21 @@ type Options struct {
 	// [DefaultMaxBacklog] and [DefaultBacklogAfter].
 	MaxBacklog   int
 	BacklogAfter time.Duration
-	// MaxStreams bounds the clients of /events. If zero, [DefaultMaxStreams].
+	// MaxStreams is the greatest number of clients of /events. If zero,
+	// [DefaultMaxStreams].
 	MaxStreams int
-	// HidePods returns why nothing may be served that names a pod, and nil if it
-	// may. It is asked for each request, as what it depends on may change. If
-	// nil, it may.
+	// HidePods returns an error if answers must not name pods. It is called for
+	// each request, because the configuration can change. If nil, answers can name
+	// pods.
 	HidePods func() error
-	// Logger hears of metrics that could not be gathered.
+	// Logger logs errors of the Gatherer.
 	Logger *slog.Logger
 }
 
 func (o *Options) complete() {
-	if o.MaxBacklog == 0 {
-		o.MaxBacklog = DefaultMaxBacklog
-	}
-	if o.BacklogAfter == 0 {
-		o.BacklogAfter = DefaultBacklogAfter
-	}
-	if o.MaxStreams == 0 {
-		o.MaxStreams = DefaultMaxStreams
-	}
+	o.MaxBacklog = cmp.Or(o.MaxBacklog, DefaultMaxBacklog)
+	o.BacklogAfter = cmp.Or(o.BacklogAfter, DefaultBacklogAfter)
+	o.MaxStreams = cmp.Or(o.MaxStreams, DefaultMaxStreams)
 }
 
 // Handler returns the handler of all paths.
@@ -85,7 +81,7 @@ func Handler(o Options) http.Handler {
 	o.complete()
 	ping := check{"ping", func(*http.Request) (string, error) { return "", nil }}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", limit(maxRequests, promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{
+	mux.Handle("GET /metrics", limit(maxRequests, "requests", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{
 		ErrorLog:      slog.NewLogLogger(o.Logger.Handler(), slog.LevelError),
 		ErrorHandling: promhttp.ContinueOnError,
 	})))
@@ -95,17 +91,17 @@ func Handler(o Options) http.Handler {
 	podMux := http.NewServeMux()
 	podMux.HandleFunc("GET /pods", pods.all)
 	podMux.HandleFunc("GET /pods/{uid...}", pods.one)
-	guarded := limit(maxRequests, o.guard(podMux))
+	guarded := limit(maxRequests, "requests", o.guard(podMux))
 	mux.Handle("GET /pods", guarded)
 	mux.Handle("GET /pods/{uid...}", guarded)
-	mux.Handle("GET /events", o.guard(&events{pipe: o.Pipeline, slots: make(chan struct{}, o.MaxStreams)}))
+	mux.Handle("GET /events", o.guard(limit(o.MaxStreams, "event streams", &events{o.Pipeline})))
 	return mux
 }
 
-// hidden returns why the client may not see what names a pod, or nil.
+// hidden returns an error if the client must not see pods.
 func (o *Options) hidden(r *http.Request) error {
-	if rebound(r) {
-		return fmt.Errorf("pods are not shown under the name %q: ask for localhost or for the address", r.Host)
+	if isRebound(r) {
+		return fmt.Errorf("pods are not served under the host name %q: use localhost or an IP address", r.Host)
 	}
 	if o.HidePods == nil {
 		return nil
@@ -113,7 +109,7 @@ func (o *Options) hidden(r *http.Request) error {
 	return o.HidePods()
 }
 
-// guard keeps what names pods from those who may not see them.
+// guard refuses requests of clients that must not see pods.
 func (o *Options) guard(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := o.hidden(r); err != nil {
@@ -124,8 +120,9 @@ func (o *Options) guard(h http.Handler) http.Handler {
 	})
 }
 
-// limit lets a bounded number of requests be answered at a time.
-func limit(n int, h http.Handler) http.Handler {
+// limit lets h answer at most n requests at the same time. It refuses others, which it
+// calls what.
+func limit(n int, what string, h http.Handler) http.Handler {
 	slots := make(chan struct{}, n)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -133,7 +130,7 @@ func limit(n int, h http.Handler) http.Handler {
 			defer func() { <-slots }()
 			h.ServeHTTP(w, r)
 		default:
-			unavailable(w, fmt.Sprintf("too many requests: %d at a time", n))
+			unavailable(w, fmt.Sprintf("too many %s: %d at a time", what, n))
 		}
 	})
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
 )
 
-// pods answers from the cache: it never asks the runtime.
+// pods is the handler of /pods. It answers from the cache and never calls the runtime.
 type pods struct{ pipe *pipeline.Pipeline }
 
 // podList is the answer of /pods.
 type podList struct {
-	// Epoch is the pipeline's; see /events.
+	// Epoch is the epoch of the pipeline; see /events.
 	Epoch string        `json:"epoch"`
 	Pods  []podview.Pod `json:"pods"`
 }
@@ -55,5 +55,5 @@ func writeJSON(w http.ResponseWriter, v any) {
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(v) // what fails is the client's connection
+	_ = json.NewEncoder(w).Encode(v) // only the connection of the client can fail
 }

@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -13,8 +14,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/position"
 )
 
-// query reads the parameters of a request and tells of those that nobody asked
-// for: a filter that is misspelt must not be taken for none.
+// query reads the parameters of a request. Unknown parameters are errors: a misspelled
+// filter must not match everything.
 type query struct {
 	values url.Values
 	known  map[string]bool
@@ -32,7 +33,7 @@ func (q *query) text(name string) string {
 	return q.values.Get(name)
 }
 
-// list takes values with commas, repeated parameters, or both.
+// list accepts values with commas, repeated parameters, or both.
 func (q *query) list(name string) []string {
 	q.known[name] = true
 	var all []string
@@ -46,11 +47,12 @@ func (q *query) list(name string) []string {
 	return all
 }
 
-// flag is true if it is given without a value.
-func (q *query) flag(name string, unless bool) bool {
+// flag returns the value of a boolean parameter: true if it has no value, byDefault if
+// it is missing.
+func (q *query) flag(name string, byDefault bool) bool {
 	q.known[name] = true
 	if !q.values.Has(name) {
-		return unless
+		return byDefault
 	}
 	text := q.values.Get(name)
 	if text == "" {
@@ -69,16 +71,16 @@ func (q *query) finish() error {
 	}
 	for name := range q.values {
 		if !q.known[name] {
-			return fmt.Errorf("unknown parameter %q: known are %s", name, strings.Join(slices.Sorted(maps.Keys(q.known)), ", "))
+			return fmt.Errorf("unknown parameter %q: want %s", name, strings.Join(slices.Sorted(maps.Keys(q.known)), ", "))
 		}
 	}
 	return nil
 }
 
-// maxName bounds the name of a subscriber, in bytes.
+// maxName is the greatest length of a subscriber's name, in bytes.
 const maxName = 100
 
-// subscribeOptions returns what a request for events asks for.
+// subscribeOptions returns the subscription that a request for events describes.
 func subscribeOptions(r *http.Request) (pipeline.SubscribeOptions, error) {
 	q := newQuery(r)
 	o := pipeline.SubscribeOptions{
@@ -106,8 +108,8 @@ func subscribeOptions(r *http.Request) (pipeline.SubscribeOptions, error) {
 	if o.Name == "" {
 		o.Name = "http"
 	}
-	// A client that reconnects by itself repeats its first request and adds the
-	// header: that is the newer one.
+	// A browser that reconnects repeats its first request and adds this header,
+	// which is newer than the parameters.
 	if id := r.Header.Get("Last-Event-ID"); id != "" {
 		since, o.Replay = id, false
 	}
@@ -117,7 +119,7 @@ func subscribeOptions(r *http.Request) (pipeline.SubscribeOptions, error) {
 	var err error
 	o.After.Epoch, o.After.Seq, err = position.Parse(since)
 	if err == nil && o.After == (pipeline.Position{}) {
-		return o, fmt.Errorf("position 0 without an epoch asks for nothing: use replay")
+		return o, errors.New("position 0 without an epoch means nothing: use replay")
 	}
 	return o, err
 }

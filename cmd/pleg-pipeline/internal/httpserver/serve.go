@@ -13,22 +13,23 @@ import (
 )
 
 const (
-	// shutdownTimeout lets a scrape that is under way end.
+	// shutdownTimeout lets a running scrape finish.
 	shutdownTimeout = time.Second
-	// requestTimeout is for a client that sends slowly.
+	// requestTimeout is the time in which a client must send a request.
 	requestTimeout = 10 * time.Second
-	// answerTimeout is for a client that reads slowly.
+	// answerTimeout is the time in which a client must read an answer.
 	answerTimeout = 30 * time.Second
 	// idleTimeout is how long a connection without a request is kept.
 	idleTimeout = 2 * time.Minute
-	// maxHeaderBytes bounds a request: no body is read.
+	// maxHeaderBytes is the greatest size of a request: the server reads no body.
 	maxHeaderBytes = 16 << 10
-	// maxHTTP2Streams bounds the requests of one connection at a time.
+	// maxHTTP2Streams is the greatest number of requests on one connection at the
+	// same time.
 	maxHTTP2Streams = 32
 )
 
-// Listen listens on an address of [ParseAddress]. It takes a bounded number of
-// connections at a time and tells the others that they are too many.
+// Listen listens on an address of [ParseAddress]. It accepts a limited number of
+// connections at the same time and answers others with 503.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -37,11 +38,11 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	return newGate(l, maxConnections), nil
 }
 
-// Serve serves handler on l, which it closes, until ctx ends; streams end at
-// once then, and other requests under way get a second. It returns nil then, and
-// an error if l breaks. webConfig is the path of a file with TLS and
-// authentication in the form of Prometheus' exporter toolkit, or empty. It is
-// read again for every connection and request.
+// Serve serves handler on l until ctx ends, and closes l. Event streams then end at
+// once, and other requests within a second. It returns nil, or an error if l fails.
+// webConfig is empty or the path of a file with TLS and authentication, in the format
+// of the Prometheus exporter toolkit. It is read again for every connection and
+// request.
 func Serve(ctx context.Context, l net.Listener, handler http.Handler, webConfig string, logger *slog.Logger) error {
 	server := &http.Server{
 		Handler:        handler,
@@ -50,7 +51,7 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler, webConfig 
 		IdleTimeout:    idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
 		HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: maxHTTP2Streams},
-		ErrorLog:       slog.NewLogLogger(logger.Handler(), slog.LevelDebug), // what clients do wrong
+		ErrorLog:       slog.NewLogLogger(logger.Handler(), slog.LevelDebug), // errors of clients
 		BaseContext:    func(net.Listener) context.Context { return ctx },
 	}
 	ended := make(chan struct{})
@@ -72,8 +73,8 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler, webConfig 
 	return fmt.Errorf("serve http on %s: %w", l.Addr(), err)
 }
 
-// quieter drops what the toolkit says at its start; this program has its own
-// words for it.
+// quieter drops log lines of the toolkit below Warn: the program prints its own notice
+// about the address.
 func quieter(logger *slog.Logger) *slog.Logger { return slog.New(warnings{logger.Handler()}) }
 
 type warnings struct{ slog.Handler }

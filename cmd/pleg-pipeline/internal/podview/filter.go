@@ -7,15 +7,15 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Filter says which pods are wanted. The zero value wants all.
+// Filter selects pods. The zero value selects all.
 type Filter struct {
-	// Namespaces are those wanted; if empty, all.
+	// Namespaces are the selected namespaces. If empty, all.
 	Namespaces []string
 	selector   labels.Selector
 }
 
-// Select wants pods whose labels match a Kubernetes label selector; an empty one
-// matches all. The error is that of a bad selector.
+// Select sets a Kubernetes label selector that the labels of a pod must match. An
+// empty one matches all pods. The error says what is wrong with the selector.
 func (f *Filter) Select(selector string) (err error) {
 	if strings.TrimSpace(selector) == "" {
 		f.selector = nil
@@ -25,8 +25,8 @@ func (f *Filter) Select(selector string) (err error) {
 	return err
 }
 
-// Wants reports whether the pod is wanted. A pod whose inspection failed has
-// neither namespace nor labels and is wanted only by who wants all.
+// Wants reports whether the filter selects the pod. A pod whose inspection failed
+// has neither namespace nor labels, so only a filter for all pods selects it.
 func (f *Filter) Wants(p *Pod) bool {
 	if len(f.Namespaces) > 0 && !slices.Contains(f.Namespaces, p.Namespace) {
 		return false

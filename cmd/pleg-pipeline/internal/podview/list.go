@@ -2,7 +2,7 @@ package podview
 
 import "github.com/pleg-pipeline/pleg-pipeline/cache"
 
-// List returns the views of all pods in a cache, ordered by UID.
+// List returns the views of all pods in a cache, sorted by UID.
 func List(c *cache.Cache) []Pod {
 	entries := c.List()
 	pods := make([]Pod, 0, len(entries))

@@ -1,5 +1,5 @@
 // Package podview is a pod as the program shows it, over HTTP and on the command
-// line. Its JSON form is one of the program's outputs.
+// line. Its JSON form is an output of the program.
 package podview
 
 import (
@@ -8,29 +8,30 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Pod is what is known of one pod.
+// Pod is the state of one pod.
 type Pod struct {
 	UID       pleg.PodUID `json:"uid"`
 	Name      string      `json:"name,omitempty"`
 	Namespace string      `json:"namespace,omitempty"`
-	// State is that of the newest sandbox: ready or notready, and unknown if
-	// there is none or the last inspection failed.
+	// State is the state of the newest sandbox: ready or notready, or unknown
+	// if there is none or the last inspection failed.
 	State string   `json:"state"`
 	IPs   []string `json:"ips,omitempty"`
-	// Running of Total containers run, of each name the newest.
+	// Running is the number of containers that run, out of Total. Both count
+	// only the newest container of each name.
 	Running int `json:"running"`
 	Total   int `json:"total"`
-	// Restarts is the number of containers that had a successor.
+	// Restarts is the sum of the attempts of these containers.
 	Restarts uint32 `json:"restarts"`
-	// Containers and Sandboxes are all there are, the dead ones too.
+	// Containers and Sandboxes include those that exited.
 	Containers []Container `json:"containers,omitempty"`
 	Sandboxes  []Sandbox   `json:"sandboxes,omitempty"`
-	// Error is the error of the last inspection. There is no status then.
+	// Error is the error of the last inspection. The pod then has no status.
 	Error string `json:"error,omitempty"`
-	// LastEvent is the newest event that is known of the pod. Only the command
-	// line has it.
+	// LastEvent is the newest event of the pod. Only the command line sets it.
 	LastEvent *pleg.Event `json:"lastEvent,omitempty"`
-	// CurrentAsOf is the time up to which all this is known to be true.
+	// CurrentAsOf is the latest time at which the pod is known to be in this
+	// state.
 	CurrentAsOf time.Time `json:"currentAsOf"`
 }
 
@@ -40,7 +41,7 @@ type Container struct {
 	Name    string           `json:"name"`
 	Attempt uint32           `json:"attempt"`
 	State   string           `json:"state"`
-	// ExitCode, Reason and Message are those of a container that has exited.
+	// ExitCode, Reason and Message are set if the container has exited.
 	ExitCode   *int32     `json:"exitCode,omitempty"`
 	Reason     string     `json:"reason,omitempty"`
 	Message    string     `json:"message,omitempty"`
@@ -62,15 +63,15 @@ type Sandbox struct {
 	CreatedAt   *time.Time        `json:"createdAt,omitempty"`
 }
 
-// The states of a sandbox, and of the pod that lives in it.
+// The states of a sandbox and its pod.
 const (
 	Ready    = "ready"
 	NotReady = "notready"
 	Unknown  = "unknown"
 )
 
-// New returns the view of a pod. The status is nil if the last inspection
-// failed, with err.
+// New returns the view of a pod. If the last inspection failed, status is nil and
+// err is its error.
 func New(uid pleg.PodUID, status *pleg.PodStatus, err error, currentAsOf time.Time) Pod {
 	p := Pod{UID: uid, State: Unknown, CurrentAsOf: currentAsOf}
 	if err != nil {
@@ -122,7 +123,7 @@ func newSandbox(s *pleg.SandboxStatus) Sandbox {
 	}
 }
 
-// at returns nil for the zero time, which JSON would show as the year 1.
+// at returns nil for the zero time, which would be the year 1 in JSON.
 func at(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

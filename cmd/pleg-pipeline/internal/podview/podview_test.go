@@ -25,13 +25,13 @@ func status() *pleg.PodStatus {
 	}
 }
 
-func TestNewCountsTheNewest(t *testing.T) {
+func TestNewCountsNewestContainers(t *testing.T) {
 	p := podview.New("u", status(), nil, time.Unix(1, 0))
 	if p.State != podview.Ready || p.Running != 1 || p.Total != 2 || p.Restarts != 3 || len(p.Containers) != 3 || p.Labels()["app"] != "web" {
-		t.Errorf("pod %+v, want the newest of each to count", p)
+		t.Errorf("pod %+v, want only the newest container of each name counted", p)
 	}
 	if c := p.Containers[0]; c.ExitCode == nil || *c.ExitCode != 1 || c.StartedAt != nil {
-		t.Errorf("container %+v, want its exit code and no time", c)
+		t.Errorf("container %+v, want its exit code and no start time", c)
 	}
 	if c := p.Containers[1]; c.ExitCode != nil {
 		t.Errorf("container %+v runs, want no exit code", c)
@@ -40,11 +40,11 @@ func TestNewCountsTheNewest(t *testing.T) {
 
 func TestFilter(t *testing.T) {
 	web := podview.New("u", status(), nil, time.Time{})
-	sick := podview.New("v", nil, errors.New("hangs"), time.Time{})
+	failed := podview.New("v", nil, errors.New("hangs"), time.Time{})
 	for _, test := range []struct {
 		namespaces []string
 		selector   string
-		web, sick  bool
+		web, failed  bool
 	}{
 		{nil, "", true, true},
 		{nil, " ", true, true},
@@ -61,8 +61,8 @@ func TestFilter(t *testing.T) {
 		if got := f.Wants(&web); got != test.web {
 			t.Errorf("%v %q wants the pod: %v", test.namespaces, test.selector, got)
 		}
-		if got := f.Wants(&sick); got != test.sick {
-			t.Errorf("%v %q wants the sick pod: %v", test.namespaces, test.selector, got)
+		if got := f.Wants(&failed); got != test.failed {
+			t.Errorf("%v %q wants the failed pod: %v", test.namespaces, test.selector, got)
 		}
 	}
 	if err := new(podview.Filter).Select("(("); err == nil {
@@ -70,13 +70,13 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-func TestListHasPodsThatWait(t *testing.T) {
+func TestListHasPodsWithoutInspection(t *testing.T) {
 	c := cache.New(time.Minute)
 	c.Set("b", status(), nil, time.Unix(1, 0))
 	c.Observe(time.Unix(2, 0), []pleg.PodUID{"a", "b"})
 	pods := podview.List(c)
 	if len(pods) != 2 || pods[0].UID != "a" || pods[0].Error == "" || pods[1].Name != "web" || pods[1].Error != "" {
-		t.Errorf("pods %+v, want the one that was never inspected too", pods)
+		t.Errorf("pods %+v, want also the pod that was never inspected", pods)
 	}
 }
 

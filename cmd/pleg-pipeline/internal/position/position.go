@@ -1,5 +1,5 @@
-// Package position writes places in the stream of events as people and HTTP
-// headers carry them: EPOCH:SEQ.
+// Package position formats and parses positions in the event stream, as people and
+// HTTP headers write them: EPOCH:SEQ.
 package position
 
 import (
@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Parse returns the parts of EPOCH:SEQ. SEQ alone has no epoch: it is taken to
-// be of the pipeline that is asked, which cannot be checked then.
+// Parse returns the parts of EPOCH:SEQ. SEQ alone has no epoch: it counts as a
+// position of the pipeline that is asked, which then cannot check that.
 func Parse(s string) (epoch string, seq uint64, err error) {
 	number := s
 	if i := strings.LastIndexByte(s, ':'); i >= 0 {

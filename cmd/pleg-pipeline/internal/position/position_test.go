@@ -6,7 +6,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/position"
 )
 
-func TestRoundTrip(t *testing.T) {
+func TestFormatReversesParse(t *testing.T) {
 	for _, test := range []struct {
 		in    string
 		epoch string
@@ -27,7 +27,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
+func TestParseRejectsBadPositions(t *testing.T) {
 	for _, in := range []string{"", ":", "x", "3c5e:", "3c5e:-1", "3c5e:+1", "18446744073709551616", "1 ", "1:\n"} {
 		if epoch, seq, err := position.Parse(in); err == nil {
 			t.Errorf("Parse(%q) = %q, %d, want an error", in, epoch, seq)
@@ -45,7 +45,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if again, n, err := position.Parse(position.Format(epoch, seq)); err != nil || again != epoch || n != seq {
-			t.Errorf("%q is %q and %d, and written again %q and %d, %v", s, epoch, seq, again, n, err)
+			t.Errorf("Parse(%q) = %q, %d, but parsed again after Format: %q, %d, %v", s, epoch, seq, again, n, err)
 		}
 	})
 }

@@ -52,7 +52,7 @@ func podName(ev *pleg.Event) string {
 	return orDash(string(ev.PodUID))
 }
 
-// containerName marks a sandbox with brackets, which no container name holds.
+// containerName returns a sandbox in brackets, which a container name cannot have.
 func containerName(ev *pleg.Event) string {
 	if ev.Sandbox {
 		return "(sandbox)"
@@ -72,13 +72,13 @@ func details(ev *pleg.Event) string {
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
 	switch {
 	case ev.Type == pleg.Synced:
-		add("what lay before is complete; what follows happens live")
+		add("all earlier events are printed; what follows happens now")
 	case ev.Type == pleg.Gap && ev.Reason == pleg.OtherEpoch:
-		add("what happened before is not known: the daemon was restarted")
+		add("earlier events are missing: the daemon was restarted")
 	case ev.Type == pleg.Gap && ev.Missed > 0:
-		add("%d events missed: the history no longer has them", ev.Missed)
+		add("%d events are missing: the history no longer has them", ev.Missed)
 	case ev.Type == pleg.Gap:
-		add("events missed: the history no longer has them")
+		add("events are missing: the history no longer has them")
 	case ev.Missed > 0:
 		add("%d events missed", ev.Missed)
 	case ev.ExitCode != nil && ev.Reason != "":

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// fields returns v as templates see it: structs are maps by their JSON names,
-// with the fields that JSON leaves out, times are texts as in JSON, and a nil
-// pointer is nil.
+// fields returns v as templates see it: a struct is a map by its JSON names, also of
+// the fields that JSON omits, a time is a text as in JSON, and a nil pointer is nil.
 func fields(v any) any { return fieldsOf(reflect.ValueOf(v)) }
 
 // names returns the names of the fields of a struct.

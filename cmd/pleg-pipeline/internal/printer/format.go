@@ -11,27 +11,27 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Kind is what a [Format] makes of a value.
+// Kind is a kind of [Format].
 type Kind string
 
 // The kinds.
 const (
-	// Text has columns for people, Wide more of them.
+	// Text prints columns, Wide more of them.
 	Text Kind = "text"
 	Wide Kind = "wide"
-	// JSON has one object a line.
+	// JSON prints one object per line.
 	JSON Kind = "json"
-	// Template has what a Go template makes of each value, and a line break.
+	// Template executes a Go template for each value and adds a line break.
 	Template Kind = "go-template"
 )
 
-// Format is a way to write events or pods. The zero value is text.
+// Format is a way to print events or pods. The zero value is text.
 type Format struct {
 	kind     Kind
 	template *template.Template
 }
 
-// Kind returns what kind of format it is.
+// Kind returns the kind of the format.
 func (f Format) Kind() Kind {
 	if f.kind == "" {
 		return Text
@@ -44,7 +44,7 @@ func Kinds() []Kind { return []Kind{Text, Wide, JSON, Template} }
 
 // ParseEvents returns the format that s names: a kind, or
 // "go-template=TEMPLATE". The template sees the fields of an event by their
-// JSON names; the error tells of one that there is not.
+// JSON names; the error names a field that does not exist.
 func ParseEvents(s string) (Format, error) { return parse(s, pleg.Event{}) }
 
 // ParsePods is [ParseEvents] for pods.
@@ -72,8 +72,8 @@ func parseTemplate(text string, sample any) (Format, error) {
 	if err != nil {
 		return Format{}, err
 	}
-	// A name that is not a field is told now rather than at the first event.
-	// Other errors may be the sample's, which has neither codes nor texts.
+	// A name that is not a field is an error now rather than at the first event.
+	// Other errors may be caused by the sample, whose fields are empty.
 	if err := t.Execute(io.Discard, fields(sample)); err != nil && strings.Contains(err.Error(), "map has no entry for key") {
 		return Format{}, fmt.Errorf("%w\nthe fields are: %s", err, strings.Join(names(sample), ", "))
 	}

@@ -43,7 +43,7 @@ func widePodColumns() []column[podview.Pod] {
 		columns[last])
 }
 
-// lastEvent names the container too.
+// lastEvent includes the name of the container.
 func lastEvent(p *podview.Pod) string {
 	ev := p.LastEvent
 	switch {
@@ -55,7 +55,7 @@ func lastEvent(p *podview.Pod) string {
 	return string(ev.Type) + " " + containerName(ev)
 }
 
-// podDetails tells what is not as it should be.
+// podDetails returns what is wrong with the pod.
 func podDetails(p *podview.Pod) string {
 	var parts []string
 	for _, c := range p.Newest() {
@@ -86,7 +86,7 @@ func podColor(p *podview.Pod) string {
 	}
 }
 
-// ago returns the time since t as short as kubectl does, in units that fit.
+// ago returns the time since t in one unit, as kubectl does.
 func ago(t time.Time) string {
 	if t.IsZero() {
 		return "-"

@@ -30,11 +30,11 @@ func pods() []podview.Pod {
 		Containers: []*pleg.ContainerStatus{{ID: "c", Name: "db", State: pleg.StateRunning}},
 		Sandboxes:  []*pleg.SandboxStatus{{ID: "s0", Attempt: 1, Ready: true}, {ID: "s", Ready: false}},
 	}, nil, now.Add(-3*time.Hour))
-	sick := podview.New("u3", nil, errors.New("container_status c: deadline\nexceeded"), time.Time{})
-	return []podview.Pod{busy, whole, sick}
+	failed := podview.New("u3", nil, errors.New("container_status c: deadline\nexceeded"), time.Time{})
+	return []podview.Pod{busy, whole, failed}
 }
 
-func TestPods(t *testing.T) {
+func TestPodsMatchGoldenFiles(t *testing.T) {
 	for _, test := range []struct{ format, golden string }{
 		{"text", "testdata/pods.golden"},
 		{"wide", "testdata/podswide.golden"},

@@ -1,4 +1,4 @@
-// Package printer writes events and pods for people and for programs.
+// Package printer prints events and pods for people and for programs.
 package printer
 
 import (
@@ -14,19 +14,18 @@ import (
 // Options configure a printer.
 type Options struct {
 	Format Format
-	// Headers has the text begin with a line of column names.
+	// Headers makes text begin with a line of column names.
 	Headers bool
-	// Color has the text coloured with ANSI sequences.
+	// Color colors text with ANSI sequences.
 	Color bool
 }
 
-// Printer writes values of one type one by one. It is not safe for concurrent
-// use.
+// Printer prints values of one type. It is not safe for concurrent use.
 type Printer[T any] interface {
-	// Start writes what comes before the first value.
+	// Start prints what precedes the first value.
 	Start() error
-	// Print writes one value with a single Write, so that a reader at the
-	// other end of a pipe has the whole of it at once.
+	// Print prints a value with a single Write, so that the reader of a pipe
+	// gets it as a whole.
 	Print(T) error
 }
 
@@ -59,14 +58,14 @@ func newPrinter[T any](w io.Writer, o Options, columns []column[T]) Printer[T] {
 	}
 }
 
-// jsonPrinter writes one object a line.
+// jsonPrinter prints one object per line.
 type jsonPrinter[T any] struct{ encoder *json.Encoder }
 
 func (p *jsonPrinter[T]) Start() error { return nil }
 
 func (p *jsonPrinter[T]) Print(v T) error { return p.encoder.Encode(v) }
 
-// templatePrinter writes what the template makes of each value.
+// templatePrinter prints the output of a template for each value.
 type templatePrinter[T any] struct {
 	w        io.Writer
 	template *template.Template

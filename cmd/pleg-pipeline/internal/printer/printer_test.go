@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// writes keeps each Write apart.
+// writes records each Write.
 type writes []string
 
 func (w *writes) Write(p []byte) (int, error) {
@@ -74,7 +74,7 @@ func printAll(t *testing.T, o printer.Options) writes {
 	return w
 }
 
-func TestText(t *testing.T) {
+func TestFormatsMatchGoldenFiles(t *testing.T) {
 	for _, test := range []struct {
 		golden  string
 		options printer.Options
@@ -106,7 +106,7 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-// formats are those of events.
+// formats are formats of events.
 var formats = []string{"text", "wide", "json", "go-template={{.type}}"}
 
 func format(t *testing.T, s string) printer.Format {
@@ -118,7 +118,7 @@ func format(t *testing.T, s string) printer.Format {
 	return f
 }
 
-func TestParseRefuses(t *testing.T) {
+func TestParseRejectsBadFormats(t *testing.T) {
 	for _, test := range []struct{ in, want string }{
 		{"", "want text, wide, json or go-template=TEMPLATE"},
 		{"xml", "want text, wide, json or go-template=TEMPLATE"},
@@ -140,7 +140,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-func TestJSONRoundTrip(t *testing.T) {
+func TestJSONKeepsEveryField(t *testing.T) {
 	lines := printAll(t, printer.Options{Format: format(t, "json"), Headers: true})
 	want := events()
 	if len(lines) != len(want) {
@@ -171,7 +171,7 @@ var errBroken = errors.New("broken")
 
 func (broken) Write([]byte) (int, error) { return 0, errBroken }
 
-func TestErrors(t *testing.T) {
+func TestPrintReturnsErrorOfWriter(t *testing.T) {
 	for _, f := range formats {
 		p := printer.Events(broken{}, printer.Options{Format: format(t, f)})
 		if err := p.Print(events()[0]); !errors.Is(err, errBroken) {

@@ -8,17 +8,17 @@ import (
 	"unicode/utf8"
 )
 
-// idWidth is how much of an id crictl shows.
+// idWidth is the length of the ids that crictl prints.
 const idWidth = 13
 
-// column is one column of the text. Values come one by one, so a column starts
-// as wide as what is usual and grows for good when a longer value comes: lines
-// shift seldom, and nothing is cut.
+// column is one column of the text. Values come one by one, so a column starts with
+// a usual width and becomes wider, permanently, if a value is longer. No value is
+// cut.
 type column[T any] struct {
 	name  string
 	width int
 	value func(v *T) string
-	// color returns the ANSI colour of a value; nil for none.
+	// color returns the ANSI color of a value. If nil, it has none.
 	color func(v *T) string
 }
 
@@ -42,7 +42,7 @@ func (p *textPrinter[T]) Start() error {
 func (p *textPrinter[T]) Print(v T) error {
 	for i := range p.columns {
 		c := &p.columns[i]
-		value := printable(c.value(&v))
+		value := Printable(c.value(&v))
 		c.width = max(c.width, utf8.RuneCountInString(value))
 		color := ""
 		if p.options.Color && c.color != nil {
@@ -85,9 +85,9 @@ func shortID(id string) string {
 	return orDash(id)
 }
 
-// printable keeps what a runtime reports from moving the cursor or breaking
-// the line.
-func printable(s string) string {
+// Printable replaces what is not printable in a text from the runtime, which could
+// otherwise move the cursor or break the line.
+func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return '?'
@@ -96,5 +96,5 @@ func printable(s string) string {
 	}, s)
 }
 
-// The ANSI colours in use.
+// The ANSI colors in use.
 const red, green, yellow, faint = "31", "32", "33", "2"

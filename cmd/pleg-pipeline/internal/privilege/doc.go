@@ -1,3 +1,4 @@
-// Package privilege gives up what the program does not need: to talk to the
-// socket of a runtime takes its owner or its group, and no capability.
+// Package privilege drops privileges that the program does not need: to use the
+// socket of a runtime, it must be its owner or in its group, but needs no
+// capability.
 package privilege

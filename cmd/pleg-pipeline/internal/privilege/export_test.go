@@ -2,5 +2,5 @@
 
 package privilege
 
-// Tried names the mark of a process that has been run anew.
+// Tried is the environment variable that marks a process that has executed itself.
 const Tried = tried

@@ -10,48 +10,48 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// program is this program, whatever has become of its file.
+// program is this program, even if its file was replaced.
 const program = "/proc/self/exe"
 
-// tried is the environment variable that has the id of a process which has been
-// run anew.
+// tried is the environment variable with the id of the process that has executed
+// itself.
 const tried = "PLEG_PIPELINE_DROPPED"
 
-// Drop gives up all capabilities, for root too, and the right to gain any by
-// running another program. If there is something to give up, it runs the program
-// anew with the same arguments and does not return: what may be given up is a
-// matter of each thread, and only a new program begins with one. Call it before
-// anything is opened. It returns nil if nothing is left to be given up, and
-// otherwise why this cannot be done; nothing has changed then for this program,
-// other than that it may have run anew.
+// Drop drops all capabilities, also for root, and the right to gain any by executing
+// a program. If there is something to drop, it executes this program again with the
+// same arguments and does not return: each thread has its own capabilities, and only
+// a new program starts with a single thread. Call it before anything is opened.
+//
+// Drop returns nil if nothing is left to drop. It returns an error if it cannot drop
+// the privileges; the program then keeps them, although it may have executed itself.
 func Drop() error {
 	dropped, err := isDropped()
 	if err != nil || dropped {
 		return err
 	}
 	pid := strconv.Itoa(os.Getpid())
-	if os.Getenv(tried) == pid { // once more would be for ever
-		return errors.New("the program was run without privileges and has some again")
+	if os.Getenv(tried) == pid { // trying again would be an endless loop
+		return errors.New("the program dropped its privileges but has some again")
 	}
 	if err := os.Setenv(tried, pid); err != nil {
-		return fmt.Errorf("mark the program that is run anew: %w", err)
+		return fmt.Errorf("mark the new program: %w", err)
 	}
-	// This thread takes the place of all others, unless something fails; it is
-	// then thrown away, since it is not like the others any more.
+	// This thread replaces all others. If something fails, the Go runtime discards
+	// it instead, because its privileges now differ from theirs.
 	failed := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
-		failed <- again()
+		failed <- execAgain()
 	}()
 	return <-failed
 }
 
-// isDropped reports whether this thread, and so every one that it has started,
-// has nothing left.
+// isDropped reports whether this thread, and so every thread it started, has no
+// privileges left.
 func isDropped() (bool, error) {
 	forbidden, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)
 	if err != nil {
-		return false, fmt.Errorf("ask for no_new_privs: %w", err)
+		return false, fmt.Errorf("get no_new_privs: %w", err)
 	}
 	header, sets := capabilities()
 	if err := unix.Capget(header, &sets[0]); err != nil {
@@ -65,13 +65,13 @@ func isDropped() (bool, error) {
 	return forbidden == 1, nil
 }
 
-// again gives up what this thread has and runs the program with what is left.
-func again() error {
+// execAgain drops the privileges of this thread and executes the program again.
+func execAgain() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("set no_new_privs: %w", err)
 	}
-	// Without no_new_privs this is what a new program of root's would get. It
-	// takes a capability that a user does not have, who has none to give either.
+	// The bounding set limits what a new program of root gets. Only root may
+	// shrink it; for other users it is irrelevant.
 	for c := uintptr(0); ; c++ {
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM) {
@@ -88,7 +88,7 @@ func again() error {
 	return fmt.Errorf("run %s: %w", program, unix.Exec(program, os.Args, os.Environ()))
 }
 
-// capabilities returns a header for this thread, and room for its sets.
+// capabilities returns a header for this thread, and empty sets.
 func capabilities() (*unix.CapUserHeader, *[2]unix.CapUserData) {
 	return &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, new([2]unix.CapUserData)
 }

@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// asChild makes the test binary drop its privileges and tell what is left.
+	// asChild makes the test binary drop its privileges and print what is left.
 	asChild = "PLEG_PIPELINE_TEST_DROP"
-	// asTried is the same for a process that has been run anew to no effect.
+	// asTried is the same for a process that has executed itself without effect.
 	asTried = "PLEG_PIPELINE_TEST_TRIED"
 )
 
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 
 var noCapability = regexp.MustCompile(`(?m)^Cap(?:Inh|Prm|Eff):\t0+$`)
 
-// child tells its process id, for it must not change, its arguments, and the
+// child prints its process id, which must not change, its arguments, and the
 // privileges of each of its threads.
 func child() {
 	fmt.Println("pid", os.Getpid())
@@ -62,7 +62,7 @@ func child() {
 	os.Exit(0)
 }
 
-// command is this program as a child.
+// command returns this program as a child.
 func command(t *testing.T, environment ...string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "one", "two")
 	cmd.Env = append(environment, asChild+"=1")
@@ -70,10 +70,10 @@ func command(t *testing.T, environment ...string) *exec.Cmd {
 }
 
 func TestDrop(t *testing.T) {
-	t.Run("as we are", func(t *testing.T) {
+	t.Run("this user", func(t *testing.T) {
 		out := dropped(t, command(t))
 		if bounds := strings.Count(out, "CapBnd:\t0000000000000000"); os.Geteuid() == 0 && bounds != strings.Count(out, "CapBnd:") {
-			t.Errorf("an empty bounding set of %d threads only:\n%s", bounds, out)
+			t.Errorf("only %d threads have an empty bounding set:\n%s", bounds, out)
 		}
 	})
 	t.Run("user with a capability", func(t *testing.T) {
@@ -86,8 +86,8 @@ func TestDrop(t *testing.T) {
 	})
 }
 
-// nothingLeft reports whether this process has nothing to give up, as in a
-// container that was left nothing.
+// nothingLeft reports whether this process has nothing to drop, as in a restricted
+// container.
 func nothingLeft(t *testing.T) bool {
 	t.Helper()
 	status, err := os.ReadFile("/proc/self/status")
@@ -97,12 +97,12 @@ func nothingLeft(t *testing.T) bool {
 	return len(noCapability.FindAll(status, -1)) == 3 && strings.Contains(string(status), "NoNewPrivs:\t1")
 }
 
-// dropped runs a child and checks that it has nothing left.
+// dropped runs a child and checks that it has no privileges left.
 func dropped(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
 	bytes, err := cmd.CombinedOutput()
 	if cmd.Process == nil && (errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EINVAL)) {
-		t.Skipf("only the root of a whole machine can give what is dropped here: %v", err)
+		t.Skipf("only root of a whole machine can set these privileges: %v", err)
 	}
 	out := string(bytes)
 	if err != nil {
@@ -110,31 +110,30 @@ func dropped(t *testing.T, cmd *exec.Cmd) string {
 	}
 	pids := regexp.MustCompile(`(?m)^pid (\d+)$`).FindAllStringSubmatch(out, -1)
 	if !nothingLeft(t) && (len(pids) != 2 || pids[0][1] != pids[1][1]) {
-		t.Errorf("process ids = %q, want that it runs twice, as one process", pids)
+		t.Errorf("process ids = %q, want the same one twice", pids)
 	}
 	if !strings.Contains(out, "args [one two]") {
 		t.Errorf("output = %s, want the arguments", out)
 	}
 	threads := strings.Count(out, "\nPid:")
 	if threads < 2 {
-		t.Errorf("%d threads, want more: otherwise this shows little", threads)
+		t.Errorf("%d threads, want more: the test must see several", threads)
 	}
 	for _, want := range []string{"CapInh:\t0000000000000000", "CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "CapAmb:\t0000000000000000", "NoNewPrivs:\t1"} {
 		if got := strings.Count(out, want); got != threads {
-			t.Errorf("%q of %d threads out of %d:\n%s", want, got, threads, out)
+			t.Errorf("%q: %d threads out of %d, want all:\n%s", want, got, threads, out)
 		}
 	}
 	return out
 }
 
-// TestDropIsTriedOnce is a system that gives privileges back, whatever it was
-// told.
+// TestDropIsTriedOnce simulates a system that restores the privileges.
 func TestDropIsTriedOnce(t *testing.T) {
 	if nothingLeft(t) {
-		return // it is not tried at all
+		return // Drop does not execute the program
 	}
 	out, err := command(t, asTried+"=1").CombinedOutput()
 	if err == nil || strings.Count(string(out), "pid ") != 1 || !strings.Contains(string(out), "has some again") {
-		t.Errorf("%v: %s, want that it gives up at once and says why", err, out)
+		t.Errorf("%v: %s, want an error at once that says why", err, out)
 	}
 }

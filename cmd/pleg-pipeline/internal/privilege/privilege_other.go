@@ -2,5 +2,5 @@
 
 package privilege
 
-// Drop does nothing: capabilities are Linux's.
+// Drop does nothing: only Linux has capabilities.
 func Drop() error { return nil }
