@@ -12,21 +12,20 @@ import (
 type burst struct {
 	pods, containers int
 	profile          string
-	// before is the profile in which the candidate gets to know the pods; that
-	// of the burst if it is empty.
+	// before is the profile until the burst; empty means that of the burst.
 	before string
-	// limit is the number of calls the runtime takes at once; 0 means any.
+	// limit is the number of calls the runtime serves at once; 0 means any.
 	limit int
-	// hung is the number of the changing pods whose status calls hang.
+	// hung is the number of changing pods whose status calls hang.
 	hung int
 }
 
-// longest bounds the wait for a burst: 1000 pods of 5 containers one after the
-// other take 80 s, with a heavy tail three times that.
+// longest bounds the wait for events: 1000 pods of 5 containers take 80 s with one
+// call at a time, and three times that with tail latency.
 const longest = 6 * time.Minute
 
-// burstSizes are pods by containers: small and usual numbers with any, and pods
-// of two in any number. Every pair of the two would take half a day.
+// burstSizes are the numbers of pods for each number of containers. All
+// combinations would take half a day.
 var burstSizes = map[int][]int{1: {10, 110}, 2: {10, 110, 1000}, 5: {10, 110}}
 
 func bursts() []Scenario {
@@ -48,7 +47,7 @@ func bursts() []Scenario {
 	return all
 }
 
-// singles are bursts of one pod: the least a relist can have to do.
+// singles are bursts of one pod, the smallest change there is.
 func singles() []Scenario {
 	var all []Scenario
 	for _, profile := range []string{"zero", "node"} {
@@ -56,7 +55,7 @@ func singles() []Scenario {
 		all = append(all, Scenario{
 			Name:       "single/profile=" + profile,
 			Group:      "single",
-			Title:      "the 2 containers of one pod, alone on the node, exit, " + profile + " latency",
+			Title:      "the 2 containers of the only pod exit, " + profile + " latency",
 			Candidates: []Candidate{serial, kubelet, pipelineOf(1), pipelineOf(16)}, Measure: w.measure, InQuick: true,
 		})
 	}
@@ -73,7 +72,7 @@ func limited() []Scenario {
 		all = append(all, Scenario{
 			Name:       fmt.Sprintf("limited/profile=%s/pods=%d/limit=8", profile, w.pods),
 			Group:      "limited",
-			Title:      fmt.Sprintf("%d pods x 2 exit at once, %s latency, a runtime that takes 8 calls at once", w.pods, profile),
+			Title:      fmt.Sprintf("%d pods x 2 exit at once, %s latency, the runtime serves 8 calls at once", w.pods, profile),
 			Candidates: append([]Candidate{kubelet, fixedOf(4), fixedOf(8), fixedOf(16), fixedOf(32)}, pipelines(widths...)...),
 			Measure:    w.measure, InQuick: true,
 		})
@@ -81,8 +80,8 @@ func limited() []Scenario {
 	return all
 }
 
-// shifts are runtimes that become slow at the moment of the burst, though they
-// still take any number of calls.
+// shifts are runtimes whose latency rises at the moment of the burst; they still
+// serve any number of calls.
 func shifts() []Scenario {
 	w := burst{pods: 110, containers: 2, profile: "node", before: "zero"}
 	return []Scenario{{
@@ -101,7 +100,7 @@ func hung() []Scenario {
 		all = append(all, Scenario{
 			Name:       fmt.Sprintf("hung/pods=%d", n),
 			Group:      "hung",
-			Title:      fmt.Sprintf("110 pods x 2 exit at once, node latency, the status calls of %d hang for %v", n, hangTimeout),
+			Title:      fmt.Sprintf("110 pods x 2 exit at once, node latency, status calls of %d of them hang for %v", n, hangTimeout),
 			Candidates: []Candidate{serial, kubelet, pipelineOf(8), pipelineOf(16)}, Measure: w.measure,
 			InQuick: true,
 		})
@@ -109,22 +108,22 @@ func hung() []Scenario {
 	return all
 }
 
-// started and exited are the events of so many running pods when they are first
-// seen, and when their containers exit.
+// started are the events of new running pods.
 func started(pods, containers int) map[string]int {
 	return map[string]int{"ContainerStarted": pods * (containers + 1)}
 }
 
+// exited are the events of pods whose containers exit.
 func exited(pods, containers int) map[string]int {
 	return map[string]int{"ContainerDied": pods * containers}
 }
 
 func (w burst) measure(ctx context.Context, b *bench, c Candidate) (Metrics, error) {
-	timeout := 2 * time.Minute
+	timeout := callTimeout
 	if w.hung > 0 {
 		timeout = hangTimeout
 	}
-	l, err := b.newLab(ctx, c, settings{period: relistPeriod, timeout: timeout})
+	l, err := b.newLab(ctx, c, relistPeriod, timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -132,30 +131,23 @@ func (w burst) measure(ctx context.Context, b *bench, c Candidate) (Metrics, err
 	if err := w.prepare(l, c); err != nil {
 		return nil, err
 	}
-	want := exited(w.pods-w.hung, w.containers)
-	if err := l.expect(want, false); err != nil {
-		return nil, err
-	}
-	if err := l.order(control.Order{Do: control.NodeBurst, Change: "exit", Pods: w.pods}); err != nil {
-		return nil, err
-	}
-	r, err := l.wait(want, longest)
+	r, err := l.window(exited(w.pods-w.hung, w.containers), false, func() error {
+		return l.order(control.Order{Do: control.NodeBurst, Change: "exit", Pods: w.pods})
+	})
 	if err != nil {
 		return nil, err
 	}
 	m, err := l.burstMetrics(c, r, w.pods)
 	if w.hung > 0 || w.profile == "zero" {
-		// The time of calls that hang is no work, and calls that take no time
-		// set no limit.
-		delete(m, "limit")
-		delete(m, "ratio")
+		// Neither the time of a hung call nor calls without latency set a limit.
+		m.remove("limit", "ratio")
 	}
 	return m, err
 }
 
-// prepare brings the lab to the moment before the burst. Who learns from the time
-// calls take gets to know the pods under the latencies of the burst, unless it is
-// the point that they change; for the others that would only cost time.
+// prepare brings the lab to the moment before the burst. A pipeline that finds
+// its width first inspects the pods under the latencies of the burst, unless the
+// scenario changes them. For other candidates that would only take time.
 func (w burst) prepare(l *lab, c Candidate) error {
 	before := w.before
 	switch {
@@ -168,7 +160,7 @@ func (w burst) prepare(l *lab, c Candidate) error {
 	if err := l.order(control.Order{Do: control.NodeShape, Profile: before, Limit: w.limit}); err != nil {
 		return err
 	}
-	if err := l.settle(w.pods, w.containers); err != nil {
+	if err := l.populate(w.pods, w.containers); err != nil {
 		return err
 	}
 	return l.order(
@@ -177,27 +169,7 @@ func (w burst) prepare(l *lab, c Candidate) error {
 	)
 }
 
-// settle adds pods and starts the candidate, which then knows them all.
-func (l *lab) settle(pods, containers int) error {
-	if err := l.order(control.Order{Do: control.NodePopulate, Pods: pods, Containers: containers}); err != nil {
-		return err
-	}
-	return l.startClient(started(pods, containers))
-}
-
-// startClient starts the candidate, which must then see so many events.
-func (l *lab) startClient(want map[string]int) error {
-	if err := l.expect(want, false); err != nil {
-		return err
-	}
-	if _, err := l.client.ask(control.Command{Do: control.ClientStart}); err != nil {
-		return err
-	}
-	_, err := l.wait(want, longest)
-	return err
-}
-
-// burstMetrics adds to what the client saw what the node counted since.
+// burstMetrics combines what the client saw with what the node counted.
 func (l *lab) burstMetrics(c Candidate, r control.Report, pods int) (Metrics, error) {
 	at, err := l.node.ask(control.Order{Do: control.NodeStats})
 	if err != nil {
@@ -230,9 +202,9 @@ func statusCalls(at control.Answer) int64 {
 	return at.RPCs["ContainerStatus"].Calls + at.RPCs["PodSandboxStatus"].Calls
 }
 
-// limit is the time in milliseconds below which no client gets that had as many
-// status calls in flight: one list, and the time of all status calls divided by
-// the most in flight. The lists are not among those in flight.
+// limit is the shortest time in milliseconds for a client with as many status
+// calls in flight: one list, and the time of all status calls divided by the most
+// in flight. The calls in flight do not include the lists.
 func limit(at control.Answer, c Candidate) float64 {
 	list := max(mean(at.RPCs["ListContainers"]), mean(at.RPCs["ListPodSandbox"]))
 	total := at.RPCs["ContainerStatus"].TimeMS + at.RPCs["PodSandboxStatus"].TimeMS

@@ -8,12 +8,16 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
 )
 
-// eventful are what following the runtime's events changes: how soon a change is
-// told, and what a node pays on which nothing changes.
+// streamUp is how long a candidate with CRI events gets until it relies on its
+// event stream and has made the list after that.
+const streamUp = 2 * time.Second
+
+// eventful measures what CRI events change: the delay of an event, and the cost
+// of a node without changes.
 func eventful() []Scenario {
 	candidates := []Candidate{serial, kubelet, pipelineOf(16), eventsOf(16)}
 	late := churn{pods: 110, containers: 2, rate: 10, seconds: 10}
-	still := still{pods: 110, containers: 2, span: 10 * time.Second}
+	quiet := quiet{pods: 110, containers: 2, span: 10 * time.Second}
 	return []Scenario{
 		{
 			Name:       "events/change/seconds=10",
@@ -24,37 +28,25 @@ func eventful() []Scenario {
 		{
 			Name:       "events/idle/seconds=10",
 			Group:      "events",
-			Title:      "110 pods x 2 of which nothing changes: one minute, from 10 s of it",
-			Candidates: candidates, Measure: still.measure, InQuick: true,
+			Title:      "one minute of 110 unchanged pods x 2, measured for 10 s",
+			Candidates: candidates, Measure: quiet.measure, InQuick: true,
 		},
 	}
 }
 
-// streamUp is how long a candidate with events gets for its stream to count as
-// up, and for the list after it.
-const streamUp = 2 * time.Second
-
-// awaitStream waits until a candidate that follows events does.
-func (l *lab) awaitStream(ctx context.Context, c Candidate) error {
-	if !c.events() {
-		return nil
-	}
-	return pause(ctx, streamUp)
-}
-
-// still is a node on which nothing changes for a while.
-type still struct {
+// quiet is a node on which nothing changes for a time.
+type quiet struct {
 	pods, containers int
 	span             time.Duration
 }
 
-func (w still) measure(ctx context.Context, b *bench, c Candidate) (Metrics, error) {
-	l, err := b.newLab(ctx, c, settings{period: relistPeriod, timeout: 2 * time.Minute})
+func (w quiet) measure(ctx context.Context, b *bench, c Candidate) (Metrics, error) {
+	l, err := b.newLab(ctx, c, relistPeriod, callTimeout)
 	if err != nil {
 		return nil, err
 	}
 	defer l.close()
-	if err := l.settle(w.pods, w.containers); err != nil {
+	if err := l.populate(w.pods, w.containers); err != nil {
 		return nil, err
 	}
 	if err := l.awaitStream(ctx, c); err != nil {
@@ -80,9 +72,9 @@ func (w still) measure(ctx context.Context, b *bench, c Candidate) (Metrics, err
 	return w.metrics(c, r, at)
 }
 
-// metrics are those of a minute. They are an error if the candidate did not what
-// it is to be measured at: nothing with events, a list each period without.
-func (w still) metrics(c Candidate, r control.Report, at control.Answer) (Metrics, error) {
+// metrics are those of a minute. It returns an error unless the candidate made no
+// list with CRI events, and a list each period without.
+func (w quiet) metrics(c Candidate, r control.Report, at control.Answer) (Metrics, error) {
 	lists, least := at.RPCs["ListContainers"].Calls, int64(w.span/relistPeriod/2)
 	if len(r.Seen) > 0 || statusCalls(at) > 0 || c.events() != (lists == 0) || !c.events() && lists < least {
 		return nil, fmt.Errorf("wrong work: events %v, %d status calls and %d lists on an idle node in %v", r.Seen, statusCalls(at), lists, w.span)

@@ -8,8 +8,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
 )
 
-func TestStillMeasuresAMinuteOfTheRightWork(t *testing.T) {
-	w := still{pods: 110, containers: 2, span: 10 * time.Second}
+func TestQuietNodeFailsCandidateWithOtherWork(t *testing.T) {
+	w := quiet{pods: 110, containers: 2, span: 10 * time.Second}
 	usage := control.Usage{WallSeconds: 10, CPUSeconds: 0.5, Allocs: 600}
 	for name, tt := range map[string]struct {
 		c      Candidate
@@ -18,12 +18,12 @@ func TestStillMeasuresAMinuteOfTheRightWork(t *testing.T) {
 		seen   map[string]control.Seen
 		ok     bool
 	}{
-		"relists":                    {pipelineOf(16), 10, 0, nil, true},
-		"has stopped relisting":      {kubelet, 4, 0, nil, false},
-		"has events":                 {eventsOf(16), 0, 0, nil, true},
-		"relists in spite of events": {eventsOf(16), 1, 0, nil, false},
-		"inspects":                   {eventsOf(16), 0, 1, nil, false},
-		"tells something":            {serial, 10, 0, map[string]control.Seen{"PodSync": {Count: 1}}, false},
+		"relists":                {pipelineOf(16), 10, 0, nil, true},
+		"has stopped relisting":  {kubelet, 4, 0, nil, false},
+		"has events":             {eventsOf(16), 0, 0, nil, true},
+		"relists despite events": {eventsOf(16), 1, 0, nil, false},
+		"inspects":               {eventsOf(16), 0, 1, nil, false},
+		"delivers an event":      {serial, 10, 0, map[string]control.Seen{"PodSync": {Count: 1}}, false},
 	} {
 		at := control.Answer{CPUSeconds: 0.25, RPCs: map[string]control.RPC{
 			"ListContainers": {Calls: tt.lists}, "ContainerStatus": {Calls: tt.status},

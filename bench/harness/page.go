@@ -6,20 +6,21 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
-// marked is a part of the page that the figures are put into. What is between
-// the marks belongs to this program.
+// marked is a generated part of the page.
 var marked = regexp.MustCompile(`(?s)(<!-- figures: ([a-z]+) -->\n).*?(<!-- end -->)`)
 
 // resultsName is the Markdown file beside resultsFile.
 const resultsName = "results.md"
 
-// report makes everything that follows from the results in dir: the tables, the
-// plots, and the figures in the page.
+// report writes everything that follows from the results in dir: the tables, the
+// plots, and the generated parts of the page.
 func report(r *Results, dir, page string) error {
-	if err := os.WriteFile(filepath.Join(dir, resultsName), []byte(markdown(r)), 0o644); err != nil {
+	drawn := charts(r)
+	if err := os.WriteFile(filepath.Join(dir, resultsName), []byte(markdown(r, drawn)), 0o644); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
 	old, err := filepath.Glob(filepath.Join(dir, "*.svg"))
@@ -31,7 +32,6 @@ func report(r *Results, dir, page string) error {
 			return fmt.Errorf("report: %w", err)
 		}
 	}
-	drawn := charts(r)
 	for _, c := range drawn {
 		if err := c.draw(dir); err != nil {
 			return err
@@ -43,28 +43,38 @@ func report(r *Results, dir, page string) error {
 	return fill(page, dir, r, drawn)
 }
 
-// fill replaces the marked parts of the page.
+// fill replaces the generated parts of the page.
 func fill(page, dir string, r *Results, drawn []chart) error {
 	text, err := os.ReadFile(page)
 	if err != nil {
-		return fmt.Errorf("page of the figures: %w", err)
+		return fmt.Errorf("fill page: %w", err)
 	}
 	plots, err := relative(filepath.Dir(page), dir)
 	if err != nil {
-		return fmt.Errorf("page of the figures: %w", err)
+		return fmt.Errorf("fill page: %w", err)
+	}
+	parts := map[string]string{
+		"machine": provenance(r), "targets": targetTable(r), "plots": plotTable(drawn, plots),
 	}
 	filled := marked.ReplaceAllStringFunc(string(text), func(part string) string {
 		m := marked.FindStringSubmatch(part)
-		return m[1] + "\n" + section(m[2], r, drawn, plots) + "\n" + m[3]
+		content, ok := parts[m[2]]
+		if !ok {
+			err = fmt.Errorf("fill page %s: unknown part %q", page, m[2])
+		}
+		return m[1] + "\n" + content + "\n" + m[3]
 	})
+	if err != nil {
+		return err
+	}
 	if err := os.WriteFile(page, []byte(filled), 0o644); err != nil {
-		return fmt.Errorf("page of the figures: %w", err)
+		return fmt.Errorf("fill page: %w", err)
 	}
 	return nil
 }
 
 // relative returns the path of a folder as seen from another, both as seen from
-// here.
+// the working directory.
 func relative(from, to string) (string, error) {
 	from, fromErr := filepath.Abs(from)
 	to, toErr := filepath.Abs(to)
@@ -74,35 +84,24 @@ func relative(from, to string) (string, error) {
 	return filepath.Rel(from, to)
 }
 
-func section(name string, r *Results, drawn []chart, plots string) string {
-	switch name {
-	case "machine":
-		return provenance(r)
-	case "targets":
-		return targetTable(r)
-	case "steps":
-		return images(drawn, plots, name) + stepTable(r.Steps)
+// plotTable shows the plots of the page, two beside each other.
+func plotTable(drawn []chart, plots string) string {
+	var cells []string
+	for _, file := range pagePlots {
+		i := slices.IndexFunc(drawn, func(c chart) bool { return c.file == file })
+		if i < 0 {
+			continue
+		}
+		path := filepath.ToSlash(filepath.Join(plots, file))
+		cells = append(cells, fmt.Sprintf("![%s: %s](%s)", drawn[i].title, drawn[i].y, path))
+	}
+	if len(cells) == 0 {
+		return "Not measured.\n"
 	}
 	var b strings.Builder
-	b.WriteString(images(drawn, plots, name))
-	for _, o := range r.Scenarios {
-		if o.Group == name {
-			fmt.Fprintf(&b, "`%s`: %s.\n\n%s\n%s", o.Name, o.caption(), table(o), images(drawn, plots, o.Name))
-		}
-	}
-	if b.Len() == 0 {
-		return "Not part of this run: `make bench-full` measures it.\n"
-	}
-	return b.String()
-}
-
-// images shows the plots of a part of the page, or of a scenario.
-func images(drawn []chart, plots, of string) string {
-	var b strings.Builder
-	for _, c := range drawn {
-		if c.of == of {
-			fmt.Fprintf(&b, "![%s: %s](%s)\n\n", c.title, c.y, filepath.ToSlash(filepath.Join(plots, c.file)))
-		}
+	b.WriteString("| | |\n|---|---|\n")
+	for row := range slices.Chunk(cells, 2) {
+		b.WriteString("| " + strings.Join(row, " | ") + " |\n")
 	}
 	return b.String()
 }

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
+)
+
+type client = child[control.Command, control.Report]
+
+type node = child[control.Order, control.Answer]
+
+// lab is one node and one candidate that is connected to it, each in its own
+// process.
+type lab struct {
+	node   *node
+	client *client
+}
+
+// newLab starts a simulated node and the candidate's process. The candidate
+// itself starts in [lab.startClient].
+func (b *bench) newLab(ctx context.Context, c Candidate, period, timeout time.Duration) (*lab, error) {
+	socket := filepath.Join(b.temp, fmt.Sprintf("cri-%d.sock", b.labs.Add(1)))
+	l := new(lab)
+	var err error
+	l.node, err = start[control.Order, control.Answer](ctx, b.program("node"), "-socket", socket)
+	if err != nil {
+		return nil, err
+	}
+	// The node answers once it listens on the socket.
+	if _, err := l.node.ask(control.Order{Do: control.NodeReset}); err != nil {
+		return nil, err
+	}
+	l.client, err = b.newClient(ctx, c, socket, period, timeout)
+	if err != nil {
+		l.node.stop()
+		return nil, err
+	}
+	return l, nil
+}
+
+// newClient starts the process of a candidate that will connect to the socket.
+func (b *bench) newClient(ctx context.Context, c Candidate, socket string, period, timeout time.Duration) (*client, error) {
+	args := []string{"-socket", socket, "-period", period.String(), "-timeout", timeout.String()}
+	program := "client"
+	switch c {
+	case kubelet: // cannot write a CPU profile
+		program = "kubelet"
+		args = append(args, "-root", b.temp)
+	case serial:
+		args = append(args, "-candidate", "serial")
+	default:
+		args = append(args, "-inspectors", strconv.Itoa(c.inspectors()), "-fixed="+strconv.FormatBool(c.fixed()),
+			"-events="+strconv.FormatBool(c.events()))
+	}
+	if b.profiles != "" && c != kubelet {
+		args = append(args, "-cpuprofile", filepath.Join(b.profiles, fmt.Sprintf("%s-%d.prof", c, b.labs.Load())))
+	}
+	return start[control.Command, control.Report](ctx, b.program(program), args...)
+}
+
+func (l *lab) close() {
+	l.client.stop()
+	l.node.stop()
+}
+
+// order sends orders to the node, one after the other.
+func (l *lab) order(orders ...control.Order) error {
+	for _, o := range orders {
+		if _, err := l.node.ask(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expect begins a window of measurement that ends with the wanted events. keep
+// records every event.
+func (l *lab) expect(want map[string]int, keep bool) error {
+	_, err := l.client.ask(control.Command{Do: control.ClientExpect, Want: want, Keep: keep})
+	return err
+}
+
+// window measures change from its beginning to the last wanted event. It returns
+// an error if other events than the wanted ones arrived: then the candidate did
+// other work.
+func (l *lab) window(want map[string]int, keep bool, change func() error) (control.Report, error) {
+	if err := l.expect(want, keep); err != nil {
+		return control.Report{}, err
+	}
+	if err := change(); err != nil {
+		return control.Report{}, err
+	}
+	r, err := l.client.ask(control.Command{Do: control.ClientWait, TimeoutMS: int(longest.Milliseconds())})
+	if err != nil {
+		return r, err
+	}
+	return r, verify(r, want)
+}
+
+// populate adds pods and starts the candidate, which then knows all of them.
+func (l *lab) populate(pods, containers int) error {
+	if err := l.order(control.Order{Do: control.NodePopulate, Pods: pods, Containers: containers}); err != nil {
+		return err
+	}
+	_, err := l.startClient(started(pods, containers))
+	return err
+}
+
+// startClient starts the candidate and waits for its first events.
+func (l *lab) startClient(want map[string]int) (control.Report, error) {
+	return l.window(want, false, func() error {
+		_, err := l.client.ask(control.Command{Do: control.ClientStart})
+		return err
+	})
+}
+
+// awaitRelists waits until the node has served that many relists, and returns
+// what it counted in them.
+func (l *lab) awaitRelists(ctx context.Context, relists int) (control.Answer, error) {
+	began := time.Now()
+	at, err := l.node.ask(control.Order{Do: control.NodeReset})
+	for err == nil && at.RPCs["ListContainers"].Calls < int64(relists) {
+		if time.Since(began) > longest {
+			return at, fmt.Errorf("%d relists in %v, want %d", at.RPCs["ListContainers"].Calls, longest, relists)
+		}
+		if err = pause(ctx, idlePeriod); err == nil {
+			at, err = l.node.ask(control.Order{Do: control.NodeStats})
+		}
+	}
+	return at, err
+}
+
+// awaitStream waits until a candidate that follows CRI events relies on its
+// event stream.
+func (l *lab) awaitStream(ctx context.Context, c Candidate) error {
+	if !c.events() {
+		return nil
+	}
+	return pause(ctx, streamUp)
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func verify(r control.Report, want map[string]int) error {
+	got := make(map[string]int, len(r.Seen))
+	for name, seen := range r.Seen {
+		got[name] = seen.Count
+	}
+	if !maps.Equal(got, want) {
+		return fmt.Errorf("wrong work: got events %v, want %v (done: %t)", got, want, r.Done)
+	}
+	return nil
+}
