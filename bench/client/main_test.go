@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Each candidate sees the pods there are, and then those of a burst.
-func TestCandidatesSeeTheSame(t *testing.T) {
+// Each candidate reports the pods at its start, and then those of a burst.
+func TestCandidatesReportTheSameEvents(t *testing.T) {
 	const pods, containers = 6, 2
 	c := config{inspectors: 4, period: 20 * time.Millisecond, timeout: time.Minute}
 	for name, candidate := range map[string]func(*cri.Client) (probe.Candidate, probe.Width){"serial": c.serial, "pipeline": c.pipeline} {
@@ -54,11 +54,11 @@ func TestCandidatesSeeTheSame(t *testing.T) {
 	}
 }
 
-func TestBadArgumentsAreExplained(t *testing.T) {
+func TestRunExplainsBadArguments(t *testing.T) {
 	for want, c := range map[string]config{
 		`unknown candidate "parallel"`: {candidate: "parallel"},
 		"is not a unix socket":         {candidate: "serial", socket: "localhost:80"},
-		"no runtime to measure with":   {candidate: "serial", socket: "/no-such-socket"},
+		"no runtime at -socket":        {candidate: "serial", socket: "/no-such-socket"},
 		"no-such-folder":               {candidate: "serial", socket: "/dev/null", timeout: time.Second, profile: filepath.Join(t.TempDir(), "no-such-folder", "p")},
 	} {
 		if err := c.run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {

@@ -7,12 +7,12 @@ import (
 	"io"
 )
 
-// maxLine bounds one line in bytes; the log of a long churn is the longest.
+// maxLine bounds one line, in bytes. The log of a long churn is the longest.
 const maxLine = 64 << 20
 
-// Serve answers every line of in on out until in ends or handle says to stop.
-// The answer to the last line is written too. An error means that a line was
-// not a message or that out is gone.
+// Serve answers every line of in on out until in ends or handle returns stop,
+// whose answer is still written. It returns an error if a line is not a message
+// or an answer cannot be written.
 func Serve[In, Out any](in io.Reader, out io.Writer, handle func(In) (answer Out, stop bool)) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxLine)

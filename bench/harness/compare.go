@@ -132,22 +132,29 @@ func isModule(dir string) bool {
 }
 
 // measureBoth runs the Go benchmarks of two trees in turns, so that other load on
-// the machine affects both, and returns the files for benchstat in temp.
+// the machine affects both, and returns the files for benchstat in temp. It warns
+// of a benchmark that fails, which the other revision may have fixed.
 func measureBoth(ctx context.Context, before, after, temp string, packages []string, runs int) ([]string, error) {
 	bar := newBar(2*runs, os.Stderr)
 	defer func() { _ = bar.Exit() }()
 	sides := []struct{ name, dir string }{{"old", before}, {"new", after}}
 	results := make([][]byte, len(sides))
+	var failures []string
 	for range runs {
 		for i, side := range sides {
 			bar.Describe(side.name)
 			out, err := goBench(ctx, side.dir, 1, packages...)
-			if err != nil {
+			if err != nil && (ctx.Err() != nil || !bytes.Contains(out, []byte("\nBenchmark"))) {
 				return nil, err
 			}
+			failures = append(failures, failed(side.name, out)...)
 			results[i] = append(results[i], out...)
 			_ = bar.Add(1)
 		}
+	}
+	slices.Sort(failures)
+	for _, f := range slices.Compact(failures) {
+		fmt.Fprintln(os.Stderr, "left out, fails:", f)
 	}
 	var files []string
 	for i, side := range sides {
@@ -158,6 +165,17 @@ func measureBoth(ctx context.Context, before, after, temp string, packages []str
 		files = append(files, side.name+"="+file)
 	}
 	return files, nil
+}
+
+// failed returns the benchmarks that failed, and the packages that did not build.
+func failed(side string, out []byte) []string {
+	var names []string
+	for line := range strings.Lines(string(out)) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "--- FAIL") || strings.HasSuffix(line, "[build failed]") {
+			names = append(names, side+": "+line)
+		}
+	}
+	return names
 }
 
 func git(ctx context.Context, root string, args ...string) ([]byte, error) {

@@ -25,6 +25,14 @@ func writeTree(t *testing.T, packages ...string) string {
 	return root
 }
 
+func TestCompareReportsFailedBenchmarks(t *testing.T) {
+	out := "BenchmarkA-2 \t 5\t 400 ns/op\n--- FAIL: BenchmarkB\n    b_test.go:1: boom\nFAIL\tx\t0.1s\nFAIL\ty [build failed]\n"
+	want := []string{"new: --- FAIL: BenchmarkB", "new: FAIL\ty [build failed]"}
+	if got := failed("new", []byte(out)); !slices.Equal(got, want) {
+		t.Errorf("failed = %q, want %q", got, want)
+	}
+}
+
 func TestCompareLeavesOutMovedPackages(t *testing.T) {
 	before := writeTree(t, "bench", "cri", "internal/recording", "bench/kubelet", "testdata/x")
 	after := writeTree(t, "bench", "cri", "cmd/pleg-pipeline/internal/recording", "bench/kubelet", "testdata/x")

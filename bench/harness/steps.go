@@ -45,6 +45,7 @@ func (r *Results) measureSteps(ctx context.Context, root string, runs int) error
 	return nil
 }
 
+// goBench runs Go benchmarks. With an error it returns the output until then.
 func goBench(ctx context.Context, dir string, runs int, packages ...string) ([]byte, error) {
 	args := []string{"test", "-run", "^$", "-bench", ".", "-benchtime", "200ms", "-count", strconv.Itoa(runs)}
 	cmd := exec.CommandContext(ctx, "go", append(args, packages...)...)
@@ -52,7 +53,7 @@ func goBench(ctx context.Context, dir string, runs int, packages ...string) ([]b
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, os.Stderr
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("go benchmarks of %s in %s: %w: %s", strings.Join(packages, " "), dir, err, out.Bytes())
+		return out.Bytes(), fmt.Errorf("go benchmarks of %s in %s: %w: %s", strings.Join(packages, " "), dir, err, out.Bytes())
 	}
 	return out.Bytes(), nil
 }

@@ -1,6 +1,6 @@
 // Command node serves a simulated container runtime on a socket and changes its
-// pods as told; the benchmark runs it as a process of its own, so that the
-// runtime's CPU time is not the client's.
+// pods on request. It is a process of its own so that the runtime's CPU time is
+// separate from the client's.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 
 func main() {
 	socket := flag.String("socket", "", "socket to serve on")
-	seed := flag.Uint64("seed", 1, "seed of names, ids and latencies")
+	seed := flag.Uint64("seed", 1, "seed of names, IDs and latencies")
 	flag.Parse()
 	if err := run(context.Background(), *socket, *seed); err != nil {
 		fmt.Fprintln(os.Stderr, "node:", err)
@@ -36,7 +36,7 @@ func run(ctx context.Context, socket string, seed uint64) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// Listening before the first answer: a client may come at once.
+	// The node listens before its first answer: a client may connect at once.
 	var lc net.ListenConfig
 	listener, err := lc.Listen(ctx, "unix", socket)
 	if err != nil {
@@ -55,7 +55,7 @@ func run(ctx context.Context, socket string, seed uint64) error {
 	return err
 }
 
-// node carries out orders, one after the other.
+// node handles one order after the other.
 type node struct {
 	runtime *simruntime.Runtime
 	// cpu is the CPU time at the last reset.
@@ -96,7 +96,7 @@ func (n *node) handle(ctx context.Context, o control.Order) (control.Answer, boo
 	return answer, false
 }
 
-// A node of more is not to be had in memory.
+// A larger node does not fit into memory.
 const mostPods, mostContainers = 100_000, 1000
 
 func (n *node) populate(o control.Order) (int, error) {
@@ -130,7 +130,7 @@ func (n *node) shape(o control.Order) error {
 	return n.runtime.SetProfile(profile)
 }
 
-// hang makes the status calls of the first pods hang until the caller gives up.
+// hang makes the status calls of the first pods hang until their deadline.
 func (n *node) hang(pods int) (int, error) {
 	all := n.runtime.Pods()
 	if pods > len(all) {

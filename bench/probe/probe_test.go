@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// talk serves a candidate and returns a function that gives it a command.
+// talk serves a candidate and returns a function that sends it a command.
 func talk(t *testing.T, candidate probe.Candidate) (ask func(control.Command) control.Report, end func() error) {
 	t.Helper()
 	commandsIn, commandsOut := io.Pipe()
@@ -43,7 +43,7 @@ func talk(t *testing.T, candidate probe.Candidate) (ask func(control.Command) co
 	}
 }
 
-func TestWindowCountsFromTheRelist(t *testing.T) {
+func TestWindowMeasuresFromItsRelist(t *testing.T) {
 	relist := time.Now()
 	ask, end := talk(t, func(ctx context.Context, emit func(probe.Event)) error {
 		emit(probe.Event{Type: "ContainerDied", ID: "a", At: relist.Add(time.Hour)})
@@ -77,7 +77,7 @@ func TestWindowCountsFromTheRelist(t *testing.T) {
 	}
 }
 
-func TestWaitEndsWithoutTheEvents(t *testing.T) {
+func TestWaitEndsAtItsTimeout(t *testing.T) {
 	ask, end := talk(t, func(ctx context.Context, _ func(probe.Event)) error {
 		<-ctx.Done()
 		return context.Cause(ctx)
@@ -92,7 +92,7 @@ func TestWaitEndsWithoutTheEvents(t *testing.T) {
 	}
 }
 
-func TestCandidateThatFailsIsReported(t *testing.T) {
+func TestServeReturnsCandidateError(t *testing.T) {
 	boom := errors.New("boom")
 	ask, end := talk(t, func(context.Context, func(probe.Event)) error { return boom })
 	ask(control.Command{Do: control.ClientExpect, Want: map[string]int{"ContainerDied": 1}})
@@ -105,7 +105,7 @@ func TestCandidateThatFailsIsReported(t *testing.T) {
 	}
 }
 
-func TestUnknownCommandAndNonsense(t *testing.T) {
+func TestServeRejectsUnknownCommandAndBadMessage(t *testing.T) {
 	ask, end := talk(t, nil)
 	if r := ask(control.Command{Do: "dance"}); !strings.Contains(r.Err, `unknown command "dance"`) {
 		t.Errorf("report is %+v", r)
@@ -115,6 +115,6 @@ func TestUnknownCommandAndNonsense(t *testing.T) {
 	}
 	err := probe.Serve(t.Context(), nil, nil, strings.NewReader("{\n"), io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "control message") {
-		t.Errorf("Serve of nonsense = %v", err)
+		t.Errorf("Serve of a bad message = %v", err)
 	}
 }
