@@ -58,7 +58,7 @@ func run(ctx context.Context, socket, e2e string) (err error) {
 		return err
 	}
 	n := &node{lab: l, socket: path}
-	return control.Serve(os.Stdin, os.Stdout, func(o control.Order) (control.Answer, bool) {
+	return control.Serve(os.Stdin, os.Stdout, func(o control.Order) control.Answer {
 		return n.handle(ctx, o)
 	})
 }
@@ -76,7 +76,7 @@ type node struct {
 	cpu float64
 }
 
-func (n *node) handle(ctx context.Context, o control.Order) (control.Answer, bool) {
+func (n *node) handle(ctx context.Context, o control.Order) control.Answer {
 	var answer control.Answer
 	var err error
 	switch o.Do {
@@ -88,15 +88,13 @@ func (n *node) handle(ctx context.Context, o control.Order) (control.Answer, boo
 		n.cpu = cpuSeconds(n.socket)
 	case control.NodeStats:
 		answer.CPUSeconds = cpuSeconds(n.socket) - n.cpu
-	case control.NodeStop:
-		return control.Answer{}, true
 	default:
 		err = fmt.Errorf("order %q is for the simulated node only", o.Do)
 	}
 	if err != nil {
 		answer.Err = err.Error()
 	}
-	return answer, false
+	return answer
 }
 
 // populate creates the pods at the first call. At every call it removes the exited

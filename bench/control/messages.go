@@ -22,8 +22,6 @@ const (
 	ClientWait = "wait"
 	// ClientReport answers at once.
 	ClientReport = "report"
-	// ClientStop ends the candidate and then the client.
-	ClientStop = "stop"
 )
 
 // Seen counts the events of one type.
@@ -100,8 +98,6 @@ const (
 	NodeReset = "reset"
 	// NodeStats answers with the counters.
 	NodeStats = "stats"
-	// NodeStop ends the node.
-	NodeStop = "stop"
 )
 
 // RPC counts the calls of one kind at the runtime.

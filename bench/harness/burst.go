@@ -33,79 +33,36 @@ func bursts() []Scenario {
 	for _, profile := range []string{"node", "zero", "tail"} {
 		for _, containers := range []int{1, 2, 5} {
 			for _, pods := range burstSizes[containers] {
-				w := burst{pods: pods, containers: containers, profile: profile}
-				all = append(all, Scenario{
-					Name:       fmt.Sprintf("burst/profile=%s/containers=%d/pods=%d", profile, containers, pods),
-					Group:      "burst",
-					Title:      fmt.Sprintf("%d pods x %d exit at once, %s latency", pods, containers, profile),
-					Candidates: everyone(), Measure: w.measure,
-					InQuick: containers == 2 && (pods == 110 && profile == "node" || pods == 1000 && profile == "zero"),
-				})
+				all = append(all, burst{pods: pods, containers: containers, profile: profile}.scenario(
+					fmt.Sprintf("burst/profile=%s/containers=%d/pods=%d", profile, containers, pods), "", everyone,
+					containers == 2 && (pods == 110 && profile == "node" || pods == 1000 && profile == "zero")))
 			}
 		}
 	}
-	return all
-}
-
-// singles are bursts of one pod, the smallest change there is.
-func singles() []Scenario {
-	var all []Scenario
 	for _, profile := range []string{"zero", "node"} {
-		w := burst{pods: 1, containers: 2, profile: profile}
-		all = append(all, Scenario{
-			Name:       "single/profile=" + profile,
-			Group:      "single",
-			Title:      "the 2 containers of the only pod exit, " + profile + " latency",
-			Candidates: []Candidate{serial, kubelet, pipelineOf(1), pipelineOf(16)}, Measure: w.measure, InQuick: true,
-		})
+		all = append(all, burst{pods: 1, containers: 2, profile: profile}.scenario(
+			"single/profile="+profile, ", no other pods", "serial kubelet pipeline-1 pipeline-16", true))
 	}
-	return all
-}
-
-func limited() []Scenario {
-	var all []Scenario
-	for _, profile := range []string{"zero", "node"} {
-		w := burst{pods: 1000, containers: 2, profile: profile, limit: 8}
-		if profile == "node" {
-			w.pods = 110
-		}
-		all = append(all, Scenario{
-			Name:       fmt.Sprintf("limited/profile=%s/pods=%d/limit=8", profile, w.pods),
-			Group:      "limited",
-			Title:      fmt.Sprintf("%d pods x 2 exit at once, %s latency, the runtime serves 8 calls at once", w.pods, profile),
-			Candidates: append([]Candidate{kubelet, fixedOf(4), fixedOf(8), fixedOf(16), fixedOf(32)}, pipelines(widths...)...),
-			Measure:    w.measure, InQuick: true,
-		})
+	for _, w := range []burst{{pods: 1000, profile: "zero"}, {pods: 110, profile: "node"}} {
+		w.containers, w.limit = 2, 8
+		all = append(all, w.scenario(fmt.Sprintf("limited/profile=%s/pods=%d/limit=8", w.profile, w.pods),
+			", the runtime serves 8 calls at once", "kubelet "+fixedWidths+" "+allWidths, true))
 	}
-	return all
-}
-
-// shifts are runtimes whose latency rises at the moment of the burst; they still
-// serve any number of calls.
-func shifts() []Scenario {
-	w := burst{pods: 110, containers: 2, profile: "node", before: "zero"}
-	return []Scenario{{
-		Name:       "shift/profile=node/pods=110",
-		Group:      "shift",
-		Title:      "110 pods x 2 exit at once, and the latency rises from zero to node",
-		Candidates: []Candidate{serial, kubelet, pipelineOf(8), pipelineOf(16), fixedOf(8), fixedOf(16)},
-		Measure:    w.measure, InQuick: true,
-	}}
-}
-
-func hung() []Scenario {
-	var all []Scenario
+	// The runtime still serves any number of calls, but each takes longer.
+	all = append(all, burst{pods: 110, containers: 2, profile: "node", before: "zero"}.scenario(
+		"shift/profile=node/pods=110", ", zero until then", twoWidths+" fixed-8 fixed-16", true))
 	for _, n := range []int{0, 1, 5} {
-		w := burst{pods: 110, containers: 2, profile: "node", hung: n}
-		all = append(all, Scenario{
-			Name:       fmt.Sprintf("hung/pods=%d", n),
-			Group:      "hung",
-			Title:      fmt.Sprintf("110 pods x 2 exit at once, node latency, status calls of %d of them hang for %v", n, hangTimeout),
-			Candidates: []Candidate{serial, kubelet, pipelineOf(8), pipelineOf(16)}, Measure: w.measure,
-			InQuick: true,
-		})
+		all = append(all, burst{pods: 110, containers: 2, profile: "node", hung: n}.scenario(fmt.Sprintf("hung/pods=%d", n),
+			fmt.Sprintf(", status calls of %d of them hang for %v", n, hangTimeout), twoWidths, true))
 	}
 	return all
+}
+
+func (w burst) scenario(name, also, of string, inQuick bool) Scenario {
+	return Scenario{
+		Name: name, Title: fmt.Sprintf("%d pods x %d exit at once, %s latency%s", w.pods, w.containers, w.profile, also),
+		Candidates: candidates(of), Measure: w.measure, InQuick: inQuick,
+	}
 }
 
 // started are the events of new running pods.
@@ -169,55 +126,93 @@ func (w burst) prepare(l *lab, c Candidate) error {
 	)
 }
 
-// burstMetrics combines what the client saw with what the node counted.
-func (l *lab) burstMetrics(c Candidate, r control.Report, pods int) (Metrics, error) {
-	at, err := l.node.ask(control.Order{Do: control.NodeStats})
+func storms() []Scenario {
+	var all []Scenario
+	for _, profile := range []string{"node", "zero"} {
+		w := storm{running: 110, finished: 1000, containers: 2, profile: profile}
+		all = append(all, Scenario{
+			Name:       "storm/profile=" + profile,
+			Title:      "cold start with 110 running pods x 2 and 2000 exited containers in 1000 pods, " + profile + " latency",
+			Candidates: candidates(twoWidths + " pipeline-32"), Measure: w.measure,
+			InQuick: profile == "zero",
+		})
+	}
+	return all
+}
+
+// storm is a cold start on a node with many finished pods.
+type storm struct {
+	running, finished, containers int
+	profile                       string
+}
+
+func (w storm) measure(ctx context.Context, b *bench, c Candidate) (Metrics, error) {
+	l, err := b.newLab(ctx, c, relistPeriod, callTimeout)
 	if err != nil {
 		return nil, err
 	}
-	m := Metrics{
-		"client": r.Usage.CPUSeconds * 1e3, "server": at.CPUSeconds * 1e3,
-		"allocs": float64(r.Usage.Allocs), "bytes": float64(r.Usage.AllocBytes) / 1024,
-		"peak": float64(at.PeakInFlight), "waiting": float64(at.PeakArrived),
-		"calls":  float64(statusCalls(at)) / float64(pods),
-		"missed": float64(r.Missed), "repaired": float64(r.Repaired),
+	defer l.close()
+	if err := l.order(
+		control.Order{Do: control.NodePopulate, Pods: w.running, Containers: w.containers},
+		control.Order{Do: control.NodePopulate, Pods: w.finished, Containers: w.containers, Finished: true},
+		control.Order{Do: control.NodeShape, Profile: w.profile},
+		control.Order{Do: control.NodeReset},
+	); err != nil {
+		return nil, err
 	}
-	if r.Width > 0 {
-		m["width"] = float64(r.Width)
+	want := started(w.running, w.containers)
+	want["ContainerDied"] = w.finished * (w.containers + 1)
+	r, err := l.startClient(want)
+	if err != nil {
+		return nil, err
 	}
-	first := true
-	for _, seen := range r.Seen {
-		if first || seen.FirstMS < m["first"] {
-			m["first"], first = seen.FirstMS, false
-		}
-		m["last"] = max(m["last"], seen.LastMS)
+	m, err := l.burstMetrics(c, r, w.running+w.finished)
+	if err != nil {
+		return nil, err
 	}
-	if limit := limit(at, c); limit > 1 {
-		m["limit"], m["ratio"] = limit, m["last"]/limit
+	m["running"] = r.Seen["ContainerStarted"].LastMS
+	if w.profile == "zero" {
+		m.remove("limit", "ratio")
 	}
 	return m, nil
 }
 
-func statusCalls(at control.Answer) int64 {
-	return at.RPCs["ContainerStatus"].Calls + at.RPCs["PodSandboxStatus"].Calls
+func restarts() []Scenario {
+	var all []Scenario
+	for n := 1; n <= 4; n++ {
+		w := restart{pods: 110, containers: 2, times: n}
+		all = append(all, Scenario{
+			Name:       fmt.Sprintf("restart/n=%d", n),
+			Title:      fmt.Sprintf("restart number %d of 110 pods x 2, no latency, exited containers stay", n),
+			Candidates: candidates(oneWidth), Measure: w.measure, InQuick: n == 1 || n == 3,
+		})
+	}
+	return all
 }
 
-// limit is the shortest time in milliseconds for a client with as many status
-// calls in flight: one list, and the time of all status calls divided by the most
-// in flight. The calls in flight do not include the lists.
-func limit(at control.Answer, c Candidate) float64 {
-	list := max(mean(at.RPCs["ListContainers"]), mean(at.RPCs["ListPodSandbox"]))
-	total := at.RPCs["ContainerStatus"].TimeMS + at.RPCs["PodSandboxStatus"].TimeMS
-	width := min(c.width(), at.PeakInFlight)
-	if width == 0 {
-		return 0
-	}
-	return list + total/float64(width)
-}
+// restart is pods whose containers restart repeatedly; the exited ones stay.
+type restart struct{ pods, containers, times int }
 
-func mean(r control.RPC) float64 {
-	if r.Calls == 0 {
-		return 0
+func (w restart) measure(ctx context.Context, b *bench, c Candidate) (Metrics, error) {
+	l, err := b.newLab(ctx, c, relistPeriod/5, callTimeout)
+	if err != nil {
+		return nil, err
 	}
-	return r.TimeMS / float64(r.Calls)
+	defer l.close()
+	if err := l.populate(w.pods, w.containers); err != nil {
+		return nil, err
+	}
+	n := w.pods * w.containers
+	var r control.Report
+	for range w.times {
+		r, err = l.window(map[string]int{"ContainerDied": n, "ContainerStarted": n}, false, func() error {
+			return l.order(control.Order{Do: control.NodeBurst, Change: "restart", Pods: w.pods})
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	m, err := l.burstMetrics(c, r, w.pods)
+	m.remove("limit", "ratio")
+	return m, err
 }

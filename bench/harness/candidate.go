@@ -17,20 +17,22 @@ const (
 	kubelet Candidate = "kubelet"
 )
 
-// pipelineOf is the pipeline with that many inspectors.
-func pipelineOf(inspectors int) Candidate {
-	return Candidate("pipeline-" + strconv.Itoa(inspectors))
+// candidates are separated by spaces.
+func candidates(names string) []Candidate {
+	var out []Candidate
+	for name := range strings.FieldsSeq(names) {
+		out = append(out, Candidate(name))
+	}
+	return out
 }
 
-// fixedOf is the pipeline that always uses all its inspectors.
-func fixedOf(inspectors int) Candidate {
-	return Candidate("fixed-" + strconv.Itoa(inspectors))
-}
-
-// eventsOf is the pipeline with that many inspectors that follows CRI events.
-func eventsOf(inspectors int) Candidate {
-	return Candidate("events-" + strconv.Itoa(inspectors))
-}
+const (
+	allWidths   = "pipeline-1 pipeline-2 pipeline-4 pipeline-8 pipeline-16 pipeline-32"
+	fixedWidths = "fixed-4 fixed-8 fixed-16 fixed-32"
+	everyone    = "serial kubelet " + allWidths
+	oneWidth    = "serial kubelet pipeline-16"
+	twoWidths   = "serial kubelet pipeline-8 pipeline-16"
+)
 
 // parseCandidate returns an error for a name that is not a candidate.
 func parseCandidate(name string) (Candidate, error) {

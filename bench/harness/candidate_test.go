@@ -48,7 +48,7 @@ func TestLimitIsListPlusStatusTimeDividedByCalls(t *testing.T) {
 		"ContainerStatus":  {Calls: 100, TimeMS: 1200},
 		"PodSandboxStatus": {Calls: 100, TimeMS: 400},
 	}}
-	for c, want := range map[Candidate]float64{serial: 1630, kubelet: 1630, pipelineOf(16): 130, pipelineOf(32): 110} {
+	for c, want := range map[Candidate]float64{serial: 1630, kubelet: 1630, "pipeline-16": 130, "pipeline-32": 110} {
 		if got := limit(at, c); got != want {
 			t.Errorf("limit of %s = %v, want %v", c, got, want)
 		}

@@ -11,78 +11,72 @@ var pagePlots = []string{
 	"burst-node.svg", "hung.svg", "idle-cpu.svg", "limited-node.svg", "restart.svg", "fanout.svg",
 }
 
+// plots are all plots except that of the fan-out. Those with candidates compare
+// scenarios by the last number in their names, the others show one scenario by the
+// number of inspectors.
+var plots = []struct {
+	chart
+	scenario, metric string
+	candidates       string
+}{
+	{lastEvent("burst-node", "All containers exit, node latency"), "burst/profile=node/containers=2/", "last", someWidths},
+	{lastEvent("burst-zero", "All containers exit, zero latency"), "burst/profile=zero/containers=2/", "last", someWidths},
+	{lastEvent("burst-tail", "All containers exit, tail latency"), "burst/profile=tail/containers=2/", "last", someWidths},
+	{lastEvent("burst-width", "110 pods, node latency"), "burst/profile=node/containers=2/pods=110", "last", ""},
+	{
+		chart{file: "burst-cpu", title: "1000 pods, no latency: client CPU", y: "CPU time (ms)", logX: true},
+		"burst/profile=zero/containers=2/pods=1000", "client", "",
+	},
+	{lastEvent("limited-node", "110 pods, runtime serves 8 calls at once"), "limited/profile=node/pods=110/limit=8", "last", ""},
+	{lastEvent("limited-zero", "1000 pods, runtime serves 8 calls at once"), "limited/profile=zero/pods=1000/limit=8", "last", ""},
+	{width("limited-width", "Width found, runtime serves 8 calls"), "limited/profile=node/pods=110/limit=8", "width", ""},
+	{
+		chart{file: "hung", title: "110 pods change, some calls hang", x: "pods whose status calls hang", y: "last event of the others (ms)", logY: true},
+		"hung/", "last", twoWidths,
+	},
+	{lastEvent("storm", "Cold start, node latency"), "storm/profile=node", "last", ""},
+	{
+		chart{file: "restart", title: "Containers restart, dead ones stay", x: "restarts of each container", y: "status calls per changed pod"},
+		"restart/", "calls", oneWidth,
+	},
+	{
+		chart{file: "idle-cpu", title: "Relist without a change: client CPU", x: "pods on the node", y: "CPU time per relist (ms)", logX: true, logY: true},
+		"idle/", "client", oneWidth,
+	},
+	{
+		chart{file: "idle-allocs", title: "Relist without a change: allocations", x: "pods on the node", y: "allocations per relist", logX: true, logY: true},
+		"idle/", "allocs", oneWidth,
+	},
+	{lastEvent("containerd-time", "50 pods on containerd"), "containerd/pods=50", "last", ""},
+	{chart{file: "containerd-cpu", title: "50 pods: CPU of containerd", y: "CPU time (ms)", logX: true}, "containerd/pods=50", "server", ""},
+	{width("containerd-width", "Width found on containerd"), "containerd/pods=50", "width", ""},
+}
+
+const someWidths = "serial kubelet pipeline-4 pipeline-8 pipeline-16 pipeline-32"
+
+func lastEvent(file, title string) chart {
+	return chart{file: file, title: title, x: "pods of 2 containers", y: "last event after (ms)", logX: true, logY: true}
+}
+
+func width(file, title string) chart {
+	return chart{file: file, title: title, y: "pods inspected at once", logX: true, logY: true}
+}
+
 // charts returns every plot that the results have the points for.
 func charts(r *Results) []chart {
-	const inspectors, lastEvent = "inspectors", "last event after (ms)"
-	all := slices.Concat(burstCharts(r), []chart{
-		byWidth(r, chart{
-			file: "limited-node.svg", group: "limited", title: "110 pods, runtime serves 8 calls at once",
-			x: inspectors, y: lastEvent, logX: true, logY: true,
-		}, "limited/profile=node/pods=110/limit=8", "last"),
-		byWidth(r, chart{
-			file: "limited-zero.svg", group: "limited", title: "1000 pods, runtime serves 8 calls at once",
-			x: inspectors, y: lastEvent, logX: true, logY: true,
-		}, "limited/profile=zero/pods=1000/limit=8", "last"),
-		byWidth(r, chart{
-			file: "limited-width.svg", group: "limited", title: "Width found, runtime serves 8 calls",
-			x: inspectors, y: "pods inspected at once", logX: true, logY: true,
-		}, "limited/profile=node/pods=110/limit=8", "width"),
-		bySize(r, chart{
-			file: "hung.svg", group: "hung", title: "110 pods change, some calls hang",
-			x: "pods whose status calls hang", y: "last event of the others (ms)", logY: true,
-		}, "hung/", "last", serial, kubelet, pipelineOf(8), pipelineOf(16)),
-		byWidth(r, chart{
-			file: "storm.svg", group: "storm", title: "Cold start, node latency",
-			x: inspectors, y: lastEvent, logX: true, logY: true,
-		}, "storm/profile=node", "last"),
-		bySize(r, chart{
-			file: "restart.svg", group: "restart", title: "Containers restart, dead ones stay",
-			x: "restarts of each container", y: "status calls per changed pod",
-		}, "restart/", "calls", serial, kubelet, pipelineOf(16)),
-		bySize(r, chart{
-			file: "idle-cpu.svg", group: "idle", title: "Relist without a change: client CPU",
-			x: "pods on the node", y: "CPU time per relist (ms)", logX: true, logY: true,
-		}, "idle/", "client", serial, kubelet, pipelineOf(16)),
-		bySize(r, chart{
-			file: "idle-allocs.svg", group: "idle", title: "Relist without a change: allocations",
-			x: "pods on the node", y: "allocations per relist", logX: true, logY: true,
-		}, "idle/", "allocs", serial, kubelet, pipelineOf(16)),
-	}, containerdCharts(r), []chart{fanOutChart(r.Steps)})
+	all := []chart{fanOutChart(r.Steps)}
+	for _, p := range plots {
+		c := p.chart
+		c.file += ".svg"
+		c.group, _, _ = strings.Cut(p.scenario, "/")
+		if p.candidates == "" {
+			c.x, c.series = "inspectors", byWidth(r.outcome(p.scenario), p.metric)
+		} else {
+			c.series = bySize(r, p.scenario, p.metric, candidates(p.candidates))
+		}
+		all = append(all, c)
+	}
 	return slices.DeleteFunc(all, func(c chart) bool { return !c.worthwhile() })
-}
-
-func burstCharts(r *Results) []chart {
-	var all []chart
-	for _, profile := range []string{"node", "zero", "tail"} {
-		all = append(all, bySize(r, chart{
-			file: "burst-" + profile + ".svg", group: "burst", title: "All containers exit, " + profile + " latency",
-			x: "pods of 2 containers", y: "last event after (ms)", logX: true, logY: true,
-		}, "burst/profile="+profile+"/containers=2/", "last",
-			serial, kubelet, pipelineOf(4), pipelineOf(8), pipelineOf(16), pipelineOf(32)))
-	}
-	return append(all,
-		byWidth(r, chart{
-			file: "burst-width.svg", group: "burst", title: "110 pods, node latency",
-			x: "inspectors", y: "last event after (ms)", logX: true, logY: true,
-		}, "burst/profile=node/containers=2/pods=110", "last"),
-		byWidth(r, chart{
-			file: "burst-cpu.svg", group: "burst", title: "1000 pods, no latency: client CPU",
-			x: "inspectors", y: "CPU time (ms)", logX: true,
-		}, "burst/profile=zero/containers=2/pods=1000", "client"))
-}
-
-func containerdCharts(r *Results) []chart {
-	var all []chart
-	for _, c := range []struct{ file, metric, title, y string }{
-		{"containerd-time.svg", "last", "50 pods on containerd", "last event after (ms)"},
-		{"containerd-cpu.svg", "server", "50 pods: CPU of containerd", "CPU time (ms)"},
-		{"containerd-width.svg", "width", "Width found on containerd", "pods inspected at once"},
-	} {
-		all = append(all, byWidth(r, chart{
-			file: c.file, group: "containerd", title: c.title, x: "inspectors", y: c.y, logX: true, logY: c.metric != "server",
-		}, "containerd/pods=50", c.metric))
-	}
-	return all
 }
 
 // worthwhile is false for a chart in which no line has two points.
@@ -95,23 +89,21 @@ func pointOf(x float64, f *Figure) point {
 	return point{x: x, y: f.Median, low: f.Min, high: f.Max}
 }
 
-// byWidth draws a metric of one scenario against the number of inspectors.
-// Candidates without inspectors are level lines. Of the time to the last event
-// the limit is drawn too.
-func byWidth(r *Results, c chart, scenario, metric string) chart {
-	o := r.outcome(scenario)
+// byWidth is a metric of one scenario against the number of inspectors. Candidates
+// without inspectors are level lines; the time to the last event has its limit.
+func byWidth(o *Outcome, metric string) []series {
 	if o == nil {
-		return c
+		return nil
 	}
 	found, fixed := series{name: "pipeline"}, series{name: "pipeline, fixed width"}
 	limit := series{name: "limit", dashed: true}
-	var levels []series
+	var all []series
 	for _, row := range o.Rows {
 		f, n := row.Metrics[metric], float64(row.Candidate.inspectors())
 		switch {
 		case f == nil:
 		case n == 0:
-			levels = append(levels, series{name: string(row.Candidate), dashed: true, points: []point{pointOf(0, f)}})
+			all = append(all, series{name: string(row.Candidate), dashed: true, points: []point{pointOf(0, f)}})
 		case row.Candidate.fixed():
 			fixed.points = append(fixed.points, pointOf(n, f))
 		default:
@@ -121,46 +113,31 @@ func byWidth(r *Results, c chart, scenario, metric string) chart {
 			}
 		}
 	}
-	for _, s := range levels {
-		c.series = append(c.series, s.across(found))
-	}
-	for _, s := range []series{found, fixed, limit} {
-		if len(s.points) > 0 {
-			c.series = append(c.series, s)
+	for i, level := range all {
+		all[i].points = nil
+		for _, p := range found.points {
+			all[i].points = append(all[i].points, point{x: p.x, y: level.points[0].y, low: level.points[0].low})
 		}
 	}
-	return c
+	return slices.DeleteFunc(append(all, found, fixed, limit), func(s series) bool { return len(s.points) == 0 })
 }
 
-// across draws a series of one point as a level line as wide as another series.
-func (s series) across(other series) series {
-	at := s.points[0]
-	s.points = nil
-	for _, p := range other.points {
-		at.x = p.x
-		s.points = append(s.points, at)
-	}
-	return s
-}
-
-// bySize draws a metric of the scenarios with a prefix against the last number
-// in their names.
-func bySize(r *Results, c chart, prefix, metric string, candidates ...Candidate) chart {
+// bySize is a metric of the scenarios with a prefix against the last number in
+// their names.
+func bySize(r *Results, prefix, metric string, candidates []Candidate) []series {
+	var all []series
 	for _, candidate := range candidates {
 		s := series{name: string(candidate)}
 		for _, o := range r.Scenarios {
-			if !strings.HasPrefix(o.Name, prefix) {
-				continue
-			}
-			if f := o.figure(candidate, metric); f != nil {
+			if f := o.figure(candidate, metric); f != nil && strings.HasPrefix(o.Name, prefix) {
 				s.points = append(s.points, pointOf(lastNumber(o.Name), f))
 			}
 		}
 		if len(s.points) > 0 {
-			c.series = append(c.series, s)
+			all = append(all, s)
 		}
 	}
-	return c
+	return all
 }
 
 // lastNumber of "idle/pods=110" is 110.

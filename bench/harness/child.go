@@ -10,10 +10,9 @@ import (
 	"os/exec"
 	"strings"
 	"time"
-)
 
-// maxLine bounds one answer of a child, in bytes.
-const maxLine = 64 << 20
+	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
+)
 
 // stopGrace is how long a child may take to stop before it is killed. The
 // kubelet cannot be stopped while a call hangs.
@@ -49,7 +48,7 @@ func start[In any, Out failer](ctx context.Context, program string, args ...stri
 		return nil, fmt.Errorf("start %s: %w", program, err)
 	}
 	c.stdout = bufio.NewScanner(stdout)
-	c.stdout.Buffer(nil, maxLine)
+	c.stdout.Buffer(nil, control.MaxLine)
 	if err := c.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", program, err)
 	}

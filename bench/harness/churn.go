@@ -14,15 +14,14 @@ func churns() []Scenario {
 		w.pods, w.containers = 500, 2
 		s := Scenario{
 			Name:       fmt.Sprintf("churn/rate=%.0f/seconds=%.0f", w.rate, w.seconds),
-			Group:      "churn",
 			Title:      fmt.Sprintf("500 pods x 2, %.0f containers replaced a second for %.0f s, node latency", w.rate, w.seconds),
-			Candidates: []Candidate{serial, kubelet, pipelineOf(16)}, Measure: w.measure,
+			Candidates: candidates(oneWidth), Measure: w.measure,
 			InQuick: w.rate == 30, SideBySide: w.seconds > 15,
 		}
 		if w.rate > 30 {
 			// With one call at a time the relists take longer and longer, until a
 			// container starts and ends between two of them and is never seen.
-			s.Candidates = pipelines(16, 32)
+			s.Candidates = candidates("pipeline-16 pipeline-32")
 		}
 		all = append(all, s)
 	}

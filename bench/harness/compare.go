@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -93,6 +94,9 @@ func commonBenchmarks(before, after string, only []string) ([]string, error) {
 	return common, nil
 }
 
+// ignored are the folders that the go command ignores.
+var ignored = regexp.MustCompile(`^([._].*|testdata)$`)
+
 // benchmarkPackages returns the packages of the module in root that have Go
 // benchmarks, such as ./bench.
 func benchmarkPackages(root string) ([]string, error) {
@@ -102,7 +106,7 @@ func benchmarkPackages(root string) ([]string, error) {
 		case err != nil:
 			return err
 		case d.IsDir():
-			if path != root && (ignored(d.Name()) || isModule(path)) {
+			if _, err := os.Stat(filepath.Join(path, "go.mod")); path != root && (err == nil || ignored.MatchString(d.Name())) {
 				return filepath.SkipDir
 			}
 			return nil
@@ -119,16 +123,6 @@ func benchmarkPackages(root string) ([]string, error) {
 	})
 	slices.Sort(packages)
 	return slices.Compact(packages), err
-}
-
-// ignored are the folders that the go command leaves out too.
-func ignored(folder string) bool {
-	return strings.HasPrefix(folder, ".") || strings.HasPrefix(folder, "_") || folder == "testdata"
-}
-
-func isModule(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, "go.mod"))
-	return err == nil
 }
 
 // measureBoth runs the Go benchmarks of two trees in turns, so that other load on

@@ -164,3 +164,56 @@ func verify(r control.Report, want map[string]int) error {
 	}
 	return nil
 }
+
+// burstMetrics combines what the client saw with what the node counted.
+func (l *lab) burstMetrics(c Candidate, r control.Report, pods int) (Metrics, error) {
+	at, err := l.node.ask(control.Order{Do: control.NodeStats})
+	if err != nil {
+		return nil, err
+	}
+	m := Metrics{
+		"client": r.Usage.CPUSeconds * 1e3, "server": at.CPUSeconds * 1e3,
+		"allocs": float64(r.Usage.Allocs), "bytes": float64(r.Usage.AllocBytes) / 1024,
+		"peak": float64(at.PeakInFlight), "waiting": float64(at.PeakArrived),
+		"calls":  float64(statusCalls(at)) / float64(pods),
+		"missed": float64(r.Missed), "repaired": float64(r.Repaired),
+	}
+	if r.Width > 0 {
+		m["width"] = float64(r.Width)
+	}
+	first := true
+	for _, seen := range r.Seen {
+		if first || seen.FirstMS < m["first"] {
+			m["first"], first = seen.FirstMS, false
+		}
+		m["last"] = max(m["last"], seen.LastMS)
+	}
+	if limit := limit(at, c); limit > 1 {
+		m["limit"], m["ratio"] = limit, m["last"]/limit
+	}
+	return m, nil
+}
+
+func statusCalls(at control.Answer) int64 {
+	return at.RPCs["ContainerStatus"].Calls + at.RPCs["PodSandboxStatus"].Calls
+}
+
+// limit is the shortest time in milliseconds for a client with as many status
+// calls in flight: one list, and the time of all status calls divided by the most
+// in flight. The calls in flight do not include the lists.
+func limit(at control.Answer, c Candidate) float64 {
+	list := max(mean(at.RPCs["ListContainers"]), mean(at.RPCs["ListPodSandbox"]))
+	total := at.RPCs["ContainerStatus"].TimeMS + at.RPCs["PodSandboxStatus"].TimeMS
+	width := min(c.width(), at.PeakInFlight)
+	if width == 0 {
+		return 0
+	}
+	return list + total/float64(width)
+}
+
+func mean(r control.RPC) float64 {
+	if r.Calls == 0 {
+		return 0
+	}
+	return r.TimeMS / float64(r.Calls)
+}

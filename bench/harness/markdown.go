@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -75,28 +76,15 @@ func number(v float64) string {
 	}
 }
 
-// markdown renders everything measured, group by group.
-func markdown(r *Results, drawn []chart) string {
-	var b strings.Builder
-	b.WriteString("# Benchmark results\n\nGenerated from [results.json](results.json) by `make -C bench report`. " +
-		"[docs/benchmarks.md](../../docs/benchmarks.md) explains the candidates and the method.\n\n" + provenance(r) + "\n" + metricTable())
-	for _, g := range groups {
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n%s", g.title, g.about, images(drawn, g.name))
-		measured := false
-		for _, s := range scenarios() {
-			if o := r.outcome(s.Name); s.Group == g.name && o != nil {
-				measured = true
-				fmt.Fprintf(&b, "### %s\n\n%s %s.\n\n%s\n", s.Name, s.Title, o.caption(), table(o))
-			}
-		}
-		if !measured {
-			b.WriteString("Not measured: `make bench-full` does.\n")
+// section renders the plots and the tables of a group.
+func section(r *Results, drawn []chart, group string) string {
+	text := images(drawn, group)
+	for _, s := range scenarios() {
+		if o := r.outcome(s.Name); s.group() == group && o != nil {
+			text += fmt.Sprintf("### %s\n\n%s %s.\n\n%s\n", s.Name, s.Title, o.caption(), table(o))
 		}
 	}
-	if len(r.Steps) > 0 {
-		b.WriteString("\n## Single steps\n\n" + stepsAbout + "\n\n" + images(drawn, "steps") + stepTable(r.Steps))
-	}
-	return b.String()
+	return cmp.Or(text, "Not measured: `make bench-full` does.\n")
 }
 
 // images shows the plots of a group.
@@ -105,18 +93,6 @@ func images(drawn []chart, group string) string {
 	for _, c := range drawn {
 		if c.group == group {
 			fmt.Fprintf(&b, "![%s: %s](%s)\n\n", c.title, c.y, c.file)
-		}
-	}
-	return b.String()
-}
-
-// metricTable says what the columns of the tables mean.
-func metricTable() string {
-	var b strings.Builder
-	b.WriteString("| column | meaning |\n|---|---|\n")
-	for _, m := range metrics {
-		if m.Meaning != "" {
-			fmt.Fprintf(&b, "| %s | %s |\n", m.Label, m.Meaning)
 		}
 	}
 	return b.String()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
@@ -10,8 +11,10 @@ import (
 	"strings"
 )
 
-// marked is a generated part of the page.
-var marked = regexp.MustCompile(`(?s)(<!-- figures: ([a-z]+) -->\n).*?(<!-- end -->)`)
+// template is the Markdown file of the results without its generated parts.
+//
+//go:embed template.md
+var template string
 
 // resultsName is the Markdown file beside resultsFile.
 const resultsName = "results.md"
@@ -20,57 +23,54 @@ const resultsName = "results.md"
 // plots, and the generated parts of the page.
 func report(r *Results, dir, page string) error {
 	drawn := charts(r)
-	if err := os.WriteFile(filepath.Join(dir, resultsName), []byte(markdown(r, drawn)), 0o644); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
 	old, err := filepath.Glob(filepath.Join(dir, "*.svg"))
+	for _, file := range old {
+		err = errors.Join(err, os.Remove(file))
+	}
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
-	}
-	for _, file := range old {
-		if err := os.Remove(file); err != nil {
-			return fmt.Errorf("report: %w", err)
-		}
 	}
 	for _, c := range drawn {
 		if err := c.draw(dir); err != nil {
 			return err
 		}
 	}
-	if page == "" {
-		return nil
+	parts := map[string]string{"machine": provenance(r), "steps": images(drawn, "steps") + stepTable(r.Steps)}
+	for _, s := range scenarios() {
+		parts[s.group()] = section(r, drawn, s.group())
 	}
-	return fill(page, dir, r, drawn)
-}
-
-// fill replaces the generated parts of the page.
-func fill(page, dir string, r *Results, drawn []chart) error {
+	if err := fill(filepath.Join(dir, resultsName), template, parts); err != nil || page == "" {
+		return err
+	}
 	text, err := os.ReadFile(page)
 	if err != nil {
-		return fmt.Errorf("fill page: %w", err)
+		return fmt.Errorf("report: %w", err)
 	}
-	plots, err := relative(filepath.Dir(page), dir)
+	folder, err := relative(filepath.Dir(page), dir)
 	if err != nil {
-		return fmt.Errorf("fill page: %w", err)
+		return fmt.Errorf("report: %w", err)
 	}
-	parts := map[string]string{
-		"machine": provenance(r), "targets": targetTable(r), "plots": plotTable(drawn, plots),
-	}
-	filled := marked.ReplaceAllStringFunc(string(text), func(part string) string {
+	parts["targets"], parts["plots"] = targetTable(r), plotTable(drawn, folder)
+	return fill(page, string(text), parts)
+}
+
+// marked is a generated part of a page.
+var marked = regexp.MustCompile(`(?s)(<!-- figures: ([a-z]+) -->\n).*?(<!-- end -->)`)
+
+// fill writes a file with the text and its generated parts.
+func fill(file, text string, parts map[string]string) (err error) {
+	text = marked.ReplaceAllStringFunc(text, func(part string) string {
 		m := marked.FindStringSubmatch(part)
 		content, ok := parts[m[2]]
 		if !ok {
-			err = fmt.Errorf("fill page %s: unknown part %q", page, m[2])
+			err = fmt.Errorf("fill %s: unknown part %q", file, m[2])
 		}
 		return m[1] + "\n" + content + "\n" + m[3]
 	})
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(page, []byte(filled), 0o644); err != nil {
-		return fmt.Errorf("fill page: %w", err)
-	}
-	return nil
+	return os.WriteFile(file, []byte(text), 0o644)
 }
 
 // relative returns the path of a folder as seen from another, both as seen from
@@ -85,14 +85,14 @@ func relative(from, to string) (string, error) {
 }
 
 // plotTable shows the plots of the page, two beside each other.
-func plotTable(drawn []chart, plots string) string {
+func plotTable(drawn []chart, folder string) string {
 	var cells []string
 	for _, file := range pagePlots {
 		i := slices.IndexFunc(drawn, func(c chart) bool { return c.file == file })
 		if i < 0 {
 			continue
 		}
-		path := filepath.ToSlash(filepath.Join(plots, file))
+		path := filepath.ToSlash(filepath.Join(folder, file))
 		cells = append(cells, fmt.Sprintf("![%s: %s](%s)", drawn[i].title, drawn[i].y, path))
 	}
 	if len(cells) == 0 {

@@ -181,13 +181,14 @@ func (c chart) add(p *plot.Plot, legend *plot.Legend, s series, style int) error
 	return nil
 }
 
-type spreadPoints struct {
+// drawable has the points and their ranges, as the plotter wants them.
+type drawable struct {
 	plotter.XYs
 	plotter.YErrors
 }
 
-func (c chart) drawable(in []point) spreadPoints {
-	var out spreadPoints
+func (c chart) drawable(in []point) drawable {
+	var out drawable
 	for _, p := range in {
 		if (c.logX && p.x <= 0) || (c.logY && p.low <= 0) {
 			continue

@@ -10,7 +10,7 @@ import (
 
 func exampleResults() *Results {
 	o := &Outcome{Name: "burst/profile=node/containers=2/pods=110"}
-	for i, c := range everyone() {
+	for i, c := range candidates(everyone) {
 		o.row(c).add(Metrics{"last": 3600 / float64(i+1), "limit": 3000 / float64(i+1), "client": 10, "server": 20})
 		o.row(c).add(Metrics{"last": 3700 / float64(i+1), "limit": 3000 / float64(i+1), "client": 11, "server": 20})
 	}

@@ -44,7 +44,11 @@ func (b *bench) program(name string) string { return filepath.Join(b.bin, name) 
 // fails, the results are partial.
 func (b *bench) run(ctx context.Context) (*Results, error) {
 	r := &Results{Began: time.Now(), Machine: thisMachine(), Runs: b.runs}
-	bar := b.bar()
+	total := 0
+	for _, s := range b.scenarios {
+		total += b.runs * len(s.Candidates)
+	}
+	bar := newBar(total, b.progress)
 	var err error
 	for _, s := range b.scenarios {
 		o := &Outcome{Name: s.Name, Began: time.Now(), Of: b.version}
@@ -111,14 +115,6 @@ func (b *bench) turn(ctx context.Context, s Scenario, candidates []Candidate) ([
 		})
 	}
 	return measured, group.Wait()
-}
-
-func (b *bench) bar() *progressbar.ProgressBar {
-	total := 0
-	for _, s := range b.scenarios {
-		total += b.runs * len(s.Candidates)
-	}
-	return newBar(total, b.progress)
 }
 
 func newBar(total int, to io.Writer) *progressbar.ProgressBar {
@@ -207,7 +203,7 @@ func picked(s Scenario, set string, patterns []string, matched []bool) bool {
 	}
 	found := false
 	for i, p := range patterns {
-		if ok, err := filepath.Match(p, s.Name); ok && err == nil || p == s.Name || p == s.Group {
+		if ok, err := filepath.Match(p, s.Name); ok && err == nil || p == s.Name || p == s.group() {
 			matched[i], found = true, true
 		}
 	}

@@ -45,7 +45,7 @@ func run(ctx context.Context, socket string, seed uint64) error {
 	served := make(chan error, 1)
 	go func() { served <- runtime.Serve(ctx, listener) }()
 	n := &node{runtime: runtime}
-	err = control.Serve(os.Stdin, os.Stdout, func(o control.Order) (control.Answer, bool) {
+	err = control.Serve(os.Stdin, os.Stdout, func(o control.Order) control.Answer {
 		return n.handle(ctx, o)
 	})
 	cancel()
@@ -62,7 +62,7 @@ type node struct {
 	cpu float64
 }
 
-func (n *node) handle(ctx context.Context, o control.Order) (control.Answer, bool) {
+func (n *node) handle(ctx context.Context, o control.Order) control.Answer {
 	var answer control.Answer
 	var err error
 	switch o.Do {
@@ -85,15 +85,13 @@ func (n *node) handle(ctx context.Context, o control.Order) (control.Answer, boo
 		n.reset()
 	case control.NodeStats:
 		answer = n.stats()
-	case control.NodeStop:
-		return control.Answer{}, true
 	default:
 		err = fmt.Errorf("unknown order %q", o.Do)
 	}
 	if err != nil {
 		answer.Err = err.Error()
 	}
-	return answer, false
+	return answer
 }
 
 // A larger node does not fit into memory.

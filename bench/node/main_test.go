@@ -46,8 +46,7 @@ func newNode(t *testing.T) (*node, *cri.Client) {
 
 func (n *node) order(t *testing.T, o control.Order) control.Answer {
 	t.Helper()
-	answer, _ := n.handle(t.Context(), o)
-	return answer
+	return n.handle(t.Context(), o)
 }
 
 // list returns the pods, after waiting until the runtime serves.

@@ -34,7 +34,7 @@ type Candidate func(ctx context.Context, emit func(Event)) error
 // Width returns how many pods a candidate now inspects at once at most.
 type Width func() (int, error)
 
-// Serve handles the commands of in until a stop or the end of in. It returns the
+// Serve handles the commands of in until in ends. It returns the
 // error of the candidate or of the protocol. width is nil for a candidate without
 // one.
 func Serve(ctx context.Context, candidate Candidate, width Width, in io.Reader, out io.Writer) error {
@@ -42,23 +42,21 @@ func Serve(ctx context.Context, candidate Candidate, width Width, in io.Reader, 
 	defer cancel()
 	p := &probe{ended: make(chan error, 1), width: width}
 	p.expect(nil, false)
-	err := control.Serve(in, out, func(c control.Command) (control.Report, bool) {
+	err := control.Serve(in, out, func(c control.Command) control.Report {
 		switch c.Do {
 		case control.ClientStart:
 			p.start(ctx, candidate)
-			return control.Report{}, false
+			return control.Report{}
 		case control.ClientExpect:
 			runtime.GC()
 			p.expect(c.Want, c.Keep)
-			return control.Report{}, false
+			return control.Report{}
 		case control.ClientWait:
-			return p.wait(time.Duration(c.TimeoutMS) * time.Millisecond), false
+			return p.wait(time.Duration(c.TimeoutMS) * time.Millisecond)
 		case control.ClientReport:
-			return p.report(), false
-		case control.ClientStop:
-			return control.Report{}, true
+			return p.report()
 		default:
-			return control.Report{Err: fmt.Sprintf("unknown command %q", c.Do)}, false
+			return control.Report{Err: fmt.Sprintf("unknown command %q", c.Do)}
 		}
 	})
 	cancel()

@@ -18,11 +18,11 @@ func TestQuietNodeFailsCandidateWithOtherWork(t *testing.T) {
 		seen   map[string]control.Seen
 		ok     bool
 	}{
-		"relists":                {pipelineOf(16), 10, 0, nil, true},
+		"relists":                {"pipeline-16", 10, 0, nil, true},
 		"has stopped relisting":  {kubelet, 4, 0, nil, false},
-		"has events":             {eventsOf(16), 0, 0, nil, true},
-		"relists despite events": {eventsOf(16), 1, 0, nil, false},
-		"inspects":               {eventsOf(16), 0, 1, nil, false},
+		"has events":             {"events-16", 0, 0, nil, true},
+		"relists despite events": {"events-16", 1, 0, nil, false},
+		"inspects":               {"events-16", 0, 1, nil, false},
 		"delivers an event":      {serial, 10, 0, map[string]control.Seen{"PodSync": {Count: 1}}, false},
 	} {
 		at := control.Answer{CPUSeconds: 0.25, RPCs: map[string]control.RPC{
