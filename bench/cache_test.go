@@ -9,7 +9,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// BenchmarkCache measures what the stages write and what readers read.
+// BenchmarkCache does what the stages and the readers do to the cache.
 func BenchmarkCache(b *testing.B) {
 	for _, pods := range []int{110, 5000} {
 		uids := make([]pleg.PodUID, pods)
@@ -43,7 +43,7 @@ func BenchmarkCache(b *testing.B) {
 		b.Run(fmt.Sprintf("op=wait/pods=%d", pods), func(b *testing.B) {
 			b.ReportAllocs()
 			for n := 0; b.Loop(); n++ {
-				// The status is new enough already, as in most calls of a pod worker.
+				// Fresh enough already: what a pod worker does most of the time.
 				if _, err := c.GetNewerThan(b.Context(), uids[n%pods], at.Add(-time.Second)); err != nil {
 					b.Fatal(err)
 				}

@@ -23,12 +23,12 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage/hinter"
 )
 
-// eventBatch is the number of events in one iteration of BenchmarkEvents.
+// eventBatch is how many events one round of BenchmarkEvents sends in one go.
 const eventBatch = 20_000
 
-// BenchmarkEvents reads CRI events from a unix socket as fast as it can. The sender
-// in the same process writes encoded bytes. The reader is the CRI client alone, or
-// with the hinter behind it.
+// BenchmarkEvents reads a flood of container events over a unix socket from a
+// sender in the same process that only writes bytes which are there already. The
+// reader is the CRI client alone, or with the hinter behind it.
 func BenchmarkEvents(b *testing.B) {
 	for _, event := range []string{"whole", "partial"} {
 		raw, err := proto.Marshal(benchEvent(event == "whole"))
@@ -87,7 +87,7 @@ func benchEvents(b *testing.B, raw []byte, read func(context.Context, *countedEv
 	}
 }
 
-// rawBytes sends encoded messages.
+// rawBytes sends bytes as they are.
 type rawBytes struct{}
 
 func (rawBytes) Name() string { return "proto" }
@@ -98,7 +98,7 @@ func (rawBytes) Marshal(v any) (mem.BufferSlice, error) {
 
 func (rawBytes) Unmarshal(mem.BufferSlice, any) error { return nil }
 
-// countedEvents are the client's events; done receives after each batch.
+// countedEvents are the client's; done tells of each batch that has been read.
 type countedEvents struct {
 	client *cri.Client
 	count  int
@@ -134,15 +134,15 @@ func readByHinter(ctx context.Context, events *countedEvents) error {
 	return run.Wait()
 }
 
-// noLists is a lister that never lists.
+// noLists stands for the lister.
 type noLists struct{}
 
 func (noLists) Relist()           {}
 func (noLists) SetStream(bool)    {}
 func (noLists) Listed() time.Time { return time.Time{} }
 
-// benchEvent is the start of the second of two containers, as containerd sends it
-// or, if not whole, without the statuses of sandbox and containers.
+// benchEvent is the start of the second of two containers, as containerd sends
+// it, or what is left of it without the sandbox's status.
 func benchEvent(whole bool) *runtimeapi.ContainerEventResponse {
 	labels := map[string]string{
 		"io.kubernetes.pod.uid": "8f5c1f3e-6c3c-4b0e-9a55-0d6f2b1f7a10", "io.kubernetes.pod.name": "web-5d4f8c7b9-x2x2x",

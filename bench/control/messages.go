@@ -14,14 +14,10 @@ type Command struct {
 
 // The commands of a client.
 const (
-	// ClientExpect begins a window of measurement.
-	ClientExpect = "expect"
-	// ClientStart starts the candidate.
-	ClientStart = "start"
-	// ClientWait answers when the window has its events.
-	ClientWait = "wait"
-	// ClientReport answers at once.
-	ClientReport = "report"
+	ClientStart  = "start"  // starts the candidate
+	ClientExpect = "expect" // begins a window of measurement
+	ClientWait   = "wait"   // answers when the window has its events
+	ClientReport = "report" // answers at once
 )
 
 // Seen counts the events of one type.
@@ -84,20 +80,13 @@ type Order struct {
 
 // The orders to a node.
 const (
-	// NodePopulate adds pods.
-	NodePopulate = "populate"
-	// NodeShape sets the latency profile and the limit of calls at once.
-	NodeShape = "shape"
-	// NodeBurst resets the counters and changes pods in one step.
-	NodeBurst = "burst"
-	// NodeHang makes the status calls of that many pods hang.
-	NodeHang = "hang"
-	// NodeChurn replaces containers at a steady rate, and answers at the end.
-	NodeChurn = "churn"
-	// NodeReset resets the counters.
-	NodeReset = "reset"
-	// NodeStats answers with the counters.
-	NodeStats = "stats"
+	NodePopulate = "populate" // adds pods
+	NodeShape    = "shape"    // sets the latency profile and the limit of calls
+	NodeBurst    = "burst"    // resets the counters and changes pods in one step
+	NodeHang     = "hang"     // makes the status calls of that many pods hang
+	NodeChurn    = "churn"    // replaces containers at a steady rate, and answers at the end
+	NodeReset    = "reset"    // resets the counters
+	NodeStats    = "stats"    // answers with the counters
 )
 
 // RPC counts the calls of one kind at the runtime.

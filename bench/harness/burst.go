@@ -194,14 +194,11 @@ func restarts() []Scenario {
 type restart struct{ pods, containers, times int }
 
 func (w restart) measure(ctx context.Context, b *bench, c Candidate) (Metrics, error) {
-	l, err := b.newLab(ctx, c, relistPeriod/5, callTimeout)
+	l, err := b.newPopulatedLab(ctx, c, relistPeriod/5, w.pods, w.containers)
 	if err != nil {
 		return nil, err
 	}
 	defer l.close()
-	if err := l.populate(w.pods, w.containers); err != nil {
-		return nil, err
-	}
 	n := w.pods * w.containers
 	var r control.Report
 	for range w.times {

@@ -35,17 +35,11 @@ type churn struct {
 }
 
 func (w churn) measure(ctx context.Context, b *bench, c Candidate) (Metrics, error) {
-	l, err := b.newLab(ctx, c, relistPeriod, callTimeout)
+	l, err := b.newPopulatedLab(ctx, c, relistPeriod, w.pods, w.containers)
 	if err != nil {
 		return nil, err
 	}
 	defer l.close()
-	if err := l.populate(w.pods, w.containers); err != nil {
-		return nil, err
-	}
-	if err := l.awaitStream(ctx, c); err != nil {
-		return nil, err
-	}
 	if err := l.order(control.Order{Do: control.NodeShape, Profile: "node"}); err != nil {
 		return nil, err
 	}

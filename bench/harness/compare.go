@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -94,30 +93,27 @@ func commonBenchmarks(before, after string, only []string) ([]string, error) {
 	return common, nil
 }
 
-// ignored are the folders that the go command ignores.
-var ignored = regexp.MustCompile(`^([._].*|testdata)$`)
-
 // benchmarkPackages returns the packages of the module in root that have Go
 // benchmarks, such as ./bench.
 func benchmarkPackages(root string) ([]string, error) {
 	var packages []string
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
 			return err
-		case d.IsDir():
-			if _, err := os.Stat(filepath.Join(path, "go.mod")); path != root && (err == nil || ignored.MatchString(d.Name())) {
+		}
+		if d.IsDir() && file != root {
+			if _, err := os.Stat(filepath.Join(file, "go.mod")); err == nil || strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" {
 				return filepath.SkipDir
 			}
-			return nil
-		case !strings.HasSuffix(path, "_test.go"):
+		}
+		if !strings.HasSuffix(file, "_test.go") {
 			return nil
 		}
-		text, err := os.ReadFile(path)
+		text, err := os.ReadFile(file)
 		if err != nil || !bytes.Contains(text, []byte("\nfunc Benchmark")) {
 			return err
 		}
-		dir, err := filepath.Rel(root, filepath.Dir(path))
+		dir, err := filepath.Rel(root, filepath.Dir(file))
 		packages = append(packages, "./"+filepath.ToSlash(dir))
 		return err
 	})

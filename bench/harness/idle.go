@@ -29,14 +29,11 @@ type idle struct{ pods, containers, relists int }
 const idlePeriod = 50 * time.Millisecond
 
 func (w idle) measure(ctx context.Context, b *bench, c Candidate) (Metrics, error) {
-	l, err := b.newLab(ctx, c, idlePeriod, callTimeout)
+	l, err := b.newPopulatedLab(ctx, c, idlePeriod, w.pods, w.containers)
 	if err != nil {
 		return nil, err
 	}
 	defer l.close()
-	if err := l.populate(w.pods, w.containers); err != nil {
-		return nil, err
-	}
 	if err := l.expect(nil, false); err != nil {
 		return nil, err
 	}
@@ -97,17 +94,11 @@ type quiet struct {
 }
 
 func (w quiet) measure(ctx context.Context, b *bench, c Candidate) (Metrics, error) {
-	l, err := b.newLab(ctx, c, relistPeriod, callTimeout)
+	l, err := b.newPopulatedLab(ctx, c, relistPeriod, w.pods, w.containers)
 	if err != nil {
 		return nil, err
 	}
 	defer l.close()
-	if err := l.populate(w.pods, w.containers); err != nil {
-		return nil, err
-	}
-	if err := l.awaitStream(ctx, c); err != nil {
-		return nil, err
-	}
 	if err := l.expect(nil, false); err != nil {
 		return nil, err
 	}

@@ -44,6 +44,23 @@ func (b *bench) newLab(ctx context.Context, c Candidate, period, timeout time.Du
 	return l, nil
 }
 
+// newPopulatedLab is a lab whose candidate knows all pods and, if it follows CRI
+// events, relies on its event stream.
+func (b *bench) newPopulatedLab(ctx context.Context, c Candidate, period time.Duration, pods, containers int) (*lab, error) {
+	l, err := b.newLab(ctx, c, period, callTimeout)
+	if err != nil {
+		return nil, err
+	}
+	err = l.populate(pods, containers)
+	if err == nil && c.events() {
+		err = pause(ctx, streamUp)
+	}
+	if err != nil {
+		l.close()
+	}
+	return l, err
+}
+
 // newClient starts the process of a candidate that will connect to the socket.
 func (b *bench) newClient(ctx context.Context, c Candidate, socket string, period, timeout time.Duration) (*client, error) {
 	args := []string{"-socket", socket, "-period", period.String(), "-timeout", timeout.String()}
@@ -134,15 +151,6 @@ func (l *lab) awaitRelists(ctx context.Context, relists int) (control.Answer, er
 		}
 	}
 	return at, err
-}
-
-// awaitStream waits until a candidate that follows CRI events relies on its
-// event stream.
-func (l *lab) awaitStream(ctx context.Context, c Candidate) error {
-	if !c.events() {
-		return nil
-	}
-	return pause(ctx, streamUp)
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -223,10 +223,11 @@ func readResults(dir string) (*Results, error) {
 
 // thisMachine leaves empty what the system does not report.
 func thisMachine() Machine {
+	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	return Machine{
 		CPU: after("/proc/cpuinfo", "model name"), Cores: runtime.NumCPU(),
 		Memory: after("/proc/meminfo", "MemTotal"),
-		Kernel: firstLine("/proc/sys/kernel/osrelease"), Go: runtime.Version(),
+		Kernel: string(bytes.TrimSpace(kernel)), Go: runtime.Version(),
 	}
 }
 
@@ -239,10 +240,4 @@ func after(file, key string) string {
 		}
 	}
 	return ""
-}
-
-func firstLine(file string) string {
-	data, _ := os.ReadFile(file)
-	line, _, _ := bytes.Cut(data, []byte("\n"))
-	return string(line)
 }

@@ -129,10 +129,11 @@ func newBench(chosen []Scenario, runs int, root, bin string) (*bench, error) {
 	if runs < 1 {
 		return nil, fmt.Errorf("--runs is %d, want at least 1", runs)
 	}
-	for _, name := range []string{"node", "client", "kubelet"} {
-		if name == "kubelet" && !uses(chosen, kubelet) {
-			continue
-		}
+	programs := []string{"node", "client"}
+	if slices.ContainsFunc(chosen, func(s Scenario) bool { return slices.Contains(s.Candidates, kubelet) }) {
+		programs = append(programs, "kubelet")
+	}
+	for _, name := range programs {
 		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
 			return nil, fmt.Errorf("program %s is missing (make -C bench programs builds it): %w", name, err)
 		}
@@ -156,10 +157,6 @@ func (b *bench) close() error {
 		b.realNode.stop()
 	}
 	return os.RemoveAll(b.temp)
-}
-
-func uses(scenarios []Scenario, c Candidate) bool {
-	return slices.ContainsFunc(scenarios, func(s Scenario) bool { return slices.Contains(s.Candidates, c) })
 }
 
 // choose returns the scenarios that match one of the patterns, or the set if

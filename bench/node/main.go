@@ -72,10 +72,11 @@ func (n *node) handle(ctx context.Context, o control.Order) control.Answer {
 		err = n.shape(o)
 	case control.NodeBurst:
 		n.reset()
-		var change simruntime.Change
-		if change, err = changeOf(o.Change); err == nil {
-			answer.Changed = len(n.runtime.Burst(o.Pods, change))
+		change, ok := changes[o.Change]
+		if !ok {
+			return control.Answer{Err: fmt.Sprintf("unknown change %q: have restart, replace, exit and remove", o.Change)}
 		}
+		answer.Changed = len(n.runtime.Burst(o.Pods, change))
 	case control.NodeHang:
 		answer.Changed, err = n.hang(o.Pods)
 	case control.NodeChurn:
@@ -92,6 +93,11 @@ func (n *node) handle(ctx context.Context, o control.Order) control.Answer {
 		answer.Err = err.Error()
 	}
 	return answer
+}
+
+var changes = map[string]simruntime.Change{
+	"restart": simruntime.Restart, "replace": simruntime.Replace,
+	"exit": simruntime.Exit, "remove": simruntime.Remove,
 }
 
 // A larger node does not fit into memory.
@@ -157,16 +163,4 @@ func (n *node) stats() control.Answer {
 		a.RPCs[name] = control.RPC{Calls: r.Calls, Errors: r.Errors, TimeMS: float64(r.Time) / float64(time.Millisecond)}
 	}
 	return a
-}
-
-func changeOf(name string) (simruntime.Change, error) {
-	changes := map[string]simruntime.Change{
-		"restart": simruntime.Restart, "replace": simruntime.Replace,
-		"exit": simruntime.Exit, "remove": simruntime.Remove,
-	}
-	change, ok := changes[name]
-	if !ok {
-		return 0, fmt.Errorf("unknown change %q: have restart, replace, exit and remove", name)
-	}
-	return change, nil
 }

@@ -2,17 +2,15 @@ package main
 
 import (
 	"context"
-	"errors"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"github.com/pleg-pipeline/pleg-pipeline/bench/benchtest"
 	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -20,27 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // newNode returns a node and a client of its runtime.
 func newNode(t *testing.T) (*node, *cri.Client) {
 	t.Helper()
-	runtime, err := simruntime.New(simruntime.Options{Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket := filepath.Join(t.TempDir(), "cri.sock")
-	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- runtime.ListenAndServe(ctx, socket) }()
-	client, err := cri.New(socket, cri.Options{UnaryLists: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
-		cancel()
-		if err := <-served; !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-	})
+	runtime, client := benchtest.NewRuntime(t)
 	return &node{runtime: runtime}, client
 }
 
