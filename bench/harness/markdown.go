@@ -78,13 +78,14 @@ func number(v float64) string {
 
 // section renders the plots and the tables of a group.
 func section(r *Results, drawn []chart, group string) string {
-	text := images(drawn, group)
+	var b strings.Builder
+	b.WriteString(images(drawn, group))
 	for _, s := range scenarios() {
 		if o := r.outcome(s.Name); s.group() == group && o != nil {
-			text += fmt.Sprintf("### %s\n\n%s %s.\n\n%s\n", s.Name, s.Title, o.caption(), table(o))
+			fmt.Fprintf(&b, "### %s\n\n%s %s.\n\n%s\n", s.Name, s.Title, o.caption(), table(o))
 		}
 	}
-	return cmp.Or(text, "Not measured: `make bench-full` does.\n")
+	return cmp.Or(b.String(), "Not measured: `make bench-full` does.\n")
 }
 
 // images shows the plots of a group.

@@ -133,7 +133,7 @@ func (c chart) write(p *plot.Plot, legend [legendColumns]plot.Legend, legendHeig
 	}
 	all := draw.New(canvas)
 	all.SetColor(p.BackgroundColor)
-	all.Fill(all.Rectangle.Path())
+	all.Fill(all.Path())
 	p.Draw(draw.Crop(all, margin/2, -margin, legendHeight+vg.Points(6), -vg.Points(4)))
 	label := p.X.Label.TextStyle
 	label.XAlign, label.YAlign = draw.XLeft, draw.YTop
