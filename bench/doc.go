@@ -1,5 +1,5 @@
-// Package bench holds the Go benchmarks of the pipeline's hot steps. The
-// benchmark of whole relists, each candidate in a process of its own, is in the
-// folders below: harness runs it, node is the runtime it runs against, client
-// and kubelet are what it measures, serial is the baseline.
+// Package bench has the Go benchmarks of the pipeline's hot steps. The folders
+// below have the benchmark of whole relists: harness starts a node, which serves a
+// simulated runtime, and a client, which runs the pipeline or the serial baseline,
+// or kubelet, which runs the kubelet's own relist.
 package bench

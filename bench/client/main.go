@@ -1,5 +1,5 @@
 // Command client runs the serial baseline or the pipeline against a CRI socket
-// and measures it; the benchmark runs it as a process of its own.
+// and measures it.
 package main
 
 import (
@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// eventBuffer is room for every event of the greatest burst, so that what is
-// compared is how fast events come and not who loses them.
+// eventBuffer has room for every event of the largest burst: the benchmark
+// compares how fast events arrive, not how many are discarded.
 const eventBuffer = 1 << 15
 
 type config struct {
@@ -42,7 +42,7 @@ func main() {
 	flag.StringVar(&c.socket, "socket", "", "socket of the container runtime")
 	flag.IntVar(&c.inspectors, "inspectors", pipeline.DefaultInspectors, "inspectors of the pipeline")
 	flag.BoolVar(&c.fixed, "fixed", false, "always use all inspectors")
-	flag.BoolVar(&c.events, "events", false, "follow the runtime's container events")
+	flag.BoolVar(&c.events, "events", false, "follow CRI events")
 	flag.DurationVar(&c.period, "period", time.Second, "relist period")
 	flag.DurationVar(&c.timeout, "timeout", 2*time.Minute, "deadline of a runtime call")
 	flag.StringVar(&c.profile, "cpuprofile", "", "file for a CPU profile of the whole run")
@@ -71,9 +71,9 @@ func (c config) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, runtime.Close()) }()
-	// The candidates would wait for it to appear.
+	// Without this check the candidates would wait for the socket.
 	if _, err := os.Stat(strings.TrimPrefix(c.socket, "unix://")); err != nil {
-		return fmt.Errorf("there is no runtime to measure with (-socket): %w", err)
+		return fmt.Errorf("no runtime at -socket: %w", err)
 	}
 	return c.profiled(func() error {
 		candidate, width := candidate(runtime)
@@ -81,7 +81,7 @@ func (c config) run(ctx context.Context) (err error) {
 	})
 }
 
-// profiled writes a CPU profile of what run does, if one is wanted.
+// profiled writes a CPU profile of run if the flag is set.
 func (c config) profiled(run func() error) (err error) {
 	if c.profile == "" {
 		return run()
@@ -144,7 +144,7 @@ func (c config) pipeline(runtime *cri.Client) (probe.Candidate, probe.Width) {
 	}, func() (int, error) { return width(registry) }
 }
 
-// width is what the pipeline itself says of it; 0 before it runs.
+// width is the pipeline's metric; 0 before it runs.
 func width(registry prometheus.Gatherer) (int, error) {
 	families, err := registry.Gather()
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// ticksPerSecond is the unit of /proc/PID/stat (USER_HZ), which is the same on
-// every Linux that Go runs on.
+// ticksPerSecond is the unit of /proc/PID/stat (USER_HZ), the same on every Linux
+// that Go supports.
 const ticksPerSecond = 100
 
-// cpuSeconds returns the CPU time of the containerd that serves the socket: the
-// process of that name with a file of the socket's folder in its arguments.
+// cpuSeconds returns the CPU time of the containerd that serves the socket. Its
+// arguments name a file in the socket's folder.
 func cpuSeconds(socket string) float64 {
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, file := range files {
@@ -37,8 +37,8 @@ func processSeconds(dir string) float64 {
 	if err != nil {
 		return 0
 	}
-	// The name, in parentheses, may hold spaces; utime and stime are the
-	// twelfth and thirteenth field after it.
+	// The name, in parentheses, may have spaces. utime and stime are the twelfth
+	// and thirteenth field after it.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 13 {
 		return 0

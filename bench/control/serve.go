@@ -7,27 +7,22 @@ import (
 	"io"
 )
 
-// maxLine bounds one line in bytes; the log of a long churn is the longest.
-const maxLine = 64 << 20
+// MaxLine bounds one line, in bytes. The log of a long churn is the longest.
+const MaxLine = 64 << 20
 
-// Serve answers every line of in on out until in ends or handle says to stop.
-// The answer to the last line is written too. An error means that a line was
-// not a message or that out is gone.
-func Serve[In, Out any](in io.Reader, out io.Writer, handle func(In) (answer Out, stop bool)) error {
+// Serve answers every line of in on out until in ends. It returns an error if a
+// line is not a message or an answer cannot be written.
+func Serve[In, Out any](in io.Reader, out io.Writer, handle func(In) Out) error {
 	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, maxLine)
+	lines.Buffer(nil, MaxLine)
 	answers := json.NewEncoder(out)
 	for lines.Scan() {
 		var message In
 		if err := json.Unmarshal(lines.Bytes(), &message); err != nil {
 			return fmt.Errorf("control message %q: %w", lines.Text(), err)
 		}
-		answer, stop := handle(message)
-		if err := answers.Encode(answer); err != nil {
+		if err := answers.Encode(handle(message)); err != nil {
 			return fmt.Errorf("answer control message: %w", err)
-		}
-		if stop {
-			return nil
 		}
 	}
 	if err := lines.Err(); err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Usage is what a process has used, or used between two moments.
+// Usage is what a process has used, in total or between two marks.
 type Usage struct {
 	WallSeconds float64 `json:"wallSeconds"`
 	CPUSeconds  float64 `json:"cpuSeconds"`
@@ -20,13 +20,13 @@ type Usage struct {
 	RSSBytes uint64 `json:"rssBytes"`
 }
 
-// Mark is a moment to measure from.
+// Mark is a time and the usage until then.
 type Mark struct {
 	at    time.Time
 	usage Usage
 }
 
-// Now marks this moment of this process.
+// Now returns a mark of this process.
 func Now() Mark {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
@@ -54,7 +54,7 @@ func CPUSeconds() float64 {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano()).Seconds()
 }
 
-// rss returns the resident memory in bytes; zero where /proc does not say.
+// rss returns the resident memory in bytes, or zero if /proc does not have it.
 func rss() uint64 {
 	data, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

@@ -12,21 +12,20 @@ import (
 type burst struct {
 	pods, containers int
 	profile          string
-	// before is the profile in which the candidate gets to know the pods; that
-	// of the burst if it is empty.
+	// before is the profile until the burst; empty means that of the burst.
 	before string
-	// limit is the number of calls the runtime takes at once; 0 means any.
+	// limit is the number of calls the runtime serves at once; 0 means any.
 	limit int
-	// hung is the number of the changing pods whose status calls hang.
+	// hung is the number of changing pods whose status calls hang.
 	hung int
 }
 
-// longest bounds the wait for a burst: 1000 pods of 5 containers one after the
-// other take 80 s, with a heavy tail three times that.
+// longest bounds the wait for events: 1000 pods of 5 containers take 80 s with one
+// call at a time, and three times that with tail latency.
 const longest = 6 * time.Minute
 
-// burstSizes are pods by containers: small and usual numbers with any, and pods
-// of two in any number. Every pair of the two would take half a day.
+// burstSizes are the numbers of pods for each number of containers. All
+// combinations would take half a day.
 var burstSizes = map[int][]int{1: {10, 110}, 2: {10, 110, 1000}, 5: {10, 110}}
 
 func bursts() []Scenario {
@@ -34,97 +33,54 @@ func bursts() []Scenario {
 	for _, profile := range []string{"node", "zero", "tail"} {
 		for _, containers := range []int{1, 2, 5} {
 			for _, pods := range burstSizes[containers] {
-				w := burst{pods: pods, containers: containers, profile: profile}
-				all = append(all, Scenario{
-					Name:       fmt.Sprintf("burst/profile=%s/containers=%d/pods=%d", profile, containers, pods),
-					Group:      "burst",
-					Title:      fmt.Sprintf("%d pods x %d exit at once, %s latency", pods, containers, profile),
-					Candidates: everyone(), Measure: w.measure,
-					InQuick: containers == 2 && (pods == 110 && profile == "node" || pods == 1000 && profile == "zero"),
-				})
+				all = append(all, burst{pods: pods, containers: containers, profile: profile}.scenario(
+					fmt.Sprintf("burst/profile=%s/containers=%d/pods=%d", profile, containers, pods), "", everyone,
+					containers == 2 && (pods == 110 && profile == "node" || pods == 1000 && profile == "zero")))
 			}
 		}
 	}
-	return all
-}
-
-// singles are bursts of one pod: the least a relist can have to do.
-func singles() []Scenario {
-	var all []Scenario
 	for _, profile := range []string{"zero", "node"} {
-		w := burst{pods: 1, containers: 2, profile: profile}
-		all = append(all, Scenario{
-			Name:       "single/profile=" + profile,
-			Group:      "single",
-			Title:      "the 2 containers of one pod, alone on the node, exit, " + profile + " latency",
-			Candidates: []Candidate{serial, kubelet, pipelineOf(1), pipelineOf(16)}, Measure: w.measure, InQuick: true,
-		})
+		all = append(all, burst{pods: 1, containers: 2, profile: profile}.scenario(
+			"single/profile="+profile, ", no other pods", "serial kubelet pipeline-1 pipeline-16", true))
 	}
-	return all
-}
-
-func limited() []Scenario {
-	var all []Scenario
-	for _, profile := range []string{"zero", "node"} {
-		w := burst{pods: 1000, containers: 2, profile: profile, limit: 8}
-		if profile == "node" {
-			w.pods = 110
-		}
-		all = append(all, Scenario{
-			Name:       fmt.Sprintf("limited/profile=%s/pods=%d/limit=8", profile, w.pods),
-			Group:      "limited",
-			Title:      fmt.Sprintf("%d pods x 2 exit at once, %s latency, a runtime that takes 8 calls at once", w.pods, profile),
-			Candidates: append([]Candidate{kubelet, fixedOf(4), fixedOf(8), fixedOf(16), fixedOf(32)}, pipelines(widths...)...),
-			Measure:    w.measure, InQuick: true,
-		})
+	for _, w := range []burst{{pods: 1000, profile: "zero"}, {pods: 110, profile: "node"}} {
+		w.containers, w.limit = 2, 8
+		all = append(all, w.scenario(fmt.Sprintf("limited/profile=%s/pods=%d/limit=8", w.profile, w.pods),
+			", the runtime serves 8 calls at once", "kubelet "+fixedWidths+" "+allWidths, true))
 	}
-	return all
-}
-
-// shifts are runtimes that become slow at the moment of the burst, though they
-// still take any number of calls.
-func shifts() []Scenario {
-	w := burst{pods: 110, containers: 2, profile: "node", before: "zero"}
-	return []Scenario{{
-		Name:       "shift/profile=node/pods=110",
-		Group:      "shift",
-		Title:      "110 pods x 2 exit at once, and the latency rises from zero to node",
-		Candidates: []Candidate{serial, kubelet, pipelineOf(8), pipelineOf(16), fixedOf(8), fixedOf(16)},
-		Measure:    w.measure, InQuick: true,
-	}}
-}
-
-func hung() []Scenario {
-	var all []Scenario
+	// The runtime still serves any number of calls, but each takes longer.
+	all = append(all, burst{pods: 110, containers: 2, profile: "node", before: "zero"}.scenario(
+		"shift/profile=node/pods=110", ", zero until then", twoWidths+" fixed-8 fixed-16", true))
 	for _, n := range []int{0, 1, 5} {
-		w := burst{pods: 110, containers: 2, profile: "node", hung: n}
-		all = append(all, Scenario{
-			Name:       fmt.Sprintf("hung/pods=%d", n),
-			Group:      "hung",
-			Title:      fmt.Sprintf("110 pods x 2 exit at once, node latency, the status calls of %d hang for %v", n, hangTimeout),
-			Candidates: []Candidate{serial, kubelet, pipelineOf(8), pipelineOf(16)}, Measure: w.measure,
-			InQuick: true,
-		})
+		all = append(all, burst{pods: 110, containers: 2, profile: "node", hung: n}.scenario(fmt.Sprintf("hung/pods=%d", n),
+			fmt.Sprintf(", status calls of %d of them hang for %v", n, hangTimeout), twoWidths, true))
 	}
 	return all
 }
 
-// started and exited are the events of so many running pods when they are first
-// seen, and when their containers exit.
+func (w burst) scenario(name, also, of string, inQuick bool) Scenario {
+	return Scenario{
+		Name: name, Title: fmt.Sprintf("%d pods x %d exit at once, %s latency%s", w.pods, w.containers, w.profile, also),
+		Candidates: candidates(of), Measure: w.measure, InQuick: inQuick,
+	}
+}
+
+// started are the events of new running pods.
 func started(pods, containers int) map[string]int {
 	return map[string]int{"ContainerStarted": pods * (containers + 1)}
 }
 
+// exited are the events of pods whose containers exit.
 func exited(pods, containers int) map[string]int {
 	return map[string]int{"ContainerDied": pods * containers}
 }
 
 func (w burst) measure(ctx context.Context, b *bench, c Candidate) (Metrics, error) {
-	timeout := 2 * time.Minute
+	timeout := callTimeout
 	if w.hung > 0 {
 		timeout = hangTimeout
 	}
-	l, err := b.newLab(ctx, c, settings{period: relistPeriod, timeout: timeout})
+	l, err := b.newLab(ctx, c, relistPeriod, timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -132,30 +88,23 @@ func (w burst) measure(ctx context.Context, b *bench, c Candidate) (Metrics, err
 	if err := w.prepare(l, c); err != nil {
 		return nil, err
 	}
-	want := exited(w.pods-w.hung, w.containers)
-	if err := l.expect(want, false); err != nil {
-		return nil, err
-	}
-	if err := l.order(control.Order{Do: control.NodeBurst, Change: "exit", Pods: w.pods}); err != nil {
-		return nil, err
-	}
-	r, err := l.wait(want, longest)
+	r, err := l.window(exited(w.pods-w.hung, w.containers), false, func() error {
+		return l.order(control.Order{Do: control.NodeBurst, Change: "exit", Pods: w.pods})
+	})
 	if err != nil {
 		return nil, err
 	}
 	m, err := l.burstMetrics(c, r, w.pods)
 	if w.hung > 0 || w.profile == "zero" {
-		// The time of calls that hang is no work, and calls that take no time
-		// set no limit.
-		delete(m, "limit")
-		delete(m, "ratio")
+		// Neither the time of a hung call nor calls without latency set a limit.
+		m.remove("limit", "ratio")
 	}
 	return m, err
 }
 
-// prepare brings the lab to the moment before the burst. Who learns from the time
-// calls take gets to know the pods under the latencies of the burst, unless it is
-// the point that they change; for the others that would only cost time.
+// prepare brings the lab to the moment before the burst. A pipeline that finds
+// its width first inspects the pods under the latencies of the burst, unless the
+// scenario changes them. For other candidates that would only take time.
 func (w burst) prepare(l *lab, c Candidate) error {
 	before := w.before
 	switch {
@@ -168,7 +117,7 @@ func (w burst) prepare(l *lab, c Candidate) error {
 	if err := l.order(control.Order{Do: control.NodeShape, Profile: before, Limit: w.limit}); err != nil {
 		return err
 	}
-	if err := l.settle(w.pods, w.containers); err != nil {
+	if err := l.populate(w.pods, w.containers); err != nil {
 		return err
 	}
 	return l.order(
@@ -177,75 +126,90 @@ func (w burst) prepare(l *lab, c Candidate) error {
 	)
 }
 
-// settle adds pods and starts the candidate, which then knows them all.
-func (l *lab) settle(pods, containers int) error {
-	if err := l.order(control.Order{Do: control.NodePopulate, Pods: pods, Containers: containers}); err != nil {
-		return err
+func storms() []Scenario {
+	var all []Scenario
+	for _, profile := range []string{"node", "zero"} {
+		w := storm{running: 110, finished: 1000, containers: 2, profile: profile}
+		all = append(all, Scenario{
+			Name:       "storm/profile=" + profile,
+			Title:      "cold start with 110 running pods x 2 and 2000 exited containers in 1000 pods, " + profile + " latency",
+			Candidates: candidates(twoWidths + " pipeline-32"), Measure: w.measure,
+			InQuick: profile == "zero",
+		})
 	}
-	return l.startClient(started(pods, containers))
+	return all
 }
 
-// startClient starts the candidate, which must then see so many events.
-func (l *lab) startClient(want map[string]int) error {
-	if err := l.expect(want, false); err != nil {
-		return err
-	}
-	if _, err := l.client.ask(control.Command{Do: control.ClientStart}); err != nil {
-		return err
-	}
-	_, err := l.wait(want, longest)
-	return err
+// storm is a cold start on a node with many finished pods.
+type storm struct {
+	running, finished, containers int
+	profile                       string
 }
 
-// burstMetrics adds to what the client saw what the node counted since.
-func (l *lab) burstMetrics(c Candidate, r control.Report, pods int) (Metrics, error) {
-	at, err := l.node.ask(control.Order{Do: control.NodeStats})
+func (w storm) measure(ctx context.Context, b *bench, c Candidate) (Metrics, error) {
+	l, err := b.newLab(ctx, c, relistPeriod, callTimeout)
 	if err != nil {
 		return nil, err
 	}
-	m := Metrics{
-		"client": r.Usage.CPUSeconds * 1e3, "server": at.CPUSeconds * 1e3,
-		"allocs": float64(r.Usage.Allocs), "bytes": float64(r.Usage.AllocBytes) / 1024,
-		"peak": float64(at.PeakInFlight), "waiting": float64(at.PeakArrived),
-		"calls":  float64(statusCalls(at)) / float64(pods),
-		"missed": float64(r.Missed), "repaired": float64(r.Repaired),
+	defer l.close()
+	if err := l.order(
+		control.Order{Do: control.NodePopulate, Pods: w.running, Containers: w.containers},
+		control.Order{Do: control.NodePopulate, Pods: w.finished, Containers: w.containers, Finished: true},
+		control.Order{Do: control.NodeShape, Profile: w.profile},
+		control.Order{Do: control.NodeReset},
+	); err != nil {
+		return nil, err
 	}
-	if r.Width > 0 {
-		m["width"] = float64(r.Width)
+	want := started(w.running, w.containers)
+	want["ContainerDied"] = w.finished * (w.containers + 1)
+	r, err := l.startClient(want)
+	if err != nil {
+		return nil, err
 	}
-	first := true
-	for _, seen := range r.Seen {
-		if first || seen.FirstMS < m["first"] {
-			m["first"], first = seen.FirstMS, false
-		}
-		m["last"] = max(m["last"], seen.LastMS)
+	m, err := l.burstMetrics(c, r, w.running+w.finished)
+	if err != nil {
+		return nil, err
 	}
-	if limit := limit(at, c); limit > 1 {
-		m["limit"], m["ratio"] = limit, m["last"]/limit
+	m["running"] = r.Seen["ContainerStarted"].LastMS
+	if w.profile == "zero" {
+		m.remove("limit", "ratio")
 	}
 	return m, nil
 }
 
-func statusCalls(at control.Answer) int64 {
-	return at.RPCs["ContainerStatus"].Calls + at.RPCs["PodSandboxStatus"].Calls
+func restarts() []Scenario {
+	var all []Scenario
+	for n := 1; n <= 4; n++ {
+		w := restart{pods: 110, containers: 2, times: n}
+		all = append(all, Scenario{
+			Name:       fmt.Sprintf("restart/n=%d", n),
+			Title:      fmt.Sprintf("restart number %d of 110 pods x 2, no latency, exited containers stay", n),
+			Candidates: candidates(oneWidth), Measure: w.measure, InQuick: n == 1 || n == 3,
+		})
+	}
+	return all
 }
 
-// limit is the time in milliseconds below which no client gets that had as many
-// status calls in flight: one list, and the time of all status calls divided by
-// the most in flight. The lists are not among those in flight.
-func limit(at control.Answer, c Candidate) float64 {
-	list := max(mean(at.RPCs["ListContainers"]), mean(at.RPCs["ListPodSandbox"]))
-	total := at.RPCs["ContainerStatus"].TimeMS + at.RPCs["PodSandboxStatus"].TimeMS
-	width := min(c.width(), at.PeakInFlight)
-	if width == 0 {
-		return 0
-	}
-	return list + total/float64(width)
-}
+// restart is pods whose containers restart repeatedly; the exited ones stay.
+type restart struct{ pods, containers, times int }
 
-func mean(r control.RPC) float64 {
-	if r.Calls == 0 {
-		return 0
+func (w restart) measure(ctx context.Context, b *bench, c Candidate) (Metrics, error) {
+	l, err := b.newPopulatedLab(ctx, c, relistPeriod/5, w.pods, w.containers)
+	if err != nil {
+		return nil, err
 	}
-	return r.TimeMS / float64(r.Calls)
+	defer l.close()
+	n := w.pods * w.containers
+	var r control.Report
+	for range w.times {
+		r, err = l.window(map[string]int{"ContainerDied": n, "ContainerStarted": n}, false, func() error {
+			return l.order(control.Order{Do: control.NodeBurst, Change: "restart", Pods: w.pods})
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	m, err := l.burstMetrics(c, r, w.pods)
+	m.remove("limit", "ratio")
+	return m, err
 }

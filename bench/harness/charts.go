@@ -1,44 +1,87 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 )
 
+// pagePlots are the plots of the page, in its order.
+var pagePlots = []string{
+	"burst-node.svg", "hung.svg", "idle-cpu.svg", "limited-node.svg", "restart.svg", "fanout.svg",
+}
+
+// plots are all plots except that of the fan-out. Those with candidates compare
+// scenarios by the last number in their names, the others show one scenario by the
+// number of inspectors.
+var plots = []struct {
+	chart
+	scenario, metric string
+	candidates       string
+}{
+	{lastEvent("burst-node", "All containers exit, node latency"), "burst/profile=node/containers=2/", "last", someWidths},
+	{lastEvent("burst-zero", "All containers exit, zero latency"), "burst/profile=zero/containers=2/", "last", someWidths},
+	{lastEvent("burst-tail", "All containers exit, tail latency"), "burst/profile=tail/containers=2/", "last", someWidths},
+	{lastEvent("burst-width", "110 pods, node latency"), "burst/profile=node/containers=2/pods=110", "last", ""},
+	{
+		chart{file: "burst-cpu", title: "1000 pods, no latency: client CPU", y: "CPU time (ms)", logX: true},
+		"burst/profile=zero/containers=2/pods=1000", "client", "",
+	},
+	{lastEvent("limited-node", "110 pods, runtime serves 8 calls at once"), "limited/profile=node/pods=110/limit=8", "last", ""},
+	{lastEvent("limited-zero", "1000 pods, runtime serves 8 calls at once"), "limited/profile=zero/pods=1000/limit=8", "last", ""},
+	{width("limited-width", "Width found, runtime serves 8 calls"), "limited/profile=node/pods=110/limit=8", "width", ""},
+	{
+		chart{file: "hung", title: "110 pods change, some calls hang", x: "pods whose status calls hang", y: "last event of the others (ms)", logY: true},
+		"hung/", "last", twoWidths,
+	},
+	{lastEvent("storm", "Cold start, node latency"), "storm/profile=node", "last", ""},
+	{
+		chart{file: "restart", title: "Containers restart, dead ones stay", x: "restarts of each container", y: "status calls per changed pod"},
+		"restart/", "calls", oneWidth,
+	},
+	{
+		chart{file: "idle-cpu", title: "Relist without a change: client CPU", x: "pods on the node", y: "CPU time per relist (ms)", logX: true, logY: true},
+		"idle/", "client", oneWidth,
+	},
+	{
+		chart{file: "idle-allocs", title: "Relist without a change: allocations", x: "pods on the node", y: "allocations per relist", logX: true, logY: true},
+		"idle/", "allocs", oneWidth,
+	},
+	{lastEvent("containerd-time", "50 pods on containerd"), "containerd/pods=50", "last", ""},
+	{chart{file: "containerd-cpu", title: "50 pods: CPU of containerd", y: "CPU time (ms)", logX: true}, "containerd/pods=50", "server", ""},
+	{width("containerd-width", "Width found on containerd"), "containerd/pods=50", "width", ""},
+}
+
+const someWidths = "serial kubelet pipeline-4 pipeline-8 pipeline-16 pipeline-32"
+
+func lastEvent(file, title string) chart {
+	return chart{file: file, title: title, x: "pods of 2 containers", y: "last event after (ms)", logX: true, logY: true}
+}
+
+func width(file, title string) chart {
+	return chart{file: file, title: title, y: "pods inspected at once", logX: true, logY: true}
+}
+
 // charts returns every plot that the results have the points for.
 func charts(r *Results) []chart {
-	var all []chart
-	for _, o := range r.Scenarios {
-		if slices.Contains([]string{"burst", "limited", "containerd"}, o.Group) {
-			all = append(all, widthChart(o), loadChart(o))
+	all := []chart{fanOutChart(r.Steps)}
+	for _, p := range plots {
+		c := p.chart
+		c.file += ".svg"
+		c.group, _, _ = strings.Cut(p.scenario, "/")
+		if p.candidates == "" {
+			c.x, c.series = "inspectors", byWidth(r.outcome(p.scenario), p.metric)
+		} else {
+			c.series = bySize(r, p.scenario, p.metric, candidates(p.candidates))
 		}
-		if slices.Contains([]string{"limited", "containerd"}, o.Group) {
-			all = append(all, foundChart(o))
-		}
-	}
-	all = append(all,
-		sizeChart(r, "idle", "idle-cpu.svg", "Idle relist: CPU time of the client", "client", "client CPU per relist (ms)"),
-		sizeChart(r, "idle", "idle-allocs.svg", "Idle relist: allocations of the client", "allocs", "allocations per relist"),
-		sizeChart(r, "hung", "hung.svg", "Hung pods among 110 that change", "last", "last event of the others (ms)"),
-		sizeChart(r, "restart", "restart.svg", "Containers that restart for the n-th time", "calls", "status calls per changed pod"),
-		fanOutChart(r.Steps))
-	for _, containers := range []int{1, 2, 5} {
-		for _, profile := range []string{"node", "zero", "tail"} {
-			all = append(all, podsChart(r, profile, containers))
-		}
+		all = append(all, c)
 	}
 	return slices.DeleteFunc(all, func(c chart) bool { return !c.worthwhile() })
 }
 
-// worthwhile is false for a chart without two points in a row.
+// worthwhile is false for a chart in which no line has two points.
 func (c chart) worthwhile() bool {
-	return slices.ContainsFunc(c.series, func(s series) bool { return len(s.points) > 1 })
-}
-
-func fileName(scenario, what string) string {
-	return strings.NewReplacer("/", "-", "=", "").Replace(scenario) + "-" + what + ".svg"
+	return slices.ContainsFunc(c.series, func(s series) bool { return len(s.points) > 1 && !s.dashed })
 }
 
 // pointOf is a candidate's figure at x.
@@ -46,178 +89,86 @@ func pointOf(x float64, f *Figure) point {
 	return point{x: x, y: f.Median, low: f.Min, high: f.Max}
 }
 
-// widthChart shows the time to the last event against the number of inspectors,
-// between the baselines and the limit.
-func widthChart(o *Outcome) chart {
-	c := chart{
-		of: o.Name, file: fileName(o.Name, "time"), title: o.Title, logX: true, logY: true, falling: true,
-		x: "inspectors", y: "last event after (ms)", xTicks: inspectorTicks(),
+// byWidth is a metric of one scenario against the number of inspectors. Candidates
+// without inspectors are level lines; the time to the last event has its limit.
+func byWidth(o *Outcome, metric string) []series {
+	if o == nil {
+		return nil
 	}
-	times, fixed := series{name: "pipeline"}, series{name: "pipeline, fixed width"}
-	limits := series{name: "limit", dashed: true}
+	found, fixed := series{name: "pipeline"}, series{name: "pipeline, fixed width"}
+	limit := series{name: "limit", dashed: true}
+	var all []series
 	for _, row := range o.Rows {
-		last, limit := row.Metrics["last"], row.Metrics["limit"]
-		n := row.Candidate.inspectors()
-		switch {
-		case last == nil:
-		case n == 0:
-			c.series = append(c.series, level(string(row.Candidate), last))
-		case row.Candidate.fixed():
-			fixed.points = append(fixed.points, pointOf(float64(n), last))
-		default:
-			times.points = append(times.points, pointOf(float64(n), last))
-			if limit != nil {
-				limits.points = append(limits.points, pointOf(float64(n), limit))
-			}
-		}
-	}
-	c.series = append([]series{times, fixed, limits}, c.series...)
-	return c
-}
-
-// loadChart shows what the same work costs on both sides.
-func loadChart(o *Outcome) chart {
-	c := chart{
-		of: o.Name, file: fileName(o.Name, "cpu"), title: o.Title, logX: true,
-		x: "inspectors", y: "CPU time (ms)", xTicks: inspectorTicks(), falling: true,
-	}
-	for _, side := range []string{"client", "server"} {
-		s := series{name: "pipeline, " + side}
-		for _, row := range o.Rows {
-			f := row.Metrics[side]
-			if f == nil || row.Candidate.fixed() {
-				continue
-			}
-			if n := row.Candidate.inspectors(); n > 0 {
-				s.points = append(s.points, pointOf(float64(n), f))
-			} else {
-				c.series = append(c.series, level(fmt.Sprintf("%s, %s", row.Candidate, side), f))
-			}
-		}
-		c.series = append(c.series, s)
-	}
-	return c
-}
-
-// foundChart shows the width that the pipeline has in the end below each bound.
-func foundChart(o *Outcome) chart {
-	c := chart{
-		of: o.Name, file: fileName(o.Name, "width"), title: o.Title, logX: true, logY: true,
-		x: "inspectors", y: "pods inspected at once, in the end", xTicks: inspectorTicks(),
-	}
-	found, fixed := series{name: "pipeline"}, series{name: "pipeline, fixed width", dashed: true}
-	for _, row := range o.Rows {
-		f, n := row.Metrics["width"], float64(row.Candidate.inspectors())
+		f, n := row.Metrics[metric], float64(row.Candidate.inspectors())
 		switch {
 		case f == nil:
+		case n == 0:
+			all = append(all, series{name: string(row.Candidate), dashed: true, points: []point{pointOf(0, f)}})
 		case row.Candidate.fixed():
 			fixed.points = append(fixed.points, pointOf(n, f))
 		default:
 			found.points = append(found.points, pointOf(n, f))
+			if l := row.Metrics["limit"]; l != nil && metric == "last" {
+				limit.points = append(limit.points, pointOf(n, l))
+			}
 		}
 	}
-	c.series = []series{found, fixed}
-	return c
-}
-
-func inspectorTicks() []float64 {
-	var at []float64
-	for _, w := range widths {
-		at = append(at, float64(w))
-	}
-	return at
-}
-
-// level is the line of a candidate that has no width.
-func level(name string, f *Figure) series {
-	return series{name: name, dashed: true, points: []point{
-		pointOf(float64(widths[0]), f), pointOf(float64(widths[len(widths)-1]), f),
-	}}
-}
-
-// sizeChart shows one metric of the scenarios of a group against the last
-// number in their names.
-func sizeChart(r *Results, group, file, title, metric, y string) chart {
-	c := chart{of: group, file: file, title: title, y: y}
-	for _, o := range r.Scenarios {
-		if o.Group != group {
-			continue
-		}
-		key, x := lastParameter(o.Name)
-		c.x = map[string]string{"idle": "pods on the node", "hung": "hung pods", "restart": "restarts of each container"}[group]
-		c.logX, c.logY = key == "pods" && group == "idle", group != "restart"
-		c.xTicks = append(c.xTicks, x)
-		for _, row := range o.Rows {
-			c.addPoint(string(row.Candidate), x, row.Metrics[metric])
+	for i, level := range all {
+		all[i].points = nil
+		for _, p := range found.points {
+			all[i].points = append(all[i].points, point{x: p.x, y: level.points[0].y, low: level.points[0].low})
 		}
 	}
-	return c
+	return slices.DeleteFunc(append(all, found, fixed, limit), func(s series) bool { return len(s.points) == 0 })
 }
 
-// podsChart shows bursts of one kind against the number of pods.
-func podsChart(r *Results, profile string, containers int) chart {
-	prefix := fmt.Sprintf("burst/profile=%s/containers=%d/", profile, containers)
-	c := chart{
-		of: "burst", file: fileName(strings.TrimSuffix(prefix, "/"), "pods"), logX: true, logY: true,
-		title: fmt.Sprintf("All containers of pods x %d exit at once, %s latency", containers, profile),
-		x:     "pods that change", y: "last event after (ms)",
-	}
-	for _, o := range r.Scenarios {
-		if !strings.HasPrefix(o.Name, prefix) {
-			continue
+// bySize is a metric of the scenarios with a prefix against the last number in
+// their names.
+func bySize(r *Results, prefix, metric string, candidates []Candidate) []series {
+	var all []series
+	for _, candidate := range candidates {
+		s := series{name: string(candidate)}
+		for _, o := range r.Scenarios {
+			if f := o.figure(candidate, metric); f != nil && strings.HasPrefix(o.Name, prefix) {
+				s.points = append(s.points, pointOf(lastNumber(o.Name), f))
+			}
 		}
-		_, x := lastParameter(o.Name)
-		c.xTicks = append(c.xTicks, x)
-		for _, row := range o.Rows {
-			c.addPoint(string(row.Candidate), x, row.Metrics["last"])
+		if len(s.points) > 0 {
+			all = append(all, s)
 		}
 	}
-	return c
+	return all
 }
 
-func (c *chart) addPoint(name string, x float64, f *Figure) {
-	if f == nil {
-		return
-	}
-	i := slices.IndexFunc(c.series, func(s series) bool { return s.name == name })
-	if i < 0 {
-		c.series, i = append(c.series, series{name: name}), len(c.series)
-	}
-	c.series[i].points = append(c.series[i].points, pointOf(x, f))
-}
-
-// lastParameter of "idle/pods=110" is pods and 110.
-func lastParameter(name string) (string, float64) {
-	key, value, _ := strings.Cut(name[strings.LastIndexByte(name, '/')+1:], "=")
-	v, err := strconv.ParseFloat(value, 64)
+// lastNumber of "idle/pods=110" is 110.
+func lastNumber(name string) float64 {
+	v, err := strconv.ParseFloat(name[strings.LastIndexByte(name, '=')+1:], 64)
 	if err != nil {
-		return key, 0
+		return 0
 	}
-	return key, v
+	return v
 }
 
 func fanOutChart(steps []Step) chart {
 	c := chart{
-		of: "steps", file: "fanout.svg", title: "Fan-out to subscribers that read, and 10 that never do",
+		file: "fanout.svg", group: "steps", title: "Fan-out to subscribers",
 		x: "subscribers", y: "ns per event and subscriber", logX: true, logY: true,
 	}
 	for _, s := range steps {
 		f := s.Metrics["ns/event-subscriber"]
-		if f == nil {
+		x, err := strconv.ParseFloat(s.parameter("subscribers"), 64)
+		if f == nil || err != nil {
 			continue
 		}
 		name := s.parameter("impl")
 		if s.parameter("stalled") != "0" {
-			name += ", 10 never read"
+			name += ", 10 stalled"
 		}
-		x, err := strconv.ParseFloat(s.parameter("subscribers"), 64)
-		if err != nil {
-			continue
+		i := slices.IndexFunc(c.series, func(s series) bool { return s.name == name })
+		if i < 0 {
+			c.series, i = append(c.series, series{name: name}), len(c.series)
 		}
-		if !slices.Contains(c.xTicks, x) {
-			c.xTicks = append(c.xTicks, x)
-		}
-		c.addPoint(name, x, f)
+		c.series[i].points = append(c.series[i].points, pointOf(x, f))
 	}
 	return c
 }

@@ -10,31 +10,30 @@ import (
 	"os/exec"
 	"strings"
 	"time"
-)
 
-// maxLine bounds one answer of a child in bytes.
-const maxLine = 64 << 20
+	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
+)
 
 // stopGrace is how long a child may take to stop before it is killed. The
 // kubelet cannot be stopped while a call hangs.
 const stopGrace = 500 * time.Millisecond
 
-// failer is an answer that may say what went wrong.
+// failer is an answer that may report an error.
 type failer interface{ Failure() string }
 
-// child is a process that is told what to do in messages of type In and
-// answers each with one of type Out.
+// child is a process that receives messages of type In and answers each with one
+// of type Out.
 type child[In any, Out failer] struct {
 	name   string
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	stdout *bufio.Scanner
 	stderr *bytes.Buffer
-	// grace is how long it may take to stop before it is killed.
+	// grace is how long the process may take to stop before it is killed.
 	grace time.Duration
 }
 
-// start runs a program; it is killed when ctx ends.
+// start runs a program, which is killed when ctx ends.
 func start[In any, Out failer](ctx context.Context, program string, args ...string) (*child[In, Out], error) {
 	c := &child[In, Out]{name: program, stderr: new(bytes.Buffer), grace: stopGrace}
 	c.cmd = exec.CommandContext(ctx, program, args...)
@@ -49,15 +48,15 @@ func start[In any, Out failer](ctx context.Context, program string, args ...stri
 		return nil, fmt.Errorf("start %s: %w", program, err)
 	}
 	c.stdout = bufio.NewScanner(stdout)
-	c.stdout.Buffer(nil, maxLine)
+	c.stdout.Buffer(nil, control.MaxLine)
 	if err := c.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", program, err)
 	}
 	return c, nil
 }
 
-// ask sends a message and waits for the answer. An answer that says what went
-// wrong is an error too.
+// ask sends a message and waits for the answer. An answer that reports an error
+// becomes an error.
 func (c *child[In, Out]) ask(message In) (Out, error) {
 	var answer Out
 	line, err := json.Marshal(message)
@@ -83,17 +82,17 @@ func (c *child[In, Out]) ask(message In) (Out, error) {
 	return answer, nil
 }
 
-// ended explains why a child does not answer by what it wrote before it ended.
+// ended explains a missing answer by the child's standard error.
 func (c *child[In, Out]) ended(err error) error {
 	c.stop()
-	if said := strings.TrimSpace(c.stderr.String()); said != "" {
-		return fmt.Errorf("%s has ended: %s", c.name, said)
+	if output := strings.TrimSpace(c.stderr.String()); output != "" {
+		return fmt.Errorf("%s has ended: %s", c.name, output)
 	}
 	return fmt.Errorf("%s has ended: %w", c.name, err)
 }
 
-// stop ends the child, by force if need be, and waits for it. How it ended no
-// longer matters: whatever was measured has been answered.
+// stop ends the child and kills it after its grace period. Its exit code does not
+// matter: all answers have arrived.
 func (c *child[In, Out]) stop() {
 	_ = c.stdin.Close()
 	killer := time.AfterFunc(c.grace, func() { _ = c.cmd.Process.Kill() })

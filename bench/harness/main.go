@@ -1,5 +1,5 @@
-// Command harness measures the serial relist, the kubelet's own and the
-// pipeline on the same work, and makes tables, plots and a page of the figures.
+// Command harness measures a serial relist, the kubelet's relist and the pipeline
+// on the same work, and renders the results as tables, plots and a page.
 package main
 
 import (
@@ -46,21 +46,21 @@ func listCommand() *cobra.Command {
 	}
 }
 
-// places are the folders and files of the benchmark, by default as seen from
+// places are the folders and files of the benchmark. The defaults are relative to
 // the folder of this program's source.
 type places struct{ root, bin, out, page string }
 
 func (p *places) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.root, "root", "../..", "root of the repository")
-	cmd.Flags().StringVar(&p.bin, "bin", "../.bin", "folder of the programs that are measured")
+	cmd.Flags().StringVar(&p.bin, "bin", "../.bin", "folder of the measured programs")
 	cmd.Flags().StringVar(&p.out, "out", "../results", "folder of the results")
-	cmd.Flags().StringVar(&p.page, "page", "", "page to put the figures into; none if empty")
+	cmd.Flags().StringVar(&p.page, "page", "", "page with generated parts; none if empty")
 }
 
 func reportCommand() *cobra.Command {
 	var p places
 	cmd := &cobra.Command{
-		Use: "report", Short: "Make tables, plots and the page of the results anew", Args: cobra.NoArgs,
+		Use: "report", Short: "Render the results again: tables, plots and the page", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			results, err := readResults(p.out)
 			if err != nil {
@@ -77,7 +77,7 @@ func stepsCommand() *cobra.Command {
 	var p places
 	var runs int
 	cmd := &cobra.Command{
-		Use: "steps", Short: "Run the Go benchmarks of single steps anew and add them to the results", Args: cobra.NoArgs,
+		Use: "steps", Short: "Run the Go benchmarks of single steps and add them to the results", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			results, err := readResults(p.out)
 			if err != nil {
@@ -88,7 +88,7 @@ func stepsCommand() *cobra.Command {
 		},
 	}
 	p.flags(cmd)
-	cmd.Flags().IntVar(&runs, "runs", 5, "how often to run each")
+	cmd.Flags().IntVar(&runs, "runs", 5, "number of runs of each benchmark")
 	return cmd
 }
 
@@ -106,21 +106,21 @@ type runFlags struct {
 func runCommand() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
-		Use: "run [SCENARIO...]", Short: "Measure the set, or the scenarios named by name, group or pattern",
+		Use: "run [SCENARIO...]", Short: "Measure a set, or scenarios by name, group or pattern",
 		RunE: func(cmd *cobra.Command, patterns []string) error { return f.run(cmd.Context(), patterns) },
 	}
 	f.flags(cmd)
 	cmd.Flags().StringVar(&f.set, "set", "quick", "quick (minutes) or full (hours)")
-	cmd.Flags().IntVar(&f.runs, "runs", 5, "how often to measure each")
-	cmd.Flags().StringSliceVar(&f.candidates, "candidates", nil, "measure these in place of each scenario's own")
+	cmd.Flags().IntVar(&f.runs, "runs", 5, "number of runs of each scenario")
+	cmd.Flags().StringSliceVar(&f.candidates, "candidates", nil, "measure these instead of each scenario's own")
 	cmd.Flags().StringVar(&f.profiles, "profiles", "", "folder for CPU profiles of serial and pipeline")
-	cmd.Flags().BoolVar(&f.add, "add", false, "keep earlier results of what is not measured now")
-	cmd.Flags().BoolVar(&f.resume, "resume", false, "as --add, and measure only the scenarios that are missing there of the programs as they are now")
-	cmd.Flags().BoolVar(&f.steps, "steps", true, "run the Go benchmarks of single steps too")
+	cmd.Flags().BoolVar(&f.add, "add", false, "keep earlier results of other scenarios")
+	cmd.Flags().BoolVar(&f.resume, "resume", false, "like --add, and skip scenarios that are already measured with these programs")
+	cmd.Flags().BoolVar(&f.steps, "steps", true, "also run the Go benchmarks of single steps")
 	return cmd
 }
 
-// run measures, and makes the report of what there is even if it fails.
+// run measures, and writes the results and the report even if a scenario fails.
 func (f runFlags) run(ctx context.Context, patterns []string) error {
 	chosen, err := choose(f.set, patterns, f.candidates)
 	if err != nil {
@@ -141,7 +141,7 @@ func (f runFlags) run(ctx context.Context, patterns []string) error {
 	if f.resume && earlier != nil {
 		b.skip(earlier)
 	}
-	// What is measured in hours is not to be lost by what ends it in no order.
+	// A run takes hours: the results are saved after each scenario.
 	b.measured = func(r *Results) error { return r.with(earlier).write(f.out) }
 	results, err := b.run(ctx)
 	if err == nil && f.steps {

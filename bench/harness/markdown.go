@@ -1,23 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
 )
 
-// table renders the figures of one scenario: medians, and the least and the
-// greatest value where they differ by more than a tenth.
+// table renders the figures of one scenario: medians, with the range where it
+// is wider than a tenth of the median.
 func table(o *Outcome) string {
-	var used []Metric
-	for _, m := range metrics {
-		for _, r := range o.Rows {
-			if f := r.Metrics[m.Key]; f != nil && f.Max != 0 {
-				used = append(used, m)
-				break
-			}
-		}
-	}
+	used := o.metrics()
 	var b strings.Builder
 	b.WriteString("| candidate |")
 	for _, m := range used {
@@ -32,6 +25,20 @@ func table(o *Outcome) string {
 		b.WriteString("\n")
 	}
 	return b.String()
+}
+
+// metrics are those that are not zero for every candidate.
+func (o *Outcome) metrics() []Metric {
+	var used []Metric
+	for _, m := range metrics {
+		for _, r := range o.Rows {
+			if f := r.Metrics[m.Key]; f != nil && f.Max != 0 {
+				used = append(used, m)
+				break
+			}
+		}
+	}
+	return used
 }
 
 func (m Metric) header() string {
@@ -53,7 +60,7 @@ func (f *Figure) String() string {
 	return s
 }
 
-// number has three digits that count.
+// number has three significant digits.
 func number(v float64) string {
 	switch a := math.Abs(v); {
 	case a == 0:
@@ -69,26 +76,36 @@ func number(v float64) string {
 	}
 }
 
-// markdown renders everything measured.
-func markdown(r *Results) string {
+// section renders the plots and the tables of a group.
+func section(r *Results, drawn []chart, group string) string {
 	var b strings.Builder
-	b.WriteString("# Results\n\n" + provenance(r) + "\n")
-	for _, o := range r.Scenarios {
-		fmt.Fprintf(&b, "## %s\n\n%s.\n\n%s\n", o.Name, o.caption(), table(o))
+	b.WriteString(images(drawn, group))
+	for _, s := range scenarios() {
+		if o := r.outcome(s.Name); s.group() == group && o != nil {
+			fmt.Fprintf(&b, "### %s\n\n%s %s.\n\n%s\n", s.Name, s.Title, o.caption(), table(o))
+		}
 	}
-	if len(r.Steps) > 0 {
-		b.WriteString("## Single steps\n\n" + stepTable(r.Steps))
+	return cmp.Or(b.String(), "Not measured: `make bench-full` does.\n")
+}
+
+// images shows the plots of a group.
+func images(drawn []chart, group string) string {
+	var b strings.Builder
+	for _, c := range drawn {
+		if c.group == group {
+			fmt.Fprintf(&b, "![%s: %s](%s)\n\n", c.title, c.y, c.file)
+		}
 	}
 	return b.String()
 }
 
-// caption says what was measured, how often, when, and of which revision.
+// caption says how often, when and at which revision a scenario was measured.
 func (o *Outcome) caption() string {
 	when := o.Began.UTC().Format("2006-01-02 15:04 UTC")
 	if o.Of.Revision != "" {
 		when += ", revision " + o.Of.Revision
 	}
-	return fmt.Sprintf("%s (%d runs, %s)", o.Title, o.runs(), when)
+	return fmt.Sprintf("(%d runs, %s)", o.runs(), when)
 }
 
 // provenance says where the figures come from.
@@ -101,7 +118,7 @@ func provenance(r *Results) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "Last measured on %s: %s, %d cores, %s of memory, Linux %s, %s. Figures are medians of all runs; "+
-		"in parentheses the least and the greatest where they are further apart than a tenth.\n",
+		"parentheses hold the least and the greatest value if they differ by more than a tenth of the median.\n",
 		last.UTC().Format("2006-01-02 15:04 UTC"), r.Machine.CPU, r.Machine.Cores,
 		r.Machine.Memory, r.Machine.Kernel, r.Machine.Go)
 	for _, why := range []string{r.Partial, r.StepsPartial} {

@@ -1,70 +1,80 @@
 package main
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
-// marked is a part of the page that the figures are put into. What is between
-// the marks belongs to this program.
-var marked = regexp.MustCompile(`(?s)(<!-- figures: ([a-z]+) -->\n).*?(<!-- end -->)`)
+// template is the Markdown file of the results without its generated parts.
+//
+//go:embed template.md
+var template string
 
 // resultsName is the Markdown file beside resultsFile.
 const resultsName = "results.md"
 
-// report makes everything that follows from the results in dir: the tables, the
-// plots, and the figures in the page.
+// report writes everything that follows from the results in dir: the tables, the
+// plots, and the generated parts of the page.
 func report(r *Results, dir, page string) error {
-	if err := os.WriteFile(filepath.Join(dir, resultsName), []byte(markdown(r)), 0o644); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
+	drawn := charts(r)
 	old, err := filepath.Glob(filepath.Join(dir, "*.svg"))
+	for _, file := range old {
+		err = errors.Join(err, os.Remove(file))
+	}
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	for _, file := range old {
-		if err := os.Remove(file); err != nil {
-			return fmt.Errorf("report: %w", err)
-		}
-	}
-	drawn := charts(r)
 	for _, c := range drawn {
 		if err := c.draw(dir); err != nil {
 			return err
 		}
 	}
-	if page == "" {
-		return nil
+	parts := map[string]string{"machine": provenance(r), "steps": images(drawn, "steps") + stepTable(r.Steps)}
+	for _, s := range scenarios() {
+		parts[s.group()] = section(r, drawn, s.group())
 	}
-	return fill(page, dir, r, drawn)
-}
-
-// fill replaces the marked parts of the page.
-func fill(page, dir string, r *Results, drawn []chart) error {
+	if err := fill(filepath.Join(dir, resultsName), template, parts); err != nil || page == "" {
+		return err
+	}
 	text, err := os.ReadFile(page)
 	if err != nil {
-		return fmt.Errorf("page of the figures: %w", err)
+		return fmt.Errorf("report: %w", err)
 	}
-	plots, err := relative(filepath.Dir(page), dir)
+	folder, err := relative(filepath.Dir(page), dir)
 	if err != nil {
-		return fmt.Errorf("page of the figures: %w", err)
+		return fmt.Errorf("report: %w", err)
 	}
-	filled := marked.ReplaceAllStringFunc(string(text), func(part string) string {
+	parts["targets"], parts["plots"] = targetTable(r), plotTable(drawn, folder)
+	return fill(page, string(text), parts)
+}
+
+// marked is a generated part of a page.
+var marked = regexp.MustCompile(`(?s)(<!-- figures: ([a-z]+) -->\n).*?(<!-- end -->)`)
+
+// fill writes a file with the text and its generated parts.
+func fill(file, text string, parts map[string]string) (err error) {
+	text = marked.ReplaceAllStringFunc(text, func(part string) string {
 		m := marked.FindStringSubmatch(part)
-		return m[1] + "\n" + section(m[2], r, drawn, plots) + "\n" + m[3]
+		content, ok := parts[m[2]]
+		if !ok {
+			err = fmt.Errorf("fill %s: unknown part %q", file, m[2])
+		}
+		return m[1] + "\n" + content + "\n" + m[3]
 	})
-	if err := os.WriteFile(page, []byte(filled), 0o644); err != nil {
-		return fmt.Errorf("page of the figures: %w", err)
+	if err != nil {
+		return err
 	}
-	return nil
+	return os.WriteFile(file, []byte(text), 0o644)
 }
 
 // relative returns the path of a folder as seen from another, both as seen from
-// here.
+// the working directory.
 func relative(from, to string) (string, error) {
 	from, fromErr := filepath.Abs(from)
 	to, toErr := filepath.Abs(to)
@@ -74,35 +84,24 @@ func relative(from, to string) (string, error) {
 	return filepath.Rel(from, to)
 }
 
-func section(name string, r *Results, drawn []chart, plots string) string {
-	switch name {
-	case "machine":
-		return provenance(r)
-	case "targets":
-		return targetTable(r)
-	case "steps":
-		return images(drawn, plots, name) + stepTable(r.Steps)
+// plotTable shows the plots of the page, two beside each other.
+func plotTable(drawn []chart, folder string) string {
+	var cells []string
+	for _, file := range pagePlots {
+		i := slices.IndexFunc(drawn, func(c chart) bool { return c.file == file })
+		if i < 0 {
+			continue
+		}
+		path := filepath.ToSlash(filepath.Join(folder, file))
+		cells = append(cells, fmt.Sprintf("![%s: %s](%s)", drawn[i].title, drawn[i].y, path))
+	}
+	if len(cells) == 0 {
+		return "Not measured.\n"
 	}
 	var b strings.Builder
-	b.WriteString(images(drawn, plots, name))
-	for _, o := range r.Scenarios {
-		if o.Group == name {
-			fmt.Fprintf(&b, "`%s`: %s.\n\n%s\n%s", o.Name, o.caption(), table(o), images(drawn, plots, o.Name))
-		}
-	}
-	if b.Len() == 0 {
-		return "Not part of this run: `make bench-full` measures it.\n"
-	}
-	return b.String()
-}
-
-// images shows the plots of a part of the page, or of a scenario.
-func images(drawn []chart, plots, of string) string {
-	var b strings.Builder
-	for _, c := range drawn {
-		if c.of == of {
-			fmt.Fprintf(&b, "![%s: %s](%s)\n\n", c.title, c.y, filepath.ToSlash(filepath.Join(plots, c.file)))
-		}
+	b.WriteString("| | |\n|---|---|\n")
+	for row := range slices.Chunk(cells, 2) {
+		b.WriteString("| " + strings.Join(row, " | ") + " |\n")
 	}
 	return b.String()
 }

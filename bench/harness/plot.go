@@ -4,10 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"image/color"
-	"math"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -17,23 +16,20 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// chart is one plot. Values on a logarithmic axis must be positive; points that
-// are not are left out.
+// chart is one plot. Points that are not positive are left out on a logarithmic
+// axis.
 type chart struct {
 	file, title string
-	// of is the scenario that it shows, or the part of the page.
-	of         string
+	// group is the section of the results that shows the plot.
+	group      string
 	x, y       string
 	logX, logY bool
 	series     []series
-	xTicks     []float64
-	// falling is for lines that fall, which leave room for the legend below.
-	falling bool
 }
 
 type series struct {
 	name string
-	// dashed marks what is not a candidate's, or does not depend on x.
+	// dashed marks a reference line: it has no marks and no ranges.
 	dashed bool
 	points []point
 }
@@ -41,38 +37,82 @@ type series struct {
 // point is a median and the range of the values behind it.
 type point struct{ x, y, low, high float64 }
 
-// Size of every plot.
+// The size of every plot, with the text large enough for two plots beside each
+// other on a page. margin is room for a reader's font that is wider than ours.
 const (
-	plotWidth  = 7 * vg.Inch
-	plotHeight = 4 * vg.Inch
+	plotWidth     = 6 * vg.Inch
+	plotHeight    = 4.6 * vg.Inch
+	textSize      = vg.Length(13)
+	margin        = vg.Length(18)
+	legendLine    = vg.Length(19)
+	legendColumns = 2
 )
 
-// Room that the reader's font may take more than ours, and the longest line of a
-// title, in letters.
-const (
-	margin    = vg.Length(18)
-	titleLine = 60
-)
+// palette can be told apart by colour-blind readers. The first two colours belong
+// to serial and kubelet.
+var palette = []color.Color{
+	color.RGBA{R: 0xb0, G: 0xb0, B: 0xb0, A: 0xff},
+	color.RGBA{R: 0xd5, G: 0x5e, B: 0x00, A: 0xff},
+	color.RGBA{R: 0x00, G: 0x72, B: 0xb2, A: 0xff},
+	color.RGBA{R: 0x00, G: 0x9e, B: 0x73, A: 0xff},
+	color.RGBA{R: 0xcc, G: 0x79, B: 0xa7, A: 0xff},
+	color.RGBA{R: 0xe6, G: 0x9f, B: 0x00, A: 0xff},
+}
 
-// wrap breaks a title at its commas, where it is too long for one line.
-func wrap(title string) string {
-	if len(title) <= titleLine {
-		return title
+// mostSeries is how many lines a reader can tell apart.
+const mostSeries = 6
+
+// styles returns the index of each series in the palette.
+func (c chart) styles() []int {
+	free := []int{2, 3, 4, 5, 1, 0}
+	var out []int
+	for _, s := range c.series {
+		switch s.name {
+		case string(serial):
+			out = append(out, 0)
+		case string(kubelet):
+			out = append(out, 1)
+		default:
+			out, free = append(out, free[0]), append(free[1:], free[0])
+		}
 	}
-	if i := strings.LastIndex(title[:titleLine], ", "); i > 0 {
-		return title[:i+1] + "\n" + title[i+2:]
-	}
-	return title
+	return out
 }
 
 // draw writes an SVG file.
 func (c chart) draw(dir string) error {
 	plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"}
+	p := c.empty()
+	var legend [legendColumns]plot.Legend
+	rows := (len(c.series) + legendColumns - 1) / legendColumns
+	for i := range legend {
+		legend[i] = plot.NewLegend()
+		legend[i].Top, legend[i].Left, legend[i].Padding = true, true, vg.Points(3)
+		legend[i].TextStyle.Font.Size = textSize - 1
+	}
+	styles := c.styles()
+	for i, s := range c.series {
+		if err := c.add(p, &legend[i/rows], s, styles[i]); err != nil {
+			return fmt.Errorf("plot %s: %w", c.file, err)
+		}
+	}
+	if c.logY {
+		p.Y.Min, p.Y.Max = logRange(p.Y.Min, p.Y.Max)
+	} else {
+		p.Y.Min, p.Y.Max = 0, p.Y.Max*1.1
+	}
+	if err := c.write(p, legend, vg.Length(rows)*legendLine, dir); err != nil {
+		return fmt.Errorf("plot %s: %w", c.file, err)
+	}
+	return nil
+}
+
+// empty is the plot without its lines.
+func (c chart) empty() *plot.Plot {
 	p := plot.New()
-	p.Title.Text = wrap(c.title)
-	p.Title.Padding = vg.Points(8)
-	p.X.Label.Text, p.Y.Label.Text = c.x, c.y
-	p.Legend.Top, p.Legend.Left, p.Legend.XOffs = !c.falling, true, vg.Points(8)
+	p.Title.Text, p.Title.Padding, p.Title.TextStyle.Font.Size = c.title, textSize+vg.Points(14), textSize+2
+	p.X.Label.Text, p.X.Label.TextStyle.Font.Size = c.x, textSize
+	p.X.Tick.Label.Font.Size, p.Y.Tick.Label.Font.Size = textSize-1, textSize-1
 	p.Add(plotter.NewGrid())
 	if c.logX {
 		p.X.Scale = plot.LogScale{}
@@ -80,34 +120,29 @@ func (c chart) draw(dir string) error {
 	if c.logY {
 		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.TickerFunc(logTicks)
 	}
-	if len(c.xTicks) > 0 {
-		p.X.Tick.Marker = ticks(c.xTicks)
-	}
-	for i, s := range c.series {
-		if err := c.add(p, i, s); err != nil {
-			return fmt.Errorf("plot %s: %w", c.file, err)
-		}
-	}
-	if c.logY {
-		// Whole decades, so that a line never runs along the frame.
-		p.Y.Min, p.Y.Max = math.Pow10(int(math.Floor(math.Log10(p.Y.Min)))), math.Pow10(int(math.Ceil(math.Log10(p.Y.Max))))
-	} else {
-		p.Y.Min, p.Y.Max = 0, p.Y.Max*1.1
-	}
-	if err := write(p, filepath.Join(dir, c.file)); err != nil {
-		return fmt.Errorf("plot %s: %w", c.file, err)
-	}
-	return nil
+	p.X.Tick.Marker = c.xTicks()
+	return p
 }
 
-// write is [plot.Plot.Save] with a margin.
-func write(p *plot.Plot, file string) (err error) {
+// write is [plot.Plot.Save] with a margin, the label of the y axis above the data
+// and the legend below.
+func (c chart) write(p *plot.Plot, legend [legendColumns]plot.Legend, legendHeight vg.Length, dir string) (err error) {
 	canvas, err := draw.NewFormattedCanvas(plotWidth, plotHeight, "svg")
 	if err != nil {
 		return err
 	}
-	p.Draw(draw.Crop(draw.New(canvas), 0, -margin, 0, 0))
-	out, err := os.Create(file)
+	all := draw.New(canvas)
+	all.SetColor(p.BackgroundColor)
+	all.Fill(all.Path())
+	p.Draw(draw.Crop(all, margin/2, -margin, legendHeight+vg.Points(6), -vg.Points(4)))
+	label := p.X.Label.TextStyle
+	label.XAlign, label.YAlign = draw.XLeft, draw.YTop
+	all.FillText(label, vg.Point{X: margin / 2, Y: plotHeight - p.Title.TextStyle.Font.Size - vg.Points(16)}, c.y)
+	for i, l := range legend {
+		left := margin + vg.Length(i)*plotWidth*0.45
+		l.Draw(draw.Crop(all, left, 0, 0, legendHeight-plotHeight))
+	}
+	out, err := os.Create(filepath.Join(dir, c.file))
 	if err != nil {
 		return err
 	}
@@ -116,8 +151,8 @@ func write(p *plot.Plot, file string) (err error) {
 	return err
 }
 
-func (c chart) add(p *plot.Plot, i int, s series) error {
-	points := spread(c.drawable(s.points))
+func (c chart) add(p *plot.Plot, legend *plot.Legend, s series, style int) error {
+	points := c.drawable(s.points)
 	if len(points.XYs) == 0 {
 		return nil
 	}
@@ -125,74 +160,57 @@ func (c chart) add(p *plot.Plot, i int, s series) error {
 	if err != nil {
 		return err
 	}
-	line.Color, marks.Color, marks.Shape = colour(i), colour(i), plotutil.Shape(i)
-	line.Width = vg.Points(1.5)
+	line.Color, marks.Color, marks.Shape = palette[style], palette[style], plotutil.Shape(style)
+	line.Width, marks.Radius = vg.Points(1.75), vg.Points(3.5)
+	if s.name == string(serial) {
+		line.Width *= 2.5 // visible below the kubelet's line, which often equals it
+	}
 	if s.dashed {
 		line.Dashes = plotutil.Dashes(1)
 		p.Add(line)
-		p.Legend.Add(s.name, line)
+		legend.Add(s.name, line)
 		return nil
 	}
-	bars, err := plotter.NewYErrorBars(points)
+	ranges, err := plotter.NewYErrorBars(points)
 	if err != nil {
 		return err
 	}
-	bars.Color = colour(i)
-	p.Add(line, marks, bars)
-	p.Legend.Add(s.name, line, marks)
+	ranges.Color = palette[style]
+	p.Add(line, marks, ranges)
+	legend.Add(s.name, line, marks)
 	return nil
 }
 
-func (c chart) drawable(in []point) []point {
-	var out []point
-	for _, p := range in {
-		if (c.logX && p.x <= 0) || (c.logY && p.low <= 0) {
-			continue
-		}
-		out = append(out, p)
-	}
-	return out
-}
-
-type spreadPoints struct {
+// drawable has the points and their ranges, as the plotter wants them.
+type drawable struct {
 	plotter.XYs
 	plotter.YErrors
 }
 
-func spread(in []point) spreadPoints {
-	var out spreadPoints
+func (c chart) drawable(in []point) drawable {
+	var out drawable
 	for _, p := range in {
+		if (c.logX && p.x <= 0) || (c.logY && p.low <= 0) {
+			continue
+		}
 		out.XYs = append(out.XYs, plotter.XY{X: p.x, Y: p.y})
-		out.YErrors = append(out.YErrors, struct{ Low, High float64 }{p.low - p.y, p.high - p.y})
+		out.YErrors = append(out.YErrors, struct{ Low, High float64 }{p.y - p.low, p.high - p.y})
 	}
 	return out
 }
 
-// logTicks labels 1, 2 and 5 of each decade.
-func logTicks(low, high float64) []plot.Tick {
-	var out []plot.Tick
-	for decade := math.Pow10(int(math.Floor(math.Log10(low)))); decade <= high; decade *= 10 {
-		for _, n := range []float64{1, 2, 5} {
-			if v := n * decade; v >= low && v <= high {
-				out = append(out, plot.Tick{Value: v, Label: fmt.Sprintf("%.6g", v)})
-			}
+// xTicks are the values of x that were measured.
+func (c chart) xTicks() plot.ConstantTicks {
+	var at []float64
+	for _, s := range c.series {
+		for _, p := range s.points {
+			at = append(at, p.x)
 		}
 	}
-	return out
-}
-
-func ticks(at []float64) plot.ConstantTicks {
+	slices.Sort(at)
 	var out plot.ConstantTicks
-	for _, v := range at {
-		out = append(out, plot.Tick{Value: v, Label: fmt.Sprintf("%g", v)})
+	for _, x := range slices.Compact(at) {
+		out = append(out, plot.Tick{Value: x, Label: fmt.Sprintf("%g", x)})
 	}
 	return out
-}
-
-// colour is that of the n-th series. A burst has one more than the palette.
-func colour(n int) color.Color {
-	if n == len(plotutil.SoftColors) {
-		return color.Black
-	}
-	return plotutil.Color(n)
 }

@@ -12,21 +12,20 @@ import (
 )
 
 // realPods are pods on a real containerd whose containers all exit while the
-// candidate is stopped, so that one relist shows it all.
+// candidate is stopped, so that one relist shows all of them.
 type realPods struct{ pods, containers int }
 
 func onContainerd() []Scenario {
 	w := realPods{pods: 50, containers: 2}
 	return []Scenario{{
 		Name:       fmt.Sprintf("containerd/pods=%d", w.pods),
-		Group:      "containerd",
 		Title:      fmt.Sprintf("%d real pods x %d exit at once on a real containerd", w.pods, w.containers),
-		Candidates: withFixed(), Measure: w.measure,
+		Candidates: candidates(everyone + " " + fixedWidths), Measure: w.measure,
 	}}
 }
 
-// containerd returns the one real node of this run, which is started when it is
-// first needed: making its pods takes longer than measuring.
+// containerd returns the real node of this run and starts it at the first call:
+// making its pods takes longer than measuring.
 func (b *bench) containerd(ctx context.Context) (*node, string, error) {
 	socket := filepath.Join(b.temp, "containerd.sock")
 	if b.realNode != nil {
@@ -36,11 +35,11 @@ func (b *bench) containerd(ctx context.Context) (*node, string, error) {
 		return nil, "", fmt.Errorf("the program that runs containerd is missing (make -C bench containerd builds it): %w", err)
 	}
 	n, err := start[control.Order, control.Answer](ctx, b.program("containerd"),
-		"-socket", socket, "-e2e", filepath.Join(b.root, "e2e"))
+		"-socket", socket, "-e2e", filepath.Join(b.root, "tests", "e2e"))
 	if err != nil {
 		return nil, "", err
 	}
-	// Not killed in haste: it has mounts and cgroups to take down.
+	// It has to remove mounts and cgroups before it ends.
 	n.cmd.Cancel = func() error { return n.cmd.Process.Signal(syscall.SIGTERM) }
 	n.grace, n.cmd.WaitDelay = realGrace, realGrace
 	b.realNode = n
@@ -59,34 +58,26 @@ func (w realPods) measure(ctx context.Context, b *bench, c Candidate) (Metrics, 
 	if err := l.order(control.Order{Do: control.NodePopulate, Pods: w.pods, Containers: w.containers}); err != nil {
 		return nil, err
 	}
-	l.client, err = b.newClient(ctx, c, socket, settings{period: relistPeriod, timeout: 2 * time.Minute})
+	l.client, err = b.newClient(ctx, c, socket, relistPeriod, callTimeout)
 	if err != nil {
 		return nil, err
 	}
 	defer l.client.stop()
-	if err := l.startClient(started(w.pods, w.containers)); err != nil {
+	if _, err := l.startClient(started(w.pods, w.containers)); err != nil {
 		return nil, err
 	}
-	want := exited(w.pods, w.containers)
-	if err := l.expect(want, false); err != nil {
-		return nil, err
-	}
-	if err := l.whileStopped(control.Order{Do: control.NodeBurst}, control.Order{Do: control.NodeReset}); err != nil {
-		return nil, err
-	}
-	r, err := l.wait(want, longest)
+	r, err := l.window(exited(w.pods, w.containers), false, func() error {
+		return l.whileStopped(control.Order{Do: control.NodeBurst}, control.Order{Do: control.NodeReset})
+	})
 	if err != nil {
 		return nil, err
 	}
 	m, err := l.burstMetrics(c, r, w.pods)
-	// A real runtime does not count its calls.
-	for _, key := range []string{"peak", "waiting", "calls"} {
-		delete(m, key)
-	}
+	m.remove("peak", "waiting", "calls") // a real runtime does not count its calls
 	return m, err
 }
 
-// whileStopped gives orders while the client's process stands still.
+// whileStopped sends orders while the client's process is stopped.
 func (l *lab) whileStopped(orders ...control.Order) error {
 	client := l.client.cmd.Process
 	if err := client.Signal(syscall.SIGSTOP); err != nil {

@@ -13,22 +13,22 @@ import (
 	"time"
 )
 
-// Results are everything that one run of the benchmark measured.
+// Results are the measurements of one run of the benchmark.
 type Results struct {
 	Began   time.Time `json:"began"`
 	Seconds float64   `json:"seconds"`
-	// Partial is why not everything was measured; empty if it was.
+	// Partial is why some scenarios were not measured; empty if all were.
 	Partial   string     `json:"partial,omitempty"`
 	Machine   Machine    `json:"machine"`
 	Runs      int        `json:"runs"`
 	Scenarios []*Outcome `json:"scenarios"`
 	// Steps are the Go benchmarks of single steps.
 	Steps []Step `json:"steps,omitempty"`
-	// StepsPartial is why not all of them were run; empty if they were.
+	// StepsPartial is why some steps were not measured; empty if all were.
 	StepsPartial string `json:"stepsPartial,omitempty"`
 }
 
-// Machine is where it was measured.
+// Machine is the machine of the measurement.
 type Machine struct {
 	CPU    string `json:"cpu"`
 	Cores  int    `json:"cores"`
@@ -37,14 +37,11 @@ type Machine struct {
 	Go     string `json:"go"`
 }
 
-// Outcome is what one scenario measured, candidate by candidate.
+// Outcome is the measurement of one scenario.
 type Outcome struct {
-	Name  string `json:"name"`
-	Group string `json:"group"`
-	Title string `json:"title"`
-	// Began is when it was measured.
+	Name  string    `json:"name"`
 	Began time.Time `json:"began"`
-	// Of is what was measured.
+	// Of identifies the programs.
 	Of   Version `json:"of,omitzero"`
 	Rows []*Row  `json:"rows"`
 }
@@ -63,42 +60,47 @@ type Figure struct {
 	Max    float64   `json:"max"`
 }
 
+func (o *Outcome) index(c Candidate) int {
+	return slices.IndexFunc(o.Rows, func(r *Row) bool { return r.Candidate == c })
+}
+
+// row returns the row of a candidate, and adds it if there is none.
 func (o *Outcome) row(c Candidate) *Row {
-	for _, r := range o.Rows {
-		if r.Candidate == c {
-			return r
-		}
+	if i := o.index(c); i >= 0 {
+		return o.Rows[i]
 	}
 	r := &Row{Candidate: c, Metrics: make(map[string]*Figure)}
 	o.Rows = append(o.Rows, r)
 	return r
 }
 
-// complete reports whether every candidate of the scenario was measured so often,
-// at that version.
+// figure returns nil if there is none, also of a nil outcome.
+func (o *Outcome) figure(c Candidate, metric string) *Figure {
+	if o == nil {
+		return nil
+	}
+	if i := o.index(c); i >= 0 {
+		return o.Rows[i].Metrics[metric]
+	}
+	return nil
+}
+
+// complete reports whether every candidate of the scenario has that many runs of
+// those programs.
 func (o *Outcome) complete(s Scenario, runs int, of Version) bool {
 	return o.Of.Programs == of.Programs && !slices.ContainsFunc(s.Candidates, func(c Candidate) bool {
-		return !slices.ContainsFunc(o.Rows, func(r *Row) bool { return r.Candidate == c && r.runs() >= runs })
+		i := o.index(c)
+		return i < 0 || o.Rows[i].runs() < runs
 	})
 }
 
-// runs is how often the candidate was measured.
+// runs is the number of measurements of the candidate.
 func (r *Row) runs() int {
 	n := 0
 	for _, f := range r.Metrics {
 		n = max(n, len(f.Values))
 	}
 	return n
-}
-
-// median returns the median of a metric, and whether there is one.
-func (o *Outcome) median(c Candidate, key string) (float64, bool) {
-	for _, r := range o.Rows {
-		if f := r.Metrics[key]; r.Candidate == c && f != nil {
-			return f.Median, true
-		}
-	}
-	return 0, false
 }
 
 func (r *Row) add(m Metrics) {
@@ -134,8 +136,8 @@ func (r *Results) outcome(name string) *Outcome {
 	return nil
 }
 
-// with returns these results and what earlier ones have besides, in the order of
-// the scenarios. What is no scenario any more is left out.
+// with returns these results and what only the earlier ones have, in the order of
+// the scenarios. Scenarios that no longer exist are left out.
 func (r *Results) with(earlier *Results) *Results {
 	if earlier == nil {
 		return r
@@ -153,8 +155,8 @@ func (r *Results) with(earlier *Results) *Results {
 	return &both
 }
 
-// with returns this outcome and the candidates that were measured more often
-// before, if that was of the same version.
+// with returns this outcome with the rows of the earlier one that have more runs,
+// if both are of the same programs.
 func (o *Outcome) with(earlier *Outcome) *Outcome {
 	switch {
 	case earlier == nil:
@@ -167,8 +169,7 @@ func (o *Outcome) with(earlier *Outcome) *Outcome {
 	both := *o
 	both.Rows = slices.Clone(o.Rows)
 	for _, row := range earlier.Rows {
-		i := slices.IndexFunc(both.Rows, func(r *Row) bool { return r.Candidate == row.Candidate })
-		switch {
+		switch i := both.index(row.Candidate); {
 		case i < 0:
 			both.Rows = append(both.Rows, row)
 		case both.Rows[i].runs() < row.runs():
@@ -178,7 +179,7 @@ func (o *Outcome) with(earlier *Outcome) *Outcome {
 	return &both
 }
 
-// runs is how often each candidate was measured, at least.
+// runs is the least number of measurements of a candidate.
 func (o *Outcome) runs() int {
 	if len(o.Rows) == 0 {
 		return 0
@@ -186,7 +187,7 @@ func (o *Outcome) runs() int {
 	return slices.MinFunc(o.Rows, func(a, b *Row) int { return a.runs() - b.runs() }).runs()
 }
 
-// resultsFile is where the figures are kept for every later use.
+// resultsFile holds all figures; the report is made from it.
 const resultsFile = "results.json"
 
 func (r *Results) write(dir string) error {
@@ -197,7 +198,7 @@ func (r *Results) write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("write results: %w", err)
 	}
-	// In one step: who is killed while he writes is to lose nothing.
+	// Renaming keeps the old file if the process is killed while it writes.
 	file := filepath.Join(dir, resultsFile)
 	if err := os.WriteFile(file+".new", append(data, '\n'), 0o644); err != nil {
 		return fmt.Errorf("write results: %w", err)
@@ -220,16 +221,17 @@ func readResults(dir string) (*Results, error) {
 	return r, nil
 }
 
-// thisMachine leaves empty what the system does not tell.
+// thisMachine leaves empty what the system does not report.
 func thisMachine() Machine {
+	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	return Machine{
 		CPU: after("/proc/cpuinfo", "model name"), Cores: runtime.NumCPU(),
 		Memory: after("/proc/meminfo", "MemTotal"),
-		Kernel: firstLine("/proc/sys/kernel/osrelease"), Go: runtime.Version(),
+		Kernel: string(bytes.TrimSpace(kernel)), Go: runtime.Version(),
 	}
 }
 
-// after returns what follows a key and a colon in a file of /proc.
+// after returns the value of a key in a file of /proc.
 func after(file, key string) string {
 	data, _ := os.ReadFile(file)
 	for line := range strings.Lines(string(data)) {
@@ -238,10 +240,4 @@ func after(file, key string) string {
 		}
 	}
 	return ""
-}
-
-func firstLine(file string) string {
-	data, _ := os.ReadFile(file)
-	line, _, _ := bytes.Cut(data, []byte("\n"))
-	return string(line)
 }

@@ -20,35 +20,38 @@ import (
 type bench struct {
 	scenarios []Scenario
 	runs      int
-	// root is that of the repository, bin holds the programs measured, temp
+	// root is the root of the repository, bin holds the measured programs, temp
 	// the sockets.
 	root, bin, temp string
 	// profiles is the folder for CPU profiles of the clients; none if empty.
 	profiles string
 	// progress is where the progress bar is drawn.
 	progress io.Writer
-	// realNode is nil until a scenario wants a real containerd.
+	// realNode is nil until a scenario needs a real containerd.
 	realNode *node
-	// labs counts the labs made, for names of their own.
+	// labs counts the labs, for unique names.
 	labs atomic.Int64
-	// version is what is measured.
+	// version identifies the measured programs.
 	version Version
-	// measured is called after each scenario with what there is by then.
+	// measured is called after each scenario with all results until then.
 	measured func(*Results) error
 }
 
 func (b *bench) program(name string) string { return filepath.Join(b.bin, name) }
 
-// run measures every scenario. The candidates of one take turns, or run side by
-// side, so that whatever else the machine does concerns all of them. What was measured before
-// ctx ended or a scenario failed is in the results, which say that they are
-// partial.
+// run measures every scenario. Its candidates take turns, or run side by side, so
+// that other load on the machine affects all of them. If ctx ends or a scenario
+// fails, the results are partial.
 func (b *bench) run(ctx context.Context) (*Results, error) {
 	r := &Results{Began: time.Now(), Machine: thisMachine(), Runs: b.runs}
-	bar := b.bar()
+	total := 0
+	for _, s := range b.scenarios {
+		total += b.runs * len(s.Candidates)
+	}
+	bar := newBar(total, b.progress)
 	var err error
 	for _, s := range b.scenarios {
-		o := &Outcome{Name: s.Name, Group: s.Group, Title: s.Title, Began: time.Now(), Of: b.version}
+		o := &Outcome{Name: s.Name, Began: time.Now(), Of: b.version}
 		r.Scenarios = append(r.Scenarios, o)
 		if err = b.scenario(ctx, s, o, bar); err != nil {
 			r.Partial = err.Error()
@@ -65,8 +68,8 @@ func (b *bench) run(ctx context.Context) (*Results, error) {
 	return r, err
 }
 
-// skip leaves out what earlier results have already of the same programs on the
-// same machine.
+// skip removes the scenarios that earlier results have already, of the same
+// programs on the same machine.
 func (b *bench) skip(earlier *Results) {
 	if earlier.Machine != thisMachine() {
 		return
@@ -76,7 +79,7 @@ func (b *bench) skip(earlier *Results) {
 		o := earlier.outcome(s.Name)
 		return o != nil && o.complete(s, b.runs, b.version)
 	})
-	fmt.Fprintf(b.progress, "%d of %d scenarios are measured already\n", all-len(b.scenarios), all)
+	fmt.Fprintf(b.progress, "%d of %d scenarios already measured\n", all-len(b.scenarios), all)
 }
 
 func (b *bench) scenario(ctx context.Context, s Scenario, o *Outcome, bar *progressbar.ProgressBar) error {
@@ -114,14 +117,6 @@ func (b *bench) turn(ctx context.Context, s Scenario, candidates []Candidate) ([
 	return measured, group.Wait()
 }
 
-func (b *bench) bar() *progressbar.ProgressBar {
-	total := 0
-	for _, s := range b.scenarios {
-		total += b.runs * len(s.Candidates)
-	}
-	return newBar(total, b.progress)
-}
-
 func newBar(total int, to io.Writer) *progressbar.ProgressBar {
 	return progressbar.NewOptions(total,
 		progressbar.OptionSetWriter(to), progressbar.OptionShowCount(),
@@ -129,17 +124,18 @@ func newBar(total int, to io.Writer) *progressbar.ProgressBar {
 		progressbar.OptionThrottle(100*time.Millisecond))
 }
 
-// newBench checks that the programs are there.
+// newBench returns an error if a program is missing.
 func newBench(chosen []Scenario, runs int, root, bin string) (*bench, error) {
 	if runs < 1 {
 		return nil, fmt.Errorf("--runs is %d, want at least 1", runs)
 	}
-	for _, name := range []string{"node", "client", "kubelet"} {
-		if name == "kubelet" && !uses(chosen, kubelet) {
-			continue
-		}
+	programs := []string{"node", "client"}
+	if slices.ContainsFunc(chosen, func(s Scenario) bool { return slices.Contains(s.Candidates, kubelet) }) {
+		programs = append(programs, "kubelet")
+	}
+	for _, name := range programs {
 		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
-			return nil, fmt.Errorf("the program that runs as %s is missing (make -C bench builds it): %w", name, err)
+			return nil, fmt.Errorf("program %s is missing (make -C bench programs builds it): %w", name, err)
 		}
 	}
 	version, err := versionOf(root, bin)
@@ -163,12 +159,9 @@ func (b *bench) close() error {
 	return os.RemoveAll(b.temp)
 }
 
-func uses(scenarios []Scenario, c Candidate) bool {
-	return slices.ContainsFunc(scenarios, func(s Scenario) bool { return slices.Contains(s.Candidates, c) })
-}
-
-// choose returns the scenarios whose names match one of the patterns, or the
-// set if there are none, with the candidates reduced to those wanted, if any.
+// choose returns the scenarios that match one of the patterns, or the set if
+// there are no patterns. If candidates are given, they replace those of each
+// scenario.
 func choose(set string, patterns, candidates []string) ([]Scenario, error) {
 	if set != "quick" && set != "full" {
 		return nil, fmt.Errorf("unknown set %q: want quick or full", set)
@@ -207,7 +200,7 @@ func picked(s Scenario, set string, patterns []string, matched []bool) bool {
 	}
 	found := false
 	for i, p := range patterns {
-		if ok, err := filepath.Match(p, s.Name); ok && err == nil || p == s.Name || p == s.Group {
+		if ok, err := filepath.Match(p, s.Name); ok && err == nil || p == s.Name || p == s.group() {
 			matched[i], found = true, true
 		}
 	}

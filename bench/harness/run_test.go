@@ -13,17 +13,24 @@ import (
 	"testing"
 )
 
-func TestScenarioNamesAreUnique(t *testing.T) {
+func TestScenariosHaveUniqueNamesAndKnownGroups(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range scenarios() {
 		if seen[s.Name] {
-			t.Errorf("two scenarios are called %s", s.Name)
+			t.Errorf("two scenarios have the name %s", s.Name)
 		}
 		seen[s.Name] = true
 	}
 	for _, target := range targets {
-		if !seen[target.scenario] || target.reference != "" && !seen[target.reference] {
-			t.Errorf("figure to reach %q names a scenario that does not exist", target.what)
+		for _, f := range []figure{target.measured, target.against} {
+			if f.candidate != "" && !seen[f.scenario] {
+				t.Errorf("target %q names the unknown scenario %s", target.what, f.scenario)
+			}
+		}
+	}
+	for _, s := range scenarios() {
+		if !strings.Contains(template, "<!-- figures: "+s.group()+" -->") {
+			t.Errorf("the results have no section for %s", s.Name)
 		}
 	}
 }
@@ -58,7 +65,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-func TestNewBenchSaysWhatIsMissing(t *testing.T) {
+func TestNewBenchReportsMissingProgram(t *testing.T) {
 	if _, err := newBench(nil, 0, "", t.TempDir()); err == nil || !strings.Contains(err.Error(), "--runs is 0") {
 		t.Errorf("no runs: %v", err)
 	}
@@ -67,16 +74,22 @@ func TestNewBenchSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
+// newTestBench measures serial and kubelet in a scenario s.
+func newTestBench(runs int, measure func(context.Context, *bench, Candidate) (Metrics, error)) *bench {
+	return &bench{
+		runs: runs, progress: io.Discard, measured: func(*Results) error { return nil },
+		scenarios: []Scenario{{Name: "s", Candidates: []Candidate{serial, kubelet}, Measure: measure}},
+	}
+}
+
 func TestCandidatesTakeTurns(t *testing.T) {
 	var order []Candidate
 	saved := 0
-	b := &bench{runs: 2, progress: io.Discard, measured: func(r *Results) error { saved = len(r.Scenarios); return nil }, scenarios: []Scenario{{
-		Name: "s", Candidates: []Candidate{serial, kubelet},
-		Measure: func(_ context.Context, _ *bench, c Candidate) (Metrics, error) {
-			order = append(order, c)
-			return Metrics{"last": float64(len(order))}, nil
-		},
-	}}}
+	b := newTestBench(2, func(_ context.Context, _ *bench, c Candidate) (Metrics, error) {
+		order = append(order, c)
+		return Metrics{"last": float64(len(order))}, nil
+	})
+	b.measured = func(r *Results) error { saved = len(r.Scenarios); return nil }
 	r, err := b.run(t.Context())
 	if err != nil || r.Partial != "" {
 		t.Fatalf("run = %q, %v", r.Partial, err)
@@ -84,11 +97,11 @@ func TestCandidatesTakeTurns(t *testing.T) {
 	if want := []Candidate{serial, kubelet, serial, kubelet}; !slices.Equal(order, want) {
 		t.Errorf("order is %v, want %v", order, want)
 	}
-	if got, ok := r.outcome("s").median(kubelet, "last"); !ok || got != 3 {
-		t.Errorf("median of 2 and 4 = %v, %t", got, ok)
+	if got := r.outcome("s").figure(kubelet, "last"); got == nil || got.Median != 3 {
+		t.Errorf("median of 2 and 4 = %v", got)
 	}
 	if saved != 1 {
-		t.Errorf("%d scenarios were saved once measured, want 1", saved)
+		t.Errorf("%d scenarios were saved, want 1", saved)
 	}
 }
 
@@ -96,12 +109,12 @@ func row(c Candidate, values ...float64) *Row {
 	return &Row{Candidate: c, Metrics: map[string]*Figure{"last": {Values: values}}}
 }
 
-func TestResumeSkipsWhatIsComplete(t *testing.T) {
+func TestResumeSkipsCompleteScenarios(t *testing.T) {
 	now, before := Version{Programs: "now"}, Version{Programs: "before"}
 	earlier := &Results{Machine: thisMachine(), Scenarios: []*Outcome{
 		{Name: "complete", Of: now, Rows: []*Row{row(serial, 1, 2), row(kubelet, 1, 2)}},
 		{Name: "of other programs", Of: before, Rows: []*Row{row(serial, 1, 2), row(kubelet, 1, 2)}},
-		{Name: "with a run too few", Of: now, Rows: []*Row{row(serial, 1, 2), row(kubelet, 1)}},
+		{Name: "with one run too few", Of: now, Rows: []*Row{row(serial, 1, 2), row(kubelet, 1)}},
 		{Name: "without a candidate", Of: now, Rows: []*Row{row(serial, 1, 2)}},
 	}}
 	b := &bench{runs: 2, version: now, progress: io.Discard}
@@ -113,17 +126,17 @@ func TestResumeSkipsWhatIsComplete(t *testing.T) {
 	for _, s := range b.scenarios {
 		left = append(left, s.Name)
 	}
-	if want := []string{"of other programs", "with a run too few", "without a candidate", "not measured"}; !slices.Equal(left, want) {
-		t.Errorf("left to measure are %v, want %v", left, want)
+	if want := []string{"of other programs", "with one run too few", "without a candidate", "not measured"}; !slices.Equal(left, want) {
+		t.Errorf("scenarios to measure are %v, want %v", left, want)
 	}
 	earlier.Machine.Kernel = "another"
 	b.scenarios = []Scenario{{Name: "complete", Candidates: []Candidate{serial, kubelet}}}
 	if b.skip(earlier); len(b.scenarios) != 1 {
-		t.Error("what another machine measured is taken for measured")
+		t.Error("results of another machine count as measured")
 	}
 }
 
-func TestResultsWithEarlier(t *testing.T) {
+func TestWithKeepsEarlierResults(t *testing.T) {
 	now, before := Version{Programs: "now"}, Version{Programs: "before"}
 	r := &Results{Scenarios: []*Outcome{
 		{Name: "idle/pods=5000", Of: now, Rows: []*Row{row(serial, 1), row(kubelet, 1, 2)}},
@@ -151,21 +164,20 @@ func TestResultsWithEarlier(t *testing.T) {
 		t.Errorf("results have %q and %d steps, want %q", got, len(both.Steps), want)
 	}
 	if len(r.Scenarios) != 3 || len(r.Scenarios[0].Rows) != 2 {
-		t.Error("the results that were added to have changed")
+		t.Error("with has changed its receiver")
 	}
 }
 
-func TestMeasuredFails(t *testing.T) {
+func TestRunEndsIfSavingFails(t *testing.T) {
 	boom := errors.New("boom")
-	b := &bench{runs: 1, progress: io.Discard, measured: func(*Results) error { return boom }, scenarios: []Scenario{
-		{Name: "s", Candidates: []Candidate{serial}, Measure: func(context.Context, *bench, Candidate) (Metrics, error) { return nil, nil }},
-	}}
+	b := newTestBench(1, func(context.Context, *bench, Candidate) (Metrics, error) { return nil, nil })
+	b.measured = func(*Results) error { return boom }
 	if r, err := b.run(t.Context()); !errors.Is(err, boom) || r.Partial != "ended after scenario s" {
-		t.Errorf("run = %q, %v, want %v and where it ended", r.Partial, err, boom)
+		t.Errorf("run = %q, %v, want %v and the last scenario", r.Partial, err, boom)
 	}
 }
 
-func TestResultsAreWrittenWhole(t *testing.T) {
+func TestWriteReplacesResults(t *testing.T) {
 	dir := t.TempDir()
 	for n := range 2 {
 		if err := (&Results{Runs: n}).write(dir); err != nil {
@@ -181,7 +193,7 @@ func TestResultsAreWrittenWhole(t *testing.T) {
 	}
 }
 
-func TestVersion(t *testing.T) {
+func TestVersionIsThatOfTheMeasuredPrograms(t *testing.T) {
 	bin := t.TempDir()
 	write := func(name, text string) string {
 		t.Helper()
@@ -190,42 +202,40 @@ func TestVersion(t *testing.T) {
 		}
 		v, err := versionOf(t.TempDir(), bin)
 		if err != nil || v.Revision != "" {
-			t.Fatalf("versionOf = %v, %v; want no revision of a folder that is no repository", v, err)
+			t.Fatalf("versionOf = %v, %v; want no revision outside a repository", v, err)
 		}
 		return v.Programs
 	}
 	one := write("node", "a")
 	if same := write("containerd", "x"); same != one {
-		t.Errorf("version %s, want %s: containerd is not what is measured", same, one)
+		t.Errorf("version %s, want %s: containerd is not measured", same, one)
 	}
 	if other := write("client", "b"); other == one {
-		t.Error("the same version with another client")
+		t.Error("another client has the same version")
 	}
 }
 
-func TestSideBySide(t *testing.T) {
+func TestSideBySideMeasuresAtTheSameTime(t *testing.T) {
 	var all sync.WaitGroup
 	all.Add(2)
-	b := &bench{runs: 1, progress: io.Discard, measured: func(*Results) error { return nil }, scenarios: []Scenario{{
-		Name: "s", Candidates: []Candidate{serial, kubelet}, SideBySide: true,
-		Measure: func(_ context.Context, _ *bench, c Candidate) (Metrics, error) {
-			all.Done()
-			all.Wait() // for ever, if they took turns
-			return Metrics{"last": map[Candidate]float64{serial: 1, kubelet: 2}[c]}, nil
-		},
-	}}}
+	b := newTestBench(1, func(_ context.Context, _ *bench, c Candidate) (Metrics, error) {
+		all.Done()
+		all.Wait() // blocks if they take turns
+		return Metrics{"last": map[Candidate]float64{serial: 1, kubelet: 2}[c]}, nil
+	})
+	b.scenarios[0].SideBySide = true
 	r, err := b.run(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for c, want := range map[Candidate]float64{serial: 1, kubelet: 2} {
-		if got, ok := r.outcome("s").median(c, "last"); !ok || got != want {
-			t.Errorf("%s = %v, %t, want %v", c, got, ok, want)
+		if got := r.outcome("s").figure(c, "last"); got == nil || got.Median != want {
+			t.Errorf("%s = %v, want %v", c, got, want)
 		}
 	}
 }
 
-func TestRunKeepsWhatItHas(t *testing.T) {
+func TestInterruptedRunKeepsResults(t *testing.T) {
 	boom := errors.New("boom")
 	for name, c := range map[string]struct {
 		fail    func(cancel func()) error
@@ -235,38 +245,35 @@ func TestRunKeepsWhatItHas(t *testing.T) {
 		"interrupted": {func(cancel func()) error { cancel(); return context.Canceled }, "interrupted in scenario s"},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
-		b := &bench{runs: 1, progress: io.Discard, measured: func(*Results) error { return nil }, scenarios: []Scenario{{
-			Name: "s", Candidates: []Candidate{serial, kubelet},
-			Measure: func(_ context.Context, _ *bench, who Candidate) (Metrics, error) {
-				if who == kubelet {
-					return nil, c.fail(cancel)
-				}
-				return Metrics{"last": 1}, nil
-			},
-		}}}
+		b := newTestBench(1, func(_ context.Context, _ *bench, who Candidate) (Metrics, error) {
+			if who == kubelet {
+				return nil, c.fail(cancel)
+			}
+			return Metrics{"last": 1}, nil
+		})
 		r, err := b.run(ctx)
 		cancel()
 		if err == nil || r.Partial != c.partial {
 			t.Errorf("%s: partial is %q with error %v, want %q", name, r.Partial, err, c.partial)
 		}
-		if _, ok := r.outcome("s").median(serial, "last"); !ok {
-			t.Errorf("%s: what was measured before is lost", name)
+		if r.outcome("s").figure(serial, "last") == nil {
+			t.Errorf("%s: earlier measurements are missing", name)
 		}
 	}
 }
 
-func TestChildThatEndsIsExplained(t *testing.T) {
-	c, err := start[struct{}, said](t.Context(), "/bin/sh", "-c", "echo no such socket >&2; exit 3")
+func TestAskReportsErrorOutputOfEndedChild(t *testing.T) {
+	c, err := start[struct{}, answer](t.Context(), "/bin/sh", "-c", "echo no such socket >&2; exit 3")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.ask(struct{}{}); err == nil || !strings.Contains(err.Error(), "no such socket") {
-		t.Errorf("ask = %v, want what the child said", err)
+		t.Errorf("ask = %v, want its error output", err)
 	}
 }
 
-func TestChildAnswers(t *testing.T) {
-	c, err := start[struct{}, said](t.Context(), "/bin/sh", "-c", `read a; echo '{"err":""}'; read b; echo '{"err":"boom"}'; read c`)
+func TestAskReturnsFailureAsError(t *testing.T) {
+	c, err := start[struct{}, answer](t.Context(), "/bin/sh", "-c", `read a; echo '{"err":""}'; read b; echo '{"err":"boom"}'; read c`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,10 +282,10 @@ func TestChildAnswers(t *testing.T) {
 		t.Errorf("good answer: %v", err)
 	}
 	if _, err := c.ask(struct{}{}); err == nil || !strings.Contains(err.Error(), "boom") {
-		t.Errorf("answer that failed: %v", err)
+		t.Errorf("failed answer: %v", err)
 	}
 }
 
-type said struct{ Err string }
+type answer struct{ Err string }
 
-func (s said) Failure() string { return s.Err }
+func (s answer) Failure() string { return s.Err }

@@ -4,28 +4,33 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 )
 
-// Scenario is work that every candidate is given.
+// Scenario is work that every candidate does.
 type Scenario struct {
+	// Name begins with the group, the section of the results for the scenario.
 	Name string
-	// Group is the kind of scenario, under which the page shows it.
-	Group string
 	// Title says in a few words what happens.
 	Title      string
 	Candidates []Candidate
-	// Measure does the work once with one candidate. An error means that the
-	// work was not done, and fails the run.
+	// Measure does the work once with one candidate. An error fails the run.
 	Measure func(context.Context, *bench, Candidate) (Metrics, error)
-	// InQuick is whether the scenario is part of the quick set.
+	// InQuick makes the scenario part of the quick set.
 	InQuick bool
-	// SideBySide measures all candidates at the same time, each with a node of its
-	// own: for what takes minutes and leaves the machine idle.
+	// SideBySide measures all candidates at the same time, each with its own node:
+	// for scenarios that take minutes and leave the machine idle.
 	SideBySide bool
 }
 
-// turns are the candidates that are measured at the same time.
+// group is the first part of the name.
+func (s Scenario) group() string {
+	group, _, _ := strings.Cut(s.Name, "/")
+	return group
+}
+
+// turns groups the candidates that are measured at the same time.
 func (s Scenario) turns() iter.Seq[[]Candidate] {
 	if s.SideBySide {
 		return slices.Chunk(s.Candidates, len(s.Candidates))
@@ -36,14 +41,16 @@ func (s Scenario) turns() iter.Seq[[]Candidate] {
 // Metrics are the figures of one measurement, by [Metric.Key].
 type Metrics map[string]float64
 
-// Metric says what a figure means.
-type Metric struct {
-	Key   string
-	Label string
-	Unit  string
+func (m Metrics) remove(keys ...string) {
+	for _, key := range keys {
+		delete(m, key)
+	}
 }
 
-// What is measured. The order is that of the columns.
+// Metric is a column of the results. template.md says what it means.
+type Metric struct{ Key, Label, Unit string }
+
+// metrics are in the order of the columns.
 var metrics = []Metric{
 	{"first", "first event", "ms"},
 	{"last", "last event", "ms"},
@@ -58,54 +65,26 @@ var metrics = []Metric{
 	{"server", "server CPU", "ms"},
 	{"peak", "peak calls in flight", ""},
 	{"waiting", "peak calls arrived", ""},
-	{"width", "pods at once, in the end", ""},
+	{"width", "width", ""},
 	{"calls", "status calls per changed pod", ""},
 	{"allocs", "allocations", ""},
 	{"bytes", "allocated", "KiB"},
 	{"rss", "RSS", "MiB"},
-	{"missed", "discarded events", ""},
+	{"missed", "missed events", ""},
 	{"repaired", "repaired by PodSync", ""},
 }
 
-// widths are the numbers of inspectors measured.
-var widths = []int{1, 2, 4, 8, 16, 32}
+// The kubelet's relist period and its deadline of a runtime call.
+const (
+	relistPeriod = time.Second
+	callTimeout  = 2 * time.Minute
+)
 
-func pipelines(widths ...int) []Candidate {
-	out := make([]Candidate, len(widths))
-	for i, w := range widths {
-		out[i] = pipelineOf(w)
-	}
-	return out
-}
-
-func everyone() []Candidate {
-	return append([]Candidate{serial, kubelet}, pipelines(widths...)...)
-}
-
-// withFixed adds those of a fixed width, where finding the width is the point.
-func withFixed() []Candidate {
-	return append(everyone(), fixedOf(4), fixedOf(8), fixedOf(16), fixedOf(32))
-}
-
-// relistPeriod is the kubelet's and the pipeline's default.
-const relistPeriod = time.Second
-
-// hangTimeout is the deadline of a runtime call where pods hang: what the
-// kubelet has is two minutes, of which nothing would be learned.
+// hangTimeout is the deadline of a runtime call in the scenarios in which calls
+// hang. The kubelet's two minutes would only make the benchmark longer.
 const hangTimeout = 5 * time.Second
 
 // scenarios returns everything that can be measured.
 func scenarios() []Scenario {
-	var all []Scenario
-	all = append(all, bursts()...)
-	all = append(all, singles()...)
-	all = append(all, limited()...)
-	all = append(all, shifts()...)
-	all = append(all, hung()...)
-	all = append(all, storms()...)
-	all = append(all, restarts()...)
-	all = append(all, idles()...)
-	all = append(all, churns()...)
-	all = append(all, eventful()...)
-	return append(all, onContainerd()...)
+	return slices.Concat(bursts(), storms(), restarts(), idles(), churns(), eventful(), onContainerd())
 }

@@ -15,27 +15,27 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// Step is one Go benchmark of a single step, such as the diff.
+// Step is a Go benchmark of a single step, such as the diff.
 type Step struct {
 	Name string `json:"name"`
-	// Metrics are by the units of the Go benchmark.
+	// Metrics has the units of the Go benchmark as keys.
 	Metrics map[string]*Figure `json:"metrics"`
 }
 
-// stepPackages are the folders, from the root of the repository, of modules
-// with Go benchmarks and the packages in them.
+// stepPackages are the Go benchmarks of the report: folders of modules, from the
+// root of the repository, and packages in them.
 var stepPackages = []struct{ module, pkg string }{
 	{".", "./bench"},
 	{"bench/harness", "./fanout"},
 	{"bench/kubelet", "."},
 }
 
-// measureSteps runs the Go benchmarks. root is the root of the repository. On an
-// error the results have the steps that came before it and say so.
+// measureSteps runs the Go benchmarks. If one fails, the results keep the steps
+// before it and the reason.
 func (r *Results) measureSteps(ctx context.Context, root string, runs int) error {
 	r.Steps, r.StepsPartial = nil, ""
 	for _, p := range stepPackages {
-		out, err := goBench(ctx, filepath.Join(root, p.module), p.pkg, runs)
+		out, err := goBench(ctx, filepath.Join(root, p.module), runs, p.pkg)
 		if err != nil {
 			r.StepsPartial = err.Error()
 			return err
@@ -45,22 +45,23 @@ func (r *Results) measureSteps(ctx context.Context, root string, runs int) error
 	return nil
 }
 
-func goBench(ctx context.Context, dir, pkg string, runs int) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", ".", "-benchtime", "200ms",
-		"-count", strconv.Itoa(runs), pkg)
+// goBench runs Go benchmarks. With an error it returns the output until then.
+func goBench(ctx context.Context, dir string, runs int, packages ...string) ([]byte, error) {
+	args := []string{"test", "-run", "^$", "-bench", ".", "-benchtime", "200ms", "-count", strconv.Itoa(runs)}
+	cmd := exec.CommandContext(ctx, "go", append(args, packages...)...)
 	cmd.Dir = dir
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, os.Stderr
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("go benchmarks of %s in %s: %w: %s", pkg, dir, err, out.Bytes())
+		return out.Bytes(), fmt.Errorf("go benchmarks of %s in %s: %w: %s", strings.Join(packages, " "), dir, err, out.Bytes())
 	}
 	return out.Bytes(), nil
 }
 
-// units that are worth keeping, in the order of the columns.
+// units are kept, in the order of the columns.
 var units = append(slices.Clip(perUnit), "ns/op", "B/op", "allocs/op")
 
-// perUnit are the units of what one of many takes; a step has one at most.
+// perUnit are the units of a step that handles many things; a step has at most one.
 var perUnit = []string{"ns/pod", "ns/event", "ns/event-subscriber"}
 
 func parseSteps(out []byte) []Step {
@@ -72,14 +73,14 @@ func parseSteps(out []byte) []Step {
 			continue
 		}
 		base, parts := result.Name.Parts()
-		// Without the number of cores, which is part of the machine.
+		// The number of cores is part of the machine.
 		name := string(base) + string(bytes.Join(slices.DeleteFunc(parts, isCores), nil))
-		i := slices.IndexFunc(steps, func(s Step) bool { return s.Name == name })
+		i := indexStep(steps, name)
 		if i < 0 {
 			steps, i = append(steps, Step{Name: name, Metrics: make(map[string]*Figure)}), len(steps)
 		}
 		for _, v := range result.Values {
-			// The reader turns ns into seconds; the tables want what was written.
+			// The reader turns ns into seconds; the tables show ns.
 			if v.OrigUnit != "" {
 				v.Unit, v.Value = v.OrigUnit, v.OrigValue
 			}
@@ -87,6 +88,10 @@ func parseSteps(out []byte) []Step {
 		}
 	}
 	return steps
+}
+
+func indexStep(steps []Step, name string) int {
+	return slices.IndexFunc(steps, func(s Step) bool { return s.Name == name })
 }
 
 func isCores(part []byte) bool { return part[0] == '-' }
@@ -99,7 +104,7 @@ func (s *Step) add(unit string, value float64) {
 	row.add(Metrics{unit: value})
 }
 
-// parameter returns a value in the name, such as 110 of "Relist/pods=110".
+// parameter returns a value from the name, such as 110 from "Relist/pods=110".
 func (s *Step) parameter(key string) string {
 	for part := range strings.SplitSeq(s.Name, "/") {
 		if name, value, ok := strings.Cut(part, "="); ok && name == key {

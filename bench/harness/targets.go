@@ -5,119 +5,121 @@ import (
 	"strings"
 )
 
-// target is a figure to reach: a metric of one candidate in one scenario, at
-// most so many times that of a reference.
-type target struct {
-	what     string
-	scenario string
-	of       Candidate
-	metric   string
-	// against and its metric are the reference; the same scenario if
-	// reference is empty.
-	reference     string
-	against       Candidate
-	againstMetric string
-	most          float64
+// figure names a median: a metric of a candidate in a scenario or, without a
+// candidate, a unit of a Go benchmark.
+type figure struct {
+	scenario  string
+	candidate Candidate
+	metric    string
 }
 
-// targets are what the pipeline is held to.
-var targets = []target{
-	{"burst of 110 pods x 2, node latency, 16 inspectors: time", "burst/profile=node/containers=2/pods=110", "pipeline-16", "last", "", kubelet, "last", 1. / 12},
-	{"the same, against the limit", "burst/profile=node/containers=2/pods=110", "pipeline-16", "last", "", "pipeline-16", "limit", 1.15},
-	{"burst of 1000 pods x 2, no latency: time", "burst/profile=zero/containers=2/pods=1000", "pipeline-16", "last", "", kubelet, "last", 0.35},
-	{"the same: client CPU", "burst/profile=zero/containers=2/pods=1000", "pipeline-16", "client", "", kubelet, "client", 0.5},
-	{"the same, a runtime of 8 calls at once, 32 inspectors: time against 8", "limited/profile=zero/pods=1000/limit=8", "pipeline-32", "last", "", "pipeline-8", "last", 1.05},
-	{"110 pods x 2, node latency, a runtime of 8 calls at once, 32 inspectors: time against 8", "limited/profile=node/pods=110/limit=8", "pipeline-32", "last", "", "pipeline-8", "last", 1.05},
-	{"idle relist, 110 pods x 2: client CPU", "idle/pods=110", "pipeline-16", "client", "", kubelet, "client", 0.35},
-	{"the same: allocations", "idle/pods=110", "pipeline-16", "allocs", "", kubelet, "allocs", 0.1},
-	{"idle relist, 1000 pods x 2: client CPU", "idle/pods=1000", "pipeline-16", "client", "", kubelet, "client", 0.35},
-	{"the same: allocations", "idle/pods=1000", "pipeline-16", "allocs", "", kubelet, "allocs", 0.1},
-	{"idle relist, 5000 pods x 2: client CPU", "idle/pods=5000", "pipeline-16", "client", "", kubelet, "client", 0.35},
-	{"the same: allocations", "idle/pods=5000", "pipeline-16", "allocs", "", kubelet, "allocs", 0.1},
-	{"both containers restart for the third time: status calls, against 5", "restart/n=3", "pipeline-16", "calls", "restart/n=1", kubelet, "calls", 1},
-	{"1 hung pod of 110: the others' time, against none", "hung/pods=1", "pipeline-16", "last", "hung/pods=0", "pipeline-16", "last", 1.2},
-	{"5 hung pods of 110, 8 inspectors: the others' time, against none", "hung/pods=5", "pipeline-8", "last", "hung/pods=0", "pipeline-8", "last", 1.2},
-	{"the same", "hung/pods=5", "pipeline-8", "last", "", kubelet, "last", 1. / 12},
-	{"change to event with events, 110 pods x 2, node latency: p50", "events/change/seconds=10", "events-16", "p50", "", kubelet, "p50", 0.1},
-	{"a minute of 110 idle pods x 2 with events: client CPU, against relisting", "events/idle/seconds=10", "events-16", "client", "", "pipeline-16", "client", 0.25},
-	{"cold start with 2000 exited containers, node latency: time", "storm/profile=node", "pipeline-16", "last", "", kubelet, "last", 0.1},
-	{"the same: running pods' last event, against the whole", "storm/profile=node", "pipeline-16", "running", "", "pipeline-16", "last", 0.5},
-}
-
-// ratio returns how often the reference goes into the figure, and false if one
-// of them was not measured.
-func (t target) ratio(r *Results) (float64, bool) {
-	measured, against := r.outcome(t.scenario), r.outcome(t.scenario)
-	if t.reference != "" {
-		against = r.outcome(t.reference)
+// of returns the figure, and false if it was not measured.
+func (f figure) of(r *Results) (float64, bool) {
+	var found *Figure
+	if f.candidate != "" {
+		found = r.outcome(f.scenario).figure(f.candidate, f.metric)
+	} else if i := indexStep(r.Steps, f.scenario); i >= 0 {
+		found = r.Steps[i].Metrics[f.metric]
 	}
-	if measured == nil || against == nil {
+	if found == nil {
 		return 0, false
 	}
-	value, ok := measured.median(t.of, t.metric)
-	base, have := against.median(t.against, t.againstMetric)
+	return found.Median, true
+}
+
+// target is a figure to reach: at most a share of another figure.
+type target struct {
+	what              string
+	measured, against figure
+	most              float64
+}
+
+const (
+	burst110     = "burst/profile=node/containers=2/pods=110"
+	burst1000    = "burst/profile=zero/containers=2/pods=1000"
+	limitedZero  = "limited/profile=zero/pods=1000/limit=8"
+	limitedNode  = "limited/profile=node/pods=110/limit=8"
+	relist1000   = "Relist/impl=%s/pods=1000/listed=again"
+	fanOut1000   = "FanOut/impl=%s/subscribers=1000/stalled=%d"
+	perFanOut    = "ns/event-subscriber"
+	perRelistPod = "ns/pod"
+)
+
+// beside compares two candidates in one scenario.
+func beside(what, scenario, metric string, of, against Candidate, most float64) target {
+	return target{what, figure{scenario, of, metric}, figure{scenario, against, metric}, most}
+}
+
+// targets are the figures that the pipeline has to reach.
+var targets = []target{
+	beside("burst of 110 pods, node latency: time", burst110, "last", "pipeline-16", kubelet, 1./12),
+	{"the same: time against its limit", figure{burst110, "pipeline-16", "last"}, figure{burst110, "pipeline-16", "limit"}, 1.15},
+	beside("burst of 1000 pods, no latency: time", burst1000, "last", "pipeline-16", kubelet, 0.35),
+	beside("the same: client CPU", burst1000, "client", "pipeline-16", kubelet, 0.5),
+	beside("the same, runtime serves 8 calls at once: time", limitedZero, "last", "pipeline-32", "pipeline-8", 1.05),
+	beside("110 pods, node latency, 8 calls at once: time", limitedNode, "last", "pipeline-32", "pipeline-8", 1.05),
+	beside("idle relist, 110 pods: client CPU", "idle/pods=110", "client", "pipeline-16", kubelet, 0.35),
+	beside("the same: allocations", "idle/pods=110", "allocs", "pipeline-16", kubelet, 0.1),
+	beside("idle relist, 1000 pods: client CPU", "idle/pods=1000", "client", "pipeline-16", kubelet, 0.35),
+	beside("the same: allocations", "idle/pods=1000", "allocs", "pipeline-16", kubelet, 0.1),
+	beside("idle relist, 5000 pods: client CPU", "idle/pods=5000", "client", "pipeline-16", kubelet, 0.35),
+	beside("the same: allocations", "idle/pods=5000", "allocs", "pipeline-16", kubelet, 0.1),
+	{"third restart: status calls", figure{"restart/n=3", "pipeline-16", "calls"}, figure{"restart/n=1", kubelet, "calls"}, 1},
+	{"1 pod of 110 with hung calls: time of the others", figure{"hung/pods=1", "pipeline-16", "last"}, figure{"hung/pods=0", "pipeline-16", "last"}, 1.2},
+	{"5 pods with hung calls: time of the others", figure{"hung/pods=5", "pipeline-8", "last"}, figure{"hung/pods=0", "pipeline-8", "last"}, 1.2},
+	beside("the same", "hung/pods=5", "last", "pipeline-8", kubelet, 1./12),
+	beside("change to event with CRI events: p50", "events/change/seconds=10", "p50", "events-16", kubelet, 0.1),
+	beside("idle minute with CRI events: client CPU", "events/idle/seconds=10", "client", "events-16", "pipeline-16", 0.25),
+	beside("cold start, 2000 exited containers: time", "storm/profile=node", "last", "pipeline-16", kubelet, 0.1),
+	{"the same: running pods against all", figure{"storm/profile=node", "pipeline-16", "running"}, figure{"storm/profile=node", "pipeline-16", "last"}, 0.5},
+	{"relist of 1000 pods in memory: time", figure{fmt.Sprintf(relist1000, "pipeline"), "", perRelistPod}, figure{fmt.Sprintf(relist1000, "kubelet"), "", perRelistPod}, 0.2},
+	{"1000 subscribers, 10 stalled: time per event", figure{fmt.Sprintf(fanOut1000, "dispatcher", 10), "", perFanOut}, figure{fmt.Sprintf(fanOut1000, "broadcaster-drop", 10), "", perFanOut}, 1},
+	{"1000 subscribers: time per event", figure{fmt.Sprintf(fanOut1000, "dispatcher", 0), "", perFanOut}, figure{fmt.Sprintf(fanOut1000, "broadcaster-wait", 0), "", perFanOut}, 1},
+}
+
+// ratio returns the figure divided by its reference, and false if one of them
+// was not measured.
+func (t target) ratio(r *Results) (float64, bool) {
+	value, ok := t.measured.of(r)
+	base, have := t.against.of(r)
 	return value / base, ok && have && base != 0
+}
+
+// names says which two figures are compared.
+func (t target) names() string {
+	measured, against := t.measured, t.against
+	if measured.candidate == "" {
+		return (&Step{Name: measured.scenario}).parameter("impl") + " / " + (&Step{Name: against.scenario}).parameter("impl")
+	}
+	names := string(measured.candidate + " / " + against.candidate)
+	switch {
+	case against.scenario != measured.scenario:
+		names += ", " + against.scenario
+	case against.metric != measured.metric:
+		names += ", " + against.metric
+	}
+	return names
+}
+
+// command measures the target, as an argument of make -C bench.
+func (t target) command() string {
+	if t.measured.candidate == "" {
+		return "steps"
+	}
+	return "some SCENARIO=" + t.measured.scenario
 }
 
 func targetTable(r *Results) string {
 	var b strings.Builder
-	b.WriteString("| figure | against | ratio | to reach | |\n|---|---|---:|---:|---|\n")
+	b.WriteString("| figure | ratio | target | reached | `make -C bench ...` |\n|---|---|---:|---:|---|\n")
 	for _, t := range targets {
-		ratio, ok := t.ratio(r)
-		if !ok {
-			fmt.Fprintf(&b, "| %s | %s | | %s | not measured |\n", t.what, t.against, number(t.most))
-			continue
+		reached := "not measured"
+		if ratio, ok := t.ratio(r); ok && ratio > t.most {
+			reached = fmt.Sprintf("**%.3g, missed**", ratio)
+		} else if ok {
+			reached = fmt.Sprintf("%.3g", ratio)
 		}
-		verdict := "reached"
-		if ratio > t.most {
-			verdict = "**missed**"
-		}
-		fmt.Fprintf(&b, "| %s | %s | %.3g | %.3g | %s |\n", t.what, t.against, ratio, t.most, verdict)
-	}
-	for _, s := range stepTargets {
-		b.WriteString(s.row(r.Steps))
+		fmt.Fprintf(&b, "| %s | %s | %.3g | %s | `%s` |\n", t.what, t.names(), t.most, reached, t.command())
 	}
 	return b.String()
-}
-
-// stepTarget is a figure to reach in a Go benchmark.
-type stepTarget struct {
-	what, step, against, unit string
-	most                      float64
-}
-
-var stepTargets = []stepTarget{
-	{
-		"relist of 1000 unchanged pods x 3 in memory: ns per pod",
-		"Relist/impl=pipeline/pods=1000/listed=again", "Relist/impl=kubelet/pods=1000/listed=again", "ns/pod", 0.2,
-	},
-	{
-		"1000 subscribers, 10 never read: ns per event and subscriber",
-		"FanOut/impl=dispatcher/subscribers=1000/stalled=10", "FanOut/impl=broadcaster-drop/subscribers=1000/stalled=10", "ns/event-subscriber", 1,
-	},
-	{
-		"1000 subscribers that all read: ns per event and subscriber",
-		"FanOut/impl=dispatcher/subscribers=1000/stalled=0", "FanOut/impl=broadcaster-wait/subscribers=1000/stalled=0", "ns/event-subscriber", 1,
-	},
-}
-
-func (t stepTarget) row(steps []Step) string {
-	value, base := find(steps, t.step, t.unit), find(steps, t.against, t.unit)
-	if value == nil || base == nil || base.Median == 0 {
-		return fmt.Sprintf("| %s | %s | | %.3g | not measured |\n", t.what, t.against, t.most)
-	}
-	ratio, verdict := value.Median/base.Median, "reached"
-	if ratio > t.most {
-		verdict = "**missed**"
-	}
-	return fmt.Sprintf("| %s | %s | %.3g | %.3g | %s |\n", t.what, t.against, ratio, t.most, verdict)
-}
-
-func find(steps []Step, name, unit string) *Figure {
-	for _, s := range steps {
-		if s.Name == name {
-			return s.Metrics[unit]
-		}
-	}
-	return nil
 }

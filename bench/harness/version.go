@@ -12,13 +12,13 @@ import (
 	"path/filepath"
 )
 
-// Version says what was measured.
+// Version identifies the programs that were measured.
 type Version struct {
-	// Revision is that of the repository when the measurement began, for people;
-	// empty if git does not tell.
+	// Revision is that of the repository when the measurement began, for readers;
+	// empty if git does not report one.
 	Revision string `json:"revision,omitempty"`
-	// Programs is a hash of the programs. Built without the revision in them they
-	// are the same for the same code, whatever was committed besides.
+	// Programs is a hash of the programs. They are built without the revision, so
+	// that the same code has the same hash.
 	Programs string `json:"programs"`
 }
 
@@ -30,14 +30,14 @@ func versionOf(root, bin string) (Version, error) {
 			continue
 		}
 		if err != nil {
-			return Version{}, fmt.Errorf("program that is measured: %w", err)
+			return Version{}, fmt.Errorf("hash program: %w", err)
 		}
 		hash.Write(program)
 	}
 	return Version{Revision: revision(root), Programs: hex.EncodeToString(hash.Sum(nil)[:8])}, nil
 }
 
-// revision is the commit of the work tree, with a plus if its code differs.
+// revision is the commit of the work tree, with a plus if the code differs from it.
 func revision(root string) string {
 	head, err := exec.Command("git", "-C", root, "rev-parse", "--short=10", "HEAD").Output()
 	if err != nil {

@@ -1,6 +1,5 @@
-// Command kubelet runs the kubelet's own pod lifecycle event generator,
-// unmodified, over its own runtime manager, CRI client and pod cache, against a
-// CRI socket; the benchmark runs it as a process of its own.
+// Command kubelet runs the kubelet's unmodified pod lifecycle event generator, with
+// its runtime manager, CRI client and pod cache, against a CRI socket.
 package main
 
 import (
@@ -31,8 +30,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/bench/probe"
 )
 
-// eventBuffer is room for every event of the greatest burst, so that what is
-// compared is how fast events come and not who loses them. The kubelet has
+// eventBuffer has room for every event of the largest burst: the benchmark
+// compares how fast events arrive, not how many are discarded. The kubelet has
 // 1000 (plegChannelCapacity).
 const eventBuffer = 1 << 15
 
@@ -46,7 +45,7 @@ type config struct {
 func main() {
 	var c config
 	flag.StringVar(&c.socket, "socket", "", "socket of the container runtime")
-	flag.StringVar(&c.root, "root", "", "folder for what the runtime manager writes")
+	flag.StringVar(&c.root, "root", "", "folder for the files of the runtime manager")
 	flag.DurationVar(&c.period, "period", time.Second, "relist period")
 	flag.DurationVar(&c.timeout, "timeout", 2*time.Minute, "deadline of a runtime call")
 	flag.Parse()
@@ -73,8 +72,8 @@ func (c config) run(ctx context.Context) error {
 	return probe.Serve(ctx, c.generator(runtime), nil, os.Stdin, os.Stdout)
 }
 
-// generator relists as GenericPLEG.Start does, but in a loop of its own that
-// notes when each relist began and can be ended.
+// generator relists as GenericPLEG.Start does, but in a loop that records when each
+// relist began and that ends with ctx.
 func (c config) generator(runtime kubecontainer.Runtime) probe.Candidate {
 	return func(ctx context.Context, emit func(probe.Event)) error {
 		events := make(chan *pleg.PodLifecycleEvent, eventBuffer)
@@ -102,8 +101,8 @@ func (c config) generator(runtime kubecontainer.Runtime) probe.Candidate {
 	}
 }
 
-// relist announces each relist before it begins, so that all events of the one
-// before have been read. It closes relists when ctx has ended.
+// relist sends the time of each relist before it begins, so that all events of the
+// relist before have been read. It closes relists when ctx ends.
 func relist(ctx context.Context, generator *pleg.GenericPLEG, period time.Duration, relists chan<- time.Time) {
 	defer close(relists)
 	timer := time.NewTimer(0)
@@ -141,8 +140,8 @@ type noImages struct {
 	internalapi.ImageManagerService
 }
 
-// manager is the kubelet's runtime manager, with nothing behind the parts that
-// start pods: a relist uses none of them.
+// manager is the kubelet's runtime manager with stubs for the parts that start
+// pods: a relist uses none of them.
 func (c config) manager(ctx context.Context, root string) (kubecontainer.Runtime, error) {
 	endpoint := "unix://" + c.socket
 	tracing := noop.NewTracerProvider()
@@ -162,7 +161,7 @@ func (c config) manager(ctx context.Context, root string) (kubecontainer.Runtime
 		cm.NewStubContainerManager(), logs.NewStubContainerLogManager(), nil,
 		false, "", nil, 0, "", nil, tracing, nil, nil, nil)
 	if err != nil {
-		return nil, fmt.Errorf("make the runtime manager: %w", err)
+		return nil, fmt.Errorf("create runtime manager: %w", err)
 	}
 	return manager, nil
 }

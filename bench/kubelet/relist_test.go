@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// memory is a runtime that has everything at hand.
+// memory answers from its fields.
 type memory struct {
 	kubecontainer.Runtime
 	pods []*kubecontainer.Pod
@@ -25,8 +25,8 @@ func (m *memory) GetPodStatus(_ context.Context, pod *kubecontainer.Pod) (*kubec
 	return &kubecontainer.PodStatus{ID: pod.ID, Name: pod.Name, Namespace: pod.Namespace}, nil
 }
 
-// BenchmarkRelist is the kubelet's side of the benchmark of the same name in
-// the folder above: a relist that finds nothing changed, without the runtime.
+// BenchmarkRelist is the kubelet's side of the benchmark of the same name in the
+// parent folder: a relist without a change and without the runtime's part.
 func BenchmarkRelist(b *testing.B) {
 	const containers = 3
 	for _, pods := range []int{110, 1000, 5000} {

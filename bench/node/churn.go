@@ -8,10 +8,10 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-// churn replaces the first container of one pod after the other at a steady
-// rate: the pods take turns, so that two changes of one pod are as far apart as
-// they can be, and a relist hides none. It blocks until the time is over, or
-// ctx has ended, and answers when each new container came.
+// churn replaces the first container of one pod after the other at a steady rate.
+// The pods take turns: two changes of one pod are as far apart as possible, so that
+// a relist sees both. It blocks until the end, and answers with the time of each
+// new container.
 func (n *node) churn(ctx context.Context, o control.Order) (control.Answer, error) {
 	pods := n.runtime.Pods()
 	total := int(o.Rate * o.Seconds)
@@ -45,8 +45,8 @@ func sleepUntil(ctx context.Context, due time.Time) bool {
 	}
 }
 
-// replace restarts the newest container of a pod, removes the one before and
-// returns the id of the new one.
+// replace restarts the first container of a pod, removes the exited one and
+// returns the ID of the new one.
 func (n *node) replace(uid string) (id string, err error) {
 	n.runtime.Update(func(tx *simruntime.Txn) {
 		pod, _ := tx.Pod(uid)

@@ -1,6 +1,6 @@
 // Command node serves a simulated container runtime on a socket and changes its
-// pods as told; the benchmark runs it as a process of its own, so that the
-// runtime's CPU time is not the client's.
+// pods on request. It is a process of its own so that the runtime's CPU time is
+// separate from the client's.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 
 func main() {
 	socket := flag.String("socket", "", "socket to serve on")
-	seed := flag.Uint64("seed", 1, "seed of names, ids and latencies")
+	seed := flag.Uint64("seed", 1, "seed of names, IDs and latencies")
 	flag.Parse()
 	if err := run(context.Background(), *socket, *seed); err != nil {
 		fmt.Fprintln(os.Stderr, "node:", err)
@@ -36,7 +36,7 @@ func run(ctx context.Context, socket string, seed uint64) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// Listening before the first answer: a client may come at once.
+	// The node listens before its first answer: a client may connect at once.
 	var lc net.ListenConfig
 	listener, err := lc.Listen(ctx, "unix", socket)
 	if err != nil {
@@ -45,7 +45,7 @@ func run(ctx context.Context, socket string, seed uint64) error {
 	served := make(chan error, 1)
 	go func() { served <- runtime.Serve(ctx, listener) }()
 	n := &node{runtime: runtime}
-	err = control.Serve(os.Stdin, os.Stdout, func(o control.Order) (control.Answer, bool) {
+	err = control.Serve(os.Stdin, os.Stdout, func(o control.Order) control.Answer {
 		return n.handle(ctx, o)
 	})
 	cancel()
@@ -55,14 +55,14 @@ func run(ctx context.Context, socket string, seed uint64) error {
 	return err
 }
 
-// node carries out orders, one after the other.
+// node handles one order after the other.
 type node struct {
 	runtime *simruntime.Runtime
 	// cpu is the CPU time at the last reset.
 	cpu float64
 }
 
-func (n *node) handle(ctx context.Context, o control.Order) (control.Answer, bool) {
+func (n *node) handle(ctx context.Context, o control.Order) control.Answer {
 	var answer control.Answer
 	var err error
 	switch o.Do {
@@ -72,10 +72,11 @@ func (n *node) handle(ctx context.Context, o control.Order) (control.Answer, boo
 		err = n.shape(o)
 	case control.NodeBurst:
 		n.reset()
-		var change simruntime.Change
-		if change, err = changeOf(o.Change); err == nil {
-			answer.Changed = len(n.runtime.Burst(o.Pods, change))
+		change, ok := changes[o.Change]
+		if !ok {
+			return control.Answer{Err: fmt.Sprintf("unknown change %q: have restart, replace, exit and remove", o.Change)}
 		}
+		answer.Changed = len(n.runtime.Burst(o.Pods, change))
 	case control.NodeHang:
 		answer.Changed, err = n.hang(o.Pods)
 	case control.NodeChurn:
@@ -85,18 +86,21 @@ func (n *node) handle(ctx context.Context, o control.Order) (control.Answer, boo
 		n.reset()
 	case control.NodeStats:
 		answer = n.stats()
-	case control.NodeStop:
-		return control.Answer{}, true
 	default:
 		err = fmt.Errorf("unknown order %q", o.Do)
 	}
 	if err != nil {
 		answer.Err = err.Error()
 	}
-	return answer, false
+	return answer
 }
 
-// A node of more is not to be had in memory.
+var changes = map[string]simruntime.Change{
+	"restart": simruntime.Restart, "replace": simruntime.Replace,
+	"exit": simruntime.Exit, "remove": simruntime.Remove,
+}
+
+// A larger node does not fit into memory.
 const mostPods, mostContainers = 100_000, 1000
 
 func (n *node) populate(o control.Order) (int, error) {
@@ -130,7 +134,7 @@ func (n *node) shape(o control.Order) error {
 	return n.runtime.SetProfile(profile)
 }
 
-// hang makes the status calls of the first pods hang until the caller gives up.
+// hang makes the status calls of the first pods hang until their deadline.
 func (n *node) hang(pods int) (int, error) {
 	all := n.runtime.Pods()
 	if pods > len(all) {
@@ -159,16 +163,4 @@ func (n *node) stats() control.Answer {
 		a.RPCs[name] = control.RPC{Calls: r.Calls, Errors: r.Errors, TimeMS: float64(r.Time) / float64(time.Millisecond)}
 	}
 	return a
-}
-
-func changeOf(name string) (simruntime.Change, error) {
-	changes := map[string]simruntime.Change{
-		"restart": simruntime.Restart, "replace": simruntime.Replace,
-		"exit": simruntime.Exit, "remove": simruntime.Remove,
-	}
-	change, ok := changes[name]
-	if !ok {
-		return 0, fmt.Errorf("unknown change %q: have restart, replace, exit and remove", name)
-	}
-	return change, nil
 }

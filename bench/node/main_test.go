@@ -2,17 +2,15 @@ package main
 
 import (
 	"context"
-	"errors"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"github.com/pleg-pipeline/pleg-pipeline/bench/benchtest"
 	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -20,37 +18,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // newNode returns a node and a client of its runtime.
 func newNode(t *testing.T) (*node, *cri.Client) {
 	t.Helper()
-	runtime, err := simruntime.New(simruntime.Options{Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket := filepath.Join(t.TempDir(), "cri.sock")
-	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- runtime.ListenAndServe(ctx, socket) }()
-	client, err := cri.New(socket, cri.Options{UnaryLists: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
-		cancel()
-		if err := <-served; !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-	})
+	runtime, client := benchtest.NewRuntime(t)
 	return &node{runtime: runtime}, client
 }
 
 func (n *node) order(t *testing.T, o control.Order) control.Answer {
 	t.Helper()
-	answer, _ := n.handle(t.Context(), o)
-	return answer
+	return n.handle(t.Context(), o)
 }
 
-// list returns the pods once the runtime serves.
+// list returns the pods, after waiting until the runtime serves.
 func list(t *testing.T, client *cri.Client) []*pleg.Pod {
 	t.Helper()
 	for {
@@ -64,7 +41,7 @@ func list(t *testing.T, client *cri.Client) []*pleg.Pod {
 	}
 }
 
-func TestBurstChangesThePodsItCounts(t *testing.T) {
+func TestBurstChangesThatManyPods(t *testing.T) {
 	n, client := newNode(t)
 	if a := n.order(t, control.Order{Do: control.NodePopulate, Pods: 5, Containers: 2, Dead: 1}); a.Changed != 5 || a.Err != "" {
 		t.Fatalf("populate = %+v", a)
@@ -85,7 +62,7 @@ func TestBurstChangesThePodsItCounts(t *testing.T) {
 		}
 	}
 	if running != 4 || exited != 6+10 {
-		t.Errorf("%d containers run and %d have exited, want 4, and 6 with 10 from before", running, exited)
+		t.Errorf("%d containers run and %d have exited, want 4 and 16", running, exited)
 	}
 	stats := n.order(t, control.Order{Do: control.NodeStats})
 	for _, rpc := range []string{"ListContainers", "ListPodSandbox"} {
@@ -95,7 +72,7 @@ func TestBurstChangesThePodsItCounts(t *testing.T) {
 	}
 }
 
-func TestFinishedPodsAreDead(t *testing.T) {
+func TestFinishedPodsDoNotRun(t *testing.T) {
 	n, client := newNode(t)
 	n.order(t, control.Order{Do: control.NodePopulate, Pods: 2, Containers: 2, Finished: true})
 	for _, pod := range list(t, client) {
@@ -112,7 +89,8 @@ func TestShapeSetsLatencyAndLimit(t *testing.T) {
 		t.Fatal(a.Err)
 	}
 	var stats control.Answer
-	for try := 0; try < 100 && stats.PeakArrived < 2; try++ { // until the two calls of a list are made at once, as they are on a machine with time
+	// On a busy machine the two calls of a list do not always overlap.
+	for try := 0; try < 100 && stats.PeakArrived < 2; try++ {
 		n.order(t, control.Order{Do: control.NodeReset})
 		list(t, client)
 		stats = n.order(t, control.Order{Do: control.NodeStats})
@@ -125,7 +103,7 @@ func TestShapeSetsLatencyAndLimit(t *testing.T) {
 	}
 }
 
-func TestHungPodsDoNotAnswer(t *testing.T) {
+func TestHangStopsStatusCalls(t *testing.T) {
 	n, client := newNode(t)
 	n.order(t, control.Order{Do: control.NodePopulate, Pods: 2, Containers: 1})
 	if a := n.order(t, control.Order{Do: control.NodeHang, Pods: 1}); a.Changed != 1 {
@@ -135,7 +113,7 @@ func TestHungPodsDoNotAnswer(t *testing.T) {
 	for _, pod := range list(t, client) {
 		ctx, cancel := context.WithCancel(t.Context())
 		if string(pod.UID) == hung {
-			cancel() // it would not end
+			cancel() // the call would hang
 		}
 		_, err := client.PodStatus(ctx, pod, nil)
 		cancel()
@@ -145,7 +123,7 @@ func TestHungPodsDoNotAnswer(t *testing.T) {
 	}
 }
 
-func TestChurnLogsWhatItChanged(t *testing.T) {
+func TestChurnLogsNewContainers(t *testing.T) {
 	n, _ := newNode(t)
 	n.order(t, control.Order{Do: control.NodePopulate, Pods: 3, Containers: 1})
 	a := n.order(t, control.Order{Do: control.NodeChurn, Change: "replace", Rate: 100, Seconds: 0.1})
@@ -159,7 +137,7 @@ func TestChurnLogsWhatItChanged(t *testing.T) {
 	}
 }
 
-func TestBadOrdersAreExplained(t *testing.T) {
+func TestHandleExplainsBadOrders(t *testing.T) {
 	n, _ := newNode(t)
 	for want, o := range map[string]control.Order{
 		"unknown order":        {Do: "explode"},

@@ -1,6 +1,6 @@
-// Package probe is the measuring part of every client of the benchmark. It is
-// the same for all candidates, so that it costs each of them the same, and has
-// no dependencies, so that each can have it.
+// Package probe measures a candidate inside its client process. All candidates use
+// it, so that it costs each of them the same. It has no dependencies, so that the
+// module with Kubernetes in it can import it.
 package probe
 
 import (
@@ -19,46 +19,44 @@ import (
 // Event is an event as a candidate delivered it.
 type Event struct {
 	Type string
-	// ID is the container or sandbox.
+	// ID is that of the container or sandbox.
 	ID string
 	// At is when the relist that saw the change began.
 	At time.Time
-	// Missed is the number of events that a PodSync stands for.
+	// Missed is the number of events that a PodSync replaces.
 	Missed uint64
 }
 
-// Candidate runs what is measured until ctx ends. It passes each event on as it
-// arrives, from one goroutine.
+// Candidate runs until ctx ends. It calls emit for each event as it arrives, from
+// one goroutine.
 type Candidate func(ctx context.Context, emit func(Event)) error
 
-// Width tells how many pods a candidate inspects at once at most, at present.
+// Width returns how many pods a candidate now inspects at once at most.
 type Width func() (int, error)
 
-// Serve runs the candidate as told by the commands of in; it returns once told
-// to stop, or when in ends. The error is that of the candidate, or of the
-// conversation. A nil width is that of a candidate that has none.
+// Serve handles the commands of in until in ends. It returns the
+// error of the candidate or of the protocol. width is nil for a candidate without
+// one.
 func Serve(ctx context.Context, candidate Candidate, width Width, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	p := &probe{ended: make(chan error, 1), width: width}
 	p.expect(nil, false)
-	err := control.Serve(in, out, func(c control.Command) (control.Report, bool) {
+	err := control.Serve(in, out, func(c control.Command) control.Report {
 		switch c.Do {
 		case control.ClientStart:
 			p.start(ctx, candidate)
-			return control.Report{}, false
+			return control.Report{}
 		case control.ClientExpect:
 			runtime.GC()
 			p.expect(c.Want, c.Keep)
-			return control.Report{}, false
+			return control.Report{}
 		case control.ClientWait:
-			return p.wait(time.Duration(c.TimeoutMS) * time.Millisecond), false
+			return p.wait(time.Duration(c.TimeoutMS) * time.Millisecond)
 		case control.ClientReport:
-			return p.report(), false
-		case control.ClientStop:
-			return control.Report{}, true
+			return p.report()
 		default:
-			return control.Report{Err: fmt.Sprintf("unknown command %q", c.Do)}, false
+			return control.Report{Err: fmt.Sprintf("unknown command %q", c.Do)}
 		}
 	})
 	cancel()
@@ -72,7 +70,7 @@ func Serve(ctx context.Context, candidate Candidate, width Width, in io.Reader, 
 
 type probe struct {
 	started bool
-	// ended gets the candidate's error.
+	// ended receives the candidate's error.
 	ended chan error
 	width Width
 
@@ -80,12 +78,12 @@ type probe struct {
 	window
 }
 
-// window is what was seen since the last expect.
+// window has the events since the last expect.
 type window struct {
 	began control.Mark
 	want  map[string]int
 	keep  bool
-	// lacking is the number of wanted events that are still to come.
+	// lacking is the number of wanted events that have not arrived.
 	lacking int
 	done    chan struct{} // closed when lacking is 0
 

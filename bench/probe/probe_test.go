@@ -2,7 +2,6 @@ package probe_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"strings"
@@ -11,47 +10,22 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/pleg-pipeline/pleg-pipeline/bench/benchtest"
 	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
 	"github.com/pleg-pipeline/pleg-pipeline/bench/probe"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// talk serves a candidate and returns a function that gives it a command.
-func talk(t *testing.T, candidate probe.Candidate) (ask func(control.Command) control.Report, end func() error) {
-	t.Helper()
-	commandsIn, commandsOut := io.Pipe()
-	reportsIn, reportsOut := io.Pipe()
-	served := make(chan error, 1)
-	go func() {
-		err := probe.Serve(t.Context(), candidate, nil, commandsIn, reportsOut)
-		reportsOut.Close()
-		served <- err
-	}()
-	commands, reports := json.NewEncoder(commandsOut), json.NewDecoder(reportsIn)
-	ask = func(c control.Command) control.Report {
-		t.Helper()
-		var r control.Report
-		if err := errors.Join(commands.Encode(c), reports.Decode(&r)); err != nil {
-			t.Fatal(err)
-		}
-		return r
-	}
-	return ask, func() error {
-		commandsOut.Close()
-		return <-served
-	}
-}
-
-func TestWindowCountsFromTheRelist(t *testing.T) {
+func TestWindowMeasuresFromItsRelist(t *testing.T) {
 	relist := time.Now()
-	ask, end := talk(t, func(ctx context.Context, emit func(probe.Event)) error {
+	ask, end := benchtest.Serve(t, func(ctx context.Context, emit func(probe.Event)) error {
 		emit(probe.Event{Type: "ContainerDied", ID: "a", At: relist.Add(time.Hour)})
 		emit(probe.Event{Type: "ContainerDied", ID: "b", At: relist})
 		emit(probe.Event{Type: "PodSync", At: relist, Missed: 3})
 		<-ctx.Done()
 		return context.Cause(ctx)
-	})
+	}, nil)
 	ask(control.Command{Do: control.ClientExpect, Want: map[string]int{"ContainerDied": 2, "PodSync": 1}, Keep: true})
 	ask(control.Command{Do: control.ClientStart})
 	r := ask(control.Command{Do: control.ClientWait, TimeoutMS: 60_000})
@@ -77,11 +51,11 @@ func TestWindowCountsFromTheRelist(t *testing.T) {
 	}
 }
 
-func TestWaitEndsWithoutTheEvents(t *testing.T) {
-	ask, end := talk(t, func(ctx context.Context, _ func(probe.Event)) error {
+func TestWaitEndsAtItsTimeout(t *testing.T) {
+	ask, end := benchtest.Serve(t, func(ctx context.Context, _ func(probe.Event)) error {
 		<-ctx.Done()
 		return context.Cause(ctx)
-	})
+	}, nil)
 	ask(control.Command{Do: control.ClientExpect, Want: map[string]int{"ContainerDied": 1}})
 	ask(control.Command{Do: control.ClientStart})
 	if r := ask(control.Command{Do: control.ClientWait, TimeoutMS: 1}); r.Done {
@@ -92,9 +66,9 @@ func TestWaitEndsWithoutTheEvents(t *testing.T) {
 	}
 }
 
-func TestCandidateThatFailsIsReported(t *testing.T) {
+func TestServeReturnsCandidateError(t *testing.T) {
 	boom := errors.New("boom")
-	ask, end := talk(t, func(context.Context, func(probe.Event)) error { return boom })
+	ask, end := benchtest.Serve(t, func(context.Context, func(probe.Event)) error { return boom }, nil)
 	ask(control.Command{Do: control.ClientExpect, Want: map[string]int{"ContainerDied": 1}})
 	ask(control.Command{Do: control.ClientStart})
 	if r := ask(control.Command{Do: control.ClientWait, TimeoutMS: 60_000}); !strings.Contains(r.Err, "boom") {
@@ -105,8 +79,8 @@ func TestCandidateThatFailsIsReported(t *testing.T) {
 	}
 }
 
-func TestUnknownCommandAndNonsense(t *testing.T) {
-	ask, end := talk(t, nil)
+func TestServeRejectsUnknownCommandAndBadMessage(t *testing.T) {
+	ask, end := benchtest.Serve(t, nil, nil)
 	if r := ask(control.Command{Do: "dance"}); !strings.Contains(r.Err, `unknown command "dance"`) {
 		t.Errorf("report is %+v", r)
 	}
@@ -115,6 +89,6 @@ func TestUnknownCommandAndNonsense(t *testing.T) {
 	}
 	err := probe.Serve(t.Context(), nil, nil, strings.NewReader("{\n"), io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "control message") {
-		t.Errorf("Serve of nonsense = %v", err)
+		t.Errorf("Serve of a bad message = %v", err)
 	}
 }

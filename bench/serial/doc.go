@@ -1,17 +1,16 @@
-// Package serial is the kubelet's own pod lifecycle event generator
-// (GenericPLEG of Kubernetes v1.36) written anew on the words of package pleg:
-// one goroutine that lists every pod, compares, and inspects each changed pod
-// one after the other.
+// Package serial has the algorithm of the kubelet's pod lifecycle event generator
+// (GenericPLEG of Kubernetes v1.36) on the types of package pleg: one goroutine
+// lists all pods, compares, and inspects one changed pod after the other.
 //
-// It is what the benchmarks compare the pipeline with, and the reference that
-// the pipeline's events and cache must equal. It therefore keeps the kubelet's
-// weaknesses: a slow inspection delays every pod behind it, and an event that
-// finds the channel full is lost.
+// The benchmarks compare the pipeline with it, and tests require that the pipeline
+// has the same events and cache. It therefore keeps the kubelet's weaknesses: a
+// slow inspection delays every pod behind it, and an event that does not fit into
+// the channel is discarded.
 //
-// Four things differ from the kubelet on purpose. Events carry typed fields
-// and a number. The known addresses of a pod survive an inspection that failed
-// in between. An answer without a status is an error, not a crash. A pod that
-// was listed without any container and is gone leaves no record behind.
+// Four differences from the kubelet are intended. Events have typed fields and a
+// number. The known addresses of a pod survive a failed inspection. An answer
+// without a status is an error, not a crash. A removed pod that never had a
+// container leaves no record.
 //
-// A panic in the runtime is not contained here, as it is not in the kubelet.
+// As in the kubelet, a panic in the runtime is not caught.
 package serial

@@ -2,13 +2,12 @@ package serial
 
 import "github.com/pleg-pipeline/pleg-pipeline/pleg"
 
-// gone stands beside the states of package pleg for a container that one of
-// two lists does not have.
+// gone is the state of a container that a list does not have.
 const gone pleg.State = 255
 
-// podEvents returns what changed from old to current, either of which may be
-// nil: first what the old pod had, containers before sandboxes, then what only
-// the current one has.
+// podEvents returns the changes from old to current, either of which may be nil:
+// first those of the old pod, containers before sandboxes, then those that only the
+// current pod has.
 func podEvents(old, current *pleg.Pod) []pleg.Event {
 	var events []pleg.Event
 	seen := make(map[pleg.ContainerID]bool)
@@ -73,8 +72,7 @@ func transition(from, to pleg.State) []pleg.EventType {
 	}
 }
 
-// stateOf folds created into unknown, as the kubelet does: a change between the
-// two is none.
+// stateOf maps created to unknown, as the kubelet does.
 func stateOf(c *pleg.Container) pleg.State {
 	switch {
 	case c == nil:
@@ -103,7 +101,7 @@ func find(pod *pleg.Pod, id pleg.ContainerID) (c *pleg.Container, sandbox bool) 
 	return nil, false
 }
 
-// podSync names the pod as the newest list that had it did.
+// podSync has the names of the newest list with the pod.
 func podSync(pod *pleg.Pod) pleg.Event {
 	return pleg.Event{
 		Type:         pleg.PodSync,

@@ -12,17 +12,17 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// DefaultTimeout is the deadline of a runtime call unless Options says
-// otherwise: the kubelet's --runtime-request-timeout.
+// DefaultTimeout is the default deadline of a runtime call: the kubelet's
+// --runtime-request-timeout.
 const DefaultTimeout = 2 * time.Minute
 
 var errNoStatus = errors.New("runtime answered without a status")
 
 // Options configures a [PLEG].
 type Options struct {
-	// Events receives what happened. It is required, and should be buffered:
-	// an event it has no room for is discarded, as the kubelet does with its
-	// channel of 1000. It is never closed.
+	// Events receives the events. It is required and should be buffered: an event
+	// that does not fit is discarded, as in the kubelet's channel of 1000. It is
+	// never closed.
 	Events chan<- pleg.Event
 	// Clock gives the time of a listing. If nil, time.Now.
 	Clock func() time.Time
@@ -30,11 +30,11 @@ type Options struct {
 	ListTimeout time.Duration
 	// InspectTimeout bounds one PodStatus. If zero, [DefaultTimeout].
 	InspectTimeout time.Duration
-	// ReuseFinal hands the last status of a pod to PodStatus, so that the
-	// statuses of exited containers need not be fetched again. The kubelet
-	// fetches them each time, which is the default here.
+	// ReuseFinal passes the last status of a pod to PodStatus, so that the runtime
+	// can reuse the statuses of exited containers. By default, as in the kubelet,
+	// each inspection fetches all.
 	ReuseFinal bool
-	// Logger gets failed lists and inspections. If nil, nothing is logged.
+	// Logger receives failed lists and inspections. If nil, nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -62,8 +62,8 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// record is what is known of one pod. old is the pod as of its last settled
-// inspection, current the newest listing. A nil pod does not exist.
+// record is what is known of one pod: old as of its last settled inspection,
+// current as of the newest list. A nil pod does not exist.
 type record struct {
 	old, current *pleg.Pod
 	seen         *pleg.Pod       // the newest list that had the pod
@@ -91,8 +91,7 @@ type PLEG struct {
 	cache     map[pleg.PodUID]entry
 }
 
-// New returns a PLEG that knows no pod yet. An error names the field of opts
-// that is not valid.
+// New returns a PLEG without pods. Its error names the invalid field of opts.
 func New(rt pleg.Runtime, opts Options) (*PLEG, error) {
 	if rt == nil {
 		return nil, errors.New("serial: runtime is nil")
@@ -109,9 +108,9 @@ func New(rt pleg.Runtime, opts Options) (*PLEG, error) {
 	}, nil
 }
 
-// Run relists at once, and again each time period has passed since the last
-// relist ended. It blocks until ctx ends and returns its cause. A list that
-// fails is logged and tried again after period.
+// Run relists at once, and again a period after the end of each relist. It blocks
+// until ctx ends and returns its cause. A failed list is logged and repeated after
+// the period.
 func (p *PLEG) Run(ctx context.Context, period time.Duration) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -128,9 +127,8 @@ func (p *PLEG) Run(ctx context.Context, period time.Duration) error {
 	}
 }
 
-// Relist lists all pods and applies the list. It returns the error of the
-// list, in which case nothing has changed; an inspection that fails is not an
-// error of Relist.
+// Relist lists all pods and applies the list. If the list fails, it returns that
+// error and nothing changes. A failed inspection is not an error of Relist.
 func (p *PLEG) Relist(ctx context.Context) error {
 	at := p.opts.Clock()
 	listCtx, cancel := context.WithTimeout(ctx, p.opts.ListTimeout)
@@ -143,9 +141,9 @@ func (p *PLEG) Relist(ctx context.Context) error {
 	return nil
 }
 
-// Apply compares a list of all pods, begun at the given time, with what is
-// known, and inspects and reports the pods that changed, in no particular
-// order. It ends early with ctx; the pods it did not get to stay as they were.
+// Apply compares a list of all pods, begun at the given time, with the records,
+// and inspects and reports the changed pods in no particular order. If ctx ends, the
+// remaining records stay unchanged.
 func (p *PLEG) Apply(ctx context.Context, at time.Time, pods []*pleg.Pod) {
 	for _, r := range p.records {
 		r.current = nil
@@ -168,7 +166,7 @@ func (p *PLEG) Apply(ctx context.Context, at time.Time, pods []*pleg.Pod) {
 
 func (p *PLEG) reconcile(ctx context.Context, uid pleg.PodUID, r *record, at time.Time) {
 	events := podEvents(r.old, r.current)
-	asked := p.takeReinspect(uid)
+	asked := p.clearReinspect(uid)
 	if len(events) == 0 && !asked {
 		if r.current == nil {
 			p.forget(uid)
@@ -178,7 +176,7 @@ func (p *PLEG) reconcile(ctx context.Context, uid pleg.PodUID, r *record, at tim
 	if r.current == nil {
 		p.forget(uid)
 	} else if err := p.inspect(ctx, r, at, asked); err != nil {
-		// The record stays, so that the next relist finds the change again.
+		// The record stays: the next relist finds the change again.
 		p.RequestReinspect(uid)
 		p.opts.Logger.WarnContext(ctx, "inspect pod", "podUID", uid, "err", err)
 		return
@@ -190,12 +188,12 @@ func (p *PLEG) reconcile(ctx context.Context, uid pleg.PodUID, r *record, at tim
 	p.send(events, r.good, at)
 }
 
-// inspect writes the cache with the status of the listed pod, or with the error
-// of its inspection.
-func (p *PLEG) inspect(ctx context.Context, r *record, at time.Time, anew bool) error {
+// inspect writes the status of the listed pod, or the error of its inspection, to
+// the cache. A requested inspection fetches everything again.
+func (p *PLEG) inspect(ctx context.Context, r *record, at time.Time, requested bool) error {
 	pod := r.current
 	var last *pleg.PodStatus
-	if p.opts.ReuseFinal && !anew {
+	if p.opts.ReuseFinal && !requested {
 		last = r.good
 	}
 	callCtx, cancel := context.WithTimeout(ctx, p.opts.InspectTimeout)
@@ -206,7 +204,7 @@ func (p *PLEG) inspect(ctx context.Context, r *record, at time.Time, anew bool) 
 	}
 	if err != nil {
 		if ctx.Err() != nil {
-			return err // we are stopping: it says nothing about the pod
+			return err // the call was cancelled: not an error of the pod
 		}
 		err = fmt.Errorf("inspect pod %s: %w", pod.UID, err)
 		p.set(pod.UID, entry{err: err})
@@ -222,9 +220,9 @@ func (p *PLEG) inspect(ctx context.Context, r *record, at time.Time, anew bool) 
 	return nil
 }
 
-// send numbers the events of one pod and delivers them without waiting. status
-// is the newest that an inspection returned, which for a pod that is gone is
-// older than the events.
+// send numbers the events of one pod and delivers them without waiting. status is
+// that of the last successful inspection; of a removed pod it is older than the
+// events.
 func (p *PLEG) send(events []pleg.Event, status *pleg.PodStatus, at time.Time) {
 	for _, e := range events {
 		if e.Type == pleg.ContainerChanged {
@@ -243,7 +241,7 @@ func (p *PLEG) send(events []pleg.Event, status *pleg.PodStatus, at time.Time) {
 	}
 }
 
-// exit returns how a container ended; nil if no inspection saw it ended.
+// exit returns the exit code, or nil if no inspection saw the container exited.
 func exit(c *pleg.ContainerStatus) (code *int32, reason string) {
 	if c == nil || c.State != pleg.StateExited {
 		return nil, ""

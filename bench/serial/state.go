@@ -2,8 +2,8 @@ package serial
 
 import "github.com/pleg-pipeline/pleg-pipeline/pleg"
 
-// RequestReinspect makes the next relist inspect the pod even if nothing about
-// it changed. A request for a pod that is not known waits until it is.
+// RequestReinspect makes the next relist inspect the pod even without a change. A
+// request for an unknown pod waits until a list has it.
 func (p *PLEG) RequestReinspect(uid pleg.PodUID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -11,7 +11,7 @@ func (p *PLEG) RequestReinspect(uid pleg.PodUID) {
 }
 
 // Status returns the pod's last status, or the error of its last inspection.
-// A pod that is not known has a status with nothing but its UID.
+// The status of an unknown pod has only its UID.
 func (p *PLEG) Status(uid pleg.PodUID) (*pleg.PodStatus, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -22,14 +22,14 @@ func (p *PLEG) Status(uid pleg.PodUID) (*pleg.PodStatus, error) {
 	return e.status, e.err
 }
 
-// Discarded returns how many events found no room in Options.Events.
+// Discarded returns how many events did not fit into Options.Events.
 func (p *PLEG) Discarded() uint64 {
 	return p.discarded.Load()
 }
 
-// takeReinspect clears the request before the inspection begins, so that one
-// made meanwhile is kept for the next relist.
-func (p *PLEG) takeReinspect(uid pleg.PodUID) bool {
+// clearReinspect reports whether there is a request, and removes it before the
+// inspection begins: a request during the inspection waits for the next relist.
+func (p *PLEG) clearReinspect(uid pleg.PodUID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, ok := p.reinspect[uid]
@@ -43,7 +43,7 @@ func (p *PLEG) set(uid pleg.PodUID, e entry) {
 	p.cache[uid] = e
 }
 
-// forget drops a pod that is gone.
+// forget drops a removed pod.
 func (p *PLEG) forget(uid pleg.PodUID) {
 	delete(p.records, uid)
 	p.mu.Lock()

@@ -1,4 +1,3 @@
-// Package fanout holds the benchmark of the dispatcher beside the broadcaster of
-// Kubernetes. It is in this module to keep apimachinery's dependencies out of
-// the one that people import.
+// Package fanout compares the dispatcher with the broadcaster of Kubernetes. It is
+// in this module to keep apimachinery out of the module that programs import.
 package fanout

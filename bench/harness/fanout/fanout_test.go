@@ -19,18 +19,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fanOutBatch is the number of events that every subscriber must have before
-// the next batch is sent, and fanOutBuffer the number that may wait for each:
-// nobody who reads loses any.
+// Every subscriber gets a batch before the next one is sent. The buffer is larger
+// than a batch, so that no event for a subscriber that reads is discarded.
 const (
 	fanOutBatch  = 100
 	fanOutBuffer = 1000
 )
 
-// BenchmarkFanOut gives events to subscribers of which some never read. Beside
-// the dispatcher stands the broadcaster of Kubernetes, which either waits for
-// all of its watchers, and would wait for ever for one that never reads, or
-// drops events of those that are full without a trace.
+// BenchmarkFanOut sends events to subscribers, some of which never read. The
+// broadcaster of Kubernetes either waits for all watchers, so that one that never
+// reads blocks it, or discards the events of full watchers without a trace.
 func BenchmarkFanOut(b *testing.B) {
 	for _, subscribers := range []int{1, 10, 100, 1000} {
 		for _, stalled := range []int{0, 10} {
@@ -51,7 +49,7 @@ func BenchmarkFanOut(b *testing.B) {
 	}
 }
 
-// readers count down a batch each time they have read all of it.
+// readers count down the batch after reading all its events.
 type readers struct {
 	batch sync.WaitGroup
 	all   errgroup.Group
@@ -104,7 +102,7 @@ func dispatcherFanOut(b *testing.B, subscribers, stalled int) {
 	}
 }
 
-// makeEvents returns one event each of as many pods as a batch is long.
+// makeEvents returns a batch of events of different pods.
 func makeEvents() []pleg.Event {
 	events := make([]pleg.Event, fanOutBatch)
 	for i := range events {

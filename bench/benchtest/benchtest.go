@@ -1,0 +1,68 @@
+// Package benchtest has the other end of what the tests of the benchmark's programs
+// measure: a simulated runtime, and the sender of commands.
+package benchtest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"path/filepath"
+	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
+	"github.com/pleg-pipeline/pleg-pipeline/bench/probe"
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+)
+
+// NewRuntime returns a simulated runtime that serves until the end of the test, and
+// a client of it.
+func NewRuntime(t *testing.T) (*simruntime.Runtime, *cri.Client) {
+	t.Helper()
+	runtime, err := simruntime.New(simruntime.Options{Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(t.TempDir(), "cri.sock")
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- runtime.ListenAndServe(ctx, socket) }()
+	client, err := cri.New(socket, cri.Options{UnaryLists: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		if err := <-served; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	return runtime, client
+}
+
+// Serve runs a candidate. ask sends it a command; end stops it and returns its
+// error.
+func Serve(t *testing.T, candidate probe.Candidate, width probe.Width) (ask func(control.Command) control.Report, end func() error) {
+	t.Helper()
+	commandsIn, commandsOut := io.Pipe()
+	reportsIn, reportsOut := io.Pipe()
+	served := make(chan error, 1)
+	go func() {
+		err := probe.Serve(t.Context(), candidate, width, commandsIn, reportsOut)
+		served <- errors.Join(err, reportsOut.Close())
+	}()
+	commands, reports := json.NewEncoder(commandsOut), json.NewDecoder(reportsIn)
+	ask = func(c control.Command) control.Report {
+		t.Helper()
+		var r control.Report
+		if err := errors.Join(commands.Encode(c), reports.Decode(&r)); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	return ask, func() error { return errors.Join(commandsOut.Close(), <-served) }
+}
