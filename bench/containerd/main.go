@@ -27,7 +27,7 @@ const atOnce = 8
 
 func main() {
 	socket := flag.String("socket", "", "where to make a symbolic link to the socket")
-	e2e := flag.String("e2e", "e2e", "folder of the e2e module, which builds containerd")
+	e2e := flag.String("e2e", "tests/e2e", "folder of the e2e module, which builds containerd")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

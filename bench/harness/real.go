@@ -36,7 +36,7 @@ func (b *bench) containerd(ctx context.Context) (*node, string, error) {
 		return nil, "", fmt.Errorf("the program that runs containerd is missing (make -C bench containerd builds it): %w", err)
 	}
 	n, err := start[control.Order, control.Answer](ctx, b.program("containerd"),
-		"-socket", socket, "-e2e", filepath.Join(b.root, "e2e"))
+		"-socket", socket, "-e2e", filepath.Join(b.root, "tests", "e2e"))
 	if err != nil {
 		return nil, "", err
 	}

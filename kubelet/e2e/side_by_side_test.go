@@ -73,7 +73,7 @@ func measure(t *testing.T, kind string) *result {
 		t.Fatalf("run build.sh first: %v", err)
 	}
 	// Package lab finds what containerd is built from by the working folder.
-	t.Chdir(filepath.Join("..", "..", "e2e"))
+	t.Chdir(filepath.Join("..", "..", "tests", "e2e"))
 	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGINT, syscall.SIGTERM)
 	t.Cleanup(stop)
 	l, err := lab.Start(ctx, lab.Options{StopTimeout: 3 * time.Minute})

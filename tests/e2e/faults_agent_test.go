@@ -46,7 +46,7 @@ var buildRelease = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	out, err := exec.Command("go", "build", "-C", "..", "-o", path, "./cmd/pleg-pipeline").CombinedOutput()
+	out, err := exec.Command("go", "build", "-C", filepath.Join("..", ".."), "-o", path, "./cmd/pleg-pipeline").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build the program: %w: %s", err, out)
 	}

@@ -30,7 +30,7 @@ var buildProgram = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	out, err := exec.Command("go", "build", "-C", "..", "-race", "-o", path, "./cmd/pleg-pipeline").CombinedOutput()
+	out, err := exec.Command("go", "build", "-C", filepath.Join("..", ".."), "-race", "-o", path, "./cmd/pleg-pipeline").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build the program: %w: %s", err, out)
 	}
