@@ -70,9 +70,16 @@ faults: ## run SEEDS random mixes of faults, and SEEDS sequences of the model te
 	$(GO) test -race -count=1 -timeout 2h ./tests/faults -run TestRandomFaults -faults.seeds $(SEEDS)
 	$(GO) test -race -count=1 -timeout 2h . -run '^TestModel' -model.seeds $(SEEDS)
 
+# Only some of them: make mutants MUTANTS="differ 42-"
+MUTANTS ?=
+
 .PHONY: mutants
-mutants: ## break each rule once and see its test fail
-	@sh tests/mutants/run.sh
+mutants: ## break each rule once; its test must fail
+	@sh tests/mutants/run.sh $(MUTANTS)
+
+.PHONY: mutants-check
+mutants-check: ## check that every patch of "make mutants" still applies
+	@sh tests/mutants/run.sh --check $(MUTANTS)
 
 .PHONY: e2e
 e2e: ## test with real containerd and runc; installs what it needs (as root)
