@@ -28,7 +28,7 @@ run() {
 	case $output in *'build failed'*) printf 'STALE    %s: the patched code does not build\n%s\n' "$name" "$output"; return 1 ;; esac
 	[ $status -ne 0 ] || { echo "SURVIVED $name: $test in $package passes"; return 1; }
 	line=$(printf '%s\n' "$output" | grep -m1 -E '_test\.go:[0-9]+: |^panic: |deadlock' || true)
-	echo "killed   $name: $test: ${line#"${line%%[![:space:]]*}"}"
+	printf 'killed   %s: %s: %s\n' "$name" "$test" "${line#"${line%%[![:space:]]*}"}"
 }
 
 if [ "${1:-}" = --one ]; then # called by xargs below
