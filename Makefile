@@ -66,9 +66,11 @@ fuzz: ## run each fuzz target for FUZZTIME
 	done
 
 .PHONY: faults
-faults: ## run SEEDS random mixes of faults, and SEEDS sequences of the model test
+faults: ## run SEEDS random mixes of faults and model sequences, and the long random tests
 	$(GO) test -race -count=1 -timeout 2h ./tests/faults -run TestRandomFaults -faults.seeds $(SEEDS)
-	$(GO) test -race -count=1 -timeout 2h . -run '^TestModel' -model.seeds $(SEEDS)
+	$(GO) test -race -count=1 -timeout 2h ./tests/model -model.seeds $(SEEDS)
+	$(GO) test -race -count=1 -timeout 1h ./tests/contract -run '^TestContractRandom' -contract.seeds 10
+	$(GO) test -race -count=1 -timeout 1h ./tests/hints -run 'Faults|Flood' -hints.seeds 5 -hints.flood 100000
 
 # Only some of them: make mutants MUTANTS="differ 42-"
 MUTANTS ?=

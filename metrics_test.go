@@ -1,6 +1,10 @@
 package pipeline_test
 
 import (
+	"maps"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -9,6 +13,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/server"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // kubeletNames are the metrics that the kubelet (v1.36) has too, by our names.
@@ -24,11 +32,11 @@ var kubeletNames = map[string]string{
 // gatherNames returns the names of the metrics of a pipeline that has run.
 func gatherNames(t *testing.T, reg *prometheus.Registry, kubelet bool) map[string]bool {
 	t.Helper()
-	r := newRig(t, pipeline.Options{Registerer: reg, KubeletMetricNames: kubelet})
-	r.subscribe(t, 0)
-	r.node.set("a", "c=running /s=running")
-	r.run(t)
-	r.relist()
+	r := kit.New(t, pipeline.Options{Registerer: reg, KubeletMetricNames: kubelet})
+	r.Events(t, 0)
+	r.Runtime.Set("a", "c=running /s=running")
+	r.Start(t)
+	kit.Relist(1)
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatalf("gather: %v", err)
@@ -51,7 +59,7 @@ func TestMetricNamesAreWellFormed(t *testing.T) {
 		}
 		for name := range names {
 			if !strings.HasPrefix(name, "pleg_") {
-				t.Errorf("metric %s is not of the project's names", name)
+				t.Errorf("metric %s does not begin with pleg_", name)
 			}
 		}
 		problems, err := testutil.GatherAndLint(reg)
@@ -78,9 +86,82 @@ func TestKubeletMetricNames(t *testing.T) {
 func TestOneRegistererForTwoPipelinesIsAnError(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	for n, want := range []string{"", "does another pipeline use this registerer?"} {
-		_, err := pipeline.New(pipeline.Options{Runtime: newNode(), Registerer: reg})
+		_, err := pipeline.New(pipeline.Options{Runtime: plegtest.New(), Registerer: reg})
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("New %d = %v, want %q", n, err, want)
 		}
+	}
+}
+
+// described records the metrics that are registered, as name{labels}, in order.
+type described struct {
+	prometheus.Registerer
+	names []string
+}
+
+var descriptor = regexp.MustCompile(`fqName: "(\w+)".*variableLabels: \{(.*)\}\}$`)
+
+func (d *described) Register(c prometheus.Collector) error {
+	descs := make(chan *prometheus.Desc, 100)
+	c.Describe(descs)
+	close(descs)
+	for desc := range descs {
+		m := descriptor.FindStringSubmatch(desc.String())
+		name := m[1]
+		if m[2] != "" {
+			name += "{" + m[2] + "}"
+		}
+		d.names = append(d.names, name)
+	}
+	return nil
+}
+
+// registered returns the names of all metrics.
+func registered(t *testing.T, kubelet bool) []string {
+	t.Helper()
+	d := &described{}
+	p, err := pipeline.New(pipeline.Options{Runtime: plegtest.New(), Registerer: d, KubeletMetricNames: kubelet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := cri.New("unix:///nowhere", cri.Options{Registerer: d, KubeletMetricNames: kubelet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = client.Close()
+	if _, err := server.New(p, server.Options{Registerer: d}); err != nil {
+		t.Fatal(err)
+	}
+	return d.names
+}
+
+var documentedRow = regexp.MustCompile("(?m)^\\| `(pleg_[^`]+)` \\| (?:`(kubelet_[^`]+)`)?")
+
+func TestEveryMetricIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := make(map[string]string) // to the kubelet's name
+	for _, row := range documentedRow.FindAllStringSubmatch(string(page), -1) {
+		documented[row[1]] = row[2]
+	}
+	kubelets := registered(t, true)
+	for n, name := range registered(t, false) {
+		kubelet, ok := documented[name]
+		if !ok {
+			t.Errorf("docs/metrics.md does not have %s", name)
+		}
+		want := name
+		if kubelet != "" {
+			want = kubelet
+		}
+		if kubelets[n] != want {
+			t.Errorf("%s is %s under the kubelet's names, docs/metrics.md says %q", name, kubelets[n], kubelet)
+		}
+		delete(documented, name)
+	}
+	if len(documented) > 0 {
+		t.Errorf("docs/metrics.md has metrics that do not exist: %s", strings.Join(slices.Sorted(maps.Keys(documented)), ", "))
 	}
 }

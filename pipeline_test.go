@@ -9,23 +9,24 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestNewNamesTheBadOption(t *testing.T) {
 	for field, o := range map[string]pipeline.Options{
 		"Runtime":         {},
-		"RelistPeriod":    {Runtime: newNode(), RelistPeriod: -1},
-		"RelistThreshold": {Runtime: newNode(), RelistThreshold: -1},
-		"RetryPeriod":     {Runtime: newNode(), RetryPeriod: -1},
-		"ListTimeout":     {Runtime: newNode(), ListTimeout: -1},
-		"InspectTimeout":  {Runtime: newNode(), InspectTimeout: -1},
-		"HungAfter":       {Runtime: newNode(), HungAfter: -1},
-		"MaxQuarantine":   {Runtime: newNode(), MaxQuarantine: -1},
-		"SlowAfter":       {Runtime: newNode(), SlowAfter: -1},
-		"KeepRemoved":     {Runtime: newNode(), KeepRemoved: -1},
-		"Inspectors":      {Runtime: newNode(), Inspectors: -1},
-		"History":         {Runtime: newNode(), History: -1},
+		"RelistPeriod":    {Runtime: plegtest.New(), RelistPeriod: -1},
+		"RelistThreshold": {Runtime: plegtest.New(), RelistThreshold: -1},
+		"RetryPeriod":     {Runtime: plegtest.New(), RetryPeriod: -1},
+		"ListTimeout":     {Runtime: plegtest.New(), ListTimeout: -1},
+		"InspectTimeout":  {Runtime: plegtest.New(), InspectTimeout: -1},
+		"HungAfter":       {Runtime: plegtest.New(), HungAfter: -1},
+		"MaxQuarantine":   {Runtime: plegtest.New(), MaxQuarantine: -1},
+		"SlowAfter":       {Runtime: plegtest.New(), SlowAfter: -1},
+		"KeepRemoved":     {Runtime: plegtest.New(), KeepRemoved: -1},
+		"Inspectors":      {Runtime: plegtest.New(), Inspectors: -1},
+		"History":         {Runtime: plegtest.New(), History: -1},
 	} {
 		if _, err := pipeline.New(o); err == nil || !strings.Contains(err.Error(), "Options."+field+" ") {
 			t.Errorf("New(%+v) = %v, want an error that names %s", o, err, field)
@@ -35,21 +36,22 @@ func TestNewNamesTheBadOption(t *testing.T) {
 
 func TestRunEndsWithItsContextAndRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, pipeline.Options{})
-		events := r.subscribe(t, 10)
-		r.node.set("a", "c=running")
-		r.run(t)
+		r := kit.New(t, pipeline.Options{})
+		events := r.Events(t, 10)
+		r.Runtime.Set("a", "c=running")
+		r.Start(t)
+		synctest.Wait()
 		if err := r.Run(t.Context()); err == nil {
 			t.Error("a second Run beside the first = nil, want an error")
 		}
-		r.node.set("b", "c=running")
-		r.node.on("b", hung)
-		r.relist()
-		if err := r.stop(); !errors.Is(err, context.Canceled) {
+		r.Runtime.Set("b", "c=running")
+		r.Runtime.SetPodFault("b", plegtest.Hang)
+		kit.Relist(1)
+		if err := r.Stop(); !errors.Is(err, context.Canceled) {
 			t.Errorf("Run = %v, want the cause of its context", err)
 		}
-		if got := told(events)["a"]; got != "Started(c)" {
-			t.Errorf("events left = %q, want those that were waiting", got)
+		if got := kit.WordsByPod(kit.Drain(events))["a"]; got != "Started(c)" {
+			t.Errorf("events after the end = %q, want those that were waiting", got)
 		}
 		if _, open := <-events; open {
 			t.Error("the subscriber's channel is open after Run has returned")
@@ -69,7 +71,7 @@ func TestRunEndsWithItsContextAndRunsOnce(t *testing.T) {
 
 func TestRunReturnsTheCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, pipeline.Options{})
+		r := kit.New(t, pipeline.Options{})
 		errEnough := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errEnough)
@@ -81,7 +83,7 @@ func TestRunReturnsTheCause(t *testing.T) {
 
 func TestHealthy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, pipeline.Options{})
+		r := kit.New(t, pipeline.Options{})
 		requireHealth := func(want string) {
 			t.Helper()
 			switch ok, err := r.Healthy(); {
@@ -91,41 +93,44 @@ func TestHealthy(t *testing.T) {
 				t.Errorf("Healthy = %q, want %q", err, want)
 			}
 		}
-		fails := func(context.Context) ([]*pleg.Pod, error) { return nil, errInspect }
+		errList := errors.New("list failed")
+		fails := plegtest.Fail(errList)
 		requireHealth("pleg has yet to be successful")
-		r.node.onLists(fails)
-		r.run(t)
-		requireHealth("pleg has yet to be successful: list pods: " + errInspect.Error())
-		r.node.onLists(nil)
-		r.relist()
+		r.Runtime.SetListFault(fails)
+		r.Start(t)
+		synctest.Wait()
+		requireHealth("pleg has yet to be successful: list pods: " + errList.Error())
+		r.Runtime.SetListFault(nil)
+		kit.Relist(1)
 		requireHealth("")
-		r.node.onLists(fails)
+		r.Runtime.SetListFault(fails)
 		time.Sleep(pipeline.DefaultRelistThreshold)
 		requireHealth("")
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		requireHealth("pleg was last seen active 3m0.000000001s ago; threshold is 3m0s: list pods: " + errInspect.Error())
-		r.node.onLists(nil)
-		r.relist()
+		requireHealth("pleg was last seen active 3m0.000000001s ago; threshold is 3m0s: list pods: " + errList.Error())
+		r.Runtime.SetListFault(nil)
+		kit.Relist(1)
 		requireHealth("")
 	})
 }
 
 func TestRequestReinspectIsOnePodSyncAtTheNextRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, pipeline.Options{})
-		events := r.subscribe(t, 0)
-		r.node.set("a", "c=running")
-		r.run(t)
-		requireTold(t, events, "a", "Started(c)")
+		r := kit.New(t, pipeline.Options{})
+		events := r.Events(t, 0)
+		r.Runtime.Set("a", "c=running")
+		r.Start(t)
+		synctest.Wait()
+		kit.RequireEvents(t, events, "a", "Started(c)")
 		for range 3 {
 			r.RequestReinspect("a")
 		}
 		r.RequestReinspect("nobody")
-		requireTold(t, events)
-		r.relist()
-		requireTold(t, events, "a", "PodSync")
-		r.relist()
-		requireTold(t, events)
+		kit.RequireEvents(t, events)
+		kit.Relist(1)
+		kit.RequireEvents(t, events, "a", "PodSync")
+		kit.Relist(1)
+		kit.RequireEvents(t, events)
 	})
 }

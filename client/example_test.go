@@ -11,16 +11,16 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/nodetest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
 
-// serveExample serves a node with one pod, on a socket, until ctx ends.
+// serveExample serves a runtime with one pod, on a socket, until ctx ends.
 func serveExample(ctx context.Context) (socket string, wait func()) {
-	node := nodetest.New()
-	node.Set("web", "app=running /sandbox=running")
-	pipe, err := pipeline.New(pipeline.Options{Runtime: node, RelistPeriod: 10 * time.Millisecond})
+	runtime := plegtest.New()
+	runtime.Set("web", "app=running /sandbox=running")
+	pipe, err := pipeline.New(pipeline.Options{Runtime: runtime, RelistPeriod: 10 * time.Millisecond})
 	if err != nil {
 		log.Fatal(err)
 	}

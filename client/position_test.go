@@ -15,8 +15,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// scripted is a server that ends its first stream behind some events, and
-// passes on what is asked for then.
+// scripted is a server that ends its first stream after some events, and passes on the
+// requests.
 type scripted struct {
 	plegv1.UnimplementedPLEGServer
 	events   []pleg.Event
@@ -35,8 +35,8 @@ func (s *scripted) Watch(r *plegv1.WatchRequest, stream grpc.ServerStreamingServ
 	return nil
 }
 
-// What a watch resumes behind must leave nothing out, wherever it was cut off.
-func TestWatchResumesBehind(t *testing.T) {
+// Wherever a watch is interrupted, the position from which it resumes skips no event.
+func TestWatchResumesFromLastEvent(t *testing.T) {
 	started := func(seq uint64) pleg.Event { return pleg.Event{Seq: seq, Type: pleg.ContainerStarted, PodUID: "a"} }
 	replayed := func(seq uint64) pleg.Event {
 		ev := started(seq)
@@ -51,19 +51,19 @@ func TestWatchResumesBehind(t *testing.T) {
 		name    string
 		options client.WatchOptions
 		events  []pleg.Event
-		behind  uint64 // 0: it is to ask for a replay
+		after   uint64 // 0: it asks for a replay
 	}{
 		{"an event", client.WatchOptions{Replay: true}, []pleg.Event{mark(pleg.Synced, 3), started(4)}, 4},
 		{"a bookmark", client.WatchOptions{Replay: true}, []pleg.Event{mark(pleg.Synced, 3), mark(pleg.Bookmark, 7)}, 7},
 		{"a repair", client.WatchOptions{Replay: true}, []pleg.Event{mark(pleg.Synced, 3), started(4), repair(9), repair(12)}, 4},
 		{"what follows repairs", client.WatchOptions{Replay: true}, []pleg.Event{started(4), repair(9), started(13)}, 13},
-		{"a pod that was looked at", client.WatchOptions{Replay: true}, []pleg.Event{{Seq: 5, Type: pleg.PodSync, PodUID: "a"}}, 5},
+		{"a reinspected pod", client.WatchOptions{Replay: true}, []pleg.Event{{Seq: 5, Type: pleg.PodSync, PodUID: "a"}}, 5},
 		{"a gap", client.WatchOptions{After: &client.Position{Seq: 2}}, []pleg.Event{mark(pleg.Gap, 20)}, 2},
 		{"a part of a replay", client.WatchOptions{Replay: true}, []pleg.Event{replayed(6)}, 6},
 		{"a gap and a part of its replay", client.WatchOptions{After: &client.Position{Seq: 2}}, []pleg.Event{mark(pleg.Gap, 20), replayed(6)}, 6},
 		{"nothing", client.WatchOptions{Replay: true}, nil, 0},
-		{"a part of a replay that nobody wants", client.WatchOptions{}, []pleg.Event{replayed(6)}, 0},
-		{"a replay that nobody wants", client.WatchOptions{}, []pleg.Event{replayed(6), mark(pleg.Synced, 8)}, 8},
+		{"a part of a replay not asked for", client.WatchOptions{}, []pleg.Event{replayed(6)}, 0},
+		{"a replay not asked for", client.WatchOptions{}, []pleg.Event{replayed(6), mark(pleg.Synced, 8)}, 8},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -72,21 +72,21 @@ func TestWatchResumesBehind(t *testing.T) {
 				requests := s.watch(t, tt.options)
 				<-requests
 				r := <-requests
-				if tt.behind == 0 {
+				if tt.after == 0 {
 					if !r.GetReplay() || r.GetResumeAfter() != nil {
 						t.Errorf("then asked for %v, want a replay", r)
 					}
 					return
 				}
-				if r.GetReplay() || r.GetResumeAfter().GetSeq() != tt.behind {
-					t.Errorf("then asked for %v, want what is behind %d", r, tt.behind)
+				if r.GetReplay() || r.GetResumeAfter().GetSeq() != tt.after {
+					t.Errorf("then asked for %v, want the events after %d", r, tt.after)
 				}
 			})
 		})
 	}
 }
 
-// watch serves one watch and returns what it asks for.
+// watch serves one watch and returns its requests.
 func (s *scripted) watch(t *testing.T, o client.WatchOptions) <-chan *plegv1.WatchRequest {
 	t.Helper()
 	srv := grpc.NewServer(grpc.WaitForHandlers(true))

@@ -13,20 +13,21 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/nodetest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 var errBroken = errors.New("inspect: broken \xff")
 
 func TestPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, pipeline.Options{})
-		b.node.Set("b", "c1=running /s=running")
-		b.node.Set("a", "c2=running")
-		b.node.Break("a", errBroken)
-		b.relist(3)
-		pods, err := b.client.Pods(t.Context())
+		f := newFixture(t, pipeline.Options{})
+		f.runtime.Set("b", "c1=running /s=running")
+		f.runtime.Set("a", "c2=running")
+		f.runtime.SetPodFault("a", plegtest.Fail(errBroken))
+		kit.Relist(3)
+		pods, err := f.client.Pods(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,90 +39,85 @@ func TestPods(t *testing.T) {
 			t.Errorf("pod a: %+v, want the error %q", a, errBroken)
 		}
 		p := pods[1]
-		if p.Err != nil || p.Status.Container("c1") == nil || len(p.Status.IPs) != 1 || p.Status.IPs[0] != nodetest.Address {
+		if p.Err != nil || p.Status.Container("c1") == nil || len(p.Status.IPs) != 1 || p.Status.IPs[0] != plegtest.Address {
 			t.Errorf("pod b: %+v, want container c1 and an address", p)
 		}
 		if age := time.Since(p.CurrentAsOf); age != 500*time.Millisecond {
-			t.Errorf("the knowledge of pod b is %v old, want half a second: since the last list", age)
+			t.Errorf("pod b is current as of %v ago, want half a second: since the last list", age)
 		}
 	})
 }
 
-// A pod whose first inspection hangs has no status, and is there all the same.
-func TestPodsHasOneThatHangs(t *testing.T) {
+// A pod whose first inspection hangs is listed without a status.
+func TestPodsIncludesHungPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, pipeline.Options{})
-		b.node.Delay = func(uid pleg.PodUID) time.Duration {
-			if uid == "hung" {
-				return time.Hour
-			}
-			return 0
-		}
-		b.node.Set("hung", "c1=running")
-		b.node.Set("well", "c1=running")
-		b.relist(2)
-		pods, err := b.client.Pods(t.Context())
-		if err != nil || len(pods) != 2 || pods[0].UID != "hung" || pods[1].UID != "well" {
-			t.Fatalf("got %+v, %v, want pods hung and well", pods, err)
+		f := newFixture(t, pipeline.Options{})
+		f.runtime.SetPodFault("hung", plegtest.Delay(time.Hour))
+		f.runtime.Set("hung", "c1=running")
+		f.runtime.Set("quick", "c1=running")
+		kit.Relist(2)
+		pods, err := f.client.Pods(t.Context())
+		if err != nil || len(pods) != 2 || pods[0].UID != "hung" || pods[1].UID != "quick" {
+			t.Fatalf("got %+v, %v, want pods hung and quick", pods, err)
 		}
 		var inspection *client.InspectionError
 		if p := pods[0]; p.Status != nil || !p.CurrentAsOf.IsZero() || !errors.As(p.Err, &inspection) || !strings.Contains(inspection.Text, "not ended yet") {
 			t.Errorf("pod hung: %+v, want no status yet", p)
 		}
 		if p := pods[1]; p.Err != nil || p.Status.Container("c1") == nil {
-			t.Errorf("pod well: %+v, want its container", p)
+			t.Errorf("pod quick: %+v, want its container", p)
 		}
 	})
 }
 
 func TestPodStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, pipeline.Options{})
-		b.node.Set("a", "c1=running")
-		b.node.Set("broken", "c1=running")
-		b.node.Break("broken", errBroken)
-		b.relist(1)
+		f := newFixture(t, pipeline.Options{})
+		f.runtime.Set("a", "c1=running")
+		f.runtime.Set("broken", "c1=running")
+		f.runtime.SetPodFault("broken", plegtest.Fail(errBroken))
+		kit.Relist(1)
 		start := time.Now()
-		got, err := b.client.PodStatus(t.Context(), "a", time.Time{})
+		got, err := f.client.PodStatus(t.Context(), "a", time.Time{})
 		if err != nil || got.Container("c1") == nil || time.Since(start) != 0 {
 			t.Errorf("got %+v, %v after %v, want a status at once", got, err, time.Since(start))
 		}
-		b.node.Set("a", "c1=exited")
-		got, err = b.client.PodStatus(t.Context(), "a", start)
+		f.runtime.Set("a", "c1=exited")
+		got, err = f.client.PodStatus(t.Context(), "a", start)
 		if err != nil || got.Container("c1").State != pleg.StateExited || time.Since(start) != 500*time.Millisecond {
 			t.Errorf("got %+v, %v after %v, want the next list's", got, err, time.Since(start))
 		}
-		got, err = b.client.PodStatus(t.Context(), "unknown", time.Time{})
+		got, err = f.client.PodStatus(t.Context(), "unknown", time.Time{})
 		if err != nil || got.UID != "unknown" || len(got.Containers) != 0 {
 			t.Errorf("got %+v, %v, want a status with nothing but its UID", got, err)
 		}
 		var inspection *client.InspectionError
-		if got, err = b.client.PodStatus(t.Context(), "broken", time.Time{}); got != nil || !errors.As(err, &inspection) {
+		if got, err = f.client.PodStatus(t.Context(), "broken", time.Time{}); got != nil || !errors.As(err, &inspection) {
 			t.Errorf("got %+v, %v, want the error of the inspection", got, err)
 		}
-		if _, err = b.client.PodStatus(t.Context(), "", time.Time{}); status.Code(err) != codes.InvalidArgument {
+		if _, err = f.client.PodStatus(t.Context(), "", time.Time{}); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("no UID: got %v, want %v", err, codes.InvalidArgument)
 		}
 	})
 }
 
-// A wait ends with its context, and with the server.
+// A wait ends with its context or with the server.
 func TestPodStatusWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, pipeline.Options{RelistPeriod: time.Hour})
+		f := newFixture(t, pipeline.Options{RelistPeriod: time.Hour})
 		future := time.Now().Add(time.Minute)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		if _, err := b.client.PodStatus(ctx, "a", future); status.Code(err) != codes.DeadlineExceeded {
+		if _, err := f.client.PodStatus(ctx, "a", future); status.Code(err) != codes.DeadlineExceeded {
 			t.Errorf("got %v, want %v", err, codes.DeadlineExceeded)
 		}
 		ended := make(chan error)
 		go func() {
-			_, err := b.client.PodStatus(t.Context(), "a", future)
+			_, err := f.client.PodStatus(t.Context(), "a", future)
 			ended <- err
 		}()
 		synctest.Wait()
-		b.endServ()
+		f.endServer()
 		if err := <-ended; status.Code(err) != codes.Unavailable {
 			t.Errorf("got %v, want %v", err, codes.Unavailable)
 		}
@@ -130,11 +126,11 @@ func TestPodStatusWaits(t *testing.T) {
 
 func TestServerDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, pipeline.Options{})
-		b.endServ()
+		f := newFixture(t, pipeline.Options{})
+		f.endServer()
 		for name, call := range map[string]func() error{
-			"Pods":      func() error { _, err := b.client.Pods(t.Context()); return err },
-			"PodStatus": func() error { _, err := b.client.PodStatus(t.Context(), "a", time.Now()); return err },
+			"Pods":      func() error { _, err := f.client.Pods(t.Context()); return err },
+			"PodStatus": func() error { _, err := f.client.PodStatus(t.Context(), "a", time.Now()); return err },
 		} {
 			if err := call(); !errors.Is(err, errDown) || status.Code(err) != codes.Unavailable {
 				t.Errorf("%s = %v, want %v and %v", name, err, errDown, codes.Unavailable)

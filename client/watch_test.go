@@ -17,16 +17,16 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/server"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// words tells what came, marks with their reason.
+// words returns events in short; a Gap has its reason.
 func words(events []pleg.Event) string {
 	var all []string
 	for _, ev := range events {
-		word := podtest.Words(ev)
+		word := plegtest.Words(ev)
 		switch {
 		case ev.Type == pleg.Gap:
 			word = "Gap(" + ev.Reason + ")"
@@ -40,145 +40,143 @@ func words(events []pleg.Event) string {
 	return strings.Join(all, " ")
 }
 
-func want(t *testing.T, w *watched, expected string) {
+func want(t *testing.T, w *watch, expected string) {
 	t.Helper()
-	if got := words(w.got()); got != expected {
+	if got := words(w.Events()); got != expected {
 		t.Errorf("got  %s\nwant %s", got, expected)
 	}
 }
 
-// A server that is gone for a while costs nothing: what was published meanwhile
-// follows, once.
+// If the server is down for a while, the events published meanwhile follow once.
 func TestWatchResumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, pipeline.Options{})
-		b.node.Set("a", "c1=running")
-		b.relist(1)
-		live := b.watch(client.WatchOptions{}, nil)
-		replay := b.watch(client.WatchOptions{Replay: true}, nil)
-		b.node.Set("a", "c1=running c2=running")
-		b.relist(1)
-		b.endServ()
-		b.node.Set("a", "c1=exited c2=running")
-		b.relist(20)
-		b.startServer(server.Options{})
-		b.relist(20)
-		b.node.Set("a", "c1=exited c2=exited")
-		b.relist(1)
+		f := newFixture(t, pipeline.Options{})
+		f.runtime.Set("a", "c1=running")
+		kit.Relist(1)
+		live := f.watch(client.WatchOptions{}, nil)
+		replay := f.watch(client.WatchOptions{Replay: true}, nil)
+		f.runtime.Set("a", "c1=running c2=running")
+		kit.Relist(1)
+		f.endServer()
+		f.runtime.Set("a", "c1=exited c2=running")
+		kit.Relist(20)
+		f.startServer()
+		kit.Relist(20)
+		f.runtime.Set("a", "c1=exited c2=exited")
+		kit.Relist(1)
 		want(t, live, "Started(c2) Died(c1) Synced Died(c2)")
 		want(t, replay, "reStarted(c1) Synced Started(c2) Died(c1) Synced Died(c2)")
-		if len(live.lost) == 0 || !errors.Is(live.lost[len(live.lost)-1], errDown) {
-			t.Errorf("told of %v, want errors that end with %v", live.lost, errDown)
+		if len(live.disconnected) == 0 || !errors.Is(live.disconnected[len(live.disconnected)-1], errDown) {
+			t.Errorf("disconnected with %v, want errors that end with %v", live.disconnected, errDown)
 		}
 	})
 }
 
-// A watch that has not got any event resumes too.
+// A watch that has not received an event resumes too.
 func TestWatchResumesBeforeTheFirstEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, pipeline.Options{RelistPeriod: time.Minute})
-		b.node.Set("a", "c1=running")
-		b.relist(70)
-		w := b.watch(client.WatchOptions{}, nil)
-		b.endServ()
-		b.node.Set("a", "c1=exited")
-		b.relist(70)
-		b.startServer(server.Options{})
-		b.relist(20)
+		f := newFixture(t, pipeline.Options{RelistPeriod: time.Minute})
+		f.runtime.Set("a", "c1=running")
+		kit.Relist(70)
+		w := f.watch(client.WatchOptions{}, nil)
+		f.endServer()
+		f.runtime.Set("a", "c1=exited")
+		kit.Relist(70)
+		f.startServer()
+		kit.Relist(20)
 		want(t, w, "Died(c1) Synced")
 	})
 }
 
-// A new process has another epoch: there is a gap, and the present state.
+// A new process has another epoch: the watch gets a Gap and the present state.
 func TestWatchSeesANewEpoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, pipeline.Options{})
-		w := b.watch(client.WatchOptions{}, nil)
-		b.node.Set("a", "c1=running")
-		b.relist(1)
-		old := b.pipe.Epoch()
-		b.endServ()
-		b.endPipe()
-		b.startPipe(pipeline.Options{})
-		b.node.Set("a", "c1=exited c2=running")
-		b.relist(2)
-		b.startServer(server.Options{})
-		b.relist(20)
-		b.node.Set("a", "")
-		b.relist(1)
+		f := newFixture(t, pipeline.Options{})
+		w := f.watch(client.WatchOptions{}, nil)
+		f.runtime.Set("a", "c1=running")
+		kit.Relist(1)
+		old := f.pipe.Epoch()
+		f.endServer()
+		_ = f.pipe.Stop()
+		f.startPipeline(pipeline.Options{})
+		f.runtime.Set("a", "c1=exited c2=running")
+		kit.Relist(2)
+		f.startServer()
+		kit.Relist(20)
+		f.runtime.Set("a", "")
+		kit.Relist(1)
 		want(t, w, "Started(c1) Gap(OtherEpoch) reDied(c1) reStarted(c2) Synced Removed(c1) Died(c2) Removed(c2)")
-		if gap := w.got()[1]; gap.Epoch != b.pipe.Epoch() || gap.Epoch == old {
-			t.Errorf("the gap has the epoch %q, want the new one %q", gap.Epoch, b.pipe.Epoch())
+		if gap := w.Events()[1]; gap.Epoch != f.pipe.Epoch() || gap.Epoch == old {
+			t.Errorf("the gap has the epoch %q, want the new one %q", gap.Epoch, f.pipe.Epoch())
 		}
 	})
 }
 
-// A server whose history is too short says how much is lost.
+// If the history is too short, the Gap has the number of missed events.
 func TestWatchSeesAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, pipeline.Options{History: 5})
-		w := b.watch(client.WatchOptions{}, nil)
-		b.node.Set("a", "c0=running")
-		b.relist(1)
-		b.endServ()
+		f := newFixture(t, pipeline.Options{History: 5})
+		w := f.watch(client.WatchOptions{}, nil)
+		f.runtime.Set("a", "c0=running")
+		kit.Relist(1)
+		f.endServer()
 		for i := range 5 {
-			b.node.Set("a", fmt.Sprintf("c%d=running", i+1))
-			b.relist(1)
+			f.runtime.Set("a", fmt.Sprintf("c%d=running", i+1))
+			kit.Relist(1)
 		}
-		b.startServer(server.Options{})
-		b.relist(20)
+		f.startServer()
+		kit.Relist(20)
 		want(t, w, "Started(c0) Gap(HistoryTooShort) reStarted(c5) Synced")
-		if gap := w.got()[1]; gap.Missed != 10 {
-			t.Errorf("%d events are said to be lost, want 10", gap.Missed)
+		if gap := w.Events()[1]; gap.Missed != 10 {
+			t.Errorf("%d events missed, want 10", gap.Missed)
 		}
 	})
 }
 
-// A watch that wants little does not fall out of the history by what it does
-// not want.
+// Events that its filter drops do not push a watch out of the history.
 func TestWatchOfRareEventsResumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, pipeline.Options{History: 20})
-		w := b.watch(client.WatchOptions{Namespaces: []string{"rare"}}, nil)
-		b.node.Set("rare/a", "c1=running")
-		b.relist(1)
+		f := newFixture(t, pipeline.Options{History: 20})
+		w := f.watch(client.WatchOptions{Namespaces: []string{"rare"}}, nil)
+		f.runtime.Set("rare/a", "c1=running")
+		kit.Relist(1)
 		for i := range 50 {
-			b.node.Set("often/b", fmt.Sprintf("c%d=running", i))
-			b.relist(1)
+			f.runtime.Set("often/b", fmt.Sprintf("c%d=running", i))
+			kit.Relist(1)
 		}
-		b.endServ()
-		b.node.Set("rare/a", "c1=exited")
-		b.relist(1)
-		b.startServer(server.Options{})
-		b.relist(20)
+		f.endServer()
+		f.runtime.Set("rare/a", "c1=exited")
+		kit.Relist(1)
+		f.startServer()
+		kit.Relist(20)
 		want(t, w, "Started(c1) Died(c1) Synced")
 	})
 }
 
 func TestWatchAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, pipeline.Options{})
-		b.node.Set("a", "c1=running c2=running c3=running")
-		b.relist(1)
-		w := b.watch(client.WatchOptions{After: &client.Position{Epoch: b.pipe.Epoch(), Seq: 1}, Bookmarks: true}, nil)
+		f := newFixture(t, pipeline.Options{})
+		f.runtime.Set("a", "c1=running c2=running c3=running")
+		kit.Relist(1)
+		w := f.watch(client.WatchOptions{After: &client.Position{Epoch: f.pipe.Epoch(), Seq: 1}, Bookmarks: true}, nil)
 		want(t, w, "Started(c2) Started(c3) Synced")
-		b.relist(2)
+		kit.Relist(2)
 		want(t, w, "Started(c2) Started(c3) Synced Bookmark Bookmark")
-		none := b.watch(client.WatchOptions{After: &client.Position{}}, nil)
+		none := f.watch(client.WatchOptions{After: &client.Position{}}, nil)
 		want(t, none, "Started(c1) Started(c2) Started(c3) Synced")
 	})
 }
 
-// Attempts get rarer, up to a bound, and are not in step.
+// Attempts back off up to a bound, with jitter.
 func TestWatchBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, pipeline.Options{})
-		b.endServ()
-		b.watch(client.WatchOptions{}, nil)
+		f := newFixture(t, pipeline.Options{})
+		f.endServer()
+		f.watch(client.WatchOptions{}, nil)
 		time.Sleep(5 * time.Minute)
-		b.mu.Lock()
-		dials := slices.Clone(b.dials)
-		b.mu.Unlock()
+		f.mu.Lock()
+		dials := slices.Clone(f.dials)
+		f.mu.Unlock()
 		limit := client.DefaultMinBackoff
 		var waits []time.Duration
 		for i := 1; i < len(dials); i++ {
@@ -199,7 +197,7 @@ func TestWatchBacksOff(t *testing.T) {
 	})
 }
 
-// What can never succeed ends the watch with an error that says why.
+// A watch that can never succeed ends with an error that says why.
 func TestWatchEnds(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -218,9 +216,9 @@ func TestWatchEnds(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBed(t, pipeline.Options{})
-				w := b.watch(tt.options, nil)
-				<-w.over
+				f := newFixture(t, pipeline.Options{})
+				w := f.watch(tt.options, nil)
+				<-w.Done
 				if status.Code(w.err) != tt.code || w.err == nil || !strings.Contains(w.err.Error(), tt.says) {
 					t.Errorf("it ended with %v, want %v and %q", w.err, tt.code, tt.says)
 				}
@@ -250,10 +248,10 @@ func TestWatchEndsWithoutPermission(t *testing.T) {
 
 func TestWatchEndsByItsConsumer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, pipeline.Options{})
-		b.node.Set("a", "c1=running c2=running")
-		b.relist(1)
-		for ev, err := range b.client.Watch(t.Context(), client.WatchOptions{Replay: true}) {
+		f := newFixture(t, pipeline.Options{})
+		f.runtime.Set("a", "c1=running c2=running")
+		kit.Relist(1)
+		for ev, err := range f.client.Watch(t.Context(), client.WatchOptions{Replay: true}) {
 			if err != nil || ev.ContainerID != "c1" {
 				t.Errorf("got %+v, %v, want the event of c1", ev, err)
 			}
@@ -261,7 +259,7 @@ func TestWatchEndsByItsConsumer(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		for ev, err := range b.client.Watch(ctx, client.WatchOptions{}) {
+		for ev, err := range f.client.Watch(ctx, client.WatchOptions{}) {
 			t.Errorf("got %+v, %v, want nothing", ev, err)
 		}
 		if ctx.Err() == nil {

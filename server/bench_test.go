@@ -9,13 +9,12 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/nodetest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// BenchmarkReplay connects, and gets the present state of all pods over a
-// socket.
+// BenchmarkReplay connects and gets the present state of all pods over a socket.
 func BenchmarkReplay(b *testing.B) {
 	for _, pods := range []int{100, 1000} {
 		b.Run(fmt.Sprintf("pods=%d", pods), func(b *testing.B) {
@@ -30,7 +29,7 @@ func BenchmarkReplay(b *testing.B) {
 	}
 }
 
-// replayed returns how many events there are up to Synced.
+// replayed returns the number of events up to Synced.
 func replayed(b *testing.B, c *client.Client) (n int) {
 	for ev, err := range c.Watch(b.Context(), client.WatchOptions{Replay: true}) {
 		if err != nil {
@@ -44,20 +43,16 @@ func replayed(b *testing.B, c *client.Client) (n int) {
 	return n
 }
 
-// serveBench returns a client of a node whose pods are all known.
+// serveBench returns a client of a pipeline that knows all of its pods.
 func serveBench(b *testing.B, pods int) *client.Client {
 	b.Helper()
-	node := nodetest.New()
-	node.Fill(pods, "c=running /s=running")
-	pipe, err := pipeline.New(pipeline.Options{Runtime: node, RelistPeriod: time.Hour})
-	if err != nil {
-		b.Fatal(err)
-	}
+	pipe := kit.New(b, pipeline.Options{RelistPeriod: time.Hour})
+	kit.Fill(pipe.Runtime, pods, "c=running /s=running")
 	sub, err := pipe.Subscribe(pipeline.SubscribeOptions{Buffer: 2 * pods})
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := server.New(pipe, server.Options{})
+	s, err := server.New(pipe.Pipeline, server.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -66,12 +61,8 @@ func serveBench(b *testing.B, pods int) *client.Client {
 	if err != nil {
 		b.Fatal(err)
 	}
-	endPipe := start(pipe.Run)
-	end := start(func(ctx context.Context) error { return s.Serve(ctx, l) })
-	b.Cleanup(func() {
-		_ = end()
-		_ = endPipe()
-	})
+	pipe.Start(b)
+	kit.Run(b, func(ctx context.Context) error { return s.Serve(ctx, l) })
 	for range 2 * pods {
 		<-sub.Events()
 	}

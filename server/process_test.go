@@ -21,37 +21,37 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 const processPods = 50
 
-// These tests use real processes and sockets, and so real time: whatever they
-// wait for they wait for as long as the test may take.
+// These tests use real processes and sockets, and therefore real time. They wait as long
+// as the test may take.
 
-// newSocketBed serves on a socket, and relists all the time.
-func newSocketBed(t *testing.T, o server.Options) (b *bed, socket string, registry *prometheus.Registry) {
+// newSocketFixture serves on a socket, and relists every millisecond.
+func newSocketFixture(t *testing.T, o server.Options) (f *fixture, socket string, registry *prometheus.Registry) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "pleg.sock")
 	l, err := server.Listen(t.Context(), socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	registry = prometheus.NewPedanticRegistry()
-	b = newBedOn(t, pipeline.Options{RelistPeriod: time.Millisecond, Registerer: registry, Inspectors: processPods}, o, l)
-	b.dial = func(ctx context.Context, _ string) (net.Conn, error) {
+	f = newFixtureOn(t, pipeline.Options{RelistPeriod: time.Millisecond, Inspectors: processPods}, o, l)
+	f.dial = func(ctx context.Context, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", socket)
 	}
-	return b, socket, registry
+	return f, socket, f.Metrics
 }
 
-// follow watches by the client package, and returns how to wait for an event of
-// each pod about one container.
-func (b *bed) follow(socket string) (waitFor func(pleg.ContainerID)) {
-	b.Helper()
+// follow watches with the client package. waitFor waits for the start of one container in
+// each pod.
+func (f *fixture) follow(socket string) (waitFor func(pleg.ContainerID)) {
+	f.Helper()
 	c, err := client.New(socket, client.Options{})
 	if err != nil {
-		b.Fatal(err)
+		f.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	events := make(chan pleg.Event)
@@ -59,7 +59,7 @@ func (b *bed) follow(socket string) (waitFor func(pleg.ContainerID)) {
 		defer close(events)
 		for ev, err := range c.Watch(ctx, client.WatchOptions{Name: "follower", Replay: true, Buffer: 4096}) {
 			if err != nil {
-				b.Error(err)
+				f.Error(err)
 			}
 			select {
 			case events <- ev:
@@ -67,18 +67,18 @@ func (b *bed) follow(socket string) (waitFor func(pleg.ContainerID)) {
 			}
 		}
 	}()
-	b.Cleanup(func() {
+	f.Cleanup(func() {
 		cancel()
 		for range events {
 		}
 		c.Close()
 	})
 	return func(id pleg.ContainerID) {
-		b.Helper()
+		f.Helper()
 		for pods := 0; pods < processPods; {
 			ev, ok := <-events
 			if !ok || ev.Missed > 0 {
-				b.Fatalf("waiting for %s: %+v, %v", id, ev, ok)
+				f.Fatalf("waiting for %s: %+v, %v", id, ev, ok)
 			}
 			if ev.ContainerID == id && ev.Type == pleg.ContainerStarted {
 				pods++
@@ -87,7 +87,7 @@ func (b *bed) follow(socket string) (waitFor func(pleg.ContainerID)) {
 	}
 }
 
-// childWatch starts a watching process; its lines end when it does.
+// childWatch starts a process that watches and prints.
 func childWatch(t *testing.T, socket string) (process *os.Process, lines *bufio.Scanner) {
 	t.Helper()
 	cmd := roleCommand(t, roleWatch, socket)
@@ -116,36 +116,20 @@ func seek(t *testing.T, lines *bufio.Scanner, what string, found func(string) bo
 	t.Fatalf("the child ended before %s", what)
 }
 
-func subscriberValue(t *testing.T, from prometheus.Gatherer, name, subscriber string) float64 {
-	t.Helper()
-	families, err := from.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			if family.GetName() == name && len(m.GetLabel()) == 1 && m.GetLabel()[0].GetValue() == subscriber {
-				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
-			}
-		}
-	}
-	return 0
-}
-
-// A client process that is stopped loses events and nothing else: others get
-// all of theirs meanwhile, and it gets its repairs once it goes on.
+// A stopped client process misses events, and gets repairs once it continues. Other
+// clients get all events meanwhile.
 func TestStoppedProcess(t *testing.T) {
-	b, socket, registry := newSocketBed(t, server.Options{})
+	f, socket, registry := newSocketFixture(t, server.Options{})
 	process, lines := childWatch(t, socket)
 	seek(t, lines, "Synced", func(line string) bool { return strings.HasPrefix(line, "Synced") })
-	waitFor := b.follow(socket)
+	waitFor := f.follow(socket)
 	if err := process.Signal(unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	rounds := 0
-	for ; subscriberValue(t, registry, "pleg_subscriber_discarded_events_total", "child") < processPods; rounds++ {
+	for ; kit.Metric(t, registry, "pleg_subscriber_discarded_events_total", "child") < processPods; rounds++ {
 		id := fmt.Sprintf("c%d", rounds)
-		b.node.Fill(processPods, id+"=running")
+		kit.Fill(f.Runtime, processPods, id+"=running")
 		waitFor(pleg.ContainerID(id)) // or the test does not end
 	}
 	t.Logf("after %d rounds of %d pods the stopped process has missed events", rounds, processPods)
@@ -155,26 +139,26 @@ func TestStoppedProcess(t *testing.T) {
 	seek(t, lines, "a repair", func(line string) bool {
 		return strings.HasPrefix(line, "PodSync") && !strings.HasSuffix(line, " 0")
 	})
-	b.node.Fill(processPods, "last=running")
+	kit.Fill(f.Runtime, processPods, "last=running")
 	waitFor("last")
 	seek(t, lines, "the last event of a pod", func(line string) bool {
 		return strings.Contains(line, " last ") || strings.HasPrefix(line, "PodSync")
 	})
 }
 
-// A process that is killed leaves no subscriber behind.
+// The subscriber of a killed process is removed.
 func TestKilledProcess(t *testing.T) {
-	b, socket, registry := newSocketBed(t, server.Options{})
-	waitFor := b.follow(socket)
+	f, socket, registry := newSocketFixture(t, server.Options{})
+	waitFor := f.follow(socket)
 	var children []*os.Process
 	for range 3 {
 		process, lines := childWatch(t, socket)
 		seek(t, lines, "Synced", func(line string) bool { return strings.HasPrefix(line, "Synced") })
 		children = append(children, process)
 	}
-	b.node.Fill(processPods, "c0=running")
+	kit.Fill(f.Runtime, processPods, "c0=running")
 	waitFor("c0")
-	if n := value(t, registry, "pleg_subscribers"); n != 4 {
+	if n := kit.Metric(t, registry, "pleg_subscribers"); n != 4 {
 		t.Errorf("%v subscribers, want 4", n)
 	}
 	for _, process := range children {
@@ -184,37 +168,36 @@ func TestKilledProcess(t *testing.T) {
 	}
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
-	for value(t, registry, "pleg_subscribers") != 1 {
+	for kit.Metric(t, registry, "pleg_subscribers") != 1 {
 		<-ticker.C // or the test does not end
 	}
-	b.node.Fill(processPods, "c1=running")
+	kit.Fill(f.Runtime, processPods, "c1=running")
 	waitFor("c1")
 }
 
-// Thousands of connections that say nothing are all turned away, and who was
-// there before does not notice.
+// Thousands of idle connections are refused; existing clients miss nothing.
 func TestThousandsOfConnections(t *testing.T) {
 	const connections = 3000
-	b, socket, _ := newSocketBed(t, server.Options{MaxConnections: 8})
-	waitFor := b.follow(socket)
-	b.node.Fill(processPods, "c0=running")
+	f, socket, _ := newSocketFixture(t, server.Options{MaxConnections: 8})
+	waitFor := f.follow(socket)
+	kit.Fill(f.Runtime, processPods, "c0=running")
 	waitFor("c0")
 	var reading sync.WaitGroup
 	for i := range connections {
-		conn, err := b.dial(t.Context(), "")
+		conn, err := f.dial(t.Context(), "")
 		if err != nil {
 			t.Fatalf("connection %d: %v", i, err)
 		}
 		reading.Go(func() {
 			defer conn.Close()
-			// It is the server that has to end it.
+			// The server must close it.
 			if _, err := io.Copy(io.Discard, conn); err != nil && !errors.Is(err, unix.ECONNRESET) {
 				t.Errorf("connection %d: %v", i, err)
 			}
 		})
 	}
-	b.node.Fill(processPods, "c1=running")
+	kit.Fill(f.Runtime, processPods, "c1=running")
 	waitFor("c1")
 	reading.Wait()
-	b.follow(socket)("c1")
+	f.follow(socket)("c1")
 }

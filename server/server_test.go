@@ -19,8 +19,9 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/nodetest"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func wantStatus(t *testing.T, what string, err error, code codes.Code, says string) {
@@ -30,7 +31,7 @@ func wantStatus(t *testing.T, what string, err error, code codes.Code, says stri
 	}
 }
 
-// A bad request is an error for who sent it, that names what is bad.
+// The error of a bad request names what is bad.
 func TestBadRequests(t *testing.T) {
 	const unspecified, started, synced = plegv1.EventType_EVENT_TYPE_UNSPECIFIED, plegv1.EventType_EVENT_TYPE_CONTAINER_STARTED, plegv1.EventType_EVENT_TYPE_SYNCED
 	tests := []struct {
@@ -49,97 +50,80 @@ func TestBadRequests(t *testing.T) {
 		{"size", &plegv1.WatchRequest{Namespaces: slices.Repeat([]string{strings.Repeat("n", 1000)}, 100)}, codes.ResourceExhausted, "larger than max"},
 	}
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, pipeline.Options{}, server.Options{})
-		c := b.client()
-		other := b.mustWatch(t.Context(), c, &plegv1.WatchRequest{})
+		f := newFixture(t, pipeline.Options{}, server.Options{})
+		c := f.client()
+		other := f.mustWatch(t.Context(), c, &plegv1.WatchRequest{})
 		for _, tt := range tests {
-			_, err := b.watch(t.Context(), c, tt.request)
+			_, err := f.watch(t.Context(), c, tt.request)
 			wantStatus(t, tt.name, err, tt.code, tt.says)
 		}
 		_, err := c.GetPodStatus(t.Context(), &plegv1.GetPodStatusRequest{PodUid: "a", NewerThan: &timestamppb.Timestamp{Nanos: -1}})
 		wantStatus(t, "bad time", err, codes.InvalidArgument, "newer_than")
-		b.node.Set("a", "c=running")
+		f.Runtime.Set("a", "c=running")
 		if m, err := other.Recv(); err != nil || m.GetEvent().GetContainerId() != "c" {
 			t.Errorf("another watch of the same connection got %v, %v", m, err)
 		}
 	})
 }
 
-// The number of watchers is bounded; one that leaves makes room.
+// The number of watchers is bounded; a watcher that leaves makes room.
 func TestTooManyWatchers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewPedanticRegistry()
-		b := newBed(t, pipeline.Options{Registerer: registry}, server.Options{MaxWatchers: 3, MaxStreams: 100, Registerer: registry})
-		c := b.client()
+		f := newFixture(t, pipeline.Options{Registerer: registry}, server.Options{MaxWatchers: 3, MaxStreams: 100, Registerer: registry})
+		c := f.client()
 		ctx, cancel := context.WithCancel(t.Context())
-		b.mustWatch(ctx, c, &plegv1.WatchRequest{})
+		f.mustWatch(ctx, c, &plegv1.WatchRequest{})
 		for range 2 {
-			b.mustWatch(t.Context(), c, &plegv1.WatchRequest{})
+			f.mustWatch(t.Context(), c, &plegv1.WatchRequest{})
 		}
 		for range 50 {
-			_, err := b.watch(t.Context(), c, &plegv1.WatchRequest{})
+			_, err := f.watch(t.Context(), c, &plegv1.WatchRequest{})
 			wantStatus(t, "one more", err, codes.ResourceExhausted, "too many watchers: this server takes 3 at a time")
 		}
-		if n := value(t, registry, "pleg_server_refused_total"); n != 50 {
+		if n := kit.Metric(t, registry, "pleg_server_refused_total"); n != 50 {
 			t.Errorf("%v refusals in the metrics, want 50", n)
 		}
 		cancel()
 		synctest.Wait()
-		b.mustWatch(t.Context(), c, &plegv1.WatchRequest{})
-		if n := value(t, registry, "pleg_subscribers"); n != 3 {
+		f.mustWatch(t.Context(), c, &plegv1.WatchRequest{})
+		if n := kit.Metric(t, registry, "pleg_subscribers"); n != 3 {
 			t.Errorf("%v subscribers, want 3", n)
 		}
 	})
 }
 
-// value returns the sum of a metric's series.
-func value(t *testing.T, from prometheus.Gatherer, name string) (sum float64) {
-	t.Helper()
-	families, err := from.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			if family.GetName() == name {
-				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
-			}
-		}
-	}
-	return sum
-}
-
-// A connection too many is told so, and costs the others nothing.
+// A connection above the limit gets an error; the others keep working.
 func TestTooManyConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewPedanticRegistry()
-		b := newBed(t, pipeline.Options{}, server.Options{MaxConnections: 2, Registerer: registry})
-		streams := b.mustWatch(t.Context(), b.client(), &plegv1.WatchRequest{})
-		second := b.connect()
-		b.mustWatch(t.Context(), plegv1.NewPLEGClient(second), &plegv1.WatchRequest{})
+		f := newFixture(t, pipeline.Options{}, server.Options{MaxConnections: 2, Registerer: registry})
+		streams := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
+		second := f.connect()
+		f.mustWatch(t.Context(), plegv1.NewPLEGClient(second), &plegv1.WatchRequest{})
 		for range 10 {
-			_, err := b.watch(t.Context(), b.client(), &plegv1.WatchRequest{})
+			_, err := f.watch(t.Context(), f.client(), &plegv1.WatchRequest{})
 			wantStatus(t, "one more", err, codes.ResourceExhausted, "too many connections: this server takes 2 at a time")
 		}
-		if n := value(t, registry, "pleg_server_connections"); n != 2 {
+		if n := kit.Metric(t, registry, "pleg_server_connections"); n != 2 {
 			t.Errorf("%v connections in the metrics, want 2", n)
 		}
 		second.Close()
 		synctest.Wait()
-		b.mustWatch(t.Context(), b.client(), &plegv1.WatchRequest{})
-		b.node.Set("a", "c=running")
+		f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
+		f.Runtime.Set("a", "c=running")
 		if m, err := streams.Recv(); err != nil || m.GetEvent().GetContainerId() != "c" {
-			t.Errorf("who was in got %v, %v", m, err)
+			t.Errorf("the first client got %v, %v", m, err)
 		}
 	})
 }
 
-// The health service says what the pipeline says, and NOT_SERVING in the end.
+// The health service reports the health of the pipeline, and NOT_SERVING at the end.
 func TestHealth(t *testing.T) {
-	const well, ill = healthv1.HealthCheckResponse_SERVING, healthv1.HealthCheckResponse_NOT_SERVING
+	const serving, notServing = healthv1.HealthCheckResponse_SERVING, healthv1.HealthCheckResponse_NOT_SERVING
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, pipeline.Options{RelistThreshold: time.Minute}, server.Options{})
-		c := healthv1.NewHealthClient(b.connect())
+		f := newFixture(t, pipeline.Options{RelistThreshold: time.Minute}, server.Options{})
+		c := healthv1.NewHealthClient(f.connect())
 		ctx := t.Context()
 		check := func(when string, want healthv1.HealthCheckResponse_ServingStatus) {
 			t.Helper()
@@ -150,16 +134,16 @@ func TestHealth(t *testing.T) {
 				}
 			}
 		}
-		b.relist(2)
-		check("after a list", well)
-		b.node.Silence(errors.New("the runtime is down"))
-		b.relist(30)
-		check("within the threshold", well)
-		b.relist(60)
-		check("after the threshold", ill)
-		b.node.Silence(nil)
-		b.relist(90)
-		check("after another list", well)
+		kit.Relist(2)
+		check("after a list", serving)
+		f.Runtime.SetListFault(plegtest.Fail(errors.New("the runtime is down")))
+		kit.Relist(30)
+		check("within the threshold", serving)
+		kit.Relist(60)
+		check("after the threshold", notServing)
+		f.Runtime.SetListFault(nil)
+		kit.Relist(90)
+		check("after another list", serving)
 
 		stream, err := c.Watch(ctx, &healthv1.HealthCheckRequest{})
 		if err != nil {
@@ -167,23 +151,23 @@ func TestHealth(t *testing.T) {
 		}
 		var got []healthv1.HealthCheckResponse_ServingStatus
 		r, err := stream.Recv()
-		go func() { _ = b.end() }()
+		go func() { _ = f.stopServer() }()
 		for ; err == nil; r, err = stream.Recv() {
 			got = append(got, r.GetStatus())
 		}
 		wantStatus(t, "the end", err, codes.Unavailable, "shutting down")
-		if got[0] != well {
-			t.Errorf("watched %v, want %v first", got, well)
+		if got[0] != serving {
+			t.Errorf("watched %v, want %v first", got, serving)
 		}
 	})
 }
 
 func TestReflection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, pipeline.Options{}, server.Options{})
+		f := newFixture(t, pipeline.Options{}, server.Options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		stream, err := reflectionv1.NewServerReflectionClient(b.connect()).ServerReflectionInfo(ctx)
+		stream, err := reflectionv1.NewServerReflectionClient(f.connect()).ServerReflectionInfo(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,18 +192,18 @@ func TestReflection(t *testing.T) {
 	})
 }
 
-// Every stream ends with UNAVAILABLE when the server does, at once for clients
-// that read and within the grace for those that do not.
+// When the server ends, every stream ends with UNAVAILABLE: at once for clients that read,
+// within the grace period for the others.
 func TestShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, pipeline.Options{Inspectors: 100}, server.Options{Grace: 3 * time.Second})
-		reading := b.mustWatch(t.Context(), b.client(), &plegv1.WatchRequest{Replay: true})
-		asleep := b.mustWatch(t.Context(), b.client(), &plegv1.WatchRequest{})
+		f := newFixture(t, pipeline.Options{Inspectors: 100}, server.Options{Grace: 3 * time.Second})
+		reading := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{Replay: true})
+		asleep := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
 		if m, err := reading.Recv(); err != nil || m.GetEvent().GetType() != plegv1.EventType_EVENT_TYPE_SYNCED {
 			t.Fatalf("got %v, %v, want SYNCED", m, err)
 		}
 		begin := time.Now()
-		if err := b.end(); !errors.Is(err, context.Canceled) {
+		if err := f.stopServer(); !errors.Is(err, context.Canceled) {
 			t.Errorf("Serve = %v, want %v", err, context.Canceled)
 		}
 		if took := time.Since(begin); took != 0 {
@@ -234,40 +218,41 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
-func TestShutdownIsNotHeldUp(t *testing.T) {
+// Clients that do not read delay the shutdown at most by the grace period.
+func TestShutdownIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const pods, grace = 500, 3 * time.Second
-		b := newBed(t, pipeline.Options{Inspectors: pods}, server.Options{Grace: grace})
-		b.mustWatch(t.Context(), b.client(), &plegv1.WatchRequest{Replay: true}) // and never reads
+		f := newFixture(t, pipeline.Options{Inspectors: pods}, server.Options{Grace: grace})
+		f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{Replay: true}) // and never reads
 		for range 4 {
-			b.node.Fill(pods, "c=running")
-			b.relist(1)
-			b.node.Fill(pods, "c=exited")
-			b.relist(1)
+			kit.Fill(f.Runtime, pods, "c=running")
+			kit.Relist(1)
+			kit.Fill(f.Runtime, pods, "c=exited")
+			kit.Relist(1)
 		}
-		silent, err := b.dial(t.Context(), "")
+		silent, err := f.dial(t.Context(), "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer silent.Close()
 		synctest.Wait()
 		begin := time.Now()
-		_ = b.end()
+		_ = f.stopServer()
 		if took := time.Since(begin); took > grace {
 			t.Errorf("it took %v, want no more than %v", took, grace)
 		}
 	})
 }
 
-// When the pipeline ends first, its watchers get what was published.
+// If the pipeline ends first, its watchers get the published events.
 func TestPipelineEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, pipeline.Options{}, server.Options{})
-		c := b.client()
-		stream := b.mustWatch(t.Context(), c, &plegv1.WatchRequest{})
-		b.node.Set("a", "c1=running c2=running")
-		b.relist(1)
-		b.endPipe()
+		f := newFixture(t, pipeline.Options{}, server.Options{})
+		c := f.client()
+		stream := f.mustWatch(t.Context(), c, &plegv1.WatchRequest{})
+		f.Runtime.Set("a", "c1=running c2=running")
+		kit.Relist(1)
+		_ = f.Stop()
 		var got []string
 		m, err := stream.Recv()
 		for ; err == nil; m, err = stream.Recv() {
@@ -277,14 +262,14 @@ func TestPipelineEnds(t *testing.T) {
 		if strings.Join(got, " ") != "c1 c2" {
 			t.Errorf("got %v, want c1 and c2", got)
 		}
-		_, err = b.watch(t.Context(), c, &plegv1.WatchRequest{})
+		_, err = f.watch(t.Context(), c, &plegv1.WatchRequest{})
 		wantStatus(t, "a new watch", err, codes.Unavailable, pipeline.ErrStopped.Error())
 		pods, err := c.ListPods(t.Context(), &plegv1.ListPodsRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if m, err := pods.Recv(); err != nil || m.GetPod().GetUid() != "a" {
-			t.Errorf("ListPods: %v, %v, want what was known last", m, err)
+			t.Errorf("ListPods: %v, %v, want the last state", m, err)
 		}
 		if _, err := pods.Recv(); !errors.Is(err, io.EOF) {
 			t.Errorf("ListPods ended with %v, want %v", err, io.EOF)
@@ -293,7 +278,7 @@ func TestPipelineEnds(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	pipe, err := pipeline.New(pipeline.Options{Runtime: nodetest.New()})
+	pipe, err := pipeline.New(pipeline.Options{Runtime: plegtest.New()})
 	if err != nil {
 		t.Fatal(err)
 	}

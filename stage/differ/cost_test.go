@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
@@ -27,7 +27,7 @@ func listed(n, ended int) []*pleg.Pod {
 			state = "exited"
 		}
 		uid := pleg.PodUID(fmt.Sprint("pod-", i))
-		pods[i] = podtest.Pod(uid, fmt.Sprintf("%s-1=%s %s-2=running /%s-s=running", uid, state, uid, uid))
+		pods[i] = plegtest.Pod(uid, fmt.Sprintf("%s-1=%s %s-2=running /%s-s=running", uid, state, uid, uid))
 	}
 	return pods
 }

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
 // Each case is a story of pod a: what the listings show and what the inspector
@@ -13,7 +13,7 @@ import (
 func TestChangesOfAPod(t *testing.T) {
 	runs, ended := "c=running /s=running", "c=exited /s=running"
 	list := func(words string) func(*testing.T, *bed) {
-		return func(_ *testing.T, b *bed) { b.list(podtest.Pod("a", words)) }
+		return func(_ *testing.T, b *bed) { b.list(plegtest.Pod("a", words)) }
 	}
 	takes := func(words string) func(*testing.T, *bed) {
 		return func(t *testing.T, b *bed) { b.take(t, "a", words); b.requireQuiet(t) }
@@ -135,13 +135,13 @@ func TestChangesOfAPod(t *testing.T) {
 func TestChangeHasTheNewestObservation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		pod := podtest.Pod("a", "c=running")
+		pod := plegtest.Pod("a", "c=running")
 		b.list(pod)
 		if c := b.take(t, "a", "Started(c)"); c.Pod != pod || !c.At.Equal(at(1)) || c.Anew {
 			t.Errorf("change = %+v, want the listed pod at %v, not anew", c, at(1))
 		}
-		b.list(podtest.Pod("a", "c=exited"))
-		newest := podtest.Pod("a", "")
+		b.list(plegtest.Pod("a", "c=exited"))
+		newest := plegtest.Pod("a", "")
 		b.list(newest)
 		b.settle("a", nil)
 		if c := b.take(t, "a", "Died(c) Removed(c)"); c.Pod != newest || !c.At.Equal(at(3)) {
@@ -158,7 +158,7 @@ func TestChangeHasTheNewestObservation(t *testing.T) {
 func TestRequestIsAnewUntilAnInspectionSucceeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		pod := podtest.Pod("a", "c=running")
+		pod := plegtest.Pod("a", "c=running")
 		b.request("a")
 		for _, err := range []error{errInspect, errInspect, nil} {
 			b.list(pod)
@@ -167,7 +167,7 @@ func TestRequestIsAnewUntilAnInspectionSucceeded(t *testing.T) {
 			}
 			b.settle("a", err)
 		}
-		b.list(podtest.Pod("a", "c=exited"))
+		b.list(plegtest.Pod("a", "c=exited"))
 		if c := b.take(t, "a", "Died(c)"); c.Anew {
 			t.Error("Anew = true after the request was served")
 		}
@@ -179,7 +179,7 @@ func TestRequestOfAPodTheNextListingDoesNotShowIsForgotten(t *testing.T) {
 		b := newBed(t)
 		b.request("a")
 		b.list()
-		b.list(podtest.Pod("a", "c=running"))
+		b.list(plegtest.Pod("a", "c=running"))
 		if c := b.take(t, "a", "Started(c)"); c.Anew {
 			t.Error("Anew = true, want the request forgotten")
 		}
@@ -189,7 +189,7 @@ func TestRequestOfAPodTheNextListingDoesNotShowIsForgotten(t *testing.T) {
 func TestPodListedTwiceCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		b.list(podtest.Pod("a", "c=running"), podtest.Pod("b", ""), podtest.Pod("a", "c=exited"))
+		b.list(plegtest.Pod("a", "c=running"), plegtest.Pod("b", ""), plegtest.Pod("a", "c=exited"))
 		b.take(t, "a", "Started(c)")
 		b.settle("a", nil)
 		b.requireQuiet(t)
@@ -202,8 +202,8 @@ func TestPodListedTwiceCountsOnce(t *testing.T) {
 func TestRunningPodsGoBeforeDeadOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		b.list(podtest.Pod("dead", "c=exited /s=exited"), podtest.Pod("runs", "c=running"),
-			podtest.Pod("dead2", "c=exited"), podtest.Pod("ready", "/s=running"))
+		b.list(plegtest.Pod("dead", "c=exited /s=exited"), plegtest.Pod("runs", "c=running"),
+			plegtest.Pod("dead2", "c=exited"), plegtest.Pod("ready", "/s=running"))
 		var order []pleg.PodUID
 		for range 4 {
 			order = append(order, (<-b.inspect).UID)

@@ -3,8 +3,8 @@ package differ_test
 import (
 	"testing"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/differ"
 )
 
@@ -28,8 +28,8 @@ func TestEveryTransition(t *testing.T) {
 	for i, from := range states {
 		for j, to := range states {
 			t.Run(from+" to "+to, func(t *testing.T) {
-				old, cur := podtest.Pod("a", words(from)), podtest.Pod("a", words(to))
-				if got, want := podtest.Words(differ.Events(old, cur, at(1))...), table[i][j]; got != want {
+				old, cur := plegtest.Pod("a", words(from)), plegtest.Pod("a", words(to))
+				if got, want := plegtest.Words(differ.Events(old, cur, at(1))...), table[i][j]; got != want {
 					t.Errorf("events = %q, want %q", got, want)
 				}
 			})
@@ -75,9 +75,9 @@ func TestEventsOfAPod(t *testing.T) {
 				if words == "absent" {
 					return nil
 				}
-				return podtest.Pod("a", words)
+				return plegtest.Pod("a", words)
 			}
-			if got := podtest.Words(differ.Events(pod(tc.old), pod(tc.cur), at(1))...); got != tc.want {
+			if got := plegtest.Words(differ.Events(pod(tc.old), pod(tc.cur), at(1))...); got != tc.want {
 				t.Errorf("events = %q, want %q", got, tc.want)
 			}
 		})
@@ -85,7 +85,7 @@ func TestEventsOfAPod(t *testing.T) {
 }
 
 func TestEventsSayWhatTheyAreAbout(t *testing.T) {
-	cur := podtest.Pod("a", "c=running /s=running")
+	cur := plegtest.Pod("a", "c=running /s=running")
 	cur.Containers[0].Attempt, cur.Sandboxes[0].Attempt = 4, 2
 	want := []pleg.Event{{
 		Type: pleg.ContainerStarted, PodUID: "a", PodName: "name-a", PodNamespace: "ns",

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/differ"
 )
@@ -144,7 +144,7 @@ func (b *bed) take(t *testing.T, uid pleg.PodUID, words string) stage.Change {
 	if !ok {
 		t.Fatalf("no change, want pod %s with %q", uid, words)
 	}
-	if got := podtest.Words(c.Events...); c.UID != uid || got != words {
+	if got := plegtest.Words(c.Events...); c.UID != uid || got != words {
 		t.Errorf("change of pod %s with %q, want pod %s with %q", c.UID, got, uid, words)
 	}
 	if c.known != (c.Pod == nil || c.Status != nil) {
@@ -202,6 +202,6 @@ func (b *bed) poll() (change, bool) {
 func (b *bed) requireQuiet(t *testing.T) {
 	t.Helper()
 	if c, ok := b.poll(); ok {
-		t.Fatalf("unexpected change of pod %s (known: %v): %s", c.UID, c.known, podtest.Words(c.Events...))
+		t.Fatalf("unexpected change of pod %s (known: %v): %s", c.UID, c.known, plegtest.Words(c.Events...))
 	}
 }

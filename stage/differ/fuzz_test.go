@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/differ"
 )
 
@@ -39,12 +39,12 @@ func FuzzEvents(f *testing.F) {
 			}
 		}
 		if want := coarse(cur); fmt.Sprint(states) != fmt.Sprint(want) {
-			t.Errorf("%s makes %v, want %v", podtest.Words(events...), states, want)
+			t.Errorf("%s makes %v, want %v", plegtest.Words(events...), states, want)
 		}
 		if order := placesOf(old, cur); !slices.IsSortedFunc(events, func(x, y pleg.Event) int {
 			return order[x.ContainerID] - order[y.ContainerID]
 		}) {
-			t.Errorf("order of %s, want that of %v", podtest.Words(events...), order)
+			t.Errorf("order of %s, want that of %v", plegtest.Words(events...), order)
 		}
 	})
 }
@@ -55,7 +55,7 @@ func fuzzedPod(bytes []byte) *pleg.Pod {
 	if len(bytes) > 0 && bytes[0] == 0xff {
 		return nil
 	}
-	p := podtest.Pod("a", "")
+	p := plegtest.Pod("a", "")
 	for _, b := range bytes[:min(len(bytes), 64)] {
 		id := pleg.ContainerID(fmt.Sprint(b & 0x0f))
 		c := &pleg.Container{ID: id, Name: "of-" + string(id), State: pleg.State(b >> 4 & 0x03)}

@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
@@ -21,9 +21,9 @@ func hint(uid pleg.PodUID, event, words string) *pleg.Hint {
 	if h.Removed = state == "removed"; h.Removed {
 		state = "exited"
 	}
-	h.State = podtest.Pod("", "x="+state).Containers[0].State
+	h.State = plegtest.Pod("", "x="+state).Containers[0].State
 	if words != "-" {
-		h.Pod = podtest.Pod(uid, words)
+		h.Pod = plegtest.Pod(uid, words)
 	}
 	return h
 }
@@ -53,7 +53,7 @@ func (b *bed) settledList(t *testing.T, pods ...*pleg.Pod) {
 }
 
 func full(h *pleg.Hint) *pleg.Hint {
-	h.Status = podtest.Status(h.Pod)
+	h.Status = plegtest.Status(h.Pod)
 	return h
 }
 
@@ -72,7 +72,7 @@ func TestHintIsComparedAtOnce(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					b := newBed(t)
 					if tc.before != "" {
-						b.settledList(t, podtest.Pod("a", tc.before))
+						b.settledList(t, plegtest.Pod("a", tc.before))
 					} else {
 						b.settledList(t)
 					}
@@ -108,7 +108,7 @@ func TestStatusOfAHintThatDoesNotTellAllIsNotUsed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBed(t)
-				b.settledList(t, podtest.Pod("a", "/s=running"))
+				b.settledList(t, plegtest.Pod("a", "/s=running"))
 				h := full(hint("a", "c=running", "c=running /s=running"))
 				spoil(h)
 				b.hear(1, h)
@@ -123,7 +123,7 @@ func TestStatusOfAHintThatDoesNotTellAllIsNotUsed(t *testing.T) {
 func TestRequestedReinspectionAsksInSpiteOfAStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		b.settledList(t, podtest.Pod("a", "c=running"))
+		b.settledList(t, plegtest.Pod("a", "c=running"))
 		b.request("a")
 		b.hear(1, full(hint("a", "c=exited", "c=exited")))
 		if c := b.take(t, "a", "Died(c)"); !c.Anew || c.Status != nil {
@@ -140,7 +140,7 @@ func TestOlderObservationsAreStale(t *testing.T) {
 		stale float64
 	}{
 		"an event from before the listing": {late: stage.Observation{At: old, Hint: hint("a", "c=exited", "c=exited")}, stale: 1},
-		"a relist from before the listing": {late: stage.Observation{At: old, Pod: podtest.Pod("a", "c=exited")}, stale: 1},
+		"a relist from before the listing": {late: stage.Observation{At: old, Pod: plegtest.Pod("a", "c=exited")}, stale: 1},
 		"a pod gone before the listing":    {late: stage.Observation{At: old}, stale: 1},
 		"an unknown pod gone before it":    {late: stage.Observation{UID: "x", At: old}, stale: 1},
 		"the same event again": {
@@ -158,7 +158,7 @@ func TestOlderObservationsAreStale(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBed(t)
-				b.settledList(t, podtest.Pod("a", "c=running"))
+				b.settledList(t, plegtest.Pod("a", "c=running"))
 				for n, h := range tc.hear {
 					if h != nil {
 						b.hear(n+1, h)
@@ -204,7 +204,7 @@ func (b *bed) counter(t *testing.T, name string) float64 {
 func TestHintTakesNothingBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		b.settledList(t, podtest.Pod("a", "c=exited d=running /s=exited"))
+		b.settledList(t, plegtest.Pod("a", "c=exited d=running /s=exited"))
 		b.hear(1, full(hint("a", "d=running", "c=running d=running /s=running")))
 		b.hear(2, full(hint("a", "c=created", "c=created")))
 		b.requireQuiet(t)
@@ -218,7 +218,7 @@ func TestHintTakesNothingBack(t *testing.T) {
 func TestHintOfAFailedPodTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		b.list(podtest.Pod("a", "c=running"))
+		b.list(plegtest.Pod("a", "c=running"))
 		b.take(t, "a", "Started(c)")
 		b.settle("a", errInspect)
 		if got := b.retries.Load(); got != 1 {
@@ -230,7 +230,7 @@ func TestHintOfAFailedPodTriesAgain(t *testing.T) {
 		b.hear(2, full(hint("a", "c=exited", "c=exited")))
 		b.take(t, "a", "Died(c)")
 		b.settle("a", nil)
-		b.list(podtest.Pod("a", "c=exited"))
+		b.list(plegtest.Pod("a", "c=exited"))
 		b.requireQuiet(t)
 	})
 }

@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/differ"
 )
 
-// stateWords writes a pod as podtest.Pod reads it.
+// stateWords writes a pod as plegtest.Pod reads it.
 func stateWords(p *pleg.Pod) string {
 	if p == nil {
 		return "absent"
@@ -43,11 +43,11 @@ func TestMerge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var have *pleg.Pod
 			if tc.have != "absent" {
-				have = podtest.Pod("a", tc.have)
+				have = plegtest.Pod("a", tc.have)
 			}
 			before := stateWords(have)
 			removed := func(id pleg.ContainerID) bool { return slices.Contains(strings.Fields(tc.removed), string(id)) }
-			got := differ.Merge(have, &pleg.Hint{UID: "a", Pod: podtest.Pod("a", tc.event)}, removed)
+			got := differ.Merge(have, &pleg.Hint{UID: "a", Pod: plegtest.Pod("a", tc.event)}, removed)
 			if stateWords(got) != tc.want {
 				t.Errorf("merged = %s, want %s", stateWords(got), tc.want)
 			}
@@ -59,7 +59,7 @@ func TestMerge(t *testing.T) {
 }
 
 func TestMergeListsTheNewestFirst(t *testing.T) {
-	have, event := podtest.Pod("a", "c=exited b=exited"), podtest.Pod("a", "d=running c=exited")
+	have, event := plegtest.Pod("a", "c=exited b=exited"), plegtest.Pod("a", "d=running c=exited")
 	for id, p := range map[pleg.ContainerID]*pleg.Pod{"b": have, "c": have, "d": event} {
 		p.Containers[slices.IndexFunc(p.Containers, func(c *pleg.Container) bool { return c.ID == id })].CreatedAt = at(int(id[0]))
 	}
@@ -72,7 +72,7 @@ func TestMergeListsTheNewestFirst(t *testing.T) {
 
 // The event of a removed sandbox does not know what the pod is called.
 func TestMergeKeepsTheNameOfAPodWithoutASandbox(t *testing.T) {
-	have := podtest.Pod("a", "c=exited /s=exited")
+	have := plegtest.Pod("a", "c=exited /s=exited")
 	have.Labels = map[string]string{"app": "web"}
 	event := &pleg.Pod{UID: "a"}
 	got := differ.Merge(have, &pleg.Hint{UID: "a", Pod: event}, func(id pleg.ContainerID) bool { return id == "s" })
@@ -88,7 +88,7 @@ func FuzzMerge(f *testing.F) {
 	f.Fuzz(func(t *testing.T, haveBytes, eventBytes []byte, removedBits uint16) {
 		have, event := uniquePod(haveBytes), uniquePod(eventBytes)
 		if event == nil {
-			event = podtest.Pod("a", "")
+			event = plegtest.Pod("a", "")
 		}
 		removed := func(id pleg.ContainerID) bool {
 			var n int
@@ -134,7 +134,7 @@ func uniquePod(bytes []byte) *pleg.Pod {
 	if p == nil {
 		return nil
 	}
-	unique := podtest.Pod("a", "")
+	unique := plegtest.Pod("a", "")
 	seen := make(map[pleg.ContainerID]bool)
 	for _, c := range all(p) {
 		if seen[c.ID] {

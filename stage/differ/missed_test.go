@@ -5,8 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/differ"
 )
@@ -37,16 +37,16 @@ func (b *bed) end(err error) {
 }
 
 func TestMissedEventsAreWhatAListingShowsUnannounced(t *testing.T) {
-	running, exited := podtest.Pod("a", "c=running"), podtest.Pod("a", "c=exited")
+	running, exited := plegtest.Pod("a", "c=running"), plegtest.Pod("a", "c=exited")
 	for name, tc := range map[string]struct {
 		happens func(b *bed)
 		want    float64
 	}{
 		"announced by nothing": {func(b *bed) { b.show(exited) }, 1},
 		"a pod that is gone":   {func(b *bed) { b.show() }, 2}, // died and removed
-		"a new pod":            {func(b *bed) { b.show(running, podtest.Pod("b", "d=running /s=running")) }, 2},
+		"a new pod":            {func(b *bed) { b.show(running, plegtest.Pod("b", "d=running /s=running")) }, 2},
 		"nothing changed":      {func(b *bed) { b.show(running) }, 0},
-		"created":              {func(b *bed) { b.show(podtest.Pod("a", "c=running d=created")) }, 0},
+		"created":              {func(b *bed) { b.show(plegtest.Pod("a", "c=running d=created")) }, 0},
 		"no stream was up":     {func(b *bed) { b.list(exited) }, 0},
 		"the stream broke":     {func(b *bed) { b.showBroken(exited) }, 1},
 		"the stream broke, and a new one announces it": {func(b *bed) {
@@ -101,7 +101,7 @@ func TestMissedEventsAreWhatAListingShowsUnannounced(t *testing.T) {
 		}, 1},
 		"shown while an inspection is under way": {func(b *bed) {
 			b.hear(1, hint("a", "d=running", "c=running d=running"))
-			b.show(podtest.Pod("a", "c=exited d=running"))
+			b.show(plegtest.Pod("a", "c=exited d=running"))
 		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestMissedEventsAreWhatAListingShowsUnannounced(t *testing.T) {
 
 // attempts writes a pod of containers with one name, such as 0, 1, 2.
 func attempts(numbers ...uint32) *pleg.Pod {
-	p := podtest.Pod("a", "")
+	p := plegtest.Pod("a", "")
 	for _, n := range numbers {
 		p.Containers = append(p.Containers, &pleg.Container{
 			ID: pleg.ContainerID('a' + rune(n)), Name: "main", Attempt: n, State: pleg.StateRunning,

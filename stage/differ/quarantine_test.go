@@ -11,8 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
@@ -40,7 +40,7 @@ func (b *bed) offered() (stage.Change, bool) {
 func (b *bed) takeRetry(t *testing.T, uid pleg.PodUID, words string, times int) {
 	t.Helper()
 	c, ok := b.offered()
-	if got := podtest.Words(c.Events...); !ok || c.UID != uid || got != words || c.Hung != times {
+	if got := plegtest.Words(c.Events...); !ok || c.UID != uid || got != words || c.Hung != times {
 		t.Fatalf("retry of pod %q with %q after %d that hung (%v), want pod %s with %q after %d", c.UID, got, c.Hung, ok, uid, words, times)
 	}
 }
@@ -71,7 +71,7 @@ func (b *bed) quarantined(t *testing.T, times int, pod *pleg.Pod) {
 func TestBackOffGrows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		pod := podtest.Pod("a", "c=running")
+		pod := plegtest.Pod("a", "c=running")
 		b.list(pod)
 		b.take(t, "a", "Started(c)")
 		b.hang("a")
@@ -95,25 +95,25 @@ func TestBackOffGrows(t *testing.T) {
 func TestSuccessForgetsTheBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		b.quarantined(t, 5, podtest.Pod("a", "c=running"))
+		b.quarantined(t, 5, plegtest.Pod("a", "c=running"))
 		time.Sleep(maxQuarantine)
-		b.list(podtest.Pod("a", "c=running"))
+		b.list(plegtest.Pod("a", "c=running"))
 		b.takeRetry(t, "a", "Started(c)", 5)
 		b.settle("a", nil)
 		if got := b.differ.Quarantined(); len(got) > 0 {
 			t.Errorf("quarantined %+v after a success", got)
 		}
-		b.list(podtest.Pod("a", "c=exited"))
+		b.list(plegtest.Pod("a", "c=exited"))
 		b.take(t, "a", "Died(c)") // on the channel of all others
 		b.hang("a")
-		b.list(podtest.Pod("a", "c=exited"))
+		b.list(plegtest.Pod("a", "c=exited"))
 		b.takeRetry(t, "a", "Died(c)", 1)
 	})
 }
 
 // What ends the wait of a pod early, and what does not.
 func TestWhatEndsAWait(t *testing.T) {
-	pod := func(words string) *pleg.Pod { return podtest.Pod("a", words) }
+	pod := func(words string) *pleg.Pod { return plegtest.Pod("a", words) }
 	for name, tc := range map[string]struct {
 		do   func(t *testing.T, b *bed)
 		want string // the events of the retry; empty for none
@@ -164,15 +164,15 @@ func TestWhatEndsAWait(t *testing.T) {
 		}},
 		"an event": {do: func(_ *testing.T, b *bed) { b.hear(1, hint("a", "c=exited", "c=exited")) }, want: "Died(c)"},
 		"the success of another": {do: func(t *testing.T, b *bed) {
-			b.list(pod("c=running"), podtest.Pod("b", "c=running"))
+			b.list(pod("c=running"), plegtest.Pod("b", "c=running"))
 			b.take(t, "b", "Started(c)")
 			b.hang("b")
-			b.list(pod("c=running"), podtest.Pod("b", "c=running"))
+			b.list(pod("c=running"), plegtest.Pod("b", "c=running"))
 			b.takeRetry(t, "b", "Started(c)", 1)
 			b.settle("b", nil)
 		}, want: "Started(c)"},
 		"the end of another": {do: func(t *testing.T, b *bed) {
-			b.list(pod("c=running"), podtest.Pod("b", "c=running"))
+			b.list(pod("c=running"), plegtest.Pod("b", "c=running"))
 			b.take(t, "b", "Started(c)")
 			b.hang("b")
 			b.list(pod("c=running"))
@@ -186,7 +186,7 @@ func TestWhatEndsAWait(t *testing.T) {
 				b.quarantined(t, 3, pod("c=running"))
 				tc.do(t, b)
 				c, ok := b.offered()
-				if words := podtest.Words(c.Events...); ok != (tc.want != "") || ok && c.UID != "a" {
+				if words := plegtest.Words(c.Events...); ok != (tc.want != "") || ok && c.UID != "a" {
 					t.Errorf("retry of pod %q with %q: %v, want one: %v", c.UID, words, ok, tc.want != "")
 				}
 				b.requireQuiet(t)
@@ -205,7 +205,7 @@ func TestWhatNeedsNoInspectionDoesNotWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBed(t)
-				b.quarantined(t, 4, podtest.Pod("a", "c=running"))
+				b.quarantined(t, 4, plegtest.Pod("a", "c=running"))
 				do(b)
 				c, ok := b.poll()
 				if !ok || !c.known || c.UID != "a" {
@@ -224,7 +224,7 @@ func TestWhatNeedsNoInspectionDoesNotWait(t *testing.T) {
 func TestFreshPodsGoFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		sick, well := podtest.Pod("sick", "c=running"), podtest.Pod("well", "c=running")
+		sick, well := plegtest.Pod("sick", "c=running"), plegtest.Pod("well", "c=running")
 		b.quarantined(t, 1, sick)
 		b.list(sick, well)
 		if c, ok := b.offered(); ok {
@@ -240,9 +240,9 @@ func TestFreshPodsGoFirst(t *testing.T) {
 func TestRetryIsOfTheNewestObservation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		b.quarantined(t, 1, podtest.Pod("a", "c=running"))
-		b.list(podtest.Pod("a", "c=running"))
-		b.list(podtest.Pod("a", "c=exited"))
+		b.quarantined(t, 1, plegtest.Pod("a", "c=running"))
+		b.list(plegtest.Pod("a", "c=running"))
+		b.list(plegtest.Pod("a", "c=exited"))
 		b.takeRetry(t, "a", "Died(c)", 1)
 		b.settle("a", nil)
 		b.requireNoRetry(t)
@@ -253,7 +253,7 @@ func TestRetryIsOfTheNewestObservation(t *testing.T) {
 func TestPromptErrorEndsTheWaitButNotTheQuarantine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		pod := podtest.Pod("a", "c=running")
+		pod := plegtest.Pod("a", "c=running")
 		b.quarantined(t, 4, pod)
 		time.Sleep(maxQuarantine)
 		b.list(pod)
@@ -275,7 +275,7 @@ func TestPromptErrorEndsTheWaitButNotTheQuarantine(t *testing.T) {
 func TestQuarantinedPodIsPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		sick, well := podtest.Pod("sick", "c=running"), podtest.Pod("well", "c=running")
+		sick, well := plegtest.Pod("sick", "c=running"), plegtest.Pod("well", "c=running")
 		b.quarantined(t, 2, sick)
 		b.list(sick, well)
 		b.take(t, "well", "Started(c)")
@@ -293,7 +293,7 @@ func TestQuarantinedPodIsPending(t *testing.T) {
 func TestListingIsAskedForWhenAWaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		b.quarantined(t, 3, podtest.Pod("a", "c=running"))
+		b.quarantined(t, 3, plegtest.Pod("a", "c=running"))
 		before := b.retries.Load()
 		time.Sleep(2*period - 1)
 		synctest.Wait()
@@ -312,7 +312,7 @@ func TestQuarantineIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		began := time.Now()
-		b.quarantined(t, 3, podtest.Pod("a", "c=running"))
+		b.quarantined(t, 3, plegtest.Pod("a", "c=running"))
 		want := []pleg.Quarantined{{
 			UID: "a", Namespace: "ns", Name: "name-a", Since: began, Hung: 3, NextTry: time.Now().Add(2 * period), Err: errInspect,
 		}}
@@ -343,10 +343,10 @@ func TestQuarantineIsNamed(t *testing.T) {
 func TestHungInspectionsCountAsFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newDelivering(t, 2)
-		pod := podtest.Pod("a", "c=running")
+		pod := plegtest.Pod("a", "c=running")
 		b.quarantined(t, 2, pod)
 		c, ok := b.poll()
-		if !ok || !c.Uninspected || podtest.Words(c.Events...) != "Started(c)" {
+		if !ok || !c.Uninspected || plegtest.Words(c.Events...) != "Started(c)" {
 			t.Fatalf("change %+v: %v, want the events uninspected", c, ok)
 		}
 		b.settle("a", nil)

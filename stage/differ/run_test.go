@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
@@ -27,7 +27,7 @@ func (b *bed) requirePending(t *testing.T, want ...pleg.PodUID) {
 func TestListingCoversEveryPodThatIsNotPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		a, other := podtest.Pod("a", "c=running"), podtest.Pod("b", "d=running")
+		a, other := plegtest.Pod("a", "c=running"), plegtest.Pod("b", "d=running")
 		b.list(a, other)
 		b.requirePending(t, "a", "b") // and nobody has taken a change
 		b.take(t, "a", "Started(c)")
@@ -44,10 +44,10 @@ func TestListingCoversEveryPodThatIsNotPending(t *testing.T) {
 func TestPodFoundUnchangedInFlightIsTouched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		b.list(podtest.Pod("a", "c=running"))
+		b.list(plegtest.Pod("a", "c=running"))
 		b.take(t, "a", "Started(c)")
-		b.list(podtest.Pod("a", "c=running"))
-		b.list(podtest.Pod("a", "c=running"))
+		b.list(plegtest.Pod("a", "c=running"))
+		b.list(plegtest.Pod("a", "c=running"))
 		if len(b.cache.touched) > 0 {
 			t.Errorf("touched %v before the inspection ended", b.cache.touched)
 		}
@@ -61,9 +61,9 @@ func TestPodFoundUnchangedInFlightIsTouched(t *testing.T) {
 func TestFailureTouchesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		b.list(podtest.Pod("a", "c=running"))
+		b.list(plegtest.Pod("a", "c=running"))
 		b.take(t, "a", "Started(c)")
-		b.list(podtest.Pod("a", "c=running"))
+		b.list(plegtest.Pod("a", "c=running"))
 		b.settle("a", errInspect)
 		if len(b.cache.touched) > 0 {
 			t.Errorf("touched %v after a failed inspection", b.cache.touched)
@@ -85,16 +85,16 @@ func TestMarksWhatIsSettled(t *testing.T) {
 		}
 		b.list()
 		requireMarks(at(1))
-		b.list(podtest.Pod("a", "c=running"), podtest.Pod("b", "d=running"))
+		b.list(plegtest.Pod("a", "c=running"), plegtest.Pod("b", "d=running"))
 		b.take(t, "a", "Started(c)")
 		b.take(t, "b", "Started(d)")
 		requireMarks()
 		b.settle("a", errInspect)
 		b.settle("b", nil)
 		requireMarks()
-		b.list(podtest.Pod("a", "c=running"), podtest.Pod("b", "d=running"))
+		b.list(plegtest.Pod("a", "c=running"), plegtest.Pod("b", "d=running"))
 		b.take(t, "a", "Started(c)")
-		b.list(podtest.Pod("a", "c=exited"), podtest.Pod("b", "d=running"))
+		b.list(plegtest.Pod("a", "c=exited"), plegtest.Pod("b", "d=running"))
 		b.settle("a", nil)
 		b.take(t, "a", "Died(c)")
 		requireMarks()
@@ -108,7 +108,7 @@ func TestNeverBlocksOnTheInspector(t *testing.T) {
 		b := newBed(t)
 		var pods []*pleg.Pod
 		for n := range 100 {
-			pods = append(pods, podtest.Pod(pleg.PodUID(fmt.Sprint(n)), "c=running"))
+			pods = append(pods, plegtest.Pod(pleg.PodUID(fmt.Sprint(n)), "c=running"))
 		}
 		b.list(pods...)
 		b.list(pods...) // nobody takes the changes, and yet these return
@@ -131,7 +131,7 @@ func TestEndsWhenTheListingsEndAndAllIsSettled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBed(t)
-				b.list(podtest.Pod("a", "c=running"), podtest.Pod("b", "c=running"))
+				b.list(plegtest.Pod("a", "c=running"), plegtest.Pod("b", "c=running"))
 				b.take(t, "a", "Started(c)")
 				if !waiting {
 					b.take(t, "b", "Started(c)")
@@ -162,13 +162,13 @@ func TestEndsWhenTheListingsEndAndAllIsSettled(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	d := newDiffer(t, &fakeCache{}, instrument.Registry{Registerer: reg})
-	strange := podtest.Pod("d", "")
+	strange := plegtest.Pod("d", "")
 	strange.Containers = []*pleg.Container{{ID: "x", State: 99}}
 	pods := []*pleg.Pod{
-		podtest.Pod("a", "c=running d=exited e=created /s=running /t=running"),
-		podtest.Pod("b", "c=running /s=exited"),
-		podtest.Pod("c", "c=unknown /s=running"),
-		podtest.Pod("a", ""),
+		plegtest.Pod("a", "c=running d=exited e=created /s=running /t=running"),
+		plegtest.Pod("b", "c=running /s=exited"),
+		plegtest.Pod("c", "c=unknown /s=running"),
+		plegtest.Pod("a", ""),
 		strange,
 	}
 	want := map[string]float64{

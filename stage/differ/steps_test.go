@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
@@ -16,7 +16,7 @@ import (
 func TestEveryStepOfAShortLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		b.list(podtest.Pod("a", "/s=running"))
+		b.list(plegtest.Pod("a", "/s=running"))
 		b.take(t, "a", "Started(/s)")
 		b.hear(1, full(hint("a", "c=created", "c=created /s=running")))
 		b.hear(2, full(hint("a", "c=running", "c=running /s=running")))
@@ -42,11 +42,11 @@ func TestEveryStepOfAShortLife(t *testing.T) {
 func TestListingAfterSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		b.list(podtest.Pod("a", "/s=running"))
+		b.list(plegtest.Pod("a", "/s=running"))
 		b.take(t, "a", "Started(/s)")
 		b.hear(1, full(hint("a", "c=running", "c=running /s=running")))
-		b.list(podtest.Pod("a", "d=running /s=running"))
-		b.list(podtest.Pod("a", "d=exited /s=running"))
+		b.list(plegtest.Pod("a", "d=running /s=running"))
+		b.list(plegtest.Pod("a", "d=exited /s=running"))
 		b.settle("a", nil)
 		b.take(t, "a", "Started(c)")
 		b.settle("a", nil)
@@ -57,13 +57,13 @@ func TestListingAfterSteps(t *testing.T) {
 func TestFailureDropsTheStepsAndKeepsTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		b.list(podtest.Pod("a", "/s=running"))
+		b.list(plegtest.Pod("a", "/s=running"))
 		b.take(t, "a", "Started(/s)")
 		b.hear(1, full(hint("a", "c=running", "c=running /s=running")))
 		b.hear(2, full(hint("a", "c=exited", "c=exited /s=running")))
 		b.settle("a", errInspect)
 		b.requireQuiet(t)
-		b.list(podtest.Pod("a", "c=exited /s=running"))
+		b.list(plegtest.Pod("a", "c=exited /s=running"))
 		b.take(t, "a", "Died(c) Started(/s)")
 	})
 }
@@ -73,7 +73,7 @@ func TestFailureDropsTheStepsAndKeepsTheEnd(t *testing.T) {
 func TestStepsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		b.list(podtest.Pod("a", "/s=running"))
+		b.list(plegtest.Pod("a", "/s=running"))
 		b.take(t, "a", "Started(/s)")
 		const lives = 100
 		words := "/s=running"
@@ -100,16 +100,16 @@ func TestStepsAreBounded(t *testing.T) {
 func TestPodThatAnEventRemovesIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		b.settledList(t, podtest.Pod("a", "/s=exited"))
+		b.settledList(t, plegtest.Pod("a", "/s=exited"))
 		b.hear(5, hint("a", "/s=removed", ""))
 		b.takeKnown(t, "a", "Removed(/s)")
 		b.settle("a", nil)
 		// A listing that began before still has the pod, and one that began a
 		// moment after has its sandbox.
-		b.listings <- stage.Listing{At: at(1).Add(time.Second / 10), Pods: []*pleg.Pod{podtest.Pod("a", "t=running")}}
-		b.list(podtest.Pod("a", "/s=exited"))
+		b.listings <- stage.Listing{At: at(1).Add(time.Second / 10), Pods: []*pleg.Pod{plegtest.Pod("a", "t=running")}}
+		b.list(plegtest.Pod("a", "/s=exited"))
 		b.requireQuiet(t)
-		b.list(podtest.Pod("a", "/t=running"))
+		b.list(plegtest.Pod("a", "/t=running"))
 		b.take(t, "a", "Started(/t)")
 	})
 }
@@ -118,7 +118,7 @@ func TestPodThatAnEventRemovesIsGone(t *testing.T) {
 func TestRemovedContainerIsHeldToBeGoneForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		pod := podtest.Pod("a", "c=exited d=running")
+		pod := plegtest.Pod("a", "c=exited d=running")
 		b.settledList(t, pod)
 		b.hear(1, hint("a", "c=removed", "d=running"))
 		b.take(t, "a", "Removed(c)")
@@ -138,10 +138,10 @@ func TestRemovedContainerIsHeldToBeGoneForAWhile(t *testing.T) {
 func TestLateRemovalCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		b.settledList(t, podtest.Pod("a", "c=exited d=running"))
+		b.settledList(t, plegtest.Pod("a", "c=exited d=running"))
 		b.hear(-1, hint("a", "c=removed", "d=running"))
 		b.requireQuiet(t)
-		b.list(podtest.Pod("a", "c=exited d=running"))
+		b.list(plegtest.Pod("a", "c=exited d=running"))
 		b.take(t, "a", "Removed(c)")
 	})
 }
@@ -149,9 +149,9 @@ func TestLateRemovalCounts(t *testing.T) {
 func TestRelistOfOnePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		b.settledList(t, podtest.Pod("a", "c=running"), podtest.Pod("b", "d=running"))
+		b.settledList(t, plegtest.Pod("a", "c=running"), plegtest.Pod("b", "d=running"))
 		now := at(1).Add(time.Second / 10)
-		b.observe(stage.Observation{UID: "a", At: now, Pod: podtest.Pod("a", "c=exited")})
+		b.observe(stage.Observation{UID: "a", At: now, Pod: plegtest.Pod("a", "c=exited")})
 		b.take(t, "a", "Died(c)")
 		b.observe(stage.Observation{UID: "b", At: now})
 		b.takeKnown(t, "b", "Died(d) Removed(d)")
@@ -193,7 +193,7 @@ func TestFloodOfGonePodsAsksForAListing(t *testing.T) {
 func TestRequestedReinspectionAsksForAListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		b.settledList(t, podtest.Pod("a", "c=running"))
+		b.settledList(t, plegtest.Pod("a", "c=running"))
 		b.request("a")
 		if got := b.retries.Load(); got != 1 {
 			t.Errorf("listings asked for = %d, want 1", got)

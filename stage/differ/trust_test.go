@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
 // requireDoubts wants the lister to have been told this of the stream so far.
@@ -73,7 +73,7 @@ func TestStreamThatMissesChangesIsDoubtedUntilProven(t *testing.T) {
 }
 
 func TestChangesWithoutAStreamAreNoReasonForDoubt(t *testing.T) {
-	exited := podtest.Pod("a", "c=exited")
+	exited := plegtest.Pod("a", "c=exited")
 	for name, happens := range map[string]func(b *bed){
 		"no stream":             func(b *bed) { b.list(exited) },
 		"the stream has ended":  func(b *bed) { b.showBroken(exited) },
@@ -82,7 +82,7 @@ func TestChangesWithoutAStreamAreNoReasonForDoubt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBed(t)
-				b.settledList(t, podtest.Pod("a", "c=running"))
+				b.settledList(t, plegtest.Pod("a", "c=running"))
 				happens(b)
 				b.end(nil)
 				time.Sleep(time.Minute)

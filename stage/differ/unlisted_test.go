@@ -5,8 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
@@ -21,8 +21,8 @@ func TestEventFromBeforeTheAnswerToAListBringsNothingBack(t *testing.T) {
 		event, pod  string
 		before, now string // told of the event, made before the answer and after it
 	}{
-		"removed":         {[]*pleg.Pod{podtest.Pod("a", "/s=running")}, "Removed(c)", "d=running", "d=running c=exited /s=running", "Started(d)", "Started(d) Died(c)"},
-		"removed sandbox": {[]*pleg.Pod{podtest.Pod("a", "/t=running")}, "Removed(c) Died(/s) Removed(/s) Started(/t)", "c=exited", "c=exited /s=exited", "", "Died(c) Died(/s)"},
+		"removed":         {[]*pleg.Pod{plegtest.Pod("a", "/s=running")}, "Removed(c)", "d=running", "d=running c=exited /s=running", "Started(d)", "Started(d) Died(c)"},
+		"removed sandbox": {[]*pleg.Pod{plegtest.Pod("a", "/t=running")}, "Removed(c) Died(/s) Removed(/s) Started(/t)", "c=exited", "c=exited /s=exited", "", "Died(c) Died(/s)"},
 		"gone":            {nil, "Removed(c) Died(/s) Removed(/s)", "c=exited", "c=exited /s=exited", "", "Died(c) Died(/s)"},
 	} {
 		for _, late := range []bool{false, true} {
@@ -30,7 +30,7 @@ func TestEventFromBeforeTheAnswerToAListBringsNothingBack(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					b := newBed(t)
 					time.Sleep(time.Until(at(answered)))
-					b.settledList(t, podtest.Pod("a", "c=exited /s=running"))
+					b.settledList(t, plegtest.Pod("a", "c=exited /s=running"))
 					b.list(tc.list...)
 					c := b.take(t, "a", tc.told)
 					b.settle(c.UID, nil)
@@ -54,9 +54,9 @@ func TestListBringsAContainerBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		time.Sleep(time.Until(at(9)))
-		b.settledList(t, podtest.Pod("a", "c=running /s=running"))
-		b.settledList(t, podtest.Pod("a", "/s=running"))
-		b.settledList(t, podtest.Pod("a", "c=running /s=running"))
+		b.settledList(t, plegtest.Pod("a", "c=running /s=running"))
+		b.settledList(t, plegtest.Pod("a", "/s=running"))
+		b.settledList(t, plegtest.Pod("a", "c=running /s=running"))
 		b.hear(1, hint("a", "c=exited", "c=exited /s=running"))
 		b.take(t, "a", "Died(c)")
 	})

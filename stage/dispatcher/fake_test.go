@@ -13,8 +13,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
 )
@@ -72,7 +72,7 @@ func (b *bed) subscribe(t *testing.T, o dispatcher.SubscribeOptions) *dispatcher
 // publish sends the outcome of a pod that has these events, such as
 // "Started(c) Died(/s)", and waits until it is delivered.
 func (b *bed) publish(uid pleg.PodUID, words string) {
-	o := stage.Outcome{UID: uid, Pod: podtest.Pod(uid, "")}
+	o := stage.Outcome{UID: uid, Pod: plegtest.Pod(uid, "")}
 	for word := range strings.FieldsSeq(words) {
 		name, rest, _ := strings.Cut(word, "(")
 		id, sandbox := strings.CutPrefix(strings.TrimSuffix(rest, ")"), "/")
@@ -124,7 +124,7 @@ func read(t *testing.T, s *dispatcher.Subscription) []pleg.Event {
 func tell(events []pleg.Event) string {
 	words := make([]string, len(events))
 	for i, ev := range events {
-		words[i] = fmt.Sprintf("%s:%s", ev.PodUID, podtest.Words(ev))
+		words[i] = fmt.Sprintf("%s:%s", ev.PodUID, plegtest.Words(ev))
 		if ev.Missed > 0 {
 			words[i] += fmt.Sprintf("*%d", ev.Missed)
 		}
@@ -166,7 +166,7 @@ func seqs(events []pleg.Event) []uint64 {
 
 // outcome is that of a pod whose nth container has started.
 func outcome(uid pleg.PodUID, n int) stage.Outcome {
-	return stage.Outcome{UID: uid, Pod: podtest.Pod(uid, ""), Events: []pleg.Event{{
+	return stage.Outcome{UID: uid, Pod: plegtest.Pod(uid, ""), Events: []pleg.Event{{
 		Type: pleg.ContainerStarted, PodUID: uid, ContainerID: pleg.ContainerID(fmt.Sprint(n)),
 	}}}
 }

@@ -13,8 +13,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
 )
@@ -37,7 +37,7 @@ func (f fakeRuntime) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.Po
 
 // asListed returns each pod's status as it was listed.
 func asListed(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
-	return podtest.Status(pod), nil
+	return plegtest.Status(pod), nil
 }
 
 // written is the last thing that was written of a pod.

@@ -13,8 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
 )
@@ -47,7 +47,7 @@ func (w *wards) PodStatus(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus)
 	switch kind, _, _ := strings.Cut(string(pod.UID), "-"); kind {
 	case "deaf":
 		<-w.release
-		return podtest.Status(pod), nil
+		return plegtest.Status(pod), nil
 	case "hung":
 		takes = time.Hour
 	case "slow":
@@ -55,7 +55,7 @@ func (w *wards) PodStatus(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus)
 	}
 	select {
 	case <-time.After(takes):
-		return podtest.Status(pod), nil
+		return plegtest.Status(pod), nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -83,7 +83,7 @@ func uids(kind string, n int) []pleg.PodUID {
 	return all
 }
 
-func one(uid pleg.PodUID) stage.Change { return change(1, podtest.Pod(uid, "c=running")) }
+func one(uid pleg.PodUID) stage.Change { return change(1, plegtest.Pod(uid, "c=running")) }
 
 // Whatever the number of inspectors, half of them at most are with pods that
 // hang, and those are cancelled that are too much.

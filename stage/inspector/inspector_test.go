@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
 )
@@ -18,7 +18,7 @@ import (
 func TestInspectsAPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, asListed, inspector.Options{})
-		pod := podtest.Pod("a", "c=exited d=running /s=running")
+		pod := plegtest.Pod("a", "c=exited d=running /s=running")
 		s, o, ok := b.do(change(1, pod))
 		if s.UID != "a" || s.Err != nil || !ok {
 			t.Fatalf("settled %+v with outcome %v, want pod a with one", s, ok)
@@ -39,12 +39,12 @@ func TestInspectsAPod(t *testing.T) {
 func TestExitCodeOnlyOfWhatTheStatusFoundEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
-			s := podtest.Status(pod)
+			s := plegtest.Status(pod)
 			s.Containers = s.Containers[1:]           // the first is gone meanwhile
 			s.Containers[0].State = pleg.StateRunning // and the second not ended
 			return s, nil
 		}, inspector.Options{})
-		_, o, _ := b.do(change(1, podtest.Pod("a", "c=exited d=exited e=exited")))
+		_, o, _ := b.do(change(1, plegtest.Pod("a", "c=exited d=exited e=exited")))
 		for n, want := range []bool{false, false, true} {
 			if got := o.Events[n].ExitCode != nil; got != want {
 				t.Errorf("event %d has an exit code: %v, want %v", n, got, want)
@@ -100,7 +100,7 @@ func TestFailedInspectionIsThatPodsError(t *testing.T) {
 					return rt(ctx, pod, last)
 				}, inspector.Options{})
 				start := time.Now()
-				s, o, ok := b.do(change(1, podtest.Pod("a", "c=exited")))
+				s, o, ok := b.do(change(1, plegtest.Pod("a", "c=exited")))
 				if s.Err == nil || !strings.Contains(s.Err.Error(), tc.text) || tc.is != nil && !errors.Is(s.Err, tc.is) {
 					t.Errorf("settled with %v, want %q", s.Err, tc.text)
 				}
@@ -114,7 +114,7 @@ func TestFailedInspectionIsThatPodsError(t *testing.T) {
 					t.Errorf("took %v, want %v", took, tc.took)
 				}
 				rt = asListed
-				if s, _, ok := b.do(change(2, podtest.Pod("a", "c=exited"))); s.Err != nil || !ok {
+				if s, _, ok := b.do(change(2, plegtest.Pod("a", "c=exited"))); s.Err != nil || !ok {
 					t.Errorf("retry settled with %v, want an outcome", s.Err)
 				}
 			})
@@ -134,9 +134,9 @@ func TestPoolIsBounded(t *testing.T) {
 			inFlight <- n
 			<-release
 			inFlight <- <-inFlight - 1
-			return podtest.Status(pod), nil
+			return plegtest.Status(pod), nil
 		}, inspector.Options{Inspectors: bound})
-		next := func(n int) stage.Change { return change(1, podtest.Pod(pleg.PodUID(fmt.Sprint(n)), "")) }
+		next := func(n int) stage.Change { return change(1, plegtest.Pod(pleg.PodUID(fmt.Sprint(n)), "")) }
 		for n := range bound {
 			if !b.accepts(next(n)) {
 				t.Fatalf("change %d not accepted, want %d in flight", n, bound)
@@ -173,9 +173,9 @@ func TestRemovalAsksNobody(t *testing.T) {
 			if last != nil {
 				t.Errorf("inspection %d got the status of a pod that is gone: %+v", calls, last)
 			}
-			return podtest.Status(pod, "10.0.0.1"), nil
+			return plegtest.Status(pod, "10.0.0.1"), nil
 		}, inspector.Options{})
-		b.do(change(1, podtest.Pod("a", "c=exited /s=exited")))
+		b.do(change(1, plegtest.Pod("a", "c=exited /s=exited")))
 		b.known <- stage.Change{UID: "a", At: at(2), Events: []pleg.Event{{Type: pleg.ContainerDied, ContainerID: "c"}}}
 		if s := <-b.settled; s.UID != "a" || s.Err != nil {
 			t.Errorf("settled %+v, want pod a", s)
@@ -190,7 +190,7 @@ func TestRemovalAsksNobody(t *testing.T) {
 		if w, _ := b.cache.get("a"); !w.deleted || !w.at.Equal(at(2)) {
 			t.Errorf("cache has %+v, want the removal at %v", w, at(2))
 		}
-		b.do(change(3, podtest.Pod("a", "c=running"))) // back: nothing is left of it
+		b.do(change(3, plegtest.Pod("a", "c=running"))) // back: nothing is left of it
 		if calls != 2 {
 			t.Errorf("calls of the runtime = %d, want 2", calls)
 		}
@@ -206,9 +206,9 @@ func TestLastGoodStatusIsHandedOn(t *testing.T) {
 			if fail {
 				return nil, errInspect
 			}
-			return podtest.Status(pod), nil
+			return plegtest.Status(pod), nil
 		}, inspector.Options{})
-		pod := podtest.Pod("a", "c=exited")
+		pod := plegtest.Pod("a", "c=exited")
 		_, first, _ := b.do(change(1, pod))
 		fail = true
 		b.do(change(2, pod))

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
 )
 
@@ -35,13 +35,13 @@ func TestAddresses(t *testing.T) {
 					case fails:
 						return nil, errInspect
 					case "":
-						return podtest.Status(pod), nil
+						return plegtest.Status(pod), nil
 					default:
-						return podtest.Status(pod, ip), nil
+						return plegtest.Status(pod, ip), nil
 					}
 				}, inspector.Options{})
 				for n = range steps {
-					b.do(change(n, podtest.Pod("a", steps[n].words)))
+					b.do(change(n, plegtest.Pod("a", steps[n].words)))
 					w, _ := b.cache.get("a")
 					var got, want []string
 					if w.status != nil {

@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
 )
 
@@ -48,14 +48,14 @@ func TestNetworkEvents(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := 0
 				b := newBed(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
-					s := podtest.Status(pod)
+					s := plegtest.Status(pod)
 					found := steps[n].sandbox
 					s.Sandboxes = []*pleg.SandboxStatus{&found}
 					return s, nil
 				}, inspector.Options{})
 				for n = range steps {
-					_, o, _ := b.do(change(n, podtest.Pod("a", "/s=running")))
-					if got := podtest.Words(o.Events...); got != steps[n].want {
+					_, o, _ := b.do(change(n, plegtest.Pod("a", "/s=running")))
+					if got := plegtest.Words(o.Events...); got != steps[n].want {
 						t.Errorf("step %d: events %q, want %q", n, got, steps[n].want)
 					}
 					for _, ev := range o.Events {
@@ -73,10 +73,10 @@ func TestNetworkEvents(t *testing.T) {
 func TestNetworkEventsComeLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
-			return podtest.Status(pod, "10.0.0.1"), nil
+			return plegtest.Status(pod, "10.0.0.1"), nil
 		}, inspector.Options{})
-		_, o, _ := b.do(change(1, podtest.Pod("a", "c=exited /s=running")))
-		if got, want := podtest.Words(o.Events...), "Died(c) NetworkSetupCompleted(/s)"; got != want {
+		_, o, _ := b.do(change(1, plegtest.Pod("a", "c=exited /s=running")))
+		if got, want := plegtest.Words(o.Events...), "Died(c) NetworkSetupCompleted(/s)"; got != want {
 			t.Errorf("events %q, want %q", got, want)
 		}
 	})

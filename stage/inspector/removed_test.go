@@ -5,8 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
 )
@@ -30,14 +30,14 @@ func TestFinalStatusesOfRemovedContainersAreKept(t *testing.T) {
 					if failing {
 						return nil, errInspect
 					}
-					return podtest.Status(pod), nil
+					return plegtest.Status(pod), nil
 				}, inspector.Options{})
 				for n, s := range steps {
 					if failing = s.words == fails; s.words == gone {
 						b.known <- stage.Change{UID: "a", At: at(n)}
 						<-b.settled
 					} else {
-						b.do(change(n, podtest.Pod("a", map[bool]string{true: "d=running", false: s.words}[failing])))
+						b.do(change(n, plegtest.Pod("a", map[bool]string{true: "d=running", false: s.words}[failing])))
 					}
 					got := ""
 					for _, status := range b.cache.keptRemoved() {
@@ -58,7 +58,7 @@ func TestFinalStatusesOfRemovedContainersAreKept(t *testing.T) {
 func TestEventDoesNotHoldTheStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, asListed, inspector.Options{})
-		_, o, _ := b.do(change(1, podtest.Pod("a", "c=exited")))
+		_, o, _ := b.do(change(1, plegtest.Pod("a", "c=exited")))
 		if o.Events[0].ExitCode == &o.Status.Containers[0].ExitCode {
 			t.Error("the exit code is a pointer into the status")
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
 )
@@ -32,7 +32,7 @@ func TestCacheIsWrittenBeforeTheOutcomeAndSettledAfter(t *testing.T) {
 		go func() { _ = i.Run(t.Context(), inspect, retry, known, outcomes, settled) }()
 		defer func() { close(inspect); close(retry); close(known) }()
 		for n, send := range []func(){
-			func() { inspect <- change(1, podtest.Pod("a", "c=running")) },
+			func() { inspect <- change(1, plegtest.Pod("a", "c=running")) },
 			func() { known <- stage.Change{UID: "a", At: at(2)} },
 		} {
 			send()
@@ -55,9 +55,9 @@ func TestEndsOnceItsInputsEnd(t *testing.T) {
 		release := make(chan struct{})
 		b := newBed(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
 			<-release
-			return podtest.Status(pod), nil
+			return plegtest.Status(pod), nil
 		}, inspector.Options{Inspectors: 2})
-		b.inspect <- change(1, podtest.Pod("a", "c=running"))
+		b.inspect <- change(1, plegtest.Pod("a", "c=running"))
 		b.finish()
 		synctest.Wait()
 		if len(b.ended) > 0 {
@@ -88,7 +88,7 @@ func TestCancelSaysNothingAboutThePod(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}, inspector.Options{})
-		b.inspect <- change(1, podtest.Pod("a", "c=running"))
+		b.inspect <- change(1, plegtest.Pod("a", "c=running"))
 		time.Sleep(time.Second)
 		start := time.Now()
 		b.cancel()
@@ -121,7 +121,7 @@ func TestMetrics(t *testing.T) {
 			}
 			select {
 			case <-time.After(4 * time.Second):
-				return podtest.Status(pod), nil
+				return plegtest.Status(pod), nil
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			}
@@ -143,9 +143,9 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("no metric %s", name)
 		}
 		want("pleg_inspection_oldest_seconds", 0)
-		b.inspect <- change(1, podtest.Pod("a", "c=running"))
+		b.inspect <- change(1, plegtest.Pod("a", "c=running"))
 		time.Sleep(time.Second)
-		b.inspect <- change(1, podtest.Pod("b", "c=running"))
+		b.inspect <- change(1, plegtest.Pod("b", "c=running"))
 		time.Sleep(2 * time.Second)
 		want("pleg_inspections_in_flight", 2)
 		want("pleg_inspection_oldest_seconds", 3)
@@ -155,7 +155,7 @@ func TestMetrics(t *testing.T) {
 		want("pleg_inspection_oldest_seconds", 3)
 		<-b.settled
 		fails = true
-		b.do(change(2, podtest.Pod("a", "c=running")))
+		b.do(change(2, plegtest.Pod("a", "c=running")))
 		want("pleg_inspections_in_flight", 0)
 		want("pleg_inspection_oldest_seconds", 0)
 		want("pleg_inspection_errors_total", 1)

@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
 )
 
@@ -50,7 +50,7 @@ func (c *crowd) PodStatus(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus)
 	drawn := rand.New(rand.NewPCG(uint64(c.bursts), uint64(number))).NormFloat64()
 	time.Sleep(time.Duration(float64(took) * math.Exp(c.tail*drawn)))
 	<-c.slots
-	return podtest.Status(pod), nil
+	return plegtest.Status(pod), nil
 }
 
 // burst has so many pods inspected, as fast as the inspector takes them, and
@@ -61,7 +61,7 @@ func (c *crowd) burst(b *bed, pods int) time.Duration {
 	c.bursts++
 	go func() {
 		for n := range pods {
-			b.inspect <- change(1, podtest.Pod(pleg.PodUID(fmt.Sprint(n)), "c=running /s=running"))
+			b.inspect <- change(1, plegtest.Pod(pleg.PodUID(fmt.Sprint(n)), "c=running /s=running"))
 		}
 	}()
 	for range pods {
@@ -204,7 +204,7 @@ func TestStuckInspectionsDoNotCountForTheWidth(t *testing.T) {
 			t.Fatalf("width of a runtime that serves one at once = %d, want 2 or 3", width)
 		}
 		hang := func(n int) {
-			pod := podtest.Pod(pleg.PodUID(fmt.Sprint("hung", n)), "c=running")
+			pod := plegtest.Pod(pleg.PodUID(fmt.Sprint("hung", n)), "c=running")
 			pod.Name = "name-hung"
 			b.inspect <- change(1, pod)
 		}
@@ -213,7 +213,7 @@ func TestStuckInspectionsDoNotCountForTheWidth(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		began := time.Now()
-		b.inspect <- change(1, podtest.Pod("a", "c=running"))
+		b.inspect <- change(1, plegtest.Pod("a", "c=running"))
 		if waited, want := time.Since(began), time.Second-time.Duration(width)*100*time.Millisecond; waited != want {
 			t.Errorf("waited %v for hung pods, want %v: a second from the start of the oldest", waited, want)
 		}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podtest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
 func TestRelistsAtOnceAndThenAPeriodAfterTheLastListEnded(t *testing.T) {
@@ -19,7 +19,7 @@ func TestRelistsAtOnceAndThenAPeriodAfterTheLastListEnded(t *testing.T) {
 		b := newBed(t, func(context.Context) ([]*pleg.Pod, error) {
 			calls++
 			time.Sleep(time.Duration(calls) * 100 * time.Millisecond)
-			return []*pleg.Pod{podtest.Pod(pleg.PodUID(fmt.Sprint(calls)), "")}, nil
+			return []*pleg.Pod{plegtest.Pod(pleg.PodUID(fmt.Sprint(calls)), "")}, nil
 		}, instrument.Registry{})
 		for i, want := range []struct{ at, sent time.Duration }{
 			{0, 100 * time.Millisecond},
@@ -69,7 +69,7 @@ func TestFailedListSendsNothingAndIsRetriedAPeriodLater(t *testing.T) {
 			err: errList, text: "list pods: the runtime is away",
 		},
 		"pods beside an error": {
-			bad: func(context.Context) ([]*pleg.Pod, error) { return []*pleg.Pod{podtest.Pod("a", "")}, errList },
+			bad: func(context.Context) ([]*pleg.Pod, error) { return []*pleg.Pod{plegtest.Pod("a", "")}, errList },
 			err: errList, text: "list pods: the runtime is away",
 		},
 		"panic": {
@@ -148,8 +148,8 @@ func TestEndsWithItsContext(t *testing.T) {
 }
 
 func TestSkipsMalformedItems(t *testing.T) {
-	good, unnamed := podtest.Pod("good", "c1=running /s1=running"), podtest.Pod("", "c2=running")
-	holes := podtest.Pod("holes", "c3=running /s3=running")
+	good, unnamed := plegtest.Pod("good", "c1=running /s1=running"), plegtest.Pod("", "c2=running")
+	holes := plegtest.Pod("holes", "c3=running /s3=running")
 	holes.Containers = append([]*pleg.Container{nil}, holes.Containers...)
 	holes.Sandboxes = append(holes.Sandboxes, nil, nil)
 	synctest.Test(t, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestSkipsMalformedItems(t *testing.T) {
 }
 
 func TestPassesAGoodListOnAsItIs(t *testing.T) {
-	pods := []*pleg.Pod{podtest.Pod("a", ""), podtest.Pod("b", "c1=exited")}
+	pods := []*pleg.Pod{plegtest.Pod("a", ""), plegtest.Pod("b", "c1=exited")}
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(context.Context) ([]*pleg.Pod, error) { return pods, nil }, instrument.Registry{})
 		if l, _ := b.next(t); len(l.Pods) != 2 || &l.Pods[0] != &pods[0] {

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 )
 
@@ -19,7 +20,7 @@ const (
 	// startTimeout bounds the start of an agent, stopTimeout its end.
 	startTimeout = 30 * time.Second
 	stopTimeout  = 20 * time.Second
-	// history is short, so that who stays away for long cannot resume.
+	// history is short, so that a subscriber cannot resume after a long absence.
 	history = "400"
 )
 
@@ -34,7 +35,7 @@ var modes = []mode{
 	{"events", []string{"--events", "require", "--relist-period-with-events", "10s"}},
 }
 
-// agent is the program, running.
+// agent is a process of the program.
 type agent struct {
 	mode   string
 	cmd    *exec.Cmd
@@ -46,8 +47,8 @@ type agent struct {
 	http   *http.Client
 }
 
-// startAgent runs the program and returns once it serves. A folder of its own
-// holds its socket and its log.
+// startAgent runs the program and returns once it serves. Its socket and its log are in
+// dir.
 func startAgent(ctx context.Context, program, dir, endpoint string, m mode) (*agent, error) {
 	a := &agent{
 		mode: m.name, log: filepath.Join(dir, m.name+".log"), ended: make(chan struct{}),
@@ -63,14 +64,14 @@ func startAgent(ctx context.Context, program, dir, endpoint string, m mode) (*ag
 		"run", "--quiet", "--socket", socket, "--listen", "127.0.0.1:0", "--runtime-endpoint", endpoint,
 		"--history", history, "--list-timeout", "3s", "--inspect-timeout", "3s", "--log-level", "warn",
 	}, m.args...)
-	a.cmd = exec.Command(program, args...) //nolint:noctx // it ends by stop, in order
+	a.cmd = exec.Command(program, args...) //nolint:noctx // stop ends it
 	a.cmd.Stderr = log
-	// Ctrl-C is for the soak, which ends its agents itself.
+	// Ctrl-C must reach only the soak, which ends its agents itself.
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := a.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start agent: %w", err)
 	}
-	go func() { // the process ends it; stop waits for it
+	go func() { // it ends with the process; stop waits for it
 		defer close(a.ended)
 		a.err = a.cmd.Wait()
 	}()
@@ -85,7 +86,7 @@ func startAgent(ctx context.Context, program, dir, endpoint string, m mode) (*ag
 
 var servedOn = regexp.MustCompile(`served on (http://\S+)`)
 
-// awaitStart finds out where the agent serves, and waits until it does.
+// awaitStart waits until the agent serves, and gets its address from its log.
 func (a *agent) awaitStart(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -121,7 +122,7 @@ func (a *agent) alive() error {
 	}
 }
 
-// stop ends the agent as a person would and wants it to end well.
+// stop sends SIGTERM, and returns an error if the agent does not exit with code 0.
 func (a *agent) stop(ctx context.Context) error {
 	if a.client != nil {
 		_ = a.client.Close()
@@ -141,4 +142,14 @@ func (a *agent) stop(ctx context.Context) error {
 		<-a.ended
 		return fmt.Errorf("agent (%s) has not ended within %v of SIGTERM", a.mode, stopTimeout)
 	}
+}
+
+// pods returns the agent's cache.
+func (a *agent) pods(ctx context.Context) ([]cache.Entry, error) {
+	pods, err := a.client.Pods(ctx)
+	entries := make([]cache.Entry, len(pods))
+	for i, p := range pods {
+		entries[i] = cache.Entry(p)
+	}
+	return entries, err
 }

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/client"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/soak"
 )
 
@@ -58,38 +56,5 @@ func TestParseMetrics(t *testing.T) {
 	}
 	if _, err := soak.ParseMetrics(strings.NewReader("a x\n")); err == nil {
 		t.Error("no error for a metric that has no number")
-	}
-}
-
-func TestCompareCache(t *testing.T) {
-	want := soak.Truth{"p": {Containers: map[pleg.ContainerID]soak.Container{
-		"c": {State: pleg.StateExited, Attempt: 1, ExitCode: 3, Reason: "Error"},
-		"s": {Sandbox: true, State: pleg.StateRunning, IP: "10.0.0.1"},
-	}}}
-	known := func() []client.Pod {
-		return []client.Pod{{UID: "p", Status: &pleg.PodStatus{
-			Containers: []*pleg.ContainerStatus{{ID: "c", State: pleg.StateExited, Attempt: 1, ExitCode: 3, Reason: "Error"}},
-			Sandboxes:  []*pleg.SandboxStatus{{ID: "s", Ready: true, IPs: []string{"10.0.0.1", "fd00::1"}}},
-		}}}
-	}
-	for name, test := range map[string]struct {
-		change func(*client.Pod)
-		lines  int
-	}{
-		"equal":             {func(*client.Pod) {}, 0},
-		"exit code":         {func(p *client.Pod) { p.Status.Containers[0].ExitCode = 4 }, 1},
-		"reason":            {func(p *client.Pod) { p.Status.Containers[0].Reason = "" }, 1},
-		"address":           {func(p *client.Pod) { p.Status.Sandboxes[0].IPs = nil }, 1},
-		"sandbox":           {func(p *client.Pod) { p.Status.Sandboxes[0].Ready = false }, 1},
-		"container missing": {func(p *client.Pod) { p.Status.Containers = nil }, 1},
-		"another id":        {func(p *client.Pod) { p.Status.Containers[0].ID = "d" }, 2},
-		"error":             {func(p *client.Pod) { p.Err = &client.InspectionError{} }, 1},
-		"another pod":       {func(p *client.Pod) { p.UID = "q" }, 2},
-	} {
-		pods := known()
-		test.change(&pods[0])
-		if diff := soak.CompareCache(pods, want); len(diff) != test.lines {
-			t.Errorf("%s: differences = %q, want %d", name, diff, test.lines)
-		}
 	}
 }

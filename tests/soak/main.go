@@ -12,26 +12,26 @@ import (
 	"time"
 )
 
-// Main is a command that soaks the program beside a node, with the arguments of
-// this process; it returns its exit code: 0 if all was as it should be. On
-// Ctrl-C it reports what there is. start returns the node and what ends it; it
-// gets the seed of what happens to the node.
+// Main is a command that soaks the program beside a node, with the arguments of this
+// process. It returns its exit code: 0 if the report is OK. On Ctrl-C the report is
+// partial. start gets the seed for the node, and returns the node and a function that
+// ends it.
 func Main(start func(ctx context.Context, seed uint64) (Node, func(context.Context) error, error)) int {
 	var o Options
-	flag.DurationVar(&o.Duration, "duration", 30*time.Minute, "how long to soak")
+	flag.DurationVar(&o.Duration, "duration", 30*time.Minute, "duration of the soak")
 	flag.DurationVar(&o.RestEvery, "rest-every", 20*time.Second, "time between two comparisons with the truth")
 	flag.StringVar(&o.Program, "program", "bin/pleg-pipeline", "path of the program")
-	flag.Uint64Var(&o.Seed, "seed", uint64(time.Now().UnixNano()), "seed of what happens")
+	flag.Uint64Var(&o.Seed, "seed", uint64(time.Now().UnixNano()), "seed of the random changes and faults")
 	out := flag.String("out", "", "file for the report as JSON")
 	flag.Parse()
 	if flag.NArg() > 0 || o.Duration <= 0 || o.RestEvery <= 0 {
-		fmt.Fprintln(os.Stderr, "soak: want no arguments, and times longer than 0")
+		fmt.Fprintln(os.Stderr, "soak: no arguments allowed; -duration and -rest-every must be positive")
 		return 2
 	}
 	o.Out = os.Stderr
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends it at once
+	context.AfterFunc(ctx, stop) // a second Ctrl-C kills the process
 	report, err := run(ctx, o, start)
 	if report != nil {
 		report.Print(os.Stdout)

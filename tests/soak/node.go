@@ -4,45 +4,32 @@ import (
 	"context"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// Node is a container runtime whose pods change, and who knows what is true.
+// Node is a container runtime whose pods change and whose true state is known.
 type Node interface {
-	// Name says what kind of runtime it is.
+	// Name is the kind of runtime.
 	Name() string
 	// Endpoint is the address of its CRI socket.
 	Endpoint() string
-	// Churn changes pods, and breaks the runtime now and then, until ctx ends;
-	// it returns once no change is under way and the runtime is well, which is
-	// no error. What it does it tells by name, once it is done; the name of what
-	// breaks it begins with "fault: ".
-	Churn(ctx context.Context, tell func(deed string)) error
-	// Truth returns how all pods are. It is called while they rest.
+	// Churn changes pods, and breaks the runtime now and then, until ctx ends. It
+	// returns nil once no change is under way and the runtime works. It reports each
+	// action by name when it is done; the name of a fault begins with "fault: ".
+	Churn(ctx context.Context, report func(action string)) error
+	// Truth returns the state of all pods. It is called while they rest.
 	Truth(ctx context.Context) (Truth, error)
 }
 
-// Truth is how all pods of a node are.
-type Truth map[pleg.PodUID]Pod
+// What a node knows about its pods.
+type (
+	// Truth is the state of all pods of a node.
+	Truth = kit.Truth
+	// Pod is the state of one pod.
+	Pod = kit.Pod
+	// Container is the state of a container or a sandbox.
+	Container = kit.Container
+)
 
-// Pod is the truth about one pod.
-type Pod struct {
-	Namespace, Name string
-	// Containers are its containers and its sandboxes.
-	Containers map[pleg.ContainerID]Container
-}
-
-// Container is the truth about a container or a sandbox.
-type Container struct {
-	Sandbox bool
-	State   pleg.State
-	Attempt uint32
-	// ExitCode and Reason are those of a container that has exited.
-	ExitCode int32
-	Reason   string
-	// IP is the primary address of a sandbox that is ready, if it has one.
-	IP string
-}
-
-// A node that needs longer to be seen right than this is seen wrong.
+// settleTimeout is how long agents and subscribers may take to know the truth.
 const settleTimeout = 45 * time.Second

@@ -2,11 +2,11 @@ package soak
 
 import "sync"
 
-// phase tells the subscribers whether the node rests.
+// phase is the state that subscribers wait for: whether the node rests.
 type phase struct {
 	mu      sync.Mutex
 	resting bool
-	rests   int           // begun so far
+	rests   int           // started so far
 	changed chan struct{} // closed when it changes
 }
 
@@ -23,8 +23,8 @@ func (p *phase) set(resting bool) {
 	p.changed = make(chan struct{})
 }
 
-// now returns whether the node rests, for the how-manieth time, and a channel
-// that is closed when that changes.
+// now returns whether the node rests, the number of rests so far, and a channel that is
+// closed at the next change.
 func (p *phase) now() (resting bool, rests int, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// progress writes a line every so often until ctx ends.
+// progress writes a line every progressPeriod until ctx ends.
 func (s *soak) progress(ctx context.Context) {
 	ticker := time.NewTicker(progressPeriod)
 	defer ticker.Stop()
@@ -22,11 +22,11 @@ func (s *soak) progress(ctx context.Context) {
 }
 
 func (s *soak) line(ctx context.Context) string {
-	_, deeds := s.told()
+	_, actions := s.actionCounts()
 	_, rests, _ := s.phase.now()
 	var b strings.Builder
-	fmt.Fprintf(&b, "soak %s: %v of %v, %d deeds, %d rests, %d problems",
-		s.node.Name(), time.Since(s.began).Round(time.Second), s.Duration, deeds, rests, s.failures())
+	fmt.Fprintf(&b, "soak %s: %v of %v, %d actions, %d rests, %d problems",
+		s.node.Name(), time.Since(s.began).Round(time.Second), s.Duration, actions, rests, s.failures())
 	for _, a := range s.agents {
 		now, err := s.measure(ctx, a)
 		if err != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// minSamples is how many samples a slope takes to be judged; a short soak only
-// compares with the truth.
+// minSamples is the least number of samples to judge a slope. A shorter soak only compares
+// with the truth.
 const minSamples = 10
 
 // Report is what a soak found.
@@ -18,12 +18,12 @@ type Report struct {
 	Node    string        `json:"node"`
 	Seed    uint64        `json:"seed"`
 	Elapsed time.Duration `json:"elapsedNS"`
-	// Partial is true if the soak was ended before its time.
+	// Partial: the soak ended early.
 	Partial bool `json:"partial"`
-	// Deeds count what was done to the node.
-	Deeds map[string]int `json:"deeds"`
-	// Rests is how often everybody was compared with the truth; it took
-	// SettledMedian, or SettledMax at most, until all had it.
+	// Actions are the numbers of changes and faults of the node.
+	Actions map[string]int `json:"actions"`
+	// Rests is the number of comparisons with the truth. SettledMedian and SettledMax
+	// are the times until all agents and subscribers had it.
 	Rests         int           `json:"rests"`
 	SettledMedian time.Duration `json:"settledMedianNS"`
 	SettledMax    time.Duration `json:"settledMaxNS"`
@@ -31,17 +31,17 @@ type Report struct {
 	Problems      []string      `json:"problems"`
 }
 
-// AgentReport is about one agent.
+// AgentReport is the report of one agent.
 type AgentReport struct {
 	Mode string `json:"mode"`
-	// CPUShare is the CPU time for each second of the soak.
+	// CPUShare is the CPU time per second of the soak.
 	CPUShare    float64            `json:"cpuShare"`
 	Figures     []Figure           `json:"figures"`
 	Subscribers []SubscriberReport `json:"subscribers"`
 	Samples     []Sample           `json:"samples"`
 }
 
-// Figure is what became of one measure in the second half of a soak.
+// Figure is one measure in the second half of a soak.
 type Figure struct {
 	Name string `json:"name"`
 	Unit string `json:"unit"`
@@ -51,30 +51,30 @@ type Figure struct {
 	Max   float64 `json:"max"`
 	Last  float64 `json:"last"`
 	Slope
-	// Bound is the greatest slope for an hour.
+	// Bound is the greatest slope per hour.
 	Bound float64 `json:"bound"`
 	// Judged is false if there are too few samples.
 	Judged   bool `json:"judged"`
 	Exceeded bool `json:"exceeded"`
 }
 
-// SubscriberReport is about one subscriber.
+// SubscriberReport is the report of one subscriber.
 type SubscriberReport struct {
 	Name string `json:"name"`
 	counts
 }
 
-// OK reports whether everything was as it should be.
+// OK reports whether there was no problem and no slope above its bound.
 func (r *Report) OK() bool {
 	grows := func(f Figure) bool { return f.Exceeded }
 	return len(r.Problems) == 0 && !slices.ContainsFunc(r.Agents, func(a AgentReport) bool { return slices.ContainsFunc(a.Figures, grows) })
 }
 
 func (s *soak) report(partial bool) *Report {
-	deeds, _ := s.told()
+	actions, _ := s.actionCounts()
 	r := &Report{
 		Node: s.node.Name(), Seed: s.Seed, Elapsed: time.Since(s.began), Partial: partial,
-		Deeds: deeds, Rests: len(s.settled), Problems: append([]string{}, s.problems...),
+		Actions: actions, Rests: len(s.settled), Problems: append([]string{}, s.problems...),
 	}
 	if len(s.settled) > 0 {
 		sorted := slices.Sorted(slices.Values(s.settled))
@@ -87,7 +87,7 @@ func (s *soak) report(partial bool) *Report {
 		}
 		for _, sub := range s.subscribers {
 			if sub.agent == a {
-				of.Subscribers = append(of.Subscribers, SubscriberReport{sub.name, sub.mirror.counts})
+				of.Subscribers = append(of.Subscribers, SubscriberReport{sub.name, sub.view.counts()})
 			}
 		}
 		r.Agents = append(r.Agents, of)
@@ -127,10 +127,10 @@ func (r *Report) Print(w io.Writer) {
 		outcome += " (partial)"
 	}
 	fmt.Fprintf(w, "\nsoak %s: %s after %v, seed %d\n", r.Node, outcome, r.Elapsed.Round(time.Second), r.Seed)
-	fmt.Fprintf(w, "%d rests; until all had the truth: median %v, at most %v\n",
+	fmt.Fprintf(w, "%d rests; time until all had the truth: median %v, at most %v\n",
 		r.Rests, r.SettledMedian.Round(time.Millisecond), r.SettledMax.Round(time.Millisecond))
-	for _, deed := range slices.Sorted(maps.Keys(r.Deeds)) {
-		fmt.Fprintf(w, "  %s: %d\n", deed, r.Deeds[deed])
+	for _, action := range slices.Sorted(maps.Keys(r.Actions)) {
+		fmt.Fprintf(w, "  %s: %d\n", action, r.Actions[action])
 	}
 	for _, a := range r.Agents {
 		a.print(w)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Sample is what an agent uses at one moment.
+// Sample is the use of resources of an agent at one moment.
 type Sample struct {
 	// At is the time since the soak began.
 	At time.Duration `json:"atNS"`
@@ -21,7 +21,7 @@ type Sample struct {
 	FDs        float64 `json:"fds"`
 	RSSBytes   float64 `json:"rssBytes"`
 	CPUSeconds float64 `json:"cpuSeconds"`
-	// Events are published, Discarded those that subscribers missed.
+	// Events are the published events, Discarded those that subscribers missed.
 	Events    float64 `json:"events"`
 	Discarded float64 `json:"discarded"`
 }

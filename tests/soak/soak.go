@@ -16,26 +16,26 @@ import (
 
 const (
 	progressPeriod = 10 * time.Second
-	// maxProblems ends a soak that goes wrong all the time.
+	// maxProblems is the number of problems that ends a soak.
 	maxProblems = 20
-	// maxFaults is how many of the last faults are told with a problem; a deed
-	// is one by its prefix.
+	// maxFaults is how many of the last faults are listed with a problem.
+	// faultPrefix distinguishes them from other actions.
 	maxFaults   = 8
 	faultPrefix = "fault: "
-	// maxLines is how much of a difference is told.
+	// maxLines is the number of differences in a problem.
 	maxLines = 12
-	// comparePeriod is how often the agents are looked at in a rest.
+	// comparePeriod is the time between two comparisons in a rest.
 	comparePeriod = 100 * time.Millisecond
 )
 
-// Options say how long a soak lasts. All are needed.
+// Options configure a soak. All fields are required.
 type Options struct {
 	Duration time.Duration
 	// RestEvery is the time from the end of a rest to the next.
 	RestEvery time.Duration
 	// Program is the path of the program under test.
 	Program string
-	// Seed determines what subscribers do.
+	// Seed determines what the subscribers do.
 	Seed uint64
 	// Out gets a line of progress every 10 s.
 	Out io.Writer
@@ -53,16 +53,15 @@ type soak struct {
 	settled     []time.Duration
 
 	mu       sync.Mutex // guards what follows
-	deeds    map[string]int
-	faults   []string // the last ones, for problems
+	actions  map[string]int
+	faults   []string // the last ones
 	problems []string
 }
 
-// Run soaks the program until the duration is over or ctx ends, and returns what
-// it found; after the end of ctx it is partial. The error says why a soak could
-// not go on, and the report is then partial too.
+// Run soaks the program until the duration is over or ctx ends, and returns a report. If
+// ctx ends or the soak cannot go on, which the error explains, the report is partial.
 func Run(ctx context.Context, node Node, o Options) (*Report, error) {
-	s := &soak{Options: o, node: node, began: time.Now(), phase: newPhase(), deeds: make(map[string]int)}
+	s := &soak{Options: o, node: node, began: time.Now(), phase: newPhase(), actions: make(map[string]int)}
 	dir, err := os.MkdirTemp("", "pleg-soak-")
 	if err != nil {
 		return nil, fmt.Errorf("soak: %w", err)
@@ -96,7 +95,7 @@ func (s *soak) start(ctx context.Context, dir string) error {
 	return nil
 }
 
-// watched runs the soak with all its subscribers, and tells of its progress.
+// watched runs the soak with all its subscribers and prints its progress.
 func (s *soak) watched(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -112,11 +111,11 @@ func (s *soak) watched(ctx context.Context) error {
 	return parts.Wait()
 }
 
-// alternate lets the node churn and rest by turns.
+// alternate makes the node churn and rest in turn.
 func (s *soak) alternate(ctx context.Context) error {
 	for time.Since(s.began) < s.Duration && ctx.Err() == nil && s.failures() < maxProblems {
 		churn, cancel := context.WithTimeout(ctx, s.RestEvery)
-		err := s.node.Churn(churn, s.did)
+		err := s.node.Churn(churn, s.countAction)
 		cancel()
 		if err == nil && ctx.Err() == nil {
 			err = s.rest(ctx)
@@ -131,7 +130,7 @@ func (s *soak) alternate(ctx context.Context) error {
 	return nil
 }
 
-// rest compares everybody with the truth and measures the agents.
+// rest compares agents and subscribers with the truth, and measures the agents.
 func (s *soak) rest(ctx context.Context) error {
 	truth, err := s.node.Truth(ctx)
 	if err != nil {
@@ -152,7 +151,7 @@ func (s *soak) rest(ctx context.Context) error {
 	return nil
 }
 
-// settle waits until everybody has the truth.
+// settle waits until agents and subscribers have the truth.
 func (s *soak) settle(ctx context.Context, truth Truth) error {
 	began := time.Now()
 	ticker := time.NewTicker(comparePeriod)
@@ -169,7 +168,7 @@ func (s *soak) settle(ctx context.Context, truth Truth) error {
 			return nil
 		}
 		if took > settleTimeout {
-			s.problem("not true after %v of rest:\n  %s", settleTimeout, strings.Join(diff[:min(len(diff), maxLines)], "\n  "))
+			s.problem("not settled after %v of rest:\n  %s", settleTimeout, strings.Join(diff[:min(len(diff), maxLines)], "\n  "))
 			return nil
 		}
 		select {
@@ -191,21 +190,21 @@ func (s *soak) differences(ctx context.Context, truth Truth) ([]string, error) {
 		if err := a.alive(); err != nil {
 			return nil, err
 		}
-		known, err := a.client.Pods(ctx)
+		known, err := a.pods(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("agent (%s): %w", a.mode, err)
 		}
-		add("agent ("+a.mode+")", compareCache(known, truth))
+		add("agent ("+a.mode+")", truth.Diff(known))
 	}
 	for _, sub := range s.due() {
-		add("subscriber ("+sub.name+") of agent ("+sub.agent.mode+")", sub.mirror.compare(truth))
+		add("subscriber ("+sub.name+") of agent ("+sub.agent.mode+")", sub.view.diff(truth))
 	}
 	return diff, nil
 }
 
 func (s *soak) audit(truth Truth) {
 	for _, sub := range s.due() {
-		sub.mirror.audit(truth)
+		sub.view.audit(truth)
 	}
 }
 
@@ -226,12 +225,12 @@ func (s *soak) measure(ctx context.Context, a *agent) (Sample, error) {
 	return sample, err
 }
 
-func (s *soak) did(deed string) {
+func (s *soak) countAction(action string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.deeds[deed]++
-	if strings.HasPrefix(deed, faultPrefix) {
-		s.faults = append(s.faults, time.Now().Format("15:04:05.000 ")+deed)
+	s.actions[action]++
+	if strings.HasPrefix(action, faultPrefix) {
+		s.faults = append(s.faults, time.Now().Format("15:04:05.000 ")+action)
 		s.faults = s.faults[max(0, len(s.faults)-maxFaults):]
 	}
 }
@@ -242,7 +241,7 @@ func (s *soak) problem(format string, args ...any) {
 	defer s.mu.Unlock()
 	if len(s.problems) < maxProblems {
 		if len(s.faults) > 0 {
-			text += "\n  until then: " + strings.Join(s.faults, "; ")
+			text += "\n  last faults: " + strings.Join(s.faults, "; ")
 		}
 		s.problems = append(s.problems, text)
 		fmt.Fprintf(s.Out, "soak %s: PROBLEM: %s\n", s.node.Name(), text)
@@ -255,12 +254,12 @@ func (s *soak) failures() int {
 	return len(s.problems)
 }
 
-// told returns a copy of the deeds and the number of all of them.
-func (s *soak) told() (deeds map[string]int, sum int) {
+// actionCounts returns the number of each action, and their sum.
+func (s *soak) actionCounts() (actions map[string]int, sum int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, n := range s.deeds {
+	for _, n := range s.actions {
 		sum += n
 	}
-	return maps.Clone(s.deeds), sum
+	return maps.Clone(s.actions), sum
 }

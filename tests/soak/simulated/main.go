@@ -1,5 +1,5 @@
-// Command simulated soaks the program beside a simulated runtime; "make soak"
-// runs it. See package soak.
+// Command simulated soaks the program beside a simulated runtime; "make soak" runs it. See
+// package soak.
 package main
 
 import (

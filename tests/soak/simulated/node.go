@@ -10,27 +10,27 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/soak"
 )
 
 const (
-	// targetPods is about the number of pods there are.
+	// targetPods is the approximate number of pods.
 	targetPods = 60
-	// rate is the number of steps a second.
+	// rate is the number of changes per second.
 	rate = 16
 )
 
-// node is a simulated runtime that churns and breaks.
+// node is a simulated runtime that changes its pods and breaks now and then.
 type node struct {
-	runtime *simruntime.Runtime
-	socket  string
-	rng     *rand.Rand // of the churn
-	luck    *rand.Rand // of the faults
+	runtime  *simruntime.Runtime
+	socket   string
+	rng      *rand.Rand // of the changes
+	faultRNG *rand.Rand
 
 	end    context.CancelFunc // ends the server
-	served chan error         // gets what it returned
+	served chan error         // what Serve returned
 }
 
 func newNode(socket string, seed uint64) (*node, error) {
@@ -42,7 +42,7 @@ func newNode(socket string, seed uint64) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &node{runtime: runtime, socket: socket, rng: rand.New(rand.NewPCG(seed, 1)), luck: rand.New(rand.NewPCG(seed, 2))}
+	n := &node{runtime: runtime, socket: socket, rng: rand.New(rand.NewPCG(seed, 1)), faultRNG: rand.New(rand.NewPCG(seed, 2))}
 	for range targetPods {
 		if err := n.add(); err != nil {
 			return nil, err
@@ -51,13 +51,13 @@ func newNode(socket string, seed uint64) (*node, error) {
 	return n, nil
 }
 
-// serve makes the socket, a new one each time, and answers on it until stop.
+// serve serves on a new socket until stop.
 func (n *node) serve(ctx context.Context) error {
 	l, err := unixsocket.Listen(ctx, n.socket)
 	if err != nil {
 		return err
 	}
-	// It goes down last, when the soak has ended or in a fault.
+	// It ends with stop, at the end of the soak or in a fault.
 	ctx, n.end = context.WithCancel(context.WithoutCancel(ctx))
 	served := make(chan error, 1)
 	n.served = served
@@ -80,25 +80,25 @@ func (n *node) Name() string { return "simulated" }
 func (n *node) Endpoint() string { return "unix://" + n.socket }
 
 // Churn implements [soak.Node].
-func (n *node) Churn(ctx context.Context, tell func(string)) error {
+func (n *node) Churn(ctx context.Context, report func(string)) error {
 	var parts errgroup.Group
-	parts.Go(func() error { return n.steps(ctx, tell) })
-	parts.Go(func() error { return n.faults(ctx, tell) })
+	parts.Go(func() error { return n.changes(ctx, report) })
+	parts.Go(func() error { return n.faults(ctx, report) })
 	return parts.Wait()
 }
 
-func (n *node) steps(ctx context.Context, tell func(string)) error {
+func (n *node) changes(ctx context.Context, report func(string)) error {
 	ticker := time.NewTicker(time.Second / rate)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			deed, err := n.step()
+			name, err := n.change()
 			if err != nil {
-				return fmt.Errorf("%s: %w", deed, err)
+				return fmt.Errorf("%s: %w", name, err)
 			}
-			if deed != "" {
-				tell(deed)
+			if name != "" {
+				report(name)
 			}
 		case <-ctx.Done():
 			return nil
@@ -108,28 +108,5 @@ func (n *node) steps(ctx context.Context, tell func(string)) error {
 
 // Truth implements [soak.Node].
 func (n *node) Truth(context.Context) (soak.Truth, error) {
-	truth := make(soak.Truth)
-	for _, p := range n.runtime.Pods() {
-		pod := soak.Pod{Namespace: p.Namespace, Name: p.Name, Containers: make(map[pleg.ContainerID]soak.Container)}
-		for _, sb := range p.Sandboxes {
-			c := soak.Container{Sandbox: true, State: pleg.StateExited, Attempt: sb.Attempt}
-			if sb.Ready {
-				c.State, c.IP = pleg.StateRunning, sb.IPs[0]
-			}
-			pod.Containers[pleg.ContainerID(sb.ID)] = c
-		}
-		for _, t := range p.Containers {
-			c := soak.Container{State: states[t.State], Attempt: t.Attempt}
-			if t.State == simruntime.Exited {
-				c.ExitCode, c.Reason = t.ExitCode, t.Reason
-			}
-			pod.Containers[pleg.ContainerID(t.ID)] = c
-		}
-		truth[pleg.PodUID(p.UID)] = pod
-	}
-	return truth, nil
-}
-
-var states = map[simruntime.State]pleg.State{
-	simruntime.Running: pleg.StateRunning, simruntime.Created: pleg.StateCreated, simruntime.Exited: pleg.StateExited,
+	return kit.SimulatedTruth(n.runtime.Pods()), nil
 }

@@ -12,7 +12,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/nodetest"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
 // users has the user jo with the password "secret".
@@ -60,7 +60,7 @@ func TestHidePods(t *testing.T) {
 }
 
 func TestHiddenPods(t *testing.T) {
-	pipe, _ := newPipe(t, nodetest.New(), pipeline.Options{})
+	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
 	o := options(pipe)
 	o.HidePods = func() error { return errors.New("not to you") }
 	h := httpserver.Handler(o)
@@ -79,7 +79,7 @@ func TestServeAsksForPassword(t *testing.T) {
 	if err := httpserver.CheckWebConfig(path); err != nil {
 		t.Fatal(err)
 	}
-	pipe, _ := newPipe(t, nodetest.New(), pipeline.Options{RelistPeriod: fast})
+	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{RelistPeriod: fast})
 	address := serve(t, httpserver.Handler(options(pipe)), path)
 	for _, test := range []struct {
 		login string
@@ -106,10 +106,10 @@ func TestCheckWebConfigRefuses(t *testing.T) {
 	}
 }
 
-// TestHiddenPodsFollowTheConfiguration takes the users out of a configuration
-// that is in use.
+// TestHiddenPodsFollowTheConfiguration removes the users from the configuration of a
+// running server.
 func TestHiddenPodsFollowTheConfiguration(t *testing.T) {
-	pipe, _ := newPipe(t, nodetest.New(), pipeline.Options{RelistPeriod: fast})
+	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{RelistPeriod: fast})
 	path := write(t, users+"tls_server_config: {cert_file: a, key_file: b}")
 	o := options(pipe)
 	o.HidePods = func() error { return httpserver.HidePods(&net.TCPAddr{IP: net.IPv4zero}, path) }
@@ -121,14 +121,14 @@ func TestHiddenPodsFollowTheConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	if code, text := ask(t, h, "GET", "/pods"); code != http.StatusForbidden {
-		t.Errorf("/pods = %d %q, want 403: nobody is asked for a password any more", code, text)
+		t.Errorf("/pods = %d %q, want 403: no password protects it", code, text)
 	}
 }
 
-// TestReboundNames asks the loopback device for names, as a browser does that was
-// led here by DNS.
+// TestReboundNames sends requests for other host names to the loopback address, as a
+// browser does after DNS rebinding.
 func TestReboundNames(t *testing.T) {
-	pipe, _ := newPipe(t, nodetest.New(), pipeline.Options{RelistPeriod: fast})
+	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{RelistPeriod: fast})
 	address := serve(t, httpserver.Handler(options(pipe)), "")
 	for _, test := range []struct {
 		path, host string

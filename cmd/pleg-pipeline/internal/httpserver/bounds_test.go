@@ -13,16 +13,16 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/nodetest"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
-// TestLimit holds as many requests as may be answered at a time.
+// TestLimit holds as many requests as the limit allows.
 func TestLimit(t *testing.T) {
 	release, inside := make(chan struct{}), make(chan struct{})
 	var entered atomic.Int32
 	h := httpserver.Limit(2, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		if entered.Add(1) > 2 {
-			return // what is wrong is found out below
+			return // the checks below find it
 		}
 		inside <- struct{}{}
 		<-release
@@ -52,7 +52,7 @@ func TestLimit(t *testing.T) {
 
 // TestNothingWrites tries every method that could change something.
 func TestNothingWrites(t *testing.T) {
-	pipe, _ := newPipe(t, nodetest.New(), pipeline.Options{})
+	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
 	h := httpserver.Handler(options(pipe))
 	for _, path := range []string{"/metrics", "/livez", "/readyz", "/pods", "/pods/x", "/events"} {
 		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "CONNECT", "TRACE"} {
@@ -63,7 +63,8 @@ func TestNothingWrites(t *testing.T) {
 	}
 }
 
-// TestOldTLS is refused in the configuration and in the handshake.
+// TestOldTLS requires that old versions are refused in the configuration and in the
+// handshake.
 func TestOldTLS(t *testing.T) {
 	dir := t.TempDir()
 	pool := certificate(t, dir)
@@ -80,7 +81,7 @@ func TestOldTLS(t *testing.T) {
 			t.Errorf("%q: CheckWebConfig() = %v, want an error: %v", version, err, bad)
 		}
 	}
-	pipe, _ := newPipe(t, nodetest.New(), pipeline.Options{RelistPeriod: fast})
+	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{RelistPeriod: fast})
 	address := serve(t, httpserver.Handler(options(pipe)), config(""))
 	for version, bad := range map[uint16]bool{tls.VersionTLS10: true, tls.VersionTLS11: true, tls.VersionTLS12: false, tls.VersionTLS13: false} {
 		conn, err := (&tls.Dialer{Config: &tls.Config{RootCAs: pool, MinVersion: version, MaxVersion: version}}).DialContext(t.Context(), "tcp", address)

@@ -5,18 +5,16 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/nodetest"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
-// ask returns the answer of a handler without a connection.
+// ask calls a handler directly.
 func ask(t *testing.T, h http.Handler, method, url string) (int, string) {
 	t.Helper()
 	answer := httptest.NewRecorder()
@@ -28,7 +26,7 @@ func TestPaths(t *testing.T) {
 	const never = "pleg has yet to be successful"
 	for _, test := range []struct {
 		name   string
-		sick   bool
+		down   bool
 		method string
 		url    string
 		code   int
@@ -46,11 +44,11 @@ func TestPaths(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				node := nodetest.New()
-				if test.sick {
-					node.Silence(errors.New("down"))
+				runtime := plegtest.New()
+				if test.down {
+					runtime.SetListFault(plegtest.Fail(errors.New("down")))
 				}
-				pipe, _ := newPipe(t, node, pipeline.Options{})
+				pipe, _ := newPipe(t, runtime, pipeline.Options{})
 				time.Sleep(1500 * time.Millisecond)
 				if code, got := ask(t, httpserver.Handler(options(pipe)), test.method, test.url); code != test.code || got != test.body {
 					t.Errorf("%s %s = %d %q, want %d %q", test.method, test.url, code, got, test.code, test.body)
@@ -60,28 +58,21 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestReadyNamesBacklog has inspections hang: few are named, too many fail.
+// TestReadyNamesBacklog makes inspections hang: a few are named, too many fail the check.
 func TestReadyNamesBacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var hang atomic.Bool
-		node := nodetest.New()
-		node.Delay = func(pleg.PodUID) time.Duration {
-			if hang.Load() {
-				return time.Hour
-			}
-			return 0
-		}
-		node.Set("shop/known", "c=running /s=running")
-		pipe, _ := newPipe(t, node, pipeline.Options{})
+		runtime := plegtest.New()
+		runtime.Set("shop/known", "c=running /s=running")
+		pipe, _ := newPipe(t, runtime, pipeline.Options{})
 		o := options(pipe)
 		o.MaxBacklog = 2
 		open := httpserver.Handler(o)
 		o.HidePods = func() error { return errors.New("no") }
 		closed := httpserver.Handler(o)
 		time.Sleep(1500 * time.Millisecond)
-		hang.Store(true)
-		node.Set("shop/known", "c=exited /s=running")
-		node.Set("shop/new", "c=running /s=running")
+		runtime.SetInspectFault(plegtest.Delay(time.Hour))
+		runtime.Set("shop/known", "c=exited /s=running")
+		runtime.Set("shop/new", "c=running /s=running")
 		expect := func(h http.Handler, code int, want string) {
 			t.Helper()
 			if got, text := ask(t, h, "GET", "/readyz?verbose"); got != code || !strings.Contains(text, want) {
@@ -92,32 +83,25 @@ func TestReadyNamesBacklog(t *testing.T) {
 		expect(open, 200, "[+]inspections ok: 2 pods wait for the inspector, shop/name-shop/known (shop/known) for 59.5s, ")
 		expect(open, 200, ", shop/new for 59.5s\n")
 		expect(closed, 200, "[+]inspections ok: 2 pods wait for the inspector, one for 59.5s\n")
-		node.Set("shop/newer", "c=running /s=running")
+		runtime.Set("shop/newer", "c=running /s=running")
 		time.Sleep(20 * time.Second)
 		expect(open, 200, "3 pods wait")
 		time.Sleep(20 * time.Second)
 		expect(open, 503, "[-]inspections failed: 3 of 3 pods wait for the inspector, ")
 		expect(open, 503, "at most 2 may wait for more than 30s\n")
-		hang.Store(false)
+		runtime.SetInspectFault(nil)
 		time.Sleep(2 * time.Minute)
 		expect(open, 200, "[+]inspections ok\n")
 	})
 }
 
-// TestReadyNamesQuarantine has a pod's inspections hang over and over.
+// TestReadyNamesQuarantine makes the inspections of a pod hang repeatedly.
 func TestReadyNamesQuarantine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var hang atomic.Bool
-		hang.Store(true)
-		node := nodetest.New()
-		node.Delay = func(pleg.PodUID) time.Duration {
-			if hang.Load() {
-				return time.Hour
-			}
-			return 0
-		}
-		node.Set("shop/cart", "c=running /s=running")
-		pipe, _ := newPipe(t, node, pipeline.Options{InspectTimeout: 10 * time.Second})
+		runtime := plegtest.New()
+		runtime.SetInspectFault(plegtest.Delay(time.Hour))
+		runtime.Set("shop/cart", "c=running /s=running")
+		pipe, _ := newPipe(t, runtime, pipeline.Options{InspectTimeout: 10 * time.Second})
 		o := options(pipe)
 		open := httpserver.Handler(o)
 		o.HidePods = func() error { return errors.New("no") }
@@ -136,7 +120,7 @@ func TestReadyNamesQuarantine(t *testing.T) {
 		expect(open, "[+]quarantine ok: 1 pod hangs, shop/name-shop/cart (shop/cart) for ")
 		expect(open, " in a row, next try in ")
 		expect(closed, "[+]quarantine ok: 1 pod hangs\n")
-		hang.Store(false)
+		runtime.SetInspectFault(nil)
 		time.Sleep(10 * time.Second)
 		expect(open, "[+]quarantine ok\n")
 	})

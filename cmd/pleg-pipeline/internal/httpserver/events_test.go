@@ -12,28 +12,28 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/nodetest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
-// shop is a server of a node with one pod, a container of which can be changed.
-func shop(t *testing.T, o func(*httpserver.Options)) (node *nodetest.Node, pipe *pipeline.Pipeline, url string) {
+// shop is a server of a pipeline with one pod.
+func shop(t *testing.T, o func(*httpserver.Options)) (runtime *plegtest.Runtime, pipe *pipeline.Pipeline, url string) {
 	t.Helper()
-	node = nodetest.New()
-	node.Set("shop/a", "c=running /s=running")
-	pipe, _ = newPipe(t, node, pipeline.Options{RelistPeriod: fast, Inspectors: 1})
+	runtime = plegtest.New()
+	runtime.Set("shop/a", "c=running /s=running")
+	pipe, _ = newPipe(t, runtime, pipeline.Options{RelistPeriod: fast, Inspectors: 1})
 	options := options(pipe)
 	if o != nil {
 		o(&options)
 	}
-	return node, pipe, "http://" + serve(t, httpserver.Handler(options), "")
+	return runtime, pipe, "http://" + serve(t, httpserver.Handler(options), "")
 }
 
 func TestEventsReplayAndResume(t *testing.T) {
-	node, pipe, url := shop(t, nil)
+	runtime, pipe, url := shop(t, nil)
 	stream := watch(t, url+"/events?replay&bookmarks=true")
 	var last message
-	// The replay may be of a node that has not been listed yet.
+	// The first list may not have happened yet.
 	for last.data.Type != pleg.ContainerStarted || last.data.Sandbox {
 		last = stream.next()
 	}
@@ -41,10 +41,10 @@ func TestEventsReplayAndResume(t *testing.T) {
 		t.Errorf("id %q and event %q, want %q and ContainerStarted", last.id, last.event, want)
 	}
 	stream.until(pleg.Bookmark)
-	node.Set("shop/a", "c=exited /s=running")
+	runtime.Set("shop/a", "c=exited /s=running")
 	died := stream.until(pleg.ContainerDied)
 	at := died[len(died)-1]
-	node.Set("shop/a", "/s=running")
+	runtime.Set("shop/a", "/s=running")
 	stream.until(pleg.ContainerRemoved)
 
 	for _, test := range []struct {
@@ -76,8 +76,8 @@ func TestEventsReplayAndResume(t *testing.T) {
 }
 
 func TestEventsFilters(t *testing.T) {
-	node, pipe, url := shop(t, nil)
-	node.Set("bank/b", "c=running /s=running")
+	runtime, pipe, url := shop(t, nil)
+	runtime.Set("bank/b", "c=running /s=running")
 	for len(pipe.Cache().List()) < 2 {
 		watch(t, url+"/events?bookmarks").until(pleg.Bookmark)
 	}
@@ -144,12 +144,12 @@ func TestEventsBoundsStreams(t *testing.T) {
 		t.Errorf("the third stream = %d %q, want 503 and why", answer.StatusCode, text)
 	}
 	_ = first.Body.Close()
-	until(t, url+"/events", http.StatusOK) // the place is free soon
+	until(t, url+"/events", http.StatusOK) // the first stream ends soon
 }
 
 func TestEventsEndWithPipeline(t *testing.T) {
-	node := nodetest.New()
-	pipe, end := newPipe(t, node, pipeline.Options{RelistPeriod: fast})
+	runtime := plegtest.New()
+	pipe, end := newPipe(t, runtime, pipeline.Options{RelistPeriod: fast})
 	url := "http://" + serve(t, httpserver.Handler(options(pipe)), "")
 	answer := fetch(t, url+"/events?replay")
 	end()
@@ -161,8 +161,7 @@ func TestEventsEndWithPipeline(t *testing.T) {
 	}
 }
 
-// pipeConn is a connection in memory: net/http sets its deadlines, and the
-// bubble's clock moves them.
+// pipeListener accepts connections in memory, whose deadlines use the bubble's clock.
 type pipeListener struct{ conns chan net.Conn }
 
 func (l *pipeListener) Accept() (net.Conn, error) {
@@ -177,7 +176,7 @@ func (l *pipeListener) Close() error { close(l.conns); return nil }
 
 func (*pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
-// TestSlowClientsLoseTheirConnection has clients send slowly, not read, and say
+// TestSlowClientsLoseTheirConnection has clients that send slowly, do not read, or send
 // nothing.
 func TestSlowClientsLoseTheirConnection(t *testing.T) {
 	for _, test := range []struct {
@@ -185,7 +184,7 @@ func TestSlowClientsLoseTheirConnection(t *testing.T) {
 		reads         bool
 		within        time.Duration
 	}{
-		{"says nothing", "", true, 11 * time.Second},
+		{"sends nothing", "", true, 11 * time.Second},
 		{"sends half a request", "GET /livez HT", true, 11 * time.Second},
 		{"does not end its header", "GET /livez HTTP/1.1\r\nHost: x\r\n", true, 11 * time.Second},
 		{"sends a body slowly", "GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n", true, 11 * time.Second},
@@ -194,9 +193,9 @@ func TestSlowClientsLoseTheirConnection(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				node := nodetest.New()
-				node.Set("shop/a", "c=running /s=running")
-				pipe, _ := newPipe(t, node, pipeline.Options{})
+				runtime := plegtest.New()
+				runtime.Set("shop/a", "c=running /s=running")
+				pipe, _ := newPipe(t, runtime, pipeline.Options{})
 				l := &pipeListener{conns: make(chan net.Conn, 1)}
 				serveOn(t, l, httpserver.Handler(options(pipe)), "")
 				client, server := net.Pipe()
@@ -221,25 +220,25 @@ func TestSlowClientsLoseTheirConnection(t *testing.T) {
 	}
 }
 
-// TestStreamOutlivesRequestTimeout has nothing happen for long.
+// TestStreamOutlivesRequestTimeout waits long for an event.
 func TestStreamOutlivesRequestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		node := nodetest.New()
-		pipe, _ := newPipe(t, node, pipeline.Options{})
+		runtime := plegtest.New()
+		pipe, _ := newPipe(t, runtime, pipeline.Options{})
 		l := &pipeListener{conns: make(chan net.Conn, 1)}
 		serveOn(t, l, httpserver.Handler(options(pipe)), "")
 		client, server := net.Pipe()
 		l.conns <- server
 		go func() {
 			time.Sleep(10 * time.Minute)
-			node.Set("shop/a", "c=running /s=running")
+			runtime.Set("shop/a", "c=running /s=running")
 			time.Sleep(time.Minute)
 			client.Close()
 		}()
 		_, _ = io.WriteString(client, "GET /events HTTP/1.1\r\nHost: x\r\n\r\n")
 		text, _ := io.ReadAll(client)
 		if n := strings.Count(string(text), ":\n\n"); n < 40 || n > 46 {
-			t.Errorf("%d signs of life in 11 minutes, want one each 15 s", n)
+			t.Errorf("%d keepalive comments in 11 minutes, want one each 15 s", n)
 		}
 		if !strings.Contains(string(text), "event: ContainerStarted\n") {
 			t.Errorf("stream = %q, want the event after ten minutes", text)

@@ -1,7 +1,7 @@
 package httpserver
 
-// MaxConnections is the bound of connections, for tests.
+// MaxConnections is the maximum number of connections.
 const MaxConnections = maxConnections
 
-// Limit is tested from outside.
+// Limit is the handler that limits requests.
 var Limit = limit

@@ -12,7 +12,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 )
 
-// TestGateRefusesClearly opens more connections than there may be.
+// TestGateRefusesClearly opens more connections than the limit.
 func TestGateRefusesClearly(t *testing.T) {
 	address := serve(t, http.NotFoundHandler(), "")
 	var conns []net.Conn
@@ -29,16 +29,16 @@ func TestGateRefusesClearly(t *testing.T) {
 		conns = append(conns, c)
 	}
 	if code, text := knock(t, address); code != http.StatusServiceUnavailable || !strings.Contains(text, "too many connections") {
-		t.Errorf("one more = %d %q, want 503 and why", code, text)
+		t.Errorf("one connection too many = %d %q, want 503 and why", code, text)
 	}
 	_ = conns[0].Close()
-	for code := http.StatusServiceUnavailable; code != http.StatusNotFound; { // the place is free soon
+	for code := http.StatusServiceUnavailable; code != http.StatusNotFound; { // its connection ends soon
 		code, _ = knock(t, address)
 	}
 }
 
-// knock asks until there is an answer. One that takes longer to ask than a refusal
-// waits, as on a busy machine, finds the connection closed.
+// knock repeats a request until it gets an answer. On a busy machine the server may close
+// a refused connection before the request is sent.
 func knock(t *testing.T, address string) (code int, text string) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

@@ -11,24 +11,24 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/nodetest"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
 func TestPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		node := nodetest.New()
-		node.Set("shop/a", "c=exited /s=running")
-		node.Set("bank/b", "c=running /s=exited")
-		node.Set("bank/sick", "c=running /s=running")
-		node.Break("bank/sick", errors.New("hangs"))
-		pipe, _ := newPipe(t, node, pipeline.Options{})
+		runtime := plegtest.New()
+		runtime.Set("shop/a", "c=exited /s=running")
+		runtime.Set("bank/b", "c=running /s=exited")
+		runtime.Set("bank/broken", "c=running /s=running")
+		runtime.SetPodFault("bank/broken", plegtest.Fail(errors.New("broken")))
+		pipe, _ := newPipe(t, runtime, pipeline.Options{})
 		time.Sleep(1500 * time.Millisecond)
 		h := httpserver.Handler(options(pipe))
 		for _, test := range []struct {
 			query string
 			want  []string
 		}{
-			{"", []string{"bank/b notready 1/1", "bank/sick unknown 0/0", "shop/a ready 0/1"}},
+			{"", []string{"bank/b notready 1/1", "bank/broken unknown 0/0", "shop/a ready 0/1"}},
 			{"?namespace=shop", []string{"shop/a ready 0/1"}},
 			{"?namespace=nowhere", nil},
 			{"?selector=nosuch", nil},
@@ -48,7 +48,7 @@ func TestPods(t *testing.T) {
 				if is := string(p.UID) + " " + p.State + " " + string(rune('0'+p.Running)) + "/" + string(rune('0'+p.Total)); is != test.want[i] {
 					t.Errorf("/pods%s: %s, want %s", test.query, is, test.want[i])
 				}
-				if (p.UID == "bank/sick") != (p.Error != "") {
+				if (p.UID == "bank/broken") != (p.Error != "") {
 					t.Errorf("%s has the error %q", p.UID, p.Error)
 				}
 			}
@@ -58,7 +58,7 @@ func TestPods(t *testing.T) {
 			code int
 		}{
 			{"/pods/shop/a", 200},
-			{"/pods/bank/sick", 200},
+			{"/pods/bank/broken", 200},
 			{"/pods/nosuch", 404},
 			{"/pods/", 404},
 			{"/pods?selector=((", 400},

@@ -20,10 +20,10 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/nodetest"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
-// certificate writes one for 127.0.0.1, signed by itself, and its key.
+// certificate writes a self-signed certificate for 127.0.0.1, and its key.
 func certificate(t *testing.T, dir string) *x509.CertPool {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -68,9 +68,9 @@ func TestServeTLS(t *testing.T) {
 	if err := httpserver.CheckWebConfig(path); err != nil {
 		t.Fatal(err)
 	}
-	node := nodetest.New()
-	node.Set("shop/a", "c=running /s=running")
-	pipe, _ := newPipe(t, node, pipeline.Options{RelistPeriod: fast})
+	runtime := plegtest.New()
+	runtime.Set("shop/a", "c=running /s=running")
+	pipe, _ := newPipe(t, runtime, pipeline.Options{RelistPeriod: fast})
 	address := serve(t, httpserver.Handler(options(pipe)), path)
 	for _, http2 := range []bool{false, true} {
 		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: http2}

@@ -1,0 +1,151 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc/test/bufconn"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/client"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/server"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+var errDown = errors.New("the server is down")
+
+// fixture is a runtime whose pipeline and server can be restarted, and a client.
+type fixture struct {
+	*testing.T
+	runtime *plegtest.Runtime
+	client  *client.Client
+	pipe    *kit.Pipeline
+
+	stopServer func() error
+
+	mu       sync.Mutex
+	listener *bufconn.Listener // nil while the server is down
+	conns    []net.Conn
+	dials    []time.Time
+}
+
+// newFixture runs the pipeline and the server in a bubble. The test acts in the middle
+// between two lists.
+func newFixture(t *testing.T, o pipeline.Options) *fixture {
+	t.Helper()
+	f := &fixture{T: t, runtime: plegtest.New()}
+	f.startPipeline(o)
+	f.startServer()
+	var err error
+	f.client, err = client.New("", client.Options{Dial: f.dial})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.client.Close() })
+	time.Sleep(500 * time.Millisecond)
+	return f
+}
+
+func (f *fixture) dial(ctx context.Context) (net.Conn, error) {
+	f.mu.Lock()
+	listener := f.listener
+	f.dials = append(f.dials, time.Now())
+	f.mu.Unlock()
+	if listener == nil {
+		return nil, errDown
+	}
+	conn, err := listener.DialContext(ctx)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.conns = append(f.conns, conn)
+	return conn, err
+}
+
+// breakConnections closes all connections.
+func (f *fixture) breakConnections() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, conn := range f.conns {
+		if conn != nil {
+			conn.Close()
+		}
+	}
+	f.conns = nil
+}
+
+func (f *fixture) startPipeline(o pipeline.Options) {
+	f.Helper()
+	o.Runtime = f.runtime.Basic()
+	f.pipe = kit.New(f.T, o)
+	f.pipe.Start(f.T)
+}
+
+func (f *fixture) startServer() {
+	f.Helper()
+	s, err := server.New(f.pipe.Pipeline, server.Options{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	listener := bufconn.Listen(64 << 10)
+	f.setListener(listener)
+	f.stopServer = kit.Run(f.T, func(ctx context.Context) error { return s.Serve(ctx, listener) })
+}
+
+func (f *fixture) endServer() {
+	f.setListener(nil)
+	_ = f.stopServer() // Run reports the error
+}
+
+func (f *fixture) setListener(l *bufconn.Listener) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.listener = l
+}
+
+// watch is what a watch got.
+type watch struct {
+	*kit.Subscriber
+
+	mu           sync.Mutex
+	disconnected []error
+	err          error
+}
+
+func (f *fixture) watch(o client.WatchOptions, see func(pleg.Event)) *watch {
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &watch{}
+	w.Subscriber = kit.NewSubscriber(see, func() {
+		cancel()
+		<-w.Done
+	})
+	o.Disconnected = func(err error, _ time.Duration) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.disconnected = append(w.disconnected, err)
+	}
+	go func() {
+		defer close(w.Done)
+		for ev, err := range f.client.Watch(ctx, o) {
+			if err != nil {
+				w.err = err
+				continue
+			}
+			w.Add(ev)
+		}
+	}()
+	f.Cleanup(w.Close)
+	synctest.Wait()
+	return w
+}

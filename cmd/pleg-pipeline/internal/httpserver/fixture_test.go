@@ -1,0 +1,164 @@
+package httpserver_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// newPipe returns a pipeline on a runtime. It runs until stop is called or the test ends.
+func newPipe(t *testing.T, runtime *plegtest.Runtime, o pipeline.Options) (pipe *pipeline.Pipeline, stop func()) {
+	t.Helper()
+	o.Runtime = runtime.Basic()
+	p := kit.New(t, o)
+	p.Start(t)
+	return p.Pipeline, func() { _ = p.Stop() }
+}
+
+func options(pipe *pipeline.Pipeline) httpserver.Options {
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "temperature_celsius", Help: "A temperature."}))
+	return httpserver.Options{Pipeline: pipe, Gatherer: registry, Logger: slog.New(slog.DiscardHandler)}
+}
+
+// serve serves handler on a free port until the test ends, and returns the address.
+func serve(t *testing.T, handler http.Handler, webConfig string) string {
+	t.Helper()
+	l, err := httpserver.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serveOn(t, l, handler, webConfig)
+	return l.Addr().String()
+}
+
+func serveOn(t *testing.T, l net.Listener, handler http.Handler, webConfig string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- httpserver.Serve(ctx, l, handler, webConfig, slog.New(slog.DiscardHandler)) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Errorf("Serve() = %v", err)
+		}
+	})
+}
+
+// fetch returns the answer to a request. The caller may read its body until the test
+// ends.
+func fetch(t *testing.T, url string, header ...string) *http.Response {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+	}
+	transport := &http.Transport{DisableKeepAlives: true}
+	answer, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = answer.Body.Close() })
+	return answer
+}
+
+// until repeats a request until the answer has the wanted code.
+func until(t *testing.T, url string, want int) {
+	t.Helper()
+	for {
+		answer := fetch(t, url)
+		_ = answer.Body.Close()
+		if answer.StatusCode == want {
+			return
+		}
+	}
+}
+
+func body(t *testing.T, answer *http.Response) string {
+	t.Helper()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// message is one server-sent event.
+type message struct {
+	id, event string
+	data      pleg.Event
+}
+
+// messages reads a stream.
+type messages struct {
+	*testing.T
+	lines *bufio.Reader
+}
+
+func watch(t *testing.T, url string, header ...string) messages {
+	t.Helper()
+	answer := fetch(t, url, header...)
+	if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatalf("GET %s = %d %s, want a stream: %s", url, answer.StatusCode, answer.Header, body(t, answer))
+	}
+	return messages{t, bufio.NewReader(answer.Body)}
+}
+
+// next returns the next event; it skips comments.
+func (m messages) next() message {
+	m.Helper()
+	var got message
+	for {
+		line, err := m.lines.ReadString('\n')
+		if err != nil {
+			m.Fatalf("the stream ended: %v", err)
+		}
+		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		switch key {
+		case "id":
+			got.id = value
+		case "event":
+			got.event = value
+		case "data":
+			if err := json.Unmarshal([]byte(value), &got.data); err != nil {
+				m.Fatalf("data %q: %v", value, err)
+			}
+		case "":
+			if got.event != "" {
+				return got
+			}
+		}
+	}
+}
+
+// until returns the events up to and including the first of a type.
+func (m messages) until(want pleg.EventType) []message {
+	m.Helper()
+	var all []message
+	for {
+		all = append(all, m.next())
+		if all[len(all)-1].data.Type == want {
+			return all
+		}
+	}
+}
+
+const fast = 5 * time.Millisecond

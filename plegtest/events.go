@@ -1,0 +1,118 @@
+package plegtest
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// watcher is one open event stream.
+type watcher struct {
+	hints  chan pleg.Hint
+	end    chan error    // of capacity 1
+	closed chan struct{} // once WatchEvents has returned
+}
+
+// SetWatchFault sets the fault of opening an event stream; nil ends it. A runtime
+// without CRI events is Fail([pleg.ErrNoEvents]).
+func (r *Runtime) SetWatchFault(f Fault) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.watchFault = f
+}
+
+// WatchEvents implements [pleg.EventWatcher].
+func (r *Runtime) WatchEvents(ctx context.Context, opened func(), hint func(pleg.Hint)) error {
+	w := &watcher{hints: make(chan pleg.Hint), end: make(chan error, 1), closed: make(chan struct{})}
+	defer close(w.closed)
+	r.mu.Lock()
+	fault := r.watchFault
+	r.mu.Unlock()
+	if err := happen(ctx, fault); err != nil {
+		return err
+	}
+	r.addWatcher(w)
+	defer r.removeWatcher(w)
+	opened()
+	for {
+		select {
+		case h := <-w.hints:
+			hint(h)
+		case err := <-w.end:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (r *Runtime) addWatcher(w *watcher) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.watchers = append(r.watchers, w)
+}
+
+func (r *Runtime) removeWatcher(w *watcher) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.watchers = slices.DeleteFunc(r.watchers, func(other *watcher) bool { return other == w })
+}
+
+func (r *Runtime) open() []*watcher {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.watchers)
+}
+
+// EndWatches ends all open event streams with err.
+func (r *Runtime) EndWatches(err error) {
+	for _, w := range r.open() {
+		select {
+		case w.end <- err:
+		default: // it has already ended
+		}
+	}
+}
+
+// Announce sends a CRI event that says what the runtime has of a container or
+// sandbox now: its state, or that it is removed. If the pod has one sandbox or
+// none, the event carries the pod and its status, as those of containerd do.
+func (r *Runtime) Announce(uid pleg.PodUID, id pleg.ContainerID) {
+	r.AnnounceHint(r.hint(uid, id))
+}
+
+// AnnounceHint sends a CRI event, even if it is malformed. It returns once every
+// open event stream has it; without one the event is lost.
+func (r *Runtime) AnnounceHint(h pleg.Hint) {
+	for _, w := range r.open() {
+		select {
+		case w.hints <- h:
+		case <-w.closed:
+		}
+	}
+}
+
+func (r *Runtime) hint(uid pleg.PodUID, id pleg.ContainerID) pleg.Hint {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := pleg.Hint{UID: uid, At: time.Now(), Container: id, State: pleg.StateExited, Removed: true}
+	i := r.index(uid)
+	if i < 0 {
+		return h
+	}
+	pod := r.pods[i]
+	for _, c := range slices.Concat(pod.Containers, pod.Sandboxes) {
+		if c.ID == id {
+			h.State, h.Removed, h.Sandbox = c.State, false, c.SandboxID
+		}
+	}
+	if len(pod.Sandboxes) == 1 {
+		h.Sandbox = pod.Sandboxes[0].ID
+	}
+	if len(pod.Sandboxes) < 2 {
+		h.Pod, h.Status = pod, statusOf(pod)
+	}
+	return h
+}

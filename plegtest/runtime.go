@@ -1,0 +1,245 @@
+package plegtest
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// Address is the address of every pod with a ready sandbox.
+const Address = "10.0.0.1"
+
+// Runtime is a container runtime in memory. All methods are safe for concurrent
+// use. Create it with [New].
+type Runtime struct {
+	mu       sync.Mutex
+	pods     []*pleg.Pod // in the order in which they were added
+	list     []*pleg.Pod // instead of pods, if not nil
+	statuses map[pleg.PodUID]*pleg.PodStatus
+
+	listFault, inspectFault, watchFault Fault
+	podFaults                           map[pleg.PodUID]Fault
+
+	counts   Counts
+	inFlight map[pleg.PodUID]int
+	watchers []*watcher
+}
+
+// Counts are the calls that a [Runtime] got.
+type Counts struct {
+	// Lists and PodLists are the calls of ListPods and ListPod.
+	Lists, PodLists int
+	// Inspections are the calls of PodStatus for each pod.
+	Inspections map[pleg.PodUID]int
+	// InFlight is the number of inspections that have not returned, Peak the
+	// highest it ever was, and PeakPerPod the highest for a single pod.
+	InFlight, Peak, PeakPerPod int
+	// WithoutDeadline is the number of lists and inspections whose context had
+	// no deadline.
+	WithoutDeadline int
+}
+
+var (
+	_ pleg.Runtime      = (*Runtime)(nil)
+	_ pleg.PodLister    = (*Runtime)(nil)
+	_ pleg.EventWatcher = (*Runtime)(nil)
+)
+
+// New returns a runtime without pods.
+func New() *Runtime {
+	return &Runtime{
+		statuses:  make(map[pleg.PodUID]*pleg.PodStatus),
+		podFaults: make(map[pleg.PodUID]Fault),
+		counts:    Counts{Inspections: make(map[pleg.PodUID]int)},
+		inFlight:  make(map[pleg.PodUID]int),
+	}
+}
+
+// Basic returns the runtime with only the methods of [pleg.Runtime]: one that can
+// neither list a single pod nor send CRI events.
+func (r *Runtime) Basic() pleg.Runtime { return struct{ pleg.Runtime }{r} }
+
+// Set adds the pod that [Pod] makes of words, or replaces the pod of that UID. Its
+// sandboxes are created now. If words are empty, Set removes the pod.
+func (r *Runtime) Set(uid pleg.PodUID, words string) {
+	if strings.TrimSpace(words) == "" {
+		r.Remove(uid)
+		return
+	}
+	pod := Pod(uid, words)
+	for _, sandbox := range pod.Sandboxes {
+		sandbox.CreatedAt = time.Now()
+	}
+	r.SetPod(pod)
+}
+
+// SetPod adds the pod, or replaces the pod of that UID. The pod must not be
+// modified after that.
+func (r *Runtime) SetPod(pod *pleg.Pod) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i := r.index(pod.UID); i >= 0 {
+		r.pods[i] = pod
+		return
+	}
+	r.pods = append(r.pods, pod)
+}
+
+// Remove removes the pod, if there is one.
+func (r *Runtime) Remove(uid pleg.PodUID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i := r.index(uid); i >= 0 {
+		r.pods = slices.Delete(r.pods, i, i+1)
+	}
+}
+
+func (r *Runtime) index(uid pleg.PodUID) int {
+	return slices.IndexFunc(r.pods, func(p *pleg.Pod) bool { return p.UID == uid })
+}
+
+// SetList makes ListPods return exactly these pods, even if they are malformed.
+// If pods is nil, ListPods returns the pods of the runtime again.
+func (r *Runtime) SetList(pods []*pleg.Pod) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = pods
+}
+
+// SetStatus makes inspections of the pod return exactly this status, even if it is
+// malformed. If status is nil, they return the status of the pod again.
+func (r *Runtime) SetStatus(uid pleg.PodUID, status *pleg.PodStatus) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.statuses[uid] = status
+}
+
+// SetListFault sets the fault of ListPods and ListPod; nil ends it. Calls that are
+// already running keep theirs.
+func (r *Runtime) SetListFault(f Fault) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.listFault = f
+}
+
+// SetInspectFault sets the fault of all inspections; nil ends it. Inspections that
+// are already running keep theirs.
+func (r *Runtime) SetInspectFault(f Fault) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.inspectFault = f
+}
+
+// SetPodFault sets the fault of the inspections of one pod; nil ends it. It happens
+// after that of [Runtime.SetInspectFault].
+func (r *Runtime) SetPodFault(uid pleg.PodUID, f Fault) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.podFaults[uid] = f
+}
+
+// Counts returns the calls so far.
+func (r *Runtime) Counts() Counts {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.counts
+	c.Inspections = maps.Clone(c.Inspections)
+	return c
+}
+
+// ListPods implements [pleg.Runtime]. It returns the pods as they are when it is
+// called, in the order in which they were added, whatever happens until it
+// returns.
+func (r *Runtime) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
+	r.mu.Lock()
+	r.counts.Lists++
+	r.countDeadline(ctx)
+	pods, fault := slices.Clone(r.pods), r.listFault
+	if r.list != nil {
+		pods = slices.Clone(r.list)
+	}
+	r.mu.Unlock()
+	if err := happen(ctx, fault); err != nil {
+		return nil, err
+	}
+	return pods, nil
+}
+
+// ListPod implements [pleg.PodLister].
+func (r *Runtime) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, error) {
+	r.mu.Lock()
+	r.counts.PodLists++
+	r.countDeadline(ctx)
+	var pod *pleg.Pod
+	if i := r.index(uid); i >= 0 {
+		pod = r.pods[i]
+	}
+	fault := r.listFault
+	r.mu.Unlock()
+	if err := happen(ctx, fault); err != nil {
+		return nil, err
+	}
+	return pod, nil
+}
+
+// PodStatus implements [pleg.Runtime]. It returns the [Status] of the pod as it was
+// listed, with [Address] if a sandbox is ready.
+func (r *Runtime) PodStatus(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+	faults := r.startInspection(ctx, pod.UID)
+	defer r.finishInspection(pod.UID)
+	for _, fault := range faults {
+		if err := happen(ctx, fault); err != nil {
+			return nil, err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.statuses[pod.UID]; s != nil {
+		return s, nil
+	}
+	return statusOf(pod), nil
+}
+
+func (r *Runtime) startInspection(ctx context.Context, uid pleg.PodUID) []Fault {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.countDeadline(ctx)
+	r.counts.Inspections[uid]++
+	r.counts.InFlight++
+	r.inFlight[uid]++
+	r.counts.Peak = max(r.counts.Peak, r.counts.InFlight)
+	r.counts.PeakPerPod = max(r.counts.PeakPerPod, r.inFlight[uid])
+	return []Fault{r.inspectFault, r.podFaults[uid]}
+}
+
+func (r *Runtime) finishInspection(uid pleg.PodUID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counts.InFlight--
+	r.inFlight[uid]--
+}
+
+func (r *Runtime) countDeadline(ctx context.Context) {
+	if _, ok := ctx.Deadline(); !ok {
+		r.counts.WithoutDeadline++
+	}
+}
+
+func happen(ctx context.Context, f Fault) error {
+	if f == nil {
+		return nil
+	}
+	return f(ctx)
+}
+
+func statusOf(pod *pleg.Pod) *pleg.PodStatus {
+	if slices.ContainsFunc(pod.Sandboxes, func(s *pleg.Container) bool { return s.State == pleg.StateRunning }) {
+		return Status(pod, Address)
+	}
+	return Status(pod)
+}

@@ -1,0 +1,82 @@
+package plegtest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+var states = map[string]pleg.State{
+	"unknown": pleg.StateUnknown,
+	"created": pleg.StateCreated,
+	"running": pleg.StateRunning,
+	"exited":  pleg.StateExited,
+}
+
+// Pod returns a new pod with the containers and sandboxes that words list, such
+// as "c1=running /s1=exited": an id and a state, with a slash before the id of a
+// sandbox. The states are created, running, exited and unknown; Pod panics on any
+// other.
+//
+// The pod's namespace is "ns". If the UID has a slash, as in "web/a", the part
+// before it is the namespace, and the part after it is the value of the label
+// "pod".
+func Pod(uid pleg.PodUID, words string) *pleg.Pod {
+	p := &pleg.Pod{UID: uid, Name: "name-" + string(uid), Namespace: "ns"}
+	if namespace, name, ok := strings.Cut(string(uid), "/"); ok {
+		p.Namespace, p.Labels = namespace, map[string]string{"pod": name}
+	}
+	for word := range strings.FieldsSeq(words) {
+		id, name, _ := strings.Cut(word, "=")
+		state, ok := states[name]
+		if !ok {
+			panic(fmt.Sprintf("plegtest: unknown state in %q", word))
+		}
+		if sandbox, ok := strings.CutPrefix(id, "/"); ok {
+			p.Sandboxes = append(p.Sandboxes, &pleg.Container{ID: pleg.ContainerID(sandbox), Name: p.Name, State: state})
+			continue
+		}
+		p.Containers = append(p.Containers, &pleg.Container{ID: pleg.ContainerID(id), Name: "of-" + id, State: state})
+	}
+	return p
+}
+
+// Status returns the status of a pod in the states that its list shows, with the
+// given addresses. Exited containers have exit code 3 and the reason "Error".
+func Status(p *pleg.Pod, ips ...string) *pleg.PodStatus {
+	s := &pleg.PodStatus{UID: p.UID, Name: p.Name, Namespace: p.Namespace, IPs: ips}
+	for _, c := range p.Containers {
+		status := &pleg.ContainerStatus{ID: c.ID, Name: c.Name, Attempt: c.Attempt, State: c.State}
+		if c.State == pleg.StateExited {
+			status.ExitCode, status.Reason = 3, "Error"
+		}
+		s.Containers = append(s.Containers, status)
+	}
+	for _, c := range p.Sandboxes {
+		s.Sandboxes = append(s.Sandboxes, &pleg.SandboxStatus{ID: c.ID, Ready: c.State == pleg.StateRunning, CreatedAt: c.CreatedAt, IPs: slices.Clone(ips)})
+	}
+	return s
+}
+
+// Words returns events in short, such as "Died(c1) Started(/s1) PodSync": the
+// type without "Container" and the id, with a slash before that of a sandbox.
+func Words(events ...pleg.Event) string {
+	words := make([]string, len(events))
+	for i, ev := range events {
+		words[i] = word(ev)
+	}
+	return strings.Join(words, " ")
+}
+
+func word(ev pleg.Event) string {
+	if ev.Type == pleg.PodSync {
+		return string(ev.Type)
+	}
+	slash := ""
+	if ev.Sandbox {
+		slash = "/"
+	}
+	return fmt.Sprintf("%s(%s%s)", strings.TrimPrefix(string(ev.Type), "Container"), slash, ev.ContainerID)
+}

@@ -1,0 +1,98 @@
+package server_test
+
+import (
+	"context"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/server"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleVariable); role != "" {
+		os.Exit(playRole(role))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// fixture is a pipeline and its server.
+type fixture struct {
+	*testing.T
+	*kit.Pipeline
+	dial func(context.Context, string) (net.Conn, error)
+	// stopServer returns what Serve returned.
+	stopServer func() error
+}
+
+// newFixture runs a pipeline and its server in a bubble. The test acts in the middle
+// between two lists.
+func newFixture(t *testing.T, p pipeline.Options, o server.Options) *fixture {
+	t.Helper()
+	listener := bufconn.Listen(64 << 10)
+	f := newFixtureOn(t, p, o, listener)
+	f.dial = func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }
+	time.Sleep(500 * time.Millisecond)
+	return f
+}
+
+func newFixtureOn(t *testing.T, p pipeline.Options, o server.Options, listener net.Listener) *fixture {
+	t.Helper()
+	f := &fixture{T: t, Pipeline: kit.New(t, p)}
+	s, err := server.New(f.Pipeline.Pipeline, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Start(t)
+	f.stopServer = kit.Run(t, func(ctx context.Context) error { return s.Serve(ctx, listener) })
+	return f
+}
+
+// connect returns a new connection.
+func (f *fixture) connect() *grpc.ClientConn {
+	f.Helper()
+	conn, err := grpc.NewClient("passthrough:///localhost",
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(f.dial), grpc.WithNoProxy())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func (f *fixture) client() plegv1.PLEGClient { return plegv1.NewPLEGClient(f.connect()) }
+
+// watch returns a stream whose subscription exists, or the error.
+func (f *fixture) watch(ctx context.Context, c plegv1.PLEGClient, r *plegv1.WatchRequest) (grpc.ServerStreamingClient[plegv1.WatchResponse], error) {
+	stream, err := c.Watch(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	header, err := stream.Header()
+	if err != nil {
+		return nil, err
+	}
+	if header == nil { // the call ended without one
+		_, err := stream.Recv()
+		return nil, err
+	}
+	return stream, nil
+}
+
+func (f *fixture) mustWatch(ctx context.Context, c plegv1.PLEGClient, r *plegv1.WatchRequest) grpc.ServerStreamingClient[plegv1.WatchResponse] {
+	f.Helper()
+	stream, err := f.watch(ctx, c, r)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return stream
+}

@@ -1,0 +1,214 @@
+// Package invariants_test has a test for each invariant of the pipeline: it fails if
+// the rule is broken.
+package invariants_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+var errInspect = errors.New("inspection failed")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Both pods restart their container at each relist. One is inspected at once. The other
+// is inspected slowly, so that several steps are reported together, still in order.
+func TestInvariantOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := kit.New(t, pipeline.Options{})
+		r.Runtime.SetPodFault("slow", plegtest.Delay(1400*time.Millisecond))
+		subscribers := []<-chan pleg.Event{r.Events(t, 0), r.Events(t, 0), r.Events(t, 0)}
+		words := "c0=running /s=running"
+		for n := range 6 {
+			if n > 0 {
+				words = fmt.Sprintf("c%d=running c%d=exited%s", n, n-1, words[len("c0=running"):])
+			}
+			r.Runtime.Set("fast", words)
+			r.Runtime.Set("slow", words)
+			if n == 0 {
+				r.Start(t)
+				synctest.Wait()
+			} else {
+				kit.Relist(1)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		for _, events := range subscribers {
+			kit.RequireEvents(t, events,
+				"fast", "Started(c0) Started(/s) Died(c0) Started(c1) Died(c1) Started(c2) "+
+					"Died(c2) Started(c3) Died(c3) Started(c4) Died(c4) Started(c5)",
+				"slow", "Started(c0) Started(/s) Died(c0) Started(c1) Died(c1) Started(c2) "+
+					"Died(c2) Started(c4) Died(c3) Died(c4) Started(c5)")
+		}
+	})
+}
+
+// Whoever receives an event finds in the cache a status at least as new.
+func TestInvariantCacheFirst(t *testing.T) {
+	const pods, steps = 200, 6
+	synctest.Test(t, func(t *testing.T) {
+		r := kit.New(t, pipeline.Options{})
+		events := r.Events(t, pods*4*steps)
+		checked := make(chan int)
+		go func() {
+			n := 0
+			for ev := range events {
+				status, err := r.Cache().Get(ev.PodUID)
+				switch {
+				case err != nil:
+					t.Errorf("cache of pod %s at %s: %v", ev.PodUID, ev.Type, err)
+				case ev.Type == pleg.ContainerRemoved:
+					if status.Name != "" {
+						t.Errorf("cache of pod %s, which is gone, has %+v", ev.PodUID, status)
+					}
+				case status.ObservedAt.Before(ev.ObservedAt) && status.Name != "":
+					t.Errorf("cache of pod %s is from %v, older than its event of %v", ev.PodUID, status.ObservedAt, ev.ObservedAt)
+				case ev.Type == pleg.ContainerStarted && status.Container(ev.ContainerID) == nil:
+					t.Errorf("cache of pod %s does not have container %s, which has started", ev.PodUID, ev.ContainerID)
+				}
+				n++
+			}
+			checked <- n
+		}()
+		r.Start(t)
+		synctest.Wait()
+		for range steps / 2 {
+			for n := range pods {
+				r.Runtime.Set(pleg.PodUID(fmt.Sprint(n)), "c=running")
+			}
+			kit.Relist(1)
+			for n := range pods {
+				r.Runtime.Remove(pleg.PodUID(fmt.Sprint(n)))
+			}
+			kit.Relist(1)
+		}
+		_ = r.Stop()
+		if got, want := <-checked, pods*3*steps/2; got != want {
+			t.Errorf("events = %d, want %d", got, want)
+		}
+	})
+}
+
+// While inspections fail, no event is sent, the cache has the error, and the pod is
+// inspected once at each relist.
+func TestInvariantRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := kit.New(t, pipeline.Options{})
+		events := r.Events(t, 0)
+		r.Runtime.Set("a", "c=running /s=running")
+		r.Start(t)
+		synctest.Wait()
+		kit.RequireEvents(t, events, "a", "Started(c) Started(/s)")
+		r.Runtime.SetPodFault("a", plegtest.Fail(errInspect))
+		r.Runtime.Set("a", "c=exited /s=running")
+		for range 3 {
+			asked := time.Now()
+			kit.Relist(1)
+			kit.RequireEvents(t, events)
+			if status, err := r.Cache().Get("a"); status != nil || !errors.Is(err, errInspect) {
+				t.Errorf("cache = %+v, %v, want the error of the inspection", status, err)
+			}
+			if _, err := r.Cache().GetNewerThan(t.Context(), "a", asked); !errors.Is(err, errInspect) {
+				t.Errorf("GetNewerThan = %v, want the error of the inspection", err)
+			}
+		}
+		r.Runtime.Set("a", "d=running c=exited /s=running")
+		kit.Relist(1)
+		kit.RequireEvents(t, events)
+		r.Runtime.SetPodFault("a", nil)
+		kit.Relist(1)
+		kit.RequireEvents(t, events, "a", "Died(c) Started(d)")
+		for range 5 {
+			kit.Relist(1)
+		}
+		kit.RequireEvents(t, events)
+		// The first, one failure at each of four relists, and the success.
+		if inspected := r.Runtime.Counts().Inspections["a"]; inspected != 6 {
+			t.Errorf("inspections = %d, want 6: one at each relist until it succeeds", inspected)
+		}
+	})
+}
+
+// A hung pod delays no other pod, no relist, and no GetNewerThan of another pod.
+func TestInvariantNoHeadOfLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := kit.New(t, pipeline.Options{Inspectors: 2})
+		events := r.Events(t, 0)
+		r.Runtime.Set("still", "c=running")
+		r.Start(t)
+		synctest.Wait()
+		kit.RequireEvents(t, events, "still", "Started(c)")
+		r.Runtime.SetPodFault("hung", plegtest.Hang)
+		r.Runtime.Set("hung", "c=running")
+		want := []string{}
+		for n := range 20 {
+			uid := fmt.Sprint("other-", n)
+			r.Runtime.Set(pleg.PodUID(uid), "c=running")
+			want = append(want, uid, "Started(c)")
+		}
+		asked := time.Now()
+		kit.Relist(1)
+		kit.RequireEvents(t, events, want...)
+		for _, uid := range []pleg.PodUID{"still", "other-0", "other-19", "nobody"} {
+			if !kit.Fresh(r.Cache(), uid, asked) {
+				t.Errorf("no status of pod %s that is newer than before the relist", uid)
+			}
+		}
+		if kit.Fresh(r.Cache(), "hung", asked) {
+			t.Error("the hung pod counts as inspected")
+		}
+		for n := range 10 {
+			r.Runtime.Remove(pleg.PodUID(fmt.Sprint("other-", n)))
+			kit.Relist(1)
+			kit.RequireEvents(t, events, fmt.Sprint("other-", n), "Died(c) Removed(c)")
+		}
+		if listed := r.Runtime.Counts().Lists; listed != 12 {
+			t.Errorf("lists = %d, want 12: one a second", listed)
+		}
+		if ok, err := r.Healthy(); !ok {
+			t.Errorf("Healthy = %v, though every list was answered", err)
+		}
+	})
+}
+
+// At most one inspection per pod and Inspectors in all are in flight, and every call
+// has a deadline.
+func TestInvariantBounds(t *testing.T) {
+	const pods, inspectors = 50, 4
+	synctest.Test(t, func(t *testing.T) {
+		r := kit.New(t, pipeline.Options{Inspectors: inspectors, FixedWidth: true})
+		r.Start(t)
+		synctest.Wait()
+		for n := range pods {
+			uid := pleg.PodUID(fmt.Sprint(n))
+			r.Runtime.SetPodFault(uid, plegtest.Delay(300*time.Millisecond))
+			r.Runtime.Set(uid, "c=running")
+		}
+		r.Runtime.SetPodFault("1", plegtest.Delay(6*time.Second)) // and it changes all the while
+		for n := range 8 {
+			r.RequestReinspect("0")
+			r.Runtime.Set("1", fmt.Sprintf("c%d=running", n))
+			kit.Relist(1)
+		}
+		got := r.Runtime.Counts()
+		if got.Peak != inspectors {
+			t.Errorf("most inspections in flight = %d, want %d", got.Peak, inspectors)
+		}
+		if got.PeakPerPod != 1 {
+			t.Errorf("most inspections of one pod in flight = %d, want 1", got.PeakPerPod)
+		}
+		if got.WithoutDeadline != 0 {
+			t.Errorf("calls of the runtime without a deadline = %d, want 0", got.WithoutDeadline)
+		}
+	})
+}

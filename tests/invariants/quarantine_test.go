@@ -1,0 +1,193 @@
+package invariants_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+const (
+	quarantineInspectors = 8
+	hungPods             = 40
+	goodPods             = 60
+	quarantineSteps      = 240
+)
+
+// quarantineTest is a pipeline on a runtime where hungPods pods hang until the runtime
+// recovers.
+type quarantineTest struct {
+	*kit.Pipeline
+	log       kit.Log
+	events    <-chan pleg.Event
+	seen      map[pleg.PodUID]int // events
+	recovered chan struct{}
+	// uncancellable: the hung calls ignore their context.
+	uncancellable bool
+	hung          atomic.Int64
+}
+
+func hungPod(n int) pleg.PodUID { return pleg.PodUID(fmt.Sprint("hung-", n)) }
+
+func goodPod(n int) pleg.PodUID { return pleg.PodUID(fmt.Sprint("good-", n)) }
+
+func newQuarantineTest(t *testing.T, uncancellable bool) *quarantineTest {
+	q := &quarantineTest{seen: make(map[pleg.PodUID]int), recovered: make(chan struct{}), uncancellable: uncancellable}
+	q.Pipeline = kit.New(t, pipeline.Options{Inspectors: quarantineInspectors, DeliverAfterFailures: 3, Logger: q.log.Logger()})
+	q.events = q.Events(t, 10_000)
+	for n := range hungPods {
+		q.Runtime.SetPodFault(hungPod(n), q.hang)
+		q.Runtime.Set(hungPod(n), "c=running")
+	}
+	q.Start(t)
+	synctest.Wait()
+	return q
+}
+
+// hang is the fault of the hung pods. It counts the calls that are older than HungAfter.
+func (q *quarantineTest) hang(ctx context.Context) error {
+	timer := time.AfterFunc(pipeline.DefaultHungAfter+1, func() { q.hung.Add(1) })
+	defer func() {
+		if !timer.Stop() {
+			q.hung.Add(-1)
+		}
+	}()
+	done := ctx.Done()
+	if q.uncancellable {
+		done = nil
+	}
+	select {
+	case <-q.recovered:
+		return nil
+	case <-done:
+		return ctx.Err()
+	}
+}
+
+// step changes every good pod and requires its events at once.
+func (q *quarantineTest) step(t *testing.T, n int) {
+	t.Helper()
+	for i := range goodPods {
+		q.Runtime.Set(goodPod(i), fmt.Sprintf("c%d=running", n))
+	}
+	kit.Relist(1)
+	for _, ev := range kit.Drain(q.events) {
+		q.seen[ev.PodUID]++
+		if !ev.Uninspected && time.Since(ev.ObservedAt) > 0 {
+			t.Fatalf("step %d: late event %+v", n, ev)
+		}
+	}
+	if got := q.hung.Load(); !q.uncancellable && got > quarantineInspectors/2 {
+		t.Fatalf("step %d: %d of %d inspectors are with hung pods", n, got, quarantineInspectors)
+	}
+}
+
+func (q *quarantineTest) requireCounts(t *testing.T) {
+	t.Helper()
+	for n := range goodPods {
+		if got, want := q.seen[goodPod(n)], 1+(quarantineSteps-1)*3; got != want {
+			t.Errorf("pod %s has %d events, want %d", goodPod(n), got, want)
+		}
+	}
+	for n := range hungPods {
+		if got := q.seen[hungPod(n)]; got != 1 {
+			t.Errorf("pod %s has %d events, want one, uninspected", hungPod(n), got)
+		}
+	}
+	if got := q.Runtime.Counts().Lists; got != 1+30+quarantineSteps {
+		t.Errorf("%d lists, want one each second", got)
+	}
+	if got := len(q.Quarantined()); got != hungPods {
+		t.Errorf("%d pods in quarantine, want %d", got, hungPods)
+	}
+}
+
+// requireRecovery ends the hangs and requires that every pod leaves the quarantine.
+func (q *quarantineTest) requireRecovery(t *testing.T) {
+	t.Helper()
+	asked := time.Now()
+	close(q.recovered)
+	if q.uncancellable { // each pod is tried when its wait ends
+		time.Sleep(pipeline.DefaultMaxQuarantine)
+	}
+	kit.Relist(10)
+	if got := q.Quarantined(); len(got) > 0 {
+		t.Errorf("%d pods in quarantine after the runtime recovered: %+v", len(got), got)
+	}
+	for n := range hungPods {
+		uid := hungPod(n)
+		if status, err := q.Cache().Get(uid); err != nil || status.Container("c") == nil || !kit.Fresh(q.Cache(), uid, asked) {
+			t.Errorf("cache of pod %s: %+v, %v", uid, status, err)
+		}
+	}
+}
+
+// Forty of a hundred pods hang until the runtime recovers. The others change every
+// second, and their events are never late.
+func TestHungPodsAreQuarantined(t *testing.T) {
+	for name, uncancellable := range map[string]bool{"cancelled": false, "uncancellable": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				q := newQuarantineTest(t, uncancellable)
+				kit.Relist(30)
+				if got := len(q.Quarantined()); got < hungPods-quarantineInspectors/2 {
+					t.Errorf("%d pods in quarantine, want %d, except those that hang for the first time", got, hungPods)
+				}
+
+				for n := range quarantineSteps {
+					q.step(t, n)
+				}
+				q.requireCounts(t)
+				q.requireRecovery(t)
+				_ = q.Stop()
+				q.log.RequireLines(t, hungPods, "pod quarantined")
+				q.log.RequireLines(t, hungPods, "pod released")
+				q.log.RequireLines(t, 0, "inspection failed")
+			})
+		})
+	}
+}
+
+// A request makes the pipeline try a quarantined pod at once, and the removal of such
+// a pod is reported at once.
+func TestQuarantineEndsOnRequestOrRemoval(t *testing.T) {
+	for name, tc := range map[string]struct {
+		do   func(r *kit.Pipeline)
+		want string
+	}{
+		"nothing":          {do: func(*kit.Pipeline) {}},
+		"RequestReinspect": {do: func(r *kit.Pipeline) { r.RequestReinspect("a") }, want: "Died(c)"},
+		"RequestRelist":    {do: func(r *kit.Pipeline) { r.RequestRelist("a") }, want: "Died(c)"},
+		"removal":          {do: func(r *kit.Pipeline) { r.Runtime.Remove("a") }, want: "Died(c) Removed(c)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := kit.New(t, pipeline.Options{InspectTimeout: pipeline.DefaultRelistPeriod})
+				events := r.Events(t, 0)
+				r.Runtime.Set("a", "c=running")
+				r.Start(t)
+				synctest.Wait()
+				r.Runtime.SetPodFault("a", plegtest.Hang)
+				r.Runtime.Set("a", "c=exited")
+				kit.Relist(40) // the wait is 16 s at the end, or more
+				kit.RequireEvents(t, events, "a", "Started(c)")
+				r.Runtime.SetPodFault("a", nil)
+				tc.do(r)
+				kit.Relist(1)
+				if tc.want == "" {
+					kit.RequireEvents(t, events)
+				} else {
+					kit.RequireEvents(t, events, "a", tc.want)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,123 @@
+package kit
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+)
+
+// Drain returns the events that wait in a channel.
+func Drain(events <-chan pleg.Event) []pleg.Event {
+	var got []pleg.Event
+	for {
+		select {
+		case ev, open := <-events:
+			if !open {
+				return got
+			}
+			got = append(got, ev)
+		default:
+			return got
+		}
+	}
+}
+
+// ByPod returns the events of each pod, in order.
+func ByPod(events []pleg.Event) map[pleg.PodUID][]pleg.Event {
+	pods := make(map[pleg.PodUID][]pleg.Event)
+	for _, ev := range events {
+		pods[ev.PodUID] = append(pods[ev.PodUID], ev)
+	}
+	return pods
+}
+
+// WordsByPod returns the [plegtest.Words] of the events of each pod.
+func WordsByPod(events []pleg.Event) map[pleg.PodUID]string {
+	words := make(map[pleg.PodUID]string)
+	for uid, evs := range ByPod(events) {
+		words[uid] = plegtest.Words(evs...)
+	}
+	return words
+}
+
+// RequireEvents fails unless exactly these events wait in the channel; want
+// alternates between a pod UID and the words of its events.
+func RequireEvents(t testing.TB, events <-chan pleg.Event, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	got := WordsByPod(Drain(events))
+	for i := 0; i < len(want); i += 2 {
+		uid := pleg.PodUID(want[i])
+		if got[uid] != want[i+1] {
+			t.Errorf("events of pod %s: %q, want %q", uid, got[uid], want[i+1])
+		}
+		delete(got, uid)
+	}
+	for uid, words := range got {
+		t.Errorf("events of pod %s: %q, want none", uid, words)
+	}
+}
+
+// EqualEvents compares events that a protocol may have changed in form.
+func EqualEvents(a, b pleg.Event) bool {
+	sameExit := (a.ExitCode == nil) == (b.ExitCode == nil) && (a.ExitCode == nil || *a.ExitCode == *b.ExitCode)
+	sameTime := a.ObservedAt.Equal(b.ObservedAt)
+	a.ExitCode, b.ExitCode, a.ObservedAt, b.ObservedAt = nil, nil, time.Time{}, time.Time{}
+	return a == b && sameExit && sameTime
+}
+
+// Subscriber collects the events of one subscription. Whoever reads them calls Add
+// for each and closes Done at the end.
+type Subscriber struct {
+	// See, if not nil, is called by Add with each event.
+	See func(pleg.Event)
+	// Close ends the subscription.
+	Close func()
+	Done  chan struct{}
+
+	mu     sync.Mutex
+	events []pleg.Event
+	turn   chan struct{} // of capacity 1; who takes its element may go on
+}
+
+// NewSubscriber returns a subscriber without events. see may be nil.
+func NewSubscriber(see func(pleg.Event), end func()) *Subscriber {
+	s := &Subscriber{See: see, Close: end, Done: make(chan struct{}), turn: make(chan struct{}, 1)}
+	s.turn <- struct{}{}
+	return s
+}
+
+// Add adds an event, unless the subscriber is paused: then it waits.
+func (s *Subscriber) Add(ev pleg.Event) {
+	<-s.turn
+	s.mu.Lock()
+	s.events = append(s.events, ev)
+	s.mu.Unlock()
+	s.turn <- struct{}{}
+	if s.See != nil {
+		s.See(ev)
+	}
+}
+
+// Events returns all events so far.
+func (s *Subscriber) Events() []pleg.Event {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.events)
+}
+
+// Pause makes the next Add wait.
+func (s *Subscriber) Pause() { <-s.turn }
+
+// Resume ends a pause, and waits until the pipeline notices that the subscriber
+// reads again.
+func (s *Subscriber) Resume() {
+	s.turn <- struct{}{}
+	time.Sleep(20 * time.Millisecond)
+}

@@ -1,0 +1,126 @@
+package kit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+)
+
+// Run calls run in a goroutine until stop is called or the test ends. stop cancels
+// the context and returns what run returned. At the end of the test that must be
+// [context.Canceled].
+func Run(t testing.TB, run func(context.Context) error) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	stop = sync.OnceValue(func() error {
+		cancel()
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(time.Hour): // timers hide a deadlock from the bubble
+			panic("kit: Run has not returned an hour after its context ended")
+		}
+	})
+	t.Cleanup(func() {
+		if err := stop(); !errors.Is(err, context.Canceled) {
+			t.Errorf("Run returned %v, want %v", err, context.Canceled)
+		}
+	})
+	return stop
+}
+
+// Pipeline is a pipeline on a runtime in memory.
+type Pipeline struct {
+	*pipeline.Pipeline
+	Runtime *plegtest.Runtime
+	Metrics *prometheus.Registry
+	// Stop ends Run and returns what it returned. It is nil before Start.
+	Stop func() error
+}
+
+// New returns a pipeline that does not run yet. If o has no Runtime, it gets one
+// without single-pod lists and CRI events. If o has no Registerer, it gets
+// [Pipeline.Metrics].
+func New(t testing.TB, o pipeline.Options) *Pipeline {
+	t.Helper()
+	p := &Pipeline{Runtime: plegtest.New(), Metrics: prometheus.NewPedanticRegistry()}
+	if o.Runtime == nil {
+		o.Runtime = p.Runtime.Basic()
+	}
+	if o.Registerer == nil {
+		o.Registerer = p.Metrics
+	}
+	var err error
+	if p.Pipeline, err = pipeline.New(o); err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	return p
+}
+
+// Start runs the pipeline until the test ends.
+func (p *Pipeline) Start(t testing.TB) {
+	t.Helper()
+	p.Stop = Run(t, p.Run)
+}
+
+// StartBetweenLists is Start, and then waits until the middle between two lists,
+// so that whatever the test does next happens at no list.
+func (p *Pipeline) StartBetweenLists(t testing.TB) {
+	t.Helper()
+	p.Start(t)
+	time.Sleep(pipeline.DefaultRelistPeriod / 2)
+}
+
+// Events subscribes to all events, with a buffer; 0 is the default.
+func (p *Pipeline) Events(t testing.TB, buffer int) <-chan pleg.Event {
+	t.Helper()
+	sub, err := p.Subscribe(pipeline.SubscribeOptions{Buffer: buffer})
+	if err != nil {
+		t.Fatalf("Subscribe: %v", err)
+	}
+	return sub.Events()
+}
+
+// Relist waits until the next n lists have settled, if lists follow each other
+// after [pipeline.DefaultRelistPeriod].
+func Relist(n int) {
+	time.Sleep(time.Duration(n) * pipeline.DefaultRelistPeriod)
+	synctest.Wait()
+}
+
+// Fresh reports whether the cache has an observation of the pod newer than t.
+func Fresh(c *pipeline.Cache, uid pleg.PodUID, t time.Time) bool {
+	stale := errors.New("stale")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(stale)
+	_, err := c.GetNewerThan(ctx, uid, t)
+	return !errors.Is(err, stale)
+}
+
+// UIDs returns n pod UIDs: p0, p1 and so on.
+func UIDs(n int) []pleg.PodUID {
+	uids := make([]pleg.PodUID, n)
+	for i := range uids {
+		uids[i] = pleg.PodUID(fmt.Sprintf("p%d", i))
+	}
+	return uids
+}
+
+// Fill sets the first n of [UIDs] to the same words.
+func Fill(r *plegtest.Runtime, n int, words string) {
+	for _, uid := range UIDs(n) {
+		r.Set(uid, words)
+	}
+}

@@ -1,0 +1,133 @@
+package kit
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+)
+
+// Simulation is a pipeline on a simulated CRI runtime, in the bubble of a test: one
+// subscriber gets all events, and a history records what the runtime did.
+type Simulation struct {
+	*Pipeline
+	Node    *simruntime.Runtime
+	History *History
+
+	t           testing.TB
+	sub         *pipeline.Subscription
+	listener    atomic.Pointer[bufconn.Listener] // nil while the runtime does not serve
+	stopServing func() error
+}
+
+// Simulate runs a pipeline on a runtime until the test ends. The connections of its
+// client have the given options.
+func Simulate(t testing.TB, node *simruntime.Runtime, o pipeline.Options, dial ...grpc.DialOption) *Simulation {
+	t.Helper()
+	s := &Simulation{Node: node, History: NewHistory(), t: t}
+	client, err := cri.New("/in-memory", cri.Options{DialOptions: append(dial, grpc.WithContextDialer(s.dial))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Runtime = client
+	s.Pipeline = New(t, o)
+	if s.sub, err = s.Subscribe(pipeline.SubscribeOptions{Buffer: 1 << 16}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.StopServing()
+		if err := client.Close(); err != nil {
+			t.Errorf("close client: %v", err)
+		}
+	})
+	s.Serve()
+	s.Start(t)
+	synctest.Wait()
+	return s
+}
+
+func (s *Simulation) dial(ctx context.Context, _ string) (net.Conn, error) {
+	if listener := s.listener.Load(); listener != nil {
+		return listener.DialContext(ctx)
+	}
+	return nil, errors.New("connection refused")
+}
+
+// Serve makes the runtime available again after StopServing.
+func (s *Simulation) Serve() {
+	listener := bufconn.Listen(1 << 20)
+	s.listener.Store(listener)
+	s.stopServing = Run(s.t, func(ctx context.Context) error { return s.Node.Serve(ctx, listener) })
+}
+
+// StopServing makes the runtime unavailable.
+func (s *Simulation) StopServing() {
+	s.listener.Store(nil)
+	_ = s.stopServing() // Run reports the error
+}
+
+// Update changes the runtime and records the result.
+func (s *Simulation) Update(change func(*simruntime.Txn) error) {
+	s.t.Helper()
+	s.Node.Update(func(tx *simruntime.Txn) {
+		if err := change(tx); err != nil {
+			s.t.Fatal(err)
+		}
+	})
+	s.record()
+}
+
+// Populate adds pods and records them.
+func (s *Simulation) Populate(p simruntime.Population) []simruntime.Pod {
+	s.t.Helper()
+	pods, err := s.Node.Populate(p)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.record()
+	return pods
+}
+
+// Churn does random actions at 20 each second and records the result of each.
+func (s *Simulation) Churn(seed uint64, actions int) {
+	s.t.Helper()
+	err := s.Node.Churn(context.Background(), simruntime.ChurnOptions{
+		Seed: seed, Rate: 20, Pods: 12, Actions: actions, Observe: func(simruntime.Action) { s.record() },
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *Simulation) record() { s.History.Record(s.Truth()) }
+
+// Truth returns the state of the runtime.
+func (s *Simulation) Truth() Truth { return SimulatedTruth(s.Node.Pods()) }
+
+// RequireTruth fails unless the cache has what the runtime has.
+func (s *Simulation) RequireTruth() {
+	s.t.Helper()
+	for _, line := range s.Truth().Diff(s.Cache().List()) {
+		s.t.Error(line)
+	}
+}
+
+// End stops the pipeline and returns all of its events.
+func (s *Simulation) End() []pleg.Event {
+	_ = s.Stop() // Run reports the error
+	var all []pleg.Event
+	for ev := range s.sub.Events() {
+		all = append(all, ev)
+	}
+	return all
+}

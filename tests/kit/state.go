@@ -1,0 +1,112 @@
+package kit
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// NodeState rebuilds from the events of one subscriber what runs on a node, by the
+// rules of docs/subscriptions.md. It is not safe for concurrent use.
+type NodeState struct {
+	// Wants reports whether the subscriber's filter lets through the events of a
+	// container; if nil, of all.
+	Wants func(Pod, Container) bool
+	// Look returns what the cache has of a pod. It is called for each PodSync.
+	Look func(pleg.PodUID) (*pleg.PodStatus, error)
+	// Gaps counts the gaps, Repairs the PodSyncs for missed events, and Missed
+	// those events.
+	Gaps, Repairs int
+	Missed        uint64
+
+	pods map[pleg.PodUID]map[pleg.ContainerID]bool // whether each runs
+	// unsure are the pods whose inspection had failed when they were looked at:
+	// the next event of such a pod comes once an inspection has succeeded.
+	unsure map[pleg.PodUID]bool
+}
+
+// Reset forgets all pods, because a replay follows.
+func (s *NodeState) Reset() { s.pods, s.unsure = nil, nil }
+
+// Add applies an event.
+func (s *NodeState) Add(ev pleg.Event) {
+	switch {
+	case ev.Type == pleg.Gap:
+		s.Gaps++
+		s.Reset()
+	case ev.Type == pleg.PodSync || s.unsure[ev.PodUID]:
+		if ev.Missed > 0 {
+			s.Repairs++
+			s.Missed += ev.Missed
+		}
+		s.look(ev.PodUID)
+	case ev.Type == pleg.ContainerStarted || ev.Type == pleg.ContainerDied:
+		if s.pods[ev.PodUID] == nil {
+			s.set(ev.PodUID, make(map[pleg.ContainerID]bool))
+		}
+		s.pods[ev.PodUID][ev.ContainerID] = ev.Type == pleg.ContainerStarted
+	case ev.Type == pleg.ContainerRemoved:
+		delete(s.pods[ev.PodUID], ev.ContainerID)
+		if len(s.pods[ev.PodUID]) == 0 {
+			delete(s.pods, ev.PodUID)
+		}
+	}
+}
+
+func (s *NodeState) set(uid pleg.PodUID, running map[pleg.ContainerID]bool) {
+	if s.pods == nil {
+		s.pods, s.unsure = make(map[pleg.PodUID]map[pleg.ContainerID]bool), make(map[pleg.PodUID]bool)
+	}
+	s.pods[uid] = running
+}
+
+func (s *NodeState) wants(p Pod, c Container) bool { return s.Wants == nil || s.Wants(p, c) }
+
+func (s *NodeState) look(uid pleg.PodUID) {
+	status, err := s.Look(uid)
+	if err != nil {
+		s.set(uid, s.pods[uid])
+		s.unsure[uid] = true
+		return
+	}
+	delete(s.unsure, uid)
+	running := make(map[pleg.ContainerID]bool)
+	pod := Pod{Namespace: status.Namespace}
+	for id, c := range containersOf(status) {
+		if hasEvent(c) && s.wants(pod, c) {
+			running[id] = c.State == pleg.StateRunning
+		}
+	}
+	s.set(uid, running)
+}
+
+// hasEvent reports whether a container's state has an event: created and unknown
+// have none.
+func hasEvent(c Container) bool { return c.State == pleg.StateRunning || c.State == pleg.StateExited }
+
+// Diff says in lines how the state differs from the truth.
+func (s *NodeState) Diff(truth Truth) []string {
+	var diff []string
+	for uid, pod := range truth {
+		for id, c := range pod.Containers {
+			if !s.wants(pod, c) {
+				continue
+			}
+			running, ok := s.pods[uid][id]
+			if running != (c.State == pleg.StateRunning) || hasEvent(c) && !ok {
+				diff = append(diff, fmt.Sprintf("%s/%s %.12s: by its events known %v and running %v, is %v",
+					pod.Namespace, pod.Name, id, ok, running, c.State))
+			}
+		}
+	}
+	for uid, pod := range s.pods {
+		for id := range pod {
+			if _, ok := truth[uid].Containers[id]; !ok {
+				diff = append(diff, fmt.Sprintf("pod %s %.12s: by its events there, is gone", uid, id))
+			}
+		}
+	}
+	slices.Sort(diff)
+	return diff
+}

@@ -1,0 +1,244 @@
+package kit
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// Step is how far a container or sandbox is in its life.
+type Step int
+
+// The steps that events report, in order. Before them a container is created.
+const (
+	NoStep Step = iota
+	Started
+	Died
+	Removed
+)
+
+var stepOf = map[pleg.EventType]Step{pleg.ContainerStarted: Started, pleg.ContainerDied: Died, pleg.ContainerRemoved: Removed}
+
+var stateSteps = map[pleg.State]Step{pleg.StateRunning: Started, pleg.StateExited: Died}
+
+// Promise is what a subscriber's stream keeps, beside the order of each container's
+// steps.
+type Promise struct {
+	// All: every step of every container is in the stream, even of containers that
+	// no list showed.
+	All bool
+	// MayMiss: events may be missed; PodSyncs with Missed stand for them.
+	MayMiss bool
+	// NoSync: no PodSync comes.
+	NoSync bool
+	// Repeats: a container may start or die twice in a row, because its state was
+	// not known meanwhile.
+	Repeats bool
+	// Lies: the runtime reported containers as removed that were not, and
+	// containers that never existed. A removed container may start again.
+	Lies bool
+}
+
+// life is what the events of one container said.
+type life struct {
+	pod   pleg.PodUID
+	step  Step
+	count int // of its events
+	exit  *int32
+	// loose: events of its pod were missed, so steps may be missing.
+	loose bool
+	// absent counts the audits since the container is gone.
+	absent int
+}
+
+// StreamCheck checks the events of one subscriber as they come: sequence numbers
+// grow, the observations of a pod are in order, and no container goes back in its
+// life or takes a step twice. It is not safe for concurrent use.
+type StreamCheck struct {
+	Promise
+	// Problem is called for each broken promise.
+	Problem func(format string, args ...any)
+
+	lives    map[pleg.ContainerID]*life
+	loose    map[pleg.PodUID]bool
+	observed map[pleg.PodUID]time.Time
+	recent   map[pleg.PodUID][]pleg.Event // the last events, for problems
+	lastSeq  uint64
+}
+
+// NewStreamCheck returns the check of a stream without events.
+func NewStreamCheck(p Promise, problem func(format string, args ...any)) *StreamCheck {
+	c := &StreamCheck{Promise: p, Problem: problem}
+	c.Reset()
+	return c
+}
+
+// Reset forgets all events, because a replay follows.
+func (c *StreamCheck) Reset() {
+	c.lives = make(map[pleg.ContainerID]*life)
+	c.loose = make(map[pleg.PodUID]bool)
+	c.observed = make(map[pleg.PodUID]time.Time)
+	c.recent = make(map[pleg.PodUID][]pleg.Event)
+	c.lastSeq = 0
+}
+
+// Reconnected must be called when a connection is lost. A resumed stream repeats
+// repairs, so their numbers may go back.
+func (c *StreamCheck) Reconnected() {
+	if c.MayMiss {
+		c.lastSeq = 0
+	}
+}
+
+// Add checks an event.
+func (c *StreamCheck) Add(ev pleg.Event) {
+	if ev.Type == pleg.Gap {
+		c.Reset()
+		return
+	}
+	mark := ev.Type == pleg.Synced || ev.Type == pleg.Bookmark
+	if ev.Seq < c.lastSeq || ev.Seq == c.lastSeq && !mark {
+		c.Problem("%s: number %d after %d", describe(ev), ev.Seq, c.lastSeq)
+	}
+	c.lastSeq = ev.Seq
+	if mark {
+		return
+	}
+	if ev.ObservedAt.Before(c.observed[ev.PodUID]) {
+		c.Problem("%s: observed earlier than the previous event of the pod%s", describe(ev), c.before(ev))
+	}
+	c.observed[ev.PodUID] = ev.ObservedAt
+	if ev.Type == pleg.PodSync {
+		c.addSync(ev)
+	} else {
+		c.addStep(ev)
+	}
+	recent := append(c.recent[ev.PodUID], ev)
+	c.recent[ev.PodUID] = recent[max(0, len(recent)-maxRecent):]
+}
+
+func (c *StreamCheck) addSync(ev pleg.Event) {
+	if ev.Missed > 0 && !c.MayMiss {
+		c.Problem("%s: %d events were missed", describe(ev), ev.Missed)
+	}
+	if c.NoSync {
+		c.Problem("%s: no reason for it", describe(ev))
+	}
+	if ev.Missed == 0 {
+		return
+	}
+	c.loose[ev.PodUID] = true
+	for _, l := range c.lives {
+		l.loose = l.loose || l.pod == ev.PodUID
+	}
+}
+
+func (c *StreamCheck) addStep(ev pleg.Event) {
+	next, ok := stepOf[ev.Type]
+	if !ok {
+		c.Problem("%s: not subscribed to", describe(ev))
+		return
+	}
+	l := c.life(ev.PodUID, ev.ContainerID)
+	if c.Lies && l.step == Removed {
+		l.step = NoStep
+	}
+	if next < l.step || next == l.step && !c.Repeats || next == Removed && l.step != Died && !l.loose {
+		c.Problem("%s: it follows step %d of the same container%s", describe(ev), l.step, c.before(ev))
+	}
+	l.step, l.absent = next, 0
+	l.count++
+	if next == Died {
+		l.exit = ev.ExitCode
+	}
+}
+
+func (c *StreamCheck) life(uid pleg.PodUID, id pleg.ContainerID) *life {
+	l := c.lives[id]
+	if l == nil {
+		l = &life{pod: uid, loose: c.loose[uid]}
+		c.lives[id] = l
+	}
+	return l
+}
+
+// maxRecent is how many events of a pod are kept for problems.
+const maxRecent = 30
+
+// before lists the events of the same pod that came before ev.
+func (c *StreamCheck) before(ev pleg.Event) string {
+	var b strings.Builder
+	for _, e := range c.recent[ev.PodUID] {
+		fmt.Fprintf(&b, "\n  %d %s, observed %s", e.Seq, describe(e), e.ObservedAt.Format("15:04:05.000000000"))
+		if e.Uninspected {
+			b.WriteString(", uninspected")
+		}
+	}
+	return b.String()
+}
+
+func describe(ev pleg.Event) string {
+	return fmt.Sprintf("%s of %s/%s %s %.12s", ev.Type, ev.PodNamespace, ev.PodName, ev.ContainerName, ev.ContainerID)
+}
+
+// History is how far each container and sandbox that ever existed has come.
+type History struct {
+	pods  map[pleg.PodUID]bool
+	steps map[pleg.ContainerID]Step
+}
+
+// NewHistory returns an empty history.
+func NewHistory() *History {
+	return &History{pods: make(map[pleg.PodUID]bool), steps: make(map[pleg.ContainerID]Step)}
+}
+
+// Record adds what exists now. It must be called after every change.
+func (h *History) Record(truth Truth) {
+	now := make(map[pleg.ContainerID]Step)
+	for uid, pod := range truth {
+		h.pods[uid] = true
+		for id, c := range pod.Containers {
+			now[id] = stateSteps[c.State]
+		}
+	}
+	for id := range h.steps {
+		h.steps[id] = Removed
+	}
+	maps.Copy(h.steps, now)
+}
+
+// Pods returns the UIDs of all pods that ever existed.
+func (h *History) Pods() map[pleg.PodUID]bool { return h.pods }
+
+// Check fails unless the events of each container are in order, none comes twice,
+// and they go as far as the container did. Without [Promise.All] a container that
+// came and went between two lists may have no events.
+func (h *History) Check(t testing.TB, events []pleg.Event, p Promise) {
+	t.Helper()
+	check := NewStreamCheck(p, t.Errorf)
+	for _, ev := range events {
+		if _, ok := h.steps[ev.ContainerID]; !ok && stepOf[ev.Type] != NoStep {
+			if !p.Lies {
+				t.Errorf("event of a container that never existed: %+v", ev)
+			}
+			continue
+		}
+		check.Add(ev)
+	}
+	for id, step := range h.steps {
+		got := check.lives[id]
+		if got == nil {
+			got = &life{}
+		}
+		switch {
+		case got.step != step && (p.All || got.step != NoStep || step != Removed):
+			t.Errorf("the events of %s go to step %d, its life to step %d", id, got.step, step)
+		case p.All && got.count != int(step) && !p.Repeats:
+			t.Errorf("%s has %d events, want %d", id, got.count, step)
+		}
+	}
+}

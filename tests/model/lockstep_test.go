@@ -1,0 +1,235 @@
+package model_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/bench/serial"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+const (
+	// lockstepPeriod is longer than all inspections of a list together, even if each
+	// ends at its deadline.
+	lockstepPeriod  = time.Minute
+	lockstepTimeout = time.Second
+)
+
+// scriptedRuntime plays a script. Its step changes only when a list begins, while no
+// inspection runs.
+type scriptedRuntime struct {
+	script script
+	step   int
+	// listing gets the time of each list as it begins.
+	listing chan time.Time
+	// contained: the caller is the pipeline, which must contain panics.
+	contained bool
+	request   func(pleg.PodUID)
+
+	mu    sync.Mutex // guards what follows
+	at    time.Time  // of the list the step is at
+	good  map[pleg.PodUID]time.Time
+	asked map[pleg.PodUID]bool // a requested reinspection has not succeeded yet
+}
+
+func newScriptedRuntime(s script, contained bool) *scriptedRuntime {
+	return &scriptedRuntime{
+		script: s, step: -1, listing: make(chan time.Time), contained: contained,
+		good: make(map[pleg.PodUID]time.Time), asked: make(map[pleg.PodUID]bool),
+	}
+}
+
+func (r *scriptedRuntime) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
+	at := time.Now()
+	r.listing <- at
+	r.step++
+	s := r.script[r.step]
+	time.Sleep(s.delay)
+	if s.fault == works {
+		r.listed(at, s.pods)
+	}
+	return s.pods, s.fault.inject(ctx, r.contained)
+}
+
+func (r *scriptedRuntime) PodStatus(
+	ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus,
+) (*pleg.PodStatus, error) {
+	if r.contained {
+		if err := r.check(pod.UID, last); err != nil {
+			return nil, err
+		}
+	}
+	a := r.script[r.step].answers[pod.UID]
+	time.Sleep(a.delay)
+	if a.request {
+		r.ask(pod.UID)
+		r.request(pod.UID)
+	}
+	if err := a.fault.inject(ctx, r.contained); err != nil {
+		return nil, err
+	}
+	if a.fault == answersNil {
+		return nil, nil
+	}
+	r.succeeded(pod.UID, a.request)
+	return a.status, nil
+}
+
+func (r *scriptedRuntime) listed(at time.Time, pods []*pleg.Pod) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.at = at
+	for uid := range r.good {
+		if !slices.ContainsFunc(pods, func(p *pleg.Pod) bool { return p.UID == uid }) {
+			delete(r.good, uid)
+			delete(r.asked, uid)
+		}
+	}
+}
+
+// check requires that last is the last good status of the pod, and nil if a reinspection
+// was requested. Its error ends up in the cache, where the comparison finds it.
+func (r *scriptedRuntime) check(uid pleg.PodUID, last *pleg.PodStatus) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	want := r.good[uid]
+	if r.asked[uid] {
+		want = time.Time{}
+	}
+	switch {
+	case last == nil && want.IsZero():
+	case last != nil && last.UID == uid && last.ObservedAt.Equal(want):
+	default:
+		return fmt.Errorf("the last status is %+v, want that of %v; a reinspection: %v", last, want, r.asked[uid])
+	}
+	return nil
+}
+
+// succeeded records an inspection; a reinspection requested meanwhile is still due.
+func (r *scriptedRuntime) succeeded(uid pleg.PodUID, request bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.good[uid], r.asked[uid] = r.at, request
+}
+
+// ask records the request for a reinspection of the pod.
+func (r *scriptedRuntime) ask(uid pleg.PodUID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.good[uid]; known {
+		r.asked[uid] = true
+	}
+}
+
+// lockstepRun is a pipeline and a reference that play the same script.
+type lockstepRun struct {
+	runtime *scriptedRuntime // the pipeline's
+	p       *pipeline.Pipeline
+	events  <-chan pleg.Event
+
+	script    script // the reference's
+	reference *scriptedRuntime
+	ref       *serial.PLEG
+	refEvents chan pleg.Event
+
+	applied time.Time // of the last list that was one
+	seq     uint64
+}
+
+func newLockstepRun(t *testing.T, seed uint64, inspectors int) *lockstepRun {
+	b := &lockstepRun{
+		runtime:   newScriptedRuntime(newScript(seed), true),
+		script:    newScript(seed),
+		refEvents: make(chan pleg.Event, modelBuffer),
+	}
+	var err error
+	b.p, err = pipeline.New(pipeline.Options{
+		Runtime: b.runtime, RelistPeriod: lockstepPeriod, Inspectors: inspectors,
+		ListTimeout: lockstepTimeout, InspectTimeout: lockstepTimeout,
+		MaxQuarantine: 1, // the reference inspects at every list
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.runtime.request = b.p.RequestReinspect
+	sub, err := b.p.Subscribe(pipeline.SubscribeOptions{Buffer: modelBuffer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.events = sub.Events()
+	b.reference = newScriptedRuntime(b.script, false)
+	b.ref, err = serial.New(b.reference, serial.Options{Events: b.refEvents, InspectTimeout: lockstepTimeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.reference.request = b.ref.RequestReinspect
+	return b
+}
+
+// lockstep plays the script of a seed and compares after each list.
+func lockstep(t *testing.T, seed uint64, inspectors int) {
+	b := newLockstepRun(t, seed, inspectors)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- b.p.Run(ctx) }()
+	for i := range b.script {
+		for _, uid := range b.script[i].requests {
+			b.runtime.ask(uid)
+			b.p.RequestReinspect(uid)
+			b.ref.RequestReinspect(uid)
+		}
+		at := within(t, "the next list", b.runtime.listing)
+		time.Sleep(lockstepPeriod / 2)
+		synctest.Wait()
+		if b.script[i].fault == works {
+			b.applied = at
+			b.reference.step = i
+			b.ref.Apply(ctx, at, b.script[i].pods)
+		}
+		b.compare(t, i)
+		if t.Failed() {
+			break
+		}
+	}
+	cancel()
+	if err := within(t, "the end of Run", ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("Run = %v, want %v", err, context.Canceled)
+	}
+	if rest := kit.Drain(b.events); len(rest) > 0 && !t.Failed() {
+		t.Errorf("events after the end: %v", rest)
+	}
+}
+
+func (b *lockstepRun) compare(t *testing.T, step int) {
+	t.Helper()
+	when := fmt.Sprintf("list %d", step)
+	events := kit.Drain(b.events)
+	for _, e := range events {
+		if e.Seq <= b.seq || e.Missed != 0 {
+			t.Errorf("%s: event %+v after number %d", when, e, b.seq)
+		}
+		b.seq = e.Seq
+	}
+	got, want := byPod(events), byPod(kit.Drain(b.refEvents))
+	for _, uid := range kit.UIDs(scriptPods + 1) { // one is never there
+		sameEvents(t, when, uid, got[uid], want[uid])
+		sameStatus(t, when, uid, b.p, b.ref)
+		if b.applied.IsZero() {
+			continue
+		}
+		if before := b.applied.Add(-1); !kit.Fresh(b.p.Cache(), uid, before) {
+			t.Errorf("%s: pod %s is not as new as the list that has settled", when, uid)
+		}
+		if kit.Fresh(b.p.Cache(), uid, b.applied) {
+			t.Errorf("%s: pod %s claims to be newer than the last list", when, uid)
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+)
+
+// maxContainers is the number of containers of a pod at which its exited ones are
+// removed.
+const maxContainers = 8
+
+var namespaces = []string{"shop", "batch", "kube-system"}
+
+// change is a possible change of a pod. apply reports whether it changed this pod.
+type change struct {
+	name   string
+	weight int
+	apply  func(n *node, tx *simruntime.Txn, p simruntime.Pod) (done bool, err error)
+}
+
+var changes = []change{
+	{"container exits", 24, (*node).exit},
+	{"container is restarted", 24, (*node).restart},
+	{"container is created", 5, (*node).create},
+	{"created container is started", 6, (*node).start},
+	{"exited container is removed", 6, (*node).removeDead},
+	{"sandbox is replaced", 5, (*node).replaceSandbox},
+	{"old sandbox is removed", 5, (*node).removeSandbox},
+	{"pod is stopped", 5, (*node).stopPod},
+	{"stopped pod is removed", 5, (*node).removeStopped},
+	{"running pod is removed", 2, (*node).removeRunning},
+}
+
+// change makes one random change and returns its name, or "" if it fits no pod.
+func (n *node) change() (string, error) {
+	pods := n.runtime.Pods()
+	if n.rng.IntN(targetPods) >= len(pods) || n.rng.IntN(14) == 0 && len(pods) < 2*targetPods {
+		return "pod is added", n.add()
+	}
+	sum := 0
+	for _, c := range changes {
+		sum += c.weight
+	}
+	roll := n.rng.IntN(sum)
+	for _, c := range changes {
+		if roll -= c.weight; roll < 0 {
+			return n.attempt(c, pods)
+		}
+	}
+	panic("soak: roll above the sum of the weights")
+}
+
+// attempt applies a change to the first pod that allows it, starting at a random one.
+func (n *node) attempt(c change, pods []simruntime.Pod) (string, error) {
+	from := n.rng.IntN(len(pods))
+	var done bool
+	var err error
+	n.runtime.Update(func(tx *simruntime.Txn) {
+		for i := range pods {
+			p := pods[(from+i)%len(pods)]
+			if done, err = c.apply(n, tx, p); done || err != nil {
+				if err == nil && len(p.Containers) >= maxContainers && c.weight > 5 {
+					err = tx.PruneDead(p.UID)
+				}
+				return
+			}
+		}
+	})
+	if !done {
+		return "", err
+	}
+	return c.name, err
+}
+
+func (n *node) add() error {
+	spec := simruntime.PodSpec{Namespace: namespaces[n.rng.IntN(len(namespaces))]}
+	for i := range 1 + n.rng.IntN(3) {
+		spec.Containers = append(spec.Containers, simruntime.ContainerSpec{Name: fmt.Sprintf("c%d", i)})
+	}
+	_, err := n.runtime.AddPod(spec)
+	return err
+}
+
+// some returns a random container of a pod in a state, and whether one exists.
+func (n *node) some(p simruntime.Pod, state simruntime.State) (c simruntime.Container, ok bool) {
+	if !p.Sandboxes[0].Ready {
+		return c, false
+	}
+	seen := 0
+	for _, candidate := range p.Containers {
+		if candidate.State == state && candidate.SandboxID == p.Sandboxes[0].ID {
+			if seen++; n.rng.IntN(seen) == 0 {
+				c, ok = candidate, true
+			}
+		}
+	}
+	return c, ok
+}
+
+func (n *node) exit(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
+	c, ok := n.some(p, simruntime.Running)
+	if !ok {
+		return false, nil
+	}
+	code, reason := int32(n.rng.IntN(3)), ""
+	if n.rng.IntN(6) == 0 {
+		code, reason = 137, simruntime.ReasonOOMKilled
+	}
+	return true, tx.ExitContainer(c.ID, code, reason)
+}
+
+func (n *node) restart(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
+	c, ok := n.some(p, simruntime.Exited)
+	if !ok {
+		return false, nil
+	}
+	if _, err := tx.RestartContainer(c.ID); err != nil {
+		return false, err
+	}
+	if n.rng.IntN(2) == 0 {
+		return true, tx.RemoveContainer(c.ID)
+	}
+	return true, nil
+}
+
+func (n *node) create(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
+	if !p.Sandboxes[0].Ready || len(p.Containers) >= maxContainers {
+		return false, nil
+	}
+	spec := simruntime.ContainerSpec{Name: fmt.Sprintf("late-%d", n.rng.IntN(1e6)), State: simruntime.Created}
+	_, err := tx.AddContainer(p.UID, spec)
+	return true, err
+}
+
+func (n *node) start(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
+	c, ok := n.some(p, simruntime.Created)
+	if !ok {
+		return false, nil
+	}
+	return true, tx.StartContainer(c.ID)
+}
+
+func (n *node) removeDead(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
+	c, ok := n.some(p, simruntime.Exited)
+	if !ok {
+		return false, nil
+	}
+	return true, tx.RemoveContainer(c.ID)
+}
+
+// replaceSandbox stops the sandbox and its containers, and adds new ones.
+func (n *node) replaceSandbox(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
+	if !p.Sandboxes[0].Ready || len(p.Sandboxes) > 2 {
+		return false, nil
+	}
+	if err := tx.StopSandbox(p.Sandboxes[0].ID); err != nil {
+		return false, err
+	}
+	if _, err := tx.AddSandbox(p.UID); err != nil {
+		return false, err
+	}
+	_, err := tx.AddContainer(p.UID, simruntime.ContainerSpec{Name: "c0", Attempt: uint32(len(p.Containers))})
+	return true, err
+}
+
+func (n *node) removeSandbox(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
+	if len(p.Sandboxes) < 2 {
+		return false, nil
+	}
+	return true, tx.RemoveSandbox(p.Sandboxes[len(p.Sandboxes)-1].ID)
+}
+
+func (n *node) stopPod(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
+	if !p.Sandboxes[0].Ready {
+		return false, nil
+	}
+	return true, tx.StopPod(p.UID)
+}
+
+func (n *node) removeStopped(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
+	if p.Sandboxes[0].Ready {
+		return false, nil
+	}
+	return true, tx.RemovePod(p.UID)
+}
+
+func (n *node) removeRunning(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
+	if !p.Sandboxes[0].Ready {
+		return false, nil
+	}
+	return true, tx.RemovePod(p.UID)
+}
