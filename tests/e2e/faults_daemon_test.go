@@ -139,12 +139,7 @@ func crashInBurst(ctx context.Context, f *fixture) {
 		must(t, in.awaitLists(ctx, l))
 		f.logFigure(in, "unhealthy after - | known %.2f s after the fault", time.Since(f.faultEnded).Seconds())
 	}
-	must(t, sleepUntil(ctx, time.Now().Add(quietTime)))
-	for _, in := range f.instances {
-		for _, p := range f.pods {
-			checkForward(t, in.events(podUID(p)))
-		}
-	}
+	must(t, sleepUntil(ctx, time.Now().Add(quietTime))) // every instance checks the order of its events
 }
 
 // awaitLists returns once the state of the instance equals the runtime's lists.

@@ -17,6 +17,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // relistPeriod makes the tests faster than the default would.
@@ -48,14 +49,16 @@ type instance struct {
 	paused outage
 	health healthLog
 
-	mu       sync.Mutex
+	mu       sync.Mutex // guards what follows
 	byPod    map[pleg.PodUID][]pleg.Event
-	lastSeq  uint64
+	order    *kit.StreamCheck
 	problems []string
 }
 
 func newInstance(name string) *instance {
-	return &instance{name: name, byPod: make(map[pleg.PodUID][]pleg.Event)}
+	in := &instance{name: name, byPod: make(map[pleg.PodUID][]pleg.Event)}
+	in.order = kit.NewStreamCheck(kit.Promise{}, in.addProblem)
+	return in
 }
 
 // runOptions say how to run a pipeline in this process.
@@ -66,7 +69,7 @@ type runOptions struct {
 	// checkCache compares the cache with each event as it arrives. Then every
 	// step must be awaited before the next.
 	checkCache bool
-	// incomplete tells awaitAll not to wait for this instance.
+	// If incomplete, awaitAll does not wait for this instance.
 	incomplete bool
 }
 
@@ -152,23 +155,15 @@ func find(status *pleg.PodStatus, ev pleg.Event) (present, running bool) {
 	return false, false
 }
 
-// add stores an event. It adds a problem if the event breaks a promise of all
-// events.
+// add checks and stores an event.
 func (in *instance) add(ev pleg.Event) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if ev.Seq <= in.lastSeq {
-		in.addProblem("event %d came after %d", ev.Seq, in.lastSeq)
-	}
-	events := in.byPod[ev.PodUID]
-	if len(events) > 0 && ev.ObservedAt.Before(events[len(events)-1].ObservedAt) {
-		in.addProblem("%s: observed earlier than the previous event of the pod", describe(ev))
-	}
+	in.order.Add(ev)
 	if ev.ObservedAt.IsZero() || ev.ObservedAt.After(time.Now()) {
 		in.addProblem("%s: observed at %v", describe(ev), ev.ObservedAt)
 	}
-	in.lastSeq = ev.Seq
-	in.byPod[ev.PodUID] = append(events, ev)
+	in.byPod[ev.PodUID] = append(in.byPod[ev.PodUID], ev)
 }
 
 func (in *instance) problem(format string, args ...any) {

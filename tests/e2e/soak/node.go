@@ -40,7 +40,7 @@ func (n *node) Endpoint() string { return n.lab.Endpoint() }
 
 // Churn implements [soak.Node]. It completes each step, so that the lab's history
 // has it.
-func (n *node) Churn(ctx context.Context, tell func(string)) error {
+func (n *node) Churn(ctx context.Context, report func(string)) error {
 	ticker := time.NewTicker(stepPeriod)
 	defer ticker.Stop()
 	for {
@@ -51,7 +51,7 @@ func (n *node) Churn(ctx context.Context, tell func(string)) error {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 			if name != "" {
-				tell(name)
+				report(name)
 			}
 		case <-ctx.Done():
 			return nil
