@@ -1,6 +1,6 @@
 #!/bin/sh
 # Applies each patch of this folder to a copy of the tree. The test that the
-# first line of the patch names must then fail.
+# first line of the patch names, with its flags if any, must then fail.
 #
 #   run.sh [NAME...]          run all patches, or those with NAME in their name
 #   run.sh --check [NAME...]  only check that they apply and that the tests exist
@@ -12,7 +12,7 @@ root=$(cd "$here/../.." && pwd)
 
 # check prints why a patch cannot be run in the current folder.
 check() {
-	read -r _ _ test package <"$1"
+	read -r _ _ test package flags <"$1"
 	grep -qs "^func $test(" "$package"/*_test.go || { echo "$package has no $test"; return 1; }
 	patch -f -s -p1 --dry-run <"$1" || { echo "the patch does not apply"; return 1; }
 }
@@ -20,10 +20,10 @@ check() {
 # run tests the current folder with a patch and prints the result in one write.
 # The copies have different names: without -trimpath each run would compile all.
 run() {
-	read -r _ _ test package <"$1"
+	read -r _ _ test package flags <"$1"
 	status=0
 	patch -f -s -p1 <"$1"
-	output=$(go test -v -vet=off -count=1 -trimpath -ldflags='-s -w' -timeout 60s -run "^$test\$" "$package" 2>&1) || status=$?
+	output=$(go test -v -vet=off -count=1 -trimpath -ldflags='-s -w' -timeout 60s -run "^$test\$" "$package" -args $flags 2>&1) || status=$?
 	patch -f -s -R -p1 <"$1"
 	case $output in *'build failed'*) printf 'STALE    %s: the patched code does not build\n%s\n' "$name" "$output"; return 1 ;; esac
 	[ $status -ne 0 ] || { echo "SURVIVED $name: $test in $package passes"; return 1; }
