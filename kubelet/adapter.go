@@ -13,12 +13,12 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// adapter makes the kubelet's runtime one of the pipeline. Pods and statuses
-// pass through it in the kubelet's words too, as their Native.
+// adapter implements pleg.Runtime with the kubelet's runtime. The Native of a pod or
+// status is the kubelet's own.
 type adapter struct {
 	runtime kubecontainer.Runtime
-	// listed is when the last successful list began. Only ListPods, which is
-	// never called twice at once, touches it.
+	// listed is when the last successful list began. Only ListPods uses it, which
+	// has no concurrent calls.
 	listed time.Time
 }
 
@@ -27,8 +27,8 @@ var (
 	_ pleg.PodLister = (*adapter)(nil)
 )
 
-// ListPods implements [pleg.Runtime]. A list that succeeds is measured by the
-// store, once the pods it shows changed have been inspected.
+// ListPods implements [pleg.Runtime]. The store measures the duration of a
+// successful list, which includes the inspections it causes.
 func (a *adapter) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
 	start := time.Now()
 	if !a.listed.IsZero() {
@@ -64,8 +64,8 @@ func (a *adapter) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, erro
 	}
 }
 
-// PodStatus implements [pleg.Runtime]. The kubelet's runtime fetches every
-// status anew.
+// PodStatus implements [pleg.Runtime]. It does not use the previous status: the
+// kubelet's runtime always fetches all statuses.
 func (a *adapter) PodStatus(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
 	native, ok := pod.Native.(*kubecontainer.Pod)
 	if !ok {
@@ -78,8 +78,8 @@ func (a *adapter) PodStatus(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatu
 	return statusOf(status, native.Timestamp), nil
 }
 
-// inspectionError carries what the pod cache gets of a failed inspection: the
-// runtime's own error, and the time at which the pod was read.
+// inspectionError is the runtime's error of a failed inspection, with the time at
+// which the pod was listed. The pod cache gets both.
 type inspectionError struct {
 	at  time.Time
 	err error
@@ -89,8 +89,8 @@ func (e *inspectionError) Error() string { return e.err.Error() }
 
 func (e *inspectionError) Unwrap() error { return e.err }
 
-// countRunning publishes how many pods run, and how many containers are in each
-// state that there is (kubelet v1.36, updateRunningPodAndContainerMetrics).
+// countRunning sets the metrics for running pods and for containers in each state,
+// as updateRunningPodAndContainerMetrics does in kubelet v1.36.
 func countRunning(pods []*kubecontainer.Pod) {
 	running := 0
 	states := make(map[kubecontainer.State]int)

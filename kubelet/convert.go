@@ -9,8 +9,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// podOf returns the pod with what the pipeline compares, and the kubelet's own
-// pod as its Native. The order of containers and sandboxes stays. A nil pod
+// podOf converts a pod. It keeps the order of containers and sandboxes. A nil pod
 // stays nil: the pipeline skips it.
 func podOf(native *kubecontainer.Pod) *pleg.Pod {
 	if native == nil {
@@ -61,11 +60,11 @@ func stateOf(s kubecontainer.State) pleg.State {
 // inspected is the Native of a status.
 type inspected struct {
 	status *kubecontainer.PodStatus
-	// at is when the pod was read from the runtime.
+	// at is when the pod was listed.
 	at time.Time
 }
 
-// statusOf returns the status with what the pipeline uses of it.
+// statusOf converts a status.
 func statusOf(native *kubecontainer.PodStatus, at time.Time) *pleg.PodStatus {
 	if native == nil {
 		return nil

@@ -10,36 +10,36 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 )
 
-// deliver passes the events on to the kubelet's channel until the pipeline ends.
-// Like GenericPLEG it never waits for the kubelet: what does not fit is
-// discarded and counted. Each pod that lost something gets one PodSync as soon
-// as there is room, where GenericPLEG leaves it to the next event of the pod.
+// deliver sends the events to the kubelet's channel until the pipeline ends. Like
+// GenericPLEG it never waits for the kubelet: if the channel is full, it discards
+// and counts the event. Unlike GenericPLEG it sends one PodSync for each pod with
+// discarded events as soon as there is room.
 func (p *PLEG) deliver() {
-	var owed []types.UID
+	var discarded []types.UID // pods that need a PodSync
 	events := p.deliveries.Events()
 	for {
 		var out chan<- *pleg.PodLifecycleEvent
 		var next *pleg.PodLifecycleEvent
-		if len(owed) > 0 {
-			out, next = p.events, &pleg.PodLifecycleEvent{ID: owed[0], Type: pleg.PodSync}
+		if len(discarded) > 0 {
+			out, next = p.events, &pleg.PodLifecycleEvent{ID: discarded[0], Type: pleg.PodSync}
 		}
 		select {
 		case ev, ok := <-events:
 			if !ok {
 				return
 			}
-			owed = p.pass(ev, owed)
+			discarded = p.send(ev, discarded)
 		case out <- next:
-			owed = owed[1:]
+			discarded = discarded[1:]
 		}
 	}
 }
 
-// pass sends one event, or adds its pod to those that are owed a PodSync.
-func (p *PLEG) pass(ev pipeline.Event, owed []types.UID) []types.UID {
+// send sends an event, or discards it and adds its pod to discarded.
+func (p *PLEG) send(ev pipeline.Event, discarded []types.UID) []types.UID {
 	out := eventOf(ev)
 	if ev.Missed > 0 {
-		// It stands for events that did not even reach this loop.
+		// The subscription discarded these events before this loop.
 		metrics.PLEGDiscardEvents.Add(float64(ev.Missed))
 	}
 	if ev.Type == pipeline.ContainerDied && ev.ExitCode != nil {
@@ -47,23 +47,23 @@ func (p *PLEG) pass(ev pipeline.Event, owed []types.UID) []types.UID {
 	}
 	select {
 	case p.events <- out:
-		return owed
+		return discarded
 	default:
 	}
 	if ev.Missed == 0 {
 		metrics.PLEGDiscardEvents.Inc()
 	}
-	if len(owed) == 0 {
-		p.logger.Error(nil, "Event channel is full: events are discarded, each pod gets a PodSync once there is room")
+	if len(discarded) == 0 {
+		p.logger.Error(nil, "Event channel is full, discarding events", "recovery", "one PodSync for each pod once there is room")
 	}
-	if !slices.Contains(owed, out.ID) {
-		owed = append(owed, out.ID)
+	if !slices.Contains(discarded, out.ID) {
+		discarded = append(discarded, out.ID)
 	}
-	return owed
+	return discarded
 }
 
-// eventOf returns the event in the kubelet's words. Its datum is the id of the
-// container or sandbox, and nil for a PodSync.
+// eventOf converts an event. Data is the id of the container or sandbox, and nil for
+// a PodSync.
 func eventOf(ev pipeline.Event) *pleg.PodLifecycleEvent {
 	out := &pleg.PodLifecycleEvent{ID: types.UID(ev.PodUID), Type: pleg.PodLifeCycleEventType(ev.Type)}
 	if ev.Type != pipeline.PodSync {

@@ -13,39 +13,39 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
 )
 
-// What does not fit into the kubelet's channel is discarded and counted, delays
-// nobody, and is made good by one PodSync for each pod.
-func TestFullChannel(t *testing.T) {
+// If the kubelet's channel is full, events are discarded and counted, and nothing is
+// delayed. Once there is room, each pod with discarded events gets one PodSync.
+func TestFullChannelDiscardsEvents(t *testing.T) {
 	const pods, room = 30, 10
-	stageWith(t, room, nil, func(s *scene) {
+	runFixtureWith(t, room, nil, func(f *fixture) {
 		before := counter(t)
 		for i := range pods {
-			s.node.set(types.UID(fmt.Sprint(i)), fmt.Sprintf("a%d=running b%d=running", i, i))
+			f.runtime.set(types.UID(fmt.Sprint(i)), fmt.Sprintf("a%d=running b%d=running", i, i))
 		}
-		s.relist()
+		f.relist()
 		if got := counter(t) - before; got != 2*pods-room {
-			t.Errorf("%v events counted as discarded, want %d", got, 2*pods-room)
+			t.Errorf("%d discarded events counted, want %d", got, 2*pods-room)
 		}
-		if _, err := s.cache.Get("29"); err != nil || s.cache.cacheTime().IsZero() {
-			t.Errorf("the full channel has held up the cache: %v", err)
+		if _, err := f.cache.Get("29"); err != nil || f.cache.cacheTime().IsZero() {
+			t.Errorf("the full channel delayed the cache: %v", err)
 		}
-		if got := s.log.with("Event channel is full"); len(got) != 1 {
+		if got := f.log.containing("Event channel is full"); len(got) != 1 {
 			t.Errorf("logged %q, want one line", got)
 		}
-		told := make(map[string]int)
+		reported := make(map[string]bool)
 		syncs := 0
 		for range pods {
-			for _, e := range s.events() {
+			for _, e := range f.events() {
 				uid, what, _ := strings.Cut(e, " ")
-				told[uid]++
+				reported[uid] = true
 				if what == "PodSync" {
 					syncs++
 				}
 			}
-			s.settle()
+			f.settle()
 		}
-		if len(told) != pods {
-			t.Errorf("%d pods were told of, want %d", len(told), pods)
+		if len(reported) != pods {
+			t.Errorf("events of %d pods, want %d", len(reported), pods)
 		}
 		if syncs < pods-room || syncs > pods {
 			t.Errorf("%d PodSyncs for %d pods", syncs, pods)
@@ -54,23 +54,23 @@ func TestFullChannel(t *testing.T) {
 }
 
 func TestExitCodesAreLogged(t *testing.T) {
-	stage(t, func(n *node) { n.set("1", "c1=running /s1=running") }, func(s *scene) {
-		s.node.set("1", "c1=exited /s1=exited")
-		s.relist()
-		got := s.log.with(`Generic (PLEG): container finished`)
+	runFixture(t, func(r *fakeRuntime) { r.set("1", "c1=running /s1=running") }, func(f *fixture) {
+		f.runtime.set("1", "c1=exited /s1=exited")
+		f.relist()
+		got := f.log.containing(`Generic (PLEG): container finished`)
 		if len(got) != 1 || !strings.Contains(got[0], `"containerID"="c1" "exitCode"=3`) {
 			t.Errorf("logged %q, want one line with c1 and its exit code", got)
 		}
 	})
 }
 
-// With the gate off a request for a relist does nothing.
-func TestRelistGate(t *testing.T) {
+// With the gate off RequestRelist does nothing.
+func TestRequestRelistNeedsGate(t *testing.T) {
 	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.PLEGOnDemandRelist, false)
-	stage(t, func(n *node) { n.set("1", "c1=running") }, func(s *scene) {
-		s.pleg.RequestRelist("1")
-		s.settle()
-		if n := s.node.relists(); n != 0 {
+	runFixture(t, func(r *fakeRuntime) { r.set("1", "c1=running") }, func(f *fixture) {
+		f.pleg.RequestRelist("1")
+		f.settle()
+		if n := f.runtime.relists(); n != 0 {
 			t.Errorf("%d relists with the gate off", n)
 		}
 	})

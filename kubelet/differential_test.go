@@ -20,33 +20,32 @@ import (
 )
 
 var (
-	sequences = flag.Int("sequences", 300, "random sequences that both generators are driven with")
-	firstSeed = flag.Uint64("seed", 1, "seed of the first sequence; the next has the next")
+	sequences = flag.Int("sequences", 300, "number of random sequences")
+	firstSeed = flag.Uint64("seed", 1, "seed of the first sequence; others count up from it")
 )
 
-// TestSameAsGenericPLEG drives the kubelet's GenericPLEG and this one with the
-// same random sequences, and compares the events of each pod, the content of the
-// pod cache and the times in it. The differences it lets pass are those that are
-// meant: they are counted, so that a run says how often they were met.
+// TestSameAsGenericPLEG runs the kubelet's GenericPLEG and this generator with the
+// same random changes. It compares the events of each pod, and the content and times
+// of the pod cache. Three differences are intended; the log counts them.
 func TestSameAsGenericPLEG(t *testing.T) {
 	var met differences
 	for i := range *sequences {
 		seed := *firstSeed + uint64(i)
 		synctest.Test(t, func(t *testing.T) {
-			d := newDuel(t, seed)
-			defer d.stop()
-			d.fight()
-			met.add(d.met)
+			c := newComparison(t, seed)
+			defer c.stop()
+			c.run()
+			met.add(c.counts)
 		})
 		if t.Failed() {
 			t.Fatalf("after %d sequences: run again with -seed %d -sequences 1", i+1, seed)
 		}
 	}
-	t.Logf("%d sequences, %d comparisons, %d events; addresses kept over a failed inspection %d times, vanished pods reported early %d times, early lists after a failed relist %d times",
+	t.Logf("%d sequences, %d comparisons, %d events; intended differences: %d addresses kept after a failed inspection, %d removed pods reported early, %d early lists after a failed relist",
 		*sequences, met.comparisons, met.events, met.addresses, met.early, met.shifted)
 }
 
-// differences counts what was compared, and the intended differences.
+// differences counts comparisons and intended differences.
 type differences struct{ comparisons, events, addresses, early, shifted int }
 
 func (d *differences) add(o differences) {
@@ -57,35 +56,35 @@ func (d *differences) add(o differences) {
 	d.shifted += o.shifted
 }
 
-// side is one of the two generators.
-type side struct {
-	node  *node
-	cache *recorder
-	pleg  interface {
+// generator is GenericPLEG or the pipeline, with its runtime and cache.
+type generator struct {
+	runtime *fakeRuntime
+	cache   *recorder
+	pleg    interface {
 		pleg.PodLifecycleEventGenerator
 		Stop()
 	}
 	events map[types.UID][]string
 }
 
-func newSide(t *testing.T, stock bool) *side {
-	s := &side{node: newNode(), cache: newRecorder(), events: make(map[types.UID][]string)}
+func newGenerator(t *testing.T, stock bool) *generator {
+	s := &generator{runtime: newFakeRuntime(), cache: newRecorder(), events: make(map[types.UID][]string)}
 	events := make(chan *pleg.PodLifecycleEvent, 1000)
 	durations := &pleg.RelistDuration{RelistPeriod: time.Second, RelistThreshold: 3 * time.Minute}
 	if !stock {
-		s.pleg = kubelet.New(logr.Discard(), s.node, events, durations, s.cache, clock.RealClock{})
+		s.pleg = kubelet.New(logr.Discard(), s.runtime, events, durations, s.cache, clock.RealClock{})
 		return s
 	}
-	generic, ok := pleg.NewGenericPLEG(logr.Discard(), s.node, events, durations, s.cache, clock.RealClock{}).(*pleg.GenericPLEG)
+	generic, ok := pleg.NewGenericPLEG(logr.Discard(), s.runtime, events, durations, s.cache, clock.RealClock{}).(*pleg.GenericPLEG)
 	if !ok {
-		t.Fatal("NewGenericPLEG has not returned a GenericPLEG")
+		t.Fatal("NewGenericPLEG did not return a GenericPLEG")
 	}
 	s.pleg = generic
 	return s
 }
 
-// collect takes in the events sent so far, by pod.
-func (s *side) collect() int {
+// collect stores the events sent so far by pod, and returns their number.
+func (s *generator) collect() int {
 	count := 0
 	for _, e := range drain(s.pleg.Watch()) {
 		uid, what, _ := strings.Cut(e, " ")
@@ -95,170 +94,170 @@ func (s *side) collect() int {
 	return count
 }
 
-// duel is one sequence.
-type duel struct {
+// comparison runs both generators with one random sequence.
+type comparison struct {
 	t           *testing.T
-	stock, ours *side
-	world       *world
+	stock, ours *generator
+	changes     *random
 	history     []string
-	// failed are pods of which an inspection has failed, early those that ours
-	// has reported gone before GenericPLEG lists again.
+	// failed are pods with a failed inspection. early are removed pods that ours
+	// reported before the next list of GenericPLEG.
 	failed, early map[types.UID]bool
-	// shifted is set once a relist of one pod failed: ours then lists all pods
-	// at once, and its next lists are at other times than GenericPLEG's.
+	// shifted is set after a failed single-pod relist: ours then lists all pods at
+	// once, so its lists are no longer at the times of GenericPLEG.
 	shifted bool
-	met     differences
+	counts  differences
 }
 
-func newDuel(t *testing.T, seed uint64) *duel {
-	d := &duel{
-		t: t, stock: newSide(t, true), ours: newSide(t, false),
+func newComparison(t *testing.T, seed uint64) *comparison {
+	c := &comparison{
+		t: t, stock: newGenerator(t, true), ours: newGenerator(t, false),
 		failed: make(map[types.UID]bool), early: make(map[types.UID]bool),
 	}
-	d.world = newWorld(seed, d.stock.node, d.ours.node)
-	return d
+	c.changes = newRandom(seed, c.stock.runtime, c.ours.runtime)
+	return c
 }
 
-func (d *duel) stop() {
-	d.stock.pleg.Stop()
-	d.ours.pleg.Stop()
+func (c *comparison) stop() {
+	c.stock.pleg.Stop()
+	c.ours.pleg.Stop()
 }
 
-// fight changes the world between two lists, asks for relists of single pods,
-// and compares after all pods have been listed.
-func (d *duel) fight() {
-	d.stock.pleg.Start()
-	d.ours.pleg.Start()
+// run changes pods between two lists, requests single-pod relists, and compares
+// after the next list.
+func (c *comparison) run() {
+	c.stock.pleg.Start()
+	c.ours.pleg.Start()
 	time.Sleep(500 * time.Millisecond)
-	for range 3 + d.world.rand.IntN(20) {
-		d.step()
-		if d.t.Failed() {
-			d.t.Logf("history:\n%s", strings.Join(d.history, "\n"))
+	for range 3 + c.changes.rand.IntN(20) {
+		c.step()
+		if c.t.Failed() {
+			c.t.Logf("history:\n%s", strings.Join(c.history, "\n"))
 			return
 		}
 	}
 }
 
-func (d *duel) step() {
-	if d.world.failing && d.world.rand.IntN(2) == 0 {
-		d.note(d.world.failLists(false))
+func (c *comparison) step() {
+	if c.changes.failing && c.changes.rand.IntN(2) == 0 {
+		c.log(c.changes.failLists(false))
 	}
-	for range d.world.rand.IntN(5) {
-		d.note(d.world.mutate())
+	for range c.changes.rand.IntN(5) {
+		c.log(c.changes.mutate())
 	}
-	for d.world.rand.IntN(4) == 0 {
-		uid := d.world.anyPod()
-		d.note(fmt.Sprintf("reinspect %s", uid))
-		d.stock.pleg.RequestReinspect(uid)
-		d.ours.pleg.RequestReinspect(uid)
+	for c.changes.rand.IntN(4) == 0 {
+		uid := c.changes.anyPod()
+		c.log(fmt.Sprintf("reinspect %s", uid))
+		c.stock.pleg.RequestReinspect(uid)
+		c.ours.pleg.RequestReinspect(uid)
 	}
-	for range d.world.rand.IntN(4) {
+	for range c.changes.rand.IntN(4) {
 		time.Sleep(50 * time.Millisecond)
-		if !d.world.failing || d.world.rand.IntN(20) == 0 {
-			d.relist(d.world.anyPod())
+		if !c.changes.failing || c.changes.rand.IntN(20) == 0 {
+			c.relist(c.changes.anyPod())
 		}
 	}
-	d.noteFailures()
-	d.times()
+	c.noteFailures()
+	c.compareTimes()
 	time.Sleep(2 * time.Second)
-	// Back to half a second after GenericPLEG's lists.
+	// Wait until half a second after a list of GenericPLEG.
 	time.Sleep(time.Second - time.Since(time.Now().Add(-500*time.Millisecond).Truncate(time.Second).Add(500*time.Millisecond)))
 	synctest.Wait()
-	d.compare()
+	c.compare()
 }
 
-func (d *duel) note(what string) {
-	d.history = append(d.history, fmt.Sprintf("%s %s", time.Now().Format("05.000"), what))
+func (c *comparison) log(what string) {
+	c.history = append(c.history, fmt.Sprintf("%s %s", time.Now().Format("05.000"), what))
 }
 
-// relist asks both for a relist of one pod.
-func (d *duel) relist(uid types.UID) {
-	d.note(fmt.Sprintf("relist %s", uid))
-	d.stock.pleg.RequestRelist(uid)
-	d.ours.pleg.RequestRelist(uid)
+// relist requests a single-pod relist from both.
+func (c *comparison) relist(uid types.UID) {
+	c.log(fmt.Sprintf("relist %s", uid))
+	c.stock.pleg.RequestRelist(uid)
+	c.ours.pleg.RequestRelist(uid)
 	synctest.Wait()
-	switch _, known := d.ours.cache.statusTime(uid); {
-	case d.world.failing:
-		d.shifted = true
-		d.met.shifted++
-	case len(d.world.pods[uid]) == 0:
-		d.early[uid], d.world.frozen[uid] = true, true
-		if _, stock := d.stock.cache.statusTime(uid); stock && !known {
-			d.met.early++
+	switch _, known := c.ours.cache.statusTime(uid); {
+	case c.changes.failing:
+		c.shifted = true
+		c.counts.shifted++
+	case len(c.changes.pods[uid]) == 0:
+		c.early[uid], c.changes.absent[uid] = true, true
+		if _, stock := c.stock.cache.statusTime(uid); stock && !known {
+			c.counts.early++
 		}
 	}
 }
 
-// noteFailures remembers which pods have lost a status in between.
-func (d *duel) noteFailures() {
-	for _, uid := range d.world.uids() {
-		if _, err := d.ours.cache.Get(uid); err != nil || d.world.broken[uid] {
-			d.failed[uid] = true
+// noteFailures adds the pods whose inspection fails to failed.
+func (c *comparison) noteFailures() {
+	for _, uid := range c.changes.uids() {
+		if _, err := c.ours.cache.Get(uid); err != nil || c.changes.broken[uid] {
+			c.failed[uid] = true
 		}
 	}
 }
 
-// times compares up to when the caches vouch for each pod.
-func (d *duel) times() {
-	if d.shifted {
+// compareTimes compares the times of both caches.
+func (c *comparison) compareTimes() {
+	if c.shifted {
 		return
 	}
-	for _, uid := range d.world.uids() {
-		if d.early[uid] {
+	for _, uid := range c.changes.uids() {
+		if c.early[uid] {
 			continue
 		}
-		if stock, ours := d.stock.cache.fresh(uid), d.ours.cache.fresh(uid); !stock.Equal(ours) {
-			d.t.Errorf("pod %s: GenericPLEG vouches for it until %v, this one until %v", uid, stock, ours)
+		if stock, ours := c.stock.cache.newest(uid), c.ours.cache.newest(uid); !stock.Equal(ours) {
+			c.t.Errorf("pod %s: its time is %v in GenericPLEG, %v in the pipeline", uid, stock, ours)
 		}
-		stock, has := d.stock.cache.statusTime(uid)
-		if ours, ok := d.ours.cache.statusTime(uid); ok != has || !stock.Equal(ours) {
-			d.t.Errorf("pod %s: GenericPLEG's status is of %v (%v), this one's of %v (%v)", uid, stock, has, ours, ok)
+		stock, has := c.stock.cache.statusTime(uid)
+		if ours, ok := c.ours.cache.statusTime(uid); ok != has || !stock.Equal(ours) {
+			c.t.Errorf("pod %s: its status is of %v (%v) in GenericPLEG, of %v (%v) in the pipeline", uid, stock, has, ours, ok)
 		}
 	}
 }
 
-// compare compares everything, once both have listed all pods since the last
+// compare compares everything. Both generators have listed all pods since the last
 // change, unless lists fail.
-func (d *duel) compare() {
-	d.met.comparisons++
-	d.met.events += d.stock.collect()
-	d.ours.collect()
-	d.noteFailures()
-	if !d.world.failing {
-		clear(d.early)
-		clear(d.world.frozen)
+func (c *comparison) compare() {
+	c.counts.comparisons++
+	c.counts.events += c.stock.collect()
+	c.ours.collect()
+	c.noteFailures()
+	if !c.changes.failing {
+		clear(c.early)
+		clear(c.changes.absent)
 	}
-	for _, uid := range d.world.uids() {
-		if d.early[uid] {
+	for _, uid := range c.changes.uids() {
+		if c.early[uid] {
 			continue
 		}
-		if stock, ours := d.stock.events[uid], d.ours.events[uid]; !slices.Equal(stock, ours) {
-			d.t.Errorf("pod %s: events of GenericPLEG %q, of this one %q", uid, stock, ours)
+		if stock, ours := c.stock.events[uid], c.ours.events[uid]; !slices.Equal(stock, ours) {
+			c.t.Errorf("pod %s: events of GenericPLEG %q, of the pipeline %q", uid, stock, ours)
 		}
-		d.statuses(uid)
-		if len(d.world.pods[uid]) == 0 && !d.world.failing {
-			delete(d.failed, uid)
+		c.compareStatuses(uid)
+		if len(c.changes.pods[uid]) == 0 && !c.changes.failing {
+			delete(c.failed, uid)
 		}
 	}
-	d.times()
-	if n := d.ours.cache.steppedBack(); n > 0 {
-		d.t.Errorf("%d times of the cache went backwards", n)
+	c.compareTimes()
+	if n := c.ours.cache.backwardSteps(); n > 0 {
+		c.t.Errorf("%d times of the cache went back", n)
 	}
-	stock, _ := d.stock.pleg.Healthy()
-	if ours, err := d.ours.pleg.Healthy(); ours != stock {
-		d.t.Errorf("GenericPLEG is healthy: %v; this one: %v, %v", stock, ours, err)
+	stock, _ := c.stock.pleg.Healthy()
+	if ours, err := c.ours.pleg.Healthy(); ours != stock {
+		c.t.Errorf("healthy: GenericPLEG %v, pipeline %v, %v", stock, ours, err)
 	}
 }
 
-// statuses compares what the two caches have of a pod.
-func (d *duel) statuses(uid types.UID) {
-	stock, stockErr := d.stock.cache.Get(uid)
-	ours, oursErr := d.ours.cache.Get(uid)
-	if stockErr != oursErr { //nolint:errorlint // the very error, not one that wraps it
-		d.t.Errorf("pod %s: GenericPLEG's cache has the error %v, this one's %v", uid, stockErr, oursErr)
+// compareStatuses compares the status of a pod in both caches.
+func (c *comparison) compareStatuses(uid types.UID) {
+	stock, stockErr := c.stock.cache.Get(uid)
+	ours, oursErr := c.ours.cache.Get(uid)
+	if stockErr != oursErr { //nolint:errorlint // must be the same error, not wrapped
+		c.t.Errorf("pod %s: error in the cache of GenericPLEG %v, of the pipeline %v", uid, stockErr, oursErr)
 		return
 	}
-	if d.shifted && ours != nil {
+	if c.shifted && ours != nil {
 		same := *ours
 		same.TimeStamp = stock.TimeStamp
 		ours = &same
@@ -266,17 +265,17 @@ func (d *duel) statuses(uid types.UID) {
 	if reflect.DeepEqual(stock, ours) {
 		return
 	}
-	if d.keptAddress(uid, stock, ours) {
-		d.met.addresses++
+	if c.keptAddress(uid, stock, ours) {
+		c.counts.addresses++
 		return
 	}
-	d.t.Errorf("pod %s: GenericPLEG's cache has\n%+v\nthis one's\n%+v", uid, stock, ours)
+	c.t.Errorf("pod %s: cache of GenericPLEG\n%+v\nof the pipeline\n%+v", uid, stock, ours)
 }
 
-// keptAddress reports whether all that differs is that ours has kept the address
-// of a pod over a failed inspection.
-func (d *duel) keptAddress(uid types.UID, stock, ours *kubecontainer.PodStatus) bool {
-	if stock == nil || ours == nil || !d.failed[uid] || stock.IPs != nil || !slices.Equal(ours.IPs, []string{address(uid)}) {
+// keptAddress reports whether the only difference is the address that ours kept
+// after a failed inspection.
+func (c *comparison) keptAddress(uid types.UID, stock, ours *kubecontainer.PodStatus) bool {
+	if stock == nil || ours == nil || !c.failed[uid] || stock.IPs != nil || !slices.Equal(ours.IPs, []string{address(uid)}) {
 		return false
 	}
 	same := *ours

@@ -1,30 +1,30 @@
-// Package kubelet puts the pipeline in the place of the kubelet's GenericPLEG.
+// Package kubelet replaces the kubelet's GenericPLEG by the pipeline.
 //
-// [New] takes what NewMainKubelet has at hand, in the same order as
-// NewGenericPLEG, so that one expression of kubelet.go changes:
+// [New] has the parameters of NewGenericPLEG, so that one expression of kubelet.go
+// changes:
 //
 //	klet.pleg = pipelinepleg.New(logger, klet.containerRuntime, eventChannel,
 //		genericRelistDuration, podCache, clock.RealClock{})
 //
-// The kubelet's runtime, status type and pod cache stay what they are: pods and
-// statuses pass through the pipeline in the kubelet's own words, and the pod
-// cache is written beside the pipeline's.
+// The kubelet's runtime, status type and pod cache do not change: the pipeline
+// carries the kubelet's own pods and statuses and also writes the kubelet's pod
+// cache.
 //
 // # Time
 //
-// GenericPLEG moves the time of the pod cache once every changed pod has been
-// inspected. Here pods are inspected beside each other and beside the next
-// list, so a pod that is still being inspected must not be covered by that
-// time. While one is, the pods that a list covers are given its time one by
-// one, and the time of the cache follows the pod that is furthest behind.
+// GenericPLEG sets the time of the pod cache once it has inspected every changed
+// pod. The pipeline inspects several pods at the same time, also during the next
+// list. The time of the cache must not include a pod that is still being inspected.
+// During such an inspection each other pod of a list gets the list's time
+// individually, and the time of the cache is that of the oldest pod.
 //
 // # Concurrency
 //
-// GetPodStatus of different pods is called concurrently, and beside GetPods and
-// GetPod. The kubelet's runtime manager allows that.
+// The pipeline calls GetPodStatus of different pods concurrently, also during
+// GetPods and GetPod. The kubelet's runtime manager allows this.
 //
 // # Evented PLEG
 //
-// It writes the pod cache itself and cannot be combined with this one: leave
-// that branch of NewMainKubelet as it is.
+// Evented PLEG writes the pod cache itself and cannot be combined with this
+// package: do not change its branch of NewMainKubelet.
 package kubelet

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// TestEvents has the rules of which events a step makes, and in which order.
-func TestEvents(t *testing.T) {
+func TestEventsOfEachChange(t *testing.T) {
 	for _, test := range []struct {
 		name, before, after string
 		want                []string
@@ -37,29 +36,29 @@ func TestEvents(t *testing.T) {
 		{"from created to unknown", "c1=created", "c1=unknown", nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			stage(t, func(n *node) { n.set("1", test.before) }, func(s *scene) {
-				s.events()
-				s.node.set("1", test.after)
-				s.relist()
-				s.expect(test.want...)
+			runFixture(t, func(r *fakeRuntime) { r.set("1", test.before) }, func(f *fixture) {
+				f.events()
+				f.runtime.set("1", test.after)
+				f.relist()
+				f.expect(test.want...)
 			})
 		})
 	}
 }
 
-// A created or unknown container has its pod inspected and cached, but there is
-// no event, and no PodSync in its place.
+// A created or unknown container causes an inspection, but neither an event nor a
+// PodSync.
 func TestUnknownStatesAreCachedAndNotSent(t *testing.T) {
 	for _, state := range []string{"created", "unknown"} {
 		t.Run(state, func(t *testing.T) {
-			stage(t, nil, func(s *scene) {
-				s.node.set("1", "c1="+state)
-				s.relist()
-				s.expect()
-				if n := s.node.inspections("1"); n != 1 {
+			runFixture(t, nil, func(f *fixture) {
+				f.runtime.set("1", "c1="+state)
+				f.relist()
+				f.expect()
+				if n := f.runtime.inspections("1"); n != 1 {
 					t.Errorf("%d inspections, want 1", n)
 				}
-				if status, err := s.cache.Get("1"); err != nil || len(status.ContainerStatuses) != 1 {
+				if status, err := f.cache.Get("1"); err != nil || len(status.ContainerStatuses) != 1 {
 					t.Errorf("the cache has %v, %v; want one container", status, err)
 				}
 			})
@@ -67,95 +66,95 @@ func TestUnknownStatesAreCachedAndNotSent(t *testing.T) {
 	}
 }
 
-// After a failed inspection the cache has the runtime's own error, nothing is
-// sent, and the change is found again.
+// After a failed inspection the cache has the runtime's error, no event is sent, and
+// the next relist finds the change again.
 func TestFailedInspectionIsRetried(t *testing.T) {
-	stage(t, nil, func(s *scene) {
+	runFixture(t, nil, func(f *fixture) {
 		broken := errors.New("broken")
-		s.node.breakPod("1", broken)
-		s.node.set("1", "c1=running")
-		s.relist()
-		s.expect()
-		if status, err := s.cache.Get("1"); status != nil || err != broken { //nolint:errorlint // the very error, not one that wraps it
+		f.runtime.breakPod("1", broken)
+		f.runtime.set("1", "c1=running")
+		f.relist()
+		f.expect()
+		if status, err := f.cache.Get("1"); status != nil || err != broken { //nolint:errorlint // must be the same error, not wrapped
 			t.Errorf("the cache has %v, %v; want the runtime's error", status, err)
 		}
-		s.node.breakPod("1", nil)
-		s.relist()
-		s.expect("1 Started c1")
-		if _, err := s.cache.Get("1"); err != nil {
+		f.runtime.breakPod("1", nil)
+		f.relist()
+		f.expect("1 Started c1")
+		if _, err := f.cache.Get("1"); err != nil {
 			t.Errorf("the cache still has the error %v", err)
 		}
-		s.relist()
-		s.expect()
-		if n := s.node.inspections("1"); n != 2 {
+		f.relist()
+		f.expect()
+		if n := f.runtime.inspections("1"); n != 2 {
 			t.Errorf("%d inspections, want 2", n)
 		}
 	})
 }
 
-// What happened and was undone while inspections failed is one PodSync.
-func TestThereAndBackDuringFailuresIsAPodSync(t *testing.T) {
-	stage(t, func(n *node) { n.set("1", "c1=running") }, func(s *scene) {
-		s.events()
-		s.node.breakPod("1", errors.New("broken"))
-		s.node.set("1", "c1=exited")
-		s.relist()
-		s.node.set("1", "c1=running")
-		s.relist()
-		s.expect()
-		s.node.breakPod("1", nil)
-		s.relist()
-		s.expect("1 PodSync")
+// If a change is undone while inspections fail, one PodSync is sent.
+func TestUndoneChangeDuringFailuresSendsPodSync(t *testing.T) {
+	runFixture(t, func(r *fakeRuntime) { r.set("1", "c1=running") }, func(f *fixture) {
+		f.events()
+		f.runtime.breakPod("1", errors.New("broken"))
+		f.runtime.set("1", "c1=exited")
+		f.relist()
+		f.runtime.set("1", "c1=running")
+		f.relist()
+		f.expect()
+		f.runtime.breakPod("1", nil)
+		f.relist()
+		f.expect("1 PodSync")
 	})
 }
 
-// A pod that is gone is not inspected; what is left to tell is told even if the
-// inspection before failed.
-func TestPodThatIsGone(t *testing.T) {
-	stage(t, func(n *node) { n.set("1", "c1=running") }, func(s *scene) {
-		s.events()
-		s.node.breakPod("1", errors.New("broken"))
-		s.node.set("1", "c1=exited")
-		s.relist()
-		before := s.node.inspections("1")
-		s.node.set("1", "")
-		s.relist()
-		s.expect("1 Died c1", "1 Removed c1")
-		if n := s.node.inspections("1"); n != before {
+// A pod that is gone is not inspected. Its events are sent even if its last
+// inspection failed.
+func TestRemovedPodIsNotInspected(t *testing.T) {
+	runFixture(t, func(r *fakeRuntime) { r.set("1", "c1=running") }, func(f *fixture) {
+		f.events()
+		f.runtime.breakPod("1", errors.New("broken"))
+		f.runtime.set("1", "c1=exited")
+		f.relist()
+		before := f.runtime.inspections("1")
+		f.runtime.set("1", "")
+		f.relist()
+		f.expect("1 Died c1", "1 Removed c1")
+		if n := f.runtime.inspections("1"); n != before {
 			t.Errorf("a pod that is gone was inspected %d times", n-before)
 		}
-		if _, ok := s.cache.statusTime("1"); ok {
+		if _, ok := f.cache.statusTime("1"); ok {
 			t.Error("the cache still has the pod")
 		}
 	})
 }
 
-func TestReinspectionWithoutAChangeIsAPodSync(t *testing.T) {
-	stage(t, func(n *node) { n.set("1", "c1=running") }, func(s *scene) {
-		s.events()
-		s.pleg.RequestReinspect("1")
-		s.settle()
-		s.expect()
-		s.relist()
-		s.expect("1 PodSync")
-		s.relist()
-		s.expect()
+func TestReinspectionWithoutChangeSendsPodSync(t *testing.T) {
+	runFixture(t, func(r *fakeRuntime) { r.set("1", "c1=running") }, func(f *fixture) {
+		f.events()
+		f.pleg.RequestReinspect("1")
+		f.settle()
+		f.expect()
+		f.relist()
+		f.expect("1 PodSync")
+		f.relist()
+		f.expect()
 	})
 }
 
-// A request made while the pod is being inspected asks for another inspection.
-func TestReinspectRequestedDuringInspection(t *testing.T) {
-	stage(t, nil, func(s *scene) {
-		s.node.slow("1", 200*time.Millisecond)
-		s.node.set("1", "c1=running")
-		s.wait(600 * time.Millisecond)
-		if n := s.node.inspections("1"); n != 1 {
-			t.Fatalf("%d inspections under way, want 1", n)
+// If RequestReinspect is called during an inspection, another one follows.
+func TestReinspectDuringInspectionInspectsAgain(t *testing.T) {
+	runFixture(t, nil, func(f *fixture) {
+		f.runtime.slow("1", 200*time.Millisecond)
+		f.runtime.set("1", "c1=running")
+		f.wait(600 * time.Millisecond)
+		if n := f.runtime.inspections("1"); n != 1 {
+			t.Fatalf("%d inspections started, want 1", n)
 		}
-		s.pleg.RequestReinspect("1")
-		s.wait(400 * time.Millisecond)
-		s.expect("1 Started c1")
-		s.wait(time.Second)
-		s.expect("1 PodSync")
+		f.pleg.RequestReinspect("1")
+		f.wait(400 * time.Millisecond)
+		f.expect("1 Started c1")
+		f.wait(time.Second)
+		f.expect("1 PodSync")
 	})
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/kubelet"
 )
 
-// New refuses what it cannot work with, as NewGenericPLEG does.
-func TestNewPanics(t *testing.T) {
+// Like NewGenericPLEG, New panics if an argument is invalid.
+func TestNewPanicsOnInvalidArgument(t *testing.T) {
 	events := make(chan *pleg.PodLifecycleEvent, 1)
 	durations := &pleg.RelistDuration{}
 	cache := kubecontainer.NewCache()
@@ -23,14 +23,14 @@ func TestNewPanics(t *testing.T) {
 		make func()
 	}{
 		{"no runtime", func() { kubelet.New(klog.Background(), nil, events, durations, cache, clock.RealClock{}) }},
-		{"no channel", func() { kubelet.New(klog.Background(), newNode(), nil, durations, cache, clock.RealClock{}) }},
-		{"no durations", func() { kubelet.New(klog.Background(), newNode(), events, nil, cache, clock.RealClock{}) }},
-		{"no cache", func() { kubelet.New(klog.Background(), newNode(), events, durations, nil, clock.RealClock{}) }},
+		{"no channel", func() { kubelet.New(klog.Background(), newFakeRuntime(), nil, durations, cache, clock.RealClock{}) }},
+		{"no durations", func() { kubelet.New(klog.Background(), newFakeRuntime(), events, nil, cache, clock.RealClock{}) }},
+		{"no cache", func() { kubelet.New(klog.Background(), newFakeRuntime(), events, durations, nil, clock.RealClock{}) }},
 		{"another clock", func() {
-			kubelet.New(klog.Background(), newNode(), events, durations, cache, testingclock.NewFakeClock(time.Now()))
+			kubelet.New(klog.Background(), newFakeRuntime(), events, durations, cache, testingclock.NewFakeClock(time.Now()))
 		}},
 		{"negative period", func() {
-			kubelet.New(klog.Background(), newNode(), events, &pleg.RelistDuration{RelistPeriod: -1}, cache, clock.RealClock{})
+			kubelet.New(klog.Background(), newFakeRuntime(), events, &pleg.RelistDuration{RelistPeriod: -1}, cache, clock.RealClock{})
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -44,27 +44,27 @@ func TestNewPanics(t *testing.T) {
 	}
 }
 
-// A second Start does nothing, Watch is the channel that New was given, and
-// after Stop nothing runs, which the bubble checks; nothing is logged of it.
-func TestStartAndStop(t *testing.T) {
-	stage(t, func(n *node) { n.set("1", "c1=running") }, func(s *scene) {
-		s.pleg.Start()
-		s.settle()
-		s.expect("1 Started c1")
-		s.pleg.Stop()
-		s.pleg.Stop()
-		s.pleg.Start()
-		s.node.set("1", "c1=exited")
-		s.wait(5 * time.Second)
-		s.expect()
-		if got := s.log.with("ended"); len(got) > 0 {
+// Further calls of Start and Stop do nothing. After Stop no goroutine runs, which
+// the bubble checks, and nothing is logged.
+func TestStartAndStopTwice(t *testing.T) {
+	runFixture(t, func(r *fakeRuntime) { r.set("1", "c1=running") }, func(f *fixture) {
+		f.pleg.Start()
+		f.settle()
+		f.expect("1 Started c1")
+		f.pleg.Stop()
+		f.pleg.Stop()
+		f.pleg.Start()
+		f.runtime.set("1", "c1=exited")
+		f.wait(5 * time.Second)
+		f.expect()
+		if got := f.log.containing("ended"); len(got) > 0 {
 			t.Errorf("logged %q", got)
 		}
 	})
 }
 
 func TestStopBeforeStart(t *testing.T) {
-	p := kubelet.New(klog.Background(), newNode(), make(chan *pleg.PodLifecycleEvent),
+	p := kubelet.New(klog.Background(), newFakeRuntime(), make(chan *pleg.PodLifecycleEvent),
 		&pleg.RelistDuration{}, kubecontainer.NewCache(), clock.RealClock{})
 	p.Stop()
 	if ok, err := p.Healthy(); ok || err == nil {

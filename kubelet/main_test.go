@@ -8,11 +8,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The kubelet's metrics count nothing before they are registered.
+	// The kubelet's metrics need registration before they count.
 	metrics.Register()
 	goleak.VerifyTestMain(m,
-		// The runtime manager that the benchmark takes from the kubelet has no end:
-		// it lives as long as the kubelet.
+		// The kubelet's runtime manager, which the benchmark uses, cannot be stopped.
 		goleak.IgnoreAnyFunction("k8s.io/kubernetes/pkg/kubelet/images.(*serialImagePuller).processImagePullRequests"),
 	)
 }

@@ -26,14 +26,14 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-// settled is the kubelet's pod cache, and tells of each list that all it showed
-// is in the cache.
-type settled struct {
+// settledCache is the kubelet's pod cache. It reports the time of each list whose
+// changes are all in the cache.
+type settledCache struct {
 	kubecontainer.Cache
 	lists chan time.Time
 }
 
-func (s *settled) UpdateTime(at time.Time) {
+func (s *settledCache) UpdateTime(at time.Time) {
 	s.Cache.UpdateTime(at)
 	select {
 	case s.lists <- at:
@@ -41,20 +41,20 @@ func (s *settled) UpdateTime(at time.Time) {
 	}
 }
 
-// BenchmarkBurst measures a relist in which 110 pods of two containers have
-// changed, over the kubelet's own runtime manager and CRI client and a simulated
-// runtime with the latencies of a busy node: from before the list until all that
-// it showed is in the pod cache.
+// BenchmarkBurst measures a relist after a change of 110 pods with two containers,
+// from its start until all changes are in the pod cache. It uses the kubelet's
+// runtime manager and CRI client, and a simulated runtime with the latencies of a
+// busy node.
 func BenchmarkBurst(b *testing.B) {
 	for _, impl := range []string{"stock", "pipeline"} {
-		b.Run("impl="+impl+"/pods=110", func(b *testing.B) { relists(b, impl == "stock") })
+		b.Run("impl="+impl+"/pods=110", func(b *testing.B) { benchmarkRelist(b, impl == "stock") })
 	}
 }
 
-func relists(b *testing.B, stock bool) {
+func benchmarkRelist(b *testing.B, stock bool) {
 	const pods = 110
 	rt, manager := simulated(b, pods)
-	cache := &settled{Cache: kubecontainer.NewCache(), lists: make(chan time.Time)}
+	cache := &settledCache{Cache: kubecontainer.NewCache(), lists: make(chan time.Time)}
 	events := make(chan *pleg.PodLifecycleEvent, 1000)
 	durations := &pleg.RelistDuration{RelistPeriod: 200 * time.Millisecond, RelistThreshold: 3 * time.Minute}
 	var generator interface {
@@ -81,13 +81,13 @@ func relists(b *testing.B, stock bool) {
 	b.ReportMetric(float64(sum.Microseconds())/1000/float64(b.N), "ms/relist")
 }
 
-// noImages is an image service that no relist calls.
+// noImages is an image service. No relist calls it.
 type noImages struct {
 	internalapi.ImageManagerService
 }
 
-// simulated is the kubelet's runtime manager on a simulated runtime. Behind what
-// starts pods there is nothing: a relist uses none of it.
+// simulated returns the kubelet's runtime manager on a simulated runtime. What it
+// needs only to start pods is nil or a stub.
 func simulated(b *testing.B, pods int) (*simruntime.Runtime, kubecontainer.Runtime) {
 	profile, err := simruntime.NewProfile(simruntime.ProfileNode)
 	must(b, err)

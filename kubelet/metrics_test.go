@@ -9,24 +9,23 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
 )
 
-// The kubelet's metrics keep their meaning: a relist lasts until everything that
-// it showed is in the cache.
-func TestRelistMetrics(t *testing.T) {
-	stage(t, nil, func(s *scene) {
+// As in the kubelet, a relist lasts until all of its changes are in the cache.
+func TestRelistDurationIncludesInspections(t *testing.T) {
+	runFixture(t, nil, func(f *fixture) {
 		durations := histogram(t, metrics.PLEGRelistDuration.ObserverMetric)
 		intervals := histogram(t, metrics.PLEGRelistInterval.ObserverMetric)
-		s.node.slowLists(100 * time.Millisecond)
-		s.node.slow("1", 300*time.Millisecond)
-		s.node.set("1", "c1=running /s1=running")
-		s.node.set("2", "d1=exited")
-		s.wait(500 * time.Millisecond)
+		f.runtime.slowLists(100 * time.Millisecond)
+		f.runtime.slow("1", 300*time.Millisecond)
+		f.runtime.set("1", "c1=running /s1=running")
+		f.runtime.set("2", "d1=exited")
+		f.wait(500 * time.Millisecond)
 		began := time.Now()
-		s.wait(500 * time.Millisecond)
+		f.wait(500 * time.Millisecond)
 		if count, sum := histogram(t, metrics.PLEGRelistDuration.ObserverMetric).since(durations); count != 1 || sum != 0.4 {
-			t.Errorf("%d relists of %v s were measured, want 1 of 0.4 s", count, sum)
+			t.Errorf("measured %d relists of %v s, want 1 of 0.4 s", count, sum)
 		}
 		if count, sum := histogram(t, metrics.PLEGRelistInterval.ObserverMetric).since(intervals); count != 1 || sum != 1 {
-			t.Errorf("%d intervals of %v s were measured, want 1 of 1 s", count, sum)
+			t.Errorf("measured %d intervals of %v s, want 1 of 1 s", count, sum)
 		}
 		for name, gauge := range map[string]struct {
 			metric kubemetrics.GaugeMetric
@@ -44,7 +43,7 @@ func TestRelistMetrics(t *testing.T) {
 	})
 }
 
-// measured is what a histogram has so far.
+// measured is the content of a histogram.
 type measured struct {
 	count uint64
 	sum   float64

@@ -22,44 +22,43 @@ import (
 )
 
 const (
-	// inspectors bounds the pods inspected at once. The runtime manager asks
-	// for the statuses of one pod one after the other, so that this is also
-	// the greatest number of calls in flight. At the latencies of a busy node
-	// 16 take a tenth of the time that one takes, lists included.
+	// inspectors is the maximum number of concurrent inspections. It is also that
+	// of calls in flight, because the runtime manager gets the statuses of one pod
+	// one by one. At the latencies of a busy node 16 inspectors need a tenth of
+	// the time of one, lists included.
 	inspectors = 16
-	// Each call to the runtime ends with --runtime-request-timeout, 2 minutes
-	// unless configured. A list is two calls, an inspection one for each
-	// container and sandbox of the pod: these bound what is left.
+	// Each call of the runtime ends after --runtime-request-timeout, 2 minutes by
+	// default. A list is two calls, an inspection one for each container and
+	// sandbox. These timeouts bound several calls together.
 	listTimeout    = 5 * time.Minute
 	inspectTimeout = 10 * time.Minute
-	// leastBuffer is room for the events between the pipeline and the
-	// kubelet's channel, which is emptied without ever waiting.
-	leastBuffer = 1000
+	// minBuffer is the minimum buffer of the subscription. It need not be large,
+	// because deliver never waits.
+	minBuffer = 1000
 )
 
-// PLEG is a pod lifecycle event generator of the kubelet. Its methods are safe
-// for concurrent use and do not block, but [PLEG.Stop].
+// PLEG is a pod lifecycle event generator of the kubelet. Its methods are safe for
+// concurrent use and do not block, except [PLEG.Stop].
 type PLEG struct {
 	logger   klog.Logger
 	events   chan *pleg.PodLifecycleEvent
 	pipeline *pipeline.Pipeline
-	// deliveries is subscribed by New, so that nothing is missed.
+	// deliveries is subscribed by New, so that it gets every event.
 	deliveries *pipeline.Subscription
 
 	mu      sync.Mutex // guards what follows
 	cancel  context.CancelCauseFunc
-	stopped chan struct{} // closed when nothing runs any more
+	stopped chan struct{} // closed when all goroutines have ended
 }
 
 var _ pleg.PodLifecycleEventGenerator = (*PLEG)(nil)
 
 var errStopped = errors.New("the generator has been stopped")
 
-// New returns a generator that is yet to be started. It takes the arguments of
-// the kubelet's NewGenericPLEG (v1.36). A duration that is zero has the
-// kubelet's default. It panics, as NewGenericPLEG does, if an argument is nil
-// or otherwise bad. The pipeline keeps the time of package time, so that clock
-// has to be a clock.RealClock.
+// New returns a generator that [PLEG.Start] starts. It has the parameters of the
+// kubelet's NewGenericPLEG (v1.36). If a duration is zero, the kubelet's default
+// applies. Like NewGenericPLEG, New panics if an argument is nil or invalid. The
+// clock must be a clock.RealClock, because the pipeline uses package time.
 func New(logger klog.Logger, runtime kubecontainer.Runtime, eventChannel chan *pleg.PodLifecycleEvent,
 	relistDuration *pleg.RelistDuration, cache kubecontainer.Cache, clk clock.Clock,
 ) *PLEG {
@@ -102,20 +101,20 @@ func newPLEG(logger klog.Logger, runtime kubecontainer.Runtime, events chan *ple
 		return nil, err
 	}
 	p.deliveries, err = p.pipeline.Subscribe(pipeline.SubscribeOptions{
-		Name: "kubelet", Buffer: max(cap(events), leastBuffer),
+		Name: "kubelet", Buffer: max(cap(events), minBuffer),
 	})
 	return p, err
 }
 
-// Start runs the generator until [PLEG.Stop]. Further calls do nothing; a
-// generator that was stopped is not started again.
+// Start starts the generator, which runs until [PLEG.Stop]. Further calls do
+// nothing, also after Stop.
 func (p *PLEG) Start() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cancel != nil {
 		return
 	}
-	// The interface has no context: this is where the generator's life begins.
+	// The kubelet's interface has no context.
 	ctx, cancel := context.WithCancelCause(context.Background())
 	p.cancel, p.stopped = cancel, make(chan struct{})
 	go p.run(ctx)
@@ -131,8 +130,8 @@ func (p *PLEG) run(ctx context.Context) {
 	}
 }
 
-// Stop ends the generator and waits until nothing of it runs. The event channel
-// stays open. The kubelet, which runs until its process ends, does not call it.
+// Stop stops the generator and waits until its goroutines have ended. It does not
+// close the event channel. The kubelet itself never calls Stop.
 func (p *PLEG) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,23 +142,23 @@ func (p *PLEG) Stop() {
 	<-p.stopped
 }
 
-// Watch returns the event channel that New was given.
+// Watch returns the event channel that was passed to [New].
 func (p *PLEG) Watch() chan *pleg.PodLifecycleEvent { return p.events }
 
-// Healthy reports whether the last successful list of all pods began less than
-// the relist threshold ago, and if not, why. Unlike in GenericPLEG, pods whose
-// inspection hangs do not hold up the lists.
+// Healthy reports whether the last successful list of all pods began less than the
+// relist threshold ago, and if not, why. Unlike in GenericPLEG, hung inspections do
+// not delay the lists.
 func (p *PLEG) Healthy() (bool, error) { return p.pipeline.Healthy() }
 
-// RequestReinspect has the pod inspected at the next relist whether or not it
-// changed, and reported by a PodSync if it did not.
+// RequestReinspect makes the next relist inspect the pod even if it has not changed.
+// In that case a PodSync is sent.
 func (p *PLEG) RequestReinspect(podUID types.UID) {
 	p.pipeline.RequestReinspect(pipeline.PodUID(podUID))
 }
 
-// RequestRelist has one pod relisted at once, if the feature gate
-// PLEGOnDemandRelist is on. No request is dropped: those for the same pod that
-// wait are served by one list. A pod that has vanished is reported too.
+// RequestRelist relists one pod at once, if the feature gate PLEGOnDemandRelist is
+// on. Waiting requests for the same pod share one list. If the pod is gone, its
+// events are sent.
 func (p *PLEG) RequestRelist(podUID types.UID) {
 	if utilfeature.DefaultFeatureGate.Enabled(features.PLEGOnDemandRelist) {
 		p.pipeline.RequestRelist(pipeline.PodUID(podUID))

@@ -8,14 +8,14 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// recorder is the kubelet's own pod cache, and what it was told of times, which
-// it does not show.
+// recorder is the kubelet's pod cache. It records the times that the cache gets but
+// does not return.
 type recorder struct {
 	kubecontainer.Cache
 
 	mu sync.Mutex
-	// set has the time of the status of each pod, seen the newest time given to
-	// the pod alone, all the time given to all pods.
+	// set has the time of each pod's status, seen the newest time of each pod alone.
+	// all is the time of all pods.
 	set, seen map[types.UID]time.Time
 	all       time.Time
 	backwards int
@@ -77,8 +77,8 @@ func (r *recorder) statusTime(uid types.UID) (time.Time, bool) {
 	return at, ok
 }
 
-// fresh returns the time up to which the cache vouches for the pod.
-func (r *recorder) fresh(uid types.UID) time.Time {
+// newest returns the time up to which the cache is correct about the pod.
+func (r *recorder) newest(uid types.UID) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if seen := r.seen[uid]; seen.After(r.all) {
@@ -87,15 +87,15 @@ func (r *recorder) fresh(uid types.UID) time.Time {
 	return r.all
 }
 
-// cacheTime returns the time that covers all pods.
+// cacheTime returns the time of all pods.
 func (r *recorder) cacheTime() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.all
 }
 
-// steppedBack returns how often a time was followed by an older one.
-func (r *recorder) steppedBack() int {
+// backwardSteps returns how often an older time followed a newer one.
+func (r *recorder) backwardSteps() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.backwards

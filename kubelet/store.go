@@ -13,30 +13,30 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// rememberGone is for how long a pod that is gone is still given times of its
-// own. A pod worker may wait for a newer time of it, and while some pod is being
-// inspected the time of the cache does not come to its rescue.
-const rememberGone = 10 * time.Minute
+// keepGone is how long a removed pod still gets its own times. A pod worker may wait
+// for a newer time of that pod, and the time of the cache does not advance while
+// another pod is being inspected.
+const keepGone = 10 * time.Minute
 
-// store writes the kubelet's pod cache. That cache has one time for all pods,
-// of which it promises that every pod is at least as new; the store moves it as
-// far as the pod that is furthest behind, and gives the other pods their own.
+// store writes the kubelet's pod cache. The cache has one time for all pods: each pod
+// must be at least as new. The store sets it to the time of the oldest pod, and gives
+// each newer pod its own time.
 type store struct {
 	cache kubecontainer.Cache
 
-	mu sync.Mutex // guards what follows, and keeps the order of writes
-	// known has the newest time that the cache was told of each pod in it.
+	mu sync.Mutex // guards what follows, and orders the writes
+	// known has the newest time that the cache got for each of its pods.
 	known map[pleg.PodUID]time.Time
-	// gone has when each pod of late was found gone.
+	// gone has the time of removal of recent pods.
 	gone map[pleg.PodUID]time.Time
-	// listed is the newest list of all pods, global the time of the cache.
+	// listed is the time of the newest list, global the time of the cache.
 	listed, global time.Time
-	// behind has, for each pod whose change in the newest list is not in the
-	// cache yet, the time up to which the cache is right about it.
+	// behind has the pods whose change in the newest list is not in the cache yet,
+	// with the time up to which the cache is correct about them.
 	behind map[pleg.PodUID]time.Time
-	// last is the number of pods in behind that keep global where it is.
+	// last is the number of pods in behind whose time is global.
 	last int
-	// unfinished are the lists that global has not reached, oldest first.
+	// unfinished are the times of the lists after global, oldest first.
 	unfinished []time.Time
 }
 
@@ -51,8 +51,8 @@ func newStore(cache kubecontainer.Cache) *store {
 	}
 }
 
-// Set implements [pipeline.Store]. Like GenericPLEG's, a status in the cache
-// carries the time at which its pod was read.
+// Set implements [pipeline.Store]. As in GenericPLEG, the time of a status is that
+// at which its pod was listed.
 func (s *store) Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,8 +63,8 @@ func (s *store) Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.
 	s.applied(uid, at)
 }
 
-// nativeOf returns what the pod cache gets. The addresses are those of the
-// pipeline, which keeps the last known ones of a pod that has lost them.
+// nativeOf returns what the pod cache gets. The addresses are the pipeline's, which
+// keeps the last known ones.
 func nativeOf(status *pleg.PodStatus, err error, at time.Time) (*kubecontainer.PodStatus, time.Time, error) {
 	if err != nil {
 		if failed, ok := errors.AsType[*inspectionError](err); ok {
@@ -74,7 +74,7 @@ func nativeOf(status *pleg.PodStatus, err error, at time.Time) (*kubecontainer.P
 	}
 	got, ok := status.Native.(inspected)
 	if !ok {
-		return nil, at, errors.New("the status is not one of the kubelet's runtime")
+		return nil, at, errors.New("the status is not from the kubelet's runtime")
 	}
 	native := got.status
 	if len(native.IPs) == 0 && len(status.IPs) > 0 {
@@ -85,8 +85,8 @@ func nativeOf(status *pleg.PodStatus, err error, at time.Time) (*kubecontainer.P
 	return native, got.at, nil
 }
 
-// Delete implements [pipeline.Store]. Who waits for the pod is released, with a
-// status that has nothing but the UID.
+// Delete implements [pipeline.Store]. Waiting GetNewerThan calls of the pod return,
+// with a status that has only the UID.
 func (s *store) Delete(uid pleg.PodUID, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,12 +101,12 @@ func (s *store) Delete(uid pleg.PodUID, at time.Time) {
 func (s *store) Touch(uid pleg.PodUID, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.observe(uid, at)
+	s.setPodTime(uid, at)
 	s.applied(uid, at)
 }
 
-// observe gives a pod a time of its own, unless it has a newer one.
-func (s *store) observe(uid pleg.PodUID, at time.Time) {
+// setPodTime sets the time of a pod, unless it has a newer one.
+func (s *store) setPodTime(uid pleg.PodUID, at time.Time) {
 	if have, ok := s.known[uid]; ok {
 		if have.After(at) {
 			return
@@ -131,31 +131,31 @@ func (s *store) Observe(at time.Time, pending []pleg.PodUID) {
 	s.behind, s.listed, s.last = behind, at, 0
 	s.unfinished = append(s.unfinished, at)
 	for uid, when := range s.gone {
-		if at.Sub(when) > rememberGone {
+		if at.Sub(when) > keepGone {
 			delete(s.gone, uid)
 		}
 	}
 	s.advance()
 	if s.global.Before(at) {
-		s.observeCovered(at)
+		s.setListedTime(at)
 	}
 }
 
-// observeCovered gives a list's time to each pod that the list covers.
-func (s *store) observeCovered(at time.Time) {
+// setListedTime sets the time of each pod that is not behind to that of the list.
+func (s *store) setListedTime(at time.Time) {
 	for uid := range s.known {
 		if _, pending := s.behind[uid]; !pending {
-			s.observe(uid, at)
+			s.setPodTime(uid, at)
 		}
 	}
 	for uid := range s.gone {
 		if _, pending := s.behind[uid]; !pending {
-			s.observe(uid, at)
+			s.setPodTime(uid, at)
 		}
 	}
 }
 
-// applied notes that the cache is right about a pod up to a time.
+// applied records that the cache is correct about a pod up to a time.
 func (s *store) applied(uid pleg.PodUID, at time.Time) {
 	since, pending := s.behind[uid]
 	switch {
@@ -176,7 +176,7 @@ func (s *store) applied(uid pleg.PodUID, at time.Time) {
 	}
 }
 
-// advance moves the time of the cache as far as every pod allows.
+// advance sets the time of the cache to that of the oldest pod.
 func (s *store) advance() {
 	to := s.listed
 	s.last = 0

@@ -1,7 +1,6 @@
 #!/bin/sh
-# Builds the kubelet twice, into .bin: as released, and with the pipeline in
-# the place of GenericPLEG. Nothing of Kubernetes is changed but one import and
-# one expression, in an overlay.
+# Builds the kubelet twice, into .bin: as released, and with the pipeline instead
+# of GenericPLEG. An overlay changes one import and one expression of Kubernetes.
 set -eu
 
 version=v1.36.3
@@ -23,8 +22,9 @@ build() { # name, further flags
 	(cd "$src" && nice -n 10 "$go" build ${BUILD_JOBS:+-p "$BUILD_JOBS"} "$@" -o "$bin/$name" ./cmd/kubelet)
 }
 
-# The module's release has no staging folder: the same modules as released take
-# its place. An overlay must not lie in the module cache, hence the copy.
+# The released module has no staging folder, so that go.mod must name the released
+# staging modules. The sources are copied, because an overlay cannot replace files
+# in the module cache.
 if [ ! -d "$src" ]; then
 	dir=$(cd "$bin" && "$go" mod download -json "k8s.io/kubernetes@$version" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
 	rm -rf "$src.part"
@@ -36,7 +36,7 @@ if [ ! -d "$src" ]; then
 fi
 [ -x "$bin/kubelet-stock" ] || build kubelet-stock
 
-# The second of the two calls is the one without Evented PLEG.
+# The second of the two calls is the one for a kubelet without Evented PLEG.
 awk '
 	/"k8s.io\/kubernetes\/pkg\/kubelet\/pleg"$/ {
 		print
@@ -45,7 +45,7 @@ awk '
 	}
 	/klet\.pleg = pleg\.NewGenericPLEG\(/ && ++calls == 2 { sub(/pleg\.NewGenericPLEG/, "pipelinepleg.New"); changed = 1 }
 	{ print }
-	END { if (!changed) { print "build.sh: the call is not where it was" > "/dev/stderr"; exit 1 } }
+	END { if (!changed) { print "build.sh: kubelet.go has no second call of NewGenericPLEG" > "/dev/stderr"; exit 1 } }
 ' "$src/pkg/kubelet/kubelet.go" > "$bin/kubelet.go"
 printf '{"Replace": {"%s": "%s"}}\n' "$src/pkg/kubelet/kubelet.go" "$bin/kubelet.go" > "$bin/overlay.json"
 

@@ -19,7 +19,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 )
 
-// image is what package lab imports; no registry serves it.
+// image is the pod image of package lab. It is in no registry.
 const image = "localhost/pleg-lab/pod:1"
 
 var kubeletConfig = template.Must(template.New("config").Parse(`apiVersion: kubelet.config.k8s.io/v1beta1
@@ -63,7 +63,7 @@ spec:
     args: [{{.Args}}]
 `))
 
-// kubelet is one that runs standalone on a lab.
+// kubelet runs standalone on a lab.
 type kubelet struct {
 	t    *testing.T
 	dir  string
@@ -73,12 +73,12 @@ type kubelet struct {
 	exited chan struct{}
 }
 
-// startKubelet runs the binary, with the manifests of as many pods that pause,
-// until the test ends.
+// startKubelet runs the binary with the manifests of this many pods until the test
+// ends.
 func startKubelet(t *testing.T, l *lab.Lab, binary string, pods int) *kubelet {
 	t.Helper()
 	k := &kubelet{t: t, dir: t.TempDir(), exited: make(chan struct{})}
-	// It deletes files in its working folder: an empty one.
+	// The kubelet deletes files in its working folder, so that it gets an empty one.
 	for _, dir := range []string{"manifests", "podlogs", "volplugins", "cwd"} {
 		must(t, os.Mkdir(filepath.Join(k.dir, dir), 0o755))
 	}
@@ -108,7 +108,7 @@ func startKubelet(t *testing.T, l *lab.Lab, binary string, pods int) *kubelet {
 
 func (k *kubelet) path(name string) string { return filepath.Join(k.dir, name) }
 
-// addPod writes a manifest; the kubelet looks for them every 2 s.
+// addPod writes a manifest. The kubelet reads the folder every 2 s.
 func (k *kubelet) addPod(name, restart, args string) {
 	k.t.Helper()
 	var text bytes.Buffer
@@ -123,7 +123,7 @@ func (k *kubelet) removePod(name string) {
 	must(k.t, os.Remove(filepath.Join(k.dir, "manifests", name+".yaml")))
 }
 
-// stop ends the kubelet. Its pods live on and are the lab's to remove.
+// stop ends the kubelet. The lab removes its pods.
 func (k *kubelet) stop() {
 	_ = k.cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -164,7 +164,7 @@ func freePorts(t *testing.T, n int) []int {
 		defer l.Close()
 		addr, ok := l.Addr().(*net.TCPAddr)
 		if !ok {
-			t.Fatal(errors.New("a TCP listener without a TCP address"))
+			t.Fatal(errors.New("TCP listener has no TCP address"))
 		}
 		ports[i] = addr.Port
 	}

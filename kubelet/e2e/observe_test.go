@@ -22,8 +22,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 )
 
-// patience bounds every wait; the machine may be busy.
-const patience = 3 * time.Minute
+// waitTimeout bounds every wait. It is long because the machine may be busy.
+const waitTimeout = 3 * time.Minute
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -32,15 +32,15 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// await polls until done, and returns how long that took.
+// await polls until done returns true, and returns how long that took.
 func await(ctx context.Context, t *testing.T, what string, done func() bool) time.Duration {
 	t.Helper()
 	began := time.Now()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !done() {
-		if time.Since(began) > patience {
-			t.Fatalf("%s: not within %v", what, patience)
+		if time.Since(began) > waitTimeout {
+			t.Fatalf("%s: not within %v", what, waitTimeout)
 		}
 		select {
 		case <-tick.C:
@@ -51,8 +51,7 @@ func await(ctx context.Context, t *testing.T, what string, done func() bool) tim
 	return time.Since(began)
 }
 
-// containers returns what the runtime has, newest first, or nil if it does not
-// answer.
+// containers returns the runtime's containers, newest first, or nil after an error.
 func containers(ctx context.Context, l *lab.Lab) []*runtimeapi.Container {
 	resp, err := l.Runtime().ListContainers(ctx, &runtimeapi.ListContainersRequest{})
 	if err != nil {
@@ -61,8 +60,7 @@ func containers(ctx context.Context, l *lab.Lab) []*runtimeapi.Container {
 	return resp.GetContainers()
 }
 
-// pod returns the name in the manifest; that of a static pod has the node's
-// behind it.
+// pod returns the name in the manifest, to which the kubelet adds the node name.
 func pod(c *runtimeapi.Container) string {
 	return strings.TrimSuffix(c.GetLabels()["io.kubernetes.pod.name"], "-lab")
 }
@@ -78,7 +76,7 @@ func running(ctx context.Context, l *lab.Lab) map[string]*runtimeapi.Container {
 	return out
 }
 
-// kill kills the process of a container behind the runtime's back.
+// kill kills the process of a container without the runtime.
 func kill(ctx context.Context, t *testing.T, l *lab.Lab, c *runtimeapi.Container) {
 	t.Helper()
 	resp, err := l.Runtime().ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.GetId(), Verbose: true})
@@ -91,14 +89,14 @@ func kill(ctx context.Context, t *testing.T, l *lab.Lab, c *runtimeapi.Container
 	must(t, syscall.Kill(info.PID, syscall.SIGKILL))
 }
 
-// restarts kills the containers of these pods together and returns how long it
-// took until each had a new one.
+// restarts kills the containers of these pods together and returns the times until
+// each pod had a new one.
 func restarts(ctx context.Context, t *testing.T, l *lab.Lab, names ...string) []time.Duration {
 	t.Helper()
 	before := running(ctx, l)
 	for _, name := range names {
 		if before[name] == nil {
-			t.Fatalf("%s does not run", name)
+			t.Fatalf("%s is not running", name)
 		}
 		kill(ctx, t, l, before[name])
 	}
@@ -121,7 +119,7 @@ func restarts(ctx context.Context, t *testing.T, l *lab.Lab, names ...string) []
 	return out
 }
 
-// get returns what the kubelet's read-only port has.
+// get returns a page of the kubelet's read-only port.
 func (k *kubelet) get(ctx context.Context, path string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", k.port, path), nil)
 	if err != nil {
@@ -136,7 +134,7 @@ func (k *kubelet) get(ctx context.Context, path string) (string, error) {
 	return string(text), err
 }
 
-// podStatus is what the kubelet reports of a pod.
+// podStatus is the status of a pod in the kubelet's /pods.
 type podStatus struct {
 	Phase             string `json:"phase"`
 	ContainerStatuses []struct {
@@ -174,7 +172,7 @@ func (k *kubelet) status(ctx context.Context, name string) podStatus {
 	return podStatus{}
 }
 
-// metric returns the value of a series of the kubelet; 0 if it has none.
+// metric returns the value of a series, or 0 if there is none.
 func (k *kubelet) metric(ctx context.Context, series string) float64 {
 	k.t.Helper()
 	text, err := k.get(ctx, "/metrics")
@@ -221,8 +219,7 @@ func (k *kubelet) rss() float64 {
 
 var errorLine = regexp.MustCompile(`^E\d{4} \S+ +\d+ ([a-z_]+\.go):\d+\] "?([^"]*)"?`)
 
-// errors returns the kinds of errors in the kubelet's log so far, and how often
-// each came.
+// errors returns the number of errors of each kind in the kubelet's log so far.
 func (k *kubelet) errors() map[string]int {
 	k.t.Helper()
 	f, err := os.Open(k.path("log"))

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what the test needs, builds both kubelets, and runs it. As root; the
-# first time it takes as long as two builds of the kubelet.
+# Installs what the test needs, builds both kubelets, and runs the test, as root.
+# The first run also takes the time of two builds of the kubelet.
 set -eu
 cd "$(dirname "$0")"
 ../../tests/e2e/setup.sh

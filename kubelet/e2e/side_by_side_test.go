@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package e2e_test runs two kubelets, one after the other, on a real containerd:
-// as released, and with the pipeline in the place of GenericPLEG. Both have to do
-// everything; what they took is printed side by side. build.sh builds them.
+// Package e2e_test runs two kubelets on a real containerd, one after the other: the
+// released one, and one with the pipeline instead of GenericPLEG. Both must pass all
+// steps; the log compares their times. build.sh builds them.
 package e2e_test
 
 import (
@@ -23,19 +23,19 @@ import (
 
 const (
 	pods = 60
-	// single pods are killed one by one, together pods at once, and afterwards
-	// pods one by one once containerd has been restarted; each pod once, for the
-	// second kill of a container meets a back-off of 10 s.
+	// The test kills single pods one by one, together pods at the same time, and
+	// after a restart of containerd afterwards pods one by one. It kills each pod
+	// once, because the second restart of a container waits for 10 s.
 	single     = 20
 	together   = 30
 	afterwards = 8
 	idle       = 20 * time.Second
 )
 
-// busy is what a kubelet logs on a machine that has too much to do.
+// busy is an error that a kubelet logs on an overloaded machine.
 const busy = "kubelet.go: Housekeeping took longer than expected"
 
-// result is what one kubelet took.
+// result has the measurements of one kubelet.
 type result struct {
 	started                 time.Duration
 	relist                  float64 // ms, mean while idle
@@ -56,12 +56,12 @@ func TestSideBySide(t *testing.T) {
 	}
 	stock, ours := results["stock"], results["pipeline"]
 	if stock == nil || ours == nil {
-		t.Fatal("one of the kubelets did not do everything")
+		t.Fatal("one of the kubelets failed")
 	}
 	t.Log("\n" + table(stock, ours))
 	for kind, n := range ours.errors {
 		if stock.errors[kind] == 0 && kind != busy {
-			t.Errorf("the kubelet with the pipeline logged an error that the other has not, %d times: %s", n, kind)
+			t.Errorf("only the kubelet with the pipeline logged this error, %d times: %s", n, kind)
 		}
 	}
 }
@@ -72,8 +72,8 @@ func measure(t *testing.T, kind string) *result {
 	if _, err := os.Stat(binary); err != nil {
 		t.Fatalf("run build.sh first: %v", err)
 	}
-	// Package lab finds what containerd is built from by the working folder.
-	t.Chdir(filepath.Join("..", "..", "e2e"))
+	// Package lab must run inside the module tests/e2e, which pins containerd.
+	t.Chdir(filepath.Join("..", "..", "tests", "e2e"))
 	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGINT, syscall.SIGTERM)
 	t.Cleanup(stop)
 	l, err := lab.Start(ctx, lab.Options{StopTimeout: 3 * time.Minute})
@@ -86,9 +86,9 @@ func measure(t *testing.T, kind string) *result {
 	k := startKubelet(t, l, binary, pods)
 	r := &result{}
 	r.started = await(ctx, t, "start of all pods", func() bool { return len(running(ctx, l)) == pods })
-	r.quiet(ctx, k)
-	r.kills(ctx, t, l, k)
-	r.comeAndGo(ctx, t, l, k)
+	r.measureIdle(ctx, k)
+	r.killContainers(ctx, t, l, k)
+	r.changeManifests(ctx, t, l, k)
 	r.errors = k.errors()
 	r.restartRuntime(ctx, t, l)
 	if n := k.metric(ctx, "kubelet_pleg_discard_events"); n > 0 {
@@ -97,9 +97,9 @@ func measure(t *testing.T, kind string) *result {
 	return r
 }
 
-// quiet measures the kubelet while nothing happens.
-func (r *result) quiet(ctx context.Context, k *kubelet) {
-	pause(ctx, 15*time.Second) // what the start has left to do
+// measureIdle measures the kubelet while no pod changes.
+func (r *result) measureIdle(ctx context.Context, k *kubelet) {
+	pause(ctx, 15*time.Second) // until the work of the start is done
 	cpu, relists := k.cpu(), k.relists(ctx)
 	pause(ctx, idle)
 	r.cpu = (k.cpu() - cpu).Seconds() / idle.Seconds()
@@ -107,7 +107,7 @@ func (r *result) quiet(ctx context.Context, k *kubelet) {
 	r.rss = k.rss()
 }
 
-func (r *result) kills(ctx context.Context, t *testing.T, l *lab.Lab, k *kubelet) {
+func (r *result) killContainers(ctx context.Context, t *testing.T, l *lab.Lab, k *kubelet) {
 	r.one = oneByOne(ctx, t, l, 0, single)
 	names := make([]string, together)
 	for i := range names {
@@ -120,21 +120,21 @@ func (r *result) kills(ctx context.Context, t *testing.T, l *lab.Lab, k *kubelet
 	r.many, r.manyMax = took[len(took)/2], took[len(took)-1]
 }
 
-// oneByOne kills the containers of n pods and returns how long their restarts
-// took in the mean.
+// oneByOne kills the containers of n pods one by one and returns the mean time of
+// their restarts.
 func oneByOne(ctx context.Context, t *testing.T, l *lab.Lab, first, n int) time.Duration {
 	var took time.Duration
 	for i := range n {
 		took += restarts(ctx, t, l, podName(first+i))[0]
-		// A restart follows a list: the next kill is a little later between two
-		// lists each time, so that all moments have their turn.
+		// A restart follows a list. The pause grows, so that the kills are spread
+		// over the time between two lists.
 		pause(ctx, 2*time.Second+time.Duration(i)*time.Second/time.Duration(n))
 	}
 	return took / time.Duration(n)
 }
 
-// comeAndGo removes a pod, and adds one that ends.
-func (r *result) comeAndGo(ctx context.Context, t *testing.T, l *lab.Lab, k *kubelet) {
+// changeManifests removes a pod, and adds one that ends.
+func (r *result) changeManifests(ctx context.Context, t *testing.T, l *lab.Lab, k *kubelet) {
 	gone := podName(pods - 1)
 	k.removePod(gone)
 	r.removed = await(ctx, t, "end of a pod whose manifest is gone", func() bool { return running(ctx, l)[gone] == nil })
@@ -142,26 +142,26 @@ func (r *result) comeAndGo(ctx context.Context, t *testing.T, l *lab.Lab, k *kub
 	r.exited = await(ctx, t, "report of a pod that ended", func() bool { return k.status(ctx, "job").Phase == "Failed" })
 	for _, c := range k.status(ctx, "job").ContainerStatuses {
 		if c.State.Terminated == nil || c.State.Terminated.ExitCode != 7 || c.RestartCount != 0 {
-			t.Errorf("the kubelet reports %+v of a container that exited with 7", c)
+			t.Errorf("the kubelet reports %+v for a container that exited with 7", c)
 		}
 	}
 }
 
-// restartRuntime has containerd die and come back: the pods live on, and one
-// whose container ends afterwards is restarted.
+// restartRuntime kills and restarts containerd. The containers keep running, and the
+// kubelet restarts those that end later.
 func (r *result) restartRuntime(ctx context.Context, t *testing.T, l *lab.Lab) {
 	before := running(ctx, l)
 	l.Crash()
 	must(t, l.Revive(ctx))
 	for pod, c := range running(ctx, l) {
 		if was := before[pod]; was == nil || was.GetId() != c.GetId() {
-			t.Errorf("%s has another container after the restart of containerd", pod)
+			t.Errorf("%s has a new container after the restart of containerd", pod)
 		}
 	}
 	r.revive = oneByOne(ctx, t, l, single+together, afterwards)
 }
 
-// relists is what the kubelet has measured of its relists.
+// relists has the kubelet's metrics for its relists.
 type relists struct{ count, sum float64 }
 
 func (k *kubelet) relists(ctx context.Context) relists {
@@ -171,7 +171,7 @@ func (k *kubelet) relists(ctx context.Context) relists {
 	}
 }
 
-// since returns the mean of the relists since then in milliseconds.
+// since returns the mean duration of the relists after before, in milliseconds.
 func (r relists) since(before relists) float64 {
 	return (r.sum - before.sum) / max(1, r.count-before.count) * 1000
 }
@@ -194,7 +194,7 @@ func table(stock, ours *result) string {
 	ms := func(of func(*result) time.Duration) func(*result) float64 {
 		return func(r *result) float64 { return float64(of(r)) / float64(time.Millisecond) }
 	}
-	row("all pods run after", "s", func(r *result) float64 { return r.started.Seconds() })
+	row("all pods running after", "s", func(r *result) float64 { return r.started.Seconds() })
 	row("idle: relist, mean", "ms", func(r *result) float64 { return r.relist })
 	row("idle: CPU", "% of a core", func(r *result) float64 { return 100 * r.cpu })
 	row("idle: memory", "MiB", func(r *result) float64 { return r.rss })

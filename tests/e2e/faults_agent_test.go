@@ -4,213 +4,199 @@ package e2e_test
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
-	"testing"
+	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 )
 
-// agent is the program as a node runs it, in a process of its own.
-type agent struct {
-	*observer
-	program *program
-	url     string
+// agentFaults break the agent.
+var agentFaults = []fault{
+	{name: "the agent stopped for 10 s", agent: true, pods: 5, run: stoppedAgent},
+	{name: "the agent stopped while events pile up", agent: true, pods: 20, run: stoppedAgentBlocksEvents},
+	{name: "the agent has 32 files", agent: true, pods: 20, run: fewFiles},
+	{name: "the agent out of files as containerd restarts", agent: true, pods: 5, run: outOfFiles},
+	{name: "the agent has little memory", agent: true, pods: 60, run: littleMemory},
+	{name: "two agents of each kind on one runtime", agent: true, pods: 10, run: twoAgents},
 }
 
-// agentOptions say how to run the program.
-type agentOptions struct {
-	name   string
-	events bool
-	// shell is run before the program, in the same process.
-	shell string
-	env   []string
-	// memory, in bytes, limits the program, which is built as a release then: the
-	// race detector takes many times as much.
-	memory int64
+// stoppedAgent: afterwards the polling agent reports what lists show. The other
+// one also reports the CRI events that queued up, unless a list came first.
+func stoppedAgent(ctx context.Context, f *fixture) {
+	t, l := f.t, f.lab
+	agents := f.startAgents(ctx, agentOptions{})
+	polling, following := agents[0], agents[1]
+	f.beginFault(ctx)
+	f.signalAgents(agents, syscall.SIGSTOP)
+	from := time.Now()
+	hidden := f.changeWhileStopped(ctx)
+	must(t, l.RemovePod(ctx, f.pods[4]))
+	f.sleepIntoFault(ctx, 10*time.Second)
+	polling.paused = outage{from: from, to: time.Now()}
+	following.paused = outage{from: from, to: time.Now(), queued: true}
+	f.endFault()
+	f.signalAgents(agents, syscall.SIGCONT)
+	f.checkAfterFault(ctx, false)
+	// No list shows a pod that lived only during the outage.
+	if n := len(polling.events(podUID(hidden))); n != 0 {
+		t.Errorf("%s: %d events of a pod that no list has shown", polling.name, n)
+	}
+	if n := len(following.events(podUID(hidden))); n != 6 {
+		t.Errorf("%s: %d events of a pod that lived during the outage, want 6", following.name, n)
+	}
+	f.changePods(ctx)
+	f.stopAgents(agents)
 }
 
-// buildRelease builds the program as a release.
-var buildRelease = sync.OnceValues(func() (string, error) {
-	path, err := filepath.Abs(filepath.Join(".bin", "pleg-pipeline-release"))
-	if err != nil {
-		return "", err
-	}
-	out, err := exec.Command("go", "build", "-C", "..", "-o", path, "./cmd/pleg-pipeline").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build the program: %w: %s", err, out)
-	}
-	return path, nil
-})
-
-// addAgent runs the program until the test ends and has the trial watch it.
-func (tr *trial) addAgent(ctx context.Context, o agentOptions) *agent {
-	t, l := tr.t, tr.lab
+// changeWhileStopped ends, starts and removes containers. It returns a pod that
+// was created and removed.
+func (f *fixture) changeWhileStopped(ctx context.Context) *lab.Pod {
+	t, l, pods := f.t, f.lab, f.pods
 	t.Helper()
-	build := buildProgram
-	if o.memory > 0 {
-		build = buildRelease
-	}
-	path, err := build()
+	must(t, l.Trigger(ctx, oldest(pods[0])))
+	_, err := l.RunContainer(ctx, pods[1], lab.ContainerSpec{Name: "new", Program: lab.Pause()})
 	must(t, err)
-	address := freeAddress(t)
-	args := append(runArgs(l), "--listen", address, "--relist-threshold", "5s", "--list-timeout", "2s", "--inspect-timeout", "2s")
-	if o.events {
-		args = append(args, "--events", "auto", "--relist-period-with-events", "10s")
-	}
-	if o.memory > 0 {
-		cell, err := l.Cell(strings.ReplaceAll(o.name, " ", "-"), o.memory)
-		must(t, err)
-		o.shell += " echo $$ >" + cell + ";"
-	}
-	shell := append([]string{"-c", o.shell + ` exec "$0" "$@"`, path}, args...)
-	cmd := exec.CommandContext(ctx, "/bin/sh", shell...)
-	cmd.Env = append(os.Environ(), o.env...)
-	a := &agent{url: "http://" + address}
-	a.program = watchProgram(t, l, newRecord(o.name), cmd)
-	a.observer = &observer{seen: a.program.seen, healthy: a.ready, state: a.pods}
-	tr.observers = append(tr.observers, a.observer)
-	watchHealth(ctx, t, a.observer)
-	must(t, eventually(ctx, func() bool { ok, err := a.ready(ctx); return ok && err == nil }))
-	if o.events {
-		must(t, eventually(ctx, func() bool { return a.follows(ctx) }))
-		must(t, sleepUntil(ctx, time.Now().Add(500*time.Millisecond))) // the list that this brings
-		must(t, eventually(ctx, func() bool { return a.follows(ctx) }))
-	}
-	return a
-}
-
-// freeAddress returns an address that nobody listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	job, err := l.RunContainer(ctx, pods[2], lab.ContainerSpec{Name: "job", Program: lab.Exit(5)})
 	must(t, err)
-	must(t, listener.Close())
-	return listener.Addr().String()
+	must(t, l.Trigger(ctx, job))
+	gone := oldest(pods[3])
+	must(t, l.Kill(ctx, gone))
+	must(t, removeDead(ctx, l, gone))
+	hidden, err := l.RunPod(ctx, lab.PodSpec{Name: "secret"})
+	must(t, err)
+	_, err = l.RunContainer(ctx, hidden, lab.ContainerSpec{Name: "main", Program: lab.Pause()})
+	must(t, err)
+	must(t, l.RemovePod(ctx, hidden))
+	return hidden
 }
 
-// get asks the program for a page.
-func (a *agent) get(ctx context.Context, path string) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url+path, nil)
-	if err != nil {
-		return nil, err
+// stoppedAgentBlocksEvents: if a client does not read its CRI events, containerd
+// waits, and the pods with it, until the client reads or is gone. No event is
+// lost.
+func stoppedAgentBlocksEvents(ctx context.Context, f *fixture) {
+	t, l := f.t, f.lab
+	agents := []*agent{f.startAgent(ctx, agentOptions{name: "events", events: true})}
+	f.beginFault(ctx)
+	f.signalAgents(agents, syscall.SIGSTOP)
+	from, before := time.Now(), len(l.History().All())
+	var work errgroup.Group
+	for i, p := range f.pods {
+		work.Go(func() error { return churn(ctx, l, p, fmt.Sprint("more-", i), from.Add(50*time.Second)) })
 	}
-	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	return client.Do(request)
-}
-
-// ready returns what /readyz says; an error if nobody answers.
-func (a *agent) ready(ctx context.Context) (bool, error) {
-	answer, err := a.get(ctx, "/readyz")
-	if err != nil {
-		return false, err
-	}
-	defer answer.Body.Close()
-	return answer.StatusCode == http.StatusOK, nil
-}
-
-// follows reports whether the stream of events counts as up, and no list is under
-// way.
-func (a *agent) follows(ctx context.Context) bool {
-	answer, err := a.get(ctx, "/metrics")
-	if err != nil {
-		return false
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	return err == nil && strings.Contains(string(text), "\npleg_event_stream_up 1\n") &&
-		strings.Contains(string(text), "\npleg_relist_running_seconds 0\n")
-}
-
-// pods returns what /pods says. The names are spelled out once more because other
-// programs read them.
-func (a *agent) pods(ctx context.Context) (map[string]string, error) {
-	answer, err := a.get(ctx, "/pods")
-	if err != nil {
-		return nil, err
-	}
-	defer answer.Body.Close()
-	var list struct {
-		Pods []struct {
-			UID        string `json:"uid"`
-			Error      string `json:"error"`
-			Containers []struct {
-				ID       string `json:"id"`
-				State    string `json:"state"`
-				ExitCode *int32 `json:"exitCode"`
-				Reason   string `json:"reason"`
-			} `json:"containers"`
-			Sandboxes []struct {
-				ID    string `json:"id"`
-				State string `json:"state"`
-			} `json:"sandboxes"`
-		} `json:"pods"`
-	}
-	if err := json.NewDecoder(answer.Body).Decode(&list); err != nil {
-		return nil, err
-	}
-	got := make(map[string]string)
-	for _, p := range list.Pods {
-		if p.Error != "" {
-			return nil, fmt.Errorf("pod %s: %w", p.UID, errors.New(p.Error))
+	last, since := 0, time.Now()
+	for time.Since(since) < 4*time.Second && time.Since(from) < 49*time.Second {
+		must(t, sleepUntil(ctx, time.Now().Add(100*time.Millisecond)))
+		if n := len(l.History().All()); n != last {
+			last, since = n, time.Now()
 		}
-		for _, c := range p.Containers {
-			got[c.ID] = c.State
-			if c.ExitCode != nil {
-				got[c.ID] = fmt.Sprintf("%s %d %s", c.State, *c.ExitCode, c.Reason)
+	}
+	t.Logf("after %d steps containerd did nothing for %v", last-before, time.Since(since).Round(time.Second))
+	f.endFault()
+	f.signalAgents(agents, syscall.SIGCONT)
+	must(t, work.Wait())
+	agents[0].paused = outage{from: from, to: time.Now(), queued: true}
+	f.checkAfterFault(ctx, false)
+	f.changePods(ctx)
+	f.stopAgents(agents)
+}
+
+// restartWithDeath kills containerd and a container, and starts containerd again.
+func (f *fixture) restartWithDeath(ctx context.Context) {
+	t, l, victim := f.t, f.lab, oldest(f.pods[0])
+	t.Helper()
+	l.Crash()
+	must(t, l.KillProcess(ctx, victim))
+	must(t, l.Revive(ctx))
+	must(t, l.AwaitDied(ctx, victim))
+}
+
+func fewFiles(ctx context.Context, f *fixture) {
+	t := f.t
+	agents := f.startAgents(ctx, agentOptions{shell: "ulimit -n 32;"})
+	f.beginFault(ctx)
+	f.changeContainers(ctx, 0)
+	f.restartWithDeath(ctx)
+	f.awaitAll(ctx)
+	f.changeContainers(ctx, 1)
+	f.endFault()
+	f.checkAfterFault(ctx, false)
+	for _, a := range agents {
+		files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", a.cmd.Process.Pid))
+		must(t, err)
+		t.Logf("%s has %d files open", a.name, len(files))
+	}
+	f.changePods(ctx)
+	f.stopAgents(agents)
+}
+
+// outOfFiles: the agents lose the connection to containerd and cannot open
+// another one.
+func outOfFiles(ctx context.Context, f *fixture) {
+	t, ended := f.t, oldest(f.pods[1])
+	agents := f.startAgents(ctx, agentOptions{})
+	f.beginFault(ctx)
+	limits := make([]unix.Rlimit, len(agents))
+	for i, a := range agents {
+		must(t, unix.Prlimit(a.cmd.Process.Pid, unix.RLIMIT_NOFILE, nil, &limits[i]))
+		few := unix.Rlimit{Cur: 4, Max: limits[i].Max}
+		must(t, unix.Prlimit(a.cmd.Process.Pid, unix.RLIMIT_NOFILE, &few, nil))
+	}
+	f.restartWithDeath(ctx)
+	must(t, f.lab.Trigger(ctx, ended))
+	must(t, sleepUntil(ctx, time.Now().Add(8*time.Second)))
+	for i, a := range agents {
+		if a.reportedEnd(ended.ID) {
+			t.Errorf("%s reported an end without a connection: the limit has no effect", a.name)
+		}
+		must(t, unix.Prlimit(a.cmd.Process.Pid, unix.RLIMIT_NOFILE, &limits[i], nil))
+	}
+	f.endFault()
+	f.checkAfterFault(ctx, false)
+	f.changePods(ctx)
+	f.stopAgents(agents)
+}
+
+// littleMemory limits the memory of the garbage collector, and of the process to
+// three times as much.
+func littleMemory(ctx context.Context, f *fixture) {
+	t, l := f.t, f.lab
+	agents := f.startAgents(ctx, agentOptions{env: []string{"GOMEMLIMIT=16MiB"}, memory: 48 << 20})
+	f.beginFault(ctx)
+	f.changeContainers(ctx, 0)
+	l.Crash()
+	must(t, l.Revive(ctx))
+	f.changeContainers(ctx, 1)
+	f.endFault()
+	f.checkAfterFault(ctx, false)
+	for _, a := range agents {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid))
+		must(t, err)
+		for line := range strings.Lines(string(status)) {
+			if strings.HasPrefix(line, "VmHWM") {
+				t.Logf("%s, with %d pods, GOMEMLIMIT=16MiB and 48 MiB of memory: %s", a.name, len(f.pods), strings.TrimSpace(line))
 			}
 		}
-		for _, s := range p.Sandboxes {
-			got[s.ID] = s.State
-		}
 	}
-	return got, nil
+	f.stopAgents(agents)
 }
 
-// checkEnd ends the program, which must have had no data race, and must end well.
-func (a *agent) checkEnd(t *testing.T) {
-	t.Helper()
-	if stderr := a.program.interrupt(t); strings.Contains(stderr, "DATA RACE") || strings.Contains(stderr, "panic") {
-		t.Errorf("stderr of %s: %s", a.seen.observer, stderr)
+func twoAgents(ctx context.Context, f *fixture) {
+	agents := append(f.startAgents(ctx, agentOptions{name: "first"}), f.startAgents(ctx, agentOptions{name: "second"})...)
+	f.beginFault(ctx)
+	for attempt := range uint32(3) {
+		f.changeContainers(ctx, attempt)
 	}
-}
-
-// agents starts one program that polls and one that follows the events.
-func (tr *trial) agents(ctx context.Context, o agentOptions) []*agent {
-	var all []*agent
-	for _, mode := range []string{"polling", "events"} {
-		o := o
-		o.name, o.events = strings.TrimSpace(o.name+" "+mode), mode == "events"
-		all = append(all, tr.addAgent(ctx, o))
-	}
-	return all
-}
-
-// lifeGoesOn has containers start, end and go, and each step told by all.
-func (tr *trial) lifeGoesOn(ctx context.Context, attempt uint32) {
-	t, l := tr.t, tr.lab
-	t.Helper()
-	spec := lab.ContainerSpec{Name: "side", Attempt: attempt, Program: lab.Exit(3)}
-	side := func(p *lab.Pod) *lab.Container { all := p.Containers(); return all[len(all)-1] }
-	for _, step := range []func(context.Context, int, *lab.Pod) error{
-		func(ctx context.Context, _ int, p *lab.Pod) error {
-			_, err := l.RunContainer(ctx, p, spec)
-			return err
-		},
-		func(ctx context.Context, _ int, p *lab.Pod) error { return l.Trigger(ctx, side(p)) },
-		func(ctx context.Context, _ int, p *lab.Pod) error { return removeDead(ctx, l, side(p)) },
-	} {
-		must(t, tr.scene.each(ctx, step))
-		tr.awaitAll(ctx)
-	}
+	f.lab.Crash()
+	must(f.t, f.lab.Revive(ctx))
+	f.changeContainers(ctx, 3)
+	f.endFault()
+	f.checkAfterFault(ctx, false)
+	f.changePods(ctx)
+	f.stopAgents(agents)
 }

@@ -18,62 +18,54 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 )
 
-// loadFaults are no harm done to anything: there is only too much.
+// loadFaults break nothing: they overload the runtime.
 var loadFaults = []fault{
-	{name: "a sandbox list too large to send", modes: patient, run: largeList},
-	{name: "200 pods at once", modes: patient, run: manyPods},
+	{name: "a sandbox list too large to send", modes: longTimeouts, run: largeList},
+	{name: "200 pods at once", modes: longTimeouts, run: manyPods},
 }
 
 // largeList makes pods with so many annotations that containerd cannot send the
 // list of them.
-func largeList(ctx context.Context, tr *trial) {
+func largeList(ctx context.Context, f *fixture) {
 	const pods = 80
-	t, l, s := tr.t, tr.lab, tr.scene
-	tr.inject(ctx)
+	t, l := f.t, f.lab
+	f.beginFault(ctx)
 	large := map[string]string{"large": strings.Repeat("x", 250<<10)}
 	specs := make([]lab.PodSpec, pods)
 	for i := range specs {
 		specs[i] = lab.PodSpec{Name: fmt.Sprint("large-", i), HostNetwork: true, Annotations: large}
 	}
-	made, err := l.RunPods(ctx, specs)
+	var err error
+	f.pods, err = l.RunPods(ctx, specs)
 	must(t, err)
-	s.pods = made
-	must(t, s.each(ctx, func(ctx context.Context, i int, p *lab.Pod) error {
-		_, err := l.RunContainer(ctx, p, lab.ContainerSpec{Name: "main", Program: lab.Exit(uint8(i))})
-		return err
-	}))
+	f.runContainers(ctx, mainExits)
 	if _, err := l.Runtime().ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{}); status.Code(err) != codes.ResourceExhausted {
 		t.Fatalf("the list of sandboxes: got %v, want one that cannot be sent", err)
 	}
-	tr.awaitAll(ctx)
-	logPortions(ctx, t, l)
-	must(t, s.each(ctx, func(ctx context.Context, i int, p *lab.Pod) error {
-		if i%2 == 0 {
-			return nil
-		}
-		return l.Trigger(ctx, mainOf(p))
-	}))
-	tr.awaitAll(ctx)
-	must(t, s.each(ctx, func(ctx context.Context, i int, p *lab.Pod) error {
-		if i%4 == 0 {
-			return l.StopPod(ctx, p)
-		}
-		return nil
-	}))
-	tr.awaitAll(ctx)
-	kept := s.pods[1]
-	s.pods = slices.Delete(s.pods, 1, 2)
-	must(t, s.each(ctx, func(ctx context.Context, _ int, p *lab.Pod) error { return l.StopPod(ctx, p) }))
-	tr.awaitAll(ctx)
-	must(t, s.each(ctx, func(ctx context.Context, _ int, p *lab.Pod) error { return l.RemovePod(ctx, p) }))
-	s.pods = []*lab.Pod{kept}
-	tr.lift()
-	tr.end(ctx, false)
-	tr.afterwards(ctx)
+	logPartialLists(ctx, t, l)
+	someOf := func(n, rest int, step func(context.Context, *lab.Pod) error) {
+		t.Helper()
+		f.forEachPod(ctx, func(ctx context.Context, i int, p *lab.Pod) error {
+			if i%n != rest {
+				return nil
+			}
+			return step(ctx, p)
+		})
+	}
+	someOf(2, 1, func(ctx context.Context, p *lab.Pod) error { return l.Trigger(ctx, oldest(p)) })
+	someOf(4, 0, l.StopPod)
+	kept := f.pods[1]
+	f.pods = slices.Delete(f.pods, 1, 2)
+	f.stopPods(ctx)
+	f.removePods(ctx)
+	f.pods = []*lab.Pod{kept}
+	f.endFault()
+	f.checkAfterFault(ctx, false)
+	f.changePods(ctx)
 }
 
-// logPortions prints how long lists take that are made in portions.
-func logPortions(ctx context.Context, t *testing.T, l *lab.Lab) {
+// logPartialLists logs how long lists in several parts take.
+func logPartialLists(ctx context.Context, t *testing.T, l *lab.Lab) {
 	t.Helper()
 	client, err := cri.New(l.Endpoint(), cri.Options{})
 	must(t, err)
@@ -85,21 +77,21 @@ func logPortions(ctx context.Context, t *testing.T, l *lab.Lab) {
 		must(t, err)
 		took = append(took, time.Since(began).Round(time.Millisecond))
 	}
-	t.Logf("lists in portions took %v; degraded: %v", took, client.Degraded())
+	t.Logf("lists in several parts took %v; degraded: %v", took, client.Degraded())
 }
 
-// manyPods makes, changes and removes as many pods at once as the runtime can.
-// Each of the three is told whole before the next.
-func manyPods(ctx context.Context, tr *trial) {
+// manyPods starts, ends, stops and removes as many pods at once as the runtime
+// can, and awaits each step.
+func manyPods(ctx context.Context, f *fixture) {
 	const pods = 200
-	t, l, s := tr.t, tr.lab, tr.scene
-	tr.inject(ctx)
-	step := func(what string, f func(context.Context, int, *lab.Pod) error) {
+	t, l := f.t, f.lab
+	f.beginFault(ctx)
+	step := func(what string, do func(context.Context, int, *lab.Pod) error) {
 		t.Helper()
 		began := time.Now()
-		must(t, s.each(ctx, f))
+		must(t, f.concurrently(ctx, do))
 		done := time.Now()
-		took, err := tr.settled(ctx, done)
+		took, err := f.awaitAllSince(ctx, done)
 		must(t, err)
 		t.Logf("%s took the runtime %v; all was known %v later", what, done.Sub(began).Round(time.Millisecond), took)
 	}
@@ -107,24 +99,24 @@ func manyPods(ctx context.Context, tr *trial) {
 	for i := range specs {
 		specs[i] = lab.PodSpec{Name: fmt.Sprint("many-", i), HostNetwork: i%4 != 0}
 	}
-	made, err := l.RunPods(ctx, specs)
+	var err error
+	f.pods, err = l.RunPods(ctx, specs)
 	must(t, err)
-	s.pods = made
 	step("200 starts", func(ctx context.Context, i int, p *lab.Pod) error {
-		_, err := l.RunContainer(ctx, p, lab.ContainerSpec{Name: "main", Program: lab.Exit(uint8(i))})
+		_, err := l.RunContainer(ctx, p, mainExits(i))
 		return err
 	})
-	// All processes end at the same moment; the runtime sees it when it can.
-	for _, p := range s.pods {
-		must(t, l.TriggerProcess(mainOf(p)))
+	// All processes end at the same moment; containerd reports them one by one.
+	for _, p := range f.pods {
+		must(t, l.TriggerProcess(oldest(p)))
 	}
-	step("200 ends at one moment", func(ctx context.Context, _ int, p *lab.Pod) error { return l.AwaitDied(ctx, mainOf(p)) })
+	step("200 ends at one moment", func(ctx context.Context, _ int, p *lab.Pod) error { return l.AwaitDied(ctx, oldest(p)) })
 	step("200 sandboxes stopped", func(ctx context.Context, _ int, p *lab.Pod) error { return l.StopPod(ctx, p) })
-	kept := s.pods[0]
-	s.pods = s.pods[1:]
+	kept := f.pods[0]
+	f.pods = f.pods[1:]
 	step("200 pods removed", func(ctx context.Context, _ int, p *lab.Pod) error { return l.RemovePod(ctx, p) })
-	s.pods = []*lab.Pod{kept}
-	tr.lift()
-	tr.end(ctx, false)
-	tr.afterwards(ctx)
+	f.pods = []*lab.Pod{kept}
+	f.endFault()
+	f.checkAfterFault(ctx, false)
+	f.changePods(ctx)
 }

@@ -4,18 +4,16 @@ package e2e_test
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 )
 
-// shimFaults are those of what containerd leans on.
+// shimFaults break what containerd depends on.
 var shimFaults = []fault{
 	{name: "a shim stopped", pods: 4, run: stoppedShim},
 	{name: "a shim killed", short: true, pods: 4, run: killedShim},
@@ -23,110 +21,99 @@ var shimFaults = []fault{
 	{name: "the disk of containerd full", pods: 4, lab: lab.Options{DiskSize: 32 << 20}, run: fullDisk},
 }
 
-func podUID(p *lab.Pod) pleg.PodUID { return pleg.PodUID(p.UID) }
-
-// stoppedShim: what the runtime answers of one pod is stale, and nobody can know
-// better; of the others all goes on.
-func stoppedShim(ctx context.Context, tr *trial) {
-	t, l := tr.t, tr.lab
-	sick, well := tr.scene.pods[0], tr.scene.pods[1]
-	tr.inject(ctx)
-	must(t, l.FreezeShim(ctx, sick))
-	must(t, l.KillProcess(ctx, mainOf(sick)))
-	must(t, l.Trigger(ctx, mainOf(well)))
-	took, err := tr.settled(ctx, time.Now())
+// stoppedShim: the runtime reports stale statuses of one pod, and so do the
+// instances. Other pods are reported as before.
+func stoppedShim(ctx context.Context, f *fixture) {
+	t, l := f.t, f.lab
+	stopped, other := f.pods[0], f.pods[1]
+	f.beginFault(ctx)
+	must(t, l.FreezeShim(ctx, stopped))
+	must(t, l.KillProcess(ctx, oldest(stopped)))
+	must(t, l.Trigger(ctx, oldest(other)))
+	took, err := f.awaitAllSince(ctx, time.Now())
 	must(t, err)
-	t.Logf("an end in another pod was known after %v meanwhile", took)
-	must(t, sleepUntil(ctx, tr.injected.Add(10*time.Second)))
-	tr.keeps(ctx, ledgerState(l)) // as stale as the runtime
-	must(t, l.ThawShim(sick))
-	tr.lift()
-	must(t, l.AwaitDied(ctx, mainOf(sick)))
-	tr.end(ctx, false)
-	tr.afterwards(ctx)
+	t.Logf("during the fault, an end in another pod was reported after %v", took)
+	f.sleepIntoFault(ctx, 10*time.Second)
+	f.checkStates(ctx, historyState(l)) // as stale as the runtime
+	must(t, l.ThawShim(stopped))
+	f.endFault()
+	must(t, l.AwaitDied(ctx, oldest(stopped)))
+	f.checkAfterFault(ctx, false)
+	f.changePods(ctx)
 }
 
-func killedShim(ctx context.Context, tr *trial) {
-	t, l := tr.t, tr.lab
-	tr.inject(ctx)
-	must(t, l.KillShim(ctx, tr.scene.pods[1]))
-	tr.lift()
-	tr.end(ctx, false)
-	tr.afterwards(ctx)
+func killedShim(ctx context.Context, f *fixture) {
+	f.beginFault(ctx)
+	must(f.t, f.lab.KillShim(ctx, f.pods[1]))
+	f.endFault()
+	f.checkAfterFault(ctx, false)
+	f.changePods(ctx)
 }
 
-// hungTeardown: a pod cannot be stopped, since its address is not taken back. Its
-// end is told before that is over.
-func hungTeardown(ctx context.Context, tr *trial) {
-	t, l := tr.t, tr.lab
-	sick := tr.scene.pods[0] // with an address of its own
+// hungTeardown: the stop of a pod hangs, because the plugin does not release its
+// address. Its end is reported before the stop returns.
+func hungTeardown(ctx context.Context, f *fixture) {
+	t, l := f.t, f.lab
+	hung := f.pods[0] // it has its own address
 	must(t, l.HangTeardown(ctx))
-	tr.inject(ctx)
+	f.beginFault(ctx)
 	var stop errgroup.Group
-	stop.Go(func() error { return l.StopPod(ctx, sick) })
+	stop.Go(func() error { return l.StopPod(ctx, hung) })
 	must(t, l.AwaitHang(ctx))
 	began := time.Now()
-	for _, o := range tr.observers {
-		must(t, eventually(ctx, func() bool { return o.died(sick.SandboxID) && o.died(mainOf(sick).ID) }))
-		t.Logf("%s: told of the end of the pod %v after its teardown began to hang", o.seen.observer, time.Since(began).Round(time.Millisecond))
+	for _, in := range f.instances {
+		must(t, eventually(ctx, func() bool { return in.reportedEnd(hung.SandboxID) && in.reportedEnd(oldest(hung).ID) }))
+		t.Logf("%s: reported the end of the pod %v after its teardown began to hang", in.name, time.Since(began).Round(time.Millisecond))
 	}
-	well := tr.scene.pods[3]
-	must(t, l.Trigger(ctx, mainOf(well)))
-	must(t, eventually(ctx, func() bool { return tr.observers[0].died(mainOf(well).ID) && tr.observers[1].died(mainOf(well).ID) }))
-	must(t, sleepUntil(ctx, tr.injected.Add(10*time.Second)))
+	other := oldest(f.pods[3]).ID
+	must(t, l.Trigger(ctx, oldest(f.pods[3])))
+	must(t, eventually(ctx, func() bool { return f.instances[0].reportedEnd(other) && f.instances[1].reportedEnd(other) }))
+	f.sleepIntoFault(ctx, 10*time.Second)
 	must(t, l.EndTeardown())
-	tr.lift()
+	f.endFault()
 	must(t, stop.Wait())
-	tr.end(ctx, false)
-	tr.afterwards(ctx)
+	f.checkAfterFault(ctx, false)
+	f.changePods(ctx)
 }
 
-func (o *observer) died(id string) bool {
-	o.seen.mu.Lock()
-	defer o.seen.mu.Unlock()
-	for _, events := range o.seen.byPod {
-		for _, ev := range events {
-			if ev.Type == pleg.ContainerDied && string(ev.ContainerID) == id {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// fullDisk: containerd can neither make a pod nor write down that a container has
-// ended. What it says meanwhile is what counts, and in the end it knows all.
-func fullDisk(ctx context.Context, tr *trial) {
-	t, l := tr.t, tr.lab
-	tr.inject(ctx)
+// fullDisk: containerd can neither make a pod nor store that a container ended.
+// During the fault the instances must agree with containerd.
+func fullDisk(ctx context.Context, f *fixture) {
+	t, l := f.t, f.lab
+	f.beginFault(ctx)
 	must(t, l.FillDisk())
-	killed, exits := mainOf(tr.scene.pods[0]), mainOf(tr.scene.pods[1])
+	killed, exits := oldest(f.pods[0]), oldest(f.pods[1])
 	must(t, l.KillProcess(ctx, killed))
 	must(t, l.TriggerProcess(exits))
 	if _, err := l.RunPod(ctx, lab.PodSpec{Name: "no room", HostNetwork: true}); err == nil {
-		t.Error("a pod was made although the disk is full")
+		t.Error("containerd made a pod although the disk is full")
 	} else {
 		t.Logf("a new pod: %.200v", err)
 	}
-	must(t, sleepUntil(ctx, tr.injected.Add(10*time.Second)))
-	for _, o := range tr.observers {
-		if err := tr.matchesLists(ctx, o); err != nil {
+	f.sleepIntoFault(ctx, 10*time.Second)
+	for _, in := range f.instances {
+		state, err := in.state(ctx)
+		if err == nil {
+			err = diffLists(ctx, l, in.name, state)
+		}
+		if err != nil {
 			t.Errorf("while the disk is full: %v", err)
 		}
 	}
-	t.Logf("while the disk is full the runtime says of the killed container %s, of the ended one %s", word(ctx, l, killed), word(ctx, l, exits))
+	t.Logf("while the disk is full, containerd reports %s for the killed container and %s for the ended one",
+		reportedState(ctx, l, killed), reportedState(ctx, l, exits))
 	must(t, l.FreeDisk())
-	tr.lift()
+	f.endFault()
 	must(t, l.AwaitDied(ctx, killed))
 	must(t, l.AwaitDied(ctx, exits))
-	tr.end(ctx, false)
-	tr.afterwards(ctx)
+	f.checkAfterFault(ctx, false)
+	f.changePods(ctx)
 }
 
-func word(ctx context.Context, l *lab.Lab, c *lab.Container) string {
+func reportedState(ctx context.Context, l *lab.Lab, c *lab.Container) string {
 	answer, err := l.Runtime().ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.ID})
 	if err != nil {
 		return err.Error()
 	}
-	return fmt.Sprint(strings.ToLower(strings.TrimPrefix(answer.GetStatus().GetState().String(), "CONTAINER_")))
+	return strings.ToLower(strings.TrimPrefix(answer.GetStatus().GetState().String(), "CONTAINER_"))
 }

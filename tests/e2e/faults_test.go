@@ -4,37 +4,39 @@ package e2e_test
 
 import (
 	"context"
-	"os/signal"
+	"fmt"
+	"log/slog"
+	"maps"
 	"slices"
 	"strings"
-	"syscall"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 )
 
-// fault is a row of the matrix: it harms a runtime or an agent while the ledger
-// notes what really happens to the pods. Of every row is demanded that in the
-// end each observer knows what the ledger and the runtime know, and that the
-// events of each container are the ledger's, in order, none lost and none twice.
+// fault is a row of the fault matrix. It breaks a runtime or an agent while pods
+// change. In the end each instance must know what the history and the runtime
+// know, and must have reported each step once, in order.
 type fault struct {
 	name string
-	// short is part of "make e2e" too.
+	// short rows are also part of "make e2e".
 	short bool
 	lab   lab.Options
-	// pods is the number there is before the fault.
+	// pods is the number of pods before the fault.
 	pods int
-	// modes are the observers in this process. If empty, [bothModes]; the rows of
-	// the agent have none and start their own.
+	// modes are the instances in this process. If nil, [bothModes].
 	modes map[string]pipeline.Options
+	// agent rows start programs instead.
 	agent bool
-	run   func(context.Context, *trial)
+	run   func(context.Context, *fixture)
 }
 
-// bothModes notice a fault within seconds, so that the health can be looked at.
-// With events lists are too rare to stand in for them.
+// bothModes detect a fault within seconds, so that the row can check the health.
 var bothModes = map[string]pipeline.Options{
 	"polling": {
 		RelistPeriod: relistPeriod, RelistThreshold: 5 * time.Second, ListTimeout: 2 * time.Second, InspectTimeout: 2 * time.Second,
@@ -45,8 +47,8 @@ var bothModes = map[string]pipeline.Options{
 	},
 }
 
-// patient leaves time for lists that take long.
-var patient = map[string]pipeline.Options{
+// longTimeouts are for rows in which a list takes long.
+var longTimeouts = map[string]pipeline.Options{
 	"polling": {RelistPeriod: relistPeriod, RelistThreshold: time.Minute, ListTimeout: 30 * time.Second},
 	"events": {
 		RelistPeriod: relistPeriod, RelistThreshold: time.Minute, ListTimeout: 30 * time.Second,
@@ -54,78 +56,176 @@ var patient = map[string]pipeline.Options{
 	},
 }
 
-// TestFaultMatrix takes a quarter of an hour: "make e2e-faults" runs it, and
-// "make e2e" leaves it out.
-func TestFaultMatrix(t *testing.T) {
-	runFaults(t, slices.Concat(daemonFaults, shimFaults, loadFaults, agentFaults))
-}
+const (
+	// faultTimeout bounds the time from the end of a fault until all is known.
+	faultTimeout = 90 * time.Second
+	// quietTime must pass without another event then. It is several relists.
+	quietTime = 1500 * time.Millisecond
+)
 
-// TestFaultsInShort is the part of the matrix that is quick.
+// TestFaultMatrix takes a quarter of an hour. "make e2e-faults" runs it.
+func TestFaultMatrix(t *testing.T) { runFaults(t, allFaults()) }
+
+// TestFaultsInShort runs the short rows of the fault matrix.
 func TestFaultsInShort(t *testing.T) {
-	all := slices.Concat(daemonFaults, shimFaults, loadFaults, agentFaults)
-	runFaults(t, slices.DeleteFunc(all, func(f fault) bool { return !f.short }))
+	runFaults(t, slices.DeleteFunc(allFaults(), func(row fault) bool { return !row.short }))
 }
 
-// runFaults runs several faults at once, each in a lab of its own: most of them
-// wait most of the time.
+func allFaults() []fault { return slices.Concat(daemonFaults, shimFaults, loadFaults, agentFaults) }
+
+// runFaults runs several rows at the same time, because most of them wait most
+// of the time. Each has its own lab.
 func runFaults(t *testing.T, faults []fault) {
-	for _, f := range faults {
-		t.Run(f.name, func(t *testing.T) {
+	for _, row := range faults {
+		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			f.try(t)
+			row.runOn(t)
 		})
 	}
 }
 
-func (f *fault) try(t *testing.T) {
-	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGINT, syscall.SIGTERM)
-	t.Cleanup(stop)
-	f.lab.StopTimeout = 3 * time.Minute // on a machine that is busy
-	l, err := lab.Start(ctx, f.lab)
-	must(t, err)
-	t.Cleanup(func() {
-		if err := l.Stop(ctx); err != nil {
-			t.Errorf("stop lab: %v", err)
-		}
-	})
-	tr := &trial{t: t, lab: l}
-	modes := f.modes
-	if modes == nil && !f.agent {
+func (row *fault) runOn(t *testing.T) {
+	row.lab.StopTimeout = 3 * time.Minute // the machine is busy
+	ctx, f := newFixture(t, row.lab)
+	f.timeout = faultTimeout
+	modes := row.modes
+	if modes == nil && !row.agent {
 		modes = bothModes
 	}
-	for name, o := range modes {
-		tr.observers = append(tr.observers, observe(ctx, t, l, name, o))
+	names := slices.Sorted(maps.Keys(modes))
+	slices.Reverse(names) // polling first
+	for _, name := range names {
+		f.runObserved(ctx, name, modes[name])
 	}
-	slices.SortFunc(tr.observers, func(a, b *observer) int { return strings.Compare(b.seen.observer, a.seen.observer) }) // polling first
-	for _, o := range tr.observers {
-		must(t, eventually(ctx, func() bool { ok, err := o.healthy(ctx); return ok && err == nil }))
+	for _, in := range f.instances {
+		must(t, in.awaitHealthy(ctx))
 	}
-	tr.scene = newScene(l)
-	must(t, tr.scene.runPods(ctx, f.pods))
-	must(t, tr.scene.each(ctx, func(ctx context.Context, i int, p *lab.Pod) error {
-		_, err := l.RunContainer(ctx, p, lab.ContainerSpec{Name: "main", Program: lab.Exit(uint8(i % 200))})
-		return err
-	}))
-	f.run(ctx, tr)
+	f.runPods(ctx, row.pods)
+	f.runContainers(ctx, func(i int) lab.ContainerSpec { return mainExits(i % 200) })
+	row.run(ctx, f)
 }
 
-// mainOf returns the first container of a pod.
-func mainOf(p *lab.Pod) *lab.Container { return p.Containers()[0] }
+// runObserved runs a pipeline whose state, health and metrics are checked too.
+func (f *fixture) runObserved(ctx context.Context, name string, o pipeline.Options) {
+	t := f.t
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	o.Registerer = registry
+	o.Logger = logOnFailure(t, name)
+	in := f.runPipeline(ctx, runOptions{Options: o, name: name})
+	in.healthy = func(context.Context) (bool, error) { ok, _ := in.pipeline.Healthy(); return ok, nil }
+	in.state = func(context.Context) (map[string]string, error) { return cacheState(in.pipeline) }
+	in.unannounced = func() float64 { return metric(t, registry, "pleg_missed_events_total") }
+	in.threshold, in.period, in.pollingThreshold = o.RelistThreshold, o.RelistPeriod, o.RelistThreshold
+	if o.Events == pipeline.EventsAuto {
+		in.threshold, in.period = o.RelistThresholdWithEvents, o.RelistPeriodWithEvents
+	}
+	in.watchHealth(ctx, t)
+}
 
-// afterwards does some more to the pods, to see that all goes on as before.
-func (tr *trial) afterwards(ctx context.Context) {
-	t, l := tr.t, tr.lab
+// logOnFailure returns a logger whose last lines are printed if the test fails.
+func logOnFailure(t *testing.T, name string) *slog.Logger {
+	var mu sync.Mutex
+	var lines []string
+	t.Cleanup(func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if t.Failed() {
+			t.Logf("log of %s:\n%s", name, strings.Join(lines, ""))
+		}
+	})
+	return slog.New(slog.NewTextHandler(writer(func(line []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		lines = append(lines[max(0, len(lines)-50):], string(line))
+	}), nil))
+}
+
+type writer func([]byte)
+
+func (w writer) Write(b []byte) (int, error) {
+	w(b)
+	return len(b), nil
+}
+
+// beginFault marks the start of the fault, once every instance is complete.
+func (f *fixture) beginFault(ctx context.Context) {
+	f.t.Helper()
+	f.awaitAll(ctx)
+	f.faultBegan = time.Now()
+}
+
+func (f *fixture) endFault() { f.faultEnded = time.Now() }
+
+// sleepIntoFault waits until the fault has lasted for this long.
+func (f *fixture) sleepIntoFault(ctx context.Context, d time.Duration) {
+	f.t.Helper()
+	must(f.t, sleepUntil(ctx, f.faultBegan.Add(d)))
+}
+
+// checkStates fails the test if an instance knows something else during the fault.
+func (f *fixture) checkStates(ctx context.Context, want map[string]string) {
+	f.t.Helper()
+	for _, in := range f.instances {
+		state, err := in.state(ctx)
+		if err == nil {
+			err = diffStates("during the fault: "+in.name, state, want)
+		}
+		if err != nil {
+			f.t.Error(err)
+		}
+	}
+}
+
+// checkAfterFault checks that every instance becomes complete, that no more
+// events follow, that the runtime agrees, and the health. If listsFail, no list
+// could succeed during the fault.
+func (f *fixture) checkAfterFault(ctx context.Context, listsFail bool) {
+	t := f.t
+	t.Helper()
+	complete := time.Since(f.faultEnded)
+	took, err := f.awaitAllSince(ctx, f.faultEnded)
+	must(t, err)
+	state, err := runtimeState(ctx, f.lab)
+	must(t, err)
+	if err := diffStates("runtime", state, historyState(f.lab)); err != nil {
+		t.Error(err)
+	}
+	must(t, sleepUntil(ctx, time.Now().Add(quietTime)))
+	for i, in := range f.instances {
+		if _, err := f.diff(ctx, in); err != nil {
+			t.Errorf("%v later: %v", quietTime, err)
+		}
+		unhealthy := f.checkHealth(ctx, in, listsFail)
+		f.logFigure(in, "unhealthy after %s | history complete %.2f s, known %.2f s after the fault", unhealthy, complete.Seconds(), took[i].Seconds())
+	}
+}
+
+func (f *fixture) logFigure(in *instance, format string, args ...any) {
+	f.t.Helper()
+	_, row, _ := strings.Cut(f.t.Name(), "/")
+	unannounced := "-"
+	if in.unannounced != nil {
+		unannounced = fmt.Sprint(in.unannounced())
+	}
+	f.t.Logf("FIGURE | %s | %s | fault %.1f s | %s | unannounced changes %s", strings.ReplaceAll(row, "_", " "),
+		in.name, f.faultEnded.Sub(f.faultBegan).Seconds(), fmt.Sprintf(format, args...), unannounced)
+}
+
+// changePods checks that all goes on as before the fault. A stop and a removal
+// between two lists would be one change, hence one step after the other.
+func (f *fixture) changePods(ctx context.Context) {
+	t, l := f.t, f.lab
 	t.Helper()
 	p, err := l.RunPod(ctx, lab.PodSpec{Name: "after"})
 	must(t, err)
 	c, err := l.RunContainer(ctx, p, lab.ContainerSpec{Name: "main", Program: lab.Exit(9)})
 	must(t, err)
-	tr.awaitAll(ctx)
+	f.awaitAll(ctx)
 	must(t, l.Trigger(ctx, c))
-	tr.awaitAll(ctx)
-	// One after the other, for between two lists both would be one.
-	must(t, l.StopPod(ctx, tr.scene.pods[0]))
-	tr.awaitAll(ctx)
-	must(t, l.RemovePod(ctx, tr.scene.pods[0]))
-	tr.awaitAll(ctx)
+	f.awaitAll(ctx)
+	must(t, l.StopPod(ctx, f.pods[0]))
+	f.awaitAll(ctx)
+	must(t, l.RemovePod(ctx, f.pods[0]))
+	f.awaitAll(ctx)
 }

@@ -1,15 +1,13 @@
 //go:build linux
 
-// Package e2e_test runs the library and the program against a real containerd
-// and compares every event with what was really done to the pods.
+// Package e2e_test runs the library and the program on a real containerd and
+// compares every event with what the lab did to the pods.
 package e2e_test
 
 import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"testing"
 	"time"
 
@@ -19,7 +17,7 @@ import (
 )
 
 // stepTimeout bounds the wait for the events of one step. It is long because
-// the machine may be busy; a test that passes never waits for it.
+// the machine may be busy.
 const stepTimeout = 30 * time.Second
 
 func TestMain(m *testing.M) {
@@ -30,24 +28,34 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// startLab runs a lab that is gone when the test ends, on Ctrl-C too.
-func startLab(t *testing.T, release lab.Release) (context.Context, *lab.Lab) {
-	t.Helper()
-	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGINT, syscall.SIGTERM)
-	t.Cleanup(stop)
-	l, err := lab.Start(ctx, lab.Options{Release: release})
-	must(t, err)
-	t.Cleanup(func() {
-		if err := l.Stop(ctx); err != nil {
-			t.Errorf("stop lab: %v", err)
-		}
-	})
-	return ctx, l
-}
-
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// eventually returns nil once f returns true, and an error after stepTimeout.
+func eventually(ctx context.Context, f func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for !f() {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+func sleepUntil(ctx context.Context, at time.Time) error {
+	select {
+	case <-time.After(time.Until(at)):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }

@@ -22,84 +22,97 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 )
 
-// buildProgram builds the program as a user would, with the race detector.
-var buildProgram = sync.OnceValues(func() (string, error) {
-	// Not t.TempDir: the program outlives the test that builds it. e2e/.bin is
-	// the tests' own folder, and git ignores it.
-	path, err := filepath.Abs(filepath.Join(".bin", "pleg-pipeline"))
+var (
+	buildProgram = sync.OnceValues(func() (string, error) { return build("pleg-pipeline", "-race") })
+	// buildRelease builds without the race detector, which takes many times as
+	// much memory.
+	buildRelease = sync.OnceValues(func() (string, error) { return build("pleg-pipeline-release") })
+)
+
+// build builds the program into .bin, because t.TempDir would not outlive the
+// test that builds it.
+func build(name string, flags ...string) (string, error) {
+	path, err := filepath.Abs(filepath.Join(".bin", name))
 	if err != nil {
 		return "", err
 	}
-	out, err := exec.Command("go", "build", "-C", "..", "-race", "-o", path, "./cmd/pleg-pipeline").CombinedOutput()
+	args := append([]string{"build", "-C", filepath.Join("..", ".."), "-o", path}, flags...)
+	out, err := exec.Command("go", append(args, "./cmd/pleg-pipeline")...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build the program: %w: %s", err, out)
 	}
 	return path, nil
-})
+}
 
-// program is a running pleg-pipeline that watches a lab.
+// program is a process of pleg-pipeline.
 type program struct {
+	*instance
 	cmd    *exec.Cmd
 	stderr bytes.Buffer
-	seen   *record
 	read   chan struct{} // closed when its output has ended
 }
 
-// startProgram runs the program on the lab and records its output.
-func startProgram(ctx context.Context, t *testing.T, l *lab.Lab) *program {
-	t.Helper()
+// runProgram runs the program on the lab until the test ends.
+func (f *fixture) runProgram(ctx context.Context) *program {
+	f.t.Helper()
 	path, err := buildProgram()
-	must(t, err)
-	return watchProgram(t, l, newRecord("program"), exec.CommandContext(ctx, path, runArgs(l)...))
+	must(f.t, err)
+	return f.runCommand("program", exec.CommandContext(ctx, path, f.runArgs()...))
 }
 
-func runArgs(l *lab.Lab) []string {
-	return []string{"run", "--output", "json", "--relist-period", relistPeriod.String(), "--runtime-endpoint", l.Endpoint()}
+func (f *fixture) runArgs() []string {
+	return []string{"run", "--output", "json", "--relist-period", relistPeriod.String(), "--runtime-endpoint", f.lab.Endpoint()}
 }
 
-// watchProgram runs a command that ends with the program, until the test ends.
-func watchProgram(t *testing.T, l *lab.Lab, seen *record, cmd *exec.Cmd) *program {
+// runCommand runs a command whose process becomes the program.
+func (f *fixture) runCommand(name string, cmd *exec.Cmd) *program {
+	t := f.t
 	t.Helper()
-	p := &program{cmd: cmd, seen: seen, read: make(chan struct{})}
-	p.cmd.Stderr = &p.stderr
-	stdout, err := p.cmd.StdoutPipe()
+	p := &program{instance: newInstance(name), cmd: cmd, read: make(chan struct{})}
+	cmd.Stderr = &p.stderr
+	stdout, err := cmd.StdoutPipe()
 	must(t, err)
-	must(t, p.cmd.Start())
+	must(t, cmd.Start())
 	go func() {
 		defer close(p.read)
 		p.decode(stdout)
 	}()
 	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill()
+		_ = cmd.Process.Kill()
 		<-p.read
-		_ = p.cmd.Wait()
-		p.seen.check(t, l)
+		_ = cmd.Wait()
+		p.check(t, f.lab)
 		if t.Failed() {
-			t.Logf("stderr of the %s:\n%s", p.seen.observer, &p.stderr)
+			t.Logf("stderr of %s:\n%s", name, &p.stderr)
 		}
 	})
+	f.instances = append(f.instances, p.instance)
 	return p
 }
 
 func (p *program) decode(stdout io.Reader) {
 	events := json.NewDecoder(stdout)
 	for {
-		var read line
-		err := events.Decode(&read)
+		var l line
+		err := events.Decode(&l)
 		if err == io.EOF {
 			return
 		}
 		if err != nil {
-			p.seen.problem("output: %v", err)
+			p.problem("output: %v", err)
 			_, _ = io.Copy(io.Discard, stdout)
 			return
 		}
-		p.seen.add(read.event())
+		p.add(pleg.Event{
+			Seq: l.Seq, Type: l.Type, PodUID: l.PodUID, PodName: l.PodName, PodNamespace: l.PodNamespace,
+			ContainerID: l.ContainerID, ContainerName: l.ContainerName, Attempt: l.Attempt, Sandbox: l.Sandbox,
+			ExitCode: l.ExitCode, Reason: l.Reason, ObservedAt: l.ObservedAt,
+		})
 	}
 }
 
-// line is a line of JSON output. The names are spelled out once more because
-// other programs read them: changing one in pleg.Event alone must not go unseen.
+// line is a line of JSON output. It repeats the names, because other programs
+// read them: a name that changes in pleg.Event must fail the tests.
 type line struct {
 	Seq           uint64           `json:"seq"`
 	Type          pleg.EventType   `json:"type"`
@@ -115,16 +128,8 @@ type line struct {
 	ObservedAt    time.Time        `json:"observedAt"`
 }
 
-func (l line) event() pleg.Event {
-	return pleg.Event{
-		Seq: l.Seq, Type: l.Type, PodUID: l.PodUID, PodName: l.PodName, PodNamespace: l.PodNamespace,
-		ContainerID: l.ContainerID, ContainerName: l.ContainerName, Attempt: l.Attempt, Sandbox: l.Sandbox,
-		ExitCode: l.ExitCode, Reason: l.Reason, ObservedAt: l.ObservedAt,
-	}
-}
-
-// interrupt sends SIGINT and returns what the program wrote to stderr after
-// that. The program must end with exit code 0.
+// interrupt sends SIGINT and returns the stderr of the program, which must end
+// with exit code 0.
 func (p *program) interrupt(t *testing.T) string {
 	t.Helper()
 	must(t, p.cmd.Process.Signal(syscall.SIGINT))
@@ -135,7 +140,7 @@ func (p *program) interrupt(t *testing.T) string {
 	return strings.TrimRight(p.stderr.String(), "\n")
 }
 
-// checkSummary wants one line at the end, and no complaint.
+// checkSummary fails the test unless stderr is little more than the summary.
 func checkSummary(t *testing.T, stderr string) {
 	t.Helper()
 	lines := strings.Split(stderr, "\n")
@@ -146,17 +151,16 @@ func checkSummary(t *testing.T, stderr string) {
 		}
 	}
 	if len(lines) > 3 || strings.Contains(stderr, "DATA RACE") {
-		t.Errorf("stderr: got %q, want little more than the summary", stderr)
+		t.Errorf("stderr: got %q, want the summary and at most two lines before it", stderr)
 	}
 }
 
-// The program keeps its word when the runtime does not answer: no start
-// without one, no end delayed by one.
-func TestProgramAndHungContainerd(t *testing.T) {
-	ctx, l := startLab(t, lab.Pinned)
-	prog := startProgram(ctx, t, l)
-	s := newScene(l, prog.seen)
-	must(t, s.runPods(ctx, 2))
+// If containerd hangs, the program does not start, but it ends at once.
+func TestProgramWithHungContainerd(t *testing.T) {
+	ctx, f := newFixture(t, lab.Options{})
+	l := f.lab
+	first := f.runProgram(ctx)
+	f.runPods(ctx, 2)
 	must(t, l.Freeze(ctx))
 
 	path, err := buildProgram()
@@ -169,25 +173,82 @@ func TestProgramAndHungContainerd(t *testing.T) {
 		t.Errorf("start: got %v, %q, want exit code 1 and a message that names the endpoint", err, out)
 	}
 	began := time.Now()
-	prog.interrupt(t)
+	first.interrupt(t)
 	if took := time.Since(began); took > stepTimeout {
 		t.Errorf("the program ended %v after SIGINT", took)
 	}
 }
 
-// The program outlives the runtime and finds out what happened meanwhile.
-func TestProgramAndRestartOfContainerd(t *testing.T) {
-	ctx, l := startLab(t, lab.Pinned)
-	prog := startProgram(ctx, t, l)
-	s := newScene(l, prog.seen)
-	must(t, s.runPods(ctx, 2))
-	c, err := l.RunContainer(ctx, s.pods[0], lab.ContainerSpec{Name: "main", Program: lab.Pause()})
+// The program keeps running while containerd restarts, and then reports what
+// happened.
+func TestProgramSurvivesRestartOfContainerd(t *testing.T) {
+	ctx, f := newFixture(t, lab.Options{})
+	l := f.lab
+	p := f.runProgram(ctx)
+	f.runPods(ctx, 2)
+	c, err := l.RunContainer(ctx, f.pods[0], lab.ContainerSpec{Name: "main", Program: lab.Pause()})
 	must(t, err)
-	must(t, s.awaitAll(ctx))
+	f.awaitAll(ctx)
 	l.Crash()
 	must(t, l.KillProcess(ctx, c))
 	must(t, l.Revive(ctx))
 	must(t, l.AwaitDied(ctx, c))
-	must(t, s.awaitAll(ctx))
-	prog.interrupt(t)
+	f.awaitAll(ctx)
+	p.interrupt(t)
+}
+
+// The replay of a recording reports what happened on containerd, without
+// containerd.
+func TestReplayOfRecording(t *testing.T) {
+	ctx, f := newFixture(t, lab.Options{})
+	l := f.lab
+	path, err := buildProgram()
+	must(t, err)
+	file := filepath.Join(t.TempDir(), "containerd.jsonl")
+	recorder := exec.CommandContext(ctx, path, "record", file, "--relist-period", relistPeriod.String(), "--runtime-endpoint", l.Endpoint())
+	var stderr bytes.Buffer
+	recorder.Stderr = &stderr
+	must(t, recorder.Start())
+	t.Cleanup(func() { _ = recorder.Process.Kill() })
+
+	f.runPods(ctx, 3)
+	must(t, awaitRecordedLists(ctx, file))
+	step := func(err error) {
+		t.Helper()
+		must(t, err)
+		must(t, awaitRecordedLists(ctx, file))
+	}
+	for _, pod := range f.pods {
+		c, err := l.RunContainer(ctx, pod, lab.ContainerSpec{Name: "main", Program: lab.Exit(7)})
+		step(err)
+		step(l.Trigger(ctx, c))
+		step(l.RemoveContainer(ctx, c))
+		_, err = l.RunContainer(ctx, pod, lab.ContainerSpec{Name: "main", Attempt: 1, Program: lab.Pause()})
+		step(err)
+	}
+	step(l.KillSandbox(ctx, f.pods[0]))
+	must(t, recorder.Process.Signal(syscall.SIGINT))
+	if err := recorder.Wait(); err != nil {
+		t.Fatalf("end of the recording: %v, %s", err, &stderr)
+	}
+	must(t, l.Freeze(ctx)) // the replay must not call it
+
+	replay := f.runCommand("replay", exec.CommandContext(ctx, path,
+		"run", "--output", "json", "--relist-period", relistPeriod.String(), "--runtime-endpoint", "replay:"+file))
+	<-replay.read
+	if err := replay.cmd.Wait(); err != nil || !bytes.Contains(replay.stderr.Bytes(), []byte("the recording has ended")) {
+		t.Errorf("end of the replay: %v, %s", err, &replay.stderr)
+	}
+	f.awaitAll(ctx)
+}
+
+// awaitRecordedLists waits until the recording has what happened so far: for two
+// more lists, because the first may have begun before.
+func awaitRecordedLists(ctx context.Context, file string) error {
+	lists := func() int {
+		text, _ := os.ReadFile(file) // it may not exist yet
+		return bytes.Count(text, []byte(`Containers","`))
+	}
+	before := lists()
+	return eventually(ctx, func() bool { return lists() >= before+2 })
 }

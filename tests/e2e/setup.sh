@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs what the end-to-end tests need from Debian: runc, the CNI plugins and
-# iproute2. containerd itself is built from source by the tests. Run as root;
-# what is already there is left alone.
+# Installs the Debian packages that the end-to-end tests need: runc, the CNI
+# plugins and iproute2. It keeps what is already installed, and needs root only to
+# install something. The tests build containerd themselves.
 set -eu
 
 missing=

@@ -23,8 +23,8 @@ type binaries struct {
 	pod     string // the program in the pod image
 }
 
-// provide returns the programs of a release and builds or fetches those that
-// the cache does not have. Only one process at a time builds; others wait.
+// provide returns the programs of a release. It builds or downloads those that are
+// not in the cache; other processes wait meanwhile.
 func provide(ctx context.Context, release Release) (binaries, error) {
 	module, err := moduleDir(ctx)
 	if err != nil {
@@ -67,8 +67,7 @@ func moduleDir(ctx context.Context) (string, error) {
 	return dir, nil
 }
 
-// providePinned builds the version in the go.mod of module, which is its only
-// mention.
+// providePinned builds the version that the go.mod of module names.
 func providePinned(ctx context.Context, module, cache string) (binaries, error) {
 	version, err := run(ctx, module, nil, "go", "list", "-m", "-f", "{{.Version}}", containerdModule)
 	if err != nil {
@@ -91,12 +90,12 @@ func provideDebian(ctx context.Context, cache string) (binaries, error) {
 	}
 	version = field(version, "Version")
 	if version == "" {
-		return binaries{}, errors.New("find Debian's containerd: apt knows no such package")
+		return binaries{}, errors.New("find Debian's containerd: apt has no such package")
 	}
 	root := filepath.Join(cache, "debian-"+version)
 	b := binaries{dir: filepath.Join(root, "usr", "bin"), version: version}
 	return b, fill(root, func(tmp string) error {
-		// apt drops its privileges to a user that may not write here.
+		// apt drops its privileges to a user that may not write to this folder.
 		if _, err := run(ctx, tmp, nil, "apt-get", "-o", "APT::Sandbox::User=root", "download", "containerd="+version); err != nil {
 			return err
 		}
@@ -109,7 +108,7 @@ func provideDebian(ctx context.Context, cache string) (binaries, error) {
 	})
 }
 
-// fill makes dir by build unless it is there. It appears whole or not at all.
+// fill makes dir with build unless it exists. A failed build leaves no dir.
 func fill(dir string, build func(tmp string) error) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
@@ -138,8 +137,8 @@ func field(control, name string) string {
 	return ""
 }
 
-// run runs a program in dir and returns what it wrote, without the last line
-// break. What it wrote to stderr becomes part of the error.
+// run runs a program in dir and returns its output without the last line break.
+// An error includes its stderr.
 func run(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir

@@ -12,8 +12,8 @@ import (
 )
 
 // containerdConfig keeps everything that containerd writes inside the lab's
-// folder. Without restrict_oom_score_adj runc dies where the machine withholds
-// CAP_SYS_RESOURCE: the sandbox's oom_score_adj of -998 is refused.
+// folder. Without restrict_oom_score_adj, runc fails on a machine that does not
+// grant CAP_SYS_RESOURCE, because the kernel refuses the sandbox's oom_score_adj.
 var containerdConfig = template.Must(template.New("config").Parse(`version = 3
 root = '{{.Dir}}/root'
 state = '{{.Dir}}/state'
@@ -44,8 +44,8 @@ state = '{{.Dir}}/state'
   disable = true
 `))
 
-// debianConfig is the same for containerd 1.6, which has no setting for its
-// shims' sockets: they are in /run/containerd/s.
+// debianConfig is the same for containerd 1.6. Its shims have their sockets in
+// /run/containerd/s, for which there is no setting.
 var debianConfig = template.Must(template.New("debian").Parse(`version = 2
 root = '{{.Dir}}/root'
 state = '{{.Dir}}/state'
@@ -86,9 +86,9 @@ func writeConfig(p place, release Release) error {
 	return f.Close()
 }
 
-// brokenPlugin is a CNI plugin that refuses to give an address and to take it
-// back. containerd 1.6 lists the sandbox all the same, not ready, since it could
-// not clean it up; containerd 2 drops it.
+// brokenPlugin is a CNI plugin that fails to add and to delete a pod's address.
+// containerd 1.6 then lists the sandbox as not ready, because it could not clean
+// up; containerd 2 does not list it.
 const brokenPlugin = "broken"
 
 const brokenScript = `#!/bin/sh
@@ -100,8 +100,7 @@ echo '{"cniVersion":"0.4.0","code":100,"msg":"broken by the lab"}'
 exit 1
 `
 
-// writePlugins makes the one folder of plugins that every containerd can be
-// told.
+// writePlugins makes the folder of CNI plugins.
 func writePlugins(p place) error {
 	if err := os.Mkdir(p.plugins(), 0o755); err != nil {
 		return fmt.Errorf("write plugins: %w", err)
@@ -122,8 +121,8 @@ func writePlugins(p place) error {
 	return nil
 }
 
-// writeNetwork describes a bridge without a gateway: pods get addresses and
-// the host's routing stays as it is.
+// writeNetwork configures a bridge without a gateway: pods get addresses, and the
+// host's routes do not change.
 func writeNetwork(p place, subnet netip.Prefix) error {
 	if err := os.MkdirAll(p.cni(), 0o755); err != nil {
 		return fmt.Errorf("write network: %w", err)
@@ -139,9 +138,8 @@ func (p place) bridgePlugin(subnet netip.Prefix) map[string]any {
 	}
 }
 
-// writePlugin replaces the network by one of a single plugin, by a rename within
-// the folder: containerd watches it, and a file that is created there, or moved
-// to it from elsewhere, is no reason for it to read the folder again.
+// writePlugin replaces the network by one with a single plugin. It renames a file
+// within the folder, because containerd reads the folder again only after that.
 func writePlugin(p place, plugin map[string]any) error {
 	conf, err := json.MarshalIndent(map[string]any{
 		"cniVersion": "0.4.0",

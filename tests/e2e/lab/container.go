@@ -18,7 +18,7 @@ import (
 // ContainerSpec describes a container.
 type ContainerSpec struct {
 	Name string
-	// Attempt counts the containers of this name that the pod had before.
+	// Attempt is the number of earlier containers with this name.
 	Attempt uint32
 	Program Program
 	// MemoryLimit is in bytes. If zero, there is none.
@@ -32,11 +32,11 @@ type Container struct {
 	Name    string
 	Attempt uint32
 
-	code   int32 // how it will end, as far as is known
+	code   int32 // the expected exit code and reason
 	reason string
 }
 
-func (c *Container) diesOf(code int32, reason string) { c.code, c.reason = code, reason }
+func (c *Container) expectEnd(code int32, reason string) { c.code, c.reason = code, reason }
 
 func (c *Container) entry(step Step, began time.Time) Entry {
 	return Entry{
@@ -89,18 +89,18 @@ func (l *Lab) CreateContainer(ctx context.Context, p *Pod, spec ContainerSpec) (
 	p.mu.Lock()
 	p.containers = append(p.containers, c)
 	p.mu.Unlock()
-	l.ledger.add(c.entry(Created, began))
+	l.history.add(c.entry(Created, began))
 	return c, nil
 }
 
-// StartContainer starts a created container and returns once its program hears
+// StartContainer starts a created container and returns once its program handles
 // signals.
 func (l *Lab) StartContainer(ctx context.Context, c *Container) error {
 	began := time.Now()
 	if _, err := l.runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: c.ID}); err != nil {
 		return fmt.Errorf("start container %s/%s: %w", c.Pod.Name, c.Name, err)
 	}
-	l.ledger.add(c.entry(Started, began))
+	l.history.add(c.entry(Started, began))
 	err := poll(ctx, pollPeriod, func() (bool, error) {
 		for _, pid := range l.pids(c.ID) {
 			name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
@@ -108,7 +108,7 @@ func (l *Lab) StartContainer(ctx context.Context, c *Container) error {
 				return false, nil
 			}
 		}
-		return true, nil // or it has ended already
+		return true, nil // ready, or already ended
 	})
 	if err != nil {
 		return fmt.Errorf("wait for the program of %s/%s: %w", c.Pod.Name, c.Name, err)
@@ -116,8 +116,8 @@ func (l *Lab) StartContainer(ctx context.Context, c *Container) error {
 	return nil
 }
 
-// Trigger makes the container's program do what it is there for, and returns
-// once the runtime shows that it ended.
+// Trigger makes the container's program end in its way, and returns once the
+// runtime reports the end.
 func (l *Lab) Trigger(ctx context.Context, c *Container) error {
 	began := time.Now()
 	if err := l.TriggerProcess(c); err != nil {
@@ -126,8 +126,8 @@ func (l *Lab) Trigger(ctx context.Context, c *Container) error {
 	return l.awaitDied(ctx, c, began)
 }
 
-// TriggerProcess is [Lab.Trigger] without asking the runtime, which may hang.
-// [Lab.AwaitDied] must follow so that the end is in the ledger.
+// TriggerProcess is [Lab.Trigger] without a call of the runtime, which may hang.
+// [Lab.AwaitDied] must follow, to add the end to the history.
 func (l *Lab) TriggerProcess(c *Container) error {
 	for _, pid := range l.pids(c.ID) {
 		if err := syscall.Kill(pid, syscall.SIGUSR1); err != nil {
@@ -137,8 +137,8 @@ func (l *Lab) TriggerProcess(c *Container) error {
 	return nil
 }
 
-// Kill kills the container's process behind the runtime's back, and returns
-// once the runtime shows it.
+// Kill kills the container's process without the runtime, and returns once the
+// runtime reports the end.
 func (l *Lab) Kill(ctx context.Context, c *Container) error {
 	began := time.Now()
 	if err := l.KillProcess(ctx, c); err != nil {
@@ -147,18 +147,17 @@ func (l *Lab) Kill(ctx context.Context, c *Container) error {
 	return l.awaitDied(ctx, c, began)
 }
 
-// KillProcess kills the container's process and returns when it is dead,
-// without asking the runtime, which may be dead itself. [Lab.AwaitDied] must
-// follow so that the end is in the ledger. Of what ended while it was dead
-// containerd only says 255, Unknown, and so does the ledger.
+// KillProcess kills the container's process and returns when it is dead. It does
+// not call the runtime, which may be down. [Lab.AwaitDied] must follow, to add the
+// end to the history. If containerd was down, it reports exit code 255, Unknown.
 func (l *Lab) KillProcess(ctx context.Context, c *Container) error {
 	if err := l.killCgroup(ctx, c.ID); err != nil {
 		return err
 	}
 	if l.daemon.alive() {
-		c.diesOf(137, "Error")
+		c.expectEnd(137, "Error")
 	} else {
-		c.diesOf(255, "Unknown")
+		c.expectEnd(255, "Unknown")
 	}
 	return nil
 }
@@ -171,10 +170,10 @@ func (l *Lab) StopContainer(ctx context.Context, c *Container) error {
 	if err != nil {
 		return fmt.Errorf("stop container %s/%s: %w", c.Pod.Name, c.Name, err)
 	}
-	if l.ledger.Last(c.ID) != Started {
+	if l.history.Last(c.ID) != Started {
 		return nil
 	}
-	c.diesOf(0, "Completed")
+	c.expectEnd(0, "Completed")
 	return l.awaitDied(ctx, c, began)
 }
 
@@ -184,13 +183,13 @@ func (l *Lab) RemoveContainer(ctx context.Context, c *Container) error {
 	if _, err := l.runtime.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: c.ID}); err != nil {
 		return fmt.Errorf("remove container %s/%s: %w", c.Pod.Name, c.Name, err)
 	}
-	l.forget(c)
-	l.ledger.add(c.entry(Removed, began))
+	l.removeFromPod(c)
+	l.history.add(c.entry(Removed, began))
 	return nil
 }
 
-// AwaitDied returns once the runtime shows that the container ended by itself
-// or by [Lab.KillProcess], in the way that the lab expects.
+// AwaitDied returns once the runtime reports that the container ended by itself or
+// by [Lab.KillProcess], with the expected exit code.
 func (l *Lab) AwaitDied(ctx context.Context, c *Container) error {
 	return l.awaitDied(ctx, c, time.Now())
 }
@@ -207,7 +206,7 @@ func (l *Lab) awaitDied(ctx context.Context, c *Container, began time.Time) erro
 	}
 	e := c.entry(Died, began)
 	e.ExitCode, e.Reason = c.code, c.reason
-	l.ledger.add(e)
+	l.history.add(e)
 	if status.GetExitCode() != c.code || status.GetReason() != c.reason {
 		return fmt.Errorf("end of %s/%s: got %d %s, want %d %s", c.Pod.Name, c.Name,
 			status.GetExitCode(), status.GetReason(), c.code, c.reason)
@@ -215,11 +214,11 @@ func (l *Lab) awaitDied(ctx context.Context, c *Container, began time.Time) erro
 	return nil
 }
 
-// killCgroup kills what runs in the cgroup of a container or sandbox and waits
-// until it is gone.
+// killCgroup kills the processes of a container or sandbox and waits for their
+// end.
 func (l *Lab) killCgroup(ctx context.Context, id string) error {
 	if len(l.pids(id)) == 0 {
-		return fmt.Errorf("kill %s: %w", id, errors.New("no process"))
+		return fmt.Errorf("kill %s: %w", id, errors.New("it has no process"))
 	}
 	return poll(ctx, pollPeriod/2, func() (bool, error) {
 		pids := l.pids(id)
@@ -230,8 +229,8 @@ func (l *Lab) killCgroup(ctx context.Context, id string) error {
 	})
 }
 
-// pids returns the processes of a container or sandbox. They are read from the
-// kernel, not from the runtime: with cgroup v1 from any of its hierarchies.
+// pids returns the processes of a container or sandbox, from the kernel. With
+// cgroup v1 they may be in any hierarchy.
 func (l *Lab) pids(id string) []int {
 	var pids []int
 	for _, pattern := range []string{"/sys/fs/cgroup/*/" + l.place.name() + "/" + id, "/sys/fs/cgroup/" + l.place.name() + "/" + id} {
@@ -244,7 +243,7 @@ func (l *Lab) pids(id string) []int {
 	return slices.Compact(pids)
 }
 
-func (l *Lab) forget(c *Container) {
+func (l *Lab) removeFromPod(c *Container) {
 	c.Pod.mu.Lock()
 	defer c.Pod.mu.Unlock()
 	c.Pod.containers = slices.DeleteFunc(c.Pod.containers, func(other *Container) bool { return other == c })

@@ -19,8 +19,8 @@ type daemon struct {
 	exited chan struct{} // closed when the process has been waited for
 }
 
-// startDaemon starts containerd in a session of its own: an interrupt from the
-// terminal must not end it before its pods are removed.
+// startDaemon starts containerd in its own session, so that Ctrl-C does not end it
+// before the lab has removed its pods.
 func startDaemon(b binaries, p place) (*daemon, error) {
 	log, err := os.OpenFile(p.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -36,7 +36,7 @@ func startDaemon(b binaries, p place) (*daemon, error) {
 		return nil, fmt.Errorf("start containerd: %w", err)
 	}
 	d := &daemon{cmd: cmd, exited: make(chan struct{})}
-	// The process ends this goroutine; kill and terminate wait for it.
+	// This goroutine ends with the process; kill and terminate wait for it.
 	go func() {
 		defer close(d.exited)
 		_ = cmd.Wait()
@@ -44,7 +44,7 @@ func startDaemon(b binaries, p place) (*daemon, error) {
 	return d, nil
 }
 
-// alive reports whether the process has not ended yet.
+// alive reports whether the process still runs.
 func (d *daemon) alive() bool {
 	select {
 	case <-d.exited:
@@ -61,13 +61,12 @@ func (d *daemon) signal(sig os.Signal) error {
 	return nil
 }
 
-// kill ends the process at once, whatever it does.
 func (d *daemon) kill() {
 	_ = d.cmd.Process.Kill()
 	<-d.exited
 }
 
-// terminate asks the process to end and kills it if ctx ends first.
+// terminate sends SIGTERM, and kills the process if ctx ends first.
 func (d *daemon) terminate(ctx context.Context) {
 	_ = d.cmd.Process.Signal(syscall.SIGCONT)
 	_ = d.cmd.Process.Signal(syscall.SIGTERM)
@@ -90,7 +89,7 @@ func logTail(p place) string {
 	return string(bytes.TrimSpace(data))
 }
 
-// poll calls f every so often until it reports done or an error, or ctx ends.
+// poll calls f periodically until it reports done or an error, or ctx ends.
 func poll(ctx context.Context, every time.Duration, f func() (done bool, err error)) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()

@@ -12,15 +12,15 @@ import (
 	"syscall"
 )
 
-// fillName is the file that takes the space.
+// fillName is the file that fills a disk.
 const fillName = "full"
 
-// disks are what containerd writes to.
+// disks returns the folders to which containerd writes.
 func (p place) disks() []string {
 	return []string{filepath.Join(p.dir, "root"), filepath.Join(p.dir, "state")}
 }
 
-// mountDisks gives containerd small disks of its own.
+// mountDisks mounts small file systems for containerd.
 func (p place) mountDisks(size int64) error {
 	for _, dir := range p.disks() {
 		if err := os.Mkdir(dir, 0o711); err != nil {
@@ -33,11 +33,11 @@ func (p place) mountDisks(size int64) error {
 	return nil
 }
 
-// FillDisk leaves no byte on the disks of containerd, which must have been made
-// with [Options.DiskSize]. What is there stays.
+// FillDisk leaves no free byte on the disks of containerd. It needs
+// [Options.DiskSize].
 func (l *Lab) FillDisk() error {
 	if l.opts.DiskSize == 0 {
-		return errors.New("fill disk: the lab has none of its own")
+		return errors.New("fill disk: Options.DiskSize is zero")
 	}
 	for _, dir := range l.place.disks() {
 		if err := fillFile(filepath.Join(dir, fillName)); err != nil {
@@ -52,7 +52,7 @@ func fillFile(path string) error {
 	if err != nil {
 		return err
 	}
-	for size := 1 << 20; size > 0; { // the last byte too
+	for size := 1 << 20; size > 0; { // down to the last byte
 		_, err = f.Write(make([]byte, size))
 		if err != nil {
 			size /= 2
@@ -64,7 +64,7 @@ func fillFile(path string) error {
 	return f.Close()
 }
 
-// FreeDisk undoes [Lab.FillDisk]; without it, it does nothing.
+// FreeDisk undoes [Lab.FillDisk].
 func (l *Lab) FreeDisk() error {
 	for _, dir := range l.place.disks() {
 		if err := os.Remove(filepath.Join(dir, fillName)); err != nil && !os.IsNotExist(err) {
@@ -74,8 +74,8 @@ func (l *Lab) FreeDisk() error {
 	return nil
 }
 
-// slowPlugin is the CNI plugin bridge, which takes an address back only while a
-// file is not there.
+// slowPlugin is the CNI plugin bridge, except that its DEL waits while a file
+// exists.
 const slowPlugin = "slow"
 
 const slowScript = `#!/bin/sh
@@ -86,8 +86,8 @@ done
 exec %[2]s
 `
 
-// HangTeardown makes the removal of a pod's address hang, for all pods that have
-// one, until [Lab.EndTeardown]. The CRI call that asks for it hangs with it.
+// HangTeardown makes the teardown of every pod's network hang until
+// [Lab.EndTeardown]. The CRI call that stops the pod hangs too.
 func (l *Lab) HangTeardown(ctx context.Context) error {
 	if err := os.WriteFile(filepath.Join(l.place.dir, "hang"), nil, 0o600); err != nil {
 		return fmt.Errorf("hang teardown: %w", err)
@@ -108,7 +108,7 @@ func (l *Lab) AwaitHang(ctx context.Context) error {
 	})
 }
 
-// EndTeardown undoes [Lab.HangTeardown]: what hangs goes on.
+// EndTeardown undoes [Lab.HangTeardown].
 func (l *Lab) EndTeardown() error {
 	for _, name := range []string{"hang", "hanging"} {
 		if err := os.Remove(filepath.Join(l.place.dir, name)); err != nil && !os.IsNotExist(err) {

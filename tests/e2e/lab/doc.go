@@ -1,25 +1,24 @@
-// Package lab runs a private containerd on this machine and keeps a ledger of
-// everything done to its pods, so that a test can compare the events it saw
-// with what really happened.
+// Package lab runs a private containerd on this machine and keeps a history of
+// everything done to its pods, so that a test can compare events with what really
+// happened.
 //
 // # Overview
 //
-// [Start] builds containerd from the sources that e2e/containerd pins, starts
-// it with a root, state, sockets, cgroup and bridge of its own, and imports an
-// image whose only program pauses, exits, crashes or eats memory on request.
-// The methods of [Lab] create pods and end them as a kubelet would, or as a
-// fault would; each waits until the runtime has seen the change and enters it
-// in the [Ledger].
+// [Start] builds the containerd that tests/e2e/containerd pins, runs it with its
+// own root, state, sockets, cgroup and bridge, and imports an image whose only
+// program pauses, exits, crashes or uses up memory on request. The methods of
+// [Lab] create pods and end them as a kubelet or a fault would do. Each method
+// waits until the runtime reports the change and adds it to the [History].
 //
 // # Cleaning up
 //
-// [Lab.Stop] removes the pods, the processes, the mounts, the cgroups, the
-// bridge and the folder. A lab whose process was killed is removed by the next
-// [Start], which finds its folder unlocked. Labs of different processes live
-// side by side.
+// [Lab.Stop] removes the pods, processes, mounts, cgroups, the bridge and the
+// folder. If a process is killed, the next [Start] removes its lab, which it
+// recognizes by the unlocked folder. Labs of several processes may run at the same
+// time.
 //
-// # Needs
+// # Requirements
 //
-// Linux, root, Debian's runc, containernetworking-plugins and iproute2
-// (e2e/setup.sh installs them), and the Go toolchain.
+// Linux, root, Go, and Debian's runc, containernetworking-plugins and iproute2,
+// which tests/e2e/setup.sh installs.
 package lab

@@ -15,8 +15,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Freeze stops containerd with SIGSTOP and returns once it has stopped: every
-// CRI call hangs until [Lab.Thaw]. Pods run on.
+// Freeze stops containerd with SIGSTOP and returns once it has stopped. Every CRI
+// call hangs until [Lab.Thaw]. Pods keep running.
 func (l *Lab) Freeze(ctx context.Context) error {
 	if err := l.daemon.signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -30,19 +30,18 @@ func (l *Lab) Freeze(ctx context.Context) error {
 // Thaw continues a containerd that [Lab.Freeze] stopped.
 func (l *Lab) Thaw() error { return l.daemon.signal(syscall.SIGCONT) }
 
-// Crash kills containerd at once and returns when it is dead. Pods run on. Only
+// Crash kills containerd and returns when it is dead. Pods keep running. Only
 // [Lab.Revive], [Lab.KillProcess] and [Lab.Stop] may follow.
 func (l *Lab) Crash() { l.daemon.kill() }
 
-// Terminate ends containerd in order, and returns when it is gone. Pods run on.
-// What may follow is what may follow [Lab.Crash].
+// Terminate is [Lab.Crash] with SIGTERM.
 func (l *Lab) Terminate(ctx context.Context) { l.terminate(ctx) }
 
 // Revive starts containerd again after [Lab.Crash] or [Lab.Terminate] and
 // returns once it answers.
 func (l *Lab) Revive(ctx context.Context) error {
 	if l.daemon.alive() {
-		return errors.New("revive containerd: it lives")
+		return errors.New("revive containerd: it is running")
 	}
 	l.revived.Store(time.Now().UnixNano())
 	d, err := startDaemon(l.binaries, l.place)
@@ -56,12 +55,13 @@ func (l *Lab) Revive(ctx context.Context) error {
 	return nil
 }
 
-// orphan is the folder that a snapshot of a new container should have had.
+// orphan matches the error of a snapshot whose folder exists already.
 var orphan = regexp.MustCompile(`rename \S+/snapshots/new-\d+ (\S+/snapshots/\d+): file exists`)
 
-// removeOrphan reports whether it has removed what made a container fail: a
-// containerd that is killed between the renaming of a snapshot's folder and its
-// entry in the database gives the number again after its return, for ever.
+// removeOrphan removes the folder that made the creation of a container fail, and
+// reports whether to try again. If containerd is killed after it has renamed the
+// folder of a snapshot and before it has committed to its database, it assigns
+// the same number again after a restart, and always fails.
 func (l *Lab) removeOrphan(err error) bool {
 	found := orphan.FindStringSubmatch(err.Error())
 	if found == nil {
@@ -74,9 +74,9 @@ func (l *Lab) removeOrphan(err error) bool {
 	return err == nil || errors.Is(err, os.ErrNotExist)
 }
 
-// BreakNetwork makes it fail to create or to remove a pod with an address of its
-// own, until [Lab.RepairNetwork]. containerd 1.6 then lists a sandbox that is
-// not ready, whose only step is Died; containerd 2 lists none.
+// BreakNetwork makes the creation and removal of pods with their own address fail
+// until [Lab.RepairNetwork]. containerd 1.6 then lists a sandbox that is not ready,
+// whose only step is Died; containerd 2 does not list it.
 func (l *Lab) BreakNetwork(ctx context.Context) error {
 	if err := writePlugin(l.place, map[string]any{"type": brokenPlugin}); err != nil {
 		return err
@@ -92,8 +92,7 @@ func (l *Lab) RepairNetwork(ctx context.Context) error {
 	return l.awaitNetwork(ctx, "bridge")
 }
 
-// awaitNetwork returns once containerd has read the network it is to use, which
-// is that of a plugin.
+// awaitNetwork returns once containerd has read the network with this plugin.
 func (l *Lab) awaitNetwork(ctx context.Context, plugin string) error {
 	err := poll(ctx, pollPeriod, func() (bool, error) {
 		resp, err := l.runtime.Status(ctx, &runtimeapi.StatusRequest{Verbose: true})

@@ -12,12 +12,11 @@ import (
 	"runtime"
 )
 
-// imageName is the image of the sandboxes and of all containers. No registry
-// serves it.
+// imageName is the image of all sandboxes and containers. It is in no registry.
 const imageName = "localhost/pleg-lab/pod:1"
 
-// writeImage writes an image archive of one layer with one program in it, in
-// the format of docker save, which needs no index.
+// writeImage writes an image archive with one layer that has one program, in the
+// format of docker save, which needs no index.
 func writeImage(path, program string) error {
 	binary, err := os.ReadFile(program)
 	if err != nil {
@@ -62,7 +61,7 @@ type file struct {
 	data []byte
 }
 
-// archive returns a tar of files. Equal files make an equal archive.
+// archive returns a tar of files. It is reproducible.
 func archive(files ...file) ([]byte, error) {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
@@ -76,7 +75,7 @@ func archive(files ...file) ([]byte, error) {
 		}
 	}
 	if err := w.Close(); err != nil {
-		return nil, fmt.Errorf("end archive: %w", err)
+		return nil, fmt.Errorf("close archive: %w", err)
 	}
 	return buf.Bytes(), nil
 }

@@ -19,20 +19,19 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// pollPeriod is how often the lab looks for a state that it waits for. Other
-// clients may be measured beside it.
+// pollPeriod is the time between two looks at a state that the lab waits for. It
+// is not shorter because other clients may be measured at the same time.
 const pollPeriod = 10 * time.Millisecond
 
-// maxAnswer is the size in bytes of the greatest answer accepted, containerd's own
-// limit.
+// maxAnswer is the maximum size of an answer in bytes, which is containerd's limit.
 const maxAnswer = 16 << 20
 
-// stopWidth is the number of pods that Stop removes at once; more only wait for
-// each other in containerd.
-const stopWidth = 8
+// podsAtOnce is the number of pods that RunPods and Stop handle at the same time.
+// With more of them containerd is not faster.
+const podsAtOnce = 8
 
-// Lab is a running containerd. Its methods may be called from several
-// goroutines, but for one container only one at a time.
+// Lab is a running containerd. Several goroutines may call its methods, but only
+// one at a time for the same container.
 type Lab struct {
 	opts     Options
 	binaries binaries
@@ -42,15 +41,15 @@ type Lab struct {
 	conn     *grpc.ClientConn
 	runtime  runtimeapi.RuntimeServiceClient
 	images   runtimeapi.ImageServiceClient
-	ledger   *Ledger
+	history  *History
 	daemon   *daemon
-	// revived is when [Lab.Revive] was called last, in Unix nanoseconds.
+	// revived is the time of the last [Lab.Revive] in Unix nanoseconds.
 	revived atomic.Int64
 }
 
 // Start runs a containerd and returns once it answers over CRI and has the pod
-// image. It builds containerd first if e2e/.bin lacks it, which takes minutes;
-// ctx bounds that. After an error nothing is left behind.
+// image. If tests/e2e/.bin does not have containerd, Start builds it first, which
+// takes minutes; ctx bounds that. After an error nothing is left behind.
 func Start(ctx context.Context, opts Options) (*Lab, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -64,13 +63,13 @@ func Start(ctx context.Context, opts Options) (*Lab, error) {
 		return nil, err
 	}
 	if err := Sweep(ctx, opts.Logger); err != nil {
-		opts.Logger.WarnContext(ctx, "an abandoned lab is not wholly removed", "err", err)
+		opts.Logger.WarnContext(ctx, "old lab not completely removed", "err", err)
 	}
 	p, unlock, err := newPlace()
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{opts: opts, binaries: b, place: p, unlock: unlock, ledger: newLedger()}
+	l := &Lab{opts: opts, binaries: b, place: p, unlock: unlock, history: newHistory()}
 	if err := l.start(ctx); err != nil {
 		err = fmt.Errorf("start lab: %w; end of containerd's log:\n%s", err, logTail(p))
 		return nil, errors.Join(err, l.Stop(ctx))
@@ -101,7 +100,7 @@ func (l *Lab) start(ctx context.Context) error {
 	if l.daemon, err = startDaemon(l.binaries, l.place); err != nil {
 		return err
 	}
-	// Without this a client that was refused waits for a second and more.
+	// By default a client waits for a second or more after a refused connection.
 	retry := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond}}
 	l.conn, err = grpc.NewClient(l.Endpoint(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(retry),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
@@ -123,7 +122,7 @@ func (l *Lab) awaitReady(ctx context.Context) error {
 	last := errors.New("no answer")
 	err := poll(ctx, 2*pollPeriod, func() (bool, error) {
 		if !l.daemon.alive() {
-			return false, errors.New("containerd ended by itself")
+			return false, errors.New("containerd has exited")
 		}
 		resp, err := l.runtime.Status(ctx, &runtimeapi.StatusRequest{})
 		if err != nil {
@@ -144,8 +143,8 @@ func (l *Lab) awaitReady(ctx context.Context) error {
 	return nil
 }
 
-// importImage gives containerd the pod image, pinned, so that no garbage
-// collection takes it.
+// importImage gives containerd the pod image. It is pinned, so that it is not
+// garbage collected.
 func (l *Lab) importImage(ctx context.Context) error {
 	archive := filepath.Join(l.place.dir, "image.tar")
 	if err := writeImage(archive, l.binaries.pod); err != nil {
@@ -158,7 +157,7 @@ func (l *Lab) importImage(ctx context.Context) error {
 	if _, err := run(ctx, "", nil, filepath.Join(l.binaries.dir, "ctr"), append(args, archive)...); err != nil {
 		return err
 	}
-	// The CRI part hears of the new image by an event.
+	// The CRI plugin learns of the image asynchronously.
 	err := poll(ctx, pollPeriod, func() (bool, error) {
 		resp, err := l.images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: imageName}})
 		return resp.GetImage() != nil, err
@@ -175,23 +174,23 @@ func (l *Lab) Endpoint() string { return "unix://" + l.place.socket() }
 // Version returns the version of the running containerd.
 func (l *Lab) Version() string { return l.binaries.version }
 
-// Ledger returns the history of this lab.
-func (l *Lab) Ledger() *Ledger { return l.ledger }
+// History returns the history of this lab.
+func (l *Lab) History() *History { return l.history }
 
-// Runtime returns a CRI client for calls that the lab has no method for. What
-// is done with it does not enter the ledger.
+// Runtime returns a CRI client for calls that the lab has no method for. Changes
+// made with it are not in the history.
 func (l *Lab) Runtime() runtimeapi.RuntimeServiceClient { return l.runtime }
 
-// Stop removes the pods, ends containerd and deletes every trace of the lab. It
-// goes on when ctx ends, for it is mostly called then: [Options.StopTimeout]
-// bounds it. Stop may be called twice.
+// Stop removes the pods, ends containerd and removes everything that the lab made.
+// It continues if ctx ends, because it is mostly called then; it is bounded by
+// [Options.StopTimeout]. Stop may be called twice.
 func (l *Lab) Stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.opts.StopTimeout)
 	defer cancel()
-	l.liftFaults()
+	l.endFaults()
 	if l.daemon != nil && l.daemon.alive() {
 		if err := l.removeAllPods(ctx); err != nil {
-			l.opts.Logger.WarnContext(ctx, "pods are killed, for they cannot be removed", "err", err)
+			l.opts.Logger.WarnContext(ctx, "pods not removed; killing them", "err", err)
 		}
 		l.terminate(ctx)
 	}
@@ -201,13 +200,13 @@ func (l *Lab) Stop(ctx context.Context) error {
 		l.conn = nil
 	}
 	err = errors.Join(err, l.place.destroy(context.WithoutCancel(ctx)))
-	l.removeStrays()
+	l.removeDebianFiles()
 	l.unlock()
 	return err
 }
 
-// liftFaults ends the faults that would keep the pods from being removed.
-func (l *Lab) liftFaults() {
+// endFaults ends the faults that would prevent the removal of pods.
+func (l *Lab) endFaults() {
 	_ = l.EndTeardown()
 	_ = l.FreeDisk()
 	for _, pid := range l.place.shims() {
@@ -221,7 +220,7 @@ func (l *Lab) terminate(ctx context.Context) {
 	l.daemon.terminate(ctx)
 }
 
-// removeAllPods leaves room for the rest of Stop if containerd hangs.
+// removeAllPods takes at most three quarters of the time of Stop.
 func (l *Lab) removeAllPods(ctx context.Context) error {
 	if l.conn == nil {
 		return nil
@@ -234,7 +233,7 @@ func (l *Lab) removeAllPods(ctx context.Context) error {
 		return fmt.Errorf("list pods: %w", err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(stopWidth)
+	g.SetLimit(podsAtOnce)
 	for _, sandbox := range resp.GetItems() {
 		g.Go(func() error {
 			id := sandbox.GetId()

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// start runs a lab that is gone when the test ends, on Ctrl-C too.
+// start runs a lab until the test ends, also by Ctrl-C.
 func start(t *testing.T, opts lab.Options) (context.Context, *lab.Lab) {
 	t.Helper()
 	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGINT, syscall.SIGTERM)
@@ -41,7 +41,6 @@ func start(t *testing.T, opts lab.Options) (context.Context, *lab.Lab) {
 	return ctx, l
 }
 
-// must fails the test at once on an error.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -49,7 +48,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func TestEndsOfContainers(t *testing.T) {
+func TestHistoryHasTheEndOfEachContainer(t *testing.T) {
 	ctx, l := start(t, lab.Options{})
 	kill := func(c *lab.Container) error { return l.Kill(ctx, c) }
 	trigger := func(c *lab.Container) error { return l.Trigger(ctx, c) }
@@ -78,14 +77,14 @@ func TestEndsOfContainers(t *testing.T) {
 			must(t, l.RemoveContainer(ctx, c))
 			must(t, l.RemovePod(ctx, pod))
 
-			got := steps(l.Ledger().Pod(pod.UID))
+			got := steps(l.History().Pod(pod.UID))
 			want := []string{
 				"sandbox Started", "main Created", "main Started",
 				fmt.Sprintf("main Died %d %s", tc.code, tc.reason), "main Removed",
 				"sandbox Died", "sandbox Removed",
 			}
 			if !slices.Equal(got, want) {
-				t.Errorf("ledger:\ngot  %q\nwant %q", got, want)
+				t.Errorf("history:\ngot  %q\nwant %q", got, want)
 			}
 		})
 	}
@@ -105,7 +104,7 @@ func steps(entries []lab.Entry) []string {
 	return out
 }
 
-func TestFaultsOfContainerd(t *testing.T) {
+func TestHistoryAfterFreezeAndCrash(t *testing.T) {
 	ctx, l := start(t, lab.Options{})
 	pods, err := l.RunPods(ctx, []lab.PodSpec{{Name: "a"}, {Name: "b", HostNetwork: true}, {Name: "c", Foreign: true}})
 	must(t, err)
@@ -132,13 +131,13 @@ func TestFaultsOfContainerd(t *testing.T) {
 		must(t, l.RemovePod(ctx, p))
 	}
 	want := []string{"sandbox Started", "main Created", "main Started", "main Died 255 Unknown", "sandbox Died", "main Removed", "sandbox Removed"}
-	if got := steps(l.Ledger().Pod(pods[0].UID)); !slices.Equal(got, want) {
-		t.Errorf("ledger:\ngot  %q\nwant %q", got, want)
+	if got := steps(l.History().Pod(pods[0].UID)); !slices.Equal(got, want) {
+		t.Errorf("history:\ngot  %q\nwant %q", got, want)
 	}
 }
 
-// The runtime without events and streams, for clients that must do without.
-func TestDebianContainerd(t *testing.T) {
+// containerd 1.6 has no event stream.
+func TestDebianContainerdHasNoEvents(t *testing.T) {
 	ctx, l := start(t, lab.Options{Release: lab.Debian})
 	pod, err := l.RunPod(ctx, lab.PodSpec{Name: "old"})
 	must(t, err)

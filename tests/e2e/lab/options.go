@@ -15,34 +15,34 @@ import (
 type Release string
 
 const (
-	// Pinned is the containerd that e2e/containerd pins; it is built once and
-	// kept in e2e/.bin.
+	// Pinned is the containerd that tests/e2e/containerd pins. It is built once and
+	// kept in tests/e2e/.bin.
 	Pinned Release = "pinned"
-	// Debian is the containerd of the Debian release of this machine. It is
-	// unpacked into e2e/.bin, not installed.
+	// Debian is the containerd of the Debian release of this machine. It is not
+	// installed, but unpacked into tests/e2e/.bin.
 	Debian Release = "debian"
 )
 
-// cniBinDir is where Debian's containernetworking-plugins puts them.
+// cniBinDir is the folder of Debian's package containernetworking-plugins.
 const cniBinDir = "/usr/lib/cni"
 
-// cniPlugins are those that a lab uses.
+// cniPlugins are the plugins that a lab uses.
 var cniPlugins = []string{"bridge", "host-local", "loopback"}
 
 // Options are the settings of a lab.
 type Options struct {
-	// Release says which containerd to run. If empty, Pinned.
+	// Release is the containerd to run. If empty, Pinned.
 	Release Release
-	// StartTimeout bounds the time from the start of containerd until it
-	// answers over CRI; the time to build it is not counted. If zero, 30 s.
+	// StartTimeout bounds the time from the start of containerd until it answers
+	// over CRI. It does not include the time to build it. If zero, 30 s.
 	StartTimeout time.Duration
-	// StopTimeout bounds the removal of the pods in [Lab.Stop]; what is left
-	// then is killed. If zero, 1 min.
+	// StopTimeout bounds the removal of the pods in [Lab.Stop], which then kills the
+	// others. If zero, 1 min.
 	StopTimeout time.Duration
-	// DiskSize, in bytes, gives containerd's root and state a disk in memory of
-	// that size each, which [Lab.FillDisk] fills. If zero, they are folders.
+	// DiskSize is the size in bytes of two file systems in memory for containerd's
+	// root and state, which [Lab.FillDisk] fills. If zero, they are folders.
 	DiskSize int64
-	// Logger receives the steps of start and stop. If nil, they are discarded.
+	// Logger logs the start and the stop. If nil, nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -71,19 +71,19 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// Check reports what this machine lacks to run a lab, or nil.
+// Check returns an error if this machine cannot run a lab.
 func Check() error {
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("the containerd lab needs root: it mounts, makes cgroups and a bridge (uid is %d)", os.Geteuid())
+		return fmt.Errorf("the containerd lab needs root to mount and to make cgroups and a bridge (uid is %d)", os.Geteuid())
 	}
 	for _, tool := range []string{"runc", "ip", "go"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			return fmt.Errorf("the containerd lab needs %s: run e2e/setup.sh: %w", tool, err)
+			return fmt.Errorf("the containerd lab needs %s: run tests/e2e/setup.sh: %w", tool, err)
 		}
 	}
 	for _, plugin := range cniPlugins {
 		if _, err := os.Stat(filepath.Join(cniBinDir, plugin)); err != nil {
-			return fmt.Errorf("the containerd lab needs the CNI plugin %s: run e2e/setup.sh: %w", plugin, err)
+			return fmt.Errorf("the containerd lab needs the CNI plugin %s: run tests/e2e/setup.sh: %w", plugin, err)
 		}
 	}
 	return nil

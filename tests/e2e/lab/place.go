@@ -17,8 +17,8 @@ import (
 
 const placePrefix = "pleg-lab-"
 
-// place is the folder of a lab. Every name that the lab takes from the machine
-// follows from it, so that a lab can be removed by anyone who finds its folder.
+// place is the folder of a lab. The names of everything else that the lab makes on
+// the machine derive from it, so that the folder is enough to remove a lab.
 type place struct{ dir string }
 
 // name is also the name of the network and of the cgroup.
@@ -29,7 +29,7 @@ func (p place) cni() string     { return filepath.Join(p.dir, "cni") }
 func (p place) plugins() string { return filepath.Join(p.dir, "plugins") }
 func (p place) log() string     { return filepath.Join(p.dir, "containerd.log") }
 
-// bridge is at most 14 bytes long; an interface may have 15.
+// bridge is at most 14 bytes long; the kernel's limit is 15.
 func (p place) bridge() string { return "pleg" + strings.TrimPrefix(p.name(), placePrefix) }
 
 // newPlace makes a folder and locks it for as long as this process lives, or
@@ -40,7 +40,7 @@ func newPlace() (p place, unlock func(), err error) {
 		if err != nil {
 			return place{}, nil, fmt.Errorf("make lab folder: %w", err)
 		}
-		// Who sweeps at this moment may have got the lock, or the folder.
+		// A concurrent [Sweep] may have locked or removed the folder.
 		unlock, err := lockFile(dir, syscall.LOCK_EX|syscall.LOCK_NB)
 		if err != nil {
 			continue
@@ -49,18 +49,18 @@ func newPlace() (p place, unlock func(), err error) {
 			unlock()
 			continue
 		}
-		// A shim's socket is named by 64 digits; the kernel allows 108 bytes.
+		// The name of a shim's socket has 64 digits; the kernel allows 108 bytes.
 		if len(dir) > 40 {
 			unlock()
 			return place{}, nil, fmt.Errorf("make lab folder: %s is too long for a socket's path: %w", dir, os.Remove(dir))
 		}
 		return place{dir}, unlock, nil
 	}
-	return place{}, nil, fmt.Errorf("make lab folder in %s: all are taken away", os.TempDir())
+	return place{}, nil, fmt.Errorf("make lab folder in %s: others removed it each time", os.TempDir())
 }
 
-// lockFile locks a file or folder and creates a file that does not exist. The
-// kernel releases the lock when this process ends.
+// lockFile locks a file or folder. If it does not exist, lockFile creates a file.
+// The kernel releases the lock when this process ends.
 func lockFile(path string, how int) (unlock func(), err error) {
 	f, err := os.Open(path)
 	if os.IsNotExist(err) {
@@ -82,13 +82,12 @@ func lockFile(path string, how int) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// subnets counts those that this process has asked for, which are far apart.
+// subnets counts the subnets of this process, which are far apart.
 var subnets atomic.Int32
 
 const subnetStep = 37
 
-// freeSubnet returns a /22 that no interface of this machine uses: room for
-// 1000 pods.
+// freeSubnet returns a /22, for 1000 pods, that no interface of this machine uses.
 func freeSubnet() (netip.Prefix, error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
@@ -100,8 +99,8 @@ func freeSubnet() (netip.Prefix, error) {
 			used = append(used, p)
 		}
 	}
-	// The process id, and a number within the process, keep labs that start
-	// together apart: their bridges have no address until the first pod comes.
+	// Labs that start at the same time need different subnets, although a bridge has
+	// no address before its first pod. The process id and a counter separate them.
 	first := os.Getpid() + int(subnets.Add(1))*subnetStep
 	for i := range 64 * 16 {
 		n := (first + i) % (64 * 16)

@@ -22,12 +22,11 @@ type PodSpec struct {
 	Namespace string
 	// UID is the pod's uid. If empty, a random one.
 	UID string
-	// Attempt counts the sandboxes that the pod had before.
+	// Attempt is the number of earlier sandboxes of the pod.
 	Attempt uint32
-	// HostNetwork makes a pod without address of its own, a little faster.
+	// HostNetwork makes a pod without its own address, which is faster.
 	HostNetwork bool
-	// Foreign leaves out the labels of the kubelet, as a CRI client does that
-	// is none.
+	// Foreign leaves out the kubelet's labels, as other CRI clients do.
 	Foreign bool
 	// Labels and Annotations are added to those of the kubelet.
 	Labels, Annotations map[string]string
@@ -46,8 +45,8 @@ type Pod struct {
 	containers []*Container
 }
 
-// Containers returns the pod's containers that have not been removed, in the
-// order of their creation.
+// Containers returns the pod's containers in the order of their creation, except
+// removed ones.
 func (p *Pod) Containers() []*Container {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,35 +75,35 @@ func (l *Lab) RunPod(ctx context.Context, spec PodSpec) (*Pod, error) {
 	began := time.Now()
 	resp, err := l.runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: p.config})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("run pod %s: %w", spec.Name, err), l.noteFailed(ctx, p, began))
+		return nil, errors.Join(fmt.Errorf("run pod %s: %w", spec.Name, err), l.addFailed(ctx, p, began))
 	}
 	p.SandboxID = resp.GetPodSandboxId()
-	l.ledger.add(p.entry(Started, began))
+	l.history.add(p.entry(Started, began))
 	return p, nil
 }
 
-// noteFailed enters in the ledger a sandbox that the runtime could not make and
-// lists all the same: it was never ready.
-func (l *Lab) noteFailed(ctx context.Context, p *Pod, began time.Time) error {
+// addFailed adds a sandbox to the history that the runtime failed to start and
+// still lists: it was never ready.
+func (l *Lab) addFailed(ctx context.Context, p *Pod, began time.Time) error {
 	resp, err := l.runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
 	if err != nil {
-		return fmt.Errorf("look for what is left of pod %s: %w", p.Name, err)
+		return fmt.Errorf("list the sandboxes of failed pod %s: %w", p.Name, err)
 	}
 	for _, s := range resp.GetItems() {
 		if s.GetMetadata().GetUid() == p.UID && s.GetMetadata().GetAttempt() == p.Attempt {
 			p.SandboxID = s.GetId()
-			l.ledger.add(p.entry(Died, began))
+			l.history.add(p.entry(Died, began))
 		}
 	}
 	return nil
 }
 
-// RunPods creates pods, a few at a time, in the order of specs. After an error
-// some may exist; Stop removes them.
+// RunPods creates pods, some at the same time, and returns them in the order of
+// specs. After an error some may exist; Stop removes them.
 func (l *Lab) RunPods(ctx context.Context, specs []PodSpec) ([]*Pod, error) {
 	pods := make([]*Pod, len(specs))
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(stopWidth)
+	g.SetLimit(podsAtOnce)
 	for i, spec := range specs {
 		g.Go(func() (err error) {
 			pods[i], err = l.RunPod(ctx, spec)
@@ -132,19 +131,18 @@ func (l *Lab) sandboxConfig(spec PodSpec) *runtimeapi.PodSandboxConfig {
 		Labels:      labels,
 		Annotations: spec.Annotations,
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
-			// All of the lab's processes are found by this cgroup.
+			// The lab finds its processes by this cgroup.
 			CgroupParent: "/" + l.place.name(),
 			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
-				// The process of each container is the first of its own pid
-				// namespace, as the kubelet has it.
+				// Like the kubelet: each container has its own pid namespace.
 				NamespaceOptions: &runtimeapi.NamespaceOption{Network: network, Pid: runtimeapi.NamespaceMode_CONTAINER},
 			},
 		},
 	}
 }
 
-// KillSandbox kills the sandbox's own process and returns once the sandbox is
-// not ready. Its containers run on.
+// KillSandbox kills the sandbox's process and returns once the sandbox is not
+// ready. Its containers keep running.
 func (l *Lab) KillSandbox(ctx context.Context, p *Pod) error {
 	began := time.Now()
 	if err := l.killCgroup(ctx, p.SandboxID); err != nil {
@@ -153,24 +151,24 @@ func (l *Lab) KillSandbox(ctx context.Context, p *Pod) error {
 	return l.awaitNotReady(ctx, p, began)
 }
 
-// StopPod stops the sandbox. The runtime kills the containers that still run,
-// without grace.
+// StopPod stops the sandbox. The runtime kills its running containers without a
+// grace period.
 func (l *Lab) StopPod(ctx context.Context, p *Pod) error {
 	began := time.Now()
-	alive := l.ledger.Last(p.SandboxID) == Started
+	running := l.history.Last(p.SandboxID) == Started
 	if _, err := l.runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.SandboxID}); err != nil {
 		return fmt.Errorf("stop pod %s: %w", p.Name, err)
 	}
 	for _, c := range p.Containers() {
-		if l.ledger.Last(c.ID) == Started {
-			c.diesOf(137, "Error")
+		if l.history.Last(c.ID) == Started {
+			c.expectEnd(137, "Error")
 			if err := l.awaitDied(ctx, c, began); err != nil {
 				return err
 			}
 		}
 	}
-	if alive {
-		l.ledger.add(p.entry(Died, began))
+	if running {
+		l.history.add(p.entry(Died, began))
 	}
 	return nil
 }
@@ -185,10 +183,10 @@ func (l *Lab) RemovePod(ctx context.Context, p *Pod) error {
 		return fmt.Errorf("remove pod %s: %w", p.Name, err)
 	}
 	for _, c := range p.Containers() {
-		l.forget(c)
-		l.ledger.add(c.entry(Removed, began))
+		l.removeFromPod(c)
+		l.history.add(c.entry(Removed, began))
 	}
-	l.ledger.add(p.entry(Removed, began))
+	l.history.add(p.entry(Removed, began))
 	return nil
 }
 

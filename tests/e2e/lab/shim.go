@@ -17,8 +17,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// FreezeShim stops the shim of a pod with SIGSTOP: containerd is told nothing of
-// its containers until [Lab.ThawShim] and goes on answering what it knows.
+// FreezeShim stops the shim of a pod with SIGSTOP. Until [Lab.ThawShim] containerd
+// learns nothing new about its containers.
 func (l *Lab) FreezeShim(ctx context.Context, p *Pod) error {
 	pid, err := l.shim(p)
 	if err != nil {
@@ -45,8 +45,8 @@ func (l *Lab) ThawShim(p *Pod) error {
 	return nil
 }
 
-// KillShim kills the shim of a pod, upon which containerd ends all that runs in
-// the pod, with 255. It returns once the runtime shows the pod dead.
+// KillShim kills the shim of a pod. containerd then ends the containers of the pod
+// with code 255. KillShim returns once the runtime reports the pod as dead.
 func (l *Lab) KillShim(ctx context.Context, p *Pod) error {
 	pid, err := l.shim(p)
 	if err != nil {
@@ -57,8 +57,8 @@ func (l *Lab) KillShim(ctx context.Context, p *Pod) error {
 		return fmt.Errorf("kill the shim of %s: %w", p.Name, err)
 	}
 	for _, c := range p.Containers() {
-		if l.ledger.Last(c.ID) == Started {
-			c.diesOf(255, "Error")
+		if l.history.Last(c.ID) == Started {
+			c.expectEnd(255, "Error")
 			if err := l.awaitDied(ctx, c, began); err != nil {
 				return err
 			}
@@ -67,21 +67,20 @@ func (l *Lab) KillShim(ctx context.Context, p *Pod) error {
 	return l.awaitNotReady(ctx, p, began)
 }
 
-// awaitNotReady enters the end of a sandbox once the runtime shows it.
+// awaitNotReady adds the end of a sandbox to the history once the runtime reports it.
 func (l *Lab) awaitNotReady(ctx context.Context, p *Pod, began time.Time) error {
 	err := poll(ctx, pollPeriod, func() (bool, error) {
 		resp, err := l.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: p.SandboxID})
 		return resp.GetStatus().GetState() == runtimeapi.PodSandboxState_SANDBOX_NOTREADY, err
 	})
 	if err != nil {
-		return fmt.Errorf("wait until sandbox of %s is not ready: %w", p.Name, err)
+		return fmt.Errorf("wait until the sandbox of %s is not ready: %w", p.Name, err)
 	}
-	l.ledger.add(p.entry(Died, began))
+	l.history.add(p.entry(Died, began))
 	return nil
 }
 
-// shim returns the process that minds the pod's containers; its command line
-// names the sandbox.
+// shim returns the process of the pod's shim; its command line has the sandbox id.
 func (l *Lab) shim(p *Pod) (int, error) {
 	for _, pid := range l.place.shims() {
 		cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
@@ -89,7 +88,7 @@ func (l *Lab) shim(p *Pod) (int, error) {
 			return pid, nil
 		}
 	}
-	return 0, fmt.Errorf("find the shim of %s: %w", p.Name, errors.New("no process"))
+	return 0, fmt.Errorf("find the shim of %s: %w", p.Name, errors.New("it has no process"))
 }
 
 // shims returns the shims of all pods.
@@ -110,8 +109,8 @@ func (p place) shims() []int {
 	return pids
 }
 
-// stopped reports whether no thread of a process runs any more; a signal takes a
-// while to reach them all.
+// stopped reports whether all threads of a process are stopped, which takes a
+// while after the signal.
 func stopped(pid int) (bool, error) {
 	stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	if err != nil {

@@ -19,15 +19,14 @@ import (
 	"time"
 )
 
-// cniCache is where libcni notes what it gave to which sandbox. containerd has
-// no setting for it.
+// cniCache is where libcni stores the result of each sandbox. containerd has no
+// setting for it.
 const cniCache = "/var/lib/cni/results"
 
 // destroyTimeout bounds each step of the removal of a lab.
 const destroyTimeout = 30 * time.Second
 
-// Sweep removes what labs left behind whose process was killed. [Start] calls
-// it. Labs in use are left alone.
+// Sweep removes the labs of killed processes, but no lab in use. [Start] calls it.
 func Sweep(ctx context.Context, logger *slog.Logger) error {
 	dirs, err := filepath.Glob(filepath.Join(os.TempDir(), placePrefix+"*"))
 	if err != nil {
@@ -39,18 +38,17 @@ func Sweep(ctx context.Context, logger *slog.Logger) error {
 		if err != nil {
 			continue // in use
 		}
-		logger.InfoContext(ctx, "removing an abandoned lab", "dir", dir)
+		logger.InfoContext(ctx, "removing old lab", "dir", dir)
 		errs = append(errs, place{dir}.destroy(ctx))
 		unlock()
 	}
 	return errors.Join(errs...)
 }
 
-// destroy removes all traces of a lab by force. Nothing in it may be wanted any
-// more.
+// destroy removes a lab by force.
 func (p place) destroy(ctx context.Context) error {
 	var errs []error
-	// What is slow on a busy machine must not cost the later steps their time.
+	// Each step has its own timeout, because a busy machine may be slow.
 	within := func(step func(context.Context) error) {
 		ctx, cancel := context.WithTimeout(ctx, destroyTimeout)
 		defer cancel()
@@ -70,8 +68,7 @@ func (p place) destroy(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// killProcesses asks again: a shim may start another process while it is being
-// killed.
+// killProcesses retries, because a shim may start another process meanwhile.
 func (p place) killProcesses(ctx context.Context) error {
 	err := poll(ctx, 20*time.Millisecond, func() (bool, error) {
 		pids := p.processes()
@@ -81,13 +78,13 @@ func (p place) killProcesses(ctx context.Context) error {
 		return len(pids) == 0, nil
 	})
 	if err != nil {
-		return fmt.Errorf("kill processes of %s: %v are left: %w", p.name(), p.processes(), err)
+		return fmt.Errorf("kill processes of %s: %v still run: %w", p.name(), p.processes(), err)
 	}
 	return nil
 }
 
-// processes returns containerd and the shims, whose command lines name a file
-// in the lab's folder, and all that is in the lab's cgroups.
+// processes returns containerd and the shims, whose command lines name a file in
+// the lab's folder, and the processes in the lab's cgroups.
 func (p place) processes() []int {
 	var pids []int
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
@@ -137,7 +134,7 @@ func cgroupProcs(dir string) []int {
 	return pids
 }
 
-// removeCgroups retries: a cgroup stays busy for a moment after its last
+// removeCgroups retries, because a cgroup is busy for a moment after its last
 // process has died.
 func (p place) removeCgroups(ctx context.Context) error {
 	err := poll(ctx, 20*time.Millisecond, func() (bool, error) {
@@ -153,7 +150,7 @@ func (p place) removeCgroups(ctx context.Context) error {
 	return nil
 }
 
-// mounts returns the mount points in the lab's folder, the newest first.
+// mounts returns the mount points in the lab's folder, newest first.
 func (p place) mounts() []string {
 	data, _ := os.ReadFile("/proc/self/mountinfo")
 	var targets []string
@@ -166,12 +163,12 @@ func (p place) mounts() []string {
 	return targets
 }
 
-// removeNetwork deletes the bridge and the notes of libcni. The interfaces of
-// the pods are gone with their network namespaces.
+// removeNetwork deletes the bridge and libcni's results. The pods' interfaces
+// ended with their network namespaces.
 func (p place) removeNetwork(ctx context.Context) error {
-	notes, _ := filepath.Glob(filepath.Join(cniCache, p.name()+"-*"))
-	for _, note := range notes {
-		_ = os.Remove(note)
+	results, _ := filepath.Glob(filepath.Join(cniCache, p.name()+"-*"))
+	for _, result := range results {
+		_ = os.Remove(result)
 	}
 	if _, err := os.Stat(filepath.Join("/sys/class/net", p.bridge())); err != nil {
 		return nil
@@ -182,24 +179,24 @@ func (p place) removeNetwork(ctx context.Context) error {
 	return nil
 }
 
-// shimSockets is where containerd 1.6 has the sockets of its shims.
+// shimSockets has the sockets of the shims of containerd 1.6.
 const shimSockets = "/run/containerd/s"
 
-// removeStrays deletes what containerd 1.6 leaves outside the lab's folder: the
-// sockets of killed shims and libcni's notes of loopback interfaces, both named
-// by the sandbox alone. Only the lab that made the sandboxes knows them.
-func (l *Lab) removeStrays() {
+// removeDebianFiles deletes what containerd 1.6 leaves outside the lab's folder: the
+// sockets of killed shims and libcni's results for loopback interfaces. Both are
+// named after the sandbox, which only the history has.
+func (l *Lab) removeDebianFiles() {
 	if l.opts.Release != Debian {
 		return
 	}
-	for _, e := range l.ledger.All() {
+	for _, e := range l.history.All() {
 		if e.Sandbox {
 			name := sha256.Sum256([]byte(filepath.Join(l.place.socket(), "k8s.io", e.ContainerID)))
 			_ = os.Remove(filepath.Join(shimSockets, fmt.Sprintf("%x", name)))
 			_ = os.Remove(filepath.Join(cniCache, "cni-loopback-"+e.ContainerID+"-lo"))
 		}
 	}
-	// The folders too, if nobody else is in them.
+	// These succeed if the folders are empty.
 	_ = os.Remove(shimSockets)
 	_ = os.Remove(filepath.Dir(shimSockets))
 }

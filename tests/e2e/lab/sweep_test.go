@@ -16,11 +16,11 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 )
 
-// victimEnv makes this test binary run a lab until it is killed.
-const victimEnv = "PLEG_LAB_VICTIM"
+// killedEnv makes this test binary run a lab until it is killed.
+const killedEnv = "PLEG_LAB_KILLED"
 
-// traces returns everything on this machine that has the name of a lab.
-func traces(t *testing.T, dir string) []string {
+// remains returns everything on this machine that has the name of a lab.
+func remains(t *testing.T, dir string) []string {
 	t.Helper()
 	name := filepath.Base(dir)
 	bridge := "pleg" + strings.TrimPrefix(name, "pleg-lab-")
@@ -54,17 +54,17 @@ func TestStopLeavesNothing(t *testing.T) {
 		_, err := l.RunContainer(ctx, p, lab.ContainerSpec{Name: "main", Program: lab.Pause()})
 		must(t, err)
 	}
-	if len(traces(t, dir)) < 5 {
-		t.Fatalf("a running lab has only these traces: %q", traces(t, dir))
+	if len(remains(t, dir)) < 5 {
+		t.Fatalf("a running lab has only %q", remains(t, dir))
 	}
 	must(t, l.Stop(ctx))
-	if left := traces(t, dir); len(left) != 0 {
+	if left := remains(t, dir); len(left) != 0 {
 		t.Errorf("after Stop there are %q", left)
 	}
 	must(t, l.Stop(ctx))
 }
 
-func TestStopOfCrashedContainerdLeavesNothing(t *testing.T) {
+func TestStopAfterCrashLeavesNothing(t *testing.T) {
 	ctx, l := start(t, lab.Options{})
 	dir := filepath.Dir(strings.TrimPrefix(l.Endpoint(), "unix://"))
 	pod, err := l.RunPod(ctx, lab.PodSpec{Name: "a"})
@@ -73,33 +73,33 @@ func TestStopOfCrashedContainerdLeavesNothing(t *testing.T) {
 	must(t, err)
 	l.Crash()
 	must(t, l.Stop(ctx))
-	if left := traces(t, dir); len(left) != 0 {
+	if left := remains(t, dir); len(left) != 0 {
 		t.Errorf("after Stop there are %q", left)
 	}
 }
 
-func TestSweepRemovesTheLabOfAKilledProcess(t *testing.T) {
-	if os.Getenv(victimEnv) != "" {
-		runVictim(t)
+func TestSweepRemovesLabOfKilledProcess(t *testing.T) {
+	if os.Getenv(killedEnv) != "" {
+		runUntilKilled(t)
 		return
 	}
-	victim := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
-	victim.Env = append(os.Environ(), victimEnv+"=1")
-	stdout, err := victim.StdoutPipe()
+	process := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+	process.Env = append(os.Environ(), killedEnv+"=1")
+	stdout, err := process.StdoutPipe()
 	must(t, err)
-	must(t, victim.Start())
+	must(t, process.Start())
 	line, readErr := bufio.NewReader(stdout).ReadString('\n')
-	must(t, victim.Process.Kill())
-	_ = victim.Wait()
+	must(t, process.Process.Kill())
+	_ = process.Wait()
 	must(t, readErr)
 	dir := filepath.Dir(strings.TrimPrefix(strings.TrimSpace(line), "unix://"))
-	if len(traces(t, dir)) < 5 {
-		t.Fatalf("%q has only these traces: %q", dir, traces(t, dir))
+	if len(remains(t, dir)) < 5 {
+		t.Fatalf("%q has only %q", dir, remains(t, dir))
 	}
 
-	_, l := start(t, lab.Options{}) // a lab in use is left alone
+	_, l := start(t, lab.Options{}) // in use: Sweep must not remove it
 	must(t, lab.Sweep(t.Context(), slog.New(slog.DiscardHandler)))
-	if left := traces(t, dir); len(left) != 0 {
+	if left := remains(t, dir); len(left) != 0 {
 		t.Errorf("after Sweep there are %q", left)
 	}
 	if _, err := l.RunPod(t.Context(), lab.PodSpec{Name: "a"}); err != nil {
@@ -107,7 +107,7 @@ func TestSweepRemovesTheLabOfAKilledProcess(t *testing.T) {
 	}
 }
 
-func runVictim(t *testing.T) {
+func runUntilKilled(t *testing.T) {
 	l, err := lab.Start(t.Context(), lab.Options{})
 	must(t, err)
 	pod, err := l.RunPod(t.Context(), lab.PodSpec{Name: "a"})

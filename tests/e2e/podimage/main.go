@@ -1,14 +1,14 @@
-// The podimage program is all there is in the image of the lab's pods: it
-// pauses, exits, crashes or eats memory as its first argument says.
+// The podimage program is the only file in the image of the lab's pods. Its first
+// argument says whether it pauses, exits, crashes or uses up memory.
 //
 //	pod pause            until SIGTERM
 //	pod exit CODE        with that code, on SIGUSR1
-//	pod exit CODE AFTER  with that code, after that long
+//	pod exit CODE AFTER  with that code, after that time
 //	pod panic            on SIGUSR1
 //	pod oom              on SIGUSR1, until the kernel kills it
 //
-// On SIGTERM each of them exits with code 0. Once it hears signals it takes the
-// process name "ready".
+// On SIGTERM it exits with code 0. Once it handles signals it changes its process
+// name to "ready".
 package main
 
 import (
@@ -49,8 +49,8 @@ func main() {
 	}
 }
 
-// parse returns what to do when triggered, and after how long to do it unasked;
-// 0 means never.
+// parse returns what to do on SIGUSR1, and after which time to do it without the
+// signal; 0 means never.
 func parse(args []string) (func(), time.Duration, error) {
 	if len(args) == 0 {
 		args = []string{"pause"}
@@ -65,7 +65,7 @@ func parse(args []string) (func(), time.Duration, error) {
 	case "exit":
 		return parseExit(args[1:])
 	}
-	return nil, 0, fmt.Errorf("no such behaviour: %q", args[0])
+	return nil, 0, fmt.Errorf("unknown argument %q", args[0])
 }
 
 func parseExit(args []string) (func(), time.Duration, error) {
@@ -85,7 +85,7 @@ func parseExit(args []string) (func(), time.Duration, error) {
 	return func() { os.Exit(code) }, after, nil
 }
 
-// eatMemory touches every page it gets, for only touched pages count.
+// eatMemory writes to each page, because only such pages count.
 func eatMemory() {
 	var kept [][]byte
 	for {
@@ -95,7 +95,7 @@ func eatMemory() {
 		}
 		kept = append(kept, block)
 		if len(kept) > 4096 {
-			os.Exit(65) // no memory limit in force: leave the host alone
+			os.Exit(65) // there is no memory limit: protect the host
 		}
 	}
 }

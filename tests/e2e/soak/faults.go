@@ -9,11 +9,10 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 )
 
-// longestFreeze is for how long containerd may be stopped; it is longer than the
-// agents' timeouts.
+// longestFreeze is longer than the agents' timeouts.
 const longestFreeze = 5 * time.Second
 
-// fault breaks containerd and waits until it is well.
+// fault breaks containerd and waits until it works again.
 func (n *node) fault(ctx context.Context) (string, error) {
 	if n.rng.IntN(2) == 0 {
 		return "fault: containerd is stopped and continued", n.freeze(ctx)
@@ -29,7 +28,7 @@ func (n *node) freeze(ctx context.Context) error {
 	return n.lab.Thaw()
 }
 
-// crash ends a container while containerd is dead.
+// crash kills a container while containerd is down.
 func (n *node) crash(ctx context.Context) error {
 	var victim *lab.Container
 	for _, p := range n.pods {

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command soak soaks the program beside a real containerd; "make soak" runs it.
-// See package soak of the library.
+// Command soak runs the program for a long time on a real containerd whose pods
+// change. "make soak" runs it; package tests/soak has the details.
 package main
 
 import (

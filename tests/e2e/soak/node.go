@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// targetPods is about the number of pods there are.
+	// targetPods is the approximate number of pods.
 	targetPods = 12
-	// stepPeriod is the time between two steps; what a step takes comes on top.
+	// stepPeriod is the time between two steps, without the steps themselves.
 	stepPeriod = 400 * time.Millisecond
-	// faultEvery is how many steps come between two faults, on average.
+	// faultEvery is the average number of steps between two faults.
 	faultEvery = 50
 )
 
-// node is a lab that churns and breaks.
+// node is a lab whose pods change and whose containerd fails.
 type node struct {
 	lab  *lab.Lab
 	rng  *rand.Rand
@@ -38,9 +38,9 @@ func (n *node) Name() string { return "containerd" }
 // Endpoint implements [soak.Node].
 func (n *node) Endpoint() string { return n.lab.Endpoint() }
 
-// Churn implements [soak.Node]. A step that has begun is brought to its end, as
-// the lab's ledger has to know it.
-func (n *node) Churn(ctx context.Context, tell func(string)) error {
+// Churn implements [soak.Node]. It completes each step, so that the lab's history
+// has it.
+func (n *node) Churn(ctx context.Context, report func(string)) error {
 	ticker := time.NewTicker(stepPeriod)
 	defer ticker.Stop()
 	for {
@@ -51,7 +51,7 @@ func (n *node) Churn(ctx context.Context, tell func(string)) error {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 			if name != "" {
-				tell(name)
+				report(name)
 			}
 		case <-ctx.Done():
 			return nil
@@ -59,14 +59,14 @@ func (n *node) Churn(ctx context.Context, tell func(string)) error {
 	}
 }
 
-// deed is something that can be done to a pod; done is false if not to this one.
-type deed struct {
+// action is one way to change a pod; done is false if it does not suit this pod.
+type action struct {
 	name   string
 	weight int
 	do     func(n *node, ctx context.Context, p *lab.Pod) (done bool, err error)
 }
 
-var deeds = []deed{
+var actions = []action{
 	{"container is started", 30, (*node).run},
 	{"container is created", 4, (*node).create},
 	{"container ends by itself", 20, (*node).trigger},
@@ -78,8 +78,7 @@ var deeds = []deed{
 	{"pod is removed", 4, (*node).removePod},
 }
 
-// step does one thing at random and returns its name, or "" if what came up
-// cannot be done.
+// step runs a random action and returns its name, or "" if it suits no pod.
 func (n *node) step(ctx context.Context) (string, error) {
 	if n.rng.IntN(targetPods) >= len(n.pods) || n.rng.IntN(12) == 0 && len(n.pods) < 2*targetPods {
 		return "pod is added", n.add(ctx)
@@ -88,25 +87,25 @@ func (n *node) step(ctx context.Context) (string, error) {
 		return n.fault(ctx)
 	}
 	sum := 0
-	for _, d := range deeds {
-		sum += d.weight
+	for _, a := range actions {
+		sum += a.weight
 	}
 	roll := n.rng.IntN(sum)
-	for _, d := range deeds {
-		if roll -= d.weight; roll < 0 {
-			return n.attempt(ctx, d)
+	for _, a := range actions {
+		if roll -= a.weight; roll < 0 {
+			return n.attempt(ctx, a)
 		}
 	}
-	panic("soak: a roll beyond all weights")
+	panic("soak: random number exceeds all weights")
 }
 
-// attempt does a deed to the first pod that allows it, from a random one on.
-func (n *node) attempt(ctx context.Context, d deed) (string, error) {
+// attempt runs an action on the first suitable pod, starting at a random one.
+func (n *node) attempt(ctx context.Context, a action) (string, error) {
 	from := n.rng.IntN(len(n.pods))
 	for i := range n.pods {
-		done, err := d.do(n, ctx, n.pods[(from+i)%len(n.pods)])
+		done, err := a.do(n, ctx, n.pods[(from+i)%len(n.pods)])
 		if done || err != nil {
-			return d.name, err
+			return a.name, err
 		}
 	}
 	return "", nil

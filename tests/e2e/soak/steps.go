@@ -10,7 +10,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 )
 
-// maxContainers is how many containers a pod may have, dead ones too.
+// maxContainers is the maximum number of containers of a pod, dead ones included.
 const maxContainers = 4
 
 func (n *node) add(ctx context.Context) error {
@@ -31,15 +31,16 @@ func (n *node) spec() lab.ContainerSpec {
 	return lab.ContainerSpec{Name: fmt.Sprintf("c%d", n.made), Program: programs[n.rng.IntN(len(programs))]}
 }
 
-// some returns a container of a pod whose last step was this one, or nil.
+// some returns a random container of a running pod whose last step was this one,
+// or nil.
 func (n *node) some(p *lab.Pod, step lab.Step) *lab.Container {
-	if n.lab.Ledger().Last(p.SandboxID) != lab.Started {
+	if n.lab.History().Last(p.SandboxID) != lab.Started {
 		return nil
 	}
 	var chosen *lab.Container
 	seen := 0
 	for _, c := range p.Containers() {
-		if n.lab.Ledger().Last(c.ID) == step {
+		if n.lab.History().Last(c.ID) == step {
 			if seen++; n.rng.IntN(seen) == 0 {
 				chosen = c
 			}
@@ -52,7 +53,7 @@ func (n *node) run(ctx context.Context, p *lab.Pod) (bool, error) {
 	if c := n.some(p, lab.Created); c != nil {
 		return true, n.lab.StartContainer(ctx, c)
 	}
-	if n.lab.Ledger().Last(p.SandboxID) != lab.Started || len(p.Containers()) >= maxContainers {
+	if n.lab.History().Last(p.SandboxID) != lab.Started || len(p.Containers()) >= maxContainers {
 		return false, nil
 	}
 	_, err := n.lab.RunContainer(ctx, p, n.spec())
@@ -60,14 +61,14 @@ func (n *node) run(ctx context.Context, p *lab.Pod) (bool, error) {
 }
 
 func (n *node) create(ctx context.Context, p *lab.Pod) (bool, error) {
-	if n.lab.Ledger().Last(p.SandboxID) != lab.Started || len(p.Containers()) >= maxContainers {
+	if n.lab.History().Last(p.SandboxID) != lab.Started || len(p.Containers()) >= maxContainers {
 		return false, nil
 	}
 	_, err := n.lab.CreateContainer(ctx, p, n.spec())
 	return true, err
 }
 
-// running does something to a running container.
+// running calls do with a running container of the pod, if there is one.
 func (n *node) running(p *lab.Pod, do func(*lab.Container) error) (bool, error) {
 	c := n.some(p, lab.Started)
 	if c == nil {
@@ -96,10 +97,10 @@ func (n *node) remove(ctx context.Context, p *lab.Pod) (bool, error) {
 	return true, n.lab.RemoveContainer(ctx, c)
 }
 
-// replaceSandbox kills the sandbox's process and does what a kubelet does then:
-// it removes the sandbox and makes the next one of the same pod.
+// replaceSandbox kills the sandbox's process and acts like a kubelet: it removes
+// the sandbox and creates the pod's next one.
 func (n *node) replaceSandbox(ctx context.Context, p *lab.Pod) (bool, error) {
-	if n.lab.Ledger().Last(p.SandboxID) != lab.Started {
+	if n.lab.History().Last(p.SandboxID) != lab.Started {
 		return false, nil
 	}
 	if err := n.lab.KillSandbox(ctx, p); err != nil {
@@ -119,7 +120,7 @@ func (n *node) replaceSandbox(ctx context.Context, p *lab.Pod) (bool, error) {
 }
 
 func (n *node) stopAndRemove(ctx context.Context, p *lab.Pod) (bool, error) {
-	if n.lab.Ledger().Last(p.SandboxID) == lab.Started {
+	if n.lab.History().Last(p.SandboxID) == lab.Started {
 		return true, n.lab.StopPod(ctx, p)
 	}
 	return n.removePod(ctx, p)

@@ -13,8 +13,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/soak"
 )
 
-// Truth implements [soak.Node]: it is what the ledger has, with what containerd
-// itself says of each container, which must agree.
+// Truth implements [soak.Node]. It returns containerd's statuses, which must agree
+// with the history.
 func (n *node) Truth(ctx context.Context) (soak.Truth, error) {
 	truth := make(soak.Truth)
 	for _, p := range n.pods {
@@ -24,7 +24,7 @@ func (n *node) Truth(ctx context.Context) (soak.Truth, error) {
 		}
 		truth[pleg.PodUID(p.UID)] = pod
 	}
-	return truth, n.nothingElse(ctx, truth)
+	return truth, n.checkLists(ctx, truth)
 }
 
 func (n *node) pod(ctx context.Context, p *lab.Pod) (soak.Pod, error) {
@@ -33,12 +33,12 @@ func (n *node) pod(ctx context.Context, p *lab.Pod) (soak.Pod, error) {
 	if err != nil {
 		return pod, err
 	}
-	c := soak.Container{Sandbox: true, State: ledgerStates[n.lab.Ledger().Last(p.SandboxID)], Attempt: p.Attempt}
+	c := soak.Container{Sandbox: true, State: historyStates[n.lab.History().Last(p.SandboxID)], Attempt: p.Attempt}
 	if c.State == pleg.StateRunning {
 		c.IP = answer.GetStatus().GetNetwork().GetIp()
 	}
 	if ready := answer.GetStatus().GetState() == runtimeapi.PodSandboxState_SANDBOX_READY; ready != (c.State == pleg.StateRunning) {
-		return pod, fmt.Errorf("sandbox %s is ready: %v, the ledger has %v", p.SandboxID, ready, c.State)
+		return pod, fmt.Errorf("sandbox %s is ready: %v, the history has %v", p.SandboxID, ready, c.State)
 	}
 	pod.Containers[pleg.ContainerID(p.SandboxID)] = c
 	for _, of := range p.Containers() {
@@ -58,8 +58,8 @@ func (n *node) container(ctx context.Context, of *lab.Container) (soak.Container
 	}
 	status := answer.GetStatus()
 	c := soak.Container{State: states[status.GetState()], Attempt: of.Attempt}
-	if want := ledgerStates[n.lab.Ledger().Last(of.ID)]; c.State != want {
-		return c, fmt.Errorf("container %s is %v, the ledger has %v", of.ID, c.State, want)
+	if want := historyStates[n.lab.History().Last(of.ID)]; c.State != want {
+		return c, fmt.Errorf("container %s is %v, the history has %v", of.ID, c.State, want)
 	}
 	if c.State == pleg.StateExited {
 		c.ExitCode, c.Reason = status.GetExitCode(), status.GetReason()
@@ -67,8 +67,8 @@ func (n *node) container(ctx context.Context, of *lab.Container) (soak.Container
 	return c, nil
 }
 
-// nothingElse wants containerd to list no more than the truth.
-func (n *node) nothingElse(ctx context.Context, truth soak.Truth) error {
+// checkLists returns an error if containerd lists more than the truth.
+func (n *node) checkLists(ctx context.Context, truth soak.Truth) error {
 	containers, err := n.lab.Runtime().ListContainers(ctx, &runtimeapi.ListContainersRequest{})
 	if err != nil {
 		return err
@@ -82,12 +82,12 @@ func (n *node) nothingElse(ctx context.Context, truth soak.Truth) error {
 		known += len(p.Containers)
 	}
 	if got := len(containers.GetContainers()) + len(sandboxes.GetItems()); got != known {
-		return fmt.Errorf("containerd has %d containers and sandboxes, the ledger %d", got, known)
+		return fmt.Errorf("containerd has %d containers and sandboxes, the history %d", got, known)
 	}
 	return nil
 }
 
-var ledgerStates = map[lab.Step]pleg.State{
+var historyStates = map[lab.Step]pleg.State{
 	lab.Created: pleg.StateCreated, lab.Started: pleg.StateRunning, lab.Died: pleg.StateExited,
 }
 

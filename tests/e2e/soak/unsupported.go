@@ -1,6 +1,6 @@
 //go:build !linux
 
-// Command soak soaks the program beside a real containerd, on Linux.
+// Command soak needs Linux.
 package main
 
 import (

@@ -42,9 +42,9 @@ func TestFilter(t *testing.T) {
 	web := podview.New("u", status(), nil, time.Time{})
 	failed := podview.New("v", nil, errors.New("hangs"), time.Time{})
 	for _, test := range []struct {
-		namespaces []string
-		selector   string
-		web, failed  bool
+		namespaces  []string
+		selector    string
+		web, failed bool
 	}{
 		{nil, "", true, true},
 		{nil, " ", true, true},

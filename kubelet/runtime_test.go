@@ -13,10 +13,9 @@ import (
 	containertest "k8s.io/kubernetes/pkg/kubelet/container/testing"
 )
 
-// node is the kubelet's fake runtime, with a status of its own for each pod.
-// What it returns is made anew for each call and dated, as the runtime manager
-// does.
-type node struct {
+// fakeRuntime is the kubelet's fake runtime with a status for each pod. Like the
+// runtime manager, it returns new pods for each call, with the time of the call.
+type fakeRuntime struct {
 	*containertest.FakeRuntime
 
 	mu          sync.Mutex
@@ -28,8 +27,8 @@ type node struct {
 	relisted    int
 }
 
-func newNode() *node {
-	return &node{
+func newFakeRuntime() *fakeRuntime {
+	return &fakeRuntime{
 		FakeRuntime: &containertest.FakeRuntime{},
 		broken:      make(map[types.UID]error),
 		delay:       make(map[types.UID]time.Duration),
@@ -38,12 +37,12 @@ func newNode() *node {
 	}
 }
 
-// set makes the node have a pod of these words, newest first; none remove it.
-// A word is an id and a state, such as "c1=running"; "/s1=running" is a sandbox.
-func (n *node) set(uid types.UID, words string) {
-	n.Lock()
-	defer n.Unlock()
-	n.AllPodList = slices.DeleteFunc(n.AllPodList, func(p *containertest.FakePod) bool { return p.Pod.ID == uid })
+// set sets the containers of a pod, newest first, or removes the pod if words is
+// empty. "c1=running" is a container and its state, "/s1=running" a sandbox.
+func (r *fakeRuntime) set(uid types.UID, words string) {
+	r.Lock()
+	defer r.Unlock()
+	r.AllPodList = slices.DeleteFunc(r.AllPodList, func(p *containertest.FakePod) bool { return p.Pod.ID == uid })
 	if words == "" {
 		return
 	}
@@ -60,76 +59,76 @@ func (n *node) set(uid types.UID, words string) {
 			pod.Containers = append(pod.Containers, c)
 		}
 	}
-	n.AllPodList = append(n.AllPodList, &containertest.FakePod{Pod: pod})
+	r.AllPodList = append(r.AllPodList, &containertest.FakePod{Pod: pod})
 }
 
-// fail has lists fail until err is nil.
-func (n *node) fail(err error) {
-	n.Lock()
-	defer n.Unlock()
-	n.Err = err
+// fail makes lists fail until err is nil.
+func (r *fakeRuntime) fail(err error) {
+	r.Lock()
+	defer r.Unlock()
+	r.Err = err
 }
 
-// breakPod has inspections of the pod fail until err is nil.
-func (n *node) breakPod(uid types.UID, err error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.broken[uid] = err
+// breakPod makes inspections of the pod fail until err is nil.
+func (r *fakeRuntime) breakPod(uid types.UID, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.broken[uid] = err
 }
 
-// strip takes the pod's address away, or gives it back.
-func (n *node) strip(uid types.UID, stripped bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.addressless[uid] = stripped
+// strip removes the pod's address, or restores it.
+func (r *fakeRuntime) strip(uid types.UID, stripped bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.addressless[uid] = stripped
 }
 
-// slow makes each inspection of the pod take a while.
-func (n *node) slow(uid types.UID, d time.Duration) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.delay[uid] = d
+// slow makes each inspection of the pod take this long.
+func (r *fakeRuntime) slow(uid types.UID, d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.delay[uid] = d
 }
 
-// slowLists makes each list take a while.
-func (n *node) slowLists(d time.Duration) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.lists = d
+// slowLists makes each list take this long.
+func (r *fakeRuntime) slowLists(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lists = d
 }
 
 // inspections returns how often the pod has been inspected.
-func (n *node) inspections(uid types.UID) int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.inspected[uid]
+func (r *fakeRuntime) inspections(uid types.UID) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.inspected[uid]
 }
 
 // relists returns how often one pod has been listed.
-func (n *node) relists() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.relisted
+func (r *fakeRuntime) relists() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.relisted
 }
 
-func (n *node) GetPods(ctx context.Context, all bool) ([]*kubecontainer.Pod, error) {
+func (r *fakeRuntime) GetPods(ctx context.Context, all bool) ([]*kubecontainer.Pod, error) {
 	began := time.Now()
-	n.mu.Lock()
-	lists := n.lists
-	n.mu.Unlock()
+	r.mu.Lock()
+	lists := r.lists
+	r.mu.Unlock()
 	time.Sleep(lists)
-	pods, err := n.FakeRuntime.GetPods(ctx, all)
+	pods, err := r.FakeRuntime.GetPods(ctx, all)
 	for i, pod := range pods {
 		pods[i] = dated(pod, began)
 	}
 	return pods, err
 }
 
-func (n *node) GetPod(ctx context.Context, uid types.UID) (*kubecontainer.Pod, error) {
-	n.mu.Lock()
-	n.relisted++
-	n.mu.Unlock()
-	pod, err := n.FakeRuntime.GetPod(ctx, uid)
+func (r *fakeRuntime) GetPod(ctx context.Context, uid types.UID) (*kubecontainer.Pod, error) {
+	r.mu.Lock()
+	r.relisted++
+	r.mu.Unlock()
+	pod, err := r.FakeRuntime.GetPod(ctx, uid)
 	if err != nil {
 		return nil, err
 	}
@@ -142,14 +141,13 @@ func dated(pod *kubecontainer.Pod, at time.Time) *kubecontainer.Pod {
 	return &fresh
 }
 
-// GetPodStatus has a status for each id of the pod: containers that have exited
-// did so with code 3, a pod with a ready sandbox has an address, and a container
-// named panic does what it says.
-func (n *node) GetPodStatus(_ context.Context, pod *kubecontainer.Pod) (*kubecontainer.PodStatus, error) {
-	n.mu.Lock()
-	n.inspected[pod.ID]++
-	delay, err, addressless := n.delay[pod.ID], n.broken[pod.ID], n.addressless[pod.ID]
-	n.mu.Unlock()
+// GetPodStatus has a status for each container and sandbox. Exited containers have
+// code 3, a pod with a ready sandbox has an address, and a container "panic" panics.
+func (r *fakeRuntime) GetPodStatus(_ context.Context, pod *kubecontainer.Pod) (*kubecontainer.PodStatus, error) {
+	r.mu.Lock()
+	r.inspected[pod.ID]++
+	delay, err, addressless := r.delay[pod.ID], r.broken[pod.ID], r.addressless[pod.ID]
+	r.mu.Unlock()
 	time.Sleep(delay)
 	if err != nil {
 		return nil, err
@@ -157,7 +155,7 @@ func (n *node) GetPodStatus(_ context.Context, pod *kubecontainer.Pod) (*kubecon
 	status := &kubecontainer.PodStatus{ID: pod.ID, Name: pod.Name, Namespace: pod.Namespace, TimeStamp: pod.Timestamp}
 	for _, c := range pod.Containers {
 		if c.ID.ID == "panic" {
-			panic("a container of this name")
+			panic("container panic")
 		}
 		s := &kubecontainer.Status{ID: c.ID, Name: c.Name, State: c.State}
 		if c.State == kubecontainer.ContainerStateExited {

@@ -10,55 +10,55 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// worldPods is the number of pods of a world: few, so that much happens to each.
-const worldPods = 5
+// randomPods is the number of pods. It is small, so that each changes often.
+const randomPods = 5
 
 var (
-	errInspect = errors.New("the inspection fails")
-	errList    = errors.New("the list fails")
+	errInspect = errors.New("inspection fails")
+	errList    = errors.New("list fails")
 )
 
 var states = []string{"running", "exited", "created", "unknown"}
 
-// world is what two nodes have alike. It changes at random, and also in ways
-// that no runtime knows: containers that run again or come back.
-type world struct {
-	rand  *rand.Rand
-	nodes []*node
-	// pods has the words of each pod, newest first.
+// random changes two runtimes in the same random way. A container may also start
+// again or come back, which no real runtime allows.
+type random struct {
+	rand     *rand.Rand
+	runtimes []*fakeRuntime
+	// pods has the words of [fakeRuntime.set] for each pod.
 	pods    map[types.UID][]string
 	broken  map[types.UID]bool
 	failing bool
-	// frozen are pods that must not come back yet.
-	frozen map[types.UID]bool
+	// absent are removed pods that must not come back yet.
+	absent map[types.UID]bool
 }
 
-func newWorld(seed uint64, nodes ...*node) *world {
-	return &world{
-		rand: rand.New(rand.NewPCG(seed, 0)), nodes: nodes, pods: make(map[types.UID][]string),
-		broken: make(map[types.UID]bool), frozen: make(map[types.UID]bool),
+func newRandom(seed uint64, runtimes ...*fakeRuntime) *random {
+	return &random{
+		rand: rand.New(rand.NewPCG(seed, 0)), runtimes: runtimes, pods: make(map[types.UID][]string),
+		broken: make(map[types.UID]bool), absent: make(map[types.UID]bool),
 	}
 }
 
-func (w *world) uids() []types.UID {
-	uids := make([]types.UID, worldPods)
+func (w *random) uids() []types.UID {
+	uids := make([]types.UID, randomPods)
 	for i := range uids {
 		uids[i] = types.UID(fmt.Sprint(i))
 	}
 	return uids
 }
 
-func (w *world) anyPod() types.UID { return w.uids()[w.rand.IntN(worldPods)] }
+func (w *random) anyPod() types.UID { return w.uids()[w.rand.IntN(randomPods)] }
 
-// each does the same to both nodes.
-func (w *world) each(do func(*node)) {
-	for _, n := range w.nodes {
-		do(n)
+// each calls do with both runtimes.
+func (w *random) each(do func(*fakeRuntime)) {
+	for _, r := range w.runtimes {
+		do(r)
 	}
 }
 
-// mutate changes one thing, and returns what.
-func (w *world) mutate() string {
+// mutate makes one change and returns its description.
+func (w *random) mutate() string {
 	uid := w.anyPod()
 	switch w.rand.IntN(12) {
 	case 0:
@@ -67,13 +67,13 @@ func (w *world) mutate() string {
 		if w.broken[uid] {
 			err = errInspect
 		}
-		w.each(func(n *node) { n.breakPod(uid, err) })
+		w.each(func(r *fakeRuntime) { r.breakPod(uid, err) })
 		return fmt.Sprintf("pod %s broken %v", uid, w.broken[uid])
 	case 1:
 		return w.failLists(w.rand.IntN(2) == 0)
 	case 2:
 		stripped := w.rand.IntN(2) == 0
-		w.each(func(n *node) { n.strip(uid, stripped) })
+		w.each(func(r *fakeRuntime) { r.strip(uid, stripped) })
 		return fmt.Sprintf("pod %s without address %v", uid, stripped)
 	case 3:
 		return w.put(uid, nil)
@@ -82,28 +82,28 @@ func (w *world) mutate() string {
 	}
 }
 
-func (w *world) failLists(failing bool) string {
+func (w *random) failLists(failing bool) string {
 	w.failing = failing
 	var err error
 	if failing {
 		err = errList
 	}
-	w.each(func(n *node) { n.fail(err) })
+	w.each(func(r *fakeRuntime) { r.fail(err) })
 	return fmt.Sprintf("lists failing %v", failing)
 }
 
-func (w *world) put(uid types.UID, words []string) string {
-	if w.frozen[uid] && len(w.pods[uid]) == 0 {
-		return fmt.Sprintf("pod %s stays away", uid)
+func (w *random) put(uid types.UID, words []string) string {
+	if w.absent[uid] && len(w.pods[uid]) == 0 {
+		return fmt.Sprintf("pod %s stays absent", uid)
 	}
 	w.pods[uid] = words
 	text := strings.Join(words, " ")
-	w.each(func(n *node) { n.set(uid, text) })
+	w.each(func(r *fakeRuntime) { r.set(uid, text) })
 	return fmt.Sprintf("pod %s is %q", uid, text)
 }
 
 // change adds, removes, changes or moves containers and sandboxes.
-func (w *world) change(words []string) []string {
+func (w *random) change(words []string) []string {
 	for range 1 + w.rand.IntN(3) {
 		if len(words) == 0 || w.rand.IntN(3) == 0 {
 			words = w.add(words)
@@ -123,7 +123,7 @@ func (w *world) change(words []string) []string {
 	return words
 }
 
-func (w *world) add(words []string) []string {
+func (w *random) add(words []string) []string {
 	id := fmt.Sprintf("c%d", w.rand.IntN(4))
 	if w.rand.IntN(3) == 0 {
 		id = fmt.Sprintf("/s%d", w.rand.IntN(2))
@@ -134,8 +134,8 @@ func (w *world) add(words []string) []string {
 	return append([]string{id + "=" + w.state()}, words...)
 }
 
-// state is running or exited most of the time.
-func (w *world) state() string {
+// state returns running or exited most of the time.
+func (w *random) state() string {
 	if w.rand.IntN(4) > 0 {
 		return states[w.rand.IntN(2)]
 	}

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Step is what happened to a container or a sandbox.
+// Step is a step in the life of a container or a sandbox.
 type Step string
 
-// The steps in the life of a container. A sandbox has no Created: the runtime
-// creates and starts it in one call.
+// The steps of a container. A sandbox has no Created, because the runtime creates
+// and starts it in one call.
 const (
 	Created Step = "Created"
 	Started Step = "Started"
@@ -20,8 +20,8 @@ const (
 	Removed Step = "Removed"
 )
 
-// Entry is one step of one container or sandbox. It is known from what the lab
-// did, and checked against the runtime's own status where that exists.
+// Entry is one step of one container or sandbox. The lab has made this step, and
+// has compared it with the runtime's status if there is one.
 type Entry struct {
 	Step          Step
 	PodUID        string
@@ -31,33 +31,33 @@ type Entry struct {
 	ContainerName string // empty for a sandbox
 	Attempt       uint32
 	Sandbox       bool
-	// ExitCode and Reason are set on the Died of a container.
+	// ExitCode and Reason are set if a container died.
 	ExitCode int32
 	Reason   string
-	// Began is a moment before the step, Ended one after the runtime showed it.
+	// Began is before the step. Ended is after the runtime reported it.
 	Began, Ended time.Time
 }
 
-// Ledger is the true history of a lab. It is safe for concurrent use.
-type Ledger struct {
+// History is what happened to the pods of a lab. It is safe for concurrent use.
+type History struct {
 	mu      sync.Mutex
 	entries []Entry
 	last    map[string]Step // by container id
 }
 
-func newLedger() *Ledger {
-	return &Ledger{last: make(map[string]Step)}
+func newHistory() *History {
+	return &History{last: make(map[string]Step)}
 }
 
-// All returns every entry in the order in which the steps were seen to end.
-func (l *Ledger) All() []Entry {
+// All returns every entry in the order of Ended.
+func (l *History) All() []Entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.entries)
 }
 
 // Pod returns the entries of one pod, in order.
-func (l *Ledger) Pod(uid string) []Entry {
+func (l *History) Pod(uid string) []Entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []Entry
@@ -69,15 +69,15 @@ func (l *Ledger) Pod(uid string) []Entry {
 	return out
 }
 
-// Last returns the newest step of a container or sandbox; empty if the ledger
-// does not know the id.
-func (l *Ledger) Last(containerID string) Step {
+// Last returns the newest step of a container or sandbox; empty if the history
+// does not have the id.
+func (l *History) Last(containerID string) Step {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.last[containerID]
 }
 
-func (l *Ledger) add(e Entry) {
+func (l *History) add(e Entry) {
 	e.Ended = time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()

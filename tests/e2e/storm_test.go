@@ -1,0 +1,157 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
+)
+
+// While 20 pods change at random, containerd is killed and restarted. The cache
+// must equal the runtime's lists within a second, although no CRI event announces
+// what happened in between.
+func TestCacheIsCorrectAfterCrashInStorm(t *testing.T) {
+	ctx, f := newFixture(t, lab.Options{})
+	o, registry := rareLists, prometheus.NewPedanticRegistry()
+	o.Registerer = registry
+	in := f.runPipeline(ctx, runOptions{Options: o})
+	f.runPods(ctx, 20)
+	in.state = func(context.Context) (map[string]string, error) { return cacheState(in.pipeline) }
+	for round := range 2 {
+		crashInStorm(ctx, f, in, registry, round)
+	}
+}
+
+func crashInStorm(ctx context.Context, f *fixture, in *instance, registry *prometheus.Registry, round int) {
+	t, l := f.t, f.lab
+	t.Helper()
+	unannounced := func() float64 { return metric(t, registry, "pleg_missed_events_total") }
+	start := unannounced()
+	victims := make([]*lab.Container, 5) // they run until they are killed
+	for i := range victims {
+		c, err := l.RunContainer(ctx, f.pods[i], lab.ContainerSpec{Name: fmt.Sprint("victim-", round), Program: lab.Pause()})
+		must(t, err)
+		victims[i] = c
+	}
+	stop := time.Now().Add(6 * time.Second)
+	var storm errgroup.Group
+	for i, pod := range f.pods {
+		storm.Go(func() error { return churn(ctx, l, pod, fmt.Sprint(round, "-", i), stop) })
+	}
+	must(t, sleepUntil(ctx, stop.Add(-2*time.Second)))
+	l.Crash()
+	_ = storm.Wait() // calls of the dead runtime have failed
+	before := f.countEvents(in)
+	for _, pod := range f.pods[:5] {
+		for _, c := range pod.Containers() {
+			if err := l.KillProcess(ctx, c); slices.Contains(victims, c) { // others have ended already
+				must(t, err)
+			}
+		}
+	}
+	answered := firstAnswer(ctx, l)
+	must(t, l.Revive(ctx))
+	back := <-answered
+	must(t, in.awaitLists(ctx, l))
+	took := time.Since(back).Round(10 * time.Millisecond)
+	t.Logf("round %d: the cache was correct %v after the first answer", round, took)
+	if took > time.Second {
+		t.Errorf("round %d: the cache was correct %v after the first answer, want 1 s", round, took)
+	}
+	// The count is complete once it has each victim.
+	must(t, eventually(ctx, func() bool { return unannounced()-start >= float64(len(victims)) }))
+	counted, events := unannounced()-start, f.countEvents(in)-before
+	t.Logf("round %d: %v unannounced changes counted, %d processes killed, %d events since", round, counted, len(victims), events)
+	if counted > float64(events) {
+		t.Errorf("round %d: %v unannounced changes counted, but only %d events since the crash", round, counted, events)
+	}
+}
+
+// countEvents returns the number of events that an instance delivered of the
+// fixture's pods.
+func (f *fixture) countEvents(in *instance) (n int) {
+	for _, pod := range f.pods {
+		n += len(in.events(podUID(pod)))
+	}
+	return n
+}
+
+// firstAnswer returns when a runtime that is down answers again.
+func firstAnswer(ctx context.Context, l *lab.Lab) <-chan time.Time {
+	at := make(chan time.Time, 1)
+	go func() {
+		_ = eventually(ctx, func() bool {
+			_, err := l.Runtime().Version(ctx, &runtimeapi.VersionRequest{})
+			return err == nil
+		})
+		at <- time.Now()
+	}()
+	return at
+}
+
+// churn starts, ends and removes containers of a pod until a time or an error.
+func churn(ctx context.Context, l *lab.Lab, pod *lab.Pod, name string, until time.Time) error {
+	for n := 0; time.Now().Before(until); n++ {
+		c, err := l.RunContainer(ctx, pod, lab.ContainerSpec{Name: fmt.Sprint(name, "-", n), Program: lab.Exit(uint8(n % 100))})
+		if err != nil || n%3 == 2 {
+			return err // the container keeps running
+		}
+		if err := l.Trigger(ctx, c); err != nil {
+			return err
+		}
+		if n%3 == 0 {
+			continue // the dead container stays
+		}
+		if err := l.RemoveContainer(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// During a storm on 20 pods a pipeline with events reports each step once, in
+// order, with every exit code that a CRI event carried.
+func TestEventsReportEachStepOfStorm(t *testing.T) {
+	ctx, f := newFixture(t, lab.Options{})
+	in := f.runPipeline(ctx, runOptions{Options: rareLists})
+	in.criEvents = receiveCRIEvents(ctx, t, f.lab)
+	f.runPods(ctx, 20)
+	f.forEachPod(ctx, func(ctx context.Context, i int, p *lab.Pod) error {
+		rng := rand.New(rand.NewPCG(1, uint64(i)))
+		for n := range 12 {
+			if err := randomLife(ctx, f.lab, p, rng, uint32(n)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	f.removePods(ctx)
+	checkExitCodes(ctx, t, f.lab, in)
+	t.Logf("%d steps", len(f.lab.History().All()))
+}
+
+// randomLife starts a container, ends it most of the time, and removes some.
+func randomLife(ctx context.Context, l *lab.Lab, p *lab.Pod, rng *rand.Rand, attempt uint32) error {
+	c, err := l.RunContainer(ctx, p, lab.ContainerSpec{Name: "main", Attempt: attempt, Program: lab.Exit(uint8(rng.IntN(256)))})
+	if err != nil || rng.IntN(5) == 0 {
+		return err
+	}
+	end := l.Trigger
+	if rng.IntN(3) == 0 {
+		end = l.Kill
+	}
+	if err := end(ctx, c); err != nil || rng.IntN(2) != 0 {
+		return err
+	}
+	return removeDead(ctx, l, c)
+}
