@@ -1,8 +1,8 @@
 //go:build linux
 
 // Command containerd runs a real containerd with real pods and lets their
-// containers exit as told; the benchmark runs it in place of the simulated node.
-// It needs root and what tests/e2e/setup.sh installs.
+// containers exit on request. It replaces the simulated node, and needs root and
+// the packages that tests/e2e/setup.sh installs.
 package main
 
 import (
@@ -21,12 +21,12 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 )
 
-// atOnce is how many pods are worked on at a time; more only wait for each
-// other in containerd.
+// atOnce is how many pods are started or stopped at a time; more would only wait
+// in containerd.
 const atOnce = 8
 
 func main() {
-	socket := flag.String("socket", "", "where to make a symbolic link to the socket")
+	socket := flag.String("socket", "", "path for a symbolic link to the socket")
 	e2e := flag.String("e2e", "tests/e2e", "folder of the e2e module, which builds containerd")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -44,7 +44,7 @@ func run(ctx context.Context, socket, e2e string) (err error) {
 	if err := lab.Check(); err != nil {
 		return err
 	}
-	// The lab looks for what it needs from where it is run.
+	// The lab finds its files relative to the working directory.
 	if err := os.Chdir(e2e); err != nil {
 		return err
 	}
@@ -58,17 +58,17 @@ func run(ctx context.Context, socket, e2e string) (err error) {
 		return err
 	}
 	n := &node{lab: l, socket: path}
-	return control.Serve(os.Stdin, os.Stdout, func(o control.Order) (control.Answer, bool) {
+	return control.Serve(os.Stdin, os.Stdout, func(o control.Order) control.Answer {
 		return n.handle(ctx, o)
 	})
 }
 
-// node carries out orders, one after the other.
+// node handles one order after the other.
 type node struct {
 	lab    *lab.Lab
 	socket string
 	pods   []*lab.Pod
-	// running holds the containers that have not been told to exit.
+	// running has the containers that did not get the order to exit.
 	running []*lab.Container
 	dead    []*lab.Container
 	attempt uint32
@@ -76,7 +76,7 @@ type node struct {
 	cpu float64
 }
 
-func (n *node) handle(ctx context.Context, o control.Order) (control.Answer, bool) {
+func (n *node) handle(ctx context.Context, o control.Order) control.Answer {
 	var answer control.Answer
 	var err error
 	switch o.Do {
@@ -88,19 +88,17 @@ func (n *node) handle(ctx context.Context, o control.Order) (control.Answer, boo
 		n.cpu = cpuSeconds(n.socket)
 	case control.NodeStats:
 		answer.CPUSeconds = cpuSeconds(n.socket) - n.cpu
-	case control.NodeStop:
-		return control.Answer{}, true
 	default:
 		err = fmt.Errorf("order %q is for the simulated node only", o.Do)
 	}
 	if err != nil {
 		answer.Err = err.Error()
 	}
-	return answer, false
+	return answer
 }
 
-// populate makes the pods, or takes those there are, removes the containers
-// that are dead and runs new ones.
+// populate creates the pods at the first call. At every call it removes the exited
+// containers and runs new ones.
 func (n *node) populate(ctx context.Context, o control.Order) error {
 	if len(n.pods) == 0 {
 		specs := make([]lab.PodSpec, o.Pods)
@@ -113,7 +111,7 @@ func (n *node) populate(ctx context.Context, o control.Order) error {
 		}
 	}
 	if len(n.pods) != o.Pods || len(n.running) > 0 {
-		return fmt.Errorf("have %d pods and %d containers that run, want %d pods and none", len(n.pods), len(n.running), o.Pods)
+		return fmt.Errorf("have %d pods and %d running containers, want %d pods and none", len(n.pods), len(n.running), o.Pods)
 	}
 	if err := each(ctx, n.dead, n.lab.RemoveContainer); err != nil {
 		return err
@@ -134,7 +132,7 @@ func (n *node) populate(ctx context.Context, o control.Order) error {
 	return starts.Wait()
 }
 
-// burst returns once every container has exited.
+// burst returns when every container has exited.
 func (n *node) burst(ctx context.Context) error {
 	err := errors.Join(each(ctx, n.running, n.lab.Trigger), each(ctx, n.running, n.lab.AwaitDied))
 	n.dead, n.running = n.running, nil
