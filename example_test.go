@@ -9,8 +9,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// oneContainer is a runtime with a single pod, for the examples. Package cri
-// has the one to use: it talks to any CRI endpoint.
+// oneContainer is a runtime with a single pod. Programs use package cri instead,
+// which talks to any CRI endpoint.
 type oneContainer struct{}
 
 func (oneContainer) ListPods(context.Context) ([]*pipeline.Pod, error) {

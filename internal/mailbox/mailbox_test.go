@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func awake(b *mailbox.Box[int]) bool {
+func ready(b *mailbox.Box[int]) bool {
 	select {
 	case <-b.Wake():
 		return true
@@ -41,28 +41,28 @@ func TestTakeReturnsDistinctValuesInOrder(t *testing.T) {
 	}
 }
 
-func TestWakeIsReadyWhileThereIsSomethingToTake(t *testing.T) {
+func TestWakeIsReadyWhileTheBoxHasValues(t *testing.T) {
 	b := mailbox.New[int]()
-	if awake(b) {
-		t.Error("an empty box is awake")
+	if ready(b) {
+		t.Error("Wake of an empty box is ready")
 	}
 	b.Put(1)
 	b.Put(2)
-	if !awake(b) {
-		t.Error("a box with values is not awake")
+	if !ready(b) {
+		t.Error("Wake of a box with values is not ready")
 	}
 	b.Put(3)
 	b.Take()
-	if awake(b) {
-		t.Error("a box that was emptied is awake")
+	if ready(b) {
+		t.Error("Wake of an emptied box is ready")
 	}
 	b.Put(1)
-	if !awake(b) {
-		t.Error("a box that was filled again is not awake")
+	if !ready(b) {
+		t.Error("Wake of a refilled box is not ready")
 	}
 }
 
-func TestCloseTakesTheRestAndRefusesMore(t *testing.T) {
+func TestCloseReturnsTheRestAndRefusesMore(t *testing.T) {
 	b := mailbox.New[int]()
 	b.Put(1)
 	if got, want := b.Close(), []int{1}; !slices.Equal(got, want) {
@@ -76,9 +76,8 @@ func TestCloseTakesTheRestAndRefusesMore(t *testing.T) {
 	}
 }
 
-// The owner sleeps between two wake-ups: a value that came while it took the
-// others must wake it again.
-func TestNoPutIsLost(t *testing.T) {
+// A value that is put while the owner takes the others must wake the owner again.
+func TestConcurrentPutsAreAllTaken(t *testing.T) {
 	const senders, each = 8, 200
 	synctest.Test(t, func(t *testing.T) {
 		b := mailbox.New[int]()
