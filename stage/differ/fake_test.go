@@ -58,7 +58,7 @@ func (l *fakeLister) RelistSoon() { l.relists.Add(1) }
 
 func (l *fakeLister) ChangesUnannounced(n int) { l.unannounced += n }
 
-func (l *fakeLister) ChangesAnnounced(heard bool) { l.announced = append(l.announced, heard) }
+func (l *fakeLister) ChangesAnnounced(announced bool) { l.announced = append(l.announced, announced) }
 
 func newDiffer(tb testing.TB, c differ.Cache, metrics instrument.Registry) *differ.Differ {
 	tb.Helper()

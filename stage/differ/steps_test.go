@@ -51,7 +51,7 @@ func TestListingAfterSteps(t *testing.T) {
 	})
 }
 
-func TestFailureMergesTheSteps(t *testing.T) {
+func TestFailureKeepsOnlyTheLastStep(t *testing.T) {
 	testDiffer(t, func(t *testing.T, f *fixture) {
 		f.list(plegtest.Pod("a", "/s=running"))
 		f.requireChange(t, "a", "Started(/s)")

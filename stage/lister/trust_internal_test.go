@@ -15,9 +15,9 @@ func newTrust() *trust {
 	return t
 }
 
-func (t *trust) confirm(times int, heard bool) (clean int) {
+func (t *trust) confirm(times int, announced bool) (clean int) {
 	for range times {
-		clean = t.confirmed(heard)
+		clean = t.confirmed(announced)
 	}
 	return clean
 }
