@@ -6,17 +6,16 @@ import (
 	"log"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// oneContainer is a runtime with a single pod, for the examples. Package cri
-// has the one to use: it talks to any CRI endpoint.
+// oneContainer is a runtime with a single pod. Programs use package cri instead,
+// which talks to any CRI endpoint.
 type oneContainer struct{}
 
 func (oneContainer) ListPods(context.Context) ([]*pipeline.Pod, error) {
 	return []*pipeline.Pod{{
 		UID: "8d0e", Name: "web", Namespace: "default",
-		Containers: []*pleg.Container{{ID: "4f1c", Name: "nginx", State: pleg.StateRunning}},
+		Containers: []*pipeline.Container{{ID: "4f1c", Name: "nginx", State: pipeline.StateRunning}},
 	}}, nil
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// kubeletNames are the metrics that the kubelet (v1.36) has too, by our names.
+// kubeletNames maps our names of metrics to those of the kubelet (v1.36).
 var kubeletNames = map[string]string{
 	"pleg_relist_duration_seconds": "kubelet_pleg_relist_duration_seconds",
 	"pleg_relist_interval_seconds": "kubelet_pleg_relist_interval_seconds",
@@ -29,7 +29,7 @@ var kubeletNames = map[string]string{
 	"pleg_running_containers":      "kubelet_running_containers",
 }
 
-// gatherNames returns the names of the metrics of a pipeline that has run.
+// gatherNames runs a pipeline and returns the names of its metrics.
 func gatherNames(t *testing.T, reg *prometheus.Registry, kubelet bool) map[string]bool {
 	t.Helper()
 	r := kit.New(t, pipeline.Options{Registerer: reg, KubeletMetricNames: kubelet})
@@ -77,13 +77,13 @@ func TestKubeletMetricNames(t *testing.T) {
 		names := gatherNames(t, prometheus.NewPedanticRegistry(), true)
 		for ours, kubelets := range kubeletNames {
 			if names[ours] || !names[kubelets] {
-				t.Errorf("%s is there: %v, %s: %v, want only the kubelet's name", ours, names[ours], kubelets, names[kubelets])
+				t.Errorf("has %s: %v, has %s: %v, want only the kubelet's name", ours, names[ours], kubelets, names[kubelets])
 			}
 		}
 	})
 }
 
-func TestOneRegistererForTwoPipelinesIsAnError(t *testing.T) {
+func TestSharedRegistererIsAnError(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	for n, want := range []string{"", "does another pipeline use this registerer?"} {
 		_, err := pipeline.New(pipeline.Options{Runtime: plegtest.New(), Registerer: reg})
@@ -93,15 +93,15 @@ func TestOneRegistererForTwoPipelinesIsAnError(t *testing.T) {
 	}
 }
 
-// described records the metrics that are registered, as name{labels}, in order.
-type described struct {
+// recorder records the registered metrics as name{labels}, in order.
+type recorder struct {
 	prometheus.Registerer
 	names []string
 }
 
 var descriptor = regexp.MustCompile(`fqName: "(\w+)".*variableLabels: \{(.*)\}\}$`)
 
-func (d *described) Register(c prometheus.Collector) error {
+func (d *recorder) Register(c prometheus.Collector) error {
 	descs := make(chan *prometheus.Desc, 100)
 	c.Describe(descs)
 	close(descs)
@@ -119,7 +119,7 @@ func (d *described) Register(c prometheus.Collector) error {
 // registered returns the names of all metrics.
 func registered(t *testing.T, kubelet bool) []string {
 	t.Helper()
-	d := &described{}
+	d := &recorder{}
 	p, err := pipeline.New(pipeline.Options{Runtime: plegtest.New(), Registerer: d, KubeletMetricNames: kubelet})
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	documented := make(map[string]string) // to the kubelet's name
+	documented := make(map[string]string) // our name to the kubelet's name
 	for _, row := range documentedRow.FindAllStringSubmatch(string(page), -1) {
 		documented[row[1]] = row[2]
 	}
@@ -150,7 +150,7 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 	for n, name := range registered(t, false) {
 		kubelet, ok := documented[name]
 		if !ok {
-			t.Errorf("docs/metrics.md does not have %s", name)
+			t.Errorf("docs/metrics.md lacks %s", name)
 		}
 		want := name
 		if kubelet != "" {

@@ -8,10 +8,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestNewNamesTheBadOption(t *testing.T) {
 	for field, o := range map[string]pipeline.Options{
@@ -51,7 +55,7 @@ func TestRunEndsWithItsContextAndRunsOnce(t *testing.T) {
 			t.Errorf("Run = %v, want the cause of its context", err)
 		}
 		if got := kit.WordsByPod(kit.Drain(events))["a"]; got != "Started(c)" {
-			t.Errorf("events after the end = %q, want those that were waiting", got)
+			t.Errorf("events after the end = %q, want the buffered ones", got)
 		}
 		if _, open := <-events; open {
 			t.Error("the subscriber's channel is open after Run has returned")
@@ -60,9 +64,9 @@ func TestRunEndsWithItsContextAndRunsOnce(t *testing.T) {
 			t.Errorf("Subscribe after the end = %v, want ErrStopped", err)
 		}
 		if status, err := r.Cache().Get("a"); err != nil || status.Container("c") == nil {
-			t.Errorf("cache after the end = %+v, %v, want what was known", status, err)
+			t.Errorf("cache after the end = %+v, %v, want the status of container c", status, err)
 		}
-		r.RequestReinspect("a") // must not block
+		r.RequestReinspect("a") // does not block
 		if err := r.Run(t.Context()); err == nil {
 			t.Error("a second Run after the first = nil, want an error")
 		}
@@ -72,11 +76,11 @@ func TestRunEndsWithItsContextAndRunsOnce(t *testing.T) {
 func TestRunReturnsTheCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := kit.New(t, pipeline.Options{})
-		errEnough := errors.New("enough")
+		errStop := errors.New("the test stops the pipeline")
 		ctx, cancel := context.WithCancelCause(t.Context())
-		cancel(errEnough)
-		if err := r.Run(ctx); !errors.Is(err, errEnough) {
-			t.Errorf("Run = %v, want %v", err, errEnough)
+		cancel(errStop)
+		if err := r.Run(ctx); !errors.Is(err, errStop) {
+			t.Errorf("Run = %v, want %v", err, errStop)
 		}
 	})
 }
@@ -126,7 +130,7 @@ func TestRequestReinspectIsOnePodSyncAtTheNextRelist(t *testing.T) {
 		for range 3 {
 			r.RequestReinspect("a")
 		}
-		r.RequestReinspect("nobody")
+		r.RequestReinspect("unknown")
 		kit.RequireEvents(t, events)
 		kit.Relist(1)
 		kit.RequireEvents(t, events, "a", "PodSync")

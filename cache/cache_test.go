@@ -18,117 +18,49 @@ var errInspect = errors.New("inspection failed")
 // at returns the time of the nth observation.
 func at(n int) time.Time { return time.Unix(1_700_000_000+int64(n), 0) }
 
-// status returns a status with a name that identifies it.
+// status returns a status that the test recognizes by its name.
 func status(uid pleg.PodUID, name string) *pleg.PodStatus {
 	return &pleg.PodStatus{UID: uid, Name: name}
 }
 
-var first, second = status("a", "first"), status("a", "second")
+// step is a call that changes the cache, mostly for pod a at(n).
+type step func(c *cache.Cache)
 
+func setNamed(name string, n int) step {
+	return func(c *cache.Cache) { c.Set("a", status("a", name), nil, at(n)) }
+}
+
+func set(n int) step    { return setNamed("set", n) }
+func fail(n int) step   { return func(c *cache.Cache) { c.Set("a", nil, errInspect, at(n)) } }
+func remove(n int) step { return func(c *cache.Cache) { c.Delete("a", at(n)) } }
+func touch(n int) step  { return func(c *cache.Cache) { c.Touch("a", at(n)) } }
+
+func list(n int, pending ...pleg.PodUID) step {
+	return func(c *cache.Cache) { c.Observe(at(n), pending) }
+}
+
+// getCases want the status of that name, or one with only the UID.
 var getCases = map[string]struct {
-	do   func(c *cache.Cache)
-	want *pleg.PodStatus
-	err  error
+	steps []step
+	want  string
+	err   error
 }{
-	"an unknown pod": {
-		do:   func(*cache.Cache) {},
-		want: &pleg.PodStatus{UID: "a"},
-	},
-	"a pod that a list covers and that was never inspected": {
-		do:   func(c *cache.Cache) { c.Observe(at(1), nil) },
-		want: &pleg.PodStatus{UID: "a"},
-	},
-	"inspected": {
-		do:   func(c *cache.Cache) { c.Set("a", first, nil, at(1)) },
-		want: first,
-	},
-	"a newer inspection wins": {
-		do: func(c *cache.Cache) {
-			c.Set("a", first, nil, at(1))
-			c.Set("a", second, nil, at(2))
-		},
-		want: second,
-	},
-	"an older inspection is ignored": {
-		do: func(c *cache.Cache) {
-			c.Set("a", second, nil, at(2))
-			c.Set("a", first, nil, at(1))
-		},
-		want: second,
-	},
-	"the later of two at the same time wins": {
-		do: func(c *cache.Cache) {
-			c.Set("a", first, nil, at(1))
-			c.Set("a", second, nil, at(1))
-		},
-		want: second,
-	},
-	"an error hides the status": {
-		do: func(c *cache.Cache) {
-			c.Set("a", first, nil, at(1))
-			c.Set("a", nil, errInspect, at(2))
-		},
-		err: errInspect,
-	},
-	"a status ends the error": {
-		do: func(c *cache.Cache) {
-			c.Set("a", nil, errInspect, at(1))
-			c.Set("a", first, nil, at(2))
-		},
-		want: first,
-	},
-	"an older inspection than a touch is ignored": {
-		do: func(c *cache.Cache) {
-			c.Set("a", first, nil, at(1))
-			c.Touch("a", at(3))
-			c.Set("a", second, nil, at(2))
-		},
-		want: first,
-	},
-	"a gone pod has nothing but its UID": {
-		do: func(c *cache.Cache) {
-			c.Set("a", first, nil, at(1))
-			c.Delete("a", at(2))
-		},
-		want: &pleg.PodStatus{UID: "a"},
-	},
-	"an older inspection does not bring a gone pod back": {
-		do: func(c *cache.Cache) {
-			c.Delete("a", at(2))
-			c.Set("a", first, nil, at(1))
-		},
-		want: &pleg.PodStatus{UID: "a"},
-	},
-	"an older inspection does not bring a gone pod back after a list": {
-		do: func(c *cache.Cache) {
-			c.Delete("a", at(3))
-			c.Observe(at(2), nil)
-			c.Set("a", first, nil, at(1))
-		},
-		want: &pleg.PodStatus{UID: "a"},
-	},
-	"an older removal does not remove": {
-		do: func(c *cache.Cache) {
-			c.Set("a", second, nil, at(2))
-			c.Delete("a", at(1))
-		},
-		want: second,
-	},
-	"a pod that came back stays over the next list": {
-		do: func(c *cache.Cache) {
-			c.Delete("a", at(1))
-			c.Set("a", second, nil, at(2))
-			c.Observe(at(3), nil)
-		},
-		want: second,
-	},
-	"a removal leaves other pods alone": {
-		do: func(c *cache.Cache) {
-			c.Set("a", first, nil, at(1))
-			c.Delete("b", at(2))
-			c.Observe(at(3), nil)
-		},
-		want: first,
+	"unknown pod":                              {},
+	"listed and never inspected":               {steps: []step{list(1)}},
+	"inspected":                                {steps: []step{setNamed("first", 1)}, want: "first"},
+	"newer inspection wins":                    {steps: []step{setNamed("first", 1), setNamed("second", 2)}, want: "second"},
+	"older inspection is ignored":              {steps: []step{setNamed("second", 2), setNamed("first", 1)}, want: "second"},
+	"the later of two at the same time wins":   {steps: []step{setNamed("first", 1), setNamed("second", 1)}, want: "second"},
+	"error hides the status":                   {steps: []step{setNamed("first", 1), fail(2)}, err: errInspect},
+	"status replaces the error":                {steps: []step{fail(1), setNamed("first", 2)}, want: "first"},
+	"inspection older than a touch is ignored": {steps: []step{setNamed("first", 1), touch(3), setNamed("second", 2)}, want: "first"},
+	"removed":                              {steps: []step{setNamed("first", 1), remove(2)}},
+	"removed, older inspection is ignored": {steps: []step{remove(2), setNamed("first", 1)}},
+	"removed, listed, older inspection":    {steps: []step{remove(3), list(2), setNamed("first", 1)}},
+	"older removal is ignored":             {steps: []step{setNamed("second", 2), remove(1)}, want: "second"},
+	"removed and back":                     {steps: []step{remove(1), setNamed("second", 2), list(3)}, want: "second"},
+	"another pod is removed": {
+		steps: []step{setNamed("first", 1), func(c *cache.Cache) { c.Delete("b", at(2)) }, list(3)}, want: "first",
 	},
 }
 
@@ -136,13 +68,15 @@ func TestGet(t *testing.T) {
 	for name, tc := range getCases {
 		t.Run(name, func(t *testing.T) {
 			c := cache.New(time.Minute)
-			tc.do(c)
+			for _, do := range tc.steps {
+				do(c)
+			}
 			got, err := c.Get("a")
 			if !errors.Is(err, tc.err) || (tc.err == nil && err != nil) {
 				t.Fatalf("Get error = %v, want %v", err, tc.err)
 			}
-			if (got == nil) != (tc.want == nil) || got != nil && (got.UID != tc.want.UID || got.Name != tc.want.Name) {
-				t.Errorf("Get = %+v, want %+v", got, tc.want)
+			if (got == nil) != (tc.err != nil) || got != nil && (got.UID != "a" || got.Name != tc.want) {
+				t.Errorf("Get = %+v, want the status %q", got, tc.want)
 			}
 		})
 	}

@@ -14,14 +14,14 @@ func TestList(t *testing.T) {
 	start := time.Now()
 	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
 	broken := errors.New("broken")
-	well, changing := &pleg.PodStatus{UID: "b-well"}, &pleg.PodStatus{UID: "c-changing"}
+	healthy, changing := &pleg.PodStatus{UID: "b-healthy"}, &pleg.PodStatus{UID: "c-changing"}
 
 	c := cache.New(time.Minute)
 	if got := c.List(); len(got) != 0 {
 		t.Errorf("an empty cache lists %v", got)
 	}
 	c.Set(changing.UID, changing, nil, at(1))
-	c.Set(well.UID, well, nil, at(2))
+	c.Set(healthy.UID, healthy, nil, at(2))
 	c.Set("a-broken", nil, broken, at(3))
 	c.Set("d-gone", &pleg.PodStatus{UID: "d-gone"}, nil, at(1))
 	c.Delete("d-gone", at(4))
@@ -29,7 +29,7 @@ func TestList(t *testing.T) {
 
 	want := []cache.Entry{
 		{UID: "a-broken", Err: broken, CurrentAsOf: at(3)},
-		{UID: well.UID, Status: well, CurrentAsOf: at(5)},
+		{UID: healthy.UID, Status: healthy, CurrentAsOf: at(5)},
 		{UID: changing.UID, Status: changing, CurrentAsOf: at(1)},
 		{UID: "e-new", Err: cache.ErrNotInspected},
 	}

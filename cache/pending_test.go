@@ -8,9 +8,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-func TestPendingKnowsSinceWhen(t *testing.T) {
+func TestPendingSince(t *testing.T) {
 	c := cache.New(time.Minute)
-	expect := func(step string, want ...cache.Pending) {
+	require := func(step string, want ...cache.Pending) {
 		t.Helper()
 		got := c.Pending()
 		if len(got) != len(want) {
@@ -25,15 +25,15 @@ func TestPendingKnowsSinceWhen(t *testing.T) {
 	status := &pleg.PodStatus{UID: "b"}
 	c.Set("b", status, nil, at(1))
 	c.Observe(at(2), []pleg.PodUID{"b"})
-	expect("one changed", cache.Pending{UID: "b", Status: status, Since: at(2)})
+	require("one changed", cache.Pending{UID: "b", Status: status, Since: at(2)})
 	c.Observe(at(3), []pleg.PodUID{"a", "b"})
-	expect("another one", cache.Pending{UID: "b", Status: status, Since: at(2)}, cache.Pending{UID: "a", Since: at(3)})
+	require("another changed", cache.Pending{UID: "b", Status: status, Since: at(2)}, cache.Pending{UID: "a", Since: at(3)})
 	c.Set("b", status, nil, at(2))
-	expect("an inspection of what was listed before", cache.Pending{UID: "b", Status: status, Since: at(2)}, cache.Pending{UID: "a", Since: at(3)})
+	require("an inspection older than the listing", cache.Pending{UID: "b", Status: status, Since: at(2)}, cache.Pending{UID: "a", Since: at(3)})
 	c.Set("b", status, nil, at(3))
-	expect("inspected", cache.Pending{UID: "a", Since: at(3)})
+	require("inspected", cache.Pending{UID: "a", Since: at(3)})
 	c.Observe(at(4), nil)
-	expect("settled")
+	require("settled")
 	c.Observe(at(5), []pleg.PodUID{"a"})
-	expect("a new change", cache.Pending{UID: "a", Since: at(5)})
+	require("a new change", cache.Pending{UID: "a", Since: at(5)})
 }

@@ -10,11 +10,12 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-func ended(id string, code int32) *pleg.ContainerStatus {
+// exited returns the status of an exited container.
+func exited(id string, code int32) *pleg.ContainerStatus {
 	return &pleg.ContainerStatus{ID: pleg.ContainerID(id), State: pleg.StateExited, ExitCode: code}
 }
 
-func TestRemovedContainersAreKeptForAWhile(t *testing.T) {
+func TestRemovedContainersAreKeptForAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(time.Minute)
 		require := func(id pleg.ContainerID, want *pleg.ContainerStatus) {
@@ -24,11 +25,11 @@ func TestRemovedContainersAreKeptForAWhile(t *testing.T) {
 			}
 		}
 		require("a", nil)
-		a, b := ended("a", 1), ended("b", 2)
+		a, b := exited("a", 1), exited("b", 2)
 		c.KeepRemoved(a)
 		time.Sleep(30 * time.Second)
 		c.KeepRemoved(b)
-		c.KeepRemoved(ended("a", 9)) // repeated: the first call counts
+		c.KeepRemoved(exited("a", 9)) // ignored: the first one counts
 		require("a", a)
 		require("b", b)
 		time.Sleep(30 * time.Second)
@@ -36,7 +37,7 @@ func TestRemovedContainersAreKeptForAWhile(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		require("a", nil)
 		require("b", b)
-		again := ended("a", 4)
+		again := exited("a", 4)
 		c.KeepRemoved(again)
 		require("a", again)
 		time.Sleep(30 * time.Second)
@@ -48,7 +49,7 @@ func TestRemovedContainersAreBounded(t *testing.T) {
 	c := cache.New(time.Hour)
 	const flood = 5000
 	for n := range flood {
-		c.KeepRemoved(ended(fmt.Sprint(n), 0))
+		c.KeepRemoved(exited(fmt.Sprint(n), 0))
 	}
 	kept := 0
 	for n := range flood {

@@ -22,7 +22,7 @@ const timeout = 10 * time.Second
 
 var errBroken = errors.New("broken")
 
-// fake answers each call with the function of its name.
+// fake has one function for each call.
 type fake struct {
 	list   func(ctx context.Context) ([]*pleg.Pod, error)
 	one    func(ctx context.Context) (*pleg.Pod, error)
@@ -42,6 +42,7 @@ func (f fake) WatchEvents(ctx context.Context, _ func(), hint func(pleg.Hint)) e
 	return f.watch(ctx, hint)
 }
 
+// guard returns the runtime behind the border.
 func guard(t *testing.T, rt pleg.Runtime) *border.Runtime {
 	t.Helper()
 	r, err := border.New(rt, border.Options{ListTimeout: timeout, Logger: slog.New(slog.DiscardHandler)})
@@ -51,8 +52,8 @@ func guard(t *testing.T, rt pleg.Runtime) *border.Runtime {
 	return r
 }
 
-// misbehaviours are what any call of an embedder may do, and the end of the error
-// that it costs.
+// misbehaviours are what a call of the runtime may do instead of a normal answer.
+// want is the end of the resulting error.
 var misbehaviours = map[string]struct {
 	do   func(ctx context.Context) error
 	want string
@@ -65,7 +66,7 @@ var misbehaviours = map[string]struct {
 	"a late answer": {do: func(context.Context) error { time.Sleep(2 * timeout); return errBroken }, want: "broken", took: 2 * timeout},
 }
 
-func TestMisbehaviourIsAnErrorOfThatCall(t *testing.T) {
+func TestMisbehaviourIsTheErrorOfThatCall(t *testing.T) {
 	for name, tc := range misbehaviours {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -79,7 +80,7 @@ func TestMisbehaviourIsAnErrorOfThatCall(t *testing.T) {
 					"list pods: ": func() error {
 						pods, err := r.ListPods(t.Context())
 						if pods != nil {
-							t.Errorf("pods %v beside an error", pods)
+							t.Errorf("pods %v together with an error", pods)
 						}
 						return err
 					},
@@ -139,11 +140,11 @@ func TestMalformedItemsOfAListAreSkipped(t *testing.T) {
 		t.Errorf("cleaned pod %+v, want c3 and s3 only", clean)
 	}
 	if len(partial.Containers) != 2 || len(partial.Sandboxes) != 3 {
-		t.Errorf("the runtime's own pod was changed: %+v", partial)
+		t.Errorf("the pod of the runtime was modified: %+v", partial)
 	}
 }
 
-func TestWellFormedListIsPassedOnAsItIs(t *testing.T) {
+func TestWellFormedListIsNotCopied(t *testing.T) {
 	pods := []*pleg.Pod{{UID: "a"}, {UID: "b"}}
 	r := guard(t, fake{list: func(context.Context) ([]*pleg.Pod, error) { return pods, nil }})
 	if got, err := r.ListPods(t.Context()); err != nil || &got[0] != &pods[0] {
@@ -169,19 +170,19 @@ func TestMalformedAnswersAreRefused(t *testing.T) {
 		},
 	})
 	if pod, err := r.PodLister().ListPod(t.Context(), "a"); pod != nil || err != nil {
-		t.Errorf("ListPod of a pod that is gone = %v, %v, want nil and no error", pod, err)
+		t.Errorf("ListPod of a removed pod = %v, %v, want nil and no error", pod, err)
 	}
 	if _, err := r.PodStatus(t.Context(), &pleg.Pod{UID: "a"}, nil, timeout); err == nil {
 		t.Error("PodStatus accepted a nil sandbox")
 	}
 }
 
-func TestMalformedHintLosesItsPodAndStatus(t *testing.T) {
+func TestMalformedHintHasNoPodAndStatus(t *testing.T) {
 	for name, tc := range map[string]struct {
 		hint pleg.Hint
 		kept bool
 	}{
-		"whole":             {pleg.Hint{UID: "a", Pod: &pleg.Pod{UID: "a"}, Status: &pleg.PodStatus{}}, true},
+		"complete":          {pleg.Hint{UID: "a", Pod: &pleg.Pod{UID: "a"}, Status: &pleg.PodStatus{}}, true},
 		"without a status":  {pleg.Hint{UID: "a", Pod: &pleg.Pod{UID: "a"}}, true},
 		"another pod":       {pleg.Hint{UID: "a", Pod: &pleg.Pod{UID: "b"}}, false},
 		"nil container":     {pleg.Hint{UID: "a", Pod: &pleg.Pod{UID: "a", Containers: make([]*pleg.Container, 1)}}, false},
@@ -194,7 +195,7 @@ func TestMalformedHintLosesItsPodAndStatus(t *testing.T) {
 				t.Errorf("error %v, want %v", err, errBroken)
 			}
 			if kept := got.Pod != nil; kept != tc.kept || !kept && got.Status != nil || got.UID != "a" {
-				t.Errorf("hint %+v, want its pod kept: %v", got, tc.kept)
+				t.Errorf("hint %+v, want it with a pod: %v", got, tc.kept)
 			}
 		})
 	}

@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func isReady(b *mailbox.Box[int]) bool {
+func ready(b *mailbox.Box[int]) bool {
 	select {
 	case <-b.Wake():
 		return true
@@ -26,7 +26,7 @@ func TestTakeReturnsDistinctValuesInOrder(t *testing.T) {
 	b := mailbox.New[int]()
 	for _, v := range []int{3, 1, 3, 2, 1} {
 		if !b.Put(v) {
-			t.Fatalf("Put(%d) = false, want true while the box is open", v)
+			t.Fatalf("Put(%d) = false, want true of an open box", v)
 		}
 	}
 	if got, want := b.Take(), []int{3, 1, 2}; !slices.Equal(got, want) {
@@ -41,43 +41,43 @@ func TestTakeReturnsDistinctValuesInOrder(t *testing.T) {
 	}
 }
 
-func TestWakeIsReadyWhileBoxHasValues(t *testing.T) {
+func TestWakeIsReadyWhileTheBoxHasValues(t *testing.T) {
 	b := mailbox.New[int]()
-	if isReady(b) {
+	if ready(b) {
 		t.Error("Wake of an empty box is ready")
 	}
 	b.Put(1)
 	b.Put(2)
-	if !isReady(b) {
+	if !ready(b) {
 		t.Error("Wake of a box with values is not ready")
 	}
 	b.Put(3)
 	b.Take()
-	if isReady(b) {
+	if ready(b) {
 		t.Error("Wake of an emptied box is ready")
 	}
 	b.Put(1)
-	if !isReady(b) {
-		t.Error("Wake of a box that was filled again is not ready")
+	if !ready(b) {
+		t.Error("Wake of a refilled box is not ready")
 	}
 }
 
-func TestCloseReturnsRestAndRejectsMore(t *testing.T) {
+func TestCloseReturnsTheRestAndRefusesMore(t *testing.T) {
 	b := mailbox.New[int]()
 	b.Put(1)
 	if got, want := b.Close(), []int{1}; !slices.Equal(got, want) {
 		t.Errorf("Close() = %v, want %v", got, want)
 	}
 	if b.Put(2) {
-		t.Error("Put in a closed box = true, want false")
+		t.Error("Put in a closed box = true")
 	}
 	if got := b.Close(); len(got) > 0 {
 		t.Errorf("second Close() = %v, want nothing", got)
 	}
 }
 
-// A value that is put while the owner takes others must wake the owner again.
-func TestNoValueIsLost(t *testing.T) {
+// A value that is put while the owner takes the others must wake the owner again.
+func TestConcurrentPutsAreAllTaken(t *testing.T) {
 	const senders, each = 8, 200
 	synctest.Test(t, func(t *testing.T) {
 		b := mailbox.New[int]()

@@ -9,125 +9,254 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/stage/differ"
 )
 
-// requireReports checks what was reported of the stream since the last check.
+// announceLate sends the CRI event of the container's exit, made before the newest
+// listing, after the given time.
+func (f *fixture) announceLate(after time.Duration) {
+	time.Sleep(after)
+	f.sendHint(-1, hint("a", "c=exited", "c=exited"))
+}
+
+var (
+	runningPod = plegtest.Pod("a", "c=running")
+	exitedPod  = plegtest.Pod("a", "c=exited")
+)
+
+// unannouncedCases begin with a pod whose container runs.
+var unannouncedCases = map[string]struct {
+	do   func(f *fixture)
+	want float64
+}{
+	"no CRI event":      {func(f *fixture) { f.listWithStream(exitedPod) }, 1},
+	"removed pod":       {func(f *fixture) { f.listWithStream() }, 2}, // died and removed
+	"new pod":           {func(f *fixture) { f.listWithStream(runningPod, plegtest.Pod("b", "d=running /s=running")) }, 2},
+	"no change":         {func(f *fixture) { f.listWithStream(runningPod) }, 0},
+	"created container": {func(f *fixture) { f.listWithStream(plegtest.Pod("a", "c=running d=created")) }, 0},
+	"no stream":         {func(f *fixture) { f.list(exitedPod) }, 0},
+	"stream ended":      {func(f *fixture) { f.listAfterStreamEnded(exitedPod) }, 1},
+	"stream ended, the next one announces it": {func(f *fixture) { f.listAfterStreamEnded(exitedPod); f.announceLate(4 * time.Second) }, 0},
+	"announced 4 s later":                     {func(f *fixture) { f.listWithStream(exitedPod); f.announceLate(4 * time.Second) }, 0},
+	"announced 6 s later":                     {func(f *fixture) { f.listWithStream(exitedPod); f.announceLate(6 * time.Second) }, 1},
+	"announced by the removal": {func(f *fixture) {
+		f.listWithStream(exitedPod)
+		f.sendHint(-1, hint("a", "c=removed", "-"))
+	}, 0},
+	"announced 4 s before by an event without the pod": {func(f *fixture) {
+		f.sendHint(1, hint("a", "c=exited", "-"))
+		time.Sleep(4 * time.Second)
+		f.listWithStream(exitedPod)
+	}, 0},
+	"announced 6 s before": {func(f *fixture) {
+		f.sendHint(1, hint("a", "c=exited", "-"))
+		time.Sleep(6 * time.Second)
+		f.listWithStream(exitedPod)
+	}, 1},
+	"another container announced": {func(f *fixture) {
+		f.sendHint(1, hint("a", "d=exited", "-"))
+		f.listWithStream(exitedPod)
+	}, 1},
+	"announced with the pod": {func(f *fixture) {
+		f.sendHint(1, hint("a", "c=exited", "c=exited"))
+		f.settleAll(nil)
+		f.listWithStream(exitedPod)
+	}, 0},
+	"announced with the pod, inspection fails": {func(f *fixture) {
+		f.sendHint(1, hint("a", "c=exited", "c=exited"))
+		f.settleAll(errInspect)
+		f.listWithStream(exitedPod)
+	}, 0},
+	"listed three times because inspections fail": {func(f *fixture) {
+		for range 3 {
+			f.listWithStream(exitedPod)
+			f.settleAll(errInspect)
+			time.Sleep(6 * time.Second)
+		}
+	}, 1},
+	"listed during an inspection": {func(f *fixture) {
+		f.sendHint(1, hint("a", "d=running", "c=running d=running"))
+		f.listWithStream(plegtest.Pod("a", "c=exited d=running"))
+	}, 1},
+}
+
+func TestUnannouncedChangesAreCounted(t *testing.T) {
+	for name, tc := range unannouncedCases {
+		runDiffer(t, name, func(t *testing.T, f *fixture) {
+			f.listAndSettle(runningPod)
+			tc.do(f)
+			f.settleAll(nil)
+			time.Sleep(time.Minute)
+			f.list()
+			if got := f.counter(t, "pleg_missed_events_total"); got != tc.want {
+				t.Errorf("unannounced changes = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// requireReports checks what the differ reported to the lister since the last
+// check.
 func (f *fixture) requireReports(t *testing.T, when string, unannounced int, announced ...bool) {
 	t.Helper()
 	synctest.Wait()
 	if f.lister.unannounced != unannounced || !slices.Equal(f.lister.announced, announced) {
-		t.Errorf("%s: reported %d unannounced changes and clean listings %v, want %d and %v",
+		t.Errorf("%s: reported %d unannounced changes and announced listings %v, want %d and %v",
 			when, f.lister.unannounced, f.lister.announced, unannounced, announced)
 	}
 	f.lister.unannounced, f.lister.announced = 0, nil
 }
 
-// showAgain sends listings of a pod, one each second.
-func (f *fixture) showAgain(times int, pod *pleg.Pod) {
+// repeatList sends a listing of a pod each second.
+func (f *fixture) repeatList(times int, pod *pleg.Pod) {
 	for range times {
-		f.show(pod)
-		f.end(nil)
+		f.listWithStream(pod)
+		f.settleAll(nil)
 		time.Sleep(time.Second)
 	}
 }
 
-func TestListingsAreReportedToTheLister(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		f.settledList(t, attempts(0))
-		f.showAgain(2, attempts(0))
+func TestAnnouncementsAreReportedToTheLister(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		f.listAndSettle(attempts(0))
+		f.repeatList(2, attempts(0))
 		f.requireReports(t, "nothing changed", 0, false, false)
-		f.showAgain(6, attempts(1))
-		f.requireReports(t, "the event may still come", 0)
-		f.showAgain(1, attempts(1))
-		f.requireReports(t, "it has not come", 3, false) // died, removed, and the next attempt started
-		f.hear(1, hint("a", "x=running", "-"))
-		f.showAgain(2, attempts(1))
-		f.requireReports(t, "an event came", 0, true, true)
-		f.showAgain(7, attempts(2))
-		f.requireReports(t, "missed again, and no event since", 3, false)
+		f.repeatList(6, attempts(1))
+		f.requireReports(t, "within the time for announcements", 0)
+		f.repeatList(1, attempts(1))
+		f.requireReports(t, "after the time for announcements", 3, false) // died, removed, and the next attempt started
+		f.sendHint(1, hint("a", "x=running", "-"))
+		f.repeatList(2, attempts(1))
+		f.requireReports(t, "after a CRI event", 0, true, true)
+		f.repeatList(7, attempts(2))
+		f.requireReports(t, "another unannounced change, no CRI event since", 3, false)
 	})
 }
 
-func TestChangesThatAreNoFaultOfTheStream(t *testing.T) {
-	exited := plegtest.Pod("a", "c=exited")
-	for name, happens := range map[string]func(f *fixture){
-		"no stream":             func(f *fixture) { f.list(exited) },
-		"the stream has ended":  func(f *fixture) { f.showBroken(exited) },
-		"announced in a moment": func(f *fixture) { f.show(exited); f.hear(-1, hint("a", "c=exited", "-")) },
+func TestChangesThatAreNotCountedAgainstTheStream(t *testing.T) {
+	for name, do := range map[string]func(f *fixture){
+		"no stream":       func(f *fixture) { f.list(exitedPod) },
+		"stream ended":    func(f *fixture) { f.listAfterStreamEnded(exitedPod) },
+		"announced later": func(f *fixture) { f.listWithStream(exitedPod); f.sendHint(-1, hint("a", "c=exited", "-")) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t)
-				f.settledList(t, plegtest.Pod("a", "c=running"))
-				happens(f)
-				f.end(nil)
-				time.Sleep(time.Minute)
-				f.lister.announced = nil
-				f.showAgain(3, exited)
-				heard := name == "announced in a moment"
-				f.requireReports(t, "at the end", 0, heard, heard, heard)
-			})
+		runDiffer(t, name, func(t *testing.T, f *fixture) {
+			f.listAndSettle(runningPod)
+			do(f)
+			f.settleAll(nil)
+			time.Sleep(time.Minute)
+			f.lister.announced = nil
+			f.repeatList(3, exitedPod)
+			announced := name == "announced later"
+			f.requireReports(t, "at the end", 0, announced, announced, announced)
 		})
 	}
 }
 
-func TestOnlyListingsWithAStreamAreReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		f.settledList(t, attempts(0))
-		f.hear(1, hint("a", "x=running", "-"))
+func TestListingsWithoutAStreamAreNotReported(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		f.listAndSettle(attempts(0))
+		f.sendHint(1, hint("a", "x=running", "-"))
 		for range 10 {
 			f.list(attempts(0))
-			f.showBroken(attempts(0))
-			f.end(nil)
+			f.listAfterStreamEnded(attempts(0))
+			f.settleAll(nil)
 		}
-		f.requireReports(t, "lists without a stream", 0)
+		f.requireReports(t, "listings without a stream", 0)
 	})
 }
 
-func TestListingWithSomethingUnannouncedIsFollowedSoon(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		f.settledList(t, attempts(0))
-		f.show(attempts(0))
+func TestUnannouncedChangeRequestsARelist(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		f.listAndSettle(attempts(0))
+		f.listWithStream(attempts(0))
 		if n := f.lister.relists.Load(); n != 0 {
-			t.Errorf("another list was asked for %d times after one without a change", n)
+			t.Errorf("%d relists requested after a listing without a change, want none", n)
 		}
-		f.show(attempts(1))
+		f.listWithStream(attempts(1))
 		if n := f.lister.relists.Load(); n != 1 {
-			t.Errorf("another list was asked for %d times, want once", n)
+			t.Errorf("%d relists requested, want 1", n)
 		}
 	})
 }
 
-// A runtime that makes up pods does not fill the memory.
-func TestPodsThatOnlyEventsShowAreBounded(t *testing.T) {
+// A runtime that announces pods which do not exist must not fill the memory.
+func TestNewPodsFromCRIEventsAreBounded(t *testing.T) {
 	const bound = 4096
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		f.settledList(t)
-		taken := 0
-		hear := func(n int) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		f.listAndSettle()
+		changes := 0
+		announce := func(n int) {
 			for i := range n {
-				f.hear(1, full(hint(pleg.PodUID(fmt.Sprint("p-", taken, "-", i)), "/s=running", "/s=running")))
-				if _, ok := f.poll(); ok {
-					taken++
+				f.sendHint(1, withStatus(hint(pleg.PodUID(fmt.Sprint("p-", changes, "-", i)), "/s=running", "/s=running")))
+				if _, ok := f.nextChange(); ok {
+					changes++
 				}
 			}
 		}
-		hear(bound)
-		if n := f.lister.relists.Load(); taken != bound || n != 0 {
-			t.Errorf("%d pods were taken and %d lists asked for, want %d and none", taken, n, bound)
+		announce(bound)
+		if n := f.lister.relists.Load(); changes != bound || n != 0 {
+			t.Errorf("%d changes and %d relists requested, want %d and none", changes, n, bound)
 		}
-		hear(10)
-		if n := f.lister.relists.Load(); taken != bound || n == 0 {
-			t.Errorf("%d pods were taken and %d lists asked for, want %d and some", taken, n, bound)
+		announce(10)
+		if n := f.lister.relists.Load(); changes != bound || n == 0 {
+			t.Errorf("%d changes and %d relists requested, want %d and some", changes, n, bound)
 		}
 		f.list()
-		hear(1)
-		if taken != bound+1 {
-			t.Errorf("after a list %d pods were taken, want one more than %d", taken, bound)
+		announce(1)
+		if changes != bound+1 {
+			t.Errorf("after a listing %d changes, want one more than %d", changes, bound)
+		}
+	})
+}
+
+// attempts returns a pod that has these attempts of one container.
+func attempts(numbers ...uint32) *pleg.Pod {
+	p := plegtest.Pod("a", "")
+	for _, n := range numbers {
+		p.Containers = append(p.Containers, &pleg.Container{
+			ID: pleg.ContainerID('a' + rune(n)), Name: "main", Attempt: n, State: pleg.StateRunning,
+		})
+	}
+	return p
+}
+
+func TestSkippedAttempts(t *testing.T) {
+	other := attempts(7)
+	other.Containers[0].Name = "other"
+	for name, tc := range map[string]struct {
+		old, cur *pleg.Pod
+		want     int
+	}{
+		"new pod":                      {nil, attempts(5), 0},
+		"removed pod":                  {attempts(5), nil, 0},
+		"unchanged":                    {attempts(5), attempts(5), 0},
+		"next attempt":                 {attempts(5), attempts(6, 5), 0},
+		"one skipped":                  {attempts(5), attempts(7, 5), 1},
+		"three skipped, old removed":   {attempts(5), attempts(9), 3},
+		"two new, one between":         {attempts(5), attempts(8, 6), 1},
+		"two new, none between":        {attempts(5), attempts(7, 6, 5), 0},
+		"older attempt is back":        {attempts(5), attempts(5, 2), 0},
+		"container with another name":  {attempts(5), other, 0},
+		"two known attempts, the next": {attempts(5, 3), attempts(6, 5), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := differ.SkippedAttempts(tc.old, tc.cur); got != tc.want {
+				t.Errorf("skipped = %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestSkippedAttemptsAreCountedOnce(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		f.listAndSettle(attempts(0))
+		for range 3 {
+			f.list(attempts(3))
+			f.settleAll(errInspect)
+		}
+		f.listAndSettle(attempts(3))
+		if got := f.counter(t, "pleg_missed_attempts_total"); got != 2 {
+			t.Errorf("missed attempts = %v, want 2", got)
 		}
 	})
 }

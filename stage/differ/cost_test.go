@@ -11,19 +11,19 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// discardCache costs nothing.
+// discardCache does not allocate.
 type discardCache struct{}
 
 func (discardCache) Observe(time.Time, []pleg.PodUID) {}
 func (discardCache) Touch(pleg.PodUID, time.Time)     {}
 
-// listed returns n pods of two running containers and a sandbox, all of them
-// new; those before the given number have a container that has ended.
-func listed(n, ended int) []*pleg.Pod {
+// newPods returns n new pods with two containers and a sandbox. In the first pods,
+// up to exited, one container has exited.
+func newPods(n, exited int) []*pleg.Pod {
 	pods := make([]*pleg.Pod, n)
 	for i := range pods {
 		state := "running"
-		if i < ended {
+		if i < exited {
 			state = "exited"
 		}
 		uid := pleg.PodUID(fmt.Sprint("pod-", i))
@@ -32,11 +32,11 @@ func listed(n, ended int) []*pleg.Pod {
 	return pods
 }
 
-// variants are the two ways in which a runtime returns pods that have not
-// changed; the first listing of each is the one that is settled.
+// variants are the two ways in which a runtime lists unchanged pods: as the same
+// pointers or as new ones.
 func variants(n int) map[string][2][]*pleg.Pod {
-	first := listed(n, 0)
-	return map[string][2][]*pleg.Pod{"same": {first, first}, "fresh": {first, listed(n, 0)}}
+	first := newPods(n, 0)
+	return map[string][2][]*pleg.Pod{"same": {first, first}, "fresh": {first, newPods(n, 0)}}
 }
 
 func TestUnchangedListingAllocatesNothing(t *testing.T) {
@@ -44,14 +44,14 @@ func TestUnchangedListingAllocatesNothing(t *testing.T) {
 		t.Run("pods="+name, func(t *testing.T) {
 			d := newDiffer(t, discardCache{}, instrument.Registry{})
 			d.Apply(stage.Listing{At: at(1), Pods: lists[0]})
-			if got := d.SettleAll(); got != 100+1 { // the mark is one
+			if got := d.SettleQueued(); got != 100+1 { // the mark is one
 				t.Fatalf("settled %d changes, want 100 and a mark", got)
 			}
 			n := 1
 			if got := testing.AllocsPerRun(100, func() {
 				n++
 				d.Apply(stage.Listing{At: at(n), Pods: lists[n%2]})
-				d.SettleAll()
+				d.SettleQueued()
 			}); got != 0 {
 				t.Errorf("allocations of an unchanged listing = %v, want 0", got)
 			}
@@ -70,22 +70,22 @@ func BenchmarkApplyUnchanged(b *testing.B) {
 func BenchmarkApplyChanged(b *testing.B) {
 	for _, changed := range []int{10, 1000} {
 		const pods = 1000
-		lists := [2][]*pleg.Pod{listed(pods, 0), listed(pods, changed)}
+		lists := [2][]*pleg.Pod{newPods(pods, 0), newPods(pods, changed)}
 		b.Run(fmt.Sprintf("pods=%d/changed=%d", pods, changed), func(b *testing.B) { benchApply(b, pods, lists) })
 	}
 }
 
-// benchApply applies the two listings in turn and has every change succeed.
+// benchApply applies the two listings in turn and settles every change.
 func benchApply(b *testing.B, pods int, lists [2][]*pleg.Pod) {
 	d := newDiffer(b, discardCache{}, instrument.Registry{})
 	d.Apply(stage.Listing{At: at(1), Pods: lists[0]})
-	d.SettleAll()
+	d.SettleQueued()
 	n := 1
 	b.ReportAllocs()
 	for b.Loop() {
 		n++
 		d.Apply(stage.Listing{At: at(n), Pods: lists[n%2]})
-		d.SettleAll()
+		d.SettleQueued()
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*pods), "ns/pod")
 }

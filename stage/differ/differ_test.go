@@ -2,213 +2,160 @@ package differ_test
 
 import (
 	"testing"
-	"testing/synctest"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
-// Each case is a story of pod a: what the listings show and what the inspector
-// answers. A step checks what comes out of it.
-func TestChangesOfAPod(t *testing.T) {
-	runs, ended := "c=running /s=running", "c=exited /s=running"
-	list := func(words string) func(*testing.T, *fixture) {
-		return func(_ *testing.T, f *fixture) { f.list(plegtest.Pod("a", words)) }
-	}
-	takes := func(words string) func(*testing.T, *fixture) {
-		return func(t *testing.T, f *fixture) { f.take(t, "a", words); f.requireQuiet(t) }
-	}
-	known := func(words string) func(*testing.T, *fixture) {
-		return func(t *testing.T, f *fixture) { f.takeKnown(t, "a", words); f.requireQuiet(t) }
-	}
-	gone := func(_ *testing.T, f *fixture) { f.list() }
-	works := func(_ *testing.T, f *fixture) { f.settle("a", nil) }
-	fails := func(_ *testing.T, f *fixture) { f.settle("a", errInspect) }
-	quiet := func(t *testing.T, f *fixture) { f.requireQuiet(t) }
-	request := func(_ *testing.T, f *fixture) { f.request("a") }
+const (
+	running      = "c=running /s=running"
+	exited       = "c=exited /s=running"
+	startedWords = "Started(c) Started(/s)"
+	removedWords = "Died(c) Removed(c) Died(/s) Removed(/s)"
+)
 
-	for name, steps := range map[string][]func(*testing.T, *fixture){
-		"an unchanged pod is quiet": {
-			list(runs), takes("Started(c) Started(/s)"), works, list(runs), quiet, list(runs), quiet,
-		},
-		"only what changed since": {
-			list(runs), takes("Started(c) Started(/s)"), works, list(ended), takes("Died(c)"), works, list(ended), quiet,
-		},
-		"a created container is inspected": {
-			list("c=created"), takes("Changed(c)"), works, list("c=unknown"), quiet, list("c=running"), takes("Started(c)"),
-		},
-		"a failed inspection waits for the next listing, and the change is found again": {
-			list(runs), takes("Started(c) Started(/s)"), fails, quiet, list(runs), takes("Started(c) Started(/s)"),
-			works, quiet, list(runs), quiet,
-		},
-		"a retry tells the newest state": {
-			list(runs), takes("Started(c) Started(/s)"), works, list(ended), takes("Died(c)"), fails,
-			list("d=running c=exited /s=running"), takes("Died(c) Started(d)"),
-		},
-		"ended and back while it failed is one PodSync": {
-			list(runs), takes("Started(c) Started(/s)"), works, list(ended), takes("Died(c)"), fails,
-			list(runs), takes("PodSync"), works, list(runs), quiet,
-		},
-		"a request is one PodSync at the next listing": {
-			list(runs), takes("Started(c) Started(/s)"), works, request, quiet, list(runs), takes("PodSync"),
-			works, list(runs), quiet,
-		},
-		"a request with a change is that change": {
-			list(runs), takes("Started(c) Started(/s)"), works, request, list(ended), takes("Died(c)"), works, list(ended), quiet,
-		},
-		"a request made during the inspection survives it": {
-			list(runs), takes("Started(c) Started(/s)"), request, works, quiet, list(runs), takes("PodSync"),
-		},
-		"a request and the answer of a newer listing": {
-			list(runs), takes("Started(c) Started(/s)"), request, list(runs), quiet, works, takes("PodSync"),
-		},
-		"what changes in flight is told at once when it settles": {
-			list(runs), takes("Started(c) Started(/s)"), list(ended), quiet, works, takes("Died(c)"), works, quiet,
-		},
-		"many changes in flight are one": {
-			list(runs), takes("Started(c) Started(/s)"), list(ended), list("c=exited /s=exited"),
-			list("d=running c=exited /s=running"), quiet, works, takes("Died(c) Started(d)"), works, quiet,
-		},
-		"changed and back in flight is nothing": {
-			list(runs), takes("Started(c) Started(/s)"), list(ended), list(runs), works, quiet, list(runs), quiet,
-		},
-		"after a failure what was listed in flight waits for the next listing": {
-			list(runs), takes("Started(c) Started(/s)"), list(ended), fails, quiet, list(ended), takes("Died(c) Started(/s)"),
-		},
-		"gone": {
-			list(runs), takes("Started(c) Started(/s)"), works, gone, known("Died(c) Removed(c) Died(/s) Removed(/s)"),
-			works, gone, quiet,
-		},
-		"gone after it had ended": {
-			list("c=exited /s=exited"), takes("Died(c) Died(/s)"), works, gone, known("Removed(c) Removed(/s)"),
-		},
-		"gone and back is new": {
-			list(runs), takes("Started(c) Started(/s)"), works, gone, known("Died(c) Removed(c) Died(/s) Removed(/s)"),
-			works, list(runs), takes("Started(c) Started(/s)"),
-		},
-		"gone in flight": {
-			list(runs), takes("Started(c) Started(/s)"), gone, quiet, works, known("Died(c) Removed(c) Died(/s) Removed(/s)"),
-			works, quiet, gone, quiet,
-		},
-		"gone in flight and back as it was": {
-			list(runs), takes("Started(c) Started(/s)"), gone, list(runs), works, quiet,
-		},
-		"gone in flight and back with another container": {
-			list(runs), takes("Started(c) Started(/s)"), gone, list("d=running /s=running"), works,
-			takes("Died(c) Removed(c) Started(d)"),
-		},
-		"back while its removal is under way": {
-			list(runs), takes("Started(c) Started(/s)"), works, gone, known("Died(c) Removed(c) Died(/s) Removed(/s)"),
-			list(runs), quiet, works, takes("Started(c) Started(/s)"),
-		},
-		"gone although its last inspection failed": {
-			list(runs), takes("Started(c) Started(/s)"), works, list(ended), takes("Died(c)"), fails,
-			gone, known("Died(c) Removed(c) Died(/s) Removed(/s)"), works, gone, quiet,
-		},
-		"gone before any inspection succeeded": {
-			list(runs), takes("Started(c) Started(/s)"), fails, gone, known("PodSync"), works, gone, quiet,
-		},
-		"gone before any change": {list(""), quiet, gone, quiet},
-		"gone after its last container went": {
-			list("c=exited"), takes("Died(c)"), works, list(""), takes("Removed(c)"), works, gone, known(""),
-		},
-		"requested and gone is its removal": {
-			list(runs), takes("Started(c) Started(/s)"), works, request, gone, known("Died(c) Removed(c) Died(/s) Removed(/s)"),
-		},
-		"requested before it exists": {
-			request, list(runs), takes("Started(c) Started(/s)"), works, list(runs), quiet,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t)
-				for i, step := range steps {
-					if step(t, f); t.Failed() {
-						t.Fatalf("at step %d", i)
-					}
+// step is a step in the life of pod a: what a listing has of it, what the
+// inspector answers, or a check of what the differ offers.
+type step func(t *testing.T, f *fixture)
+
+func list(words string) step {
+	return func(_ *testing.T, f *fixture) { f.list(plegtest.Pod("a", words)) }
+}
+
+// want requires one change that needs an inspection.
+func want(words string) step {
+	return func(t *testing.T, f *fixture) { f.requireChange(t, "a", words); f.requireNoChange(t) }
+}
+
+// wantKnown requires one change that needs no inspection.
+func wantKnown(words string) step {
+	return func(t *testing.T, f *fixture) { f.requireKnownChange(t, "a", words); f.requireNoChange(t) }
+}
+
+var (
+	unlist     step = func(_ *testing.T, f *fixture) { f.list() }
+	succeed    step = func(_ *testing.T, f *fixture) { f.settle("a", nil) }
+	fail       step = func(_ *testing.T, f *fixture) { f.settle("a", errInspect) }
+	request    step = func(_ *testing.T, f *fixture) { f.requestReinspect("a") }
+	wantNone   step = func(t *testing.T, f *fixture) { f.requireNoChange(t) }
+	start      step = func(t *testing.T, f *fixture) { list(running)(t, f); want(startedWords)(t, f) }
+	wantRemove step = wantKnown(removedWords)
+)
+
+var podCases = map[string][]step{
+	"unchanged pod gives nothing":                          {start, succeed, list(running), wantNone, list(running), wantNone},
+	"only the difference is a change":                      {start, succeed, list(exited), want("Died(c)"), succeed, list(exited), wantNone},
+	"created container is inspected":                       {list("c=created"), want("Changed(c)"), succeed, list("c=unknown"), wantNone, list("c=running"), want("Started(c)")},
+	"after a failure the next listing finds the change":    {start, fail, wantNone, list(running), want(startedWords), succeed, wantNone, list(running), wantNone},
+	"retry has the newest state":                           {start, succeed, list(exited), want("Died(c)"), fail, list("d=running c=exited /s=running"), want("Died(c) Started(d)")},
+	"failed change that is undone gives one PodSync":       {start, succeed, list(exited), want("Died(c)"), fail, list(running), want("PodSync"), succeed, list(running), wantNone},
+	"request gives one PodSync at the next listing":        {start, succeed, request, wantNone, list(running), want("PodSync"), succeed, list(running), wantNone},
+	"request together with a change gives the change":      {start, succeed, request, list(exited), want("Died(c)"), succeed, list(exited), wantNone},
+	"request during an inspection waits for the next list": {start, request, succeed, wantNone, list(running), want("PodSync")},
+	"request and listing during an inspection":             {start, request, list(running), wantNone, succeed, want("PodSync")},
+	"request for an unknown pod":                           {request, list(running), want(startedWords), succeed, list(running), wantNone},
+	"change in flight is offered once the inspection ends": {start, list(exited), wantNone, succeed, want("Died(c)"), succeed, wantNone},
+	"changes in flight are merged":                         {start, list(exited), list("c=exited /s=exited"), list("d=running c=exited /s=running"), wantNone, succeed, want("Died(c) Started(d)"), succeed, wantNone},
+	"change in flight that is undone gives nothing":        {start, list(exited), list(running), succeed, wantNone, list(running), wantNone},
+	"change in flight waits for a listing after a failure": {start, list(exited), fail, wantNone, list(exited), want("Died(c) Started(/s)")},
+	"removed":                              {start, succeed, unlist, wantRemove, succeed, unlist, wantNone},
+	"removed after it exited":              {list("c=exited /s=exited"), want("Died(c) Died(/s)"), succeed, unlist, wantKnown("Removed(c) Removed(/s)")},
+	"removed and back":                     {start, succeed, unlist, wantRemove, succeed, list(running), want(startedWords)},
+	"removed in flight":                    {start, unlist, wantNone, succeed, wantRemove, succeed, wantNone, unlist, wantNone},
+	"removed in flight and back unchanged": {start, unlist, list(running), succeed, wantNone},
+	"removed in flight and back with another container": {start, unlist, list("d=running /s=running"), succeed, want("Died(c) Removed(c) Started(d)")},
+	"back while its removal is in flight":               {start, succeed, unlist, wantRemove, list(running), wantNone, succeed, want(startedWords)},
+	"removed after a failed inspection":                 {start, succeed, list(exited), want("Died(c)"), fail, unlist, wantRemove, succeed, unlist, wantNone},
+	"removed before any inspection succeeded":           {start, fail, unlist, wantKnown("PodSync"), succeed, unlist, wantNone},
+	"removed before it had a container":                 {list(""), wantNone, unlist, wantNone},
+	"removed after its last container":                  {list("c=exited"), want("Died(c)"), succeed, list(""), want("Removed(c)"), succeed, unlist, wantKnown("")},
+	"removed after a request":                           {start, succeed, request, unlist, wantRemove},
+}
+
+func TestChangesOfAPod(t *testing.T) {
+	for name, steps := range podCases {
+		runDiffer(t, name, func(t *testing.T, f *fixture) {
+			for i, step := range steps {
+				if step(t, f); t.Failed() {
+					t.Fatalf("at step %d", i)
 				}
-			})
+			}
 		})
 	}
 }
 
 func TestChangeHasTheNewestObservation(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	testDiffer(t, func(t *testing.T, f *fixture) {
 		pod := plegtest.Pod("a", "c=running")
 		f.list(pod)
-		if c := f.take(t, "a", "Started(c)"); c.Pod != pod || !c.At.Equal(at(1)) || c.Reinspect {
+		if c := f.requireChange(t, "a", "Started(c)"); c.Pod != pod || !c.At.Equal(at(1)) || c.Reinspect {
 			t.Errorf("change = %+v, want the listed pod at %v, not a reinspection", c, at(1))
 		}
 		f.list(plegtest.Pod("a", "c=exited"))
 		newest := plegtest.Pod("a", "")
 		f.list(newest)
 		f.settle("a", nil)
-		if c := f.take(t, "a", "Died(c) Removed(c)"); c.Pod != newest || !c.At.Equal(at(3)) {
-			t.Errorf("change = %+v, want the newest listed pod at %v", c, at(3))
+		if c := f.requireChange(t, "a", "Died(c) Removed(c)"); c.Pod != newest || !c.At.Equal(at(3)) {
+			t.Errorf("change = %+v, want the pod of the newest listing at %v", c, at(3))
 		}
 		f.settle("a", nil)
 		f.list()
-		if c := f.takeKnown(t, "a", ""); !c.At.Equal(at(4)) {
+		if c := f.requireKnownChange(t, "a", ""); !c.At.Equal(at(4)) {
 			t.Errorf("removal at %v, want %v", c.At, at(4))
 		}
 	})
 }
 
-func TestRequestStandsUntilAnInspectionSucceeded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+func TestRequestLastsUntilAnInspectionSucceeds(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
 		pod := plegtest.Pod("a", "c=running")
-		f.request("a")
+		f.requestReinspect("a")
 		for _, err := range []error{errInspect, errInspect, nil} {
 			f.list(pod)
-			if c := f.take(t, "a", "Started(c)"); !c.Reinspect {
+			if c := f.requireChange(t, "a", "Started(c)"); !c.Reinspect {
 				t.Error("Reinspect = false, want true until an inspection has succeeded")
 			}
 			f.settle("a", err)
 		}
 		f.list(plegtest.Pod("a", "c=exited"))
-		if c := f.take(t, "a", "Died(c)"); c.Reinspect {
-			t.Error("Reinspect = true after the request was served")
+		if c := f.requireChange(t, "a", "Died(c)"); c.Reinspect {
+			t.Error("Reinspect = true after the reinspection succeeded")
 		}
 	})
 }
 
-func TestRequestOfAPodTheNextListingDoesNotShowIsForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		f.request("a")
+func TestRequestOfUnlistedPodIsDropped(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		f.requestReinspect("a")
 		f.list()
 		f.list(plegtest.Pod("a", "c=running"))
-		if c := f.take(t, "a", "Started(c)"); c.Reinspect {
-			t.Error("Reinspect = true, want the request forgotten")
+		if c := f.requireChange(t, "a", "Started(c)"); c.Reinspect {
+			t.Error("Reinspect = true, want the request dropped")
 		}
 	})
 }
 
 func TestPodListedTwiceCountsOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	testDiffer(t, func(t *testing.T, f *fixture) {
 		f.list(plegtest.Pod("a", "c=running"), plegtest.Pod("b", ""), plegtest.Pod("a", "c=exited"))
-		f.take(t, "a", "Started(c)")
+		f.requireChange(t, "a", "Started(c)")
 		f.settle("a", nil)
-		f.requireQuiet(t)
+		f.requireNoChange(t)
 		if f.cache.pending[0] != "a" || len(f.cache.pending) != 1 {
-			t.Errorf("pending = %v, want a once", f.cache.pending)
+			t.Errorf("pending = %v, want pod a once", f.cache.pending)
 		}
 	})
 }
 
-func TestRunningPodsGoBeforeDeadOnes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		f.list(plegtest.Pod("dead", "c=exited /s=exited"), plegtest.Pod("runs", "c=running"),
-			plegtest.Pod("dead2", "c=exited"), plegtest.Pod("ready", "/s=running"))
+func TestRunningPodsAreInspectedBeforeExitedOnes(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		f.list(plegtest.Pod("exited", "c=exited /s=exited"), plegtest.Pod("running", "c=running"),
+			plegtest.Pod("exited2", "c=exited"), plegtest.Pod("ready", "/s=running"))
 		var order []pleg.PodUID
 		for range 4 {
 			order = append(order, (<-f.inspect).UID)
 		}
-		want := [4]pleg.PodUID{"runs", "ready", "dead", "dead2"}
+		want := [4]pleg.PodUID{"running", "ready", "exited", "exited2"}
 		if [4]pleg.PodUID(order) != want {
 			t.Errorf("order = %v, want %v", order, want)
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage/differ"
 )
 
-// Rows are the old state, columns the new one. Sandboxes follow the same table.
-func TestEveryTransition(t *testing.T) {
+// Rows are the old state, columns the new one. Sandboxes have the same transitions.
+func TestEventsOfEachTransition(t *testing.T) {
 	states := []string{"absent", "unknown", "created", "running", "exited"}
 	const died = "Died(x) Removed(x)"
 	table := [][]string{
@@ -42,7 +42,7 @@ func TestEventsOfAPod(t *testing.T) {
 		"new: containers, then sandboxes": {
 			"absent", "c1=running c0=running /s=running", "Started(c1) Started(c0) Started(/s)",
 		},
-		"old containers, old sandboxes, then what is new": {
+		"old containers, old sandboxes, then new ones": {
 			"c0=running /s0=running", "c1=running c0=exited /s1=running /s0=exited",
 			"Died(c0) Died(/s0) Started(c1) Started(/s1)",
 		},
@@ -50,25 +50,25 @@ func TestEventsOfAPod(t *testing.T) {
 			"c1=running c0=running /s=running", "d1=running d0=running c1=exited c0=exited /s=running",
 			"Died(c1) Died(c0) Started(d1) Started(d0)",
 		},
-		"the old order counts where the new one differs": {
+		"events follow the old order": {
 			"a=running b=running", "b=exited a=exited", "Died(a) Died(b)",
 		},
-		"another order alone is no change": {"a=running b=exited", "b=exited a=running", ""},
-		"removed while it ran": {
+		"another order is no change": {"a=running b=exited", "b=exited a=running", ""},
+		"removed while running": {
 			"c1=running /s=running", "absent", "Died(c1) Removed(c1) Died(/s) Removed(/s)",
 		},
-		"removed after it had ended":           {"c1=exited /s=exited", "absent", "Removed(c1) Removed(/s)"},
-		"a sandbox that is not ready has died": {"/s=running", "/s=exited", "Died(/s)"},
-		"created and unknown are the same":     {"c=created", "c=unknown", ""},
-		"created counts as alive when it goes": {"c=created /s=running", "/s=running", "Died(c) Removed(c)"},
-		"of an id listed twice the first counts": {
+		"removed after it exited":            {"c1=exited /s=exited", "absent", "Removed(c1) Removed(/s)"},
+		"sandbox that is not ready has died": {"/s=running", "/s=exited", "Died(/s)"},
+		"created and unknown are the same":   {"c=created", "c=unknown", ""},
+		"removed while created":              {"c=created /s=running", "/s=running", "Died(c) Removed(c)"},
+		"the first of two containers with one id counts": {
 			"c=running", "c=exited c=running", "Died(c)",
 		},
-		"a container goes before a sandbox with its id": {
+		"container and sandbox with one id": {
 			"x=running", "x=running /x=exited", "",
 		},
-		"nothing to nothing": {"absent", "absent", ""},
-		"empty to gone":      {"", "absent", ""},
+		"absent to absent": {"absent", "absent", ""},
+		"empty to absent":  {"", "absent", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := func(words string) *pleg.Pod {
@@ -84,7 +84,7 @@ func TestEventsOfAPod(t *testing.T) {
 	}
 }
 
-func TestEventsSayWhatTheyAreAbout(t *testing.T) {
+func TestEventsHaveTheFieldsOfTheirContainer(t *testing.T) {
 	cur := plegtest.Pod("a", "c=running /s=running")
 	cur.Containers[0].Attempt, cur.Sandboxes[0].Attempt = 4, 2
 	want := []pleg.Event{{

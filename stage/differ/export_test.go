@@ -2,19 +2,19 @@ package differ
 
 import "github.com/pleg-pipeline/pleg-pipeline/stage"
 
-// The pure functions behind a Change.
+// The pure functions that make a change.
 var (
 	Events          = events
 	Merge           = merge
 	SkippedAttempts = skippedAttempts
 )
 
-// Apply applies a listing without a goroutine. It must not be called beside Run.
+// Apply applies a listing. It must not be called while Run runs.
 func (d *Differ) Apply(l stage.Listing) { d.applyListing(l) }
 
-// SettleAll has every queued change succeed and returns their number, marks
-// included.
-func (d *Differ) SettleAll() int {
+// SettleQueued settles every queued change and returns their number, including
+// marks.
+func (d *Differ) SettleQueued() int {
 	n := 0
 	for _, q := range []*queue{&d.schedule.inspect, &d.schedule.known} {
 		for ; q.len() > 0; n++ {

@@ -22,14 +22,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var errInspect = errors.New("inspection went wrong")
+var errInspect = errors.New("inspection failed")
 
 const (
 	period        = time.Second
 	maxQuarantine = 10 * time.Second
 )
 
-// at returns the time of the nth listing, from 1.
+// at returns the time of the nth listing, counted from 1.
 func at(n int) time.Time { return time.Unix(1_700_000_000+int64(n), 0) }
 
 // fakeCache records the calls.
@@ -49,8 +49,8 @@ func (c *fakeCache) Touch(uid pleg.PodUID, at time.Time) { c.touched[uid] = at }
 type fakeLister struct {
 	relists     atomic.Int64
 	unannounced int
-	// announced are the reports of listings without an unannounced change: whether
-	// an event came.
+	// announced has one element for each listing without an unannounced change:
+	// whether a CRI event came.
 	announced []bool
 }
 
@@ -58,15 +58,14 @@ func (l *fakeLister) RelistSoon() { l.relists.Add(1) }
 
 func (l *fakeLister) ChangesUnannounced(n int) { l.unannounced += n }
 
-func (l *fakeLister) ChangesAnnounced(heard bool) { l.announced = append(l.announced, heard) }
+func (l *fakeLister) ChangesAnnounced(announced bool) { l.announced = append(l.announced, announced) }
 
 func newDiffer(tb testing.TB, c differ.Cache, metrics instrument.Registry) *differ.Differ {
 	tb.Helper()
-	return newWith(tb, differ.Options{Cache: c, Lister: &fakeLister{}, Metrics: metrics})
+	return newDifferWith(tb, differ.Options{Cache: c, Lister: &fakeLister{}, Metrics: metrics})
 }
 
-// newWith returns a differ of these options and defaults for the others.
-func newWith(tb testing.TB, o differ.Options) *differ.Differ {
+func newDifferWith(tb testing.TB, o differ.Options) *differ.Differ {
 	tb.Helper()
 	o.RelistPeriod, o.MaxQuarantine = period, maxQuarantine
 	if o.Logger == nil {
@@ -79,13 +78,14 @@ func newWith(tb testing.TB, o differ.Options) *differ.Differ {
 	return d
 }
 
-// fixture is a differ that runs in a bubble; the test plays lister and inspector.
+// fixture is a differ that runs in a bubble. The test acts as lister and
+// inspector.
 type fixture struct {
 	differ       *differ.Differ
 	cache        *fakeCache
 	metrics      *prometheus.Registry
 	lister       fakeLister
-	logged       strings.Builder // to be read while the differ waits
+	logged       strings.Builder // read it only while the differ waits
 	listings     chan stage.Listing
 	observations chan stage.Observation
 	settled      chan stage.Settled
@@ -98,13 +98,20 @@ type fixture struct {
 	closed       bool
 }
 
-func newFixture(t *testing.T) *fixture {
+// testDiffer runs a test with a differ in a bubble.
+func testDiffer(t *testing.T, test func(t *testing.T, f *fixture)) {
 	t.Helper()
-	return newDelivering(t, 0)
+	synctest.Test(t, func(t *testing.T) { test(t, newFixture(t, 0)) })
 }
 
-// newDelivering is newFixture with Options.DeliverAfterFailures.
-func newDelivering(t *testing.T, after int) *fixture {
+// runDiffer runs a subtest with a differ in a bubble.
+func runDiffer(t *testing.T, name string, test func(t *testing.T, f *fixture)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { testDiffer(t, test) })
+}
+
+// newFixture starts a differ; deliverAfter is Options.DeliverAfterFailures.
+func newFixture(t *testing.T, deliverAfter int) *fixture {
 	t.Helper()
 	c := &fakeCache{touched: make(map[pleg.PodUID]time.Time)}
 	f := &fixture{
@@ -112,8 +119,8 @@ func newDelivering(t *testing.T, after int) *fixture {
 		listings: make(chan stage.Listing), observations: make(chan stage.Observation), settled: make(chan stage.Settled),
 		inspect: make(chan stage.Change), retry: make(chan stage.Change), known: make(chan stage.Change), ended: make(chan error, 1),
 	}
-	f.differ = newWith(t, differ.Options{
-		Cache: c, Lister: &f.lister, DeliverAfterFailures: after,
+	f.differ = newDifferWith(t, differ.Options{
+		Cache: c, Lister: &f.lister, DeliverAfterFailures: deliverAfter,
 		Logger: slog.New(slog.NewTextHandler(&f.logged, nil)), Metrics: instrument.Registry{Registerer: f.metrics},
 	})
 	go func() { f.ended <- f.differ.Run(f.listings, f.observations, f.settled, f.inspect, f.retry, f.known) }()
@@ -128,10 +135,34 @@ func newDelivering(t *testing.T, after int) *fixture {
 	return f
 }
 
-// list sends the next listing and waits until it was applied.
-func (f *fixture) list(pods ...*pleg.Pod) {
+// list sends the next listing and waits until the differ has applied it.
+func (f *fixture) list(pods ...*pleg.Pod) { f.sendListing(stage.Listing{Pods: pods}) }
+
+// listWithStream is list while an event stream is up.
+func (f *fixture) listWithStream(pods ...*pleg.Pod) {
+	f.sendListing(stage.Listing{Pods: pods, StreamUp: true})
+}
+
+// listAfterStreamEnded is list after an event stream has ended.
+func (f *fixture) listAfterStreamEnded(pods ...*pleg.Pod) {
+	f.sendListing(stage.Listing{Pods: pods, StreamUp: true, StreamBroke: true})
+}
+
+func (f *fixture) sendListing(l stage.Listing) {
 	f.lists++
-	f.listings <- stage.Listing{At: at(f.lists), Pods: pods}
+	l.At = at(f.lists)
+	f.listings <- l
+	synctest.Wait()
+}
+
+// sendHint sends a CRI event that was made n tenths of a second after the newest
+// listing began.
+func (f *fixture) sendHint(n int, h *pleg.Hint) {
+	f.sendObservation(stage.Observation{UID: h.UID, At: at(f.lists).Add(time.Duration(n) * time.Second / 10), Hint: h})
+}
+
+func (f *fixture) sendObservation(o stage.Observation) {
+	f.observations <- o
 	synctest.Wait()
 }
 
@@ -140,16 +171,34 @@ func (f *fixture) settle(uid pleg.PodUID, err error) {
 	synctest.Wait()
 }
 
-// request asks for a reinspection and waits until the differ knows.
-func (f *fixture) request(uid pleg.PodUID) {
+// settleAll settles each change that the differ offers, with the same error.
+func (f *fixture) settleAll(err error) {
+	for {
+		c, ok := f.nextChange()
+		if !ok {
+			return
+		}
+		f.settle(c.UID, err)
+	}
+}
+
+// listAndSettle sends a listing and has every inspection that follows succeed.
+func (f *fixture) listAndSettle(pods ...*pleg.Pod) {
+	f.list(pods...)
+	f.settleAll(nil)
+}
+
+// requestReinspect waits until the differ has the request.
+func (f *fixture) requestReinspect(uid pleg.PodUID) {
 	f.differ.RequestReinspect(uid)
 	synctest.Wait()
 }
 
-// take returns the waiting change, whose events must be the given words.
-func (f *fixture) take(t *testing.T, uid pleg.PodUID, words string) stage.Change {
+// requireChange returns the next change. It must be that of the pod, with the
+// events that words list.
+func (f *fixture) requireChange(t *testing.T, uid pleg.PodUID, words string) stage.Change {
 	t.Helper()
-	c, ok := f.poll()
+	c, ok := f.nextChange()
 	if !ok {
 		t.Fatalf("no change, want pod %s with %q", uid, words)
 	}
@@ -157,8 +206,7 @@ func (f *fixture) take(t *testing.T, uid pleg.PodUID, words string) stage.Change
 		t.Errorf("change of pod %s with %q, want pod %s with %q", c.UID, got, uid, words)
 	}
 	if c.known != (c.Pod == nil || c.Status != nil) {
-		t.Errorf("change of pod %s came on the channel of those that need no inspection: %v, has a pod: %v, a status: %v",
-			uid, c.known, c.Pod != nil, c.Status != nil)
+		t.Errorf("change of pod %s: came on channel known: %v, has a pod: %v, has a status: %v", uid, c.known, c.Pod != nil, c.Status != nil)
 	}
 	for _, ev := range c.Events {
 		if ev.PodUID != uid || !ev.ObservedAt.Equal(c.At) {
@@ -168,25 +216,24 @@ func (f *fixture) take(t *testing.T, uid pleg.PodUID, words string) stage.Change
 	return c.Change
 }
 
-// takeKnown is take for a change that needs no inspection.
-func (f *fixture) takeKnown(t *testing.T, uid pleg.PodUID, words string) stage.Change {
+// requireKnownChange is requireChange for a pod that is gone.
+func (f *fixture) requireKnownChange(t *testing.T, uid pleg.PodUID, words string) stage.Change {
 	t.Helper()
-	c := f.take(t, uid, words)
+	c := f.requireChange(t, uid, words)
 	if c.Pod != nil {
-		t.Errorf("change of the gone pod %s has Pod %+v, want nil", uid, c.Pod)
+		t.Errorf("change of removed pod %s has Pod %+v, want nil", uid, c.Pod)
 	}
 	return c
 }
 
-// change is one that the differ offered, and whether it needs no inspection.
 type change struct {
 	stage.Change
-	known bool
+	known bool // it came on the channel of changes that need no inspection
 }
 
-// poll returns the waiting change, if there is one; those that need no inspection
-// come first. It collects the marks among them.
-func (f *fixture) poll() (change, bool) {
+// nextChange returns the change that the differ offers, if any: first those that
+// need no inspection. It collects the marks among them in f.marks.
+func (f *fixture) nextChange() (change, bool) {
 	for {
 		synctest.Wait()
 		select {
@@ -207,10 +254,46 @@ func (f *fixture) poll() (change, bool) {
 	}
 }
 
-// requireQuiet fails if a change waits.
-func (f *fixture) requireQuiet(t *testing.T) {
+func (f *fixture) requireNoChange(t *testing.T) {
 	t.Helper()
-	if c, ok := f.poll(); ok {
+	if c, ok := f.nextChange(); ok {
 		t.Fatalf("unexpected change of pod %s (known: %v): %s", c.UID, c.known, plegtest.Words(c.Events...))
 	}
+}
+
+// hint returns a CRI event about a container, such as "c=exited" or "c=removed".
+// words list the pod after the event, "-" stands for an event without the pod.
+func hint(uid pleg.PodUID, event, words string) *pleg.Hint {
+	h := &pleg.Hint{UID: uid}
+	id, state, _ := strings.Cut(event, "=")
+	h.Container = pleg.ContainerID(strings.TrimPrefix(id, "/"))
+	if h.Removed = state == "removed"; h.Removed {
+		state = "exited"
+	}
+	h.State = plegtest.Pod("", "x="+state).Containers[0].State
+	if words != "-" {
+		h.Pod = plegtest.Pod(uid, words)
+	}
+	return h
+}
+
+// withStatus adds the status of the whole pod to a CRI event.
+func withStatus(h *pleg.Hint) *pleg.Hint {
+	h.Status = plegtest.Status(h.Pod)
+	return h
+}
+
+func (f *fixture) counter(t *testing.T, name string) float64 {
+	t.Helper()
+	families, err := f.metrics.Gather()
+	if err != nil {
+		t.Fatalf("gather: %v", err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetCounter().GetValue() + f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage/differ"
 )
 
-// FuzzEvents applies the events between any two pods to the states of the old
-// one: that gives the states of the new one, in the kubelet's order.
+// FuzzEvents applies the events between any two pods to the old states. The result
+// is the new states, and the events have the kubelet's order.
 func FuzzEvents(f *testing.F) {
 	f.Fuzz(func(t *testing.T, oldBytes, curBytes []byte) {
 		old, cur := fuzzedPod(oldBytes), fuzzedPod(curBytes)
 		events := differ.Events(old, cur, at(1))
-		states := coarse(old)
+		states := statesOf(old)
 		for _, ev := range events {
 			before, listed := states[ev.ContainerID]
 			switch ev.Type {
@@ -35,13 +35,13 @@ func FuzzEvents(f *testing.F) {
 				t.Errorf("event of type %s", ev.Type)
 			}
 			if ev.PodUID != "a" || !ev.ObservedAt.Equal(at(1)) || ev.ContainerName != "of-"+string(ev.ContainerID) {
-				t.Errorf("event %+v does not say what it is about", ev)
+				t.Errorf("event %+v has a wrong pod, time or name", ev)
 			}
 		}
-		if want := coarse(cur); fmt.Sprint(states) != fmt.Sprint(want) {
+		if want := statesOf(cur); fmt.Sprint(states) != fmt.Sprint(want) {
 			t.Errorf("%s makes %v, want %v", plegtest.Words(events...), states, want)
 		}
-		if order := placesOf(old, cur); !slices.IsSortedFunc(events, func(x, y pleg.Event) int {
+		if order := orderOfIDs(old, cur); !slices.IsSortedFunc(events, func(x, y pleg.Event) int {
 			return order[x.ContainerID] - order[y.ContainerID]
 		}) {
 			t.Errorf("order of %s, want that of %v", plegtest.Words(events...), order)
@@ -49,8 +49,8 @@ func FuzzEvents(f *testing.F) {
 	})
 }
 
-// fuzzedPod makes a container of each byte: its id, its state and whether it is
-// a sandbox. A first byte of 0xff is a pod that is gone.
+// fuzzedPod returns a pod with one container for each byte, which encodes the id,
+// the state and whether it is a sandbox. If the first byte is 0xff, it returns nil.
 func fuzzedPod(bytes []byte) *pleg.Pod {
 	if len(bytes) > 0 && bytes[0] == 0xff {
 		return nil
@@ -68,18 +68,18 @@ func fuzzedPod(bytes []byte) *pleg.Pod {
 	return p
 }
 
-func all(p *pleg.Pod) []*pleg.Container {
+func containersOf(p *pleg.Pod) []*pleg.Container {
 	if p == nil {
 		return nil
 	}
 	return slices.Concat(p.Containers, p.Sandboxes)
 }
 
-// coarse maps the ids of a pod to their states as far as events go; of an id
-// listed twice the first counts.
-func coarse(p *pleg.Pod) map[pleg.ContainerID]string {
+// statesOf maps the ids of a pod to the states that events distinguish. The first
+// of two containers with one id counts.
+func statesOf(p *pleg.Pod) map[pleg.ContainerID]string {
 	states := make(map[pleg.ContainerID]string)
-	for _, c := range all(p) {
+	for _, c := range containersOf(p) {
 		if _, ok := states[c.ID]; ok {
 			continue
 		}
@@ -93,10 +93,10 @@ func coarse(p *pleg.Pod) map[pleg.ContainerID]string {
 	return states
 }
 
-// placesOf maps each id to its place in the kubelet's walk.
-func placesOf(old, cur *pleg.Pod) map[pleg.ContainerID]int {
+// orderOfIDs maps each id to its position in the kubelet's order of events.
+func orderOfIDs(old, cur *pleg.Pod) map[pleg.ContainerID]int {
 	places := make(map[pleg.ContainerID]int)
-	for _, c := range slices.Concat(all(old), all(cur)) {
+	for _, c := range slices.Concat(containersOf(old), containersOf(cur)) {
 		if _, ok := places[c.ID]; !ok {
 			places[c.ID] = len(places)
 		}

@@ -29,16 +29,16 @@ func stateWords(p *pleg.Pod) string {
 
 func TestMerge(t *testing.T) {
 	for name, tc := range map[string]struct{ have, event, removed, want string }{
-		"nothing known":             {"absent", "c=running /s=running", "", "c=running /s=running"},
-		"nothing known, none left":  {"absent", "", "", "absent"},
+		"no record":                 {"absent", "c=running /s=running", "", "c=running /s=running"},
+		"no record, no container":   {"absent", "", "", "absent"},
 		"forward":                   {"c=created /s=running", "c=exited /s=exited", "", "c=exited /s=exited"},
-		"never back":                {"c=exited /s=exited", "c=running /s=running", "", "c=exited /s=exited"},
-		"unknown is behind all":     {"c=created", "c=unknown", "", "c=created"},
-		"a new container":           {"c=exited /s=running", "d=running /s=running", "", "c=exited d=running /s=running"},
-		"another sandbox stays":     {"c=exited /s=exited", "d=running /t=running", "", "c=exited d=running /s=exited /t=running"},
-		"removed by an event":       {"c=exited d=running", "d=running", "c", "d=running"},
-		"removed, the event has it": {"d=running", "c=exited d=running", "c", "d=running"},
-		"the last one removed":      {"/s=exited", "", "s", "absent"},
+		"backward":                  {"c=exited /s=exited", "c=running /s=running", "", "c=exited /s=exited"},
+		"unknown after created":     {"c=created", "c=unknown", "", "c=created"},
+		"new container":             {"c=exited /s=running", "d=running /s=running", "", "c=exited d=running /s=running"},
+		"new sandbox":               {"c=exited /s=exited", "d=running /t=running", "", "c=exited d=running /s=exited /t=running"},
+		"removed":                   {"c=exited d=running", "d=running", "c", "d=running"},
+		"removed, in the CRI event": {"d=running", "c=exited d=running", "c", "d=running"},
+		"last one removed":          {"/s=exited", "", "s", "absent"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var have *pleg.Pod
@@ -52,13 +52,13 @@ func TestMerge(t *testing.T) {
 				t.Errorf("merged = %s, want %s", stateWords(got), tc.want)
 			}
 			if stateWords(have) != before {
-				t.Errorf("what was known became %s, want %s: it is read-only", stateWords(have), before)
+				t.Errorf("the record became %s, want %s: it is read-only", stateWords(have), before)
 			}
 		})
 	}
 }
 
-func TestMergeListsTheNewestFirst(t *testing.T) {
+func TestMergeSortsTheNewestFirst(t *testing.T) {
 	have, event := plegtest.Pod("a", "c=exited b=exited"), plegtest.Pod("a", "d=running c=exited")
 	for id, p := range map[pleg.ContainerID]*pleg.Pod{"b": have, "c": have, "d": event} {
 		p.Containers[slices.IndexFunc(p.Containers, func(c *pleg.Container) bool { return c.ID == id })].CreatedAt = at(int(id[0]))
@@ -70,7 +70,7 @@ func TestMergeListsTheNewestFirst(t *testing.T) {
 	}
 }
 
-// The event of a removed sandbox does not know what the pod is called.
+// The CRI event of a removed sandbox does not have the name of the pod.
 func TestMergeKeepsTheNameOfAPodWithoutASandbox(t *testing.T) {
 	have := plegtest.Pod("a", "c=exited /s=exited")
 	have.Labels = map[string]string{"app": "web"}
@@ -81,9 +81,9 @@ func TestMergeKeepsTheNameOfAPodWithoutASandbox(t *testing.T) {
 	}
 }
 
-// FuzzMerge merges any event into any pod: every container of either is in the
-// result, once, at the farther of its states, unless it was removed; and to hear
-// the event again changes nothing.
+// FuzzMerge merges any CRI event into any pod. The result has each container of
+// both once, in the later of its states, except removed ones. The same CRI event
+// changes nothing the second time.
 func FuzzMerge(f *testing.F) {
 	f.Fuzz(func(t *testing.T, haveBytes, eventBytes []byte, removedBits uint16) {
 		have, event := uniquePod(haveBytes), uniquePod(eventBytes)
@@ -96,7 +96,7 @@ func FuzzMerge(f *testing.F) {
 			return removedBits>>n&1 == 1
 		}
 		want := make(map[pleg.ContainerID]pleg.State)
-		for _, c := range slices.Concat(all(have), all(event)) {
+		for _, c := range slices.Concat(containersOf(have), containersOf(event)) {
 			if !removed(c.ID) {
 				want[c.ID] = max(want[c.ID], c.State)
 			}
@@ -104,9 +104,9 @@ func FuzzMerge(f *testing.F) {
 		hint := &pleg.Hint{UID: "a", Pod: event}
 		got := differ.Merge(have, hint, removed)
 		states := make(map[pleg.ContainerID]pleg.State)
-		for _, c := range all(got) {
+		for _, c := range containersOf(got) {
 			if _, twice := states[c.ID]; twice {
-				t.Errorf("%s is there twice", c.ID)
+				t.Errorf("container %s is listed twice", c.ID)
 			}
 			states[c.ID] = c.State
 		}
@@ -122,13 +122,13 @@ func FuzzMerge(f *testing.F) {
 			}
 		}
 		if again := differ.Merge(got, hint, removed); len(differ.Events(got, again, at(1))) > 0 {
-			t.Errorf("%s, and after the same event %s", stateWords(got), stateWords(again))
+			t.Errorf("%s, after the same CRI event %s", stateWords(got), stateWords(again))
 		}
 	})
 }
 
-// uniquePod is fuzzedPod without an id listed twice: those below 8 are
-// containers, the others sandboxes, each with a time of its own.
+// uniquePod is fuzzedPod without duplicate ids. Ids below 8 are containers, the
+// others sandboxes; each has its own creation time.
 func uniquePod(bytes []byte) *pleg.Pod {
 	p := fuzzedPod(bytes)
 	if p == nil {
@@ -136,7 +136,7 @@ func uniquePod(bytes []byte) *pleg.Pod {
 	}
 	unique := plegtest.Pod("a", "")
 	seen := make(map[pleg.ContainerID]bool)
-	for _, c := range all(p) {
+	for _, c := range containersOf(p) {
 		if seen[c.ID] {
 			continue
 		}

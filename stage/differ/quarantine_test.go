@@ -16,17 +16,17 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// hung is how long the inspections of these tests ran before they were given up.
-const hung = 2 * time.Second
+// hungFor is how long a hung inspection has run when the differ hears of it.
+const hungFor = 2 * time.Second
 
-// hang has the inspection of a pod under way hang.
-func (f *fixture) hang(uid pleg.PodUID) {
-	f.settled <- stage.Settled{UID: uid, Err: errInspect, Hung: hung}
+// settleHung settles the inspection of a pod as hung.
+func (f *fixture) settleHung(uid pleg.PodUID) {
+	f.settled <- stage.Settled{UID: uid, Err: errInspect, Hung: hungFor}
 	synctest.Wait()
 }
 
-// offered returns the retry that is offered now, if there is one.
-func (f *fixture) offered() (stage.Change, bool) {
+// nextRetry returns the retry that the differ offers, if any.
+func (f *fixture) nextRetry() (stage.Change, bool) {
 	synctest.Wait()
 	select {
 	case c := <-f.retry:
@@ -36,283 +36,271 @@ func (f *fixture) offered() (stage.Change, bool) {
 	}
 }
 
-// takeRetry takes the retry that is offered, which must be the pod's.
-func (f *fixture) takeRetry(t *testing.T, uid pleg.PodUID, words string, times int) {
+// requireRetry receives a retry of the pod, after the given number of hung
+// inspections.
+func (f *fixture) requireRetry(t *testing.T, uid pleg.PodUID, words string, times int) {
 	t.Helper()
-	c, ok := f.offered()
+	c, ok := f.nextRetry()
 	if got := plegtest.Words(c.Events...); !ok || c.UID != uid || got != words || c.Hung != times {
-		t.Fatalf("retry of pod %q with %q after %d that hung (%v), want pod %s with %q after %d", c.UID, got, c.Hung, ok, uid, words, times)
+		t.Fatalf("retry of pod %q with %q after %d hung (%v), want pod %s with %q after %d", c.UID, got, c.Hung, ok, uid, words, times)
 	}
 }
 
 func (f *fixture) requireNoRetry(t *testing.T) {
 	t.Helper()
-	if c, ok := f.offered(); ok {
+	if c, ok := f.nextRetry(); ok {
 		t.Fatalf("unexpected retry of pod %s", c.UID)
 	}
-	f.requireQuiet(t)
+	f.requireNoChange(t)
 }
 
-// quarantined lists a pod and has its inspections hang so many times.
-func (f *fixture) quarantined(t *testing.T, times int, pod *pleg.Pod) {
+// quarantine lists a pod; the given number of its inspections hang.
+func (f *fixture) quarantine(t *testing.T, times int, pod *pleg.Pod) {
 	t.Helper()
 	f.list(pod)
-	f.take(t, pod.UID, "Started(c)")
-	f.hang(pod.UID)
+	f.requireChange(t, pod.UID, "Started(c)")
+	f.settleHung(pod.UID)
 	for n := 1; n < times; n++ {
 		time.Sleep(maxQuarantine)
 		f.list(pod)
-		f.takeRetry(t, pod.UID, "Started(c)", n)
-		f.hang(pod.UID)
+		f.requireRetry(t, pod.UID, "Started(c)", n)
+		f.settleHung(pod.UID)
 	}
 }
 
-// The nth wait is over with the listing after it, not with the one before.
-func TestBackOffGrows(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+// A wait ends with the first listing after it.
+func TestQuarantineWaitDoubles(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
 		pod := plegtest.Pod("a", "c=running")
 		f.list(pod)
-		f.take(t, "a", "Started(c)")
-		f.hang("a")
+		f.requireChange(t, "a", "Started(c)")
+		f.settleHung("a")
 		for n, wait := range []time.Duration{0, period, 2 * period, 4 * period, 8 * period, maxQuarantine, maxQuarantine} {
-			f.requireNoRetry(t) // the listing that showed it has been tried
+			f.requireNoRetry(t) // until the next listing
 			if wait > 0 {
 				f.list(pod)
 				time.Sleep(wait - 1)
 				f.list(pod)
 				f.requireNoRetry(t)
-				time.Sleep(time.Nanosecond)
-			} else {
-				f.list(pod)
+				time.Sleep(1)
 			}
-			f.takeRetry(t, "a", "Started(c)", n+1)
-			f.hang("a")
+			f.list(pod)
+			f.requireRetry(t, "a", "Started(c)", n+1)
+			f.settleHung("a")
 		}
 	})
 }
 
-func TestSuccessForgetsTheBackOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		f.quarantined(t, 5, plegtest.Pod("a", "c=running"))
+func TestSuccessResetsTheWait(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		f.quarantine(t, 5, plegtest.Pod("a", "c=running"))
 		time.Sleep(maxQuarantine)
 		f.list(plegtest.Pod("a", "c=running"))
-		f.takeRetry(t, "a", "Started(c)", 5)
+		f.requireRetry(t, "a", "Started(c)", 5)
 		f.settle("a", nil)
 		if got := f.differ.Quarantined(); len(got) > 0 {
 			t.Errorf("quarantined %+v after a success", got)
 		}
 		f.list(plegtest.Pod("a", "c=exited"))
-		f.take(t, "a", "Died(c)") // on the channel of all others
-		f.hang("a")
+		f.requireChange(t, "a", "Died(c)") // on the channel for pods that are not quarantined
+		f.settleHung("a")
 		f.list(plegtest.Pod("a", "c=exited"))
-		f.takeRetry(t, "a", "Died(c)", 1)
+		f.requireRetry(t, "a", "Died(c)", 1)
 	})
 }
 
-// What ends the wait of a pod early, and what does not.
-func TestWhatEndsAWait(t *testing.T) {
-	pod := func(words string) *pleg.Pod { return plegtest.Pod("a", words) }
-	for name, tc := range map[string]struct {
-		do   func(t *testing.T, f *fixture)
-		want string // the events of the retry; empty for none
-	}{
-		"a listing": {do: func(_ *testing.T, f *fixture) { f.list(pod("c=running")) }},
-		"a change":  {do: func(_ *testing.T, f *fixture) { f.list(pod("c=exited")) }, want: "Died(c)"},
-		"a second change": {do: func(t *testing.T, f *fixture) {
-			f.list(pod("c=exited"))
-			f.takeRetry(t, "a", "Died(c)", 3)
-			f.hang("a")
-			f.list(pod("c=exited d=running"))
-		}},
-		"a change that a listing showed again": {do: func(_ *testing.T, f *fixture) {
-			f.list(pod("c=exited"))
-			f.list(pod("c=exited"))
-		}, want: "Died(c)"},
-		"a request for a reinspection": {do: func(_ *testing.T, f *fixture) {
-			f.request("a")
-			f.list(pod("c=running"))
-		}, want: "Started(c)"},
-		"a request while it is tried": {do: func(t *testing.T, f *fixture) {
-			time.Sleep(maxQuarantine)
-			f.list(pod("c=running"))
-			f.takeRetry(t, "a", "Started(c)", 3)
-			f.request("a")
-			f.hang("a")
-			f.list(pod("c=running"))
-		}, want: "Started(c)"},
-		"a request while it was tried before": {do: func(t *testing.T, f *fixture) {
-			time.Sleep(maxQuarantine)
-			f.list(pod("c=running"))
-			f.takeRetry(t, "a", "Started(c)", 3)
-			f.differ.RequestRetry("a")
-			synctest.Wait()
-			f.hang("a")
-			f.list(pod("c=running"))
-			f.takeRetry(t, "a", "Started(c)", 4)
-			f.hang("a")
-			f.list(pod("c=running"))
-		}},
-		"a request for a relist": {do: func(_ *testing.T, f *fixture) {
-			f.differ.RequestRetry("a")
-			f.observe(stage.Observation{UID: "a", At: at(f.lists).Add(1), Pod: pod("c=running")})
-		}, want: "Started(c)"},
-		"a relist of another": {do: func(_ *testing.T, f *fixture) {
-			f.differ.RequestRetry("b")
-			f.observe(stage.Observation{UID: "a", At: at(f.lists).Add(1), Pod: pod("c=running")})
-		}},
-		"an event": {do: func(_ *testing.T, f *fixture) { f.hear(1, hint("a", "c=exited", "c=exited")) }, want: "Died(c)"},
-		"the success of another": {do: func(t *testing.T, f *fixture) {
-			f.list(pod("c=running"), plegtest.Pod("b", "c=running"))
-			f.take(t, "b", "Started(c)")
-			f.hang("b")
-			f.list(pod("c=running"), plegtest.Pod("b", "c=running"))
-			f.takeRetry(t, "b", "Started(c)", 1)
-			f.settle("b", nil)
-		}, want: "Started(c)"},
-		"the end of another": {do: func(t *testing.T, f *fixture) {
-			f.list(pod("c=running"), plegtest.Pod("b", "c=running"))
-			f.take(t, "b", "Started(c)")
-			f.hang("b")
-			f.list(pod("c=running"))
-			f.take(t, "b", "PodSync")
-			f.settle("b", nil)
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t)
-				f.quarantined(t, 3, pod("c=running"))
-				tc.do(t, f)
-				c, ok := f.offered()
-				if words := plegtest.Words(c.Events...); ok != (tc.want != "") || ok && c.UID != "a" {
-					t.Errorf("retry of pod %q with %q: %v, want one: %v", c.UID, words, ok, tc.want != "")
-				}
-				f.requireQuiet(t)
-			})
+// waitCases begin with a pod whose inspection hung 3 times.
+var waitCases = map[string]struct {
+	do   func(t *testing.T, f *fixture)
+	want string // the events of the retry; empty if there is none
+}{
+	"listing": {do: func(_ *testing.T, f *fixture) { f.list(runningPod) }},
+	"change":  {do: func(_ *testing.T, f *fixture) { f.list(exitedPod) }, want: "Died(c)"},
+	"second change": {do: func(t *testing.T, f *fixture) {
+		f.list(exitedPod)
+		f.requireRetry(t, "a", "Died(c)", 3)
+		f.settleHung("a")
+		f.list(plegtest.Pod("a", "c=exited d=running"))
+	}},
+	"change that was listed twice": {do: func(_ *testing.T, f *fixture) {
+		f.list(exitedPod)
+		f.list(exitedPod)
+	}, want: "Died(c)"},
+	"reinspection request": {do: func(_ *testing.T, f *fixture) {
+		f.requestReinspect("a")
+		f.list(runningPod)
+	}, want: "Started(c)"},
+	"reinspection request during a retry": {do: func(t *testing.T, f *fixture) {
+		time.Sleep(maxQuarantine)
+		f.list(runningPod)
+		f.requireRetry(t, "a", "Started(c)", 3)
+		f.requestReinspect("a")
+		f.settleHung("a")
+		f.list(runningPod)
+	}, want: "Started(c)"},
+	"second retry after a request during a retry": {do: func(t *testing.T, f *fixture) {
+		time.Sleep(maxQuarantine)
+		f.list(runningPod)
+		f.requireRetry(t, "a", "Started(c)", 3)
+		f.differ.RequestRetry("a")
+		synctest.Wait()
+		f.settleHung("a")
+		f.list(runningPod)
+		f.requireRetry(t, "a", "Started(c)", 4)
+		f.settleHung("a")
+		f.list(runningPod)
+	}},
+	"relist request": {do: func(_ *testing.T, f *fixture) {
+		f.differ.RequestRetry("a")
+		f.sendObservation(stage.Observation{UID: "a", At: at(f.lists).Add(1), Pod: runningPod})
+	}, want: "Started(c)"},
+	"relist request for another pod": {do: func(_ *testing.T, f *fixture) {
+		f.differ.RequestRetry("b")
+		f.sendObservation(stage.Observation{UID: "a", At: at(f.lists).Add(1), Pod: runningPod})
+	}},
+	"CRI event": {do: func(_ *testing.T, f *fixture) { f.sendHint(1, hint("a", "c=exited", "c=exited")) }, want: "Died(c)"},
+	"success of another quarantined pod": {do: func(t *testing.T, f *fixture) {
+		f.quarantineBoth(t)
+		f.list(runningPod, plegtest.Pod("b", "c=running"))
+		f.requireRetry(t, "b", "Started(c)", 1)
+		f.settle("b", nil)
+	}, want: "Started(c)"},
+	"removal of another quarantined pod": {do: func(t *testing.T, f *fixture) {
+		f.quarantineBoth(t)
+		f.list(runningPod)
+		f.requireChange(t, "b", "PodSync")
+		f.settle("b", nil)
+	}},
+}
+
+// quarantineBoth quarantines pod b too.
+func (f *fixture) quarantineBoth(t *testing.T) {
+	t.Helper()
+	f.list(runningPod, plegtest.Pod("b", "c=running"))
+	f.requireChange(t, "b", "Started(c)")
+	f.settleHung("b")
+}
+
+func TestQuarantineWaitEndsEarly(t *testing.T) {
+	for name, tc := range waitCases {
+		runDiffer(t, name, func(t *testing.T, f *fixture) {
+			f.quarantine(t, 3, runningPod)
+			tc.do(t, f)
+			c, ok := f.nextRetry()
+			if got := plegtest.Words(c.Events...); got != tc.want || ok != (tc.want != "") || ok && c.UID != "a" {
+				t.Errorf("retry of pod %q with %q: %v, want pod a with %q", c.UID, got, ok, tc.want)
+			}
+			f.requireNoChange(t)
 		})
 	}
 }
 
-// A pod in quarantine that is gone, or whose status comes with an event, is
-// settled at once: there is nothing to ask.
-func TestWhatNeedsNoInspectionDoesNotWait(t *testing.T) {
+// If a quarantined pod is gone, or a CRI event has its status, it needs no
+// inspection.
+func TestQuarantineEndsWithoutInspection(t *testing.T) {
 	for name, do := range map[string]func(f *fixture){
 		"gone":   func(f *fixture) { f.list() },
-		"status": func(f *fixture) { f.hear(1, full(hint("a", "c=exited", "c=exited"))) },
+		"status": func(f *fixture) { f.sendHint(1, withStatus(hint("a", "c=exited", "c=exited"))) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t)
-				f.quarantined(t, 4, plegtest.Pod("a", "c=running"))
-				do(f)
-				c, ok := f.poll()
-				if !ok || !c.known || c.UID != "a" {
-					t.Fatalf("change %+v: %v, want one that needs no inspection", c, ok)
-				}
-				f.settle("a", nil)
-				if got := f.differ.Quarantined(); len(got) > 0 {
-					t.Errorf("quarantined %+v, want none", got)
-				}
-				f.requireNoRetry(t)
-			})
+		runDiffer(t, name, func(t *testing.T, f *fixture) {
+			f.quarantine(t, 4, plegtest.Pod("a", "c=running"))
+			do(f)
+			c, ok := f.nextChange()
+			if !ok || !c.known || c.UID != "a" {
+				t.Fatalf("change %+v: %v, want one that needs no inspection", c, ok)
+			}
+			f.settle("a", nil)
+			if got := f.differ.Quarantined(); len(got) > 0 {
+				t.Errorf("quarantined %+v, want none", got)
+			}
+			f.requireNoRetry(t)
 		})
 	}
 }
 
-func TestFreshPodsGoFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		sick, well := plegtest.Pod("sick", "c=running"), plegtest.Pod("well", "c=running")
-		f.quarantined(t, 1, sick)
-		f.list(sick, well)
-		if c, ok := f.offered(); ok {
-			t.Errorf("retry of pod %s while another waits for an inspector", c.UID)
+func TestRetriesWaitForFirstInspections(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		hung, healthy := plegtest.Pod("hung", "c=running"), plegtest.Pod("healthy", "c=running")
+		f.quarantine(t, 1, hung)
+		f.list(hung, healthy)
+		if c, ok := f.nextRetry(); ok {
+			t.Errorf("retry of pod %s while another pod waits for its first inspection", c.UID)
 		}
-		f.take(t, "well", "Started(c)")
-		f.takeRetry(t, "sick", "Started(c)", 1)
+		f.requireChange(t, "healthy", "Started(c)")
+		f.requireRetry(t, "hung", "Started(c)", 1)
 	})
 }
 
-// A pod that waits for its retry is not under way: what is tried is what it is
-// by then.
-func TestRetryIsOfTheNewestObservation(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		f.quarantined(t, 1, plegtest.Pod("a", "c=running"))
+func TestRetryUsesTheNewestObservation(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		f.quarantine(t, 1, plegtest.Pod("a", "c=running"))
 		f.list(plegtest.Pod("a", "c=running"))
 		f.list(plegtest.Pod("a", "c=exited"))
-		f.takeRetry(t, "a", "Died(c)", 1)
+		f.requireRetry(t, "a", "Died(c)", 1)
 		f.settle("a", nil)
 		f.requireNoRetry(t)
 	})
 }
 
-// An error that comes back promptly is tried again at the next listing.
+// If a retry fails without hanging, the next listing retries it.
 func TestPromptErrorEndsTheWaitButNotTheQuarantine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	testDiffer(t, func(t *testing.T, f *fixture) {
 		pod := plegtest.Pod("a", "c=running")
-		f.quarantined(t, 4, pod)
+		f.quarantine(t, 4, pod)
 		time.Sleep(maxQuarantine)
 		f.list(pod)
 		for range 3 {
-			f.takeRetry(t, "a", "Started(c)", 4)
+			f.requireRetry(t, "a", "Started(c)", 4)
 			f.settle("a", errInspect)
 			f.requireNoRetry(t)
 			f.list(pod)
 		}
-		f.takeRetry(t, "a", "Started(c)", 4)
-		f.hang("a")
+		f.requireRetry(t, "a", "Started(c)", 4)
+		f.settleHung("a")
 		time.Sleep(8*period - 1)
 		f.list(pod)
 		f.requireNoRetry(t)
 	})
 }
 
-// In its quarantine a pod is not covered by the listings, and all others are.
 func TestQuarantinedPodIsPending(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		sick, well := plegtest.Pod("sick", "c=running"), plegtest.Pod("well", "c=running")
-		f.quarantined(t, 2, sick)
-		f.list(sick, well)
-		f.take(t, "well", "Started(c)")
-		f.settle("well", nil)
-		f.list(sick, well)
-		f.requirePending(t, "sick")
-		f.observe(stage.Observation{UID: "sick", At: at(f.lists).Add(1), Pod: sick})
-		if at, ok := f.cache.touched["sick"]; ok {
-			t.Errorf("touched at %v, though it has not been inspected", at)
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		hung, healthy := plegtest.Pod("hung", "c=running"), plegtest.Pod("healthy", "c=running")
+		f.quarantine(t, 2, hung)
+		f.list(hung, healthy)
+		f.requireChange(t, "healthy", "Started(c)")
+		f.settle("healthy", nil)
+		f.list(hung, healthy)
+		f.requirePending(t, "hung")
+		f.sendObservation(stage.Observation{UID: "hung", At: at(f.lists).Add(1), Pod: hung})
+		if at, ok := f.cache.touched["hung"]; ok {
+			t.Errorf("touched at %v without an inspection", at)
 		}
 	})
 }
 
-// Between two listings that are far apart, one is asked for when a wait ends.
-func TestListingIsAskedForWhenAWaitEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		f.quarantined(t, 3, plegtest.Pod("a", "c=running"))
+// The relist period may be much longer than the wait.
+func TestRelistIsRequestedWhenAWaitEnds(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		f.quarantine(t, 3, plegtest.Pod("a", "c=running"))
 		before := f.lister.relists.Load()
 		time.Sleep(2*period - 1)
 		synctest.Wait()
 		if got := f.lister.relists.Load(); got != before {
-			t.Errorf("asked for %d listings before the wait has ended", got-before)
+			t.Errorf("%d relists requested before the wait has ended", got-before)
 		}
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if got := f.lister.relists.Load(); got != before+1 {
-			t.Errorf("asked for %d listings at the end of the wait, want 1", got-before)
+			t.Errorf("%d relists requested at the end of the wait, want 1", got-before)
 		}
 	})
 }
 
-func TestQuarantineIsNamed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+func TestQuarantineIsReported(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
 		began := time.Now()
-		f.quarantined(t, 3, plegtest.Pod("a", "c=running"))
+		f.quarantine(t, 3, plegtest.Pod("a", "c=running"))
 		want := []pleg.Quarantined{{
 			UID: "a", Namespace: "ns", Name: "name-a", Since: began, Hung: 3, NextTry: time.Now().Add(2 * period), Err: errInspect,
 		}}
@@ -329,7 +317,7 @@ func TestQuarantineIsNamed(t *testing.T) {
 		}
 		gauge(1)
 		f.list()
-		f.poll()
+		f.nextChange()
 		f.settle("a", nil)
 		gauge(0)
 		warns, infos := strings.Count(f.logged.String(), "level=WARN"), strings.Count(f.logged.String(), "level=INFO")
@@ -339,26 +327,26 @@ func TestQuarantineIsNamed(t *testing.T) {
 	})
 }
 
-// A pod in quarantine is delivered uninspected all the same.
+// Quarantine does not prevent uninspected delivery.
 func TestHungInspectionsCountAsFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newDelivering(t, 2)
+		f := newFixture(t, 2)
 		pod := plegtest.Pod("a", "c=running")
-		f.quarantined(t, 2, pod)
-		c, ok := f.poll()
+		f.quarantine(t, 2, pod)
+		c, ok := f.nextChange()
 		if !ok || !c.Uninspected || plegtest.Words(c.Events...) != "Started(c)" {
-			t.Fatalf("change %+v: %v, want the events uninspected", c, ok)
+			t.Fatalf("change %+v: %v, want an uninspected change", c, ok)
 		}
 		f.settle("a", nil)
 		if got := f.differ.Quarantined(); len(got) != 1 {
-			t.Errorf("quarantined %+v, want the pod still", got)
+			t.Errorf("quarantined %+v, want pod a", got)
 		}
 		time.Sleep(maxQuarantine)
 		f.list(pod)
-		f.takeRetry(t, "a", "PodSync", 2)
-		f.hang("a")
+		f.requireRetry(t, "a", "PodSync", 2)
+		f.settleHung("a")
 		if got := f.differ.Quarantined(); len(got) != 1 || got[0].Hung != 3 || !errors.Is(got[0].Err, errInspect) {
-			t.Errorf("quarantined %+v, want the pod, hung 3 times", got)
+			t.Errorf("quarantined %+v, want pod a, hung 3 times", got)
 		}
 	})
 }

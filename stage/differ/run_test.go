@@ -19,19 +19,18 @@ import (
 func (f *fixture) requirePending(t *testing.T, want ...pleg.PodUID) {
 	t.Helper()
 	if !slices.Equal(f.cache.pending, want) || !f.cache.observed.Equal(at(f.lists)) {
-		t.Errorf("listing of %v observed with %v pending, want listing of %v with %v",
+		t.Errorf("cache has the listing of %v with %v pending, want the listing of %v with %v",
 			f.cache.observed, f.cache.pending, at(f.lists), want)
 	}
 }
 
 func TestListingCoversEveryPodThatIsNotPending(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	testDiffer(t, func(t *testing.T, f *fixture) {
 		a, other := plegtest.Pod("a", "c=running"), plegtest.Pod("b", "d=running")
 		f.list(a, other)
-		f.requirePending(t, "a", "b") // and nobody has taken a change
-		f.take(t, "a", "Started(c)")
-		f.take(t, "b", "Started(d)")
+		f.requirePending(t, "a", "b")
+		f.requireChange(t, "a", "Started(c)")
+		f.requireChange(t, "b", "Started(d)")
 		f.settle("a", nil)
 		f.list(a, other)
 		f.requirePending(t, "b")
@@ -41,11 +40,10 @@ func TestListingCoversEveryPodThatIsNotPending(t *testing.T) {
 	})
 }
 
-func TestPodFoundUnchangedInFlightIsTouched(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+func TestPodListedUnchangedInFlightIsTouched(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
 		f.list(plegtest.Pod("a", "c=running"))
-		f.take(t, "a", "Started(c)")
+		f.requireChange(t, "a", "Started(c)")
 		f.list(plegtest.Pod("a", "c=running"))
 		f.list(plegtest.Pod("a", "c=running"))
 		if len(f.cache.touched) > 0 {
@@ -58,11 +56,10 @@ func TestPodFoundUnchangedInFlightIsTouched(t *testing.T) {
 	})
 }
 
-func TestFailureTouchesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+func TestFailedInspectionTouchesNothing(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
 		f.list(plegtest.Pod("a", "c=running"))
-		f.take(t, "a", "Started(c)")
+		f.requireChange(t, "a", "Started(c)")
 		f.list(plegtest.Pod("a", "c=running"))
 		f.settle("a", errInspect)
 		if len(f.cache.touched) > 0 {
@@ -71,13 +68,12 @@ func TestFailureTouchesNothing(t *testing.T) {
 	})
 }
 
-// A mark says that everything the listing showed has been told.
-func TestMarksWhatIsSettled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+// A mark follows the last change of a listing.
+func TestMarkIsSentOnceAllChangesAreSettled(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
 		requireMarks := func(want ...time.Time) {
 			t.Helper()
-			f.requireQuiet(t)
+			f.requireNoChange(t)
 			if !slices.EqualFunc(f.marks, want, time.Time.Equal) {
 				t.Errorf("marks = %v, want %v", f.marks, want)
 			}
@@ -86,75 +82,71 @@ func TestMarksWhatIsSettled(t *testing.T) {
 		f.list()
 		requireMarks(at(1))
 		f.list(plegtest.Pod("a", "c=running"), plegtest.Pod("b", "d=running"))
-		f.take(t, "a", "Started(c)")
-		f.take(t, "b", "Started(d)")
+		f.requireChange(t, "a", "Started(c)")
+		f.requireChange(t, "b", "Started(d)")
 		requireMarks()
 		f.settle("a", errInspect)
 		f.settle("b", nil)
 		requireMarks()
 		f.list(plegtest.Pod("a", "c=running"), plegtest.Pod("b", "d=running"))
-		f.take(t, "a", "Started(c)")
+		f.requireChange(t, "a", "Started(c)")
 		f.list(plegtest.Pod("a", "c=exited"), plegtest.Pod("b", "d=running"))
 		f.settle("a", nil)
-		f.take(t, "a", "Died(c)")
+		f.requireChange(t, "a", "Died(c)")
 		requireMarks()
 		f.settle("a", nil)
 		requireMarks(at(4))
 	})
 }
 
-func TestNeverBlocksOnTheInspector(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+func TestBusyInspectorBlocksNothing(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
 		var pods []*pleg.Pod
 		for n := range 100 {
 			pods = append(pods, plegtest.Pod(pleg.PodUID(fmt.Sprint(n)), "c=running"))
 		}
 		f.list(pods...)
-		f.list(pods...) // nobody takes the changes, and yet these return
+		f.list(pods...) // the inspector has received nothing yet
 		f.list(pods[1:]...)
 		for n := range 50 {
-			f.take(t, pleg.PodUID(fmt.Sprint(n)), "Started(c)")
+			f.requireChange(t, pleg.PodUID(fmt.Sprint(n)), "Started(c)")
 		}
 		f.settle("0", nil)
-		f.takeKnown(t, "0", "Died(c) Removed(c)") // overtakes what waits for an inspector
+		f.requireKnownChange(t, "0", "Died(c) Removed(c)") // before the changes that wait for an inspector
 		f.list(pods[1:]...)
 		for n := 50; n < 100; n++ {
-			f.take(t, pleg.PodUID(fmt.Sprint(n)), "Started(c)")
+			f.requireChange(t, pleg.PodUID(fmt.Sprint(n)), "Started(c)")
 		}
-		f.requireQuiet(t)
+		f.requireNoChange(t)
 	})
 }
 
-func TestEndsWhenTheListingsEndAndAllIsSettled(t *testing.T) {
-	for name, waiting := range map[string]bool{"idle": false, "with changes nobody took": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t)
-				f.list(plegtest.Pod("a", "c=running"), plegtest.Pod("b", "c=running"))
-				f.take(t, "a", "Started(c)")
-				if !waiting {
-					f.take(t, "b", "Started(c)")
+func TestRunEndsWhenItsInputsAreClosed(t *testing.T) {
+	for name, waiting := range map[string]bool{"idle": false, "with a change that the inspector has not received": true} {
+		runDiffer(t, name, func(t *testing.T, f *fixture) {
+			f.list(plegtest.Pod("a", "c=running"), plegtest.Pod("b", "c=running"))
+			f.requireChange(t, "a", "Started(c)")
+			if !waiting {
+				f.requireChange(t, "b", "Started(c)")
+			}
+			f.closed = true
+			close(f.listings)
+			close(f.observations)
+			synctest.Wait()
+			for _, changes := range []<-chan stage.Change{f.inspect, f.retry, f.known} {
+				if c, ok := <-changes; ok {
+					t.Errorf("change after the inputs were closed: %+v", c)
 				}
-				f.closed = true
-				close(f.listings)
-				close(f.observations)
-				synctest.Wait()
-				for _, changes := range []<-chan stage.Change{f.inspect, f.retry, f.known} {
-					if c, ok := <-changes; ok {
-						t.Errorf("change after the end: %+v", c)
-					}
-				}
-				f.settle("a", nil) // must not block
-				synctest.Wait()
-				if len(f.ended) > 0 {
-					t.Error("Run returned before the inspector was done")
-				}
-				close(f.settled)
-				if err := <-f.ended; err != nil {
-					t.Errorf("Run = %v, want nil", err)
-				}
-			})
+			}
+			f.settle("a", nil) // does not block
+			synctest.Wait()
+			if len(f.ended) > 0 {
+				t.Error("Run returned before settled was closed")
+			}
+			close(f.settled)
+			if err := <-f.ended; err != nil {
+				t.Errorf("Run = %v, want nil", err)
+			}
 		})
 	}
 }
@@ -162,14 +154,14 @@ func TestEndsWhenTheListingsEndAndAllIsSettled(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	d := newDiffer(t, &fakeCache{}, instrument.Registry{Registerer: reg})
-	strange := plegtest.Pod("d", "")
-	strange.Containers = []*pleg.Container{{ID: "x", State: 99}}
+	invalid := plegtest.Pod("d", "")
+	invalid.Containers = []*pleg.Container{{ID: "x", State: 99}}
 	pods := []*pleg.Pod{
 		plegtest.Pod("a", "c=running d=exited e=created /s=running /t=running"),
 		plegtest.Pod("b", "c=running /s=exited"),
 		plegtest.Pod("c", "c=unknown /s=running"),
 		plegtest.Pod("a", ""),
-		strange,
+		invalid,
 	}
 	want := map[string]float64{
 		"pleg_running_pods": 2, "pleg_duplicate_pods_total": 1,
@@ -194,7 +186,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	if len(want) > 0 {
-		t.Errorf("missing: %v", want)
+		t.Errorf("missing metrics: %v", want)
 	}
 	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v, %v", problems, err)

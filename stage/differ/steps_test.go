@@ -11,192 +11,178 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// A container that lives and dies while an inspection of its pod is under way is
-// told of all the same, step by step.
-func TestEveryStepOfAShortLife(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+// The CRI events of a container that starts and exits during an inspection of its
+// pod become one change each.
+func TestStepsDuringAnInspectionAreChanges(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
 		f.list(plegtest.Pod("a", "/s=running"))
-		f.take(t, "a", "Started(/s)")
-		f.hear(1, full(hint("a", "c=created", "c=created /s=running")))
-		f.hear(2, full(hint("a", "c=running", "c=running /s=running")))
-		f.hear(3, full(hint("a", "c=exited", "c=exited /s=running")))
-		f.hear(4, full(hint("a", "c=removed", "/s=running")))
-		f.requireQuiet(t)
+		f.requireChange(t, "a", "Started(/s)")
+		f.sendHint(1, withStatus(hint("a", "c=created", "c=created /s=running")))
+		f.sendHint(2, withStatus(hint("a", "c=running", "c=running /s=running")))
+		f.sendHint(3, withStatus(hint("a", "c=exited", "c=exited /s=running")))
+		f.sendHint(4, withStatus(hint("a", "c=removed", "/s=running")))
+		f.requireNoChange(t)
 		if len(f.cache.touched) > 0 {
-			t.Errorf("touched %v while the inspection was under way", f.cache.touched)
+			t.Errorf("touched %v during the inspection", f.cache.touched)
 		}
 		for n, words := range []string{"Changed(c)", "Started(c)", "Died(c)", "Removed(c)"} {
 			f.settle("a", nil)
-			if c, want := f.take(t, "a", words), at(1).Add(time.Duration(n+1)*time.Second/10); !c.At.Equal(want) {
+			if c, want := f.requireChange(t, "a", words), at(1).Add(time.Duration(n+1)*time.Second/10); !c.At.Equal(want) {
 				t.Errorf("%s at %v, want the time of its event %v", words, c.At, want)
 			}
 		}
 		f.settle("a", nil)
-		f.requireQuiet(t)
+		f.requireNoChange(t)
 	})
 }
 
-// A listing tells only how things are: no step of events may wait behind it, and
-// it may not hide one.
+// A listing during an inspection neither hides an earlier step nor becomes one.
 func TestListingAfterSteps(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	testDiffer(t, func(t *testing.T, f *fixture) {
 		f.list(plegtest.Pod("a", "/s=running"))
-		f.take(t, "a", "Started(/s)")
-		f.hear(1, full(hint("a", "c=running", "c=running /s=running")))
+		f.requireChange(t, "a", "Started(/s)")
+		f.sendHint(1, withStatus(hint("a", "c=running", "c=running /s=running")))
 		f.list(plegtest.Pod("a", "d=running /s=running"))
 		f.list(plegtest.Pod("a", "d=exited /s=running"))
 		f.settle("a", nil)
-		f.take(t, "a", "Started(c)")
+		f.requireChange(t, "a", "Started(c)")
 		f.settle("a", nil)
-		f.take(t, "a", "Died(c) Removed(c) Died(d)")
+		f.requireChange(t, "a", "Died(c) Removed(c) Died(d)")
 	})
 }
 
-func TestFailureDropsTheStepsAndKeepsTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+func TestFailureKeepsOnlyTheLastStep(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
 		f.list(plegtest.Pod("a", "/s=running"))
-		f.take(t, "a", "Started(/s)")
-		f.hear(1, full(hint("a", "c=running", "c=running /s=running")))
-		f.hear(2, full(hint("a", "c=exited", "c=exited /s=running")))
+		f.requireChange(t, "a", "Started(/s)")
+		f.sendHint(1, withStatus(hint("a", "c=running", "c=running /s=running")))
+		f.sendHint(2, withStatus(hint("a", "c=exited", "c=exited /s=running")))
 		f.settle("a", errInspect)
-		f.requireQuiet(t)
+		f.requireNoChange(t)
 		f.list(plegtest.Pod("a", "c=exited /s=running"))
-		f.take(t, "a", "Died(c) Started(/s)")
+		f.requireChange(t, "a", "Died(c) Started(/s)")
 	})
 }
 
-// However many events come meanwhile, a bounded number waits and the last one
-// counts.
 func TestStepsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	testDiffer(t, func(t *testing.T, f *fixture) {
 		f.list(plegtest.Pod("a", "/s=running"))
-		f.take(t, "a", "Started(/s)")
-		const lives = 100
+		f.requireChange(t, "a", "Started(/s)")
+		const containers = 100
 		words := "/s=running"
-		for n := range lives {
+		for n := range containers {
 			words = fmt.Sprintf("c%d=running %s", n, words)
-			f.hear(n+1, hint("a", fmt.Sprintf("c%d=running", n), words))
+			f.sendHint(n+1, hint("a", fmt.Sprintf("c%d=running", n), words))
 		}
 		changes, started := 0, 0
 		for {
 			f.settle("a", nil)
-			c, ok := f.poll()
+			c, ok := f.nextChange()
 			if !ok {
 				break
 			}
 			changes++
 			started += len(c.Events)
 		}
-		if changes > 20 || started != lives {
-			t.Errorf("%d changes tell of %d containers, want at most 20 and all %d", changes, started, lives)
+		if changes > 20 || started != containers {
+			t.Errorf("%d changes have %d events, want at most 20 with all %d", changes, started, containers)
 		}
 	})
 }
 
-func TestPodThatAnEventRemovesIsGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		f.settledList(t, plegtest.Pod("a", "/s=exited"))
-		f.hear(5, hint("a", "/s=removed", ""))
-		f.takeKnown(t, "a", "Removed(/s)")
+func TestPodRemovedByACRIEventStaysGone(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		f.listAndSettle(plegtest.Pod("a", "/s=exited"))
+		f.sendHint(5, hint("a", "/s=removed", ""))
+		f.requireKnownChange(t, "a", "Removed(/s)")
 		f.settle("a", nil)
-		// A listing that began before still has the pod, and one that began a
-		// moment after has its sandbox.
+		// A listing that began before the CRI event still has the pod. One that
+		// began a moment later still has its sandbox.
 		f.listings <- stage.Listing{At: at(1).Add(time.Second / 10), Pods: []*pleg.Pod{plegtest.Pod("a", "t=running")}}
 		f.list(plegtest.Pod("a", "/s=exited"))
-		f.requireQuiet(t)
+		f.requireNoChange(t)
 		f.list(plegtest.Pod("a", "/t=running"))
-		f.take(t, "a", "Started(/t)")
+		f.requireChange(t, "a", "Started(/t)")
 	})
 }
 
-// A runtime may list what it has removed for some milliseconds, not for ever.
-func TestRemovedContainerIsHeldToBeGoneForAWhile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+// A runtime may list a removed container for some milliseconds.
+func TestRemovedContainerIsIgnoredForTenSeconds(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
 		pod := plegtest.Pod("a", "c=exited d=running")
-		f.settledList(t, pod)
-		f.hear(1, hint("a", "c=removed", "d=running"))
-		f.take(t, "a", "Removed(c)")
+		f.listAndSettle(pod)
+		f.sendHint(1, hint("a", "c=removed", "d=running"))
+		f.requireChange(t, "a", "Removed(c)")
 		f.settle("a", nil)
 		for range 5 {
 			f.list(pod)
-			f.requireQuiet(t)
+			f.requireNoChange(t)
 			time.Sleep(2 * time.Second)
 		}
 		time.Sleep(time.Millisecond)
 		f.list(pod)
-		f.take(t, "a", "Died(c)")
+		f.requireChange(t, "a", "Died(c)")
 	})
 }
 
-// An event too old to be used still says that its container is gone for good.
-func TestLateRemovalCounts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		f.settledList(t, plegtest.Pod("a", "c=exited d=running"))
-		f.hear(-1, hint("a", "c=removed", "d=running"))
-		f.requireQuiet(t)
+func TestLateRemovalIsRemembered(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		f.listAndSettle(plegtest.Pod("a", "c=exited d=running"))
+		f.sendHint(-1, hint("a", "c=removed", "d=running"))
+		f.requireNoChange(t)
 		f.list(plegtest.Pod("a", "c=exited d=running"))
-		f.take(t, "a", "Removed(c)")
+		f.requireChange(t, "a", "Removed(c)")
 	})
 }
 
-func TestRelistOfOnePod(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		f.settledList(t, plegtest.Pod("a", "c=running"), plegtest.Pod("b", "d=running"))
+func TestSinglePodRelist(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		f.listAndSettle(plegtest.Pod("a", "c=running"), plegtest.Pod("b", "d=running"))
 		now := at(1).Add(time.Second / 10)
-		f.observe(stage.Observation{UID: "a", At: now, Pod: plegtest.Pod("a", "c=exited")})
-		f.take(t, "a", "Died(c)")
-		f.observe(stage.Observation{UID: "b", At: now})
-		f.takeKnown(t, "b", "Died(d) Removed(d)")
-		f.observe(stage.Observation{UID: "x", At: now})
-		f.requireQuiet(t)
+		f.sendObservation(stage.Observation{UID: "a", At: now, Pod: plegtest.Pod("a", "c=exited")})
+		f.requireChange(t, "a", "Died(c)")
+		f.sendObservation(stage.Observation{UID: "b", At: now})
+		f.requireKnownChange(t, "b", "Died(d) Removed(d)")
+		f.sendObservation(stage.Observation{UID: "x", At: now})
+		f.requireNoChange(t)
 		if got := f.cache.touched["x"]; !got.Equal(now) || len(f.cache.touched) != 1 {
-			t.Errorf("touched %v, want only the pod that nobody knew, at %v", f.cache.touched, now)
+			t.Errorf("touched %v, want only the unknown pod, at %v", f.cache.touched, now)
 		}
 	})
 }
 
-// Between two listings, what is remembered of pods that are gone is bounded.
-func TestFloodOfGonePodsAsksForAListing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		f.settledList(t)
-		flood := func(n int) {
+// The memory of removed pods is bounded; a listing clears it.
+func TestManyRemovedPodsRequestARelist(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		f.listAndSettle()
+		remove := func(n int) {
 			for i := range n {
 				f.observations <- stage.Observation{UID: pleg.PodUID(fmt.Sprint(i)), At: at(f.lists).Add(time.Second / 10)}
 			}
 			synctest.Wait()
 		}
-		flood(4000)
+		remove(4000)
 		if got := f.lister.relists.Load(); got != 0 {
-			t.Errorf("listings asked for = %d, want none yet", got)
+			t.Errorf("relists requested = %d, want none yet", got)
 		}
-		f.settledList(t)
-		flood(4000) // the listing has cleared what was there
+		f.listAndSettle()
+		remove(4000) // the listing has cleared the first ones
 		if got := f.lister.relists.Load(); got != 0 {
-			t.Errorf("listings asked for after a listing = %d, want none yet", got)
+			t.Errorf("relists requested after a listing = %d, want none yet", got)
 		}
-		flood(5000)
+		remove(5000)
 		if got := f.lister.relists.Load(); got == 0 {
-			t.Error("no listing asked for")
+			t.Error("no relist requested")
 		}
 	})
 }
 
-func TestRequestedReinspectionAsksForAListing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		f.settledList(t, plegtest.Pod("a", "c=running"))
-		f.request("a")
+func TestReinspectionRequestsARelist(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		f.listAndSettle(plegtest.Pod("a", "c=running"))
+		f.requestReinspect("a")
 		if got := f.lister.relists.Load(); got != 1 {
-			t.Errorf("listings asked for = %d, want 1", got)
+			t.Errorf("relists requested = %d, want 1", got)
 		}
 	})
 }

@@ -2,7 +2,6 @@ package differ_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -10,54 +9,49 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// A list is dated when it was asked for. If its answer takes long, events have a
-// later date and tell of what the list has seen to be over: they bring nothing
-// back. An event that was made after the answer does.
-func TestEventFromBeforeTheAnswerToAListBringsNothingBack(t *testing.T) {
-	const answered = 9 // the lists are answered at this time
+// The time of a list is when it began. If it takes long, CRI events made before it
+// ended may have a later time than the list, and containers that the list did not
+// have any more. They bring no container back; a CRI event made after the list
+// ended does.
+func TestCRIEventMadeDuringAListBringsNoContainerBack(t *testing.T) {
+	const ended = 9 // the time at which the lists end
 	for name, tc := range map[string]struct {
-		list        []*pleg.Pod // the second one
-		told        string
-		event, pod  string
-		before, now string // told of the event, made before the answer and after it
+		list          []*pleg.Pod // the second one
+		removed       string      // the change of the second listing
+		event, pod    string
+		during, after string // the change of a CRI event made during or after the list
 	}{
 		"removed":         {[]*pleg.Pod{plegtest.Pod("a", "/s=running")}, "Removed(c)", "d=running", "d=running c=exited /s=running", "Started(d)", "Started(d) Died(c)"},
 		"removed sandbox": {[]*pleg.Pod{plegtest.Pod("a", "/t=running")}, "Removed(c) Died(/s) Removed(/s) Started(/t)", "c=exited", "c=exited /s=exited", "", "Died(c) Died(/s)"},
 		"gone":            {nil, "Removed(c) Died(/s) Removed(/s)", "c=exited", "c=exited /s=exited", "", "Died(c) Died(/s)"},
 	} {
 		for _, late := range []bool{false, true} {
-			t.Run(name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					f := newFixture(t)
-					time.Sleep(time.Until(at(answered)))
-					f.settledList(t, plegtest.Pod("a", "c=exited /s=running"))
-					f.list(tc.list...)
-					c := f.take(t, "a", tc.told)
-					f.settle(c.UID, nil)
-					h, made, want := hint("a", tc.event, tc.pod), at(answered-1), tc.before
-					if late {
-						made, want = at(answered+1), tc.now
-					}
-					f.observe(stage.Observation{UID: "a", At: made, Hint: h})
-					if want != "" {
-						f.settle(f.take(t, "a", want).UID, nil)
-					}
-					f.requireQuiet(t)
-				})
+			runDiffer(t, name, func(t *testing.T, f *fixture) {
+				time.Sleep(time.Until(at(ended)))
+				f.listAndSettle(plegtest.Pod("a", "c=exited /s=running"))
+				f.list(tc.list...)
+				f.settle(f.requireChange(t, "a", tc.removed).UID, nil)
+				h, made, want := hint("a", tc.event, tc.pod), at(ended-1), tc.during
+				if late {
+					made, want = at(ended+1), tc.after
+				}
+				f.sendObservation(stage.Observation{UID: "a", At: made, Hint: h})
+				if want != "" {
+					f.settle(f.requireChange(t, "a", want).UID, nil)
+				}
+				f.requireNoChange(t)
 			})
 		}
 	}
 }
 
-// A list that has a container again is believed, and so are events from then on.
 func TestListBringsAContainerBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	testDiffer(t, func(t *testing.T, f *fixture) {
 		time.Sleep(time.Until(at(9)))
-		f.settledList(t, plegtest.Pod("a", "c=running /s=running"))
-		f.settledList(t, plegtest.Pod("a", "/s=running"))
-		f.settledList(t, plegtest.Pod("a", "c=running /s=running"))
-		f.hear(1, hint("a", "c=exited", "c=exited /s=running"))
-		f.take(t, "a", "Died(c)")
+		f.listAndSettle(plegtest.Pod("a", "c=running /s=running"))
+		f.listAndSettle(plegtest.Pod("a", "/s=running"))
+		f.listAndSettle(plegtest.Pod("a", "c=running /s=running"))
+		f.sendHint(1, hint("a", "c=exited", "c=exited /s=running"))
+		f.requireChange(t, "a", "Died(c)")
 	})
 }

@@ -12,7 +12,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
@@ -24,54 +23,56 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // at returns the time of the nth listing.
 func at(n int) time.Time { return time.Unix(1_700_000_000+int64(n), 0) }
 
-// bed is a dispatcher in a bubble; the test is its inspector.
-type bed struct {
+// fixture is a dispatcher in a bubble. The test acts as the inspector.
+type fixture struct {
 	*dispatcher.Dispatcher
 	in    chan stage.Outcome
 	ended chan error
 	stop  func()
 }
 
-// newBed returns a dispatcher that is yet to run.
-func newBed(t *testing.T, metrics instrument.Registry) *bed {
+// newFixture returns a dispatcher that does not run yet.
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	d, err := dispatcher.New(dispatcher.Options{
-		History: 100, SlowAfter: 30 * time.Second, Logger: slog.New(slog.DiscardHandler), Metrics: metrics,
+		History: 100, SlowAfter: 30 * time.Second, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
-	b := &bed{Dispatcher: d, in: make(chan stage.Outcome), ended: make(chan error, 1)}
-	b.stop = sync.OnceFunc(func() { close(b.in) })
-	return b
+	f := &fixture{Dispatcher: d, in: make(chan stage.Outcome), ended: make(chan error, 1)}
+	f.stop = sync.OnceFunc(func() { close(f.in) })
+	return f
 }
 
-func (b *bed) run(t *testing.T) {
+func (f *fixture) run(t *testing.T) {
 	t.Helper()
-	go func() { b.ended <- b.Run(b.in) }()
-	t.Cleanup(b.stop)
+	go func() { f.ended <- f.Run(f.in) }()
+	t.Cleanup(f.stop)
 }
 
-// running returns a dispatcher at work.
-func running(t *testing.T) *bed {
+// testDispatcher runs a test with a running dispatcher in a bubble.
+func testDispatcher(t *testing.T, test func(t *testing.T, f *fixture)) {
 	t.Helper()
-	b := newBed(t, instrument.Registry{})
-	b.run(t)
-	return b
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.run(t)
+		test(t, f)
+	})
 }
 
-func (b *bed) subscribe(t *testing.T, o dispatcher.SubscribeOptions) *dispatcher.Subscription {
+func (f *fixture) subscribe(t *testing.T, o dispatcher.SubscribeOptions) *dispatcher.Subscription {
 	t.Helper()
-	s, err := b.Subscribe(o)
+	s, err := f.Subscribe(o)
 	if err != nil {
 		t.Fatalf("Subscribe(%+v): %v", o, err)
 	}
 	return s
 }
 
-// publish sends the outcome of a pod that has these events, such as
-// "Started(c) Died(/s)", and waits until it is delivered.
-func (b *bed) publish(uid pleg.PodUID, words string) {
+// publish sends an outcome with these events, such as "Started(c) Died(/s)", and
+// waits until it is delivered.
+func (f *fixture) publish(uid pleg.PodUID, words string) {
 	o := stage.Outcome{UID: uid, Pod: plegtest.Pod(uid, "")}
 	for word := range strings.FieldsSeq(words) {
 		name, rest, _ := strings.Cut(word, "(")
@@ -84,16 +85,16 @@ func (b *bed) publish(uid pleg.PodUID, words string) {
 			ContainerID: pleg.ContainerID(id), Sandbox: sandbox, ObservedAt: at(1),
 		})
 	}
-	b.in <- o
+	f.in <- o
 	synctest.Wait()
 }
 
-// noticed is more than the time after which the dispatcher notices that a
-// subscriber reads again.
-const noticed = 20 * time.Millisecond
+// resumeTime is longer than the dispatcher takes to see that a subscriber reads
+// again.
+const resumeTime = 20 * time.Millisecond
 
-// read takes the events that are there, until the channel is empty and nothing
-// follows. It fails unless their sequence numbers grow.
+// read returns the events in the channel, until it stays empty. Their sequence
+// numbers must grow.
 func read(t *testing.T, s *dispatcher.Subscription) []pleg.Event {
 	t.Helper()
 	var got []pleg.Event
@@ -112,16 +113,16 @@ func read(t *testing.T, s *dispatcher.Subscription) []pleg.Event {
 			if waited {
 				return got
 			}
-			time.Sleep(noticed)
+			time.Sleep(resumeTime)
 			synctest.Wait()
 			waited = true
 		}
 	}
 }
 
-// tell returns the events as words, each with its pod and, if it stands for
-// others, how many.
-func tell(events []pleg.Event) string {
+// wordsOf returns the events as words, such as "a:Died(c)" or "a:PodSync*2" for
+// one with Missed 2.
+func wordsOf(events []pleg.Event) string {
 	words := make([]string, len(events))
 	for i, ev := range events {
 		words[i] = fmt.Sprintf("%s:%s", ev.PodUID, plegtest.Words(ev))
@@ -134,12 +135,12 @@ func tell(events []pleg.Event) string {
 
 func requireRead(t *testing.T, s *dispatcher.Subscription, want string) {
 	t.Helper()
-	if got := tell(read(t, s)); got != want {
+	if got := wordsOf(read(t, s)); got != want {
 		t.Errorf("subscriber %s got %q, want %q", s.Name(), got, want)
 	}
 }
 
-// requireClosed fails unless the channel is closed once it is drained.
+// requireClosed drains the channel, which must then be closed.
 func requireClosed(t *testing.T, s *dispatcher.Subscription) {
 	t.Helper()
 	synctest.Wait()
@@ -153,7 +154,7 @@ func requireClosed(t *testing.T, s *dispatcher.Subscription) {
 			t.Fatalf("the channel of subscriber %s is open", s.Name())
 		}
 	}
-	t.Fatalf("the channel of subscriber %s does not end", s.Name())
+	t.Fatalf("the channel of subscriber %s has more events than its capacity", s.Name())
 }
 
 func seqs(events []pleg.Event) []uint64 {
@@ -164,7 +165,7 @@ func seqs(events []pleg.Event) []uint64 {
 	return slices.Clip(seqs)
 }
 
-// outcome is that of a pod whose nth container has started.
+// outcome returns that of a pod whose container n has started.
 func outcome(uid pleg.PodUID, n int) stage.Outcome {
 	return stage.Outcome{UID: uid, Pod: plegtest.Pod(uid, ""), Events: []pleg.Event{{
 		Type: pleg.ContainerStarted, PodUID: uid, ContainerID: pleg.ContainerID(fmt.Sprint(n)),

@@ -16,36 +16,31 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage/hinter"
 )
 
-func whole(uid pleg.PodUID) pleg.Hint {
+// newHint returns a complete CRI event.
+func newHint(uid pleg.PodUID) pleg.Hint {
 	return pleg.Hint{UID: uid, At: time.Now(), Container: "c", Pod: &pleg.Pod{UID: uid}}
 }
 
-func TestEventsArePassedOnInOrder(t *testing.T) {
+func TestCRIEventsKeepTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pods := &fakePods{}
-		events := &fakeEvents{streams: []func(context.Context, func(), func(pleg.Hint)) error{
-			func(ctx context.Context, opened func(), hint func(pleg.Hint)) error {
-				opened()
-				hint(whole("a"))
-				hint(whole("b"))
-				hint(whole("a"))
-				<-ctx.Done()
-				return context.Cause(ctx)
-			},
-		}}
+		events := streamOf(func(hint func(pleg.Hint)) {
+			hint(newHint("a"))
+			hint(newHint("b"))
+			hint(newHint("a"))
+		})
 		f := run(t, pods, events, nil)
-		f.want("observations", f.observations(), []pleg.PodUID{"a", "b", "a"})
-		f.want("lists", len(pods.asked()), 0)
+		f.require("observations", f.observations(), []pleg.PodUID{"a", "b", "a"})
+		f.require("lists", len(pods.relisted()), 0)
 	})
 }
 
-func TestIncompleteEventRelistsThePod(t *testing.T) {
-	future := whole("a")
-	for name, spoil := range map[string]func(*pleg.Hint){
+func TestIncompleteCRIEventRelistsThePod(t *testing.T) {
+	for name, breakHint := range map[string]func(*pleg.Hint){
 		"no statuses":    func(h *pleg.Hint) { h.Pod = nil },
 		"no time":        func(h *pleg.Hint) { h.At = time.Time{} },
 		"in the future":  func(h *pleg.Hint) { h.At = h.At.Add(time.Hour) },
-		"no pod at all":  func(h *pleg.Hint) { h.UID = "" },
+		"no pod UID":     func(h *pleg.Hint) { h.UID = "" },
 		"state unknown":  func(h *pleg.Hint) { h.Pod, h.State = nil, pleg.StateUnknown },
 		"removed, empty": func(h *pleg.Hint) { h.Pod, h.Removed = nil, true },
 		"nil container":  func(h *pleg.Hint) { h.Pod = &pleg.Pod{UID: "a", Containers: []*pleg.Container{nil}} },
@@ -61,55 +56,46 @@ func TestIncompleteEventRelistsThePod(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				pods := &fakePods{}
-				events := &fakeEvents{streams: []func(context.Context, func(), func(pleg.Hint)) error{
-					func(ctx context.Context, _ func(), hint func(pleg.Hint)) error {
-						h := future
-						h.At = time.Now()
-						spoil(&h)
-						hint(h)
-						<-ctx.Done()
-						return context.Cause(ctx)
-					},
-				}}
+				events := streamOf(func(hint func(pleg.Hint)) {
+					h := newHint("a")
+					breakHint(&h)
+					hint(h)
+				})
 				f := run(t, pods, events, nil)
 				f.observations()
-				if name == "no pod at all" {
-					f.wantRelists(1)
+				if name == "no pod UID" {
+					f.requireRelists(1)
 				} else {
-					f.want("relists of the pod", pods.asked(), []pleg.PodUID{"a"})
+					f.require("relists of the pod", pods.relisted(), []pleg.PodUID{"a"})
 				}
 			})
 		})
 	}
 }
 
-func TestFloodIsBounded(t *testing.T) {
-	const flood = 100_000
+func TestManyCRIEventsAreBounded(t *testing.T) {
+	const announced = 100_000
 	synctest.Test(t, func(t *testing.T) {
 		pods := &fakePods{took: time.Second}
-		events := &fakeEvents{streams: []func(context.Context, func(), func(pleg.Hint)) error{
-			func(ctx context.Context, _ func(), hint func(pleg.Hint)) error {
-				for i := range flood {
-					hint(whole(pleg.PodUID(fmt.Sprint(i))))
-				}
-				<-ctx.Done()
-				return context.Cause(ctx)
-			},
-		}}
+		events := streamOf(func(hint func(pleg.Hint)) {
+			for i := range announced {
+				hint(newHint(pleg.PodUID(fmt.Sprint(i))))
+			}
+		})
 		f := run(t, pods, events, nil)
-		synctest.Wait() // the stream was drained although nobody takes observations
+		synctest.Wait() // the hinter reads the stream before any observation is received
 		if relists, _ := f.lister.reported(); relists == 0 {
-			t.Error("what did not fit was not relisted")
+			t.Error("no relist was requested for the excess CRI events")
 		}
 		if got := len(f.observations()); got > 5000 {
-			t.Errorf("%d observations were kept, want a bounded number", got)
+			t.Errorf("%d observations, want at most 5000", got)
 		}
 	})
 }
 
 func TestStreamIsReportedToTheLister(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		events := &fakeEvents{streams: []func(context.Context, func(), func(pleg.Hint)) error{
+		events := &fakeEvents{streams: []stream{
 			func(_ context.Context, opened func(), _ func(pleg.Hint)) error {
 				opened()
 				time.Sleep(time.Second)
@@ -118,36 +104,33 @@ func TestStreamIsReportedToTheLister(t *testing.T) {
 		}}
 		f := run(t, &fakePods{}, events, nil)
 		synctest.Wait()
-		f.wantStream(true)
-		pass(time.Second)
-		f.wantStream(false)
-		pass(time.Second)
-		f.wantStream(true)
+		f.requireStream(true)
+		sleep(time.Second)
+		f.requireStream(false)
+		sleep(time.Second)
+		f.requireStream(true)
 	})
 }
 
-func TestBrokenStreamIsReopenedWithoutEnd(t *testing.T) {
+func TestBrokenStreamIsReopenedWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := func(context.Context, func(), func(pleg.Hint)) error { return errors.New("unavailable") }
 		panics := func(context.Context, func(), func(pleg.Hint)) error { panic("embedder") }
-		events := &fakeEvents{streams: slices.Concat(
-			slices.Repeat([]func(context.Context, func(), func(pleg.Hint)) error{broken}, 99),
-			[]func(context.Context, func(), func(pleg.Hint)) error{panics},
-		)}
+		events := &fakeEvents{streams: append(slices.Repeat([]stream{broken}, 99), panics)}
 		f := run(t, &fakePods{}, events, nil)
-		pass(time.Second)
+		sleep(time.Second)
 		if n := len(events.tries()); n < 3 || n > 8 {
 			t.Errorf("%d tries in the first second, want a few", n)
 		}
-		pass(time.Hour)
+		sleep(time.Hour)
 		tries := events.tries()
-		f.want("tries", len(tries), 101)
+		f.require("tries", len(tries), 101)
 		for i, at := range tries[10:] {
 			if wait := at.Sub(tries[9+i]); wait < 5*time.Second || wait > 10*time.Second {
 				t.Fatalf("waited %v before try %d, want 5 to 10 s", wait, 10+i)
 			}
 		}
-		f.wantStream(true)
+		f.requireStream(true)
 	})
 }
 
@@ -157,16 +140,16 @@ func TestRuntimeWithoutEvents(t *testing.T) {
 		return fmt.Errorf("receive: %w", pleg.ErrNoEvents)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		events := &fakeEvents{streams: []func(context.Context, func(), func(pleg.Hint)) error{without, without}}
+		events := &fakeEvents{streams: []stream{without, without}}
 		f := run(t, &fakePods{}, events, nil)
-		pass(time.Minute)
-		f.want("tries in a minute", len(events.tries()), 1)
-		f.wantStream(false)
-		pass(time.Hour)
-		f.want("tries in an hour", len(events.tries()), 3)
+		sleep(time.Minute)
+		f.require("tries in a minute", len(events.tries()), 1)
+		f.requireStream(false)
+		sleep(time.Hour)
+		f.require("tries in an hour", len(events.tries()), 3)
 	})
 	synctest.Test(t, func(t *testing.T) {
-		events := &fakeEvents{streams: []func(context.Context, func(), func(pleg.Hint)) error{without}}
+		events := &fakeEvents{streams: []stream{without}}
 		f := run(t, &fakePods{}, events, func(o *hinter.Options) { o.Required = true })
 		synctest.Wait()
 		select {
@@ -175,18 +158,18 @@ func TestRuntimeWithoutEvents(t *testing.T) {
 				t.Errorf("Run ended with %v, want ErrNoEvents", err)
 			}
 		default:
-			t.Error("Run goes on without the required events")
+			t.Error("Run continues without the required CRI events")
 		}
 	})
 }
 
-func TestRunEndsInTheMiddleOfEverything(t *testing.T) {
+func TestRunEndsDuringAListAndAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		events := &fakeEvents{streams: []func(context.Context, func(), func(pleg.Hint)) error{
+		events := &fakeEvents{streams: []stream{
 			func(ctx context.Context, opened func(), hint func(pleg.Hint)) error {
 				opened()
 				for ctx.Err() == nil {
-					hint(whole("a"))
+					hint(newHint("a"))
 					time.Sleep(time.Millisecond)
 				}
 				return context.Cause(ctx)
@@ -194,7 +177,7 @@ func TestRunEndsInTheMiddleOfEverything(t *testing.T) {
 		}}
 		f := run(t, &fakePods{took: time.Minute}, events, nil)
 		f.hinter.RequestRelist("b")
-		pass(time.Second)
+		sleep(time.Second)
 		f.stop()
 		if err := <-f.ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("Run ended with %v, want context.Canceled", err)
@@ -205,37 +188,32 @@ func TestRunEndsInTheMiddleOfEverything(t *testing.T) {
 	})
 }
 
-// counter counts the log lines about a flood.
-type counter struct{ atomic.Int64 }
+// lineCounter counts the log lines about too many CRI events.
+type lineCounter struct{ atomic.Int64 }
 
-func (c *counter) Write(line []byte) (int, error) {
+func (c *lineCounter) Write(line []byte) (int, error) {
 	if bytes.Contains(line, []byte("too many hints")) {
 		c.Add(1)
 	}
 	return len(line), nil
 }
 
-// A flood that full relists replace is logged once, and the next flood again.
-func TestFloodIsLoggedOnce(t *testing.T) {
+func TestTooManyCRIEventsAreLoggedOnceEachTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var floods counter
-		events := &fakeEvents{streams: []func(context.Context, func(), func(pleg.Hint)) error{
-			func(ctx context.Context, _ func(), hint func(pleg.Hint)) error {
-				for _, quiet := range []time.Duration{30 * time.Second, 2 * time.Minute} {
-					for range 100 {
-						hint(pleg.Hint{Container: "c"})
-					}
-					time.Sleep(quiet)
+		var lines lineCounter
+		events := streamOf(func(hint func(pleg.Hint)) {
+			for _, quiet := range []time.Duration{30 * time.Second, 2 * time.Minute} {
+				for range 100 {
 					hint(pleg.Hint{Container: "c"})
 				}
-				<-ctx.Done()
-				return context.Cause(ctx)
-			},
-		}}
-		f := run(t, &fakePods{}, events, func(o *hinter.Options) { o.Logger = slog.New(slog.NewTextHandler(&floods, nil)) })
+				time.Sleep(quiet)
+				hint(pleg.Hint{Container: "c"})
+			}
+		})
+		f := run(t, &fakePods{}, events, func(o *hinter.Options) { o.Logger = slog.New(slog.NewTextHandler(&lines, nil)) })
 		for _, want := range []int{1, 2} {
-			pass(35*time.Second + time.Duration(want-1)*3*time.Minute)
-			f.want("lines", int(floods.Load()), want)
+			sleep(35*time.Second + time.Duration(want-1)*3*time.Minute)
+			f.require("log lines", int(lines.Load()), want)
 		}
 	})
 }

@@ -22,18 +22,29 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var errInspect = errors.New("inspection went wrong")
+var errInspect = errors.New("inspection failed")
 
 const timeout = 10 * time.Second
 
 // at returns the time of the nth listing.
 func at(n int) time.Time { return time.Unix(1_700_000_000+int64(n), 0) }
 
-// fakeRuntime answers from its field.
+// fakeRuntime is the PodStatus method of a runtime.
 type fakeRuntime func(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error)
 
 func (f fakeRuntime) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
 	return f(ctx, pod, last)
+}
+
+func (fakeRuntime) ListPods(context.Context) ([]*pleg.Pod, error) {
+	panic("the inspector must not list pods")
+}
+
+// faulty returns a runtime whose inspections have the fault.
+func faulty(fault plegtest.Fault) fakeRuntime {
+	rt := plegtest.New()
+	rt.SetInspectFault(fault)
+	return rt.PodStatus
 }
 
 // asListed returns each pod's status as it was listed.
@@ -41,7 +52,7 @@ func asListed(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodSta
 	return plegtest.Status(pod), nil
 }
 
-// written is the last thing that was written of a pod.
+// written is the last write for a pod.
 type written struct {
 	status  *pleg.PodStatus
 	err     error
@@ -91,24 +102,17 @@ func (c *fakeCache) keptRemoved() []*pleg.ContainerStatus {
 	return kept
 }
 
-// inspectOnly has no lists, which the inspector does not ask for.
-type inspectOnly struct{ fakeRuntime }
-
-func (inspectOnly) ListPods(context.Context) ([]*pleg.Pod, error) {
-	panic("the inspector lists no pods")
-}
-
 // guarded returns a runtime behind the border.
 func guarded(t *testing.T, rt fakeRuntime) *border.Runtime {
 	t.Helper()
-	r, err := border.New(inspectOnly{rt}, border.Options{Logger: slog.New(slog.DiscardHandler)})
+	r, err := border.New(rt, border.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatalf("border: %v", err)
 	}
 	return r
 }
 
-// fixture is an inspector that runs in a bubble; the test plays differ and
+// fixture is an inspector that runs in a bubble. The test acts as differ and
 // dispatcher.
 type fixture struct {
 	cache    *fakeCache
@@ -150,8 +154,7 @@ func newAdaptiveFixture(t *testing.T, rt fakeRuntime, o inspector.Options) *fixt
 	return f
 }
 
-// change returns one of the pod, with an event for each container that has
-// died.
+// change returns a change of the pod, with an event for each exited container.
 func change(n int, pod *pleg.Pod) stage.Change {
 	c := stage.Change{UID: pod.UID, Pod: pod, At: at(n)}
 	for _, container := range pod.Containers {
@@ -162,8 +165,8 @@ func change(n int, pod *pleg.Pod) stage.Change {
 	return c
 }
 
-// do has the change inspected to its end; it returns what was settled, and the
-// outcome if there was one.
+// do sends the change and waits for the end of its inspection. It returns the
+// outcome too, if there is one.
 func (f *fixture) do(c stage.Change) (stage.Settled, stage.Outcome, bool) {
 	f.inspect <- c
 	s := <-f.settled
@@ -176,7 +179,7 @@ func (f *fixture) do(c stage.Change) (stage.Settled, stage.Outcome, bool) {
 	}
 }
 
-// accepts reports whether the inspector takes a change to inspect now.
+// accepts reports whether the inspector receives the change now.
 func (f *fixture) accepts(c stage.Change) bool {
 	synctest.Wait()
 	select {

@@ -15,13 +15,13 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
 )
 
-func TestInspectsAPod(t *testing.T) {
+func TestInspectionOfAPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, asListed, inspector.Options{})
 		pod := plegtest.Pod("a", "c=exited d=running /s=running")
 		s, o, ok := f.do(change(1, pod))
 		if s.UID != "a" || s.Err != nil || !ok {
-			t.Fatalf("settled %+v with outcome %v, want pod a with one", s, ok)
+			t.Fatalf("settled %+v with outcome %v, want pod a with an outcome", s, ok)
 		}
 		w, _ := f.cache.get("a")
 		if w.status == nil || w.status != o.Status || !w.at.Equal(at(1)) || !w.status.ObservedAt.Equal(at(1)) {
@@ -36,12 +36,12 @@ func TestInspectsAPod(t *testing.T) {
 	})
 }
 
-func TestExitCodeOnlyOfWhatTheStatusFoundEnded(t *testing.T) {
+func TestExitCodeIsThatOfExitedContainers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
 			s := plegtest.Status(pod)
-			s.Containers = s.Containers[1:]           // the first is gone meanwhile
-			s.Containers[0].State = pleg.StateRunning // and the second not ended
+			s.Containers = s.Containers[1:]           // the first one was removed
+			s.Containers[0].State = pleg.StateRunning // the second one runs
 			return s, nil
 		}, inspector.Options{})
 		_, o, _ := f.do(change(1, plegtest.Pod("a", "c=exited d=exited e=exited")))
@@ -53,46 +53,30 @@ func TestExitCodeOnlyOfWhatTheStatusFoundEnded(t *testing.T) {
 	})
 }
 
-// The first inspection of a pod fails, and the second works.
-func TestFailedInspectionIsThatPodsError(t *testing.T) {
-	for name, tc := range map[string]struct {
-		rt   fakeRuntime
-		is   error
-		text string
-		took time.Duration
-	}{
-		"error": {
-			rt: func(context.Context, *pleg.Pod, *pleg.PodStatus) (*pleg.PodStatus, error) { return nil, errInspect },
-			is: errInspect, text: "inspect pod ns/name-a (a): inspection went wrong",
-		},
-		"panic": {
-			rt:   func(context.Context, *pleg.Pod, *pleg.PodStatus) (*pleg.PodStatus, error) { panic("no") },
-			text: "inspect pod ns/name-a (a): panic: no",
-		},
-		"nothing": {
-			rt:   func(context.Context, *pleg.Pod, *pleg.PodStatus) (*pleg.PodStatus, error) { return nil, nil },
-			text: "neither a status nor an error",
-		},
-		"nil container": {
-			rt: func(context.Context, *pleg.Pod, *pleg.PodStatus) (*pleg.PodStatus, error) {
-				return &pleg.PodStatus{Containers: []*pleg.ContainerStatus{nil}}, nil
-			},
-			text: "nil container or sandbox",
-		},
-		"nil sandbox": {
-			rt: func(context.Context, *pleg.Pod, *pleg.PodStatus) (*pleg.PodStatus, error) {
-				return &pleg.PodStatus{Sandboxes: []*pleg.SandboxStatus{nil}}, nil
-			},
-			text: "nil container or sandbox",
-		},
-		"no answer": {
-			rt: func(ctx context.Context, _ *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			},
-			is: context.DeadlineExceeded, text: "no answer within the inspect timeout of 10s", took: timeout,
-		},
-	} {
+// statusIs returns a runtime that answers every inspection with one status.
+func statusIs(s *pleg.PodStatus) fakeRuntime {
+	return func(context.Context, *pleg.Pod, *pleg.PodStatus) (*pleg.PodStatus, error) { return s, nil }
+}
+
+var failureCases = map[string]struct {
+	rt   fakeRuntime
+	is   error
+	text string
+	took time.Duration
+}{
+	"error":         {rt: faulty(plegtest.Fail(errInspect)), is: errInspect, text: "inspect pod ns/name-a (a): inspection failed"},
+	"panic":         {rt: faulty(plegtest.Panic("no")), text: "inspect pod ns/name-a (a): panic: no"},
+	"no status":     {rt: statusIs(nil), text: "neither a status nor an error"},
+	"nil container": {rt: statusIs(&pleg.PodStatus{Containers: []*pleg.ContainerStatus{nil}}), text: "nil container or sandbox"},
+	"nil sandbox":   {rt: statusIs(&pleg.PodStatus{Sandboxes: []*pleg.SandboxStatus{nil}}), text: "nil container or sandbox"},
+	"no answer": {
+		rt: faulty(plegtest.Hang), is: context.DeadlineExceeded, text: "no answer within the inspect timeout of 10s", took: timeout,
+	},
+}
+
+// The first inspection of a pod fails, and the second succeeds.
+func TestFailedInspectionIsTheErrorOfThatPod(t *testing.T) {
+	for name, tc := range failureCases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt := tc.rt
@@ -122,20 +106,13 @@ func TestFailedInspectionIsThatPodsError(t *testing.T) {
 	}
 }
 
-func TestPoolIsBounded(t *testing.T) {
+func TestInspectionsInFlightAreBounded(t *testing.T) {
 	const bound = 3
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		inFlight, peak := make(chan int, 1), 0
-		inFlight <- 0
-		f := newFixture(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
-			n := <-inFlight + 1
-			peak = max(peak, n)
-			inFlight <- n
-			<-release
-			inFlight <- <-inFlight - 1
-			return plegtest.Status(pod), nil
-		}, inspector.Options{Inspectors: bound})
+		rt := plegtest.New()
+		rt.SetInspectFault(plegtest.Block(release))
+		f := newFixture(t, rt.PodStatus, inspector.Options{Inspectors: bound})
 		next := func(n int) stage.Change { return change(1, plegtest.Pod(pleg.PodUID(fmt.Sprint(n)), "")) }
 		for n := range bound {
 			if !f.accepts(next(n)) {
@@ -145,33 +122,32 @@ func TestPoolIsBounded(t *testing.T) {
 		if f.accepts(next(3)) {
 			t.Fatalf("one more than %d accepted", bound)
 		}
-		// What needs no inspection passes all the same.
 		f.known <- stage.Change{UID: "gone", At: at(1)}
 		if s := <-f.settled; s.UID != "gone" {
-			t.Errorf("settled %+v, want the pod that is gone", s)
+			t.Errorf("settled %+v, want the removed pod", s)
 		}
 		release <- struct{}{}
 		<-f.settled
 		if !f.accepts(next(3)) {
-			t.Error("no change accepted once an inspector was free")
+			t.Error("no change accepted after an inspection ended")
 		}
 		close(release)
 		for range bound {
 			<-f.settled
 		}
-		if peak != bound {
+		if peak := rt.Counts().Peak; peak != bound {
 			t.Errorf("most inspections in flight = %d, want %d", peak, bound)
 		}
 	})
 }
 
-func TestRemovalAsksNobody(t *testing.T) {
+func TestRemovalNeedsNoInspection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
 		f := newFixture(t, func(_ context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
 			calls++
 			if last != nil {
-				t.Errorf("inspection %d got the status of a pod that is gone: %+v", calls, last)
+				t.Errorf("inspection %d got the status of a removed pod: %+v", calls, last)
 			}
 			return plegtest.Status(pod, "10.0.0.1"), nil
 		}, inspector.Options{})
@@ -190,14 +166,14 @@ func TestRemovalAsksNobody(t *testing.T) {
 		if w, _ := f.cache.get("a"); !w.deleted || !w.at.Equal(at(2)) {
 			t.Errorf("cache has %+v, want the removal at %v", w, at(2))
 		}
-		f.do(change(3, plegtest.Pod("a", "c=running"))) // back: nothing is left of it
+		f.do(change(3, plegtest.Pod("a", "c=running"))) // the old status is forgotten
 		if calls != 2 {
 			t.Errorf("calls of the runtime = %d, want 2", calls)
 		}
 	})
 }
 
-func TestLastGoodStatusIsHandedOn(t *testing.T) {
+func TestInspectionGetsTheLastSuccessfulStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []*pleg.PodStatus
 		fail := false
@@ -214,9 +190,9 @@ func TestLastGoodStatusIsHandedOn(t *testing.T) {
 		f.do(change(2, pod))
 		fail = false
 		f.do(change(3, pod))
-		anew := change(4, pod)
-		anew.Reinspect = true
-		f.do(anew)
+		reinspect := change(4, pod)
+		reinspect.Reinspect = true
+		f.do(reinspect)
 		want := []*pleg.PodStatus{nil, first.Status, first.Status, nil}
 		for n := range want {
 			if got[n] != want[n] {
@@ -226,7 +202,7 @@ func TestLastGoodStatusIsHandedOn(t *testing.T) {
 	})
 }
 
-func TestMarkPassesInOrder(t *testing.T) {
+func TestMarkKeepsItsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, asListed, inspector.Options{})
 		f.known <- stage.Change{UID: "a", At: at(1)}

@@ -11,21 +11,21 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
 )
 
-// Each step is an inspection: the state of the sandbox, and the addresses that
-// the runtime returns, or "fails".
+// Each step is an inspection: the pod, the address that the runtime returns (or
+// "fails"), and the address in the cache.
 func TestAddresses(t *testing.T) {
 	type step struct{ words, ip, want string }
 	const fails = "fails"
 	for name, steps := range map[string][]step{
-		"kept once the sandbox is not ready": {
+		"kept if the sandbox is not ready": {
 			{"/s=running", "10.0.0.1", "10.0.0.1"}, {"/s=exited", "", "10.0.0.1"}, {"/s=exited", "", "10.0.0.1"},
 		},
-		"kept without a sandbox":                  {{"/s=running", "10.0.0.1", "10.0.0.1"}, {"c=exited", "", "10.0.0.1"}},
-		"kept over a failed inspection":           {{"/s=running", "10.0.0.1", "10.0.0.1"}, {"/s=exited", fails, ""}, {"/s=exited", "", "10.0.0.1"}},
-		"dropped once a sandbox without is ready": {{"/s=running", "10.0.0.1", "10.0.0.1"}, {"/t=running /s=exited", "", ""}, {"/s=exited", "", ""}},
-		"new ones replace them":                   {{"/s=running", "10.0.0.1", "10.0.0.1"}, {"/t=running /s=exited", "10.0.0.2", "10.0.0.2"}},
-		"those of a dead sandbox count if given":  {{"/s=running", "10.0.0.1", "10.0.0.1"}, {"/s=exited", "10.0.0.3", "10.0.0.3"}},
-		"never any":                               {{"/s=running", "", ""}, {"/s=exited", "", ""}},
+		"kept without a sandbox":                       {{"/s=running", "10.0.0.1", "10.0.0.1"}, {"c=exited", "", "10.0.0.1"}},
+		"kept after a failed inspection":               {{"/s=running", "10.0.0.1", "10.0.0.1"}, {"/s=exited", fails, ""}, {"/s=exited", "", "10.0.0.1"}},
+		"dropped if a sandbox without one is ready":    {{"/s=running", "10.0.0.1", "10.0.0.1"}, {"/t=running /s=exited", "", ""}, {"/s=exited", "", ""}},
+		"replaced by the address of a new sandbox":     {{"/s=running", "10.0.0.1", "10.0.0.1"}, {"/t=running /s=exited", "10.0.0.2", "10.0.0.2"}},
+		"replaced by the address of an exited sandbox": {{"/s=running", "10.0.0.1", "10.0.0.1"}, {"/s=exited", "10.0.0.3", "10.0.0.3"}},
+		"none": {{"/s=running", "", ""}, {"/s=exited", "", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

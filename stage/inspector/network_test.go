@@ -11,8 +11,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
 )
 
-// Each step is an inspection that finds the sandbox so; what is told of its
-// network follows. In a bubble it is the year 2000.
+// Each step is an inspection: the status of the sandbox and the network events
+// that follow. A bubble starts in the year 2000.
 func TestNetworkEvents(t *testing.T) {
 	const up, failed = "NetworkSetupCompleted(/s)", "NetworkFailed(/s)"
 	var (
@@ -31,18 +31,18 @@ func TestNetworkEvents(t *testing.T) {
 		want    string
 	}
 	for name, steps := range map[string][]step{
-		"up at once":                  {{sandbox(true, late, addresses...), up}, {sandbox(true, late, addresses...), ""}},
-		"up before this process":      {{sandbox(true, early, addresses...), up}},
-		"up later":                    {{sandbox(true, late), ""}, {sandbox(true, late, addresses...), up}},
-		"another address is no news":  {{sandbox(true, late, "10.0.0.1"), up}, {sandbox(true, late, "10.0.0.2"), ""}},
-		"down after it was up":        {{sandbox(true, late, addresses...), up}, {sandbox(false, late), ""}, {sandbox(false, late), ""}},
-		"never up":                    {{sandbox(true, late), ""}, {sandbox(false, late), failed}, {sandbox(false, late), ""}},
-		"failed when first seen":      {{sandbox(false, late), failed}, {sandbox(false, late), ""}},
-		"without a time, first seen":  {{sandbox(false, time.Time{}), failed}},
-		"dead before this process":    {{sandbox(false, early), ""}, {sandbox(false, early), ""}},
-		"dead, but with its address":  {{sandbox(false, late, addresses...), ""}},
-		"on the host's network":       {{onHost(true), ""}, {onHost(false), ""}},
-		"on the host's, failed first": {{onHost(false), ""}},
+		"up at once":                 {{sandbox(true, late, addresses...), up}, {sandbox(true, late, addresses...), ""}},
+		"up before this process":     {{sandbox(true, early, addresses...), up}},
+		"up later":                   {{sandbox(true, late), ""}, {sandbox(true, late, addresses...), up}},
+		"another address":            {{sandbox(true, late, "10.0.0.1"), up}, {sandbox(true, late, "10.0.0.2"), ""}},
+		"not ready after it was up":  {{sandbox(true, late, addresses...), up}, {sandbox(false, late), ""}, {sandbox(false, late), ""}},
+		"never up":                   {{sandbox(true, late), ""}, {sandbox(false, late), failed}, {sandbox(false, late), ""}},
+		"failed at first inspection": {{sandbox(false, late), failed}, {sandbox(false, late), ""}},
+		"no creation time":           {{sandbox(false, time.Time{}), failed}},
+		"failed before this process": {{sandbox(false, early), ""}, {sandbox(false, early), ""}},
+		"not ready, with an address": {{sandbox(false, late, addresses...), ""}},
+		"host network":               {{onHost(true), ""}, {onHost(false), ""}},
+		"host network, not ready":    {{onHost(false), ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestNetworkEvents(t *testing.T) {
 					}
 					for _, ev := range o.Events {
 						if ev.PodUID != "a" || ev.PodName != "name-a" || ev.PodNamespace != "ns" || !ev.ObservedAt.Equal(at(n)) {
-							t.Errorf("step %d: event %+v does not say what it is about", n, ev)
+							t.Errorf("step %d: event %+v has a wrong pod or time", n, ev)
 						}
 					}
 				}
@@ -69,7 +69,6 @@ func TestNetworkEvents(t *testing.T) {
 	}
 }
 
-// A network event follows what made the pod be inspected.
 func TestNetworkEventsComeLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {

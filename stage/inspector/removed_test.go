@@ -5,39 +5,41 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
 )
 
-// Each step is an inspection of the pod, and what is kept of removed containers
-// after it.
+// Each step is an inspection of the pod and the removed containers whose status is
+// kept after it.
 func TestFinalStatusesOfRemovedContainersAreKept(t *testing.T) {
 	type step struct{ words, want string }
 	const gone, fails = "gone", "fails"
 	for name, steps := range map[string][]step{
-		"removed after its end":             {{"c=exited d=running", ""}, {"d=running", "c"}, {"d=running", ""}},
-		"removed while it ran, as far seen": {{"c=running d=running", ""}, {"d=running", ""}},
-		"with its pod":                      {{"c=exited d=running", ""}, {gone, "c"}},
-		"over a failed inspection":          {{"c=exited d=running", ""}, {fails, ""}, {"d=running", "c"}},
-		"never inspected":                   {{gone, ""}},
+		"removed after it exited":            {{"c=exited d=running", ""}, {"d=running", "c"}, {"d=running", ""}},
+		"removed while running":              {{"c=running d=running", ""}, {"d=running", ""}},
+		"removed with its pod":               {{"c=exited d=running", ""}, {gone, "c"}},
+		"removed before a failed inspection": {{"c=exited d=running", ""}, {fails, ""}, {"d=running", "c"}},
+		"never inspected":                    {{gone, ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				failing := false
-				f := newFixture(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+				f := newFixture(t, faulty(func(context.Context) error {
 					if failing {
-						return nil, errInspect
+						return errInspect
 					}
-					return plegtest.Status(pod), nil
-				}, inspector.Options{})
+					return nil
+				}), inspector.Options{})
 				for n, s := range steps {
-					if failing = s.words == fails; s.words == gone {
+					switch failing = s.words == fails; {
+					case failing:
+						f.do(change(n, plegtest.Pod("a", "d=running")))
+					case s.words == gone:
 						f.known <- stage.Change{UID: "a", At: at(n)}
 						<-f.settled
-					} else {
-						f.do(change(n, plegtest.Pod("a", map[bool]string{true: "d=running", false: s.words}[failing])))
+					default:
+						f.do(change(n, plegtest.Pod("a", s.words)))
 					}
 					got := ""
 					for _, status := range f.cache.keptRemoved() {
@@ -55,7 +57,7 @@ func TestFinalStatusesOfRemovedContainersAreKept(t *testing.T) {
 	}
 }
 
-func TestEventDoesNotHoldTheStatus(t *testing.T) {
+func TestEventDoesNotReferToTheStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, asListed, inspector.Options{})
 		_, o, _ := f.do(change(1, plegtest.Pod("a", "c=exited")))

@@ -36,13 +36,13 @@ func TestCacheIsWrittenBeforeTheOutcomeAndSettledAfter(t *testing.T) {
 			func() { known <- stage.Change{UID: "a", At: at(2)} },
 		} {
 			send()
-			synctest.Wait() // it is blocked on its outcome
+			synctest.Wait() // the inspector is blocked on its outcome
 			if w, ok := c.get("a"); !ok || !w.at.Equal(at(n+1)) {
 				t.Errorf("cache at the outcome = %+v, want it written at %v", w, at(n+1))
 			}
 			select {
 			case s := <-settled:
-				t.Errorf("settled %+v before the outcome was taken", s)
+				t.Errorf("settled %+v before the outcome was received", s)
 			case <-outcomes:
 			}
 			<-settled
@@ -50,25 +50,22 @@ func TestCacheIsWrittenBeforeTheOutcomeAndSettledAfter(t *testing.T) {
 	})
 }
 
-func TestEndsOnceItsInputsEnd(t *testing.T) {
+func TestRunEndsWhenItsInputsAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		f := newFixture(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
-			<-release
-			return plegtest.Status(pod), nil
-		}, inspector.Options{Inspectors: 2})
+		f := newFixture(t, faulty(plegtest.Block(release)), inspector.Options{Inspectors: 2})
 		f.inspect <- change(1, plegtest.Pod("a", "c=running"))
 		f.finish()
 		synctest.Wait()
 		if len(f.ended) > 0 {
-			t.Fatal("Run returned while an inspection was under way")
+			t.Fatal("Run returned during an inspection")
 		}
 		close(release)
 		if err := <-f.ended; err != nil {
 			t.Errorf("Run = %v, want nil", err)
 		}
 		if o, ok := <-f.outcomes; !ok || o.UID != "a" {
-			t.Errorf("outcome = %+v, %v, want that of the inspection that was under way", o, ok)
+			t.Errorf("outcome = %+v, %v, want that of the inspection", o, ok)
 		}
 		if s, ok := <-f.settled; !ok || s.Err != nil {
 			t.Errorf("settled = %+v, %v, want pod a", s, ok)
@@ -82,12 +79,9 @@ func TestEndsOnceItsInputsEnd(t *testing.T) {
 	})
 }
 
-func TestCancelSaysNothingAboutThePod(t *testing.T) {
+func TestCancelledInspectionHasNoOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, func(ctx context.Context, _ *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}, inspector.Options{})
+		f := newFixture(t, faulty(plegtest.Hang), inspector.Options{})
 		f.inspect <- change(1, plegtest.Pod("a", "c=running"))
 		time.Sleep(time.Second)
 		start := time.Now()
@@ -100,13 +94,13 @@ func TestCancelSaysNothingAboutThePod(t *testing.T) {
 			t.Errorf("the inspection ended after %v, want at once", took)
 		}
 		if w, ok := f.cache.get("a"); ok {
-			t.Errorf("cache has %+v of an inspection that was cut off", w)
+			t.Errorf("cache has %+v of a cancelled inspection", w)
 		}
 		if o, ok := <-f.outcomes; ok {
-			t.Errorf("outcome %+v of an inspection that was cut off", o)
+			t.Errorf("outcome %+v of a cancelled inspection", o)
 		}
 		if s := <-f.settled; s.Err == nil || s.Hung != 0 {
-			t.Errorf("settled %+v, want an error of a pod that did not hang", s)
+			t.Errorf("settled %+v, want an error, not hung", s)
 		}
 	})
 }
@@ -115,17 +109,12 @@ func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewPedanticRegistry()
 		fails := false
-		f := newFixture(t, func(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+		f := newFixture(t, faulty(func(ctx context.Context) error {
 			if fails {
-				return nil, errInspect
+				return errInspect
 			}
-			select {
-			case <-time.After(4 * time.Second):
-				return plegtest.Status(pod), nil
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
-		}, inspector.Options{Inspectors: 2, Metrics: instrument.Registry{Registerer: reg}})
+			return plegtest.Delay(4 * time.Second)(ctx)
+		}), inspector.Options{Inspectors: 2, Metrics: instrument.Registry{Registerer: reg}})
 		want := func(name string, value float64) {
 			t.Helper()
 			families, err := reg.Gather()

@@ -1,6 +1,7 @@
 package lister_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -8,11 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/border"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/lister"
 )
@@ -31,56 +33,53 @@ const (
 )
 
 var (
-	errList = errors.New("the runtime is away")
+	errList = errors.New("the runtime is broken")
 	errStop = errors.New("the test stops the lister")
 )
 
-// fakeRuntime answers from its field, which is called once for each list.
-type fakeRuntime func(ctx context.Context) ([]*pleg.Pod, error)
-
-func (f fakeRuntime) ListPods(ctx context.Context) ([]*pleg.Pod, error) { return f(ctx) }
-
-// listOnly has no statuses, which the lister does not ask for.
-type listOnly struct{ fakeRuntime }
-
-func (listOnly) PodStatus(context.Context, *pleg.Pod, *pleg.PodStatus) (*pleg.PodStatus, error) {
-	panic("the lister inspects no pod")
+// faultyRuntime returns a runtime without pods whose lists have the fault.
+func faultyRuntime(fault plegtest.Fault) *plegtest.Runtime {
+	rt := plegtest.New()
+	rt.SetListFault(fault)
+	return rt
 }
 
-// fixture is a lister at work in a bubble.
+// fixture is a lister that runs in a bubble.
 type fixture struct {
 	lister   *lister.Lister
+	metrics  *prometheus.Registry
+	logged   bytes.Buffer // read it only while the lister waits
 	listings chan stage.Listing
 	ended    chan error
 	start    time.Time
 	stop     func()
 }
 
-func newFixture(t *testing.T, rt fakeRuntime, metrics instrument.Registry) *fixture {
+func newFixture(t *testing.T, rt *plegtest.Runtime) *fixture {
 	t.Helper()
-	runtime, err := border.New(listOnly{rt}, border.Options{ListTimeout: timeout, Logger: slog.New(slog.DiscardHandler)})
+	runtime, err := border.New(rt, border.Options{ListTimeout: timeout, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatalf("border: %v", err)
 	}
-	l, err := lister.New(lister.Options{
+	ctx, cancel := context.WithCancelCause(t.Context())
+	f := &fixture{
+		metrics: prometheus.NewPedanticRegistry(), listings: make(chan stage.Listing), ended: make(chan error, 1), start: time.Now(),
+		stop: func() { cancel(errStop) },
+	}
+	f.lister, err = lister.New(lister.Options{
 		Runtime: runtime, RelistPeriod: period, RelistThreshold: threshold, RetryPeriod: retryPeriod,
 		RelistPeriodWithEvents: periodWithEvents, RelistThresholdWithEvents: thresholdWithEvents,
-		Logger: slog.New(slog.DiscardHandler), Metrics: metrics,
+		Logger: slog.New(slog.NewTextHandler(&f.logged, nil)), Metrics: instrument.Registry{Registerer: f.metrics},
 	})
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	f := &fixture{
-		lister: l, listings: make(chan stage.Listing), ended: make(chan error, 1), start: time.Now(),
-		stop: func() { cancel(errStop) },
-	}
 	t.Cleanup(f.stop)
-	go func() { f.ended <- l.Run(ctx, f.listings) }()
+	go func() { f.ended <- f.lister.Run(ctx, f.listings) }()
 	return f
 }
 
-// next returns the next listing and how long after the start it was sent.
+// next returns the next listing and the time from the start to it.
 func (f *fixture) next(t *testing.T) (stage.Listing, time.Duration) {
 	t.Helper()
 	select {
@@ -95,8 +94,8 @@ func (f *fixture) next(t *testing.T) (stage.Listing, time.Duration) {
 	return stage.Listing{}, 0
 }
 
-// requireEnded fails unless Run has returned the cause of its context and
-// closed the listings without another one.
+// requireEnded fails unless Run has returned the cause of its context and closed
+// the channel of listings.
 func (f *fixture) requireEnded(t *testing.T) {
 	t.Helper()
 	synctest.Wait()

@@ -8,19 +8,21 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
-func TestRelistsAtOnceAndThenAPeriodAfterTheLastListEnded(t *testing.T) {
+func TestRelistPeriodBeginsWhenTheListEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		calls := 0
-		f := newFixture(t, func(context.Context) ([]*pleg.Pod, error) {
-			calls++
+		rt := plegtest.New()
+		rt.Set("1", "c=running")
+		rt.SetListFault(func(context.Context) error {
+			calls := rt.Counts().Lists
 			time.Sleep(time.Duration(calls) * 100 * time.Millisecond)
-			return []*pleg.Pod{plegtest.Pod(pleg.PodUID(fmt.Sprint(calls)), "")}, nil
-		}, instrument.Registry{})
+			rt.SetList([]*pleg.Pod{plegtest.Pod(pleg.PodUID(fmt.Sprint(calls+1)), "")}) // for the next list
+			return nil
+		})
+		f := newFixture(t, rt)
 		for i, want := range []struct{ at, sent time.Duration }{
 			{0, 100 * time.Millisecond},
 			{1100 * time.Millisecond, 1300 * time.Millisecond},
@@ -40,14 +42,14 @@ func TestRelistsAtOnceAndThenAPeriodAfterTheLastListEnded(t *testing.T) {
 	})
 }
 
-func TestNextRelistWaitsUntilTheListingIsTaken(t *testing.T) {
+func TestNextRelistWaitsUntilTheListingIsReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		calls := 0
-		f := newFixture(t, func(context.Context) ([]*pleg.Pod, error) { calls++; return nil, nil }, instrument.Registry{})
+		rt := plegtest.New()
+		f := newFixture(t, rt)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if calls != 1 {
-			t.Errorf("lists while nobody took the first = %d, want 1", calls)
+		if lists := rt.Counts().Lists; lists != 1 {
+			t.Errorf("lists before the first listing was received = %d, want 1", lists)
 		}
 		f.next(t)
 		if _, sent := f.next(t); sent != time.Minute+period {
@@ -56,43 +58,28 @@ func TestNextRelistWaitsUntilTheListingIsTaken(t *testing.T) {
 	})
 }
 
-// Each bad answer comes third, after two good ones; the list after it works.
-func TestFailedListSendsNothingAndIsRetriedAPeriodLater(t *testing.T) {
+// Only the third list has the fault.
+func TestFailedListIsRetriedAPeriodLater(t *testing.T) {
 	for name, tc := range map[string]struct {
-		bad  fakeRuntime
-		took time.Duration
-		err  error
-		text string
+		fault plegtest.Fault
+		took  time.Duration
+		err   error
+		text  string
 	}{
-		"error": {
-			bad: func(context.Context) ([]*pleg.Pod, error) { return nil, errList },
-			err: errList, text: "list pods: the runtime is away",
-		},
-		"pods beside an error": {
-			bad: func(context.Context) ([]*pleg.Pod, error) { return []*pleg.Pod{plegtest.Pod("a", "")}, errList },
-			err: errList, text: "list pods: the runtime is away",
-		},
-		"panic": {
-			bad:  func(context.Context) ([]*pleg.Pod, error) { panic("nil map") },
-			text: "list pods: panic: nil map",
-		},
+		"error": {fault: plegtest.Fail(errList), err: errList, text: "list pods: " + errList.Error()},
+		"panic": {fault: plegtest.Panic("nil map"), text: "list pods: panic: nil map"},
 		"no answer": {
-			bad:  func(ctx context.Context) ([]*pleg.Pod, error) { <-ctx.Done(); return nil, ctx.Err() },
-			took: timeout, err: context.DeadlineExceeded,
+			fault: plegtest.Hang, took: timeout, err: context.DeadlineExceeded,
 			text: "list pods: no answer within the list timeout of 10s: context deadline exceeded",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				calls := 0
-				f := newFixture(t, func(ctx context.Context) ([]*pleg.Pod, error) {
-					if calls++; calls == 3 {
-						return tc.bad(ctx)
-					}
-					return nil, nil
-				}, instrument.Registry{})
+				rt := plegtest.New()
+				f := newFixture(t, rt)
 				f.next(t)
 				f.next(t)
+				rt.SetListFault(tc.fault)
 				time.Sleep(period + tc.took)
 				synctest.Wait()
 				last := f.lister.Last()
@@ -102,45 +89,42 @@ func TestFailedListSendsNothingAndIsRetriedAPeriodLater(t *testing.T) {
 				if last.Err == nil || last.Err.Error() != tc.text || tc.err != nil && !errors.Is(last.Err, tc.err) {
 					t.Errorf("Last().Err = %v, want %q", last.Err, tc.text)
 				}
+				rt.SetListFault(nil)
 				if _, sent := f.next(t); sent != 3*period+tc.took {
 					t.Errorf("next listing came at %v, want %v", sent, 3*period+tc.took)
 				}
 				if err := f.lister.Last().Err; err != nil {
-					t.Errorf("Last().Err after a good list = %v, want nil", err)
+					t.Errorf("Last().Err after a successful list = %v, want nil", err)
 				}
 			})
 		})
 	}
 }
 
-func TestEndsWithItsContext(t *testing.T) {
-	hangs := func(ctx context.Context) ([]*pleg.Pod, error) { <-ctx.Done(); return nil, ctx.Err() }
-	answers := func(context.Context) ([]*pleg.Pod, error) { return nil, nil }
+func TestRunEndsWithItsContext(t *testing.T) {
 	for name, tc := range map[string]struct {
-		rt   fakeRuntime
-		take int
+		fault   plegtest.Fault
+		receive int
 	}{
-		"between two lists": {rt: answers, take: 1},
-		"while it sends":    {rt: answers, take: 0},
-		"during a list":     {rt: hangs, take: 0},
-		"during a list that answers all the same": {
-			rt: func(ctx context.Context) ([]*pleg.Pod, error) { <-ctx.Done(); return nil, nil },
-		},
+		"between two lists":                      {receive: 1},
+		"while it sends":                         {},
+		"during a list":                          {fault: plegtest.Hang},
+		"during a list that succeeds after that": {fault: func(ctx context.Context) error { <-ctx.Done(); return nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, tc.rt, instrument.Registry{})
-				for range tc.take {
+				f := newFixture(t, faultyRuntime(tc.fault))
+				for range tc.receive {
 					f.next(t)
 				}
 				synctest.Wait()
 				f.stop()
 				f.requireEnded(t)
-				if tc.take == 0 && name != "while it sends" && !f.lister.Last().Success.IsZero() {
-					t.Error("a list that was cut off counts as a success")
+				if tc.fault != nil && !f.lister.Last().Success.IsZero() {
+					t.Error("a cancelled list counts as a success")
 				}
 				if err := f.lister.Last().Err; err != nil {
-					t.Errorf("Last().Err after the end = %v, want nil: the runtime did nothing wrong", err)
+					t.Errorf("Last().Err after the end = %v, want nil", err)
 				}
 			})
 		})

@@ -10,31 +10,31 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
-		reg := prometheus.NewPedanticRegistry()
-		f := newFixture(t, func(ctx context.Context) ([]*pleg.Pod, error) {
+		rt := faultyRuntime(func(ctx context.Context) error {
 			switch calls++; calls {
 			case 2:
-				return nil, errList
+				return errList
 			case 4:
-				<-ctx.Done()
-				return nil, ctx.Err()
+				return plegtest.Hang(ctx)
 			default:
 				time.Sleep(200 * time.Millisecond)
-				return []*pleg.Pod{nil, {}}, nil
+				return nil
 			}
-		}, instrument.Registry{Registerer: reg})
+		})
+		rt.SetList([]*pleg.Pod{nil, {}})
+		f := newFixture(t, rt)
 		f.next(t)
 		f.next(t)
 		time.Sleep(period + 3*time.Second)
-		// Bubbles begin at midnight UTC 2000-01-01; the third list began 2.2 s
-		// after that, and the fourth has been under way for 3 s.
+		// A bubble starts at 2000-01-01 00:00:00 UTC. The third list began 2.2 s
+		// later, the fourth has been running for 3 s.
 		const want = `
 # HELP pleg_last_seen_seconds Unix time at which the last successful relist began.
 # TYPE pleg_last_seen_seconds gauge
@@ -46,14 +46,14 @@ pleg_relist_errors_total 1
 # TYPE pleg_relist_running_seconds gauge
 pleg_relist_running_seconds 3
 `
-		if err := testutil.GatherAndCompare(reg, strings.NewReader(want),
+		if err := testutil.GatherAndCompare(f.metrics, strings.NewReader(want),
 			"pleg_last_seen_seconds", "pleg_relist_errors_total", "pleg_relist_running_seconds"); err != nil {
 			t.Error(err)
 		}
-		if got := sampleCount(t, reg, "pleg_relist_duration_seconds"); got != 3 {
-			t.Errorf("durations observed = %d, want 3: two good lists and a failed one", got)
+		if got := sampleCount(t, f.metrics, "pleg_relist_duration_seconds"); got != 3 {
+			t.Errorf("durations observed = %d, want 3: two successful lists and a failed one", got)
 		}
-		if got := sampleCount(t, reg, "pleg_relist_interval_seconds"); got != 3 {
+		if got := sampleCount(t, f.metrics, "pleg_relist_interval_seconds"); got != 3 {
 			t.Errorf("intervals observed = %d, want 3: one for each list after the first", got)
 		}
 	})

@@ -3,22 +3,18 @@ package lister_test
 import (
 	"context"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
-func answers(context.Context) ([]*pleg.Pod, error) { return nil, nil }
-
-// requireNext fails unless the next listing comes at this time after the start.
+// requireNext requires a listing at the given time after the start.
 func (f *fixture) requireNext(t *testing.T, want time.Duration, up bool) {
 	t.Helper()
 	l, sent := f.next(t)
-	synctest.Wait() // until the next one has its time
+	synctest.Wait() // until the lister has set its timer
 	if sent != want || l.StreamUp != up || l.StreamUp && l.StreamBroke {
 		t.Errorf("listing at %v, stream up %v, broke %v, want %v, %v, and not broken", sent, l.StreamUp, l.StreamBroke, want, up)
 	}
@@ -27,28 +23,29 @@ func (f *fixture) requireNext(t *testing.T, want time.Duration, up bool) {
 // proof is the age at which an open stream counts as up.
 const proof = 500 * time.Millisecond
 
-// follow opens a stream at the start; the list at its proof is the second one.
-func (f *fixture) follow(t *testing.T) {
+// openStream opens a stream after the first list and receives the listing once it
+// counts as up.
+func (f *fixture) openStream(t *testing.T) {
 	t.Helper()
 	f.requireNext(t, 0, false)
 	f.lister.StreamOpened()
 	f.requireNext(t, proof, false)
 }
 
-// pass waits until it is so long after the start.
-func (f *fixture) pass(after time.Duration) {
+// sleepUntil waits until the given time after the start.
+func (f *fixture) sleepUntil(after time.Duration) {
 	time.Sleep(time.Until(f.start.Add(after)))
 	synctest.Wait()
 }
 
-func TestStreamStretchesThePeriodAndItsEndShortensIt(t *testing.T) {
+func TestStreamLengthensTheRelistPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, answers, instrument.Registry{})
-		f.follow(t) // the second list is for what happened before the stream was up
+		f := newFixture(t, plegtest.New())
+		f.openStream(t)
 		f.requireNext(t, proof+periodWithEvents, true)
-		f.pass(400 * time.Second)
+		f.sleepUntil(400 * time.Second)
 		f.lister.StreamEnded()
-		if l, sent := f.next(t); sent != 400*time.Second || !l.StreamUp || !l.StreamBroke { // for what it may have lost
+		if l, sent := f.next(t); sent != 400*time.Second || !l.StreamUp || !l.StreamBroke { // for unannounced changes
 			t.Errorf("listing at %v, stream up %v, broke %v, want one as the stream breaks", sent, l.StreamUp, l.StreamBroke)
 		}
 		f.lister.StreamEnded()
@@ -58,28 +55,27 @@ func TestStreamStretchesThePeriodAndItsEndShortensIt(t *testing.T) {
 	})
 }
 
-func TestStreamThatEndsBeforeItsProofIsNeverUp(t *testing.T) {
+func TestStreamThatEndsEarlyIsNeverUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, answers, instrument.Registry{})
+		f := newFixture(t, plegtest.New())
 		f.requireNext(t, 0, false)
 		f.lister.StreamOpened()
-		f.pass(proof - time.Millisecond)
+		f.sleepUntil(proof - time.Millisecond)
 		f.lister.StreamEnded()
 		f.requireNext(t, period, false)
 		f.requireNext(t, 2*period, false)
 	})
 }
 
-// A stream that comes up during a list gets a list of its own.
-func TestStreamThatComesUpDuringAList(t *testing.T) {
+func TestStreamThatComesUpDuringAListGetsAnotherList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
-		f := newFixture(t, func(context.Context) ([]*pleg.Pod, error) {
+		f := newFixture(t, faultyRuntime(func(context.Context) error {
 			if calls++; calls == 1 {
 				time.Sleep(3 * period)
 			}
-			return nil, nil
-		}, instrument.Registry{})
+			return nil
+		}))
 		synctest.Wait()
 		f.lister.StreamOpened()
 		f.requireNext(t, 3*period, false)
@@ -88,48 +84,47 @@ func TestStreamThatComesUpDuringAList(t *testing.T) {
 	})
 }
 
-func TestFailedListIsRetriedSoonWhateverTheStream(t *testing.T) {
+func TestFailedListIsRetriedSoonWithAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
-		f := newFixture(t, func(context.Context) ([]*pleg.Pod, error) {
+		f := newFixture(t, faultyRuntime(func(context.Context) error {
 			if calls++; calls == 3 {
-				return nil, errList
+				return errList
 			}
-			return nil, nil
-		}, instrument.Registry{})
-		f.follow(t)
+			return nil
+		}))
+		f.openStream(t)
 		f.requireNext(t, proof+periodWithEvents+period, true)
 		f.requireNext(t, proof+2*periodWithEvents+period, true)
 	})
 }
 
-func TestRequestShortensTheLongPeriodOnce(t *testing.T) {
+func TestRequestShortensThePeriodWithEventsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, answers, instrument.Registry{})
+		f := newFixture(t, plegtest.New())
 		f.requireNext(t, 0, false)
-		f.pass(400 * time.Millisecond)
-		f.lister.RelistSoon() // the short period applies: nothing is due earlier or later
+		f.sleepUntil(400 * time.Millisecond)
+		f.lister.RelistSoon() // without a stream the request changes nothing
 		f.requireNext(t, period, false)
 		f.lister.StreamOpened()
 		f.requireNext(t, period+proof, false)
-		f.pass(10 * time.Second)
+		f.sleepUntil(10 * time.Second)
 		f.lister.RelistSoon()
 		f.requireNext(t, 11*time.Second, true)
 		f.requireNext(t, 11*time.Second+periodWithEvents, true)
 	})
 }
 
-// Requests in a row must not delay the list.
 func TestRequestsInARowDoNotDelayTheList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, answers, instrument.Registry{})
-		f.follow(t)
-		f.pass(10 * time.Second)
+		f := newFixture(t, plegtest.New())
+		f.openStream(t)
+		f.sleepUntil(10 * time.Second)
 		f.lister.RelistSoon()
-		f.pass(10*time.Second + 500*time.Millisecond)
+		f.sleepUntil(10*time.Second + 500*time.Millisecond)
 		f.lister.RelistSoon()
 		f.requireNext(t, 11*time.Second, true)
-		f.pass(11*time.Second + periodWithEvents - 500*time.Millisecond)
+		f.sleepUntil(11*time.Second + periodWithEvents - 500*time.Millisecond)
 		f.lister.RelistSoon()
 		f.requireNext(t, 11*time.Second+periodWithEvents, true)
 	})
@@ -137,53 +132,43 @@ func TestRequestsInARowDoNotDelayTheList(t *testing.T) {
 
 func TestHealthyWithEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var away atomic.Bool
-		f := newFixture(t, func(context.Context) ([]*pleg.Pod, error) {
-			if away.Load() {
-				return nil, errList
-			}
-			return nil, nil
-		}, instrument.Registry{})
+		rt := plegtest.New()
+		f := newFixture(t, rt)
 		require := func(after time.Duration, want string) {
 			t.Helper()
-			f.pass(after)
+			f.sleepUntil(after)
 			ok, err := f.lister.Healthy()
 			if ok != (want == "") || (err == nil) != ok || !ok && !strings.Contains(err.Error(), want) {
 				t.Errorf("after %v: Healthy = %v, %v, want %q", after, ok, err, want)
 			}
 		}
-		f.follow(t)
+		f.openStream(t)
 		require(0, "")
-		away.Store(true)
+		rt.SetListFault(plegtest.Fail(errList))
 		require(threshold+time.Minute, "") // the next list is not due yet
 		require(proof+thresholdWithEvents, "")
 		require(proof+thresholdWithEvents+time.Second, "last seen active 10m1s ago; threshold is 10m0s: list pods: "+errList.Error())
 	})
 }
 
-// After the stream breaks, lists have as long as without one. A stream that breaks
-// again and again gives them no more.
-func TestHealthyWhenTheStreamBreaks(t *testing.T) {
+// After a stream ends, the threshold without a stream applies from then on, however
+// many streams follow.
+func TestHealthyAfterTheStreamEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var away atomic.Bool
-		f := newFixture(t, func(context.Context) ([]*pleg.Pod, error) {
-			if away.Load() {
-				return nil, errList
-			}
-			return nil, nil
-		}, instrument.Registry{})
-		f.follow(t)
-		away.Store(true)
-		broke := 4 * time.Minute
-		f.pass(broke)
+		rt := plegtest.New()
+		f := newFixture(t, rt)
+		f.openStream(t)
+		rt.SetListFault(plegtest.Fail(errList))
+		ended := 4 * time.Minute
+		f.sleepUntil(ended)
 		f.lister.StreamEnded()
-		f.pass(broke + threshold)
+		f.sleepUntil(ended + threshold)
 		if ok, err := f.lister.Healthy(); !ok {
-			t.Errorf("a threshold after the stream broke: %v", err)
+			t.Errorf("a threshold after the stream ended: %v", err)
 		}
-		f.pass(broke + threshold + time.Second)
+		f.sleepUntil(ended + threshold + time.Second)
 		if ok, _ := f.lister.Healthy(); ok {
-			t.Error("healthy longer than a threshold after the stream broke")
+			t.Error("healthy longer than a threshold after the stream ended")
 		}
 		for range 5 {
 			f.lister.StreamOpened()
@@ -191,47 +176,42 @@ func TestHealthyWhenTheStreamBreaks(t *testing.T) {
 			f.lister.StreamEnded()
 		}
 		if ok, _ := f.lister.Healthy(); ok {
-			t.Errorf("healthy %v after the last good list, because the stream broke a moment ago", time.Since(f.start))
+			t.Errorf("healthy %v after the last successful list, because a stream ended recently", time.Since(f.start))
 		}
 	})
 }
 
-// endDoubt reports the relists that it takes.
+// endDoubt reports as many announced relists as the lister requires.
 func (f *fixture) endDoubt() {
 	for range 60 {
 		f.lister.ChangesAnnounced(true)
 	}
 }
 
-func TestDoubtedStreamDoesNotStandInForLists(t *testing.T) {
+func TestDoubtedStreamShortensTheRelistPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var away atomic.Bool
-		f := newFixture(t, func(context.Context) ([]*pleg.Pod, error) {
-			if away.Load() {
-				return nil, errList
-			}
-			return nil, nil
-		}, instrument.Registry{})
-		f.follow(t)
-		f.pass(10 * time.Second)
+		rt := plegtest.New()
+		f := newFixture(t, rt)
+		f.openStream(t)
+		f.sleepUntil(10 * time.Second)
 		f.lister.ChangesUnannounced(1)
 		f.requireNext(t, 11*time.Second, true)
 		f.lister.ChangesUnannounced(1)
 		f.requireNext(t, 12*time.Second, true)
 		f.endDoubt()
-		f.requireNext(t, 13*time.Second, true) // was due already
-		f.pass(2 * time.Minute)
+		f.requireNext(t, 13*time.Second, true) // it was already due
+		f.sleepUntil(2 * time.Minute)
 		f.requireNext(t, 13*time.Second+periodWithEvents, true)
 
-		away.Store(true)
+		rt.SetListFault(plegtest.Fail(errList))
 		doubted := 13*time.Second + periodWithEvents + 4*time.Minute
-		f.pass(doubted)
+		f.sleepUntil(doubted)
 		f.lister.ChangesUnannounced(1)
-		f.pass(doubted + threshold)
+		f.sleepUntil(doubted + threshold)
 		if ok, err := f.lister.Healthy(); !ok {
 			t.Errorf("a threshold after the stream was doubted: %v", err)
 		}
-		f.pass(doubted + threshold + time.Second)
+		f.sleepUntil(doubted + threshold + time.Second)
 		if ok, _ := f.lister.Healthy(); ok {
 			t.Error("healthy longer than a threshold after the stream was doubted")
 		}
@@ -240,7 +220,7 @@ func TestDoubtedStreamDoesNotStandInForLists(t *testing.T) {
 
 func TestUnhealthyBeforeTheFirstList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, func(context.Context) ([]*pleg.Pod, error) { return nil, errList }, instrument.Registry{})
+		f := newFixture(t, faultyRuntime(plegtest.Fail(errList)))
 		synctest.Wait()
 		if ok, err := f.lister.Healthy(); ok || !strings.Contains(err.Error(), "yet to be successful: list pods: "+errList.Error()) {
 			t.Errorf("Healthy = %v, %v", ok, err)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// up returns the trust of a stream that has just come up.
-func up() *trust {
+// newTrust returns the trust in a stream that has just come up.
+func newTrust() *trust {
 	t := &trust{}
 	t.init()
 	t.opened()
@@ -15,16 +15,16 @@ func up() *trust {
 	return t
 }
 
-func (t *trust) confirm(times int, heard bool) (clean int) {
+func (t *trust) confirm(times int, announced bool) (clean int) {
 	for range times {
-		clean = t.confirmed(heard)
+		clean = t.confirmed(announced)
 	}
 	return clean
 }
 
-func TestTrustIsLostByAMissAndRegainedByCleanRelists(t *testing.T) {
+func TestUnannouncedChangeEndsTrustUntilEnoughRelists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		trust := up()
+		trust := newTrust()
 		require := func(when string, want bool) {
 			t.Helper()
 			if got, _ := trust.now().standsIn(); got != want {
@@ -34,27 +34,27 @@ func TestTrustIsLostByAMissAndRegainedByCleanRelists(t *testing.T) {
 		require("up", true)
 		time.Sleep(time.Second)
 		if need := trust.missed(); need != cleanRelists {
-			t.Errorf("the first miss takes %d clean relists, want %d", need, cleanRelists)
+			t.Errorf("the first unannounced change requires %d clean relists, want %d", need, cleanRelists)
 		}
-		require("missed", false)
+		require("unannounced change", false)
 		if need := trust.missed(); need != 0 {
-			t.Errorf("a miss while doubted begins a doubt of %d", need)
+			t.Errorf("an unannounced change during a doubt requires %d more relists, want 0", need)
 		}
 		trust.confirm(10*cleanRelists, false)
-		require("clean, but no event came", false)
+		require("clean relists without a CRI event", false)
 		if clean := trust.confirmed(true); clean != 10*cleanRelists+1 {
 			t.Errorf("trusted again after %d clean relists, want %d", clean, 10*cleanRelists+1)
 		}
-		require("clean, and an event came", true)
+		require("clean relists and a CRI event", true)
 
 		if need := trust.missed(); need != 2*cleanRelists {
-			t.Errorf("the second doubt takes %d clean relists, want twice as many as the first", need)
+			t.Errorf("the second doubt requires %d clean relists, want twice as many as the first", need)
 		}
 		trust.confirm(2*cleanRelists-1, true)
 		require("one clean relist short", false)
 		trust.missed()
 		trust.confirm(2*cleanRelists-1, true)
-		require("a miss starts the count again", false)
+		require("an unannounced change restarts the count", false)
 		trust.confirm(1, true)
 		require("enough clean relists", true)
 		for range 20 {
@@ -67,14 +67,14 @@ func TestTrustIsLostByAMissAndRegainedByCleanRelists(t *testing.T) {
 
 func TestDoubtOutlivesTheStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		trust := up()
+		trust := newTrust()
 		trust.missed()
 		trust.ended()
 		time.Sleep(time.Second)
 		trust.opened()
 		time.Sleep(provenAfter)
 		if ok, _ := trust.now().standsIn(); ok {
-			t.Error("a stream that was opened again is trusted, want it doubted as before")
+			t.Error("a reopened stream is trusted, want it doubted")
 		}
 	})
 }
