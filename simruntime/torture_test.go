@@ -19,9 +19,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-// All calls and changes at once, for the race detector and for the end: no call in flight
-// is left, and the lists agree with the truth.
-func TestEverythingAtOnce(t *testing.T) {
+// TestConcurrentCallsAndChanges is for the race detector. In the end no call is in
+// flight and the lists agree with the pods.
+func TestConcurrentCallsAndChanges(t *testing.T) {
 	rt := newRuntime(t, simruntime.Options{Seed: 9, MaxConcurrent: 4, DeletedLinger: ms})
 	populate(t, rt, 20, 2)
 	path := filepath.Join(t.TempDir(), "s")
@@ -101,8 +101,8 @@ func meddle(ctx context.Context, rt *simruntime.Runtime) {
 	}
 }
 
-// A client that follows the events from an empty runtime on knows what runs.
-func TestEventsTellTheTruth(t *testing.T) {
+// TestEventsAgreeWithStatuses follows the events of a runtime that is empty at first.
+func TestEventsAgreeWithStatuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newRuntime(t, simruntime.Options{Seed: 4, EventBuffer: 1 << 16})
 		client := overBufconn(t, rt)
