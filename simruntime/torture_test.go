@@ -43,7 +43,7 @@ func TestConcurrentCallsAndChanges(t *testing.T) {
 	for range 3 {
 		all.Go(func() { readALot(ctx, client) })
 	}
-	all.Go(func() { meddle(ctx, rt) })
+	all.Go(func() { changeFaults(ctx, rt) })
 	all.Wait()
 
 	rt.ClearAll()
@@ -82,9 +82,9 @@ func readALot(ctx context.Context, client cri.RuntimeServiceClient) {
 	}
 }
 
-// meddle puts faults on and takes them off. The faults are valid, so that the
-// errors need no look.
-func meddle(ctx context.Context, rt *simruntime.Runtime) {
+// changeFaults injects and clears faults. It ignores errors, since the faults are
+// valid.
+func changeFaults(ctx context.Context, rt *simruntime.Runtime) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for n := 0; ctx.Err() == nil; n++ {
 		id, _ := rt.Inject(simruntime.Fault{
