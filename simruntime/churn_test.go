@@ -39,7 +39,7 @@ func TestChurnRepeatsForItsSeed(t *testing.T) {
 	})
 }
 
-func TestChurnIsBelievable(t *testing.T) {
+func TestChurnIsRealistic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 3000
 		began := time.Now()

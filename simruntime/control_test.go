@@ -8,7 +8,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-func TestIDsFollowFromTheSeed(t *testing.T) {
+func TestSeedDeterminesIDs(t *testing.T) {
 	of := func(seed uint64) []string {
 		pods := populate(t, newRuntime(t, simruntime.Options{Seed: seed}), 5, 2)
 		return append(sandboxIDs(pods), containerIDs(pods)...)
@@ -85,7 +85,7 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-func TestStepsThatCannotBe(t *testing.T) {
+func TestInvalidStepsFail(t *testing.T) {
 	rt := newRuntime(t, simruntime.Options{})
 	p := populate(t, rt, 1, 1)[0]
 	stopped := populate(t, rt, 1, 1)[0]

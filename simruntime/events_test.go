@@ -114,7 +114,7 @@ func addAndRemove(t *testing.T, rt *simruntime.Runtime) {
 	}
 }
 
-func TestEachClientGetsTheLifeOfAPod(t *testing.T) {
+func TestEachClientGetsAllEventsOfPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newRuntime(t, simruntime.Options{})
 		client := overBufconn(t, rt)
@@ -305,7 +305,7 @@ func TestEventStreamBreaks(t *testing.T) {
 	})
 }
 
-func TestOldEventsAreGivenOut(t *testing.T) {
+func TestReplaySendsPastEvents(t *testing.T) {
 	for name, tc := range map[string]struct {
 		retention, wait time.Duration
 		replay          int

@@ -83,48 +83,51 @@ func TestTailProfileHasHeavyTail(t *testing.T) {
 	})
 }
 
-func TestFaultsHitWhatTheyName(t *testing.T) {
-	for name, tc := range map[string]struct {
-		fault     func(p simruntime.Pod) simruntime.Fault
-		wantOne   []codes.Code // of consecutive calls about the pod
-		wantOther []codes.Code // of calls about another one, before that
-	}{
-		"every call of an RPC": {
-			func(simruntime.Pod) simruntime.Fault {
-				return simruntime.Fault{RPC: "ContainerStatus", Code: codes.Internal}
-			},
-			[]codes.Code{codes.Internal, codes.Internal},
-			[]codes.Code{codes.Internal},
+// faultTargets are faults, and what calls about one pod and another answer.
+var faultTargets = map[string]struct {
+	fault     func(p simruntime.Pod) simruntime.Fault
+	wantOne   []codes.Code // of consecutive calls about the pod
+	wantOther []codes.Code // of calls about another one, before that
+}{
+	"every call of an RPC": {
+		func(simruntime.Pod) simruntime.Fault {
+			return simruntime.Fault{RPC: "ContainerStatus", Code: codes.Internal}
 		},
-		"another RPC": {
-			func(simruntime.Pod) simruntime.Fault {
-				return simruntime.Fault{RPC: "PodSandboxStatus", Code: codes.Internal}
-			},
-			[]codes.Code{codes.OK},
-			[]codes.Code{codes.OK},
+		[]codes.Code{codes.Internal, codes.Internal},
+		[]codes.Code{codes.Internal},
+	},
+	"another RPC": {
+		func(simruntime.Pod) simruntime.Fault {
+			return simruntime.Fault{RPC: "PodSandboxStatus", Code: codes.Internal}
 		},
-		"a pod": {
-			func(p simruntime.Pod) simruntime.Fault {
-				return simruntime.Fault{PodUID: p.UID, Code: codes.Unknown}
-			},
-			[]codes.Code{codes.Unknown},
-			[]codes.Code{codes.OK},
+		[]codes.Code{codes.OK},
+		[]codes.Code{codes.OK},
+	},
+	"a pod": {
+		func(p simruntime.Pod) simruntime.Fault {
+			return simruntime.Fault{PodUID: p.UID, Code: codes.Unknown}
 		},
-		"a container, twice": {
-			func(p simruntime.Pod) simruntime.Fault {
-				return simruntime.Fault{ID: p.Containers[0].ID, Code: codes.Unavailable, Times: 2}
-			},
-			[]codes.Code{codes.Unavailable, codes.Unavailable, codes.OK},
-			[]codes.Code{codes.OK},
+		[]codes.Code{codes.Unknown},
+		[]codes.Code{codes.OK},
+	},
+	"a container, twice": {
+		func(p simruntime.Pod) simruntime.Fault {
+			return simruntime.Fault{ID: p.Containers[0].ID, Code: codes.Unavailable, Times: 2}
 		},
-		"its sandbox": {
-			func(p simruntime.Pod) simruntime.Fault {
-				return simruntime.Fault{ID: p.Sandboxes[0].ID, Code: codes.Unavailable}
-			},
-			[]codes.Code{codes.OK},
-			[]codes.Code{codes.OK},
+		[]codes.Code{codes.Unavailable, codes.Unavailable, codes.OK},
+		[]codes.Code{codes.OK},
+	},
+	"its sandbox": {
+		func(p simruntime.Pod) simruntime.Fault {
+			return simruntime.Fault{ID: p.Sandboxes[0].ID, Code: codes.Unavailable}
 		},
-	} {
+		[]codes.Code{codes.OK},
+		[]codes.Code{codes.OK},
+	},
+}
+
+func TestFaultAffectsOnlyItsTarget(t *testing.T) {
+	for name, tc := range faultTargets {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt := newRuntime(t, simruntime.Options{})
@@ -204,7 +207,7 @@ func TestHungPodHangsUntilDeadlineOrClear(t *testing.T) {
 	})
 }
 
-func TestStaleAnswerIsAsOfTheBeginning(t *testing.T) {
+func TestStaleAnswerIsFromStartOfCall(t *testing.T) {
 	for _, stale := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			rt := newRuntime(t, simruntime.Options{})

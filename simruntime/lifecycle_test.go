@@ -141,7 +141,7 @@ func TestImpossibleRequestsHaveCodes(t *testing.T) {
 	}
 }
 
-func TestControlledExitIsSeen(t *testing.T) {
+func TestExitByControlAPIIsListed(t *testing.T) {
 	rt := newRuntime(t, simruntime.Options{})
 	client := overSocket(t, rt)
 	p := populate(t, rt, 1, 2)[0]

@@ -17,28 +17,32 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-// playAndChurn plays faults and changes pods for 30 s, both from one seed.
-func playAndChurn(ctx context.Context, rt *simruntime.Runtime, seed uint64, faults []simruntime.Fault) error {
+// playAndChurn plays faults, and changes pods ten times a second.
+func playAndChurn(ctx context.Context, rt *simruntime.Runtime, seed uint64, changes int, faults []simruntime.Fault) error {
 	var group errgroup.Group
 	group.Go(func() error { return rt.Play(ctx, faults...) })
 	group.Go(func() error {
-		return rt.Churn(ctx, simruntime.ChurnOptions{Seed: seed, Rate: 10, Pods: 5, Actions: 300})
+		return rt.Churn(ctx, simruntime.ChurnOptions{Seed: seed, Rate: 10, Pods: 5, Actions: changes})
 	})
 	return group.Wait()
 }
 
 // callsUnderFaults returns the answers to a client that calls every 100 ms.
 func callsUnderFaults(t *testing.T, seed uint64) (answers []string) {
-	faults := drawFaults(t, seed, "ContainerStatus/error/random", "ContainerStatus/malform/random", "ListContainers/error/once", "ListContainers/slow/always")
+	faults, err := simruntime.DrawFaults(seed, 10*time.Second,
+		"ContainerStatus/error/random", "ContainerStatus/malform/random", "ListContainers/error/once", "ListContainers/slow/always")
+	if err != nil {
+		t.Fatal(err)
+	}
 	synctest.Test(t, func(t *testing.T) {
 		rt := newRuntime(t, simruntime.Options{Seed: seed})
 		populate(t, rt, 5, 2)
 		client := overBufconn(t, rt)
 		_, _ = client.Version(t.Context(), &cri.VersionRequest{})
 		done := make(chan error)
-		go func() { done <- playAndChurn(t.Context(), rt, seed, faults) }()
+		go func() { done <- playAndChurn(t.Context(), rt, seed, 100, faults) }()
 		time.Sleep(3 * time.Microsecond) // never calls at the moment of a change
-		for range 300 {
+		for range 100 {
 			list, err := client.ListContainers(t.Context(), &cri.ListContainersRequest{})
 			answers = append(answers, fmt.Sprint(len(list.GetContainers()), status.Code(err)))
 			for _, c := range list.GetContainers() {
@@ -134,7 +138,7 @@ func TestPlayBreaksEventStreams(t *testing.T) {
 		done := make(chan []streamed)
 		go func() { done <- followEvents(ctx, client) }()
 		synctest.Wait()
-		err := playAndChurn(t.Context(), rt, 1, []simruntime.Fault{
+		err := playAndChurn(t.Context(), rt, 1, 300, []simruntime.Fault{
 			{RPC: "GetContainerEvents", Malform: simruntime.NilStatus, From: 10 * time.Second, Until: 20 * time.Second},
 		})
 		if err != nil {

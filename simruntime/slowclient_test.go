@@ -25,7 +25,7 @@ func openIdle(t *testing.T, client cri.RuntimeServiceClient) context.CancelFunc 
 	return cancel
 }
 
-func TestSlowClientLosesEventsAlone(t *testing.T) {
+func TestOnlySlowClientLosesEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newRuntime(t, simruntime.Options{EventBuffer: 10})
 		client := overBufconn(t, rt)
@@ -47,7 +47,7 @@ func TestSlowClientLosesEventsAlone(t *testing.T) {
 	})
 }
 
-func TestStalledClientHoldsUpTheRest(t *testing.T) {
+func TestStalledClientDelaysOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newRuntime(t, simruntime.Options{EventBuffer: 10})
 		if err := rt.SetEventFaults(simruntime.EventFaults{Stall: true}); err != nil {

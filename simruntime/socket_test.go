@@ -141,7 +141,7 @@ func TestServeAfterEndOfContext(t *testing.T) {
 	}
 }
 
-func TestSilentConnectionDoesNotHoldUpTheStop(t *testing.T) {
+func TestIdleConnectionDoesNotDelayStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newRuntime(t, simruntime.Options{})
 		l := bufconn.Listen(1 << 10)

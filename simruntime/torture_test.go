@@ -19,9 +19,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-// All calls and changes at once, for the race detector and for the end: no call in flight
-// is left, and the lists agree with the truth.
-func TestEverythingAtOnce(t *testing.T) {
+// TestConcurrentCallsAndChanges is for the race detector. In the end no call is in
+// flight and the lists agree with the pods.
+func TestConcurrentCallsAndChanges(t *testing.T) {
 	rt := newRuntime(t, simruntime.Options{Seed: 9, MaxConcurrent: 4, DeletedLinger: ms})
 	populate(t, rt, 20, 2)
 	path := filepath.Join(t.TempDir(), "s")
@@ -43,7 +43,7 @@ func TestEverythingAtOnce(t *testing.T) {
 	for range 3 {
 		all.Go(func() { readALot(ctx, client) })
 	}
-	all.Go(func() { meddle(ctx, rt) })
+	all.Go(func() { changeFaults(ctx, rt) })
 	all.Wait()
 
 	rt.ClearAll()
@@ -82,9 +82,9 @@ func readALot(ctx context.Context, client cri.RuntimeServiceClient) {
 	}
 }
 
-// meddle puts faults on and takes them off. The faults are valid, so that the
-// errors need no look.
-func meddle(ctx context.Context, rt *simruntime.Runtime) {
+// changeFaults injects and clears faults. It ignores errors, since the faults are
+// valid.
+func changeFaults(ctx context.Context, rt *simruntime.Runtime) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for n := 0; ctx.Err() == nil; n++ {
 		id, _ := rt.Inject(simruntime.Fault{
@@ -101,8 +101,8 @@ func meddle(ctx context.Context, rt *simruntime.Runtime) {
 	}
 }
 
-// A client that follows the events from an empty runtime on knows what runs.
-func TestEventsTellTheTruth(t *testing.T) {
+// TestEventsAgreeWithStatuses follows the events of a runtime that is empty at first.
+func TestEventsAgreeWithStatuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newRuntime(t, simruntime.Options{Seed: 4, EventBuffer: 1 << 16})
 		client := overBufconn(t, rt)
