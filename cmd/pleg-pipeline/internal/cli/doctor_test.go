@@ -12,7 +12,6 @@ import (
 // TestDoctorOfWellRuntime examines until it is well: it takes milliseconds, but on
 // a machine that is busy the runtime may really be slow.
 func TestDoctorOfWellRuntime(t *testing.T) {
-	t.Parallel()
 	for try := 1; ; try++ {
 		code, stdout, stderr := run(t, "doctor", "--simulate=3", "--churn-rate", "0")
 		if code == cli.ExitOK && strings.Contains(stdout, "Healthy: no known cause") && strings.Contains(stdout, "ContainerStatus   6 ") {
