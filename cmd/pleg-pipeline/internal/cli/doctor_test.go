@@ -14,7 +14,6 @@ import (
 // TestDoctorOfHealthyRuntime repeats the examination while the runtime is slow: it
 // takes milliseconds, except on a busy machine.
 func TestDoctorOfHealthyRuntime(t *testing.T) {
-	t.Parallel()
 	for try := 1; ; try++ {
 		code, stdout, stderr := runDoctor(t, "0.00")
 		if code == cli.ExitOK && strings.Contains(stdout, "Healthy: no known cause") && strings.Contains(stdout, "ContainerStatus   6 ") {

@@ -24,6 +24,9 @@ func recorded(t *testing.T, name string) string {
 	for seconds := 1; ; seconds *= 2 {
 		path := filepath.Join(t.TempDir(), name)
 		code, stdout, stderr := run(t, "record", path, "--simulate=5", "--churn-rate", "40", "--relist-period", "250ms", "--duration", fmt.Sprintf("%ds", seconds))
+		if code == cli.ExitOK && !strings.Contains(stderr, "recording to") {
+			continue // the time was up before the runtime answered
+		}
 		want := regexp.MustCompile(`(?m)^pleg-pipeline: the time is up\npleg-pipeline: .* has [0-9]+ answers and [0-9]+ events of [0-9.m]+s, [0-9]+ bytes$`)
 		if code != cli.ExitOK || stdout != "" || !want.MatchString(stderr) {
 			t.Fatalf("record: exit code %d, stdout %q, stderr %q", code, stdout, stderr)
@@ -76,7 +79,6 @@ func steps(t *testing.T, output string) map[pleg.PodUID][]string {
 // busy machine calls hang, and replays of those may differ. The tests of package
 // recording compare replays on a fake clock.
 func TestRecordAndReplay(t *testing.T) {
-	t.Parallel()
 	for try := 1; ; try++ {
 		file := recorded(t, "r.jsonl.gz")
 		diff := difference(replayed(t, file), replayed(t, file))
