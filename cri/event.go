@@ -17,9 +17,12 @@ const (
 	eventContainersField protowire.Number = 5
 )
 
-// maxStatusBytes bounds the encoded size of the statuses in a [statusCache]. If
-// they exceed it, all are forgotten.
-const maxStatusBytes = 8 << 20
+// maxStatusBytes bounds the size of the statuses in a [statusCache]: their encoded
+// size and statusBytes for each. If they exceed it, all are forgotten.
+const (
+	maxStatusBytes = 3 << 20
+	statusBytes    = 1 << 10
+)
 
 // eventCodec decodes the CRI events of one stream with the generated code, except
 // what it has decoded before: each event carries all statuses of its sandbox, of
@@ -115,13 +118,15 @@ type statusCache[S labelled] struct {
 	seed   maphash.Seed
 	fresh  func(last S) S // returns a status with only the labels and annotations of last
 	known  map[string]cachedStatus[S]
-	bytes  int // encoded size of the known statuses
+	bytes  int // size of the known statuses
 }
 
 type cachedStatus[S labelled] struct {
 	status S
 	print  fingerprint
 }
+
+func (s cachedStatus[S]) size() int { return s.print.size + statusBytes }
 
 type labelled interface {
 	protobuf.Message
@@ -152,14 +157,16 @@ func (c *statusCache[S]) decode(raw []byte) (S, error) {
 
 func (c *statusCache[S]) remember(id string, status cachedStatus[S]) {
 	c.forget(id)
-	if c.known == nil || c.bytes+status.print.size > maxStatusBytes {
+	if c.known == nil || c.bytes+status.size() > maxStatusBytes {
 		c.known, c.bytes = make(map[string]cachedStatus[S]), 0
 	}
 	c.known[id] = status
-	c.bytes += status.print.size
+	c.bytes += status.size()
 }
 
 func (c *statusCache[S]) forget(id string) {
-	c.bytes -= c.known[id].print.size
-	delete(c.known, id)
+	if status, ok := c.known[id]; ok {
+		c.bytes -= status.size()
+		delete(c.known, id)
+	}
 }

@@ -13,7 +13,7 @@ import (
 
 // template is the Markdown file of the results without its generated parts.
 //
-//go:embed template.md
+//go:embed results.md.tmpl
 var template string
 
 // resultsName is the Markdown file beside resultsFile.

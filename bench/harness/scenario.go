@@ -47,7 +47,7 @@ func (m Metrics) remove(keys ...string) {
 	}
 }
 
-// Metric is a column of the results. template.md says what it means.
+// Metric is a column of the results. results.md.tmpl says what it means.
 type Metric struct{ Key, Label, Unit string }
 
 // metrics are in the order of the columns.

@@ -24,6 +24,9 @@ func files(t *testing.T, suffix string) map[string]string {
 	t.Helper()
 	texts := make(map[string]string)
 	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), ".") && d.Name() != ".." {
+			return filepath.SkipDir // tools and caches
+		}
 		if err != nil || !strings.HasSuffix(path, suffix) || d.IsDir() {
 			return err
 		}

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -95,7 +93,7 @@ func injecting(events <-chan *runtimeapi.ContainerEventResponse) grpc.StreamClie
 		if err != nil || method != runtimeapi.RuntimeService_GetContainerEvents_FullMethodName {
 			return stream, err
 		}
-		i := &injected{ClientStream: stream, codec: codecOf(opts), extra: events, own: make(chan *runtimeapi.ContainerEventResponse), ended: make(chan error, 1)}
+		i := &injected{ClientStream: stream, extra: events, own: make(chan *runtimeapi.ContainerEventResponse), ended: make(chan error, 1)}
 		go i.receive(ctx)
 		return i, nil
 	}
@@ -105,7 +103,6 @@ func injecting(events <-chan *runtimeapi.ContainerEventResponse) grpc.StreamClie
 // stream.
 type injected struct {
 	grpc.ClientStream
-	codec encoding.CodecV2
 	own   chan *runtimeapi.ContainerEventResponse
 	extra <-chan *runtimeapi.ContainerEventResponse
 	ended chan error
@@ -133,19 +130,6 @@ func (i *injected) RecvMsg(m any) error {
 	case err := <-i.ended:
 		return err
 	}
-	raw, err := proto.Marshal(ev)
-	if err != nil {
-		return err
-	}
-	return i.codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(raw)}, m)
-}
-
-// codecOf returns the codec that a call asks for.
-func codecOf(opts []grpc.CallOption) encoding.CodecV2 {
-	for _, o := range opts {
-		if forced, ok := o.(grpc.ForceCodecV2CallOption); ok {
-			return forced.CodecV2
-		}
-	}
-	return encoding.GetCodecV2("proto")
+	proto.Merge(m.(*runtimeapi.ContainerEventResponse), ev)
+	return nil
 }

@@ -1,0 +1,40 @@
+package docs_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The program in the README builds as pasted. Without a runtime it fails at once and
+// names the socket.
+func TestReadmeProgram(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, program, found := strings.Cut(string(readme), "```go\n")
+	program, _, closed := strings.Cut(program, "```")
+	if !found || !closed {
+		t.Fatal("README.md has no Go program")
+	}
+	const socket = "/run/containerd/containerd.sock"
+	if !strings.Contains(program, socket) {
+		t.Fatalf("the program does not use %s", socket)
+	}
+	missing := filepath.Join(t.TempDir(), "missing.sock")
+	source := filepath.Join(t.TempDir(), "main.go")
+	if err := os.WriteFile(source, []byte(strings.ReplaceAll(program, socket, missing)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(t.TempDir(), "podwatch")
+	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, source).CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, output)
+	}
+	output, err := exec.CommandContext(t.Context(), binary).CombinedOutput()
+	if err == nil || !strings.Contains(string(output), missing) {
+		t.Errorf("without a runtime: %v, output %q, want an error that names %s", err, output, missing)
+	}
+}
