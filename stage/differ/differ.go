@@ -240,14 +240,20 @@ func (d *Differ) compareListed(rec *record, pod *pleg.Pod, l stage.Listing) {
 	if _, ok := d.requested[rec.uid]; ok {
 		rec.reinspect = true
 	}
-	// A pod seen after the listing began need not be in it.
-	if !rec.current.at.After(l.At) {
+	to := observation{pod: pod, at: l.At}
+	doubtful := rec.mayBeOlder(to)
+	switch {
+	case doubtful:
+		d.metrics.stale.Inc()
+		d.lister.RelistSoon()
+	case rec.current.at.After(l.At): // a pod seen after the listing began need not be in it
+	default:
 		if l.StreamUp {
 			d.announcements.expect(events(rec.current.pod, pod, l.At), time.Now(), l.StreamBroke)
 		}
-		d.add(rec, observation{pod: pod, at: l.At})
+		d.add(rec, to)
 	}
-	if rec.state != stateSettled {
+	if doubtful || rec.state != stateSettled {
 		d.pending = append(d.pending, rec.uid)
 	}
 }
@@ -282,11 +288,16 @@ func (d *Differ) applyObservation(o stage.Observation) {
 		d.metrics.stale.Inc()
 		return
 	}
-	to := observation{at: o.At}
+	to := observation{at: o.At, single: true}
 	if o.Hint == nil {
 		to.pod = d.tombstones.without(o.Pod, now)
 	} else {
 		to = d.mergeHint(rec, o, now)
+	}
+	if o.Hint == nil && rec != nil && rec.mayBeOlder(to) {
+		d.metrics.stale.Inc()
+		d.lister.RelistSoon()
+		return
 	}
 	if rec == nil {
 		if to.pod == nil {
@@ -341,6 +352,7 @@ func (d *Differ) add(rec *record, o observation) {
 	if !o.step {
 		d.announcements.compareLists(rec.current.pod, o.pod)
 	}
+	o.received = time.Now()
 	rec.add(o)
 	if rec.state.inFlight() {
 		return

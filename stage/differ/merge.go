@@ -62,14 +62,17 @@ func containers(pod *pleg.Pod) iter.Seq[*pleg.Container] {
 	}
 }
 
-func hasContainer(pod *pleg.Pod, id pleg.ContainerID) bool {
+// containerOf returns the container or sandbox with this id, or nil.
+func containerOf(pod *pleg.Pod, id pleg.ContainerID) *pleg.Container {
 	for c := range containers(pod) {
 		if c.ID == id {
-			return true
+			return c
 		}
 	}
-	return false
+	return nil
 }
+
+func hasContainer(pod *pleg.Pod, id pleg.ContainerID) bool { return containerOf(pod, id) != nil }
 
 // behind reports whether a comes before b in a container's life: created, running,
 // exited.

@@ -60,8 +60,11 @@ type observation struct {
 	// status came with a CRI event; nil if the runtime has to be asked.
 	status *pleg.PodStatus
 	// step is true if a CRI event made it: what it shows may be over by the next
-	// observation, so it must not be skipped.
-	step bool
+	// observation, so it must not be skipped. single is true if a single-pod list
+	// made it, and not a listing.
+	step, single bool
+	// received is when it was applied.
+	received time.Time
 }
 
 // record is what the differ knows of one pod (the kubelet's podRecord). Its
@@ -103,6 +106,22 @@ func (r *record) add(o observation) {
 	if o.pod != nil {
 		r.named = o.pod
 	}
+}
+
+// mayBeOlder reports whether an observation may be older than the current one although
+// it began later: a listing and a single-pod list ran at the same time. That is not
+// known until it takes something back.
+func (r *record) mayBeOlder(o observation) bool {
+	cur := r.current
+	if cur.at.IsZero() || cur.step || cur.single == o.single || !o.at.Before(cur.received) {
+		return false
+	}
+	for have := range containers(cur.pod) {
+		if now := containerOf(o.pod, have.ID); now == nil || behind(now, have) {
+			return true
+		}
+	}
+	return false
 }
 
 // isNewer reports whether something was observed after what was sent. Two

@@ -55,3 +55,43 @@ func TestListBringsAContainerBack(t *testing.T) {
 		f.requireChange(t, "a", "Died(c)")
 	})
 }
+
+// A listing and a single-pod list may run at the same time. The one that began later
+// may have been answered earlier: it takes nothing back, and the pod is listed again.
+func TestOverlappingListsTakeNothingBack(t *testing.T) {
+	for name, tc := range map[string]struct{ first, second string }{
+		"exited and running":       {"c=exited /s=running", "c=running /s=running"},
+		"a container more":         {"c=running /s=running", "/s=running"},
+		"a sandbox that was ready": {"/s=exited", "/s=running"},
+	} {
+		for _, singleFirst := range []bool{false, true} {
+			runDiffer(t, name, func(t *testing.T, f *fixture) {
+				time.Sleep(time.Until(at(9))) // all lists are answered now
+				single := func(n int, words string) {
+					f.sendObservation(stage.Observation{UID: "a", At: at(n).Add(time.Second / 2), Pod: plegtest.Pod("a", words)})
+				}
+				if singleFirst {
+					single(0, tc.first)
+					f.settleAll(nil)
+					f.list(plegtest.Pod("a", tc.second))
+				} else {
+					f.listAndSettle(plegtest.Pod("a", tc.first))
+					single(1, tc.second)
+				}
+				f.requireNoChange(t)
+				if got := f.lister.relists.Load(); got != 1 {
+					t.Errorf("lists requested = %d, want 1", got)
+				}
+				if singleFirst {
+					f.requirePending(t, "a")
+				}
+				time.Sleep(10 * time.Second)
+				f.lists = 12
+				f.list(plegtest.Pod("a", tc.second)) // it began after both were answered
+				if _, ok := f.nextChange(); !ok {
+					t.Error("a later list made no change")
+				}
+			})
+		}
+	}
+}
