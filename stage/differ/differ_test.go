@@ -39,7 +39,7 @@ var (
 	request    step = func(_ *testing.T, f *fixture) { f.requestReinspect("a") }
 	wantNone   step = func(t *testing.T, f *fixture) { f.requireNoChange(t) }
 	start      step = func(t *testing.T, f *fixture) { list(running)(t, f); want(startedWords)(t, f) }
-	wantRemove step = wantKnown(removedWords)
+	wantRemove      = wantKnown(removedWords)
 )
 
 var podCases = map[string][]step{

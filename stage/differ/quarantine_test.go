@@ -82,7 +82,7 @@ func TestQuarantineWaitDoubles(t *testing.T) {
 				time.Sleep(wait - 1)
 				f.list(pod)
 				f.requireNoRetry(t)
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 			}
 			f.list(pod)
 			f.requireRetry(t, "a", "Started(c)", n+1)
