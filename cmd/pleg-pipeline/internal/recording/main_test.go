@@ -21,7 +21,6 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording/replay"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
@@ -199,11 +198,11 @@ func (s scenario) record(t *testing.T) (observed, []byte) {
 // replayed returns what a pipeline observes of a recording.
 func replayed(t *testing.T, data []byte, speed float64, o pipeline.Options, unary bool) observed {
 	t.Helper()
-	r, err := replay.Read(bytes.NewReader(data))
+	r, err := recording.Read(bytes.NewReader(data))
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := replay.NewServer(r, speed)
+	server := recording.NewServer(r, speed)
 	dial, stop := serving(t, server.Serve)
 	defer stop()
 	return runPipeline(t, dial, o, unary, func() { <-server.Ended() })
