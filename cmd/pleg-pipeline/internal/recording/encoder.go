@@ -63,7 +63,7 @@ func (e *encoder) write(a *answer, began time.Time) error {
 	l := line{At: offset(a.at), Took: offset(a.took), Call: a.call, Pending: a.pending, Stream: a.stream, Ended: a.ended}
 	if a.err != nil {
 		s := status.Convert(a.err)
-		l.Error = &failure{code(s.Code()), e.redact.word(s.Message())}
+		l.Error = &failure{s.Code().String(), e.redact.word(s.Message())}
 	}
 	encode := e.single
 	m := methods[a.call]

@@ -148,28 +148,20 @@ type part struct {
 	Put  json.RawMessage `json:"put,omitempty"`
 }
 
-// failure is a gRPC status that is not OK.
+// failure is a gRPC status that is not OK. Its code is a name, such as NotFound.
 type failure struct {
-	Code    code   `json:"code"`
+	Code    string `json:"code"`
 	Message string `json:"message,omitempty"`
 }
 
-// err returns the failure as an error.
-func (f *failure) err() error { return status.Error(codes.Code(f.Code), f.Message) }
-
-// code is written as its name, such as NotFound.
-type code codes.Code
-
-func (c code) MarshalText() ([]byte, error) { return []byte(codes.Code(c).String()), nil }
-
-func (c *code) UnmarshalText(text []byte) error {
-	for known := codes.Canceled; known <= codes.Unauthenticated; known++ {
-		if known.String() == string(text) {
-			*c = code(known)
-			return nil
+// status returns the failure as an error.
+func (f *failure) status() (failed, err error) {
+	for code := codes.Canceled; code <= codes.Unauthenticated; code++ {
+		if code.String() == f.Code {
+			return status.Error(code, f.Message), nil
 		}
 	}
-	return fmt.Errorf("unknown code %q", text)
+	return nil, fmt.Errorf("unknown code %q", f.Code)
 }
 
 // offset is a time since the start, written with microseconds as 1.002345s.

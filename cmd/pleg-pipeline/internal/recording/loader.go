@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -48,7 +49,10 @@ func (l *loader) line(text []byte) error {
 	s := &step{at: time.Duration(r.At), took: time.Duration(r.Took), pending: r.Pending, kind: m.kind}
 	l.Length = max(l.Length, s.at+s.took)
 	if r.Error != nil {
-		s.err = r.Error.err()
+		var err error
+		if s.err, err = r.Error.status(); err != nil {
+			return err
+		}
 	}
 	key := fmt.Sprint(r.Call, r.ID, string(r.Filter), r.At)
 	if before := l.waiting[key]; before != nil && !r.Pending {
@@ -75,7 +79,7 @@ func (l *loader) line(text []byte) error {
 }
 
 func (l *loader) list(s *step, r *line, m method) error {
-	if m.streamed && s.err != nil && r.Error.Code == code(codes.Unimplemented) {
+	if m.streamed && s.err != nil && status.Code(s.err) == codes.Unimplemented {
 		return nil // the client called again without a stream
 	}
 	l.streams = l.streams || m.streamed

@@ -1,6 +1,7 @@
 package recording
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,7 @@ type Options struct {
 	// CRI may add are replaced too. Numbers, such as times, states and exit codes,
 	// stay.
 	Redact bool
+	Queue  int // how many answers may wait to be written; the default is 16384
 }
 
 // Recorder writes the answers of a runtime. [Recorder.DialOptions] taps the
@@ -64,12 +66,10 @@ type Recorder struct {
 }
 
 // NewRecorder returns a recorder for one call of Run.
-func NewRecorder(out Output, o Options) *Recorder { return newRecorder(out, o, queueLength) }
-
-func newRecorder(out Output, o Options, queue int) *Recorder {
+func NewRecorder(out Output, o Options) *Recorder {
 	return &Recorder{
 		out: out, encoder: newEncoder(out, o),
-		queue: make(chan *answer, queue), ended: make(chan struct{}), inFlight: make(map[*answer]bool),
+		queue: make(chan *answer, cmp.Or(o.Queue, queueLength)), ended: make(chan struct{}), inFlight: make(map[*answer]bool),
 	}
 }
 

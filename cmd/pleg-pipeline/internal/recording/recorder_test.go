@@ -83,18 +83,9 @@ func (o failingOutput) Flush() error { return o.err }
 func TestRecorderReturnsOutputError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		runtime, err := simruntime.New(simruntime.Options{Seed: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := runtime.Populate(simruntime.Population{Pods: 3, Containers: 1}); err != nil {
-			t.Fatal(err)
-		}
-		dial, stop := serving(t, runtime.Serve)
+		_, dial, stop := newRuntime(t, simruntime.Options{Seed: 1}, simruntime.Population{Pods: 3, Containers: 1})
 		full := errors.New("no space left")
-		recorder := recording.NewRecorder(failingOutput{full}, recording.Options{})
-		written := make(chan error, 1)
-		go func() { written <- recorder.Run() }()
+		recorder, written := startRecorder(failingOutput{full}, recording.Options{})
 		got := runPipeline(t, append(dial, recorder.DialOptions()...), pipeline.Options{}, false, func() {
 			if err := <-written; !errors.Is(err, full) {
 				t.Errorf("Run = %v, want %v", err, full)
@@ -120,15 +111,9 @@ func (blockedOutput) Flush() error { return nil }
 func TestRecorderNeverBlocksEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		runtime, err := simruntime.New(simruntime.Options{Seed: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		dial, stop := serving(t, runtime.Serve)
+		runtime, dial, stop := newRuntime(t, simruntime.Options{Seed: 1}, simruntime.Population{})
 		out := blockedOutput{make(chan struct{})}
-		recorder := recording.NewRecorderWithQueue(out, recording.Options{}, 500)
-		written := make(chan error, 1)
-		go func() { written <- recorder.Run() }()
+		recorder, written := startRecorder(out, recording.Options{Queue: 500})
 		ctx, cancel := context.WithCancel(t.Context())
 		received := receiveEvents(ctx, t, append(dial, recorder.DialOptions()...))
 		synctest.Wait()
