@@ -7,9 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -37,12 +35,8 @@ func play(t *testing.T, r *recording.Recording) {
 	length := min(r.Length, time.Hour)
 	dial, stop := serving(t, recording.NewServer(r, 1).Serve)
 	defer stop()
-	conn, err := grpc.NewClient("passthrough:///replay", append(dial, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	client := runtimeapi.NewRuntimeServiceClient(conn)
+	client, closeClient := newClient(t, dial)
+	defer closeClient()
 	for range rounds {
 		callEverything(t, client)
 		time.Sleep(length / rounds)

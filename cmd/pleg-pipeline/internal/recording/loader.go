@@ -79,7 +79,7 @@ func (l *loader) line(text []byte) error {
 }
 
 func (l *loader) list(s *step, r *line, m method) error {
-	if m.streamed && s.err != nil && status.Code(s.err) == codes.Unimplemented {
+	if m.streamed && status.Code(s.err) == codes.Unimplemented {
 		return nil // the client called again without a stream
 	}
 	l.streams = l.streams || m.streamed

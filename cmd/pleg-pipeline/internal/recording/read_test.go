@@ -110,10 +110,8 @@ func TestReadOfCutRecording(t *testing.T) {
 	}
 	var zipped bytes.Buffer
 	w := gzip.NewWriter(&zipped)
-	if _, err := w.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
+	_, err = w.Write(data)
+	if err := errors.Join(err, w.Close()); err != nil {
 		t.Fatal(err)
 	}
 	for n := 1; n < zipped.Len(); n += stride {
@@ -147,22 +145,18 @@ func TestFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := file.Write([]byte(header + list)); err != nil {
-			t.Fatal(err)
-		}
-		if err := file.Flush(); err != nil {
+		_, err = file.Write([]byte(header + list))
+		if err := errors.Join(err, file.Flush()); err != nil {
 			t.Fatal(err)
 		}
 		// As if the process were killed now.
 		if r, err := recording.Open(path); err != nil || r.Cut == "" || r.Length < time.Second {
 			t.Errorf("%s, flushed: %+v, %v; want one that is cut off", name, r, err)
 		}
-		if _, err := file.Write([]byte(end)); err != nil {
-			t.Fatal(err)
-		}
+		_, writeErr := file.Write([]byte(end))
 		size, err := file.Close()
 		info, statErr := os.Stat(path)
-		if err := errors.Join(err, statErr); err != nil {
+		if err := errors.Join(writeErr, err, statErr); err != nil {
 			t.Fatal(err)
 		}
 		if info.Mode() != 0o600 || info.Size() != size {

@@ -1,6 +1,8 @@
 package recording_test
 
 import (
+	"maps"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,6 +34,7 @@ var replayCases = map[string]struct {
 	// unannounced: a list reports changes that no event announced. Its time decides
 	// which container is reported first.
 	unannounced bool
+	hung        bool // calls hang until the end, in the replay too, which ends all the same
 }{
 	"churn":                {scenario: scenario{pods: 12, play: churn(8, 100)}},
 	"unary lists":          {scenario: scenario{pods: 12, unary: true, play: churn(8, 60)}},
@@ -42,6 +45,8 @@ var replayCases = map[string]struct {
 	"errors":               {statesOnly: true, scenario: scenario{pods: 12, play: churnUnder(simruntime.Fault{RPC: "ContainerStatus", Code: 14, Probability: 0.3})}},
 	"errors of lists":      {statesOnly: true, scenario: scenario{pods: 12, play: churnUnder(simruntime.Fault{RPC: "StreamContainers", Code: 14, Probability: 0.3})}},
 	"hung calls":           {statesOnly: true, scenario: scenario{pods: 12, play: churnUnder(simruntime.Fault{RPC: "ContainerStatus", Hang: true, Probability: 0.1})}},
+	"hung container":       {statesOnly: true, hung: true, scenario: scenario{pods: 5, play: churnUntilHung("ContainerStatus")}},
+	"hung list":            {statesOnly: true, hung: true, scenario: scenario{pods: 5, play: churnUntilHung("StreamContainers")}},
 
 	"all events":        {replay: following, scenario: scenario{pods: 15, options: following, play: churn(20, 100)}},
 	"repeated events":   {replay: following, scenario: scenario{pods: 15, options: following, play: churnRepeated}},
@@ -64,10 +69,21 @@ func TestReplayEqualsRecordedRun(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				test.simulated = simruntime.Options{Seed: 5, Profile: nodeProfile(t)}
 				want, data := test.record(t)
-				if want.total < 100 {
+				if pending := strings.Contains(string(data), `"pending":true`); test.hung && !pending {
+					t.Error("nothing is pending in the recording")
+				}
+				if want.total < 100 && !test.hung {
 					t.Fatalf("only %d events were recorded, which proves nothing", want.total)
 				}
 				got := replayed(t, data, 1, test.replay, test.unary)
+				// Errors of calls that the client cancelled name the reason.
+				maps.DeleteFunc(want.states, func(uid pipeline.PodUID, state string) bool {
+					cancelled := test.hung && strings.Contains(state, "rpc error")
+					if cancelled {
+						delete(got.states, uid)
+					}
+					return cancelled
+				})
 				if test.statesOnly {
 					want.events, got.events = nil, nil
 				}
@@ -115,5 +131,18 @@ func churnWithBreaks(t *testing.T, runtime *simruntime.Runtime) {
 		// changes in an order of its own, so nothing may change then.
 		runtime.BreakEvents()
 		time.Sleep(3 * time.Second)
+	}
+}
+
+func churnUntilHung(rpc string) func(*testing.T, *simruntime.Runtime) {
+	return func(t *testing.T, runtime *simruntime.Runtime) {
+		churnSeed(3, 8, 40)(t, runtime)
+		if _, err := runtime.Inject(simruntime.Fault{RPC: rpc, Hang: true}); err != nil {
+			t.Fatal(err)
+		}
+		if rpc == "ContainerStatus" {
+			churnSeed(9, 8, 40)(t, runtime)
+		}
+		time.Sleep(2500 * time.Millisecond)
 	}
 }
