@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording/replay"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
 )
 
 // replayEnded is the cause that ends a command when a recording has been played.
@@ -48,7 +48,7 @@ func (f *runtimeFlags) validateReplay(flags *pflag.FlagSet) error {
 func (f *runtimeFlags) replay(
 	ctx context.Context, out console, file string, with func(context.Context, endpoint.Endpoint) error,
 ) error {
-	r, err := replay.Open(file)
+	r, err := recording.Open(file)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (f *runtimeFlags) replay(
 	if r.Cut != "" {
 		out.say(ctx, "%s: %s", file, r.Cut)
 	}
-	server := replay.NewServer(r, f.replaySpeed)
+	server := recording.NewServer(r, f.replaySpeed)
 	ended := func(ctx context.Context, _ net.Listener) error {
 		select {
 		case <-server.Ended():
@@ -74,7 +74,7 @@ func (f *runtimeFlags) replay(
 	return err
 }
 
-func describe(r *replay.Recording) string {
+func describe(r *recording.Recording) string {
 	h := r.Header
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v of %s %s, recorded %s", r.Length.Round(time.Millisecond), h.RuntimeName, h.RuntimeVersion, h.Began.Format(time.RFC3339))

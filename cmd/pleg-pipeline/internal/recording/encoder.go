@@ -1,18 +1,22 @@
 package recording
 
 import (
+	"bufio"
+	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/maphash"
+	"io"
 	"maps"
+	"os"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
-
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording/format"
 )
 
 // answer is what the tap saw of a call, or of an event stream.
@@ -30,11 +34,11 @@ type answer struct {
 // encoder writes the lines. One goroutine uses it.
 type encoder struct {
 	lines   *json.Encoder
-	header  format.Header
+	header  Header
 	started bool
 	redact  *redactor // nil if texts stay
 	seed    maphash.Seed
-	last    [format.Kinds]lastAnswers
+	last    [kinds]lastAnswers
 }
 
 // lastAnswers are the last ones written, to which "same" and "keep" refer.
@@ -47,7 +51,7 @@ type lastAnswers struct {
 func newEncoder(out Output, o Options) *encoder {
 	e := &encoder{
 		lines:  json.NewEncoder(out),
-		header: format.Header{Format: format.Name, Version: format.Version, Program: o.Program, Redacted: o.Redact},
+		header: Header{Format: formatName, Version: formatVersion, Program: o.Program, Redacted: o.Redact},
 		seed:   maphash.MakeSeed(),
 	}
 	e.lines.SetEscapeHTML(false)
@@ -62,17 +66,17 @@ func newEncoder(out Output, o Options) *encoder {
 
 // write writes one answer, and the header before the first.
 func (e *encoder) write(a *answer, began time.Time) error {
-	r := format.Line{
-		At: format.Offset(a.at), Took: format.Offset(a.took), Call: a.call, Pending: a.pending, Stream: a.stream, Ended: a.ended,
-	}
+	l := line{At: offset(a.at), Took: offset(a.took), Call: a.call, Pending: a.pending, Stream: a.stream, Ended: a.ended}
 	if a.err != nil {
 		s := status.Convert(a.err)
-		r.Error = &format.Failure{Code: format.Code(s.Code()), Message: s.Message()}
-		if e.redact != nil {
-			r.Error.Message = e.redact.word(r.Error.Message)
-		}
+		l.Error = &failure{s.Code().String(), e.redact.word(s.Message())}
 	}
-	if err := e.fill(&r, format.Methods[a.call], a); err != nil {
+	encode := e.single
+	m := methods[a.call]
+	if m.list {
+		encode = e.list
+	}
+	if err := encode(&l, m, a); err != nil {
 		return fmt.Errorf("%s: %w", a.call, err)
 	}
 	if !e.started {
@@ -82,168 +86,161 @@ func (e *encoder) write(a *answer, began time.Time) error {
 			return err
 		}
 	}
-	return e.lines.Encode(r)
+	return e.lines.Encode(l)
 }
 
-// end writes the last line.
+// end writes the last line, unless there was no call.
 func (e *encoder) end(length time.Duration) error {
-	return e.lines.Encode(format.Line{At: format.Offset(length), End: true})
-}
-
-func (e *encoder) fill(r *format.Line, m format.Method, a *answer) error {
-	switch {
-	case m.List:
-		return e.list(r, m, a)
-	case m.Status:
-		return e.status(r, m, a)
-	case a.err != nil || len(a.messages) == 0:
+	if !e.started {
 		return nil
 	}
-	message, err := e.decode(m, a.messages[0])
-	if err != nil {
-		return err
-	}
-	if version, ok := message.(*cri.VersionResponse); ok && !e.started {
-		e.header.RuntimeName, e.header.RuntimeVersion = version.GetRuntimeName(), version.GetRuntimeVersion()
-	}
-	return put(&r.Answer, message)
+	return e.lines.Encode(line{At: offset(length), End: true})
 }
 
-func (e *encoder) status(r *format.Line, m format.Method, a *answer) error {
-	id, last := format.IDOf(m.Kind, a.request), e.last[m.Kind].statuses
-	r.ID = id
-	if e.redact != nil {
-		r.ID = e.redact.id(id)
+// single encodes an answer that is one message.
+func (e *encoder) single(l *line, m method, a *answer) error {
+	var id string
+	last := e.last[m.kind].statuses
+	if m.status {
+		id = field(a.request.(proto.Message), messages[m.kind].id).String()
+		l.ID = e.redact.id(id)
 	}
 	if a.err != nil || len(a.messages) == 0 {
 		delete(last, id)
 		return nil
 	}
-	message, err := e.decode(m, a.messages[0])
-	if err != nil {
+	message := empty(m.reply)
+	if err := proto.Unmarshal(a.messages[0], message); err != nil {
 		return err
 	}
-	digest, err := e.digest(message)
-	if err != nil {
-		return err
+	e.redact.message(message)
+	if version, ok := message.(*cri.VersionResponse); ok && !e.started {
+		e.header.RuntimeName, e.header.RuntimeVersion = version.GetRuntimeName(), version.GetRuntimeVersion()
 	}
-	if before, ok := last[id]; ok && before == digest {
-		r.Same = true
-		return nil
+	if m.status {
+		before, ok := last[id]
+		last[id] = e.digest(message)
+		if ok && before == last[id] {
+			l.Same = true
+			return nil
+		}
 	}
-	last[id] = digest
-	return put(&r.Answer, message)
+	l.Answer = raw(message)
+	return nil
 }
 
-func (e *encoder) list(r *format.Line, m format.Method, a *answer) error {
-	filter, last := format.FilterOf(a.request), &e.last[m.Kind]
+func (e *encoder) list(l *line, m method, a *answer) error {
+	filter, last := filterOf(a.request), &e.last[m.kind]
 	if filter != nil {
-		if e.redact != nil {
-			filter = proto.Clone(filter)
-			e.redact.message(filter)
-		}
-		if err := put(&r.Filter, filter); err != nil {
-			return err
-		}
+		shown := proto.Clone(filter)
+		e.redact.message(shown)
+		l.Filter = raw(shown)
 	}
 	if a.err != nil || a.pending {
 		last.listed = last.listed && filter != nil
 		return nil
 	}
-	items, ids, err := e.items(m, a.messages)
-	if err != nil {
-		return err
+	var items []proto.Message
+	ids := make(map[string]bool) // as they were
+	for _, message := range a.messages {
+		list := empty(m.reply)
+		if err := proto.Unmarshal(message, list); err != nil {
+			return err
+		}
+		all := itemsOf(list)
+		for i := range all.Len() {
+			items = append(items, all.Get(i).Message().Interface())
+			ids[field(items[len(items)-1], "id").String()] = true
+		}
+		e.redact.message(list)
 	}
+	maps.DeleteFunc(last.statuses, func(id string, _ uint64) bool { return !ids[id] })
 	if filter != nil {
 		last = &lastAnswers{} // nothing to refer to
 	}
-	maps.DeleteFunc(last.statuses, func(id string, _ uint64) bool { return !ids[id] })
-	return e.change(r, last, items)
+	e.change(l, last, items)
+	return nil
 }
 
-// items decodes a list. It returns the original ids as well.
-func (e *encoder) items(m format.Method, messages [][]byte) (items []proto.Message, ids map[string]bool, err error) {
-	ids = make(map[string]bool)
-	for _, message := range messages {
-		list := m.NewReply()
-		if err := proto.Unmarshal(message, list); err != nil {
-			return nil, nil, err
-		}
-		all := format.ItemsOf(list)
-		for i := range all.Len() {
-			item := all.Get(i).Message().Interface()
-			ids[format.Field(item, "id").String()] = true
-			if e.redact != nil {
-				e.redact.message(item)
-			}
-			items = append(items, item)
-		}
-	}
-	return items, ids, nil
-}
-
-// change writes a list as the difference to the last one.
-func (e *encoder) change(r *format.Line, last *lastAnswers, items []proto.Message) error {
+// change encodes a list as the difference to the last one.
+func (e *encoder) change(l *line, last *lastAnswers, items []proto.Message) {
 	place := make(map[uint64]int, len(last.items))
 	for i, digest := range last.items {
 		place[digest] = i
 	}
-	r.List = []format.Part{}
+	l.List = []part{}
 	now := make([]uint64, len(items))
 	for i, item := range items {
-		var err error
-		if now[i], err = e.digest(item); err != nil {
-			return err
-		}
+		now[i] = e.digest(item)
 		if at, ok := place[now[i]]; ok {
-			r.List = keep(r.List, at)
-			continue
+			l.List = keep(l.List, at)
+		} else {
+			l.List = append(l.List, part{Put: raw(item)})
 		}
-		var p format.Part
-		if err := put(&p.Put, item); err != nil {
-			return err
-		}
-		r.List = append(r.List, p)
 	}
-	whole := len(r.List) == 0 || len(r.List) == 1 && r.List[0].Keep != nil && r.List[0].Keep[0] == 0
+	whole := len(l.List) == 0 || len(l.List) == 1 && l.List[0].Keep != nil && l.List[0].Keep[0] == 0
 	if last.listed && whole && len(now) == len(last.items) {
-		r.Same, r.List = true, nil
+		l.Same, l.List = true, nil
 	}
 	last.items, last.listed = now, true
-	return nil
 }
 
 // keep adds an item of the last list, to the range before it if that ends there.
-func keep(parts []format.Part, at int) []format.Part {
+func keep(parts []part, at int) []part {
 	if n := len(parts); n > 0 && parts[n-1].Keep != nil {
 		if last := parts[n-1].Keep; last[0]+last[1] == at {
 			last[1]++
 			return parts
 		}
 	}
-	return append(parts, format.Part{Keep: &[2]int{at, 1}})
-}
-
-// decode decodes and redacts an answer that is one message.
-func (e *encoder) decode(m format.Method, message []byte) (proto.Message, error) {
-	into := m.NewReply()
-	if err := proto.Unmarshal(message, into); err != nil {
-		return nil, err
-	}
-	if e.redact != nil {
-		e.redact.message(into)
-	}
-	return into, nil
+	return append(parts, part{Keep: &[2]int{at, 1}})
 }
 
 // digest is the same for equal messages, whatever the order of their maps.
-func (e *encoder) digest(m proto.Message) (uint64, error) {
-	bytes, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	return maphash.Bytes(e.seed, bytes), err
+func (e *encoder) digest(m proto.Message) uint64 {
+	bytes, _ := proto.MarshalOptions{Deterministic: true}.Marshal(m) // never fails: it was decoded before
+	return maphash.Bytes(e.seed, bytes)
 }
 
-func put(into *json.RawMessage, m proto.Message) error {
-	text, err := protojson.Marshal(m)
-	*into = text
-	return err
+// raw returns a message, which was decoded before, as protojson.
+func raw(m proto.Message) json.RawMessage {
+	text, _ := protojson.Marshal(m) // never fails
+	return text
+}
+
+// File is an [Output] in a file.
+type File struct {
+	Output // the last writer: gzip or the buffer
+	file   *os.File
+	buffer *bufio.Writer
+}
+
+// Create creates a file that only its owner can read, compressed if path ends in
+// .gz. It returns an error if the file exists: a recording cannot be repeated.
+func Create(path string) (*File, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	f := &File{file: file, buffer: bufio.NewWriter(file)}
+	if f.Output = f.buffer; strings.HasSuffix(path, ".gz") {
+		f.Output = gzip.NewWriter(f.buffer)
+	}
+	return f, nil
+}
+
+// Flush passes everything written to the system, so that it survives the process.
+func (f *File) Flush() error { return errors.Join(f.Output.Flush(), f.buffer.Flush()) }
+
+// Close completes the file and returns its size in bytes.
+func (f *File) Close() (size int64, err error) {
+	if zipped, ok := f.Output.(io.Closer); ok {
+		err = zipped.Close()
+	}
+	err = errors.Join(err, f.buffer.Flush())
+	info, statErr := f.file.Stat()
+	if statErr == nil {
+		size = info.Size()
+	}
+	return size, errors.Join(err, statErr, f.file.Close())
 }

@@ -7,19 +7,17 @@ import (
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording/replay"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
 )
 
 // FuzzRead reads any input, and plays it if it is a recording.
 func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := replay.Read(bytes.NewReader(data))
+		r, err := recording.Read(bytes.NewReader(data))
 		if err != nil {
 			return
 		}
@@ -31,18 +29,14 @@ func FuzzRead(f *testing.F) {
 }
 
 // play makes every kind of call several times in the course of a recording.
-func play(t *testing.T, r *replay.Recording) {
+func play(t *testing.T, r *recording.Recording) {
 	t.Helper()
 	const rounds = 4
 	length := min(r.Length, time.Hour)
-	dial, stop := serving(t, replay.NewServer(r, 1).Serve)
+	dial, stop := serving(t, recording.NewServer(r, 1).Serve)
 	defer stop()
-	conn, err := grpc.NewClient("passthrough:///replay", append(dial, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	client := runtimeapi.NewRuntimeServiceClient(conn)
+	client, closeClient := newClient(t, dial)
+	defer closeClient()
 	for range rounds {
 		callEverything(t, client)
 		time.Sleep(length / rounds)

@@ -21,7 +21,6 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording/replay"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
@@ -119,14 +118,6 @@ func describe(t *testing.T, known cache.Entry) string {
 	return fmt.Sprintf("%s %v", text, known.Err)
 }
 
-// requireMany fails the test if so few events were recorded that it proves nothing.
-func (s observed) requireMany(t *testing.T) {
-	t.Helper()
-	if s.total < 100 {
-		t.Fatalf("only %d events were recorded", s.total)
-	}
-}
-
 // byContainer sorts the events of each pod by container. The order of each
 // container's events stays.
 func (s observed) byContainer() observed {
@@ -159,6 +150,30 @@ func (s observed) requireEqual(t *testing.T, want observed) {
 	}
 }
 
+// newRuntime returns a runtime that serves until stop is called.
+func newRuntime(
+	t *testing.T, o simruntime.Options, p simruntime.Population,
+) (runtime *simruntime.Runtime, dial []grpc.DialOption, stop func()) {
+	t.Helper()
+	runtime, err := simruntime.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := runtime.Populate(p); err != nil {
+		t.Fatal(err)
+	}
+	dial, stop = serving(t, runtime.Serve)
+	return runtime, dial, stop
+}
+
+// startRecorder returns a recorder, and what its Run will return.
+func startRecorder(out recording.Output, o recording.Options) (*recording.Recorder, <-chan error) {
+	recorder := recording.NewRecorder(out, o)
+	written := make(chan error, 1)
+	go func() { written <- recorder.Run() }()
+	return recorder, written
+}
+
 // scenario is a runtime, and a pipeline on it that is recorded.
 type scenario struct {
 	simulated simruntime.Options
@@ -173,18 +188,9 @@ type scenario struct {
 // record returns what the pipeline observed, and the recording.
 func (s scenario) record(t *testing.T) (observed, []byte) {
 	t.Helper()
-	runtime, err := simruntime.New(s.simulated)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := runtime.Populate(simruntime.Population{Pods: s.pods, Containers: 2}); err != nil {
-		t.Fatal(err)
-	}
-	dial, stop := serving(t, runtime.Serve)
+	runtime, dial, stop := newRuntime(t, s.simulated, simruntime.Population{Pods: s.pods, Containers: 2})
 	var out memory
-	recorder := recording.NewRecorder(&out, recording.Options{Program: "test", Redact: s.redact})
-	written := make(chan error, 1)
-	go func() { written <- recorder.Run() }()
+	recorder, written := startRecorder(&out, recording.Options{Program: "test", Redact: s.redact})
 	got := runPipeline(t, append(dial, recorder.DialOptions()...), s.options, s.unary, func() {
 		s.play(t, runtime)
 		recorder.Stop()
@@ -199,11 +205,11 @@ func (s scenario) record(t *testing.T) (observed, []byte) {
 // replayed returns what a pipeline observes of a recording.
 func replayed(t *testing.T, data []byte, speed float64, o pipeline.Options, unary bool) observed {
 	t.Helper()
-	r, err := replay.Read(bytes.NewReader(data))
+	r, err := recording.Read(bytes.NewReader(data))
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := replay.NewServer(r, speed)
+	server := recording.NewServer(r, speed)
 	dial, stop := serving(t, server.Serve)
 	defer stop()
 	return runPipeline(t, dial, o, unary, func() { <-server.Ended() })

@@ -15,7 +15,6 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording/replay"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
@@ -30,32 +29,32 @@ func TestReadRefuses(t *testing.T) {
 		text string
 		want error
 	}{
-		"nothing":                  {"", replay.ErrEmpty},
-		"half a header":            {header[:40], replay.ErrEmpty},
-		"a header without its end": {strings.TrimSuffix(header, "\n"), replay.ErrEmpty},
-		"other text":               {"hello\n", replay.ErrForeign},
-		"other text without end":   {"hello", replay.ErrForeign},
-		"other JSON":               {"{}\n", replay.ErrForeign},
-		"other compressed":         {"\x1f\x8b hello, hello, hello", replay.ErrForeign},
-		"a newer format":           {strings.Replace(header, `"version":1`, `"version":2,"began":7`, 1), replay.ErrNewer},
-		"format 0":                 {strings.Replace(header, `"version":1`, `"version":0`, 1), replay.ErrCorrupt},
-		"an invalid time":          {strings.Replace(header, `2026`, `MMXXVI`, 1), replay.ErrCorrupt},
-		"a line without JSON":      {header + "\x00\x00\n" + end, replay.ErrCorrupt},
-		"a damaged last line":      {header + list[:30] + "\n", replay.ErrCorrupt},
-		"a line after the end":     {header + end + list, replay.ErrCorrupt},
-		"a line without a call":    {header + "{}\n", replay.ErrCorrupt},
-		"a negative time":          {header + strings.Replace(list, "1s", "-1s", 1), replay.ErrCorrupt},
-		"an unknown code":          {header + `{"at":"1s","call":"Version","error":{"code":"Broken"}}` + "\n", replay.ErrCorrupt},
-		"a list without items":     {header + `{"at":"1s","call":"ListContainers"}` + "\n", replay.ErrCorrupt},
-		"a range too long":         {header + list + strings.Replace(list, `{"put":{"id":"a"}}`, `{"keep":[0,2]}`, 1), replay.ErrCorrupt},
-		"a negative range":         {header + list + strings.Replace(list, `{"put":{"id":"a"}}`, `{"keep":[-1,1]}`, 1), replay.ErrCorrupt},
-		"the first is the same":    {header + `{"at":"1s","call":"ContainerStatus","id":"a","same":true}` + "\n", replay.ErrCorrupt},
-		"a status without answer":  {header + `{"at":"1s","call":"ContainerStatus","id":"a"}` + "\n", replay.ErrCorrupt},
-		"an event of another kind": {header + `{"at":"1s","call":"GetContainerEvents","stream":1,"answer":{"createdAt":"x"}}` + "\n", replay.ErrCorrupt},
-		"a list that doubles":      {header + list + doubling(), replay.ErrCorrupt},
+		"nothing":                  {"", recording.ErrEmpty},
+		"half a header":            {header[:40], recording.ErrEmpty},
+		"a header without its end": {strings.TrimSuffix(header, "\n"), recording.ErrEmpty},
+		"other text":               {"hello\n", recording.ErrForeign},
+		"other text without end":   {"hello", recording.ErrForeign},
+		"other JSON":               {"{}\n", recording.ErrForeign},
+		"other compressed":         {"\x1f\x8b hello, hello, hello", recording.ErrForeign},
+		"a newer format":           {strings.Replace(header, `"version":1`, `"version":2,"began":7`, 1), recording.ErrNewer},
+		"format 0":                 {strings.Replace(header, `"version":1`, `"version":0`, 1), recording.ErrCorrupt},
+		"an invalid time":          {strings.Replace(header, `2026`, `MMXXVI`, 1), recording.ErrCorrupt},
+		"a line without JSON":      {header + "\x00\x00\n" + end, recording.ErrCorrupt},
+		"a damaged last line":      {header + list[:30] + "\n", recording.ErrCorrupt},
+		"a line after the end":     {header + end + list, recording.ErrCorrupt},
+		"a line without a call":    {header + "{}\n", recording.ErrCorrupt},
+		"a negative time":          {header + strings.Replace(list, "1s", "-1s", 1), recording.ErrCorrupt},
+		"an unknown code":          {header + `{"at":"1s","call":"Version","error":{"code":"Broken"}}` + "\n", recording.ErrCorrupt},
+		"a list without items":     {header + `{"at":"1s","call":"ListContainers"}` + "\n", recording.ErrCorrupt},
+		"a range too long":         {header + list + strings.Replace(list, `{"put":{"id":"a"}}`, `{"keep":[0,2]}`, 1), recording.ErrCorrupt},
+		"a negative range":         {header + list + strings.Replace(list, `{"put":{"id":"a"}}`, `{"keep":[-1,1]}`, 1), recording.ErrCorrupt},
+		"the first is the same":    {header + `{"at":"1s","call":"ContainerStatus","id":"a","same":true}` + "\n", recording.ErrCorrupt},
+		"a status without answer":  {header + `{"at":"1s","call":"ContainerStatus","id":"a"}` + "\n", recording.ErrCorrupt},
+		"an event of another kind": {header + `{"at":"1s","call":"GetContainerEvents","stream":1,"answer":{"createdAt":"x"}}` + "\n", recording.ErrCorrupt},
+		"a list that doubles":      {header + list + doubling(), recording.ErrCorrupt},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := replay.Read(strings.NewReader(test.text)); !errors.Is(err, test.want) {
+			if _, err := recording.Read(strings.NewReader(test.text)); !errors.Is(err, test.want) {
 				t.Errorf("error %v, want %v", err, test.want)
 			}
 		})
@@ -72,7 +71,7 @@ func doubling() string {
 }
 
 func TestReadIgnoresUnknownCallsAndFields(t *testing.T) {
-	r, err := replay.Read(strings.NewReader(header + list +
+	r, err := recording.Read(strings.NewReader(header + list +
 		`{"at":"1.5s","call":"PodSandboxStats","id":"a","answer":{"x":1}}` + "\n" +
 		`{"at":"1.6s","call":"ListPodSandbox","list":[{"keep":[0,1]},{"put":{"id":"b","colour":"red"}}],"mood":"good"}` + "\n" + end))
 	if err != nil || r.Cut != "" || r.Length != 2*time.Second {
@@ -88,16 +87,16 @@ func TestReadOfCutRecording(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, data = scenario{pods: 1, simulated: simruntime.Options{Seed: 1}, play: churnSeed(3, 5, 5)}.record(t)
 	})
-	whole, err := replay.Read(bytes.NewReader(data))
+	whole, err := recording.Read(bytes.NewReader(data))
 	if err != nil || whole.Cut != "" {
 		t.Fatalf("whole: %q, %v", whole.Cut, err)
 	}
 	const stride = 23
 	first := bytes.IndexByte(data, '\n') + 1
 	for n := 0; n < len(data); n += stride {
-		r, err := replay.Read(bytes.NewReader(data[:n]))
+		r, err := recording.Read(bytes.NewReader(data[:n]))
 		if n < first {
-			if !errors.Is(err, replay.ErrEmpty) {
+			if !errors.Is(err, recording.ErrEmpty) {
 				t.Fatalf("%d bytes: %v, want that it is empty", n, err)
 			}
 			continue
@@ -111,15 +110,13 @@ func TestReadOfCutRecording(t *testing.T) {
 	}
 	var zipped bytes.Buffer
 	w := gzip.NewWriter(&zipped)
-	if _, err := w.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
+	_, err = w.Write(data)
+	if err := errors.Join(err, w.Close()); err != nil {
 		t.Fatal(err)
 	}
 	for n := 1; n < zipped.Len(); n += stride {
-		r, err := replay.Read(bytes.NewReader(zipped.Bytes()[:n]))
-		if errors.Is(err, replay.ErrEmpty) || n == 1 && errors.Is(err, replay.ErrForeign) {
+		r, err := recording.Read(bytes.NewReader(zipped.Bytes()[:n]))
+		if errors.Is(err, recording.ErrEmpty) || n == 1 && errors.Is(err, recording.ErrForeign) {
 			continue
 		}
 		if err != nil || r.Cut == "" && r.Length != whole.Length {
@@ -148,35 +145,31 @@ func TestFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := file.Write([]byte(header + list)); err != nil {
-			t.Fatal(err)
-		}
-		if err := file.Flush(); err != nil {
+		_, err = file.Write([]byte(header + list))
+		if err := errors.Join(err, file.Flush()); err != nil {
 			t.Fatal(err)
 		}
 		// As if the process were killed now.
-		if r, err := replay.Open(path); err != nil || r.Cut == "" || r.Length < time.Second {
+		if r, err := recording.Open(path); err != nil || r.Cut == "" || r.Length < time.Second {
 			t.Errorf("%s, flushed: %+v, %v; want one that is cut off", name, r, err)
 		}
-		if _, err := file.Write([]byte(end)); err != nil {
-			t.Fatal(err)
-		}
+		_, writeErr := file.Write([]byte(end))
 		size, err := file.Close()
 		info, statErr := os.Stat(path)
-		if err := errors.Join(err, statErr); err != nil {
+		if err := errors.Join(writeErr, err, statErr); err != nil {
 			t.Fatal(err)
 		}
 		if info.Mode() != 0o600 || info.Size() != size {
 			t.Errorf("%s has mode %v and %d bytes, want 0600 and %d", name, info.Mode(), info.Size(), size)
 		}
-		if r, err := replay.Open(path); err != nil || r.Cut != "" || r.Length != 2*time.Second {
+		if r, err := recording.Open(path); err != nil || r.Cut != "" || r.Length != 2*time.Second {
 			t.Errorf("%s: %+v, %v; want a whole one of 2s", name, r, err)
 		}
 		if _, err := recording.Create(path); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("%s created twice: %v, want that it exists", name, err)
 		}
 	}
-	if _, err := replay.Open("/nonexistent/r"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := recording.Open("/nonexistent/r"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package recording
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +12,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording/format"
 )
 
 const (
@@ -22,6 +21,8 @@ const (
 	// pendingAfter is the age at which a call without an answer is written.
 	pendingAfter = time.Second
 )
+
+var errBehind = errors.New("the output does not take answers as fast as the runtime gives them")
 
 // Output is where a recording is written. Flush passes on what Write has buffered.
 type Output interface {
@@ -33,8 +34,13 @@ type Output interface {
 type Options struct {
 	// Program is the program's version for the header.
 	Program string
-	// Redact replaces names, values and messages, see [Recorder].
+	// Redact replaces every text by a word that stands for it in this recording
+	// alone, except: random ids, well-known keys of labels and annotations, reasons
+	// of one word, and the runtime's name and version. Texts in fields that a later
+	// CRI may add are replaced too. Numbers, such as times, states and exit codes,
+	// stay.
 	Redact bool
+	Queue  int // how many answers may wait to be written; the default is 16384
 }
 
 // Recorder writes the answers of a runtime. [Recorder.DialOptions] taps the
@@ -43,23 +49,16 @@ type Options struct {
 // If the writer is far behind, calls wait for it. Events never wait, since a
 // client that leaves events unread holds up the runtime: if the output does not
 // keep up with events, Run returns an error.
-//
-// With Options.Redact every text is replaced by a word that stands for it in this
-// recording alone, except: random ids, well-known keys of labels and annotations,
-// reasons of one word, and the runtime's name and version. Texts in fields that a
-// later CRI may add are replaced too. Numbers, such as times, states and exit
-// codes, stay.
 type Recorder struct {
-	opts   Options
-	out    Output
-	queue  chan *answer
-	stop   chan struct{} // closed by Stop
-	ended  chan struct{} // closed when Run has returned
-	behind chan struct{} // has one value once an event did not fit into the queue
+	out     Output
+	encoder *encoder // of Run
+	queue   chan *answer
+	ended   chan struct{} // closed by end
 
 	mu       sync.Mutex
+	err      error         // why it ended; nil for Stop
 	began    time.Time     // zero before the first call
-	length   time.Duration // set by Stop
+	length   time.Duration // set by end
 	streams  int
 	inFlight map[*answer]bool // true if written as pending
 
@@ -67,16 +66,10 @@ type Recorder struct {
 }
 
 // NewRecorder returns a recorder for one call of Run.
-func NewRecorder(out Output, o Options) *Recorder { return newRecorder(out, o, queueLength) }
-
-func newRecorder(out Output, o Options, queue int) *Recorder {
+func NewRecorder(out Output, o Options) *Recorder {
 	return &Recorder{
-		opts: o, out: out,
-		queue:    make(chan *answer, queue),
-		stop:     make(chan struct{}),
-		ended:    make(chan struct{}),
-		behind:   make(chan struct{}, 1),
-		inFlight: make(map[*answer]bool),
+		out: out, encoder: newEncoder(out, o),
+		queue: make(chan *answer, cmp.Or(o.Queue, queueLength)), ended: make(chan struct{}), inFlight: make(map[*answer]bool),
 	}
 }
 
@@ -92,21 +85,24 @@ func (r *Recorder) Length() time.Duration {
 
 // Stop ends the recording: later answers are not in it. It does not block, and
 // may be called more than once.
-func (r *Recorder) Stop() {
+func (r *Recorder) Stop() { r.end(nil) }
+
+// end ends the recording; the first call determines why.
+func (r *Recorder) end(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.stopped() {
+	if r.hasEnded() {
 		return
 	}
-	if !r.began.IsZero() {
+	if r.err = err; !r.began.IsZero() {
 		r.length = time.Since(r.began)
 	}
-	close(r.stop)
+	close(r.ended)
 }
 
-func (r *Recorder) stopped() bool {
+func (r *Recorder) hasEnded() bool {
 	select {
-	case <-r.stop:
+	case <-r.ended:
 		return true
 	default:
 		return false
@@ -116,27 +112,25 @@ func (r *Recorder) stopped() bool {
 // Run writes until Stop is called, and then all earlier answers. It returns an
 // error if the output fails or does not keep up; the tapped client continues.
 func (r *Recorder) Run() error {
-	defer close(r.ended)
-	if err := r.run(newEncoder(r.out, r.opts)); err != nil {
+	if err := r.run(); err != nil {
+		r.end(err)
 		return fmt.Errorf("write recording: %w", err)
 	}
 	return nil
 }
 
-func (r *Recorder) run(e *encoder) error {
+func (r *Recorder) run() error {
 	sweep := time.NewTicker(pendingAfter)
 	defer sweep.Stop()
 	for {
 		var err error
 		select {
 		case a := <-r.queue:
-			err = r.write(e, a)
+			err = r.write(a)
 		case <-sweep.C:
-			err = r.writePending(e)
-		case <-r.behind:
-			err = errors.New("the output does not take answers as fast as the runtime gives them")
-		case <-r.stop:
-			return r.finish(e)
+			err = r.writePending()
+		case <-r.ended:
+			return r.finish()
 		}
 		if err == nil && len(r.queue) == 0 {
 			err = r.out.Flush()
@@ -147,42 +141,40 @@ func (r *Recorder) run(e *encoder) error {
 	}
 }
 
-func (r *Recorder) write(e *encoder, a *answer) error {
+func (r *Recorder) write(a *answer) error {
 	r.mu.Lock()
 	began := r.began
 	r.mu.Unlock()
-	if err := e.write(a, began); err != nil {
+	if err := r.encoder.write(a, began); err != nil {
 		return err
 	}
 	switch {
-	case a.call == format.CallEvents && len(a.messages) > 0:
+	case a.call == callEvents && len(a.messages) > 0:
 		r.events.Add(1)
-	case a.call != format.CallEvents && !a.pending:
+	case a.call != callEvents && !a.pending:
 		r.answers.Add(1)
 	}
 	return nil
 }
 
 // finish writes the rest of the queue, and the end if there was a call.
-func (r *Recorder) finish(e *encoder) error {
+func (r *Recorder) finish() error {
+	if r.err != nil {
+		return r.err
+	}
 	for len(r.queue) > 0 {
-		if err := r.write(e, <-r.queue); err != nil {
+		if err := r.write(<-r.queue); err != nil {
 			return err
 		}
 	}
-	if err := r.writePending(e); err != nil {
+	if err := errors.Join(r.writePending(), r.encoder.end(r.Length())); err != nil {
 		return err
-	}
-	if e.started {
-		if err := e.end(r.Length()); err != nil {
-			return err
-		}
 	}
 	return r.out.Flush()
 }
 
 // writePending writes the calls that have no answer for pendingAfter.
-func (r *Recorder) writePending(e *encoder) error {
+func (r *Recorder) writePending() error {
 	r.mu.Lock()
 	var pending []*answer
 	for a, written := range r.inFlight {
@@ -193,19 +185,15 @@ func (r *Recorder) writePending(e *encoder) error {
 	}
 	r.mu.Unlock()
 	for _, a := range pending {
-		if err := r.write(e, a); err != nil {
+		if err := r.write(a); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// startCall returns the answer of a call to be filled in, or nil if the call is
-// not recorded.
+// startCall returns the answer of a call, to be filled in.
 func (r *Recorder) startCall(call string, request any) *answer {
-	if _, ok := format.Methods[call]; !ok {
-		return nil
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := &answer{call: call, request: request, at: r.now()}
@@ -226,7 +214,10 @@ func (r *Recorder) removeCall(a *answer) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, ok := r.inFlight[a]
-	delete(r.inFlight, a)
+	if ok {
+		delete(r.inFlight, a)
+		a.took = r.now() - a.at
+	}
 	return ok
 }
 
@@ -236,15 +227,12 @@ func (r *Recorder) finishCall(a *answer, err error) {
 	if !r.removeCall(a) || status.Code(err) == codes.Canceled || errors.Is(err, context.Canceled) {
 		return
 	}
-	r.mu.Lock()
-	a.took, a.err = r.now()-a.at, err
-	r.mu.Unlock()
-	if r.stopped() { // too late, even if the queue has room
+	a.err = err
+	if r.hasEnded() { // too late, even if the queue has room
 		return
 	}
 	select {
 	case r.queue <- a:
-	case <-r.stop:
 	case <-r.ended:
 	}
 }
@@ -252,16 +240,12 @@ func (r *Recorder) finishCall(a *answer, err error) {
 // event records a message of an event stream, its opening or its end.
 func (r *Recorder) event(a answer) {
 	r.mu.Lock()
-	a.call, a.at = format.CallEvents, r.now()
+	a.call, a.at = callEvents, r.now()
 	r.mu.Unlock()
 	select {
-	case <-r.stop:
 	case <-r.ended:
 	case r.queue <- &a:
 	default:
-		select {
-		case r.behind <- struct{}{}:
-		default:
-		}
+		r.end(errBehind)
 	}
 }

@@ -17,46 +17,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-// TestReplayOfHungCalls records calls that never end. They hang in the replay too,
-// which ends all the same.
-func TestReplayOfHungCalls(t *testing.T) {
-	for name, rpc := range map[string]string{"container": "ContainerStatus", "list": "StreamContainers"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := scenario{pods: 5, simulated: simruntime.Options{Seed: 5}, play: churnUntilHung(rpc)}
-				want, data := s.record(t)
-				if !strings.Contains(string(data), `"pending":true`) {
-					t.Error("nothing is pending in the recording")
-				}
-				got := replayed(t, data, 1, pipeline.Options{}, false)
-				// Errors of calls that the client cancelled name the reason.
-				for uid, state := range want.states {
-					if strings.Contains(state, "rpc error") {
-						delete(want.states, uid)
-						delete(got.states, uid)
-					}
-				}
-				want.events, got.events = nil, nil
-				got.requireEqual(t, want)
-			})
-		})
-	}
-}
-
-func churnUntilHung(rpc string) func(*testing.T, *simruntime.Runtime) {
-	return func(t *testing.T, runtime *simruntime.Runtime) {
-		churnSeed(3, 8, 40)(t, runtime)
-		if _, err := runtime.Inject(simruntime.Fault{RPC: rpc, Hang: true}); err != nil {
-			t.Fatal(err)
-		}
-		if rpc == "ContainerStatus" {
-			churnSeed(9, 8, 40)(t, runtime)
-		}
-		time.Sleep(2500 * time.Millisecond)
-	}
-}
-
 func TestReplaySpeed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -83,18 +43,9 @@ func (o failingOutput) Flush() error { return o.err }
 func TestRecorderReturnsOutputError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		runtime, err := simruntime.New(simruntime.Options{Seed: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := runtime.Populate(simruntime.Population{Pods: 3, Containers: 1}); err != nil {
-			t.Fatal(err)
-		}
-		dial, stop := serving(t, runtime.Serve)
+		_, dial, stop := newRuntime(t, simruntime.Options{Seed: 1}, simruntime.Population{Pods: 3, Containers: 1})
 		full := errors.New("no space left")
-		recorder := recording.NewRecorder(failingOutput{full}, recording.Options{})
-		written := make(chan error, 1)
-		go func() { written <- recorder.Run() }()
+		recorder, written := startRecorder(failingOutput{full}, recording.Options{})
 		got := runPipeline(t, append(dial, recorder.DialOptions()...), pipeline.Options{}, false, func() {
 			if err := <-written; !errors.Is(err, full) {
 				t.Errorf("Run = %v, want %v", err, full)
@@ -120,15 +71,9 @@ func (blockedOutput) Flush() error { return nil }
 func TestRecorderNeverBlocksEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		runtime, err := simruntime.New(simruntime.Options{Seed: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		dial, stop := serving(t, runtime.Serve)
+		runtime, dial, stop := newRuntime(t, simruntime.Options{Seed: 1}, simruntime.Population{})
 		out := blockedOutput{make(chan struct{})}
-		recorder := recording.NewRecorderWithQueue(out, recording.Options{}, 500)
-		written := make(chan error, 1)
-		go func() { written <- recorder.Run() }()
+		recorder, written := startRecorder(out, recording.Options{Queue: 500})
 		ctx, cancel := context.WithCancel(t.Context())
 		received := receiveEvents(ctx, t, append(dial, recorder.DialOptions()...))
 		synctest.Wait()
@@ -154,25 +99,28 @@ func TestRecorderNeverBlocksEvents(t *testing.T) {
 // receiveEvents sends the number of events that it received once ctx has ended.
 func receiveEvents(ctx context.Context, t *testing.T, dial []grpc.DialOption) <-chan int {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///runtime", append(dial, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stream, err := runtimeapi.NewRuntimeServiceClient(conn).GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
+	client, closeClient := newClient(t, dial)
+	stream, err := client.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	received := make(chan int, 1)
 	go func() {
-		defer conn.Close()
+		defer closeClient()
 		n := 0
-		for {
-			if _, err := stream.Recv(); err != nil {
-				break
-			}
+		for _, err := stream.Recv(); err == nil; _, err = stream.Recv() {
 			n++
 		}
 		received <- n
 	}()
 	return received
+}
+
+func newClient(t *testing.T, dial []grpc.DialOption) (client runtimeapi.RuntimeServiceClient, closeClient func() error) {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///runtime", append(dial, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return runtimeapi.NewRuntimeServiceClient(conn), conn.Close
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // redactor replaces each text by a word, equal texts by the same word. The words
-// depend on a random key that is not kept.
+// depend on a random key that is not kept. A nil redactor replaces nothing.
 type redactor struct{ key []byte }
 
 func newRedactor() *redactor {
@@ -34,8 +34,8 @@ const wordBytes = 6
 
 // word replaces any text. It is a valid name in Kubernetes.
 func (r *redactor) word(text string) string {
-	if text == "" {
-		return ""
+	if text == "" || r == nil {
+		return text
 	}
 	return "r" + hex.EncodeToString(r.sum(text)[:wordBytes])
 }
@@ -46,7 +46,7 @@ var randomID = regexp.MustCompile(`^([0-9a-f]{64}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-
 
 // id replaces the id of a pod, a sandbox or a container.
 func (r *redactor) id(id string) string {
-	if id == "" || randomID.MatchString(id) {
+	if id == "" || r == nil || randomID.MatchString(id) {
 		return id
 	}
 	return hex.EncodeToString(r.sum(id)[:16])
@@ -82,23 +82,8 @@ var wellKnown = map[string]bool{
 	"batch.kubernetes.io/job-name": true, "batch.kubernetes.io/controller-uid": true, "job-name": true, "controller-uid": true,
 }
 
-// keyWord replaces the key of a label or an annotation.
-func (r *redactor) keyWord(key string) string {
-	if wellKnown[key] {
-		return key
-	}
-	return r.word(key)
-}
-
 // labelPodUID is the label whose value is an id.
 const labelPodUID = "io.kubernetes.pod.uid"
-
-func (r *redactor) entry(key, value string) string {
-	if key == labelPodUID {
-		return r.id(value)
-	}
-	return r.word(value)
-}
 
 // oneWord is a reason, such as OOMKilled.
 var oneWord = regexp.MustCompile(`^[A-Z][A-Za-z]{0,39}$`)
@@ -123,14 +108,18 @@ func (r *redactor) text(field protoreflect.FieldDescriptor, value string) string
 }
 
 // message redacts m in place, unknown fields included.
-func (r *redactor) message(m proto.Message) { r.reflect(m.ProtoReflect()) }
+func (r *redactor) message(m proto.Message) {
+	if r != nil {
+		r.reflect(m.ProtoReflect())
+	}
+}
 
 func (r *redactor) reflect(m protoreflect.Message) {
 	m.SetUnknown(nil)
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {
 		case field.IsMap():
-			r.reflectMap(m, field, value.Map())
+			m.Set(field, r.entries(field, value.Map(), m.NewField(field)))
 		case field.IsList():
 			list := value.List()
 			for i := range list.Len() {
@@ -143,21 +132,21 @@ func (r *redactor) reflect(m protoreflect.Message) {
 	})
 }
 
-func (r *redactor) reflectMap(m protoreflect.Message, field protoreflect.FieldDescriptor, old protoreflect.Map) {
-	entries := m.NewField(field)
+// entries puts the redacted entries of a map into another one.
+func (r *redactor) entries(field protoreflect.FieldDescriptor, old protoreflect.Map, into protoreflect.Value) protoreflect.Value {
 	old.Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
-		if field.MapValue().Kind() == protoreflect.StringKind {
-			value = protoreflect.ValueOfString(r.entry(key.String(), value.String()))
+		if key.String() == labelPodUID {
+			value = protoreflect.ValueOfString(r.id(value.String()))
 		} else {
 			value = r.value(field.MapValue(), value)
 		}
-		if field.MapKey().Kind() == protoreflect.StringKind {
-			key = protoreflect.ValueOfString(r.keyWord(key.String())).MapKey()
+		if field.MapKey().Kind() == protoreflect.StringKind && !wellKnown[key.String()] {
+			key = protoreflect.ValueOfString(r.word(key.String())).MapKey()
 		}
-		entries.Map().Set(key, value)
+		into.Map().Set(key, value)
 		return true
 	})
-	m.Set(field, entries)
+	return into
 }
 
 func (r *redactor) value(field protoreflect.FieldDescriptor, value protoreflect.Value) protoreflect.Value {

@@ -13,8 +13,6 @@ import (
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
-
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording/format"
 )
 
 // DialOptions returns the options of a gRPC connection to be tapped. The client
@@ -26,10 +24,11 @@ func (r *Recorder) DialOptions() []grpc.DialOption {
 func (r *Recorder) unary(
 	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
-	a := r.startCall(path.Base(method), request)
-	if a == nil {
+	call := path.Base(method)
+	if _, recorded := methods[call]; !recorded {
 		return invoke(ctx, method, request, reply, conn, opts...)
 	}
+	a := r.startCall(call, request)
 	err := invoke(ctx, method, request, reply, conn, withTap(opts, a.add)...)
 	r.finishCall(a, err)
 	return err
@@ -41,14 +40,14 @@ func (r *Recorder) stream(
 	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
 	call := path.Base(method)
-	if _, recorded := format.Methods[call]; !recorded {
-		return open(ctx, desc, conn, method, opts...)
-	}
 	var tapped tappedStream
 	var add func([]byte)
-	if call == format.CallEvents {
+	switch _, recorded := methods[call]; {
+	case !recorded:
+		return open(ctx, desc, conn, method, opts...)
+	case call == callEvents:
 		add = r.tapEvents(&tapped)
-	} else {
+	default:
 		add = r.tapList(ctx, call, &tapped)
 	}
 	var err error
@@ -104,10 +103,9 @@ func (s *tappedStream) SendMsg(m any) error {
 // RecvMsg receives the next message, whose bytes the codec sees.
 func (s *tappedStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
-	switch {
-	case errors.Is(err, io.EOF):
+	if errors.Is(err, io.EOF) {
 		s.ended(nil)
-	case err != nil:
+	} else if err != nil {
 		s.ended(err)
 	}
 	return err

@@ -1,4 +1,0 @@
-package recording
-
-// NewRecorderWithQueue is NewRecorder with another length of the queue.
-var NewRecorderWithQueue = newRecorder
