@@ -15,42 +15,45 @@ import (
 // rpcEvents does not take part in the concurrency limit.
 const rpcEvents = "GetContainerEvents"
 
-// call is one RPC on its way through limit, faults and counters.
+// call is one RPC that is delayed by the limit, changed by faults and counted.
 type call struct {
 	rt       *Runtime
 	rpc      string
-	held     bool // takes part in the concurrency limit
-	executed bool // has been let through by it
+	limited  int // 1 if it counts for the concurrency limit
+	executed int // 1 once the limit has admitted it
 	started  time.Time
 	verdict  verdict
 }
 
-// begin lets a call through to its handler, or returns the error it is to fail
-// with. end must be called in either case.
+// begin admits a call, or returns the error that the call fails with. The caller
+// calls end in either case.
 func (rt *Runtime) begin(ctx context.Context, rpc string, req any) (*call, error) {
-	c := &call{rt: rt, rpc: rpc, held: rpc != rpcEvents}
-	rt.stats.arrive(rpc, c.held)
-	arrived := time.Now()
-	c.started = arrived
-	if c.held {
+	c := &call{rt: rt, rpc: rpc}
+	if rpc != rpcEvents {
+		c.limited = 1
+	}
+	rt.stats.closeOnce.Do(func() { close(rt.stats.called) })
+	rt.stats.count(rpc, c.limited, 0, func(r *RPCStats) { r.Calls++ })
+	if c.limited > 0 {
 		if err := rt.limit.acquire(ctx); err != nil {
 			return c, contextError(ctx)
 		}
-		c.executed = true
+		c.executed = 1
 		c.started = time.Now()
-		rt.stats.execute(rpc, c.started.Sub(arrived))
 	}
 	c.verdict = rt.faults.decide(rpc, rt.target(req))
-	if c.verdict.spoiled {
-		rt.stats.spoil(rpc)
-	}
+	rt.stats.count(rpc, 0, c.executed, func(r *RPCStats) {
+		if c.verdict.spoiled {
+			r.Spoiled++
+		}
+	})
 	if c.verdict.stale || c.verdict.messages > 0 {
 		return c, nil
 	}
 	return c, c.verdict.serve(ctx)
 }
 
-// finish spends what a stale answer has to wait for.
+// finish delays a stale answer, or fails it.
 func (c *call) finish(ctx context.Context) error {
 	if !c.verdict.stale || c.verdict.messages > 0 {
 		return nil
@@ -59,17 +62,20 @@ func (c *call) finish(ctx context.Context) error {
 }
 
 func (c *call) end(err error) {
-	var spent time.Duration
-	if c.executed {
-		spent = time.Since(c.started)
-	}
-	c.rt.stats.leave(c.rpc, spent, c.held, c.executed, err != nil)
-	if c.executed { // after it was counted out: the peak never exceeds the bound
+	c.rt.stats.count(c.rpc, -c.limited, -c.executed, func(r *RPCStats) {
+		if c.executed > 0 {
+			r.Time += time.Since(c.started)
+		}
+		if err != nil {
+			r.Errors++
+		}
+	})
+	if c.executed > 0 { // after it was counted: the peak never exceeds the bound
 		c.rt.limit.release()
 	}
 }
 
-// serve spends the latency, hangs, and returns the error to answer with.
+// serve waits for the latency, hangs, and returns the error to answer with.
 func (v verdict) serve(ctx context.Context) error {
 	if sleep(ctx, v.latency) != nil {
 		return contextError(ctx)

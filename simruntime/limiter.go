@@ -10,13 +10,9 @@ import (
 // Unlike a semaphore of fixed size its bound may change while calls wait.
 type limiter struct {
 	mu      sync.Mutex
-	bound   int // 0: none
+	bound   int // if 0, none
 	running int
 	waiting *list.List // of chan struct{}, closed to let the waiter through
-}
-
-func newLimiter(bound int) *limiter {
-	return &limiter{bound: bound, waiting: list.New()}
 }
 
 // acquire waits for its turn or for the end of ctx.

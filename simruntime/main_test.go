@@ -73,10 +73,7 @@ func start(t *testing.T, serve func(context.Context) error) (stop func()) {
 
 func dial(t *testing.T, target string, opts ...grpc.DialOption) cri.RuntimeServiceClient {
 	t.Helper()
-	conn, err := grpc.NewClient(target, append(opts,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(simruntime.DefaultMaxMessageBytes)),
-	)...)
+	conn, err := grpc.NewClient(target, append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -131,14 +131,6 @@ func (rt *Runtime) Pod(uid string) (Pod, bool) {
 	return rt.state.pod(uid)
 }
 
-// Generation returns a number that moves on with every change that a list
-// could show.
-func (rt *Runtime) Generation() uint64 {
-	rt.read()
-	defer rt.mu.RUnlock()
-	return rt.state.generation
-}
-
 func (s *state) pod(uid string) (Pod, bool) {
 	p := s.pods[uid]
 	if p == nil {

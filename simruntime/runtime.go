@@ -1,8 +1,11 @@
 package simruntime
 
 import (
+	"cmp"
+	"container/list"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -10,19 +13,8 @@ import (
 	"time"
 )
 
-// Defaults of [Options].
-const (
-	// DefaultStreamBatch is the number of items containerd 2.4 puts in one
-	// message of a streaming list.
-	DefaultStreamBatch = 5000
-	// DefaultEventBuffer is the number of events kept for one client.
-	DefaultEventBuffer = 1000
-	// DefaultMaxMessageBytes is the limit that containerd and the kubelet use.
-	DefaultMaxMessageBytes = 16 << 20
-)
-
-// Errors that a caller of the control API may check for. The RPCs answer
-// them as codes.NotFound, codes.FailedPrecondition and codes.AlreadyExists.
+// Errors of the control API. The RPCs answer them as codes.NotFound,
+// codes.FailedPrecondition and codes.AlreadyExists.
 var (
 	// ErrNotFound is returned when no pod, sandbox or container has the id.
 	ErrNotFound = errors.New("not found")
@@ -44,19 +36,9 @@ type Options struct {
 	// changed by [Runtime.SetProfile].
 	Profile Profile
 
-	// MaxConcurrent bounds the calls that execute at once; the others wait in
-	// the order of arrival. GetContainerEvents does not count. If zero, there
-	// is no bound. It can be changed by [Runtime.SetMaxConcurrent].
-	MaxConcurrent int
-
 	// StreamBatch is the number of items in one message of StreamPodSandboxes
-	// and StreamContainers. If zero, DefaultStreamBatch.
+	// and StreamContainers. If zero, 5000, as in containerd 2.4.
 	StreamBatch int
-
-	// EventBuffer is the number of events kept for a client of
-	// GetContainerEvents that does not read; what does not fit is dropped and
-	// counted. If zero, DefaultEventBuffer.
-	EventBuffer int
 
 	// EventRetention is how long events are kept while there is no client; the
 	// first client to come gets them, old times and all (containerd: 5 min).
@@ -71,49 +53,38 @@ type Options struct {
 	DualStack bool
 
 	// MaxMessageBytes bounds one answer; a longer one fails with
-	// ResourceExhausted. If zero, DefaultMaxMessageBytes.
+	// ResourceExhausted. If zero, 16 MiB, as in containerd and the kubelet.
 	MaxMessageBytes int
 
-	// Logger hears of starts and stops (Info) and calls (Debug). If nil,
-	// nothing is logged.
+	// Logger logs starts and stops. If nil, nothing is logged.
 	Logger *slog.Logger
 }
 
 func (o Options) validate() error {
-	switch {
-	case o.MaxConcurrent < 0:
-		return fmt.Errorf("Options.MaxConcurrent is negative: %d", o.MaxConcurrent)
-	case o.StreamBatch < 0:
-		return fmt.Errorf("Options.StreamBatch is negative: %d", o.StreamBatch)
-	case o.EventBuffer < 0:
-		return fmt.Errorf("Options.EventBuffer is negative: %d", o.EventBuffer)
-	case o.EventRetention < 0:
-		return fmt.Errorf("Options.EventRetention is negative: %v", o.EventRetention)
-	case o.DeletedLinger < 0:
-		return fmt.Errorf("Options.DeletedLinger is negative: %v", o.DeletedLinger)
-	case o.MaxMessageBytes < 0:
-		return fmt.Errorf("Options.MaxMessageBytes is negative: %d", o.MaxMessageBytes)
-	}
 	if err := o.Profile.validate(); err != nil {
 		return fmt.Errorf("Options.Profile: %w", err)
+	}
+	return errors.Join(
+		checkNotNegative("Options.StreamBatch", o.StreamBatch),
+		checkNotNegative("Options.EventRetention", o.EventRetention),
+		checkNotNegative("Options.DeletedLinger", o.DeletedLinger),
+		checkNotNegative("Options.MaxMessageBytes", o.MaxMessageBytes),
+	)
+}
+
+// checkNotNegative returns an error with the name of the field if it is below zero.
+func checkNotNegative[T int | time.Duration](field string, value T) error {
+	if value < 0 {
+		return fmt.Errorf("%s is negative: %v", field, value)
 	}
 	return nil
 }
 
-func (o Options) withDefaults() Options {
-	if o.StreamBatch == 0 {
-		o.StreamBatch = DefaultStreamBatch
+func checkProbability(field string, value float64) error {
+	if value < 0 || value > 1 {
+		return fmt.Errorf("%s is not in [0, 1]: %v", field, value)
 	}
-	if o.EventBuffer == 0 {
-		o.EventBuffer = DefaultEventBuffer
-	}
-	if o.MaxMessageBytes == 0 {
-		o.MaxMessageBytes = DefaultMaxMessageBytes
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	return o
+	return nil
 }
 
 // Runtime is a simulated container runtime: pods, sandboxes and containers,
@@ -124,7 +95,6 @@ func (o Options) withDefaults() Options {
 // Inside a synctest bubble, create it in the bubble.
 type Runtime struct {
 	opts   Options
-	log    *slog.Logger
 	faults *faultSet
 	limit  *limiter
 	stats  *counters
@@ -148,14 +118,15 @@ func New(opts Options) (*Runtime, error) {
 	if err := opts.validate(); err != nil {
 		return nil, fmt.Errorf("simruntime: %w", err)
 	}
-	opts = opts.withDefaults()
+	opts.StreamBatch = cmp.Or(opts.StreamBatch, 5000)
+	opts.MaxMessageBytes = cmp.Or(opts.MaxMessageBytes, 16<<20)
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	return &Runtime{
 		opts:   opts,
-		log:    opts.Logger,
 		faults: newFaultSet(opts.Seed, opts.Profile),
-		limit:  newLimiter(opts.MaxConcurrent),
+		limit:  &limiter{waiting: list.New()},
 		stats:  newCounters(),
-		hub:    newHub(opts.Seed, opts.EventBuffer, opts.EventRetention),
+		hub:    newHub(opts.Seed, opts.EventRetention),
 		rng:    newRand(opts.Seed, "state"),
 		state:  newState(),
 	}, nil
@@ -164,9 +135,7 @@ func New(opts Options) (*Runtime, error) {
 // newRand returns a separate sequence for each use of the seed, so that one use
 // does not affect another.
 func newRand(seed uint64, use string) *rand.Rand {
-	stream := uint64(14695981039346656037) // FNV-1a
-	for _, b := range []byte(use) {
-		stream = (stream ^ uint64(b)) * 1099511628211
-	}
-	return rand.New(rand.NewPCG(seed, stream))
+	stream := fnv.New64a()
+	_, _ = stream.Write([]byte(use)) // a hash returns no error
+	return rand.New(rand.NewPCG(seed, stream.Sum64()))
 }

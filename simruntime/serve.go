@@ -50,12 +50,12 @@ func (rt *Runtime) Serve(ctx context.Context, l net.Listener) error {
 		defer close(stopped)
 		srv.Stop()
 	})
-	rt.log.InfoContext(ctx, "simulated runtime serves", "address", l.Addr().String())
+	rt.opts.Logger.InfoContext(ctx, "simulated runtime serves", "address", l.Addr().String())
 	err := srv.Serve(l)
 	if !release() {
 		<-stopped
 	}
-	rt.log.InfoContext(ctx, "simulated runtime stopped", "address", l.Addr().String())
+	rt.opts.Logger.InfoContext(ctx, "simulated runtime stopped", "address", l.Addr().String())
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -36,31 +36,21 @@ func (s *service) Status(context.Context, *cri.StatusRequest) (*cri.StatusRespon
 	}}}, nil
 }
 
-// change makes an update and waits, as containerd does, until the events it
-// caused are on their way.
-func (s *service) change(ctx context.Context, fn func(*Txn) error) error {
-	last, err := s.rt.update(fn)
-	if err != nil {
-		return err
-	}
-	return s.rt.hub.waitSent(ctx, last)
-}
-
-func (s *service) RunPodSandbox(ctx context.Context, req *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse, error) {
+func (s *service) RunPodSandbox(_ context.Context, req *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse, error) {
 	meta := req.GetConfig().GetMetadata()
 	if meta.GetName() == "" || meta.GetNamespace() == "" || meta.GetUid() == "" {
 		return nil, status.Error(codes.InvalidArgument, "sandbox config needs metadata with name, namespace and uid")
 	}
 	resp := &cri.RunPodSandboxResponse{}
-	return resp, s.change(ctx, func(tx *Txn) (err error) {
+	return resp, s.rt.update(func(tx *Txn) (err error) {
 		resp.PodSandboxId, err = tx.runSandbox(req.GetConfig(), req.GetRuntimeHandler())
 		return err
 	})
 }
 
 // StopPodSandbox is idempotent, as the CRI demands of it and of the removals.
-func (s *service) StopPodSandbox(ctx context.Context, req *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
-	return &cri.StopPodSandboxResponse{}, s.change(ctx, func(tx *Txn) error {
+func (s *service) StopPodSandbox(_ context.Context, req *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
+	return &cri.StopPodSandboxResponse{}, s.rt.update(func(tx *Txn) error {
 		if sb, err := tx.sandbox(req.GetPodSandboxId()); err == nil {
 			tx.stop(sb)
 		}
@@ -68,8 +58,8 @@ func (s *service) StopPodSandbox(ctx context.Context, req *cri.StopPodSandboxReq
 	})
 }
 
-func (s *service) RemovePodSandbox(ctx context.Context, req *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
-	return &cri.RemovePodSandboxResponse{}, s.change(ctx, func(tx *Txn) error {
+func (s *service) RemovePodSandbox(_ context.Context, req *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
+	return &cri.RemovePodSandboxResponse{}, s.rt.update(func(tx *Txn) error {
 		if sb, err := tx.sandbox(req.GetPodSandboxId()); err == nil {
 			tx.removeSandbox(sb)
 		}
@@ -77,27 +67,27 @@ func (s *service) RemovePodSandbox(ctx context.Context, req *cri.RemovePodSandbo
 	})
 }
 
-func (s *service) CreateContainer(ctx context.Context, req *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
+func (s *service) CreateContainer(_ context.Context, req *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
 	if req.GetConfig().GetMetadata().GetName() == "" {
 		return nil, status.Error(codes.InvalidArgument, "container config needs metadata with a name")
 	}
 	resp := &cri.CreateContainerResponse{}
-	return resp, s.change(ctx, func(tx *Txn) (err error) {
+	return resp, s.rt.update(func(tx *Txn) (err error) {
 		resp.ContainerId, err = tx.createContainer(req.GetPodSandboxId(), req.GetConfig())
 		return err
 	})
 }
 
-func (s *service) StartContainer(ctx context.Context, req *cri.StartContainerRequest) (*cri.StartContainerResponse, error) {
-	return &cri.StartContainerResponse{}, s.change(ctx, func(tx *Txn) error {
+func (s *service) StartContainer(_ context.Context, req *cri.StartContainerRequest) (*cri.StartContainerResponse, error) {
+	return &cri.StartContainerResponse{}, s.rt.update(func(tx *Txn) error {
 		return tx.StartContainer(req.GetContainerId())
 	})
 }
 
 // StopContainer ends a container as SIGKILL does without a timeout, and with
 // code 0 as a well-behaved process with one.
-func (s *service) StopContainer(ctx context.Context, req *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
-	return &cri.StopContainerResponse{}, s.change(ctx, func(tx *Txn) error {
+func (s *service) StopContainer(_ context.Context, req *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
+	return &cri.StopContainerResponse{}, s.rt.update(func(tx *Txn) error {
 		c, err := tx.container(req.GetContainerId())
 		switch {
 		case err != nil || c.state == cri.ContainerState_CONTAINER_EXITED:
@@ -111,8 +101,8 @@ func (s *service) StopContainer(ctx context.Context, req *cri.StopContainerReque
 	})
 }
 
-func (s *service) RemoveContainer(ctx context.Context, req *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
-	return &cri.RemoveContainerResponse{}, s.change(ctx, func(tx *Txn) error {
+func (s *service) RemoveContainer(_ context.Context, req *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
+	return &cri.RemoveContainerResponse{}, s.rt.update(func(tx *Txn) error {
 		if c, err := tx.container(req.GetContainerId()); err == nil {
 			tx.remove(c)
 		}

@@ -22,7 +22,8 @@ import (
 // TestConcurrentCallsAndChanges is for the race detector. In the end no call is in
 // flight and the lists agree with the pods.
 func TestConcurrentCallsAndChanges(t *testing.T) {
-	rt := newRuntime(t, simruntime.Options{Seed: 9, MaxConcurrent: 4, DeletedLinger: ms})
+	rt := newRuntime(t, simruntime.Options{Seed: 9, DeletedLinger: ms})
+	rt.SetMaxConcurrent(4)
 	populate(t, rt, 20, 2)
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
@@ -92,7 +93,7 @@ func changeFaults(ctx context.Context, rt *simruntime.Runtime) {
 			Latency: simruntime.Latency{P50: time.Duration(rng.IntN(1000)) * time.Microsecond},
 		})
 		_ = rt.SetEventFaults(simruntime.EventFaults{
-			Loss: 0.1, Duplicate: 0.1, Reorder: 0.1, Replay: 5, Stall: n%3 == 0,
+			Loss: 0.1, Duplicate: 0.1, Reorder: 0.1, Replay: 5,
 		})
 		rt.BreakEvents()
 		rt.Burst(3, simruntime.Replace)
@@ -104,7 +105,7 @@ func changeFaults(ctx context.Context, rt *simruntime.Runtime) {
 // TestEventsAgreeWithStatuses follows the events of a runtime that is empty at first.
 func TestEventsAgreeWithStatuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := newRuntime(t, simruntime.Options{Seed: 4, EventBuffer: 1 << 16})
+		rt := newRuntime(t, simruntime.Options{Seed: 4})
 		client := overBufconn(t, rt)
 		w := watch(t, client)
 		populate(t, rt, 10, 2)

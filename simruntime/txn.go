@@ -14,8 +14,6 @@ import (
 type Txn struct {
 	rt *Runtime
 	s  *state
-	// lastEvent is the hub's number of the last event sent.
-	lastEvent uint64
 	// rendered are the objects to encode when the update ends: once each,
 	// whatever the number of steps they took.
 	rendered []listed
@@ -36,15 +34,13 @@ func (tx *Txn) render(o listed) {
 // between its steps. Events go out in the order of the steps. fn must not call
 // methods of the Runtime.
 func (rt *Runtime) Update(fn func(*Txn)) {
-	_, _ = rt.update(func(tx *Txn) error { // fn has no error
+	_ = rt.update(func(tx *Txn) error { // fn has no error
 		fn(tx)
 		return nil
 	})
 }
 
-// update returns the number of the last event that fn caused, for those who
-// wait until it is on its way.
-func (rt *Runtime) update(fn func(*Txn) error) (uint64, error) {
+func (rt *Runtime) update(fn func(*Txn) error) error {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	rt.purge()
@@ -54,7 +50,7 @@ func (rt *Runtime) update(fn func(*Txn) error) (uint64, error) {
 		o.encode()
 	}
 	rt.state.generation++
-	return tx.lastEvent, err
+	return err
 }
 
 // AddPod adds a pod with its sandbox and containers. It returns ErrExists if
@@ -165,18 +161,6 @@ func (tx *Txn) RestartContainer(id string) (Container, error) {
 		tx.exit(c, 1, "")
 	}
 	return tx.successor(c).truth(), nil
-}
-
-// SetUnknown makes the state of a container unknown, as after a shim was lost.
-// No event announces it.
-func (tx *Txn) SetUnknown(id string) error {
-	c, err := tx.container(id)
-	if err != nil {
-		return fmt.Errorf("set unknown: %w", err)
-	}
-	c.state = cri.ContainerState_CONTAINER_UNKNOWN
-	tx.render(c)
-	return nil
 }
 
 // RemoveContainer removes a container, and kills it first if it runs.
