@@ -100,7 +100,7 @@ func contextError(ctx context.Context) error {
 
 type verdictKey struct{}
 
-// malformOf returns the faults that malform the answer to a list.
+// malformOf returns the faults that malform the answer to a list or a status call.
 func malformOf(ctx context.Context) []Fault {
 	faults, _ := ctx.Value(verdictKey{}).([]Fault)
 	return faults
@@ -126,7 +126,7 @@ func (rt *Runtime) unary(
 	if err != nil {
 		return nil, rpcError(err)
 	}
-	return malformStatus(resp, c.verdict.malform), nil
+	return resp, nil
 }
 
 // rpcError gives the errors of the control API the codes clients expect.

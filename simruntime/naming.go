@@ -1,10 +1,13 @@
 package simruntime
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,11 +31,9 @@ const (
 )
 
 // sandboxConfig is what the kubelet would ask for.
-func sandboxConfig(spec PodSpec, attempt uint32) *cri.PodSandboxConfig {
-	labels := maps.Clone(spec.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
+func sandboxConfig(spec PodSpec) *cri.PodSandboxConfig {
+	labels := map[string]string{}
+	maps.Copy(labels, spec.Labels)
 	labels[labelPodName] = spec.Name
 	labels[labelPodNamespace] = spec.Namespace
 	labels[labelPodUID] = spec.UID
@@ -40,7 +41,7 @@ func sandboxConfig(spec PodSpec, attempt uint32) *cri.PodSandboxConfig {
 	maps.Copy(annotations, spec.Annotations)
 	return &cri.PodSandboxConfig{
 		Metadata: &cri.PodSandboxMetadata{
-			Name: spec.Name, Uid: spec.UID, Namespace: spec.Namespace, Attempt: attempt,
+			Name: spec.Name, Uid: spec.UID, Namespace: spec.Namespace,
 		},
 		Labels: labels, Annotations: annotations,
 		LogDirectory: "/var/log/pods/" + spec.Namespace + "_" + spec.Name + "_" + spec.UID,
@@ -87,6 +88,11 @@ func nextConfig(c *container, attempt uint32) *cri.ContainerConfig {
 	}
 }
 
+// imageRef is a digest that depends on the image name alone.
+func imageRef(image string) string {
+	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(image)))
+}
+
 // newID draws an id as runtimes make them: 64 hexadecimal digits.
 func newID(rng *rand.Rand) string {
 	var b [32]byte
@@ -104,13 +110,8 @@ func newUID(rng *rand.Rand) string {
 }
 
 func fill(rng *rand.Rand, b []byte) {
-	var word uint64
-	for i := range b {
-		if i%8 == 0 {
-			word = rng.Uint64()
-		}
-		b[i] = byte(word)
-		word >>= 8
+	for word := range slices.Chunk(b, 8) {
+		binary.LittleEndian.PutUint64(word, rng.Uint64())
 	}
 }
 

@@ -20,31 +20,9 @@ const (
 )
 
 // String returns the state in lower case.
-func (s State) String() string {
-	switch s {
-	case Running:
-		return "running"
-	case Created:
-		return "created"
-	case Exited:
-		return "exited"
-	default:
-		return "unknown"
-	}
-}
+func (s State) String() string { return [...]string{"running", "created", "exited", "unknown"}[s] }
 
-func fromCRI(s cri.ContainerState) State {
-	switch s {
-	case cri.ContainerState_CONTAINER_RUNNING:
-		return Running
-	case cri.ContainerState_CONTAINER_CREATED:
-		return Created
-	case cri.ContainerState_CONTAINER_EXITED:
-		return Exited
-	default:
-		return Unknown
-	}
-}
+func fromCRI(s cri.ContainerState) State { return [...]State{Created, Running, Exited, Unknown}[s] }
 
 // Reasons that runtimes give for an exit. An empty reason given to
 // [Txn.ExitContainer] becomes Completed for code 0 and Error for the others.
@@ -142,17 +120,14 @@ func (s *state) pod(uid string) (Pod, bool) {
 // truth reports false for a pod that only lingers.
 func (p *pod) truth() (Pod, bool) {
 	out := Pod{UID: p.uid}
-	var containers []*container
 	for _, sb := range slices.Backward(p.sandboxes) {
 		if sb.gone != 0 {
 			continue
 		}
 		out.Name, out.Namespace = sb.meta.GetName(), sb.meta.GetNamespace()
 		out.Sandboxes = append(out.Sandboxes, sb.truth())
-		containers = append(containers, sb.containers...)
 	}
-	slices.SortFunc(containers, byCreation)
-	for _, c := range slices.Backward(containers) {
+	for _, c := range slices.Backward(p.allContainers()) { // a removed sandbox has none
 		out.Containers = append(out.Containers, c.truth())
 	}
 	return out, len(out.Sandboxes) > 0

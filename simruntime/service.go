@@ -117,8 +117,8 @@ func (s *service) PodSandboxStatus(ctx context.Context, req *cri.PodSandboxStatu
 	if sb == nil {
 		return nil, status.Errorf(codes.NotFound, "sandbox %s: not found", req.GetPodSandboxId())
 	}
-	if len(malformOf(ctx)) > 0 {
-		return &cri.PodSandboxStatusResponse{Status: sb.status}, nil
+	if faults := malformOf(ctx); len(faults) > 0 {
+		return &cri.PodSandboxStatusResponse{Status: malformStatus(sb.status, faults)}, nil
 	}
 	resp := &cri.PodSandboxStatusResponse{}
 	setBody(resp, sb.answer)
@@ -132,8 +132,8 @@ func (s *service) ContainerStatus(ctx context.Context, req *cri.ContainerStatusR
 	if c == nil {
 		return nil, status.Errorf(codes.NotFound, "container %s: not found", req.GetContainerId())
 	}
-	if len(malformOf(ctx)) > 0 {
-		return &cri.ContainerStatusResponse{Status: c.status}, nil
+	if faults := malformOf(ctx); len(faults) > 0 {
+		return &cri.ContainerStatusResponse{Status: malformStatus(c.status, faults)}, nil
 	}
 	resp := &cri.ContainerStatusResponse{}
 	setBody(resp, c.answer)
@@ -183,12 +183,7 @@ func (tx *Txn) runSandbox(cfg *cri.PodSandboxConfig, handler string) (string, er
 			}
 		}
 	}
-	sb := tx.newSandbox(cfg, nil)
-	if handler != "" {
-		sb.handler = handler
-		tx.render(sb)
-	}
-	return sb.id, nil
+	return tx.newSandbox(cfg, nil, handler).id, nil
 }
 
 // createContainer adds a container as a client describes it.

@@ -58,14 +58,14 @@ func (tx *Txn) nextAttempt(c *container) uint32 {
 	return next
 }
 
-// newSandbox adds a ready sandbox. Nil ips means the next free ones.
-func (tx *Txn) newSandbox(cfg *cri.PodSandboxConfig, ips []string) *sandbox {
+// newSandbox adds a ready sandbox. If ips is nil, it gets the next free ones.
+func (tx *Txn) newSandbox(cfg *cri.PodSandboxConfig, ips []string, handler string) *sandbox {
 	if ips == nil {
 		ips = tx.s.newIPs(tx.rt.opts.DualStack)
 	}
 	sb := &sandbox{
 		id: newID(tx.rt.rng), meta: cfg.Metadata, ready: true, createdAt: tx.s.now(), ips: ips,
-		labels: maps.Clone(cfg.Labels), annotations: maps.Clone(cfg.Annotations), logDir: cfg.LogDirectory,
+		labels: maps.Clone(cfg.Labels), annotations: maps.Clone(cfg.Annotations), logDir: cfg.LogDirectory, handler: handler,
 	}
 	tx.render(sb)
 	tx.s.addSandbox(sb)

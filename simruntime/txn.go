@@ -16,16 +16,16 @@ type Txn struct {
 	s  *state
 	// rendered are the objects to encode when the update ends: once each,
 	// whatever the number of steps they took.
-	rendered []listed
+	rendered []object
 }
 
-// listed is a sandbox or a container.
-type listed interface {
+// object is a sandbox or a container.
+type object interface {
 	render()
 	encode()
 }
 
-func (tx *Txn) render(o listed) {
+func (tx *Txn) render(o object) {
 	o.render()
 	tx.rendered = append(tx.rendered, o)
 }
@@ -68,7 +68,7 @@ func (tx *Txn) AddPod(spec PodSpec) (Pod, error) {
 	if spec.Name == "" {
 		spec.Name = newPodName(tx.rt.rng)
 	}
-	sb := tx.newSandbox(sandboxConfig(spec, 0), spec.IPs)
+	sb := tx.newSandbox(sandboxConfig(spec), spec.IPs, "")
 	for i, cs := range spec.Containers {
 		if cs.Name == "" {
 			cs.Name = "app"
@@ -97,7 +97,7 @@ func (tx *Txn) AddSandbox(uid string) (Sandbox, error) {
 			Name: old.meta.Name, Uid: uid, Namespace: old.meta.Namespace, Attempt: old.meta.Attempt + 1,
 		},
 		Labels: old.labels, Annotations: old.annotations, LogDirectory: old.logDir,
-	}, nil)
+	}, nil, old.handler)
 	return sb.truth(), nil
 }
 
