@@ -102,9 +102,7 @@ func addAndRemove(t *testing.T, rt *simruntime.Runtime) {
 }
 
 func TestEachClientGetsAllEventsOfPod(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt := newRuntime(t, simruntime.Options{})
-		client := overBufconn(t, rt)
+	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 		a, b := watch(t, client), watch(t, client)
 		addAndRemove(t, rt)
 		for _, w := range []*watcher{a, b} {
@@ -166,12 +164,8 @@ func TestEventsCanBeOff(t *testing.T) {
 		{simruntime.EventsEOF, func(err error) bool { return errors.Is(err, io.EOF) }},
 		{simruntime.EventsUnimplemented, func(err error) bool { return status.Code(err) == codes.Unimplemented }},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			rt := newRuntime(t, simruntime.Options{})
-			client := overBufconn(t, rt)
-			if err := rt.SetEventFaults(simruntime.EventFaults{Mode: tc.mode}); err != nil {
-				t.Fatal(err)
-			}
+		simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
+			setEventFaults(t, rt, simruntime.EventFaults{Mode: tc.mode})
 			stream, err := client.GetContainerEvents(t.Context(), &cri.GetEventsRequest{})
 			if err != nil {
 				t.Fatalf("mode %d: opening: %v", tc.mode, err)
@@ -197,12 +191,8 @@ func TestEventFaults(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				rt := newRuntime(t, simruntime.Options{})
-				client := overBufconn(t, rt)
-				if err := rt.SetEventFaults(tc.faults); err != nil {
-					t.Fatal(err)
-				}
+			simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
+				setEventFaults(t, rt, tc.faults)
 				w := watch(t, client)
 				want := tc.want
 				if tc.faults.Duplicate == 1 {
@@ -220,13 +210,9 @@ func TestEventFaults(t *testing.T) {
 }
 
 func TestReorderedLastEventIsNotKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt := newRuntime(t, simruntime.Options{})
-		client := overBufconn(t, rt)
+	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 		p := populate(t, rt, 1, 1)[0]
-		if err := rt.SetEventFaults(simruntime.EventFaults{Reorder: 1}); err != nil {
-			t.Fatal(err)
-		}
+		setEventFaults(t, rt, simruntime.EventFaults{Reorder: 1})
 		w := watch(t, client)
 		began := time.Now()
 		if err := rt.ExitContainer(p.Containers[0].ID, 1, ""); err != nil {
@@ -243,12 +229,8 @@ func TestReorderedLastEventIsNotKept(t *testing.T) {
 }
 
 func TestEventsAreDelayed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt := newRuntime(t, simruntime.Options{})
-		client := overBufconn(t, rt)
-		if err := rt.SetEventFaults(simruntime.EventFaults{Delay: 30 * ms}); err != nil {
-			t.Fatal(err)
-		}
+	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
+		setEventFaults(t, rt, simruntime.EventFaults{Delay: 30 * ms})
 		w := watch(t, client)
 		began := time.Now()
 		addAndRemove(t, rt)
@@ -264,13 +246,9 @@ func TestEventsAreDelayed(t *testing.T) {
 }
 
 func TestEventStreamBreaks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt := newRuntime(t, simruntime.Options{})
-		client := overBufconn(t, rt)
+	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 		plain := watch(t, client)
-		if err := rt.SetEventFaults(simruntime.EventFaults{BreakAfter: 3}); err != nil {
-			t.Fatal(err)
-		}
+		setEventFaults(t, rt, simruntime.EventFaults{BreakAfter: 3})
 		breaking := watch(t, client)
 		addAndRemove(t, rt)
 		if got := breaking.seen(); !slices.Equal(got, lifeOfAPod[:3]) || status.Code(breaking.end()) != codes.Unavailable {
@@ -303,12 +281,9 @@ func TestReplaySendsPastEvents(t *testing.T) {
 		"replay too long":  {0, 0, 99, lifeOfAPod, lifeOfAPod},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				rt := newRuntime(t, simruntime.Options{EventRetention: tc.retention})
-				client := overBufconn(t, rt)
-				if err := rt.SetEventFaults(simruntime.EventFaults{Replay: tc.replay}); err != nil {
-					t.Fatal(err)
-				}
+			opts := simruntime.Options{EventRetention: tc.retention}
+			simulate(t, opts, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
+				setEventFaults(t, rt, simruntime.EventFaults{Replay: tc.replay})
 				addAndRemove(t, rt)
 				time.Sleep(tc.wait)
 				if got := watch(t, client).seen(); !slices.Equal(got, tc.want) {
@@ -323,9 +298,7 @@ func TestReplaySendsPastEvents(t *testing.T) {
 }
 
 func TestOnlySlowClientLosesEvents(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt := newRuntime(t, simruntime.Options{})
-		client := overBufconn(t, rt)
+	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 		if _, err := client.GetContainerEvents(t.Context(), &cri.GetEventsRequest{}); err != nil { // and reads nothing
 			t.Fatal(err)
 		}

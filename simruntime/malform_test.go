@@ -3,7 +3,6 @@ package simruntime_test
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -53,9 +52,7 @@ func TestMalformedLists(t *testing.T) {
 		"nothing":       {simruntime.NilStatus, strange{copies: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				rt := newRuntime(t, simruntime.Options{})
-				client := overBufconn(t, rt)
+			simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 				pods := populate(t, rt, 2, 1)
 				inject(t, rt, simruntime.Fault{RPC: "ListContainers", PodUID: pods[0].UID, Malform: tc.malform})
 				got, others := lookAt(t, client, pods[0])
@@ -75,9 +72,7 @@ func TestMalformedLists(t *testing.T) {
 }
 
 func TestMalformedSandboxList(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt := newRuntime(t, simruntime.Options{})
-		client := overBufconn(t, rt)
+	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 		pods := populate(t, rt, 2, 0)
 		for _, m := range []simruntime.Malform{simruntime.NilMetadata, simruntime.UnknownState, simruntime.DuplicateIDs} {
 			inject(t, rt, simruntime.Fault{ID: pods[0].Sandboxes[0].ID, Malform: m})
@@ -133,9 +128,7 @@ func TestMalformedStatuses(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				rt := newRuntime(t, simruntime.Options{})
-				client := overBufconn(t, rt)
+			simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 				p := populate(t, rt, 1, 1)[0]
 				for _, spoiled := range []bool{true, false} {
 					if spoiled {

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -104,9 +103,7 @@ func changeFaults(ctx context.Context, rt *simruntime.Runtime) {
 
 // TestEventsAgreeWithStatuses follows the events of a runtime that is empty at first.
 func TestEventsAgreeWithStatuses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt := newRuntime(t, simruntime.Options{Seed: 4})
-		client := overBufconn(t, rt)
+	simulate(t, simruntime.Options{Seed: 4}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 		w := watch(t, client)
 		populate(t, rt, 10, 2)
 		if err := rt.Churn(t.Context(), simruntime.ChurnOptions{Seed: 4, Rate: 100, Actions: 800}); err != nil {
