@@ -1,6 +1,7 @@
 package simruntime
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"errors"
@@ -174,19 +175,11 @@ func (rt *Runtime) targetOf(sandboxID, containerID string, labels map[string]str
 	if c := rt.state.containers[containerID]; c != nil {
 		return target{podUID: c.sb.meta.GetUid(), id: containerID}
 	}
-	t := target{podUID: rt.state.sandboxes[sandboxID].uid(), id: containerID}
-	if t.id == "" {
-		t.id = sandboxID
+	t := target{id: cmp.Or(containerID, sandboxID)}
+	if sb := rt.state.sandboxes[sandboxID]; sb != nil {
+		t.podUID = sb.meta.GetUid()
 	}
 	return t
-}
-
-// uid of the pod; empty for a nil sandbox.
-func (sb *sandbox) uid() string {
-	if sb == nil {
-		return ""
-	}
-	return sb.meta.GetUid()
 }
 
 // limiter lets a bounded number of calls through, in the order of arrival.
@@ -231,13 +224,6 @@ func (l *limiter) release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.running--
-	l.wake()
-}
-
-func (l *limiter) setBound(n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.bound = n
 	l.wake()
 }
 

@@ -68,13 +68,28 @@ func (rt *Runtime) SetEventFaults(f EventFaults) error {
 	if err := f.validate(); err != nil {
 		return fmt.Errorf("simruntime: %w", err)
 	}
-	rt.hub.setFaults(f)
+	rt.hub.mu.Lock()
+	defer rt.hub.mu.Unlock()
+	rt.hub.faults = f
 	return nil
 }
 
 // BreakEvents ends all open event streams with codes.Unavailable and returns
 // how many there were. Events on their way to those clients are lost.
-func (rt *Runtime) BreakEvents() int { return rt.hub.breakAll() }
+func (rt *Runtime) BreakEvents() int {
+	rt.hub.mu.Lock()
+	defer rt.hub.mu.Unlock()
+	n := 0
+	for _, c := range rt.hub.clients {
+		select {
+		case <-c.broken:
+		default:
+			close(c.broken)
+			n++
+		}
+	}
+	return n
+}
 
 // EventStats count the events since the last reset.
 type EventStats struct {

@@ -124,13 +124,20 @@ func (rt *Runtime) SetProfile(p Profile) error {
 	if err := p.validate(); err != nil {
 		return fmt.Errorf("simruntime: profile: %w", err)
 	}
-	rt.faults.setProfile(p)
+	rt.faults.mu.Lock()
+	defer rt.faults.mu.Unlock()
+	rt.faults.profile = maps.Clone(p)
 	return nil
 }
 
 // SetMaxConcurrent replaces the bound of calls that execute at once; zero or
 // less means none. Calls that execute are not interrupted.
-func (rt *Runtime) SetMaxConcurrent(n int) { rt.limit.setBound(max(n, 0)) }
+func (rt *Runtime) SetMaxConcurrent(n int) {
+	rt.limit.mu.Lock()
+	defer rt.limit.mu.Unlock()
+	rt.limit.bound = max(n, 0)
+	rt.limit.wake()
+}
 
 // rule is a fault that is in force.
 type rule struct {
@@ -151,19 +158,6 @@ type faultSet struct {
 	profile Profile
 	rules   []*rule
 	next    FaultID
-}
-
-func newFaultSet(seed uint64, p Profile) *faultSet {
-	fs := &faultSet{seed: seed, rng: newRand(seed, "faults")}
-	fs.setProfile(p)
-	return fs
-}
-
-func (fs *faultSet) setProfile(p Profile) {
-	own := maps.Clone(p)
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	fs.profile = own
 }
 
 func (fs *faultSet) add(f Fault) FaultID {

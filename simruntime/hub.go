@@ -42,10 +42,6 @@ type hub struct {
 	s       EventStats
 }
 
-func newHub(seed uint64, retention time.Duration) *hub {
-	return &hub{rng: newRand(seed, "events"), retention: retention}
-}
-
 // stats returns the counters, and sets them to zero if asked to.
 func (h *hub) stats(reset bool) EventStats {
 	h.mu.Lock()
@@ -55,12 +51,6 @@ func (h *hub) stats(reset bool) EventStats {
 		h.s = EventStats{}
 	}
 	return s
-}
-
-func (h *hub) setFaults(f EventFaults) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.faults = f
 }
 
 func (h *hub) publish(ev *cri.ContainerEventResponse) {
@@ -134,21 +124,6 @@ func (h *hub) disconnect(c *eventClient) {
 	h.clients = slices.DeleteFunc(h.clients, func(o *eventClient) bool { return o == c })
 }
 
-func (h *hub) breakAll() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	n := 0
-	for _, c := range h.clients {
-		select {
-		case <-c.broken:
-		default:
-			close(c.broken)
-			n++
-		}
-	}
-	return n
-}
-
 // reorders draws whether the next event is sent after its successor.
 func (h *hub) reorders() bool {
 	h.mu.Lock()
@@ -198,9 +173,7 @@ func (c *eventClient) next(ctx context.Context) (queued, error) {
 	if err != nil || first.ordered || !c.hub.reorders() {
 		return first, err
 	}
-	timer := time.NewTimer(ReorderHold)
-	defer timer.Stop()
-	second, ok, err := c.receive(ctx, timer.C)
+	second, ok, err := c.receive(ctx, time.After(ReorderHold))
 	if err != nil || !ok {
 		return first, err
 	}
@@ -233,10 +206,8 @@ func (c *eventClient) wait(ctx context.Context, until time.Time) error {
 	if wait <= 0 {
 		return nil
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(wait):
 		return nil
 	case <-c.broken:
 		return errBroken

@@ -1,6 +1,7 @@
 package simruntime
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -40,18 +41,14 @@ func sandboxConfig(spec PodSpec) *cri.PodSandboxConfig {
 	annotations := map[string]string{annotationSeen: "2026-01-02T03:04:05Z", annotationSource: "api"}
 	maps.Copy(annotations, spec.Annotations)
 	return &cri.PodSandboxConfig{
-		Metadata: &cri.PodSandboxMetadata{
-			Name: spec.Name, Uid: spec.UID, Namespace: spec.Namespace,
-		},
-		Labels: labels, Annotations: annotations,
+		Metadata: &cri.PodSandboxMetadata{Name: spec.Name, Uid: spec.UID, Namespace: spec.Namespace},
+		Labels:   labels, Annotations: annotations,
 		LogDirectory: "/var/log/pods/" + spec.Namespace + "_" + spec.Name + "_" + spec.UID,
 	}
 }
 
 func containerConfig(sb *sandbox, spec ContainerSpec) *cri.ContainerConfig {
-	if spec.Image == "" {
-		spec.Image = "registry.example/" + sb.meta.GetNamespace() + "/" + spec.Name + ":1.4.2"
-	}
+	spec.Image = cmp.Or(spec.Image, "registry.example/"+sb.meta.GetNamespace()+"/"+spec.Name+":1.4.2")
 	attempt := strconv.FormatUint(uint64(spec.Attempt), 10)
 	return &cri.ContainerConfig{
 		Metadata: &cri.ContainerMetadata{Name: spec.Name, Attempt: spec.Attempt},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -130,12 +131,12 @@ func New(opts Options) (*Runtime, error) {
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	return &Runtime{
 		opts:   opts,
-		faults: newFaultSet(opts.Seed, opts.Profile),
+		faults: &faultSet{seed: opts.Seed, rng: newRand(opts.Seed, "faults"), profile: maps.Clone(opts.Profile)},
 		limit:  &limiter{waiting: list.New()},
-		stats:  newCounters(),
-		hub:    newHub(opts.Seed, opts.EventRetention),
+		stats:  &counters{called: make(chan struct{}), s: Stats{RPCs: map[string]RPCStats{}}},
+		hub:    &hub{rng: newRand(opts.Seed, "events"), retention: opts.EventRetention},
 		rng:    newRand(opts.Seed, "state"),
-		state:  newState(),
+		state:  state{sandboxes: map[string]*sandbox{}, containers: map[string]*container{}, pods: map[string]*pod{}},
 	}, nil
 }
 

@@ -27,10 +27,6 @@ type state struct {
 	lingering []*sandbox // deleted but still listed, in order of the field gone
 }
 
-func newState() state {
-	return state{sandboxes: map[string]*sandbox{}, containers: map[string]*container{}, pods: map[string]*pod{}}
-}
-
 // now is the wall clock, made strictly increasing: the order of two objects
 // must follow from their times, as "newest first" is promised.
 func (s *state) now() int64 {

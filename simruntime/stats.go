@@ -39,14 +39,25 @@ func (s Stats) Calls() int64 {
 
 // Stats returns a snapshot of the counters.
 func (rt *Runtime) Stats() Stats {
-	s := rt.stats.snapshot()
+	c := rt.stats
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.s
+	s.RPCs = maps.Clone(s.RPCs)
 	s.Events = rt.hub.stats(false)
 	return s
 }
 
 // ResetStats sets the counters to zero, and the peaks to the calls in flight.
 func (rt *Runtime) ResetStats() {
-	rt.stats.reset()
+	c := rt.stats
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.s = Stats{
+		RPCs:     map[string]RPCStats{},
+		InFlight: c.s.InFlight, PeakInFlight: c.s.InFlight,
+		Arrived: c.s.Arrived, PeakArrived: c.s.Arrived,
+	}
 	rt.hub.stats(true)
 }
 
@@ -57,30 +68,8 @@ type counters struct {
 	s         Stats
 }
 
-func newCounters() *counters {
-	return &counters{called: make(chan struct{}), s: Stats{RPCs: map[string]RPCStats{}}}
-}
-
 // Called returns a channel that is closed once a first call has arrived.
 func (rt *Runtime) Called() <-chan struct{} { return rt.stats.called }
-
-func (c *counters) snapshot() Stats {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	out := c.s
-	out.RPCs = maps.Clone(c.s.RPCs)
-	return out
-}
-
-func (c *counters) reset() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.s = Stats{
-		RPCs:     map[string]RPCStats{},
-		InFlight: c.s.InFlight, PeakInFlight: c.s.InFlight,
-		Arrived: c.s.Arrived, PeakArrived: c.s.Arrived,
-	}
-}
 
 // count changes the counters of one RPC and, by the given numbers, of the calls
 // that have arrived and of those that execute.

@@ -1,6 +1,7 @@
 package simruntime
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -62,9 +63,7 @@ func (tx *Txn) AddPod(spec PodSpec) (Pod, error) {
 	if _, ok := tx.s.pod(spec.UID); ok {
 		return Pod{}, fmt.Errorf("add pod %s: %w", spec.UID, ErrExists)
 	}
-	if spec.Namespace == "" {
-		spec.Namespace = "default"
-	}
+	spec.Namespace = cmp.Or(spec.Namespace, "default")
 	if spec.Name == "" {
 		spec.Name = newPodName(tx.rt.rng)
 	}
@@ -93,10 +92,8 @@ func (tx *Txn) AddSandbox(uid string) (Sandbox, error) {
 		return Sandbox{}, fmt.Errorf("add sandbox: pod %s: sandbox %s is ready: %w", uid, old.id, ErrState)
 	}
 	sb := tx.newSandbox(&cri.PodSandboxConfig{
-		Metadata: &cri.PodSandboxMetadata{
-			Name: old.meta.Name, Uid: uid, Namespace: old.meta.Namespace, Attempt: old.meta.Attempt + 1,
-		},
-		Labels: old.labels, Annotations: old.annotations, LogDirectory: old.logDir,
+		Metadata: &cri.PodSandboxMetadata{Name: old.meta.Name, Uid: uid, Namespace: old.meta.Namespace, Attempt: old.meta.Attempt + 1},
+		Labels:   old.labels, Annotations: old.annotations, LogDirectory: old.logDir,
 	}, nil, old.handler)
 	return sb.truth(), nil
 }
@@ -110,9 +107,7 @@ func (tx *Txn) AddContainer(uid string, spec ContainerSpec) (Container, error) {
 	if !sb.ready {
 		return Container{}, fmt.Errorf("add container: sandbox %s is not ready: %w", sb.id, ErrState)
 	}
-	if spec.Name == "" {
-		spec.Name = "app"
-	}
+	spec.Name = cmp.Or(spec.Name, "app")
 	return tx.newContainerAs(sb, spec).truth(), nil
 }
 
