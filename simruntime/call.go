@@ -96,7 +96,7 @@ func (v verdict) serve(ctx context.Context) error {
 	return nil
 }
 
-// contextError is what a gRPC server answers when the call's context has ended.
+// contextError returns the error of a gRPC server whose call has ended.
 func contextError(ctx context.Context) error {
 	return status.FromContextError(ctx.Err()).Err()
 }
@@ -109,7 +109,7 @@ func malformOf(ctx context.Context) []Fault {
 	return faults
 }
 
-// unary takes each unary call through begin and end.
+// unary intercepts each unary call.
 func (rt *Runtime) unary(
 	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 ) (resp any, err error) {
@@ -147,7 +147,7 @@ func rpcError(err error) error {
 	return err
 }
 
-// target finds out what a request is about.
+// target returns the pod and the object that a request is about.
 func (rt *Runtime) target(req any) target {
 	switch r := req.(type) {
 	case interface{ GetFilter() *cri.ContainerFilter }:

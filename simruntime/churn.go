@@ -20,7 +20,7 @@ const (
 	removeWait  = 2 * time.Second // from the end of a pod to its removal
 )
 
-// ActionKind is what a step of [Runtime.Churn] does.
+// ActionKind is the kind of a step of [Runtime.Churn].
 type ActionKind string
 
 // The actions. Each but ActionAdd is about a pod chosen at random.

@@ -42,7 +42,7 @@ func (rt *Runtime) RemovePod(uid string) error {
 	return rt.update(func(tx *Txn) error { return tx.RemovePod(uid) })
 }
 
-// Population says what [Runtime.Populate] adds.
+// Population is the pods that [Runtime.Populate] adds.
 type Population struct {
 	Pods       int // Pods to add.
 	Containers int // Containers that run, in each pod.
@@ -71,7 +71,7 @@ func (rt *Runtime) Populate(p Population) ([]Pod, error) {
 	return pods, err
 }
 
-// containers takes the names given as far as they go.
+// containers returns the containers of a pod. The first ones have the given names.
 func (p Population) containers(named []ContainerSpec) []ContainerSpec {
 	var out []ContainerSpec
 	for i := range p.Containers {
@@ -91,7 +91,7 @@ func (p Population) containers(named []ContainerSpec) []ContainerSpec {
 	return out
 }
 
-// Change is what [Runtime.Burst] does to each pod.
+// Change is a change of a pod by [Runtime.Burst].
 type Change int
 
 // The changes.

@@ -54,10 +54,9 @@
 // execute at once. A call waits for the limit first; then its latency passes,
 // then it hangs, fails or is answered. During all of this it counts for the limit.
 //
-// Which calls a rule hits follows from their number alone, counted for the rule:
-// the third ContainerStatus about a pod, say. [DrawFaults] draws
-// rules from a seed and [Runtime.Play] injects them at their times, so that one
-// seed repeats a run of faults and churn.
+// A rule counts the calls that it matches; their number alone determines which of
+// them it hits. [DrawFaults] draws rules from a seed and [Runtime.Play] injects them
+// at their times, so that one seed repeats a run of faults and churn.
 //
 // # Concurrency and time
 //

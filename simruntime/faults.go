@@ -187,13 +187,13 @@ func (fs *faultSet) remove(match func(*rule) bool) bool {
 	return len(fs.rules) < before
 }
 
-// target is what a call is about; its fields are empty for everything.
+// target is the pod and the object of a call; empty fields match all.
 type target struct {
 	podUID string
 	id     string
 }
 
-// verdict is what the rules do to one call.
+// verdict is the effect of the rules on one call.
 type verdict struct {
 	spoiled bool // a rule affects it
 	latency time.Duration

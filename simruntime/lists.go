@@ -63,7 +63,7 @@ func streamList[M listed](
 	if err := c.finish(ctx); err != nil {
 		return err
 	}
-	left := c.verdict.messages // before the faults; if 0, there are none
+	left := c.verdict.messages // until the faults; 0 if they do not wait for messages
 	for batch := range slices.Chunk(items, rt.opts.StreamBatch) {
 		if err := send(batch); err != nil {
 			return err

@@ -22,23 +22,17 @@ const (
 	labelPodUID        = "io.kubernetes.pod.uid"
 	labelContainerName = "io.kubernetes.container.name"
 
-	annotationHash         = "io.kubernetes.container.hash"
 	annotationRestartCount = "io.kubernetes.container.restartCount"
-	annotationTermPath     = "io.kubernetes.container.terminationMessagePath"
-	annotationTermPolicy   = "io.kubernetes.container.terminationMessagePolicy"
-	annotationGrace        = "io.kubernetes.pod.terminationGracePeriod"
-	annotationSeen         = "kubernetes.io/config.seen"
-	annotationSource       = "kubernetes.io/config.source"
 )
 
-// sandboxConfig is what the kubelet would ask for.
+// sandboxConfig returns the request of a kubelet.
 func sandboxConfig(spec PodSpec) *cri.PodSandboxConfig {
 	labels := map[string]string{}
 	maps.Copy(labels, spec.Labels)
 	labels[labelPodName] = spec.Name
 	labels[labelPodNamespace] = spec.Namespace
 	labels[labelPodUID] = spec.UID
-	annotations := map[string]string{annotationSeen: "2026-01-02T03:04:05Z", annotationSource: "api"}
+	annotations := map[string]string{"kubernetes.io/config.seen": "2026-01-02T03:04:05Z", "kubernetes.io/config.source": "api"}
 	maps.Copy(annotations, spec.Annotations)
 	return &cri.PodSandboxConfig{
 		Metadata: &cri.PodSandboxMetadata{Name: spec.Name, Uid: spec.UID, Namespace: spec.Namespace},
@@ -60,18 +54,17 @@ func containerConfig(sb *sandbox, spec ContainerSpec) *cri.ContainerConfig {
 			labelPodUID:        sb.meta.GetUid(),
 		},
 		Annotations: map[string]string{
-			annotationHash:         imageRef(spec.Name + spec.Image)[len("sha256:"):][:8],
-			annotationRestartCount: attempt,
-			annotationTermPath:     "/dev/termination-log",
-			annotationTermPolicy:   "File",
-			annotationGrace:        "30",
+			"io.kubernetes.container.hash":                     imageRef(spec.Name + spec.Image)[len("sha256:"):][:8],
+			annotationRestartCount:                             attempt,
+			"io.kubernetes.container.terminationMessagePath":   "/dev/termination-log",
+			"io.kubernetes.container.terminationMessagePolicy": "File",
+			"io.kubernetes.pod.terminationGracePeriod":         "30",
 		},
 		LogPath: spec.Name + "/" + attempt + ".log",
 	}
 }
 
-// nextConfig is the configuration of the next attempt of c: the same except
-// what counts the attempts.
+// nextConfig returns the configuration of c with another attempt.
 func nextConfig(c *container, attempt uint32) *cri.ContainerConfig {
 	n := strconv.FormatUint(uint64(attempt), 10)
 	annotations := maps.Clone(c.annotations)

@@ -55,7 +55,7 @@ type ContainerSpec struct {
 	Reason   string // Of an Exited one. If empty, it follows from the code.
 }
 
-// Pod is the truth about a pod at one moment. It is a copy.
+// Pod is the state of a pod at one moment. It is a copy.
 type Pod struct {
 	UID        string
 	Namespace  string
@@ -64,7 +64,7 @@ type Pod struct {
 	Containers []Container // Newest first, of all sandboxes.
 }
 
-// Sandbox is the truth about a pod sandbox.
+// Sandbox is the state of a pod sandbox.
 type Sandbox struct {
 	ID        string
 	Attempt   uint32
@@ -73,7 +73,7 @@ type Sandbox struct {
 	IPs       []string // Nil when it is not ready.
 }
 
-// Container is the truth about a container. Times that have not come are zero.
+// Container is the state of a container. A time is zero until its event happens.
 type Container struct {
 	ID         string
 	SandboxID  string
@@ -88,8 +88,8 @@ type Container struct {
 	Reason     string
 }
 
-// Pods returns the truth about all pods, in the order of their creation. A
-// sandbox that lingers after its deletion is not part of it.
+// Pods returns all pods in the order of their creation, without sandboxes that
+// linger after their deletion.
 func (rt *Runtime) Pods() []Pod {
 	rt.read()
 	defer rt.mu.RUnlock()
@@ -102,7 +102,7 @@ func (rt *Runtime) Pods() []Pod {
 	return out
 }
 
-// Pod returns the truth about one pod, and whether it exists.
+// Pod returns one pod, and whether it exists.
 func (rt *Runtime) Pod(uid string) (Pod, bool) {
 	rt.read()
 	defer rt.mu.RUnlock()

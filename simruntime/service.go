@@ -10,7 +10,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Name and Version are what the Version RPC answers.
+// Name and Version are in the answer of the Version RPC.
 const (
 	Name    = "simruntime"
 	Version = "0.1.0"
@@ -48,7 +48,7 @@ func (s *service) RunPodSandbox(_ context.Context, req *cri.RunPodSandboxRequest
 	})
 }
 
-// StopPodSandbox is idempotent, as the CRI demands of it and of the removals.
+// StopPodSandbox is idempotent, like the removals, as the CRI demands.
 func (s *service) StopPodSandbox(_ context.Context, req *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
 	return &cri.StopPodSandboxResponse{}, s.rt.update(func(tx *Txn) error {
 		if sb, err := tx.sandbox(req.GetPodSandboxId()); err == nil {
@@ -84,8 +84,8 @@ func (s *service) StartContainer(_ context.Context, req *cri.StartContainerReque
 	})
 }
 
-// StopContainer ends a container as SIGKILL does without a timeout, and with
-// code 0 as a well-behaved process with one.
+// StopContainer ends a container with code 0 if the request has a timeout, and as
+// SIGKILL does if not.
 func (s *service) StopContainer(_ context.Context, req *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
 	return &cri.StopContainerResponse{}, s.rt.update(func(tx *Txn) error {
 		c, err := tx.container(req.GetContainerId())
@@ -204,7 +204,7 @@ func (tx *Txn) createContainer(sandboxID string, cfg *cri.ContainerConfig) (stri
 	return tx.newContainer(sb, cfg).id, nil
 }
 
-// imageService has every image that anyone asks for.
+// imageService has every image.
 type imageService struct {
 	cri.UnimplementedImageServiceServer
 	rt *Runtime

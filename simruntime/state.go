@@ -8,12 +8,11 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// state is all that the runtime knows. It is guarded by Runtime.mu. The proto
-// messages it refers to are never changed once they are set, so that readers
-// may encode them after the lock is released.
+// state is guarded by Runtime.mu. Its proto messages never change once they are
+// set, so that readers may encode them after they release the lock.
 type state struct {
-	generation uint64 // moves on with every visible change
-	lastTime   int64  // last time handed out, Unix ns
+	generation uint64 // grows with every visible change
+	lastTime   int64  // last result of now, Unix ns
 	nextIP     int
 	sandboxes  map[string]*sandbox
 	containers map[string]*container
@@ -27,8 +26,8 @@ type state struct {
 	lingering []*sandbox // deleted but still listed, in order of the field gone
 }
 
-// now is the wall clock, made strictly increasing: the order of two objects
-// must follow from their times, as "newest first" is promised.
+// now returns the wall clock time, and never the same time twice: lists are
+// sorted by it.
 func (s *state) now() int64 {
 	s.lastTime = max(time.Now().UnixNano(), s.lastTime+1)
 	return s.lastTime

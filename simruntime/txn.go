@@ -219,5 +219,5 @@ func (tx *Txn) RemovePod(uid string) error {
 	return tx.eachSandbox("remove", uid, tx.removeSandbox)
 }
 
-// Pod returns the truth about one pod as the transaction has left it so far.
+// Pod returns one pod as the transaction has changed it so far.
 func (tx *Txn) Pod(uid string) (Pod, bool) { return tx.s.pod(uid) }
