@@ -1,9 +1,12 @@
 package simruntime
 
 import (
+	"cmp"
+	"container/list"
 	"context"
 	"errors"
 	"path"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -15,42 +18,45 @@ import (
 // rpcEvents does not take part in the concurrency limit.
 const rpcEvents = "GetContainerEvents"
 
-// call is one RPC on its way through limit, faults and counters.
+// call is one RPC that is delayed by the limit, changed by faults and counted.
 type call struct {
 	rt       *Runtime
 	rpc      string
-	held     bool // takes part in the concurrency limit
-	executed bool // has been let through by it
+	limited  int // 1 if it counts for the concurrency limit
+	executed int // 1 once the limit has admitted it
 	started  time.Time
 	verdict  verdict
 }
 
-// begin lets a call through to its handler, or returns the error it is to fail
-// with. end must be called in either case.
+// begin admits a call, or returns the error that the call fails with. The caller
+// calls end in either case.
 func (rt *Runtime) begin(ctx context.Context, rpc string, req any) (*call, error) {
-	c := &call{rt: rt, rpc: rpc, held: rpc != rpcEvents}
-	rt.stats.arrive(rpc, c.held)
-	arrived := time.Now()
-	c.started = arrived
-	if c.held {
+	c := &call{rt: rt, rpc: rpc}
+	if rpc != rpcEvents {
+		c.limited = 1
+	}
+	rt.stats.closeOnce.Do(func() { close(rt.stats.called) })
+	rt.stats.count(rpc, c.limited, 0, func(r *RPCStats) { r.Calls++ })
+	if c.limited > 0 {
 		if err := rt.limit.acquire(ctx); err != nil {
 			return c, contextError(ctx)
 		}
-		c.executed = true
+		c.executed = 1
 		c.started = time.Now()
-		rt.stats.execute(rpc, c.started.Sub(arrived))
 	}
 	c.verdict = rt.faults.decide(rpc, rt.target(req))
-	if c.verdict.spoiled {
-		rt.stats.spoil(rpc)
-	}
+	rt.stats.count(rpc, 0, c.executed, func(r *RPCStats) {
+		if c.verdict.spoiled {
+			r.Spoiled++
+		}
+	})
 	if c.verdict.stale || c.verdict.messages > 0 {
 		return c, nil
 	}
 	return c, c.verdict.serve(ctx)
 }
 
-// finish spends what a stale answer has to wait for.
+// finish delays a stale answer, or fails it.
 func (c *call) finish(ctx context.Context) error {
 	if !c.verdict.stale || c.verdict.messages > 0 {
 		return nil
@@ -59,17 +65,20 @@ func (c *call) finish(ctx context.Context) error {
 }
 
 func (c *call) end(err error) {
-	var spent time.Duration
-	if c.executed {
-		spent = time.Since(c.started)
-	}
-	c.rt.stats.leave(c.rpc, spent, c.held, c.executed, err != nil)
-	if c.executed { // after it was counted out: the peak never exceeds the bound
+	c.rt.stats.count(c.rpc, -c.limited, -c.executed, func(r *RPCStats) {
+		if c.executed > 0 {
+			r.Time += time.Since(c.started)
+		}
+		if err != nil {
+			r.Errors++
+		}
+	})
+	if c.executed > 0 { // after it was counted: the peak never exceeds the bound
 		c.rt.limit.release()
 	}
 }
 
-// serve spends the latency, hangs, and returns the error to answer with.
+// serve waits for the latency, hangs, and returns the error to answer with.
 func (v verdict) serve(ctx context.Context) error {
 	if sleep(ctx, v.latency) != nil {
 		return contextError(ctx)
@@ -87,20 +96,20 @@ func (v verdict) serve(ctx context.Context) error {
 	return nil
 }
 
-// contextError is what a gRPC server answers when the call's context has ended.
+// contextError returns the error of a gRPC server whose call has ended.
 func contextError(ctx context.Context) error {
 	return status.FromContextError(ctx.Err()).Err()
 }
 
 type verdictKey struct{}
 
-// malformOf returns the faults that malform the answer to a list.
+// malformOf returns the faults that malform the answer to a list or a status call.
 func malformOf(ctx context.Context) []Fault {
 	faults, _ := ctx.Value(verdictKey{}).([]Fault)
 	return faults
 }
 
-// unary takes each unary call through begin and end.
+// unary intercepts each unary call.
 func (rt *Runtime) unary(
 	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 ) (resp any, err error) {
@@ -120,7 +129,7 @@ func (rt *Runtime) unary(
 	if err != nil {
 		return nil, rpcError(err)
 	}
-	return malformStatus(resp, c.verdict.malform), nil
+	return resp, nil
 }
 
 // rpcError gives the errors of the control API the codes clients expect.
@@ -138,7 +147,7 @@ func rpcError(err error) error {
 	return err
 }
 
-// target finds out what a request is about.
+// target returns the pod and the object that a request is about.
 func (rt *Runtime) target(req any) target {
 	switch r := req.(type) {
 	case interface{ GetFilter() *cri.ContainerFilter }:
@@ -166,17 +175,68 @@ func (rt *Runtime) targetOf(sandboxID, containerID string, labels map[string]str
 	if c := rt.state.containers[containerID]; c != nil {
 		return target{podUID: c.sb.meta.GetUid(), id: containerID}
 	}
-	t := target{podUID: rt.state.sandboxes[sandboxID].uid(), id: containerID}
-	if t.id == "" {
-		t.id = sandboxID
+	t := target{id: cmp.Or(containerID, sandboxID)}
+	if sb := rt.state.sandboxes[sandboxID]; sb != nil {
+		t.podUID = sb.meta.GetUid()
 	}
 	return t
 }
 
-// uid of the pod; empty for a nil sandbox.
-func (sb *sandbox) uid() string {
-	if sb == nil {
-		return ""
+// limiter lets a bounded number of calls through, in the order of arrival.
+// Unlike a semaphore of fixed size its bound may change while calls wait.
+type limiter struct {
+	mu      sync.Mutex
+	bound   int // if 0, none
+	running int
+	waiting *list.List // of chan struct{}, closed to let the waiter through
+}
+
+// acquire waits for its turn or for the end of ctx.
+func (l *limiter) acquire(ctx context.Context) error {
+	l.mu.Lock()
+	if l.waiting.Len() == 0 && l.free() {
+		l.running++
+		l.mu.Unlock()
+		return nil
 	}
-	return sb.meta.GetUid()
+	turn := make(chan struct{})
+	place := l.waiting.PushBack(turn)
+	l.mu.Unlock()
+
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-turn: // let through at the same moment: hand the turn on
+		l.running--
+		l.wake()
+	default:
+		l.waiting.Remove(place)
+	}
+	return context.Cause(ctx)
+}
+
+func (l *limiter) release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running--
+	l.wake()
+}
+
+func (l *limiter) free() bool { return l.bound == 0 || l.running < l.bound }
+
+func (l *limiter) wake() {
+	for l.free() {
+		first := l.waiting.Front()
+		if first == nil {
+			return
+		}
+		l.waiting.Remove(first)
+		l.running++
+		close(first.Value.(chan struct{}))
+	}
 }

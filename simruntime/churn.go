@@ -1,23 +1,26 @@
 package simruntime
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
-// Defaults of [ChurnOptions].
 const (
-	DefaultChurnRate   = 10.0 // actions/s
-	DefaultChurnPods   = 30
-	DefaultRestartWait = time.Second
-	DefaultRemoveWait  = 2 * time.Second
+	defaultChurnRate = 10.0 // actions/s
+	defaultChurnPods = 30
+	// The waits are counted in actions at the rate, so that the sequence does not
+	// depend on the clock.
+	restartWait = time.Second     // from a crash to the restart
+	removeWait  = 2 * time.Second // from the end of a pod to its removal
 )
 
-// ActionKind is what a step of [Runtime.Churn] does.
+// ActionKind is the kind of a step of [Runtime.Churn].
 type ActionKind string
 
 // The actions. Each but ActionAdd is about a pod chosen at random.
@@ -44,58 +47,23 @@ type Action struct {
 type ChurnOptions struct {
 	// Seed determines the sequence of actions. Zero is a seed like any other.
 	Seed uint64
-	// Rate is the number of actions per second. If zero, DefaultChurnRate.
+	// Rate is the number of actions per second. If zero, 10.
 	Rate float64
 	// Pods is the number of pods to stay around. If zero, the number at the
-	// start, or DefaultChurnPods if there are none.
+	// start, or 30 if there are none.
 	Pods int
 	// Actions ends the churn after that many. If zero, it goes on.
 	Actions int
-	// RestartWait is the time from a crash to the restart. If zero,
-	// DefaultRestartWait. Like RemoveWait it is counted in actions at Rate, so
-	// that the sequence does not depend on the clock.
-	RestartWait time.Duration
-	// RemoveWait is the time from the end of a pod to its removal. If zero,
-	// DefaultRemoveWait.
-	RemoveWait time.Duration
 	// Observe, if set, is called after each action by the goroutine of Churn,
 	// which waits for it.
 	Observe func(Action)
 }
 
 func (o ChurnOptions) validate() error {
-	switch {
-	case o.Rate < 0 || math.IsInf(o.Rate, 0) || math.IsNaN(o.Rate):
+	if o.Rate < 0 || math.IsInf(o.Rate, 0) || math.IsNaN(o.Rate) {
 		return fmt.Errorf("ChurnOptions.Rate is not a rate: %v", o.Rate)
-	case o.Pods < 0:
-		return fmt.Errorf("ChurnOptions.Pods is negative: %d", o.Pods)
-	case o.Actions < 0:
-		return fmt.Errorf("ChurnOptions.Actions is negative: %d", o.Actions)
-	case o.RestartWait < 0:
-		return fmt.Errorf("ChurnOptions.RestartWait is negative: %v", o.RestartWait)
-	case o.RemoveWait < 0:
-		return fmt.Errorf("ChurnOptions.RemoveWait is negative: %v", o.RemoveWait)
 	}
-	return nil
-}
-
-func (o ChurnOptions) withDefaults(pods int) ChurnOptions {
-	if o.Rate == 0 {
-		o.Rate = DefaultChurnRate
-	}
-	if o.Pods == 0 {
-		o.Pods = pods
-	}
-	if o.Pods == 0 {
-		o.Pods = DefaultChurnPods
-	}
-	if o.RestartWait == 0 {
-		o.RestartWait = DefaultRestartWait
-	}
-	if o.RemoveWait == 0 {
-		o.RemoveWait = DefaultRemoveWait
-	}
-	return o
+	return errors.Join(checkNotNegative("ChurnOptions.Pods", o.Pods), checkNotNegative("ChurnOptions.Actions", o.Actions))
 }
 
 // Churn changes pods as a busy node does, until ctx ends (it returns
@@ -109,7 +77,8 @@ func (rt *Runtime) Churn(ctx context.Context, opts ChurnOptions) error {
 	if err := opts.validate(); err != nil {
 		return fmt.Errorf("simruntime: %w", err)
 	}
-	opts = opts.withDefaults(len(rt.Pods()))
+	opts.Rate = cmp.Or(opts.Rate, defaultChurnRate)
+	opts.Pods = cmp.Or(opts.Pods, len(rt.Pods()), defaultChurnPods)
 	c := &churn{opts: opts, rng: newRand(opts.Seed, "churn")}
 	start := time.Now()
 	for n := 0; opts.Actions == 0 || n < opts.Actions; n++ {
@@ -121,7 +90,7 @@ func (rt *Runtime) Churn(ctx context.Context, opts ChurnOptions) error {
 			return context.Cause(ctx)
 		}
 		var done Action
-		if _, err := rt.update(func(tx *Txn) (err error) {
+		if err := rt.update(func(tx *Txn) (err error) {
 			done, err = c.step(tx, n)
 			return err
 		}); err != nil {
@@ -151,11 +120,8 @@ type pending struct {
 
 func (c *churn) after(n int, wait time.Duration, p pending) {
 	p.at = n + max(1, int(wait.Seconds()*c.opts.Rate))
-	i := len(c.due)
-	for i > 0 && c.due[i-1].at > p.at {
-		i--
-	}
-	c.due = append(c.due[:i], append([]pending{p}, c.due[i:]...)...)
+	i, _ := slices.BinarySearchFunc(c.due, p.at+1, func(other pending, at int) int { return other.at - at })
+	c.due = slices.Insert(c.due, i, p)
 }
 
 // step runs action number n: one that is due and still possible, or else a random
@@ -205,15 +171,67 @@ func (c *churn) live(tx *Txn) (live []Pod, ready int) {
 }
 
 func running(p Pod) []Container {
-	var out []Container
-	for _, c := range p.Containers {
-		if c.State == Running {
-			out = append(out, c)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(p.Containers), func(c Container) bool { return c.State != Running })
 }
 
 func action(kind ActionKind, p Pod, containerID string) Action {
 	return Action{Kind: kind, PodUID: p.UID, Namespace: p.Namespace, Name: p.Name, ContainerID: containerID}
+}
+
+// follow runs a delayed action. ErrNotFound or ErrState mean that the pod or the
+// container has changed and the action is obsolete.
+func (c *churn) follow(tx *Txn, p pending) (Action, error) {
+	pod, ok := tx.Pod(p.podUID)
+	if !ok {
+		return Action{}, fmt.Errorf("pod %s: %w", p.podUID, ErrNotFound)
+	}
+	if p.kind == ActionRemove {
+		return action(ActionRemove, pod, ""), tx.RemovePod(p.podUID)
+	}
+	next, err := tx.RestartContainer(p.id)
+	if err != nil {
+		return Action{}, err
+	}
+	return action(ActionRestart, pod, next.ID), tx.PruneDead(p.podUID)
+}
+
+func (c *churn) add(tx *Txn) (Action, error) {
+	pod, err := tx.AddPod(drawWorkload(c.rng).podSpec(c.rng))
+	return action(ActionAdd, pod, ""), err
+}
+
+// delete stops a pod; ok is false if the one drawn may not be deleted.
+func (c *churn) delete(tx *Txn, n int, live []Pod) (a Action, ok bool, err error) {
+	pod := live[c.rng.IntN(len(live))]
+	if pod.Namespace == "kube-system" {
+		return Action{}, false, nil
+	}
+	if err := tx.StopPod(pod.UID); err != nil {
+		return Action{}, false, err
+	}
+	c.after(n, removeWait, pending{kind: ActionRemove, podUID: pod.UID})
+	return action(ActionDelete, pod, ""), true, nil
+}
+
+// exit ends a container: a job's completes as a rule, others crash.
+func (c *churn) exit(tx *Txn, n int, live []Pod) (Action, error) {
+	pod := live[c.rng.IntN(len(live))]
+	up := running(pod)
+	victim := up[c.rng.IntN(len(up))]
+	kind, code, reason := ActionCrash, int32(1+c.rng.IntN(2)), ReasonError
+	switch p := c.rng.Float64(); {
+	case p < 0.15:
+		kind, code, reason = ActionOOM, 137, ReasonOOMKilled
+	case pod.Namespace == "batch" && p < 0.9:
+		kind, code, reason = ActionComplete, 0, ReasonCompleted
+	}
+	if err := tx.ExitContainer(victim.ID, code, reason); err != nil {
+		return Action{}, err
+	}
+	if kind == ActionComplete {
+		c.after(n, removeWait, pending{kind: ActionRemove, podUID: pod.UID})
+	} else {
+		c.after(n, restartWait, pending{kind: ActionRestart, podUID: pod.UID, id: victim.ID})
+	}
+	return action(kind, pod, victim.ID), nil
 }

@@ -2,6 +2,7 @@ package simruntime
 
 import (
 	"fmt"
+	"slices"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -9,7 +10,7 @@ import (
 // AddPod is [Txn.AddPod] in a single update.
 func (rt *Runtime) AddPod(spec PodSpec) (Pod, error) {
 	var p Pod
-	_, err := rt.update(func(tx *Txn) (err error) {
+	err := rt.update(func(tx *Txn) (err error) {
 		p, err = tx.AddPod(spec)
 		return err
 	})
@@ -18,39 +19,30 @@ func (rt *Runtime) AddPod(spec PodSpec) (Pod, error) {
 
 // ExitContainer is [Txn.ExitContainer] in a single update.
 func (rt *Runtime) ExitContainer(id string, code int32, reason string) error {
-	_, err := rt.update(func(tx *Txn) error { return tx.ExitContainer(id, code, reason) })
-	return err
+	return rt.update(func(tx *Txn) error { return tx.ExitContainer(id, code, reason) })
 }
 
 // RestartContainer is [Txn.RestartContainer] in a single update.
 func (rt *Runtime) RestartContainer(id string) (Container, error) {
 	var c Container
-	_, err := rt.update(func(tx *Txn) (err error) {
+	err := rt.update(func(tx *Txn) (err error) {
 		c, err = tx.RestartContainer(id)
 		return err
 	})
 	return c, err
 }
 
-// RemoveContainer is [Txn.RemoveContainer] in a single update.
-func (rt *Runtime) RemoveContainer(id string) error {
-	_, err := rt.update(func(tx *Txn) error { return tx.RemoveContainer(id) })
-	return err
-}
-
 // StopSandbox is [Txn.StopSandbox] in a single update.
 func (rt *Runtime) StopSandbox(id string) error {
-	_, err := rt.update(func(tx *Txn) error { return tx.StopSandbox(id) })
-	return err
+	return rt.update(func(tx *Txn) error { return tx.StopSandbox(id) })
 }
 
 // RemovePod is [Txn.RemovePod] in a single update.
 func (rt *Runtime) RemovePod(uid string) error {
-	_, err := rt.update(func(tx *Txn) error { return tx.RemovePod(uid) })
-	return err
+	return rt.update(func(tx *Txn) error { return tx.RemovePod(uid) })
 }
 
-// Population says what [Runtime.Populate] adds.
+// Population is the pods that [Runtime.Populate] adds.
 type Population struct {
 	Pods       int // Pods to add.
 	Containers int // Containers that run, in each pod.
@@ -64,7 +56,7 @@ func (rt *Runtime) Populate(p Population) ([]Pod, error) {
 		return nil, fmt.Errorf("populate: %+v: numbers must not be negative, nor Exited above Containers", p)
 	}
 	pods := make([]Pod, 0, p.Pods)
-	_, err := rt.update(func(tx *Txn) error {
+	err := rt.update(func(tx *Txn) error {
 		for range p.Pods {
 			spec := drawWorkload(rt.rng).podSpec(rt.rng)
 			spec.Containers = p.containers(spec.Containers)
@@ -79,7 +71,7 @@ func (rt *Runtime) Populate(p Population) ([]Pod, error) {
 	return pods, err
 }
 
-// containers takes the names given as far as they go.
+// containers returns the containers of a pod. The first ones have the given names.
 func (p Population) containers(named []ContainerSpec) []ContainerSpec {
 	var out []ContainerSpec
 	for i := range p.Containers {
@@ -99,7 +91,7 @@ func (p Population) containers(named []ContainerSpec) []ContainerSpec {
 	return out
 }
 
-// Change is what [Runtime.Burst] does to each pod.
+// Change is a change of a pod by [Runtime.Burst].
 type Change int
 
 // The changes.
@@ -120,7 +112,7 @@ const (
 func (rt *Runtime) Burst(k int, change Change) []string {
 	var uids []string
 	rt.Update(func(tx *Txn) {
-		for _, p := range append([]*pod(nil), tx.s.podOrder...) {
+		for _, p := range slices.Clone(tx.s.podOrder) {
 			if len(uids) == k {
 				return
 			}
@@ -139,7 +131,7 @@ func (tx *Txn) burst(p *pod, change Change) bool {
 	}
 	changed := false
 	for _, sb := range p.sandboxes {
-		for _, c := range append([]*container(nil), sb.containers...) {
+		for _, c := range slices.Clone(sb.containers) {
 			if c.state != cri.ContainerState_CONTAINER_RUNNING || !sb.ready {
 				continue
 			}

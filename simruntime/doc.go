@@ -18,14 +18,9 @@
 //	rt, err := simruntime.New(simruntime.Options{Seed: 1})
 //	...
 //	pods, err := rt.Populate(simruntime.Population{Pods: 110, Containers: 2})
-//	...
 //	err = rt.ListenAndServe(ctx, "/run/sim.sock") // until ctx ends
-//
-// Meanwhile, from other goroutines:
-//
-//	rt.Burst(50, simruntime.Restart)
+//	rt.Burst(50, simruntime.Restart) // meanwhile, from other goroutines
 //	id, err := rt.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: uid, Hang: true})
-//	rt.Clear(id)
 //	err = rt.Churn(ctx, simruntime.ChurnOptions{Rate: 20})
 //
 // # What is simulated
@@ -49,9 +44,8 @@
 // sandbox and its containers as of the event. A sandbox that is removed causes
 // STOPPED of its containers, its own STOPPED, DELETED of its containers, and
 // its own DELETED. Reads agree with an event once it arrives, except that with
-// Options.DeletedLinger a deleted sandbox stays listed for that time. What a
-// slow client does not read is dropped and counted, or with EventFaults.Stall
-// all clients wait for it. See [EventFaults] for the rest.
+// Options.DeletedLinger a deleted sandbox stays listed for that time. 1000 events
+// wait for a slow client; more are dropped and counted. [EventFaults] changes all this.
 //
 // # Faults
 //
@@ -60,10 +54,9 @@
 // execute at once. A call waits for the limit first; then its latency passes,
 // then it hangs, fails or is answered. During all of this it counts for the limit.
 //
-// Which calls a rule hits follows from their number alone, counted for the rule:
-// the third ContainerStatus about a pod, say. [DrawFaults] draws
-// rules from a seed and [Runtime.Play] injects them at their times, so that one
-// seed repeats a run of faults and churn.
+// A rule counts the calls that it matches; their number alone determines which of
+// them it hits. [DrawFaults] draws rules from a seed and [Runtime.Play] injects them
+// at their times, so that one seed repeats a run of faults and churn.
 //
 // # Concurrency and time
 //

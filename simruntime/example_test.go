@@ -2,7 +2,6 @@ package simruntime_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 
@@ -17,49 +16,36 @@ import (
 func Example() {
 	rt, err := simruntime.New(simruntime.Options{Seed: 1})
 	if err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
-	pod, err := rt.AddPod(simruntime.PodSpec{
-		Namespace: "shop", Name: "web-0", Containers: []simruntime.ContainerSpec{{Name: "nginx"}},
-	})
+	pod, err := rt.AddPod(simruntime.PodSpec{Name: "web-0", Containers: []simruntime.ContainerSpec{{Name: "nginx"}}})
 	if err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
 
 	l := bufconn.Listen(1 << 16) // or rt.ListenAndServe(ctx, "/run/sim.sock")
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
 	served := make(chan error, 1)
 	go func() { served <- rt.Serve(ctx, l) }()
-
-	conn, err := grpc.NewClient("passthrough:///sim",
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient("passthrough:///sim", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
 	if err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
-	client := cri.NewRuntimeServiceClient(conn)
 
 	if err := rt.ExitContainer(pod.Containers[0].ID, 137, simruntime.ReasonOOMKilled); err != nil {
-		fmt.Println(err)
+		panic(err)
 	}
-	resp, err := client.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: pod.Containers[0].ID})
-	if err != nil {
-		fmt.Println(err)
-	}
-	fmt.Println(resp.GetStatus().GetMetadata().GetName(), resp.GetStatus().GetReason(), resp.GetStatus().GetExitCode())
+	resp, err := cri.NewRuntimeServiceClient(conn).ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: pod.Containers[0].ID})
+	fmt.Println(resp.GetStatus().GetMetadata().GetName(), resp.GetStatus().GetReason(), err)
 	fmt.Println("calls:", rt.Stats().Calls())
 
 	cancel()
-	fmt.Println("canceled:", errors.Is(<-served, context.Canceled))
-	if err := conn.Close(); err != nil {
-		fmt.Println(err)
-	}
+	fmt.Println("Serve:", <-served)
+	fmt.Println("Close:", conn.Close())
 	// Output:
-	// nginx OOMKilled 137
+	// nginx OOMKilled <nil>
 	// calls: 1
-	// canceled: true
+	// Serve: context canceled
+	// Close: <nil>
 }

@@ -1,6 +1,8 @@
 package simruntime
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -72,12 +74,6 @@ func (f Fault) validate() error {
 	switch {
 	case f.RPC != "" && !rpcNames[f.RPC]:
 		return fmt.Errorf("Fault.RPC: no RPC %q in the CRI", f.RPC)
-	case f.After < 0:
-		return fmt.Errorf("Fault.After is negative: %d", f.After)
-	case f.Times < 0:
-		return fmt.Errorf("Fault.Times is negative: %d", f.Times)
-	case f.Probability < 0 || f.Probability > 1:
-		return fmt.Errorf("Fault.Probability is not in [0, 1]: %v", f.Probability)
 	case f.Malform < 0 || f.Malform > WrongID:
 		return fmt.Errorf("Fault.Malform is unknown: %d", f.Malform)
 	case f.From < 0 || f.Until != 0 && f.Until <= f.From:
@@ -88,7 +84,11 @@ func (f Fault) validate() error {
 	if err := f.Latency.validate(); err != nil {
 		return fmt.Errorf("Fault.Latency: %w", err)
 	}
-	return nil
+	return errors.Join(
+		checkNotNegative("Fault.After", f.After),
+		checkNotNegative("Fault.Times", f.Times),
+		checkProbability("Fault.Probability", f.Probability),
+	)
 }
 
 // streams are the RPCs that answer with more than one message.
@@ -111,24 +111,33 @@ func (rt *Runtime) Inject(f Fault) (FaultID, error) {
 
 // Clear removes a fault; calls that hang because of it go on. It reports
 // whether the fault was in force: one with Times ends after that many calls.
-func (rt *Runtime) Clear(id FaultID) bool { return rt.faults.remove(id) }
+func (rt *Runtime) Clear(id FaultID) bool {
+	return rt.faults.remove(func(r *rule) bool { return r.id == id })
+}
 
 // ClearAll removes all faults; calls that hang go on. The profile and the
 // event faults stay.
-func (rt *Runtime) ClearAll() { rt.faults.removeAll() }
+func (rt *Runtime) ClearAll() { rt.faults.remove(func(*rule) bool { return true }) }
 
 // SetProfile replaces the latencies. The error names an unknown RPC.
 func (rt *Runtime) SetProfile(p Profile) error {
 	if err := p.validate(); err != nil {
 		return fmt.Errorf("simruntime: profile: %w", err)
 	}
-	rt.faults.setProfile(p)
+	rt.faults.mu.Lock()
+	defer rt.faults.mu.Unlock()
+	rt.faults.profile = maps.Clone(p)
 	return nil
 }
 
 // SetMaxConcurrent replaces the bound of calls that execute at once; zero or
 // less means none. Calls that execute are not interrupted.
-func (rt *Runtime) SetMaxConcurrent(n int) { rt.limit.setBound(max(n, 0)) }
+func (rt *Runtime) SetMaxConcurrent(n int) {
+	rt.limit.mu.Lock()
+	defer rt.limit.mu.Unlock()
+	rt.limit.bound = max(n, 0)
+	rt.limit.wake()
+}
 
 // rule is a fault that is in force.
 type rule struct {
@@ -151,19 +160,6 @@ type faultSet struct {
 	next    FaultID
 }
 
-func newFaultSet(seed uint64, p Profile) *faultSet {
-	fs := &faultSet{seed: seed, rng: newRand(seed, "faults")}
-	fs.setProfile(p)
-	return fs
-}
-
-func (fs *faultSet) setProfile(p Profile) {
-	own := maps.Clone(p)
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	fs.profile = own
-}
-
 func (fs *faultSet) add(f Fault) FaultID {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -176,35 +172,28 @@ func (fs *faultSet) add(f Fault) FaultID {
 	return fs.next
 }
 
-func (fs *faultSet) remove(id FaultID) bool {
+// remove reports whether a rule matched.
+func (fs *faultSet) remove(match func(*rule) bool) bool {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	for i, r := range fs.rules {
-		if r.id == id {
+	before := len(fs.rules)
+	fs.rules = slices.DeleteFunc(fs.rules, func(r *rule) bool {
+		if match(r) {
 			close(r.gone)
-			fs.rules = slices.Delete(fs.rules, i, i+1)
 			return true
 		}
-	}
-	return false
+		return false
+	})
+	return len(fs.rules) < before
 }
 
-func (fs *faultSet) removeAll() {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	for _, r := range fs.rules {
-		close(r.gone)
-	}
-	fs.rules = nil
-}
-
-// target is what a call is about; its fields are empty for everything.
+// target is the pod and the object of a call; empty fields match all.
 type target struct {
 	podUID string
 	id     string
 }
 
-// verdict is what the rules do to one call.
+// verdict is the effect of the rules on one call.
 type verdict struct {
 	spoiled bool // a rule affects it
 	latency time.Duration
@@ -221,20 +210,15 @@ func (fs *faultSet) decide(rpc string, tgt target) verdict {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	v := verdict{latency: fs.profile[rpc].draw(fs.rng)}
-	kept := fs.rules[:0]
-	for _, r := range fs.rules {
+	fs.rules = slices.DeleteFunc(fs.rules, func(r *rule) bool {
 		if !r.matches(rpc, tgt) || !r.hits() {
-			kept = append(kept, r)
-			continue
+			return false
 		}
 		v.add(r, fs.rng)
 		// A rule with no calls left ends, but its hung calls continue to hang.
-		if r.left--; r.Times == 0 || r.left > 0 {
-			kept = append(kept, r)
-		}
-	}
-	clear(fs.rules[len(kept):])
-	fs.rules = kept
+		r.left--
+		return r.Times > 0 && r.left <= 0
+	})
 	return v
 }
 
@@ -266,10 +250,7 @@ func (v *verdict) add(r *rule, rng *rand.Rand) {
 		v.hang = append(v.hang, r)
 	}
 	if v.code == codes.OK && r.Code != codes.OK {
-		v.code, v.message = r.Code, r.Message
-		if v.message == "" {
-			v.message = "injected fault"
-		}
+		v.code, v.message = r.Code, cmp.Or(r.Message, "injected fault")
 	}
 	if r.Malform != 0 {
 		v.malform = append(v.malform, r.Fault)

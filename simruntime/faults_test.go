@@ -25,13 +25,12 @@ func statusOf(ctx context.Context, client cri.RuntimeServiceClient, id string) (
 }
 
 func TestProfileDelaysCalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		node, err := simruntime.NewProfile(simruntime.ProfileNode)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rt := newRuntime(t, simruntime.Options{Profile: node})
-		client := overBufconn(t, rt)
+	node, err := simruntime.NewProfile(simruntime.ProfileNode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := simruntime.Options{Profile: node}
+	simulate(t, opts, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 		p := populate(t, rt, 1, 1)[0]
 		for name, tc := range map[string]struct {
 			call func()
@@ -62,13 +61,12 @@ func TestProfileDelaysCalls(t *testing.T) {
 }
 
 func TestTailProfileHasHeavyTail(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tail, err := simruntime.NewProfile(simruntime.ProfileTail)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rt := newRuntime(t, simruntime.Options{Profile: tail, Seed: 7})
-		client := overBufconn(t, rt)
+	tail, err := simruntime.NewProfile(simruntime.ProfileTail)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := simruntime.Options{Profile: tail, Seed: 7}
+	simulate(t, opts, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 		p := populate(t, rt, 1, 1)[0]
 		const n = 1000
 		times := make([]time.Duration, n)
@@ -129,9 +127,7 @@ var faultTargets = map[string]struct {
 func TestFaultAffectsOnlyItsTarget(t *testing.T) {
 	for name, tc := range faultTargets {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				rt := newRuntime(t, simruntime.Options{})
-				client := overBufconn(t, rt)
+			simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 				pods := populate(t, rt, 2, 1)
 				inject(t, rt, tc.fault(pods[0]))
 				for i, want := range tc.wantOther {
@@ -157,9 +153,7 @@ func TestFaultAffectsOnlyItsTarget(t *testing.T) {
 }
 
 func TestFaultWithProbability(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt := newRuntime(t, simruntime.Options{Seed: 3})
-		client := overBufconn(t, rt)
+	simulate(t, simruntime.Options{Seed: 3}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 		p := populate(t, rt, 1, 1)[0]
 		inject(t, rt, simruntime.Fault{Code: codes.Internal, Probability: 0.25})
 		failed := 0
@@ -178,9 +172,7 @@ func TestFaultWithProbability(t *testing.T) {
 }
 
 func TestHungPodHangsUntilDeadlineOrClear(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt := newRuntime(t, simruntime.Options{})
-		client := overBufconn(t, rt)
+	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 		pods := populate(t, rt, 2, 1)
 		hang := inject(t, rt, simruntime.Fault{PodUID: pods[0].UID, Hang: true})
 
@@ -209,9 +201,7 @@ func TestHungPodHangsUntilDeadlineOrClear(t *testing.T) {
 
 func TestStaleAnswerIsFromStartOfCall(t *testing.T) {
 	for _, stale := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			rt := newRuntime(t, simruntime.Options{})
-			client := overBufconn(t, rt)
+		simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 			populate(t, rt, 2, 1)
 			inject(t, rt, simruntime.Fault{
 				RPC: "ListPodSandbox", Latency: simruntime.Latency{P50: 10 * ms}, Stale: stale,
@@ -230,11 +220,9 @@ func TestStaleAnswerIsFromStartOfCall(t *testing.T) {
 }
 
 func TestConcurrencyLimitIsFIFO(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt := newRuntime(t, simruntime.Options{
-			MaxConcurrent: 2, Profile: simruntime.Profile{"ContainerStatus": {P50: 10 * ms}},
-		})
-		client := overBufconn(t, rt)
+	opts := simruntime.Options{Profile: simruntime.Profile{"ContainerStatus": {P50: 10 * ms}}}
+	simulate(t, opts, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
+		rt.SetMaxConcurrent(2)
 		p := populate(t, rt, 1, 1)[0]
 		type end struct {
 			call int
@@ -272,7 +260,7 @@ func TestConcurrencyLimitIsFIFO(t *testing.T) {
 		if s.PeakInFlight != 2 || s.PeakArrived != 6 || s.InFlight != 0 || s.Arrived != 0 {
 			t.Errorf("at the end %+v", s)
 		}
-		if r := s.RPCs["ContainerStatus"]; r.Calls != 6 || r.Errors != 1 || r.Time != 50*ms || r.Queued != 40*ms {
+		if r := s.RPCs["ContainerStatus"]; r.Calls != 6 || r.Errors != 1 || r.Time != 50*ms {
 			t.Errorf("counted %+v", r)
 		}
 		rt.ResetStats()
@@ -283,11 +271,9 @@ func TestConcurrencyLimitIsFIFO(t *testing.T) {
 }
 
 func TestLimitCanBeLifted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt := newRuntime(t, simruntime.Options{
-			MaxConcurrent: 1, Profile: simruntime.Profile{"ContainerStatus": {P50: time.Hour}},
-		})
-		client := overBufconn(t, rt)
+	opts := simruntime.Options{Profile: simruntime.Profile{"ContainerStatus": {P50: time.Hour}}}
+	simulate(t, opts, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
+		rt.SetMaxConcurrent(1)
 		p := populate(t, rt, 1, 1)[0]
 		const calls = 300
 		done := make(chan time.Duration, calls)
@@ -321,9 +307,7 @@ func TestInvalidSettingsNameTheField(t *testing.T) {
 		return err
 	}
 	for want, err := range map[string]error{
-		"Options.MaxConcurrent":       newErr(simruntime.Options{MaxConcurrent: -1}),
 		"Options.StreamBatch":         newErr(simruntime.Options{StreamBatch: -1}),
-		"Options.EventBuffer":         newErr(simruntime.Options{EventBuffer: -1}),
 		"Options.EventRetention":      newErr(simruntime.Options{EventRetention: -1}),
 		"Options.DeletedLinger":       newErr(simruntime.Options{DeletedLinger: -1}),
 		"Options.MaxMessageBytes":     newErr(simruntime.Options{MaxMessageBytes: -1}),
@@ -347,8 +331,6 @@ func TestInvalidSettingsNameTheField(t *testing.T) {
 		"ChurnOptions.Rate":           rt.Churn(t.Context(), simruntime.ChurnOptions{Rate: -1}),
 		"ChurnOptions.Pods":           rt.Churn(t.Context(), simruntime.ChurnOptions{Pods: -1}),
 		"ChurnOptions.Actions":        rt.Churn(t.Context(), simruntime.ChurnOptions{Actions: -1}),
-		"ChurnOptions.RestartWait":    rt.Churn(t.Context(), simruntime.ChurnOptions{RestartWait: -1}),
-		"ChurnOptions.RemoveWait":     rt.Churn(t.Context(), simruntime.ChurnOptions{RemoveWait: -1}),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)

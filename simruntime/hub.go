@@ -11,11 +11,12 @@ import (
 )
 
 const (
+	// clientBuffer is the number of events kept for a client that does not read.
+	clientBuffer = 1000
 	// maxHistory bounds what EventFaults.Replay can ask for.
 	maxHistory = 1024
-	// maxHeld bounds the events kept while there is no client, and those held
-	// back by a stalled one; what comes beyond is dropped and counted.
-	maxHeld = 10_000
+	// maxRetained bounds the past events that Options.EventRetention keeps.
+	maxRetained = 10_000
 )
 
 // queued is an event on its way to a client.
@@ -23,179 +24,194 @@ type queued struct {
 	ev   *cri.ContainerEventResponse
 	seq  uint64
 	when time.Time
-	// settled says that its place in the order has been drawn.
-	settled bool
+	// ordered is true if EventFaults.Reorder does not apply to the event.
+	ordered bool
 }
 
-// hub hands every event to every client.
+// hub sends every event to every client.
 type hub struct {
-	buffer    int
 	retention time.Duration
 
-	mu        sync.Mutex // guards what follows; taken inside Runtime.mu
-	rng       *rand.Rand
-	faults    EventFaults
-	clients   []*eventClient // in order of connection
-	history   []queued       // last events, for Replay
-	unclaimed []queued       // events while there is no client
-	backlog   []queued       // events held back by a stalled client
-	seq       uint64         // events published
-	s         EventStats
-	moved     chan struct{} // closed when backlog shrinks; nil if no call waits
+	mu      sync.Mutex // guards what follows; locked inside Runtime.mu
+	rng     *rand.Rand
+	faults  EventFaults
+	clients []*eventClient
+	history []queued // oldest first
+	seq     uint64   // number of the last event
+	claimed uint64   // number of the last event while a client was connected
+	s       EventStats
 }
 
-func newHub(seed uint64, buffer int, retention time.Duration) *hub {
-	return &hub{rng: newRand(seed, "events"), buffer: buffer, retention: retention}
-}
-
-func (h *hub) setFaults(f EventFaults) {
+// stats returns the counters, and sets them to zero if asked to.
+func (h *hub) stats(reset bool) EventStats {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.faults = f
-	h.pump()
+	s := h.s
+	if reset {
+		h.s = EventStats{}
+	}
+	return s
 }
 
-// publish hands out an event and returns its number.
-func (h *hub) publish(ev *cri.ContainerEventResponse) uint64 {
+func (h *hub) publish(ev *cri.ContainerEventResponse) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.seq++
 	h.s.Emitted++
 	q := queued{ev: ev, seq: h.seq, when: time.Now()}
+	kept := maxHistory
+	if h.retention > 0 {
+		kept = maxRetained
+	}
 	h.history = append(h.history, q)
-	h.history = h.history[max(0, len(h.history)-maxHistory):]
-	switch {
-	case len(h.clients) > 0 && len(h.backlog) < maxHeld:
-		h.backlog = append(h.backlog, q)
-		h.pump()
-	case h.retention > 0 && len(h.unclaimed) < maxHeld:
-		h.unclaimed = append(h.unclaimed, q)
-	default:
+	h.history = h.history[max(0, len(h.history)-kept):]
+	if len(h.clients) > 0 {
+		h.claimed = h.seq
+	} else if h.retention == 0 {
 		h.s.Dropped++
 	}
-	return h.seq
-}
-
-// pump moves the backlog to the clients, as far as no stalled one prevents it.
-func (h *hub) pump() {
-	moved := false
-	for len(h.backlog) > 0 && !h.stalled() {
-		q := h.backlog[0]
-		h.backlog[0] = queued{}
-		h.backlog = h.backlog[1:]
-		for _, c := range h.clients {
-			h.offer(c, q)
-		}
-		moved = true
-	}
-	if len(h.backlog) == 0 {
-		h.backlog = nil
-	}
-	if moved && h.moved != nil {
-		close(h.moved)
-		h.moved = nil
+	for _, c := range h.clients {
+		h.offer(c, q)
 	}
 }
 
-func (h *hub) stalled() bool {
-	if !h.faults.Stall {
-		return false
-	}
-	return slices.ContainsFunc(h.clients, func(c *eventClient) bool { return len(c.queue) >= h.buffer })
-}
-
-// offer puts an event in a client's queue, as far as fate allows.
+// offer queues an event for a client, or more or less than that with faults.
 func (h *hub) offer(c *eventClient, q queued) {
 	if h.chance(h.faults.Loss) {
-		h.s.Lost++
 		return
 	}
-	if len(c.queue) >= h.buffer {
-		h.s.Dropped++
-		return
-	}
-	c.queue = append(c.queue, q)
+	copies := 1
 	if h.chance(h.faults.Duplicate) {
-		q.settled = true
-		c.queue = append(c.queue, q)
+		copies = 2
 	}
-	c.signal()
+	for range copies {
+		select {
+		case c.queue <- q:
+		default:
+			h.s.Dropped++
+		}
+		q.ordered = true
+	}
 }
 
 func (h *hub) chance(p float64) bool { return p > 0 && h.rng.Float64() < p }
 
-// waitSent waits until the event of that number is past the backlog, as the
-// RPC that caused it does in containerd. A seq of zero is past.
-func (h *hub) waitSent(ctx context.Context, seq uint64) error {
-	for {
-		h.mu.Lock()
-		if seq <= h.seq-uint64(len(h.backlog)) {
-			h.mu.Unlock()
-			return nil
-		}
-		if h.moved == nil {
-			h.moved = make(chan struct{})
-		}
-		moved := h.moved
-		h.mu.Unlock()
-		select {
-		case <-moved:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
+// connect adds a client, with the past events that it gets in its queue.
 func (h *hub) connect() (*eventClient, EventFaults) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	c := &eventClient{hub: h, wake: make(chan struct{}, 1), broken: make(chan struct{})}
-	past := h.history[len(h.history)-min(h.faults.Replay, len(h.history)):]
-	for _, q := range h.unclaimed {
-		if time.Since(q.when) <= h.retention && (len(past) == 0 || q.seq < past[0].seq) {
-			c.queue = append(c.queue, q)
-		}
+	past := h.history[len(h.history)-min(h.faults.Replay, maxHistory, len(h.history)):]
+	if i := slices.IndexFunc(h.history, h.retained); i >= 0 && len(h.history)-i > len(past) {
+		past = h.history[i:]
 	}
-	c.queue = append(c.queue, past...)
-	h.unclaimed = nil
-	c.signal()
+	c := &eventClient{hub: h, queue: make(chan queued, clientBuffer+len(past)), broken: make(chan struct{})}
+	for _, q := range past {
+		c.queue <- q
+	}
+	h.claimed = h.seq
 	h.clients = append(h.clients, c)
-	h.s.Connected++
 	return c, h.faults
+}
+
+// retained reports whether the first client to connect gets a past event.
+func (h *hub) retained(q queued) bool {
+	return q.seq > h.claimed && h.retention > 0 && time.Since(q.when) <= h.retention
 }
 
 func (h *hub) disconnect(c *eventClient) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.clients = slices.DeleteFunc(h.clients, func(o *eventClient) bool { return o == c })
-	h.pump()
 }
 
-func (h *hub) breakAll() int {
+// reorders draws whether the next event is sent after its successor.
+func (h *hub) reorders() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n := 0
-	for _, c := range h.clients {
-		select {
-		case <-c.broken:
-		default:
-			close(c.broken)
-			n++
+	return h.chance(h.faults.Reorder)
+}
+
+func (h *hub) delay() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.faults.Delay
+}
+
+// eventClient is one open GetContainerEvents stream.
+type eventClient struct {
+	hub       *hub
+	queue     chan queued
+	broken    chan struct{} // closed when BreakEvents ends the stream
+	late      time.Duration // added to EventFaults.Delay
+	overtaken *queued       // sent next: Reorder has sent its successor first
+}
+
+// run sends events until the context ends, a fault ends the stream, or sending fails.
+func (c *eventClient) run(ctx context.Context, breakAfter int, send func(*cri.ContainerEventResponse) error) error {
+	for sent := 0; breakAfter == 0 || sent < breakAfter; sent++ {
+		q, err := c.next(ctx)
+		if err != nil {
+			return err
+		}
+		if err := c.wait(ctx, q.when.Add(c.hub.delay()+c.late)); err != nil {
+			return err
+		}
+		if err := send(q.ev); err != nil {
+			return err
 		}
 	}
-	return n
+	return errBroken
 }
 
-func (h *hub) stats() EventStats {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s := h.s
-	s.Clients = len(h.clients)
-	return s
+// next waits for the event to send next.
+func (c *eventClient) next(ctx context.Context) (queued, error) {
+	if q := c.overtaken; q != nil {
+		c.overtaken = nil
+		return *q, nil
+	}
+	first, _, err := c.receive(ctx, nil)
+	if err != nil || first.ordered || !c.hub.reorders() {
+		return first, err
+	}
+	second, ok, err := c.receive(ctx, time.After(ReorderHold))
+	if err != nil || !ok {
+		return first, err
+	}
+	c.overtaken = &first
+	return second, nil
 }
 
-func (h *hub) resetStats() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.s = EventStats{}
+// receive returns the next event of the queue, or ok == false if the timer fires first.
+func (c *eventClient) receive(ctx context.Context, timer <-chan time.Time) (q queued, ok bool, err error) {
+	select {
+	case <-c.broken: // even if events are queued
+		return queued{}, false, errBroken
+	default:
+	}
+	select {
+	case q = <-c.queue:
+		return q, true, nil
+	case <-timer:
+		return queued{}, false, nil
+	case <-c.broken:
+		return queued{}, false, errBroken
+	case <-ctx.Done():
+		return queued{}, false, contextError(ctx)
+	}
+}
+
+// wait waits until a time, the end of ctx or of the stream.
+func (c *eventClient) wait(ctx context.Context, until time.Time) error {
+	wait := time.Until(until)
+	if wait <= 0 {
+		return nil
+	}
+	select {
+	case <-time.After(wait):
+		return nil
+	case <-c.broken:
+		return errBroken
+	case <-ctx.Done():
+		return contextError(ctx)
+	}
 }

@@ -106,37 +106,24 @@ func TestImpossibleRequestsHaveCodes(t *testing.T) {
 	}
 	ctx := t.Context()
 	cfg := &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: "x"}}
+	create := func(sandboxID string, cfg *cri.ContainerConfig) error {
+		return second(client.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: sandboxID, Config: cfg}))
+	}
 	for name, tc := range map[string]struct {
-		call func() error
+		err  error
 		want codes.Code
 	}{
-		"run without metadata": {func() error {
-			_, err := client.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: &cri.PodSandboxConfig{}})
-			return err
-		}, codes.InvalidArgument},
-		"create without name": {func() error {
-			_, err := client.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: p.Sandboxes[0].ID})
-			return err
-		}, codes.InvalidArgument},
-		"create in no sandbox": {func() error {
-			_, err := client.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: "none", Config: cfg})
-			return err
-		}, codes.NotFound},
-		"create in a stopped sandbox": {func() error {
-			_, err := client.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: p.Sandboxes[0].ID, Config: cfg})
-			return err
-		}, codes.FailedPrecondition},
-		"start no container": {func() error {
-			_, err := client.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: "none"})
-			return err
-		}, codes.NotFound},
-		"exec": {func() error {
-			_, err := client.ExecSync(ctx, &cri.ExecSyncRequest{})
-			return err
-		}, codes.Unimplemented},
+		"run without metadata": {
+			second(client.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: &cri.PodSandboxConfig{}})), codes.InvalidArgument,
+		},
+		"create without name":         {create(p.Sandboxes[0].ID, nil), codes.InvalidArgument},
+		"create in no sandbox":        {create("none", cfg), codes.NotFound},
+		"create in a stopped sandbox": {create(p.Sandboxes[0].ID, cfg), codes.FailedPrecondition},
+		"start no container":          {second(client.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: "none"})), codes.NotFound},
+		"exec":                        {second(client.ExecSync(ctx, &cri.ExecSyncRequest{})), codes.Unimplemented},
 	} {
-		if err := tc.call(); status.Code(err) != tc.want {
-			t.Errorf("%s: %v, want %v", name, err, tc.want)
+		if status.Code(tc.err) != tc.want {
+			t.Errorf("%s: %v, want %v", name, tc.err, tc.want)
 		}
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -40,47 +40,39 @@ func listContainers(t *testing.T, client cri.RuntimeServiceClient, f *cri.Contai
 	return resp.Containers
 }
 
-// sandboxIDs and containerIDs are the truth in the order of a list.
+// sandboxIDs returns the ids of all sandboxes in the order of a list.
 func sandboxIDs(pods []simruntime.Pod) []string {
 	var all []simruntime.Sandbox
 	for _, p := range pods {
 		all = append(all, p.Sandboxes...)
 	}
 	slices.SortFunc(all, func(a, b simruntime.Sandbox) int { return b.CreatedAt.Compare(a.CreatedAt) })
-	var ids []string
-	for _, s := range all {
-		ids = append(ids, s.ID)
-	}
-	return ids
+	return idsBy(all, func(s simruntime.Sandbox) string { return s.ID })
 }
 
+// containerIDs returns the ids of all containers in the order of a list.
 func containerIDs(pods []simruntime.Pod) []string {
 	var all []simruntime.Container
 	for _, p := range pods {
 		all = append(all, p.Containers...)
 	}
 	slices.SortFunc(all, func(a, b simruntime.Container) int { return b.CreatedAt.Compare(a.CreatedAt) })
-	var ids []string
-	for _, c := range all {
-		ids = append(ids, c.ID)
-	}
-	return ids
+	return idsBy(all, func(c simruntime.Container) string { return c.ID })
 }
 
-type withID interface{ GetId() string }
-
-func ids[T withID](items []T) []string {
-	var out []string
+func idsBy[T any](items []T, id func(T) string) (out []string) {
 	for _, it := range items {
-		out = append(out, it.GetId())
+		out = append(out, id(it))
 	}
 	return out
 }
 
+type withID interface{ GetId() string }
+
+func ids[T withID](items []T) []string { return idsBy(items, T.GetId) }
+
 func TestListsHonourFilters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt := newRuntime(t, simruntime.Options{})
-		client := overBufconn(t, rt)
+	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 		pods := populate(t, rt, 3, 2)
 		if err := rt.StopSandbox(pods[1].Sandboxes[0].ID); err != nil {
 			t.Fatal(err)
@@ -129,9 +121,7 @@ func TestListsHonourFilters(t *testing.T) {
 // An unfiltered list is made of bytes encoded before; it must say the same as
 // the statuses do.
 func TestUnfilteredListAgreesWithStatuses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt := newRuntime(t, simruntime.Options{})
-		client := overBufconn(t, rt)
+	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 		pods := populate(t, rt, 4, 2)
 		for step := range 4 {
 			switch step {
@@ -174,9 +164,8 @@ func TestStreamsComeInBatches(t *testing.T) {
 		{0, 3, 0}, {3, 3, 1}, {7, 3, 3}, {7, 0, 1},
 	} {
 		t.Run(fmt.Sprintf("pods=%d/batch=%d", tc.pods, tc.batch), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				rt := newRuntime(t, simruntime.Options{StreamBatch: tc.batch})
-				client := overBufconn(t, rt)
+			opts := simruntime.Options{StreamBatch: tc.batch}
+			simulate(t, opts, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 				populate(t, rt, tc.pods, 1)
 				messages, items := drainSandboxes(t, client)
 				if messages != tc.wantMessages || !slices.Equal(items, sandboxIDs(rt.Pods())) {
@@ -194,39 +183,31 @@ func TestStreamsComeInBatches(t *testing.T) {
 func drainSandboxes(t *testing.T, client cri.RuntimeServiceClient) (messages int, items []string) {
 	t.Helper()
 	stream, err := client.StreamPodSandboxes(t.Context(), &cri.StreamPodSandboxesRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		resp, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return messages, items
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		messages++
-		items = append(items, ids(resp.PodSandboxes)...)
-	}
+	return drain(t, stream, err, (*cri.StreamPodSandboxesResponse).GetPodSandboxes)
 }
 
 func drainContainers(t *testing.T, client cri.RuntimeServiceClient) (messages int, items []string) {
 	t.Helper()
 	stream, err := client.StreamContainers(t.Context(), &cri.StreamContainersRequest{})
-	if err != nil {
+	return drain(t, stream, err, (*cri.StreamContainersResponse).GetContainers)
+}
+
+// drain returns the number of messages of a stream and the ids of their items.
+func drain[R any, T withID](
+	t *testing.T, stream grpc.ServerStreamingClient[R], err error, items func(*R) []T,
+) (messages int, all []string) {
+	t.Helper()
+	for ; err == nil; messages++ {
+		var resp *R
+		if resp, err = stream.Recv(); err != nil {
+			break
+		}
+		all = append(all, ids(items(resp))...)
+	}
+	if !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
-	for {
-		resp, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return messages, items
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		messages++
-		items = append(items, ids(resp.Containers)...)
-	}
+	return messages, all
 }
 
 // A reader sees all of an update or nothing of it.
@@ -271,9 +252,7 @@ func TestUpdateIsAtomic(t *testing.T) {
 }
 
 func TestAnswerBeyondLimitFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt := newRuntime(t, simruntime.Options{MaxMessageBytes: 4096})
-		client := overBufconn(t, rt)
+	simulate(t, simruntime.Options{MaxMessageBytes: 4096}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 		populate(t, rt, 20, 0)
 		_, err := client.ListPodSandbox(t.Context(), &cri.ListPodSandboxRequest{})
 		if status.Code(err) != codes.ResourceExhausted {
@@ -283,9 +262,8 @@ func TestAnswerBeyondLimitFails(t *testing.T) {
 }
 
 func TestDeletedSandboxLingers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt := newRuntime(t, simruntime.Options{DeletedLinger: 4 * time.Millisecond})
-		client := overBufconn(t, rt)
+	opts := simruntime.Options{DeletedLinger: 4 * time.Millisecond}
+	simulate(t, opts, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 		p := populate(t, rt, 1, 1)[0]
 		if err := rt.RemovePod(p.UID); err != nil {
 			t.Fatal(err)
@@ -314,23 +292,20 @@ func TestStreamBreaksHalfWay(t *testing.T) {
 		"after more than all": {9, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				rt := newRuntime(t, simruntime.Options{StreamBatch: 2})
+			opts := simruntime.Options{StreamBatch: 2}
+			simulate(t, opts, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 				populate(t, rt, 5, 0)
 				inject(t, rt, simruntime.Fault{
 					RPC: "StreamPodSandboxes", Messages: tc.messages, Times: 1, Code: codes.Unavailable,
 					Latency: simruntime.Latency{P50: time.Second},
 				})
-				client := overBufconn(t, rt)
 				stream, err := client.StreamPodSandboxes(t.Context(), &cri.StreamPodSandboxesRequest{})
 				if err != nil {
 					t.Fatal(err)
 				}
-				start, got := time.Now(), 0
-				for {
-					if _, err = stream.Recv(); err != nil {
-						break
-					}
+				start, got := time.Now(), -1 // the last Recv fails
+				for err == nil {
+					_, err = stream.Recv()
 					got++
 				}
 				if got != tc.want || status.Code(err) != codes.Unavailable || time.Since(start) != time.Second {

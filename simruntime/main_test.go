@@ -6,6 +6,7 @@ import (
 	"net"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -73,10 +74,7 @@ func start(t *testing.T, serve func(context.Context) error) (stop func()) {
 
 func dial(t *testing.T, target string, opts ...grpc.DialOption) cri.RuntimeServiceClient {
 	t.Helper()
-	conn, err := grpc.NewClient(target, append(opts,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(simruntime.DefaultMaxMessageBytes)),
-	)...)
+	conn, err := grpc.NewClient(target, append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,4 +106,22 @@ func overSocket(t *testing.T, rt *simruntime.Runtime) cri.RuntimeServiceClient {
 	}
 	start(t, func(ctx context.Context) error { return rt.Serve(ctx, l) })
 	return dial(t, "unix:"+path)
+}
+
+// simulate runs a test with a runtime and a client of it in a synctest bubble.
+func simulate(
+	t *testing.T, opts simruntime.Options, test func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient),
+) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		rt := newRuntime(t, opts)
+		test(t, rt, overBufconn(t, rt))
+	})
+}
+
+func setEventFaults(t *testing.T, rt *simruntime.Runtime, f simruntime.EventFaults) {
+	t.Helper()
+	if err := rt.SetEventFaults(f); err != nil {
+		t.Fatal(err)
+	}
 }

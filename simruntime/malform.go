@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -18,117 +19,65 @@ func (f Fault) concerns(uid string, ids ...string) bool {
 	return (f.PodUID == "" || f.PodUID == uid) && (f.ID == "" || slices.Contains(ids, f.ID))
 }
 
-// malformStatus malforms the answer of a status call. Other answers are malformed
-// where they are built.
-func malformStatus(resp any, faults []Fault) any {
+// malformed returns a changed copy of a list entry or of a status.
+func malformed[M proto.Message](m M, how Malform) M {
+	m = proto.CloneOf(m)
+	r := m.ProtoReflect()
+	fields := r.Descriptor().Fields()
+	switch how {
+	case NilMetadata:
+		r.Clear(fields.ByName("metadata"))
+	case UnknownState:
+		r.Set(fields.ByName("state"), protoreflect.ValueOfEnum(undefinedState))
+	case WrongID:
+		r.Set(fields.ByName("id"), protoreflect.ValueOfString(orphanID))
+	case OrphanContainers:
+		if f := fields.ByName("pod_sandbox_id"); f != nil {
+			r.Set(f, protoreflect.ValueOfString(orphanID))
+		}
+	}
+	return m
+}
+
+// malformStatus returns the status as the faults make it, nil included.
+func malformStatus[M proto.Message](status M, faults []Fault) M {
+	var none M
 	for _, f := range faults {
-		switch r := resp.(type) {
-		case *cri.PodSandboxStatusResponse:
-			resp = malformSandboxStatus(r, f.Malform)
-		case *cri.ContainerStatusResponse:
-			resp = malformContainerStatus(r, f.Malform)
+		if f.Malform == NilStatus {
+			return none
 		}
+		status = malformed(status, f.Malform)
 	}
-	return resp
+	return status
 }
 
-func malformSandboxStatus(r *cri.PodSandboxStatusResponse, m Malform) *cri.PodSandboxStatusResponse {
-	r = proto.CloneOf(r)
-	switch m {
-	case NilStatus:
-		r.Status = nil
-	case NilMetadata:
-		if r.Status != nil {
-			r.Status.Metadata = nil
-		}
-	case UnknownState:
-		if r.Status != nil {
-			r.Status.State = undefinedState
-		}
-	case WrongID:
-		if r.Status != nil {
-			r.Status.Id = orphanID
-		}
-	}
-	return r
+// listed is an entry of a list.
+type listed interface {
+	proto.Message
+	GetId() string
+	GetLabels() map[string]string
 }
 
-func malformContainerStatus(r *cri.ContainerStatusResponse, m Malform) *cri.ContainerStatusResponse {
-	r = proto.CloneOf(r)
-	switch m {
-	case NilStatus:
-		r.Status = nil
-	case NilMetadata:
-		if r.Status != nil {
-			r.Status.Metadata = nil
-		}
-	case UnknownState:
-		if r.Status != nil {
-			r.Status.State = undefinedState
-		}
-	case WrongID:
-		if r.Status != nil {
-			r.Status.Id = orphanID
-		}
-	}
-	return r
-}
-
-// malformSandboxes returns the entries as the faults make them; those given
+// malformList returns the entries as the faults make them; those given
 // are not changed.
-func malformSandboxes(in []*cri.PodSandbox, faults []Fault) []*cri.PodSandbox {
-	out := make([]*cri.PodSandbox, 0, len(in))
+func malformList[M listed](in []M, faults []Fault) []M {
+	out := make([]M, 0, len(in))
 	for _, item := range in {
 		copies := 1
 		for _, f := range faults {
-			if !f.concerns(item.GetLabels()[labelPodUID], item.GetId()) {
+			ids := []string{item.GetId()}
+			if c, ok := any(item).(*cri.Container); ok {
+				ids = append(ids, c.GetPodSandboxId())
+			}
+			if !f.concerns(item.GetLabels()[labelPodUID], ids...) {
 				continue
 			}
-			item = proto.CloneOf(item)
-			switch f.Malform {
-			case NilMetadata:
-				item.Metadata = nil
-			case UnknownState:
-				item.State = undefinedState
-			case DuplicateIDs:
+			item = malformed(item, f.Malform)
+			if f.Malform == DuplicateIDs {
 				copies++
-			case WrongID:
-				item.Id = orphanID
 			}
 		}
-		for range copies {
-			out = append(out, item)
-		}
-	}
-	return out
-}
-
-// malformContainers is malformSandboxes for containers.
-func malformContainers(in []*cri.Container, faults []Fault) []*cri.Container {
-	out := make([]*cri.Container, 0, len(in))
-	for _, item := range in {
-		copies := 1
-		for _, f := range faults {
-			if !f.concerns(item.GetLabels()[labelPodUID], item.GetId(), item.GetPodSandboxId()) {
-				continue
-			}
-			item = proto.CloneOf(item)
-			switch f.Malform {
-			case NilMetadata:
-				item.Metadata = nil
-			case UnknownState:
-				item.State = undefinedState
-			case OrphanContainers:
-				item.PodSandboxId = orphanID
-			case DuplicateIDs:
-				copies++
-			case WrongID:
-				item.Id = orphanID
-			}
-		}
-		for range copies {
-			out = append(out, item)
-		}
+		out = append(out, slices.Repeat([]M{item}, copies)...)
 	}
 	return out
 }

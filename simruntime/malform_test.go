@@ -3,7 +3,6 @@ package simruntime_test
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -53,9 +52,7 @@ func TestMalformedLists(t *testing.T) {
 		"nothing":       {simruntime.NilStatus, strange{copies: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				rt := newRuntime(t, simruntime.Options{})
-				client := overBufconn(t, rt)
+			simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 				pods := populate(t, rt, 2, 1)
 				inject(t, rt, simruntime.Fault{RPC: "ListContainers", PodUID: pods[0].UID, Malform: tc.malform})
 				got, others := lookAt(t, client, pods[0])
@@ -75,9 +72,7 @@ func TestMalformedLists(t *testing.T) {
 }
 
 func TestMalformedSandboxList(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt := newRuntime(t, simruntime.Options{})
-		client := overBufconn(t, rt)
+	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 		pods := populate(t, rt, 2, 0)
 		for _, m := range []simruntime.Malform{simruntime.NilMetadata, simruntime.UnknownState, simruntime.DuplicateIDs} {
 			inject(t, rt, simruntime.Fault{ID: pods[0].Sandboxes[0].ID, Malform: m})
@@ -101,55 +96,36 @@ func TestMalformedSandboxList(t *testing.T) {
 	})
 }
 
+// strangeStatus describes what is wrong with a status.
+type strangeStatus struct{ missing, noMetadata, state, wrongID bool }
+
+func statusesOf(t *testing.T, client cri.RuntimeServiceClient, p simruntime.Pod) [2]strangeStatus {
+	t.Helper()
+	c, sb := containerStatus(t, client, p.Containers[0].ID), sandboxStatus(t, client, p.Sandboxes[0].ID)
+	const containers, sandboxes = cri.ContainerState_CONTAINER_UNKNOWN, cri.PodSandboxState_SANDBOX_NOTREADY // the last ones defined
+	return [2]strangeStatus{
+		{c == nil, c.GetId() != "" && c.Metadata == nil, c.GetState() > containers, strings.HasPrefix(c.GetId(), "00000000")},
+		{sb == nil, sb.GetId() != "" && sb.Metadata == nil, sb.GetState() > sandboxes, strings.HasPrefix(sb.GetId(), "00000000")},
+	}
+}
+
 func TestMalformedStatuses(t *testing.T) {
-	for name, tc := range map[string]struct {
-		malform   simruntime.Malform
-		container func(*cri.ContainerStatus) bool
-		sandbox   func(*cri.PodSandboxStatus) bool
-	}{
-		"nil status": {
-			simruntime.NilStatus,
-			func(s *cri.ContainerStatus) bool { return s == nil },
-			func(s *cri.PodSandboxStatus) bool { return s == nil },
-		},
-		"nil metadata": {
-			simruntime.NilMetadata,
-			func(s *cri.ContainerStatus) bool { return s.GetId() != "" && s.Metadata == nil },
-			func(s *cri.PodSandboxStatus) bool { return s.GetId() != "" && s.Metadata == nil },
-		},
-		"unknown state": {
-			simruntime.UnknownState,
-			func(s *cri.ContainerStatus) bool { return s.GetState() > cri.ContainerState_CONTAINER_UNKNOWN },
-			func(s *cri.PodSandboxStatus) bool { return s.GetState() > cri.PodSandboxState_SANDBOX_NOTREADY },
-		},
-		"wrong id": {
-			simruntime.WrongID,
-			func(s *cri.ContainerStatus) bool {
-				return strings.HasPrefix(s.GetId(), "00000000") && s.Metadata != nil
-			},
-			func(s *cri.PodSandboxStatus) bool {
-				return strings.HasPrefix(s.GetId(), "00000000") && s.Metadata != nil
-			},
-		},
+	for malform, want := range map[simruntime.Malform]strangeStatus{
+		simruntime.NilStatus:    {missing: true},
+		simruntime.NilMetadata:  {noMetadata: true},
+		simruntime.UnknownState: {state: true},
+		simruntime.WrongID:      {wrongID: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				rt := newRuntime(t, simruntime.Options{})
-				client := overBufconn(t, rt)
-				p := populate(t, rt, 1, 1)[0]
-				for _, spoiled := range []bool{true, false} {
-					if spoiled {
-						inject(t, rt, simruntime.Fault{PodUID: p.UID, Malform: tc.malform})
-					}
-					if got := containerStatus(t, client, p.Containers[0].ID); tc.container(got) != spoiled {
-						t.Errorf("spoiled=%v: container status %v", spoiled, got)
-					}
-					if got := sandboxStatus(t, client, p.Sandboxes[0].ID); tc.sandbox(got) != spoiled {
-						t.Errorf("spoiled=%v: sandbox status %v", spoiled, got)
-					}
-					rt.ClearAll()
-				}
-			})
+		simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
+			p := populate(t, rt, 1, 1)[0]
+			inject(t, rt, simruntime.Fault{PodUID: p.UID, Malform: malform})
+			if got := statusesOf(t, client, p); got != [2]strangeStatus{want, want} {
+				t.Errorf("%v: container and sandbox status %+v, want %+v", malform, got, want)
+			}
+			rt.ClearAll()
+			if got := statusesOf(t, client, p); got != [2]strangeStatus{} {
+				t.Errorf("%v: after ClearAll: container and sandbox status %+v", malform, got)
+			}
 		})
 	}
 }

@@ -1,10 +1,14 @@
 package simruntime
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,39 +22,27 @@ const (
 	labelPodUID        = "io.kubernetes.pod.uid"
 	labelContainerName = "io.kubernetes.container.name"
 
-	annotationHash         = "io.kubernetes.container.hash"
 	annotationRestartCount = "io.kubernetes.container.restartCount"
-	annotationTermPath     = "io.kubernetes.container.terminationMessagePath"
-	annotationTermPolicy   = "io.kubernetes.container.terminationMessagePolicy"
-	annotationGrace        = "io.kubernetes.pod.terminationGracePeriod"
-	annotationSeen         = "kubernetes.io/config.seen"
-	annotationSource       = "kubernetes.io/config.source"
 )
 
-// sandboxConfig is what the kubelet would ask for.
-func sandboxConfig(spec PodSpec, attempt uint32) *cri.PodSandboxConfig {
-	labels := maps.Clone(spec.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
+// sandboxConfig returns the request of a kubelet.
+func sandboxConfig(spec PodSpec) *cri.PodSandboxConfig {
+	labels := map[string]string{}
+	maps.Copy(labels, spec.Labels)
 	labels[labelPodName] = spec.Name
 	labels[labelPodNamespace] = spec.Namespace
 	labels[labelPodUID] = spec.UID
-	annotations := map[string]string{annotationSeen: "2026-01-02T03:04:05Z", annotationSource: "api"}
+	annotations := map[string]string{"kubernetes.io/config.seen": "2026-01-02T03:04:05Z", "kubernetes.io/config.source": "api"}
 	maps.Copy(annotations, spec.Annotations)
 	return &cri.PodSandboxConfig{
-		Metadata: &cri.PodSandboxMetadata{
-			Name: spec.Name, Uid: spec.UID, Namespace: spec.Namespace, Attempt: attempt,
-		},
-		Labels: labels, Annotations: annotations,
+		Metadata: &cri.PodSandboxMetadata{Name: spec.Name, Uid: spec.UID, Namespace: spec.Namespace},
+		Labels:   labels, Annotations: annotations,
 		LogDirectory: "/var/log/pods/" + spec.Namespace + "_" + spec.Name + "_" + spec.UID,
 	}
 }
 
 func containerConfig(sb *sandbox, spec ContainerSpec) *cri.ContainerConfig {
-	if spec.Image == "" {
-		spec.Image = "registry.example/" + sb.meta.GetNamespace() + "/" + spec.Name + ":1.4.2"
-	}
+	spec.Image = cmp.Or(spec.Image, "registry.example/"+sb.meta.GetNamespace()+"/"+spec.Name+":1.4.2")
 	attempt := strconv.FormatUint(uint64(spec.Attempt), 10)
 	return &cri.ContainerConfig{
 		Metadata: &cri.ContainerMetadata{Name: spec.Name, Attempt: spec.Attempt},
@@ -62,18 +54,17 @@ func containerConfig(sb *sandbox, spec ContainerSpec) *cri.ContainerConfig {
 			labelPodUID:        sb.meta.GetUid(),
 		},
 		Annotations: map[string]string{
-			annotationHash:         imageRef(spec.Name + spec.Image)[len("sha256:"):][:8],
-			annotationRestartCount: attempt,
-			annotationTermPath:     "/dev/termination-log",
-			annotationTermPolicy:   "File",
-			annotationGrace:        "30",
+			"io.kubernetes.container.hash":                     imageRef(spec.Name + spec.Image)[len("sha256:"):][:8],
+			annotationRestartCount:                             attempt,
+			"io.kubernetes.container.terminationMessagePath":   "/dev/termination-log",
+			"io.kubernetes.container.terminationMessagePolicy": "File",
+			"io.kubernetes.pod.terminationGracePeriod":         "30",
 		},
 		LogPath: spec.Name + "/" + attempt + ".log",
 	}
 }
 
-// nextConfig is the configuration of the next attempt of c: the same except
-// what counts the attempts.
+// nextConfig returns the configuration of c with another attempt.
 func nextConfig(c *container, attempt uint32) *cri.ContainerConfig {
 	n := strconv.FormatUint(uint64(attempt), 10)
 	annotations := maps.Clone(c.annotations)
@@ -85,6 +76,11 @@ func nextConfig(c *container, attempt uint32) *cri.ContainerConfig {
 		Image:    c.image, Labels: c.labels, Annotations: annotations,
 		LogPath: c.meta.GetName() + "/" + n + ".log",
 	}
+}
+
+// imageRef is a digest that depends on the image name alone.
+func imageRef(image string) string {
+	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(image)))
 }
 
 // newID draws an id as runtimes make them: 64 hexadecimal digits.
@@ -104,13 +100,8 @@ func newUID(rng *rand.Rand) string {
 }
 
 func fill(rng *rand.Rand, b []byte) {
-	var word uint64
-	for i := range b {
-		if i%8 == 0 {
-			word = rng.Uint64()
-		}
-		b[i] = byte(word)
-		word >>= 8
+	for word := range slices.Chunk(b, 8) {
+		binary.LittleEndian.PutUint64(word, rng.Uint64())
 	}
 }
 

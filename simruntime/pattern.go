@@ -2,6 +2,7 @@ package simruntime
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"math"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
 )
 
@@ -198,3 +200,58 @@ func (f *Fault) drawKind(rng *rand.Rand, kind string) {
 }
 
 func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
+
+// Play injects each fault at its time From and clears it at its time Until. The
+// times start with the first call of a client; a fault without From holds for
+// that call too. Play returns nil when all faults are cleared. If ctx ends
+// first, Play clears them and returns context.Cause.
+//
+// A stream of events meets a fault when it is opened. So Play breaks the open
+// streams when a fault of GetContainerEvents begins and when it ends.
+func (rt *Runtime) Play(ctx context.Context, faults ...Fault) error {
+	for _, f := range faults {
+		if err := f.validate(); err != nil {
+			return fmt.Errorf("simruntime: %w", err)
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, f := range faults {
+		group.Go(func() error { return rt.play(ctx, f) })
+	}
+	return group.Wait()
+}
+
+func (rt *Runtime) play(ctx context.Context, f Fault) error {
+	if f.From > 0 {
+		if err := rt.sleepAfterCall(ctx, f.From); err != nil {
+			return err
+		}
+	}
+	id := rt.faults.add(f)
+	rt.breakEventsFor(f)
+	defer func() {
+		rt.Clear(id)
+		rt.breakEventsFor(f)
+	}()
+	if f.Until == 0 {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	return rt.sleepAfterCall(ctx, f.Until-f.From)
+}
+
+func (rt *Runtime) breakEventsFor(f Fault) {
+	if f.RPC == rpcEvents {
+		rt.BreakEvents()
+	}
+}
+
+// sleepAfterCall waits for the first call of a client, and then for d.
+func (rt *Runtime) sleepAfterCall(ctx context.Context, d time.Duration) error {
+	select {
+	case <-rt.Called():
+		return sleep(ctx, d)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -3,6 +3,7 @@ package simruntime_test
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -34,10 +35,8 @@ func callsUnderFaults(t *testing.T, seed uint64) (answers []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	synctest.Test(t, func(t *testing.T) {
-		rt := newRuntime(t, simruntime.Options{Seed: seed})
+	simulate(t, simruntime.Options{Seed: seed}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 		populate(t, rt, 5, 2)
-		client := overBufconn(t, rt)
 		_, _ = client.Version(t.Context(), &cri.VersionRequest{})
 		done := make(chan error)
 		go func() { done <- playAndChurn(t.Context(), rt, seed, 100, faults) }()
@@ -73,10 +72,8 @@ func TestSeedRepeatsFaultsAndChurn(t *testing.T) {
 
 func TestPlayClearsFaults(t *testing.T) {
 	for _, cancelAfter := range []time.Duration{time.Second, time.Hour} {
-		synctest.Test(t, func(t *testing.T) {
-			rt := newRuntime(t, simruntime.Options{})
+		simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 			pod := populate(t, rt, 1, 1)[0]
-			client := overBufconn(t, rt)
 			hung := make(chan error)
 			ctx, cancel := context.WithTimeout(t.Context(), cancelAfter)
 			defer cancel()
@@ -104,10 +101,8 @@ func TestPlayClearsFaults(t *testing.T) {
 
 // TestPlayWaitsForFirstCall and has faults without From hold for it.
 func TestPlayWaitsForFirstCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt := newRuntime(t, simruntime.Options{})
+	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 		id := populate(t, rt, 1, 1)[0].Containers[0].ID
-		client := overBufconn(t, rt)
 		done := make(chan error)
 		go func() {
 			done <- rt.Play(t.Context(),
@@ -130,10 +125,8 @@ func TestPlayWaitsForFirstCall(t *testing.T) {
 
 // TestPlayBreaksEventStreams when a fault of the events begins and when it ends.
 func TestPlayBreaksEventStreams(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt := newRuntime(t, simruntime.Options{Seed: 1})
+	simulate(t, simruntime.Options{Seed: 1}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 		populate(t, rt, 5, 2)
-		client := overBufconn(t, rt)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan []streamed)
 		go func() { done <- followEvents(ctx, client) }()
@@ -176,4 +169,66 @@ func followEvents(ctx context.Context, client cri.RuntimeServiceClient) (streams
 		streams = append(streams, n)
 	}
 	return streams
+}
+
+func drawFaults(t *testing.T, seed uint64, patterns ...string) []simruntime.Fault {
+	t.Helper()
+	faults, err := simruntime.DrawFaults(seed, 30*time.Second, patterns...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return faults
+}
+
+func TestSeedDeterminesFaults(t *testing.T) {
+	patterns := []string{"*/*/*", "*/error/random", "ContainerStatus/*/once", "*/slow/always"}
+	first := drawFaults(t, 1, patterns...)
+	if again := drawFaults(t, 1, patterns...); !reflect.DeepEqual(first, again) {
+		t.Errorf("the same seed gives\n%+v\nand\n%+v", first, again)
+	}
+	if other := drawFaults(t, 2, patterns...); reflect.DeepEqual(first, other) {
+		t.Error("another seed gives the same faults")
+	}
+}
+
+// TestEveryFaultIsDrawn also plays each drawn fault, which fails if it is not
+// valid.
+func TestEveryFaultIsDrawn(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, call := range simruntime.FaultCalls() {
+		for _, kind := range simruntime.FaultKinds(call) {
+			for seed := range uint64(20) {
+				f := drawFaults(t, seed, call+"/"+kind+"/*")[0]
+				if _, err := newRuntime(t, simruntime.Options{}).Inject(untimed(f)); err != nil || f.Until <= f.From {
+					t.Errorf("%+v: %v", f, err)
+				}
+				seen[f.String()] = true
+			}
+			for _, when := range []string{simruntime.FaultOnce, simruntime.FaultAlways, simruntime.FaultRandom} {
+				if name := fmt.Sprintf("%s/%s/%s", call, kind, when); !seen[name] {
+					t.Errorf("%s is not drawn", name)
+				}
+			}
+		}
+	}
+}
+
+func untimed(f simruntime.Fault) simruntime.Fault {
+	f.From, f.Until = 0, 0
+	return f
+}
+
+func TestBadPatternNamesTheWord(t *testing.T) {
+	for text, want := range map[string]string{
+		"ContainerStatus":               "want CALL/KIND/WHEN",
+		"ContainerStatus/hang":          "want CALL/KIND/WHEN",
+		"Attach/hang/once":              `call "Attach": want one of *, ContainerStatus, GetContainerEvents`,
+		"ContainerStatus/truncate/once": `kind "truncate": ContainerStatus has *, [error hang slow malform]`,
+		"*/burn/once":                   `kind "burn"`,
+		"ContainerStatus/hang/twice":    `"twice": want once, always, random or *`,
+	} {
+		if _, err := simruntime.DrawFaults(1, time.Minute, text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", text, err, want)
+		}
+	}
 }

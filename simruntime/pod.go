@@ -20,31 +20,9 @@ const (
 )
 
 // String returns the state in lower case.
-func (s State) String() string {
-	switch s {
-	case Running:
-		return "running"
-	case Created:
-		return "created"
-	case Exited:
-		return "exited"
-	default:
-		return "unknown"
-	}
-}
+func (s State) String() string { return [...]string{"running", "created", "exited", "unknown"}[s] }
 
-func fromCRI(s cri.ContainerState) State {
-	switch s {
-	case cri.ContainerState_CONTAINER_RUNNING:
-		return Running
-	case cri.ContainerState_CONTAINER_CREATED:
-		return Created
-	case cri.ContainerState_CONTAINER_EXITED:
-		return Exited
-	default:
-		return Unknown
-	}
-}
+func fromCRI(s cri.ContainerState) State { return [...]State{Created, Running, Exited, Unknown}[s] }
 
 // Reasons that runtimes give for an exit. An empty reason given to
 // [Txn.ExitContainer] becomes Completed for code 0 and Error for the others.
@@ -77,7 +55,7 @@ type ContainerSpec struct {
 	Reason   string // Of an Exited one. If empty, it follows from the code.
 }
 
-// Pod is the truth about a pod at one moment. It is a copy.
+// Pod is the state of a pod at one moment. It is a copy.
 type Pod struct {
 	UID        string
 	Namespace  string
@@ -86,7 +64,7 @@ type Pod struct {
 	Containers []Container // Newest first, of all sandboxes.
 }
 
-// Sandbox is the truth about a pod sandbox.
+// Sandbox is the state of a pod sandbox.
 type Sandbox struct {
 	ID        string
 	Attempt   uint32
@@ -95,7 +73,7 @@ type Sandbox struct {
 	IPs       []string // Nil when it is not ready.
 }
 
-// Container is the truth about a container. Times that have not come are zero.
+// Container is the state of a container. A time is zero until its event happens.
 type Container struct {
 	ID         string
 	SandboxID  string
@@ -110,8 +88,8 @@ type Container struct {
 	Reason     string
 }
 
-// Pods returns the truth about all pods, in the order of their creation. A
-// sandbox that lingers after its deletion is not part of it.
+// Pods returns all pods in the order of their creation, without sandboxes that
+// linger after their deletion.
 func (rt *Runtime) Pods() []Pod {
 	rt.read()
 	defer rt.mu.RUnlock()
@@ -124,19 +102,11 @@ func (rt *Runtime) Pods() []Pod {
 	return out
 }
 
-// Pod returns the truth about one pod, and whether it exists.
+// Pod returns one pod, and whether it exists.
 func (rt *Runtime) Pod(uid string) (Pod, bool) {
 	rt.read()
 	defer rt.mu.RUnlock()
 	return rt.state.pod(uid)
-}
-
-// Generation returns a number that moves on with every change that a list
-// could show.
-func (rt *Runtime) Generation() uint64 {
-	rt.read()
-	defer rt.mu.RUnlock()
-	return rt.state.generation
 }
 
 func (s *state) pod(uid string) (Pod, bool) {
@@ -150,17 +120,14 @@ func (s *state) pod(uid string) (Pod, bool) {
 // truth reports false for a pod that only lingers.
 func (p *pod) truth() (Pod, bool) {
 	out := Pod{UID: p.uid}
-	var containers []*container
 	for _, sb := range slices.Backward(p.sandboxes) {
 		if sb.gone != 0 {
 			continue
 		}
 		out.Name, out.Namespace = sb.meta.GetName(), sb.meta.GetNamespace()
 		out.Sandboxes = append(out.Sandboxes, sb.truth())
-		containers = append(containers, sb.containers...)
 	}
-	slices.SortFunc(containers, byCreation)
-	for _, c := range slices.Backward(containers) {
+	for _, c := range slices.Backward(p.allContainers()) { // a removed sandbox has none
 		out.Containers = append(out.Containers, c.truth())
 	}
 	return out, len(out.Sandboxes) > 0

@@ -1,28 +1,28 @@
 package simruntime
 
 import (
+	"cmp"
+	"container/list"
+	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"google.golang.org/grpc"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
 )
 
-// Defaults of [Options].
-const (
-	// DefaultStreamBatch is the number of items containerd 2.4 puts in one
-	// message of a streaming list.
-	DefaultStreamBatch = 5000
-	// DefaultEventBuffer is the number of events kept for one client.
-	DefaultEventBuffer = 1000
-	// DefaultMaxMessageBytes is the limit that containerd and the kubelet use.
-	DefaultMaxMessageBytes = 16 << 20
-)
-
-// Errors that a caller of the control API may check for. The RPCs answer
-// them as codes.NotFound, codes.FailedPrecondition and codes.AlreadyExists.
+// Errors of the control API. The RPCs answer them as codes.NotFound,
+// codes.FailedPrecondition and codes.AlreadyExists.
 var (
 	// ErrNotFound is returned when no pod, sandbox or container has the id.
 	ErrNotFound = errors.New("not found")
@@ -44,19 +44,9 @@ type Options struct {
 	// changed by [Runtime.SetProfile].
 	Profile Profile
 
-	// MaxConcurrent bounds the calls that execute at once; the others wait in
-	// the order of arrival. GetContainerEvents does not count. If zero, there
-	// is no bound. It can be changed by [Runtime.SetMaxConcurrent].
-	MaxConcurrent int
-
 	// StreamBatch is the number of items in one message of StreamPodSandboxes
-	// and StreamContainers. If zero, DefaultStreamBatch.
+	// and StreamContainers. If zero, 5000, as in containerd 2.4.
 	StreamBatch int
-
-	// EventBuffer is the number of events kept for a client of
-	// GetContainerEvents that does not read; what does not fit is dropped and
-	// counted. If zero, DefaultEventBuffer.
-	EventBuffer int
 
 	// EventRetention is how long events are kept while there is no client; the
 	// first client to come gets them, old times and all (containerd: 5 min).
@@ -71,49 +61,38 @@ type Options struct {
 	DualStack bool
 
 	// MaxMessageBytes bounds one answer; a longer one fails with
-	// ResourceExhausted. If zero, DefaultMaxMessageBytes.
+	// ResourceExhausted. If zero, 16 MiB, as in containerd and the kubelet.
 	MaxMessageBytes int
 
-	// Logger hears of starts and stops (Info) and calls (Debug). If nil,
-	// nothing is logged.
+	// Logger logs starts and stops. If nil, nothing is logged.
 	Logger *slog.Logger
 }
 
 func (o Options) validate() error {
-	switch {
-	case o.MaxConcurrent < 0:
-		return fmt.Errorf("Options.MaxConcurrent is negative: %d", o.MaxConcurrent)
-	case o.StreamBatch < 0:
-		return fmt.Errorf("Options.StreamBatch is negative: %d", o.StreamBatch)
-	case o.EventBuffer < 0:
-		return fmt.Errorf("Options.EventBuffer is negative: %d", o.EventBuffer)
-	case o.EventRetention < 0:
-		return fmt.Errorf("Options.EventRetention is negative: %v", o.EventRetention)
-	case o.DeletedLinger < 0:
-		return fmt.Errorf("Options.DeletedLinger is negative: %v", o.DeletedLinger)
-	case o.MaxMessageBytes < 0:
-		return fmt.Errorf("Options.MaxMessageBytes is negative: %d", o.MaxMessageBytes)
-	}
 	if err := o.Profile.validate(); err != nil {
 		return fmt.Errorf("Options.Profile: %w", err)
+	}
+	return errors.Join(
+		checkNotNegative("Options.StreamBatch", o.StreamBatch),
+		checkNotNegative("Options.EventRetention", o.EventRetention),
+		checkNotNegative("Options.DeletedLinger", o.DeletedLinger),
+		checkNotNegative("Options.MaxMessageBytes", o.MaxMessageBytes),
+	)
+}
+
+// checkNotNegative returns an error with the name of the field if it is below zero.
+func checkNotNegative[T int | time.Duration](field string, value T) error {
+	if value < 0 {
+		return fmt.Errorf("%s is negative: %v", field, value)
 	}
 	return nil
 }
 
-func (o Options) withDefaults() Options {
-	if o.StreamBatch == 0 {
-		o.StreamBatch = DefaultStreamBatch
+func checkProbability(field string, value float64) error {
+	if value < 0 || value > 1 {
+		return fmt.Errorf("%s is not in [0, 1]: %v", field, value)
 	}
-	if o.EventBuffer == 0 {
-		o.EventBuffer = DefaultEventBuffer
-	}
-	if o.MaxMessageBytes == 0 {
-		o.MaxMessageBytes = DefaultMaxMessageBytes
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	return o
+	return nil
 }
 
 // Runtime is a simulated container runtime: pods, sandboxes and containers,
@@ -124,7 +103,6 @@ func (o Options) withDefaults() Options {
 // Inside a synctest bubble, create it in the bubble.
 type Runtime struct {
 	opts   Options
-	log    *slog.Logger
 	faults *faultSet
 	limit  *limiter
 	stats  *counters
@@ -148,25 +126,87 @@ func New(opts Options) (*Runtime, error) {
 	if err := opts.validate(); err != nil {
 		return nil, fmt.Errorf("simruntime: %w", err)
 	}
-	opts = opts.withDefaults()
+	opts.StreamBatch = cmp.Or(opts.StreamBatch, 5000)
+	opts.MaxMessageBytes = cmp.Or(opts.MaxMessageBytes, 16<<20)
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	return &Runtime{
 		opts:   opts,
-		log:    opts.Logger,
-		faults: newFaultSet(opts.Seed, opts.Profile),
-		limit:  newLimiter(opts.MaxConcurrent),
-		stats:  newCounters(),
-		hub:    newHub(opts.Seed, opts.EventBuffer, opts.EventRetention),
+		faults: &faultSet{seed: opts.Seed, rng: newRand(opts.Seed, "faults"), profile: maps.Clone(opts.Profile)},
+		limit:  &limiter{waiting: list.New()},
+		stats:  &counters{called: make(chan struct{}), s: Stats{RPCs: map[string]RPCStats{}}},
+		hub:    &hub{rng: newRand(opts.Seed, "events"), retention: opts.EventRetention},
 		rng:    newRand(opts.Seed, "state"),
-		state:  newState(),
+		state:  state{sandboxes: map[string]*sandbox{}, containers: map[string]*container{}, pods: map[string]*pod{}},
 	}, nil
 }
 
 // newRand returns a separate sequence for each use of the seed, so that one use
 // does not affect another.
 func newRand(seed uint64, use string) *rand.Rand {
-	stream := uint64(14695981039346656037) // FNV-1a
-	for _, b := range []byte(use) {
-		stream = (stream ^ uint64(b)) * 1099511628211
+	stream := fnv.New64a()
+	_, _ = stream.Write([]byte(use)) // a hash returns no error
+	return rand.New(rand.NewPCG(seed, stream.Sum64()))
+}
+
+// handshakeTimeout is how long a connection may stay silent after it is made.
+// A server waits for such connections before it has stopped.
+const handshakeTimeout = 5 * time.Second
+
+// streamWorkers is the number of goroutines that are kept for calls, so that not
+// each call grows a new stack. More calls are served too.
+const streamWorkers = 32
+
+// requestWindow is more than any request. Given, it keeps the server from sending
+// a ping for each, to find out how great a window it needs.
+const requestWindow = 1 << 20
+
+// Serve answers the CRI on a listener until ctx ends, then drops all
+// connections, waits for the calls in flight to see it, closes the listener
+// and returns context.Cause(ctx). A connection that has not sent anything yet
+// may delay that by 5 s. It returns earlier only if the listener fails.
+//
+// The state is kept: serving again is a restart of the server whose pods have
+// survived. Several listeners may be served at once.
+func (rt *Runtime) Serve(ctx context.Context, l net.Listener) error {
+	srv := grpc.NewServer(
+		grpc.UnaryInterceptor(rt.unary),
+		grpc.MaxRecvMsgSize(rt.opts.MaxMessageBytes),
+		grpc.MaxSendMsgSize(rt.opts.MaxMessageBytes),
+		grpc.WaitForHandlers(true),
+		grpc.NumStreamWorkers(streamWorkers),
+		grpc.InitialWindowSize(requestWindow),
+		grpc.InitialConnWindowSize(requestWindow),
+		grpc.ConnectionTimeout(handshakeTimeout),
+	)
+	cri.RegisterRuntimeServiceServer(srv, &service{rt: rt})
+	cri.RegisterImageServiceServer(srv, &imageService{rt: rt})
+
+	stopped := make(chan struct{})
+	release := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		srv.Stop()
+	})
+	rt.opts.Logger.InfoContext(ctx, "simulated runtime serves", "address", l.Addr().String())
+	err := srv.Serve(l)
+	if !release() {
+		<-stopped
 	}
-	return rand.New(rand.NewPCG(seed, stream))
+	rt.opts.Logger.InfoContext(ctx, "simulated runtime stopped", "address", l.Addr().String())
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	srv.Stop()
+	return fmt.Errorf("serve the simulated CRI: %w", err)
+}
+
+// ListenAndServe serves on a unix socket, which it makes with mode 0660 and
+// removes when it returns. It replaces a socket that no process
+// serves, but not one that is served, or a path that is not
+// a socket.
+func (rt *Runtime) ListenAndServe(ctx context.Context, socketPath string) error {
+	l, err := unixsocket.Listen(ctx, socketPath)
+	if err != nil {
+		return fmt.Errorf("simulated runtime: %w", err)
+	}
+	return rt.Serve(ctx, l) // closing the listener removes the socket
 }

@@ -10,7 +10,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Name and Version are what the Version RPC answers.
+// Name and Version are in the answer of the Version RPC.
 const (
 	Name    = "simruntime"
 	Version = "0.1.0"
@@ -36,31 +36,21 @@ func (s *service) Status(context.Context, *cri.StatusRequest) (*cri.StatusRespon
 	}}}, nil
 }
 
-// change makes an update and waits, as containerd does, until the events it
-// caused are on their way.
-func (s *service) change(ctx context.Context, fn func(*Txn) error) error {
-	last, err := s.rt.update(fn)
-	if err != nil {
-		return err
-	}
-	return s.rt.hub.waitSent(ctx, last)
-}
-
-func (s *service) RunPodSandbox(ctx context.Context, req *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse, error) {
+func (s *service) RunPodSandbox(_ context.Context, req *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse, error) {
 	meta := req.GetConfig().GetMetadata()
 	if meta.GetName() == "" || meta.GetNamespace() == "" || meta.GetUid() == "" {
 		return nil, status.Error(codes.InvalidArgument, "sandbox config needs metadata with name, namespace and uid")
 	}
 	resp := &cri.RunPodSandboxResponse{}
-	return resp, s.change(ctx, func(tx *Txn) (err error) {
+	return resp, s.rt.update(func(tx *Txn) (err error) {
 		resp.PodSandboxId, err = tx.runSandbox(req.GetConfig(), req.GetRuntimeHandler())
 		return err
 	})
 }
 
-// StopPodSandbox is idempotent, as the CRI demands of it and of the removals.
-func (s *service) StopPodSandbox(ctx context.Context, req *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
-	return &cri.StopPodSandboxResponse{}, s.change(ctx, func(tx *Txn) error {
+// StopPodSandbox is idempotent, like the removals, as the CRI demands.
+func (s *service) StopPodSandbox(_ context.Context, req *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
+	return &cri.StopPodSandboxResponse{}, s.rt.update(func(tx *Txn) error {
 		if sb, err := tx.sandbox(req.GetPodSandboxId()); err == nil {
 			tx.stop(sb)
 		}
@@ -68,8 +58,8 @@ func (s *service) StopPodSandbox(ctx context.Context, req *cri.StopPodSandboxReq
 	})
 }
 
-func (s *service) RemovePodSandbox(ctx context.Context, req *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
-	return &cri.RemovePodSandboxResponse{}, s.change(ctx, func(tx *Txn) error {
+func (s *service) RemovePodSandbox(_ context.Context, req *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
+	return &cri.RemovePodSandboxResponse{}, s.rt.update(func(tx *Txn) error {
 		if sb, err := tx.sandbox(req.GetPodSandboxId()); err == nil {
 			tx.removeSandbox(sb)
 		}
@@ -77,27 +67,27 @@ func (s *service) RemovePodSandbox(ctx context.Context, req *cri.RemovePodSandbo
 	})
 }
 
-func (s *service) CreateContainer(ctx context.Context, req *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
+func (s *service) CreateContainer(_ context.Context, req *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
 	if req.GetConfig().GetMetadata().GetName() == "" {
 		return nil, status.Error(codes.InvalidArgument, "container config needs metadata with a name")
 	}
 	resp := &cri.CreateContainerResponse{}
-	return resp, s.change(ctx, func(tx *Txn) (err error) {
+	return resp, s.rt.update(func(tx *Txn) (err error) {
 		resp.ContainerId, err = tx.createContainer(req.GetPodSandboxId(), req.GetConfig())
 		return err
 	})
 }
 
-func (s *service) StartContainer(ctx context.Context, req *cri.StartContainerRequest) (*cri.StartContainerResponse, error) {
-	return &cri.StartContainerResponse{}, s.change(ctx, func(tx *Txn) error {
+func (s *service) StartContainer(_ context.Context, req *cri.StartContainerRequest) (*cri.StartContainerResponse, error) {
+	return &cri.StartContainerResponse{}, s.rt.update(func(tx *Txn) error {
 		return tx.StartContainer(req.GetContainerId())
 	})
 }
 
-// StopContainer ends a container as SIGKILL does without a timeout, and with
-// code 0 as a well-behaved process with one.
-func (s *service) StopContainer(ctx context.Context, req *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
-	return &cri.StopContainerResponse{}, s.change(ctx, func(tx *Txn) error {
+// StopContainer ends a container with code 0 if the request has a timeout, and as
+// SIGKILL does if not.
+func (s *service) StopContainer(_ context.Context, req *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
+	return &cri.StopContainerResponse{}, s.rt.update(func(tx *Txn) error {
 		c, err := tx.container(req.GetContainerId())
 		switch {
 		case err != nil || c.state == cri.ContainerState_CONTAINER_EXITED:
@@ -111,8 +101,8 @@ func (s *service) StopContainer(ctx context.Context, req *cri.StopContainerReque
 	})
 }
 
-func (s *service) RemoveContainer(ctx context.Context, req *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
-	return &cri.RemoveContainerResponse{}, s.change(ctx, func(tx *Txn) error {
+func (s *service) RemoveContainer(_ context.Context, req *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
+	return &cri.RemoveContainerResponse{}, s.rt.update(func(tx *Txn) error {
 		if c, err := tx.container(req.GetContainerId()); err == nil {
 			tx.remove(c)
 		}
@@ -127,8 +117,8 @@ func (s *service) PodSandboxStatus(ctx context.Context, req *cri.PodSandboxStatu
 	if sb == nil {
 		return nil, status.Errorf(codes.NotFound, "sandbox %s: not found", req.GetPodSandboxId())
 	}
-	if len(malformOf(ctx)) > 0 {
-		return &cri.PodSandboxStatusResponse{Status: sb.status}, nil
+	if faults := malformOf(ctx); len(faults) > 0 {
+		return &cri.PodSandboxStatusResponse{Status: malformStatus(sb.status, faults)}, nil
 	}
 	resp := &cri.PodSandboxStatusResponse{}
 	setBody(resp, sb.answer)
@@ -142,8 +132,8 @@ func (s *service) ContainerStatus(ctx context.Context, req *cri.ContainerStatusR
 	if c == nil {
 		return nil, status.Errorf(codes.NotFound, "container %s: not found", req.GetContainerId())
 	}
-	if len(malformOf(ctx)) > 0 {
-		return &cri.ContainerStatusResponse{Status: c.status}, nil
+	if faults := malformOf(ctx); len(faults) > 0 {
+		return &cri.ContainerStatusResponse{Status: malformStatus(c.status, faults)}, nil
 	}
 	resp := &cri.ContainerStatusResponse{}
 	setBody(resp, c.answer)
@@ -193,12 +183,7 @@ func (tx *Txn) runSandbox(cfg *cri.PodSandboxConfig, handler string) (string, er
 			}
 		}
 	}
-	sb := tx.newSandbox(cfg, nil)
-	if handler != "" {
-		sb.handler = handler
-		tx.render(sb)
-	}
-	return sb.id, nil
+	return tx.newSandbox(cfg, nil, handler).id, nil
 }
 
 // createContainer adds a container as a client describes it.
@@ -217,4 +202,42 @@ func (tx *Txn) createContainer(sandboxID string, cfg *cri.ContainerConfig) (stri
 		}
 	}
 	return tx.newContainer(sb, cfg).id, nil
+}
+
+// imageService has every image.
+type imageService struct {
+	cri.UnimplementedImageServiceServer
+	rt *Runtime
+}
+
+// imageBytes is the size of every image.
+const imageBytes = 42 << 20
+
+func image(name string) *cri.Image {
+	return &cri.Image{Id: imageRef(name), RepoTags: []string{name}, Size: imageBytes}
+}
+
+// ListImages answers the images that containers use.
+func (s *imageService) ListImages(_ context.Context, req *cri.ListImagesRequest) (*cri.ListImagesResponse, error) {
+	s.rt.read()
+	defer s.rt.mu.RUnlock()
+	want := req.GetFilter().GetImage().GetImage()
+	seen := map[string]bool{}
+	resp := &cri.ListImagesResponse{}
+	for _, c := range s.rt.state.containerOrder {
+		name := c.image.GetImage()
+		if !seen[name] && (want == "" || want == name) {
+			seen[name] = true
+			resp.Images = append(resp.Images, image(name))
+		}
+	}
+	return resp, nil
+}
+
+func (s *imageService) ImageStatus(_ context.Context, req *cri.ImageStatusRequest) (*cri.ImageStatusResponse, error) {
+	return &cri.ImageStatusResponse{Image: image(req.GetImage().GetImage())}, nil
+}
+
+func (s *imageService) PullImage(_ context.Context, req *cri.PullImageRequest) (*cri.PullImageResponse, error) {
+	return &cri.PullImageResponse{ImageRef: imageRef(req.GetImage().GetImage())}, nil
 }

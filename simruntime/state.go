@@ -1,19 +1,18 @@
 package simruntime
 
 import (
+	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// state is all that the runtime knows. It is guarded by Runtime.mu. The proto
-// messages it refers to are never changed once they are set, so that readers
-// may encode them after the lock is released.
+// state is guarded by Runtime.mu. Its proto messages never change once they are
+// set, so that readers may encode them after they release the lock.
 type state struct {
-	generation uint64 // moves on with every visible change
-	lastTime   int64  // last time handed out, Unix ns
+	generation uint64 // grows with every visible change
+	lastTime   int64  // last result of now, Unix ns
 	nextIP     int
 	sandboxes  map[string]*sandbox
 	containers map[string]*container
@@ -27,16 +26,8 @@ type state struct {
 	lingering []*sandbox // deleted but still listed, in order of the field gone
 }
 
-func newState() state {
-	return state{
-		sandboxes:  map[string]*sandbox{},
-		containers: map[string]*container{},
-		pods:       map[string]*pod{},
-	}
-}
-
-// now is the wall clock, made strictly increasing: the order of two objects
-// must follow from their times, as "newest first" is promised.
+// now returns the wall clock time, and never the same time twice: lists are
+// sorted by it.
 func (s *state) now() int64 {
 	s.lastTime = max(time.Now().UnixNano(), s.lastTime+1)
 	return s.lastTime
@@ -44,7 +35,6 @@ func (s *state) now() int64 {
 
 type pod struct {
 	uid       string
-	seq       int64
 	sandboxes []*sandbox // oldest first
 }
 
@@ -63,8 +53,7 @@ type sandbox struct {
 
 	item   *cri.PodSandbox
 	status *cri.PodSandboxStatus
-	enc    []byte // item as an element of a list response
-	answer []byte // status as the response to PodSandboxStatus
+	encoded
 }
 
 type container struct {
@@ -82,23 +71,23 @@ type container struct {
 	finishedAt  int64
 	exitCode    int32
 	reason      string
-	message     string
 
 	item   *cri.Container
 	status *cri.ContainerStatus
-	enc    []byte
-	answer []byte
+	encoded
 }
 
 func (sb *sandbox) encode() {
-	if sb.enc == nil {
-		sb.enc, sb.answer = encodeElement(sb.item), encodeElement(sb.status)
+	if sb.element == nil {
+		sb.element = marshal(&cri.ListPodSandboxResponse{Items: []*cri.PodSandbox{sb.item}})
+		sb.answer = marshal(&cri.PodSandboxStatusResponse{Status: sb.status})
 	}
 }
 
 func (c *container) encode() {
-	if c.enc == nil {
-		c.enc, c.answer = encodeElement(c.item), encodeElement(c.status)
+	if c.element == nil {
+		c.element = marshal(&cri.ListContainersResponse{Containers: []*cri.Container{c.item}})
+		c.answer = marshal(&cri.ContainerStatusResponse{Status: c.status})
 	}
 }
 
@@ -109,7 +98,13 @@ func (sb *sandbox) render() {
 	network := &cri.PodSandboxNetworkStatus{}
 	if sb.ready {
 		st = cri.PodSandboxState_SANDBOX_READY
-		network = networkStatus(sb.ips)
+		for i, ip := range sb.ips {
+			if i == 0 {
+				network.Ip = ip
+			} else {
+				network.AdditionalIps = append(network.AdditionalIps, &cri.PodIP{Ip: ip})
+			}
+		}
 	}
 	sb.item = &cri.PodSandbox{
 		Id: sb.id, Metadata: sb.meta, State: st, CreatedAt: sb.createdAt,
@@ -122,18 +117,7 @@ func (sb *sandbox) render() {
 		}}},
 		Labels: sb.labels, Annotations: sb.annotations, RuntimeHandler: sb.handler,
 	}
-	sb.enc = nil
-}
-
-func networkStatus(ips []string) *cri.PodSandboxNetworkStatus {
-	if len(ips) == 0 {
-		return &cri.PodSandboxNetworkStatus{}
-	}
-	network := &cri.PodSandboxNetworkStatus{Ip: ips[0]}
-	for _, ip := range ips[1:] {
-		network.AdditionalIps = append(network.AdditionalIps, &cri.PodIP{Ip: ip})
-	}
-	return network
+	sb.element = nil
 }
 
 func (c *container) render() {
@@ -145,17 +129,17 @@ func (c *container) render() {
 	c.status = &cri.ContainerStatus{
 		Id: c.id, Metadata: c.meta, Image: c.image, ImageRef: ref, ImageId: ref,
 		State: c.state, CreatedAt: c.createdAt, StartedAt: c.startedAt, FinishedAt: c.finishedAt,
-		ExitCode: c.exitCode, Reason: c.reason, Message: c.message,
+		ExitCode: c.exitCode, Reason: c.reason,
 		Labels: c.labels, Annotations: c.annotations, LogPath: c.logPath,
 	}
-	c.enc = nil
+	c.element = nil
 }
 
 func (s *state) addSandbox(sb *sandbox) {
 	uid := sb.meta.GetUid()
 	p := s.pods[uid]
 	if p == nil {
-		p = &pod{uid: uid, seq: sb.createdAt}
+		p = &pod{uid: uid}
 		s.pods[uid] = p
 		s.podOrder = append(s.podOrder, p)
 	}
@@ -172,46 +156,33 @@ func (s *state) addContainer(c *container) {
 
 func (s *state) dropSandbox(sb *sandbox) {
 	delete(s.sandboxes, sb.id)
-	s.sandboxOrder = without(s.sandboxOrder, sb, func(o *sandbox) int64 { return o.createdAt })
+	s.sandboxOrder = remove(s.sandboxOrder, sb)
 	p := s.pods[sb.meta.GetUid()]
-	p.sandboxes = slices.DeleteFunc(p.sandboxes, func(o *sandbox) bool { return o == sb })
+	p.sandboxes = remove(p.sandboxes, sb)
 	if len(p.sandboxes) == 0 {
 		delete(s.pods, p.uid)
-		s.podOrder = without(s.podOrder, p, func(o *pod) int64 { return o.seq })
+		s.podOrder = remove(s.podOrder, p)
 	}
 }
 
 func (s *state) dropContainer(c *container) {
 	delete(s.containers, c.id)
-	c.enc = []byte{} // will not be listed: nothing to encode
-	s.containerOrder = without(s.containerOrder, c, func(o *container) int64 { return o.createdAt })
-	c.sb.containers = slices.DeleteFunc(c.sb.containers, func(o *container) bool { return o == c })
+	c.element = []byte{} // not listed any more: nothing to encode
+	s.containerOrder = remove(s.containerOrder, c)
+	c.sb.containers = remove(c.sb.containers, c)
 }
 
-// without removes v from a slice ordered by its strictly increasing key.
-func without[T comparable](in []T, v T, key func(T) int64) []T {
-	i, found := slices.BinarySearchFunc(in, key(v), func(e T, k int64) int {
-		switch k2 := key(e); {
-		case k2 < k:
-			return -1
-		case k2 > k:
-			return 1
-		}
-		return 0
-	})
-	if !found || in[i] != v {
-		panic("simruntime: object missing from its creation order")
-	}
+func remove[T comparable](in []T, v T) []T {
+	i := slices.Index(in, v)
 	return slices.Delete(in, i, i+1)
 }
 
-// newIPs hands out the next addresses of the pod network.
+// newIPs returns the next addresses of the pod network.
 func (s *state) newIPs(dual bool) []string {
 	s.nextIP++
-	hi, lo := strconv.Itoa(s.nextIP>>8&255), strconv.Itoa(s.nextIP&255)
-	ips := []string{"10.88." + hi + "." + lo}
+	ips := []string{fmt.Sprintf("10.88.%d.%d", s.nextIP>>8&255, s.nextIP&255)}
 	if dual {
-		ips = append(ips, "fd00:88::"+strconv.FormatInt(int64(s.nextIP), 16))
+		ips = append(ips, fmt.Sprintf("fd00:88::%x", s.nextIP))
 	}
 	return ips
 }

@@ -11,7 +11,6 @@ type RPCStats struct {
 	Calls  int64         // That arrived.
 	Errors int64         // That ended with an error, cancelled ones included.
 	Time   time.Duration // Sum of the time executing, latency included.
-	Queued time.Duration // Sum of the time waiting for the concurrency limit.
 
 	Spoiled int64 // That a fault affected.
 }
@@ -40,40 +39,18 @@ func (s Stats) Calls() int64 {
 
 // Stats returns a snapshot of the counters.
 func (rt *Runtime) Stats() Stats {
-	s := rt.stats.snapshot()
-	s.Events = rt.hub.stats()
+	c := rt.stats
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.s
+	s.RPCs = maps.Clone(s.RPCs)
+	s.Events = rt.hub.stats(false)
 	return s
 }
 
 // ResetStats sets the counters to zero, and the peaks to the calls in flight.
 func (rt *Runtime) ResetStats() {
-	rt.stats.reset()
-	rt.hub.resetStats()
-}
-
-type counters struct {
-	called chan struct{} // closed at the first call
-	mu     sync.Mutex
-	s      Stats
-	first  bool // a call has arrived
-}
-
-func newCounters() *counters {
-	return &counters{called: make(chan struct{}), s: Stats{RPCs: map[string]RPCStats{}}}
-}
-
-// Called returns a channel that is closed once a first call has arrived.
-func (rt *Runtime) Called() <-chan struct{} { return rt.stats.called }
-
-func (c *counters) snapshot() Stats {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	out := c.s
-	out.RPCs = maps.Clone(c.s.RPCs)
-	return out
-}
-
-func (c *counters) reset() {
+	c := rt.stats
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.s = Stats{
@@ -81,57 +58,29 @@ func (c *counters) reset() {
 		InFlight: c.s.InFlight, PeakInFlight: c.s.InFlight,
 		Arrived: c.s.Arrived, PeakArrived: c.s.Arrived,
 	}
+	rt.hub.stats(true)
 }
 
-// arrive counts a call; held is false if the limit does not apply to it.
-func (c *counters) arrive(rpc string, held bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.first {
-		c.first = true
-		close(c.called)
-	}
-	r := c.s.RPCs[rpc]
-	r.Calls++
-	c.s.RPCs[rpc] = r
-	if held {
-		c.s.Arrived++
-		c.s.PeakArrived = max(c.s.PeakArrived, c.s.Arrived)
-	}
+type counters struct {
+	called    chan struct{} // closed at the first call
+	closeOnce sync.Once
+	mu        sync.Mutex
+	s         Stats
 }
 
-func (c *counters) execute(rpc string, queued time.Duration) {
+// Called returns a channel that is closed once a first call has arrived.
+func (rt *Runtime) Called() <-chan struct{} { return rt.stats.called }
+
+// count changes the counters of one RPC and, by the given numbers, of the calls
+// that have arrived and of those that execute.
+func (c *counters) count(rpc string, arrived, executing int, change func(*RPCStats)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.s.RPCs[rpc]
-	r.Queued += queued
+	change(&r)
 	c.s.RPCs[rpc] = r
-	c.s.InFlight++
+	c.s.Arrived += arrived
+	c.s.PeakArrived = max(c.s.PeakArrived, c.s.Arrived)
+	c.s.InFlight += executing
 	c.s.PeakInFlight = max(c.s.PeakInFlight, c.s.InFlight)
-}
-
-func (c *counters) spoil(rpc string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	r := c.s.RPCs[rpc]
-	r.Spoiled++
-	c.s.RPCs[rpc] = r
-}
-
-// leave counts the end of a call; held and executed are what was counted before.
-func (c *counters) leave(rpc string, spent time.Duration, held, executed, failed bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	r := c.s.RPCs[rpc]
-	r.Time += spent
-	if failed {
-		r.Errors++
-	}
-	c.s.RPCs[rpc] = r
-	if held {
-		c.s.Arrived--
-	}
-	if executed {
-		c.s.InFlight--
-	}
 }

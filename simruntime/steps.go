@@ -1,6 +1,7 @@
 package simruntime
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
+// eachSandbox calls do with each sandbox of a pod, or fails with the name of the operation.
 func (tx *Txn) eachSandbox(op, uid string, do func(*sandbox)) error {
 	if _, ok := tx.s.pod(uid); !ok {
 		return fmt.Errorf("%s: pod %s: %w", op, uid, ErrNotFound)
@@ -58,14 +60,14 @@ func (tx *Txn) nextAttempt(c *container) uint32 {
 	return next
 }
 
-// newSandbox adds a ready sandbox. Nil ips means the next free ones.
-func (tx *Txn) newSandbox(cfg *cri.PodSandboxConfig, ips []string) *sandbox {
+// newSandbox adds a ready sandbox. If ips is nil, it gets the next free ones.
+func (tx *Txn) newSandbox(cfg *cri.PodSandboxConfig, ips []string, handler string) *sandbox {
 	if ips == nil {
 		ips = tx.s.newIPs(tx.rt.opts.DualStack)
 	}
 	sb := &sandbox{
 		id: newID(tx.rt.rng), meta: cfg.Metadata, ready: true, createdAt: tx.s.now(), ips: ips,
-		labels: maps.Clone(cfg.Labels), annotations: maps.Clone(cfg.Annotations), logDir: cfg.LogDirectory,
+		labels: maps.Clone(cfg.Labels), annotations: maps.Clone(cfg.Annotations), logDir: cfg.LogDirectory, handler: handler,
 	}
 	tx.render(sb)
 	tx.s.addSandbox(sb)
@@ -121,19 +123,17 @@ func (tx *Txn) start(c *container) {
 }
 
 func (tx *Txn) exit(c *container, code int32, reason string) {
+	c.exitCode, c.reason = code, cmp.Or(reason, ReasonError)
 	if reason == "" && code == 0 {
-		reason = ReasonCompleted
-	} else if reason == "" {
-		reason = ReasonError
+		c.reason = ReasonCompleted
 	}
 	c.state = cri.ContainerState_CONTAINER_EXITED
 	c.finishedAt = tx.s.now()
-	c.exitCode, c.reason = code, reason
 	tx.render(c)
 	tx.emit(cri.ContainerEventType_CONTAINER_STOPPED_EVENT, c.id, c.sb)
 }
 
-// kill ends a container unless it has ended or never started.
+// kill ends a container that runs or whose state is unknown.
 func (tx *Txn) kill(c *container) {
 	if c.state == cri.ContainerState_CONTAINER_RUNNING || c.state == cri.ContainerState_CONTAINER_UNKNOWN {
 		tx.exit(c, 137, "")

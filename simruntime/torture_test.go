@@ -10,7 +10,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -22,7 +21,8 @@ import (
 // TestConcurrentCallsAndChanges is for the race detector. In the end no call is in
 // flight and the lists agree with the pods.
 func TestConcurrentCallsAndChanges(t *testing.T) {
-	rt := newRuntime(t, simruntime.Options{Seed: 9, MaxConcurrent: 4, DeletedLinger: ms})
+	rt := newRuntime(t, simruntime.Options{Seed: 9, DeletedLinger: ms})
+	rt.SetMaxConcurrent(4)
 	populate(t, rt, 20, 2)
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
@@ -92,7 +92,7 @@ func changeFaults(ctx context.Context, rt *simruntime.Runtime) {
 			Latency: simruntime.Latency{P50: time.Duration(rng.IntN(1000)) * time.Microsecond},
 		})
 		_ = rt.SetEventFaults(simruntime.EventFaults{
-			Loss: 0.1, Duplicate: 0.1, Reorder: 0.1, Replay: 5, Stall: n%3 == 0,
+			Loss: 0.1, Duplicate: 0.1, Reorder: 0.1, Replay: 5,
 		})
 		rt.BreakEvents()
 		rt.Burst(3, simruntime.Replace)
@@ -103,9 +103,7 @@ func changeFaults(ctx context.Context, rt *simruntime.Runtime) {
 
 // TestEventsAgreeWithStatuses follows the events of a runtime that is empty at first.
 func TestEventsAgreeWithStatuses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt := newRuntime(t, simruntime.Options{Seed: 4, EventBuffer: 1 << 16})
-		client := overBufconn(t, rt)
+	simulate(t, simruntime.Options{Seed: 4}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 		w := watch(t, client)
 		populate(t, rt, 10, 2)
 		if err := rt.Churn(t.Context(), simruntime.ChurnOptions{Seed: 4, Rate: 100, Actions: 800}); err != nil {

@@ -1,6 +1,7 @@
 package simruntime
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,20 +15,18 @@ import (
 type Txn struct {
 	rt *Runtime
 	s  *state
-	// lastEvent is the hub's number of the last event sent.
-	lastEvent uint64
 	// rendered are the objects to encode when the update ends: once each,
 	// whatever the number of steps they took.
-	rendered []listed
+	rendered []object
 }
 
-// listed is a sandbox or a container.
-type listed interface {
+// object is a sandbox or a container.
+type object interface {
 	render()
 	encode()
 }
 
-func (tx *Txn) render(o listed) {
+func (tx *Txn) render(o object) {
 	o.render()
 	tx.rendered = append(tx.rendered, o)
 }
@@ -36,15 +35,13 @@ func (tx *Txn) render(o listed) {
 // between its steps. Events go out in the order of the steps. fn must not call
 // methods of the Runtime.
 func (rt *Runtime) Update(fn func(*Txn)) {
-	_, _ = rt.update(func(tx *Txn) error { // fn has no error
+	_ = rt.update(func(tx *Txn) error { // fn has no error
 		fn(tx)
 		return nil
 	})
 }
 
-// update returns the number of the last event that fn caused, for those who
-// wait until it is on its way.
-func (rt *Runtime) update(fn func(*Txn) error) (uint64, error) {
+func (rt *Runtime) update(fn func(*Txn) error) error {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	rt.purge()
@@ -54,7 +51,7 @@ func (rt *Runtime) update(fn func(*Txn) error) (uint64, error) {
 		o.encode()
 	}
 	rt.state.generation++
-	return tx.lastEvent, err
+	return err
 }
 
 // AddPod adds a pod with its sandbox and containers. It returns ErrExists if
@@ -66,13 +63,11 @@ func (tx *Txn) AddPod(spec PodSpec) (Pod, error) {
 	if _, ok := tx.s.pod(spec.UID); ok {
 		return Pod{}, fmt.Errorf("add pod %s: %w", spec.UID, ErrExists)
 	}
-	if spec.Namespace == "" {
-		spec.Namespace = "default"
-	}
+	spec.Namespace = cmp.Or(spec.Namespace, "default")
 	if spec.Name == "" {
 		spec.Name = newPodName(tx.rt.rng)
 	}
-	sb := tx.newSandbox(sandboxConfig(spec, 0), spec.IPs)
+	sb := tx.newSandbox(sandboxConfig(spec), spec.IPs, "")
 	for i, cs := range spec.Containers {
 		if cs.Name == "" {
 			cs.Name = "app"
@@ -97,11 +92,9 @@ func (tx *Txn) AddSandbox(uid string) (Sandbox, error) {
 		return Sandbox{}, fmt.Errorf("add sandbox: pod %s: sandbox %s is ready: %w", uid, old.id, ErrState)
 	}
 	sb := tx.newSandbox(&cri.PodSandboxConfig{
-		Metadata: &cri.PodSandboxMetadata{
-			Name: old.meta.Name, Uid: uid, Namespace: old.meta.Namespace, Attempt: old.meta.Attempt + 1,
-		},
-		Labels: old.labels, Annotations: old.annotations, LogDirectory: old.logDir,
-	}, nil)
+		Metadata: &cri.PodSandboxMetadata{Name: old.meta.Name, Uid: uid, Namespace: old.meta.Namespace, Attempt: old.meta.Attempt + 1},
+		Labels:   old.labels, Annotations: old.annotations, LogDirectory: old.logDir,
+	}, nil, old.handler)
 	return sb.truth(), nil
 }
 
@@ -114,9 +107,7 @@ func (tx *Txn) AddContainer(uid string, spec ContainerSpec) (Container, error) {
 	if !sb.ready {
 		return Container{}, fmt.Errorf("add container: sandbox %s is not ready: %w", sb.id, ErrState)
 	}
-	if spec.Name == "" {
-		spec.Name = "app"
-	}
+	spec.Name = cmp.Or(spec.Name, "app")
 	return tx.newContainerAs(sb, spec).truth(), nil
 }
 
@@ -165,18 +156,6 @@ func (tx *Txn) RestartContainer(id string) (Container, error) {
 		tx.exit(c, 1, "")
 	}
 	return tx.successor(c).truth(), nil
-}
-
-// SetUnknown makes the state of a container unknown, as after a shim was lost.
-// No event announces it.
-func (tx *Txn) SetUnknown(id string) error {
-	c, err := tx.container(id)
-	if err != nil {
-		return fmt.Errorf("set unknown: %w", err)
-	}
-	c.state = cri.ContainerState_CONTAINER_UNKNOWN
-	tx.render(c)
-	return nil
 }
 
 // RemoveContainer removes a container, and kills it first if it runs.
@@ -240,5 +219,5 @@ func (tx *Txn) RemovePod(uid string) error {
 	return tx.eachSandbox("remove", uid, tx.removeSandbox)
 }
 
-// Pod returns the truth about one pod as the transaction has left it so far.
+// Pod returns one pod as the transaction has changed it so far.
 func (tx *Txn) Pod(uid string) (Pod, bool) { return tx.s.pod(uid) }
