@@ -23,13 +23,13 @@ func TestNewRejects(t *testing.T) {
 		{"tcp", "tcp://127.0.0.1:1234", cri.Options{}, "is not a unix socket"},
 		{"a Windows pipe", "npipe:////./pipe/containerd", cri.Options{}, "is not a unix socket"},
 		{"a path too long for the kernel", "/" + strings.Repeat("x", 107), cri.Options{}, "at most 107 bytes, this has 108"},
-		{"ListTimeout", "/s", cri.Options{ListTimeout: -time.Second}, "Options.ListTimeout is -1s"},
-		{"StatusTimeout", "/s", cri.Options{StatusTimeout: -1}, "Options.StatusTimeout is -1ns"},
-		{"ConnectTimeout", "/s", cri.Options{ConnectTimeout: -1}, "Options.ConnectTimeout is -1ns"},
-		{"EventProbePeriod", "/s", cri.Options{EventProbePeriod: -1}, "Options.EventProbePeriod is -1ns"},
-		{"EventProbeTimeout", "/s", cri.Options{EventProbeTimeout: -1}, "Options.EventProbeTimeout is -1ns"},
-		{"MaxStatusCalls", "/s", cri.Options{MaxStatusCalls: -2}, "Options.MaxStatusCalls is -2"},
-		{"MaxRecvBytes", "/s", cri.Options{MaxRecvBytes: -3}, "Options.MaxRecvBytes is -3"},
+		{"ListTimeout", "/s", cri.Options{ListTimeout: -time.Second}, "cri: Options.ListTimeout must be positive, got -1s"},
+		{"StatusTimeout", "/s", cri.Options{StatusTimeout: -1}, "cri: Options.StatusTimeout must be positive, got -1ns"},
+		{"ConnectTimeout", "/s", cri.Options{ConnectTimeout: -1}, "cri: Options.ConnectTimeout must be positive, got -1ns"},
+		{"EventProbePeriod", "/s", cri.Options{EventProbePeriod: -1}, "cri: Options.EventProbePeriod must be positive, got -1ns"},
+		{"EventProbeTimeout", "/s", cri.Options{EventProbeTimeout: -1}, "cri: Options.EventProbeTimeout must be positive, got -1ns"},
+		{"MaxStatusCalls", "/s", cri.Options{MaxStatusCalls: -2}, "cri: Options.MaxStatusCalls must be positive, got -2"},
+		{"MaxRecvBytes", "/s", cri.Options{MaxRecvBytes: -3}, "cri: Options.MaxRecvBytes must be positive, got -3"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			client, err := cri.New(tt.endpoint, tt.opts)
