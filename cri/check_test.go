@@ -195,13 +195,6 @@ func wantConnectError(t *testing.T, err error, endpoint string, problem cri.Prob
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // accept calls serve with each connection and then closes it, until the test ends.
 func accept(t *testing.T, listener net.Listener, serve func(net.Conn)) {
 	var wg sync.WaitGroup
