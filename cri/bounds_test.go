@@ -216,9 +216,7 @@ func TestListErrors(t *testing.T) {
 				}
 			}
 			fail = false
-			if pods, err := client.ListPods(t.Context()); err != nil || len(pods) != 1 {
-				t.Errorf("the list after: %v, %v; want one pod", pods, err)
-			}
+			wantPods(t, client, 1)
 		})
 	}
 }
@@ -227,9 +225,7 @@ func TestListTooLargeToReceive(t *testing.T) {
 	big := sandbox("s1", "u1", 0, 1)
 	big.Annotations = map[string]string{"a": strings.Repeat("x", 5<<20)}
 	fake := &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{big}}
-	if pods, err := connect(t, fake, cri.Options{}).ListPods(t.Context()); err != nil || len(pods) != 1 {
-		t.Errorf("5 MiB with the default limit: %v, %v; want one pod", pods, err)
-	}
+	wantPods(t, connect(t, fake, cri.Options{}), 1)
 	_, err := connect(t, fake, cri.Options{MaxRecvBytes: 1 << 20}).ListPods(t.Context())
 	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "1048576 bytes of Options.MaxRecvBytes") {
 		t.Errorf("5 MiB with a limit of 1 MiB: %v, want ResourceExhausted that names the option", err)

@@ -153,19 +153,6 @@ func TestRuntimeThatEndsOpenStreamHasEvents(t *testing.T) {
 	}
 }
 
-func TestWatchEventsOpensBeforeFirstEvent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, client := simulated(t, cri.Options{})
-		w := watchEvents(t, client)
-		synctest.Wait()
-		select {
-		case <-w.opened:
-		default:
-			t.Error("a stream without events is not opened")
-		}
-	})
-}
-
 func TestWatchEventsWithoutRuntime(t *testing.T) {
 	client := newClient(t, "/nowhere/cri.sock", cri.Options{})
 	err := client.WatchEvents(t.Context(), func() { t.Error("opened") }, nil)

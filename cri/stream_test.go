@@ -129,15 +129,6 @@ func TestListStreamsAreTriedAgainAfterReconnect(t *testing.T) {
 	})
 }
 
-// TestUnaryListsDisablesStreams serves lists to a client that may not stream.
-func TestUnaryListsDisablesStreams(t *testing.T) {
-	fake := &switching{fakeRuntime: fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{sandbox("unary", "u", 0, 1)}}, streams: true}
-	pods, err := connect(t, fake, cri.Options{UnaryLists: true}).ListPods(t.Context())
-	if err != nil || len(pods) != 1 || pods[0].Sandboxes[0].ID != "unary" || fake.asked.Load() != 0 {
-		t.Errorf("got %s, %v after %d streams; want the sandbox unary and no stream", show(pods), err, fake.asked.Load())
-	}
-}
-
 // heavy runs pods whose annotations make the list of sandboxes larger than the runtime
 // may send, as about 70 pods with 256 KiB do with containerd.
 func heavy(t *testing.T, reg *prometheus.Registry, opts simruntime.Options, pods, limit int) (*simruntime.Runtime, *cri.Client) {
