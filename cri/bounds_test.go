@@ -197,7 +197,7 @@ func TestListErrors(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			fake := lists([]*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1)}, nil)
+			fake := &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1)}}
 			fail := true
 			fake.listContainers = func(context.Context) (*runtimeapi.ListContainersResponse, error) {
 				if fail {
@@ -216,9 +216,7 @@ func TestListErrors(t *testing.T) {
 				}
 			}
 			fail = false
-			if pods, err := client.ListPods(t.Context()); err != nil || len(pods) != 1 {
-				t.Errorf("the list after: %v, %v; want one pod", pods, err)
-			}
+			wantPods(t, client, 1)
 		})
 	}
 }
@@ -226,10 +224,8 @@ func TestListErrors(t *testing.T) {
 func TestListTooLargeToReceive(t *testing.T) {
 	big := sandbox("s1", "u1", 0, 1)
 	big.Annotations = map[string]string{"a": strings.Repeat("x", 5<<20)}
-	fake := lists([]*runtimeapi.PodSandbox{big}, nil)
-	if pods, err := connect(t, fake, cri.Options{}).ListPods(t.Context()); err != nil || len(pods) != 1 {
-		t.Errorf("5 MiB with the default limit: %v, %v; want one pod", pods, err)
-	}
+	fake := &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{big}}
+	wantPods(t, connect(t, fake, cri.Options{}), 1)
 	_, err := connect(t, fake, cri.Options{MaxRecvBytes: 1 << 20}).ListPods(t.Context())
 	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "1048576 bytes of Options.MaxRecvBytes") {
 		t.Errorf("5 MiB with a limit of 1 MiB: %v, want ResourceExhausted that names the option", err)
@@ -250,7 +246,7 @@ func TestListEndsByDeadlineOrContext(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				fake := lists(nil, nil)
+				fake := &fakeRuntime{}
 				fake.listContainers = func(ctx context.Context) (*runtimeapi.ListContainersResponse, error) {
 					<-ctx.Done()
 					return nil, status.FromContextError(ctx.Err()).Err()
@@ -273,7 +269,7 @@ func TestListEndsByDeadlineOrContext(t *testing.T) {
 
 func TestConcurrentListsRunOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake := lists(nil, nil)
+		fake := &fakeRuntime{}
 		var inFlight atomic.Int64
 		fake.listContainers = func(context.Context) (*runtimeapi.ListContainersResponse, error) {
 			if inFlight.Add(1) > 1 {

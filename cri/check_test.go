@@ -27,9 +27,7 @@ import (
 func listen(t testing.TB, path string) net.Listener {
 	t.Helper()
 	listener, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { listener.Close() })
 	return listener
 }
@@ -195,13 +193,6 @@ func wantConnectError(t *testing.T, err error, endpoint string, problem cri.Prob
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // accept calls serve with each connection and then closes it, until the test ends.
 func accept(t *testing.T, listener net.Listener, serve func(net.Conn)) {
 	var wg sync.WaitGroup
@@ -230,16 +221,10 @@ func becomeNobody(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return
 	}
-	if err := os.Chmod(filepath.Dir(t.TempDir()), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Seteuid(65534); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(filepath.Dir(t.TempDir()), 0o755))
+	must(t, syscall.Seteuid(65534))
 	t.Cleanup(func() {
-		if err := syscall.Seteuid(0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, syscall.Seteuid(0))
 	})
 }
 

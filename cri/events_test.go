@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -53,15 +52,12 @@ func TestEventsEqualLists(t *testing.T) {
 		w := watchEvents(t, client)
 		synctest.Wait()
 		rng := rand.New(rand.NewPCG(1, 2))
-		if _, err := rt.Populate(simruntime.Population{Pods: 4, Containers: 2, Dead: 1}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := rt.Populate(simruntime.Population{Pods: 4, Containers: 2, Dead: 1})
+		must(t, err)
 		for step := range 200 {
 			rt.Burst(1+step%2, []simruntime.Change{simruntime.Restart, simruntime.Exit, simruntime.Replace, simruntime.Remove}[rng.IntN(4)])
 			if step%5 == 0 {
-				if _, err := rt.Populate(simruntime.Population{Pods: 2, Containers: 2}); err != nil {
-					t.Fatal(err)
-				}
+				populate(t, rt, 2, 2)
 			}
 			synctest.Wait()
 			last := make(map[pleg.PodUID]pleg.Hint)
@@ -89,13 +85,9 @@ func checkHint(t *testing.T, rt *simruntime.Runtime, client *cri.Client, uid ple
 		}
 		return
 	}
-	if got, want := show(plain([]*pleg.Pod{h.Pod})), show(truth([]simruntime.Pod{now})); got != want {
-		t.Errorf("the hint says\n%swant\n%s", got, want)
-	}
+	wantTruth(t, "the hint", []*pleg.Pod{h.Pod}, []simruntime.Pod{now})
 	want, err := client.PodStatus(t.Context(), h.Pod, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !reflect.DeepEqual(h.Status, want) {
 		t.Fatalf("the hint has the status %+v, want %+v", h.Status, want)
 	}
@@ -116,14 +108,10 @@ func TestEventsEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt, client := simulated(t, cri.Options{})
-				if err := rt.SetEventFaults(tt.faults); err != nil {
-					t.Fatal(err)
-				}
+				must(t, rt.SetEventFaults(tt.faults))
 				w := watchEvents(t, client)
 				synctest.Wait()
-				if _, err := rt.Populate(simruntime.Population{Pods: 3, Containers: 1}); err != nil {
-					t.Fatal(err)
-				}
+				populate(t, rt, 3, 1)
 				err := <-w.ended
 				if errors.Is(err, pleg.ErrNoEvents) != tt.none || status.Code(err) != tt.code || !strings.Contains(err.Error(), tt.mention) {
 					t.Errorf("ended with %v; want the code %v, no events: %t", err, tt.code, tt.none)
@@ -147,7 +135,7 @@ func TestRuntimeThatEndsOpenStreamHasEvents(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				fake := &eventing{play: func(stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+				fake := &fakeRuntime{events: func(stream eventStream) error {
 					for range tt.events {
 						if err := stream.Send(&runtimeapi.ContainerEventResponse{}); err != nil {
 							return err
@@ -163,28 +151,6 @@ func TestRuntimeThatEndsOpenStreamHasEvents(t *testing.T) {
 			})
 		})
 	}
-}
-
-type eventing struct {
-	fakeRuntime
-	play func(grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error
-}
-
-func (e *eventing) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
-	return e.play(stream)
-}
-
-func TestWatchEventsOpensBeforeFirstEvent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, client := simulated(t, cri.Options{})
-		w := watchEvents(t, client)
-		synctest.Wait()
-		select {
-		case <-w.opened:
-		default:
-			t.Error("a stream without events is not opened")
-		}
-	})
 }
 
 func TestWatchEventsWithoutRuntime(t *testing.T) {
@@ -214,7 +180,7 @@ func TestSlowReaderDoesNotBlockRuntime(t *testing.T) {
 	const events = 3000
 	big := &runtimeapi.ContainerEventResponse{ContainerId: strings.Repeat("x", 2<<10)}
 	sent := make(chan error, 1)
-	fake := &eventing{play: func(stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+	fake := &fakeRuntime{events: func(stream eventStream) error {
 		for range events {
 			if err := stream.Send(big); err != nil {
 				sent <- err

@@ -51,12 +51,8 @@ func testConverter() *converter { return &converter{client: &Client{}} }
 // hintOf converts an event as it arrives over the wire.
 func hintOf(t *testing.T, v *converter, sent *runtimeapi.ContainerEventResponse) pleg.Hint {
 	t.Helper()
-	raw, err := proto.Marshal(sent)
-	if err != nil {
-		t.Fatal(err)
-	}
 	received := &runtimeapi.ContainerEventResponse{}
-	if err := proto.Unmarshal(raw, received); err != nil {
+	if err := proto.Unmarshal(encode(t, sent), received); err != nil {
 		t.Fatal(err)
 	}
 	return v.hint(received, eventNow)
@@ -227,11 +223,7 @@ func FuzzEvent(f *testing.F) {
 	} {
 		event := aContainerStarts()
 		change(event)
-		raw, err := proto.Marshal(event)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(raw)
+		f.Add(encode(f, event))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		event := &runtimeapi.ContainerEventResponse{}

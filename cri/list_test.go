@@ -1,66 +1,19 @@
 package cri_test
 
 import (
-	"cmp"
+	"bytes"
 	"fmt"
-	"slices"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
-
-func sandbox(id, uid string, state runtimeapi.PodSandboxState, created int64) *runtimeapi.PodSandbox {
-	return &runtimeapi.PodSandbox{
-		Id: id, State: state, CreatedAt: created,
-		Metadata: &runtimeapi.PodSandboxMetadata{Name: "name-" + id, Namespace: "ns-" + id, Uid: uid, Attempt: uint32(created)},
-		Labels:   map[string]string{"of": id, "app": "web"},
-	}
-}
-
-func container(id, sandboxID string, state runtimeapi.ContainerState, created int64) *runtimeapi.Container {
-	return &runtimeapi.Container{
-		Id: id, PodSandboxId: sandboxID, State: state, CreatedAt: created,
-		Metadata: &runtimeapi.ContainerMetadata{Name: "name-" + id, Attempt: uint32(created)},
-	}
-}
-
-func labelled(c *runtimeapi.Container, uid string) *runtimeapi.Container {
-	c.Labels = map[string]string{
-		"io.kubernetes.pod.uid": uid, "io.kubernetes.pod.name": "labelled", "io.kubernetes.pod.namespace": "space",
-	}
-	return c
-}
-
-// show prints pods, for readable differences.
-func show(pods []*pleg.Pod) string {
-	pods = slices.Clone(pods)
-	slices.SortFunc(pods, func(a, b *pleg.Pod) int { return cmp.Compare(a.UID, b.UID) })
-	var s strings.Builder
-	for _, p := range pods {
-		fmt.Fprintf(&s, "%s %s/%s %v", p.UID, p.Namespace, p.Name, p.Labels)
-		for _, c := range p.Sandboxes {
-			fmt.Fprintf(&s, " [%s]", showContainer(c))
-		}
-		for _, c := range p.Containers {
-			fmt.Fprintf(&s, " %s", showContainer(c))
-		}
-		s.WriteByte('\n')
-	}
-	return s.String()
-}
-
-func showContainer(c *pleg.Container) string {
-	created := int64(0)
-	if !c.CreatedAt.IsZero() {
-		created = c.CreatedAt.UnixNano()
-	}
-	return fmt.Sprintf("%s<%s %s#%d %s@%d", c.ID, c.SandboxID, c.Name, c.Attempt, c.State, created)
-}
 
 type listCase struct {
 	name       string
@@ -132,13 +85,9 @@ func listCases() []listCase {
 func TestListPods(t *testing.T) {
 	for _, tt := range listCases() {
 		t.Run(tt.name, func(t *testing.T) {
-			client := connect(t, lists(tt.sandboxes, tt.containers), cri.Options{})
+			client := connect(t, &fakeRuntime{sandboxes: tt.sandboxes, containers: tt.containers}, cri.Options{})
 			for range 2 {
-				pods, err := client.ListPods(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got := show(pods); got != tt.want {
+				if got := show(listPods(t, client)); got != tt.want {
 					t.Errorf("got\n%swant\n%s", got, tt.want)
 				}
 			}
@@ -149,14 +98,119 @@ func TestListPods(t *testing.T) {
 func TestListedTimes(t *testing.T) {
 	s := sandbox("s1", "u1", 0, time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC).UnixNano())
 	zero := container("c1", "s1", 0, time.Time{}.UnixNano()) // as containerd writes "never"
-	pods, err := connect(t, lists([]*runtimeapi.PodSandbox{s}, []*runtimeapi.Container{zero}), cri.Options{}).ListPods(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	fake := &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{s}, containers: []*runtimeapi.Container{zero}}
+	pods := listPods(t, connect(t, fake, cri.Options{}))
 	if got := pods[0].Sandboxes[0].CreatedAt.UTC().String(); got != "2026-01-02 03:04:05.000000006 +0000 UTC" {
 		t.Errorf("sandbox created at %s", got)
 	}
 	if got := pods[0].Containers[0].CreatedAt; !got.IsZero() {
 		t.Errorf("container created at %v, want the zero time", got)
+	}
+}
+
+// malformedTotal is the metric's text with these values in place of 0.
+func malformedTotal(values map[string]int) string {
+	var s strings.Builder
+	s.WriteString("# HELP pleg_malformed_items_total Listed sandboxes and containers that are malformed, by reason: completed from elsewhere, or skipped.\n" +
+		"# TYPE pleg_malformed_items_total counter\n")
+	for _, reason := range []string{"duplicate_id", "no_id", "no_metadata", "no_pod", "no_pod_uid"} {
+		fmt.Fprintf(&s, "pleg_malformed_items_total{reason=%q} %d\n", reason, values[reason])
+	}
+	return s.String()
+}
+
+func TestMalformedItemHidesNoOther(t *testing.T) {
+	noMetadata := sandbox("bad", "u9", 0, 1)
+	noMetadata.Metadata = nil
+	containerNoMetadata := container("bad", "good", 0, 1)
+	containerNoMetadata.Metadata = nil
+	for _, tt := range []struct {
+		name       string
+		sandboxes  []*runtimeapi.PodSandbox
+		containers []*runtimeapi.Container
+		reason     string
+		times      int
+	}{
+		{"sandbox without id", []*runtimeapi.PodSandbox{sandbox("", "u9", 0, 1)}, nil, "no_id", 1},
+		{"container without id", nil, []*runtimeapi.Container{container("", "good", 0, 1)}, "no_id", 1},
+		{"empty item", []*runtimeapi.PodSandbox{{}}, []*runtimeapi.Container{{}}, "no_id", 2},
+		{"sandbox without metadata", []*runtimeapi.PodSandbox{noMetadata}, nil, "no_metadata", 1},
+		{"container without metadata", nil, []*runtimeapi.Container{containerNoMetadata}, "no_metadata", 1},
+		{"sandbox without pod uid", []*runtimeapi.PodSandbox{sandbox("bad", "", 0, 1)}, nil, "no_pod_uid", 1},
+		{"sandbox twice", []*runtimeapi.PodSandbox{sandbox("good", "u9", 1, 1)}, nil, "duplicate_id", 1},
+		{"container twice", nil, []*runtimeapi.Container{container("c1", "good", 2, 9)}, "duplicate_id", 1},
+		{"container three times", nil, []*runtimeapi.Container{container("c1", "good", 1, 1), container("c1", "good", 1, 1)}, "duplicate_id", 2},
+		{"container of no pod", nil, []*runtimeapi.Container{container("bad", "gone", 0, 1)}, "no_pod", 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			registry := prometheus.NewPedanticRegistry()
+			var log bytes.Buffer
+			fake := &fakeRuntime{
+				sandboxes:  append([]*runtimeapi.PodSandbox{sandbox("good", "good", 0, 1)}, tt.sandboxes...),
+				containers: append([]*runtimeapi.Container{container("c1", "good", 1, 1)}, tt.containers...),
+			}
+			client := connect(t, fake, cri.Options{Registerer: registry, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			for list := 1; list <= 3; list++ {
+				want := "good ns-good/name-good map[app:web of:good] [good< name-good#1 running@1] c1<good name-c1#1 running@1\n"
+				if got := show(listPods(t, client)); got != want {
+					t.Errorf("list %d: got %s, want one pod: %s", list, got, want)
+				}
+				if err := testutil.GatherAndCompare(registry, strings.NewReader(malformedTotal(map[string]int{tt.reason: tt.times * list})),
+					"pleg_malformed_items_total"); err != nil {
+					t.Errorf("list %d: %v", list, err)
+				}
+			}
+			if got := strings.Count(log.String(), "reason="+tt.reason+"\n"); got != 1 {
+				t.Errorf("%d warnings of the same item, want 1:\n%s", got, log.String())
+			}
+		})
+	}
+}
+
+// An item without metadata still counts. Its name and pod come from the list before,
+// or else from the kubelet's labels, and its state from the item.
+func TestMalformedItemIsCompleted(t *testing.T) {
+	for _, streamed := range []bool{true, false} {
+		sandboxes := []*runtimeapi.PodSandbox{sandbox("s", "u", 0, 1)}
+		containers := []*runtimeapi.Container{container("c", "s", 1, 1), container("gone", "s", 1, 2)}
+		fake := &fakeRuntime{sandboxes: sandboxes, containers: containers}
+		client := connect(t, fake, cri.Options{UnaryLists: !streamed})
+		before := show(listPods(t, client))
+		badSandbox, badContainer, newcomer := sandbox("s", "u", 0, 1), container("c", "s", 2, 1), container("new", "s", 1, 3)
+		second, kubelets := sandbox("s2", "u", 1, 0), container("new2", "s", 1, 4)
+		second.Labels = map[string]string{"io.kubernetes.pod.uid": "u", "io.kubernetes.pod.name": "name-s", "io.kubernetes.pod.namespace": "ns-s"}
+		kubelets.Labels = map[string]string{"io.kubernetes.container.name": "main"}
+		kubelets.Annotations = map[string]string{"io.kubernetes.container.restartCount": "3"}
+		badSandbox.Metadata, badContainer.Metadata, newcomer.Metadata, second.Metadata, kubelets.Metadata = nil, nil, nil, nil, nil
+		fake.sandboxes, fake.containers = []*runtimeapi.PodSandbox{badSandbox, second}, []*runtimeapi.Container{badContainer, newcomer, kubelets}
+		want := "u ns-s/name-s map[app:web of:s] [s< name-s#1 running@1] [s2< name-s#0 exited@0] new2<s main#3 running@4 c<s name-c#1 exited@1\n"
+		for range 2 {
+			if got := show(listPods(t, client)); got != want {
+				t.Errorf("without metadata: %s, want %s", got, want)
+			}
+		}
+		fake.sandboxes, fake.containers = sandboxes, containers
+		if got := show(listPods(t, client)); got != before {
+			t.Errorf("with metadata again: %s, want the same as before: %s", got, before)
+		}
+	}
+}
+
+func TestMalformedItemsAreLoggedWithLimit(t *testing.T) {
+	var log bytes.Buffer
+	n := 0
+	fake := &fakeRuntime{}
+	client := connect(t, fake, cri.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	for range 3 {
+		bad := make([]*runtimeapi.Container, 500)
+		for i := range bad {
+			n++
+			bad[i] = container(fmt.Sprintf("bad-%d", n), "gone", 0, 1)
+		}
+		fake.containers = bad
+		listPods(t, client)
+	}
+	if got := strings.Count(log.String(), "\n"); got != 1001 {
+		t.Errorf("%d lines for 1500 malformed items, want 1000 and one about the limit", got)
 	}
 }

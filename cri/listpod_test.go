@@ -3,12 +3,12 @@ package cri_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -33,28 +33,21 @@ func calls(rt *simruntime.Runtime) (all, one int64) {
 func TestListPodOfSimulatedRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, client := simulated(t, cri.Options{})
-		if _, err := rt.Populate(simruntime.Population{Pods: 6, Containers: 2, Dead: 1}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := client.ListPods(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		_, err := rt.Populate(simruntime.Population{Pods: 6, Containers: 2, Dead: 1})
+		must(t, err)
+		listPods(t, client)
 		everyPod := rt.Pods()
 		calls(rt)
 		for _, change := range []simruntime.Change{simruntime.Restart, simruntime.Exit, simruntime.Replace, simruntime.Remove} {
 			rt.Burst(3, change)
 			for _, p := range everyPod {
-				var want []*pleg.Pod
+				var want []simruntime.Pod
 				if now, ok := rt.Pod(p.UID); ok {
-					want = truth([]simruntime.Pod{now})
+					want = append(want, now)
 				}
 				got, err := client.ListPod(t.Context(), pleg.PodUID(p.UID))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if show(plain(present(got))) != show(want) {
-					t.Errorf("change %d: got\n%swant\n%s", change, show(present(got)), show(want))
-				}
+				must(t, err)
+				wantTruth(t, fmt.Sprint("change ", change), present(got), want)
 				if all, one := calls(rt); all != 0 || one != 2 {
 					t.Errorf("change %d: %d lists of all and %d of the pod, want 0 and 2", change, all, one)
 				}
@@ -68,52 +61,6 @@ func present(p *pleg.Pod) []*pleg.Pod {
 		return nil
 	}
 	return []*pleg.Pod{p}
-}
-
-// filtered returns a runtime that filters its lists by label.
-func filtered(sandboxes []*runtimeapi.PodSandbox, containers []*runtimeapi.Container) *filteredRuntime {
-	return &filteredRuntime{fakeRuntime: *lists(nil, nil), sandboxes: sandboxes, containers: containers}
-}
-
-type filteredRuntime struct {
-	fakeRuntime
-	sandboxes  []*runtimeapi.PodSandbox
-	containers []*runtimeapi.Container
-	whole, one int
-}
-
-func (f *filteredRuntime) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
-	answer := &runtimeapi.ListPodSandboxResponse{}
-	for _, s := range f.sandboxes {
-		if labelsMatch(s.GetLabels(), req.GetFilter().GetLabelSelector()) {
-			answer.Items = append(answer.Items, s)
-		}
-	}
-	if req.GetFilter() == nil {
-		f.whole++
-	} else {
-		f.one++
-	}
-	return answer, nil
-}
-
-func (f *filteredRuntime) ListContainers(_ context.Context, req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
-	answer := &runtimeapi.ListContainersResponse{}
-	for _, c := range f.containers {
-		if labelsMatch(c.GetLabels(), req.GetFilter().GetLabelSelector()) {
-			answer.Containers = append(answer.Containers, c)
-		}
-	}
-	return answer, nil
-}
-
-func labelsMatch(labels, want map[string]string) bool {
-	for k, v := range want {
-		if labels[k] != v {
-			return false
-		}
-	}
-	return true
 }
 
 func ofKubelet(s *runtimeapi.PodSandbox) *runtimeapi.PodSandbox {
@@ -178,18 +125,9 @@ func listPodCases() []listPodCase {
 func TestListPodEqualsListPods(t *testing.T) {
 	for _, tt := range listPodCases() {
 		t.Run(tt.name, func(t *testing.T) {
-			fake := filtered(tt.sandboxes, tt.containers)
+			fake := &fakeRuntime{sandboxes: tt.sandboxes, containers: tt.containers}
 			client := connect(t, fake, cri.Options{})
-			all, err := client.ListPods(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			var want []*pleg.Pod
-			for _, p := range all {
-				if p.UID == tt.uid {
-					want = append(want, p)
-				}
-			}
+			want := slices.DeleteFunc(listPods(t, client), func(p *pleg.Pod) bool { return p.UID != tt.uid })
 			fake.whole = 0
 			got, err := client.ListPod(t.Context(), tt.uid)
 			if err != nil || show(present(got)) != show(want) {
@@ -204,7 +142,7 @@ func TestListPodEqualsListPods(t *testing.T) {
 
 // Before the first list, the client does not know whether the label finds a pod.
 func TestListPodBeforeTheFirstList(t *testing.T) {
-	fake := filtered([]*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1), ofKubelet(sandbox("s2", "u2", 0, 1))}, nil)
+	fake := &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1), ofKubelet(sandbox("s2", "u2", 0, 1))}}
 	client := connect(t, fake, cri.Options{})
 	for _, uid := range []pleg.PodUID{"u1", "u2"} {
 		if got, err := client.ListPod(t.Context(), uid); err != nil || got == nil || got.UID != uid {
@@ -224,7 +162,7 @@ func TestListPodOfOtherClientsSharesList(t *testing.T) {
 		for i := range 20 {
 			sandboxes = append(sandboxes, sandbox(fmt.Sprint("s", i), fmt.Sprint("u", i), 0, 1))
 		}
-		fake := lists(sandboxes, nil)
+		fake := &fakeRuntime{sandboxes: sandboxes}
 		whole := 0
 		fake.listContainers = func(context.Context) (*runtimeapi.ListContainersResponse, error) {
 			whole++
@@ -260,23 +198,14 @@ func TestListPodErrors(t *testing.T) {
 		t.Run(rpc, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt, client := simulated(t, cri.Options{ListTimeout: 7 * time.Second})
-				pods, err := rt.Populate(simruntime.Population{Pods: 2, Containers: 1})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := client.ListPods(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				pods := populate(t, rt, 2, 1)
+				listPods(t, client)
 				uid := pleg.PodUID(pods[0].UID)
-				if _, err := rt.Inject(simruntime.Fault{RPC: rpc, PodUID: pods[0].UID, Code: codes.Unavailable, Times: 1}); err != nil {
-					t.Fatal(err)
-				}
+				inject(t, rt, simruntime.Fault{RPC: rpc, PodUID: pods[0].UID, Code: codes.Unavailable, Times: 1})
 				if p, err := client.ListPod(t.Context(), uid); p != nil || status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), string(uid)) {
 					t.Errorf("a list that fails: %v, %v; want Unavailable and the pod's uid", p, err)
 				}
-				if _, err := rt.Inject(simruntime.Fault{RPC: rpc, PodUID: pods[0].UID, Hang: true, Times: 1}); err != nil {
-					t.Fatal(err)
-				}
+				inject(t, rt, simruntime.Fault{RPC: rpc, PodUID: pods[0].UID, Hang: true, Times: 1})
 				start := time.Now()
 				if _, err := client.ListPod(t.Context(), uid); status.Code(err) != codes.DeadlineExceeded || time.Since(start) != 7*time.Second {
 					t.Errorf("a list that hangs: %v after %v, want DeadlineExceeded after 7s", err, time.Since(start))
@@ -289,34 +218,23 @@ func TestListPodErrors(t *testing.T) {
 	}
 }
 
-// unlabelledRuntime sends an event of a container that is in no list yet.
-type unlabelledRuntime struct {
-	filteredRuntime
-	event *runtimeapi.ContainerEventResponse
-}
-
-func (s *unlabelledRuntime) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
-	if err := stream.Send(s.event); err != nil {
-		return err
-	}
-	<-stream.Context().Done()
-	return nil
-}
-
 // After an event of a container without the label, ListPod does not rely on the label
 // until a list has shown the container's pod.
 func TestListPodAfterEventOfAnotherClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake := &unlabelledRuntime{filteredRuntime: *filtered([]*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1))}, nil)}
-		fake.event = &runtimeapi.ContainerEventResponse{
+		fake := &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1))}}
+		event := &runtimeapi.ContainerEventResponse{
 			ContainerId:        "c1",
 			PodSandboxStatus:   &runtimeapi.PodSandboxStatus{Id: "s1", Labels: map[string]string{"io.kubernetes.pod.uid": "u1"}, Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u1"}},
 			ContainersStatuses: []*runtimeapi.ContainerStatus{{Id: "c1"}},
 		}
-		client := connect(t, fake, cri.Options{})
-		if _, err := client.ListPods(t.Context()); err != nil {
-			t.Fatal(err)
+		fake.events = func(stream eventStream) error {
+			err := stream.Send(event)
+			<-stream.Context().Done()
+			return err
 		}
+		client := connect(t, fake, cri.Options{})
+		listPods(t, client)
 		fake.containers = []*runtimeapi.Container{container("c1", "s1", 1, 2)}
 		watchEvents(t, client)
 		synctest.Wait()

@@ -1,12 +1,15 @@
 package cri
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 )
 
 // Defaults of [Options].
@@ -73,41 +76,20 @@ type Options struct {
 }
 
 func (o Options) withDefaults() (Options, error) {
-	for _, d := range []struct {
-		name  string
-		value *time.Duration
-		zero  time.Duration
-	}{
-		{"ListTimeout", &o.ListTimeout, DefaultTimeout},
-		{"StatusTimeout", &o.StatusTimeout, DefaultTimeout},
-		{"ConnectTimeout", &o.ConnectTimeout, DefaultConnectTimeout},
-		{"EventProbePeriod", &o.EventProbePeriod, DefaultEventProbePeriod},
-		{"EventProbeTimeout", &o.EventProbeTimeout, DefaultEventProbeTimeout},
-	} {
-		if *d.value < 0 {
-			return o, fmt.Errorf("cri: Options.%s is %v, want a positive duration or zero for %v", d.name, *d.value, d.zero)
-		}
-		if *d.value == 0 {
-			*d.value = d.zero
-		}
-	}
-	for _, n := range []struct {
-		name  string
-		value *int
-		zero  int
-	}{
-		{"MaxStatusCalls", &o.MaxStatusCalls, DefaultMaxStatusCalls},
-		{"MaxRecvBytes", &o.MaxRecvBytes, DefaultMaxRecvBytes},
-	} {
-		if *n.value < 0 {
-			return o, fmt.Errorf("cri: Options.%s is %d, want a positive number or zero for %d", n.name, *n.value, n.zero)
-		}
-		if *n.value == 0 {
-			*n.value = n.zero
-		}
-	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	err := cmp.Or(
+		option.Default("ListTimeout", &o.ListTimeout, DefaultTimeout),
+		option.Default("StatusTimeout", &o.StatusTimeout, DefaultTimeout),
+		option.Default("ConnectTimeout", &o.ConnectTimeout, DefaultConnectTimeout),
+		option.Default("EventProbePeriod", &o.EventProbePeriod, DefaultEventProbePeriod),
+		option.Default("EventProbeTimeout", &o.EventProbeTimeout, DefaultEventProbeTimeout),
+		option.Default("MaxStatusCalls", &o.MaxStatusCalls, DefaultMaxStatusCalls),
+		option.Default("MaxRecvBytes", &o.MaxRecvBytes, DefaultMaxRecvBytes),
+	)
+	if err != nil {
+		return o, fmt.Errorf("cri: %w", err)
 	}
 	return o, nil
 }

@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,14 +95,10 @@ func (c *Client) containerStatus(ctx context.Context, listed *pleg.Container) (*
 	if status.Code(err) == codes.NotFound {
 		return nil, nil
 	}
-	st := answer.GetStatus()
-	if err := checkStatus(err, st == nil, st.GetId(), listed); err != nil {
+	if err := checkStatus(err, answer.GetStatus(), runtimeapi.ContainerState_name, listed); err != nil {
 		return nil, err
 	}
-	if !defined(runtimeapi.ContainerState_name, int32(st.GetState())) && listed.State != pleg.StateUnknown {
-		return nil, noSuchState(int32(st.GetState()), listed)
-	}
-	return newContainerStatus(st, listed), nil
+	return newContainerStatus(answer.GetStatus(), listed), nil
 }
 
 // sandboxStatus is containerStatus for a sandbox.
@@ -114,36 +111,33 @@ func (c *Client) sandboxStatus(ctx context.Context, listed *pleg.Container) (*pl
 	if status.Code(err) == codes.NotFound {
 		return nil, nil
 	}
-	st := answer.GetStatus()
-	if err := checkStatus(err, st == nil, st.GetId(), listed); err != nil {
+	if err := checkStatus(err, answer.GetStatus(), runtimeapi.PodSandboxState_name, listed); err != nil {
 		return nil, err
 	}
-	if !defined(runtimeapi.PodSandboxState_name, int32(st.GetState())) && listed.State != pleg.StateUnknown {
-		return nil, noSuchState(int32(st.GetState()), listed)
-	}
-	return newSandboxStatus(st, listed), nil
+	return newSandboxStatus(answer.GetStatus(), listed), nil
 }
 
-// checkStatus returns the error of a call, or an error if its answer is not a
-// status of what was listed.
-func checkStatus(err error, missing bool, id string, listed *pleg.Container) error {
+// checkStatus returns the error of a call, or an error if its answer is not a status of
+// what was listed. A status whose state is unknown is an error if the list has a known
+// state: nothing would have the pod inspected again once the runtime has recovered. If
+// both are unknown, the state may be one of a later CRI.
+func checkStatus[N ~int32, S interface {
+	comparable
+	GetId() string
+	GetState() N
+}](err error, st S, states map[int32]string, listed *pleg.Container) error {
+	var none S
 	switch {
 	case err != nil:
 		return err
-	case missing:
+	case st == none:
 		return errors.New("malformed answer: no status in it")
-	case id != string(listed.ID):
-		return fmt.Errorf("malformed answer: the status is that of %q", id)
+	case st.GetId() != string(listed.ID):
+		return fmt.Errorf("malformed answer: the status is that of %q", st.GetId())
+	case !defined(states, int32(st.GetState())) && listed.State != pleg.StateUnknown:
+		return fmt.Errorf("malformed answer: there is no state %d, and the list says %v", int32(st.GetState()), listed.State)
 	}
 	return nil
-}
-
-// noSuchState is the error of a status whose state is unknown although the list has
-// a known one. The status is not used: nothing would have the pod inspected again
-// once the runtime has recovered. If both are unknown, the state may be one of a
-// later CRI.
-func noSuchState(state int32, listed *pleg.Container) error {
-	return fmt.Errorf("malformed answer: there is no state %d, and the list says %v", state, listed.State)
 }
 
 // hungAfter is the age at which a status call no longer counts against
@@ -169,4 +163,69 @@ func (c *Client) statusCall(ctx context.Context, call func(context.Context) erro
 	ctx, cancel := context.WithTimeout(ctx, c.opts.StatusTimeout)
 	defer cancel()
 	return call(ctx)
+}
+
+// newSandboxStatus converts an answer. The attempt comes from the list, because the
+// metadata of an answer may be missing.
+func newSandboxStatus(s *runtimeapi.PodSandboxStatus, listed *pleg.Container) *pleg.SandboxStatus {
+	hostNetwork := s.GetLinux().GetNamespaces().GetOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE
+	st := &pleg.SandboxStatus{
+		ID:          listed.ID,
+		Attempt:     listed.Attempt,
+		Ready:       s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY,
+		CreatedAt:   wallTime(s.GetCreatedAt()),
+		HostNetwork: hostNetwork,
+		Labels:      s.GetLabels(),
+		Annotations: s.GetAnnotations(),
+	}
+	if !hostNetwork {
+		st.IPs = addresses(s.GetNetwork())
+	}
+	return st
+}
+
+func addresses(network *runtimeapi.PodSandboxNetworkStatus) []string {
+	var ips []string
+	if ip := network.GetIp(); ip != "" {
+		ips = append(ips, ip)
+	}
+	for _, additional := range network.GetAdditionalIps() {
+		if ip := additional.GetIp(); ip != "" {
+			ips = append(ips, ip)
+		}
+	}
+	return ips
+}
+
+func newContainerStatus(s *runtimeapi.ContainerStatus, listed *pleg.Container) *pleg.ContainerStatus {
+	return &pleg.ContainerStatus{
+		ID:          listed.ID,
+		Name:        listed.Name,
+		Attempt:     listed.Attempt,
+		State:       containerState(s.GetState()),
+		CreatedAt:   wallTime(s.GetCreatedAt()),
+		StartedAt:   wallTime(s.GetStartedAt()),
+		FinishedAt:  wallTime(s.GetFinishedAt()),
+		ExitCode:    s.GetExitCode(),
+		Reason:      s.GetReason(),
+		Message:     s.GetMessage(),
+		Image:       cmp.Or(s.GetImage().GetUserSpecifiedImage(), s.GetImage().GetImage()),
+		ImageRef:    s.GetImageRef(),
+		Labels:      s.GetLabels(),
+		Annotations: s.GetAnnotations(),
+	}
+}
+
+// podIPs returns the addresses of the newest sandbox that is ready.
+func podIPs(sandboxes []*pleg.SandboxStatus) []string {
+	var newest *pleg.SandboxStatus
+	for _, s := range sandboxes {
+		if s.Ready && (newest == nil || s.CreatedAt.After(newest.CreatedAt)) {
+			newest = s
+		}
+	}
+	if newest == nil {
+		return nil
+	}
+	return newest.IPs
 }

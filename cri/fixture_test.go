@@ -1,0 +1,290 @@
+package cri_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/test/bufconn"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// fakeRuntime returns the answers in its fields, including malformed ones that
+// simruntime does not send.
+type fakeRuntime struct {
+	runtimeapi.UnimplementedRuntimeServiceServer
+	sandboxes       []*runtimeapi.PodSandbox
+	containers      []*runtimeapi.Container
+	listContainers  func(ctx context.Context) (*runtimeapi.ListContainersResponse, error) // if not nil, in place of containers
+	sandboxStatus   func(ctx context.Context, id string) (*runtimeapi.PodSandboxStatusResponse, error)
+	containerStatus func(ctx context.Context, id string) (*runtimeapi.ContainerStatusResponse, error)
+	events          func(eventStream) error
+	whole, one      int // the lists of all sandboxes, and of those with a label
+}
+
+type eventStream = grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]
+
+func (f *fakeRuntime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	return &runtimeapi.VersionResponse{
+		Version: "0.1.0", RuntimeName: "fake", RuntimeVersion: "v7", RuntimeApiVersion: "v1",
+	}, nil
+}
+
+func (f *fakeRuntime) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+	if req.GetFilter() == nil {
+		f.whole++
+	} else {
+		f.one++
+	}
+	return &runtimeapi.ListPodSandboxResponse{Items: matching(f.sandboxes, req.GetFilter().GetLabelSelector())}, nil
+}
+
+func (f *fakeRuntime) ListContainers(ctx context.Context, req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+	if f.listContainers != nil {
+		return f.listContainers(ctx)
+	}
+	return &runtimeapi.ListContainersResponse{Containers: matching(f.containers, req.GetFilter().GetLabelSelector())}, nil
+}
+
+// matching returns the items with these labels.
+func matching[E interface{ GetLabels() map[string]string }](items []E, labels map[string]string) []E {
+	return slices.DeleteFunc(slices.Clone(items), func(e E) bool {
+		for k, v := range labels {
+			if e.GetLabels()[k] != v {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func (f *fakeRuntime) PodSandboxStatus(ctx context.Context, req *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+	return f.sandboxStatus(ctx, req.GetPodSandboxId())
+}
+
+func (f *fakeRuntime) ContainerStatus(ctx context.Context, req *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+	return f.containerStatus(ctx, req.GetContainerId())
+}
+
+func (f *fakeRuntime) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream eventStream) error {
+	return f.events(stream)
+}
+
+// outlet serves runtimes in memory, one after the other, which works in a synctest
+// bubble. The zero value serves none.
+type outlet struct {
+	current atomic.Pointer[bufconn.Listener]
+}
+
+func (o *outlet) listen() net.Listener {
+	listener := bufconn.Listen(1 << 20)
+	o.current.Store(listener)
+	return listener
+}
+
+// client returns a client of what is served, until the test ends.
+func (o *outlet) client(t testing.TB, opts cri.Options) *cri.Client {
+	t.Helper()
+	opts.DialOptions = append(opts.DialOptions, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+		if listener := o.current.Load(); listener != nil {
+			return listener.DialContext(ctx)
+		}
+		return nil, errors.New("connection refused")
+	}))
+	return newClient(t, "/in-memory", opts)
+}
+
+// connect serves fake and returns a client of it. Both end with the test.
+func connect(t testing.TB, fake runtimeapi.RuntimeServiceServer, opts cri.Options) *cri.Client {
+	t.Helper()
+	o := &outlet{}
+	serve(t, fake, o.listen())
+	return o.client(t, opts)
+}
+
+// serve serves fake on listener until the test ends or stop is called.
+func serve(t testing.TB, fake runtimeapi.RuntimeServiceServer, listener net.Listener) (stop func()) {
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(64<<20), grpc.MaxSendMsgSize(64<<20))
+	runtimeapi.RegisterRuntimeServiceServer(server, fake)
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(listener) }) // ends with Stop
+	stop = sync.OnceFunc(func() {
+		server.Stop()
+		serving.Wait()
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+func newClient(t testing.TB, endpoint string, opts cri.Options) *cri.Client {
+	t.Helper()
+	client, err := cri.New(endpoint, opts)
+	must(t, err)
+	t.Cleanup(func() { must(t, client.Close()) })
+	return client
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// simulated returns a simulated runtime and a client of it. Both end with the test.
+func simulated(t *testing.T, opts cri.Options) (*simruntime.Runtime, *cri.Client) {
+	t.Helper()
+	return simulatedWith(t, simruntime.Options{Seed: 7, DualStack: true}, opts)
+}
+
+func simulatedWith(t *testing.T, runtime simruntime.Options, opts cri.Options) (*simruntime.Runtime, *cri.Client) {
+	t.Helper()
+	rt, err := simruntime.New(runtime)
+	must(t, err)
+	o := &outlet{}
+	listener := o.listen()
+	kit.Run(t, func(ctx context.Context) error { return rt.Serve(ctx, listener) })
+	return rt, o.client(t, opts)
+}
+
+func populate(t *testing.T, rt *simruntime.Runtime, pods, containers int) []simruntime.Pod {
+	t.Helper()
+	added, err := rt.Populate(simruntime.Population{Pods: pods, Containers: containers})
+	must(t, err)
+	return added
+}
+
+func inject(t *testing.T, rt *simruntime.Runtime, fault simruntime.Fault) {
+	t.Helper()
+	_, err := rt.Inject(fault)
+	must(t, err)
+}
+
+func listPods(t *testing.T, client *cri.Client) []*pleg.Pod {
+	t.Helper()
+	pods, err := client.ListPods(t.Context())
+	must(t, err)
+	return pods
+}
+
+// wantPods lists the pods and requires this number.
+func wantPods(t *testing.T, client *cri.Client, want int) {
+	t.Helper()
+	if pods, err := client.ListPods(t.Context()); err != nil || len(pods) != want {
+		t.Errorf("got %d pods, %v; want %d", len(pods), err, want)
+	}
+}
+
+// wantTruth requires that pods have what the runtime has, apart from the labels.
+func wantTruth(t *testing.T, step string, pods []*pleg.Pod, now []simruntime.Pod) {
+	t.Helper()
+	if got, want := show(plain(pods)), show(truth(now)); got != want {
+		t.Fatalf("%s: got\n%swant\n%s", step, got, want)
+	}
+}
+
+func plain(pods []*pleg.Pod) []*pleg.Pod {
+	out := make([]*pleg.Pod, len(pods))
+	for i, p := range pods {
+		unlabelled := *p
+		unlabelled.Labels = nil
+		out[i] = &unlabelled
+	}
+	return out
+}
+
+var stateNames = map[simruntime.State]pleg.State{
+	simruntime.Running: pleg.StateRunning, simruntime.Created: pleg.StateCreated,
+	simruntime.Exited: pleg.StateExited, simruntime.Unknown: pleg.StateUnknown,
+}
+
+// truth returns the pods of the runtime as a list must show them.
+func truth(pods []simruntime.Pod) []*pleg.Pod {
+	var want []*pleg.Pod
+	for _, p := range pods {
+		pod := &pleg.Pod{UID: pleg.PodUID(p.UID), Name: p.Name, Namespace: p.Namespace}
+		for _, s := range p.Sandboxes {
+			state := pleg.StateExited
+			if s.Ready {
+				state = pleg.StateRunning
+			}
+			pod.Sandboxes = append(pod.Sandboxes, &pleg.Container{
+				ID: pleg.ContainerID(s.ID), Name: p.Name, Attempt: s.Attempt, State: state, CreatedAt: s.CreatedAt,
+			})
+		}
+		for _, c := range p.Containers {
+			pod.Containers = append(pod.Containers, &pleg.Container{
+				ID: pleg.ContainerID(c.ID), SandboxID: pleg.ContainerID(c.SandboxID), Name: c.Name,
+				Attempt: c.Attempt, State: stateNames[c.State], CreatedAt: c.CreatedAt,
+			})
+		}
+		for _, list := range [][]*pleg.Container{pod.Sandboxes, pod.Containers} {
+			slices.SortFunc(list, func(a, b *pleg.Container) int {
+				return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.ID, b.ID))
+			})
+		}
+		want = append(want, pod)
+	}
+	return want
+}
+
+func sandbox(id, uid string, state runtimeapi.PodSandboxState, created int64) *runtimeapi.PodSandbox {
+	return &runtimeapi.PodSandbox{
+		Id: id, State: state, CreatedAt: created,
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: "name-" + id, Namespace: "ns-" + id, Uid: uid, Attempt: uint32(created)},
+		Labels:   map[string]string{"of": id, "app": "web"},
+	}
+}
+
+func container(id, sandboxID string, state runtimeapi.ContainerState, created int64) *runtimeapi.Container {
+	return &runtimeapi.Container{
+		Id: id, PodSandboxId: sandboxID, State: state, CreatedAt: created,
+		Metadata: &runtimeapi.ContainerMetadata{Name: "name-" + id, Attempt: uint32(created)},
+	}
+}
+
+func labelled(c *runtimeapi.Container, uid string) *runtimeapi.Container {
+	c.Labels = map[string]string{
+		"io.kubernetes.pod.uid": uid, "io.kubernetes.pod.name": "labelled", "io.kubernetes.pod.namespace": "space",
+	}
+	return c
+}
+
+// show prints pods, for readable differences.
+func show(pods []*pleg.Pod) string {
+	pods = slices.Clone(pods)
+	slices.SortFunc(pods, func(a, b *pleg.Pod) int { return cmp.Compare(a.UID, b.UID) })
+	var s strings.Builder
+	for _, p := range pods {
+		fmt.Fprintf(&s, "%s %s/%s %v", p.UID, p.Namespace, p.Name, p.Labels)
+		for _, c := range p.Sandboxes {
+			fmt.Fprintf(&s, " [%s]", showContainer(c))
+		}
+		for _, c := range p.Containers {
+			fmt.Fprintf(&s, " %s", showContainer(c))
+		}
+		s.WriteByte('\n')
+	}
+	return s.String()
+}
+
+func showContainer(c *pleg.Container) string {
+	created := int64(0)
+	if !c.CreatedAt.IsZero() {
+		created = c.CreatedAt.UnixNano()
+	}
+	return fmt.Sprintf("%s<%s %s#%d %s@%d", c.ID, c.SandboxID, c.Name, c.Attempt, c.State, created)
+}
