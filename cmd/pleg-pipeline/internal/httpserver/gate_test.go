@@ -1,15 +1,23 @@
 package httpserver_test
 
 import (
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
 // TestGateRefusesClearly opens more connections than the limit.
@@ -58,6 +66,84 @@ func knock(t *testing.T, address string) (code int, text string) {
 		_ = answer.Body.Close()
 		if err == nil {
 			return answer.StatusCode, string(read)
+		}
+	}
+}
+
+// TestLimit holds as many requests as the limit allows.
+func TestLimit(t *testing.T) {
+	release, inside := make(chan struct{}), make(chan struct{})
+	var entered atomic.Int32
+	h := httpserver.Limit(2, "requests", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		if entered.Add(1) > 2 {
+			return // the checks below find it
+		}
+		inside <- struct{}{}
+		<-release
+	}))
+	ended := make(chan int)
+	for range 2 {
+		go func() {
+			answer := httptest.NewRecorder()
+			h.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+			ended <- answer.Code
+		}()
+		<-inside
+	}
+	if code, text := ask(t, h, "GET", "/"); code != http.StatusServiceUnavailable || !strings.Contains(text, "2 at a time") {
+		t.Errorf("the third = %d %q, want 503 and the limit", code, text)
+	}
+	close(release)
+	for range 2 {
+		if code := <-ended; code != http.StatusOK {
+			t.Errorf("one of two = %d, want 200", code)
+		}
+	}
+	if code, _ := ask(t, h, "GET", "/"); code != http.StatusOK {
+		t.Errorf("one after them = %d, want 200", code)
+	}
+}
+
+// TestNothingWrites tries every method that could change something.
+func TestNothingWrites(t *testing.T) {
+	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
+	h := httpserver.Handler(options(pipe))
+	for _, path := range []string{"/metrics", "/livez", "/readyz", "/pods", "/pods/x", "/events"} {
+		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "CONNECT", "TRACE"} {
+			if code, _ := ask(t, h, method, path); code != http.StatusMethodNotAllowed {
+				t.Errorf("%s %s = %d, want 405", method, path, code)
+			}
+		}
+	}
+}
+
+// TestOldTLS requires that old versions are refused in the configuration and in the
+// handshake.
+func TestOldTLS(t *testing.T) {
+	dir := t.TempDir()
+	pool := certificate(t, dir)
+	config := func(version string) string {
+		path := filepath.Join(dir, "web.yaml")
+		text := fmt.Sprintf("tls_server_config: {cert_file: %s/crt, key_file: %[1]s/key%s}\n", dir, version)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for version, bad := range map[string]bool{", min_version: TLS10": true, ", min_version: TLS11": true, ", min_version: TLS12": false, "": false} {
+		if err := httpserver.CheckWebConfig(config(version)); (err != nil) != bad {
+			t.Errorf("%q: CheckWebConfig() = %v, want an error: %v", version, err, bad)
+		}
+	}
+	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{RelistPeriod: fast})
+	address := serve(t, httpserver.Handler(options(pipe)), config(""))
+	for version, bad := range map[uint16]bool{tls.VersionTLS10: true, tls.VersionTLS11: true, tls.VersionTLS12: false, tls.VersionTLS13: false} {
+		conn, err := (&tls.Dialer{Config: &tls.Config{RootCAs: pool, MinVersion: version, MaxVersion: version}}).DialContext(t.Context(), "tcp", address)
+		if (err != nil) != bad {
+			t.Errorf("%s: %v, want an error: %v", tls.VersionName(version), err, bad)
+		}
+		if err == nil {
+			_ = conn.Close()
 		}
 	}
 }
