@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/privilege"
 )
 
@@ -84,7 +85,7 @@ func Execute(ctx context.Context, p Process) int {
 	if errors.Is(err, errUnhealthy) {
 		return ExitUnhealthy // the report says why
 	}
-	fmt.Fprintf(p.Err, "%s: %s\n", Name, printable(err.Error()))
+	fmt.Fprintf(p.Err, "%s: %s\n", Name, printer.PrintableLines(err.Error()))
 	if errors.As(err, new(failure)) {
 		return ExitFailure
 	}

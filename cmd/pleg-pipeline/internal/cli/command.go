@@ -26,7 +26,9 @@ type command interface {
 
 // newCommand completes cmd, which has only texts, with the work of c.
 func newCommand(c command, cmd *cobra.Command) *cobra.Command {
-	cmd.Args = noArgs
+	if cmd.Args == nil {
+		cmd.Args = noArgs
+	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := c.validate(cmd.Flags()); err != nil {
 			return err

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"strings"
 	"syscall"
 	"time"
 
@@ -56,21 +55,11 @@ func (f logFlags) console(w io.Writer) console {
 func (c console) say(ctx context.Context, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if !c.json {
-		fmt.Fprintf(c.w, "%s: %s\n", Name, printable(text))
+		fmt.Fprintf(c.w, "%s: %s\n", Name, printer.PrintableLines(text))
 		return
 	}
 	notices := slog.New(slog.NewJSONHandler(c.w, nil))
 	notices.InfoContext(ctx, text) //nolint:sloglint // a sentence for people, not a record to search
-}
-
-// printable replaces control characters, which a runtime or a daemon may send, but
-// keeps line breaks.
-func printable(s string) string {
-	lines := strings.Split(s, "\n")
-	for i := range lines {
-		lines[i] = printer.Printable(lines[i])
-	}
-	return strings.Join(lines, "\n")
 }
 
 // errOutputClosed means that the reader of the output closed it: a normal end.

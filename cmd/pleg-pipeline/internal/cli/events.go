@@ -43,11 +43,7 @@ const eventsExample = `  # what happens on this node; Ctrl-C ends it
 
 // eventsCommand is the command events with its flags.
 type eventsCommand struct {
-	process Process
-	source  sourceFlags
-	filter  podFilter
-	output  outputFlags
-	log     logFlags
+	viewCommand
 
 	replay      bool
 	since       string
@@ -58,7 +54,7 @@ type eventsCommand struct {
 }
 
 func newEvents(p Process) *cobra.Command {
-	return newCommand(&eventsCommand{process: p}, &cobra.Command{
+	return newCommand(&eventsCommand{viewCommand: viewCommand{process: p}}, &cobra.Command{
 		Use:     "events",
 		Short:   "Print the events of this node, from a daemon if there is one",
 		Long:    eventsLong,
@@ -80,10 +76,7 @@ func (c *eventsCommand) addFlags(cmd *cobra.Command) {
 }
 
 func (c *eventsCommand) validate(flags *pflag.FlagSet) error {
-	if err := c.source.validate(flags); err != nil {
-		return err
-	}
-	if err := c.filter.validate(); err != nil {
+	if err := c.viewCommand.validate(flags); err != nil {
 		return err
 	}
 	types, network, err := parseTypes(c.types)

@@ -52,6 +52,7 @@ const (
 type simulateCommand struct {
 	simulation
 
+	process  Process
 	socket   string
 	patterns []string
 	duration time.Duration
@@ -60,31 +61,25 @@ type simulateCommand struct {
 }
 
 func newSimulate(p Process) *cobra.Command {
-	var c simulateCommand
-	cmd := &cobra.Command{
+	return newCommand(&simulateCommand{process: p}, &cobra.Command{
 		Use:     "simulate --socket PATH",
 		Short:   "Serve a simulated container runtime for other programs",
 		Long:    simulateLong,
 		Example: simulateExample,
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := c.validate(cmd.Flags()); err != nil {
-				return err
-			}
-			return fail(c.serve(cmd.Context(), c.log.console(p.Err)))
-		},
-	}
+	})
+}
+
+func (c *simulateCommand) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.StringVar(&c.socket, "socket", "", "`PATH` of the socket to create; replaces a socket that no process serves.\nRequired")
 	flags.IntVar(&c.pods, "pods", defaultPods, "`NUMBER` of pods, of two containers each")
-	c.addFlags(cmd)
+	c.simulation.addFlags(cmd)
 	flags.StringSliceVar(&c.patterns, "faults", nil,
 		"`FAULTS` to inject, as CALL/KIND/WHEN,..., such as\nContainerStatus/hang/once; * stands for one drawn from the seed")
 	flags.DurationVar(&c.duration, "duration", defaultFaultsDuration,
 		"with --faults, `TIME` after which the faults end and pods no longer change;\nwithout, pods change until the end")
 	c.log.add(cmd)
-	return cmd
 }
 
 func (c *simulateCommand) validate(flags *pflag.FlagSet) error {
@@ -110,8 +105,9 @@ func (c *simulateCommand) validate(flags *pflag.FlagSet) error {
 	return c.simulation.validate()
 }
 
-// serve serves the runtime while its pods change.
-func (c *simulateCommand) serve(ctx context.Context, out console) error {
+// run serves the runtime while its pods change.
+func (c *simulateCommand) run(ctx context.Context) error {
+	out := c.log.console(c.process.Err)
 	socket, err := filepath.Abs(c.socket)
 	if err != nil {
 		return fmt.Errorf("--socket: %w", err)

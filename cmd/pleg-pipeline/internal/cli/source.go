@@ -62,6 +62,22 @@ func (f *sourceFlags) validate(flags *pflag.FlagSet) error {
 	return f.runtime.validate(flags)
 }
 
+// viewCommand is what the commands events and pods have in common.
+type viewCommand struct {
+	process Process
+	source  sourceFlags
+	filter  podFilter
+	output  outputFlags
+	log     logFlags
+}
+
+func (c *viewCommand) validate(flags *pflag.FlagSet) error {
+	if err := c.source.validate(flags); err != nil {
+		return err
+	}
+	return c.filter.validate()
+}
+
 // use calls with for the daemon, or for a pipeline in this process.
 func (f *sourceFlags) use(ctx context.Context, p Process, out console, with func(context.Context, source) error) error {
 	socket, err := f.findDaemon(ctx, p, out)

@@ -71,18 +71,9 @@ func (e *examination) inspect(ctx context.Context, l *listed) {
 
 // running returns the items, with those that run first.
 func running[T any](items []T, runs func(T) bool) []T {
-	sorted := slices.Clone(items)
-	slices.SortStableFunc(sorted, func(a, b T) int {
-		switch {
-		case runs(a) == runs(b):
-			return 0
-		case runs(a):
-			return -1
-		default:
-			return 1
-		}
-	})
-	return sorted
+	rest := slices.DeleteFunc(slices.Clone(items), runs)
+	first := slices.DeleteFunc(slices.Clone(items), func(item T) bool { return !runs(item) })
+	return append(first, rest...)
 }
 
 // sandbox asks for the status of a sandbox and counts it if it has no address.
@@ -118,8 +109,7 @@ func (e *examination) addItem(item ItemCall, took time.Duration, err error) {
 
 // slowest returns the calls that took longest, the slowest first.
 func slowest(calls []ItemCall) []ItemCall {
-	sorted := slices.Clone(calls)
-	slices.SortFunc(sorted, func(a, b ItemCall) int {
+	sorted := slices.SortedFunc(slices.Values(calls), func(a, b ItemCall) int {
 		return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.ID, b.ID))
 	})
 	return sorted[:min(len(sorted), top)]

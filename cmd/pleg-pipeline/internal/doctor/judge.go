@@ -63,13 +63,13 @@ func (e *examination) oneByOne() float64 {
 	return e.report.Relist.ListSeconds + each*float64(c.Sandboxes+c.Containers)
 }
 
+// condition returns nil if the runtime does not report the condition.
 func (e *examination) condition(name string) *Condition {
-	for i := range e.report.Conditions {
-		if c := &e.report.Conditions[i]; c.Type == name {
-			return c
-		}
+	i := slices.IndexFunc(e.report.Conditions, func(c Condition) bool { return c.Type == name })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &e.report.Conditions[i]
 }
 
 func (e *examination) unready() *Finding {

@@ -1,6 +1,9 @@
 package doctor
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Report is the result of an examination. Its JSON form is one of the program's
 // outputs.
@@ -171,10 +174,5 @@ const (
 
 // Healthy reports whether no problem was found.
 func (r *Report) Healthy() bool {
-	for _, f := range r.Findings {
-		if f.Severity == Problem {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == Problem })
 }

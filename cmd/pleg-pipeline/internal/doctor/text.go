@@ -7,7 +7,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
 )
 
 // seconds formats a duration with about three significant digits.
@@ -53,7 +54,7 @@ func (r *Report) Print(w io.Writer) error {
 	}
 	r.printItems(&b)
 	r.printFindings(&b)
-	_, err := io.WriteString(w, printable(b.String()))
+	_, err := io.WriteString(w, printer.PrintableLines(b.String()))
 	return err
 }
 
@@ -111,15 +112,4 @@ func (r *Report) printFindings(b *strings.Builder) {
 	for _, f := range r.Findings {
 		fmt.Fprintf(b, "\n%s: %s\n  seen: %s\n  do:   %s\n", strings.ToUpper(string(f.Severity)), f.Cause, f.Evidence, f.Advice)
 	}
-}
-
-// printable replaces control characters in the texts of a runtime, which could move
-// the cursor.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r != '\n' && !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, s)
 }

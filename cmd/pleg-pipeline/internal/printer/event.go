@@ -1,6 +1,7 @@
 package printer
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -14,7 +15,7 @@ func eventColumns() []column[pleg.Event] {
 	return []column[pleg.Event]{
 		{"TIME", len("15:04:05.000"), func(ev *pleg.Event) string { return clock(ev.ObservedAt, "15:04:05.000") }, nil},
 		{"EVENT", len(pleg.ContainerStarted), func(ev *pleg.Event) string { return string(ev.Type) }, eventColor},
-		{"NAMESPACE", len("kube-system"), func(ev *pleg.Event) string { return orDash(ev.PodNamespace) }, nil},
+		{"NAMESPACE", len("kube-system"), func(ev *pleg.Event) string { return cmp.Or(ev.PodNamespace, "-") }, nil},
 		{"POD", 32, podName, nil},
 		{"CONTAINER", 16, containerName, nil},
 		{"ATTEMPT", len("ATTEMPT"), attempt, nil},
@@ -29,12 +30,12 @@ func wideEventColumns() []column[pleg.Event] {
 		{"SEQ", 8, func(ev *pleg.Event) string { return strconv.FormatUint(ev.Seq, 10) }, nil},
 		{"TIME", len("2006-01-02T15:04:05.000Z07:00"), func(ev *pleg.Event) string { return clock(ev.ObservedAt, "2006-01-02T15:04:05.000Z07:00") }, nil},
 		{"EVENT", len(pleg.ContainerStarted), func(ev *pleg.Event) string { return string(ev.Type) }, eventColor},
-		{"NAMESPACE", len("kube-system"), func(ev *pleg.Event) string { return orDash(ev.PodNamespace) }, nil},
+		{"NAMESPACE", len("kube-system"), func(ev *pleg.Event) string { return cmp.Or(ev.PodNamespace, "-") }, nil},
 		{"POD", 32, podName, nil},
-		{"POD UID", ids, func(ev *pleg.Event) string { return orDash(string(ev.PodUID)) }, nil},
+		{"POD UID", ids, func(ev *pleg.Event) string { return cmp.Or(string(ev.PodUID), "-") }, nil},
 		{"CONTAINER", 16, containerName, nil},
 		{"ATTEMPT", len("ATTEMPT"), attempt, nil},
-		{"ID", idWidth, func(ev *pleg.Event) string { return orDash(string(ev.ContainerID)) }, nil},
+		{"ID", idWidth, func(ev *pleg.Event) string { return cmp.Or(string(ev.ContainerID), "-") }, nil},
 		{"DETAILS", 0, details, nil},
 	}
 }
@@ -46,19 +47,14 @@ func clock(at time.Time, layout string) string {
 	return at.In(time.Local).Format(layout)
 }
 
-func podName(ev *pleg.Event) string {
-	if ev.PodName != "" {
-		return ev.PodName
-	}
-	return orDash(string(ev.PodUID))
-}
+func podName(ev *pleg.Event) string { return cmp.Or(ev.PodName, string(ev.PodUID), "-") }
 
 // containerName returns a sandbox in brackets, which a container name cannot have.
 func containerName(ev *pleg.Event) string {
 	if ev.Sandbox {
 		return "(sandbox)"
 	}
-	return orDash(ev.ContainerName)
+	return cmp.Or(ev.ContainerName, "-")
 }
 
 func attempt(ev *pleg.Event) string {
@@ -118,13 +114,8 @@ func eventColor(ev *pleg.Event) string {
 
 func podColumns() []column[podview.Pod] {
 	return []column[podview.Pod]{
-		{"NAMESPACE", len("kube-system"), func(p *podview.Pod) string { return orDash(p.Namespace) }, nil},
-		{"POD", 32, func(p *podview.Pod) string {
-			if p.Name == "" {
-				return string(p.UID)
-			}
-			return p.Name
-		}, nil},
+		{"NAMESPACE", len("kube-system"), func(p *podview.Pod) string { return cmp.Or(p.Namespace, "-") }, nil},
+		{"POD", 32, func(p *podview.Pod) string { return cmp.Or(p.Name, string(p.UID)) }, nil},
 		{"STATE", len(podview.NotReady), func(p *podview.Pod) string { return p.State }, podColor},
 		{"RUNNING", len("RUNNING"), func(p *podview.Pod) string { return fmt.Sprintf("%d/%d", p.Running, p.Total) }, nil},
 		{"RESTARTS", len("RESTARTS"), func(p *podview.Pod) string { return strconv.FormatUint(uint64(p.Restarts), 10) }, nil},
@@ -144,7 +135,7 @@ func widePodColumns() []column[podview.Pod] {
 	columns := podColumns()
 	last := len(columns) - 1
 	return append(columns[:last:last],
-		column[podview.Pod]{"IP", 15, func(p *podview.Pod) string { return orDash(strings.Join(p.IPs, ",")) }, nil},
+		column[podview.Pod]{"IP", 15, func(p *podview.Pod) string { return cmp.Or(strings.Join(p.IPs, ","), "-") }, nil},
 		column[podview.Pod]{"POD UID", 36, func(p *podview.Pod) string { return string(p.UID) }, nil},
 		columns[last])
 }

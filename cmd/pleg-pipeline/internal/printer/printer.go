@@ -3,6 +3,7 @@ package printer
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"io"
 	"strings"
@@ -150,25 +151,23 @@ func (p *textPrinter[T]) flush() error {
 	return err
 }
 
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
-
 func shortID(id string) string {
 	if len(id) > idWidth {
 		return id[:idWidth]
 	}
-	return orDash(id)
+	return cmp.Or(id, "-")
 }
 
 // Printable replaces what is not printable in a text from the runtime, which could
 // otherwise move the cursor or break the line.
-func Printable(s string) string {
+func Printable(s string) string { return printable(s, "") }
+
+// PrintableLines does the same but keeps line breaks.
+func PrintableLines(s string) string { return printable(s, "\n") }
+
+func printable(s, keep string) string {
 	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
+		if !unicode.IsPrint(r) && !strings.ContainsRune(keep, r) {
 			return '?'
 		}
 		return r
