@@ -26,11 +26,7 @@ func startDaemon(t *testing.T, socket string) *runningCommand {
 // waitForPods waits until a daemon has inspected n pods, and returns them.
 func waitForPods(t *testing.T, socket string, n int) []client.Pod {
 	t.Helper()
-	c, err := client.New(socket, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := newClient(t, socket)
 	for _, err := range c.Watch(t.Context(), client.WatchOptions{Replay: true, Bookmarks: true}) {
 		if err != nil {
 			t.Fatal(err)

@@ -1,19 +1,26 @@
 package httpserver_test
 
 import (
+	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
@@ -49,13 +56,8 @@ func TestGateRefusesClearly(t *testing.T) {
 // a refused connection before the request is sent.
 func knock(t *testing.T, address string) (code int, text string) {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/livez", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, err := client.Do(request)
+		answer, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(newRequest(t, "http://"+address+"/livez"))
 		if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
 			continue
 		}
@@ -84,9 +86,8 @@ func TestLimit(t *testing.T) {
 	ended := make(chan int)
 	for range 2 {
 		go func() {
-			answer := httptest.NewRecorder()
-			h.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
-			ended <- answer.Code
+			code, _ := ask(t, h, "GET", "/")
+			ended <- code
 		}()
 		<-inside
 	}
@@ -120,23 +121,13 @@ func TestNothingWrites(t *testing.T) {
 // TestOldTLS requires that old versions are refused in the configuration and in the
 // handshake.
 func TestOldTLS(t *testing.T) {
-	dir := t.TempDir()
-	pool := certificate(t, dir)
-	config := func(version string) string {
-		path := filepath.Join(dir, "web.yaml")
-		text := fmt.Sprintf("tls_server_config: {cert_file: %s/crt, key_file: %[1]s/key%s}\n", dir, version)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
+	pool, config := certificate(t)
 	for version, bad := range map[string]bool{", min_version: TLS10": true, ", min_version: TLS11": true, ", min_version: TLS12": false, "": false} {
 		if err := httpserver.CheckWebConfig(config(version)); (err != nil) != bad {
 			t.Errorf("%q: CheckWebConfig() = %v, want an error: %v", version, err, bad)
 		}
 	}
-	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{RelistPeriod: fast})
-	address := serve(t, httpserver.Handler(options(pipe)), config(""))
+	address := servePipe(t, plegtest.New(), config(""))
 	for version, bad := range map[uint16]bool{tls.VersionTLS10: true, tls.VersionTLS11: true, tls.VersionTLS12: false, tls.VersionTLS13: false} {
 		conn, err := (&tls.Dialer{Config: &tls.Config{RootCAs: pool, MinVersion: version, MaxVersion: version}}).DialContext(t.Context(), "tcp", address)
 		if (err != nil) != bad {
@@ -145,5 +136,72 @@ func TestOldTLS(t *testing.T) {
 		if err == nil {
 			_ = conn.Close()
 		}
+	}
+}
+
+// certificate writes a self-signed certificate for 127.0.0.1, and its key. config writes
+// a web configuration with them and other settings.
+func certificate(t *testing.T) (pool *x509.CertPool, config func(other string) string) {
+	t.Helper()
+	dir := t.TempDir()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, BasicConstraintsValid: true, IsCA: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{"crt": {Type: "CERTIFICATE", Bytes: der}, "key": {Type: "EC PRIVATE KEY", Bytes: secret}} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pool = x509.NewCertPool()
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool.AddCert(cert)
+	return pool, func(other string) string {
+		return write(t, fmt.Sprintf("tls_server_config: {cert_file: %s/crt, key_file: %[1]s/key%s}\n", dir, other))
+	}
+}
+
+// TestServeTLS streams events over HTTP/1 and HTTP/2.
+func TestServeTLS(t *testing.T) {
+	pool, config := certificate(t)
+	path := config("")
+	if err := httpserver.CheckWebConfig(path); err != nil {
+		t.Fatal(err)
+	}
+	runtime := plegtest.New()
+	runtime.Set("shop/a", "c=running /s=running")
+	address := servePipe(t, runtime, path)
+	for _, http2 := range []bool{false, true} {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: http2}
+		answer, err := transport.RoundTrip(newRequest(t, "https://"+address+"/events?replay&bookmarks"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if wanted := map[bool]int{false: 1, true: 2}[http2]; answer.ProtoMajor != wanted {
+			t.Errorf("HTTP/%d, want HTTP/%d", answer.ProtoMajor, wanted)
+		}
+		lines := bufio.NewReader(answer.Body)
+		for line := ""; !strings.HasPrefix(line, "event: Bookmark"); {
+			if line, err = lines.ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = answer.Body.Close()
+		transport.CloseIdleConnections()
 	}
 }
