@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -12,6 +13,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -172,4 +174,12 @@ func (s *Server) position(p *plegv1.Position) pipeline.Position {
 		at.Epoch = s.pipe.Epoch()
 	}
 	return at
+}
+
+// Listen listens on a unix socket that only its owner and group may use. Closing the
+// listener removes the socket. Listen replaces the socket of a process that has
+// ended. It returns an error that says why if another process answers on the socket,
+// if the path is not a socket, or if permission is denied.
+func Listen(ctx context.Context, path string) (net.Listener, error) {
+	return unixsocket.Listen(ctx, path)
 }
