@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"slices"
 	"sync/atomic"
 
 	"google.golang.org/grpc"
@@ -88,13 +89,6 @@ func (e *connectError) GRPCStatus() *status.Status { return e.status }
 
 // isFinal reports whether no later attempt can succeed.
 func isFinal(err error) bool {
-	if errors.Is(err, fs.ErrPermission) {
-		return true
-	}
-	switch status.Code(err) {
-	case codes.InvalidArgument, codes.OutOfRange, codes.Unimplemented, codes.PermissionDenied, codes.Unauthenticated:
-		return true
-	default:
-		return false
-	}
+	final := []codes.Code{codes.InvalidArgument, codes.OutOfRange, codes.Unimplemented, codes.PermissionDenied, codes.Unauthenticated}
+	return errors.Is(err, fs.ErrPermission) || slices.Contains(final, status.Code(err))
 }

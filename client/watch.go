@@ -128,20 +128,11 @@ func (w *watch) run(ctx context.Context) error {
 		if w.options.Disconnected != nil {
 			w.options.Disconnected(err, wait)
 		}
-		if !pause(ctx, wait) {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -155,7 +146,9 @@ func (w *watch) connect(ctx context.Context, request *plegv1.WatchRequest) error
 		return err
 	}
 	defer link.Close()
-	w.setPosition(request)
+	// Without a last event it requests a replay, even if the consumer wants none: the
+	// end of the replay is the first position after which the watch can resume.
+	request.ResumeAfter, request.Replay = w.last, w.last == nil
 	stream, err := link.pleg.Watch(ctx, request)
 	if err != nil {
 		return link.callError("connect", err)
@@ -173,14 +166,6 @@ func (w *watch) connect(ctx context.Context, request *plegv1.WatchRequest) error
 			return errStopped
 		}
 	}
-}
-
-// setPosition requests the events after the last one. Without a last event it requests
-// a replay, even if the consumer wants none: the end of the replay is the first position
-// after which the watch can resume.
-func (w *watch) setPosition(request *plegv1.WatchRequest) {
-	request.ResumeAfter = w.last
-	request.Replay = w.last == nil
 }
 
 // deliver passes an event to the consumer, unless the consumer did not request it. It

@@ -122,7 +122,8 @@ func (c *eventsCommand) run(ctx context.Context) error {
 			return err
 		}
 		sayReplayed(ctx, out)
-		if last := f.last.Load(); last != nil && from.resumes() {
+		_, resumes := from.(daemonSource)
+		if last := f.last.Load(); last != nil && resumes {
 			out.say(ctx, "%v: to continue, use --since %s", context.Cause(ctx), position.Format(last.Epoch, last.Seq))
 		}
 		return nil

@@ -31,9 +31,6 @@ type source interface {
 	// pods returns the views of all pods, pod that of one pod.
 	pods(ctx context.Context) ([]podview.Pod, error)
 	pod(ctx context.Context, uid pipeline.PodUID) (podview.Pod, error)
-	// resumes reports whether another process can continue after the last event
-	// of this one.
-	resumes() bool
 }
 
 // sourceFlags say where events and pods come from.
@@ -152,8 +149,6 @@ func settle(ctx context.Context, pipe *pipeline.Pipeline) error {
 // ownSource is a pipeline in this process.
 type ownSource struct{ pipe *pipeline.Pipeline }
 
-func (s ownSource) resumes() bool { return false }
-
 func (s ownSource) events(ctx context.Context, o client.WatchOptions) iter.Seq2[pipeline.Event, error] {
 	return func(yield func(pipeline.Event, error) bool) {
 		var after pipeline.Position
@@ -187,10 +182,9 @@ func (s ownSource) pod(_ context.Context, uid pipeline.PodUID) (podview.Pod, err
 	return podview.New(uid, status, err, time.Time{}), nil
 }
 
-// daemonSource is the daemon of this node.
+// daemonSource is the daemon of this node. Another process can continue after the last
+// event of this one.
 type daemonSource struct{ client *client.Client }
-
-func (s daemonSource) resumes() bool { return true }
 
 func (s daemonSource) events(ctx context.Context, o client.WatchOptions) iter.Seq2[pipeline.Event, error] {
 	return s.client.Watch(ctx, o)

@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -96,12 +97,8 @@ func isRebound(r *http.Request) bool {
 	return host != "localhost" && net.ParseIP(strings.Trim(host, "[]")) == nil
 }
 
-// loopback is the default host, because answers can name the pods of the node: other
-// machines can connect only if the user names a host.
-const loopback = "127.0.0.1"
-
 // ParseAddress completes an address to listen on: "9090" and ":9090" become
-// 127.0.0.1:9090; any other address must be host:port. Port 0 means any free port.
+// 127.0.0.1:9090, as answers can name the pods of the node; any other address must be host:port. Port 0 means any free port.
 func ParseAddress(address string) (string, error) {
 	if !strings.Contains(address, ":") {
 		address = ":" + address
@@ -113,8 +110,5 @@ func ParseAddress(address string) (string, error) {
 	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
 		return "", fmt.Errorf("%q is not a port: want 0 to 65535", port)
 	}
-	if host == "" {
-		host = loopback
-	}
-	return net.JoinHostPort(host, port), nil
+	return net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port), nil
 }

@@ -37,7 +37,7 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newGate(l, maxConnections), nil
+	return &gate{l, make(chan struct{}, maxConnections)}, nil
 }
 
 // Serve serves handler on l until ctx ends, and closes l. Event streams then end at
@@ -65,7 +65,7 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler, webConfig 
 			_ = server.Close()
 		}
 	})
-	err := web.Serve(l, server, &web.FlagConfig{WebConfigFile: &webConfig}, quieter(logger))
+	err := web.Serve(l, server, &web.FlagConfig{WebConfigFile: &webConfig}, slog.New(warnings{logger.Handler()}))
 	if !stop() {
 		<-ended
 	}
@@ -75,10 +75,8 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler, webConfig 
 	return fmt.Errorf("serve http on %s: %w", l.Addr(), err)
 }
 
-// quieter drops log lines of the toolkit below Warn: the program prints its own notice
+// warnings drops log lines of the toolkit below Warn: the program prints its own notice
 // about the address.
-func quieter(logger *slog.Logger) *slog.Logger { return slog.New(warnings{logger.Handler()}) }
-
 type warnings struct{ slog.Handler }
 
 func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
@@ -101,10 +99,6 @@ const tooMany = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; c
 type gate struct {
 	net.Listener
 	open chan struct{} // holds one value per connection
-}
-
-func newGate(l net.Listener, limit int) *gate {
-	return &gate{l, make(chan struct{}, limit)}
 }
 
 // Accept implements [net.Listener].
