@@ -3,6 +3,7 @@ package printer
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,19 +26,12 @@ func eventColumns() []column[pleg.Event] {
 }
 
 func wideEventColumns() []column[pleg.Event] {
-	const ids = 36 // of a UID
-	return []column[pleg.Event]{
-		{"SEQ", 8, func(ev *pleg.Event) string { return strconv.FormatUint(ev.Seq, 10) }, nil},
-		{"TIME", len("2006-01-02T15:04:05.000Z07:00"), func(ev *pleg.Event) string { return clock(ev.ObservedAt, "2006-01-02T15:04:05.000Z07:00") }, nil},
-		{"EVENT", len(pleg.ContainerStarted), func(ev *pleg.Event) string { return string(ev.Type) }, eventColor},
-		{"NAMESPACE", len("kube-system"), func(ev *pleg.Event) string { return cmp.Or(ev.PodNamespace, "-") }, nil},
-		{"POD", 32, podName, nil},
-		{"POD UID", ids, func(ev *pleg.Event) string { return cmp.Or(string(ev.PodUID), "-") }, nil},
-		{"CONTAINER", 16, containerName, nil},
-		{"ATTEMPT", len("ATTEMPT"), attempt, nil},
-		{"ID", idWidth, func(ev *pleg.Event) string { return cmp.Or(string(ev.ContainerID), "-") }, nil},
-		{"DETAILS", 0, details, nil},
-	}
+	const layout = "2006-01-02T15:04:05.000Z07:00"
+	c := eventColumns()
+	c[0] = column[pleg.Event]{"TIME", len(layout), func(ev *pleg.Event) string { return clock(ev.ObservedAt, layout) }, nil}
+	c[6].value = func(ev *pleg.Event) string { return cmp.Or(string(ev.ContainerID), "-") }
+	c = slices.Insert(c, 4, column[pleg.Event]{"POD UID", 36, func(ev *pleg.Event) string { return cmp.Or(string(ev.PodUID), "-") }, nil})
+	return slices.Insert(c, 0, column[pleg.Event]{"SEQ", 8, func(ev *pleg.Event) string { return strconv.FormatUint(ev.Seq, 10) }, nil})
 }
 
 func clock(at time.Time, layout string) string {
