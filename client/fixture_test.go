@@ -41,8 +41,13 @@ type fixture struct {
 	dials    []time.Time
 }
 
-// newFixture runs the pipeline and the server in a bubble. The test acts in the middle
-// between two lists.
+// inBubble runs a test with a pipeline and a server in a synctest bubble. The test acts in
+// the middle between two lists.
+func inBubble(t *testing.T, o pipeline.Options, test func(t *testing.T, f *fixture)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newFixture(t, o)) })
+}
+
 func newFixture(t *testing.T, o pipeline.Options) *fixture {
 	t.Helper()
 	f := &fixture{T: t, runtime: plegtest.New()}
@@ -71,6 +76,12 @@ func (f *fixture) dial(ctx context.Context) (net.Conn, error) {
 	defer f.mu.Unlock()
 	f.conns = append(f.conns, conn)
 	return conn, err
+}
+
+// change changes a pod and waits for some lists.
+func (f *fixture) change(lists int, uid pleg.PodUID, words string) {
+	f.runtime.Set(uid, words)
+	kit.Relist(lists)
 }
 
 // breakConnections closes all connections.

@@ -2,17 +2,22 @@ package client_test
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/test/bufconn"
 
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // scripted is a server that ends its first stream after some events, and passes on the
@@ -25,7 +30,10 @@ type scripted struct {
 
 // Watch implements [plegv1.PLEGServer].
 func (s *scripted) Watch(r *plegv1.WatchRequest, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
-	s.requests <- r
+	select {
+	case s.requests <- r:
+	default: // the test reads two
+	}
 	for _, ev := range s.events {
 		if err := stream.Send(&plegv1.WatchResponse{Event: wire.FromEvent(ev, "epoch")}); err != nil {
 			return err
@@ -68,26 +76,20 @@ func TestWatchResumesFromLastEvent(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &scripted{events: tt.events, requests: make(chan *plegv1.WatchRequest)}
-				requests := s.watch(t, tt.options)
-				<-requests
-				r := <-requests
-				if tt.after == 0 {
-					if !r.GetReplay() || r.GetResumeAfter() != nil {
-						t.Errorf("then asked for %v, want a replay", r)
-					}
-					return
-				}
-				if r.GetReplay() || r.GetResumeAfter().GetSeq() != tt.after {
-					t.Errorf("then asked for %v, want the events after %d", r, tt.after)
+				s := &scripted{events: tt.events, requests: make(chan *plegv1.WatchRequest, 2)}
+				s.watch(t, tt.options)
+				<-s.requests
+				r := <-s.requests
+				if replay := tt.after == 0; r.GetReplay() != replay || (r.GetResumeAfter() == nil) != replay || r.GetResumeAfter().GetSeq() != tt.after {
+					t.Errorf("then asked for %v, want the events after %d, or a replay if that is 0", r, tt.after)
 				}
 			})
 		})
 	}
 }
 
-// watch serves one watch and returns its requests.
-func (s *scripted) watch(t *testing.T, o client.WatchOptions) <-chan *plegv1.WatchRequest {
+// watch serves one watch until the test ends.
+func (s *scripted) watch(t *testing.T, o client.WatchOptions) {
 	t.Helper()
 	srv := grpc.NewServer(grpc.WaitForHandlers(true))
 	plegv1.RegisterPLEGServer(srv, s)
@@ -108,17 +110,6 @@ func (s *scripted) watch(t *testing.T, o client.WatchOptions) <-chan *plegv1.Wat
 			}
 		}
 	}()
-	requests := make(chan *plegv1.WatchRequest, 2)
-	relayed := make(chan struct{})
-	go func() {
-		defer close(relayed)
-		for r := range s.requests {
-			select {
-			case requests <- r:
-			default:
-			}
-		}
-	}()
 	t.Cleanup(func() {
 		cancel()
 		<-watched
@@ -127,8 +118,69 @@ func (s *scripted) watch(t *testing.T, o client.WatchOptions) <-chan *plegv1.Wat
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
-		close(s.requests)
-		<-relayed
 	})
-	return requests
+}
+
+// However often connections break and the server restarts, the state that each watch
+// rebuilds equals the cache in the end.
+func TestWatchSurvivesRestarts(t *testing.T) {
+	gaps, repairs := 0, 0
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			inBubble(t, pipeline.Options{History: 1000}, func(t *testing.T, f *fixture) {
+				states := f.watchRandomly(seed)
+				for i, s := range states {
+					for _, line := range s.Diff(kit.CachedTruth(f.pipe.Cache().List())) {
+						t.Errorf("watch %d: %s", i, line)
+					}
+					gaps += s.Gaps
+					repairs += s.Repairs
+				}
+			})
+		})
+	}
+	if gaps == 0 || repairs == 0 {
+		t.Errorf("%d gaps and %d repairs, want some of both", gaps, repairs)
+	}
+}
+
+func (f *fixture) watchRandomly(seed uint64) []*kit.NodeState {
+	rng := rand.New(rand.NewPCG(seed, 3))
+	var states []*kit.NodeState
+	for i := range 6 {
+		state := &kit.NodeState{Look: f.pipe.Cache().Get}
+		states = append(states, state)
+		slowness, own := time.Duration(i%3)*15*time.Millisecond, rand.New(rand.NewPCG(seed, uint64(i)))
+		f.watch(client.WatchOptions{Replay: true, Buffer: 20}, func(ev pleg.Event) {
+			state.Add(ev)
+			if slowness > 0 {
+				time.Sleep(time.Duration(own.Int64N(int64(slowness))))
+			}
+		})
+	}
+	for round := range 40 {
+		for range 40 {
+			f.runtime.Set(pleg.PodUID(fmt.Sprintf("p%d", rng.IntN(50))), randomWords(rng, round))
+		}
+		switch rng.IntN(8) {
+		case 0, 1:
+			f.breakConnections()
+		case 2:
+			f.endServer()
+			time.Sleep(time.Duration(rng.IntN(4000)) * time.Millisecond)
+			f.startServer()
+		}
+		time.Sleep(time.Duration(rng.IntN(1500)) * time.Millisecond)
+	}
+	kit.Relist(5 * 60)
+	return states
+}
+
+func randomWords(rng *rand.Rand, round int) (words string) {
+	for c := range 6 {
+		if rng.IntN(2) == 0 {
+			words += fmt.Sprintf(" c%d-%d=%s", round/(1+c), c, []string{"running", "exited"}[rng.IntN(2)])
+		}
+	}
+	return words
 }

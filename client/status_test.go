@@ -21,8 +21,7 @@ import (
 var errBroken = errors.New("inspect: broken \xff")
 
 func TestPods(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, pipeline.Options{})
+	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
 		f.runtime.Set("b", "c1=running /s=running")
 		f.runtime.Set("a", "c2=running")
 		f.runtime.SetPodFault("a", plegtest.Fail(errBroken))
@@ -50,12 +49,10 @@ func TestPods(t *testing.T) {
 
 // A pod whose first inspection hangs is listed without a status.
 func TestPodsIncludesHungPod(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, pipeline.Options{})
+	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
 		f.runtime.SetPodFault("hung", plegtest.Delay(time.Hour))
 		f.runtime.Set("hung", "c1=running")
-		f.runtime.Set("quick", "c1=running")
-		kit.Relist(2)
+		f.change(2, "quick", "c1=running")
 		pods, err := f.client.Pods(t.Context())
 		if err != nil || len(pods) != 2 || pods[0].UID != "hung" || pods[1].UID != "quick" {
 			t.Fatalf("got %+v, %v, want pods hung and quick", pods, err)
@@ -71,8 +68,7 @@ func TestPodsIncludesHungPod(t *testing.T) {
 }
 
 func TestPodStatus(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, pipeline.Options{})
+	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
 		f.runtime.Set("a", "c1=running")
 		f.runtime.Set("broken", "c1=running")
 		f.runtime.SetPodFault("broken", plegtest.Fail(errBroken))
@@ -103,8 +99,7 @@ func TestPodStatus(t *testing.T) {
 
 // A wait ends with its context or with the server.
 func TestPodStatusWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, pipeline.Options{RelistPeriod: time.Hour})
+	inBubble(t, pipeline.Options{RelistPeriod: time.Hour}, func(t *testing.T, f *fixture) {
 		future := time.Now().Add(time.Minute)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
@@ -125,15 +120,13 @@ func TestPodStatusWaits(t *testing.T) {
 }
 
 func TestServerDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, pipeline.Options{})
+	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
 		f.endServer()
-		for name, call := range map[string]func() error{
-			"Pods":      func() error { _, err := f.client.Pods(t.Context()); return err },
-			"PodStatus": func() error { _, err := f.client.PodStatus(t.Context(), "a", time.Now()); return err },
-		} {
-			if err := call(); !errors.Is(err, errDown) || status.Code(err) != codes.Unavailable {
-				t.Errorf("%s = %v, want %v and %v", name, err, errDown, codes.Unavailable)
+		_, pods := f.client.Pods(t.Context())
+		_, pod := f.client.PodStatus(t.Context(), "a", time.Now())
+		for _, err := range []error{pods, pod} {
+			if !errors.Is(err, errDown) || status.Code(err) != codes.Unavailable {
+				t.Errorf("got %v, want %v and %v", err, errDown, codes.Unavailable)
 			}
 		}
 	})

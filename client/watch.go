@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -127,20 +128,11 @@ func (w *watch) run(ctx context.Context) error {
 		if w.options.Disconnected != nil {
 			w.options.Disconnected(err, wait)
 		}
-		if !pause(ctx, wait) {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -154,7 +146,9 @@ func (w *watch) connect(ctx context.Context, request *plegv1.WatchRequest) error
 		return err
 	}
 	defer link.Close()
-	w.setPosition(request)
+	// Without a last event it requests a replay, even if the consumer wants none: the
+	// end of the replay is the first position after which the watch can resume.
+	request.ResumeAfter, request.Replay = w.last, w.last == nil
 	stream, err := link.pleg.Watch(ctx, request)
 	if err != nil {
 		return link.callError("connect", err)
@@ -172,14 +166,6 @@ func (w *watch) connect(ctx context.Context, request *plegv1.WatchRequest) error
 			return errStopped
 		}
 	}
-}
-
-// setPosition requests the events after the last one. Without a last event it requests
-// a replay, even if the consumer wants none: the end of the replay is the first position
-// after which the watch can resume.
-func (w *watch) setPosition(request *plegv1.WatchRequest) {
-	request.ResumeAfter = w.last
-	request.Replay = w.last == nil
 }
 
 // deliver passes an event to the consumer, unless the consumer did not request it. It
@@ -201,4 +187,38 @@ func (w *watch) deliver(m *plegv1.Event, request *plegv1.WatchRequest) bool {
 		return true
 	}
 	return w.yield(ev, nil)
+}
+
+// request returns the request for the server. It always asks for bookmarks: they keep
+// the position of a watch with few events within the server's history.
+func (o *WatchOptions) request() (*plegv1.WatchRequest, error) {
+	r := &plegv1.WatchRequest{
+		Name:          o.Name,
+		Buffer:        uint32(o.Buffer),
+		Bookmarks:     true,
+		Namespaces:    o.Namespaces,
+		LabelSelector: o.Selector,
+		OmitSandboxes: o.OmitSandboxes,
+		NetworkEvents: o.NetworkEvents,
+	}
+	if o.Buffer < 0 || o.Buffer > math.MaxInt32 {
+		return nil, fmt.Errorf("WatchOptions.Buffer is out of range: %d", o.Buffer)
+	}
+	if o.Replay && o.After != nil {
+		return nil, fmt.Errorf("WatchOptions.Replay and After exclude each other: a watch that resumes gets a replay if necessary")
+	}
+	if o.After != nil {
+		r.ResumeAfter = &plegv1.Position{Epoch: o.After.Epoch, Seq: o.After.Seq}
+	}
+	for _, t := range o.Types {
+		number, ok := wire.FromEventType(t)
+		if !ok {
+			return nil, fmt.Errorf("WatchOptions.Types has the unknown event type %q", t)
+		}
+		r.Types = append(r.Types, number)
+	}
+	for _, uid := range o.PodUIDs {
+		r.PodUids = append(r.PodUids, string(uid))
+	}
+	return r, nil
 }

@@ -49,21 +49,16 @@ func want(t *testing.T, w *watch, expected string) {
 
 // If the server is down for a while, the events published meanwhile follow once.
 func TestWatchResumes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, pipeline.Options{})
-		f.runtime.Set("a", "c1=running")
-		kit.Relist(1)
+	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
+		f.change(1, "a", "c1=running")
 		live := f.watch(client.WatchOptions{}, nil)
 		replay := f.watch(client.WatchOptions{Replay: true}, nil)
-		f.runtime.Set("a", "c1=running c2=running")
-		kit.Relist(1)
+		f.change(1, "a", "c1=running c2=running")
 		f.endServer()
-		f.runtime.Set("a", "c1=exited c2=running")
-		kit.Relist(20)
+		f.change(20, "a", "c1=exited c2=running")
 		f.startServer()
 		kit.Relist(20)
-		f.runtime.Set("a", "c1=exited c2=exited")
-		kit.Relist(1)
+		f.change(1, "a", "c1=exited c2=exited")
 		want(t, live, "Started(c2) Died(c1) Synced Died(c2)")
 		want(t, replay, "reStarted(c1) Synced Started(c2) Died(c1) Synced Died(c2)")
 		if len(live.disconnected) == 0 || !errors.Is(live.disconnected[len(live.disconnected)-1], errDown) {
@@ -74,14 +69,11 @@ func TestWatchResumes(t *testing.T) {
 
 // A watch that has not received an event resumes too.
 func TestWatchResumesBeforeFirstEvent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, pipeline.Options{RelistPeriod: time.Minute})
-		f.runtime.Set("a", "c1=running")
-		kit.Relist(70)
+	inBubble(t, pipeline.Options{RelistPeriod: time.Minute}, func(t *testing.T, f *fixture) {
+		f.change(70, "a", "c1=running")
 		w := f.watch(client.WatchOptions{}, nil)
 		f.endServer()
-		f.runtime.Set("a", "c1=exited")
-		kit.Relist(70)
+		f.change(70, "a", "c1=exited")
 		f.startServer()
 		kit.Relist(20)
 		want(t, w, "Died(c1) Synced")
@@ -90,21 +82,17 @@ func TestWatchResumesBeforeFirstEvent(t *testing.T) {
 
 // A new process has another epoch: the watch gets a Gap and the current state.
 func TestWatchSeesANewEpoch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, pipeline.Options{})
+	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
 		w := f.watch(client.WatchOptions{}, nil)
-		f.runtime.Set("a", "c1=running")
-		kit.Relist(1)
+		f.change(1, "a", "c1=running")
 		old := f.pipe.Epoch()
 		f.endServer()
 		_ = f.pipe.Stop()
 		f.startPipeline(pipeline.Options{})
-		f.runtime.Set("a", "c1=exited c2=running")
-		kit.Relist(2)
+		f.change(2, "a", "c1=exited c2=running")
 		f.startServer()
 		kit.Relist(20)
-		f.runtime.Set("a", "")
-		kit.Relist(1)
+		f.change(1, "a", "")
 		want(t, w, "Started(c1) Gap(OtherEpoch) reDied(c1) reStarted(c2) Synced Removed(c1) Died(c2) Removed(c2)")
 		if gap := w.Events()[1]; gap.Epoch != f.pipe.Epoch() || gap.Epoch == old {
 			t.Errorf("the gap has the epoch %q, want the new one %q", gap.Epoch, f.pipe.Epoch())
@@ -114,15 +102,12 @@ func TestWatchSeesANewEpoch(t *testing.T) {
 
 // If the history is too short, the Gap has the number of missed events.
 func TestWatchSeesAGap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, pipeline.Options{History: 5})
+	inBubble(t, pipeline.Options{History: 5}, func(t *testing.T, f *fixture) {
 		w := f.watch(client.WatchOptions{}, nil)
-		f.runtime.Set("a", "c0=running")
-		kit.Relist(1)
+		f.change(1, "a", "c0=running")
 		f.endServer()
 		for i := range 5 {
-			f.runtime.Set("a", fmt.Sprintf("c%d=running", i+1))
-			kit.Relist(1)
+			f.change(1, "a", fmt.Sprintf("c%d=running", i+1))
 		}
 		f.startServer()
 		kit.Relist(20)
@@ -135,18 +120,14 @@ func TestWatchSeesAGap(t *testing.T) {
 
 // Events that its filter drops do not push a watch out of the history.
 func TestWatchOfRareEventsResumes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, pipeline.Options{History: 20})
+	inBubble(t, pipeline.Options{History: 20}, func(t *testing.T, f *fixture) {
 		w := f.watch(client.WatchOptions{Namespaces: []string{"rare"}}, nil)
-		f.runtime.Set("rare/a", "c1=running")
-		kit.Relist(1)
+		f.change(1, "rare/a", "c1=running")
 		for i := range 50 {
-			f.runtime.Set("often/b", fmt.Sprintf("c%d=running", i))
-			kit.Relist(1)
+			f.change(1, "often/b", fmt.Sprintf("c%d=running", i))
 		}
 		f.endServer()
-		f.runtime.Set("rare/a", "c1=exited")
-		kit.Relist(1)
+		f.change(1, "rare/a", "c1=exited")
 		f.startServer()
 		kit.Relist(20)
 		want(t, w, "Started(c1) Died(c1) Synced")
@@ -154,10 +135,8 @@ func TestWatchOfRareEventsResumes(t *testing.T) {
 }
 
 func TestWatchAfter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, pipeline.Options{})
-		f.runtime.Set("a", "c1=running c2=running c3=running")
-		kit.Relist(1)
+	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
+		f.change(1, "a", "c1=running c2=running c3=running")
 		w := f.watch(client.WatchOptions{After: &client.Position{Epoch: f.pipe.Epoch(), Seq: 1}, Bookmarks: true}, nil)
 		want(t, w, "Started(c2) Started(c3) Synced")
 		kit.Relist(2)
@@ -169,8 +148,7 @@ func TestWatchAfter(t *testing.T) {
 
 // Attempts back off up to a bound, with jitter.
 func TestWatchBacksOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, pipeline.Options{})
+	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
 		f.endServer()
 		f.watch(client.WatchOptions{}, nil)
 		time.Sleep(5 * time.Minute)
@@ -215,8 +193,7 @@ func TestWatchEnds(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, pipeline.Options{})
+			inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
 				w := f.watch(tt.options, nil)
 				<-w.Done
 				if status.Code(w.err) != tt.code || w.err == nil || !strings.Contains(w.err.Error(), tt.says) {
@@ -247,10 +224,8 @@ func TestWatchEndsWithoutPermission(t *testing.T) {
 }
 
 func TestWatchEndsByItsConsumer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, pipeline.Options{})
-		f.runtime.Set("a", "c1=running c2=running")
-		kit.Relist(1)
+	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
+		f.change(1, "a", "c1=running c2=running")
 		for ev, err := range f.client.Watch(t.Context(), client.WatchOptions{Replay: true}) {
 			if err != nil || ev.ContainerID != "c1" {
 				t.Errorf("got %+v, %v, want the event of c1", ev, err)

@@ -2,9 +2,12 @@ package server_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -14,6 +17,9 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/client"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -27,15 +33,20 @@ func TestMain(m *testing.M) {
 
 // fixture is a pipeline and its server.
 type fixture struct {
-	*testing.T
+	testing.TB
 	*kit.Pipeline
 	dial func(context.Context, string) (net.Conn, error)
 	// stopServer returns what Serve returned.
 	stopServer func() error
 }
 
-// newFixture runs a pipeline and its server in a bubble. The test acts in the middle
-// between two lists.
+// inBubble runs a test with a pipeline and its server in a synctest bubble. The test acts in
+// the middle between two lists.
+func inBubble(t *testing.T, p pipeline.Options, o server.Options, test func(t *testing.T, f *fixture)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newFixture(t, p, o)) })
+}
+
 func newFixture(t *testing.T, p pipeline.Options, o server.Options) *fixture {
 	t.Helper()
 	listener := bufconn.Listen(64 << 10)
@@ -45,9 +56,9 @@ func newFixture(t *testing.T, p pipeline.Options, o server.Options) *fixture {
 	return f
 }
 
-func newFixtureOn(t *testing.T, p pipeline.Options, o server.Options, listener net.Listener) *fixture {
+func newFixtureOn(t testing.TB, p pipeline.Options, o server.Options, listener net.Listener) *fixture {
 	t.Helper()
-	f := &fixture{T: t, Pipeline: kit.New(t, p)}
+	f := &fixture{TB: t, Pipeline: kit.New(t, p)}
 	s, err := server.New(f.Pipeline.Pipeline, o)
 	if err != nil {
 		t.Fatal(err)
@@ -95,4 +106,91 @@ func (f *fixture) mustWatch(ctx context.Context, c plegv1.PLEGClient, r *plegv1.
 		f.Fatal(err)
 	}
 	return stream
+}
+
+// Some tests run this test binary again as another process, with a role.
+const (
+	roleVariable   = "PLEG_TEST_ROLE"
+	socketVariable = "PLEG_TEST_SOCKET"
+
+	roleWatch  = "watch"  // prints one line per event
+	roleListen = "listen" // prints why it cannot listen on the socket
+)
+
+func playRole(role string) (exit int) {
+	ctx, path := context.Background(), os.Getenv(socketVariable)
+	if role == roleListen {
+		l, err := server.Listen(ctx, path)
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		l.Close()
+		return 0
+	}
+	c, err := client.New(path, client.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	for ev, err := range c.Watch(ctx, client.WatchOptions{Name: "child", Replay: true}) {
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		fmt.Println(ev.Type, ev.PodUID, ev.ContainerID, ev.Missed)
+	}
+	return 0
+}
+
+func roleCommand(t *testing.T, role, socket string) *exec.Cmd {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), program)
+	cmd.Env = append(os.Environ(), roleVariable+"="+role, socketVariable+"="+socket)
+	return cmd
+}
+
+// BenchmarkReplay connects and gets the current state of all pods over a socket.
+func BenchmarkReplay(b *testing.B) {
+	for _, pods := range []int{100, 1000} {
+		b.Run(fmt.Sprintf("pods=%d", pods), func(b *testing.B) {
+			c := serveBench(b, pods)
+			b.ReportAllocs()
+			for b.Loop() {
+				if n := replayed(b, c); n != 2*pods {
+					b.Fatalf("%d events, want %d", n, 2*pods)
+				}
+			}
+		})
+	}
+}
+
+// replayed returns the number of events up to Synced.
+func replayed(b *testing.B, c *client.Client) (n int) {
+	for ev, err := range c.Watch(b.Context(), client.WatchOptions{Replay: true}) {
+		if err != nil {
+			b.Fatal(err)
+		}
+		if ev.Type == pleg.Synced {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// serveBench returns a client of a pipeline that knows all of its pods.
+func serveBench(b *testing.B, pods int) *client.Client {
+	b.Helper()
+	runtime := plegtest.New()
+	kit.Fill(runtime, pods, "c=running /s=running")
+	_, socket, _ := newSocketFixture(b, pipeline.Options{Runtime: runtime.Basic(), RelistPeriod: time.Hour}, server.Options{})
+	c := newClient(b, socket)
+	for replayed(b, c) < 2*pods {
+	}
+	return c
 }

@@ -2,7 +2,9 @@ package server
 
 import (
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,14 +31,14 @@ type gate struct {
 	metrics *metrics
 
 	mu   sync.Mutex
-	open map[*countedConn]struct{}
+	open map[*heldConn]struct{}
 }
 
 func newGate(l net.Listener, limit int, m *metrics) *gate {
 	return &gate{
 		Listener: l, max: limit, metrics: m,
 		refused: &refusals{address: l.Addr(), conns: make(chan net.Conn), closed: make(chan struct{}), slots: make(chan struct{}, maxRefusals)},
-		open:    make(map[*countedConn]struct{}),
+		open:    make(map[*heldConn]struct{}),
 	}
 }
 
@@ -62,7 +64,8 @@ func (g *gate) admit(conn net.Conn) net.Conn {
 	if len(g.open) >= g.max {
 		return nil
 	}
-	c := &countedConn{Conn: conn, gate: g}
+	c := &heldConn{Conn: conn}
+	c.release = func() { g.remove(c) }
 	g.open[c] = struct{}{}
 	g.metrics.connections.Inc()
 	return c
@@ -70,17 +73,14 @@ func (g *gate) admit(conn net.Conn) net.Conn {
 
 func (g *gate) closeAll() {
 	g.mu.Lock()
-	open := make([]*countedConn, 0, len(g.open))
-	for c := range g.open {
-		open = append(open, c)
-	}
+	open := slices.Collect(maps.Keys(g.open))
 	g.mu.Unlock()
 	for _, c := range open {
 		_ = c.Close()
 	}
 }
 
-func (g *gate) remove(c *countedConn) {
+func (g *gate) remove(c *heldConn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if _, ok := g.open[c]; ok {
@@ -89,15 +89,15 @@ func (g *gate) remove(c *countedConn) {
 	}
 }
 
-// countedConn is a connection that the gate has accepted.
-type countedConn struct {
+// heldConn is a connection that takes a place until it is closed.
+type heldConn struct {
 	net.Conn
-	gate *gate
+	release func() // may be called several times
 }
 
 // Close implements [net.Conn].
-func (c *countedConn) Close() error {
-	c.gate.remove(c)
+func (c *heldConn) Close() error {
+	c.release()
 	return c.Conn.Close()
 }
 
@@ -118,7 +118,7 @@ func (r *refusals) add(conn net.Conn) {
 		conn.Close()
 		return
 	}
-	var refused net.Conn = &refusedConn{Conn: conn, slots: r.slots}
+	refused := &heldConn{conn, sync.OnceFunc(func() { <-r.slots })}
 	select {
 	case r.conns <- refused:
 	case <-r.closed:
@@ -144,18 +144,6 @@ func (r *refusals) Close() error {
 
 // Addr implements [net.Listener].
 func (r *refusals) Addr() net.Addr { return r.address }
-
-type refusedConn struct {
-	net.Conn
-	once  sync.Once
-	slots chan struct{}
-}
-
-// Close implements [net.Conn].
-func (c *refusedConn) Close() error {
-	c.once.Do(func() { <-c.slots })
-	return c.Conn.Close()
-}
 
 // newRefuser returns a server that refuses every call and says why.
 func newRefuser(limit int) *grpc.Server {

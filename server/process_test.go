@@ -12,12 +12,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
@@ -29,15 +31,18 @@ const processPods = 50
 // These tests use real processes and sockets, and therefore real time. They wait as long
 // as the test may take.
 
-// newSocketFixture serves on a socket, and relists every millisecond.
-func newSocketFixture(t *testing.T, o server.Options) (f *fixture, socket string, registry *prometheus.Registry) {
+// quick relists every millisecond.
+var quick = pipeline.Options{RelistPeriod: time.Millisecond, Inspectors: processPods}
+
+// newSocketFixture serves on a socket.
+func newSocketFixture(t testing.TB, p pipeline.Options, o server.Options) (f *fixture, socket string, registry *prometheus.Registry) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "pleg.sock")
 	l, err := server.Listen(t.Context(), socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f = newFixtureOn(t, pipeline.Options{RelistPeriod: time.Millisecond, Inspectors: processPods}, o, l)
+	f = newFixtureOn(t, p, o, l)
 	f.dial = func(ctx context.Context, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", socket)
@@ -45,14 +50,22 @@ func newSocketFixture(t *testing.T, o server.Options) (f *fixture, socket string
 	return f, socket, f.Metrics
 }
 
+// newClient returns a client of package client.
+func newClient(t testing.TB, socket string) *client.Client {
+	t.Helper()
+	c, err := client.New(socket, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
 // follow watches with the client package. waitFor waits for the start of one container in
 // each pod.
 func (f *fixture) follow(socket string) (waitFor func(pleg.ContainerID)) {
 	f.Helper()
-	c, err := client.New(socket, client.Options{})
-	if err != nil {
-		f.Fatal(err)
-	}
+	c := newClient(f, socket)
 	ctx, cancel := context.WithCancel(context.Background())
 	events := make(chan pleg.Event)
 	go func() {
@@ -71,7 +84,6 @@ func (f *fixture) follow(socket string) (waitFor func(pleg.ContainerID)) {
 		cancel()
 		for range events {
 		}
-		c.Close()
 	})
 	return func(id pleg.ContainerID) {
 		f.Helper()
@@ -119,7 +131,7 @@ func seek(t *testing.T, lines *bufio.Scanner, what string, found func(string) bo
 // A stopped client process misses events, and gets repairs once it continues. Other
 // clients get all events meanwhile.
 func TestStoppedProcess(t *testing.T) {
-	f, socket, registry := newSocketFixture(t, server.Options{})
+	f, socket, registry := newSocketFixture(t, quick, server.Options{})
 	process, lines := childWatch(t, socket)
 	seek(t, lines, "Synced", func(line string) bool { return strings.HasPrefix(line, "Synced") })
 	waitFor := f.follow(socket)
@@ -148,7 +160,7 @@ func TestStoppedProcess(t *testing.T) {
 
 // The subscriber of a killed process is removed.
 func TestKilledProcess(t *testing.T) {
-	f, socket, registry := newSocketFixture(t, server.Options{})
+	f, socket, registry := newSocketFixture(t, quick, server.Options{})
 	waitFor := f.follow(socket)
 	var children []*os.Process
 	for range 3 {
@@ -178,7 +190,7 @@ func TestKilledProcess(t *testing.T) {
 // Thousands of idle connections are refused; existing clients miss nothing.
 func TestThousandsOfConnections(t *testing.T) {
 	const connections = 3000
-	f, socket, _ := newSocketFixture(t, server.Options{MaxConnections: 8, Keepalive: 2 * time.Second})
+	f, socket, _ := newSocketFixture(t, quick, server.Options{MaxConnections: 8, Keepalive: 2 * time.Second})
 	waitFor := f.follow(socket)
 	kit.Fill(f.Runtime, processPods, "c0=running")
 	waitFor("c0")
@@ -200,4 +212,36 @@ func TestThousandsOfConnections(t *testing.T) {
 	waitFor("c1")
 	reading.Wait()
 	f.follow(socket)("c1")
+}
+
+// A client that does not answer pings loses its connection; an idle client that answers
+// them keeps it.
+func TestKeepalive(t *testing.T) {
+	// The beginning of an HTTP/2 connection: preface and empty SETTINGS.
+	const hello = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewPedanticRegistry()
+		f := newFixture(t, pipeline.Options{}, server.Options{Keepalive: 20 * time.Second, Registerer: registry})
+		quiet := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
+		dead, err := f.dial(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer dead.Close()
+		if _, err := dead.Write([]byte(hello)); err != nil {
+			t.Fatal(err)
+		}
+		kit.Relist(10)
+		if n := kit.Metric(t, registry, "pleg_server_connections"); n != 2 {
+			t.Errorf("after 10 s: %v connections, want 2", n)
+		}
+		kit.Relist(50)
+		if n := kit.Metric(t, registry, "pleg_server_connections"); n != 1 {
+			t.Errorf("after a minute: %v connections, want 1", n)
+		}
+		f.Runtime.Set("a", "c=running")
+		if m, err := quiet.Recv(); err != nil || m.GetEvent().GetContainerId() != "c" {
+			t.Errorf("the idle client got %v, %v", m, err)
+		}
+	})
 }

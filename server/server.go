@@ -1,3 +1,28 @@
+// Package server serves a pipeline to other programs on the node: the gRPC services
+// pleg.v1.PLEG, health and reflection, on a unix socket.
+//
+// # Usage
+//
+//	s, err := server.New(pipe, server.Options{})
+//	...
+//	err = s.ListenAndServe(ctx, "/run/pleg-pipeline.sock") // beside pipe.Run
+//
+// A program that has its own gRPC server calls [Server.Register] instead. Package
+// client is the client of this service.
+//
+// # Bounds
+//
+// The server limits connections, calls per connection, watchers, their buffers and the
+// size of a request. Above a limit it returns RESOURCE_EXHAUSTED and names the limit.
+// Each watcher is a subscriber of the pipeline with its own goroutine: a client that
+// does not read, or is stopped, delays nobody. It stays connected as long as it answers
+// keepalive pings.
+//
+// # Shutdown
+//
+// When the context of [Server.Serve] ends, every call ends with UNAVAILABLE, and then
+// the connections close. If the pipeline ends first, its watchers get the events that
+// were published, and then UNAVAILABLE.
 package server
 
 import (
@@ -10,10 +35,12 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
@@ -176,3 +203,52 @@ func (s *Server) report(checks *health.Server) {
 		checks.SetServingStatus(name, status)
 	}
 }
+
+// errShuttingDown is the cause that ends the context of every call when the server
+// ends.
+var errShuttingDown = errors.New("the server is shutting down")
+
+// untilClosing returns the context of a call that also ends when closing does.
+func untilClosing(ctx, closing context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	release := context.AfterFunc(closing, func() { cancel(context.Cause(closing)) })
+	return ctx, func() {
+		release()
+		cancel(nil)
+	}
+}
+
+// unavailable replaces the error of a call that the end of the server ended with
+// UNAVAILABLE.
+func unavailable(ctx context.Context, err error) error {
+	if err != nil && errors.Is(context.Cause(ctx), errShuttingDown) {
+		return status.Error(codes.Unavailable, errShuttingDown.Error())
+	}
+	return err
+}
+
+func endUnary(closing context.Context) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		ctx, cancel := untilClosing(ctx, closing)
+		defer cancel()
+		response, err := handler(ctx, request)
+		return response, unavailable(ctx, err)
+	}
+}
+
+func endStream(closing context.Context) grpc.StreamServerInterceptor {
+	return func(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		ctx, cancel := untilClosing(stream.Context(), closing)
+		defer cancel()
+		return unavailable(ctx, handler(server, &endingStream{stream, ctx}))
+	}
+}
+
+// endingStream is a stream with another context.
+type endingStream struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // gRPC gets the context from the stream
+}
+
+// Context implements [grpc.ServerStream].
+func (s *endingStream) Context() context.Context { return s.ctx }

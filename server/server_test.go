@@ -49,8 +49,7 @@ func TestBadRequests(t *testing.T) {
 		{"buffer", &plegv1.WatchRequest{Buffer: 4097}, codes.InvalidArgument, "buffer is 4097, the limit is 4096"},
 		{"size", &plegv1.WatchRequest{Namespaces: slices.Repeat([]string{strings.Repeat("n", 1000)}, 100)}, codes.ResourceExhausted, "larger than max"},
 	}
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, pipeline.Options{}, server.Options{})
+	inBubble(t, pipeline.Options{}, server.Options{}, func(t *testing.T, f *fixture) {
 		c := f.client()
 		other := f.mustWatch(t.Context(), c, &plegv1.WatchRequest{})
 		for _, tt := range tests {
@@ -121,8 +120,7 @@ func TestTooManyConnections(t *testing.T) {
 // The health service reports the health of the pipeline, and NOT_SERVING at the end.
 func TestHealth(t *testing.T) {
 	const serving, notServing = healthv1.HealthCheckResponse_SERVING, healthv1.HealthCheckResponse_NOT_SERVING
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, pipeline.Options{RelistThreshold: time.Minute}, server.Options{})
+	inBubble(t, pipeline.Options{RelistThreshold: time.Minute}, server.Options{}, func(t *testing.T, f *fixture) {
 		c := healthv1.NewHealthClient(f.connect())
 		ctx := t.Context()
 		check := func(when string, want healthv1.HealthCheckResponse_ServingStatus) {
@@ -163,8 +161,7 @@ func TestHealth(t *testing.T) {
 }
 
 func TestReflection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, pipeline.Options{}, server.Options{})
+	inBubble(t, pipeline.Options{}, server.Options{}, func(t *testing.T, f *fixture) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		stream, err := reflectionv1.NewServerReflectionClient(f.connect()).ServerReflectionInfo(ctx)
@@ -195,8 +192,7 @@ func TestReflection(t *testing.T) {
 // When the server ends, every stream ends with UNAVAILABLE: at once for clients that read,
 // within the grace period for the others.
 func TestShutdown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, pipeline.Options{Inspectors: 100}, server.Options{Grace: 3 * time.Second})
+	inBubble(t, pipeline.Options{Inspectors: 100}, server.Options{Grace: 3 * time.Second}, func(t *testing.T, f *fixture) {
 		reading := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{Replay: true})
 		asleep := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
 		if m, err := reading.Recv(); err != nil || m.GetEvent().GetType() != plegv1.EventType_EVENT_TYPE_SYNCED {
@@ -246,8 +242,7 @@ func TestShutdownIsBounded(t *testing.T) {
 
 // If the pipeline ends first, its watchers get the published events.
 func TestPipelineEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, pipeline.Options{}, server.Options{})
+	inBubble(t, pipeline.Options{}, server.Options{}, func(t *testing.T, f *fixture) {
 		c := f.client()
 		stream := f.mustWatch(t.Context(), c, &plegv1.WatchRequest{})
 		f.Runtime.Set("a", "c1=running c2=running")

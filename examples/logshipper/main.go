@@ -7,10 +7,12 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/examples/internal/frame"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 var example = frame.Example{
@@ -29,3 +31,93 @@ var example = frame.Example{
 }
 
 func main() { example.Main() }
+
+// shipper keeps track of the logs that it reads. Only one goroutine may use it.
+type shipper struct {
+	out    io.Writer
+	status func(pipeline.PodUID) (*pipeline.PodStatus, error)
+	// logs has the logs of containers that have not been removed.
+	logs map[pipeline.PodUID]map[pleg.ContainerID]*log
+}
+
+type log struct {
+	path     string
+	complete bool
+}
+
+func newShipper(out io.Writer, status func(pipeline.PodUID) (*pipeline.PodStatus, error)) *shipper {
+	return &shipper{out: out, status: status, logs: make(map[pipeline.PodUID]map[pleg.ContainerID]*log)}
+}
+
+// handle acts on one event. The first event of a container that started and exited
+// between two relists is its end.
+func (s *shipper) handle(ev pipeline.Event) {
+	switch ev.Type {
+	case pipeline.ContainerStarted:
+		s.read(ev.PodUID, ev.ContainerID, path(ev, ev.ContainerName, ev.Attempt))
+	case pipeline.ContainerDied:
+		s.finish(ev.PodUID, ev.ContainerID, path(ev, ev.ContainerName, ev.Attempt))
+	case pipeline.ContainerRemoved:
+		s.forget(ev.PodUID, ev.ContainerID)
+	case pipeline.PodSync:
+		s.resync(ev)
+	}
+}
+
+// resync compares the logs with the current state of the pod: a PodSync can replace
+// events that were discarded because this subscriber was too slow.
+func (s *shipper) resync(ev pipeline.Event) {
+	status, err := s.status(ev.PodUID)
+	if err != nil {
+		// Another event follows the next successful inspection.
+		return
+	}
+	for _, c := range status.Containers {
+		switch c.State {
+		case pleg.StateRunning:
+			s.read(ev.PodUID, c.ID, path(ev, c.Name, c.Attempt))
+		case pleg.StateExited:
+			s.finish(ev.PodUID, c.ID, path(ev, c.Name, c.Attempt))
+		}
+	}
+	for id, l := range s.logs[ev.PodUID] {
+		if status.Container(id) == nil {
+			s.finish(ev.PodUID, id, l.path)
+			s.forget(ev.PodUID, id)
+		}
+	}
+}
+
+func (s *shipper) read(uid pipeline.PodUID, id pleg.ContainerID, path string) *log {
+	if l := s.logs[uid][id]; l != nil {
+		return l
+	}
+	if s.logs[uid] == nil {
+		s.logs[uid] = make(map[pleg.ContainerID]*log)
+	}
+	l := &log{path: path}
+	s.logs[uid][id] = l
+	fmt.Fprintln(s.out, "read", path)
+	return l
+}
+
+func (s *shipper) finish(uid pipeline.PodUID, id pleg.ContainerID, path string) {
+	l := s.read(uid, id, path)
+	if !l.complete {
+		l.complete = true
+		fmt.Fprintln(s.out, "complete", l.path)
+	}
+}
+
+func (s *shipper) forget(uid pipeline.PodUID, id pleg.ContainerID) {
+	delete(s.logs[uid], id)
+	if len(s.logs[uid]) == 0 {
+		delete(s.logs, uid)
+	}
+}
+
+// path returns the file to which the runtime writes the log of a container of the
+// kubelet.
+func path(ev pipeline.Event, container string, attempt uint32) string {
+	return fmt.Sprintf("/var/log/pods/%s_%s_%s/%s/%d.log", ev.PodNamespace, ev.PodName, ev.PodUID, container, attempt)
+}

@@ -9,9 +9,14 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"runtime"
+	"runtime/debug"
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/privilege"
 )
 
@@ -80,7 +85,7 @@ func Execute(ctx context.Context, p Process) int {
 	if errors.Is(err, errUnhealthy) {
 		return ExitUnhealthy // the report says why
 	}
-	fmt.Fprintf(p.Err, "%s: %s\n", Name, printable(err.Error()))
+	fmt.Fprintf(p.Err, "%s: %s\n", Name, printer.PrintableLines(err.Error()))
 	if errors.As(err, new(failure)) {
 		return ExitFailure
 	}
@@ -100,4 +105,78 @@ func fail(err error) error {
 		return nil
 	}
 	return failure{err}
+}
+
+const rootLong = `pleg-pipeline reports what happens to the pods of this node: containers that
+start, exit and are removed. It does the work of the kubelet's PLEG (Pod
+Lifecycle Event Generator).
+
+It lists the pods of a CRI runtime (containerd, CRI-O) once a second, inspects
+the pods that changed, several at the same time, and prints the events or serves
+them to other programs. It changes nothing in the runtime. To try it without a
+runtime:
+  pleg-pipeline run --simulate
+
+Exit codes:
+  0  the command finished, or SIGINT or SIGTERM ended it, or the reader of its
+     output closed it
+  1  the command failed: it could not use the runtime, the daemon or an address,
+     or it could not write its output
+  2  the command line is wrong
+  3  "pleg-pipeline doctor" found a problem`
+
+func newRoot(p Process) *cobra.Command {
+	root := &cobra.Command{
+		Use:           Name,
+		Short:         "Pod lifecycle events of a container runtime",
+		Long:          rootLong,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Version:       versionLine(buildInfo()),
+	}
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetArgs(p.Args)
+	root.SetOut(p.Out)
+	root.SetErr(p.Err)
+	root.AddCommand(newRun(p), newEvents(p), newPods(p), newDoctor(p), newSimulate(p), newRecord(p), newVersion())
+	return root
+}
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of the program",
+		Long:  "Print the version of the program, the commit if it is known, the version of Go\nand the platform.",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), versionLine(buildInfo()))
+			return fail(outputError(err))
+		},
+	}
+}
+
+func buildInfo() *debug.BuildInfo {
+	info, _ := debug.ReadBuildInfo()
+	return info
+}
+
+// versionLine leaves out the commit if it is unknown, as in a test or a build with
+// -buildvcs=false.
+func versionLine(info *debug.BuildInfo) string {
+	commit := ""
+	if info != nil {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				commit = "commit " + s.Value + ", "
+			}
+		}
+	}
+	return fmt.Sprintf("%s %s (%s%s, %s/%s)", Name, moduleVersion(info), commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+func moduleVersion(info *debug.BuildInfo) string {
+	if info == nil || info.Main.Version == "" {
+		return "(devel)"
+	}
+	return info.Main.Version
 }

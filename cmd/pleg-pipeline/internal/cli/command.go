@@ -2,10 +2,16 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
 )
 
@@ -20,7 +26,9 @@ type command interface {
 
 // newCommand completes cmd, which has only texts, with the work of c.
 func newCommand(c command, cmd *cobra.Command) *cobra.Command {
-	cmd.Args = noArgs
+	if cmd.Args == nil {
+		cmd.Args = noArgs
+	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := c.validate(cmd.Flags()); err != nil {
 			return err
@@ -76,4 +84,88 @@ func (v *outputValue) Set(s string) (err error) {
 	}
 	v.text = s
 	return nil
+}
+
+// enum is the value of a flag that allows only certain words.
+type enum struct {
+	value   *string
+	allowed []string
+}
+
+func (e enum) String() string {
+	if e.value == nil { // pflag also calls this on the zero value
+		return ""
+	}
+	return *e.value
+}
+
+func (e enum) Type() string { return strings.Join(e.allowed, "|") }
+
+func (e enum) Set(s string) error {
+	if !slices.Contains(e.allowed, s) {
+		return errors.New("want " + strings.Join(e.allowed, ", "))
+	}
+	*e.value = s
+	return nil
+}
+
+// enumFlag adds a flag that allows only these words. The first one is the default.
+func enumFlag(cmd *cobra.Command, value *string, name, shorthand, usage string, allowed ...string) {
+	*value = allowed[0]
+	cmd.Flags().VarP(enum{value, allowed}, name, shorthand, usage)
+	completeFlag(cmd, name, allowed, cobra.ShellCompDirectiveDefault)
+}
+
+// completeFlag lets the shell complete the words of a flag.
+func completeFlag(cmd *cobra.Command, name string, words []string, directive cobra.ShellCompDirective) {
+	complete := cobra.FixedCompletions(words, directive|cobra.ShellCompDirectiveNoFileComp)
+	if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
+		panic("cli: " + err.Error()) // the flag was just added
+	}
+}
+
+// podFilter selects pods.
+type podFilter struct {
+	podview.Filter
+
+	selector string
+}
+
+func (f *podFilter) add(cmd *cobra.Command) {
+	cmd.Flags().StringSliceVarP(&f.Namespaces, "namespace", "n", nil, "only pods of this `NAMESPACE`; may be repeated")
+	cmd.Flags().StringVarP(&f.selector, "selector", "l", "", "only pods whose labels match this Kubernetes label `SELECTOR`, such as\napp=web,tier!=test")
+}
+
+func (f *podFilter) validate() error {
+	if err := f.Select(f.selector); err != nil {
+		return fmt.Errorf("--selector %q is not a label selector: %w", f.selector, err)
+	}
+	return nil
+}
+
+// eventTypes are the values of --type.
+func eventTypes() []string {
+	return []string{
+		string(pipeline.ContainerStarted), string(pipeline.ContainerDied), string(pipeline.ContainerRemoved), string(pipeline.PodSync),
+		string(pipeline.NetworkSetupCompleted), string(pipeline.NetworkFailed),
+	}
+}
+
+func typeFlag(cmd *cobra.Command, types *[]string) {
+	words := eventTypes()
+	cmd.Flags().StringSliceVar(types, "type", nil, "only events of this `TYPE`; may be repeated: "+strings.Join(words[:2], ", ")+",\n"+strings.Join(words[2:], ", "))
+	completeFlag(cmd, "type", words, cobra.ShellCompDirectiveDefault)
+}
+
+// parseTypes returns event types, and whether network events are among them.
+func parseTypes(words []string) (types []pipeline.EventType, network bool, err error) {
+	for _, word := range words {
+		if !slices.Contains(eventTypes(), word) {
+			return nil, false, fmt.Errorf("--type %q is unknown: want %s", word, strings.Join(eventTypes(), ", "))
+		}
+		t := pipeline.EventType(word)
+		types = append(types, t)
+		network = network || t == pipeline.NetworkSetupCompleted || t == pipeline.NetworkFailed
+	}
+	return types, network, nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
@@ -46,25 +47,16 @@ type doctorCommand struct {
 }
 
 func newDoctor(p Process) *cobra.Command {
-	c := doctorCommand{process: p}
-	cmd := &cobra.Command{
+	return newCommand(&doctorCommand{process: p}, &cobra.Command{
 		Use:     "doctor",
 		Short:   "Find out why PLEG is not healthy",
 		Long:    doctorLong,
 		Example: doctorExample,
-		Args:    noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := c.runtime.validate(cmd.Flags()); err != nil {
-				return err
-			}
-			if c.timeout <= 0 || c.callTimeout <= 0 {
-				return fmt.Errorf("--timeout (%v) and --call-timeout (%v) must be longer than 0", c.timeout, c.callTimeout)
-			}
-			return fail(c.run(cmd.Context()))
-		},
-	}
+	})
+}
+
+func (c *doctorCommand) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	enumFlag(cmd, &c.output, "output", "o", "format of the report", "text", "json")
 	flags.DurationVar(&c.timeout, "timeout", 30*time.Second, "`TIME` for the whole examination; calls that are not made by then are left out")
 	flags.DurationVar(&c.callTimeout, "call-timeout", 5*time.Second, "`TIME` after which a call counts as hung")
@@ -72,7 +64,13 @@ func newDoctor(p Process) *cobra.Command {
 	flags.Lookup("runtime-endpoint").Usage = "`ENDPOINT` of the runtime, such as unix:///run/containerd/containerd.sock"
 	flags.Lookup("replay-speed").Hidden = true
 	c.log.addQuiet(cmd)
-	return cmd
+}
+
+func (c *doctorCommand) validate(flags *pflag.FlagSet) error {
+	if c.timeout <= 0 || c.callTimeout <= 0 {
+		return fmt.Errorf("--timeout (%v) and --call-timeout (%v) must be longer than 0", c.timeout, c.callTimeout)
+	}
+	return c.runtime.validate(flags)
 }
 
 // errUnhealthy means that the report has a problem.

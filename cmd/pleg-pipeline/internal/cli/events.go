@@ -4,14 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"google.golang.org/grpc/status"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/position"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 const eventsLong = `Print the pod lifecycle events of this node from now on, until SIGINT or SIGTERM.
@@ -38,11 +43,7 @@ const eventsExample = `  # what happens on this node; Ctrl-C ends it
 
 // eventsCommand is the command events with its flags.
 type eventsCommand struct {
-	process Process
-	source  sourceFlags
-	filter  podFilter
-	output  outputFlags
-	log     logFlags
+	viewCommand
 
 	replay      bool
 	since       string
@@ -53,7 +54,7 @@ type eventsCommand struct {
 }
 
 func newEvents(p Process) *cobra.Command {
-	return newCommand(&eventsCommand{process: p}, &cobra.Command{
+	return newCommand(&eventsCommand{viewCommand: viewCommand{process: p}}, &cobra.Command{
 		Use:     "events",
 		Short:   "Print the events of this node, from a daemon if there is one",
 		Long:    eventsLong,
@@ -75,10 +76,7 @@ func (c *eventsCommand) addFlags(cmd *cobra.Command) {
 }
 
 func (c *eventsCommand) validate(flags *pflag.FlagSet) error {
-	if err := c.source.validate(flags); err != nil {
-		return err
-	}
-	if err := c.filter.validate(); err != nil {
+	if err := c.viewCommand.validate(flags); err != nil {
 		return err
 	}
 	types, network, err := parseTypes(c.types)
@@ -124,9 +122,108 @@ func (c *eventsCommand) run(ctx context.Context) error {
 			return err
 		}
 		sayReplayed(ctx, out)
-		if last := f.last.Load(); last != nil && from.resumes() {
+		_, resumes := from.(daemonSource)
+		if last := f.last.Load(); last != nil && resumes {
 			out.say(ctx, "%v: to continue, use --since %s", context.Cause(ctx), position.Format(last.Epoch, last.Seq))
 		}
 		return nil
 	})
+}
+
+// follower prints the events of a source and reports the state of the connection.
+type follower struct {
+	out     console
+	printer printer.Printer[pipeline.Event]
+	marks   bool // whether to print them
+
+	disconnected bool
+	// last is the position of the last event printed.
+	last atomic.Pointer[client.Position]
+}
+
+func (f *follower) follow(ctx context.Context, from source, o client.WatchOptions) error {
+	if err := f.printer.Start(); err != nil {
+		return outputError(err)
+	}
+	return f.each(ctx, from, o, func(ev pipeline.Event) error {
+		if f.wants(ev) {
+			if err := f.printer.Print(ev); err != nil {
+				return outputError(err)
+			}
+		}
+		if wire.CanResumeAfter(ev) {
+			f.last.Store(f.positionOf(ev))
+		}
+		return nil
+	})
+}
+
+// each calls handle for each event until ctx ends or an error occurs, and reports
+// what happens to the connection.
+func (f *follower) each(ctx context.Context, from source, o client.WatchOptions, handle func(pipeline.Event) error) error {
+	o.Disconnected = func(err error, _ time.Duration) { f.sayDisconnected(ctx, err) }
+	for ev, err := range from.events(ctx, o) {
+		if err != nil {
+			return err
+		}
+		f.sayConnected(ctx, ev)
+		if err := handle(ev); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sayDisconnected prints one notice, however many attempts to connect fail.
+func (f *follower) sayDisconnected(ctx context.Context, err error) {
+	if f.disconnected {
+		return
+	}
+	f.disconnected = true
+	why := err.Error()
+	if s, ok := status.FromError(err); ok {
+		why = s.Message()
+	}
+	f.out.say(ctx, "disconnected from the daemon (%s); waiting for it", why)
+}
+
+// sayConnected prints a notice if ev is a Gap or the first event of a new
+// connection.
+func (f *follower) sayConnected(ctx context.Context, ev pipeline.Event) {
+	prefix := ""
+	if f.disconnected {
+		prefix = "reconnected to the daemon: "
+		f.disconnected = false
+	}
+	switch {
+	case ev.Type == pipeline.Gap && ev.Missed > 0:
+		f.out.say(ctx, "%s%d events (of all pods) are missing because the daemon no longer has them; the current state follows", prefix, ev.Missed)
+	case ev.Type == pipeline.Gap && ev.Reason == pleg.OtherEpoch:
+		f.out.say(ctx, "%sevents are missing because the daemon was restarted; the current state follows", prefix)
+	case ev.Type == pipeline.Gap:
+		f.out.say(ctx, "%sevents are missing because the daemon no longer has them; the current state follows", prefix)
+	case prefix != "":
+		f.out.say(ctx, "%sno events are missing", prefix)
+	}
+}
+
+func (f *follower) wants(ev pipeline.Event) bool {
+	switch ev.Type {
+	case pipeline.Bookmark:
+		return false
+	case pipeline.Synced, pipeline.Gap:
+		return f.marks
+	default:
+		return true
+	}
+}
+
+// positionOf returns the position of an event. Only marks carry the epoch, so other
+// events have that of the mark before them.
+func (f *follower) positionOf(ev pipeline.Event) *client.Position {
+	position := &client.Position{Epoch: ev.Epoch, Seq: ev.Seq}
+	if last := f.last.Load(); last != nil && position.Epoch == "" {
+		position.Epoch = last.Epoch
+	}
+	return position
 }

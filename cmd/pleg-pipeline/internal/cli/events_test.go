@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -58,7 +59,7 @@ func TestEventsReplayOfDaemon(t *testing.T) {
 	}
 
 	again := newTranscript()
-	s = start(t, again, "events", "--connect", socket, "--since", position[1], "-o", "json")
+	s = startWith(t, again, map[string]string{"PLEG_PIPELINE_SOCKET": socket}, "events", "--since", position[1], "-o", "json")
 	again.await(t, "Synced")
 	s.stopAndWait(t)
 	if all := decode(t, again.String()); len(all) != 1 {
@@ -69,7 +70,7 @@ func TestEventsReplayOfDaemon(t *testing.T) {
 func TestEventsFiltersAndTemplate(t *testing.T) {
 	t.Parallel()
 	out := newTranscript()
-	s := start(t, out, "events", "--simulate=5", "--churn-rate", "50", "--type", "ContainerDied,ContainerRemoved",
+	s := start(t, out, "events", "--simulate=5", "--churn-rate", "50", "--latency", "node", "--type", "ContainerDied,ContainerRemoved",
 		"-o", "go-template={{.type}} {{.podNamespace}} {{if .sandbox}}sandbox{{else}}{{.containerName}}{{end}}", "--no-sandboxes")
 	out.await(t, "ContainerRemoved")
 	s.stopAndWait(t)
@@ -134,16 +135,6 @@ func closeConnections(t *testing.T, socket string, n int) {
 	}
 }
 
-func TestEventsUseSocketVariable(t *testing.T) {
-	t.Parallel()
-	socket := socketPath(t)
-	startDaemon(t, socket)
-	out := newTranscript()
-	s := startWith(t, out, map[string]string{"PLEG_PIPELINE_SOCKET": socket}, "events", "--replay")
-	out.await(t, "Synced")
-	s.stopAndWait(t)
-}
-
 func TestEventsAndPodsRejectBadSockets(t *testing.T) {
 	t.Parallel()
 	stale, path := listen(t)
@@ -191,4 +182,68 @@ func TestEventsEndWhenNobodyReads(t *testing.T) {
 	readUntil(t, bufio.NewReaderSize(r, 16), func(string) bool { return true })
 	s.stopAndWait(t)
 	_ = r.Close() // ends the blocked write
+}
+
+func TestPodsFromDaemon(t *testing.T) {
+	t.Parallel()
+	socket := socketPath(t)
+	startDaemon(t, socket)
+	code, stdout, stderr := run(t, "pods", "--connect", socket)
+	if code != cli.ExitOK || stderr != "" {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+	text := strings.Split(stdout, "\n")
+	if len(text) != 4 || !strings.HasPrefix(text[0], "NAMESPACE ") {
+		t.Fatalf("output = %q, want a header and two pods", stdout)
+	}
+	row := regexp.MustCompile(`^[a-z-]+ +[a-z0-9-]+ +ready +2/2 +0 +ContainerStarted \S+ +[0-9.]+s +[0-9.]+s$`)
+	for _, line := range text[1:3] {
+		if !row.MatchString(line) {
+			t.Errorf("line %q, want a match of %q", line, row)
+		}
+	}
+
+	_, stdout, _ = run(t, "pods", "--connect", socket, "-o", "json")
+	for line := range strings.Lines(stdout) {
+		var pod podview.Pod
+		if err := json.Unmarshal([]byte(line), &pod); err != nil || pod.Total != 2 || pod.LastEvent == nil || pod.LastEvent.Type != pleg.ContainerStarted {
+			t.Errorf("line %q, %v, want a pod of two containers", line, err)
+		}
+	}
+	if _, stdout, _ = run(t, "pods", "--connect", socket, "-n", "nowhere", "--no-headers"); stdout != "" {
+		t.Errorf("pods of another namespace = %q, want none", stdout)
+	}
+}
+
+func TestPodsFromOwnPipeline(t *testing.T) {
+	t.Parallel()
+	code, stdout, stderr := run(t, "pods", "--simulate=4", "--churn-rate", "0", "-o", "go-template={{.name}} {{len .containers}}")
+	if code != cli.ExitOK || strings.Count(stdout, " 2\n") != 4 {
+		t.Errorf("exit code %d, output %q, stderr %q, want four pods", code, stdout, stderr)
+	}
+}
+
+func TestPodsWatchPrintsRemovedPod(t *testing.T) {
+	t.Parallel()
+	out := newTranscript()
+	s := start(t, out, "pods", "--simulate=4", "--churn-rate", "50", "--watch")
+	out.await(t, " gone ")
+	s.stopAndWait(t)
+	if strings.Count(out.String(), "NAMESPACE") != 1 {
+		t.Errorf("output = %q, want one header", out)
+	}
+}
+
+func TestPodsWatchSurvivesRestartOfDaemon(t *testing.T) {
+	t.Parallel()
+	socket := socketPath(t)
+	d := startDaemon(t, socket)
+	out := newTranscript()
+	s := start(t, out, "pods", "--connect", socket, "--watch", "-o", "json")
+	out.await(t, "\n")
+	d.stopAndWait(t)
+	s.stderr.await(t, "disconnected from the daemon (")
+	startDaemon(t, socket)
+	s.stderr.await(t, "reconnected to the daemon: ")
+	s.stopAndWait(t)
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
@@ -40,16 +39,13 @@ const podsTimeout = 30 * time.Second
 
 // podsCommand is the command pods with its flags.
 type podsCommand struct {
-	process Process
-	source  sourceFlags
-	filter  podFilter
-	output  outputFlags
-	log     logFlags
-	watch   bool
+	viewCommand
+
+	watch bool
 }
 
 func newPods(p Process) *cobra.Command {
-	return newCommand(&podsCommand{process: p}, &cobra.Command{
+	return newCommand(&podsCommand{viewCommand: viewCommand{process: p}}, &cobra.Command{
 		Use:     "pods",
 		Short:   "Print the pods of this node and the age of this information",
 		Long:    podsLong,
@@ -63,13 +59,6 @@ func (c *podsCommand) addFlags(cmd *cobra.Command) {
 	c.output.add(cmd, "pods", printer.ParsePods)
 	c.source.add(cmd)
 	c.log.addQuiet(cmd)
-}
-
-func (c *podsCommand) validate(flags *pflag.FlagSet) error {
-	if err := c.source.validate(flags); err != nil {
-		return err
-	}
-	return c.filter.validate()
 }
 
 func (c *podsCommand) run(ctx context.Context) error {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 )
 
 var privilegeLine = regexp.MustCompile(`(?m)^(?:Cap(?:Inh|Prm|Eff|Amb)|NoNewPrivs):.*$`)
@@ -50,5 +52,20 @@ func TestRunGivesUpItsCapabilities(t *testing.T) {
 		p.signal(t, syscall.SIGTERM)
 		_ = p.stdout.Close()
 		_ = p.cmd.Wait()
+	}
+}
+
+// Only Linux has /dev/full.
+func TestRunReportsFullDisk(t *testing.T) {
+	t.Parallel()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	s := start(t, full, "run", "--simulate=1")
+	s.ends(t, cli.ExitFailure)
+	if want := "write output: "; !strings.Contains(s.stderr.String(), want) {
+		t.Errorf("stderr = %q, want %q", s.stderr, want)
 	}
 }

@@ -184,30 +184,15 @@ func TestClientsCauseNoCalls(t *testing.T) {
 				t.Errorf("%s = %d, want 200", path, code)
 			}
 		}
-		openEvents(t, url)
+		events := open(t, url+"/events")
+		if _ = events.Body.Close(); events.StatusCode != http.StatusOK {
+			t.Errorf("/events = %d, want 200", events.StatusCode)
+		}
 	}
 	if after := runtime.Stats().Calls(); after != before {
 		t.Errorf("clients caused %d calls to the runtime, want none", after-before)
 	}
 	s.stopAndWait(t)
-}
-
-// openEvents begins to read /events, which has no end, and then disconnects.
-func openEvents(t *testing.T, url string) {
-	t.Helper()
-	transport := &http.Transport{DisableKeepAlives: true}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/events", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := transport.RoundTrip(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		t.Errorf("/events = %d, want 200", response.StatusCode)
-	}
 }
 
 var (

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
@@ -53,8 +54,8 @@ type recordCommand struct {
 }
 
 func newRecord(p Process) *cobra.Command {
-	c := recordCommand{process: p}
-	cmd := &cobra.Command{
+	c := &recordCommand{process: p}
+	return newCommand(c, &cobra.Command{
 		Use:     "record FILE",
 		Short:   "Record the answers of the runtime for a replay",
 		Long:    recordLong,
@@ -66,29 +67,24 @@ func newRecord(p Process) *cobra.Command {
 			c.file = args[0]
 			return noArgs(cmd, args[1:])
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := c.validate(cmd); err != nil {
-				return err
-			}
-			return fail(c.run(cmd.Context()))
-		},
-	}
+	})
+}
+
+func (c *recordCommand) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.DurationVar(&c.duration, "duration", 0, "`TIME` after which the recording ends; 0 for never")
 	flags.BoolVar(&c.redact, "redact", false, "replace names, values of labels and annotations, addresses and messages")
 	c.runtime.add(cmd)
 	c.pipeline.addCalls(cmd)
 	c.log.addQuiet(cmd)
-	return cmd
 }
 
-func (c *recordCommand) validate(cmd *cobra.Command) error {
+func (c *recordCommand) validate(flags *pflag.FlagSet) error {
 	if c.duration < 0 {
 		return fmt.Errorf("--duration must not be negative, got %v", c.duration)
 	}
-	c.pipeline.relistThreshold = max(pipeline.DefaultRelistThreshold, 2*c.pipeline.relistPeriod)
-	if err := c.runtime.validate(cmd.Flags()); err != nil {
+	c.pipeline.RelistThreshold = max(pipeline.DefaultRelistThreshold, 2*c.pipeline.RelistPeriod)
+	if err := c.runtime.validate(flags); err != nil {
 		return err
 	}
 	return c.pipeline.validate()

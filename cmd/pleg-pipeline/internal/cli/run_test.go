@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -66,27 +67,17 @@ func TestRunPrintsJSON(t *testing.T) {
 
 func TestRunPrintsText(t *testing.T) {
 	t.Parallel()
-	out := newTranscript()
-	s := start(t, out, "run", "--simulate=1", "--churn-rate", "0")
-	out.await(t, "(sandbox)")
-	s.stopAndWait(t)
-	text := strings.Split(out.String(), "\n")
-	if !strings.HasPrefix(text[0], "TIME ") || strings.Contains(out.String(), "\x1b") {
-		t.Errorf("output = %q, want a header and no colours", out)
-	}
-	if got := strings.Count(out.String(), string(pleg.ContainerStarted)); got != 3 {
-		t.Errorf("%d ContainerStarted of a pod of two containers, want 3:\n%s", got, out)
-	}
-}
-
-func TestRunNoHeaders(t *testing.T) {
-	t.Parallel()
-	out := newTranscript()
-	s := start(t, out, "run", "--simulate=1", "--churn-rate", "0", "--no-headers")
-	text := out.await(t, "(sandbox)")
-	s.stopAndWait(t)
-	if strings.Contains(text, "NAMESPACE") {
-		t.Errorf("output = %q, want no header", text)
+	for _, headers := range []bool{true, false} {
+		out := newTranscript()
+		s := start(t, out, "run", "--simulate=1", "--churn-rate", "0", fmt.Sprintf("--no-headers=%v", !headers))
+		out.await(t, "(sandbox)")
+		s.stopAndWait(t)
+		if strings.HasPrefix(out.String(), "TIME ") != headers || strings.Contains(out.String(), "NAMESPACE") != headers || strings.Contains(out.String(), "\x1b") {
+			t.Errorf("output = %q, want a header: %v, and no colours", out, headers)
+		}
+		if got := strings.Count(out.String(), string(pleg.ContainerStarted)); got != 3 {
+			t.Errorf("%d ContainerStarted of a pod of two containers, want 3:\n%s", got, out)
+		}
 	}
 }
 
@@ -146,18 +137,24 @@ func TestRunEndsWhenNobodyReads(t *testing.T) {
 	_ = r.Close() // ends the blocked write
 }
 
-// get returns the response to a request.
-func get(t *testing.T, url string) (int, string) {
+// open sends a request and returns the response, whose body may have no end.
+func open(t *testing.T, url string) *http.Response {
 	t.Helper()
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := client.Do(request)
+	answer, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(request)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return answer
+}
+
+// get returns the response to a request.
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	answer := open(t, url)
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
 	if err != nil {
@@ -172,10 +169,7 @@ func TestRunServesHTTP(t *testing.T) {
 	s := start(t, out, "run", "--simulate=2", "--listen", "0", "--kubelet-metric-names")
 	out.await(t, "(sandbox)")
 	url := regexp.MustCompile(`http://127\.0\.0\.1:[0-9]+`).FindString(s.stderr.String())
-	for _, test := range []struct {
-		path string
-		want string
-	}{
+	for _, test := range []struct{ path, want string }{
 		{"/livez", "ok"},
 		{"/readyz", "ok"},
 		{"/readyz?verbose", "[+]pleg ok\n"},

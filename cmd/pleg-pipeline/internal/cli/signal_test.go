@@ -30,7 +30,8 @@ func spawn(t *testing.T, args ...string) *process {
 		t.Fatal(err)
 	}
 	p := &process{cmd: exec.CommandContext(t.Context(), program, args...), stderr: newTranscript()}
-	p.cmd.Env = []string{asProgram + "=1", "TMPDIR=" + t.TempDir()}
+	// Without GORACE a program that the race detector checks sleeps for a second at its end.
+	p.cmd.Env = []string{asProgram + "=1", "TMPDIR=" + t.TempDir(), "GORACE=atexit_sleep_ms=0"}
 	p.cmd.Stderr = p.stderr
 	if p.stdout, err = p.cmd.StdoutPipe(); err != nil {
 		t.Fatal(err)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
+	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -50,6 +52,7 @@ const (
 type simulateCommand struct {
 	simulation
 
+	process  Process
 	socket   string
 	patterns []string
 	duration time.Duration
@@ -58,31 +61,25 @@ type simulateCommand struct {
 }
 
 func newSimulate(p Process) *cobra.Command {
-	var c simulateCommand
-	cmd := &cobra.Command{
+	return newCommand(&simulateCommand{process: p}, &cobra.Command{
 		Use:     "simulate --socket PATH",
 		Short:   "Serve a simulated container runtime for other programs",
 		Long:    simulateLong,
 		Example: simulateExample,
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := c.validate(cmd.Flags()); err != nil {
-				return err
-			}
-			return fail(c.serve(cmd.Context(), c.log.console(p.Err)))
-		},
-	}
+	})
+}
+
+func (c *simulateCommand) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.StringVar(&c.socket, "socket", "", "`PATH` of the socket to create; replaces a socket that no process serves.\nRequired")
 	flags.IntVar(&c.pods, "pods", defaultPods, "`NUMBER` of pods, of two containers each")
-	c.addFlags(cmd)
+	c.simulation.addFlags(cmd)
 	flags.StringSliceVar(&c.patterns, "faults", nil,
 		"`FAULTS` to inject, as CALL/KIND/WHEN,..., such as\nContainerStatus/hang/once; * stands for one drawn from the seed")
 	flags.DurationVar(&c.duration, "duration", defaultFaultsDuration,
 		"with --faults, `TIME` after which the faults end and pods no longer change;\nwithout, pods change until the end")
 	c.log.add(cmd)
-	return cmd
 }
 
 func (c *simulateCommand) validate(flags *pflag.FlagSet) error {
@@ -108,8 +105,9 @@ func (c *simulateCommand) validate(flags *pflag.FlagSet) error {
 	return c.simulation.validate()
 }
 
-// serve serves the runtime while its pods change.
-func (c *simulateCommand) serve(ctx context.Context, out console) error {
+// run serves the runtime while its pods change.
+func (c *simulateCommand) run(ctx context.Context) error {
+	out := c.log.console(c.process.Err)
 	socket, err := filepath.Abs(c.socket)
 	if err != nil {
 		return fmt.Errorf("--socket: %w", err)
@@ -179,4 +177,83 @@ func spoiledCalls(stats simruntime.Stats) string {
 		return "no call was hit"
 	}
 	return "they hit " + strings.Join(parts, ", ")
+}
+
+const (
+	defaultPods      = 20
+	defaultChurnRate = 2.0
+	// containersPerPod makes a pod of the simulation look like a common one: an
+	// application and its sidecar.
+	containersPerPod = 2
+)
+
+// simulation is a simulated runtime as the command line describes it.
+type simulation struct {
+	pods      int
+	seed      uint64
+	churnRate float64
+	latency   string
+	// streamBatch is the number of items in one message of a streamed list; 0 for
+	// the default.
+	streamBatch int
+}
+
+func (s *simulation) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.Uint64Var(&s.seed, "seed", 1, "`NUMBER` that determines names, ids and what happens to the simulated pods")
+	flags.Float64Var(&s.churnRate, "churn-rate", defaultChurnRate,
+		"`CHANGES` per second to the simulated pods: crashes, restarts, pods that\ncome and go; 0 for none")
+	enumFlag(cmd, &s.latency, "latency", "", "how long calls of the simulated runtime take: none, as on a busy node\n(3 to 30 ms), or the same with a heavy tail",
+		simruntime.ProfileZero, simruntime.ProfileNode, simruntime.ProfileTail)
+}
+
+// simulationFlags are the flags that need a simulation.
+func simulationFlags() []string { return []string{"seed", "churn-rate", "latency"} }
+
+func (s *simulation) validate() error {
+	if s.churnRate < 0 || math.IsNaN(s.churnRate) || math.IsInf(s.churnRate, 0) {
+		return fmt.Errorf("--churn-rate must be a number of changes per second, 0 or more, got %v", s.churnRate)
+	}
+	return nil
+}
+
+func (s *simulation) String() string {
+	return fmt.Sprintf("%d pods, %g changes/s, seed %d", s.pods, s.churnRate, s.seed)
+}
+
+func (s *simulation) start(log *slog.Logger) (*simruntime.Runtime, error) {
+	profile, err := simruntime.NewProfile(s.latency)
+	if err != nil {
+		return nil, err
+	}
+	runtime, err := simruntime.New(simruntime.Options{Seed: s.seed, Profile: profile, StreamBatch: s.streamBatch, Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	_, err = runtime.Populate(simruntime.Population{Pods: s.pods, Containers: containersPerPod})
+	return runtime, err
+}
+
+// churn changes the pods of the runtime until ctx ends, or a number of times if
+// changes is not 0.
+func (s *simulation) churn(ctx context.Context, runtime *simruntime.Runtime, changes int) error {
+	if s.churnRate == 0 {
+		return nil
+	}
+	return runtime.Churn(ctx, simruntime.ChurnOptions{Seed: s.seed, Rate: s.churnRate, Pods: s.pods, Actions: changes})
+}
+
+// around calls use with the endpoint of a simulated runtime, which serves on a
+// private socket until use has returned.
+func (s *simulation) around(ctx context.Context, log *slog.Logger, use func(ctx context.Context, endpoint string) error) error {
+	if !log.Enabled(ctx, slog.LevelDebug) {
+		log = nil // the start and stop of the runtime are of no interest
+	}
+	runtime, err := s.start(log)
+	if err != nil {
+		return fmt.Errorf("simulate a runtime: %w", err)
+	}
+	return servePrivately(ctx, use, runtime.Serve, func(ctx context.Context, _ net.Listener) error {
+		return s.churn(ctx, runtime, 0)
+	})
 }

@@ -1,11 +1,16 @@
 package cli_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 )
 
 // usageErrors are command lines and what the error must say.
@@ -169,5 +174,53 @@ func TestCompletion(t *testing.T) {
 	}
 	if code, stdout, _ := run(t, "completion", "bash"); code != cli.ExitOK || !strings.Contains(stdout, "complete") {
 		t.Errorf("completion bash = %d and %d bytes", code, len(stdout))
+	}
+}
+
+// TestDoctorOfSimulatedRuntime examines a runtime without a problem: a busy disk is a
+// warning. It repeats the examination while the runtime is slow: it takes milliseconds,
+// except on a busy machine.
+func TestDoctorOfSimulatedRuntime(t *testing.T) {
+	for disk, want := range map[string][]string{
+		"0.00":  {"Healthy: no known cause", "ContainerStatus   6 "},
+		"61.00": {"WARNING: disk"},
+	} {
+		for try := 1; ; try++ {
+			var out, errs bytes.Buffer
+			code := cli.Execute(t.Context(), cli.Process{
+				Args: []string{"doctor", "--simulate=3", "--churn-rate", "0"}, Out: &out, Err: &errs,
+				Getenv:   func(string) string { return "" },
+				Pressure: fstest.MapFS{"io": {Data: []byte("some avg10=" + disk + " avg60=0.00 avg300=0.00 total=1\n")}},
+			})
+			missing := func(text string) bool { return !strings.Contains(out.String(), text) }
+			if code == cli.ExitOK && !slices.ContainsFunc(want, missing) {
+				break
+			}
+			if missing("runtime slow") || try == 30 {
+				t.Fatalf("exit code %d, output %q, stderr %q, want %q", code, &out, &errs, want)
+			}
+		}
+	}
+}
+
+func TestDoctorOfNoRuntime(t *testing.T) {
+	t.Parallel()
+	code, stdout, stderr := run(t, "doctor", "-r", "/nonexistent/s", "-o", "json")
+	var r doctor.Report
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil || len(r.Findings) != 1 || r.Findings[0].Cause != doctor.RuntimeStopped {
+		t.Errorf("output %q, %v, want that the runtime is stopped", stdout, err)
+	}
+	if code != cli.ExitUnhealthy || stderr != "" {
+		t.Errorf("exit code %d and stderr %q, want %d and nothing", code, stderr, cli.ExitUnhealthy)
+	}
+}
+
+// TestDoctorOfHungRuntime examines a socket that accepts and never answers.
+func TestDoctorOfHungRuntime(t *testing.T) {
+	t.Parallel()
+	_, path := listen(t)
+	code, stdout, _ := run(t, "doctor", "-r", path, "--call-timeout", "200ms")
+	if code != cli.ExitUnhealthy || !strings.Contains(stdout, "PROBLEM: runtime hangs") {
+		t.Errorf("exit code %d, output %q, want that the runtime hangs", code, stdout)
 	}
 }

@@ -4,20 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	dto "github.com/prometheus/client_model/go"
+	"golang.org/x/sync/errgroup"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
 
@@ -142,3 +149,126 @@ func (c *runCommand) serveHTTP(l net.Listener, pipe *pipeline.Pipeline, registry
 		return httpserver.Serve(ctx, l, handler, c.webConfig, out.log)
 	}
 }
+
+// watcher runs a pipeline and prints its events.
+type watcher struct {
+	out     console
+	pipe    *pipeline.Pipeline
+	printer printer.Printer[pipeline.Event] // nil to print nothing
+	stdout  io.Writer
+	// parts run beside the pipeline and end with their context.
+	parts []func(context.Context) error
+	// printed counts the printed events of each type. It is set when run has
+	// returned, but stays nil if the reader of the output stopped reading.
+	printed map[pipeline.EventType]int
+}
+
+// run ends when ctx ends, the output fails or a part fails, and returns the cause.
+// It first prints the events that were published before.
+func (w *watcher) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var parts errgroup.Group
+	add := func(part func(context.Context) error) {
+		parts.Go(func() error {
+			if err := part(ctx); err != nil {
+				cancel(err)
+			}
+			return nil
+		})
+	}
+	printed := make(chan map[pipeline.EventType]int, 1)
+	if w.printer == nil {
+		printed <- nil
+	} else {
+		subscription, err := w.pipe.Subscribe(pipeline.SubscribeOptions{Name: "stdout"})
+		if err != nil {
+			return err
+		}
+		add(func(ctx context.Context) error { return waitForReader(ctx, w.stdout) })
+		// Printing is not a part: nothing can end a write to a pipe that nobody
+		// reads.
+		go func() {
+			counts, err := w.print(subscription)
+			if err != nil {
+				cancel(err)
+			}
+			printed <- counts
+		}()
+	}
+	add(w.pipe.Run)
+	for _, part := range w.parts {
+		add(part)
+	}
+	_ = parts.Wait() // their errors are causes of ctx
+	select {
+	case w.printed = <-printed:
+	case <-time.After(drainTimeout):
+		sayUnread(ctx, w.out)
+	}
+	return context.Cause(ctx)
+}
+
+// print prints and counts all events until the pipeline has ended.
+func (w *watcher) print(subscription *pipeline.Subscription) (map[pipeline.EventType]int, error) {
+	counts := make(map[pipeline.EventType]int)
+	if err := w.printer.Start(); err != nil {
+		return counts, outputError(err)
+	}
+	for ev := range subscription.Events() {
+		if err := w.printer.Print(ev); err != nil {
+			return counts, outputError(err)
+		}
+		counts[ev.Type]++
+	}
+	return counts, nil
+}
+
+// summary is the last line that "run" prints.
+type summary struct {
+	cause    error
+	duration time.Duration
+	metrics  prometheus.Gatherer
+	printed  map[pleg.EventType]int // nil if unknown
+}
+
+// String returns the line. A metric that is missing counts as 0.
+func (s summary) String() string {
+	relists, discarded := s.gather()
+	return fmt.Sprintf("%v after %v: %d relists, %s%.0f discarded",
+		s.cause, s.duration.Round(100*time.Millisecond), relists, s.events(), discarded)
+}
+
+// events returns "" if the number of printed events is unknown.
+func (s summary) events() string {
+	if s.printed == nil {
+		return ""
+	}
+	total := 0
+	var byType []string
+	for _, t := range slices.Sorted(maps.Keys(s.printed)) {
+		total += s.printed[t]
+		byType = append(byType, fmt.Sprintf("%s %d", t, s.printed[t]))
+	}
+	if total == 0 {
+		return "0 events, "
+	}
+	return fmt.Sprintf("%d events (%s), ", total, strings.Join(byType, ", "))
+}
+
+// gather reads two metrics, under their own or the kubelet's names.
+func (s summary) gather() (relists uint64, discarded float64) {
+	families, _ := s.metrics.Gather()
+	for _, f := range families {
+		switch f.GetName() {
+		case "pleg_relist_duration_seconds", "kubelet_pleg_relist_duration_seconds":
+			relists = only(f).GetHistogram().GetSampleCount()
+		case "pleg_discarded_events_total", "kubelet_pleg_discard_events":
+			discarded = only(f).GetCounter().GetValue()
+		}
+	}
+	return relists, discarded
+}
+
+// only returns the one series of a metric without labels.
+func only(f *dto.MetricFamily) *dto.Metric { return f.GetMetric()[0] }

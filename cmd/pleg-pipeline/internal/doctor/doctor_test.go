@@ -19,6 +19,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -59,10 +60,8 @@ func serve(t *testing.T, rt *simruntime.Runtime) doctor.Options {
 
 func serveOn(t *testing.T, rt *simruntime.Runtime, l net.Listener) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan struct{})
-	go func() { defer close(served); _ = rt.Serve(ctx, l) }()
-	t.Cleanup(func() { rt.ClearAll(); cancel(); <-served })
+	kit.Run(t, func(ctx context.Context) error { return rt.Serve(ctx, l) })
+	t.Cleanup(rt.ClearAll)
 }
 
 func simulate(t *testing.T, o simruntime.Options) *simruntime.Runtime {

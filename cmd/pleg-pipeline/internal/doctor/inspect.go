@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -69,18 +71,9 @@ func (e *examination) inspect(ctx context.Context, l *listed) {
 
 // running returns the items, with those that run first.
 func running[T any](items []T, runs func(T) bool) []T {
-	sorted := slices.Clone(items)
-	slices.SortStableFunc(sorted, func(a, b T) int {
-		switch {
-		case runs(a) == runs(b):
-			return 0
-		case runs(a):
-			return -1
-		default:
-			return 1
-		}
-	})
-	return sorted
+	rest := slices.DeleteFunc(slices.Clone(items), runs)
+	first := slices.DeleteFunc(slices.Clone(items), func(item T) bool { return !runs(item) })
+	return append(first, rest...)
 }
 
 // sandbox asks for the status of a sandbox and counts it if it has no address.
@@ -116,9 +109,85 @@ func (e *examination) addItem(item ItemCall, took time.Duration, err error) {
 
 // slowest returns the calls that took longest, the slowest first.
 func slowest(calls []ItemCall) []ItemCall {
-	sorted := slices.Clone(calls)
-	slices.SortFunc(sorted, func(a, b ItemCall) int {
+	sorted := slices.SortedFunc(slices.Values(calls), func(a, b ItemCall) int {
 		return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.ID, b.ID))
 	})
 	return sorted[:min(len(sorted), top)]
+}
+
+// errNoTime is the error of a call that was cancelled by the end of the examination.
+var errNoTime = status.Error(codes.Canceled, "no time left")
+
+// timings collects the durations of calls. It is safe for concurrent use.
+type timings struct {
+	mu    sync.Mutex
+	order []string
+	calls map[string]*timing
+}
+
+type timing struct {
+	took         []time.Duration
+	hung, failed int
+	err          error
+}
+
+// call makes one call within Options.CallTimeout and records its duration. If the
+// examination ends first, it returns errNoTime.
+func (e *examination) call(ctx context.Context, method string, call func(context.Context) error) error {
+	callCtx, cancel := context.WithTimeout(ctx, e.CallTimeout)
+	defer cancel()
+	began := time.Now()
+	err := call(callCtx)
+	if err != nil && ctx.Err() != nil {
+		return errNoTime
+	}
+	e.calls.add(method, time.Since(began), err)
+	return err
+}
+
+func (t *timings) add(method string, took time.Duration, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.calls[method]
+	if c == nil {
+		c = &timing{}
+		if t.calls == nil {
+			t.calls = make(map[string]*timing)
+		}
+		t.calls[method] = c
+		t.order = append(t.order, method)
+	}
+	c.took = append(c.took, took)
+	switch {
+	case hangs(err):
+		c.hung++
+	case err != nil && status.Code(err) != codes.NotFound: // removed since the list
+		c.failed++
+	default:
+		return
+	}
+	if c.err == nil {
+		c.err = err
+	}
+}
+
+func hangs(err error) bool { return status.Code(err) == codes.DeadlineExceeded }
+
+func (t *timings) summary() []Call {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	calls := make([]Call, 0, len(t.order))
+	for _, method := range t.order {
+		c := t.calls[method]
+		slices.Sort(c.took)
+		call := Call{
+			Method: method, Count: len(c.took), Hung: c.hung, Failed: c.failed,
+			MedianSeconds: c.took[len(c.took)/2].Seconds(), LongestSecs: c.took[len(c.took)-1].Seconds(),
+		}
+		if c.err != nil {
+			call.Error = status.Convert(c.err).Message()
+		}
+		calls = append(calls, call)
+	}
+	return calls
 }

@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -29,12 +30,32 @@ func (e *examination) list(ctx context.Context) *listed {
 	l := &listed{owner: make(map[string]*runtimeapi.PodSandbox)}
 	var both sync.WaitGroup
 	var took [2]time.Duration
-	var sizes [2]ListSize
-	both.Go(func() { l.sandboxes, sizes[0], took[0] = e.listSandboxes(ctx) })
-	both.Go(func() { l.containers, sizes[1], took[1] = e.listContainers(ctx) })
+	sizes := []ListSize{{Method: "ListPodSandbox", LimitBytes: listLimit}, {Method: "ListContainers", LimitBytes: listLimit}}
+	both.Go(func() {
+		took[0] = e.listInPortions(ctx, &sizes[0], runtimeapi.PodSandboxState_name, func(ctx context.Context, state *int32) (proto.Message, error) {
+			request := &runtimeapi.ListPodSandboxRequest{}
+			if state != nil {
+				request.Filter = &runtimeapi.PodSandboxFilter{State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState(*state)}}
+			}
+			answer, err := e.runtime.ListPodSandbox(ctx, request)
+			l.sandboxes = append(l.sandboxes, answer.GetItems()...)
+			return answer, err
+		})
+	})
+	both.Go(func() {
+		took[1] = e.listInPortions(ctx, &sizes[1], runtimeapi.ContainerState_name, func(ctx context.Context, state *int32) (proto.Message, error) {
+			request := &runtimeapi.ListContainersRequest{}
+			if state != nil {
+				request.Filter = &runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState(*state)}}
+			}
+			answer, err := e.runtime.ListContainers(ctx, request)
+			l.containers = append(l.containers, answer.GetContainers()...)
+			return answer, err
+		})
+	})
 	both.Wait()
 	e.report.Relist.ListSeconds = max(took[0], took[1]).Seconds()
-	e.report.Lists = sizes[:]
+	e.report.Lists = sizes
 	for _, s := range l.sandboxes {
 		l.owner[s.GetId()] = s
 	}
@@ -42,54 +63,28 @@ func (e *examination) list(ctx context.Context) *listed {
 	return l
 }
 
-// listSandboxes lists the sandboxes, by state if they are too large for one list.
-func (e *examination) listSandboxes(ctx context.Context) ([]*runtimeapi.PodSandbox, ListSize, time.Duration) {
-	ask := func(filter *runtimeapi.PodSandboxFilter) (answer *runtimeapi.ListPodSandboxResponse, err error) {
-		err = e.call(ctx, "ListPodSandbox", func(ctx context.Context) (err error) {
-			answer, err = e.runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: filter})
+// listInPortions makes a list call, and one for each state if the list is too large for
+// one answer. It returns how long the first call took.
+func (e *examination) listInPortions(
+	ctx context.Context, size *ListSize, states map[int32]string, list func(context.Context, *int32) (proto.Message, error),
+) time.Duration {
+	ask := func(state *int32) error {
+		return e.call(ctx, size.Method, func(ctx context.Context) error {
+			answer, err := list(ctx, state)
+			size.Bytes += proto.Size(answer)
 			return err
 		})
-		return answer, err
 	}
 	began := time.Now()
-	answer, err := ask(nil)
+	err := ask(nil)
 	took := time.Since(began)
-	size := ListSize{Method: "ListPodSandbox", Bytes: proto.Size(answer), LimitBytes: listLimit}
-	items := answer.GetItems()
 	if status.Code(err) == codes.ResourceExhausted {
 		size.Portioned = true
-		for state := range runtimeapi.PodSandboxState_name {
-			part, _ := ask(&runtimeapi.PodSandboxFilter{State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState(state)}})
-			size.Bytes += proto.Size(part)
-			items = append(items, part.GetItems()...)
+		for state := range states {
+			_ = ask(&state)
 		}
 	}
-	return items, size, took
-}
-
-// listContainers is listSandboxes for containers.
-func (e *examination) listContainers(ctx context.Context) ([]*runtimeapi.Container, ListSize, time.Duration) {
-	ask := func(filter *runtimeapi.ContainerFilter) (answer *runtimeapi.ListContainersResponse, err error) {
-		err = e.call(ctx, "ListContainers", func(ctx context.Context) (err error) {
-			answer, err = e.runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: filter})
-			return err
-		})
-		return answer, err
-	}
-	began := time.Now()
-	answer, err := ask(nil)
-	took := time.Since(began)
-	size := ListSize{Method: "ListContainers", Bytes: proto.Size(answer), LimitBytes: listLimit}
-	items := answer.GetContainers()
-	if status.Code(err) == codes.ResourceExhausted {
-		size.Portioned = true
-		for state := range runtimeapi.ContainerState_name {
-			part, _ := ask(&runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState(state)}})
-			size.Bytes += proto.Size(part)
-			items = append(items, part.GetContainers()...)
-		}
-	}
-	return items, size, took
+	return took
 }
 
 func name(s *runtimeapi.PodSandbox) string {
@@ -142,23 +137,14 @@ func (p *PodSize) add(bytes int, annotations map[string]string) {
 
 // worst returns the values with the largest numbers, the largest first, without those
 // of 0.
-func worst[T any](values map[string]*T, number func(*T) int) []T {
-	type entry struct {
-		key   string
-		value *T
-	}
-	var all []entry
-	for key, v := range values {
-		if number(v) > 0 {
-			all = append(all, entry{key, v})
+func worst[T any](values map[string]*T, number func(*T) int) (all []T) {
+	keys := slices.SortedFunc(maps.Keys(values), func(a, b string) int {
+		return cmp.Or(cmp.Compare(number(values[b]), number(values[a])), cmp.Compare(a, b))
+	})
+	for _, key := range keys[:min(len(keys), top)] {
+		if number(values[key]) > 0 {
+			all = append(all, *values[key])
 		}
 	}
-	slices.SortFunc(all, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(number(b.value), number(a.value)), cmp.Compare(a.key, b.key))
-	})
-	var names []T
-	for _, e := range all[:min(len(all), top)] {
-		names = append(names, *e.value)
-	}
-	return names
+	return all
 }

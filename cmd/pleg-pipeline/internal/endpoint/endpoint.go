@@ -7,8 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strings"
 	"time"
+
+	"go.yaml.in/yaml/v2"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 )
@@ -126,4 +130,23 @@ func checkSocket(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	return cri.CheckSocket(ctx, address)
+}
+
+// readConfig returns the runtime endpoint in a configuration file of crictl, or ""
+// if the file has none. If must is false, the file may be missing.
+func readConfig(file string, must bool) (string, error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) && !must {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read configuration: %w", err)
+	}
+	var config struct {
+		RuntimeEndpoint string `yaml:"runtime-endpoint"`
+	}
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		return "", fmt.Errorf("read configuration %s: %w", file, err)
+	}
+	return config.RuntimeEndpoint, nil
 }

@@ -1,11 +1,13 @@
 package httpserver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/prometheus/exporter-toolkit/web"
@@ -93,4 +95,20 @@ func isRebound(r *http.Request) bool {
 		host = name
 	}
 	return host != "localhost" && net.ParseIP(strings.Trim(host, "[]")) == nil
+}
+
+// ParseAddress completes an address to listen on: "9090" and ":9090" become
+// 127.0.0.1:9090, as answers can name the pods of the node; any other address must be host:port. Port 0 means any free port.
+func ParseAddress(address string) (string, error) {
+	if !strings.Contains(address, ":") {
+		address = ":" + address
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", fmt.Errorf("%q is not an address: want PORT, :PORT or HOST:PORT", address)
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		return "", fmt.Errorf("%q is not a port: want 0 to 65535", port)
+	}
+	return net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port), nil
 }

@@ -28,10 +28,7 @@ func write(t *testing.T, text string) string {
 }
 
 func TestHidePods(t *testing.T) {
-	for _, test := range []struct {
-		address, config string
-		hidden          string
-	}{
+	for _, test := range []struct{ address, config, hidden string }{
 		{"127.0.0.1:9090", "", ""},
 		{"[::1]:9090", "", ""},
 		{"0.0.0.0:9090", "", "use --web-config"},
@@ -79,18 +76,10 @@ func TestServeAsksForPassword(t *testing.T) {
 	if err := httpserver.CheckWebConfig(path); err != nil {
 		t.Fatal(err)
 	}
-	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{RelistPeriod: fast})
-	address := serve(t, httpserver.Handler(options(pipe)), path)
-	for _, test := range []struct {
-		login string
-		want  int
-	}{
-		{"", http.StatusUnauthorized},
-		{"jo:wrong@", http.StatusUnauthorized},
-		{"jo:secret@", http.StatusOK},
-	} {
-		if answer := fetch(t, fmt.Sprintf("http://%s%s/events?replay", test.login, address)); answer.StatusCode != test.want {
-			t.Errorf("%q = %d, want %d", test.login, answer.StatusCode, test.want)
+	address := servePipe(t, plegtest.New(), path)
+	for login, want := range map[string]int{"": http.StatusUnauthorized, "jo:wrong@": http.StatusUnauthorized, "jo:secret@": http.StatusOK} {
+		if answer := fetch(t, fmt.Sprintf("http://%s%s/events?replay", login, address)); answer.StatusCode != want {
+			t.Errorf("%q = %d, want %d", login, answer.StatusCode, want)
 		}
 	}
 }
@@ -128,8 +117,7 @@ func TestHiddenPodsFollowTheConfiguration(t *testing.T) {
 // TestReboundNames sends requests for other host names to the loopback address, as a
 // browser does after DNS rebinding.
 func TestReboundNames(t *testing.T) {
-	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{RelistPeriod: fast})
-	address := serve(t, httpserver.Handler(options(pipe)), "")
+	address := servePipe(t, plegtest.New(), "")
 	for _, test := range []struct {
 		path, host string
 		want       int
@@ -144,17 +132,7 @@ func TestReboundNames(t *testing.T) {
 		{"/events", "evil.example", http.StatusForbidden},
 		{"/metrics", "node-1.example", http.StatusOK},
 	} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+test.path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		request.Host = test.host
-		answer, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = answer.Body.Close()
-		if answer.StatusCode != test.want {
+		if answer := fetch(t, "http://"+address+test.path, "Host", test.host); answer.StatusCode != test.want {
 			t.Errorf("%s of %q = %d, want %d", test.path, test.host, answer.StatusCode, test.want)
 		}
 	}

@@ -1,6 +1,7 @@
 package httpserver_test
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
@@ -22,15 +24,30 @@ func ask(t *testing.T, h http.Handler, method, url string) (int, string) {
 	return answer.Code, answer.Body.String()
 }
 
+func expectReady(t *testing.T, h http.Handler, code int, want string) {
+	t.Helper()
+	if got, text := ask(t, h, "GET", "/readyz?verbose"); got != code || !strings.Contains(text, want) {
+		t.Errorf("/readyz = %d %q, want %d %q", got, text, code, want)
+	}
+}
+
+// handlers returns a handler that names pods, and one that does not. Two pods may wait.
+func handlers(pipe *pipeline.Pipeline) (open, closed http.Handler) {
+	o := options(pipe)
+	o.MaxBacklog = 2
+	open = httpserver.Handler(o)
+	o.HidePods = func() error { return errors.New("no") }
+	return open, httpserver.Handler(o)
+}
+
 func TestPaths(t *testing.T) {
 	const never = "pleg has yet to be successful"
 	for _, test := range []struct {
-		name   string
-		down   bool
-		method string
-		url    string
-		code   int
-		body   string
+		name        string
+		down        bool
+		method, url string
+		code        int
+		body        string
 	}{
 		{"live", false, "GET", "/livez", 200, "ok"},
 		{"live in words", false, "GET", "/livez?verbose", 200, "[+]ping ok\nlivez check passed\n"},
@@ -64,34 +81,24 @@ func TestReadyNamesBacklog(t *testing.T) {
 		runtime := plegtest.New()
 		runtime.Set("shop/known", "c=running /s=running")
 		pipe, _ := newPipe(t, runtime, pipeline.Options{})
-		o := options(pipe)
-		o.MaxBacklog = 2
-		open := httpserver.Handler(o)
-		o.HidePods = func() error { return errors.New("no") }
-		closed := httpserver.Handler(o)
+		open, closed := handlers(pipe)
 		time.Sleep(1500 * time.Millisecond)
 		runtime.SetInspectFault(plegtest.Delay(time.Hour))
 		runtime.Set("shop/known", "c=exited /s=running")
 		runtime.Set("shop/new", "c=running /s=running")
-		expect := func(h http.Handler, code int, want string) {
-			t.Helper()
-			if got, text := ask(t, h, "GET", "/readyz?verbose"); got != code || !strings.Contains(text, want) {
-				t.Errorf("/readyz = %d %q, want %d %q", got, text, code, want)
-			}
-		}
 		time.Sleep(time.Minute)
-		expect(open, 200, "[+]inspections ok: 2 pods wait for the inspector, shop/name-shop/known (shop/known) for 59.5s, ")
-		expect(open, 200, ", shop/new for 59.5s\n")
-		expect(closed, 200, "[+]inspections ok: 2 pods wait for the inspector, one for 59.5s\n")
+		expectReady(t, open, 200, "[+]inspections ok: 2 pods wait for the inspector, shop/name-shop/known (shop/known) for 59.5s, ")
+		expectReady(t, open, 200, ", shop/new for 59.5s\n")
+		expectReady(t, closed, 200, "[+]inspections ok: 2 pods wait for the inspector, one for 59.5s\n")
 		runtime.Set("shop/newer", "c=running /s=running")
 		time.Sleep(20 * time.Second)
-		expect(open, 200, "3 pods wait")
+		expectReady(t, open, 200, "3 pods wait")
 		time.Sleep(20 * time.Second)
-		expect(open, 503, "[-]inspections failed: 3 of 3 pods wait for the inspector, ")
-		expect(open, 503, "at most 2 may wait for more than 30s\n")
+		expectReady(t, open, 503, "[-]inspections failed: 3 of 3 pods wait for the inspector, ")
+		expectReady(t, open, 503, "at most 2 may wait for more than 30s\n")
 		runtime.SetInspectFault(nil)
 		time.Sleep(2 * time.Minute)
-		expect(open, 200, "[+]inspections ok\n")
+		expectReady(t, open, 200, "[+]inspections ok\n")
 	})
 }
 
@@ -102,26 +109,63 @@ func TestReadyNamesQuarantine(t *testing.T) {
 		runtime.SetInspectFault(plegtest.Delay(time.Hour))
 		runtime.Set("shop/cart", "c=running /s=running")
 		pipe, _ := newPipe(t, runtime, pipeline.Options{InspectTimeout: 10 * time.Second})
-		o := options(pipe)
-		open := httpserver.Handler(o)
-		o.HidePods = func() error { return errors.New("no") }
-		closed := httpserver.Handler(o)
-		expect := func(h http.Handler, want string) {
-			t.Helper()
-			if got, text := ask(t, h, "GET", "/readyz?verbose"); got != 200 || !strings.Contains(text, want) {
-				t.Errorf("/readyz = %d %q, want 200 %q", got, text, want)
-			}
-		}
+		open, closed := handlers(pipe)
 		time.Sleep(9500 * time.Millisecond)
-		expect(open, "[+]quarantine ok\n")
+		expectReady(t, open, 200, "[+]quarantine ok\n")
 		// It hangs until 10 s, then again for 4 s from the relist after that, and
 		// from the one a second later.
 		time.Sleep(13 * time.Second)
-		expect(open, "[+]quarantine ok: 1 pod is quarantined, shop/name-shop/cart (shop/cart) for ")
-		expect(open, " hung inspections, next in ")
-		expect(closed, "[+]quarantine ok: 1 pod is quarantined\n")
+		expectReady(t, open, 200, "[+]quarantine ok: 1 pod is quarantined, shop/name-shop/cart (shop/cart) for ")
+		expectReady(t, open, 200, " hung inspections, next in ")
+		expectReady(t, closed, 200, "[+]quarantine ok: 1 pod is quarantined\n")
 		runtime.SetInspectFault(nil)
 		time.Sleep(10 * time.Second)
-		expect(open, "[+]quarantine ok\n")
+		expectReady(t, open, 200, "[+]quarantine ok\n")
+	})
+}
+
+func TestPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runtime := plegtest.New()
+		runtime.Set("shop/a", "c=exited /s=running")
+		runtime.Set("bank/b", "c=running /s=exited")
+		runtime.Set("bank/broken", "c=running /s=running")
+		runtime.SetPodFault("bank/broken", plegtest.Fail(errors.New("broken")))
+		pipe, _ := newPipe(t, runtime, pipeline.Options{})
+		time.Sleep(1500 * time.Millisecond)
+		h := httpserver.Handler(options(pipe))
+		for query, want := range map[string][]string{
+			"":                   {"bank/b notready 1/1", "bank/broken unknown 0/0", "shop/a ready 0/1"},
+			"?namespace=shop":    {"shop/a ready 0/1"},
+			"?namespace=nowhere": nil,
+			"?selector=nosuch":   nil,
+		} {
+			code, text := ask(t, h, "GET", "/pods"+query)
+			var got struct {
+				Epoch string
+				Pods  []podview.Pod
+			}
+			if err := json.Unmarshal([]byte(text), &got); err != nil || code != http.StatusOK || got.Epoch != pipe.Epoch() || got.Pods == nil {
+				t.Fatalf("/pods%s = %d %q, %v", query, code, text, err)
+			}
+			if len(got.Pods) != len(want) {
+				t.Fatalf("/pods%s = %s, want %v", query, text, want)
+			}
+			for i, p := range got.Pods {
+				if is := string(p.UID) + " " + p.State + " " + string(rune('0'+p.Running)) + "/" + string(rune('0'+p.Total)); is != want[i] {
+					t.Errorf("/pods%s: %s, want %s", query, is, want[i])
+				}
+				if (p.UID == "bank/broken") != (p.Error != "") {
+					t.Errorf("%s has the error %q", p.UID, p.Error)
+				}
+			}
+		}
+		for path, want := range map[string]int{
+			"/pods/shop/a": 200, "/pods/bank/broken": 200, "/pods/nosuch": 404, "/pods/": 404, "/pods?selector=((": 400, "/pods?namspace=shop": 400,
+		} {
+			if code, text := ask(t, h, "GET", path); code != want {
+				t.Errorf("%s = %d %q, want %d", path, code, text, want)
+			}
+		}
 	})
 }

@@ -176,6 +176,18 @@ func (l *pipeListener) Close() error { close(l.conns); return nil }
 
 func (*pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
+// connect returns a connection to a server of a runtime.
+func connect(t *testing.T, runtime *plegtest.Runtime) net.Conn {
+	t.Helper()
+	pipe, _ := newPipe(t, runtime, pipeline.Options{})
+	l := &pipeListener{conns: make(chan net.Conn, 1)}
+	serveOn(t, l, httpserver.Handler(options(pipe)), "")
+	client, server := net.Pipe()
+	t.Cleanup(func() { _ = client.Close() })
+	l.conns <- server
+	return client
+}
+
 // TestSlowClientsLoseTheirConnection has clients that send slowly, do not read, or send
 // nothing.
 func TestSlowClientsLoseTheirConnection(t *testing.T) {
@@ -195,12 +207,7 @@ func TestSlowClientsLoseTheirConnection(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				runtime := plegtest.New()
 				runtime.Set("shop/a", "c=running /s=running")
-				pipe, _ := newPipe(t, runtime, pipeline.Options{})
-				l := &pipeListener{conns: make(chan net.Conn, 1)}
-				serveOn(t, l, httpserver.Handler(options(pipe)), "")
-				client, server := net.Pipe()
-				defer client.Close()
-				l.conns <- server
+				client := connect(t, runtime)
 				began := time.Now()
 				if _, err := io.WriteString(client, test.request); err != nil {
 					t.Fatal(err)
@@ -224,11 +231,7 @@ func TestSlowClientsLoseTheirConnection(t *testing.T) {
 func TestStreamOutlivesRequestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runtime := plegtest.New()
-		pipe, _ := newPipe(t, runtime, pipeline.Options{})
-		l := &pipeListener{conns: make(chan net.Conn, 1)}
-		serveOn(t, l, httpserver.Handler(options(pipe)), "")
-		client, server := net.Pipe()
-		l.conns <- server
+		client := connect(t, runtime)
 		go func() {
 			time.Sleep(10 * time.Minute)
 			runtime.Set("shop/a", "c=running /s=running")

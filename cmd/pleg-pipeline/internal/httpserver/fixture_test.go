@@ -2,6 +2,7 @@ package httpserver_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
@@ -60,19 +62,32 @@ func serveOn(t *testing.T, l net.Listener, handler http.Handler, webConfig strin
 	})
 }
 
-// fetch returns the answer to a request. The caller may read its body until the test
-// ends.
-func fetch(t *testing.T, url string, header ...string) *http.Response {
+// servePipe runs a pipeline on a runtime and serves it.
+func servePipe(t *testing.T, runtime *plegtest.Runtime, webConfig string) (address string) {
+	t.Helper()
+	pipe, _ := newPipe(t, runtime, pipeline.Options{RelistPeriod: fast})
+	return serve(t, httpserver.Handler(options(pipe)), webConfig)
+}
+
+func newRequest(t *testing.T, url string) *http.Request {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return request
+}
+
+// fetch returns the answer to a request. The caller may read its body until the test
+// ends. The header Host replaces the host name of the URL.
+func fetch(t *testing.T, url string, header ...string) *http.Response {
+	t.Helper()
+	request := newRequest(t, url)
 	for i := 0; i < len(header); i += 2 {
 		request.Header.Set(header[i], header[i+1])
 	}
-	transport := &http.Transport{DisableKeepAlives: true}
-	answer, err := (&http.Client{Transport: transport}).Do(request)
+	request.Host = cmp.Or(request.Header.Get("Host"), request.Host)
+	answer, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,3 +177,68 @@ func (m messages) until(want pleg.EventType) []message {
 }
 
 const fast = 5 * time.Millisecond
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestServeEndsWithContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	address, err := httpserver.ParseAddress("0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := httpserver.Listen(ctx, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() {
+		served <- httpserver.Serve(ctx, listener, http.NotFoundHandler(), "", slog.New(slog.DiscardHandler))
+	}()
+	if answer := fetch(t, "http://"+listener.Addr().String()+"/livez"); answer.StatusCode != http.StatusNotFound {
+		t.Errorf("GET /livez = %d, want the handler's answer", answer.StatusCode)
+	}
+	cancel()
+	if err := <-served; err != nil {
+		t.Errorf("Serve() = %v, want nil after its context has ended", err)
+	}
+	again, err := httpserver.Listen(t.Context(), listener.Addr().String())
+	if err != nil {
+		t.Fatalf("listen again: %v, want the address to be free", err)
+	}
+	_ = again.Close()
+}
+
+func TestServeReportsBrokenListener(t *testing.T) {
+	listener, err := httpserver.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = listener.Close()
+	if err := httpserver.Serve(t.Context(), listener, http.NotFoundHandler(), "", slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("Serve() = nil, want an error")
+	}
+}
+
+func TestParseAddress(t *testing.T) {
+	for _, test := range []struct{ in, want, err string }{
+		{"9090", "127.0.0.1:9090", ""},
+		{":9090", "127.0.0.1:9090", ""},
+		{"0", "127.0.0.1:0", ""},
+		{"localhost:9090", "localhost:9090", ""},
+		{"0.0.0.0:9090", "0.0.0.0:9090", ""},
+		{"[::]:9090", "[::]:9090", ""},
+		{"", "", "not a port"},
+		{":", "", "not a port"},
+		{"localhost", "", "not a port"},
+		{"localhost:http", "", "not a port"},
+		{"65536", "", "not a port"},
+		{"-1", "", "not a port"},
+		{"::1", "", "not an address"},
+		{"http://localhost:9090", "", "not an address"},
+	} {
+		got, err := httpserver.ParseAddress(test.in)
+		if got != test.want || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+			t.Errorf("ParseAddress(%q) = %q, %v, want %q and error %q", test.in, got, err, test.want, test.err)
+		}
+	}
+}

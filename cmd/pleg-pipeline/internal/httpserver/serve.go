@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/exporter-toolkit/web"
@@ -35,7 +37,7 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newGate(l, maxConnections), nil
+	return &gate{l, make(chan struct{}, maxConnections)}, nil
 }
 
 // Serve serves handler on l until ctx ends, and closes l. Event streams then end at
@@ -63,7 +65,7 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler, webConfig 
 			_ = server.Close()
 		}
 	})
-	err := web.Serve(l, server, &web.FlagConfig{WebConfigFile: &webConfig}, quieter(logger))
+	err := web.Serve(l, server, &web.FlagConfig{WebConfigFile: &webConfig}, slog.New(warnings{logger.Handler()}))
 	if !stop() {
 		<-ended
 	}
@@ -73,12 +75,68 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler, webConfig 
 	return fmt.Errorf("serve http on %s: %w", l.Addr(), err)
 }
 
-// quieter drops log lines of the toolkit below Warn: the program prints its own notice
+// warnings drops log lines of the toolkit below Warn: the program prints its own notice
 // about the address.
-func quieter(logger *slog.Logger) *slog.Logger { return slog.New(warnings{logger.Handler()}) }
-
 type warnings struct{ slog.Handler }
 
 func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelWarn && w.Handler.Enabled(ctx, level)
+}
+
+const (
+	// maxConnections is the greatest number of connections at the same time. The
+	// clients of one node need far fewer.
+	maxConnections = 256
+	// refusalTime is the time in which a refused client must send its request and
+	// read the answer.
+	refusalTime = 100 * time.Millisecond
+)
+
+const tooMany = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\n" +
+	"Retry-After: 10\r\nConnection: close\r\nContent-Length: 21\r\n\r\ntoo many connections\n"
+
+// gate is a listener that accepts a limited number of connections and refuses others.
+type gate struct {
+	net.Listener
+	open chan struct{} // holds one value per connection
+}
+
+// Accept implements [net.Listener].
+func (g *gate) Accept() (net.Conn, error) {
+	for {
+		conn, err := g.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case g.open <- struct{}{}:
+			return &countedConn{Conn: conn, release: sync.OnceFunc(func() { <-g.open })}, nil
+		default:
+			refuse(conn)
+		}
+	}
+}
+
+// refuse answers any request with 503. It reads first: some clients ignore an answer
+// that precedes their request, and closing a connection with unread data would discard
+// the answer.
+func refuse(conn net.Conn) {
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(refusalTime))
+	if _, err := conn.Read(make([]byte, maxHeaderBytes)); err != nil {
+		return
+	}
+	_, _ = io.WriteString(conn, tooMany)
+}
+
+// countedConn is a connection that the gate has accepted.
+type countedConn struct {
+	net.Conn
+	release func()
+}
+
+// Close implements [net.Conn].
+func (c *countedConn) Close() error {
+	defer c.release()
+	return c.Conn.Close()
 }

@@ -3,8 +3,13 @@
 package podview
 
 import (
+	"slices"
+	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -165,4 +170,41 @@ func (p *Pod) sandbox() *Sandbox {
 		}
 	}
 	return newest
+}
+
+// Filter selects pods. The zero value selects all.
+type Filter struct {
+	// Namespaces are the selected namespaces. If empty, all.
+	Namespaces []string
+	selector   labels.Selector
+}
+
+// Select sets a Kubernetes label selector that the labels of a pod must match. An
+// empty one matches all pods. The error says what is wrong with the selector.
+func (f *Filter) Select(selector string) (err error) {
+	if strings.TrimSpace(selector) == "" {
+		f.selector = nil
+		return nil
+	}
+	f.selector, err = labels.Parse(selector)
+	return err
+}
+
+// Wants reports whether the filter selects the pod. A pod whose inspection failed
+// has neither namespace nor labels, so only a filter for all pods selects it.
+func (f *Filter) Wants(p *Pod) bool {
+	if len(f.Namespaces) > 0 && !slices.Contains(f.Namespaces, p.Namespace) {
+		return false
+	}
+	return f.selector == nil || f.selector.Matches(labels.Set(p.Labels()))
+}
+
+// List returns the views of all pods in a cache, sorted by UID.
+func List(c *cache.Cache) []Pod {
+	entries := c.List()
+	pods := make([]Pod, 0, len(entries))
+	for _, e := range entries {
+		pods = append(pods, New(e.UID, e.Status, e.Err, e.CurrentAsOf))
+	}
+	return pods
 }

@@ -20,13 +20,15 @@ import (
 const (
 	// asChild makes the test binary drop its privileges and print what is left.
 	asChild = "PLEG_PIPELINE_TEST_DROP"
+	// tried marks a process that has executed itself, for package privilege.
+	tried = "PLEG_PIPELINE_DROPPED"
 	// asTried is the same for a process that has executed itself without effect.
 	asTried = "PLEG_PIPELINE_TEST_TRIED"
 )
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asTried) != "" {
-		if err := os.Setenv(privilege.Tried, fmt.Sprint(os.Getpid())); err != nil {
+		if err := os.Setenv(tried, fmt.Sprint(os.Getpid())); err != nil {
 			panic(err)
 		}
 	}
