@@ -47,7 +47,7 @@ func TestEventsReplaceLists(t *testing.T) {
 
 // If the runtime has no events, the pipeline polls, unless events are required.
 func TestRuntimeWithoutEvents(t *testing.T) {
-	ctx, f := newFixture(t, lab.Options{Release: lab.Debian})
+	ctx, f := newFixture(t, lab.Options{Debian: true})
 	f.runPipeline(ctx, runOptions{Options: pipeline.Options{Events: pipeline.EventsAuto}, checkCache: true})
 	f.runPods(ctx, 2)
 	f.stopPods(ctx)

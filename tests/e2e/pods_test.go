@@ -99,7 +99,7 @@ func TestPodsWithoutKubeletLabels(t *testing.T) {
 
 // The library needs only lists and statuses, which containerd 1.6 has.
 func TestDebianContainerd(t *testing.T) {
-	ctx, f := newFixture(t, lab.Options{Release: lab.Debian})
+	ctx, f := newFixture(t, lab.Options{Debian: true})
 	f.runPipeline(ctx, runOptions{checkCache: true})
 	f.runPods(ctx, 2)
 	f.runContainers(ctx, mainExits)

@@ -83,25 +83,27 @@ func logTail(p place) string {
 	if err != nil {
 		return err.Error()
 	}
-	if len(data) > 2000 {
-		data = data[len(data)-2000:]
-	}
-	return string(bytes.TrimSpace(data))
+	return string(bytes.TrimSpace(data[max(0, len(data)-2000):]))
 }
 
 // poll calls f periodically until it reports done or an error, or ctx ends.
-func poll(ctx context.Context, every time.Duration, f func() (done bool, err error)) error {
-	ticker := time.NewTicker(every)
+func poll(ctx context.Context, what string, f func() (done bool, err error)) error {
+	ticker := time.NewTicker(pollPeriod)
 	defer ticker.Stop()
 	for {
 		done, err := f()
-		if done || err != nil {
-			return err
+		if ctx.Err() != nil && !done && err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("wait for %s: %w", what, err)
+		}
+		if done {
+			return nil
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return context.Cause(ctx)
 		}
 	}
 }

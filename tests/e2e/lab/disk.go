@@ -102,7 +102,7 @@ func (l *Lab) HangTeardown(ctx context.Context) error {
 
 // AwaitHang returns once a teardown hangs.
 func (l *Lab) AwaitHang(ctx context.Context) error {
-	return poll(ctx, pollPeriod, func() (bool, error) {
+	return poll(ctx, "a teardown", func() (bool, error) {
 		_, err := os.Stat(filepath.Join(l.place.dir, "hanging"))
 		return err == nil, nil
 	})

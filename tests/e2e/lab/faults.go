@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -21,10 +23,7 @@ func (l *Lab) Freeze(ctx context.Context) error {
 	if err := l.daemon.signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	if err := poll(ctx, pollPeriod, func() (bool, error) { return stopped(l.daemon.cmd.Process.Pid) }); err != nil {
-		return fmt.Errorf("wait until containerd has stopped: %w", err)
-	}
-	return nil
+	return poll(ctx, "the stop of containerd", func() (bool, error) { return stopped(l.daemon.cmd.Process.Pid) })
 }
 
 // Thaw continues a containerd that [Lab.Freeze] stopped.
@@ -35,7 +34,11 @@ func (l *Lab) Thaw() error { return l.daemon.signal(syscall.SIGCONT) }
 func (l *Lab) Crash() { l.daemon.kill() }
 
 // Terminate is [Lab.Crash] with SIGTERM.
-func (l *Lab) Terminate(ctx context.Context) { l.terminate(ctx) }
+func (l *Lab) Terminate(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	l.daemon.terminate(ctx)
+}
 
 // Revive starts containerd again after [Lab.Crash] or [Lab.Terminate] and
 // returns once it answers.
@@ -49,10 +52,7 @@ func (l *Lab) Revive(ctx context.Context) error {
 		return err
 	}
 	l.daemon = d
-	if err := l.awaitReady(ctx); err != nil {
-		return fmt.Errorf("revive containerd: %w", err)
-	}
-	return nil
+	return l.awaitReady(ctx)
 }
 
 // orphan matches the error of a snapshot whose folder exists already.
@@ -94,12 +94,25 @@ func (l *Lab) RepairNetwork(ctx context.Context) error {
 
 // awaitNetwork returns once containerd has read the network with this plugin.
 func (l *Lab) awaitNetwork(ctx context.Context, plugin string) error {
-	err := poll(ctx, pollPeriod, func() (bool, error) {
+	return poll(ctx, "containerd to read its network", func() (bool, error) {
 		resp, err := l.runtime.Status(ctx, &runtimeapi.StatusRequest{Verbose: true})
 		return strings.Contains(resp.GetInfo()["cniconfig"], `"type":"`+plugin+`"`), err
 	})
-	if err != nil {
-		return fmt.Errorf("wait until containerd has read its network: %w", err)
+}
+
+// LimitMemory makes a cgroup with a memory limit, in bytes. The kernel kills a
+// process in it that needs more. A process joins the cgroup if it writes its
+// process id to the file procs. [Lab.Stop] kills the processes of the cgroup.
+func (l *Lab) LimitMemory(name string, limit int64) (procs string, err error) {
+	dir, file := filepath.Join("/sys/fs/cgroup/memory", l.place.name(), name), "memory.limit_in_bytes"
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil { // cgroup v2
+		dir, file = filepath.Join("/sys/fs/cgroup", l.place.name(), name), "memory.max"
 	}
-	return nil
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("make memory cgroup %s: %w", name, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, file), []byte(strconv.FormatInt(limit, 10)), 0o600); err != nil {
+		return "", fmt.Errorf("limit memory of cgroup %s: %w", name, err)
+	}
+	return filepath.Join(dir, "cgroup.procs"), nil
 }

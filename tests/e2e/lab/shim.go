@@ -5,7 +5,6 @@ package lab
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,10 +26,7 @@ func (l *Lab) FreezeShim(ctx context.Context, p *Pod) error {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("freeze the shim of %s: %w", p.Name, err)
 	}
-	if err := poll(ctx, pollPeriod, func() (bool, error) { return stopped(pid) }); err != nil {
-		return fmt.Errorf("wait until the shim of %s has stopped: %w", p.Name, err)
-	}
-	return nil
+	return poll(ctx, "the stop of the shim of "+p.Name, func() (bool, error) { return stopped(pid) })
 }
 
 // ThawShim continues a shim that [Lab.FreezeShim] stopped.
@@ -56,28 +52,22 @@ func (l *Lab) KillShim(ctx context.Context, p *Pod) error {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		return fmt.Errorf("kill the shim of %s: %w", p.Name, err)
 	}
-	for _, c := range p.Containers() {
-		if l.history.Last(c.ID) == Started {
-			c.expectEnd(255, "Error")
-			if err := l.awaitDied(ctx, c, began); err != nil {
-				return err
-			}
-		}
+	if err := l.awaitAllDied(ctx, p, began, 255); err != nil {
+		return err
 	}
 	return l.awaitNotReady(ctx, p, began)
 }
 
 // awaitNotReady adds the end of a sandbox to the history once the runtime reports it.
 func (l *Lab) awaitNotReady(ctx context.Context, p *Pod, began time.Time) error {
-	err := poll(ctx, pollPeriod, func() (bool, error) {
+	err := poll(ctx, "the end of the sandbox of "+p.Name, func() (bool, error) {
 		resp, err := l.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: p.SandboxID})
 		return resp.GetStatus().GetState() == runtimeapi.PodSandboxState_SANDBOX_NOTREADY, err
 	})
-	if err != nil {
-		return fmt.Errorf("wait until the sandbox of %s is not ready: %w", p.Name, err)
+	if err == nil {
+		l.history.add(p.entry(Died, began))
 	}
-	l.history.add(p.entry(Died, began))
-	return nil
+	return err
 }
 
 // shim returns the process of the pod's shim; its command line has the sandbox id.
@@ -88,21 +78,22 @@ func (l *Lab) shim(p *Pod) (int, error) {
 			return pid, nil
 		}
 	}
-	return 0, fmt.Errorf("find the shim of %s: %w", p.Name, errors.New("it has no process"))
+	return 0, fmt.Errorf("find the shim of %s: it has no process", p.Name)
 }
 
 // shims returns the shims of all pods.
-func (p place) shims() []int {
+func (p place) shims() []int { return p.processesNamed("containerd-shim") }
+
+// processesNamed returns the processes whose command lines name a file in the lab's
+// folder and whose names have a prefix.
+func (p place) processesNamed(prefix string) []int {
 	var pids []int
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
-		pid, err := strconv.Atoi(filepath.Base(dir))
-		if err != nil {
-			continue
-		}
 		cmdline, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
 		name, _, _ := bytes.Cut(cmdline, []byte{0})
-		if strings.HasPrefix(filepath.Base(string(name)), "containerd-shim") && bytes.Contains(cmdline, []byte(p.dir+"/")) {
+		if strings.HasPrefix(filepath.Base(string(name)), prefix) && bytes.Contains(cmdline, []byte(p.dir+"/")) {
+			pid, _ := strconv.Atoi(filepath.Base(dir))
 			pids = append(pids, pid)
 		}
 	}
