@@ -201,6 +201,9 @@ func (l *Lab) importImage(ctx context.Context) error {
 // Endpoint returns the address of the CRI socket, with scheme unix.
 func (l *Lab) Endpoint() string { return "unix://" + l.place.socket() }
 
+// PID returns the process id of the running containerd.
+func (l *Lab) PID() int { return l.daemon.cmd.Process.Pid }
+
 // History returns the history of this lab.
 func (l *Lab) History() *History { return l.history }
 
