@@ -4,7 +4,6 @@ package e2e_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -162,11 +161,7 @@ func freePorts(t *testing.T, n int) []int {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		must(t, err)
 		defer l.Close()
-		addr, ok := l.Addr().(*net.TCPAddr)
-		if !ok {
-			t.Fatal(errors.New("TCP listener has no TCP address"))
-		}
-		ports[i] = addr.Port
+		ports[i] = l.Addr().(*net.TCPAddr).Port
 	}
 	return ports
 }

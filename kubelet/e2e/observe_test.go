@@ -8,9 +8,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -112,11 +114,7 @@ func restarts(ctx context.Context, t *testing.T, l *lab.Lab, names ...string) []
 		}
 		return len(took) == len(names)
 	})
-	out := make([]time.Duration, 0, len(names))
-	for _, d := range took {
-		out = append(out, d)
-	}
-	return out
+	return slices.Collect(maps.Values(took))
 }
 
 // get returns a page of the kubelet's read-only port.

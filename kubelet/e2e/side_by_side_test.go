@@ -6,9 +6,9 @@
 package e2e_test
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -209,13 +209,8 @@ func table(stock, ours *result) string {
 		name string
 		r    *result
 	}{{"stock", stock}, {"pipeline", ours}} {
-		kinds := make([]string, 0, len(side.r.errors))
-		for kind := range side.r.errors {
-			kinds = append(kinds, kind)
-		}
-		slices.SortFunc(kinds, cmp.Compare)
 		fmt.Fprintf(&out, "errors in the log, %s:\n", side.name)
-		for _, kind := range kinds {
+		for _, kind := range slices.Sorted(maps.Keys(side.r.errors)) {
 			fmt.Fprintf(&out, "  %4d %s\n", side.r.errors[kind], kind)
 		}
 	}

@@ -39,7 +39,7 @@ type agentOptions struct {
 }
 
 // startAgent runs an agent until the test ends, and awaits its first list.
-func (f *fixture) startAgent(ctx context.Context, o agentOptions) *agent {
+func (f *fixture) startAgent(ctx context.Context, o agentOptions) {
 	t := f.t
 	t.Helper()
 	build := buildProgram
@@ -62,41 +62,37 @@ func (f *fixture) startAgent(ctx context.Context, o agentOptions) *agent {
 	cmd.Env = append(os.Environ(), o.env...)
 	a := &agent{url: "http://" + address, program: f.runCommand(o.name, cmd)}
 	a.healthy, a.state = a.ready, a.pods
-	a.watchHealth(ctx, t)
+	a.watchHealth(t)
 	must(t, a.awaitHealthy(ctx))
 	if o.events {
 		must(t, eventually(ctx, func() bool { return a.follows(ctx) }))
 		must(t, sleepUntil(ctx, time.Now().Add(500*time.Millisecond))) // the new stream causes a list
 		must(t, eventually(ctx, func() bool { return a.follows(ctx) }))
 	}
-	return a
+	f.agents = append(f.agents, a)
 }
 
-// startAgents starts one agent that polls and one that follows the CRI events.
-func (f *fixture) startAgents(ctx context.Context, o agentOptions) []*agent {
-	f.t.Helper()
-	prefix := o.name
-	var agents []*agent
-	for _, mode := range []string{"polling", "events"} {
-		o.name, o.events = strings.TrimSpace(prefix+" "+mode), mode == "events"
-		agents = append(agents, f.startAgent(ctx, o))
-	}
-	return agents
+// bothAgents are one agent that polls and one that follows the CRI events.
+func bothAgents(o agentOptions) []agentOptions {
+	polling, events := o, o
+	polling.name = strings.TrimSpace(o.name + " polling")
+	events.name, events.events = strings.TrimSpace(o.name+" events"), true
+	return []agentOptions{polling, events}
 }
 
 // stopAgents ends the agents, which must exit with code 0 and without a data race.
-func (f *fixture) stopAgents(agents []*agent) {
+func (f *fixture) stopAgents() {
 	f.t.Helper()
-	for _, a := range agents {
+	for _, a := range f.agents {
 		if stderr := a.interrupt(f.t); strings.Contains(stderr, "DATA RACE") || strings.Contains(stderr, "panic") {
 			f.t.Errorf("stderr of %s: %s", a.name, stderr)
 		}
 	}
 }
 
-func (f *fixture) signalAgents(agents []*agent, sig syscall.Signal) {
+func (f *fixture) signalAgents(sig syscall.Signal) {
 	f.t.Helper()
-	for _, a := range agents {
+	for _, a := range f.agents {
 		must(f.t, a.cmd.Process.Signal(sig))
 	}
 }

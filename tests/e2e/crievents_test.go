@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -106,19 +107,13 @@ func receiveEvents(t *testing.T, p *pipeline.Pipeline) *arrivals {
 	sub, err := p.Subscribe(pipeline.SubscribeOptions{})
 	must(t, err)
 	a := newArrivals()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	go func() { // until the pipeline ends
 		for ev := range sub.Events() {
-			if len(ev.Type) > len("Container") {
-				a.add(string(ev.ContainerID), lab.Step(ev.Type[len("Container"):]))
+			if step, ok := strings.CutPrefix(string(ev.Type), "Container"); ok {
+				a.add(string(ev.ContainerID), lab.Step(step))
 			}
 		}
 	}()
-	t.Cleanup(func() {
-		sub.Close()
-		<-done
-	})
 	return a
 }
 

@@ -6,15 +6,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // rareLists makes CRI events the only source of changes.
@@ -26,31 +30,33 @@ var rareLists = pipeline.Options{
 // stream was down.
 func TestEventsReplaceLists(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
-	l, o := f.lab, rareLists
+	o := rareLists
 	o.RelistPeriod = relistPeriod
-	f.runPipeline(ctx, runOptions{Options: o, checkCache: true})
+	f.runPipeline(runOptions{Options: o, checkCache: true})
 	f.runPods(ctx, 4)
 	f.runContainers(ctx, mainExits)
 	f.triggerAll(ctx)
-	c, err := l.RunContainer(ctx, f.pods[0], lab.ContainerSpec{Name: "main", Attempt: 1, Program: lab.Pause()})
-	must(t, err)
+	c := f.runContainer(ctx, f.pods[0], lab.ContainerSpec{Name: "main", Attempt: 1, Program: lab.Pause()})
 	f.awaitAll(ctx)
 
-	l.Crash()
-	must(t, l.KillProcess(ctx, c))
-	must(t, l.Revive(ctx))
-	must(t, l.AwaitDied(ctx, c))
+	f.restartWithDeath(ctx, c)
 	f.awaitAll(ctx)
 	f.stopPods(ctx)
 	f.removePods(ctx)
 }
 
-// If the runtime has no events, the pipeline polls, unless events are required.
+// If the runtime has no events, like containerd 1.6, the pipeline polls, unless
+// events are required.
 func TestRuntimeWithoutEvents(t *testing.T) {
-	ctx, f := newFixture(t, lab.Options{Release: lab.Debian})
-	f.runPipeline(ctx, runOptions{Options: pipeline.Options{Events: pipeline.EventsAuto}, checkCache: true})
+	ctx, f := newFixture(t, lab.Options{Debian: true})
+	for _, mode := range []pipeline.EventsMode{pipeline.EventsOff, pipeline.EventsAuto} {
+		f.runPipeline(runOptions{Options: pipeline.Options{Events: mode}, checkCache: true})
+	}
 	f.runPods(ctx, 2)
+	f.runContainers(ctx, mainExits)
+	f.triggerAll(ctx)
 	f.stopPods(ctx)
+	f.removePods(ctx)
 
 	client, err := cri.New(f.lab.Endpoint(), cri.Options{})
 	must(t, err)
@@ -69,16 +75,15 @@ func TestRuntimeWithoutEvents(t *testing.T) {
 func TestEventsArriveSoonAfterCRIEvents(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
 	l := f.lab
-	following := f.runPipeline(ctx, runOptions{Options: rareLists})
-	polling := f.runPipeline(ctx, runOptions{Options: pipeline.Options{RelistPeriod: time.Second}, incomplete: true})
+	following := f.runPipeline(runOptions{Options: rareLists})
+	polling := f.runPipeline(runOptions{Options: pipeline.Options{RelistPeriod: time.Second}, incomplete: true})
 	following.criEvents = receiveCRIEvents(ctx, t, l)
 	followed, polled := receiveEvents(t, following.pipeline), receiveEvents(t, polling.pipeline)
 	must(t, awaitHealth(ctx, following, true))
 	f.runPods(ctx, 6)
 	for round := range 8 {
 		for _, p := range f.pods {
-			c, err := l.RunContainer(ctx, p, lab.ContainerSpec{Name: fmt.Sprint("main-", round), Program: lab.Exit(uint8(round))})
-			must(t, err)
+			c := f.runContainer(ctx, p, lab.ContainerSpec{Name: fmt.Sprint("main-", round), Program: lab.Exit(uint8(round))})
 			must(t, l.Trigger(ctx, c))
 			must(t, l.RemoveContainer(ctx, c))
 		}
@@ -98,8 +103,8 @@ func TestEventsReportShortContainers(t *testing.T) {
 	const containers = 50
 	ctx, f := newFixture(t, lab.Options{})
 	l := f.lab
-	in := f.runPipeline(ctx, runOptions{Options: rareLists})
-	polling := f.runPipeline(ctx, runOptions{Options: pipeline.Options{RelistPeriod: time.Second}, incomplete: true})
+	in := f.runPipeline(runOptions{Options: rareLists})
+	polling := f.runPipeline(runOptions{Options: pipeline.Options{RelistPeriod: time.Second}, incomplete: true})
 	in.criEvents = receiveCRIEvents(ctx, t, l)
 	f.runPods(ctx, 5)
 	all := make([]*lab.Container, containers)
@@ -154,15 +159,14 @@ func TestFrozenContainerdEndsTheEventStream(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
 	l, o, registry := f.lab, rareLists, prometheus.NewPedanticRegistry()
 	o.RelistPeriod, o.RelistThreshold, o.Registerer = relistPeriod, threshold, registry
-	in := f.runPipeline(ctx, runOptions{Options: o, cri: calls})
-	streamUp := func() float64 { return metric(t, registry, "pleg_event_stream_up") }
+	in := f.runPipeline(runOptions{Options: o, cri: calls})
+	streamUp := func() float64 { return kit.Metric(t, registry, "pleg_event_stream_up") }
 	follows := func() bool {
 		ok, _ := in.pipeline.Healthy()
 		return ok && streamUp() == 1
 	}
 	f.runPods(ctx, 2)
-	c, err := l.RunContainer(ctx, f.pods[0], lab.ContainerSpec{Name: "main", Program: lab.Exit(3)})
-	must(t, err)
+	c := f.runContainer(ctx, f.pods[0], lab.ContainerSpec{Name: "main", Program: lab.Exit(3)})
 	f.awaitAll(ctx)
 	must(t, eventually(ctx, follows))
 
@@ -179,6 +183,77 @@ func TestFrozenContainerdEndsTheEventStream(t *testing.T) {
 	}
 	must(t, l.Thaw())
 	must(t, eventually(ctx, follows))
-	must(t, l.Trigger(ctx, c))
-	f.awaitAll(ctx)
+	f.step(ctx, l.Trigger(ctx, c))
+}
+
+// With events, an idle node is listed once instead of each second. The log has
+// the CPU time of this process and of containerd, which is never quite idle.
+func TestIdleNodeIsListedOnceWithEvents(t *testing.T) {
+	const pods, span = 100, time.Minute
+	ctx, f := newFixture(t, lab.Options{})
+	specs := make([]lab.PodSpec, pods)
+	for i := range specs {
+		specs[i] = lab.PodSpec{Name: fmt.Sprint("idle-", i), HostNetwork: true}
+	}
+	_, err := f.lab.RunPods(ctx, specs)
+	must(t, err)
+	_, alone := cpuTimes(ctx, t, f.lab, span)
+	pollAgent, pollRuntime, pollLists := idle(ctx, t, f.lab, span, pipeline.Options{})
+	eventAgent, eventRuntime, eventLists := idle(ctx, t, f.lab, span, pipeline.Options{Events: pipeline.EventsAuto})
+	share := func(d time.Duration) string {
+		return fmt.Sprintf("%v (%.2f %% of a core)", d, 100*d.Seconds()/span.Seconds())
+	}
+	t.Logf("%d pods, CPU time in %v: containerd alone %s", pods, span, share(alone))
+	t.Logf("a relist each second: containerd %s, this process %s, %d lists", share(pollRuntime), share(pollAgent), pollLists)
+	t.Logf("with events: containerd %s, this process %s, %d lists", share(eventRuntime), share(eventAgent), eventLists)
+	if eventLists > 3 || pollLists < 20 {
+		t.Errorf("%d lists with events, want one at the start and one for the stream; %d without, want one each second", eventLists, pollLists)
+	}
+}
+
+// idle runs a pipeline on an idle runtime and returns what it costs.
+func idle(ctx context.Context, t *testing.T, l *lab.Lab, span time.Duration, o pipeline.Options) (agent, runtime time.Duration, lists int64) {
+	t.Helper()
+	client, err := cri.New(l.Endpoint(), cri.Options{})
+	must(t, err)
+	counted := &countedLists{Client: client}
+	o.Runtime = counted
+	p, err := pipeline.New(o)
+	must(t, err)
+	stop := kit.Run(t, p.Run)
+	must(t, eventually(ctx, func() bool { ok, _ := p.Healthy(); return ok }))
+	agent, runtime = cpuTimes(ctx, t, l, span)
+	lists = counted.lists.Load()
+	_ = stop() // Run reports the error
+	must(t, client.Close())
+	return agent, runtime, lists
+}
+
+// cpuTimes returns the CPU time of this process and of containerd in a span,
+// after 3 s for whatever the start caused.
+func cpuTimes(ctx context.Context, t *testing.T, l *lab.Lab, span time.Duration) (agent, runtime time.Duration) {
+	t.Helper()
+	must(t, sleepUntil(ctx, time.Now().Add(3*time.Second)))
+	agent, runtime = cpuTime(t, os.Getpid()), cpuTime(t, l.PID())
+	must(t, sleepUntil(ctx, time.Now().Add(span)))
+	return cpuTime(t, os.Getpid()) - agent, cpuTime(t, l.PID()) - runtime
+}
+
+// cpuTime returns the CPU time of a process; the kernel counts it in 1/100 s.
+func cpuTime(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{PidFn: func() (int, error) { return pid, nil }}))
+	return time.Duration(kit.Metric(t, registry, "process_cpu_seconds_total") * float64(time.Second)).Round(10 * time.Millisecond)
+}
+
+// countedLists counts the lists of all pods.
+type countedLists struct {
+	*cri.Client
+	lists atomic.Int64
+}
+
+func (c *countedLists) ListPods(ctx context.Context) ([]*pipeline.Pod, error) {
+	c.lists.Add(1)
+	return c.Client.ListPods(ctx)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -13,27 +14,32 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 )
 
 // agentFaults break the agent.
 var agentFaults = []fault{
-	{name: "the agent stopped for 10 s", agent: true, pods: 5, run: stoppedAgent},
-	{name: "the agent stopped while events pile up", agent: true, pods: 20, run: stoppedAgentBlocksEvents},
-	{name: "the agent has 32 files", agent: true, pods: 20, run: fewFiles},
-	{name: "the agent out of files as containerd restarts", agent: true, pods: 5, run: outOfFiles},
-	{name: "the agent has little memory", agent: true, pods: 60, run: littleMemory},
-	{name: "two agents of each kind on one runtime", agent: true, pods: 10, run: twoAgents},
+	{name: "the agent stopped for 10 s", agents: bothAgents(agentOptions{}), pods: 5, run: stoppedAgent},
+	{name: "the agent stopped while events pile up", agents: []agentOptions{{name: "events", events: true}}, pods: 20, run: stoppedAgentBlocksEvents},
+	{name: "the agent has 32 files", agents: bothAgents(agentOptions{shell: "ulimit -n 32;"}), pods: 20, run: fewFiles},
+	{name: "the agent out of files as containerd restarts", agents: bothAgents(agentOptions{}), pods: 5, run: outOfFiles},
+	{
+		name: "the agent has little memory", pods: 60, run: littleMemory,
+		agents: bothAgents(agentOptions{env: []string{"GOMEMLIMIT=16MiB"}, memory: 48 << 20}),
+	},
+	{
+		name: "two agents of each kind on one runtime", pods: 10, run: twoAgents,
+		agents: slices.Concat(bothAgents(agentOptions{name: "first"}), bothAgents(agentOptions{name: "second"})),
+	},
 }
 
 // stoppedAgent: afterwards the polling agent reports what lists show. The other
 // one also reports the CRI events that queued up, unless a list came first.
 func stoppedAgent(ctx context.Context, f *fixture) {
 	t, l := f.t, f.lab
-	agents := f.startAgents(ctx, agentOptions{})
-	polling, following := agents[0], agents[1]
-	f.beginFault(ctx)
-	f.signalAgents(agents, syscall.SIGSTOP)
+	polling, following := f.agents[0], f.agents[1]
+	f.signalAgents(syscall.SIGSTOP)
 	from := time.Now()
 	hidden := f.changeWhileStopped(ctx)
 	must(t, l.RemovePod(ctx, f.pods[4]))
@@ -41,7 +47,7 @@ func stoppedAgent(ctx context.Context, f *fixture) {
 	polling.paused = outage{from: from, to: time.Now()}
 	following.paused = outage{from: from, to: time.Now(), queued: true}
 	f.endFault()
-	f.signalAgents(agents, syscall.SIGCONT)
+	f.signalAgents(syscall.SIGCONT)
 	f.checkAfterFault(ctx, false)
 	// No list shows a pod that lived only during the outage.
 	if n := len(polling.events(podUID(hidden))); n != 0 {
@@ -50,8 +56,6 @@ func stoppedAgent(ctx context.Context, f *fixture) {
 	if n := len(following.events(podUID(hidden))); n != 6 {
 		t.Errorf("%s: %d events of a pod that lived during the outage, want 6", following.name, n)
 	}
-	f.changePods(ctx)
-	f.stopAgents(agents)
 }
 
 // changeWhileStopped ends, starts and removes containers. It returns a pod that
@@ -60,18 +64,15 @@ func (f *fixture) changeWhileStopped(ctx context.Context) *lab.Pod {
 	t, l, pods := f.t, f.lab, f.pods
 	t.Helper()
 	must(t, l.Trigger(ctx, oldest(pods[0])))
-	_, err := l.RunContainer(ctx, pods[1], lab.ContainerSpec{Name: "new", Program: lab.Pause()})
-	must(t, err)
-	job, err := l.RunContainer(ctx, pods[2], lab.ContainerSpec{Name: "job", Program: lab.Exit(5)})
-	must(t, err)
+	f.runContainer(ctx, pods[1], lab.ContainerSpec{Name: "new", Program: lab.Pause()})
+	job := f.runContainer(ctx, pods[2], lab.ContainerSpec{Name: "job", Program: lab.Exit(5)})
 	must(t, l.Trigger(ctx, job))
 	gone := oldest(pods[3])
 	must(t, l.Kill(ctx, gone))
 	must(t, removeDead(ctx, l, gone))
 	hidden, err := l.RunPod(ctx, lab.PodSpec{Name: "secret"})
 	must(t, err)
-	_, err = l.RunContainer(ctx, hidden, lab.ContainerSpec{Name: "main", Program: lab.Pause()})
-	must(t, err)
+	f.runContainer(ctx, hidden, lab.ContainerSpec{Name: "main", Program: lab.Pause()})
 	must(t, l.RemovePod(ctx, hidden))
 	return hidden
 }
@@ -81,9 +82,7 @@ func (f *fixture) changeWhileStopped(ctx context.Context) *lab.Pod {
 // lost.
 func stoppedAgentBlocksEvents(ctx context.Context, f *fixture) {
 	t, l := f.t, f.lab
-	agents := []*agent{f.startAgent(ctx, agentOptions{name: "events", events: true})}
-	f.beginFault(ctx)
-	f.signalAgents(agents, syscall.SIGSTOP)
+	f.signalAgents(syscall.SIGSTOP)
 	from, before := time.Now(), len(l.History().All())
 	var work errgroup.Group
 	for i, p := range f.pods {
@@ -98,83 +97,54 @@ func stoppedAgentBlocksEvents(ctx context.Context, f *fixture) {
 	}
 	t.Logf("after %d steps containerd did nothing for %v", last-before, time.Since(since).Round(time.Second))
 	f.endFault()
-	f.signalAgents(agents, syscall.SIGCONT)
+	f.signalAgents(syscall.SIGCONT)
 	must(t, work.Wait())
-	agents[0].paused = outage{from: from, to: time.Now(), queued: true}
-	f.checkAfterFault(ctx, false)
-	f.changePods(ctx)
-	f.stopAgents(agents)
-}
-
-// restartWithDeath kills containerd and a container, and starts containerd again.
-func (f *fixture) restartWithDeath(ctx context.Context) {
-	t, l, victim := f.t, f.lab, oldest(f.pods[0])
-	t.Helper()
-	l.Crash()
-	must(t, l.KillProcess(ctx, victim))
-	must(t, l.Revive(ctx))
-	must(t, l.AwaitDied(ctx, victim))
+	f.agents[0].paused = outage{from: from, to: time.Now(), queued: true}
 }
 
 func fewFiles(ctx context.Context, f *fixture) {
 	t := f.t
-	agents := f.startAgents(ctx, agentOptions{shell: "ulimit -n 32;"})
-	f.beginFault(ctx)
 	f.changeContainers(ctx, 0)
-	f.restartWithDeath(ctx)
+	f.restartWithDeath(ctx, oldest(f.pods[0]))
 	f.awaitAll(ctx)
 	f.changeContainers(ctx, 1)
-	f.endFault()
-	f.checkAfterFault(ctx, false)
-	for _, a := range agents {
+	for _, a := range f.agents {
 		files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", a.cmd.Process.Pid))
 		must(t, err)
 		t.Logf("%s has %d files open", a.name, len(files))
 	}
-	f.changePods(ctx)
-	f.stopAgents(agents)
 }
 
 // outOfFiles: the agents lose the connection to containerd and cannot open
 // another one.
 func outOfFiles(ctx context.Context, f *fixture) {
 	t, ended := f.t, oldest(f.pods[1])
-	agents := f.startAgents(ctx, agentOptions{})
-	f.beginFault(ctx)
-	limits := make([]unix.Rlimit, len(agents))
-	for i, a := range agents {
+	limits := make([]unix.Rlimit, len(f.agents))
+	for i, a := range f.agents {
 		must(t, unix.Prlimit(a.cmd.Process.Pid, unix.RLIMIT_NOFILE, nil, &limits[i]))
 		few := unix.Rlimit{Cur: 4, Max: limits[i].Max}
 		must(t, unix.Prlimit(a.cmd.Process.Pid, unix.RLIMIT_NOFILE, &few, nil))
 	}
-	f.restartWithDeath(ctx)
+	f.restartWithDeath(ctx, oldest(f.pods[0]))
 	must(t, f.lab.Trigger(ctx, ended))
 	must(t, sleepUntil(ctx, time.Now().Add(8*time.Second)))
-	for i, a := range agents {
+	for i, a := range f.agents {
 		if a.reportedEnd(ended.ID) {
 			t.Errorf("%s reported an end without a connection: the limit has no effect", a.name)
 		}
 		must(t, unix.Prlimit(a.cmd.Process.Pid, unix.RLIMIT_NOFILE, &limits[i], nil))
 	}
-	f.endFault()
-	f.checkAfterFault(ctx, false)
-	f.changePods(ctx)
-	f.stopAgents(agents)
 }
 
 // littleMemory limits the memory of the garbage collector, and of the process to
 // three times as much.
 func littleMemory(ctx context.Context, f *fixture) {
 	t, l := f.t, f.lab
-	agents := f.startAgents(ctx, agentOptions{env: []string{"GOMEMLIMIT=16MiB"}, memory: 48 << 20})
-	f.beginFault(ctx)
 	f.changeContainers(ctx, 0)
 	l.Crash()
 	must(t, l.Revive(ctx))
 	f.changeContainers(ctx, 1)
-	f.endFault()
-	f.checkAfterFault(ctx, false)
-	for _, a := range agents {
+	for _, a := range f.agents {
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid))
 		must(t, err)
 		for line := range strings.Lines(string(status)) {
@@ -183,20 +153,81 @@ func littleMemory(ctx context.Context, f *fixture) {
 			}
 		}
 	}
-	f.stopAgents(agents)
 }
 
 func twoAgents(ctx context.Context, f *fixture) {
-	agents := append(f.startAgents(ctx, agentOptions{name: "first"}), f.startAgents(ctx, agentOptions{name: "second"})...)
-	f.beginFault(ctx)
 	for attempt := range uint32(3) {
 		f.changeContainers(ctx, attempt)
 	}
 	f.lab.Crash()
 	must(f.t, f.lab.Revive(ctx))
 	f.changeContainers(ctx, 3)
-	f.endFault()
-	f.checkAfterFault(ctx, false)
-	f.changePods(ctx)
-	f.stopAgents(agents)
+}
+
+// outage is a time in which an instance did not run. Lists after it show the
+// states before and after it, not the steps in between.
+type outage struct {
+	from, to time.Time
+	// queued is set if CRI events queued up meanwhile. Then the instance may report
+	// any step of the outage that no list showed first.
+	queued bool
+}
+
+func (o outage) covers(e lab.Entry) bool { return e.Began.After(o.from) && e.Ended.Before(o.to) }
+
+// expected returns the entries of a pod that an instance must report, if it has
+// reported these events so far. Codeless containers were removed during the
+// outage: the instance need not know their exit codes.
+func (o outage) expected(entries []lab.Entry, events []pleg.Event) (want []lab.Entry, codeless map[string]bool) {
+	codeless = make(map[string]bool)
+	if o.to.IsZero() {
+		return entries, codeless
+	}
+	var ids []string
+	byID := make(map[string][]lab.Entry)
+	for _, e := range entries {
+		if e.Step == lab.Created {
+			continue
+		}
+		if byID[e.ContainerID] == nil {
+			ids = append(ids, e.ContainerID)
+		}
+		byID[e.ContainerID] = append(byID[e.ContainerID], e)
+	}
+	for _, id := range ids {
+		steps, code := o.visible(byID[id])
+		if o.queued {
+			steps = slices.DeleteFunc(byID[id], func(e lab.Entry) bool {
+				return !slices.Contains(steps, e) && !slices.ContainsFunc(events, func(ev pleg.Event) bool {
+					return string(ev.ContainerID) == id && string(ev.Type) == "Container"+string(e.Step)
+				})
+			})
+		}
+		codeless[id] = !code
+		want = append(want, steps...)
+	}
+	return want, codeless
+}
+
+// visible returns the steps of one container that lists show, and whether they
+// show its exit code. The rule is the kubelet's: a container that ran before the
+// outage and is gone after it has died and was removed.
+func (o outage) visible(steps []lab.Entry) (shown []lab.Entry, code bool) {
+	var before, after lab.Step
+	for _, e := range steps {
+		if o.covers(e) {
+			after = e.Step
+		} else if e.Ended.Before(o.from) {
+			before = e.Step
+		}
+	}
+	for _, e := range steps {
+		listed := !o.covers(e) || e.Step == after && after != lab.Removed
+		inferred := before == lab.Started && after == lab.Removed && e.Step != lab.Started
+		if listed || inferred || before == lab.Died && e.Step == lab.Removed {
+			shown = append(shown, e)
+		}
+	}
+	died := slices.ContainsFunc(steps, func(e lab.Entry) bool { return e.Step == lab.Died && o.covers(e) })
+	return shown, !died || after != lab.Removed
 }

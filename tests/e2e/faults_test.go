@@ -17,6 +17,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // fault is a row of the fault matrix. It breaks a runtime or an agent while pods
@@ -31,9 +32,12 @@ type fault struct {
 	pods int
 	// modes are the instances in this process. If nil, [bothModes].
 	modes map[string]pipeline.Options
-	// agent rows start programs instead.
-	agent bool
-	run   func(context.Context, *fixture)
+	// agents are programs to start instead.
+	agents []agentOptions
+	// unordered: run checks the instances itself, because nobody knows which steps
+	// were made.
+	unordered bool
+	run       func(context.Context, *fixture)
 }
 
 // bothModes detect a fault within seconds, so that the row can check the health.
@@ -89,70 +93,50 @@ func (row *fault) runOn(t *testing.T) {
 	ctx, f := newFixture(t, row.lab)
 	f.timeout = faultTimeout
 	modes := row.modes
-	if modes == nil && !row.agent {
+	if modes == nil && row.agents == nil {
 		modes = bothModes
 	}
 	names := slices.Sorted(maps.Keys(modes))
 	slices.Reverse(names) // polling first
 	for _, name := range names {
-		f.runObserved(ctx, name, modes[name])
+		f.runObserved(name, modes[name])
 	}
 	for _, in := range f.instances {
 		must(t, in.awaitHealthy(ctx))
 	}
 	f.runPods(ctx, row.pods)
 	f.runContainers(ctx, func(i int) lab.ContainerSpec { return mainExits(i % 200) })
+	for _, o := range row.agents {
+		f.startAgent(ctx, o)
+	}
+	f.awaitAll(ctx)
+	f.faultBegan = time.Now()
 	row.run(ctx, f)
+	if !row.unordered {
+		if !f.checked {
+			f.checkAfterFault(ctx, false)
+		}
+		f.changePods(ctx)
+	}
+	f.stopAgents()
 }
 
 // runObserved runs a pipeline whose state, health and metrics are checked too.
-func (f *fixture) runObserved(ctx context.Context, name string, o pipeline.Options) {
+func (f *fixture) runObserved(name string, o pipeline.Options) {
 	t := f.t
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	o.Registerer = registry
-	o.Logger = logOnFailure(t, name)
-	in := f.runPipeline(ctx, runOptions{Options: o, name: name})
+	o.Logger = slog.New(slog.NewTextHandler(t.Output(), nil)).With("instance", name)
+	in := f.runPipeline(runOptions{Options: o, name: name})
 	in.healthy = func(context.Context) (bool, error) { ok, _ := in.pipeline.Healthy(); return ok, nil }
 	in.state = func(context.Context) (map[string]string, error) { return cacheState(in.pipeline) }
-	in.unannounced = func() float64 { return metric(t, registry, "pleg_missed_events_total") }
+	in.unannounced = func() float64 { return kit.Metric(t, registry, "pleg_missed_events_total") }
 	in.threshold, in.period, in.pollingThreshold = o.RelistThreshold, o.RelistPeriod, o.RelistThreshold
 	if o.Events == pipeline.EventsAuto {
 		in.threshold, in.period = o.RelistThresholdWithEvents, o.RelistPeriodWithEvents
 	}
-	in.watchHealth(ctx, t)
-}
-
-// logOnFailure returns a logger whose last lines are printed if the test fails.
-func logOnFailure(t *testing.T, name string) *slog.Logger {
-	var mu sync.Mutex
-	var lines []string
-	t.Cleanup(func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if t.Failed() {
-			t.Logf("log of %s:\n%s", name, strings.Join(lines, ""))
-		}
-	})
-	return slog.New(slog.NewTextHandler(writer(func(line []byte) {
-		mu.Lock()
-		defer mu.Unlock()
-		lines = append(lines[max(0, len(lines)-50):], string(line))
-	}), nil))
-}
-
-type writer func([]byte)
-
-func (w writer) Write(b []byte) (int, error) {
-	w(b)
-	return len(b), nil
-}
-
-// beginFault marks the start of the fault, once every instance is complete.
-func (f *fixture) beginFault(ctx context.Context) {
-	f.t.Helper()
-	f.awaitAll(ctx)
-	f.faultBegan = time.Now()
+	in.watchHealth(t)
 }
 
 func (f *fixture) endFault() { f.faultEnded = time.Now() }
@@ -183,6 +167,10 @@ func (f *fixture) checkStates(ctx context.Context, want map[string]string) {
 func (f *fixture) checkAfterFault(ctx context.Context, listsFail bool) {
 	t := f.t
 	t.Helper()
+	f.checked = true
+	if f.faultEnded.IsZero() {
+		f.endFault()
+	}
 	complete := time.Since(f.faultEnded)
 	took, err := f.awaitAllSince(ctx, f.faultEnded)
 	must(t, err)
@@ -219,13 +207,92 @@ func (f *fixture) changePods(ctx context.Context) {
 	t.Helper()
 	p, err := l.RunPod(ctx, lab.PodSpec{Name: "after"})
 	must(t, err)
-	c, err := l.RunContainer(ctx, p, lab.ContainerSpec{Name: "main", Program: lab.Exit(9)})
-	must(t, err)
+	c := f.runContainer(ctx, p, lab.ContainerSpec{Name: "main", Program: lab.Exit(9)})
 	f.awaitAll(ctx)
-	must(t, l.Trigger(ctx, c))
-	f.awaitAll(ctx)
-	must(t, l.StopPod(ctx, f.pods[0]))
-	f.awaitAll(ctx)
-	must(t, l.RemovePod(ctx, f.pods[0]))
-	f.awaitAll(ctx)
+	f.step(ctx, l.Trigger(ctx, c))
+	f.step(ctx, l.StopPod(ctx, f.pods[0]))
+	f.step(ctx, l.RemovePod(ctx, f.pods[0]))
+}
+
+// An instance may become unhealthy this much sooner or later than it should,
+// because lists take time and the machine may be busy.
+const (
+	early = 2 * time.Second
+	late  = 10 * time.Second
+)
+
+// healthLog has the changes of an instance's health.
+type healthLog struct {
+	mu      sync.Mutex
+	changes []healthChange
+}
+
+type healthChange struct {
+	at time.Time
+	ok bool
+}
+
+func (h *healthLog) add(ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if n := len(h.changes); n == 0 || h.changes[n-1].ok != ok {
+		h.changes = append(h.changes, healthChange{time.Now(), ok})
+	}
+}
+
+// firstUnhealthy returns how long after a time the health first changed to
+// unhealthy; negative if never.
+func (h *healthLog) firstUnhealthy(after time.Time) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.changes {
+		if !c.ok && c.at.After(after) {
+			return c.at.Sub(after)
+		}
+	}
+	return -1
+}
+
+// watchHealth logs the health of an instance until the test ends.
+func (in *instance) watchHealth(t *testing.T) {
+	kit.Run(t, func(ctx context.Context) error {
+		for sleepUntil(ctx, time.Now().Add(10*time.Millisecond)) == nil {
+			if ok, err := in.healthy(ctx); err == nil {
+				in.health.add(ok)
+			}
+		}
+		return ctx.Err()
+	})
+}
+
+// awaitHealthy returns once the instance reports that it is healthy.
+func (in *instance) awaitHealthy(ctx context.Context) error {
+	return eventually(ctx, func() bool { ok, err := in.healthy(ctx); return ok && err == nil })
+}
+
+// checkHealth fails the test unless the instance was unhealthy if and only if no
+// list succeeded for longer than its threshold, and is healthy now. It returns
+// how long after the start of the fault the instance became unhealthy.
+func (f *fixture) checkHealth(ctx context.Context, in *instance, listsFail bool) string {
+	t := f.t
+	t.Helper()
+	lasted, unhealthy := f.faultEnded.Sub(f.faultBegan), in.health.firstUnhealthy(f.faultBegan)
+	threshold, period := in.threshold, in.period
+	if f.streamBroke {
+		threshold, period = in.pollingThreshold, relistPeriod
+	}
+	switch {
+	case threshold == 0:
+	case listsFail && lasted > threshold+late && (unhealthy < threshold-period-early || unhealthy > threshold+late):
+		t.Errorf("%s: unhealthy %v after the start of the fault, want about %v", in.name, unhealthy, threshold)
+	case (!listsFail || lasted < threshold-period-early) && unhealthy >= 0:
+		t.Errorf("%s: unhealthy %v after the start of the fault, want never", in.name, unhealthy)
+	}
+	if err := in.awaitHealthy(ctx); err != nil {
+		t.Errorf("%s: not healthy again: %v", in.name, err)
+	}
+	if unhealthy < 0 {
+		return "never"
+	}
+	return fmt.Sprintf("%.1f s", unhealthy.Seconds())
 }

@@ -4,7 +4,6 @@ package e2e_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -74,7 +73,7 @@ type runOptions struct {
 }
 
 // runPipeline runs a pipeline on the lab until the test ends.
-func (f *fixture) runPipeline(ctx context.Context, o runOptions) *instance {
+func (f *fixture) runPipeline(o runOptions) *instance {
 	t := f.t
 	t.Helper()
 	client, err := cri.New(f.lab.Endpoint(), o.cri)
@@ -89,9 +88,7 @@ func (f *fixture) runPipeline(ctx context.Context, o runOptions) *instance {
 	sub, err := in.pipeline.Subscribe(pipeline.SubscribeOptions{Name: "e2e"})
 	must(t, err)
 
-	ctx, cancel := context.WithCancel(ctx)
-	ran, read := make(chan error, 1), make(chan struct{})
-	go func() { ran <- in.pipeline.Run(ctx) }()
+	read := make(chan struct{})
 	go func() {
 		defer close(read)
 		for ev := range sub.Events() {
@@ -101,11 +98,9 @@ func (f *fixture) runPipeline(ctx context.Context, o runOptions) *instance {
 			in.add(ev)
 		}
 	}()
+	stop := kit.Run(t, in.pipeline.Run)
 	t.Cleanup(func() {
-		cancel()
-		if err := <-ran; !errors.Is(err, context.Canceled) {
-			t.Errorf("run pipeline: got %v, want context.Canceled", err)
-		}
+		_ = stop() // Run reports the error
 		<-read
 		must(t, client.Close())
 		in.check(t, f.lab)

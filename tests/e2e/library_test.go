@@ -4,7 +4,6 @@ package e2e_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -16,23 +15,19 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// After a restart of containerd the pipeline reports what happened meanwhile,
-// and nothing else.
+// After a restart of containerd the pipeline and the program report what happened
+// meanwhile, and nothing else.
 func TestRestartOfContainerd(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
-	l := f.lab
-	in := f.runPipeline(ctx, runOptions{checkCache: true})
+	in, program := f.runPipeline(runOptions{checkCache: true}), f.runProgram(ctx)
 	f.runPods(ctx, 5)
 	f.runContainers(ctx, func(int) lab.ContainerSpec { return lab.ContainerSpec{Name: "main", Program: lab.Pause()} })
 
-	victim := oldest(f.pods[0])
 	before := time.Now()
-	l.Crash()
-	must(t, l.KillProcess(ctx, victim))
-	must(t, l.Revive(ctx))
-	must(t, l.AwaitDied(ctx, victim))
+	f.restartWithDeath(ctx, oldest(f.pods[0]))
 	f.awaitAll(ctx)
 	status, err := in.pipeline.Cache().GetNewerThan(ctx, podUID(f.pods[1]), before)
 	must(t, err)
@@ -43,6 +38,7 @@ func TestRestartOfContainerd(t *testing.T) {
 		t.Errorf("unhealthy: %v", err)
 	}
 	f.stopPods(ctx)
+	program.interrupt(t)
 }
 
 // If containerd freezes, the pipeline becomes unhealthy. Once it goes on, the
@@ -50,12 +46,11 @@ func TestRestartOfContainerd(t *testing.T) {
 func TestFrozenContainerd(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
 	l := f.lab
-	in := f.runPipeline(ctx, runOptions{checkCache: true, Options: pipeline.Options{
+	in := f.runPipeline(runOptions{checkCache: true, Options: pipeline.Options{
 		ListTimeout: 300 * time.Millisecond, InspectTimeout: time.Second, RelistThreshold: time.Second,
 	}})
 	f.runPods(ctx, 3)
-	c, err := l.RunContainer(ctx, f.pods[0], lab.ContainerSpec{Name: "main", Program: lab.Pause()})
-	must(t, err)
+	c := f.runContainer(ctx, f.pods[0], lab.ContainerSpec{Name: "main", Program: lab.Pause()})
 	f.awaitAll(ctx)
 
 	must(t, l.Freeze(ctx))
@@ -66,8 +61,7 @@ func TestFrozenContainerd(t *testing.T) {
 	}
 	must(t, l.Thaw())
 	must(t, awaitHealth(ctx, in, true))
-	must(t, l.AwaitDied(ctx, c))
-	f.awaitAll(ctx)
+	f.step(ctx, l.AwaitDied(ctx, c))
 }
 
 func awaitHealth(ctx context.Context, in *instance, want bool) error {
@@ -80,11 +74,10 @@ func awaitHealth(ctx context.Context, in *instance, want bool) error {
 func TestGetNewerThanReturnsTheStepBefore(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
 	l := f.lab
-	cache := f.runPipeline(ctx, runOptions{}).pipeline.Cache()
+	cache := f.runPipeline(runOptions{}).pipeline.Cache()
 	pod, err := l.RunPod(ctx, lab.PodSpec{Name: "fresh"})
 	must(t, err)
-	c, err := l.RunContainer(ctx, pod, lab.ContainerSpec{Name: "main", Program: lab.Exit(7)})
-	must(t, err)
+	c := f.runContainer(ctx, pod, lab.ContainerSpec{Name: "main", Program: lab.Exit(7)})
 
 	status, err := cache.GetNewerThan(ctx, podUID(pod), time.Now())
 	must(t, err)
@@ -112,7 +105,7 @@ func TestGetNewerThanReturnsTheStepBefore(t *testing.T) {
 func TestRequestRelist(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
 	l := f.lab
-	in := f.runPipeline(ctx, runOptions{checkCache: true, Options: pipeline.Options{RelistPeriod: time.Hour}})
+	in := f.runPipeline(runOptions{checkCache: true, Options: pipeline.Options{RelistPeriod: time.Hour}})
 	must(t, awaitHealth(ctx, in, true)) // the only list has ended
 	pod, err := l.RunPod(ctx, lab.PodSpec{Name: "asked"})
 	step := func(err error) {
@@ -133,13 +126,11 @@ func TestRequestRelist(t *testing.T) {
 func TestReplay(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
 	l := f.lab
-	in := f.runPipeline(ctx, runOptions{checkCache: true})
+	in := f.runPipeline(runOptions{checkCache: true})
 	f.runPods(ctx, 3)
 	c, err := l.RunContainer(ctx, f.pods[0], lab.ContainerSpec{Name: "main", Program: lab.Exit(7)})
-	must(t, err)
-	f.awaitAll(ctx) // a start and an end between two lists would be one event
-	must(t, l.Trigger(ctx, c))
-	f.awaitAll(ctx)
+	f.step(ctx, err) // a start and an end between two lists would be one event
+	f.step(ctx, l.Trigger(ctx, c))
 
 	late, err := in.pipeline.Subscribe(pipeline.SubscribeOptions{Name: "late", Replay: true})
 	must(t, err)
@@ -171,7 +162,7 @@ func TestReplay(t *testing.T) {
 
 func TestRequestReinspectSendsPodSync(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
-	in := f.runPipeline(ctx, runOptions{checkCache: true})
+	in := f.runPipeline(runOptions{checkCache: true})
 	f.runPods(ctx, 2)
 	uid := podUID(f.pods[1])
 	before := len(in.events(uid))
@@ -186,9 +177,9 @@ func TestRequestReinspectSendsPodSync(t *testing.T) {
 // Network events report that a pod has its address, or that it will not get one.
 // Only containerd 1.6 lists a pod whose network setup failed.
 func TestNetworkEvents(t *testing.T) {
-	ctx, f := newFixture(t, lab.Options{Release: lab.Debian})
+	ctx, f := newFixture(t, lab.Options{Debian: true})
 	l := f.lab
-	in := f.runPipeline(ctx, runOptions{})
+	in := f.runPipeline(runOptions{})
 	sub, err := in.pipeline.Subscribe(pipeline.SubscribeOptions{
 		Name: "network", NetworkEvents: true, Types: []pleg.EventType{pleg.NetworkSetupCompleted, pleg.NetworkFailed},
 	})
@@ -204,8 +195,7 @@ func TestNetworkEvents(t *testing.T) {
 	if _, err := l.RunPod(ctx, bad); err == nil {
 		t.Fatal("containerd made a pod although the network plugin fails")
 	}
-	must(t, expectNext(ctx, sub, pleg.NetworkFailed, bad.UID))
-	f.awaitAll(ctx)
+	f.step(ctx, expectNext(ctx, sub, pleg.NetworkFailed, bad.UID))
 	must(t, l.RepairNetwork(ctx))
 }
 
@@ -229,21 +219,13 @@ func expectNext(ctx context.Context, sub *pipeline.Subscription, want pleg.Event
 // A client of the service gets what exists, and then new events.
 func TestService(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
-	in := f.runPipeline(ctx, runOptions{checkCache: true})
+	in := f.runPipeline(runOptions{checkCache: true})
 	f.runPods(ctx, 3)
 
 	srv, err := server.New(in.pipeline, server.Options{})
 	must(t, err)
 	socket := filepath.Join(t.TempDir(), "pleg.sock")
-	serveCtx, stop := context.WithCancel(ctx)
-	served := make(chan error, 1)
-	go func() { served <- srv.ListenAndServe(serveCtx, socket) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-served; !errors.Is(err, context.Canceled) {
-			t.Errorf("the service ended with %v, want %v", err, context.Canceled)
-		}
-	})
+	kit.Run(t, func(ctx context.Context) error { return srv.ListenAndServe(ctx, socket) })
 	c, err := client.New(socket, client.Options{})
 	must(t, err)
 	defer c.Close()

@@ -17,7 +17,7 @@ import (
 // The library and the program report each step in the life of a pod.
 func TestLifeOfPod(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
-	f.runPipeline(ctx, runOptions{checkCache: true})
+	f.runPipeline(runOptions{checkCache: true})
 	prog := f.runProgram(ctx)
 	f.runPods(ctx, 1)
 	livesOfContainers(ctx, f)
@@ -44,15 +44,11 @@ func livesOfContainers(ctx context.Context, f *fixture) {
 		t.Log("container:", life.name)
 		life.spec.Name, life.spec.Attempt = "main", uint32(len(pod.Containers()))
 		c, err := l.CreateContainer(ctx, pod, life.spec)
-		must(t, err)
-		f.awaitAll(ctx)
-		must(t, l.StartContainer(ctx, c))
-		f.awaitAll(ctx)
-		must(t, life.end(ctx, c))
-		f.awaitAll(ctx)
+		f.step(ctx, err)
+		f.step(ctx, l.StartContainer(ctx, c))
+		f.step(ctx, life.end(ctx, c))
 	}
-	must(t, l.RemoveContainer(ctx, oldest(pod)))
-	f.awaitAll(ctx)
+	f.step(ctx, l.RemoveContainer(ctx, oldest(pod)))
 }
 
 // livesOfSandboxes kills the sandbox of a pod under a running container, and
@@ -60,59 +56,38 @@ func livesOfContainers(ctx context.Context, f *fixture) {
 func livesOfSandboxes(ctx context.Context, f *fixture) {
 	t, l, pod := f.t, f.lab, f.pods[0]
 	t.Helper()
-	step := func(err error) {
-		t.Helper()
-		must(t, err)
-		f.awaitAll(ctx)
-	}
-	side, err := l.RunContainer(ctx, pod, lab.ContainerSpec{Name: "side", Program: lab.Pause()})
-	step(err)
-	step(l.KillSandbox(ctx, pod))
-	step(l.StopContainer(ctx, side))
+	side := f.runContainer(ctx, pod, lab.ContainerSpec{Name: "side", Program: lab.Pause()})
+	f.awaitAll(ctx)
+	f.step(ctx, l.KillSandbox(ctx, pod))
+	f.step(ctx, l.StopContainer(ctx, side))
 	second, err := l.RunPod(ctx, lab.PodSpec{Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, Attempt: 1})
-	step(err)
-	_, err = l.RunContainer(ctx, second, lab.ContainerSpec{Name: "main", Attempt: 6, Program: lab.Pause()})
-	step(err)
-	step(l.RemovePod(ctx, pod))
-	step(l.StopPod(ctx, second)) // its container still runs
-	step(l.RemovePod(ctx, second))
+	f.step(ctx, err)
+	f.runContainer(ctx, second, lab.ContainerSpec{Name: "main", Attempt: 6, Program: lab.Pause()})
+	f.awaitAll(ctx)
+	f.step(ctx, l.RemovePod(ctx, pod))
+	f.step(ctx, l.StopPod(ctx, second)) // its container still runs
+	f.step(ctx, l.RemovePod(ctx, second))
 }
 
 // A sandbox without the kubelet's labels is a pod like any other.
 func TestPodsWithoutKubeletLabels(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
 	l := f.lab
-	f.runPipeline(ctx, runOptions{checkCache: true})
-	step := func(err error) {
-		t.Helper()
-		must(t, err)
-		f.awaitAll(ctx)
-	}
+	f.runPipeline(runOptions{checkCache: true})
 	pod, err := l.RunPod(ctx, lab.PodSpec{Name: "foreign", Foreign: true, HostNetwork: true})
-	step(err)
-	c, err := l.RunContainer(ctx, pod, lab.ContainerSpec{Name: "main", Program: lab.Exit(7)})
-	step(err)
-	step(l.Trigger(ctx, c))
-	step(l.StopPod(ctx, pod))
-	step(l.RemovePod(ctx, pod))
-}
-
-// The library needs only lists and statuses, which containerd 1.6 has.
-func TestDebianContainerd(t *testing.T) {
-	ctx, f := newFixture(t, lab.Options{Release: lab.Debian})
-	f.runPipeline(ctx, runOptions{checkCache: true})
-	f.runPods(ctx, 2)
-	f.runContainers(ctx, mainExits)
-	f.triggerAll(ctx)
-	f.stopPods(ctx)
-	f.removePods(ctx)
+	f.step(ctx, err)
+	c := f.runContainer(ctx, pod, lab.ContainerSpec{Name: "main", Program: lab.Exit(7)})
+	f.awaitAll(ctx)
+	f.step(ctx, l.Trigger(ctx, c))
+	f.step(ctx, l.StopPod(ctx, pod))
+	f.step(ctx, l.RemovePod(ctx, pod))
 }
 
 // If 50 pods change at the same time, each step is reported once, in order, and
 // the cache of each pod is correct at each of its events.
 func TestFiftyPodsChangeAtOnce(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
-	f.runPipeline(ctx, runOptions{checkCache: true})
+	f.runPipeline(runOptions{checkCache: true})
 	prog := f.runProgram(ctx)
 	f.runPods(ctx, 50)
 	for attempt := range uint32(2) {
@@ -135,7 +110,7 @@ func TestFiftyPodsChangeAtOnce(t *testing.T) {
 func TestPollingReportsEndOfShortContainers(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
 	l := f.lab
-	in := f.runPipeline(ctx, runOptions{Options: pipeline.Options{RelistPeriod: time.Second}})
+	in := f.runPipeline(runOptions{Options: pipeline.Options{RelistPeriod: time.Second}})
 	f.runPods(ctx, 10)
 	must(t, f.concurrently(ctx, func(ctx context.Context, _ int, pod *lab.Pod) error {
 		c, err := l.RunContainer(ctx, pod, lab.ContainerSpec{Name: "job", Program: lab.ExitAfter(7, 20*time.Millisecond)})
@@ -155,11 +130,10 @@ func TestPollingReportsEndOfShortContainers(t *testing.T) {
 // die before they are removed.
 func TestRemovalBetweenTwoLists(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
-	in := f.runPipeline(ctx, runOptions{Options: pipeline.Options{RelistPeriod: 5 * time.Second}})
+	in := f.runPipeline(runOptions{Options: pipeline.Options{RelistPeriod: 5 * time.Second}})
 	pod, err := f.lab.RunPod(ctx, lab.PodSpec{Name: "sudden", HostNetwork: true})
 	must(t, err)
-	_, err = f.lab.RunContainer(ctx, pod, lab.ContainerSpec{Name: "main", Program: lab.Pause()})
-	must(t, err)
+	f.runContainer(ctx, pod, lab.ContainerSpec{Name: "main", Program: lab.Pause()})
 	f.awaitAll(ctx)
 	must(t, f.lab.RemovePod(ctx, pod))
 

@@ -179,24 +179,6 @@ func TestProgramWithHungContainerd(t *testing.T) {
 	}
 }
 
-// The program keeps running while containerd restarts, and then reports what
-// happened.
-func TestProgramSurvivesRestartOfContainerd(t *testing.T) {
-	ctx, f := newFixture(t, lab.Options{})
-	l := f.lab
-	p := f.runProgram(ctx)
-	f.runPods(ctx, 2)
-	c, err := l.RunContainer(ctx, f.pods[0], lab.ContainerSpec{Name: "main", Program: lab.Pause()})
-	must(t, err)
-	f.awaitAll(ctx)
-	l.Crash()
-	must(t, l.KillProcess(ctx, c))
-	must(t, l.Revive(ctx))
-	must(t, l.AwaitDied(ctx, c))
-	f.awaitAll(ctx)
-	p.interrupt(t)
-}
-
 // The replay of a recording reports what happened on containerd, without
 // containerd.
 func TestReplayOfRecording(t *testing.T) {

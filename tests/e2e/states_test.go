@@ -8,9 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
@@ -153,23 +151,4 @@ func diffStates(name string, got, want map[string]string) error {
 		}
 	}
 	return fmt.Errorf("%s: %d states differ: %s", name, len(lines), strings.Join(lines[:min(len(lines), 5)], "; "))
-}
-
-// metric returns the value of a counter or a gauge without labels.
-func metric(t *testing.T, registry *prometheus.Registry, name string) float64 {
-	t.Helper()
-	families, err := registry.Gather()
-	must(t, err)
-	for _, f := range families {
-		if f.GetName() != name {
-			continue
-		}
-		m := f.GetMetric()[0]
-		if m.GetCounter() != nil {
-			return m.GetCounter().GetValue()
-		}
-		return m.GetGauge().GetValue()
-	}
-	t.Fatalf("no metric %s", name)
-	return 0
 }

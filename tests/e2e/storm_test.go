@@ -15,6 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // While 20 pods change at random, containerd is killed and restarted. The cache
@@ -24,7 +25,7 @@ func TestCacheIsCorrectAfterCrashInStorm(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
 	o, registry := rareLists, prometheus.NewPedanticRegistry()
 	o.Registerer = registry
-	in := f.runPipeline(ctx, runOptions{Options: o})
+	in := f.runPipeline(runOptions{Options: o})
 	f.runPods(ctx, 20)
 	in.state = func(context.Context) (map[string]string, error) { return cacheState(in.pipeline) }
 	for round := range 2 {
@@ -35,12 +36,11 @@ func TestCacheIsCorrectAfterCrashInStorm(t *testing.T) {
 func crashInStorm(ctx context.Context, f *fixture, in *instance, registry *prometheus.Registry, round int) {
 	t, l := f.t, f.lab
 	t.Helper()
-	unannounced := func() float64 { return metric(t, registry, "pleg_missed_events_total") }
+	unannounced := func() float64 { return kit.Metric(t, registry, "pleg_missed_events_total") }
 	start := unannounced()
 	victims := make([]*lab.Container, 5) // they run until they are killed
 	for i := range victims {
-		c, err := l.RunContainer(ctx, f.pods[i], lab.ContainerSpec{Name: fmt.Sprint("victim-", round), Program: lab.Pause()})
-		must(t, err)
+		c := f.runContainer(ctx, f.pods[i], lab.ContainerSpec{Name: fmt.Sprint("victim-", round), Program: lab.Pause()})
 		victims[i] = c
 	}
 	stop := time.Now().Add(6 * time.Second)
@@ -123,7 +123,7 @@ func churn(ctx context.Context, l *lab.Lab, pod *lab.Pod, name string, until tim
 // order, with every exit code that a CRI event carried.
 func TestEventsReportEachStepOfStorm(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
-	in := f.runPipeline(ctx, runOptions{Options: rareLists})
+	in := f.runPipeline(runOptions{Options: rareLists})
 	in.criEvents = receiveCRIEvents(ctx, t, f.lab)
 	f.runPods(ctx, 20)
 	f.forEachPod(ctx, func(ctx context.Context, i int, p *lab.Pod) error {

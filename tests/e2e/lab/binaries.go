@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 )
@@ -18,14 +19,13 @@ const containerdModule = "github.com/containerd/containerd/v2"
 
 // binaries are the programs a lab runs.
 type binaries struct {
-	dir     string // containerd, containerd-shim-runc-v2 and ctr
-	version string
-	pod     string // the program in the pod image
+	dir string // containerd, containerd-shim-runc-v2 and ctr
+	pod string // the program in the pod image
 }
 
-// provide returns the programs of a release. It builds or downloads those that are
+// provide returns the programs of a lab. It builds or downloads those that are
 // not in the cache; other processes wait meanwhile.
-func provide(ctx context.Context, release Release) (binaries, error) {
+func provide(ctx context.Context, debian bool) (binaries, error) {
 	module, err := moduleDir(ctx)
 	if err != nil {
 		return binaries{}, err
@@ -41,7 +41,7 @@ func provide(ctx context.Context, release Release) (binaries, error) {
 	defer unlock()
 
 	var b binaries
-	if release == Debian {
+	if debian {
 		b, err = provideDebian(ctx, cache)
 	} else {
 		b, err = providePinned(ctx, filepath.Join(module, "containerd"), cache)
@@ -73,7 +73,7 @@ func providePinned(ctx context.Context, module, cache string) (binaries, error) 
 	if err != nil {
 		return binaries{}, err
 	}
-	b := binaries{dir: filepath.Join(cache, "containerd-"+version), version: version}
+	b := binaries{dir: filepath.Join(cache, "containerd-"+version)}
 	return b, fill(b.dir, func(tmp string) error {
 		flags := "-s -w -X " + containerdModule + "/version.Version=" + version
 		_, err := run(ctx, module, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-ldflags", flags, "-o", tmp+"/",
@@ -84,16 +84,17 @@ func providePinned(ctx context.Context, module, cache string) (binaries, error) 
 
 // provideDebian unpacks Debian's package without installing it.
 func provideDebian(ctx context.Context, cache string) (binaries, error) {
-	version, err := run(ctx, "", nil, "apt-cache", "show", "--no-all-versions", "containerd")
+	control, err := run(ctx, "", nil, "apt-cache", "show", "--no-all-versions", "containerd")
 	if err != nil {
 		return binaries{}, err
 	}
-	version = field(version, "Version")
-	if version == "" {
+	found := regexp.MustCompile(`(?m)^Version: (\S+)`).FindStringSubmatch(control)
+	if found == nil {
 		return binaries{}, errors.New("find Debian's containerd: apt has no such package")
 	}
+	version := found[1]
 	root := filepath.Join(cache, "debian-"+version)
-	b := binaries{dir: filepath.Join(root, "usr", "bin"), version: version}
+	b := binaries{dir: filepath.Join(root, "usr", "bin")}
 	return b, fill(root, func(tmp string) error {
 		// apt drops its privileges to a user that may not write to this folder.
 		if _, err := run(ctx, tmp, nil, "apt-get", "-o", "APT::Sandbox::User=root", "download", "containerd="+version); err != nil {
@@ -115,26 +116,13 @@ func fill(dir string, build func(tmp string) error) error {
 	}
 	tmp, err := os.MkdirTemp(filepath.Dir(dir), "new-")
 	if err != nil {
-		return fmt.Errorf("fill %s: %w", dir, err)
+		return err
 	}
 	defer func() { _ = os.RemoveAll(tmp) }()
 	if err := build(tmp); err != nil {
-		return fmt.Errorf("fill %s: %w", dir, err)
+		return err
 	}
-	if err := os.Rename(tmp, dir); err != nil {
-		return fmt.Errorf("fill %s: %w", dir, err)
-	}
-	return nil
-}
-
-// field returns the value of the first line "name: value" of a control file.
-func field(control, name string) string {
-	for line := range strings.Lines(control) {
-		if key, value, ok := strings.Cut(line, ":"); ok && key == name {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
+	return os.Rename(tmp, dir)
 }
 
 // run runs a program in dir and returns its output without the last line break.

@@ -3,18 +3,25 @@
 package lab
 
 import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
+	"testing/fstest"
 	"text/template"
 )
 
-// containerdConfig keeps everything that containerd writes inside the lab's
-// folder. Without restrict_oom_score_adj, runc fails on a machine that does not
-// grant CAP_SYS_RESOURCE, because the kernel refuses the sandbox's oom_score_adj.
-var containerdConfig = template.Must(template.New("config").Parse(`version = 3
+// containerdConfig keeps everything that containerd writes inside the lab's folder,
+// except that the shims of containerd 1.6 have their sockets in /run/containerd/s.
+// Without restrict_oom_score_adj, runc fails on a machine that does not grant
+// CAP_SYS_RESOURCE, because the kernel refuses the sandbox's oom_score_adj.
+var containerdConfig = template.Must(template.New("config").Parse(`version = {{if .Debian}}2{{else}}3{{end}}
 root = '{{.Dir}}/root'
 state = '{{.Dir}}/state'
 
@@ -23,67 +30,39 @@ state = '{{.Dir}}/state'
 [ttrpc]
   address = '{{.Dir}}/containerd.sock.ttrpc'
 
+{{$plugin := "io.containerd.cri.v1.runtime"}}
+{{if .Debian}}
+{{$plugin = "io.containerd.grpc.v1.cri"}}
+{{else}}
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
   sandbox = '{{.Image}}'
-[plugins.'io.containerd.cri.v1.runtime']
-  restrict_oom_score_adj = true
-  netns_mounts_under_state_dir = true
-  [plugins.'io.containerd.cri.v1.runtime'.cni]
-    bin_dirs = ['{{.Dir}}/plugins']
-    conf_dir = '{{.Dir}}/cni'
-    use_internal_loopback = true
-  [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
-    runtime_type = 'io.containerd.runc.v2'
-    [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
-      Root = '{{.Dir}}/runc'
 [plugins.'io.containerd.shim.v1.manager']
   socket_dir = '{{.Dir}}/s'
-[plugins.'io.containerd.internal.v1.opt']
-  path = '{{.Dir}}/opt'
 [plugins.'io.containerd.nri.v1.nri']
   disable = true
-`))
-
-// debianConfig is the same for containerd 1.6. Its shims have their sockets in
-// /run/containerd/s, for which there is no setting.
-var debianConfig = template.Must(template.New("debian").Parse(`version = 2
-root = '{{.Dir}}/root'
-state = '{{.Dir}}/state'
-
-[grpc]
-  address = '{{.Dir}}/containerd.sock'
-[ttrpc]
-  address = '{{.Dir}}/containerd.sock.ttrpc'
-
-[plugins.'io.containerd.grpc.v1.cri']
-  sandbox_image = '{{.Image}}'
+{{end}}
+[plugins.'{{$plugin}}']
+  {{if .Debian}}sandbox_image = '{{.Image}}'{{end}}
   restrict_oom_score_adj = true
   netns_mounts_under_state_dir = true
-  [plugins.'io.containerd.grpc.v1.cri'.cni]
-    bin_dir = '{{.Dir}}/plugins'
+  [plugins.'{{$plugin}}'.cni]
+    {{if .Debian}}bin_dir = '{{.Dir}}/plugins'{{else}}bin_dirs = ['{{.Dir}}/plugins']{{end}}
+    {{if not .Debian}}use_internal_loopback = true{{end}}
     conf_dir = '{{.Dir}}/cni'
-  [plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc]
+  [plugins.'{{$plugin}}'.containerd.runtimes.runc]
     runtime_type = 'io.containerd.runc.v2'
-    [plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc.options]
+    [plugins.'{{$plugin}}'.containerd.runtimes.runc.options]
       Root = '{{.Dir}}/runc'
 [plugins.'io.containerd.internal.v1.opt']
   path = '{{.Dir}}/opt'
 `))
 
-func writeConfig(p place, release Release) error {
-	config := containerdConfig
-	if release == Debian {
-		config = debianConfig
+func writeConfig(p place, debian bool) error {
+	var config bytes.Buffer
+	if err := containerdConfig.Execute(&config, map[string]any{"Dir": p.dir, "Image": imageName, "Debian": debian}); err != nil {
+		return fmt.Errorf("containerd config: %w", err)
 	}
-	f, err := os.Create(p.config())
-	if err != nil {
-		return fmt.Errorf("write containerd config: %w", err)
-	}
-	defer func() { _ = f.Close() }()
-	if err := config.Execute(f, map[string]string{"Dir": p.dir, "Image": imageName}); err != nil {
-		return fmt.Errorf("write containerd config: %w", err)
-	}
-	return f.Close()
+	return os.WriteFile(p.config(), config.Bytes(), 0o600)
 }
 
 // brokenPlugin is a CNI plugin that fails to add and to delete a pod's address.
@@ -103,11 +82,11 @@ exit 1
 // writePlugins makes the folder of CNI plugins.
 func writePlugins(p place) error {
 	if err := os.Mkdir(p.plugins(), 0o755); err != nil {
-		return fmt.Errorf("write plugins: %w", err)
+		return err
 	}
 	for _, name := range cniPlugins {
 		if err := os.Symlink(filepath.Join(cniBinDir, name), filepath.Join(p.plugins(), name)); err != nil {
-			return fmt.Errorf("write plugins: %w", err)
+			return err
 		}
 	}
 	for name, script := range map[string]string{
@@ -115,7 +94,7 @@ func writePlugins(p place) error {
 		slowPlugin:   fmt.Sprintf(slowScript, p.dir, filepath.Join(cniBinDir, "bridge")),
 	} {
 		if err := os.WriteFile(filepath.Join(p.plugins(), name), []byte(script), 0o755); err != nil {
-			return fmt.Errorf("write plugins: %w", err)
+			return err
 		}
 	}
 	return nil
@@ -125,7 +104,7 @@ func writePlugins(p place) error {
 // host's routes do not change.
 func writeNetwork(p place, subnet netip.Prefix) error {
 	if err := os.MkdirAll(p.cni(), 0o755); err != nil {
-		return fmt.Errorf("write network: %w", err)
+		return err
 	}
 	return writePlugin(p, p.bridgePlugin(subnet))
 }
@@ -152,10 +131,44 @@ func writePlugin(p place, plugin map[string]any) error {
 	conflist := filepath.Join(p.cni(), "10-lab.conflist")
 	tmp := conflist + ".new"
 	if err := os.WriteFile(tmp, conf, 0o600); err != nil {
-		return fmt.Errorf("write network: %w", err)
+		return err
 	}
-	if err := os.Rename(tmp, conflist); err != nil {
-		return fmt.Errorf("write network: %w", err)
+	return os.Rename(tmp, conflist)
+}
+
+// imageName is the image of all sandboxes and containers. It is in no registry.
+const imageName = "localhost/pleg-lab/pod:1"
+
+// writeImage writes an image archive with one layer that has one program, in the
+// format of docker save, which needs no index.
+func writeImage(path, program string) error {
+	binary, err := os.ReadFile(program)
+	if err != nil {
+		return err
 	}
-	return nil
+	layer, layerErr := archive(fstest.MapFS{"pod": {Data: binary, Mode: 0o755}})
+	config, configErr := json.Marshal(map[string]any{
+		"architecture": runtime.GOARCH,
+		"os":           "linux",
+		"config":       map[string]any{"Entrypoint": []string{"/pod"}, "Cmd": []string{"pause"}},
+		"rootfs":       map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer))}},
+	})
+	manifest, manifestErr := json.Marshal([]map[string]any{{
+		"Config": "config.json", "RepoTags": []string{imageName}, "Layers": []string{"layer.tar"},
+	}})
+	image, err := archive(fstest.MapFS{
+		"manifest.json": {Data: manifest, Mode: 0o644}, "config.json": {Data: config, Mode: 0o644}, "layer.tar": {Data: layer, Mode: 0o644},
+	})
+	if err := errors.Join(layerErr, configErr, manifestErr, err); err != nil {
+		return fmt.Errorf("make the pod image: %w", err)
+	}
+	return os.WriteFile(path, image, 0o600)
+}
+
+// archive returns a tar of files. It is reproducible.
+func archive(files fstest.MapFS) ([]byte, error) {
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	err := w.AddFS(files)
+	return buf.Bytes(), errors.Join(err, w.Close())
 }

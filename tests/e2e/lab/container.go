@@ -4,11 +4,11 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -101,7 +101,7 @@ func (l *Lab) StartContainer(ctx context.Context, c *Container) error {
 		return fmt.Errorf("start container %s/%s: %w", c.Pod.Name, c.Name, err)
 	}
 	l.history.add(c.entry(Started, began))
-	err := poll(ctx, pollPeriod, func() (bool, error) {
+	return poll(ctx, fmt.Sprintf("the program of %s/%s", c.Pod.Name, c.Name), func() (bool, error) {
 		for _, pid := range l.pids(c.ID) {
 			name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 			if err == nil && string(name) != "ready\n" {
@@ -110,10 +110,6 @@ func (l *Lab) StartContainer(ctx context.Context, c *Container) error {
 		}
 		return true, nil // ready, or already ended
 	})
-	if err != nil {
-		return fmt.Errorf("wait for the program of %s/%s: %w", c.Pod.Name, c.Name, err)
-	}
-	return nil
 }
 
 // Trigger makes the container's program end in its way, and returns once the
@@ -196,13 +192,13 @@ func (l *Lab) AwaitDied(ctx context.Context, c *Container) error {
 
 func (l *Lab) awaitDied(ctx context.Context, c *Container, began time.Time) error {
 	var status *runtimeapi.ContainerStatus
-	err := poll(ctx, pollPeriod, func() (bool, error) {
+	err := poll(ctx, fmt.Sprintf("the end of %s/%s", c.Pod.Name, c.Name), func() (bool, error) {
 		resp, err := l.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.ID})
 		status = resp.GetStatus()
 		return status.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED, err
 	})
 	if err != nil {
-		return fmt.Errorf("wait for the end of %s/%s: %w", c.Pod.Name, c.Name, err)
+		return err
 	}
 	e := c.entry(Died, began)
 	e.ExitCode, e.Reason = c.code, c.reason
@@ -218,9 +214,9 @@ func (l *Lab) awaitDied(ctx context.Context, c *Container, began time.Time) erro
 // end.
 func (l *Lab) killCgroup(ctx context.Context, id string) error {
 	if len(l.pids(id)) == 0 {
-		return fmt.Errorf("kill %s: %w", id, errors.New("it has no process"))
+		return fmt.Errorf("kill %s: it has no process", id)
 	}
-	return poll(ctx, pollPeriod/2, func() (bool, error) {
+	return poll(ctx, "the end of the processes of "+id, func() (bool, error) {
 		pids := l.pids(id)
 		for _, pid := range pids {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -247,4 +243,43 @@ func (l *Lab) removeFromPod(c *Container) {
 	c.Pod.mu.Lock()
 	defer c.Pod.mu.Unlock()
 	c.Pod.containers = slices.DeleteFunc(c.Pod.containers, func(other *Container) bool { return other == c })
+}
+
+// Program is what a container does, and how it ends by itself. On SIGTERM, which
+// [Lab.StopContainer] sends, it exits with code 0.
+type Program struct {
+	args   []string
+	code   int32
+	reason string
+}
+
+// Pause runs until it is stopped.
+func Pause() Program { return Program{args: []string{"pause"}, reason: "Completed"} }
+
+// Exit runs until [Lab.Trigger], and then exits with this code.
+func Exit(code uint8) Program {
+	return Program{args: []string{"exit", strconv.Itoa(int(code))}, code: int32(code), reason: exitReason(code)}
+}
+
+// ExitAfter exits with this code after a time. [Lab.AwaitDied] must be called, to
+// add the end to the history.
+func ExitAfter(code uint8, after time.Duration) Program {
+	p := Exit(code)
+	p.args = append(p.args, after.String())
+	return p
+}
+
+// Panic runs until [Lab.Trigger], and then panics, with exit code 2.
+func Panic() Program { return Program{args: []string{"panic"}, code: 2, reason: "Error"} }
+
+// EatMemory runs until [Lab.Trigger], and then until the kernel kills it. Its
+// container needs a memory limit.
+func EatMemory() Program { return Program{args: []string{"oom"}, code: 137, reason: "OOMKilled"} }
+
+// exitReason returns the reason that containerd reports.
+func exitReason(code uint8) string {
+	if code == 0 {
+		return "Completed"
+	}
+	return "Error"
 }

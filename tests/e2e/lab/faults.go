@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -21,10 +23,7 @@ func (l *Lab) Freeze(ctx context.Context) error {
 	if err := l.daemon.signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	if err := poll(ctx, pollPeriod, func() (bool, error) { return stopped(l.daemon.cmd.Process.Pid) }); err != nil {
-		return fmt.Errorf("wait until containerd has stopped: %w", err)
-	}
-	return nil
+	return poll(ctx, "the stop of containerd", func() (bool, error) { return stopped(l.PID()) })
 }
 
 // Thaw continues a containerd that [Lab.Freeze] stopped.
@@ -35,7 +34,11 @@ func (l *Lab) Thaw() error { return l.daemon.signal(syscall.SIGCONT) }
 func (l *Lab) Crash() { l.daemon.kill() }
 
 // Terminate is [Lab.Crash] with SIGTERM.
-func (l *Lab) Terminate(ctx context.Context) { l.terminate(ctx) }
+func (l *Lab) Terminate(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	l.daemon.terminate(ctx)
+}
 
 // Revive starts containerd again after [Lab.Crash] or [Lab.Terminate] and
 // returns once it answers.
@@ -49,10 +52,7 @@ func (l *Lab) Revive(ctx context.Context) error {
 		return err
 	}
 	l.daemon = d
-	if err := l.awaitReady(ctx); err != nil {
-		return fmt.Errorf("revive containerd: %w", err)
-	}
-	return nil
+	return l.awaitReady(ctx)
 }
 
 // orphan matches the error of a snapshot whose folder exists already.
@@ -94,12 +94,131 @@ func (l *Lab) RepairNetwork(ctx context.Context) error {
 
 // awaitNetwork returns once containerd has read the network with this plugin.
 func (l *Lab) awaitNetwork(ctx context.Context, plugin string) error {
-	err := poll(ctx, pollPeriod, func() (bool, error) {
+	return poll(ctx, "containerd to read its network", func() (bool, error) {
 		resp, err := l.runtime.Status(ctx, &runtimeapi.StatusRequest{Verbose: true})
 		return strings.Contains(resp.GetInfo()["cniconfig"], `"type":"`+plugin+`"`), err
 	})
+}
+
+// LimitMemory makes a cgroup with a memory limit, in bytes. The kernel kills a
+// process in it that needs more. A process joins the cgroup if it writes its
+// process id to the file procs. [Lab.Stop] kills the processes of the cgroup.
+func (l *Lab) LimitMemory(name string, limit int64) (procs string, err error) {
+	dir, file := filepath.Join("/sys/fs/cgroup/memory", l.place.name(), name), "memory.limit_in_bytes"
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil { // cgroup v2
+		dir, file = filepath.Join("/sys/fs/cgroup", l.place.name(), name), "memory.max"
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("make memory cgroup %s: %w", name, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, file), []byte(strconv.FormatInt(limit, 10)), 0o600); err != nil {
+		return "", fmt.Errorf("limit memory of cgroup %s: %w", name, err)
+	}
+	return filepath.Join(dir, "cgroup.procs"), nil
+}
+
+// fillName is the file that fills a disk.
+const fillName = "full"
+
+// disks returns the folders to which containerd writes.
+func (p place) disks() []string {
+	return []string{filepath.Join(p.dir, "root"), filepath.Join(p.dir, "state")}
+}
+
+// mountDisks mounts small file systems for containerd.
+func (p place) mountDisks(size int64) error {
+	for _, dir := range p.disks() {
+		if err := os.Mkdir(dir, 0o711); err != nil {
+			return fmt.Errorf("make disk: %w", err)
+		}
+		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "mode=711,size="+strconv.FormatInt(size, 10)); err != nil {
+			return fmt.Errorf("mount disk %s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+// FillDisk leaves no free byte on the disks of containerd. It needs
+// [Options.DiskSize].
+func (l *Lab) FillDisk() error {
+	if l.opts.DiskSize == 0 {
+		return errors.New("fill disk: Options.DiskSize is zero")
+	}
+	for _, dir := range l.place.disks() {
+		if err := fillFile(filepath.Join(dir, fillName)); err != nil {
+			return fmt.Errorf("fill disk: %w", err)
+		}
+	}
+	return nil
+}
+
+func fillFile(path string) error {
+	f, err := os.Create(path)
 	if err != nil {
-		return fmt.Errorf("wait until containerd has read its network: %w", err)
+		return err
+	}
+	for size := 1 << 20; size > 0; { // down to the last byte
+		_, err = f.Write(make([]byte, size))
+		if err != nil {
+			size /= 2
+		}
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		return errors.Join(err, f.Close())
+	}
+	return f.Close()
+}
+
+// FreeDisk undoes [Lab.FillDisk].
+func (l *Lab) FreeDisk() error {
+	for _, dir := range l.place.disks() {
+		if err := os.Remove(filepath.Join(dir, fillName)); err != nil && !os.IsNotExist(err) {
+			return fmt.Errorf("free disk: %w", err)
+		}
+	}
+	return nil
+}
+
+// slowPlugin is the CNI plugin bridge, except that its DEL waits while a file
+// exists.
+const slowPlugin = "slow"
+
+const slowScript = `#!/bin/sh
+while [ "$CNI_COMMAND" = DEL ] && [ -e '%[1]s/hang' ]; do
+	: > '%[1]s/hanging'
+	sleep 0.1
+done
+exec %[2]s
+`
+
+// HangTeardown makes the teardown of every pod's network hang until
+// [Lab.EndTeardown]. The CRI call that stops the pod hangs too.
+func (l *Lab) HangTeardown(ctx context.Context) error {
+	if err := os.WriteFile(filepath.Join(l.place.dir, "hang"), nil, 0o600); err != nil {
+		return fmt.Errorf("hang teardown: %w", err)
+	}
+	plugin := l.place.bridgePlugin(l.subnet)
+	plugin["type"] = slowPlugin
+	if err := writePlugin(l.place, plugin); err != nil {
+		return err
+	}
+	return l.awaitNetwork(ctx, slowPlugin)
+}
+
+// AwaitHang returns once a teardown hangs.
+func (l *Lab) AwaitHang(ctx context.Context) error {
+	return poll(ctx, "a teardown", func() (bool, error) {
+		_, err := os.Stat(filepath.Join(l.place.dir, "hanging"))
+		return err == nil, nil
+	})
+}
+
+// EndTeardown undoes [Lab.HangTeardown].
+func (l *Lab) EndTeardown() error {
+	for _, name := range []string{"hang", "hanging"} {
+		if err := os.Remove(filepath.Join(l.place.dir, name)); err != nil && !os.IsNotExist(err) {
+			return fmt.Errorf("end teardown: %w", err)
+		}
 	}
 	return nil
 }

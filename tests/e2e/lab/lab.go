@@ -3,10 +3,13 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"sync/atomic"
 	"syscall"
@@ -30,6 +33,43 @@ const maxAnswer = 16 << 20
 // With more of them containerd is not faster.
 const podsAtOnce = 8
 
+// cniBinDir is the folder of Debian's package containernetworking-plugins.
+const cniBinDir = "/usr/lib/cni"
+
+// cniPlugins are the plugins that a lab uses.
+var cniPlugins = []string{"bridge", "host-local", "loopback"}
+
+// Options are the settings of a lab.
+type Options struct {
+	// Debian runs the containerd of this machine's Debian release, which the lab
+	// unpacks into tests/e2e/.bin, instead of the one that tests/e2e/containerd pins.
+	Debian bool
+	// StopTimeout bounds the removal of the pods in [Lab.Stop], which then kills the
+	// others. If zero, 1 min.
+	StopTimeout time.Duration
+	// DiskSize is the size in bytes of two file systems in memory for containerd's
+	// root and state, which [Lab.FillDisk] fills. If zero, they are folders.
+	DiskSize int64
+}
+
+// Check returns an error if this machine cannot run a lab.
+func Check() error {
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("the containerd lab needs root to mount and to make cgroups and a bridge (uid is %d)", os.Geteuid())
+	}
+	for _, tool := range []string{"runc", "ip", "go"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return fmt.Errorf("the containerd lab needs %s: run tests/e2e/setup.sh: %w", tool, err)
+		}
+	}
+	for _, plugin := range cniPlugins {
+		if _, err := os.Stat(filepath.Join(cniBinDir, plugin)); err != nil {
+			return fmt.Errorf("the containerd lab needs the CNI plugin %s: run tests/e2e/setup.sh: %w", plugin, err)
+		}
+	}
+	return nil
+}
+
 // Lab is a running containerd. Several goroutines may call its methods, but only
 // one at a time for the same container.
 type Lab struct {
@@ -51,20 +91,15 @@ type Lab struct {
 // image. If tests/e2e/.bin does not have containerd, Start builds it first, which
 // takes minutes; ctx bounds that. After an error nothing is left behind.
 func Start(ctx context.Context, opts Options) (*Lab, error) {
-	opts, err := opts.withDefaults()
-	if err != nil {
-		return nil, fmt.Errorf("lab options: %w", err)
-	}
+	opts.StopTimeout = cmp.Or(opts.StopTimeout, time.Minute)
 	if err := Check(); err != nil {
 		return nil, err
 	}
-	b, err := provide(ctx, opts.Release)
+	b, err := provide(ctx, opts.Debian)
 	if err != nil {
 		return nil, err
 	}
-	if err := Sweep(ctx, opts.Logger); err != nil {
-		opts.Logger.WarnContext(ctx, "old lab not completely removed", "err", err)
-	}
+	_ = Sweep(ctx) // what remains of other labs is in nobody's way
 	p, unlock, err := newPlace()
 	if err != nil {
 		return nil, err
@@ -74,7 +109,6 @@ func Start(ctx context.Context, opts Options) (*Lab, error) {
 		err = fmt.Errorf("start lab: %w; end of containerd's log:\n%s", err, logTail(p))
 		return nil, errors.Join(err, l.Stop(ctx))
 	}
-	opts.Logger.InfoContext(ctx, "lab started", "containerd", b.version, "dir", p.dir)
 	return l, nil
 }
 
@@ -94,7 +128,7 @@ func (l *Lab) start(ctx context.Context) error {
 	if err := writeNetwork(l.place, l.subnet); err != nil {
 		return err
 	}
-	if err := writeConfig(l.place, l.opts.Release); err != nil {
+	if err := writeConfig(l.place, l.opts.Debian); err != nil {
 		return err
 	}
 	if l.daemon, err = startDaemon(l.binaries, l.place); err != nil {
@@ -117,10 +151,10 @@ func (l *Lab) start(ctx context.Context) error {
 
 // awaitReady returns once the runtime and its network are ready for pods.
 func (l *Lab) awaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, l.opts.StartTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	last := errors.New("no answer")
-	err := poll(ctx, 2*pollPeriod, func() (bool, error) {
+	err := poll(ctx, "containerd", func() (bool, error) {
 		if !l.daemon.alive() {
 			return false, errors.New("containerd has exited")
 		}
@@ -138,7 +172,7 @@ func (l *Lab) awaitReady(ctx context.Context) error {
 		return true, nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait until containerd answers: %w (last: %w)", err, last)
+		return fmt.Errorf("%w (last: %w)", err, last)
 	}
 	return nil
 }
@@ -151,28 +185,24 @@ func (l *Lab) importImage(ctx context.Context) error {
 		return err
 	}
 	args := []string{"-a", l.place.socket(), "-n", "k8s.io", "images", "import"}
-	if l.opts.Release == Pinned { // containerd 1.6 does not pin
+	if !l.opts.Debian { // containerd 1.6 does not pin
 		args = append(args, "--label", "io.cri-containerd.pinned=pinned")
 	}
 	if _, err := run(ctx, "", nil, filepath.Join(l.binaries.dir, "ctr"), append(args, archive)...); err != nil {
 		return err
 	}
 	// The CRI plugin learns of the image asynchronously.
-	err := poll(ctx, pollPeriod, func() (bool, error) {
+	return poll(ctx, "the pod image", func() (bool, error) {
 		resp, err := l.images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: imageName}})
 		return resp.GetImage() != nil, err
 	})
-	if err != nil {
-		return fmt.Errorf("wait for the pod image: %w", err)
-	}
-	return nil
 }
 
 // Endpoint returns the address of the CRI socket, with scheme unix.
 func (l *Lab) Endpoint() string { return "unix://" + l.place.socket() }
 
-// Version returns the version of the running containerd.
-func (l *Lab) Version() string { return l.binaries.version }
+// PID returns the process id of the running containerd.
+func (l *Lab) PID() int { return l.daemon.cmd.Process.Pid }
 
 // History returns the history of this lab.
 func (l *Lab) History() *History { return l.history }
@@ -189,10 +219,8 @@ func (l *Lab) Stop(ctx context.Context) error {
 	defer cancel()
 	l.endFaults()
 	if l.daemon != nil && l.daemon.alive() {
-		if err := l.removeAllPods(ctx); err != nil {
-			l.opts.Logger.WarnContext(ctx, "pods not removed; killing them", "err", err)
-		}
-		l.terminate(ctx)
+		_ = l.removeAllPods(ctx) // destroy kills those that remain
+		l.Terminate(ctx)
 	}
 	var err error
 	if l.conn != nil {
@@ -214,12 +242,6 @@ func (l *Lab) endFaults() {
 	}
 }
 
-func (l *Lab) terminate(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	l.daemon.terminate(ctx)
-}
-
 // removeAllPods takes at most three quarters of the time of Stop.
 func (l *Lab) removeAllPods(ctx context.Context) error {
 	if l.conn == nil {
@@ -237,13 +259,9 @@ func (l *Lab) removeAllPods(ctx context.Context) error {
 	for _, sandbox := range resp.GetItems() {
 		g.Go(func() error {
 			id := sandbox.GetId()
-			if _, err := l.runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id}); err != nil {
-				return fmt.Errorf("stop sandbox %s: %w", id, err)
-			}
-			if _, err := l.runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id}); err != nil {
-				return fmt.Errorf("remove sandbox %s: %w", id, err)
-			}
-			return nil
+			_, stopErr := l.runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
+			_, err := l.runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
+			return errors.Join(stopErr, err)
 		})
 	}
 	return g.Wait()

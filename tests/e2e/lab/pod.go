@@ -3,11 +3,12 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,9 +28,8 @@ type PodSpec struct {
 	// HostNetwork makes a pod without its own address, which is faster.
 	HostNetwork bool
 	// Foreign leaves out the kubelet's labels, as other CRI clients do.
-	Foreign bool
-	// Labels and Annotations are added to those of the kubelet.
-	Labels, Annotations map[string]string
+	Foreign     bool
+	Annotations map[string]string
 }
 
 // Pod is a sandbox of the lab.
@@ -50,7 +50,7 @@ type Pod struct {
 func (p *Pod) Containers() []*Container {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return append([]*Container(nil), p.containers...)
+	return slices.Clone(p.containers)
 }
 
 func (p *Pod) entry(step Step, began time.Time) Entry {
@@ -62,12 +62,8 @@ func (p *Pod) entry(step Step, began time.Time) Entry {
 
 // RunPod creates a pod sandbox and returns once it is ready.
 func (l *Lab) RunPod(ctx context.Context, spec PodSpec) (*Pod, error) {
-	if spec.Namespace == "" {
-		spec.Namespace = "default"
-	}
-	if spec.UID == "" {
-		spec.UID = randomUID()
-	}
+	spec.Namespace = cmp.Or(spec.Namespace, "default")
+	spec.UID = cmp.Or(spec.UID, rand.Text())
 	p := &Pod{
 		UID: spec.UID, Name: spec.Name, Namespace: spec.Namespace, Attempt: spec.Attempt,
 		foreign: spec.Foreign, config: l.sandboxConfig(spec),
@@ -120,7 +116,6 @@ func (l *Lab) sandboxConfig(spec PodSpec) *runtimeapi.PodSandboxConfig {
 		labels["io.kubernetes.pod.namespace"] = spec.Namespace
 		labels["io.kubernetes.pod.uid"] = spec.UID
 	}
-	maps.Copy(labels, spec.Labels)
 	network, hostname := runtimeapi.NamespaceMode_POD, spec.Name
 	if spec.HostNetwork {
 		network, hostname = runtimeapi.NamespaceMode_NODE, "" // the host has one
@@ -159,16 +154,24 @@ func (l *Lab) StopPod(ctx context.Context, p *Pod) error {
 	if _, err := l.runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.SandboxID}); err != nil {
 		return fmt.Errorf("stop pod %s: %w", p.Name, err)
 	}
+	if err := l.awaitAllDied(ctx, p, began, 137); err != nil {
+		return err
+	}
+	if running {
+		l.history.add(p.entry(Died, began))
+	}
+	return nil
+}
+
+// awaitAllDied adds the ends of the containers that still ran to the history.
+func (l *Lab) awaitAllDied(ctx context.Context, p *Pod, began time.Time, code int32) error {
 	for _, c := range p.Containers() {
 		if l.history.Last(c.ID) == Started {
-			c.expectEnd(137, "Error")
+			c.expectEnd(code, "Error")
 			if err := l.awaitDied(ctx, c, began); err != nil {
 				return err
 			}
 		}
-	}
-	if running {
-		l.history.add(p.entry(Died, began))
 	}
 	return nil
 }
@@ -188,11 +191,4 @@ func (l *Lab) RemovePod(ctx context.Context, p *Pod) error {
 	}
 	l.history.add(p.entry(Removed, began))
 	return nil
-}
-
-func randomUID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }

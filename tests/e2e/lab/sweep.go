@@ -3,13 +3,11 @@
 package lab
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,7 +25,7 @@ const cniCache = "/var/lib/cni/results"
 const destroyTimeout = 30 * time.Second
 
 // Sweep removes the labs of killed processes, but no lab in use. [Start] calls it.
-func Sweep(ctx context.Context, logger *slog.Logger) error {
+func Sweep(ctx context.Context) error {
 	dirs, err := filepath.Glob(filepath.Join(os.TempDir(), placePrefix+"*"))
 	if err != nil {
 		return fmt.Errorf("find old labs: %w", err)
@@ -38,7 +36,6 @@ func Sweep(ctx context.Context, logger *slog.Logger) error {
 		if err != nil {
 			continue // in use
 		}
-		logger.InfoContext(ctx, "removing old lab", "dir", dir)
 		errs = append(errs, place{dir}.destroy(ctx))
 		unlock()
 	}
@@ -70,35 +67,19 @@ func (p place) destroy(ctx context.Context) error {
 
 // killProcesses retries, because a shim may start another process meanwhile.
 func (p place) killProcesses(ctx context.Context) error {
-	err := poll(ctx, 20*time.Millisecond, func() (bool, error) {
+	return poll(ctx, "the end of the processes of "+p.name(), func() (bool, error) {
 		pids := p.processes()
 		for _, pid := range pids {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 		return len(pids) == 0, nil
 	})
-	if err != nil {
-		return fmt.Errorf("kill processes of %s: %v still run: %w", p.name(), p.processes(), err)
-	}
-	return nil
 }
 
 // processes returns containerd and the shims, whose command lines name a file in
 // the lab's folder, and the processes in the lab's cgroups.
 func (p place) processes() []int {
-	var pids []int
-	dirs, _ := filepath.Glob("/proc/[0-9]*")
-	for _, dir := range dirs {
-		pid, err := strconv.Atoi(filepath.Base(dir))
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		cmdline, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
-		name, _, _ := bytes.Cut(cmdline, []byte{0})
-		if strings.HasPrefix(filepath.Base(string(name)), "containerd") && bytes.Contains(cmdline, []byte(p.dir+"/")) {
-			pids = append(pids, pid)
-		}
-	}
+	pids := slices.DeleteFunc(p.processesNamed("containerd"), func(pid int) bool { return pid == os.Getpid() })
 	for _, dir := range p.cgroups() {
 		pids = append(pids, cgroupProcs(dir)...)
 	}
@@ -137,17 +118,13 @@ func cgroupProcs(dir string) []int {
 // removeCgroups retries, because a cgroup is busy for a moment after its last
 // process has died.
 func (p place) removeCgroups(ctx context.Context) error {
-	err := poll(ctx, 20*time.Millisecond, func() (bool, error) {
+	return poll(ctx, "the removal of the cgroups of "+p.name(), func() (bool, error) {
 		dirs := p.cgroups()
 		for _, dir := range dirs {
 			_ = syscall.Rmdir(dir)
 		}
 		return len(dirs) == 0, nil
 	})
-	if err != nil {
-		return fmt.Errorf("remove cgroups of %s: %w", p.name(), err)
-	}
-	return nil
 }
 
 // mounts returns the mount points in the lab's folder, newest first.
@@ -173,10 +150,8 @@ func (p place) removeNetwork(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join("/sys/class/net", p.bridge())); err != nil {
 		return nil
 	}
-	if _, err := run(ctx, "", nil, "ip", "link", "delete", p.bridge()); err != nil {
-		return fmt.Errorf("remove bridge: %w", err)
-	}
-	return nil
+	_, err := run(ctx, "", nil, "ip", "link", "delete", p.bridge())
+	return err
 }
 
 // shimSockets has the sockets of the shims of containerd 1.6.
@@ -186,7 +161,7 @@ const shimSockets = "/run/containerd/s"
 // sockets of killed shims and libcni's results for loopback interfaces. Both are
 // named after the sandbox, which only the history has.
 func (l *Lab) removeDebianFiles() {
-	if l.opts.Release != Debian {
+	if !l.opts.Debian {
 		return
 	}
 	for _, e := range l.history.All() {

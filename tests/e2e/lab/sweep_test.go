@@ -6,15 +6,46 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+
+	"go.uber.org/goleak"
 
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 )
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+// start runs a lab until the test ends, also by Ctrl-C.
+func start(t *testing.T) (context.Context, *lab.Lab) {
+	t.Helper()
+	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGINT, syscall.SIGTERM)
+	t.Cleanup(stop)
+	l, err := lab.Start(ctx, lab.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Stop(ctx); err != nil {
+			t.Errorf("stop lab: %v", err)
+		}
+	})
+	return ctx, l
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // killedEnv makes this test binary run a lab until it is killed.
 const killedEnv = "PLEG_LAB_KILLED"
@@ -46,35 +77,26 @@ func remains(t *testing.T, dir string) []string {
 }
 
 func TestStopLeavesNothing(t *testing.T) {
-	ctx, l := start(t, lab.Options{})
-	dir := filepath.Dir(strings.TrimPrefix(l.Endpoint(), "unix://"))
-	pods, err := l.RunPods(ctx, []lab.PodSpec{{Name: "a"}, {Name: "b"}})
-	must(t, err)
-	for _, p := range pods {
-		_, err := l.RunContainer(ctx, p, lab.ContainerSpec{Name: "main", Program: lab.Pause()})
-		must(t, err)
-	}
-	if len(remains(t, dir)) < 5 {
-		t.Fatalf("a running lab has only %q", remains(t, dir))
-	}
-	must(t, l.Stop(ctx))
-	if left := remains(t, dir); len(left) != 0 {
-		t.Errorf("after Stop there are %q", left)
-	}
-	must(t, l.Stop(ctx))
-}
-
-func TestStopAfterCrashLeavesNothing(t *testing.T) {
-	ctx, l := start(t, lab.Options{})
-	dir := filepath.Dir(strings.TrimPrefix(l.Endpoint(), "unix://"))
-	pod, err := l.RunPod(ctx, lab.PodSpec{Name: "a"})
-	must(t, err)
-	_, err = l.RunContainer(ctx, pod, lab.ContainerSpec{Name: "main", Program: lab.Pause()})
-	must(t, err)
-	l.Crash()
-	must(t, l.Stop(ctx))
-	if left := remains(t, dir); len(left) != 0 {
-		t.Errorf("after Stop there are %q", left)
+	for name, before := range map[string]func(*lab.Lab){"containerd runs": func(*lab.Lab) {}, "containerd crashed": (*lab.Lab).Crash} {
+		t.Run(name, func(t *testing.T) {
+			ctx, l := start(t)
+			dir := filepath.Dir(strings.TrimPrefix(l.Endpoint(), "unix://"))
+			pods, err := l.RunPods(ctx, []lab.PodSpec{{Name: "a"}, {Name: "b"}})
+			must(t, err)
+			for _, p := range pods {
+				_, err := l.RunContainer(ctx, p, lab.ContainerSpec{Name: "main", Program: lab.Pause()})
+				must(t, err)
+			}
+			if len(remains(t, dir)) < 5 {
+				t.Fatalf("a running lab has only %q", remains(t, dir))
+			}
+			before(l)
+			must(t, l.Stop(ctx))
+			if left := remains(t, dir); len(left) != 0 {
+				t.Errorf("after Stop there are %q", left)
+			}
+			must(t, l.Stop(ctx))
+		})
 	}
 }
 
@@ -97,8 +119,8 @@ func TestSweepRemovesLabOfKilledProcess(t *testing.T) {
 		t.Fatalf("%q has only %q", dir, remains(t, dir))
 	}
 
-	_, l := start(t, lab.Options{}) // in use: Sweep must not remove it
-	must(t, lab.Sweep(t.Context(), slog.New(slog.DiscardHandler)))
+	_, l := start(t) // in use: Sweep must not remove it
+	must(t, lab.Sweep(t.Context()))
 	if left := remains(t, dir); len(left) != 0 {
 		t.Errorf("after Sweep there are %q", left)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 )
@@ -68,33 +69,17 @@ func (n *node) create(ctx context.Context, p *lab.Pod) (bool, error) {
 	return true, err
 }
 
-// running calls do with a running container of the pod, if there is one.
-func (n *node) running(p *lab.Pod, do func(*lab.Container) error) (bool, error) {
-	c := n.some(p, lab.Started)
-	if c == nil {
-		return false, nil
+// onSome is an action on a container whose last step was this one.
+func onSome(
+	step lab.Step, do func(*lab.Lab, context.Context, *lab.Container) error,
+) func(*node, context.Context, *lab.Pod) (bool, error) {
+	return func(n *node, ctx context.Context, p *lab.Pod) (bool, error) {
+		c := n.some(p, step)
+		if c == nil {
+			return false, nil
+		}
+		return true, do(n.lab, ctx, c)
 	}
-	return true, do(c)
-}
-
-func (n *node) trigger(ctx context.Context, p *lab.Pod) (bool, error) {
-	return n.running(p, func(c *lab.Container) error { return n.lab.Trigger(ctx, c) })
-}
-
-func (n *node) stop(ctx context.Context, p *lab.Pod) (bool, error) {
-	return n.running(p, func(c *lab.Container) error { return n.lab.StopContainer(ctx, c) })
-}
-
-func (n *node) kill(ctx context.Context, p *lab.Pod) (bool, error) {
-	return n.running(p, func(c *lab.Container) error { return n.lab.Kill(ctx, c) })
-}
-
-func (n *node) remove(ctx context.Context, p *lab.Pod) (bool, error) {
-	c := n.some(p, lab.Died)
-	if c == nil {
-		return false, nil
-	}
-	return true, n.lab.RemoveContainer(ctx, c)
 }
 
 // replaceSandbox kills the sandbox's process and acts like a kubelet: it removes
@@ -136,4 +121,47 @@ func (n *node) removePod(ctx context.Context, p *lab.Pod) (bool, error) {
 
 func (n *node) drop(p *lab.Pod) {
 	n.pods = slices.DeleteFunc(n.pods, func(other *lab.Pod) bool { return other == p })
+}
+
+// longestFreeze is longer than the agents' timeouts.
+const longestFreeze = 5 * time.Second
+
+// fault breaks containerd and waits until it works again.
+func (n *node) fault(ctx context.Context) (string, error) {
+	if n.rng.IntN(2) == 0 {
+		return "fault: containerd is stopped and continued", n.freeze(ctx)
+	}
+	return "fault: containerd is killed and restarted", n.crash(ctx)
+}
+
+func (n *node) freeze(ctx context.Context) error {
+	if err := n.lab.Freeze(ctx); err != nil {
+		return err
+	}
+	time.Sleep(time.Duration(n.rng.Int64N(int64(longestFreeze))))
+	return n.lab.Thaw()
+}
+
+// crash kills a container while containerd is down.
+func (n *node) crash(ctx context.Context) error {
+	var victim *lab.Container
+	for _, p := range n.pods {
+		if victim == nil {
+			victim = n.some(p, lab.Started)
+		}
+	}
+	n.lab.Crash()
+	if victim != nil {
+		if err := n.lab.KillProcess(ctx, victim); err != nil {
+			return err
+		}
+	}
+	time.Sleep(time.Duration(n.rng.Int64N(int64(time.Second))))
+	if err := n.lab.Revive(ctx); err != nil {
+		return err
+	}
+	if victim == nil {
+		return nil
+	}
+	return n.lab.AwaitDied(ctx, victim)
 }

@@ -4,12 +4,18 @@ package e2e_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 )
 
@@ -26,7 +32,6 @@ var shimFaults = []fault{
 func stoppedShim(ctx context.Context, f *fixture) {
 	t, l := f.t, f.lab
 	stopped, other := f.pods[0], f.pods[1]
-	f.beginFault(ctx)
 	must(t, l.FreezeShim(ctx, stopped))
 	must(t, l.KillProcess(ctx, oldest(stopped)))
 	must(t, l.Trigger(ctx, oldest(other)))
@@ -38,16 +43,10 @@ func stoppedShim(ctx context.Context, f *fixture) {
 	must(t, l.ThawShim(stopped))
 	f.endFault()
 	must(t, l.AwaitDied(ctx, oldest(stopped)))
-	f.checkAfterFault(ctx, false)
-	f.changePods(ctx)
 }
 
 func killedShim(ctx context.Context, f *fixture) {
-	f.beginFault(ctx)
 	must(f.t, f.lab.KillShim(ctx, f.pods[1]))
-	f.endFault()
-	f.checkAfterFault(ctx, false)
-	f.changePods(ctx)
 }
 
 // hungTeardown: the stop of a pod hangs, because the plugin does not release its
@@ -56,7 +55,6 @@ func hungTeardown(ctx context.Context, f *fixture) {
 	t, l := f.t, f.lab
 	hung := f.pods[0] // it has its own address
 	must(t, l.HangTeardown(ctx))
-	f.beginFault(ctx)
 	var stop errgroup.Group
 	stop.Go(func() error { return l.StopPod(ctx, hung) })
 	must(t, l.AwaitHang(ctx))
@@ -72,15 +70,12 @@ func hungTeardown(ctx context.Context, f *fixture) {
 	must(t, l.EndTeardown())
 	f.endFault()
 	must(t, stop.Wait())
-	f.checkAfterFault(ctx, false)
-	f.changePods(ctx)
 }
 
 // fullDisk: containerd can neither make a pod nor store that a container ended.
 // During the fault the instances must agree with containerd.
 func fullDisk(ctx context.Context, f *fixture) {
 	t, l := f.t, f.lab
-	f.beginFault(ctx)
 	must(t, l.FillDisk())
 	killed, exits := oldest(f.pods[0]), oldest(f.pods[1])
 	must(t, l.KillProcess(ctx, killed))
@@ -106,8 +101,6 @@ func fullDisk(ctx context.Context, f *fixture) {
 	f.endFault()
 	must(t, l.AwaitDied(ctx, killed))
 	must(t, l.AwaitDied(ctx, exits))
-	f.checkAfterFault(ctx, false)
-	f.changePods(ctx)
 }
 
 func reportedState(ctx context.Context, l *lab.Lab, c *lab.Container) string {
@@ -116,4 +109,99 @@ func reportedState(ctx context.Context, l *lab.Lab, c *lab.Container) string {
 		return err.Error()
 	}
 	return strings.ToLower(strings.TrimPrefix(answer.GetStatus().GetState().String(), "CONTAINER_"))
+}
+
+// loadFaults break nothing: they overload the runtime.
+var loadFaults = []fault{
+	{name: "a sandbox list too large to send", modes: longTimeouts, run: largeList},
+	{name: "200 pods at once", modes: longTimeouts, run: manyPods},
+}
+
+// largeList makes pods with so many annotations that containerd cannot send the
+// list of them.
+func largeList(ctx context.Context, f *fixture) {
+	const pods = 80
+	t, l := f.t, f.lab
+	large := map[string]string{"large": strings.Repeat("x", 250<<10)}
+	specs := make([]lab.PodSpec, pods)
+	for i := range specs {
+		specs[i] = lab.PodSpec{Name: fmt.Sprint("large-", i), HostNetwork: true, Annotations: large}
+	}
+	var err error
+	f.pods, err = l.RunPods(ctx, specs)
+	must(t, err)
+	f.runContainers(ctx, mainExits)
+	if _, err := l.Runtime().ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{}); status.Code(err) != codes.ResourceExhausted {
+		t.Fatalf("the list of sandboxes: got %v, want one that cannot be sent", err)
+	}
+	logPartialLists(ctx, t, l)
+	someOf := func(n, rest int, step func(context.Context, *lab.Pod) error) {
+		t.Helper()
+		f.forEachPod(ctx, func(ctx context.Context, i int, p *lab.Pod) error {
+			if i%n != rest {
+				return nil
+			}
+			return step(ctx, p)
+		})
+	}
+	someOf(2, 1, func(ctx context.Context, p *lab.Pod) error { return l.Trigger(ctx, oldest(p)) })
+	someOf(4, 0, l.StopPod)
+	kept := f.pods[1]
+	f.pods = slices.Delete(f.pods, 1, 2)
+	f.stopPods(ctx)
+	f.removePods(ctx)
+	f.pods = []*lab.Pod{kept}
+}
+
+// logPartialLists logs how long lists in several parts take.
+func logPartialLists(ctx context.Context, t *testing.T, l *lab.Lab) {
+	t.Helper()
+	client, err := cri.New(l.Endpoint(), cri.Options{})
+	must(t, err)
+	defer client.Close()
+	var took []time.Duration
+	for range 4 {
+		began := time.Now()
+		_, err := client.ListPods(ctx)
+		must(t, err)
+		took = append(took, time.Since(began).Round(time.Millisecond))
+	}
+	t.Logf("lists in several parts took %v; degraded: %v", took, client.Degraded())
+}
+
+// manyPods starts, ends, stops and removes as many pods at once as the runtime
+// can, and awaits each step.
+func manyPods(ctx context.Context, f *fixture) {
+	const pods = 200
+	t, l := f.t, f.lab
+	step := func(what string, do func(context.Context, int, *lab.Pod) error) {
+		t.Helper()
+		began := time.Now()
+		must(t, f.concurrently(ctx, do))
+		done := time.Now()
+		took, err := f.awaitAllSince(ctx, done)
+		must(t, err)
+		t.Logf("%s took the runtime %v; all was known %v later", what, done.Sub(began).Round(time.Millisecond), took)
+	}
+	specs := make([]lab.PodSpec, pods)
+	for i := range specs {
+		specs[i] = lab.PodSpec{Name: fmt.Sprint("many-", i), HostNetwork: i%4 != 0}
+	}
+	var err error
+	f.pods, err = l.RunPods(ctx, specs)
+	must(t, err)
+	step("200 starts", func(ctx context.Context, i int, p *lab.Pod) error {
+		_, err := l.RunContainer(ctx, p, mainExits(i))
+		return err
+	})
+	// All processes end at the same moment; containerd reports them one by one.
+	for _, p := range f.pods {
+		must(t, l.TriggerProcess(oldest(p)))
+	}
+	step("200 ends at one moment", func(ctx context.Context, _ int, p *lab.Pod) error { return l.AwaitDied(ctx, oldest(p)) })
+	step("200 sandboxes stopped", func(ctx context.Context, _ int, p *lab.Pod) error { return l.StopPod(ctx, p) })
+	kept := f.pods[0]
+	f.pods = f.pods[1:]
+	step("200 pods removed", func(ctx context.Context, _ int, p *lab.Pod) error { return l.RemovePod(ctx, p) })
+	f.pods = []*lab.Pod{kept}
 }
