@@ -1,10 +1,9 @@
 package control
 
 import (
-	"bytes"
+	"fmt"
 	"os"
 	"runtime"
-	"strconv"
 	"syscall"
 	"time"
 )
@@ -56,17 +55,8 @@ func CPUSeconds() float64 {
 
 // rss returns the resident memory in bytes, or zero if /proc does not have it.
 func rss() uint64 {
-	data, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		return 0
-	}
-	fields := bytes.Fields(data)
-	if len(fields) < 2 {
-		return 0
-	}
-	pages, err := strconv.ParseUint(string(fields[1]), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return pages * uint64(os.Getpagesize())
+	data, _ := os.ReadFile("/proc/self/statm")
+	var total, resident uint64
+	_, _ = fmt.Sscan(string(data), &total, &resident)
+	return resident * uint64(os.Getpagesize())
 }
