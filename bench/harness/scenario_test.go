@@ -85,8 +85,14 @@ func TestPercentileAndMedian(t *testing.T) {
 	if got := percentile(nil, 50); got != 0 {
 		t.Errorf("percentile of nothing = %v, want 0", got)
 	}
-	if odd, even := median([]float64{9, 1, 2}), median([]float64{4, 1, 2, 3}); odd != 2 || even != 2.5 {
-		t.Errorf("medians are %v and %v, want 2 and 2.5", odd, even)
+	for want, values := range map[float64][]float64{2: {9, 1, 2}, 2.5: {4, 1, 2, 3}} {
+		r := &Row{Metrics: map[string]*Figure{}}
+		for _, v := range values {
+			r.add(Metrics{"last": v})
+		}
+		if f := r.Metrics["last"]; f.Median != want || f.Min != 1 || f.Max != values[0] {
+			t.Errorf("%v has %+v, want the median %v", values, f, want)
+		}
 	}
 }
 
