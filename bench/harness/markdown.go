@@ -17,34 +17,28 @@ import (
 // is wider than a tenth of the median.
 func table(o *Outcome) string {
 	used := o.metrics()
-	var b strings.Builder
-	b.WriteString("| candidate |")
+	head := []string{"candidate"}
 	for _, m := range used {
-		b.WriteString(" " + m.header() + " |")
+		head = append(head, m.header())
 	}
-	b.WriteString("\n|---|" + strings.Repeat("---:|", len(used)) + "\n")
+	text := tableRow(head...) + "|---|" + strings.Repeat("---:|", len(used)) + "\n"
 	for _, r := range o.Rows {
-		fmt.Fprintf(&b, "| %s |", r.Candidate)
+		cells := []string{string(r.Candidate)}
 		for _, m := range used {
-			b.WriteString(" " + r.Metrics[m.Key].String() + " |")
+			cells = append(cells, r.Metrics[m.Key].String())
 		}
-		b.WriteString("\n")
+		text += tableRow(cells...)
 	}
-	return b.String()
+	return text
 }
+
+func tableRow(cells ...string) string { return "| " + strings.Join(cells, " | ") + " |\n" }
 
 // metrics are those that are not zero for every candidate.
 func (o *Outcome) metrics() []Metric {
-	var used []Metric
-	for _, m := range metrics {
-		for _, r := range o.Rows {
-			if f := r.Metrics[m.Key]; f != nil && f.Max != 0 {
-				used = append(used, m)
-				break
-			}
-		}
-	}
-	return used
+	return slices.DeleteFunc(slices.Clone(metrics), func(m Metric) bool {
+		return !slices.ContainsFunc(o.Rows, func(r *Row) bool { return r.Metrics[m.Key] != nil && r.Metrics[m.Key].Max != 0 })
+	})
 }
 
 func (m Metric) header() string {
@@ -69,8 +63,6 @@ func (f *Figure) String() string {
 // number has three significant digits.
 func number(v float64) string {
 	switch a := math.Abs(v); {
-	case a == 0:
-		return "0"
 	case a >= 1e5:
 		return fmt.Sprintf("%.0f k", v/1e3)
 	case a >= 100 || a == math.Trunc(a):
@@ -222,10 +214,9 @@ func plotTable(drawn []chart, folder string) string {
 	if len(cells) == 0 {
 		return "Not measured.\n"
 	}
-	var b strings.Builder
-	b.WriteString("| | |\n|---|---|\n")
+	text := "| | |\n|---|---|\n"
 	for row := range slices.Chunk(cells, 2) {
-		b.WriteString("| " + strings.Join(row, " | ") + " |\n")
+		text += tableRow(row...)
 	}
-	return b.String()
+	return text
 }
