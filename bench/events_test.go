@@ -114,8 +114,7 @@ func (e *countedEvents) WatchEvents(ctx context.Context, opened func(), hint fun
 }
 
 func readAlone(ctx context.Context, events *countedEvents) error {
-	err := events.WatchEvents(ctx, func() {}, func(pleg.Hint) {})
-	return errors.Join(context.Cause(ctx), err)
+	return errors.Join(events.WatchEvents(ctx, func() {}, func(pleg.Hint) {}), context.Cause(ctx))
 }
 
 func readByHinter(ctx context.Context, events *countedEvents) error {

@@ -7,10 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/bench/serial"
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -48,10 +50,11 @@ func pipelineRelist(b *testing.B, next [2][]*pleg.Pod, pods int) {
 	ctx, cancel := context.WithCancel(b.Context())
 	var run errgroup.Group
 	run.Go(func() error { return p.Run(ctx) })
-	events := startedEvents(next[0])
 	runtime.lists <- next[0]
-	for range events {
-		<-subscription.Events()
+	for _, pod := range next[0] {
+		for range len(pod.Containers) + len(pod.Sandboxes) {
+			<-subscription.Events()
+		}
 	}
 	// The list after the last event settles every change.
 	runtime.lists <- next[1]
@@ -60,7 +63,7 @@ func pipelineRelist(b *testing.B, next [2][]*pleg.Pod, pods int) {
 	for n := 1; b.Loop(); n++ {
 		runtime.lists <- next[n%2]
 	}
-	perUnit(b, pods, "pod")
+	perPod(b, pods)
 	cancel()
 	if err := run.Wait(); !errors.Is(err, context.Canceled) {
 		b.Error(err)
@@ -82,17 +85,85 @@ func serialRelist(b *testing.B, next [2][]*pleg.Pod, pods int) {
 	for n := 1; b.Loop(); n++ {
 		s.Apply(b.Context(), time.Now(), next[n%2])
 	}
-	perUnit(b, pods, "pod")
+	perPod(b, pods)
 	if len(events) != seen {
 		b.Errorf("relists without a change made %d events", len(events)-seen)
 	}
 }
 
-// startedEvents is the number of events of running pods first seen.
-func startedEvents(pods []*pleg.Pod) int {
-	n := 0
-	for _, p := range pods {
-		n += len(p.Containers) + len(p.Sandboxes)
+// BenchmarkCache measures the operations of the stages and of readers.
+func BenchmarkCache(b *testing.B) {
+	for _, pods := range []int{110, 5000} {
+		uids := make([]pleg.PodUID, pods)
+		c := cache.New(time.Minute)
+		at := time.Now()
+		for i, pod := range makePods(pods, 2) {
+			uids[i] = pod.UID
+			c.Set(pod.UID, &pleg.PodStatus{UID: pod.UID}, nil, at)
+		}
+		run := func(op string, do func(pleg.PodUID)) {
+			b.Run(fmt.Sprintf("op=%s/pods=%d", op, pods), func(b *testing.B) {
+				b.ReportAllocs()
+				for n := 0; b.Loop(); n++ {
+					do(uids[n%pods])
+				}
+			})
+		}
+		status := &pleg.PodStatus{}
+		run("set", func(uid pleg.PodUID) { c.Set(uid, status, nil, at) })
+		run("get", func(uid pleg.PodUID) {
+			if _, err := c.Get(uid); err != nil {
+				b.Error(err)
+			}
+		})
+		run("observe", func(pleg.PodUID) { c.Observe(time.Now(), nil) })
+		run("wait", func(uid pleg.PodUID) {
+			// Fresh enough already: what a pod worker does most of the time.
+			if _, err := c.GetNewerThan(b.Context(), uid, at.Add(-time.Second)); err != nil {
+				b.Error(err)
+			}
+		})
 	}
-	return n
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// makePods returns pods with a ready sandbox and running containers. Two calls return equal
+// pods that share no pointer.
+func makePods(pods, containers int) []*pleg.Pod {
+	out := make([]*pleg.Pod, pods)
+	for p := range out {
+		pod := &pleg.Pod{UID: pleg.PodUID(fmt.Sprintf("uid-%d", p)), Name: fmt.Sprintf("pod-%d", p), Namespace: "default"}
+		sandbox := &pleg.Container{ID: pleg.ContainerID(fmt.Sprintf("sandbox-%d", p)), Name: pod.Name, State: pleg.StateRunning}
+		pod.Sandboxes = []*pleg.Container{sandbox}
+		for c := range containers {
+			pod.Containers = append(pod.Containers, &pleg.Container{
+				ID:        pleg.ContainerID(fmt.Sprintf("container-%d-%d", p, c)),
+				SandboxID: sandbox.ID, Name: fmt.Sprintf("app-%d", c), State: pleg.StateRunning,
+			})
+		}
+		out[p] = pod
+	}
+	return out
+}
+
+// memory is a runtime without latency. It answers each list with the next of lists, so
+// that a benchmark counts them.
+type memory struct{ lists chan []*pleg.Pod }
+
+func (m *memory) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
+	select {
+	case pods := <-m.lists:
+		return pods, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (m *memory) PodStatus(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+	return &pleg.PodStatus{UID: pod.UID, Name: pod.Name, Namespace: pod.Namespace}, nil
+}
+
+func perPod(b *testing.B, pods int) {
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(pods), "ns/pod")
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
 	"github.com/pleg-pipeline/pleg-pipeline/bench/probe"
@@ -44,9 +45,16 @@ func NewRuntime(t *testing.T) (*simruntime.Runtime, *cri.Client) {
 	return runtime, client
 }
 
-// Serve runs a candidate. ask sends it a command; end stops it and returns its
-// error.
-func Serve(t *testing.T, candidate probe.Candidate, width probe.Width) (ask func(control.Command) control.Report, end func() error) {
+// Start starts the candidate and returns its report when it has the wanted events.
+func Start(ask func(control.Command) control.Report, want map[string]int, timeout time.Duration) control.Report {
+	ask(control.Command{Do: control.ClientExpect, Want: want, Keep: true})
+	ask(control.Command{Do: control.ClientStart})
+	return ask(control.Command{Do: control.ClientWait, TimeoutMS: int(timeout.Milliseconds())})
+}
+
+// Serve runs a candidate. ask sends it a command; end stops it, and its error fails
+// the test unless it is want.
+func Serve(t *testing.T, candidate probe.Candidate, width probe.Width) (ask func(control.Command) control.Report, end func(want error)) {
 	t.Helper()
 	commandsIn, commandsOut := io.Pipe()
 	reportsIn, reportsOut := io.Pipe()
@@ -64,5 +72,10 @@ func Serve(t *testing.T, candidate probe.Candidate, width probe.Width) (ask func
 		}
 		return r
 	}
-	return ask, func() error { return errors.Join(commandsOut.Close(), <-served) }
+	return ask, func(want error) {
+		t.Helper()
+		if err := errors.Join(commandsOut.Close(), <-served); !errors.Is(err, want) {
+			t.Errorf("Serve = %v, want %v", err, want)
+		}
+	}
 }

@@ -26,14 +26,10 @@ import (
 const eventBuffer = 1 << 15
 
 type config struct {
-	candidate  string
-	socket     string
-	inspectors int
-	fixed      bool
-	events     bool
-	period     time.Duration
-	timeout    time.Duration
-	profile    string
+	candidate, socket, profile string
+	inspectors                 int
+	fixed, events              bool
+	period, timeout            time.Duration
 }
 
 func main() {

@@ -29,10 +29,8 @@ func TestCandidatesSeeTheSame(t *testing.T) {
 			}
 			measured, width := candidate(client)
 			ask, end := benchtest.Serve(t, measured, width)
-			want := map[string]int{"ContainerStarted": pods * (containers + 1)}
-			ask(control.Command{Do: control.ClientExpect, Want: want})
-			ask(control.Command{Do: control.ClientStart})
-			if r := ask(control.Command{Do: control.ClientWait, TimeoutMS: 60_000}); !r.Done || r.Seen["ContainerStarted"].Count != pods*(containers+1) {
+			const started = pods * (containers + 1)
+			if r := benchtest.Start(ask, map[string]int{"ContainerStarted": started}, time.Minute); !r.Done || r.Seen["ContainerStarted"].Count != started {
 				t.Fatalf("start: %+v", r)
 			}
 			ask(control.Command{Do: control.ClientExpect, Want: map[string]int{"ContainerDied": pods * containers}})
@@ -44,9 +42,7 @@ func TestCandidatesSeeTheSame(t *testing.T) {
 			if (r.Width > 0) != (name == "pipeline") {
 				t.Errorf("width %d", r.Width)
 			}
-			if err := end(); err != nil {
-				t.Error(err)
-			}
+			end(nil)
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -59,9 +60,13 @@ func bursts() []Scenario {
 }
 
 func (w burst) scenario(name, also, of string, inQuick bool) Scenario {
+	timeout := callTimeout
+	if w.hung > 0 {
+		timeout = hangTimeout
+	}
 	return Scenario{
 		Name: name, Title: fmt.Sprintf("%d pods x %d exit at once, %s latency%s", w.pods, w.containers, w.profile, also),
-		Candidates: candidates(of), Measure: w.measure, InQuick: inQuick,
+		Candidates: candidates(of), Measure: inLab(relistPeriod, timeout, w.measure), InQuick: inQuick,
 	}
 }
 
@@ -75,52 +80,30 @@ func exited(pods, containers int) map[string]int {
 	return map[string]int{"ContainerDied": pods * containers}
 }
 
-func (w burst) measure(ctx context.Context, b *bench, c Candidate) (Metrics, error) {
-	timeout := callTimeout
-	if w.hung > 0 {
-		timeout = hangTimeout
-	}
-	l, err := b.newLab(ctx, c, relistPeriod, timeout)
-	if err != nil {
-		return nil, err
-	}
-	defer l.close()
-	if err := w.prepare(l, c); err != nil {
-		return nil, err
-	}
-	r, err := l.window(exited(w.pods-w.hung, w.containers), false, func() error {
-		return l.order(control.Order{Do: control.NodeBurst, Change: "exit", Pods: w.pods})
+func (w burst) measure(ctx context.Context, l *lab) Metrics {
+	w.prepare(ctx, l)
+	r := l.window(exited(w.pods-w.hung, w.containers), false, func() {
+		l.order(control.Order{Do: control.NodeBurst, Change: "exit", Pods: w.pods})
 	})
-	if err != nil {
-		return nil, err
-	}
-	m, err := l.burstMetrics(c, r, w.pods)
+	m := l.burstMetrics(r, w.pods)
 	if w.hung > 0 || w.profile == "zero" {
 		// Neither the time of a hung call nor calls without latency set a limit.
 		m.remove("limit", "ratio")
 	}
-	return m, err
+	return m
 }
 
 // prepare brings the lab to the moment before the burst. A pipeline that finds
 // its width first inspects the pods under the latencies of the burst, unless the
 // scenario changes them. For other candidates that would only take time.
-func (w burst) prepare(l *lab, c Candidate) error {
-	before := w.before
-	switch {
-	case before != "":
-	case c.findsWidth():
+func (w burst) prepare(ctx context.Context, l *lab) {
+	before := cmp.Or(w.before, "zero")
+	if w.before == "" && l.candidate.findsWidth() {
 		before = w.profile
-	default:
-		before = "zero"
 	}
-	if err := l.order(control.Order{Do: control.NodeShape, Profile: before, Limit: w.limit}); err != nil {
-		return err
-	}
-	if err := l.populate(w.pods, w.containers); err != nil {
-		return err
-	}
-	return l.order(
+	l.order(control.Order{Do: control.NodeShape, Profile: before, Limit: w.limit})
+	l.populate(ctx, w.pods, w.containers)
+	l.order(
 		control.Order{Do: control.NodeShape, Profile: w.profile, Limit: w.limit},
 		control.Order{Do: control.NodeHang, Pods: w.hung},
 	)
@@ -133,7 +116,7 @@ func storms() []Scenario {
 		all = append(all, Scenario{
 			Name:       "storm/profile=" + profile,
 			Title:      "cold start with 110 running pods x 2 and 2000 exited containers in 1000 pods, " + profile + " latency",
-			Candidates: candidates(twoWidths + " pipeline-32"), Measure: w.measure,
+			Candidates: candidates(twoWidths + " pipeline-32"), Measure: inLab(relistPeriod, callTimeout, w.measure),
 			InQuick: profile == "zero",
 		})
 	}
@@ -146,35 +129,22 @@ type storm struct {
 	profile                       string
 }
 
-func (w storm) measure(ctx context.Context, b *bench, c Candidate) (Metrics, error) {
-	l, err := b.newLab(ctx, c, relistPeriod, callTimeout)
-	if err != nil {
-		return nil, err
-	}
-	defer l.close()
-	if err := l.order(
+func (w storm) measure(_ context.Context, l *lab) Metrics {
+	l.order(
 		control.Order{Do: control.NodePopulate, Pods: w.running, Containers: w.containers},
 		control.Order{Do: control.NodePopulate, Pods: w.finished, Containers: w.containers, Finished: true},
 		control.Order{Do: control.NodeShape, Profile: w.profile},
 		control.Order{Do: control.NodeReset},
-	); err != nil {
-		return nil, err
-	}
+	)
 	want := started(w.running, w.containers)
 	want["ContainerDied"] = w.finished * (w.containers + 1)
-	r, err := l.startClient(want)
-	if err != nil {
-		return nil, err
-	}
-	m, err := l.burstMetrics(c, r, w.running+w.finished)
-	if err != nil {
-		return nil, err
-	}
+	r := l.startClient(want)
+	m := l.burstMetrics(r, w.running+w.finished)
 	m["running"] = r.Seen["ContainerStarted"].LastMS
 	if w.profile == "zero" {
 		m.remove("limit", "ratio")
 	}
-	return m, nil
+	return m
 }
 
 func restarts() []Scenario {
@@ -184,7 +154,7 @@ func restarts() []Scenario {
 		all = append(all, Scenario{
 			Name:       fmt.Sprintf("restart/n=%d", n),
 			Title:      fmt.Sprintf("restart number %d of 110 pods x 2, no latency, exited containers stay", n),
-			Candidates: candidates(oneWidth), Measure: w.measure, InQuick: n == 1 || n == 3,
+			Candidates: candidates(oneWidth), Measure: inLab(relistPeriod/5, callTimeout, w.measure), InQuick: n == 1 || n == 3,
 		})
 	}
 	return all
@@ -193,23 +163,16 @@ func restarts() []Scenario {
 // restart is pods whose containers restart repeatedly; the exited ones stay.
 type restart struct{ pods, containers, times int }
 
-func (w restart) measure(ctx context.Context, b *bench, c Candidate) (Metrics, error) {
-	l, err := b.newPopulatedLab(ctx, c, relistPeriod/5, w.pods, w.containers)
-	if err != nil {
-		return nil, err
-	}
-	defer l.close()
+func (w restart) measure(ctx context.Context, l *lab) Metrics {
+	l.populate(ctx, w.pods, w.containers)
 	n := w.pods * w.containers
 	var r control.Report
 	for range w.times {
-		r, err = l.window(map[string]int{"ContainerDied": n, "ContainerStarted": n}, false, func() error {
-			return l.order(control.Order{Do: control.NodeBurst, Change: "restart", Pods: w.pods})
+		r = l.window(map[string]int{"ContainerDied": n, "ContainerStarted": n}, false, func() {
+			l.order(control.Order{Do: control.NodeBurst, Change: "restart", Pods: w.pods})
 		})
-		if err != nil {
-			return nil, err
-		}
 	}
-	m, err := l.burstMetrics(c, r, w.pods)
+	m := l.burstMetrics(r, w.pods)
 	m.remove("limit", "ratio")
-	return m, err
+	return m
 }

@@ -85,9 +85,7 @@ func (c chart) worthwhile() bool {
 }
 
 // pointOf is a candidate's figure at x.
-func pointOf(x float64, f *Figure) point {
-	return point{x: x, y: f.Median, low: f.Min, high: f.Max}
-}
+func pointOf(x float64, f *Figure) point { return point{x: x, y: f.Median, low: f.Min, high: f.Max} }
 
 // byWidth is a metric of one scenario against the number of inspectors. Candidates
 // without inspectors are level lines; the time to the last event has its limit.
@@ -114,9 +112,9 @@ func byWidth(o *Outcome, metric string) []series {
 		}
 	}
 	for i, level := range all {
-		all[i].points = nil
-		for _, p := range found.points {
-			all[i].points = append(all[i].points, point{x: p.x, y: level.points[0].y, low: level.points[0].low})
+		all[i].points = slices.Clone(found.points)
+		for n := range all[i].points {
+			all[i].points[n].y, all[i].points[n].low = level.points[0].y, level.points[0].low
 		}
 	}
 	return slices.DeleteFunc(append(all, found, fixed, limit), func(s series) bool { return len(s.points) == 0 })
@@ -142,10 +140,7 @@ func bySize(r *Results, prefix, metric string, candidates []Candidate) []series 
 
 // lastNumber of "idle/pods=110" is 110.
 func lastNumber(name string) float64 {
-	v, err := strconv.ParseFloat(name[strings.LastIndexByte(name, '=')+1:], 64)
-	if err != nil {
-		return 0
-	}
+	v, _ := strconv.ParseFloat(name[strings.LastIndexByte(name, '=')+1:], 64)
 	return v
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,9 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 )
-
-// compareRuns is what benchstat needs to tell a change from noise.
-const compareRuns = 10
 
 func compareCommand() *cobra.Command {
 	var root string
@@ -28,7 +26,8 @@ func compareCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&root, "root", "../..", "root of the repository")
-	cmd.Flags().IntVar(&runs, "runs", compareRuns, "number of runs of each benchmark")
+	// benchstat needs ten runs to tell a change from noise.
+	cmd.Flags().IntVar(&runs, "runs", 10, "number of runs of each benchmark")
 	return cmd
 }
 
@@ -42,12 +41,11 @@ func compare(ctx context.Context, root, ref string, only []string, runs int) (er
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
 	tree := filepath.Join(temp, "tree")
-	if out, err := git(ctx, root, "worktree", "add", "--detach", tree, ref); err != nil {
+	if out, err := exec.CommandContext(ctx, "git", "-C", root, "worktree", "add", "--detach", tree, ref).CombinedOutput(); err != nil {
 		return fmt.Errorf("compare with %s: %w: %s", ref, err, out)
 	}
 	defer func() {
-		_, removeErr := git(context.WithoutCancel(ctx), root, "worktree", "remove", "--force", tree)
-		err = errors.Join(err, removeErr)
+		err = errors.Join(err, exec.Command("git", "-C", root, "worktree", "remove", "--force", tree).Run())
 	}()
 	packages, err := commonBenchmarks(tree, root, only)
 	if err != nil {
@@ -67,18 +65,13 @@ func compare(ctx context.Context, root, ref string, only []string, runs int) (er
 // reduced to those in only unless it is empty. A package that moved between the
 // two revisions has no counterpart and is left out with a warning.
 func commonBenchmarks(before, after string, only []string) ([]string, error) {
-	old, err := benchmarkPackages(before)
-	if err != nil {
-		return nil, err
-	}
+	old, oldErr := benchmarkPackages(before)
 	current, err := benchmarkPackages(after)
-	if err != nil {
+	if err := errors.Join(oldErr, err); err != nil {
 		return nil, err
 	}
 	var common []string
-	both := slices.Concat(old, current)
-	slices.Sort(both)
-	for _, p := range slices.Compact(both) {
+	for _, p := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(old, current)))) {
 		switch {
 		case len(only) > 0 && !slices.Contains(only, p):
 		case slices.Contains(old, p) && slices.Contains(current, p):
@@ -128,8 +121,8 @@ func measureBoth(ctx context.Context, before, after, temp string, packages []str
 	bar := newBar(2*runs, os.Stderr)
 	defer func() { _ = bar.Exit() }()
 	sides := []struct{ name, dir string }{{"old", before}, {"new", after}}
-	results := make([][]byte, len(sides))
-	var failures []string
+	results := make([]bytes.Buffer, len(sides))
+	failures := map[string]bool{}
 	for range runs {
 		for i, side := range sides {
 			bar.Describe(side.name)
@@ -137,24 +130,24 @@ func measureBoth(ctx context.Context, before, after, temp string, packages []str
 			if err != nil && (ctx.Err() != nil || !bytes.Contains(out, []byte("\nBenchmark"))) {
 				return nil, err
 			}
-			failures = append(failures, failed(side.name, out)...)
-			results[i] = append(results[i], out...)
+			for _, f := range failed(side.name, out) {
+				failures[f] = true
+			}
+			results[i].Write(out)
 			_ = bar.Add(1)
 		}
 	}
-	slices.Sort(failures)
-	for _, f := range slices.Compact(failures) {
+	for _, f := range slices.Sorted(maps.Keys(failures)) {
 		fmt.Fprintln(os.Stderr, "left out, fails:", f)
 	}
 	var files []string
+	var err error
 	for i, side := range sides {
 		file := filepath.Join(temp, side.name)
-		if err := os.WriteFile(file, results[i], 0o600); err != nil {
-			return nil, err
-		}
+		err = errors.Join(err, os.WriteFile(file, results[i].Bytes(), 0o600))
 		files = append(files, side.name+"="+file)
 	}
-	return files, nil
+	return files, err
 }
 
 // failed returns the benchmarks that failed, and the packages that did not build.
@@ -166,10 +159,4 @@ func failed(side string, out []byte) []string {
 		}
 	}
 	return names
-}
-
-func git(ctx context.Context, root string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, "git", args...)
-	cmd.Dir = root
-	return cmd.CombinedOutput()
 }

@@ -1,70 +1,128 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
+	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
 )
 
+// stopGrace is how long a child may take to stop before it is killed. The
+// kubelet cannot be stopped while a call hangs.
+const stopGrace = 500 * time.Millisecond
+
+// failer is an answer that may report an error.
+type failer interface{ Failure() string }
+
+// child is a process that receives messages of type In and answers each with one
+// of type Out.
+type child[In any, Out failer] struct {
+	name   string
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stdout *json.Decoder
+	stderr bytes.Buffer
+	// grace is how long the process may take to stop before it is killed.
+	grace time.Duration
+}
+
 type client = child[control.Command, control.Report]
 
 type node = child[control.Order, control.Answer]
 
-// lab is one node and one candidate that is connected to it, each in its own
-// process.
-type lab struct {
-	node   *node
-	client *client
-}
-
-// newLab starts a simulated node and the candidate's process. The candidate
-// itself starts in [lab.startClient].
-func (b *bench) newLab(ctx context.Context, c Candidate, period, timeout time.Duration) (*lab, error) {
-	socket := filepath.Join(b.temp, fmt.Sprintf("cri-%d.sock", b.labs.Add(1)))
-	l := new(lab)
+// start runs a program, which is killed when ctx ends.
+func start[In any, Out failer](ctx context.Context, program string, args ...string) (*child[In, Out], error) {
+	c := &child[In, Out]{name: program, grace: stopGrace, cmd: exec.CommandContext(ctx, program, args...)}
+	c.cmd.Stderr, c.cmd.WaitDelay = &c.stderr, stopGrace
 	var err error
-	l.node, err = start[control.Order, control.Answer](ctx, b.program("node"), "-socket", socket)
+	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", program, err)
+	}
+	stdout, err := c.cmd.StdoutPipe()
+	if err == nil {
+		c.stdout, err = json.NewDecoder(stdout), c.cmd.Start()
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("start %s: %w", program, err)
 	}
-	// The node answers once it listens on the socket.
-	if _, err := l.node.ask(control.Order{Do: control.NodeReset}); err != nil {
-		return nil, err
-	}
-	l.client, err = b.newClient(ctx, c, socket, period, timeout)
-	if err != nil {
-		l.node.stop()
-		return nil, err
-	}
-	return l, nil
+	return c, nil
 }
 
-// newPopulatedLab is a lab whose candidate knows all pods and, if it follows CRI
-// events, relies on its event stream.
-func (b *bench) newPopulatedLab(ctx context.Context, c Candidate, period time.Duration, pods, containers int) (*lab, error) {
-	l, err := b.newLab(ctx, c, period, callTimeout)
-	if err != nil {
-		return nil, err
-	}
-	err = l.populate(pods, containers)
-	if err == nil && c.events() {
-		err = pause(ctx, streamUp)
+// ask sends a message and waits for the answer. An answer that reports an error
+// becomes an error, and so does the end of the child, explained by its standard error.
+func (c *child[In, Out]) ask(message In) (answer Out, err error) {
+	if err = json.NewEncoder(c.stdin).Encode(message); err == nil {
+		err = c.stdout.Decode(&answer)
 	}
 	if err != nil {
-		l.close()
+		c.stop()
+		if output := strings.TrimSpace(c.stderr.String()); output != "" {
+			return answer, fmt.Errorf("%s has ended: %s", c.name, output)
+		}
+		return answer, fmt.Errorf("%s has ended: %w", c.name, err)
 	}
-	return l, err
+	if failure := answer.Failure(); failure != "" {
+		return answer, fmt.Errorf("%s: %s", c.name, failure)
+	}
+	return answer, nil
 }
 
-// newClient starts the process of a candidate that will connect to the socket.
-func (b *bench) newClient(ctx context.Context, c Candidate, socket string, period, timeout time.Duration) (*client, error) {
+// stop ends the child and kills it after its grace period. Its exit code does not
+// matter: all answers have arrived.
+func (c *child[In, Out]) stop() {
+	if c == nil {
+		return
+	}
+	_ = c.stdin.Close()
+	killer := time.AfterFunc(c.grace, func() { _ = c.cmd.Process.Kill() })
+	defer killer.Stop()
+	_ = c.cmd.Wait()
+}
+
+// lab is one node and one candidate that is connected to it, each in its own
+// process. After an error it does nothing more.
+type lab struct {
+	candidate Candidate
+	node      *node
+	client    *client
+	err       error
+}
+
+// inLab returns a measurement that does its work in a new lab. The candidate's
+// process runs, but the candidate itself starts in [lab.startClient].
+func inLab(period, timeout time.Duration, do func(context.Context, *lab) Metrics) func(context.Context, *bench, Candidate) (Metrics, error) {
+	return func(ctx context.Context, b *bench, c Candidate) (Metrics, error) {
+		l := &lab{candidate: c}
+		socket := filepath.Join(b.temp, fmt.Sprintf("cri-%d.sock", b.labs.Add(1)))
+		if l.node, l.err = start[control.Order, control.Answer](ctx, b.program("node"), "-socket", socket); l.err != nil {
+			return nil, l.err
+		}
+		defer l.node.stop()
+		// The node answers once it listens on the socket.
+		l.order(control.Order{Do: control.NodeReset})
+		l.connect(ctx, b, socket, period, timeout)
+		defer l.client.stop()
+		m := do(ctx, l)
+		return m, l.err
+	}
+}
+
+// connect starts the process of the candidate, which will connect to the socket.
+func (l *lab) connect(ctx context.Context, b *bench, socket string, period, timeout time.Duration) {
+	if l.err != nil {
+		return
+	}
 	args := []string{"-socket", socket, "-period", period.String(), "-timeout", timeout.String()}
-	program := "client"
+	program, c := "client", l.candidate
 	switch c {
 	case kubelet: // cannot write a CPU profile
 		program = "kubelet"
@@ -78,87 +136,66 @@ func (b *bench) newClient(ctx context.Context, c Candidate, socket string, perio
 	if b.profiles != "" && c != kubelet {
 		args = append(args, "-cpuprofile", filepath.Join(b.profiles, fmt.Sprintf("%s-%d.prof", c, b.labs.Load())))
 	}
-	return start[control.Command, control.Report](ctx, b.program(program), args...)
+	l.client, l.err = start[control.Command, control.Report](ctx, b.program(program), args...)
 }
 
-func (l *lab) close() {
-	l.client.stop()
-	l.node.stop()
-}
-
-// order sends orders to the node, one after the other.
-func (l *lab) order(orders ...control.Order) error {
+// order sends the node one order after the other and returns the last answer.
+func (l *lab) order(orders ...control.Order) (a control.Answer) {
 	for _, o := range orders {
-		if _, err := l.node.ask(o); err != nil {
-			return err
+		if l.err == nil {
+			a, l.err = l.node.ask(o)
 		}
 	}
-	return nil
+	return a
 }
 
-// expect begins a window of measurement that ends with the wanted events. keep
-// records every event.
-func (l *lab) expect(want map[string]int, keep bool) error {
-	_, err := l.client.ask(control.Command{Do: control.ClientExpect, Want: want, Keep: keep})
-	return err
+func (l *lab) command(c control.Command) (r control.Report) {
+	if l.err == nil {
+		r, l.err = l.client.ask(c)
+	}
+	return r
 }
 
-// window measures change from its beginning to the last wanted event. It returns
-// an error if other events than the wanted ones arrived: then the candidate did
-// other work.
-func (l *lab) window(want map[string]int, keep bool, change func() error) (control.Report, error) {
-	if err := l.expect(want, keep); err != nil {
-		return control.Report{}, err
+func (l *lab) fail(err error) {
+	if l.err == nil {
+		l.err = err
 	}
-	if err := change(); err != nil {
-		return control.Report{}, err
-	}
-	r, err := l.client.ask(control.Command{Do: control.ClientWait, TimeoutMS: int(longest.Milliseconds())})
-	if err != nil {
-		return r, err
-	}
-	return r, verify(r, want)
 }
 
-// populate adds pods and starts the candidate, which then knows all of them.
-func (l *lab) populate(pods, containers int) error {
-	if err := l.order(control.Order{Do: control.NodePopulate, Pods: pods, Containers: containers}); err != nil {
-		return err
+func (l *lab) pause(ctx context.Context, d time.Duration) {
+	if l.err != nil {
+		return
 	}
-	_, err := l.startClient(started(pods, containers))
-	return err
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+		l.err = context.Cause(ctx)
+	}
+}
+
+// window measures change from its beginning to the last wanted event; keep records
+// every event. The lab fails if other events than the wanted ones arrived: then the
+// candidate did other work.
+func (l *lab) window(want map[string]int, keep bool, change func()) control.Report {
+	l.command(control.Command{Do: control.ClientExpect, Want: want, Keep: keep})
+	change()
+	r := l.command(control.Command{Do: control.ClientWait, TimeoutMS: int(longest.Milliseconds())})
+	l.fail(verify(r, want))
+	return r
 }
 
 // startClient starts the candidate and waits for its first events.
-func (l *lab) startClient(want map[string]int) (control.Report, error) {
-	return l.window(want, false, func() error {
-		_, err := l.client.ask(control.Command{Do: control.ClientStart})
-		return err
-	})
+func (l *lab) startClient(want map[string]int) control.Report {
+	return l.window(want, false, func() { l.command(control.Command{Do: control.ClientStart}) })
 }
 
-// awaitRelists waits until the node has served that many relists, and returns
-// what it counted in them.
-func (l *lab) awaitRelists(ctx context.Context, relists int) (control.Answer, error) {
-	began := time.Now()
-	at, err := l.node.ask(control.Order{Do: control.NodeReset})
-	for err == nil && at.RPCs["ListContainers"].Calls < int64(relists) {
-		if time.Since(began) > longest {
-			return at, fmt.Errorf("%d relists in %v, want %d", at.RPCs["ListContainers"].Calls, longest, relists)
-		}
-		if err = pause(ctx, idlePeriod); err == nil {
-			at, err = l.node.ask(control.Order{Do: control.NodeStats})
-		}
-	}
-	return at, err
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// populate adds pods and starts the candidate, which then knows all of them and, if
+// it follows CRI events, relies on its event stream.
+func (l *lab) populate(ctx context.Context, pods, containers int) {
+	l.order(control.Order{Do: control.NodePopulate, Pods: pods, Containers: containers})
+	l.startClient(started(pods, containers))
+	if l.candidate.events() {
+		l.pause(ctx, streamUp)
 	}
 }
 
@@ -174,11 +211,8 @@ func verify(r control.Report, want map[string]int) error {
 }
 
 // burstMetrics combines what the client saw with what the node counted.
-func (l *lab) burstMetrics(c Candidate, r control.Report, pods int) (Metrics, error) {
-	at, err := l.node.ask(control.Order{Do: control.NodeStats})
-	if err != nil {
-		return nil, err
-	}
+func (l *lab) burstMetrics(r control.Report, pods int) Metrics {
+	at := l.order(control.Order{Do: control.NodeStats})
 	m := Metrics{
 		"client": r.Usage.CPUSeconds * 1e3, "server": at.CPUSeconds * 1e3,
 		"allocs": float64(r.Usage.Allocs), "bytes": float64(r.Usage.AllocBytes) / 1024,
@@ -189,17 +223,16 @@ func (l *lab) burstMetrics(c Candidate, r control.Report, pods int) (Metrics, er
 	if r.Width > 0 {
 		m["width"] = float64(r.Width)
 	}
-	first := true
 	for _, seen := range r.Seen {
-		if first || seen.FirstMS < m["first"] {
-			m["first"], first = seen.FirstMS, false
+		if first, ok := m["first"]; !ok || seen.FirstMS < first {
+			m["first"] = seen.FirstMS
 		}
 		m["last"] = max(m["last"], seen.LastMS)
 	}
-	if limit := limit(at, c); limit > 1 {
+	if limit := limit(at, l.candidate); limit > 1 {
 		m["limit"], m["ratio"] = limit, m["last"]/limit
 	}
-	return m, nil
+	return m
 }
 
 func statusCalls(at control.Answer) int64 {
@@ -210,18 +243,12 @@ func statusCalls(at control.Answer) int64 {
 // calls in flight: one list, and the time of all status calls divided by the most
 // in flight. The calls in flight do not include the lists.
 func limit(at control.Answer, c Candidate) float64 {
-	list := max(mean(at.RPCs["ListContainers"]), mean(at.RPCs["ListPodSandbox"]))
-	total := at.RPCs["ContainerStatus"].TimeMS + at.RPCs["PodSandboxStatus"].TimeMS
 	width := min(c.width(), at.PeakInFlight)
 	if width == 0 {
 		return 0
 	}
-	return list + total/float64(width)
+	list := max(mean(at.RPCs["ListContainers"]), mean(at.RPCs["ListPodSandbox"]))
+	return list + (at.RPCs["ContainerStatus"].TimeMS+at.RPCs["PodSandboxStatus"].TimeMS)/float64(width)
 }
 
-func mean(r control.RPC) float64 {
-	if r.Calls == 0 {
-		return 0
-	}
-	return r.TimeMS / float64(r.Calls)
-}
+func mean(r control.RPC) float64 { return r.TimeMS / max(1, float64(r.Calls)) }

@@ -63,10 +63,10 @@ func reportCommand() *cobra.Command {
 		Use: "report", Short: "Render the results again: tables, plots and the page", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			results, err := readResults(p.out)
-			if err != nil {
-				return err
+			if err == nil {
+				err = report(results, p.out, p.page)
 			}
-			return report(results, p.out, p.page)
+			return err
 		},
 	}
 	p.flags(cmd)
@@ -94,13 +94,10 @@ func stepsCommand() *cobra.Command {
 
 type runFlags struct {
 	places
-	set        string
-	runs       int
-	candidates []string
-	steps      bool
-	add        bool
-	resume     bool
-	profiles   string
+	set, profiles      string
+	runs               int
+	candidates         []string
+	steps, add, resume bool
 }
 
 func runCommand() *cobra.Command {

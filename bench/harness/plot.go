@@ -1,12 +1,14 @@
 package main
 
 import (
-	"errors"
+	"bytes"
 	"fmt"
 	"image/color"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -36,6 +38,13 @@ type series struct {
 
 // point is a median and the range of the values behind it.
 type point struct{ x, y, low, high float64 }
+
+// drawable has the points and their ranges, as the plotter wants them.
+type drawable []point
+
+func (d drawable) Len() int                    { return len(d) }
+func (d drawable) XY(i int) (x, y float64)     { return d[i].x, d[i].y }
+func (d drawable) YError(i int) (l, h float64) { return d[i].y - d[i].low, d[i].high - d[i].y }
 
 // The size of every plot, with the text large enough for two plots beside each
 // other on a page. margin is room for a reader's font that is wider than ours.
@@ -101,10 +110,7 @@ func (c chart) draw(dir string) error {
 	} else {
 		p.Y.Min, p.Y.Max = 0, p.Y.Max*1.1
 	}
-	if err := c.write(p, legend, vg.Length(rows)*legendLine, dir); err != nil {
-		return fmt.Errorf("plot %s: %w", c.file, err)
-	}
-	return nil
+	return c.write(p, legend, vg.Length(rows)*legendLine, dir)
 }
 
 // empty is the plot without its lines.
@@ -126,7 +132,7 @@ func (c chart) empty() *plot.Plot {
 
 // write is [plot.Plot.Save] with a margin, the label of the y axis above the data
 // and the legend below.
-func (c chart) write(p *plot.Plot, legend [legendColumns]plot.Legend, legendHeight vg.Length, dir string) (err error) {
+func (c chart) write(p *plot.Plot, legend [legendColumns]plot.Legend, legendHeight vg.Length, dir string) error {
 	canvas, err := draw.NewFormattedCanvas(plotWidth, plotHeight, "svg")
 	if err != nil {
 		return err
@@ -142,21 +148,21 @@ func (c chart) write(p *plot.Plot, legend [legendColumns]plot.Legend, legendHeig
 		left := margin + vg.Length(i)*plotWidth*0.45
 		l.Draw(draw.Crop(all, left, 0, 0, legendHeight-plotHeight))
 	}
-	out, err := os.Create(filepath.Join(dir, c.file))
-	if err != nil {
+	var svg bytes.Buffer
+	if _, err := canvas.WriteTo(&svg); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, out.Close()) }()
-	_, err = canvas.WriteTo(out)
-	return err
+	return os.WriteFile(filepath.Join(dir, c.file), svg.Bytes(), 0o644)
 }
 
 func (c chart) add(p *plot.Plot, legend *plot.Legend, s series, style int) error {
-	points := c.drawable(s.points)
-	if len(points.XYs) == 0 {
+	points := drawable(slices.DeleteFunc(slices.Clone(s.points), func(p point) bool {
+		return c.logX && p.x <= 0 || c.logY && p.low <= 0
+	}))
+	if len(points) == 0 {
 		return nil
 	}
-	line, marks, err := plotter.NewLinePoints(points.XYs)
+	line, marks, err := plotter.NewLinePoints(points)
 	if err != nil {
 		return err
 	}
@@ -181,24 +187,6 @@ func (c chart) add(p *plot.Plot, legend *plot.Legend, s series, style int) error
 	return nil
 }
 
-// drawable has the points and their ranges, as the plotter wants them.
-type drawable struct {
-	plotter.XYs
-	plotter.YErrors
-}
-
-func (c chart) drawable(in []point) drawable {
-	var out drawable
-	for _, p := range in {
-		if (c.logX && p.x <= 0) || (c.logY && p.low <= 0) {
-			continue
-		}
-		out.XYs = append(out.XYs, plotter.XY{X: p.x, Y: p.y})
-		out.YErrors = append(out.YErrors, struct{ Low, High float64 }{p.y - p.low, p.high - p.y})
-	}
-	return out
-}
-
 // xTicks are the values of x that were measured.
 func (c chart) xTicks() plot.ConstantTicks {
 	var at []float64
@@ -211,6 +199,48 @@ func (c chart) xTicks() plot.ConstantTicks {
 	var out plot.ConstantTicks
 	for _, x := range slices.Compact(at) {
 		out = append(out, plot.Tick{Value: x, Label: fmt.Sprintf("%g", x)})
+	}
+	return out
+}
+
+// logTicks labels 1, 2 and 5 of each decade, or decades only if there are many.
+func logTicks(low, high float64) []plot.Tick {
+	var out []plot.Tick
+	for i, v := range logSteps(low, high) {
+		tick := plot.Tick{Value: v}
+		if i%3 == 0 || high/low < 2000 {
+			tick.Label = strconv.FormatFloat(v, 'f', -1, 64)
+		}
+		if low <= v && v <= high {
+			out = append(out, tick)
+		}
+	}
+	return out
+}
+
+// logRange widens a range to ticks, with room between the lines and the frame.
+func logRange(low, high float64) (from, to float64) {
+	from, to = low, high
+	steps := logSteps(low, high)
+	for _, v := range steps {
+		if v <= low*0.95 {
+			from = v
+		}
+	}
+	for i := len(steps) - 1; i >= 0 && steps[i] >= high*1.05; i-- {
+		to = steps[i]
+	}
+	return from, to
+}
+
+// logSteps are 1, 2 and 5 of the decades from that below low to that above high.
+func logSteps(low, high float64) []float64 {
+	var out []float64
+	first, last := int(math.Floor(math.Log10(low)))-1, int(math.Ceil(math.Log10(high)))+1
+	for decade := first; decade <= last; decade++ {
+		for _, n := range []float64{1, 2, 5} {
+			out = append(out, n*math.Pow10(decade))
+		}
 	}
 	return out
 }

@@ -51,43 +51,24 @@ const realGrace = 2 * time.Minute
 
 func (w realPods) measure(ctx context.Context, b *bench, c Candidate) (Metrics, error) {
 	n, socket, err := b.containerd(ctx)
-	if err != nil {
-		return nil, err
-	}
-	l := &lab{node: n}
-	if err := l.order(control.Order{Do: control.NodePopulate, Pods: w.pods, Containers: w.containers}); err != nil {
-		return nil, err
-	}
-	l.client, err = b.newClient(ctx, c, socket, relistPeriod, callTimeout)
-	if err != nil {
-		return nil, err
-	}
+	l := &lab{candidate: c, node: n, err: err}
+	l.order(control.Order{Do: control.NodePopulate, Pods: w.pods, Containers: w.containers})
+	l.connect(ctx, b, socket, relistPeriod, callTimeout)
 	defer l.client.stop()
-	if _, err := l.startClient(started(w.pods, w.containers)); err != nil {
-		return nil, err
-	}
-	r, err := l.window(exited(w.pods, w.containers), false, func() error {
-		return l.whileStopped(control.Order{Do: control.NodeBurst}, control.Order{Do: control.NodeReset})
-	})
-	if err != nil {
-		return nil, err
-	}
-	m, err := l.burstMetrics(c, r, w.pods)
+	l.startClient(started(w.pods, w.containers))
+	r := l.window(exited(w.pods, w.containers), false, l.burstWhileStopped)
+	m := l.burstMetrics(r, w.pods)
 	m.remove("peak", "waiting", "calls") // a real runtime does not count its calls
-	return m, err
+	return m, l.err
 }
 
-// whileStopped sends orders while the client's process is stopped.
-func (l *lab) whileStopped(orders ...control.Order) error {
+// burstWhileStopped lets all containers exit while the client's process is stopped.
+func (l *lab) burstWhileStopped() {
+	if l.err != nil {
+		return
+	}
 	client := l.client.cmd.Process
-	if err := client.Signal(syscall.SIGSTOP); err != nil {
-		return fmt.Errorf("stop the client: %w", err)
-	}
-	if err := l.order(orders...); err != nil {
-		return err
-	}
-	if err := client.Signal(syscall.SIGCONT); err != nil {
-		return fmt.Errorf("continue the client: %w", err)
-	}
-	return nil
+	l.fail(client.Signal(syscall.SIGSTOP))
+	l.order(control.Order{Do: control.NodeBurst}, control.Order{Do: control.NodeReset})
+	l.fail(client.Signal(syscall.SIGCONT))
 }

@@ -2,10 +2,14 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"math"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -66,23 +70,19 @@ func (o *Outcome) index(c Candidate) int {
 
 // row returns the row of a candidate, and adds it if there is none.
 func (o *Outcome) row(c Candidate) *Row {
-	if i := o.index(c); i >= 0 {
-		return o.Rows[i]
+	i := o.index(c)
+	if i < 0 {
+		i, o.Rows = len(o.Rows), append(o.Rows, &Row{Candidate: c, Metrics: make(map[string]*Figure)})
 	}
-	r := &Row{Candidate: c, Metrics: make(map[string]*Figure)}
-	o.Rows = append(o.Rows, r)
-	return r
+	return o.Rows[i]
 }
 
 // figure returns nil if there is none, also of a nil outcome.
 func (o *Outcome) figure(c Candidate, metric string) *Figure {
-	if o == nil {
+	if o == nil || o.index(c) < 0 {
 		return nil
 	}
-	if i := o.index(c); i >= 0 {
-		return o.Rows[i].Metrics[metric]
-	}
-	return nil
+	return o.Rows[o.index(c)].Metrics[metric]
 }
 
 // complete reports whether every candidate of the scenario has that many runs of
@@ -111,27 +111,15 @@ func (r *Row) add(m Metrics) {
 			r.Metrics[key] = f
 		}
 		f.Values = append(f.Values, value)
-		f.Median, f.Min, f.Max = median(f.Values), slices.Min(f.Values), slices.Max(f.Values)
+		sorted := slices.Sorted(slices.Values(f.Values))
+		n := len(sorted)
+		f.Median, f.Min, f.Max = (sorted[(n-1)/2]+sorted[n/2])/2, sorted[0], sorted[n-1]
 	}
-}
-
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	if n == 0 {
-		return math.NaN()
-	}
-	if n%2 == 1 {
-		return sorted[n/2]
-	}
-	return (sorted[n/2-1] + sorted[n/2]) / 2
 }
 
 func (r *Results) outcome(name string) *Outcome {
-	for _, o := range r.Scenarios {
-		if o.Name == name {
-			return o
-		}
+	if i := slices.IndexFunc(r.Scenarios, func(o *Outcome) bool { return o.Name == name }); i >= 0 {
+		return r.Scenarios[i]
 	}
 	return nil
 }
@@ -191,19 +179,19 @@ func (o *Outcome) runs() int {
 const resultsFile = "results.json"
 
 func (r *Results) write(dir string) error {
+	file := filepath.Join(dir, resultsFile)
 	data, err := json.MarshalIndent(r, "", " ")
-	if err != nil {
-		return fmt.Errorf("write results: %w", err)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("write results: %w", err)
+	if err == nil {
+		err = os.WriteFile(file+".new", append(data, '\n'), 0o644)
 	}
 	// Renaming keeps the old file if the process is killed while it writes.
-	file := filepath.Join(dir, resultsFile)
-	if err := os.WriteFile(file+".new", append(data, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write results: %w", err)
+	if err == nil {
+		err = os.Rename(file+".new", file)
 	}
-	if err := os.Rename(file+".new", file); err != nil {
+	if err != nil {
 		return fmt.Errorf("write results: %w", err)
 	}
 	return nil
@@ -240,4 +228,43 @@ func after(file, key string) string {
 		}
 	}
 	return ""
+}
+
+// Version identifies the programs that were measured.
+type Version struct {
+	// Revision is that of the repository when the measurement began, for readers;
+	// empty if git does not report one.
+	Revision string `json:"revision,omitempty"`
+	// Programs is a hash of the programs. They are built without the revision, so
+	// that the same code has the same hash.
+	Programs string `json:"programs"`
+}
+
+func versionOf(root, bin string) (Version, error) {
+	hash := sha256.New()
+	for _, name := range []string{"harness", "node", "client", "kubelet"} {
+		program, err := os.ReadFile(filepath.Join(bin, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return Version{}, fmt.Errorf("hash program: %w", err)
+		}
+		hash.Write(program)
+	}
+	return Version{Revision: revision(root), Programs: hex.EncodeToString(hash.Sum(nil)[:8])}, nil
+}
+
+// revision is the commit of the work tree, with a plus if the code differs from it.
+func revision(root string) string {
+	head, err := exec.Command("git", "-C", root, "rev-parse", "--short=10", "HEAD").Output()
+	if err != nil {
+		return "" // no repository, or another user's
+	}
+	revision := string(bytes.TrimSpace(head))
+	changes, err := exec.Command("git", "-C", root, "status", "--porcelain", "--", "*.go", "*go.mod", "*go.sum").Output()
+	if err != nil || len(changes) > 0 {
+		revision += "+"
+	}
+	return revision
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -23,16 +22,11 @@ type bench struct {
 	// root is the root of the repository, bin holds the measured programs, temp
 	// the sockets.
 	root, bin, temp string
-	// profiles is the folder for CPU profiles of the clients; none if empty.
-	profiles string
-	// progress is where the progress bar is drawn.
-	progress io.Writer
-	// realNode is nil until a scenario needs a real containerd.
-	realNode *node
-	// labs counts the labs, for unique names.
-	labs atomic.Int64
-	// version identifies the measured programs.
-	version Version
+	profiles        string       // folder for CPU profiles of the clients; none if empty
+	progress        io.Writer    // shows the progress bar
+	realNode        *node        // nil until a scenario needs a real containerd
+	labs            atomic.Int64 // counts the labs, for unique names
+	version         Version      // of the measured programs
 	// measured is called after each scenario with all results until then.
 	measured func(*Results) error
 }
@@ -174,35 +168,26 @@ func choose(set string, patterns, candidates []string) ([]Scenario, error) {
 		}
 		wanted = append(wanted, c)
 	}
-	matched := make([]bool, len(patterns))
-	var chosen []Scenario
-	for _, s := range scenarios() {
-		if !picked(s, set, patterns, matched) {
-			continue
+	all := scenarios()
+	for _, p := range patterns {
+		if !slices.ContainsFunc(all, func(s Scenario) bool { return s.matches(p) }) {
+			return nil, fmt.Errorf("no scenario matches %q: the list command shows their names", p)
 		}
+	}
+	var chosen []Scenario
+	for _, s := range all {
 		if len(wanted) > 0 {
 			s.Candidates = wanted
 		}
-		chosen = append(chosen, s)
-	}
-	var errs []error
-	for i, ok := range matched {
-		if !ok {
-			errs = append(errs, fmt.Errorf("no scenario matches %q: the list command shows their names", patterns[i]))
+		if slices.ContainsFunc(patterns, s.matches) || len(patterns) == 0 && (s.InQuick || set == "full") {
+			chosen = append(chosen, s)
 		}
 	}
-	return chosen, errors.Join(errs...)
+	return chosen, nil
 }
 
-func picked(s Scenario, set string, patterns []string, matched []bool) bool {
-	if len(patterns) == 0 {
-		return s.InQuick || set == "full"
-	}
-	found := false
-	for i, p := range patterns {
-		if ok, err := filepath.Match(p, s.Name); ok && err == nil || p == s.Name || p == s.group() {
-			matched[i], found = true, true
-		}
-	}
-	return found
+// matches reports whether a pattern is the name, the group, or a pattern of the name.
+func (s Scenario) matches(pattern string) bool {
+	ok, _ := filepath.Match(pattern, s.Name)
+	return ok || pattern == s.Name || pattern == s.group()
 }

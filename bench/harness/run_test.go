@@ -66,11 +66,10 @@ func TestChoose(t *testing.T) {
 }
 
 func TestNewBenchReportsMissingProgram(t *testing.T) {
-	if _, err := newBench(nil, 0, "", t.TempDir()); err == nil || !strings.Contains(err.Error(), "--runs is 0") {
-		t.Errorf("no runs: %v", err)
-	}
-	if _, err := newBench(nil, 1, "", t.TempDir()); err == nil || !strings.Contains(err.Error(), "node is missing") {
-		t.Errorf("no programs: %v", err)
+	for runs, want := range []string{"--runs is 0", "node is missing"} {
+		if _, err := newBench(nil, runs, "", t.TempDir()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d runs: %v, want %q", runs, err, want)
+		}
 	}
 }
 
@@ -168,15 +167,6 @@ func TestWithKeepsEarlierResults(t *testing.T) {
 	}
 }
 
-func TestRunEndsIfSavingFails(t *testing.T) {
-	boom := errors.New("boom")
-	b := newTestBench(1, func(context.Context, *bench, Candidate) (Metrics, error) { return nil, nil })
-	b.measured = func(*Results) error { return boom }
-	if r, err := b.run(t.Context()); !errors.Is(err, boom) || r.Partial != "ended after scenario s" {
-		t.Errorf("run = %q, %v, want %v and the last scenario", r.Partial, err, boom)
-	}
-}
-
 func TestWriteReplacesResults(t *testing.T) {
 	dir := t.TempDir()
 	for n := range 2 {
@@ -238,22 +228,28 @@ func TestSideBySideMeasuresAtTheSameTime(t *testing.T) {
 func TestInterruptedRunKeepsResults(t *testing.T) {
 	boom := errors.New("boom")
 	for name, c := range map[string]struct {
-		fail    func(cancel func()) error
-		partial string
+		cancelled    bool
+		failed, lost error
+		partial      string
 	}{
-		"failed":      {func(func()) error { return boom }, "scenario s, candidate kubelet: boom"},
-		"interrupted": {func(cancel func()) error { cancel(); return context.Canceled }, "interrupted in scenario s"},
+		"failed":      {failed: boom, partial: "scenario s, candidate kubelet: boom"},
+		"interrupted": {cancelled: true, failed: boom, partial: "interrupted in scenario s"},
+		"not saved":   {lost: boom, partial: "ended after scenario s"},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		b := newTestBench(1, func(_ context.Context, _ *bench, who Candidate) (Metrics, error) {
-			if who == kubelet {
-				return nil, c.fail(cancel)
+			if who != kubelet {
+				return Metrics{"last": 1}, nil
 			}
-			return Metrics{"last": 1}, nil
+			if c.cancelled {
+				cancel()
+			}
+			return nil, c.failed
 		})
+		b.measured = func(*Results) error { return c.lost }
 		r, err := b.run(ctx)
 		cancel()
-		if err == nil || r.Partial != c.partial {
+		if err == nil || !c.cancelled && !errors.Is(err, boom) || r.Partial != c.partial {
 			t.Errorf("%s: partial is %q with error %v, want %q", name, r.Partial, err, c.partial)
 		}
 		if r.outcome("s").figure(serial, "last") == nil {
@@ -262,27 +258,19 @@ func TestInterruptedRunKeepsResults(t *testing.T) {
 	}
 }
 
-func TestAskReportsErrorOutputOfEndedChild(t *testing.T) {
-	c, err := start[struct{}, answer](t.Context(), "/bin/sh", "-c", "echo no such socket >&2; exit 3")
+func TestAskReportsFailureAndErrorOutputOfChild(t *testing.T) {
+	c, err := start[struct{}, answer](t.Context(), "/bin/sh", "-c",
+		`read a; echo '{"err":""}'; read b; echo '{"err":"boom"}'; read c; echo no such socket >&2; exit 3`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.ask(struct{}{}); err == nil || !strings.Contains(err.Error(), "no such socket") {
-		t.Errorf("ask = %v, want its error output", err)
-	}
-}
-
-func TestAskReturnsFailureAsError(t *testing.T) {
-	c, err := start[struct{}, answer](t.Context(), "/bin/sh", "-c", `read a; echo '{"err":""}'; read b; echo '{"err":"boom"}'; read c`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.stop()
 	if _, err := c.ask(struct{}{}); err != nil {
 		t.Errorf("good answer: %v", err)
 	}
-	if _, err := c.ask(struct{}{}); err == nil || !strings.Contains(err.Error(), "boom") {
-		t.Errorf("failed answer: %v", err)
+	for _, want := range []string{"boom", "no such socket"} {
+		if _, err := c.ask(struct{}{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("ask = %v, want an error with %q", err, want)
+		}
 	}
 }
 

@@ -15,10 +15,8 @@ type figure struct {
 
 // of returns the figure, and false if it was not measured.
 func (f figure) of(r *Results) (float64, bool) {
-	var found *Figure
-	if f.candidate != "" {
-		found = r.outcome(f.scenario).figure(f.candidate, f.metric)
-	} else if i := indexStep(r.Steps, f.scenario); i >= 0 {
+	found := r.outcome(f.scenario).figure(f.candidate, f.metric)
+	if i := indexStep(r.Steps, f.scenario); i >= 0 {
 		found = r.Steps[i].Metrics[f.metric]
 	}
 	if found == nil {

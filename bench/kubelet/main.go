@@ -36,10 +36,8 @@ import (
 const eventBuffer = 1 << 15
 
 type config struct {
-	socket  string
-	root    string
-	period  time.Duration
-	timeout time.Duration
+	socket, root    string
+	period, timeout time.Duration
 }
 
 func main() {
@@ -59,13 +57,10 @@ func main() {
 }
 
 func (c config) run(ctx context.Context) error {
-	if c.socket == "" {
-		return errors.New("-socket is required")
+	if c.socket == "" || c.root == "" {
+		return errors.New("-socket and -root are required")
 	}
-	if c.root == "" {
-		return errors.New("-root is required")
-	}
-	runtime, err := c.manager(ctx, c.root)
+	runtime, err := c.manager(ctx)
 	if err != nil {
 		return err
 	}
@@ -92,7 +87,9 @@ func (c config) generator(runtime kubecontainer.Runtime) probe.Candidate {
 				if !ok {
 					return context.Cause(ctx)
 				}
-				drain(events, began, emit)
+				for len(events) > 0 {
+					emit(event(<-events, began))
+				}
 				began = at
 			case e := <-events:
 				emit(event(e, began))
@@ -119,17 +116,6 @@ func relist(ctx context.Context, generator *pleg.GenericPLEG, period time.Durati
 	}
 }
 
-func drain(events <-chan *pleg.PodLifecycleEvent, began time.Time, emit func(probe.Event)) {
-	for {
-		select {
-		case e := <-events:
-			emit(event(e, began))
-		default:
-			return
-		}
-	}
-}
-
 func event(e *pleg.PodLifecycleEvent, began time.Time) probe.Event {
 	id, _ := e.Data.(string)
 	return probe.Event{Type: string(e.Type), ID: id, At: began}
@@ -142,7 +128,7 @@ type noImages struct {
 
 // manager is the kubelet's runtime manager with stubs for the parts that start
 // pods: a relist uses none of them.
-func (c config) manager(ctx context.Context, root string) (kubecontainer.Runtime, error) {
+func (c config) manager(ctx context.Context) (kubecontainer.Runtime, error) {
 	endpoint := "unix://" + c.socket
 	tracing := noop.NewTracerProvider()
 	runtimeService, err := remote.NewRemoteRuntimeService(ctx, endpoint, c.timeout, tracing, false)
@@ -153,7 +139,7 @@ func (c config) manager(ctx context.Context, root string) (kubecontainer.Runtime
 	manager, _, err := kuberuntime.NewKubeGenericRuntimeManager(ctx,
 		&record.FakeRecorder{},
 		proberesults.NewManager(), proberesults.NewManager(), proberesults.NewManager(),
-		root, root, &cadvisorapi.MachineInfo{MachineID: "bench"},
+		c.root, c.root, &cadvisorapi.MachineInfo{MachineID: "bench"},
 		nil, 110, kubecontainer.RealOS{}, nil, nil,
 		flowcontrol.NewBackOff(time.Second, time.Minute),
 		true, nil, 0, 0, "NeverVerify", nil, "", "", &yes, false, metav1.Duration{Duration: 100 * time.Millisecond},

@@ -30,16 +30,14 @@ func (m *memory) GetPodStatus(_ context.Context, pod *kubecontainer.Pod) (*kubec
 func BenchmarkRelist(b *testing.B) {
 	const containers = 3
 	for _, pods := range []int{110, 1000, 5000} {
-		lists := map[string][2][]*kubecontainer.Pod{
-			"anew":  {makePods(pods, containers), makePods(pods, containers)},
-			"again": {makePods(pods, containers)},
-		}
-		lists["again"] = [2][]*kubecontainer.Pod{lists["again"][0], lists["again"][0]}
-		for _, listed := range []string{"anew", "again"} {
-			b.Run(fmt.Sprintf("impl=kubelet/pods=%d/listed=%s", pods, listed), func(b *testing.B) {
-				relistUnchanged(b, lists[listed], pods, containers)
-			})
-		}
+		first, second := makePods(pods, containers), makePods(pods, containers)
+		name := fmt.Sprintf("impl=kubelet/pods=%d/listed=", pods)
+		b.Run(name+"anew", func(b *testing.B) {
+			relistUnchanged(b, [2][]*kubecontainer.Pod{first, second}, pods, containers)
+		})
+		b.Run(name+"again", func(b *testing.B) {
+			relistUnchanged(b, [2][]*kubecontainer.Pod{first, first}, pods, containers)
+		})
 	}
 }
 

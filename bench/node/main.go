@@ -18,27 +18,25 @@ import (
 
 func main() {
 	socket := flag.String("socket", "", "socket to serve on")
-	seed := flag.Uint64("seed", 1, "seed of names, IDs and latencies")
 	flag.Parse()
-	if err := run(context.Background(), *socket, *seed); err != nil {
+	if err := run(context.Background(), *socket); err != nil {
 		fmt.Fprintln(os.Stderr, "node:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, socket string, seed uint64) error {
+func run(ctx context.Context, socket string) error {
 	if socket == "" {
 		return errors.New("-socket is required")
 	}
-	runtime, err := simruntime.New(simruntime.Options{Seed: seed})
+	runtime, err := simruntime.New(simruntime.Options{Seed: 1})
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// The node listens before its first answer: a client may connect at once.
-	var lc net.ListenConfig
-	listener, err := lc.Listen(ctx, "unix", socket)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", socket)
 	if err != nil {
 		return err
 	}
@@ -74,7 +72,7 @@ func (n *node) handle(ctx context.Context, o control.Order) control.Answer {
 		n.reset()
 		change, ok := changes[o.Change]
 		if !ok {
-			return control.Answer{Err: fmt.Sprintf("unknown change %q: have restart, replace, exit and remove", o.Change)}
+			return control.Answer{Err: fmt.Sprintf("unknown change %q: have restart and exit", o.Change)}
 		}
 		answer.Changed = len(n.runtime.Burst(o.Pods, change))
 	case control.NodeHang:
@@ -95,10 +93,7 @@ func (n *node) handle(ctx context.Context, o control.Order) control.Answer {
 	return answer
 }
 
-var changes = map[string]simruntime.Change{
-	"restart": simruntime.Restart, "replace": simruntime.Replace,
-	"exit": simruntime.Exit, "remove": simruntime.Remove,
-}
+var changes = map[string]simruntime.Change{"restart": simruntime.Restart, "exit": simruntime.Exit}
 
 // A larger node does not fit into memory.
 const mostPods, mostContainers = 100_000, 1000
@@ -107,7 +102,7 @@ func (n *node) populate(o control.Order) (int, error) {
 	if o.Pods > mostPods || o.Containers > mostContainers {
 		return 0, fmt.Errorf("populate: %d pods of %d containers, want at most %d of %d", o.Pods, o.Containers, mostPods, mostContainers)
 	}
-	population := simruntime.Population{Pods: o.Pods, Containers: o.Containers, Dead: o.Dead}
+	population := simruntime.Population{Pods: o.Pods, Containers: o.Containers}
 	if o.Finished {
 		population.Exited = o.Containers
 	}
@@ -148,6 +143,45 @@ func (n *node) hang(pods int) (int, error) {
 	return pods, nil
 }
 
+// churn replaces the first container of one pod after the other at a steady rate.
+// The pods take turns: two changes of one pod are as far apart as possible, so that
+// a relist sees both. It blocks until the end, and answers with the time of each
+// new container.
+func (n *node) churn(ctx context.Context, o control.Order) (control.Answer, error) {
+	pods := n.runtime.Pods()
+	total := int(o.Rate * o.Seconds)
+	answer := control.Answer{Log: make([]control.Arrival, 0, total)}
+	began := time.Now()
+	for i := range total {
+		due := began.Add(time.Duration(float64(i) / o.Rate * float64(time.Second)))
+		select {
+		case <-time.After(time.Until(due)):
+		case <-ctx.Done():
+			return answer, context.Cause(ctx)
+		}
+		id, err := n.replace(pods[i%len(pods)].UID)
+		if err != nil {
+			return answer, err
+		}
+		answer.Log = append(answer.Log, control.Arrival{Type: "ContainerStarted", ID: id, UnixNS: time.Now().UnixNano()})
+	}
+	answer.Changed = total
+	return answer, nil
+}
+
+// replace restarts the first container of a pod, removes the exited one and
+// returns the ID of the new one.
+func (n *node) replace(uid string) (id string, err error) {
+	n.runtime.Update(func(tx *simruntime.Txn) {
+		pod, _ := tx.Pod(uid)
+		var next simruntime.Container
+		if next, err = tx.RestartContainer(pod.Containers[0].ID); err == nil {
+			id, err = next.ID, tx.PruneDead(uid)
+		}
+	})
+	return id, err
+}
+
 func (n *node) reset() {
 	n.runtime.ResetStats()
 	n.cpu = control.CPUSeconds()
@@ -160,7 +194,7 @@ func (n *node) stats() control.Answer {
 		CPUSeconds: control.CPUSeconds() - n.cpu, RPCs: make(map[string]control.RPC, len(s.RPCs)),
 	}
 	for name, r := range s.RPCs {
-		a.RPCs[name] = control.RPC{Calls: r.Calls, Errors: r.Errors, TimeMS: float64(r.Time) / float64(time.Millisecond)}
+		a.RPCs[name] = control.RPC{Calls: r.Calls, TimeMS: float64(r.Time) / float64(time.Millisecond)}
 	}
 	return a
 }

@@ -45,12 +45,11 @@ func Serve(ctx context.Context, candidate Candidate, width Width, in io.Reader, 
 	err := control.Serve(in, out, func(c control.Command) control.Report {
 		switch c.Do {
 		case control.ClientStart:
-			p.start(ctx, candidate)
-			return control.Report{}
+			p.started = true
+			go func() { p.ended <- candidate(ctx, p.emit) }()
 		case control.ClientExpect:
 			runtime.GC()
 			p.expect(c.Want, c.Keep)
-			return control.Report{}
 		case control.ClientWait:
 			return p.wait(time.Duration(c.TimeoutMS) * time.Millisecond)
 		case control.ClientReport:
@@ -58,6 +57,7 @@ func Serve(ctx context.Context, candidate Candidate, width Width, in io.Reader, 
 		default:
 			return control.Report{Err: fmt.Sprintf("unknown command %q", c.Do)}
 		}
+		return control.Report{}
 	})
 	cancel()
 	if p.started {
@@ -97,11 +97,6 @@ type window struct {
 type tally struct {
 	count       int
 	first, last time.Time
-}
-
-func (p *probe) start(ctx context.Context, candidate Candidate) {
-	p.started = true
-	go func() { p.ended <- candidate(ctx, p.emit) }()
 }
 
 func (p *probe) expect(want map[string]int, keep bool) {

@@ -26,9 +26,7 @@ func TestWindowMeasuresFromItsRelist(t *testing.T) {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}, nil)
-	ask(control.Command{Do: control.ClientExpect, Want: map[string]int{"ContainerDied": 2, "PodSync": 1}, Keep: true})
-	ask(control.Command{Do: control.ClientStart})
-	r := ask(control.Command{Do: control.ClientWait, TimeoutMS: 60_000})
+	r := benchtest.Start(ask, map[string]int{"ContainerDied": 2, "PodSync": 1}, time.Minute)
 	died := r.Seen["ContainerDied"]
 	if !r.Done || died.Count != 2 || r.Seen["PodSync"].Count != 1 || r.Missed != 3 || r.Repaired != 1 {
 		t.Errorf("report is %+v", r)
@@ -46,9 +44,7 @@ func TestWindowMeasuresFromItsRelist(t *testing.T) {
 	if r := ask(control.Command{Do: control.ClientReport}); len(r.Seen) != 0 || !r.Done {
 		t.Errorf("a new window has %+v", r)
 	}
-	if err := end(); err != nil {
-		t.Error(err)
-	}
+	end(nil)
 }
 
 func TestWaitEndsAtItsTimeout(t *testing.T) {
@@ -56,27 +52,19 @@ func TestWaitEndsAtItsTimeout(t *testing.T) {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}, nil)
-	ask(control.Command{Do: control.ClientExpect, Want: map[string]int{"ContainerDied": 1}})
-	ask(control.Command{Do: control.ClientStart})
-	if r := ask(control.Command{Do: control.ClientWait, TimeoutMS: 1}); r.Done {
+	if r := benchtest.Start(ask, map[string]int{"ContainerDied": 1}, time.Millisecond); r.Done {
 		t.Errorf("done without the event: %+v", r)
 	}
-	if err := end(); err != nil {
-		t.Error(err)
-	}
+	end(nil)
 }
 
 func TestServeReturnsCandidateError(t *testing.T) {
 	boom := errors.New("boom")
 	ask, end := benchtest.Serve(t, func(context.Context, func(probe.Event)) error { return boom }, nil)
-	ask(control.Command{Do: control.ClientExpect, Want: map[string]int{"ContainerDied": 1}})
-	ask(control.Command{Do: control.ClientStart})
-	if r := ask(control.Command{Do: control.ClientWait, TimeoutMS: 60_000}); !strings.Contains(r.Err, "boom") {
+	if r := benchtest.Start(ask, map[string]int{"ContainerDied": 1}, time.Minute); !strings.Contains(r.Err, "boom") {
 		t.Errorf("report is %+v, want the error", r)
 	}
-	if err := end(); !errors.Is(err, boom) {
-		t.Errorf("Serve = %v, want the candidate's error", err)
-	}
+	end(boom)
 }
 
 func TestServeRejectsUnknownCommandAndBadMessage(t *testing.T) {
@@ -84,9 +72,7 @@ func TestServeRejectsUnknownCommandAndBadMessage(t *testing.T) {
 	if r := ask(control.Command{Do: "dance"}); !strings.Contains(r.Err, `unknown command "dance"`) {
 		t.Errorf("report is %+v", r)
 	}
-	if err := end(); err != nil {
-		t.Error(err)
-	}
+	end(nil)
 	err := probe.Serve(t.Context(), nil, nil, strings.NewReader("{\n"), io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "control message") {
 		t.Errorf("Serve of a bad message = %v", err)

@@ -1,6 +1,22 @@
+// Package serial has the algorithm of the kubelet's pod lifecycle event generator
+// (GenericPLEG of Kubernetes v1.36) on the types of package pleg: one goroutine
+// lists all pods, compares, and inspects one changed pod after the other.
+//
+// The benchmarks compare the pipeline with it, and tests require that the pipeline
+// has the same events and cache. It therefore keeps the kubelet's weaknesses: a
+// slow inspection delays every pod behind it, and an event that does not fit into
+// the channel is discarded.
+//
+// Four differences from the kubelet are intended. Events have typed fields and a
+// number. The known addresses of a pod survive a failed inspection. An answer
+// without a status is an error, not a crash. A removed pod that never had a
+// container leaves no record.
+//
+// As in the kubelet, a panic in the runtime is not caught.
 package serial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,15 +66,9 @@ func (o *Options) complete() error {
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
-	if o.ListTimeout == 0 {
-		o.ListTimeout = DefaultTimeout
-	}
-	if o.InspectTimeout == 0 {
-		o.InspectTimeout = DefaultTimeout
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.ListTimeout = cmp.Or(o.ListTimeout, DefaultTimeout)
+	o.InspectTimeout = cmp.Or(o.InspectTimeout, DefaultTimeout)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return nil
 }
 
@@ -106,6 +116,53 @@ func New(rt pleg.Runtime, opts Options) (*PLEG, error) {
 		reinspect: make(map[pleg.PodUID]struct{}),
 		cache:     make(map[pleg.PodUID]entry),
 	}, nil
+}
+
+// RequestReinspect makes the next relist inspect the pod even without a change. A
+// request for an unknown pod waits until a list has it.
+func (p *PLEG) RequestReinspect(uid pleg.PodUID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reinspect[uid] = struct{}{}
+}
+
+// Status returns the pod's last status, or the error of its last inspection.
+// The status of an unknown pod has only its UID.
+func (p *PLEG) Status(uid pleg.PodUID) (*pleg.PodStatus, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e, ok := p.cache[uid]
+	if !ok {
+		return &pleg.PodStatus{UID: uid}, nil
+	}
+	return e.status, e.err
+}
+
+// Discarded returns how many events did not fit into Options.Events.
+func (p *PLEG) Discarded() uint64 { return p.discarded.Load() }
+
+// clearReinspect reports whether there is a request, and removes it before the
+// inspection begins: a request during the inspection waits for the next relist.
+func (p *PLEG) clearReinspect(uid pleg.PodUID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.reinspect[uid]
+	delete(p.reinspect, uid)
+	return ok
+}
+
+func (p *PLEG) set(uid pleg.PodUID, e entry) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cache[uid] = e
+}
+
+// forget drops a removed pod.
+func (p *PLEG) forget(uid pleg.PodUID) {
+	delete(p.records, uid)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.cache, uid)
 }
 
 // Run relists at once, and again a period after the end of each relist. It blocks

@@ -67,6 +67,22 @@ func read[E any](r *readers, events <-chan E) {
 	})
 }
 
+// measure sends a batch to the subscribers in each iteration.
+func (r *readers) measure(b *testing.B, subscribers, stalled int, send, stop func()) {
+	b.ReportAllocs()
+	for b.Loop() {
+		r.batch.Add(subscribers - stalled)
+		send()
+		r.batch.Wait()
+	}
+	n := float64(b.N) * fanOutBatch * float64(subscribers)
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/n, "ns/event-subscriber")
+	stop()
+	if err := r.all.Wait(); err != nil {
+		b.Error(err)
+	}
+}
+
 func dispatcherFanOut(b *testing.B, subscribers, stalled int) {
 	d, err := dispatcher.New(dispatcher.Options{
 		History: pipeline.DefaultHistory, SlowAfter: pipeline.DefaultSlowAfter, Logger: slog.New(slog.DiscardHandler),
@@ -86,29 +102,15 @@ func dispatcherFanOut(b *testing.B, subscribers, stalled int) {
 	}
 	outcomes := make(chan stage.Outcome, stage.OutcomeBuffer)
 	r.all.Go(func() error { return d.Run(outcomes) })
-	batch := makeEvents()
-	b.ReportAllocs()
-	for b.Loop() {
-		r.batch.Add(subscribers - stalled)
+	batch := make([]pleg.Event, fanOutBatch)
+	for i := range batch {
+		batch[i] = pleg.Event{Type: pleg.ContainerDied, PodUID: pleg.PodUID(fmt.Sprintf("uid-%d", i)), ContainerID: "c"}
+	}
+	r.measure(b, subscribers, stalled, func() {
 		for i := range batch {
 			outcomes <- stage.Outcome{Events: batch[i : i+1]}
 		}
-		r.batch.Wait()
-	}
-	perEventAndSubscriber(b, subscribers)
-	close(outcomes)
-	if err := r.all.Wait(); err != nil {
-		b.Error(err)
-	}
-}
-
-// makeEvents returns a batch of events of different pods.
-func makeEvents() []pleg.Event {
-	events := make([]pleg.Event, fanOutBatch)
-	for i := range events {
-		events[i] = pleg.Event{Type: pleg.ContainerDied, PodUID: pleg.PodUID(fmt.Sprintf("uid-%d", i)), ContainerID: "c"}
-	}
-	return events
+	}, func() { close(outcomes) })
 }
 
 func broadcasterFanOut(b *testing.B, full watch.FullChannelBehavior, subscribers, stalled int) {
@@ -124,24 +126,11 @@ func broadcasterFanOut(b *testing.B, full watch.FullChannelBehavior, subscribers
 		}
 	}
 	object := &metav1.Status{}
-	b.ReportAllocs()
-	for b.Loop() {
-		r.batch.Add(subscribers - stalled)
+	r.measure(b, subscribers, stalled, func() {
 		for range fanOutBatch {
 			if err := broadcaster.Action(watch.Modified, object); err != nil {
 				b.Fatal(err)
 			}
 		}
-		r.batch.Wait()
-	}
-	perEventAndSubscriber(b, subscribers)
-	broadcaster.Shutdown()
-	if err := r.all.Wait(); err != nil {
-		b.Error(err)
-	}
-}
-
-func perEventAndSubscriber(b *testing.B, subscribers int) {
-	n := float64(b.N) * fanOutBatch * float64(subscribers)
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/n, "ns/event-subscriber")
+	}, broadcaster.Shutdown)
 }

@@ -1,4 +1,39 @@
+// Package control is the protocol between the benchmark and the processes it
+// measures: one JSON object per line on standard input, and one line of answer for
+// each on standard output.
+//
+// There are two kinds. A client runs a candidate (the serial baseline, the
+// kubelet's own generator or the pipeline) and takes a [Command]; the node runs
+// the simulated container runtime and takes an [Order].
 package control
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// Serve answers every message of in on out until in ends. It returns an error if a
+// message cannot be read or an answer cannot be written.
+func Serve[In, Out any](in io.Reader, out io.Writer, handle func(In) Out) error {
+	messages, answers := json.NewDecoder(in), json.NewEncoder(out)
+	for {
+		var message In
+		if err := messages.Decode(&message); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("read control message: %w", err)
+		}
+		if err := answers.Encode(handle(message)); err != nil {
+			return fmt.Errorf("answer control message: %w", err)
+		}
+	}
+}
 
 // Command is a request to a client.
 type Command struct {
@@ -58,15 +93,12 @@ type Report struct {
 type Order struct {
 	// Do is one of the Node constants.
 	Do string `json:"do"`
-	// Pods and Containers describe the pods that NodePopulate adds. Dead is the
-	// number of earlier, exited attempts of each container. Finished pods have
-	// exited containers and a sandbox that is not ready.
+	// Pods and Containers describe the pods that NodePopulate adds. Finished pods
+	// have exited containers and a sandbox that is not ready.
 	Pods       int  `json:"pods,omitempty"`
 	Containers int  `json:"containers,omitempty"`
-	Dead       int  `json:"dead,omitempty"`
 	Finished   bool `json:"finished,omitempty"`
-	// Change is restart, replace, exit or remove. NodeBurst applies it to that
-	// many pods in one step.
+	// Change is restart or exit. NodeBurst applies it to that many pods in one step.
 	Change string `json:"change,omitempty"`
 	// Profile is the name of a latency profile of the simulated runtime.
 	Profile string `json:"profile,omitempty"`
@@ -91,8 +123,7 @@ const (
 
 // RPC counts the calls of one kind at the runtime.
 type RPC struct {
-	Calls  int64 `json:"calls"`
-	Errors int64 `json:"errors,omitempty"`
+	Calls int64 `json:"calls"`
 	// TimeMS is the sum of their durations, without the wait for the limit.
 	TimeMS float64 `json:"timeMS"`
 }
@@ -117,3 +148,56 @@ func (r Report) Failure() string { return r.Err }
 
 // Failure is the error, or empty.
 func (a Answer) Failure() string { return a.Err }
+
+// Usage is what a process has used, in total or between two marks.
+type Usage struct {
+	WallSeconds float64 `json:"wallSeconds"`
+	CPUSeconds  float64 `json:"cpuSeconds"`
+	// Allocs and AllocBytes count heap allocations.
+	Allocs     uint64 `json:"allocs"`
+	AllocBytes uint64 `json:"allocBytes"`
+	// RSSBytes is the resident memory now.
+	RSSBytes uint64 `json:"rssBytes"`
+}
+
+// Mark is a time and the usage until then.
+type Mark struct {
+	at    time.Time
+	usage Usage
+}
+
+// Now returns a mark of this process.
+func Now() Mark {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return Mark{at: time.Now(), usage: Usage{
+		CPUSeconds: CPUSeconds(), Allocs: m.Mallocs, AllocBytes: m.TotalAlloc, RSSBytes: rss(),
+	}}
+}
+
+// Since returns what this process has used since an earlier mark.
+func (m Mark) Since(earlier Mark) Usage {
+	u := m.usage
+	u.WallSeconds = m.at.Sub(earlier.at).Seconds()
+	u.CPUSeconds -= earlier.usage.CPUSeconds
+	u.Allocs -= earlier.usage.Allocs
+	u.AllocBytes -= earlier.usage.AllocBytes
+	return u
+}
+
+// CPUSeconds returns the user and system time of this process.
+func CPUSeconds() float64 {
+	var r syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+		return 0
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano()).Seconds()
+}
+
+// rss returns the resident memory in bytes, or zero if /proc does not have it.
+func rss() uint64 {
+	data, _ := os.ReadFile("/proc/self/statm")
+	var total, resident uint64
+	_, _ = fmt.Sscan(string(data), &total, &resident)
+	return resident * uint64(os.Getpagesize())
+}
