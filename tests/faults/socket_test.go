@@ -10,7 +10,6 @@ import (
 
 	"github.com/sourcegraph/conc/pool"
 
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
@@ -54,7 +53,7 @@ func runOverSocket(t *testing.T, s scenario) {
 	f.play()
 	f.waitForCache(time.Minute)
 	p := promised(s)
-	p.all = false // the first changes may come before the stream
+	p.All = false // the first changes may come before the stream
 	f.end(p)
 }
 
@@ -67,13 +66,13 @@ func (f *fixture) waitForCache(patience time.Duration) {
 	defer cancel()
 	for {
 		asked := time.Now()
-		for uid := range f.lifecycle.pods {
-			if _, err := f.pipe.Cache().GetNewerThan(ctx, pleg.PodUID(uid), asked); err != nil && ctx.Err() != nil {
+		for uid := range f.history.Pods() {
+			if _, err := f.Cache().GetNewerThan(ctx, uid, asked); err != nil && ctx.Err() != nil {
 				f.t.Errorf("pod %s has no newer status within %v: %v", uid, patience, err)
 			}
 		}
 		diff := f.cacheDiff()
-		if ok, _ := f.pipe.Healthy(); ok && diff == "" {
+		if ok, _ := f.Healthy(); ok && diff == "" {
 			return
 		}
 		if ctx.Err() != nil {
