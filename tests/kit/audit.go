@@ -34,7 +34,7 @@ func (c *StreamCheck) Audit(truth Truth, wants func(Pod, Container) bool) {
 }
 
 func (c *StreamCheck) auditContainer(uid pleg.PodUID, id pleg.ContainerID, now Container) {
-	want := stateSteps[now.State]
+	want := StateSteps[now.State]
 	l := c.life(uid, id)
 	if l.step != want && !l.loose {
 		c.Problem("container %.12s of pod %s is %v, its last event was step %d", id, uid, now.State, l.step)

@@ -21,9 +21,11 @@ const (
 	Removed
 )
 
-var stepOf = map[pleg.EventType]Step{pleg.ContainerStarted: Started, pleg.ContainerDied: Died, pleg.ContainerRemoved: Removed}
+// EventSteps are the steps that events report.
+var EventSteps = map[pleg.EventType]Step{pleg.ContainerStarted: Started, pleg.ContainerDied: Died, pleg.ContainerRemoved: Removed}
 
-var stateSteps = map[pleg.State]Step{pleg.StateRunning: Started, pleg.StateExited: Died}
+// StateSteps are the steps of containers in a state.
+var StateSteps = map[pleg.State]Step{pleg.StateRunning: Started, pleg.StateExited: Died}
 
 // Promise is what a subscriber's stream keeps, beside the order of each container's
 // steps.
@@ -138,7 +140,7 @@ func (c *StreamCheck) addSync(ev pleg.Event) {
 }
 
 func (c *StreamCheck) addStep(ev pleg.Event) {
-	next, ok := stepOf[ev.Type]
+	next, ok := EventSteps[ev.Type]
 	if !ok {
 		c.Problem("%s: not subscribed to", describe(ev))
 		return
@@ -202,7 +204,7 @@ func (h *History) Record(truth Truth) {
 	for uid, pod := range truth {
 		h.pods[uid] = true
 		for id, c := range pod.Containers {
-			now[id] = stateSteps[c.State]
+			now[id] = StateSteps[c.State]
 		}
 	}
 	for id := range h.steps {
@@ -221,7 +223,7 @@ func (h *History) Check(t testing.TB, events []pleg.Event, p Promise) {
 	t.Helper()
 	check := NewStreamCheck(p, t.Errorf)
 	for _, ev := range events {
-		if _, ok := h.steps[ev.ContainerID]; !ok && stepOf[ev.Type] != NoStep {
+		if _, ok := h.steps[ev.ContainerID]; !ok && EventSteps[ev.Type] != NoStep {
 			if !p.Lies {
 				t.Errorf("event of a container that never existed: %+v", ev)
 			}

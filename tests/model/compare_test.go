@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/bench/serial"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // modelBuffer has room for all events between two comparisons: none is discarded.
@@ -53,52 +53,28 @@ func (f fault) inject(ctx context.Context, contained bool) error {
 	}
 }
 
-// seen is an event without its sequence number, in a form that == compares.
-type seen struct {
-	pleg.Event
-	exited bool
-	exit   int32
-	at     int64
-}
-
-func seenOf(e pleg.Event) seen {
-	s := seen{Event: e, at: e.ObservedAt.UnixNano()}
-	if e.ExitCode != nil {
-		s.exited, s.exit = true, *e.ExitCode
-	}
-	s.Seq, s.ExitCode, s.ObservedAt = 0, nil, time.Time{}
-	return s
-}
-
-func (s seen) String() string {
+// describe returns an event in short.
+func describe(e pleg.Event) string {
 	exit := ""
-	if s.exited {
-		exit = fmt.Sprintf(" exit %d %s", s.exit, s.Reason)
+	if e.ExitCode != nil {
+		exit = fmt.Sprintf(" exit %d %s", *e.ExitCode, e.Reason)
 	}
-	return fmt.Sprintf("%s(%s %s/%d%s) of %q at %d ms", s.Type, s.ContainerID, s.ContainerName, s.Attempt, exit,
-		s.PodNamespace+"/"+s.PodName, s.at/int64(time.Millisecond)%1_000_000)
+	return fmt.Sprintf("%s(%s %s/%d%s) of %s/%s at %d ms", e.Type, e.ContainerID, e.ContainerName, e.Attempt, exit,
+		e.PodNamespace, e.PodName, e.ObservedAt.UnixMilli()%1_000_000)
 }
 
-func lines(events []seen) string {
+func lines(events []pleg.Event) string {
 	var b strings.Builder
 	for _, e := range events {
-		fmt.Fprintf(&b, "\n\t\t%v", e)
+		b.WriteString("\n\t\t" + describe(e))
 	}
 	return b.String()
 }
 
-// byPod returns the events of each pod, in order.
-func byPod(events []pleg.Event) map[pleg.PodUID][]seen {
-	pods := make(map[pleg.PodUID][]seen)
-	for _, e := range events {
-		pods[e.PodUID] = append(pods[e.PodUID], seenOf(e))
-	}
-	return pods
-}
-
-func sameEvents(t *testing.T, when string, uid pleg.PodUID, got, want []seen) {
+// sameEvents compares events, but not their numbers.
+func sameEvents(t *testing.T, when string, uid pleg.PodUID, got, want []pleg.Event) {
 	t.Helper()
-	if !slices.Equal(got, want) {
+	if !slices.EqualFunc(got, want, func(a, b pleg.Event) bool { a.Seq = b.Seq; return kit.EqualEvents(a, b) }) {
 		t.Errorf("%s: events of pod %s\n\tpipeline:%s\n\treference:%s", when, uid, lines(got), lines(want))
 	}
 }

@@ -246,3 +246,47 @@ func (r *freeRuntime) checkHung() {
 		r.violations = append(r.violations, fmt.Sprintf("%d of %d inspectors are with hung pods at %v", hung, r.inspectors, r.now()))
 	}
 }
+
+// podRuntime is a freeRuntime that can list one pod.
+type podRuntime struct{ *freeRuntime }
+
+func (r podRuntime) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, error) {
+	l := &listing{at: r.now(), only: uid, pods: make(map[pleg.PodUID]*pleg.Pod)}
+	n := r.startPodList(l)
+	good := false
+	defer func() { r.finishPodList(l, good) }()
+	pods, err := r.list(ctx, l, r.roll("list of "+string(uid), n))
+	if good = err == nil; !good || len(pods) == 0 {
+		return nil, err
+	}
+	return pods[0], nil
+}
+
+func (r podRuntime) startPodList(l *listing) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	under := 0
+	for uid, lists := range r.podLists {
+		if len(lists) > 0 && lists[len(lists)-1].done == 0 {
+			under++
+			if uid == l.only {
+				r.violations = append(r.violations, fmt.Sprintf("two lists of pod %s at %v", uid, l.at))
+			}
+		}
+	}
+	if under == r.inspectors {
+		r.violations = append(r.violations, fmt.Sprintf("%d lists of one pod at %v", under+1, l.at))
+	}
+	r.podLists[l.only] = append(r.podLists[l.only], l)
+	return len(r.podLists[l.only])
+}
+
+// finishPodList records the end of the list. If it failed, all pods are listed.
+func (r podRuntime) finishPodList(l *listing, good bool) {
+	if !good {
+		r.wake()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l.done = r.now()
+}

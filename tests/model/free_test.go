@@ -36,20 +36,8 @@ type freeRun struct {
 	waited []*wait
 }
 
-func freeRunning(t *testing.T, seed uint64, inspectors int) {
-	b := &freeRun{runtime: newFreeRuntime(newHistory(seed), inspectors), quarantine: 1}
-	b.run(t, b.runtime)
-}
-
-func quarantined(t *testing.T, seed uint64, inspectors int) {
-	b := &freeRun{runtime: newFreeRuntime(newHistory(seed), inspectors), quarantine: 5 * time.Second}
-	b.runtime.hungAfter = freeHungAfter
-	b.run(t, b.runtime)
-}
-
-func singlePods(t *testing.T, seed uint64, inspectors int) {
-	b := &freeRun{runtime: newFreeRuntime(newHistory(seed), inspectors), listsPods: true, quarantine: 1}
-	b.run(t, podRuntime{b.runtime})
+func newFreeRun(h *history, inspectors int) *freeRun {
+	return &freeRun{runtime: newFreeRuntime(h, inspectors), quarantine: 1}
 }
 
 // run plays a history and judges afterwards.
@@ -98,12 +86,12 @@ func (b *freeRun) receive(t *testing.T, events <-chan pleg.Event) {
 		}
 		seq = e.Seq
 		if !e.ObservedAt.After(b.marked) {
-			t.Errorf("%v comes after the bookmark of %v", seenOf(e), b.marked)
+			t.Errorf("%s comes after the bookmark of %v", describe(e), b.marked)
 		}
 		status, _ := b.p.Cache().Get(e.PodUID)
 		older := status != nil && !status.ObservedAt.IsZero() && status.ObservedAt.Before(e.ObservedAt)
 		if older || !kit.Fresh(b.p.Cache(), e.PodUID, e.ObservedAt.Add(-1)) {
-			t.Errorf("%v comes before the cache is as new: %+v", seenOf(e), status)
+			t.Errorf("%s comes before the cache is as new: %+v", describe(e), status)
 		}
 		b.events = append(b.events, received{Event: e, when: b.runtime.now()})
 	}

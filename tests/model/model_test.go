@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -28,20 +29,31 @@ func TestModelLockstep(t *testing.T) {
 // must equal a reference that gets the observations for which the pipeline inspected,
 // and it must not skip an observation that it had time for.
 func TestModelFreeRunning(t *testing.T) {
-	eachSeed(t, 1, freeRunning)
+	eachSeed(t, 1, func(t *testing.T, seed uint64, inspectors int) {
+		b := newFreeRun(newHistory(seed), inspectors)
+		b.run(t, b.runtime)
+	})
 }
 
 // TestModelSinglePods is TestModelFreeRunning with lists of single pods beside lists of
 // all pods: the list that began last counts.
 func TestModelSinglePods(t *testing.T) {
-	eachSeed(t, 1, singlePods)
+	eachSeed(t, 1, func(t *testing.T, seed uint64, inspectors int) {
+		b := newFreeRun(newHistory(seed), inspectors)
+		b.listsPods = true
+		b.run(t, podRuntime{b.runtime})
+	})
 }
 
 // TestModelQuarantine is TestModelFreeRunning with quarantine: the pipeline cancels
 // inspections because too many hang, and their pods wait. In the end it must equal the
 // reference all the same.
 func TestModelQuarantine(t *testing.T) {
-	eachSeed(t, 1, quarantined)
+	eachSeed(t, 1, func(t *testing.T, seed uint64, inspectors int) {
+		b := newFreeRun(newHistory(seed), inspectors)
+		b.quarantine, b.runtime.hungAfter = 5*time.Second, freeHungAfter
+		b.run(t, b.runtime)
+	})
 }
 
 // TestModelEvents is TestModelSinglePods with CRI events: complete, incomplete, late,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // wait is one GetNewerThan, for the time of the call.
@@ -67,7 +68,7 @@ func (b *freeRun) checkStatus(t *testing.T, w *wait) {
 			continue
 		}
 		if !ok {
-			rank = removed
+			rank = kit.Removed
 		}
 		if rank < least || rank > last[id] {
 			t.Errorf("GetNewerThan(%s) at %v returned at %v: container %s is at %d, want %d to %d; status %+v",
@@ -121,54 +122,35 @@ func (r *replay) waits(observations []*observation) {
 	}
 }
 
-// The ranks of a container's life.
-const (
-	created = iota
-	running
-	exited
-	removed
-)
-
-func rankOf(s pleg.State) int {
-	switch s {
-	case pleg.StateRunning:
-		return running
-	case pleg.StateExited:
-		return exited
-	default:
-		return created
-	}
-}
-
 // ranks returns how far each container that the pod ever had is at a time.
-func ranks(h *history, uid pleg.PodUID, t time.Duration) map[pleg.ContainerID]int {
-	ranks := make(map[pleg.ContainerID]int)
+func ranks(h *history, uid pleg.PodUID, t time.Duration) map[pleg.ContainerID]kit.Step {
+	ranks := make(map[pleg.ContainerID]kit.Step)
 	for _, v := range h.pods[uid] {
 		if v.from > t {
 			break
 		}
 		for id := range ranks {
-			ranks[id] = removed
+			ranks[id] = kit.Removed
 		}
 		for _, c := range v.containers {
-			ranks[c.ID] = rankOf(c.State)
+			ranks[c.ID] = kit.StateSteps[c.State]
 		}
 		for _, s := range v.sandboxes {
-			ranks[s.ID] = rankOf(s.State)
+			ranks[s.ID] = kit.StateSteps[s.State]
 		}
 	}
 	return ranks
 }
 
-func statusRanks(s *pleg.PodStatus) map[pleg.ContainerID]int {
-	ranks := make(map[pleg.ContainerID]int)
+func statusRanks(s *pleg.PodStatus) map[pleg.ContainerID]kit.Step {
+	ranks := make(map[pleg.ContainerID]kit.Step)
 	for _, c := range s.Containers {
-		ranks[c.ID] = rankOf(c.State)
+		ranks[c.ID] = kit.StateSteps[c.State]
 	}
 	for _, sandbox := range s.Sandboxes {
-		ranks[sandbox.ID] = exited
+		ranks[sandbox.ID] = kit.Died
 		if sandbox.Ready {
-			ranks[sandbox.ID] = running
+			ranks[sandbox.ID] = kit.Started
 		}
 	}
 	return ranks
