@@ -16,20 +16,39 @@ var namespaces = []string{"shop", "batch", "kube-system"}
 type change struct {
 	name   string
 	weight int
-	apply  func(n *node, tx *simruntime.Txn, p simruntime.Pod) (done bool, err error)
+	apply  applyFunc
+}
+
+type applyFunc func(n *node, tx *simruntime.Txn, p simruntime.Pod) (done bool, err error)
+
+// withContainer changes a random container in a state.
+func withContainer(state simruntime.State, do func(*simruntime.Txn, string) error) applyFunc {
+	return func(n *node, tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
+		return n.some(p, state, func(c simruntime.Container) error { return do(tx, c.ID) })
+	}
+}
+
+// withPod changes a pod whose sandbox is ready, or one whose sandbox is not.
+func withPod(ready bool, do func(*simruntime.Txn, string) error) applyFunc {
+	return func(_ *node, tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
+		if p.Sandboxes[0].Ready != ready {
+			return false, nil
+		}
+		return true, do(tx, p.UID)
+	}
 }
 
 var changes = []change{
 	{"container exits", 24, (*node).exit},
 	{"container is restarted", 24, (*node).restart},
 	{"container is created", 5, (*node).create},
-	{"created container is started", 6, (*node).start},
-	{"exited container is removed", 6, (*node).removeDead},
+	{"created container is started", 6, withContainer(simruntime.Created, (*simruntime.Txn).StartContainer)},
+	{"exited container is removed", 6, withContainer(simruntime.Exited, (*simruntime.Txn).RemoveContainer)},
 	{"sandbox is replaced", 5, (*node).replaceSandbox},
 	{"old sandbox is removed", 5, (*node).removeSandbox},
-	{"pod is stopped", 5, (*node).stopPod},
-	{"stopped pod is removed", 5, (*node).removeStopped},
-	{"running pod is removed", 2, (*node).removeRunning},
+	{"pod is stopped", 5, withPod(true, (*simruntime.Txn).StopPod)},
+	{"stopped pod is removed", 5, withPod(false, (*simruntime.Txn).RemovePod)},
+	{"running pod is removed", 2, withPod(true, (*simruntime.Txn).RemovePod)},
 }
 
 // change makes one random change and returns its name, or "" if it fits no pod.
@@ -82,46 +101,39 @@ func (n *node) add() error {
 	return err
 }
 
-// some returns a random container of a pod in a state, and whether one exists.
-func (n *node) some(p simruntime.Pod, state simruntime.State) (c simruntime.Container, ok bool) {
-	if !p.Sandboxes[0].Ready {
-		return c, false
-	}
+// some calls change with a random container of a ready pod in a state, if there is one.
+func (n *node) some(p simruntime.Pod, state simruntime.State, change func(simruntime.Container) error) (bool, error) {
+	var c simruntime.Container
 	seen := 0
 	for _, candidate := range p.Containers {
-		if candidate.State == state && candidate.SandboxID == p.Sandboxes[0].ID {
+		if p.Sandboxes[0].Ready && candidate.State == state && candidate.SandboxID == p.Sandboxes[0].ID {
 			if seen++; n.rng.IntN(seen) == 0 {
-				c, ok = candidate, true
+				c = candidate
 			}
 		}
 	}
-	return c, ok
+	if seen == 0 {
+		return false, nil
+	}
+	return true, change(c)
 }
 
 func (n *node) exit(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
-	c, ok := n.some(p, simruntime.Running)
-	if !ok {
-		return false, nil
-	}
-	code, reason := int32(n.rng.IntN(3)), ""
-	if n.rng.IntN(6) == 0 {
-		code, reason = 137, simruntime.ReasonOOMKilled
-	}
-	return true, tx.ExitContainer(c.ID, code, reason)
+	return n.some(p, simruntime.Running, func(c simruntime.Container) error {
+		if n.rng.IntN(6) == 0 {
+			return tx.ExitContainer(c.ID, 137, simruntime.ReasonOOMKilled)
+		}
+		return tx.ExitContainer(c.ID, int32(n.rng.IntN(3)), "")
+	})
 }
 
 func (n *node) restart(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
-	c, ok := n.some(p, simruntime.Exited)
-	if !ok {
-		return false, nil
-	}
-	if _, err := tx.RestartContainer(c.ID); err != nil {
-		return false, err
-	}
-	if n.rng.IntN(2) == 0 {
-		return true, tx.RemoveContainer(c.ID)
-	}
-	return true, nil
+	return n.some(p, simruntime.Exited, func(c simruntime.Container) error {
+		if _, err := tx.RestartContainer(c.ID); err != nil || n.rng.IntN(2) == 0 {
+			return err
+		}
+		return tx.RemoveContainer(c.ID)
+	})
 }
 
 func (n *node) create(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
@@ -131,22 +143,6 @@ func (n *node) create(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
 	spec := simruntime.ContainerSpec{Name: fmt.Sprintf("late-%d", n.rng.IntN(1e6)), State: simruntime.Created}
 	_, err := tx.AddContainer(p.UID, spec)
 	return true, err
-}
-
-func (n *node) start(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
-	c, ok := n.some(p, simruntime.Created)
-	if !ok {
-		return false, nil
-	}
-	return true, tx.StartContainer(c.ID)
-}
-
-func (n *node) removeDead(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
-	c, ok := n.some(p, simruntime.Exited)
-	if !ok {
-		return false, nil
-	}
-	return true, tx.RemoveContainer(c.ID)
 }
 
 // replaceSandbox stops the sandbox and its containers, and adds new ones.
@@ -169,25 +165,4 @@ func (n *node) removeSandbox(tx *simruntime.Txn, p simruntime.Pod) (bool, error)
 		return false, nil
 	}
 	return true, tx.RemoveSandbox(p.Sandboxes[len(p.Sandboxes)-1].ID)
-}
-
-func (n *node) stopPod(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
-	if !p.Sandboxes[0].Ready {
-		return false, nil
-	}
-	return true, tx.StopPod(p.UID)
-}
-
-func (n *node) removeStopped(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
-	if p.Sandboxes[0].Ready {
-		return false, nil
-	}
-	return true, tx.RemovePod(p.UID)
-}
-
-func (n *node) removeRunning(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
-	if !p.Sandboxes[0].Ready {
-		return false, nil
-	}
-	return true, tx.RemovePod(p.UID)
 }
