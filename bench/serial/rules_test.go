@@ -42,17 +42,6 @@ var ruleTests = []struct {
 			calls: 1,
 		},
 	}},
-	{"first seen after its exit", []step{
-		{pod: "c0=exited /s0=exited", want: "Died(c0) Died(/s0)", calls: 1},
-	}},
-	{"removed while running", []step{
-		{pod: "c0=running /s0=running", want: "Started(c0) Started(/s0)", calls: 1},
-		{pod: "/s0=running", want: "Died(c0) Removed(c0)", calls: 1},
-	}},
-	{"removed after its exit", []step{
-		{pod: "c0=exited /s0=running", want: "Died(c0) Started(/s0)", calls: 1},
-		{pod: "/s0=running", want: "Removed(c0)", calls: 1},
-	}},
 	{"created and unknown are inspected without an event", []step{
 		{pod: "c0=created /s0=running", want: "Started(/s0)", calls: 1},
 		{pod: "c0=unknown /s0=running"},
