@@ -9,9 +9,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/bench/serial"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
@@ -104,84 +102,5 @@ func readRepairs(t *testing.T, events <-chan pleg.Event) (accounted map[pleg.Pod
 		}
 		accounted[ev.PodUID] += ev.Missed
 		repairs[ev.PodUID]++
-	}
-}
-
-// fidelitySteps are the pods at each relist, and which inspections fail then.
-var fidelitySteps = []struct {
-	pods  map[pleg.PodUID]string
-	fails []pleg.PodUID
-}{
-	{pods: map[pleg.PodUID]string{"a": "c1=running c0=created /s=running", "b": "c=running"}},
-	{pods: map[pleg.PodUID]string{"a": "c1=running c0=running /s=running", "b": "c=exited", "n": "c=running"}, fails: []pleg.PodUID{"b", "n"}},
-	{pods: map[pleg.PodUID]string{"a": "d1=running d0=running c1=exited c0=exited /s=running", "b": "c=running"}, fails: []pleg.PodUID{"a"}},
-	{pods: map[pleg.PodUID]string{"a": "d1=exited d0=running c1=exited /s=running", "b": "c=running", "n": "c=running"}},
-	{pods: map[pleg.PodUID]string{"a": "d1=exited d0=unknown /t=running /s=exited", "n": "c=running /s=exited"}},
-	{pods: map[pleg.PodUID]string{"a": "d1=exited /t=exited", "b": "x=exited y=created"}, fails: []pleg.PodUID{"a"}},
-	{pods: map[pleg.PodUID]string{"b": "y=running"}},
-	{pods: map[pleg.PodUID]string{}},
-}
-
-// play sets the runtime to each step, and then calls relist.
-func play(n *plegtest.Runtime, relist func()) {
-	for _, step := range fidelitySteps {
-		for _, uid := range []pleg.PodUID{"a", "b", "n"} {
-			n.SetPodFault(uid, nil)
-			if words, ok := step.pods[uid]; ok {
-				n.Set(uid, words)
-			} else {
-				n.Remove(uid)
-			}
-		}
-		for _, uid := range step.fails {
-			n.SetPodFault(uid, plegtest.Fail(errInspect))
-		}
-		relist()
-	}
-}
-
-// detailed returns the words of events with their exit codes.
-func detailed(events []pleg.Event) string {
-	words := ""
-	for _, ev := range events {
-		words += plegtest.Words(ev)
-		if ev.ExitCode != nil {
-			words += fmt.Sprintf("=%d,%s", *ev.ExitCode, ev.Reason)
-		}
-		words += " "
-	}
-	return words
-}
-
-// The events of each pod equal those of the serial baseline.
-func TestInvariantFidelity(t *testing.T) {
-	for _, inspectors := range []int{1, 2, 8} {
-		t.Run(fmt.Sprintf("inspectors=%d", inspectors), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				out := make(chan pleg.Event, 1000)
-				n := plegtest.New()
-				reference, err := serial.New(n, serial.Options{Events: out})
-				if err != nil {
-					t.Fatalf("New: %v", err)
-				}
-				play(n, func() {
-					if err := reference.Relist(t.Context()); err != nil {
-						t.Fatalf("Relist: %v", err)
-					}
-				})
-				r := kit.New(t, pipeline.Options{Inspectors: inspectors})
-				events := r.Events(t, 1000)
-				r.Start(t)
-				synctest.Wait()
-				play(r.Runtime, func() { kit.Relist(1) })
-
-				got, want := kit.ByPod(kit.Drain(events)), kit.ByPod(kit.Drain(out))
-				for _, uid := range []pleg.PodUID{"a", "b", "n"} {
-					if got, want := detailed(got[uid]), detailed(want[uid]); got != want || want == "" {
-						t.Errorf("events of pod %s:\n\tpipeline %s\n\tserial   %s", uid, got, want)
-					}
-				}
-			})
-		})
 	}
 }
