@@ -18,23 +18,22 @@ type watcher struct {
 // SetWatchFault sets the fault of opening an event stream; nil ends it. A runtime
 // without CRI events is Fail([pleg.ErrNoEvents]).
 func (r *Runtime) SetWatchFault(f Fault) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.watchFault = f
+	r.locked(func() { r.watchFault = f })
 }
 
 // WatchEvents implements [pleg.EventWatcher].
 func (r *Runtime) WatchEvents(ctx context.Context, opened func(), hint func(pleg.Hint)) error {
 	w := &watcher{hints: make(chan pleg.Hint), end: make(chan error, 1), closed: make(chan struct{})}
 	defer close(w.closed)
-	r.mu.Lock()
-	fault := r.watchFault
-	r.mu.Unlock()
+	var fault Fault
+	r.locked(func() { fault = r.watchFault })
 	if err := happen(ctx, fault); err != nil {
 		return err
 	}
-	r.addWatcher(w)
-	defer r.removeWatcher(w)
+	r.locked(func() { r.watchers = append(r.watchers, w) })
+	defer r.locked(func() {
+		r.watchers = slices.DeleteFunc(r.watchers, func(other *watcher) bool { return other == w })
+	})
 	opened()
 	for {
 		select {
@@ -46,18 +45,6 @@ func (r *Runtime) WatchEvents(ctx context.Context, opened func(), hint func(pleg
 			return context.Cause(ctx)
 		}
 	}
-}
-
-func (r *Runtime) addWatcher(w *watcher) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.watchers = append(r.watchers, w)
-}
-
-func (r *Runtime) removeWatcher(w *watcher) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.watchers = slices.DeleteFunc(r.watchers, func(other *watcher) bool { return other == w })
 }
 
 func (r *Runtime) open() []*watcher {
@@ -115,4 +102,48 @@ func (r *Runtime) hint(uid pleg.PodUID, id pleg.ContainerID) pleg.Hint {
 		h.Pod, h.Status = pod, statusOf(pod)
 	}
 	return h
+}
+
+// Fault is what happens in a call before it answers. If it returns an error, the
+// call fails with that error. If it returns nil, the call answers as it would
+// without the fault. ctx is the context of the call.
+type Fault func(ctx context.Context) error
+
+// Hang is a [Fault]: the call does not return until its context ends.
+func Hang(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Fail returns the fault of a call that fails with err; if err is nil, the call
+// succeeds.
+func Fail(err error) Fault {
+	return func(context.Context) error { return err }
+}
+
+// Panic returns the fault of a call that panics with value.
+func Panic(value any) Fault {
+	return func(context.Context) error { panic(value) }
+}
+
+// Delay returns the fault of a call that takes d longer, or ends with its
+// context.
+func Delay(d time.Duration) Fault {
+	return func(ctx context.Context) error {
+		select {
+		case <-time.After(d):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Block returns the fault of a call that waits until release is closed and
+// ignores its context, as a call does that cannot be cancelled.
+func Block(release <-chan struct{}) Fault {
+	return func(context.Context) error {
+		<-release
+		return nil
+	}
 }

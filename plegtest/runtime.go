@@ -1,3 +1,14 @@
+// Package plegtest has a container runtime in memory, with which an embedder of
+// the pipeline tests his own code.
+//
+// [Runtime] implements [pleg.Runtime], [pleg.PodLister] and [pleg.EventWatcher].
+// A test sets its pods, makes calls fail, hang or panic with a [Fault], sends CRI
+// events, and reads how often the pipeline called it. [Pod], [Status] and [Words]
+// convert between pods, statuses, events and a short notation, so that a test
+// says "c1=running /s1=exited" instead of building structures.
+//
+// Nothing here reads a clock or starts a goroutine of its own, except that
+// [Delay] waits: tests that run in a testing/synctest bubble need no real time.
 package plegtest
 
 import (
@@ -99,6 +110,12 @@ func (r *Runtime) Remove(uid pleg.PodUID) {
 	}
 }
 
+func (r *Runtime) locked(do func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	do()
+}
+
 func (r *Runtime) index(uid pleg.PodUID) int {
 	return slices.IndexFunc(r.pods, func(p *pleg.Pod) bool { return p.UID == uid })
 }
@@ -106,41 +123,31 @@ func (r *Runtime) index(uid pleg.PodUID) int {
 // SetList makes ListPods return exactly these pods, even if they are malformed.
 // If pods is nil, ListPods returns the pods of the runtime again.
 func (r *Runtime) SetList(pods []*pleg.Pod) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.list = pods
+	r.locked(func() { r.list = pods })
 }
 
 // SetStatus makes inspections of the pod return exactly this status, even if it is
 // malformed. If status is nil, they return the status of the pod again.
 func (r *Runtime) SetStatus(uid pleg.PodUID, status *pleg.PodStatus) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.statuses[uid] = status
+	r.locked(func() { r.statuses[uid] = status })
 }
 
 // SetListFault sets the fault of ListPods and ListPod; nil ends it. Calls that are
 // already running keep theirs.
 func (r *Runtime) SetListFault(f Fault) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.listFault = f
+	r.locked(func() { r.listFault = f })
 }
 
 // SetInspectFault sets the fault of all inspections; nil ends it. Inspections that
 // are already running keep theirs.
 func (r *Runtime) SetInspectFault(f Fault) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.inspectFault = f
+	r.locked(func() { r.inspectFault = f })
 }
 
 // SetPodFault sets the fault of the inspections of one pod; nil ends it. It happens
 // after that of [Runtime.SetInspectFault].
 func (r *Runtime) SetPodFault(uid pleg.PodUID, f Fault) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.podFaults[uid] = f
+	r.locked(func() { r.podFaults[uid] = f })
 }
 
 // Counts returns the calls so far.

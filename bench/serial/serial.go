@@ -22,7 +22,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -42,14 +41,8 @@ type Options struct {
 	Events chan<- pleg.Event
 	// Clock gives the time of a listing. If nil, time.Now.
 	Clock func() time.Time
-	// ListTimeout bounds one ListPods. If zero, [DefaultTimeout].
-	ListTimeout time.Duration
 	// InspectTimeout bounds one PodStatus. If zero, [DefaultTimeout].
 	InspectTimeout time.Duration
-	// ReuseFinal passes the last status of a pod to PodStatus, so that the runtime
-	// can reuse the statuses of exited containers. By default, as in the kubelet,
-	// each inspection fetches all.
-	ReuseFinal bool
 	// Logger receives failed lists and inspections. If nil, nothing is logged.
 	Logger *slog.Logger
 }
@@ -58,15 +51,12 @@ func (o *Options) complete() error {
 	switch {
 	case o.Events == nil:
 		return errors.New("serial: Options.Events is nil")
-	case o.ListTimeout < 0:
-		return fmt.Errorf("serial: Options.ListTimeout is negative: %v", o.ListTimeout)
 	case o.InspectTimeout < 0:
 		return fmt.Errorf("serial: Options.InspectTimeout is negative: %v", o.InspectTimeout)
 	}
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
-	o.ListTimeout = cmp.Or(o.ListTimeout, DefaultTimeout)
 	o.InspectTimeout = cmp.Or(o.InspectTimeout, DefaultTimeout)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return nil
@@ -88,13 +78,12 @@ type entry struct {
 // PLEG generates pod lifecycle events from periodic lists.
 //
 // Relist, Apply and Run must not be called concurrently with one another.
-// RequestReinspect, Status and Discarded may be called at any time.
+// RequestReinspect and Status may be called at any time.
 type PLEG struct {
-	runtime   pleg.Runtime
-	opts      Options
-	records   map[pleg.PodUID]*record
-	seq       uint64
-	discarded atomic.Uint64
+	runtime pleg.Runtime
+	opts    Options
+	records map[pleg.PodUID]*record
+	seq     uint64
 
 	mu        sync.Mutex // guards what follows
 	reinspect map[pleg.PodUID]struct{}
@@ -188,7 +177,7 @@ func (p *PLEG) Run(ctx context.Context, period time.Duration) error {
 // error and nothing changes. A failed inspection is not an error of Relist.
 func (p *PLEG) Relist(ctx context.Context) error {
 	at := p.opts.Clock()
-	listCtx, cancel := context.WithTimeout(ctx, p.opts.ListTimeout)
+	listCtx, cancel := context.WithTimeout(ctx, DefaultTimeout)
 	pods, err := p.runtime.ListPods(listCtx)
 	cancel()
 	if err != nil {
@@ -232,7 +221,7 @@ func (p *PLEG) reconcile(ctx context.Context, uid pleg.PodUID, r *record, at tim
 	}
 	if r.current == nil {
 		p.forget(uid)
-	} else if err := p.inspect(ctx, r, at, asked); err != nil {
+	} else if err := p.inspect(ctx, r, at); err != nil {
 		// The record stays: the next relist finds the change again.
 		p.RequestReinspect(uid)
 		p.opts.Logger.WarnContext(ctx, "inspect pod", "podUID", uid, "err", err)
@@ -246,16 +235,12 @@ func (p *PLEG) reconcile(ctx context.Context, uid pleg.PodUID, r *record, at tim
 }
 
 // inspect writes the status of the listed pod, or the error of its inspection, to
-// the cache. A requested inspection fetches everything again.
-func (p *PLEG) inspect(ctx context.Context, r *record, at time.Time, requested bool) error {
+// the cache.
+func (p *PLEG) inspect(ctx context.Context, r *record, at time.Time) error {
 	pod := r.current
-	var last *pleg.PodStatus
-	if p.opts.ReuseFinal && !requested {
-		last = r.good
-	}
 	callCtx, cancel := context.WithTimeout(ctx, p.opts.InspectTimeout)
 	defer cancel()
-	answer, err := p.runtime.PodStatus(callCtx, pod, last)
+	answer, err := p.runtime.PodStatus(callCtx, pod, nil)
 	if err == nil && answer == nil {
 		err = errNoStatus
 	}
@@ -293,7 +278,6 @@ func (p *PLEG) send(events []pleg.Event, status *pleg.PodStatus, at time.Time) {
 		select {
 		case p.opts.Events <- e:
 		default:
-			p.discarded.Add(1)
 		}
 	}
 }
@@ -304,4 +288,48 @@ func exit(c *pleg.ContainerStatus) (code *int32, reason string) {
 		return nil, ""
 	}
 	return &c.ExitCode, c.Reason
+}
+
+// RequestReinspect makes the next relist inspect the pod even without a change. A
+// request for an unknown pod waits until a list has it.
+func (p *PLEG) RequestReinspect(uid pleg.PodUID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reinspect[uid] = struct{}{}
+}
+
+// Status returns the pod's last status, or the error of its last inspection.
+// The status of an unknown pod has only its UID.
+func (p *PLEG) Status(uid pleg.PodUID) (*pleg.PodStatus, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e, ok := p.cache[uid]
+	if !ok {
+		return &pleg.PodStatus{UID: uid}, nil
+	}
+	return e.status, e.err
+}
+
+// clearReinspect reports whether there is a request, and removes it before the
+// inspection begins: a request during the inspection waits for the next relist.
+func (p *PLEG) clearReinspect(uid pleg.PodUID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.reinspect[uid]
+	delete(p.reinspect, uid)
+	return ok
+}
+
+func (p *PLEG) set(uid pleg.PodUID, e entry) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cache[uid] = e
+}
+
+// forget drops a removed pod.
+func (p *PLEG) forget(uid pleg.PodUID) {
+	delete(p.records, uid)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.cache, uid)
 }

@@ -23,7 +23,6 @@ func TestNewNamesTheInvalidField(t *testing.T) {
 	}{
 		{nil, serial.Options{Events: events}, "runtime"},
 		{plegtest.New(), serial.Options{}, "Events"},
-		{plegtest.New(), serial.Options{Events: events, ListTimeout: -1}, "ListTimeout"},
 		{plegtest.New(), serial.Options{Events: events, InspectTimeout: -1}, "InspectTimeout"},
 	}
 	for _, tt := range tests {
@@ -194,9 +193,6 @@ func TestCacheIsRightThoughNobodyListens(t *testing.T) {
 	if status, _ := f.pleg.Status("p"); status.Container("c0") == nil {
 		t.Error("the cache does not hold the status of a discarded event")
 	}
-	if got := f.pleg.Discarded(); got != 1 {
-		t.Errorf("Discarded = %d without a subscriber, want 1", got)
-	}
 }
 
 func TestLastOfTwoPodsWithOneUIDCounts(t *testing.T) {
@@ -209,35 +205,15 @@ func TestLastOfTwoPodsWithOneUIDCounts(t *testing.T) {
 	}
 }
 
-func TestFullChannelDiscardsAndCounts(t *testing.T) {
+func TestFullChannelDiscards(t *testing.T) {
 	f := newFixture(t, 2, serial.Options{})
 	f.apply(t, "a=running b=running c=running d=running")
 	if got := plegtest.Words(f.drain()...); got != "Started(a) Started(b)" {
 		t.Errorf("events %q, want the first two", got)
 	}
-	if got := f.pleg.Discarded(); got != 2 {
-		t.Errorf("Discarded = %d, want 2", got)
-	}
 	f.apply(t, "a=exited b=running c=running d=running")
 	if got := f.drain(); plegtest.Words(got...) != "Died(a)" || got[0].Seq != 5 {
 		t.Errorf("events %+v, want Died(a) with number 5", got)
-	}
-}
-
-func TestReuseFinalHandsOnTheLastStatus(t *testing.T) {
-	for _, reuse := range []bool{false, true} {
-		f := newFixture(t, 10, serial.Options{ReuseFinal: reuse})
-		f.apply(t, "c0=running")
-		f.apply(t, "c0=exited")
-		f.pleg.RequestReinspect("p")
-		f.apply(t, "c0=exited")
-		got := make([]bool, 0, 3)
-		for _, last := range f.runtime.last {
-			got = append(got, last != nil)
-		}
-		if want := []bool{false, reuse, false}; !slices.Equal(got, want) {
-			t.Errorf("ReuseFinal %v: inspections got a last status: %v, want %v", reuse, got, want)
-		}
 	}
 }
 
@@ -309,8 +285,8 @@ func TestCancelSaysNothingAboutThePods(t *testing.T) {
 		return ctx.Err()
 	})
 	f.pleg.Apply(ctx, start, []*pleg.Pod{plegtest.Pod("p", "c0=running"), plegtest.Pod("q", "c1=running")})
-	if got := len(f.runtime.last); got != 1 {
-		t.Errorf("%d inspections, want none after the cancel", got)
+	if got := f.runtime.Counts(); len(got.Inspections) != 1 {
+		t.Errorf("%+v, want no inspection after the cancel", got)
 	}
 	for _, uid := range []pleg.PodUID{"p", "q"} {
 		if _, err := f.pleg.Status(uid); err != nil {

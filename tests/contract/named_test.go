@@ -1,9 +1,8 @@
 package contract_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
@@ -144,45 +142,5 @@ func TestContractClose(t *testing.T) {
 func (f *fixture) complete(events []pleg.Event) bool {
 	v := f.subscribe(pipeline.SubscribeOptions{After: pipeline.Position{Epoch: f.Epoch()}})
 	history, _, _ := f.untilSynced(v.Events())
-	if len(history) != len(events) {
-		return false
-	}
-	for i := range history {
-		if !kit.EqualEvents(history[i], events[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-// When the pipeline ends, a subscriber still gets the published events, and then its
-// channel is closed. Later subscribers are refused.
-func TestContractCloseOfThePipeline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		node := plegtest.New()
-		node.Set("p0", "c=running")
-		pipe, err := pipeline.New(pipeline.Options{Runtime: node})
-		if err != nil {
-			t.Fatal(err)
-		}
-		sub, err := pipe.Subscribe(pipeline.SubscribeOptions{Buffer: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
-		defer cancel()
-		if err := pipe.Run(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Run = %v, want %v", err, context.DeadlineExceeded)
-		}
-		if ev := <-sub.Events(); ev.Type != pleg.ContainerStarted {
-			t.Errorf("got %+v, want the event that was waiting", ev)
-		}
-		if ev, ok := <-sub.Events(); ok {
-			t.Errorf("got %+v, want a closed channel", ev)
-		}
-		sub.Close()
-		if _, err := pipe.Subscribe(pipeline.SubscribeOptions{}); !errors.Is(err, pipeline.ErrStopped) {
-			t.Errorf("Subscribe = %v, want %v", err, pipeline.ErrStopped)
-		}
-	})
+	return slices.EqualFunc(history, events, kit.EqualEvents)
 }

@@ -3,10 +3,11 @@ package faults_test
 import (
 	"context"
 	"errors"
-	"fmt"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // scenario says what happens to a simulated runtime. The seed determines the pods
@@ -61,16 +63,14 @@ const streamBatch = 10
 
 // fixture is a pipeline on a simulated runtime.
 type fixture struct {
-	t         *testing.T
-	scenario  scenario
-	unit      time.Duration
-	rt        *simruntime.Runtime
-	client    *panickingClient
-	pipe      *pipeline.Pipeline
-	sub       *pipeline.Subscription
-	lifecycle *lifecycle
-	stop      context.CancelFunc
-	group     errgroup.Group
+	*kit.Pipeline
+	t        *testing.T
+	scenario scenario
+	unit     time.Duration
+	rt       *simruntime.Runtime
+	client   *panickingClient
+	sub      *pipeline.Subscription
+	history  *kit.History
 }
 
 // newFixture runs a pipeline on a runtime that serves on listener.
@@ -90,40 +90,22 @@ func newFixture(t *testing.T, s scenario, unit time.Duration, listener net.Liste
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{t: t, scenario: s, unit: unit, rt: rt, client: newPanickingClient(client, s.faults), lifecycle: newLifecycle()}
-	f.startPipeline()
-	ctx, cancel := context.WithCancel(context.Background())
-	f.stop = cancel
-	f.group.Go(func() error { return unlessCanceled(rt.Serve(ctx, listener)) })
-	f.group.Go(func() error { return unlessCanceled(f.pipe.Run(ctx)) })
-	return f
-}
-
-func (f *fixture) startPipeline() {
-	f.t.Helper()
+	t.Cleanup(func() { _ = client.Close() })
+	f := &fixture{t: t, scenario: s, unit: unit, rt: rt, client: newPanickingClient(client, s.faults), history: kit.NewHistory()}
 	// No relist at the moment of a change: if two observations have the same time,
 	// neither is newer.
-	period := f.unit + f.unit/1000
-	var err error
-	f.pipe, err = pipeline.New(pipeline.Options{
-		Runtime: f.client, Events: f.scenario.mode.events,
-		RelistPeriod: period, RelistPeriodWithEvents: 4 * period,
-		RelistThreshold: relistThreshold * f.unit, RelistThresholdWithEvents: relistThresholdWithEvents * f.unit,
-		ListTimeout: listTimeout * f.unit, InspectTimeout: inspectTimeout * f.unit,
+	period := unit + unit/1000
+	f.Pipeline = kit.New(t, pipeline.Options{
+		Runtime: f.client, Events: s.mode.events, RelistPeriod: period, RelistPeriodWithEvents: 4 * period,
+		RelistThreshold: relistThreshold * unit, RelistThresholdWithEvents: relistThresholdWithEvents * unit,
+		ListTimeout: listTimeout * unit, InspectTimeout: inspectTimeout * unit,
 	})
-	if err != nil {
-		f.t.Fatal(err)
+	if f.sub, err = f.Subscribe(pipeline.SubscribeOptions{Buffer: 1 << 14}); err != nil {
+		t.Fatal(err)
 	}
-	if f.sub, err = f.pipe.Subscribe(pipeline.SubscribeOptions{Buffer: 1 << 14}); err != nil {
-		f.t.Fatal(err)
-	}
-}
-
-func unlessCanceled(err error) error {
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
+	kit.Run(t, func(ctx context.Context) error { return rt.Serve(ctx, listener) })
+	f.Start(t)
+	return f
 }
 
 // play changes the pods while the faults are played, and then clears the faults.
@@ -131,25 +113,28 @@ func unlessCanceled(err error) error {
 // reinspection.
 func (f *fixture) play() {
 	f.t.Helper()
-	f.lifecycle.record(f.rt.Pods())
+	f.history.Record(kit.SimulatedTruth(f.rt.Pods()))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var group errgroup.Group
 	group.Go(func() error {
-		ofCalls := slices.DeleteFunc(slices.Clone(f.scenario.faults), panics)
-		return unlessCanceled(f.rt.Play(ctx, ofCalls...))
+		err := f.rt.Play(ctx, slices.DeleteFunc(slices.Clone(f.scenario.faults), panics)...)
+		if errors.Is(err, context.Canceled) {
+			return nil
+		}
+		return err
 	})
 	changes := 0
 	err := f.rt.Churn(ctx, simruntime.ChurnOptions{
 		Seed: f.scenario.seed, Rate: float64(f.scenario.rate) / f.unit.Seconds(), Pods: f.scenario.pods, Actions: f.scenario.rate * churnEnd,
 		Observe: func(a simruntime.Action) {
-			f.lifecycle.record(f.rt.Pods())
+			f.history.Record(kit.SimulatedTruth(f.rt.Pods()))
 			changes++
 			if changes%3 == 0 {
-				f.pipe.RequestRelist(pleg.PodUID(a.PodUID))
+				f.RequestRelist(pleg.PodUID(a.PodUID))
 			}
 			if changes%4 == 0 {
-				f.pipe.RequestReinspect(pleg.PodUID(a.PodUID))
+				f.RequestReinspect(pleg.PodUID(a.PodUID))
 			}
 		},
 	})
@@ -171,53 +156,104 @@ func (f *fixture) spoiledCalls() int {
 
 // cacheDiff returns how the cache differs from the runtime, empty if it does not.
 func (f *fixture) cacheDiff() string {
-	var out strings.Builder
-	for _, want := range f.rt.Pods() {
-		got, err := f.pipe.Cache().Get(pleg.PodUID(want.UID))
-		if err != nil {
-			fmt.Fprintf(&out, "pod %s: %v\n", want.UID, err)
-			continue
-		}
-		writePodDiff(&out, got, want)
-	}
-	for _, e := range f.pipe.Cache().List() {
-		if _, ok := f.rt.Pod(string(e.UID)); !ok {
-			fmt.Fprintf(&out, "pod %s is gone and in the cache: %+v\n", e.UID, e)
-		}
-	}
-	return out.String()
+	return strings.Join(kit.SimulatedTruth(f.rt.Pods()).Diff(f.Cache().List()), "\n")
 }
 
-func writePodDiff(out *strings.Builder, got *pleg.PodStatus, want simruntime.Pod) {
-	if len(got.Containers) != len(want.Containers) || len(got.Sandboxes) != len(want.Sandboxes) {
-		fmt.Fprintf(out, "pod %s has %d containers and %d sandboxes in the cache, want %d and %d\n", want.UID,
-			len(got.Containers), len(got.Sandboxes), len(want.Containers), len(want.Sandboxes))
-	}
-	for _, c := range want.Containers {
-		st := got.Container(pleg.ContainerID(c.ID))
-		if st == nil || st.State.String() != c.State.String() || st.ExitCode != c.ExitCode || st.Reason != c.Reason || st.Name != c.Name {
-			fmt.Fprintf(out, "container %s of %s is %+v in the cache, want %+v\n", c.ID, want.UID, st, c)
-		}
-	}
-	if got.SandboxReady() != want.Sandboxes[0].Ready || got.SandboxReady() && (len(got.IPs) == 0 || got.IPs[0] != want.Sandboxes[0].IPs[0]) {
-		fmt.Fprintf(out, "pod %s is ready: %t with %v, want %+v\n", want.UID, got.SandboxReady(), got.IPs, want.Sandboxes[0])
-	}
-}
-
-// end stops the pipeline and the runtime, and checks the health before and the
-// events after.
-func (f *fixture) end(p promise) {
+// end stops the pipeline, and checks the health before and the events after.
+func (f *fixture) end(p kit.Promise) {
 	f.t.Helper()
-	if ok, err := f.pipe.Healthy(); !ok {
+	if ok, err := f.Healthy(); !ok {
 		f.t.Errorf("unhealthy in the end: %v", err)
 	}
-	f.stop()
-	if err := errors.Join(f.group.Wait(), f.client.Close()); err != nil {
-		f.t.Errorf("end: %v", err)
+	_ = f.Stop() // kit.Run reports the error
+	f.history.Check(f.t, slices.Collect(f.sub.All(context.Background())), p)
+}
+
+// methods are the methods of pipeline.Runtime. A fault whose RPC is one of them is
+// a panic of that method.
+var methods = []string{"ListPods", "PodStatus", "ListPod", "WatchEvents"}
+
+func panics(f simruntime.Fault) bool { return slices.Contains(methods, f.RPC) }
+
+// panickingClient is a client whose methods panic under the faults. WatchEvents
+// panics at an event.
+type panickingClient struct {
+	*cri.Client
+
+	mu     sync.Mutex
+	start  time.Time
+	faults []*methodFault
+	hits   int
+}
+
+type methodFault struct {
+	simruntime.Fault
+	matched, hit int
+	rng          *rand.Rand
+}
+
+func newPanickingClient(client *cri.Client, faults []simruntime.Fault) *panickingClient {
+	c := &panickingClient{Client: client, start: time.Now()}
+	for _, f := range faults {
+		if panics(f) {
+			c.faults = append(c.faults, &methodFault{Fault: f, rng: rand.New(rand.NewPCG(f.Seed, 1))})
+		}
 	}
-	var events []pipeline.Event
-	for ev := range f.sub.Events() {
-		events = append(events, ev)
+	return c
+}
+
+func (c *panickingClient) clearFaults() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.faults = nil
+}
+
+func (c *panickingClient) panicked() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.hits
+}
+
+func (c *panickingClient) panicIfFaulty(method string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.faults {
+		if f.RPC == method && f.hits(time.Since(c.start)) {
+			c.hits++
+			panic("injected panic of " + method)
+		}
 	}
-	f.lifecycle.check(f.t, events, p)
+}
+
+func (f *methodFault) hits(now time.Duration) bool {
+	if now < f.From || f.Until > 0 && now >= f.Until || f.Times > 0 && f.hit == f.Times {
+		return false
+	}
+	if f.matched++; f.matched <= f.After || f.Probability > 0 && f.rng.Float64() >= f.Probability {
+		return false
+	}
+	f.hit++
+	return true
+}
+
+func (c *panickingClient) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
+	c.panicIfFaulty("ListPods")
+	return c.Client.ListPods(ctx)
+}
+
+func (c *panickingClient) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
+	c.panicIfFaulty("PodStatus")
+	return c.Client.PodStatus(ctx, pod, last)
+}
+
+func (c *panickingClient) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, error) {
+	c.panicIfFaulty("ListPod")
+	return c.Client.ListPod(ctx, uid)
+}
+
+func (c *panickingClient) WatchEvents(ctx context.Context, opened func(), hint func(pleg.Hint)) error {
+	return c.Client.WatchEvents(ctx, opened, func(h pleg.Hint) {
+		c.panicIfFaulty("WatchEvents")
+		hint(h)
+	})
 }

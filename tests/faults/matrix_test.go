@@ -1,13 +1,30 @@
+// Package faults_test runs the pipeline on a simulated runtime that fails in every way
+// that package simruntime can draw, and checks that a fault costs nothing but time.
+//
+// In each case:
+//
+//   - after the faults have ended and the pods rest, the cache equals the runtime;
+//   - the events of each container are in order, none is repeated, and the last one
+//     agrees with the container; none is missing if the pipeline follows CRI events
+//     and the fault does not affect them;
+//   - Healthy is false while no list can succeed, and true in the end;
+//   - nothing panics and no goroutine leaks.
+//
+// The pipeline cannot tell two faults from the truth, so less is checked there. A
+// list with a wrong id says that containers are gone. A container whose state the
+// list does not know may be reported as started once more, as the kubelet does.
 package faults_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/test/bufconn"
 
@@ -15,6 +32,14 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
+
+var (
+	wholeMatrix = flag.Bool("faults.matrix", false, "run each random fault of TestFaultMatrix with and without events")
+	randomSeed  = flag.Uint64("faults.seed", 0, "run TestRandomFaults with this seed only (0: many)")
+	randomSeeds = flag.Uint64("faults.seeds", 10, "number of seeds of TestRandomFaults")
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // More times in units. A fault that is always or random holds from faultsFrom to
 // faultsUntil, never at the moment of a change; one that hits once may do so until
@@ -76,7 +101,7 @@ func runInBubble(t *testing.T, s scenario, want health) int {
 		time.Sleep(units(faultsFrom+1, time.Second))
 		f.checkVersion()
 		time.Sleep(units(healthAt, time.Second) - time.Since(f.client.start))
-		if ok, err := f.pipe.Healthy(); want != healthyOrNot && ok != (want == healthy) {
+		if ok, err := f.Healthy(); want != healthyOrNot && ok != (want == healthy) {
 			t.Errorf("during the fault healthy is %t, %v", ok, err)
 		}
 	}()
@@ -103,7 +128,7 @@ func (f *fixture) reinspectDenied() {
 			continue
 		}
 		for _, p := range f.rt.Pods() {
-			f.pipe.RequestReinspect(pleg.PodUID(p.UID))
+			f.RequestReinspect(pleg.PodUID(p.UID))
 		}
 		time.Sleep(5 * time.Second)
 	}

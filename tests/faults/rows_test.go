@@ -9,6 +9,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // row is a call and the way in which it fails.
@@ -127,20 +128,20 @@ func (r row) healthy(when string) health {
 }
 
 // promised returns what the pipeline promises about the events of a scenario.
-func promised(s scenario) promise {
-	p := promise{all: s.mode.events != pipeline.EventsOff}
+func promised(s scenario) kit.Promise {
+	p := kit.Promise{All: s.mode.events != pipeline.EventsOff}
 	for _, f := range s.faults {
 		list := strings.HasPrefix(f.RPC, "List") || strings.HasPrefix(f.RPC, "Stream")
 		switch {
 		case f.RPC == "GetContainerEvents", f.RPC == "WatchEvents":
-			p.all = false
+			p.All = false
 		case strings.HasSuffix(f.RPC, "Status"):
 			// While the inspections of a pod fail, its changes are merged.
-			p.all = p.all && !panics(f) && f.Kind() == simruntime.FaultSlow
+			p.All = p.All && !panics(f) && f.Kind() == simruntime.FaultSlow
 		case list && f.Malform == simruntime.UnknownState:
-			p.repeats = true
+			p.Repeats = true
 		case list && f.Malform == simruntime.WrongID:
-			p.wrongIDs, p.all = true, false
+			p.Lies, p.All = true, false
 		}
 	}
 	return p

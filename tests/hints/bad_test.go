@@ -87,13 +87,13 @@ func (tt badEvent) run(t *testing.T) {
 }
 
 // injecting adds events to the event stream, as if the runtime had sent them.
-func injecting(events <-chan *runtimeapi.ContainerEventResponse) grpc.StreamClientInterceptor {
+func injecting(events <-chan *containerEvent) grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		stream, err := streamer(ctx, desc, cc, method, opts...)
 		if err != nil || method != runtimeapi.RuntimeService_GetContainerEvents_FullMethodName {
 			return stream, err
 		}
-		i := &injected{ClientStream: stream, extra: events, own: make(chan *runtimeapi.ContainerEventResponse), ended: make(chan error, 1)}
+		i := &injected{ClientStream: stream, extra: events, own: make(chan *containerEvent), ended: make(chan error, 1)}
 		go i.receive(ctx)
 		return i, nil
 	}
@@ -103,14 +103,14 @@ func injecting(events <-chan *runtimeapi.ContainerEventResponse) grpc.StreamClie
 // stream.
 type injected struct {
 	grpc.ClientStream
-	own   chan *runtimeapi.ContainerEventResponse
-	extra <-chan *runtimeapi.ContainerEventResponse
+	own   chan *containerEvent
+	extra <-chan *containerEvent
 	ended chan error
 }
 
 func (i *injected) receive(ctx context.Context) {
 	for {
-		ev := new(runtimeapi.ContainerEventResponse)
+		ev := new(containerEvent)
 		if err := i.ClientStream.RecvMsg(ev); err != nil {
 			i.ended <- err
 			return
@@ -123,13 +123,13 @@ func (i *injected) receive(ctx context.Context) {
 }
 
 func (i *injected) RecvMsg(m any) error {
-	var ev *runtimeapi.ContainerEventResponse
+	var ev *containerEvent
 	select {
 	case ev = <-i.own:
 	case ev = <-i.extra:
 	case err := <-i.ended:
 		return err
 	}
-	proto.Merge(m.(*runtimeapi.ContainerEventResponse), ev)
+	proto.Merge(m.(*containerEvent), ev)
 	return nil
 }

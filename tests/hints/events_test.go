@@ -161,26 +161,6 @@ func TestRuntimeWithoutEventsIsRelisted(t *testing.T) {
 	}
 }
 
-// A requested relist of a pod that is gone reports its removal; no relist of all pods
-// is needed.
-func TestRequestedRelistReportsRemoval(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := follow(t, simruntime.Options{Seed: 1}, pipeline.Options{Events: pipeline.EventsOff, RelistPeriod: time.Hour})
-		pods := h.Populate(simruntime.Population{Pods: 2, Containers: 1})
-		time.Sleep(time.Hour + time.Second)
-		h.Update(func(tx *simruntime.Txn) error { return tx.RemovePod(pods[0].UID) })
-		h.RequestRelist(pleg.PodUID(pods[0].UID))
-		synctest.Wait()
-		if st, err := h.Cache().Get(pleg.PodUID(pods[0].UID)); err != nil || len(st.Sandboxes) != 0 {
-			t.Errorf("the cache has %+v, %v of a pod that is gone", st, err)
-		}
-		if n := lists(h); n != 2 {
-			t.Errorf("%d lists of all pods, want the two of the period", n)
-		}
-		h.History.Check(t, h.End(), kit.Promise{All: true, NoSync: true})
-	})
-}
-
 // A node whose list of sandboxes is too large for one message is still listed. It
 // is healthy, and Healthy explains what is wrong.
 func TestNodeTooLargeToListStaysVisible(t *testing.T) {

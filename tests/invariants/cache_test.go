@@ -59,26 +59,6 @@ func TestInvariantFreshness(t *testing.T) {
 	}
 }
 
-// GetNewerThan ends with its context.
-func TestInvariantFreshnessEndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := kit.New(t, pipeline.Options{})
-		r.Runtime.Set("a", "c=running")
-		r.Runtime.SetPodFault("a", plegtest.Hang)
-		r.Start(t)
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		start := time.Now()
-		if _, err := r.Cache().GetNewerThan(ctx, "a", start.Add(-1)); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("GetNewerThan = %v, want the end of its context", err)
-		}
-		if got := time.Since(start); got != 10*time.Second {
-			t.Errorf("ended after %v, want 10s", got)
-		}
-	})
-}
-
 // The first inspection takes 3.5 s, while three more listings show three more states.
 // It must not overwrite them.
 func TestInvariantNewestObservationWins(t *testing.T) {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/bench/serial"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -107,81 +109,149 @@ func readRepairs(t *testing.T, events <-chan pleg.Event) (accounted map[pleg.Pod
 	}
 }
 
-// fidelitySteps are the pods at each relist, and which inspections fail then.
-var fidelitySteps = []struct {
-	pods  map[pleg.PodUID]string
-	fails []pleg.PodUID
-}{
-	{pods: map[pleg.PodUID]string{"a": "c1=running c0=created /s=running", "b": "c=running"}},
-	{pods: map[pleg.PodUID]string{"a": "c1=running c0=running /s=running", "b": "c=exited", "n": "c=running"}, fails: []pleg.PodUID{"b", "n"}},
-	{pods: map[pleg.PodUID]string{"a": "d1=running d0=running c1=exited c0=exited /s=running", "b": "c=running"}, fails: []pleg.PodUID{"a"}},
-	{pods: map[pleg.PodUID]string{"a": "d1=exited d0=running c1=exited /s=running", "b": "c=running", "n": "c=running"}},
-	{pods: map[pleg.PodUID]string{"a": "d1=exited d0=unknown /t=running /s=exited", "n": "c=running /s=exited"}},
-	{pods: map[pleg.PodUID]string{"a": "d1=exited /t=exited", "b": "x=exited y=created"}, fails: []pleg.PodUID{"a"}},
-	{pods: map[pleg.PodUID]string{"b": "y=running"}},
-	{pods: map[pleg.PodUID]string{}},
+// call is one call of a store.
+type call struct {
+	method string
+	uid    pleg.PodUID
+	at     time.Time
+	status *pleg.PodStatus
+	err    error
+	// pending are the pods of an Observe.
+	pending []pleg.PodUID
 }
 
-// play sets the runtime to each step, and then calls relist.
-func play(n *plegtest.Runtime, relist func()) {
-	for _, step := range fidelitySteps {
-		for _, uid := range []pleg.PodUID{"a", "b", "n"} {
-			n.SetPodFault(uid, nil)
-			if words, ok := step.pods[uid]; ok {
-				n.Set(uid, words)
-			} else {
-				n.Remove(uid)
-			}
-		}
-		for _, uid := range step.fails {
-			n.SetPodFault(uid, plegtest.Fail(errInspect))
-		}
-		relist()
+func (c call) String() string {
+	words := c.method
+	if c.err != nil {
+		words += "(error)"
 	}
-}
-
-// detailed returns the words of events with their exit codes.
-func detailed(events []pleg.Event) string {
-	words := ""
-	for _, ev := range events {
-		words += plegtest.Words(ev)
-		if ev.ExitCode != nil {
-			words += fmt.Sprintf("=%d,%s", *ev.ExitCode, ev.Reason)
-		}
-		words += " "
+	if len(c.pending) > 0 {
+		words += fmt.Sprint(c.pending)
 	}
 	return words
 }
 
-// The events of each pod equal those of the serial baseline.
-func TestInvariantFidelity(t *testing.T) {
-	for _, inspectors := range []int{1, 2, 8} {
-		t.Run(fmt.Sprintf("inspectors=%d", inspectors), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				out := make(chan pleg.Event, 1000)
-				n := plegtest.New()
-				reference, err := serial.New(n, serial.Options{Events: out})
-				if err != nil {
-					t.Fatalf("New: %v", err)
-				}
-				play(n, func() {
-					if err := reference.Relist(t.Context()); err != nil {
-						t.Fatalf("Relist: %v", err)
-					}
-				})
-				r := kit.New(t, pipeline.Options{Inspectors: inspectors})
-				events := r.Events(t, 1000)
-				r.Start(t)
-				synctest.Wait()
-				play(r.Runtime, func() { kit.Relist(1) })
+// recorder is a store that records its calls.
+type recorder struct {
+	mu    sync.Mutex
+	calls []call
+}
 
-				got, want := kit.ByPod(kit.Drain(events)), kit.ByPod(kit.Drain(out))
-				for _, uid := range []pleg.PodUID{"a", "b", "n"} {
-					if got, want := detailed(got[uid]), detailed(want[uid]); got != want || want == "" {
-						t.Errorf("events of pod %s:\n\tpipeline %s\n\tserial   %s", uid, got, want)
-					}
+func (l *recorder) record(c call) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calls = append(l.calls, c)
+}
+
+func (l *recorder) Set(uid pipeline.PodUID, status *pipeline.PodStatus, err error, at time.Time) {
+	l.record(call{method: "Set", uid: uid, status: status, err: err, at: at})
+}
+
+func (l *recorder) Delete(uid pipeline.PodUID, at time.Time) {
+	l.record(call{method: "Delete", uid: uid, at: at})
+}
+
+func (l *recorder) Touch(uid pipeline.PodUID, at time.Time) {
+	l.record(call{method: "Touch", uid: uid, at: at})
+}
+
+func (l *recorder) Observe(at time.Time, pending []pipeline.PodUID) {
+	l.record(call{method: "Observe", at: at, pending: slices.Sorted(slices.Values(pending))})
+}
+
+// of returns the calls for one pod or for all pods so far.
+func (l *recorder) of(uid pleg.PodUID) []call {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(l.calls), func(c call) bool { return c.uid != uid && c.uid != "" })
+}
+
+// The embedder's store gets what the cache gets.
+func TestStoreIsWrittenBesideTheCache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &recorder{}
+		r := kit.New(t, pipeline.Options{Store: l})
+		r.Runtime.Set("a", "c=running")
+		r.Start(t)
+		synctest.Wait()
+		r.Runtime.SetPodFault("a", plegtest.Fail(errInspect))
+		r.Runtime.Set("a", "c=exited")
+		kit.Relist(1)
+		r.Runtime.SetPodFault("a", plegtest.Delay(1500*time.Millisecond)) // over a list that shows it unchanged
+		kit.Relist(1)
+		kit.Relist(1)
+		kit.Relist(1)
+		status, err := r.Cache().Get("a")
+		set := l.of("a")
+		r.Runtime.SetPodFault("a", nil)
+		r.Runtime.Remove("a")
+		kit.Relist(1)
+		want := "Observe[a] Set Observe[a] Set(error) Observe[a] Observe[a] Set Touch Observe Observe[a] Delete"
+		if got := strings.Trim(fmt.Sprint(l.of("a")), "[]"); got != want {
+			t.Errorf("calls: %s, want %s", got, want)
+		}
+		i := len(set) - 3
+		if c := set[i]; c.method != "Set" || c.status != status || !errors.Is(c.err, err) {
+			t.Errorf("the store got %+v, want what the cache has: %v, %v", c, status, err)
+		}
+	})
+}
+
+// A subscriber finds the observation behind an event in the store, and the calls for a
+// pod are in the order of their times.
+func TestStoreIsWrittenBeforeTheEventsAndInOrder(t *testing.T) {
+	const pods = 10
+	synctest.Test(t, func(t *testing.T) {
+		l := &recorder{}
+		r := kit.New(t, pipeline.Options{Store: l, Inspectors: 3})
+		sub, err := r.Subscribe(pipeline.SubscribeOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := 0
+		read := make(chan struct{})
+		go func() {
+			defer close(read)
+			for ev := range sub.Events() {
+				got++
+				if calls := l.of(ev.PodUID); !slices.ContainsFunc(calls, func(c call) bool {
+					return c.uid == ev.PodUID && !c.at.Before(ev.ObservedAt)
+				}) {
+					t.Errorf("%s of pod %s before the store had it: %v", ev.Type, ev.PodUID, calls)
 				}
-			})
-		})
-	}
+			}
+		}()
+		uids := kit.UIDs(pods)
+		for _, uid := range uids {
+			r.Runtime.Set(uid, "c=running")
+			r.Runtime.SetPodFault(uid, plegtest.Delay(300*time.Millisecond))
+		}
+		r.Start(t)
+		synctest.Wait()
+		for _, state := range []string{"c=exited", "c=exited d=running", "d=exited", ""} {
+			kit.Relist(1)
+			for _, uid := range uids {
+				if state == "" {
+					r.Runtime.Remove(uid)
+				} else {
+					r.Runtime.Set(uid, state)
+				}
+			}
+		}
+		time.Sleep(10 * pipeline.DefaultRelistPeriod)
+		_ = r.Stop()
+		<-read
+		if got < 5*pods {
+			t.Errorf("%d events, want at least %d", got, 5*pods)
+		}
+		for _, uid := range uids {
+			calls := slices.DeleteFunc(l.of(uid), func(c call) bool { return c.uid == "" })
+			if !slices.IsSortedFunc(calls, func(a, b call) int { return a.at.Compare(b.at) }) {
+				t.Errorf("calls for pod %s are not in the order of their times: %+v", uid, calls)
+			}
+			if last := calls[len(calls)-1]; last.method != "Delete" {
+				t.Errorf("the last call for pod %s is %v, want Delete", uid, last)
+			}
+		}
+	})
 }

@@ -201,14 +201,8 @@ func TestInvariantBounds(t *testing.T) {
 			kit.Relist(1)
 		}
 		got := r.Runtime.Counts()
-		if got.Peak != inspectors {
-			t.Errorf("most inspections in flight = %d, want %d", got.Peak, inspectors)
-		}
-		if got.PeakPerPod != 1 {
-			t.Errorf("most inspections of one pod in flight = %d, want 1", got.PeakPerPod)
-		}
-		if got.WithoutDeadline != 0 {
-			t.Errorf("calls of the runtime without a deadline = %d, want 0", got.WithoutDeadline)
+		if got.Peak != inspectors || got.PeakPerPod != 1 || got.WithoutDeadline != 0 {
+			t.Errorf("%+v: want at most %d inspections at a time, 1 of each pod, and a deadline for each call", got, inspectors)
 		}
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/bench/serial"
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -39,8 +39,8 @@ type eventRuntime struct {
 
 func withEvents(t *testing.T, seed uint64, inspectors int) {
 	h, events := newEventHistory(seed)
-	b := &freeRun{runtime: newFreeRuntime(h, inspectors), listsPods: true, hasEvents: true, quarantine: 1}
-	b.runtime.hasEvents = true
+	b := newFreeRun(h, inspectors)
+	b.listsPods, b.hasEvents, b.runtime.hasEvents = true, true, true
 	rng := rand.New(rand.NewPCG(seed, 3))
 	r := &eventRuntime{podRuntime: podRuntime{b.runtime}, rng: rng, breaks: []int{0, 40, 8}[rng.IntN(3)]}
 	loss, late := []float64{0, 0.1, 0.6}[rng.IntN(3)], []float64{0, 0.3, 0.8}[rng.IntN(3)]
@@ -118,33 +118,20 @@ func (r *eventRuntime) roll(n int) int {
 	return r.rng.IntN(n)
 }
 
-// finalState is a runtime for the reference, with the pods at the end.
-type finalState struct{ h *history }
-
-func (l finalState) ListPods(context.Context) ([]*pleg.Pod, error) { return l.h.list(historyEnd), nil }
-
-func (l finalState) PodStatus(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
-	return l.h.inspect(pod, historyEnd), nil
-}
-
-// checkWithEvents compares the end with a reference that saw only the end, and requires
-// that the events of each pod lead there.
+// checkWithEvents compares the end with the history, and requires that the events of
+// each pod lead there.
 func (b *freeRun) checkWithEvents(t *testing.T) {
-	rt := b.runtime
-	events := make(chan pleg.Event, modelBuffer)
-	ref, err := serial.New(finalState{rt.history}, serial.Options{Events: events})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ref.Apply(t.Context(), rt.start.Add(historyEnd), rt.history.list(historyEnd))
-	final := byPod(kit.Drain(events))
-	for _, uid := range rt.history.uids() {
-		got, gotErr := b.p.Cache().Get(uid)
-		want, wantErr := ref.Status(uid)
-		if gotErr != nil || wantErr != nil || !reflect.DeepEqual(timeless(got), timeless(want)) {
-			t.Errorf("the end of pod %s\n\tpipeline:  %+v, %v\n\treference: %+v, %v", uid, got, gotErr, want, wantErr)
+	h := b.runtime.history
+	for _, uid := range h.uids() {
+		got, err := b.p.Cache().Get(uid)
+		want := &pleg.PodStatus{UID: uid}
+		if v := h.at(uid, historyEnd); !v.gone() {
+			want = h.inspect(newPod(uid, v.containers, v.sandboxes), historyEnd)
 		}
-		b.checkOrder(t, uid, final[uid])
+		if err != nil || !reflect.DeepEqual(timeless(got), timeless(want)) {
+			t.Errorf("the end of pod %s\n\tpipeline: %+v, %v\n\thistory:  %+v", uid, got, err, want)
+		}
+		b.checkOrder(t, uid)
 		b.checkRequests(t, uid)
 	}
 }
@@ -164,39 +151,31 @@ func timeless(s *pleg.PodStatus) *pleg.PodStatus {
 }
 
 // checkOrder requires that a pod's events go forward, that none comes before it is true,
-// and that they end where the reference's end.
-func (b *freeRun) checkOrder(t *testing.T, uid pleg.PodUID, final []seen) {
-	after := map[pleg.EventType][]pleg.EventType{
-		pleg.ContainerStarted: {""},
-		pleg.ContainerDied:    {"", pleg.ContainerStarted},
-		pleg.ContainerRemoved: {pleg.ContainerDied},
+// and that they go as far as the containers did.
+func (b *freeRun) checkOrder(t *testing.T, uid pleg.PodUID) {
+	h := b.runtime.history
+	lives := kit.NewHistory()
+	for _, v := range h.pods[uid] {
+		status := &pleg.PodStatus{}
+		if !v.gone() {
+			status = h.inspect(newPod(uid, v.containers, v.sandboxes), v.from)
+		}
+		lives.Record(kit.CachedTruth([]cache.Entry{{UID: uid, Status: status}}))
 	}
-	rank := map[pleg.EventType]int{pleg.ContainerStarted: running, pleg.ContainerDied: exited, pleg.ContainerRemoved: removed}
-	last := make(map[pleg.ContainerID]pleg.EventType)
+	var events []pleg.Event
 	for _, e := range b.events {
-		if e.PodUID != uid || e.Type == pleg.PodSync {
+		if e.PodUID != uid {
 			continue
 		}
-		if !slices.Contains(after[e.Type], last[e.ContainerID]) {
-			t.Errorf("pod %s: %v after %q of the same container", uid, seenOf(e.Event), last[e.ContainerID])
+		events = append(events, e.Event)
+		if e.Type == pleg.PodSync {
+			continue
 		}
-		if so := ranks(b.runtime.history, uid, e.when)[e.ContainerID]; so < rank[e.Type] {
-			t.Errorf("pod %s: %v at %v, but the container was only at %d", uid, seenOf(e.Event), e.when, so)
-		}
-		last[e.ContainerID] = e.Type
-	}
-	for _, e := range final {
-		if last[e.ContainerID] != e.Type {
-			t.Errorf("pod %s: the last event of %s is %q, the reference has %v", uid, e.ContainerID, last[e.ContainerID], e)
-		}
-		delete(last, e.ContainerID)
-	}
-	v := b.runtime.history.at(uid, historyEnd)
-	for id, e := range last {
-		if in(v.containers, id) == nil && in(v.sandboxes, id) == nil && e != pleg.ContainerRemoved {
-			t.Errorf("pod %s: the last event of %s, which is gone, is %q", uid, id, e)
+		if so := ranks(h, uid, e.when)[e.ContainerID]; so < kit.EventSteps[e.Type] {
+			t.Errorf("pod %s: %s at %v, but the container was only at %d", uid, describe(e.Event), e.when, so)
 		}
 	}
+	lives.Check(t, events, kit.Promise{})
 }
 
 // checkRequests requires an inspection after each request, unless the pod was gone at

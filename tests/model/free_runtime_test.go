@@ -70,6 +70,11 @@ func newFreeRuntime(h *history, inspectors int) *freeRuntime {
 	}
 }
 
+// violate records that the pipeline broke a bound.
+func (r *freeRuntime) violate(format string, args ...any) {
+	r.violations = append(r.violations, fmt.Sprintf(format, args...))
+}
+
 func (r *freeRuntime) now() time.Duration { return time.Since(r.start) }
 
 // roll returns the random numbers of the n-th call of a kind. They depend only on the
@@ -154,7 +159,7 @@ func (r *freeRuntime) startList(at time.Duration) {
 	}
 	r.checkHung()
 	if r.lists > 0 && at != want && !r.hasEvents {
-		r.violations = append(r.violations, fmt.Sprintf("list at %v, want it at %v", at, want))
+		r.violate("list at %v, want it at %v", at, want)
 	}
 	r.lists++
 	r.listBegan = at
@@ -198,19 +203,19 @@ func (r *freeRuntime) startInspection(pod *pleg.Pod) (*inspection, plan) {
 	switch {
 	case r.hasEvents: // it may be for an event
 	case call.of == nil:
-		r.violations = append(r.violations, fmt.Sprintf("pod %s is inspected, but no list had it", pod.UID))
+		r.violate("pod %s is inspected, but no list had it", pod.UID)
 	case len(calls) > 0 && (call.of == calls[len(calls)-1].of || call.of.at < calls[len(calls)-1].of.at):
-		r.violations = append(r.violations, fmt.Sprintf("pod %s is inspected for the list of %v, after that of %v",
-			pod.UID, call.of.at, calls[len(calls)-1].of.at))
+		r.violate("pod %s is inspected for the list of %v, after that of %v",
+			pod.UID, call.of.at, calls[len(calls)-1].of.at)
 	}
 	if r.inFlight[pod.UID] {
-		r.violations = append(r.violations, fmt.Sprintf("two inspections of pod %s at %v", pod.UID, call.start))
+		r.violate("two inspections of pod %s at %v", pod.UID, call.start)
 	}
 	r.checkHung()
 	r.inspections[pod.UID] = append(calls, call)
 	r.inFlight[pod.UID] = true
 	if len(r.inFlight) > r.inspectors {
-		r.violations = append(r.violations, fmt.Sprintf("%d inspections at %v", len(r.inFlight), call.start))
+		r.violate("%d inspections at %v", len(r.inFlight), call.start)
 	}
 	return call, r.plan(r.roll(string(pod.UID), len(calls)), true)
 }
@@ -243,6 +248,50 @@ func (r *freeRuntime) checkHung() {
 		}
 	}
 	if hung > max(1, r.inspectors/2) {
-		r.violations = append(r.violations, fmt.Sprintf("%d of %d inspectors are with hung pods at %v", hung, r.inspectors, r.now()))
+		r.violate("%d of %d inspectors are with hung pods at %v", hung, r.inspectors, r.now())
 	}
+}
+
+// podRuntime is a freeRuntime that can list one pod.
+type podRuntime struct{ *freeRuntime }
+
+func (r podRuntime) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, error) {
+	l := &listing{at: r.now(), only: uid, pods: make(map[pleg.PodUID]*pleg.Pod)}
+	n := r.startPodList(l)
+	good := false
+	defer func() { r.finishPodList(l, good) }()
+	pods, err := r.list(ctx, l, r.roll("list of "+string(uid), n))
+	if good = err == nil; !good || len(pods) == 0 {
+		return nil, err
+	}
+	return pods[0], nil
+}
+
+func (r podRuntime) startPodList(l *listing) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	under := 0
+	for uid, lists := range r.podLists {
+		if len(lists) > 0 && lists[len(lists)-1].done == 0 {
+			under++
+			if uid == l.only {
+				r.violate("two lists of pod %s at %v", uid, l.at)
+			}
+		}
+	}
+	if under == r.inspectors {
+		r.violate("%d lists of one pod at %v", under+1, l.at)
+	}
+	r.podLists[l.only] = append(r.podLists[l.only], l)
+	return len(r.podLists[l.only])
+}
+
+// finishPodList records the end of the list. If it failed, all pods are listed.
+func (r podRuntime) finishPodList(l *listing, good bool) {
+	if !good {
+		r.wake()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l.done = r.now()
 }

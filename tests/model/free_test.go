@@ -36,20 +36,8 @@ type freeRun struct {
 	waited []*wait
 }
 
-func freeRunning(t *testing.T, seed uint64, inspectors int) {
-	b := &freeRun{runtime: newFreeRuntime(newHistory(seed), inspectors), quarantine: 1}
-	b.run(t, b.runtime)
-}
-
-func quarantined(t *testing.T, seed uint64, inspectors int) {
-	b := &freeRun{runtime: newFreeRuntime(newHistory(seed), inspectors), quarantine: 5 * time.Second}
-	b.runtime.hungAfter = freeHungAfter
-	b.run(t, b.runtime)
-}
-
-func singlePods(t *testing.T, seed uint64, inspectors int) {
-	b := &freeRun{runtime: newFreeRuntime(newHistory(seed), inspectors), listsPods: true, quarantine: 1}
-	b.run(t, podRuntime{b.runtime})
+func newFreeRun(h *history, inspectors int) *freeRun {
+	return &freeRun{runtime: newFreeRuntime(h, inspectors), quarantine: 1}
 }
 
 // run plays a history and judges afterwards.
@@ -98,12 +86,12 @@ func (b *freeRun) receive(t *testing.T, events <-chan pleg.Event) {
 		}
 		seq = e.Seq
 		if !e.ObservedAt.After(b.marked) {
-			t.Errorf("%v comes after the bookmark of %v", seenOf(e), b.marked)
+			t.Errorf("%s comes after the bookmark of %v", describe(e), b.marked)
 		}
 		status, _ := b.p.Cache().Get(e.PodUID)
 		older := status != nil && !status.ObservedAt.IsZero() && status.ObservedAt.Before(e.ObservedAt)
 		if older || !kit.Fresh(b.p.Cache(), e.PodUID, e.ObservedAt.Add(-1)) {
-			t.Errorf("%v comes before the cache is as new: %+v", seenOf(e), status)
+			t.Errorf("%s comes before the cache is as new: %+v", describe(e), status)
 		}
 		b.events = append(b.events, received{Event: e, when: b.runtime.now()})
 	}
@@ -163,4 +151,150 @@ func (b *freeRun) check(t *testing.T) {
 	for _, uid := range b.runtime.history.uids() {
 		newReplay(t, b, uid).run()
 	}
+}
+
+// wait is one GetNewerThan, for the time of the call.
+type wait struct {
+	uid            pleg.PodUID
+	called, waited time.Duration
+	status         *pleg.PodStatus
+	err            error
+}
+
+func (b *freeRun) wait(ctx context.Context, uid pleg.PodUID) {
+	w := &wait{uid: uid, called: b.runtime.now()}
+	w.status, w.err = b.p.Cache().GetNewerThan(ctx, uid, time.Now())
+	w.waited = b.runtime.now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waited = append(b.waited, w)
+}
+
+// checkWaits requires that every wait ended well before the pipeline, with a status that
+// shows everything that had happened to the pod when the wait began.
+func (b *freeRun) checkWaits(t *testing.T) {
+	for _, w := range b.waited {
+		switch {
+		case w.waited >= historyEnd:
+			t.Errorf("GetNewerThan(%s) at %v has not returned by %v", w.uid, w.called, w.waited)
+		case w.err != nil:
+			b.checkError(t, w)
+		default:
+			b.checkStatus(t, w)
+		}
+	}
+}
+
+// checkError requires a failed inspection for a list after the call.
+func (b *freeRun) checkError(t *testing.T, w *wait) {
+	for _, call := range b.runtime.inspections[w.uid] {
+		began := call.start
+		if call.of != nil {
+			began = call.of.at
+		}
+		if call.status == nil && began > w.called && call.end <= w.waited {
+			return
+		}
+	}
+	t.Errorf("GetNewerThan(%s) at %v returned the error of an older inspection at %v: %v", w.uid, w.called, w.waited, w.err)
+}
+
+// checkStatus relies on the fact that containers only go forward: each container must be
+// at least as far as it was at the call, and at most as far as at the return.
+func (b *freeRun) checkStatus(t *testing.T, w *wait) {
+	h := b.runtime.history
+	first, last := ranks(h, w.uid, w.called), ranks(h, w.uid, w.waited)
+	got := statusRanks(w.status)
+	for id, least := range first {
+		rank, ok := got[id]
+		if !ok && b.hasEvents && elsewhere(h, w, id) {
+			continue
+		}
+		if !ok {
+			rank = kit.Removed
+		}
+		if rank < least || rank > last[id] {
+			t.Errorf("GetNewerThan(%s) at %v returned at %v: container %s is at %d, want %d to %d; status %+v",
+				w.uid, w.called, w.waited, id, rank, least, last[id], w.status)
+		}
+	}
+}
+
+// elsewhere reports whether a container belongs to a sandbox that is not in the status
+// of a wait: an event has one sandbox, and the event of another sandbox may be lost.
+func elsewhere(h *history, w *wait, id pleg.ContainerID) bool {
+	sandbox := id
+	for _, v := range h.pods[w.uid] {
+		if c := in(v.containers, id); c != nil {
+			sandbox = c.SandboxID
+		}
+	}
+	return len(w.status.Sandboxes) > 0 && !slices.ContainsFunc(w.status.Sandboxes, func(s *pleg.SandboxStatus) bool { return s.ID == sandbox })
+}
+
+// waits requires that every wait for the pod returned exactly when the first listing
+// after its call was applied to the pod.
+func (r *replay) waits(observations []*observation) {
+	type applied struct{ at, when time.Duration }
+	var all []applied
+	var last *observation
+	for _, o := range append(slices.Clone(observations), nil) {
+		for _, l := range r.passedOver(last, o) {
+			when := l.done
+			if last != nil && last.settled > when {
+				when = last.settled
+			}
+			all = append(all, applied{l.at, when})
+		}
+		if o != nil {
+			all = append(all, applied{o.of.at, o.settled})
+		}
+		last = o
+	}
+	for _, w := range r.freeRun.waited {
+		if w.uid != r.uid {
+			continue
+		}
+		i := slices.IndexFunc(all, func(a applied) bool { return a.at > w.called })
+		if i < 0 {
+			r.t.Errorf("GetNewerThan(%s) at %v returned at %v, but no later list was applied", w.uid, w.called, w.waited)
+		} else if a := all[i]; w.waited != a.when {
+			r.t.Errorf("GetNewerThan(%s) at %v returned at %v, want at %v, when the list of %v was applied",
+				w.uid, w.called, w.waited, a.when, a.at)
+		}
+	}
+}
+
+// ranks returns how far each container that the pod ever had is at a time.
+func ranks(h *history, uid pleg.PodUID, t time.Duration) map[pleg.ContainerID]kit.Step {
+	ranks := make(map[pleg.ContainerID]kit.Step)
+	for _, v := range h.pods[uid] {
+		if v.from > t {
+			break
+		}
+		for id := range ranks {
+			ranks[id] = kit.Removed
+		}
+		for _, c := range v.containers {
+			ranks[c.ID] = kit.StateSteps[c.State]
+		}
+		for _, s := range v.sandboxes {
+			ranks[s.ID] = kit.StateSteps[s.State]
+		}
+	}
+	return ranks
+}
+
+func statusRanks(s *pleg.PodStatus) map[pleg.ContainerID]kit.Step {
+	ranks := make(map[pleg.ContainerID]kit.Step)
+	for _, c := range s.Containers {
+		ranks[c.ID] = kit.StateSteps[c.State]
+	}
+	for _, sandbox := range s.Sandboxes {
+		ranks[sandbox.ID] = kit.Died
+		if sandbox.Ready {
+			ranks[sandbox.ID] = kit.Started
+		}
+	}
+	return ranks
 }

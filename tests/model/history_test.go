@@ -73,7 +73,7 @@ func randomTimes(rng *rand.Rand, n int) []time.Duration {
 
 func newLife(rng *rand.Rand, uid pleg.PodUID) []version {
 	life := []version{{}}
-	l := &lifeStep{rng: rng, uid: uid}
+	l := &growingPod{rng: rng, uid: uid}
 	for _, at := range randomTimes(rng, 13) {
 		l.step()
 		life = append(life, version{from: at, containers: slices.Clone(l.containers), sandboxes: slices.Clone(l.sandboxes)})
@@ -81,8 +81,8 @@ func newLife(rng *rand.Rand, uid pleg.PodUID) []version {
 	return life
 }
 
-// lifeStep makes the next version of a pod.
-type lifeStep struct {
+// growingPod is a pod that gets new containers and sandboxes, the newest first.
+type growingPod struct {
 	rng        *rand.Rand
 	uid        pleg.PodUID
 	containers []pleg.Container
@@ -90,13 +90,14 @@ type lifeStep struct {
 	ids        int
 }
 
-func (l *lifeStep) add(list *[]pleg.Container, name string, attempt uint32, state pleg.State) {
+func (l *growingPod) add(list *[]pleg.Container, name string, attempt uint32, state pleg.State) {
 	id := pleg.ContainerID(fmt.Sprintf("%s-%d", l.uid, l.ids))
 	l.ids++
 	*list = slices.Insert(*list, 0, pleg.Container{ID: id, Name: name, Attempt: attempt, State: state})
 }
 
-func (l *lifeStep) step() {
+// step makes the next version of a pod.
+func (l *growingPod) step() {
 	roll := l.rng.IntN(10)
 	switch {
 	case len(l.sandboxes) == 0:
@@ -117,7 +118,7 @@ func (l *lifeStep) step() {
 	}
 }
 
-func (l *lifeStep) stepContainer(roll, i int) {
+func (l *growingPod) stepContainer(roll, i int) {
 	c := &l.containers[i]
 	switch {
 	case roll < 6 && c.State != pleg.StateExited:

@@ -225,7 +225,7 @@ func (b *lockstepRun) compare(t *testing.T, step int) {
 		}
 		b.seq = e.Seq
 	}
-	got, want := byPod(events), byPod(kit.Drain(b.refEvents))
+	got, want := kit.ByPod(events), kit.ByPod(kit.Drain(b.refEvents))
 	for _, uid := range kit.UIDs(scriptPods + 1) { // one is never there
 		sameEvents(t, when, uid, got[uid], want[uid])
 		sameStatus(t, when, uid, b.p, b.ref)

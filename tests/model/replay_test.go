@@ -51,7 +51,7 @@ type replay struct {
 
 	ref    *serial.PLEG
 	events chan pleg.Event
-	got    []seen
+	got    []pleg.Event
 	// listings are those with the pod, in the order of their starts. A listing that
 	// ended after a later one is left out.
 	listings []*listing
@@ -118,7 +118,7 @@ func (r *replay) run() {
 	r.requests(observations)
 	r.waits(observations)
 	r.relists()
-	sameEvents(r.t, "the whole run", r.uid, r.got, byPod(kit.Drain(r.events))[r.uid])
+	sameEvents(r.t, "the whole run", r.uid, r.got, kit.ByPod(kit.Drain(r.events))[r.uid])
 	sameStatus(r.t, "the end", r.uid, r.freeRun.p, r.ref)
 }
 
@@ -154,20 +154,20 @@ func (r *replay) observations() []*observation {
 		if e.PodUID != r.uid {
 			continue
 		}
-		r.got = append(r.got, seenOf(e.Event))
+		r.got = append(r.got, e.Event)
 		at := e.ObservedAt.Sub(r.freeRun.runtime.start)
 		if o := acted[at]; o != nil {
 			if e.when != o.settled {
-				r.t.Errorf("%v came at %v, want it as the pod settled at %v", seenOf(e.Event), e.when, o.settled)
+				r.t.Errorf("%s came at %v, want it as the pod settled at %v", describe(e.Event), e.when, o.settled)
 			}
 			continue
 		}
-		of := r.listingOf(at)
-		if of == nil || of.pods[r.uid] != nil {
-			r.t.Errorf("%v speaks of no inspection and no listing without the pod", seenOf(e.Event))
+		i := slices.IndexFunc(r.listings, func(l *listing) bool { return l.at == at && l.pods[r.uid] == nil })
+		if i < 0 {
+			r.t.Errorf("%s speaks of no inspection and no listing without the pod", describe(e.Event))
 			continue
 		}
-		acted[at] = &observation{of: of, start: e.when, settled: e.when}
+		acted[at] = &observation{of: r.listings[i], start: e.when, settled: e.when}
 	}
 	return slices.SortedFunc(maps.Values(acted), func(a, b *observation) int { return cmp.Compare(a.of.at, b.of.at) })
 }
@@ -189,15 +189,6 @@ func (r *replay) prompt(last, o *observation) {
 	if o.start != want {
 		r.t.Errorf("pod %s: acted on the list of %v at %v, want at %v", r.uid, o.of.at, o.start, want)
 	}
-}
-
-func (r *replay) listingOf(at time.Duration) *listing {
-	for _, l := range r.listings {
-		if l.at == at {
-			return l
-		}
-	}
-	return nil
 }
 
 // skipped requires that the listings between two observations gave no reason to act.
@@ -255,6 +246,31 @@ func (r *replay) requests(observations []*observation) {
 		})
 		if !served && !absent {
 			r.t.Errorf("pod %s: the reinspection requested at %v was not made", r.uid, at)
+		}
+	}
+}
+
+// relists requires that each request for a relist of the pod is served at once, or at
+// the end of the pod's running list, or by a list of all pods that began after the
+// request. With fewer inspectors than pods a request may have to wait.
+func (r *replay) relists() {
+	rt := r.freeRun.runtime
+	if !r.freeRun.listsPods || rt.inspectors < len(rt.history.pods) {
+		return
+	}
+	for _, at := range rt.history.relists[r.uid] {
+		due := at
+		for _, l := range rt.podLists[r.uid] {
+			if l.at < at && at < l.done {
+				due = l.done
+			}
+		}
+		served := slices.ContainsFunc(rt.podLists[r.uid], func(l *listing) bool { return l.at == due }) ||
+			slices.ContainsFunc(rt.listings, func(l *listing) bool {
+				return l.only == "" && l.at > at && l.done <= due
+			})
+		if !served {
+			r.t.Errorf("the relist of pod %s requested at %v was not made", r.uid, at)
 		}
 	}
 }

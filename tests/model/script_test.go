@@ -42,7 +42,7 @@ func newScript(seed uint64) script {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	var pods []*scriptedPod
 	for _, uid := range kit.UIDs(scriptPods) {
-		pods = append(pods, &scriptedPod{rng: rng, uid: uid})
+		pods = append(pods, &scriptedPod{growingPod: growingPod{rng: rng, uid: uid}})
 	}
 	steps := make(script, scriptSteps)
 	for i := range steps {
@@ -80,23 +80,13 @@ func oneOf(rng *rand.Rand, percents ...any) fault {
 
 // scriptedPod is a pod that changes at random, also in ways that a real pod does not.
 type scriptedPod struct {
-	rng        *rand.Rand
-	uid        pleg.PodUID
-	containers []pleg.Container // the newest first
-	sandboxes  []pleg.Container
-	removed    []pleg.Container
-	ids        int
-	listed     *pleg.Pod
-	changed    bool
+	growingPod
+	removed []pleg.Container
+	listed  *pleg.Pod
+	changed bool
 }
 
 func (p *scriptedPod) state() pleg.State { return pleg.State(p.rng.IntN(4)) }
-
-func (p *scriptedPod) add(list *[]pleg.Container, name string, attempt uint32, state pleg.State) {
-	id := pleg.ContainerID(fmt.Sprintf("%s-%d", p.uid, p.ids))
-	p.ids++
-	*list = slices.Insert(*list, 0, pleg.Container{ID: id, Name: name, Attempt: attempt, State: state})
-}
 
 func (p *scriptedPod) step() {
 	p.changed = true

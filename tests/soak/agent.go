@@ -84,7 +84,7 @@ func startAgent(ctx context.Context, program, dir, endpoint string, m mode) (*ag
 	return a, nil
 }
 
-var servedOn = regexp.MustCompile(`served on (http://\S+)`)
+var servedOn = regexp.MustCompile(`on (http://\S+)`)
 
 // awaitStart waits until the agent serves, and gets its address from its log.
 func (a *agent) awaitStart(ctx context.Context) error {

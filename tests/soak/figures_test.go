@@ -6,8 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/pleg-pipeline/pleg-pipeline/tests/soak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestFit(t *testing.T) {
 	at := []time.Duration{0, time.Hour, 2 * time.Hour, 3 * time.Hour}

@@ -1,10 +1,12 @@
 package soak
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 )
@@ -87,7 +89,7 @@ func (s *soak) report(partial bool) *Report {
 		}
 		for _, sub := range s.subscribers {
 			if sub.agent == a {
-				of.Subscribers = append(of.Subscribers, SubscriberReport{sub.name, sub.view.counts()})
+				of.Subscribers = append(of.Subscribers, SubscriberReport{sub.name, sub.view.report()})
 			}
 		}
 		r.Agents = append(r.Agents, of)
@@ -162,4 +164,36 @@ func (a AgentReport) print(w io.Writer) {
 		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", s.Name, s.Events, s.Missed, s.Repairs, s.Gaps, s.Visits, s.Breaks, s.Compared)
 	}
 	_ = table.Flush()
+}
+
+// progress writes a line every progressPeriod until ctx ends.
+func (s *soak) progress(ctx context.Context) {
+	ticker := time.NewTicker(progressPeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			fmt.Fprintln(s.Out, s.line(ctx))
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *soak) line(ctx context.Context) string {
+	_, actions := s.actionCounts()
+	_, rests, _ := s.phase.now()
+	var b strings.Builder
+	fmt.Fprintf(&b, "soak %s: %v of %v, %d actions, %d rests, %d problems",
+		s.node.Name(), time.Since(s.began).Round(time.Second), s.Duration, actions, rests, s.failures())
+	for _, a := range s.agents {
+		now, err := s.measure(ctx, a)
+		if err != nil {
+			fmt.Fprintf(&b, "; %s: %v", a.mode, err)
+			continue
+		}
+		fmt.Fprintf(&b, "; %s: %.0f events, %.0f discarded, heap %.1f MiB, %.0f goroutines, %.0f fds, RSS %.0f MiB, CPU %.1f s",
+			a.mode, now.Events, now.Discarded, mib(now.HeapBytes), now.Goroutines, now.FDs, mib(now.RSSBytes), now.CPUSeconds)
+	}
+	return b.String()
 }

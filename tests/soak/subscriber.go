@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/client"
@@ -158,4 +159,71 @@ func (s *subscriber) stayAway(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// counts are what a subscriber got.
+type counts struct {
+	Events   int    `json:"events"`
+	Repairs  int    `json:"repairs"`
+	Missed   uint64 `json:"missed"`
+	Gaps     int    `json:"gaps"`
+	Visits   int    `json:"visits"`
+	Breaks   int    `json:"breaks"`
+	Compared int    `json:"compared"`
+}
+
+// view is what one subscriber knows of the node, and the check of its stream.
+type view struct {
+	mu     sync.Mutex
+	counts counts
+	state  kit.NodeState
+	check  *kit.StreamCheck
+}
+
+func (v *view) add(ev pleg.Event) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if ev.PodUID != "" {
+		v.counts.Events++
+	}
+	v.check.Add(ev)
+	v.state.Add(ev)
+}
+
+func (v *view) diff(truth Truth) []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.state.Diff(truth)
+}
+
+func (v *view) audit(truth Truth) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.counts.Compared++
+	v.check.Audit(truth, v.state.Wants)
+}
+
+// startVisit counts a watch. If it begins with a replay, the view is reset.
+func (v *view) startVisit(replay bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.counts.Visits++
+	if replay {
+		v.state.Reset()
+		v.check.Reset()
+	}
+}
+
+func (v *view) disconnected() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.counts.Breaks++
+	v.check.Reconnected()
+}
+
+func (v *view) report() counts {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.counts.Repairs, v.counts.Missed, v.counts.Gaps = v.state.Repairs, v.state.Missed, v.state.Gaps
+	return v.counts
 }
