@@ -1,10 +1,6 @@
 package serial
 
-import (
-	"slices"
-
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-)
+import "github.com/pleg-pipeline/pleg-pipeline/pleg"
 
 // gone is the state of a container that a list does not have.
 const gone pleg.State = 255
@@ -44,8 +40,14 @@ func containerEvents(old, current *pleg.Pod, id pleg.ContainerID) []pleg.Event {
 	events := make([]pleg.Event, 0, len(types))
 	for _, t := range types {
 		events = append(events, pleg.Event{
-			Type: t, PodUID: pod.UID, PodName: pod.Name, PodNamespace: pod.Namespace,
-			ContainerID: c.ID, ContainerName: c.Name, Attempt: c.Attempt, Sandbox: sandbox,
+			Type:          t,
+			PodUID:        pod.UID,
+			PodName:       pod.Name,
+			PodNamespace:  pod.Namespace,
+			ContainerID:   c.ID,
+			ContainerName: c.Name,
+			Attempt:       c.Attempt,
+			Sandbox:       sandbox,
 		})
 	}
 	return events
@@ -86,17 +88,25 @@ func find(pod *pleg.Pod, id pleg.ContainerID) (c *pleg.Container, sandbox bool) 
 	if pod == nil {
 		return nil, false
 	}
-	is := func(c *pleg.Container) bool { return c.ID == id }
-	if i := slices.IndexFunc(pod.Containers, is); i >= 0 {
-		return pod.Containers[i], false
+	for _, c := range pod.Containers {
+		if c.ID == id {
+			return c, false
+		}
 	}
-	if i := slices.IndexFunc(pod.Sandboxes, is); i >= 0 {
-		return pod.Sandboxes[i], true
+	for _, c := range pod.Sandboxes {
+		if c.ID == id {
+			return c, true
+		}
 	}
 	return nil, false
 }
 
 // podSync has the names of the newest list with the pod.
 func podSync(pod *pleg.Pod) pleg.Event {
-	return pleg.Event{Type: pleg.PodSync, PodUID: pod.UID, PodName: pod.Name, PodNamespace: pod.Namespace}
+	return pleg.Event{
+		Type:         pleg.PodSync,
+		PodUID:       pod.UID,
+		PodName:      pod.Name,
+		PodNamespace: pod.Namespace,
+	}
 }

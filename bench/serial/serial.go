@@ -16,7 +16,6 @@
 package serial
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,8 +56,12 @@ func (o *Options) complete() error {
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
-	o.InspectTimeout = cmp.Or(o.InspectTimeout, DefaultTimeout)
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	if o.InspectTimeout == 0 {
+		o.InspectTimeout = DefaultTimeout
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	return nil
 }
 
@@ -105,53 +108,6 @@ func New(rt pleg.Runtime, opts Options) (*PLEG, error) {
 		reinspect: make(map[pleg.PodUID]struct{}),
 		cache:     make(map[pleg.PodUID]entry),
 	}, nil
-}
-
-// RequestReinspect makes the next relist inspect the pod even without a change. A
-// request for an unknown pod waits until a list has it.
-func (p *PLEG) RequestReinspect(uid pleg.PodUID) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.reinspect[uid] = struct{}{}
-}
-
-// Status returns the pod's last status, or the error of its last inspection.
-// The status of an unknown pod has only its UID.
-func (p *PLEG) Status(uid pleg.PodUID) (*pleg.PodStatus, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	e, ok := p.cache[uid]
-	if !ok {
-		return &pleg.PodStatus{UID: uid}, nil
-	}
-	return e.status, e.err
-}
-
-// Discarded returns how many events did not fit into Options.Events.
-func (p *PLEG) Discarded() uint64 { return p.discarded.Load() }
-
-// clearReinspect reports whether there is a request, and removes it before the
-// inspection begins: a request during the inspection waits for the next relist.
-func (p *PLEG) clearReinspect(uid pleg.PodUID) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, ok := p.reinspect[uid]
-	delete(p.reinspect, uid)
-	return ok
-}
-
-func (p *PLEG) set(uid pleg.PodUID, e entry) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.cache[uid] = e
-}
-
-// forget drops a removed pod.
-func (p *PLEG) forget(uid pleg.PodUID) {
-	delete(p.records, uid)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.cache, uid)
 }
 
 // Run relists at once, and again a period after the end of each relist. It blocks
