@@ -71,8 +71,9 @@ type Differ struct {
 	requests     *mailbox.Box[request]
 
 	records map[pleg.PodUID]*record
-	// unsettled is the number of records that are not settled.
-	unsettled int
+	// unsettled is the number of records that are not settled, uncovered the number of
+	// pods that the last listing did not cover because it may be too old for them.
+	unsettled, uncovered int
 	// requested are the reinspections of pods without a record: the next listing
 	// may have them.
 	requested map[pleg.PodUID]struct{}
@@ -196,6 +197,7 @@ func (d *Differ) applyListing(l stage.Listing) {
 	d.announcements.newPods = 0
 	d.tombstones.containers.expire(now, nil)
 	d.listings++
+	d.uncovered = 0
 	d.pending = d.pending[:0]
 	present := 0
 	var count census
@@ -244,6 +246,7 @@ func (d *Differ) compareListed(rec *record, pod *pleg.Pod, l stage.Listing) {
 	doubtful := rec.mayBeOlder(to)
 	switch {
 	case doubtful:
+		d.uncovered++
 		d.metrics.stale.Inc()
 		d.lister.RelistSoon()
 	case rec.current.at.After(l.At): // a pod seen after the listing began need not be in it
@@ -449,7 +452,7 @@ func (d *Differ) settleFailed(rec *record, s stage.Settled) {
 // markCurrent tells the subscribers how far they are current, if everything is
 // settled.
 func (d *Differ) markCurrent() {
-	if d.unsettled == 0 && !d.listedAt.IsZero() {
+	if d.unsettled+d.uncovered == 0 && !d.listedAt.IsZero() {
 		d.schedule.known.push(stage.Change{Current: d.listedAt})
 	}
 }

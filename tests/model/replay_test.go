@@ -53,7 +53,8 @@ type replay struct {
 	events chan pleg.Event
 	got    []pleg.Event
 	// listings are those with the pod, in the order of their starts. A listing that
-	// ended after a later one is left out.
+	// ended after a later one is left out, and so is one that may be older than the
+	// one before it.
 	listings []*listing
 
 	current *observation // what the reference may inspect; nil for nothing
@@ -69,11 +70,28 @@ func newReplay(t *testing.T, b *freeRun, uid pleg.PodUID) *replay {
 	r.ref = ref
 	for _, l := range b.runtime.listings {
 		of := l.only == "" || l.only == uid
-		if n := len(r.listings); of && (n == 0 || l.at > r.listings[n-1].at) {
+		if n := len(r.listings); of && (n == 0 || l.at > r.listings[n-1].at && !mayBeOlder(r.listings[n-1], l, uid)) {
 			r.listings = append(r.listings, l)
 		}
 	}
 	return r
+}
+
+// mayBeOlder reports whether a listing that began later than another one ran beside it,
+// one of the pod and the other of all, and takes back what that one showed.
+func mayBeOlder(last, l *listing, uid pleg.PodUID) bool {
+	had := last.pods[uid]
+	if last.only == l.only || l.at >= last.done || had == nil {
+		return false
+	}
+	var has []*pleg.Container
+	if pod := l.pods[uid]; pod != nil {
+		has = slices.Concat(pod.Containers, pod.Sandboxes)
+	}
+	return slices.ContainsFunc(slices.Concat(had.Containers, had.Sandboxes), func(c *pleg.Container) bool {
+		i := slices.IndexFunc(has, func(n *pleg.Container) bool { return n.ID == c.ID })
+		return i < 0 || has[i].State < c.State
+	})
 }
 
 // ListPods is not used: the listings are applied.
