@@ -21,32 +21,32 @@ import (
 
 const hungAfter = time.Second
 
-// wards is a runtime whose pods hang, take their time, or answer at once,
-// depending on their names.
-type wards struct {
+// hangingRuntime has pods that hang, are slow, ignore their context, or answer at
+// once, as their names say.
+type hangingRuntime struct {
 	mu   sync.Mutex
 	busy map[pleg.PodUID]time.Time // since when
-	// release ends the calls of deaf pods, which go on after their context.
+	// release ends the calls that ignore their context.
 	release chan struct{}
 }
 
-func newWards() *wards {
-	return &wards{busy: make(map[pleg.PodUID]time.Time), release: make(chan struct{})}
+func newHangingRuntime() *hangingRuntime {
+	return &hangingRuntime{busy: make(map[pleg.PodUID]time.Time), release: make(chan struct{})}
 }
 
-func (w *wards) PodStatus(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
-	w.mu.Lock()
-	w.busy[pod.UID] = time.Now()
-	w.mu.Unlock()
+func (r *hangingRuntime) PodStatus(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+	r.mu.Lock()
+	r.busy[pod.UID] = time.Now()
+	r.mu.Unlock()
 	defer func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		delete(w.busy, pod.UID)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.busy, pod.UID)
 	}()
 	var takes time.Duration
 	switch kind, _, _ := strings.Cut(string(pod.UID), "-"); kind {
-	case "deaf":
-		<-w.release
+	case "uncancellable":
+		<-r.release
 		return plegtest.Status(pod), nil
 	case "hung":
 		takes = time.Hour
@@ -61,13 +61,12 @@ func (w *wards) PodStatus(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus)
 	}
 }
 
-// hung returns the number of inspections that have lasted for longer than a
-// pod may before it counts as hung.
-func (w *wards) hung() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// hung returns the number of inspections that are older than hungAfter.
+func (r *hangingRuntime) hung() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	n := 0
-	for _, since := range w.busy {
+	for _, since := range r.busy {
 		if time.Since(since) > hungAfter {
 			n++
 		}
@@ -85,20 +84,20 @@ func uids(kind string, n int) []pleg.PodUID {
 
 func one(uid pleg.PodUID) stage.Change { return change(1, plegtest.Pod(uid, "c=running")) }
 
-// Whatever the number of inspectors, half of them at most are with pods that
-// hang, and those are cancelled that are too much.
+// Hung inspections take at most half of the inspectors. If one more hangs, one of them
+// is cancelled.
 func TestHungPodsTakeHalfOfTheInspectors(t *testing.T) {
 	for _, tc := range []struct{ inspectors, half int }{{1, 1}, {2, 1}, {3, 1}, {8, 4}, {9, 4}} {
 		t.Run(fmt.Sprint(tc.inspectors), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWards()
-				f := newFixture(t, w.PodStatus, inspector.Options{Inspectors: tc.inspectors, HungAfter: hungAfter})
+				r := newHangingRuntime()
+				f := newFixture(t, r.PodStatus, inspector.Options{Inspectors: tc.inspectors, HungAfter: hungAfter})
 				for _, uid := range uids("hung", tc.inspectors) {
 					f.inspect <- one(uid)
 				}
 				time.Sleep(hungAfter + 1)
 				synctest.Wait()
-				if got := w.hung(); got != tc.half {
+				if got := r.hung(); got != tc.half {
 					t.Errorf("%d inspections hang, want %d", got, tc.half)
 				}
 				if got, want := len(f.settled), tc.inspectors-tc.half; got != want {
@@ -114,8 +113,8 @@ func TestHungPodsTakeHalfOfTheInspectors(t *testing.T) {
 					}
 				}
 				if tc.inspectors > 1 {
-					if s, _, ok := f.do(one("well")); s.Err != nil || !ok {
-						t.Errorf("a pod that is well settled with %v", s.Err)
+					if s, _, ok := f.do(one("healthy")); s.Err != nil || !ok {
+						t.Errorf("a healthy pod settled with %v", s.Err)
 					}
 				}
 			})
@@ -123,19 +122,18 @@ func TestHungPodsTakeHalfOfTheInspectors(t *testing.T) {
 	}
 }
 
-// Who is cancelled when one more hangs than may.
 func TestWhichHungPodIsCancelled(t *testing.T) {
 	const inspectors = 4 // two may hang
 	for name, tc := range map[string]struct {
 		apart time.Duration // between the starts of three
 		want  pleg.PodUID
 	}{
-		"the last, while the others have yet to have their time": {apart: time.Second, want: "hung-2"},
-		"the one that has run longest, once it has had it":       {apart: 2 * time.Second, want: "hung-0"},
+		"the last, while the others have not had their time": {apart: time.Second, want: "hung-2"},
+		"the oldest, once it has had its time":               {apart: 2 * time.Second, want: "hung-0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, newWards().PodStatus, inspector.Options{Inspectors: inspectors, HungAfter: hungAfter})
+				f := newFixture(t, newHangingRuntime().PodStatus, inspector.Options{Inspectors: inspectors, HungAfter: hungAfter})
 				for _, uid := range uids("hung", 3) {
 					f.inspect <- one(uid)
 					time.Sleep(tc.apart)
@@ -148,13 +146,12 @@ func TestWhichHungPodIsCancelled(t *testing.T) {
 	}
 }
 
-// A runtime that takes long for every pod gets on with half of the inspectors,
-// however many pods come to hang meanwhile: were the longest-running always the
-// one that is cancelled, none would end.
+// On a runtime that is slow for every pod, half of the inspectors make progress. If the
+// oldest inspection were always cancelled, none would end.
 func TestSlowPodsAreInspectedAlthoughAllSeemToHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const pods = 100
-		f := newFixture(t, newWards().PodStatus, inspector.Options{Inspectors: 8, HungAfter: hungAfter})
+		f := newFixture(t, newHangingRuntime().PodStatus, inspector.Options{Inspectors: 8, HungAfter: hungAfter})
 		began := time.Now()
 		go func() {
 			for _, uid := range uids("slow", pods) {
@@ -175,12 +172,11 @@ func TestSlowPodsAreInspectedAlthoughAllSeemToHang(t *testing.T) {
 	})
 }
 
-// Retries share the places of the pods that hang, and leave all others to pods
-// that are well.
+// Retries share the places of hung inspections and leave the others to healthy pods.
 func TestRetriesShareTheHalf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWards()
-		f := newFixture(t, w.PodStatus, inspector.Options{Inspectors: 8, HungAfter: hungAfter})
+		r := newHangingRuntime()
+		f := newFixture(t, r.PodStatus, inspector.Options{Inspectors: 8, HungAfter: hungAfter})
 		retries := func(uid pleg.PodUID) bool {
 			synctest.Wait()
 			c := one(uid)
@@ -194,20 +190,20 @@ func TestRetriesShareTheHalf(t *testing.T) {
 		}
 		f.inspect <- one("hung-a")
 		if time.Sleep(hungAfter); !retries("hung-0") || !retries("hung-1") || !retries("hung-2") {
-			t.Error("a retry was refused although three places are left to those that hang")
+			t.Error("a retry was refused although three places for hung inspections are free")
 		}
 		if retries("hung-3") {
-			t.Error("more than half of the inspectors are with pods that hang")
+			t.Error("more than half of the inspectors are with hung inspections and retries")
 		}
 		for n := range 20 {
-			if s, _, ok := f.do(one(pleg.PodUID(fmt.Sprint("well-", n)))); s.Err != nil || !ok {
-				t.Errorf("a pod that is well settled with %v", s.Err)
+			if s, _, ok := f.do(one(pleg.PodUID(fmt.Sprint("healthy-", n)))); s.Err != nil || !ok {
+				t.Errorf("a healthy pod settled with %v", s.Err)
 			}
 		}
 		// None of the retries is cancelled for another, and none lasts long.
 		f.inspect <- one("hung-b")
 		if s := <-f.settled; s.UID != "hung-b" {
-			t.Errorf("cancelled pod %s, want the one that has come to hang", s.UID)
+			t.Errorf("cancelled pod %s, want the one that hung last", s.UID)
 		}
 		for range 3 {
 			if s := <-f.settled; !strings.HasPrefix(string(s.UID), "hung-") || s.Hung != 4*hungAfter {
@@ -217,15 +213,14 @@ func TestRetriesShareTheHalf(t *testing.T) {
 	})
 }
 
-// The first few inspections of a pod that hang end soon, the further ones have
-// longer and longer.
-func TestPatienceGrows(t *testing.T) {
+// The first few retries end soon, the further ones may take longer and longer.
+func TestTimeoutOfRetriesGrows(t *testing.T) {
 	for hung, want := range []time.Duration{0: timeout, 1: 4 * time.Second, 4: 4 * time.Second, 5: 8 * time.Second, 6: timeout, 60: timeout} {
 		if want == 0 {
 			continue
 		}
 		synctest.Test(t, func(t *testing.T) {
-			f := newFixture(t, newWards().PodStatus, inspector.Options{Inspectors: 2, HungAfter: hungAfter})
+			f := newFixture(t, newHangingRuntime().PodStatus, inspector.Options{Inspectors: 2, HungAfter: hungAfter})
 			c := one("hung")
 			c.Hung = hung
 			f.retry <- c
@@ -236,7 +231,7 @@ func TestPatienceGrows(t *testing.T) {
 	}
 }
 
-func TestErrorThatComesLateCountsAsHung(t *testing.T) {
+func TestLateErrorCountsAsHung(t *testing.T) {
 	for name, tc := range map[string]struct {
 		after time.Duration
 		hung  bool
@@ -255,17 +250,16 @@ func TestErrorThatComesLateCountsAsHung(t *testing.T) {
 	}
 }
 
-// A runtime that goes on with a call although its context has ended holds no
-// inspector for it.
-func TestDeafCallIsAbandoned(t *testing.T) {
+// A call that ignores its context takes no inspector's place.
+func TestUncancellableCallIsAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const inspectors = 2
 		reg := prometheus.NewPedanticRegistry()
-		w := newWards()
-		f := newFixture(t, w.PodStatus, inspector.Options{
+		r := newHangingRuntime()
+		f := newFixture(t, r.PodStatus, inspector.Options{
 			Inspectors: inspectors, HungAfter: hungAfter, Metrics: instrument.Registry{Registerer: reg},
 		})
-		for _, uid := range uids("deaf", 10) {
+		for _, uid := range uids("uncancellable", 10) {
 			f.inspect <- one(uid)
 		}
 		for range 10 {
@@ -273,13 +267,13 @@ func TestDeafCallIsAbandoned(t *testing.T) {
 				t.Errorf("settled %+v, want hung and not returned", s)
 			}
 		}
-		if s, _, ok := f.do(one("well")); s.Err != nil || !ok {
-			t.Errorf("a pod that is well settled with %v", s.Err)
+		if s, _, ok := f.do(one("healthy")); s.Err != nil || !ok {
+			t.Errorf("a healthy pod settled with %v", s.Err)
 		}
 		requireGauge(t, reg, "pleg_abandoned_inspections", 10)
 		requireGauge(t, reg, "pleg_inspections_in_flight", 0)
-		// It is not asked twice at once of the same pod.
-		if s, _, _ := f.do(one("deaf-0")); s.Hung == 0 || s.Err == nil {
+		// The pod is not inspected twice at once.
+		if s, _, _ := f.do(one("uncancellable-0")); s.Hung == 0 || s.Err == nil {
 			t.Errorf("settled %+v, want hung: the call before has not returned", s)
 		}
 		f.finish()
@@ -287,7 +281,7 @@ func TestDeafCallIsAbandoned(t *testing.T) {
 		if len(f.ended) > 0 {
 			t.Error("Run returned before all calls had")
 		}
-		close(w.release)
+		close(r.release)
 		if err := <-f.ended; err != nil {
 			t.Errorf("Run = %v, want nil", err)
 		}
@@ -299,12 +293,12 @@ func TestDeafCallIsAbandoned(t *testing.T) {
 
 func TestAbandonedPodIsInspectedOnceItsCallHasReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWards()
-		f := newFixture(t, w.PodStatus, inspector.Options{Inspectors: 1, HungAfter: hungAfter})
-		f.do(one("deaf"))
-		close(w.release)
+		r := newHangingRuntime()
+		f := newFixture(t, r.PodStatus, inspector.Options{Inspectors: 1, HungAfter: hungAfter})
+		f.do(one("uncancellable"))
+		close(r.release)
 		synctest.Wait()
-		if s, _, ok := f.do(one("deaf")); s.Err != nil || !ok {
+		if s, _, ok := f.do(one("uncancellable")); s.Err != nil || !ok {
 			t.Errorf("settled %+v, want an outcome", s)
 		}
 	})

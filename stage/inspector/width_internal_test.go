@@ -18,7 +18,7 @@ func (w *width) run(n int, took func(width int) time.Duration) {
 
 func TestWidth(t *testing.T) {
 	const ms = time.Millisecond
-	// serves returns a runtime that serves so many pods at once.
+	// serves returns the times of a runtime that serves many pods at once.
 	serves := func(many int, each time.Duration) func(int) time.Duration {
 		return func(width int) time.Duration { return each * time.Duration(max(width, many)) / time.Duration(many) }
 	}
@@ -67,19 +67,18 @@ func TestWidthRecoversFromASlowerRuntimeAtOnce(t *testing.T) {
 	}
 }
 
-// Where there is nothing to try, it is time that tells.
+// At the least width no trial is possible. The width grows again after a while.
 func TestWidthComesBackFromTheLeast(t *testing.T) {
 	w := newWidth(16)
 	w.run(window, slowed(1))
 	w.now = w.least
 	w.run(500, slowed(12))
 	if w.now != 16 {
-		t.Errorf("width %d of a runtime that is slower for good, want 16", w.now)
+		t.Errorf("width %d of a runtime that stays slower, want 16", w.now)
 	}
 }
 
-// What is forgotten of pods that are seldom inspected is forgotten altogether: it
-// would grow for ever.
+// The time of rarely inspected pods is cleared, and no time grows without bound.
 func TestWidthForgets(t *testing.T) {
 	rare := &pleg.Pod{Containers: make([]*pleg.Container, 30)}
 	w := newWidth(16)

@@ -22,43 +22,43 @@ import (
 
 const serviceTime = 10 * time.Millisecond
 
-// crowd is a runtime that serves so many inspections at once, each in
-// serviceTime, and has the others wait.
-type crowd struct {
+// slotRuntime serves a number of inspections at once, each in serviceTime; others
+// wait.
+type slotRuntime struct {
 	slots chan struct{}
-	// tail, if not 0, has the times of inspections differ as in a log-normal
-	// distribution of that standard deviation, drawn for the pod and the burst.
+	// tail, if not 0, is the standard deviation of a log-normal distribution of the
+	// times, drawn for each pod and burst.
 	tail     float64
 	bursts   int
 	inFlight atomic.Int64
 	most     atomic.Int64 // in flight
 }
 
-func newCrowd(slots int) *crowd { return &crowd{slots: make(chan struct{}, slots)} }
+func newSlotRuntime(slots int) *slotRuntime { return &slotRuntime{slots: make(chan struct{}, slots)} }
 
-func (c *crowd) PodStatus(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
-	c.most.Store(max(c.most.Load(), c.inFlight.Add(1))) // begun one at a time
-	defer c.inFlight.Add(-1)
+func (r *slotRuntime) PodStatus(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+	r.most.Store(max(r.most.Load(), r.inFlight.Add(1))) // begun one at a time
+	defer r.inFlight.Add(-1)
 	if pod.Name == "name-hung" {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	c.slots <- struct{}{}
-	// A tenth more or less, as pods go.
+	r.slots <- struct{}{}
+	// A tenth more or less, by pod.
 	took := serviceTime + time.Duration(pod.UID[len(pod.UID)-1]%5)*serviceTime/20 - serviceTime/10
 	number, _ := strconv.Atoi(string(pod.UID))
-	drawn := rand.New(rand.NewPCG(uint64(c.bursts), uint64(number))).NormFloat64()
-	time.Sleep(time.Duration(float64(took) * math.Exp(c.tail*drawn)))
-	<-c.slots
+	drawn := rand.New(rand.NewPCG(uint64(r.bursts), uint64(number))).NormFloat64()
+	time.Sleep(time.Duration(float64(took) * math.Exp(r.tail*drawn)))
+	<-r.slots
 	return plegtest.Status(pod), nil
 }
 
-// burst has so many pods inspected, as fast as the inspector takes them, and
-// returns how long that took.
-func (c *crowd) burst(f *fixture, pods int) time.Duration {
+// burst inspects a number of pods as fast as the inspector accepts them and returns
+// how long that took.
+func (r *slotRuntime) burst(f *fixture, pods int) time.Duration {
 	began := time.Now()
-	c.most.Store(0)
-	c.bursts++
+	r.most.Store(0)
+	r.bursts++
 	go func() {
 		for n := range pods {
 			f.inspect <- change(1, plegtest.Pod(pleg.PodUID(fmt.Sprint(n)), "c=running /s=running"))
@@ -87,9 +87,8 @@ func widthOf(t *testing.T, reg prometheus.Gatherer) float64 {
 	return 0
 }
 
-// What counts is that the runtime always has something to do, and not much more
-// than that: twice as many as it serves at once, and a little to see whether it
-// serves more by now.
+// The runtime must always be busy, with at most about twice the inspections that it
+// serves at once, and a few more to see whether it serves more by now.
 func TestWidthFollowsTheRuntime(t *testing.T) {
 	const bound, pods = 32, 1000
 	for name, tc := range map[string]struct {
@@ -106,7 +105,7 @@ func TestWidthFollowsTheRuntime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				reg := prometheus.NewPedanticRegistry()
-				rt := newCrowd(tc.serves)
+				rt := newSlotRuntime(tc.serves)
 				f := newAdaptiveFixture(t, rt.PodStatus, inspector.Options{
 					Inspectors: bound, FixedWidth: tc.fixed, Metrics: instrument.Registry{Registerer: reg},
 				})
@@ -149,7 +148,7 @@ func TestWidthUnderAHeavyTail(t *testing.T) {
 			took := map[bool]float64{}
 			for _, fixed := range []bool{true, false} {
 				synctest.Test(t, func(t *testing.T) {
-					rt := newCrowd(1000)
+					rt := newSlotRuntime(1000)
 					rt.tail = tc.sigma
 					f := newAdaptiveFixture(t, rt.PodStatus, inspector.Options{Inspectors: tc.bound, FixedWidth: fixed})
 					for range 10 {
@@ -164,12 +163,11 @@ func TestWidthUnderAHeavyTail(t *testing.T) {
 	}
 }
 
-// A runtime that has become faster, or serves more, gets more.
 func TestWidthGrowsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewPedanticRegistry()
-		few, many := newCrowd(2), newCrowd(1000)
-		var rt atomic.Pointer[crowd]
+		few, many := newSlotRuntime(2), newSlotRuntime(1000)
+		var rt atomic.Pointer[slotRuntime]
 		rt.Store(few)
 		f := newAdaptiveFixture(t, func(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
 			return rt.Load().PodStatus(ctx, pod, last)
@@ -186,12 +184,11 @@ func TestWidthGrowsAgain(t *testing.T) {
 	})
 }
 
-// A pod that hangs is no load: after a second it no longer counts for the width,
-// and what waits is inspected without anything else happening.
-func TestStuckInspectionsDoNotCountForTheWidth(t *testing.T) {
+// A hung inspection is no load: after a second it no longer counts for the width.
+func TestHungInspectionsDoNotCountForTheWidth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewPedanticRegistry()
-		rt := newCrowd(1)
+		rt := newSlotRuntime(1)
 		f := newAdaptiveFixture(t, rt.PodStatus, inspector.Options{
 			Inspectors: 8, HungAfter: time.Second, Metrics: instrument.Registry{Registerer: reg},
 		})
