@@ -135,15 +135,17 @@ func (f *fixture) reinspectDenied() {
 }
 
 // checkVersion calls Version if a fault is about it, as the pipeline rarely does.
-// Each call must end in time, and fail if the fault always holds.
+// Each call must end in time, and fail if the fault holds then.
 func (f *fixture) checkVersion() {
 	for _, fault := range f.scenario.faults {
 		if fault.RPC != "Version" {
 			continue
 		}
-		fails := fault.Times == 0 && fault.Probability == 0 && fault.Kind() != simruntime.FaultSlow
+		always := fault.Times == 0 && fault.Probability == 0 && fault.Kind() != simruntime.FaultSlow
 		for range 5 {
 			began := time.Now()
+			since := began.Sub(f.client.start)
+			fails := always && since > fault.From && (fault.Until == 0 || since+2*f.unit < fault.Until)
 			_, err := f.client.Check(context.Background())
 			if took := time.Since(began); took > 2*f.unit || fails && err == nil {
 				f.t.Errorf("Check took %v and returned %v", took, err)
