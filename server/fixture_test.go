@@ -190,7 +190,8 @@ func serveBench(b *testing.B, pods int) *client.Client {
 	kit.Fill(runtime, pods, "c=running /s=running")
 	_, socket, _ := newSocketFixture(b, pipeline.Options{Runtime: runtime.Basic(), RelistPeriod: time.Hour}, server.Options{})
 	c := newClient(b, socket)
-	for replayed(b, c) < 2*pods {
+	for n := 0; n < 2*pods; n = replayed(b, c) {
+		b.Log("waiting for the first list")
 	}
 	return c
 }

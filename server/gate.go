@@ -122,7 +122,7 @@ func (r *refusals) add(conn net.Conn) {
 	select {
 	case r.conns <- refused:
 	case <-r.closed:
-		refused.Close()
+		_ = refused.Close()
 	}
 }
 

@@ -36,7 +36,7 @@ func play(t *testing.T, r *recording.Recording) {
 	dial, stop := serving(t, recording.NewServer(r, 1).Serve)
 	defer stop()
 	client, closeClient := newClient(t, dial)
-	defer closeClient()
+	defer func() { _ = closeClient() }()
 	for range rounds {
 		callEverything(t, client)
 		time.Sleep(length / rounds)

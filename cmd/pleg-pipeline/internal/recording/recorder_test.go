@@ -106,7 +106,7 @@ func receiveEvents(ctx context.Context, t *testing.T, dial []grpc.DialOption) <-
 	}
 	received := make(chan int, 1)
 	go func() {
-		defer closeClient()
+		defer func() { _ = closeClient() }()
 		n := 0
 		for _, err := stream.Recv(); err == nil; _, err = stream.Recv() {
 			n++
