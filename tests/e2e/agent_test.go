@@ -62,7 +62,7 @@ func (f *fixture) startAgent(ctx context.Context, o agentOptions) {
 	cmd.Env = append(os.Environ(), o.env...)
 	a := &agent{url: "http://" + address, program: f.runCommand(o.name, cmd)}
 	a.healthy, a.state = a.ready, a.pods
-	a.watchHealth(t)
+	a.watchHealth(t) //nolint:contextcheck // it runs until the instance is stopped
 	must(t, a.awaitHealthy(ctx))
 	if o.events {
 		must(t, eventually(ctx, func() bool { return a.follows(ctx) }))

@@ -220,7 +220,7 @@ func idle(ctx context.Context, t *testing.T, l *lab.Lab, span time.Duration, o p
 	o.Runtime = counted
 	p, err := pipeline.New(o)
 	must(t, err)
-	stop := kit.Run(t, p.Run)
+	stop := kit.Run(t, p.Run) //nolint:contextcheck // kit.Run ends it with a context of its own
 	must(t, eventually(ctx, func() bool { ok, _ := p.Healthy(); return ok }))
 	agent, runtime = cpuTimes(ctx, t, l, span)
 	lists = counted.lists.Load()
