@@ -21,15 +21,16 @@ func table(o *Outcome) string {
 	for _, m := range used {
 		head = append(head, m.header())
 	}
-	text := tableRow(head...) + "|---|" + strings.Repeat("---:|", len(used)) + "\n"
+	var text strings.Builder
+	text.WriteString(tableRow(head...) + "|---|" + strings.Repeat("---:|", len(used)) + "\n")
 	for _, r := range o.Rows {
 		cells := []string{string(r.Candidate)}
 		for _, m := range used {
 			cells = append(cells, r.Metrics[m.Key].String())
 		}
-		text += tableRow(cells...)
+		text.WriteString(tableRow(cells...))
 	}
-	return text
+	return text.String()
 }
 
 func tableRow(cells ...string) string { return "| " + strings.Join(cells, " | ") + " |\n" }
@@ -214,9 +215,10 @@ func plotTable(drawn []chart, folder string) string {
 	if len(cells) == 0 {
 		return "Not measured.\n"
 	}
-	text := "| | |\n|---|---|\n"
+	var text strings.Builder
+	text.WriteString("| | |\n|---|---|\n")
 	for row := range slices.Chunk(cells, 2) {
-		text += tableRow(row...)
+		text.WriteString(tableRow(row...))
 	}
-	return text
+	return text.String()
 }
