@@ -214,12 +214,12 @@ func (d *Differ) applyListing(l stage.Listing) {
 		rec.listing = d.listings
 		present++
 		count.add(pod)
-		d.compareListed(rec, pod, l)
+		d.compareListed(rec, pod, l, now)
 	}
 	if present < len(d.records) {
 		for _, rec := range d.records {
 			if rec.listing != d.listings {
-				d.compareListed(rec, nil, l)
+				d.compareListed(rec, nil, l, now)
 			}
 		}
 	}
@@ -238,11 +238,11 @@ func (d *Differ) applyListing(l stage.Listing) {
 }
 
 // compareListed compares what a listing has of one pod, nil for nothing.
-func (d *Differ) compareListed(rec *record, pod *pleg.Pod, l stage.Listing) {
+func (d *Differ) compareListed(rec *record, pod *pleg.Pod, l stage.Listing, now time.Time) {
 	if _, ok := d.requested[rec.uid]; ok {
 		rec.reinspect = true
 	}
-	to := observation{pod: pod, at: l.At}
+	to := observation{pod: pod, at: l.At, received: now}
 	doubtful := rec.mayBeOlder(to)
 	switch {
 	case doubtful:
@@ -252,7 +252,7 @@ func (d *Differ) compareListed(rec *record, pod *pleg.Pod, l stage.Listing) {
 	case rec.current.at.After(l.At): // a pod seen after the listing began need not be in it
 	default:
 		if l.StreamUp {
-			d.announcements.expect(events(rec.current.pod, pod, l.At), time.Now(), l.StreamBroke)
+			d.announcements.expect(events(rec.current.pod, pod, l.At), now, l.StreamBroke)
 		}
 		d.add(rec, to)
 	}
@@ -291,7 +291,7 @@ func (d *Differ) applyObservation(o stage.Observation) {
 		d.metrics.stale.Inc()
 		return
 	}
-	to := observation{at: o.At, single: true}
+	to := observation{at: o.At, single: true, received: now}
 	if o.Hint == nil {
 		to.pod = d.tombstones.without(o.Pod, now)
 	} else {
@@ -339,7 +339,7 @@ func (d *Differ) mergeHint(rec *record, o stage.Observation, now time.Time) obse
 	if rec != nil {
 		have = rec.current.pod
 	}
-	to := observation{at: o.At, step: true}
+	to := observation{at: o.At, step: true, received: now}
 	to.pod = merge(have, o.Hint, func(id pleg.ContainerID) bool {
 		return d.tombstones.containers.has(id, now) || d.announcements.unlistedAfter(id, o.At)
 	})
@@ -355,7 +355,6 @@ func (d *Differ) add(rec *record, o observation) {
 	if !o.step {
 		d.announcements.compareLists(rec.current.pod, o.pod)
 	}
-	o.received = time.Now()
 	rec.add(o)
 	if rec.state.inFlight() {
 		return
