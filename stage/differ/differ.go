@@ -77,9 +77,10 @@ type Differ struct {
 	// requested are the reinspections of pods without a record: the next listing
 	// may have them.
 	requested map[pleg.PodUID]struct{}
-	// listings numbers the listings; listedAt is the time of the newest.
-	listings uint64
-	listedAt time.Time
+	// listings numbers the listings; listedAt is the time of the newest, appliedAt is
+	// when it was applied.
+	listings            uint64
+	listedAt, appliedAt time.Time
 
 	schedule      schedule
 	announcements announcements
@@ -214,12 +215,12 @@ func (d *Differ) applyListing(l stage.Listing) {
 		rec.listing = d.listings
 		present++
 		count.add(pod)
-		d.compareListed(rec, pod, l, now)
+		d.compareListed(rec, pod, &l, now)
 	}
 	if present < len(d.records) {
 		for _, rec := range d.records {
 			if rec.listing != d.listings {
-				d.compareListed(rec, nil, l, now)
+				d.compareListed(rec, nil, &l, now)
 			}
 		}
 	}
@@ -230,7 +231,7 @@ func (d *Differ) applyListing(l stage.Listing) {
 	// What the listing covers is known now, before any inspection: a hung
 	// inspection delays no GetNewerThan of another pod.
 	d.cache.Observe(l.At, d.pending)
-	d.listedAt = l.At
+	d.listedAt, d.appliedAt = l.At, now
 	if d.announcements.judge(l) {
 		d.lister.RelistSoon() // to see whether the events come
 	}
@@ -238,12 +239,12 @@ func (d *Differ) applyListing(l stage.Listing) {
 }
 
 // compareListed compares what a listing has of one pod, nil for nothing.
-func (d *Differ) compareListed(rec *record, pod *pleg.Pod, l stage.Listing, now time.Time) {
+func (d *Differ) compareListed(rec *record, pod *pleg.Pod, l *stage.Listing, now time.Time) {
 	if _, ok := d.requested[rec.uid]; ok {
 		rec.reinspect = true
 	}
-	to := observation{pod: pod, at: l.At, received: now}
-	doubtful := rec.mayBeOlder(to)
+	to := observation{pod: pod, at: l.At}
+	doubtful := rec.mayBeOlder(&to, rec.received)
 	switch {
 	case doubtful:
 		d.uncovered++
@@ -291,13 +292,13 @@ func (d *Differ) applyObservation(o stage.Observation) {
 		d.metrics.stale.Inc()
 		return
 	}
-	to := observation{at: o.At, single: true, received: now}
+	to := observation{at: o.At, single: true}
 	if o.Hint == nil {
 		to.pod = d.tombstones.without(o.Pod, now)
 	} else {
 		to = d.mergeHint(rec, o, now)
 	}
-	if o.Hint == nil && rec != nil && rec.mayBeOlder(to) {
+	if o.Hint == nil && rec != nil && rec.mayBeOlder(&to, d.appliedAt) {
 		d.metrics.stale.Inc()
 		d.lister.RelistSoon()
 		return
@@ -314,6 +315,7 @@ func (d *Differ) applyObservation(o stage.Observation) {
 		}
 		rec = d.recordOf(o.UID)
 	}
+	rec.received = now
 	d.add(rec, to)
 	d.schedule.flush()
 	if rec.state == stateSettled {
@@ -339,7 +341,7 @@ func (d *Differ) mergeHint(rec *record, o stage.Observation, now time.Time) obse
 	if rec != nil {
 		have = rec.current.pod
 	}
-	to := observation{at: o.At, step: true, received: now}
+	to := observation{at: o.At, step: true}
 	to.pod = merge(have, o.Hint, func(id pleg.ContainerID) bool {
 		return d.tombstones.containers.has(id, now) || d.announcements.unlistedAfter(id, o.At)
 	})
@@ -403,7 +405,7 @@ func (d *Differ) settle(s stage.Settled) {
 		d.settleFailed(rec, s)
 		return
 	}
-	d.metrics.skippedAttempts.Add(float64(skippedAttempts(rec.old, rec.sent.Pod)))
+	d.metrics.skippedAttempts.Add(float64(skippedAttempts(rec.old, rec.sent.pod)))
 	inspected := rec.state == stateInspecting
 	rec.succeed()
 	if rec.state != stateSettled {

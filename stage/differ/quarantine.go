@@ -126,7 +126,7 @@ func (q *quarantine) checkDue() {
 // first change ends the wait.
 func (q *quarantine) hold(rec *record) {
 	rec.hang.seen = true
-	if !rec.hang.hasty && !same(rec.sent.Pod, rec.current.pod) {
+	if !rec.hang.hasty && !same(rec.sent.pod, rec.current.pod) {
 		rec.hang.hasty = true
 		q.wait(rec, 0)
 	}
@@ -165,7 +165,7 @@ func (q *quarantine) nextRetry() (*record, stage.Change) {
 func (q *quarantine) release(rec *record, inspected bool) {
 	pod, now := rec.nameOf(nil), time.Now()
 	q.log.Info("pod released from quarantine", "podUID", rec.uid, "pod", pod.Namespace+"/"+pod.Name,
-		"gone", rec.sent.Pod == nil, "after", now.Sub(rec.hang.since), "hung", rec.hang.times)
+		"gone", rec.sent.pod == nil, "after", now.Sub(rec.hang.since), "hung", rec.hang.times)
 	rec.hang = nil
 	q.pods = slices.DeleteFunc(q.pods, func(r *record) bool { return r == rec })
 	next := slices.IndexFunc(q.pods, func(r *record) bool { return !r.state.inFlight() && r.hang.due.After(now) })

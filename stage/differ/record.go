@@ -63,8 +63,13 @@ type observation struct {
 	// observation, so it must not be skipped. single is true if a single-pod list
 	// made it, and not a listing.
 	step, single bool
-	// received is when it was applied.
-	received time.Time
+}
+
+// sentChange is what a record keeps of a change, which is large.
+type sentChange struct {
+	pod                    *pleg.Pod
+	at                     time.Time
+	reinspect, uninspected bool
 }
 
 // record is what the differ knows of one pod (the kubelet's podRecord). Its
@@ -75,6 +80,8 @@ type record struct {
 	// old is the pod that the cache and the subscribers have; nil before its
 	// first change has settled.
 	old *pleg.Pod
+	// received is when the last single-pod list of the pod was applied.
+	received time.Time
 	// current is the newest observation. steps are the CRI events before it that
 	// have not become a change yet.
 	current observation
@@ -88,7 +95,7 @@ type record struct {
 	listing uint64
 
 	// sent is the change in flight, or the last one.
-	sent stage.Change
+	sent sentChange
 	// failures counts failed inspections since events were last delivered.
 	failures int
 	// reinspect is set from a request until the change that serves it.
@@ -110,10 +117,14 @@ func (r *record) add(o observation) {
 
 // mayBeOlder reports whether an observation may be older than the current one although
 // it began later: a listing and a single-pod list ran at the same time. That is not
-// known until it takes something back.
-func (r *record) mayBeOlder(o observation) bool {
-	cur := r.current
-	if cur.at.IsZero() || cur.step || cur.single == o.single || !o.at.Before(cur.received) {
+// known until it takes something back. received is when the current one was applied.
+func (r *record) mayBeOlder(o *observation, received time.Time) bool {
+	return r.current.single != o.single && r.overlaps(o, received)
+}
+
+func (r *record) overlaps(o *observation, received time.Time) bool {
+	cur := &r.current
+	if cur.at.IsZero() || cur.step || !o.at.Before(received) {
 		return false
 	}
 	for have := range containers(cur.pod) {
@@ -126,7 +137,7 @@ func (r *record) mayBeOlder(o observation) bool {
 
 // isNewer reports whether something was observed after what was sent. Two
 // observations may bear the same time.
-func (r *record) isNewer() bool { return !r.current.at.Equal(r.sent.At) || r.current.pod != r.sent.Pod }
+func (r *record) isNewer() bool { return !r.current.at.Equal(r.sent.at) || r.current.pod != r.sent.pod }
 
 // next returns the change to the next observation that makes one.
 func (r *record) next() (stage.Change, bool) {
@@ -179,7 +190,7 @@ func (r *record) nameOf(pod *pleg.Pod) *pleg.Pod {
 
 // send notes that a change is in flight.
 func (r *record) send(c stage.Change) {
-	r.sent = c
+	r.sent = sentChange{c.Pod, c.At, c.Reinspect, c.Uninspected}
 	r.state = stateForwarding
 	if needsInspection(c) {
 		r.state = stateInspecting
@@ -194,19 +205,18 @@ func (r *record) send(c stage.Change) {
 // succeed moves the record on to what was sent.
 func (r *record) succeed() {
 	r.state = stateSettled
-	if r.sent.Uninspected {
+	if r.sent.uninspected {
 		r.state = r.failedState()
 	}
 	r.failures = 0
-	r.old, r.unchanged = r.sent.Pod, r.sent.Pod
-	r.sent.Events, r.sent.Status = nil, nil // delivered; not to be kept alive
+	r.old, r.unchanged = r.sent.pod, r.sent.pod
 }
 
 // fail leaves the record where it was. The next observation then shows everything
 // that has changed.
 func (r *record) fail() {
 	r.failures++
-	r.reinspect = r.reinspect || r.sent.Reinspect
+	r.reinspect = r.reinspect || r.sent.reinspect
 	r.steps = nil
 	r.state = r.failedState()
 }
@@ -221,7 +231,7 @@ func (r *record) failedState() state {
 // uninspectedChange returns the change that failed, to be delivered without an
 // inspection, if it has events.
 func (r *record) uninspectedChange() (stage.Change, bool) {
-	c := stage.Change{UID: r.uid, Pod: r.sent.Pod, At: r.sent.At, Uninspected: true}
+	c := stage.Change{UID: r.uid, Pod: r.sent.pod, At: r.sent.at, Uninspected: true}
 	c.Events = events(r.old, c.Pod, c.At)
 	for i := range c.Events {
 		c.Events[i].Uninspected = true
