@@ -37,7 +37,7 @@ var liveHeap = collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile("^/gc
 func (c *runCommand) watch(ctx context.Context, out console, from endpoint.Endpoint) error {
 	began := time.Now()
 	// Listening comes first, so that a bad address fails at once.
-	web, err := c.listenHTTP(ctx, out)
+	web, access, err := c.listenHTTP(ctx, out)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (c *runCommand) watch(ctx context.Context, out console, from endpoint.Endpo
 		w.printer = printer.Events(c.process.Out, c.output.options(c.process))
 	}
 	if web != nil {
-		w.parts = append(w.parts, c.serveHTTP(web, pipe, registry, out))
+		w.parts = append(w.parts, c.serveHTTP(web, access, pipe, registry, out))
 	}
 	if socket != nil {
 		s, err := server.New(pipe, server.Options{Logger: out.log, Registerer: registry})
@@ -117,36 +117,37 @@ func (c *runCommand) listenSocket(ctx context.Context, out console) (net.Listene
 }
 
 // listenHTTP returns nil without --listen.
-func (c *runCommand) listenHTTP(ctx context.Context, out console) (net.Listener, error) {
+func (c *runCommand) listenHTTP(ctx context.Context, out console) (net.Listener, *httpserver.Access, error) {
 	if c.listenAddress == "" {
-		return nil, nil
-	}
-	if err := httpserver.CheckWebConfig(c.webConfig); err != nil {
-		return nil, fmt.Errorf("--web-config: %w", err)
+		return nil, nil, nil
 	}
 	listener, err := httpserver.Listen(ctx, c.listenAddress)
 	if err != nil {
-		return nil, fmt.Errorf("--listen: %w", err)
+		return nil, nil, fmt.Errorf("--listen: %w", err)
+	}
+	access, err := httpserver.NewAccess(listener.Addr(), c.webConfig)
+	if err != nil {
+		closeListener(listener)
+		return nil, nil, fmt.Errorf("--web-config: %w", err)
 	}
 	scheme := "http"
 	if c.webConfig != "" {
 		scheme = "http(s)"
 	}
-	if httpserver.HidePods(listener.Addr(), c.webConfig) != nil {
+	if access.PodsHidden() != nil {
 		out.say(ctx, "serving metrics and health on %s://%v, but no pods and events, because other machines can connect: see --web-config", scheme, listener.Addr())
 	} else {
 		out.say(ctx, "serving metrics, health, pods and events on %s://%v", scheme, listener.Addr())
 	}
-	return listener, nil
+	return listener, access, nil
 }
 
-func (c *runCommand) serveHTTP(l net.Listener, pipe *pipeline.Pipeline, registry *prometheus.Registry, out console) func(context.Context) error {
+func (c *runCommand) serveHTTP(l net.Listener, access *httpserver.Access, pipe *pipeline.Pipeline, registry *prometheus.Registry, out console) func(context.Context) error {
 	return func(ctx context.Context) error {
 		handler := httpserver.Handler(httpserver.Options{
-			Pipeline: pipe, Gatherer: registry, Logger: out.log,
-			HidePods: func() error { return httpserver.HidePods(l.Addr(), c.webConfig) },
+			Pipeline: pipe, Gatherer: registry, Logger: out.log, HidePods: access.HidePods,
 		})
-		return httpserver.Serve(ctx, l, handler, c.webConfig, out.log)
+		return httpserver.Serve(ctx, l, handler, access, out.log)
 	}
 }
 

@@ -1,14 +1,18 @@
 package httpserver_test
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
@@ -27,19 +31,45 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
+// everywhere is an address that other machines reach.
+var everywhere = &net.TCPAddr{IP: net.IPv4zero, Port: 9090}
+
 func TestHidePods(t *testing.T) {
-	for _, test := range []struct{ address, config, hidden string }{
-		{"127.0.0.1:9090", "", ""},
-		{"[::1]:9090", "", ""},
-		{"0.0.0.0:9090", "", "use --web-config"},
-		{"[::]:9090", "", "use --web-config"},
-		{"192.0.2.1:9090", "", "use --web-config"},
-		{"0.0.0.0:9090", users, "no tls_server_config"},
-		{"0.0.0.0:9090", users + "tls_server_config: {cert_file: a, key_file: b}", ""},
-		{"0.0.0.0:9090", "tls_server_config: {client_auth_type: RequireAndVerifyClientCert}", ""},
-		{"0.0.0.0:9090", "tls_server_config: {client_auth_type: RequestClientCert}", "neither basic_auth_users nor"},
-		{"0.0.0.0:9090", "http_server_config: {http2: false}", "neither basic_auth_users nor"},
-		{"0.0.0.0:9090", "{", "read web configuration"},
+	cert, other := newCertificate(t), newCertificate(t)
+	plain, encrypted := (*tls.ConnectionState)(nil), &tls.ConnectionState{}
+	certified, stranger := cert.state(t), other.state(t)
+	certificates := cert.text(cert.requires())
+	ifGiven := strings.Replace(certificates, "RequireAndVerifyClientCert", "VerifyClientCertIfGiven", 1)
+	for _, test := range []struct {
+		address, config string
+		state           *tls.ConnectionState
+		login           string
+		hidden          string
+	}{
+		{"127.0.0.1:9090", "", plain, "", ""},
+		{"[::1]:9090", "", plain, "", ""},
+		{"127.0.0.1:9090", users, plain, "", "a password is required"},
+		{"127.0.0.1:9090", users, plain, "secret", ""},
+		{"127.0.0.1:9090", cert.text(""), plain, "", "restart it"},
+		{"127.0.0.1:9090", certificates, encrypted, "", "no verified client certificate"},
+		{"0.0.0.0:9090", "", plain, "", "use --web-config"},
+		{"[::]:9090", "", plain, "", "use --web-config"},
+		{"192.0.2.1:9090", "", plain, "", "use --web-config"},
+		{"0.0.0.0:9090", users, plain, "secret", "no tls_server_config"},
+		{"0.0.0.0:9090", users + cert.text(""), plain, "secret", "restart it"},
+		{"0.0.0.0:9090", users + cert.text(""), encrypted, "", "a password is required"},
+		{"0.0.0.0:9090", users + cert.text(""), encrypted, "wrong", "password is wrong"},
+		{"0.0.0.0:9090", users + cert.text(""), encrypted, "secret", ""},
+		{"0.0.0.0:9090", cert.text(""), encrypted, "", "must have basic_auth_users, or"},
+		{"0.0.0.0:9090", certificates, plain, "", "restart it"},
+		{"0.0.0.0:9090", certificates, encrypted, "", "no verified client certificate"},
+		{"0.0.0.0:9090", certificates, stranger, "", "unknown authority"},
+		{"0.0.0.0:9090", certificates, certified, "", ""},
+		{"0.0.0.0:9090", users + certificates, certified, "", "a password is required"},
+		{"0.0.0.0:9090", ifGiven, encrypted, "", "must have basic_auth_users, or"},
+		{"0.0.0.0:9090", ifGiven, certified, "", ""},
+		{"0.0.0.0:9090", cert.text(", client_auth_type: RequestClientCert"), certified, "", "must have basic_auth_users, or"},
+		{"0.0.0.0:9090", "http_server_config: {http2: false}", plain, "", "must have basic_auth_users, or"},
 	} {
 		address, err := net.ResolveTCPAddr("tcp", test.address)
 		if err != nil {
@@ -49,9 +79,35 @@ func TestHidePods(t *testing.T) {
 		if test.config != "" {
 			path = write(t, test.config)
 		}
-		err = httpserver.HidePods(address, path)
+		r := httptest.NewRequestWithContext(t.Context(), "GET", "/pods", nil)
+		r.TLS = test.state
+		if test.login != "" {
+			r.SetBasicAuth("jo", test.login)
+		}
+		err = newAccess(t, address, path).HidePods(r)
 		if (err == nil) != (test.hidden == "") || err != nil && !strings.Contains(err.Error(), test.hidden) {
 			t.Errorf("HidePods(%s, %q) = %v, want %q", test.address, test.config, err, test.hidden)
+		}
+	}
+}
+
+// state is that of a connection whose client has the certificate, which was verified.
+func (c certificate) state(t *testing.T) *tls.ConnectionState {
+	t.Helper()
+	cert, err := x509.ParseCertificate(c.pair.Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}, VerifiedChains: [][]*x509.Certificate{{cert}}}
+}
+
+func TestPodsHidden(t *testing.T) {
+	cert := newCertificate(t)
+	for config, hidden := range map[string]bool{
+		users: true, cert.text(""): true, users + cert.text(""): false, cert.text(cert.requires()): false,
+	} {
+		if err := newAccess(t, everywhere, write(t, config)).PodsHidden(); (err != nil) != hidden {
+			t.Errorf("PodsHidden() with %q = %v, want an error: %v", config, err, hidden)
 		}
 	}
 }
@@ -59,7 +115,7 @@ func TestHidePods(t *testing.T) {
 func TestHiddenPods(t *testing.T) {
 	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
 	o := options(pipe)
-	o.HidePods = func() error { return errors.New("not to you") }
+	o.HidePods = func(*http.Request) error { return errors.New("not to you") }
 	h := httpserver.Handler(o)
 	for _, path := range []string{"/pods", "/pods/x", "/events"} {
 		if code, text := ask(t, h, "GET", path); code != http.StatusForbidden || text != "not to you\n" {
@@ -95,22 +151,161 @@ func TestCheckWebConfigRejectsBadFiles(t *testing.T) {
 	}
 }
 
-// TestHiddenPodsFollowTheConfiguration removes the users from the configuration of a
-// running server.
-func TestHiddenPodsFollowTheConfiguration(t *testing.T) {
-	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{RelistPeriod: fast})
-	path := write(t, users+"tls_server_config: {cert_file: a, key_file: b}")
-	o := options(pipe)
-	o.HidePods = func() error { return httpserver.HidePods(&net.TCPAddr{IP: net.IPv4zero}, path) }
-	h := httpserver.Handler(o)
-	if code, text := ask(t, h, "GET", "/pods"); code != http.StatusOK {
-		t.Errorf("/pods = %d %q, want 200", code, text)
-	}
-	if err := os.WriteFile(path, []byte("tls_server_config: {cert_file: a, key_file: b}"), 0o600); err != nil {
+// rewrite replaces the content of a web configuration.
+func rewrite(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, text := ask(t, h, "GET", "/pods"); code != http.StatusForbidden {
-		t.Errorf("/pods = %d %q, want 403: no password protects it", code, text)
+}
+
+// serveEverywhere serves one pod as if other machines could reach the address.
+func serveEverywhere(t *testing.T, webConfig string) (address string) {
+	t.Helper()
+	runtime := plegtest.New()
+	runtime.Set("shop/a", "c=running /s=running")
+	pipe, _ := newPipe(t, runtime, pipeline.Options{RelistPeriod: fast})
+	l, err := httpserver.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	access := newAccess(t, everywhere, webConfig)
+	o := options(pipe)
+	o.HidePods = access.HidePods
+	serveOn(t, l, httpserver.Handler(o), access)
+	return l.Addr().String()
+}
+
+// expect sends requests on a transport, which keeps its connection.
+func expect(t *testing.T, transport *http.Transport, url string, codes map[string]int) {
+	t.Helper()
+	for path, want := range codes {
+		answer, err := transport.RoundTrip(newRequest(t, url+path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := body(t, answer); answer.StatusCode != want {
+			t.Errorf("GET %s = %d %q, want %d", path, answer.StatusCode, text, want)
+		}
+		_ = answer.Body.Close()
+	}
+}
+
+// TestPlainServerIgnoresNewTLS adds TLS and authentication to the configuration of a
+// server that began without. Its connections are still not encrypted.
+func TestPlainServerIgnoresNewTLS(t *testing.T) {
+	cert := newCertificate(t)
+	path := write(t, "")
+	url := "http://" + serveEverywhere(t, path)
+	old := new(http.Transport)
+	defer old.CloseIdleConnections()
+	expect(t, old, url, map[string]int{"/metrics": http.StatusOK, "/pods": http.StatusForbidden})
+	for _, config := range []string{cert.text(cert.requires()), cert.text("") + users} {
+		rewrite(t, path, config)
+		for _, transport := range []*http.Transport{old, {DisableKeepAlives: true}} {
+			// 403 and not 401: nobody is to send a password in plain text.
+			expect(t, transport, url, map[string]int{
+				"/pods": http.StatusForbidden, "/pods/x": http.StatusForbidden, "/events": http.StatusForbidden,
+				"/metrics": http.StatusForbidden, "/livez": http.StatusOK,
+			})
+		}
+	}
+}
+
+// TestOldConnectionFollowsConfiguration edits the configuration while a connection is
+// kept.
+func TestOldConnectionFollowsConfiguration(t *testing.T) {
+	cert, other := newCertificate(t), newCertificate(t)
+	path := write(t, cert.text(""))
+	url := "https://" + serveEverywhere(t, path)
+	anonymous := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: cert.pool}}
+	certified := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: cert.pool, Certificates: []tls.Certificate{cert.pair}}}
+	defer anonymous.CloseIdleConnections()
+	defer certified.CloseIdleConnections()
+	expect(t, anonymous, url, map[string]int{"/metrics": http.StatusOK, "/pods": http.StatusForbidden})
+	rewrite(t, path, cert.text(cert.requires()))
+	expect(t, anonymous, url, map[string]int{"/metrics": http.StatusForbidden, "/pods": http.StatusForbidden})
+	expect(t, certified, url, map[string]int{"/metrics": http.StatusOK, "/pods": http.StatusOK})
+	rewrite(t, path, cert.text(other.requires()))
+	expect(t, certified, url, map[string]int{"/metrics": http.StatusForbidden, "/pods": http.StatusForbidden})
+	rewrite(t, path, "{")
+	expect(t, certified, url, map[string]int{"/metrics": http.StatusInternalServerError, "/pods": http.StatusInternalServerError, "/livez": http.StatusOK})
+}
+
+// TestClientCertificatesNeedCA: without a CA, those of every CA of the system would be
+// accepted.
+func TestClientCertificatesNeedCA(t *testing.T) {
+	cert := newCertificate(t)
+	empty := write(t, "no certificate")
+	for _, kind := range []string{"RequireAndVerifyClientCert", "VerifyClientCertIfGiven"} {
+		for _, ca := range []string{"", ", client_ca_file: " + empty} {
+			path := cert.config(t, ", client_auth_type: "+kind+ca)
+			if err := httpserver.CheckWebConfig(path); err == nil || !strings.Contains(err.Error(), "needs client_ca_file") {
+				t.Errorf("CheckWebConfig(%s%s) = %v, want an error", kind, ca, err)
+			}
+		}
+	}
+	path := cert.config(t, cert.requires())
+	url := "https://" + serveEverywhere(t, path)
+	rewrite(t, path, cert.text(", client_auth_type: RequireAndVerifyClientCert"))
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: cert.pool, Certificates: []tls.Certificate{cert.pair}}}
+	if answer, err := transport.RoundTrip(newRequest(t, url+"/pods")); err == nil {
+		t.Errorf("without a CA after an edit: %d, want no connection", answer.StatusCode)
+		_ = answer.Body.Close()
+	}
+}
+
+// TestHealthNeedsNoPassword: a kubelet that probes has none.
+func TestHealthNeedsNoPassword(t *testing.T) {
+	runtime := plegtest.New()
+	runtime.Set("shop/a", "c=running /s=running")
+	runtime.SetInspectFault(plegtest.Delay(time.Hour))
+	pipe, _ := newPipe(t, runtime, pipeline.Options{RelistPeriod: fast})
+	l, err := httpserver.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	access := newAccess(t, l.Addr(), write(t, users))
+	o := options(pipe)
+	o.HidePods = access.HidePods
+	serveOn(t, l, httpserver.Handler(o), access)
+	for login, named := range map[string]bool{"": false, "jo:wrong@": false, "jo:secret@": true} {
+		url := "http://" + login + l.Addr().String()
+		if answer := fetch(t, url+"/livez"); answer.StatusCode != http.StatusOK {
+			t.Errorf("%q: /livez = %d, want 200", login, answer.StatusCode)
+		}
+		var text string
+		for !strings.Contains(text, "1 pod waits") {
+			text = body(t, fetch(t, url+"/readyz?verbose"))
+		}
+		if strings.Contains(text, "shop/a") != named {
+			t.Errorf("%q: /readyz = %q, want the pod named: %v", login, text, named)
+		}
+	}
+}
+
+// TestPasswordChecksAreBounded: those who guess delay nobody for long.
+func TestPasswordChecksAreBounded(t *testing.T) {
+	begin := httpserver.BeginCheck()
+	var ends []func()
+	for host := range httpserver.MaxChecks / httpserver.MaxHostChecks {
+		for range httpserver.MaxHostChecks {
+			end, err := begin(fmt.Sprint(host))
+			if err != nil {
+				t.Fatalf("host %d: %v", host, err)
+			}
+			ends = append(ends, end)
+		}
+		if _, err := begin(fmt.Sprint(host)); err == nil {
+			t.Errorf("host %d has more than %d checks", host, httpserver.MaxHostChecks)
+		}
+	}
+	if _, err := begin("another"); err == nil {
+		t.Errorf("there are more than %d checks", httpserver.MaxChecks)
+	}
+	ends[0]()
+	if _, err := begin("another"); err != nil {
+		t.Errorf("after the end of one: %v", err)
 	}
 }
 

@@ -36,7 +36,7 @@ func handlers(pipe *pipeline.Pipeline) (open, closed http.Handler) {
 	o := options(pipe)
 	o.MaxBacklog = 2
 	open = httpserver.Handler(o)
-	o.HidePods = func() error { return errors.New("no") }
+	o.HidePods = func(*http.Request) error { return errors.New("no") }
 	return open, httpserver.Handler(o)
 }
 

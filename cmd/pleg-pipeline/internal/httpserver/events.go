@@ -28,7 +28,11 @@ const (
 )
 
 // events is the handler of /events.
-type events struct{ pipe *pipeline.Pipeline }
+type events struct {
+	pipe *pipeline.Pipeline
+	// hidden returns an error once the client must not see pods any more.
+	hidden func(*http.Request) error
+}
 
 func (h *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	options, err := subscribeOptions(r)
@@ -46,7 +50,7 @@ func (h *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer sub.Close()
-	s := stream{ResponseController: http.NewResponseController(w), w: w, epoch: h.pipe.Epoch()}
+	s := stream{ResponseController: http.NewResponseController(w), w: w, epoch: h.pipe.Epoch(), hidden: h.hidden}
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
@@ -65,12 +69,14 @@ func unavailable(w http.ResponseWriter, text string) {
 // stream is the event stream of one client.
 type stream struct {
 	*http.ResponseController
-	w     http.ResponseWriter
-	epoch string
-	batch bytes.Buffer
+	w      http.ResponseWriter
+	epoch  string
+	hidden func(*http.Request) error
+	batch  bytes.Buffer
 }
 
-// run ends when the client disconnects or stops reading, or the pipeline ends.
+// run ends when the client disconnects, stops reading or must not see pods any more, or
+// the pipeline ends.
 func (s *stream) run(r *http.Request, sub *pipeline.Subscription) {
 	ticker := time.NewTicker(keepalive)
 	defer ticker.Stop()
@@ -83,6 +89,9 @@ func (s *stream) run(r *http.Request, sub *pipeline.Subscription) {
 				return
 			}
 		case <-ticker.C:
+			if s.hidden(r) != nil {
+				return
+			}
 			s.batch.WriteString(":\n\n")
 		case <-r.Context().Done():
 			return

@@ -1,11 +1,13 @@
 package httpserver_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -180,8 +182,13 @@ func (*pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 
 func connect(t *testing.T, runtime *plegtest.Runtime) net.Conn {
 	t.Helper()
 	pipe, _ := newPipe(t, runtime, pipeline.Options{})
+	return connectTo(t, options(pipe))
+}
+
+func connectTo(t *testing.T, o httpserver.Options) net.Conn {
+	t.Helper()
 	l := &pipeListener{conns: make(chan net.Conn, 1)}
-	serveOn(t, l, httpserver.Handler(options(pipe)), "")
+	serveOn(t, l, httpserver.Handler(o), newAccess(t, l.Addr(), ""))
 	client, server := net.Pipe()
 	t.Cleanup(func() { _ = client.Close() })
 	l.conns <- server
@@ -245,6 +252,29 @@ func TestStreamOutlivesRequestTimeout(t *testing.T) {
 		}
 		if !strings.Contains(string(text), "event: ContainerStarted\n") {
 			t.Errorf("stream = %q, want the event after ten minutes", text)
+		}
+	})
+}
+
+// TestStreamEndsWhenPodsAreHidden revokes the access of an open stream.
+func TestStreamEndsWhenPodsAreHidden(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
+		o := options(pipe)
+		var revoked atomic.Bool
+		o.HidePods = func(*http.Request) error {
+			if revoked.Load() {
+				return errors.New("not to you")
+			}
+			return nil
+		}
+		client := connectTo(t, o)
+		time.AfterFunc(time.Minute, func() { revoked.Store(true) })
+		began := time.Now()
+		_, _ = io.WriteString(client, "GET /events HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		_, _ = io.Copy(io.Discard, client)
+		if took := time.Since(began); took < time.Minute || took > 80*time.Second {
+			t.Errorf("the stream ended after %v, want soon after a minute", took)
 		}
 	})
 }

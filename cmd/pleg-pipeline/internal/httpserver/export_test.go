@@ -1,7 +1,26 @@
 package httpserver
 
-// MaxConnections is the maximum number of connections.
-const MaxConnections = maxConnections
+// Limits of connections.
+const (
+	MaxConnections = maxConnections
+	MaxSpare       = maxSpare
+)
 
 // Limit is the handler that limits requests.
 var Limit = limit
+
+// Limits of password checks.
+const (
+	MaxChecks     = maxChecks
+	MaxHostChecks = maxHostChecks
+)
+
+// BeginCheck returns a function that begins the check of a wrong password of a host, and
+// returns how to end it.
+func BeginCheck() func(host string) (end func(), err error) {
+	p := newPasswords()
+	return func(host string) (func(), error) {
+		_, err := p.begin([32]byte{}, host)
+		return func() { p.end([32]byte{}, host, false) }, err
+	}
+}

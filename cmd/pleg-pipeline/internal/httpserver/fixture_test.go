@@ -45,15 +45,24 @@ func serve(t *testing.T, handler http.Handler, webConfig string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serveOn(t, l, handler, webConfig)
+	serveOn(t, l, handler, newAccess(t, l.Addr(), webConfig))
 	return l.Addr().String()
 }
 
-func serveOn(t *testing.T, l net.Listener, handler http.Handler, webConfig string) {
+func newAccess(t *testing.T, address net.Addr, webConfig string) *httpserver.Access {
+	t.Helper()
+	access, err := httpserver.NewAccess(address, webConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return access
+}
+
+func serveOn(t *testing.T, l net.Listener, handler http.Handler, access *httpserver.Access) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- httpserver.Serve(ctx, l, handler, webConfig, slog.New(slog.DiscardHandler)) }()
+	go func() { served <- httpserver.Serve(ctx, l, handler, access, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-served; err != nil {
@@ -192,7 +201,7 @@ func TestServeEndsWithContext(t *testing.T) {
 	}
 	served := make(chan error, 1)
 	go func() {
-		served <- httpserver.Serve(ctx, listener, http.NotFoundHandler(), "", slog.New(slog.DiscardHandler))
+		served <- httpserver.Serve(ctx, listener, http.NotFoundHandler(), newAccess(t, listener.Addr(), ""), slog.New(slog.DiscardHandler))
 	}()
 	if answer := fetch(t, "http://"+listener.Addr().String()+"/livez"); answer.StatusCode != http.StatusNotFound {
 		t.Errorf("GET /livez = %d, want the handler's answer", answer.StatusCode)
@@ -214,7 +223,7 @@ func TestServeReportsBrokenListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = listener.Close()
-	if err := httpserver.Serve(t.Context(), listener, http.NotFoundHandler(), "", slog.New(slog.DiscardHandler)); err == nil {
+	if err := httpserver.Serve(t.Context(), listener, http.NotFoundHandler(), newAccess(t, listener.Addr(), ""), slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("Serve() = nil, want an error")
 	}
 }

@@ -15,9 +15,9 @@
 // # Bounds
 //
 // Connections, event streams, headers and the time of a request are limited. Above a
-// limit the server answers with 503 and names the limit. A client that does not read
-// its event stream affects nobody else: it is a subscriber of the pipeline, and loses
-// its connection after half a minute.
+// limit the server answers with 503 and names the limit, except for the health paths. A
+// client that does not read its event stream affects nobody else: it is a subscriber of
+// the pipeline, and loses its connection after half a minute.
 package httpserver
 
 import (
@@ -64,10 +64,10 @@ type Options struct {
 	// MaxStreams is the greatest number of clients of /events. If zero,
 	// [DefaultMaxStreams].
 	MaxStreams int
-	// HidePods returns an error if answers must not name pods. It is called for
-	// each request, because the configuration can change. If nil, answers can name
-	// pods.
-	HidePods func() error
+	// HidePods returns an error if the answer to a request must not name pods:
+	// [Access.HidePods]. It is called for each request, and during event streams,
+	// because the configuration can change. If nil, answers can name pods.
+	HidePods func(*http.Request) error
 	// Logger logs errors of the Gatherer.
 	Logger *slog.Logger
 }
@@ -96,7 +96,7 @@ func Handler(o Options) http.Handler {
 	guarded := limit(maxRequests, "requests", o.guard(podMux))
 	mux.Handle("GET /pods", guarded)
 	mux.Handle("GET /pods/{uid...}", guarded)
-	mux.Handle("GET /events", o.guard(limit(o.MaxStreams, "event streams", &events{o.Pipeline})))
+	mux.Handle("GET /events", o.guard(limit(o.MaxStreams, "event streams", &events{o.Pipeline, o.hidden})))
 	return mux
 }
 
@@ -108,14 +108,15 @@ func (o *Options) hidden(r *http.Request) error {
 	if o.HidePods == nil {
 		return nil
 	}
-	return o.HidePods()
+	return o.HidePods(r)
 }
 
-// guard refuses requests of clients that must not see pods.
+// guard refuses requests of clients that must not see pods. Every handler that names pods
+// is behind it.
 func (o *Options) guard(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := o.hidden(r); err != nil {
-			http.Error(w, err.Error(), http.StatusForbidden)
+			writeRefusal(w, err)
 			return
 		}
 		h.ServeHTTP(w, r)

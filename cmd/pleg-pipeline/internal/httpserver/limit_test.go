@@ -1,0 +1,111 @@
+package httpserver_test
+
+import (
+	"bufio"
+	"crypto/tls"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+)
+
+// TestLimit holds as many requests as the limit allows.
+func TestLimit(t *testing.T) {
+	release, inside := make(chan struct{}), make(chan struct{})
+	var entered atomic.Int32
+	h := httpserver.Limit(2, "requests", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		if entered.Add(1) > 2 {
+			return // the checks below find it
+		}
+		inside <- struct{}{}
+		<-release
+	}))
+	ended := make(chan int)
+	for range 2 {
+		go func() {
+			code, _ := ask(t, h, "GET", "/")
+			ended <- code
+		}()
+		<-inside
+	}
+	if code, text := ask(t, h, "GET", "/"); code != http.StatusServiceUnavailable || !strings.Contains(text, "2 at a time") {
+		t.Errorf("the third = %d %q, want 503 and the limit", code, text)
+	}
+	close(release)
+	for range 2 {
+		if code := <-ended; code != http.StatusOK {
+			t.Errorf("one of two = %d, want 200", code)
+		}
+	}
+	if code, _ := ask(t, h, "GET", "/"); code != http.StatusOK {
+		t.Errorf("one after them = %d, want 200", code)
+	}
+}
+
+// TestNothingWrites tries every method that could change something.
+func TestNothingWrites(t *testing.T) {
+	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
+	h := httpserver.Handler(options(pipe))
+	for _, path := range []string{"/metrics", "/livez", "/readyz", "/pods", "/pods/x", "/events"} {
+		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "CONNECT", "TRACE"} {
+			if code, _ := ask(t, h, method, path); code != http.StatusMethodNotAllowed {
+				t.Errorf("%s %s = %d, want 405", method, path, code)
+			}
+		}
+	}
+}
+
+// TestOldTLS requires that old versions are refused in the configuration and in the
+// handshake.
+func TestOldTLS(t *testing.T) {
+	cert := newCertificate(t)
+	for version, bad := range map[string]bool{", min_version: TLS10": true, ", min_version: TLS11": true, ", min_version: TLS12": false, "": false} {
+		if err := httpserver.CheckWebConfig(cert.config(t, version)); (err != nil) != bad {
+			t.Errorf("%q: CheckWebConfig() = %v, want an error: %v", version, err, bad)
+		}
+	}
+	address := servePipe(t, plegtest.New(), cert.config(t, ""))
+	for version, bad := range map[uint16]bool{tls.VersionTLS10: true, tls.VersionTLS11: true, tls.VersionTLS12: false, tls.VersionTLS13: false} {
+		conn, err := (&tls.Dialer{Config: &tls.Config{RootCAs: cert.pool, MinVersion: version, MaxVersion: version}}).DialContext(t.Context(), "tcp", address)
+		if (err != nil) != bad {
+			t.Errorf("%s: %v, want an error: %v", tls.VersionName(version), err, bad)
+		}
+		if err == nil {
+			_ = conn.Close()
+		}
+	}
+}
+
+// TestServeTLS streams events over HTTP/1 and HTTP/2.
+func TestServeTLS(t *testing.T) {
+	cert := newCertificate(t)
+	path := cert.config(t, "")
+	if err := httpserver.CheckWebConfig(path); err != nil {
+		t.Fatal(err)
+	}
+	runtime := plegtest.New()
+	runtime.Set("shop/a", "c=running /s=running")
+	address := servePipe(t, runtime, path)
+	for _, http2 := range []bool{false, true} {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: cert.pool}, ForceAttemptHTTP2: http2}
+		answer, err := transport.RoundTrip(newRequest(t, "https://"+address+"/events?replay&bookmarks"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if wanted := map[bool]int{false: 1, true: 2}[http2]; answer.ProtoMajor != wanted {
+			t.Errorf("HTTP/%d, want HTTP/%d", answer.ProtoMajor, wanted)
+		}
+		lines := bufio.NewReader(answer.Body)
+		for line := ""; !strings.HasPrefix(line, "event: Bookmark"); {
+			if line, err = lines.ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = answer.Body.Close()
+		transport.CloseIdleConnections()
+	}
+}

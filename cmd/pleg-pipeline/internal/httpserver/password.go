@@ -1,0 +1,108 @@
+package httpserver
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"sync"
+
+	"github.com/prometheus/exporter-toolkit/web"
+	"golang.org/x/crypto/bcrypt"
+)
+
+const (
+	// maxChecks is the greatest number of passwords that wait for their check, and
+	// maxHostChecks that of one host. A check takes about 0.1 s of one core, so that a
+	// client waits less than a second however many others guess.
+	maxChecks     = 8
+	maxHostChecks = 2
+	// maxCorrect is the greatest number of correct passwords that are remembered.
+	maxCorrect = 100
+)
+
+var (
+	errWrongPassword = errors.New("user or password is wrong")
+	errManyPasswords = errors.New("too many passwords are being checked")
+)
+
+// unknownUser is the hash that is compared for users who do not exist, so that the time
+// does not show who exists.
+var unknownUser = sync.OnceValue(func() []byte {
+	hash, err := bcrypt.GenerateFromPassword([]byte(rand.Text()), bcrypt.DefaultCost)
+	if err != nil {
+		panic("httpserver: " + err.Error()) // the password is short
+	}
+	return hash
+})
+
+// passwords checks passwords, one at a time, and remembers correct ones.
+type passwords struct {
+	salt    string     // so that what is remembered in memory is of no use elsewhere
+	compare sync.Mutex // one comparison at a time leaves a core for the pipeline
+
+	mu      sync.Mutex // guards what follows
+	correct map[[sha256.Size]byte]struct{}
+	waiting map[string]int // per host
+	total   int
+}
+
+func newPasswords() *passwords {
+	return &passwords{
+		salt: rand.Text(), correct: make(map[[sha256.Size]byte]struct{}), waiting: make(map[string]int),
+	}
+}
+
+// verify returns nil if the configuration has this user with this password. It returns
+// errManyPasswords at once if too many others wait.
+func (p *passwords) verify(c *web.Config, host, user, password string) error {
+	hash, known := c.Users[user]
+	key := sha256.Sum256([]byte(p.salt + "\x00" + user + "\x00" + string(hash) + "\x00" + password))
+	if ok, err := p.begin(key, host); ok || err != nil {
+		return err
+	}
+	expected := []byte(hash)
+	if !known {
+		expected = unknownUser()
+	}
+	p.compare.Lock()
+	err := bcrypt.CompareHashAndPassword(expected, []byte(password))
+	p.compare.Unlock()
+	ok := known && err == nil
+	p.end(key, host, ok)
+	if !ok {
+		return errWrongPassword
+	}
+	return nil
+}
+
+// begin returns true if the password is known to be correct. Otherwise it adds a check
+// of this host, unless there are too many.
+func (p *passwords) begin(key [sha256.Size]byte, host string) (bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok := p.correct[key]; ok {
+		return true, nil
+	}
+	if p.total >= maxChecks || p.waiting[host] >= maxHostChecks {
+		return false, errManyPasswords
+	}
+	p.total++
+	p.waiting[host]++
+	return false, nil
+}
+
+func (p *passwords) end(key [sha256.Size]byte, host string, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.total--
+	if p.waiting[host]--; p.waiting[host] == 0 {
+		delete(p.waiting, host)
+	}
+	if !ok {
+		return
+	}
+	if len(p.correct) >= maxCorrect {
+		clear(p.correct) // users or hashes changed this often: start again
+	}
+	p.correct[key] = struct{}{}
+}
