@@ -153,7 +153,7 @@ type SubscribeOptions struct {
 	Namespaces []string
 	PodUIDs    []PodUID
 	// Selector is a Kubernetes label selector for the pod's labels, such as
-	// "app=web,tier!=test". If empty, all.
+	// "app=web,tier!=test", with at most 64 requirements and 4 KiB. If empty, all.
 	Selector string
 	// OmitSandboxes leaves out the events of pod sandboxes.
 	OmitSandboxes bool

@@ -41,6 +41,8 @@ func TestBadRequests(t *testing.T) {
 		says    string
 	}{
 		{"selector", &plegv1.WatchRequest{LabelSelector: "a in"}, codes.InvalidArgument, `"a in" is not a label selector`},
+		{"long selector", &plegv1.WatchRequest{LabelSelector: strings.Repeat("!a,", 21_000) + "!a"}, codes.InvalidArgument, "the label selector has 63002 bytes, the limit is 4096"},
+		{"many requirements", &plegv1.WatchRequest{LabelSelector: strings.Repeat("!a,", 64) + "!a"}, codes.InvalidArgument, "65 requirements, the limit is 64"},
 		{"no type", &plegv1.WatchRequest{Types: []plegv1.EventType{started, unspecified}}, codes.InvalidArgument, "unspecified type"},
 		{"unknown type", &plegv1.WatchRequest{Types: []plegv1.EventType{77}}, codes.InvalidArgument, `unknown event type "77"`},
 		{"mark", &plegv1.WatchRequest{Types: []plegv1.EventType{synced}}, codes.InvalidArgument, `unknown event type "Synced"`},

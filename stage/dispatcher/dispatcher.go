@@ -59,6 +59,7 @@ type Dispatcher struct {
 
 	seq         uint64
 	subscribers []*Subscription
+	selectors   selectors
 	feeders     conc.WaitGroup
 	// recheck fires while there are stalled subscribers.
 	recheck    *time.Timer
@@ -82,6 +83,7 @@ func New(o Options) (*Dispatcher, error) {
 		stopped:   make(chan struct{}),
 		history:   newHistory(o.History),
 		present:   make(present),
+		selectors: make(selectors),
 	}
 	var err error
 	d.metrics, err = newMetrics(o.Metrics, d.queryStats)
@@ -251,6 +253,7 @@ func (d *Dispatcher) checkStalled() {
 func (d *Dispatcher) addJoining() {
 	for _, s := range d.joining.Take() {
 		s.label = d.unique(s.name)
+		s.filter.selector = d.selectors.share(s.filter.selector)
 		s.pending = d.catchUp(s)
 		d.subscribers = append(d.subscribers, s)
 		d.feed(s)
@@ -272,6 +275,7 @@ func (d *Dispatcher) removeLeaving() {
 	for _, s := range d.leaving.Take() {
 		if i := slices.Index(d.subscribers, s); i >= 0 {
 			d.subscribers = slices.Delete(d.subscribers, i, i+1)
+			d.selectors.release(s.filter.selector)
 			s.close(d.now())
 		}
 	}

@@ -20,6 +20,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+var discard = slog.New(slog.DiscardHandler)
+
 // at returns the time of the nth listing.
 func at(n int) time.Time { return time.Unix(1_700_000_000+int64(n), 0) }
 
@@ -35,7 +37,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	d, err := dispatcher.New(dispatcher.Options{
-		History: 100, SlowAfter: 30 * time.Second, Logger: slog.New(slog.DiscardHandler),
+		History: 100, SlowAfter: 30 * time.Second, Logger: discard,
 	})
 	if err != nil {
 		t.Fatalf("New: %v", err)

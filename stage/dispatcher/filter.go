@@ -3,10 +3,8 @@ package dispatcher
 import (
 	"fmt"
 	"slices"
-	"strings"
 
-	"k8s.io/apimachinery/pkg/labels"
-
+	"github.com/pleg-pipeline/pleg-pipeline/internal/podselector"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -23,7 +21,7 @@ type filter struct {
 	types         map[pleg.EventType]struct{}
 	namespaces    map[string]struct{}
 	podUIDs       map[pleg.PodUID]struct{}
-	selector      labels.Selector
+	selector      *selector
 	omitSandboxes bool
 	networkEvents bool
 }
@@ -38,11 +36,12 @@ func newFilter(o SubscribeOptions) (filter, error) {
 		types: set(o.Types), namespaces: set(o.Namespaces), podUIDs: set(o.PodUIDs),
 		omitSandboxes: o.OmitSandboxes, networkEvents: o.NetworkEvents,
 	}
-	if strings.TrimSpace(o.Selector) != "" {
-		var err error
-		if f.selector, err = labels.Parse(o.Selector); err != nil {
-			return filter{}, fmt.Errorf("Selector %q is not a label selector: %w", o.Selector, err)
-		}
+	parsed, err := podselector.Parse(o.Selector)
+	if err != nil {
+		return filter{}, fmt.Errorf("Selector: %w", err)
+	}
+	if parsed != nil {
+		f.selector = &selector{text: parsed.String(), parsed: parsed}
 	}
 	f.all = f.types == nil && f.namespaces == nil && f.podUIDs == nil && f.selector == nil && !f.omitSandboxes
 	return f, nil
@@ -69,7 +68,7 @@ func (f *filter) wants(ev *pleg.Event, podLabels map[string]string) bool {
 	}
 	return has(f.types, ev.Type) && has(f.namespaces, ev.PodNamespace) && has(f.podUIDs, ev.PodUID) &&
 		(!f.omitSandboxes || !ev.Sandbox) &&
-		(f.selector == nil || f.selector.Matches(labels.Set(podLabels)))
+		(f.selector == nil || f.selector.matches(podLabels))
 }
 
 func has[T comparable](s map[T]struct{}, v T) bool {

@@ -138,7 +138,7 @@ func (f *podFilter) add(cmd *cobra.Command) {
 
 func (f *podFilter) validate() error {
 	if err := f.Select(f.selector); err != nil {
-		return fmt.Errorf("--selector %q is not a label selector: %w", f.selector, err)
+		return fmt.Errorf("--selector: %w", err)
 	}
 	return nil
 }

@@ -121,6 +121,7 @@ func TestEventsRefusals(t *testing.T) {
 		{"?namspace=shop", "", `unknown parameter "namspace": want bookmarks, name, namespace`},
 		{"?replay=maybe", "", `replay: "maybe" is neither true nor false`},
 		{"?selector=((", "", `is not a label selector`},
+		{"?selector=" + strings.Repeat("!a,", 64) + "!a", "", "65 requirements, the limit is 64"},
 		{"?type=ContainerBorn", "", `unknown event type "ContainerBorn"`},
 		{"?since=x", "", `"x" is not a position`},
 		{"?since=0", "", "use replay"},

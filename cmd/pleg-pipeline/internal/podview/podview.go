@@ -4,12 +4,12 @@ package podview
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/podselector"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -182,11 +182,7 @@ type Filter struct {
 // Select sets a Kubernetes label selector that the labels of a pod must match. An
 // empty one matches all pods. The error says what is wrong with the selector.
 func (f *Filter) Select(selector string) (err error) {
-	if strings.TrimSpace(selector) == "" {
-		f.selector = nil
-		return nil
-	}
-	f.selector, err = labels.Parse(selector)
+	f.selector, err = podselector.Parse(selector)
 	return err
 }
 

@@ -1,0 +1,82 @@
+package dispatcher_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
+	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
+)
+
+// TestSubscribersShareSelectors has several subscribers with the same selector, whose
+// members leave and join again, and pods that change their labels.
+func TestSubscribersShareSelectors(t *testing.T) {
+	testDispatcher(t, func(t *testing.T, f *fixture) {
+		publish := func(uid pleg.PodUID, n int, labels map[string]string) {
+			o := outcome(uid, n)
+			o.Pod.Labels = labels
+			f.in <- o
+			synctest.Wait()
+		}
+		web, tools := map[string]string{"app": "web"}, map[string]string{"app": "tools"}
+		subscribe := func() *dispatcher.Subscription {
+			return f.subscribe(t, dispatcher.SubscribeOptions{Selector: "app=web", Replay: true})
+		}
+		first, second := subscribe(), subscribe()
+		other := f.subscribe(t, dispatcher.SubscribeOptions{Selector: "app!=web"})
+		publish("a", 1, web)
+		publish("b", 2, tools)
+		publish("c", 3, nil)
+		publish("a", 4, web)
+		first.Close()
+		publish("a", 5, tools)
+		publish("b", 6, map[string]string{"app": "web"})
+		publish("a", 8, tools)
+		third := subscribe()
+		publish("c", 7, web)
+		requireRead(t, first, ":Synced() a:Started(1) a:Started(4)")
+		requireRead(t, second, ":Synced() a:Started(1) a:Started(4) b:Started(6) c:Started(7)")
+		requireRead(t, third, "b:Started(2) b:Started(6) :Synced() c:Started(7)")
+		requireRead(t, other, "b:Started(2) c:Started(3) a:Started(5) a:Started(8)")
+	})
+}
+
+// BenchmarkSelectors publishes the two events of a pod to 1000 subscribers that want
+// other pods, each with the longest selector that is allowed.
+func BenchmarkSelectors(b *testing.B) {
+	for name, suffix := range map[string]func(int) string{
+		"shared":   func(int) string { return "x" },
+		"distinct": func(n int) string { return fmt.Sprint(n) },
+	} {
+		b.Run("selectors="+name, func(b *testing.B) {
+			d, err := dispatcher.New(dispatcher.Options{History: 1, SlowAfter: 1 << 40, Logger: discard})
+			if err != nil {
+				b.Fatal(err)
+			}
+			for n := range 1000 {
+				selector := strings.Repeat("!absent.example.com/name,", 63) + "app=" + suffix(n)
+				if _, err := d.Subscribe(dispatcher.SubscribeOptions{Selector: selector}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			in, ended := make(chan stage.Outcome), make(chan error)
+			go func() { ended <- d.Run(in) }()
+			pods := [2]stage.Outcome{outcome("a", 1), outcome("b", 2)}
+			for i := range pods {
+				pods[i].Events = append(pods[i].Events, pods[i].Events...)
+				pods[i].Pod = plegtest.Pod(pods[i].UID, "")
+				pods[i].Pod.Labels = map[string]string{"app": "web", "tier": "front", "pod-template-hash": "5d4f8"}
+			}
+			in <- pods[0]
+			for n := 0; b.Loop(); n++ {
+				in <- pods[n%2]
+			}
+			close(in)
+			<-ended
+		})
+	}
+}
