@@ -57,8 +57,8 @@ type (
 	EventType = pleg.EventType
 	// Subscription is one subscriber's end of the pipeline.
 	Subscription = dispatcher.Subscription
-	// Position is a place in the stream of one pipeline's events.
-	Position = dispatcher.Position
+	// Position is a place in the event stream of one pipeline.
+	Position = pleg.Position
 )
 
 // The types of events; package pleg defines them.

@@ -141,7 +141,7 @@ type SubscribeOptions struct {
 	Replay bool
 	// After asks for the events after this position first, and then one Synced. If
 	// they are no longer available, a Gap comes first and a replay follows. The
-	// zero value asks for nothing.
+	// zero value asks for nothing; a number without an epoch is an error.
 	After Position
 	// Bookmarks asks for a mark whenever everything listed so far is delivered.
 	Bookmarks bool

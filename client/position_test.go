@@ -35,7 +35,8 @@ func (s *scripted) Watch(r *plegv1.WatchRequest, stream grpc.ServerStreamingServ
 	default: // the test reads two
 	}
 	for _, ev := range s.events {
-		if err := stream.Send(&plegv1.WatchResponse{Event: wire.FromEvent(ev, "epoch")}); err != nil {
+		ev.Epoch = "epoch"
+		if err := stream.Send(&plegv1.WatchResponse{Event: wire.FromEvent(ev)}); err != nil {
 			return err
 		}
 	}
@@ -66,9 +67,9 @@ func TestWatchResumesFromLastEvent(t *testing.T) {
 		{"a repair", client.WatchOptions{Replay: true}, []pleg.Event{mark(pleg.Synced, 3), started(4), repair(9), repair(12)}, 4},
 		{"what follows repairs", client.WatchOptions{Replay: true}, []pleg.Event{started(4), repair(9), started(13)}, 13},
 		{"a reinspected pod", client.WatchOptions{Replay: true}, []pleg.Event{{Seq: 5, Type: pleg.PodSync, PodUID: "a"}}, 5},
-		{"a gap", client.WatchOptions{After: &client.Position{Seq: 2}}, []pleg.Event{mark(pleg.Gap, 20)}, 2},
+		{"a gap", client.WatchOptions{After: &client.Position{Epoch: "epoch", Seq: 2}}, []pleg.Event{mark(pleg.Gap, 20)}, 2},
 		{"a part of a replay", client.WatchOptions{Replay: true}, []pleg.Event{replayed(6)}, 6},
-		{"a gap and a part of its replay", client.WatchOptions{After: &client.Position{Seq: 2}}, []pleg.Event{mark(pleg.Gap, 20), replayed(6)}, 6},
+		{"a gap and a part of its replay", client.WatchOptions{After: &client.Position{Epoch: "epoch", Seq: 2}}, []pleg.Event{mark(pleg.Gap, 20), replayed(6)}, 6},
 		{"nothing", client.WatchOptions{Replay: true}, nil, 0},
 		{"a part of a replay not asked for", client.WatchOptions{}, []pleg.Event{replayed(6)}, 0},
 		{"a replay not asked for", client.WatchOptions{}, []pleg.Event{replayed(6), mark(pleg.Synced, 8)}, 8},

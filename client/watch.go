@@ -18,15 +18,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Position is a position in the event stream of one pipeline. Marks, such as Synced and
-// Bookmark, have one.
-type Position struct {
-	// Epoch identifies the pipeline. If empty, Seq counts as a sequence number of
-	// the pipeline that now runs.
-	Epoch string
-	// Seq is the last sequence number that the client has.
-	Seq uint64
-}
+// Position is a place in the event stream of one pipeline; [pleg.Event.Position] returns
+// that of an event.
+type Position = pleg.Position
 
 // WatchOptions configure one watch. The zero value requests all events from now on,
 // except network events.
@@ -42,10 +36,11 @@ type WatchOptions struct {
 	Replay bool
 	// After requests the events after this position first, and then a Synced. If
 	// the events are no longer available, the watch gets a Gap and then a replay.
-	// If nil, it requests no earlier events.
+	// If nil, it requests no earlier events. A position without an epoch is an error.
 	After *Position
 	// Bookmarks requests a mark whenever all changes listed so far have been
-	// delivered.
+	// delivered. A watch from now on then begins with a Synced, so that it has a
+	// position before its first event.
 	Bookmarks bool
 
 	// Types selects event types. If empty, all.
@@ -176,12 +171,12 @@ func (w *watch) deliver(m *plegv1.Event, request *plegv1.WatchRequest) bool {
 	if unwantedReplay && ev.Type != pleg.Synced {
 		return true
 	}
-	if wire.CanResumeAfter(ev) {
-		w.last = &plegv1.Position{Epoch: m.GetEpoch(), Seq: m.GetSeq()}
+	if at, ok := ev.Position(); ok {
+		w.last = wire.FromPosition(at)
 	}
 	if unwantedReplay {
 		request.Replay = false
-		return true
+		return !w.options.Bookmarks || w.yield(ev, nil)
 	}
 	if ev.Type == pleg.Bookmark && !w.options.Bookmarks {
 		return true
@@ -208,7 +203,10 @@ func (o *WatchOptions) request() (*plegv1.WatchRequest, error) {
 		return nil, fmt.Errorf("WatchOptions.Replay and After exclude each other: a watch that resumes gets a replay if necessary")
 	}
 	if o.After != nil {
-		r.ResumeAfter = &plegv1.Position{Epoch: o.After.Epoch, Seq: o.After.Seq}
+		if o.After.Epoch == "" {
+			return nil, fmt.Errorf("WatchOptions.After has no epoch, so its number %d may be that of another pipeline", o.After.Seq)
+		}
+		r.ResumeAfter = wire.FromPosition(*o.After)
 	}
 	for _, t := range o.Types {
 		number, ok := wire.FromEventType(t)

@@ -141,8 +141,35 @@ func TestWatchAfter(t *testing.T) {
 		want(t, w, "Started(c2) Started(c3) Synced")
 		kit.Relist(2)
 		want(t, w, "Started(c2) Started(c3) Synced Bookmark Bookmark")
-		none := f.watch(client.WatchOptions{After: &client.Position{}}, nil)
+		none := f.watch(client.WatchOptions{After: &client.Position{Epoch: f.pipe.Epoch()}}, nil)
 		want(t, none, "Started(c1) Started(c2) Started(c3) Synced")
+	})
+}
+
+// Every event of a watch has the position after which another watch can resume, and a
+// watch with bookmarks has one before its first event.
+func TestWatchAlwaysHasAPosition(t *testing.T) {
+	inBubble(t, pipeline.Options{RelistPeriod: time.Minute}, func(t *testing.T, f *fixture) {
+		f.change(70, "a", "c1=running")
+		quiet := f.watch(client.WatchOptions{Bookmarks: true}, nil)
+		want(t, quiet, "Synced")
+		live := f.watch(client.WatchOptions{}, nil)
+		f.change(70, "a", "c1=exited c2=running")
+		want(t, live, "Died(c1) Started(c2)")
+		for _, tt := range []struct {
+			at   pleg.Event
+			gets string
+		}{
+			{quiet.Events()[0], "Died(c1) Started(c2) Synced"},
+			{live.Events()[0], "Started(c2) Synced"},
+			{live.Events()[1], "Synced"},
+		} {
+			after, ok := tt.at.Position()
+			if !ok || after.Epoch != f.pipe.Epoch() {
+				t.Errorf("the position of %+v is %v, %t, want one of the epoch %s", tt.at, after, ok, f.pipe.Epoch())
+			}
+			want(t, f.watch(client.WatchOptions{After: &after}, nil), tt.gets)
+		}
 	})
 }
 
@@ -190,6 +217,7 @@ func TestWatchEnds(t *testing.T) {
 		{"negative buffer", client.WatchOptions{Buffer: -1}, codes.Unknown, "Buffer"},
 		{"long name", client.WatchOptions{Name: strings.Repeat("x", 101)}, codes.InvalidArgument, "name has 101 bytes, the limit is 100"},
 		{"both", client.WatchOptions{Replay: true, After: &client.Position{}}, codes.Unknown, "exclude each other"},
+		{"bare number", client.WatchOptions{After: &client.Position{Seq: 475}}, codes.Unknown, "After has no epoch, so its number 475 may be that of another pipeline"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

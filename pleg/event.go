@@ -86,8 +86,8 @@ type Event struct {
 	// Uninspected is true if the inspection of the pod keeps failing and the event
 	// has only what the list knows; the cache has the error.
 	Uninspected bool `json:"uninspected,omitempty"`
-	// Epoch names the pipeline whose sequence numbers these are. Only marks
-	// carry it.
+	// Epoch names the pipeline that published the event. Seq means something only
+	// together with it; see [Event.Position].
 	Epoch string `json:"epoch,omitempty"`
 	// ObservedAt is the time before the list that showed the change, or the time of
 	// the CRI event. When the event is delivered, the cache has a status at least as

@@ -57,14 +57,14 @@ func (s *service) Watch(r *plegv1.WatchRequest, stream grpc.ServerStreamingServe
 // forward sends the events of a subscription. Only a client that does not read blocks
 // it.
 func (s *service) forward(sub *pipeline.Subscription, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
-	ctx, epoch := stream.Context(), s.pipe.Epoch()
+	ctx := stream.Context()
 	for {
 		select {
 		case ev, ok := <-sub.Events():
 			if !ok {
 				return status.Error(codes.Unavailable, pipeline.ErrStopped.Error())
 			}
-			if err := stream.Send(&plegv1.WatchResponse{Event: wire.FromEvent(ev, epoch)}); err != nil {
+			if err := stream.Send(&plegv1.WatchResponse{Event: wire.FromEvent(ev)}); err != nil {
 				return err
 			}
 		case <-ctx.Done():
@@ -161,19 +161,12 @@ func (s *Server) subscribeOptions(r *plegv1.WatchRequest) (pipeline.SubscribeOpt
 		if o.Replay {
 			return o, errors.New("replay and resume_after exclude each other: a client that resumes gets a replay if necessary")
 		}
-		o.After = s.position(after)
+		if after.GetEpoch() == "" {
+			return o, fmt.Errorf("resume_after has no epoch, so its number %d may be that of another pipeline", after.GetSeq())
+		}
+		o.After = pleg.Position{Epoch: after.GetEpoch(), Seq: after.GetSeq()}
 	}
 	return o, nil
-}
-
-// position adds the current epoch if the client sent none, because Subscribe ignores the
-// zero position.
-func (s *Server) position(p *plegv1.Position) pipeline.Position {
-	at := pipeline.Position{Epoch: p.GetEpoch(), Seq: p.GetSeq()}
-	if at.Epoch == "" {
-		at.Epoch = s.pipe.Epoch()
-	}
-	return at
 }
 
 // Listen listens on a unix socket that only its owner and group may use. Closing the

@@ -48,25 +48,17 @@ func ToEventType(number plegv1.EventType) pleg.EventType {
 	return pleg.EventType(number.String())
 }
 
-// isMark reports whether t is a mark, which is about the subscription rather than a
-// pod.
-func isMark(t pleg.EventType) bool {
-	return t == pleg.Synced || t == pleg.Gap || t == pleg.Bookmark
+// FromPosition returns the message of a position.
+func FromPosition(p pleg.Position) *plegv1.Position {
+	return &plegv1.Position{Epoch: p.Epoch, Seq: p.Seq}
 }
 
-// CanResumeAfter reports whether a client that resumes after ev misses nothing.
-// After a PodSync for missed events, others with lower numbers may still follow; a
-// Gap precedes the events that it announces.
-func CanResumeAfter(ev pleg.Event) bool {
-	return ev.Missed == 0 && ev.Type != pleg.Gap
-}
-
-// FromEvent returns the message of an event. epoch is the epoch of its pipeline.
-func FromEvent(ev pleg.Event, epoch string) *plegv1.Event {
+// FromEvent returns the message of an event.
+func FromEvent(ev pleg.Event) *plegv1.Event {
 	number, _ := FromEventType(ev.Type)
 	return &plegv1.Event{
 		Seq:           ev.Seq,
-		Epoch:         epoch,
+		Epoch:         ev.Epoch,
 		Type:          number,
 		PodUid:        Text(string(ev.PodUID)),
 		PodName:       Text(ev.PodName),
@@ -84,11 +76,11 @@ func FromEvent(ev pleg.Event, epoch string) *plegv1.Event {
 	}
 }
 
-// ToEvent returns the event of a message. As in the pipeline, only marks have an
-// epoch.
+// ToEvent returns the event of a message.
 func ToEvent(m *plegv1.Event) pleg.Event {
-	ev := pleg.Event{
+	return pleg.Event{
 		Seq:           m.GetSeq(),
+		Epoch:         m.GetEpoch(),
 		Type:          ToEventType(m.GetType()),
 		PodUID:        pleg.PodUID(m.GetPodUid()),
 		PodName:       m.GetPodName(),
@@ -104,10 +96,6 @@ func ToEvent(m *plegv1.Event) pleg.Event {
 		Uninspected:   m.GetUninspected(),
 		ObservedAt:    ToTime(m.GetObservedAt()),
 	}
-	if isMark(ev.Type) {
-		ev.Epoch = m.GetEpoch()
-	}
-	return ev
 }
 
 // FromTime returns a timestamp, or nil for the zero time.

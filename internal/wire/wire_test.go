@@ -75,14 +75,7 @@ func TestEventKeepsEveryField(t *testing.T) {
 			var want pleg.Event
 			fill(t, reflect.ValueOf(&want).Elem())
 			want.Type = typ
-			m := sent(t, wire.FromEvent(want, "text"))
-			if m.GetEpoch() != "text" {
-				t.Errorf("the message has the epoch %q, want %q on every event", m.GetEpoch(), "text")
-			}
-			if typ != pleg.Synced && typ != pleg.Gap && typ != pleg.Bookmark {
-				want.Epoch = ""
-			}
-			if got := wire.ToEvent(m); !reflect.DeepEqual(got, want) {
+			if got := wire.ToEvent(sent(t, wire.FromEvent(want))); !reflect.DeepEqual(got, want) {
 				t.Errorf("got  %+v\nwant %+v", got, want)
 			}
 		})
@@ -95,7 +88,7 @@ func TestTextIsSentAsUTF8(t *testing.T) {
 	var ev pleg.Event
 	fillWith(t, reflect.ValueOf(&ev).Elem(), said)
 	ev.Type = pleg.ContainerDied
-	if m := sent(t, wire.FromEvent(ev, "epoch")); m.GetPodName() != want || m.GetReason() != want {
+	if m := sent(t, wire.FromEvent(ev)); m.GetPodName() != want || m.GetReason() != want {
 		t.Errorf("the event is sent as %v", m)
 	}
 	var status pleg.PodStatus
@@ -115,7 +108,7 @@ func TestTextIsSentAsUTF8(t *testing.T) {
 func TestEventKeepsMissingExitCode(t *testing.T) {
 	zero := int32(0)
 	for _, code := range []*int32{nil, &zero} {
-		got := wire.ToEvent(sent(t, wire.FromEvent(pleg.Event{Type: pleg.ContainerDied, ExitCode: code}, "")))
+		got := wire.ToEvent(sent(t, wire.FromEvent(pleg.Event{Type: pleg.ContainerDied, ExitCode: code})))
 		if !reflect.DeepEqual(got.ExitCode, code) {
 			t.Errorf("exit code %v became %v", code, got.ExitCode)
 		}
@@ -158,7 +151,7 @@ func FuzzEvent(f *testing.F) {
 	fill(&testing.T{}, reflect.ValueOf(&ev).Elem())
 	for _, t := range []pleg.EventType{pleg.ContainerDied, pleg.PodSync, pleg.Synced, pleg.Gap} {
 		ev.Type = t
-		f.Add(encoded(f, wire.FromEvent(ev, "epoch")))
+		f.Add(encoded(f, wire.FromEvent(ev)))
 	}
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -170,7 +163,7 @@ func FuzzEvent(f *testing.F) {
 		if _, known := wire.FromEventType(first.Type); !known {
 			first.Type = pleg.PodSync // the type of a newer version has a name here, but no number
 		}
-		if second := wire.ToEvent(wire.FromEvent(first, m.GetEpoch())); !reflect.DeepEqual(first, second) {
+		if second := wire.ToEvent(wire.FromEvent(first)); !reflect.DeepEqual(first, second) {
 			t.Errorf("%+v, sent once more, is %+v", first, second)
 		}
 	})

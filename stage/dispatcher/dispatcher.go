@@ -185,7 +185,7 @@ func (d *Dispatcher) publishOutcome(o stage.Outcome) {
 			continue
 		}
 		d.seq++
-		ev.Seq = d.seq
+		ev.Seq, ev.Epoch = d.seq, d.epoch
 		d.metrics.count(ev.Type)
 		d.history.add(ev, labels)
 		d.present.apply(ev)

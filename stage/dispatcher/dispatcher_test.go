@@ -125,7 +125,7 @@ func TestPodSyncOfDiscardedEvents(t *testing.T) {
 		f.publish("b", "Started(c) Died(c)")
 		got := read(t, s)[1]
 		want := pleg.Event{
-			Seq: 3, Type: pleg.PodSync, PodUID: "b", PodName: "name-b", PodNamespace: "ns", Missed: 2, ObservedAt: at(1),
+			Seq: 3, Type: pleg.PodSync, PodUID: "b", PodName: "name-b", PodNamespace: "ns", Missed: 2, Epoch: f.Epoch(), ObservedAt: at(1),
 		}
 		if got != want {
 			t.Errorf("PodSync = %+v, want %+v", got, want)
@@ -221,7 +221,7 @@ func TestSubscribeNamesTheBadOption(t *testing.T) {
 		"Name":     {Name: "bad\xff"}, // not valid in a metric label
 		"Types":    {Types: []pleg.EventType{"ContainerBorn"}},
 		"Selector": {Selector: "a in"},
-		"Replay":   {Replay: true, After: dispatcher.Position{Seq: 1}},
+		"Replay":   {Replay: true, After: pleg.Position{Epoch: "e", Seq: 1}},
 	} {
 		if _, err := f.Subscribe(o); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("Subscribe(%+v) = %v, want an error that names %s", o, err, field)

@@ -52,6 +52,6 @@ func (m *miss) podSync() pleg.Event {
 	return pleg.Event{
 		Seq: m.last.Seq, Type: pleg.PodSync,
 		PodUID: m.last.PodUID, PodName: m.last.PodName, PodNamespace: m.last.PodNamespace,
-		Missed: m.count, ObservedAt: m.last.ObservedAt,
+		Missed: m.count, Epoch: m.last.Epoch, ObservedAt: m.last.ObservedAt,
 	}
 }

@@ -11,21 +11,12 @@ import (
 // DefaultBuffer is the capacity of the kubelet's event channel (v1.36), in events.
 const DefaultBuffer = 1000
 
-// Position is a place in the stream of one pipeline's events.
-type Position struct {
-	// Epoch is that of the pipeline, as a mark carries it. If empty, Seq is assumed
-	// to be of the present pipeline, which cannot be checked.
-	Epoch string
-	// Seq is the last sequence number that the subscriber has seen.
-	Seq uint64
-}
-
 // SubscribeOptions are those of the root package, which documents them.
 type SubscribeOptions struct {
 	Name          string
 	Buffer        int
 	Replay        bool
-	After         Position
+	After         pleg.Position
 	Bookmarks     bool
 	Types         []pleg.EventType
 	Namespaces    []string
@@ -45,8 +36,11 @@ func (o *SubscribeOptions) complete() (filter, error) {
 	if o.Buffer == 0 {
 		o.Buffer = DefaultBuffer
 	}
-	if o.Replay && o.After != (Position{}) {
+	if o.Replay && o.After != (pleg.Position{}) {
 		return filter{}, errors.New("Replay and After exclude each other: a subscriber that resumes gets a replay if it needs one")
+	}
+	if o.After.Epoch == "" && o.After.Seq != 0 {
+		return filter{}, fmt.Errorf("After has no epoch, so its number %d may be that of another pipeline: use Event.Position", o.After.Seq)
 	}
 	return newFilter(*o)
 }

@@ -83,7 +83,7 @@ func (d *Dispatcher) catchUp(s *Subscription) []pleg.Event {
 	mark := pleg.Event{Seq: d.seq, Epoch: d.epoch, ObservedAt: time.Now()}
 	var events []pleg.Event
 	switch {
-	case s.after != Position{}:
+	case s.after != pleg.Position{}:
 		events = d.resume(s, mark)
 	case s.replay:
 		events = d.present.replay(&s.filter)
@@ -96,7 +96,7 @@ func (d *Dispatcher) catchUp(s *Subscription) []pleg.Event {
 
 func (d *Dispatcher) resume(s *Subscription, mark pleg.Event) []pleg.Event {
 	mark.Type, mark.Reason = pleg.Gap, pleg.OtherEpoch
-	if (s.after.Epoch == "" || s.after.Epoch == d.epoch) && s.after.Seq <= d.seq {
+	if s.after.Epoch == d.epoch && s.after.Seq <= d.seq {
 		events, missing, ok := d.history.after(s.after.Seq, &s.filter)
 		if ok {
 			return events

@@ -23,7 +23,7 @@ type Subscription struct {
 
 	filter    filter
 	replay    bool
-	after     Position
+	after     pleg.Position
 	bookmarks bool
 
 	// The dispatcher owns the fields below.

@@ -217,8 +217,8 @@ func TestContractOrdered(t *testing.T) {
 	})
 }
 
-// For every subscriber, whenever it joins, sequence numbers grow and no event comes
-// twice.
+// For every subscriber, whenever it joins, sequence numbers grow, no event comes twice,
+// and each says whose number it has.
 func TestContractUnique(t *testing.T) {
 	eachWay(t, pipeline.Options{}, func(f *fixture) {
 		all := f.subscribe(pipeline.SubscribeOptions{})
@@ -239,6 +239,9 @@ func TestContractUnique(t *testing.T) {
 					f.Errorf("subscriber %d: %+v after number %d", i, ev, last)
 				}
 				last = ev.Seq
+				if ev.Epoch != f.Epoch() {
+					f.Errorf("subscriber %d: %+v has another epoch than %s", i, ev, f.Epoch())
+				}
 			}
 		}
 	})

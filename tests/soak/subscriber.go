@@ -132,9 +132,8 @@ func (s *subscriber) visit(ctx context.Context) (*client.Position, error) {
 		}
 		s.view.add(ev)
 		resting, _, _ := s.phase.now()
-		// Only marks have an epoch, and every event before a mark was delivered.
-		if ev.Epoch != "" && ev.Type != pleg.Gap {
-			last = &client.Position{Epoch: ev.Epoch, Seq: ev.Seq}
+		if at, ok := ev.Position(); ok {
+			last = &at
 			if !resting && time.Now().After(leave) {
 				return last, nil
 			}

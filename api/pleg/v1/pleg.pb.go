@@ -166,8 +166,8 @@ func (State) EnumDescriptor() ([]byte, []int) {
 // Position is a position in the event stream of one pipeline.
 type Position struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Identifies the pipeline that assigned seq. If empty, the current pipeline,
-	// which then cannot check it.
+	// Identifies the pipeline that assigned seq. Required: a number alone may be that
+	// of another pipeline.
 	Epoch string `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// The last sequence number that the client has.
 	Seq           uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`

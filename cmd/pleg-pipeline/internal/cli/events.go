@@ -13,9 +13,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/position"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -65,7 +63,7 @@ func newEvents(p Process) *cobra.Command {
 func (c *eventsCommand) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.BoolVar(&c.replay, "replay", false, "first print the current state: the last event of each container")
-	flags.StringVar(&c.since, "since", "", "first print the events after this `POSITION`, EPOCH:SEQ or SEQ: the position\nthat the last run printed, or the id of a server-sent event")
+	flags.StringVar(&c.since, "since", "", "first print the events after this `POSITION`, EPOCH:SEQ: the position\nthat the last run printed, or the id of a server-sent event")
 	c.filter.add(cmd)
 	typeFlag(cmd, &c.types)
 	flags.StringSliceVar(&c.pods, "pod", nil, "only the pod with this `UID`; may be repeated")
@@ -99,11 +97,11 @@ func (c *eventsCommand) validate(flags *pflag.FlagSet) error {
 	if c.source.own {
 		return errNeedsDaemon
 	}
-	epoch, seq, err := position.Parse(c.since)
+	after, err := pleg.ParsePosition(c.since)
 	if err != nil {
 		return fmt.Errorf("--since: %w", err)
 	}
-	c.options.After = &client.Position{Epoch: epoch, Seq: seq}
+	c.options.After = &after
 	c.source.needsDaemon = true
 	return nil
 }
@@ -114,7 +112,7 @@ func (c *eventsCommand) run(ctx context.Context) error {
 	out := c.log.console(c.process.Err)
 	return c.source.use(ctx, c.process, out, func(ctx context.Context, from source) error {
 		f := follower{
-			out: out, marks: c.output.format.Kind() != printer.Template,
+			out: out, marks: c.output.format.Kind() != printer.Template, fromNow: !c.replay && c.options.After == nil,
 			printer: printer.Events(c.process.Out, c.output.options(c.process)),
 		}
 		err := printing(ctx, out, c.process.Out, func(ctx context.Context) error { return f.follow(ctx, from, c.options) })
@@ -124,7 +122,7 @@ func (c *eventsCommand) run(ctx context.Context) error {
 		sayReplayed(ctx, out)
 		_, resumes := from.(daemonSource)
 		if last := f.last.Load(); last != nil && resumes {
-			out.say(ctx, "%v: to continue, use --since %s", context.Cause(ctx), position.Format(last.Epoch, last.Seq))
+			out.say(ctx, "%v: to continue, use --since %v", context.Cause(ctx), last)
 		}
 		return nil
 	})
@@ -135,6 +133,7 @@ type follower struct {
 	out     console
 	printer printer.Printer[pipeline.Event]
 	marks   bool // whether to print them
+	fromNow bool // no earlier events were requested
 
 	disconnected bool
 	// last is the position of the last event printed.
@@ -151,8 +150,8 @@ func (f *follower) follow(ctx context.Context, from source, o client.WatchOption
 				return outputError(err)
 			}
 		}
-		if wire.CanResumeAfter(ev) {
-			f.last.Store(f.positionOf(ev))
+		if at, ok := ev.Position(); ok {
+			f.last.Store(&at)
 		}
 		return nil
 	})
@@ -211,19 +210,13 @@ func (f *follower) wants(ev pipeline.Event) bool {
 	switch ev.Type {
 	case pipeline.Bookmark:
 		return false
-	case pipeline.Synced, pipeline.Gap:
+	case pipeline.Synced:
+		// A watch from now on begins with a Synced, which ends nothing.
+		began := f.last.Load() != nil
+		return f.marks && (began || !f.fromNow)
+	case pipeline.Gap:
 		return f.marks
 	default:
 		return true
 	}
-}
-
-// positionOf returns the position of an event. Only marks carry the epoch, so other
-// events have that of the mark before them.
-func (f *follower) positionOf(ev pipeline.Event) *client.Position {
-	position := &client.Position{Epoch: ev.Epoch, Seq: ev.Seq}
-	if last := f.last.Load(); last != nil && position.Epoch == "" {
-		position.Epoch = last.Epoch
-	}
-	return position
 }

@@ -118,7 +118,7 @@ func current(ctx context.Context, from source) (currentState, error) {
 			return state, err
 		}
 		if ev.Type == pipeline.Synced {
-			state.at = client.Position{Epoch: ev.Epoch, Seq: ev.Seq}
+			state.at, _ = ev.Position()
 			break
 		}
 		last[ev.PodUID] = ev // sequence numbers only grow

@@ -153,7 +153,7 @@ func (s ownSource) events(ctx context.Context, o client.WatchOptions) iter.Seq2[
 	return func(yield func(pipeline.Event, error) bool) {
 		var after pipeline.Position
 		if o.After != nil {
-			after = pipeline.Position(*o.After)
+			after = *o.After
 		}
 		sub, err := s.pipe.Subscribe(pipeline.SubscribeOptions{
 			Name: o.Name, After: after, Replay: o.Replay, Bookmarks: o.Bookmarks,

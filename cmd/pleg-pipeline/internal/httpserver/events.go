@@ -15,8 +15,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/position"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 const (
@@ -50,7 +49,7 @@ func (h *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer sub.Close()
-	s := stream{ResponseController: http.NewResponseController(w), w: w, epoch: h.pipe.Epoch(), hidden: h.hidden}
+	s := stream{ResponseController: http.NewResponseController(w), w: w, hidden: h.hidden}
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
@@ -70,7 +69,6 @@ func unavailable(w http.ResponseWriter, text string) {
 type stream struct {
 	*http.ResponseController
 	w      http.ResponseWriter
-	epoch  string
 	hidden func(*http.Request) error
 	batch  bytes.Buffer
 }
@@ -122,8 +120,8 @@ func (s *stream) addAll(ev pipeline.Event, more <-chan pipeline.Event) bool {
 // add adds an event to the batch. Only an event after which the client can resume gets
 // an id; otherwise the client keeps the last one.
 func (s *stream) add(ev pipeline.Event) {
-	if wire.CanResumeAfter(ev) {
-		fmt.Fprintf(&s.batch, "id: %s\n", position.Format(s.epoch, ev.Seq))
+	if at, ok := ev.Position(); ok {
+		fmt.Fprintf(&s.batch, "id: %v\n", at)
 	}
 	text, err := json.Marshal(ev)
 	if err != nil {
@@ -246,10 +244,7 @@ func subscribeOptions(r *http.Request) (pipeline.SubscribeOptions, error) {
 		return o, nil
 	}
 	var err error
-	o.After.Epoch, o.After.Seq, err = position.Parse(since)
-	if err == nil && o.After == (pipeline.Position{}) {
-		return o, errors.New("position 0 without an epoch means nothing: use replay")
-	}
+	o.After, err = pleg.ParsePosition(since)
 	return o, err
 }
 

@@ -54,7 +54,7 @@ func TestEventsReplayAndResume(t *testing.T) {
 		want            []pleg.EventType
 	}{
 		{"behind the last", "", at.id, []pleg.EventType{pleg.ContainerRemoved, pleg.Synced}},
-		{"without an epoch", fmt.Sprint("?since=", at.data.Seq), "", []pleg.EventType{pleg.ContainerRemoved, pleg.Synced}},
+		{"the position in the data", fmt.Sprintf("?since=%s:%d", at.data.Epoch, at.data.Seq), "", []pleg.EventType{pleg.ContainerRemoved, pleg.Synced}},
 		{"the header is newer", "?replay&since=0:0", at.id, []pleg.EventType{pleg.ContainerRemoved, pleg.Synced}},
 		{"another process", "", "0000:1", []pleg.EventType{pleg.Gap, pleg.ContainerStarted, pleg.Synced}},
 	} {
@@ -124,8 +124,8 @@ func TestEventsRefusals(t *testing.T) {
 		{"?selector=" + strings.Repeat("!a,", 64) + "!a", "", "65 requirements, the limit is 64"},
 		{"?type=ContainerBorn", "", `unknown event type "ContainerBorn"`},
 		{"?since=x", "", `"x" is not a position`},
-		{"?since=0", "", "use replay"},
-		{"?replay&since=3", "", "exclude each other"},
+		{"?since=475", "", `"475" has no epoch`},
+		{"?replay&since=3c5e:3", "", "exclude each other"},
 		{"?name=" + strings.Repeat("x", 101), "", "name has 101 bytes, the limit is 100"},
 		{"", "what?", `"what?" is not a position`},
 		{"?a;b", "", "semicolon"},
