@@ -58,7 +58,7 @@ func FromEvent(ev pleg.Event) *plegv1.Event {
 	number, _ := FromEventType(ev.Type)
 	return &plegv1.Event{
 		Seq:           ev.Seq,
-		Epoch:         ev.Epoch,
+		Epoch:         Text(ev.Epoch),
 		Type:          number,
 		PodUid:        Text(string(ev.PodUID)),
 		PodName:       Text(ev.PodName),
