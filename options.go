@@ -62,17 +62,20 @@ type Options struct {
 	// RelistPeriod is shorter, it applies instead. If zero, [DefaultRetryPeriod].
 	RetryPeriod time.Duration
 	// Events says whether CRI events are used. With them a change is known within
-	// milliseconds, and all pods are listed only once per RelistPeriodWithEvents.
+	// milliseconds, and all pods are listed less and less often, down to once per
+	// RelistPeriodWithEvents.
 	// If empty, [EventsOff]. The reason for that default: if a process opens the
 	// stream and then stops reading, because of SIGSTOP or a lack of CPU,
 	// containerd blocks after about 250 unread events, and no pod starts any more.
 	// A Runtime with events is an [EventWatcher].
 	Events EventsMode
-	// RelistPeriodWithEvents and RelistThresholdWithEvents replace RelistPeriod and
-	// RelistThreshold while the stream is up and announces what the lists find. If
-	// zero, [DefaultRelistPeriodWithEvents] and [DefaultRelistThresholdWithEvents].
-	// A runtime that stops responding ends the stream (package cri: within 20 s),
-	// and RelistThreshold applies again.
+	// RelistPeriodWithEvents is the longest relist period while the stream is up. The
+	// period starts at RelistPeriod and doubles with each list that finds only what
+	// events have announced; until events have announced something it stays at 10 s or
+	// less. RelistThresholdWithEvents replaces RelistThreshold while the period is
+	// longer than RelistPeriod. If zero, [DefaultRelistPeriodWithEvents] and
+	// [DefaultRelistThresholdWithEvents]. A runtime that stops responding ends the
+	// stream (package cri: within 20 s), and RelistThreshold applies again.
 	RelistPeriodWithEvents    time.Duration
 	RelistThresholdWithEvents time.Duration
 	// KeepRemoved is how long [Cache.GetRemoved] returns the final status of a

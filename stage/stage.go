@@ -1,7 +1,7 @@
 // Package stage declares the messages that cross the channels between the stages of
 // the pipeline.
 //
-//	        RelistSoon, ChangesUnannounced, ChangesAnnounced
+//	        RelistSoon, RelistNow, ChangesUnannounced, ChangesAnnounced
 //	   +----------------------+
 //	   v                      |
 //	lister --Listing------> differ ==Change==> inspector --Outcome--> dispatcher
@@ -10,9 +10,11 @@
 //	   | StreamOpened,      |
 //	   | StreamEnded        |
 //	hinter --Observation----+
+//	   ^       RequestRelist|
+//	   +--------------------+
 //
-// The arrows back to the lister are method calls that never block. All others are
-// channels.
+// RequestRelist and the arrows back to the lister are method calls that never block.
+// All others are channels.
 //
 // A Change takes one of three channels. If it needs an inspection, it waits for a
 // free inspector. If the pod's last inspection hung, it may take only half of the

@@ -1,6 +1,7 @@
 package differ
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,9 +27,11 @@ const (
 type announcements struct {
 	lister  StreamJudge
 	counter prometheus.Counter
-	// expected are changes that a listing showed first. announced are changes of
-	// which an event reported only that they happened.
+	// expected are changes that a listing showed first. tolerated are those of them
+	// that are no reason to doubt the stream. announced are changes of which an event
+	// reported only that they happened: it did not show the container then.
 	expected  *recent[step]
+	tolerated *recent[step]
 	announced *recent[step]
 	// unlisted are containers that a list no longer had, with the time of its
 	// answer. A list is dated when it was sent, so it may know more than events
@@ -36,16 +39,15 @@ type announcements struct {
 	unlisted *recent[pleg.ContainerID]
 	// newPods counts the pods since the last listing that only events have shown.
 	newPods int
-	// heard is set by an event and cleared by an unannounced change.
-	heard bool
+	// confirmed is set if a list or an event shows what the other one had shown first.
+	// The next report to the lister clears it.
+	confirmed bool
 }
 
 // step is what happened to a container.
 type step struct {
 	id pleg.ContainerID
 	to pleg.EventType
-	// broke is set if the stream that had to announce it has ended.
-	broke bool
 }
 
 func newAnnouncements(lister StreamJudge, counter prometheus.Counter) announcements {
@@ -53,21 +55,41 @@ func newAnnouncements(lister StreamJudge, counter prometheus.Counter) announceme
 		lister:    lister,
 		counter:   counter,
 		expected:  newRecent[step](missedAfter, maxRecent),
+		tolerated: newRecent[step](missedAfter, maxRecent),
 		announced: newRecent[step](missedAfter, maxRecent),
 		unlisted:  newRecent[pleg.ContainerID](removedFor, maxRecent),
 	}
 }
 
 // expect takes the events between the last observation of a pod and a listing.
-// What an inspection still owes the subscribers is not among them.
-func (a *announcements) expect(events []pleg.Event, now time.Time, broke bool) {
+// What an inspection still owes the subscribers is not among them. A stream that has
+// ended since is not blamed, nor is one that does not announce the removal of a dead
+// pod: dead pods are listed for that.
+func (a *announcements) expect(events []pleg.Event, now time.Time, had *pleg.Pod, broke bool) {
+	dead := isDead(had)
 	for _, ev := range events {
 		s := step{id: ev.ContainerID, to: ev.Type}
-		if ev.ContainerID == "" || ev.Type == pleg.ContainerChanged || a.announced.has(s, now) {
+		if ev.ContainerID == "" || ev.Type == pleg.ContainerChanged {
 			continue
 		}
-		s.broke = broke
-		a.expected.add(s, now)
+		if a.announced.has(s, now) {
+			a.confirmed = true
+			continue
+		}
+		if broke || dead && ev.Type == pleg.ContainerRemoved {
+			a.tolerated.add(s, now)
+		} else {
+			a.expected.add(s, now)
+		}
+	}
+}
+
+// confirm takes the events that a single-pod list showed.
+func (a *announcements) confirm(events []pleg.Event, now time.Time) {
+	for _, ev := range events {
+		if a.announced.has(step{id: ev.ContainerID, to: ev.Type}, now) {
+			a.confirmed = true
+		}
 	}
 }
 
@@ -77,40 +99,67 @@ func (a *announcements) hear(h *pleg.Hint, now time.Time) {
 	a.count(now)
 	for _, t := range announces(h) {
 		s := step{id: h.Container, to: t}
-		a.expected.remove(s)
-		a.expected.remove(step{id: h.Container, to: t, broke: true})
-		if h.Pod == nil {
+		if a.expected.remove(s) || a.tolerated.remove(s) {
+			a.confirmed = true
+		}
+		if c := containerOf(h.Pod, h.Container); c == nil || c.State > h.State {
 			a.announced.add(s, now)
 		}
 	}
-	a.heard = true
+}
+
+// starts returns the pod as it was when a container ran that an observation shows
+// exited, if an event announced its start and nothing showed it running; otherwise nil.
+func (a *announcements) starts(had, has *pleg.Pod, now time.Time) *pleg.Pod {
+	if has == nil || a.announced.empty() {
+		return nil
+	}
+	var pod *pleg.Pod
+	for n, c := range has.Containers {
+		if c.State != pleg.StateExited || !a.announced.has(step{id: c.ID, to: pleg.ContainerStarted}, now) {
+			continue
+		}
+		if before := containerOf(had, c.ID); before != nil && before.State >= pleg.StateRunning {
+			continue
+		}
+		if pod == nil {
+			clone := *has
+			clone.Containers = slices.Clone(has.Containers)
+			pod = &clone
+		}
+		running := *c
+		running.State = pleg.StateRunning
+		pod.Containers[n] = &running
+	}
+	return pod
 }
 
 // count counts the changes that are unannounced by now, and reports those that a
 // stream failed to announce while it was up.
 func (a *announcements) count(now time.Time) {
 	missed := 0
-	a.expected.expire(now, func(s step) {
+	a.tolerated.expire(now, func(step) { a.counter.Inc() })
+	a.expected.expire(now, func(step) {
 		a.counter.Inc()
-		if !s.broke {
-			missed++
-		}
+		missed++
 	})
 	if missed > 0 {
-		a.heard = false
+		a.confirmed = false
 		a.lister.ChangesUnannounced(missed)
 	}
 }
 
-// judge ends a listing. It reports whether something that the listing showed may
-// still be announced; if not, the stream gets credit for it.
-func (a *announcements) judge(l stage.Listing) (open bool) {
+// judge ends a listing that began so long after the one before. It reports whether
+// something that the listing showed may still be announced; if not, the stream gets
+// credit for that time.
+func (a *announcements) judge(l stage.Listing, covers time.Duration) (open bool) {
 	if !a.expected.empty() {
 		return true
 	}
 	if l.StreamUp && !l.StreamBroke {
-		a.lister.ChangesAnnounced(a.heard)
+		a.lister.ChangesAnnounced(covers, a.confirmed)
 	}
+	a.confirmed = false
 	return false
 }
 
@@ -125,12 +174,8 @@ func (a *announcements) admitNewPod() bool {
 	return true
 }
 
-// compareLists notes which containers a list no longer has.
-func (a *announcements) compareLists(had, has *pleg.Pod) {
-	if same(had, has) {
-		return
-	}
-	now := time.Now()
+// compareLists notes which containers a changed pod no longer has in a list.
+func (a *announcements) compareLists(had, has *pleg.Pod, now time.Time) {
 	for c := range containers(had) {
 		if !hasContainer(has, c.ID) {
 			a.unlisted.add(c.ID, now)

@@ -127,9 +127,66 @@ func TestAnnouncementsAreReportedToTheLister(t *testing.T) {
 		f.requireReports(t, "after the time for announcements", 3, false) // died, removed, and the next attempt started
 		f.sendHint(1, hint("a", "x=running", "-"))
 		f.repeatList(2, attempts(1))
-		f.requireReports(t, "after a CRI event", 0, true, true)
+		f.requireReports(t, "after a CRI event of another container", 0, false, false)
 		f.repeatList(7, attempts(2))
-		f.requireReports(t, "another unannounced change, no CRI event since", 3, false)
+		f.requireReports(t, "another unannounced change", 3, false)
+	})
+}
+
+// A stream is worth something once lists and events have shown the same change.
+func TestConfirmedAnnouncements(t *testing.T) {
+	for name, tc := range map[string]struct {
+		do   func(f *fixture)
+		want bool
+	}{
+		"nothing":                   {func(*fixture) {}, false},
+		"an event without a change": {func(f *fixture) { f.sendHint(1, hint("a", "c=running", "c=running")) }, false},
+		"an event with a change":    {func(f *fixture) { f.sendHint(1, hint("a", "c=exited", "c=exited")) }, true},
+		"and then one without": {func(f *fixture) {
+			f.sendHint(1, hint("a", "c=exited", "c=exited"))
+			f.sendHint(2, hint("a", "c=exited", "c=exited"))
+		}, true},
+		"an event without the pod":    {func(f *fixture) { f.sendHint(1, hint("a", "c=exited", "-")) }, true},
+		"of another container":        {func(f *fixture) { f.sendHint(1, hint("a", "d=exited", "-")); f.list(exitedPod) }, false},
+		"an event after the list":     {func(f *fixture) { f.listWithStream(exitedPod); f.sendHint(-1, hint("a", "c=exited", "-")) }, true},
+		"an event, a single-pod list": {func(f *fixture) { f.sendHint(1, hint("a", "c=exited", "-")); f.relisted(2, exitedPod) }, true},
+		"a single-pod list":           {func(f *fixture) { f.relisted(2, exitedPod) }, false},
+	} {
+		runDiffer(t, name, func(t *testing.T, f *fixture) {
+			f.listAndSettle(runningPod)
+			tc.do(f)
+			f.settleAll(nil)
+			pod := exitedPod
+			if name == "nothing" || name == "an event without a change" {
+				pod = runningPod
+			}
+			f.listWithStream(pod)
+			f.settleAll(nil)
+			f.requireReports(t, "the next list", 0, tc.want)
+			if want := at(f.lists).Sub(at(f.lists - 1)); f.lister.covered != want {
+				t.Errorf("the report covers %v, want %v", f.lister.covered, want)
+			}
+			f.listWithStream(pod)
+			f.requireReports(t, "the list after it", 0, false)
+		})
+	}
+}
+
+// Dead pods are listed until they are gone, so the stream need not announce it.
+func TestUnannouncedRemovalOfADeadPodIsNoReasonToDoubt(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		f.listAndSettle(plegtest.Pod("a", "c=exited /s=exited"))
+		f.listWithStream()
+		f.settleAll(nil)
+		if n := f.lister.relists.Load(); n != 0 {
+			t.Errorf("%d relists requested, want none", n)
+		}
+		time.Sleep(time.Minute)
+		f.list()
+		f.requireReports(t, "a minute later", 0, false)
+		if got := f.counter(t, "pleg_missed_events_total"); got != 2 {
+			t.Errorf("unannounced changes = %v, want both removals", got)
+		}
 	})
 }
 
@@ -146,8 +203,7 @@ func TestChangesThatAreNotCountedAgainstTheStream(t *testing.T) {
 			time.Sleep(time.Minute)
 			f.lister.announced = nil
 			f.repeatList(3, exitedPod)
-			announced := name == "announced later"
-			f.requireReports(t, "at the end", 0, announced, announced, announced)
+			f.requireReports(t, "at the end", 0, name == "announced later", false, false)
 		})
 	}
 }

@@ -32,24 +32,31 @@ type StreamJudge interface {
 	// ChangesUnannounced reports n changes that the stream failed to announce
 	// while it was up.
 	ChangesUnannounced(n int)
-	// ChangesAnnounced reports a listing that showed nothing unannounced, and
-	// whether a CRI event came since the last unannounced change.
-	ChangesAnnounced(heard bool)
+	// ChangesAnnounced reports a listing that showed nothing unannounced since the one
+	// before, which began covers earlier, and whether since the last report lists
+	// confirmed a change that a CRI event announced.
+	ChangesAnnounced(covers time.Duration, confirmed bool)
 }
 
 // Lister is the stage before this one. Its methods do not block.
 type Lister interface {
 	StreamJudge
+	// RelistNow requests a list at once.
+	RelistNow()
 	// RelistSoon requests a list within the relist period: a failed inspection or
 	// a request waits for it, or a change that may still be announced, or there is
 	// too much that only a listing clears.
 	RelistSoon()
 }
 
+// PodRelister has single pods listed. It does not block.
+type PodRelister interface{ RequestRelist(uid pleg.PodUID) }
+
 // Options configure a [Differ].
 type Options struct {
 	Cache  Cache
 	Lister Lister
+	Pods   PodRelister
 	// DeliverAfterFailures is the number of failed inspections of a pod after
 	// which its events are delivered uninspected; 0 means never.
 	DeliverAfterFailures int
@@ -85,6 +92,7 @@ type Differ struct {
 	schedule      schedule
 	announcements announcements
 	tombstones    tombstones
+	dead          deadPods
 
 	// pending is scratch space of applyListing.
 	pending []pleg.PodUID
@@ -115,6 +123,7 @@ func New(o Options) (*Differ, error) {
 		}},
 		announcements: newAnnouncements(o.Lister, m.missed),
 		tombstones:    newTombstones(),
+		dead:          newDeadPods(o),
 	}, err
 }
 
@@ -154,7 +163,7 @@ func (d *Differ) loop(
 	inspect, retry, known chan<- stage.Change,
 ) {
 	s := &d.schedule
-	waitOver := s.quarantine.start()
+	waitOver, deadDue := s.quarantine.start(), d.dead.start()
 	for listings != nil || observations != nil {
 		toInspect, nextToInspect := s.inspect.offer(inspect)
 		toRetry, nextRetry := s.offerRetry(retry)
@@ -182,6 +191,8 @@ func (d *Differ) loop(
 			s.known.pop()
 		case <-waitOver:
 			s.quarantine.checkDue()
+		case now := <-deadDue:
+			d.dead.check(now)
 		case <-d.requests.Wake():
 			d.takeRequests()
 		}
@@ -231,8 +242,10 @@ func (d *Differ) applyListing(l stage.Listing) {
 	// What the listing covers is known now, before any inspection: a hung
 	// inspection delays no GetNewerThan of another pod.
 	d.cache.Observe(l.At, d.pending)
+	covers := l.At.Sub(d.listedAt)
 	d.listedAt, d.appliedAt = l.At, now
-	if d.announcements.judge(l) {
+	d.dead.listingApplied(now, l.StreamUp && !l.StreamBroke)
+	if d.announcements.judge(l, covers) {
 		d.lister.RelistSoon() // to see whether the events come
 	}
 	d.markCurrent()
@@ -253,7 +266,10 @@ func (d *Differ) compareListed(rec *record, pod *pleg.Pod, l *stage.Listing, now
 	case rec.current.at.After(l.At): // a pod seen after the listing began need not be in it
 	default:
 		if l.StreamUp {
-			d.announcements.expect(events(rec.current.pod, pod, l.At), now, l.StreamBroke)
+			d.announcements.expect(events(rec.current.pod, pod, l.At), now, rec.current.pod, l.StreamBroke)
+			if rec.current.news && same(rec.current.pod, pod) {
+				d.announcements.confirmed = true
+			}
 		}
 		d.add(rec, to)
 	}
@@ -282,6 +298,7 @@ func (d *Differ) applyObservation(o stage.Observation) {
 		d.announcements.hear(h, now)
 		if h.Removed {
 			d.tombstones.containers.add(h.Container, now)
+			d.dead.announced = d.dead.announced || h.Container == h.Sandbox
 		}
 		if h.Pod == nil {
 			return
@@ -352,12 +369,26 @@ func (d *Differ) mergeHint(rec *record, o stage.Observation, now time.Time) obse
 }
 
 // add adds a newer observation to a record and schedules the change if there is
-// one and none is in flight.
+// one and none is in flight. A container that has run unseen makes two steps.
 func (d *Differ) add(rec *record, o observation) {
-	if !o.step {
-		d.announcements.compareLists(rec.current.pod, o.pod)
+	if had := rec.current.pod; !same(had, o.pod) {
+		now := time.Now()
+		if pod := d.announcements.starts(had, o.pod, now); pod != nil {
+			ran := o
+			ran.pod, ran.step, ran.single = pod, true, false
+			d.addStep(rec, ran)
+			had = pod
+		}
+		d.podChanged(rec.uid, had, &o, now)
 	}
-	rec.add(o)
+	d.addStep(rec, o)
+}
+
+func (d *Differ) addStep(rec *record, o observation) {
+	o.news = o.news || o.step && rec.current.news
+	if lost := rec.add(o); lost > 0 {
+		d.metrics.skipped.Add(float64(lost))
+	}
 	if rec.state.inFlight() {
 		return
 	}
@@ -369,6 +400,18 @@ func (d *Differ) add(rec *record, o observation) {
 		d.send(rec, change)
 	case o.pod == nil:
 		d.forget(rec)
+	}
+}
+
+// podChanged takes an observation that differs from the one before.
+func (d *Differ) podChanged(uid pleg.PodUID, had *pleg.Pod, o *observation, now time.Time) {
+	d.dead.podChanged(uid, o.pod, now)
+	o.news = o.step
+	if !o.step {
+		d.announcements.compareLists(had, o.pod, now)
+	}
+	if o.single {
+		d.announcements.confirm(events(had, o.pod, o.at), now)
 	}
 }
 
@@ -442,6 +485,10 @@ func (d *Differ) settleFailed(rec *record, s stage.Settled) {
 		q.failedPromptly(rec)
 	default:
 		d.lister.RelistSoon()
+	}
+	if change, ok := rec.next(); ok && !needsInspection(change) {
+		d.send(rec, change) // what CRI events showed in full
+		return
 	}
 	if d.deliverAfter > 0 && rec.failures >= d.deliverAfter {
 		if change, ok := rec.uninspectedChange(); ok {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -48,21 +49,44 @@ func (c *fakeCache) Touch(uid pleg.PodUID, at time.Time) { c.touched[uid] = at }
 // fakeLister counts the calls.
 type fakeLister struct {
 	relists     atomic.Int64
+	relistsNow  atomic.Int64
 	unannounced int
 	// announced has one element for each listing without an unannounced change:
-	// whether a CRI event came.
+	// whether one was confirmed.
 	announced []bool
+	covered   time.Duration
+	// relisted are the pods that are to be listed alone.
+	mu       sync.Mutex
+	relisted []pleg.PodUID
+}
+
+func (l *fakeLister) RelistNow() { l.relistsNow.Add(1) }
+
+func (l *fakeLister) RequestRelist(uid pleg.PodUID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.relisted = append(l.relisted, uid)
+}
+
+// takeRelisted returns the pods that were to be listed alone since the last call.
+func (l *fakeLister) takeRelisted() []pleg.PodUID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer func() { l.relisted = nil }()
+	return l.relisted
 }
 
 func (l *fakeLister) RelistSoon() { l.relists.Add(1) }
 
 func (l *fakeLister) ChangesUnannounced(n int) { l.unannounced += n }
 
-func (l *fakeLister) ChangesAnnounced(announced bool) { l.announced = append(l.announced, announced) }
+func (l *fakeLister) ChangesAnnounced(covers time.Duration, confirmed bool) {
+	l.announced, l.covered = append(l.announced, confirmed), covers
+}
 
 func newDiffer(tb testing.TB, c differ.Cache, metrics instrument.Registry) *differ.Differ {
 	tb.Helper()
-	return newDifferWith(tb, differ.Options{Cache: c, Lister: &fakeLister{}, Metrics: metrics})
+	return newDifferWith(tb, differ.Options{Cache: c, Lister: &fakeLister{}, Pods: &fakeLister{}, Metrics: metrics})
 }
 
 func newDifferWith(tb testing.TB, o differ.Options) *differ.Differ {
@@ -120,7 +144,7 @@ func newFixture(t *testing.T, deliverAfter int) *fixture {
 		inspect: make(chan stage.Change), retry: make(chan stage.Change), known: make(chan stage.Change), ended: make(chan error, 1),
 	}
 	f.differ = newDifferWith(t, differ.Options{
-		Cache: c, Lister: &f.lister, DeliverAfterFailures: deliverAfter,
+		Cache: c, Lister: &f.lister, Pods: &f.lister, DeliverAfterFailures: deliverAfter,
 		Logger: slog.New(slog.NewTextHandler(&f.logged, nil)), Metrics: instrument.Registry{Registerer: f.metrics},
 	})
 	go func() { f.ended <- f.differ.Run(f.listings, f.observations, f.settled, f.inspect, f.retry, f.known) }()
@@ -159,6 +183,17 @@ func (f *fixture) sendListing(l stage.Listing) {
 // listing began.
 func (f *fixture) sendHint(n int, h *pleg.Hint) {
 	f.sendObservation(stage.Observation{UID: h.UID, At: at(f.lists).Add(time.Duration(n) * time.Second / 10), Hint: h})
+}
+
+// relisted sends a single-pod list that began n tenths of a second after the newest
+// listing.
+func (f *fixture) relisted(n int, pod *pleg.Pod) {
+	f.sendObservation(stage.Observation{UID: pod.UID, At: at(f.lists).Add(time.Duration(n) * time.Second / 10), Pod: pod})
+}
+
+// goneAt is a single-pod list that found the pod gone.
+func goneAt(f *fixture, uid pleg.PodUID, n int) stage.Observation {
+	return stage.Observation{UID: uid, At: at(f.lists).Add(time.Duration(n) * time.Second / 10)}
 }
 
 func (f *fixture) sendObservation(o stage.Observation) {
@@ -209,7 +244,7 @@ func (f *fixture) requireChange(t *testing.T, uid pleg.PodUID, words string) sta
 		t.Errorf("change of pod %s: came on channel known: %v, has a pod: %v, has a status: %v", uid, c.known, c.Pod != nil, c.Status != nil)
 	}
 	for _, ev := range c.Events {
-		if ev.PodUID != uid || !ev.ObservedAt.Equal(c.At) {
+		if ev.PodUID != uid || ev.ObservedAt.After(c.At) {
 			t.Errorf("event %+v of a change of pod %s at %v", ev, uid, c.At)
 		}
 	}

@@ -13,6 +13,7 @@ type metrics struct {
 	duplicates  prometheus.Counter
 	stale       prometheus.Counter
 	missed      prometheus.Counter
+	skipped     prometheus.Counter
 	// skippedAttempts counts containers of which only the attempt number is known.
 	skippedAttempts prometheus.Counter
 	runningPods     prometheus.Gauge
@@ -45,6 +46,10 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 			Name: "pleg_missed_events_total",
 			Help: "Changes that a relist found and no CRI event announced, although the event stream was up at the relist before.",
 		}),
+		skipped: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "pleg_skipped_events_total",
+			Help: "Events that no subscriber gets, because too many CRI events of their pod waited for its inspection.",
+		}),
 		skippedAttempts: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "pleg_missed_attempts_total",
 			Help: "Containers that were never seen, known from a jump in the attempt number of their successor.",
@@ -57,7 +62,7 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 	for state := range m.containers {
 		m.containers[state] = containers.WithLabelValues(pleg.State(state).String())
 	}
-	return m, reg.Register(m.queue, m.quarantined, m.duplicates, m.stale, m.missed, m.skippedAttempts, m.runningPods, containers)
+	return m, reg.Register(m.queue, m.quarantined, m.duplicates, m.stale, m.missed, m.skipped, m.skippedAttempts, m.runningPods, containers)
 }
 
 // census counts what one listing has.

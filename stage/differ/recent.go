@@ -40,8 +40,13 @@ func (r *recent[K]) has(k K, now time.Time) bool {
 // empty reports whether the set has no members, expired ones included.
 func (r *recent[K]) empty() bool { return len(r.since) == 0 }
 
-// remove removes a member. Its place in the order stays without meaning.
-func (r *recent[K]) remove(k K) { delete(r.since, k) }
+// remove removes a member and reports whether the set had it. Its place in the order
+// stays without meaning.
+func (r *recent[K]) remove(k K) bool {
+	_, ok := r.since[k]
+	delete(r.since, k)
+	return ok
+}
 
 // expire removes the members that are too old and calls expired, which may be
 // nil, with each.

@@ -9,7 +9,7 @@ import (
 
 // maxSteps bounds the observations of one pod that wait for the change in flight.
 // Without CRI events there is at most one: a later listing replaces an earlier one.
-const maxSteps = 16
+const maxSteps = 64
 
 // state is where a pod stands between two observations.
 //
@@ -61,8 +61,9 @@ type observation struct {
 	status *pleg.PodStatus
 	// step is true if a CRI event made it: what it shows may be over by the next
 	// observation, so it must not be skipped. single is true if a single-pod list
-	// made it, and not a listing.
-	step, single bool
+	// made it, and not a listing. news is true if a CRI event showed a change that no
+	// list has confirmed yet.
+	step, single, news bool
 }
 
 // sentChange is what a record keeps of a change, which is large.
@@ -70,6 +71,8 @@ type sentChange struct {
 	pod                    *pleg.Pod
 	at                     time.Time
 	reinspect, uninspected bool
+	// covers is how many of the steps are delivered with it.
+	covers int
 }
 
 // record is what the differ knows of one pod (the kubelet's podRecord). Its
@@ -82,8 +85,8 @@ type record struct {
 	old *pleg.Pod
 	// received is when the last single-pod list of the pod was applied.
 	received time.Time
-	// current is the newest observation. steps are the CRI events before it that
-	// have not become a change yet.
+	// current is the newest observation. steps are the CRI events before it, in order,
+	// that have not been delivered yet.
 	current observation
 	steps   []observation
 	// named is the newest observed pod, kept for its name once the pod is gone.
@@ -93,6 +96,8 @@ type record struct {
 	unchanged *pleg.Pod
 	// listing is the number of the last listing that had the pod.
 	listing uint64
+	// offered is how many of the steps the last result of next covers.
+	offered int
 
 	// sent is the change in flight, or the last one.
 	sent sentChange
@@ -104,15 +109,38 @@ type record struct {
 	hang *hang
 }
 
-// add adds a newer observation.
-func (r *record) add(o observation) {
-	if r.state.inFlight() && r.current.step && r.isNewer() && len(r.steps) < maxSteps {
-		r.steps = append(r.steps, r.current)
+// add adds a newer observation. A CRI event before it that is not delivered yet stays a
+// step. add returns how many events are lost because too many steps wait.
+func (r *record) add(o observation) (lost int) {
+	if r.current.step && r.state != stateSettled {
+		lost = r.keepStep(o.pod)
 	}
 	r.current = o
 	if o.pod != nil {
 		r.named = o.pod
 	}
+	return lost
+}
+
+// keepStep makes the current observation a step before the next one, unless it shows
+// what the step before showed. It returns how many events are lost if there is no room.
+func (r *record) keepStep(next *pleg.Pod) (lost int) {
+	if len(r.steps) == 0 {
+		r.steps = append(r.steps, r.current)
+		return 0
+	}
+	last, cur := &r.steps[len(r.steps)-1], &r.current
+	switch {
+	case same(last.pod, cur.pod):
+		if last.status == nil {
+			*last = *cur
+		}
+	case len(r.steps) < maxSteps:
+		r.steps = append(r.steps, *cur)
+	default:
+		lost = len(events(last.pod, cur.pod, cur.at)) + len(events(cur.pod, next, cur.at)) - len(events(last.pod, next, cur.at))
+	}
+	return lost
 }
 
 // mayBeOlder reports whether an observation may be older than the current one although
@@ -139,33 +167,44 @@ func (r *record) overlaps(o *observation, received time.Time) bool {
 // observations may bear the same time.
 func (r *record) isNewer() bool { return !r.current.at.Equal(r.sent.at) || r.current.pod != r.sent.pod }
 
-// next returns the change to the next observation that makes one.
+// next returns the change to the next observation that makes one. While the inspections
+// of the pod fail, that is the first one that needs none, or else the newest: what is
+// before it is delivered with it.
 func (r *record) next() (stage.Change, bool) {
-	for len(r.steps) > 0 {
-		step := r.steps[0]
-		r.steps = r.steps[1:]
-		if c, ok := r.changeTo(step); ok {
+	first := 0
+	if r.state.retrying() {
+		for first < len(r.steps) && r.steps[first].pod != nil && r.steps[first].status == nil {
+			first++
+		}
+	}
+	for n := first; n < len(r.steps); n++ {
+		if c, ok := r.changeTo(r.steps[n], n); ok {
 			return c, true
 		}
 	}
-	r.steps = nil
-	return r.changeTo(r.current)
+	c, ok := r.changeTo(r.current, len(r.steps))
+	if !ok {
+		r.steps = nil
+	}
+	return c, ok
 }
 
-// changeTo returns the change from old to an observation, if there is one. A
-// reinspection without a difference is a PodSync.
-func (r *record) changeTo(to observation) (stage.Change, bool) {
-	if to.pod != nil && to.pod == r.unchanged && !r.state.retrying() && !r.reinspect {
+// changeTo returns the change from old through the first n steps to an observation, if
+// there is one. A reinspection without a difference is a PodSync. The status of a step
+// is used even if a reinspection is requested, which then comes later.
+func (r *record) changeTo(to observation, n int) (stage.Change, bool) {
+	reinspect := r.reinspect && (to.status == nil || n == len(r.steps))
+	if to.pod != nil && to.pod == r.unchanged && !r.state.retrying() && !reinspect {
 		return stage.Change{}, false
 	}
-	c := stage.Change{UID: r.uid, Pod: to.pod, At: to.at, Reinspect: r.reinspect}
-	if !r.reinspect {
+	c := stage.Change{UID: r.uid, Pod: to.pod, At: to.at, Reinspect: reinspect}
+	if !reinspect {
 		c.Status = to.status
 	}
-	c.Events = events(r.old, to.pod, to.at)
+	c.Events = r.eventsTo(to, n)
 	switch {
 	case len(c.Events) > 0:
-	case r.state.retrying() || r.reinspect:
+	case r.state.retrying() || reinspect:
 		c.Events = append(c.Events, podEvent(pleg.PodSync, r.nameOf(to.pod), to.at))
 	case to.pod == nil && r.old != nil:
 		// No event, but the cache entry has to go.
@@ -173,7 +212,25 @@ func (r *record) changeTo(to observation) (stage.Change, bool) {
 		r.unchanged = to.pod
 		return stage.Change{}, false
 	}
+	r.offered = n
+	if to.step {
+		r.offered++
+	}
 	return c, true
+}
+
+// eventsTo returns the events from old through the first n steps to an observation.
+func (r *record) eventsTo(to observation, n int) []pleg.Event {
+	var all []pleg.Event
+	from := r.old
+	for _, s := range r.steps[:n] {
+		all = append(all, events(from, s.pod, s.at)...)
+		from = s.pod
+	}
+	if all == nil {
+		return events(from, to.pod, to.at)
+	}
+	return append(all, events(from, to.pod, to.at)...)
 }
 
 // nameOf returns a pod with the name of this one, even once it is gone.
@@ -190,13 +247,13 @@ func (r *record) nameOf(pod *pleg.Pod) *pleg.Pod {
 
 // send notes that a change is in flight.
 func (r *record) send(c stage.Change) {
-	r.sent = sentChange{c.Pod, c.At, c.Reinspect, c.Uninspected}
+	r.sent = sentChange{c.Pod, c.At, c.Reinspect, c.Uninspected, r.offered}
 	r.state = stateForwarding
 	if needsInspection(c) {
 		r.state = stateInspecting
 	}
 	// Cleared before the inspection, so that a request made during it counts.
-	r.reinspect = false
+	r.reinspect = r.reinspect && !c.Reinspect
 	if r.hang != nil {
 		r.hang.requested = false
 	}
@@ -209,15 +266,18 @@ func (r *record) succeed() {
 		r.state = r.failedState()
 	}
 	r.failures = 0
+	r.steps = r.steps[min(r.sent.covers, len(r.steps)):]
+	if len(r.steps) == 0 {
+		r.steps = nil
+	}
 	r.old, r.unchanged = r.sent.pod, r.sent.pod
 }
 
-// fail leaves the record where it was. The next observation then shows everything
-// that has changed.
+// fail leaves the record and its steps where they were. The next observation then shows
+// everything that has changed.
 func (r *record) fail() {
 	r.failures++
 	r.reinspect = r.reinspect || r.sent.reinspect
-	r.steps = nil
 	r.state = r.failedState()
 }
 
@@ -232,7 +292,8 @@ func (r *record) failedState() state {
 // inspection, if it has events.
 func (r *record) uninspectedChange() (stage.Change, bool) {
 	c := stage.Change{UID: r.uid, Pod: r.sent.pod, At: r.sent.at, Uninspected: true}
-	c.Events = events(r.old, c.Pod, c.At)
+	r.offered = r.sent.covers
+	c.Events = r.eventsTo(observation{pod: c.Pod, at: c.At}, min(r.offered, len(r.steps)))
 	for i := range c.Events {
 		c.Events[i].Uninspected = true
 	}

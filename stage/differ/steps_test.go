@@ -51,16 +51,77 @@ func TestListingAfterSteps(t *testing.T) {
 	})
 }
 
-func TestFailureKeepsOnlyTheLastStep(t *testing.T) {
+// A failed inspection loses no step of a CRI event. Steps with the status of the whole
+// pod are changes at once, others come with the next change.
+func TestStepsSurviveAFailure(t *testing.T) {
+	start := func(words string) *pleg.Hint { return hint("a", "c=running", "c=running "+words) }
+	exit := func(words string) *pleg.Hint { return hint("a", "c=exited", "c=exited "+words) }
+	remove := func(words string) *pleg.Hint { return hint("a", "c=removed", words) }
+	const s = "/s=running"
+	for name, tc := range map[string]struct {
+		hints []*pleg.Hint
+		want  []string // the changes after the failure
+		list  bool     // the pod is listed before those
+	}{
+		"all with a status": {
+			hints: []*pleg.Hint{withStatus(start(s)), withStatus(exit(s)), withStatus(remove(s))},
+			want:  []string{"Started(c) Started(/s)", "Died(c)", "Removed(c)"},
+		},
+		"the start without": {
+			hints: []*pleg.Hint{start(s), withStatus(exit(s)), withStatus(remove(s))},
+			want:  []string{"Started(c) Started(/s) Died(c)", "Removed(c)"},
+		},
+		"the end without": {
+			hints: []*pleg.Hint{withStatus(start(s)), exit(s), remove(s)},
+			want:  []string{"Started(c) Started(/s)", "Died(c)", "Removed(c)"},
+		},
+		"all without": {
+			hints: []*pleg.Hint{start(s), exit(s), remove(s)},
+			want:  []string{"Started(c) Started(/s) Died(c) Removed(c)"},
+			list:  true,
+		},
+		"then the pod is gone": {
+			hints: []*pleg.Hint{start(s), exit(s), remove(s), hint("a", "/s=removed", "")},
+			want:  []string{"Started(c) Started(/s) Died(c) Removed(c) Died(/s) Removed(/s)"},
+		},
+	} {
+		runDiffer(t, name, func(t *testing.T, f *fixture) {
+			f.list(plegtest.Pod("a", s))
+			f.requireChange(t, "a", "Started(/s)")
+			for n, h := range tc.hints {
+				f.sendHint(n+1, h)
+			}
+			f.settle("a", errInspect)
+			if tc.list {
+				f.requireNoChange(t)
+				f.list(plegtest.Pod("a", s))
+			}
+			for _, words := range tc.want {
+				f.requireChange(t, "a", words)
+				f.settle("a", nil)
+			}
+			f.requireNoChange(t)
+		})
+	}
+}
+
+// A retry that fails keeps the steps that came with it.
+func TestStepsSurviveEveryFailure(t *testing.T) {
 	testDiffer(t, func(t *testing.T, f *fixture) {
-		f.list(plegtest.Pod("a", "/s=running"))
-		f.requireChange(t, "a", "Started(/s)")
-		f.sendHint(1, withStatus(hint("a", "c=running", "c=running /s=running")))
-		f.sendHint(2, withStatus(hint("a", "c=exited", "c=exited /s=running")))
+		f.listAndSettle(plegtest.Pod("a", "/s=running"))
+		f.sendHint(1, hint("a", "c=running", "c=running /s=running"))
+		f.requireChange(t, "a", "Started(c)")
 		f.settle("a", errInspect)
+		f.sendHint(2, hint("a", "c=exited", "c=exited /s=running"))
+		f.requireChange(t, "a", "Started(c) Died(c)")
+		f.settle("a", errInspect)
+		f.list(plegtest.Pod("a", "/s=running"))
+		f.requireChange(t, "a", "Started(c) Died(c) Removed(c)")
+		f.settle("a", errInspect)
+		f.sendHint(1, withStatus(hint("a", "d=running", "d=running /s=running")))
+		f.requireChange(t, "a", "Started(c) Died(c) Removed(c) Started(d)")
+		f.settle("a", nil)
 		f.requireNoChange(t)
-		f.list(plegtest.Pod("a", "c=exited /s=running"))
-		f.requireChange(t, "a", "Died(c) Started(/s)")
 	})
 }
 
@@ -84,10 +145,82 @@ func TestStepsAreBounded(t *testing.T) {
 			changes++
 			started += len(c.Events)
 		}
-		if changes > 20 || started != containers {
-			t.Errorf("%d changes have %d events, want at most 20 with all %d", changes, started, containers)
+		if changes > 66 || started != containers {
+			t.Errorf("%d changes have %d events, want at most 66 with all %d", changes, started, containers)
+		}
+		if got := f.counter(t, "pleg_skipped_events_total"); got != 0 {
+			t.Errorf("skipped events = %v, want none", got)
 		}
 	})
+}
+
+// What too many steps hide is counted.
+func TestSkippedStepsAreCounted(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		f.list(plegtest.Pod("a", "/s=running"))
+		f.requireChange(t, "a", "Started(/s)")
+		const lives = 50
+		for n := range lives {
+			c := fmt.Sprint("c", n)
+			f.sendHint(4*n+1, hint("a", c+"=running", c+"=running /s=running"))
+			f.sendHint(4*n+2, hint("a", c+"=running", c+"=running /s=running")) // repeated
+			f.sendHint(4*n+3, hint("a", c+"=exited", c+"=exited /s=running"))
+			f.sendHint(4*n+4, hint("a", c+"=removed", "/s=running"))
+		}
+		f.settle("a", nil)
+		told := 0
+		for {
+			c, ok := f.nextChange()
+			if !ok {
+				break
+			}
+			told += len(c.Events)
+			f.settle("a", nil)
+		}
+		if skipped := int(f.counter(t, "pleg_skipped_events_total")); told == 3*lives || told+skipped != 3*lives {
+			t.Errorf("%d events and %d skipped, want %d together", told, skipped, 3*lives)
+		}
+	})
+}
+
+// A container may have exited by the time its start is announced.
+func TestStartAnnouncedAfterTheEnd(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before string
+		do     func(f *fixture)
+		want   []string
+	}{
+		"new": {"/s=running", func(f *fixture) {
+			f.sendHint(1, withStatus(hint("a", "c=running", "c=exited /s=running")))
+		}, []string{"Started(c)", "Died(c)"}},
+		"created": {"c=created /s=running", func(f *fixture) {
+			f.sendHint(1, withStatus(hint("a", "c=running", "c=exited /s=running")))
+		}, []string{"Started(c)", "Died(c)"}},
+		"known to run": {"c=running /s=running", func(f *fixture) {
+			f.sendHint(1, withStatus(hint("a", "c=running", "c=exited /s=running")))
+		}, []string{"Died(c)"}},
+		"known to have exited": {"c=exited /s=running", func(f *fixture) {
+			f.sendHint(1, withStatus(hint("a", "c=running", "c=exited /s=running")))
+		}, nil},
+		"without the pod, then listed": {"/s=running", func(f *fixture) {
+			f.sendHint(1, hint("a", "c=running", "-"))
+			f.list(plegtest.Pod("a", "c=exited /s=running"))
+		}, []string{"Started(c)", "Died(c)"}},
+		"without the pod, then listed alone": {"/s=running", func(f *fixture) {
+			f.sendHint(1, hint("a", "c=running", "-"))
+			f.relisted(2, plegtest.Pod("a", "c=exited /s=running"))
+		}, []string{"Started(c)", "Died(c)"}},
+	} {
+		runDiffer(t, name, func(t *testing.T, f *fixture) {
+			f.listAndSettle(plegtest.Pod("a", tc.before))
+			tc.do(f)
+			for _, words := range tc.want {
+				f.requireChange(t, "a", words)
+				f.settle("a", nil)
+			}
+			f.requireNoChange(t)
+		})
+	}
 }
 
 func TestPodRemovedByACRIEventStaysGone(t *testing.T) {

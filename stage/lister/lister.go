@@ -53,9 +53,9 @@ type Lister struct {
 	last    atomic.Pointer[Relist]
 	trust   trust
 	// Capacity 1: a request that waits covers those after it.
-	relistNow     chan struct{}
-	relistSoon    chan struct{}
-	streamChanged chan struct{}
+	relistNow    chan struct{}
+	relistSoon   chan struct{}
+	trustChanged chan struct{}
 
 	// listing and previous are what was known of the stream when the last list
 	// began, and when the last successful one did.
@@ -76,10 +76,10 @@ type Relist struct {
 func New(o Options) (*Lister, error) {
 	l := &Lister{
 		runtime: o.Runtime, opts: o, log: o.Logger.With("stage", "lister"),
-		relistNow: make(chan struct{}, 1), relistSoon: make(chan struct{}, 1), streamChanged: make(chan struct{}, 1),
+		relistNow: make(chan struct{}, 1), relistSoon: make(chan struct{}, 1), trustChanged: make(chan struct{}, 1),
 	}
 	l.last.Store(&Relist{})
-	l.trust.init()
+	l.trust.init(o.RelistPeriod, o.RelistPeriodWithEvents)
 	var err error
 	l.metrics, err = newMetrics(o.Metrics, l)
 	return l, err
@@ -110,7 +110,7 @@ func poke(c chan<- struct{}) {
 // as up, a list follows at once, for what happened before.
 func (l *Lister) StreamOpened() {
 	l.trust.opened()
-	poke(l.streamChanged)
+	poke(l.trustChanged)
 }
 
 // StreamEnded reports that the event stream has ended or could not be opened. If
@@ -120,11 +120,11 @@ func (l *Lister) StreamEnded() {
 		l.RelistNow()
 		return
 	}
-	poke(l.streamChanged)
+	poke(l.trustChanged)
 }
 
 // ChangesUnannounced reports n changes that the event stream failed to announce
-// while it was up. Lists take over again within RelistPeriod.
+// while it was up. Lists take over again.
 func (l *Lister) ChangesUnannounced(n int) {
 	if need := l.trust.missed(); need > 0 {
 		l.log.Warn("event stream is missing changes; falling back to polling", "missed", n, "cleanRelistsNeeded", need)
@@ -132,12 +132,14 @@ func (l *Lister) ChangesUnannounced(n int) {
 	}
 }
 
-// ChangesAnnounced reports a relist while the stream was up that found no
-// unannounced change, and whether a CRI event came since the last one.
-func (l *Lister) ChangesAnnounced(heard bool) {
-	if clean := l.trust.confirmed(heard); clean > 0 {
+// ChangesAnnounced reports a relist while the stream was up that found nothing
+// unannounced since the one before, which began covers earlier, and whether it
+// confirmed a change that an event announced.
+func (l *Lister) ChangesAnnounced(covers time.Duration, confirmed bool) {
+	if clean := l.trust.confirmed(covers, confirmed); clean > 0 {
 		l.log.Info("event stream announces all changes again", "cleanRelists", clean)
 	}
+	poke(l.trustChanged)
 }
 
 // Healthy reports whether the last successful list is younger than the threshold,
@@ -145,16 +147,16 @@ func (l *Lister) ChangesAnnounced(heard bool) {
 // counts from that moment; the longer one keeps counting from the last list.
 func (l *Lister) Healthy() (bool, error) {
 	last := l.Last()
-	events, since := l.trust.now().standsIn()
+	stream := l.trust.now()
 	if last.Success.IsZero() {
 		return false, because("pleg has yet to be successful", last.Err)
 	}
 	threshold, seen := l.opts.RelistThreshold, last.Success
 	switch {
-	case events:
+	case stream.standsIn():
 		threshold = l.opts.RelistThresholdWithEvents
-	case since.After(seen) && time.Since(seen) <= l.opts.RelistThresholdWithEvents:
-		seen = since
+	case stream.lapsed.After(seen) && time.Since(seen) <= l.opts.RelistThresholdWithEvents:
+		seen = stream.lapsed
 	}
 	if elapsed := time.Since(seen); elapsed > threshold {
 		return false, because(fmt.Sprintf("pleg was last seen active %v ago; threshold is %v", time.Since(last.Success), threshold), last.Err)
@@ -176,7 +178,9 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 	defer close(out)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var due time.Time
+	due := time.Now()
+	ended := due.Add(-l.opts.RelistPeriod) // the first list is due at once
+	var soon time.Time                     // the latest start that a request allows; zero without one
 	overslept := false
 	for {
 		select {
@@ -188,14 +192,17 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 			}
 		case <-l.relistNow:
 		case <-l.relistSoon:
-			// Never later than it is due: requests may keep coming.
-			if soon := time.Now().Add(l.opts.RelistPeriod); soon.Before(due) {
-				due = soon
-				timer.Reset(time.Until(l.wakeAt(due)))
+			if soon.IsZero() { // requests may keep coming
+				soon = time.Now().Add(l.opts.RelistPeriod)
+			}
+			if !overslept {
+				due = l.setTimer(timer, ended, soon)
 			}
 			continue
-		case <-l.streamChanged:
-			timer.Reset(time.Until(l.wakeAt(due)))
+		case <-l.trustChanged:
+			if !overslept {
+				due = l.setTimer(timer, ended, soon)
+			}
 			continue
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -207,10 +214,23 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 				return context.Cause(ctx)
 			}
 		}
-		overslept = false
-		due = time.Now().Add(l.period())
-		timer.Reset(time.Until(l.wakeAt(due)))
+		overslept, soon, ended = false, time.Time{}, time.Now()
+		due = l.setTimer(timer, ended, soon)
 	}
+}
+
+// setTimer sets the timer for the next list and returns when that is due: a period after
+// the last one ended, but no later than soon if that is set.
+func (l *Lister) setTimer(timer *time.Timer, ended, soon time.Time) (due time.Time) {
+	due = ended.Add(l.period())
+	if !soon.IsZero() && soon.Before(due) {
+		due = soon
+	}
+	if now := time.Now(); due.Before(now) { // the period became shorter
+		due = now
+	}
+	timer.Reset(time.Until(l.wakeAt(due)))
+	return due
 }
 
 // wakeAt is when the next list begins: when it is due, or when a stream comes up
@@ -230,12 +250,12 @@ func (l *Lister) wakeAt(due time.Time) time.Time {
 // lists work too. A runtime that is not available is listed more often, so that
 // it is known again soon after its return.
 func (l *Lister) period() time.Duration {
-	events, _ := l.trust.now().standsIn()
+	stream := l.trust.now()
 	switch err := l.Last().Err; {
 	case errors.Is(err, pleg.ErrUnavailable):
 		return min(l.opts.RetryPeriod, l.opts.RelistPeriod)
-	case events && err == nil:
-		return l.opts.RelistPeriodWithEvents
+	case stream.standsIn() && err == nil:
+		return stream.earned
 	}
 	return l.opts.RelistPeriod
 }

@@ -23,13 +23,22 @@ func (f *fixture) requireNext(t *testing.T, want time.Duration, up bool) {
 // proof is the age at which an open stream counts as up.
 const proof = 500 * time.Millisecond
 
-// openStream opens a stream after the first list and receives the listing once it
-// counts as up.
+// openStream opens a stream after the first list, receives the listing once it counts
+// as up, and lets it earn the longest period.
 func (f *fixture) openStream(t *testing.T) {
 	t.Helper()
 	f.requireNext(t, 0, false)
 	f.lister.StreamOpened()
 	f.requireNext(t, proof, false)
+	f.earn()
+}
+
+// earn reports enough clean relists for the longest period.
+func (f *fixture) earn() {
+	for range 10 {
+		f.lister.ChangesAnnounced(periodWithEvents, true)
+	}
+	synctest.Wait()
 }
 
 // sleepUntil waits until the given time after the start.
@@ -80,6 +89,7 @@ func TestStreamThatComesUpDuringAListGetsAnotherList(t *testing.T) {
 		f.lister.StreamOpened()
 		f.requireNext(t, 3*period, false)
 		f.requireNext(t, 3*period, false)
+		f.earn()
 		f.requireNext(t, 3*period+periodWithEvents, true)
 	})
 }
@@ -108,6 +118,7 @@ func TestRequestShortensThePeriodWithEventsOnce(t *testing.T) {
 		f.requireNext(t, period, false)
 		f.lister.StreamOpened()
 		f.requireNext(t, period+proof, false)
+		f.earn()
 		f.sleepUntil(10 * time.Second)
 		f.lister.RelistSoon()
 		f.requireNext(t, 11*time.Second, true)
@@ -181,11 +192,30 @@ func TestHealthyAfterTheStreamEnds(t *testing.T) {
 	})
 }
 
-// endDoubt reports as many announced relists as the lister requires.
+// endDoubt reports as many clean relists as the lister requires.
 func (f *fixture) endDoubt() {
 	for range 60 {
-		f.lister.ChangesAnnounced(true)
+		f.lister.ChangesAnnounced(period, true)
 	}
+}
+
+// While nothing is unannounced, the time between two lists doubles.
+func TestRelistPeriodGrowsWithTheStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, plegtest.New())
+		f.requireNext(t, 0, false)
+		f.lister.StreamOpened()
+		f.requireNext(t, proof, false)
+		at, covers := proof, period
+		for _, want := range []time.Duration{1, 2, 4, 8, 10, 10, 20, 40} {
+			want *= time.Second
+			at += want
+			f.requireNext(t, at, true)
+			covers = want
+			f.lister.ChangesAnnounced(covers, want == 10*time.Second && at > 30*time.Second)
+			synctest.Wait()
+		}
+	})
 }
 
 func TestDoubtedStreamShortensTheRelistPeriod(t *testing.T) {
@@ -195,11 +225,13 @@ func TestDoubtedStreamShortensTheRelistPeriod(t *testing.T) {
 		f.openStream(t)
 		f.sleepUntil(10 * time.Second)
 		f.lister.ChangesUnannounced(1)
-		f.requireNext(t, 11*time.Second, true)
+		f.requireNext(t, 10*time.Second, true) // it was due after a period without events
 		f.lister.ChangesUnannounced(1)
+		f.requireNext(t, 11*time.Second, true)
 		f.requireNext(t, 12*time.Second, true)
 		f.endDoubt()
-		f.requireNext(t, 13*time.Second, true) // it was already due
+		f.requireNext(t, 13*time.Second, true)
+		f.earn()
 		f.sleepUntil(2 * time.Minute)
 		f.requireNext(t, 13*time.Second+periodWithEvents, true)
 
@@ -214,6 +246,21 @@ func TestDoubtedStreamShortensTheRelistPeriod(t *testing.T) {
 		f.sleepUntil(doubted + threshold + time.Second)
 		if ok, _ := f.lister.Healthy(); ok {
 			t.Error("healthy longer than a threshold after the stream was doubted")
+		}
+	})
+}
+
+// The end of a stream does not prolong the threshold with events.
+func TestEndOfTheStreamMakesNothingHealthy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := plegtest.New()
+		f := newFixture(t, rt)
+		f.openStream(t)
+		rt.SetListFault(plegtest.Fail(errList))
+		f.sleepUntil(proof + thresholdWithEvents + time.Second)
+		f.lister.StreamEnded()
+		if ok, _ := f.lister.Healthy(); ok {
+			t.Errorf("healthy %v after the last successful list, because the stream has just ended", time.Since(f.start))
 		}
 	})
 }

@@ -15,24 +15,32 @@ const (
 	// that loses an event now and then would otherwise be trusted most of the time.
 	cleanRelists    = 60
 	maxCleanRelists = 3600
+	// unprovenPeriod bounds the relist period until a list has confirmed what an event
+	// announced: a stream that sends nothing looks like that of an idle node.
+	unprovenPeriod = 10 * time.Second
 	// oversleptAfter is the lateness of a timer that only a stopped or starved
 	// process explains; catchUp is the time its waiting events then get.
 	oversleptAfter = 20 * time.Millisecond
 	catchUp        = 2 * time.Second
 )
 
-// trust answers one question: may CRI events stand in for lists?
+// trust answers one question: how long may CRI events stand in for lists?
 //
 // Others report facts. The hinter reports that the stream was opened and that it
 // ended; package cri ends the stream of a runtime that neither answers nor sends.
 // The differ reports changes that no event announced, and relists that found none.
-// An open stream is up once it has lived for provenAfter. A stream that is up is
-// trusted until it misses a change; it is then doubted until enough relists were
-// clean and an event came.
+// An open stream is up once it has lived for provenAfter. While it is up, each
+// relist that finds nothing unannounced doubles the relist period. A change that the
+// stream misses ends that, and the stream is doubted until enough relists were clean
+// and an event was confirmed.
 //
 // The evidence is one immutable value that each report replaces, so that health
 // does not wait for a list that hangs.
-type trust struct{ evidence atomic.Pointer[evidence] }
+type trust struct {
+	// first is the relist period without events, longest that with events.
+	first, longest time.Duration
+	evidence       atomic.Pointer[evidence]
+}
 
 // evidence is what is known of the stream.
 type evidence struct {
@@ -41,13 +49,24 @@ type evidence struct {
 	// up is the state of the stream since a time.
 	up    bool
 	since time.Time
+	// earned is the relist period while events stand in for lists, 0 while they do
+	// not. They last did until lapsed.
+	earned time.Duration
+	lapsed time.Time
+	// proven is true if a list has confirmed a change that an event announced, since
+	// the stream came up or was doubted.
+	proven bool
 	// doubted is since when the stream is doubted; zero if it is not. clean counts
 	// the relists without an unannounced change since then, need is how many it takes.
 	doubted     time.Time
 	clean, need int
 }
 
-func (t *trust) init() { t.evidence.Store(&evidence{}) }
+// init sets the shortest and the longest relist period.
+func (t *trust) init(first, longest time.Duration) {
+	t.first, t.longest = first, longest
+	t.evidence.Store(&evidence{})
+}
 
 // now returns the evidence as of this moment: a stream that has lived long enough
 // is up.
@@ -85,6 +104,7 @@ func (t *trust) ended() (wasUp bool) {
 		e.opened = time.Time{}
 		if e.up {
 			e.up, e.since = false, now
+			e.forfeit(now)
 		}
 	})
 	return before.up
@@ -95,6 +115,7 @@ func (t *trust) ended() (wasUp bool) {
 func (t *trust) missed() (need int) {
 	before, after := t.update(func(e *evidence, now time.Time) {
 		e.clean = 0
+		e.forfeit(now)
 		if e.doubted.IsZero() {
 			e.doubted = now
 			e.need = min(max(cleanRelists, 2*e.need), maxCleanRelists)
@@ -106,35 +127,50 @@ func (t *trust) missed() (need int) {
 	return after.need
 }
 
-// confirmed reports a relist that found nothing unannounced, and whether an event
-// came since the last miss: silence proves nothing. It returns how many clean
-// relists have ended a doubt, 0 if none has.
-func (t *trust) confirmed(heard bool) (clean int) {
-	if !t.now().isDoubted() {
-		return 0
-	}
-	_, after := t.update(func(e *evidence, _ time.Time) {
+// confirmed reports a relist that found nothing unannounced since the one before,
+// which began the given time earlier, and whether it confirmed an event. It returns
+// how many clean relists have ended a doubt, 0 if none has.
+func (t *trust) confirmed(covers time.Duration, event bool) (clean int) {
+	before, after := t.update(func(e *evidence, _ time.Time) {
+		e.proven = e.proven || event
 		e.clean++
-		if heard && e.clean >= e.need {
+		switch {
+		case !e.up:
+		case !e.isDoubted():
+			e.earn(t.first, t.longest, covers)
+		case e.proven && e.clean >= e.need:
 			e.doubted = time.Time{}
 		}
 	})
-	if after.isDoubted() {
+	if !before.isDoubted() || after.isDoubted() {
 		return 0
 	}
 	return after.clean
 }
 
+// earn doubles the period after a relist that covered at least that much time.
+func (e *evidence) earn(first, longest, covers time.Duration) {
+	if !e.proven {
+		longest = min(longest, max(first, unprovenPeriod))
+	}
+	now := max(e.earned, first)
+	if covers >= now && now < longest {
+		e.earned = min(2*now, longest)
+	}
+}
+
+// forfeit ends the time in which events stand in for lists.
+func (e *evidence) forfeit(now time.Time) {
+	if e.earned > 0 {
+		e.lapsed = now
+	}
+	e.earned, e.proven = 0, false
+}
+
 func (e evidence) isDoubted() bool { return !e.doubted.IsZero() }
 
-// standsIn reports whether events stand in for lists, and since when the answer
-// is so.
-func (e evidence) standsIn() (ok bool, since time.Time) {
-	if e.doubted.After(e.since) {
-		return false, e.doubted
-	}
-	return e.up && !e.isDoubted(), e.since
-}
+// standsIn reports whether events stand in for lists.
+func (e evidence) standsIn() bool { return e.earned > 0 }
 
 // sameStream reports whether the stream has neither come up nor ended in between.
 func (e evidence) sameStream(other evidence) bool {
