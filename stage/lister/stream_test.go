@@ -206,13 +206,12 @@ func TestRelistPeriodGrowsWithTheStream(t *testing.T) {
 		f.requireNext(t, 0, false)
 		f.lister.StreamOpened()
 		f.requireNext(t, proof, false)
-		at, covers := proof, period
+		at := proof
 		for _, want := range []time.Duration{1, 2, 4, 8, 10, 10, 20, 40} {
 			want *= time.Second
 			at += want
 			f.requireNext(t, at, true)
-			covers = want
-			f.lister.ChangesAnnounced(covers, want == 10*time.Second && at > 30*time.Second)
+			f.lister.ChangesAnnounced(want, want == 10*time.Second && at > 30*time.Second)
 			synctest.Wait()
 		}
 	})
