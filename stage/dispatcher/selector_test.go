@@ -76,7 +76,9 @@ func BenchmarkSelectors(b *testing.B) {
 				in <- pods[n%2]
 			}
 			close(in)
-			<-ended
+			if err := <-ended; err != nil {
+				b.Fatal(err)
+			}
 		})
 	}
 }
