@@ -162,7 +162,7 @@ func lines(events []pleg.Event) string {
 // sameEvents compares events, but not their numbers.
 func sameEvents(t *testing.T, when string, uid pleg.PodUID, got, want []pleg.Event) {
 	t.Helper()
-	if !slices.EqualFunc(got, want, func(a, b pleg.Event) bool { a.Seq = b.Seq; return kit.EqualEvents(a, b) }) {
+	if !slices.EqualFunc(got, want, func(a, b pleg.Event) bool { a.Seq, a.Epoch = b.Seq, b.Epoch; return kit.EqualEvents(a, b) }) {
 		t.Errorf("%s: events of pod %s\n\tpipeline:%s\n\treference:%s", when, uid, lines(got), lines(want))
 	}
 }
