@@ -136,6 +136,7 @@ func readByHinter(ctx context.Context, events *countedEvents) error {
 type noLists struct{}
 
 func (noLists) RelistNow()             {}
+func (noLists) RelistSoon()            {}
 func (noLists) StreamOpened()          {}
 func (noLists) StreamEnded()           {}
 func (noLists) LastSuccess() time.Time { return time.Time{} }

@@ -25,6 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fakeLister struct {
 	mu      sync.Mutex
 	relists int
+	soon    int
 	stream  []bool
 	listed  time.Time
 }
@@ -33,6 +34,12 @@ func (l *fakeLister) RelistNow() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.relists++
+}
+
+func (l *fakeLister) RelistSoon() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.soon++
 }
 
 func (l *fakeLister) StreamOpened() { l.report(true) }

@@ -35,6 +35,8 @@ const tick = time.Microsecond
 type Lister interface {
 	// RelistNow requests a list of all pods at once.
 	RelistNow()
+	// RelistSoon requests one within the relist period.
+	RelistSoon()
 	// StreamOpened and StreamEnded report the state of the event stream.
 	StreamOpened()
 	StreamEnded()
@@ -224,6 +226,9 @@ func (h *Hinter) enqueueRelist(uid pleg.PodUID) {
 	h.requested[uid] = time.Now()
 	if !waits && !busy {
 		h.due = append(h.due, uid)
+	}
+	if len(h.busy) >= h.opts.Relists { // these may hang
+		h.opts.Lister.RelistSoon()
 	}
 }
 

@@ -90,3 +90,21 @@ func TestFailedSinglePodRelistListsAll(t *testing.T) {
 		})
 	}
 }
+
+// While all places are taken, a list of all pods serves the requests that wait.
+func TestRequestWhileAllPlacesAreTakenListsAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := run(t, &fakePods{took: time.Hour}, nil, nil)
+		f.hinter.RequestRelist("hung-0")
+		f.hinter.RequestRelist("hung-1")
+		synctest.Wait()
+		if f.lister.soon > 0 {
+			t.Error("a list of all pods was requested although a place was free")
+		}
+		f.hinter.RequestRelist("a")
+		synctest.Wait()
+		if f.lister.soon == 0 {
+			t.Error("no list of all pods was requested")
+		}
+	})
+}
