@@ -84,8 +84,9 @@ type Options struct {
 	// ListTimeout ends a list that takes longer. If zero, [DefaultListTimeout].
 	ListTimeout time.Duration
 	// Inspectors is the greatest number of pods inspected at once. It bounds the
-	// load on the runtime. Beside them, as many single pods may be relisted. If
-	// zero, [DefaultInspectors].
+	// load on the runtime. While inspections hang or none ends, as many extra ones may
+	// begin. Beside them, as many single pods may be relisted. If zero,
+	// [DefaultInspectors].
 	Inspectors int
 	// FixedWidth always uses all inspectors. Otherwise fewer inspect while more of
 	// them only make each inspection slower.
@@ -93,19 +94,18 @@ type Options struct {
 	// InspectTimeout ends an inspection that takes longer. If zero,
 	// [DefaultInspectTimeout].
 	InspectTimeout time.Duration
-	// HungAfter is the age at which an inspection counts as hung. At most half of
-	// the inspectors are left to hung inspections: if one more hangs, one of them
-	// is cancelled, which counts as a failed inspection. If the runtime needs this
-	// long without hanging, use a longer time. With one inspector nothing is
-	// cancelled before InspectTimeout. If zero, [DefaultHungAfter], but at most
-	// InspectTimeout.
+	// HungAfter is the age at which an inspection counts as hung, if one that began
+	// later has already ended. A hung inspection takes one of the extra places. It is
+	// cancelled before InspectTimeout only if all of them are taken, which counts as a
+	// failed inspection. If zero, [DefaultHungAfter], but at most InspectTimeout.
 	HungAfter time.Duration
 	// MaxQuarantine is the longest wait of a quarantined pod. A pod whose
 	// inspection hung is inspected again at the next relist, as after any failure.
-	// After that the wait starts at RelistPeriod and doubles each time, and the pod
-	// is inspected only while no other pod waits for an inspector. If zero,
-	// [DefaultMaxQuarantine]; if at most RelistPeriod, it is inspected at every
-	// relist.
+	// After that the wait starts at RelistPeriod and doubles each time. A pod whose
+	// inspection failed by itself after HungAfter waits for RelistPeriod, and one
+	// such pod is inspected at a time. Other pods go before retries, but none waits
+	// longer than MaxQuarantine for its next try. If zero, [DefaultMaxQuarantine]; if
+	// at most RelistPeriod, a pod is inspected at every relist.
 	MaxQuarantine time.Duration
 	// History is the number of events kept for subscribers that resume, about 200
 	// bytes each. If zero, [DefaultHistory].

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
@@ -25,6 +28,8 @@ type Pipeline struct {
 	cache   *cache.Cache
 	runtime *border.Runtime
 	running atomic.Bool
+	// threshold is Options.RelistThreshold.
+	threshold time.Duration
 
 	lister     *lister.Lister
 	hinter     *hinter.Hinter
@@ -40,9 +45,9 @@ func New(o Options) (*Pipeline, error) {
 		return nil, fmt.Errorf("new pipeline: %w", err)
 	}
 	metrics := instrument.Registry{Registerer: o.Registerer, KubeletNames: o.KubeletMetricNames}
-	p := &Pipeline{cache: cache.New(o.KeepRemoved)}
+	p := &Pipeline{cache: cache.New(o.KeepRemoved), threshold: o.RelistThreshold}
 	statuses := stores{p.cache, o.Store}
-	var errs [6]error
+	var errs [7]error
 	p.runtime, errs[0] = border.New(o.Runtime, border.Options{ListTimeout: o.ListTimeout, Logger: o.Logger, Metrics: metrics})
 	p.lister, errs[1] = lister.New(lister.Options{
 		Runtime: p.runtime, RelistPeriod: o.RelistPeriod, RelistThreshold: o.RelistThreshold, RetryPeriod: o.RetryPeriod,
@@ -70,6 +75,15 @@ func New(o Options) (*Pipeline, error) {
 	p.dispatcher, errs[5] = dispatcher.New(dispatcher.Options{
 		History: o.History, SlowAfter: o.SlowAfter, Logger: o.Logger, Metrics: metrics,
 	})
+	errs[6] = metrics.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "pleg_healthy",
+		Help: "1 while Healthy returns true, otherwise 0.",
+	}, func() float64 {
+		if ok, _ := p.Healthy(); ok {
+			return 1
+		}
+		return 0
+	}))
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, fmt.Errorf("new pipeline: %w", err)
 	}
@@ -137,19 +151,48 @@ func (p *Pipeline) RequestRelist(uid PodUID) {
 	p.hinter.RequestRelist(uid)
 }
 
-// Quarantined returns the pods whose last inspection hung, in the order of their
-// next retry (Options.MaxQuarantine). It does not block.
+// Quarantined returns the pods whose last inspection hung or failed late, in the order
+// of their next retry (Options.MaxQuarantine). It does not block.
 func (p *Pipeline) Quarantined() []Quarantined { return slices.Clone(p.differ.Quarantined()) }
 
-// Healthy reports whether the last successful relist began less than
-// Options.RelistThreshold ago, and if not, why. The meaning is the kubelet's: it is
-// about the runtime's lists, not about single pods. While CRI events stand in for
-// lists, Options.RelistThresholdWithEvents applies. If Runtime is [Degraded], true
-// may come with an error about lists that work only in a roundabout way. Healthy
-// does not block.
+// Healthy reports whether the pipeline works, and if not, why. It returns false if the
+// last successful relist began longer ago than Options.RelistThreshold, as the kubelet's
+// PLEG does. While CRI events stand in for lists, Options.RelistThresholdWithEvents
+// applies. It also returns false if several pods wait for an inspection, and for
+// RelistThreshold none has succeeded or failed promptly; the error names pods. A single
+// pod is no evidence against the runtime. If Runtime is [Degraded], true may come with
+// an error about lists that work only in a roundabout way. Healthy does not block.
 func (p *Pipeline) Healthy() (bool, error) {
 	if ok, err := p.lister.Healthy(); !ok {
 		return false, err
 	}
+	if err := p.stalled(); err != nil {
+		return false, err
+	}
 	return true, p.runtime.Degraded()
+}
+
+// stalled returns an error if pods wait and the runtime answers no inspection.
+func (p *Pipeline) stalled() error {
+	count, first := p.differ.Waiting()
+	if len(first) < 2 {
+		return nil
+	}
+	since := first[1].Since
+	if answered := p.inspector.Answered(); answered.After(since) {
+		since = answered
+	}
+	elapsed := time.Since(since)
+	if elapsed <= p.threshold {
+		return nil
+	}
+	var names []string
+	for _, pod := range first {
+		names = append(names, pod.Name)
+	}
+	if more := count - len(first); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return fmt.Errorf("no inspection has succeeded for %v; threshold is %v; these pods wait: %s",
+		elapsed.Round(time.Second), p.threshold, strings.Join(names, ", "))
 }

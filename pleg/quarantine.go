@@ -7,12 +7,12 @@ type Quarantined struct {
 	UID       PodUID
 	Namespace string
 	Name      string
-	// Since is when the first of its hung inspections in a row ended.
+	// Since is when the first of its inspections in a row that hung or failed late ended.
 	Since time.Time
-	// Hung is the number of inspections in a row that hung.
+	// Hung is the number of inspections in a row that hung or failed late.
 	Hung int
-	// NextTry is when its wait ends. It is inspected at the first relist after that,
-	// as soon as an inspector is free.
+	// NextTry is when its wait ends. It is inspected at the first relist after that, as
+	// soon as there is a place.
 	NextTry time.Time
 	// Err is the error of the last one.
 	Err error

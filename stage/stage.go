@@ -17,8 +17,8 @@
 // All others are channels.
 //
 // A Change takes one of three channels. If it needs an inspection, it waits for a
-// free inspector. If the pod's last inspection hung, it may take only half of the
-// inspectors. If it needs no inspection, it never waits.
+// free place. If the pod's last inspection hung or failed late, it may take only half of
+// the places. If it needs no inspection, it never waits.
 //
 // A message belongs to its receiver once it is sent; what it points to is read-only
 // for both. The sender of a channel closes it.
@@ -73,12 +73,17 @@ type Change struct {
 	Reinspect bool
 	// Hung is the number of the pod's last inspections in a row that hung.
 	Hung int
+	// Retry is set if the pod is quarantined.
+	Retry bool
 	// Uninspected delivers the events without an inspection, because too many
 	// failed. The cache keeps the error.
 	Uninspected bool
 	// Current, if set, makes this a mark instead of a change: everything listed
 	// before this time is settled. All other fields are empty then.
 	Current time.Time
+	// Supersedes, if set, makes this a request to cancel the pod's inspection in flight
+	// if it hangs, because the pod is gone. All other fields but UID are empty then.
+	Supersedes bool
 }
 
 // Settled is how a Change ended.
@@ -87,9 +92,12 @@ type Settled struct {
 	// Err is the inspection's error. If nil, the events are on their way and, unless
 	// they are uninspected, the cache has the status.
 	Err error
-	// Hung is the age of the inspection if Err came late or the inspection was
-	// cancelled; otherwise 0.
+	// Hung is the age of the inspection if it was cancelled or has timed out; otherwise
+	// 0. Late is set if it failed by itself, but after the time from which others hang.
 	Hung time.Duration
+	Late bool
+	// Superseded is set if it was cancelled because its pod is gone.
+	Superseded bool
 }
 
 // OutcomeBuffer is the number of outcomes that may wait for the dispatcher. Without

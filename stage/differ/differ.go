@@ -78,9 +78,10 @@ type Differ struct {
 	requests     *mailbox.Box[request]
 
 	records map[pleg.PodUID]*record
-	// unsettled is the number of records that are not settled, uncovered the number of
-	// pods that the last listing did not cover because it may be too old for them.
-	unsettled, uncovered int
+	waiting waiting
+	// uncovered is the number of pods that the last listing did not cover because it may
+	// be too old for them.
+	uncovered int
 	// requested are the reinspections of pods without a record: the next listing
 	// may have them.
 	requested map[pleg.PodUID]struct{}
@@ -186,7 +187,9 @@ func (d *Differ) loop(
 		case toInspect <- nextToInspect:
 			s.inspect.pop()
 		case toRetry <- nextRetry:
-			d.records[nextRetry.UID].send(nextRetry)
+			rec := d.records[nextRetry.UID]
+			rec.send(nextRetry)
+			s.quarantine.sent(rec)
 		case toKnown <- nextKnown:
 			s.known.pop()
 		case <-waitOver:
@@ -389,6 +392,9 @@ func (d *Differ) addStep(rec *record, o observation) {
 	if lost := rec.add(o); lost > 0 {
 		d.metrics.skipped.Add(float64(lost))
 	}
+	if rec.superseded() {
+		d.supersede(rec)
+	}
 	if rec.state.inFlight() {
 		return
 	}
@@ -415,10 +421,17 @@ func (d *Differ) podChanged(uid pleg.PodUID, had *pleg.Pod, o *observation, now 
 	}
 }
 
+// supersede has the inspection of a pod cancelled if it hangs, because the pod is gone.
+// If it is only slow, the next listing asks again.
+func (d *Differ) supersede(rec *record) {
+	d.schedule.known.push(stage.Change{UID: rec.uid, Supersedes: true})
+	d.lister.RelistSoon()
+}
+
 // send schedules a change.
 func (d *Differ) send(rec *record, change stage.Change) {
 	if rec.state == stateSettled {
-		d.unsettled++
+		d.waiting.add(rec)
 	}
 	rec.send(change)
 	d.schedule.add(change)
@@ -444,6 +457,7 @@ func (d *Differ) bury(uid pleg.PodUID, at time.Time) {
 // meanwhile. After an error the next listing does that.
 func (d *Differ) settle(s stage.Settled) {
 	rec := d.records[s.UID]
+	d.schedule.quarantine.ended(rec)
 	if s.Err != nil {
 		d.settleFailed(rec, s)
 		return
@@ -454,7 +468,7 @@ func (d *Differ) settle(s stage.Settled) {
 	if rec.state != stateSettled {
 		return // delivered uninspected; the next listing retries
 	}
-	d.unsettled--
+	d.waiting.remove(rec)
 	if rec.hang != nil {
 		d.schedule.quarantine.release(rec, inspected)
 	}
@@ -478,7 +492,10 @@ func (d *Differ) settleFailed(rec *record, s stage.Settled) {
 	rec.fail()
 	q := &d.schedule.quarantine
 	switch {
-	case s.Hung > 0:
+	case s.Superseded || rec.current.pod == nil:
+		d.startAgain(rec)
+		return
+	case s.Hung > 0 || s.Late:
 		q.add(rec, s)
 		rec.state = stateQuarantined
 	case rec.hang != nil:
@@ -497,10 +514,23 @@ func (d *Differ) settleFailed(rec *record, s stage.Settled) {
 	}
 }
 
+// startAgain compares a pod at once although its inspection has failed: what was
+// inspected is gone.
+func (d *Differ) startAgain(rec *record) {
+	if rec.hang != nil {
+		d.schedule.quarantine.release(rec, false)
+		rec.state = rec.failedState()
+	}
+	if change, ok := rec.next(); ok { // always: the last inspection failed
+		d.send(rec, change)
+		d.schedule.flush()
+	}
+}
+
 // markCurrent tells the subscribers how far they are current, if everything is
 // settled.
 func (d *Differ) markCurrent() {
-	if d.unsettled+d.uncovered == 0 && !d.listedAt.IsZero() {
+	if d.waiting.records.Len()+d.uncovered == 0 && !d.listedAt.IsZero() {
 		d.schedule.known.push(stage.Change{Current: d.listedAt})
 	}
 }

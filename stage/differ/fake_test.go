@@ -118,6 +118,7 @@ type fixture struct {
 	known        chan stage.Change
 	ended        chan error
 	marks        []time.Time
+	superseded   []pleg.PodUID
 	lists        int
 	closed       bool
 }
@@ -267,16 +268,21 @@ type change struct {
 }
 
 // nextChange returns the change that the differ offers, if any: first those that
-// need no inspection. It collects the marks among them in f.marks.
+// need no inspection. It collects the marks among them in f.marks, and the pods
+// whose inspection is superseded in f.superseded.
 func (f *fixture) nextChange() (change, bool) {
 	for {
 		synctest.Wait()
 		select {
 		case c := <-f.known:
-			if c.UID != "" {
+			switch {
+			case c.Supersedes:
+				f.superseded = append(f.superseded, c.UID)
+			case c.UID == "":
+				f.marks = append(f.marks, c.Current)
+			default:
 				return change{c, true}, true
 			}
-			f.marks = append(f.marks, c.Current)
 			continue
 		default:
 		}

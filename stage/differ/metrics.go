@@ -32,7 +32,7 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 		}),
 		quarantined: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "pleg_quarantined_pods",
-			Help: "Pods whose last inspection hung; each retry waits longer than the one before.",
+			Help: "Pods whose last inspection hung or failed late; their retries wait.",
 		}),
 		duplicates: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "pleg_duplicate_pods_total",

@@ -12,9 +12,15 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// quarantine holds the pods whose last inspection hung. Each is inspected again at
-// the next relist, as after any failure, then after a wait that doubles from the
-// relist period, and only while no other pod waits for an inspector.
+// lateWaits is the number of relist periods after which a pod whose inspection failed
+// late is inspected again although other pods wait.
+const lateWaits = 5
+
+// quarantine holds the pods whose last inspection hung or failed late. One that hung is
+// inspected again at the next relist, as after any failure, then after a wait that
+// doubles from the relist period. Those that failed late are inspected again a relist
+// period later, one at a time, as the serial kubelet does. Other pods that wait for an
+// inspection go first, but none waits longer than maxWait.
 type quarantine struct {
 	firstWait, maxWait time.Duration
 	log                *slog.Logger
@@ -26,6 +32,8 @@ type quarantine struct {
 	pods []*record
 	// due fires when the next wait ends.
 	due *time.Timer
+	// lateRetry is the pod whose late failure is being retried.
+	lateRetry *record
 	// published is the copy for other goroutines.
 	published atomic.Pointer[[]pleg.Quarantined]
 }
@@ -33,8 +41,12 @@ type quarantine struct {
 // hang is what is known of a pod in quarantine.
 type hang struct {
 	since time.Time
-	// times is the number of inspections in a row that hung.
+	// times is the number of inspections in a row that hung or failed late; late is set
+	// if the last one failed late.
 	times int
+	late  bool
+	// tried is when the last one ended.
+	tried time.Time
 	// due is when the wait ends. The first change of the pod ends it early and
 	// sets hasty; later changes do not.
 	due   time.Time
@@ -42,10 +54,10 @@ type hang struct {
 	// seen is set once the pod was observed after the failure. As after any other
 	// failure, the retry inspects what the pod is then.
 	seen bool
-	// requested is set by a request during a retry: if the retry hangs too, the
-	// next one does not wait.
-	requested bool
-	err       error
+	// urgent is set by a request: the retry does not wait for other pods. requested is
+	// set by a request during a retry: if the retry hangs too, the next one is urgent.
+	urgent, requested bool
+	err               error
 }
 
 // start returns the channel on which the loop learns that a wait has ended.
@@ -70,24 +82,27 @@ func (q *quarantine) waitAfter(times int) time.Duration {
 	return min(wait, q.maxWait)
 }
 
-// add quarantines a pod whose inspection hung, or makes it wait longer.
+// add quarantines a pod whose inspection hung or failed late, or makes it wait longer.
 func (q *quarantine) add(rec *record, s stage.Settled) {
 	entered := rec.hang == nil
 	if entered {
 		rec.hang = &hang{since: time.Now()}
 		q.pods = append(q.pods, rec)
 	}
-	rec.hang.times++
-	rec.hang.seen = false
-	rec.hang.err = s.Err
-	wait := q.waitAfter(rec.hang.times)
-	if rec.hang.requested {
-		wait = 0
+	h := rec.hang
+	h.times++
+	h.late, h.seen, h.tried, h.err = s.Late, false, time.Now(), s.Err
+	wait := min(q.firstWait, q.maxWait)
+	switch {
+	case h.requested:
+		wait, h.urgent = 0, true
+	case !h.late:
+		wait = q.waitAfter(h.times)
 	}
 	if entered {
 		pod := rec.nameOf(nil)
-		q.log.Warn("pod quarantined, inspection hung",
-			"podUID", rec.uid, "pod", pod.Namespace+"/"+pod.Name, "age", s.Hung, "nextTry", max(wait, q.firstWait), "err", s.Err)
+		q.log.Warn("pod quarantined, inspection hung", "podUID", rec.uid, "pod", pod.Namespace+"/"+pod.Name,
+			"age", s.Hung, "failedLate", s.Late, "nextTry", max(wait, q.firstWait), "err", s.Err)
 	}
 	q.wait(rec, wait)
 }
@@ -103,7 +118,7 @@ func (q *quarantine) wait(rec *record, wait time.Duration) {
 // failedPromptly has a pod retried at the next relist: its last retry failed
 // without hanging.
 func (q *quarantine) failedPromptly(rec *record) {
-	rec.hang.seen = false
+	rec.hang.seen, rec.hang.tried = false, time.Now()
 	q.wait(rec, 0)
 }
 
@@ -135,12 +150,33 @@ func (q *quarantine) hold(rec *record) {
 // request ends the wait of a pod, or that after the retry in flight.
 func (q *quarantine) request(rec *record) {
 	rec.hang.requested = rec.state.inFlight()
+	rec.hang.urgent = true
 	q.wait(rec, 0)
 }
 
+// mayGoFirst reports whether a retry need not wait for other pods.
+func (q *quarantine) mayGoFirst(h *hang, now time.Time) bool {
+	return h.urgent || q.overdue(h, now) || h.late && now.Sub(h.tried) >= lateWaits*q.firstWait
+}
+
+func (q *quarantine) overdue(h *hang, now time.Time) bool { return now.Sub(h.tried) >= q.maxWait }
+
+// sent notes that the inspector has accepted a retry, ended that it has settled.
+func (q *quarantine) sent(rec *record) {
+	if rec.hang.late {
+		q.lateRetry = rec
+	}
+}
+
+func (q *quarantine) ended(rec *record) {
+	if q.lateRetry == rec {
+		q.lateRetry = nil
+	}
+}
+
 // nextRetry returns the first pod whose wait has ended and that has a change to
-// inspect; nil if there is none.
-func (q *quarantine) nextRetry() (*record, stage.Change) {
+// inspect; nil if there is none. If others wait, it has to be one that may go first.
+func (q *quarantine) nextRetry(othersWait bool) (*record, stage.Change) {
 	if len(q.pods) == 0 {
 		return nil, stage.Change{}
 	}
@@ -149,7 +185,12 @@ func (q *quarantine) nextRetry() (*record, stage.Change) {
 		if rec.hang.due.After(now) {
 			break
 		}
-		if rec.state.inFlight() || !rec.hang.seen {
+		switch {
+		case rec.state.inFlight(), !rec.hang.seen:
+			continue
+		case rec.hang.late && q.lateRetry != nil && !q.overdue(rec.hang, now):
+			continue
+		case othersWait && !q.mayGoFirst(rec.hang, now):
 			continue
 		}
 		if change, ok := rec.next(); ok && needsInspection(change) {
@@ -165,7 +206,7 @@ func (q *quarantine) nextRetry() (*record, stage.Change) {
 func (q *quarantine) release(rec *record, inspected bool) {
 	pod, now := rec.nameOf(nil), time.Now()
 	q.log.Info("pod released from quarantine", "podUID", rec.uid, "pod", pod.Namespace+"/"+pod.Name,
-		"gone", rec.sent.pod == nil, "after", now.Sub(rec.hang.since), "hung", rec.hang.times)
+		"gone", rec.current.pod == nil, "after", now.Sub(rec.hang.since), "hung", rec.hang.times)
 	rec.hang = nil
 	q.pods = slices.DeleteFunc(q.pods, func(r *record) bool { return r == rec })
 	next := slices.IndexFunc(q.pods, func(r *record) bool { return !r.state.inFlight() && r.hang.due.After(now) })

@@ -14,6 +14,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
+	"github.com/pleg-pipeline/pleg-pipeline/stage/differ"
 )
 
 // hungFor is how long a hung inspection has run when the differ hears of it.
@@ -309,7 +310,7 @@ func TestQuarantineIsReported(t *testing.T) {
 		}
 		gauge := func(want int) {
 			t.Helper()
-			text := fmt.Sprintf("# HELP pleg_quarantined_pods Pods whose last inspection hung; each retry waits longer than the one before.\n"+
+			text := fmt.Sprintf("# HELP pleg_quarantined_pods Pods whose last inspection hung or failed late; their retries wait.\n"+
 				"# TYPE pleg_quarantined_pods gauge\npleg_quarantined_pods %d\n", want)
 			if err := testutil.GatherAndCompare(f.metrics, strings.NewReader(text), "pleg_quarantined_pods"); err != nil {
 				t.Error(err)
@@ -321,7 +322,7 @@ func TestQuarantineIsReported(t *testing.T) {
 		f.settle("a", nil)
 		gauge(0)
 		warns, infos := strings.Count(f.logged.String(), "level=WARN"), strings.Count(f.logged.String(), "level=INFO")
-		if warns != 1 || infos != 1 || !strings.Contains(f.logged.String(), "podUID=a pod=ns/name-a age=2s nextTry=1s") {
+		if warns != 1 || infos != 1 || !strings.Contains(f.logged.String(), "podUID=a pod=ns/name-a age=2s failedLate=false nextTry=1s") {
 			t.Errorf("logged %d warnings and %d infos, want one each:\n%s", warns, infos, &f.logged)
 		}
 	})
@@ -348,5 +349,155 @@ func TestHungInspectionsCountAsFailures(t *testing.T) {
 		if got := f.differ.Quarantined(); len(got) != 1 || got[0].Hung != 3 || !errors.Is(got[0].Err, errInspect) {
 			t.Errorf("quarantined %+v, want pod a, hung 3 times", got)
 		}
+	})
+}
+
+func (f *fixture) settleLate(uid pleg.PodUID) {
+	f.settled <- stage.Settled{UID: uid, Err: errInspect, Late: true}
+	synctest.Wait()
+}
+
+// As in the serial kubelet, one call at a time is made of pods whose inspection takes
+// long and fails.
+func TestLateFailuresAreRetriedOneAtATime(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		a, b := plegtest.Pod("a", "c=running"), plegtest.Pod("b", "c=running")
+		f.list(a, b)
+		f.requireChange(t, "a", "Started(c)")
+		f.requireChange(t, "b", "Started(c)")
+		f.settleLate("a")
+		f.settleLate("b")
+		f.list(a, b)
+		f.requireNoRetry(t) // until a relist period has passed
+		for range 10 {      // the wait does not grow
+			time.Sleep(period)
+			first, _ := f.nextRetry()
+			f.requireNoRetry(t)
+			f.settleLate(first.UID)
+			second, _ := f.nextRetry()
+			f.settleLate(second.UID)
+			if first.UID == second.UID || first.Hung+second.Hung > 0 {
+				t.Errorf("retries %+v, %+v, want one of each pod, with the whole timeout", first, second)
+			}
+			f.list(a, b)
+		}
+	})
+}
+
+// A retry goes before other pods if it waited for MaxQuarantine, or for a few relist
+// periods after a late failure, or if it was requested.
+func TestRetryGoesFirst(t *testing.T) {
+	sick, other := plegtest.Pod("sick", "c=running"), plegtest.Pod("other", "c=running")
+	for name, tc := range map[string]struct {
+		late    bool
+		wait    time.Duration
+		request bool
+		want    bool
+	}{
+		"waited for less":            {wait: maxQuarantine - 1},
+		"waited for MaxQuarantine":   {wait: maxQuarantine, want: true},
+		"requested":                  {request: true, want: true},
+		"late, waited for less":      {late: true, wait: 5*period - 1},
+		"late, waited for 5 periods": {late: true, wait: 5 * period, want: true},
+	} {
+		runDiffer(t, name, func(t *testing.T, f *fixture) {
+			f.list(sick)
+			f.requireChange(t, "sick", "Started(c)")
+			if tc.late {
+				f.settleLate("sick")
+			} else {
+				f.settleHung("sick")
+			}
+			f.list(sick, other)
+			time.Sleep(tc.wait)
+			if tc.request {
+				f.differ.RequestRetry("sick")
+			}
+			f.list(sick, other)
+			if _, ok := f.nextRetry(); ok != tc.want {
+				t.Errorf("retry before another pod: %v, want %v", ok, tc.want)
+			}
+		})
+	}
+}
+
+// If nothing of what is being inspected exists any more, the inspector is asked to
+// cancel, and then the pod is compared at once.
+func TestSupersededInspection(t *testing.T) {
+	for name, tc := range map[string]struct {
+		after []*pleg.Pod
+		asks  bool
+		want  string
+	}{
+		"gone":     {asks: true, want: "Died(c) Removed(c)"},
+		"replaced": {after: []*pleg.Pod{plegtest.Pod("a", "d=running")}, asks: true, want: "Died(c) Removed(c) Started(d)"},
+		"changed":  {after: []*pleg.Pod{plegtest.Pod("a", "c=exited d=running")}},
+	} {
+		runDiffer(t, name, func(t *testing.T, f *fixture) {
+			f.listAndSettle(plegtest.Pod("a", "c=running"))
+			f.requestReinspect("a")
+			f.list(plegtest.Pod("a", "c=running"))
+			f.requireChange(t, "a", "PodSync")
+			f.list(tc.after...)
+			f.requireNoChange(t)
+			if got := len(f.superseded) > 0; got != tc.asks {
+				t.Fatalf("asked the inspector to cancel: %v, want %v", got, tc.asks)
+			}
+			if !tc.asks {
+				return
+			}
+			f.settled <- stage.Settled{UID: "a", Err: errInspect, Hung: time.Second, Superseded: true}
+			f.requireChange(t, "a", tc.want)
+			f.settle("a", nil)
+			if got := f.differ.Quarantined(); len(got) > 0 {
+				t.Errorf("quarantined %+v, want none", got)
+			}
+			if n, first := f.differ.Waiting(); n > 0 || len(first) > 0 {
+				t.Errorf("%d pods wait: %+v", n, first)
+			}
+		})
+	}
+}
+
+// A pod that was removed while its inspection failed is told at once.
+func TestGoneWhileItsInspectionFailed(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		f.listAndSettle(plegtest.Pod("a", "c=running"))
+		f.list(plegtest.Pod("a", "c=exited"))
+		f.requireChange(t, "a", "Died(c)")
+		f.list()
+		f.settleHung("a")
+		f.requireKnownChange(t, "a", "Died(c) Removed(c)")
+	})
+}
+
+func TestWaiting(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		var pods []*pleg.Pod
+		for n := range 5 {
+			pods = append(pods, plegtest.Pod(pleg.PodUID(fmt.Sprint(n)), "c=running"))
+			f.list(pods...)
+			time.Sleep(time.Second)
+		}
+		began := time.Now().Add(-5 * time.Second)
+		require := func(want ...int) {
+			t.Helper()
+			var first []differ.WaitingPod
+			for _, n := range want[:min(len(want), 3)] {
+				first = append(first, differ.WaitingPod{Name: fmt.Sprintf("ns/name-%d", n), Since: began.Add(time.Duration(n) * time.Second)})
+			}
+			if n, got := f.differ.Waiting(); n != len(want) || !slices.Equal(got, first) {
+				t.Errorf("%d pods wait, first %+v; want %d, first %+v", n, got, len(want), first)
+			}
+		}
+		require(0, 1, 2, 3, 4)
+		f.settleHung("0") // waits further
+		f.settle("1", nil)
+		require(0, 2, 3, 4)
+		f.settle("4", nil)
+		f.settle("3", nil)
+		require(0, 2)
+		f.settle("2", nil)
+		require(0)
 	})
 }

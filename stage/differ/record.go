@@ -1,6 +1,7 @@
 package differ
 
 import (
+	"container/list"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -42,8 +43,8 @@ const (
 	// the next observation finds the change again and the pod is inspected again.
 	stateFailed
 
-	// stateQuarantined: the last inspection hung. As stateFailed, but the retry
-	// waits until its time has come and no other pod waits for an inspector.
+	// stateQuarantined: the last inspection hung or failed late. As stateFailed, but
+	// the retry waits until its time has come, and lets other pods go first.
 	stateQuarantined
 )
 
@@ -101,6 +102,8 @@ type record struct {
 
 	// sent is the change in flight, or the last one.
 	sent sentChange
+	// waiting is the place in the list of records that are not settled.
+	waiting *list.Element
 	// failures counts failed inspections since events were last delivered.
 	failures int
 	// reinspect is set from a request until the change that serves it.
@@ -255,7 +258,7 @@ func (r *record) send(c stage.Change) {
 	// Cleared before the inspection, so that a request made during it counts.
 	r.reinspect = r.reinspect && !c.Reinspect
 	if r.hang != nil {
-		r.hang.requested = false
+		r.hang.requested, r.hang.urgent = false, false
 	}
 }
 
@@ -286,6 +289,22 @@ func (r *record) failedState() state {
 		return stateQuarantined
 	}
 	return stateFailed
+}
+
+// superseded reports whether nothing of what is being inspected exists any more: the
+// pod is gone, or its UID belongs to a new one.
+func (r *record) superseded() bool {
+	if r.state != stateInspecting || r.current.pod == nil {
+		return r.state == stateInspecting
+	}
+	other := false
+	for c := range containers(r.sent.pod) {
+		if hasContainer(r.current.pod, c.ID) {
+			return false
+		}
+		other = true
+	}
+	return other
 }
 
 // uninspectedChange returns the change that failed, to be delivered without an

@@ -38,16 +38,16 @@ func (s *schedule) flush() {
 
 // offerRetry returns the channel and the change of a select case that inspects a
 // quarantined pod. The case is off while no wait has ended, or while another pod
-// waits for an inspector. Until the change is accepted, the pod's record takes
-// newer observations.
+// waits for an inspection and the retry may not go first. Until the change is accepted,
+// the pod's record takes newer observations.
 func (s *schedule) offerRetry(to chan<- stage.Change) (chan<- stage.Change, stage.Change) {
-	if s.inspect.len() > 0 {
-		return nil, stage.Change{}
-	}
-	rec, change := s.quarantine.nextRetry()
+	rec, change := s.quarantine.nextRetry(s.inspect.len() > 0)
 	if rec == nil {
 		return nil, stage.Change{}
 	}
-	change.Hung = rec.hang.times
+	change.Retry = true
+	if !rec.hang.late {
+		change.Hung = rec.hang.times
+	}
 	return to, change
 }

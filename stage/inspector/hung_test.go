@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,25 +24,13 @@ const hungAfter = time.Second
 // hangingRuntime has pods that hang, are slow, ignore their context, or answer at
 // once, as their names say.
 type hangingRuntime struct {
-	mu   sync.Mutex
-	busy map[pleg.PodUID]time.Time // since when
 	// release ends the calls that ignore their context.
 	release chan struct{}
 }
 
-func newHangingRuntime() *hangingRuntime {
-	return &hangingRuntime{busy: make(map[pleg.PodUID]time.Time), release: make(chan struct{})}
-}
+func newHangingRuntime() *hangingRuntime { return &hangingRuntime{release: make(chan struct{})} }
 
 func (r *hangingRuntime) PodStatus(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
-	r.mu.Lock()
-	r.busy[pod.UID] = time.Now()
-	r.mu.Unlock()
-	defer func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.busy, pod.UID)
-	}()
 	var takes time.Duration
 	switch kind, _, _ := strings.Cut(string(pod.UID), "-"); kind {
 	case "uncancellable":
@@ -61,19 +49,6 @@ func (r *hangingRuntime) PodStatus(ctx context.Context, pod *pleg.Pod, _ *pleg.P
 	}
 }
 
-// hung returns the number of inspections that are older than hungAfter.
-func (r *hangingRuntime) hung() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := 0
-	for _, since := range r.busy {
-		if time.Since(since) > hungAfter {
-			n++
-		}
-	}
-	return n
-}
-
 func uids(kind string, n int) []pleg.PodUID {
 	var all []pleg.PodUID
 	for i := range n {
@@ -84,133 +59,229 @@ func uids(kind string, n int) []pleg.PodUID {
 
 func one(uid pleg.PodUID) stage.Change { return change(1, plegtest.Pod(uid, "c=running")) }
 
-// Hung inspections take at most half of the inspectors. If one more hangs, one of them
-// is cancelled.
-func TestHungPodsTakeHalfOfTheInspectors(t *testing.T) {
-	for _, tc := range []struct{ inspectors, half int }{{1, 1}, {2, 1}, {3, 1}, {8, 4}, {9, 4}} {
-		t.Run(fmt.Sprint(tc.inspectors), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newHangingRuntime()
-				f := newFixture(t, r.PodStatus, inspector.Options{Inspectors: tc.inspectors, HungAfter: hungAfter})
-				for _, uid := range uids("hung", tc.inspectors) {
-					f.inspect <- one(uid)
-				}
-				time.Sleep(hungAfter + 1)
-				synctest.Wait()
-				if got := r.hung(); got != tc.half {
-					t.Errorf("%d inspections hang, want %d", got, tc.half)
-				}
-				if got, want := len(f.settled), tc.inspectors-tc.half; got != want {
-					t.Fatalf("%d settled, want %d", got, want)
-				}
-				for range tc.inspectors - tc.half {
-					s := <-f.settled
-					if s.Hung != hungAfter || !errors.Is(s.Err, context.Canceled) || !strings.Contains(s.Err.Error(), "no answer for 1s, cancelled") {
-						t.Errorf("settled %+v, want hung for %v, and why it was cancelled", s, hungAfter)
-					}
-					if c, _ := f.cache.get(s.UID); !errors.Is(c.err, s.Err) {
-						t.Errorf("cache has %+v, want the error", c)
-					}
-				}
-				if tc.inspectors > 1 {
-					if s, _, ok := f.do(one("healthy")); s.Err != nil || !ok {
-						t.Errorf("a healthy pod settled with %v", s.Err)
-					}
-				}
-			})
-		})
-	}
-}
-
-func TestWhichHungPodIsCancelled(t *testing.T) {
-	const inspectors = 4 // two may hang
-	for name, tc := range map[string]struct {
-		apart time.Duration // between the starts of three
-		want  pleg.PodUID
-	}{
-		"the last, while the others have not had their time": {apart: time.Second, want: "hung-2"},
-		"the oldest, once it has had its time":               {apart: 2 * time.Second, want: "hung-0"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, newHangingRuntime().PodStatus, inspector.Options{Inspectors: inspectors, HungAfter: hungAfter})
-				for _, uid := range uids("hung", 3) {
-					f.inspect <- one(uid)
-					time.Sleep(tc.apart)
-				}
-				if s := <-f.settled; s.UID != tc.want {
-					t.Errorf("cancelled pod %s, want %s", s.UID, tc.want)
-				}
-			})
-		})
-	}
-}
-
-// On a runtime that is slow for every pod, half of the inspectors make progress. If the
-// oldest inspection were always cancelled, none would end.
-func TestSlowPodsAreInspectedAlthoughAllSeemToHang(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const pods = 100
-		f := newFixture(t, newHangingRuntime().PodStatus, inspector.Options{Inspectors: 8, HungAfter: hungAfter})
-		began := time.Now()
-		go func() {
-			for _, uid := range uids("slow", pods) {
-				f.inspect <- one(uid)
-			}
-		}()
-		done := 0
-		for range pods {
-			if s := <-f.settled; s.Err == nil {
-				done++
-				<-f.outcomes
-			}
-		}
-		// Four at once, in three seconds each.
-		if took := time.Since(began); done < 4*int(took/(3*time.Second)) {
-			t.Errorf("%d of %d pods inspected in %v, want four every 3 s", done, pods, took)
-		}
-	})
-}
-
-// Retries share the places of hung inspections and leave the others to healthy pods.
-func TestRetriesShareTheHalf(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newHangingRuntime()
-		f := newFixture(t, r.PodStatus, inspector.Options{Inspectors: 8, HungAfter: hungAfter})
-		retries := func(uid pleg.PodUID) bool {
-			synctest.Wait()
-			c := one(uid)
-			c.Hung = 1
+// hang offers pods, one after the other, until the test ends.
+func (f *fixture) hang(t *testing.T, uids ...pleg.PodUID) {
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for _, uid := range uids {
 			select {
-			case f.retry <- c:
-				return true
-			default:
-				return false
+			case f.inspect <- one(uid):
+			case <-stop:
+				return
 			}
 		}
-		f.inspect <- one("hung-a")
-		if time.Sleep(hungAfter); !retries("hung-0") || !retries("hung-1") || !retries("hung-2") {
-			t.Error("a retry was refused although three places for hung inspections are free")
-		}
-		if retries("hung-3") {
-			t.Error("more than half of the inspectors are with hung inspections and retries")
-		}
-		for n := range 20 {
+	}()
+	t.Cleanup(func() { close(stop); <-ended })
+}
+
+// An inspection that was overtaken lends its place. It is neither cancelled nor retried.
+func TestOvertakenInspectionsLendTheirPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const inspectors = 4
+		r := newHangingRuntime()
+		f := newFixture(t, r.PodStatus, inspector.Options{Inspectors: inspectors, HungAfter: hungAfter})
+		f.do(one("healthy-0"))
+		for n, uid := range uids("hung", 2*inspectors-1) {
+			f.inspect <- one(uid)
+			time.Sleep(20 * time.Millisecond) // what a short inspection may take
 			if s, _, ok := f.do(one(pleg.PodUID(fmt.Sprint("healthy-", n)))); s.Err != nil || !ok {
 				t.Errorf("a healthy pod settled with %v", s.Err)
 			}
 		}
-		// None of the retries is cancelled for another, and none lasts long.
-		f.inspect <- one("hung-b")
-		if s := <-f.settled; s.UID != "hung-b" {
-			t.Errorf("cancelled pod %s, want the one that hung last", s.UID)
-		}
-		for range 3 {
-			if s := <-f.settled; !strings.HasPrefix(string(s.UID), "hung-") || s.Hung != 4*hungAfter {
-				t.Errorf("settled %+v, want a retry after %v", s, 4*hungAfter)
-			}
+		if len(f.settled) > 0 {
+			t.Errorf("settled %+v, although another place is free", <-f.settled)
 		}
 	})
+}
+
+// An inspection that took more than half of an older one's age tells nothing of that one:
+// both may wait for the same thing.
+func TestWhatIsOvertaken(t *testing.T) {
+	for name, tc := range map[string]struct {
+		second time.Duration // begins a second later and takes this long
+		want   float64
+	}{"in half of the age": {time.Second, 1}, "in more": {time.Second + 1, 0}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				reg := prometheus.NewPedanticRegistry()
+				takes := map[pleg.PodUID]time.Duration{"first": time.Hour, "second": tc.second}
+				f := newFixture(t, func(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+					select {
+					case <-time.After(takes[pod.UID]):
+						return plegtest.Status(pod), nil
+					case <-ctx.Done():
+						return nil, ctx.Err()
+					}
+				}, inspector.Options{Inspectors: 2, HungAfter: hungAfter, Metrics: instrument.Registry{Registerer: reg}})
+				f.inspect <- one("first")
+				time.Sleep(time.Second)
+				f.do(one("second"))
+				requireGauge(t, reg, "pleg_hung_inspections", tc.want)
+			})
+		})
+	}
+}
+
+// Whether an inspection hangs or is slow shows only when another one ends: until then
+// more and more begin as a trial.
+func TestTrialsWhileNothingEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newHangingRuntime()
+		f := newFixture(t, r.PodStatus, inspector.Options{Inspectors: 2, HungAfter: hungAfter})
+		f.hang(t, uids("hung", 3)...)
+		time.Sleep(hungAfter + hungAfter/2 - 1)
+		if len(f.settled) > 0 {
+			t.Fatalf("settled %+v", <-f.settled)
+		}
+		began := time.Now()
+		f.inspect <- one("healthy")
+		if s := <-f.settled; s.UID != "healthy" || s.Err != nil || time.Since(began) != 1 {
+			t.Errorf("settled %+v after %v, want the healthy pod after half of HungAfter", s, time.Since(began))
+		}
+	})
+}
+
+// If every place is taken and nothing ends, the youngest inspections that had their time
+// are cancelled, one after the other, and the oldest never: a runtime that serves its
+// calls in order works on that one.
+func TestCancelledWhileNothingEnds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		answered bool // before
+		want     map[time.Duration]pleg.PodUID
+	}{
+		"runtime that never answered": {want: map[time.Duration]pleg.PodUID{
+			4 * time.Second: "hung-1", 5 * time.Second: "hung-2", 5500 * time.Millisecond: "hung-3",
+		}},
+		"runtime that answered before": {answered: true, want: map[time.Duration]pleg.PodUID{
+			4 * time.Second: "hung-1", 4500 * time.Millisecond: "hung-3", 5500 * time.Millisecond: "hung-2",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, newHangingRuntime().PodStatus, inspector.Options{Inspectors: 2, HungAfter: hungAfter})
+				if tc.answered {
+					f.do(one("healthy"))
+				}
+				began := time.Now()
+				f.hang(t, uids("hung", 20)...)
+				got := make(map[time.Duration]pleg.PodUID)
+				for range tc.want {
+					s := <-f.settled
+					got[time.Since(began)] = s.UID
+					if s.Hung == 0 || !errors.Is(s.Err, context.Canceled) || !strings.Contains(s.Err.Error(), "none ends") {
+						t.Errorf("settled %+v, want hung, and why it was cancelled", s)
+					}
+				}
+				if !maps.Equal(got, tc.want) {
+					t.Errorf("cancelled %v, want %v", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// Hung inspections that take every place free half of the extra ones at once, the oldest
+// first.
+func TestHungInspectionsAreCancelledIfEveryPlaceIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const inspectors = 4
+		f := newFixture(t, newHangingRuntime().PodStatus, inspector.Options{Inspectors: inspectors, HungAfter: hungAfter})
+		for _, uid := range uids("hung", 2*inspectors-1) {
+			f.inspect <- one(uid)
+			time.Sleep(hungAfter)
+			f.do(one("healthy"))
+		}
+		f.inspect <- one("hung-last")
+		began := time.Now()
+		f.hang(t, "healthy")
+		got := make(map[pleg.PodUID]bool)
+		for range 3 {
+			s := <-f.settled
+			got[s.UID] = s.Hung > 0
+		}
+		if want := map[pleg.PodUID]bool{"hung-0": true, "hung-1": true, "healthy": false}; !maps.Equal(got, want) {
+			t.Errorf("settled %v, want %v", got, want)
+		}
+		if took := time.Since(began); took != 20*time.Millisecond {
+			t.Errorf("took %v, want the patience with short inspections", took)
+		}
+	})
+}
+
+// An inspection of a pod that is gone is cancelled if it hangs, and not if it is slow.
+func TestSuperseded(t *testing.T) {
+	for name, tc := range map[string]struct {
+		uid       pleg.PodUID
+		overtaken bool
+		after     time.Duration
+		want      bool
+	}{
+		"overtaken":                   {"hung", true, hungAfter, true},
+		"slow":                        {"slow", false, 2 * hungAfter, false},
+		"slow, and nothing else ends": {"hung", false, 4 * hungAfter, true},
+		"not in flight":               {"", false, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, newHangingRuntime().PodStatus, inspector.Options{Inspectors: 2, HungAfter: hungAfter})
+				if tc.uid != "" {
+					f.inspect <- one(tc.uid)
+				}
+				time.Sleep(tc.after)
+				if tc.overtaken {
+					f.do(one("healthy"))
+				}
+				f.known <- stage.Change{UID: "hung", Supersedes: true}
+				f.known <- stage.Change{UID: "slow", Supersedes: true}
+				synctest.Wait()
+				if got := len(f.settled) > 0; got != tc.want {
+					t.Fatalf("settled: %v, want %v", got, tc.want)
+				}
+				if tc.want {
+					if s := <-f.settled; !s.Superseded || s.Err == nil || !strings.Contains(s.Err.Error(), "the pod is gone") {
+						t.Errorf("settled %+v, want superseded", s)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Retries take at most half of the places and leave half of the extra ones.
+func TestRetriesLeavePlaces(t *testing.T) {
+	for name, tc := range map[string]struct{ hung, want int }{
+		"half of the places":       {0, 4},
+		"half of the extra places": {10, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, newHangingRuntime().PodStatus, inspector.Options{Inspectors: 8, HungAfter: hungAfter})
+				for n := range tc.hung {
+					f.inspect <- one(pleg.PodUID(fmt.Sprint("hung-", n)))
+					time.Sleep(20 * time.Millisecond)
+					f.do(one("healthy"))
+				}
+				retries := 0
+				for n := range 8 {
+					synctest.Wait()
+					c := one(pleg.PodUID(fmt.Sprint("hung-again-", n)))
+					c.Hung, c.Retry = 1, true
+					select {
+					case f.retry <- c:
+						retries++
+					default:
+					}
+				}
+				if retries != tc.want {
+					t.Errorf("%d retries at once, want %d", retries, tc.want)
+				}
+				if s, _, ok := f.do(one("healthy")); s.Err != nil || !ok {
+					t.Errorf("a healthy pod settled with %v", s.Err)
+				}
+			})
+		})
+	}
 }
 
 // The first few retries end soon, the further ones may take longer and longer.
@@ -231,10 +302,11 @@ func TestTimeoutOfRetriesGrows(t *testing.T) {
 	}
 }
 
-func TestLateErrorCountsAsHung(t *testing.T) {
+// An error of the runtime's own is no hang, however late it comes.
+func TestLateError(t *testing.T) {
 	for name, tc := range map[string]struct {
 		after time.Duration
-		hung  bool
+		late  bool
 	}{"promptly": {hungAfter - 1, false}, "late": {hungAfter, true}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -242,8 +314,8 @@ func TestLateErrorCountsAsHung(t *testing.T) {
 					time.Sleep(tc.after)
 					return nil, errInspect
 				}, inspector.Options{HungAfter: hungAfter})
-				if s, _, _ := f.do(one("a")); s.Hung > 0 != tc.hung || !errors.Is(s.Err, errInspect) {
-					t.Errorf("settled %+v, want it to count as hung: %v", s, tc.hung)
+				if s, _, _ := f.do(one("a")); s.Hung > 0 || s.Late != tc.late || !errors.Is(s.Err, errInspect) {
+					t.Errorf("settled %+v, want it to count as late: %v", s, tc.late)
 				}
 			})
 		})

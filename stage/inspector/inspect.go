@@ -13,8 +13,8 @@ type result struct {
 	status *pleg.PodStatus
 	err    error
 	took   time.Duration
-	// hung is set if err came late.
-	hung bool
+	// cancelled is set if err came after the context had ended.
+	cancelled bool
 }
 
 // inspect runs on a worker: it touches nothing that the loop owns.
@@ -22,7 +22,6 @@ func (i *Inspector) inspect(ctx context.Context, c stage.Change, last *pleg.PodS
 	start := time.Now()
 	status, err := i.runtime.PodStatus(ctx, c.Pod, last, timeout)
 	r := result{change: c, status: status, err: err, took: time.Since(start)}
-	// A runtime may have a shorter timeout of its own, so the cause does not matter.
-	r.hung = err != nil && (ctx.Err() != nil || r.took >= min(i.hungAfter, timeout))
+	r.cancelled = err != nil && (ctx.Err() != nil || r.took >= timeout)
 	return r
 }

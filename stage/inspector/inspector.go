@@ -5,6 +5,7 @@ package inspector
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/sourcegraph/conc"
@@ -31,15 +32,16 @@ type Cache interface {
 type Options struct {
 	Runtime Runtime
 	Cache   Cache
-	// Inspectors is the number of pods inspected at once; at least 1.
+	// Inspectors is the number of pods inspected at once, and of the extra places while
+	// inspections hang; at least 1.
 	Inspectors int
 	// FixedWidth always uses all inspectors. Otherwise their number follows what
 	// the runtime can serve.
 	FixedWidth bool
 	// InspectTimeout ends an inspection that takes longer; positive.
 	InspectTimeout time.Duration
-	// HungAfter is the age at which an inspection counts as hung; positive. At
-	// most half of the inspectors are left to those.
+	// HungAfter is the age at which an inspection that was overtaken counts as hung;
+	// positive.
 	HungAfter time.Duration
 	Logger    *slog.Logger
 	Metrics   instrument.Registry
@@ -51,8 +53,7 @@ type Inspector struct {
 	runtime Runtime
 	cache   Cache
 	bound   int
-	// half is the number of inspectors that hung inspections and retries of
-	// quarantined pods may take.
+	// half of the bound, and at least 1.
 	half      int
 	fixed     bool
 	timeout   time.Duration
@@ -69,11 +70,14 @@ type Inspector struct {
 	workers conc.WaitGroup
 	results chan result
 	width   width
-	// alarm fires when checkInFlight is due next, which is at checkAt if that is set.
+	pace    pace
+	// alarm fires when review is due next, which is at alarmAt if that is set.
 	alarm   *time.Timer
-	checkAt time.Time
+	alarmAt time.Time
 	// startedAt is when Run began, lastEnd is when the last inspection ended.
 	startedAt, lastEnd time.Time
+	// answered is when the runtime last showed that it works, for Answered.
+	answered atomic.Pointer[time.Time]
 }
 
 // New returns an inspector that does not run yet.
@@ -85,20 +89,29 @@ func New(o Options) (*Inspector, error) {
 		log:  o.Logger.With("stage", "inspector"),
 		good: make(map[pleg.PodUID]*pleg.PodStatus),
 	}
-	i.inFlight.byPod = make(map[pleg.PodUID]*flight)
+	i.pace.hungAfter = o.HungAfter
+	i.inFlight.abandoned = make(map[pleg.PodUID]*flight)
 	i.results = make(chan result)
 	var err error
 	i.metrics, err = newMetrics(o.Metrics, i.inFlight.age)
 	return i, err
 }
 
+// Answered returns when an inspection last succeeded, or failed before it was as old as
+// Options.HungAfter; zero before the first. It is safe for concurrent use.
+func (i *Inspector) Answered() time.Time {
+	if at := i.answered.Load(); at != nil {
+		return *at
+	}
+	return time.Time{}
+}
+
 // Run inspects the pods of inspect and retry, a bounded number at once, and settles
-// those of known, which need no inspection, immediately. The last inspection of
-// each pod of retry hung; these pods and hung inspections never take more than half
-// of the inspectors. For each change Run writes the cache, then sends the outcome,
-// then settles the change. It closes out and settled and returns when the three
-// channels are closed and every call of the runtime has returned. Inspections end
-// with ctx; what they then return is not an outcome.
+// those of known, which need no inspection, immediately. Pods of retry take at most half
+// of the places. For each change Run writes the cache, then sends the outcome, then
+// settles the change. It closes out and settled and returns when the three channels are
+// closed and every call of the runtime has returned. Inspections end with ctx; what they
+// then return is not an outcome.
 func (i *Inspector) Run(
 	ctx context.Context, inspect, retry, known <-chan stage.Change, out chan<- stage.Outcome, settled chan<- stage.Settled,
 ) error {
@@ -107,13 +120,15 @@ func (i *Inspector) Run(
 	i.startedAt = time.Now()
 	i.alarm = time.NewTimer(0)
 	i.alarm.Stop()
-	for inspect != nil || retry != nil || known != nil || len(i.inFlight.byPod) > 0 {
+	for inspect != nil || retry != nil || known != nil || i.inFlight.all() > 0 {
+		now := time.Now()
 		accept, again := inspect, retry
-		if !i.free() {
+		if !i.hasPlace(now) {
 			accept, again = nil, nil
-		} else if !i.roomForRetry() {
+		} else if !i.hasPlaceForRetry() {
 			again = nil
 		}
+		i.setAlarm(now)
 		select {
 		case change, ok := <-accept:
 			if !ok {
@@ -134,7 +149,8 @@ func (i *Inspector) Run(
 			}
 			i.settleKnown(change, out, settled)
 		case <-i.alarm.C:
-			i.checkInFlight(ctx, out, settled)
+			i.alarmAt = time.Time{}
+			i.review(ctx, out, settled)
 		case r := <-i.results:
 			i.finishInspection(ctx, r, out, settled)
 		}
@@ -145,18 +161,11 @@ func (i *Inspector) Run(
 	return nil
 }
 
-// free reports whether an inspector is free. Hung inspections do not count for the
-// width.
-func (i *Inspector) free() bool {
-	n := i.inFlight.len()
-	return n < i.bound && (i.fixed || n-i.inFlight.hung < i.width.now)
-}
-
 func (i *Inspector) startInspection(ctx context.Context, c stage.Change, out chan<- stage.Outcome, settled chan<- stage.Settled) {
-	if f := i.inFlight.byPod[c.UID]; f != nil { // abandoned
+	if f := i.inFlight.abandoned[c.UID]; f != nil {
 		r := f.unreturned()
 		r.change = c
-		i.settleInspection(ctx, r, out, settled)
+		i.settleInspection(ctx, f, r, out, settled)
 		return
 	}
 	var last *pleg.PodStatus
@@ -166,9 +175,12 @@ func (i *Inspector) startInspection(ctx context.Context, c stage.Change, out cha
 	ctx, cancel := context.WithCancelCause(ctx)
 	now, timeout := time.Now(), i.allowance(c.Hung)
 	f := &flight{change: c, started: now, ends: now.Add(timeout), cancel: cancel}
+	if i.full() {
+		i.pace.trials++
+	}
+	i.pace.moved = now
 	i.inFlight.add(f)
-	f.turn = i.width.turnOf(i.inFlight.len()-i.inFlight.hung, now.Sub(i.lastEnd))
-	i.checkBy(now.Add(i.hungAfter), now)
+	f.turn = i.width.turnOf(i.inFlight.len()-i.inFlight.lent, now.Sub(i.lastEnd))
 	i.workers.Go(func() { i.results <- i.inspect(ctx, c, last, timeout) })
 }
 
@@ -180,18 +192,41 @@ func (i *Inspector) finishInspection(ctx context.Context, r result, out chan<- s
 		return // settled when it was abandoned
 	}
 	i.lastEnd = time.Now()
-	if r.err == nil && !i.fixed && !f.hung {
+	if !r.cancelled {
+		i.learn(f, r)
+	}
+	i.settleInspection(ctx, f, r, out, settled)
+	i.review(ctx, out, settled)
+}
+
+// learn notes what an inspection that has ended by itself tells of the runtime and of
+// those that began before.
+func (i *Inspector) learn(f *flight, r result) {
+	now := i.lastEnd
+	i.pace.answer(now)
+	i.inFlight.overtake(f, r.took, now)
+	if r.err == nil || r.took < i.hungAfter {
+		i.answered.Store(&now)
+	}
+	if r.err != nil {
+		return
+	}
+	i.pace.succeed(r.took)
+	if !i.fixed && !f.lent {
 		i.width.measure(r.change.Pod, r.took, f.turn)
 	}
-	i.settleInspection(ctx, r, out, settled)
 }
 
 // settleInspection writes and sends what an inspection returned, and settles it.
-func (i *Inspector) settleInspection(ctx context.Context, r result, out chan<- stage.Outcome, settled chan<- stage.Settled) {
+func (i *Inspector) settleInspection(ctx context.Context, f *flight, r result, out chan<- stage.Outcome, settled chan<- stage.Settled) {
 	i.publishResult(ctx, r, out)
-	s := stage.Settled{UID: r.change.UID, Err: r.err}
-	if r.hung && ctx.Err() == nil { // not cancelled by the end of Run
+	s := stage.Settled{UID: r.change.UID, Err: r.err, Superseded: f.superseded}
+	switch {
+	case r.err == nil || ctx.Err() != nil: // cancelled by the end of Run
+	case r.cancelled:
 		s.Hung = r.took
+	case r.took >= i.hungAfter:
+		s.Late = true
 	}
 	settled <- s
 }
@@ -201,6 +236,9 @@ func (i *Inspector) settleKnown(c stage.Change, out chan<- stage.Outcome, settle
 	switch {
 	case !c.Current.IsZero():
 		out <- stage.Outcome{Current: c.Current}
+		return
+	case c.Supersedes:
+		i.supersede(c)
 		return
 	case c.Uninspected:
 		out <- stage.Outcome{UID: c.UID, Pod: c.Pod, Events: c.Events}
@@ -229,7 +267,7 @@ func (i *Inspector) publishResult(ctx context.Context, r result, out chan<- stag
 	i.metrics.duration.Observe(r.took.Seconds())
 	if r.err != nil {
 		i.metrics.errors.Inc()
-		if !r.hung { // the differ logs a hung one, with the time of its retry
+		if !r.cancelled { // the differ logs a hung one, with the time of its retry
 			i.log.WarnContext(ctx, "inspection failed, will be retried",
 				"podUID", c.UID, "pod", c.Pod.Namespace+"/"+c.Pod.Name, "err", r.err)
 		}

@@ -27,7 +27,7 @@ func newMetrics(reg instrument.Registry, age func() float64) (*metrics, error) {
 		}),
 		hung: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "pleg_hung_inspections",
-			Help: "Inspections in flight that count as hung; they take at most half of the inspectors.",
+			Help: "Inspections in flight that count as hung: overtaken, and older than HungAfter.",
 		}),
 		abandoned: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "pleg_abandoned_inspections",
@@ -54,5 +54,5 @@ func (m *metrics) publish(f *inFlight, width int) {
 	m.inFlight.Set(float64(f.len()))
 	m.width.Set(float64(width))
 	m.hung.Set(float64(f.hung))
-	m.abandoned.Set(float64(f.abandoned))
+	m.abandoned.Set(float64(len(f.abandoned)))
 }

@@ -181,8 +181,8 @@ func TestInvariantNoHeadOfLine(t *testing.T) {
 	})
 }
 
-// At most one inspection per pod and Inspectors in all are in flight, and every call
-// has a deadline.
+// At most one inspection per pod is in flight, and Inspectors in all, beside as many that
+// were overtaken or are trials. Every call has a deadline.
 func TestInvariantBounds(t *testing.T) {
 	const pods, inspectors = 50, 4
 	synctest.Test(t, func(t *testing.T) {
@@ -201,8 +201,8 @@ func TestInvariantBounds(t *testing.T) {
 			kit.Relist(1)
 		}
 		got := r.Runtime.Counts()
-		if got.Peak != inspectors || got.PeakPerPod != 1 || got.WithoutDeadline != 0 {
-			t.Errorf("%+v: want at most %d inspections at a time, 1 of each pod, and a deadline for each call", got, inspectors)
+		if got.Peak < inspectors || got.Peak > 2*inspectors || got.PeakPerPod != 1 || got.WithoutDeadline != 0 {
+			t.Errorf("%+v: want %d to %d inspections at a time, 1 of each pod, and a deadline for each call", got, inspectors, 2*inspectors)
 		}
 	})
 }

@@ -183,7 +183,7 @@ func (f *pipelineFlags) add(cmd *cobra.Command) {
 	flags.IntVar(&f.Inspectors, "inspectors", pipeline.DefaultInspectors, "greatest `NUMBER` of pods inspected at the same time")
 	flags.BoolVar(&f.FixedWidth, "fixed-width", false, "do not inspect fewer pods at the same time when more would be slower")
 	flags.DurationVar(&f.InspectTimeout, "inspect-timeout", pipeline.DefaultInspectTimeout, "`TIME` after which the inspection of a pod fails; it is then retried")
-	flags.DurationVar(&f.HungAfter, "hung-after", pipeline.DefaultHungAfter, "`AGE` at which an inspection counts as hung; hung ones take at most half of the inspectors")
+	flags.DurationVar(&f.HungAfter, "hung-after", pipeline.DefaultHungAfter, "`AGE` at which an inspection counts as hung if later ones have already ended")
 	flags.DurationVar(&f.MaxQuarantine, "max-quarantine", pipeline.DefaultMaxQuarantine, "longest `TIME` between two inspections of a pod whose inspections hang")
 	flags.IntVar(&f.DeliverAfterFailures, "deliver-after-failures", defaultDeliverAfter, "`NUMBER` of failed inspections of a pod after which its events are printed\nfrom the list alone, marked as uninspected; 0 for never")
 	flags.IntVar(&f.client.MaxStatusCalls, "max-status-calls", cri.DefaultMaxStatusCalls, "greatest `NUMBER` of status calls to the runtime at the same time, for all\npods")
