@@ -16,7 +16,7 @@ SOAKS ?= soak-simulated soak-containerd
 LINT := $(GO) tool -modfile=tools.mod golangci-lint
 # Nested modules to lint. Those that import Kubernetes take longer than everything
 # else and are left out: make lint LINT_MODULES="kubelet bench/kubelet"
-LINT_MODULES ?= tests/e2e kubelet/e2e bench/harness bench/containerd
+LINT_MODULES ?= tests/e2e tests/browser kubelet/e2e bench/harness bench/containerd
 
 .PHONY: help
 help: ## list the targets
@@ -99,6 +99,21 @@ e2e-faults: ## test faults of a real containerd and of the program (as root)
 	tests/e2e/setup.sh
 	$(GO) test -C tests/e2e -race -count=1 -timeout 40m -parallel 3 -v -run '^TestFaultMatrix$$/$(FAULTS)' .
 
+# How long the page shows 1,000 pods: make test-browser PAGE_LOAD=10s
+PAGE_LOAD ?= 2m
+
+.PHONY: test-browser
+test-browser: chromium ## test the page in Chromium (installs it as root)
+	$(GO) test -C tests/browser -count=1 -timeout 20m -v . -page.load $(PAGE_LOAD)
+
+.PHONY: screenshot
+screenshot: chromium ## take the picture of the page for the README
+	cd tests/browser && $(GO) run ./screenshot -root ../.. -out ../../docs/page.png
+
+.PHONY: chromium
+chromium:
+	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; }
+
 .PHONY: test-kubelet
 test-kubelet: ## test the drop-in for the kubelet; compiles much of Kubernetes
 	$(GO) test -C kubelet -race ./...
@@ -143,7 +158,7 @@ cover: ## test and show the total coverage
 
 .PHONY: tidy
 tidy: ## tidy every go.mod
-	for module in . tests/e2e bench/harness bench/kubelet bench/containerd kubelet kubelet/e2e; do $(GO) -C $$module mod tidy || exit; done
+	for module in . tests/e2e tests/browser bench/harness bench/kubelet bench/containerd kubelet kubelet/e2e; do $(GO) -C $$module mod tidy || exit; done
 
 .PHONY: check
 check: lint test ## run what must pass before you send a change

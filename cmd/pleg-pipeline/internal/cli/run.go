@@ -27,13 +27,16 @@ network and the other namespaces of a pod, counts as a container of the pod.
 --socket serves the events and the status of every pod over gRPC (pleg.v1) to
 other programs on this node, such as "pleg-pipeline events" and "pleg-pipeline
 pods". --listen serves over HTTP:
+  /            a page that shows the stages, the pods and the events in a browser
   /metrics     metrics for Prometheus
   /livez       200 while this process works, whatever the runtime does
   /readyz      200 while the list of pods is fresh and the inspections keep up
+  /stages      the figures of each stage
   /pods        the status of every pod; /pods/UID is the status of one
   /events      the events as server-sent events
-/livez and /readyz accept ?verbose. /pods and /events are available only to this
-machine, unless --web-config requires clients to authenticate.
+/livez and /readyz accept ?verbose. What names pods (the page, /stages, /pods and
+/events) is available only to this machine, unless --web-config requires clients
+to authenticate.
 
 The first Ctrl-C ends the program in order, the second one at once.`
 

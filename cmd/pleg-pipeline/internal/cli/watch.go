@@ -137,7 +137,7 @@ func (c *runCommand) listenHTTP(ctx context.Context, out console) (net.Listener,
 	if access.PodsHidden() != nil {
 		out.say(ctx, "serving metrics and health on %s://%v, but no pods and events, because other machines can connect: see --web-config", scheme, listener.Addr())
 	} else {
-		out.say(ctx, "serving metrics, health, pods and events on %s://%v", scheme, listener.Addr())
+		out.say(ctx, "serving a page, metrics, health, pods and events on %s://%v", scheme, listener.Addr())
 	}
 	return listener, access, nil
 }

@@ -56,7 +56,7 @@ func TestPaths(t *testing.T) {
 		{"ready in words", false, "GET", "/readyz?verbose=1", 200, "[+]ping ok\n[+]pleg ok\n[+]inspections ok\n[+]quarantine ok\nreadyz check passed\n"},
 		{"not ready", true, "GET", "/readyz", 503, "[+]ping ok\n[-]pleg failed: " + never + ": list pods: down\n[+]inspections ok\n[+]quarantine ok\nreadyz check failed\n"},
 		{"metrics", false, "GET", "/metrics", 200, "# HELP temperature_celsius A temperature.\n# TYPE temperature_celsius gauge\ntemperature_celsius 0\n"},
-		{"another path", false, "GET", "/", 404, "404 page not found\n"},
+		{"another path", false, "GET", "/pod", 404, "404 page not found\n"},
 		{"another method", false, "POST", "/livez", 405, "Method Not Allowed\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -139,6 +139,8 @@ func TestPods(t *testing.T) {
 			"?namespace=shop":    {"shop/a ready 0/1"},
 			"?namespace=nowhere": nil,
 			"?selector=nosuch":   nil,
+			"?pod=shop/a,bank/b": {"bank/b notready 1/1", "shop/a ready 0/1"},
+			"?pod=nosuch":        nil,
 		} {
 			code, text := ask(t, h, "GET", "/pods"+query)
 			var got struct {
@@ -161,7 +163,7 @@ func TestPods(t *testing.T) {
 			}
 		}
 		for path, want := range map[string]int{
-			"/pods/shop/a": 200, "/pods/bank/broken": 200, "/pods/nosuch": 404, "/pods/": 404, "/pods?selector=((": 400, "/pods?namspace=shop": 400,
+			"/pods/shop/a": 200, "/pods/bank/broken": 200, "/pods/nosuch": 404, "/pods/": 404, "/pods?selector=((": 400, "/pods?namspace=shop": 400, "/stages?pods": 400,
 		} {
 			if code, text := ask(t, h, "GET", path); code != want {
 				t.Errorf("%s = %d %q, want %d", path, code, text, want)

@@ -262,6 +262,7 @@ func (p pods) all(w http.ResponseWriter, r *http.Request) {
 	var filter podview.Filter
 	q := newQuery(r)
 	filter.Namespaces = q.list("namespace")
+	uids := q.list("pod")
 	selector := q.text("selector")
 	if err := q.finish(); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -273,7 +274,7 @@ func (p pods) all(w http.ResponseWriter, r *http.Request) {
 	}
 	answer := podList{Epoch: p.pipe.Epoch(), Pods: []podview.Pod{}}
 	for _, pod := range podview.List(p.pipe.Cache()) {
-		if filter.Wants(&pod) {
+		if filter.Wants(&pod) && (len(uids) == 0 || slices.Contains(uids, string(pod.UID))) {
 			answer.Pods = append(answer.Pods, pod)
 		}
 	}

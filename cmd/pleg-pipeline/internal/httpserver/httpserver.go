@@ -5,6 +5,8 @@
 //	             a restart of this process would not repair the runtime
 //	/readyz      200 while the list of pods is fresh and the inspections keep up,
 //	             otherwise 503
+//	/            a page that shows all of this in a browser
+//	/stages      the figures of each stage
 //	/pods        the state of every pod, as one JSON object
 //	/pods/{uid}  the state of one pod
 //	/events      server-sent events, with Last-Event-ID to resume
@@ -93,10 +95,15 @@ func Handler(o Options) http.Handler {
 	podMux := http.NewServeMux()
 	podMux.HandleFunc("GET /pods", pods.all)
 	podMux.HandleFunc("GET /pods/{uid...}", pods.one)
+	podMux.Handle("GET /stages", stages{o.Pipeline, o.Gatherer})
 	guarded := limit(maxRequests, "requests", o.guard(podMux))
 	mux.Handle("GET /pods", guarded)
 	mux.Handle("GET /pods/{uid...}", guarded)
 	mux.Handle("GET /events", o.guard(limit(o.MaxStreams, "event streams", &events{o.Pipeline, o.hidden})))
+	mux.Handle("GET /stages", guarded)
+	files := o.guard(limit(maxPageRequests, "requests", newPage()))
+	mux.Handle("GET /{$}", files)
+	mux.Handle("GET /page/{file}", files)
 	return mux
 }
 

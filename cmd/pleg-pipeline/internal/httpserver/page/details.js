@@ -1,0 +1,119 @@
+// The details of one pod: containers, exits, restarts, sandboxes and its events.
+
+import { clock, inert, make, podName, seconds } from './text.js';
+
+const maxEvents = 30;
+
+export class Details {
+	uid = '';
+	#section = document.getElementById('details');
+	#shown = ''; // what the section shows, as text
+	#back = null; // the element that gets the focus back
+
+	constructor() {
+		this.#section.addEventListener('keydown', event => {
+			if (event.key === 'Escape') {
+				event.stopPropagation();
+				this.close();
+			}
+		});
+	}
+
+	get isOpen() {
+		return !this.#section.hidden;
+	}
+
+	open(uid, store, now) {
+		if (!this.isOpen) {
+			this.#back = document.activeElement;
+		}
+		this.uid = uid;
+		this.#shown = '';
+		this.#section.hidden = false;
+		this.draw(store, now);
+		this.#section.focus();
+	}
+
+	close() {
+		this.#section.hidden = true;
+		this.#section.replaceChildren();
+		this.uid = '';
+		this.#back?.focus();
+	}
+
+	// draw shows the pod, if it has changed.
+	draw(store, now) {
+		const pod = this.isOpen && store.pods.get(this.uid);
+		if (!pod) {
+			return;
+		}
+		const shown = JSON.stringify([pod.state, pod.view, pod.last?.seq, Math.floor(now / 10e3)]);
+		if (shown === this.#shown) {
+			return;
+		}
+		this.#shown = shown;
+		const close = make('button', 'close');
+		close.type = 'button';
+		close.addEventListener('click', () => this.close());
+		const bar = make('p', '', 'bar');
+		bar.append(make('strong', podName(pod)), close);
+		this.#section.replaceChildren(bar, summary(pod), containers(pod.view, now), events(pod));
+	}
+}
+
+function summary(pod) {
+	const list = document.createElement('dl');
+	const add = (name, value, state = '') => {
+		if (value) {
+			const dd = make('dd', value);
+			dd.dataset.state = state;
+			list.append(make('dt', name), dd);
+		}
+	};
+	add('state', pod.state, pod.state);
+	add('error', inert(pod.view?.error));
+	add('UID', inert(pod.uid));
+	add('addresses', (pod.view?.ips ?? []).map(inert).join(', '));
+	for (const s of pod.view?.sandboxes ?? []) {
+		add('sandbox', `${inert(s.id).slice(0, 13)}, attempt ${s.attempt}, ${inert(s.state)}`);
+	}
+	return list;
+}
+
+function containers(view, now) {
+	const table = document.createElement('table');
+	const head = table.createTHead().insertRow();
+	for (const name of ['container', 'attempt', 'state', 'age', 'exit']) {
+		head.append(make('th', name));
+	}
+	const all = [...(view?.containers ?? [])].sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : b.attempt - a.attempt));
+	const body = table.createTBody();
+	for (const c of all) {
+		const row = body.insertRow();
+		const since = Date.parse(c.finishedAt ?? c.startedAt ?? c.createdAt ?? '');
+		const state = make('td', inert(c.state));
+		state.dataset.state = c.state;
+		row.append(make('td', inert(c.name)), make('td', String(c.attempt)), state, make('td', seconds((now - since) / 1000)), make('td', exit(c)));
+		row.title = inert(c.image);
+	}
+	return table;
+}
+
+// exit returns how a container ended.
+function exit(c) {
+	if (c.exitCode === undefined) {
+		return '';
+	}
+	return inert([c.exitCode, c.reason, c.message].filter(part => part !== undefined && part !== '').join(', '));
+}
+
+function events(pod) {
+	const list = make('ol', '', 'events');
+	for (const mark of pod.marks.slice(-maxEvents).reverse()) {
+		const row = document.createElement('li');
+		row.dataset.kind = mark.kind;
+		row.append(make('time', clock(mark.at)), make('b', mark.text), make('span', mark.container, 'container'));
+		list.append(row);
+	}
+	return list;
+}

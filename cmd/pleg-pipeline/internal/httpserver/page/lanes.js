@@ -1,0 +1,194 @@
+// The timeline: a lane for each visible pod, a mark for each event.
+
+import { seconds } from './text.js';
+import { rowHeight } from './pods.js';
+
+const markSize = 4;
+const labelWidth = 52; // pixels of a label of the axis
+const near = 6; // pixels from a mark at which it is explained
+
+// fit gives a canvas the resolution of the screen and returns its context. Without a
+// size on the screen there is nothing to draw.
+export function fit(canvas, width, height) {
+	const ratio = window.devicePixelRatio || 1;
+	const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
+	if (canvas.width !== w || canvas.height !== h) {
+		canvas.width = w;
+		canvas.height = h;
+		canvas.style.width = width + 'px';
+		canvas.style.height = height + 'px';
+	}
+	const context = canvas.getContext('2d');
+	context.setTransform(ratio, 0, 0, ratio, 0, 0);
+	context.clearRect(0, 0, width, height);
+	return context;
+}
+
+// colors returns the colors of the page in its present scheme.
+export function colors() {
+	const style = getComputedStyle(document.documentElement);
+	const color = name => style.getPropertyValue('--' + name).trim();
+	return {
+		ContainerStarted: color('good'), ContainerDied: color('bad'), exit0: color('warn'), ContainerRemoved: color('faint'),
+		PodSync: color('info'),
+		line: color('line'), faint: color('faint'), text: color('muted'), gap: color('bad'), outage: color('outage'), info: color('info'),
+	};
+}
+
+export class Lanes {
+	#span = 120; // seconds
+	#canvas = document.getElementById('lanes');
+	#axis = document.getElementById('axis');
+	#axisCanvas = this.#axis.querySelector('canvas');
+	#now = 0;
+	#width = 0;
+	#size = [0, 0];
+	#palette = colors();
+
+	constructor() {
+		const measure = () => this.#measure();
+		new ResizeObserver(measure).observe(document.getElementById('grid'));
+		matchMedia('(prefers-color-scheme: dark)').addEventListener('change', measure);
+	}
+
+	set span(seconds) {
+		this.#span = seconds;
+		this.#measure();
+	}
+
+	// measure notes where the lanes are and draws the axis, which never changes in between.
+	#measure() {
+		const grid = document.getElementById('grid');
+		const table = document.getElementById('table').getBoundingClientRect();
+		const axis = this.#axis.getBoundingClientRect();
+		this.#palette = colors();
+		this.#size = [axis.width, Math.max(0, grid.clientHeight - axis.height)];
+		this.#width = axis.width - markSize * 2;
+		this.#canvas.style.left = axis.left - table.left + 'px';
+		this.#canvas.style.top = axis.bottom - table.top + 'px';
+		this.#drawAxis(axis);
+	}
+
+	// draw draws the lanes of the visible rows.
+	draw(store, pods, now) {
+		const [width, height] = this.#size;
+		if (this.#width <= 0 || height <= 0) {
+			return;
+		}
+		this.#now = now;
+		const context = fit(this.#canvas, width, height);
+		this.#grid(context, height, store, this.#palette);
+		const [first, rows] = pods.range();
+		for (let i = 0; i < rows; i++) {
+			const y = (first + i) * rowHeight - pods.scrollTop + rowHeight / 2;
+			for (const mark of pods.visible[first + i].marks) {
+				const x = this.#x(mark.at);
+				if (x >= 0) {
+					drawMark(context, mark, x, y, this.#palette);
+				}
+			}
+		}
+	}
+
+	#x(at) {
+		return this.#width * (1 - (this.#now - at) / 1000 / this.#span);
+	}
+
+	// grid draws the lines of the axis, lost connections and gaps.
+	#grid(context, height, store, palette) {
+		context.fillStyle = palette.outage;
+		for (const [start, end] of store.outages) {
+			const left = Math.max(0, this.#x(start));
+			context.fillRect(left, 0, Math.max(0, this.#x(Math.min(end, this.#now)) - left), height);
+		}
+		context.lineWidth = 1;
+		context.strokeStyle = palette.line;
+		for (const part of [0.25, 0.5, 0.75]) {
+			line(context, Math.round(this.#width * part) + 0.5, height);
+		}
+		context.strokeStyle = palette.gap;
+		context.setLineDash([4, 3]);
+		for (const at of store.gaps) {
+			line(context, this.#x(at), height);
+		}
+		context.setLineDash([]);
+	}
+
+	#drawAxis(rect) {
+		const context = fit(this.#axisCanvas, rect.width, rect.height);
+		context.font = '11px ' + getComputedStyle(document.body).fontFamily;
+		context.textBaseline = 'middle';
+		context.textAlign = 'left';
+		context.fillStyle = this.#palette.text;
+		const parts = this.#width < 4 * labelWidth ? [0] : [0, 0.25, 0.5, 0.75];
+		for (const part of parts) {
+			const left = this.#width * part;
+			context.fillText('−' + seconds(this.#span * (1 - part)), left + 3, rect.height / 2);
+		}
+		context.textAlign = 'right';
+		context.fillText('now', this.#width, rect.height / 2);
+	}
+
+	// markAt returns the mark of a pod nearest to x, if it is near.
+	markAt(pod, x) {
+		let best = null;
+		let distance = near;
+		for (const mark of pod.marks) {
+			const d = Math.abs(this.#x(mark.at) - x);
+			if (d <= distance) {
+				best = mark;
+				distance = d;
+			}
+		}
+		return best;
+	}
+}
+
+function line(context, x, height) {
+	context.beginPath();
+	context.moveTo(x, 0);
+	context.lineTo(x, height);
+	context.stroke();
+}
+
+// drawMark draws a different shape for each kind, so that color alone says nothing. The
+// mark of a sandbox is hollow.
+export function drawMark(context, mark, x, y, palette) {
+	const s = markSize;
+	context.fillStyle = context.strokeStyle = palette[mark.kind] ?? palette.faint;
+	context.lineWidth = 1.5;
+	context.beginPath();
+	switch (mark.kind) {
+	case 'ContainerStarted':
+		context.moveTo(x, y - s);
+		context.lineTo(x + s, y + s);
+		context.lineTo(x - s, y + s);
+		context.closePath();
+		break;
+	case 'ContainerDied':
+		context.moveTo(x - s, y - s);
+		context.lineTo(x + s, y + s);
+		context.moveTo(x + s, y - s);
+		context.lineTo(x - s, y + s);
+		context.lineWidth = 2;
+		context.stroke();
+		return;
+	case 'exit0':
+		context.moveTo(x, y + s);
+		context.lineTo(x + s, y - s);
+		context.lineTo(x - s, y - s);
+		context.closePath();
+		break;
+	case 'ContainerRemoved':
+		context.rect(x - s + 1, y - s + 1, 2 * s - 2, 2 * s - 2);
+		context.stroke();
+		return;
+	default:
+		context.arc(x, y, s - 1, 0, 7);
+	}
+	if (mark.sandbox) {
+		context.stroke();
+	} else {
+		context.fill();
+	}
+}

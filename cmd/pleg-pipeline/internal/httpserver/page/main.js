@@ -1,0 +1,173 @@
+// The page: joins the event stream, the figures and the pods with what shows them.
+
+import { Details } from './details.js';
+import { Feed } from './feed.js';
+import { Lanes } from './lanes.js';
+import { Pods } from './pods.js';
+import { Stages, verdict } from './stages.js';
+import { Store } from './store.js';
+import { follow } from './stream.js';
+import { set } from './text.js';
+
+const framePeriod = 100; // ms between two updates of the screen
+const orderPeriod = 500; // ms between two sorts of the pods
+const lanesPeriod = 250; // ms between two drawings of the timeline, which moves slowly
+const figuresPeriod = 1000;
+const podsPeriod = 300;
+const maxBatch = 100; // pods in one request; beyond that, all pods are fetched
+const timeout = 5000;
+
+const store = new Store();
+const stages = new Stages();
+const details = new Details();
+const lanes = new Lanes();
+const pods = new Pods(store, show);
+const feed = new Feed(store, show);
+pods.explain((pod, x) => lanes.markAt(pod, x));
+
+let changed = true; // whether the table may differ from the store
+let offset = 0; // ms by which the clock of the daemon is ahead of this one
+
+function now() {
+	return Date.now() + offset;
+}
+
+function show(uid) {
+	pods.select(uid);
+	details.open(uid, store, now());
+}
+
+// get returns the answer to a request, or throws an error for people.
+async function get(path) {
+	const response = await fetch(path, { cache: 'no-store', signal: AbortSignal.timeout(timeout) });
+	if (!response.ok) {
+		throw new Error((await response.text()).trim());
+	}
+	return response.json();
+}
+
+// repeat calls work until the page is closed, with a pause after each call.
+async function repeat(period, work) {
+	for (;;) {
+		await work();
+		await new Promise(resolve => setTimeout(resolve, period));
+	}
+}
+
+let answeredAt = Date.now();
+
+async function fetchFigures() {
+	try {
+		const figures = await get('/stages');
+		answeredAt = Date.now();
+		offset = Date.parse(figures.at) - answeredAt;
+		store.applyFigures(figures);
+		stages.update(figures, store.pods.size);
+		stages.drawSpark();
+	} catch (error) {
+		const silent = Math.round((Date.now() - answeredAt) / 1000);
+		verdict('bad', `no answer for ${silent} s: ${error.message}`);
+	}
+	store.expire(now());
+	changed = true;
+}
+
+async function fetchPods() {
+	const all = store.stale || store.dirty.size > maxBatch;
+	const uids = all ? null : [...store.dirty];
+	if (!all && uids.length === 0) {
+		return;
+	}
+	store.stale = false;
+	store.dirty.clear();
+	try {
+		const answer = await get(all ? '/pods' : '/pods?pod=' + uids.map(encodeURIComponent).join(','));
+		store.applyPods(answer.pods, uids, now());
+	} catch {
+		// The verdict says why: the figures fail too.
+		store.stale = true;
+	}
+	changed = true;
+}
+
+follow({
+	onEvent(event) {
+		store.addEvent(event);
+		if (!event.replayed) {
+			feed.add();
+		}
+		changed = true;
+	},
+	onState(state) {
+		const element = document.getElementById('connection');
+		element.dataset.state = state;
+		set(element, state === 'live' ? 'live' : 'connection lost; trying again');
+		store.setLive(state === 'live', now());
+	},
+});
+
+let lastFrame = 0;
+let lastOrder = 0;
+let lastLanes = 0;
+let scrolled = 0;
+
+// frame updates what is due on the screen. The browser calls it only while the page is
+// visible.
+function frame(time) {
+	requestAnimationFrame(frame);
+	if (time - lastFrame < framePeriod) {
+		return;
+	}
+	lastFrame = time;
+	if (changed && time - lastOrder >= orderPeriod) {
+		changed = false;
+		lastOrder = time;
+		pods.update();
+		details.draw(store, now());
+	}
+	feed.draw();
+	if (time - lastLanes >= lanesPeriod || scrolled !== pods.scrollTop) {
+		lastLanes = time;
+		scrolled = pods.scrollTop;
+		lanes.draw(store, pods, now());
+	}
+}
+
+const filter = document.getElementById('filter');
+filter.addEventListener('input', () => {
+	store.setFilter(filter.value);
+	pods.update();
+	if (!feed.paused) {
+		feed.rebuild();
+	}
+});
+document.getElementById('controls').addEventListener('submit', event => event.preventDefault());
+document.getElementById('span').addEventListener('change', event => {
+	lanes.span = Number(event.target.value);
+});
+
+document.addEventListener('keydown', event => {
+	const typing = event.target === filter;
+	if (event.key === 'Escape') {
+		if (typing && filter.value) {
+			filter.value = '';
+			filter.dispatchEvent(new Event('input'));
+		} else if (details.isOpen) {
+			details.close();
+		}
+		document.getElementById('grid').focus();
+	} else if (typing && (event.key === 'ArrowDown' || event.key === 'Enter')) {
+		document.getElementById('grid').focus();
+	} else if (typing || event.ctrlKey || event.metaKey || event.altKey) {
+		return;
+	} else if (event.key === '/') {
+		event.preventDefault();
+		filter.focus();
+	} else if (event.key === 'p' || event.key === 'P') {
+		feed.toggle();
+	}
+});
+
+requestAnimationFrame(frame);
+repeat(figuresPeriod, fetchFigures);
+repeat(podsPeriod, fetchPods);

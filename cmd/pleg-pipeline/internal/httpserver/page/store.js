@@ -1,0 +1,217 @@
+// What the page knows. It never touches the document.
+
+import { containerText, eventText, kind } from './text.js';
+
+const maxFeed = 200; // events in the feed
+const maxMarks = 120; // marks of one pod
+const keepMarks = 600e3; // ms: the longest timeline
+const keepGone = 30e3; // ms for which a pod that is gone stays visible
+
+// trouble ranks what is wrong with a pod, the worst first.
+const trouble = { hung: 0, quarantined: 1, failed: 2, unknown: 3, notready: 4, degraded: 5, ready: 6, gone: 7 };
+
+const orders = {
+	trouble: (a, b) => trouble[a.state] - trouble[b.state],
+	namespace: (a, b) => compare(a.namespace, b.namespace),
+	name: (a, b) => compare(a.name, b.name),
+	state: (a, b) => trouble[a.state] - trouble[b.state],
+	running: (a, b) => a.running / a.total - b.running / b.total || a.total - b.total,
+	restarts: (a, b) => b.restarts - a.restarts,
+	last: (a, b) => b.lastAt - a.lastAt,
+};
+
+const maxTexts = 5000;
+const texts = new Map();
+
+// intern returns the same string for the same text, so that marks share it.
+function intern(text) {
+	if (!texts.has(text)) {
+		if (texts.size >= maxTexts) {
+			texts.clear();
+		}
+		texts.set(text, text);
+	}
+	return texts.get(text);
+}
+
+function compare(a, b) {
+	return a < b ? -1 : a > b ? 1 : 0;
+}
+
+export class Store {
+	pods = new Map(); // by UID
+	feed = []; // events, oldest first
+	gaps = []; // times of a Gap
+	outages = []; // [start, end] of lost connections; end is Infinity while it lasts
+	dirty = new Set(); // UIDs of pods to fetch
+	stale = true; // all pods must be fetched
+	events = 0; // live events so far
+	sort = { key: 'trouble', reverse: false };
+	words = [];
+
+	// addEvent adds an event of the stream.
+	addEvent(event) {
+		const at = Date.parse(event.observedAt);
+		switch (event.type) {
+		case 'Synced':
+			this.stale = true;
+			return;
+		case 'Gap':
+			this.gaps.push(at > 0 ? at : Date.now());
+			this.gaps.splice(0, this.gaps.length - 20);
+			this.pods.clear();
+			this.addToFeed(event);
+			return;
+		}
+		const pod = this.pod(event.podUID);
+		pod.name ||= event.podName ?? '';
+		pod.namespace ||= event.podNamespace ?? '';
+		if (!event.sandbox || !pod.last || pod.last.sandbox) { // a container says more
+			pod.last = event;
+			pod.lastAt = at;
+		}
+		// A mark keeps no event, so that thousands of them need little memory.
+		pod.marks.push({ at, kind: kind(event), sandbox: event.sandbox, container: intern(containerText(event)), text: intern(eventText(event)) });
+		if (pod.marks.length > maxMarks) {
+			pod.marks.shift();
+		}
+		this.dirty.add(event.podUID);
+		if (!event.replayed) {
+			this.events++;
+			this.addToFeed(event);
+		}
+	}
+
+	addToFeed(event) {
+		this.feed.push(event);
+		if (this.feed.length > maxFeed) {
+			this.feed.shift();
+		}
+	}
+
+	// pod returns a known pod or adds one.
+	pod(uid) {
+		let pod = this.pods.get(uid);
+		if (!pod) {
+			pod = { uid, name: '', namespace: '', state: 'unknown', running: 0, total: 0, restarts: 0, last: null, lastAt: 0, marks: [], view: null, goneAt: 0, note: '' };
+			this.pods.set(uid, pod);
+		}
+		return pod;
+	}
+
+	// applyPods takes the pods that the server has of those asked for; uids is null if
+	// that was all of them. The others are gone.
+	applyPods(views, uids, now) {
+		const answered = new Set();
+		for (const view of views) {
+			answered.add(view.uid);
+			const pod = this.pod(view.uid);
+			pod.name = view.name || pod.name;
+			pod.namespace = view.namespace || pod.namespace;
+			Object.assign(pod, { running: view.running, total: view.total, restarts: view.restarts, goneAt: 0, view });
+			judge(pod);
+		}
+		for (const uid of uids ?? this.pods.keys()) {
+			const pod = this.pods.get(uid);
+			if (pod && !answered.has(uid)) {
+				pod.goneAt ||= now;
+				judge(pod);
+			}
+		}
+	}
+
+	// applyFigures marks the pods that wait too long for their inspection.
+	applyFigures(figures) {
+		for (const pod of this.pods.values()) {
+			if (pod.note) {
+				pod.note = '';
+				judge(pod);
+			}
+		}
+		const at = Date.parse(figures.at);
+		const mark = (uid, note) => {
+			if (this.pods.has(uid)) {
+				const pod = this.pods.get(uid);
+				pod.note = note;
+				judge(pod);
+				this.dirty.add(uid);
+			}
+		};
+		for (const w of figures.waiting) {
+			if (at - Date.parse(w.since) > 2000) {
+				mark(w.uid, 'hung');
+			}
+		}
+		for (const q of figures.quarantined) {
+			mark(q.uid, 'quarantined');
+		}
+	}
+
+	// expire drops what is too old.
+	expire(now) {
+		for (const [uid, pod] of this.pods) {
+			while (pod.marks.length > 0 && now - pod.marks[0].at > keepMarks) {
+				pod.marks.shift();
+			}
+			if (pod.goneAt && now - pod.goneAt > keepGone) {
+				this.pods.delete(uid);
+			}
+		}
+		this.outages = this.outages.filter(([, end]) => now - end < keepMarks);
+	}
+
+	setLive(live, now) {
+		const last = this.outages.at(-1);
+		if (live && last?.[1] === Infinity) {
+			last[1] = now;
+		} else if (!live && last?.[1] !== Infinity) {
+			this.outages.push([now, Infinity]);
+		}
+	}
+
+	// visible returns the pods that match the filter, in the chosen order.
+	visible() {
+		const order = orders[this.sort.key];
+		const sign = this.sort.reverse ? -1 : 1;
+		return [...this.pods.values()].filter(pod => this.wants(pod)).sort((a, b) =>
+			sign * order(a, b) || compare(a.namespace, b.namespace) || compare(a.name, b.name) || compare(a.uid, b.uid));
+	}
+
+	setFilter(text) {
+		this.words = text.toLowerCase().split(/\s+/).filter(Boolean);
+	}
+
+	// wants reports whether a pod has all words of the filter.
+	wants(pod) {
+		if (this.words.length === 0) {
+			return true;
+		}
+		const text = [pod.namespace + '/' + pod.name, pod.uid, pod.state, ...(pod.view?.containers ?? []).flatMap(c => [c.name, c.image ?? ''])].join(' ').toLowerCase();
+		return this.words.every(word => text.includes(word));
+	}
+
+	// wantsEvent reports whether an event has all words, or is of a pod that has them.
+	wantsEvent(event) {
+		const pod = this.pods.get(event.podUID);
+		if (this.words.length === 0 || !event.podUID || (pod && this.wants(pod))) {
+			return true;
+		}
+		const text = `${event.podNamespace}/${event.podName} ${event.podUID} ${event.containerName} ${eventText(event)}`.toLowerCase();
+		return this.words.every(word => text.includes(word));
+	}
+}
+
+// judge sets the state of a pod to the worst that is known of it.
+function judge(pod) {
+	if (pod.goneAt) {
+		pod.state = 'gone';
+	} else if (pod.note) {
+		pod.state = pod.note;
+	} else if (pod.view?.error) {
+		pod.state = 'failed';
+	} else if (pod.view?.state === 'ready' && pod.running < pod.total) {
+		pod.state = 'degraded';
+	} else {
+		pod.state = pod.view?.state ?? 'unknown';
+	}
+}

@@ -1,0 +1,41 @@
+// The event stream: it resumes after the last event, however the connection ends.
+
+const types = ['ContainerStarted', 'ContainerDied', 'ContainerRemoved', 'PodSync', 'Synced', 'Gap'];
+const minRetry = 1000;
+const maxRetry = 10000;
+
+// follow calls onEvent for each event, and onState with "live" or with "lost" and why.
+export function follow({ onEvent, onState }) {
+	let last = ''; // the position of the last event after which the stream can resume
+	let retry = minRetry;
+
+	function open() {
+		const query = new URLSearchParams({ name: 'page' });
+		if (last) {
+			query.set('since', last);
+		} else {
+			query.set('replay', 'true');
+		}
+		const source = new EventSource('/events?' + query);
+		source.onopen = () => {
+			retry = minRetry;
+			onState('live');
+		};
+		source.onerror = () => {
+			onState('lost');
+			// The browser reconnects after a broken connection, but not after an
+			// answer such as 503.
+			if (source.readyState === EventSource.CLOSED) {
+				setTimeout(open, retry);
+				retry = Math.min(2 * retry, maxRetry);
+			}
+		};
+		for (const type of types) {
+			source.addEventListener(type, message => {
+				last = message.lastEventId || last;
+				onEvent(JSON.parse(message.data));
+			});
+		}
+	}
+	open();
+}

@@ -1,0 +1,134 @@
+package httpserver_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/figures"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+)
+
+// pageURLs returns the paths of the page and its files.
+func pageURLs(t *testing.T) []string {
+	t.Helper()
+	urls := []string{"/"}
+	files, err := fs.Glob(os.DirFS("page"), "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		if name != "index.html" {
+			urls = append(urls, "/page/"+name)
+		}
+	}
+	return urls
+}
+
+func get(t *testing.T, h http.Handler, url string, header ...string) *http.Response {
+	t.Helper()
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	for i := 0; i < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+	}
+	answer := httptest.NewRecorder()
+	h.ServeHTTP(answer, request)
+	return answer.Result()
+}
+
+func TestPageIsServed(t *testing.T) {
+	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
+	h := httpserver.Handler(options(pipe))
+	for _, url := range pageURLs(t) {
+		answer := get(t, h, url)
+		policy := answer.Header.Get("Content-Security-Policy")
+		if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") == "" || answer.Header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s = %d %v", url, answer.StatusCode, answer.Header)
+		}
+		if !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") || strings.Contains(policy, "*") {
+			t.Errorf("%s has the policy %q, want a strict one", url, policy)
+		}
+		if again := get(t, h, url, "If-None-Match", answer.Header.Get("ETag")); again.StatusCode != http.StatusNotModified || body(t, again) != "" {
+			t.Errorf("%s again = %d, want 304", url, again.StatusCode)
+		}
+	}
+	for _, url := range []string{"/page/", "/page", "/page/index.html", "/page/nothing.js", "/page/../httpserver.go", "/index.html"} {
+		if answer := get(t, h, url); answer.StatusCode == http.StatusOK {
+			t.Errorf("%s is served", url)
+		}
+	}
+}
+
+// TestPageNamesNoOtherHost looks for addresses in the files of the page.
+func TestPageNamesNoOtherHost(t *testing.T) {
+	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
+	h := httpserver.Handler(options(pipe))
+	for _, url := range pageURLs(t) {
+		text := strings.ReplaceAll(body(t, get(t, h, url)), `"http://www.w3.org/2000/svg"`, "")
+		if found := regexp.MustCompile(`(?i)https?:|wss?:|["'(]//|innerHTML|\beval\(|\bimport\(`).FindString(text); found != "" {
+			t.Errorf("%s has %q", url, found)
+		}
+	}
+}
+
+// TestPageIsClosedWithThePods checks the page with the access rules of /pods.
+func TestPageIsClosedWithThePods(t *testing.T) {
+	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
+	o := options(pipe)
+	o.HidePods = func(*http.Request) error { return errors.New("not to you") }
+	h := httpserver.Handler(o)
+	for _, url := range append(pageURLs(t), "/stages") {
+		if code, text := ask(t, h, "GET", url); code != http.StatusForbidden || text != "not to you\n" {
+			t.Errorf("%s = %d %q, want 403 and why", url, code, text)
+		}
+	}
+}
+
+func stagesOf(t *testing.T, h http.Handler) figures.Figures {
+	t.Helper()
+	code, text := ask(t, h, "GET", "/stages")
+	var got figures.Figures
+	if err := json.Unmarshal([]byte(text), &got); code != http.StatusOK || err != nil {
+		t.Fatalf("/stages = %d %q: %v", code, text, err)
+	}
+	return got
+}
+
+// TestStagesNameHungPods makes the inspection of one pod hang until it is quarantined.
+func TestStagesNameHungPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runtime := plegtest.New()
+		runtime.Set("shop/cart", "c=running /s=running")
+		pipe, _ := newPipe(t, runtime, pipeline.Options{InspectTimeout: 10 * time.Second})
+		h := httpserver.Handler(options(pipe))
+		time.Sleep(1500 * time.Millisecond)
+		got := stagesOf(t, h)
+		if got.Epoch != pipe.Epoch() || !got.Healthy || len(got.Waiting) != 0 || len(got.Quarantined) != 0 {
+			t.Errorf("/stages = %+v, want a healthy pipeline", got)
+		}
+		runtime.SetInspectFault(plegtest.Delay(time.Hour))
+		runtime.Set("shop/cart", "c=exited /s=running")
+		time.Sleep(5 * time.Second)
+		got = stagesOf(t, h)
+		if len(got.Waiting) != 1 || got.Waiting[0].Namespace != "shop" || time.Since(got.Waiting[0].Since) < 3*time.Second {
+			t.Errorf("waiting = %+v, want the pod", got.Waiting)
+		}
+		time.Sleep(20 * time.Second)
+		got = stagesOf(t, h)
+		if len(got.Quarantined) != 1 || got.Quarantined[0].Namespace != "shop" || got.Quarantined[0].Hung == 0 || got.Quarantined[0].Error == "" {
+			t.Errorf("quarantined = %+v, want the pod", got.Quarantined)
+		}
+		runtime.SetInspectFault(nil)
+		time.Sleep(time.Minute)
+	})
+}

@@ -1,0 +1,156 @@
+package browser_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+)
+
+// exit ends the container of a pod and returns a condition that is true once the feed
+// shows it exactly once.
+func (n *node) exit(pod simruntime.Pod, code int32) (shown string) {
+	n.Helper()
+	if err := n.runtime.ExitContainer(pod.Containers[0].ID, code, ""); err != nil {
+		n.Fatal(err)
+	}
+	return feedHas(fmt.Sprintf("died %d", code))
+}
+
+func feedHas(what string) string {
+	return fmt.Sprintf(`[...document.querySelectorAll("#events li b")].filter(b => b.textContent === %q).length === 1`, what)
+}
+
+// TestEventAppears measures how long it takes until an event is in the page.
+func TestEventAppears(t *testing.T) {
+	n := newNode(t, 15)
+	var took []time.Duration
+	for i, pod := range n.runtime.Pods() {
+		began := time.Now()
+		n.wait(n.exit(pod, int32(20+i)))
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	t.Logf("an event is in the page after %v (median of %d; the last one after %v)", took[len(took)/2], len(took), took[len(took)-1])
+	if median := took[len(took)/2]; median > time.Second {
+		t.Errorf("the median is %v, want at most 1s", median)
+	}
+	n.wait(`[...document.querySelectorAll("#rows .state")].filter(e => e.checkVisibility() && e.textContent === "degraded").length === 15`)
+}
+
+// TestNamesAreInert shows names that are HTML, scripts, or change the direction of text.
+func TestNamesAreInert(t *testing.T) {
+	n := newClosedNode(t, 1)
+	hostile := `<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>`
+	pod, err := n.runtime.AddPod(simruntime.PodSpec{
+		Namespace: "\u202eshop", Name: hostile + "\u2066\u200b\x1b[31m\nnext",
+		Containers: []simruntime.ContainerSpec{{Name: `"><svg onload=window.hacked=1>` + strings.Repeat("long", 5000), Image: "javascript:window.hacked=1"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.open(n.daemon.Address)
+	n.wait(`document.getElementById("count").textContent === "2"`)
+	if err := n.runtime.ExitContainer(pod.Containers[0].ID, 3, `<b onclick="window.hacked=1">`+"\u202e"); err != nil {
+		t.Fatal(err)
+	}
+	n.wait(`document.querySelector("#events li[data-uid]")`)
+	n.slash()
+	n.press("img")
+	n.wait(`document.querySelector("#rows [role=row]:not([hidden]) .name")?.textContent.includes("onerror")`)
+	n.press(kb.Enter)
+	n.press(kb.ArrowDown)
+	n.press(kb.Enter)
+	n.wait(`!document.getElementById("details").hidden`)
+	n.wait(`document.querySelector("#details table")?.textContent.includes("<b onclick")`)
+	if eval[bool](n, `"hacked" in window || document.querySelectorAll("img, svg, body script, b[onclick]").length > 0`) {
+		t.Error("a name has become HTML")
+	}
+	all := eval[string](n, `document.documentElement.outerHTML`)
+	for _, r := range []string{"\u202e", "\u2066", "\u200b", "\x1b"} {
+		if strings.Contains(all, r) {
+			t.Errorf("the page has the character %U", []rune(r)[0])
+		}
+	}
+	if !strings.Contains(all, "‹U+202E›shop") {
+		t.Error("the page does not show the character U+202E by its number")
+	}
+	if len(all) > 60000 {
+		t.Errorf("the page has %d characters: a long name is not shortened", len(all))
+	}
+}
+
+// TestKeyboard does with keys what a mouse can do.
+func TestKeyboard(t *testing.T) {
+	n := newNode(t, 30)
+	pods := n.runtime.Pods()
+	n.slash()
+	n.press(pods[7].Name)
+	n.wait(`document.getElementById("count").textContent === "1 of 30"`)
+	n.press(kb.ArrowDown) // from the filter into the table
+	n.press(kb.ArrowDown)
+	n.press(kb.Enter)
+	n.wait(fmt.Sprintf(`document.querySelector("#details strong")?.textContent === %q`, pods[7].Namespace+"/"+pods[7].Name))
+	n.wait(`document.activeElement.id === "details"`)
+	n.press(kb.Escape)
+	n.wait(`document.getElementById("details").hidden && document.activeElement.id === "grid"`)
+	n.slash()
+	n.press(kb.Escape)
+	n.wait(`document.getElementById("count").textContent === "30"`)
+	n.press(kb.End)
+	n.wait(`document.getElementById(document.getElementById("grid").getAttribute("aria-activedescendant"))?.ariaRowIndex === "31"`)
+	n.press(kb.Home)
+	n.wait(`document.getElementById(document.getElementById("grid").getAttribute("aria-activedescendant"))?.ariaRowIndex === "2"`)
+
+	n.press("p")
+	n.exit(pods[1], 41)
+	n.wait(`document.getElementById("unseen").textContent === "paused, 1 new"`)
+	if shown := n.texts("#events li b"); slices.Contains(shown, "died 41") {
+		t.Errorf("the paused feed shows %q", shown)
+	}
+	n.press("p")
+	n.wait(feedHas("died 41"))
+}
+
+// TestSort sorts by restarts, in both directions, and back.
+func TestSort(t *testing.T) {
+	n := newNode(t, 5)
+	pod := n.runtime.Pods()[3]
+	if _, err := n.runtime.RestartContainer(pod.Containers[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	// The rows are positioned: their order in the document says nothing.
+	at := func(row string) string {
+		return fmt.Sprintf(`document.querySelector("#rows [aria-rowindex='%s']:not([hidden])")?.dataset.uid === %q`, row, pod.UID)
+	}
+	n.wait(fmt.Sprintf(`document.querySelector("#rows [data-uid='%s'] .restarts")?.textContent === "1"`, pod.UID))
+	click := `document.querySelector("[data-sort=restarts]").click()`
+	eval[any](n, click)
+	n.wait(at("2"))
+	eval[any](n, click)
+	n.wait(at("6"))
+	n.wait(`document.querySelector("[data-sort=restarts]").parentElement.ariaSort === "descending"`)
+}
+
+// TestHungPodIsNamed makes the inspection of one pod hang.
+func TestHungPodIsNamed(t *testing.T) {
+	n := newNode(t, 20, "--events", "off") // an event of a whole pod needs no inspection
+	pod := n.runtime.Pods()[11]
+	if _, err := n.runtime.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: pod.UID, Hang: true}); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if _, err := n.runtime.RestartContainer(pod.Containers[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	n.wait(fmt.Sprintf(`document.getElementById("verdict").textContent.startsWith(%q)`, pod.Namespace+"/"+pod.Name))
+	t.Logf("the page names the pod after %v", time.Since(began).Round(100*time.Millisecond))
+	n.wait(fmt.Sprintf(`document.querySelector("#rows [aria-rowindex='2']").dataset.uid === %q`, pod.UID))
+	n.runtime.ClearAll()
+	n.wait(`document.getElementById("verdict").textContent === "healthy"`)
+}
