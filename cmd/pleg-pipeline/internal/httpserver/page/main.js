@@ -122,6 +122,7 @@ function frame(time) {
 	if (changed && time - lastOrder >= orderPeriod) {
 		changed = false;
 		lastOrder = time;
+		lastLanes = -Infinity; // the lanes follow the rows
 		pods.update();
 		details.draw(store, now());
 	}
