@@ -16,9 +16,14 @@ const (
 	DefaultMaxConnections  = 256
 	DefaultMaxStreams      = 64
 	DefaultMaxWatchers     = 128
+	DefaultMaxCalls        = 2048
+	DefaultMaxLists        = 16
+	DefaultMaxStatusCalls  = 512
 	DefaultMaxRequestBytes = 64 << 10
 	DefaultBuffer          = 1000
 	DefaultMaxBuffer       = 4096
+	DefaultMaxBuffers      = 128 * DefaultBuffer
+	DefaultAnswerTimeout   = 30 * time.Second
 	DefaultKeepalive       = 30 * time.Second
 	DefaultGrace           = time.Second
 )
@@ -34,6 +39,17 @@ type Options struct {
 	// MaxWatchers is the greatest number of Watch calls on all connections at the
 	// same time. If zero, [DefaultMaxWatchers].
 	MaxWatchers int
+	// MaxCalls is the greatest number of calls of all methods on all connections at
+	// the same time; MaxLists that of ListPods, and MaxStatusCalls that of
+	// GetPodStatus, which waits for an answer if newer_than is set. If zero,
+	// [DefaultMaxCalls], [DefaultMaxLists] and [DefaultMaxStatusCalls].
+	MaxCalls       int
+	MaxLists       int
+	MaxStatusCalls int
+	// AnswerTimeout is the time in which a client must send the request of a call
+	// and, except for Watch, health Watch and GetPodStatus, read the answer.
+	// Otherwise its connection is closed. If zero, [DefaultAnswerTimeout].
+	AnswerTimeout time.Duration
 	// MaxRequestBytes is the greatest size of a request. If zero,
 	// [DefaultMaxRequestBytes].
 	MaxRequestBytes int
@@ -43,6 +59,9 @@ type Options struct {
 	// is smaller) and [DefaultMaxBuffer].
 	Buffer    int
 	MaxBuffer int
+	// MaxBuffers is the greatest sum of the buffers of all watchers. If zero,
+	// [DefaultMaxBuffers], or MaxWatchers times Buffer if that is greater.
+	MaxBuffers int
 	// Keepalive is the time without data after which the server pings a client,
 	// and also the time in which the client must answer. If zero,
 	// [DefaultKeepalive].
@@ -65,9 +84,14 @@ func (o *Options) complete() error {
 		option.Default("MaxConnections", &o.MaxConnections, DefaultMaxConnections),
 		option.Default("MaxStreams", &o.MaxStreams, DefaultMaxStreams),
 		option.Default("MaxWatchers", &o.MaxWatchers, DefaultMaxWatchers),
+		option.Default("MaxCalls", &o.MaxCalls, max(DefaultMaxCalls, o.MaxWatchers)),
+		option.Default("MaxLists", &o.MaxLists, DefaultMaxLists),
+		option.Default("MaxStatusCalls", &o.MaxStatusCalls, DefaultMaxStatusCalls),
+		option.Default("AnswerTimeout", &o.AnswerTimeout, DefaultAnswerTimeout),
 		option.Default("MaxRequestBytes", &o.MaxRequestBytes, DefaultMaxRequestBytes),
 		option.Default("Buffer", &o.Buffer, defaultBuffer),
 		option.Default("MaxBuffer", &o.MaxBuffer, max(DefaultMaxBuffer, o.Buffer)),
+		option.Default("MaxBuffers", &o.MaxBuffers, max(DefaultMaxBuffers, o.MaxWatchers*o.Buffer)),
 		option.Default("Keepalive", &o.Keepalive, DefaultKeepalive),
 		option.Default("Grace", &o.Grace, DefaultGrace),
 	); err != nil {
@@ -83,14 +107,15 @@ func (o *Options) complete() error {
 }
 
 type metrics struct {
-	connections, watchers               prometheus.Gauge
-	refusedConnections, refusedWatchers prometheus.Counter
+	connections, watchers prometheus.Gauge
+
+	refusedConnections, refusedWatchers, refusedCalls prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "pleg_server_refused_total",
-		Help: "Connections and watchers refused because there were too many.",
+		Help: "Connections, watchers and other calls refused because there were too many.",
 	}, []string{"what"})
 	m := &metrics{
 		connections: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -101,6 +126,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		}),
 		refusedConnections: refused.WithLabelValues("connection"),
 		refusedWatchers:    refused.WithLabelValues("watcher"),
+		refusedCalls:       refused.WithLabelValues("call"),
 	}
 	if reg == nil {
 		return m, nil

@@ -12,8 +12,10 @@
 //
 // # Bounds
 //
-// The server limits connections, calls per connection, watchers, their buffers and the
-// size of a request. Above a limit it returns RESOURCE_EXHAUSTED and names the limit.
+// The server limits connections, calls per connection, calls of each method, watchers,
+// their buffers and the size of a request. Above a limit it returns RESOURCE_EXHAUSTED
+// and names the limit. A client that does not read an answer loses its connection.
+//
 // Each watcher is a subscriber of the pipeline with its own goroutine: a client that
 // does not read, or is stopped, delays nobody. It stays connected as long as it answers
 // keepalive pings.
@@ -31,11 +33,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -67,7 +71,9 @@ type Server struct {
 	options  Options
 	log      *slog.Logger
 	metrics  *metrics
+	limits   *limits
 	watchers chan struct{} // holds one value per watcher
+	buffered atomic.Int64  // the sum of the watchers' buffers, in events
 }
 
 // New returns a server of p, which need not run yet. The error names the bad option, or
@@ -84,7 +90,7 @@ func New(p *pipeline.Pipeline, o Options) (*Server, error) {
 		return nil, fmt.Errorf("new server: %w", err)
 	}
 	return &Server{
-		pipe: p, options: o, metrics: m,
+		pipe: p, options: o, metrics: m, limits: newLimits(o, m),
 		log:      o.Logger.With("part", "server"),
 		watchers: make(chan struct{}, o.MaxWatchers),
 	}, nil
@@ -150,6 +156,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 // newGRPC returns a gRPC server whose calls end when closing does.
 func (s *Server) newGRPC(closing context.Context) *grpc.Server {
 	return grpc.NewServer(
+		grpc.Creds(plaintext{insecure.NewCredentials()}),
+		grpc.InTapHandle(s.limits.begin),
+		grpc.SharedWriteBuffer(true),
 		grpc.MaxRecvMsgSize(s.options.MaxRequestBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.MaxConcurrentStreams(uint32(s.options.MaxStreams)),
@@ -159,8 +168,8 @@ func (s *Server) newGRPC(closing context.Context) *grpc.Server {
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPing, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),
-		grpc.UnaryInterceptor(endUnary(closing)),
-		grpc.StreamInterceptor(endStream(closing)),
+		grpc.ChainUnaryInterceptor(noteUnary, endUnary(closing)),
+		grpc.ChainStreamInterceptor(noteStream, endStream(closing)),
 	)
 }
 

@@ -39,6 +39,11 @@ func (s *service) Watch(r *plegv1.WatchRequest, stream grpc.ServerStreamingServe
 	}
 	s.metrics.watchers.Inc()
 	defer s.metrics.watchers.Dec()
+	defer s.buffered.Add(-int64(options.Buffer))
+	if s.buffered.Add(int64(options.Buffer)) > int64(s.options.MaxBuffers) {
+		s.metrics.refusedWatchers.Inc()
+		return status.Errorf(codes.ResourceExhausted, "the buffers of all watchers are too large: this server keeps %d events", s.options.MaxBuffers)
+	}
 	sub, err := s.pipe.Subscribe(options)
 	switch {
 	case errors.Is(err, pipeline.ErrStopped):

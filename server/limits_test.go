@@ -1,0 +1,152 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/server"
+)
+
+// open begins calls of a method and sends no request.
+func (f *fixture) open(conn *grpc.ClientConn, method string, n int) {
+	f.Helper()
+	for range n {
+		if _, err := conn.NewStream(f.Context(), &grpc.StreamDesc{ServerStreams: true}, method); err != nil {
+			f.Fatal(err)
+		}
+	}
+	synctest.Wait()
+}
+
+func list(ctx context.Context, c plegv1.PLEGClient) error {
+	stream, err := c.ListPods(ctx, &plegv1.ListPodsRequest{})
+	for err == nil {
+		_, err = stream.Recv()
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// Each method has a limit on all connections together. Clients that do not send their
+// request, or do not read the answer, lose their connection; the others do not notice.
+func TestTooManyCalls(t *testing.T) {
+	for _, tt := range []struct {
+		method  string
+		options server.Options
+		call    func(*fixture) error
+		says    string
+	}{
+		{plegv1.PLEG_ListPods_FullMethodName, server.Options{MaxLists: 4}, func(f *fixture) error {
+			return list(f.Context(), f.client())
+		}, "too many calls of /pleg.v1.PLEG/ListPods: this server takes 4 at a time"},
+		{plegv1.PLEG_GetPodStatus_FullMethodName, server.Options{MaxStatusCalls: 4}, func(f *fixture) error {
+			_, err := f.client().GetPodStatus(f.Context(), &plegv1.GetPodStatusRequest{PodUid: "a"})
+			return err
+		}, "too many calls of /pleg.v1.PLEG/GetPodStatus: this server takes 4 at a time"},
+		{plegv1.PLEG_Watch_FullMethodName, server.Options{MaxCalls: 5, MaxWatchers: 5}, func(f *fixture) error {
+			return list(f.Context(), f.client())
+		}, "too many calls: this server takes 5 at a time"},
+		{healthv1.Health_Check_FullMethodName, server.Options{MaxCalls: 5, MaxWatchers: 5}, func(f *fixture) error {
+			_, err := healthv1.NewHealthClient(f.connect()).Check(f.Context(), &healthv1.HealthCheckRequest{})
+			return err
+		}, "too many calls: this server takes 5 at a time"},
+	} {
+		t.Run(tt.method, func(t *testing.T) {
+			inBubble(t, pipeline.Options{}, tt.options, func(t *testing.T, f *fixture) {
+				other := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
+				f.open(f.connect(), tt.method, 2)
+				f.open(f.connect(), tt.method, 2)
+				wantStatus(t, "one more", tt.call(f), codes.ResourceExhausted, tt.says)
+				time.Sleep(server.DefaultAnswerTimeout + time.Millisecond)
+				synctest.Wait()
+				if err := tt.call(f); err != nil {
+					t.Errorf("after %v: %v", server.DefaultAnswerTimeout, err)
+				}
+				f.Runtime.Set("a", "c=running")
+				if m, err := other.Recv(); err != nil || m.GetEvent().GetContainerId() != "c" {
+					t.Errorf("another client got %v, %v", m, err)
+				}
+			})
+		})
+	}
+}
+
+// A client that does not read the list of pods loses its connection.
+func TestUnreadList(t *testing.T) {
+	inBubble(t, pipeline.Options{}, server.Options{MaxLists: 1}, func(t *testing.T, f *fixture) {
+		for _, uid := range strings.Split("abcdefghij", "") {
+			pod := plegtest.Pod("", "c=running")
+			pod.UID, pod.Name = pipeline.PodUID(uid), strings.Repeat("n", 40_000)
+			f.Runtime.SetPod(pod)
+		}
+		time.Sleep(2 * time.Second)
+		stream, err := f.client().ListPods(t.Context(), &plegv1.ListPodsRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		wantStatus(t, "another list", list(t.Context(), f.client()), codes.ResourceExhausted, "takes 1 at a time")
+		time.Sleep(server.DefaultAnswerTimeout)
+		if err := list(t.Context(), f.client()); err != nil {
+			t.Errorf("another list: %v", err)
+		}
+		for err == nil {
+			_, err = stream.Recv()
+		}
+		wantStatus(t, "the unread list", err, codes.Unavailable, "")
+	})
+}
+
+// Calls that wait by their nature keep their connection.
+func TestWaitingCallsAreNotCut(t *testing.T) {
+	inBubble(t, pipeline.Options{}, server.Options{}, func(t *testing.T, f *fixture) {
+		conn := f.connect()
+		watch := f.mustWatch(t.Context(), plegv1.NewPLEGClient(conn), &plegv1.WatchRequest{})
+		if _, err := healthv1.NewHealthClient(conn).Watch(t.Context(), &healthv1.HealthCheckRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan error)
+		go func() {
+			newer := timestamppb.New(time.Now().Add(time.Hour))
+			_, err := plegv1.NewPLEGClient(conn).GetPodStatus(t.Context(), &plegv1.GetPodStatusRequest{PodUid: "a", NewerThan: newer})
+			got <- err
+		}()
+		if err := <-got; err != nil {
+			t.Errorf("an hour later: %v", err)
+		}
+		f.Runtime.Set("a", "c=running")
+		if m, err := watch.Recv(); err != nil || m.GetEvent().GetContainerId() != "c" {
+			t.Errorf("the watcher got %v, %v", m, err)
+		}
+	})
+}
+
+// The buffers of all watchers together are limited.
+func TestTooLargeBuffers(t *testing.T) {
+	inBubble(t, pipeline.Options{}, server.Options{MaxWatchers: 5, Buffer: 10, MaxBuffer: 100, MaxBuffers: 150}, func(t *testing.T, f *fixture) {
+		c := f.client()
+		ctx, cancel := context.WithCancel(t.Context())
+		f.mustWatch(ctx, c, &plegv1.WatchRequest{Buffer: 100})
+		_, err := f.watch(t.Context(), c, &plegv1.WatchRequest{Buffer: 51})
+		wantStatus(t, "51 more", err, codes.ResourceExhausted, "this server keeps 150 events")
+		f.mustWatch(t.Context(), c, &plegv1.WatchRequest{Buffer: 50})
+		cancel()
+		synctest.Wait()
+		f.mustWatch(t.Context(), c, &plegv1.WatchRequest{Buffer: 100})
+	})
+}
