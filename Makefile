@@ -91,6 +91,26 @@ e2e: ## test with real containerd and runc; installs missing tools (as root)
 	tests/e2e/setup.sh
 	$(GO) test -C tests/e2e -race -count=1 -p 1 -timeout 30m -skip '^TestFaultMatrix$$' ./...
 
+# These tests start containerd 1.6 themselves, and CRI-O may lose the start of a
+# container that ends at once.
+E2E_CRIO_SKIP := ^(TestFaultMatrix|TestRuntimeWithoutEvents|TestNetworkEvents|TestEventsReportShortContainers)$$
+# Tests of polling, for CRI-O with its default settings.
+E2E_POLLING := ^(TestStorm|TestFaultsInShort|TestRestartOfContainerd|TestFrozenContainerd|TestLifeOfPod|TestFiftyPodsChangeAtOnce)$$
+
+.PHONY: e2e-crio
+e2e-crio: ## test with a real CRI-O, events on and off; builds it (as root)
+	tests/e2e/setup.sh cri-o
+	PLEG_E2E_RUNTIME=cri-o $(GO) test -C tests/e2e -race -count=1 -p 1 -timeout 30m -skip '$(E2E_CRIO_SKIP)' ./...
+	PLEG_E2E_RUNTIME=cri-o-without-events $(GO) test -C tests/e2e -race -count=1 -timeout 20m -run '$(E2E_POLLING)' .
+
+.PHONY: e2e-runtimes
+e2e-runtimes: ## run the storm on each version of containerd and on CRI-O (as root)
+	tests/e2e/setup.sh cri-o
+	@set -e; for runtime in containerd containerd-1.7 containerd-1.6 cri-o cri-o-without-events; do \
+		echo "storm on $$runtime"; \
+		PLEG_E2E_RUNTIME=$$runtime $(GO) test -C tests/e2e -race -count=1 -timeout 20m -v -run '^TestStorm$$' .; \
+	done
+
 # Which rows of the matrix to run: make e2e-faults FAULTS=shim
 FAULTS ?= .
 

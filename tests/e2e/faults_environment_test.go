@@ -21,9 +21,9 @@ import (
 
 // shimFaults break what containerd depends on.
 var shimFaults = []fault{
-	{name: "a shim stopped", pods: 4, run: stoppedShim},
-	{name: "a shim killed", short: true, pods: 4, run: killedShim},
-	{name: "a network plugin hangs in teardown", pods: 4, run: hungTeardown},
+	{name: "a shim stopped", shims: true, pods: 4, run: stoppedShim},
+	{name: "a shim killed", shims: true, short: true, pods: 4, run: killedShim},
+	{name: "a network plugin hangs in teardown", shims: true, pods: 4, run: hungTeardown},
 	{name: "the disk of containerd full", pods: 4, lab: lab.Options{DiskSize: 32 << 20}, run: fullDisk},
 }
 

@@ -27,6 +27,8 @@ type fault struct {
 	name string
 	// short rows are also part of "make e2e".
 	short bool
+	// shims: the row needs a runtime with shims.
+	shims bool
 	lab   lab.Options
 	// pods is the number of pods before the fault.
 	pods int
@@ -75,7 +77,11 @@ func TestFaultsInShort(t *testing.T) {
 	runFaults(t, slices.DeleteFunc(allFaults(), func(row fault) bool { return !row.short }))
 }
 
-func allFaults() []fault { return slices.Concat(daemonFaults, shimFaults, loadFaults, agentFaults) }
+// allFaults returns the rows that the default runtime can run.
+func allFaults() []fault {
+	all := slices.Concat(daemonFaults, shimFaults, loadFaults, agentFaults)
+	return slices.DeleteFunc(all, func(row fault) bool { return row.shims && !lab.DefaultRuntime().Traits().Shims })
+}
 
 // runFaults runs several rows at the same time, because most of them wait most
 // of the time. Each has its own lab.

@@ -177,7 +177,7 @@ func TestRequestReinspectSendsPodSync(t *testing.T) {
 // Network events report that a pod has its address, or that it will not get one.
 // Only containerd 1.6 lists a pod whose network setup failed.
 func TestNetworkEvents(t *testing.T) {
-	ctx, f := newFixture(t, lab.Options{Debian: true})
+	ctx, f := newFixture(t, lab.Options{Runtime: lab.Containerd16})
 	l := f.lab
 	in := f.runPipeline(runOptions{})
 	sub, err := in.pipeline.Subscribe(pipeline.SubscribeOptions{

@@ -51,14 +51,16 @@ func livesOfContainers(ctx context.Context, f *fixture) {
 	f.step(ctx, l.RemoveContainer(ctx, oldest(pod)))
 }
 
-// livesOfSandboxes kills the sandbox of a pod under a running container, and
-// gives the pod its next sandbox.
+// livesOfSandboxes kills the sandbox of a pod under a running container, unless it
+// has no process, and gives the pod its next sandbox.
 func livesOfSandboxes(ctx context.Context, f *fixture) {
 	t, l, pod := f.t, f.lab, f.pods[0]
 	t.Helper()
 	side := f.runContainer(ctx, pod, lab.ContainerSpec{Name: "side", Program: lab.Pause()})
 	f.awaitAll(ctx)
-	f.step(ctx, l.KillSandbox(ctx, pod))
+	if l.Traits().SandboxProcess {
+		f.step(ctx, l.KillSandbox(ctx, pod))
+	}
 	f.step(ctx, l.StopContainer(ctx, side))
 	second, err := l.RunPod(ctx, lab.PodSpec{Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, Attempt: 1})
 	f.step(ctx, err)

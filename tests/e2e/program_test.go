@@ -208,7 +208,12 @@ func TestReplayOfRecording(t *testing.T) {
 		_, err = l.RunContainer(ctx, pod, lab.ContainerSpec{Name: "main", Attempt: 1, Program: lab.Pause()})
 		step(err)
 	}
-	step(l.KillSandbox(ctx, f.pods[0]))
+	if l.Traits().SandboxProcess {
+		step(l.KillSandbox(ctx, f.pods[0]))
+	} else {
+		step(l.StopPod(ctx, f.pods[0]))
+	}
+	must(t, awaitRecordedLists(ctx, file)) // the statuses follow the list
 	must(t, recorder.Process.Signal(syscall.SIGINT))
 	if err := recorder.Wait(); err != nil {
 		t.Fatalf("end of the recording: %v, %s", err, &stderr)

@@ -5,27 +5,23 @@ package lab
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 )
 
-const containerdModule = "github.com/containerd/containerd/v2"
-
 // binaries are the programs a lab runs.
 type binaries struct {
-	dir string // containerd, containerd-shim-runc-v2 and ctr
-	pod string // the program in the pod image
+	runtime string // the folder of the runtime and what belongs to it
+	own     string // the folder of podimage, which is in the pod image, and of pinns
 }
 
 // provide returns the programs of a lab. It builds or downloads those that are
-// not in the cache; other processes wait meanwhile.
-func provide(ctx context.Context, debian bool) (binaries, error) {
+// not in the cache; other processes that need the same wait meanwhile.
+func provide(ctx context.Context, e engine) (binaries, error) {
 	module, err := moduleDir(ctx)
 	if err != nil {
 		return binaries{}, err
@@ -34,24 +30,17 @@ func provide(ctx context.Context, debian bool) (binaries, error) {
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return binaries{}, fmt.Errorf("make binary cache: %w", err)
 	}
+	dir, err := e.programs(ctx, module, cache)
+	if err != nil {
+		return binaries{}, err
+	}
 	unlock, err := lockFile(filepath.Join(cache, "lock"), syscall.LOCK_EX)
 	if err != nil {
 		return binaries{}, err
 	}
 	defer unlock()
-
-	var b binaries
-	if debian {
-		b, err = provideDebian(ctx, cache)
-	} else {
-		b, err = providePinned(ctx, filepath.Join(module, "containerd"), cache)
-	}
-	if err != nil {
-		return binaries{}, err
-	}
-	b.pod = filepath.Join(cache, "pod")
-	_, err = run(ctx, module, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", b.pod, "./podimage")
-	return b, err
+	_, err = run(ctx, module, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", cache+"/", "./podimage", "./pinns")
+	return binaries{runtime: dir, own: cache}, err
 }
 
 // moduleDir returns the folder of the e2e module, from any package in it.
@@ -67,50 +56,45 @@ func moduleDir(ctx context.Context) (string, error) {
 	return dir, nil
 }
 
-// providePinned builds the version that the go.mod of module names.
-func providePinned(ctx context.Context, module, cache string) (binaries, error) {
-	version, err := run(ctx, module, nil, "go", "list", "-m", "-f", "{{.Version}}", containerdModule)
-	if err != nil {
-		return binaries{}, err
-	}
-	b := binaries{dir: filepath.Join(cache, "containerd-"+version)}
-	return b, fill(b.dir, func(tmp string) error {
-		flags := "-s -w -X " + containerdModule + "/version.Version=" + version
-		_, err := run(ctx, module, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-ldflags", flags, "-o", tmp+"/",
-			containerdModule+"/cmd/containerd", containerdModule+"/cmd/containerd-shim-runc-v2", containerdModule+"/cmd/ctr")
-		return err
-	})
+// pinned is a runtime whose version is in a go.mod.
+type pinned struct {
+	dir      string // has the go.mod
+	module   string
+	name     string
+	commands []string // folders in the module
+	version  string   // a variable that gets the version; empty if there is none
+	env      []string
+	tags     string
 }
 
-// provideDebian unpacks Debian's package without installing it.
-func provideDebian(ctx context.Context, cache string) (binaries, error) {
-	control, err := run(ctx, "", nil, "apt-cache", "show", "--no-all-versions", "containerd")
+// buildPinned builds the commands into a folder of the cache, unless it exists.
+func buildPinned(ctx context.Context, p pinned, cache string) (string, error) {
+	version, err := run(ctx, p.dir, nil, "go", "list", "-m", "-f", "{{.Version}}", p.module)
 	if err != nil {
-		return binaries{}, err
+		return "", err
 	}
-	found := regexp.MustCompile(`(?m)^Version: (\S+)`).FindStringSubmatch(control)
-	if found == nil {
-		return binaries{}, errors.New("find Debian's containerd: apt has no such package")
-	}
-	version := found[1]
-	root := filepath.Join(cache, "debian-"+version)
-	b := binaries{dir: filepath.Join(root, "usr", "bin")}
-	return b, fill(root, func(tmp string) error {
-		// apt drops its privileges to a user that may not write to this folder.
-		if _, err := run(ctx, tmp, nil, "apt-get", "-o", "APT::Sandbox::User=root", "download", "containerd="+version); err != nil {
-			return err
+	dir := filepath.Join(cache, p.name+"-"+version)
+	return dir, fill(dir, func(tmp string) error {
+		flags := "-s -w"
+		if p.version != "" {
+			flags += " -X " + p.version + "=" + version
 		}
-		packages, err := filepath.Glob(filepath.Join(tmp, "*.deb"))
-		if err != nil || len(packages) != 1 {
-			return fmt.Errorf("find the downloaded package: %d files: %w", len(packages), err)
+		args := []string{"build", "-trimpath", "-tags", p.tags, "-ldflags", flags, "-o", tmp + "/"}
+		for _, command := range p.commands {
+			args = append(args, p.module+"/"+command)
 		}
-		_, err = run(ctx, tmp, nil, "dpkg", "-x", packages[0], tmp)
+		_, err := run(ctx, p.dir, p.env, "go", args...)
 		return err
 	})
 }
 
 // fill makes dir with build unless it exists. A failed build leaves no dir.
 func fill(dir string, build func(tmp string) error) error {
+	unlock, err := lockFile(dir+".lock", syscall.LOCK_EX)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	if _, err := os.Stat(dir); err == nil {
 		return nil
 	}

@@ -32,11 +32,10 @@ type Container struct {
 	Name    string
 	Attempt uint32
 
-	code   int32 // the expected exit code and reason
-	reason string
+	want end
 }
 
-func (c *Container) expectEnd(code int32, reason string) { c.code, c.reason = code, reason }
+func (c *Container) expectEnd(e end) { c.want = e }
 
 func (c *Container) entry(step Step, began time.Time) Entry {
 	return Entry{
@@ -58,7 +57,7 @@ func (l *Lab) RunContainer(ctx context.Context, p *Pod, spec ContainerSpec) (*Co
 func (l *Lab) CreateContainer(ctx context.Context, p *Pod, spec ContainerSpec) (*Container, error) {
 	config := &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: spec.Name, Attempt: spec.Attempt},
-		Image:    &runtimeapi.ImageSpec{Image: imageName},
+		Image:    &runtimeapi.ImageSpec{Image: imageName, UserSpecifiedImage: imageName},
 		Args:     spec.Program.args,
 		Linux: &runtimeapi.LinuxContainerConfig{
 			Resources:       &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: spec.MemoryLimit},
@@ -84,7 +83,7 @@ func (l *Lab) CreateContainer(ctx context.Context, p *Pod, spec ContainerSpec) (
 	}
 	c := &Container{
 		Pod: p, ID: resp.GetContainerId(), Name: spec.Name, Attempt: spec.Attempt,
-		code: spec.Program.code, reason: spec.Program.reason,
+		want: spec.Program.end,
 	}
 	p.mu.Lock()
 	p.containers = append(p.containers, c)
@@ -151,9 +150,9 @@ func (l *Lab) KillProcess(ctx context.Context, c *Container) error {
 		return err
 	}
 	if l.daemon.alive() {
-		c.expectEnd(137, "Error")
+		c.expectEnd(end{137, "Error"})
 	} else {
-		c.expectEnd(255, "Unknown")
+		c.expectEnd(l.engine.unwatched())
 	}
 	return nil
 }
@@ -169,7 +168,7 @@ func (l *Lab) StopContainer(ctx context.Context, c *Container) error {
 	if l.history.Last(c.ID) != Started {
 		return nil
 	}
-	c.expectEnd(0, "Completed")
+	c.expectEnd(end{0, "Completed"})
 	return l.awaitDied(ctx, c, began)
 }
 
@@ -201,11 +200,10 @@ func (l *Lab) awaitDied(ctx context.Context, c *Container, began time.Time) erro
 		return err
 	}
 	e := c.entry(Died, began)
-	e.ExitCode, e.Reason = c.code, c.reason
+	e.ExitCode, e.Reason = c.want.code, c.want.reason
 	l.history.add(e)
-	if status.GetExitCode() != c.code || status.GetReason() != c.reason {
-		return fmt.Errorf("end of %s/%s: got %d %s, want %d %s", c.Pod.Name, c.Name,
-			status.GetExitCode(), status.GetReason(), c.code, c.reason)
+	if got := (end{status.GetExitCode(), status.GetReason()}); got != c.want {
+		return fmt.Errorf("end of %s/%s: got %d %s, want %d %s", c.Pod.Name, c.Name, got.code, got.reason, c.want.code, c.want.reason)
 	}
 	return nil
 }
@@ -229,8 +227,9 @@ func (l *Lab) killCgroup(ctx context.Context, id string) error {
 // cgroup v1 they may be in any hierarchy.
 func (l *Lab) pids(id string) []int {
 	var pids []int
-	for _, pattern := range []string{"/sys/fs/cgroup/*/" + l.place.name() + "/" + id, "/sys/fs/cgroup/" + l.place.name() + "/" + id} {
-		dirs, _ := filepath.Glob(pattern)
+	cgroup := filepath.Join(l.place.name(), l.engine.cgroup(id))
+	for _, root := range []string{"/sys/fs/cgroup/*", "/sys/fs/cgroup"} {
+		dirs, _ := filepath.Glob(filepath.Join(root, cgroup))
 		for _, dir := range dirs {
 			pids = append(pids, cgroupProcs(dir)...)
 		}
@@ -248,17 +247,16 @@ func (l *Lab) removeFromPod(c *Container) {
 // Program is what a container does, and how it ends by itself. On SIGTERM, which
 // [Lab.StopContainer] sends, it exits with code 0.
 type Program struct {
-	args   []string
-	code   int32
-	reason string
+	args []string
+	end  end
 }
 
 // Pause runs until it is stopped.
-func Pause() Program { return Program{args: []string{"pause"}, reason: "Completed"} }
+func Pause() Program { return Program{args: []string{"pause"}, end: end{0, "Completed"}} }
 
 // Exit runs until [Lab.Trigger], and then exits with this code.
 func Exit(code uint8) Program {
-	return Program{args: []string{"exit", strconv.Itoa(int(code))}, code: int32(code), reason: exitReason(code)}
+	return Program{args: []string{"exit", strconv.Itoa(int(code))}, end: end{int32(code), exitReason(code)}}
 }
 
 // ExitAfter exits with this code after a time. [Lab.AwaitDied] must be called, to
@@ -270,13 +268,13 @@ func ExitAfter(code uint8, after time.Duration) Program {
 }
 
 // Panic runs until [Lab.Trigger], and then panics, with exit code 2.
-func Panic() Program { return Program{args: []string{"panic"}, code: 2, reason: "Error"} }
+func Panic() Program { return Program{args: []string{"panic"}, end: end{2, "Error"}} }
 
 // EatMemory runs until [Lab.Trigger], and then until the kernel kills it. Its
 // container needs a memory limit.
-func EatMemory() Program { return Program{args: []string{"oom"}, code: 137, reason: "OOMKilled"} }
+func EatMemory() Program { return Program{args: []string{"oom"}, end: end{137, "OOMKilled"}} }
 
-// exitReason returns the reason that containerd reports.
+// exitReason returns the reason that every runtime reports.
 func exitReason(code uint8) string {
 	if code == 0 {
 		return "Completed"

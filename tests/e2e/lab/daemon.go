@@ -17,27 +17,28 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// daemon is a running containerd.
+// daemon is a running container runtime.
 type daemon struct {
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when the process has been waited for
 }
 
-// startDaemon starts containerd in its own session, so that Ctrl-C does not end it
+// startDaemon starts the runtime in its own session, so that Ctrl-C does not end it
 // before the lab has removed its pods.
-func startDaemon(b binaries, p place) (*daemon, error) {
+func startDaemon(e engine, b binaries, p place) (*daemon, error) {
 	log, err := os.OpenFile(p.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("open containerd log: %w", err)
+		return nil, fmt.Errorf("open runtime log: %w", err)
 	}
 	defer func() { _ = log.Close() }()
 
-	cmd := exec.Command(filepath.Join(b.dir, "containerd"), "--config", p.config())
-	cmd.Env = append(os.Environ(), "PATH="+b.dir+":"+os.Getenv("PATH"))
+	command, env := e.daemon(b, p)
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start containerd: %w", err)
+		return nil, fmt.Errorf("start %s: %w", command[0], err)
 	}
 	d := &daemon{cmd: cmd, exited: make(chan struct{})}
 	// This goroutine ends with the process; kill and terminate wait for it.
@@ -60,7 +61,7 @@ func (d *daemon) alive() bool {
 
 func (d *daemon) signal(sig os.Signal) error {
 	if err := d.cmd.Process.Signal(sig); err != nil {
-		return fmt.Errorf("signal containerd: %w", err)
+		return fmt.Errorf("signal the runtime: %w", err)
 	}
 	return nil
 }
@@ -81,7 +82,7 @@ func (d *daemon) terminate(ctx context.Context) {
 	}
 }
 
-// logTail returns the end of containerd's log for an error message.
+// logTail returns the end of the runtime's log for an error message.
 func logTail(p place) string {
 	data, err := os.ReadFile(p.log())
 	if err != nil {
@@ -148,7 +149,7 @@ func (l *Lab) KillShim(ctx context.Context, p *Pod) error {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		return fmt.Errorf("kill the shim of %s: %w", p.Name, err)
 	}
-	if err := l.awaitAllDied(ctx, p, began, 255); err != nil {
+	if err := l.awaitAllDied(ctx, p, began, end{255, "Error"}); err != nil {
 		return err
 	}
 	return l.awaitNotReady(ctx, p, began)

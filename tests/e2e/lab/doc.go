@@ -1,14 +1,15 @@
-// Package lab runs a private containerd on this machine and keeps a history of
-// everything done to its pods, so that a test can compare events with what really
-// happened.
+// Package lab runs a private container runtime on this machine and keeps a history
+// of everything done to its pods, so that a test can compare events with what
+// really happened.
 //
 // # Overview
 //
-// [Start] builds the containerd that tests/e2e/containerd pins, runs it with its
-// own root, state, sockets, cgroup and bridge, and imports an image whose only
-// program pauses, exits, crashes or uses up memory on request. The methods of
-// [Lab] create pods and end them as a kubelet or a fault would do. Each method
-// waits until the runtime reports the change and adds it to the [History].
+// [Start] builds a [Runtime], which is a version of containerd or CRI-O, runs it
+// with its own root, state, sockets, cgroup and bridge, and imports an image whose
+// only program pauses, exits, crashes or uses up memory on request. What the
+// runtimes need different is in their engines. The methods of [Lab] create pods and
+// end them as a kubelet or a fault would do. Each method waits until the runtime
+// reports the change and adds it to the [History].
 //
 // # Cleaning up
 //
@@ -19,6 +20,6 @@
 //
 // # Requirements
 //
-// Linux, root, Go, and Debian's runc, containernetworking-plugins and iproute2,
-// which tests/e2e/setup.sh installs.
+// Linux, root, Go, and Debian's packages that tests/e2e/setup.sh installs: runc,
+// containernetworking-plugins and iproute2, and more for CRI-O.
 package lab

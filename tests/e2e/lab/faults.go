@@ -17,19 +17,19 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Freeze stops containerd with SIGSTOP and returns once it has stopped. Every CRI
+// Freeze stops the runtime with SIGSTOP and returns once it has stopped. Every CRI
 // call hangs until [Lab.Thaw]. Pods keep running.
 func (l *Lab) Freeze(ctx context.Context) error {
 	if err := l.daemon.signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	return poll(ctx, "the stop of containerd", func() (bool, error) { return stopped(l.PID()) })
+	return poll(ctx, "the stop of the runtime", func() (bool, error) { return stopped(l.PID()) })
 }
 
-// Thaw continues a containerd that [Lab.Freeze] stopped.
+// Thaw continues a runtime that [Lab.Freeze] stopped.
 func (l *Lab) Thaw() error { return l.daemon.signal(syscall.SIGCONT) }
 
-// Crash kills containerd and returns when it is dead. Pods keep running. Only
+// Crash kills the runtime and returns when it is dead. Pods keep running. Only
 // [Lab.Revive], [Lab.KillProcess] and [Lab.Stop] may follow.
 func (l *Lab) Crash() { l.daemon.kill() }
 
@@ -40,14 +40,14 @@ func (l *Lab) Terminate(ctx context.Context) {
 	l.daemon.terminate(ctx)
 }
 
-// Revive starts containerd again after [Lab.Crash] or [Lab.Terminate] and
+// Revive starts the runtime again after [Lab.Crash] or [Lab.Terminate] and
 // returns once it answers.
 func (l *Lab) Revive(ctx context.Context) error {
 	if l.daemon.alive() {
-		return errors.New("revive containerd: it is running")
+		return errors.New("revive the runtime: it is running")
 	}
 	l.revived.Store(time.Now().UnixNano())
-	d, err := startDaemon(l.binaries, l.place)
+	d, err := startDaemon(l.engine, l.binaries, l.place)
 	if err != nil {
 		return err
 	}

@@ -41,9 +41,9 @@ var cniPlugins = []string{"bridge", "host-local", "loopback"}
 
 // Options are the settings of a lab.
 type Options struct {
-	// Debian runs the containerd of this machine's Debian release, which the lab
-	// unpacks into tests/e2e/.bin, instead of the one that tests/e2e/containerd pins.
-	Debian bool
+	// Runtime is what to run. If empty, it is the value of [RuntimeEnv], and
+	// [Containerd] if that is empty too.
+	Runtime Runtime
 	// StopTimeout bounds the removal of the pods in [Lab.Stop], which then kills the
 	// others. If zero, 1 min.
 	StopTimeout time.Duration
@@ -52,28 +52,35 @@ type Options struct {
 	DiskSize int64
 }
 
-// Check returns an error if this machine cannot run a lab.
-func Check() error {
-	if os.Geteuid() != 0 {
-		return fmt.Errorf("the containerd lab needs root to mount and to make cgroups and a bridge (uid is %d)", os.Geteuid())
+// Check returns an error if this machine cannot run a lab with the default runtime.
+func Check() error { return check(DefaultRuntime()) }
+
+func check(r Runtime) error {
+	e, err := newEngine(r)
+	if err != nil {
+		return err
 	}
-	for _, tool := range []string{"runc", "ip", "go"} {
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("the lab needs root to mount and to make cgroups and a bridge (uid is %d)", os.Geteuid())
+	}
+	for _, tool := range append([]string{"runc", "ip", "go"}, e.tools()...) {
 		if _, err := exec.LookPath(tool); err != nil {
-			return fmt.Errorf("the containerd lab needs %s: run tests/e2e/setup.sh: %w", tool, err)
+			return fmt.Errorf("the lab needs %s: run tests/e2e/setup.sh %s: %w", tool, r, err)
 		}
 	}
 	for _, plugin := range cniPlugins {
 		if _, err := os.Stat(filepath.Join(cniBinDir, plugin)); err != nil {
-			return fmt.Errorf("the containerd lab needs the CNI plugin %s: run tests/e2e/setup.sh: %w", plugin, err)
+			return fmt.Errorf("the lab needs the CNI plugin %s: run tests/e2e/setup.sh: %w", plugin, err)
 		}
 	}
 	return nil
 }
 
-// Lab is a running containerd. Several goroutines may call its methods, but only
+// Lab is a running container runtime. Several goroutines may call its methods, but only
 // one at a time for the same container.
 type Lab struct {
 	opts     Options
+	engine   engine
 	binaries binaries
 	place    place
 	subnet   netip.Prefix
@@ -87,15 +94,20 @@ type Lab struct {
 	revived atomic.Int64
 }
 
-// Start runs a containerd and returns once it answers over CRI and has the pod
-// image. If tests/e2e/.bin does not have containerd, Start builds it first, which
+// Start runs a runtime and returns once it answers over CRI and has the pod
+// image. If tests/e2e/.bin does not have the runtime, Start builds it first, which
 // takes minutes; ctx bounds that. After an error nothing is left behind.
 func Start(ctx context.Context, opts Options) (*Lab, error) {
 	opts.StopTimeout = cmp.Or(opts.StopTimeout, time.Minute)
-	if err := Check(); err != nil {
+	opts.Runtime = cmp.Or(opts.Runtime, DefaultRuntime())
+	if err := check(opts.Runtime); err != nil {
 		return nil, err
 	}
-	b, err := provide(ctx, opts.Debian)
+	e, err := newEngine(opts.Runtime)
+	if err != nil {
+		return nil, err
+	}
+	b, err := provide(ctx, e)
 	if err != nil {
 		return nil, err
 	}
@@ -104,9 +116,9 @@ func Start(ctx context.Context, opts Options) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{opts: opts, binaries: b, place: p, unlock: unlock, history: newHistory()}
+	l := &Lab{opts: opts, engine: e, binaries: b, place: p, unlock: unlock, history: newHistory()}
 	if err := l.start(ctx); err != nil {
-		err = fmt.Errorf("start lab: %w; end of containerd's log:\n%s", err, logTail(p))
+		err = fmt.Errorf("start lab: %w; end of the runtime's log:\n%s", err, logTail(p))
 		return nil, errors.Join(err, l.Stop(ctx))
 	}
 	return l, nil
@@ -128,10 +140,10 @@ func (l *Lab) start(ctx context.Context) error {
 	if err := writeNetwork(l.place, l.subnet); err != nil {
 		return err
 	}
-	if err := writeConfig(l.place, l.opts.Debian); err != nil {
+	if err := l.engine.configure(l.binaries, l.place); err != nil {
 		return err
 	}
-	if l.daemon, err = startDaemon(l.binaries, l.place); err != nil {
+	if l.daemon, err = startDaemon(l.engine, l.binaries, l.place); err != nil {
 		return err
 	}
 	// By default a client waits for a second or more after a refused connection.
@@ -139,7 +151,7 @@ func (l *Lab) start(ctx context.Context) error {
 	l.conn, err = grpc.NewClient(l.Endpoint(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(retry),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
 	if err != nil {
-		return fmt.Errorf("dial containerd: %w", err)
+		return fmt.Errorf("dial the runtime: %w", err)
 	}
 	l.runtime = runtimeapi.NewRuntimeServiceClient(l.conn)
 	l.images = runtimeapi.NewImageServiceClient(l.conn)
@@ -154,9 +166,9 @@ func (l *Lab) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	last := errors.New("no answer")
-	err := poll(ctx, "containerd", func() (bool, error) {
+	err := poll(ctx, "the runtime", func() (bool, error) {
 		if !l.daemon.alive() {
-			return false, errors.New("containerd has exited")
+			return false, errors.New("the runtime has exited")
 		}
 		resp, err := l.runtime.Status(ctx, &runtimeapi.StatusRequest{})
 		if err != nil {
@@ -177,31 +189,29 @@ func (l *Lab) awaitReady(ctx context.Context) error {
 	return nil
 }
 
-// importImage gives containerd the pod image. It is pinned, so that it is not
-// garbage collected.
+// importImage gives the runtime the pod image.
 func (l *Lab) importImage(ctx context.Context) error {
 	archive := filepath.Join(l.place.dir, "image.tar")
-	if err := writeImage(archive, l.binaries.pod); err != nil {
+	if err := writeImage(archive, filepath.Join(l.binaries.own, "podimage")); err != nil {
 		return err
 	}
-	args := []string{"-a", l.place.socket(), "-n", "k8s.io", "images", "import"}
-	if !l.opts.Debian { // containerd 1.6 does not pin
-		args = append(args, "--label", "io.cri-containerd.pinned=pinned")
-	}
-	if _, err := run(ctx, "", nil, filepath.Join(l.binaries.dir, "ctr"), append(args, archive)...); err != nil {
+	if err := l.engine.load(ctx, l.binaries, l.place, archive); err != nil {
 		return err
 	}
-	// The CRI plugin learns of the image asynchronously.
+	// containerd's CRI plugin learns of the image asynchronously.
 	return poll(ctx, "the pod image", func() (bool, error) {
 		resp, err := l.images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: imageName}})
 		return resp.GetImage() != nil, err
 	})
 }
 
+// Traits returns what a test must know about the runtime of this lab.
+func (l *Lab) Traits() Traits { return l.opts.Runtime.Traits() }
+
 // Endpoint returns the address of the CRI socket, with scheme unix.
 func (l *Lab) Endpoint() string { return "unix://" + l.place.socket() }
 
-// PID returns the process id of the running containerd.
+// PID returns the process id of the running runtime.
 func (l *Lab) PID() int { return l.daemon.cmd.Process.Pid }
 
 // History returns the history of this lab.
@@ -211,7 +221,7 @@ func (l *Lab) History() *History { return l.history }
 // made with it are not in the history.
 func (l *Lab) Runtime() runtimeapi.RuntimeServiceClient { return l.runtime }
 
-// Stop removes the pods, ends containerd and removes everything that the lab made.
+// Stop removes the pods, ends the runtime and removes everything that the lab made.
 // It continues if ctx ends, because it is mostly called then; it is bounded by
 // [Options.StopTimeout]. Stop may be called twice.
 func (l *Lab) Stop(ctx context.Context) error {
@@ -228,7 +238,7 @@ func (l *Lab) Stop(ctx context.Context) error {
 		l.conn = nil
 	}
 	err = errors.Join(err, l.place.destroy(context.WithoutCancel(ctx)))
-	l.removeDebianFiles()
+	l.removeOldFiles()
 	l.unlock()
 	return err
 }

@@ -137,7 +137,7 @@ func (l *Lab) sandboxConfig(spec PodSpec) *runtimeapi.PodSandboxConfig {
 }
 
 // KillSandbox kills the sandbox's process and returns once the sandbox is not
-// ready. Its containers keep running.
+// ready. Its containers keep running. A sandbox of CRI-O has no process.
 func (l *Lab) KillSandbox(ctx context.Context, p *Pod) error {
 	began := time.Now()
 	if err := l.killCgroup(ctx, p.SandboxID); err != nil {
@@ -146,15 +146,15 @@ func (l *Lab) KillSandbox(ctx context.Context, p *Pod) error {
 	return l.awaitNotReady(ctx, p, began)
 }
 
-// StopPod stops the sandbox. The runtime kills its running containers without a
-// grace period.
+// StopPod stops the sandbox. containerd kills its running containers; CRI-O stops
+// them with a grace period.
 func (l *Lab) StopPod(ctx context.Context, p *Pod) error {
 	began := time.Now()
 	running := l.history.Last(p.SandboxID) == Started
 	if _, err := l.runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.SandboxID}); err != nil {
 		return fmt.Errorf("stop pod %s: %w", p.Name, err)
 	}
-	if err := l.awaitAllDied(ctx, p, began, 137); err != nil {
+	if err := l.awaitAllDied(ctx, p, began, l.engine.stopped()); err != nil {
 		return err
 	}
 	if running {
@@ -164,10 +164,10 @@ func (l *Lab) StopPod(ctx context.Context, p *Pod) error {
 }
 
 // awaitAllDied adds the ends of the containers that still ran to the history.
-func (l *Lab) awaitAllDied(ctx context.Context, p *Pod, began time.Time, code int32) error {
+func (l *Lab) awaitAllDied(ctx context.Context, p *Pod, began time.Time, want end) error {
 	for _, c := range p.Containers() {
 		if l.history.Last(c.ID) == Started {
-			c.expectEnd(code, "Error")
+			c.expectEnd(want)
 			if err := l.awaitDied(ctx, c, began); err != nil {
 				return err
 			}

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// cniCache is where libcni stores the result of each sandbox. containerd has no
+// cniCache is where libcni stores the result of each sandbox. Neither runtime has a
 // setting for it.
 const cniCache = "/var/lib/cni/results"
 
@@ -76,10 +76,14 @@ func (p place) killProcesses(ctx context.Context) error {
 	})
 }
 
-// processes returns containerd and the shims, whose command lines name a file in
-// the lab's folder, and the processes in the lab's cgroups.
+// processes returns the runtime and the shims or monitors, whose command lines name
+// a file in the lab's folder, and the processes in the lab's cgroups.
 func (p place) processes() []int {
-	pids := slices.DeleteFunc(p.processesNamed("containerd"), func(pid int) bool { return pid == os.Getpid() })
+	var pids []int
+	for _, name := range []string{"containerd", "crio", "conmon"} {
+		pids = append(pids, p.processesNamed(name)...)
+	}
+	pids = slices.DeleteFunc(pids, func(pid int) bool { return pid == os.Getpid() })
 	for _, dir := range p.cgroups() {
 		pids = append(pids, cgroupProcs(dir)...)
 	}
@@ -154,14 +158,14 @@ func (p place) removeNetwork(ctx context.Context) error {
 	return err
 }
 
-// shimSockets has the sockets of the shims of containerd 1.6.
+// shimSockets has the sockets of the shims of containerd 1.
 const shimSockets = "/run/containerd/s"
 
-// removeDebianFiles deletes what containerd 1.6 leaves outside the lab's folder: the
+// removeOldFiles deletes what containerd 1 leaves outside the lab's folder: the
 // sockets of killed shims and libcni's results for loopback interfaces. Both are
 // named after the sandbox, which only the history has.
-func (l *Lab) removeDebianFiles() {
-	if !l.opts.Debian {
+func (l *Lab) removeOldFiles() {
+	if l.opts.Runtime != Containerd16 && l.opts.Runtime != Containerd17 {
 		return
 	}
 	for _, e := range l.history.All() {

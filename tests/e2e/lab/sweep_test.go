@@ -77,7 +77,7 @@ func remains(t *testing.T, dir string) []string {
 }
 
 func TestStopLeavesNothing(t *testing.T) {
-	for name, before := range map[string]func(*lab.Lab){"containerd runs": func(*lab.Lab) {}, "containerd crashed": (*lab.Lab).Crash} {
+	for name, before := range map[string]func(*lab.Lab){"the runtime runs": func(*lab.Lab) {}, "the runtime crashed": (*lab.Lab).Crash} {
 		t.Run(name, func(t *testing.T) {
 			ctx, l := start(t)
 			dir := filepath.Dir(strings.TrimPrefix(l.Endpoint(), "unix://"))
