@@ -13,18 +13,11 @@ import (
 	"text/template"
 )
 
-// The versions of containerd that a lab runs.
-const (
-	containerd16 = 16
-	containerd17 = 17
-	containerd2  = 20
-)
-
 // containerd is the engine of the labs that run containerd.
 type containerd struct {
-	version int
-	module  string // the folder in tests/e2e that pins it; empty for Debian's package
-	path    string // its Go module
+	old    bool   // containerd 1
+	module string // the folder in tests/e2e that pins it; empty for Debian's package
+	path   string // its Go module
 }
 
 func (containerd) tools() []string { return nil }
@@ -82,7 +75,7 @@ state = '{{.Dir}}/state'
 
 func (e containerd) configure(_ binaries, p place) error {
 	var config bytes.Buffer
-	if err := containerdConfig.Execute(&config, map[string]any{"Dir": p.dir, "Image": imageName, "Old": e.version < containerd2}); err != nil {
+	if err := containerdConfig.Execute(&config, map[string]any{"Dir": p.dir, "Image": imageName, "Old": e.old}); err != nil {
 		return fmt.Errorf("containerd config: %w", err)
 	}
 	return os.WriteFile(p.config(), config.Bytes(), 0o600)
@@ -93,10 +86,10 @@ func (e containerd) daemon(b binaries, p place) (command, env []string) {
 	return []string{filepath.Join(b.runtime, "containerd"), "--config", p.config()}, []string{"PATH=" + b.runtime + ":" + os.Getenv("PATH")}
 }
 
-// load pins the image, so that it is not garbage collected.
+// load pins the image if possible, so that it is not garbage collected.
 func (e containerd) load(ctx context.Context, b binaries, p place, archive string) error {
 	args := []string{"-a", p.socket(), "-n", "k8s.io", "images", "import"}
-	if e.version > containerd16 { // containerd 1.6 does not pin
+	if !e.old { // containerd 1 cannot pin it here
 		args = append(args, "--label", "io.cri-containerd.pinned=pinned")
 	}
 	_, err := run(ctx, "", nil, filepath.Join(b.runtime, "ctr"), append(args, archive)...)

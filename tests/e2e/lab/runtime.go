@@ -94,11 +94,11 @@ type engine interface {
 func newEngine(r Runtime) (engine, error) {
 	switch r {
 	case Containerd:
-		return containerd{version: containerd2, module: "containerd", path: "github.com/containerd/containerd/v2"}, nil
+		return containerd{module: "containerd", path: "github.com/containerd/containerd/v2"}, nil
 	case Containerd17:
-		return containerd{version: containerd17, module: "containerd17", path: "github.com/containerd/containerd"}, nil
+		return containerd{old: true, module: "containerd17", path: "github.com/containerd/containerd"}, nil
 	case Containerd16:
-		return containerd{version: containerd16}, nil
+		return containerd{old: true}, nil
 	case CRIO:
 		return crio{events: true}, nil
 	case CRIOWithoutEvents:
