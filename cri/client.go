@@ -52,6 +52,8 @@ type Client struct {
 	unlabelledEvents, unlabelledListed atomic.Int64
 	degraded                           atomic.Pointer[error]
 	seen                               seenSandboxes
+	// carrying is whether a sandbox status carries those of its containers.
+	carrying carrying
 	// calls holds one value for each status call in flight that is not hung.
 	calls chan struct{}
 }

@@ -5,84 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
-
-// podShare is the part of Options.MaxStatusCalls that one pod may use.
-const podShare = 4
-
-// PodStatus fetches the status of each sandbox and container of pod, several at
-// once. A sandbox or container that the runtime no longer knows is left out. A
-// container that is listed as exited and has exited in last is taken from last. The
-// IPs are those of the newest ready sandbox. ObservedAt is left to the caller, who
-// knows when the pod was listed.
-//
-// It blocks until all calls have answered, one has failed, or ctx has ended; then
-// the error names the call and the id and wraps the grpc status. Concurrent calls
-// share Options.MaxStatusCalls.
-func (c *Client) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
-	containers := make([]*pleg.ContainerStatus, len(pod.Containers))
-	sandboxes := make([]*pleg.SandboxStatus, len(pod.Sandboxes))
-	calls, callCtx := errgroup.WithContext(ctx)
-	calls.SetLimit(max(1, c.opts.MaxStatusCalls/podShare))
-	for i, listed := range pod.Containers { // first, since they take longer
-		if containers[i] = finalStatus(listed, last); containers[i] != nil {
-			continue
-		}
-		calls.Go(func() (err error) {
-			if containers[i], err = c.containerStatus(callCtx, listed); err != nil {
-				return fmt.Errorf("container_status %s: %w", listed.ID, err)
-			}
-			return nil
-		})
-	}
-	for i, listed := range pod.Sandboxes {
-		calls.Go(func() (err error) {
-			if sandboxes[i], err = c.sandboxStatus(callCtx, listed); err != nil {
-				return fmt.Errorf("podsandbox_status %s: %w", listed.ID, err)
-			}
-			return nil
-		})
-	}
-	if err := calls.Wait(); err != nil {
-		return nil, err
-	}
-	st := &pleg.PodStatus{
-		UID: pod.UID, Name: pod.Name, Namespace: pod.Namespace,
-		Containers: present(containers), Sandboxes: present(sandboxes),
-	}
-	st.IPs = podIPs(st.Sandboxes)
-	return st, nil
-}
-
-// present returns the statuses that are not nil; nil if there are none.
-func present[T any](statuses []*T) []*T {
-	statuses = slices.DeleteFunc(statuses, func(s *T) bool { return s == nil })
-	if len(statuses) == 0 {
-		return nil
-	}
-	return statuses
-}
-
-// finalStatus returns the status in last of a container that had exited by then, or
-// nil. Such a status does not change.
-func finalStatus(listed *pleg.Container, last *pleg.PodStatus) *pleg.ContainerStatus {
-	if listed.State != pleg.StateExited {
-		return nil
-	}
-	if final := last.Container(listed.ID); final != nil && final.State == pleg.StateExited {
-		return final
-	}
-	return nil
-}
 
 // containerStatus returns the status of a listed container, or nil if the runtime
 // no longer knows it.
@@ -101,20 +31,27 @@ func (c *Client) containerStatus(ctx context.Context, listed *pleg.Container) (*
 	return newContainerStatus(answer.GetStatus(), listed), nil
 }
 
-// sandboxStatus is containerStatus for a sandbox.
-func (c *Client) sandboxStatus(ctx context.Context, listed *pleg.Container) (*pleg.SandboxStatus, error) {
+// sandboxStatus is containerStatus for a sandbox. carried are the statuses of its
+// containers, if the answer has them as of this call.
+func (c *Client) sandboxStatus(ctx context.Context, listed *pleg.Container) (st *pleg.SandboxStatus, carried []*runtimeapi.ContainerStatus, err error) {
 	var answer *runtimeapi.PodSandboxStatusResponse
-	err := c.statusCall(ctx, func(ctx context.Context) (err error) {
+	var began time.Time
+	err = c.statusCall(ctx, func(ctx context.Context) (err error) {
+		began = time.Now()
 		answer, err = c.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: string(listed.ID)})
 		return err
 	})
 	if status.Code(err) == codes.NotFound {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err := checkStatus(err, answer.GetStatus(), runtimeapi.PodSandboxState_name, listed); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return newSandboxStatus(answer.GetStatus(), listed), nil
+	c.carrying.learn(answer)
+	if answer.GetTimestamp() >= began.UnixNano() {
+		carried = answer.GetContainersStatuses()
+	}
+	return newSandboxStatus(answer.GetStatus(), listed), carried, nil
 }
 
 // checkStatus returns the error of a call, or an error if its answer is not a status of

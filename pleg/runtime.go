@@ -21,8 +21,9 @@ type Runtime interface {
 
 	// PodStatus inspects one pod by the ids in it. Ids that the runtime no longer
 	// knows are left out of the status and are not an error. last is the pod's last
-	// good status, or nil. In it, the status of an exited container is final and may
-	// be returned again without asking the runtime.
+	// good status, or nil if the runtime must be asked for everything. What cannot have
+	// changed since may be taken from it: an exited container, and a sandbox that is
+	// listed as ready, was ready, and had its addresses.
 	PodStatus(ctx context.Context, pod *Pod, last *PodStatus) (*PodStatus, error)
 }
 

@@ -1,0 +1,236 @@
+package cri
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// podShare is the part of Options.MaxStatusCalls that one pod may use.
+const podShare = 4
+
+// PodStatus fetches the status of the sandboxes and containers of pod, several at
+// once. A sandbox or container that the runtime no longer knows is left out. The
+// IPs are those of the newest ready sandbox. ObservedAt is left to the caller, who
+// knows when the pod was listed.
+//
+// Without last it asks for everything. With last it takes from there what cannot
+// have changed: a container that is listed as exited and had exited, and a sandbox
+// that is listed as ready, was ready, and had its addresses. If the runtime's sandbox
+// statuses carry those of the containers, these are used, and the containers are not
+// asked.
+//
+// It blocks until all calls have answered, one has failed, or ctx has ended; then
+// the error names the call and the id and wraps the grpc status. Concurrent calls
+// share Options.MaxStatusCalls.
+func (c *Client) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
+	q := newQuery(c, pod, last)
+	if first := q.sandboxesFirst(c.carrying.load()); first != nil {
+		if err := q.ask(ctx, first, nil); err != nil {
+			return nil, err
+		}
+	}
+	if err := q.ask(ctx, q.openSandboxes(), q.openContainers()); err != nil {
+		return nil, err
+	}
+	return q.status(), nil
+}
+
+// query is one call of PodStatus. Its slices have the indexes of those in pod.
+type query struct {
+	client     *Client
+	pod        *pleg.Pod
+	containers []answer[pleg.ContainerStatus]
+	sandboxes  []answer[pleg.SandboxStatus]
+}
+
+// answer is a status. It is closed once the status is known, also if there is none.
+type answer[S any] struct {
+	status *S
+	closed bool
+}
+
+func newQuery(c *Client, pod *pleg.Pod, last *pleg.PodStatus) *query {
+	q := &query{
+		client: c, pod: pod,
+		containers: make([]answer[pleg.ContainerStatus], len(pod.Containers)),
+		sandboxes:  make([]answer[pleg.SandboxStatus], len(pod.Sandboxes)),
+	}
+	for i, listed := range pod.Containers {
+		if final := finalStatus(listed, last); final != nil {
+			q.containers[i] = answer[pleg.ContainerStatus]{final, true}
+		}
+	}
+	for i, listed := range pod.Sandboxes {
+		if same := settledSandbox(listed, last); same != nil {
+			q.sandboxes[i] = answer[pleg.SandboxStatus]{same, true}
+		}
+	}
+	return q
+}
+
+// finalStatus returns the status in last of a container that had exited by then, or
+// nil. Such a status does not change.
+func finalStatus(listed *pleg.Container, last *pleg.PodStatus) *pleg.ContainerStatus {
+	if listed.State != pleg.StateExited {
+		return nil
+	}
+	if final := last.Container(listed.ID); final != nil && final.State == pleg.StateExited {
+		return final
+	}
+	return nil
+}
+
+// settledSandbox returns the status in last of a sandbox that is as ready as it was
+// then and had its addresses, or nil. No runtime changes the addresses of a sandbox
+// that stays ready.
+func settledSandbox(listed *pleg.Container, last *pleg.PodStatus) *pleg.SandboxStatus {
+	if last == nil || listed.State != pleg.StateRunning {
+		return nil
+	}
+	same := last.Sandbox(listed.ID)
+	if same == nil || !same.Ready || len(same.IPs) == 0 && !same.HostNetwork {
+		return nil
+	}
+	return same
+}
+
+// sandboxesFirst returns the sandboxes to ask before the containers, because their
+// answers may carry the statuses of two or more containers, or of one beside their
+// own. It returns nil if everything may be asked at once.
+func (q *query) sandboxesFirst(carried carriage) []int {
+	if carried == notCarried {
+		return nil
+	}
+	open := make(map[pleg.ContainerID]int)
+	for _, i := range q.openContainers() {
+		open[q.pod.Containers[i].SandboxID]++
+	}
+	var first []int
+	for i, listed := range q.pod.Sandboxes {
+		if n := open[listed.ID]; n > 0 && !q.sandboxes[i].closed || n > 1 && carried == isCarried {
+			first = append(first, i)
+		}
+	}
+	return first
+}
+
+func (q *query) openSandboxes() []int  { return indexesOf(q.sandboxes) }
+func (q *query) openContainers() []int { return indexesOf(q.containers) }
+
+func indexesOf[S any](answers []answer[S]) []int {
+	var open []int
+	for i, a := range answers {
+		if !a.closed {
+			open = append(open, i)
+		}
+	}
+	return open
+}
+
+// ask asks for some sandboxes and containers at the same time, and then uses what the
+// answers of the sandboxes carry.
+func (q *query) ask(ctx context.Context, sandboxes, containers []int) error {
+	carried := make([][]*runtimeapi.ContainerStatus, len(sandboxes))
+	calls, ctx := errgroup.WithContext(ctx)
+	calls.SetLimit(max(1, q.client.opts.MaxStatusCalls/podShare))
+	for _, i := range containers { // first, since they take longer
+		listed := q.pod.Containers[i]
+		calls.Go(func() error {
+			st, err := q.client.containerStatus(ctx, listed)
+			if err != nil {
+				return fmt.Errorf("container_status %s: %w", listed.ID, err)
+			}
+			q.containers[i] = answer[pleg.ContainerStatus]{st, true}
+			return nil
+		})
+	}
+	for n, i := range sandboxes {
+		listed := q.pod.Sandboxes[i]
+		calls.Go(func() error {
+			st, statuses, err := q.client.sandboxStatus(ctx, listed)
+			if err != nil {
+				return fmt.Errorf("podsandbox_status %s: %w", listed.ID, err)
+			}
+			q.sandboxes[i], carried[n] = answer[pleg.SandboxStatus]{st, true}, statuses
+			return nil
+		})
+	}
+	if err := calls.Wait(); err != nil {
+		return err
+	}
+	q.use(slices.Concat(carried...))
+	return nil
+}
+
+// use closes the containers whose status is among those that sandboxes carried. A
+// container with a malformed status, or with two of them, is asked itself.
+func (q *query) use(carried []*runtimeapi.ContainerStatus) {
+	byID := make(map[string]*runtimeapi.ContainerStatus, len(carried))
+	for _, st := range carried {
+		id := st.GetId()
+		if _, twice := byID[id]; twice {
+			st = nil
+		}
+		byID[id] = st
+	}
+	for _, i := range q.openContainers() {
+		listed := q.pod.Containers[i]
+		st := byID[string(listed.ID)]
+		if checkStatus(nil, st, runtimeapi.ContainerState_name, listed) == nil {
+			q.containers[i] = answer[pleg.ContainerStatus]{newContainerStatus(st, listed), true}
+		}
+	}
+}
+
+func (q *query) status() *pleg.PodStatus {
+	st := &pleg.PodStatus{
+		UID: q.pod.UID, Name: q.pod.Name, Namespace: q.pod.Namespace,
+		Containers: present(q.containers), Sandboxes: present(q.sandboxes),
+	}
+	st.IPs = podIPs(st.Sandboxes)
+	return st
+}
+
+// present returns the statuses that exist; nil if there are none.
+func present[S any](answers []answer[S]) []*S {
+	var statuses []*S
+	for _, a := range answers {
+		if a.status != nil {
+			statuses = append(statuses, a.status)
+		}
+	}
+	return statuses
+}
+
+// carriage is whether the sandbox statuses of a runtime carry those of the containers.
+type carriage int32
+
+const (
+	unknownCarriage carriage = iota // nothing was asked yet
+	isCarried
+	notCarried
+)
+
+// carrying is what the last sandbox status has shown. It may change when the runtime
+// restarts.
+type carrying struct{ state atomic.Int32 }
+
+func (c *carrying) load() carriage { return carriage(c.state.Load()) }
+
+// learn: a runtime sets the timestamp only together with the containers' statuses.
+func (c *carrying) learn(answer *runtimeapi.PodSandboxStatusResponse) {
+	state := notCarried
+	if answer.GetTimestamp() > 0 {
+		state = isCarried
+	}
+	if c.load() != state {
+		c.state.Store(int32(state))
+	}
+}
