@@ -17,7 +17,7 @@ const (
 	// Containerd is the containerd 2 that tests/e2e/containerd pins.
 	Containerd Runtime = "containerd"
 	// Containerd17 is the containerd 1.7 that tests/e2e/containerd17 pins. It has CRI
-	// events, and no streaming lists.
+	// events for one client, and no streaming lists.
 	Containerd17 Runtime = "containerd-1.7"
 	// Containerd16 is the containerd of this machine's Debian release, which was 1.6
 	// in Debian 12. It has neither CRI events nor streaming lists.
@@ -42,6 +42,8 @@ type Traits struct {
 	// AllEvents: an event announces every change. CRI-O announces neither the start
 	// nor the removal of a sandbox, and may lose events of containers.
 	AllEvents bool
+	// EventsToOne: of several clients each event reaches only one.
+	EventsToOne bool
 	// SandboxProcess: a sandbox has a process, which [Lab.KillSandbox] kills.
 	SandboxProcess bool
 	// Shims: each pod has a shim that [Lab.KillShim] and [Lab.FreezeShim] can stop.
@@ -53,6 +55,8 @@ type Traits struct {
 // Traits returns what a test must know about a runtime.
 func (r Runtime) Traits() Traits {
 	switch r {
+	case Containerd17:
+		return Traits{Events: true, AllEvents: true, EventsToOne: true, SandboxProcess: true, Shims: true}
 	case Containerd16:
 		return Traits{SandboxProcess: true, Shims: true}
 	case CRIO:
