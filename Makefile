@@ -16,7 +16,7 @@ SOAKS ?= soak-simulated soak-containerd
 LINT := $(GO) tool -modfile=tools.mod golangci-lint
 # Nested modules to lint. Those that import Kubernetes take longer than everything
 # else and are left out: make lint LINT_MODULES="kubelet bench/kubelet"
-LINT_MODULES ?= tests/e2e tests/browser kubelet/e2e bench/harness bench/containerd
+LINT_MODULES ?= tests/e2e tests/browser tests/fleet kubelet/e2e bench/harness bench/containerd
 
 .PHONY: help
 help: ## list the targets
@@ -138,6 +138,10 @@ chromium:
 test-kubelet: ## test the drop-in for the kubelet; compiles much of Kubernetes
 	$(GO) test -C kubelet -race ./...
 
+.PHONY: test-fleet
+test-fleet: ## test package fleet with real nats-servers and faults; builds them first
+	$(GO) test -C tests/fleet -race -timeout 10m ./...
+
 .PHONY: e2e-kubelet
 e2e-kubelet: ## compare a stock kubelet with ours on containerd (as root)
 	kubelet/e2e/run.sh
@@ -178,7 +182,7 @@ cover: ## test and show the total coverage
 
 .PHONY: tidy
 tidy: ## tidy every go.mod
-	for module in . tests/e2e tests/browser bench/harness bench/kubelet bench/containerd kubelet kubelet/e2e; do $(GO) -C $$module mod tidy || exit; done
+	for module in . tests/e2e tests/browser tests/fleet bench/harness bench/kubelet bench/containerd kubelet kubelet/e2e; do $(GO) -C $$module mod tidy || exit; done
 
 .PHONY: check
 check: lint test ## run what must pass before you send a change

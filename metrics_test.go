@@ -9,11 +9,13 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -130,6 +132,11 @@ func registered(t *testing.T, kubelet bool) []string {
 	}
 	_ = client.Close()
 	if _, err := server.New(p, server.Options{Registerer: d}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fleet.NewPublisher(fleet.PublisherOptions{
+		Conn: &nats.Conn{}, Source: fleet.FromPipeline(p), Cluster: "c", Node: "n", Registerer: d,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	return d.names

@@ -1,0 +1,229 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// handle delivers the events of one message.
+func (w *watch) handle(ctx context.Context, m jetstream.Msg) error {
+	metadata, err := m.Metadata()
+	if err != nil {
+		return fmt.Errorf("receive message: %w", err)
+	}
+	node, err := nodeOf(m.Subject(), eventSubjects+".")
+	if err != nil {
+		return err
+	}
+	// A message that cannot be read leaves out numbers, which the next one shows.
+	if decoded, err := decode(m.Data()); err == nil {
+		if err := w.deliver(ctx, node, decoded, metadata.Sequence.Stream); err != nil {
+			return err
+		}
+	}
+	w.covered = metadata.Sequence.Stream
+	return w.deliverSynced()
+}
+
+func (w *watch) deliver(ctx context.Context, node string, m message, seq uint64) error {
+	p := w.nodes[node]
+	if p == nil {
+		p = &progress{}
+		if !w.whole && !m.gap {
+			p.epoch = m.epoch // it had published before the watch began
+		}
+		w.nodes[node] = p
+	}
+	switch p.judge(m) {
+	case skip:
+		p.advance(m)
+		return nil
+	case replayGap:
+		gap := m.events[0]
+		if err := w.announceGap(node, m, gap.Reason, gap.Missed); err != nil {
+			return err
+		}
+		return w.replayNode(ctx, node, m)
+	case replayHole:
+		var missed uint64
+		if p.based && m.epoch == p.epoch {
+			missed = m.first - 1 - p.seq
+		}
+		if err := w.announceGap(node, m, pleg.HistoryTooShort, missed); err != nil {
+			return err
+		}
+		if err := w.replayNode(ctx, node, m); err != nil {
+			return err
+		}
+	case deliver:
+	}
+	return w.deliverEvents(node, m, seq)
+}
+
+// deliverEvents delivers those events of a message that are new and wanted.
+func (w *watch) deliverEvents(node string, m message, seq uint64) error {
+	p := w.nodes[node]
+	if p.ahead {
+		return nil
+	}
+	for i, data := range m.events {
+		at := Position{Stream: w.name, Message: seq}
+		if i+1 < len(m.events) {
+			at.Events = i + 1
+		}
+		if len(w.pending) > 0 {
+			at = Position{} // later messages may have events that the replay included
+		}
+		delivered := w.partly.Message == seq && i < w.partly.Events
+		if delivered || !p.isNew(&data.Event) || !w.filter.wants(&data.Event, data.Labels) {
+			continue
+		}
+		if err := w.send(Event{Event: data.Event, Node: node, At: at}); err != nil {
+			return err
+		}
+	}
+	p.advance(m)
+	return nil
+}
+
+// announceGap delivers a Gap of a node, or of all if node is empty. A replay must follow.
+func (w *watch) announceGap(node string, m message, reason string, missed uint64) error {
+	w.broken = true
+	if node == "" {
+		w.pending = nil
+	} else {
+		w.pending = slices.DeleteFunc(w.pending, func(p pending) bool { return p.node == node })
+	}
+	return w.send(Event{Node: node, Event: pleg.Event{
+		Type: pleg.Gap, Epoch: m.epoch, Seq: m.last, Reason: reason, Missed: missed, ObservedAt: time.Now(),
+	}})
+}
+
+// replayAll delivers the present state of all nodes.
+func (w *watch) replayAll(ctx context.Context) error {
+	w.nodes, w.whole = make(map[string]*progress), true
+	var nodeKeys, podKeys []string
+	for _, node := range w.o.Nodes {
+		nodeKeys = append(nodeKeys, nodeKey(w.o.Cluster, node))
+		podKeys = append(podKeys, nodeKey(w.o.Cluster, node)+".*.*")
+	}
+	if len(w.o.Nodes) == 0 {
+		nodeKeys = []string{token(w.o.Cluster) + ".*"}
+		podKeys = []string{token(w.o.Cluster) + ".*.*.*"}
+	}
+	if err := w.replay(ctx, "", nodeKeys, podKeys); err != nil {
+		return err
+	}
+	return w.deliverSynced()
+}
+
+// replayNode delivers the present state of the node of m. If the state is of another
+// epoch than m, it is newer.
+func (w *watch) replayNode(ctx context.Context, node string, m message) error {
+	delete(w.nodes, node)
+	key := nodeKey(w.o.Cluster, node)
+	if err := w.replay(ctx, node, []string{key}, []string{key + ".*.*"}); err != nil {
+		return err
+	}
+	p := w.nodes[node]
+	if p == nil { // somebody has removed the state
+		p = &progress{epoch: m.epoch, gapSeq: m.last}
+		w.nodes[node] = p
+	}
+	p.ahead = p.epoch != m.epoch
+	if m.gap {
+		p.advance(m)
+	}
+	return nil
+}
+
+// replay reads the states of nodes and then of their pods, and delivers the events in
+// them. The replay is complete once the watch has the last message that the stream has
+// after that. node is the one that is replayed, or empty for all.
+func (w *watch) replay(ctx context.Context, node string, nodeKeys, podKeys []string) error {
+	w.broken = true
+	err := readBucket(ctx, w.state, nodeKeys, func(entry jetstream.KeyValueEntry) error {
+		var state nodeState
+		name, err := nodeOf(entry.Key(), "")
+		if err != nil || entry.Operation() != jetstream.KeyValuePut || json.Unmarshal(entry.Value(), &state) != nil {
+			return nil //nolint:nilerr // it is not of this project
+		}
+		w.nodes[name] = &progress{epoch: state.Epoch, gapSeq: state.Seq, included: make(map[pleg.PodUID]uint64)}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	changing := false
+	err = readBucket(ctx, w.state, podKeys, func(entry jetstream.KeyValueEntry) error {
+		var state podState
+		name, err := nodeOf(entry.Key(), "")
+		if err != nil || entry.Operation() != jetstream.KeyValuePut || json.Unmarshal(entry.Value(), &state) != nil {
+			return nil //nolint:nilerr // it is not of this project
+		}
+		p := w.nodes[name]
+		if p == nil || p.epoch != state.Epoch {
+			changing = true
+			return nil
+		}
+		p.included[state.UID] = state.Seq
+		return w.replayPod(name, &state)
+	})
+	if err != nil {
+		return err
+	}
+	last, err := w.lastMatch(ctx)
+	if err != nil {
+		return err
+	}
+	w.broken = false
+	// An agent that replaces the states of an older epoch publishes a Gap next, and
+	// completes the replay then.
+	if !changing || node == "" {
+		w.pending = append(w.pending, pending{node, last})
+	}
+	return nil
+}
+
+func (w *watch) replayPod(node string, state *podState) error {
+	for _, ev := range state.Events {
+		ev.Replayed = true
+		if !w.filter.wants(&ev, state.Labels) {
+			continue
+		}
+		if err := w.send(Event{Event: ev, Node: node}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deliverSynced delivers a Synced for each replay that is complete.
+func (w *watch) deliverSynced() error {
+	for i := 0; i < len(w.pending); {
+		p := w.pending[i]
+		if p.at > w.covered {
+			i++
+			continue
+		}
+		w.pending = slices.Delete(w.pending, i, i+1)
+		mark := Event{Node: p.node, Event: pleg.Event{Type: pleg.Synced, ObservedAt: time.Now()}}
+		if len(w.pending) == 0 {
+			mark.At = w.position()
+		}
+		if n := w.nodes[p.node]; n != nil {
+			mark.Epoch, mark.Seq = n.epoch, n.seq
+		}
+		if err := w.send(mark); err != nil {
+			return err
+		}
+	}
+	return nil
+}

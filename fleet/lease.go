@@ -1,0 +1,62 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// takeLease writes this agent into AgentBucket. The first time it replaces another agent,
+// so that an agent which restarts does not wait for the lease of its dead self. Later the
+// other one is the newer of the two, and this one waits until its lease has expired.
+func (s *session) takeLease(ctx context.Context) error {
+	entry, err := s.agents.Get(ctx, s.key)
+	if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
+		return fmt.Errorf("read lease: %w", explain(s.p.o.Conn, err))
+	}
+	if err == nil {
+		var holder agentState
+		_ = json.Unmarshal(entry.Value(), &holder) // what cannot be read is replaced
+		if holder.Agent != s.p.agent && s.p.owned {
+			return fmt.Errorf("%w: %s", errHeld, holder.Agent)
+		}
+		s.lease = entry.Revision()
+	}
+	return s.renewLease(ctx)
+}
+
+// writeLease creates the lease or replaces the revision that this agent knows.
+func (s *session) writeLease(ctx context.Context, value []byte) (uint64, error) {
+	if s.lease == 0 {
+		return s.agents.Create(ctx, s.key, value)
+	}
+	return s.agents.Update(ctx, s.key, value, s.lease)
+}
+
+func (s *session) renewLease(ctx context.Context) error {
+	value, err := json.Marshal(agentState{Agent: s.p.agent, Epoch: s.p.acked.Epoch, Seq: s.p.acked.Seq, CurrentAsOf: s.currentAsOf})
+	if err != nil {
+		return fmt.Errorf("encode lease: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.p.o.PublishTimeout)
+	defer cancel()
+	s.lease, err = s.writeLease(ctx, value)
+	if err != nil {
+		return fmt.Errorf("renew lease: %w", explain(s.p.o.Conn, err))
+	}
+	s.p.acknowledged()
+	return nil
+}
+
+// release removes the lease, so that the node counts as silent at once.
+func (s *session) release(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := s.agents.Purge(ctx, s.key, jetstream.LastRevision(s.lease)); err != nil {
+		s.p.log.DebugContext(ctx, "cannot remove the lease", "err", err)
+	}
+}

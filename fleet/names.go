@@ -1,0 +1,151 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// The names on the server.
+const (
+	// EventStream is the stream of the events of all clusters. It takes the subjects
+	// pleg.v1.ev.CLUSTER.NODE.
+	EventStream = "pleg-events"
+	// StateBucket is the key-value bucket with the state of every node, CLUSTER.NODE,
+	// and of every pod, CLUSTER.NODE.NAMESPACE.UID.
+	StateBucket = "pleg-state"
+	// AgentBucket is the key-value bucket with the agents that publish now,
+	// CLUSTER.NODE. A value that is not renewed disappears after [LeaseTTL].
+	AgentBucket = "pleg-agents"
+)
+
+const eventSubjects = "pleg.v1.ev"
+
+// eventSubject is the subject of all events of a node. A node has only one, so that the
+// server can refuse a message unless it follows the one that the agent published last.
+func eventSubject(cluster, node string) string { return eventSubjects + "." + nodeKey(cluster, node) }
+
+func nodeKey(cluster, node string) string { return token(cluster) + "." + token(node) }
+
+func podKey(cluster, node, namespace string, uid pleg.PodUID) string {
+	return nodeKey(cluster, node) + "." + token(namespace) + "." + token(string(uid))
+}
+
+// nodeOf returns the node in a subject or key that begins with prefix, CLUSTER and NODE.
+func nodeOf(subject, prefix string) (string, error) {
+	parts := strings.Split(strings.TrimPrefix(subject, prefix), ".")
+	if len(parts) < 2 {
+		return "", fmt.Errorf("%q names no node", subject)
+	}
+	return fromToken(parts[1])
+}
+
+// token writes a name as one token of a subject: a dot becomes "_", every other byte
+// that is not a letter, a digit or "-" becomes "=" and its two hexadecimal digits, and
+// the empty name becomes "=". No two names have the same token.
+func token(name string) string {
+	if name == "" {
+		return "="
+	}
+	var b strings.Builder
+	for i := range len(name) {
+		switch c := name[i]; {
+		case c == '.':
+			b.WriteByte('_')
+		case c == '-', '0' <= c && c <= '9', 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z':
+			b.WriteByte(c)
+		default:
+			fmt.Fprintf(&b, "=%02X", c)
+		}
+	}
+	return b.String()
+}
+
+func fromToken(token string) (string, error) {
+	if token == "=" {
+		return "", nil
+	}
+	var b strings.Builder
+	for i := 0; i < len(token); i++ {
+		switch c := token[i]; c {
+		case '_':
+			b.WriteByte('.')
+		case '=':
+			if i+3 > len(token) {
+				return "", fmt.Errorf("%q is not a name", token)
+			}
+			n, err := strconv.ParseUint(token[i+1:i+3], 16, 8)
+			if err != nil {
+				return "", fmt.Errorf("%q is not a name: %w", token, err)
+			}
+			b.WriteByte(byte(n))
+			i += 2
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String(), nil
+}
+
+// maxName is the length of the longest name of a Kubernetes node.
+const maxName = 253
+
+// checkName returns an error if a cluster or a node cannot have this name.
+func checkName(what, name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("%s must not be empty", what)
+	case len(name) > maxName:
+		return fmt.Errorf("%s has %d bytes, the limit is %d", what, len(name), maxName)
+	case strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == '/' }):
+		return fmt.Errorf("%s is %q: want printable ASCII without spaces and slashes", what, name)
+	}
+	return nil
+}
+
+// Position is a place in [EventStream].
+type Position struct {
+	// Stream names the stream. A stream that was deleted and created again has
+	// another name.
+	Stream string
+	// Message is the sequence number of the last message of which the watch delivered
+	// events. The zero value is the beginning.
+	Message uint64
+	// Events is how many events of this message it delivered; 0 means all.
+	Events int
+}
+
+// String returns STREAM:MESSAGE, or STREAM:MESSAGE+EVENTS.
+func (p Position) String() string {
+	if p.Events > 0 {
+		return fmt.Sprintf("%s:%d+%d", p.Stream, p.Message, p.Events)
+	}
+	return fmt.Sprintf("%s:%d", p.Stream, p.Message)
+}
+
+// MarshalText writes the position as [Position.String] does; the zero value is empty.
+func (p Position) MarshalText() ([]byte, error) {
+	if p == (Position{}) {
+		return nil, nil
+	}
+	return []byte(p.String()), nil
+}
+
+// ParsePosition is the inverse of [Position.String].
+func ParsePosition(s string) (Position, error) {
+	stream, place, ok := strings.Cut(s, ":")
+	message, events, partly := strings.Cut(place, "+")
+	p := Position{Stream: stream}
+	var err, errEvents error
+	p.Message, err = strconv.ParseUint(message, 10, 64)
+	if partly {
+		p.Events, errEvents = strconv.Atoi(events)
+	}
+	if !ok || stream == "" || p.Events < 0 || errors.Join(err, errEvents) != nil {
+		return Position{}, fmt.Errorf("%q is not a position of a fleet: want STREAM:MESSAGE, such as 18a5b5b0c2a7e400:120", s)
+	}
+	return p, nil
+}

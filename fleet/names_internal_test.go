@@ -1,0 +1,62 @@
+package fleet
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestTokens(t *testing.T) {
+	tests := []struct{ name, want string }{
+		{"node-1", "node-1"},
+		{"node-1.example.com", "node-1_example_com"},
+		{"node_1", "node=5F1"},
+		{"", "="},
+		{"a*b >=", "a=2Ab=20=3E=3D"},
+		{"ä", "=C3=A4"},
+	}
+	for _, tt := range tests {
+		got := token(tt.name)
+		if got != tt.want {
+			t.Errorf("token(%q) is %q, want %q", tt.name, got, tt.want)
+		}
+		if back, err := fromToken(got); err != nil || back != tt.name {
+			t.Errorf("fromToken(%q) is %q, %v, want %q", got, back, err, tt.name)
+		}
+	}
+	for _, bad := range []string{"=2", "a=G0", "=5"} {
+		if name, err := fromToken(bad); err == nil {
+			t.Errorf("fromToken(%q) is %q, want an error", bad, name)
+		}
+	}
+}
+
+func TestNamesOfNodes(t *testing.T) {
+	for _, bad := range []string{"", "a b", "a/b", "a\n", "ä", strings.Repeat("x", 254)} {
+		if checkName("Node", bad) == nil {
+			t.Errorf("the name %q is accepted", bad)
+		}
+	}
+	if err := checkName("Node", "node_1.example.com"); err != nil {
+		t.Error(err)
+	}
+	got, err := nodeOf(eventSubject("prod.eu", "n.1"), eventSubjects+".")
+	if err != nil || got != "n.1" {
+		t.Errorf("the node is %q, %v, want n.1", got, err)
+	}
+	if got, err = nodeOf(podKey("prod.eu", "n.1", "shop", "uid"), ""); err != nil || got != "n.1" {
+		t.Errorf("the node is %q, %v, want n.1", got, err)
+	}
+}
+
+func TestPositions(t *testing.T) {
+	for _, p := range []Position{{Stream: "18a5", Message: 12}, {Stream: "18a5", Message: 12, Events: 3}, {Stream: "x"}} {
+		if got, err := ParsePosition(p.String()); err != nil || got != p {
+			t.Errorf("%v is read as %v, %v", p, got, err)
+		}
+	}
+	for _, bad := range []string{"", "12", ":12", "a:", "a:x", "a:1+", "a:1+-1", "a:1+x"} {
+		if got, err := ParsePosition(bad); err == nil {
+			t.Errorf("%q is read as %v, want an error", bad, got)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Limits are those of the stream and the buckets that a publisher creates. What exists
+// already keeps its own limits.
+type Limits struct {
+	// MaxAge is how long the stream keeps an event. If zero, [DefaultMaxAge].
+	MaxAge time.Duration
+	// MaxBytes is the size of the stream beyond which the oldest events are removed.
+	// If zero, there is no limit.
+	MaxBytes int64
+	// Replicas is the number of servers that keep each message: 1, 3 or 5. If zero, 1.
+	Replicas int
+}
+
+const (
+	// DefaultMaxAge is the default of [Limits].MaxAge.
+	DefaultMaxAge = 24 * time.Hour
+	// LeaseTTL is how long the server keeps the value of an agent in [AgentBucket]
+	// that is not renewed. Then another agent may publish as this node, and the node
+	// counts as silent.
+	LeaseTTL = 30 * time.Second
+	// markerTTL is how long the server keeps the mark of a removed pod in
+	// [StateBucket].
+	markerTTL = time.Minute
+)
+
+// minAPILevel is that of nats-server 2.11, the first one whose buckets remove the marks
+// of deleted keys.
+const minAPILevel = 1
+
+// server is the stream and the buckets.
+type server struct {
+	js     jetstream.JetStream
+	stream jetstream.Stream
+	state  jetstream.KeyValue
+	agents jetstream.KeyValue
+}
+
+// openServer opens the stream and the buckets. It creates what is missing if limits is
+// not nil.
+func openServer(ctx context.Context, js jetstream.JetStream, limits *Limits) (*server, error) {
+	account, err := js.AccountInfo(ctx)
+	if err != nil {
+		return nil, explain(js.Conn(), err)
+	}
+	if account.API.Level < minAPILevel {
+		return nil, fmt.Errorf("nats-server %s is too old: want 2.11 or newer", js.Conn().ConnectedServerVersion())
+	}
+	s := &server{js: js}
+	if s.stream, err = openStream(ctx, js, limits); err != nil {
+		return nil, fmt.Errorf("stream %s: %w", EventStream, explain(js.Conn(), err))
+	}
+	if s.state, err = openBucket(ctx, js, limits, jetstream.KeyValueConfig{Bucket: StateBucket, LimitMarkerTTL: markerTTL}); err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", StateBucket, explain(js.Conn(), err))
+	}
+	if s.agents, err = openBucket(ctx, js, limits, jetstream.KeyValueConfig{Bucket: AgentBucket, TTL: LeaseTTL}); err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", AgentBucket, explain(js.Conn(), err))
+	}
+	return s, nil
+}
+
+func openStream(ctx context.Context, js jetstream.JetStream, limits *Limits) (jetstream.Stream, error) {
+	subjects := eventSubjects + ".*.*"
+	stream, err := js.Stream(ctx, EventStream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) && limits != nil {
+		maxBytes := limits.MaxBytes
+		if maxBytes == 0 {
+			maxBytes = -1
+		}
+		stream, err = js.CreateStream(ctx, jetstream.StreamConfig{
+			Name: EventStream, Subjects: []string{subjects}, Description: "Pod lifecycle events of pleg-pipeline",
+			MaxAge: limits.MaxAge, MaxBytes: maxBytes, Replicas: max(1, limits.Replicas), AllowDirect: true,
+		})
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another agent was faster
+			stream, err = js.Stream(ctx, EventStream)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	config := stream.CachedInfo().Config
+	if !slices.Contains(config.Subjects, subjects) {
+		return nil, fmt.Errorf("it has the subjects %q: want %s", config.Subjects, subjects)
+	}
+	if config.Retention != jetstream.LimitsPolicy {
+		return nil, fmt.Errorf("it has the retention %s: want limits", config.Retention)
+	}
+	return stream, nil
+}
+
+func openBucket(ctx context.Context, js jetstream.JetStream, limits *Limits, config jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
+	bucket, err := js.KeyValue(ctx, config.Bucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) && limits != nil {
+		config.Replicas = max(1, limits.Replicas)
+		config.Description = "Present state of pleg-pipeline"
+		bucket, err = js.CreateKeyValue(ctx, config)
+		if errors.Is(err, jetstream.ErrBucketExists) { // another agent was faster
+			bucket, err = js.KeyValue(ctx, config.Bucket)
+		}
+	}
+	return bucket, err
+}
+
+// errReplaced means that a message or a state did not follow what this agent published
+// last.
+var errReplaced = errors.New("another agent has published as this node")
+
+// explain adds what the error of a call does not say: why there is no connection, or who
+// was faster.
+func explain(conn *nats.Conn, err error) error {
+	if api := new(jetstream.APIError); errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
+		return fmt.Errorf("%w: %w", errReplaced, err)
+	}
+	if conn.IsConnected() {
+		return err
+	}
+	if last := conn.LastError(); last != nil {
+		return fmt.Errorf("not connected to NATS: %w", last)
+	}
+	return fmt.Errorf("not connected to NATS: %w", err)
+}
+
+// lastMessage returns the last message of a subject, which may have wildcards; nil if
+// there is none.
+func lastMessage(ctx context.Context, stream jetstream.Stream, subject string) (*jetstream.RawStreamMsg, error) {
+	m, err := stream.GetLastMsgForSubject(ctx, subject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, nil
+	}
+	return m, err
+}
+
+// idleTimeout is how long a bucket that is being read may send nothing.
+const idleTimeout = 10 * time.Second
+
+var errReadTimeout = errors.New("the server stopped sending")
+
+// readBucket calls each for the last entry of every key that matches, which may be the
+// mark of a removal. If each returns an error, readBucket ends with it.
+func readBucket(ctx context.Context, bucket jetstream.KeyValue, keys []string, each func(jetstream.KeyValueEntry) error) error {
+	watcher, err := bucket.WatchFiltered(ctx, slices.Clone(keys)) // it changes them
+	if err != nil {
+		return fmt.Errorf("read bucket %s: %w", bucket.Bucket(), err)
+	}
+	defer func() { _ = watcher.Stop() }()
+	idle := time.NewTimer(idleTimeout)
+	defer idle.Stop()
+	for {
+		select {
+		case entry, ok := <-watcher.Updates():
+			if !ok {
+				return fmt.Errorf("read bucket %s: %w", bucket.Bucket(), errReadTimeout)
+			}
+			if entry == nil { // all values are read
+				return nil
+			}
+			if err := each(entry); err != nil {
+				return err
+			}
+			idle.Reset(idleTimeout)
+		case <-idle.C:
+			return fmt.Errorf("read bucket %s: %w", bucket.Bucket(), errReadTimeout)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

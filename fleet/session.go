@@ -1,0 +1,246 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// session is one time of publishing, from reading what the server has to the first
+// error. Its goroutine owns it.
+type session struct {
+	*server
+
+	p       *Publisher
+	key     string // CLUSTER.NODE
+	subject string
+	encoder encoder
+	// lease is the revision of this agent's value in AgentBucket.
+	lease uint64
+	// last is the sequence number of the node's last message in the stream; the
+	// server refuses the next one if it is not.
+	last uint64
+	// after is the position from which the session resumes; nil for none.
+	after       *pipeline.Position
+	currentAsOf time.Time
+
+	pods map[pleg.PodUID]*podRecord
+	// revisions are those of the keys of the node's pods in StateBucket. The server
+	// refuses a state if the revision is another.
+	revisions    map[string]uint64
+	nodeRevision uint64
+	// purged are the keys that were removed, the first one first. Their marks have
+	// revisions until the server removes them too.
+	purged []purged
+	// gap is not nil while the present state is being replayed: it is to be published
+	// before the next event.
+	gap *pleg.Event
+	// batch has the events to be published next.
+	batch []pleg.Event
+	// ready is called when the server has accepted something.
+	ready func()
+}
+
+// open makes this publisher the one of its node, and reads what the node has published.
+func (p *Publisher) open(ctx context.Context, ready func()) (*session, error) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	server, err := openServer(ctx, p.js, &p.o.Limits)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{
+		server: server, p: p, key: nodeKey(p.o.Cluster, p.o.Node), subject: eventSubject(p.o.Cluster, p.o.Node),
+		encoder: encoder{ceSource(p.o.Cluster, p.o.Node)},
+		ready:   ready,
+		pods:    make(map[pleg.PodUID]*podRecord), revisions: make(map[string]uint64),
+	}
+	// The lease comes first: an agent that was replaced notices it before this one
+	// relies on what it reads.
+	if err := s.takeLease(ctx); err != nil {
+		return nil, err
+	}
+	p.owned = true
+	if err := s.readServer(ctx); err != nil {
+		return nil, err
+	}
+	if s.after == nil {
+		s.gap = &pleg.Event{Type: pleg.Gap, Reason: pleg.OtherEpoch}
+	}
+	return s, nil
+}
+
+// openTimeout bounds the calls until a session publishes.
+const openTimeout = 30 * time.Second
+
+// readServer reads the node's last message and its states, and sets the position after
+// which the session resumes. There is none if the states are not those of the last
+// message's epoch.
+func (s *session) readServer(ctx context.Context) error {
+	published, err := s.lastPublished(ctx)
+	if err != nil {
+		return fmt.Errorf("read last message: %w", explain(s.p.o.Conn, err))
+	}
+	var node nodeState
+	err = readBucket(ctx, s.state, []string{s.key, s.key + ".>"}, func(entry jetstream.KeyValueEntry) error {
+		if entry.Key() == s.key {
+			s.nodeRevision = entry.Revision()
+			if entry.Operation() != jetstream.KeyValuePut {
+				return nil
+			}
+			return json.Unmarshal(entry.Value(), &node)
+		}
+		s.revisions[entry.Key()] = entry.Revision()
+		if entry.Operation() != jetstream.KeyValuePut {
+			return nil
+		}
+		var pod podState
+		if err := json.Unmarshal(entry.Value(), &pod); err != nil {
+			return fmt.Errorf("state %s: %w", entry.Key(), err)
+		}
+		s.pods[pod.UID] = newRecord(pod)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if published.Epoch == "" && s.p.acked.Epoch != "" {
+		published = s.p.acked // the stream no longer has it
+	}
+	if published.Epoch != "" && published.Epoch == node.Epoch && !s.p.replay {
+		s.after = &published
+		s.p.acked = published
+	}
+	s.p.replay = false
+	return nil
+}
+
+func (s *session) lastPublished(ctx context.Context) (pipeline.Position, error) {
+	raw, err := lastMessage(ctx, s.stream, s.subject)
+	if err != nil || raw == nil {
+		return pipeline.Position{}, err
+	}
+	s.last = raw.Sequence
+	m, err := decode(raw.Data)
+	if err != nil {
+		// A message that is not ours: what follows it begins with a Gap.
+		s.p.log.WarnContext(ctx, "cannot read the last message", "subject", s.subject, "err", err)
+		return pipeline.Position{}, nil
+	}
+	return pipeline.Position{Epoch: m.epoch, Seq: m.last}, nil
+}
+
+// run publishes the events until an error occurs or the channel is closed.
+func (s *session) run(ctx context.Context, events <-chan pleg.Event) error {
+	renew := time.NewTicker(LeaseTTL / 3)
+	defer renew.Stop()
+	for {
+		select {
+		case ev, ok := <-events:
+			if !ok {
+				return errors.Join(ctx.Err(), errSourceEnded)
+			}
+			if err := s.publishAll(ctx, ev, events); err != nil {
+				return err
+			}
+		case <-renew.C:
+			if err := s.renewLease(ctx); err != nil {
+				return err
+			}
+			s.ready()
+			s.forgetPurged()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// publishAll publishes an event and those that wait behind it, up to a bound.
+func (s *session) publishAll(ctx context.Context, ev pleg.Event, events <-chan pleg.Event) error {
+	for {
+		if err := s.accept(ctx, ev); err != nil {
+			return err
+		}
+		if len(s.batch) == eventBuffer {
+			break
+		}
+		select {
+		case next, ok := <-events:
+			if ok {
+				ev = next
+				continue
+			}
+		default:
+		}
+		break
+	}
+	return s.publishBatch(ctx)
+}
+
+// accept adds an event to the batch or to the present state, or acts on a mark.
+func (s *session) accept(ctx context.Context, ev pleg.Event) error {
+	switch {
+	case ev.Type == pleg.Bookmark:
+		s.currentAsOf = ev.ObservedAt
+	case ev.Type == pleg.Gap:
+		if err := s.publishBatch(ctx); err != nil {
+			return err
+		}
+		s.gap = &ev
+		s.pods = make(map[pleg.PodUID]*podRecord)
+	case ev.Type == pleg.Synced && s.gap != nil:
+		return s.publishReplay(ctx, ev)
+	case ev.Type == pleg.Synced:
+	case s.gap != nil:
+		s.addReplayed(ev)
+	case ev.Missed > 0:
+		return errOverrun
+	default:
+		return s.addToBatch(ev)
+	}
+	return nil
+}
+
+// addToBatch adds a new event. If it does not follow the last one, that is an error, and
+// the next session begins with the present state.
+func (s *session) addToBatch(ev pleg.Event) error {
+	last := s.p.acked
+	if n := len(s.batch); n > 0 {
+		last.Seq = s.batch[n-1].Seq
+	}
+	switch {
+	case ev.Epoch == last.Epoch && ev.Seq == last.Seq+1:
+		s.batch = append(s.batch, ev)
+	case ev.Epoch != last.Epoch || ev.Seq > last.Seq:
+		s.p.replay = true
+		return fmt.Errorf("%w: %s/%d follows %s/%d", errHole, ev.Epoch, ev.Seq, last.Epoch, last.Seq)
+	}
+	return nil
+}
+
+// record returns the record of the pod of ev.
+func (s *session) record(ev pleg.Event) *podRecord {
+	r, ok := s.pods[ev.PodUID]
+	if !ok {
+		r = newRecord(podState{})
+		s.pods[ev.PodUID] = r
+	}
+	return r
+}
+
+// addReplayed adds an event of the present state.
+func (s *session) addReplayed(ev pleg.Event) {
+	if s.gap.Epoch != ev.Epoch {
+		// The records are those of an earlier epoch, or the first ones.
+		s.gap.Epoch = ev.Epoch
+		s.pods = make(map[pleg.PodUID]*podRecord)
+	}
+	s.record(ev).apply(ev)
+}

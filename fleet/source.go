@@ -1,0 +1,97 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/client"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// Source is where a publisher gets the events of its node; see [FromPipeline] and
+// [FromClient].
+type Source interface {
+	// Follow sends every event after a position, or the present state first if after
+	// is nil, until ctx ends. It asks for bookmarks and network events. It returns nil
+	// once there will be no more events.
+	Follow(ctx context.Context, after *pipeline.Position, events chan<- pleg.Event) error
+	// Status returns the result of the last inspection of a pod. It is at least as
+	// new as every event that Follow has sent.
+	Status(ctx context.Context, uid pleg.PodUID) (*pleg.PodStatus, error)
+}
+
+// subscriberName is the name of the publisher in the metrics of the pipeline.
+const subscriberName = "fleet"
+
+// FromPipeline returns a source for a pipeline in this process.
+func FromPipeline(p *pipeline.Pipeline) Source { return pipelineSource{p} }
+
+type pipelineSource struct{ pipe *pipeline.Pipeline }
+
+func (s pipelineSource) Follow(ctx context.Context, after *pipeline.Position, events chan<- pleg.Event) error {
+	o := pipeline.SubscribeOptions{Name: subscriberName, Replay: after == nil, Bookmarks: true, NetworkEvents: true}
+	if after != nil {
+		o.After = *after
+	}
+	sub, err := s.pipe.Subscribe(o)
+	if errors.Is(err, pipeline.ErrStopped) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer sub.Close()
+	for ev := range sub.All(ctx) {
+		select {
+		case events <- ev:
+		case <-ctx.Done():
+		}
+	}
+	return ctx.Err()
+}
+
+func (s pipelineSource) Status(_ context.Context, uid pleg.PodUID) (*pleg.PodStatus, error) {
+	return s.pipe.Cache().Get(uid)
+}
+
+// FromClient returns a source for a daemon on this node.
+func FromClient(c *client.Client) Source { return clientSource{c} }
+
+type clientSource struct{ client *client.Client }
+
+func (s clientSource) Follow(ctx context.Context, after *pipeline.Position, events chan<- pleg.Event) error {
+	o := client.WatchOptions{Name: subscriberName, Replay: after == nil, Bookmarks: true, NetworkEvents: true}
+	if after != nil {
+		o.After = after
+	}
+	for ev, err := range s.client.Watch(ctx, o) {
+		if err != nil {
+			return err
+		}
+		select {
+		case events <- ev:
+		case <-ctx.Done():
+		}
+	}
+	return ctx.Err()
+}
+
+func (s clientSource) Status(ctx context.Context, uid pleg.PodUID) (*pleg.PodStatus, error) {
+	status, err := s.client.PodStatus(ctx, uid, time.Time{})
+	if err != nil && !errors.As(err, new(*client.InspectionError)) {
+		return nil, &StatusError{err}
+	}
+	return status, err
+}
+
+// StatusError is the error of [Source.Status] if the source could not be asked. Any other
+// error is that of the last inspection, which is published.
+type StatusError struct{ Err error }
+
+// Error implements error.
+func (e *StatusError) Error() string { return "read pod status: " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *StatusError) Unwrap() error { return e.Err }

@@ -1,0 +1,78 @@
+package fleet
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+func TestStateFollowsEvents(t *testing.T) {
+	ev := func(seq uint64, typ pleg.EventType, id pleg.ContainerID) pleg.Event {
+		return pleg.Event{Epoch: "e", Seq: seq, Type: typ, PodUID: "u", ContainerID: id, Replayed: true}
+	}
+	r := newRecord(podState{})
+	steps := []struct {
+		ev   pleg.Event
+		want string // the numbers of the last events
+	}{
+		{ev(1, pleg.PodSync, ""), ""},
+		{ev(2, pleg.ContainerStarted, "s"), "2"},
+		{ev(3, pleg.ContainerStarted, "c"), "2 3"},
+		{ev(4, pleg.ContainerDied, "s"), "3 4"},
+		{ev(5, pleg.ContainerRemoved, "s"), "3"},
+		{ev(6, pleg.NetworkFailed, "x"), "3"},
+		{ev(7, pleg.ContainerRemoved, "c"), ""},
+	}
+	for _, s := range steps {
+		r.apply(s.ev)
+		if r.Seq != s.ev.Seq {
+			t.Errorf("the state has the number %d after %d", r.Seq, s.ev.Seq)
+		}
+		value, err := r.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var state podState
+		if err := json.Unmarshal(value, &state); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, last := range state.Events {
+			got = append(got, string('0'+rune(last.Seq)))
+			if last.Replayed {
+				t.Error("the state has a replayed event")
+			}
+		}
+		if strings.Join(got, " ") != s.want {
+			t.Errorf("after event %d the state has %v, want %q", s.ev.Seq, got, s.want)
+		}
+	}
+}
+
+func TestStateKeepsStatus(t *testing.T) {
+	r := newRecord(podState{})
+	status := &pleg.PodStatus{
+		UID: "u", Name: "web", IPs: []string{"10.0.0.7"},
+		Containers: []*pleg.ContainerStatus{{ID: "c", Name: "app", State: pleg.StateRunning, Annotations: map[string]string{"large": "x"}}},
+		Sandboxes: []*pleg.SandboxStatus{
+			{ID: "s0", Labels: map[string]string{"app": "old"}},
+			{ID: "s1", Attempt: 1, Ready: true, Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"large": "x"}},
+		},
+	}
+	if err := r.observe(status, nil); err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.status()
+	if err != nil || got.IPs[0] != "10.0.0.7" || got.Containers[0].State != pleg.StateRunning || !got.Sandboxes[1].Ready {
+		t.Errorf("the status is %+v, %v", got, err)
+	}
+	if r.Labels["app"] != "web" || strings.Contains(string(r.Status), "large") {
+		t.Errorf("labels %v, status %s: want those of the newest sandbox, and no annotations", r.Labels, r.Status)
+	}
+	if err := r.observe(nil, errors.New("boom")); err != nil || r.Error != "boom" || r.Status != nil || r.Labels["app"] != "web" {
+		t.Errorf("after a failed inspection: %+v, %v", r.podState, err)
+	}
+}

@@ -1,0 +1,198 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pleg-pipeline/pleg-pipeline/client"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// States reads the present state of a cluster. Its methods are safe for concurrent use.
+type States struct {
+	*server
+
+	cluster string
+}
+
+// OpenStates returns the states of a cluster. It fails if the server cannot be reached, or
+// if nothing has been published on it yet.
+func OpenStates(ctx context.Context, js jetstream.JetStream, cluster string) (*States, error) {
+	if err := checkName("cluster", cluster); err != nil {
+		return nil, err
+	}
+	s, err := openServer(ctx, js, nil)
+	if err != nil {
+		return nil, fmt.Errorf("open states: %w", err)
+	}
+	return &States{server: s, cluster: cluster}, nil
+}
+
+// Node is a node of the cluster.
+type Node struct {
+	Name string
+	// Agent names the process that publishes; empty if none does.
+	Agent string
+	// Epoch and Seq are of an event that was published and that all states of the node
+	// include.
+	Epoch string
+	Seq   uint64
+	// CurrentAsOf is the time before the last list of the node whose changes are all
+	// published; zero if nobody publishes.
+	CurrentAsOf time.Time
+}
+
+// Nodes returns all nodes that have published, sorted by name.
+func (s *States) Nodes(ctx context.Context) ([]Node, error) {
+	nodes, err := s.nodes(ctx, []string{token(s.cluster) + ".*"})
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Node, 0, len(nodes))
+	for _, n := range nodes {
+		all = append(all, *n)
+	}
+	slices.SortFunc(all, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+func (s *States) nodes(ctx context.Context, keys []string) (map[string]*Node, error) {
+	nodes := make(map[string]*Node)
+	err := readBucket(ctx, s.state, keys, func(entry jetstream.KeyValueEntry) error {
+		var state nodeState
+		name, err := nodeOf(entry.Key(), "")
+		if err == nil && entry.Operation() == jetstream.KeyValuePut && json.Unmarshal(entry.Value(), &state) == nil {
+			nodes[name] = &Node{Name: name, Epoch: state.Epoch, Seq: state.Seq}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = readBucket(ctx, s.agents, keys, func(entry jetstream.KeyValueEntry) error {
+		var agent agentState
+		name, err := nodeOf(entry.Key(), "")
+		if err != nil || entry.Operation() != jetstream.KeyValuePut || json.Unmarshal(entry.Value(), &agent) != nil {
+			return nil //nolint:nilerr // it is not of this project
+		}
+		if n := nodes[name]; n != nil {
+			n.Agent, n.CurrentAsOf = agent.Agent, agent.CurrentAsOf
+			if agent.Epoch == n.Epoch {
+				n.Seq = max(n.Seq, agent.Seq)
+			}
+		}
+		return nil
+	})
+	return nodes, err
+}
+
+// Pod is the state of one pod.
+type Pod struct {
+	client.Pod
+
+	Node            string
+	Name, Namespace string
+	Labels          map[string]string
+	// LastEvent is the newest event of a container or sandbox that is not removed.
+	LastEvent pleg.Event
+}
+
+// Pods ranges over the pods of the cluster, or of some nodes and namespaces, in no order.
+// An error ends the range.
+func (s *States) Pods(ctx context.Context, nodes, namespaces []string) iter.Seq2[Pod, error] {
+	return func(yield func(Pod, error) bool) {
+		nodeKeys, podKeys := s.keys(nodes, namespaces)
+		known, err := s.nodes(ctx, nodeKeys)
+		if err == nil {
+			err = readBucket(ctx, s.state, podKeys, func(entry jetstream.KeyValueEntry) error {
+				pod, ok := s.pod(known, entry)
+				if ok && !yield(pod, nil) {
+					return errStopped
+				}
+				return nil
+			})
+		}
+		if err != nil && !errors.Is(err, errStopped) {
+			yield(Pod{}, err)
+		}
+	}
+}
+
+// keys returns the keys of nodes and of pods.
+func (s *States) keys(nodes, namespaces []string) (nodeKeys, podKeys []string) {
+	nodeTokens, namespaceTokens := tokens(nodes), tokens(namespaces)
+	for _, node := range nodeTokens {
+		nodeKeys = append(nodeKeys, token(s.cluster)+"."+node)
+		for _, namespace := range namespaceTokens {
+			podKeys = append(podKeys, token(s.cluster)+"."+node+"."+namespace+".*")
+		}
+	}
+	return nodeKeys, podKeys
+}
+
+// tokens returns the tokens of names; without names, the wildcard.
+func tokens(names []string) []string {
+	if len(names) == 0 {
+		return []string{"*"}
+	}
+	all := make([]string, len(names))
+	for i, name := range names {
+		all[i] = token(name)
+	}
+	return all
+}
+
+// Pod returns the state of one pod; false if it is gone.
+func (s *States) Pod(ctx context.Context, node, namespace string, uid pleg.PodUID) (Pod, bool, error) {
+	nodes, err := s.nodes(ctx, []string{nodeKey(s.cluster, node)})
+	if err != nil {
+		return Pod{}, false, err
+	}
+	entry, err := s.state.Get(ctx, podKey(s.cluster, node, namespace, uid))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return Pod{}, false, nil
+	}
+	if err != nil {
+		return Pod{}, false, fmt.Errorf("read state of pod %s: %w", uid, explain(s.js.Conn(), err))
+	}
+	pod, ok := s.pod(nodes, entry)
+	return pod, ok, nil
+}
+
+// pod returns the pod in an entry; false if it is gone or of an epoch that has ended.
+func (s *States) pod(nodes map[string]*Node, entry jetstream.KeyValueEntry) (Pod, bool) {
+	var state podState
+	name, err := nodeOf(entry.Key(), "")
+	if err != nil || entry.Operation() != jetstream.KeyValuePut || json.Unmarshal(entry.Value(), &state) != nil {
+		return Pod{}, false
+	}
+	node := nodes[name]
+	if node == nil || node.Epoch != state.Epoch {
+		return Pod{}, false
+	}
+	pod := Pod{Node: name, Name: state.Name, Namespace: state.Namespace, Labels: state.Labels}
+	pod.UID = state.UID
+	if len(state.Events) > 0 {
+		pod.LastEvent = state.Events[len(state.Events)-1]
+	}
+	pod.Status, err = state.status()
+	switch {
+	case err != nil:
+		pod.Err = err
+	case state.Error != "":
+		pod.Err = &client.InspectionError{Text: state.Error}
+	}
+	pod.CurrentAsOf = pod.LastEvent.ObservedAt
+	if node.CurrentAsOf.After(pod.CurrentAsOf) {
+		pod.CurrentAsOf = node.CurrentAsOf
+	}
+	return pod, true
+}

@@ -1,0 +1,133 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+func (s *session) statesOf(ctx context.Context, changed map[pleg.PodUID]*podRecord) ([]write, error) {
+	writes := make([]write, 0, len(changed))
+	for uid, r := range changed {
+		w, err := s.stateOf(ctx, uid, r)
+		if err != nil {
+			return nil, err
+		}
+		if w.value != nil || w.revision != 0 { // else the pod has come and gone
+			writes = append(writes, w)
+		}
+	}
+	return writes, nil
+}
+
+// stateOf returns the write of a pod's state, or its removal if no container is left.
+func (s *session) stateOf(ctx context.Context, uid pleg.PodUID, r *podRecord) (write, error) {
+	key := podKey(s.p.o.Cluster, s.p.o.Node, r.Namespace, uid)
+	w := write{key: key, revision: s.revisions[key]}
+	status, err := s.p.o.Source.Status(ctx, uid)
+	if failed := new(StatusError); errors.As(err, &failed) {
+		return w, err
+	}
+	if err := r.observe(status, err); err != nil {
+		return w, fmt.Errorf("encode status of pod %s: %w", uid, err)
+	}
+	if len(r.last) == 0 {
+		return w, nil
+	}
+	w.value, err = r.encode()
+	if err == nil && len(w.value) > s.maxMessage() {
+		r.Error, r.Status = fmt.Sprintf("the status is too large to publish: %d bytes", len(w.value)), nil
+		w.value, err = r.encode()
+	}
+	if err != nil {
+		return w, fmt.Errorf("encode state of pod %s: %w", uid, err)
+	}
+	return w, nil
+}
+
+// maxMessage is the size of a message that the server accepts, less its headers.
+func (s *session) maxMessage() int { return int(s.p.o.Conn.MaxPayload()) - 1024 }
+
+// write is a value for a key of StateBucket, or its removal if value is nil.
+type write struct {
+	key      string
+	value    []byte
+	revision uint64
+}
+
+func (w write) message() *nats.Msg {
+	m := nats.NewMsg("$KV." + StateBucket + "." + w.key)
+	m.Data = w.value
+	if w.value == nil {
+		m.Header.Set("KV-Operation", "PURGE")
+		m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
+		m.Header.Set(jetstream.MsgTTLHeader, markerTTL.String())
+	}
+	return m
+}
+
+// writesInFlight bounds the writes that wait for their acknowledgement.
+const writesInFlight = 512
+
+// write sends the writes without waiting for each, and returns once all are acknowledged.
+func (s *session) write(ctx context.Context, writes []write) error {
+	for len(writes) > 0 {
+		n := min(len(writes), writesInFlight)
+		if err := s.writeSome(ctx, writes[:n]); err != nil {
+			return fmt.Errorf("write states: %w", explain(s.p.o.Conn, err))
+		}
+		writes = writes[n:]
+	}
+	return nil
+}
+
+func (s *session) writeSome(ctx context.Context, writes []write) error {
+	acks := make([]jetstream.PubAckFuture, len(writes))
+	for i, w := range writes {
+		var err error
+		if acks[i], err = s.js.PublishMsgAsync(w.message(), jetstream.WithExpectLastSequencePerSubject(w.revision)); err != nil {
+			return err
+		}
+	}
+	timeout := time.NewTimer(s.p.o.PublishTimeout)
+	defer timeout.Stop()
+	for i, ack := range acks {
+		select {
+		case a := <-ack.Ok():
+			s.revisions[writes[i].key] = a.Sequence
+			if writes[i].value == nil {
+				s.purged = append(s.purged, purged{writes[i].key, a.Sequence, time.Now()})
+			}
+		case err := <-ack.Err():
+			return fmt.Errorf("%s: %w", writes[i].key, err)
+		case <-timeout.C:
+			return fmt.Errorf("%s: %w", writes[i].key, nats.ErrTimeout)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// purged is a key that was removed.
+type purged struct {
+	key      string
+	revision uint64
+	at       time.Time
+}
+
+// forgetPurged forgets the revisions of the marks that the server has removed.
+func (s *session) forgetPurged() {
+	for len(s.purged) > 0 && time.Since(s.purged[0].at) > markerTTL {
+		if old := s.purged[0]; s.revisions[old.key] == old.revision {
+			delete(s.revisions, old.key)
+		}
+		s.purged = s.purged[1:]
+	}
+}

@@ -1,0 +1,252 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/natsd"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/oracle"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/simnode"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const cluster = "test.example"
+
+// patience is how long a test waits for what must come. Nothing is expected to take that
+// long; it bounds a test that fails.
+const patience = 90 * time.Second
+
+// startServer returns a server that is killed at the end of the test.
+func startServer(t *testing.T, config string) *natsd.Server {
+	t.Helper()
+	s, err := natsd.New(t.TempDir(), config)
+	if err == nil {
+		err = s.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.Kill()
+		if t.Failed() {
+			t.Logf("log of the server:\n%s", s.Log())
+		}
+	})
+	return s
+}
+
+func connect(t *testing.T, url string) *nats.Conn {
+	t.Helper()
+	conn, err := fleet.Connect(url, fleet.ConnectOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		closed := make(chan struct{})
+		conn.SetClosedHandler(func(*nats.Conn) { close(closed) })
+		conn.Close()
+		<-closed
+	})
+	return conn
+}
+
+func jetStream(t *testing.T, conn *nats.Conn) jetstream.JetStream {
+	t.Helper()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// agent is a node and its publisher.
+type agent struct {
+	t    *testing.T
+	name string
+	url  string
+	node *simnode.Node
+	// lives are all nodes of this name so far, by their epoch.
+	mu    sync.Mutex
+	lives map[string]*simnode.Node
+
+	stop func()
+}
+
+type agentOptions struct {
+	history int
+	limits  fleet.Limits
+	offset  time.Duration
+}
+
+func startAgent(t *testing.T, url, name string, o agentOptions) *agent {
+	t.Helper()
+	if o.history == 0 {
+		o.history = 8192
+	}
+	node, err := simnode.New(simnode.Options{Name: name, Pods: 12, History: o.history, Seed: 7, Offset: o.offset})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &agent{t: t, name: name, url: url, node: node, lives: map[string]*simnode.Node{node.Epoch(): node}}
+	a.publish(o.limits)
+	t.Cleanup(func() {
+		a.stop()
+		a.node.Close()
+	})
+	return a
+}
+
+// publish starts the publisher.
+func (a *agent) publish(limits fleet.Limits) {
+	a.t.Helper()
+	conn := connect(a.t, a.url)
+	p, err := fleet.NewPublisher(fleet.PublisherOptions{
+		Conn: conn, Source: a.node, Cluster: cluster, Node: a.name, Limits: limits,
+		MinBackoff: 20 * time.Millisecond, MaxBackoff: 500 * time.Millisecond, PublishTimeout: 2 * time.Second,
+		Logger: slog.New(slog.NewTextHandler(a.t.Output(), nil)),
+	})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(a.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := p.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			a.t.Errorf("publisher of %s: %v", a.name, err)
+		}
+	}()
+	a.stop = func() { cancel(); <-done }
+}
+
+// restart ends the agent, as a crash would, and starts it again: a new epoch.
+func (a *agent) restart() {
+	a.t.Helper()
+	a.stop()
+	node, err := a.node.Restart()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.mu.Lock()
+	a.node = node
+	a.lives[node.Epoch()] = node
+	a.mu.Unlock()
+	a.publish(fleet.Limits{})
+}
+
+func (a *agent) steps(n int) {
+	for range n {
+		a.node.Step()
+	}
+}
+
+func (a *agent) published(epoch string) []pleg.Event {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.lives[epoch].Published()
+}
+
+// consumer is a watch and its oracle.
+type consumer struct {
+	t  *testing.T
+	mu sync.Mutex
+	*oracle.Consumer
+	broken error
+	events []fleet.Event
+	// stall blocks the consumer while it is locked.
+	stall  sync.Mutex
+	cancel func()
+	done   chan struct{}
+	agents []*agent
+}
+
+// watch starts a consumer of everything that checks each event.
+func watch(t *testing.T, url string, o fleet.WatchOptions, agents ...*agent) *consumer {
+	t.Helper()
+	c := &consumer{t: t, Consumer: oracle.New(o.Replay), done: make(chan struct{}), agents: agents}
+	c.AtLeast = make(map[string]oracle.State)
+	for _, a := range agents {
+		c.AtLeast[a.name] = nil
+	}
+	c.Published = func(node, epoch string) []pleg.Event {
+		for _, a := range agents {
+			if a.name == node {
+				return a.published(epoch)
+			}
+		}
+		return nil
+	}
+	o.Cluster, o.NetworkEvents = cluster, true
+	js := jetStream(t, connect(t, url))
+	ctx, cancel := context.WithCancel(t.Context())
+	c.cancel = cancel
+	go func() {
+		defer close(c.done)
+		for ev, err := range fleet.Watch(ctx, js, o) {
+			c.stall.Lock()
+			c.stall.Unlock() //nolint:staticcheck // it only waits
+			c.mu.Lock()
+			if err == nil {
+				c.events = append(c.events, ev)
+				err = c.Add(ev)
+			}
+			c.broken = errors.Join(c.broken, err)
+			c.mu.Unlock()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-c.done })
+	return c
+}
+
+// eventually waits until ok, which is called with the consumer locked, returns nil.
+func (c *consumer) eventually(ok func() error) {
+	c.t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		c.mu.Lock()
+		err := ok()
+		if c.broken != nil {
+			err = c.broken
+		}
+		broken := c.broken != nil
+		c.mu.Unlock()
+		if err == nil {
+			return
+		}
+		if broken || time.Now().After(deadline) {
+			c.t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// converges waits until the consumer is synced and has the union of the agents' states.
+func (c *consumer) converges() {
+	c.t.Helper()
+	c.eventually(func() error {
+		truth := make(map[string]oracle.State)
+		for _, a := range c.agents {
+			truth[a.name] = oracle.State(a.node.Truth())
+		}
+		if !c.Synced {
+			return fmt.Errorf("not synced after %d events", len(c.events))
+		}
+		return c.Compare(truth)
+	})
+}

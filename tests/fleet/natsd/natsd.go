@@ -1,0 +1,160 @@
+// Package natsd runs real nats-servers as child processes, for tests that kill, stop and
+// restart them.
+package natsd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Binary builds nats-server in the version that go.mod names, and returns its path.
+var Binary = sync.OnceValues(func() (string, error) {
+	// Without -n, go tool would run it as a child of its own, which a kill does not reach.
+	out, err := exec.Command("go", "tool", "-n", "github.com/nats-io/nats-server/v2").Output()
+	if failed := new(exec.ExitError); errors.As(err, &failed) {
+		return "", fmt.Errorf("build nats-server: %w\n%s", err, failed.Stderr)
+	}
+	return strings.TrimSpace(string(out)), err
+})
+
+// Server is one nats-server. Its address and its store stay the same when it is
+// restarted. One goroutine at a time may use it.
+type Server struct {
+	// URL is where clients connect.
+	URL string
+
+	dir     string
+	command *exec.Cmd
+	done    chan struct{} // closed when the process has ended
+}
+
+// New returns a server that keeps its files in dir. config is added to its configuration
+// file; it must not set the listener or the store.
+func New(dir, config string) (*Server, error) {
+	address, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	text := fmt.Sprintf("listen: %q\njetstream { store_dir: %q }\n%s\n", address, dir, config)
+	if err := os.WriteFile(filepath.Join(dir, "nats.conf"), []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	return &Server{URL: "nats://" + address, dir: dir}, nil
+}
+
+// NewCluster returns three servers that form a cluster, with their files in dir.
+func NewCluster(dir string) ([]*Server, error) {
+	var routes [3]string
+	for i := range routes {
+		address, err := freeAddress()
+		if err != nil {
+			return nil, err
+		}
+		routes[i] = address
+	}
+	var servers []*Server
+	for i, route := range routes {
+		own := filepath.Join(dir, fmt.Sprint(i))
+		if err := os.Mkdir(own, 0o700); err != nil {
+			return nil, err
+		}
+		s, err := New(own, fmt.Sprintf("server_name: s%d\ncluster { name: test, listen: %q, routes: [nats://%s] }",
+			i, route, strings.Join(routes[:], ", nats://")))
+		if err != nil {
+			return nil, err
+		}
+		servers = append(servers, s)
+	}
+	return servers, nil
+}
+
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// Start starts the process and waits until it accepts connections.
+func (s *Server) Start() error {
+	binary, err := Binary()
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	s.command = exec.Command(binary, "-c", filepath.Join(s.dir, "nats.conf"))
+	s.command.Stdout, s.command.Stderr = log, log
+	s.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := s.command.Start(); err != nil {
+		return err
+	}
+	done, command := make(chan struct{}), s.command
+	s.done = done
+	go func() {
+		defer close(done)
+		_ = command.Wait() // tests kill it
+	}()
+	return s.waitUntilReady()
+}
+
+func (s *Server) waitUntilReady() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", strings.TrimPrefix(s.URL, "nats://"))
+		if err == nil {
+			conn.Close()
+			return nil
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-s.done:
+			return fmt.Errorf("nats-server has ended: %s", s.Log())
+		case <-ctx.Done():
+			return fmt.Errorf("nats-server does not listen: %s", s.Log())
+		}
+	}
+}
+
+// Kill kills the process with SIGKILL and waits for its end. It does nothing if no
+// process runs.
+func (s *Server) Kill() {
+	if s.done == nil {
+		return
+	}
+	_ = s.command.Process.Kill()
+	<-s.done
+}
+
+// Pause stops the process with SIGSTOP; Continue lets it run again.
+func (s *Server) Pause() error { return s.command.Process.Signal(syscall.SIGSTOP) }
+
+// Continue lets a paused process run again.
+func (s *Server) Continue() error { return s.command.Process.Signal(syscall.SIGCONT) }
+
+// Pid is the id of the process.
+func (s *Server) Pid() int { return s.command.Process.Pid }
+
+// Log returns what the server has logged.
+func (s *Server) Log() string {
+	log, err := os.ReadFile(filepath.Join(s.dir, "log"))
+	if err != nil {
+		return err.Error()
+	}
+	return string(log)
+}

@@ -1,0 +1,239 @@
+package fleet_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/oracle"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/simnode"
+)
+
+// A watch from the beginning and one that comes late have the union of all nodes.
+func TestWatchHasTheUnion(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	a, b := startAgent(t, s.URL, "node-a", agentOptions{}), startAgent(t, s.URL, "node-b.example.com", agentOptions{})
+	a.steps(30)
+	first := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b)
+	b.steps(50)
+	first.converges()
+	late := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b)
+	a.steps(200)
+	late.converges()
+	first.converges()
+}
+
+// Synced comes only after every container that was published before the watch began.
+func TestSyncedIsComplete(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	a := startAgent(t, s.URL, "node-a", agentOptions{})
+	a.steps(100)
+	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a).converges()
+	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
+	c.mu.Lock()
+	c.AtLeast["node-a"] = oracle.State(a.node.Truth())
+	c.mu.Unlock()
+	c.converges()
+	for _, ev := range c.events {
+		if ev.Type == pleg.Synced && ev.At == (fleet.Position{}) {
+			t.Errorf("%+v has no position", ev)
+		}
+	}
+}
+
+// Two watches, of which the second resumes where the first has ended, get each event once:
+// at any event, also in the middle of a message.
+func TestWatchResumes(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	a := startAgent(t, s.URL, "node-a", agentOptions{})
+	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
+	a.steps(1)
+	c.converges()
+	a.steps(60)
+	c.converges()
+	c.mu.Lock()
+	events := c.events
+	c.mu.Unlock()
+	for i, ev := range events {
+		if ev.At == (fleet.Position{}) || ev.Type == pleg.Gap {
+			continue
+		}
+		parsed, err := fleet.ParsePosition(ev.At.String())
+		if err != nil || parsed != ev.At {
+			t.Fatalf("position %v is read as %v, %v", ev.At, parsed, err)
+		}
+		var want []string
+		for _, later := range events[i+1:] {
+			if later.PodUID != "" {
+				want = append(want, fmt.Sprint(later.Seq))
+			}
+		}
+		resumed := watch(t, s.URL, fleet.WatchOptions{After: &ev.At}, a)
+		resumed.eventually(func() error {
+			var got []string
+			for _, ev := range resumed.events {
+				if ev.PodUID != "" {
+					got = append(got, fmt.Sprint(ev.Seq))
+				} else if ev.Type == pleg.Gap {
+					t.Errorf("a Gap after %v: %+v", events[i].At, ev)
+				}
+			}
+			if !resumed.Synced || fmt.Sprint(got) != fmt.Sprint(want) {
+				return fmt.Errorf("after %v: got %v, want %v; synced: %t", events[i].At, got, want, resumed.Synced)
+			}
+			return nil
+		})
+		resumed.cancel()
+	}
+}
+
+// A position of another stream, or of the future, is answered by a Gap and a replay.
+func TestBadPositionIsAGap(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	a := startAgent(t, s.URL, "node-a", agentOptions{})
+	a.steps(20)
+	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
+	c.converges()
+	c.mu.Lock()
+	at := c.events[len(c.events)-1].At
+	c.mu.Unlock()
+	for _, position := range []fleet.Position{{Stream: "another", Message: 1}, {Stream: at.Stream, Message: at.Message + 1000}} {
+		resumed := watch(t, s.URL, fleet.WatchOptions{After: &position}, a)
+		resumed.converges()
+		if first := resumed.events[0]; first.Type != pleg.Gap || first.Node != "" {
+			t.Errorf("after %v the first event is %+v, want a Gap of all nodes", position, first)
+		}
+	}
+}
+
+// Filters apply to the replay and to later events; marks always come.
+func TestFilters(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	a, b := startAgent(t, s.URL, "node-a", agentOptions{}), startAgent(t, s.URL, "node-b", agentOptions{})
+	a.steps(20)
+	b.steps(20)
+	all := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b)
+	all.converges()
+	someone := all.events[len(all.events)/2].PodUID
+	tests := []struct {
+		name  string
+		o     fleet.WatchOptions
+		wants func(fleet.Event) bool
+	}{
+		{"node", fleet.WatchOptions{Nodes: []string{"node-b"}}, func(ev fleet.Event) bool { return ev.Node == "node-b" }},
+		{"namespace", fleet.WatchOptions{Namespaces: []string{"jobs"}}, func(ev fleet.Event) bool { return ev.PodNamespace == "jobs" }},
+		{"selector", fleet.WatchOptions{Selector: "app in (shop-app)"}, func(ev fleet.Event) bool { return ev.PodNamespace == "shop" }},
+		{"pod", fleet.WatchOptions{PodUIDs: []pleg.PodUID{someone}}, func(ev fleet.Event) bool { return ev.PodUID == someone }},
+		{"type", fleet.WatchOptions{Types: []pleg.EventType{pleg.ContainerDied}}, func(ev fleet.Event) bool { return ev.Type == pleg.ContainerDied }},
+		{"no sandboxes", fleet.WatchOptions{OmitSandboxes: true}, func(ev fleet.Event) bool { return !ev.Sandbox }},
+	}
+	got := make([][]fleet.Event, len(tests))
+	for i, tt := range tests {
+		tt.o.Cluster, tt.o.Replay = cluster, true
+		js := jetStream(t, connect(t, s.URL))
+		for ev, err := range fleet.Watch(t.Context(), js, tt.o) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ev.PodUID != "" && !tt.wants(ev) {
+				t.Errorf("%s: got %+v", tt.name, ev)
+			}
+			got[i] = append(got[i], ev)
+			if ev.Type == pleg.Synced {
+				break
+			}
+		}
+	}
+	for i, tt := range tests {
+		want := 0
+		for _, ev := range all.events {
+			if ev.Replayed && tt.wants(ev) {
+				want++
+			}
+		}
+		if len(got[i])-1 < want || want == 0 && tt.name != "type" {
+			t.Errorf("%s: %d events, want at least %d", tt.name, len(got[i])-1, want)
+		}
+	}
+}
+
+// States has every pod with its status.
+func TestStates(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	a, b := startAgent(t, s.URL, "node-a", agentOptions{}), startAgent(t, s.URL, "node-b", agentOptions{})
+	a.steps(20)
+	b.steps(20)
+	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b).converges()
+	states, err := fleet.OpenStates(t.Context(), jetStream(t, connect(t, s.URL)), cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes, err := states.Nodes(t.Context())
+	if err != nil || len(nodes) != 2 || nodes[0].Name != "node-a" || nodes[0].Agent == "" || nodes[0].Epoch != a.node.Epoch() {
+		t.Errorf("nodes %+v, %v", nodes, err)
+	}
+	got := make(map[string]simnode.State)
+	for pod, err := range states.Pods(t.Context(), nil, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got[pod.Node] == nil {
+			got[pod.Node] = make(simnode.State)
+		}
+		for _, c := range pod.Status.Containers {
+			got[pod.Node][c.ID] = c.State == pleg.StateRunning
+		}
+		for _, sandbox := range pod.Status.Sandboxes {
+			got[pod.Node][sandbox.ID] = sandbox.Ready
+		}
+		one, ok, err := states.Pod(t.Context(), pod.Node, pod.Namespace, pod.UID)
+		if err != nil || !ok || one.LastEvent.Seq != pod.LastEvent.Seq {
+			t.Errorf("pod %s is %+v, %t, %v", pod.UID, one, ok, err)
+		}
+	}
+	for _, agent := range []*agent{a, b} {
+		if fmt.Sprint(got[agent.name]) != fmt.Sprint(agent.node.Truth()) {
+			t.Errorf("%s has the states %v, want %v", agent.name, got[agent.name], agent.node.Truth())
+		}
+	}
+	some := 0
+	for pod, err := range states.Pods(t.Context(), []string{"node-b"}, []string{"shop"}) {
+		if err != nil || pod.Node != "node-b" || pod.Namespace != "shop" {
+			t.Errorf("pod %+v, %v", pod, err)
+		}
+		some++
+	}
+	if some == 0 {
+		t.Error("no pod of node-b in the namespace shop")
+	}
+	if _, ok, err := states.Pod(t.Context(), "node-a", "shop", "nobody"); ok || err != nil {
+		t.Errorf("a pod that does not exist: %t, %v", ok, err)
+	}
+}
+
+func TestWatchRefusesBadOptions(t *testing.T) {
+	t.Parallel()
+	for _, o := range []fleet.WatchOptions{
+		{},
+		{Cluster: "a b"},
+		{Cluster: "c", Nodes: []string{""}},
+		{Cluster: "c", Replay: true, After: &fleet.Position{}},
+		{Cluster: "c", Types: []pleg.EventType{"Nothing"}},
+		{Cluster: "c", Selector: "a in"},
+	} {
+		err := errors.New("the range had no error")
+		for _, err = range fleet.Watch(t.Context(), nil, o) {
+		}
+		if err == nil {
+			t.Errorf("%+v is not refused", o)
+		}
+	}
+}
