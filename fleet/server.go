@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -50,6 +52,9 @@ type server struct {
 // openServer opens the stream and the buckets. It creates what is missing if limits is
 // not nil.
 func openServer(ctx context.Context, js jetstream.JetStream, limits *Limits) (*server, error) {
+	if !js.Conn().IsConnected() {
+		return nil, notConnected(js.Conn(), errNotConnected)
+	}
 	account, err := js.AccountInfo(ctx)
 	if err != nil {
 		return nil, explain(js.Conn(), err)
@@ -122,13 +127,28 @@ func explain(conn *nats.Conn, err error) error {
 	if api := new(jetstream.APIError); errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
 		return fmt.Errorf("%w: %w", errReplaced, err)
 	}
-	if conn.IsConnected() {
-		return err
+	if !conn.IsConnected() {
+		return notConnected(conn, err)
 	}
-	if last := conn.LastError(); last != nil {
-		return fmt.Errorf("not connected to NATS: %w", last)
+	return err
+}
+
+// errNotConnected is the error of a call that was not made.
+var errNotConnected = errors.New("no server answers")
+
+// notConnected returns the reason of the last attempt to connect, or err if the
+// connection does not have it.
+func notConnected(conn *nats.Conn, err error) error {
+	if last := conn.LastError(); last != nil && !errors.Is(last, nats.ErrReconnectBufExceeded) {
+		err = last
 	}
-	return fmt.Errorf("not connected to NATS: %w", err)
+	var servers []string
+	for _, server := range conn.Servers() {
+		if u, err := url.Parse(server); err == nil {
+			servers = append(servers, u.Redacted())
+		}
+	}
+	return fmt.Errorf("not connected to %s: %w", strings.Join(servers, ", "), err)
 }
 
 // lastMessage returns the last message of a subject, which may have wildcards; nil if

@@ -98,11 +98,15 @@ func TestStreamFullAndConsumerStalled(t *testing.T) {
 	c.converges()
 	gaps := c.gapsSoFar()
 	c.stall.Lock()
-	b.steps(3) // the last of this node: no later event can show that they are missing
-	for range 600 { // each is a message, because it waits for the one before
-		a.steps(4)
-		time.Sleep(2 * time.Millisecond)
+	storm := func(messages int) {
+		for range messages { // each is a message, because it waits for the one before
+			a.steps(4)
+			time.Sleep(2 * time.Millisecond)
+		}
 	}
+	storm(400) // more than waits for a consumer that does not read
+	b.steps(3) // the last of this node: no later event can show that they are missing
+	storm(200)
 	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b).converges()
 	c.stall.Unlock()
 	c.converges()

@@ -96,7 +96,7 @@ func (s *Server) Start() error {
 	if err != nil {
 		return err
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 	s.command = exec.Command(binary, "-c", filepath.Join(s.dir, "nats.conf"))
 	s.command.Stdout, s.command.Stderr = log, log
 	s.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -231,6 +231,9 @@ func (n *node) apply(ev fleet.Event) error {
 	return nil
 }
 
+// State returns what the consumer knows of a node.
+func (c *Consumer) State(node string) State { return c.node(node).state }
+
 // Compare returns an error if the state of the nodes is not truth.
 func (c *Consumer) Compare(truth map[string]State) error {
 	var all []error

@@ -1,0 +1,152 @@
+package fleet_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/simnode"
+)
+
+// logged is a log that a test reads while it is written.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// A server that cannot be used is reported in one clear line, however often it is tried.
+func TestUnusableServer(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		config string
+		create *jetstream.StreamConfig
+		says   string
+	}{
+		{name: "unreachable", says: "not connected to nats://127.0.0.1:1: no server answers"},
+		{name: "unauthorized", config: "authorization { token: secret }", says: ": nats: Authorization Violation"},
+		{name: "other subjects", config: " ", create: &jetstream.StreamConfig{Name: fleet.EventStream, Subjects: []string{"other.>"}}, says: `stream pleg-events: it has the subjects [\"other.>\"]: want pleg.v1.ev.*.*`},
+		{name: "other retention", config: " ", create: &jetstream.StreamConfig{Name: fleet.EventStream, Subjects: []string{"pleg.v1.ev.*.*"}, Retention: jetstream.InterestPolicy}, says: "stream pleg-events: it has the retention Interest: want limits"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			url := "nats://127.0.0.1:1"
+			if tt.config != "" {
+				url = startServer(t, tt.config).URL
+			}
+			if tt.create != nil {
+				if _, err := jetStream(t, connect(t, url)).CreateStream(t.Context(), *tt.create); err != nil {
+					t.Fatal(err)
+				}
+			}
+			node, err := simnode.New(simnode.Options{Name: "node-a", Pods: 3, History: 100})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(node.Close)
+			log := &logged{}
+			p, err := fleet.NewPublisher(fleet.PublisherOptions{
+				Conn: connect(t, url), Source: node, Cluster: cluster, Node: "node-a", Logger: slog.New(slog.NewTextHandler(log, nil)),
+				MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			run(t, p.Run)
+			deadline := time.Now().Add(patience)
+			for !strings.Contains(log.String(), tt.says) {
+				if time.Now().After(deadline) {
+					t.Fatalf("the log has no %q:\n%s", tt.says, log)
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			time.Sleep(200 * time.Millisecond)
+			if n := strings.Count(log.String(), tt.says); n != 1 {
+				t.Errorf("it is logged %d times:\n%s", n, log)
+			}
+		})
+	}
+}
+
+func TestBadPublisherOptions(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, startServer(t, "").URL)
+	node, err := simnode.New(simnode.Options{Name: "node-a", History: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(node.Close)
+	good := fleet.PublisherOptions{Conn: conn, Source: node, Cluster: "c", Node: "n"}
+	tests := []struct {
+		names string
+		spoil func(*fleet.PublisherOptions)
+	}{
+		{"Conn", func(o *fleet.PublisherOptions) { o.Conn = nil }},
+		{"Source", func(o *fleet.PublisherOptions) { o.Source = nil }},
+		{"Cluster", func(o *fleet.PublisherOptions) { o.Cluster = "" }},
+		{"Node", func(o *fleet.PublisherOptions) { o.Node = "a/b" }},
+		{"Limits", func(o *fleet.PublisherOptions) { o.Limits.Replicas = 6 }},
+		{"Limits", func(o *fleet.PublisherOptions) { o.Limits.MaxBytes = -1 }},
+		{"MaxAge", func(o *fleet.PublisherOptions) { o.Limits.MaxAge = -1 }},
+		{"MinBackoff", func(o *fleet.PublisherOptions) { o.MinBackoff = -1 }},
+		{"MinBackoff", func(o *fleet.PublisherOptions) { o.MinBackoff, o.MaxBackoff = 2, 1 }},
+		{"PublishTimeout", func(o *fleet.PublisherOptions) { o.PublishTimeout = -1 }},
+	}
+	for _, tt := range tests {
+		o := good
+		tt.spoil(&o)
+		if _, err := fleet.NewPublisher(o); err == nil || !strings.Contains(err.Error(), tt.names) {
+			t.Errorf("got the error %v, want one that names %s", err, tt.names)
+		}
+	}
+	for _, o := range []fleet.ConnectOptions{
+		{Credentials: "a", NKey: "b"}, {TLSCert: "a"}, {TLSKey: "a"}, {NKey: "/nowhere"}, {TLSCA: "/nowhere"},
+	} {
+		if conn, err := fleet.Connect("nats://127.0.0.1:1", o); err == nil {
+			conn.Close()
+			t.Errorf("%+v is accepted", o)
+		}
+	}
+}
+
+// A publisher runs once.
+func TestPublisherRunsOnce(t *testing.T) {
+	t.Parallel()
+	node, err := simnode.New(simnode.Options{Name: "node-a", History: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.Close()
+	p, err := fleet.NewPublisher(fleet.PublisherOptions{Conn: connect(t, startServer(t, "").URL), Source: node, Cluster: "c", Node: "n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := p.Run(ctx); err != nil {
+		t.Errorf("Run of a source that has ended returns %v, want nil", err)
+	}
+	if err := p.Run(ctx); err == nil {
+		t.Error("the second Run is accepted")
+	}
+}

@@ -1,0 +1,54 @@
+package fleet_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+)
+
+// Every message is a batch of CloudEvents that the official SDK accepts.
+func TestMessagesAreCloudEvents(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	a := startAgent(t, s.URL, "node-a", agentOptions{})
+	a.steps(1)
+	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
+	c.converges()
+	a.steps(100)
+	c.converges()
+	stream, err := jetStream(t, connect(t, s.URL)).Stream(t.Context(), fleet.EventStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := make(map[string]int)
+	for seq := uint64(1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
+		m, err := stream.GetMsg(t.Context(), seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.Header.Get("Content-Type"); got != event.ApplicationCloudEventsBatchJSON {
+			t.Errorf("message %d has the content type %q", seq, got)
+		}
+		var batch []event.Event
+		if err := json.Unmarshal(m.Data, &batch); err != nil {
+			t.Fatalf("message %d: %v\n%s", seq, err, m.Data)
+		}
+		for _, ev := range batch {
+			if err := ev.Validate(); err != nil {
+				t.Errorf("message %d: %v\n%s", seq, err, m.Data)
+			}
+			if ev.Source() != "/clusters/"+cluster+"/nodes/node-a" || ev.SpecVersion() != event.CloudEventsVersionV1 || ev.Extensions()["sequence"] == "" {
+				t.Errorf("message %d has the event %v", seq, ev)
+			}
+			types[ev.Type()]++
+		}
+	}
+	for _, want := range []string{"node.gap", "container.started", "container.died", "container.removed", "pod.sync"} {
+		if types["io.github.pleg-pipeline."+want+".v1"] == 0 {
+			t.Errorf("no event of the type %s among %v", want, types)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package fleet_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"testing"
+	"time"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/client"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/server"
+)
+
+// A pipeline in the process and a daemon on a socket publish the same.
+func TestPipelineAndDaemonPublish(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	runtime := plegtest.New()
+	runtime.Set("a", "c1=running /s1=running")
+	pipe, err := pipeline.New(pipeline.Options{Runtime: runtime, RelistPeriod: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, pipe.Run)
+	socket := filepath.Join(t.TempDir(), "pleg.sock")
+	serve(t, pipe, socket)
+	c, err := client.New(socket, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	publishFrom(t, s.URL, "in-process", fleet.FromPipeline(pipe))
+	publishFrom(t, s.URL, "daemon", fleet.FromClient(c))
+	w := watch(t, s.URL, fleet.WatchOptions{Replay: true})
+	w.Published = nil
+	has := func(want map[pleg.ContainerID]bool) {
+		t.Helper()
+		w.eventually(func() error {
+			for _, node := range []string{"in-process", "daemon"} {
+				if got := w.State(node); !maps.Equal(got, want) {
+					return fmt.Errorf("%s has %v, want %v", node, got, want)
+				}
+			}
+			return nil
+		})
+	}
+	has(map[pleg.ContainerID]bool{"c1": true, "s1": true})
+	runtime.Set("a", "c1=exited c2=running /s1=running")
+	runtime.Set("shop/b", "c3=running /s2=running")
+	has(map[pleg.ContainerID]bool{"c1": false, "c2": true, "s1": true, "c3": true, "s2": true})
+	runtime.Set("a", "")
+	has(map[pleg.ContainerID]bool{"c3": true, "s2": true})
+}
+
+// run runs a function until the end of the test.
+func run(t *testing.T, f func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = f(ctx) // the end of ctx
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+}
+
+func serve(t *testing.T, pipe *pipeline.Pipeline, socket string) {
+	t.Helper()
+	s, err := server.New(pipe, server.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := server.Listen(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, func(ctx context.Context) error { return s.Serve(ctx, listener) })
+}
+
+func publishFrom(t *testing.T, url, node string, source fleet.Source) {
+	t.Helper()
+	p, err := fleet.NewPublisher(fleet.PublisherOptions{
+		Conn: connect(t, url), Source: source, Cluster: cluster, Node: node, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, p.Run)
+}
