@@ -51,7 +51,7 @@ func (f *runtimeFlags) validateReplay(flags *pflag.FlagSet) error {
 func (f *runtimeFlags) replay(
 	ctx context.Context, out console, file string, with func(context.Context, endpoint.Endpoint) error,
 ) error {
-	r, err := recording.Open(file)
+	r, err := recording.Open(ctx, file)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 // FuzzRead reads any input, and plays it if it is a recording.
 func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := recording.Read(bytes.NewReader(data))
+		r, err := recording.Read(t.Context(), bytes.NewReader(data))
 		if err != nil {
 			return
 		}

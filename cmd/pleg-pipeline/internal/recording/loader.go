@@ -15,12 +15,13 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// maxItems bounds the memory that a few lines of a damaged file can take.
+// maxItems is the greatest number of items in one list.
 const maxItems = 100_000
 
 // loader builds a recording from its lines.
 type loader struct {
 	*Recording
+	budget  *budget
 	ended   bool
 	lists   [kinds]*step                // the last ones that did not fail
 	last    map[statusKey]proto.Message // the last status that was not "same"
@@ -28,8 +29,9 @@ type loader struct {
 	waiting map[string]*step // pending calls, by call and time
 }
 
-func newLoader(h Header) *loader {
+func newLoader(h Header, limits *budget) *loader {
 	return &loader{
+		budget: limits,
 		Recording: &Recording{
 			Header: h, statuses: make(map[statusKey][]*step),
 			Cut: "it has no end: the recorder was killed, or the file is not complete",
@@ -41,6 +43,9 @@ func newLoader(h Header) *loader {
 
 // line adds one line. It ignores calls that only a later program records.
 func (l *loader) line(text []byte) error {
+	if !l.budget.useText(text) {
+		return nil
+	}
 	var r line
 	if err := json.Unmarshal(text, &r); err != nil {
 		return err
@@ -106,13 +111,16 @@ func (l *loader) list(s *step, r *line, m method) error {
 		s.same, s.items = true, last.items
 		return nil
 	}
-	return s.addItems(r.List, last.items)
+	return l.addItems(s, r.List, last.items)
 }
 
 // addItems adds the items of a list, given the list before.
-func (s *step) addItems(parts []part, last []*item) error {
+func (l *loader) addItems(s *step, parts []part, last []*item) error {
 	if parts == nil {
 		return errors.New("a list without items, same or an error")
+	}
+	if !l.budget.use(inListed, len(parts)) {
+		return nil
 	}
 	s.items = make([]*item, 0, len(parts))
 	for _, p := range parts {
@@ -128,7 +136,11 @@ func (s *step) addItems(parts []part, last []*item) error {
 		if first < 0 || number < 1 || first > len(last) || number > len(last)-first {
 			return fmt.Errorf("keep [%d, %d] of a list of %d", first, number, len(last))
 		}
-		if s.items = append(s.items, last[first:first+number]...); len(s.items) > maxItems {
+		if !l.budget.use(inListed, number) {
+			return nil
+		}
+		s.items = append(s.items, last[first:first+number]...)
+		if len(s.items) > maxItems {
 			return fmt.Errorf("a list of more than %d items", maxItems)
 		}
 	}
@@ -208,6 +220,9 @@ func (l *loader) finish() *Recording {
 	l.rounds = newRounds(l.steps)
 	w := newWorld(l.Header.Began)
 	for _, s := range l.steps {
+		if !l.budget.use(inWork, w.cost(s)) {
+			break
+		}
 		w.apply(s)
 	}
 	l.final = w.known

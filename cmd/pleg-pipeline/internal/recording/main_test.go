@@ -205,7 +205,7 @@ func (s scenario) record(t *testing.T) (observed, []byte) {
 // replayed returns what a pipeline observes of a recording.
 func replayed(t *testing.T, data []byte, speed float64, o pipeline.Options, unary bool) observed {
 	t.Helper()
-	r, err := recording.Read(bytes.NewReader(data))
+	r, err := recording.Read(t.Context(), bytes.NewReader(data))
 	if err != nil {
 		t.Fatal(err)
 	}

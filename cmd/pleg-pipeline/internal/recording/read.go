@@ -5,11 +5,13 @@ import (
 	"bytes"
 	"compress/flate"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -26,11 +28,12 @@ var (
 	ErrNewer = errors.New("the recording was made by a newer program")
 	// ErrCorrupt is a recording that is damaged, not only truncated.
 	ErrCorrupt = errors.New("the recording is damaged")
+	// ErrTooLarge is a recording beyond a limit of this program.
+	ErrTooLarge = errors.New("the recording is too large")
 )
 
-// maxLine bounds the memory that a damaged file can take: a list of 16 MiB is
-// some 50 MiB of JSON.
-const maxLine = 256 << 20
+// maxLine is the greatest length of a line: a list of 16 MiB is some 50 MiB of JSON.
+const maxLine = 64 << 20
 
 // Recording is the answers of a runtime. It does not change.
 type Recording struct {
@@ -77,14 +80,16 @@ type session struct {
 	end    *step
 }
 
-// Open reads the recording in a file.
-func Open(path string) (*Recording, error) {
-	file, err := os.Open(path)
+// Open reads the recording in a file. It returns soon after ctx has ended.
+func Open(ctx context.Context, path string) (*Recording, error) {
+	// Without O_NONBLOCK, opening and reading a pipe could not be ended.
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
 	defer func() { _ = file.Close() }()
-	recording, err := Read(file)
+	defer context.AfterFunc(ctx, func() { _ = file.Close() })()
+	recording, err := Read(ctx, file)
 	if err != nil {
 		return nil, fmt.Errorf("replay %s: %w", path, err)
 	}
@@ -93,13 +98,22 @@ func Open(path string) (*Recording, error) {
 
 // Read reads a whole recording, compressed or not. It leaves out a truncated last
 // line, and says so in Recording.Cut. The error wraps [ErrEmpty], [ErrForeign],
-// [ErrNewer] or [ErrCorrupt], or comes from r.
-func Read(r io.Reader) (*Recording, error) {
+// [ErrNewer], [ErrCorrupt] or [ErrTooLarge], is the cause of ctx, or comes from r.
+func Read(ctx context.Context, r io.Reader) (*Recording, error) {
+	recording, err := read(ctx, r)
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return recording, err
+}
+
+func read(ctx context.Context, r io.Reader) (*Recording, error) {
 	reader, err := uncompressed(r)
 	if err != nil {
 		return nil, err
 	}
-	lines := bufio.NewScanner(reader)
+	limits := newBudget(ctx)
+	lines := bufio.NewScanner(&limitedReader{reader, limits})
 	lines.Buffer(nil, maxLine)
 	lines.Split(splitAfterNewline)
 	lines.Scan()
@@ -110,7 +124,7 @@ func Read(r io.Reader) (*Recording, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := newLoader(header)
+	l := newLoader(header, limits)
 	for number := 2; lines.Scan(); number++ {
 		switch text, whole := bytes.CutSuffix(lines.Bytes(), []byte("\n")); {
 		case !whole:
@@ -118,12 +132,18 @@ func Read(r io.Reader) (*Recording, error) {
 		case l.ended:
 			return nil, fmt.Errorf("%w: line %d is after the end", ErrCorrupt, number)
 		default:
-			if err := l.line(text); err != nil {
+			switch err := l.line(text); {
+			case limits.err() != nil:
+				return nil, limits.err()
+			case err != nil:
 				return nil, fmt.Errorf("%w: line %d: %w", ErrCorrupt, number, err)
 			}
 		}
 	}
-	return l.finish(), readError(lines.Err())
+	if err := readError(lines.Err()); err != nil {
+		return nil, err
+	}
+	return l.finish(), limits.err()
 }
 
 func splitAfterNewline(data []byte, atEOF bool) (advance int, token []byte, err error) {

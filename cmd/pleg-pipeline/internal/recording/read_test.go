@@ -3,12 +3,15 @@ package recording_test
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,10 +57,74 @@ func TestReadRefuses(t *testing.T) {
 		"a list that doubles":      {header + list + doubling(), recording.ErrCorrupt},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := recording.Read(strings.NewReader(test.text)); !errors.Is(err, test.want) {
+			if _, err := recording.Read(t.Context(), strings.NewReader(test.text)); !errors.Is(err, test.want) {
 				t.Errorf("error %v, want %v", err, test.want)
 			}
 		})
+	}
+}
+
+// repeated returns a reader of a recording with the same lines many times, without keeping
+// them in memory.
+func repeated(first, line string, times int) io.Reader {
+	parts := []io.Reader{strings.NewReader(header + first)}
+	for range times {
+		parts = append(parts, strings.NewReader(line))
+	}
+	return io.MultiReader(parts...)
+}
+
+// TestReadIsBounded reads recordings that are small when compressed.
+func TestReadIsBounded(t *testing.T) {
+	recording.DivideLimits(t, 64)
+	many := `{"at":"1s","call":"ListPodSandbox","list":[` + strings.Repeat(`{"put":{}},`, 999) + `{"put":{}}]}` + "\n"
+	kept := `{"at":"1s","call":"ListPodSandbox","list":[{"keep":[0,1000]}]}` + "\n"
+	filtered := `{"at":"1s","call":"ListPodSandbox","filter":{"id":"x"},"list":[]}` + "\n"
+	for name, test := range map[string]struct {
+		content io.Reader
+		limit   string
+	}{
+		"one long line":        {repeated("", strings.Repeat(" ", 1<<20), 5), "4194304 bytes"},
+		"many lines":           {repeated("", list[:len(list)-1]+strings.Repeat(" ", 1<<10)+"\n", 5_000), "4194304 bytes"},
+		"many new items":       {repeated("", many, 100), "65536 JSON values"},
+		"many kept items":      {repeated(many, kept, 300), "262144 listed items"},
+		"a filter, many items": {repeated(many, filtered, 2_000), "16777216 steps of work"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := recording.Read(t.Context(), test.content)
+			if !errors.Is(err, recording.ErrTooLarge) && !errors.Is(err, recording.ErrCorrupt) || !strings.Contains(err.Error(), test.limit) {
+				t.Errorf("error %v, want %q", err, test.limit)
+			}
+		})
+	}
+}
+
+// TestReadEndsWithContext reads from something that never ends.
+func TestReadEndsWithContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	endless := repeated("", list, 1<<20)
+	cancel()
+	if _, err := recording.Read(ctx, endless); !errors.Is(err, context.Canceled) {
+		t.Errorf("Read() = %v, want %v", err, context.Canceled)
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	writer, err := os.OpenFile(pipe, os.O_RDWR, 0) // so that the reader waits
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	opened := make(chan error)
+	go func() {
+		_, err := recording.Open(ctx, pipe)
+		opened <- err
+	}()
+	cancel()
+	if err := <-opened; !errors.Is(err, context.Canceled) {
+		t.Errorf("Open() = %v, want %v", err, context.Canceled)
 	}
 }
 
@@ -71,9 +138,9 @@ func doubling() string {
 }
 
 func TestReadIgnoresUnknownCallsAndFields(t *testing.T) {
-	r, err := recording.Read(strings.NewReader(header + list +
-		`{"at":"1.5s","call":"PodSandboxStats","id":"a","answer":{"x":1}}` + "\n" +
-		`{"at":"1.6s","call":"ListPodSandbox","list":[{"keep":[0,1]},{"put":{"id":"b","colour":"red"}}],"mood":"good"}` + "\n" + end))
+	r, err := recording.Read(t.Context(), strings.NewReader(header+list+
+		`{"at":"1.5s","call":"PodSandboxStats","id":"a","answer":{"x":1}}`+"\n"+
+		`{"at":"1.6s","call":"ListPodSandbox","list":[{"keep":[0,1]},{"put":{"id":"b","colour":"red"}}],"mood":"good"}`+"\n"+end))
 	if err != nil || r.Cut != "" || r.Length != 2*time.Second {
 		t.Errorf("got %+v, %v; want a whole recording of 2s", r, err)
 	}
@@ -87,14 +154,14 @@ func TestReadOfCutRecording(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, data = scenario{pods: 1, simulated: simruntime.Options{Seed: 1}, play: churnSeed(3, 5, 5)}.record(t)
 	})
-	whole, err := recording.Read(bytes.NewReader(data))
+	whole, err := recording.Read(t.Context(), bytes.NewReader(data))
 	if err != nil || whole.Cut != "" {
 		t.Fatalf("whole: %q, %v", whole.Cut, err)
 	}
 	const stride = 23
 	first := bytes.IndexByte(data, '\n') + 1
 	for n := 0; n < len(data); n += stride {
-		r, err := recording.Read(bytes.NewReader(data[:n]))
+		r, err := recording.Read(t.Context(), bytes.NewReader(data[:n]))
 		if n < first {
 			if !errors.Is(err, recording.ErrEmpty) {
 				t.Fatalf("%d bytes: %v, want that it is empty", n, err)
@@ -115,7 +182,7 @@ func TestReadOfCutRecording(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := 1; n < zipped.Len(); n += stride {
-		r, err := recording.Read(bytes.NewReader(zipped.Bytes()[:n]))
+		r, err := recording.Read(t.Context(), bytes.NewReader(zipped.Bytes()[:n]))
 		if errors.Is(err, recording.ErrEmpty) || n == 1 && errors.Is(err, recording.ErrForeign) {
 			continue
 		}
@@ -150,7 +217,7 @@ func TestFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		// As if the process were killed now.
-		if r, err := recording.Open(path); err != nil || r.Cut == "" || r.Length < time.Second {
+		if r, err := recording.Open(t.Context(), path); err != nil || r.Cut == "" || r.Length < time.Second {
 			t.Errorf("%s, flushed: %+v, %v; want one that is cut off", name, r, err)
 		}
 		_, writeErr := file.Write([]byte(end))
@@ -162,14 +229,14 @@ func TestFile(t *testing.T) {
 		if info.Mode() != 0o600 || info.Size() != size {
 			t.Errorf("%s has mode %v and %d bytes, want 0600 and %d", name, info.Mode(), info.Size(), size)
 		}
-		if r, err := recording.Open(path); err != nil || r.Cut != "" || r.Length != 2*time.Second {
+		if r, err := recording.Open(t.Context(), path); err != nil || r.Cut != "" || r.Length != 2*time.Second {
 			t.Errorf("%s: %+v, %v; want a whole one of 2s", name, r, err)
 		}
 		if _, err := recording.Create(path); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("%s created twice: %v, want that it exists", name, err)
 		}
 	}
-	if _, err := recording.Open("/nonexistent/r"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := recording.Open(t.Context(), "/nonexistent/r"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
 	}
 }

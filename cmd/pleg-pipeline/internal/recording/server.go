@@ -223,8 +223,9 @@ func (s *Server) chooseFiltered(k kind, filter proto.Message) (items []*item, ho
 			return next.items, next, false
 		}
 	}
+	match := newMatcher(filter)
 	for _, it := range s.world.view[k] {
-		if it.matches(filter) {
+		if match.matches(it) {
 			items = append(items, it)
 		}
 	}

@@ -11,13 +11,14 @@ import (
 
 // item is a listed sandbox or container. It does not change.
 type item struct {
-	message proto.Message
-	id      string
-	state   protoreflect.EnumNumber
+	message   proto.Message
+	id        string
+	sandboxID string // of a container
+	state     protoreflect.EnumNumber
 }
 
 func newItem(m proto.Message) *item {
-	return &item{message: m, id: field(m, "id").String(), state: field(m, "state").Enum()}
+	return &item{message: m, id: field(m, "id").String(), sandboxID: field(m, "pod_sandbox_id").String(), state: field(m, "state").Enum()}
 }
 
 // itemOf returns the list item of something with this status: all fields that
@@ -36,18 +37,34 @@ func itemOf(k kind, status proto.Message, sandboxID string) *item {
 	return newItem(m)
 }
 
-// matches reports whether a list with this filter has the item.
-func (it *item) matches(filter proto.Message) bool {
-	for _, name := range []protoreflect.Name{"id", "pod_sandbox_id"} {
-		if id := field(filter, name).String(); id != "" && id != field(it.message, name).String() {
-			return false
-		}
+// matcher tells which items a list with a filter has.
+type matcher struct {
+	id, sandboxID string
+	state         *protoreflect.EnumNumber
+	labels        protoreflect.Map
+}
+
+func newMatcher(filter proto.Message) matcher {
+	m := matcher{
+		id: field(filter, "id").String(), sandboxID: field(filter, "pod_sandbox_id").String(),
+		labels: field(filter, "label_selector").Map(),
 	}
-	if state := field(filter, "state").Message(); state.IsValid() && field(state.Interface(), "state").Enum() != it.state {
+	if state := field(filter, "state").Message(); state.IsValid() {
+		n := field(state.Interface(), "state").Enum()
+		m.state = &n
+	}
+	return m
+}
+
+func (m matcher) matches(it *item) bool {
+	if m.id != "" && m.id != it.id || m.sandboxID != "" && m.sandboxID != it.sandboxID || m.state != nil && *m.state != it.state {
 		return false
 	}
+	if m.labels.Len() == 0 {
+		return true
+	}
 	labels, match := field(it.message, "labels").Map(), true
-	field(filter, "label_selector").Map().Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
+	m.labels.Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
 		match = labels.Has(key) && labels.Get(key).String() == value.String()
 		return match
 	})
@@ -76,6 +93,21 @@ func newWorld(began time.Time) *world {
 	return &world{
 		began: began, known: [kinds]map[string]*entry{{}, {}}, filtered: make(map[string]*step), removed: make(map[string]bool),
 	}
+}
+
+// cost is how much work apply will have, in units of some 10 ns.
+func (w *world) cost(s *step) int {
+	view := len(w.view[s.kind]) + len(s.items)
+	switch {
+	case s.event != nil:
+		changed := 2 + len(s.event.GetContainersStatuses())
+		return changed * (1 + (len(w.view[sandboxes])+len(w.view[containers])+changed)/16)
+	case s.filter != nil:
+		return 1 + 12*view
+	case s.same && !w.differs[s.kind]:
+		return 1
+	}
+	return 1 + 8*view
 }
 
 func (w *world) apply(s *step) {
@@ -115,8 +147,13 @@ func (w *world) show(k kind, items []*item, at time.Duration) {
 // applyFiltered replaces the items that match the filter.
 func (w *world) applyFiltered(s *step) {
 	items := slices.Clone(s.items)
+	filter := newMatcher(s.filter)
+	listed := make(map[string]bool, len(s.items))
+	for _, it := range s.items {
+		listed[it.id] = true
+	}
 	for _, it := range w.view[s.kind] {
-		if !it.matches(s.filter) && !slices.ContainsFunc(s.items, func(listed *item) bool { return listed.id == it.id }) {
+		if !filter.matches(it) && !listed[it.id] {
 			items = append(items, it)
 		}
 	}

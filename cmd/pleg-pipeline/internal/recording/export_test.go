@@ -1,0 +1,13 @@
+package recording
+
+import "testing"
+
+// DivideLimits makes the limits of recordings smaller until the test ends.
+func DivideLimits(t *testing.T, by int) {
+	t.Helper()
+	before := limits
+	t.Cleanup(func() { limits = before })
+	for i := range limits {
+		limits[i] /= by
+	}
+}
