@@ -77,7 +77,7 @@ func TestListenRejectsBadPaths(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ name, path, says string }{
-		{"in use", used, "the socket is in use: another process answers on it"},
+		{"in use", used, "the socket is in use: another process listens on it"},
 		{"a file", file, "not a socket"},
 		{"a link", link, "not a socket"},
 		{"a directory", dir, "not a socket"},

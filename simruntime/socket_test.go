@@ -91,7 +91,7 @@ func TestSocketPathIsChecked(t *testing.T) {
 
 	for name, tc := range map[string]struct{ path, want string }{
 		"a file":        {file, "is not a socket"},
-		"a live socket": {live, "another process answers"},
+		"a live socket": {live, "another process listens"},
 		"no folder":     {filepath.Join(dir, "none", "s"), "no such file"},
 		"a long path":   {filepath.Join(dir, strings.Repeat("x", 200)), "a unix socket allows 107"},
 	} {

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -24,12 +25,35 @@ const (
 )
 
 // Listen listens on a unix socket that only its owner and group may use. Closing the
-// listener removes the socket. Listen replaces the socket of a process that has
-// ended. It returns an error that says why if another process answers on the socket,
-// if the path is not a socket, or if permission is denied.
+// listener removes the socket, unless another one took its place. Listen replaces the
+// socket of a process that has ended. It returns an error that says why if another
+// process answers on the socket, if the path is not a socket, or if permission is denied.
+//
+// While it listens, a file beside the socket is locked, so that of two processes only
+// one can take the path.
 func Listen(ctx context.Context, path string) (net.Listener, error) {
-	if err := removeStale(ctx, path); err != nil {
+	l, err := listen(ctx, path)
+	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	return l, nil
+}
+
+func listen(ctx context.Context, path string) (_ net.Listener, err error) {
+	if err := check(path); err != nil {
+		return nil, err
+	}
+	lock, err := acquire(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			lock.release()
+		}
+	}()
+	if err := removeStale(ctx, path); err != nil {
+		return nil, err
 	}
 	// Fchmod sets the mode before the socket has a path, so that nobody can
 	// connect before Chmod, whatever the umask is.
@@ -39,22 +63,51 @@ func Listen(ctx context.Context, path string) (net.Listener, error) {
 	}}
 	l, err := config.Listen(ctx, "unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", path, cause(err))
+		return nil, cause(err)
 	}
-	if err := os.Chmod(path, mode); err != nil {
-		return nil, errors.Join(fmt.Errorf("listen on %s: %w", path, err), l.Close())
+	err = os.Chmod(path, mode)
+	created, statErr := os.Lstat(path)
+	if err := errors.Join(err, statErr); err != nil {
+		return nil, errors.Join(err, l.Close())
 	}
-	return l, nil
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	return &listener{Listener: l, path: path, created: created, lock: lock}, nil
 }
 
-// removeStale removes the socket of a process that has ended.
-func removeStale(ctx context.Context, path string) error {
+// listener removes its socket when it is closed.
+type listener struct {
+	net.Listener
+
+	path    string
+	created fs.FileInfo
+	lock    *lock
+	once    sync.Once
+}
+
+// Close implements [net.Listener].
+func (l *listener) Close() error {
+	l.once.Do(func() {
+		if now, err := os.Lstat(l.path); err == nil && os.SameFile(now, l.created) {
+			_ = os.Remove(l.path) // the next process replaces it
+		}
+		l.lock.release()
+	})
+	return l.Listener.Close()
+}
+
+// check returns an error if the path can never be that of a socket.
+func check(path string) error {
 	if path == "" {
 		return errors.New("the path of the socket is empty")
 	}
 	if len(path) > maxPath {
 		return fmt.Errorf("the path has %d bytes, but a unix socket allows %d", len(path), maxPath)
 	}
+	return nil
+}
+
+// removeStale removes the socket of a process that has ended.
+func removeStale(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

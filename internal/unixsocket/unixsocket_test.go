@@ -3,8 +3,10 @@ package unixsocket_test
 import (
 	"context"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -42,5 +44,73 @@ func TestModeIsRestrictedFromTheStart(t *testing.T) {
 	modes := <-seen
 	if n := modes[fs.ModeSocket|0o660]; n == 0 || len(modes) != 1 {
 		t.Errorf("modes seen = %v, want only 0660", modes)
+	}
+}
+
+// TestCloseRemovesOnlyItsOwn closes a listener whose socket somebody replaced.
+func TestCloseRemovesOnlyItsOwn(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	first, err := unixsocket.Listen(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{path, path + ".lock"} {
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second, err := unixsocket.Listen(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Close()
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatalf("the second socket: %v, want it to be there", err)
+	}
+	conn.Close()
+	second.Close()
+	if left, err := filepath.Glob(path + "*"); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v, want nothing", left, err)
+	}
+}
+
+// TestOneOfManyListens has many listeners take a stale socket at once.
+func TestOneOfManyListens(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	for range 50 {
+		stale, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stale.(*net.UnixListener).SetUnlinkOnClose(false)
+		stale.Close()
+		start, results := make(chan struct{}), make(chan net.Listener)
+		for range 4 {
+			go func() {
+				<-start
+				l, err := unixsocket.Listen(t.Context(), path)
+				if err != nil && !strings.Contains(err.Error(), "the socket is in use") {
+					t.Errorf("Listen() = %v, want success or that it is in use", err)
+				}
+				results <- l
+			}()
+		}
+		close(start)
+		var listeners []net.Listener
+		for range 4 {
+			if l := <-results; l != nil {
+				listeners = append(listeners, l)
+			}
+		}
+		if len(listeners) != 1 {
+			t.Fatalf("%d listen on the same path, want one", len(listeners))
+		}
+		conn, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatalf("the one that listens: %v", err)
+		}
+		conn.Close()
+		listeners[0].Close()
 	}
 }
