@@ -69,7 +69,11 @@ func Main() int {
 	// The first signal ends the program in order, the second one at once. Only
 	// the timer restores the default signal handling: if anything else did it
 	// earlier, the second half of one signal would kill the program.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup(1) ignores it
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	context.AfterFunc(ctx, func() { time.AfterFunc(oneSignal, stop) })
 	return Execute(ctx, Process{Args: os.Args[1:], Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Drop: privilege.Drop})
 }
@@ -118,8 +122,8 @@ runtime:
   pleg-pipeline run --simulate
 
 Exit codes:
-  0  the command finished, or SIGINT or SIGTERM ended it, or the reader of its
-     output closed it
+  0  the command finished, or SIGINT, SIGTERM or SIGHUP ended it, or the reader
+     of its output closed it
   1  the command failed: it could not use the runtime, the daemon or an address,
      or it could not write its output
   2  the command line is wrong

@@ -2,6 +2,8 @@ package cli_test
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -49,9 +51,27 @@ func TestRunGivesUpItsCapabilities(t *testing.T) {
 				t.Errorf("%v: %s:\n%s\nwant\n%s", test.args, file, got, test.want)
 			}
 		}
+		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.cmd.Process.Pid))
+		if want := fmt.Sprintf("%.15s\n", filepath.Base(p.cmd.Path)); err != nil || string(name) != want {
+			t.Errorf("%v: the process is called %q, %v, want %q", test.args, name, err, want)
+		}
 		p.signal(t, syscall.SIGTERM)
 		_ = p.stdout.Close()
 		_ = p.cmd.Wait()
+	}
+}
+
+// TestRunEndsWithItsCapabilities: it must not go on with privileges that it cannot drop.
+func TestRunEndsWithItsCapabilities(t *testing.T) {
+	var out, problems strings.Builder
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // a program that goes on ends at once, with another code
+	code := cli.Execute(ctx, cli.Process{
+		Args: []string{"run", "--simulate=2"}, Out: &out, Err: &problems, Getenv: func(string) string { return "" },
+		Drop: func() error { return errors.New("they come back") },
+	})
+	if code != cli.ExitFailure || out.Len() > 0 || !strings.Contains(problems.String(), "drop capabilities: they come back") {
+		t.Errorf("exit code %d, output %q, stderr %q, want %d and why", code, out.String(), problems.String(), cli.ExitFailure)
 	}
 }
 

@@ -65,7 +65,7 @@ func (c *runCommand) run(ctx context.Context) error {
 	out := c.log.console(c.process.Err)
 	if c.process.Drop != nil && !c.keepCaps {
 		if err := c.process.Drop(); err != nil {
-			out.log.WarnContext(ctx, "cannot drop capabilities", "err", err)
+			return fmt.Errorf("drop capabilities: %w (--keep-capabilities runs with them)", err)
 		}
 	}
 	return c.explainPermission(c.runtime.use(ctx, c.process, out, func(ctx context.Context, from endpoint.Endpoint) error {

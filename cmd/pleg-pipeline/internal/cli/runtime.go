@@ -90,8 +90,8 @@ func (f *runtimeFlags) validate(flags *pflag.FlagSet) error {
 	if f.endpoint != "" || f.config != "" {
 		return errors.New("--simulate cannot be combined with --runtime-endpoint or --config")
 	}
-	if f.simulation.pods <= 0 {
-		return fmt.Errorf("--simulate must be at least 1, got %d", f.simulation.pods)
+	if f.simulation.pods < 1 || f.simulation.pods > maxPods {
+		return fmt.Errorf("--simulate must be between 1 and %d, got %d", maxPods, f.simulation.pods)
 	}
 	return f.simulation.validate()
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"regexp"
 	"strconv"
 	"strings"
@@ -56,7 +57,11 @@ func TestSignalsEndInOrder(t *testing.T) {
 	}{
 		{syscall.SIGINT, "interrupt signal received after"},
 		{syscall.SIGTERM, "terminated signal received after"},
+		{syscall.SIGHUP, "hangup signal received after"},
 	} {
+		if signal.Ignored(test.signal) {
+			continue // the child inherits it, as under nohup
+		}
 		p := spawn(t, "run", "--simulate=2")
 		out := bufio.NewReader(p.stdout)
 		readUntil(t, out, func(line string) bool { return strings.Contains(line, "(sandbox)") })

@@ -86,8 +86,8 @@ func (c *simulateCommand) validate(flags *pflag.FlagSet) error {
 	if c.socket == "" {
 		return errors.New("--socket is required: the path of the socket to create, such as --socket /tmp/cri.sock")
 	}
-	if c.pods < 0 {
-		return fmt.Errorf("--pods must not be negative, got %d", c.pods)
+	if c.pods < 0 || c.pods > maxPods {
+		return fmt.Errorf("--pods must be between 0 and %d, got %d", maxPods, c.pods)
 	}
 	if c.duration <= 0 {
 		return fmt.Errorf("--duration must be longer than 0, got %v", c.duration)
@@ -181,6 +181,7 @@ func spoiledCalls(stats simruntime.Stats) string {
 
 const (
 	defaultPods      = 20
+	maxPods          = 100_000 // far more than a node has
 	defaultChurnRate = 2.0
 	// containersPerPod makes a pod of the simulation look like a common one: an
 	// application and its sidecar.

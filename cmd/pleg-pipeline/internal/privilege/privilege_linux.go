@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 
@@ -23,13 +24,20 @@ const tried = "PLEG_PIPELINE_DROPPED"
 // a new program starts with a single thread. Call it before anything is opened.
 //
 // Drop returns nil if nothing is left to drop. It returns an error if it cannot drop
-// the privileges; the program then keeps them, although it may have executed itself.
+// the privileges; the program then still has them and must end.
 func Drop() error {
 	dropped, err := isDropped()
-	if err != nil || dropped {
+	if err != nil {
 		return err
 	}
 	pid := strconv.Itoa(os.Getpid())
+	if dropped {
+		if os.Getenv(tried) == pid {
+			// The kernel has named the process after the file, which is exe.
+			_ = os.WriteFile("/proc/self/comm", []byte(filepath.Base(os.Args[0])), 0)
+		}
+		return nil
+	}
 	if os.Getenv(tried) == pid { // trying again would be an endless loop
 		return errors.New("the program dropped its privileges but has some again")
 	}
