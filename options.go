@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,7 +14,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
 )
 
-// Defaults of [Options] and [SubscribeOptions]. Where the kubelet (v1.36) has the
+// Defaults of [Options] and [SubscribeOptions]. Where the kubelet (v1.37) has the
 // same setting, its value is used.
 const (
 	DefaultRelistPeriod    = time.Second
@@ -113,6 +114,11 @@ type Options struct {
 	// SlowAfter is how long a subscriber may leave an event unread before that is
 	// logged, once. If zero, [DefaultSlowAfter].
 	SlowAfter time.Duration
+	// Known are the pods as an earlier pipeline has reported them. Only what has
+	// changed since is reported and inspected. Until then the cache has no status of
+	// them, and a replay does not have them: use it with a Store that outlives the
+	// pipeline. If empty, the first list reports all pods.
+	Known []*Pod
 	// Store is written beside the pipeline's own cache. If nil, there is none.
 	Store Store
 	// DeliverAfterFailures is the number of failed inspections of a pod after which
@@ -215,6 +221,9 @@ func (o *Options) complete() error {
 		return errors.New("Options.Events is require, but Options.Runtime is not an EventWatcher")
 	case o.Events != EventsOff && o.Events != EventsAuto && o.Events != EventsRequire:
 		return fmt.Errorf("Options.Events must be off, auto or require, got %q", o.Events)
+	}
+	if slices.ContainsFunc(o.Known, func(pod *Pod) bool { return pod == nil || pod.UID == "" }) {
+		return errors.New("Options.Known has a pod without UID")
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -64,7 +64,7 @@ func New(o Options) (*Pipeline, error) {
 	p.hinter, errs[2] = hinter.New(fromEvents)
 	p.differ, errs[3] = differ.New(differ.Options{
 		Cache: statuses, Lister: p.lister, Pods: p.hinter, DeliverAfterFailures: o.DeliverAfterFailures,
-		RelistPeriod: o.RelistPeriod, MaxQuarantine: o.MaxQuarantine,
+		RelistPeriod: o.RelistPeriod, MaxQuarantine: o.MaxQuarantine, Known: o.Known,
 		Logger: o.Logger, Metrics: metrics,
 	})
 	p.inspector, errs[4] = inspector.New(inspector.Options{
@@ -150,6 +150,12 @@ func (p *Pipeline) RequestRelist(uid PodUID) {
 	p.differ.RequestRetry(uid)
 	p.hinter.RequestRelist(uid)
 }
+
+// Relist has all pods listed at once. The channel gets the error of that list, or nil
+// once each changed pod has been inspected, successfully or not, and the events have
+// been published. It gets nothing if Run ends first. Relist does not block. Before Run
+// it asks for the first list.
+func (p *Pipeline) Relist() <-chan error { return p.lister.Relist() }
 
 // Quarantined returns the pods whose last inspection hung or failed late, in the order
 // of their next retry (Options.MaxQuarantine). It does not block.

@@ -31,6 +31,7 @@ func TestNewNamesTheBadOption(t *testing.T) {
 		"KeepRemoved":     {Runtime: plegtest.New(), KeepRemoved: -1},
 		"Inspectors":      {Runtime: plegtest.New(), Inspectors: -1},
 		"History":         {Runtime: plegtest.New(), History: -1},
+		"Known":           {Runtime: plegtest.New(), Known: []*pipeline.Pod{nil}},
 	} {
 		if _, err := pipeline.New(o); err == nil || !strings.Contains(err.Error(), "Options."+field+" ") {
 			t.Errorf("New(%+v) = %v, want an error that names %s", o, err, field)

@@ -41,6 +41,9 @@ type Listing struct {
 	// StreamBroke is true if that stream has ended since. A change it did not
 	// announce is no reason to doubt a stream that is up.
 	StreamBroke bool
+	// Relisted are the callers that wait for this listing. The dispatcher sends nil
+	// to each, which never blocks.
+	Relisted []chan<- error
 }
 
 // Observation is what the runtime had of one pod at one time: the answer to a list of
@@ -84,6 +87,9 @@ type Change struct {
 	// Supersedes, if set, makes this a request to cancel the pod's inspection in flight
 	// if it hangs, because the pod is gone. All other fields but UID are empty then.
 	Supersedes bool
+	// Relisted, if set, makes this a mark for the callers that wait for a listing: the
+	// changes of all its pods have ended. All other fields are empty then.
+	Relisted []chan<- error
 }
 
 // Settled is how a Change ended.
@@ -114,6 +120,8 @@ type Outcome struct {
 	Status *pleg.PodStatus
 	// Events are what to deliver, in order, without sequence number.
 	Events []pleg.Event
-	// Current, if set, makes this a mark instead of an outcome, as in [Change].
-	Current time.Time
+	// Current and Relisted, if set, make this a mark instead of an outcome, as in
+	// [Change].
+	Current  time.Time
+	Relisted []chan<- error
 }

@@ -64,8 +64,10 @@ type Options struct {
 	// MaxQuarantine the longest; both positive.
 	RelistPeriod  time.Duration
 	MaxQuarantine time.Duration
-	Logger        *slog.Logger
-	Metrics       instrument.Registry
+	// Known are pods that count as settled when Run begins.
+	Known   []*pleg.Pod
+	Logger  *slog.Logger
+	Metrics instrument.Registry
 }
 
 // Differ owns the records.
@@ -95,6 +97,8 @@ type Differ struct {
 	tombstones    tombstones
 	dead          deadPods
 
+	// awaited are the listings that callers wait for.
+	awaited []awaited
 	// pending is scratch space of applyListing.
 	pending []pleg.PodUID
 }
@@ -110,7 +114,7 @@ type request struct {
 func New(o Options) (*Differ, error) {
 	m, err := newMetrics(o.Metrics)
 	log := o.Logger.With("stage", "differ")
-	return &Differ{
+	d := &Differ{
 		cache:        o.Cache,
 		lister:       o.Lister,
 		deliverAfter: o.DeliverAfterFailures,
@@ -125,7 +129,11 @@ func New(o Options) (*Differ, error) {
 		announcements: newAnnouncements(o.Lister, m.missed),
 		tombstones:    newTombstones(),
 		dead:          newDeadPods(o),
-	}, err
+	}
+	for _, pod := range o.Known {
+		d.records[pod.UID] = settledRecord(pod)
+	}
+	return d, err
 }
 
 // RequestReinspect has the pod inspected at the next relist, whether or not it
@@ -252,6 +260,7 @@ func (d *Differ) applyListing(l stage.Listing) {
 		d.lister.RelistSoon() // to see whether the events come
 	}
 	d.markCurrent()
+	d.awaitChanges(l)
 }
 
 // compareListed compares what a listing has of one pod, nil for nothing.
@@ -458,6 +467,7 @@ func (d *Differ) bury(uid pleg.PodUID, at time.Time) {
 func (d *Differ) settle(s stage.Settled) {
 	rec := d.records[s.UID]
 	d.schedule.quarantine.ended(rec)
+	defer d.changeEnded(rec, rec.sent.at)
 	if s.Err != nil {
 		d.settleFailed(rec, s)
 		return

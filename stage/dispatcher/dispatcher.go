@@ -176,11 +176,14 @@ func (d *Dispatcher) publishOutcome(o stage.Outcome) {
 		d.bookmark(o.Current)
 		return
 	}
+	for _, caller := range o.Relisted {
+		caller <- nil
+	}
 	now := d.now()
 	labels := d.present.labels(o)
 	for _, ev := range o.Events {
 		// A ContainerChanged only causes an inspection; subscribers cannot act on it
-		// (kubelet v1.36, reconcilePodRecord).
+		// (kubelet v1.37, reconcilePodRecord).
 		if ev.Type == pleg.ContainerChanged {
 			continue
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// DefaultBuffer is the capacity of the kubelet's event channel (v1.36), in events.
+// DefaultBuffer is the capacity of the kubelet's event channel (v1.37), in events.
 const DefaultBuffer = 1000
 
 // SubscribeOptions are those of the root package, which documents them.

@@ -93,7 +93,7 @@ func New(o Options) (*Hinter, error) {
 }
 
 // RequestRelist has one pod listed, and inspected if it changed, without
-// waiting for the next relist (kubelet v1.36, PLEG.RequestRelist). Requests for
+// waiting for the next relist (kubelet v1.37, PLEG.RequestRelist). Requests for
 // the same pod that wait are served by one list. It never blocks and is safe
 // for concurrent use.
 func (h *Hinter) RequestRelist(uid pleg.PodUID) { h.requests.Put(uid) }

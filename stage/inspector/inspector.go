@@ -240,6 +240,9 @@ func (i *Inspector) settleKnown(c stage.Change, out chan<- stage.Outcome, settle
 	case c.Supersedes:
 		i.supersede(c)
 		return
+	case c.Relisted != nil:
+		out <- stage.Outcome{Relisted: c.Relisted}
+		return
 	case c.Uninspected:
 		out <- stage.Outcome{UID: c.UID, Pod: c.Pod, Events: c.Events}
 	case c.Pod == nil:

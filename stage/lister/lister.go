@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/mailbox"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
@@ -56,6 +57,8 @@ type Lister struct {
 	relistNow    chan struct{}
 	relistSoon   chan struct{}
 	trustChanged chan struct{}
+	// callers wait for the next list that begins.
+	callers *mailbox.Box[chan<- error]
 
 	// listing and previous are what was known of the stream when the last list
 	// began, and when the last successful one did.
@@ -77,6 +80,7 @@ func New(o Options) (*Lister, error) {
 	l := &Lister{
 		runtime: o.Runtime, opts: o, log: o.Logger.With("stage", "lister"),
 		relistNow: make(chan struct{}, 1), relistSoon: make(chan struct{}, 1), trustChanged: make(chan struct{}, 1),
+		callers: mailbox.New[chan<- error](),
 	}
 	l.last.Store(&Relist{})
 	l.trust.init(o.RelistPeriod, o.RelistPeriodWithEvents)
@@ -90,6 +94,15 @@ func (l *Lister) LastSuccess() time.Time { return l.Last().Success }
 
 // Last returns the result of the relists so far.
 func (l *Lister) Last() Relist { return *l.last.Load() }
+
+// Relist requests a list at once, also before Run. The channel gets the error of the
+// list, or nil once the changes of all its pods have ended. It gets nothing if Run
+// ends first.
+func (l *Lister) Relist() <-chan error {
+	relisted := make(chan error, 1)
+	l.callers.Put(relisted)
+	return relisted
+}
 
 // RelistNow requests a list at once. Requests made during a list are served by
 // one list after it.
@@ -191,6 +204,7 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 				continue
 			}
 		case <-l.relistNow:
+		case <-l.callers.Wake():
 		case <-l.relistSoon:
 			if soon.IsZero() { // requests may keep coming
 				soon = time.Now().Add(l.opts.RelistPeriod)
@@ -267,6 +281,7 @@ func (l *Lister) relist(ctx context.Context) (stage.Listing, bool) {
 	if !last.Success.IsZero() {
 		l.metrics.interval.Observe(start.Sub(last.Success).Seconds())
 	}
+	callers := l.callers.Take()
 	l.running.Store(&start)
 	pods, err := l.runtime.ListPods(ctx)
 	l.running.Store(nil)
@@ -278,6 +293,9 @@ func (l *Lister) relist(ctx context.Context) (stage.Listing, bool) {
 		l.metrics.errors.Inc()
 		l.warn(ctx, err)
 		l.last.Store(&Relist{Success: last.Success, Err: err})
+		for _, caller := range callers {
+			caller <- err
+		}
 		return stage.Listing{}, false
 	}
 	if last.Err != nil {
@@ -285,7 +303,9 @@ func (l *Lister) relist(ctx context.Context) (stage.Listing, bool) {
 	}
 	l.last.Store(&Relist{Success: start})
 	l.metrics.lastSeen.Set(float64(start.UnixNano()) / float64(time.Second))
-	listing := stage.Listing{At: start, Pods: pods, StreamUp: l.previous.up, StreamBroke: !stream.sameStream(l.previous)}
+	listing := stage.Listing{
+		At: start, Pods: pods, StreamUp: l.previous.up, StreamBroke: !stream.sameStream(l.previous), Relisted: callers,
+	}
 	l.previous = stream
 	return listing, true
 }
