@@ -19,7 +19,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// kubeletNames maps our names of metrics to those of the kubelet (v1.36).
+// kubeletNames maps our names of metrics to those of the kubelet (v1.37).
 var kubeletNames = map[string]string{
 	"pleg_relist_duration_seconds": "kubelet_pleg_relist_duration_seconds",
 	"pleg_relist_interval_seconds": "kubelet_pleg_relist_interval_seconds",

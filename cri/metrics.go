@@ -37,7 +37,7 @@ type metrics struct {
 }
 
 // newMetrics registers the metrics. Names, help and buckets of the first three are
-// those of the kubelet v1.36 (pkg/kubelet/metrics), except for the prefix.
+// those of the kubelet v1.37 (pkg/kubelet/metrics), except for the prefix.
 func newMetrics(reg instrument.Registry) (*metrics, error) {
 	label := []string{"operation_type"}
 	total := prometheus.NewCounterVec(prometheus.CounterOpts{

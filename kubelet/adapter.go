@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
+	"k8s.io/utils/clock"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -16,7 +18,11 @@ import (
 // adapter implements pleg.Runtime with the kubelet's runtime. The Native of a pod or
 // status is the kubelet's own.
 type adapter struct {
-	runtime kubecontainer.Runtime
+	runtime  kubecontainer.Runtime
+	clock    clock.Clock
+	reported *reported
+	// relisted gets the time of each successful list by clock.
+	relisted *atomic.Pointer[time.Time]
 	// listed is when the last successful list began. Only ListPods uses it, which
 	// has no concurrent calls.
 	listed time.Time
@@ -30,7 +36,7 @@ var (
 // ListPods implements [pleg.Runtime]. The store measures the duration of a
 // successful list, which includes the inspections it causes.
 func (a *adapter) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
-	start := time.Now()
+	start, began := time.Now(), a.clock.Now()
 	if !a.listed.IsZero() {
 		metrics.PLEGRelistInterval.Observe(start.Sub(a.listed).Seconds())
 	}
@@ -40,11 +46,15 @@ func (a *adapter) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
 		return nil, fmt.Errorf("get pods: %w", err)
 	}
 	a.listed = start
+	a.relisted.Store(&began)
 	metrics.PLEGLastSeen.Set(float64(start.Unix()))
 	countRunning(natives)
 	pods := make([]*pleg.Pod, len(natives))
 	for i, native := range natives {
 		pods[i] = podOf(native)
+		if native != nil && len(native.Containers)+len(native.Sandboxes) == 0 {
+			a.reported.settle(pods[i].UID, native) // nothing of it is to be reported
+		}
 	}
 	return pods, nil
 }
@@ -71,18 +81,22 @@ func (a *adapter) PodStatus(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatu
 	if !ok {
 		return nil, fmt.Errorf("pod %s was not listed by this runtime", pod.UID)
 	}
+	a.reported.inspecting(pod.UID)
 	status, err := a.runtime.GetPodStatus(ctx, native)
 	if err != nil {
-		return nil, &inspectionError{at: native.Timestamp, err: err}
+		a.reported.requestReinspect(pod.UID)
+		return nil, &inspectionError{at: native.Timestamp, status: status, err: err}
 	}
-	return statusOf(status, native.Timestamp), nil
+	return statusOf(status, native), nil
 }
 
-// inspectionError is the runtime's error of a failed inspection, with the time at
-// which the pod was listed. The pod cache gets both.
+// inspectionError is the runtime's error of a failed inspection, with the status
+// beside it, if any, and the time at which the pod was listed. The pod cache gets all
+// of them.
 type inspectionError struct {
-	at  time.Time
-	err error
+	at     time.Time
+	status *kubecontainer.PodStatus
+	err    error
 }
 
 func (e *inspectionError) Error() string { return e.err.Error() }
@@ -90,7 +104,7 @@ func (e *inspectionError) Error() string { return e.err.Error() }
 func (e *inspectionError) Unwrap() error { return e.err }
 
 // countRunning sets the metrics for running pods and for containers in each state,
-// as updateRunningPodAndContainerMetrics does in kubelet v1.36.
+// as updateRunningPodAndContainerMetrics does in kubelet v1.37.
 func countRunning(pods []*kubecontainer.Pod) {
 	running := 0
 	states := make(map[kubecontainer.State]int)

@@ -28,7 +28,7 @@ func burst(t *testing.T, stock bool) (took time.Duration) {
 		for i := range pods {
 			s.runtime.set(types.UID(fmt.Sprint(i)), fmt.Sprintf("a%d=running b%d=running /s%d=running", i, i, i))
 		}
-		s.pleg.Start()
+		s.pleg.Start(quiet(t))
 		synctest.Wait()
 		time.Sleep(500 * time.Millisecond)
 		s.collect()

@@ -218,7 +218,7 @@ func TestPodWithoutReadySandboxKeepsAddress(t *testing.T) {
 func TestSinglePodRelist(t *testing.T) {
 	runFixture(t, func(r *fakeRuntime) { r.set("1", "c1=running"); r.set("2", "d1=running") }, func(f *fixture) {
 		f.events()
-		f.pleg.RequestRelist("1")
+		f.requestRelist("1")
 		f.settle()
 		if got := [...]int{f.runtime.relists(), f.runtime.inspections("1")}; got != [...]int{1, 1} {
 			t.Errorf("%d relists and inspections, want 1 and 1", got)
@@ -230,7 +230,7 @@ func TestSinglePodRelist(t *testing.T) {
 		f.wait(time.Millisecond)
 		f.runtime.set("1", "c1=exited")
 		f.runtime.set("2", "d1=exited")
-		f.pleg.RequestRelist("1")
+		f.requestRelist("1")
 		f.settle()
 		f.expect("1 Died c1")
 		f.relist()
@@ -246,8 +246,8 @@ func TestSinglePodRelistOfRemovedPod(t *testing.T) {
 		f.wait(time.Millisecond)
 		unknown := f.newerThan("unknown", time.Now().Add(-time.Microsecond))
 		f.runtime.set("1", "")
-		f.pleg.RequestRelist("1")
-		f.pleg.RequestRelist("unknown")
+		f.requestRelist("1")
+		f.requestRelist("unknown")
 		f.settle()
 		f.expect("1 Died c1", "1 Removed c1")
 		if status := f.answered(unknown); status.ID != "unknown" {
@@ -265,7 +265,7 @@ func TestOlderListKeepsNewerTime(t *testing.T) {
 		f.wait(400 * time.Millisecond)
 		f.runtime.slowLists(300 * time.Millisecond)
 		f.wait(200 * time.Millisecond)
-		f.pleg.RequestRelist("1") // during a list
+		f.requestRelist("1") // during a list
 		f.settle()
 		relisted := time.Now()
 		f.wait(300 * time.Millisecond)

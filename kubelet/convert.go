@@ -60,21 +60,21 @@ func stateOf(s kubecontainer.State) pleg.State {
 // inspected is the Native of a status.
 type inspected struct {
 	status *kubecontainer.PodStatus
-	// at is when the pod was listed.
-	at time.Time
+	// pod is the pod as it was listed.
+	pod *kubecontainer.Pod
 }
 
-// statusOf converts a status.
-func statusOf(native *kubecontainer.PodStatus, at time.Time) *pleg.PodStatus {
+// statusOf converts a status. Like GenericPLEG it takes no name from it.
+func statusOf(native *kubecontainer.PodStatus, pod *kubecontainer.Pod) *pleg.PodStatus {
 	if native == nil {
 		return nil
 	}
 	s := &pleg.PodStatus{
-		UID:       pleg.PodUID(native.ID),
-		Name:      native.Name,
-		Namespace: native.Namespace,
+		UID:       pleg.PodUID(pod.ID),
+		Name:      pod.Name,
+		Namespace: pod.Namespace,
 		IPs:       native.IPs,
-		Native:    inspected{status: native, at: at},
+		Native:    inspected{status: native, pod: pod},
 	}
 	for _, c := range native.ContainerStatuses {
 		s.Containers = append(s.Containers, containerStatusOf(c))

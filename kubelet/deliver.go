@@ -1,65 +1,99 @@
 package kubelet
 
 import (
+	"context"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
 	"k8s.io/kubernetes/pkg/kubelet/pleg"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 )
 
-// deliver sends the events to the kubelet's channel until the pipeline ends. Like
-// GenericPLEG it never waits for the kubelet: if the channel is full, it discards
-// and counts the event. Unlike GenericPLEG it sends one PodSync for each pod with
-// discarded events as soon as there is room.
-func (p *PLEG) deliver() {
-	var discarded []types.UID // pods that need a PodSync
-	events := p.deliveries.Events()
+// delivery sends events to the kubelet's channel. Like GenericPLEG it never waits for
+// the kubelet: if the channel is full, it discards and counts the event. Unlike
+// GenericPLEG it sends one PodSync for each pod with discarded events as soon as there
+// is room.
+type delivery struct {
+	from *pipeline.Subscription
+	to   chan<- *pleg.PodLifecycleEvent
+	log  klog.Logger
+	// flushes gets a channel that is closed once nothing waits in from.
+	flushes chan chan<- struct{}
+	// discarded are the pods that need a PodSync.
+	discarded []types.UID
+}
+
+func newDelivery(from *pipeline.Subscription, to chan<- *pleg.PodLifecycleEvent, log klog.Logger) *delivery {
+	return &delivery{from: from, to: to, log: log, flushes: make(chan chan<- struct{})}
+}
+
+// run sends events until the pipeline ends.
+func (d *delivery) run() {
+	events := d.from.Events()
 	for {
 		var out chan<- *pleg.PodLifecycleEvent
 		var next *pleg.PodLifecycleEvent
-		if len(discarded) > 0 {
-			out, next = p.events, &pleg.PodLifecycleEvent{ID: discarded[0], Type: pleg.PodSync}
+		if len(d.discarded) > 0 {
+			out, next = d.to, &pleg.PodLifecycleEvent{ID: d.discarded[0], Type: pleg.PodSync}
 		}
 		select {
 		case ev, ok := <-events:
 			if !ok {
 				return
 			}
-			discarded = p.send(ev, discarded)
+			d.send(ev)
 		case out <- next:
-			discarded = discarded[1:]
+			d.discarded = d.discarded[1:]
+		case done := <-d.flushes:
+			for len(events) > 0 {
+				d.send(<-events)
+			}
+			close(done)
 		}
 	}
 }
 
-// send sends an event, or discards it and adds its pod to discarded.
-func (p *PLEG) send(ev pipeline.Event, discarded []types.UID) []types.UID {
+// flush waits until the events published so far have been sent, or until ctx or the
+// run ends.
+func (d *delivery) flush(ctx context.Context, ended <-chan struct{}) {
+	done := make(chan struct{})
+	select {
+	case d.flushes <- done:
+	case <-ended:
+		return
+	case <-ctx.Done():
+		return
+	}
+	<-done
+}
+
+// send sends an event, or discards it and notes its pod.
+func (d *delivery) send(ev pipeline.Event) {
 	out := eventOf(ev)
 	if ev.Missed > 0 {
 		// The subscription discarded these events before this loop.
 		metrics.PLEGDiscardEvents.Add(float64(ev.Missed))
 	}
 	if ev.Type == pipeline.ContainerDied && ev.ExitCode != nil {
-		p.logger.V(2).Info("Generic (PLEG): container finished", "podID", out.ID, "containerID", out.Data, "exitCode", *ev.ExitCode)
+		d.log.V(2).Info("Generic (PLEG): container finished", "podID", out.ID, "containerID", out.Data, "exitCode", *ev.ExitCode)
 	}
 	select {
-	case p.events <- out:
-		return discarded
+	case d.to <- out:
+		return
 	default:
 	}
 	if ev.Missed == 0 {
 		metrics.PLEGDiscardEvents.Inc()
 	}
-	if len(discarded) == 0 {
-		p.logger.Error(nil, "Event channel is full, discarding events", "recovery", "one PodSync for each pod once there is room")
+	if len(d.discarded) == 0 {
+		d.log.Error(nil, "Event channel is full, discarding events", "recovery", "one PodSync for each pod once there is room")
 	}
-	if !slices.Contains(discarded, out.ID) {
-		discarded = append(discarded, out.ID)
+	if !slices.Contains(d.discarded, out.ID) {
+		d.discarded = append(d.discarded, out.ID)
 	}
-	return discarded
 }
 
 // eventOf converts an event. Data is the id of the container or sandbox, and nil for

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/version"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	kubemetrics "k8s.io/component-base/metrics"
@@ -66,11 +67,12 @@ func TestExitCodesAreLogged(t *testing.T) {
 	})
 }
 
-// With the gate off RequestRelist does nothing.
+// With the gate off RequestRelist does nothing. Only an older kubelet allows that.
 func TestRequestRelistNeedsGate(t *testing.T) {
+	featuregatetesting.SetFeatureGateEmulationVersionDuringTest(t, utilfeature.DefaultFeatureGate, version.MustParse("1.36"))
 	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.PLEGOnDemandRelist, false)
 	runFixture(t, func(r *fakeRuntime) { r.set("1", "c1=running") }, func(f *fixture) {
-		f.pleg.RequestRelist("1")
+		f.requestRelist("1")
 		f.settle()
 		if n := f.runtime.relists(); n != 0 {
 			t.Errorf("%d relists with the gate off", n)

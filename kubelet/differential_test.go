@@ -72,10 +72,10 @@ func newGenerator(t *testing.T, stock bool) *generator {
 	events := make(chan *pleg.PodLifecycleEvent, 1000)
 	durations := &pleg.RelistDuration{RelistPeriod: time.Second, RelistThreshold: 3 * time.Minute}
 	if !stock {
-		s.pleg = kubelet.New(logr.Discard(), s.runtime, events, durations, s.cache, clock.RealClock{})
+		s.pleg = kubelet.New(s.runtime, events, durations, s.cache, clock.RealClock{})
 		return s
 	}
-	generic, ok := pleg.NewGenericPLEG(logr.Discard(), s.runtime, events, durations, s.cache, clock.RealClock{}).(*pleg.GenericPLEG)
+	generic, ok := pleg.NewGenericPLEG(s.runtime, events, durations, s.cache, clock.RealClock{}).(*pleg.GenericPLEG)
 	if !ok {
 		t.Fatal("NewGenericPLEG did not return a GenericPLEG")
 	}
@@ -126,8 +126,8 @@ func (c *comparison) stop() {
 // run changes pods between two lists, requests single-pod relists, and compares
 // after the next list.
 func (c *comparison) run() {
-	c.stock.pleg.Start()
-	c.ours.pleg.Start()
+	c.stock.pleg.Start(quiet(c.t))
+	c.ours.pleg.Start(quiet(c.t))
 	time.Sleep(500 * time.Millisecond)
 	for range 3 + c.changes.rand.IntN(20) {
 		c.step()
@@ -173,8 +173,8 @@ func (c *comparison) log(what string) {
 // relist requests a single-pod relist from both.
 func (c *comparison) relist(uid types.UID) {
 	c.log(fmt.Sprintf("relist %s", uid))
-	c.stock.pleg.RequestRelist(uid)
-	c.ours.pleg.RequestRelist(uid)
+	c.stock.pleg.RequestRelist(logr.Discard(), uid)
+	c.ours.pleg.RequestRelist(logr.Discard(), uid)
 	synctest.Wait()
 	switch _, known := c.ours.cache.statusTime(uid); {
 	case c.changes.failing:

@@ -1,10 +1,11 @@
 // Package kubelet replaces the kubelet's GenericPLEG by the pipeline.
 //
 // [New] has the parameters of NewGenericPLEG, so that one expression of kubelet.go
-// changes:
+// changes. [NewWithOptions] also takes the timeout of the kubelet's configuration:
 //
-//	klet.pleg = pipelinepleg.New(logger, klet.containerRuntime, eventChannel,
-//		genericRelistDuration, podCache, clock.RealClock{})
+//	klet.pleg = pipelinepleg.NewWithOptions(
+//		pipelinepleg.Options{RuntimeRequestTimeout: kubeCfg.RuntimeRequestTimeout.Duration},
+//		klet.containerRuntime, eventChannel, genericRelistDuration, podCache, clock.RealClock{})
 //
 // The kubelet's runtime, status type and pod cache do not change: the pipeline
 // carries the kubelet's own pods and statuses and also writes the kubelet's pod
@@ -25,6 +26,12 @@
 //
 // # Evented PLEG
 //
-// Evented PLEG writes the pod cache itself and cannot be combined with this
-// package: do not change its branch of NewMainKubelet.
+// The kubelet's EventedPLEG requests relists of single pods and works with this package
+// as it does with GenericPLEG.
+//
+// # Start, Stop, Relist
+//
+// A pipeline runs once, so that each Start makes another one. It begins with the pods
+// as they were reported last, and with the reinspections that are due. A Relist of a
+// stopped generator runs a pipeline for one list.
 package kubelet

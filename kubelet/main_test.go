@@ -1,6 +1,7 @@
 package kubelet_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -8,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/types"
@@ -50,18 +52,26 @@ func runFixtureWith(t *testing.T, capacity int, setUp func(*fakeRuntime), test f
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fixture{t: t, runtime: newFakeRuntime(), cache: newRecorder(), log: &logLines{}}
-		f.pleg = kubelet.New(f.log.logger(), f.runtime, make(chan *pleg.PodLifecycleEvent, capacity),
+		f.pleg = kubelet.New(f.runtime, make(chan *pleg.PodLifecycleEvent, capacity),
 			&pleg.RelistDuration{RelistPeriod: time.Second, RelistThreshold: 3 * time.Minute}, f.cache, clock.RealClock{})
 		defer f.pleg.Stop()
 		if setUp != nil {
 			setUp(f.runtime)
 		}
-		f.pleg.Start()
+		f.start()
 		f.settle()
 		f.wait(500 * time.Millisecond)
 		test(f)
 	})
 }
+
+// start starts the generator with the log of the fixture.
+func (f *fixture) start() { f.pleg.Start(klog.NewContext(f.t.Context(), f.log.logger())) }
+
+func (f *fixture) requestRelist(uid types.UID) { f.pleg.RequestRelist(f.log.logger(), uid) }
+
+// quiet returns the context of a test, without a log.
+func quiet(t *testing.T) context.Context { return klog.NewContext(t.Context(), logr.Discard()) }
 
 // settle waits until all goroutines of the generator are blocked.
 func (f *fixture) settle() { synctest.Wait() }

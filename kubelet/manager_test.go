@@ -6,8 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
-	cadvisorapi "github.com/google/cadvisor/info/v1"
+	cadvisorapi "github.com/google/cadvisor/lib/model"
 	"go.opentelemetry.io/otel/trace/noop"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
@@ -58,13 +57,13 @@ func benchmarkRelist(b *testing.B, stock bool) {
 	events := make(chan *pleg.PodLifecycleEvent, 1000)
 	durations := &pleg.RelistDuration{RelistPeriod: 200 * time.Millisecond, RelistThreshold: 3 * time.Minute}
 	var generator interface {
-		Start()
+		Start(ctx context.Context)
 		Stop()
-	} = kubelet.New(logr.Discard(), manager, events, durations, cache, clock.RealClock{})
+	} = kubelet.New(manager, events, durations, cache, clock.RealClock{})
 	if stock {
-		generator, _ = pleg.NewGenericPLEG(logr.Discard(), manager, events, durations, cache, clock.RealClock{}).(*pleg.GenericPLEG)
+		generator, _ = pleg.NewGenericPLEG(manager, events, durations, cache, clock.RealClock{}).(*pleg.GenericPLEG)
 	}
-	generator.Start()
+	generator.Start(b.Context())
 	defer generator.Stop()
 	<-cache.lists
 	var sum time.Duration
@@ -118,10 +117,10 @@ func simulated(b *testing.B, pods int) (*simruntime.Runtime, kubecontainer.Runti
 		root, root, &cadvisorapi.MachineInfo{MachineID: "bench"},
 		nil, int32(pods), kubecontainer.RealOS{}, nil, nil,
 		flowcontrol.NewBackOff(time.Second, time.Minute),
-		true, nil, 0, 0, "NeverVerify", nil, "", "", &yes, false, metav1.Duration{Duration: 100 * time.Millisecond},
+		true, nil, 0, 0, "NeverVerify", nil, "", "", &yes, false, metav1.Duration{Duration: 100 * time.Millisecond}, nil,
 		service, noImages{},
 		cm.NewStubContainerManager(), logs.NewStubContainerLogManager(), nil,
-		false, "", nil, 0, "", nil, tracing, nil, nil, nil)
+		false, "", nil, nil, "", nil, tracing, nil, nil, nil)
 	must(b, err)
 	return rt, manager
 }

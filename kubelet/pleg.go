@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/klog/v2"
@@ -21,112 +19,146 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 )
 
+// Defaults of [Options].
 const (
-	// inspectors is the maximum number of concurrent inspections. It is also that
-	// of calls in flight, because the runtime manager gets the statuses of one pod
-	// one by one. At the latencies of a busy node 16 inspectors need a tenth of
+	// DefaultRuntimeRequestTimeout is that of the kubelet's configuration.
+	DefaultRuntimeRequestTimeout = 2 * time.Minute
+	// DefaultInspectors is the maximum number of concurrent inspections. The runtime
+	// manager gets the statuses of one pod one by one, so that it is also that of
+	// calls in flight. At the latencies of a busy node 16 inspectors need a tenth of
 	// the time of one, lists included.
-	inspectors = 16
-	// Each call of the runtime ends after --runtime-request-timeout, 2 minutes by
-	// default. A list is two calls, an inspection one for each container and
-	// sandbox. These timeouts bound several calls together.
-	listTimeout    = 5 * time.Minute
-	inspectTimeout = 10 * time.Minute
-	// minBuffer is the minimum buffer of the subscription. It need not be large,
-	// because deliver never waits.
-	minBuffer = 1000
+	DefaultInspectors = 16
 )
 
-// PLEG is a pod lifecycle event generator of the kubelet. Its methods are safe for
-// concurrent use and do not block, except [PLEG.Stop].
-type PLEG struct {
-	logger   klog.Logger
-	events   chan *pleg.PodLifecycleEvent
-	pipeline *pipeline.Pipeline
-	// deliveries is subscribed by New, so that it gets every event.
-	deliveries *pipeline.Subscription
+// Options are limits that NewGenericPLEG does not get.
+type Options struct {
+	// RuntimeRequestTimeout is that of the kubelet's configuration, after which each
+	// call of the runtime ends. The deadlines of a list and of an inspection, which
+	// are several calls, are multiples of it. If zero, [DefaultRuntimeRequestTimeout].
+	RuntimeRequestTimeout time.Duration
+	// Inspectors is the maximum number of pods that are inspected at the same time.
+	// Fewer are if more would make the runtime slower. If zero, [DefaultInspectors].
+	Inspectors int
+}
 
-	mu      sync.Mutex // guards what follows
-	cancel  context.CancelCauseFunc
-	stopped chan struct{} // closed when all goroutines have ended
+// PLEG is a pod lifecycle event generator of the kubelet. Its methods are safe for
+// concurrent use. Only [PLEG.Relist] and [PLEG.Stop] block.
+type PLEG struct {
+	runtime   kubecontainer.Runtime
+	events    chan *pleg.PodLifecycleEvent
+	durations *pleg.RelistDuration
+	clock     clock.Clock
+	options   Options
+
+	// reported and store are what successive runs share.
+	reported *reported
+	store    *store
+	// relisted is when the last successful list began, by clock; nil before it.
+	relisted atomic.Pointer[time.Time]
+
+	mu sync.Mutex // held by Start and Stop, and by a Relist of a stopped generator
+	// run is the run since Start; nil while the generator is stopped. Start and Stop
+	// set it.
+	run atomic.Pointer[run]
 }
 
 var _ pleg.PodLifecycleEventGenerator = (*PLEG)(nil)
 
-var errStopped = errors.New("the generator has been stopped")
-
 // New returns a generator that [PLEG.Start] starts. It has the parameters of the
-// kubelet's NewGenericPLEG (v1.36). If a duration is zero, the kubelet's default
-// applies. Like NewGenericPLEG, New panics if an argument is nil or invalid. The
-// clock must be a clock.RealClock, because the pipeline uses package time.
-func New(logger klog.Logger, runtime kubecontainer.Runtime, eventChannel chan *pleg.PodLifecycleEvent,
+// kubelet's NewGenericPLEG (v1.37). If a duration is zero, the kubelet's default
+// applies. Like NewGenericPLEG, New panics if an argument is nil or invalid.
+func New(runtime kubecontainer.Runtime, eventChannel chan *pleg.PodLifecycleEvent,
 	relistDuration *pleg.RelistDuration, cache kubecontainer.Cache, clk clock.Clock,
 ) *PLEG {
-	p, err := newPLEG(logger, runtime, eventChannel, relistDuration, cache, clk)
-	if err != nil {
+	return NewWithOptions(Options{}, runtime, eventChannel, relistDuration, cache, clk)
+}
+
+// NewWithOptions is [New] with limits from the kubelet's configuration.
+func NewWithOptions(o Options, runtime kubecontainer.Runtime, eventChannel chan *pleg.PodLifecycleEvent,
+	relistDuration *pleg.RelistDuration, cache kubecontainer.Cache, clk clock.Clock,
+) *PLEG {
+	if o.RuntimeRequestTimeout == 0 {
+		o.RuntimeRequestTimeout = DefaultRuntimeRequestTimeout
+	}
+	if o.Inspectors == 0 {
+		o.Inspectors = DefaultInspectors
+	}
+	known := newReported()
+	p := &PLEG{
+		runtime: runtime, events: eventChannel, durations: relistDuration, clock: clk, options: o,
+		reported: known, store: newStore(cache, known),
+	}
+	if err := p.validate(cache); err != nil {
 		panic("kubelet: " + err.Error())
 	}
 	return p
 }
 
-func newPLEG(logger klog.Logger, runtime kubecontainer.Runtime, events chan *pleg.PodLifecycleEvent,
-	durations *pleg.RelistDuration, cache kubecontainer.Cache, clk clock.Clock,
-) (*PLEG, error) {
+func (p *PLEG) validate(cache kubecontainer.Cache) error {
 	switch {
-	case runtime == nil:
-		return nil, errors.New("runtime cannot be nil")
-	case events == nil:
-		return nil, errors.New("eventChannel cannot be nil")
-	case durations == nil:
-		return nil, errors.New("relistDuration cannot be nil")
+	case p.runtime == nil:
+		return errors.New("runtime cannot be nil")
+	case p.events == nil:
+		return errors.New("eventChannel cannot be nil")
+	case p.durations == nil:
+		return errors.New("relistDuration cannot be nil")
 	case cache == nil:
-		return nil, errors.New("cache cannot be nil")
+		return errors.New("cache cannot be nil")
+	case p.clock == nil:
+		return errors.New("clock cannot be nil")
 	}
-	if _, ok := clk.(clock.RealClock); !ok {
-		return nil, fmt.Errorf("clock must be a clock.RealClock, got %T", clk)
-	}
-	p := &PLEG{logger: logger, events: events}
-	var err error
-	p.pipeline, err = pipeline.New(pipeline.Options{
-		Runtime:         &adapter{runtime: runtime},
-		RelistPeriod:    durations.RelistPeriod,
-		RelistThreshold: durations.RelistThreshold,
-		ListTimeout:     listTimeout,
-		Inspectors:      inspectors,
-		InspectTimeout:  inspectTimeout,
-		Store:           newStore(cache),
-		Logger:          slog.New(logr.ToSlogHandler(logger)),
-	})
-	if err != nil {
-		return nil, err
-	}
-	p.deliveries, err = p.pipeline.Subscribe(pipeline.SubscribeOptions{
-		Name: "kubelet", Buffer: max(cap(events), minBuffer),
-	})
-	return p, err
+	_, err := p.newRun(klog.Background(), false)
+	return err
 }
 
-// Start starts the generator, which runs until [PLEG.Stop]. Further calls do
-// nothing, also after Stop.
-func (p *PLEG) Start() {
+// Start starts the generator, which runs until ctx ends or [PLEG.Stop]. While it
+// runs, further calls do nothing. After Stop it starts again and reports what has
+// changed since.
+//
+// If the clock is not a clock.RealClock, it decides when all pods are listed. Every
+// other duration is one of package time.
+func (p *PLEG) Start(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cancel != nil {
+	if r := p.run.Load(); r != nil && !r.hasEnded() {
 		return
 	}
-	// The kubelet's interface has no context.
-	ctx, cancel := context.WithCancelCause(context.Background())
-	p.cancel, p.stopped = cancel, make(chan struct{})
-	go p.run(ctx)
+	_, periodic := p.clock.(clock.RealClock)
+	r := p.mustRun(ctx, periodic)
+	p.run.Store(r) // before resumeReinspections, so that no request falls between
+	p.resumeReinspections(r)
+	if periodic {
+		r.start(ctx)
+		return
+	}
+	first := r.pipeline.Relist()
+	r.start(ctx, func(ctx context.Context) { p.relistByClock(ctx, r.pipeline, first) })
 }
 
-func (p *PLEG) run(ctx context.Context) {
-	defer close(p.stopped)
-	var tasks errgroup.Group
-	tasks.Go(func() error { return p.pipeline.Run(ctx) })
-	tasks.Go(func() error { p.deliver(); return nil })
-	if err := tasks.Wait(); !errors.Is(err, errStopped) {
-		p.logger.Error(err, "The pod lifecycle event generator ended")
+// resumeReinspections passes on what was requested, or has failed, before the run.
+func (p *PLEG) resumeReinspections(r *run) {
+	for _, uid := range p.reported.reinspections() {
+		r.pipeline.RequestReinspect(uid)
+	}
+}
+
+// relistByClock relists each period of the clock, as GenericPLEG does.
+func (p *PLEG) relistByClock(ctx context.Context, pods *pipeline.Pipeline, relisted <-chan error) {
+	timer := p.clock.NewTimer(p.durations.RelistPeriod)
+	defer timer.Stop()
+	for {
+		select {
+		case <-relisted:
+		case <-ctx.Done():
+			return
+		}
+		timer.Reset(p.durations.RelistPeriod)
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+			return
+		}
+		relisted = pods.Relist()
 	}
 }
 
@@ -135,32 +167,75 @@ func (p *PLEG) run(ctx context.Context) {
 func (p *PLEG) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cancel == nil {
+	if r := p.run.Swap(nil); r != nil {
+		r.stop()
+	}
+}
+
+// Relist lists all pods and returns once every changed pod has been inspected,
+// successfully or not, and its events have been sent, or when ctx ends. If the
+// generator is stopped, it runs for this relist alone, and Start and Stop wait. The
+// kubelet itself never calls Relist.
+func (p *PLEG) Relist(ctx context.Context) {
+	if r := p.run.Load(); r != nil && !r.hasEnded() {
+		r.wait(ctx, r.pipeline.Relist())
 		return
 	}
-	p.cancel(errStopped)
-	<-p.stopped
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := p.mustRun(ctx, false)
+	p.resumeReinspections(r)
+	relisted := r.pipeline.Relist()
+	r.start(ctx)
+	defer r.stop()
+	r.wait(ctx, relisted)
 }
 
 // Watch returns the event channel that was passed to [New].
 func (p *PLEG) Watch() chan *pleg.PodLifecycleEvent { return p.events }
 
 // Healthy reports whether the last successful list of all pods began less than the
-// relist threshold ago, and if not, why. Unlike in GenericPLEG, hung inspections do
-// not delay the lists.
-func (p *PLEG) Healthy() (bool, error) { return p.pipeline.Healthy() }
+// relist threshold ago, and if not, why. Hung inspections do not delay the lists, but
+// if pods wait and no inspection succeeds, the pipeline itself is not healthy.
+func (p *PLEG) Healthy() (bool, error) {
+	at := p.relisted.Load()
+	if at == nil {
+		return false, errors.New("pleg has yet to be successful")
+	}
+	if elapsed, threshold := p.clock.Since(*at), p.threshold(); elapsed > threshold {
+		return false, fmt.Errorf("pleg was last seen active %v ago; threshold is %v", elapsed, threshold)
+	}
+	// Before its first list, the pipeline of this run knows less.
+	if r := p.run.Load(); r != nil && r.periodic && p.store.listedSince(r.created) {
+		return r.pipeline.Healthy()
+	}
+	return true, nil
+}
+
+func (p *PLEG) threshold() time.Duration {
+	if p.durations.RelistThreshold > 0 {
+		return p.durations.RelistThreshold
+	}
+	return pipeline.DefaultRelistThreshold
+}
 
 // RequestReinspect makes the next relist inspect the pod even if it has not changed.
 // In that case a PodSync is sent.
 func (p *PLEG) RequestReinspect(podUID types.UID) {
-	p.pipeline.RequestReinspect(pipeline.PodUID(podUID))
+	p.reported.requestReinspect(pipeline.PodUID(podUID))
+	if r := p.run.Load(); r != nil {
+		r.pipeline.RequestReinspect(pipeline.PodUID(podUID))
+	}
 }
 
-// RequestRelist relists one pod at once, if the feature gate PLEGOnDemandRelist is
-// on. Waiting requests for the same pod share one list. If the pod is gone, its
-// events are sent.
-func (p *PLEG) RequestRelist(podUID types.UID) {
-	if utilfeature.DefaultFeatureGate.Enabled(features.PLEGOnDemandRelist) {
-		p.pipeline.RequestRelist(pipeline.PodUID(podUID))
+// RequestRelist relists one pod at once, if the generator runs and the feature gate
+// PLEGOnDemandRelist is on. Waiting requests for the same pod share one list. If the
+// pod is gone, its events are sent.
+func (p *PLEG) RequestRelist(_ klog.Logger, podUID types.UID) {
+	if !utilfeature.DefaultFeatureGate.Enabled(features.PLEGOnDemandRelist) {
+		return
+	}
+	if r := p.run.Load(); r != nil {
+		r.pipeline.RequestRelist(pipeline.PodUID(podUID))
 	}
 }

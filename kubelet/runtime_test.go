@@ -2,6 +2,7 @@ package kubelet_test
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ type fakeRuntime struct {
 
 	mu          sync.Mutex
 	broken      map[types.UID]error
+	partial     map[types.UID]*kubecontainer.PodStatus
 	delay       map[types.UID]time.Duration
 	addressless map[types.UID]bool
 	lists       time.Duration
@@ -31,6 +33,7 @@ func newFakeRuntime() *fakeRuntime {
 	return &fakeRuntime{
 		FakeRuntime: &containertest.FakeRuntime{},
 		broken:      make(map[types.UID]error),
+		partial:     make(map[types.UID]*kubecontainer.PodStatus),
 		delay:       make(map[types.UID]time.Duration),
 		addressless: make(map[types.UID]bool),
 		inspected:   make(map[types.UID]int),
@@ -74,6 +77,13 @@ func (r *fakeRuntime) breakPod(uid types.UID, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.broken[uid] = err
+}
+
+// beside sets the status that comes with the error of an inspection.
+func (r *fakeRuntime) beside(uid types.UID, status *kubecontainer.PodStatus) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.partial[uid] = status
 }
 
 // strip removes the pod's address, or restores it.
@@ -147,10 +157,11 @@ func (r *fakeRuntime) GetPodStatus(_ context.Context, pod *kubecontainer.Pod) (*
 	r.mu.Lock()
 	r.inspected[pod.ID]++
 	delay, err, addressless := r.delay[pod.ID], r.broken[pod.ID], r.addressless[pod.ID]
+	partial := r.partial[pod.ID]
 	r.mu.Unlock()
 	time.Sleep(delay)
 	if err != nil {
-		return nil, err
+		return partial, err
 	}
 	status := &kubecontainer.PodStatus{ID: pod.ID, Name: pod.Name, Namespace: pod.Namespace, TimeStamp: pod.Timestamp}
 	for _, c := range pod.Containers {
@@ -182,6 +193,9 @@ func address(uid types.UID) string { return "10.0.0." + string(uid) }
 // does not return.
 type recorder struct {
 	kubecontainer.Cache
+	// yields is how often a write lets other goroutines run first, such as the reader
+	// of an event that does not wait for the write.
+	yields int
 
 	mu sync.Mutex
 	// set has the time of each pod's status, seen the newest time of each pod alone.
@@ -199,7 +213,14 @@ func newRecorder() *recorder {
 	}
 }
 
+func (r *recorder) yield() {
+	for range r.yields {
+		runtime.Gosched()
+	}
+}
+
 func (r *recorder) Set(uid types.UID, status *kubecontainer.PodStatus, err error, at time.Time) bool {
+	r.yield()
 	r.mu.Lock()
 	if at.Before(r.set[uid]) {
 		r.backwards++
@@ -222,6 +243,7 @@ func (r *recorder) SetObservedTime(uid types.UID, at time.Time) {
 }
 
 func (r *recorder) Delete(uid types.UID) {
+	r.yield()
 	r.mu.Lock()
 	delete(r.set, uid)
 	delete(r.seen, uid)

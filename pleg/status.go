@@ -17,7 +17,7 @@ type PodStatus struct {
 	Sandboxes  []*SandboxStatus
 	// ObservedAt is the time before the list, or the time of the CRI event, that led
 	// to this inspection: whatever happened earlier is in the status. It is not the
-	// time of the inspection itself (kubelet v1.36, GenericPLEG.Relist).
+	// time of the inspection itself (kubelet v1.37, GenericPLEG.Relist).
 	ObservedAt time.Time
 	// Native is the status in the types of an embedder's runtime. It passes
 	// unchanged from PodStatus to the cache and the embedder's store. Package cri

@@ -15,7 +15,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Labels and annotations that the kubelet sets (kuberuntime/labels.go, v1.36).
+// Labels and annotations that the kubelet sets (kuberuntime/labels.go, v1.37).
 const (
 	labelPodName       = "io.kubernetes.pod.name"
 	labelPodNamespace  = "io.kubernetes.pod.namespace"

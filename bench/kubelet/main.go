@@ -11,7 +11,7 @@ import (
 	"os"
 	"time"
 
-	cadvisorapi "github.com/google/cadvisor/info/v1"
+	cadvisorapi "github.com/google/cadvisor/lib/model"
 	"go.opentelemetry.io/otel/trace/noop"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
@@ -73,7 +73,7 @@ func (c config) generator(runtime kubecontainer.Runtime) probe.Candidate {
 	return func(ctx context.Context, emit func(probe.Event)) error {
 		events := make(chan *pleg.PodLifecycleEvent, eventBuffer)
 		durations := &pleg.RelistDuration{RelistPeriod: c.period, RelistThreshold: 3 * time.Minute}
-		generator, ok := pleg.NewGenericPLEG(klog.FromContext(ctx), runtime, events, durations,
+		generator, ok := pleg.NewGenericPLEG(runtime, events, durations,
 			kubecontainer.NewCache(), clock.RealClock{}).(*pleg.GenericPLEG)
 		if !ok {
 			return errors.New("NewGenericPLEG has not returned a GenericPLEG")
@@ -111,7 +111,7 @@ func relist(ctx context.Context, generator *pleg.GenericPLEG, period time.Durati
 		case <-timer.C:
 		}
 		relists <- time.Now()
-		generator.Relist()
+		generator.Relist(ctx)
 		timer.Reset(period)
 	}
 }
@@ -142,10 +142,10 @@ func (c config) manager(ctx context.Context) (kubecontainer.Runtime, error) {
 		c.root, c.root, &cadvisorapi.MachineInfo{MachineID: "bench"},
 		nil, 110, kubecontainer.RealOS{}, nil, nil,
 		flowcontrol.NewBackOff(time.Second, time.Minute),
-		true, nil, 0, 0, "NeverVerify", nil, "", "", &yes, false, metav1.Duration{Duration: 100 * time.Millisecond},
+		true, nil, 0, 0, "NeverVerify", nil, "", "", &yes, false, metav1.Duration{Duration: 100 * time.Millisecond}, nil,
 		runtimeService, noImages{},
 		cm.NewStubContainerManager(), logs.NewStubContainerLogManager(), nil,
-		false, "", nil, 0, "", nil, tracing, nil, nil, nil)
+		false, "", nil, nil, "", nil, tracing, nil, nil, nil)
 	if err != nil {
 		return nil, fmt.Errorf("create runtime manager: %w", err)
 	}

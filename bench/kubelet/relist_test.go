@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/pleg"
 	"k8s.io/utils/clock"
@@ -45,19 +44,19 @@ func relistUnchanged(b *testing.B, next [2][]*kubecontainer.Pod, pods, container
 	events := make(chan *pleg.PodLifecycleEvent, pods*(containers+1)+1)
 	runtime := &memory{pods: next[0]}
 	durations := &pleg.RelistDuration{RelistPeriod: time.Second, RelistThreshold: 3 * time.Minute}
-	generator, ok := pleg.NewGenericPLEG(klog.Background(), runtime, events, durations,
+	generator, ok := pleg.NewGenericPLEG(runtime, events, durations,
 		kubecontainer.NewCache(), clock.RealClock{}).(*pleg.GenericPLEG)
 	if !ok {
 		b.Fatal("NewGenericPLEG has not returned a GenericPLEG")
 	}
-	generator.Relist()
+	generator.Relist(b.Context())
 	if len(events) != pods*(containers+1) {
 		b.Fatalf("the first relist made %d events, want %d", len(events), pods*(containers+1))
 	}
 	b.ReportAllocs()
 	for n := 1; b.Loop(); n++ {
 		runtime.pods = next[n%2]
-		generator.Relist()
+		generator.Relist(b.Context())
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(pods), "ns/pod")
 	if len(events) != pods*(containers+1) {

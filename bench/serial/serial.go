@@ -1,5 +1,5 @@
 // Package serial has the algorithm of the kubelet's pod lifecycle event generator
-// (GenericPLEG of Kubernetes v1.36) on the types of package pleg: one goroutine
+// (GenericPLEG of Kubernetes v1.37) on the types of package pleg: one goroutine
 // lists all pods, compares, and inspects one changed pod after the other.
 //
 // The benchmarks compare the pipeline with it, and tests require that the pipeline
