@@ -89,11 +89,11 @@ mutants-check: ## check that every patch of "make mutants" still applies
 .PHONY: e2e
 e2e: ## test with real containerd and runc; installs missing tools (as root)
 	tests/e2e/setup.sh
-	$(GO) test -C tests/e2e -race -count=1 -p 1 -timeout 30m -skip '^TestFaultMatrix$$' ./...
+	$(GO) test -C tests/e2e -race -count=1 -p 1 -timeout 30m -skip '^(TestFaultMatrix|TestConform)$$' ./...
 
 # These tests start containerd 1.6 themselves, and CRI-O may lose the start of a
 # container that ends at once.
-E2E_CRIO_SKIP := ^(TestFaultMatrix|TestRuntimeWithoutEvents|TestNetworkEvents|TestEventsReportShortContainers)$$
+E2E_CRIO_SKIP := ^(TestFaultMatrix|TestConform|TestRuntimeWithoutEvents|TestNetworkEvents|TestEventsReportShortContainers)$$
 # Tests of polling, for CRI-O with its default settings.
 E2E_POLLING := ^(TestStorm|TestFaultsInShort|TestRestartOfContainerd|TestFrozenContainerd|TestLifeOfPod|TestFiftyPodsChangeAtOnce)$$
 
@@ -103,13 +103,26 @@ e2e-crio: ## test with a real CRI-O, events on and off; builds it (as root)
 	PLEG_E2E_RUNTIME=cri-o $(GO) test -C tests/e2e -race -count=1 -p 1 -timeout 30m -skip '$(E2E_CRIO_SKIP)' ./...
 	PLEG_E2E_RUNTIME=cri-o-without-events $(GO) test -C tests/e2e -race -count=1 -timeout 20m -run '$(E2E_POLLING)' .
 
+# The runtimes of "make e2e-runtimes" and "make conform".
+RUNTIMES ?= containerd-1.6 containerd-1.7 containerd cri-o cri-o-without-events
+
 .PHONY: e2e-runtimes
 e2e-runtimes: ## run the storm on each version of containerd and on CRI-O (as root)
 	tests/e2e/setup.sh cri-o
-	@set -e; for runtime in containerd containerd-1.7 containerd-1.6 cri-o cri-o-without-events; do \
+	@set -e; for runtime in $(RUNTIMES); do \
 		echo "storm on $$runtime"; \
 		PLEG_E2E_RUNTIME=$$runtime $(GO) test -C tests/e2e -race -count=1 -timeout 20m -v -run '^TestStorm$$' .; \
 	done
+
+.PHONY: conform
+conform: ## try what the RUNTIMES promise and write docs/runtimes.md (as root)
+	tests/e2e/setup.sh cri-o
+	@set -e; for runtime in $(RUNTIMES); do \
+		echo "conform on $$runtime"; \
+		PLEG_E2E_RUNTIME=$$runtime PLEG_CONFORM_FILE=$(CURDIR)/docs/conform/$$runtime.json \
+			$(GO) test -C tests/e2e -count=1 -timeout 20m -run '^TestConform$$' .; \
+	done
+	UPDATE_GOLDEN=1 $(GO) test -count=1 -run '^TestMatrixIsGenerated$$' ./cmd/pleg-pipeline/internal/conform
 
 # Which rows of the matrix to run: make e2e-faults FAULTS=shim
 FAULTS ?= .

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// maxWords bounds all pages together, except bench/results, whose tables are generated.
+// maxWords bounds all pages together, except bench/results and docs/runtimes.md, whose
+// tables are generated.
 const maxWords = 28_000
 
 var (
@@ -43,12 +44,12 @@ func files(t *testing.T, suffix string) map[string]string {
 func TestPagesHaveFewWords(t *testing.T) {
 	words := 0
 	for path, text := range files(t, ".md") {
-		if !strings.Contains(filepath.ToSlash(path), "bench/results/") {
+		if path := filepath.ToSlash(path); !strings.Contains(path, "bench/results/") && !strings.HasSuffix(path, "docs/runtimes.md") {
 			words += len(strings.Fields(text))
 		}
 	}
 	if words > maxWords {
-		t.Errorf("the pages outside bench/results have %d words, want at most %d", words, maxWords)
+		t.Errorf("the pages have %d words, want at most %d", words, maxWords)
 	}
 }
 

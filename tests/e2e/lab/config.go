@@ -88,8 +88,8 @@ func writePlugin(p place, plugin map[string]any) error {
 	return os.Rename(tmp, conflist)
 }
 
-// imageName is the image of all sandboxes and containers. It is in no registry.
-const imageName = "localhost/pleg-lab/pod:1"
+// Image is the image of all sandboxes and containers. It is in no registry.
+const Image = "localhost/pleg-lab/pod:1"
 
 // writeImage writes an image archive with one layer that has one program, in the
 // format of docker save, which needs no index.
@@ -106,7 +106,7 @@ func writeImage(path, program string) error {
 		"rootfs":       map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer))}},
 	})
 	manifest, manifestErr := json.Marshal([]map[string]any{{
-		"Config": "config.json", "RepoTags": []string{imageName}, "Layers": []string{"layer.tar"},
+		"Config": "config.json", "RepoTags": []string{Image}, "Layers": []string{"layer.tar"},
 	}})
 	image, err := archive(fstest.MapFS{
 		"manifest.json": {Data: manifest, Mode: 0o644}, "config.json": {Data: config, Mode: 0o644}, "layer.tar": {Data: layer, Mode: 0o644},

@@ -57,7 +57,7 @@ func (l *Lab) RunContainer(ctx context.Context, p *Pod, spec ContainerSpec) (*Co
 func (l *Lab) CreateContainer(ctx context.Context, p *Pod, spec ContainerSpec) (*Container, error) {
 	config := &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: spec.Name, Attempt: spec.Attempt},
-		Image:    &runtimeapi.ImageSpec{Image: imageName, UserSpecifiedImage: imageName},
+		Image:    &runtimeapi.ImageSpec{Image: Image, UserSpecifiedImage: Image},
 		Args:     spec.Program.args,
 		Linux: &runtimeapi.LinuxContainerConfig{
 			Resources:       &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: spec.MemoryLimit},

@@ -75,7 +75,7 @@ state = '{{.Dir}}/state'
 
 func (e containerd) configure(_ binaries, p place) error {
 	var config bytes.Buffer
-	if err := containerdConfig.Execute(&config, map[string]any{"Dir": p.dir, "Image": imageName, "Old": e.old}); err != nil {
+	if err := containerdConfig.Execute(&config, map[string]any{"Dir": p.dir, "Image": Image, "Old": e.old}); err != nil {
 		return fmt.Errorf("containerd config: %w", err)
 	}
 	return os.WriteFile(p.config(), config.Bytes(), 0o600)

@@ -84,7 +84,7 @@ runroot = '{{.Dir}}/state'
 const policy = `{"default":[{"type":"insecureAcceptAnything"}]}`
 
 func (e crio) configure(b binaries, p place) error {
-	data := map[string]any{"Dir": p.dir, "Image": imageName, "Own": b.own, "Events": e.events}
+	data := map[string]any{"Dir": p.dir, "Image": Image, "Own": b.own, "Events": e.events}
 	for key, name := range map[string]string{"Runc": "runc", "Conmon": "conmon"} {
 		path, err := exec.LookPath(name)
 		if err != nil {
@@ -113,7 +113,7 @@ func (crio) daemon(b binaries, p place) (command, env []string) {
 
 func (crio) load(ctx context.Context, _ binaries, p place, archive string) error {
 	_, err := run(ctx, "", []string{"CONTAINERS_STORAGE_CONF=" + p.storage()}, "skopeo", "--policy", p.policy(), "--tmpdir", p.dir,
-		"copy", "--quiet", "docker-archive:"+archive, "containers-storage:"+imageName)
+		"copy", "--quiet", "docker-archive:"+archive, "containers-storage:"+Image)
 	return err
 }
 

@@ -200,7 +200,7 @@ func (l *Lab) importImage(ctx context.Context) error {
 	}
 	// containerd's CRI plugin learns of the image asynchronously.
 	return poll(ctx, "the pod image", func() (bool, error) {
-		resp, err := l.images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: imageName}})
+		resp, err := l.images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: Image}})
 		return resp.GetImage() != nil, err
 	})
 }
@@ -210,6 +210,9 @@ func (l *Lab) Traits() Traits { return l.opts.Runtime.Traits() }
 
 // Endpoint returns the address of the CRI socket, with scheme unix.
 func (l *Lab) Endpoint() string { return "unix://" + l.place.socket() }
+
+// CgroupParent returns the cgroup in which [Lab.Stop] ends all processes.
+func (l *Lab) CgroupParent() string { return "/" + l.place.name() }
 
 // PID returns the process id of the running runtime.
 func (l *Lab) PID() int { return l.daemon.cmd.Process.Pid }

@@ -127,7 +127,7 @@ func (l *Lab) sandboxConfig(spec PodSpec) *runtimeapi.PodSandboxConfig {
 		Annotations: spec.Annotations,
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
 			// The lab finds its processes by this cgroup.
-			CgroupParent: "/" + l.place.name(),
+			CgroupParent: l.CgroupParent(),
 			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
 				// Like the kubelet: each container has its own pid namespace.
 				NamespaceOptions: &runtimeapi.NamespaceOption{Network: network, Pid: runtimeapi.NamespaceMode_CONTAINER},

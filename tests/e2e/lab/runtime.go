@@ -39,8 +39,8 @@ func DefaultRuntime() Runtime { return cmp.Or(Runtime(os.Getenv(RuntimeEnv)), Co
 type Traits struct {
 	// Events: the runtime has CRI events.
 	Events bool
-	// AllEvents: an event announces every change. CRI-O announces neither the start
-	// nor the removal of a sandbox, and may lose events of containers.
+	// AllEvents: an event announces every change. CRI-O does not announce the
+	// removal of a sandbox, and may lose other events.
 	AllEvents bool
 	// EventsToOne: of several clients each event reaches only one.
 	EventsToOne bool

@@ -30,7 +30,7 @@ const (
 	ExitFailure = 1
 	// ExitUsage means that the command line is wrong.
 	ExitUsage = 2
-	// ExitUnhealthy means that the doctor found a problem.
+	// ExitUnhealthy means that doctor found a problem, or conform a broken promise.
 	ExitUnhealthy = 3
 )
 
@@ -117,8 +117,8 @@ Lifecycle Event Generator).
 
 It lists the pods of a CRI runtime (containerd, CRI-O) once a second, inspects
 the pods that changed, several at the same time, and prints the events or serves
-them to other programs. It changes nothing in the runtime. To try it without a
-runtime:
+them to other programs. Only "conform" changes something in the runtime. To try it
+without a runtime:
   pleg-pipeline run --simulate
 
 Exit codes:
@@ -127,7 +127,7 @@ Exit codes:
   1  the command failed: it could not use the runtime, the daemon or an address,
      or it could not write its output
   2  the command line is wrong
-  3  "pleg-pipeline doctor" found a problem`
+  3  "pleg-pipeline doctor" found a problem, or "conform" a broken promise`
 
 func newRoot(p Process) *cobra.Command {
 	root := &cobra.Command{
@@ -142,7 +142,7 @@ func newRoot(p Process) *cobra.Command {
 	root.SetArgs(p.Args)
 	root.SetOut(p.Out)
 	root.SetErr(p.Err)
-	root.AddCommand(newRun(p), newEvents(p), newPods(p), newDoctor(p), newSimulate(p), newRecord(p), newVersion())
+	root.AddCommand(newRun(p), newEvents(p), newPods(p), newDoctor(p), newConform(p), newConformContainer(), newSimulate(p), newRecord(p), newVersion())
 	return root
 }
 

@@ -1,0 +1,189 @@
+// Package conform tries what a container runtime promises to those who follow its
+// pods. It runs pods of its own on the runtime, compares what the runtime tells with
+// what was done to them, and reports promise by promise.
+//
+// This is the only package of the program that changes something in a runtime.
+package conform
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
+)
+
+// Options are the settings of a run.
+type Options struct {
+	// Endpoint is the CRI socket.
+	Endpoint string
+	// Image is the image of all containers. It must be on the node, and may be any:
+	// the containers run this program, which is mounted into them.
+	Image string
+	// CgroupParent is that of the pods. If empty, the runtime chooses.
+	CgroupParent string
+	// CallTimeout is the time after which a call counts as held up. If zero, 10 s.
+	CallTimeout time.Duration
+	// Settle is how long an event may be late. If zero, 3 s.
+	Settle time.Duration
+	// Stop and Start stop and start the runtime. If nil, what a runtime promises across
+	// a restart is not tested.
+	Stop, Start func(context.Context) error
+	// Only and Skip name promises by their ids. If Only is empty, all are tried.
+	Only, Skip []string
+	// Progress is called before each promise. If nil, nobody is told.
+	Progress func(id string)
+}
+
+// Verdict is the result for one promise.
+type Verdict string
+
+// The verdicts.
+const (
+	Kept       Verdict = "kept"
+	Broken     Verdict = "broken"
+	NotOffered Verdict = "not offered"
+	NotTested  Verdict = "not tested"
+)
+
+// Row is the result for one promise.
+type Row struct {
+	ID       string  `json:"id"`
+	Promise  string  `json:"promise"`
+	Verdict  Verdict `json:"verdict"`
+	Evidence string  `json:"evidence,omitempty"`
+	// Source says which document or issue promises it.
+	Source string `json:"source"`
+	// Pipeline says what pleg-pipeline does if the promise is broken or not made.
+	Pipeline string `json:"pipeline"`
+}
+
+// Report is the result of a run.
+type Report struct {
+	Runtime string    `json:"runtime"`
+	Version string    `json:"version"`
+	At      time.Time `json:"at"`
+	Rows    []Row     `json:"promises"`
+	// Leftover names pods that could not be removed.
+	Leftover []string `json:"leftover,omitempty"`
+}
+
+// Conforms reports whether no promise is broken.
+func (r *Report) Conforms() bool {
+	return !slices.ContainsFunc(r.Rows, func(row Row) bool { return row.Verdict == Broken })
+}
+
+// cleanupTimeout bounds the removal of the pods at the end, also after ctx has ended.
+const cleanupTimeout = 2 * time.Minute
+
+// Run tries every promise and removes its pods. If ctx ends, it removes them and
+// returns the cause. A promise that cannot be tried because of an error of a call is
+// broken, and the evidence is the error.
+func Run(ctx context.Context, o Options) (_ *Report, err error) {
+	o.CallTimeout = cmp.Or(o.CallTimeout, 10*time.Second)
+	o.Settle = cmp.Or(o.Settle, 3*time.Second)
+	if err := CheckIDs(slices.Concat(o.Only, o.Skip)); err != nil {
+		return nil, err
+	}
+	n, err := newNode(o)
+	if err != nil {
+		return nil, err
+	}
+	report := &Report{At: time.Now()}
+	defer func() {
+		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+		defer cancel()
+		report.Leftover, err = n.close(cleanup, err)
+	}()
+	version, err := n.runtime.Version(ctx, &runtimeapi.VersionRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("ask for the version: %w", err)
+	}
+	report.Runtime, report.Version = version.GetRuntimeName(), version.GetRuntimeVersion()
+	if err := n.checkImage(ctx); err != nil {
+		return nil, err
+	}
+	s := &suite{node: n, opts: o}
+	for _, p := range promises() {
+		if len(o.Only) > 0 && !slices.Contains(o.Only, p.id) || slices.Contains(o.Skip, p.id) {
+			continue
+		}
+		if o.Progress != nil {
+			o.Progress(p.id)
+		}
+		row := s.try(ctx, p)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		report.Rows = append(report.Rows, row)
+	}
+	return report, nil
+}
+
+// suite tries promises on a node. Several promises are judged by one scenario, which
+// runs once.
+type suite struct {
+	node *node
+	opts Options
+	// lives is the scenario in which pods live and two clients watch.
+	lives *lives
+	// eventsErr is how the event stream ended at once; nil if it stays open.
+	eventsErr error
+	probed    bool
+}
+
+// errNotOffered is wrapped by the error of a promise that the runtime does not make.
+var errNotOffered = errors.New("not offered")
+
+// errNotTested is wrapped by the error of a promise that cannot be tried.
+var errNotTested = errors.New("not tested")
+
+func (s *suite) try(ctx context.Context, p promise) Row {
+	row := Row{ID: p.id, Promise: p.text, Source: p.source, Pipeline: p.pipeline, Verdict: Kept}
+	evidence, err := p.try(ctx, s)
+	switch {
+	case errors.Is(err, errNotOffered):
+		row.Verdict = NotOffered
+	case errors.Is(err, errNotTested):
+		row.Verdict = NotTested
+	case err != nil:
+		row.Verdict = Broken
+	}
+	row.Evidence = evidence
+	if err != nil && evidence == "" {
+		row.Evidence = err.Error()
+	}
+	return row
+}
+
+// CheckIDs returns an error if an id is not that of a promise.
+func CheckIDs(ids []string) error {
+	var known []string
+	for _, p := range promises() {
+		known = append(known, p.id)
+	}
+	for _, id := range ids {
+		if !slices.Contains(known, id) {
+			return fmt.Errorf("there is no promise %q: want %q", id, known)
+		}
+	}
+	return nil
+}
+
+// smallWindow is how many bytes a runtime may send before this client reads them, by
+// default in HTTP/2.
+const smallWindow = 64 << 10
+
+// dial returns a client with a connection of its own. A runtime notices soon whether
+// it reads.
+func dial(endpoint string) (*cri.Client, error) {
+	return cri.New(endpoint, cri.Options{MaxRecvBytes: largeAnswer, DialOptions: []grpc.DialOption{
+		grpc.WithStaticStreamWindowSize(smallWindow), grpc.WithStaticConnWindowSize(smallWindow),
+	}})
+}

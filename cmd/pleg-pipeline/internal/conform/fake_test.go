@@ -1,0 +1,357 @@
+package conform_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
+)
+
+const (
+	created = runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT
+	started = runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT
+	stopped = runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT
+	deleted = runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT
+)
+
+// fake is a runtime that keeps every promise, except for what its hooks do.
+type fake struct {
+	runtimeapi.UnimplementedRuntimeServiceServer
+	runtimeapi.UnimplementedImageServiceServer
+
+	// events, if not nil, returns what each client gets in place of an event.
+	events func(client int, e *runtimeapi.ContainerEventResponse) []*runtimeapi.ContainerEventResponse
+	// eventsEnd, if not nil, ends each event stream at once.
+	eventsEnd func() error
+	// firstExit, if not nil, changes the first EXITED status of a container.
+	firstExit func(*runtimeapi.ContainerStatus)
+	// list, if not nil, changes each answer of ListContainers.
+	list func(*runtimeapi.ListContainersResponse)
+	// unknown is the code for unknown ids; NotFound if zero.
+	unknown codes.Code
+	// maxList is the number of sandboxes that a list can have; 0 means any.
+	maxList int
+	// stuck: RemovePodSandbox fails.
+	stuck bool
+
+	mu         sync.Mutex
+	made       int
+	sandboxes  map[string]*runtimeapi.PodSandboxStatus
+	containers map[string]*runtimeapi.ContainerStatus
+	configs    map[string]*runtimeapi.CreateContainerRequest
+	clients    []*fakeClient
+}
+
+// fakeClient gets events.
+type fakeClient struct {
+	queue []*runtimeapi.ContainerEventResponse
+	more  chan struct{}
+}
+
+// serveFake serves a fake until the test ends.
+func serveFake(t *testing.T, f *fake) (endpoint string) {
+	t.Helper()
+	f.sandboxes, f.containers = make(map[string]*runtimeapi.PodSandboxStatus), make(map[string]*runtimeapi.ContainerStatus)
+	f.configs = make(map[string]*runtimeapi.CreateContainerRequest)
+	dir, err := os.MkdirTemp("", "conform") // a short path
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(dir, "s")
+	l, err := unixsocket.Listen(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	runtimeapi.RegisterRuntimeServiceServer(server, f)
+	runtimeapi.RegisterImageServiceServer(server, f)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		_ = os.RemoveAll(dir)
+	})
+	return "unix://" + socket
+}
+
+func (f *fake) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	return &runtimeapi.VersionResponse{RuntimeName: "fake", RuntimeVersion: "1"}, nil
+}
+
+func (f *fake) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
+	if req.GetImage().GetImage() != "image" {
+		return &runtimeapi.ImageStatusResponse{}, nil
+	}
+	return &runtimeapi.ImageStatusResponse{Image: &runtimeapi.Image{Id: "image"}}, nil
+}
+
+func (f *fake) id() string {
+	f.made++
+	return fmt.Sprintf("%064d", f.made)
+}
+
+func (f *fake) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	id := f.id()
+	f.sandboxes[id] = &runtimeapi.PodSandboxStatus{
+		Id: id, Metadata: req.GetConfig().GetMetadata(), Labels: req.GetConfig().GetLabels(),
+		Annotations: req.GetConfig().GetAnnotations(), CreatedAt: time.Now().UnixNano(),
+	}
+	f.announce(created, id, id)
+	f.announce(started, id, id)
+	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: id}, nil
+}
+
+func (f *fake) StopPodSandbox(_ context.Context, req *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	id := req.GetPodSandboxId()
+	if s := f.sandboxes[id]; s != nil && s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY {
+		s.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+		f.announce(stopped, id, id)
+	}
+	return &runtimeapi.StopPodSandboxResponse{}, nil
+}
+
+func (f *fake) RemovePodSandbox(_ context.Context, req *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stuck {
+		return nil, status.Error(codes.Internal, "stuck")
+	}
+	id := req.GetPodSandboxId()
+	maps.DeleteFunc(f.containers, func(c string, _ *runtimeapi.ContainerStatus) bool { return f.configs[c].GetPodSandboxId() == id })
+	if f.sandboxes[id] != nil {
+		e := f.event(deleted, id, id)
+		delete(f.sandboxes, id)
+		f.send(e)
+	}
+	return &runtimeapi.RemovePodSandboxResponse{}, nil
+}
+
+func (f *fake) CreateContainer(_ context.Context, req *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	id := f.id()
+	f.configs[id] = req
+	f.containers[id] = &runtimeapi.ContainerStatus{
+		Id: id, Metadata: req.GetConfig().GetMetadata(), Labels: req.GetConfig().GetLabels(), CreatedAt: time.Now().UnixNano(),
+	}
+	f.announce(created, id, req.GetPodSandboxId())
+	return &runtimeapi.CreateContainerResponse{ContainerId: id}, nil
+}
+
+// StartContainer runs a container, which ends as its arguments say, within
+// milliseconds.
+func (f *fake) StartContainer(_ context.Context, req *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	id := req.GetContainerId()
+	f.containers[id].State = runtimeapi.ContainerState_CONTAINER_RUNNING
+	f.announce(started, id, f.configs[id].GetPodSandboxId())
+	args := f.configs[id].GetConfig().GetArgs()[1:]
+	switch args[0] {
+	case "pause":
+		return &runtimeapi.StartContainerResponse{}, nil
+	case "note":
+		file := filepath.Join(f.configs[id].GetConfig().GetMounts()[0].GetHostPath(), args[1])
+		if err := os.WriteFile(file, []byte(time.Now().Format(time.RFC3339Nano)), 0o600); err != nil {
+			return nil, err
+		}
+		f.exit(id, 0, "Completed")
+	case "exit":
+		f.exit(id, 7, "Error")
+	case "oom":
+		f.exit(id, 137, "OOMKilled")
+	}
+	return &runtimeapi.StartContainerResponse{}, nil
+}
+
+func (f *fake) exit(id string, code int32, reason string) {
+	st := f.containers[id]
+	st.State, st.ExitCode, st.Reason = runtimeapi.ContainerState_CONTAINER_EXITED, code, reason
+	f.announce(stopped, id, f.configs[id].GetPodSandboxId())
+}
+
+func (f *fake) RemoveContainer(_ context.Context, req *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	id := req.GetContainerId()
+	delete(f.containers, id)
+	f.announce(deleted, id, f.configs[id].GetPodSandboxId())
+	return &runtimeapi.RemoveContainerResponse{}, nil
+}
+
+func (f *fake) of(sandbox string) (statuses []*runtimeapi.ContainerStatus) {
+	for _, id := range slices.Sorted(maps.Keys(f.containers)) {
+		if f.configs[id].GetPodSandboxId() == sandbox {
+			statuses = append(statuses, clone(f.containers[id]))
+		}
+	}
+	return statuses
+}
+
+// clone copies a status, because it may change while it is sent.
+func clone(st *runtimeapi.ContainerStatus) *runtimeapi.ContainerStatus {
+	return &runtimeapi.ContainerStatus{
+		Id: st.GetId(), Metadata: st.GetMetadata(), Labels: st.GetLabels(), State: st.GetState(),
+		CreatedAt: st.GetCreatedAt(), ExitCode: st.GetExitCode(), Reason: st.GetReason(),
+	}
+}
+
+func (f *fake) sandbox(id string) *runtimeapi.PodSandboxStatus {
+	s := f.sandboxes[id]
+	return &runtimeapi.PodSandboxStatus{Id: s.GetId(), Metadata: s.GetMetadata(), Labels: s.GetLabels(), State: s.GetState(), CreatedAt: s.GetCreatedAt()}
+}
+
+func (f *fake) event(kind runtimeapi.ContainerEventType, id, sandbox string) *runtimeapi.ContainerEventResponse {
+	return &runtimeapi.ContainerEventResponse{
+		ContainerId: id, ContainerEventType: kind, CreatedAt: time.Now().UnixNano(),
+		PodSandboxStatus: f.sandbox(sandbox), ContainersStatuses: f.of(sandbox),
+	}
+}
+
+func (f *fake) announce(kind runtimeapi.ContainerEventType, id, sandbox string) {
+	f.send(f.event(kind, id, sandbox))
+}
+
+func (f *fake) send(e *runtimeapi.ContainerEventResponse) {
+	for i, c := range f.clients {
+		events := []*runtimeapi.ContainerEventResponse{e}
+		if f.events != nil {
+			events = f.events(i, e)
+		}
+		c.queue = append(c.queue, events...)
+		select {
+		case c.more <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (f *fake) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+	if f.eventsEnd != nil {
+		return f.eventsEnd()
+	}
+	c := &fakeClient{more: make(chan struct{}, 1)}
+	f.mu.Lock()
+	f.clients = append(f.clients, c)
+	f.mu.Unlock()
+	for {
+		select {
+		case <-c.more:
+		case <-stream.Context().Done():
+			return nil
+		}
+		f.mu.Lock()
+		events := c.queue
+		c.queue = nil
+		f.mu.Unlock()
+		for _, e := range events {
+			if err := stream.Send(e); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (f *fake) ContainerStatus(_ context.Context, req *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	st := f.containers[req.GetContainerId()]
+	if st == nil {
+		return nil, status.Error(cmp.Or(f.unknown, codes.NotFound), "unknown")
+	}
+	answer := clone(st)
+	if f.firstExit != nil && st.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && st.GetImageRef() == "" {
+		f.firstExit(answer)
+		st.ImageRef = "asked"
+	}
+	return &runtimeapi.ContainerStatusResponse{Status: answer}, nil
+}
+
+func (f *fake) PodSandboxStatus(_ context.Context, req *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	id := req.GetPodSandboxId()
+	if f.sandboxes[id] == nil {
+		return nil, status.Error(cmp.Or(f.unknown, codes.NotFound), "unknown")
+	}
+	return &runtimeapi.PodSandboxStatusResponse{Status: f.sandbox(id), ContainersStatuses: f.of(id), Timestamp: time.Now().UnixNano()}, nil
+}
+
+func matches(labels, selector map[string]string) bool {
+	for key, value := range selector {
+		if labels[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
+func (f *fake) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.maxList > 0 && len(f.sandboxes) > f.maxList && req.GetFilter() == nil {
+		return nil, status.Error(codes.ResourceExhausted, "too large")
+	}
+	resp, filter := &runtimeapi.ListPodSandboxResponse{}, req.GetFilter()
+	for _, s := range f.sandboxes {
+		if matches(s.GetLabels(), filter.GetLabelSelector()) && (filter.GetId() == "" || filter.GetId() == s.GetId()) {
+			resp.Items = append(resp.Items, &runtimeapi.PodSandbox{Id: s.GetId(), Metadata: s.GetMetadata(), Labels: s.GetLabels(), State: s.GetState()})
+		}
+	}
+	return resp, nil
+}
+
+func (f *fake) ListContainers(_ context.Context, req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	resp, filter := &runtimeapi.ListContainersResponse{}, req.GetFilter()
+	for id, c := range f.containers {
+		ok := matches(c.GetLabels(), filter.GetLabelSelector()) && (filter.GetId() == "" || filter.GetId() == id)
+		ok = ok && (filter.GetPodSandboxId() == "" || filter.GetPodSandboxId() == f.configs[id].GetPodSandboxId())
+		if ok && (filter.GetState() == nil || filter.GetState().GetState() == c.GetState()) {
+			resp.Containers = append(resp.Containers, &runtimeapi.Container{Id: id, Labels: c.GetLabels(), State: c.GetState()})
+		}
+	}
+	if f.list != nil {
+		f.list(resp)
+	}
+	return resp, nil
+}
+
+func (f *fake) StreamPodSandboxes(_ *runtimeapi.StreamPodSandboxesRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamPodSandboxesResponse]) error {
+	resp, err := f.ListPodSandbox(stream.Context(), &runtimeapi.ListPodSandboxRequest{})
+	if err != nil {
+		return err
+	}
+	return stream.Send(&runtimeapi.StreamPodSandboxesResponse{PodSandboxes: resp.GetItems()})
+}
+
+func (f *fake) StreamContainers(_ *runtimeapi.StreamContainersRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamContainersResponse]) error {
+	f.mu.Lock()
+	var all []*runtimeapi.Container
+	for id := range f.containers {
+		all = append(all, &runtimeapi.Container{Id: id})
+	}
+	f.mu.Unlock()
+	return stream.Send(&runtimeapi.StreamContainersResponse{Containers: all})
+}

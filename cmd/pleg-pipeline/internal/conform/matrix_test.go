@@ -1,0 +1,139 @@
+package conform_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/conform"
+)
+
+// root is the folder of the module.
+const root = "../../../.."
+
+// reports are the files in docs/conform, which "make conform" writes, and the heads
+// of their columns.
+var reports = []struct{ file, head string }{
+	{"containerd-1.6", "containerd 1.6"},
+	{"containerd-1.7", "containerd 1.7"},
+	{"containerd", "containerd 2.4"},
+	{"cri-o", "CRI-O, events on"},
+	{"cri-o-without-events", "CRI-O, events off"},
+}
+
+// answers are the tests of what pleg-pipeline does if a promise is broken.
+var answers = map[string]string{
+	"events-off":        "TestStreamThatEndsEarlyIsNeverUp",
+	"container-events":  "TestUnannouncedChangeEndsTrustUntilEnoughRelists",
+	"sandbox-events":    "TestUnannouncedChangeEndsTrustUntilEnoughRelists",
+	"order":             "TestOlderObservationsAreIgnored",
+	"once":              "TestEventsEqualLists",
+	"every-client":      "TestUnannouncedChangeEndsTrustUntilEnoughRelists",
+	"complete":          "TestIncompleteCRIEventRelistsThePod",
+	"agree":             "TestHintMovesNoStateBackward",
+	"read-after":        "TestRemovedContainerIsIgnoredForTenSeconds",
+	"created-at":        "TestOlderObservationsAreIgnored",
+	"unread-client":     "TestSlowReaderDoesNotBlockRuntime",
+	"reconnect":         "TestStreamThatComesUpDuringAListGetsAnotherList",
+	"backlog":           "TestOlderObservationsAreIgnored",
+	"status-in-sandbox": "TestPodStatusEqualsAllCalls",
+	"streaming-lists":   "TestListStreamsAreTriedAgainAfterReconnect",
+	"not-found":         "TestPodStatusErrors",
+	"large-list":        "TestTooLargeListIsListedInPortions",
+	"exit-while-down":   "TestRestartOfContainerd",
+}
+
+// TestMatrixIsGenerated compares docs/runtimes.md with the reports of real runs.
+func TestMatrixIsGenerated(t *testing.T) {
+	page := filepath.Join(root, "docs/runtimes.md")
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin, end = "<!-- generated: make conform -->\n", "<!-- end -->\n"
+	head, rest, ok1 := strings.Cut(string(text), begin)
+	_, tail, ok2 := strings.Cut(rest, end)
+	if !ok1 || !ok2 {
+		t.Fatalf("docs/runtimes.md has no %q or %q", begin, end)
+	}
+	want := head + begin + matrix(t) + end + tail
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if string(text) != want {
+		t.Error("docs/runtimes.md is not what docs/conform says: UPDATE_GOLDEN=1 make test PKG=./cmd/pleg-pipeline/internal/conform")
+	}
+}
+
+// TestAnswersExist: the tests that the matrix names exist.
+func TestAnswersExist(t *testing.T) {
+	for id, name := range answers {
+		out, err := exec.Command("grep", "-rl", "--include=*_test.go", "func "+name+"(", root).Output()
+		if err != nil || len(out) == 0 {
+			t.Errorf("%s: there is no %s", id, name)
+		}
+	}
+}
+
+func matrix(t *testing.T) string {
+	t.Helper()
+	var table, evidence strings.Builder
+	all := make([]map[string]conform.Row, len(reports))
+	var order []conform.Row
+	table.WriteString("| promise |")
+	for i, r := range reports {
+		all[i] = make(map[string]conform.Row)
+		report := readReport(t, r.file)
+		for _, row := range report.Rows {
+			all[i][row.ID] = row
+		}
+		order = report.Rows
+		fmt.Fprintf(&table, " %s |", r.head)
+	}
+	table.WriteString(" if not kept, pleg-pipeline |\n|" + strings.Repeat(" --- |", len(reports)+2) + "\n")
+	for _, row := range order {
+		answer := row.Pipeline
+		if name, ok := answers[row.ID]; ok {
+			answer += " (`" + name + "`)"
+		}
+		fmt.Fprintf(&table, "| %s |", row.Promise)
+		fmt.Fprintf(&evidence, "\n**%s** (%s)\n\n", row.Promise, row.Source)
+		for i, r := range reports {
+			cell := all[i][row.ID]
+			fmt.Fprintf(&table, " %s |", mark(cell))
+			if cell.Verdict != conform.NotTested {
+				fmt.Fprintf(&evidence, "- %s: %s; %s\n", r.head, cell.Verdict, cell.Evidence)
+			}
+		}
+		fmt.Fprintf(&table, " %s |\n", answer)
+	}
+	return table.String() + "\n## Evidence\n" + evidence.String()
+}
+
+func mark(row conform.Row) string {
+	switch row.Verdict {
+	case conform.Broken:
+		return "**broken**"
+	case conform.NotTested:
+		return ""
+	default:
+		return string(row.Verdict)
+	}
+}
+
+func readReport(t *testing.T, name string) (r conform.Report) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "docs/conform", name+".json"))
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}

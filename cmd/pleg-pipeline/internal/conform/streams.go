@@ -1,0 +1,193 @@
+package conform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// tryEventsOff can only be tried on a runtime without events.
+func tryEventsOff(ctx context.Context, s *suite) (string, error) {
+	switch err := s.offersEvents(ctx); {
+	case err == nil:
+		return "the runtime has events", errNotTested
+	case !errors.Is(err, errNotOffered):
+		return "", err
+	case status.Code(s.eventsErr) == codes.Unimplemented:
+		return "Unimplemented", nil
+	default:
+		return fmt.Sprintf("the stream ends with %v", s.eventsErr), errBroken
+	}
+}
+
+// short is a container that is created and removed without a start, which costs a
+// runtime little and gives two events.
+func (n *node) short(ctx context.Context, p *pod) error {
+	id, err := n.createContainer(ctx, p, 0, "pause")
+	if err != nil {
+		return err
+	}
+	return n.removeContainer(ctx, p, id)
+}
+
+// unreadContainers are enough to fill the buffers of an event stream.
+const unreadContainers = 300
+
+// tryUnreadClient opens a stream and does not read it while containers come and go.
+func tryUnreadClient(ctx context.Context, s *suite) (string, error) {
+	if err := s.offersEvents(ctx); err != nil {
+		return "", err
+	}
+	reader, err := s.node.watch(ctx, false)
+	if err != nil {
+		return "", err
+	}
+	defer reader.close()
+	_, leave, err := s.node.openEvents(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer leave()
+	p, err := s.node.runPod(ctx, nil)
+	if err != nil {
+		return "", err
+	}
+	for i := range unreadContainers {
+		if err := s.node.short(ctx, p); err != nil {
+			got := len(reader.of(p))
+			leave() // the runtime continues
+			return fmt.Sprintf("after %d containers a call waits longer than %v; the other client has %s",
+				i, s.opts.CallTimeout, count(got, len(p.steps), "events")), errBroken
+		}
+	}
+	if err := s.settle(ctx, []*pod{p}, reader); err != nil {
+		return "", err
+	}
+	// What a runtime never announces is another promise.
+	if got, want := len(reader.of(p)), 2*unreadContainers; got < want {
+		return fmt.Sprintf("the other client got %d of %d events of containers", got, want), errBroken
+	}
+	return fmt.Sprintf("%d events of containers, and no call waited", 2*unreadContainers), nil
+}
+
+const (
+	reconnects            = 5
+	containersPerConnects = 8
+)
+
+// tryReconnect replaces the stream by a new one while containers come and go.
+func tryReconnect(ctx context.Context, s *suite) (string, error) {
+	if err := s.offersEvents(ctx); err != nil {
+		return "", err
+	}
+	p, err := s.node.runPod(ctx, nil)
+	if err != nil {
+		return "", err
+	}
+	if err := sleep(ctx, s.opts.Settle/10); err != nil { // the events of the sandbox are over
+		return "", err
+	}
+	w, err := s.node.watch(ctx, false)
+	if err != nil {
+		return "", err
+	}
+	defer func() { w.close() }()
+	if err := sleep(ctx, s.opts.Settle/10); err != nil {
+		return "", err
+	}
+	before := len(p.steps)
+	seen := make(map[step]bool)
+	collect := func() {
+		for _, e := range w.of(p) {
+			seen[e.step()] = true
+		}
+	}
+	for range reconnects {
+		changed := make(chan error, 1)
+		go func() { // ends with the containers; received below
+			var err error
+			for range containersPerConnects {
+				if err = s.node.short(ctx, p); err != nil {
+					break
+				}
+			}
+			changed <- err
+		}()
+		err := sleep(ctx, 100*time.Millisecond)
+		w.close()
+		collect()
+		w, err = s.reopen(ctx, w, err)
+		if err := errors.Join(err, <-changed); err != nil {
+			return "", err
+		}
+	}
+	if err := s.settle(ctx, []*pod{p}, w); err != nil {
+		return "", err
+	}
+	collect()
+	lost := 0
+	for _, step := range p.steps[before:] {
+		if !seen[step] {
+			lost++
+		}
+	}
+	if lost > 0 {
+		return fmt.Sprintf("%s in %d reconnects", count(lost, len(p.steps)-before, "events lost"), reconnects), errBroken
+	}
+	return fmt.Sprintf("none of %d events lost in %d reconnects", len(p.steps)-before, reconnects), nil
+}
+
+// reopen returns a new watcher, or the old one with the error.
+func (s *suite) reopen(ctx context.Context, old *watcher, err error) (*watcher, error) {
+	if err != nil {
+		return old, err
+	}
+	w, err := s.node.watch(ctx, false)
+	if err != nil {
+		return old, err
+	}
+	return w, nil
+}
+
+// tryBacklog lets containers come and go without a client of ours.
+func tryBacklog(ctx context.Context, s *suite) (string, error) {
+	if err := s.offersEvents(ctx); err != nil {
+		return "", err
+	}
+	p, err := s.node.runPod(ctx, nil)
+	if err != nil {
+		return "", err
+	}
+	for range containersPerConnects {
+		if err := s.node.short(ctx, p); err != nil {
+			return "", err
+		}
+	}
+	if err := sleep(ctx, s.opts.Settle/3); err != nil {
+		return "", err
+	}
+	came := time.Now()
+	w, err := s.node.watch(ctx, false)
+	if err != nil {
+		return "", err
+	}
+	defer w.close()
+	if err := sleep(ctx, s.opts.Settle/3); err != nil {
+		return "", err
+	}
+	old, oldest := 0, time.Duration(0)
+	for _, e := range w.of(p) {
+		if at := time.Unix(0, e.GetCreatedAt()); at.Before(came) {
+			old++
+			oldest = max(oldest, came.Sub(at))
+		}
+	}
+	if old > 0 {
+		return fmt.Sprintf("%s, up to %v old", count(old, len(p.steps), "earlier events came"), oldest.Round(10*time.Millisecond)), errBroken
+	}
+	return fmt.Sprintf("none of %d earlier events", len(p.steps)), nil
+}

@@ -1,0 +1,217 @@
+package conform
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// received is an event as a watcher got it.
+type received struct {
+	*runtimeapi.ContainerEventResponse
+	at time.Time
+	// read is how a status call right after the event disagreed with it; empty if not.
+	read string
+}
+
+func (r received) step() step {
+	id := r.GetContainerId()
+	return step{id, id == r.GetPodSandboxStatus().GetId(), r.GetContainerEventType()}
+}
+
+// watcher receives events on a connection of its own.
+type watcher struct {
+	cancel context.CancelFunc
+	ended  chan struct{} // closed when the stream has ended
+
+	mu     sync.Mutex
+	events []received
+	err    error // of the stream
+}
+
+// watch opens an event stream on a connection of its own. If read, it compares each
+// event with the status right after it.
+func (n *node) watch(ctx context.Context, read bool) (*watcher, error) {
+	stream, cancel, err := n.openEvents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := &watcher{cancel: cancel, ended: make(chan struct{})}
+	go func() { // until close
+		defer close(w.ended)
+		for {
+			e, err := stream.Recv()
+			if err != nil {
+				w.mu.Lock()
+				w.err = err
+				w.mu.Unlock()
+				return
+			}
+			r := received{ContainerEventResponse: e, at: time.Now()}
+			if read {
+				r.read = n.readAfter(ctx, r)
+			}
+			w.mu.Lock()
+			w.events = append(w.events, r)
+			w.mu.Unlock()
+		}
+	}()
+	return w, nil
+}
+
+type eventStream = grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse]
+
+func (n *node) openEvents(ctx context.Context) (eventStream, context.CancelFunc, error) {
+	client, err := dial(n.opts.Endpoint)
+	if err != nil {
+		return nil, nil, err
+	}
+	n.mu.Lock()
+	n.clients = append(n.clients, client)
+	n.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	stream, err := runtimeapi.NewRuntimeServiceClient(client.Conn()).GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
+	if err != nil {
+		cancel()
+		return nil, nil, fmt.Errorf("get container events: %w", err)
+	}
+	return stream, cancel, nil
+}
+
+func (w *watcher) close() {
+	w.cancel()
+	<-w.ended
+}
+
+// of returns the events of some pods.
+func (w *watcher) of(pods ...*pod) []received {
+	uids := make(map[string]bool)
+	for _, p := range pods {
+		uids[p.uid] = true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var events []received
+	for _, e := range w.events {
+		if uids[e.GetPodSandboxStatus().GetMetadata().GetUid()] || uids[podOf(e, pods)] {
+			events = append(events, e)
+		}
+	}
+	return events
+}
+
+// podOf returns the uid of the pod that has the container of an event, whose sandbox
+// status may be absent.
+func podOf(e received, pods []*pod) string {
+	for _, p := range pods {
+		for _, s := range p.steps {
+			if s.id == e.GetContainerId() {
+				return p.uid
+			}
+		}
+	}
+	return ""
+}
+
+// settle returns once the watchers have every step of the pods, or nothing came for
+// a while.
+func (s *suite) settle(ctx context.Context, pods []*pod, watchers ...*watcher) error {
+	want := 0
+	for _, p := range pods {
+		want += len(p.steps)
+	}
+	have := func() (n int) {
+		for _, w := range watchers {
+			n += len(w.of(pods...))
+		}
+		return n
+	}
+	last, since := -1, time.Now()
+	for {
+		n := have()
+		if n != last {
+			last, since = n, time.Now()
+		}
+		// A little longer than needed, for duplicates.
+		if quiet := time.Since(since); quiet > s.opts.Settle || quiet > s.opts.Settle/10 && n >= want*len(watchers) {
+			return nil
+		}
+		if err := sleep(ctx, 10*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// readAfter returns how a read right after an event disagrees with it.
+func (n *node) readAfter(ctx context.Context, r received) string {
+	var state string
+	var err error
+	want := map[runtimeapi.ContainerEventType][]string{
+		created: {"CREATED", "RUNNING", "EXITED"}, started: {"RUNNING", "EXITED"}, stopped: {"EXITED"}, deleted: {"gone"},
+	}
+	if r.step().sandbox {
+		want = map[runtimeapi.ContainerEventType][]string{
+			created: {"READY", "NOTREADY"}, started: {"READY", "NOTREADY"}, stopped: {"NOTREADY"}, deleted: {"gone"},
+		}
+		var resp *runtimeapi.PodSandboxStatusResponse
+		resp, err = n.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: r.GetContainerId()})
+		state = resp.GetStatus().GetState().String()[len("SANDBOX_"):]
+	} else {
+		var resp *runtimeapi.ContainerStatusResponse
+		resp, err = n.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: r.GetContainerId()})
+		state = resp.GetStatus().GetState().String()[len("CONTAINER_"):]
+	}
+	switch {
+	case status.Code(err) == codes.NotFound:
+		return "" // it was removed meanwhile
+	case err != nil:
+		return err.Error()
+	}
+	for _, ok := range want[r.GetContainerEventType()] {
+		if ok == state {
+			return ""
+		}
+	}
+	return fmt.Sprintf("%s, but the status is %s", describe(r.step()), state)
+}
+
+func describe(s step) string {
+	what := "container"
+	if s.sandbox {
+		what = "sandbox"
+	}
+	return what + " " + s.kind.String()[len("CONTAINER_"):len(s.kind.String())-len("_EVENT")]
+}
+
+// offersEvents returns an error if the event stream ends at once. It asks once.
+func (s *suite) offersEvents(ctx context.Context) error {
+	if !s.probed {
+		s.probed = true
+		w, err := s.node.watch(ctx, false)
+		if err != nil {
+			return err
+		}
+		select {
+		case <-w.ended:
+			s.eventsErr = w.err
+		case <-time.After(s.opts.Settle / 3):
+		case <-ctx.Done():
+		}
+		w.close()
+	}
+	switch {
+	case s.eventsErr == nil:
+		return nil
+	case s.eventsErr == io.EOF: //nolint:errorlint // grpc returns it as it is
+		return fmt.Errorf("%w: the event stream ends at once", errNotOffered)
+	default:
+		return fmt.Errorf("%w: %v", errNotOffered, status.Code(s.eventsErr)) //nolint:errorlint // errNotOffered is the one to test for
+	}
+}
