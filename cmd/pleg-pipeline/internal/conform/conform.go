@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -157,7 +158,7 @@ func (s *suite) try(ctx context.Context, p promise) Row {
 	}
 	row.Evidence = evidence
 	if err != nil && evidence == "" {
-		row.Evidence = err.Error()
+		row.Evidence = strings.TrimPrefix(err.Error(), errNotOffered.Error()+": ")
 	}
 	return row
 }

@@ -66,11 +66,7 @@ func serveFake(t *testing.T, f *fake) (endpoint string) {
 	t.Helper()
 	f.sandboxes, f.containers = make(map[string]*runtimeapi.PodSandboxStatus), make(map[string]*runtimeapi.ContainerStatus)
 	f.configs = make(map[string]*runtimeapi.CreateContainerRequest)
-	dir, err := os.MkdirTemp("", "conform") // a short path
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket := filepath.Join(dir, "s")
+	socket := filepath.Join(t.TempDir(), "s")
 	l, err := unixsocket.Listen(t.Context(), socket)
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +81,6 @@ func serveFake(t *testing.T, f *fake) (endpoint string) {
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
-		_ = os.RemoveAll(dir)
 	})
 	return "unix://" + socket
 }

@@ -2,8 +2,10 @@ package conform
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,13 +19,15 @@ import (
 type received struct {
 	*runtimeapi.ContainerEventResponse
 	at time.Time
+	// sandbox: the event is that of a sandbox of ours, although its status may be absent.
+	sandbox bool
 	// read is how a status call right after the event disagreed with it; empty if not.
 	read string
 }
 
 func (r received) step() step {
 	id := r.GetContainerId()
-	return step{id, id == r.GetPodSandboxStatus().GetId(), r.GetContainerEventType()}
+	return step{id, r.sandbox || id == r.GetPodSandboxStatus().GetId(), r.GetContainerEventType()}
 }
 
 // watcher receives events on a connection of its own.
@@ -92,15 +96,16 @@ func (w *watcher) close() {
 
 // of returns the events of some pods.
 func (w *watcher) of(pods ...*pod) []received {
-	uids := make(map[string]bool)
+	uids, sandboxes := make(map[string]bool), make(map[string]bool)
 	for _, p := range pods {
-		uids[p.uid] = true
+		uids[p.uid], sandboxes[p.id] = true, true
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var events []received
 	for _, e := range w.events {
 		if uids[e.GetPodSandboxStatus().GetMetadata().GetUid()] || uids[podOf(e, pods)] {
+			e.sandbox = sandboxes[e.GetContainerId()]
 			events = append(events, e)
 		}
 	}
@@ -174,10 +179,8 @@ func (n *node) readAfter(ctx context.Context, r received) string {
 	case err != nil:
 		return err.Error()
 	}
-	for _, ok := range want[r.GetContainerEventType()] {
-		if ok == state {
-			return ""
-		}
+	if slices.Contains(want[r.GetContainerEventType()], state) {
+		return ""
 	}
 	return fmt.Sprintf("%s, but the status is %s", describe(r.step()), state)
 }
@@ -209,9 +212,9 @@ func (s *suite) offersEvents(ctx context.Context) error {
 	switch {
 	case s.eventsErr == nil:
 		return nil
-	case s.eventsErr == io.EOF: //nolint:errorlint // grpc returns it as it is
+	case errors.Is(s.eventsErr, io.EOF):
 		return fmt.Errorf("%w: the event stream ends at once", errNotOffered)
 	default:
-		return fmt.Errorf("%w: %v", errNotOffered, status.Code(s.eventsErr)) //nolint:errorlint // errNotOffered is the one to test for
+		return fmt.Errorf("%w: %v", errNotOffered, status.Code(s.eventsErr))
 	}
 }
