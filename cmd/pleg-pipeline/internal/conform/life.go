@@ -232,6 +232,9 @@ func tryComplete(ctx context.Context, s *suite) (string, error) {
 func tryAgree(ctx context.Context, s *suite) (string, error) {
 	return s.tryEach(ctx, "disagree", func(e received) string {
 		if e.step().sandbox {
+			if e.GetPodSandboxStatus() == nil {
+				return "" // not complete, which is another promise
+			}
 			ready := e.GetPodSandboxStatus().GetState() == runtimeapi.PodSandboxState_SANDBOX_READY
 			if kind := e.GetContainerEventType(); kind == started && !ready || (kind == stopped || kind == deleted) && ready {
 				return fmt.Sprintf("%s with ready %v", describe(e.step()), ready)
