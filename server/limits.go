@@ -144,7 +144,9 @@ func (s notingStream) RecvMsg(m any) error {
 
 // plaintext are credentials that encrypt nothing and make the connection known to its
 // calls.
-type plaintext struct{ credentials.TransportCredentials }
+type plaintext struct {
+	credentials.TransportCredentials
+}
 
 // ServerHandshake implements [credentials.TransportCredentials].
 func (plaintext) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {

@@ -89,7 +89,7 @@ func TestTooManyCalls(t *testing.T) {
 // A client that does not read the list of pods loses its connection.
 func TestUnreadList(t *testing.T) {
 	inBubble(t, pipeline.Options{}, server.Options{MaxLists: 1}, func(t *testing.T, f *fixture) {
-		for _, uid := range strings.Split("abcdefghij", "") {
+		for uid := range strings.SplitSeq("abcdefghij", "") {
 			pod := plegtest.Pod("", "c=running")
 			pod.UID, pod.Name = pipeline.PodUID(uid), strings.Repeat("n", 40_000)
 			f.Runtime.SetPod(pod)

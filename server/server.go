@@ -158,7 +158,6 @@ func (s *Server) newGRPC(closing context.Context) *grpc.Server {
 	return grpc.NewServer(
 		grpc.Creds(plaintext{insecure.NewCredentials()}),
 		grpc.InTapHandle(s.limits.begin),
-		grpc.SharedWriteBuffer(true),
 		grpc.MaxRecvMsgSize(s.options.MaxRequestBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.MaxConcurrentStreams(uint32(s.options.MaxStreams)),

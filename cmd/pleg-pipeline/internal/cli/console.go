@@ -45,9 +45,10 @@ func (f logFlags) console(w io.Writer) console {
 	}
 	options := &slog.HandlerOptions{Level: level}
 	if f.format == "json" {
-		return console{w, true, slog.New(slog.NewJSONHandler(w, options))}
+		w = printer.JSONWriter(w)
+		return console{w, true, slog.New(newLogLimiter(slog.NewJSONHandler(w, options)))}
 	}
-	return console{w, false, slog.New(slog.NewTextHandler(w, options))}
+	return console{w, false, slog.New(newLogLimiter(slog.NewTextHandler(w, options)))}
 }
 
 // say prints a notice at every log level: as a plain line, or as a log line if the

@@ -13,6 +13,7 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
 )
 
 const doctorLong = `Find out why "PLEG is not healthy".
@@ -108,7 +109,7 @@ func (c *doctorCommand) run(ctx context.Context) error {
 func (c *doctorCommand) print(r *doctor.Report) error {
 	var err error
 	if c.output == "json" {
-		encoder := json.NewEncoder(c.process.Out)
+		encoder := json.NewEncoder(printer.JSONWriter(c.process.Out))
 		encoder.SetIndent("", "  ")
 		err = encoder.Encode(r)
 	} else {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
 )
 
@@ -80,9 +81,9 @@ func (f *runtimeFlags) replay(
 func describe(r *recording.Recording) string {
 	h := r.Header
 	var b strings.Builder
-	fmt.Fprintf(&b, "%v of %s %s, recorded %s", r.Length.Round(time.Millisecond), h.RuntimeName, h.RuntimeVersion, h.Began.Format(time.RFC3339))
+	fmt.Fprintf(&b, "%v of %s %s, recorded %s", r.Length.Round(time.Millisecond), printer.Printable(h.RuntimeName), printer.Printable(h.RuntimeVersion), h.Began.Format(time.RFC3339))
 	if h.Program != "" {
-		fmt.Fprintf(&b, " by %s %s", Name, h.Program)
+		fmt.Fprintf(&b, " by %s %s", Name, printer.Printable(h.Program))
 	}
 	if h.Redacted {
 		b.WriteString(", redacted")

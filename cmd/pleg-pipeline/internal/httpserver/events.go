@@ -15,6 +15,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -127,7 +128,7 @@ func (s *stream) add(ev pipeline.Event) {
 	if err != nil {
 		panic("httpserver: " + err.Error()) // an event has only types that JSON can encode
 	}
-	fmt.Fprintf(&s.batch, "event: %s\ndata: %s\n\n", ev.Type, text)
+	fmt.Fprintf(&s.batch, "event: %s\ndata: %s\n\n", ev.Type, printer.EscapeJSON(text))
 }
 
 func (s *stream) send() error {
@@ -296,5 +297,5 @@ func writeJSON(w http.ResponseWriter, v any) {
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(v) // only the connection of the client can fail
+	_ = json.NewEncoder(printer.JSONWriter(w)).Encode(v) // only the connection of the client can fail
 }

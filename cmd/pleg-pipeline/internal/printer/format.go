@@ -85,7 +85,8 @@ func parseTemplate(text string, sample any) (Format, error) {
 }
 
 // fields returns v as templates see it: a struct is a map by its JSON names, also of
-// the fields that JSON omits, a time is a text as in JSON, and a nil pointer is nil.
+// the fields that JSON omits, a time is a text as in JSON, a nil pointer is nil, and a
+// text is printable.
 func fields(v any) any { return fieldsOf(reflect.ValueOf(v)) }
 
 // names returns the names of the fields of a struct.
@@ -98,6 +99,8 @@ func fieldsOf(v reflect.Value) any {
 		return at.Format(time.RFC3339Nano)
 	}
 	switch v.Kind() {
+	case reflect.String:
+		return Printable(v.String())
 	case reflect.Pointer:
 		if v.IsNil() {
 			return nil

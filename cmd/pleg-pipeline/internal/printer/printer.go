@@ -8,7 +8,6 @@ import (
 	"io"
 	"strings"
 	"text/template"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
@@ -54,7 +53,7 @@ func Pods(w io.Writer, o Options) Printer[podview.Pod] {
 func newPrinter[T any](w io.Writer, o Options, columns []column[T]) Printer[T] {
 	switch o.Format.kind {
 	case JSON:
-		return &jsonPrinter[T]{json.NewEncoder(w)}
+		return &jsonPrinter[T]{json.NewEncoder(JSONWriter(w))}
 	case Template:
 		return &templatePrinter[T]{w: w, template: o.Format.template}
 	default:
@@ -156,22 +155,6 @@ func shortID(id string) string {
 		return id[:idWidth]
 	}
 	return cmp.Or(id, "-")
-}
-
-// Printable replaces what is not printable in a text from the runtime, which could
-// otherwise move the cursor or break the line.
-func Printable(s string) string { return printable(s, "") }
-
-// PrintableLines does the same but keeps line breaks.
-func PrintableLines(s string) string { return printable(s, "\n") }
-
-func printable(s, keep string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) && !strings.ContainsRune(keep, r) {
-			return '?'
-		}
-		return r
-	}, s)
 }
 
 // The ANSI colors in use.

@@ -1,0 +1,4 @@
+package cli
+
+// LimitLog limits the lines of a log.
+var LimitLog = newLogLimiter

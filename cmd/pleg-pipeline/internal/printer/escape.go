@@ -1,0 +1,63 @@
+package printer
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Printable replaces what is not printable in a text from the runtime, which could
+// otherwise move the cursor or break the line.
+func Printable(s string) string { return printable(s, "") }
+
+// PrintableLines does the same but keeps line breaks.
+func PrintableLines(s string) string { return printable(s, "\n") }
+
+func printable(s, keep string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) && !strings.ContainsRune(keep, r) {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// EscapeJSON escapes what encoding/json leaves as it is although a terminal interprets it:
+// DEL, the C1 controls, and characters that change the direction of text. The result
+// means the same.
+func EscapeJSON(text []byte) []byte {
+	var escaped []byte
+	copied := 0
+	for i := 0; i < len(text); {
+		if text[i] < 0x7f {
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRune(text[i:])
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
+			escaped = fmt.Appendf(append(escaped, text[copied:i]...), `\u%04x`, r)
+			copied = i + size
+		}
+		i += size
+	}
+	if copied == 0 {
+		return text
+	}
+	return append(escaped, text[copied:]...)
+}
+
+// JSONWriter is a writer that applies [EscapeJSON] to each write, which must be a whole
+// JSON text, as encoders write it.
+func JSONWriter(w io.Writer) io.Writer { return jsonWriter{w} }
+
+type jsonWriter struct{ io.Writer }
+
+// Write implements [io.Writer].
+func (w jsonWriter) Write(text []byte) (int, error) {
+	if _, err := w.Writer.Write(EscapeJSON(text)); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
