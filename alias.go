@@ -81,6 +81,7 @@ const (
 const (
 	HistoryTooShort = pleg.HistoryTooShort
 	OtherEpoch      = pleg.OtherEpoch
+	Stopped         = pleg.Stopped
 )
 
 // The states of containers and pod sandboxes.

@@ -146,13 +146,15 @@ type SubscribeOptions struct {
 
 	// Replay asks for the present state first: for each container and sandbox the
 	// event that brought it there, marked as replayed, in the order of the sequence
-	// numbers, and then one Synced.
+	// numbers, and then one Synced. Before the first list is inspected, its events
+	// come as replayed ones, and then Synced.
 	Replay bool
 	// After asks for the events after this position first, and then one Synced. If
 	// they are no longer available, a Gap comes first and a replay follows. The
 	// zero value asks for nothing; a number without an epoch is an error.
 	After Position
-	// Bookmarks asks for a mark whenever everything listed so far is delivered.
+	// Bookmarks asks for a mark after each list whose changes are delivered, except
+	// those of pods whose inspection fails or hangs.
 	Bookmarks bool
 
 	// Types are the wanted event types. If empty, all. Marks, and the PodSync that

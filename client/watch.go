@@ -168,13 +168,13 @@ func (w *watch) connect(ctx context.Context, request *plegv1.WatchRequest) error
 func (w *watch) deliver(m *plegv1.Event, request *plegv1.WatchRequest) bool {
 	ev := wire.ToEvent(m)
 	unwantedReplay := request.Replay && !w.options.Replay
-	if unwantedReplay && ev.Type != pleg.Synced {
+	if unwantedReplay && ev.Replayed {
 		return true
 	}
 	if at, ok := ev.Position(); ok {
 		w.last = wire.FromPosition(at)
 	}
-	if unwantedReplay {
+	if unwantedReplay && ev.Type == pleg.Synced {
 		request.Replay = false
 		return !w.options.Bookmarks || w.yield(ev, nil)
 	}

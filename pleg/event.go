@@ -33,14 +33,16 @@ const (
 // of the last event published before them.
 const (
 	// Synced ends the replay, or the part of the history that the subscriber
-	// resumed from. Live events follow.
+	// resumed from: the subscriber has the initial state of every pod, except of
+	// those whose inspection fails or hangs. Live events follow.
 	Synced EventType = "Synced"
-	// Gap means that a subscription could not be resumed; Reason says why. A replay
-	// follows. Missed is the number of events of all pods that the history no
+	// Gap means that a subscription could not be resumed, or ends; Reason says why. A
+	// replay follows, unless the pipeline has stopped. Missed is the number of events of all pods that the history no
 	// longer has; 0 if it is not known.
 	Gap EventType = "Gap"
-	// Bookmark means that the subscriber has everything that was listed before
-	// ObservedAt.
+	// Bookmark means that the subscriber has everything of its pods that was listed up
+	// to ObservedAt. While an inspection of one of them fails or hangs, ObservedAt
+	// stands still, but the position moves on.
 	Bookmark EventType = "Bookmark"
 )
 
@@ -50,6 +52,9 @@ const (
 	HistoryTooShort = "HistoryTooShort"
 	// OtherEpoch means that the sequence number belongs to another pipeline.
 	OtherEpoch = "OtherEpoch"
+	// Stopped means that the pipeline ended while events waited for the subscriber.
+	// No replay follows: the Gap is the last event.
+	Stopped = "Stopped"
 )
 
 // Event is one step in the life of a pod. Its JSON form is one of the

@@ -61,7 +61,9 @@ type Pod struct {
 	UID       PodUID
 	Name      string
 	Namespace string
-	// Labels are the pod's labels, taken from its newest sandbox.
+	// Labels are the pod's labels, taken from its newest sandbox. If they are nil and
+	// there is no sandbox, they are not known: subscribers with a selector then wait
+	// for the next list.
 	Labels map[string]string
 	// Containers and Sandboxes are in the order in which their events are to
 	// be computed. Package cri lists the newest first, as the kubelet does.

@@ -81,15 +81,29 @@ type Change struct {
 	// Uninspected delivers the events without an inspection, because too many
 	// failed. The cache keeps the error.
 	Uninspected bool
-	// Current, if set, makes this a mark instead of a change: everything listed
-	// before this time is settled. All other fields are empty then.
+	// Initial is true if the pod was in the first listing, and this is the first
+	// change of it: its events describe what the pipeline found when it started.
+	Initial bool
+	// Current, if set, makes this a mark instead of a change: everything listed up to
+	// this time is settled, except of the pods in Behind. The first mark says that
+	// the initial state is complete. All other fields are empty then.
 	Current time.Time
+	// Behind are the pods that lag behind Current, those that lag most first.
+	Behind []Behind
 	// Supersedes, if set, makes this a request to cancel the pod's inspection in flight
 	// if it hangs, because the pod is gone. All other fields but UID are empty then.
 	Supersedes bool
 	// Relisted, if set, makes this a mark for the callers that wait for a listing: the
 	// changes of all its pods have ended. All other fields are empty then.
 	Relisted []chan<- error
+}
+
+// Behind is a pod whose last observations are not settled: it waits for an inspection,
+// or its inspections fail or hang.
+type Behind struct {
+	Pod *pleg.Pod
+	// Until is the time of the last listing that is settled; zero if there is none.
+	Until time.Time
 }
 
 // Settled is how a Change ended.
@@ -120,8 +134,12 @@ type Outcome struct {
 	Status *pleg.PodStatus
 	// Events are what to deliver, in order, without sequence number.
 	Events []pleg.Event
+	// Initial is that of the [Change].
+	Initial bool
 	// Current and Relisted, if set, make this a mark instead of an outcome, as in
 	// [Change].
 	Current  time.Time
 	Relisted []chan<- error
+	// Behind are the pods that lag behind Current, as in [Change].
+	Behind []Behind
 }

@@ -81,9 +81,6 @@ type Differ struct {
 
 	records map[pleg.PodUID]*record
 	waiting waiting
-	// uncovered is the number of pods that the last listing did not cover because it may
-	// be too old for them.
-	uncovered int
 	// requested are the reinspections of pods without a record: the next listing
 	// may have them.
 	requested map[pleg.PodUID]struct{}
@@ -93,6 +90,7 @@ type Differ struct {
 	listedAt, appliedAt time.Time
 
 	schedule      schedule
+	coverage      coverage
 	announcements announcements
 	tombstones    tombstones
 	dead          deadPods
@@ -129,6 +127,7 @@ func New(o Options) (*Differ, error) {
 		announcements: newAnnouncements(o.Lister, m.missed),
 		tombstones:    newTombstones(),
 		dead:          newDeadPods(o),
+		coverage:      newCoverage(),
 	}
 	for _, pod := range o.Known {
 		d.records[pod.UID] = settledRecord(pod)
@@ -194,6 +193,7 @@ func (d *Differ) loop(
 			d.settle(done)
 		case toInspect <- nextToInspect:
 			s.inspect.pop()
+			d.coverage.accepted(nextToInspect.UID)
 		case toRetry <- nextRetry:
 			rec := d.records[nextRetry.UID]
 			rec.send(nextRetry)
@@ -214,13 +214,13 @@ func (d *Differ) loop(
 // applyListing compares a listing of all pods with the records.
 func (d *Differ) applyListing(l stage.Listing) {
 	d.takeRequests()
+	d.markBehind()
 	now := time.Now()
 	d.announcements.count(now)
 	d.announcements.unlisted.expire(now, nil)
 	d.announcements.newPods = 0
 	d.tombstones.containers.expire(now, nil)
 	d.listings++
-	d.uncovered = 0
 	d.pending = d.pending[:0]
 	present := 0
 	var count census
@@ -255,6 +255,7 @@ func (d *Differ) applyListing(l stage.Listing) {
 	d.cache.Observe(l.At, d.pending)
 	covers := l.At.Sub(d.listedAt)
 	d.listedAt, d.appliedAt = l.At, now
+	d.coverage.listed(l.At, d.pending)
 	d.dead.listingApplied(now, l.StreamUp && !l.StreamBroke)
 	if d.announcements.judge(l, covers) {
 		d.lister.RelistSoon() // to see whether the events come
@@ -272,7 +273,6 @@ func (d *Differ) compareListed(rec *record, pod *pleg.Pod, l *stage.Listing, now
 	doubtful := rec.mayBeOlder(&to, rec.received)
 	switch {
 	case doubtful:
-		d.uncovered++
 		d.metrics.stale.Inc()
 		d.lister.RelistSoon()
 	case rec.current.at.After(l.At): // a pod seen after the listing began need not be in it
@@ -282,6 +282,9 @@ func (d *Differ) compareListed(rec *record, pod *pleg.Pod, l *stage.Listing, now
 			if rec.current.news && same(rec.current.pod, pod) {
 				d.announcements.confirmed = true
 			}
+		}
+		if l.StreamUp && rec.old == nil && pod != nil && pod.Labels == nil && len(pod.Sandboxes) == 0 {
+			d.lister.RelistSoon() // its sandbox, which has the labels, is listed a moment later
 		}
 		d.add(rec, to)
 	}
@@ -442,6 +445,7 @@ func (d *Differ) send(rec *record, change stage.Change) {
 	if rec.state == stateSettled {
 		d.waiting.add(rec)
 	}
+	change.Initial = d.isInitial(rec)
 	rec.send(change)
 	d.schedule.add(change)
 }
@@ -469,7 +473,9 @@ func (d *Differ) settle(s stage.Settled) {
 	d.schedule.quarantine.ended(rec)
 	defer d.changeEnded(rec, rec.sent.at)
 	if s.Err != nil {
+		d.coverage.tried(rec.uid)
 		d.settleFailed(rec, s)
+		d.markCurrent()
 		return
 	}
 	d.metrics.skippedAttempts.Add(float64(skippedAttempts(rec.old, rec.sent.pod)))
@@ -484,12 +490,17 @@ func (d *Differ) settle(s stage.Settled) {
 	}
 	if rec.isNewer() {
 		if change, ok := rec.next(); ok {
+			if change.At.After(d.listedAt) {
+				d.coverage.settled(rec.uid)
+			}
 			d.send(rec, change)
 			d.schedule.flush()
+			d.markCurrent()
 			return
 		}
 		d.cache.Touch(rec.uid, rec.current.at)
 	}
+	d.coverage.settled(rec.uid)
 	if rec.current.pod == nil {
 		d.forget(rec)
 	}
@@ -534,14 +545,6 @@ func (d *Differ) startAgain(rec *record) {
 	if change, ok := rec.next(); ok { // always: the last inspection failed
 		d.send(rec, change)
 		d.schedule.flush()
-	}
-}
-
-// markCurrent tells the subscribers how far they are current, if everything is
-// settled.
-func (d *Differ) markCurrent() {
-	if d.waiting.records.Len()+d.uncovered == 0 && !d.listedAt.IsZero() {
-		d.schedule.known.push(stage.Change{Current: d.listedAt})
 	}
 }
 

@@ -117,7 +117,7 @@ type fixture struct {
 	retry        chan stage.Change
 	known        chan stage.Change
 	ended        chan error
-	marks        []time.Time
+	marks        []stage.Change
 	superseded   []pleg.PodUID
 	lists        int
 	closed       bool
@@ -279,7 +279,7 @@ func (f *fixture) nextChange() (change, bool) {
 			case c.Supersedes:
 				f.superseded = append(f.superseded, c.UID)
 			case c.UID == "":
-				f.marks = append(f.marks, c.Current)
+				f.marks = append(f.marks, c)
 			default:
 				return change{c, true}, true
 			}

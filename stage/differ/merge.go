@@ -20,12 +20,22 @@ func merge(have *pleg.Pod, h *pleg.Hint, removed func(pleg.ContainerID) bool) *p
 	if len(pod.Sandboxes) == 0 && have.UID != "" {
 		pod.UID, pod.Name, pod.Namespace, pod.Labels = have.UID, have.Name, have.Namespace, have.Labels
 	}
+	if have.Labels != nil && isOlder(h.Pod.Sandboxes, have.Sandboxes) {
+		pod.Labels = have.Labels // a pod's labels are those of its newest sandbox
+	}
 	pod.Containers = mergeContainers(have.Containers, h.Pod.Containers, removed)
 	pod.Sandboxes = mergeContainers(have.Sandboxes, h.Pod.Sandboxes, removed)
 	if len(pod.Containers) == 0 && len(pod.Sandboxes) == 0 {
 		return nil
 	}
 	return &pod
+}
+
+// isOlder reports whether another sandbox is newer than those of an event.
+func isOlder(ofEvent, others []*pleg.Container) bool {
+	return len(ofEvent) > 0 && slices.ContainsFunc(others, func(s *pleg.Container) bool {
+		return !slices.ContainsFunc(ofEvent, func(e *pleg.Container) bool { return !s.CreatedAt.After(e.CreatedAt) })
+	})
 }
 
 func mergeContainers(have, news []*pleg.Container, removed func(pleg.ContainerID) bool) []*pleg.Container {

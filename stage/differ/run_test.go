@@ -68,34 +68,98 @@ func TestFailedInspectionTouchesNothing(t *testing.T) {
 	})
 }
 
-// A mark follows the last change of a listing.
-func TestMarkIsSentOnceAllChangesAreSettled(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		requireMarks := func(want ...time.Time) {
-			t.Helper()
-			f.requireNoChange(t)
-			if !slices.EqualFunc(f.marks, want, time.Time.Equal) {
-				t.Errorf("marks = %v, want %v", f.marks, want)
+// requireMarks requires the marks that were sent since the last call, such as
+// "4 b@2 a@3": listing 4 is settled, except that of pod b only listing 2 is, and of a 3.
+// Without a number, none is.
+func (f *fixture) requireMarks(t *testing.T, want ...string) {
+	t.Helper()
+	f.requireNoChange(t)
+	var got []string
+	for _, c := range f.marks {
+		mark := fmt.Sprint(c.Current.Sub(at(0)).Seconds())
+		for _, b := range c.Behind {
+			mark += " " + string(b.Pod.UID)
+			if !b.Until.IsZero() {
+				mark += fmt.Sprintf("@%v", b.Until.Sub(at(0)).Seconds())
 			}
-			f.marks = nil
 		}
+		got = append(got, mark)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("marks = %q, want %q", got, want)
+	}
+	f.marks = nil
+}
+
+// A mark follows the last change of a listing. It does not wait for a pod whose
+// inspection fails or lasts, but names it.
+func TestMarkNamesThePodsThatAreBehind(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		requireMarks := func(want ...string) { t.Helper(); f.requireMarks(t, want...) }
 		f.list()
-		requireMarks(at(1))
+		requireMarks("1")
 		f.list(plegtest.Pod("a", "c=running"), plegtest.Pod("b", "d=running"))
 		f.requireChange(t, "a", "Started(c)")
 		f.requireChange(t, "b", "Started(d)")
 		requireMarks()
 		f.settle("a", errInspect)
-		f.settle("b", nil)
 		requireMarks()
+		f.settle("b", nil)
+		requireMarks("2 a@1")
 		f.list(plegtest.Pod("a", "c=running"), plegtest.Pod("b", "d=running"))
 		f.requireChange(t, "a", "Started(c)")
-		f.list(plegtest.Pod("a", "c=exited"), plegtest.Pod("b", "d=running"))
+		requireMarks("3 a@1")
+		f.list(plegtest.Pod("a", "c=exited"), plegtest.Pod("b", "d=exited"))
+		f.requireChange(t, "b", "Died(d)")
+		requireMarks()
 		f.settle("a", nil)
 		f.requireChange(t, "a", "Died(c)")
 		requireMarks()
+		f.list(plegtest.Pod("a", "c=exited"), plegtest.Pod("b", "d=exited"))
+		requireMarks("4 a@1 b@3", "5 a@1 b@3")
+		f.settle("b", nil)
 		f.settle("a", nil)
-		requireMarks(at(4))
+		requireMarks("5")
+	})
+}
+
+// The first mark says that the initial state is complete. It waits for the inspections
+// of the first listing, whatever later ones show, but not for one that hangs.
+func TestFirstMarkWaitsForTheFirstListing(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		a, b, c, d := plegtest.Pod("a", "c=running"), plegtest.Pod("b", "d=running"), plegtest.Pod("c", "e=running"), plegtest.Pod("d", "f=running")
+		f.list(a, b, c)
+		for _, want := range []struct {
+			uid   pleg.PodUID
+			words string
+		}{{"a", "Started(c)"}, {"b", "Started(d)"}, {"c", "Started(e)"}} {
+			if got := f.requireChange(t, want.uid, want.words); !got.Initial {
+				t.Errorf("the first change of pod %s is not marked as initial", want.uid)
+			}
+		}
+		f.list(a, b, c, d)
+		if f.requireChange(t, "d", "Started(f)").Initial {
+			t.Error("a pod of the second listing is marked as initial")
+		}
+		f.settle("a", nil)
+		f.settle("b", errInspect)
+		f.settle("d", nil)
+		time.Sleep(9 * time.Second)
+		f.list(a, b, c, d)
+		if !f.requireChange(t, "b", "Started(d)").Initial {
+			t.Error("the change of a pod whose first inspection failed is not marked as initial")
+		}
+		f.requireMarks(t)
+		f.settle("b", nil)
+		f.list(plegtest.Pod("a", "c=exited"), b, c, d)
+		if f.requireChange(t, "a", "Died(c)").Initial {
+			t.Error("the second change of a pod is marked as initial")
+		}
+		f.settle("a", nil)
+		f.requireMarks(t)
+		time.Sleep(time.Second)
+		f.list(plegtest.Pod("a", "c=exited"), b, c, d)
+		f.requireMarks(t, "4 c", "5 c")
 	})
 }
 

@@ -57,8 +57,11 @@ type Dispatcher struct {
 	// started and stopped are closed when Run begins and ends.
 	started, stopped chan struct{}
 
-	seq         uint64
+	seq uint64
+	// complete is set by the first mark: the initial state is published.
+	complete    bool
 	subscribers []*Subscription
+	labels      names
 	selectors   selectors
 	feeders     conc.WaitGroup
 	// recheck fires while there are stalled subscribers.
@@ -83,6 +86,7 @@ func New(o Options) (*Dispatcher, error) {
 		stopped:   make(chan struct{}),
 		history:   newHistory(o.History),
 		present:   make(present),
+		labels:    newNames(),
 		selectors: make(selectors),
 	}
 	var err error
@@ -173,14 +177,17 @@ func (d *Dispatcher) publishAll(o stage.Outcome, in <-chan stage.Outcome) bool {
 
 func (d *Dispatcher) publishOutcome(o stage.Outcome) {
 	if !o.Current.IsZero() {
-		d.bookmark(o.Current)
+		d.applyMark(o)
 		return
 	}
 	for _, caller := range o.Relisted {
 		caller <- nil
 	}
 	now := d.now()
-	labels := d.present.labels(o)
+	labels, known := d.present.labels(o.UID, o.Pod)
+	if known && d.present.isUnlabelled(o.UID) {
+		d.resolveLabels(o.UID, labels)
+	}
 	for _, ev := range o.Events {
 		// A ContainerChanged only causes an inspection; subscribers cannot act on it
 		// (kubelet v1.37, reconcilePodRecord).
@@ -190,40 +197,46 @@ func (d *Dispatcher) publishOutcome(o stage.Outcome) {
 		d.seq++
 		ev.Seq, ev.Epoch = d.seq, d.epoch
 		d.metrics.count(ev.Type)
-		d.history.add(ev, labels)
+		d.history.add(past{ev, labels, known})
 		d.present.apply(ev)
-		d.publish(&ev, labels, now)
+		d.publish(published{Event: ev, labels: labels, known: known, initial: o.Initial}, now)
 	}
-	d.present.settle(o)
+	d.present.settle(o.UID, o.Pod == nil, labels, known)
 }
 
-func (d *Dispatcher) publish(ev *pleg.Event, labels map[string]string, now time.Duration) {
+// published is an event that has just got its number.
+type published struct {
+	pleg.Event
+	labels  map[string]string
+	known   bool // whether the labels are
+	initial bool // it describes what the pipeline found when it started
+}
+
+func (d *Dispatcher) publish(p published, now time.Duration) {
 	for _, s := range d.subscribers {
-		if !s.filter.wants(ev, labels) {
+		ev := &p.Event
+		unlabelled := !p.known && s.filter.selector != nil
+		if !s.filter.wantsBesides(ev) || !unlabelled && !s.filter.matches(p.labels) {
 			continue
+		}
+		if p.initial && s.syncing && s.replay {
+			replayed := *ev
+			replayed.Replayed = true
+			ev = &replayed
 		}
 		if s.stalled() {
 			d.feed(s) // it may read again; what it missed goes first
 		}
-		if s.offer(ev, now) {
+		if d.hold(s, ev, unlabelled) || s.offer(ev, now) {
 			continue
 		}
 		if !s.warnedFull {
 			s.warnedFull = true
 			d.log.Warn("subscriber buffer full, discarding events",
-				"subscriber", s.label, "buffer", cap(s.events), "repair", "one PodSync for each pod")
+				"subscriber", s.label, "buffer", s.buffer, "repair", "one PodSync for each pod")
 		}
 		d.metrics.discarded.Inc()
 		d.feed(s)
-	}
-}
-
-func (d *Dispatcher) bookmark(at time.Time) {
-	mark := &pleg.Event{Seq: d.seq, Type: pleg.Bookmark, ObservedAt: at, Epoch: d.epoch}
-	for _, s := range d.subscribers {
-		if s.bookmarks && s.live() {
-			s.send(mark, d.now())
-		}
 	}
 }
 
@@ -255,21 +268,11 @@ func (d *Dispatcher) checkStalled() {
 
 func (d *Dispatcher) addJoining() {
 	for _, s := range d.joining.Take() {
-		s.label = d.unique(s.name)
+		s.label, s.number = d.labels.take(s.name)
 		s.filter.selector = d.selectors.share(s.filter.selector)
-		s.pending = d.catchUp(s)
+		d.catchUp(s)
 		d.subscribers = append(d.subscribers, s)
-		d.feed(s)
 	}
-}
-
-// unique returns a name that no other present subscriber has, for the metrics.
-func (d *Dispatcher) unique(name string) string {
-	label := name
-	for n := 2; slices.ContainsFunc(d.subscribers, func(s *Subscription) bool { return s.label == label }); n++ {
-		label = fmt.Sprintf("%s-%d", name, n)
-	}
-	return label
 }
 
 // removeLeaving removes the subscribers that called Close.
@@ -279,7 +282,9 @@ func (d *Dispatcher) removeLeaving() {
 		if i := slices.Index(d.subscribers, s); i >= 0 {
 			d.subscribers = slices.Delete(d.subscribers, i, i+1)
 			d.selectors.release(s.filter.selector)
-			s.close(d.now())
+			d.labels.release(s.name, s.label, s.number)
+			s.takeBack(d.now())
+			close(s.events)
 		}
 	}
 }
@@ -299,7 +304,8 @@ func (d *Dispatcher) closeAll() {
 	d.subscribers = append(d.subscribers, d.joining.Close()...)
 	d.leaving.Close()
 	for _, s := range d.subscribers {
-		s.close(d.now())
+		s.takeBack(d.now())
+		s.end(d.endMark(s))
 	}
 	d.subscribers = nil
 	d.feeders.Wait()

@@ -51,6 +51,7 @@ func (f *fixture) run(t *testing.T) {
 	t.Helper()
 	go func() { f.ended <- f.Run(f.in) }()
 	t.Cleanup(f.stop)
+	f.in <- stage.Outcome{Current: at(0)} // the initial state is complete
 }
 
 // testDispatcher runs a test with a running dispatcher in a bubble.

@@ -10,8 +10,8 @@ import (
 // subscriber that reads but whose buffer is full.
 type feed struct {
 	batch []pleg.Event
-	// repairs is true if the batch stands for missed events.
-	repairs bool
+	// repairs is the number of events at its beginning that stand for missed ones.
+	repairs int
 	// recall ends the feeder. It answers on recalled how much of the batch it has
 	// delivered.
 	recall   chan struct{}
@@ -27,20 +27,31 @@ func (s *Subscription) next(now time.Duration) *feed {
 	}
 	if rest := s.sendAll(s.pending, now); len(rest) > 0 {
 		s.delivered += uint64(len(s.pending) - len(rest))
-		return s.startFeed(rest, false)
+		return s.startFeed(rest, 0)
 	}
 	s.delivered += uint64(len(s.pending))
 	s.pending = nil
-	if s.missed.len() == 0 || len(s.events) == cap(s.events) {
+	if s.missed.len() == 0 || s.full() {
 		return nil
 	}
 	repairs := s.missed.repairAll()
-	rest := s.sendAll(repairs, now)
-	s.repaired += uint64(len(repairs) - len(rest))
+	batch := repairs
+	if s.owed != nil {
+		s.owed.Seq = max(s.owed.Seq, repairs[len(repairs)-1].Seq)
+		batch, s.owed = append(batch, *s.owed), nil
+	}
+	rest := s.sendAll(batch, now)
+	s.count(len(batch)-len(rest), len(repairs))
 	if len(rest) == 0 {
 		return nil
 	}
-	return s.startFeed(rest, true)
+	return s.startFeed(rest, max(0, len(repairs)-(len(batch)-len(rest))))
+}
+
+// count counts n delivered events, of which up to that many are repairs.
+func (s *Subscription) count(n, repairs int) {
+	s.repaired += uint64(min(n, repairs))
+	s.delivered += uint64(max(0, n-repairs))
 }
 
 // sendAll sends what fits and returns the rest.
@@ -51,7 +62,7 @@ func (s *Subscription) sendAll(events []pleg.Event, now time.Duration) []pleg.Ev
 	return events
 }
 
-func (s *Subscription) startFeed(batch []pleg.Event, repairs bool) *feed {
+func (s *Subscription) startFeed(batch []pleg.Event, repairs int) *feed {
 	s.pending = nil
 	s.feeding = &feed{batch: batch, repairs: repairs, recall: make(chan struct{}), recalled: make(chan int)}
 	return s.feeding
@@ -74,10 +85,13 @@ func (s *Subscription) feed(f *feed, fed chan<- *Subscription) {
 	}
 }
 
-// recallFeed ends the feeder of a subscriber that leaves.
-func (s *Subscription) recallFeed(now time.Duration) {
+// recallFeed ends the feeder of a subscriber that leaves, and returns how much of its
+// batch it has delivered.
+func (s *Subscription) recallFeed(now time.Duration) int {
 	s.feeding.recall <- struct{}{}
-	s.finishFeed(<-s.feeding.recalled, now)
+	n := <-s.feeding.recalled
+	s.finishFeed(n, now)
+	return n
 }
 
 // finishFeed ends a batch of which n events were delivered.
@@ -85,11 +99,7 @@ func (s *Subscription) finishFeed(n int, now time.Duration) {
 	for range n {
 		s.sent.note(now)
 	}
-	if s.feeding.repairs {
-		s.repaired += uint64(n)
-	} else {
-		s.delivered += uint64(n)
-	}
+	s.count(n, s.feeding.repairs)
 	s.feeding = nil
 }
 

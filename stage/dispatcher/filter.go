@@ -58,8 +58,9 @@ func set[T comparable](values []T) map[T]struct{} {
 	return s
 }
 
-// wants reports whether the subscriber wants an event of a pod with these labels.
-func (f *filter) wants(ev *pleg.Event, podLabels map[string]string) bool {
+// wantsBesides reports whether the subscriber wants an event, whatever the labels of
+// its pod.
+func (f *filter) wantsBesides(ev *pleg.Event) bool {
 	if !f.networkEvents && (ev.Type == pleg.NetworkSetupCompleted || ev.Type == pleg.NetworkFailed) {
 		return false
 	}
@@ -67,8 +68,19 @@ func (f *filter) wants(ev *pleg.Event, podLabels map[string]string) bool {
 		return true
 	}
 	return has(f.types, ev.Type) && has(f.namespaces, ev.PodNamespace) && has(f.podUIDs, ev.PodUID) &&
-		(!f.omitSandboxes || !ev.Sandbox) &&
-		(f.selector == nil || f.selector.matches(podLabels))
+		(!f.omitSandboxes || !ev.Sandbox)
+}
+
+// matches reports whether the subscriber wants pods with these labels.
+func (f *filter) matches(podLabels map[string]string) bool {
+	return f.selector == nil || f.selector.matches(podLabels)
+}
+
+// mayWant reports whether the subscriber may want events of a pod, of which some things
+// may not be known.
+func (f *filter) mayWant(pod *pleg.Pod, podLabels map[string]string, known bool) bool {
+	return (pod.Namespace == "" || has(f.namespaces, pod.Namespace)) && has(f.podUIDs, pod.UID) &&
+		(!known || f.matches(podLabels))
 }
 
 func has[T comparable](s map[T]struct{}, v T) bool {

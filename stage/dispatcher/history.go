@@ -12,22 +12,32 @@ type history struct {
 type past struct {
 	event  pleg.Event
 	labels map[string]string
+	known  bool // whether the labels are
 }
 
 func newHistory(bound int) *history { return &history{bound: bound} }
 
-func (h *history) add(ev pleg.Event, labels map[string]string) {
+func (h *history) add(p past) {
 	if len(h.entries) < h.bound {
-		h.entries = append(h.entries, past{ev, labels})
+		h.entries = append(h.entries, p)
 		return
 	}
-	h.entries[h.next] = past{ev, labels}
+	h.entries[h.next] = p
 	h.next = (h.next + 1) % h.bound
+}
+
+// label sets the labels of a pod's events that were published before they were known.
+func (h *history) label(uid pleg.PodUID, labels map[string]string) {
+	for i := range h.entries {
+		if e := &h.entries[i]; e.event.PodUID == uid && !e.known {
+			e.labels, e.known = labels, true
+		}
+	}
 }
 
 // after returns the events after a sequence number that the filter wants. If the
 // history no longer has all events, ok is false and missing is how many it lacks.
-func (h *history) after(seq uint64, f *filter) (events []pleg.Event, missing uint64, ok bool) {
+func (h *history) after(seq uint64, f *filter) (events []held, missing uint64, ok bool) {
 	if len(h.entries) > 0 {
 		if oldest := h.entries[h.next].event.Seq; seq+1 < oldest {
 			return nil, oldest - 1 - seq, false
@@ -35,8 +45,8 @@ func (h *history) after(seq uint64, f *filter) (events []pleg.Event, missing uin
 	}
 	for i := range h.entries {
 		e := &h.entries[(h.next+i)%len(h.entries)]
-		if e.event.Seq > seq && f.wants(&e.event, e.labels) {
-			events = append(events, e.event)
+		if e.event.Seq > seq {
+			events = f.appendTo(events, e.event, e.labels, e.known)
 		}
 	}
 	return events, 0, true

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
 // present is the state of all pods according to the events published so far.
@@ -14,20 +13,28 @@ type present map[pleg.PodUID]*presentPod
 
 type presentPod struct {
 	labels map[string]string
+	known  bool // whether the labels are
 	// last holds the newest ContainerStarted or ContainerDied of each
 	// container and sandbox that has not been removed.
 	last []pleg.Event
 }
 
-// labels returns the labels of the outcome's pod; the last known ones if it is gone.
-func (p present) labels(o stage.Outcome) map[string]string {
-	if o.Pod != nil {
-		return o.Pod.Labels
+// labels returns the labels of a pod as it was observed. If it is gone, or was listed by
+// its containers alone, these are the last known ones. known is false if there are none.
+func (p present) labels(uid pleg.PodUID, observed *pleg.Pod) (labels map[string]string, known bool) {
+	if observed != nil && hasLabels(observed) {
+		return observed.Labels, true
 	}
-	if pod := p[o.UID]; pod != nil {
-		return pod.labels
+	if pod := p[uid]; pod != nil {
+		return pod.labels, pod.known
 	}
-	return nil
+	return nil, false
+}
+
+// isUnlabelled reports whether events of a pod were published without its labels.
+func (p present) isUnlabelled(uid pleg.PodUID) bool {
+	pod := p[uid]
+	return pod != nil && !pod.known
 }
 
 func (p present) apply(ev pleg.Event) {
@@ -51,50 +58,60 @@ func (p present) apply(ev pleg.Event) {
 	}
 }
 
-// settle applies what the outcome has of the pod beside its events.
-func (p present) settle(o stage.Outcome) {
-	if o.Pod == nil {
-		delete(p, o.UID)
+// settle applies what an outcome has of the pod beside its events.
+func (p present) settle(uid pleg.PodUID, gone bool, labels map[string]string, known bool) {
+	if gone {
+		delete(p, uid)
 		return
 	}
-	if pod := p[o.UID]; pod != nil {
-		pod.labels = o.Pod.Labels
+	if pod := p[uid]; pod != nil {
+		pod.labels, pod.known = labels, known
 	}
 }
 
 // replay returns the present state as events, in the order of their sequence
 // numbers.
-func (p present) replay(f *filter) []pleg.Event {
-	var events []pleg.Event
+func (p present) replay(f *filter) []held {
+	var events []held
 	for _, pod := range p {
 		for _, ev := range pod.last {
-			if f.wants(&ev, pod.labels) {
-				ev.Replayed = true
-				events = append(events, ev)
-			}
+			ev.Replayed = true
+			events = f.appendTo(events, ev, pod.labels, pod.known)
 		}
 	}
-	slices.SortFunc(events, func(a, b pleg.Event) int { return cmp.Compare(a.Seq, b.Seq) })
+	slices.SortFunc(events, func(a, b held) int { return cmp.Compare(a.event.Seq, b.event.Seq) })
 	return events
 }
 
-// catchUp returns what a new subscriber gets before the live events.
-func (d *Dispatcher) catchUp(s *Subscription) []pleg.Event {
-	mark := pleg.Event{Seq: d.seq, Epoch: d.epoch, ObservedAt: time.Now()}
-	var events []pleg.Event
-	switch {
-	case s.after != pleg.Position{}:
-		events = d.resume(s, mark)
-	case s.replay:
-		events = d.present.replay(&s.filter)
-	default:
-		return nil
+// appendTo adds an event if the subscriber wants it, or may want it.
+func (f *filter) appendTo(events []held, ev pleg.Event, labels map[string]string, known bool) []held {
+	unlabelled := !known && f.selector != nil
+	if f.wantsBesides(&ev) && (unlabelled || f.matches(labels)) {
+		events = append(events, held{ev, unlabelled})
 	}
-	mark.Type = pleg.Synced
-	return append(events, mark)
+	return events
 }
 
-func (d *Dispatcher) resume(s *Subscription, mark pleg.Event) []pleg.Event {
+// catchUp delivers what a new subscriber gets before the live events. Synced follows
+// later if the initial state is not complete.
+func (d *Dispatcher) catchUp(s *Subscription) {
+	mark := pleg.Event{Seq: d.seq, Epoch: d.epoch, ObservedAt: time.Now()}
+	switch {
+	case s.after != pleg.Position{}:
+		s.held = d.resume(s, mark)
+	case s.replay:
+		s.held = d.present.replay(&s.filter)
+	default:
+		return
+	}
+	if s.syncing = !d.complete; !s.syncing {
+		mark.Type = pleg.Synced
+		s.held = append(s.held, held{event: mark})
+	}
+	d.release(s, func(*pleg.Event) bool { return false })
+}
+
+func (d *Dispatcher) resume(s *Subscription, mark pleg.Event) []held {
 	mark.Type, mark.Reason = pleg.Gap, pleg.OtherEpoch
 	if s.after.Epoch == d.epoch && s.after.Seq <= d.seq {
 		events, missing, ok := d.history.after(s.after.Seq, &s.filter)
@@ -103,5 +120,6 @@ func (d *Dispatcher) resume(s *Subscription, mark pleg.Event) []pleg.Event {
 		}
 		mark.Reason, mark.Missed = pleg.HistoryTooShort, missing
 	}
-	return append([]pleg.Event{mark}, d.present.replay(&s.filter)...)
+	s.replay = true
+	return append([]held{{event: mark}}, d.present.replay(&s.filter)...)
 }

@@ -30,7 +30,7 @@ func TestSubscribersShareSelectors(t *testing.T) {
 		other := f.subscribe(t, dispatcher.SubscribeOptions{Selector: "app!=web"})
 		publish("a", 1, web)
 		publish("b", 2, tools)
-		publish("c", 3, nil)
+		publish("c", 3, map[string]string{})
 		publish("a", 4, web)
 		first.Close()
 		publish("a", 5, tools)

@@ -18,17 +18,28 @@ import (
 // events that follow.
 type Subscription struct {
 	name   string
-	events chan pleg.Event // sent to by the dispatcher or its feeder, closed by the dispatcher
+	buffer int
+	// events is sent to by the dispatcher or its feeder, closed by the dispatcher. It
+	// has one place more than the buffer, for the mark at the end.
+	events chan pleg.Event
 	leave  *mailbox.Box[*Subscription]
 
 	filter    filter
-	replay    bool
+	replay    bool // also set by a Gap
 	after     pleg.Position
 	bookmarks bool
 
 	// The dispatcher owns the fields below.
 
-	label string
+	label  string
+	number int // that of [names.take]
+	// syncing is set while Synced waits for the initial state to be complete, owed
+	// while it waits for missed.
+	syncing bool
+	owed    *pleg.Event
+	// held waits for the labels of a pod. Meanwhile nothing is added to pending and
+	// missed.
+	held []held
 	// feeding is what a feeder is delivering; nil if there is none. pending waits
 	// behind it and missed behind that, so that nothing overtakes.
 	feeding *feed
@@ -43,14 +54,15 @@ type Subscription struct {
 func newSubscription(o SubscribeOptions, f filter, leave *mailbox.Box[*Subscription]) *Subscription {
 	return &Subscription{
 		name:      o.Name,
-		events:    make(chan pleg.Event, o.Buffer),
+		buffer:    o.Buffer,
+		events:    make(chan pleg.Event, o.Buffer+1),
 		leave:     leave,
 		filter:    f,
 		replay:    o.Replay,
 		after:     o.After,
 		bookmarks: o.Bookmarks,
 		missed:    newMissed(),
-		sent:      newSent(o.Buffer),
+		sent:      newSent(o.Buffer + 1),
 	}
 }
 
@@ -85,7 +97,7 @@ func (s *Subscription) Close() { s.leave.Put(s) }
 
 // live reports whether nothing waits that a new event could overtake.
 func (s *Subscription) live() bool {
-	return s.feeding == nil && len(s.pending) == 0 && s.missed.len() == 0
+	return s.feeding == nil && len(s.pending) == 0 && s.missed.len() == 0 && len(s.held) == 0
 }
 
 // stalled reports whether nothing can be delivered until the subscriber reads.
@@ -98,7 +110,7 @@ func (s *Subscription) offer(ev *pleg.Event, now time.Duration) bool {
 		s.delivered++
 		return true
 	}
-	if s.feeding != nil && s.missed.len() == 0 && len(s.pending) < cap(s.events) {
+	if s.feeding != nil && s.missed.len() == 0 && len(s.pending) < s.buffer {
 		s.pending = append(s.pending, *ev)
 		return true
 	}
@@ -107,7 +119,12 @@ func (s *Subscription) offer(ev *pleg.Event, now time.Duration) bool {
 	return false
 }
 
+func (s *Subscription) full() bool { return len(s.events) >= s.buffer }
+
 func (s *Subscription) send(ev *pleg.Event, now time.Duration) bool {
+	if s.full() {
+		return false
+	}
 	select {
 	case s.events <- *ev:
 		s.sent.note(now)
@@ -117,9 +134,30 @@ func (s *Subscription) send(ev *pleg.Event, now time.Duration) bool {
 	}
 }
 
-func (s *Subscription) close(now time.Duration) {
-	if s.feeding != nil {
-		s.recallFeed(now)
+// takeBack ends a feeder. What it has not delivered is pending again.
+func (s *Subscription) takeBack(now time.Duration) {
+	if s.feeding == nil {
+		return
+	}
+	batch := s.feeding.batch
+	s.pending = append(batch[s.recallFeed(now):], s.pending...)
+}
+
+// end closes the channel, after the mark if there is one. If a feeder has filled the
+// place for it, the mark also stands for the oldest event that was not read.
+func (s *Subscription) end(mark *pleg.Event) {
+	for mark != nil {
+		select {
+		case s.events <- *mark:
+			mark = nil
+			continue
+		default:
+		}
+		select {
+		case ev := <-s.events:
+			mark.Missed += standsFor(&ev)
+		default:
+		}
 	}
 	close(s.events)
 }

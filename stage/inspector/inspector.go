@@ -235,7 +235,7 @@ func (i *Inspector) settleInspection(ctx context.Context, f *flight, r result, o
 func (i *Inspector) settleKnown(c stage.Change, out chan<- stage.Outcome, settled chan<- stage.Settled) {
 	switch {
 	case !c.Current.IsZero():
-		out <- stage.Outcome{Current: c.Current}
+		out <- stage.Outcome{Current: c.Current, Behind: c.Behind}
 		return
 	case c.Supersedes:
 		i.supersede(c)
@@ -244,7 +244,7 @@ func (i *Inspector) settleKnown(c stage.Change, out chan<- stage.Outcome, settle
 		out <- stage.Outcome{Relisted: c.Relisted}
 		return
 	case c.Uninspected:
-		out <- stage.Outcome{UID: c.UID, Pod: c.Pod, Events: c.Events}
+		out <- stage.Outcome{UID: c.UID, Pod: c.Pod, Events: c.Events, Initial: c.Initial}
 	case c.Pod == nil:
 		i.remove(c, out)
 	default:
@@ -289,5 +289,5 @@ func (i *Inspector) succeed(c stage.Change, got *pleg.PodStatus, out chan<- stag
 	i.cache.Set(c.UID, status, nil, c.At)
 	fillExits(c.Events, status)
 	events := append(c.Events, networkEvents(c, last, status, i.startedAt)...)
-	out <- stage.Outcome{UID: c.UID, Pod: c.Pod, Status: status, Events: events}
+	out <- stage.Outcome{UID: c.UID, Pod: c.Pod, Status: status, Events: events, Initial: c.Initial}
 }

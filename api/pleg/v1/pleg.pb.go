@@ -43,12 +43,17 @@ const (
 	EventType_EVENT_TYPE_NETWORK_SETUP_COMPLETED EventType = 5
 	// A sandbox is not ready and never had an address. Sent only on request.
 	EventType_EVENT_TYPE_NETWORK_FAILED EventType = 6
-	// All events from before the call have been sent; those that follow happen now.
+	// All events from before the call have been sent, and the initial state is
+	// complete, except of pods whose inspection fails or hangs. The events that follow
+	// happen now.
 	EventType_EVENT_TYPE_SYNCED EventType = 16
 	// The stream could not be resumed; reason says why. A replay follows, which
-	// replaces everything that the client knows.
+	// replaces everything that the client knows. With the reason Stopped the pipeline
+	// has ended, and nothing follows.
 	EventType_EVENT_TYPE_GAP EventType = 17
-	// The client has all changes that were listed before observed_at.
+	// The client has all changes of its pods that were listed up to observed_at. If the
+	// inspection of one of them fails or hangs, observed_at stands still, but the number
+	// does not.
 	EventType_EVENT_TYPE_BOOKMARK EventType = 18
 )
 
@@ -428,7 +433,7 @@ type Event struct {
 	// Set on a CONTAINER_DIED if the inspection still found the container.
 	ExitCode *int32 `protobuf:"varint,11,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
 	// Why the container ended, as the runtime reports it, such as Completed, Error
-	// or OOMKilled. On a GAP: HistoryTooShort or OtherEpoch.
+	// or OOMKilled. On a GAP: HistoryTooShort, OtherEpoch or Stopped.
 	Reason string `protobuf:"bytes,12,opt,name=reason,proto3" json:"reason,omitempty"`
 	// On a POD_SYNC: the number of events that were discarded because the client's
 	// buffer was full. On a GAP: the number of events that are missing; 0 if it is

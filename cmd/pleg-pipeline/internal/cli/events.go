@@ -195,6 +195,8 @@ func (f *follower) sayConnected(ctx context.Context, ev pipeline.Event) {
 		f.disconnected = false
 	}
 	switch {
+	case ev.Type == pipeline.Gap && ev.Reason == pleg.Stopped:
+		f.out.say(ctx, "%s%d events (of all pods) are missing because the daemon ended before they were read", prefix, ev.Missed)
 	case ev.Type == pipeline.Gap && ev.Missed > 0:
 		f.out.say(ctx, "%s%d events (of all pods) are missing because the daemon no longer has them; the current state follows", prefix, ev.Missed)
 	case ev.Type == pipeline.Gap && ev.Reason == pleg.OtherEpoch:

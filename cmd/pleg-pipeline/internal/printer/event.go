@@ -66,6 +66,8 @@ func details(ev *pleg.Event) string {
 		add("all earlier events are printed; what follows happens now")
 	case ev.Type == pleg.Gap && ev.Reason == pleg.OtherEpoch:
 		add("earlier events are missing: the daemon was restarted")
+	case ev.Type == pleg.Gap && ev.Reason == pleg.Stopped:
+		add("%d events are missing: the daemon ended before they were read", ev.Missed)
 	case ev.Type == pleg.Gap && ev.Missed > 0:
 		add("%d events are missing: the history no longer has them", ev.Missed)
 	case ev.Type == pleg.Gap:

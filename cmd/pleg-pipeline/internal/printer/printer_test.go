@@ -52,6 +52,7 @@ func events() []pleg.Event {
 		{Seq: 10, Type: pleg.PodSync, PodUID: "u3", ObservedAt: at},
 		{Seq: 10, Type: pleg.Gap, Reason: pleg.HistoryTooShort, Missed: 7, Epoch: "e", ObservedAt: at},
 		{Seq: 10, Type: pleg.Gap, Reason: pleg.OtherEpoch, Epoch: "e"},
+		{Seq: 10, Type: pleg.Gap, Reason: pleg.Stopped, Missed: 3, Epoch: "e", ObservedAt: at},
 		{Seq: 10, Type: pleg.Synced, Epoch: "e", ObservedAt: at},
 		{
 			Seq: 10, Type: pleg.ContainerStarted, PodUID: "u1", PodName: "web-0", PodNamespace: "default", ContainerID: id, ContainerName: "app",

@@ -1,0 +1,200 @@
+package contract_test
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// Synced means that the initial state is complete, also for a subscriber that came
+// before the first list. What the first list shows is replayed; what happens before
+// Synced is not.
+func TestContractSyncedMeansComplete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fixture{T: t, Pipeline: kit.New(t, pipeline.Options{Inspectors: 2})}
+		f.open = f.subscribeInProcess
+		kit.Fill(f.Runtime, livingPods, "c1=running c2=exited /s=running")
+		for _, uid := range kit.UIDs(livingPods) {
+			f.Runtime.SetPodFault(uid, plegtest.Delay(250*time.Millisecond)) // 2.5 s for all
+		}
+		before := f.subscribe(pipeline.SubscribeOptions{Replay: true})
+		restarted := f.subscribe(pipeline.SubscribeOptions{After: pipeline.Position{Epoch: "another", Seq: 7}})
+		live := f.subscribe(pipeline.SubscribeOptions{})
+		f.Start(t)
+		time.Sleep(time.Second + 100*time.Millisecond)
+		f.Runtime.SetPodFault("p0", nil)
+		f.Runtime.Set("p0", "c1=exited c2=exited /s=running")
+		late := f.subscribe(pipeline.SubscribeOptions{Replay: true})
+		kit.Relist(5)
+		f.Runtime.Set("p1", "c1=exited c2=exited /s=running")
+		kit.Relist(2)
+		for name, v := range map[string]*kit.Subscriber{"before the first list": before, "of another epoch": restarted, "during the first inspections": late} {
+			replay, _, after := f.untilSynced(v.Events())
+			if len(replay) > 0 && replay[0].Type == pleg.Gap {
+				replay = replay[1:]
+			}
+			initial, died := 0, 0
+			for _, ev := range replay {
+				if ev.Replayed {
+					initial++
+				} else if ev.Type == pleg.ContainerDied && ev.PodUID == "p0" {
+					died++
+				} else {
+					t.Errorf("%s: %+v before Synced, want it replayed", name, ev)
+				}
+			}
+			if initial != 3*livingPods || died != 1 {
+				t.Errorf("%s: %d events replayed and %d of a container that ended, want %d and 1", name, initial, died, 3*livingPods)
+			}
+			if got := plegtest.Words(after...); got != "Died(c1)" {
+				t.Errorf("%s: after Synced %s, want Died(c1)", name, got)
+			}
+		}
+		if slices.ContainsFunc(live.Events(), func(ev pleg.Event) bool { return ev.Replayed || ev.Type == pleg.Synced }) {
+			t.Error("a subscriber without Replay got a replayed event or a Synced")
+		}
+	})
+}
+
+// A pod that hangs from the start delays Synced for a while, but not for ever.
+func TestContractSyncedDespiteASickPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fixture{T: t, Pipeline: kit.New(t, pipeline.Options{})}
+		f.open = f.subscribeInProcess
+		kit.Fill(f.Runtime, 3, "c1=running")
+		f.Runtime.SetPodFault("p1", plegtest.Hang)
+		v := f.subscribe(pipeline.SubscribeOptions{Replay: true})
+		f.Start(t)
+		time.Sleep(9 * time.Second)
+		synctest.Wait()
+		if got := plegtest.Words(v.Events()...); got != "Started(c1) Started(c1)" {
+			t.Errorf("after 9 s: %s, want the healthy pods and no Synced", got)
+		}
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if _, mark, _ := f.untilSynced(v.Events()); mark.Seq != 2 {
+			t.Errorf("Synced has the number %d, want 2", mark.Seq)
+		}
+	})
+}
+
+// One pod whose inspection hangs stops the bookmarks of nobody. Those of subscribers
+// that want the pod say that they have nothing newer of it; the position moves on.
+func TestContractBookmarksDespiteASickPod(t *testing.T) {
+	eachWay(t, pipeline.Options{}, func(f *fixture) {
+		f.Runtime.Set("web/sick", "c=running /s=running")
+		f.Runtime.Set("shop/well", "c=running /s=running")
+		kit.Relist(2)
+		recovered := make(chan struct{})
+		f.Runtime.SetPodFault("web/sick", plegtest.Block(recovered))
+		f.Runtime.Set("web/sick", "c=exited /s=running")
+		sickAt := time.Now()
+		of := func(o pipeline.SubscribeOptions) *kit.Subscriber { o.Bookmarks = true; return f.subscribe(o) }
+		concerned := map[string]*kit.Subscriber{
+			"all": of(pipeline.SubscribeOptions{}), "rare events": of(pipeline.SubscribeOptions{Types: []pleg.EventType{pleg.ContainerRemoved}}),
+			"its namespace": of(pipeline.SubscribeOptions{Namespaces: []string{"web"}}), "its label": of(pipeline.SubscribeOptions{Selector: "pod=sick"}),
+		}
+		others := map[string]*kit.Subscriber{
+			"another namespace": of(pipeline.SubscribeOptions{Namespaces: []string{"shop"}}),
+			"another label":     of(pipeline.SubscribeOptions{Selector: "pod=well"}),
+			"another pod":       of(pipeline.SubscribeOptions{PodUIDs: []pleg.PodUID{"shop/well"}}),
+		}
+		lastBookmark := func(name string, v *kit.Subscriber) pleg.Event {
+			events := v.Events()
+			if len(events) == 0 || events[len(events)-1].Type != pleg.Bookmark {
+				f.Fatalf("%s: %s, want a bookmark at the end", name, plegtest.Words(events...))
+			}
+			return events[len(events)-1]
+		}
+		kit.Relist(3)
+		f.Runtime.Set("shop/well", "c=exited /s=running")
+		kit.Relist(2)
+		for name, v := range concerned {
+			if mark := lastBookmark(name, v); mark.Seq != 7 || mark.ObservedAt.After(sickAt) {
+				f.Errorf("%s: bookmark %d of %v, want 7 and a time before %v, when the pod got sick", name, mark.Seq, mark.ObservedAt, sickAt)
+			}
+		}
+		for name, v := range others {
+			if mark := lastBookmark(name, v); mark.Seq != 7 || time.Since(mark.ObservedAt) > 2*time.Second {
+				f.Errorf("%s: bookmark %d of %v, want 7 and a recent time", name, mark.Seq, mark.ObservedAt)
+			}
+		}
+		close(recovered)
+		kit.Relist(2)
+		for name, v := range concerned {
+			if mark := lastBookmark(name, v); mark.Seq != 8 || time.Since(mark.ObservedAt) > 2*time.Second {
+				f.Errorf("%s, after the recovery: bookmark %d of %v, want 8 and a recent time", name, mark.Seq, mark.ObservedAt)
+			}
+		}
+	})
+}
+
+// What a subscriber has not got when the pipeline ends is told by a mark before its
+// channel closes, whether the subscriber stands still or reads slowly.
+func TestContractEndIsTold(t *testing.T) {
+	const buffer = 4
+	inProcess(t, pipeline.Options{}, func(f *fixture) {
+		subscribe := func(o pipeline.SubscribeOptions) *pipeline.Subscription {
+			sub, err := f.Subscribe(o)
+			if err != nil {
+				f.Fatal(err)
+			}
+			return sub
+		}
+		all := subscribe(pipeline.SubscribeOptions{})
+		stopped := subscribe(pipeline.SubscribeOptions{Buffer: buffer})
+		slow := subscribe(pipeline.SubscribeOptions{Buffer: buffer})
+		readBySlow := 0
+		for range 2 * len(podLife) {
+			f.live(1)
+			if ev, ok := <-slow.Events(); ok {
+				readBySlow += eventsBehind(ev)
+			}
+		}
+		replaying := subscribe(pipeline.SubscribeOptions{Buffer: buffer, Replay: true})
+		synctest.Wait()
+		_ = f.Stop()
+		published := 0
+		for ev := range all.Events() {
+			published += eventsBehind(ev)
+		}
+		for name, v := range map[string]struct {
+			sub  *pipeline.Subscription
+			read int
+		}{"stopped": {stopped, 0}, "slow": {slow, readBySlow}} {
+			got := v.read
+			var last pleg.Event
+			for last = range v.sub.Events() {
+				got += eventsBehind(last)
+			}
+			if last.Type != pleg.Gap || last.Reason != pleg.Stopped || last.Epoch != f.Epoch() || got != published {
+				f.Errorf("%s: knows of %d events, the last is %+v; want %d and a Gap", name, got, last, published)
+			}
+		}
+		var rest []pleg.Event
+		for ev := range replaying.Events() {
+			rest = append(rest, ev)
+		}
+		if last := rest[len(rest)-1]; last.Type != pleg.Gap || last.Missed == 0 {
+			f.Errorf("in a replay: the last event is %+v, want a Gap", last)
+		}
+	})
+}
+
+// eventsBehind returns the number of events that a delivered one stands for.
+func eventsBehind(ev pleg.Event) int {
+	switch {
+	case ev.Missed > 0:
+		return int(ev.Missed)
+	case ev.PodUID == "":
+		return 0
+	default:
+		return 1
+	}
+}
