@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func options(endpoint string, only ...string) conform.Options {
-	return conform.Options{Endpoint: endpoint, Image: "image", Settle: 300 * time.Millisecond, Only: only}
+	return conform.Options{Endpoint: endpoint, Image: "image", Settle: 2 * time.Second, Only: only}
 }
 
 func (f *fake) pods() int {
@@ -168,9 +168,13 @@ func TestCleanUp(t *testing.T) {
 	endpoint := serveFake(t, f)
 	o := options(endpoint, "filters", "final-exit")
 	o.Progress = func(id string) {
-		if id == "filters" {
-			time.AfterFunc(20*time.Millisecond, func() { cancel(interrupted) })
+		if id == "final-exit" { // comes first; its pod does not exist yet
+			return
 		}
+		if f.pods() == 0 {
+			t.Error("there is no pod to remove")
+		}
+		cancel(interrupted)
 	}
 	if _, err := conform.Run(ctx, o); !errors.Is(err, interrupted) {
 		t.Errorf("an interrupted run returns %v", err)

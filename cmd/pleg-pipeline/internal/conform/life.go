@@ -48,7 +48,7 @@ func (s *suite) live(ctx context.Context, l *lives) error {
 		return err
 	}
 	defer second.close()
-	if err := sleep(ctx, s.opts.Settle/10); err != nil { // the streams are open
+	if err := s.listening(ctx, first, second); err != nil {
 		return err
 	}
 	l.pods = make([]*pod, livingPods)

@@ -40,42 +40,55 @@ func tryStatusInSandbox(ctx context.Context, s *suite) (string, error) {
 
 const exits = 6
 
+// ended is a container with its first EXITED status.
+type ended struct {
+	id, want string
+	first    string
+}
+
 // tryFinalExit compares the first EXITED of containers with what they say later.
 func tryFinalExit(ctx context.Context, s *suite) (string, error) {
 	p, err := s.node.runPod(ctx, nil)
 	if err != nil {
 		return "", err
 	}
-	var wrong []string
+	var containers []ended
 	for i := range 2 * exits {
-		code, reason, memory, args := int32(7), "Error", int64(0), []string{"exit", "7", "0s"}
+		c, memory, args := ended{want: "7 Error"}, int64(0), []string{"exit", "7", "0s"}
 		if i%2 == 0 {
-			code, reason, memory, args = 137, "OOMKilled", 64<<20, []string{"oom"}
+			c.want, memory, args = "137 OOMKilled", 64<<20, []string{"oom"}
 		}
-		id, err := s.node.runContainer(ctx, p, memory, args...)
+		if c.id, err = s.node.runContainer(ctx, p, memory, args...); err != nil {
+			return "", err
+		}
+		st, err := s.node.awaitExit(ctx, p, c.id)
 		if err != nil {
 			return "", err
 		}
-		first, err := s.node.awaitExit(ctx, p, id)
+		c.first = describeExit(st)
+		containers = append(containers, c)
+	}
+	if err := sleep(ctx, s.opts.Settle/3); err != nil {
+		return "", err
+	}
+	var wrong []string
+	for _, c := range containers {
+		st, err := s.node.status(ctx, c.id)
 		if err != nil {
 			return "", err
 		}
-		if err := sleep(ctx, s.opts.Settle/6); err != nil {
-			return "", err
-		}
-		later, err := s.node.status(ctx, id)
-		if err != nil {
-			return "", err
-		}
-		was, is := fmt.Sprint(first.GetExitCode(), " ", first.GetReason()), fmt.Sprint(later.GetExitCode(), " ", later.GetReason())
-		if want := fmt.Sprint(code, " ", reason); was != is || is != want {
-			wrong = append(wrong, fmt.Sprintf("%s, then %s, want %s", was, is, want))
+		if later := describeExit(st); c.first != later || later != c.want {
+			wrong = append(wrong, fmt.Sprintf("%s, then %s, want %s", c.first, later, c.want))
 		}
 	}
 	if len(wrong) > 0 {
-		return count(len(wrong), 2*exits, "wrong: "+wrong[0]), errBroken
+		return count(len(wrong), len(containers), "wrong: "+wrong[0]), errBroken
 	}
-	return fmt.Sprintf("%d exits, half of them out of memory", 2*exits), nil
+	return fmt.Sprintf("%d exits, half of them out of memory", len(containers)), nil
+}
+
+func describeExit(st *runtimeapi.ContainerStatus) string {
+	return fmt.Sprint(st.GetExitCode(), " ", st.GetReason())
 }
 
 // tryExitDelay compares the time that a container writes just before it ends with the

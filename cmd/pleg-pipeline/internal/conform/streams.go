@@ -47,6 +47,9 @@ func tryUnreadClient(ctx context.Context, s *suite) (string, error) {
 		return "", err
 	}
 	defer reader.close()
+	if err := s.listening(ctx, reader); err != nil {
+		return "", err
+	}
 	_, leave, err := s.node.openEvents(ctx)
 	if err != nil {
 		return "", err
@@ -88,15 +91,12 @@ func tryReconnect(ctx context.Context, s *suite) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := sleep(ctx, s.opts.Settle/10); err != nil { // the events of the sandbox are over
-		return "", err
-	}
 	w, err := s.node.watch(ctx, false)
 	if err != nil {
 		return "", err
 	}
 	defer func() { w.close() }()
-	if err := sleep(ctx, s.opts.Settle/10); err != nil {
+	if err := s.listening(ctx, w); err != nil {
 		return "", err
 	}
 	before := len(p.steps)

@@ -125,6 +125,27 @@ func podOf(e received, pods []*pod) string {
 	return ""
 }
 
+// listening returns once each watcher has received an event, or none came for a while.
+// A stream may be opened long before the runtime sends events to it.
+func (s *suite) listening(ctx context.Context, watchers ...*watcher) error {
+	p, err := s.node.runPod(ctx, nil)
+	if err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(s.opts.Settle); time.Now().Before(deadline); {
+		if err := s.node.short(ctx, p); err != nil {
+			return err
+		}
+		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(watchers, func(w *watcher) bool { return len(w.of(p)) == 0 }) {
+			return nil
+		}
+	}
+	return nil
+}
+
 // settle returns once the watchers have every step of the pods, or nothing came for
 // a while.
 func (s *suite) settle(ctx context.Context, pods []*pod, watchers ...*watcher) error {
