@@ -21,23 +21,17 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// rareLists makes CRI events the only source of changes, as far as the runtime
-// announces them.
-func (f *fixture) rareLists() pipeline.Options {
-	o := pipeline.Options{
-		Events: pipeline.EventsAuto, RelistPeriod: time.Second, RelistPeriodWithEvents: time.Hour, RelistThresholdWithEvents: 2 * time.Hour,
-	}
-	if !f.lab.Traits().AllEvents {
-		o.RelistPeriodWithEvents = 2 * time.Second
-	}
-	return o
+// rareLists makes CRI events the only source of changes, except for what a runtime
+// does not announce.
+var rareLists = pipeline.Options{
+	Events: pipeline.EventsAuto, RelistPeriod: time.Second, RelistPeriodWithEvents: time.Hour, RelistThresholdWithEvents: 2 * time.Hour,
 }
 
 // CRI events replace the lists. A list finds what happened while the event
 // stream was down.
 func TestEventsReplaceLists(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
-	o := f.rareLists()
+	o := rareLists
 	o.RelistPeriod = relistPeriod
 	f.runPipeline(runOptions{Options: o, checkCache: true})
 	f.runPods(ctx, 4)
@@ -82,7 +76,7 @@ func TestRuntimeWithoutEvents(t *testing.T) {
 func TestEventsArriveSoonAfterCRIEvents(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
 	l := f.lab
-	following := f.runPipeline(runOptions{Options: f.rareLists()})
+	following := f.runPipeline(runOptions{Options: rareLists})
 	polling := f.runPipeline(runOptions{Options: pipeline.Options{RelistPeriod: time.Second}, incomplete: true})
 	following.criEvents = receiveCRIEvents(ctx, t, l)
 	followed, polled := receiveEvents(t, following.pipeline), receiveEvents(t, polling.pipeline)
@@ -110,7 +104,7 @@ func TestEventsReportShortContainers(t *testing.T) {
 	const containers = 50
 	ctx, f := newFixture(t, lab.Options{})
 	l := f.lab
-	in := f.runPipeline(runOptions{Options: f.rareLists()})
+	in := f.runPipeline(runOptions{Options: rareLists})
 	polling := f.runPipeline(runOptions{Options: pipeline.Options{RelistPeriod: time.Second}, incomplete: true})
 	in.criEvents = receiveCRIEvents(ctx, t, l)
 	f.runPods(ctx, 5)
@@ -164,7 +158,7 @@ func TestFrozenContainerdEndsTheEventStream(t *testing.T) {
 	calls := cri.Options{EventProbePeriod: time.Second, EventProbeTimeout: 500 * time.Millisecond}
 	detected := calls.EventProbePeriod + 2*calls.EventProbeTimeout
 	ctx, f := newFixture(t, lab.Options{})
-	l, o, registry := f.lab, f.rareLists(), prometheus.NewPedanticRegistry()
+	l, o, registry := f.lab, rareLists, prometheus.NewPedanticRegistry()
 	o.RelistPeriod, o.RelistThreshold, o.Registerer = relistPeriod, threshold, registry
 	in := f.runPipeline(runOptions{Options: o, cri: calls})
 	streamUp := func() float64 { return kit.Metric(t, registry, "pleg_event_stream_up") }

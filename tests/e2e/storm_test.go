@@ -23,7 +23,7 @@ import (
 // what happened in between.
 func TestCacheIsCorrectAfterCrashInStorm(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
-	o, registry := f.rareLists(), prometheus.NewPedanticRegistry()
+	o, registry := rareLists, prometheus.NewPedanticRegistry()
 	o.Registerer = registry
 	in := f.runPipeline(runOptions{Options: o})
 	f.runPods(ctx, 20)
@@ -126,10 +126,11 @@ func churn(ctx context.Context, l *lab.Lab, pod *lab.Pod, name string, until tim
 func TestStorm(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
 	events := f.lab.Traits().Events && !f.lab.Traits().EventsToOne
-	in := f.runPipeline(runOptions{Options: f.rareLists()})
+	in := f.runPipeline(runOptions{Options: rareLists})
 	if events {
 		in.criEvents = receiveCRIEvents(ctx, t, f.lab)
 	}
+	received := receiveEvents(t, in.pipeline)
 	f.runPods(ctx, 20)
 	if events {
 		f.forEachPod(ctx, func(ctx context.Context, i int, p *lab.Pod) error {
@@ -143,6 +144,24 @@ func TestStorm(t *testing.T) {
 		checkExitCodes(ctx, t, f.lab, in)
 	}
 	t.Logf("%d steps", len(f.lab.History().All()))
+	checkRemovals(t, f.lab, received)
+}
+
+// checkRemovals fails the test if the removal of a sandbox was reported much later than
+// it happened. CRI-O does not announce it; on a quiet machine it takes up to 2 s.
+func checkRemovals(t *testing.T, l *lab.Lab, received *arrivals) {
+	t.Helper()
+	var slowest time.Duration
+	at := received.all()
+	for _, e := range l.History().All() {
+		if e.Sandbox && e.Step == lab.Removed {
+			slowest = max(slowest, at[stepKey(e.ContainerID, e.Step)].Sub(e.Ended))
+		}
+	}
+	t.Logf("the removals of sandboxes were reported after at most %v", slowest.Round(time.Millisecond))
+	if slowest > 10*time.Second {
+		t.Errorf("a removal was reported after %v, want about 2 s", slowest)
+	}
 }
 
 // lives is how many containers a pod has in a storm.
