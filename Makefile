@@ -33,6 +33,11 @@ build: ## build bin/pleg-pipeline
 run: build ## print the events of a simulated runtime until Ctrl-C
 	@if [ -t 0 ] && [ -t 1 ]; then set -m; fi; bin/pleg-pipeline run --simulate $(ARGS)
 
+.PHONY: run-fleet
+run-fleet: build ## print the events of 20 simulated nodes, through a real nats-server
+	@$(GO) build -C tests/fleet -o ../../bin/runfleet ./runfleet
+	@cd tests/fleet && if [ -t 0 ] && [ -t 1 ]; then set -m; fi; ../../bin/runfleet $(ARGS)
+
 .PHONY: test
 test: ## vet and test with the race detector: everything, or PKG and RUN
 	$(GO) vet $(PKG)

@@ -118,20 +118,27 @@ type Position struct {
 	Events int
 }
 
-// String returns STREAM:MESSAGE, or STREAM:MESSAGE+EVENTS.
+// String returns STREAM:MESSAGE or STREAM:MESSAGE+EVENTS; for the zero value, nothing.
 func (p Position) String() string {
+	if p == (Position{}) {
+		return ""
+	}
 	if p.Events > 0 {
 		return fmt.Sprintf("%s:%d+%d", p.Stream, p.Message, p.Events)
 	}
 	return fmt.Sprintf("%s:%d", p.Stream, p.Message)
 }
 
-// MarshalText writes the position as [Position.String] does; the zero value is empty.
-func (p Position) MarshalText() ([]byte, error) {
-	if p == (Position{}) {
-		return nil, nil
+// MarshalText writes the position as [Position.String] does.
+func (p Position) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText reads what MarshalText writes.
+func (p *Position) UnmarshalText(text []byte) (err error) {
+	*p = Position{}
+	if len(text) > 0 {
+		*p, err = ParsePosition(string(text))
 	}
-	return []byte(p.String()), nil
+	return err
 }
 
 // ParsePosition is the inverse of [Position.String].

@@ -75,6 +75,9 @@ func openServer(ctx context.Context, js jetstream.JetStream, limits *Limits) (*s
 	return s, nil
 }
 
+// errNothingPublished is the error of a consumer that came before the first agent.
+var errNothingPublished = errors.New("nothing has been published on this server yet")
+
 func openStream(ctx context.Context, js jetstream.JetStream, limits *Limits) (jetstream.Stream, error) {
 	subjects := eventSubjects + ".*.*"
 	stream, err := js.Stream(ctx, EventStream)
@@ -90,6 +93,9 @@ func openStream(ctx context.Context, js jetstream.JetStream, limits *Limits) (je
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another agent was faster
 			stream, err = js.Stream(ctx, EventStream)
 		}
+	}
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, errNothingPublished
 	}
 	if err != nil {
 		return nil, err

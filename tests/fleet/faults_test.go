@@ -26,7 +26,7 @@ func TestServerKilledAndRestarted(t *testing.T) {
 		s.Kill()
 		a.steps(100)
 		b.steps(100)
-		if err := s.Start(); err != nil {
+		if err := s.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		c.converges()
@@ -171,7 +171,7 @@ func TestHistoryTooShort(t *testing.T) {
 	c.converges()
 	s.Kill()
 	a.steps(100)
-	if err := s.Start(); err != nil {
+	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	c.converges()

@@ -33,7 +33,7 @@ func startServer(t *testing.T, config string) *natsd.Server {
 	t.Helper()
 	s, err := natsd.New(t.TempDir(), config)
 	if err == nil {
-		err = s.Start()
+		err = s.Start(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -87,7 +87,7 @@ func freeAddress() (string, error) {
 }
 
 // Start starts the process and waits until it accepts connections.
-func (s *Server) Start() error {
+func (s *Server) Start(ctx context.Context) error {
 	binary, err := Binary()
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (s *Server) Start() error {
 	defer func() { _ = log.Close() }()
 	s.command = exec.Command(binary, "-c", filepath.Join(s.dir, "nats.conf"))
 	s.command.Stdout, s.command.Stderr = log, log
-	s.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	s.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := s.command.Start(); err != nil {
 		return err
 	}
@@ -109,11 +109,11 @@ func (s *Server) Start() error {
 		defer close(done)
 		_ = command.Wait() // tests kill it
 	}()
-	return s.waitUntilReady()
+	return s.waitUntilReady(ctx)
 }
 
-func (s *Server) waitUntilReady() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+func (s *Server) waitUntilReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	for {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", strings.TrimPrefix(s.URL, "nats://"))

@@ -43,6 +43,7 @@ func newCommand(c command, cmd *cobra.Command) *cobra.Command {
 // outputFlags say how a command prints.
 type outputFlags struct {
 	format    printer.Format
+	text      *outputValue // as it was given
 	noHeaders bool
 }
 
@@ -50,6 +51,7 @@ type outputFlags struct {
 // knows.
 func (f *outputFlags) add(cmd *cobra.Command, what string, parse func(string) (printer.Format, error)) {
 	value := &outputValue{format: &f.format, parse: parse, text: string(printer.Text)}
+	f.text = value
 	cmd.Flags().VarP(value, "output", "o", "`FORMAT` of the "+what+": text, wide (more columns), json (one object per line)\nor go-template=TEMPLATE, which uses the field names of JSON")
 	var words []string
 	for _, kind := range printer.Kinds() {

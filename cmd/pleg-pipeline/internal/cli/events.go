@@ -14,12 +14,14 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 const eventsLong = `Print the pod lifecycle events of this node from now on, until SIGINT or SIGTERM.
 
 ` + howConnected + `
+` + howFleet + `
 
 If the connection breaks, the command waits for the daemon and continues. It
 misses no events, unless the daemon was restarted or its history is too short: a
@@ -49,6 +51,8 @@ type eventsCommand struct {
 	noSandboxes bool
 
 	options client.WatchOptions // set by validate
+	// fleetAfter is --since for a cluster; set by validate.
+	fleetAfter *fleet.Position
 }
 
 func newEvents(p Process) *cobra.Command {
@@ -68,14 +72,21 @@ func (c *eventsCommand) addFlags(cmd *cobra.Command) {
 	typeFlag(cmd, &c.types)
 	flags.StringSliceVar(&c.pods, "pod", nil, "only the pod with this `UID`; may be repeated")
 	flags.BoolVar(&c.noSandboxes, "no-sandboxes", false, "no events of pod sandboxes")
-	c.output.add(cmd, "events", printer.ParseEvents)
+	c.output.add(cmd, "events", printer.ParseFleetEvents)
 	c.source.add(cmd)
+	c.fleet.add(cmd)
 	c.log.addQuiet(cmd)
 }
 
 func (c *eventsCommand) validate(flags *pflag.FlagSet) error {
 	if err := c.viewCommand.validate(flags); err != nil {
 		return err
+	}
+	if !c.fleet.given() {
+		// The fields of a cluster's events are not all those of a node's.
+		if _, err := printer.ParseEvents(c.output.text.text); err != nil {
+			return fmt.Errorf("--output: %w", err)
+		}
 	}
 	types, network, err := parseTypes(c.types)
 	if err != nil {
@@ -94,6 +105,14 @@ func (c *eventsCommand) validate(flags *pflag.FlagSet) error {
 	if c.replay {
 		return errors.New("--since cannot be combined with --replay: events that are no longer available are replaced by a replay")
 	}
+	if c.fleet.given() {
+		after, err := fleet.ParsePosition(c.since)
+		if err != nil {
+			return fmt.Errorf("--since: %w", err)
+		}
+		c.fleetAfter = &after
+		return nil
+	}
 	if c.source.own {
 		return errNeedsDaemon
 	}
@@ -109,6 +128,9 @@ func (c *eventsCommand) validate(flags *pflag.FlagSet) error {
 var errNeedsDaemon = errors.New("--since needs a daemon: a pipeline in this process has no earlier events")
 
 func (c *eventsCommand) run(ctx context.Context) error {
+	if c.fleet.given() {
+		return c.runFleet(ctx)
+	}
 	out := c.log.console(c.process.Err)
 	return c.source.use(ctx, c.process, out, func(ctx context.Context, from source) error {
 		f := follower{

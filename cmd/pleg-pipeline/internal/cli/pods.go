@@ -20,6 +20,7 @@ restarts of their containers, the last event, the error if the last inspection
 failed, and the age of this information.
 
 ` + howConnected + `
+` + howFleet + `
 
 STATE is the state of the newest sandbox. RUNNING and RESTARTS count the newest
 container of each name. KNOWN is the age of this information: it grows while the
@@ -58,10 +59,14 @@ func (c *podsCommand) addFlags(cmd *cobra.Command) {
 	c.filter.add(cmd)
 	c.output.add(cmd, "pods", printer.ParsePods)
 	c.source.add(cmd)
+	c.fleet.add(cmd)
 	c.log.addQuiet(cmd)
 }
 
 func (c *podsCommand) run(ctx context.Context) error {
+	if c.fleet.given() {
+		return c.runFleet(ctx)
+	}
 	out := c.log.console(c.process.Err)
 	return c.source.use(ctx, c.process, out, func(ctx context.Context, from source) error {
 		err := printing(ctx, out, c.process.Out, func(ctx context.Context) error { return c.print(ctx, out, from) })

@@ -38,6 +38,9 @@ pods". --listen serves over HTTP:
 /events) is available only to this machine, unless --web-config requires clients
 to authenticate.
 
+--nats publishes the events and the state of every pod on a NATS server, where
+those of many nodes come together. Nothing here waits for that server.
+
 The first Ctrl-C ends the program in order, the second one at once.`
 
 const runExample = `  # try it without a runtime
@@ -95,6 +98,7 @@ type runCommand struct {
 	listen        string
 	webConfig     string
 	keepCaps      bool
+	publish       publishFlags
 	listenAddress string // listen completed by validate; empty without --listen
 }
 
@@ -108,6 +112,8 @@ func (c *runCommand) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&c.socket, "socket", "", "serve the gRPC service pleg.v1 on a unix socket at this `PATH`, for its owner\nand group, such as "+defaultSocket)
 	flags.StringVar(&c.listen, "listen", "", "serve HTTP on this `ADDRESS`, such as :9090; without a host only this\nmachine can connect")
 	flags.StringVar(&c.webConfig, "web-config", "", "`FILE` with TLS and authentication for --listen, in the format of the\nPrometheus exporter toolkit")
+
+	c.publish.add(cmd)
 
 	flags.BoolVar(&c.keepCaps, "keep-capabilities", false, "do not drop the capabilities of the process; needed for a port below 1024\nor for files of another user")
 
@@ -126,8 +132,11 @@ func (c *runCommand) validate(flags *pflag.FlagSet) error {
 	if c.socket == "" && flags.Changed("socket") {
 		return errors.New("--socket must not be empty: want the path of the socket to create")
 	}
-	if c.quiet && c.socket == "" && c.listen == "" {
-		return errors.New("--quiet needs --socket or --listen: otherwise nobody gets the events")
+	if err := c.publish.validate(flags); err != nil {
+		return err
+	}
+	if c.quiet && c.socket == "" && c.listen == "" && !c.publish.given() {
+		return errors.New("--quiet needs --socket, --listen or --nats: otherwise nobody gets the events")
 	}
 	if !flags.Changed("listen") {
 		if flags.Changed("web-config") {

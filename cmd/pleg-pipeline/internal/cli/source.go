@@ -63,6 +63,7 @@ func (f *sourceFlags) validate(flags *pflag.FlagSet) error {
 type viewCommand struct {
 	process Process
 	source  sourceFlags
+	fleet   fleetFlags
 	filter  podFilter
 	output  outputFlags
 	log     logFlags
@@ -70,6 +71,9 @@ type viewCommand struct {
 
 func (c *viewCommand) validate(flags *pflag.FlagSet) error {
 	if err := c.source.validate(flags); err != nil {
+		return err
+	}
+	if err := c.fleet.validate(flags, &c.source); err != nil {
 		return err
 	}
 	return c.filter.validate()

@@ -15,9 +15,11 @@ import (
 
 // Pod is the state of one pod.
 type Pod struct {
-	UID       pleg.PodUID `json:"uid"`
-	Name      string      `json:"name,omitempty"`
-	Namespace string      `json:"namespace,omitempty"`
+	UID pleg.PodUID `json:"uid"`
+	// Node is set for a pod of a cluster.
+	Node      string `json:"node,omitempty"`
+	Name      string `json:"name,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
 	// State is the state of the newest sandbox: ready or notready, or unknown
 	// if there is none or the last inspection failed.
 	State string   `json:"state"`

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -50,6 +51,9 @@ func Kinds() []Kind { return []Kind{Text, Wide, JSON, Template} }
 // "go-template=TEMPLATE". The template sees the fields of an event by their
 // JSON names; the error names a field that does not exist.
 func ParseEvents(s string) (Format, error) { return parse(s, pleg.Event{}) }
+
+// ParseFleetEvents is [ParseEvents] for the events of a cluster.
+func ParseFleetEvents(s string) (Format, error) { return parse(s, fleet.Event{}) }
 
 // ParsePods is [ParseEvents] for pods.
 func ParsePods(s string) (Format, error) {
@@ -98,6 +102,9 @@ func fieldsOf(v reflect.Value) any {
 	if at, ok := reflect.TypeAssert[time.Time](v); ok {
 		return at.Format(time.RFC3339Nano)
 	}
+	if at, ok := reflect.TypeAssert[fleet.Position](v); ok {
+		return at.String()
+	}
 	switch v.Kind() {
 	case reflect.String:
 		return Printable(v.String())
@@ -115,7 +122,12 @@ func fieldsOf(v reflect.Value) any {
 	case reflect.Struct:
 		values := make(map[string]any, v.NumField())
 		for i := range v.NumField() {
-			name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+			field := v.Type().Field(i)
+			if field.Anonymous { // JSON has its fields in the struct around it
+				maps.Copy(values, fieldsOf(v.Field(i)).(map[string]any))
+				continue
+			}
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			values[name] = fieldsOf(v.Field(i))
 		}
 		return values

@@ -1,0 +1,244 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// howFleet is part of the help of every command that can show a cluster.
+const howFleet = `
+With --fleet, the events and pods are those of all nodes that publish on a NATS
+server ("pleg-pipeline run --nats"), or of those named by --node.`
+
+// fleetFlags select the nodes of a cluster.
+type fleetFlags struct {
+	natsFlags
+
+	nodes []string
+}
+
+func (f *fleetFlags) add(cmd *cobra.Command) {
+	f.natsFlags.add(cmd, "fleet", "show the nodes that publish on the NATS server with this `URL`")
+	cmd.Flags().StringSliceVar(&f.nodes, "node", nil, "only this `NODE`, for --fleet; may be repeated")
+}
+
+func (f *fleetFlags) validate(flags *pflag.FlagSet, source *sourceFlags) error {
+	if err := f.natsFlags.validate(flags); err != nil {
+		return err
+	}
+	if !f.given() {
+		return nil
+	}
+	if given := source.runtime.given(flags); given != "" || source.connect != "" {
+		return fmt.Errorf("--fleet cannot be combined with %s: the nodes have their own daemons", cmp.Or(given, "--connect"))
+	}
+	return nil
+}
+
+// fleetFollower prints the events of a cluster.
+type fleetFollower struct {
+	out     console
+	printer printer.Printer[fleet.Event]
+	marks   bool
+
+	disconnected bool
+	last         atomic.Pointer[fleet.Position]
+}
+
+// runFleet prints the events of a cluster until ctx ends.
+func (c *eventsCommand) runFleet(ctx context.Context) error {
+	out := c.log.console(c.process.Err)
+	conn, err := c.fleet.connect(out.log)
+	if err != nil {
+		return fmt.Errorf("--fleet: %w", err)
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return fmt.Errorf("--fleet: %w", err)
+	}
+	f := fleetFollower{
+		out: out, marks: c.output.format.Kind() != printer.Template,
+		printer: printer.FleetEvents(c.process.Out, c.output.options(c.process)),
+	}
+	o := fleet.WatchOptions{
+		Cluster: c.fleet.cluster, Nodes: c.fleet.nodes, Replay: c.replay, After: c.fleetAfter, Bookmarks: true,
+		Types: c.options.Types, NetworkEvents: c.options.NetworkEvents, Namespaces: c.options.Namespaces,
+		PodUIDs: c.options.PodUIDs, Selector: c.options.Selector, OmitSandboxes: c.options.OmitSandboxes,
+	}
+	err = printing(ctx, out, c.process.Out, func(ctx context.Context) error { return f.follow(ctx, js, o) })
+	if ctx.Err() == nil {
+		return err
+	}
+	if last := f.last.Load(); last != nil {
+		out.say(ctx, "%v: to continue, use --since %v", context.Cause(ctx), last)
+	}
+	return nil
+}
+
+func (f *fleetFollower) follow(ctx context.Context, js jetstream.JetStream, o fleet.WatchOptions) error {
+	if err := f.printer.Start(); err != nil {
+		return outputError(err)
+	}
+	o.Disconnected = func(err error, _ time.Duration) { f.sayDisconnected(ctx, err) }
+	for ev, err := range fleet.Watch(ctx, js, o) {
+		if err != nil {
+			return err
+		}
+		f.sayConnected(ctx, ev)
+		if f.wants(ev) {
+			if err := f.printer.Print(ev); err != nil {
+				return outputError(err)
+			}
+		}
+		if ev.At != (fleet.Position{}) {
+			f.last.Store(&ev.At)
+		}
+	}
+	return nil
+}
+
+func (f *fleetFollower) wants(ev fleet.Event) bool {
+	switch ev.Type {
+	case pipeline.Bookmark:
+		return false
+	case pipeline.Synced, pipeline.Gap:
+		return f.marks
+	default:
+		return true
+	}
+}
+
+// sayDisconnected prints one notice, however many attempts fail.
+func (f *fleetFollower) sayDisconnected(ctx context.Context, err error) {
+	if !f.disconnected {
+		f.disconnected = true
+		f.out.say(ctx, "%v; waiting for the server", err)
+	}
+}
+
+func (f *fleetFollower) sayConnected(ctx context.Context, ev fleet.Event) {
+	if f.disconnected {
+		f.disconnected = false
+		f.out.say(ctx, "connected to the server")
+	}
+	if ev.Type == pleg.Gap && ev.Node == "" {
+		f.out.say(ctx, "events are missing because the server no longer has them; the current state follows")
+	}
+}
+
+// runFleet prints the pods of a cluster.
+func (c *podsCommand) runFleet(ctx context.Context) error {
+	out := c.log.console(c.process.Err)
+	conn, err := c.fleet.connectNow(ctx, out.log)
+	if err != nil {
+		return interrupted(ctx, out, err)
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return fmt.Errorf("--fleet: %w", err)
+	}
+	err = printing(ctx, out, c.process.Out, func(ctx context.Context) error { return c.printFleet(ctx, out, js) })
+	if ctx.Err() != nil {
+		return nil // it was interrupted
+	}
+	return err
+}
+
+func (c *podsCommand) printFleet(ctx context.Context, out console, js jetstream.JetStream) error {
+	states, err := fleet.OpenStates(ctx, js, c.fleet.cluster)
+	if err != nil {
+		return err
+	}
+	pods := printer.FleetPods(c.process.Out, c.output.options(c.process))
+	if err := pods.Start(); err != nil {
+		return outputError(err)
+	}
+	if !c.watch {
+		return c.printFleetPods(ctx, states, pods)
+	}
+	f := fleetFollower{out: out}
+	synced := false
+	o := fleet.WatchOptions{
+		Cluster: c.fleet.cluster, Nodes: c.fleet.nodes, Replay: true, Namespaces: c.filter.Namespaces, Selector: c.filter.selector,
+		Disconnected: func(err error, _ time.Duration) { f.sayDisconnected(ctx, err) },
+	}
+	for ev, err := range fleet.Watch(ctx, js, o) {
+		if err != nil {
+			return err
+		}
+		f.sayConnected(ctx, ev)
+		switch {
+		case ev.Type == pipeline.Synced && !synced:
+			synced = true
+			err = c.printFleetPods(ctx, states, pods)
+		case synced && ev.PodUID != "":
+			err = printFleetPod(ctx, states, pods, ev)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printFleetPods prints all pods, sorted by node, namespace and name.
+func (c *podsCommand) printFleetPods(ctx context.Context, states *fleet.States, pods printer.Printer[podview.Pod]) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, podsTimeout, errors.New("the server does not answer"))
+	defer cancel()
+	var all []podview.Pod
+	for pod, err := range states.Pods(ctx, c.fleet.nodes, c.filter.Namespaces) {
+		if err != nil {
+			return err
+		}
+		if view := fleetPod(pod, pod.LastEvent); c.filter.Wants(&view) {
+			all = append(all, view)
+		}
+	}
+	slices.SortFunc(all, func(a, b podview.Pod) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	})
+	for _, pod := range all {
+		if err := pods.Print(pod); err != nil {
+			return outputError(err)
+		}
+	}
+	return nil
+}
+
+// printFleetPod prints the pod of an event as it is now.
+func printFleetPod(ctx context.Context, states *fleet.States, pods printer.Printer[podview.Pod], ev fleet.Event) error {
+	pod, ok, err := states.Pod(ctx, ev.Node, ev.PodNamespace, ev.PodUID)
+	if err != nil {
+		return err
+	}
+	pod.Node, pod.UID = ev.Node, ev.PodUID
+	view := fleetPod(pod, ev.Event)
+	if !ok {
+		view.State = gone
+	}
+	return outputError(pods.Print(view))
+}
+
+// fleetPod returns the view of a pod.
+func fleetPod(pod fleet.Pod, last pleg.Event) podview.Pod {
+	view := withEvent(podview.New(pod.UID, pod.Status, pod.Err, pod.CurrentAsOf), last)
+	view.Node, view.Name, view.Namespace = pod.Node, cmp.Or(view.Name, pod.Name), cmp.Or(view.Namespace, pod.Namespace)
+	return view
+}

@@ -1,0 +1,107 @@
+package fleet_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// program builds the program once.
+var program = sync.OnceValues(func() (string, error) {
+	path, err := filepath.Abs("../../bin/pleg-pipeline-fleet")
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.Command("go", "build", "-C", "../..", "-o", path, "./cmd/pleg-pipeline").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build the program: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// start starts the program. It is interrupted at the end of the test.
+func start(t *testing.T, out *logged, environment []string, args ...string) {
+	t.Helper()
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(path, args...)
+	c.Env = append(c.Environ(), environment...)
+	var said bytes.Buffer
+	c.Stdout, c.Stderr = out, &said
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Process.Signal(syscall.SIGINT)
+		if err := c.Wait(); err != nil || t.Failed() {
+			t.Errorf("%v: %v\n%s", args, err, &said)
+		}
+	})
+}
+
+func await(t *testing.T, out *logged, part string) string {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for !strings.Contains(out.String(), part) {
+		if time.Now().After(deadline) {
+			t.Fatalf("no %q in the output:\n%s", part, out)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return out.String()
+}
+
+// The flags of the program: two nodes publish, and the views of one node show both.
+func TestProgram(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	place := []string{"--fleet", s.URL, "--cluster", "prod"}
+	run := []string{"run", "--simulate=3", "--churn-rate", "0", "--quiet", "--nats", s.URL, "--cluster", "prod"}
+	start(t, &logged{}, nil, append(run, "--node", "n1.example.com")...)
+	start(t, &logged{}, []string{"NODE_NAME=n2"}, append(run, "--seed", "2")...)
+
+	events := &logged{}
+	start(t, events, nil, append([]string{"events", "--replay", "-o", "json"}, place...)...)
+	await(t, events, `"node":"n1.example.com"}`)
+	await(t, events, `"node":"n2"}`)
+	nodes := make(map[string]int)
+	for line := range strings.Lines(events.String()) {
+		var ev struct{ Node, Epoch, PodUID, At string }
+		if err := json.Unmarshal([]byte(line), &ev); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		if ev.PodUID != "" {
+			nodes[ev.Node]++
+		}
+	}
+	if len(nodes) != 2 {
+		t.Errorf("events of the nodes %v, want two nodes", nodes)
+	}
+
+	text := &logged{}
+	start(t, text, nil, append([]string{"pods", "--watch"}, place...)...)
+	await(t, text, "n1.example.com  ")
+	await(t, text, "n2  ")
+	if header, _, _ := strings.Cut(text.String(), "\n"); !strings.HasPrefix(header, "NODE ") {
+		t.Errorf("the header is %q, want NODE first", header)
+	}
+
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(path, append([]string{"pods", "--node", "n2", "-o", "go-template={{.node}} {{.state}}"}, place...)...).Output()
+	if err != nil || string(out) != strings.Repeat("n2 ready\n", 3) {
+		t.Errorf("pods --node n2: %v\n%s", err, out)
+	}
+}
