@@ -57,7 +57,7 @@ func openServer(ctx context.Context, js jetstream.JetStream, limits *Limits) (*s
 	}
 	account, err := js.AccountInfo(ctx)
 	if err != nil {
-		return nil, explain(js.Conn(), err)
+		return nil, fmt.Errorf("ask for JetStream: %w", explain(js.Conn(), err))
 	}
 	if account.API.Level < minAPILevel {
 		return nil, fmt.Errorf("nats-server %s is too old: want 2.11 or newer", js.Conn().ConnectedServerVersion())

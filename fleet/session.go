@@ -78,7 +78,7 @@ func (p *Publisher) open(ctx context.Context, ready func()) (*session, error) {
 }
 
 // openTimeout bounds the calls until a session publishes.
-const openTimeout = 30 * time.Second
+const openTimeout = 10 * time.Second
 
 // readServer reads the node's last message and its states, and sets the position after
 // which the session resumes. There is none if the states are not those of the last
