@@ -1,5 +1,7 @@
 package httpserver
 
+import "net"
+
 // Limits of connections.
 const (
 	MaxConnections = maxConnections
@@ -8,6 +10,12 @@ const (
 
 // Limit is the handler that limits requests.
 var Limit = limit
+
+// NewGate is a listener that limits connections.
+func NewGate(l net.Listener) net.Listener { return newGate(l) }
+
+// HasUnread reports whether something waits on a connection of a gate.
+func HasUnread(c net.Conn) bool { return c.(*gatedConn).hasUnread() }
 
 // Limits of password checks.
 const (

@@ -6,7 +6,10 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -59,15 +62,21 @@ func (g *gate) admit(conn net.Conn) *gatedConn {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.open >= maxConnections {
-		oldest := g.idle.Front()
-		if oldest == nil {
+		evicted := longestSilent(g.idle)
+		if evicted == nil {
 			return nil
 		}
-		evicted := oldest.Value.(*gatedConn)
 		g.drop(evicted)
 		_ = evicted.Conn.Close() // the server then finds it closed
 	}
 	c := &gatedConn{Conn: conn}
+	c.heard = func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if c.place != nil {
+			g.idle.MoveToBack(c.place)
+		}
+	}
 	c.release = func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -114,15 +123,61 @@ func (g *gate) note(conn net.Conn, state http.ConnState) {
 	}
 }
 
+// longestSilent returns the first connection of a list that has sent nothing that waits
+// to be read, or else the first; nil if there is none. It passes over few: while a flood
+// of connections starves the server, those that ask must not be closed for those that do
+// not.
+func longestSilent(conns *list.List) *gatedConn {
+	const most = 16
+	for range min(most, conns.Len()) {
+		first := conns.Front()
+		if c := first.Value.(*gatedConn); !c.hasUnread() {
+			return c
+		}
+		conns.MoveToBack(first)
+	}
+	if conns.Len() == 0 {
+		return nil
+	}
+	return conns.Front().Value.(*gatedConn)
+}
+
 // gatedConn is a connection that takes a place until it is closed.
 type gatedConn struct {
 	net.Conn
+	heard   func() // called for what the client sends; may be nil
 	release func() // may be called several times
 
 	// The listener's lock guards these.
 
 	place   *list.Element // nil while there is a request
 	dropped bool
+}
+
+// Read implements [net.Conn].
+func (c *gatedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 && c.heard != nil {
+		c.heard()
+	}
+	return n, err
+}
+
+// hasUnread reports whether the client has sent something that waits to be read.
+func (c *gatedConn) hasUnread() bool {
+	conn, ok := c.Conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return false
+	}
+	n := 0
+	_ = raw.Control(func(fd uintptr) {
+		n, _, _ = unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	})
+	return n > 0
 }
 
 // Close implements [net.Conn].
@@ -152,7 +207,7 @@ func (s *spareListener) add(conn net.Conn) {
 	}
 	s.mu.Lock()
 	if s.open.Len() >= maxSpare {
-		evicted := s.open.Front().Value.(*gatedConn)
+		evicted := longestSilent(s.open)
 		s.drop(evicted)
 		_ = evicted.Conn.Close()
 	}

@@ -2,10 +2,15 @@ package httpserver_test
 
 import (
 	"bufio"
+	"errors"
+	"io"
 	"net"
 	"net/http"
+	"os"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 )
@@ -60,6 +65,46 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	}
 	if answer, err := http.ReadResponse(bufio.NewReader(last), nil); err != nil || answer.StatusCode != http.StatusOK {
 		t.Errorf("the newest connection: %v, %v, want 200", answer, err)
+	}
+}
+
+// TestFloodClosesNobodyWhoAsks has a request on every connection that could make room.
+func TestFloodClosesNobodyWhoAsks(t *testing.T) {
+	l, err := httpserver.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := httpserver.NewGate(l) // nobody reads what it accepts
+	defer l.Close()
+	var silent, asking net.Conn
+	for n := range httpserver.MaxConnections + 1 {
+		c := dial(t, l.Addr().String(), 1)[0]
+		switch n {
+		case 0, 1, 2:
+			if _, err := c.Write([]byte("GET /livez HTTP/1.1\r\n\r\n")); err != nil {
+				t.Fatal(err)
+			}
+			asking = c
+		case 3:
+			silent = c
+		}
+		server, err := accepted.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer server.Close()
+		for n < 3 && !httpserver.HasUnread(server) {
+			runtime.Gosched() // until the request has arrived
+		}
+	}
+	if _, err := silent.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the silent connection: %v, want it closed", err)
+	}
+	if err := asking.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := asking.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("an asking connection: %v, want it open", err)
 	}
 }
 
