@@ -16,7 +16,7 @@ SOAKS ?= soak-simulated soak-containerd
 LINT := $(GO) tool -modfile=tools.mod golangci-lint
 # Nested modules to lint. Those that import Kubernetes take longer than everything
 # else and are left out: make lint LINT_MODULES="kubelet bench/kubelet"
-LINT_MODULES ?= tests/e2e tests/browser tests/fleet kubelet/e2e bench/harness bench/containerd
+LINT_MODULES ?= tests/e2e tests/browser tests/fleet kubelet/e2e bench/harness bench/containerd deploy/release deploy/test
 
 .PHONY: help
 help: ## list the targets
@@ -192,6 +192,23 @@ bench-full: ## run all benchmark scenarios, with real containerd (as root)
 bench-compare: ## compare the Go benchmarks with revision REF
 	$(MAKE) -C bench compare REF=$(REF)
 
+# VERSION and OUT of a release: make dist VERSION=v0.1.0 OUT=dist
+.PHONY: dist
+dist: ## build archives, packages, the image and an SBOM into dist/
+	GO=$(GO) deploy/release/dist.sh
+
+.PHONY: test-deploy
+test-deploy: build ## test manifests, alerts and dashboard; needs Debian's prometheus
+	PLEG_PROGRAM=$(CURDIR)/bin/pleg-pipeline $(GO) test -C deploy/test -count=1 ./...
+
+.PHONY: test-dist
+test-dist: ## build a release twice, in two folders; both must be identical
+	deploy/release/test.sh
+
+.PHONY: image
+image: ## build the container image into dist/
+	GO=$(GO) deploy/release/dist.sh image
+
 .PHONY: cover
 cover: ## test and show the total coverage
 	$(GO) test -coverprofile=coverage.out -coverpkg=./... ./...
@@ -199,7 +216,7 @@ cover: ## test and show the total coverage
 
 .PHONY: tidy
 tidy: ## tidy every go.mod
-	for module in . tests/e2e tests/browser tests/fleet bench/harness bench/kubelet bench/containerd kubelet kubelet/e2e; do $(GO) -C $$module mod tidy || exit; done
+	for module in . tests/e2e tests/browser tests/fleet bench/harness bench/kubelet bench/containerd kubelet kubelet/e2e deploy/release deploy/test; do $(GO) -C $$module mod tidy || exit; done
 
 .PHONY: check
 check: lint test ## run what must pass before you send a change

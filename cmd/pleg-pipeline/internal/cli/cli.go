@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
@@ -22,6 +23,10 @@ import (
 
 // Name is the name of the program and the prefix of its notices on stderr.
 const Name = "pleg-pipeline"
+
+// version and revision are set by the linker in a release (deploy/release/dist.sh).
+// Otherwise the build information has them.
+var version, revision string
 
 // Exit codes.
 const (
@@ -167,20 +172,43 @@ func buildInfo() *debug.BuildInfo {
 // versionLine leaves out the commit if it is unknown, as in a test or a build with
 // -buildvcs=false.
 func versionLine(info *debug.BuildInfo) string {
-	commit := ""
-	if info != nil {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				commit = "commit " + s.Value + ", "
-			}
-		}
+	commit := commitOf(info)
+	if commit != "" {
+		commit = "commit " + commit + ", "
 	}
 	return fmt.Sprintf("%s %s (%s%s, %s/%s)", Name, moduleVersion(info), commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 func moduleVersion(info *debug.BuildInfo) string {
-	if info == nil || info.Main.Version == "" {
+	switch {
+	case version != "":
+		return version
+	case info == nil || info.Main.Version == "":
 		return "(devel)"
 	}
 	return info.Main.Version
+}
+
+// commitOf returns the commit that the program was built from, or "".
+func commitOf(info *debug.BuildInfo) string {
+	if revision != "" || info == nil {
+		return revision
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value
+		}
+	}
+	return ""
+}
+
+// newBuildMetric returns pleg_build_info, with which queries join the version.
+func newBuildMetric(info *debug.BuildInfo) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "pleg_build_info",
+		Help: "Always 1; the labels say what was built.",
+		ConstLabels: prometheus.Labels{
+			"version": moduleVersion(info), "revision": commitOf(info), "goversion": runtime.Version(),
+		},
+	}, func() float64 { return 1 })
 }

@@ -41,6 +41,10 @@ to authenticate.
 --nats publishes the events and the state of every pod on a NATS server, where
 those of many nodes come together. Nothing here waits for that server.
 
+Each flag may also be set by an environment variable, such as
+PLEG_PIPELINE_RELIST_PERIOD for --relist-period, or by a line of --config-file.
+The command line counts first, then the environment, then the file.
+
 The first Ctrl-C ends the program in order, the second one at once.`
 
 const runExample = `  # try it without a runtime
@@ -65,6 +69,9 @@ func newRun(p Process) *cobra.Command {
 
 // run drops privileges first and then watches the runtime.
 func (c *runCommand) run(ctx context.Context) error {
+	if c.settings.print {
+		return outputError(c.settings.write(c.process.Out, c.flags))
+	}
 	out := c.log.console(c.process.Err)
 	if c.process.Drop != nil && !c.keepCaps {
 		if err := c.process.Drop(); err != nil {
@@ -91,6 +98,8 @@ type runCommand struct {
 	runtime  runtimeFlags
 	pipeline pipelineFlags
 	log      logFlags
+	settings settings
+	flags    *pflag.FlagSet
 	output   outputFlags
 	quiet    bool
 
@@ -119,10 +128,15 @@ func (c *runCommand) addFlags(cmd *cobra.Command) {
 
 	c.pipeline.add(cmd)
 	c.log.add(cmd)
+	c.settings.add(cmd)
+	c.flags = cmd.Flags()
 }
 
-// validate also completes the address to listen on.
+// validate takes the settings first, and also completes the address to listen on.
 func (c *runCommand) validate(flags *pflag.FlagSet) error {
+	if err := c.settings.apply(flags, c.process.Getenv); err != nil {
+		return err
+	}
 	if err := c.runtime.validate(flags); err != nil {
 		return err
 	}

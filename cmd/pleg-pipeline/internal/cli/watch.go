@@ -48,7 +48,7 @@ func (c *runCommand) watch(ctx context.Context, out console, from endpoint.Endpo
 	}
 	defer closeListener(socket)
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(liveHeap)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(newBuildMetric(buildInfo()), collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(liveHeap)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	client, err := connect(ctx, out, from, c.pipeline.clientOptions(out.log, registry))
 	if err != nil {
 		return interrupted(ctx, out, err)

@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v2"
+)
+
+const (
+	configFileFlag  = "config-file"
+	printConfigFlag = "print-config"
+	// envPrefix begins the environment variable of a flag: that of --relist-period is
+	// PLEG_PIPELINE_RELIST_PERIOD.
+	envPrefix = "PLEG_PIPELINE_"
+)
+
+// settings gives flags their values from the environment and from a file. The command
+// line counts first, then the environment, then the file.
+type settings struct {
+	file  string
+	print bool
+	// sources has where a flag's value comes from, unless it is the default.
+	sources map[string]string
+}
+
+func (s *settings) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&s.file, configFileFlag, "", "YAML `FILE` with values of these flags, such as relist-period: 2s. The command\nline and the environment (PLEG_PIPELINE_RELIST_PERIOD) count first")
+	cmd.Flags().BoolVar(&s.print, printConfigFlag, false, "print the value of every flag as such a file, and where it comes from, and exit")
+}
+
+// apply sets the flags that the command line does not set. Its errors are usage errors.
+func (s *settings) apply(flags *pflag.FlagSet, getenv func(string) string) error {
+	s.sources = make(map[string]string)
+	flags.Visit(func(f *pflag.Flag) { s.sources[f.Name] = "command line" })
+	if err := s.applyEnvironment(flags, getenv); err != nil {
+		return err
+	}
+	if s.file == "" {
+		if flags.Changed(configFileFlag) {
+			return errors.New("--config-file must not be empty: want the path of a YAML file")
+		}
+		return nil
+	}
+	values, err := readSettings(s.file)
+	if err != nil {
+		return fmt.Errorf("--config-file: %w", err)
+	}
+	for _, item := range values {
+		name, ok := item.Key.(string)
+		if f := flags.Lookup(name); !ok || f == nil || !isSetting(f) {
+			return fmt.Errorf("--config-file: %s: unknown key %q: want the names of flags without the dashes", s.file, fmt.Sprint(item.Key))
+		}
+		if s.sources[name] != "" {
+			continue
+		}
+		text, err := settingText(item.Value)
+		if err == nil {
+			err = s.set(flags, name, text, s.file)
+		}
+		if err != nil {
+			return fmt.Errorf("--config-file: %s: %s: %w", s.file, name, err)
+		}
+	}
+	return nil
+}
+
+func (s *settings) applyEnvironment(flags *pflag.FlagSet, getenv func(string) string) (err error) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		variable := envPrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		text := getenv(variable)
+		if text == "" || s.sources[f.Name] != "" || f.Name == printConfigFlag || f.Name == "help" {
+			return
+		}
+		if failed := s.set(flags, f.Name, text, variable); failed != nil {
+			err = errors.Join(err, fmt.Errorf("environment variable %s: %w", variable, failed))
+		}
+	})
+	return err
+}
+
+func (s *settings) set(flags *pflag.FlagSet, name, text, source string) error {
+	if err := flags.Set(name, text); err != nil {
+		return err
+	}
+	s.sources[name] = source
+	return nil
+}
+
+// readSettings reads a mapping whose keys are unique.
+func readSettings(file string) (yaml.MapSlice, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := yaml.UnmarshalStrict(data, &map[string]any{}); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	var values yaml.MapSlice
+	if err := yaml.Unmarshal(data, &values); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return values, nil
+}
+
+// settingText returns a value as the command line has it.
+func settingText(value any) (string, error) {
+	switch v := value.(type) {
+	case string, bool, int, int64, uint64, float64:
+		return fmt.Sprint(v), nil
+	case []any:
+		texts := make([]string, len(v))
+		for i := range v {
+			text, err := settingText(v[i])
+			if err != nil {
+				return "", err
+			}
+			texts[i] = text
+		}
+		return strings.Join(texts, ","), nil
+	default:
+		return "", fmt.Errorf("got %v: want a text, a number, true or false", value)
+	}
+}
+
+// isSetting reports whether a flag may be set by a file.
+func isSetting(f *pflag.Flag) bool {
+	return !slices.Contains([]string{configFileFlag, printConfigFlag, "help"}, f.Name)
+}
+
+// write prints every flag as a line of a file that apply reads.
+func (s *settings) write(w io.Writer, flags *pflag.FlagSet) error {
+	var b strings.Builder
+	var err error
+	flags.VisitAll(func(f *pflag.Flag) {
+		if !isSetting(f) {
+			return
+		}
+		var value any = f.Value.String()
+		if slices.Contains([]string{"bool", "int", "uint64", "float64"}, f.Value.Type()) {
+			err = errors.Join(err, yaml.Unmarshal([]byte(f.Value.String()), &value))
+		}
+		line, failed := yaml.Marshal(map[string]any{f.Name: value})
+		err = errors.Join(err, failed)
+		source, comment := s.sources[f.Name], ""
+		if source == "" {
+			source, comment = "default", "# "
+		}
+		fmt.Fprintf(&b, "%s%s # %s\n", comment, strings.TrimSuffix(string(line), "\n"), source)
+	})
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, b.String())
+	return err
+}

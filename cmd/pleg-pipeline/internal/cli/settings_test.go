@@ -1,0 +1,88 @@
+package cli_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+)
+
+// printConfig runs "run --print-config" with an environment and a file.
+func printConfig(t *testing.T, env map[string]string, file string, args ...string) (code int, out, errs string) {
+	t.Helper()
+	args = append([]string{"run", "--print-config"}, args...)
+	if file != "" {
+		path := filepath.Join(t.TempDir(), "file.yaml")
+		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "--config-file", path)
+	}
+	var stdout, stderr bytes.Buffer
+	code = cli.Execute(t.Context(), cli.Process{
+		Args: args, Out: &stdout, Err: &stderr, Getenv: func(name string) string { return env[name] },
+	})
+	return code, stdout.String(), stderr.String()
+}
+
+func TestSettingsPrecedence(t *testing.T) {
+	env := map[string]string{"PLEG_PIPELINE_INSPECTORS": "6", "PLEG_PIPELINE_HISTORY": "60", "PLEG_PIPELINE_SERVICE_HOST": "a Service of that name"}
+	code, out, errs := printConfig(t, env, "inspectors: 4\nhistory: 40\nrelist-period: 4s\nsimulate: 5\nquiet: false\n", "--history", "10")
+	if code != cli.ExitOK || errs != "" {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	for _, want := range []string{
+		"history: 10 # command line\n", "inspectors: 6 # PLEG_PIPELINE_INSPECTORS\n", "relist-period: 4s # /", "simulate: 5 # /",
+		"quiet: false # /", "# hung-after: 1s # default\n",
+	} {
+		if !strings.Contains("\n"+out, "\n"+want) {
+			t.Errorf("no line %q in:\n%s", want, out)
+		}
+	}
+	// What was printed is a file with the same values.
+	code, again, errs := printConfig(t, nil, out)
+	if code != cli.ExitOK || errs != "" {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	if strip(again) != strip(out) {
+		t.Errorf("from the printed file:\n%s\nwant:\n%s", again, out)
+	}
+}
+
+// strip removes what says where values come from.
+func strip(lines string) string {
+	var b strings.Builder
+	for line := range strings.Lines(lines) {
+		value, _, _ := strings.Cut(strings.TrimPrefix(line, "# "), " # ")
+		b.WriteString(value + "\n")
+	}
+	return b.String()
+}
+
+func TestSettingsErrors(t *testing.T) {
+	for name, tc := range map[string]struct {
+		env  map[string]string
+		file string
+		want string
+	}{
+		"unknown key":                  {file: "inspectorz: 4", want: `unknown key "inspectorz"`},
+		"key that is no setting":       {file: "print-config: true", want: `unknown key "print-config"`},
+		"key twice":                    {file: "history: 4\nhistory: 5", want: `"history" already set`},
+		"no mapping":                   {file: "- history", want: "cannot unmarshal"},
+		"no value":                     {file: "history:", want: "history: got <nil>: want a text"},
+		"bad value":                    {file: "history: many", want: "file.yaml: history: invalid argument \"many\""},
+		"bad value in the environment": {env: map[string]string{"PLEG_PIPELINE_HISTORY": "many"}, want: "PLEG_PIPELINE_HISTORY: invalid argument \"many\""},
+		"value that is not allowed":    {file: "inspectors: 0", want: "--inspectors must be at least 1, got 0"},
+		"file that does not exist":     {env: map[string]string{"PLEG_PIPELINE_CONFIG_FILE": "/does/not/exist"}, want: "--config-file: open /does/not/exist"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, errs := printConfig(t, tc.env, tc.file)
+			if code != cli.ExitUsage || !strings.Contains(errs, tc.want) || out != "" {
+				t.Errorf("exit code %d, stdout %q, stderr %q, want a usage error with %q", code, out, errs, tc.want)
+			}
+		})
+	}
+}

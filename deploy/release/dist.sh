@@ -1,0 +1,56 @@
+#!/bin/sh
+# Builds what a release has into the folder OUT: static programs and archives of them,
+# Debian and RPM packages, an SBOM, the container image and checksums. Two builds of one
+# commit are identical: nothing in it depends on the time or the folder.
+#
+#   dist.sh        everything
+#   dist.sh image  only the image
+#
+# VERSION is a semantic version with a v; ARCHS are Go's names of the architectures.
+set -eu
+cd "$(dirname "$0")/../.."
+root=$PWD
+GO=${GO:-go}
+OUT=${OUT:-dist}
+ARCHS=${ARCHS:-amd64 arm64}
+revision=$(git rev-parse HEAD)
+[ -z "$(git status --porcelain)" ] || revision=$revision-dirty
+VERSION=${VERSION:-$(git describe --tags --exact-match --match 'v*' 2>/dev/null || echo "v0.0.0-$(git rev-parse --short=12 HEAD)")}
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH VERSION
+rm -rf "$OUT"
+mkdir -p "$OUT"
+OUT=$(cd "$OUT" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+cli=github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli
+programs=
+for arch in $ARCHS; do
+	mkdir -p "$work/$arch"
+	CGO_ENABLED=0 GOOS=linux GOARCH=$arch $GO build -trimpath -buildvcs=false \
+		-ldflags "-s -w -buildid= -X $cli.version=$VERSION -X $cli.revision=$revision" \
+		-o "$work/$arch/pleg-pipeline" ./cmd/pleg-pipeline
+	programs="$programs $arch=$work/$arch/pleg-pipeline"
+done
+
+# The tools are built once: "go tool" would build them for each call.
+$GO build -C deploy/release -o "$work/" . tool
+
+# shellcheck disable=SC2086 # one word for each program
+"$work/release" -version "$VERSION" -revision "$revision" -created "$SOURCE_DATE_EPOCH" -out "$OUT/pleg-pipeline-$VERSION-image.tar" $programs
+[ "${1:-}" != image ] || exit 0
+
+sed 's|/usr/local/bin/|/usr/bin/|' docs/pleg-pipeline.service >"$work/pleg-pipeline.service"
+for arch in $ARCHS; do
+	cp README.md CHANGELOG.md docs/pleg-pipeline.service "$work/$arch/"
+	tar --sort=name --owner=0 --group=0 --numeric-owner --mode=a+rX,u+w,go-w --mtime="@$SOURCE_DATE_EPOCH" \
+		-C "$work/$arch" -cf - . | gzip -n9 >"$OUT/pleg-pipeline-$VERSION-linux-$arch.tar.gz"
+	"$work/cyclonedx-gomod" bin -json -noserial -version "$VERSION" -output "$work/sbom.json" "$work/$arch/pleg-pipeline"
+	mv "$work/sbom.json" "$OUT/pleg-pipeline-$VERSION-linux-$arch.cdx.json"
+	for kind in deb rpm; do
+		(cd "$work" && ARCH=$arch ROOT=$root WORK=$work "$work/nfpm" package --config "$root/deploy/release/nfpm.yaml" --packager "$kind" --target "$OUT/" >/dev/null)
+	done
+done
+(cd "$OUT" && sha256sum -- * >"$work/SHA256SUMS" && mv "$work/SHA256SUMS" .)
+ls -l "$OUT"

@@ -1,0 +1,129 @@
+// Package deploy_test proves what deploy/ has: the manifests, the alerts and the
+// dashboard. It needs promtool and prometheus (Debian: prometheus) and the program,
+// whose path is in PLEG_PROGRAM.
+package deploy_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+// program returns the path of the program under test.
+func program(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv("PLEG_PROGRAM")
+	if path == "" {
+		t.Fatal("PLEG_PROGRAM is not set: run make test-deploy")
+	}
+	return path
+}
+
+// manifests are the objects of a folder of deploy.
+type manifests struct {
+	daemonSet appsv1.DaemonSet
+	config    corev1.ConfigMap
+	kinds     map[string]int
+}
+
+// build builds a folder with kustomize. A field that Kubernetes does not know is an
+// error.
+func build(t *testing.T, folder string) (m manifests) {
+	t.Helper()
+	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join("..", folder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.kinds = make(map[string]int)
+	for _, object := range objects.Resources() {
+		m.kinds[object.GetKind()]++
+		var into any
+		switch object.GetKind() {
+		case "DaemonSet":
+			into = &m.daemonSet
+		case "ConfigMap":
+			into = &m.config
+		case "Namespace":
+			into = &corev1.Namespace{}
+		case "NetworkPolicy":
+			into = &networkingv1.NetworkPolicy{}
+		case "PodMonitor", "PrometheusRule":
+			continue // their types are not part of Kubernetes
+		default:
+			t.Errorf("%s has a %s: RBAC and Secrets are not needed", folder, object.GetKind())
+			continue
+		}
+		text, err := object.AsYAML()
+		if err == nil {
+			err = yaml.UnmarshalStrict(text, into)
+		}
+		if err != nil {
+			t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), err)
+		}
+	}
+	return m
+}
+
+func TestManifests(t *testing.T) {
+	for folder, socket := range map[string]string{
+		"base":          "/run/containerd/containerd.sock",
+		"overlays/crio": "/run/crio/crio.sock",
+		"overlays/k3s":  "/run/k3s/containerd/containerd.sock",
+	} {
+		t.Run(folder, func(t *testing.T) {
+			m := build(t, folder)
+			if m.kinds["DaemonSet"] != 1 || m.kinds["NetworkPolicy"] != 1 || m.kinds["ConfigMap"] != 1 {
+				t.Errorf("kinds %v", m.kinds)
+			}
+			pod := m.daemonSet.Spec.Template.Spec
+			if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken || pod.ServiceAccountName != "" {
+				t.Error("the pod gets a token of the API server")
+			}
+			requireFolder(t, pod, filepath.Dir(socket))
+			if !strings.Contains(m.config.Data["pleg-pipeline.yaml"], "runtime-endpoint: unix://"+socket+"\n") {
+				t.Errorf("the settings do not name %s:\n%s", socket, m.config.Data["pleg-pipeline.yaml"])
+			}
+			requireSettings(t, m.config.Data["pleg-pipeline.yaml"])
+		})
+	}
+}
+
+// requireFolder requires that the folder of the runtime's socket is mounted where the
+// settings have it: a mounted socket would not survive a restart of the runtime.
+func requireFolder(t *testing.T, pod corev1.PodSpec, folder string) {
+	t.Helper()
+	host := make(map[string]string)
+	for _, v := range pod.Volumes {
+		if v.HostPath != nil {
+			host[v.Name] = v.HostPath.Path
+		}
+	}
+	for _, mount := range pod.Containers[0].VolumeMounts {
+		if mount.MountPath == folder && host[mount.Name] == folder {
+			return
+		}
+	}
+	t.Errorf("%s is not mounted: volumes %v, mounts %v", folder, host, pod.Containers[0].VolumeMounts)
+}
+
+// requireSettings requires that the program takes a file of settings.
+func requireSettings(t *testing.T, settings string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "settings.yaml")
+	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), program(t), "run", "--config-file", file, "--print-config").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "quiet: true # "+file) {
+		t.Errorf("the program refuses the settings: %v\n%s", err, out)
+	}
+}
