@@ -2,6 +2,7 @@ package cri
 
 import (
 	"errors"
+	"fmt"
 	"hash/maphash"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -14,6 +15,11 @@ import (
 // itemsField is the number of the only field of the list responses, streamed or
 // not.
 const itemsField protowire.Number = 1
+
+// maxSkipped is the greatest number of malformed items in one answer. Each costs some 250
+// bytes here and as little as two in the answer, so that an answer of 16 MiB could take
+// gigabytes.
+const maxSkipped = 100_000
 
 // table holds the items of one list call. It keeps the items of the last answer,
 // decodes only the changes in the next one, and returns equal pointers for equal
@@ -103,7 +109,7 @@ func (t *table) startList() {
 }
 
 // addAnswer adds the items of an answer. It accepts and rejects the same bytes as
-// proto.Unmarshal. After an error, and before finishList, the items are incomplete.
+// proto.Unmarshal, except that it rejects too many malformed items. After an error, and before finishList, the items are incomplete.
 func (t *table) addAnswer(answer []byte) error {
 	for len(answer) > 0 {
 		num, typ, n := protowire.ConsumeTag(answer)
@@ -118,6 +124,9 @@ func (t *table) addAnswer(answer []byte) error {
 			raw, _ := protowire.ConsumeBytes(answer)
 			if err := t.add(raw); err != nil {
 				return err
+			}
+			if len(t.skipped) > maxSkipped {
+				return fmt.Errorf("more than %d malformed items", maxSkipped)
 			}
 		}
 		answer = answer[n:]
