@@ -149,3 +149,46 @@ func wantListed(pods, containers int) func(*testing.T, *cri.Client, []*pleg.Pod)
 		}
 	}
 }
+
+// What a burst of 110 pods with 2 containers costs: all of them are new, then both
+// containers of each restart, then all are reinspected.
+func TestStatusCallsOfABurst(t *testing.T) {
+	const pods = 110
+	for _, test := range []struct {
+		name                     string
+		carries                  bool
+		fresh, restarted, anyway int64 // calls for each pod
+	}{
+		{name: "containerd", fresh: 3, restarted: 4, anyway: 5},
+		{name: "CRI-O with pod events", carries: true, fresh: 1, restarted: 1, anyway: 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt, client := simulatedWith(t, simruntime.Options{StatusesInSandbox: test.carries}, cri.Options{})
+				populate(t, rt, pods, 2)
+				last := make(map[pleg.PodUID]*pleg.PodStatus)
+				inspect := func(step string, want int64) {
+					t.Helper()
+					listed := listPods(t, client)
+					before := rt.Stats().Calls()
+					for _, p := range listed {
+						st, err := client.PodStatus(t.Context(), p, last[p.UID])
+						must(t, err)
+						if len(st.Containers) != len(p.Containers) || len(st.IPs) == 0 {
+							t.Errorf("%s: %d of %d containers, IPs %v", step, len(st.Containers), len(p.Containers), st.IPs)
+						}
+						last[p.UID] = st
+					}
+					if got := rt.Stats().Calls() - before; got != want*pods {
+						t.Errorf("%s: %d calls for %d pods, want %d for each", step, got, pods, want)
+					}
+				}
+				inspect("new", test.fresh)
+				rt.Burst(pods, simruntime.Restart)
+				inspect("restarted", test.restarted)
+				clear(last)
+				inspect("reinspected", test.anyway)
+			})
+		})
+	}
+}

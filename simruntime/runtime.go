@@ -57,6 +57,10 @@ type Options struct {
 	// DELETED event (containerd: up to 4 ms). If zero, it goes before the event.
 	DeletedLinger time.Duration
 
+	// StatusesInSandbox lets PodSandboxStatus carry the statuses of the containers and
+	// a timestamp, as CRI-O does with pod events.
+	StatusesInSandbox bool
+
 	// DualStack gives each pod an IPv6 address besides the IPv4 one.
 	DualStack bool
 

@@ -3,10 +3,12 @@ package simruntime
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -119,6 +121,13 @@ func (s *service) PodSandboxStatus(ctx context.Context, req *cri.PodSandboxStatu
 	}
 	if faults := malformOf(ctx); len(faults) > 0 {
 		return &cri.PodSandboxStatusResponse{Status: malformStatus(sb.status, faults)}, nil
+	}
+	if s.rt.opts.StatusesInSandbox {
+		resp := &cri.PodSandboxStatusResponse{Status: proto.CloneOf(sb.status), Timestamp: time.Now().UnixNano()}
+		for _, c := range sb.containers {
+			resp.ContainersStatuses = append(resp.ContainersStatuses, proto.CloneOf(c.status))
+		}
+		return resp, nil
 	}
 	resp := &cri.PodSandboxStatusResponse{}
 	setBody(resp, sb.answer)
