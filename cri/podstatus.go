@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -21,7 +22,8 @@ const podShare = 4
 // knows when the pod was listed.
 //
 // Without last it asks for everything. With last it takes from there what cannot
-// have changed: a container that is listed as exited and had exited, and a sandbox
+// have changed: a container that is listed as exited and had exited (unless it was
+// killed just before, so that its reason may have become OOMKilled), and a sandbox
 // that is listed as ready, was ready, and had its addresses. If the runtime's sandbox
 // statuses carry those of the containers, these are used, and the containers are not
 // asked.
@@ -81,10 +83,21 @@ func finalStatus(listed *pleg.Container, last *pleg.PodStatus) *pleg.ContainerSt
 	if listed.State != pleg.StateExited {
 		return nil
 	}
-	if final := last.Container(listed.ID); final != nil && final.State == pleg.StateExited {
-		return final
+	final := last.Container(listed.ID)
+	if final == nil || final.State != pleg.StateExited || mayBeOutOfMemory(final, last.ObservedAt) {
+		return nil
 	}
-	return nil
+	return final
+}
+
+// lateReason is how long after the end of a container its reason may change.
+const lateReason = time.Second
+
+// mayBeOutOfMemory reports whether the reason of a container that was killed may have
+// changed to OOMKilled since: containerd may learn of the end before it learns why
+// (containerd#12133).
+func mayBeOutOfMemory(st *pleg.ContainerStatus, observed time.Time) bool {
+	return st.ExitCode == 137 && st.Reason == "Error" && observed.Sub(st.FinishedAt) < lateReason
 }
 
 // settledSandbox returns the status in last of a sandbox that is as ready as it was

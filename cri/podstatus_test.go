@@ -39,6 +39,13 @@ func TestPodStatusCalls(t *testing.T) {
 	dead.Sandboxes[0].Ready = false
 	exited := ready("10.0.0.1")
 	exited.Containers = []*pleg.ContainerStatus{{ID: "c1", State: pleg.StateExited}}
+	end := time.Now()
+	killed := func(observed time.Duration) *pleg.PodStatus {
+		st := ready("10.0.0.1")
+		st.ObservedAt = end.Add(observed)
+		st.Containers = []*pleg.ContainerStatus{{ID: "c1", State: pleg.StateExited, ExitCode: 137, Reason: "Error", FinishedAt: end}}
+		return st
+	}
 	both := []string{"c1", "c2"}
 	for _, test := range []struct {
 		name    string
@@ -54,6 +61,8 @@ func TestPodStatusCalls(t *testing.T) {
 		{name: "it was dead", last: dead, want: []string{"c1", "c2", "s1"}},
 		{name: "another sandbox had the address", last: &pleg.PodStatus{Sandboxes: []*pleg.SandboxStatus{{ID: "s0", Ready: true, IPs: []string{"10.0.0.9"}}}}, want: []string{"c1", "c2", "s1"}},
 		{name: "a container had exited", last: exited, exited: true, want: []string{"c2"}},
+		{name: "a container had been killed", last: killed(2 * time.Second), exited: true, want: []string{"c2"}},
+		{name: "a container had been killed just before", last: killed(100 * time.Millisecond), exited: true, want: both},
 		{name: "carried, nothing is known", carries: true, want: []string{"s1"}},
 		{name: "carried, the sandbox is as ready as before", carries: true, last: ready("10.0.0.1"), want: []string{"s1"}},
 		{name: "carried, one container is left", carries: true, last: exited, exited: true, want: []string{"c2"}},

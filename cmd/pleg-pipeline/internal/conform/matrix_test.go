@@ -41,6 +41,7 @@ var answers = map[string]string{
 	"reconnect":         "TestStreamThatComesUpDuringAListGetsAnotherList",
 	"backlog":           "TestOlderObservationsAreIgnored",
 	"status-in-sandbox": "TestPodStatusEqualsAllCalls",
+	"final-exit":        "TestPodStatusCalls",
 	"streaming-lists":   "TestListStreamsAreTriedAgainAfterReconnect",
 	"not-found":         "TestPodStatusErrors",
 	"large-list":        "TestTooLargeListIsListedInPortions",

@@ -92,7 +92,7 @@ func promises() []promise {
 		},
 		{
 			id: "final-exit", text: "exit code and reason are final when EXITED shows first", source: "[containerd#12133](https://github.com/containerd/containerd/issues/12133)",
-			pipeline: "nothing: the first EXITED counts, until a reinspection",
+			pipeline: "asks again at the next change of the pod",
 			try:      tryFinalExit,
 		},
 		{
