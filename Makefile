@@ -183,6 +183,10 @@ soak-containerd: build
 bench: ## compare with the serial baseline and the kubelet's PLEG (40 minutes)
 	$(MAKE) -C bench quick
 
+.PHONY: reproduce
+reproduce: ## compare with the kubelet's PLEG, 10 minutes: the table of docs/upstream.md
+	$(MAKE) -C bench reproduce
+
 .PHONY: bench-full
 bench-full: ## run all benchmark scenarios, with real containerd (as root)
 	tests/e2e/setup.sh

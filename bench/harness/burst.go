@@ -49,6 +49,11 @@ func bursts() []Scenario {
 		all = append(all, w.scenario(fmt.Sprintf("limited/profile=%s/pods=%d/limit=8", w.profile, w.pods),
 			", the runtime serves 8 calls at once", "kubelet "+fixedWidths+" "+allWidths, true))
 	}
+	for _, calls := range []int{1, 2, 4} {
+		w := burst{pods: 110, containers: 2, profile: "node", limit: calls}
+		all = append(all, w.scenario(fmt.Sprintf("limited/profile=node/pods=110/limit=%d", calls),
+			fmt.Sprintf(", the runtime serves %d at once", calls), twoWidths, true))
+	}
 	// The runtime still serves any number of calls, but each takes longer.
 	all = append(all, burst{pods: 110, containers: 2, profile: "node", before: "zero"}.scenario(
 		"shift/profile=node/pods=110", ", zero until then", twoWidths+" fixed-8 fixed-16", true))

@@ -8,7 +8,7 @@ import (
 
 // pagePlots are the plots of the page, in its order.
 var pagePlots = []string{
-	"burst-node.svg", "hung.svg", "idle-cpu.svg", "limited-node.svg", "restart.svg", "fanout.svg",
+	"burst-node.svg", "hung.svg", "idle-cpu.svg", "limited-calls.svg", "restart.svg", "fanout.svg",
 }
 
 // plots are all plots except that of the fan-out. Those with candidates compare
@@ -29,6 +29,10 @@ var plots = []struct {
 	},
 	{lastEvent("limited-node", "110 pods, runtime serves 8 calls at once"), "limited/profile=node/pods=110/limit=8", "last", ""},
 	{lastEvent("limited-zero", "1000 pods, runtime serves 8 calls at once"), "limited/profile=zero/pods=1000/limit=8", "last", ""},
+	{
+		chart{file: "limited-calls", title: "110 pods, node latency, a limited runtime", x: "calls that the runtime serves at once", y: "last event after (ms)", logX: true, logY: true},
+		"limited/profile=node/pods=110/", "last", "kubelet pipeline-8 pipeline-16",
+	},
 	{width("limited-width", "Width found, runtime serves 8 calls"), "limited/profile=node/pods=110/limit=8", "width", ""},
 	{
 		chart{file: "hung", title: "110 pods change, some calls hang", x: "pods whose status calls hang", y: "last event of the others (ms)", logY: true},

@@ -23,7 +23,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(runCommand(), listCommand(), stepsCommand(), reportCommand(), compareCommand())
+	root.AddCommand(runCommand(), listCommand(), stepsCommand(), reportCommand(), compareCommand(), reproduceCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)

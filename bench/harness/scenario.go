@@ -91,15 +91,17 @@ func scenarios() []Scenario {
 	return slices.Concat(bursts(), storms(), restarts(), idles(), churns(), eventful(), onContainerd())
 }
 
-// Candidate is what is measured: "serial", "kubelet", "pipeline-N" with at most N
+// Candidate is what is measured: "serial", "kubelet", "kubelet-events", which is the
+// kubelet with the gate EventedPLEG on, "pipeline-N" with at most N
 // inspectors and N status calls in flight, "fixed-N" with always N inspectors, or
 // "events-N", a pipeline-N that follows CRI events.
 type Candidate string
 
 // The candidates that are not pipelines.
 const (
-	serial  Candidate = "serial"
-	kubelet Candidate = "kubelet"
+	serial        Candidate = "serial"
+	kubelet       Candidate = "kubelet"
+	kubeletEvents Candidate = "kubelet-events"
 )
 
 // candidates are separated by spaces.
@@ -122,11 +124,13 @@ const (
 // parseCandidate returns an error for a name that is not a candidate.
 func parseCandidate(name string) (Candidate, error) {
 	c := Candidate(name)
-	if c == serial || c == kubelet || c.inspectors() > 0 {
+	if c == serial || c.isKubelet() || c.inspectors() > 0 {
 		return c, nil
 	}
-	return "", fmt.Errorf("unknown candidate %q: want serial, kubelet, pipeline-N, fixed-N or events-N with N of at least 1", name)
+	return "", fmt.Errorf("unknown candidate %q: want serial, kubelet, kubelet-events, pipeline-N, fixed-N or events-N with N of at least 1", name)
 }
+
+func (c Candidate) isKubelet() bool { return c == kubelet || c == kubeletEvents }
 
 // inspectors returns 0 for a candidate that is not a pipeline.
 func (c Candidate) inspectors() int {

@@ -67,19 +67,19 @@ const streamUp = 2 * time.Second
 // eventful measures what CRI events change: the delay of an event, and the cost
 // of a node without changes.
 func eventful() []Scenario {
-	candidates := candidates(oneWidth + " events-16")
+	all := candidates(oneWidth + " events-16")
 	late := churn{pods: 110, containers: 2, rate: 10, seconds: 10}
 	quiet := quiet{pods: 110, containers: 2, span: 10 * time.Second}
 	return []Scenario{
 		{
 			Name:       "events/change/seconds=10",
 			Title:      "110 pods x 2, 10 containers replaced a second for 10 s, node latency",
-			Candidates: candidates, Measure: inLab(relistPeriod, callTimeout, late.measure), InQuick: true,
+			Candidates: append(slices.Clone(all), kubeletEvents), Measure: inLab(relistPeriod, callTimeout, late.measure), InQuick: true,
 		},
 		{
 			Name:       "events/idle/seconds=10",
 			Title:      "one minute of 110 unchanged pods x 2, measured for 10 s",
-			Candidates: candidates, Measure: inLab(relistPeriod, callTimeout, quiet.measure), InQuick: true,
+			Candidates: all, Measure: inLab(relistPeriod, callTimeout, quiet.measure), InQuick: true,
 		},
 	}
 }

@@ -43,6 +43,9 @@ const (
 	perRelistPod = "ns/pod"
 )
 
+// limited is the burst of 110 pods on a runtime that serves this many calls at once.
+func limited(calls int) string { return fmt.Sprintf("limited/profile=node/pods=110/limit=%d", calls) }
+
 // beside compares two candidates in one scenario.
 func beside(what, scenario, metric string, of, against Candidate, most float64) target {
 	return target{what, figure{scenario, of, metric}, figure{scenario, against, metric}, most}
@@ -56,6 +59,10 @@ var targets = []target{
 	beside("the same: client CPU", burst1000, "client", "pipeline-16", kubelet, 0.5),
 	beside("the same, runtime serves 8 calls at once: time", limitedZero, "last", "pipeline-32", "pipeline-8", 1.05),
 	beside("110 pods, node latency, 8 calls at once: time", limitedNode, "last", "pipeline-32", "pipeline-8", 1.05),
+	beside("110 pods, node latency, 1 call at once: time", limited(1), "last", "pipeline-16", kubelet, 1.1),
+	beside("the same: status calls", limited(1), "calls", "pipeline-16", kubelet, 1.1),
+	beside("110 pods, node latency, 2 calls at once: time", limited(2), "last", "pipeline-16", kubelet, 1.1),
+	beside("110 pods, node latency, 4 calls at once: time", limited(4), "last", "pipeline-16", kubelet, 1.1),
 	beside("idle relist, 110 pods: client CPU", "idle/pods=110", "client", "pipeline-16", kubelet, 0.35),
 	beside("the same: allocations", "idle/pods=110", "allocs", "pipeline-16", kubelet, 0.1),
 	beside("idle relist, 1000 pods: client CPU", "idle/pods=1000", "client", "pipeline-16", kubelet, 0.35),

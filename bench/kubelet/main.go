@@ -1,4 +1,4 @@
-// Command kubelet runs the kubelet's unmodified pod lifecycle event generator, with
+// Command kubelet runs the kubelet's unmodified pod lifecycle event generators, with
 // its runtime manager, CRI client and pod cache, against a CRI socket.
 package main
 
@@ -35,8 +35,12 @@ import (
 // 1000 (plegChannelCapacity).
 const eventBuffer = 1 << 15
 
+// eventRetries is the kubelet's eventedPlegMaxStreamRetries.
+const eventRetries = 5
+
 type config struct {
 	socket, root    string
+	events          bool
 	period, timeout time.Duration
 }
 
@@ -44,6 +48,7 @@ func main() {
 	var c config
 	flag.StringVar(&c.socket, "socket", "", "socket of the container runtime")
 	flag.StringVar(&c.root, "root", "", "folder for the files of the runtime manager")
+	flag.BoolVar(&c.events, "events", false, "also run EventedPLEG, which requests relists for CRI events")
 	flag.DurationVar(&c.period, "period", time.Second, "relist period")
 	flag.DurationVar(&c.timeout, "timeout", 2*time.Minute, "deadline of a runtime call")
 	flag.Parse()
@@ -60,23 +65,61 @@ func (c config) run(ctx context.Context) error {
 	if c.socket == "" || c.root == "" {
 		return errors.New("-socket and -root are required")
 	}
-	runtime, err := c.manager(ctx)
+	service, err := remote.NewRemoteRuntimeService(ctx, "unix://"+c.socket, c.timeout, noop.NewTracerProvider(), false)
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", c.socket, err)
+	}
+	runtime, err := c.manager(ctx, service)
 	if err != nil {
 		return err
 	}
-	return probe.Serve(ctx, c.generator(runtime), nil, os.Stdin, os.Stdout)
+	candidate := c.generator(runtime)
+	if c.events {
+		candidate = c.evented(runtime, service)
+	}
+	return probe.Serve(ctx, candidate, nil, os.Stdin, os.Stdout)
+}
+
+// newGenericPLEG returns the kubelet's generator and its events.
+func (c config) newGenericPLEG(runtime kubecontainer.Runtime) (*pleg.GenericPLEG, <-chan *pleg.PodLifecycleEvent, error) {
+	events := make(chan *pleg.PodLifecycleEvent, eventBuffer)
+	durations := &pleg.RelistDuration{RelistPeriod: c.period, RelistThreshold: 3 * time.Minute}
+	generator, ok := pleg.NewGenericPLEG(runtime, events, durations, kubecontainer.NewCache(), clock.RealClock{}).(*pleg.GenericPLEG)
+	if !ok {
+		return nil, nil, errors.New("NewGenericPLEG has not returned a GenericPLEG")
+	}
+	return generator, events, nil
+}
+
+// evented runs the generator as the kubelet does with the gate EventedPLEG on. Its
+// events do not say which relist made them.
+func (c config) evented(runtime kubecontainer.Runtime, service internalapi.RuntimeService) probe.Candidate {
+	return func(ctx context.Context, emit func(probe.Event)) error {
+		generator, events, err := c.newGenericPLEG(runtime)
+		if err != nil {
+			return err
+		}
+		generator.Start(ctx)
+		defer generator.Stop()
+		pleg.NewEventedPLEG(service, generator, eventRetries).Start(ctx)
+		for {
+			select {
+			case e := <-events:
+				emit(event(e, time.Now()))
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+	}
 }
 
 // generator relists as GenericPLEG.Start does, but in a loop that records when each
 // relist began and that ends with ctx.
 func (c config) generator(runtime kubecontainer.Runtime) probe.Candidate {
 	return func(ctx context.Context, emit func(probe.Event)) error {
-		events := make(chan *pleg.PodLifecycleEvent, eventBuffer)
-		durations := &pleg.RelistDuration{RelistPeriod: c.period, RelistThreshold: 3 * time.Minute}
-		generator, ok := pleg.NewGenericPLEG(runtime, events, durations,
-			kubecontainer.NewCache(), clock.RealClock{}).(*pleg.GenericPLEG)
-		if !ok {
-			return errors.New("NewGenericPLEG has not returned a GenericPLEG")
+		generator, events, err := c.newGenericPLEG(runtime)
+		if err != nil {
+			return err
 		}
 		relists := make(chan time.Time)
 		go relist(ctx, generator, c.period, relists)
@@ -128,13 +171,7 @@ type noImages struct {
 
 // manager is the kubelet's runtime manager with stubs for the parts that start
 // pods: a relist uses none of them.
-func (c config) manager(ctx context.Context) (kubecontainer.Runtime, error) {
-	endpoint := "unix://" + c.socket
-	tracing := noop.NewTracerProvider()
-	runtimeService, err := remote.NewRemoteRuntimeService(ctx, endpoint, c.timeout, tracing, false)
-	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", endpoint, err)
-	}
+func (c config) manager(ctx context.Context, service internalapi.RuntimeService) (kubecontainer.Runtime, error) {
 	yes := true
 	manager, _, err := kuberuntime.NewKubeGenericRuntimeManager(ctx,
 		&record.FakeRecorder{},
@@ -143,9 +180,9 @@ func (c config) manager(ctx context.Context) (kubecontainer.Runtime, error) {
 		nil, 110, kubecontainer.RealOS{}, nil, nil,
 		flowcontrol.NewBackOff(time.Second, time.Minute),
 		true, nil, 0, 0, "NeverVerify", nil, "", "", &yes, false, metav1.Duration{Duration: 100 * time.Millisecond}, nil,
-		runtimeService, noImages{},
+		service, noImages{},
 		cm.NewStubContainerManager(), logs.NewStubContainerLogManager(), nil,
-		false, "", nil, nil, "", nil, tracing, nil, nil, nil)
+		false, "", nil, nil, "", nil, noop.NewTracerProvider(), nil, nil, nil)
 	if err != nil {
 		return nil, fmt.Errorf("create runtime manager: %w", err)
 	}
