@@ -148,7 +148,7 @@ func (p *PLEG) relistByClock(ctx context.Context, pods *pipeline.Pipeline, relis
 	defer timer.Stop()
 	for {
 		select {
-		case <-relisted:
+		case <-relisted: //nolint:errcheck // the lister has logged it
 		case <-ctx.Done():
 			return
 		}

@@ -115,7 +115,7 @@ func (r *run) hasEnded() bool {
 // ends.
 func (r *run) wait(ctx context.Context, relisted <-chan error) {
 	select {
-	case <-relisted:
+	case <-relisted: //nolint:errcheck // the lister has logged it
 		r.delivery.flush(ctx, r.ended)
 	case <-ctx.Done():
 	case <-r.ended:

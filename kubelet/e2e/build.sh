@@ -3,8 +3,8 @@
 # of GenericPLEG. An overlay changes one import and one expression of Kubernetes.
 set -eu
 
-version=v1.36.3
-staging=v0.36.3
+version=v1.37.1
+staging=v0.37.1
 
 cd "$(dirname "$0")"
 here=$(pwd)
@@ -36,16 +36,18 @@ if [ ! -d "$src" ]; then
 fi
 [ -x "$bin/kubelet-stock" ] || build kubelet-stock
 
-# The second of the two calls is the one for a kubelet without Evented PLEG.
 awk '
 	/"k8s.io\/kubernetes\/pkg\/kubelet\/pleg"$/ {
 		print
 		print "\tpipelinepleg \"github.com/pleg-pipeline/pleg-pipeline/kubelet\""
 		next
 	}
-	/klet\.pleg = pleg\.NewGenericPLEG\(/ && ++calls == 2 { sub(/pleg\.NewGenericPLEG/, "pipelinepleg.New"); changed = 1 }
+	/klet\.pleg = pleg\.NewGenericPLEG\(/ {
+		calls++
+		sub(/pleg\.NewGenericPLEG\(/, "pipelinepleg.NewWithOptions(pipelinepleg.Options{RuntimeRequestTimeout: kubeCfg.RuntimeRequestTimeout.Duration}, ")
+	}
 	{ print }
-	END { if (!changed) { print "build.sh: kubelet.go has no second call of NewGenericPLEG" > "/dev/stderr"; exit 1 } }
+	END { if (calls != 1) { print "build.sh: kubelet.go has " calls + 0 " calls of NewGenericPLEG, want 1" > "/dev/stderr"; exit 1 } }
 ' "$src/pkg/kubelet/kubelet.go" > "$bin/kubelet.go"
 printf '{"Replace": {"%s": "%s"}}\n' "$src/pkg/kubelet/kubelet.go" "$bin/kubelet.go" > "$bin/overlay.json"
 
