@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -135,6 +136,7 @@ func bySize(r *Results, prefix, metric string, candidates []Candidate) []series 
 				s.points = append(s.points, pointOf(lastNumber(o.Name), f))
 			}
 		}
+		slices.SortFunc(s.points, func(a, b point) int { return cmp.Compare(a.x, b.x) })
 		if len(s.points) > 0 {
 			all = append(all, s)
 		}
