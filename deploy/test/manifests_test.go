@@ -75,9 +75,10 @@ func build(t *testing.T, folder string) (m manifests) {
 
 func TestManifests(t *testing.T) {
 	for folder, socket := range map[string]string{
-		"base":          "/run/containerd/containerd.sock",
-		"overlays/crio": "/run/crio/crio.sock",
-		"overlays/k3s":  "/run/k3s/containerd/containerd.sock",
+		"base":           "/run/containerd/containerd.sock",
+		"overlays/crio":  "/run/crio/crio.sock",
+		"overlays/k3s":   "/run/k3s/containerd/containerd.sock",
+		"overlays/fleet": "/run/containerd/containerd.sock",
 	} {
 		t.Run(folder, func(t *testing.T) {
 			m := build(t, folder)
