@@ -30,7 +30,7 @@ func kindOf(s pleg.State) kind {
 }
 
 // transition returns the types of the events for a container's step from one kind to
-// another (kubelet v1.36, generateEvents).
+// another (kubelet v1.37, generateEvents).
 func transition(from, to kind) []pleg.EventType {
 	switch {
 	case from == to:

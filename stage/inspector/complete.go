@@ -10,7 +10,7 @@ import (
 
 // complete returns a copy of what the runtime returned, with the time of its
 // observation. If the pod has lost its addresses, it keeps the last known ones
-// (kubelet v1.36, GenericPLEG.getPodIPs; there a failed inspection loses them).
+// (kubelet v1.37, GenericPLEG.getPodIPs; there a failed inspection loses them).
 func complete(s, last *pleg.PodStatus, at time.Time) *pleg.PodStatus {
 	status := *s
 	status.ObservedAt = at
