@@ -14,8 +14,9 @@ import (
 
 const (
 	// maxConnections is the greatest number of connections at the same time. The
-	// clients of one node need far fewer.
-	maxConnections = 256
+	// clients of one node need far fewer, but during a flood a connection must last
+	// until its client has sent the request. An idle one takes some 10 KiB.
+	maxConnections = 1024
 	// maxSpare is the greatest number of connections beyond that, which get only
 	// the health paths. The next one replaces the oldest.
 	maxSpare = 64

@@ -125,7 +125,7 @@ func TestHealthBeyondTheLimit(t *testing.T) {
 		}
 	}
 	answer := fetch(t, "http://"+address+"/pods")
-	if text := body(t, answer); answer.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, "too many connections: 256 at a time") {
+	if text := body(t, answer); answer.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, "too many connections: 1024 at a time") {
 		t.Errorf("GET /pods = %d %q, want 503 and why", answer.StatusCode, text)
 	}
 }
