@@ -50,8 +50,33 @@ func (v *converter) hint(e *runtimeapi.ContainerEventResponse, now time.Time) pl
 	}
 	if pod, st := eventPod(e, h); agrees(pod, h) {
 		h.Pod, h.Status = pod, st
+		h.AsOf = gatheredAfter(st, h.At)
 	}
 	return h
+}
+
+// gatheredAfter returns a time before the statuses of an event of the given time were
+// gathered. containerd first gathers them and then takes the time, and may be stopped in
+// between. So only what the statuses show is certain to have happened before.
+func gatheredAfter(st *pleg.PodStatus, event time.Time) time.Time {
+	asOf := time.Unix(1, 0) // zero would mean the time of the event
+	for _, s := range st.Sandboxes {
+		asOf = later(asOf, s.CreatedAt, event)
+	}
+	for _, c := range st.Containers {
+		for _, t := range []time.Time{c.CreatedAt, c.StartedAt, c.FinishedAt} {
+			asOf = later(asOf, t, event)
+		}
+	}
+	return asOf
+}
+
+// later returns the later of two times, but none after the limit.
+func later(t, other, limit time.Time) time.Time {
+	if other.After(t) && !other.After(limit) {
+		return other
+	}
+	return t
 }
 
 // eventState returns what a kind of event says of its container; ok is false for

@@ -261,3 +261,33 @@ func checkWhole(t *testing.T, h pleg.Hint) {
 		seen[c.ID] = true
 	}
 }
+
+// containerd gathers the statuses of an event before it takes the time, so only what
+// they show is certain to have happened before.
+func TestEventIsAsCurrentAsItsStatusesShow(t *testing.T) {
+	before := func(d time.Duration) int64 { return eventNow.Add(-d).UnixNano() }
+	for name, tc := range map[string]struct {
+		change func(*runtimeapi.ContainerEventResponse)
+		want   time.Time
+	}{
+		"nothing but the start of the sandbox": {func(e *runtimeapi.ContainerEventResponse) { e.ContainersStatuses = e.ContainersStatuses[1:] }, time.Unix(1, 0)},
+		"created": {func(e *runtimeapi.ContainerEventResponse) {
+			e.ContainersStatuses[1].CreatedAt = before(3 * time.Second)
+		}, eventNow.Add(-3 * time.Second)},
+		"started": {func(e *runtimeapi.ContainerEventResponse) {
+			e.ContainersStatuses[1].StartedAt = before(2 * time.Second)
+		}, eventNow.Add(-2 * time.Second)},
+		"another one finished":     {func(e *runtimeapi.ContainerEventResponse) { e.ContainersStatuses[0].FinishedAt = before(time.Second) }, eventNow.Add(-time.Second)},
+		"sandbox created":          {func(e *runtimeapi.ContainerEventResponse) { e.PodSandboxStatus.CreatedAt = before(time.Minute) }, eventNow.Add(-time.Minute)},
+		"at the time of the event": {func(e *runtimeapi.ContainerEventResponse) { e.ContainersStatuses[1].StartedAt = before(0) }, eventNow},
+		"finished after the event": {func(e *runtimeapi.ContainerEventResponse) { e.ContainersStatuses[0].FinishedAt = before(-time.Second) }, time.Unix(1, 0)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := aContainerStarts()
+			tc.change(e)
+			if got := hintOf(t, testConverter(), e); !got.AsOf.Equal(tc.want) || !got.At.Equal(eventNow) {
+				t.Errorf("made at %v, as of %v, want %v and %v", got.At, got.AsOf, eventNow, tc.want)
+			}
+		})
+	}
+}

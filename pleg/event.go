@@ -94,8 +94,8 @@ type Event struct {
 	// Epoch names the pipeline that published the event. Seq means something only
 	// together with it; see [Event.Position].
 	Epoch string `json:"epoch,omitempty"`
-	// ObservedAt is the time before the list that showed the change, or the time of
-	// the CRI event. When the event is delivered, the cache has a status at least as
-	// new.
+	// ObservedAt is the time before the list that showed the change, or, for a CRI
+	// event, a time before its statuses were gathered. When the event is delivered, the
+	// cache has a status at least as new.
 	ObservedAt time.Time `json:"observedAt"`
 }

@@ -66,6 +66,9 @@ type Hint struct {
 	// At is when the runtime made the event; zero if unknown. It orders the events
 	// of a pod: an event that is not later than what is known of the pod is not used.
 	At time.Time
+	// AsOf is a time before the statuses were gathered: whatever happened to the
+	// sandbox earlier is in them. Zero means At.
+	AsOf time.Time
 	// Container is the container or sandbox that the event is about, Sandbox
 	// the sandbox it belongs to or is.
 	Container ContainerID

@@ -50,8 +50,11 @@ type Listing struct {
 // that pod, or a [pleg.Hint].
 type Observation struct {
 	UID pleg.PodUID
-	// At is the time before the list, or when the runtime made the event.
+	// At is the time before the list, or when the runtime made the event. Observations
+	// are ordered by it.
 	At time.Time
+	// AsOf is a time before the statuses of the event were gathered; zero means At.
+	AsOf time.Time
 	// Pod is the whole pod; nil once it is gone. Not used if Hint is set.
 	Pod *pleg.Pod
 	// Hint is a CRI event, which may cover only a part of the pod.
@@ -64,7 +67,8 @@ type Change struct {
 	UID pleg.PodUID
 	// Pod is the newest observation of the pod; nil once it is gone.
 	Pod *pleg.Pod
-	// At is the time of that observation.
+	// At is the time up to which that observation shows everything: for a list its own
+	// time, for a CRI event often an earlier one.
 	At time.Time
 	// Events are the events of the change, in order, without sequence numbers. The
 	// inspector adds what only the inspection knows.

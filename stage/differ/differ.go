@@ -94,6 +94,7 @@ type Differ struct {
 	announcements announcements
 	tombstones    tombstones
 	dead          deadPods
+	pods          PodRelister
 
 	// awaited are the listings that callers wait for.
 	awaited []awaited
@@ -128,6 +129,7 @@ func New(o Options) (*Differ, error) {
 		tombstones:    newTombstones(),
 		dead:          newDeadPods(o),
 		coverage:      newCoverage(),
+		pods:          o.Pods,
 	}
 	for _, pod := range o.Known {
 		d.records[pod.UID] = settledRecord(pod)
@@ -225,7 +227,7 @@ func (d *Differ) applyListing(l stage.Listing) {
 	present := 0
 	var count census
 	for _, pod := range l.Pods {
-		if pod = d.tombstones.without(pod, now); pod == nil || d.tombstones.pods[pod.UID].After(l.At) {
+		if pod = d.tombstones.without(pod, now); pod == nil || d.tombstones.pods[pod.UID].at.After(l.At) {
 			continue
 		}
 		rec := d.recordOf(pod.UID)
@@ -269,13 +271,17 @@ func (d *Differ) compareListed(rec *record, pod *pleg.Pod, l *stage.Listing, now
 	if _, ok := d.requested[rec.uid]; ok {
 		rec.reinspect = true
 	}
-	to := observation{pod: pod, at: l.At}
+	to := observation{pod: pod, at: l.At, asOf: l.At}
 	doubtful := rec.mayBeOlder(&to, rec.received)
 	switch {
 	case doubtful:
-		d.metrics.stale.Inc()
 		d.lister.RelistSoon()
 	case rec.current.at.After(l.At): // a pod seen after the listing began need not be in it
+		if doubtful = d.tells(rec, &stage.Observation{UID: rec.uid, At: l.At, Pod: pod}, now); doubtful {
+			d.pods.RequestRelist(rec.uid)
+		} else {
+			rec.confirm(l.At)
+		}
 	default:
 		if l.StreamUp {
 			d.announcements.expect(events(rec.current.pod, pod, l.At), now, rec.current.pod, l.StreamBroke)
@@ -287,6 +293,9 @@ func (d *Differ) compareListed(rec *record, pod *pleg.Pod, l *stage.Listing, now
 			d.lister.RelistSoon() // its sandbox, which has the labels, is listed a moment later
 		}
 		d.add(rec, to)
+	}
+	if doubtful {
+		d.metrics.stale.Inc()
 	}
 	if doubtful || rec.state != stateSettled {
 		d.pending = append(d.pending, rec.uid)
@@ -304,83 +313,6 @@ func (d *Differ) recordOf(uid pleg.PodUID) *record {
 		}
 	}
 	return rec
-}
-
-// applyObservation compares an observation of one pod with its record.
-func (d *Differ) applyObservation(o stage.Observation) {
-	now := time.Now()
-	if h := o.Hint; h != nil {
-		d.announcements.hear(h, now)
-		if h.Removed {
-			d.tombstones.containers.add(h.Container, now)
-			d.dead.announced = d.dead.announced || h.Container == h.Sandbox
-		}
-		if h.Pod == nil {
-			return
-		}
-	}
-	rec := d.records[o.UID]
-	if !o.At.After(d.newestOf(rec, o.UID)) {
-		d.metrics.stale.Inc()
-		return
-	}
-	to := observation{at: o.At, single: true}
-	if o.Hint == nil {
-		to.pod = d.tombstones.without(o.Pod, now)
-	} else {
-		to = d.mergeHint(rec, o, now)
-	}
-	if o.Hint == nil && rec != nil && rec.mayBeOlder(&to, d.appliedAt) {
-		d.metrics.stale.Inc()
-		d.lister.RelistSoon()
-		return
-	}
-	if rec == nil {
-		if to.pod == nil {
-			d.bury(o.UID, o.At)
-			d.cache.Touch(o.UID, o.At)
-			return
-		}
-		if o.Hint != nil && !d.announcements.admitNewPod() {
-			d.lister.RelistSoon()
-			return
-		}
-		rec = d.recordOf(o.UID)
-	}
-	rec.received = now
-	d.add(rec, to)
-	d.schedule.flush()
-	if rec.state == stateSettled {
-		d.cache.Touch(o.UID, o.At)
-	}
-}
-
-// newestOf returns the time of the newest observation of a pod so far, of which
-// there may be no record.
-func (d *Differ) newestOf(rec *record, uid pleg.PodUID) time.Time {
-	at := d.listedAt
-	if rec != nil && rec.current.at.After(at) {
-		at = rec.current.at
-	}
-	if gone := d.tombstones.pods[uid]; gone.After(at) {
-		at = gone
-	}
-	return at
-}
-
-func (d *Differ) mergeHint(rec *record, o stage.Observation, now time.Time) observation {
-	var have *pleg.Pod
-	if rec != nil {
-		have = rec.current.pod
-	}
-	to := observation{at: o.At, step: true}
-	to.pod = merge(have, o.Hint, func(id pleg.ContainerID) bool {
-		return d.tombstones.containers.has(id, now) || d.announcements.unlistedAfter(id, o.At)
-	})
-	if coversPod(o.Hint, to.pod) {
-		to.status = o.Hint.Status
-	}
-	return to
 }
 
 // add adds a newer observation to a record and schedules the change if there is
@@ -454,14 +386,14 @@ func (d *Differ) send(rec *record, change stage.Change) {
 func (d *Differ) forget(rec *record) {
 	delete(d.records, rec.uid)
 	if rec.current.at.After(d.listedAt) {
-		d.bury(rec.uid, rec.current.at)
+		d.bury(rec.uid, rec.current)
 	}
 }
 
 // bury remembers that a pod is gone until the next listing, which comes soon if
 // there are too many.
-func (d *Differ) bury(uid pleg.PodUID, at time.Time) {
-	if d.tombstones.buryPod(uid, at) {
+func (d *Differ) bury(uid pleg.PodUID, gone observation) {
+	if d.tombstones.buryPod(uid, grave{gone.at, gone.asOf}) {
 		d.lister.RelistSoon()
 	}
 }
@@ -498,7 +430,7 @@ func (d *Differ) settle(s stage.Settled) {
 			d.markCurrent()
 			return
 		}
-		d.cache.Touch(rec.uid, rec.current.at)
+		d.cache.Touch(rec.uid, rec.current.asOf)
 	}
 	d.coverage.settled(rec.uid)
 	if rec.current.pod == nil {

@@ -57,7 +57,9 @@ func (s state) retrying() bool { return s == stateFailed || s == stateQuarantine
 // observation is what the runtime had of the pod at one time.
 type observation struct {
 	pod *pleg.Pod // nil if it was gone
-	at  time.Time
+	// at orders the observations. What happened to the pod before asOf is in this one;
+	// for a list the two are the same.
+	at, asOf time.Time
 	// status came with a CRI event; nil if the runtime has to be asked.
 	status *pleg.PodStatus
 	// step is true if a CRI event made it: what it shows may be over by the next
@@ -69,10 +71,16 @@ type observation struct {
 
 // sentChange is what a record keeps of a change, which is large.
 type sentChange struct {
+	offered
 	pod                    *pleg.Pod
-	at                     time.Time
+	asOf                   time.Time
 	reinspect, uninspected bool
-	// covers is how many of the steps are delivered with it.
+}
+
+// offered is what a record keeps of the last result of next: the time of the
+// observation, and how many of the steps it covers.
+type offered struct {
+	at     time.Time
 	covers int
 }
 
@@ -97,8 +105,7 @@ type record struct {
 	unchanged *pleg.Pod
 	// listing is the number of the last listing that had the pod.
 	listing uint64
-	// offered is how many of the steps the last result of next covers.
-	offered int
+	offered offered
 
 	// sent is the change in flight, or the last one.
 	sent sentChange
@@ -173,7 +180,19 @@ func (r *record) overlaps(o *observation, received time.Time) bool {
 
 // isNewer reports whether something was observed after what was sent. Two
 // observations may bear the same time.
-func (r *record) isNewer() bool { return !r.current.at.Equal(r.sent.at) || r.current.pod != r.sent.pod }
+func (r *record) isNewer() bool {
+	return !r.current.at.Equal(r.sent.at) || r.current.pod != r.sent.pod || r.current.asOf.After(r.sent.asOf)
+}
+
+// confirm notes that an older list shows nothing else than the record has. It reports
+// whether the record is more current now.
+func (r *record) confirm(asOf time.Time) bool {
+	later := asOf.After(r.current.asOf)
+	if later {
+		r.current.asOf = asOf
+	}
+	return later
+}
 
 // next returns the change to the next observation that makes one. While the inspections
 // of the pod fail, that is the first one that needs none, or else the newest: what is
@@ -205,7 +224,7 @@ func (r *record) changeTo(to observation, n int) (stage.Change, bool) {
 	if to.pod != nil && to.pod == r.unchanged && !r.state.retrying() && !reinspect {
 		return stage.Change{}, false
 	}
-	c := stage.Change{UID: r.uid, Pod: to.pod, At: to.at, Reinspect: reinspect}
+	c := stage.Change{UID: r.uid, Pod: to.pod, At: to.asOf, Reinspect: reinspect}
 	if !reinspect {
 		c.Status = to.status
 	}
@@ -213,16 +232,16 @@ func (r *record) changeTo(to observation, n int) (stage.Change, bool) {
 	switch {
 	case len(c.Events) > 0:
 	case r.state.retrying() || reinspect:
-		c.Events = append(c.Events, podEvent(pleg.PodSync, r.nameOf(to.pod), to.at))
+		c.Events = append(c.Events, podEvent(pleg.PodSync, r.nameOf(to.pod), to.asOf))
 	case to.pod == nil && r.old != nil:
 		// No event, but the cache entry has to go.
 	default:
 		r.unchanged = to.pod
 		return stage.Change{}, false
 	}
-	r.offered = n
+	r.offered = offered{to.at, n}
 	if to.step {
-		r.offered++
+		r.offered.covers++
 	}
 	return c, true
 }
@@ -232,13 +251,13 @@ func (r *record) eventsTo(to observation, n int) []pleg.Event {
 	var all []pleg.Event
 	from := r.old
 	for _, s := range r.steps[:n] {
-		all = append(all, events(from, s.pod, s.at)...)
+		all = append(all, events(from, s.pod, s.asOf)...)
 		from = s.pod
 	}
 	if all == nil {
-		return events(from, to.pod, to.at)
+		return events(from, to.pod, to.asOf)
 	}
-	return append(all, events(from, to.pod, to.at)...)
+	return append(all, events(from, to.pod, to.asOf)...)
 }
 
 // nameOf returns a pod with the name of this one, even once it is gone.
@@ -255,7 +274,7 @@ func (r *record) nameOf(pod *pleg.Pod) *pleg.Pod {
 
 // send notes that a change is in flight.
 func (r *record) send(c stage.Change) {
-	r.sent = sentChange{c.Pod, c.At, c.Reinspect, c.Uninspected, r.offered}
+	r.sent = sentChange{r.offered, c.Pod, c.At, c.Reinspect, c.Uninspected}
 	r.state = stateForwarding
 	if needsInspection(c) {
 		r.state = stateInspecting
@@ -315,9 +334,9 @@ func (r *record) superseded() bool {
 // uninspectedChange returns the change that failed, to be delivered without an
 // inspection, if it has events.
 func (r *record) uninspectedChange() (stage.Change, bool) {
-	c := stage.Change{UID: r.uid, Pod: r.sent.pod, At: r.sent.at, Uninspected: true}
-	r.offered = r.sent.covers
-	c.Events = r.eventsTo(observation{pod: c.Pod, at: c.At}, min(r.offered, len(r.steps)))
+	c := stage.Change{UID: r.uid, Pod: r.sent.pod, At: r.sent.asOf, Uninspected: true}
+	r.offered = r.sent.offered
+	c.Events = r.eventsTo(observation{pod: c.Pod, asOf: c.At}, min(r.sent.covers, len(r.steps)))
 	for i := range c.Events {
 		c.Events[i].Uninspected = true
 	}

@@ -16,28 +16,31 @@ const removedFor = 10 * time.Second
 type tombstones struct {
 	// containers were removed according to a CRI event.
 	containers *recent[pleg.ContainerID]
-	// pods were found gone by something newer than the last listing, at a time.
-	pods map[pleg.PodUID]time.Time
+	// pods were found gone by something newer than the last listing.
+	pods map[pleg.PodUID]grave
 }
+
+// grave has the times of the observation that found a pod gone.
+type grave struct{ at, asOf time.Time }
 
 func newTombstones() tombstones {
 	return tombstones{
 		containers: newRecent[pleg.ContainerID](removedFor, maxRecent),
-		pods:       make(map[pleg.PodUID]time.Time),
+		pods:       make(map[pleg.PodUID]grave),
 	}
 }
 
 // buryPod notes when a pod was found gone. It reports whether there are so many
 // that a listing, which clears them, should come soon.
-func (t *tombstones) buryPod(uid pleg.PodUID, at time.Time) (tooMany bool) {
-	t.pods[uid] = at
+func (t *tombstones) buryPod(uid pleg.PodUID, g grave) (tooMany bool) {
+	t.pods[uid] = g
 	return len(t.pods) >= maxRecent
 }
 
 // listed forgets the pods whose absence a listing of this time covers.
 func (t *tombstones) listed(at time.Time) {
 	for uid, gone := range t.pods {
-		if !gone.After(at) {
+		if !gone.at.After(at) {
 			delete(t.pods, uid)
 		}
 	}

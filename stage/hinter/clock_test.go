@@ -39,6 +39,27 @@ func TestCRIEventIsNotNewerThanItsArrival(t *testing.T) {
 	}
 }
 
+// The statuses of an event may be older than the event.
+func TestStatusesKeepTheirAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := run(t, &fakePods{}, streamOf(func(hint func(pleg.Hint)) {
+			h := newHint("a")
+			h.At = h.At.Add(-time.Second).Round(0)
+			hint(h)
+			h.AsOf = h.At.Add(-time.Minute)
+			hint(h)
+			h.AsOf = h.At.Add(time.Minute) // nonsense
+			hint(h)
+		}), nil)
+		for n, want := range []time.Duration{0, -time.Minute - time.Second, 0} {
+			o := <-f.out
+			if got := time.Until(o.AsOf); want == 0 && !o.AsOf.IsZero() || want != 0 && got != want {
+				t.Errorf("event %d shows everything as of %v from now, want %v", n, got, want)
+			}
+		}
+	})
+}
+
 // If the wall clock is set back, CRI events from before would be newer than every
 // listing. This test has no bubble, because bubbles have no monotonic clock.
 func TestCRIEventsAreOrderedByTheMonotonicClock(t *testing.T) {

@@ -183,7 +183,11 @@ func (h *Hinter) applyHint(hint *pleg.Hint) {
 		if ahead := hint.At.Sub(now); ahead < tick {
 			at = now.Add(ahead)
 		}
-		h.enqueue(stage.Observation{UID: hint.UID, At: at, Hint: hint})
+		var asOf time.Time
+		if !hint.AsOf.IsZero() && hint.AsOf.Before(hint.At) {
+			asOf = at.Add(hint.AsOf.Sub(hint.At))
+		}
+		h.enqueue(stage.Observation{UID: hint.UID, At: at, AsOf: asOf, Hint: hint})
 	}
 }
 

@@ -1,0 +1,122 @@
+package differ_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
+)
+
+// An observation that is not used and shows something else than the record is a reason
+// to list the pod, and does not make the cache more current.
+func TestContradictionRelistsThePod(t *testing.T) {
+	const known = "c=running d=exited /s=running"
+	early := at(1).Add(-time.Second)
+	gone := func(words string) stage.Observation {
+		return stage.Observation{At: early, Hint: hint("a", words, known)}
+	}
+	for name, tc := range map[string]struct {
+		before []*pleg.Hint // since the listing
+		o      stage.Observation
+		want   bool
+	}{
+		"newer event, the same":                {o: stage.Observation{At: at(2), Hint: hint("a", "c=running", known)}},
+		"newer event, sandbox ready again":     {o: stage.Observation{At: at(2), Hint: hint("a", "d=running", "c=running d=running /s=running")}, want: true},
+		"older event, the same":                {o: stage.Observation{At: early, Hint: hint("a", "c=running", known)}},
+		"older event, behind":                  {o: stage.Observation{At: early, Hint: hint("a", "c=created", "c=created d=running /s=running")}},
+		"older event, ahead":                   {o: stage.Observation{At: early, Hint: hint("a", "c=exited", "c=exited d=exited /s=running")}, want: true},
+		"older event, container not listed":    {o: stage.Observation{At: early, Hint: hint("a", "e=running", "e=running "+known)}},
+		"older event, listed container gone":   {o: gone("d=removed"), want: true},
+		"older event, unlisted container gone": {o: gone("e=removed")},
+		"older list, ahead":                    {o: stage.Observation{At: early, Pod: plegtest.Pod("a", "c=exited d=exited /s=running")}},
+		"older list than an event, the same": {
+			before: []*pleg.Hint{hint("a", "c=exited", "c=exited d=exited /s=running")},
+			o:      stage.Observation{At: at(1).Add(1), Pod: plegtest.Pod("a", known)},
+		},
+		"older list than an event, another sandbox": {
+			before: []*pleg.Hint{hint("a", "c=exited", "c=exited d=exited /s=running")},
+			o:      stage.Observation{At: at(1).Add(1), Pod: plegtest.Pod("a", known+" /t=running")}, want: true,
+		},
+		"older list than an event, container gone": {
+			before: []*pleg.Hint{hint("a", "c=exited", "c=exited /s=running")},
+			o:      stage.Observation{At: at(1).Add(1), Pod: plegtest.Pod("a", "c=running /s=running")}, want: true,
+		},
+		"older list than a removal": {
+			before: []*pleg.Hint{hint("a", "d=removed", "c=running /s=running")},
+			o:      stage.Observation{At: at(1).Add(1), Pod: plegtest.Pod("a", known)},
+		},
+		"older list than the removal of the pod": {
+			before: []*pleg.Hint{hint("a", "c=removed", "d=exited /s=running"), hint("a", "d=removed", "/s=running"), hint("a", "/s=removed", "")},
+			o:      stage.Observation{At: at(1).Add(1), Pod: plegtest.Pod("a", known+" /t=running")}, want: true,
+		},
+	} {
+		runDiffer(t, name, func(t *testing.T, f *fixture) {
+			f.listAndSettle(plegtest.Pod("a", known))
+			for n, h := range tc.before {
+				f.sendHint(n+1, h)
+				f.settleAll(nil)
+			}
+			f.lister.takeRelisted()
+			tc.o.UID = "a"
+			f.sendObservation(tc.o)
+			f.requireNoChange(t)
+			if got := slices.Contains(f.lister.takeRelisted(), "a"); got != tc.want {
+				t.Errorf("the pod is listed again: %v, want %v", got, tc.want)
+			}
+			if got := f.cache.touched["a"]; tc.want && got.After(at(1).Add(4)) {
+				t.Errorf("touched at %v", got)
+			}
+		})
+	}
+}
+
+// A listing that is older than an event of the pod does not cover what else it shows.
+func TestListingOlderThanAnEventDoesNotCoverAnotherSandbox(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		f.listAndSettle(plegtest.Pod("a", "/s=running"))
+		f.sendHint(15, hint("a", "c=running", "c=running /s=running"))
+		f.settleAll(nil)
+		f.list(plegtest.Pod("a", "/s=running /t=running"))
+		f.requireNoChange(t)
+		if got := f.lister.takeRelisted(); !slices.Equal(got, []pleg.PodUID{"a"}) || !slices.Equal(f.cache.pending, got) {
+			t.Errorf("listed again: %v, not covered: %v, want pod a", got, f.cache.pending)
+		}
+		if newest := f.marks[len(f.marks)-1]; newest.Current.After(at(1)) && len(newest.Behind) != 1 {
+			t.Errorf("everything is said to be current as of %v", newest.Current)
+		}
+	})
+}
+
+// What a CRI event shows is as current as the time before its statuses were gathered.
+func TestEventIsAsCurrentAsItsStatuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		made, gathered int // tenths of a second after the listing; 0: the time of the event
+		pod            string
+		want           time.Duration // after the listing
+	}{
+		"exact":                       {10, 0, "c=exited /s=running", time.Second},
+		"gathered before":             {10, 4, "c=exited /s=running", 400 * time.Millisecond},
+		"gathered before the listing": {10, -4, "c=exited /s=running", 1},
+		"without the other sandbox":   {10, 0, "c=exited", 1},
+	} {
+		runDiffer(t, name, func(t *testing.T, f *fixture) {
+			f.listAndSettle(plegtest.Pod("a", "c=running /s=running"))
+			after := func(tenths int) time.Time { return at(1).Add(time.Duration(tenths) * time.Second / 10) }
+			o := stage.Observation{UID: "a", At: after(tc.made), Hint: hint("a", "c=exited", tc.pod)}
+			if tc.gathered != 0 {
+				o.AsOf = after(tc.gathered)
+			}
+			f.sendObservation(o)
+			c := f.requireChange(t, "a", "Died(c)")
+			if got := c.At.Sub(at(1)); got != tc.want || !c.Events[0].ObservedAt.Equal(c.At) {
+				t.Errorf("as of %v after the listing, event of %v, want both %v", got, c.Events[0].ObservedAt.Sub(at(1)), tc.want)
+			}
+			f.settle("a", nil)
+			f.sendObservation(stage.Observation{UID: "a", At: after(5), Pod: plegtest.Pod("a", "c=running /s=running")})
+			f.requireNoChange(t) // the event is newer
+		})
+	}
+}
