@@ -159,6 +159,14 @@ test-kubelet: ## test the drop-in for the kubelet; compiles much of Kubernetes
 test-fleet: ## test package fleet with real nats-servers and faults; builds them first
 	$(GO) test -C tests/fleet -race -timeout 10m ./...
 
+# How large the fleet is: make fleet-scale FLEET="-nodes 5000 -rate 0.75"
+FLEET ?= -nodes 1000 -rate 3.75
+
+.PHONY: fleet-scale
+fleet-scale: ## measure a fleet of virtual nodes under faults (15 minutes)
+	@$(GO) build -C tests/fleet -o ../../bin/fleet-scale ./scale
+	@cd tests/fleet && ../../bin/fleet-scale $(FLEET)
+
 .PHONY: e2e-kubelet
 e2e-kubelet: ## compare a stock kubelet with ours on containerd (as root)
 	kubelet/e2e/run.sh

@@ -47,6 +47,7 @@ type Node struct {
 	order     []pleg.PodUID
 	made      int
 	published []pleg.Event
+	count     int // of events
 	closed    bool
 }
 
@@ -80,6 +81,8 @@ func New(o Options) (*Node, error) {
 		defer close(n.stopped)
 		_ = d.Run(n.outcomes) // it ends with the channel
 	}()
+	// Without a first list the dispatcher's Synced would not come.
+	n.outcomes <- stage.Outcome{Current: time.Now()}
 	return n, nil
 }
 
@@ -133,13 +136,18 @@ func (n *Node) SetClock(offset time.Duration) {
 }
 
 // Step makes one change: a new pod, a container that dies or is started again, or the
-// removal of a pod. It publishes one to about ten events.
-func (n *Node) Step() {
+// removal of a pod. It publishes up to about ten events and returns their number.
+func (n *Node) Step() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.closed {
-		return
+	before := n.count
+	if !n.closed {
+		n.step()
 	}
+	return n.count - before
+}
+
+func (n *Node) step() {
 	if len(n.order) == 0 || len(n.order) < n.o.Pods && n.random.IntN(3) > 0 {
 		n.create()
 		return
@@ -152,16 +160,6 @@ func (n *Node) Step() {
 	case r < 9:
 		n.restart(uid, p.containers[1+n.random.IntN(len(p.containers)-1)])
 	default:
-		n.publish(uid, n.base(uid, pleg.PodSync))
-	}
-}
-
-// Publish publishes PodSyncs: events that change nothing.
-func (n *Node) Publish(count int) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for range count {
-		uid := n.order[0]
 		n.publish(uid, n.base(uid, pleg.PodSync))
 	}
 }
@@ -250,6 +248,7 @@ func (n *Node) publish(uid pleg.PodUID, events ...pleg.Event) {
 			n.published = append(n.published, ev)
 		}
 	}
+	n.count += len(events)
 	n.outcomes <- stage.Outcome{UID: uid, Pod: listed, Events: events}
 }
 

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/natsd"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/oracle"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/simnode"
+)
+
+const cluster = "scale"
+
+// virtualFleet is the server, the nodes and the watch that checks them.
+type virtualFleet struct {
+	o      options
+	dir    string
+	server *natsd.Server
+	conns  []*nats.Conn
+	nodes  []*simnode.Node
+	stops  []func()
+	made   int // events of the load
+
+	mu     sync.Mutex
+	seen   *oracle.Consumer
+	delays []time.Duration
+	broken error
+	stop   func()
+}
+
+func newFleet(ctx context.Context, o options) (*virtualFleet, error) {
+	dir, err := os.MkdirTemp("", "pleg-scale-")
+	if err != nil {
+		return nil, err
+	}
+	f := &virtualFleet{o: o, dir: dir, seen: oracle.New(true), nodes: make([]*simnode.Node, o.nodes), stops: make([]func(), o.nodes)}
+	if f.server, err = natsd.New(dir, ""); err != nil {
+		return nil, err
+	}
+	if err := f.server.Start(ctx); err != nil {
+		return nil, err
+	}
+	for range o.connections + 1 { // the last one is the watch's
+		conn, err := fleet.Connect(f.server.URL, fleet.ConnectOptions{})
+		if err != nil {
+			return nil, err
+		}
+		f.conns = append(f.conns, conn)
+	}
+	return f, nil
+}
+
+func (f *virtualFleet) close() {
+	if f.stop != nil {
+		f.stop()
+	}
+	for _, conn := range f.conns {
+		conn.Close()
+	}
+	f.server.Kill()
+	_ = os.RemoveAll(f.dir)
+}
+
+// name is that of the node i.
+func name(i int) string { return fmt.Sprintf("node-%05d.example.com", i) }
+
+// publish starts the publisher of the node i.
+func (f *virtualFleet) publish(ctx context.Context, i int) error {
+	p, err := fleet.NewPublisher(fleet.PublisherOptions{
+		Conn: f.conns[i%f.o.connections], Source: f.nodes[i], Cluster: cluster, Node: name(i),
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = p.Run(ctx) // the end of ctx
+	}()
+	f.stops[i] = func() { cancel(); <-done }
+	return nil
+}
+
+// fill starts the nodes and the watch, and waits until the watch has every pod.
+func (f *virtualFleet) fill(ctx context.Context) error {
+	began := time.Now()
+	for i := range f.nodes {
+		var err error
+		f.nodes[i], err = simnode.New(simnode.Options{Name: name(i), Pods: f.o.pods, History: 8192, Seed: uint64(i), Discard: true})
+		if err != nil {
+			return err
+		}
+		for range f.o.pods * 3 / 2 {
+			f.nodes[i].Step()
+		}
+		if err := f.publish(ctx, i); err != nil {
+			return err
+		}
+	}
+	js, err := jetstream.New(f.conns[f.o.connections])
+	if err != nil {
+		return err
+	}
+	ctx, f.stop = context.WithCancel(ctx)
+	go f.watch(ctx, js)
+	if err := f.converged(ctx); err != nil {
+		return err
+	}
+	report("start of all nodes until the watch has everything", "%.1f s", time.Since(began).Seconds())
+	return nil
+}
+
+func (f *virtualFleet) watch(ctx context.Context, js jetstream.JetStream) {
+	for ev, err := range fleet.Watch(ctx, js, fleet.WatchOptions{Cluster: cluster, Replay: true, NetworkEvents: true}) {
+		f.mu.Lock()
+		if err == nil {
+			err = f.seen.Add(ev)
+		}
+		if ev.PodUID != "" && !ev.Replayed {
+			f.delays = append(f.delays, time.Since(ev.ObservedAt))
+		}
+		f.broken = errors.Join(f.broken, err)
+		f.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// converged waits until the watch has the union of the nodes' states.
+func (f *virtualFleet) converged(ctx context.Context) error {
+	deadline := time.Now().Add(5 * time.Minute)
+	for {
+		err := f.compare()
+		if err == nil || f.broken != nil {
+			return f.broken
+		}
+		if time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (f *virtualFleet) compare() error {
+	truth := make(map[string]oracle.State, len(f.nodes))
+	for i, n := range f.nodes {
+		truth[name(i)] = oracle.State(n.Truth())
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.seen.Synced {
+		return errors.New("the watch is not synced")
+	}
+	return f.seen.Compare(truth)
+}
+
+// step makes events for a time at the rate of all nodes.
+func (f *virtualFleet) step(ctx context.Context, duration time.Duration) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	budget, last, end := 0.0, time.Now(), time.Now().Add(duration)
+	for now := range tick.C {
+		budget += now.Sub(last).Seconds() * f.o.rate * float64(f.o.nodes)
+		last = now
+		for budget > 0 {
+			n := f.nodes[rand.IntN(len(f.nodes))].Step()
+			budget -= float64(n)
+			f.made += n
+		}
+		if now.After(end) || ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// quantiles returns and forgets the delays so far.
+func (f *virtualFleet) quantiles() (p50, p99 time.Duration) {
+	f.mu.Lock()
+	delays := f.delays
+	f.delays = nil
+	f.mu.Unlock()
+	if len(delays) == 0 {
+		return 0, 0
+	}
+	slices.Sort(delays)
+	return delays[len(delays)/2], delays[len(delays)*99/100]
+}
+
+var errNoSynced = errors.New("the late watch ended before its Synced")
+
+// late measures how long a consumer takes that comes when everything is there.
+func (f *virtualFleet) late(ctx context.Context) error {
+	js, err := jetstream.New(f.conns[f.o.connections])
+	if err != nil {
+		return err
+	}
+	began, pods := time.Now(), make(map[pleg.PodUID]struct{})
+	for ev, err := range fleet.Watch(ctx, js, fleet.WatchOptions{Cluster: cluster, Replay: true}) {
+		if err != nil {
+			return err
+		}
+		if ev.Type == pleg.Synced {
+			report("late consumer: all pods until Synced", "%d pods in %.1f s", len(pods), time.Since(began).Seconds())
+			return nil
+		}
+		pods[ev.PodUID] = struct{}{}
+	}
+	return errNoSynced
+}
