@@ -93,6 +93,27 @@ func TestSharedRegistererIsAnError(t *testing.T) {
 	}
 }
 
+// New that fails leaves no metric behind, so that a second try can succeed, here with
+// other names.
+func TestFailedNewRegistersNothing(t *testing.T) {
+	for _, name := range []string{"pleg_relist_duration_seconds", "pleg_discarded_events_total"} {
+		reg := prometheus.NewPedanticRegistry()
+		taken := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: "Taken."})
+		reg.MustRegister(taken)
+		o := pipeline.Options{Runtime: plegtest.New(), Registerer: reg}
+		if _, err := pipeline.New(o); err == nil {
+			t.Errorf("New = nil although %s is taken", name)
+		}
+		if families, err := reg.Gather(); err != nil || len(families) != 1 {
+			t.Errorf("after New has failed: %d metrics, %v, want only %s", len(families), err, name)
+		}
+		o.KubeletMetricNames = true
+		if _, err := pipeline.New(o); err != nil {
+			t.Errorf("the second New = %v", err)
+		}
+	}
+}
+
 // recorder records the registered metrics as name{labels}, in order.
 type recorder struct {
 	prometheus.Registerer

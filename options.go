@@ -125,7 +125,9 @@ type Options struct {
 	// subscribers get what the list knows of it, marked as uninspected. If zero,
 	// never, as in the kubelet: while its inspection fails, a pod has no events.
 	DeliverAfterFailures int
-	// Logger gets what an operator needs to know. If nil, nothing is logged.
+	// Logger gets what an operator needs to know, from a goroutine that may wait: while
+	// its handler blocks, up to 2048 records wait and further ones are counted. If nil,
+	// nothing is logged.
 	Logger *slog.Logger
 	// Registerer gets the metrics. If nil, they are not registered.
 	Registerer prometheus.Registerer

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/asynclog"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/border"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
@@ -28,6 +29,7 @@ type Pipeline struct {
 	cache   *cache.Cache
 	runtime *border.Runtime
 	running atomic.Bool
+	logs    *asynclog.Queue
 	// threshold is Options.RelistThreshold.
 	threshold time.Duration
 
@@ -44,8 +46,13 @@ func New(o Options) (*Pipeline, error) {
 	if err := o.complete(); err != nil {
 		return nil, fmt.Errorf("new pipeline: %w", err)
 	}
-	metrics := instrument.Registry{Registerer: o.Registerer, KubeletNames: o.KubeletMetricNames}
+	metrics := instrument.Registry{KubeletNames: o.KubeletMetricNames}
+	undo := func() {}
+	if o.Registerer != nil {
+		metrics.Registerer, undo = instrument.Undoable(o.Registerer)
+	}
 	p := &Pipeline{cache: cache.New(o.KeepRemoved), threshold: o.RelistThreshold}
+	o.Logger, p.logs = asynclog.New(o.Logger) // a blocked handler stops no stage
 	statuses := stores{p.cache, o.Store}
 	var errs [7]error
 	p.runtime, errs[0] = border.New(o.Runtime, border.Options{ListTimeout: o.ListTimeout, Logger: o.Logger, Metrics: metrics})
@@ -85,10 +92,14 @@ func New(o Options) (*Pipeline, error) {
 		return 0
 	}))
 	if err := errors.Join(errs[:]...); err != nil {
+		undo() // so that a second try can succeed
 		return nil, fmt.Errorf("new pipeline: %w", err)
 	}
 	return p, nil
 }
+
+// flushTimeout is how long Run waits at its end for a log handler that blocks.
+const flushTimeout = time.Second
 
 // Run runs the stages until ctx ends and returns the cause of ctx: after a plain
 // cancel that is [context.Canceled]. Runtime failures are retried. Run returns one
@@ -116,7 +127,9 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	stages.Go(func() error { return p.differ.Run(listings, observations, settled, inspect, retry, known) })
 	stages.Go(func() error { return p.inspector.Run(ctx, inspect, retry, known, outcomes, settled) })
 	stages.Go(func() error { return p.dispatcher.Run(outcomes) })
-	return stages.Wait()
+	err := stages.Wait()
+	p.logs.Flush(flushTimeout)
+	return err
 }
 
 // Subscribe adds a subscriber, before or while the pipeline runs. It gets every

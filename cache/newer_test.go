@@ -43,6 +43,7 @@ var newerCases = map[string]struct {
 	err    error
 }{
 	"already set":                        {before: []step{set(3)}},
+	"an older touch takes nothing back":  {before: []step{set(3), touch(1)}},
 	"already covered by a list":          {before: []step{list(3)}},
 	"already removed":                    {before: []step{remove(3)}},
 	"already an error":                   {before: []step{fail(3)}, err: errInspect},

@@ -50,8 +50,11 @@ type Client struct {
 	// unlabelledEvents counts the CRI events of sandboxes and containers without
 	// the kubelet's label. unlabelledListed is that count when the last list began.
 	unlabelledEvents, unlabelledListed atomic.Int64
-	degraded                           atomic.Pointer[error]
-	seen                               seenSandboxes
+	// hasEvents is set once an event stream has had an event, or has lived longer than
+	// one of a runtime whose events are switched off.
+	hasEvents atomic.Bool
+	degraded  atomic.Pointer[error]
+	seen      seenSandboxes
 	// carrying is whether a sandbox status carries those of its containers.
 	carrying carrying
 	// calls holds one value for each status call in flight that is not hung.

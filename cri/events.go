@@ -25,7 +25,8 @@ const (
 	// is stopped, nothing reads the socket, and containerd 2.4 waits after about
 	// 300 events whatever the window (measured; 288 with grpc's default).
 	eventWindow = 16 << 20
-	// offWithin is how soon a runtime ends a stream if its events are switched off.
+	// offWithin is how soon a runtime ends a stream if its events are switched off. One
+	// whose events have worked may also do so, because it restarts.
 	offWithin = time.Second
 )
 
@@ -71,10 +72,13 @@ func (c *Client) WatchEvents(ctx context.Context, opened func(), hint func(pleg.
 // receiveEvents passes on the events of a stream until it ends.
 func (c *Client) receiveEvents(stream grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse], began time.Time, p *probe, hint func(pleg.Hint)) error {
 	convert := converter{client: c}
-	for first := true; ; first = false {
+	for {
 		event, err := stream.Recv()
+		if err == nil || time.Since(began) >= offWithin {
+			c.hasEvents.Store(true)
+		}
 		switch {
-		case errors.Is(err, io.EOF) && first && time.Since(began) < offWithin:
+		case errors.Is(err, io.EOF) && !c.hasEvents.Load():
 			return fmt.Errorf("%w: %w", pleg.ErrNoEvents, errStreamEnded)
 		case errors.Is(err, io.EOF):
 			return errStreamEnded

@@ -153,6 +153,22 @@ func TestRuntimeThatEndsOpenStreamHasEvents(t *testing.T) {
 	}
 }
 
+// A runtime that restarts twice within a second ends a new stream at once. Its events
+// have worked, so they are not switched off.
+func TestRuntimeThatRestartsTwiceHasEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lives := 2 * time.Second
+		client := connect(t, &fakeRuntime{events: func(eventStream) error { time.Sleep(lives); return nil }}, cri.Options{})
+		for range 3 {
+			w := watchEvents(t, client)
+			if err := <-w.ended; err == nil || errors.Is(err, pleg.ErrNoEvents) {
+				t.Errorf("a stream that lived for %v ended with %v, want an error that is not ErrNoEvents", lives, err)
+			}
+			lives = 0
+		}
+	})
+}
+
 func TestWatchEventsWithoutRuntime(t *testing.T) {
 	client := newClient(t, "/nowhere/cri.sock", cri.Options{})
 	err := client.WatchEvents(t.Context(), func() { t.Error("opened") }, nil)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+
 	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 )
 
@@ -128,13 +130,5 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		refusedWatchers:    refused.WithLabelValues("watcher"),
 		refusedCalls:       refused.WithLabelValues("call"),
 	}
-	if reg == nil {
-		return m, nil
-	}
-	for _, c := range []prometheus.Collector{refused, m.connections, m.watchers} {
-		if err := reg.Register(c); err != nil {
-			return nil, err
-		}
-	}
-	return m, nil
+	return m, instrument.Registry{Registerer: reg}.Register(refused, m.connections, m.watchers)
 }

@@ -100,10 +100,11 @@ func (r *Runtime) EventWatcher() pleg.EventWatcher {
 // Degraded returns what the runtime says of lists that work in a roundabout way,
 // or nil.
 func (r *Runtime) Degraded() error {
-	if d, ok := r.embedded.(pleg.Degraded); ok {
-		return d.Degraded()
+	d, ok := r.embedded.(pleg.Degraded)
+	if !ok {
+		return nil
 	}
-	return nil
+	return r.contain("Degraded", "", d.Degraded)
 }
 
 type podLister struct {
@@ -156,21 +157,25 @@ func (r *Runtime) withListTimeout(ctx context.Context) (context.Context, context
 
 var errGoexit = errors.New("the runtime called runtime.Goexit")
 
-// call runs f on a goroutine of its own, which alone f can end, and waits for it.
-// The error names the cause of ctx if ctx has ended.
+// call contains f. The error names the cause of ctx if ctx has ended.
 func (r *Runtime) call(ctx context.Context, method string, uid pleg.PodUID, f func() error) error {
+	err := r.contain(method, uid, f)
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return err
+}
+
+// contain runs f on a goroutine of its own, which alone f can end, and waits for it.
+func (r *Runtime) contain(method string, uid pleg.PodUID, f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		err := errGoexit // unless f returns or panics
 		defer func() { done <- err }()
 		if caught := panics.Try(func() { err = f() }); caught != nil {
-			r.log.ErrorContext(ctx, "runtime panicked", "method", method, "podUID", uid, "err", caught.AsError())
+			r.log.Error("runtime panicked", "method", method, "podUID", uid, "err", caught.AsError())
 			err = fmt.Errorf("panic: %v", caught.Value)
 		}
 	}()
-	err := <-done
-	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
-		return fmt.Errorf("%w: %w", cause, err)
-	}
-	return err
+	return <-done
 }

@@ -27,6 +27,33 @@ func (r Registry) Name(ours, kubelet string) string {
 	return ours
 }
 
+// Undoable returns a registerer that passes everything on to another one, and a
+// function that unregisters what it has registered.
+func Undoable(to prometheus.Registerer) (prometheus.Registerer, func()) {
+	u := &undoable{Registerer: to}
+	return u, u.undo
+}
+
+type undoable struct {
+	prometheus.Registerer
+	registered []prometheus.Collector
+}
+
+// Register implements [prometheus.Registerer].
+func (u *undoable) Register(c prometheus.Collector) error {
+	err := u.Registerer.Register(c)
+	if err == nil {
+		u.registered = append(u.registered, c)
+	}
+	return err
+}
+
+func (u *undoable) undo() {
+	for _, c := range u.registered {
+		u.Unregister(c)
+	}
+}
+
 // Register registers all collectors. If one fails, it registers none and returns the
 // error.
 func (r Registry) Register(collectors ...prometheus.Collector) error {

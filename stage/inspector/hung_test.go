@@ -363,6 +363,39 @@ func TestUncancellableCallIsAbandoned(t *testing.T) {
 	})
 }
 
+// Abandoned calls are bounded: one more keeps its inspector's place.
+func TestAbandonedCallsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const bound, more = 256, 4
+		reg := prometheus.NewPedanticRegistry()
+		r := newHangingRuntime()
+		f := newFixture(t, r.PodStatus, inspector.Options{
+			Inspectors: bound + more, FixedWidth: true, HungAfter: hungAfter, Metrics: instrument.Registry{Registerer: reg},
+		})
+		for _, uid := range uids("uncancellable", bound+more) {
+			f.inspect <- one(uid)
+		}
+		for range bound {
+			<-f.settled
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if len(f.settled) > 0 {
+			t.Errorf("settled %+v, want the calls beyond the bound to be waited for", <-f.settled)
+		}
+		requireGauge(t, reg, "pleg_abandoned_inspections", bound)
+		requireGauge(t, reg, "pleg_inspections_in_flight", more)
+		f.finish()
+		close(r.release)
+		for range more {
+			<-f.settled
+		}
+		if err := <-f.ended; err != nil {
+			t.Errorf("Run = %v, want nil", err)
+		}
+	})
+}
+
 func TestAbandonedPodIsInspectedOnceItsCallHasReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newHangingRuntime()

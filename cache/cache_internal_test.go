@@ -1,0 +1,34 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+// The cache keeps nothing of a caller that has given up, or of a pod that is gone once
+// a listing has shown that.
+func TestNothingIsKept(t *testing.T) {
+	c := New(time.Minute)
+	now := time.Unix(1_700_000_000, 0)
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 10 {
+		if _, err := c.GetNewerThan(stopped, "waited-for", now); !errors.Is(err, context.Canceled) {
+			t.Errorf("GetNewerThan = %v, want %v", err, context.Canceled)
+		}
+	}
+	if len(c.waiters) > 0 {
+		t.Errorf("waiters of %d pods are left of callers that have given up, want none", len(c.waiters))
+	}
+	c.Touch("never-there", now)
+	c.Delete("removed", now)
+	if len(c.entries) != 2 {
+		t.Errorf("%d entries before the listing, want 2", len(c.entries))
+	}
+	c.Observe(now.Add(time.Second), nil)
+	if len(c.entries)+len(c.gone) > 0 {
+		t.Errorf("%d entries and %d gone pods are left after the listing, want none", len(c.entries), len(c.gone))
+	}
+}

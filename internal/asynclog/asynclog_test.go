@@ -1,0 +1,102 @@
+package asynclog_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/asynclog"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// gated is a handler that waits at each record until its gate opens.
+type gated struct {
+	slog.Handler
+	gate <-chan struct{}
+}
+
+func (g gated) Handle(ctx context.Context, r slog.Record) error {
+	<-g.gate
+	return g.Handler.Handle(ctx, r)
+}
+
+func (g gated) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return gated{g.Handler.WithAttrs(attrs), g.gate}
+}
+
+func (g gated) WithGroup(name string) slog.Handler {
+	return gated{g.Handler.WithGroup(name), g.gate}
+}
+
+func newGated(text *bytes.Buffer) (log *slog.Logger, queue *asynclog.Queue, open func()) {
+	gate := make(chan struct{})
+	plain := slog.NewTextHandler(text, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
+			return slog.Attr{}
+		}
+		return a
+	}})
+	log, queue = asynclog.New(slog.New(gated{plain, gate}))
+	return log, queue, func() { close(gate) }
+}
+
+// Nobody waits for a blocked handler. It gets the records in their order, with the
+// attributes of their loggers.
+func TestBlockedHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		log, queue, open := newGated(&text)
+		log.Info("first")
+		stage := log.With("stage", "lister").WithGroup("list")
+		stage.Warn("second", "pods", 3)
+		log.Debug("not enabled")
+		synctest.Wait()
+		began := time.Now()
+		queue.Flush(2 * time.Second)
+		if waited := time.Since(began); waited != 2*time.Second {
+			t.Errorf("Flush returned after %v, want its timeout", waited)
+		}
+		open()
+		log.Info("third")
+		queue.Flush(time.Hour)
+		const want = "msg=first\nmsg=second stage=lister list.pods=3\nmsg=third\n"
+		if text.String() != want {
+			t.Errorf("logged\n%s\nwant\n%s", &text, want)
+		}
+		queue.Flush(time.Hour) // nothing waits
+	})
+}
+
+// What waits for a blocked handler is bounded. The next record says how many were
+// discarded.
+func TestQueueIsBounded(t *testing.T) {
+	const bound, flood = 1024, 5000
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		log, queue, open := newGated(&text)
+		log.Info("blocked")
+		synctest.Wait()
+		for n := range flood {
+			log.Info("flood", "number", n)
+		}
+		open()
+		queue.Flush(time.Hour)
+		log.Info("last")
+		queue.Flush(time.Hour)
+		lines := strings.Split(strings.TrimSpace(text.String()), "\n")
+		if len(lines) != 1+bound+1 {
+			t.Errorf("%d records, want %d", len(lines), 1+bound+1)
+		}
+		if got, want := lines[len(lines)-1], fmt.Sprintf("msg=last discardedBefore=%d", flood-bound); got != want {
+			t.Errorf("the last one is %q, want %q", got, want)
+		}
+	})
+}

@@ -1,0 +1,38 @@
+package dispatcher
+
+import (
+	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// The present state has nothing of a pod that is gone.
+func TestPresentForgetsGonePods(t *testing.T) {
+	p := make(present)
+	for seq, uid := range []pleg.PodUID{"a", "b"} {
+		p.apply(pleg.Event{Seq: uint64(seq), Type: pleg.ContainerStarted, PodUID: uid, ContainerID: "c"})
+		p.settle(uid, false, nil, true)
+	}
+	p.settle("a", true, nil, true)
+	if p["a"] != nil || p["b"] == nil {
+		t.Errorf("the present state has %v, want only pod b", p)
+	}
+}
+
+// While a feeder waits for the subscriber, at most a buffer of events is pending. What
+// comes after that counts as missed, one entry for each pod.
+func TestPendingIsBounded(t *testing.T) {
+	const buffer, events = 3, 10
+	s := newSubscription(SubscribeOptions{Buffer: buffer}, filter{all: true}, nil)
+	s.startFeed(make([]pleg.Event, 1), 0)
+	kept := 0
+	for range events {
+		if s.offer(&pleg.Event{Type: pleg.ContainerStarted, PodUID: "a"}, 0) {
+			kept++
+		}
+	}
+	if kept != buffer || len(s.pending) != buffer || s.missed.len() != 1 || s.discarded != events-buffer {
+		t.Errorf("kept %d, pending %d, pods missed %d, discarded %d; want %d, %d, 1, %d",
+			kept, len(s.pending), s.missed.len(), s.discarded, buffer, buffer, events-buffer)
+	}
+}
