@@ -35,6 +35,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
@@ -148,13 +149,16 @@ func (c *Client) Pods(ctx context.Context) ([]Pod, error) {
 		return nil, c.calls.callError("list pods", err)
 	}
 	var pods []Pod
-	for {
+	for size := 0; ; {
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
 			return pods, nil
 		}
 		if err != nil {
 			return nil, c.calls.callError("list pods", err)
+		}
+		if size += proto.Size(m); size > maxList || len(pods) == maxPods {
+			return nil, fmt.Errorf("list pods: the server sent more than %d pods or %d bytes", maxPods, maxList)
 		}
 		p := m.GetPod()
 		pods = append(pods, Pod{
@@ -184,6 +188,13 @@ func inspectionError(text string) error {
 	}
 	return &InspectionError{text}
 }
+
+// maxPods and maxList limit what a broken server can send as the list of pods, in pods and
+// bytes.
+const (
+	maxPods = 100_000
+	maxList = 256 << 20
+)
 
 // maxMessage is the greatest size of the status of one pod, in bytes. Annotations can
 // make it large.
