@@ -227,7 +227,7 @@ func (d *Differ) applyListing(l stage.Listing) {
 	present := 0
 	var count census
 	for _, pod := range l.Pods {
-		if pod = d.tombstones.without(pod, now); pod == nil || d.tombstones.pods[pod.UID].at.After(l.At) {
+		if pod = d.tombstones.without(pod, now); pod == nil || d.tombstones.grave(pod.UID).at.After(l.At) && d.records[pod.UID] == nil {
 			continue
 		}
 		rec := d.recordOf(pod.UID)
@@ -492,7 +492,7 @@ func (d *Differ) takeRequests() {
 		d.lister.RelistSoon()
 		if rec != nil {
 			rec.reinspect = true
-		} else {
+		} else if len(d.requested) < maxRecent { // a pod that appears is inspected anyway
 			d.requested[r.uid] = struct{}{}
 		}
 	}

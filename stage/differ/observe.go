@@ -79,7 +79,10 @@ func (d *Differ) newestOf(rec *record, uid pleg.PodUID) time.Time {
 	if rec != nil && rec.current.at.After(at) {
 		at = rec.current.at
 	}
-	if gone := d.tombstones.pods[uid].at; gone.After(at) {
+	if rec != nil {
+		return at
+	}
+	if gone := d.tombstones.grave(uid).at; gone.After(at) {
 		at = gone
 	}
 	return at
@@ -91,7 +94,7 @@ func (d *Differ) currentAsOf(rec *record, uid pleg.PodUID) time.Time {
 		return rec.current.asOf
 	}
 	asOf := d.listedAt
-	if gone := d.tombstones.pods[uid].asOf; gone.After(asOf) {
+	if gone := d.tombstones.grave(uid).asOf; gone.After(asOf) {
 		asOf = gone
 	}
 	return asOf
@@ -159,7 +162,7 @@ func (d *Differ) tells(rec *record, o *stage.Observation, now time.Time) bool {
 	partial := true // gone, according to an event
 	if rec != nil {
 		have, partial = rec.current.pod, rec.current.step
-	} else if !d.tombstones.pods[o.UID].at.After(d.listedAt) {
+	} else if !d.tombstones.grave(o.UID).at.After(d.listedAt) {
 		return false
 	}
 	pod := o.Pod

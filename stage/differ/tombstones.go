@@ -16,9 +16,14 @@ const removedFor = 10 * time.Second
 type tombstones struct {
 	// containers were removed according to a CRI event.
 	containers *recent[pleg.ContainerID]
-	// pods were found gone by something newer than the last listing.
-	pods map[pleg.PodUID]grave
+	// pods were found gone by something newer than the last listing. If there are too
+	// many, they are forgotten, and cleared is the newest of their times.
+	pods    map[pleg.PodUID]grave
+	cleared grave
 }
+
+// maxGraves bounds the pods that were found gone while lists fail.
+const maxGraves = 2 * maxRecent
 
 // grave has the times of the observation that found a pod gone.
 type grave struct{ at, asOf time.Time }
@@ -34,7 +39,24 @@ func newTombstones() tombstones {
 // that a listing, which clears them, should come soon.
 func (t *tombstones) buryPod(uid pleg.PodUID, g grave) (tooMany bool) {
 	t.pods[uid] = g
-	return len(t.pods) >= maxRecent
+	if len(t.pods) <= maxGraves {
+		return len(t.pods) >= maxRecent
+	}
+	for _, g := range t.pods {
+		if g.at.After(t.cleared.at) {
+			t.cleared = g
+		}
+	}
+	clear(t.pods)
+	return true
+}
+
+// grave returns when a pod without a record was found gone, as far as that is known.
+func (t *tombstones) grave(uid pleg.PodUID) grave {
+	if g, ok := t.pods[uid]; ok {
+		return g
+	}
+	return t.cleared
 }
 
 // listed forgets the pods whose absence a listing of this time covers.

@@ -134,6 +134,25 @@ func TestBrokenStreamIsReopenedWithBackoff(t *testing.T) {
 	})
 }
 
+// A stream that worked is reopened at once, however long the runtime was away before.
+func TestBackoffStartsAgainAfterAStreamThatWorked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := func(context.Context, func(), func(pleg.Hint)) error { return errors.New("unavailable") }
+		works := func(_ context.Context, opened func(), _ func(pleg.Hint)) error {
+			opened()
+			time.Sleep(time.Minute)
+			return errors.New("unavailable")
+		}
+		events := &fakeEvents{streams: append(slices.Repeat([]stream{broken}, 20), works)}
+		run(t, &fakePods{}, events, nil)
+		sleep(time.Hour)
+		tries := events.tries()
+		if wait := tries[21].Sub(tries[20]) - time.Minute; wait > 100*time.Millisecond {
+			t.Errorf("reopened after %v, want at most 100 ms", wait)
+		}
+	})
+}
+
 func TestRuntimeWithoutEvents(t *testing.T) {
 	without := func(_ context.Context, opened func(), _ func(pleg.Hint)) error {
 		opened()
