@@ -17,6 +17,8 @@ type (
 	EventWatcher = pleg.EventWatcher
 	// Hint is a CRI event as an EventWatcher reports it.
 	Hint = pleg.Hint
+	// CallReporter is a Runtime that reports the calls in flight.
+	CallReporter = pleg.CallReporter
 	// Degraded is a Runtime that reports when its lists work in a roundabout way.
 	Degraded = pleg.Degraded
 )
@@ -47,6 +49,18 @@ type (
 	CacheEntry = cache.Entry
 	// PendingPod is a pod that waits for its inspection.
 	PendingPod = cache.Pending
+)
+
+// What a pipeline does at present.
+type (
+	// Status is what a pipeline does at one time, and what it waits for.
+	Status = pleg.Status
+	// RelistStatus describes the lists of all pods.
+	RelistStatus = pleg.RelistStatus
+	// Inspection is an inspection in flight.
+	Inspection = pleg.Inspection
+	// Call is a call to the runtime that has not returned yet.
+	Call = pleg.Call
 )
 
 // Events and subscriptions.

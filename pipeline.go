@@ -30,6 +30,8 @@ type Pipeline struct {
 	runtime *border.Runtime
 	running atomic.Bool
 	logs    *asynclog.Queue
+	// inspectors is Options.Inspectors.
+	inspectors int
 	// threshold is Options.RelistThreshold.
 	threshold time.Duration
 
@@ -51,7 +53,7 @@ func New(o Options) (*Pipeline, error) {
 	if o.Registerer != nil {
 		metrics.Registerer, undo = instrument.Undoable(o.Registerer)
 	}
-	p := &Pipeline{cache: cache.New(o.KeepRemoved), threshold: o.RelistThreshold}
+	p := &Pipeline{cache: cache.New(o.KeepRemoved), inspectors: o.Inspectors, threshold: o.RelistThreshold}
 	o.Logger, p.logs = asynclog.New(o.Logger) // a blocked handler stops no stage
 	statuses := stores{p.cache, o.Store}
 	var errs [7]error
@@ -76,7 +78,7 @@ func New(o Options) (*Pipeline, error) {
 	})
 	p.inspector, errs[4] = inspector.New(inspector.Options{
 		Runtime: p.runtime, Cache: statuses, Inspectors: o.Inspectors, FixedWidth: o.FixedWidth,
-		InspectTimeout: o.InspectTimeout, HungAfter: o.HungAfter,
+		InspectTimeout: o.InspectTimeout, HungAfter: o.HungAfter, CallOf: p.runtime.Call,
 		Logger: o.Logger, Metrics: metrics,
 	})
 	p.dispatcher, errs[5] = dispatcher.New(dispatcher.Options{
@@ -173,6 +175,26 @@ func (p *Pipeline) Relist() <-chan error { return p.lister.Relist() }
 // Quarantined returns the pods whose last inspection hung or failed late, in the order
 // of their next retry (Options.MaxQuarantine). It does not block.
 func (p *Pipeline) Quarantined() []Quarantined { return slices.Clone(p.differ.Quarantined()) }
+
+// Status returns what the pipeline does at present, and what it waits for: the list and
+// the inspections in flight, with the runtime call that each waits for if Runtime is a
+// [CallReporter]. It does not block.
+func (p *Pipeline) Status() Status {
+	s := Status{
+		At: time.Now(), Relist: p.lister.Status(), Inspectors: p.inspectors,
+		Overdue: p.inspector.Overdue(), Quarantined: p.Quarantined(),
+	}
+	s.Waiting, _ = p.differ.Waiting()
+	s.Healthy, s.Err = p.Healthy()
+	s.InFlight, s.Width = p.inspector.InFlight()
+	if !s.Relist.Started.IsZero() {
+		s.Relist.Call = p.runtime.Call("")
+	}
+	for n := range s.Overdue {
+		s.Overdue[n].Call = p.runtime.Call(s.Overdue[n].UID)
+	}
+	return s
+}
 
 // Healthy reports whether the pipeline works, and if not, why. It returns false if the
 // last successful relist began longer ago than Options.RelistThreshold, as the kubelet's

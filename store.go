@@ -52,9 +52,14 @@ func (s stores) Touch(uid pleg.PodUID, at time.Time) {
 	}
 }
 
-func (s stores) Observe(at time.Time, pending []pleg.PodUID) {
+func (s stores) Observe(at time.Time, pending []*pleg.Pod) {
 	s.Cache.Observe(at, pending)
-	if s.own != nil {
-		s.own.Observe(at, pending)
+	if s.own == nil {
+		return
 	}
+	uids := make([]pleg.PodUID, len(pending))
+	for n, pod := range pending {
+		uids[n] = pod.UID
+	}
+	s.own.Observe(at, uids)
 }

@@ -23,9 +23,9 @@ type Cache struct {
 	// observed is the time of the newest listing, which covers every pod that is not
 	// in pending.
 	observed time.Time
-	// pending has the time of the first listing that showed the change. spare is
-	// empty memory for the next listing.
-	pending, spare map[pleg.PodUID]time.Time
+	// pending has the pods whose change is not inspected yet. spare is empty memory
+	// for the next listing.
+	pending, spare map[pleg.PodUID]change
 	// gone lists the entries that only remember when a pod was found gone. Some of
 	// them may have come back.
 	gone    []pleg.PodUID
@@ -38,6 +38,19 @@ type entry struct {
 	err    error
 	at     time.Time
 	gone   bool
+	// last is the status of the last inspection that succeeded; the pod is known to
+	// have been so until lastAsOf. An error leaves both.
+	last     *pleg.PodStatus
+	lastAsOf time.Time
+	// listed is the pod as it was when its inspection failed; nil if it succeeded.
+	listed *pleg.Pod
+}
+
+// change is a change that listings show.
+type change struct {
+	// pod is as in the newest listing, since is the time of the first.
+	pod   *pleg.Pod
+	since time.Time
 }
 
 type waiter struct {
@@ -51,8 +64,8 @@ func New(keepRemoved time.Duration) *Cache {
 	return &Cache{
 		removed: removed{keep: keepRemoved, byID: make(map[pleg.ContainerID]removedStatus)},
 		entries: make(map[pleg.PodUID]*entry),
-		pending: make(map[pleg.PodUID]time.Time),
-		spare:   make(map[pleg.PodUID]time.Time),
+		pending: make(map[pleg.PodUID]change),
+		spare:   make(map[pleg.PodUID]change),
 		waiters: make(map[pleg.PodUID][]*waiter),
 	}
 }
@@ -112,6 +125,9 @@ func (c *Cache) Touch(uid pleg.PodUID, at time.Time) {
 			return
 		}
 		e.at = at
+		if e.err == nil {
+			e.lastAsOf = at
+		}
 	} else {
 		c.entries[uid] = &entry{at: at, gone: true}
 		c.gone = append(c.gone, uid)
@@ -121,17 +137,20 @@ func (c *Cache) Touch(uid pleg.PodUID, at time.Time) {
 
 // Observe notes a listing of all pods. It covers every pod except those in pending,
 // whose change is not inspected yet.
-func (c *Cache) Observe(at time.Time, pending []pleg.PodUID) {
+// The cache keeps the pods, not the slice.
+func (c *Cache) Observe(at time.Time, pending []*pleg.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.observed = at
-	for _, uid := range pending {
-		since, ok := c.pending[uid]
-		if !ok {
-			since = at
+	for _, pod := range pending {
+		since := at
+		if before, ok := c.pending[pod.UID]; ok {
+			since = before.since
+		} else if e := c.entries[pod.UID]; e != nil {
+			e.lastAsOf = c.lastAsOf(pod.UID, e) // the listing before covered it
 		}
-		c.spare[uid] = since
+		c.spare[pod.UID] = change{pod, since}
 	}
+	c.observed = at
 	clear(c.pending)
 	c.pending, c.spare = c.spare, c.pending
 	kept := c.gone[:0]
@@ -153,8 +172,19 @@ func (c *Cache) Observe(at time.Time, pending []pleg.PodUID) {
 func (c *Cache) put(uid pleg.PodUID, e entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if have := c.entries[uid]; have != nil && have.at.After(e.at) {
+	have := c.entries[uid]
+	if have != nil && have.at.After(e.at) {
 		return
+	}
+	switch {
+	case e.gone:
+	case e.err == nil:
+		e.last, e.lastAsOf = e.status, e.at
+	case have != nil:
+		e.last, e.lastAsOf = have.last, c.lastAsOf(uid, have)
+		e.listed = c.listed(uid, have)
+	default:
+		e.listed = c.pending[uid].pod
 	}
 	c.entries[uid] = &e
 	if e.gone {
@@ -190,6 +220,23 @@ func (c *Cache) freshness(uid pleg.PodUID) time.Time {
 		return c.observed
 	}
 	return at
+}
+
+// lastAsOf returns the latest time at which the pod is known to have been as in the last
+// good status.
+func (c *Cache) lastAsOf(uid pleg.PodUID, e *entry) time.Time {
+	if fresh := c.freshness(uid); e.err == nil && e.last != nil && fresh.After(e.lastAsOf) {
+		return fresh
+	}
+	return e.lastAsOf
+}
+
+// listed returns the pod as listings show it if that is not inspected yet, or nil.
+func (c *Cache) listed(uid pleg.PodUID, e *entry) *pleg.Pod {
+	if change, ok := c.pending[uid]; ok {
+		return change.pod
+	}
+	return e.listed
 }
 
 func (c *Cache) wake(uid pleg.PodUID) {

@@ -36,7 +36,16 @@ func remove(n int) step { return func(c *cache.Cache) { c.Delete("a", at(n)) } }
 func touch(n int) step  { return func(c *cache.Cache) { c.Touch("a", at(n)) } }
 
 func list(n int, pending ...pleg.PodUID) step {
-	return func(c *cache.Cache) { c.Observe(at(n), pending) }
+	return func(c *cache.Cache) { c.Observe(at(n), listed(pending...)) }
+}
+
+// listed returns pods as a listing has them.
+func listed(uids ...pleg.PodUID) []*pleg.Pod {
+	pods := make([]*pleg.Pod, len(uids))
+	for n, uid := range uids {
+		pods[n] = &pleg.Pod{UID: uid, Namespace: "shop", Name: string(uid)}
+	}
+	return pods
 }
 
 // getCases want the status of that name, or one with only the UID.

@@ -23,6 +23,13 @@ type Entry struct {
 	// the pod is known to have been so at that time. It is zero if the pod was
 	// never inspected.
 	CurrentAsOf time.Time
+	// Last is the status of the last inspection that succeeded; nil if none did. The
+	// pod is known to have been so until LastAsOf. If Err is nil, Last is Status.
+	Last     *pleg.PodStatus
+	LastAsOf time.Time
+	// Listed is the pod in the newest listing that showed a change, if that was not
+	// inspected successfully yet; otherwise nil.
+	Listed *pleg.Pod
 }
 
 // List returns what the cache knows of every pod that is not gone, ordered by
@@ -40,13 +47,34 @@ func (c *Cache) list() []Entry {
 	entries := make([]Entry, 0, len(c.entries))
 	for uid, e := range c.entries {
 		if !e.gone {
-			entries = append(entries, Entry{UID: uid, Status: e.status, Err: e.err, CurrentAsOf: c.freshness(uid)})
+			entries = append(entries, c.entry(uid, e))
 		}
 	}
-	for uid := range c.pending {
+	for uid, change := range c.pending {
 		if e := c.entries[uid]; e == nil || e.gone {
-			entries = append(entries, Entry{UID: uid, Err: ErrNotInspected})
+			entries = append(entries, Entry{UID: uid, Err: ErrNotInspected, Listed: change.pod})
 		}
 	}
 	return entries
+}
+
+func (c *Cache) entry(uid pleg.PodUID, e *entry) Entry {
+	return Entry{
+		UID: uid, Status: e.status, Err: e.err, CurrentAsOf: c.freshness(uid),
+		Last: e.last, LastAsOf: c.lastAsOf(uid, e), Listed: c.listed(uid, e),
+	}
+}
+
+// Entry returns what the cache knows of one pod; false if the pod is gone or unknown.
+// It does not wait for the runtime.
+func (c *Cache) Entry(uid pleg.PodUID) (Entry, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.entries[uid]; e != nil && !e.gone {
+		return c.entry(uid, e), true
+	}
+	if change, ok := c.pending[uid]; ok {
+		return Entry{UID: uid, Err: ErrNotInspected, Listed: change.pod}, true
+	}
+	return Entry{}, false
 }

@@ -13,6 +13,8 @@ type Pending struct {
 	UID pleg.PodUID
 	// Status is that of the last inspection; nil if there was none or it failed.
 	Status *pleg.PodStatus
+	// Pod is the pod in the newest listing; if that shows it gone, in an earlier one.
+	Pod *pleg.Pod
 	// Since is the time of the first of the listings in a row that showed a change
 	// not inspected yet.
 	Since time.Time
@@ -32,8 +34,8 @@ func (c *Cache) backlog() []Pending {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	backlog := make([]Pending, 0, len(c.pending))
-	for uid, since := range c.pending {
-		p := Pending{UID: uid, Since: since}
+	for uid, change := range c.pending {
+		p := Pending{UID: uid, Pod: change.pod, Since: change.since}
 		if e := c.entries[uid]; e != nil {
 			p.Status = e.status
 		}

@@ -17,16 +17,16 @@ func TestPendingSince(t *testing.T) {
 			t.Fatalf("%s: %v, want %v", step, got, want)
 		}
 		for i := range want {
-			if got[i].UID != want[i].UID || !got[i].Since.Equal(want[i].Since) || got[i].Status != want[i].Status {
+			if got[i].UID != want[i].UID || !got[i].Since.Equal(want[i].Since) || got[i].Status != want[i].Status || got[i].Pod.Name != string(want[i].UID) {
 				t.Errorf("%s: %v, want %v", step, got, want)
 			}
 		}
 	}
 	status := &pleg.PodStatus{UID: "b"}
 	c.Set("b", status, nil, at(1))
-	c.Observe(at(2), []pleg.PodUID{"b"})
+	c.Observe(at(2), listed("b"))
 	require("one changed", cache.Pending{UID: "b", Status: status, Since: at(2)})
-	c.Observe(at(3), []pleg.PodUID{"a", "b"})
+	c.Observe(at(3), listed("a", "b"))
 	require("another changed", cache.Pending{UID: "b", Status: status, Since: at(2)}, cache.Pending{UID: "a", Since: at(3)})
 	c.Set("b", status, nil, at(2))
 	require("an inspection older than the listing", cache.Pending{UID: "b", Status: status, Since: at(2)}, cache.Pending{UID: "a", Since: at(3)})
@@ -34,6 +34,6 @@ func TestPendingSince(t *testing.T) {
 	require("inspected", cache.Pending{UID: "a", Since: at(3)})
 	c.Observe(at(4), nil)
 	require("settled")
-	c.Observe(at(5), []pleg.PodUID{"a"})
+	c.Observe(at(5), listed("a"))
 	require("a new change", cache.Pending{UID: "a", Since: at(5)})
 }

@@ -1,6 +1,6 @@
 // Package client watches a pipeline in another process on the same node.
 //
-//	c, err := client.New("/run/pleg-pipeline.sock", client.Options{})
+//	c, err := client.New("/run/pleg-pipeline/pleg.sock", client.Options{})
 //	...
 //	defer c.Close()
 //	for ev, err := range c.Watch(ctx, client.WatchOptions{Replay: true}) {
@@ -130,6 +130,13 @@ type Pod struct {
 	// CurrentAsOf is the latest time at which the pod is known to be in this
 	// state. It is zero until the first inspection has ended.
 	CurrentAsOf time.Time
+	// Last is the status of the last inspection that succeeded; nil if none did. The
+	// pod is known to have been so until LastAsOf. If Err is nil, Last is Status.
+	Last     *pleg.PodStatus
+	LastAsOf time.Time
+	// Listed is the pod in the newest list that showed a change, if that was not
+	// inspected successfully yet; otherwise nil.
+	Listed *pleg.Pod
 }
 
 // InspectionError is the error of the last inspection of a pod, or says that no
@@ -139,12 +146,17 @@ type InspectionError struct{ Text string }
 // Error implements error.
 func (e *InspectionError) Error() string { return e.Text }
 
-// Pods returns the state of all pods, sorted by UID. It blocks until the server has
-// answered or ctx ends.
-func (c *Client) Pods(ctx context.Context) ([]Pod, error) {
+// Pods returns the state of the pods with these UIDs, or of all pods if there are none,
+// sorted by UID. A pod that is unknown or gone is left out. Pods blocks until the server
+// has answered or ctx ends.
+func (c *Client) Pods(ctx context.Context, uids ...pleg.PodUID) ([]Pod, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := c.calls.pleg.ListPods(ctx, &plegv1.ListPodsRequest{})
+	request := &plegv1.ListPodsRequest{}
+	for _, uid := range uids {
+		request.PodUids = append(request.PodUids, string(uid))
+	}
+	stream, err := c.calls.pleg.ListPods(ctx, request)
 	if err != nil {
 		return nil, c.calls.callError("list pods", err)
 	}
@@ -160,14 +172,33 @@ func (c *Client) Pods(ctx context.Context) ([]Pod, error) {
 		if size += proto.Size(m); size > maxList || len(pods) == maxPods {
 			return nil, fmt.Errorf("list pods: the server sent more than %d pods or %d bytes", maxPods, maxList)
 		}
-		p := m.GetPod()
-		pods = append(pods, Pod{
-			UID:         pleg.PodUID(p.GetUid()),
-			Status:      wire.ToStatus(p.GetStatus()),
-			Err:         inspectionError(p.GetError()),
-			CurrentAsOf: wire.ToTime(p.GetCurrentAsOf()),
-		})
+		pods = append(pods, newPod(m.GetPod()))
 	}
+}
+
+func newPod(m *plegv1.Pod) Pod {
+	p := Pod{
+		UID:         pleg.PodUID(m.GetUid()),
+		Status:      wire.ToStatus(m.GetStatus()),
+		Err:         inspectionError(m.GetError()),
+		CurrentAsOf: wire.ToTime(m.GetCurrentAsOf()),
+		LastAsOf:    wire.ToTime(m.GetLastAsOf()),
+		Listed:      wire.ToPod(m.GetListed()),
+	}
+	if p.Last = p.Status; p.Last == nil {
+		p.Last = wire.ToStatus(m.GetLastStatus())
+	}
+	return p
+}
+
+// Status returns what the pipeline does at present, and what it waits for. Its errors
+// have only their texts.
+func (c *Client) Status(ctx context.Context) (pleg.Status, error) {
+	m, err := c.calls.pleg.GetStatus(ctx, &plegv1.GetStatusRequest{})
+	if err != nil {
+		return pleg.Status{}, c.calls.callError("status of the pipeline", err)
+	}
+	return wire.ToPipelineStatus(m.GetStatus()), nil
 }
 
 // PodStatus returns the status of a pod. Unless newerThan is zero, it blocks until an

@@ -47,6 +47,49 @@ func TestPods(t *testing.T) {
 	})
 }
 
+// A pod whose inspection fails keeps its last status.
+func TestPodsKeepsLastStatus(t *testing.T) {
+	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
+		f.runtime.Set("a", "c1=running")
+		f.runtime.Set("b", "c2=running")
+		kit.Relist(2)
+		f.runtime.SetPodFault("a", plegtest.Fail(errBroken))
+		f.runtime.Set("a", "c1=exited")
+		kit.Relist(3)
+		pods, err := f.client.Pods(t.Context(), "a", "unknown")
+		if err != nil || len(pods) != 1 || pods[0].UID != "a" {
+			t.Fatalf("got %+v, %v, want pod a alone", pods, err)
+		}
+		p := pods[0]
+		if p.Status != nil || p.Err == nil || p.Last.Container("c1").State != pleg.StateRunning {
+			t.Errorf("pod a: %+v, want an error and the last status", p)
+		}
+		if age := time.Since(p.LastAsOf); age != 3500*time.Millisecond {
+			t.Errorf("the last status is of %v ago, want 3.5s: since the list before the change", age)
+		}
+	})
+}
+
+func TestStatus(t *testing.T) {
+	inBubble(t, pipeline.Options{Inspectors: 5}, func(t *testing.T, f *fixture) {
+		f.runtime.SetPodFault("hung", plegtest.Hang)
+		f.runtime.Set("hung", "c1=running")
+		f.change(2, "quick", "c1=running")
+		f.runtime.SetListFault(plegtest.Fail(errBroken))
+		kit.Relist(3)
+		s, err := f.client.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(s.Overdue) != 1 || s.Overdue[0].UID != "hung" || s.InFlight != 1 || s.Inspectors != 5 || !s.Healthy {
+			t.Errorf("got %+v, want a healthy pipeline with one overdue inspection of 5", s)
+		}
+		if r := s.Relist; r.Failures != 3 || r.Err == nil || time.Since(r.Failing) != 2500*time.Millisecond || r.Pods != 2 || r.Period != time.Second {
+			t.Errorf("relists %+v, want 3 failures since 2.5s", r)
+		}
+	})
+}
+
 // A pod whose first inspection hangs is listed without a status.
 func TestPodsIncludesHungPod(t *testing.T) {
 	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
@@ -58,6 +101,9 @@ func TestPodsIncludesHungPod(t *testing.T) {
 			t.Fatalf("got %+v, %v, want pods hung and quick", pods, err)
 		}
 		var inspection *client.InspectionError
+		if p := pods[0]; p.Listed == nil || p.Listed.Containers[0].ID != "c1" {
+			t.Errorf("pod hung: listed as %+v, want container c1", p.Listed)
+		}
 		if p := pods[0]; p.Status != nil || !p.CurrentAsOf.IsZero() || !errors.As(p.Err, &inspection) || !strings.Contains(inspection.Text, "not ended yet") {
 			t.Errorf("pod hung: %+v, want no status yet", p)
 		}

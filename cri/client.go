@@ -26,6 +26,7 @@ var (
 	_ pleg.PodLister    = (*Client)(nil)
 	_ pleg.EventWatcher = (*Client)(nil)
 	_ pleg.Degraded     = (*Client)(nil)
+	_ pleg.CallReporter = (*Client)(nil)
 )
 
 // Client calls one container runtime. It is safe for concurrent use; concurrent
@@ -58,7 +59,8 @@ type Client struct {
 	// carrying is whether a sandbox status carries those of its containers.
 	carrying carrying
 	// calls holds one value for each status call in flight that is not hung.
-	calls chan struct{}
+	calls    chan struct{}
+	inFlight inFlight
 }
 
 // New returns a client of the runtime at endpoint, which is unix:///path or an
@@ -86,6 +88,7 @@ func New(endpoint string, opts Options) (*Client, error) {
 		codec:    newListCodec(),
 		lists:    make(chan *lists, 1),
 		calls:    make(chan struct{}, opts.MaxStatusCalls),
+		inFlight: inFlight{calls: make(map[*pleg.Call]struct{})},
 	}
 	c.conn, err = dial(socket, opts, grpc.WithTransportCredentials(newCounted(&c.connections)), grpc.WithChainUnaryInterceptor(m.intercept),
 		grpc.WithInitialWindowSize(answerWindow), grpc.WithInitialConnWindowSize(answerWindow))

@@ -151,7 +151,7 @@ func (c *Client) list(ctx context.Context, l *list) error {
 		}
 		l.unstreamed = c.connections.Load()
 	}
-	return c.wrapList(l.what, c.invoke(ctx, l.unary, l.every, l.table))
+	return c.wrapList(l.what, c.invoke(ctx, "", l.unary, l.every, l.table))
 }
 
 // receive reads a stream to its end. A runtime without streams returns Unimplemented
@@ -159,6 +159,7 @@ func (c *Client) list(ctx context.Context, l *list) error {
 func (c *Client) receive(ctx context.Context, l *list) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the stream after an error
+	defer c.inFlight.remove(c.inFlight.add(pleg.Call{Method: methodName(l.stream)}))
 	stream, err := c.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, l.stream, grpc.StaticMethod(), grpc.ForceCodecV2(c.codec))
 	if err != nil {
 		return err
@@ -181,7 +182,9 @@ func (c *Client) receive(ctx context.Context, l *list) error {
 	}
 }
 
-func (c *Client) invoke(ctx context.Context, method string, request, answer any) error {
+// invoke makes a list call about one pod, or about all pods if uid is empty.
+func (c *Client) invoke(ctx context.Context, uid pleg.PodUID, method string, request, answer any) error {
+	defer c.inFlight.remove(c.inFlight.add(pleg.Call{Method: methodName(method), PodUID: uid}))
 	return c.conn.Invoke(ctx, method, request, answer, grpc.StaticMethod(), grpc.ForceCodecV2(c.codec))
 }
 

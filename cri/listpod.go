@@ -70,11 +70,11 @@ func (c *Client) listLabelled(ctx context.Context, uid pleg.PodUID) (pods []*ple
 	calls, ctx := errgroup.WithContext(ctx)
 	calls.Go(func() error {
 		request := &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{LabelSelector: label}}
-		return c.wrapList("list pod sandboxes", c.invoke(ctx, runtimeapi.RuntimeService_ListPodSandbox_FullMethodName, request, sandboxes))
+		return c.wrapList("list pod sandboxes", c.invoke(ctx, uid, runtimeapi.RuntimeService_ListPodSandbox_FullMethodName, request, sandboxes))
 	})
 	calls.Go(func() error {
 		request := &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{LabelSelector: label}}
-		return c.wrapList("list containers", c.invoke(ctx, runtimeapi.RuntimeService_ListContainers_FullMethodName, request, containers))
+		return c.wrapList("list containers", c.invoke(ctx, uid, runtimeapi.RuntimeService_ListContainers_FullMethodName, request, containers))
 	})
 	if err := calls.Wait(); err != nil {
 		return nil, false, err

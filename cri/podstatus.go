@@ -156,7 +156,7 @@ func (q *query) ask(ctx context.Context, sandboxes, containers []int) error {
 	for _, i := range containers { // first, since they take longer
 		listed := q.pod.Containers[i]
 		calls.Go(func() error {
-			st, err := q.client.containerStatus(ctx, listed)
+			st, err := q.client.containerStatus(ctx, q.pod.UID, listed)
 			if err != nil {
 				return fmt.Errorf("container_status %s: %w", listed.ID, err)
 			}
@@ -167,7 +167,7 @@ func (q *query) ask(ctx context.Context, sandboxes, containers []int) error {
 	for n, i := range sandboxes {
 		listed := q.pod.Sandboxes[i]
 		calls.Go(func() error {
-			st, statuses, err := q.client.sandboxStatus(ctx, listed)
+			st, statuses, err := q.client.sandboxStatus(ctx, q.pod.UID, listed)
 			if err != nil {
 				return fmt.Errorf("podsandbox_status %s: %w", listed.ID, err)
 			}

@@ -115,7 +115,7 @@ func (c *Client) listPortions(ctx context.Context, l *lists) error {
 var errNoPortion = errors.New("too many sandboxes, and none is known by its id")
 
 func (c *Client) listPortion(ctx context.Context, l *list, filter *runtimeapi.PodSandboxFilter) error {
-	return c.invoke(ctx, l.unary, &runtimeapi.ListPodSandboxRequest{Filter: filter}, batch{l.table})
+	return c.invoke(ctx, "", l.unary, &runtimeapi.ListPodSandboxRequest{Filter: filter}, batch{l.table})
 }
 
 // sandboxIDs returns the ids of all known sandboxes.

@@ -16,9 +16,10 @@ import (
 
 // containerStatus returns the status of a listed container, or nil if the runtime
 // no longer knows it.
-func (c *Client) containerStatus(ctx context.Context, listed *pleg.Container) (*pleg.ContainerStatus, error) {
+func (c *Client) containerStatus(ctx context.Context, uid pleg.PodUID, listed *pleg.Container) (*pleg.ContainerStatus, error) {
 	var answer *runtimeapi.ContainerStatusResponse
-	err := c.statusCall(ctx, func(ctx context.Context) (err error) {
+	call := pleg.Call{Method: "ContainerStatus", PodUID: uid, ID: listed.ID, Container: listed.Name}
+	err := c.statusCall(ctx, call, func(ctx context.Context) (err error) {
 		answer, err = c.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: string(listed.ID)})
 		return err
 	})
@@ -33,10 +34,11 @@ func (c *Client) containerStatus(ctx context.Context, listed *pleg.Container) (*
 
 // sandboxStatus is containerStatus for a sandbox. carried are the statuses of its
 // containers, if the answer has them as of this call.
-func (c *Client) sandboxStatus(ctx context.Context, listed *pleg.Container) (st *pleg.SandboxStatus, carried []*runtimeapi.ContainerStatus, err error) {
+func (c *Client) sandboxStatus(ctx context.Context, uid pleg.PodUID, listed *pleg.Container) (st *pleg.SandboxStatus, carried []*runtimeapi.ContainerStatus, err error) {
 	var answer *runtimeapi.PodSandboxStatusResponse
 	var began time.Time
-	err = c.statusCall(ctx, func(ctx context.Context) (err error) {
+	call := pleg.Call{Method: "PodSandboxStatus", PodUID: uid, ID: listed.ID}
+	err = c.statusCall(ctx, call, func(ctx context.Context) (err error) {
 		began = time.Now()
 		answer, err = c.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: string(listed.ID)})
 		return err
@@ -84,7 +86,7 @@ const hungAfter = time.Second
 
 // statusCall makes one call within the bound of all status calls and within
 // Options.StatusTimeout; waiting for the bound is not part of the timeout.
-func (c *Client) statusCall(ctx context.Context, call func(context.Context) error) error {
+func (c *Client) statusCall(ctx context.Context, what pleg.Call, call func(context.Context) error) error {
 	select {
 	case c.calls <- struct{}{}:
 	case <-ctx.Done():
@@ -99,6 +101,7 @@ func (c *Client) statusCall(ctx context.Context, call func(context.Context) erro
 	}()
 	ctx, cancel := context.WithTimeout(ctx, c.opts.StatusTimeout)
 	defer cancel()
+	defer c.inFlight.remove(c.inFlight.add(what))
 	return call(ctx)
 }
 

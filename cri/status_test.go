@@ -236,3 +236,50 @@ func TestPodStatusErrors(t *testing.T) {
 		})
 	}
 }
+
+// TestCallsNameWhatHangs requires that the calls in flight are known by their pod, method
+// and container until they have returned.
+func TestCallsNameWhatHangs(t *testing.T) {
+	answers := &statuses{sandboxes: map[string]*runtimeapi.PodSandboxStatusResponse{"s1": sandboxStatus("s1", true, 1)}}
+	fake := answers.runtime()
+	asked, release := make(chan struct{}), make(chan struct{})
+	hang := func() {
+		asked <- struct{}{}
+		<-release
+	}
+	fake.containerStatus = func(_ context.Context, id string) (*runtimeapi.ContainerStatusResponse, error) {
+		hang()
+		return nil, status.Errorf(codes.NotFound, "no %s", id)
+	}
+	fake.listContainers = func(context.Context) (*runtimeapi.ListContainersResponse, error) {
+		hang()
+		return &runtimeapi.ListContainersResponse{}, nil
+	}
+	client := connect(t, fake, cri.Options{UnaryLists: true})
+	var calls sync.WaitGroup
+	calls.Go(func() { _, _ = client.PodStatus(t.Context(), pod([]string{"s1"}, []string{"c1"}), nil) })
+	<-asked
+	calls.Go(func() { _, _ = client.ListPods(t.Context()) })
+	<-asked
+	var got []pleg.Call
+	// The calls that do not hang return meanwhile.
+	for got = client.Calls(); len(got) > 2; got = client.Calls() {
+		time.Sleep(time.Millisecond)
+	}
+	for n, want := range []pleg.Call{
+		{Method: "ContainerStatus", PodUID: "u1", ID: "c1", Container: "name-c1"}, {Method: "ListContainers"},
+	} {
+		if got[n].Started.IsZero() || time.Since(got[n].Started) < 0 {
+			t.Errorf("call %d began at %v", n, got[n].Started)
+		}
+		want.Started = got[n].Started
+		if got[n] != want {
+			t.Errorf("call %d in flight is %+v, want %+v", n, got[n], want)
+		}
+	}
+	close(release)
+	calls.Wait()
+	if got := client.Calls(); len(got) != 0 {
+		t.Errorf("calls in flight after all have returned: %+v", got)
+	}
+}

@@ -97,5 +97,5 @@ type Event struct {
 	// ObservedAt is the time before the list that showed the change, or, for a CRI
 	// event, a time before its statuses were gathered. When the event is delivered, the
 	// cache has a status at least as new.
-	ObservedAt time.Time `json:"observedAt"`
+	ObservedAt time.Time `json:"observedAt,omitzero"`
 }

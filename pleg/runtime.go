@@ -41,6 +41,14 @@ type Degraded interface {
 	Degraded() error
 }
 
+// CallReporter is a [Runtime] that reports the calls in flight, so that the status of
+// the pipeline can name the call that hangs.
+type CallReporter interface {
+	// Calls returns the calls that the methods of the runtime wait for, the oldest
+	// first. It does not block.
+	Calls() []Call
+}
+
 // ErrUnavailable is wrapped by the error of a [Runtime] that cannot be reached or is
 // not ready. Because a retry is cheap, ListPods is called again after the retry
 // period, not after the relist period.

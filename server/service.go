@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -79,19 +80,47 @@ func (s *service) forward(sub *pipeline.Subscription, stream grpc.ServerStreamin
 }
 
 // ListPods implements [plegv1.PLEGServer].
-func (s *service) ListPods(_ *plegv1.ListPodsRequest, stream grpc.ServerStreamingServer[plegv1.ListPodsResponse]) error {
-	for _, e := range s.pipe.Cache().List() {
-		pod := &plegv1.Pod{
-			Uid:         string(e.UID),
-			Status:      wire.FromStatus(e.Status),
-			Error:       text(e.Err),
-			CurrentAsOf: wire.FromTime(e.CurrentAsOf),
-		}
-		if err := stream.Send(&plegv1.ListPodsResponse{Pod: pod}); err != nil {
+func (s *service) ListPods(r *plegv1.ListPodsRequest, stream grpc.ServerStreamingServer[plegv1.ListPodsResponse]) error {
+	for _, e := range s.entries(r.GetPodUids()) {
+		if err := stream.Send(&plegv1.ListPodsResponse{Pod: newPod(e)}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// entries returns what the cache knows of the pods, or of all pods if uids is empty.
+func (s *service) entries(uids []string) []pipeline.CacheEntry {
+	if len(uids) == 0 {
+		return s.pipe.Cache().List()
+	}
+	var entries []pipeline.CacheEntry
+	for _, uid := range slices.Compact(slices.Sorted(slices.Values(uids))) {
+		if e, ok := s.pipe.Cache().Entry(pleg.PodUID(uid)); ok {
+			entries = append(entries, e)
+		}
+	}
+	return entries
+}
+
+func newPod(e pipeline.CacheEntry) *plegv1.Pod {
+	pod := &plegv1.Pod{
+		Uid:         wire.Text(string(e.UID)),
+		Status:      wire.FromStatus(e.Status),
+		Error:       wire.ErrorText(e.Err),
+		CurrentAsOf: wire.FromTime(e.CurrentAsOf),
+		LastAsOf:    wire.FromTime(e.LastAsOf),
+		Listed:      wire.FromPod(e.Listed),
+	}
+	if e.Status == nil {
+		pod.LastStatus = wire.FromStatus(e.Last)
+	}
+	return pod
+}
+
+// GetStatus implements [plegv1.PLEGServer].
+func (s *service) GetStatus(context.Context, *plegv1.GetStatusRequest) (*plegv1.GetStatusResponse, error) {
+	return &plegv1.GetStatusResponse{Status: wire.FromPipelineStatus(s.pipe.Status())}, nil
 }
 
 // GetPodStatus implements [plegv1.PLEGServer].
@@ -116,15 +145,7 @@ func (s *service) GetPodStatus(ctx context.Context, r *plegv1.GetPodStatusReques
 }
 
 func statusResponse(s *pleg.PodStatus, err error) *plegv1.GetPodStatusResponse {
-	return &plegv1.GetPodStatusResponse{Status: wire.FromStatus(s), Error: text(err)}
-}
-
-// text returns the text of an error as valid UTF-8, which protobuf requires.
-func text(err error) string {
-	if err == nil {
-		return ""
-	}
-	return wire.Text(err.Error())
+	return &plegv1.GetPodStatusResponse{Status: wire.FromStatus(s), Error: wire.ErrorText(err)}
 }
 
 // maxName is the greatest length of a watcher's name, which is in logs and metrics, in

@@ -52,6 +52,8 @@ type ChurnOptions struct {
 	// Pods is the number of pods to stay around. If zero, the number at the
 	// start, or 30 if there are none.
 	Pods int
+	// Keep are the UIDs of pods that are left alone.
+	Keep []string
 	// Actions ends the churn after that many. If zero, it goes on.
 	Actions int
 	// Observe, if set, is called after each action by the goroutine of Churn,
@@ -163,7 +165,7 @@ func (c *churn) live(tx *Txn) (live []Pod, ready int) {
 			continue
 		}
 		ready++
-		if len(running(truth)) > 0 {
+		if len(running(truth)) > 0 && !slices.Contains(c.opts.Keep, truth.UID) {
 			live = append(live, truth)
 		}
 	}

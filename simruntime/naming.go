@@ -171,7 +171,7 @@ func (w workload) podSpec(rng *rand.Rand) PodSpec {
 	}
 	spec := PodSpec{
 		UID: newUID(rng), Namespace: w.namespace, Name: name + "-" + suffix(rng, 5),
-		Labels: map[string]string{"app.kubernetes.io/name": w.name},
+		Labels: map[string]string{"app": w.name, "app.kubernetes.io/name": w.name},
 	}
 	if w.job {
 		spec.Labels["batch.kubernetes.io/job-name"] = name

@@ -223,7 +223,7 @@ func (rt *Runtime) Play(ctx context.Context, faults ...Fault) error {
 
 func (rt *Runtime) play(ctx context.Context, f Fault) error {
 	if f.From > 0 {
-		if err := rt.sleepAfterCall(ctx, f.From); err != nil {
+		if err := rt.SleepAfterCall(ctx, f.From); err != nil {
 			return err
 		}
 	}
@@ -237,7 +237,7 @@ func (rt *Runtime) play(ctx context.Context, f Fault) error {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}
-	return rt.sleepAfterCall(ctx, f.Until-f.From)
+	return rt.SleepAfterCall(ctx, f.Until-f.From)
 }
 
 func (rt *Runtime) breakEventsFor(f Fault) {
@@ -246,8 +246,9 @@ func (rt *Runtime) breakEventsFor(f Fault) {
 	}
 }
 
-// sleepAfterCall waits for the first call of a client, and then for d.
-func (rt *Runtime) sleepAfterCall(ctx context.Context, d time.Duration) error {
+// SleepAfterCall waits for the first call of a client, and then for d. If ctx ends
+// first, it returns context.Cause.
+func (rt *Runtime) SleepAfterCall(ctx context.Context, d time.Duration) error {
 	select {
 	case <-rt.Called():
 		return sleep(ctx, d)

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -105,6 +106,22 @@ func (r *Runtime) Degraded() error {
 		return nil
 	}
 	return r.contain("Degraded", "", d.Degraded)
+}
+
+// Call returns the oldest call in flight that is about a pod, or about all pods if uid
+// is empty. It returns nil if there is none, or if the runtime is no
+// [pleg.CallReporter].
+func (r *Runtime) Call(uid pleg.PodUID) *pleg.Call {
+	reporter, ok := r.embedded.(pleg.CallReporter)
+	if !ok {
+		return nil
+	}
+	calls := reporter.Calls()
+	i := slices.IndexFunc(calls, func(c pleg.Call) bool { return c.PodUID == uid })
+	if i < 0 {
+		return nil
+	}
+	return &calls[i]
 }
 
 type podLister struct {

@@ -201,9 +201,29 @@ func TestMalformedHintHasNoPodAndStatus(t *testing.T) {
 	}
 }
 
+// reporting is a runtime that reports calls.
+type reporting struct{ pleg.Runtime }
+
+func (reporting) Calls() []pleg.Call {
+	return []pleg.Call{{Method: "ListContainers"}, {Method: "ContainerStatus", PodUID: "a", ID: "c1"}, {Method: "ContainerStatus", PodUID: "a", ID: "c2"}}
+}
+
+func TestCallIsTheOldestOfThePod(t *testing.T) {
+	r := guard(t, reporting{})
+	if c := r.Call("a"); c == nil || c.ID != "c1" {
+		t.Errorf("call of pod a is %+v, want that of c1", c)
+	}
+	if c := r.Call(""); c == nil || c.Method != "ListContainers" {
+		t.Errorf("call of no pod is %+v, want the list", c)
+	}
+	if c := r.Call("b"); c != nil {
+		t.Errorf("call of pod b is %+v, want none", c)
+	}
+}
+
 func TestOptionalInterfacesAreThoseOfTheRuntime(t *testing.T) {
 	r := guard(t, struct{ pleg.Runtime }{})
-	if r.PodLister() != nil || r.EventWatcher() != nil || r.Degraded() != nil {
-		t.Error("a plain runtime has a PodLister, an EventWatcher or is degraded")
+	if r.PodLister() != nil || r.EventWatcher() != nil || r.Degraded() != nil || r.Call("") != nil {
+		t.Error("a plain runtime has a PodLister, an EventWatcher, a call or is degraded")
 	}
 }

@@ -1,6 +1,7 @@
 package wire_test
 
 import (
+	"errors"
 	"reflect"
 	"testing"
 	"time"
@@ -36,12 +37,15 @@ func fillWith(t *testing.T, v reflect.Value, text string) {
 	case reflect.Map:
 		v.Set(reflect.ValueOf(map[string]string{"key": text}))
 	case reflect.Interface:
-		// Values of an embedder's runtime stay in its process.
+		if v.Type() == reflect.TypeFor[error]() {
+			v.Set(reflect.ValueOf(errors.New(text)))
+		}
+		// Other values are those of an embedder's runtime and stay in its process.
 	case reflect.String:
 		v.SetString(text)
 	case reflect.Bool:
 		v.SetBool(true)
-	case reflect.Int32:
+	case reflect.Int, reflect.Int32, reflect.Int64:
 		v.SetInt(7)
 	case reflect.Uint8:
 		v.SetUint(uint64(pleg.StateExited))
@@ -193,4 +197,32 @@ func encoded(f *testing.F, m proto.Message) []byte {
 		f.Fatal(err)
 	}
 	return data
+}
+
+func TestPipelineStatusKeepsEveryField(t *testing.T) {
+	var want pleg.Status
+	fill(t, reflect.ValueOf(&want).Elem())
+	got := wire.ToPipelineStatus(sent(t, wire.FromPipelineStatus(want)))
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	if got := wire.ToPipelineStatus(sent(t, wire.FromPipelineStatus(pleg.Status{}))); !reflect.DeepEqual(got, pleg.Status{}) {
+		t.Errorf("an empty status became %+v", got)
+	}
+}
+
+func TestListedPodKeepsWhatTheListHas(t *testing.T) {
+	want := &pleg.Pod{
+		UID: "u", Namespace: "shop", Name: "web-0", Labels: map[string]string{"app": "web"},
+		Containers: []*pleg.Container{{ID: "c", Name: "app", Attempt: 2, State: pleg.StateExited, CreatedAt: time.Unix(5, 0)}},
+		Sandboxes: []*pleg.Container{
+			{ID: "s2", Name: "web-0", Attempt: 1, State: pleg.StateRunning}, {ID: "s1", Name: "web-0", State: pleg.StateExited},
+		},
+	}
+	if got := wire.ToPod(sent(t, wire.FromPod(want))); !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	if wire.FromPod(nil) != nil || wire.ToPod(nil) != nil {
+		t.Error("no pod became one")
+	}
 }

@@ -14,8 +14,8 @@ import (
 // discardCache does not allocate.
 type discardCache struct{}
 
-func (discardCache) Observe(time.Time, []pleg.PodUID) {}
-func (discardCache) Touch(pleg.PodUID, time.Time)     {}
+func (discardCache) Observe(time.Time, []*pleg.Pod) {}
+func (discardCache) Touch(pleg.PodUID, time.Time)   {}
 
 // newPods returns n new pods with two containers and a sandbox. In the first pods,
 // up to exited, one container has exited.

@@ -52,23 +52,23 @@ func newCoverage() coverage {
 }
 
 // listed notes a listing, and which pods it does not cover.
-func (c *coverage) listed(at time.Time, pending []pleg.PodUID) {
+func (c *coverage) listed(at time.Time, pending []*pleg.Pod) {
 	before := c.listedAt
 	c.listedAt, c.marked, c.fresh = at, false, 0
-	for _, uid := range pending {
-		was, ok := c.behind[uid]
+	for _, pod := range pending {
+		was, ok := c.behind[pod.UID]
 		if !ok {
 			was.until = before
 			c.fresh++
 		}
-		c.spare[uid] = lag{until: was.until, fresh: !ok}
+		c.spare[pod.UID] = lag{until: was.until, fresh: !ok}
 	}
 	clear(c.behind)
 	c.behind, c.spare = c.spare, c.behind
 	if before.IsZero() {
 		c.start.pods = make(map[pleg.PodUID]startingPod, len(pending))
-		for _, uid := range pending {
-			c.start.pods[uid] = startingPod{}
+		for _, pod := range pending {
+			c.start.pods[pod.UID] = startingPod{}
 		}
 		c.start.left = len(pending)
 	}

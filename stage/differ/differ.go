@@ -20,8 +20,8 @@ import (
 // Cache learns what a listing covers without an inspection.
 type Cache interface {
 	// Observe notes a listing that covers every pod except the pending ones. The
-	// slice is only lent.
-	Observe(at time.Time, pending []pleg.PodUID)
+	// slice is only lent, the pods may be kept.
+	Observe(at time.Time, pending []*pleg.Pod)
 	// Touch notes an observation that found the pod as the cache has it.
 	Touch(uid pleg.PodUID, at time.Time)
 }
@@ -99,7 +99,7 @@ type Differ struct {
 	// awaited are the listings that callers wait for.
 	awaited []awaited
 	// pending is scratch space of applyListing.
-	pending []pleg.PodUID
+	pending []*pleg.Pod
 }
 
 // request is what is asked for one pod: a reinspection, or only the end of its
@@ -298,7 +298,7 @@ func (d *Differ) compareListed(rec *record, pod *pleg.Pod, l *stage.Listing, now
 		d.metrics.stale.Inc()
 	}
 	if doubtful || rec.state != stateSettled {
-		d.pending = append(d.pending, rec.uid)
+		d.pending = append(d.pending, rec.nameOf(pod))
 	}
 }
 

@@ -40,8 +40,12 @@ type fakeCache struct {
 	touched  map[pleg.PodUID]time.Time
 }
 
-func (c *fakeCache) Observe(at time.Time, pending []pleg.PodUID) {
-	c.observed, c.pending = at, slices.Sorted(slices.Values(pending))
+func (c *fakeCache) Observe(at time.Time, pending []*pleg.Pod) {
+	c.observed, c.pending = at, nil
+	for _, pod := range pending {
+		c.pending = append(c.pending, pod.UID)
+	}
+	slices.Sort(c.pending)
 }
 
 func (c *fakeCache) Touch(uid pleg.PodUID, at time.Time) { c.touched[uid] = at }

@@ -115,15 +115,16 @@ func guarded(t *testing.T, rt fakeRuntime) *border.Runtime {
 // fixture is an inspector that runs in a bubble. The test acts as differ and
 // dispatcher.
 type fixture struct {
-	cache    *fakeCache
-	inspect  chan stage.Change
-	retry    chan stage.Change
-	known    chan stage.Change
-	outcomes chan stage.Outcome
-	settled  chan stage.Settled
-	ended    chan error
-	cancel   func()
-	finish   func()
+	inspector *inspector.Inspector
+	cache     *fakeCache
+	inspect   chan stage.Change
+	retry     chan stage.Change
+	known     chan stage.Change
+	outcomes  chan stage.Outcome
+	settled   chan stage.Settled
+	ended     chan error
+	cancel    func()
+	finish    func()
 }
 
 // newFixture starts an inspector that always uses all of its inspectors.
@@ -136,7 +137,10 @@ func newFixture(t *testing.T, rt fakeRuntime, o inspector.Options) *fixture {
 func newAdaptiveFixture(t *testing.T, rt fakeRuntime, o inspector.Options) *fixture {
 	t.Helper()
 	c := &fakeCache{pods: make(map[pleg.PodUID]written)}
-	o.Runtime, o.Cache, o.InspectTimeout, o.Logger = guarded(t, rt), c, timeout, slog.New(slog.DiscardHandler)
+	o.Runtime, o.Cache, o.InspectTimeout = guarded(t, rt), c, timeout
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	o.Inspectors, o.HungAfter = max(o.Inspectors, 1), cmp.Or(o.HungAfter, timeout)
 	i, err := inspector.New(o)
 	if err != nil {
@@ -144,7 +148,8 @@ func newAdaptiveFixture(t *testing.T, rt fakeRuntime, o inspector.Options) *fixt
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	f := &fixture{
-		cache: c, inspect: make(chan stage.Change), retry: make(chan stage.Change), known: make(chan stage.Change),
+		inspector: i,
+		cache:     c, inspect: make(chan stage.Change), retry: make(chan stage.Change), known: make(chan stage.Change),
 		outcomes: make(chan stage.Outcome, 100), settled: make(chan stage.Settled, 100),
 		ended: make(chan error, 1), cancel: cancel,
 	}

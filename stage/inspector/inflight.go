@@ -2,6 +2,7 @@ package inspector
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,8 @@ type flight struct {
 	lent, hung bool
 	// abandoned is set once it was settled although it has not returned.
 	abandoned bool
+	// logAt is when it is logged next if it hangs.
+	logAt time.Time
 }
 
 // over reports whether the call's context has ended.
@@ -50,6 +53,22 @@ type inFlight struct {
 func (i *inFlight) len() int { return len(i.flights) }
 
 func (i *inFlight) all() int { return len(i.flights) + len(i.abandoned) }
+
+// each ranges over all inspections in progress, abandoned ones too.
+func (i *inFlight) each() iter.Seq[*flight] {
+	return func(yield func(*flight) bool) {
+		for _, f := range i.flights {
+			if !yield(f) {
+				return
+			}
+		}
+		for _, f := range i.abandoned {
+			if !yield(f) {
+				return
+			}
+		}
+	}
+}
 
 func (i *inFlight) add(f *flight) {
 	i.flights = append(i.flights, f)

@@ -43,8 +43,11 @@ type Options struct {
 	// HungAfter is the age at which an inspection that was overtaken counts as hung;
 	// positive.
 	HungAfter time.Duration
-	Logger    *slog.Logger
-	Metrics   instrument.Registry
+	// CallOf returns the runtime call that the inspection of a pod waits for, for the
+	// log; nil if it is not known. If CallOf is nil, it is never known.
+	CallOf  func(pleg.PodUID) *pleg.Call
+	Logger  *slog.Logger
+	Metrics instrument.Registry
 }
 
 // Inspector owns the pool. The workers take values and give values back to the
@@ -58,8 +61,10 @@ type Inspector struct {
 	fixed     bool
 	timeout   time.Duration
 	hungAfter time.Duration
+	calls     func(pleg.PodUID) *pleg.Call
 	log       *slog.Logger
 	metrics   *metrics
+	observed  observed
 
 	// good holds the last status that an inspection returned for each pod. It
 	// survives failed inspections, because of the IPs and final statuses in it.
@@ -85,7 +90,7 @@ func New(o Options) (*Inspector, error) {
 	i := &Inspector{
 		runtime: o.Runtime, cache: o.Cache, bound: o.Inspectors, fixed: o.FixedWidth, timeout: o.InspectTimeout,
 		width: newWidth(o.Inspectors),
-		half:  max(1, o.Inspectors/2), hungAfter: o.HungAfter,
+		half:  max(1, o.Inspectors/2), hungAfter: o.HungAfter, calls: o.CallOf,
 		log:  o.Logger.With("stage", "inspector"),
 		good: make(map[pleg.PodUID]*pleg.PodStatus),
 	}
@@ -120,6 +125,8 @@ func (i *Inspector) Run(
 	i.startedAt = time.Now()
 	i.alarm = time.NewTimer(0)
 	i.alarm.Stop()
+	i.observed.timer = time.NewTimer(0)
+	i.observed.timer.Stop()
 	for inspect != nil || retry != nil || known != nil || i.inFlight.all() > 0 {
 		now := time.Now()
 		accept, again := inspect, retry
@@ -153,8 +160,11 @@ func (i *Inspector) Run(
 			i.review(ctx, out, settled)
 		case r := <-i.results:
 			i.finishInspection(ctx, r, out, settled)
+		case <-i.observed.timer.C:
+			i.review(ctx, out, settled) // the alarm may be due at the same time
 		}
 		i.metrics.publish(&i.inFlight, i.width.now)
+		i.observe(ctx)
 	}
 	// Not deferred: if the loop panics, the process must crash without waiting.
 	i.workers.Wait()

@@ -69,10 +69,16 @@ type Lister struct {
 
 // Relist is the result of the relists so far.
 type Relist struct {
-	// Success is when the newest successful list began; zero before the first.
+	// Success is when the newest successful list began; zero before the first. Took
+	// is its duration, Pods the number of pods in it.
 	Success time.Time
-	// Err is the error of the list after it; nil if there is none.
-	Err error
+	Took    time.Duration
+	Pods    int
+	// Err is the error of the newest list after it; nil if there is none. Failing is
+	// when the first of these lists began, Failures their number.
+	Err      error
+	Failing  time.Time
+	Failures int
 }
 
 // New returns a lister that does not run yet.
@@ -292,7 +298,7 @@ func (l *Lister) relist(ctx context.Context) (stage.Listing, bool) {
 	if err != nil {
 		l.metrics.errors.Inc()
 		l.warn(ctx, err)
-		l.last.Store(&Relist{Success: last.Success, Err: err})
+		l.last.Store(last.failed(start, err))
 		for _, caller := range callers {
 			caller <- err
 		}
@@ -301,13 +307,37 @@ func (l *Lister) relist(ctx context.Context) (stage.Listing, bool) {
 	if last.Err != nil {
 		l.log.InfoContext(ctx, "relist succeeded again", "pods", len(pods))
 	}
-	l.last.Store(&Relist{Success: start})
+	l.last.Store(&Relist{Success: start, Took: time.Since(start), Pods: len(pods)})
 	l.metrics.lastSeen.Set(float64(start.UnixNano()) / float64(time.Second))
 	listing := stage.Listing{
 		At: start, Pods: pods, StreamUp: l.previous.up, StreamBroke: !stream.sameStream(l.previous), Relisted: callers,
 	}
 	l.previous = stream
 	return listing, true
+}
+
+// failed returns the result after one more list, which failed.
+func (r Relist) failed(start time.Time, err error) *Relist {
+	if r.Failures == 0 {
+		r.Failing = start
+	}
+	r.Failures++
+	r.Err = err
+	return &r
+}
+
+// Status returns the lists so far, the list in progress and the period. It is safe for
+// concurrent use. It has no Call.
+func (l *Lister) Status() pleg.RelistStatus {
+	last := l.Last()
+	s := pleg.RelistStatus{
+		Success: last.Success, Took: last.Took, Pods: last.Pods,
+		Err: last.Err, Failing: last.Failing, Failures: last.Failures, Period: l.period(),
+	}
+	if started := l.running.Load(); started != nil {
+		s.Started = *started
+	}
+	return s
 }
 
 // warn logs a failed list, but at most once per period while the runtime stays

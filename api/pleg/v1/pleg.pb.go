@@ -12,6 +12,7 @@ package plegv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -595,7 +596,9 @@ func (x *Event) GetUninspected() bool {
 }
 
 type ListPodsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Selects pods; if empty, all.
+	PodUids       []string `protobuf:"bytes,1,rep,name=pod_uids,json=podUids,proto3" json:"pod_uids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -628,6 +631,13 @@ func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListPodsRequest.ProtoReflect.Descriptor instead.
 func (*ListPodsRequest) Descriptor() ([]byte, []int) {
 	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ListPodsRequest) GetPodUids() []string {
+	if x != nil {
+		return x.PodUids
+	}
+	return nil
 }
 
 type ListPodsResponse struct {
@@ -685,7 +695,14 @@ type Pod struct {
 	Error string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	// The latest time at which the pod is known to be in this state. Missing until
 	// the first inspection has ended.
-	CurrentAsOf   *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=current_as_of,json=currentAsOf,proto3" json:"current_as_of,omitempty"`
+	CurrentAsOf *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=current_as_of,json=currentAsOf,proto3" json:"current_as_of,omitempty"`
+	// The status of the last inspection that succeeded; missing if it is status, or
+	// if none did. The pod is known to have been so until last_as_of.
+	LastStatus *PodStatus             `protobuf:"bytes,5,opt,name=last_status,json=lastStatus,proto3" json:"last_status,omitempty"`
+	LastAsOf   *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_as_of,json=lastAsOf,proto3" json:"last_as_of,omitempty"`
+	// What the newest list shows of the pod, if that is not inspected yet: names, ids
+	// and states.
+	Listed        *PodStatus `protobuf:"bytes,7,opt,name=listed,proto3" json:"listed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -744,6 +761,27 @@ func (x *Pod) GetError() string {
 func (x *Pod) GetCurrentAsOf() *timestamppb.Timestamp {
 	if x != nil {
 		return x.CurrentAsOf
+	}
+	return nil
+}
+
+func (x *Pod) GetLastStatus() *PodStatus {
+	if x != nil {
+		return x.LastStatus
+	}
+	return nil
+}
+
+func (x *Pod) GetLastAsOf() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastAsOf
+	}
+	return nil
+}
+
+func (x *Pod) GetListed() *PodStatus {
+	if x != nil {
+		return x.Listed
 	}
 	return nil
 }
@@ -1208,11 +1246,593 @@ func (x *SandboxStatus) GetAnnotations() map[string]string {
 	return nil
 }
 
+type GetStatusRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetStatusRequest) Reset() {
+	*x = GetStatusRequest{}
+	mi := &file_pleg_v1_pleg_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetStatusRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetStatusRequest) ProtoMessage() {}
+
+func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pleg_v1_pleg_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
+func (*GetStatusRequest) Descriptor() ([]byte, []int) {
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{12}
+}
+
+type GetStatusResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Status        *PipelineStatus        `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetStatusResponse) Reset() {
+	*x = GetStatusResponse{}
+	mi := &file_pleg_v1_pleg_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetStatusResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetStatusResponse) ProtoMessage() {}
+
+func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pleg_v1_pleg_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
+func (*GetStatusResponse) Descriptor() ([]byte, []int) {
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *GetStatusResponse) GetStatus() *PipelineStatus {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+// PipelineStatus is what a pipeline does at one time, and what it waits for.
+type PipelineStatus struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	At      *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	Healthy bool                   `protobuf:"varint,2,opt,name=healthy,proto3" json:"healthy,omitempty"`
+	// Why it is not healthy; if it is, what works only in a roundabout way, or empty.
+	Error  string        `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	Relist *RelistStatus `protobuf:"bytes,4,opt,name=relist,proto3" json:"relist,omitempty"`
+	// The bound on inspections in flight, the number that the pipeline uses at
+	// present, and the number of those in flight.
+	Inspectors uint32 `protobuf:"varint,5,opt,name=inspectors,proto3" json:"inspectors,omitempty"`
+	Width      uint32 `protobuf:"varint,6,opt,name=width,proto3" json:"width,omitempty"`
+	InFlight   uint32 `protobuf:"varint,7,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
+	// The number of pods that have changed and were not inspected with success since.
+	Waiting uint32 `protobuf:"varint,8,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// The inspections in flight that are older than the limit at which one can count
+	// as hung, the oldest first.
+	Overdue []*Inspection `protobuf:"bytes,9,rep,name=overdue,proto3" json:"overdue,omitempty"`
+	// The pods whose last inspection hung, in the order of their next retry.
+	Quarantined   []*QuarantinedPod `protobuf:"bytes,10,rep,name=quarantined,proto3" json:"quarantined,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PipelineStatus) Reset() {
+	*x = PipelineStatus{}
+	mi := &file_pleg_v1_pleg_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PipelineStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PipelineStatus) ProtoMessage() {}
+
+func (x *PipelineStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_pleg_v1_pleg_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PipelineStatus.ProtoReflect.Descriptor instead.
+func (*PipelineStatus) Descriptor() ([]byte, []int) {
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *PipelineStatus) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *PipelineStatus) GetHealthy() bool {
+	if x != nil {
+		return x.Healthy
+	}
+	return false
+}
+
+func (x *PipelineStatus) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *PipelineStatus) GetRelist() *RelistStatus {
+	if x != nil {
+		return x.Relist
+	}
+	return nil
+}
+
+func (x *PipelineStatus) GetInspectors() uint32 {
+	if x != nil {
+		return x.Inspectors
+	}
+	return 0
+}
+
+func (x *PipelineStatus) GetWidth() uint32 {
+	if x != nil {
+		return x.Width
+	}
+	return 0
+}
+
+func (x *PipelineStatus) GetInFlight() uint32 {
+	if x != nil {
+		return x.InFlight
+	}
+	return 0
+}
+
+func (x *PipelineStatus) GetWaiting() uint32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *PipelineStatus) GetOverdue() []*Inspection {
+	if x != nil {
+		return x.Overdue
+	}
+	return nil
+}
+
+func (x *PipelineStatus) GetQuarantined() []*QuarantinedPod {
+	if x != nil {
+		return x.Quarantined
+	}
+	return nil
+}
+
+// RelistStatus describes the lists of all pods.
+type RelistStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When the newest successful list began, and how long it took. Missing before the
+	// first.
+	Success *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=success,proto3" json:"success,omitempty"`
+	Took    *durationpb.Duration   `protobuf:"bytes,2,opt,name=took,proto3" json:"took,omitempty"`
+	// When the list in progress began; missing if there is none. The call it waits
+	// for, if known.
+	Started *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=started,proto3" json:"started,omitempty"`
+	Call    *Call                  `protobuf:"bytes,4,opt,name=call,proto3" json:"call,omitempty"`
+	// When the first of the failed lists since success began, their number, and the
+	// error of the last.
+	Failing  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=failing,proto3" json:"failing,omitempty"`
+	Failures uint32                 `protobuf:"varint,6,opt,name=failures,proto3" json:"failures,omitempty"`
+	Error    string                 `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
+	// The time from the end of a list to the start of the next, at present.
+	Period *durationpb.Duration `protobuf:"bytes,8,opt,name=period,proto3" json:"period,omitempty"`
+	// The number of pods in the newest list.
+	Pods          uint32 `protobuf:"varint,9,opt,name=pods,proto3" json:"pods,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RelistStatus) Reset() {
+	*x = RelistStatus{}
+	mi := &file_pleg_v1_pleg_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RelistStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RelistStatus) ProtoMessage() {}
+
+func (x *RelistStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_pleg_v1_pleg_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RelistStatus.ProtoReflect.Descriptor instead.
+func (*RelistStatus) Descriptor() ([]byte, []int) {
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *RelistStatus) GetSuccess() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Success
+	}
+	return nil
+}
+
+func (x *RelistStatus) GetTook() *durationpb.Duration {
+	if x != nil {
+		return x.Took
+	}
+	return nil
+}
+
+func (x *RelistStatus) GetStarted() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Started
+	}
+	return nil
+}
+
+func (x *RelistStatus) GetCall() *Call {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *RelistStatus) GetFailing() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Failing
+	}
+	return nil
+}
+
+func (x *RelistStatus) GetFailures() uint32 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
+}
+
+func (x *RelistStatus) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *RelistStatus) GetPeriod() *durationpb.Duration {
+	if x != nil {
+		return x.Period
+	}
+	return nil
+}
+
+func (x *RelistStatus) GetPods() uint32 {
+	if x != nil {
+		return x.Pods
+	}
+	return 0
+}
+
+// Inspection is an inspection in flight.
+type Inspection struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	PodUid       string                 `protobuf:"bytes,1,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
+	PodNamespace string                 `protobuf:"bytes,2,opt,name=pod_namespace,json=podNamespace,proto3" json:"pod_namespace,omitempty"`
+	PodName      string                 `protobuf:"bytes,3,opt,name=pod_name,json=podName,proto3" json:"pod_name,omitempty"`
+	Started      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=started,proto3" json:"started,omitempty"`
+	// Whether inspections that began later have ended.
+	Hung bool `protobuf:"varint,5,opt,name=hung,proto3" json:"hung,omitempty"`
+	// The oldest call to the runtime that the inspection waits for, if known.
+	Call          *Call `protobuf:"bytes,6,opt,name=call,proto3" json:"call,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Inspection) Reset() {
+	*x = Inspection{}
+	mi := &file_pleg_v1_pleg_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Inspection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Inspection) ProtoMessage() {}
+
+func (x *Inspection) ProtoReflect() protoreflect.Message {
+	mi := &file_pleg_v1_pleg_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Inspection.ProtoReflect.Descriptor instead.
+func (*Inspection) Descriptor() ([]byte, []int) {
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Inspection) GetPodUid() string {
+	if x != nil {
+		return x.PodUid
+	}
+	return ""
+}
+
+func (x *Inspection) GetPodNamespace() string {
+	if x != nil {
+		return x.PodNamespace
+	}
+	return ""
+}
+
+func (x *Inspection) GetPodName() string {
+	if x != nil {
+		return x.PodName
+	}
+	return ""
+}
+
+func (x *Inspection) GetStarted() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Started
+	}
+	return nil
+}
+
+func (x *Inspection) GetHung() bool {
+	if x != nil {
+		return x.Hung
+	}
+	return false
+}
+
+func (x *Inspection) GetCall() *Call {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+// Call is a call to the container runtime that has not returned yet.
+type Call struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the CRI method, such as ContainerStatus.
+	Method string `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
+	PodUid string `protobuf:"bytes,2,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
+	// The container, or only the id of a sandbox; empty for a list.
+	Id            string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
+	Container     string                 `protobuf:"bytes,4,opt,name=container,proto3" json:"container,omitempty"`
+	Started       *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=started,proto3" json:"started,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Call) Reset() {
+	*x = Call{}
+	mi := &file_pleg_v1_pleg_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Call) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Call) ProtoMessage() {}
+
+func (x *Call) ProtoReflect() protoreflect.Message {
+	mi := &file_pleg_v1_pleg_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Call.ProtoReflect.Descriptor instead.
+func (*Call) Descriptor() ([]byte, []int) {
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Call) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *Call) GetPodUid() string {
+	if x != nil {
+		return x.PodUid
+	}
+	return ""
+}
+
+func (x *Call) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Call) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *Call) GetStarted() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Started
+	}
+	return nil
+}
+
+// QuarantinedPod is a pod whose last inspection hung.
+type QuarantinedPod struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Uid       string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Namespace string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name      string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// When the first of its hung inspections in a row ended, and their number.
+	Since *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	Hung  uint32                 `protobuf:"varint,5,opt,name=hung,proto3" json:"hung,omitempty"`
+	// When it is inspected again, and the error of the last inspection.
+	NextTry       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=next_try,json=nextTry,proto3" json:"next_try,omitempty"`
+	Error         string                 `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QuarantinedPod) Reset() {
+	*x = QuarantinedPod{}
+	mi := &file_pleg_v1_pleg_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QuarantinedPod) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QuarantinedPod) ProtoMessage() {}
+
+func (x *QuarantinedPod) ProtoReflect() protoreflect.Message {
+	mi := &file_pleg_v1_pleg_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QuarantinedPod.ProtoReflect.Descriptor instead.
+func (*QuarantinedPod) Descriptor() ([]byte, []int) {
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *QuarantinedPod) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *QuarantinedPod) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *QuarantinedPod) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *QuarantinedPod) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *QuarantinedPod) GetHung() uint32 {
+	if x != nil {
+		return x.Hung
+	}
+	return 0
+}
+
+func (x *QuarantinedPod) GetNextTry() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NextTry
+	}
+	return nil
+}
+
+func (x *QuarantinedPod) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 var File_pleg_v1_pleg_proto protoreflect.FileDescriptor
 
 const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\n" +
-	"\x12pleg/v1/pleg.proto\x12\apleg.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"2\n" +
+	"\x12pleg/v1/pleg.proto\x12\apleg.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"2\n" +
 	"\bPosition\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\tR\x05epoch\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\x80\x03\n" +
@@ -1253,15 +1873,21 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"observedAt\x12 \n" +
 	"\vuninspected\x18\x10 \x01(\bR\vuninspectedB\f\n" +
 	"\n" +
-	"_exit_code\"\x11\n" +
-	"\x0fListPodsRequest\"2\n" +
+	"_exit_code\",\n" +
+	"\x0fListPodsRequest\x12\x19\n" +
+	"\bpod_uids\x18\x01 \x03(\tR\apodUids\"2\n" +
 	"\x10ListPodsResponse\x12\x1e\n" +
-	"\x03pod\x18\x01 \x01(\v2\f.pleg.v1.PodR\x03pod\"\x99\x01\n" +
+	"\x03pod\x18\x01 \x01(\v2\f.pleg.v1.PodR\x03pod\"\xb4\x02\n" +
 	"\x03Pod\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12*\n" +
 	"\x06status\x18\x02 \x01(\v2\x12.pleg.v1.PodStatusR\x06status\x12\x14\n" +
 	"\x05error\x18\x03 \x01(\tR\x05error\x12>\n" +
-	"\rcurrent_as_of\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\vcurrentAsOf\"i\n" +
+	"\rcurrent_as_of\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\vcurrentAsOf\x123\n" +
+	"\vlast_status\x18\x05 \x01(\v2\x12.pleg.v1.PodStatusR\n" +
+	"lastStatus\x128\n" +
+	"\n" +
+	"last_as_of\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\blastAsOf\x12*\n" +
+	"\x06listed\x18\a \x01(\v2\x12.pleg.v1.PodStatusR\x06listed\"i\n" +
 	"\x13GetPodStatusRequest\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x129\n" +
 	"\n" +
@@ -1320,7 +1946,56 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xae\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x12\n" +
+	"\x10GetStatusRequest\"D\n" +
+	"\x11GetStatusResponse\x12/\n" +
+	"\x06status\x18\x01 \x01(\v2\x17.pleg.v1.PipelineStatusR\x06status\"\xf2\x02\n" +
+	"\x0ePipelineStatus\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x18\n" +
+	"\ahealthy\x18\x02 \x01(\bR\ahealthy\x12\x14\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\x12-\n" +
+	"\x06relist\x18\x04 \x01(\v2\x15.pleg.v1.RelistStatusR\x06relist\x12\x1e\n" +
+	"\n" +
+	"inspectors\x18\x05 \x01(\rR\n" +
+	"inspectors\x12\x14\n" +
+	"\x05width\x18\x06 \x01(\rR\x05width\x12\x1b\n" +
+	"\tin_flight\x18\a \x01(\rR\binFlight\x12\x18\n" +
+	"\awaiting\x18\b \x01(\rR\awaiting\x12-\n" +
+	"\aoverdue\x18\t \x03(\v2\x13.pleg.v1.InspectionR\aoverdue\x129\n" +
+	"\vquarantined\x18\n" +
+	" \x03(\v2\x17.pleg.v1.QuarantinedPodR\vquarantined\"\xfb\x02\n" +
+	"\fRelistStatus\x124\n" +
+	"\asuccess\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\asuccess\x12-\n" +
+	"\x04took\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04took\x124\n" +
+	"\astarted\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x12!\n" +
+	"\x04call\x18\x04 \x01(\v2\r.pleg.v1.CallR\x04call\x124\n" +
+	"\afailing\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\afailing\x12\x1a\n" +
+	"\bfailures\x18\x06 \x01(\rR\bfailures\x12\x14\n" +
+	"\x05error\x18\a \x01(\tR\x05error\x121\n" +
+	"\x06period\x18\b \x01(\v2\x19.google.protobuf.DurationR\x06period\x12\x12\n" +
+	"\x04pods\x18\t \x01(\rR\x04pods\"\xd2\x01\n" +
+	"\n" +
+	"Inspection\x12\x17\n" +
+	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12#\n" +
+	"\rpod_namespace\x18\x02 \x01(\tR\fpodNamespace\x12\x19\n" +
+	"\bpod_name\x18\x03 \x01(\tR\apodName\x124\n" +
+	"\astarted\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x12\x12\n" +
+	"\x04hung\x18\x05 \x01(\bR\x04hung\x12!\n" +
+	"\x04call\x18\x06 \x01(\v2\r.pleg.v1.CallR\x04call\"\x9b\x01\n" +
+	"\x04Call\x12\x16\n" +
+	"\x06method\x18\x01 \x01(\tR\x06method\x12\x17\n" +
+	"\apod_uid\x18\x02 \x01(\tR\x06podUid\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\x12\x1c\n" +
+	"\tcontainer\x18\x04 \x01(\tR\tcontainer\x124\n" +
+	"\astarted\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\"\xe7\x01\n" +
+	"\x0eQuarantinedPod\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x120\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x12\n" +
+	"\x04hung\x18\x05 \x01(\rR\x04hung\x125\n" +
+	"\bnext_try\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\anextTry\x12\x14\n" +
+	"\x05error\x18\a \x01(\tR\x05error*\xae\x02\n" +
 	"\tEventType\x12\x1a\n" +
 	"\x16EVENT_TYPE_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cEVENT_TYPE_CONTAINER_STARTED\x10\x01\x12\x1d\n" +
@@ -1337,11 +2012,12 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\rSTATE_UNKNOWN\x10\x01\x12\x11\n" +
 	"\rSTATE_CREATED\x10\x02\x12\x11\n" +
 	"\rSTATE_RUNNING\x10\x03\x12\x10\n" +
-	"\fSTATE_EXITED\x10\x042\xd0\x01\n" +
+	"\fSTATE_EXITED\x10\x042\x94\x02\n" +
 	"\x04PLEG\x128\n" +
 	"\x05Watch\x12\x15.pleg.v1.WatchRequest\x1a\x16.pleg.v1.WatchResponse0\x01\x12A\n" +
 	"\bListPods\x12\x18.pleg.v1.ListPodsRequest\x1a\x19.pleg.v1.ListPodsResponse0\x01\x12K\n" +
-	"\fGetPodStatus\x12\x1c.pleg.v1.GetPodStatusRequest\x1a\x1d.pleg.v1.GetPodStatusResponseB;Z9github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1;plegv1b\x06proto3"
+	"\fGetPodStatus\x12\x1c.pleg.v1.GetPodStatusRequest\x1a\x1d.pleg.v1.GetPodStatusResponse\x12B\n" +
+	"\tGetStatus\x12\x19.pleg.v1.GetStatusRequest\x1a\x1a.pleg.v1.GetStatusResponseB;Z9github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1;plegv1b\x06proto3"
 
 var (
 	file_pleg_v1_pleg_proto_rawDescOnce sync.Once
@@ -1356,7 +2032,7 @@ func file_pleg_v1_pleg_proto_rawDescGZIP() []byte {
 }
 
 var file_pleg_v1_pleg_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_pleg_v1_pleg_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_pleg_v1_pleg_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_pleg_v1_pleg_proto_goTypes = []any{
 	(EventType)(0),                // 0: pleg.v1.EventType
 	(State)(0),                    // 1: pleg.v1.State
@@ -1372,46 +2048,75 @@ var file_pleg_v1_pleg_proto_goTypes = []any{
 	(*PodStatus)(nil),             // 11: pleg.v1.PodStatus
 	(*ContainerStatus)(nil),       // 12: pleg.v1.ContainerStatus
 	(*SandboxStatus)(nil),         // 13: pleg.v1.SandboxStatus
-	nil,                           // 14: pleg.v1.ContainerStatus.LabelsEntry
-	nil,                           // 15: pleg.v1.ContainerStatus.AnnotationsEntry
-	nil,                           // 16: pleg.v1.SandboxStatus.LabelsEntry
-	nil,                           // 17: pleg.v1.SandboxStatus.AnnotationsEntry
-	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
+	(*GetStatusRequest)(nil),      // 14: pleg.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),     // 15: pleg.v1.GetStatusResponse
+	(*PipelineStatus)(nil),        // 16: pleg.v1.PipelineStatus
+	(*RelistStatus)(nil),          // 17: pleg.v1.RelistStatus
+	(*Inspection)(nil),            // 18: pleg.v1.Inspection
+	(*Call)(nil),                  // 19: pleg.v1.Call
+	(*QuarantinedPod)(nil),        // 20: pleg.v1.QuarantinedPod
+	nil,                           // 21: pleg.v1.ContainerStatus.LabelsEntry
+	nil,                           // 22: pleg.v1.ContainerStatus.AnnotationsEntry
+	nil,                           // 23: pleg.v1.SandboxStatus.LabelsEntry
+	nil,                           // 24: pleg.v1.SandboxStatus.AnnotationsEntry
+	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
 }
 var file_pleg_v1_pleg_proto_depIdxs = []int32{
 	2,  // 0: pleg.v1.WatchRequest.resume_after:type_name -> pleg.v1.Position
 	0,  // 1: pleg.v1.WatchRequest.types:type_name -> pleg.v1.EventType
 	5,  // 2: pleg.v1.WatchResponse.event:type_name -> pleg.v1.Event
 	0,  // 3: pleg.v1.Event.type:type_name -> pleg.v1.EventType
-	18, // 4: pleg.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
+	25, // 4: pleg.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
 	8,  // 5: pleg.v1.ListPodsResponse.pod:type_name -> pleg.v1.Pod
 	11, // 6: pleg.v1.Pod.status:type_name -> pleg.v1.PodStatus
-	18, // 7: pleg.v1.Pod.current_as_of:type_name -> google.protobuf.Timestamp
-	18, // 8: pleg.v1.GetPodStatusRequest.newer_than:type_name -> google.protobuf.Timestamp
-	11, // 9: pleg.v1.GetPodStatusResponse.status:type_name -> pleg.v1.PodStatus
-	12, // 10: pleg.v1.PodStatus.containers:type_name -> pleg.v1.ContainerStatus
-	13, // 11: pleg.v1.PodStatus.sandboxes:type_name -> pleg.v1.SandboxStatus
-	18, // 12: pleg.v1.PodStatus.observed_at:type_name -> google.protobuf.Timestamp
-	1,  // 13: pleg.v1.ContainerStatus.state:type_name -> pleg.v1.State
-	18, // 14: pleg.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
-	18, // 15: pleg.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
-	18, // 16: pleg.v1.ContainerStatus.finished_at:type_name -> google.protobuf.Timestamp
-	14, // 17: pleg.v1.ContainerStatus.labels:type_name -> pleg.v1.ContainerStatus.LabelsEntry
-	15, // 18: pleg.v1.ContainerStatus.annotations:type_name -> pleg.v1.ContainerStatus.AnnotationsEntry
-	18, // 19: pleg.v1.SandboxStatus.created_at:type_name -> google.protobuf.Timestamp
-	16, // 20: pleg.v1.SandboxStatus.labels:type_name -> pleg.v1.SandboxStatus.LabelsEntry
-	17, // 21: pleg.v1.SandboxStatus.annotations:type_name -> pleg.v1.SandboxStatus.AnnotationsEntry
-	3,  // 22: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
-	6,  // 23: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
-	9,  // 24: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
-	4,  // 25: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
-	7,  // 26: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
-	10, // 27: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
-	25, // [25:28] is the sub-list for method output_type
-	22, // [22:25] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	25, // 7: pleg.v1.Pod.current_as_of:type_name -> google.protobuf.Timestamp
+	11, // 8: pleg.v1.Pod.last_status:type_name -> pleg.v1.PodStatus
+	25, // 9: pleg.v1.Pod.last_as_of:type_name -> google.protobuf.Timestamp
+	11, // 10: pleg.v1.Pod.listed:type_name -> pleg.v1.PodStatus
+	25, // 11: pleg.v1.GetPodStatusRequest.newer_than:type_name -> google.protobuf.Timestamp
+	11, // 12: pleg.v1.GetPodStatusResponse.status:type_name -> pleg.v1.PodStatus
+	12, // 13: pleg.v1.PodStatus.containers:type_name -> pleg.v1.ContainerStatus
+	13, // 14: pleg.v1.PodStatus.sandboxes:type_name -> pleg.v1.SandboxStatus
+	25, // 15: pleg.v1.PodStatus.observed_at:type_name -> google.protobuf.Timestamp
+	1,  // 16: pleg.v1.ContainerStatus.state:type_name -> pleg.v1.State
+	25, // 17: pleg.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
+	25, // 18: pleg.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
+	25, // 19: pleg.v1.ContainerStatus.finished_at:type_name -> google.protobuf.Timestamp
+	21, // 20: pleg.v1.ContainerStatus.labels:type_name -> pleg.v1.ContainerStatus.LabelsEntry
+	22, // 21: pleg.v1.ContainerStatus.annotations:type_name -> pleg.v1.ContainerStatus.AnnotationsEntry
+	25, // 22: pleg.v1.SandboxStatus.created_at:type_name -> google.protobuf.Timestamp
+	23, // 23: pleg.v1.SandboxStatus.labels:type_name -> pleg.v1.SandboxStatus.LabelsEntry
+	24, // 24: pleg.v1.SandboxStatus.annotations:type_name -> pleg.v1.SandboxStatus.AnnotationsEntry
+	16, // 25: pleg.v1.GetStatusResponse.status:type_name -> pleg.v1.PipelineStatus
+	25, // 26: pleg.v1.PipelineStatus.at:type_name -> google.protobuf.Timestamp
+	17, // 27: pleg.v1.PipelineStatus.relist:type_name -> pleg.v1.RelistStatus
+	18, // 28: pleg.v1.PipelineStatus.overdue:type_name -> pleg.v1.Inspection
+	20, // 29: pleg.v1.PipelineStatus.quarantined:type_name -> pleg.v1.QuarantinedPod
+	25, // 30: pleg.v1.RelistStatus.success:type_name -> google.protobuf.Timestamp
+	26, // 31: pleg.v1.RelistStatus.took:type_name -> google.protobuf.Duration
+	25, // 32: pleg.v1.RelistStatus.started:type_name -> google.protobuf.Timestamp
+	19, // 33: pleg.v1.RelistStatus.call:type_name -> pleg.v1.Call
+	25, // 34: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
+	26, // 35: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
+	25, // 36: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
+	19, // 37: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
+	25, // 38: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
+	25, // 39: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
+	25, // 40: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
+	3,  // 41: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
+	6,  // 42: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
+	9,  // 43: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
+	14, // 44: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
+	4,  // 45: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
+	7,  // 46: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
+	10, // 47: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
+	15, // 48: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
+	45, // [45:49] is the sub-list for method output_type
+	41, // [41:45] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_pleg_v1_pleg_proto_init() }
@@ -1426,7 +2131,7 @@ func file_pleg_v1_pleg_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pleg_v1_pleg_proto_rawDesc), len(file_pleg_v1_pleg_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   16,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

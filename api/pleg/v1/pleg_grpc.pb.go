@@ -25,6 +25,7 @@ const (
 	PLEG_Watch_FullMethodName        = "/pleg.v1.PLEG/Watch"
 	PLEG_ListPods_FullMethodName     = "/pleg.v1.PLEG/ListPods"
 	PLEG_GetPodStatus_FullMethodName = "/pleg.v1.PLEG/GetPodStatus"
+	PLEG_GetStatus_FullMethodName    = "/pleg.v1.PLEG/GetStatus"
 )
 
 // PLEGClient is the client API for PLEG service.
@@ -50,6 +51,9 @@ type PLEGClient interface {
 	// GetPodStatus returns the status of one pod. If newer_than is set, it waits
 	// until the status is new enough, or until the deadline of the call.
 	GetPodStatus(ctx context.Context, in *GetPodStatusRequest, opts ...grpc.CallOption) (*GetPodStatusResponse, error)
+	// GetStatus returns what the pipeline does at present, and what it waits for. It
+	// does not call the container runtime.
+	GetStatus(ctx context.Context, in *GetStatusRequest, opts ...grpc.CallOption) (*GetStatusResponse, error)
 }
 
 type pLEGClient struct {
@@ -108,6 +112,16 @@ func (c *pLEGClient) GetPodStatus(ctx context.Context, in *GetPodStatusRequest, 
 	return out, nil
 }
 
+func (c *pLEGClient) GetStatus(ctx context.Context, in *GetStatusRequest, opts ...grpc.CallOption) (*GetStatusResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetStatusResponse)
+	err := c.cc.Invoke(ctx, PLEG_GetStatus_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PLEGServer is the server API for PLEG service.
 // All implementations must embed UnimplementedPLEGServer
 // for forward compatibility.
@@ -131,6 +145,9 @@ type PLEGServer interface {
 	// GetPodStatus returns the status of one pod. If newer_than is set, it waits
 	// until the status is new enough, or until the deadline of the call.
 	GetPodStatus(context.Context, *GetPodStatusRequest) (*GetPodStatusResponse, error)
+	// GetStatus returns what the pipeline does at present, and what it waits for. It
+	// does not call the container runtime.
+	GetStatus(context.Context, *GetStatusRequest) (*GetStatusResponse, error)
 	mustEmbedUnimplementedPLEGServer()
 }
 
@@ -149,6 +166,9 @@ func (UnimplementedPLEGServer) ListPods(*ListPodsRequest, grpc.ServerStreamingSe
 }
 func (UnimplementedPLEGServer) GetPodStatus(context.Context, *GetPodStatusRequest) (*GetPodStatusResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetPodStatus not implemented")
+}
+func (UnimplementedPLEGServer) GetStatus(context.Context, *GetStatusRequest) (*GetStatusResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetStatus not implemented")
 }
 func (UnimplementedPLEGServer) mustEmbedUnimplementedPLEGServer() {}
 func (UnimplementedPLEGServer) testEmbeddedByValue()              {}
@@ -211,6 +231,24 @@ func _PLEG_GetPodStatus_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PLEG_GetStatus_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetStatusRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PLEGServer).GetStatus(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PLEG_GetStatus_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PLEGServer).GetStatus(ctx, req.(*GetStatusRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // PLEG_ServiceDesc is the grpc.ServiceDesc for PLEG service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -221,6 +259,10 @@ var PLEG_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetPodStatus",
 			Handler:    _PLEG_GetPodStatus_Handler,
+		},
+		{
+			MethodName: "GetStatus",
+			Handler:    _PLEG_GetStatus_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

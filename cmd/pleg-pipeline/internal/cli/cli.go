@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 
@@ -51,7 +52,8 @@ type Process struct {
 	// privilege.Drop. If nil, the process keeps them.
 	Drop func() error
 	// Pressure contains the kernel's pressure figures. If nil, /proc/pressure.
-	Pressure fs.FS
+	// Cgroups contains the cgroups. If nil, /sys/fs/cgroup.
+	Pressure, Cgroups fs.FS
 }
 
 func (p Process) pressure() fs.FS {
@@ -59,6 +61,13 @@ func (p Process) pressure() fs.FS {
 		return os.DirFS("/proc/pressure")
 	}
 	return p.Pressure
+}
+
+func (p Process) cgroups() fs.FS {
+	if p.Cgroups == nil {
+		return os.DirFS("/sys/fs/cgroup")
+	}
+	return p.Cgroups
 }
 
 // oneSignal is the time within which two signals count as one: timeout(1) sends
@@ -91,10 +100,12 @@ func Execute(ctx context.Context, p Process) int {
 	if err == nil || errors.Is(err, errOutputClosed) {
 		return ExitOK
 	}
-	if errors.Is(err, errUnhealthy) {
-		return ExitUnhealthy // the report says why
+	for silent, code := range map[error]int{errUnhealthy: ExitUnhealthy, errPluginProblem: ExitFailure, errPluginUnknown: ExitUsage} {
+		if errors.Is(err, silent) {
+			return code // the output says why
+		}
 	}
-	fmt.Fprintf(p.Err, "%s: %s\n", Name, printer.PrintableLines(err.Error()))
+	fmt.Fprintf(p.Err, "%s: %s\n", Name, printer.PrintableLines(strings.ReplaceAll(err.Error(), "\t", "  ")))
 	if errors.As(err, new(failure)) {
 		return ExitFailure
 	}
@@ -144,6 +155,7 @@ func newRoot(p Process) *cobra.Command {
 		Version:       versionLine(buildInfo()),
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
+	root.Flags().Bool("version", false, "print the version") // cobra's own has the shorthand of --log-level
 	root.SetArgs(p.Args)
 	root.SetOut(p.Out)
 	root.SetErr(p.Err)

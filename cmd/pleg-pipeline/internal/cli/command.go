@@ -29,6 +29,9 @@ func newCommand(c command, cmd *cobra.Command) *cobra.Command {
 	if cmd.Args == nil {
 		cmd.Args = noArgs
 	}
+	if named, ok := c.(interface{ setArgs([]string) }); ok {
+		cmd.PreRun = func(_ *cobra.Command, args []string) { named.setArgs(args) }
+	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := c.validate(cmd.Flags()); err != nil {
 			return err
@@ -52,7 +55,7 @@ type outputFlags struct {
 func (f *outputFlags) add(cmd *cobra.Command, what string, parse func(string) (printer.Format, error)) {
 	value := &outputValue{format: &f.format, parse: parse, text: string(printer.Text)}
 	f.text = value
-	cmd.Flags().VarP(value, "output", "o", "`FORMAT` of the "+what+": text, wide (more columns), json (one object per line)\nor go-template=TEMPLATE, which uses the field names of JSON")
+	cmd.Flags().VarP(value, "output", "o", "`FORMAT` of the "+what+": text (cut to the terminal), wide (all, more columns),\njson (one object per line), yaml, or go-template=TEMPLATE, which uses the field\nnames of JSON")
 	var words []string
 	for _, kind := range printer.Kinds() {
 		word := string(kind)
@@ -66,7 +69,7 @@ func (f *outputFlags) add(cmd *cobra.Command, what string, parse func(string) (p
 }
 
 func (f *outputFlags) options(p Process) printer.Options {
-	return printer.Options{Format: f.format, Headers: !f.noHeaders, Color: colorWanted(p.Out, p.Getenv)}
+	return printer.Options{Format: f.format, Headers: !f.noHeaders, Color: colorWanted(p.Out, p.Getenv), Width: terminalWidth(p.Out)}
 }
 
 // outputValue is the value of --output.
@@ -126,6 +129,13 @@ func completeFlag(cmd *cobra.Command, name string, words []string, directive cob
 	}
 }
 
+// completeLive lets the shell complete a flag with what a function finds.
+func completeLive(cmd *cobra.Command, name string, complete cobra.CompletionFunc) {
+	if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
+		panic("cli: " + err.Error()) // the flag was just added
+	}
+}
+
 // podFilter selects pods.
 type podFilter struct {
 	podview.Filter
@@ -162,10 +172,11 @@ func typeFlag(cmd *cobra.Command, types *[]string) {
 // parseTypes returns event types, and whether network events are among them.
 func parseTypes(words []string) (types []pipeline.EventType, network bool, err error) {
 	for _, word := range words {
-		if !slices.Contains(eventTypes(), word) {
+		i := slices.IndexFunc(eventTypes(), func(t string) bool { return strings.EqualFold(t, word) })
+		if i < 0 {
 			return nil, false, fmt.Errorf("--type %q is unknown: want %s", word, strings.Join(eventTypes(), ", "))
 		}
-		t := pipeline.EventType(word)
+		t := pipeline.EventType(eventTypes()[i])
 		types = append(types, t)
 		network = network || t == pipeline.NetworkSetupCompleted || t == pipeline.NetworkFailed
 	}

@@ -88,6 +88,33 @@ func colorWanted(w io.Writer, getenv func(string) string) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
+// terminalWidth returns the number of columns of a terminal; 0 if w is none.
+func terminalWidth(w io.Writer) int {
+	file, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return int(size.Col)
+}
+
+// progress replaces the last line of a terminal. Elsewhere it prints nothing.
+func (c console) progress(format string, args ...any) {
+	if !c.json && terminalWidth(c.w) > 0 {
+		fmt.Fprintf(c.w, "\r\x1b[K%s: %s", Name, fmt.Sprintf(format, args...))
+	}
+}
+
+// clearProgress removes the line of progress.
+func (c console) clearProgress() {
+	if !c.json && terminalWidth(c.w) > 0 {
+		fmt.Fprint(c.w, "\r\x1b[K")
+	}
+}
+
 // drainTimeout is how long the end waits for a reader of the output that stopped
 // reading.
 const drainTimeout = time.Second

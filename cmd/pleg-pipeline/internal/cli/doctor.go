@@ -5,46 +5,58 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
 )
 
-const doctorLong = `Find out why "PLEG is not healthy".
+const doctorLong = `Find out why "PLEG is not healthy". The first line is the verdict, with the pod
+and the call that cause it; the second line says what to do.
 
-It makes the calls of a relist to the container runtime and measures each: the
-version, the conditions, both lists, and the status of every sandbox and
-container, four at a time. It names the calls that hang and the slowest ones,
-compares the lists with the relist period and with the 16 MiB that a kubelet
-accepts, counts dead containers, and checks the disk and the pressure of the
-node. It reports which known causes fit and what to do.
+It asks the daemon ("pleg-pipeline run --socket") first, if there is one: that
+has watched for longer. It then makes the calls of a relist to the container
+runtime and measures each: the version, the conditions, both lists, and the
+status of every sandbox and container, four at a time. It names the calls that
+hang, fail or take long, finds containers that the runtime calls running although
+their cgroup has no process, compares the lists with the relist period and with
+the 16 MiB that a kubelet accepts, counts dead containers, and checks the disk
+and the pressure of the node.
 
 It only reads. If the runtime hangs, the report is partial: it is printed
-within --timeout.
+within --timeout. With --for it examines again until it finds a problem.
 
 Exit codes: 0 if it found no problem, 3 if it found one, otherwise as for every
-command.
+command. With --npd, those of a plugin of the node-problem-detector: 0 if it
+found no problem, 1 if it found one, 2 if it could not examine the node.
 
 ` + howFound + `
 A recording cannot be examined.`
 
 const doctorExample = `  sudo pleg-pipeline doctor
+
+  # wait up to ten minutes for a problem that comes and goes
+  sudo pleg-pipeline doctor --for 10m
+
   pleg-pipeline doctor -o json | jq -r '.findings[].cause'`
 
 // doctorCommand is the command doctor with its flags.
 type doctorCommand struct {
 	process Process
-	runtime runtimeFlags
+	source  sourceFlags
 	log     logFlags
 
 	output               string
 	timeout, callTimeout time.Duration
+	watch                time.Duration
+	npd                  bool
 }
 
 func newDoctor(p Process) *cobra.Command {
@@ -61,7 +73,9 @@ func (c *doctorCommand) addFlags(cmd *cobra.Command) {
 	enumFlag(cmd, &c.output, "output", "o", "format of the report", "text", "json")
 	flags.DurationVar(&c.timeout, "timeout", 30*time.Second, "`TIME` for the whole examination; calls that are not made by then are left out")
 	flags.DurationVar(&c.callTimeout, "call-timeout", 5*time.Second, "`TIME` after which a call counts as hung")
-	c.runtime.add(cmd)
+	flags.DurationVar(&c.watch, "for", 0, "examine again for this `TIME`, until a problem is found")
+	flags.BoolVar(&c.npd, "npd", false, "print only the verdict and exit as a plugin of the node-problem-detector")
+	c.source.add(cmd)
 	flags.Lookup("runtime-endpoint").Usage = "`ENDPOINT` of the runtime, such as unix:///run/containerd/containerd.sock"
 	flags.Lookup("replay-speed").Hidden = true
 	c.log.addQuiet(cmd)
@@ -71,31 +85,57 @@ func (c *doctorCommand) validate(flags *pflag.FlagSet) error {
 	if c.timeout <= 0 || c.callTimeout <= 0 {
 		return fmt.Errorf("--timeout (%v) and --call-timeout (%v) must be longer than 0", c.timeout, c.callTimeout)
 	}
-	return c.runtime.validate(flags)
+	if c.watch < 0 {
+		return fmt.Errorf("--for must not be negative, got %v", c.watch)
+	}
+	if c.npd && flags.Changed("output") {
+		return errors.New("--npd cannot be combined with --output: it prints one line")
+	}
+	return c.source.validate(flags)
 }
 
-// errUnhealthy means that the report has a problem.
-var errUnhealthy = errors.New("a problem was found")
+var (
+	// errUnhealthy means that the report has a problem.
+	errUnhealthy = errors.New("a problem was found")
+	// errPluginProblem and errPluginUnknown mean that a plugin of the
+	// node-problem-detector found a problem, or could not look for one.
+	errPluginProblem = errors.New("plugin: a problem was found")
+	errPluginUnknown = errors.New("plugin: unknown")
+)
 
 func (c *doctorCommand) run(ctx context.Context) error {
 	out := c.log.console(c.process.Err)
+	var report *doctor.Report
+	err := c.examineRuntime(ctx, out, func(r *doctor.Report) { report = r })
+	if c.npd {
+		return c.answerPlugin(report, err)
+	}
+	if err != nil {
+		return err
+	}
+	return c.print(report)
+}
+
+// examineRuntime finds the runtime and passes the report of its examination on.
+func (c *doctorCommand) examineRuntime(ctx context.Context, out console, got func(*doctor.Report)) error {
 	examine := func(ctx context.Context, at endpoint.Endpoint) error {
-		return c.print(doctor.Examine(ctx, doctor.Options{
-			Endpoint: at.Address, Source: at.Source,
-			Timeout: c.timeout, CallTimeout: c.callTimeout,
-			Period: pipeline.DefaultRelistPeriod, Threshold: pipeline.DefaultRelistThreshold,
-			Pressure: c.process.pressure(), Usage: doctor.Usage,
+		got(c.examineUntil(ctx, out, func(ctx context.Context) *doctor.Report {
+			return doctor.Examine(ctx, doctor.Options{
+				Endpoint: at.Address, Source: at.Source, Daemon: c.askDaemon(ctx, out),
+				Timeout: c.timeout, CallTimeout: c.callTimeout,
+				Period: pipeline.DefaultRelistPeriod, Threshold: pipeline.DefaultRelistThreshold,
+				Pressure: c.process.pressure(), Cgroups: c.process.cgroups(), Usage: doctor.Usage,
+			})
 		}))
+		return nil
 	}
-	if c.runtime.simulation.pods > 0 {
-		return c.runtime.use(ctx, c.process, out, examine)
+	if c.source.runtime.simulation.pods > 0 {
+		return c.source.runtime.use(ctx, c.process, out, examine)
 	}
-	found, err := c.runtime.resolve(ctx, c.process)
+	found, err := c.source.runtime.resolve(ctx, c.process)
 	if errors.Is(err, endpoint.ErrNone) {
-		return c.print(&doctor.Report{At: time.Now(), Source: "well-known sockets", Calls: []doctor.Call{}, Findings: []doctor.Finding{{
-			Cause: doctor.RuntimeStopped, Severity: doctor.Problem, Evidence: err.Error(),
-			Advice: "start the runtime, or name its socket with --runtime-endpoint",
-		}}})
+		got(c.examineUntil(ctx, out, func(ctx context.Context) *doctor.Report { return c.withoutRuntime(ctx, out, err) }))
+		return nil
 	}
 	if err != nil {
 		return err
@@ -106,6 +146,73 @@ func (c *doctorCommand) run(ctx context.Context) error {
 	return examine(ctx, found)
 }
 
+// withoutRuntime reports what the daemon knows, or that there is no runtime.
+func (c *doctorCommand) withoutRuntime(ctx context.Context, out console, err error) *doctor.Report {
+	if daemon := c.askDaemon(ctx, out); daemon != nil {
+		return doctor.Judge(daemon)
+	}
+	return doctor.Judge(nil, doctor.Finding{
+		Cause: doctor.RuntimeStopped, Severity: doctor.Problem, Summary: "no container runtime found", Evidence: err.Error(),
+		Advice: "start the runtime, or name its socket with --runtime-endpoint",
+	})
+}
+
+// daemonTimeout is the time in which the daemon must answer. It does not call the
+// runtime for its answer.
+const daemonTimeout = 2 * time.Second
+
+// askDaemon returns what the daemon of this node knows; nil if there is none.
+func (c *doctorCommand) askDaemon(ctx context.Context, out console) *doctor.Daemon {
+	quiet := out
+	quiet.w = io.Discard // that there is no daemon is no news
+	socket, err := c.source.findDaemon(ctx, c.process, quiet)
+	if err != nil {
+		out.say(ctx, "the daemon is not asked: %v", err)
+	}
+	if err != nil || socket == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, daemonTimeout)
+	defer cancel()
+	daemon, err := client.New(socket, client.Options{})
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = daemon.Close() }()
+	status, err := daemon.Status(ctx)
+	if err != nil {
+		out.say(ctx, "the daemon is not asked: %v", err)
+		return nil
+	}
+	return doctor.NewDaemon(socket, status, c.callTimeout)
+}
+
+// betweenExaminations is the pause of --for, so that the examinations add little load.
+const betweenExaminations = 2 * time.Second
+
+// examineUntil examines once, or with --for until a problem is found or the time is
+// over. It returns the first report with a problem, or else the last one with a warning.
+func (c *doctorCommand) examineUntil(ctx context.Context, out console, examine func(context.Context) *doctor.Report) *doctor.Report {
+	began := time.Now()
+	var worst *doctor.Report
+	for n := 1; ; n++ {
+		report := examine(ctx)
+		if worst == nil || len(report.Findings) > 0 || len(worst.Findings) == 0 {
+			worst = report
+		}
+		passed := time.Since(began)
+		if !report.Healthy() || passed+betweenExaminations > c.watch || ctx.Err() != nil {
+			out.clearProgress()
+			return worst
+		}
+		out.progress("%v of %v, %d examinations, no problem so far", passed.Round(time.Second), c.watch, n)
+		select {
+		case <-time.After(betweenExaminations):
+		case <-ctx.Done():
+		}
+	}
+}
+
 func (c *doctorCommand) print(r *doctor.Report) error {
 	var err error
 	if c.output == "json" {
@@ -113,7 +220,9 @@ func (c *doctorCommand) print(r *doctor.Report) error {
 		encoder.SetIndent("", "  ")
 		err = encoder.Encode(r)
 	} else {
-		err = r.Print(c.process.Out)
+		err = r.Print(c.process.Out, doctor.TextOptions{
+			Width: terminalWidth(c.process.Out), Color: colorWanted(c.process.Out, c.process.Getenv),
+		})
 	}
 	if err := outputError(err); err != nil {
 		return err
@@ -122,4 +231,22 @@ func (c *doctorCommand) print(r *doctor.Report) error {
 		return errUnhealthy
 	}
 	return nil
+}
+
+// answerPlugin prints one line for the node-problem-detector, which reads the exit code.
+func (c *doctorCommand) answerPlugin(r *doctor.Report, err error) error {
+	line := "could not examine the node: "
+	switch {
+	case err != nil:
+		line += err.Error()
+		err = errPluginUnknown
+	case r.Healthy():
+		line = r.Verdict
+	default:
+		line, err = r.Verdict, errPluginProblem
+	}
+	if _, err := fmt.Fprintln(c.process.Out, line); err != nil {
+		return outputError(err)
+	}
+	return err
 }

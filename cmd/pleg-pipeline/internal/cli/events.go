@@ -47,7 +47,8 @@ type eventsCommand struct {
 
 	replay      bool
 	since       string
-	types, pods []string
+	types       []string
+	pods        podNames
 	noSandboxes bool
 
 	options client.WatchOptions // set by validate
@@ -70,7 +71,8 @@ func (c *eventsCommand) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&c.since, "since", "", "first print the events after this `POSITION`, EPOCH:SEQ: the position\nthat the last run printed, or the id of a server-sent event")
 	c.filter.add(cmd)
 	typeFlag(cmd, &c.types)
-	flags.StringSliceVar(&c.pods, "pod", nil, "only the pod with this `UID`; may be repeated")
+	flags.StringSliceVar((*[]string)(&c.pods), "pod", nil, "only the pod with this `NAME`, NAMESPACE/NAME or UID; may be repeated")
+	completeLive(cmd, "pod", c.source.completePods(c.process))
 	flags.BoolVar(&c.noSandboxes, "no-sandboxes", false, "no events of pod sandboxes")
 	c.output.add(cmd, "events", printer.ParseFleetEvents)
 	c.source.add(cmd)
@@ -96,9 +98,7 @@ func (c *eventsCommand) validate(flags *pflag.FlagSet) error {
 		Name: Name + "-events", Replay: c.replay, Bookmarks: true,
 		Types: types, NetworkEvents: network, Namespaces: c.filter.Namespaces, Selector: c.filter.selector, OmitSandboxes: c.noSandboxes,
 	}
-	for _, uid := range c.pods {
-		c.options.PodUIDs = append(c.options.PodUIDs, pipeline.PodUID(uid))
-	}
+	c.options.PodUIDs = c.pods.uids()
 	if !flags.Changed("since") {
 		return nil
 	}
@@ -134,7 +134,7 @@ func (c *eventsCommand) run(ctx context.Context) error {
 	out := c.log.console(c.process.Err)
 	return c.source.use(ctx, c.process, out, func(ctx context.Context, from source) error {
 		f := follower{
-			out: out, marks: c.output.format.Kind() != printer.Template, fromNow: !c.replay && c.options.After == nil,
+			out: out, pods: c.pods, marks: c.output.format.Kind() != printer.Template, fromNow: !c.replay && c.options.After == nil,
 			printer: printer.Events(c.process.Out, c.output.options(c.process)),
 		}
 		err := printing(ctx, out, c.process.Out, func(ctx context.Context) error { return f.follow(ctx, from, c.options) })
@@ -155,6 +155,7 @@ type follower struct {
 	out     console
 	printer printer.Printer[pipeline.Event]
 	marks   bool // whether to print them
+	pods    podNames
 	fromNow bool // no earlier events were requested
 
 	disconnected bool
@@ -241,6 +242,6 @@ func (f *follower) wants(ev pipeline.Event) bool {
 	case pipeline.Gap:
 		return f.marks
 	default:
-		return true
+		return f.pods.wants(ev.PodUID, ev.PodNamespace, ev.PodName)
 	}
 }

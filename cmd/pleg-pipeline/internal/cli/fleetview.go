@@ -238,7 +238,9 @@ func printFleetPod(ctx context.Context, states *fleet.States, pods printer.Print
 
 // fleetPod returns the view of a pod.
 func fleetPod(pod fleet.Pod, last pleg.Event) podview.Pod {
-	view := withEvent(podview.New(pod.UID, pod.Status, pod.Err, pod.CurrentAsOf), last)
+	view := withEvent(podview.New(pipeline.CacheEntry{
+		UID: pod.UID, Status: pod.Status, Err: pod.Err, CurrentAsOf: pod.CurrentAsOf, Last: pod.Status, LastAsOf: pod.CurrentAsOf,
+	}), last)
 	view.Node, view.Name, view.Namespace = pod.Node, cmp.Or(view.Name, pod.Name), cmp.Or(view.Namespace, pod.Namespace)
 	return view
 }

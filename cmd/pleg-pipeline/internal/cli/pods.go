@@ -3,8 +3,11 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,20 +18,24 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
 )
 
-const podsLong = `Print the pods of this node: the state of their sandbox and containers, the
-restarts of their containers, the last event, the error if the last inspection
-failed, and the age of this information.
+const podsLong = `Print the pods of this node, or those with the given names (NAME, NAMESPACE/NAME
+or UID): the state of their sandbox and containers, the restarts of their
+containers, their age, the age of this information, and what is wrong.
 
 ` + howConnected + `
 ` + howFleet + `
 
 STATE is the state of the newest sandbox. RUNNING and RESTARTS count the newest
 container of each name. KNOWN is the age of this information: it grows while the
-pod cannot be inspected. With --watch the command prints a pod again after each
-of its events; the state of a removed pod is "gone".`
+pod cannot be inspected. DETAILS names the call that hangs, and since when.
+
+With --watch on a terminal, the command redraws the table each second and after
+each event. Otherwise it prints a pod again after each of its events; the state of
+a removed pod is "gone".`
 
 const podsExample = `  pleg-pipeline pods
-  pleg-pipeline pods -n shop -o wide --watch
+  pleg-pipeline pods -n shop --watch --sort restarts
+  pleg-pipeline pods shop/web-0 -o yaml
   pleg-pipeline pods -o json | jq 'select(.error) | .uid'
   pleg-pipeline pods -o go-template='{{.name}}{{range .containers}} {{.name}}={{.state}}{{end}}'`
 
@@ -43,11 +50,16 @@ type podsCommand struct {
 	viewCommand
 
 	watch bool
+	sort  string
+	names podNames
 }
+
+func (c *podsCommand) setArgs(args []string) { c.names = args }
 
 func newPods(p Process) *cobra.Command {
 	return newCommand(&podsCommand{viewCommand: viewCommand{process: p}}, &cobra.Command{
-		Use:     "pods",
+		Use:     "pods [NAME...]",
+		Args:    podArgs,
 		Short:   "Print the pods of this node and the age of this information",
 		Long:    podsLong,
 		Example: podsExample,
@@ -56,10 +68,12 @@ func newPods(p Process) *cobra.Command {
 
 func (c *podsCommand) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&c.watch, "watch", "w", false, "continue, and print each pod again after each of its events")
+	enumFlag(cmd, &c.sort, "sort", "", "order: by name, most restarts, youngest, or oldest information first", "name", "restarts", "age", "known")
 	c.filter.add(cmd)
 	c.output.add(cmd, "pods", printer.ParsePods)
 	c.source.add(cmd)
 	c.fleet.add(cmd)
+	cmd.ValidArgsFunction = c.source.completePods(c.process)
 	c.log.addQuiet(cmd)
 }
 
@@ -79,25 +93,58 @@ func (c *podsCommand) run(ctx context.Context) error {
 }
 
 func (c *podsCommand) print(ctx context.Context, out console, from source) error {
-	pods := printer.Pods(c.process.Out, c.output.options(c.process))
 	now, err := current(ctx, from)
 	if err != nil {
 		return err
 	}
+	if c.watch && c.redraws() {
+		return c.redraw(ctx, out, from, now)
+	}
+	pods := printer.Pods(c.process.Out, c.output.options(c.process))
+	rows := c.rows(now.pods)
+	pods.Fit(rows)
 	if err := pods.Start(); err != nil {
 		return outputError(err)
 	}
-	for _, pod := range now.pods {
-		if c.filter.Wants(&pod) {
-			if err := pods.Print(pod); err != nil {
-				return outputError(err)
-			}
+	for _, pod := range rows {
+		if err := pods.Print(pod); err != nil {
+			return outputError(err)
 		}
+	}
+	if len(c.names) > 0 && len(rows) == 0 {
+		return fmt.Errorf("no pod has the name %s", strings.Join(c.names, ", "))
 	}
 	if !c.watch {
 		return nil
 	}
 	return c.follow(ctx, out, from, now.at, pods)
+}
+
+// rows returns the selected pods in the order of --sort.
+func (c *podsCommand) rows(pods []podview.Pod) []podview.Pod {
+	var rows []podview.Pod
+	for _, pod := range pods {
+		if c.wants(&pod) {
+			rows = append(rows, pod)
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b podview.Pod) int {
+		order := 0
+		switch c.sort {
+		case "restarts":
+			order = cmp.Compare(b.Restarts, a.Restarts)
+		case "age":
+			order = b.CreatedAt().Compare(a.CreatedAt())
+		case "known":
+			order = a.CurrentAsOf.Compare(b.CurrentAsOf)
+		}
+		return cmp.Or(order, cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return rows
+}
+
+func (c *podsCommand) wants(pod *podview.Pod) bool {
+	return c.filter.Wants(pod) && c.names.wants(pod.UID, pod.Namespace, pod.Name)
 }
 
 // currentState is the state of a node and its position in the event stream.
@@ -106,8 +153,7 @@ type currentState struct {
 	at   client.Position
 }
 
-// current returns all pods, sorted by namespace and name, with the last event of
-// each.
+// current returns all pods with the last event of each.
 func current(ctx context.Context, from source) (currentState, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, podsTimeout, errors.New("the daemon does not answer"))
 	defer cancel()
@@ -140,14 +186,11 @@ func current(ctx context.Context, from source) (currentState, error) {
 			state.pods[i] = withEvent(state.pods[i], ev)
 		}
 	}
-	slices.SortStableFunc(state.pods, func(a, b podview.Pod) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
 	return state, nil
 }
 
-// withEvent adds what an event says about a pod. The name of a pod whose inspection
-// failed comes only from its events.
+// withEvent adds what an event says about a pod. The name of a pod that is gone comes
+// only from its events.
 func withEvent(pod podview.Pod, ev pipeline.Event) podview.Pod {
 	pod.LastEvent = &ev
 	pod.Name = cmp.Or(pod.Name, ev.PodName)
@@ -161,19 +204,36 @@ func withEvent(pod podview.Pod, ev pipeline.Event) podview.Pod {
 // follow prints each pod after each of its events.
 func (c *podsCommand) follow(ctx context.Context, out console, from source, at client.Position, pods printer.Printer[podview.Pod]) error {
 	f := follower{out: out}
+	rows := make(map[pipeline.PodUID]string)
 	o := client.WatchOptions{Name: Name + "-pods", After: &at, Namespaces: c.filter.Namespaces, Selector: c.filter.selector}
 	return f.each(ctx, from, o, func(ev pipeline.Event) error {
-		if ev.PodUID == "" {
+		if ev.PodUID == "" || !c.names.wants(ev.PodUID, ev.PodNamespace, ev.PodName) {
 			return nil
 		}
-		pod, err := from.pod(ctx, ev.PodUID)
+		pod, ok, err := from.pod(ctx, ev.PodUID)
 		if err != nil {
 			f.sayDisconnected(ctx, err) // a later event reports the reconnection
 			return nil
 		}
-		if pod.Name == "" && pod.Error == "" {
-			pod.State = gone
+		if !ok {
+			pod = podview.Pod{UID: ev.PodUID, State: gone}
 		}
-		return outputError(pods.Print(withEvent(pod, ev)))
+		pod = withEvent(pod, ev)
+		// A change has several events, one for each container. Text shows no difference.
+		if row := rowOf(pod); c.output.format.Kind() == printer.Text && rows[pod.UID] == row {
+			return nil
+		} else if pod.State == gone {
+			delete(rows, pod.UID)
+		} else {
+			rows[pod.UID] = row
+		}
+		return outputError(pods.Print(pod))
 	})
+}
+
+// rowOf returns what text shows of a pod, but its ages.
+func rowOf(pod podview.Pod) string {
+	pod.LastEvent, pod.CurrentAsOf = nil, time.Time{}
+	text, _ := json.Marshal(pod) // it has no value that JSON cannot have
+	return string(text)
 }

@@ -126,8 +126,8 @@ func TestReplayByOtherCommands(t *testing.T) {
 	file := recorded(t, "r.jsonl")
 	for _, test := range []struct{ args, out, err string }{
 		{"events --replay -o json -r replay:", `"type":"ContainerStarted"`, "the recording has ended"},
-		{"pods -r replay:", "ContainerStarted", "replaying"},
-		{"pods --watch -r replay:", "ContainerDied", "the recording has ended"},
+		{"pods -o wide -r replay:", "ContainerStarted", "replaying"},
+		{"pods --watch -o wide -r replay:", "ContainerDied", "the recording has ended"},
 		{"run --replay-speed 3 -r replay:", "ContainerDied", "the recording has ended after"},
 	} {
 		t.Run(test.args, func(t *testing.T) {

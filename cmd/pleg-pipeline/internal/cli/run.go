@@ -114,6 +114,7 @@ type runCommand struct {
 func (c *runCommand) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	c.runtime.add(cmd)
+	flags.BoolVar(&c.runtime.wait, "wait-for-runtime", false, "if there is no runtime, or it does not answer, wait for it instead of exiting")
 
 	c.output.add(cmd, "events", printer.ParseEvents)
 	flags.BoolVarP(&c.quiet, "quiet", "q", false, "serve the events but do not print them")

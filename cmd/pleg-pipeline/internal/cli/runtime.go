@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
@@ -36,6 +37,8 @@ type runtimeFlags struct {
 	endpoint, config string
 	replaySpeed      float64
 	simulation       simulation
+	// wait means that the runtime may be missing or not answer yet.
+	wait bool
 }
 
 func (f *runtimeFlags) add(cmd *cobra.Command) {
@@ -51,13 +54,21 @@ func (f *runtimeFlags) add(cmd *cobra.Command) {
 // noArgs explains the error in "--simulate 50", which cobra reads as a flag without
 // its optional value, and an argument.
 func noArgs(cmd *cobra.Command, args []string) error {
+	if err := podArgs(cmd, args); err != nil {
+		return err
+	}
+	if len(args) > 0 {
+		return fmt.Errorf("unexpected argument %q", strings.Join(args, " "))
+	}
+	return nil
+}
+
+// podArgs accepts the names of pods.
+func podArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 && cmd.Flags().Changed("simulate") {
 		if _, err := strconv.Atoi(args[0]); err == nil {
 			return fmt.Errorf("the number of pods needs an equals sign: --simulate=%s", args[0])
 		}
-	}
-	if len(args) > 0 {
-		return fmt.Errorf("unexpected argument %q", strings.Join(args, " "))
 	}
 	return nil
 }
@@ -107,6 +118,10 @@ func (f *runtimeFlags) use(ctx context.Context, p Process, out console, with fun
 		})
 	}
 	found, err := f.resolve(ctx, p)
+	if f.wait && errors.Is(err, endpoint.ErrNone) {
+		out.say(ctx, "%v; waiting for one", err)
+		found, err = f.awaitRuntime(ctx, p)
+	}
 	if errors.Is(err, endpoint.ErrNone) {
 		return fmt.Errorf("%w\nname one with --runtime-endpoint, or try the program without a runtime: %s run --simulate", err, Name)
 	}
@@ -117,6 +132,23 @@ func (f *runtimeFlags) use(ctx context.Context, p Process, out console, with fun
 		return f.replay(ctx, out, file, with)
 	}
 	return with(ctx, found)
+}
+
+// awaitPeriod is the time between two looks for a runtime.
+const awaitPeriod = time.Second
+
+// awaitRuntime looks for a runtime until there is one or ctx ends.
+func (f *runtimeFlags) awaitRuntime(ctx context.Context, p Process) (endpoint.Endpoint, error) {
+	for {
+		select {
+		case <-time.After(awaitPeriod):
+		case <-ctx.Done():
+			return endpoint.Endpoint{}, context.Cause(ctx)
+		}
+		if found, err := f.resolve(ctx, p); !errors.Is(err, endpoint.ErrNone) {
+			return found, err
+		}
+	}
 }
 
 func (f *runtimeFlags) resolve(ctx context.Context, p Process) (endpoint.Endpoint, error) {

@@ -26,9 +26,11 @@ Any CRI client can use it: this program, crictl, a test. Its pods crash, restart
 come and go as on a busy node, but no processes run. It serves the runtime
 service and, for crictl, the image service.
 
---faults injects faults into calls: an error, a hang, a delay, a truncated stream
-or a malformed answer; once, always for a while, or at random. --seed determines
-the pods, their changes and the faults: the same flags repeat a run.`
+--fault rehearses one fault: an error, a hang, a delay or a malformed answer of one
+call, from a time on and, with --fault-pod, of one pod. --faults injects faults
+that --seed determines, also truncated streams; once, always for a while, or at
+random. --seed determines the pods and their changes too: the same flags repeat a
+run.`
 
 const simulateExample = `  # 110 pods, as many as a node has by default, that change 20 times a second
   pleg-pipeline simulate --socket /tmp/cri.sock --pods 110 --churn-rate 20
@@ -36,6 +38,10 @@ const simulateExample = `  # 110 pods, as many as a node has by default, that ch
   # in another terminal
   pleg-pipeline run -r unix:///tmp/cri.sock
   crictl -r unix:///tmp/cri.sock pods
+
+  # a container whose status hangs from the first call on; "doctor" names it
+  pleg-pipeline simulate --socket /tmp/cri.sock \
+    --fault ContainerStatus/hang@0s --fault-pod shop/web-0
 
   # a hang, and two faults drawn from the seed
   pleg-pipeline simulate --socket /tmp/cri.sock --seed 7 \
@@ -57,6 +63,7 @@ type simulateCommand struct {
 	patterns []string
 	duration time.Duration
 	faults   []simruntime.Fault // drawn by validate
+	rehearse rehearsal
 	log      logFlags
 }
 
@@ -75,6 +82,7 @@ func (c *simulateCommand) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&c.socket, "socket", "", "`PATH` of the socket to create; replaces a socket that no process serves.\nRequired")
 	flags.IntVar(&c.pods, "pods", defaultPods, "`NUMBER` of pods, of two containers each")
 	c.simulation.addFlags(cmd)
+	c.rehearse.addFlags(cmd)
 	flags.StringSliceVar(&c.patterns, "faults", nil,
 		"`FAULTS` to inject, as CALL/KIND/WHEN,..., such as\nContainerStatus/hang/once; * stands for one drawn from the seed")
 	flags.DurationVar(&c.duration, "duration", defaultFaultsDuration,
@@ -94,6 +102,9 @@ func (c *simulateCommand) validate(flags *pflag.FlagSet) error {
 	}
 	if flags.Changed("duration") && len(c.patterns) == 0 {
 		return errors.New("--duration needs --faults")
+	}
+	if err := c.rehearse.validate(len(c.patterns) > 0); err != nil {
+		return err
 	}
 	var err error
 	if c.faults, err = simruntime.DrawFaults(c.seed, c.duration, c.patterns...); err != nil {
@@ -116,6 +127,9 @@ func (c *simulateCommand) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("simulate a runtime: %w", err)
 	}
+	if err := c.rehearse.prepare(runtime); err != nil {
+		return err
+	}
 	out.say(ctx, "serving a simulated runtime (%v) on unix://%s until interrupted", c, socket)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return runtime.ListenAndServe(ctx, socket) })
@@ -123,8 +137,9 @@ func (c *simulateCommand) run(ctx context.Context) error {
 		if len(c.faults) > 0 {
 			return c.playFaults(ctx, out, runtime)
 		}
-		return c.churn(ctx, runtime, 0)
+		return c.churn(ctx, runtime, 0, c.rehearse.keep()...)
 	})
+	group.Go(func() error { return c.rehearse.play(ctx, out, runtime) })
 	if err := group.Wait(); !errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -132,7 +147,10 @@ func (c *simulateCommand) run(ctx context.Context) error {
 }
 
 func (c *simulateCommand) String() string {
-	if len(c.faults) == 0 {
+	switch {
+	case len(c.rehearse.faults) > 0:
+		return c.simulation.String() + ", " + c.rehearse.String()
+	case len(c.faults) == 0:
 		return c.simulation.String()
 	}
 	return fmt.Sprintf("%v, %d faults within %v of the first call", &c.simulation, len(c.faults), c.duration)
@@ -235,13 +253,13 @@ func (s *simulation) start(log *slog.Logger) (*simruntime.Runtime, error) {
 	return runtime, err
 }
 
-// churn changes the pods of the runtime until ctx ends, or a number of times if
-// changes is not 0.
-func (s *simulation) churn(ctx context.Context, runtime *simruntime.Runtime, changes int) error {
+// churn changes the pods of the runtime, but not those to keep, until ctx ends, or a
+// number of times if changes is not 0.
+func (s *simulation) churn(ctx context.Context, runtime *simruntime.Runtime, changes int, keep ...string) error {
 	if s.churnRate == 0 {
 		return nil
 	}
-	return runtime.Churn(ctx, simruntime.ChurnOptions{Seed: s.seed, Rate: s.churnRate, Pods: s.pods, Actions: changes})
+	return runtime.Churn(ctx, simruntime.ChurnOptions{Seed: s.seed, Rate: s.churnRate, Pods: s.pods, Actions: changes, Keep: keep})
 }
 
 // around calls use with the endpoint of a simulated runtime, which serves on a

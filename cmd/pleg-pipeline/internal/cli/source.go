@@ -8,12 +8,15 @@ import (
 	"iter"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
@@ -28,9 +31,12 @@ type source interface {
 	// events ranges over what the options ask for, until ctx ends or an error
 	// ends the range.
 	events(ctx context.Context, o client.WatchOptions) iter.Seq2[pipeline.Event, error]
-	// pods returns the views of all pods, pod that of one pod.
+	// pods returns the views of all pods. pod returns that of one pod; false if it is
+	// gone or unknown.
 	pods(ctx context.Context) ([]podview.Pod, error)
-	pod(ctx context.Context, uid pipeline.PodUID) (podview.Pod, error)
+	pod(ctx context.Context, uid pipeline.PodUID) (podview.Pod, bool, error)
+	// status returns what the pipeline does at present.
+	status(ctx context.Context) (pipeline.Status, error)
 }
 
 // sourceFlags say where events and pods come from.
@@ -178,13 +184,15 @@ func (s ownSource) events(ctx context.Context, o client.WatchOptions) iter.Seq2[
 }
 
 func (s ownSource) pods(context.Context) ([]podview.Pod, error) {
-	return podview.List(s.pipe.Cache()), nil
+	return podview.List(s.pipe.Cache().List(), s.pipe.Status()), nil
 }
 
-func (s ownSource) pod(_ context.Context, uid pipeline.PodUID) (podview.Pod, error) {
-	status, err := s.pipe.Cache().Get(uid)
-	return podview.New(uid, status, err, time.Time{}), nil
+func (s ownSource) pod(_ context.Context, uid pipeline.PodUID) (podview.Pod, bool, error) {
+	e, ok := s.pipe.Cache().Entry(uid)
+	return podview.One(e, s.pipe.Status()), ok, nil
 }
+
+func (s ownSource) status(context.Context) (pipeline.Status, error) { return s.pipe.Status(), nil }
 
 // daemonSource is the daemon of this node. Another process can continue after the last
 // event of this one.
@@ -199,19 +207,30 @@ func (s daemonSource) pods(ctx context.Context) ([]podview.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	pods := make([]podview.Pod, 0, len(known))
+	entries := make([]pipeline.CacheEntry, 0, len(known))
 	for _, p := range known {
-		pods = append(pods, podview.New(p.UID, p.Status, p.Err, p.CurrentAsOf))
+		entries = append(entries, pipeline.CacheEntry(p))
 	}
-	return pods, nil
+	now, err := s.status(ctx)
+	return podview.List(entries, now), err
 }
 
-func (s daemonSource) pod(ctx context.Context, uid pipeline.PodUID) (podview.Pod, error) {
-	status, err := s.client.PodStatus(ctx, uid, time.Time{})
-	if err != nil && !errors.As(err, new(*client.InspectionError)) {
-		return podview.Pod{}, err
+func (s daemonSource) pod(ctx context.Context, uid pipeline.PodUID) (podview.Pod, bool, error) {
+	known, err := s.client.Pods(ctx, uid)
+	if err != nil || len(known) == 0 {
+		return podview.Pod{}, false, err
 	}
-	return podview.New(uid, status, err, time.Time{}), nil
+	now, err := s.status(ctx)
+	return podview.One(pipeline.CacheEntry(known[0]), now), true, err
+}
+
+// status returns an empty status if the daemon is an older version that has none.
+func (s daemonSource) status(ctx context.Context) (pipeline.Status, error) {
+	now, err := s.client.Status(ctx)
+	if status.Code(err) == codes.Unimplemented {
+		return pipeline.Status{}, nil
+	}
+	return now, err
 }
 
 const (
@@ -240,6 +259,7 @@ func (f *sourceFlags) findDaemon(ctx context.Context, p Process, out console) (s
 	if socket == "" {
 		socket = p.Getenv(socketVariable)
 	}
+	socket = strings.TrimPrefix(socket, "unix://") // as the endpoint of a runtime may have
 	if socket == "" {
 		socket, named = defaultSocket, false
 	}
@@ -248,6 +268,7 @@ func (f *sourceFlags) findDaemon(ctx context.Context, p Process, out console) (s
 	case err == nil:
 		return socket, nil
 	case !named && errors.Is(err, fs.ErrNotExist):
+		out.say(ctx, "there is no daemon at %s: running a pipeline in this process", socket)
 		return "", nil
 	case !named && errors.Is(err, syscall.ECONNREFUSED):
 		out.say(ctx, "no daemon answers at %s: running a pipeline in this process", socket)

@@ -24,6 +24,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
@@ -49,7 +50,7 @@ func (c *runCommand) watch(ctx context.Context, out console, from endpoint.Endpo
 	defer closeListener(socket)
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(newBuildMetric(buildInfo()), collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(liveHeap)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	client, err := connect(ctx, out, from, c.pipeline.clientOptions(out.log, registry))
+	client, err := c.connect(ctx, out, from, c.pipeline.clientOptions(out.log, registry))
 	if err != nil {
 		return interrupted(ctx, out, err)
 	}
@@ -58,7 +59,7 @@ func (c *runCommand) watch(ctx context.Context, out console, from endpoint.Endpo
 	if err != nil {
 		return err
 	}
-	w := watcher{out: out, pipe: pipe, stdout: c.process.Out}
+	w := watcher{out: out, pipe: pipe, stdout: c.process.Out, began: time.Now(), period: c.pipeline.RelistPeriod}
 	if !c.quiet {
 		w.printer = printer.Events(c.process.Out, c.output.options(c.process))
 	}
@@ -86,6 +87,24 @@ func (c *runCommand) watch(ctx context.Context, out console, from endpoint.Endpo
 		return nil
 	}
 	return err
+}
+
+// connect returns a client of a runtime that has answered, or with --wait-for-runtime
+// also of one that does not answer yet: the pipeline lists it until it does.
+func (c *runCommand) connect(ctx context.Context, out console, from endpoint.Endpoint, o cri.Options) (*cri.Client, error) {
+	if !c.runtime.wait {
+		return connect(ctx, out, from, o)
+	}
+	client, err := cri.New(from.Address, o)
+	if err != nil {
+		return nil, fmt.Errorf("%w (from %s)", err, from.Source)
+	}
+	if version, err := client.Check(ctx); err != nil {
+		out.say(ctx, "%v; waiting for it", err)
+	} else {
+		out.say(ctx, "connected to %s %s at %s", printer.Printable(version.RuntimeName), printer.Printable(version.RuntimeVersion), from.Address)
+	}
+	return client, nil
 }
 
 // interrupted returns err, or nil if the end of ctx caused it, which it reports.
@@ -165,6 +184,9 @@ type watcher struct {
 	pipe    *pipeline.Pipeline
 	printer printer.Printer[pipeline.Event] // nil to print nothing
 	stdout  io.Writer
+	// began is just before the first list, period the time from that to the second.
+	began  time.Time
+	period time.Duration
 	// parts run beside the pipeline and end with their context.
 	parts []func(context.Context) error
 	// printed counts the printed events of each type. It is set when run has
@@ -224,7 +246,13 @@ func (w *watcher) print(subscription *pipeline.Subscription) (map[pipeline.Event
 	if err := w.printer.Start(); err != nil {
 		return counts, outputError(err)
 	}
+	// first is the time of the first list, whose events say what was there before.
+	var first time.Time
 	for ev := range subscription.Events() {
+		if len(counts) == 0 && ev.ObservedAt.Before(w.began.Add(w.period)) {
+			first = ev.ObservedAt
+		}
+		ev.Replayed = ev.Replayed || !first.IsZero() && ev.ObservedAt.Equal(first)
 		if err := w.printer.Print(ev); err != nil {
 			return counts, outputError(err)
 		}

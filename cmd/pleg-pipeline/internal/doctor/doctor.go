@@ -41,6 +41,11 @@ type Options struct {
 	Period, Threshold time.Duration
 	// Pressure contains the files of the kernel's /proc/pressure.
 	Pressure fs.FS
+	// Cgroups contains the cgroups, as /sys/fs/cgroup does. If nil, the doctor does not
+	// look for containers without a process.
+	Cgroups fs.FS
+	// Daemon is what the daemon of this node knows; nil if there is none.
+	Daemon *Daemon
 	// Usage returns how many percent of a filesystem's bytes and inodes are in use.
 	Usage func(path string) (used, inodes float64, err error)
 	// DialOptions are those of [cri.Options].
@@ -66,16 +71,35 @@ func Examine(ctx context.Context, o Options) *Report {
 	defer cancel()
 	e := &examination{Options: o, report: &Report{
 		At: began, Endpoint: o.Endpoint, Source: o.Source, Findings: []Finding{},
-		Relist: Relist{PeriodSeconds: o.Period.Seconds(), ThresholdSeconds: o.Threshold.Seconds()},
+		Daemon: o.Daemon, Relist: Relist{PeriodSeconds: o.Period.Seconds(), ThresholdSeconds: o.Threshold.Seconds()},
 	}}
 	e.readPressure()
-	if err := e.examineRuntime(ctx); err != nil {
-		e.report.Findings = append(e.report.Findings, *err)
-	} else {
+	failed := e.examineRuntime(ctx)
+	if failed == nil || e.Daemon != nil {
 		e.judge()
+	}
+	if failed != nil {
+		if failed.Cause == NoPermission && e.Daemon != nil {
+			failed.Severity = Warning // the daemon knows more
+		}
+		e.report.Findings = append([]Finding{*failed}, e.report.Findings...)
+		sortFindings(e.report.Findings)
 	}
 	e.report.Calls = e.calls.summary()
 	e.report.TookSeconds = time.Since(began).Seconds()
+	e.report.Verdict = e.report.verdict()
+	return e.report
+}
+
+// Judge returns the report of what the daemon of a node knows, without an examination of
+// the runtime. extra are findings of the caller.
+func Judge(d *Daemon, extra ...Finding) *Report {
+	e := &examination{Options: Options{Daemon: d}, report: &Report{At: time.Now(), Daemon: d, Calls: []Call{}, Findings: extra}}
+	if d != nil {
+		e.judge()
+	}
+	sortFindings(e.report.Findings)
+	e.report.Verdict = e.report.verdict()
 	return e.report
 }
 
@@ -83,7 +107,7 @@ func Examine(ctx context.Context, o Options) *Report {
 func (e *examination) examineRuntime(ctx context.Context) *Finding {
 	client, err := cri.New(e.Endpoint, cri.Options{ConnectTimeout: e.CallTimeout, MaxRecvBytes: maxAnswer, DialOptions: e.DialOptions})
 	if err != nil {
-		return &Finding{RuntimeStopped, Problem, err.Error(), "name a unix socket with --runtime-endpoint"}
+		return newFinding(RuntimeStopped, Problem, err.Error(), "", "name a unix socket with --runtime-endpoint")
 	}
 	defer func() { _ = client.Close() }()
 	e.client, e.runtime, e.images = client, runtimeapi.NewRuntimeServiceClient(client.Conn()), runtimeapi.NewImageServiceClient(client.Conn())
@@ -94,6 +118,7 @@ func (e *examination) examineRuntime(ctx context.Context) *Finding {
 	listed := e.list(ctx)
 	e.inspect(ctx, listed)
 	e.imageFilesystem(ctx)
+	e.readCgroups(ctx, listed)
 	return nil
 }
 
@@ -110,7 +135,7 @@ var connectFindings = map[cri.Problem]struct {
 }{
 	cri.NoSocket:     {RuntimeStopped, start + "; if it runs, " + rename},
 	cri.NotSocket:    {RuntimeStopped, rename},
-	cri.NoPermission: {RuntimeStopped, "run this command as root"},
+	cri.NoPermission: {NoPermission, "run this command as root"},
 	cri.NotListening: {RuntimeStopped, start},
 	cri.NotCRI:       {RuntimeStopped, "enable the runtime's CRI plugin, or " + rename},
 	cri.NoConnection: {RuntimeHangs, restart},
@@ -131,15 +156,16 @@ func (e *examination) version(ctx context.Context) *Finding {
 	}
 	var failed *cri.ConnectError
 	if !errors.As(err, &failed) {
-		return &Finding{RuntimeHangs, Problem, "it did not answer before the examination ended", restart}
+		return newFinding(RuntimeHangs, Problem, "the runtime at "+e.Endpoint+" did not answer before the examination ended", "", restart)
 	}
 	f := connectFindings[failed.Problem]
-	evidence := failed.Reason
+	evidence, summary := failed.Reason, failed.Reason
 	if failed.Problem > cri.NoConnection { // the call was made
 		e.calls.add("Version", time.Since(began), failed.Err)
+		summary = "Version: " + summary
 		evidence += ": " + status.Convert(failed.Err).Message()
 	}
-	return &Finding{f.cause, Problem, fmt.Sprintf("%s: %s", failed.Endpoint, evidence), f.advice}
+	return newFinding(f.cause, Problem, fmt.Sprintf("%s: the runtime at %s: %s", f.cause, failed.Endpoint, summary), fmt.Sprintf("%s: %s", failed.Endpoint, evidence), f.advice)
 }
 
 func (e *examination) conditions(ctx context.Context) {

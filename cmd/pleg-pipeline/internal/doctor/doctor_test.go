@@ -118,6 +118,27 @@ func TestExamineSimulated(t *testing.T) {
 		{"the version hangs", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
 			inject(t, rt, simruntime.Fault{RPC: "Version", Hang: true})
 		}, doctor.RuntimeHangs, doctor.Problem, []string{"it does not answer within 1s"}},
+		{"a status fails", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
+			pods := populate(t, rt, simruntime.Population{Pods: 20, Containers: 2})
+			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", ID: pods[7].Containers[1].ID, Code: codes.Internal, Message: "broken"})
+		}, doctor.RuntimeFails, doctor.Problem, []string{"ContainerStatus fails: broken"}},
+		{"a list fails", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
+			populate(t, rt, simruntime.Population{Pods: 2, Containers: 1})
+			inject(t, rt, simruntime.Fault{RPC: "ListContainers", Code: codes.Internal, Message: "broken"})
+		}, doctor.RuntimeFails, doctor.Problem, []string{"ListContainers fails: broken"}},
+		{"a status is malformed", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
+			pods := populate(t, rt, simruntime.Population{Pods: 2, Containers: 1})
+			inject(t, rt, simruntime.Fault{RPC: "PodSandboxStatus", PodUID: pods[0].UID, Malform: simruntime.NilStatus})
+		}, doctor.RuntimeFails, doctor.Problem, []string{"PodSandboxStatus fails: malformed answer: it has no status"}},
+		{"a list is malformed", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
+			populate(t, rt, simruntime.Population{Pods: 2, Containers: 1})
+			inject(t, rt, simruntime.Fault{RPC: "ListPodSandbox", Malform: simruntime.NilMetadata})
+		}, doctor.RuntimeFails, doctor.Problem, []string{"ListPodSandbox fails: malformed answer: 2 of 2 items have no metadata"}},
+		{"no call takes a second", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
+			pods := populate(t, rt, simruntime.Population{Pods: 20, Containers: 2})
+			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", ID: pods[7].Containers[1].ID, Latency: simruntime.Latency{P50: 999 * time.Millisecond}})
+			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", ID: pods[8].Containers[1].ID, Latency: simruntime.Latency{P50: 900 * time.Millisecond}})
+		}, "", "", nil},
 		{"the version fails", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
 			inject(t, rt, simruntime.Fault{RPC: "Version", Code: codes.Internal, Message: "broken"})
 		}, doctor.RuntimeHangs, doctor.Problem, []string{"broken"}},
@@ -155,11 +176,11 @@ func TestExamineSimulated(t *testing.T) {
 func check(t *testing.T, r *doctor.Report, cause doctor.Cause, severity doctor.Severity, evidence ...string) {
 	t.Helper()
 	var text bytes.Buffer
-	if err := r.Print(&text); err != nil {
+	if err := r.Print(&text, doctor.TextOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if cause == "" {
-		if len(r.Findings) > 0 || !r.Healthy() || !strings.Contains(text.String(), "Healthy") {
+		if len(r.Findings) > 0 || !r.Healthy() || !strings.HasPrefix(text.String(), "OK: ") {
 			t.Errorf("findings %+v, want none:\n%s", r.Findings, &text)
 		}
 		return
@@ -170,9 +191,13 @@ func check(t *testing.T, r *doctor.Report, cause doctor.Cause, severity doctor.S
 	if r.Healthy() == (severity == doctor.Problem) {
 		t.Errorf("Healthy() = %v with a %s", r.Healthy(), severity)
 	}
-	for _, want := range append(evidence, "") {
-		if !strings.Contains(r.Findings[0].Evidence, want) || !strings.Contains(text.String(), want) {
-			t.Errorf("evidence %q, want %q in it and in the text:\n%s", r.Findings[0].Evidence, want, &text)
+	first, _, _ := strings.Cut(text.String(), "\n")
+	if first != r.Verdict || !strings.HasPrefix(first, strings.ToUpper(string(severity))+": ") {
+		t.Errorf("first line %q, want the verdict %q", first, r.Verdict)
+	}
+	for _, want := range evidence {
+		if !strings.Contains(r.Findings[0].Evidence, want) {
+			t.Errorf("evidence %q, want %q in it", r.Findings[0].Evidence, want)
 		}
 	}
 	if _, err := json.Marshal(r); err != nil {
@@ -228,7 +253,7 @@ func TestExamineEndsInTime(t *testing.T) {
 		}
 		check(t, r, doctor.RuntimeSlow, doctor.Problem, " ContainerStatus calls do not return within 1s")
 		var text bytes.Buffer
-		if _ = r.Print(&text); !strings.Contains(text.String(), "Partial ") {
+		if _ = r.Print(&text, doctor.TextOptions{}); !strings.Contains(text.String(), "Partial ") {
 			t.Errorf("text = %s, want it to say that it is partial", &text)
 		}
 	})

@@ -26,7 +26,9 @@ type inspection struct {
 	mu    sync.Mutex
 	calls []ItemCall
 	hung  []ItemCall
-	total time.Duration
+	// failed are the calls that returned an error.
+	failed []ItemCall
+	total  time.Duration
 }
 
 // inspect asks for the status of every sandbox and container until ctx ends. Those
@@ -61,8 +63,8 @@ func (e *examination) inspect(ctx context.Context, l *listed) {
 		s := l.owner[c.GetPodSandboxId()]
 		item := ItemCall{Method: "ContainerStatus", Pod: name(s), PodUID: s.GetMetadata().GetUid(), Container: c.GetMetadata().GetName(), ID: c.GetId()}
 		if !ask(item, func(ctx context.Context) error {
-			_, err := e.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.GetId()})
-			return err
+			answer, err := e.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.GetId()})
+			return malformed(err, c.GetId(), answer.GetStatus().GetId())
 		}) {
 			return
 		}
@@ -80,6 +82,7 @@ func running[T any](items []T, runs func(T) bool) []T {
 func (e *examination) sandbox(ctx context.Context, s *runtimeapi.PodSandbox) error {
 	answer, err := e.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: s.GetId()})
 	st := answer.GetStatus()
+	err = malformed(err, s.GetId(), st.GetId())
 	hostNetwork := st.GetLinux().GetNamespaces().GetOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE
 	if err == nil && st.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY && !hostNetwork && st.GetNetwork().GetIp() == "" {
 		e.report.inspection.mu.Lock()
@@ -100,11 +103,27 @@ func (e *examination) addItem(item ItemCall, took time.Duration, err error) {
 	e.report.Counts.Inspected++
 	i.total += took
 	item.Seconds = took.Seconds()
-	if hangs(err) {
+	switch {
+	case hangs(err):
 		i.hung = append(i.hung, item)
-	} else {
+	case fails(err):
+		item.Error = status.Convert(err).Message()
+		i.failed = append(i.failed, item)
+	default:
 		i.calls = append(i.calls, item)
 	}
+}
+
+// malformed returns the error of a status call, or an error if the answer is not that of
+// the object with this id.
+func malformed(err error, id, got string) error {
+	switch {
+	case err != nil || got == id:
+		return err
+	case got == "":
+		return status.Error(codes.Unknown, "malformed answer: it has no status")
+	}
+	return status.Errorf(codes.Unknown, "malformed answer: it is the status of %s", got)
 }
 
 // slowest returns the calls that took longest, the slowest first.
@@ -161,7 +180,7 @@ func (t *timings) add(method string, took time.Duration, err error) {
 	switch {
 	case hangs(err):
 		c.hung++
-	case err != nil && status.Code(err) != codes.NotFound: // removed since the list
+	case fails(err):
 		c.failed++
 	default:
 		return
@@ -170,6 +189,10 @@ func (t *timings) add(method string, took time.Duration, err error) {
 		c.err = err
 	}
 }
+
+// fails reports whether a call returned an error. What was removed since the list is not
+// found.
+func fails(err error) bool { return err != nil && status.Code(err) != codes.NotFound }
 
 func hangs(err error) bool { return status.Code(err) == codes.DeadlineExceeded }
 

@@ -22,6 +22,8 @@ const (
 	// manyHung calls, if they are half of all, mean a slow runtime, not a few hung
 	// containers.
 	manyHung = 3
+	// longCall is the duration of a single call that is worth a word.
+	longCall = time.Second
 	// slowDisk is the time at which ImageFsInfo, which reads the filesystem, is slow.
 	slowDisk = 2 * time.Second
 	// manyDead is several times the number of dead containers that a kubelet leaves
@@ -41,15 +43,32 @@ const (
 // judge compares the results with the known causes.
 func (e *examination) judge() {
 	r := e.report
-	r.Hung, r.Slowest = r.inspection.hung, slowest(r.inspection.calls)
+	r.Hung, r.Failed, r.Slowest = r.inspection.hung, r.inspection.failed, slowest(r.inspection.calls)
 	slices.SortFunc(r.Hung, func(a, b ItemCall) int { return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.ID, b.ID)) })
 	r.Relist.OneByOneSeconds = e.oneByOne()
-	for _, find := range []func() *Finding{e.unready, e.slow, e.hung, e.tooLarge, e.dead, e.network, e.disk} {
-		if f := find(); f != nil {
-			r.Findings = append(r.Findings, *f)
+	found := make(map[Cause]bool)
+	for _, find := range []func() *Finding{
+		e.unready, e.slow, e.hung, e.failing, e.daemon, e.tooLarge, e.slowContainer, e.empty, e.dead, e.network, e.disk,
+	} {
+		// A slow runtime is why its calls hang and why its daemon is not healthy.
+		f := find()
+		if f == nil || found[RuntimeSlow] && slices.Contains([]Cause{HungContainer, SlowContainer, SickDaemon}, f.Cause) {
+			continue
 		}
+		found[f.Cause] = true
+		r.Findings = append(r.Findings, *f)
 	}
-	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return cmp.Compare(a.Severity, b.Severity) })
+	sortFindings(r.Findings)
+}
+
+// sortFindings puts problems first and keeps the order of the causes.
+func sortFindings(findings []Finding) {
+	slices.SortStableFunc(findings, func(a, b Finding) int { return cmp.Compare(a.Severity, b.Severity) })
+}
+
+// newFinding returns a finding. Without evidence, the summary is the evidence.
+func newFinding(cause Cause, severity Severity, summary, evidence, advice string) *Finding {
+	return &Finding{cause, severity, summary, cmp.Or(evidence, summary), advice}
 }
 
 // oneByOne estimates the time of a serial relist in seconds, from the calls that were
@@ -77,7 +96,7 @@ func (e *examination) unready() *Finding {
 	if c == nil || c.Status {
 		return nil
 	}
-	return &Finding{RuntimeUnready, Problem, "the runtime reports that it is not ready: " + strings.TrimSpace(c.Reason+" "+c.Message), restart}
+	return newFinding(RuntimeUnready, Problem, "the runtime reports that it is not ready: "+strings.TrimSpace(c.Reason+" "+c.Message), "", restart)
 }
 
 // slow finds a slow runtime. A few hung calls alone do not make it slow.
@@ -99,7 +118,7 @@ func (e *examination) slow() *Finding {
 		case "PodSandboxStatus", "ContainerStatus":
 			if c.Hung >= manyHung && 2*c.Hung >= c.Count {
 				evidence, severity = append(evidence, fmt.Sprintf("%d of %d %s calls do not return within %v", c.Hung, c.Count, c.Method, e.CallTimeout)), Problem
-			} else if c.MedianSeconds > slowStatus.Seconds() {
+			} else if c.Count >= manyHung && c.MedianSeconds > slowStatus.Seconds() {
 				evidence = append(evidence, fmt.Sprintf("half of the %s calls take %s or longer", c.Method, seconds(c.MedianSeconds)))
 			}
 		}
@@ -110,26 +129,7 @@ func (e *examination) slow() *Finding {
 	if len(evidence) == 0 {
 		return nil
 	}
-	return &Finding{RuntimeSlow, severity, strings.Join(evidence, "; "), "find what the runtime waits for: CPU and disk of this node, its log, the number of containers; " + restart}
-}
-
-func (e *examination) hung() *Finding {
-	hung := e.report.Hung
-	if len(hung) == 0 {
-		return nil
-	}
-	var names []string
-	for _, h := range hung[:min(len(hung), top)] {
-		names = append(names, fmt.Sprintf("%s %s (%s %s)", h.Pod, cmp.Or(h.Container, "sandbox"), h.Method, h.ID))
-	}
-	if more := len(hung) - len(names); more > 0 {
-		names = append(names, fmt.Sprintf("and %d more", more))
-	}
-	return &Finding{
-		HungContainer, Problem,
-		fmt.Sprintf("%d of %d status calls do not return within %v: %s", len(hung), e.report.Counts.Inspected, e.CallTimeout, strings.Join(names, ", ")),
-		"a kubelet waits for each of them; look for processes in state D (ps -eo pid,stat,wchan,cmd), a network filesystem that does not answer, or a shim that hangs; kill the pod's shim as the last resort",
-	}
+	return newFinding(RuntimeSlow, severity, evidence[0], strings.Join(evidence, "; "), "find what the runtime waits for: CPU and disk of this node, its log, the number of containers; "+restart)
 }
 
 func (e *examination) tooLarge() *Finding {
@@ -145,7 +145,8 @@ func (e *examination) tooLarge() *Finding {
 		for _, p := range e.report.Largest {
 			names = append(names, fmt.Sprintf("%s %s (annotations %s)", p.Pod, size(p.Bytes), size(p.Annotations)))
 		}
-		return &Finding{ListTooLarge, severity, text + "; the largest pods: " + strings.Join(names, ", "), "reduce the annotations of these pods, and remove dead containers and sandboxes"}
+		return newFinding(ListTooLarge, severity, text, text+"; the largest pods: "+strings.Join(names, ", "),
+			"reduce the annotations of the largest pods ("+strings.Join(names, ", ")+"), and remove dead containers and sandboxes")
 	}
 	return nil
 }
@@ -159,20 +160,20 @@ func (e *examination) dead() *Finding {
 	for _, p := range e.report.MostDead {
 		names = append(names, fmt.Sprintf("%s %d", p.Pod, p.Exited))
 	}
-	return &Finding{
+	return newFinding(
 		DeadContainers, Warning,
-		fmt.Sprintf("%d of %d containers have exited and are in every list; most in %s", c.Exited, c.Containers, strings.Join(names, ", ")),
+		fmt.Sprintf("%d of %d containers have exited and are in every list; most in %s", c.Exited, c.Containers, strings.Join(names, ", ")), "",
 		"remove them (crictl rm $(crictl ps -aq --state exited)); find out why the kubelet's garbage collection does not (--maximum-dead-containers, pods that are never deleted)",
-	}
+	)
 }
 
 func (e *examination) network() *Finding {
 	const advice = "read the log of the network plugin; look at /etc/cni/net.d and whether its daemon runs on this node"
 	if c := e.condition("NetworkReady"); c != nil && !c.Status {
-		return &Finding{NetworkPlugin, Problem, "the runtime reports that the network is not ready: " + strings.TrimSpace(c.Reason+" "+c.Message), advice}
+		return newFinding(NetworkPlugin, Problem, "the runtime reports that the network is not ready: "+strings.TrimSpace(c.Reason+" "+c.Message), "", advice)
 	}
 	if n := e.report.Counts.WithoutIP; n > 0 {
-		return &Finding{NetworkPlugin, Warning, fmt.Sprintf("%d ready sandboxes have no address", n), advice}
+		return newFinding(NetworkPlugin, Warning, fmt.Sprintf("%d ready sandboxes have no address", n), "", advice)
 	}
 	return nil
 }
@@ -198,7 +199,7 @@ func (e *examination) disk() *Finding {
 	if len(evidence) == 0 {
 		return nil
 	}
-	return &Finding{Disk, severity, strings.Join(evidence, "; "), "free space (crictl rmi --prune), find what writes (iotop, pidstat -d), look for disk errors (dmesg)"}
+	return newFinding(Disk, severity, evidence[0], strings.Join(evidence, "; "), "free space (crictl rmi --prune), find what writes (iotop, pidstat -d), look for disk errors (dmesg)")
 }
 
 // readPressure reads the kernel's pressure figures, if it has them.

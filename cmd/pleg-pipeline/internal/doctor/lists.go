@@ -39,7 +39,7 @@ func (e *examination) list(ctx context.Context) *listed {
 			}
 			answer, err := e.runtime.ListPodSandbox(ctx, request)
 			l.sandboxes = append(l.sandboxes, answer.GetItems()...)
-			return answer, err
+			return answer, malformedList(err, answer.GetItems(), (*runtimeapi.PodSandbox).GetMetadata)
 		})
 	})
 	both.Go(func() {
@@ -50,7 +50,7 @@ func (e *examination) list(ctx context.Context) *listed {
 			}
 			answer, err := e.runtime.ListContainers(ctx, request)
 			l.containers = append(l.containers, answer.GetContainers()...)
-			return answer, err
+			return answer, malformedList(err, answer.GetContainers(), (*runtimeapi.Container).GetMetadata)
 		})
 	})
 	both.Wait()
@@ -85,6 +85,21 @@ func (e *examination) listInPortions(
 		}
 	}
 	return took
+}
+
+// malformedList returns the error of a list call, or an error if items have no metadata.
+func malformedList[T any, M comparable](err error, items []T, metadata func(T) M) error {
+	var none M
+	bad := 0
+	for _, item := range items {
+		if metadata(item) == none {
+			bad++
+		}
+	}
+	if err != nil || bad == 0 {
+		return err
+	}
+	return status.Errorf(codes.Unknown, "malformed answer: %d of %d items have no metadata", bad, len(items))
 }
 
 func name(s *runtimeapi.PodSandbox) string {

@@ -19,6 +19,9 @@ type stub struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	runtimeapi.UnimplementedImageServiceServer
 	conditions []*runtimeapi.RuntimeCondition
+	containers []*runtimeapi.Container
+	// cgroups are the cgroups of the containers.
+	cgroups map[string]string
 }
 
 func (s *stub) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
@@ -30,7 +33,20 @@ func (s *stub) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.S
 }
 
 func (s *stub) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
-	return &runtimeapi.ListPodSandboxResponse{Items: []*runtimeapi.PodSandbox{{Id: "s"}}}, nil
+	return &runtimeapi.ListPodSandboxResponse{Items: []*runtimeapi.PodSandbox{{Id: "s", Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u", Namespace: "shop", Name: "web-0"}}}}, nil
+}
+
+func (s *stub) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+	return &runtimeapi.ListContainersResponse{Containers: s.containers}, nil
+}
+
+// ContainerStatus answers as containerd does if it is asked to be verbose.
+func (s *stub) ContainerStatus(_ context.Context, r *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+	answer := &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: r.GetContainerId(), State: runtimeapi.ContainerState_CONTAINER_RUNNING}}
+	if r.GetVerbose() {
+		answer.Info = map[string]string{"info": `{"runtimeSpec": {"linux": {"cgroupsPath": "` + s.cgroups[r.GetContainerId()] + `"}}}`}
+	}
+	return answer, nil
 }
 
 func (s *stub) PodSandboxStatus(context.Context, *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
@@ -73,15 +89,7 @@ func TestExamineNode(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, to := memory()
-				server := grpc.NewServer()
-				s := &stub{conditions: test.conditions}
-				runtimeapi.RegisterRuntimeServiceServer(server, s)
-				runtimeapi.RegisterImageServiceServer(server, s)
-				served := make(chan struct{})
-				go func() { defer close(served); _ = server.Serve(l) }()
-				t.Cleanup(func() { server.Stop(); <-served })
-				o := options("unix:///in-memory", to)
+				o := serveStub(t, &stub{conditions: test.conditions})
 				o.Pressure = test.pressure
 				o.Usage = func(string) (float64, float64, error) { return test.used, test.inodes, nil }
 				r := doctor.Examine(t.Context(), o)
@@ -93,8 +101,62 @@ func TestExamineNode(t *testing.T) {
 					t.Errorf("node %+v, want what could be read", n)
 				}
 				var text bytes.Buffer
-				if _ = r.Print(&text); strings.Contains(text.String(), "\x1b") {
+				if _ = r.Print(&text, doctor.TextOptions{}); strings.Contains(text.String(), "\x1b") {
 					t.Errorf("text %q moves the cursor", &text)
+				}
+			})
+		})
+	}
+}
+
+// serveStub serves a stub in memory until the test ends.
+func serveStub(t *testing.T, s *stub) doctor.Options {
+	t.Helper()
+	l, to := memory()
+	server := grpc.NewServer()
+	runtimeapi.RegisterRuntimeServiceServer(server, s)
+	runtimeapi.RegisterImageServiceServer(server, s)
+	served := make(chan struct{})
+	go func() { defer close(served); _ = server.Serve(l) }()
+	t.Cleanup(func() { server.Stop(); <-served })
+	return options("unix:///in-memory", to)
+}
+
+// TestExamineFindsContainersWithoutProcess has running containers in cgroups with and
+// without a process.
+func TestExamineFindsContainersWithoutProcess(t *testing.T) {
+	const slice = "kubepods-burstable-podu1.slice:cri-containerd:"
+	const folder = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podu1.slice/cri-containerd-"
+	busy, empty := []byte("populated 1\nfrozen 0\n"), []byte("populated 0\nfrozen 0\n")
+	for name, test := range map[string]struct {
+		cgroup  string
+		files   fstest.MapFS
+		isEmpty bool
+	}{
+		"systemd, with a process":    {slice + "c1", fstest.MapFS{folder + "c1.scope/cgroup.events": {Data: busy}}, false},
+		"systemd, without a process": {slice + "c1", fstest.MapFS{folder + "c1.scope/cgroup.events": {Data: empty}}, true},
+		"cgroupfs, with a process":   {"/kubepods/podu1/c1", fstest.MapFS{"kubepods/podu1/c1/cgroup.events": {Data: busy}}, false},
+		"cgroupfs, without one":      {"/kubepods/podu1/c1", fstest.MapFS{"kubepods/podu1/c1/cgroup.events": {Data: empty}}, true},
+		"cgroup v1, with a process":  {"/kubepods/podu1/c1", fstest.MapFS{"pids/kubepods/podu1/c1/cgroup.procs": {Data: []byte("41\n")}}, false},
+		"cgroup v1, without one":     {"/kubepods/podu1/c1", fstest.MapFS{"pids/kubepods/podu1/c1/cgroup.procs": {}}, true},
+		"in another namespace":       {"/kubepods/podu1/c1", fstest.MapFS{}, false},
+		"not reported":               {"", fstest.MapFS{"cgroup.events": {Data: empty}}, false},
+		"a strange path":             {"../../etc:x", fstest.MapFS{"cgroup.events": {Data: empty}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := serveStub(t, &stub{
+					containers: []*runtimeapi.Container{{
+						Id: "c1", PodSandboxId: "s", State: runtimeapi.ContainerState_CONTAINER_RUNNING, Metadata: &runtimeapi.ContainerMetadata{Name: "nginx"},
+					}},
+					cgroups: map[string]string{"c1": test.cgroup},
+				})
+				o.Cgroups = test.files
+				r := doctor.Examine(t.Context(), o)
+				if test.isEmpty {
+					check(t, r, doctor.EmptyCgroup, doctor.Problem, "shop/web-0 (nginx c1): cgroup ", "has no process")
+				} else if len(r.Empty) > 0 {
+					t.Errorf("empty %+v, want none", r.Empty)
 				}
 			})
 		})

@@ -87,18 +87,68 @@ func TestReadyNamesBacklog(t *testing.T) {
 		runtime.Set("shop/known", "c=exited /s=running")
 		runtime.Set("shop/new", "c=running /s=running")
 		time.Sleep(time.Minute)
-		expectReady(t, open, 200, "[+]inspections ok: 2 pods wait for the inspector, shop/name-shop/known (shop/known) for 59.5s, ")
-		expectReady(t, open, 200, ", shop/new for 59.5s\n")
-		expectReady(t, closed, 200, "[+]inspections ok: 2 pods wait for the inspector, one for 59.5s\n")
+		expectReady(t, open, 200, "[+]inspections ok: 2 pods wait for an inspection: shop/name-shop/known (shop/known) takes 59.5s so far, ")
+		expectReady(t, open, 200, ", shop/name-shop/new (shop/new) takes 59.5s so far\n")
+		expectReady(t, closed, 200, "[+]inspections ok: 2 pods wait for an inspection, one for 59.5s\n")
 		runtime.Set("shop/newer", "c=running /s=running")
 		time.Sleep(20 * time.Second)
 		expectReady(t, open, 200, "3 pods wait")
 		time.Sleep(20 * time.Second)
-		expectReady(t, open, 503, "[-]inspections failed: 3 of 3 pods wait for the inspector, ")
+		expectReady(t, open, 503, "[-]inspections failed: 3 of 3 pods wait for an inspection: ")
 		expectReady(t, open, 503, "at most 2 may wait for more than 30s\n")
 		runtime.SetInspectFault(nil)
 		time.Sleep(2 * time.Minute)
 		expectReady(t, open, 200, "[+]inspections ok\n")
+	})
+}
+
+// callReporter is a runtime that waits for one call.
+type callReporter struct {
+	pipeline.Runtime
+	call pipeline.Call
+}
+
+func (r callReporter) Calls() []pipeline.Call { return []pipeline.Call{r.call} }
+
+// TestReadyNamesTheCallThatHangs requires the pod, the call and the age of an inspection
+// that hangs, and of a list.
+func TestReadyNamesTheCallThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runtime := plegtest.New()
+		runtime.SetInspectFault(plegtest.Hang)
+		runtime.Set("shop/web", "c=running /s=running")
+		call := pipeline.Call{Method: "ContainerStatus", Container: "nginx", PodUID: "shop/web"}
+		pipe, _ := newPipe(t, runtime, pipeline.Options{Runtime: callReporter{runtime, call}})
+		open, _ := handlers(pipe)
+		time.Sleep(5 * time.Second)
+		expectReady(t, open, 200, "shop/name-shop/web (shop/web) ")
+		expectReady(t, open, 200, "takes 5s so far in ContainerStatus of nginx\n")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		runtime := plegtest.New()
+		pipe, _ := newPipe(t, runtime, pipeline.Options{Runtime: callReporter{runtime, pipeline.Call{Method: "ListContainers"}}})
+		open, _ := handlers(pipe)
+		time.Sleep(1500 * time.Millisecond)
+		runtime.SetListFault(plegtest.Hang)
+		time.Sleep(3 * time.Second)
+		expectReady(t, open, 200, "[+]pleg ok: a list has been running for 2.5s (ListContainers)\n")
+	})
+}
+
+// TestReadyTellsOfFailingLists requires a word about lists that fail long before the
+// check does.
+func TestReadyTellsOfFailingLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runtime := plegtest.New()
+		pipe, _ := newPipe(t, runtime, pipeline.Options{})
+		open, _ := handlers(pipe)
+		time.Sleep(1500 * time.Millisecond)
+		runtime.SetListFault(plegtest.Fail(errors.New("down")))
+		time.Sleep(3 * time.Second)
+		expectReady(t, open, 200, "[+]pleg ok: 3 lists have failed since 2.5s ago: list pods: down\n")
+		runtime.SetListFault(nil)
+		time.Sleep(time.Second)
+		expectReady(t, open, 200, "[+]pleg ok\n")
 	})
 }
 
@@ -135,7 +185,7 @@ func TestPods(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond)
 		h := httpserver.Handler(options(pipe))
 		for query, want := range map[string][]string{
-			"":                   {"bank/b notready 1/1", "bank/broken unknown 0/0", "shop/a ready 0/1"},
+			"":                   {"bank/b notready 1/1", "bank/broken ready 1/1", "shop/a ready 0/1"},
 			"?namespace=shop":    {"shop/a ready 0/1"},
 			"?namespace=nowhere": nil,
 			"?selector=nosuch":   nil,

@@ -274,7 +274,7 @@ func (p pods) all(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer := podList{Epoch: p.pipe.Epoch(), Pods: []podview.Pod{}}
-	for _, pod := range podview.List(p.pipe.Cache()) {
+	for _, pod := range podview.List(p.pipe.Cache().List(), p.pipe.Status()) {
 		if filter.Wants(&pod) && (len(uids) == 0 || slices.Contains(uids, string(pod.UID))) {
 			answer.Pods = append(answer.Pods, pod)
 		}
@@ -284,11 +284,9 @@ func (p pods) all(w http.ResponseWriter, r *http.Request) {
 
 func (p pods) one(w http.ResponseWriter, r *http.Request) {
 	uid := pipeline.PodUID(r.PathValue("uid"))
-	for _, pod := range podview.List(p.pipe.Cache()) {
-		if pod.UID == uid {
-			writeJSON(w, pod)
-			return
-		}
+	if e, ok := p.pipe.Cache().Entry(uid); ok {
+		writeJSON(w, podview.One(e, p.pipe.Status()))
+		return
 	}
 	http.Error(w, "no pod with this UID is known", http.StatusNotFound)
 }

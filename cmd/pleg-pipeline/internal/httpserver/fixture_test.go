@@ -26,7 +26,9 @@ import (
 // newPipe returns a pipeline on a runtime. It runs until stop is called or the test ends.
 func newPipe(t *testing.T, runtime *plegtest.Runtime, o pipeline.Options) (pipe *pipeline.Pipeline, stop func()) {
 	t.Helper()
-	o.Runtime = runtime.Basic()
+	if o.Runtime == nil {
+		o.Runtime = runtime.Basic()
+	}
 	p := kit.New(t, o)
 	p.Start(t)
 	return p.Pipeline, func() { _ = p.Stop() }

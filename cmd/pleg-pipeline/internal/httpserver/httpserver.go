@@ -34,7 +34,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/cache"
 )
 
 // Defaults of [Options].
@@ -200,7 +199,7 @@ func (o *Options) list() check {
 		case err != nil:
 			return err.Error(), nil
 		}
-		return "", nil
+		return relistDetail(o.Pipeline.Status().Relist), nil
 	}}
 }
 
@@ -209,36 +208,20 @@ func (o *Options) list() check {
 func (o *Options) inspections() check {
 	return check{"inspections", func(r *http.Request) (string, error) {
 		backlog := o.Pipeline.Cache().Pending()
-		if len(backlog) == 0 {
+		overdue := o.Pipeline.Status().Overdue
+		if len(backlog) == 0 && len(overdue) == 0 {
 			return "", nil
 		}
 		late := 0
 		for late < len(backlog) && time.Since(backlog[late].Since) > o.BacklogAfter {
 			late++
 		}
-		text := number(len(backlog), "pod waits", "pods wait") + " for the inspector" + o.oldest(backlog, r)
+		text := waiting(backlog, overdue, o.hidden(r) == nil)
 		if late > o.MaxBacklog {
 			return "", fmt.Errorf("%d of %s; at most %d may wait for more than %v", late, text, o.MaxBacklog, o.BacklogAfter)
 		}
 		return text, nil
 	}}
-}
-
-// oldest names the pods that have waited longest, unless pods are hidden.
-func (o *Options) oldest(backlog []cache.Pending, r *http.Request) string {
-	if o.hidden(r) != nil {
-		return fmt.Sprintf(", one for %v", waited(backlog[0]))
-	}
-	const most = 3
-	var text strings.Builder
-	for _, p := range backlog[:min(len(backlog), most)] {
-		name := string(p.UID)
-		if p.Status != nil && p.Status.Name != "" {
-			name = fmt.Sprintf("%s/%s (%s)", p.Status.Namespace, p.Status.Name, p.UID)
-		}
-		fmt.Fprintf(&text, ", %s for %v", name, waited(p))
-	}
-	return text.String()
 }
 
 // quarantine names the quarantined pods. It never fails: these pods delay no other
@@ -268,10 +251,6 @@ func number(n int, one, many string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
-}
-
-func waited(p cache.Pending) time.Duration {
-	return rounded(time.Since(p.Since))
 }
 
 func rounded(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }

@@ -3,13 +3,9 @@
 package podview
 
 import (
-	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/podselector"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -21,7 +17,7 @@ type Pod struct {
 	Name      string `json:"name,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
 	// State is the state of the newest sandbox: ready or notready, or unknown
-	// if there is none or the last inspection failed.
+	// if there is none.
 	State string   `json:"state"`
 	IPs   []string `json:"ips,omitempty"`
 	// Running is the number of containers that run, out of Total. Both count
@@ -33,13 +29,44 @@ type Pod struct {
 	// Containers and Sandboxes include those that exited.
 	Containers []Container `json:"containers,omitempty"`
 	Sandboxes  []Sandbox   `json:"sandboxes,omitempty"`
-	// Error is the error of the last inspection. The pod then has no status.
+	// Error is the error of the last inspection. The rest is then what was known
+	// before.
 	Error string `json:"error,omitempty"`
+	// Stale is true if the pod has probably changed since CurrentAsOf: its last
+	// inspection failed, or the one in flight is overdue.
+	Stale bool `json:"stale,omitempty"`
+	// Uninspected is true if no inspection has succeeded yet: the rest is what the
+	// list shows.
+	Uninspected bool `json:"uninspected,omitempty"`
+	// Inspection is the inspection in flight, if it is overdue. Quarantine is set if
+	// the last one hung.
+	Inspection *Inspection `json:"inspection,omitempty"`
+	Quarantine *Quarantine `json:"quarantine,omitempty"`
 	// LastEvent is the newest event of the pod. Only the command line sets it.
 	LastEvent *pleg.Event `json:"lastEvent,omitempty"`
 	// CurrentAsOf is the latest time at which the pod is known to be in this
-	// state.
-	CurrentAsOf time.Time `json:"currentAsOf"`
+	// state; missing before its first inspection.
+	CurrentAsOf time.Time `json:"currentAsOf,omitzero"`
+}
+
+// Inspection is an inspection in flight that takes long.
+type Inspection struct {
+	Since time.Time `json:"since"`
+	// Hung is true if inspections that began later have ended.
+	Hung bool `json:"hung"`
+	// Call is the call to the runtime that it waits for, Container the container
+	// that the call is about; both empty if not known.
+	Call      string `json:"call,omitempty"`
+	Container string `json:"container,omitempty"`
+}
+
+// Quarantine describes a pod whose last inspection hung.
+type Quarantine struct {
+	Since time.Time `json:"since"`
+	// Hung is the number of inspections in a row that hung.
+	Hung int `json:"hung"`
+	// NextTry is when the pod is inspected again.
+	NextTry time.Time `json:"nextTry"`
 }
 
 // Container is one container of a pod.
@@ -77,16 +104,44 @@ const (
 	Unknown  = "unknown"
 )
 
-// New returns the view of a pod. If the last inspection failed, status is nil and
-// err is its error.
-func New(uid pleg.PodUID, status *pleg.PodStatus, err error, currentAsOf time.Time) Pod {
-	p := Pod{UID: uid, State: Unknown, CurrentAsOf: currentAsOf}
-	if err != nil {
-		p.Error = err.Error()
+// New returns the view of what a cache knows of a pod.
+func New(e cache.Entry) Pod {
+	p := Pod{UID: e.UID, State: Unknown, CurrentAsOf: e.LastAsOf}
+	status := e.Last
+	if p.Uninspected = status == nil; p.Uninspected {
+		status = asListed(e.Listed)
 	}
-	if status == nil {
-		return p
+	// The error of a pod that was never inspected is not that of an inspection.
+	if e.Err != nil && e.Err.Error() != cache.ErrNotInspected.Error() {
+		p.Error = e.Err.Error()
+		p.Stale = !p.Uninspected
 	}
+	if status != nil {
+		p.fill(status)
+	}
+	return p
+}
+
+// asListed returns what a list shows of a pod as a status; nil for nil.
+func asListed(pod *pleg.Pod) *pleg.PodStatus {
+	if pod == nil {
+		return nil
+	}
+	status := &pleg.PodStatus{UID: pod.UID, Name: pod.Name, Namespace: pod.Namespace}
+	for _, c := range pod.Containers {
+		status.Containers = append(status.Containers, &pleg.ContainerStatus{
+			ID: c.ID, Name: c.Name, Attempt: c.Attempt, State: c.State, CreatedAt: c.CreatedAt,
+		})
+	}
+	for _, s := range pod.Sandboxes {
+		status.Sandboxes = append(status.Sandboxes, &pleg.SandboxStatus{
+			ID: s.ID, Attempt: s.Attempt, Ready: s.State == pleg.StateRunning, CreatedAt: s.CreatedAt, Labels: pod.Labels,
+		})
+	}
+	return status
+}
+
+func (p *Pod) fill(status *pleg.PodStatus) {
 	p.Name, p.Namespace, p.IPs = status.Name, status.Namespace, status.IPs
 	for _, c := range status.Containers {
 		p.Containers = append(p.Containers, newContainer(c))
@@ -104,7 +159,53 @@ func New(uid pleg.PodUID, status *pleg.PodStatus, err error, currentAsOf time.Ti
 	if s := p.sandbox(); s != nil {
 		p.State = s.State
 	}
-	return p
+}
+
+// List returns the views of pods, with what the status of their pipeline says about
+// their inspections. Pods that only the status names come last.
+func List(entries []cache.Entry, now pleg.Status) []Pod {
+	pods := make([]Pod, 0, len(entries))
+	index := make(map[pleg.PodUID]int, len(entries))
+	for n, e := range entries {
+		pods = append(pods, New(e))
+		index[e.UID] = n
+	}
+	find := func(uid pleg.PodUID, namespace, name string) *Pod {
+		n, ok := index[uid]
+		if !ok {
+			n = len(pods)
+			index[uid] = n
+			pods = append(pods, Pod{UID: uid, State: Unknown, Uninspected: true})
+		}
+		p := &pods[n]
+		if p.Name == "" {
+			p.Namespace, p.Name = namespace, name
+		}
+		return p
+	}
+	for _, i := range now.Overdue {
+		p := find(i.UID, i.Namespace, i.Name)
+		p.Stale = !p.Uninspected
+		p.Inspection = &Inspection{Since: i.Started, Hung: i.Hung}
+		if i.Call != nil {
+			p.Inspection.Call, p.Inspection.Container = i.Call.Method, i.Call.Container
+		}
+	}
+	for _, q := range now.Quarantined {
+		p := find(q.UID, q.Namespace, q.Name)
+		p.Quarantine = &Quarantine{Since: q.Since, Hung: q.Hung, NextTry: q.NextTry}
+	}
+	return pods
+}
+
+// One returns the view of the pod of an entry, as [List] does.
+func One(e cache.Entry, now pleg.Status) Pod {
+	for _, p := range List([]cache.Entry{e}, now) {
+		if p.UID == e.UID {
+			return p
+		}
+	}
+	return New(e)
 }
 
 func newContainer(c *pleg.ContainerStatus) Container {
@@ -163,6 +264,24 @@ func (p *Pod) Labels() map[string]string {
 	return nil
 }
 
+// CreatedAt returns when the oldest sandbox or container that is left was created; zero
+// if that is not known.
+func (p *Pod) CreatedAt() time.Time {
+	var oldest time.Time
+	add := func(at *time.Time) {
+		if at != nil && (oldest.IsZero() || at.Before(oldest)) {
+			oldest = *at
+		}
+	}
+	for _, s := range p.Sandboxes {
+		add(s.CreatedAt)
+	}
+	for _, c := range p.Containers {
+		add(c.CreatedAt)
+	}
+	return oldest
+}
+
 // sandbox returns the newest sandbox, or nil.
 func (p *Pod) sandbox() *Sandbox {
 	var newest *Sandbox
@@ -172,37 +291,4 @@ func (p *Pod) sandbox() *Sandbox {
 		}
 	}
 	return newest
-}
-
-// Filter selects pods. The zero value selects all.
-type Filter struct {
-	// Namespaces are the selected namespaces. If empty, all.
-	Namespaces []string
-	selector   labels.Selector
-}
-
-// Select sets a Kubernetes label selector that the labels of a pod must match. An
-// empty one matches all pods. The error says what is wrong with the selector.
-func (f *Filter) Select(selector string) (err error) {
-	f.selector, err = podselector.Parse(selector)
-	return err
-}
-
-// Wants reports whether the filter selects the pod. A pod whose inspection failed
-// has neither namespace nor labels, so only a filter for all pods selects it.
-func (f *Filter) Wants(p *Pod) bool {
-	if len(f.Namespaces) > 0 && !slices.Contains(f.Namespaces, p.Namespace) {
-		return false
-	}
-	return f.selector == nil || f.selector.Matches(labels.Set(p.Labels()))
-}
-
-// List returns the views of all pods in a cache, sorted by UID.
-func List(c *cache.Cache) []Pod {
-	entries := c.List()
-	pods := make([]Pod, 0, len(entries))
-	for _, e := range entries {
-		pods = append(pods, New(e.UID, e.Status, e.Err, e.CurrentAsOf))
-	}
-	return pods
 }

@@ -1,7 +1,10 @@
 package podview_test
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,7 +29,7 @@ func status() *pleg.PodStatus {
 }
 
 func TestNewCountsNewestContainers(t *testing.T) {
-	p := podview.New("u", status(), nil, time.Unix(1, 0))
+	p := inspected(status())
 	if p.State != podview.Ready || p.Running != 1 || p.Total != 2 || p.Restarts != 3 || len(p.Containers) != 3 || p.Labels()["app"] != "web" {
 		t.Errorf("pod %+v, want only the newest container of each name counted", p)
 	}
@@ -39,8 +42,8 @@ func TestNewCountsNewestContainers(t *testing.T) {
 }
 
 func TestFilter(t *testing.T) {
-	web := podview.New("u", status(), nil, time.Time{})
-	failed := podview.New("v", nil, errors.New("hangs"), time.Time{})
+	web := inspected(status())
+	failed := podview.New(cache.Entry{UID: "v", Err: errors.New("hangs")})
 	for _, test := range []struct {
 		namespaces  []string
 		selector    string
@@ -70,13 +73,55 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-func TestListHasPodsWithoutInspection(t *testing.T) {
-	c := cache.New(time.Minute)
-	c.Set("b", status(), nil, time.Unix(1, 0))
-	c.Observe(time.Unix(2, 0), []pleg.PodUID{"a", "b"})
-	pods := podview.List(c)
-	if len(pods) != 2 || pods[0].UID != "a" || pods[0].Error == "" || pods[1].Name != "web" || pods[1].Error != "" {
-		t.Errorf("pods %+v, want also the pod that was never inspected", pods)
+func inspected(s *pleg.PodStatus) podview.Pod {
+	return podview.New(cache.Entry{UID: "u", Status: s, Last: s, LastAsOf: time.Unix(1, 0)})
+}
+
+// TestListKeepsWhatIsKnown requires that a pod whose inspection hangs or fails keeps its
+// name and what was known of it.
+func TestListKeepsWhatIsKnown(t *testing.T) {
+	listed := &pleg.Pod{
+		UID: "u", Namespace: "shop", Name: "web", Labels: map[string]string{"app": "web"},
+		Containers: []*pleg.Container{{ID: "c", Name: "app", State: pleg.StateRunning}},
+		Sandboxes:  []*pleg.Container{{ID: "s", State: pleg.StateRunning}},
+	}
+	hung := pleg.Status{Overdue: []pleg.Inspection{{
+		UID: "u", Namespace: "shop", Name: "web", Started: time.Unix(5, 0), Hung: true, Call: &pleg.Call{Method: "ContainerStatus", Container: "app"},
+	}}}
+	for name, test := range map[string]struct {
+		entries            []cache.Entry
+		now                pleg.Status
+		state              string
+		stale, uninspected bool
+		err                string
+		call               string
+	}{
+		"good":                  {[]cache.Entry{{UID: "u", Status: status(), Last: status()}}, pleg.Status{}, "ready 1/2", false, false, "", ""},
+		"failed":                {[]cache.Entry{{UID: "u", Err: errors.New("broken"), Last: status(), Listed: listed}}, pleg.Status{}, "ready 1/2", true, false, "broken", ""},
+		"hangs":                 {[]cache.Entry{{UID: "u", Status: status(), Last: status(), Listed: listed}}, hung, "ready 1/2", true, false, "", "ContainerStatus of app"},
+		"never inspected":       {[]cache.Entry{{UID: "u", Err: cache.ErrNotInspected, Listed: listed}}, pleg.Status{}, "ready 1/1", false, true, "", ""},
+		"hangs from the start":  {[]cache.Entry{{UID: "u", Err: cache.ErrNotInspected, Listed: listed}}, hung, "ready 1/1", false, true, "", "ContainerStatus of app"},
+		"failed from the start": {[]cache.Entry{{UID: "u", Err: errors.New("broken"), Listed: listed}}, pleg.Status{}, "ready 1/1", false, true, "broken", ""},
+		"not in the list yet":   {nil, hung, "unknown 0/0", false, true, "", "ContainerStatus of app"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pods := podview.List(test.entries, test.now)
+			if len(pods) != 1 {
+				t.Fatalf("%d pods, want 1", len(pods))
+			}
+			p := pods[0]
+			call := ""
+			if p.Inspection != nil {
+				call = p.Inspection.Call + " of " + p.Inspection.Container
+			}
+			state := fmt.Sprintf("%s %d/%d", p.State, p.Running, p.Total)
+			if p.Name != "web" || p.Namespace != "shop" || state != test.state || p.Stale != test.stale || p.Uninspected != test.uninspected || p.Error != test.err || call != test.call {
+				t.Errorf("pod %+v, want %+v", p, test)
+			}
+			if text, err := json.Marshal(p); err != nil || strings.Contains(string(text), "0001-01-01") {
+				t.Errorf("JSON %s, %v, want no date of the year 1", text, err)
+			}
+		})
 	}
 }
 
@@ -85,7 +130,7 @@ func FuzzSelect(f *testing.F) {
 		f.Add(s, "app", "web")
 	}
 	f.Fuzz(func(t *testing.T, selector, key, value string) {
-		pod := podview.New("u", &pleg.PodStatus{Sandboxes: []*pleg.SandboxStatus{{Labels: map[string]string{key: value}}}}, nil, time.Time{})
+		pod := inspected(&pleg.PodStatus{Sandboxes: []*pleg.SandboxStatus{{Labels: map[string]string{key: value}}}})
 		var plain, spaced podview.Filter
 		err := plain.Select(selector)
 		if again := spaced.Select(" " + selector + " "); (err != nil) != (again != nil) {

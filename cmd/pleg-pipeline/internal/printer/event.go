@@ -8,30 +8,52 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
+// detailsWidth is the room that the details of events need: "exit 137, OOMKilled".
+const detailsWidth = 19
+
 func eventColumns() []column[pleg.Event] {
 	return []column[pleg.Event]{
-		{"TIME", len("15:04:05.000"), func(ev *pleg.Event) string { return clock(ev.ObservedAt, "15:04:05.000") }, nil},
-		{"EVENT", len(pleg.ContainerStarted), func(ev *pleg.Event) string { return string(ev.Type) }, eventColor},
-		{"NAMESPACE", len("kube-system"), func(ev *pleg.Event) string { return cmp.Or(ev.PodNamespace, "-") }, nil},
-		{"POD", 32, podName, nil},
-		{"CONTAINER", 16, containerName, nil},
-		{"ATTEMPT", len("ATTEMPT"), attempt, nil},
-		{"ID", idWidth, func(ev *pleg.Event) string { return shortID(string(ev.ContainerID)) }, nil},
-		{"DETAILS", 0, details, nil},
+		{name: "TIME", width: len("15:04:05.000"), value: func(ev *pleg.Event) string { return clock(ev.ObservedAt, "15:04:05.000") }},
+		{name: "EVENT", width: len(pleg.ContainerStarted), value: func(ev *pleg.Event) string { return string(ev.Type) }, color: eventColor},
+		{name: "NAMESPACE", width: len("kube-system"), value: func(ev *pleg.Event) string { return cmp.Or(ev.PodNamespace, "-") }},
+		{name: "POD", width: 32, value: podName},
+		{name: "CONTAINER", width: 16, value: containerName},
+		{name: "ATTEMPT", width: len("ATTEMPT"), value: attempt},
+		{name: "ID", width: idWidth, value: func(ev *pleg.Event) string { return ShortID(string(ev.ContainerID)) }},
+		{name: "DETAILS", value: details},
 	}
+}
+
+// narrowEventColumns are those of a terminal that is too narrow for eventColumns.
+func narrowEventColumns() []column[pleg.Event] {
+	columns := eventColumns()
+	return []column[pleg.Event]{
+		{name: "TIME", width: len("15:04:05"), value: func(ev *pleg.Event) string { return clock(ev.ObservedAt, "15:04:05") }},
+		{name: "EVENT", width: len(pleg.ContainerStarted), value: columns[1].value, color: eventColor},
+		{name: "POD", width: 44, value: fullPodName, least: 20},
+		{name: "CONTAINER", width: 16, value: containerName, least: len("(sandbox)")},
+		{name: "DETAILS", value: details},
+	}
+}
+
+// fullPodName returns the namespace and the name of the pod.
+func fullPodName(ev *pleg.Event) string {
+	if ev.PodName == "" {
+		return podName(ev)
+	}
+	return ev.PodNamespace + "/" + ev.PodName
 }
 
 func wideEventColumns() []column[pleg.Event] {
 	const layout = "2006-01-02T15:04:05.000Z07:00"
 	c := eventColumns()
-	c[0] = column[pleg.Event]{"TIME", len(layout), func(ev *pleg.Event) string { return clock(ev.ObservedAt, layout) }, nil}
+	c[0] = column[pleg.Event]{name: "TIME", width: len(layout), value: func(ev *pleg.Event) string { return clock(ev.ObservedAt, layout) }}
 	c[6].value = func(ev *pleg.Event) string { return cmp.Or(string(ev.ContainerID), "-") }
-	c = slices.Insert(c, 4, column[pleg.Event]{"POD UID", 36, func(ev *pleg.Event) string { return cmp.Or(string(ev.PodUID), "-") }, nil})
-	return slices.Insert(c, 0, column[pleg.Event]{"SEQ", 8, func(ev *pleg.Event) string { return strconv.FormatUint(ev.Seq, 10) }, nil})
+	c = slices.Insert(c, 4, column[pleg.Event]{name: "POD UID", width: 36, value: func(ev *pleg.Event) string { return cmp.Or(string(ev.PodUID), "-") }})
+	return slices.Insert(c, 0, column[pleg.Event]{name: "SEQ", width: 8, value: func(ev *pleg.Event) string { return strconv.FormatUint(ev.Seq, 10) }})
 }
 
 func clock(at time.Time, layout string) string {
@@ -93,107 +115,17 @@ func details(ev *pleg.Event) string {
 func eventColor(ev *pleg.Event) string {
 	switch ev.Type {
 	case pleg.ContainerStarted, pleg.NetworkSetupCompleted:
-		return green
+		return Green
 	case pleg.ContainerDied:
 		if ev.ExitCode != nil && *ev.ExitCode == 0 || ev.Sandbox {
-			return yellow
+			return Yellow
 		}
-		return red
+		return Red
 	case pleg.NetworkFailed, pleg.Gap:
-		return red
+		return Red
 	case pleg.ContainerRemoved, pleg.Synced, pleg.Bookmark:
-		return faint
+		return Faint
 	default:
-		return yellow
-	}
-}
-
-func podColumns() []column[podview.Pod] {
-	return []column[podview.Pod]{
-		{"NAMESPACE", len("kube-system"), func(p *podview.Pod) string { return cmp.Or(p.Namespace, "-") }, nil},
-		{"POD", 32, func(p *podview.Pod) string { return cmp.Or(p.Name, string(p.UID)) }, nil},
-		{"STATE", len(podview.NotReady), func(p *podview.Pod) string { return p.State }, podColor},
-		{"RUNNING", len("RUNNING"), func(p *podview.Pod) string { return fmt.Sprintf("%d/%d", p.Running, p.Total) }, nil},
-		{"RESTARTS", len("RESTARTS"), func(p *podview.Pod) string { return strconv.FormatUint(uint64(p.Restarts), 10) }, nil},
-		{"LAST EVENT", 26, lastEvent, nil},
-		{"AGO", 4, func(p *podview.Pod) string {
-			if p.LastEvent == nil {
-				return "-"
-			}
-			return ago(p.LastEvent.ObservedAt)
-		}, nil},
-		{"KNOWN", 5, func(p *podview.Pod) string { return ago(p.CurrentAsOf) }, nil},
-		{"DETAILS", 0, podDetails, nil},
-	}
-}
-
-func widePodColumns() []column[podview.Pod] {
-	columns := podColumns()
-	last := len(columns) - 1
-	return append(columns[:last:last],
-		column[podview.Pod]{"IP", 15, func(p *podview.Pod) string { return cmp.Or(strings.Join(p.IPs, ","), "-") }, nil},
-		column[podview.Pod]{"POD UID", 36, func(p *podview.Pod) string { return string(p.UID) }, nil},
-		columns[last])
-}
-
-// lastEvent includes the name of the container.
-func lastEvent(p *podview.Pod) string {
-	ev := p.LastEvent
-	switch {
-	case ev == nil:
-		return "-"
-	case ev.ContainerID == "":
-		return string(ev.Type)
-	}
-	return string(ev.Type) + " " + containerName(ev)
-}
-
-// podDetails returns what is wrong with the pod.
-func podDetails(p *podview.Pod) string {
-	var parts []string
-	for _, c := range p.Newest() {
-		switch {
-		case c.State == pleg.StateRunning.String():
-		case c.ExitCode != nil && c.Reason != "":
-			parts = append(parts, fmt.Sprintf("%s exited %d (%s)", c.Name, *c.ExitCode, c.Reason))
-		case c.ExitCode != nil:
-			parts = append(parts, fmt.Sprintf("%s exited %d", c.Name, *c.ExitCode))
-		default:
-			parts = append(parts, c.Name+" "+c.State)
-		}
-	}
-	if p.Error != "" {
-		parts = append(parts, "inspection failed: "+p.Error)
-	}
-	return strings.Join(parts, ", ")
-}
-
-func podColor(p *podview.Pod) string {
-	switch {
-	case p.State == podview.Ready && p.Running == p.Total:
-		return green
-	case p.State == podview.Unknown:
-		return red
-	default:
-		return yellow
-	}
-}
-
-// ago returns the time since t in one unit, as kubectl does.
-func ago(t time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	switch d := max(0, time.Since(t)); {
-	case d < 10*time.Second:
-		return fmt.Sprintf("%.1fs", d.Seconds())
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	default:
-		return fmt.Sprintf("%dd", int(d.Hours()/24))
+		return Yellow
 	}
 }

@@ -16,19 +16,26 @@ const nodeWidth = 16
 func FleetEvents(w io.Writer, o Options) Printer[fleet.Event] {
 	of := eventColumns()
 	at := 1
-	if o.Format.kind == Wide {
+	switch {
+	case o.Format.kind == Wide:
 		of, at = wideEventColumns(), 2
+	case o.Width > 0 && o.Width < total(of)+nodeWidth+gap+detailsWidth:
+		of = narrowEventColumns()
 	}
 	columns := make([]column[fleet.Event], len(of))
 	for i, c := range of {
-		columns[i] = column[fleet.Event]{name: c.name, width: c.width, value: func(ev *fleet.Event) string { return c.value(&ev.Event) }}
+		columns[i] = column[fleet.Event]{name: c.name, width: c.width, least: c.least, value: func(ev *fleet.Event) string { return c.value(&ev.Event) }}
 		if c.color != nil {
 			columns[i].color = func(ev *fleet.Event) string { return c.color(&ev.Event) }
 		}
 	}
-	return newPrinter(w, o, slices.Insert(columns, at, column[fleet.Event]{
-		"NODE", nodeWidth, func(ev *fleet.Event) string { return cmp.Or(ev.Node, "-") }, nil,
-	}))
+	columns = slices.Insert(columns, at, column[fleet.Event]{
+		name: "NODE", width: nodeWidth, value: func(ev *fleet.Event) string { return cmp.Or(ev.Node, "-") }, least: 6,
+	})
+	if o.Width > 0 {
+		columns = fit(columns, o.Width, detailsWidth)
+	}
+	return newPrinter(w, o, columns)
 }
 
 // FleetPods is [Pods] with the node of each pod.
@@ -37,7 +44,11 @@ func FleetPods(w io.Writer, o Options) Printer[podview.Pod] {
 	if o.Format.kind == Wide {
 		columns = widePodColumns()
 	}
-	return newPrinter(w, o, slices.Insert(columns, 0, column[podview.Pod]{
-		"NODE", nodeWidth, func(p *podview.Pod) string { return cmp.Or(p.Node, "-") }, nil,
-	}))
+	columns = slices.Insert(columns, 0, column[podview.Pod]{
+		name: "NODE", width: nodeWidth, value: func(p *podview.Pod) string { return cmp.Or(p.Node, "-") }, least: 6,
+	})
+	if o.Width > 0 && o.Format.kind != Wide {
+		columns = fit(columns, o.Width, 0)
+	}
+	return newPrinter(w, o, columns)
 }

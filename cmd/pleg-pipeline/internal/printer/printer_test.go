@@ -9,9 +9,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"go.uber.org/goleak"
 
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -83,6 +85,8 @@ func TestFormatsMatchGoldenFiles(t *testing.T) {
 		options printer.Options
 	}{
 		{"testdata/text.golden", printer.Options{Headers: true}},
+		{"testdata/narrow.golden", printer.Options{Headers: true, Width: 80}},
+		{"testdata/yaml.golden", printer.Options{Format: format(t, "yaml")}},
 		{"testdata/color.golden", printer.Options{Color: true}},
 		{"testdata/wide.golden", printer.Options{Format: format(t, "wide"), Headers: true}},
 		{"testdata/template.golden", printer.Options{Format: format(t, "go-template={{.seq}} {{.type}} {{.podName}} {{if eq .exitCode 137}}killed{{end}} {{.observedAt}}")}},
@@ -110,7 +114,7 @@ func golden(t *testing.T, file, got string) {
 }
 
 // formats are formats of events.
-var formats = []string{"text", "wide", "json", "go-template={{.type}}"}
+var formats = []string{"text", "wide", "json", "yaml", "go-template={{.type}}"}
 
 func format(t *testing.T, s string) printer.Format {
 	t.Helper()
@@ -123,8 +127,8 @@ func format(t *testing.T, s string) printer.Format {
 
 func TestParseRejectsBadFormats(t *testing.T) {
 	for _, test := range []struct{ in, want string }{
-		{"", "want text, wide, json or go-template=TEMPLATE"},
-		{"xml", "want text, wide, json or go-template=TEMPLATE"},
+		{"", "want text, wide, json, yaml or go-template=TEMPLATE"},
+		{"xml", "want text, wide, json, yaml or go-template=TEMPLATE"},
 		{"go-template", "want go-template=TEMPLATE"},
 		{"go-template={{.podName", "unclosed action"},
 		{"go-template={{.pod}}", `no entry for key "pod"`},
@@ -183,6 +187,11 @@ func TestPrintReturnsErrorOfWriter(t *testing.T) {
 	}
 }
 
+// known returns the view of a status that is true until a time.
+func known(status *pleg.PodStatus, at time.Time) podview.Pod {
+	return podview.New(cache.Entry{UID: status.UID, Status: status, Last: status, CurrentAsOf: at, LastAsOf: at})
+}
+
 func pods() []podview.Pod {
 	now := time.Now()
 	status := &pleg.PodStatus{
@@ -194,21 +203,33 @@ func pods() []podview.Pod {
 		},
 		Sandboxes: []*pleg.SandboxStatus{{ID: "s", Ready: true, Labels: map[string]string{"app": "web"}}},
 	}
-	busy := podview.New("u1", status, nil, now.Add(-time.Second))
+	busy := known(status, now.Add(-time.Second))
 	busy.LastEvent = &pleg.Event{Type: pleg.ContainerDied, ContainerID: "c3", ContainerName: "sidecar", ObservedAt: now.Add(-90 * time.Second)}
-	whole := podview.New("u2", &pleg.PodStatus{
+	whole := known(&pleg.PodStatus{
 		UID: "u2", Name: "db-0", Namespace: "default",
 		Containers: []*pleg.ContainerStatus{{ID: "c", Name: "db", State: pleg.StateRunning}},
 		Sandboxes:  []*pleg.SandboxStatus{{ID: "s0", Attempt: 1, Ready: true}, {ID: "s", Ready: false}},
-	}, nil, now.Add(-3*time.Hour))
-	failed := podview.New("u3", nil, errors.New("container_status c: deadline\nexceeded"), time.Time{})
-	return []podview.Pod{busy, whole, failed}
+	}, now.Add(-3*time.Hour))
+	failed := podview.New(cache.Entry{UID: "u3", Err: errors.New("container_status c: deadline\nexceeded")})
+	stale := known(status, now.Add(-12*time.Second))
+	stale.Error, stale.Stale = "failed", true
+	hung, slow, quarantined := stale, known(status, now.Add(-4*time.Second)), stale
+	hung.Inspection = &podview.Inspection{Since: now.Add(-11 * time.Second), Hung: true, Call: "ContainerStatus", Container: "nginx"}
+	slow.Inspection = &podview.Inspection{Since: now.Add(-3 * time.Second), Call: "PodSandboxStatus"}
+	quarantined.Quarantine = &podview.Quarantine{Since: now.Add(-time.Minute), Hung: 3, NextTry: now.Add(4 * time.Second)}
+	first := podview.New(cache.Entry{UID: "u4", Err: cache.ErrNotInspected, Listed: &pleg.Pod{
+		UID: "u4", Namespace: "default", Name: "new-0",
+		Containers: []*pleg.Container{{ID: "c", Name: "app", State: pleg.StateRunning}},
+		Sandboxes:  []*pleg.Container{{ID: "s", State: pleg.StateRunning}},
+	}})
+	return []podview.Pod{busy, whole, failed, stale, hung, slow, quarantined, first}
 }
 
 func TestPodsMatchGoldenFiles(t *testing.T) {
 	for _, test := range []struct{ format, golden string }{
 		{"text", "testdata/pods.golden"},
 		{"wide", "testdata/podswide.golden"},
+		{"go-template={{.name}} {{.currentAsOf}}{{with .inspection}} {{.call}}{{end}}|{{.error}}", "testdata/podstimes.golden"},
 		{"go-template={{.name}} {{.state}}{{range .containers}} {{.name}}={{.exitCode}}{{end}}", "testdata/podstemplate.golden"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -228,5 +249,50 @@ func TestPodsMatchGoldenFiles(t *testing.T) {
 			}
 			golden(t, test.golden, strings.Join(w, ""))
 		})
+	}
+}
+
+// TestTextFitsTheTerminal requires that no line is longer than the terminal is wide,
+// whatever the values, and that a row of a wide terminal is not cut.
+func TestTextFitsTheTerminal(t *testing.T) {
+	for _, width := range []int{40, 60, 80, 100, 132, 200} {
+		options := printer.Options{Headers: true, Width: width}
+		lines := strings.Split(strings.Join(printAll(t, options), ""), "\n")
+		var w writes
+		p := printer.Pods(&w, options)
+		p.Fit(pods())
+		_ = p.Start()
+		for _, pod := range pods() {
+			_ = p.Print(pod)
+		}
+		lines = append(lines, strings.Split(strings.Join(w, ""), "\n")...)
+		for _, line := range lines {
+			if n := utf8.RuneCountInString(line); n > max(width, 60) {
+				t.Errorf("width %d: %d columns: %q", width, n, line)
+			}
+		}
+		if all := strings.Join(w, ""); width >= 80 && !strings.Contains(all, "inspection hangs for 11s (ContainerStatus of nginx)") {
+			t.Errorf("width %d: the cause is cut:\n%s", width, all)
+		}
+	}
+}
+
+func TestCutLeavesOutTheMiddle(t *testing.T) {
+	for _, test := range []struct {
+		text  string
+		width int
+		want  string
+	}{
+		{"web-0", 5, "web-0"},
+		{"web-0", 9, "web-0"},
+		{"checkout-vt8qfgpkc-z7wqs", 11, "check…z7wqs"},
+		{"abcdef", 4, "ab…f"},
+		{"abcdef", 1, "…"},
+		{"abcdef", 0, ""},
+		{"äöüßéè", 3, "ä…è"},
+	} {
+		if got := printer.Cut(test.text, test.width); got != test.want {
+			t.Errorf("Cut(%q, %d) = %q, want %q", test.text, test.width, got, test.want)
+		}
 	}
 }

@@ -1,0 +1,64 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+)
+
+// TestDoctorAsPlugin requires one line, and the exit codes of the node-problem-detector.
+func TestDoctorAsPlugin(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"no problem": {[]string{"--simulate=3", "--churn-rate", "0", "--call-timeout", "20s"}, 0, "OK: "},
+		"a problem":  {[]string{"-r", "/nonexistent/s"}, 1, "PROBLEM: runtime stopped: "},
+		"unknown":    {[]string{"--config", "/nonexistent/c"}, 2, "could not examine the node: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			code, stdout, _ := run(t, append([]string{"doctor", "--npd"}, test.args...)...)
+			// On a busy machine, the runtime may be slow, which is a warning.
+			ok := strings.HasPrefix(stdout, test.want) || test.code == 0 && strings.HasPrefix(stdout, "WARNING: ")
+			if code != test.code || !ok || strings.Count(stdout, "\n") != 1 {
+				t.Errorf("exit code %d, output %q, want %d and one line %q", code, stdout, test.code, test.want)
+			}
+		})
+	}
+}
+
+// TestDoctorWatchesUntilTheTimeIsOver requires more than one examination with --for.
+func TestDoctorWatchesUntilTheTimeIsOver(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	code, stdout, stderr := run(t, "doctor", "--simulate=3", "--churn-rate", "0", "--call-timeout", "20s", "--for", "3s")
+	if took := time.Since(began); code != cli.ExitOK || took < 2*time.Second {
+		t.Errorf("exit code %d after %v, output %q, stderr %q, want a second examination", code, took, stdout, stderr)
+	}
+}
+
+// TestPluginConfiguration requires that the example for the node-problem-detector calls
+// the doctor with flags that exist.
+func TestPluginConfiguration(t *testing.T) {
+	text, err := os.ReadFile("../../../../docs/node-problem-detector.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct {
+		Rules []struct{ Args []string }
+	}
+	if err := json.Unmarshal(text, &config); err != nil || len(config.Rules) != 1 {
+		t.Fatalf("%v, %d rules, want one", err, len(config.Rules))
+	}
+	code, stdout, _ := run(t, append(config.Rules[0].Args, "-r", "/nonexistent/s")...)
+	if code != 1 || !strings.HasPrefix(stdout, "PROBLEM: ") {
+		t.Errorf("exit code %d, output %q, want a problem", code, stdout)
+	}
+}

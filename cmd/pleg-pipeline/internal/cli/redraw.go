@@ -1,0 +1,147 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/client"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+)
+
+const (
+	// redrawPeriod is the time after which ages are redrawn.
+	redrawPeriod = time.Second
+	// redrawPause is the shortest time between two drawings, whatever happens.
+	redrawPause = 200 * time.Millisecond
+)
+
+// redraws reports whether --watch redraws a table instead of printing rows.
+func (c *podsCommand) redraws() bool {
+	kind := c.output.format.Kind()
+	return kind == printer.Text && terminalWidth(c.process.Out) > 0
+}
+
+// redraw draws the table again after each event and each second, because ages grow and
+// a pod that hangs has no events.
+func (c *podsCommand) redraw(ctx context.Context, out console, from source, now currentState) error {
+	last := make(map[pipeline.PodUID]pipeline.Event)
+	for _, pod := range now.pods {
+		if pod.LastEvent != nil {
+			last[pod.UID] = *pod.LastEvent
+		}
+	}
+	events := make(chan pipeline.Event)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		defer close(events)
+		f := follower{out: out}
+		return f.each(ctx, from, client.WatchOptions{Name: Name + "-pods", After: &now.at}, func(ev pipeline.Event) error {
+			select {
+			case events <- ev:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+	})
+	group.Go(func() error { return c.drawTables(ctx, from, now.pods, last, events) })
+	return group.Wait()
+}
+
+func (c *podsCommand) drawTables(
+	ctx context.Context, from source, pods []podview.Pod, last map[pipeline.PodUID]pipeline.Event, events <-chan pipeline.Event,
+) error {
+	table := &table{out: c.process.Out}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for drawn := time.Now(); ; {
+		select {
+		case ev, ok := <-events:
+			if !ok {
+				return nil
+			}
+			if ev.PodUID != "" {
+				last[ev.PodUID] = ev
+				timer.Reset(max(0, redrawPause-time.Since(drawn)))
+			}
+			continue
+		case <-timer.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if known, err := from.pods(ctx); err == nil { // else the ages of what is known grow
+			pods = known
+		}
+		for i := range pods {
+			if ev, ok := last[pods[i].UID]; ok {
+				pods[i] = withEvent(pods[i], ev)
+			}
+		}
+		if err := c.draw(table, c.rows(pods)); err != nil {
+			return outputError(err)
+		}
+		drawn = time.Now()
+		timer.Reset(redrawPeriod)
+	}
+}
+
+func (c *podsCommand) draw(t *table, rows []podview.Pod) error {
+	var text bytes.Buffer
+	p := printer.Pods(&text, c.output.options(c.process))
+	p.Fit(rows)
+	if err := p.Start(); err != nil {
+		return err
+	}
+	for _, pod := range rows {
+		if err := p.Print(pod); err != nil {
+			return err
+		}
+	}
+	return t.draw(text.String())
+}
+
+// table is text that is drawn over its last version on a terminal.
+type table struct {
+	out   io.Writer
+	lines int // of the last version
+}
+
+// draw writes the lines that fit into the terminal, in one write so that it does not
+// flicker.
+func (t *table) draw(text string) error {
+	lines := strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n")
+	if height := terminalHeight(t.out); height > 1 && len(lines) > height-1 {
+		more := len(lines) - (height - 2)
+		lines = append(lines[:height-2:height-2], fmt.Sprintf("(%d more lines)", more))
+	}
+	up := ""
+	if t.lines > 0 {
+		up = fmt.Sprintf("\x1b[%dA", t.lines)
+	}
+	t.lines = len(lines)
+	_, err := io.WriteString(t.out, up+"\r\x1b[J"+strings.Join(lines, "")+"\n")
+	return err
+}
+
+// terminalHeight returns the number of lines of a terminal; 0 if w is none.
+func terminalHeight(w io.Writer) int {
+	file, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return int(size.Row)
+}

@@ -1,0 +1,89 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+)
+
+// TextOptions configure the text of a report.
+type TextOptions struct {
+	// Width is the number of columns at which prose is wrapped; 0 for never.
+	Width int
+	// Color colors the verdict with ANSI sequences.
+	Color bool
+}
+
+// verdict returns the report in one line, without what could move the cursor.
+func (r *Report) verdict() string {
+	if len(r.Findings) == 0 {
+		return "OK: " + r.good()
+	}
+	f := r.Findings[0]
+	return strings.ToUpper(string(f.Severity)) + ": " + printer.Printable(f.Summary)
+}
+
+// good says what was examined.
+func (r *Report) good() string {
+	if r.Runtime == "" && r.Daemon != nil {
+		return fmt.Sprintf("the daemon is healthy and none of its %d pods hangs", r.Daemon.Pods)
+	}
+	return fmt.Sprintf("no known cause of an unhealthy PLEG fits; %d pods answer, the lists take %s", r.Counts.Pods, seconds(r.Relist.ListSeconds))
+}
+
+// Print writes the report as text: the verdict and what to do, then the tables. It
+// returns the error of w.
+func (r *Report) Print(w io.Writer, o TextOptions) error {
+	var b strings.Builder
+	b.WriteString(printer.Wrap(r.Verdict, o.Width, "  "))
+	if len(r.Findings) > 0 {
+		b.WriteString(printer.Wrap("  Do: "+r.Findings[0].Advice, o.Width, "      "))
+		for _, f := range r.Findings[1:] {
+			b.WriteString(printer.Wrap("Also "+string(f.Severity)+": "+f.Summary, o.Width, "  "))
+		}
+	}
+	verdictEnds := strings.IndexByte(b.String(), ':')
+	b.WriteByte('\n')
+	r.printAbout(&b)
+	if len(r.Calls) > 0 {
+		r.printCalls(&b)
+	}
+	if len(r.Lists) > 0 {
+		r.printLists(&b)
+	}
+	r.printItems(&b)
+	text := printer.PrintableLines(b.String())
+	if o.Color {
+		text = "\x1b[" + r.color() + "m" + text[:verdictEnds] + "\x1b[0m" + text[verdictEnds:]
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+func (r *Report) color() string {
+	switch {
+	case !r.Healthy():
+		return printer.Red
+	case len(r.Findings) > 0:
+		return printer.Yellow
+	}
+	return printer.Green
+}
+
+// printAbout prints what was examined.
+func (r *Report) printAbout(b *strings.Builder) {
+	if r.Endpoint != "" {
+		fmt.Fprintf(b, "Runtime     %s at %s (from %s), examined in %s\n", cmp.Or(r.Runtime, "none"), r.Endpoint, r.Source, seconds(r.TookSeconds))
+	}
+	if d := r.Daemon; d != nil {
+		fmt.Fprintf(b, "Daemon      %s, %s\n", d.Socket, d.health())
+	}
+	for _, c := range r.Conditions {
+		if !c.Status {
+			fmt.Fprintf(b, "Condition   not %s: %s %s\n", c.Type, c.Reason, c.Message)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package printer
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+func podColumns() []column[podview.Pod] {
+	return []column[podview.Pod]{
+		{name: "NAMESPACE", width: len("kube-system"), value: func(p *podview.Pod) string { return cmp.Or(p.Namespace, "-") }, least: 9},
+		{name: "POD", width: 32, value: func(p *podview.Pod) string { return cmp.Or(p.Name, string(p.UID)) }, least: 16},
+		{name: "STATE", width: len(podview.NotReady), value: func(p *podview.Pod) string { return p.State }, color: podColor},
+		{name: "RUNNING", width: len("RUNNING"), value: func(p *podview.Pod) string { return fmt.Sprintf("%d/%d", p.Running, p.Total) }},
+		{name: "RESTARTS", width: len("RESTARTS"), value: func(p *podview.Pod) string { return strconv.FormatUint(uint64(p.Restarts), 10) }},
+		{name: "AGE", width: 4, value: func(p *podview.Pod) string { return ago(p.CreatedAt()) }},
+		{name: "KNOWN", width: len("KNOWN"), value: func(p *podview.Pod) string { return ago(p.CurrentAsOf) }},
+		{name: "DETAILS", value: podDetails},
+	}
+}
+
+func widePodColumns() []column[podview.Pod] {
+	columns := podColumns()
+	last := len(columns) - 1
+	return append(columns[:last:last],
+		column[podview.Pod]{name: "LAST EVENT", width: 26, value: lastEvent},
+		column[podview.Pod]{name: "AGO", width: 4, value: func(p *podview.Pod) string {
+			if p.LastEvent == nil {
+				return "-"
+			}
+			return ago(p.LastEvent.ObservedAt)
+		}},
+		column[podview.Pod]{name: "IP", width: 15, value: func(p *podview.Pod) string { return cmp.Or(strings.Join(p.IPs, ","), "-") }},
+		column[podview.Pod]{name: "POD UID", width: 36, value: func(p *podview.Pod) string { return string(p.UID) }},
+		columns[last])
+}
+
+// lastEvent includes the name of the container.
+func lastEvent(p *podview.Pod) string {
+	ev := p.LastEvent
+	switch {
+	case ev == nil:
+		return "-"
+	case ev.ContainerID == "":
+		return string(ev.Type)
+	}
+	return string(ev.Type) + " " + containerName(ev)
+}
+
+// podDetails returns what is wrong with the pod, the reason why it is not known first.
+func podDetails(p *podview.Pod) string {
+	parts := inspectionDetails(p)
+	for _, c := range p.Newest() {
+		switch {
+		case c.State == pleg.StateRunning.String():
+		case c.ExitCode != nil && c.Reason != "":
+			parts = append(parts, fmt.Sprintf("%s exited %d (%s)", c.Name, *c.ExitCode, c.Reason))
+		case c.ExitCode != nil:
+			parts = append(parts, fmt.Sprintf("%s exited %d", c.Name, *c.ExitCode))
+		default:
+			parts = append(parts, c.Name+" "+c.State)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// inspectionDetails returns what is wrong with the inspections of the pod.
+func inspectionDetails(p *podview.Pod) (parts []string) {
+	switch i, q := p.Inspection, p.Quarantine; {
+	case i != nil && i.Hung:
+		parts = append(parts, "inspection hangs for "+ago(i.Since)+inCall(i))
+	case i != nil:
+		parts = append(parts, "inspection takes "+ago(i.Since)+" so far"+inCall(i))
+	case q != nil:
+		next := "next soon"
+		if wait := time.Until(q.NextTry); wait > 0 {
+			next = "next in " + span(wait)
+		}
+		parts = append(parts, number(q.Hung, "inspection", "inspections")+" hung, "+next)
+	case p.Error != "":
+		parts = append(parts, "inspection failed: "+p.Error)
+	case p.Uninspected:
+		parts = append(parts, "not inspected yet")
+	}
+	if p.Stale {
+		parts = append(parts, "stale for "+ago(p.CurrentAsOf))
+	}
+	return parts
+}
+
+// inCall names the call that an inspection waits for.
+func inCall(i *podview.Inspection) string {
+	switch {
+	case i.Call == "":
+		return ""
+	case i.Container == "":
+		return " (" + i.Call + ")"
+	}
+	return " (" + i.Call + " of " + i.Container + ")"
+}
+
+func number(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
+}
+
+func podColor(p *podview.Pod) string {
+	switch {
+	case p.Stale, p.Inspection != nil, p.Error != "":
+		return Red
+	case p.State == podview.Ready && p.Running == p.Total:
+		return Green
+	case p.State == podview.Unknown:
+		return Red
+	default:
+		return Yellow
+	}
+}
+
+// ago returns the time since t in one unit, as kubectl does.
+func ago(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return span(max(0, time.Since(t)))
+}
+
+// span returns a duration in one unit.
+func span(d time.Duration) string {
+	switch {
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%dd", int(d.Hours()/24))
+	}
+}

@@ -1,0 +1,32 @@
+package printer
+
+import (
+	"encoding/json"
+	"io"
+
+	"go.yaml.in/yaml/v2"
+)
+
+// yamlPrinter prints one document per value, with the fields of the JSON.
+type yamlPrinter[T any] struct{ w io.Writer }
+
+func (*yamlPrinter[T]) Fit([]T) {}
+
+func (p *yamlPrinter[T]) Start() error { return nil }
+
+func (p *yamlPrinter[T]) Print(v T) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	var fields yaml.MapSlice // keeps the order; JSON is YAML
+	if err := yaml.Unmarshal(text, &fields); err != nil {
+		return err
+	}
+	document, err := yaml.Marshal(fields)
+	if err != nil {
+		return err
+	}
+	_, err = p.w.Write(append([]byte("---\n"), document...))
+	return err
+}

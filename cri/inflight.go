@@ -1,0 +1,55 @@
+package cri
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// inFlight has the calls that have not returned. It is safe for concurrent use.
+type inFlight struct {
+	mu    sync.Mutex
+	calls map[*pleg.Call]struct{}
+}
+
+// add notes that a call begins. The caller must remove it when it has returned.
+func (f *inFlight) add(c pleg.Call) *pleg.Call {
+	c.Started = time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls[&c] = struct{}{}
+	return &c
+}
+
+func (f *inFlight) remove(c *pleg.Call) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.calls, c)
+}
+
+// Calls implements [pleg.CallReporter]. It returns the list and status calls in
+// flight, without the event stream and its probes.
+func (c *Client) Calls() []pleg.Call {
+	calls := c.inFlight.list()
+	slices.SortFunc(calls, func(a, b pleg.Call) int {
+		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.Method, b.Method), cmp.Compare(a.ID, b.ID))
+	})
+	return calls
+}
+
+func (f *inFlight) list() []pleg.Call {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	calls := make([]pleg.Call, 0, len(f.calls))
+	for c := range f.calls {
+		calls = append(calls, *c)
+	}
+	return calls
+}
+
+// methodName returns the name of a method without its service.
+func methodName(full string) string { return path.Base(full) }

@@ -1,0 +1,112 @@
+package wire
+
+import (
+	"errors"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// FromPipelineStatus returns the message of the status of a pipeline.
+func FromPipelineStatus(s pleg.Status) *plegv1.PipelineStatus {
+	m := &plegv1.PipelineStatus{
+		At: FromTime(s.At), Healthy: s.Healthy, Error: ErrorText(s.Err), Relist: fromRelist(s.Relist),
+		Inspectors: uint32(s.Inspectors), Width: uint32(s.Width), InFlight: uint32(s.InFlight), Waiting: uint32(s.Waiting),
+	}
+	for _, i := range s.Overdue {
+		m.Overdue = append(m.Overdue, &plegv1.Inspection{
+			PodUid: Text(string(i.UID)), PodNamespace: Text(i.Namespace), PodName: Text(i.Name),
+			Started: FromTime(i.Started), Hung: i.Hung, Call: fromCall(i.Call),
+		})
+	}
+	for _, q := range s.Quarantined {
+		m.Quarantined = append(m.Quarantined, &plegv1.QuarantinedPod{
+			Uid: Text(string(q.UID)), Namespace: Text(q.Namespace), Name: Text(q.Name),
+			Since: FromTime(q.Since), Hung: uint32(q.Hung), NextTry: FromTime(q.NextTry), Error: ErrorText(q.Err),
+		})
+	}
+	return m
+}
+
+func fromRelist(r pleg.RelistStatus) *plegv1.RelistStatus {
+	return &plegv1.RelistStatus{
+		Success: FromTime(r.Success), Took: fromDuration(r.Took), Started: FromTime(r.Started), Call: fromCall(r.Call),
+		Failing: FromTime(r.Failing), Failures: uint32(r.Failures), Error: ErrorText(r.Err),
+		Period: fromDuration(r.Period), Pods: uint32(r.Pods),
+	}
+}
+
+func fromCall(c *pleg.Call) *plegv1.Call {
+	if c == nil {
+		return nil
+	}
+	return &plegv1.Call{
+		Method: Text(c.Method), PodUid: Text(string(c.PodUID)), Id: Text(string(c.ID)), Container: Text(c.Container),
+		Started: FromTime(c.Started),
+	}
+}
+
+// ToPipelineStatus returns the status of a message.
+func ToPipelineStatus(m *plegv1.PipelineStatus) pleg.Status {
+	s := pleg.Status{
+		At: ToTime(m.GetAt()), Healthy: m.GetHealthy(), Err: toError(m.GetError()), Relist: toRelist(m.GetRelist()),
+		Inspectors: int(m.GetInspectors()), Width: int(m.GetWidth()), InFlight: int(m.GetInFlight()), Waiting: int(m.GetWaiting()),
+	}
+	for _, i := range m.GetOverdue() {
+		s.Overdue = append(s.Overdue, pleg.Inspection{
+			UID: pleg.PodUID(i.GetPodUid()), Namespace: i.GetPodNamespace(), Name: i.GetPodName(),
+			Started: ToTime(i.GetStarted()), Hung: i.GetHung(), Call: toCall(i.GetCall()),
+		})
+	}
+	for _, q := range m.GetQuarantined() {
+		s.Quarantined = append(s.Quarantined, pleg.Quarantined{
+			UID: pleg.PodUID(q.GetUid()), Namespace: q.GetNamespace(), Name: q.GetName(),
+			Since: ToTime(q.GetSince()), Hung: int(q.GetHung()), NextTry: ToTime(q.GetNextTry()), Err: toError(q.GetError()),
+		})
+	}
+	return s
+}
+
+func toRelist(m *plegv1.RelistStatus) pleg.RelistStatus {
+	return pleg.RelistStatus{
+		Success: ToTime(m.GetSuccess()), Took: m.GetTook().AsDuration(), Started: ToTime(m.GetStarted()), Call: toCall(m.GetCall()),
+		Failing: ToTime(m.GetFailing()), Failures: int(m.GetFailures()), Err: toError(m.GetError()),
+		Period: m.GetPeriod().AsDuration(), Pods: int(m.GetPods()),
+	}
+}
+
+func toCall(m *plegv1.Call) *pleg.Call {
+	if m == nil {
+		return nil
+	}
+	return &pleg.Call{
+		Method: m.GetMethod(), PodUID: pleg.PodUID(m.GetPodUid()), ID: pleg.ContainerID(m.GetId()), Container: m.GetContainer(),
+		Started: ToTime(m.GetStarted()),
+	}
+}
+
+// ErrorText returns the text of an error as valid UTF-8; "" for nil.
+func ErrorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return Text(err.Error())
+}
+
+func toError(text string) error {
+	if text == "" {
+		return nil
+	}
+	return errors.New(text)
+}
+
+// fromDuration returns nil for 0.
+func fromDuration(d time.Duration) *durationpb.Duration {
+	if d == 0 {
+		return nil
+	}
+	return durationpb.New(d)
+}

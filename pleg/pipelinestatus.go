@@ -1,0 +1,81 @@
+package pleg
+
+import "time"
+
+// Status is what a pipeline does at one time, and what it waits for.
+type Status struct {
+	// At is the time of this status.
+	At time.Time
+	// Healthy and Err are the results of the pipeline's method Healthy: if Healthy
+	// is true, Err is what works only in a roundabout way, or nil.
+	Healthy bool
+	Err     error
+	Relist  RelistStatus
+	// Inspectors is the bound on inspections in flight, Width the number that the
+	// pipeline uses at present, InFlight the number of those in flight.
+	Inspectors, Width, InFlight int
+	// Waiting is the number of pods that have changed and were not inspected with
+	// success since.
+	Waiting int
+	// Overdue are the inspections in flight that are older than Options.HungAfter,
+	// the oldest first.
+	Overdue []Inspection
+	// Quarantined are the pods whose last inspection hung, in the order of their
+	// next retry.
+	Quarantined []Quarantined
+}
+
+// RelistStatus describes the lists of all pods.
+type RelistStatus struct {
+	// Success is when the newest successful list began; zero before the first. Took
+	// is how long it took.
+	Success time.Time
+	Took    time.Duration
+	// Started is when the list in progress began; zero if there is none. Call is
+	// what it waits for; nil if that is not known.
+	Started time.Time
+	Call    *Call
+	// Failing is when the first of the failed lists since Success began, Failures
+	// is their number, and Err is the error of the last; all zero if none failed.
+	Failing  time.Time
+	Failures int
+	Err      error
+	// Period is the time from the end of a list to the start of the next, at
+	// present. Pods is the number of pods in the newest list.
+	Period time.Duration
+	Pods   int
+}
+
+// Inspection is an inspection in flight.
+type Inspection struct {
+	UID       PodUID
+	Namespace string
+	Name      string
+	Started   time.Time
+	// Hung is set once inspections that began later have ended.
+	Hung bool
+	// Call is the oldest call to the runtime that the inspection waits for; nil if
+	// the runtime is no [CallReporter], or if no call has been sent yet.
+	Call *Call
+}
+
+// Call is a call to the runtime that has not returned yet.
+type Call struct {
+	// Method is the name of the call, such as ContainerStatus.
+	Method string
+	// PodUID is the pod that the call is about; empty for all pods.
+	PodUID PodUID
+	// ID and Container are the id and the name of the container that the call is
+	// about. For a sandbox, only ID is set; for a list, neither.
+	ID        ContainerID
+	Container string
+	Started   time.Time
+}
+
+// String returns the call as people read it, such as "ContainerStatus of nginx".
+func (c *Call) String() string {
+	if c.Container == "" {
+		return c.Method
+	}
+	return c.Method + " of " + c.Container
+}

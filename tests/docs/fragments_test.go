@@ -1,0 +1,100 @@
+package docs_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	fragment = regexp.MustCompile("(?ms)^```go\n(.*?)^```")
+	literal  = regexp.MustCompile(`"[^"]*"`)
+	assigned = regexp.MustCompile(`(?m)^([a-z]\w*)(?:, ([a-z]\w*))? := `)
+	packages = map[string]string{
+		"cri": "cri", "client": "client", "server": "server", "pleg": "pleg", "plegtest": "plegtest", "cache": "cache",
+	}
+)
+
+// around gives a fragment the names that the text before it introduces.
+const around = `package fragments
+
+import (
+%s)
+
+func _(%s) error {
+%s
+%sreturn nil
+}
+`
+
+// names are what fragments use without declaring it.
+var names = []struct{ name, is, uses string }{
+	{"ctx", "context.Context", "context"},
+	{"pipe", "*pipeline.Pipeline", ""},
+	{"log", "*slog.Logger", "log/slog"},
+	{"running", "map[pipeline.ContainerID]pipeline.Event", ""},
+	{"use", "func(any)", ""},
+}
+
+// TestFragmentsCompile builds each Go fragment of the pages as the body of a function.
+// Full programs, a change to the kubelet's own source, and the nested module fleet have
+// tests of their own.
+func TestFragmentsCompile(t *testing.T) {
+	for path, text := range files(t, ".md") {
+		if folder := filepath.Base(filepath.Dir(path)); folder != ".." && folder != "docs" {
+			continue
+		}
+		for n, m := range fragment.FindAllStringSubmatch(text, -1) {
+			if strings.Contains(m[1], "package ") || strings.Contains(m[1], "klet.") || strings.Contains(m[1], "fleet.") {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s %d", filepath.Base(path), n+1), func(t *testing.T) {
+				t.Parallel()
+				source := filepath.Join(t.TempDir(), "fragment.go")
+				if err := os.WriteFile(source, []byte(wrapped(m[1])), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", os.DevNull, source).CombinedOutput(); err != nil {
+					t.Errorf("%v\n%s\n%s", err, output, wrapped(m[1]))
+				}
+			})
+		}
+	}
+}
+
+// wrapped returns the source of a file with a fragment.
+func wrapped(code string) string {
+	plain := literal.ReplaceAllString(code, "")
+	const module = "github.com/pleg-pipeline/pleg-pipeline"
+	imports := []string{fmt.Sprintf("\tpipeline %q\n", module), "\t\"errors\"\n", "\t\"time\"\n", "\t\"fmt\"\n"}
+	for name, folder := range packages {
+		if regexp.MustCompile(`\b` + name + `\.`).MatchString(plain) {
+			imports = append(imports, fmt.Sprintf("\t%q\n", module+"/"+folder))
+		}
+	}
+	var parameters []string
+	for _, n := range names {
+		if !regexp.MustCompile(`(?m)^(?:\w+, )?` + n.name + `(?:, \w+)? := `).MatchString(code) {
+			parameters = append(parameters, n.name+" "+n.is)
+		}
+		if n.uses != "" {
+			imports = append(imports, fmt.Sprintf("\t%q\n", n.uses))
+		}
+	}
+	var used strings.Builder
+	for _, m := range assigned.FindAllStringSubmatch(code, -1) {
+		for _, name := range m[1:] {
+			if name != "" {
+				fmt.Fprintf(&used, "\t_ = %s\n", name)
+			}
+		}
+	}
+	slices.Sort(imports)
+	source := fmt.Sprintf(around, strings.Join(imports, ""), strings.Join(parameters, ", "), code, used.String())
+	return source + "\nvar (\n\t_ = errors.New\n\t_ = time.Now\n\t_ = fmt.Sprint\n\t_ context.Context\n\t_ slog.Logger\n\t_ pipeline.Options\n)\n"
+}
