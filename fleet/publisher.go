@@ -98,6 +98,10 @@ type Publisher struct {
 
 	// Run owns the fields below. They outlive a session.
 
+	// server is kept between sessions: after a restart of the server thousands of agents
+	// come back at once, and each question costs. It is nil until it was opened, and
+	// after an error that says that something may be gone.
+	server *server
 	// owned is true once this publisher has published as its node.
 	owned bool
 	// acked is the position of the last event that the server acknowledged.

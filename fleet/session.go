@@ -52,23 +52,23 @@ type session struct {
 func (p *Publisher) open(ctx context.Context, ready func()) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	server, err := openServer(ctx, p.js, &p.o.Limits)
-	if err != nil {
-		return nil, err
+	if p.server == nil {
+		server, err := openServer(ctx, p.js, &p.o.Limits)
+		if err != nil {
+			return nil, err
+		}
+		p.server = server
 	}
 	s := &session{
-		server: server, p: p, key: nodeKey(p.o.Cluster, p.o.Node), subject: eventSubject(p.o.Cluster, p.o.Node),
+		server: p.server, p: p, key: nodeKey(p.o.Cluster, p.o.Node), subject: eventSubject(p.o.Cluster, p.o.Node),
 		encoder: encoder{ceSource(p.o.Cluster, p.o.Node)},
 		ready:   ready,
 		pods:    make(map[pleg.PodUID]*podRecord), revisions: make(map[string]uint64),
 	}
-	// The lease comes first: an agent that was replaced notices it before this one
-	// relies on what it reads.
-	if err := s.takeLease(ctx); err != nil {
-		return nil, err
-	}
-	p.owned = true
-	if err := s.readServer(ctx); err != nil {
+	if err := s.begin(ctx); err != nil {
+		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, errHeld) {
+			p.server = nil // the stream or a bucket may be gone
+		}
 		return nil, err
 	}
 	if s.after == nil {
@@ -77,8 +77,18 @@ func (p *Publisher) open(ctx context.Context, ready func()) (*session, error) {
 	return s, nil
 }
 
+// begin takes the lease and reads what the node has published. The lease comes first: an
+// agent that was replaced notices it before this one relies on what it reads.
+func (s *session) begin(ctx context.Context) error {
+	if err := s.takeLease(ctx); err != nil {
+		return err
+	}
+	s.p.owned = true
+	return s.readServer(ctx)
+}
+
 // openTimeout bounds the calls until a session publishes.
-const openTimeout = 10 * time.Second
+const openTimeout = 30 * time.Second
 
 // readServer reads the node's last message and its states, and sets the position after
 // which the session resumes. There is none if the states are not those of the last
