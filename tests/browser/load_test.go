@@ -17,13 +17,13 @@ import (
 
 var loadFor = flag.Duration("page.load", 2*time.Minute, "how long TestThousandPods changes pods")
 
-// measure counts frames and notes tasks that take long, as the browser reports them from
-// 50 ms on.
+// measure notes tasks that take long, as the browser reports them from 50 ms on. It counts
+// its own short tasks, of which there are fewer than tasks of the page.
 const measure = `
 	window.tasks = [];
-	window.frames = 0;
+	window.short = 0;
 	new PerformanceObserver(list => tasks.push(...list.getEntries().map(e => e.duration))).observe({ type: "longtask" });
-	(function count() { frames++; requestAnimationFrame(count); })();
+	setInterval(() => short++, 20);
 	undefined`
 
 // heap returns the memory of the page in bytes after a garbage collection.
@@ -56,17 +56,18 @@ func TestThousandPods(t *testing.T) {
 	if err := <-churned; !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
-	tasks, frames := eval[[]float64](n, "tasks"), eval[int](n, "frames")
+	tasks, short := eval[[]float64](n, "tasks"), eval[int](n, "short")
 	late := 0
 	for _, duration := range tasks {
 		if duration > 100 {
 			late++
 		}
 	}
-	t.Logf("%d frames, %d tasks above 50 ms, %d above 100 ms; heap %.1f MiB, then %.1f MiB; %d elements",
-		frames, len(tasks), late, middle/(1<<20), end/(1<<20), elements)
-	if frames == 0 || float64(late) > 0.01*float64(frames) {
-		t.Errorf("%d of %d frames had a task above 100 ms: %.0f", late, frames, tasks)
+	all := short + len(tasks)
+	t.Logf("of %d tasks or more, %d took more than 50 ms, %d more than 100 ms; heap %.1f MiB, then %.1f MiB; %d elements",
+		all, len(tasks), late, middle/(1<<20), end/(1<<20), elements)
+	if short == 0 || float64(late) > 0.01*float64(all) {
+		t.Errorf("%d of %d tasks took more than 100 ms: %.0f", late, all, tasks)
 	}
 	if end > 1.1*middle+1<<20 {
 		t.Errorf("the heap grew from %.0f to %.0f bytes in half of the time", middle, end)

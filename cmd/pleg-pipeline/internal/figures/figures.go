@@ -1,5 +1,5 @@
-// Package figures reads what the stages of a pipeline do at one moment. The page and
-// the command top show it. Its JSON form is an output of the program.
+// Package figures reads what the stages of a pipeline do at one moment, for the page. Its
+// JSON form is an output of the program.
 package figures
 
 import (
@@ -28,24 +28,35 @@ type Figures struct {
 	Inspector  Inspector  `json:"inspector"`
 	Dispatcher Dispatcher `json:"dispatcher"`
 
-	// Waiting are the pods whose change is not inspected yet, the longest wait first.
+	// Waiting are the UIDs of pods whose change is not inspected yet, the longest wait
+	// first. Overdue are the inspections in flight that take long, the oldest first.
 	// Quarantined are the pods whose last inspection hung, in the order of their next
-	// retry. Both have at most [MaxPods] pods.
-	Waiting     []Waiting     `json:"waiting"`
+	// retry. Each has at most [MaxPods] pods.
+	Waiting     []pleg.PodUID `json:"waiting"`
+	Overdue     []Inspection  `json:"overdue"`
 	Quarantined []Quarantined `json:"quarantined"`
 }
 
 // Lister has the figures of the lists of all pods.
 type Lister struct {
 	// LastList is the time at which the last successful list began; nil before that.
-	LastList *time.Time `json:"lastList,omitempty"`
-	// RunningSeconds is the age of the current list; 0 between two lists.
+	// LastSeconds is how long it took, PeriodSeconds the time until the next.
+	LastList      *time.Time `json:"lastList,omitempty"`
+	LastSeconds   float64    `json:"lastSeconds"`
+	PeriodSeconds float64    `json:"periodSeconds"`
+	// RunningSeconds is the age of the current list; 0 between two lists. Call is the
+	// call to the runtime that it waits for.
 	RunningSeconds float64 `json:"runningSeconds"`
-	// Lists counts the lists, ListSeconds is the sum of their durations, Errors counts
-	// those that failed.
-	Lists       uint64  `json:"lists"`
-	ListSeconds float64 `json:"listSeconds"`
-	Errors      uint64  `json:"errors"`
+	Call           string  `json:"call,omitempty"`
+	// Failures counts the failed lists since the last successful one; Error is that of
+	// the last of them.
+	Failures int    `json:"failures"`
+	Error    string `json:"error,omitempty"`
+	// Pods is the number of pods in the newest list.
+	Pods int `json:"pods"`
+	// Lists counts the lists, Errors those that failed.
+	Lists  uint64 `json:"lists"`
+	Errors uint64 `json:"errors"`
 }
 
 // Hinter has the figures of CRI events and single-pod relists.
@@ -64,19 +75,19 @@ type Differ struct {
 	// Queue is the number of changed pods that wait for an inspector.
 	Queue       int `json:"queue"`
 	Quarantined int `json:"quarantined"`
-	RunningPods int `json:"runningPods"`
 }
 
 // Inspector has the figures of the inspections.
 type Inspector struct {
 	// InFlight is the number of pods being inspected, out of Width, the current limit.
-	InFlight int `json:"inFlight"`
-	Width    int `json:"width"`
-	// Hung are inspections older than Options.HungAfter, Abandoned are calls that
-	// ignore their cancellation, OldestSeconds is the age of the oldest of all.
-	Hung          int     `json:"hung"`
-	Abandoned     int     `json:"abandoned"`
-	OldestSeconds float64 `json:"oldestSeconds"`
+	// Inspectors is the greatest limit.
+	InFlight   int `json:"inFlight"`
+	Width      int `json:"width"`
+	Inspectors int `json:"inspectors"`
+	// Hung are inspections that others have overtaken, Abandoned are calls that ignore
+	// their cancellation.
+	Hung      int `json:"hung"`
+	Abandoned int `json:"abandoned"`
 	// Inspections counts those that ended, InspectionSeconds is the sum of their
 	// durations, Errors counts those that failed.
 	Inspections       uint64  `json:"inspections"`
@@ -91,12 +102,17 @@ type Dispatcher struct {
 	Subscribers int    `json:"subscribers"`
 }
 
-// Waiting is a pod whose change is not inspected yet.
-type Waiting struct {
+// Inspection is an inspection in flight that takes long.
+type Inspection struct {
 	UID       pleg.PodUID `json:"uid"`
 	Name      string      `json:"name,omitempty"`
 	Namespace string      `json:"namespace,omitempty"`
 	Since     time.Time   `json:"since"`
+	// Hung is true if inspections that began later have ended.
+	Hung bool `json:"hung"`
+	// Call is the call to the runtime that it waits for, such as "ContainerStatus of
+	// nginx"; empty if not known.
+	Call string `json:"call,omitempty"`
 }
 
 // Quarantined is a pod whose last inspection hung.
@@ -111,41 +127,62 @@ type Quarantined struct {
 	Error   string    `json:"error,omitempty"`
 }
 
-// MaxPods is the greatest number of pods in [Figures.Waiting] and in
-// [Figures.Quarantined]. The counts of the stages have no such limit.
+// MaxPods is the greatest number of pods in each list of [Figures]. The counts of the
+// stages have no such limit.
 const MaxPods = 100
 
 // Read returns the figures of a pipeline whose metrics are in gatherer, under their own
 // or the kubelet's names. It does not call the runtime.
 func Read(pipe *pipeline.Pipeline, gatherer prometheus.Gatherer) Figures {
 	families, _ := gatherer.Gather() // with an error, what could be gathered
-	f := FromMetrics(families)
-	f.Epoch, f.At = pipe.Epoch(), time.Now()
-	healthy, err := pipe.Healthy()
-	f.Healthy = healthy
-	if err != nil {
-		f.Reason = err.Error()
-	}
-	f.Waiting, f.Quarantined = []Waiting{}, []Quarantined{}
-	for _, p := range pipe.Cache().Pending() {
-		if len(f.Waiting) == MaxPods {
+	f := Figures{Epoch: pipe.Epoch(), Waiting: []pleg.PodUID{}, Overdue: []Inspection{}, Quarantined: []Quarantined{}}
+	f.addMetrics(families)
+	f.addStatus(pipe.Status())
+	for i, p := range pipe.Cache().Pending() {
+		if i == MaxPods {
 			break
 		}
-		w := Waiting{UID: p.UID, Since: p.Since}
-		if p.Status != nil {
-			w.Name, w.Namespace = p.Status.Name, p.Status.Namespace
-		}
-		f.Waiting = append(f.Waiting, w)
-	}
-	for _, p := range pipe.Quarantined() {
-		if len(f.Quarantined) == MaxPods {
-			break
-		}
-		q := Quarantined{UID: p.UID, Name: p.Name, Namespace: p.Namespace, Since: p.Since, Hung: p.Hung, NextTry: p.NextTry}
-		if p.Err != nil {
-			q.Error = p.Err.Error()
-		}
-		f.Quarantined = append(f.Quarantined, q)
+		f.Waiting = append(f.Waiting, p.UID)
 	}
 	return f
+}
+
+// addStatus adds what the pipeline says of itself.
+func (f *Figures) addStatus(s pipeline.Status) {
+	f.At, f.Healthy, f.Reason = s.At, s.Healthy, text(s.Err)
+	f.Lister.PeriodSeconds, f.Lister.Pods = s.Relist.Period.Seconds(), s.Relist.Pods
+	f.Lister.Failures, f.Lister.Error = s.Relist.Failures, text(s.Relist.Err)
+	if !s.Relist.Success.IsZero() {
+		f.Lister.LastList, f.Lister.LastSeconds = &s.Relist.Success, s.Relist.Took.Seconds()
+	}
+	if !s.Relist.Started.IsZero() {
+		f.Lister.RunningSeconds, f.Lister.Call = s.At.Sub(s.Relist.Started).Seconds(), callText(s.Relist.Call)
+	}
+	f.Differ.Queue, f.Differ.Quarantined = s.Waiting, len(s.Quarantined)
+	f.Inspector.InFlight, f.Inspector.Width, f.Inspector.Inspectors = s.InFlight, s.Width, s.Inspectors
+	for _, i := range s.Overdue {
+		if i.Hung {
+			f.Inspector.Hung++
+		}
+	}
+	for _, i := range s.Overdue[:min(MaxPods, len(s.Overdue))] {
+		f.Overdue = append(f.Overdue, Inspection{i.UID, i.Name, i.Namespace, i.Started, i.Hung, callText(i.Call)})
+	}
+	for _, q := range s.Quarantined[:min(MaxPods, len(s.Quarantined))] {
+		f.Quarantined = append(f.Quarantined, Quarantined{q.UID, q.Name, q.Namespace, q.Since, q.Hung, q.NextTry, text(q.Err)})
+	}
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func callText(c *pleg.Call) string {
+	if c == nil {
+		return ""
+	}
+	return c.String()
 }

@@ -38,7 +38,7 @@ func TestRead(t *testing.T) {
 			if f.Lister.LastList == nil || !f.Lister.LastList.Equal(began.Add(3*time.Second)) || f.Lister.Lists != 4 || f.Lister.Errors != 0 {
 				t.Errorf("lister = %+v, want 4 lists, the last one after 3 s", f.Lister)
 			}
-			if f.Hinter.StreamUp || f.Hinter.Opened != 0 || f.Differ.RunningPods != 2 || f.Differ.Queue != 0 {
+			if f.Hinter.StreamUp || f.Hinter.Opened != 0 || f.Lister.Pods != 2 || f.Differ.Queue != 0 {
 				t.Errorf("hinter = %+v, differ = %+v", f.Hinter, f.Differ)
 			}
 			if f.Inspector.Inspections != 2 || f.Inspector.Width == 0 || f.Inspector.InFlight != 0 || f.Dispatcher.Events == 0 || f.Dispatcher.Subscribers != 0 {
@@ -52,7 +52,7 @@ func TestRead(t *testing.T) {
 func TestReadBeforeTheFirstList(t *testing.T) {
 	p := kit.New(t, pipeline.Options{Runtime: plegtest.New().Basic()})
 	f := figures.Read(p.Pipeline, prometheus.NewRegistry())
-	if f.Healthy || !strings.Contains(f.Reason, "has yet to be successful") || f.Lister.LastList != nil || f.Waiting == nil || f.Quarantined == nil {
+	if f.Healthy || !strings.Contains(f.Reason, "has yet to be successful") || f.Lister.LastList != nil || f.Waiting == nil || f.Overdue == nil || f.Quarantined == nil {
 		t.Errorf("figures = %+v", f)
 	}
 }
@@ -73,8 +73,8 @@ func TestReadNamesSomePods(t *testing.T) {
 		if len(f.Waiting) != figures.MaxPods {
 			t.Errorf("%d pods are named, want %d", len(f.Waiting), figures.MaxPods)
 		}
-		if f.Inspector.OldestSeconds == 0 || f.Differ.Queue == 0 {
-			t.Errorf("inspector = %+v, differ = %+v, want hung inspections", f.Inspector, f.Differ)
+		if len(f.Overdue) == 0 || f.Overdue[0].Since.After(time.Now().Add(-time.Second)) || f.Differ.Queue == 0 {
+			t.Errorf("overdue = %+v, differ = %+v, want hung inspections", f.Overdue, f.Differ)
 		}
 		runtime.SetInspectFault(nil)
 	})

@@ -113,15 +113,15 @@ func TestStagesNameHungPods(t *testing.T) {
 		h := httpserver.Handler(options(pipe))
 		time.Sleep(1500 * time.Millisecond)
 		got := stagesOf(t, h)
-		if got.Epoch != pipe.Epoch() || !got.Healthy || len(got.Waiting) != 0 || len(got.Quarantined) != 0 {
+		if got.Epoch != pipe.Epoch() || !got.Healthy || len(got.Waiting) != 0 || len(got.Overdue) != 0 || len(got.Quarantined) != 0 {
 			t.Errorf("/stages = %+v, want a healthy pipeline", got)
 		}
 		runtime.SetInspectFault(plegtest.Delay(time.Hour))
 		runtime.Set("shop/cart", "c=exited /s=running")
 		time.Sleep(5 * time.Second)
 		got = stagesOf(t, h)
-		if len(got.Waiting) != 1 || got.Waiting[0].Namespace != "shop" || time.Since(got.Waiting[0].Since) < 3*time.Second {
-			t.Errorf("waiting = %+v, want the pod", got.Waiting)
+		if len(got.Waiting) != 1 || len(got.Overdue) != 1 || got.Overdue[0].Namespace != "shop" || time.Since(got.Overdue[0].Since) < 3*time.Second {
+			t.Errorf("waiting = %v, overdue = %+v, want the pod", got.Waiting, got.Overdue)
 		}
 		time.Sleep(20 * time.Second)
 		got = stagesOf(t, h)

@@ -47,7 +47,7 @@ export class Details {
 		if (!pod) {
 			return;
 		}
-		const shown = JSON.stringify([pod.state, pod.view, pod.last?.seq, Math.floor(now / 10e3)]);
+		const shown = JSON.stringify([pod.state, pod.view, pod.last?.seq, Math.floor(now / (pod.view?.stale ? 1e3 : 10e3))]);
 		if (shown === this.#shown) {
 			return;
 		}
@@ -57,11 +57,11 @@ export class Details {
 		close.addEventListener('click', () => this.close());
 		const bar = make('p', '', 'bar');
 		bar.append(make('strong', podName(pod)), close);
-		this.#section.replaceChildren(bar, summary(pod), containers(pod.view, now), events(pod));
+		this.#section.replaceChildren(bar, summary(pod, now), containers(pod.view, now), events(pod));
 	}
 }
 
-function summary(pod) {
+function summary(pod, now) {
 	const list = document.createElement('dl');
 	const add = (name, value, state = '') => {
 		if (value) {
@@ -71,7 +71,18 @@ function summary(pod) {
 		}
 	};
 	add('state', pod.state, pod.state);
-	add('error', inert(pod.view?.error));
+	const { view } = pod;
+	if (view?.inspection) {
+		const { since, call, container } = view.inspection;
+		add('inspection', inert(`for ${seconds((now - Date.parse(since)) / 1000)}${call ? ` in ${call}` : ''}${container ? ` of ${container}` : ''}`), pod.state);
+	}
+	if (view?.quarantine) {
+		add('quarantine', `${view.quarantine.hung} hung in a row; next in ${seconds(Math.max(0, Date.parse(view.quarantine.nextTry) - now) / 1000)}`, 'quarantined');
+	}
+	if (view?.stale) {
+		add('known', `as it was ${seconds((now - Date.parse(view.currentAsOf)) / 1000)} ago`, 'quarantined');
+	}
+	add('error', inert(view?.error));
 	add('UID', inert(pod.uid));
 	add('addresses', (pod.view?.ips ?? []).map(inert).join(', '));
 	for (const s of pod.view?.sandboxes ?? []) {

@@ -106,19 +106,14 @@ follow({
 	},
 });
 
-let lastFrame = 0;
 let lastOrder = 0;
 let lastLanes = 0;
 let scrolled = 0;
 
 // frame updates what is due on the screen. The browser calls it only while the page is
-// visible.
+// visible; asking for every frame would cost it more than the page does.
 function frame(time) {
-	requestAnimationFrame(frame);
-	if (time - lastFrame < framePeriod) {
-		return;
-	}
-	lastFrame = time;
+	setTimeout(() => requestAnimationFrame(frame), framePeriod);
 	if (changed && time - lastOrder >= orderPeriod) {
 		changed = false;
 		lastOrder = time;

@@ -12,7 +12,6 @@ export class Stages {
 	#last = null; // the figures before
 	#rates = {};
 	#spark = []; // events per second, one for each reading
-	#listDuration = NaN;
 	#inspectionDuration = NaN;
 
 	constructor() {
@@ -28,7 +27,7 @@ export class Stages {
 		const at = Date.parse(figures.at);
 		this.#set({
 			listAge: lister.lastList ? seconds((at - Date.parse(lister.lastList)) / 1000) + ' ago' : 'never',
-			listDuration: lister.runningSeconds > 1 ? seconds(lister.runningSeconds) + ' so far' : seconds(this.#listDuration),
+			listDuration: lister.runningSeconds > 1 ? seconds(lister.runningSeconds) + ' so far' : lister.lastList ? seconds(lister.lastSeconds) : '–',
 			listErrors: count(lister.errors),
 			listRate: perSecond(this.#rates.lists),
 			stream: hinter.streamUp ? (hinter.streamDoubted ? 'doubted' : perSecond(this.#rates.criEvents)) : hinter.opened ? 'down' : 'off',
@@ -38,7 +37,7 @@ export class Stages {
 			quarantined: count(differ.quarantined),
 			inspectionRate: perSecond(this.#rates.inspections),
 			inFlight: `${inspector.inFlight} of ${inspector.width}`,
-			hung: inspector.hung ? `${inspector.hung}, ${seconds(inspector.oldestSeconds)}` : '0',
+			hung: hungText(figures, at),
 			inspectionDuration: seconds(this.#inspectionDuration),
 			inspectionErrors: count(inspector.errors),
 			eventRate: perSecond(this.#rates.events),
@@ -71,9 +70,7 @@ export class Stages {
 			events: rate(f => f.dispatcher.events),
 		};
 		const mean = (sum, number) => (number(figures) > number(last) ? (sum(figures) - sum(last)) / (number(figures) - number(last)) : NaN);
-		const list = mean(f => f.lister.listSeconds, f => f.lister.lists);
 		const inspection = mean(f => f.inspector.inspectionSeconds, f => f.inspector.inspections);
-		this.#listDuration = Number.isNaN(list) ? this.#listDuration : list;
 		this.#inspectionDuration = Number.isNaN(inspection) ? this.#inspectionDuration : inspection;
 		this.#spark.push(this.#rates.events);
 		this.#spark.splice(0, this.#spark.length - sparkLength);
@@ -93,21 +90,19 @@ export class Stages {
 
 	// verdict says in one line how the pipeline is.
 	#verdict(figures) {
-		const { lister, inspector } = figures;
+		const { lister } = figures;
 		const lines = troubles(figures);
 		let [state, text] = ['good', 'healthy'];
 		if (!figures.healthy) {
 			[state, text] = ['bad', inert(figures.reason)];
 		} else if (lister.runningSeconds > slowList) {
-			[state, text] = ['warn', `the list of pods has been running for ${seconds(lister.runningSeconds)}`];
-		} else if (this.#rates.listErrors > 0) {
-			[state, text] = ['warn', 'lists of pods fail'];
+			[state, text] = ['bad', `the list of pods has been running for ${seconds(lister.runningSeconds)}${call(lister)}`];
+		} else if (lister.failures > 0) {
+			[state, text] = ['bad', `${lister.failures === 1 ? 'a list' : `${lister.failures} lists in a row`} of pods failed: ${inert(lister.error)}`];
 		} else if (lines.length === 1) {
 			[state, text] = ['warn', `${lines[0]}; all other pods are up to date`];
 		} else if (lines.length > 1) {
 			[state, text] = ['warn', `${lines.length} pods cannot be inspected; all others are up to date`];
-		} else if (inspector.hung > 0) {
-			[state, text] = ['warn', 'an inspection hangs'];
 		} else if (figures.reason) {
 			[state, text] = ['warn', inert(figures.reason)];
 		}
@@ -137,10 +132,15 @@ export function verdict(state, text) {
 	document.title = (state === 'good' ? '' : '● ') + `pleg-pipeline ${location.host}`;
 }
 
-// late returns the pods that have waited for their inspection for a while.
-function late(figures) {
-	const at = Date.parse(figures.at);
-	return figures.waiting.filter(w => at - Date.parse(w.since) > 2000);
+// hungText returns the number of hung inspections and the age of the oldest.
+function hungText({ inspector, overdue }, at) {
+	const oldest = overdue.find(i => i.hung);
+	return oldest ? `${inspector.hung}, ${seconds((at - Date.parse(oldest.since)) / 1000)}` : count(inspector.hung);
+}
+
+// call returns the call to the runtime that something waits for, in brackets.
+function call(of) {
+	return of.call ? ` (${inert(of.call)})` : '';
 }
 
 // slots draws a square for each place of the inspector.
@@ -162,14 +162,12 @@ function slots({ inFlight, width, hung }) {
 function troubles(figures) {
 	const at = Date.parse(figures.at);
 	const age = time => seconds(Math.max(0, at - Date.parse(time)) / 1000);
-	const lines = figures.quarantined.map(q => {
-		const next = Math.max(0, (Date.parse(q.nextTry) - at) / 1000);
-		return `${podName(q)}: inspections hang, ${q.hung} in ${age(q.since)}; next in ${seconds(next)}`;
-	});
-	const known = new Set(figures.quarantined.map(q => q.uid));
-	for (const w of late(figures)) {
-		if (!known.has(w.uid)) {
-			lines.push(`${podName(w)}: waits for its inspection for ${age(w.since)}`);
+	const lines = figures.overdue.map(i => `${podName(i)}: inspection ${i.hung ? 'hangs' : 'takes long'}, ${age(i.since)} so far${call(i)}`);
+	const known = new Set(figures.overdue.map(i => i.uid));
+	for (const q of figures.quarantined) {
+		if (!known.has(q.uid)) {
+			const next = Math.max(0, (Date.parse(q.nextTry) - at) / 1000);
+			lines.push(`${podName(q)}: ${q.hung === 1 ? 'the last inspection' : `the last ${q.hung} inspections`} hung; next in ${seconds(next)}`);
 		}
 	}
 	return lines;

@@ -8,7 +8,7 @@ const keepMarks = 600e3; // ms: the longest timeline
 const keepGone = 30e3; // ms for which a pod that is gone stays visible
 
 // trouble ranks what is wrong with a pod, the worst first.
-const trouble = { hung: 0, quarantined: 1, failed: 2, unknown: 3, notready: 4, degraded: 5, ready: 6, gone: 7 };
+const trouble = { hung: 0, slow: 1, quarantined: 2, failed: 3, unknown: 4, notready: 5, degraded: 6, ready: 7, gone: 8 };
 
 const orders = {
 	trouble: (a, b) => trouble[a.state] - trouble[b.state],
@@ -44,6 +44,7 @@ export class Store {
 	gaps = []; // times of a Gap
 	outages = []; // [start, end] of lost connections; end is Infinity while it lasts
 	dirty = new Set(); // UIDs of pods to fetch
+	waiting = new Set(); // UIDs of pods that wait for their inspection
 	stale = true; // all pods must be fetched
 	events = 0; // live events so far
 	sort = { key: 'trouble', reverse: false };
@@ -93,7 +94,7 @@ export class Store {
 	pod(uid) {
 		let pod = this.pods.get(uid);
 		if (!pod) {
-			pod = { uid, name: '', namespace: '', state: 'unknown', running: 0, total: 0, restarts: 0, last: null, lastAt: 0, marks: [], view: null, goneAt: 0, note: '' };
+			pod = { uid, name: '', namespace: '', state: 'unknown', running: 0, total: 0, restarts: 0, last: null, lastAt: 0, marks: [], view: null, goneAt: 0 };
 			this.pods.set(uid, pod);
 		}
 		return pod;
@@ -120,31 +121,17 @@ export class Store {
 		}
 	}
 
-	// applyFigures marks the pods that wait too long for their inspection.
+	// applyFigures has the pods fetched that change without an event: those that wait for
+	// their inspection, and those that no longer do.
 	applyFigures(figures) {
-		for (const pod of this.pods.values()) {
-			if (pod.note) {
-				pod.note = '';
-				judge(pod);
-			}
+		const waiting = new Set(figures.waiting);
+		for (const p of [...figures.overdue, ...figures.quarantined]) {
+			waiting.add(p.uid);
 		}
-		const at = Date.parse(figures.at);
-		const mark = (uid, note) => {
-			if (this.pods.has(uid)) {
-				const pod = this.pods.get(uid);
-				pod.note = note;
-				judge(pod);
-				this.dirty.add(uid);
-			}
-		};
-		for (const w of figures.waiting) {
-			if (at - Date.parse(w.since) > 2000) {
-				mark(w.uid, 'hung');
-			}
+		for (const uid of [...waiting, ...this.waiting]) {
+			this.dirty.add(uid);
 		}
-		for (const q of figures.quarantined) {
-			mark(q.uid, 'quarantined');
-		}
+		this.waiting = waiting;
 	}
 
 	// expire drops what is too old.
@@ -203,15 +190,18 @@ export class Store {
 
 // judge sets the state of a pod to the worst that is known of it.
 function judge(pod) {
+	const { view } = pod;
 	if (pod.goneAt) {
 		pod.state = 'gone';
-	} else if (pod.note) {
-		pod.state = pod.note;
-	} else if (pod.view?.error) {
+	} else if (view?.inspection) {
+		pod.state = view.inspection.hung ? 'hung' : 'slow';
+	} else if (view?.quarantine) {
+		pod.state = 'quarantined';
+	} else if (view?.error) {
 		pod.state = 'failed';
-	} else if (pod.view?.state === 'ready' && pod.running < pod.total) {
+	} else if (view?.state === 'ready' && pod.running < pod.total) {
 		pod.state = 'degraded';
 	} else {
-		pod.state = pod.view?.state ?? 'unknown';
+		pod.state = view?.state ?? 'unknown';
 	}
 }
