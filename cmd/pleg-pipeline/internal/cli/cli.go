@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gdamore/tcell/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
@@ -51,6 +52,8 @@ type Process struct {
 	// Drop gives up the privileges that a daemon does not need; see
 	// privilege.Drop. If nil, the process keeps them.
 	Drop func() error
+	// Terminal returns the screen of the command top. If nil, that of this process.
+	Terminal func() (tcell.Screen, error)
 	// Pressure contains the kernel's pressure figures. If nil, /proc/pressure.
 	// Cgroups contains the cgroups. If nil, /sys/fs/cgroup.
 	Pressure, Cgroups fs.FS
@@ -159,7 +162,7 @@ func newRoot(p Process) *cobra.Command {
 	root.SetArgs(p.Args)
 	root.SetOut(p.Out)
 	root.SetErr(p.Err)
-	root.AddCommand(newRun(p), newEvents(p), newPods(p), newDoctor(p), newConform(p), newConformContainer(), newSimulate(p), newRecord(p), newVersion())
+	root.AddCommand(newRun(p), newEvents(p), newPods(p), newTop(p), newDoctor(p), newConform(p), newConformContainer(), newSimulate(p), newRecord(p), newVersion())
 	return root
 }
 

@@ -1,0 +1,96 @@
+package top
+
+import (
+	"strings"
+
+	"github.com/gdamore/tcell/v3"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+)
+
+// canvas writes texts into cells of a screen.
+type canvas struct {
+	screen        tcell.Screen
+	width, height int
+}
+
+// begin clears the canvas.
+func (c *canvas) begin() {
+	c.width, c.height = c.screen.Size()
+	c.screen.Clear()
+}
+
+// clean makes a text of the runtime harmless for a terminal.
+func clean(s string) string { return printer.Printable(s) }
+
+// text writes a text into at most width cells and returns the number of cells that it
+// took. What does not fit is cut.
+func (c *canvas) text(x, y, width int, text string, style tcell.Style) int {
+	if y < 0 || y >= c.height {
+		return 0
+	}
+	width = min(width, c.width-x)
+	used := 0
+	for rest := clean(text); rest != "" && used < width; {
+		next, cells := c.screen.Put(x+used, y, rest, style)
+		if len(next) >= len(rest) {
+			break
+		}
+		if used+cells > width { // half of a wide character
+			c.screen.Put(x+used, y, " ", style)
+			return width
+		}
+		used += cells
+		rest = next
+	}
+	return used
+}
+
+// fill gives a line a style.
+func (c *canvas) fill(y int, style tcell.Style) {
+	c.screen.FillArea(0, y, c.width, 1, ' ', style)
+}
+
+// rule draws a line with a title.
+func (c *canvas) rule(y int, title string) {
+	c.text(0, y, c.width, "── "+clean(title)+" "+strings.Repeat("─", c.width), faint)
+}
+
+// fields writes pairs of a name and a value.
+func (c *canvas) fields(y int, pairs [][2]string) {
+	x := 0
+	for _, p := range pairs {
+		x += c.text(x, y, c.width-x, p[0], faint) + 1
+		x += c.text(x, y, c.width-x, p[1], plain) + 2
+	}
+}
+
+// wrap splits a text at the last space before a width. What it returns second is empty if
+// the text fits.
+func wrap(s string, width int) (first, second string) {
+	runes := []rune(s)
+	if len(runes) <= width {
+		return s, ""
+	}
+	at := max(1, width)
+	for i := at; i > at/2; i-- {
+		if runes[i] == ' ' {
+			at = i
+			break
+		}
+	}
+	return string(runes[:at]), strings.TrimSpace(string(runes[at:]))
+}
+
+// cutMiddle shortens a text to a number of characters.
+func cutMiddle(s string, width int) string {
+	runes := []rune(s)
+	if len(runes) <= width {
+		return s
+	}
+	if width < 3 {
+		return string(runes[:max(0, width)])
+	}
+	head := width / 2
+	return string(runes[:head]) + "…" + string(runes[len(runes)-(width-1-head):])
+}

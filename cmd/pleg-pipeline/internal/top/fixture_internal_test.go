@@ -1,0 +1,224 @@
+package top
+
+import (
+	"context"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gdamore/tcell/v3"
+	"github.com/gdamore/tcell/v3/vt"
+	"go.uber.org/goleak"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+func TestMain(m *testing.M) {
+	time.Local = time.UTC
+	goleak.VerifyTestMain(m)
+}
+
+// terminal is an emulated terminal with a screen on it.
+type terminal struct {
+	*testing.T
+	vt.MockTerm
+	screen        tcell.Screen
+	width, height int
+}
+
+// newTerminal returns a terminal whose screen, unlike that of the program, does not remove
+// control characters: the view must.
+func newTerminal(t *testing.T, width, height int) *terminal {
+	t.Helper()
+	term := &terminal{T: t, MockTerm: vt.NewMockTerm(vt.MockOptSize{X: vt.Col(width), Y: vt.Row(height)}), width: width, height: height}
+	screen, err := tcell.NewTerminfoScreenFromTty(term.MockTerm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := screen.Init(); err != nil {
+		t.Fatal(err)
+	}
+	term.screen = screen
+	return term
+}
+
+// text returns what the terminal shows, without the spaces at the end of lines.
+func (t *terminal) text() string {
+	var text strings.Builder
+	for y := range t.height {
+		var line strings.Builder
+		for x := range t.width {
+			content := t.GetCell(vt.Coord{X: vt.Col(x), Y: vt.Row(y)}).C
+			if content == "" {
+				content = " "
+			}
+			line.WriteString(content)
+		}
+		text.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+	return text.String()
+}
+
+// patience is far more than a busy machine needs.
+const patience = 30 * time.Second
+
+// wait waits until the terminal shows a text.
+func (t *terminal) wait(want string) {
+	t.Helper()
+	t.until(want, func(text string) bool { return strings.Contains(text, want) })
+}
+
+// waitGone waits until the terminal no longer shows a text.
+func (t *terminal) waitGone(text string) {
+	t.Helper()
+	t.until("no "+text, func(shown string) bool { return !strings.Contains(shown, text) })
+}
+
+func (t *terminal) until(what string, reached func(string) bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !reached(t.text()); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the terminal does not show %q:\n%s", what, t.text())
+		}
+	}
+}
+
+// write types a text, as a terminal sends it.
+func (t *terminal) write(keys string) { t.SendRaw([]byte(keys)) }
+
+// Keys as a terminal sends them.
+const (
+	keyDown  = "\x1b[B"
+	keyUp    = "\x1b[A"
+	keyEnd   = "\x1b[F"
+	keyEnter = "\r"
+	keyCtrlC = "\x03"
+)
+
+// escape presses Escape, and waits until it cannot be the start of another key.
+func (t *terminal) escape() {
+	t.write("\x1b")
+	time.Sleep(200 * time.Millisecond)
+}
+
+// source is a Source whose answers a test sets.
+type source struct {
+	updates chan update // the newest answer
+	events  chan eventMessage
+}
+
+func newSource() *source {
+	return &source{updates: make(chan update, 1), events: make(chan eventMessage, 100)}
+}
+
+// set replaces the answer of the next requests.
+func (s *source) set(u update) {
+	select {
+	case <-s.updates:
+	default:
+	}
+	s.updates <- u
+}
+
+func (s *source) last() update {
+	u := <-s.updates
+	s.updates <- u
+	return u
+}
+
+func (s *source) Status(context.Context) (pipeline.Status, error) {
+	u := s.last()
+	return u.status, u.err
+}
+
+func (s *source) Pods(context.Context) ([]podview.Pod, error) { return s.last().pods, nil }
+
+func (s *source) Events(ctx context.Context, disconnected func(error)) iter.Seq2[pipeline.Event, error] {
+	return func(yield func(pipeline.Event, error) bool) {
+		for {
+			select {
+			case m := <-s.events:
+				if m.err != nil {
+					disconnected(m.err)
+				} else if !yield(m.event, nil) {
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// run shows a source in a terminal until the test ends or the view does; end returns its
+// error.
+func run(t *testing.T, term *terminal, s *source) (end func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		defer term.screen.Fini()
+		ended <- Run(ctx, term.screen, s, Options{Interval: 10 * time.Millisecond})
+	}()
+	end = sync.OnceValue(func() error { return <-ended })
+	t.Cleanup(func() {
+		cancel()
+		if err := end(); err != nil {
+			t.Errorf("Run() = %v, want nil", err)
+		}
+	})
+	return end
+}
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// viewOf returns a pod with one container.
+func viewOf(name string, running int, restarts uint32) podview.Pod {
+	created := noon.Add(-time.Hour)
+	code := int32(1)
+	p := podview.Pod{
+		UID: pleg.PodUID("uid-" + name), Namespace: "shop", Name: name, State: podview.Ready, Running: running, Total: 1, Restarts: restarts, IPs: []string{"10.0.0.7"},
+		Containers: []podview.Container{{ID: "c1", Name: "app", Attempt: restarts, State: "running", StartedAt: &created}},
+		Sandboxes:  []podview.Sandbox{{ID: "s1", State: podview.Ready, CreatedAt: &created}},
+	}
+	if running == 0 {
+		p.Containers[0].State, p.Containers[0].ExitCode, p.Containers[0].Reason = "exited", &code, "OOMKilled"
+		p.Containers[0].FinishedAt = &created
+	}
+	return p
+}
+
+func event(name string, kind pipeline.EventType) pipeline.Event {
+	return pipeline.Event{Type: kind, PodUID: pleg.PodUID("uid-" + name), PodNamespace: "shop", PodName: name, ContainerName: "app", ContainerID: "c1", ObservedAt: noon}
+}
+
+func healthy() pipeline.Status {
+	return pipeline.Status{
+		At: noon, Healthy: true, Inspectors: 8, Width: 8, InFlight: 1,
+		Relist: pipeline.RelistStatus{Success: noon.Add(-400 * time.Millisecond), Took: 32 * time.Millisecond, Period: time.Second},
+	}
+}
+
+// expectGolden compares a text with a file, or writes the file with UPDATE_GOLDEN=1.
+func expectGolden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".golden")
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the screen is\n%s\nwant %s:\n%s", got, path, want)
+	}
+}

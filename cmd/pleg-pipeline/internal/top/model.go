@@ -1,0 +1,198 @@
+package top
+
+import (
+	"slices"
+	"time"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+)
+
+const (
+	// maxFeed is the number of events that are kept for the feed.
+	maxFeed = 500
+	// rateSeconds is the time over which the events of a pod are counted.
+	rateSeconds = 60
+	// sparkSeconds is the length of the sparkline.
+	sparkSeconds = 240
+)
+
+// model is what the view shows. Only the loop uses it.
+type model struct {
+	status pipeline.Status
+	known  bool // whether there is a status
+	pods   map[pipeline.PodUID]*pod
+	feed   []pipeline.Event // oldest first
+	spark  []int            // events of each second, oldest first
+	second int64            // the Unix time of the last value of spark
+	err    string           // why the status is not known
+
+	disconnected string // why there are no events; empty if connected
+
+	filter   string
+	editing  bool // whether keys go into the filter
+	sort     order
+	reverse  bool
+	paused   bool
+	frozen   []pipeline.Event // the feed while paused
+	missed   int              // events since the pause
+	help     bool
+	details  pipeline.PodUID // the pod whose details are shown; empty for none
+	selected pipeline.PodUID
+	rows     []*pod // in the chosen order
+	top      int    // the first row on the screen
+	page     int    // rows on the screen; set by the view
+}
+
+// pod is a pod with its events.
+type pod struct {
+	podview.Pod
+
+	last   *pipeline.Event
+	recent []int64          // Unix times of the events in the last rateSeconds
+	events []pipeline.Event // the newest ones, for the details
+}
+
+// maxPodEvents is the number of events that the details of a pod show.
+const maxPodEvents = 50
+
+func newModel(filter string) *model {
+	return &model{pods: make(map[pipeline.PodUID]*pod), filter: filter}
+}
+
+// apply takes what the source has said.
+func (m *model) apply(u update, now time.Time) {
+	if u.err != nil {
+		m.err = u.err.Error()
+		return
+	}
+	m.err, m.status, m.known = "", u.status, true
+	seen := make(map[pipeline.PodUID]bool, len(u.pods))
+	for _, view := range u.pods {
+		seen[view.UID] = true
+		p := m.pod(view.UID)
+		view.Name, view.Namespace = orElse(view.Name, p.Name), orElse(view.Namespace, p.Namespace)
+		p.Pod = view
+	}
+	for uid := range m.pods {
+		if !seen[uid] {
+			delete(m.pods, uid)
+		}
+	}
+	m.advance(now)
+	m.arrange(now)
+}
+
+func orElse(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+func (m *model) pod(uid pipeline.PodUID) *pod {
+	p := m.pods[uid]
+	if p == nil {
+		p = &pod{Pod: podview.Pod{UID: uid, State: podview.Unknown}}
+		m.pods[uid] = p
+	}
+	return p
+}
+
+// addEvent takes an event of the stream.
+func (m *model) addEvent(ev pipeline.Event, now time.Time) {
+	m.disconnected = ""
+	switch ev.Type {
+	case pipeline.Synced, pipeline.Bookmark:
+		return
+	case pipeline.Gap:
+		clear(m.pods)
+		m.rows = nil
+		m.addToFeed(ev)
+		return
+	}
+	p := m.pod(ev.PodUID)
+	p.Name, p.Namespace = orElse(p.Name, ev.PodName), orElse(p.Namespace, ev.PodNamespace)
+	if !ev.Sandbox || p.last == nil || p.last.Sandbox { // a container says more
+		p.last = &ev
+	}
+	p.events = append(p.events, ev)
+	p.events = p.events[max(0, len(p.events)-maxPodEvents):]
+	if ev.Replayed {
+		return
+	}
+	p.recent = append(p.recent, now.Unix())
+	m.advance(now)
+	m.spark[len(m.spark)-1]++
+	m.addToFeed(ev)
+}
+
+func (m *model) addToFeed(ev pipeline.Event) {
+	if m.paused {
+		m.missed++
+	}
+	m.feed = append(m.feed, ev)
+	if len(m.feed) > maxFeed {
+		m.feed = slices.Clone(m.feed[len(m.feed)-maxFeed:])
+	}
+}
+
+// advance moves the sparkline to the present second.
+func (m *model) advance(now time.Time) {
+	if m.second == 0 {
+		m.second = now.Unix() - 1
+	}
+	for m.second = max(m.second, now.Unix()-sparkSeconds); m.second < now.Unix(); m.second++ {
+		m.spark = append(m.spark, 0)
+	}
+	m.spark = m.spark[max(0, len(m.spark)-sparkSeconds):]
+}
+
+// rate returns the events of the last full seconds, as events per second.
+func (m *model) rate() float64 {
+	const seconds = 5
+	full := m.spark[:max(0, len(m.spark)-1)]
+	full = full[max(0, len(full)-seconds):]
+	if len(full) == 0 {
+		return 0
+	}
+	sum := 0
+	for _, n := range full {
+		sum += n
+	}
+	return float64(sum) / float64(len(full))
+}
+
+// arrange filters and sorts the pods again, and keeps the selection.
+func (m *model) arrange(now time.Time) {
+	m.rows = m.rows[:0]
+	for _, p := range m.pods {
+		for len(p.recent) > 0 && p.recent[0] <= now.Unix()-rateSeconds {
+			p.recent = p.recent[1:]
+		}
+		if p.matches(m.filter) {
+			m.rows = append(m.rows, p)
+		}
+	}
+	slices.SortFunc(m.rows, func(a, b *pod) int { return m.sort.compare(a, b, m.reverse) })
+}
+
+// events returns the feed, newest first: those of pods that match the filter, and gaps.
+func (m *model) events(most int) []pipeline.Event {
+	from := m.feed
+	if m.paused {
+		from = m.frozen
+	}
+	var shown []pipeline.Event
+	for i := len(from) - 1; i >= 0 && len(shown) < most; i-- {
+		if from[i].Type == pipeline.Gap || eventMatches(from[i], m.filter) {
+			shown = append(shown, from[i])
+		}
+	}
+	return shown
+}
+
+// index returns the row of the selected pod, or -1.
+func (m *model) index() int {
+	return slices.IndexFunc(m.rows, func(p *pod) bool { return p.UID == m.selected })
+}

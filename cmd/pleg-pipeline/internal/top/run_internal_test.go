@@ -1,0 +1,145 @@
+package top
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"testing"
+	"time"
+
+	"github.com/gdamore/tcell/v3/vt"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+)
+
+// TestKeys drives the view in a terminal emulator.
+func TestKeys(t *testing.T) {
+	term, s := newTerminal(t, 80, 24), newSource()
+	s.set(update{status: healthy(), pods: []podview.Pod{viewOf("alpha", 1, 1), viewOf("beta", 1, 9), viewOf("gamma", 0, 2)}})
+	end := run(t, term, s)
+	term.wait("healthy")
+	term.wait("pods 3")
+	s.events <- eventMessage{event: event("alpha", pipeline.ContainerStarted)}
+	term.wait("started   shop/alpha")
+
+	term.write("/beta") // typed in one go, as over a slow connection
+	term.wait("filter: beta")
+	term.waitGone("alpha")
+	term.write(keyEnter)
+	term.wait("s sort")
+	term.escape()
+	term.wait("gamma")
+
+	term.write(keyDown + keyEnter)
+	term.wait("── shop/gamma")
+	term.wait("1, OOMKilled")
+	term.write(keyDown) // the arrows show the next pod
+	term.wait("── shop/alpha")
+	term.escape()
+	term.wait("LAST EVENT")
+
+	term.write("ss")
+	term.wait("sort: restarts")
+	term.write("r")
+	term.wait("sort: restarts, reversed")
+
+	term.write("p")
+	term.wait("events: paused, 0 new")
+	s.events <- eventMessage{event: event("beta", pipeline.ContainerRemoved)}
+	term.wait("paused, 1 new")
+	term.write("p")
+	term.wait("removed   shop/beta")
+
+	term.write("?")
+	term.wait("■ is an inspection in flight")
+	term.write("q") // closes the help
+	term.wait("LAST EVENT")
+	term.write("q")
+	if err := end(); err != nil {
+		t.Errorf("Run() = %v, want nil", err)
+	}
+}
+
+func TestCtrlCQuits(t *testing.T) {
+	term, s := newTerminal(t, 80, 24), newSource()
+	s.set(update{status: healthy()})
+	end := run(t, term, s)
+	term.wait("healthy")
+	term.write("/" + keyCtrlC) // in the filter too
+	if err := end(); err != nil {
+		t.Errorf("Run() = %v, want nil", err)
+	}
+}
+
+// TestResize changes the size of the terminal.
+func TestResize(t *testing.T) {
+	term, s := newTerminal(t, 80, 24), newSource()
+	s.set(update{status: healthy(), pods: []podview.Pod{viewOf("alpha", 1, 1)}})
+	run(t, term, s)
+	term.wait("alpha")
+	for _, size := range []vt.Coord{{X: 120, Y: 40}, {X: 15, Y: 4}, {X: 80, Y: 24}} {
+		term.width, term.height = int(size.X), int(size.Y)
+		term.SetSize(size)
+		if size.X < 20 {
+			term.wait("too small")
+			continue
+		}
+		term.wait("alpha")
+		term.wait("q quit")
+	}
+}
+
+// TestLostConnection ends the connection, then shows a Gap.
+func TestLostConnection(t *testing.T) {
+	term, s := newTerminal(t, 80, 24), newSource()
+	s.set(update{status: healthy(), pods: []podview.Pod{viewOf("alpha", 1, 1)}})
+	run(t, term, s)
+	term.wait("alpha")
+	s.events <- eventMessage{err: errors.New("the server is shutting down")}
+	term.wait("DISCONNECTED: the server is shutting down")
+	s.set(update{err: errors.New("connection refused")})
+	s.events <- eventMessage{event: pipeline.Event{Type: pipeline.Gap, Reason: "OtherEpoch"}}
+	term.wait("GAP: events are missing")
+	term.wait("NO ANSWER: connection refused")
+	s.set(update{status: healthy(), pods: []podview.Pod{viewOf("beta", 1, 1)}})
+	term.wait("healthy")
+	term.wait("beta")
+	term.waitGone("alpha")
+}
+
+// failing is a source whose events end with an error.
+type failing struct {
+	*source
+	err error
+}
+
+func (f failing) Events(context.Context, func(error)) iter.Seq2[pipeline.Event, error] {
+	return func(yield func(pipeline.Event, error) bool) { yield(pipeline.Event{}, f.err) }
+}
+
+// TestEventsFail ends the events for good.
+func TestEventsFail(t *testing.T) {
+	term, s := newTerminal(t, 80, 24), newSource()
+	s.set(update{status: healthy()})
+	defer term.screen.Fini()
+	failed := errors.New("no attempt can succeed")
+	if err := Run(t.Context(), term.screen, failing{s, failed}, Options{Interval: time.Second}); !errors.Is(err, failed) {
+		t.Errorf("Run() = %v, want %v", err, failed)
+	}
+}
+
+// TestContextEnds ends the context, as SIGTERM does.
+func TestContextEnds(t *testing.T) {
+	term, s := newTerminal(t, 80, 24), newSource()
+	s.set(update{status: healthy()})
+	defer term.screen.Fini()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- Run(ctx, term.screen, s, Options{Interval: time.Second}) }()
+	term.wait("healthy")
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("Run() = %v, want nil", err)
+	}
+}

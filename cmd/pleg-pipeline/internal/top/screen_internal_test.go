@@ -1,0 +1,106 @@
+package top
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+)
+
+// sample is a model with a hung, a quarantined, a dead and a busy pod.
+func sample() *model {
+	sick := viewOf("web-7d4b9c6f5d-x2x9k", 1, 0)
+	sick.Stale, sick.CurrentAsOf = true, noon.Add(-13*time.Second)
+	sick.Inspection = &podview.Inspection{Since: noon.Add(-12 * time.Second), Hung: true, Call: "ContainerStatus", Container: "nginx"}
+	away := viewOf("cart-0", 1, 3)
+	away.Quarantine = &podview.Quarantine{Since: noon.Add(-time.Minute), Hung: 4, NextTry: noon.Add(8 * time.Second)}
+	s := healthy()
+	s.Overdue = []pipeline.Inspection{{UID: sick.UID, Started: sick.Inspection.Since, Hung: true}}
+	s.Quarantined = []pipeline.Quarantined{{UID: away.UID}}
+	m := newModel("")
+	m.apply(update{status: s, pods: []podview.Pod{viewOf("idle", 1, 0), sick, viewOf("dead", 0, 7), away, viewOf("busy", 1, 2)}}, noon.Add(-9*time.Second))
+	for i := range 9 {
+		now := noon.Add(time.Duration(i-9) * time.Second)
+		for range i % 4 {
+			m.addEvent(event("busy", pipeline.ContainerStarted), now)
+		}
+	}
+	code := int32(137)
+	died := event("dead", pipeline.ContainerDied)
+	died.ExitCode, died.Reason = &code, "OOMKilled"
+	m.addEvent(died, noon)
+	m.arrange(noon)
+	return m
+}
+
+// TestScreens compares whole screens with files.
+func TestScreens(t *testing.T) {
+	for _, test := range []struct {
+		name          string
+		width, height int
+		keys          []key
+	}{
+		{"80x24", 80, 24, nil},
+		{"120x30", 120, 30, []key{"Down"}},
+		{"40x12", 40, 12, nil},
+		{"10x3", 10, 3, nil},
+		{"details", 80, 24, []key{"Home", "Enter"}},
+		{"exits", 80, 24, []key{"Home", "Down", "Down", "Enter"}},
+		{"help", 80, 24, []key{"?"}},
+		{"filter", 80, 24, []key{"/", "d", "e", "a", "d"}},
+		{"paused", 80, 24, []key{"p"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			term := newTerminal(t, test.width, test.height)
+			defer term.screen.Fini()
+			m, v := sample(), newView(term.screen)
+			v.draw(m, noon) // the model learns the number of rows
+			for _, k := range test.keys {
+				if err := m.press(k, noon); err != nil {
+					t.Fatal(err)
+				}
+			}
+			v.draw(m, noon)
+			if err := term.Drain(); err != nil {
+				t.Fatal(err)
+			}
+			expectGolden(t, test.name, term.text())
+		})
+	}
+}
+
+// TestTextOfTheRuntimeIsHarmless shows names that control a terminal.
+func TestTextOfTheRuntimeIsHarmless(t *testing.T) {
+	term := newTerminal(t, 80, 24)
+	defer term.screen.Fini()
+	hostile := "a\x1b]0;owned\x07\x1b[2J\u009b31m\u202eb\r\nc"
+	pod := viewOf(hostile, 0, 0)
+	pod.Error, pod.Containers[0].Name, pod.Containers[0].Message = hostile, hostile, hostile
+	s := healthy()
+	s.Err = errors.New(hostile)
+	m := newModel("")
+	m.apply(update{status: s, pods: []podview.Pod{pod}}, noon)
+	m.addEvent(event(hostile, pipeline.ContainerDied), noon)
+	m.disconnected = hostile
+	v := newView(term.screen)
+	v.draw(m, noon)
+	for _, k := range []key{"Home", "Enter"} {
+		if err := m.press(k, noon); err != nil {
+			t.Fatal(err)
+		}
+		v.draw(m, noon)
+	}
+	if err := term.Drain(); err != nil {
+		t.Fatal(err)
+	}
+	text := term.text()
+	if term.GetTitle() != "" || term.Bells() != 0 || strings.ContainsAny(text, "\x1b\u009b\u202e\r\a") {
+		t.Errorf("title %q, %d bells:\n%q", term.GetTitle(), term.Bells(), text)
+	}
+	if !strings.Contains(text, "a?]0;owned??[2J?31m?b??c") {
+		t.Errorf("the name is not shown with question marks:\n%s", text)
+	}
+}

@@ -1,0 +1,179 @@
+package top
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+)
+
+// what returns what happened, in a word or two.
+func what(ev pipeline.Event) string {
+	word := map[pipeline.EventType]string{
+		pipeline.ContainerStarted: "started", pipeline.ContainerDied: "died", pipeline.ContainerRemoved: "removed",
+		pipeline.PodSync: "sync", pipeline.Gap: "GAP",
+	}[ev.Type]
+	word = cmp.Or(word, string(ev.Type))
+	if ev.ExitCode != nil {
+		return fmt.Sprintf("%s %d", word, *ev.ExitCode)
+	}
+	return word
+}
+
+// why returns what else an event says.
+func why(ev pipeline.Event) string {
+	var parts []string
+	if ev.Reason != "" && ev.Reason != "Completed" && ev.Reason != "Error" {
+		parts = append(parts, ev.Reason)
+	}
+	if ev.Missed > 0 {
+		parts = append(parts, fmt.Sprintf("%d events missed", ev.Missed))
+	}
+	if ev.Uninspected {
+		parts = append(parts, "not inspected")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// container returns a sandbox in brackets, which a container name cannot have.
+func container(ev pipeline.Event) string {
+	if ev.Sandbox {
+		return "(sandbox)"
+	}
+	return ev.ContainerName
+}
+
+// name returns namespace/name, or the UID.
+func (p *pod) name() string {
+	if p.Name == "" {
+		return string(p.UID)
+	}
+	return p.Namespace + "/" + p.Name
+}
+
+// span returns a duration in one unit.
+func span(d time.Duration) string {
+	switch d = max(0, d); {
+	case d < 100*time.Millisecond:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// since returns the time since t; "-" if t is zero.
+func since(t, now time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return span(now.Sub(t))
+}
+
+// since returns the age of the pod's newest sandbox.
+func (p *pod) age(now time.Time) string {
+	var newest time.Time
+	for _, s := range p.Sandboxes {
+		if s.CreatedAt != nil && s.CreatedAt.After(newest) {
+			newest = *s.CreatedAt
+		}
+	}
+	return since(newest, now)
+}
+
+// complaint says what is wrong with the inspections of a pod; "" if nothing is. What
+// matters most comes first: a narrow column has only that.
+func (p *pod) complaint(now time.Time) string {
+	switch i, q := p.Inspection, p.Quarantine; {
+	case i != nil && i.Hung:
+		return fmt.Sprintf("hangs for %s in %s", since(i.Since, now), inCall(i))
+	case i != nil:
+		return fmt.Sprintf("takes %s in %s", since(i.Since, now), inCall(i))
+	case q != nil && q.Hung == 1:
+		return fmt.Sprintf("next try in %s, the inspection hung", span(q.NextTry.Sub(now)))
+	case q != nil:
+		return fmt.Sprintf("next try in %s, %d inspections hung", span(q.NextTry.Sub(now)), q.Hung)
+	case p.Error != "":
+		return "inspection failed: " + p.Error
+	}
+	return ""
+}
+
+func inCall(i *podview.Inspection) string {
+	switch {
+	case i.Call == "":
+		return "its inspection"
+	case i.Container == "":
+		return i.Call
+	}
+	return i.Call + " of " + i.Container
+}
+
+// verdict says in one line how the pipeline is. ok is false if something is wrong.
+func (m *model) verdict(now time.Time) (text string, ok bool) {
+	relist := m.status.Relist
+	switch {
+	case m.disconnected != "":
+		return "DISCONNECTED: " + m.disconnected, false
+	case m.err != "":
+		return "NO ANSWER: " + m.err, false
+	case !m.known:
+		return "waiting for the first answer", true
+	case !m.status.Healthy && m.status.Err != nil:
+		return "PROBLEM: " + m.status.Err.Error(), false
+	case relist.Failures > 0 && relist.Err != nil:
+		return fmt.Sprintf("PROBLEM: lists fail for %s: %v", since(relist.Failing, now), relist.Err), false
+	case !relist.Started.IsZero() && now.Sub(relist.Started) > longList:
+		return fmt.Sprintf("PROBLEM: the list of pods has been running for %s", since(relist.Started, now)), false
+	}
+	if worst := m.worst(); worst != nil {
+		text := fmt.Sprintf("PROBLEM: %s %s", worst.name(), worst.complaint(now))
+		if n := m.sick() - 1; n > 0 {
+			text += fmt.Sprintf("; %d more", n)
+		}
+		return text, false
+	}
+	if m.status.Err != nil {
+		return "healthy, but " + m.status.Err.Error(), false
+	}
+	return "healthy", true
+}
+
+// longList is the age at which a list in progress is a problem.
+const longList = 5 * time.Second
+
+// worst returns the pod whose inspections are in the worst state for the longest time, or
+// nil.
+func (m *model) worst() *pod {
+	var worst *pod
+	for _, p := range m.pods {
+		if p.trouble() <= failed && (worst == nil || p.worse(worst)) {
+			worst = p
+		}
+	}
+	return worst
+}
+
+func (p *pod) worse(other *pod) bool {
+	return cmp.Or(cmp.Compare(p.trouble(), other.trouble()), p.longer(other), cmp.Compare(p.UID, other.UID)) < 0
+}
+
+// sick returns the number of pods that cannot be inspected.
+func (m *model) sick() int {
+	n := 0
+	for _, p := range m.pods {
+		if p.trouble() <= failed {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,183 @@
+// Package top is the full-screen view of a pipeline: its health, its pods and its
+// events.
+//
+// One loop owns the model and the screen. Two goroutines send it what they get from the
+// source: one follows the events, the other asks for the status and the pods.
+package top
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/gdamore/tcell/v3"
+	"golang.org/x/sync/errgroup"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+)
+
+// Source is where the view gets what it shows.
+type Source interface {
+	// Events ranges over the present state and then over the events until ctx ends.
+	// It calls disconnected when it has no connection, and resumes by itself.
+	Events(ctx context.Context, disconnected func(error)) iter.Seq2[pipeline.Event, error]
+	Status(ctx context.Context) (pipeline.Status, error)
+	Pods(ctx context.Context) ([]podview.Pod, error)
+}
+
+// Options configure the view.
+type Options struct {
+	// Interval is the time between two requests for the status and the pods.
+	Interval time.Duration
+	// Filter is the first filter.
+	Filter string
+}
+
+// framePeriod is the shortest time between two updates of the screen: a connection over
+// ssh must keep up.
+const framePeriod = 100 * time.Millisecond
+
+// errQuit means that the user has quit.
+var errQuit = errors.New("quit")
+
+// Run shows the view on a screen until the user quits, ctx ends or the source fails. It
+// returns nil in the first two cases. The caller initializes and finishes the screen.
+func Run(ctx context.Context, screen tcell.Screen, from Source, o Options) error {
+	group, ctx := errgroup.WithContext(ctx)
+	updates := make(chan update)
+	events := make(chan eventMessage)
+	group.Go(func() error { return follow(ctx, from, events) })
+	group.Go(func() error { return ask(ctx, from, o.Interval, updates) })
+	group.Go(func() error {
+		l := loop{screen: screen, model: newModel(o.Filter), view: newView(screen)}
+		return l.run(ctx, updates, events)
+	})
+	err := group.Wait()
+	if errors.Is(err, errQuit) || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// update is what the source says when asked.
+type update struct {
+	status pipeline.Status
+	pods   []podview.Pod
+	err    error
+}
+
+// eventMessage is one event, or why there is no connection.
+type eventMessage struct {
+	event pipeline.Event
+	err   error
+}
+
+// ask sends the status and the pods once per interval.
+func ask(ctx context.Context, from Source, interval time.Duration, updates chan<- update) error {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case updates <- askOnce(ctx, from):
+		case <-ctx.Done():
+			return nil
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// askTimeout is the time in which the source must answer.
+const askTimeout = 5 * time.Second
+
+func askOnce(ctx context.Context, from Source) (u update) {
+	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, fmt.Errorf("nothing for %v", askTimeout))
+	defer cancel()
+	if u.status, u.err = from.Status(ctx); u.err == nil {
+		u.pods, u.err = from.Pods(ctx)
+	}
+	if u.err != nil && ctx.Err() != nil {
+		u.err = context.Cause(ctx) // says more than "deadline exceeded"
+	}
+	return u
+}
+
+// follow sends the events of the source.
+func follow(ctx context.Context, from Source, events chan<- eventMessage) error {
+	send := func(m eventMessage) {
+		select {
+		case events <- m:
+		case <-ctx.Done():
+		}
+	}
+	for ev, err := range from.Events(ctx, func(err error) { send(eventMessage{err: err}) }) {
+		if err != nil {
+			return err
+		}
+		send(eventMessage{event: ev})
+	}
+	return nil
+}
+
+// loop owns the model and the screen.
+type loop struct {
+	screen tcell.Screen
+	model  *model
+	view   *view
+}
+
+func (l *loop) run(ctx context.Context, updates <-chan update, events <-chan eventMessage) error {
+	ticker := time.NewTicker(framePeriod)
+	defer ticker.Stop()
+	changed := true
+	for {
+		select {
+		case u := <-updates:
+			l.model.apply(u, time.Now())
+			changed = true
+		case m := <-events:
+			if m.err != nil {
+				l.model.disconnected = m.err.Error()
+			} else {
+				l.model.addEvent(m.event, time.Now())
+			}
+			changed = true
+		case ev, ok := <-l.screen.EventQ():
+			if !ok {
+				return errQuit
+			}
+			if err := l.handle(ev); err != nil {
+				return err
+			}
+			l.view.draw(l.model, time.Now()) // a key has its effect at once
+		case <-ticker.C:
+			if changed {
+				changed = false
+				l.view.draw(l.model, time.Now())
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// handle reacts to a key or to a new size of the terminal.
+func (l *loop) handle(ev tcell.Event) error {
+	switch ev := ev.(type) {
+	case *tcell.EventResize:
+		l.screen.Sync()
+	case *tcell.EventKey:
+		if ev.Key() == tcell.KeyCtrlL {
+			l.screen.Sync()
+			return nil
+		}
+		return l.model.press(keyOf(ev), time.Now())
+	}
+	return nil
+}
