@@ -60,10 +60,11 @@ func TestContradictionRelistsThePod(t *testing.T) {
 				f.settleAll(nil)
 			}
 			f.lister.takeRelisted()
+			f.lister.relists.Store(0)
 			tc.o.UID = "a"
 			f.sendObservation(tc.o)
 			f.requireNoChange(t)
-			if got := slices.Contains(f.lister.takeRelisted(), "a"); got != tc.want {
+			if got := slices.Contains(f.lister.takeRelisted(), "a") || f.lister.relists.Load() > 0; got != tc.want {
 				t.Errorf("the pod is listed again: %v, want %v", got, tc.want)
 			}
 			if got := f.cache.touched["a"]; tc.want && got.After(at(1).Add(4)) {

@@ -66,6 +66,10 @@ func (d *Differ) applyOlder(rec *record, o *stage.Observation, now time.Time) {
 	d.metrics.stale.Inc()
 	switch {
 	case d.tells(rec, o, now):
+		if o.Hint == nil {
+			d.lister.RelistSoon() // not at once: events may keep coming
+			return
+		}
 		d.pods.RequestRelist(o.UID)
 	case rec != nil && o.Hint == nil && rec.confirm(o.At) && rec.state == stateSettled:
 		d.cache.Touch(o.UID, o.At)
