@@ -115,6 +115,8 @@ func (r row) healthy(when string) health {
 	lists := []string{"ListPodSandbox", "ListContainers", "StreamPodSandboxes", "StreamContainers", "ListPods"}
 	kind := r.Kind()
 	switch {
+	case strings.HasSuffix(r.RPC, "Status") && kind == simruntime.FaultHang:
+		return healthyOrNot // unhealthy once two pods have waited for the threshold
 	case !slices.Contains(lists, r.RPC):
 		return healthy
 	case panics(r.Fault):

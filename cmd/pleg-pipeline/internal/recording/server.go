@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"path"
+	"slices"
 	"sync"
 	"time"
 
@@ -207,6 +208,20 @@ func (s *Server) noteLastList() {
 	s.lastList = cmp.Or(s.lastList, time.Now())
 }
 
+// sinceFiltered returns how long ago a list of this filter was made, if that was lately.
+// The world has its answer, which counts for a call that is nearer to it than to the next.
+func (s *Server) sinceFiltered(key string, now time.Duration) time.Duration {
+	for _, before := range slices.Backward(s.recording.steps[:s.next]) {
+		if before.key == key {
+			return now - before.at
+		}
+		if before.at < now-s.scaled(slack) {
+			break
+		}
+	}
+	return s.scaled(slack)
+}
+
 // chooseFiltered returns the list of this filter that was made at about this time,
 // or the items of the world that match.
 func (s *Server) chooseFiltered(k kind, filter proto.Message) (items []*item, how *step, last bool) {
@@ -215,8 +230,9 @@ func (s *Server) chooseFiltered(k kind, filter proto.Message) (items []*item, ho
 	defer s.mu.Unlock()
 	now := s.position()
 	s.advance(now)
+	within := min(s.scaled(slack), s.sinceFiltered(key, now))
 	for _, next := range s.recording.steps[s.next:] {
-		if next.at > now+s.scaled(slack) {
+		if next.at > now+within {
 			break
 		}
 		if next.key == key {
