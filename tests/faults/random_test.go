@@ -137,6 +137,7 @@ func runOverSocket(t *testing.T, s scenario) {
 	f.play()
 	f.waitForCache(time.Minute)
 	time.Sleep(5 * socketUnit) // the cache is written before its events are sent
+	f.waitForCache(time.Minute)
 	p := promised(s)
 	p.All = false // the first changes may come before the stream
 	f.end(p)
