@@ -80,6 +80,7 @@ func TestListingOlderThanAnEventDoesNotCoverAnotherSandbox(t *testing.T) {
 		f.listAndSettle(plegtest.Pod("a", "/s=running"))
 		f.sendHint(15, hint("a", "c=running", "c=running /s=running"))
 		f.settleAll(nil)
+		time.Sleep(period)
 		f.list(plegtest.Pod("a", "/s=running /t=running"))
 		f.requireNoChange(t)
 		if got := f.lister.takeRelisted(); !slices.Equal(got, []pleg.PodUID{"a"}) || !slices.Equal(f.cache.pending, got) {
@@ -87,6 +88,12 @@ func TestListingOlderThanAnEventDoesNotCoverAnotherSandbox(t *testing.T) {
 		}
 		if newest := f.marks[len(f.marks)-1]; newest.Current.After(at(1)) && len(newest.Behind) != 1 {
 			t.Errorf("everything is said to be current as of %v", newest.Current)
+		}
+		// If that list fails, all pods are listed at once. If they show the same, the next
+		// list is not at once.
+		f.list(plegtest.Pod("a", "/s=running /t=running"))
+		if got := f.lister.takeRelisted(); len(got) > 0 || f.lister.relists.Load() == 0 {
+			t.Errorf("listed again at once: %v; or not soon", got)
 		}
 	})
 }

@@ -277,10 +277,12 @@ func (d *Differ) compareListed(rec *record, pod *pleg.Pod, l *stage.Listing, now
 	case doubtful:
 		d.lister.RelistSoon()
 	case rec.current.at.After(l.At): // a pod seen after the listing began need not be in it
-		if doubtful = d.tells(rec, &stage.Observation{UID: rec.uid, At: l.At, Pod: pod}, now); doubtful {
-			d.pods.RequestRelist(rec.uid)
-		} else {
+		if doubtful = d.tells(rec, &stage.Observation{UID: rec.uid, At: l.At, Pod: pod}, now); !doubtful {
 			rec.confirm(l.At)
+		} else if now.Sub(d.appliedAt) < time.Millisecond {
+			d.lister.RelistSoon() // the list of the pod alone has just failed: no hot loop
+		} else {
+			d.pods.RequestRelist(rec.uid)
 		}
 	default:
 		if l.StreamUp {

@@ -187,9 +187,10 @@ func TestFrozenContainerdEndsTheEventStream(t *testing.T) {
 	f.step(ctx, l.Trigger(ctx, c))
 }
 
-// With events, an idle node is listed once instead of each second. The log has
-// the CPU time of this process and of containerd, which is never quite idle.
-func TestIdleNodeIsListedOnceWithEvents(t *testing.T) {
+// With events, an idle node is listed more and more rarely instead of each second: after
+// 1, 2, 4 and 8 s, and then each 10 s, because silence proves nothing. The log has the CPU
+// time of this process and of containerd, which is never quite idle.
+func TestIdleNodeIsListedRarelyWithEvents(t *testing.T) {
 	const pods, span = 100, time.Minute
 	ctx, f := newFixture(t, lab.Options{})
 	specs := make([]lab.PodSpec, pods)
@@ -207,8 +208,8 @@ func TestIdleNodeIsListedOnceWithEvents(t *testing.T) {
 	t.Logf("%d pods, CPU time in %v: containerd alone %s", pods, span, share(alone))
 	t.Logf("a relist each second: containerd %s, this process %s, %d lists", share(pollRuntime), share(pollAgent), pollLists)
 	t.Logf("with events: containerd %s, this process %s, %d lists", share(eventRuntime), share(eventAgent), eventLists)
-	if eventLists > 3 || pollLists < 20 {
-		t.Errorf("%d lists with events, want one at the start and one for the stream; %d without, want one each second", eventLists, pollLists)
+	if eventLists > 14 || pollLists < 20 {
+		t.Errorf("%d lists with events, want about one each 10 s after the first few; %d without, want one each second", eventLists, pollLists)
 	}
 }
 
