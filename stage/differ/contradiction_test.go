@@ -78,7 +78,7 @@ func TestContradictionRelistsThePod(t *testing.T) {
 func TestListingOlderThanAnEventDoesNotCoverAnotherSandbox(t *testing.T) {
 	testDiffer(t, func(t *testing.T, f *fixture) {
 		f.listAndSettle(plegtest.Pod("a", "/s=running"))
-		f.sendHint(15, hint("a", "c=running", "c=running /s=running"))
+		f.sendHint(35, hint("a", "c=running", "c=running /s=running"))
 		f.settleAll(nil)
 		time.Sleep(period)
 		f.list(plegtest.Pod("a", "/s=running /t=running"))
