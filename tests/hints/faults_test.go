@@ -84,7 +84,8 @@ var streamFaults = []streamFault{
 	{name: "all lost", faults: simruntime.EventFaults{Loss: 1}, unannounced: true},
 	{name: "duplicates", faults: simruntime.EventFaults{Duplicate: 0.5}, all: true},
 	{name: "reordered", faults: simruntime.EventFaults{Reorder: 0.4}},
-	{name: "delayed", faults: simruntime.EventFaults{Delay: 700 * time.Millisecond}, all: true},
+	// A list may overtake late events and hide that a container ran only for a while.
+	{name: "delayed", faults: simruntime.EventFaults{Delay: 700 * time.Millisecond}},
 	{name: "old ones replayed", faults: simruntime.EventFaults{Replay: 1000, BreakAfter: 1100}, all: true},
 	{name: "breaks", faults: simruntime.EventFaults{BreakAfter: 40}},
 	{name: "sandboxes linger", linger: 4 * time.Millisecond, all: true},
