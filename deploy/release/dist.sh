@@ -35,7 +35,7 @@ for arch in $ARCHS; do
 done
 
 # The tools are built once: "go tool" would build them for each call.
-$GO build -C deploy/release -o "$work/" . tool
+$GO build -C deploy/release -trimpath -buildvcs=false -o "$work/" . tool
 
 # shellcheck disable=SC2086 # one word for each program
 "$work/release" -version "$VERSION" -revision "$revision" -created "$SOURCE_DATE_EPOCH" -out "$OUT/pleg-pipeline-$VERSION-image.tar" $programs
@@ -47,7 +47,9 @@ for arch in $ARCHS; do
 	tar --sort=name --owner=0 --group=0 --numeric-owner --mode=a+rX,u+w,go-w --mtime="@$SOURCE_DATE_EPOCH" \
 		-C "$work/$arch" -cf - . | gzip -n9 >"$OUT/pleg-pipeline-$VERSION-linux-$arch.tar.gz"
 	"$work/cyclonedx-gomod" bin -json -noserial -version "$VERSION" -output "$work/sbom.json" "$work/$arch/pleg-pipeline"
-	mv "$work/sbom.json" "$OUT/pleg-pipeline-$VERSION-linux-$arch.cdx.json"
+	# The tool writes the time of the build.
+	sed "s|\"timestamp\": \"[^\"]*\"|\"timestamp\": \"$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)\"|" \
+		"$work/sbom.json" >"$OUT/pleg-pipeline-$VERSION-linux-$arch.cdx.json"
 	for kind in deb rpm; do
 		(cd "$work" && ARCH=$arch ROOT=$root WORK=$work "$work/nfpm" package --config "$root/deploy/release/nfpm.yaml" --packager "$kind" --target "$OUT/" >/dev/null)
 	done
