@@ -162,7 +162,11 @@ func (n *node) call(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 func (n *node) runPod(ctx context.Context, annotations map[string]string) (*pod, error) {
-	ctx, cancel := n.call(ctx)
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	// A runtime may finish a cancelled call, and then make a pod that nobody removes.
+	ctx, cancel := n.call(context.WithoutCancel(ctx))
 	defer cancel()
 	name := fmt.Sprintf("pod-%d", n.pods.Add(1))
 	p := &pod{uid: rand.Text()}
