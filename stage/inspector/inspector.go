@@ -209,8 +209,8 @@ func (i *Inspector) finishInspection(ctx context.Context, r result, out chan<- s
 	i.review(ctx, out, settled)
 }
 
-// learn notes what an inspection that has ended by itself tells of the runtime and of
-// those that began before.
+// learn updates the pace, the width and the older inspections after one has ended by
+// itself.
 func (i *Inspector) learn(f *flight, r result) {
 	now := i.lastEnd
 	i.pace.answer(now)
