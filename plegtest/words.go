@@ -18,7 +18,7 @@ var states = map[string]pleg.State{
 // Pod returns a new pod with the containers and sandboxes that words list, such
 // as "c1=running /s1=exited": an id and a state, with a slash before the id of a
 // sandbox. The states are created, running, exited and unknown; Pod panics on any
-// other.
+// other. The containers belong to the first sandbox.
 //
 // The pod's namespace is "ns". If the UID has a slash, as in "web/a", the part
 // before it is the namespace, and the part after it is the value of the label
@@ -39,6 +39,11 @@ func Pod(uid pleg.PodUID, words string) *pleg.Pod {
 			continue
 		}
 		p.Containers = append(p.Containers, &pleg.Container{ID: pleg.ContainerID(id), Name: "of-" + id, State: state})
+	}
+	for _, c := range p.Containers {
+		if len(p.Sandboxes) > 0 {
+			c.SandboxID = p.Sandboxes[0].ID
+		}
 	}
 	return p
 }

@@ -25,6 +25,8 @@ func TestContradictionRelistsThePod(t *testing.T) {
 	}{
 		"newer event, the same":                {o: stage.Observation{At: at(2), Hint: hint("a", "c=running", known)}},
 		"newer event, sandbox ready again":     {o: stage.Observation{At: at(2), Hint: hint("a", "d=running", "c=running d=running /s=running")}, want: true},
+		"newer event, without a container":     {o: stage.Observation{At: at(2), Hint: hint("a", "c=running", "c=running /s=running")}, want: true},
+		"newer event of another sandbox":       {o: stage.Observation{At: at(2), Hint: hint("a", "/t=removed", "")}},
 		"older event, the same":                {o: stage.Observation{At: early, Hint: hint("a", "c=running", known)}},
 		"older event, behind":                  {o: stage.Observation{At: early, Hint: hint("a", "c=created", "c=created d=running /s=running")}},
 		"older event, ahead":                   {o: stage.Observation{At: early, Hint: hint("a", "c=exited", "c=exited d=exited /s=running")}, want: true},
@@ -98,20 +100,38 @@ func TestListingOlderThanAnEventDoesNotCoverAnotherSandbox(t *testing.T) {
 	})
 }
 
+// A pod whose last event shows less than a listing is not covered by that listing once the
+// event is delivered.
+func TestEventThatShowsLessDoesNotReachTheListing(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		f.listAndSettle(plegtest.Pod("a", "c=running d=running /s=running"))
+		f.sendHint(35, hint("a", "c=exited", "c=exited /s=running"))
+		f.requireChange(t, "a", "Died(c)")
+		time.Sleep(period)
+		f.list(plegtest.Pod("a", "c=exited /s=running"))
+		f.settle("a", nil)
+		f.requireNoChange(t)
+		if newest := f.marks[len(f.marks)-1]; newest.Current.After(at(1)) && len(newest.Behind) != 1 {
+			t.Errorf("everything is said to be current as of %v", newest.Current)
+		}
+	})
+}
+
 // What a CRI event shows is as current as the time before its statuses were gathered.
 func TestEventIsAsCurrentAsItsStatuses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		made, gathered int // tenths of a second after the listing; 0: the time of the event
-		pod            string
+		known, pod     string
 		want           time.Duration // after the listing
 	}{
-		"exact":                       {10, 0, "c=exited /s=running", time.Second},
-		"gathered before":             {10, 4, "c=exited /s=running", 400 * time.Millisecond},
-		"gathered before the listing": {10, -4, "c=exited /s=running", 1},
-		"without the other sandbox":   {10, 0, "c=exited", 1},
+		"exact":                       {10, 0, "c=running /s=running", "c=exited /s=running", time.Second},
+		"gathered before":             {10, 4, "c=running /s=running", "c=exited /s=running", 400 * time.Millisecond},
+		"gathered before the listing": {10, -4, "c=running /s=running", "c=exited /s=running", 1},
+		"without the sandbox":         {10, 0, "c=running /s=running", "c=exited", 1},
+		"without the other container": {10, 0, "c=running d=running /s=running", "c=exited /s=running", 1},
 	} {
 		runDiffer(t, name, func(t *testing.T, f *fixture) {
-			f.listAndSettle(plegtest.Pod("a", "c=running /s=running"))
+			f.listAndSettle(plegtest.Pod("a", tc.known))
 			after := func(tenths int) time.Time { return at(1).Add(time.Duration(tenths) * time.Second / 10) }
 			o := stage.Observation{UID: "a", At: after(tc.made), Hint: hint("a", "c=exited", tc.pod)}
 			if tc.gathered != 0 {
@@ -123,7 +143,7 @@ func TestEventIsAsCurrentAsItsStatuses(t *testing.T) {
 				t.Errorf("as of %v after the listing, event of %v, want both %v", got, c.Events[0].ObservedAt.Sub(at(1)), tc.want)
 			}
 			f.settle("a", nil)
-			f.sendObservation(stage.Observation{UID: "a", At: after(5), Pod: plegtest.Pod("a", "c=running /s=running")})
+			f.sendObservation(stage.Observation{UID: "a", At: after(5), Pod: plegtest.Pod("a", tc.known)})
 			f.requireNoChange(t) // the event is newer
 		})
 	}

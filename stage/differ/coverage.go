@@ -80,6 +80,16 @@ func (c *coverage) settled(uid pleg.PodUID) {
 	delete(c.behind, uid)
 }
 
+// reached notes that everything up to a time is delivered of a pod. That may be less than
+// the newest listing, if an event is newer than the listing and shows less.
+func (c *coverage) reached(uid pleg.PodUID, asOf time.Time) {
+	if asOf.Before(c.listedAt) {
+		c.tried(uid)
+		return
+	}
+	c.settled(uid)
+}
+
 // tried notes that a change of a pod has ended, well or not.
 func (c *coverage) tried(uid pleg.PodUID) {
 	if l, ok := c.behind[uid]; ok && l.fresh {

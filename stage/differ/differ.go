@@ -434,7 +434,7 @@ func (d *Differ) settle(s stage.Settled) {
 		}
 		d.cache.Touch(rec.uid, rec.current.asOf)
 	}
-	d.coverage.settled(rec.uid)
+	d.coverage.reached(rec.uid, rec.current.asOf)
 	if rec.current.pod == nil {
 		d.forget(rec)
 	}

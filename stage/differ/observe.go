@@ -1,7 +1,6 @@
 package differ
 
 import (
-	"slices"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -105,7 +104,8 @@ func (d *Differ) currentAsOf(rec *record, uid pleg.PodUID) time.Time {
 }
 
 // mergeHint returns what is known of a pod after a CRI event. If the event takes
-// something back, or says that the pod is gone, the pod is listed as well.
+// something back, lacks a container, or says that the pod is gone, the pod is listed as
+// well.
 func (d *Differ) mergeHint(rec *record, o stage.Observation, now time.Time) observation {
 	var have *pleg.Pod
 	if rec != nil {
@@ -119,7 +119,7 @@ func (d *Differ) mergeHint(rec *record, o stage.Observation, now time.Time) obse
 		to.status = o.Hint.Status
 	}
 	contradicts := takesBack(have, o.Hint.Pod)
-	if to.pod == nil || contradicts {
+	if to.pod == nil || contradicts || lacks(o.Hint.Pod, to.pod) {
 		d.pods.RequestRelist(o.UID)
 	}
 	if !contradicts || !same(have, to.pod) {
@@ -152,9 +152,26 @@ func takesBack(have, event *pleg.Pod) bool {
 	return false
 }
 
-// showsPod reports whether an event shows every sandbox that is known of a pod.
+// lacks reports whether an event shows a sandbox without a container of it that is known,
+// although nothing announced that it is gone.
+func lacks(event, pod *pleg.Pod) bool {
+	for c := range containers(pod) {
+		if hasContainer(event, c.SandboxID) && !hasContainer(event, c.ID) {
+			return true
+		}
+	}
+	return false
+}
+
+// showsPod reports whether an event shows every container and sandbox that is known of a
+// pod.
 func showsPod(event, pod *pleg.Pod) bool {
-	return pod == nil || !slices.ContainsFunc(pod.Sandboxes, func(s *pleg.Container) bool { return !hasContainer(event, s.ID) })
+	for c := range containers(pod) {
+		if !hasContainer(event, c.ID) {
+			return false
+		}
+	}
+	return true
 }
 
 // tells reports whether an observation that is not used, because a newer one came

@@ -217,10 +217,11 @@ func (r *record) next() (stage.Change, bool) {
 }
 
 // changeTo returns the change from old through the first n steps to an observation, if
-// there is one. A reinspection without a difference is a PodSync. The status of a step
-// is used even if a reinspection is requested, which then comes later.
+// there is one. A reinspection without a difference is a PodSync. A step that needs no
+// inspection gets none even if a reinspection is requested, which then comes later.
 func (r *record) changeTo(to observation, n int) (stage.Change, bool) {
-	reinspect := r.reinspect && (to.status == nil || n == len(r.steps))
+	inspected := to.pod != nil && to.status == nil
+	reinspect := r.reinspect && (inspected || n == len(r.steps))
 	if to.pod != nil && to.pod == r.unchanged && !r.state.retrying() && !reinspect {
 		return stage.Change{}, false
 	}

@@ -36,6 +36,24 @@ func TestStepsDuringAnInspectionAreChanges(t *testing.T) {
 	})
 }
 
+// A reinspection that is requested of a pod which has come back is made, although the step
+// that the pod was gone comes first.
+func TestReinspectionOutlivesTheStepOfAGonePod(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		f.list(plegtest.Pod("a", "/s=running"))
+		f.requireChange(t, "a", "Started(/s)")
+		f.sendHint(1, hint("a", "/s=removed", ""))
+		f.sendHint(2, withStatus(hint("a", "/t=running", "/t=running")))
+		f.requestReinspect("a")
+		f.settle("a", nil)
+		f.requireChange(t, "a", "Died(/s) Removed(/s)")
+		f.settle("a", nil)
+		if c := f.requireChange(t, "a", "Started(/t)"); !c.Reinspect {
+			t.Error("the request is forgotten")
+		}
+	})
+}
+
 // A listing during an inspection neither hides an earlier step nor becomes one.
 func TestListingAfterSteps(t *testing.T) {
 	testDiffer(t, func(t *testing.T, f *fixture) {
