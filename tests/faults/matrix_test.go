@@ -116,6 +116,9 @@ func runInBubble(t *testing.T, s scenario, want health) int {
 	if diff := f.cacheDiff(); diff != "" {
 		t.Errorf("the cache is wrong %v after the end:\n%s", wait, diff)
 	}
+	if ok, err := f.Healthy(); !ok {
+		t.Errorf("unhealthy in the end: %v", err)
+	}
 	f.end(promised(s))
 	return f.spoiledCalls()
 }

@@ -145,7 +145,7 @@ func runOverSocket(t *testing.T, s scenario) {
 
 // waitForCache waits until the cache is right and the pipeline healthy. Both need
 // a list and inspections within their timeouts, which on a busy machine may take
-// several tries.
+// several tries; and a moment later the pipeline may be late, and unhealthy, again.
 func (f *fixture) waitForCache(patience time.Duration) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
