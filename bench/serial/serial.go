@@ -226,9 +226,7 @@ func (p *PLEG) send(events []pleg.Event, status *pleg.PodStatus, at time.Time) {
 		if e.Type == pleg.ContainerChanged {
 			continue
 		}
-		if e.Type == pleg.ContainerDied {
-			e.ExitCode, e.Reason = exit(status.Container(e.ContainerID))
-		}
+		describe(&e, status.Container(e.ContainerID))
 		p.seq++
 		e.Seq, e.ObservedAt = p.seq, at
 		select {
@@ -238,12 +236,17 @@ func (p *PLEG) send(events []pleg.Event, status *pleg.PodStatus, at time.Time) {
 	}
 }
 
-// exit returns the exit code, or nil if no inspection saw the container exited.
-func exit(c *pleg.ContainerStatus) (code *int32, reason string) {
-	if c == nil || c.State != pleg.StateExited {
-		return nil, ""
+// describe adds what the last inspection knows of the container that started or died;
+// how it died only if the inspection saw it exited.
+func describe(e *pleg.Event, c *pleg.ContainerStatus) {
+	died := e.Type == pleg.ContainerDied
+	if c == nil || !died && e.Type != pleg.ContainerStarted {
+		return
 	}
-	return &c.ExitCode, c.Reason
+	e.Image, e.StartedAt = c.Image, c.StartedAt
+	if died && c.State == pleg.StateExited {
+		e.ExitCode, e.Reason, e.FinishedAt = &c.ExitCode, c.Reason, c.FinishedAt
+	}
 }
 
 // RequestReinspect makes the next relist inspect the pod even without a change. A

@@ -34,25 +34,28 @@ func TestNewNamesTheInvalidField(t *testing.T) {
 
 func TestDiedCarriesWhatTheInspectionFound(t *testing.T) {
 	exited := func(code int32) *pleg.ContainerStatus {
-		return &pleg.ContainerStatus{ID: "c", State: pleg.StateExited, ExitCode: code, Reason: "OOMKilled"}
+		return &pleg.ContainerStatus{
+			ID: "c", State: pleg.StateExited, ExitCode: code, Reason: "OOMKilled", Image: "app:1", StartedAt: start, FinishedAt: start.Add(time.Minute),
+		}
 	}
-	running := &pleg.ContainerStatus{ID: "c", State: pleg.StateRunning}
+	running := &pleg.ContainerStatus{ID: "c", State: pleg.StateRunning, Image: "app:1", StartedAt: start}
 	type look struct {
 		pod    string
 		status *pleg.ContainerStatus // nil: the inspection did not find it
 		code   int32                 // of the first event; -1 for none
+		image  bool                  // whether the first event has the image and the start
 	}
 	tests := []struct {
 		name  string
 		looks []look
 	}{
-		{"exited", []look{{"c=running", running, -1}, {"c=exited", exited(137), 137}}},
-		{"gone at the inspection", []look{{"c=running", running, -1}, {"c=exited", nil, -1}}},
-		{"not yet exited at the inspection", []look{{"c=exited", running, -1}}},
-		{"a start has none", []look{{"c=running", exited(1), -1}}},
-		{"removed from a pod that stays", []look{{"c=running", exited(1), -1}, {"/s=running", nil, -1}}},
-		{"gone with its pod while it ran", []look{{"c=running", running, -1}, {"", nil, -1}}},
-		{"gone with its pod, already seen ended", []look{{"c=running", exited(3), -1}, {"", nil, 3}}},
+		{"exited", []look{{"c=running", running, -1, true}, {"c=exited", exited(137), 137, true}}},
+		{"gone at the inspection", []look{{"c=running", running, -1, true}, {"c=exited", nil, -1, false}}},
+		{"not yet exited at the inspection", []look{{"c=exited", running, -1, true}}},
+		{"a start has none", []look{{"c=running", exited(1), -1, true}}},
+		{"removed from a pod that stays", []look{{"c=running", exited(1), -1, true}, {"/s=running", nil, -1, false}}},
+		{"gone with its pod while it ran", []look{{"c=running", running, -1, true}, {"", nil, -1, true}}},
+		{"gone with its pod, already seen ended", []look{{"c=running", exited(3), -1, true}, {"", nil, 3, true}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -67,6 +70,12 @@ func TestDiedCarriesWhatTheInspectionFound(t *testing.T) {
 				e := f.drain()[0]
 				if l.code < 0 && (e.ExitCode != nil || e.Reason != "") {
 					t.Errorf("look %d: event %+v has an exit code", i, e)
+				}
+				if l.code < 0 && !e.FinishedAt.IsZero() || l.code >= 0 && !e.FinishedAt.Equal(start.Add(time.Minute)) {
+					t.Errorf("look %d: event %+v ended at %v", i, e, e.FinishedAt)
+				}
+				if got := e.Image == "app:1" && e.StartedAt.Equal(start); got != l.image {
+					t.Errorf("look %d: event %+v has the image and the start: %v, want %v", i, e, got, l.image)
 				}
 				if l.code >= 0 && (e.ExitCode == nil || *e.ExitCode != l.code || e.Reason != "OOMKilled") {
 					t.Errorf("look %d: event %+v, want exit code %d and its reason", i, e, l.code)

@@ -20,18 +20,23 @@ func complete(s, last *pleg.PodStatus, at time.Time) *pleg.PodStatus {
 	return &status
 }
 
-// fillExits gives each ContainerDied the exit code and reason that the status
-// has for its container.
-func fillExits(events []pleg.Event, status *pleg.PodStatus) {
+// fillFromStatus gives each start the image and the time that the status has for its
+// container, and each end also how and when the container ended.
+func fillFromStatus(events []pleg.Event, status *pleg.PodStatus) {
 	for n := range events {
 		ev := &events[n]
-		if ev.Type != pleg.ContainerDied || ev.Sandbox {
+		if ev.Sandbox || ev.Type != pleg.ContainerStarted && ev.Type != pleg.ContainerDied {
 			continue
 		}
-		if c := status.Container(ev.ContainerID); c != nil && c.State == pleg.StateExited {
+		c := status.Container(ev.ContainerID)
+		if c == nil {
+			continue
+		}
+		ev.Image, ev.StartedAt = c.Image, c.StartedAt
+		if ev.Type == pleg.ContainerDied && c.State == pleg.StateExited {
 			// A copy, because the history would keep the whole status alive.
 			code := c.ExitCode
-			ev.ExitCode, ev.Reason = &code, c.Reason
+			ev.ExitCode, ev.Reason, ev.FinishedAt = &code, c.Reason, c.FinishedAt
 		}
 	}
 }

@@ -53,6 +53,43 @@ func TestExitCodeIsThatOfExitedContainers(t *testing.T) {
 	})
 }
 
+// The status is newer than the list: a container may be gone, or in another state.
+func TestEventsHaveImageAndTimesOfTheStatus(t *testing.T) {
+	const image = "registry.example/app:1"
+	started, finished := at(-20), at(-10)
+	running := &pleg.ContainerStatus{ID: "c", State: pleg.StateRunning, Image: image, StartedAt: started}
+	exited := &pleg.ContainerStatus{ID: "c", State: pleg.StateExited, Image: image, StartedAt: started, FinishedAt: finished}
+	for name, test := range map[string]struct {
+		event    pleg.Event
+		status   *pleg.ContainerStatus
+		image    string
+		from, to time.Time
+	}{
+		"started":                       {event: pleg.Event{Type: pleg.ContainerStarted}, status: running, image: image, from: started},
+		"started, exited since":         {event: pleg.Event{Type: pleg.ContainerStarted}, status: exited, image: image, from: started},
+		"died":                          {event: pleg.Event{Type: pleg.ContainerDied}, status: exited, image: image, from: started, to: finished},
+		"died, said to run":             {event: pleg.Event{Type: pleg.ContainerDied}, status: running, image: image, from: started},
+		"died, and the status has none": {event: pleg.Event{Type: pleg.ContainerDied}, status: &pleg.ContainerStatus{ID: "c", State: pleg.StateExited}},
+		"died and gone since":           {event: pleg.Event{Type: pleg.ContainerDied}, status: &pleg.ContainerStatus{ID: "other", Image: image}},
+		"removed":                       {event: pleg.Event{Type: pleg.ContainerRemoved}, status: exited},
+		"a sandbox":                     {event: pleg.Event{Type: pleg.ContainerStarted, Sandbox: true}, status: running},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, statusIs(&pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{test.status}}), inspector.Options{})
+				c := change(1, plegtest.Pod("a", "c=running"))
+				test.event.ContainerID = "c"
+				c.Events = []pleg.Event{test.event}
+				_, o, _ := f.do(c)
+				ev := o.Events[0]
+				if ev.Image != test.image || !ev.StartedAt.Equal(test.from) || !ev.FinishedAt.Equal(test.to) {
+					t.Errorf("event has %q from %v to %v, want %q from %v to %v", ev.Image, ev.StartedAt, ev.FinishedAt, test.image, test.from, test.to)
+				}
+			})
+		})
+	}
+}
+
 // statusIs returns a runtime that answers every inspection with one status.
 func statusIs(s *pleg.PodStatus) fakeRuntime {
 	return func(context.Context, *pleg.Pod, *pleg.PodStatus) (*pleg.PodStatus, error) { return s, nil }

@@ -147,6 +147,9 @@ func describe(e pleg.Event) string {
 	if e.ExitCode != nil {
 		exit = fmt.Sprintf(" exit %d %s", *e.ExitCode, e.Reason)
 	}
+	if e.Image != "" {
+		exit += fmt.Sprintf(" %s from %d to %d", e.Image, e.StartedAt.Unix(), e.FinishedAt.Unix())
+	}
 	return fmt.Sprintf("%s(%s %s/%d%s) of %s/%s at %d ms", e.Type, e.ContainerID, e.ContainerName, e.Attempt, exit,
 		e.PodNamespace, e.PodName, e.ObservedAt.UnixMilli()%1_000_000)
 }

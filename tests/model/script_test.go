@@ -195,9 +195,12 @@ func newAnswer(rng *rand.Rand, pod *pleg.Pod) answer {
 }
 
 func containerStatus(c *pleg.Container, state pleg.State, code int32) *pleg.ContainerStatus {
-	s := &pleg.ContainerStatus{ID: c.ID, Name: c.Name, Attempt: c.Attempt, State: state, ExitCode: code}
+	s := &pleg.ContainerStatus{
+		ID: c.ID, Name: c.Name, Attempt: c.Attempt, State: state, ExitCode: code,
+		Image: fmt.Sprintf("image:%d", c.Attempt), StartedAt: time.Unix(int64(code), 0),
+	}
 	if state == pleg.StateExited {
-		s.Reason = fmt.Sprintf("Reason%d", code%3)
+		s.Reason, s.FinishedAt = fmt.Sprintf("Reason%d", code%3), s.StartedAt.Add(time.Minute)
 	}
 	return s
 }

@@ -448,7 +448,14 @@ type Event struct {
 	ObservedAt *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=observed_at,json=observedAt,proto3" json:"observed_at,omitempty"`
 	// Whether the event comes from the list alone because inspections of the pod
 	// keep failing.
-	Uninspected   bool `protobuf:"varint,16,opt,name=uninspected,proto3" json:"uninspected,omitempty"`
+	Uninspected bool `protobuf:"varint,16,opt,name=uninspected,proto3" json:"uninspected,omitempty"`
+	// On a CONTAINER_STARTED and a CONTAINER_DIED of a container, if the inspection still
+	// found it: the image as named in the pod, and when the container started.
+	Image     string                 `protobuf:"bytes,17,opt,name=image,proto3" json:"image,omitempty"`
+	StartedAt *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	// On such a CONTAINER_DIED: when the container ended. Both times come from the clock
+	// of the runtime.
+	FinishedAt    *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -593,6 +600,27 @@ func (x *Event) GetUninspected() bool {
 		return x.Uninspected
 	}
 	return false
+}
+
+func (x *Event) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
+}
+
+func (x *Event) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+func (x *Event) GetFinishedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FinishedAt
+	}
+	return nil
 }
 
 type ListPodsRequest struct {
@@ -1852,7 +1880,7 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	" \x01(\bR\romitSandboxes\x12%\n" +
 	"\x0enetwork_events\x18\v \x01(\bR\rnetworkEvents\"5\n" +
 	"\rWatchResponse\x12$\n" +
-	"\x05event\x18\x01 \x01(\v2\x0e.pleg.v1.EventR\x05event\"\x89\x04\n" +
+	"\x05event\x18\x01 \x01(\v2\x0e.pleg.v1.EventR\x05event\"\x97\x05\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\tR\x05epoch\x12&\n" +
@@ -1871,7 +1899,12 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\breplayed\x18\x0e \x01(\bR\breplayed\x12;\n" +
 	"\vobserved_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"observedAt\x12 \n" +
-	"\vuninspected\x18\x10 \x01(\bR\vuninspectedB\f\n" +
+	"\vuninspected\x18\x10 \x01(\bR\vuninspected\x12\x14\n" +
+	"\x05image\x18\x11 \x01(\tR\x05image\x129\n" +
+	"\n" +
+	"started_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12;\n" +
+	"\vfinished_at\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"finishedAtB\f\n" +
 	"\n" +
 	"_exit_code\",\n" +
 	"\x0fListPodsRequest\x12\x19\n" +
@@ -2068,55 +2101,57 @@ var file_pleg_v1_pleg_proto_depIdxs = []int32{
 	5,  // 2: pleg.v1.WatchResponse.event:type_name -> pleg.v1.Event
 	0,  // 3: pleg.v1.Event.type:type_name -> pleg.v1.EventType
 	25, // 4: pleg.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
-	8,  // 5: pleg.v1.ListPodsResponse.pod:type_name -> pleg.v1.Pod
-	11, // 6: pleg.v1.Pod.status:type_name -> pleg.v1.PodStatus
-	25, // 7: pleg.v1.Pod.current_as_of:type_name -> google.protobuf.Timestamp
-	11, // 8: pleg.v1.Pod.last_status:type_name -> pleg.v1.PodStatus
-	25, // 9: pleg.v1.Pod.last_as_of:type_name -> google.protobuf.Timestamp
-	11, // 10: pleg.v1.Pod.listed:type_name -> pleg.v1.PodStatus
-	25, // 11: pleg.v1.GetPodStatusRequest.newer_than:type_name -> google.protobuf.Timestamp
-	11, // 12: pleg.v1.GetPodStatusResponse.status:type_name -> pleg.v1.PodStatus
-	12, // 13: pleg.v1.PodStatus.containers:type_name -> pleg.v1.ContainerStatus
-	13, // 14: pleg.v1.PodStatus.sandboxes:type_name -> pleg.v1.SandboxStatus
-	25, // 15: pleg.v1.PodStatus.observed_at:type_name -> google.protobuf.Timestamp
-	1,  // 16: pleg.v1.ContainerStatus.state:type_name -> pleg.v1.State
-	25, // 17: pleg.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
-	25, // 18: pleg.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
-	25, // 19: pleg.v1.ContainerStatus.finished_at:type_name -> google.protobuf.Timestamp
-	21, // 20: pleg.v1.ContainerStatus.labels:type_name -> pleg.v1.ContainerStatus.LabelsEntry
-	22, // 21: pleg.v1.ContainerStatus.annotations:type_name -> pleg.v1.ContainerStatus.AnnotationsEntry
-	25, // 22: pleg.v1.SandboxStatus.created_at:type_name -> google.protobuf.Timestamp
-	23, // 23: pleg.v1.SandboxStatus.labels:type_name -> pleg.v1.SandboxStatus.LabelsEntry
-	24, // 24: pleg.v1.SandboxStatus.annotations:type_name -> pleg.v1.SandboxStatus.AnnotationsEntry
-	16, // 25: pleg.v1.GetStatusResponse.status:type_name -> pleg.v1.PipelineStatus
-	25, // 26: pleg.v1.PipelineStatus.at:type_name -> google.protobuf.Timestamp
-	17, // 27: pleg.v1.PipelineStatus.relist:type_name -> pleg.v1.RelistStatus
-	18, // 28: pleg.v1.PipelineStatus.overdue:type_name -> pleg.v1.Inspection
-	20, // 29: pleg.v1.PipelineStatus.quarantined:type_name -> pleg.v1.QuarantinedPod
-	25, // 30: pleg.v1.RelistStatus.success:type_name -> google.protobuf.Timestamp
-	26, // 31: pleg.v1.RelistStatus.took:type_name -> google.protobuf.Duration
-	25, // 32: pleg.v1.RelistStatus.started:type_name -> google.protobuf.Timestamp
-	19, // 33: pleg.v1.RelistStatus.call:type_name -> pleg.v1.Call
-	25, // 34: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
-	26, // 35: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
-	25, // 36: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
-	19, // 37: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
-	25, // 38: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
-	25, // 39: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
-	25, // 40: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
-	3,  // 41: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
-	6,  // 42: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
-	9,  // 43: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
-	14, // 44: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
-	4,  // 45: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
-	7,  // 46: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
-	10, // 47: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
-	15, // 48: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
-	45, // [45:49] is the sub-list for method output_type
-	41, // [41:45] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	25, // 5: pleg.v1.Event.started_at:type_name -> google.protobuf.Timestamp
+	25, // 6: pleg.v1.Event.finished_at:type_name -> google.protobuf.Timestamp
+	8,  // 7: pleg.v1.ListPodsResponse.pod:type_name -> pleg.v1.Pod
+	11, // 8: pleg.v1.Pod.status:type_name -> pleg.v1.PodStatus
+	25, // 9: pleg.v1.Pod.current_as_of:type_name -> google.protobuf.Timestamp
+	11, // 10: pleg.v1.Pod.last_status:type_name -> pleg.v1.PodStatus
+	25, // 11: pleg.v1.Pod.last_as_of:type_name -> google.protobuf.Timestamp
+	11, // 12: pleg.v1.Pod.listed:type_name -> pleg.v1.PodStatus
+	25, // 13: pleg.v1.GetPodStatusRequest.newer_than:type_name -> google.protobuf.Timestamp
+	11, // 14: pleg.v1.GetPodStatusResponse.status:type_name -> pleg.v1.PodStatus
+	12, // 15: pleg.v1.PodStatus.containers:type_name -> pleg.v1.ContainerStatus
+	13, // 16: pleg.v1.PodStatus.sandboxes:type_name -> pleg.v1.SandboxStatus
+	25, // 17: pleg.v1.PodStatus.observed_at:type_name -> google.protobuf.Timestamp
+	1,  // 18: pleg.v1.ContainerStatus.state:type_name -> pleg.v1.State
+	25, // 19: pleg.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
+	25, // 20: pleg.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
+	25, // 21: pleg.v1.ContainerStatus.finished_at:type_name -> google.protobuf.Timestamp
+	21, // 22: pleg.v1.ContainerStatus.labels:type_name -> pleg.v1.ContainerStatus.LabelsEntry
+	22, // 23: pleg.v1.ContainerStatus.annotations:type_name -> pleg.v1.ContainerStatus.AnnotationsEntry
+	25, // 24: pleg.v1.SandboxStatus.created_at:type_name -> google.protobuf.Timestamp
+	23, // 25: pleg.v1.SandboxStatus.labels:type_name -> pleg.v1.SandboxStatus.LabelsEntry
+	24, // 26: pleg.v1.SandboxStatus.annotations:type_name -> pleg.v1.SandboxStatus.AnnotationsEntry
+	16, // 27: pleg.v1.GetStatusResponse.status:type_name -> pleg.v1.PipelineStatus
+	25, // 28: pleg.v1.PipelineStatus.at:type_name -> google.protobuf.Timestamp
+	17, // 29: pleg.v1.PipelineStatus.relist:type_name -> pleg.v1.RelistStatus
+	18, // 30: pleg.v1.PipelineStatus.overdue:type_name -> pleg.v1.Inspection
+	20, // 31: pleg.v1.PipelineStatus.quarantined:type_name -> pleg.v1.QuarantinedPod
+	25, // 32: pleg.v1.RelistStatus.success:type_name -> google.protobuf.Timestamp
+	26, // 33: pleg.v1.RelistStatus.took:type_name -> google.protobuf.Duration
+	25, // 34: pleg.v1.RelistStatus.started:type_name -> google.protobuf.Timestamp
+	19, // 35: pleg.v1.RelistStatus.call:type_name -> pleg.v1.Call
+	25, // 36: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
+	26, // 37: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
+	25, // 38: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
+	19, // 39: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
+	25, // 40: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
+	25, // 41: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
+	25, // 42: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
+	3,  // 43: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
+	6,  // 44: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
+	9,  // 45: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
+	14, // 46: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
+	4,  // 47: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
+	7,  // 48: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
+	10, // 49: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
+	15, // 50: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
+	47, // [47:51] is the sub-list for method output_type
+	43, // [43:47] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_pleg_v1_pleg_proto_init() }

@@ -52,6 +52,11 @@ func wideEventColumns() []column[pleg.Event] {
 	c := eventColumns()
 	c[0] = column[pleg.Event]{name: "TIME", width: len(layout), value: func(ev *pleg.Event) string { return clock(ev.ObservedAt, layout) }}
 	c[6].value = func(ev *pleg.Event) string { return cmp.Or(string(ev.ContainerID), "-") }
+	c = slices.Insert(c, 7,
+		column[pleg.Event]{name: "IMAGE", width: 32, value: func(ev *pleg.Event) string { return cmp.Or(ev.Image, "-") }},
+		column[pleg.Event]{name: "STARTED", width: len(layout), value: func(ev *pleg.Event) string { return clock(ev.StartedAt, layout) }},
+		column[pleg.Event]{name: "FINISHED", width: len(layout), value: func(ev *pleg.Event) string { return clock(ev.FinishedAt, layout) }},
+	)
 	c = slices.Insert(c, 4, column[pleg.Event]{name: "POD UID", width: 36, value: func(ev *pleg.Event) string { return cmp.Or(string(ev.PodUID), "-") }})
 	return slices.Insert(c, 0, column[pleg.Event]{name: "SEQ", width: 8, value: func(ev *pleg.Event) string { return strconv.FormatUint(ev.Seq, 10) }})
 }

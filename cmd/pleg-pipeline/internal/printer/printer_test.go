@@ -37,10 +37,11 @@ func events() []pleg.Event {
 	const id = "0123456789abcdef0123456789abcdef"
 	return []pleg.Event{
 		{Seq: 1, Type: pleg.ContainerStarted, PodUID: "u1", PodName: "web-0", PodNamespace: "default", ContainerID: id, Sandbox: true, ObservedAt: at},
-		{Seq: 2, Type: pleg.ContainerStarted, PodUID: "u1", PodName: "web-0", PodNamespace: "default", ContainerID: id, ContainerName: "app", ObservedAt: at},
+		{Seq: 2, Type: pleg.ContainerStarted, PodUID: "u1", PodName: "web-0", PodNamespace: "default", ContainerID: id, ContainerName: "app", Image: "registry.example/shop/app:1.2", StartedAt: at, ObservedAt: at},
 		{
 			Seq: 3, Type: pleg.ContainerDied, PodUID: "u1", PodName: "web-0", PodNamespace: "default",
 			ContainerID: id, ContainerName: "app", Attempt: 12, ExitCode: new(int32(137)), Reason: "OOMKilled", ObservedAt: at,
+			Image: "registry.example/shop/app:1.2", StartedAt: at.Add(-time.Hour), FinishedAt: at.Add(-time.Millisecond),
 		},
 		{
 			Seq: 4, Type: pleg.ContainerDied, PodUID: "u1", PodName: "web-0", PodNamespace: "default",

@@ -24,26 +24,32 @@ func (c *canvas) begin() {
 func clean(s string) string { return printer.Printable(s) }
 
 // text writes a text into at most width cells and returns the number of cells that it
-// took. What does not fit is cut.
+// took. A text that does not fit ends with "…".
 func (c *canvas) text(x, y, width int, text string, style tcell.Style) int {
 	if y < 0 || y >= c.height {
 		return 0
 	}
 	width = min(width, c.width-x)
-	used := 0
-	for rest := clean(text); rest != "" && used < width; {
+	used, last := 0, 0 // last is where the last character begins
+	rest := clean(text)
+	for rest != "" && used < width {
 		next, cells := c.screen.Put(x+used, y, rest, style)
 		if len(next) >= len(rest) {
-			break
+			return used
 		}
-		if used+cells > width { // half of a wide character
-			c.screen.Put(x+used, y, " ", style)
-			return width
-		}
+		last, rest = used, next
 		used += cells
-		rest = next
 	}
-	return used
+	if rest == "" && used <= width {
+		return used
+	}
+	for ; last < width-1; last++ { // a wide character
+		c.screen.Put(x+last, y, " ", style)
+	}
+	if width > 0 {
+		c.screen.Put(x+width-1, y, "…", style)
+	}
+	return max(0, width)
 }
 
 // fill gives a line a style.
@@ -53,7 +59,8 @@ func (c *canvas) fill(y int, style tcell.Style) {
 
 // rule draws a line with a title.
 func (c *canvas) rule(y int, title string) {
-	c.text(0, y, c.width, "── "+clean(title)+" "+strings.Repeat("─", c.width), faint)
+	used := c.text(0, y, c.width, "── "+title+" ", faint)
+	c.text(used, y, c.width-used, strings.Repeat("─", c.width-used), faint)
 }
 
 // fields writes pairs of a name and a value.

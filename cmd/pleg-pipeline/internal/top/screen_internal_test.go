@@ -31,6 +31,7 @@ func sample() *model {
 	code := int32(137)
 	died := event("dead", pipeline.ContainerDied)
 	died.ExitCode, died.Reason = &code, "OOMKilled"
+	died.StartedAt, died.FinishedAt = noon.Add(-3*time.Minute), noon
 	m.addEvent(died, noon)
 	m.arrange(noon)
 	return m

@@ -35,6 +35,9 @@ func why(ev pipeline.Event) string {
 	if ev.Uninspected {
 		parts = append(parts, "not inspected")
 	}
+	if !ev.StartedAt.IsZero() && !ev.FinishedAt.Before(ev.StartedAt) {
+		parts = append(parts, "ran "+span(ev.FinishedAt.Sub(ev.StartedAt)))
+	}
 	return strings.Join(parts, ", ")
 }
 

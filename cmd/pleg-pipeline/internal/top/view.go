@@ -164,7 +164,7 @@ func columns(width int) []column {
 		{"NAMESPACE", namespace, func(p *pod, _ time.Time) string { return p.Namespace }, always(faint)},
 		{"POD", name, func(p *pod, _ time.Time) string { return orElse(p.Name, string(p.UID)) }, always(plain)},
 		{"STATE", 10, func(p *pod, _ time.Time) string { return p.word() }, stateStyle},
-		{"RUN", 4, running, always(plain)},
+		{"RUN", 5, running, always(plain)},
 		{"RST", 4, func(p *pod, _ time.Time) string { return strconv.FormatUint(uint64(p.Restarts), 10) }, always(plain)},
 		{"EV/M", 4, func(p *pod, _ time.Time) string { return strconv.Itoa(len(p.recent)) }, always(plain)},
 		{"AGE", 4, func(p *pod, now time.Time) string { return p.age(now) }, always(faint)},
@@ -267,7 +267,7 @@ func (v *view) drawEvent(y int, ev pipeline.Event) {
 	x := v.text(0, y, 9, ev.ObservedAt.Local().Format("15:04:05"), faint) + 1
 	v.text(x, y, 9, what(ev), eventStyle(ev))
 	x += 10
-	width := min(60, (v.width-x)*2/3)
+	width := min(60, (v.width-x)*3/5)
 	v.text(x, y, width, cutMiddle(ev.PodNamespace+"/"+orElse(ev.PodName, string(ev.PodUID)), width), plain)
 	x += width + 1
 	v.text(x, y, v.width-x, strings.TrimSpace(container(ev)+" "+why(ev)), faint)

@@ -1,6 +1,6 @@
 // The feed: the newest events, newest first.
 
-import { clock, containerText, inert, kind, make, set, whatText, whyText } from './text.js';
+import { clock, containerText, inert, kind, make, ranText, set, whatText, whyText } from './text.js';
 
 const maxRows = 120;
 
@@ -92,8 +92,8 @@ function fill(row, event) {
 	row.dataset.uid = event.podUID;
 	set(what, whatText(event));
 	set(pod, inert(event.podName || event.podUID));
-	row.title = inert(`${event.podNamespace}/${event.podName}`);
-	set(container, [containerText(event), whyText(event)].filter(Boolean).join(', '));
+	row.title = [inert(`${event.podNamespace}/${event.podName}`), inert(event.image)].filter(Boolean).join(', ');
+	set(container, [containerText(event), whyText(event), ranText(event)].filter(Boolean).join(', '));
 }
 
 function gapText(event) {

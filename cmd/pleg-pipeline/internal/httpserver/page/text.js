@@ -100,7 +100,13 @@ export function whyText(event) {
 	return inert(parts.join(', '));
 }
 
-// eventText returns both.
+// ranText says how long a container ran that died.
+export function ranText(event) {
+	const ran = Date.parse(event.finishedAt) - Date.parse(event.startedAt);
+	return ran >= 0 ? `ran ${seconds(ran / 1000)}` : '';
+}
+
+// eventText returns what happened and why.
 export function eventText(event) {
 	return [whatText(event), whyText(event)].filter(Boolean).join(', ');
 }
