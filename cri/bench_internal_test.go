@@ -55,7 +55,7 @@ func BenchmarkEventDecode(b *testing.B) {
 	event.ContainerEventType, event.ContainersStatuses[1].State = stoppedEvent, runtimeapi.ContainerState_CONTAINER_EXITED
 	raws := [][]byte{starts, encode(b, event)}
 	for name, decode := range map[string]func([]byte, *runtimeapi.ContainerEventResponse) error{
-		"codec":     newEventCodec().decode,
+		"codec":     newEventCodec(func() {}).decode,
 		"generated": func(raw []byte, event *runtimeapi.ContainerEventResponse) error { return proto.Unmarshal(raw, event) },
 	} {
 		b.Run("decoder="+name, func(b *testing.B) {

@@ -33,15 +33,17 @@ const (
 // events a second (containerd 2.4.2).
 type eventCodec struct {
 	encoding.CodecV2
+	notUTF8    func() // called for each event with text that is not UTF-8
 	sandboxes  statusCache[*runtimeapi.PodSandboxStatus]
 	containers statusCache[*runtimeapi.ContainerStatus]
 	rest       []byte
 }
 
-func newEventCodec() *eventCodec {
+func newEventCodec(notUTF8 func()) *eventCodec {
 	seed := maphash.MakeSeed()
 	return &eventCodec{
 		CodecV2: encoding.GetCodecV2(proto.Name),
+		notUTF8: notUTF8,
 		sandboxes: statusCache[*runtimeapi.PodSandboxStatus]{
 			fields: fields{id: 1, labels: 7, annotations: 8}, seed: seed,
 			fresh: func(last *runtimeapi.PodSandboxStatus) *runtimeapi.PodSandboxStatus {
@@ -69,7 +71,25 @@ func (c *eventCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	}
 	buffer := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer buffer.Free()
-	return c.decode(buffer.ReadOnlyData(), event)
+	return c.read(buffer.ReadOnlyData(), event)
+}
+
+// read decodes raw into an empty event. If text in it is not UTF-8, read removes the
+// sandbox's id, so that the event is only a reason to list the pod.
+func (c *eventCodec) read(raw []byte, event *runtimeapi.ContainerEventResponse) error {
+	err := c.decode(raw, event)
+	if err == nil {
+		return nil
+	}
+	protobuf.Reset(event)
+	if replaced, _ := unmarshal(raw, event); !replaced {
+		return err
+	}
+	if event.PodSandboxStatus != nil {
+		event.PodSandboxStatus.Id = ""
+	}
+	c.notUTF8()
+	return nil
 }
 
 // decode decodes raw into an empty event. The result is that of proto.Unmarshal.

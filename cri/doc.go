@@ -18,9 +18,10 @@
 // This also happens while this process is stopped, after about 300 events.
 //
 // A listed item may be incomplete. The client completes it from the list before or
-// from the kubelet's labels, and skips it if neither has what is missing. In both
-// cases it counts the item in pleg_malformed_items_total and logs it once. All other
-// items are listed as usual.
+// from the kubelet's labels, and skips it if neither has what is missing. If text of an
+// item is not UTF-8, only its state is used, and the rest comes from the list before.
+// In all cases it counts the item in pleg_malformed_items_total and logs it once. All
+// other items are listed as usual.
 //
 // # Metrics
 //
@@ -28,6 +29,7 @@
 //   - pleg_runtime_operations_errors_total{operation_type}: calls that ended
 //     with an error. As in the kubelet, NotFound counts as one.
 //   - pleg_runtime_operations_duration_seconds{operation_type}: their duration.
-//   - pleg_malformed_items_total{reason}: malformed items, once per list.
+//   - pleg_malformed_items_total{reason}: malformed items, once per list, and
+//     events with text that is not UTF-8.
 //   - pleg_portioned_lists: 1 while sandboxes are listed in portions.
 package cri

@@ -41,10 +41,10 @@ func FuzzEvents(f *testing.F) {
 		f.Add(encode(f, first), encode(f, next))
 	}
 	f.Fuzz(func(t *testing.T, before, after []byte) {
-		codec := newEventCodec()
+		codec := newEventCodec(func() {})
 		for _, raw := range [][]byte{before, after, before, after} {
 			if !checkDecode(t, codec, raw) {
-				codec = newEventCodec() // gRPC ends the stream
+				codec = newEventCodec(func() {}) // gRPC ends the stream
 			}
 		}
 	})
@@ -85,7 +85,7 @@ func TestEventsOfOneStreamDecodeAsAlone(t *testing.T) {
 	first := encode(t, aContainerStarts())
 	for name, event := range nextEvents() {
 		t.Run(name, func(t *testing.T) {
-			codec, next := newEventCodec(), encode(t, event)
+			codec, next := newEventCodec(func() {}), encode(t, event)
 			inParts := append(encode(t, event), encode(t, &runtimeapi.ContainerEventResponse{PodSandboxStatus: &runtimeapi.PodSandboxStatus{RuntimeHandler: "runc"}})...)
 			repeated := append(encode(t, event), encode(t, &runtimeapi.ContainerEventResponse{ContainerEventType: stoppedEvent})...)
 			for _, raw := range [][]byte{first, next, first, next, inParts, repeated, next} {
@@ -98,7 +98,7 @@ func TestEventsOfOneStreamDecodeAsAlone(t *testing.T) {
 // The checksum of labels does not depend on their order, but the order of a repeated
 // key counts.
 func TestLastValueOfRepeatedLabelCounts(t *testing.T) {
-	codec := newEventCodec()
+	codec := newEventCodec(func() {})
 	for _, order := range [][]string{{"1", "2"}, {"2", "1"}, {"1", "2"}} {
 		raw := encode(t, &runtimeapi.ContainerStatus{Id: "c"})
 		for _, value := range order {
@@ -112,7 +112,7 @@ func TestLastValueOfRepeatedLabelCounts(t *testing.T) {
 }
 
 func TestUnchangedStatusesAreShared(t *testing.T) {
-	codec := newEventCodec()
+	codec := newEventCodec(func() {})
 	decode := func(event *runtimeapi.ContainerEventResponse) *runtimeapi.ContainerEventResponse {
 		t.Helper()
 		got := &runtimeapi.ContainerEventResponse{}
@@ -138,7 +138,7 @@ func TestUnchangedStatusesAreShared(t *testing.T) {
 
 func TestStatusCacheIsBounded(t *testing.T) {
 	t.Parallel()
-	codec, event := newEventCodec(), aContainerStarts()
+	codec, event := newEventCodec(func() {}), aContainerStarts()
 	event.ContainersStatuses = event.ContainersStatuses[:1]
 	event.ContainersStatuses[0].Message = strings.Repeat("x", 1<<20)
 	send := func() {

@@ -54,7 +54,7 @@ func (c *Client) WatchEvents(ctx context.Context, opened func(), hint func(pleg.
 	defer cancel(nil) // ends the stream if hint panics
 	p := &probe{runtime: runtimeapi.NewRuntimeServiceClient(c.events), opts: c.opts}
 	began := time.Now()
-	stream, err := p.runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}, grpc.ForceCodecV2(newEventCodec()))
+	stream, err := p.runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}, grpc.ForceCodecV2(newEventCodec(c.metrics.malformed[notUTF8].Inc)))
 	if err == nil {
 		err = p.once(ctx)
 	}

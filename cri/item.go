@@ -32,7 +32,7 @@ type item struct {
 	podName      string
 	podNamespace string
 	labels       map[string]string // the pod's; nil for a container
-	// skip is why the item belongs to no pod, or 0.
+	// skip is why the item cannot be used as it is, or 0.
 	skip reason
 	// labelled is true if the metadata is missing and the kubelet's labels have
 	// the same data.
@@ -49,6 +49,7 @@ const (
 	noPodUID
 	duplicateID
 	noPod
+	notUTF8
 	reasons // the number of reasons
 )
 
@@ -58,6 +59,7 @@ var reasonNames = [reasons]string{
 	noPodUID:    "no_pod_uid",
 	duplicateID: "duplicate_id",
 	noPod:       "no_pod",
+	notUTF8:     "not_utf8",
 }
 
 // String returns the value of the label reason.
@@ -116,6 +118,14 @@ func containerItem(c *runtimeapi.Container) *item {
 		it.Attempt, it.labelled = uint32(attempt), it.Name != ""
 	}
 	return it
+}
+
+// checkText marks an item with replaced text. What it says of itself cannot be used, since
+// no call can ask for it.
+func (it *item) checkText(replaced bool) {
+	if replaced && it.skip != noID {
+		it.skip, it.labelled = notUTF8, false
+	}
 }
 
 func sandboxState(s runtimeapi.PodSandboxState) pleg.State {

@@ -111,9 +111,9 @@ func TestListedTimes(t *testing.T) {
 // malformedTotal is the metric's text with these values in place of 0.
 func malformedTotal(values map[string]int) string {
 	var s strings.Builder
-	s.WriteString("# HELP pleg_malformed_items_total Listed sandboxes and containers that are malformed, by reason: completed from elsewhere, or skipped.\n" +
+	s.WriteString("# HELP pleg_malformed_items_total Malformed items in lists, which are completed from elsewhere or skipped, and events with text that is not UTF-8; by reason.\n" +
 		"# TYPE pleg_malformed_items_total counter\n")
-	for _, reason := range []string{"duplicate_id", "no_id", "no_metadata", "no_pod", "no_pod_uid"} {
+	for _, reason := range []string{"duplicate_id", "no_id", "no_metadata", "no_pod", "no_pod_uid", "not_utf8"} {
 		fmt.Fprintf(&s, "pleg_malformed_items_total{reason=%q} %d\n", reason, values[reason])
 	}
 	return s.String()

@@ -55,7 +55,7 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 	}, label)
 	malformed := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "pleg_malformed_items_total",
-		Help: "Listed sandboxes and containers that are malformed, by reason: completed from elsewhere, or skipped.",
+		Help: "Malformed items in lists, which are completed from elsewhere or skipped, and events with text that is not UTF-8; by reason.",
 	}, []string{"reason"})
 
 	m := &metrics{

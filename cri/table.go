@@ -6,7 +6,6 @@ import (
 	"hash/maphash"
 
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -57,10 +56,12 @@ type skippedEntry struct {
 func newSandboxTable() *table {
 	return newTable(sandboxFields, func(raw []byte, before *item) (*item, int, error) {
 		s := &runtimeapi.PodSandbox{}
-		if err := proto.Unmarshal(raw, s); err != nil {
+		replaced, err := unmarshal(raw, s)
+		if err != nil {
 			return nil, 0, err
 		}
 		it := sandboxItem(s)
+		it.checkText(replaced)
 		if before != nil {
 			it.labels = before.labels
 		}
@@ -71,10 +72,12 @@ func newSandboxTable() *table {
 func newContainerTable() *table {
 	return newTable(containerFields, func(raw []byte, before *item) (*item, int, error) {
 		c := &runtimeapi.Container{}
-		if err := proto.Unmarshal(raw, c); err != nil {
+		replaced, err := unmarshal(raw, c)
+		if err != nil {
 			return nil, 0, err
 		}
 		it := containerItem(c)
+		it.checkText(replaced)
 		if before != nil {
 			it.podUID, it.podName, it.podNamespace = before.podUID, before.podName, before.podNamespace
 		}
@@ -109,7 +112,8 @@ func (t *table) startList() {
 }
 
 // addAnswer adds the items of an answer. It accepts and rejects the same bytes as
-// proto.Unmarshal, except that it rejects too many malformed items. After an error, and before finishList, the items are incomplete.
+// proto.Unmarshal, except that it rejects too many malformed items and accepts text that
+// is not UTF-8. After an error, and before finishList, the items are incomplete.
 func (t *table) addAnswer(answer []byte) error {
 	for len(answer) > 0 {
 		num, typ, n := protowire.ConsumeTag(answer)
@@ -151,7 +155,7 @@ func (t *table) add(raw []byte) error {
 		return err
 	}
 	if it.skip != keep {
-		t.addMalformed(it)
+		t.addMalformed(it, known)
 		return nil
 	}
 	// The sum cannot show which value of a repeated key is the last one.
@@ -171,10 +175,9 @@ func (t *table) add(raw []byte) error {
 
 // addMalformed adds an incomplete item. The item exists, so addMalformed completes it
 // from the list before or, if it is new, from the kubelet's labels. If neither has the
-// data, the item is skipped.
-func (t *table) addMalformed(it *item) {
+// data, the item is skipped. known is what the list before has under its id.
+func (t *table) addMalformed(it *item, known *knownItem) {
 	t.skipped = append(t.skipped, skippedEntry{it, it.skip})
-	known := t.known[string(it.ID)]
 	switch {
 	case known == nil && !it.labelled:
 		return
