@@ -2,6 +2,7 @@ package kubelet_test
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"testing"
 	"time"
@@ -100,10 +101,13 @@ func simulated(b *testing.B, pods int) (*simruntime.Runtime, kubecontainer.Runti
 	go func() { served <- rt.ListenAndServe(ctx, socket) }()
 	b.Cleanup(func() {
 		cancel()
-		<-served
+		if err := <-served; err != nil && !errors.Is(err, context.Canceled) {
+			b.Errorf("serve the simulated runtime: %v", err)
+		}
 	})
 	tracing := noop.NewTracerProvider()
-	service, err := remote.NewRemoteRuntimeService(ctx, "unix://"+socket, 2*time.Minute, tracing, false)
+	service, err := remote.NewRemoteRuntimeServiceBuilder().WithEndpoint("unix://" + socket).
+		WithConnectionTimeout(2 * time.Minute).WithTracerProvider(tracing).Build(ctx)
 	must(b, err)
 	b.Cleanup(func() {
 		if err := service.Close(context.Background()); err != nil {
