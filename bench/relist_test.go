@@ -17,22 +17,22 @@ import (
 )
 
 // BenchmarkRelist is a relist without a change on a runtime without latency: the cost of
-// the comparison. With listed=anew each list has new pointers; with listed=again unchanged
-// pods have the same pointers, as in lists of package cri.
+// the comparison. With objects=new each list has new objects for the same pods; with
+// objects=same it has the same objects, as in lists of package cri.
 func BenchmarkRelist(b *testing.B) {
 	const containers = 3
 	for _, pods := range []int{110, 1000, 5000} {
 		first, second := makePods(pods, containers), makePods(pods, containers)
-		for _, listed := range []struct {
+		for _, objects := range []struct {
 			name string
 			next [2][]*pleg.Pod
 		}{
-			{"anew", [2][]*pleg.Pod{first, second}},
-			{"again", [2][]*pleg.Pod{first, first}},
+			{"new", [2][]*pleg.Pod{first, second}},
+			{"same", [2][]*pleg.Pod{first, first}},
 		} {
-			name := fmt.Sprintf("/pods=%d/listed=%s", pods, listed.name)
-			b.Run("impl=pipeline"+name, func(b *testing.B) { pipelineRelist(b, listed.next, pods) })
-			b.Run("impl=serial"+name, func(b *testing.B) { serialRelist(b, listed.next, pods) })
+			name := fmt.Sprintf("/pods=%d/objects=%s", pods, objects.name)
+			b.Run("impl=pipeline"+name, func(b *testing.B) { pipelineRelist(b, objects.next, pods) })
+			b.Run("impl=serial"+name, func(b *testing.B) { serialRelist(b, objects.next, pods) })
 		}
 	}
 }

@@ -123,17 +123,18 @@ func (l *lab) connect(ctx context.Context, b *bench, socket string, period, time
 	}
 	args := []string{"-socket", socket, "-period", period.String(), "-timeout", timeout.String()}
 	program, c := "client", l.candidate
-	switch c {
-	case kubelet, kubeletEvents: // cannot write a CPU profile
+	switch {
+	case c.inKubelet(): // cannot write a CPU profile
 		program = "kubelet"
-		args = append(args, "-root", b.temp, "-events="+strconv.FormatBool(c == kubeletEvents))
-	case serial:
+		args = append(args, "-root", b.temp, "-events="+strconv.FormatBool(c == kubeletEvents || c == dropInEvents),
+			"-drop-in="+strconv.FormatBool(c.isDropIn()))
+	case c == serial:
 		args = append(args, "-candidate", "serial")
 	default:
 		args = append(args, "-inspectors", strconv.Itoa(c.inspectors()), "-fixed="+strconv.FormatBool(c.fixed()),
 			"-events="+strconv.FormatBool(c.events()))
 	}
-	if b.profiles != "" && !c.isKubelet() {
+	if b.profiles != "" && !c.inKubelet() {
 		args = append(args, "-cpuprofile", filepath.Join(b.profiles, fmt.Sprintf("%s-%d.prof", c, b.labs.Load())))
 	}
 	l.client, l.err = start[control.Command, control.Report](ctx, b.program(program), args...)

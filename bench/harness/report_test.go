@@ -180,6 +180,18 @@ func TestReadResultsErrorNamesTheCommand(t *testing.T) {
 	}
 }
 
+func TestReadResultsKnowsEarlierNamesOfSteps(t *testing.T) {
+	dir := t.TempDir()
+	r := &Results{Steps: []Step{{Name: "Relist/impl=kubelet/pods=110/listed=anew"}, {Name: "Relist/impl=kubelet/pods=110/listed=again"}}}
+	if err := r.write(dir); err != nil {
+		t.Fatal(err)
+	}
+	r, err := readResults(dir)
+	if err != nil || r.Steps[0].parameter("objects") != "new" || r.Steps[1].parameter("objects") != "same" {
+		t.Errorf("earlier results are read as %+v, %v", r, err)
+	}
+}
+
 func TestParseSteps(t *testing.T) {
 	out := "pkg: x\nBenchmarkRelist/impl=a/pods=10-2 \t 5\t 400 ns/op\t 4.0 ns/pod\t 7 B/op\t 1 allocs/op\n" +
 		"BenchmarkRelist/impl=a/pods=10-2 \t 5\t 600 ns/op\t 6.0 ns/pod\t 7 B/op\t 1 allocs/op\n"

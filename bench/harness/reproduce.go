@@ -11,41 +11,45 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// comparison is a row of docs/upstream.md: the kubelet's figure beside the pipeline's.
+// comparison is a row of docs/upstream.md: a figure of the kubelet, of the kubelet with
+// the drop-in, and of the pipeline with its own CRI client.
 type comparison struct {
 	what, scenario, metric, unit string
-	stock, ours                  Candidate
+	candidates                   [3]Candidate
 }
 
-// comparisons are the rows of docs/upstream.md.
-var comparisons = slices.Concat(
-	burstRows("110 pods change at once", burst110),
-	burstRows("the same, the runtime serves 1 call at once", limited(1)),
-	burstRows("2 calls at once", limited(2)),
-	burstRows("4 calls at once", limited(4)),
-	burstRows("8 calls at once", limited(8)),
-	[]comparison{
-		{"1 of 110 changed pods hangs: last event of the others", "hung/pods=1", "last", "ms", kubelet, "pipeline-16"},
-		{"cold start, 2000 exited containers: last event", "storm/profile=node", "last", "ms", kubelet, "pipeline-16"},
-		{"third restart of all containers: status calls per pod", "restart/n=3", "calls", "", kubelet, "pipeline-16"},
-		{"change to event, without CRI events: p50", changes10, "p50", "ms", kubelet, "pipeline-16"},
-		{"change to event, with CRI events: p50", changes10, "p50", "ms", kubeletEvents, "events-16"},
-		{"the same: p99", changes10, "p99", "ms", kubeletEvents, "events-16"},
-		{"the same: CPU of the client", changes10, "client", "ms", kubeletEvents, "events-16"},
-		{"idle relist of 110 pods: CPU of the client", "idle/pods=110", "client", "ms", kubelet, "pipeline-16"},
-	},
+var (
+	polling   = [3]Candidate{kubelet, dropIn, "pipeline-16"}
+	following = [3]Candidate{kubeletEvents, dropInEvents, "events-16"}
 )
 
 const changes10 = "events/change/seconds=10"
 
-// burstRows are the rows of a burst: its time, and what it costs the runtime.
-func burstRows(what, scenario string) []comparison {
-	return []comparison{
-		{what + ": last event", scenario, "last", "ms", kubelet, "pipeline-16"},
-		{"- status calls per changed pod", scenario, "calls", "", kubelet, "pipeline-16"},
-		{"- most calls that arrived at the runtime", scenario, "waiting", "", kubelet, "pipeline-16"},
-		{"- CPU of the runtime", scenario, "server", "ms", kubelet, "pipeline-16"},
-	}
+// comparisons are the rows of the table.
+var comparisons = []comparison{
+	{"110 pods change at once: last event", burst110, "last", "ms", polling},
+	{"- the runtime serves 8 calls at once", limited(8), "last", "ms", polling},
+	{"- 4 calls at once", limited(4), "last", "ms", polling},
+	{"- 2 calls at once", limited(2), "last", "ms", polling},
+	{"- 1 call at once", limited(1), "last", "ms", polling},
+	{"1 of 110 changed pods hangs: last event of the others", "hung/pods=1", "last", "ms", polling},
+	{"cold start, 2000 exited containers: last event", "storm/profile=node", "last", "ms", polling},
+	{"third restart of all containers: status calls per pod", "restart/n=3", "calls", "", polling},
+	{"change to event: p50", changes10, "p50", "ms", polling},
+	{"- p99", changes10, "p99", "ms", polling},
+	{"change to event, with CRI events: p50", changes10, "p50", "ms", following},
+	{"- p99", changes10, "p99", "ms", following},
+	{"- CPU of the client", changes10, "client", "ms", following},
+	{"idle relist of 110 pods: CPU of the client", "idle/pods=110", "client", "ms", polling},
+}
+
+// loads are the bursts of the table of what they cost the runtime.
+var loads = []struct{ what, scenario string }{
+	{"any number of calls at once", burst110},
+	{"8 calls at once", limited(8)},
+	{"4 calls at once", limited(4)},
+	{"2 calls at once", limited(2)},
+	{"1 call at once", limited(1)},
 }
 
 func reproduceCommand() *cobra.Command {
@@ -70,7 +74,7 @@ func (f runFlags) reproduce(ctx context.Context) error {
 	if err := errors.Join(err, b.close()); err != nil {
 		return err
 	}
-	table := comparisonTable(results)
+	table := comparisonTable(results) + "\n" + loadTable(results)
 	fmt.Printf("\n%s", table)
 	if f.page == "" {
 		return nil
@@ -91,7 +95,7 @@ func compared() []Scenario {
 			if c.scenario != s.Name {
 				continue
 			}
-			for _, candidate := range []Candidate{c.stock, c.ours} {
+			for _, candidate := range c.candidates {
 				if !slices.Contains(s.Candidates, candidate) {
 					s.Candidates = append(s.Candidates, candidate)
 				}
@@ -104,12 +108,13 @@ func compared() []Scenario {
 	return chosen
 }
 
+// comparisonTable has the ratio of the drop-in to the kubelet.
 func comparisonTable(r *Results) string {
 	var b strings.Builder
-	b.WriteString("| | kubelet | pipeline | ratio |\n|---|---:|---:|---:|\n")
+	b.WriteString("| | kubelet | drop-in | ratio | pipeline | `SCENARIO=` |\n|---|---:|---:|---:|---:|---|\n")
 	for _, c := range comparisons {
 		o := r.outcome(c.scenario)
-		stock, ours := o.figure(c.stock, c.metric), o.figure(c.ours, c.metric)
+		stock, ours, alone := o.figure(c.candidates[0], c.metric), o.figure(c.candidates[1], c.metric), o.figure(c.candidates[2], c.metric)
 		what := c.what
 		if c.unit != "" {
 			what += " (" + c.unit + ")"
@@ -118,7 +123,26 @@ func comparisonTable(r *Results) string {
 		if stock != nil && ours != nil && stock.Median > 0 {
 			ratio = fmt.Sprintf("%.2g", ours.Median/stock.Median)
 		}
-		b.WriteString(tableRow(what, stock.String(), ours.String(), ratio))
+		b.WriteString(tableRow(what, stock.String(), ours.String(), ratio, alone.String(), "`"+c.scenario+"`"))
+	}
+	return b.String()
+}
+
+// loadTable has what the bursts cost the runtime: status calls for each changed pod, the
+// most calls that arrived at once, and CPU time.
+func loadTable(r *Results) string {
+	var b strings.Builder
+	b.WriteString("| the runtime serves | kubelet | drop-in | pipeline |\n|---|---|---|---|\n")
+	for _, l := range loads {
+		cells := []string{l.what}
+		for _, c := range polling {
+			o, cell := r.outcome(l.scenario), ""
+			if calls, most, cpu := o.figure(c, "calls"), o.figure(c, "waiting"), o.figure(c, "server"); calls != nil && most != nil && cpu != nil {
+				cell = fmt.Sprintf("%s a pod, %s at once, %s ms", number(calls.Median), number(most.Median), number(cpu.Median))
+			}
+			cells = append(cells, cell)
+		}
+		b.WriteString(tableRow(cells...))
 	}
 	return b.String()
 }

@@ -206,8 +206,14 @@ func readResults(dir string) (*Results, error) {
 	if err := json.Unmarshal(data, r); err != nil {
 		return nil, fmt.Errorf("read results %s: %w", dir, err)
 	}
+	for i := range r.Steps {
+		r.Steps[i].Name = earlierNames.Replace(r.Steps[i].Name)
+	}
 	return r, nil
 }
+
+// earlierNames replaces what the names of steps had in earlier results.
+var earlierNames = strings.NewReplacer("listed=anew", "objects=new", "listed=again", "objects=same")
 
 // thisMachine leaves empty what the system does not report.
 func thisMachine() Machine {

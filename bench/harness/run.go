@@ -124,7 +124,7 @@ func newBench(chosen []Scenario, runs int, root, bin string) (*bench, error) {
 		return nil, fmt.Errorf("--runs is %d, want at least 1", runs)
 	}
 	programs := []string{"node", "client"}
-	if slices.ContainsFunc(chosen, func(s Scenario) bool { return slices.ContainsFunc(s.Candidates, Candidate.isKubelet) }) {
+	if slices.ContainsFunc(chosen, func(s Scenario) bool { return slices.ContainsFunc(s.Candidates, Candidate.inKubelet) }) {
 		programs = append(programs, "kubelet")
 	}
 	for _, name := range programs {

@@ -92,17 +92,23 @@ func scenarios() []Scenario {
 }
 
 // Candidate is what is measured: "serial", "kubelet", "kubelet-events", which is the
-// kubelet with the gate EventedPLEG on, "pipeline-N" with at most N
+// kubelet with the gate EventedPLEG on, "drop-in" and "drop-in-events", which are the
+// same with the pipeline in place of GenericPLEG, "pipeline-N" with at most N
 // inspectors and N status calls in flight, "fixed-N" with always N inspectors, or
 // "events-N", a pipeline-N that follows CRI events.
 type Candidate string
 
-// The candidates that are not pipelines.
+// The candidates without a number.
 const (
 	serial        Candidate = "serial"
 	kubelet       Candidate = "kubelet"
 	kubeletEvents Candidate = "kubelet-events"
+	dropIn        Candidate = "drop-in"
+	dropInEvents  Candidate = "drop-in-events"
 )
+
+// dropInWidth is the number of inspectors of the drop-in.
+const dropInWidth = 16
 
 // candidates are separated by spaces.
 func candidates(names string) []Candidate {
@@ -116,23 +122,26 @@ func candidates(names string) []Candidate {
 const (
 	allWidths   = "pipeline-1 pipeline-2 pipeline-4 pipeline-8 pipeline-16 pipeline-32"
 	fixedWidths = "fixed-4 fixed-8 fixed-16 fixed-32"
-	everyone    = "serial kubelet " + allWidths
-	oneWidth    = "serial kubelet pipeline-16"
-	twoWidths   = "serial kubelet pipeline-8 pipeline-16"
+	everyone    = "serial kubelet drop-in " + allWidths
+	oneWidth    = "serial kubelet drop-in pipeline-16"
+	twoWidths   = "serial kubelet drop-in pipeline-8 pipeline-16"
 )
 
 // parseCandidate returns an error for a name that is not a candidate.
 func parseCandidate(name string) (Candidate, error) {
 	c := Candidate(name)
-	if c == serial || c.isKubelet() || c.inspectors() > 0 {
+	if c == serial || c.inKubelet() || c.inspectors() > 0 {
 		return c, nil
 	}
-	return "", fmt.Errorf("unknown candidate %q: want serial, kubelet, kubelet-events, pipeline-N, fixed-N or events-N with N of at least 1", name)
+	return "", fmt.Errorf("unknown candidate %q: want serial, kubelet, kubelet-events, drop-in, drop-in-events, pipeline-N, fixed-N or events-N with N of at least 1", name)
 }
 
-func (c Candidate) isKubelet() bool { return c == kubelet || c == kubeletEvents }
+// inKubelet reports whether the candidate runs in the kubelet's surroundings.
+func (c Candidate) inKubelet() bool { return c == kubelet || c == kubeletEvents || c.isDropIn() }
 
-// inspectors returns 0 for a candidate that is not a pipeline.
+func (c Candidate) isDropIn() bool { return c == dropIn || c == dropInEvents }
+
+// inspectors returns the number in the name, and 0 if there is none.
 func (c Candidate) inspectors() int {
 	kind, number, _ := strings.Cut(string(c), "-")
 	if kind != "pipeline" && kind != "fixed" && kind != "events" {
@@ -152,7 +161,12 @@ func (c Candidate) fixed() bool { return strings.HasPrefix(string(c), "fixed-") 
 func (c Candidate) events() bool { return strings.HasPrefix(string(c), "events-") }
 
 // findsWidth reports whether the pipeline adapts its width to the runtime.
-func (c Candidate) findsWidth() bool { return c.inspectors() > 1 && !c.fixed() }
+func (c Candidate) findsWidth() bool { return c.width() > 1 && !c.fixed() }
 
 // width is the most status calls the candidate has in flight.
-func (c Candidate) width() int { return max(1, c.inspectors()) }
+func (c Candidate) width() int {
+	if c.isDropIn() {
+		return dropInWidth
+	}
+	return max(1, c.inspectors())
+}

@@ -12,13 +12,13 @@ import (
 )
 
 func TestParseCandidate(t *testing.T) {
-	for name, inspectors := range map[string]int{"serial": 0, "kubelet": 0, "pipeline-1": 1, "pipeline-32": 32, "fixed-8": 8, "events-16": 16} {
+	for name, inspectors := range map[string]int{"serial": 0, "kubelet": 0, "pipeline-1": 1, "pipeline-32": 32, "fixed-8": 8, "events-16": 16, "drop-in": 0, "drop-in-events": 0} {
 		c, err := parseCandidate(name)
 		if err != nil || c.inspectors() != inspectors {
 			t.Errorf("parseCandidate(%q) = %q with %d inspectors, %v; want %d", name, c, c.inspectors(), err, inspectors)
 		}
 	}
-	for _, name := range []string{"", "pipeline", "pipeline-", "pipeline-0", "pipeline--1", "pipeline-x", "Serial", "fixed", "fixed-0", "events", "events-x", "other-3"} {
+	for _, name := range []string{"", "pipeline", "pipeline-", "pipeline-0", "pipeline--1", "pipeline-x", "Serial", "fixed", "fixed-0", "events", "events-x", "other-3", "drop-in-16"} {
 		if c, err := parseCandidate(name); err == nil || !strings.Contains(err.Error(), "unknown candidate") {
 			t.Errorf("parseCandidate(%q) = %q, %v; want an error that says it is unknown", name, c, err)
 		}
@@ -52,7 +52,7 @@ func TestLimitIsListPlusStatusTimeDividedByCalls(t *testing.T) {
 		"ContainerStatus":  {Calls: 100, TimeMS: 1200},
 		"PodSandboxStatus": {Calls: 100, TimeMS: 400},
 	}}
-	for c, want := range map[Candidate]float64{serial: 1630, kubelet: 1630, "pipeline-16": 130, "pipeline-32": 110} {
+	for c, want := range map[Candidate]float64{serial: 1630, kubelet: 1630, dropIn: 130, "pipeline-16": 130, "pipeline-32": 110} {
 		if got := limit(at, c); got != want {
 			t.Errorf("limit of %s = %v, want %v", c, got, want)
 		}
@@ -109,7 +109,8 @@ func TestQuietNodeFailsCandidateWithOtherWork(t *testing.T) {
 		"relists":                {"pipeline-16", 10, 0, nil, true},
 		"has stopped relisting":  {kubelet, 4, 0, nil, false},
 		"has events":             {"events-16", 0, 0, nil, true},
-		"relists despite events": {"events-16", 1, 0, nil, false},
+		"relists less and less":  {"events-16", 3, 0, nil, true},
+		"relists despite events": {"events-16", 5, 0, nil, false},
 		"inspects":               {"events-16", 0, 1, nil, false},
 		"delivers an event":      {serial, 10, 0, map[string]control.Seen{"PodSync": {Count: 1}}, false},
 	} {

@@ -37,7 +37,7 @@ const (
 	burst1000    = "burst/profile=zero/containers=2/pods=1000"
 	limitedZero  = "limited/profile=zero/pods=1000/limit=8"
 	limitedNode  = "limited/profile=node/pods=110/limit=8"
-	relist1000   = "Relist/impl=%s/pods=1000/listed=again"
+	relist1000   = "Relist/impl=%s/pods=1000/objects=same"
 	fanOut1000   = "FanOut/impl=%s/subscribers=1000/stalled=%d"
 	perFanOut    = "ns/event-subscriber"
 	perRelistPod = "ns/pod"

@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/google/cadvisor/lib v0.60.5
 	github.com/pleg-pipeline/pleg-pipeline v0.0.0
+	github.com/pleg-pipeline/pleg-pipeline/kubelet v0.0.0
 	go.opentelemetry.io/otel/trace v1.45.0
 	k8s.io/apimachinery v0.37.2
 	k8s.io/client-go v0.37.1
@@ -86,6 +87,7 @@ require (
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/robfig/cron/v3 v3.0.1 // indirect
 	github.com/sirupsen/logrus v1.9.4 // indirect
+	github.com/sourcegraph/conc v0.3.0 // indirect
 	github.com/spf13/cobra v1.10.2 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
@@ -143,7 +145,10 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-replace github.com/pleg-pipeline/pleg-pipeline => ../..
+replace (
+	github.com/pleg-pipeline/pleg-pipeline => ../..
+	github.com/pleg-pipeline/pleg-pipeline/kubelet => ../../kubelet
+)
 
 // k8s.io/kubernetes builds with the modules in its staging folder, which its
 // release does not contain: these are the same as released.

@@ -1,5 +1,6 @@
-// Command kubelet runs the kubelet's unmodified pod lifecycle event generators, with
-// its runtime manager, CRI client and pod cache, against a CRI socket.
+// Command kubelet runs a pod lifecycle event generator in the kubelet's surroundings, its
+// runtime manager, CRI client and pod cache, against a CRI socket: the kubelet's own
+// unmodified generators, or the pipeline in their place.
 package main
 
 import (
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync/atomic"
 	"time"
 
 	cadvisorapi "github.com/google/cadvisor/lib/model"
@@ -28,6 +30,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/pleg-pipeline/pleg-pipeline/bench/probe"
+	pipelinepleg "github.com/pleg-pipeline/pleg-pipeline/kubelet"
 )
 
 // eventBuffer has room for every event of the largest burst: the benchmark
@@ -40,7 +43,7 @@ const eventRetries = 5
 
 type config struct {
 	socket, root    string
-	events          bool
+	events, dropIn  bool
 	period, timeout time.Duration
 }
 
@@ -49,6 +52,7 @@ func main() {
 	flag.StringVar(&c.socket, "socket", "", "socket of the container runtime")
 	flag.StringVar(&c.root, "root", "", "folder for the files of the runtime manager")
 	flag.BoolVar(&c.events, "events", false, "also run EventedPLEG, which requests relists for CRI events")
+	flag.BoolVar(&c.dropIn, "drop-in", false, "run the pipeline in place of GenericPLEG")
 	flag.DurationVar(&c.period, "period", time.Second, "relist period")
 	flag.DurationVar(&c.timeout, "timeout", 2*time.Minute, "deadline of a runtime call")
 	flag.Parse()
@@ -65,7 +69,8 @@ func (c config) run(ctx context.Context) error {
 	if c.socket == "" || c.root == "" {
 		return errors.New("-socket and -root are required")
 	}
-	service, err := remote.NewRemoteRuntimeService(ctx, "unix://"+c.socket, c.timeout, noop.NewTracerProvider(), false)
+	service, err := remote.NewRemoteRuntimeServiceBuilder().WithEndpoint("unix://" + c.socket).
+		WithConnectionTimeout(c.timeout).WithTracerProvider(noop.NewTracerProvider()).Build(ctx)
 	if err != nil {
 		return fmt.Errorf("connect to %s: %w", c.socket, err)
 	}
@@ -73,39 +78,70 @@ func (c config) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	candidate := c.generator(runtime)
-	if c.events {
-		candidate = c.evented(runtime, service)
+	candidate := c.relisting(runtime)
+	if c.events || c.dropIn {
+		candidate = c.started(runtime, service)
 	}
 	return probe.Serve(ctx, candidate, nil, os.Stdin, os.Stdout)
 }
 
-// newGenericPLEG returns the kubelet's generator and its events.
-func (c config) newGenericPLEG(runtime kubecontainer.Runtime) (*pleg.GenericPLEG, <-chan *pleg.PodLifecycleEvent, error) {
+// generator is what the generators have in common.
+type generator interface {
+	pleg.PodLifecycleEventGenerator
+	Relist(ctx context.Context)
+	Stop()
+}
+
+// newGenerator returns the generator and its events.
+func (c config) newGenerator(runtime kubecontainer.Runtime) (generator, <-chan *pleg.PodLifecycleEvent, error) {
 	events := make(chan *pleg.PodLifecycleEvent, eventBuffer)
 	durations := &pleg.RelistDuration{RelistPeriod: c.period, RelistThreshold: 3 * time.Minute}
-	generator, ok := pleg.NewGenericPLEG(runtime, events, durations, kubecontainer.NewCache(), clock.RealClock{}).(*pleg.GenericPLEG)
+	if c.dropIn {
+		options := pipelinepleg.Options{RuntimeRequestTimeout: c.timeout}
+		return pipelinepleg.NewWithOptions(options, runtime, events, durations, kubecontainer.NewCache(), clock.RealClock{}), events, nil
+	}
+	g, ok := pleg.NewGenericPLEG(runtime, events, durations, kubecontainer.NewCache(), clock.RealClock{}).(*pleg.GenericPLEG)
 	if !ok {
 		return nil, nil, errors.New("NewGenericPLEG has not returned a GenericPLEG")
 	}
-	return generator, events, nil
+	return g, events, nil
 }
 
-// evented runs the generator as the kubelet does with the gate EventedPLEG on. Its
-// events do not say which relist made them.
-func (c config) evented(runtime kubecontainer.Runtime, service internalapi.RuntimeService) probe.Candidate {
+// listTimes knows when the last list of all pods began.
+type listTimes struct {
+	kubecontainer.Runtime
+	last atomic.Pointer[time.Time]
+}
+
+func (l *listTimes) GetPods(ctx context.Context, all bool) ([]*kubecontainer.Pod, error) {
+	now := time.Now()
+	l.last.Store(&now)
+	return l.Runtime.GetPods(ctx, all)
+}
+
+// started runs the generator as the kubelet does, if c.events with the gate EventedPLEG
+// on. Its events do not say which relist made them: without CRI events they get the time
+// of the last list.
+func (c config) started(runtime kubecontainer.Runtime, service internalapi.RuntimeService) probe.Candidate {
 	return func(ctx context.Context, emit func(probe.Event)) error {
-		generator, events, err := c.newGenericPLEG(runtime)
+		lists := &listTimes{Runtime: runtime}
+		g, events, err := c.newGenerator(lists)
 		if err != nil {
 			return err
 		}
-		generator.Start(ctx)
-		defer generator.Stop()
-		pleg.NewEventedPLEG(service, generator, eventRetries).Start(ctx)
+		g.Start(ctx)
+		defer g.Stop()
+		if c.events {
+			pleg.NewEventedPLEG(service, g, eventRetries).Start(ctx)
+		}
 		for {
 			select {
 			case e := <-events:
-				emit(event(e, time.Now()))
+				at := time.Now()
+				if list := lists.last.Load(); !c.events && list != nil {
+					at = *list
+				}
+				emit(event(e, at))
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
@@ -113,16 +149,16 @@ func (c config) evented(runtime kubecontainer.Runtime, service internalapi.Runti
 	}
 }
 
-// generator relists as GenericPLEG.Start does, but in a loop that records when each
+// relisting relists as GenericPLEG.Start does, but in a loop that records when each
 // relist began and that ends with ctx.
-func (c config) generator(runtime kubecontainer.Runtime) probe.Candidate {
+func (c config) relisting(runtime kubecontainer.Runtime) probe.Candidate {
 	return func(ctx context.Context, emit func(probe.Event)) error {
-		generator, events, err := c.newGenericPLEG(runtime)
+		g, events, err := c.newGenerator(runtime)
 		if err != nil {
 			return err
 		}
 		relists := make(chan time.Time)
-		go relist(ctx, generator, c.period, relists)
+		go relist(ctx, g, c.period, relists)
 		var began time.Time
 		for {
 			select {
@@ -143,7 +179,7 @@ func (c config) generator(runtime kubecontainer.Runtime) probe.Candidate {
 
 // relist sends the time of each relist before it begins, so that all events of the
 // relist before have been read. It closes relists when ctx ends.
-func relist(ctx context.Context, generator *pleg.GenericPLEG, period time.Duration, relists chan<- time.Time) {
+func relist(ctx context.Context, g generator, period time.Duration, relists chan<- time.Time) {
 	defer close(relists)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -154,7 +190,7 @@ func relist(ctx context.Context, generator *pleg.GenericPLEG, period time.Durati
 		case <-timer.C:
 		}
 		relists <- time.Now()
-		generator.Relist(ctx)
+		g.Relist(ctx)
 		timer.Reset(period)
 	}
 }

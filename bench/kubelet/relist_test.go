@@ -30,11 +30,11 @@ func BenchmarkRelist(b *testing.B) {
 	const containers = 3
 	for _, pods := range []int{110, 1000, 5000} {
 		first, second := makePods(pods, containers), makePods(pods, containers)
-		name := fmt.Sprintf("impl=kubelet/pods=%d/listed=", pods)
-		b.Run(name+"anew", func(b *testing.B) {
+		name := fmt.Sprintf("impl=kubelet/pods=%d/objects=", pods)
+		b.Run(name+"new", func(b *testing.B) {
 			relistUnchanged(b, [2][]*kubecontainer.Pod{first, second}, pods, containers)
 		})
-		b.Run(name+"again", func(b *testing.B) {
+		b.Run(name+"same", func(b *testing.B) {
 			relistUnchanged(b, [2][]*kubecontainer.Pod{first, first}, pods, containers)
 		})
 	}

@@ -9,6 +9,7 @@ replace (
 
 require (
 	github.com/pleg-pipeline/pleg-pipeline/tests/e2e v0.0.0
+	google.golang.org/grpc v1.85.0
 	k8s.io/cri-api v0.37.2
 )
 
@@ -18,6 +19,5 @@ require (
 	golang.org/x/sys v0.48.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1 // indirect
-	google.golang.org/grpc v1.85.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )

@@ -14,8 +14,6 @@ import (
 	"testing"
 	"text/template"
 	"time"
-
-	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 )
 
 // image is the pod image of package lab. It is in no registry.
@@ -46,6 +44,7 @@ localStorageCapacityIsolation: false
 evictionHard: {memory.available: "1Mi", nodefs.available: "1%", imagefs.available: "1%", nodefs.inodesFree: "1%", imagefs.inodesFree: "1%"}
 imageGCHighThresholdPercent: 100
 volumePluginDir: {{.Dir}}/volplugins
+featureGates: {EventedPLEG: {{.Events}}}
 `))
 
 var manifest = template.Must(template.New("manifest").Parse(`apiVersion: v1
@@ -64,45 +63,58 @@ spec:
 
 // kubelet runs standalone on a lab.
 type kubelet struct {
-	t    *testing.T
-	dir  string
-	port int // of /metrics and /pods
-	cmd  *exec.Cmd
+	t      *testing.T
+	binary string
+	events bool // with the gate EventedPLEG on
+	dir    string
+	ports  []int
+	cmd    *exec.Cmd
 	// exited is closed when the process has ended.
 	exited chan struct{}
 }
 
-// startKubelet runs the binary with the manifests of this many pods until the test
-// ends.
-func startKubelet(t *testing.T, l *lab.Lab, binary string, pods int) *kubelet {
+// newKubelet returns a kubelet of this kind from bin, with the manifests of this many
+// pods.
+func newKubelet(t *testing.T, bin, kind string, pods int) *kubelet {
 	t.Helper()
-	k := &kubelet{t: t, dir: t.TempDir(), exited: make(chan struct{})}
+	program, events := strings.CutSuffix(kind, withEvents)
+	binary := filepath.Join(bin, "kubelet-"+program)
+	if _, err := os.Stat(binary); err != nil {
+		t.Fatalf("run build.sh first: %v", err)
+	}
+	k := &kubelet{t: t, binary: binary, events: events, dir: shortDir(t), ports: freePorts(t, 3)}
+	t.Cleanup(k.unmount)
 	// The kubelet deletes files in its working folder, so that it gets an empty one.
 	for _, dir := range []string{"manifests", "podlogs", "volplugins", "cwd"} {
-		must(t, os.Mkdir(filepath.Join(k.dir, dir), 0o755))
+		must(t, os.Mkdir(k.path(dir), 0o755))
 	}
-	ports := freePorts(t, 3)
-	k.port = ports[1]
-	var config bytes.Buffer
-	must(t, kubeletConfig.Execute(&config, map[string]any{"Dir": k.dir, "Endpoint": l.Endpoint(), "Ports": ports}))
-	must(t, os.WriteFile(k.path("config.yaml"), config.Bytes(), 0o600))
 	for i := range pods {
 		k.addPod(podName(i), "Always", `"pause"`)
 	}
-	log, err := os.Create(k.path("log"))
-	must(t, err)
-	t.Cleanup(func() { _ = log.Close() })
-	k.cmd = exec.Command(binary, "--config", k.path("config.yaml"), "--root-dir", k.path("root"),
+	return k
+}
+
+// start runs the kubelet until the test ends or stop.
+func (k *kubelet) start(endpoint string) {
+	k.t.Helper()
+	var config bytes.Buffer
+	must(k.t, kubeletConfig.Execute(&config, map[string]any{"Dir": k.dir, "Endpoint": endpoint, "Ports": k.ports, "Events": k.events}))
+	must(k.t, os.WriteFile(k.path("config.yaml"), config.Bytes(), 0o600))
+	log, err := os.OpenFile(k.path("log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	must(k.t, err)
+	defer func() { _ = log.Close() }()
+	k.exited = make(chan struct{})
+	k.cmd = exec.Command(k.binary, "--config", k.path("config.yaml"), "--root-dir", k.path("root"),
 		"--cert-dir", k.path("pki"), "--hostname-override", "lab", "--v", "2")
 	k.cmd.Dir, k.cmd.Stdout, k.cmd.Stderr = k.path("cwd"), log, log
 	k.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	must(t, k.cmd.Start())
+	must(k.t, k.cmd.Start())
+	cmd, exited := k.cmd, k.exited
 	go func() {
-		defer close(k.exited)
-		_ = k.cmd.Wait()
+		defer close(exited)
+		_ = cmd.Wait()
 	}()
-	t.Cleanup(k.stop)
-	return k
+	k.t.Cleanup(k.stop)
 }
 
 func (k *kubelet) path(name string) string { return filepath.Join(k.dir, name) }
@@ -122,7 +134,7 @@ func (k *kubelet) removePod(name string) {
 	must(k.t, os.Remove(filepath.Join(k.dir, "manifests", name+".yaml")))
 }
 
-// stop ends the kubelet. The lab removes its pods.
+// stop ends the kubelet. Its pods stay; the lab removes them.
 func (k *kubelet) stop() {
 	_ = k.cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -133,10 +145,10 @@ func (k *kubelet) stop() {
 	}
 	if dir := os.Getenv("KUBELET_E2E_LOGS"); dir != "" {
 		if text, err := os.ReadFile(k.path("log")); err == nil {
-			_ = os.WriteFile(filepath.Join(dir, filepath.Base(k.cmd.Path)+".log"), text, 0o600)
+			name := strings.ReplaceAll(strings.TrimPrefix(k.t.Name(), "TestSideBySide/"), "/", "-")
+			_ = os.WriteFile(filepath.Join(dir, name+".log"), text, 0o600)
 		}
 	}
-	k.unmount()
 }
 
 // unmount removes the volumes of pods, so that the folder can be deleted.
@@ -153,6 +165,20 @@ func (k *kubelet) unmount() {
 }
 
 func podName(i int) string { return fmt.Sprintf("pod-%02d", i) }
+
+// shortDir returns a new folder, whose name leaves room for the path of a socket, for
+// the duration of the test.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pleg-kubelet-") //nolint:usetesting // its path is too long for a socket
+	must(t, err)
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Errorf("clean up: %v", err)
+		}
+	})
+	return dir
+}
 
 func freePorts(t *testing.T, n int) []int {
 	t.Helper()

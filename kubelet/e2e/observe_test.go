@@ -34,11 +34,11 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// await polls until done returns true, and returns how long that took.
-func await(ctx context.Context, t *testing.T, what string, done func() bool) time.Duration {
+// await calls done each period until it returns true, and returns how long that took.
+func await(ctx context.Context, t *testing.T, what string, period time.Duration, done func() bool) time.Duration {
 	t.Helper()
 	began := time.Now()
-	tick := time.NewTicker(20 * time.Millisecond)
+	tick := time.NewTicker(period)
 	defer tick.Stop()
 	for !done() {
 		if time.Since(began) > waitTimeout {
@@ -78,8 +78,8 @@ func running(ctx context.Context, l *lab.Lab) map[string]*runtimeapi.Container {
 	return out
 }
 
-// kill kills the process of a container without the runtime.
-func kill(ctx context.Context, t *testing.T, l *lab.Lab, c *runtimeapi.Container) {
+// pid returns the process of a container.
+func pid(ctx context.Context, t *testing.T, l *lab.Lab, c *runtimeapi.Container) int {
 	t.Helper()
 	resp, err := l.Runtime().ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.GetId(), Verbose: true})
 	must(t, err)
@@ -88,38 +88,80 @@ func kill(ctx context.Context, t *testing.T, l *lab.Lab, c *runtimeapi.Container
 	if info.PID <= 1 {
 		t.Fatalf("container %s has no process", c.GetId())
 	}
-	must(t, syscall.Kill(info.PID, syscall.SIGKILL))
+	return info.PID
 }
 
-// restarts kills the containers of these pods together and returns the times until
-// each pod had a new one.
-func restarts(ctx context.Context, t *testing.T, l *lab.Lab, names ...string) []time.Duration {
+// victims are containers that are killed together.
+type victims struct {
+	l      *lab.Lab
+	before map[string]*runtimeapi.Container // by pod
+	pids   []int
+	// at is the time from which the restart is measured.
+	at time.Time
+}
+
+// choose returns the running containers of these pods.
+func choose(ctx context.Context, t *testing.T, l *lab.Lab, names ...string) *victims {
 	t.Helper()
-	before := running(ctx, l)
+	v := &victims{l: l, before: make(map[string]*runtimeapi.Container)}
+	all := running(ctx, l)
 	for _, name := range names {
-		if before[name] == nil {
+		if all[name] == nil {
 			t.Fatalf("%s is not running", name)
 		}
-		kill(ctx, t, l, before[name])
+		v.before[name] = all[name]
+		v.pids = append(v.pids, pid(ctx, t, l, all[name]))
 	}
-	killed := time.Now()
-	took := make(map[string]time.Duration)
-	await(ctx, t, fmt.Sprintf("restart of %d containers", len(names)), func() bool {
-		now := running(ctx, l)
-		for _, name := range names {
-			c := now[name]
-			if _, ok := took[name]; !ok && c != nil && c.GetId() != before[name].GetId() {
-				took[name] = time.Unix(0, c.GetCreatedAt()).Sub(killed)
+	return v
+}
+
+// kill kills the processes, without the runtime.
+func (v *victims) kill(t *testing.T) {
+	t.Helper()
+	v.at = time.Now()
+	for _, pid := range v.pids {
+		must(t, syscall.Kill(pid, syscall.SIGKILL))
+	}
+}
+
+// delays are the times until something happened to killed containers.
+type delays struct {
+	restarted []time.Duration // a new container was created
+	reported  []time.Duration // the pod's status in the kubelet named it as running
+}
+
+func (d *delays) add(other delays) {
+	d.restarted = append(d.restarted, other.restarted...)
+	d.reported = append(d.reported, other.reported...)
+}
+
+// restarts waits for a new container of each pod.
+func (v *victims) restarts(ctx context.Context, k *kubelet) delays {
+	k.t.Helper()
+	restarted, reported := make(map[string]time.Duration), make(map[string]time.Duration)
+	await(ctx, k.t, fmt.Sprintf("restart of %d containers", len(v.before)), 100*time.Millisecond, func() bool {
+		if len(restarted) < len(v.before) {
+			for name, c := range running(ctx, v.l) {
+				if old := v.before[name]; old != nil && c.GetId() != old.GetId() {
+					restarted[name] = time.Unix(0, c.GetCreatedAt()).Sub(v.at)
+				}
 			}
 		}
-		return len(took) == len(names)
+		statuses := k.statuses(ctx)
+		now := time.Since(v.at)
+		for name, old := range v.before {
+			if id := statuses[name].runningID(); reported[name] == 0 && id != "" && id != old.GetId() {
+				reported[name] = now
+			}
+		}
+		return len(restarted) == len(v.before) && len(reported) == len(v.before)
 	})
-	return slices.Collect(maps.Values(took))
+	return delays{slices.Collect(maps.Values(restarted)), slices.Collect(maps.Values(reported))}
 }
 
 // get returns a page of the kubelet's read-only port.
 func (k *kubelet) get(ctx context.Context, path string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", k.port, path), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", k.ports[1], path), nil)
 	if err != nil {
 		return "", err
 	}
@@ -136,7 +178,9 @@ func (k *kubelet) get(ctx context.Context, path string) (string, error) {
 type podStatus struct {
 	Phase             string `json:"phase"`
 	ContainerStatuses []struct {
-		State struct {
+		ContainerID string `json:"containerID"`
+		State       struct {
+			Running    *struct{} `json:"running"`
 			Terminated *struct {
 				ExitCode int    `json:"exitCode"`
 				Reason   string `json:"reason"`
@@ -146,10 +190,22 @@ type podStatus struct {
 	} `json:"containerStatuses"`
 }
 
-func (k *kubelet) status(ctx context.Context, name string) podStatus {
+// runningID returns the id of the pod's container, or "" if it does not run.
+func (s podStatus) runningID() string {
+	for _, c := range s.ContainerStatuses {
+		if c.State.Running != nil {
+			return strings.TrimPrefix(c.ContainerID, "containerd://")
+		}
+	}
+	return ""
+}
+
+// statuses returns the statuses that the kubelet has of its pods, by the name in the
+// manifest, or nil after an error.
+func (k *kubelet) statuses(ctx context.Context) map[string]podStatus {
 	text, err := k.get(ctx, "/pods")
 	if err != nil {
-		return podStatus{}
+		return nil
 	}
 	var list struct {
 		Items []struct {
@@ -160,14 +216,13 @@ func (k *kubelet) status(ctx context.Context, name string) podStatus {
 		} `json:"items"`
 	}
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		return podStatus{}
+		return nil
 	}
+	out := make(map[string]podStatus, len(list.Items))
 	for _, item := range list.Items {
-		if item.Metadata.Name == name+"-lab" {
-			return item.Status
-		}
+		out[strings.TrimSuffix(item.Metadata.Name, "-lab")] = item.Status
 	}
-	return podStatus{}
+	return out
 }
 
 // metric returns the value of a series, or 0 if there is none.
@@ -185,16 +240,16 @@ func (k *kubelet) metric(ctx context.Context, series string) float64 {
 	return 0
 }
 
-// cpu returns the CPU time that the kubelet has used.
-func (k *kubelet) cpu() time.Duration {
-	k.t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", k.cmd.Process.Pid))
-	must(k.t, err)
+// cpu returns the CPU time that a process has used.
+func cpu(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	must(t, err)
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	var ticks int
 	for _, i := range []int{11, 12} {
 		n, err := strconv.Atoi(fields[i])
-		must(k.t, err)
+		must(t, err)
 		ticks += n
 	}
 	return time.Duration(ticks) * 10 * time.Millisecond

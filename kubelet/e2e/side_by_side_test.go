@@ -1,179 +1,261 @@
 //go:build linux
 
-// Package e2e_test runs two kubelets on a real containerd, one after the other: the
-// released one, and one with the pipeline instead of GenericPLEG. Both must pass all
-// steps; the log compares their times. build.sh builds them.
+// Package e2e_test runs real kubelets on a real containerd, one after the other, each
+// with a containerd of its own: the released kubelet, and one with the pipeline instead
+// of GenericPLEG, both also with the gate EventedPLEG on. All must pass all steps; the
+// log compares their times. build.sh builds them.
 package e2e_test
 
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strings"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 )
 
+// Each run kills a container once, because the second restart of a container waits for
+// 10 s. These are the numbers of pods for each step.
 const (
-	pods = 60
-	// The test kills single pods one by one, together pods at the same time, and
-	// after a restart of containerd afterwards pods one by one. It kills each pod
-	// once, because the second restart of a container waits for 10 s.
-	single     = 20
-	together   = 30
-	afterwards = 8
-	idle       = 20 * time.Second
+	pods     = 60
+	single   = 8  // killed one by one
+	together = 30 // killed at the same time
+	beside   = 3  // killed while the shim of another pod hangs
+	down     = 3  // killed while containerd is down
+	slowly   = 10 // killed at the same time while the runtime is slow
 )
+
+const idle = 20 * time.Second
+
+// withEvents is the end of the kinds of kubelets with the gate EventedPLEG on.
+const withEvents = "+events"
+
+var kinds = []string{"stock", "stock" + withEvents, "pipeline", "pipeline" + withEvents}
 
 // busy is an error that a kubelet logs on an overloaded machine.
 const busy = "kubelet.go: Housekeeping took longer than expected"
 
-// result has the measurements of one kubelet.
-type result struct {
-	started                 time.Duration
-	relist                  float64 // ms, mean while idle
-	cpu                     float64 // share of a core while idle
-	rss                     float64 // MiB
-	one                     time.Duration
-	many, manyMax           time.Duration
-	removed, exited, revive time.Duration
-	busyRelist              float64 // ms, mean while containers were killed together
-	errors                  map[string]int
-}
-
+// TestSideBySide measures each kubelet as often as KUBELET_E2E_RUNS says, in turn.
 func TestSideBySide(t *testing.T) {
+	runs := 2
+	if text := os.Getenv("KUBELET_E2E_RUNS"); text != "" {
+		var err error
+		if runs, err = strconv.Atoi(text); err != nil || runs < 1 {
+			t.Fatalf("KUBELET_E2E_RUNS is %q, want a number of at least 1", text)
+		}
+	}
 	results := make(map[string]*result)
-	kinds := []string{"stock", "pipeline"}
-	for _, kind := range kinds {
-		t.Run(kind, func(t *testing.T) { results[kind] = measure(t, kind) })
+	for n := range runs {
+		for _, kind := range kinds {
+			r := results[kind]
+			if r == nil {
+				r = newResult()
+				results[kind] = r
+			}
+			ok := t.Run(kind+"/run="+strconv.Itoa(n+1), func(t *testing.T) { measure(t, kind, r) })
+			if !ok {
+				t.Fatalf("the kubelet %q failed", kind)
+			}
+		}
 	}
-	stock, ours := results["stock"], results["pipeline"]
-	if stock == nil || ours == nil {
-		t.Fatal("one of the kubelets failed")
-	}
-	t.Log("\n" + table(stock, ours))
-	for kind, n := range ours.errors {
-		if stock.errors[kind] == 0 && kind != busy {
-			t.Errorf("only the kubelet with the pipeline logged this error, %d times: %s", n, kind)
+	t.Log("\n" + table(results) + "\n" + errorTable(results))
+	for _, ours := range []string{"pipeline", "pipeline" + withEvents} {
+		for kind, n := range results[ours].errors {
+			if results["stock"].errors[kind] == 0 && results["stock"+withEvents].errors[kind] == 0 && kind != busy {
+				t.Errorf("%s: only the kubelet with the pipeline logged this error, %d times: %s", ours, n, kind)
+			}
 		}
 	}
 }
 
-func measure(t *testing.T, kind string) *result {
-	binary, err := filepath.Abs(filepath.Join(".bin", "kubelet-"+kind))
+// trial is one kubelet on its containerd.
+type trial struct {
+	*result
+	t *testing.T
+	l *lab.Lab
+	k *kubelet
+	// used is the number of pods whose containers were killed.
+	used int
+}
+
+func measure(t *testing.T, kind string, r *result) {
+	work, err := os.Getwd()
 	must(t, err)
-	if _, err := os.Stat(binary); err != nil {
-		t.Fatalf("run build.sh first: %v", err)
-	}
-	// Package lab must run inside the module tests/e2e, which pins containerd.
-	t.Chdir(filepath.Join("..", "..", "tests", "e2e"))
 	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGINT, syscall.SIGTERM)
 	t.Cleanup(stop)
-	l, err := lab.Start(ctx, lab.Options{StopTimeout: 3 * time.Minute})
+	// Package lab must run inside the module tests/e2e, which pins containerd.
+	t.Chdir(filepath.Join("..", "..", "tests", "e2e"))
+	l, err := lab.Start(ctx, lab.Options{Runtime: lab.Containerd, StopTimeout: 3 * time.Minute})
 	must(t, err)
 	t.Cleanup(func() {
 		if err := l.Stop(ctx); err != nil {
 			t.Errorf("stop lab: %v", err)
 		}
 	})
-	k := startKubelet(t, l, binary, pods)
-	r := &result{}
-	r.started = await(ctx, t, "start of all pods", func() bool { return len(running(ctx, l)) == pods })
-	r.measureIdle(ctx, k)
-	r.killContainers(ctx, t, l, k)
-	r.changeManifests(ctx, t, l, k)
-	r.errors = k.errors()
-	r.restartRuntime(ctx, t, l)
-	if n := k.metric(ctx, "kubelet_pleg_discard_events"); n > 0 {
+	tr := &trial{result: r, t: t, l: l, k: newKubelet(t, filepath.Join(work, ".bin"), kind, pods)}
+	tr.k.start(l.Endpoint())
+	r.seconds("all pods run after", await(ctx, t, "start of all pods", 100*time.Millisecond, func() bool {
+		return len(running(ctx, l)) == pods
+	}))
+	tr.idle(ctx)
+	tr.killContainers(ctx)
+	tr.hangShim(ctx)
+	tr.changeManifests(ctx)
+	r.count(tr.k.errors())
+	tr.restartRuntime(ctx)
+	if n := tr.k.metric(ctx, "kubelet_pleg_discard_events"); n > 0 {
 		t.Errorf("%v events were discarded", n)
 	}
-	return r
+	tr.slowRuntime(ctx)
 }
 
-// measureIdle measures the kubelet while no pod changes.
-func (r *result) measureIdle(ctx context.Context, k *kubelet) {
-	pause(ctx, 15*time.Second) // until the work of the start is done
-	cpu, relists := k.cpu(), k.relists(ctx)
+// idle measures the processes while no pod changes.
+func (tr *trial) idle(ctx context.Context) {
+	pause(ctx, 10*time.Second) // until the work of the start is done
+	before := tr.usage()
 	pause(ctx, idle)
-	r.cpu = (k.cpu() - cpu).Seconds() / idle.Seconds()
-	r.relist = k.relists(ctx).since(relists)
-	r.rss = k.rss()
+	used := tr.usage().since(before)
+	tr.add("idle: CPU of the kubelet (% of a core)", 100*used.kubelet.Seconds()/idle.Seconds())
+	tr.add("idle: CPU of containerd (% of a core)", 100*used.runtime.Seconds()/idle.Seconds())
+	tr.add("idle: memory of the kubelet (MiB)", tr.k.rss())
 }
 
-func (r *result) killContainers(ctx context.Context, t *testing.T, l *lab.Lab, k *kubelet) {
-	r.one = oneByOne(ctx, t, l, 0, single)
-	names := make([]string, together)
+// next returns the names of n pods whose containers have not been killed.
+func (tr *trial) next(n int) []string {
+	names := make([]string, n)
 	for i := range names {
-		names[i] = podName(single + i)
+		names[i] = podName(tr.used)
+		tr.used++
 	}
-	relists := k.relists(ctx)
-	took := restarts(ctx, t, l, names...)
-	r.busyRelist = k.relists(ctx).since(relists)
-	slices.Sort(took)
-	r.many, r.manyMax = took[len(took)/2], took[len(took)-1]
+	return names
 }
 
-// oneByOne kills the containers of n pods one by one and returns the mean time of
-// their restarts.
-func oneByOne(ctx context.Context, t *testing.T, l *lab.Lab, first, n int) time.Duration {
-	var took time.Duration
-	for i := range n {
-		took += restarts(ctx, t, l, podName(first+i))[0]
+func (tr *trial) killContainers(ctx context.Context) {
+	tr.delays("one container killed", tr.oneByOne(ctx, single))
+	v := choose(ctx, tr.t, tr.l, tr.next(together)...)
+	before := tr.usage()
+	v.kill(tr.t)
+	tr.delays(fmt.Sprintf("%d killed together", together), v.restarts(ctx, tr.k))
+	used := tr.usage().since(before)
+	tr.add("- CPU of the kubelet (ms)", milliseconds(used.kubelet))
+	tr.add("- CPU of containerd (ms)", milliseconds(used.runtime))
+}
+
+// oneByOne kills the containers of n pods one by one.
+func (tr *trial) oneByOne(ctx context.Context, n int) delays {
+	var all delays
+	for i, name := range tr.next(n) {
+		v := choose(ctx, tr.t, tr.l, name)
+		v.kill(tr.t)
+		all.add(v.restarts(ctx, tr.k))
 		// A restart follows a list. The pause grows, so that the kills are spread
 		// over the time between two lists.
 		pause(ctx, 2*time.Second+time.Duration(i)*time.Second/time.Duration(n))
 	}
-	return took / time.Duration(n)
+	return all
+}
+
+// hangShim stops the shim of a pod while its container and others are killed.
+func (tr *trial) hangShim(ctx context.Context) {
+	hung := choose(ctx, tr.t, tr.l, tr.next(1)...)
+	for name, c := range hung.before {
+		pod := &lab.Pod{Name: name, SandboxID: c.GetPodSandboxId()}
+		must(tr.t, tr.l.FreezeShim(ctx, pod))
+		hung.kill(tr.t)
+		tr.delays("a shim hangs, a container of another pod killed", tr.oneByOne(ctx, beside))
+		hung.at = time.Now()
+		must(tr.t, tr.l.ThawShim(pod))
+	}
+	tr.delays("- its own container, since the shim continues", hung.restarts(ctx, tr.k))
 }
 
 // changeManifests removes a pod, and adds one that ends.
-func (r *result) changeManifests(ctx context.Context, t *testing.T, l *lab.Lab, k *kubelet) {
+func (tr *trial) changeManifests(ctx context.Context) {
 	gone := podName(pods - 1)
-	k.removePod(gone)
-	r.removed = await(ctx, t, "end of a pod whose manifest is gone", func() bool { return running(ctx, l)[gone] == nil })
-	k.addPod("job", "Never", `"exit", "7", "1s"`)
-	r.exited = await(ctx, t, "report of a pod that ended", func() bool { return k.status(ctx, "job").Phase == "Failed" })
-	for _, c := range k.status(ctx, "job").ContainerStatuses {
+	tr.k.removePod(gone)
+	tr.seconds("manifest removed: pod gone after", await(ctx, tr.t, "end of a pod whose manifest is gone", 20*time.Millisecond, func() bool {
+		return running(ctx, tr.l)[gone] == nil
+	}))
+	tr.k.addPod("job", "Never", `"exit", "7", "1s"`)
+	tr.seconds("pod that exits after 1 s: reported after", await(ctx, tr.t, "report of a pod that ended", 100*time.Millisecond, func() bool {
+		return tr.k.statuses(ctx)["job"].Phase == "Failed"
+	}))
+	for _, c := range tr.k.statuses(ctx)["job"].ContainerStatuses {
 		if c.State.Terminated == nil || c.State.Terminated.ExitCode != 7 || c.RestartCount != 0 {
-			t.Errorf("the kubelet reports %+v for a container that exited with 7", c)
+			tr.t.Errorf("the kubelet reports %+v for a container that exited with 7", c)
 		}
 	}
 }
 
-// restartRuntime kills and restarts containerd. The containers keep running, and the
-// kubelet restarts those that end later.
-func (r *result) restartRuntime(ctx context.Context, t *testing.T, l *lab.Lab) {
-	before := running(ctx, l)
-	l.Crash()
-	must(t, l.Revive(ctx))
-	for pod, c := range running(ctx, l) {
-		if was := before[pod]; was == nil || was.GetId() != c.GetId() {
-			t.Errorf("%s has a new container after the restart of containerd", pod)
+// restartRuntime kills and restarts containerd. In between some containers end; the
+// others keep running.
+func (tr *trial) restartRuntime(ctx context.Context) {
+	before := running(ctx, tr.l)
+	v := choose(ctx, tr.t, tr.l, tr.next(down)...)
+	tr.l.Crash()
+	v.kill(tr.t)
+	v.at = time.Now()
+	must(tr.t, tr.l.Revive(ctx))
+	tr.delays("killed while containerd is down, since its restart", v.restarts(ctx, tr.k))
+	tr.requireSame(ctx, "the restart of containerd", before, v)
+	tr.delays("one killed after that", tr.oneByOne(ctx, down))
+}
+
+// slowRuntime restarts the kubelet with a proxy in front of containerd, which then
+// serves one inspection at a time.
+func (tr *trial) slowRuntime(ctx context.Context) {
+	before := running(ctx, tr.l)
+	tr.k.stop()
+	p, endpoint := startProxy(ctx, tr.t, tr.l.Endpoint())
+	tr.k.start(endpoint)
+	names := tr.next(slowly)
+	await(ctx, tr.t, "statuses after a restart of the kubelet", 100*time.Millisecond, func() bool {
+		statuses := tr.k.statuses(ctx)
+		return !slices.ContainsFunc(names, func(name string) bool { return statuses[name].runningID() == "" })
+	})
+	pause(ctx, 5*time.Second)
+	tr.requireSame(ctx, "a restart of the kubelet", before, nil)
+	p.slow.Store(true)
+	v := choose(ctx, tr.t, tr.l, names...)
+	v.kill(tr.t)
+	tr.delays(fmt.Sprintf("%d killed together, one status call served at a time", slowly), v.restarts(ctx, tr.k))
+	calls, most := p.counts()
+	tr.add("- status calls", float64(calls))
+	tr.add("- most status calls that waited or were served", float64(most))
+	p.slow.Store(false)
+}
+
+// requireSame fails the test if a container has been replaced, except the victims.
+func (tr *trial) requireSame(ctx context.Context, since string, before map[string]*runtimeapi.Container, v *victims) {
+	now := running(ctx, tr.l)
+	for pod, was := range before {
+		if v != nil && v.before[pod] != nil {
+			continue
+		}
+		if c := now[pod]; c == nil || c.GetId() != was.GetId() {
+			tr.t.Errorf("the container of %s does not run any more since %s", pod, since)
 		}
 	}
-	r.revive = oneByOne(ctx, t, l, single+together, afterwards)
 }
 
-// relists has the kubelet's metrics for its relists.
-type relists struct{ count, sum float64 }
+// usage is the CPU time of the kubelet and of containerd.
+type usage struct{ kubelet, runtime time.Duration }
 
-func (k *kubelet) relists(ctx context.Context) relists {
-	return relists{
-		count: k.metric(ctx, "kubelet_pleg_relist_duration_seconds_count"),
-		sum:   k.metric(ctx, "kubelet_pleg_relist_duration_seconds_sum"),
-	}
+func (tr *trial) usage() usage {
+	return usage{cpu(tr.t, tr.k.cmd.Process.Pid), cpu(tr.t, tr.l.PID())}
 }
 
-// since returns the mean duration of the relists after before, in milliseconds.
-func (r relists) since(before relists) float64 {
-	return (r.sum - before.sum) / max(1, r.count-before.count) * 1000
+func (u usage) since(before usage) usage {
+	return usage{u.kubelet - before.kubelet, u.runtime - before.runtime}
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -183,36 +265,4 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-}
-
-func table(stock, ours *result) string {
-	var out strings.Builder
-	row := func(what, unit string, of func(*result) float64) {
-		fmt.Fprintf(&out, "%-46s %10.1f %10.1f %s\n", what, of(stock), of(ours), unit)
-	}
-	fmt.Fprintf(&out, "%-46s %10s %10s\n", fmt.Sprintf("%d static pods", pods), "stock", "pipeline")
-	ms := func(of func(*result) time.Duration) func(*result) float64 {
-		return func(r *result) float64 { return float64(of(r)) / float64(time.Millisecond) }
-	}
-	row("all pods running after", "s", func(r *result) float64 { return r.started.Seconds() })
-	row("idle: relist, mean", "ms", func(r *result) float64 { return r.relist })
-	row("idle: CPU", "% of a core", func(r *result) float64 { return 100 * r.cpu })
-	row("idle: memory", "MiB", func(r *result) float64 { return r.rss })
-	row(fmt.Sprintf("one container killed: restarted, mean of %d", single), "ms", ms(func(r *result) time.Duration { return r.one }))
-	row(fmt.Sprintf("%d killed together: restarted, median", together), "ms", ms(func(r *result) time.Duration { return r.many }))
-	row(fmt.Sprintf("%d killed together: restarted, last", together), "ms", ms(func(r *result) time.Duration { return r.manyMax }))
-	row(fmt.Sprintf("%d killed together: relist, mean", together), "ms", func(r *result) float64 { return r.busyRelist })
-	row("manifest removed: pod gone after", "ms", ms(func(r *result) time.Duration { return r.removed }))
-	row("pod that exits: reported after", "ms", ms(func(r *result) time.Duration { return r.exited }))
-	row(fmt.Sprintf("killed after a restart of containerd, mean of %d", afterwards), "ms", ms(func(r *result) time.Duration { return r.revive }))
-	for _, side := range []struct {
-		name string
-		r    *result
-	}{{"stock", stock}, {"pipeline", ours}} {
-		fmt.Fprintf(&out, "errors in the log, %s:\n", side.name)
-		for _, kind := range slices.Sorted(maps.Keys(side.r.errors)) {
-			fmt.Fprintf(&out, "  %4d %s\n", side.r.errors[kind], kind)
-		}
-	}
-	return out.String()
 }

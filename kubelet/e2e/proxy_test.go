@@ -1,0 +1,159 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// inspectionTime is the least time of an inspection while the runtime is slow. It is
+// that of a container's status on a busy node.
+const inspectionTime = 12 * time.Millisecond
+
+// proxy passes the calls of a kubelet on to a runtime. While it is slow, it serves the
+// status calls one after the other, as a runtime behind one lock does.
+type proxy struct {
+	conn *grpc.ClientConn
+	slow atomic.Bool
+	lock chan struct{} // held by the status call that is served
+
+	mu sync.Mutex // guards what follows
+	// calls counts the status calls while the proxy is slow; arrived are those that
+	// wait or are served, and most is the maximum of them.
+	calls, arrived, most int
+}
+
+// startProxy serves a socket in front of the runtime until the test ends, and returns
+// its address.
+func startProxy(ctx context.Context, t *testing.T, runtime string) (*proxy, string) {
+	t.Helper()
+	conn, err := grpc.NewClient(runtime, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodec(raw{}), grpc.MaxCallRecvMsgSize(16<<20)))
+	must(t, err)
+	socket := filepath.Join(shortDir(t), "cri.sock")
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", socket)
+	must(t, err)
+	p := &proxy{conn: conn, lock: make(chan struct{}, 1)}
+	server := grpc.NewServer(grpc.ForceServerCodec(raw{}), grpc.UnknownServiceHandler(p.call))
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := errors.Join(<-served, conn.Close()); err != nil {
+			t.Errorf("stop proxy: %v", err)
+		}
+	})
+	return p, "unix://" + socket
+}
+
+// call passes on one call. Every call of the CRI has one request and some answers.
+func (p *proxy) call(_ any, from grpc.ServerStream) error {
+	ctx, cancel := context.WithCancel(from.Context())
+	defer cancel()
+	method, ok := grpc.MethodFromServerStream(from)
+	if !ok {
+		return errors.New("a call without a method")
+	}
+	if p.slow.Load() && isInspection(method) {
+		if err := p.acquire(ctx); err != nil {
+			return err
+		}
+		defer p.release()
+	}
+	var message []byte
+	if err := from.RecvMsg(&message); err != nil {
+		return err
+	}
+	to, err := p.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, method)
+	if err != nil {
+		return err
+	}
+	// An error of the runtime comes from RecvMsg.
+	if err := errors.Join(to.SendMsg(&message), to.CloseSend()); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	for {
+		switch err := to.RecvMsg(&message); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := from.SendMsg(&message); err != nil {
+			return err
+		}
+	}
+}
+
+func isInspection(method string) bool {
+	return strings.HasSuffix(method, "/ContainerStatus") || strings.HasSuffix(method, "/PodSandboxStatus")
+}
+
+// acquire waits until no other status call is served.
+func (p *proxy) acquire(ctx context.Context) error {
+	p.arrive(1)
+	select {
+	case p.lock <- struct{}{}:
+		pause(ctx, inspectionTime)
+		return nil
+	case <-ctx.Done():
+		p.arrive(-1)
+		return context.Cause(ctx)
+	}
+}
+
+func (p *proxy) release() {
+	p.arrive(-1)
+	<-p.lock
+}
+
+// arrive counts a status call that arrives, with 1, or leaves, with -1.
+func (p *proxy) arrive(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls += max(0, n)
+	p.arrived += n
+	p.most = max(p.most, p.arrived)
+}
+
+// counts returns the number of status calls, and the most that waited or were served
+// at the same time.
+func (p *proxy) counts() (calls, most int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.calls, p.most
+}
+
+// raw is a codec that leaves messages as they are.
+type raw struct{}
+
+func (raw) Name() string { return "proto" }
+
+func (raw) Marshal(v any) ([]byte, error) {
+	if message, ok := v.(*[]byte); ok {
+		return *message, nil
+	}
+	return nil, fmt.Errorf("marshal a %T", v)
+}
+
+func (raw) Unmarshal(data []byte, v any) error {
+	message, ok := v.(*[]byte)
+	if !ok {
+		return fmt.Errorf("unmarshal into a %T", v)
+	}
+	*message = data
+	return nil
+}

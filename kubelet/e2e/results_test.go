@@ -1,0 +1,98 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// result has the measurements of one kind of kubelet over all runs.
+type result struct {
+	// rows are the names of the figures in the order of their measurement.
+	rows   []string
+	values map[string][]float64
+	// errors is the number of errors of each kind in the log.
+	errors map[string]int
+}
+
+func newResult() *result {
+	return &result{values: make(map[string][]float64), errors: make(map[string]int)}
+}
+
+func (r *result) add(row string, values ...float64) {
+	if r.values[row] == nil {
+		r.rows = append(r.rows, row)
+	}
+	r.values[row] = append(r.values[row], values...)
+}
+
+func (r *result) seconds(what string, d time.Duration) { r.add(what+" (s)", d.Seconds()) }
+
+func (r *result) delays(what string, d delays) {
+	for _, took := range d.restarted {
+		r.add(what+": restarted (ms)", milliseconds(took))
+	}
+	for _, took := range d.reported {
+		r.add(what+": status says so (ms)", milliseconds(took))
+	}
+}
+
+func (r *result) count(errors map[string]int) {
+	for kind, n := range errors {
+		r.errors[kind] += n
+	}
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// table has the median and the maximum of each figure.
+func table(results map[string]*result) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "| %d static pods: median, maximum | %s |\n", pods, strings.Join(kinds, " | "))
+	out.WriteString("| --- |" + strings.Repeat(" ---: |", len(kinds)) + "\n")
+	for _, row := range results[kinds[0]].rows {
+		out.WriteString("| " + row)
+		for _, kind := range kinds {
+			v := slices.Sorted(slices.Values(results[kind].values[row]))
+			if len(v) == 0 {
+				out.WriteString(" | ")
+				continue
+			}
+			out.WriteString(" | " + number((v[(len(v)-1)/2]+v[len(v)/2])/2) + ", " + number(v[len(v)-1]))
+		}
+		out.WriteString(" |\n")
+	}
+	return out.String()
+}
+
+// number has no more digits than a reader needs.
+func number(v float64) string {
+	if v < 100 {
+		return fmt.Sprintf("%.2g", v)
+	}
+	return fmt.Sprintf("%.0f", v)
+}
+
+// errorTable has the number of errors of each kind in the logs until containerd was
+// restarted.
+func errorTable(results map[string]*result) string {
+	all := make(map[string]struct{})
+	for _, r := range results {
+		for kind := range r.errors {
+			all[kind] = struct{}{}
+		}
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "errors in the logs: %s\n", strings.Join(kinds, ", "))
+	for _, kind := range slices.Sorted(maps.Keys(all)) {
+		for _, k := range kinds {
+			fmt.Fprintf(&out, "%6d", results[k].errors[kind])
+		}
+		fmt.Fprintf(&out, "  %s\n", kind)
+	}
+	return out.String()
+}
