@@ -82,6 +82,8 @@ func newKubelet(t *testing.T, bin, kind string, pods int) *kubelet {
 	if _, err := os.Stat(binary); err != nil {
 		t.Fatalf("run build.sh first: %v", err)
 	}
+	removeLogLinks(t)
+	t.Cleanup(func() { removeLogLinks(t) })
 	k := &kubelet{t: t, binary: binary, events: events, dir: shortDir(t), ports: freePorts(t, 3)}
 	t.Cleanup(k.unmount)
 	// The kubelet deletes files in its working folder, so that it gets an empty one.
@@ -166,11 +168,35 @@ func (k *kubelet) unmount() {
 
 func podName(i int) string { return fmt.Sprintf("pod-%02d", i) }
 
+// logLinks is where a kubelet makes a link to the log of each container. It has no
+// setting for it.
+const logLinks = "/var/log/containers"
+
+// removeLogLinks removes the links to logs in folders of this test that are gone. The
+// next kubelet would ask its runtime for each of these containers, and log an error.
+func removeLogLinks(t *testing.T) {
+	t.Helper()
+	links, err := filepath.Glob(filepath.Join(logLinks, "*.log"))
+	must(t, err)
+	for _, link := range links {
+		target, err := os.Readlink(link)
+		if err != nil || !strings.HasPrefix(target, filepath.Join(os.TempDir(), dirPrefix)) {
+			continue
+		}
+		if _, err := os.Stat(target); os.IsNotExist(err) {
+			must(t, os.Remove(link))
+		}
+	}
+}
+
+// dirPrefix begins the names of the folders of this test.
+const dirPrefix = "pleg-kubelet-"
+
 // shortDir returns a new folder, whose name leaves room for the path of a socket, for
 // the duration of the test.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "pleg-kubelet-") //nolint:usetesting // its path is too long for a socket
+	dir, err := os.MkdirTemp("", dirPrefix) //nolint:usetesting // its path is too long for a socket
 	must(t, err)
 	t.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
