@@ -53,7 +53,9 @@ type Options struct {
 	// Runtime lists and inspects the pods.
 	Runtime Runtime
 	// RelistPeriod is the time from the end of one list of all pods to the start of
-	// the next. If zero, [DefaultRelistPeriod].
+	// the next. A list for a request or a CRI event begins at once, but if such a list
+	// ended less than RelistPeriod ago (or a second, if that is shorter), then after
+	// that time. If zero, [DefaultRelistPeriod].
 	RelistPeriod time.Duration
 	// RelistThreshold is the age of the last successful list at which
 	// [Pipeline.Healthy] returns false. If zero, [DefaultRelistThreshold].

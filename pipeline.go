@@ -160,7 +160,7 @@ func (p *Pipeline) RequestReinspect(uid PodUID) { p.differ.RequestReinspect(uid)
 // RequestRelist has one pod listed, and inspected if it changed, without waiting
 // for the next relist, even if it is quarantined. It does not block. Requests for
 // the same pod that wait are served by one list. If Runtime is not a [PodLister],
-// all pods are listed.
+// all pods are listed, but not in a row (Options.RelistPeriod).
 func (p *Pipeline) RequestRelist(uid PodUID) {
 	p.differ.RequestRetry(uid)
 	p.hinter.RequestRelist(uid)

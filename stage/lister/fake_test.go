@@ -57,6 +57,11 @@ type fixture struct {
 
 func newFixture(t *testing.T, rt *plegtest.Runtime) *fixture {
 	t.Helper()
+	return newFixtureWithPeriod(t, rt, period)
+}
+
+func newFixtureWithPeriod(t *testing.T, rt *plegtest.Runtime, period time.Duration) *fixture {
+	t.Helper()
 	runtime, err := border.New(rt, border.Options{ListTimeout: timeout, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatalf("border: %v", err)

@@ -110,8 +110,9 @@ func (l *Lister) Relist() <-chan error {
 	return relisted
 }
 
-// RelistNow requests a list at once. Requests made during a list are served by
-// one list after it.
+// RelistNow requests a list at once. If the last requested list ended less than
+// RelistPeriod ago (or a second, if that is shorter), the next one begins after that
+// time and serves all requests made meanwhile.
 func (l *Lister) RelistNow() { poke(l.relistNow) }
 
 // RelistSoon requests a list within RelistPeriod, even while the longer period
@@ -135,10 +136,7 @@ func (l *Lister) StreamOpened() {
 // StreamEnded reports that the event stream has ended or could not be opened. If
 // it was up, a list follows at once, for what it may have lost.
 func (l *Lister) StreamEnded() {
-	if l.trust.ended() {
-		l.RelistNow()
-		return
-	}
+	l.trust.ended()
 	poke(l.trustChanged)
 }
 
@@ -195,38 +193,27 @@ func because(what string, err error) error {
 // logged, counted and retried; it sends nothing.
 func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 	defer close(out)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	due := time.Now()
-	ended := due.Add(-l.opts.RelistPeriod) // the first list is due at once
-	var soon time.Time                     // the latest start that a request allows; zero without one
-	overslept := false
+	next := l.newSchedule()
+	defer next.timer.Stop()
 	for {
+		begin := true
 		select {
-		case <-timer.C:
-			if !overslept && l.trust.now().overslept(due, time.Now()) {
-				overslept = true
-				timer.Reset(catchUp)
-				continue
-			}
+		case <-next.timer.C:
+			begin = next.timerFired()
 		case <-l.relistNow:
+			begin = next.requestNow()
 		case <-l.callers.Wake():
 		case <-l.relistSoon:
-			if soon.IsZero() { // requests may keep coming
-				soon = time.Now().Add(l.opts.RelistPeriod)
-			}
-			if !overslept {
-				due = l.setTimer(timer, ended, soon)
-			}
-			continue
+			begin = next.requestSoon()
 		case <-l.trustChanged:
-			if !overslept {
-				due = l.setTimer(timer, ended, soon)
-			}
-			continue
+			begin = next.trustChanged()
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+		if !begin {
+			continue
+		}
+		next.listBegins()
 		if listing, ok := l.relist(ctx); ok {
 			select {
 			case out <- listing:
@@ -234,36 +221,8 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 				return context.Cause(ctx)
 			}
 		}
-		overslept, soon, ended = false, time.Time{}, time.Now()
-		due = l.setTimer(timer, ended, soon)
+		next.listEnded()
 	}
-}
-
-// setTimer sets the timer for the next list and returns when that is due: a period after
-// the last one ended, but no later than soon if that is set.
-func (l *Lister) setTimer(timer *time.Timer, ended, soon time.Time) (due time.Time) {
-	due = ended.Add(l.period())
-	if !soon.IsZero() && soon.Before(due) {
-		due = soon
-	}
-	if now := time.Now(); due.Before(now) { // the period became shorter
-		due = now
-	}
-	timer.Reset(time.Until(l.wakeAt(due)))
-	return due
-}
-
-// wakeAt is when the next list begins: when it is due, or when a stream comes up
-// or has come up since the last list began.
-func (l *Lister) wakeAt(due time.Time) time.Time {
-	stream := l.trust.now()
-	if stream.up && !stream.sameStream(l.listing) {
-		return time.Now()
-	}
-	if up := stream.nextProof(); !up.IsZero() && up.Before(due) {
-		return up
-	}
-	return due
 }
 
 // period is the time to the next list. The period with events applies only while

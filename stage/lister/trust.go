@@ -98,16 +98,15 @@ func (t *trust) opened() {
 	t.update(func(e *evidence, now time.Time) { e.opened = now })
 }
 
-// ended reports that the stream is closed, and returns whether it was up.
-func (t *trust) ended() (wasUp bool) {
-	before, _ := t.update(func(e *evidence, now time.Time) {
+// ended reports that the stream is closed.
+func (t *trust) ended() {
+	t.update(func(e *evidence, now time.Time) {
 		e.opened = time.Time{}
 		if e.up {
 			e.up, e.since = false, now
 			e.forfeit(now)
 		}
 	})
-	return before.up
 }
 
 // missed reports a change that a stream failed to announce while it was up. It

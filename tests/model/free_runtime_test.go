@@ -49,6 +49,7 @@ type freeRuntime struct {
 	lists       int
 	listBegan   time.Duration
 	listEnded   time.Duration
+	requested   bool            // the last list served a request
 	woken       []time.Duration // when a list was requested
 	podLists    map[pleg.PodUID][]*listing
 	listings    []*listing // those without an error, in the order of their ends
@@ -146,22 +147,21 @@ func (r *freeRuntime) list(ctx context.Context, l *listing, rng *rand.Rand) ([]*
 	return pods, nil
 }
 
-// startList requires that the list comes at the end of the period, or when it was
-// requested: no inspection may delay it.
+// startList requires that the list comes at the end of the period or, unless the last list
+// was requested, when it is requested: no inspection may delay it.
 func (r *freeRuntime) startList(at time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	want := r.listEnded + freePeriod
-	for _, asked := range r.woken {
-		if asked > r.listBegan {
-			want = max(r.listEnded, min(want, asked))
-		}
+	asked := slices.IndexFunc(r.woken, func(asked time.Duration) bool { return asked > r.listBegan && asked <= at })
+	if asked >= 0 && !r.requested {
+		want = min(want, max(r.listEnded, r.woken[asked]))
 	}
 	if r.lists > 0 && at != want && !r.hasEvents {
 		r.violate("list at %v, want it at %v", at, want)
 	}
 	r.lists++
-	r.listBegan = at
+	r.listBegan, r.requested = at, asked >= 0
 }
 
 // wake records the request for a list of all pods.
