@@ -22,13 +22,21 @@ func (w *watch) handle(ctx context.Context, m jetstream.Msg) error {
 	if err != nil {
 		return err
 	}
+	if w.skipped == 0 && metadata.Sequence.Stream > w.covered+1 {
+		w.skipped = w.covered + 1
+	}
+	if w.skipped > 0 && time.Since(w.checked) > minCheckPeriod {
+		if _, err := w.clearUp(ctx); err != nil {
+			return err
+		}
+	}
 	// A message that cannot be read leaves out numbers, which the next one shows.
 	if decoded, err := decode(m.Data()); err == nil {
 		if err := w.deliver(ctx, node, decoded, metadata.Sequence.Stream); err != nil {
 			return err
 		}
 	}
-	w.covered = metadata.Sequence.Stream
+	w.covered = max(w.covered, metadata.Sequence.Stream)
 	return w.deliverSynced()
 }
 

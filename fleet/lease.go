@@ -18,6 +18,7 @@ func (s *session) takeLease(ctx context.Context) error {
 	if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
 		return fmt.Errorf("read lease: %w", explain(s.p.o.Conn, err))
 	}
+	s.lease = 0
 	if err == nil {
 		var holder agentState
 		_ = json.Unmarshal(entry.Value(), &holder) // what cannot be read is replaced

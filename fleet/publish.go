@@ -21,7 +21,6 @@ func (s *session) publishReplay(ctx context.Context, synced pleg.Event) error {
 	if gap.Epoch != synced.Epoch { // no pod was replayed
 		s.pods = make(map[pleg.PodUID]*podRecord)
 	}
-	s.gap = nil
 	gap.Epoch, gap.Seq, gap.ObservedAt = synced.Epoch, synced.Seq, synced.ObservedAt
 	strays := maps.Clone(s.revisions)
 	var writes []write
@@ -47,7 +46,11 @@ func (s *session) publishReplay(ctx context.Context, synced pleg.Event) error {
 		return fmt.Errorf("write state of node: %w", explain(s.p.o.Conn, err))
 	}
 	s.p.metrics.gaps.Inc()
-	return s.publish(ctx, []eventData{{Event: gap}})
+	if err := s.publish(ctx, []eventData{{Event: gap}}); err != nil {
+		return err
+	}
+	s.gap = nil
+	return nil
 }
 
 // publishBatch writes the states of the pods in the batch and then publishes the events.
@@ -58,6 +61,7 @@ func (s *session) publishBatch(ctx context.Context) error {
 		return nil
 	}
 	changed := make(map[pleg.PodUID]*podRecord)
+	s.unsettled = make(map[string]pleg.PodUID)
 	for _, ev := range batch {
 		r := s.record(ev)
 		if ev.Epoch == r.Epoch && ev.Seq <= r.Seq {
@@ -65,6 +69,7 @@ func (s *session) publishBatch(ctx context.Context) error {
 		}
 		r.apply(ev)
 		changed[ev.PodUID] = r
+		s.unsettled[podKey(s.p.o.Cluster, s.p.o.Node, r.Namespace, ev.PodUID)] = ev.PodUID
 	}
 	writes, err := s.statesOf(ctx, changed)
 	if err != nil {
@@ -80,6 +85,7 @@ func (s *session) publishBatch(ctx context.Context) error {
 	if err := s.publish(ctx, data); err != nil {
 		return err
 	}
+	s.unsettled = nil
 	for uid := range changed {
 		if len(s.pods[uid].last) == 0 {
 			delete(s.pods, uid)
@@ -99,16 +105,17 @@ func (s *session) publish(ctx context.Context, events []eventData) error {
 		m := nats.NewMsg(s.subject)
 		m.Data = body
 		m.Header.Set("Content-Type", contentType)
-		sent, cancel := context.WithTimeout(ctx, s.p.o.PublishTimeout)
-		ack, err := s.js.PublishMsg(sent, m, jetstream.WithExpectLastSequencePerSubject(s.last))
+		last := events[n-1]
+		s.sent = pipeline.Position{Epoch: last.Epoch, Seq: last.Seq}
+		waiting, cancel := context.WithTimeout(ctx, s.p.o.PublishTimeout)
+		ack, err := s.js.PublishMsg(waiting, m, jetstream.WithExpectLastSequencePerSubject(s.last))
 		cancel()
 		if err != nil {
 			return fmt.Errorf("publish events: %w", explain(s.p.o.Conn, err))
 		}
-		last := events[n-1]
-		s.last, s.p.acked = ack.Sequence, pipeline.Position{Epoch: last.Epoch, Seq: last.Seq}
+		s.last, s.p.acked, s.sent = ack.Sequence, s.sent, pipeline.Position{}
 		s.p.acknowledged()
-		s.ready()
+		s.progress()
 		s.p.metrics.published.Add(float64(n))
 		for _, ev := range events[:n] {
 			s.p.metrics.lag.Observe(time.Since(ev.ObservedAt).Seconds())

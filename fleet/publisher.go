@@ -108,6 +108,9 @@ type Publisher struct {
 	acked pipeline.Position
 	// replay makes the next session begin with the present state.
 	replay bool
+	// kept is the last session, if what it knows of the server may still be true. The
+	// next one then asks only for what it cannot know.
+	kept *session
 }
 
 // NewPublisher returns a publisher that does not run yet. The error names the bad
@@ -154,13 +157,14 @@ func (p *Publisher) Run(ctx context.Context) error {
 	if p.running.Swap(true) {
 		return errors.New("run publisher: it has already run: create a new one")
 	}
-	backoff, logged := p.o.MinBackoff, ""
+	backoff, logged := newBackoff(p.o.Conn, p.o.MinBackoff, p.o.MaxBackoff), ""
 	for {
 		ready := func() {
 			if logged != "" {
 				p.log.InfoContext(ctx, "publishing again", "node", p.o.Node)
 			}
-			backoff, logged = p.o.MinBackoff, ""
+			logged = ""
+			backoff.reset()
 		}
 		err := p.session(ctx, ready)
 		if ctx.Err() != nil {
@@ -173,16 +177,14 @@ func (p *Publisher) Run(ctx context.Context) error {
 		if isRefused(err) {
 			p.metrics.refused.Inc()
 		}
+		retryIn := backoff.next()
 		if text := err.Error(); text != logged {
 			logged = text
-			p.log.WarnContext(ctx, "cannot publish events", "node", p.o.Node, "err", err, "retryIn", backoff)
+			p.log.WarnContext(ctx, "cannot publish events", "node", p.o.Node, "err", err, "retryIn", retryIn)
 		}
-		select {
-		case <-time.After(backoff/2 + rand.N(backoff/2+1)):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := backoff.wait(ctx, retryIn); err != nil {
+			return err
 		}
-		backoff = min(2*backoff, p.o.MaxBackoff)
 	}
 }
 
@@ -211,6 +213,7 @@ func (p *Publisher) session(ctx context.Context, ready func()) error {
 	})
 	group.Go(func() error { return s.run(running, events) })
 	err = group.Wait()
+	p.keep(s, err)
 	if ctx.Err() != nil || errors.Is(err, errSourceEnded) {
 		s.release(context.WithoutCancel(ctx))
 	}

@@ -47,6 +47,9 @@ type server struct {
 	stream jetstream.Stream
 	state  jetstream.KeyValue
 	agents jetstream.KeyValue
+	// states is the stream of the bucket state, for what only a stream tells: the
+	// revision of a mark. Only agents have it.
+	states jetstream.Stream
 }
 
 // openServer opens the stream and the buckets. It creates what is missing if limits is
@@ -71,6 +74,12 @@ func openServer(ctx context.Context, js jetstream.JetStream, limits *Limits) (*s
 	}
 	if s.agents, err = openBucket(ctx, js, limits, jetstream.KeyValueConfig{Bucket: AgentBucket, TTL: LeaseTTL}); err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", AgentBucket, explain(js.Conn(), err))
+	}
+	if limits == nil {
+		return s, nil
+	}
+	if s.states, err = js.Stream(ctx, "KV_"+StateBucket); err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", StateBucket, explain(js.Conn(), err))
 	}
 	return s, nil
 }
@@ -125,7 +134,7 @@ func openBucket(ctx context.Context, js jetstream.JetStream, limits *Limits, con
 
 // errReplaced means that a message or a state did not follow what this agent published
 // last.
-var errReplaced = errors.New("another agent has published as this node")
+var errReplaced = errors.New("the server has something else than this agent published last")
 
 // explain adds what the error of a call does not say: why there is no connection, or who
 // was faster.

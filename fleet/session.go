@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
@@ -44,11 +45,18 @@ type session struct {
 	gap *pleg.Event
 	// batch has the events to be published next.
 	batch []pleg.Event
+	// unsettled are the pods of a batch that is not acknowledged: nobody knows whether
+	// the server has their states of before or of after it.
+	unsettled map[string]pleg.PodUID
+	// sent is the position of the last event in a message that is not acknowledged.
+	sent pipeline.Position
+	// refusals is how often the server refused something since it accepted something.
+	refusals int
 	// ready is called when the server has accepted something.
 	ready func()
 }
 
-// open makes this publisher the one of its node, and reads what the node has published.
+// open makes this publisher the one of its node, and finds out what the node has published.
 func (p *Publisher) open(ctx context.Context, ready func()) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -59,16 +67,19 @@ func (p *Publisher) open(ctx context.Context, ready func()) (*session, error) {
 		}
 		p.server = server
 	}
-	s := &session{
-		server: p.server, p: p, key: nodeKey(p.o.Cluster, p.o.Node), subject: eventSubject(p.o.Cluster, p.o.Node),
-		encoder: encoder{ceSource(p.o.Cluster, p.o.Node)},
-		ready:   ready,
-		pods:    make(map[pleg.PodUID]*podRecord), revisions: make(map[string]uint64),
+	s := p.kept
+	if s == nil {
+		s = &session{
+			p: p, key: nodeKey(p.o.Cluster, p.o.Node), subject: eventSubject(p.o.Cluster, p.o.Node),
+			encoder: encoder{ceSource(p.o.Cluster, p.o.Node)},
+		}
 	}
+	s.server, s.ready = p.server, ready
 	if err := s.begin(ctx); err != nil {
-		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, errHeld) {
+		if !p.isAway(err) && !errors.Is(err, errHeld) && !errors.Is(err, errReplaced) {
 			p.server = nil // the stream or a bucket may be gone
 		}
+		p.keep(s, err)
 		return nil, err
 	}
 	if s.after == nil {
@@ -77,13 +88,23 @@ func (p *Publisher) open(ctx context.Context, ready func()) (*session, error) {
 	return s, nil
 }
 
-// begin takes the lease and reads what the node has published. The lease comes first: an
-// agent that was replaced notices it before this one relies on what it reads.
+// isAway reports whether an error says nothing about what the server has.
+func (p *Publisher) isAway(err error) bool {
+	return !p.o.Conn.IsConnected() || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, errReadTimeout)
+}
+
+// begin takes the lease and finds out what the node has published. The lease comes first:
+// an agent that was replaced notices it before this one relies on what it reads.
 func (s *session) begin(ctx context.Context) error {
 	if err := s.takeLease(ctx); err != nil {
 		return err
 	}
 	s.p.owned = true
+	if s.last > 0 {
+		if ok, err := s.resume(ctx); ok || err != nil {
+			return err
+		}
+	}
 	return s.readServer(ctx)
 }
 
@@ -94,28 +115,22 @@ const openTimeout = 30 * time.Second
 // which the session resumes. There is none if the states are not those of the last
 // message's epoch.
 func (s *session) readServer(ctx context.Context) error {
-	published, err := s.lastPublished(ctx)
+	last, published, err := s.lastPublished(ctx)
 	if err != nil {
-		return fmt.Errorf("read last message: %w", explain(s.p.o.Conn, err))
+		return err
 	}
+	s.forget()
 	var node nodeState
 	err = readBucket(ctx, s.state, []string{s.key, s.key + ".>"}, func(entry jetstream.KeyValueEntry) error {
-		if entry.Key() == s.key {
-			s.nodeRevision = entry.Revision()
-			if entry.Operation() != jetstream.KeyValuePut {
-				return nil
-			}
-			return json.Unmarshal(entry.Value(), &node)
-		}
-		s.revisions[entry.Key()] = entry.Revision()
-		if entry.Operation() != jetstream.KeyValuePut {
+		exists := entry.Operation() == jetstream.KeyValuePut
+		if entry.Key() != s.key {
+			s.readState(ctx, entry.Key(), entry.Revision(), entry.Value(), exists)
 			return nil
 		}
-		var pod podState
-		if err := json.Unmarshal(entry.Value(), &pod); err != nil {
-			return fmt.Errorf("state %s: %w", entry.Key(), err)
+		s.nodeRevision = entry.Revision()
+		if exists {
+			_ = json.Unmarshal(entry.Value(), &node) // what cannot be read has no epoch
 		}
-		s.pods[pod.UID] = newRecord(pod)
 		return nil
 	})
 	if err != nil {
@@ -128,23 +143,43 @@ func (s *session) readServer(ctx context.Context) error {
 		s.after = &published
 		s.p.acked = published
 	}
-	s.p.replay = false
+	s.last, s.p.replay = last, false
 	return nil
 }
 
-func (s *session) lastPublished(ctx context.Context) (pipeline.Position, error) {
-	raw, err := lastMessage(ctx, s.stream, s.subject)
-	if err != nil || raw == nil {
-		return pipeline.Position{}, err
+// readState notes what the server has of one pod. If it cannot be read, the next session
+// begins with the present state.
+func (s *session) readState(ctx context.Context, key string, revision uint64, value []byte, exists bool) {
+	s.revisions[key] = revision
+	if !exists {
+		return
 	}
-	s.last = raw.Sequence
+	var pod podState
+	if err := json.Unmarshal(value, &pod); err != nil {
+		s.p.log.WarnContext(ctx, "cannot read a state", "key", key, "err", err)
+		s.p.replay = true
+		return
+	}
+	s.pods[pod.UID] = newRecord(pod)
+}
+
+// lastPublished returns the number of the node's last message in the stream and the
+// position of the last event in it; zero if the stream has none.
+func (s *session) lastPublished(ctx context.Context) (last uint64, published pipeline.Position, err error) {
+	raw, err := lastMessage(ctx, s.stream, s.subject)
+	if err != nil {
+		return 0, published, fmt.Errorf("read last message: %w", explain(s.p.o.Conn, err))
+	}
+	if raw == nil {
+		return 0, published, nil
+	}
 	m, err := decode(raw.Data)
 	if err != nil {
 		// A message that is not ours: what follows it begins with a Gap.
 		s.p.log.WarnContext(ctx, "cannot read the last message", "subject", s.subject, "err", err)
-		return pipeline.Position{}, nil
+		return raw.Sequence, published, nil
 	}
-	return pipeline.Position{Epoch: m.epoch, Seq: m.last}, nil
+	return raw.Sequence, pipeline.Position{Epoch: m.epoch, Seq: m.last}, nil
 }
 
 // run publishes the events until an error occurs or the channel is closed.
@@ -164,7 +199,7 @@ func (s *session) run(ctx context.Context, events <-chan pleg.Event) error {
 			if err := s.renewLease(ctx); err != nil {
 				return err
 			}
-			s.ready()
+			s.progress()
 			s.forgetPurged()
 		case <-ctx.Done():
 			return context.Cause(ctx)

@@ -1,11 +1,11 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
-	"math/rand/v2"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -100,6 +100,10 @@ type watch struct {
 	name string
 	// covered is the sequence number up to which the watch has every message.
 	covered uint64
+	// skipped is the first sequence number that the watch did not get and that may not be
+	// that of another cluster or node; 0 if none. checked is when it was last cleared up.
+	skipped uint64
+	checked time.Time
 	// partly is the message of which some events were delivered before the watch
 	// resumed.
 	partly Position
@@ -142,7 +146,7 @@ func (w *watch) complete() error {
 }
 
 func (w *watch) run(ctx context.Context) {
-	backoff := DefaultMinBackoff
+	backoff := newBackoff(w.js.Conn(), DefaultMinBackoff, DefaultMaxBackoff)
 	for {
 		began := time.Now()
 		err := w.connect(ctx)
@@ -154,16 +158,13 @@ func (w *watch) run(ctx context.Context) {
 			return
 		}
 		if time.Since(began) > DefaultMaxBackoff {
-			backoff = DefaultMinBackoff
+			backoff.reset()
 		}
-		retryIn := backoff/2 + rand.N(backoff/2+1)
-		backoff = min(2*backoff, DefaultMaxBackoff)
+		retryIn := backoff.next()
 		if w.o.Disconnected != nil {
 			w.o.Disconnected(err, retryIn)
 		}
-		select {
-		case <-time.After(retryIn):
-		case <-ctx.Done():
+		if backoff.wait(ctx, retryIn) != nil {
 			return
 		}
 	}
@@ -172,6 +173,10 @@ func (w *watch) run(ctx context.Context) {
 // checkPeriod is the time between two checks that the stream still has what the watch
 // does not have yet.
 const checkPeriod = 10 * time.Second
+
+// minCheckPeriod bounds the checks after numbers that the watch did not get: with events of
+// other clusters in the stream, most messages follow such numbers.
+const minCheckPeriod = time.Second
 
 // messageBuffer is the number of messages that may wait for a consumer that does not read:
 // enough for 6,000 a second from a server 20 ms away.
@@ -240,10 +245,10 @@ func (w *watch) begin(ctx context.Context) (replay bool, err error) {
 			w.pending = append(w.pending, pending{at: last})
 		}
 	}
-	if !w.broken && w.name == name && w.covered+1 >= info.State.FirstSeq && w.covered <= info.State.LastSeq {
+	if !w.broken && w.name == name && cmp.Or(w.skipped, w.covered+1) >= info.State.FirstSeq && w.covered <= info.State.LastSeq {
 		return false, w.deliverSynced()
 	}
-	w.name, w.covered = name, info.State.LastSeq
+	w.name, w.covered, w.skipped = name, info.State.LastSeq, 0
 	return true, w.announceGap("", message{}, pleg.HistoryTooShort, 0)
 }
 
@@ -268,21 +273,14 @@ func (w *watch) receive(ctx context.Context, messages jetstream.MessagesContext)
 	}
 }
 
-// check finds out whether messages were removed before the watch had them, which no later
-// message of the same node may show. It also completes replays and delivers a bookmark.
+// check finds out whether messages were removed before the watch had them. It also completes
+// replays and delivers a bookmark.
 func (w *watch) check(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	info, err := w.stream.Info(asking)
+	info, err := w.clearUp(ctx)
 	if err != nil {
-		return fmt.Errorf("stream %s: %w", EventStream, explain(w.js.Conn(), err))
-	}
-	if w.covered+1 < info.State.FirstSeq {
-		w.covered = info.State.FirstSeq - 1
-		if err := w.announceGap("", message{}, pleg.HistoryTooShort, 0); err != nil {
-			return err
-		}
-		return w.replayAll(ctx)
+		return err
 	}
 	last, err := w.lastMatch(asking)
 	if err != nil || last > w.covered {
@@ -293,6 +291,27 @@ func (w *watch) check(ctx context.Context) error {
 		return err
 	}
 	return w.send(Event{Event: pleg.Event{Type: pleg.Bookmark, ObservedAt: time.Now()}, At: w.position()})
+}
+
+// clearUp finds out whether messages were removed before the watch had them, which no later
+// message of the same node may show. If so, it delivers a Gap and a replay.
+func (w *watch) clearUp(ctx context.Context) (*jetstream.StreamInfo, error) {
+	asking, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	info, err := w.stream.Info(asking)
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", EventStream, explain(w.js.Conn(), err))
+	}
+	needs := cmp.Or(w.skipped, w.covered+1)
+	w.skipped, w.checked = 0, time.Now()
+	if needs >= info.State.FirstSeq {
+		return info, nil
+	}
+	w.covered = max(w.covered, info.State.FirstSeq-1)
+	if err := w.announceGap("", message{}, pleg.HistoryTooShort, 0); err != nil {
+		return nil, err
+	}
+	return info, w.replayAll(ctx)
 }
 
 // lastMatch returns the sequence number of the last message that the watch is to have.

@@ -1,7 +1,9 @@
 package fleet_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -113,6 +115,41 @@ func TestStreamFullAndConsumerStalled(t *testing.T) {
 	if c.gapsSoFar() == gaps {
 		t.Error("no Gap, although the stream no longer had the events")
 	}
+}
+
+// The stream no longer has the last message of a quiet node, and the consumer, which did not
+// read for a while, gets newer ones of another node only. They do not hide that it is missing.
+func TestRemovedMessageOfAQuietNode(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	a, b := startAgent(t, s.URL, "node-a", agentOptions{}), startAgent(t, s.URL, "node-b", agentOptions{})
+	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b)
+	a.steps(20)
+	b.steps(20)
+	c.converges()
+	stream, err := jetStream(t, connect(t, s.URL)).Stream(t.Context(), fleet.EventStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := func() uint64 {
+		info, err := stream.Info(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.State.LastSeq
+	}
+	c.stall.Lock()
+	for end := last() + 600; last() < end; { // more than waits for a consumer that does not read
+		a.steps(1)
+	}
+	b.steps(3)
+	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b).converges()
+	if err := stream.Purge(t.Context(), jetstream.WithPurgeSequence(last()+1)); err != nil {
+		t.Fatal(err)
+	}
+	a.steps(5)
+	c.stall.Unlock()
+	c.converges()
 }
 
 // A stream that refuses what does not fit loses nothing: the events wait in the history.
@@ -256,6 +293,61 @@ func TestOldAgentComesBack(t *testing.T) {
 	if got := c.gapsSoFar(); got != gaps {
 		t.Errorf("%d gaps more: the old agent was not refused", got-gaps)
 	}
+}
+
+// A message that was under way while another agent took the place of its sender is refused,
+// although its states were accepted before.
+func TestMessageComesTooLate(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	relay := newRelay(t, s.URL)
+	old := startAgent(t, relay.url, "node-a", agentOptions{})
+	old.steps(20)
+	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, old)
+	c.converges()
+	c.cancel() // it knows nothing of the newer agent
+	<-c.done
+	sprung := relay.holdAt("HPUB pleg.v1.ev.")
+	old.steps(1)
+	<-sprung
+	newer := startAgent(t, s.URL, "node-a", agentOptions{})
+	newer.steps(20)
+	watch(t, s.URL, fleet.WatchOptions{Replay: true}, newer).converges()
+	relay.release()
+	if err := old.conn.FlushTimeout(patience); err != nil {
+		t.Fatal(err)
+	}
+	newer.steps(20)
+	watch(t, s.URL, fleet.WatchOptions{Replay: true}, newer).converges()
+	published := epochs(t, s.URL)
+	for i, epoch := range published[slices.Index(published, newer.node.Epoch()):] {
+		if epoch != newer.node.Epoch() {
+			t.Errorf("message %d after the first one of the newer agent is of another: %v", i, published)
+		}
+	}
+}
+
+// epochs returns the epoch of each message in the stream.
+func epochs(t *testing.T, url string) []string {
+	t.Helper()
+	stream, err := jetStream(t, connect(t, url)).Stream(t.Context(), fleet.EventStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := stream.CachedInfo().State
+	var all []string
+	for i := state.FirstSeq; i <= state.LastSeq; i++ {
+		m, err := stream.GetMsg(t.Context(), i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var batch []struct{ Data pleg.Event }
+		if err := json.Unmarshal(m.Data, &batch); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, batch[0].Data.Epoch)
+	}
+	return all
 }
 
 // The clock of a node does not matter.

@@ -1,6 +1,7 @@
 package fleet_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,6 +82,7 @@ type agent struct {
 	mu    sync.Mutex
 	lives map[string]*simnode.Node
 
+	conn *nats.Conn
 	stop func()
 }
 
@@ -88,6 +90,8 @@ type agentOptions struct {
 	history int
 	limits  fleet.Limits
 	offset  time.Duration
+	// backoff is the time between two attempts; if zero, a short one.
+	backoff time.Duration
 }
 
 func startAgent(t *testing.T, url, name string, o agentOptions) *agent {
@@ -100,7 +104,7 @@ func startAgent(t *testing.T, url, name string, o agentOptions) *agent {
 		t.Fatal(err)
 	}
 	a := &agent{t: t, name: name, url: url, node: node, lives: map[string]*simnode.Node{node.Epoch(): node}}
-	a.publish(o.limits)
+	a.publish(o)
 	t.Cleanup(func() {
 		a.stop()
 		a.node.Close()
@@ -109,12 +113,12 @@ func startAgent(t *testing.T, url, name string, o agentOptions) *agent {
 }
 
 // publish starts the publisher.
-func (a *agent) publish(limits fleet.Limits) {
+func (a *agent) publish(o agentOptions) {
 	a.t.Helper()
-	conn := connect(a.t, a.url)
+	a.conn = connect(a.t, a.url)
 	p, err := fleet.NewPublisher(fleet.PublisherOptions{
-		Conn: conn, Source: a.node, Cluster: cluster, Node: a.name, Limits: limits,
-		MinBackoff: 20 * time.Millisecond, MaxBackoff: 500 * time.Millisecond, PublishTimeout: 2 * time.Second,
+		Conn: a.conn, Source: a.node, Cluster: cluster, Node: a.name, Limits: o.limits,
+		MinBackoff: cmp.Or(o.backoff, 20*time.Millisecond), MaxBackoff: cmp.Or(o.backoff, 500*time.Millisecond), PublishTimeout: 2 * time.Second,
 		Logger: slog.New(slog.NewTextHandler(a.t.Output(), nil)),
 	})
 	if err != nil {
@@ -143,7 +147,7 @@ func (a *agent) restart() {
 	a.node = node
 	a.lives[node.Epoch()] = node
 	a.mu.Unlock()
-	a.publish(fleet.Limits{})
+	a.publish(agentOptions{})
 }
 
 func (a *agent) steps(n int) {

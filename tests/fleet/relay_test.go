@@ -1,10 +1,12 @@
 package fleet_test
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -18,6 +20,14 @@ type relay struct {
 	// held is locked while data of clients is held.
 	held sync.RWMutex
 	wait sync.WaitGroup
+	// trap is what makes the relay hold data from itself on.
+	trap atomic.Pointer[trap]
+}
+
+type trap struct {
+	bytes []byte
+	// sprung is closed once the relay holds data.
+	sprung chan struct{}
 }
 
 func newRelay(t *testing.T, url string) *relay {
@@ -69,6 +79,10 @@ type heldWriter struct {
 }
 
 func (w heldWriter) Write(p []byte) (int, error) {
+	if t := w.r.trap.Load(); t != nil && bytes.Contains(p, t.bytes) && w.r.trap.CompareAndSwap(t, nil) {
+		w.r.hold()
+		close(t.sprung)
+	}
 	w.r.held.RLock()
 	defer w.r.held.RUnlock()
 	return w.to.Write(p)
@@ -82,6 +96,13 @@ func (r *relay) cut() {
 		c.Close()
 	}
 	r.conns = nil
+}
+
+// holdAt holds what clients send from the next data with this text on, until release.
+func (r *relay) holdAt(text string) (sprung <-chan struct{}) {
+	t := &trap{[]byte(text), make(chan struct{})}
+	r.trap.Store(t)
+	return t.sprung
 }
 
 // hold keeps what clients send until release.

@@ -1,0 +1,94 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// After a restart of the server a whole fleet comes back at once. What an agent knew
+// before is then still true, except for what was not acknowledged. So it asks for that
+// alone: to read the states of all its pods takes the server a consumer for each agent.
+
+// maxRefusals is how often in a row the server may refuse what a session sends until the
+// next one reads everything anew. A server with a backlog may answer a question with what
+// it had before the last write, and then refuse the next one.
+const maxRefusals = 3
+
+// keep keeps a session that ended with err for the next attempt, if what it knows of the
+// server may still be true.
+func (p *Publisher) keep(s *session, err error) {
+	if isRefused(err) {
+		s.refusals++
+	}
+	p.kept = nil
+	if s.last > 0 && s.gap == nil && !p.replay && s.refusals < maxRefusals && !errors.Is(err, errHeld) {
+		p.kept = s
+	}
+}
+
+// progress notes that the server has accepted something.
+func (s *session) progress() {
+	s.refusals = 0
+	s.ready()
+}
+
+// forget makes the session one that knows nothing of the server but its lease.
+func (s *session) forget() {
+	s.pods, s.revisions = make(map[pleg.PodUID]*podRecord), make(map[string]uint64)
+	s.last, s.nodeRevision, s.purged, s.refusals = 0, 0, nil, 0
+	s.begun()
+}
+
+// begun makes the session one that has not published yet.
+func (s *session) begun() {
+	s.after, s.gap, s.batch, s.unsettled = nil, nil, nil, nil
+	s.sent, s.currentAsOf = pipeline.Position{}, time.Time{}
+}
+
+// resume brings up to date what the session knew of the server. It returns false if the
+// last message of the node is neither the last one that was acknowledged nor the one that
+// was under way then.
+func (s *session) resume(ctx context.Context) (bool, error) {
+	last, published, err := s.lastPublished(ctx)
+	if err != nil {
+		return false, err
+	}
+	switch {
+	case last == s.last:
+	case published.Epoch != "" && published == s.sent:
+		s.last, s.p.acked = last, published
+	default:
+		return false, nil
+	}
+	for key, uid := range s.unsettled {
+		delete(s.pods, uid)
+		delete(s.revisions, key)
+		raw, err := lastMessage(ctx, s.states, "$KV."+StateBucket+"."+key)
+		if err != nil {
+			return false, fmt.Errorf("read state %s: %w", key, explain(s.p.o.Conn, err))
+		}
+		if raw == nil {
+			continue
+		}
+		s.readState(ctx, key, raw.Sequence, raw.Data, isValue(raw))
+	}
+	if s.p.replay {
+		return false, nil
+	}
+	s.begun()
+	acked := s.p.acked
+	s.after = &acked
+	return true, nil
+}
+
+// isValue reports whether a message of a bucket is a value, not the mark of a removal.
+func isValue(raw *jetstream.RawStreamMsg) bool {
+	return raw.Header.Get("KV-Operation") == "" && raw.Header.Get(jetstream.MarkerReasonHeader) == ""
+}

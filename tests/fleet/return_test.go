@@ -1,0 +1,92 @@
+package fleet_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+)
+
+// A whole fleet comes back at once when its server does. So an agent whose connection broke
+// reads only what was not acknowledged, which takes no consumer on the server.
+func TestReturnReadsLittle(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	relay := newRelay(t, s.URL)
+	a := startAgent(t, relay.url, "node-a", agentOptions{})
+	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
+	a.steps(30)
+	c.converges()
+	conn := connect(t, s.URL)
+	consumers, err := conn.SubscribeSync("$JS.EVENT.ADVISORY.CONSUMER.CREATED.KV_" + fleet.StateBucket + ".>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		a.lose(relay)
+		c.converges()
+	}
+	if m, err := consumers.NextMsg(0); err == nil {
+		t.Errorf("the agent read all its states: %s", m.Data)
+	}
+}
+
+// What was under way when the connection broke is written again, states too: who comes
+// late finds nothing stale.
+func TestStatesUnderWayAreWrittenAgain(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	relay := newRelay(t, s.URL)
+	a := startAgent(t, relay.url, "node-a", agentOptions{})
+	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
+	a.steps(30)
+	c.converges()
+	gaps := c.gapsSoFar()
+	for range 3 {
+		a.lose(relay)
+		c.converges()
+		watch(t, s.URL, fleet.WatchOptions{Replay: true}, a).converges()
+	}
+	if got := c.gapsSoFar(); got != gaps {
+		t.Errorf("%d gaps, want none more than the %d before", got, gaps)
+	}
+}
+
+// The return of the server ends the wait between two attempts, however long it is.
+func TestReturnEndsTheWait(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	a := startAgent(t, s.URL, "node-a", agentOptions{backoff: 24 * time.Hour})
+	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
+	a.steps(10)
+	c.converges()
+	s.Kill()
+	a.awaitDisconnected()
+	a.steps(10)
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.converges()
+}
+
+// awaitDisconnected waits until the agent has noticed that the server is away.
+func (a *agent) awaitDisconnected() {
+	a.t.Helper()
+	for deadline := time.Now().Add(patience); a.conn.IsConnected(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			a.t.Fatal("the agent is connected, although the server is away")
+		}
+	}
+}
+
+// lose makes the agent send events that do not arrive, and cuts its connection.
+func (a *agent) lose(r *relay) {
+	r.hold()
+	a.steps(30)
+	time.Sleep(50 * time.Millisecond) // for the agent to send something
+	r.cut()
+	r.release()
+}
