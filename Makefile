@@ -16,7 +16,7 @@ SOAKS ?= soak-simulated soak-containerd
 LINT := $(GO) tool -modfile=tools.mod golangci-lint
 # Nested modules to lint. Those that import Kubernetes take longer than everything
 # else and are left out: make lint LINT_MODULES="kubelet bench/kubelet"
-LINT_MODULES ?= tests/e2e tests/browser tests/fleet kubelet/e2e bench/harness bench/containerd deploy/release deploy/test
+LINT_MODULES ?= tests/e2e tests/browser tests/clients tests/fleet kubelet/e2e bench/harness bench/containerd deploy/release deploy/test
 
 .PHONY: help
 help: ## list the targets
@@ -220,6 +220,12 @@ dist: ## build archives, packages, the image and an SBOM into dist/
 test-deploy: build ## test manifests, alerts and dashboard; needs Debian's prometheus
 	PLEG_PROGRAM=$(CURDIR)/bin/pleg-pipeline $(GO) test -C deploy/test -count=1 ./...
 
+.PHONY: test-clients
+test-clients: build ## test the clients of docs/clients.md (installs protoc and Python's gRPC as root)
+	@dpkg-query -W python3-grpcio python3-protobuf protobuf-compiler >/dev/null 2>&1 || \
+		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends python3-grpcio python3-protobuf protobuf-compiler; }
+	PLEG_PROGRAM=$(CURDIR)/bin/pleg-pipeline $(GO) test -C tests/clients -count=1 ./...
+
 .PHONY: test-dist
 test-dist: ## build a release twice, in two folders; both must be identical
 	deploy/release/test.sh
@@ -235,7 +241,7 @@ cover: ## test and show the total coverage
 
 .PHONY: tidy
 tidy: ## tidy every go.mod
-	for module in . tests/e2e tests/browser tests/fleet bench/harness bench/kubelet bench/containerd kubelet kubelet/e2e deploy/release deploy/test; do $(GO) -C $$module mod tidy || exit; done
+	for module in . tests/e2e tests/browser tests/clients tests/fleet bench/harness bench/kubelet bench/containerd kubelet kubelet/e2e deploy/release deploy/test; do $(GO) -C $$module mod tidy || exit; done
 
 .PHONY: check
 check: lint test ## run what must pass before you send a change
