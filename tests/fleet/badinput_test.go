@@ -38,19 +38,21 @@ func TestUnusableServer(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
+		url    string
 		config string
 		create *jetstream.StreamConfig
 		says   string
 	}{
-		{name: "unreachable", says: "not connected to nats://127.0.0.1:1: no server answers"},
+		{name: "unreachable", url: "nats://127.0.0.1:1", says: "not connected to nats://127.0.0.1:1: no server answers"},
 		{name: "unauthorized", config: "authorization { token: secret }", says: ": nats: Authorization Violation"},
+		{name: "too old", url: oldServer(t), says: "nats-server 2.10.29 is too old: want 2.11 or newer"},
 		{name: "other subjects", config: " ", create: &jetstream.StreamConfig{Name: fleet.EventStream, Subjects: []string{"other.>"}}, says: `stream pleg-events: it has the subjects [\"other.>\"]: want pleg.v1.ev.*.*`},
 		{name: "other retention", config: " ", create: &jetstream.StreamConfig{Name: fleet.EventStream, Subjects: []string{"pleg.v1.ev.*.*"}, Retention: jetstream.InterestPolicy}, says: "stream pleg-events: it has the retention Interest: want limits"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			url := "nats://127.0.0.1:1"
+			url := tt.url
 			if tt.config != "" {
 				url = startServer(t, tt.config).URL
 			}

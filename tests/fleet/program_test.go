@@ -104,4 +104,13 @@ func TestProgram(t *testing.T) {
 	if err != nil || string(out) != strings.Repeat("n2 ready\n", 3) {
 		t.Errorf("pods --node n2: %v\n%s", err, out)
 	}
+	names, err := exec.Command(path, append([]string{"pods", "--sort", "age", "-o", "go-template={{.uid}}"}, place...)...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, _, _ := strings.Cut(string(names), "\n")
+	out, err = exec.Command(path, append([]string{"pods", one, "-o", "go-template={{.uid}}"}, place...)...).Output()
+	if err != nil || string(out) != one+"\n" {
+		t.Errorf("pods %s: %v\n%s", one, err, out)
+	}
 }

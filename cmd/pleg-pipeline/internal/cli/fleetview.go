@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
@@ -166,17 +166,53 @@ func (c *podsCommand) printFleet(ctx context.Context, out console, js jetstream.
 	if err != nil {
 		return err
 	}
-	pods := printer.FleetPods(c.process.Out, c.output.options(c.process))
-	if err := pods.Start(); err != nil {
-		return outputError(err)
+	read := func(ctx context.Context) ([]podview.Pod, error) { return c.fleetPods(ctx, states) }
+	if c.watch && c.redraws() {
+		return c.redrawFleet(ctx, out, js, read)
+	}
+	pods := c.printer(c.process.Out)
+	printAll := func() error {
+		all, err := read(ctx)
+		if err != nil {
+			return err
+		}
+		return c.printRows(pods, all)
 	}
 	if !c.watch {
-		return c.printFleetPods(ctx, states, pods)
+		return printAll()
 	}
+	return c.followFleet(ctx, out, js, printAll, func(ev fleet.Event) error { return printFleetPod(ctx, states, pods, ev) })
+}
+
+// redrawFleet is redraw for the pods of a cluster.
+func (c *podsCommand) redrawFleet(ctx context.Context, out console, js jetstream.JetStream, read func(context.Context) ([]podview.Pod, error)) error {
+	all, err := read(ctx)
+	if err != nil {
+		return err
+	}
+	events := make(chan pipeline.Event)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		defer close(events)
+		return c.followFleet(ctx, out, js, nil, func(ev fleet.Event) error {
+			select {
+			case events <- ev.Event:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+	})
+	group.Go(func() error { return c.drawTables(ctx, read, all, nil, events) })
+	return group.Wait()
+}
+
+// followFleet calls with for each event of a selected pod. If synced is not nil, followFleet
+// calls it first, once it can miss no later event.
+func (c *podsCommand) followFleet(ctx context.Context, out console, js jetstream.JetStream, synced func() error, with func(fleet.Event) error) error {
 	f := fleetFollower{out: out}
-	synced := false
 	o := fleet.WatchOptions{
-		Cluster: c.fleet.cluster, Nodes: c.fleet.nodes, Replay: true, Namespaces: c.filter.Namespaces, Selector: c.filter.selector,
+		Cluster: c.fleet.cluster, Nodes: c.fleet.nodes, Replay: synced != nil, Namespaces: c.filter.Namespaces, Selector: c.filter.selector,
 		Disconnected: func(err error, _ time.Duration) { f.sayDisconnected(ctx, err) },
 	}
 	for ev, err := range fleet.Watch(ctx, js, o) {
@@ -185,11 +221,10 @@ func (c *podsCommand) printFleet(ctx context.Context, out console, js jetstream.
 		}
 		f.sayConnected(ctx, ev)
 		switch {
-		case ev.Type == pipeline.Synced && !synced:
-			synced = true
-			err = c.printFleetPods(ctx, states, pods)
-		case synced && ev.PodUID != "":
-			err = printFleetPod(ctx, states, pods, ev)
+		case ev.Type == pipeline.Synced && synced != nil:
+			err, synced = synced(), nil
+		case synced == nil && ev.PodUID != "" && c.names.wants(ev.PodUID, ev.PodNamespace, ev.PodName):
+			err = with(ev)
 		}
 		if err != nil {
 			return err
@@ -198,28 +233,18 @@ func (c *podsCommand) printFleet(ctx context.Context, out console, js jetstream.
 	return nil
 }
 
-// printFleetPods prints all pods, sorted by node, namespace and name.
-func (c *podsCommand) printFleetPods(ctx context.Context, states *fleet.States, pods printer.Printer[podview.Pod]) error {
+// fleetPods reads all pods of the selected nodes and namespaces.
+func (c *podsCommand) fleetPods(ctx context.Context, states *fleet.States) ([]podview.Pod, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, podsTimeout, errors.New("the server does not answer"))
 	defer cancel()
 	var all []podview.Pod
 	for pod, err := range states.Pods(ctx, c.fleet.nodes, c.filter.Namespaces) {
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if view := fleetPod(pod, pod.LastEvent); c.filter.Wants(&view) {
-			all = append(all, view)
-		}
+		all = append(all, fleetPod(pod, pod.LastEvent))
 	}
-	slices.SortFunc(all, func(a, b podview.Pod) int {
-		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
-	})
-	for _, pod := range all {
-		if err := pods.Print(pod); err != nil {
-			return outputError(err)
-		}
-	}
-	return nil
+	return all, nil
 }
 
 // printFleetPod prints the pod of an event as it is now.

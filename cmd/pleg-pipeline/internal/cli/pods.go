@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -100,24 +101,37 @@ func (c *podsCommand) print(ctx context.Context, out console, from source) error
 	if c.watch && c.redraws() {
 		return c.redraw(ctx, out, from, now)
 	}
-	pods := printer.Pods(c.process.Out, c.output.options(c.process))
-	rows := c.rows(now.pods)
-	pods.Fit(rows)
-	if err := pods.Start(); err != nil {
+	pods := c.printer(c.process.Out)
+	if err := c.printRows(pods, now.pods); err != nil || !c.watch {
+		return err
+	}
+	return c.follow(ctx, out, from, now.at, pods)
+}
+
+// printer returns the printer for the pods of one node or of a cluster.
+func (c *podsCommand) printer(w io.Writer) printer.Printer[podview.Pod] {
+	if c.fleet.given() {
+		return printer.FleetPods(w, c.output.options(c.process))
+	}
+	return printer.Pods(w, c.output.options(c.process))
+}
+
+// printRows prints the header and the selected pods.
+func (c *podsCommand) printRows(p printer.Printer[podview.Pod], pods []podview.Pod) error {
+	rows := c.rows(pods)
+	p.Fit(rows)
+	if err := p.Start(); err != nil {
 		return outputError(err)
 	}
 	for _, pod := range rows {
-		if err := pods.Print(pod); err != nil {
+		if err := p.Print(pod); err != nil {
 			return outputError(err)
 		}
 	}
 	if len(c.names) > 0 && len(rows) == 0 {
 		return fmt.Errorf("no pod has the name %s", strings.Join(c.names, ", "))
 	}
-	if !c.watch {
-		return nil
-	}
-	return c.follow(ctx, out, from, now.at, pods)
+	return nil
 }
 
 // rows returns the selected pods in the order of --sort.
@@ -138,7 +152,7 @@ func (c *podsCommand) rows(pods []podview.Pod) []podview.Pod {
 		case "known":
 			order = a.CurrentAsOf.Compare(b.CurrentAsOf)
 		}
-		return cmp.Or(order, cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(order, cmp.Compare(a.Node, b.Node), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return rows
 }

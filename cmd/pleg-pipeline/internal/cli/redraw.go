@@ -23,6 +23,8 @@ const (
 	redrawPeriod = time.Second
 	// redrawPause is the shortest time between two drawings, whatever happens.
 	redrawPause = 200 * time.Millisecond
+	// maxReading is the part of the time that may be spent reading all pods, 1/maxReading.
+	maxReading = 5
 )
 
 // redraws reports whether --watch redraws a table instead of printing rows.
@@ -54,13 +56,17 @@ func (c *podsCommand) redraw(ctx context.Context, out console, from source, now 
 			}
 		})
 	})
-	group.Go(func() error { return c.drawTables(ctx, from, now.pods, last, events) })
+	group.Go(func() error { return c.drawTables(ctx, from.pods, now.pods, last, events) })
 	return group.Wait()
 }
 
+// drawTables draws what read returns. last has the last event of each pod; it is nil if
+// read returns those too.
 func (c *podsCommand) drawTables(
-	ctx context.Context, from source, pods []podview.Pod, last map[pipeline.PodUID]pipeline.Event, events <-chan pipeline.Event,
+	ctx context.Context, read func(context.Context) ([]podview.Pod, error), pods []podview.Pod,
+	last map[pipeline.PodUID]pipeline.Event, events <-chan pipeline.Event,
 ) error {
+	pause := redrawPause
 	table := &table{out: c.process.Out}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -71,17 +77,21 @@ func (c *podsCommand) drawTables(
 				return nil
 			}
 			if ev.PodUID != "" {
-				last[ev.PodUID] = ev
-				timer.Reset(max(0, redrawPause-time.Since(drawn)))
+				if last != nil {
+					last[ev.PodUID] = ev
+				}
+				timer.Reset(max(0, pause-time.Since(drawn)))
 			}
 			continue
 		case <-timer.C:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		if known, err := from.pods(ctx); err == nil { // else the ages of what is known grow
+		began := time.Now()
+		if known, err := read(ctx); err == nil { // else the ages of what is known grow
 			pods = known
 		}
+		pause = max(redrawPause, maxReading*time.Since(began))
 		for i := range pods {
 			if ev, ok := last[pods[i].UID]; ok {
 				pods[i] = withEvent(pods[i], ev)
@@ -91,13 +101,13 @@ func (c *podsCommand) drawTables(
 			return outputError(err)
 		}
 		drawn = time.Now()
-		timer.Reset(redrawPeriod)
+		timer.Reset(max(redrawPeriod, pause))
 	}
 }
 
 func (c *podsCommand) draw(t *table, rows []podview.Pod) error {
 	var text bytes.Buffer
-	p := printer.Pods(&text, c.output.options(c.process))
+	p := c.printer(&text)
 	p.Fit(rows)
 	if err := p.Start(); err != nil {
 		return err

@@ -90,7 +90,7 @@ func TestRunIsTheSameForTheSameSeed(t *testing.T) {
 		s := start(t, w, "run", "--simulate=1", "--seed", "7", "--churn-rate", "0", "-o", "json")
 		line := readUntil(t, bufio.NewReader(r), func(string) bool { return true })
 		ev := decode(t, line)[0]
-		ev.Epoch, ev.ObservedAt = "", time.Time{}
+		ev.Epoch, ev.ObservedAt, ev.StartedAt = "", time.Time{}, time.Time{}
 		first[i] = ev
 		_ = r.Close()
 		s.ends(t, cli.ExitOK)
