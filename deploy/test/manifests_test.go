@@ -98,6 +98,18 @@ func TestManifests(t *testing.T) {
 	}
 }
 
+// TestWebConfig requires that the component gives every probe TLS and keeps its path.
+func TestWebConfig(t *testing.T) {
+	pod := build(t, "test/testdata/web-config").daemonSet.Spec.Template.Spec
+	c := pod.Containers[0]
+	requireFolder(t, pod, "/run/crio")
+	for name, p := range map[string]*corev1.Probe{"startup": c.StartupProbe, "liveness": c.LivenessProbe, "readiness": c.ReadinessProbe} {
+		if p.HTTPGet.Scheme != corev1.URISchemeHTTPS || p.HTTPGet.Path == "" {
+			t.Errorf("%s probe: %+v", name, p.HTTPGet)
+		}
+	}
+}
+
 // requireFolder requires that the folder of the runtime's socket is mounted where the
 // settings have it: a mounted socket would not survive a restart of the runtime.
 func requireFolder(t *testing.T, pod corev1.PodSpec, folder string) {
