@@ -178,6 +178,13 @@ fleet-scale: ## measure a fleet of virtual nodes under faults (15 minutes)
 e2e-kubelet: ## compare a stock kubelet with ours on containerd (as root)
 	kubelet/e2e/run.sh
 
+# Only one step of it: make e2e-cluster CLUSTER="-test.run /upgrade"
+CLUSTER ?=
+
+.PHONY: e2e-cluster
+e2e-cluster: ## test deploy/ in a real Kubernetes cluster of one node (as root)
+	GO=$(GO) tests/cluster/run.sh $(CLUSTER)
+
 # Both runtimes run at once. Each writes its report into bin/.
 .PHONY: soak
 soak: build ## run the program under faults for DURATION (as root)
@@ -241,7 +248,7 @@ cover: ## test and show the total coverage
 
 .PHONY: tidy
 tidy: ## tidy every go.mod
-	for module in . tests/e2e tests/browser tests/clients tests/fleet bench/harness bench/kubelet bench/containerd kubelet kubelet/e2e deploy/release deploy/test; do $(GO) -C $$module mod tidy || exit; done
+	for module in . tests/e2e tests/browser tests/clients tests/cluster tests/cluster/etcd tests/fleet bench/harness bench/kubelet bench/containerd kubelet kubelet/e2e deploy/release deploy/test; do $(GO) -C $$module mod tidy || exit; done
 
 .PHONY: check
 check: lint test ## run what must pass before you send a change

@@ -192,7 +192,7 @@ func (l *Lab) awaitReady(ctx context.Context) error {
 // importImage gives the runtime the pod image.
 func (l *Lab) importImage(ctx context.Context) error {
 	archive := filepath.Join(l.place.dir, "image.tar")
-	if err := writeImage(archive, filepath.Join(l.binaries.own, "podimage")); err != nil {
+	if err := WriteImage(archive, filepath.Join(l.binaries.own, "podimage")); err != nil {
 		return err
 	}
 	if err := l.engine.load(ctx, l.binaries, l.place, archive); err != nil {

@@ -1,0 +1,164 @@
+//go:build linux
+
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	base = "resources: [../deploy/base]\n"
+	// upgraded is the base with the next version of the image.
+	upgraded = base + "images: [{name: localhost/pleg-pipeline, newTag: v0.1.1}]\n"
+	fleet    = `resources: [../deploy/overlays/fleet]
+configMapGenerator: [{name: pleg-pipeline, namespace: pleg-pipeline, behavior: merge, files: [pleg-pipeline.yaml]}]
+`
+)
+
+// TestCluster applies deploy/ to a cluster, compares the daemon's events with the API
+// server's watch of pods under faults, and removes it.
+func TestCluster(t *testing.T) {
+	c := startCluster(t)
+	first := c.overlay("base", base)
+	c.apply(first)
+	c.startPrometheus(c.pod().Status.PodIP)
+
+	t.Run("storm and restart of containerd", func(t *testing.T) {
+		c := c.in(t)
+		tr, h := c.watchPods(t), follow(t)
+		s := c.newStorm("storm")
+		s.begin()
+		c.node.restartContainerd()
+		s.settle()
+		s.change()
+		s.settle()
+		c.requireEqual(tr, h, true)
+		s.end()
+		c.requireEqual(tr, h, true)
+		if gaps, _ := h.marks(); gaps != 0 {
+			t.Errorf("%d Gaps, want none: the daemon did not restart", gaps)
+		}
+		if n := c.pod().Status.ContainerStatuses[0].RestartCount; n != 0 {
+			t.Errorf("the daemon restarted %d times", n)
+		}
+		c.report(h)
+	})
+	t.Run("Prometheus", func(t *testing.T) { c.in(t).requireScraped() })
+	t.Run("upgrade", func(t *testing.T) {
+		c := c.in(t)
+		tr, h := c.watchPods(t), follow(t)
+		s := c.newStorm("upgrade")
+		s.begin()
+		c.apply(c.overlay("upgraded", upgraded))
+		await(t, "Gap and replay", func(context.Context) error {
+			if gaps, synced := h.marks(); gaps != 1 || synced < 2 {
+				return fmt.Errorf("%d Gaps, %d Synced, want 1 and 2", gaps, synced)
+			}
+			return nil
+		})
+		s.settle()
+		s.change()
+		s.settle()
+		c.requireEqual(tr, h, false)
+		s.end()
+		c.requireEqual(tr, h, false)
+	})
+	t.Run("fleet", func(t *testing.T) { c.in(t).requireFleet() })
+	t.Run("web-config with TLS", func(t *testing.T) { c.in(t).requireTLS() })
+	t.Run("removal", func(t *testing.T) { c.in(t).requireRemoved(first) })
+	t.Run("the pipeline in the kubelet", func(t *testing.T) {
+		c := c.in(t)
+		c.node.startKubelet("kubelet-pipeline")
+		c.awaitNode()
+		c.apply(first)
+		tr, h := c.watchPods(t), follow(t)
+		s := c.newStorm("kubelet")
+		s.begin()
+		s.settle()
+		s.change()
+		s.settle()
+		c.requireEqual(tr, h, true)
+		s.end()
+		c.requireEqual(tr, h, true)
+		c.requireRemoved(first)
+	})
+}
+
+// in returns c for a subtest. Processes that are started in it still end with the
+// whole test.
+func (c *cluster) in(t *testing.T) *cluster {
+	inner := *c
+	inner.t = t
+	return &inner
+}
+
+// pod returns the only pod of the DaemonSet.
+func (c *cluster) pod() *corev1.Pod {
+	c.t.Helper()
+	var pod *corev1.Pod
+	await(c.t, "pod of the DaemonSet", func(ctx context.Context) error {
+		list, err := c.api.CoreV1().Pods("pleg-pipeline").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		if len(list.Items) != 1 || len(list.Items[0].Status.ContainerStatuses) != 1 {
+			return fmt.Errorf("%d pods", len(list.Items))
+		}
+		pod = &list.Items[0]
+		return nil
+	})
+	return pod
+}
+
+// requireEqual waits until the events and the watch agree. A crash loop never rests, so
+// that one of them may be ahead for a moment.
+func (c *cluster) requireEqual(tr *truth, h *history, full bool) {
+	c.t.Helper()
+	await(c.t, "equality of the events and the API server's watch", func(context.Context) error {
+		if diffs := differences(tr, h, full); len(diffs) > 0 {
+			return errors.New(strings.Join(diffs, "\n"))
+		}
+		return nil
+	})
+}
+
+func (c *cluster) report(h *history) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var unseen int
+	for _, container := range h.containers {
+		if container.started == 0 {
+			unseen++
+		}
+	}
+	c.t.Logf("%d containers and sandboxes; %d of them had already exited when they were first seen", len(h.containers), unseen)
+}
+
+// requireRemoved deletes a folder and requires that the node has nothing left of it
+// except the empty folder of the socket, which Kubernetes made.
+func (c *cluster) requireRemoved(dir string) {
+	c.t.Helper()
+	uid := string(c.pod().UID)
+	began := time.Now()
+	c.kubectl("delete", "-k", dir, fmt.Sprintf("--timeout=%v", waitTimeout))
+	await(c.t, "removal without a trace", func(ctx context.Context) error {
+		found := c.node.traces(uid)
+		out, err := c.node.ctr(ctx, "containers", "list", "--quiet", `labels."io.kubernetes.pod.namespace"==pleg-pipeline`)
+		if err != nil {
+			return err
+		}
+		if found = append(found, strings.Fields(out)...); len(found) > 0 {
+			return errors.New(strings.Join(found, "\n"))
+		}
+		return nil
+	})
+	c.t.Logf("removed in %v", time.Since(began).Round(time.Millisecond))
+}

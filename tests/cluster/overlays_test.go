@@ -1,0 +1,106 @@
+//go:build linux
+
+package cluster_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const natsURL = "nats://" + nodeIP + ":4222"
+
+// requireFleet applies the fleet overlay with a real nats-server and requires that its
+// stream has the node and its pods.
+func (c *cluster) requireFleet() {
+	c.t.Helper()
+	conf := filepath.Join(c.t.TempDir(), "nats.conf")
+	must(c.t, os.WriteFile(conf, fmt.Appendf(nil, "listen: %q\njetstream { store_dir: %q }\n", nodeIP+":4222", c.t.TempDir()), 0o600))
+	start(c.t, program(c.t, "nats-server"), "-c", conf)
+
+	text, err := os.ReadFile(filepath.Join(c.kustom, "deploy/overlays/fleet/pleg-pipeline.yaml"))
+	must(c.t, err)
+	dir := c.overlay("fleet", fleet)
+	config := strings.Replace(string(text), "nats://nats.nats.svc:4222", natsURL, 1)
+	must(c.t, os.WriteFile(filepath.Join(dir, "pleg-pipeline.yaml"), []byte(config), 0o600))
+	c.apply(dir)
+	pod := c.pod()
+	await(c.t, "the node in the stream", func(ctx context.Context) error {
+		out, err := run(ctx, program(c.t, "pleg-pipeline"), "pods", "--fleet", natsURL, "--cluster", "example", "--output", "json")
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(out, nodeName) || !strings.Contains(out, string(pod.UID)) {
+			return fmt.Errorf("%s and pod %s are not in %s", nodeName, pod.UID, out)
+		}
+		return nil
+	})
+	out := c.fleetEvents()
+	if !strings.Contains(out, nodeName) || !strings.Contains(out, pod.Name) {
+		c.t.Errorf("events --fleet has no event of %s on %s:\n%s", pod.Name, nodeName, out)
+	}
+}
+
+// fleetEvents returns the replay of all nodes: events --fleet follows until it is ended.
+func (c *cluster) fleetEvents() string {
+	c.t.Helper()
+	p := start(c.t, program(c.t, "pleg-pipeline"), "events", "--fleet", natsURL, "--cluster", "example", "--replay", "--output", "json")
+	var text []byte
+	await(c.t, "Synced of events --fleet", func(context.Context) error {
+		var err error
+		if text, err = os.ReadFile(p.log); err == nil && !strings.Contains(string(text), "Synced") {
+			err = fmt.Errorf("no Synced in %s", text)
+		}
+		return err
+	})
+	p.stop()
+	return string(text)
+}
+
+const webConfig = `tls_server_config: {cert_file: tls.crt, key_file: tls.key}
+`
+
+// requireTLS applies the base with TLS. It becomes ready only if the probes use TLS.
+func (c *cluster) requireTLS() {
+	c.t.Helper()
+	dir := c.overlay("tls", base+"components: [../deploy/components/web-config]\n")
+	cert, key := selfSigned(c)
+	for name, text := range map[string][]byte{"tls.crt": cert, "tls.key": key, "web-config.yaml": []byte(webConfig)} {
+		must(c.t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+	}
+	c.kubectl("-n", "pleg-pipeline", "create", "secret", "generic", "pleg-pipeline-web", "--from-file="+filepath.Join(dir, "tls.crt"),
+		"--from-file="+filepath.Join(dir, "tls.key"), "--from-file="+filepath.Join(dir, "web-config.yaml"))
+	c.apply(dir)
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(cert)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "pleg-pipeline"}}}
+	defer client.CloseIdleConnections()
+	page, err := get(c.t.Context(), client, "https://"+c.pod().Status.PodIP+":9713/metrics")
+	must(c.t, err)
+	if !strings.Contains(page, "pleg_build_info") {
+		c.t.Errorf("no metrics over TLS:\n%s", page)
+	}
+}
+
+func selfSigned(c *cluster) (cert, key []byte) {
+	c.t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(c.t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"pleg-pipeline"}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	must(c.t, err)
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+	must(c.t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
+}
