@@ -71,7 +71,7 @@ func table(results map[string]*result) string {
 
 // number has no more digits than a reader needs.
 func number(v float64) string {
-	if v < 100 {
+	if v < 10 {
 		return fmt.Sprintf("%.2g", v)
 	}
 	return fmt.Sprintf("%.0f", v)
