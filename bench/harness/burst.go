@@ -47,7 +47,7 @@ func bursts() []Scenario {
 	for _, w := range []burst{{pods: 1000, profile: "zero"}, {pods: 110, profile: "node"}} {
 		w.containers, w.limit = 2, 8
 		all = append(all, w.scenario(fmt.Sprintf("limited/profile=%s/pods=%d/limit=8", w.profile, w.pods),
-			", the runtime serves 8 calls at once", "kubelet "+fixedWidths+" "+allWidths, true))
+			", the runtime serves 8 calls at once", "kubelet drop-in "+fixedWidths+" "+allWidths, true))
 	}
 	for _, calls := range []int{1, 2, 4} {
 		w := burst{pods: 110, containers: 2, profile: "node", limit: calls}
