@@ -198,6 +198,33 @@ func TestCleanUp(t *testing.T) {
 	}
 }
 
+// A runtime may make a pod although the call was cancelled. So the call is not: it ends
+// before the pods are removed.
+func TestCleanUpWaitsForThePodThatIsMade(t *testing.T) {
+	t.Parallel()
+	interrupted := errors.New("interrupted")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ended, made := make(chan struct{}), make(chan struct{})
+	f := &fake{}
+	f.run = func(call context.Context) {
+		defer close(made)
+		cancel(interrupted)
+		select {
+		case <-call.Done():
+			<-ended
+		case <-time.After(200 * time.Millisecond): // the call is not cancelled
+		}
+	}
+	if _, err := conform.Run(ctx, options(serveFake(t, f), "not-found", "filters")); !errors.Is(err, interrupted) {
+		t.Errorf("an interrupted run returns %v", err)
+	}
+	close(ended)
+	<-made
+	if f.pods() != 0 {
+		t.Errorf("%d pods are left", f.pods())
+	}
+}
+
 // Without the image nothing is tried.
 func TestNoImage(t *testing.T) {
 	t.Parallel()

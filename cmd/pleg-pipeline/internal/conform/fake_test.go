@@ -44,6 +44,8 @@ type fake struct {
 	unknown codes.Code
 	// maxList is the number of sandboxes that a list can have; 0 means any.
 	maxList int
+	// run, if not nil, is called before RunPodSandbox makes the sandbox.
+	run func(context.Context)
 	// stuck: RemovePodSandbox fails.
 	stuck bool
 
@@ -101,7 +103,10 @@ func (f *fake) id() string {
 	return fmt.Sprintf("%064d", f.made)
 }
 
-func (f *fake) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
+func (f *fake) RunPodSandbox(ctx context.Context, req *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
+	if f.run != nil {
+		f.run(ctx)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	id := f.id()

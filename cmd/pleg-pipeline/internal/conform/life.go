@@ -143,48 +143,44 @@ func contains(events []received, want step) bool {
 // tryOrder: of two steps of a pod of which one was made before the other, the events
 // come in that order. The steps of different containers are one after the other too.
 func tryOrder(ctx context.Context, s *suite) (string, error) {
-	l, err := s.watched(ctx)
-	if err != nil {
-		return "", err
-	}
-	swapped, example := 0, ""
-	for _, p := range l.pods {
-		for _, events := range [][]received{l.first, l.second} {
+	return s.tryClients(ctx, "events out of order", func(pods []*pod, events []received) (wrong []string) {
+		for _, p := range pods {
 			last := -1
 			for _, e := range events {
 				i := slices.Index(p.steps, e.step())
 				if i >= 0 && i < last {
-					swapped++
-					example = fmt.Sprintf("%s after %s", describe(p.steps[i]), describe(p.steps[last]))
+					wrong = append(wrong, fmt.Sprintf("%s after %s", describe(p.steps[i]), describe(p.steps[last])))
 				}
 				last = max(last, i)
 			}
 		}
-	}
-	if swapped > 0 {
-		return count(swapped, len(l.first)+len(l.second), "events out of order: "+example), errBroken
-	}
-	return fmt.Sprintf("%d events", len(l.first)), nil
+		return wrong
+	})
 }
 
 func tryOnce(ctx context.Context, s *suite) (string, error) {
+	return s.tryClients(ctx, "events repeated", func(_ []*pod, events []received) (wrong []string) {
+		seen := make(map[step]bool)
+		for _, e := range events {
+			if seen[e.step()] {
+				wrong = append(wrong, describe(e.step()))
+			}
+			seen[e.step()] = true
+		}
+		return wrong
+	})
+}
+
+// tryClients returns how many events are wrong, of the client that reads and of the
+// other one.
+func (s *suite) tryClients(ctx context.Context, what string, judge func([]*pod, []received) (wrong []string)) (string, error) {
 	l, err := s.watched(ctx)
 	if err != nil {
 		return "", err
 	}
-	repeated, example := 0, ""
-	for _, events := range [][]received{l.first, l.second} {
-		seen := make(map[step]bool)
-		for _, e := range events {
-			if seen[e.step()] {
-				repeated++
-				example = describe(e.step())
-			}
-			seen[e.step()] = true
-		}
-	}
-	if repeated > 0 {
-		return count(repeated, len(l.first)+len(l.second), "events repeated: "+example), errBroken
+	wrong := slices.Concat(judge(l.pods, l.first), judge(l.pods, l.second))
+	if len(wrong) > 0 {
+		return count(len(wrong), len(l.first)+len(l.second), what+": "+wrong[len(wrong)-1]), errBroken
 	}
 	return fmt.Sprintf("%d events", len(l.first)), nil
 }
