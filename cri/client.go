@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/asynclog"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -35,6 +36,7 @@ type Client struct {
 	endpoint string
 	socket   string
 	opts     Options
+	logs     *asynclog.Queue
 	metrics  *metrics
 	conn     *grpc.ClientConn
 	// events is a connection of its own for the event stream, so that events and
@@ -80,10 +82,13 @@ func New(endpoint string, opts Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cri: %w", err)
 	}
+	var logs *asynclog.Queue
+	opts.Logger, logs = asynclog.New(opts.Logger) // a blocked handler stops no call
 	c := &Client{
 		endpoint: endpoint,
 		socket:   socket,
 		opts:     opts,
+		logs:     logs,
 		metrics:  m,
 		codec:    newListCodec(),
 		lists:    make(chan *lists, 1),
@@ -106,10 +111,16 @@ func New(endpoint string, opts Options) (*Client, error) {
 }
 
 // Close closes the connections. Calls in flight fail with the code Canceled. It
-// does not wait for them.
+// does not wait for them, but until Options.Logger has got what was logged, for a second
+// at most.
 func (c *Client) Close() error {
-	return errors.Join(c.conn.Close(), c.events.Close())
+	err := errors.Join(c.conn.Close(), c.events.Close())
+	c.logs.Flush(flushTimeout)
+	return err
 }
+
+// flushTimeout is how long Close waits for a log handler.
+const flushTimeout = time.Second
 
 // Conn returns the connection to the runtime, for CRI calls that have no method
 // here, such as Status and ImageFsInfo. Its calls are bounded only by their context

@@ -98,13 +98,23 @@ func (o *outlet) listen() net.Listener {
 // client returns a client of what is served, until the test ends.
 func (o *outlet) client(t testing.TB, opts cri.Options) *cri.Client {
 	t.Helper()
+	client := o.unclosed(t, opts)
+	t.Cleanup(func() { must(t, client.Close()) })
+	return client
+}
+
+// unclosed returns a client of what is served, which the caller closes.
+func (o *outlet) unclosed(t testing.TB, opts cri.Options) *cri.Client {
+	t.Helper()
 	opts.DialOptions = append(opts.DialOptions, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 		if listener := o.current.Load(); listener != nil {
 			return listener.DialContext(ctx)
 		}
 		return nil, errors.New("connection refused")
 	}))
-	return newClient(t, "/in-memory", opts)
+	client, err := cri.New("/in-memory", opts)
+	must(t, err)
+	return client
 }
 
 // connect serves fake and returns a client of it. Both end with the test.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -143,26 +144,29 @@ func TestMalformedItemHidesNoOther(t *testing.T) {
 		{"container of no pod", nil, []*runtimeapi.Container{container("bad", "gone", 0, 1)}, "no_pod", 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			registry := prometheus.NewPedanticRegistry()
-			var log bytes.Buffer
-			fake := &fakeRuntime{
-				sandboxes:  append([]*runtimeapi.PodSandbox{sandbox("good", "good", 0, 1)}, tt.sandboxes...),
-				containers: append([]*runtimeapi.Container{container("c1", "good", 1, 1)}, tt.containers...),
-			}
-			client := connect(t, fake, cri.Options{Registerer: registry, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-			for list := 1; list <= 3; list++ {
-				want := "good ns-good/name-good map[app:web of:good] [good< name-good#1 running@1] c1<good name-c1#1 running@1\n"
-				if got := show(listPods(t, client)); got != want {
-					t.Errorf("list %d: got %s, want one pod: %s", list, got, want)
+			synctest.Test(t, func(t *testing.T) {
+				registry := prometheus.NewPedanticRegistry()
+				var log bytes.Buffer
+				fake := &fakeRuntime{
+					sandboxes:  append([]*runtimeapi.PodSandbox{sandbox("good", "good", 0, 1)}, tt.sandboxes...),
+					containers: append([]*runtimeapi.Container{container("c1", "good", 1, 1)}, tt.containers...),
 				}
-				if err := testutil.GatherAndCompare(registry, strings.NewReader(malformedTotal(map[string]int{tt.reason: tt.times * list})),
-					"pleg_malformed_items_total"); err != nil {
-					t.Errorf("list %d: %v", list, err)
+				client := connect(t, fake, cri.Options{Registerer: registry, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				for list := 1; list <= 3; list++ {
+					want := "good ns-good/name-good map[app:web of:good] [good< name-good#1 running@1] c1<good name-c1#1 running@1\n"
+					if got := show(listPods(t, client)); got != want {
+						t.Errorf("list %d: got %s, want one pod: %s", list, got, want)
+					}
+					if err := testutil.GatherAndCompare(registry, strings.NewReader(malformedTotal(map[string]int{tt.reason: tt.times * list})),
+						"pleg_malformed_items_total"); err != nil {
+						t.Errorf("list %d: %v", list, err)
+					}
 				}
-			}
-			if got := strings.Count(log.String(), "reason="+tt.reason+"\n"); got != 1 {
-				t.Errorf("%d warnings of the same item, want 1:\n%s", got, log.String())
-			}
+				synctest.Wait() // for the log
+				if got := strings.Count(log.String(), "reason="+tt.reason+"\n"); got != 1 {
+					t.Errorf("%d warnings of the same item, want 1:\n%s", got, log.String())
+				}
+			})
 		})
 	}
 }
@@ -197,20 +201,23 @@ func TestMalformedItemIsCompleted(t *testing.T) {
 }
 
 func TestMalformedItemsAreLoggedWithLimit(t *testing.T) {
-	var log bytes.Buffer
-	n := 0
-	fake := &fakeRuntime{}
-	client := connect(t, fake, cri.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	for range 3 {
-		bad := make([]*runtimeapi.Container, 500)
-		for i := range bad {
-			n++
-			bad[i] = container(fmt.Sprintf("bad-%d", n), "gone", 0, 1)
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		n := 0
+		fake := &fakeRuntime{}
+		client := connect(t, fake, cri.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		for range 3 {
+			bad := make([]*runtimeapi.Container, 500)
+			for i := range bad {
+				n++
+				bad[i] = container(fmt.Sprintf("bad-%d", n), "gone", 0, 1)
+			}
+			fake.containers = bad
+			listPods(t, client)
 		}
-		fake.containers = bad
-		listPods(t, client)
-	}
-	if got := strings.Count(log.String(), "\n"); got != 1001 {
-		t.Errorf("%d lines for 1500 malformed items, want 1000 and one about the limit", got)
-	}
+		synctest.Wait() // for the log
+		if got := strings.Count(log.String(), "\n"); got != 1001 {
+			t.Errorf("%d lines for 1500 malformed items, want 1000 and one about the limit", got)
+		}
+	})
 }

@@ -62,8 +62,9 @@ type Options struct {
 	// and no event arrives, the client ends the stream. If zero,
 	// DefaultEventProbeTimeout.
 	EventProbeTimeout time.Duration
-	// Logger receives warnings about malformed items. If nil, nothing is
-	// logged.
+	// Logger receives warnings about malformed items and lists in portions. No call
+	// waits for its handler; [Client.Close] does, for a second at most. If nil, nothing
+	// is logged.
 	Logger *slog.Logger
 	// Registerer receives the metrics. If nil, they stay unregistered.
 	Registerer prometheus.Registerer

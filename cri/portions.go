@@ -167,11 +167,7 @@ func (s *seenSandboxes) drain() map[pleg.ContainerID]struct{} {
 
 // restore adds the sandboxes that were drained for a list that then failed.
 func (s *seenSandboxes) restore(drained map[pleg.ContainerID]struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if drained == nil {
-		return
+	for id := range drained {
+		s.add(id)
 	}
-	maps.Copy(drained, s.ids)
-	s.ids = drained
 }

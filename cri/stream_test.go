@@ -235,6 +235,54 @@ func TestSandboxSeenElsewhereIsInPortions(t *testing.T) {
 	}
 }
 
+// A list that fails keeps what events and lists of one pod have shown for the next one.
+func TestFailedPortionsKeepWhatWasSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt, client := heavy(t, prometheus.NewRegistry(), simruntime.Options{}, 12, 16<<10)
+		wantPods(t, client, 12)
+		_, err := rt.AddPod(simruntime.PodSpec{Name: "bare", UID: "bare", Namespace: "default"})
+		must(t, err)
+		_, err = client.ListPod(t.Context(), "bare")
+		must(t, err)
+		inject(t, rt, simruntime.Fault{RPC: "ListPodSandbox", Code: codes.Internal, Times: 1})
+		if _, err := client.ListPods(t.Context()); err == nil {
+			t.Error("the list has not failed")
+		}
+		wantPods(t, client, 13)
+	})
+}
+
+// A sandbox that has become too large to be listed even alone still exists: it stays as
+// it was in the list before.
+func TestSandboxTooLargeAloneStays(t *testing.T) {
+	rt := &grown{}
+	rt.sandboxes = []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1), sandbox("s2", "u2", 0, 1)}
+	client := connect(t, rt, cri.Options{})
+	before := show(listPods(t, client))
+	rt.large.Store(true)
+	for range 2 {
+		if got := show(listPods(t, client)); got != before {
+			t.Errorf("got %s, want what the list before had: %s", got, before)
+		}
+	}
+}
+
+// grown is a runtime whose first sandbox has become too large for any answer.
+type grown struct {
+	fakeRuntime
+	large atomic.Bool
+}
+
+func (g *grown) ListPodSandbox(ctx context.Context, req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+	if !g.large.Load() {
+		return g.fakeRuntime.ListPodSandbox(ctx, req)
+	}
+	if req.GetFilter().GetId() == "s2" {
+		return &runtimeapi.ListPodSandboxResponse{Items: g.sandboxes[1:]}, nil
+	}
+	return nil, status.Error(codes.ResourceExhausted, "too large")
+}
+
 func wantPortioned(t *testing.T, reg *prometheus.Registry, want float64) {
 	t.Helper()
 	if got := kit.Metric(t, reg, "pleg_portioned_lists"); got != want {
