@@ -2,19 +2,16 @@ package contract_test
 
 import (
 	"errors"
-	"fmt"
-	"os"
-	"strings"
-	"testing"
+	"slices"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// Each promise of docs/subscriptions.md that holds whatever fails has its own error.
+// Each promise that holds whatever fails has its own error: those of
+// docs/subscriptions.md, and the last two of docs/reliability.md.
 var (
 	errBrokeOrdered   = errors.New("events of a pod come in another order than they were published")
 	errBrokeUnique    = errors.New("a number comes twice or goes back, or has another epoch")
@@ -22,6 +19,13 @@ var (
 	errBrokeSynced    = errors.New("Synced does not come once, between what is replayed and what is live")
 	errBrokeBookmarks = errors.New("an event is not newer than the bookmark before it")
 	errBrokeFilters   = errors.New("an event comes that the filter drops")
+	errBrokeResume    = errors.New("what follows a position is not what was published after it")
+	errBrokeGap       = errors.New("a position of another epoch is resumed, or a Gap comes without one")
+	errBrokeEnd       = errors.New("the end hides events that were not delivered")
+	errBrokeState     = errors.New("the state that a subscriber rebuilds differs from the cache")
+	errBrokeCache     = errors.New("the cache is older than an event that was received")
+	errBrokeLife      = errors.New("a container starts, dies or is removed twice, or in another order")
+	errBrokeTruth     = errors.New("the cache differs from the runtime after the fault has ended")
 )
 
 // seen is what one subscriber got, and everything that was published.
@@ -29,19 +33,44 @@ type seen struct {
 	events, published []pleg.Event
 	epoch             string
 	options           pipeline.SubscribeOptions
+	// early are the events that came before the cache was as new.
+	early []pleg.Event
+	// state is how the state that it rebuilt differs from the cache.
+	state []string
+	// unread is true if it had not read everything when the pipeline ended.
+	unread bool
+	// truth is how the cache differed from the runtime in the end.
+	truth []string
 }
 
-// promises are in the order of the report.
+// promises are in the order of the report. A promise is checked for the subscribers
+// for which it says something.
 var promises = []struct {
+	name  string
 	err   error
-	check func(seen) bool
+	about func(seen) bool
+	kept  func(seen) bool
 }{
-	{errBrokeOrdered, seen.ordered},
-	{errBrokeUnique, seen.unique},
-	{errBrokeComplete, seen.complete},
-	{errBrokeSynced, seen.synced},
-	{errBrokeBookmarks, seen.bookmarks},
-	{errBrokeFilters, seen.filtered},
+	{"Ordered", errBrokeOrdered, everybody, seen.ordered},
+	{"Unique", errBrokeUnique, everybody, seen.unique},
+	{"Complete", errBrokeComplete, everybody, seen.complete},
+	{"Synced", errBrokeSynced, everybody, seen.synced},
+	{"Bookmarks", errBrokeBookmarks, func(s seen) bool { return s.options.Bookmarks }, seen.bookmarks},
+	{"Filters", errBrokeFilters, func(s seen) bool { return len(s.options.Types) > 0 }, seen.filtered},
+	{"Resume", errBrokeResume, func(s seen) bool { return s.options.After.Epoch == s.epoch }, seen.resumed},
+	{"Gap", errBrokeGap, everybody, seen.gaps},
+	{"End", errBrokeEnd, everybody, seen.ended},
+	{"State", errBrokeState, func(s seen) bool { return s.rebuilds() && !s.unread }, func(s seen) bool { return len(s.state) == 0 }},
+	{"Cache", errBrokeCache, func(s seen) bool { return s.options.After.Epoch != s.epoch }, func(s seen) bool { return len(s.early) == 0 }},
+	{"Life", errBrokeLife, everybody, seen.lives},
+	{"Truth", errBrokeTruth, everybody, func(s seen) bool { return len(s.truth) == 0 }},
+}
+
+func everybody(seen) bool { return true }
+
+// rebuilds reports whether the subscriber has been told the whole state.
+func (s seen) rebuilds() bool {
+	return len(s.options.Types) == 0 && s.options.After.Epoch != s.epoch
 }
 
 // ordered compares each pod's events with those published, of which some may be missing.
@@ -67,6 +96,10 @@ func (s seen) ordered() bool {
 func (s seen) unique() bool {
 	var last uint64
 	for _, ev := range s.events {
+		if ev.Type == pleg.Gap && ev.Reason != pleg.Stopped {
+			last = 0 // the numbers of the replay that follows are older
+			continue
+		}
 		if ev.Epoch != s.epoch || ev.Seq < last || ev.Seq == last && ev.PodUID != "" {
 			return false
 		}
@@ -103,7 +136,7 @@ func (s seen) synced() bool {
 			return false
 		}
 	}
-	return marks == 1 || marks == 0 && !s.options.Replay
+	return marks == 1 || marks == 0 && !s.options.Replay && s.options.After == pipeline.Position{}
 }
 
 func (s seen) bookmarks() bool {
@@ -132,110 +165,53 @@ func (s seen) wants(ev pleg.Event) bool {
 	return len(s.options.Types) == 0 || ev.Type == s.options.Types[0]
 }
 
-// contractFaults are what fails while the promises are checked.
-var contractFaults = []struct {
-	name string
-	set  func(*fixture)
-	ends func(*fixture)
-}{
-	{"none", func(*fixture) {}, func(*fixture) {}},
-	{"lists fail", listFault(plegtest.Fail(errors.New("no list"))), listFault(nil)},
-	{"lists take 0.8 s", listFault(plegtest.Delay(800 * time.Millisecond)), listFault(nil)},
-	{"an inspection fails", podFault(plegtest.Fail(errors.New("no status"))), podFault(nil)},
-	{"an inspection hangs", podFault(plegtest.Hang), podFault(nil)},
-	{"an inspection panics", podFault(plegtest.Panic("no")), podFault(nil)},
-}
-
-func listFault(f plegtest.Fault) func(*fixture) {
-	return func(x *fixture) { x.Runtime.SetListFault(f) }
-}
-
-func podFault(f plegtest.Fault) func(*fixture) {
-	return func(x *fixture) { x.Runtime.SetPodFault("p3", f) }
-}
-
-// TestContractPromisesUnderFaults checks every promise with every fault, for subscribers
-// of several kinds, both ways. It keeps the table in README.md, which it writes if
-// UPDATE_GOLDEN is set.
-func TestContractPromisesUnderFaults(t *testing.T) {
-	table := "| promise broken |"
-	for _, fault := range contractFaults {
-		table += " " + fault.name + " |"
-	}
-	table += "\n| --- |" + strings.Repeat(" --- |", len(contractFaults)) + "\n"
-	checks := make(map[error]map[string]int)
-	for _, p := range promises {
-		checks[p.err] = make(map[string]int)
-	}
-	for _, fault := range contractFaults {
-		for _, check := range checkUnderFault(t, fault.name, fault.set, fault.ends) {
-			checks[check][fault.name]++
+// resumed compares all events with those published after the position.
+func (s seen) resumed() bool {
+	var want []pleg.Event
+	for _, ev := range s.published {
+		if ev.Seq > s.options.After.Seq {
+			want = append(want, ev)
 		}
 	}
-	for _, p := range promises {
-		table += "| " + p.err.Error() + " |"
-		for _, fault := range contractFaults {
-			table += fmt.Sprintf(" %d checks |", checks[p.err][fault.name])
-		}
-		table += "\n"
-	}
-	compareTable(t, table)
+	got := slices.DeleteFunc(slices.Clone(s.events), func(ev pleg.Event) bool { return ev.Type == pleg.Synced })
+	return slices.EqualFunc(got, want, kit.EqualEvents)
 }
 
-// checkUnderFault returns the errors of the promises that were checked, once for each
-// subscriber.
-func checkUnderFault(t *testing.T, name string, set, end func(*fixture)) (checked []error) {
-	t.Helper()
-	run := func(f *fixture) {
-		all := f.subscribe(pipeline.SubscribeOptions{Buffer: 4000})
-		var subscribers []*kit.Subscriber
-		var options []pipeline.SubscribeOptions
-		join := func(o pipeline.SubscribeOptions) *kit.Subscriber {
-			v := f.subscribe(o)
-			subscribers, options = append(subscribers, v), append(options, o)
-			return v
-		}
-		join(pipeline.SubscribeOptions{Bookmarks: true})
-		join(pipeline.SubscribeOptions{Types: []pleg.EventType{pleg.ContainerDied}})
-		slow := join(pipeline.SubscribeOptions{Buffer: 4})
-		slow.Pause()
-		f.live(3)
-		set(f)
-		join(pipeline.SubscribeOptions{Replay: true, Bookmarks: true})
-		f.live(len(podLife))
-		end(f)
-		f.live(3)
-		slow.Resume()
-		kit.Relist(5)
-		published := all.Events()
-		for i, v := range subscribers {
-			s := seen{v.Events(), published, f.Epoch(), options[i]}
-			for _, p := range promises {
-				if checked = append(checked, p.err); !p.check(s) {
-					f.Errorf("%s: subscriber %+v: %v: %s", name, options[i], p.err, plegtest.Words(s.events...))
-				}
-			}
+// gaps accepts one Gap, the first event of whoever resumes in another epoch.
+func (s seen) gaps() bool {
+	other := s.options.After.Epoch != "" && s.options.After.Epoch != s.epoch
+	for i, ev := range s.events {
+		if ev.Type == pleg.Gap && ev.Reason != pleg.Stopped && (!other || i > 0) {
+			return false
 		}
 	}
-	t.Run(name, func(t *testing.T) { inProcess(t, pipeline.Options{}, run) })
-	return checked
+	return !other || len(s.events) > 0 && s.events[0].Type == pleg.Gap
 }
 
-func compareTable(t *testing.T, table string) {
-	t.Helper()
-	const path, marker = "README.md", "<!-- generated by TestContractPromisesUnderFaults -->\n"
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
+// ended accepts one Gap with the reason Stopped, the last event of whoever has missed
+// some. That they are all counted is errBrokeComplete.
+func (s seen) ended() bool {
+	stopped := slices.IndexFunc(s.events, func(ev pleg.Event) bool { return ev.Reason == pleg.Stopped && ev.Type == pleg.Gap })
+	if !s.unread {
+		return stopped < 0
 	}
-	before, got, _ := strings.Cut(string(text), marker)
-	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(path, []byte(before+marker+table), 0o644); err != nil {
-			t.Fatal(err)
+	return stopped >= 0 && stopped == len(s.events)-1 && s.events[stopped].Missed > 0
+}
+
+// lives accepts Started, Died and Removed of a container once each, in this order.
+func (s seen) lives() bool {
+	type container struct {
+		pod pleg.PodUID
+		id  pleg.ContainerID
+	}
+	order := []pleg.EventType{pleg.ContainerStarted, pleg.ContainerDied, pleg.ContainerRemoved}
+	reached := make(map[container]int)
+	for _, ev := range s.events {
+		step, of := 1+slices.Index(order, ev.Type), container{ev.PodUID, ev.ContainerID}
+		if step > 0 && step <= reached[of] {
+			return false
 		}
-		return
+		reached[of] = max(reached[of], step)
 	}
-	if got != table {
-		t.Errorf("%s has the table\n%s\nwant, of what ran (UPDATE_GOLDEN=1 accepts it),\n%s", path, got, table)
-	}
+	return true
 }
