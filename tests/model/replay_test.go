@@ -255,10 +255,10 @@ func (r *replay) asked(from, to time.Duration) bool {
 }
 
 // requests requires an inspection after each request, unless a list after it showed that
-// the pod was gone.
+// the pod was gone. That of a quarantined pod begins at the request itself.
 func (r *replay) requests(observations []*observation) {
 	for _, at := range r.freeRun.runtime.history.requests[r.uid] {
-		served := slices.ContainsFunc(observations, func(o *observation) bool { return o.call != nil && o.start > at })
+		served := slices.ContainsFunc(observations, func(o *observation) bool { return o.call != nil && o.start >= at })
 		absent := slices.ContainsFunc(r.listings, func(l *listing) bool {
 			return l.done > at && l.pods[r.uid] == nil
 		})
