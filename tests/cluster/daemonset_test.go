@@ -146,11 +146,15 @@ func (c *cluster) report(h *history) {
 // except the empty folder of the socket, which Kubernetes made.
 func (c *cluster) requireRemoved(dir string) {
 	c.t.Helper()
-	uid := string(c.pod().UID)
+	pod := c.pod()
+	uid, id := string(pod.UID), string(containerID(pod.Status.ContainerStatuses[0].ContainerID))
+	if len(c.node.traces(uid, id)) == 0 {
+		c.t.Error("the running daemon has no trace: the check of its removal proves nothing")
+	}
 	began := time.Now()
 	c.kubectl("delete", "-k", dir, fmt.Sprintf("--timeout=%v", waitTimeout))
 	await(c.t, "removal without a trace", func(ctx context.Context) error {
-		found := c.node.traces(uid)
+		found := c.node.traces(uid, id)
 		out, err := c.node.ctr(ctx, "containers", "list", "--quiet", `labels."io.kubernetes.pod.namespace"==pleg-pipeline`)
 		if err != nil {
 			return err

@@ -5,7 +5,6 @@ package cluster_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,7 +52,6 @@ containerRuntimeEndpoint: unix://` + containerdSocket + `
 failCgroupV1: false
 cgroupDriver: cgroupfs
 cgroupsPerQOS: false
-cgroupRoot: %s
 enforceNodeAllocatable: []
 failSwapOn: false
 address: ` + nodeIP + `
@@ -62,7 +60,7 @@ authorization: {mode: AlwaysAllow}
 resolvConf: ""
 makeIPTablesUtilChains: false
 localStorageCapacityIsolation: false
-evictionHard: {memory.available: "1Mi", nodefs.available: "1%%", imagefs.available: "1%%", nodefs.inodesFree: "1%%", imagefs.inodesFree: "1%%"}
+evictionHard: {memory.available: "1Mi", nodefs.available: "1%", imagefs.available: "1%", nodefs.inodesFree: "1%", imagefs.inodesFree: "1%"}
 imageGCHighThresholdPercent: 100
 volumePluginDir: /var/lib/kubelet-plugins
 `
@@ -128,12 +126,8 @@ func (n *node) startKubelet(name string) {
 	if n.kubelet != nil {
 		n.kubelet.stop()
 	}
-	cgroup := os.Getenv("PLEG_CLUSTER_CGROUP")
-	if cgroup == "" {
-		n.t.Fatal("PLEG_CLUSTER_CGROUP is not set: run tests/cluster/run.sh")
-	}
 	config := filepath.Join(n.t.TempDir(), "kubelet.yaml")
-	must(n.t, os.WriteFile(config, fmt.Appendf(nil, kubeletConfig, cgroup), 0o600))
+	must(n.t, os.WriteFile(config, []byte(kubeletConfig), 0o600))
 	n.kubelet = start(n.t, program(n.t, name), "--config", config, "--kubeconfig", kubeconfig,
 		"--hostname-override", nodeName, "--node-ip", nodeIP, "--v", "2")
 }
@@ -160,12 +154,12 @@ func (c *cluster) awaitNode() {
 
 // traces returns what a node still has of the daemon: sockets, mounts, cgroups, folders
 // of the kubelet, processes.
-func (n *node) traces(podUID string) []string {
+func (n *node) traces(podUID, containerID string) []string {
 	n.t.Helper()
 	var found []string
 	for _, pattern := range []string{
 		"/run/pleg-pipeline/*", "/var/lib/kubelet/pods/" + podUID, "/var/log/pods/pleg-pipeline_*", "/var/log/containers/pleg-pipeline*",
-		"/sys/fs/cgroup/*" + os.Getenv("PLEG_CLUSTER_CGROUP") + "/*",
+		"/sys/fs/cgroup/*/k8s.io/" + containerID, "/sys/fs/cgroup/k8s.io/" + containerID,
 	} {
 		paths, err := filepath.Glob(pattern)
 		must(n.t, err)

@@ -6,28 +6,19 @@ set -eu
 cd "$(dirname "$0")"
 ./setup.sh
 
-# The cgroups of this run and of killed ones. They are empty once the namespace is gone.
+# The namespace is gone, and with it the processes of the pods: their cgroups are empty.
+# containerd makes them in k8s.io; rmdir leaves those alone that have processes.
 remove_cgroups() {
-	for try in 1 2 3 4 5 6 7 8 9 10; do
-		left=
-		for cgroup in /sys/fs/cgroup/*/pleg-cluster-* /sys/fs/cgroup/pleg-cluster-*; do
-			[ -d "$cgroup" ] || continue
-			pid=${cgroup##*-}
-			[ "$pid" = $$ ] || ! kill -0 "$pid" 2>/dev/null || continue
-			find "$cgroup" -depth -type d -exec rmdir {} + 2>/dev/null || left="$left $cgroup"
-		done
-		[ -n "$left" ] || return 0
-		sleep 1
+	for cgroups in /sys/fs/cgroup/k8s.io /sys/fs/cgroup/*/k8s.io; do
+		[ ! -d "$cgroups" ] || find "$cgroups" -depth -type d -exec rmdir {} + 2>/dev/null || :
 	done
-	echo "run.sh: cgroups remain after $try tries:$left" >&2
-	return 1
 }
 trap remove_cgroups EXIT
 remove_cgroups
 
 # The shell is the first process of the namespace: it reaps the shims, and with it
 # everything ends.
-PLEG_CLUSTER_CGROUP=/pleg-cluster-$$ setpriv --pdeathsig KILL \
+setpriv --pdeathsig KILL \
 	unshare --mount --net --pid --fork --kill-child --mount-proc --propagation private sh -c '
 		ip link set lo up
 		for dir in /run /var/lib /var/log; do mount -t tmpfs -o mode=0755 tmpfs $dir; done
