@@ -37,6 +37,17 @@ func sample() *model {
 	return m
 }
 
+// allHang is a pipeline whose inspections have lent their places: six hang, and no later
+// one tells whether seven more do.
+func allHang() pipeline.Status {
+	s := healthy()
+	s.InFlight, s.Waiting = 14, 30
+	for n := range 13 {
+		s.Overdue = append(s.Overdue, pipeline.Inspection{Started: noon.Add(-12 * time.Second), Hung: n < 6})
+	}
+	return s
+}
+
 // TestScreens compares whole screens with files.
 func TestScreens(t *testing.T) {
 	for _, test := range []struct {
@@ -53,11 +64,15 @@ func TestScreens(t *testing.T) {
 		{"help", 80, 24, []key{"?"}},
 		{"filter", 80, 24, []key{"/", "d", "e", "a", "d"}},
 		{"paused", 80, 24, []key{"p"}},
+		{"hang", 80, 24, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			term := newTerminal(t, test.width, test.height)
 			defer term.screen.Fini()
 			m, v := sample(), newView(term.screen)
+			if test.name == "hang" {
+				m.status = allHang()
+			}
 			v.draw(m, noon) // the model learns the number of rows
 			for _, k := range test.keys {
 				if err := m.press(k, noon); err != nil {

@@ -49,6 +49,16 @@ func container(ev pipeline.Event) string {
 	return ev.ContainerName
 }
 
+// placesText returns how many inspections are in flight, of the places. Those that hang or
+// are slow have lent their places, so there may be more.
+func placesText(s pipeline.Status) string {
+	text := fmt.Sprintf("%d of %d", min(s.InFlight, s.Width), s.Width)
+	if extra := s.InFlight - s.Width; extra > 0 {
+		text += fmt.Sprintf(" + %d extra", extra)
+	}
+	return text
+}
+
 // name returns namespace/name, or the UID.
 func (p *pod) name() string {
 	if p.Name == "" {

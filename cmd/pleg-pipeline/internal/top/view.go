@@ -90,34 +90,28 @@ func (v *view) drawSummary(m *model, now time.Time) {
 	})
 	x := v.text(0, 3, v.width, "inspecting ", faint)
 	x = v.drawSlots(x, s)
-	hung := 0
-	for _, i := range s.Overdue {
-		if i.Hung {
-			hung++
-		}
-	}
-	x += v.text(x, 3, v.width-x, fmt.Sprintf(" %d of %d", s.InFlight, s.Width), plain)
+	x += v.text(x, 3, v.width-x, " "+placesText(s), plain)
+	hung, slow := overdue(s)
 	if hung > 0 {
 		x += v.text(x, 3, v.width-x, fmt.Sprintf(", %d hung", hung), bad)
+	}
+	if slow > 0 {
+		x += v.text(x, 3, v.width-x, fmt.Sprintf(", %d slow", slow), warn)
 	}
 	x += v.text(x, 3, v.width-x, "  events ", faint)
 	x += v.text(x, 3, v.width-x, fmt.Sprintf("%.1f/s ", m.rate()), plain)
 	v.drawSpark(x, 3, v.width-x, m.spark)
 }
 
-// drawSlots draws a square for each place of the inspector and returns the x after it.
+// drawSlots draws squares for the places of the inspector and returns the x after them.
 func (v *view) drawSlots(x int, s pipeline.Status) int {
-	const most = 16
-	hung := 0
-	for _, i := range s.Overdue {
-		if i.Hung {
-			hung++
-		}
-	}
-	for n := range min(max(s.Width, s.InFlight), most) {
+	hung, slow := overdue(s)
+	for n := range min(max(s.Width, s.InFlight), max(1, v.width/10), 16) {
 		switch {
 		case n < hung:
 			x += v.text(x, 3, 1, "■", bad)
+		case n < hung+slow:
+			x += v.text(x, 3, 1, "■", warn)
 		case n < s.InFlight:
 			x += v.text(x, 3, 1, "■", info)
 		default:
@@ -125,6 +119,16 @@ func (v *view) drawSlots(x int, s pipeline.Status) int {
 		}
 	}
 	return x
+}
+
+// overdue returns how many of the inspections in flight are hung, and how many only slow.
+func overdue(s pipeline.Status) (hung, slow int) {
+	for _, i := range s.Overdue {
+		if i.Hung {
+			hung++
+		}
+	}
+	return hung, len(s.Overdue) - hung
 }
 
 // drawSpark draws the newest values that fit.
@@ -335,4 +339,5 @@ q       quit
 The first line says what is wrong. Pods whose inspection hangs come first, then
 those quarantined because it hung, those whose inspection failed, those that do
 not run, then the busiest. EV/M are the events of the last minute, RST restarts.
-■ is an inspection in flight, red if it hangs. □ is a free place.`
+■ is an inspection in flight, red if it hangs, □ a free place. Inspections that
+hang or are slow hold up no others: those get extra places (8 of 8 + 6 extra).`

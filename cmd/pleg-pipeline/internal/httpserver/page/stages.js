@@ -36,7 +36,7 @@ export class Stages {
 			queue: count(differ.queue),
 			quarantined: count(differ.quarantined),
 			inspectionRate: perSecond(this.#rates.inspections),
-			inFlight: `${inspector.inFlight} of ${inspector.width}`,
+			inFlight: placesText(inspector),
 			hung: hungText(figures, at),
 			inspectionDuration: seconds(this.#inspectionDuration),
 			inspectionErrors: count(inspector.errors),
@@ -136,6 +136,13 @@ export function verdict(state, text) {
 function hungText({ inspector, overdue }, at) {
 	const oldest = overdue.find(i => i.hung);
 	return oldest ? `${inspector.hung}, ${seconds((at - Date.parse(oldest.since)) / 1000)}` : count(inspector.hung);
+}
+
+// placesText returns how many inspections are in flight, of the places. Those that hang or
+// are slow have lent their places, so there may be more.
+function placesText({ inFlight, width }) {
+	const extra = Math.max(0, inFlight - width);
+	return `${inFlight - extra} of ${width}${extra ? ` + ${extra}` : ''}`;
 }
 
 // call returns the call to the runtime that something waits for, in brackets.
