@@ -6,6 +6,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
 )
@@ -36,49 +37,103 @@ func size(bytes int) string {
 	}
 }
 
-func (r *Report) printCalls(b *strings.Builder) {
+func (r *Report) printCalls(b *strings.Builder, width int) {
 	b.WriteByte('\n')
-	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	var table strings.Builder
+	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "CALL\tCOUNT\tMEDIAN\tLONGEST\tHUNG\tFAILED\tERROR")
 	for _, c := range r.Calls {
 		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t%d\t%s\n", c.Method, c.Count, seconds(c.MedianSeconds), seconds(c.LongestSecs), c.Hung, c.Failed, cmp.Or(c.Error, "-"))
 	}
 	_ = t.Flush() // into memory
+	for line := range strings.Lines(table.String()) {
+		b.WriteString(cutEnd(strings.TrimRight(line, " \n"), width) + "\n")
+	}
 }
 
-func (r *Report) printLists(b *strings.Builder) {
-	c := r.Counts
-	fmt.Fprintf(b, "\nPods        %d, with %d sandboxes (%d ready) and %d containers (%d running, %d exited)\n", c.Pods, c.Sandboxes, c.Ready, c.Containers, c.Running, c.Exited)
-	if items := c.Sandboxes + c.Containers; c.Inspected < items {
-		fmt.Fprintf(b, "Partial     only %d of %d statuses were requested in time\n", c.Inspected, items)
+// cutEnd shortens a line to a width; 0 for any.
+func cutEnd(line string, width int) string {
+	if runes := []rune(line); width > 0 && len(runes) > width {
+		return string(runes[:width-1]) + "…"
 	}
-	fmt.Fprintf(b, "Relist      %s for the lists, every %s", seconds(r.Relist.ListSeconds), seconds(r.Relist.PeriodSeconds))
-	fmt.Fprintf(b, "; %s if every pod had changed, one by one as a kubelet does; not healthy after %s\n", seconds(r.Relist.OneByOneSeconds), seconds(r.Relist.ThresholdSeconds))
+	return line
+}
+
+// fact writes a line of the form "Name        text", wrapped.
+func fact(b *strings.Builder, width int, name, format string, args ...any) {
+	text := printer.Wrap(fmt.Sprintf(format, args...), max(0, width-factIndent), strings.Repeat(" ", factIndent))
+	fmt.Fprintf(b, "%-*s%s", factIndent, name, text)
+}
+
+// factIndent is where the text of a fact begins.
+const factIndent = 12
+
+func (r *Report) printLists(b *strings.Builder, width int) {
+	c := r.Counts
+	b.WriteByte('\n')
+	fact(b, width, "Pods", "%d, with %d sandboxes (%d ready) and %d containers (%d running, %d exited)", c.Pods, c.Sandboxes, c.Ready, c.Containers, c.Running, c.Exited)
+	if items := c.Sandboxes + c.Containers; c.Inspected < items {
+		fact(b, width, "Partial", "only %d of %d statuses were requested in time", c.Inspected, items)
+	}
+	fact(b, width, "Relist", "%s for the lists, every %s; %s if every pod had changed, one by one as a kubelet does; not healthy after %s",
+		seconds(r.Relist.ListSeconds), seconds(r.Relist.PeriodSeconds), seconds(r.Relist.OneByOneSeconds), seconds(r.Relist.ThresholdSeconds))
 	for _, l := range r.Lists {
-		fmt.Fprintf(b, "List size   %s of %s, %.1f %% (%s)\n", size(l.Bytes), size(l.LimitBytes), 100*float64(l.Bytes)/float64(l.LimitBytes), l.Method)
+		fact(b, width, "List size", "%s of %s, %.1f %% (%s)", size(l.Bytes), size(l.LimitBytes), 100*float64(l.Bytes)/float64(l.LimitBytes), l.Method)
 	}
 	n := r.Node
 	if n.UsedPercent != nil {
-		fmt.Fprintf(b, "Disk        %s is %.0f %% full, %.0f %% of its inodes are in use\n", n.ImageFilesystem, *n.UsedPercent, *n.InodesPercent)
+		fact(b, width, "Disk", "%s is %.0f %% full, %.0f %% of its inodes are in use", n.ImageFilesystem, *n.UsedPercent, *n.InodesPercent)
 	}
 	if n.IOPressure != nil && n.CPUPressure != nil && n.MemoryPressure != nil {
-		fmt.Fprintf(b, "Pressure    processes waited for disk %.0f %%, CPU %.0f %%, memory %.0f %% of the last 10 s\n", *n.IOPressure, *n.CPUPressure, *n.MemoryPressure)
+		fact(b, width, "Pressure", "processes waited for disk %.0f %%, CPU %.0f %%, memory %.0f %% of the last 10 s", *n.IOPressure, *n.CPUPressure, *n.MemoryPressure)
 	}
 }
 
-func (r *Report) printItems(b *strings.Builder) {
+// maxItems is the number of calls in a table; JSON has all.
+const maxItems = 10
+
+func (r *Report) printItems(b *strings.Builder, width int) {
 	items := func(title string, calls []ItemCall) {
 		if len(calls) == 0 {
 			return
 		}
 		fmt.Fprintf(b, "\n%s\n", title)
+		rows := make([][]string, min(len(calls), maxItems))
+		for n, c := range calls[:len(rows)] {
+			rows[n] = []string{seconds(c.Seconds), c.Pod, cmp.Or(c.Container, "(sandbox)"), c.Method, printer.ShortID(c.ID)}
+		}
+		fitColumn(rows, 1, width)
 		t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-		for _, c := range calls {
-			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\n", seconds(c.Seconds), c.Pod, cmp.Or(c.Container, "(sandbox)"), c.Method, printer.ShortID(c.ID))
+		for _, row := range rows {
+			fmt.Fprintf(t, "  %s\n", strings.Join(row, "\t"))
 		}
 		_ = t.Flush() // into memory
+		if more := len(calls) - len(rows); more > 0 {
+			fmt.Fprintf(b, "  and %d more: -o json has all\n", more)
+		}
 	}
 	items("Hung", r.Hung)
 	items("Failed", r.Failed)
 	items("Slowest", r.Slowest)
+}
+
+// fitColumn cuts the values of one column in the middle, so that the rows, with an
+// indent and gaps of 2, fit into a width; 0 for any. At least 12 characters stay.
+func fitColumn(rows [][]string, column, width int) {
+	if width == 0 {
+		return
+	}
+	room := width
+	for i := range rows[0] {
+		longest := 0
+		for _, row := range rows {
+			longest = max(longest, utf8.RuneCountInString(row[i]))
+		}
+		if room -= 2; i != column {
+			room -= longest
+		}
+	}
+	for _, row := range rows {
+		row[column] = printer.Cut(row[column], max(12, room))
+	}
 }

@@ -11,7 +11,8 @@ import (
 
 // TextOptions configure the text of a report.
 type TextOptions struct {
-	// Width is the number of columns at which prose is wrapped; 0 for never.
+	// Width is the number of columns at which prose is wrapped and tables are cut; 0 for
+	// never.
 	Width int
 	// Color colors the verdict with ANSI sequences.
 	Color bool
@@ -47,14 +48,14 @@ func (r *Report) Print(w io.Writer, o TextOptions) error {
 	}
 	verdictEnds := strings.IndexByte(b.String(), ':')
 	b.WriteByte('\n')
-	r.printAbout(&b)
+	r.printAbout(&b, o.Width)
 	if len(r.Calls) > 0 {
-		r.printCalls(&b)
+		r.printCalls(&b, o.Width)
 	}
 	if len(r.Lists) > 0 {
-		r.printLists(&b)
+		r.printLists(&b, o.Width)
 	}
-	r.printItems(&b)
+	r.printItems(&b, o.Width)
 	text := printer.PrintableLines(b.String())
 	if o.Color {
 		text = "\x1b[" + r.color() + "m" + text[:verdictEnds] + "\x1b[0m" + text[verdictEnds:]
@@ -74,16 +75,16 @@ func (r *Report) color() string {
 }
 
 // printAbout prints what was examined.
-func (r *Report) printAbout(b *strings.Builder) {
+func (r *Report) printAbout(b *strings.Builder, width int) {
 	if r.Endpoint != "" {
-		fmt.Fprintf(b, "Runtime     %s at %s (from %s), examined in %s\n", cmp.Or(r.Runtime, "none"), r.Endpoint, r.Source, seconds(r.TookSeconds))
+		fact(b, width, "Runtime", "%s at %s (from %s), examined in %s", cmp.Or(r.Runtime, "none"), r.Endpoint, r.Source, seconds(r.TookSeconds))
 	}
 	if d := r.Daemon; d != nil {
-		fmt.Fprintf(b, "Daemon      %s, %s\n", d.Socket, d.health())
+		fact(b, width, "Daemon", "%s, %s", d.Socket, d.health())
 	}
 	for _, c := range r.Conditions {
 		if !c.Status {
-			fmt.Fprintf(b, "Condition   not %s: %s %s\n", c.Type, c.Reason, c.Message)
+			fact(b, width, "Condition", "not %s: %s %s", c.Type, c.Reason, c.Message)
 		}
 	}
 }

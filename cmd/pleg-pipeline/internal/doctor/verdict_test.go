@@ -3,6 +3,7 @@ package doctor_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -128,10 +129,45 @@ func TestTextIsWrapped(t *testing.T) {
 	if !strings.HasPrefix(text.String(), "\x1b[31mPROBLEM\x1b[0m: shop/web-0: ") {
 		t.Errorf("text %q, want a red verdict first", &text)
 	}
-	plain := strings.NewReplacer("\x1b[31m", "", "\x1b[0m", "").Replace(text.String())
-	for line := range strings.Lines(plain) {
-		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 60 {
-			t.Errorf("%d columns, want at most 60: %q", n, line)
+	requireWidth(t, strings.NewReplacer("\x1b[31m", "", "\x1b[0m", "").Replace(text.String()), 60)
+}
+
+func requireWidth(t *testing.T, text string, width int) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
+			t.Errorf("%d columns, want at most %d: %q", n, width, line)
+		}
+	}
+}
+
+// TestTablesFit has long names, a long error, and more calls than a screen has lines.
+func TestTablesFit(t *testing.T) {
+	r := doctor.Report{
+		Verdict: "PROBLEM: many calls hang", Endpoint: "unix:///run/containerd/containerd.sock", Runtime: "containerd 2.4.2", Source: "well-known socket",
+		Calls: []doctor.Call{{Method: "ContainerStatus", Count: 14, Hung: 14, Error: "rpc error: code = DeadlineExceeded desc = context deadline exceeded"}},
+		Lists: []doctor.ListSize{{Method: "ListContainers", Bytes: 1 << 20, LimitBytes: 16 << 20}},
+	}
+	for n := range 14 {
+		r.Hung = append(r.Hung, doctor.ItemCall{
+			Method: "ContainerStatus", Pod: fmt.Sprintf("a-namespace/a-deployment-with-a-long-name-7d4b9c6f5d-x2x%02d", n), Container: "node-exporter",
+			ID: strings.Repeat("0123456789abcdef", 4), Seconds: 5.01,
+		})
+	}
+	for _, width := range []int{80, 0} {
+		var text bytes.Buffer
+		if err := r.Print(&text, doctor.TextOptions{Width: width}); err != nil {
+			t.Fatal(err)
+		}
+		if width > 0 {
+			requireWidth(t, text.String(), width)
+		} else if !strings.Contains(text.String(), r.Hung[0].Pod) || !strings.Contains(text.String(), r.Calls[0].Error) {
+			t.Errorf("a name or an error is cut without a terminal:\n%s", &text)
+		}
+		for _, want := range []string{"x2x09", "and 4 more: -o json has all"} {
+			if !strings.Contains(text.String(), want) {
+				t.Errorf("width %d: no %q in\n%s", width, want, &text)
+			}
 		}
 	}
 }
