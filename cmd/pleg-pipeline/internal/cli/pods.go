@@ -102,8 +102,12 @@ func (c *podsCommand) print(ctx context.Context, out console, from source) error
 		return c.redraw(ctx, out, from, now)
 	}
 	pods := c.printer(c.process.Out)
-	if err := c.printRows(pods, now.pods); err != nil || !c.watch {
+	if err := c.printRows(pods, now.pods); err != nil {
 		return err
+	}
+	c.saySick(ctx, out, c.rows(now.pods))
+	if !c.watch {
+		return nil
 	}
 	return c.follow(ctx, out, from, now.at, pods)
 }
@@ -132,6 +136,26 @@ func (c *podsCommand) printRows(p printer.Printer[podview.Pod], pods []podview.P
 		return fmt.Errorf("no pod has the name %s", strings.Join(c.names, ", "))
 	}
 	return nil
+}
+
+// saySick names the pods that cannot be inspected, below a table that may be longer than
+// the screen.
+func (c *podsCommand) saySick(ctx context.Context, out console, rows []podview.Pod) {
+	const most = 3
+	var names []string
+	for _, pod := range rows {
+		if pod.Sick() {
+			names = append(names, pod.Namespace+"/"+cmp.Or(pod.Name, string(pod.UID)))
+		}
+	}
+	if len(names) == 0 || terminalWidth(c.process.Out) == 0 {
+		return
+	}
+	text := strings.Join(names[:min(len(names), most)], ", ")
+	if more := len(names) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	out.say(ctx, "%d of %d pods cannot be inspected: %s", len(names), len(rows), text)
 }
 
 // rows returns the selected pods in the order of --sort.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -97,12 +98,25 @@ func (c *podsCommand) drawTables(
 				pods[i] = withEvent(pods[i], ev)
 			}
 		}
-		if err := c.draw(table, c.rows(pods)); err != nil {
+		rows := c.rows(pods)
+		slices.SortStableFunc(rows, sickFirst) // the last lines may not fit
+		if err := c.draw(table, rows); err != nil {
 			return outputError(err)
 		}
 		drawn = time.Now()
 		timer.Reset(max(redrawPeriod, pause))
 	}
+}
+
+// sickFirst orders pods that cannot be inspected before the others.
+func sickFirst(a, b podview.Pod) int {
+	rank := func(p podview.Pod) int {
+		if p.Sick() {
+			return 0
+		}
+		return 1
+	}
+	return rank(a) - rank(b)
 }
 
 func (c *podsCommand) draw(t *table, rows []podview.Pod) error {
