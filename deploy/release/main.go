@@ -109,9 +109,14 @@ func (o options) image(architecture, file string) (v1.Image, error) {
 		"org.opencontainers.image.revision":      o.revision,
 		"org.opencontainers.image.created":       o.created.Format(time.RFC3339),
 	}
+	config := v1.Config{
+		Entrypoint: []string{program}, Cmd: []string{"run"}, User: user, Labels: labels,
+		// A node may start the container before the runtime that it watches.
+		Env: []string{"PLEG_PIPELINE_WAIT_FOR_RUNTIME=true"},
+	}
 	image, err = mutate.ConfigFile(image, &v1.ConfigFile{
 		Architecture: architecture, OS: "linux", Created: v1.Time{Time: o.created},
-		Config: v1.Config{Entrypoint: []string{program}, Cmd: []string{"run"}, User: user, Labels: labels},
+		Config: config,
 		RootFS: must(image.ConfigFile()).RootFS, History: must(image.ConfigFile()).History,
 	})
 	if err != nil {

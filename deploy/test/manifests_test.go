@@ -139,4 +139,7 @@ func requireSettings(t *testing.T, settings string) {
 	if err != nil || !strings.Contains(string(out), "quiet: true # "+file) {
 		t.Errorf("the program refuses the settings: %v\n%s", err, out)
 	}
+	if !strings.Contains(string(out), "wait-for-runtime: true # "+file) {
+		t.Errorf("the daemon exits if there is no runtime yet:\n%s", out)
+	}
 }

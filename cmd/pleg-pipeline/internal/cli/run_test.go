@@ -226,3 +226,40 @@ func TestRunJSONLogsAreAllJSON(t *testing.T) {
 		}
 	}
 }
+
+// TestRunWaitsForTheRuntime starts before there is a runtime, or while nothing answers at
+// its socket. /readyz fails until it does.
+func TestRunWaitsForTheRuntime(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{"no socket": "the socket does not exist", "no answer": "it accepts connections but never answers"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			silent, socket := listen(t)
+			if name == "no socket" {
+				_ = silent.Close()
+			}
+			code, _, stderr := run(t, "run", "-r", "unix://"+socket)
+			if code != cli.ExitFailure || !strings.Contains(stderr, want) {
+				t.Errorf("without --wait-for-runtime: exit code %d, stderr %q, want %q", code, stderr, want)
+			}
+			out := newTranscript()
+			s := start(t, out, "run", "--wait-for-runtime", "--listen", "0", "-r", "unix://"+socket)
+			text := s.stderr.await(t, "; waiting for it\n")
+			if !strings.Contains(text, want) || strings.Contains(text, "rpc error") {
+				t.Errorf("stderr = %q, want only that %q", text, want)
+			}
+			url := regexp.MustCompile(`http://127\.0\.0\.1:[0-9]+`).FindString(text)
+			if code, body := get(t, url+"/readyz"); code != http.StatusServiceUnavailable {
+				t.Errorf("GET /readyz = %d %q, want %d", code, body, http.StatusServiceUnavailable)
+			}
+			_ = silent.Close()
+			simulated := start(t, newTranscript(), "simulate", "--socket", socket, "--pods", "1", "--churn-rate", "0")
+			out.await(t, "(sandbox)")
+			if code, body := get(t, url+"/readyz"); code != http.StatusOK {
+				t.Errorf("GET /readyz with a runtime = %d %q, want %d", code, body, http.StatusOK)
+			}
+			s.stopAndWait(t)
+			simulated.stopAndWait(t)
+		})
+	}
+}

@@ -119,7 +119,7 @@ func (f *runtimeFlags) use(ctx context.Context, p Process, out console, with fun
 	}
 	found, err := f.resolve(ctx, p)
 	if f.wait && errors.Is(err, endpoint.ErrNone) {
-		out.say(ctx, "%v; waiting for one", err)
+		out.say(ctx, "waiting for a runtime: %v", err)
 		found, err = f.awaitRuntime(ctx, p)
 	}
 	if errors.Is(err, endpoint.ErrNone) {
@@ -179,13 +179,19 @@ func connect(ctx context.Context, out console, from endpoint.Endpoint, o cri.Opt
 // comes from, and what to do. The error of the call is long and technical and gets a
 // line of its own.
 func unusable(err error, from endpoint.Endpoint) error {
-	why, detail := err.Error(), ""
-	if failed, ok := errors.AsType[*cri.ConnectError](err); ok {
-		why = fmt.Sprintf("check runtime at %s: %s", failed.Endpoint, failed.Reason)
-		detail = fmt.Sprintf("\n  cause: %v", failed.Err)
-	}
+	why, detail := explain(err)
 	return fmt.Errorf("%s%s\n  the address is from %s; name another one with --runtime-endpoint,\n  or try the program without a runtime: %s run --simulate",
 		why, detail, from.Source, Name)
+}
+
+// explain returns why a runtime failed its check, and the error of the call as another
+// line, if there is one.
+func explain(err error) (why, detail string) {
+	failed, ok := errors.AsType[*cri.ConnectError](err)
+	if !ok {
+		return err.Error(), ""
+	}
+	return fmt.Sprintf("check runtime at %s: %s", failed.Endpoint, failed.Reason), fmt.Sprintf("\n  cause: %v", failed.Err)
 }
 
 // defaultDeliverAfter makes the program print events of a pod whose inspection

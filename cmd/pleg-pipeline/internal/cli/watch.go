@@ -100,7 +100,8 @@ func (c *runCommand) connect(ctx context.Context, out console, from endpoint.End
 		return nil, fmt.Errorf("%w (from %s)", err, from.Source)
 	}
 	if version, err := client.Check(ctx); err != nil {
-		out.say(ctx, "%v; waiting for it", err)
+		why, _ := explain(err)
+		out.say(ctx, "%s; waiting for it", why)
 	} else {
 		out.say(ctx, "connected to %s %s at %s", printer.Printable(version.RuntimeName), printer.Printable(version.RuntimeVersion), from.Address)
 	}
