@@ -25,13 +25,19 @@ func TestDoctorAsPlugin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			code, stdout, _ := run(t, append([]string{"doctor", "--npd"}, test.args...)...)
-			// On a busy machine, the runtime may be slow, which is a warning.
-			ok := strings.HasPrefix(stdout, test.want) || test.code == 0 && strings.HasPrefix(stdout, "WARNING: ")
-			if code != test.code || !ok || strings.Count(stdout, "\n") != 1 {
+			ok := code == test.code && strings.HasPrefix(stdout, test.want) || test.code == 0 && isSlow(stdout)
+			if !ok || strings.Count(stdout, "\n") != 1 {
 				t.Errorf("exit code %d, output %q, want %d and one line %q", code, stdout, test.code, test.want)
 			}
 		})
 	}
+}
+
+// isSlow reports whether the doctor found that the runtime is slow: on a busy machine, the
+// simulated one may be.
+func isSlow(report string) bool {
+	verdict, _, _ := strings.Cut(report, "\n")
+	return strings.Contains(verdict, " takes ") || strings.Contains(verdict, " take ") || strings.Contains(verdict, "waited for the disk")
 }
 
 // TestDoctorWatchesUntilTheTimeIsOver requires more than one examination with --for.
@@ -39,6 +45,9 @@ func TestDoctorWatchesUntilTheTimeIsOver(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
 	code, stdout, stderr := run(t, "doctor", "--simulate=3", "--churn-rate", "0", "--call-timeout", "20s", "--for", "3s")
+	if isSlow(stdout) {
+		return // a problem ends the watch
+	}
 	if took := time.Since(began); code != cli.ExitOK || took < 2*time.Second {
 		t.Errorf("exit code %d after %v, output %q, stderr %q, want a second examination", code, took, stdout, stderr)
 	}
