@@ -71,7 +71,7 @@ const factIndent = 12
 func (r *Report) printLists(b *strings.Builder, width int) {
 	c := r.Counts
 	b.WriteByte('\n')
-	fact(b, width, "Pods", "%d, with %d sandboxes (%d ready) and %d containers (%d running, %d exited)", c.Pods, c.Sandboxes, c.Ready, c.Containers, c.Running, c.Exited)
+	fact(b, width, "Pods", "%d; sandboxes: %d (%d ready); containers: %d (%d running, %d exited)", c.Pods, c.Sandboxes, c.Ready, c.Containers, c.Running, c.Exited)
 	if items := c.Sandboxes + c.Containers; c.Inspected < items {
 		fact(b, width, "Partial", "only %d of %d statuses were requested in time", c.Inspected, items)
 	}
