@@ -2,3 +2,6 @@ package cli
 
 // LimitLog limits the lines of a log.
 var LimitLog = newLogLimiter
+
+// OnlyHung reports whether all pods that wait for their inspection hang.
+var OnlyHung = onlyHung

@@ -188,7 +188,8 @@ func (c *podsCommand) wants(pod *podview.Pod) bool {
 // currentState is the state of a node and its position in the event stream.
 type currentState struct {
 	pods []podview.Pod
-	at   client.Position
+	// at is nil if there was no event yet.
+	at *client.Position
 }
 
 // current returns all pods with the last event of each.
@@ -202,17 +203,22 @@ func current(ctx context.Context, from source) (currentState, error) {
 		disconnected = err
 		cancel()
 	}}
-	for ev, err := range from.events(ctx, o) {
-		if err != nil {
+	replaying, stop := untilOnlyHung(ctx, from)
+	defer stop()
+	synced := false
+	for ev, err := range from.events(replaying, o) {
+		if err != nil && context.Cause(replaying) == nil {
 			return state, err
 		}
-		if ev.Type == pipeline.Synced {
-			state.at, _ = ev.Position()
+		if at, ok := ev.Position(); ok && err == nil {
+			state.at = &at
+		}
+		if synced = ev.Type == pipeline.Synced; synced || err != nil {
 			break
 		}
 		last[ev.PodUID] = ev // sequence numbers only grow
 	}
-	if state.at.Epoch == "" {
+	if !synced && !errors.Is(context.Cause(replaying), errOnlyHung) {
 		return state, cmp.Or(disconnected, context.Cause(ctx), pipeline.ErrStopped)
 	}
 	var err error
@@ -240,10 +246,10 @@ func withEvent(pod podview.Pod, ev pipeline.Event) podview.Pod {
 }
 
 // follow prints each pod after each of its events.
-func (c *podsCommand) follow(ctx context.Context, out console, from source, at client.Position, pods printer.Printer[podview.Pod]) error {
+func (c *podsCommand) follow(ctx context.Context, out console, from source, at *client.Position, pods printer.Printer[podview.Pod]) error {
 	f := follower{out: out}
 	rows := make(map[pipeline.PodUID]string)
-	o := client.WatchOptions{Name: Name + "-pods", After: &at, Namespaces: c.filter.Namespaces, Selector: c.filter.selector}
+	o := client.WatchOptions{Name: Name + "-pods", After: at, Namespaces: c.filter.Namespaces, Selector: c.filter.selector}
 	return f.each(ctx, from, o, func(ev pipeline.Event) error {
 		if ev.PodUID == "" || !c.names.wants(ev.PodUID, ev.PodNamespace, ev.PodName) {
 			return nil

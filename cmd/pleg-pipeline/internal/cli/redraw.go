@@ -48,7 +48,7 @@ func (c *podsCommand) redraw(ctx context.Context, out console, from source, now 
 	group.Go(func() error {
 		defer close(events)
 		f := follower{out: out}
-		return f.each(ctx, from, client.WatchOptions{Name: Name + "-pods", After: &now.at}, func(ev pipeline.Event) error {
+		return f.each(ctx, from, client.WatchOptions{Name: Name + "-pods", After: now.at}, func(ev pipeline.Event) error {
 			select {
 			case events <- ev:
 				return nil

@@ -145,6 +145,8 @@ func settle(ctx context.Context, pipe *pipeline.Pipeline) error {
 	defer sub.Close()
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
+	ctx, stop := untilOnlyHung(ctx, ownSource{pipe})
+	defer stop()
 	for ev := range sub.All(ctx) {
 		if ev.Type == pipeline.Bookmark {
 			return nil
@@ -154,6 +156,51 @@ func settle(ctx context.Context, pipe *pipeline.Pipeline) error {
 		return err
 	}
 	return nil
+}
+
+// errOnlyHung ends the wait for the state of pods that hang.
+var errOnlyHung = errors.New("the inspections of the other pods hang")
+
+// hungPeriod is the time between two looks for such pods. In the first one, the events of
+// the others arrive.
+const hungPeriod = 500 * time.Millisecond
+
+// untilOnlyHung returns a context that ends with [errOnlyHung] once each pod that is not
+// known yet hangs: who asks for the pods wants to see that, not to wait for it too. stop
+// releases the context.
+func untilOnlyHung(ctx context.Context, from source) (until context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(hungPeriod)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return
+			}
+			if now, err := from.status(ctx); err == nil && onlyHung(now) {
+				cancel(errOnlyHung)
+			}
+		}
+	}()
+	return ctx, func() { cancel(nil); <-ended }
+}
+
+// onlyHung reports whether pods wait for their inspection and all of them hang.
+func onlyHung(s pipeline.Status) bool {
+	hung := make(map[pipeline.PodUID]bool)
+	for _, i := range s.Overdue {
+		if i.Hung {
+			hung[i.UID] = true
+		}
+	}
+	for _, q := range s.Quarantined {
+		hung[q.UID] = true
+	}
+	return s.Waiting > 0 && s.Waiting <= len(hung)
 }
 
 // ownSource is a pipeline in this process.
