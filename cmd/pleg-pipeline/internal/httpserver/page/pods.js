@@ -50,8 +50,10 @@ export class Pods {
 			this.#body.style.height = height;
 			this.#grid.setAttribute('aria-rowcount', this.visible.length + 1);
 		}
-		document.getElementById('empty').hidden = this.visible.length > 0;
 		const total = this.#store.pods.size;
+		const empty = document.getElementById('empty');
+		empty.hidden = this.visible.length > 0;
+		set(empty, total > 0 ? 'no pod matches the filter' : 'no pods yet');
 		set(document.getElementById('count'), this.visible.length === total ? count(total) : `${count(this.visible.length)} of ${count(total)}`);
 		this.draw();
 	}

@@ -100,9 +100,9 @@ export class Stages {
 		} else if (lister.failures > 0) {
 			[state, text] = ['bad', `${lister.failures === 1 ? 'a list' : `${lister.failures} lists in a row`} of pods failed: ${inert(lister.error)}`];
 		} else if (lines.length === 1) {
-			[state, text] = ['warn', `${lines[0]}; all other pods are up to date`];
+			[state, text] = ['warn', `${lines[0]}; ${others(figures, 1)}`];
 		} else if (lines.length > 1) {
-			[state, text] = ['warn', `${lines.length} pods cannot be inspected; all others are up to date`];
+			[state, text] = ['warn', `${lines.length} pods cannot be inspected; ${others(figures, lines.length)}`];
 		} else if (figures.reason) {
 			[state, text] = ['warn', inert(figures.reason)];
 		}
@@ -130,6 +130,15 @@ export function verdict(state, text) {
 	document.getElementById('health').dataset.state = state;
 	set(document.getElementById('verdict'), text);
 	document.title = (state === 'good' ? '' : '● ') + `pleg-pipeline ${location.host}`;
+}
+
+// others says what the pods do that are not among n in trouble.
+function others({ differ }, n) {
+	const waiting = differ.queue - n;
+	if (waiting > 0) {
+		return `${count(waiting)} more ${waiting === 1 ? 'waits' : 'wait'} for an inspection`;
+	}
+	return 'all other pods are up to date';
 }
 
 // hungText returns the number of hung inspections and the age of the oldest.
