@@ -7,6 +7,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/follow"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -22,8 +23,7 @@ type Source interface {
 	Status(ctx context.Context, uid pleg.PodUID) (*pleg.PodStatus, error)
 }
 
-// subscriberName is the name of the publisher in the metrics of the pipeline.
-const subscriberName = "fleet"
+var followOptions = follow.Options{Name: "fleet", Bookmarks: true}
 
 // FromPipeline returns a source for a pipeline in this process.
 func FromPipeline(p *pipeline.Pipeline) Source { return pipelineSource{p} }
@@ -31,25 +31,7 @@ func FromPipeline(p *pipeline.Pipeline) Source { return pipelineSource{p} }
 type pipelineSource struct{ pipe *pipeline.Pipeline }
 
 func (s pipelineSource) Follow(ctx context.Context, after *pipeline.Position, events chan<- pleg.Event) error {
-	o := pipeline.SubscribeOptions{Name: subscriberName, Replay: after == nil, Bookmarks: true, NetworkEvents: true}
-	if after != nil {
-		o.After = *after
-	}
-	sub, err := s.pipe.Subscribe(o)
-	if errors.Is(err, pipeline.ErrStopped) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer sub.Close()
-	for ev := range sub.All(ctx) {
-		select {
-		case events <- ev:
-		case <-ctx.Done():
-		}
-	}
-	return ctx.Err()
+	return follow.Pipeline(ctx, s.pipe, followOptions, after, events)
 }
 
 func (s pipelineSource) Status(_ context.Context, uid pleg.PodUID) (*pleg.PodStatus, error) {
@@ -62,20 +44,7 @@ func FromClient(c *client.Client) Source { return clientSource{c} }
 type clientSource struct{ client *client.Client }
 
 func (s clientSource) Follow(ctx context.Context, after *pipeline.Position, events chan<- pleg.Event) error {
-	o := client.WatchOptions{Name: subscriberName, Replay: after == nil, Bookmarks: true, NetworkEvents: true}
-	if after != nil {
-		o.After = after
-	}
-	for ev, err := range s.client.Watch(ctx, o) {
-		if err != nil {
-			return err
-		}
-		select {
-		case events <- ev:
-		case <-ctx.Done():
-		}
-	}
-	return ctx.Err()
+	return follow.Client(ctx, s.client, followOptions, after, events)
 }
 
 func (s clientSource) Status(ctx context.Context, uid pleg.PodUID) (*pleg.PodStatus, error) {
