@@ -16,7 +16,7 @@ var (
 	literal  = regexp.MustCompile(`"[^"]*"`)
 	assigned = regexp.MustCompile(`(?m)^([a-z]\w*)(?:, ([a-z]\w*))? := `)
 	packages = map[string]string{
-		"cri": "cri", "client": "client", "server": "server", "pleg": "pleg", "plegtest": "plegtest", "cache": "cache",
+		"cri": "cri", "client": "client", "server": "server", "pleg": "pleg", "plegtest": "plegtest", "cache": "cache", "otlp": "otlp",
 	}
 )
 

@@ -34,6 +34,8 @@ type fleetFlags struct {
 
 func (f *fleetFlags) add(cmd *cobra.Command) {
 	f.natsFlags.add(cmd, "fleet", "show the nodes that publish on the NATS server with this `URL`")
+	f.places = []string{"cluster", "node"}
+	cmd.Flags().StringVar(&f.cluster, "cluster", "", "the `NAME` of the cluster, for --fleet")
 	cmd.Flags().StringSliceVar(&f.nodes, "node", nil, "only this `NODE`, for --fleet; may be repeated")
 }
 

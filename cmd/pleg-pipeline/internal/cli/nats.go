@@ -7,15 +7,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"os"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 )
 
@@ -24,6 +21,8 @@ import (
 type natsFlags struct {
 	// urlFlag is the name of the flag with the URL.
 	urlFlag string
+	// places are the flags that have no other use than with the URL.
+	places  []string
 	url     string
 	cluster string
 	options fleet.ConnectOptions
@@ -33,7 +32,6 @@ func (f *natsFlags) add(cmd *cobra.Command, urlFlag, usage string) {
 	flags := cmd.Flags()
 	f.urlFlag = urlFlag
 	flags.StringVar(&f.url, urlFlag, "", usage)
-	flags.StringVar(&f.cluster, "cluster", "", "the `NAME` of the cluster, for --"+urlFlag)
 	flags.StringVar(&f.options.Credentials, "creds", "", "`FILE` with credentials for --"+urlFlag)
 	flags.StringVar(&f.options.NKey, "nkey", "", "`FILE` with the seed of a key for --"+urlFlag)
 	flags.StringVar(&f.options.TLSCert, "tlscert", "", "`FILE` with the certificate of this client for --"+urlFlag)
@@ -49,12 +47,7 @@ func (f *natsFlags) validate(flags *pflag.FlagSet) error {
 		if flags.Changed(f.urlFlag) {
 			return fmt.Errorf("--%s must not be empty: want a URL, such as nats://127.0.0.1:4222", f.urlFlag)
 		}
-		for _, name := range []string{"cluster", "node", "creds", "nkey", "tlscert", "tlskey", "tlsca"} {
-			if flags.Changed(name) {
-				return fmt.Errorf("--%s needs --%s", name, f.urlFlag)
-			}
-		}
-		return nil
+		return needs(flags, "--"+f.urlFlag, append(f.places, "creds", "nkey", "tlscert", "tlskey", "tlsca")...)
 	}
 	switch {
 	case f.cluster == "":
@@ -63,6 +56,16 @@ func (f *natsFlags) validate(flags *pflag.FlagSet) error {
 		return errors.New("--creds cannot be combined with --nkey")
 	case (f.options.TLSCert == "") != (f.options.TLSKey == ""):
 		return errors.New("--tlscert and --tlskey need each other")
+	}
+	return nil
+}
+
+// needs returns an error if one of the flags is given although what it is for is not.
+func needs(flags *pflag.FlagSet, what string, names ...string) error {
+	for _, name := range names {
+		if flags.Changed(name) {
+			return fmt.Errorf("--%s needs %s", name, what)
+		}
 	}
 	return nil
 }
@@ -80,43 +83,6 @@ func (f *natsFlags) redacted() string {
 		return f.url
 	}
 	return u.Redacted()
-}
-
-// nodeVariable names the node if --node does not. A DaemonSet can set it to spec.nodeName.
-const nodeVariable = "NODE_NAME"
-
-// publishFlags make "run" publish its events.
-type publishFlags struct {
-	natsFlags
-
-	node string
-}
-
-func (f *publishFlags) add(cmd *cobra.Command) {
-	f.natsFlags.add(cmd, "nats", "publish the events and the state of every pod on the NATS server with this\n`URL`, such as nats://127.0.0.1:4222")
-	cmd.Flags().StringVar(&f.node, "node", "", "the `NAME` of this node, for --nats; otherwise the environment variable\nNODE_NAME, otherwise the host name")
-}
-
-// part returns the part of "run" that publishes, and the connection to close after it.
-func (f *publishFlags) part(ctx context.Context, p Process, pipe *pipeline.Pipeline, registry prometheus.Registerer, out console) (func(context.Context) error, *nats.Conn, error) {
-	host, err := os.Hostname()
-	if err != nil {
-		return nil, nil, fmt.Errorf("--node is missing, and the host name is unknown: %w", err)
-	}
-	node := cmp.Or(f.node, p.Getenv(nodeVariable), host)
-	conn, err := f.connect(out.log)
-	if err != nil {
-		return nil, nil, fmt.Errorf("--nats: %w", err)
-	}
-	publisher, err := fleet.NewPublisher(fleet.PublisherOptions{
-		Conn: conn, Source: fleet.FromPipeline(pipe), Cluster: f.cluster, Node: node, Logger: out.log, Registerer: registry,
-	})
-	if err != nil {
-		conn.Close()
-		return nil, nil, fmt.Errorf("--nats: %w", err)
-	}
-	out.say(ctx, "publishing as node %s of cluster %s; to see the events: %s events --fleet %s --cluster %s", node, f.cluster, Name, f.redacted(), f.cluster)
-	return publisher.Run, conn, nil
 }
 
 // connectTimeout is how long a command waits for a server that it needs at once.

@@ -39,11 +39,14 @@ pods". --listen serves over HTTP:
 to authenticate.
 
 --nats publishes the events and the state of every pod on a NATS server, where
-those of many nodes come together. Nothing here waits for that server.
+those of many nodes come together. --otlp exports the events as OpenTelemetry
+logs. Nothing here waits for these servers.
 
 Each flag may also be set by an environment variable, such as
 PLEG_PIPELINE_RELIST_PERIOD for --relist-period, or by a line of --config-file.
-The command line counts first, then the environment, then the file.
+The command line counts first, then the environment, then the file. Those of
+--otlp may be set by the variables of OpenTelemetry, too, such as
+OTEL_EXPORTER_OTLP_LOGS_ENDPOINT and OTEL_EXPORTER_OTLP_CERTIFICATE.
 
 The first Ctrl-C ends the program in order, the second one at once.`
 
@@ -147,11 +150,11 @@ func (c *runCommand) validate(flags *pflag.FlagSet) error {
 	if c.socket == "" && flags.Changed("socket") {
 		return errors.New("--socket must not be empty: want the path of the socket to create")
 	}
-	if err := c.publish.validate(flags); err != nil {
+	if err := c.publish.validate(flags, &c.settings); err != nil {
 		return err
 	}
 	if c.quiet && c.socket == "" && c.listen == "" && !c.publish.given() {
-		return errors.New("--quiet needs --socket, --listen or --nats: otherwise nobody gets the events")
+		return errors.New("--quiet needs --socket, --listen, --nats or --otlp: otherwise nobody gets the events")
 	}
 	if !flags.Changed("listen") {
 		if flags.Changed("web-config") {

@@ -17,7 +17,7 @@ const (
 	configFileFlag  = "config-file"
 	printConfigFlag = "print-config"
 	// envPrefix begins the environment variable of a flag: that of --relist-period is
-	// PLEG_PIPELINE_RELIST_PERIOD.
+	// PLEG_PIPELINE_RELIST_PERIOD. See also [variables].
 	envPrefix = "PLEG_PIPELINE_"
 )
 
@@ -73,16 +73,27 @@ func (s *settings) apply(flags *pflag.FlagSet, getenv func(string) string) error
 
 func (s *settings) applyEnvironment(flags *pflag.FlagSet, getenv func(string) string) (err error) {
 	flags.VisitAll(func(f *pflag.Flag) {
-		variable := envPrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		text := getenv(variable)
-		if text == "" || s.sources[f.Name] != "" || f.Name == printConfigFlag || f.Name == "help" {
+		if s.sources[f.Name] != "" || f.Name == printConfigFlag || f.Name == "help" {
 			return
 		}
-		if failed := s.set(flags, f.Name, text, variable); failed != nil {
-			err = errors.Join(err, fmt.Errorf("environment variable %s: %w", variable, failed))
+		for _, variable := range variables(f.Name) {
+			text := getenv(variable)
+			if text == "" {
+				continue
+			}
+			if failed := s.set(flags, f.Name, text, variable); failed != nil {
+				err = errors.Join(err, fmt.Errorf("environment variable %s: %w", variable, failed))
+			}
+			return
 		}
 	})
 	return err
+}
+
+// variables returns the environment variables of a flag. The first one that is set counts.
+func variables(flag string) []string {
+	own := envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+	return append([]string{own}, otelVariables[flag]...)
 }
 
 func (s *settings) set(flags *pflag.FlagSet, name, text, source string) error {

@@ -52,6 +52,37 @@ func TestSettingsPrecedence(t *testing.T) {
 	}
 }
 
+// OpenTelemetry's own variables count as the environment does, and disturb nobody who does
+// not export.
+func TestSettingsOfOpenTelemetry(t *testing.T) {
+	env := map[string]string{
+		"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": "collector:4317",
+		"OTEL_EXPORTER_OTLP_INSECURE":      "true", "OTEL_EXPORTER_OTLP_LOGS_INSECURE": "false",
+	}
+	for _, tc := range []struct {
+		own, file, want string
+		args            []string
+	}{
+		{want: "otlp: collector:4317 # OTEL_EXPORTER_OTLP_LOGS_ENDPOINT"},
+		{want: "otlp-insecure: false # OTEL_EXPORTER_OTLP_LOGS_INSECURE"},
+		{file: "otlp: file:1", want: "otlp: collector:4317 # OTEL_EXPORTER_OTLP_LOGS_ENDPOINT"},
+		{own: "own:1", file: "otlp: file:1", want: "otlp: own:1 # PLEG_PIPELINE_OTLP"},
+		{own: "own:1", args: []string{"--otlp", "line:1"}, want: "otlp: line:1 # command line"},
+	} {
+		env["PLEG_PIPELINE_OTLP"] = tc.own
+		code, out, errs := printConfig(t, env, tc.file, tc.args...)
+		if code != cli.ExitOK || errs != "" || !strings.Contains("\n"+out, "\n"+tc.want+"\n") {
+			t.Errorf("%+v: exit code %d, stderr %q, no line %q in:\n%s", tc, code, errs, tc.want, out)
+		}
+	}
+	others := map[string]string{
+		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318", "OTEL_EXPORTER_OTLP_CERTIFICATE": "/does/not/exist", "OTEL_EXPORTER_OTLP_INSECURE": "true",
+	}
+	if code, out, errs := printConfig(t, others, ""); code != cli.ExitOK || errs != "" || !strings.Contains(out, `# otlp: "" # default`) {
+		t.Errorf("variables for other programs: exit code %d, stderr %q, stdout:\n%s", code, errs, out)
+	}
+}
+
 // strip removes what says where values come from.
 func strip(lines string) string {
 	var b strings.Builder

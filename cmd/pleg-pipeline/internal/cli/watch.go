@@ -73,14 +73,12 @@ func (c *runCommand) watch(ctx context.Context, out console, from endpoint.Endpo
 		}
 		w.parts = append(w.parts, func(ctx context.Context) error { return s.Serve(ctx, socket) })
 	}
-	if c.publish.given() {
-		publish, conn, err := c.publish.part(ctx, c.process, pipe, registry, out)
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		w.parts = append(w.parts, publish)
+	publishers, err := c.publish.publishers(ctx, c.process, pipe, registry, out)
+	defer publishers.closeAll()
+	if err != nil {
+		return err
 	}
+	w.parts = append(w.parts, publishers.parts...)
 	err = w.run(ctx)
 	if errors.Is(err, context.Canceled) {
 		out.say(ctx, "%v", summary{err, time.Since(began), registry, w.printed})

@@ -1,0 +1,88 @@
+package otlp_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/pleg-pipeline/pleg-pipeline/otlp"
+)
+
+func TestBadOptions(t *testing.T) {
+	for want, change := range map[string]func(*otlp.ExporterOptions){
+		"ExporterOptions.Conn":           func(o *otlp.ExporterOptions) { o.Conn = nil },
+		"ExporterOptions.Source":         func(o *otlp.ExporterOptions) { o.Source = nil },
+		"ExporterOptions.Node":           func(o *otlp.ExporterOptions) { o.Node = "" },
+		"Options.MaxBatch must":          func(o *otlp.ExporterOptions) { o.MaxBatch = -1 },
+		"Options.MaxBatchBytes":          func(o *otlp.ExporterOptions) { o.MaxBatchBytes = -1 },
+		"Options.ExportTimeout":          func(o *otlp.ExporterOptions) { o.ExportTimeout = -1 },
+		"MinBackoff must not exceed":     func(o *otlp.ExporterOptions) { o.MinBackoff, o.MaxBackoff = time.Minute, time.Second },
+		"Options.MinBackoff must be pos": func(o *otlp.ExporterOptions) { o.MinBackoff = -1 },
+	} {
+		o := otlp.ExporterOptions{Conn: new(grpc.ClientConn), Source: &script{}, Node: "n"}
+		change(&o)
+		if _, err := otlp.NewExporter(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error about %s", err, want)
+		}
+	}
+}
+
+func TestRunsOnce(t *testing.T) {
+	e, err := otlp.NewExporter(otlp.ExporterOptions{Conn: new(grpc.ClientConn), Source: &script{end: true}, Node: "n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Run(t.Context()); err != nil {
+		t.Errorf("first Run: %v", err)
+	}
+	if err := e.Run(t.Context()); err == nil {
+		t.Error("no error of a second Run")
+	}
+}
+
+func TestMetricsAreDocumented(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	if _, err := otlp.NewExporter(otlp.ExporterOptions{Conn: new(grpc.ClientConn), Source: &script{}, Node: "n", Registerer: registry}); err != nil {
+		t.Fatal(err)
+	}
+	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v, %v", problems, err)
+	}
+	page, err := os.ReadFile("../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if !strings.Contains(string(page), "| `"+f.GetName()+"` |") {
+			t.Errorf("docs/metrics.md lacks %s", f.GetName())
+		}
+	}
+	if documented := strings.Count(string(page), "| `pleg_otlp_"); documented != len(families) {
+		t.Errorf("docs/metrics.md has %d metrics of OTLP, want %d", documented, len(families))
+	}
+}
+
+// The table of the OTLP specification. RESOURCE_EXHAUSTED with RetryInfo is in
+// TestOutageLosesNothing.
+func TestWhichCodesAreRetried(t *testing.T) {
+	retried := map[codes.Code]bool{
+		codes.Canceled: true, codes.DeadlineExceeded: true, codes.Aborted: true,
+		codes.OutOfRange: true, codes.Unavailable: true, codes.DataLoss: true,
+	}
+	for code := codes.Canceled; code <= codes.Unauthenticated; code++ {
+		if got := !otlp.IsPermanent(status.Error(code, "")); got != retried[code] {
+			t.Errorf("%v is retried: %t, want %t", code, got, retried[code])
+		}
+	}
+}

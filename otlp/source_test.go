@@ -1,0 +1,168 @@
+package otlp_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/otlp"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// script is a source that sends the events of the next part with each call, and then waits.
+type script struct {
+	mu    sync.Mutex
+	parts [][]pleg.Event
+	// after are the positions that were asked for.
+	after []pipeline.Position
+	// end ends the source after the last part, with err.
+	end bool
+	err error
+}
+
+// Follow implements otlp.Source.
+func (s *script) Follow(ctx context.Context, after pipeline.Position, events chan<- pleg.Event) error {
+	s.mu.Lock()
+	s.after = append(s.after, after)
+	var part []pleg.Event
+	if len(s.parts) > 0 {
+		part, s.parts = s.parts[0], s.parts[1:]
+	}
+	last := len(s.parts) == 0
+	s.mu.Unlock()
+	for _, ev := range part {
+		select {
+		case events <- ev:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if last && s.end {
+		return s.err
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (s *script) asked() []pipeline.Position {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.after)
+}
+
+func event(kind pleg.EventType, seq uint64) pleg.Event {
+	ev := pleg.Event{Type: kind, Epoch: "e", Seq: seq, ObservedAt: time.Now()}
+	if kind != pleg.Gap && kind != pleg.Synced && kind != pleg.Bookmark {
+		ev.PodUID = "p"
+	}
+	return ev
+}
+
+func missed(seq, n uint64) pleg.Event {
+	ev := event(pleg.PodSync, seq)
+	ev.Missed = n
+	return ev
+}
+
+// What a source sends, what is exported of it, and where the exporter resumes.
+func TestExporterFollowsItsSource(t *testing.T) {
+	start := []pleg.Event{event(pleg.Gap, 5), event(pleg.ContainerStarted, 3), event(pleg.ContainerStarted, 5), event(pleg.Synced, 5)}
+	none := pipeline.Position{Epoch: "none"}
+	at := func(seq uint64) pipeline.Position { return pipeline.Position{Epoch: "e", Seq: seq} }
+	started := []string{"pleg.gap 5", "pleg.container.started 3", "pleg.container.started 5", "pleg.synced 5"}
+	for name, tc := range map[string]struct {
+		parts [][]pleg.Event
+		after []pipeline.Position
+		want  []string
+	}{
+		"events, a bookmark and one that it has": {
+			parts: [][]pleg.Event{append(slices.Clone(start), event(pleg.PodSync, 6), event(pleg.Bookmark, 6), event(pleg.PodSync, 6), event(pleg.PodSync, 7))},
+			after: []pipeline.Position{none},
+			want:  append(slices.Clone(started), "pleg.pod.sync 6", "pleg.pod.sync 7"),
+		},
+		"overrun": {
+			parts: [][]pleg.Event{
+				append(slices.Clone(start), event(pleg.PodSync, 6), missed(8, 2)),
+				{event(pleg.PodSync, 7), event(pleg.PodSync, 8), event(pleg.Synced, 8), event(pleg.PodSync, 9)},
+			},
+			after: []pipeline.Position{none, at(6)},
+			want:  append(slices.Clone(started), "pleg.pod.sync 6", "pleg.pod.sync 7", "pleg.pod.sync 8", "pleg.pod.sync 9"),
+		},
+		"overrun during a replay": {
+			parts: [][]pleg.Event{
+				append(slices.Clone(start[:3]), event(pleg.PodSync, 6), missed(8, 2), event(pleg.Synced, 8)),
+				{event(pleg.PodSync, 6), event(pleg.PodSync, 7), event(pleg.PodSync, 8), event(pleg.Synced, 8)},
+			},
+			after: []pipeline.Position{none, at(5)},
+			want:  append(slices.Clone(started[:3]), "pleg.pod.sync 6", "pleg.pod.sync 6", "pleg.pod.sync 7", "pleg.pod.sync 8", "pleg.synced 8"),
+		},
+		"a hole": {
+			parts: [][]pleg.Event{append(slices.Clone(start), event(pleg.PodSync, 6), event(pleg.PodSync, 8)), start},
+			after: []pipeline.Position{none, none},
+			want:  append(append(slices.Clone(started), "pleg.pod.sync 6"), started...),
+		},
+		"another epoch": {
+			parts: [][]pleg.Event{append(slices.Clone(start), pleg.Event{Type: pleg.PodSync, Epoch: "f", Seq: 6}), start},
+			after: []pipeline.Position{none, none},
+			want:  append(slices.Clone(started), started...),
+		},
+		"the pipeline stops": {
+			parts: [][]pleg.Event{append(slices.Clone(start), pleg.Event{Type: pleg.Gap, Reason: pleg.Stopped, Epoch: "e", Seq: 9, Missed: 4})},
+			after: []pipeline.Position{none},
+			want:  append(slices.Clone(started), "pleg.gap 9"),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, r := &script{parts: tc.parts}, newReceiver()
+				stop := r.export(t, prometheus.NewPedanticRegistry(), otlp.ExporterOptions{Source: s})
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if got := r.names(); !slices.Equal(got, tc.want) {
+					t.Errorf("got  %v\nwant %v", got, tc.want)
+				}
+				if got := s.asked(); !slices.Equal(got, tc.after) {
+					t.Errorf("it resumed after %v, want %v", got, tc.after)
+				}
+				stop()
+				r.stop()
+			})
+		})
+	}
+}
+
+func TestEndOfTheSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		events := []pleg.Event{event(pleg.Gap, 0), event(pleg.Synced, 0), event(pleg.PodSync, 1)}
+		s, r := &script{parts: [][]pleg.Event{events}, end: true}, newReceiver()
+		stop := r.export(t, nil, otlp.ExporterOptions{Source: s})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := len(r.names()); got != 3 || len(s.asked()) != 1 {
+			t.Errorf("%d records and %d subscriptions, want 3 and 1", got, len(s.asked()))
+		}
+		stop()
+		r.stop()
+	})
+}
+
+// An error of the source is not its end.
+func TestSourceThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, r := &script{end: true, err: errTestEnds}, newReceiver()
+		stop := r.export(t, nil, otlp.ExporterOptions{Source: s})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := len(s.asked()); got < 4 {
+			t.Errorf("%d subscriptions in a minute, want some more", got)
+		}
+		stop()
+		r.stop()
+	})
+}
