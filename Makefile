@@ -167,6 +167,11 @@ test-kubelet: ## test the drop-in for the kubelet; compiles much of Kubernetes
 test-fleet: ## test package fleet with real nats-servers and faults; builds them first
 	$(GO) test -C tests/fleet -race -timeout 10m ./...
 
+# It compiles much of the Collector, so neither .ci/run nor "make lint" includes it.
+.PHONY: test-otlp
+test-otlp: ## test package otlp with a real OpenTelemetry Collector; builds it first
+	$(GO) test -C tests/otlp -count=1 -timeout 20m ./...
+
 # How large the fleet is: make fleet-scale FLEET="-nodes 5000 -rate 0.75"
 FLEET ?= -nodes 1000 -rate 3.75
 
