@@ -53,8 +53,9 @@ const (
 // Options configure a [Client]. The zero value is ready to use.
 type Options struct {
 	// MinBackoff and MaxBackoff are the shortest and the longest time between two
-	// attempts of a watch to connect. The time doubles with each attempt, and half
-	// of it is random. If zero, [DefaultMinBackoff] and [DefaultMaxBackoff].
+	// attempts of a watch to connect. The time doubles with each attempt, unless the
+	// connection lasted longer than that, and half of it is random. If zero,
+	// [DefaultMinBackoff] and [DefaultMaxBackoff].
 	MinBackoff, MaxBackoff time.Duration
 	// Keepalive is the time without data after which the client pings the server,
 	// and also the time in which the server must answer. gRPC waits at least 10 s
@@ -169,11 +170,20 @@ func (c *Client) Pods(ctx context.Context, uids ...pleg.PodUID) ([]Pod, error) {
 		if err != nil {
 			return nil, c.calls.callError("list pods", err)
 		}
-		if size += proto.Size(m); size > maxList || len(pods) == maxPods {
+		size += proto.Size(m) + elementBytes*elements(m.GetPod())
+		if size > maxList || len(pods) == maxPods {
 			return nil, fmt.Errorf("list pods: the server sent more than %d pods or %d bytes", maxPods, maxList)
 		}
 		pods = append(pods, newPod(m.GetPod()))
 	}
+}
+
+// elements returns the number of containers and sandboxes in all states of a pod.
+func elements(m *plegv1.Pod) (n int) {
+	for _, st := range []*plegv1.PodStatus{m.GetStatus(), m.GetLastStatus(), m.GetListed()} {
+		n += len(st.GetContainers()) + len(st.GetSandboxes())
+	}
+	return n
 }
 
 func newPod(m *plegv1.Pod) Pod {
@@ -231,6 +241,13 @@ const (
 // make it large.
 const maxMessage = 16 << 20
 
+// maxHeaders is the greatest size of the headers and trailers of a call, in bytes. The
+// message of an error is among them.
+const maxHeaders = 64 << 10
+
+// elementBytes is what a container or sandbox counts in a list beside its text.
+const elementBytes = 512
+
 // link is one connection. If the server is unreachable, a call on it fails at once.
 type link struct {
 	*grpc.ClientConn
@@ -254,7 +271,8 @@ func newLink(o Options) (*link, error) {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(dial),
 		grpc.WithNoProxy(),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.ForceCodecV2(newCodec())),
+		grpc.WithMaxHeaderListSize(maxHeaders),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: o.MinBackoff, Multiplier: 2, Jitter: 0.2, MaxDelay: o.MaxBackoff},
 			MinConnectTimeout: o.Keepalive,

@@ -4,44 +4,140 @@ import (
 	"context"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// endless is a server whose list of pods does not end.
-type endless struct{ plegv1.UnimplementedPLEGServer }
-
-func (endless) ListPods(_ *plegv1.ListPodsRequest, stream grpc.ServerStreamingServer[plegv1.ListPodsResponse]) error {
-	for {
-		if err := stream.Send(&plegv1.ListPodsResponse{Pod: &plegv1.Pod{Uid: "a"}}); err != nil {
-			return err
-		}
-	}
+// hostile is a server with one call that is hostile.
+type hostile struct {
+	plegv1.UnimplementedPLEGServer
+	list  func(grpc.ServerStreamingServer[plegv1.ListPodsResponse]) error
+	watch func(grpc.ServerStreamingServer[plegv1.WatchResponse]) error
 }
 
-func TestPodsOfEndlessListEnd(t *testing.T) {
+func (h hostile) ListPods(_ *plegv1.ListPodsRequest, stream grpc.ServerStreamingServer[plegv1.ListPodsResponse]) error {
+	return h.list(stream)
+}
+
+func (h hostile) Watch(_ *plegv1.WatchRequest, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
+	return h.watch(stream)
+}
+
+// clientOf serves a server until the test ends and returns a client of it.
+func clientOf(t *testing.T, server plegv1.PLEGServer) *client.Client {
+	t.Helper()
 	listener := bufconn.Listen(1 << 20)
 	s := grpc.NewServer(grpc.WaitForHandlers(true))
-	plegv1.RegisterPLEGServer(s, endless{})
-	served := make(chan error)
+	plegv1.RegisterPLEGServer(s, server)
+	served := make(chan error, 1)
 	go func() { served <- s.Serve(listener) }()
-	defer func() {
-		s.Stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	}()
 	c, err := client.New("", client.Options{Dial: func(ctx context.Context) (net.Conn, error) { return listener.DialContext(ctx) }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
-	if pods, err := c.Pods(t.Context()); err == nil || !strings.Contains(err.Error(), "more than 100000 pods") {
-		t.Errorf("%d pods, %v, want an error", len(pods), err)
+	t.Cleanup(func() {
+		c.Close()
+		s.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func podOf(containers int) *plegv1.ListPodsResponse {
+	st := &plegv1.PodStatus{}
+	for range containers {
+		st.Containers = append(st.Containers, &plegv1.ContainerStatus{})
 	}
+	return &plegv1.ListPodsResponse{Pod: &plegv1.Pod{Uid: "a", Status: st}}
+}
+
+func TestListsOfHostileServersAreBounded(t *testing.T) {
+	type stream = grpc.ServerStreamingServer[plegv1.ListPodsResponse]
+	endless := func(answer *plegv1.ListPodsResponse) func(stream) error {
+		return func(s stream) error {
+			for {
+				if err := s.Send(answer); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for name, tt := range map[string]struct {
+		list func(stream) error
+		says string
+	}{
+		"pods without end":            {endless(podOf(0)), "more than 100000 pods"},
+		"pods of many containers":     {endless(podOf(90_000)), "268435456 bytes"},
+		"a pod of a great many":       {func(s stream) error { return s.Send(podOf(100_000)) }, "more than 100000 elements"},
+		"an error of a great length":  {func(stream) error { return status.Error(codes.Internal, strings.Repeat("x", 1<<20)) }, "list pods: "},
+		"a trailer of a great length": {func(s stream) error { s.SetTrailer(metadata.Pairs("x", strings.Repeat("x", 1<<20))); return nil }, "list pods: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pods, err := clientOf(t, hostile{list: tt.list}).Pods(t.Context())
+			if err == nil || !strings.Contains(err.Error(), tt.says) || len(err.Error()) > 1000 {
+				t.Errorf("%d pods, %v, want an error with %q", len(pods), err, tt.says)
+			}
+		})
+	}
+}
+
+// A message without an event, and one with a time of no calendar, are events all the same.
+func TestEventsOfHostileServer(t *testing.T) {
+	c := clientOf(t, hostile{watch: func(stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
+		for _, event := range []*plegv1.Event{nil, {Type: 4711, ObservedAt: &timestamppb.Timestamp{Seconds: 1 << 60}}, {Type: plegv1.EventType_EVENT_TYPE_GAP}} {
+			if err := stream.Send(&plegv1.WatchResponse{Event: event}); err != nil {
+				return err
+			}
+		}
+		<-stream.Context().Done()
+		return nil
+	}})
+	n := 0
+	for ev, err := range c.Watch(t.Context(), client.WatchOptions{Replay: true}) {
+		if err != nil || !ev.ObservedAt.IsZero() {
+			t.Errorf("got %+v, %v", ev, err)
+		}
+		if n++; ev.Type == pleg.Gap {
+			break
+		}
+	}
+	if n != 3 {
+		t.Errorf("%d events, want 3", n)
+	}
+}
+
+// A server that ends each connection after an event is asked less and less often.
+func TestShortConnectionsBackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var watches atomic.Int64
+		c := clientOf(t, hostile{watch: func(stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
+			watches.Add(1)
+			return stream.Send(&plegv1.WatchResponse{Event: &plegv1.Event{Epoch: "e", Seq: 1}})
+		}})
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		for _, err := range c.Watch(ctx, client.WatchOptions{}) {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		if n := watches.Load(); n < 30 || n > 80 {
+			t.Errorf("%d connections in five minutes, want 30 to 80", n)
+		}
+	})
 }

@@ -92,8 +92,8 @@ type watch struct {
 	// last is the position of the last event that the consumer has; nil before the
 	// first.
 	last *plegv1.Position
-	// received means that the current connection has delivered an event.
-	received bool
+	// received is when the current connection delivered its first event; zero before.
+	received time.Time
 }
 
 // run connects with backoff. It returns nil if the consumer left the range.
@@ -106,7 +106,7 @@ func (w *watch) run(ctx context.Context) error {
 	options := &w.client.options
 	backoff := options.MinBackoff
 	for {
-		w.received = false
+		w.received = time.Time{}
 		err := w.connect(ctx, request)
 		if errors.Is(err, errStopped) {
 			return nil
@@ -114,7 +114,8 @@ func (w *watch) run(ctx context.Context) error {
 		if ctx.Err() != nil || isFinal(err) {
 			return err
 		}
-		if w.received {
+		// A server that ends each connection at once must not be asked again and again.
+		if !w.received.IsZero() && time.Since(w.received) >= backoff {
 			backoff = options.MinBackoff
 		}
 		wait := backoff/2 + rand.N(backoff/2+1)
@@ -156,7 +157,9 @@ func (w *watch) connect(ctx context.Context, request *plegv1.WatchRequest) error
 		if err != nil {
 			return link.callError("receive", err)
 		}
-		w.received = true
+		if w.received.IsZero() {
+			w.received = time.Now()
+		}
 		if !w.deliver(m.GetEvent(), request) {
 			return errStopped
 		}

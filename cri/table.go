@@ -20,6 +20,10 @@ const itemsField protowire.Number = 1
 // gigabytes.
 const maxSkipped = 100_000
 
+// maxItems is the greatest number of sandboxes, and of containers, in a list. No node has as
+// many, and a runtime that invents them must not fill the memory.
+const maxItems = 250_000
+
 // table holds the items of one list call. It keeps the items of the last answer,
 // decodes only the changes in the next one, and returns equal pointers for equal
 // bytes: on an idle node, most of the cost of a list is to decode labels and
@@ -30,6 +34,7 @@ type table struct {
 	// are those of before, and raw is without them.
 	decode  func(raw []byte, before *item) (it *item, labels int, err error)
 	seed    maphash.Seed
+	most    int                   // maxItems, or less in tests
 	known   map[string]*knownItem // by id
 	current uint64                // the number of the list, to find items that are gone
 
@@ -86,7 +91,7 @@ func newContainerTable() *table {
 }
 
 func newTable(f fields, decode func([]byte, *item) (*item, int, error)) *table {
-	return &table{fields: f, decode: decode, seed: maphash.MakeSeed(), known: make(map[string]*knownItem), changed: true}
+	return &table{fields: f, decode: decode, seed: maphash.MakeSeed(), most: maxItems, known: make(map[string]*knownItem), changed: true}
 }
 
 // batch reads one of several answers that form one list. The caller calls startList
@@ -109,6 +114,10 @@ func (t *table) startList() {
 	t.current++
 	clear(t.items)
 	t.items, t.skipped = t.items[:0], nil
+	if len(t.known) > 2*t.most { // lists that failed have left them
+		clear(t.known)
+		t.changed = true
+	}
 }
 
 // addAnswer adds the items of an answer. It accepts and rejects the same bytes as
@@ -131,6 +140,9 @@ func (t *table) addAnswer(answer []byte) error {
 			}
 			if len(t.skipped) > maxSkipped {
 				return fmt.Errorf("more than %d malformed items", maxSkipped)
+			}
+			if len(t.items) > t.most {
+				return fmt.Errorf("more than %d items", t.most)
 			}
 		}
 		answer = answer[n:]

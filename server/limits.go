@@ -50,6 +50,7 @@ func newLimits(o Options, m *metrics) *limits {
 			plegv1.PLEG_Watch_FullMethodName:        {slots(o.MaxCalls), false}, // the handler counts them
 			plegv1.PLEG_ListPods_FullMethodName:     {slots(o.MaxLists), true},
 			plegv1.PLEG_GetPodStatus_FullMethodName: {slots(o.MaxStatusCalls), false},
+			plegv1.PLEG_GetStatus_FullMethodName:    {slots(o.MaxStatusCalls), true},
 			healthv1.Health_Check_FullMethodName:    {slots(maxHealthCalls), true},
 			healthv1.Health_List_FullMethodName:     {slots(maxHealthCalls), true},
 			healthv1.Health_Watch_FullMethodName:    {slots(maxHealthCalls), false},

@@ -58,6 +58,10 @@ func TestTooManyCalls(t *testing.T) {
 			_, err := f.client().GetPodStatus(f.Context(), &plegv1.GetPodStatusRequest{PodUid: "a"})
 			return err
 		}, "too many calls of /pleg.v1.PLEG/GetPodStatus: this server takes 4 at a time"},
+		{plegv1.PLEG_GetStatus_FullMethodName, server.Options{MaxStatusCalls: 4}, func(f *fixture) error {
+			_, err := f.client().GetStatus(f.Context(), &plegv1.GetStatusRequest{})
+			return err
+		}, "too many calls of /pleg.v1.PLEG/GetStatus: this server takes 4 at a time"},
 		{plegv1.PLEG_Watch_FullMethodName, server.Options{MaxCalls: 5, MaxWatchers: 5}, func(f *fixture) error {
 			return list(f.Context(), f.client())
 		}, "too many calls: this server takes 5 at a time"},

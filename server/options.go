@@ -42,8 +42,8 @@ type Options struct {
 	// same time. If zero, [DefaultMaxWatchers].
 	MaxWatchers int
 	// MaxCalls is the greatest number of calls of all methods on all connections at
-	// the same time; MaxLists that of ListPods, and MaxStatusCalls that of
-	// GetPodStatus, which waits for an answer if newer_than is set. If zero,
+	// the same time; MaxLists that of ListPods, and MaxStatusCalls those of GetStatus
+	// and of GetPodStatus, which waits for an answer if newer_than is set. If zero,
 	// [DefaultMaxCalls], [DefaultMaxLists] and [DefaultMaxStatusCalls].
 	MaxCalls       int
 	MaxLists       int

@@ -79,8 +79,11 @@ func FromEvent(ev pleg.Event) *plegv1.Event {
 	}
 }
 
-// ToEvent returns the event of a message.
+// ToEvent returns the event of a message, which may be nil.
 func ToEvent(m *plegv1.Event) pleg.Event {
+	if m == nil {
+		m = &plegv1.Event{}
+	}
 	return pleg.Event{
 		Seq:           m.GetSeq(),
 		Epoch:         m.GetEpoch(),
@@ -112,10 +115,12 @@ func FromTime(t time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(t)
 }
 
-// ToTime returns a timestamp as local time, or the zero time for nil.
+// ToTime returns a timestamp as local time. It returns the zero time for nil, and for a
+// year that JSON cannot have.
 func ToTime(t *timestamppb.Timestamp) time.Time {
-	if t == nil {
+	local := t.AsTime().Local()
+	if t == nil || !t.IsValid() || local.Year() < 1 || local.Year() > 9999 {
 		return time.Time{}
 	}
-	return t.AsTime().Local()
+	return local
 }

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+)
+
+// attack repeats one kind of abuse. A round ends by itself or after 5 s.
+type attack struct {
+	name            string
+	once            func(ctx context.Context, a *attack)
+	rounds, refused atomic.Int64
+}
+
+const roundTime = 5 * time.Second
+
+func startAttacks(ctx context.Context, running *sync.WaitGroup, socket string) []*attack {
+	attacks := []*attack{
+		{name: "2,048 unread lists of pods", once: calls(socket, 32, 64, unreadList)},
+		{name: "2,048 unread statuses", once: calls(socket, 32, 64, unreadStatus)},
+		{name: "2,048 waits for a far time", once: calls(socket, 32, 64, farStatus)},
+		{name: "2,048 watches of the health", once: calls(socket, 32, 64, healthWatch)},
+		{name: "watches with large selectors", once: calls(socket, 4, 32, selector)},
+		{name: "10,000 idle HTTP connections", once: idleConnections},
+		{name: "lists of pods over HTTP", once: httpPods},
+	}
+	for _, a := range attacks {
+		running.Go(func() {
+			for ctx.Err() == nil {
+				round, cancel := context.WithTimeout(ctx, roundTime)
+				a.once(round, a)
+				<-round.Done()
+				cancel()
+				a.rounds.Add(1)
+			}
+		})
+	}
+	return attacks
+}
+
+// calls begins calls on connections of its own and leaves them alone until the round ends.
+func calls(socket string, connections, each int, begin func(context.Context, *grpc.ClientConn) error) func(context.Context, *attack) {
+	return func(ctx context.Context, a *attack) {
+		var begun sync.WaitGroup
+		for range connections {
+			// A window of one byte more than HTTP's least keeps answers at the server.
+			conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithInitialWindowSize(64<<10))
+			if err != nil {
+				continue
+			}
+			context.AfterFunc(ctx, func() { _ = conn.Close() })
+			for range each {
+				begun.Go(func() {
+					if begin(ctx, conn) != nil && ctx.Err() == nil {
+						a.refused.Add(1)
+					}
+				})
+			}
+		}
+		begun.Wait()
+	}
+}
+
+func unreadList(ctx context.Context, conn *grpc.ClientConn) error {
+	_, err := plegv1.NewPLEGClient(conn).ListPods(ctx, &plegv1.ListPodsRequest{})
+	return err
+}
+
+// unreadStatus asks with the methods of a stream, so that nothing reads the answer.
+func unreadStatus(ctx context.Context, conn *grpc.ClientConn) error {
+	for method, request := range map[string]any{
+		plegv1.PLEG_GetStatus_FullMethodName: &plegv1.GetStatusRequest{},
+		plegv1.PLEG_Watch_FullMethodName:     &plegv1.WatchRequest{Replay: true},
+	} {
+		stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, method)
+		if err != nil {
+			return err
+		}
+		if err := stream.SendMsg(request); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func farStatus(ctx context.Context, conn *grpc.ClientConn) error {
+	_, err := plegv1.NewPLEGClient(conn).GetPodStatus(ctx, &plegv1.GetPodStatusRequest{PodUid: "none", NewerThan: timestamppb.New(time.Now().Add(time.Hour))})
+	return err
+}
+
+func healthWatch(ctx context.Context, conn *grpc.ClientConn) error {
+	stream, err := healthv1.NewHealthClient(conn).Watch(ctx, &healthv1.HealthCheckRequest{})
+	for err == nil {
+		_, err = stream.Recv()
+	}
+	return err
+}
+
+func selector(ctx context.Context, conn *grpc.ClientConn) error {
+	stream, err := plegv1.NewPLEGClient(conn).Watch(ctx, &plegv1.WatchRequest{LabelSelector: strings.Repeat("!a,", 21_000) + "!a"})
+	for err == nil {
+		_, err = stream.Recv()
+	}
+	return err
+}
+
+func idleConnections(ctx context.Context, a *attack) {
+	for range 10_000 {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if err != nil {
+			if ctx.Err() == nil {
+				a.refused.Add(1)
+			}
+			return
+		}
+		context.AfterFunc(ctx, func() { _ = conn.Close() })
+	}
+}
+
+// httpPods asks for all pods from 64 places at once.
+func httpPods(ctx context.Context, a *attack) {
+	var asking sync.WaitGroup
+	for range 64 {
+		asking.Go(func() {
+			for ctx.Err() == nil {
+				request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/pods", nil)
+				if err != nil {
+					return
+				}
+				resp, err := http.DefaultClient.Do(request)
+				if err != nil {
+					continue
+				}
+				if resp.StatusCode != http.StatusOK {
+					a.refused.Add(1)
+				}
+				_ = resp.Body.Close()
+				time.Sleep(100 * time.Millisecond)
+			}
+		})
+	}
+	asking.Wait()
+}
