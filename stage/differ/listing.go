@@ -66,7 +66,7 @@ func (d *Differ) compareListed(rec *record, pod *pleg.Pod, l *stage.Listing, now
 		rec.reinspect = true
 	}
 	to := observation{pod: pod, at: l.At, asOf: l.At}
-	doubtful := rec.mayBeOlder(&to, rec.received)
+	doubtful := rec.mayBeOlder(&to, rec.received) || d.bringsBack(rec, rec.uid, &to)
 	switch {
 	case doubtful:
 		d.lister.RelistSoon()

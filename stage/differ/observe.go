@@ -31,7 +31,7 @@ func (d *Differ) applyObservation(o stage.Observation) {
 	} else {
 		to = d.mergeHint(rec, o, now)
 	}
-	if o.Hint == nil && rec != nil && rec.mayBeOlder(&to, d.appliedAt) {
+	if o.Hint == nil && (rec != nil && rec.mayBeOlder(&to, d.appliedAt) || d.bringsBack(rec, o.UID, &to)) {
 		d.metrics.stale.Inc()
 		d.lister.RelistSoon()
 		return
@@ -58,6 +58,21 @@ func (d *Differ) applyObservation(o stage.Observation) {
 			d.markCurrent()
 		}
 	}
+}
+
+// bringsBack reports whether a list has a container that a list of the other kind, whose
+// answer came after this one began, no longer had: this one may have been answered earlier.
+func (d *Differ) bringsBack(rec *record, uid pleg.PodUID, to *observation) bool {
+	have := observation{single: !d.tombstones.grave(uid).at.IsZero()}
+	if rec != nil && !rec.current.at.IsZero() {
+		have = rec.current
+	}
+	for c := range containers(to.pod) {
+		if have.single != to.single && !hasContainer(have.pod, c.ID) && d.announcements.unlistedAfter(c.ID, to.at) {
+			return true
+		}
+	}
+	return false
 }
 
 // applyOlder compares an observation with a newer one, which is not replaced.

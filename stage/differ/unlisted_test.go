@@ -95,3 +95,42 @@ func TestOverlappingListsTakeNothingBack(t *testing.T) {
 		}
 	}
 }
+
+// Nor does such a list bring a container back that the other one did not have any more.
+func TestOverlappingListsBringNothingBack(t *testing.T) {
+	const known = "c=exited /s=running"
+	for name, tc := range map[string]struct{ without, change string }{
+		"container": {"/s=running", "Removed(c)"},
+		"pod":       {"", "Removed(c) Died(/s) Removed(/s)"},
+	} {
+		for _, singleFirst := range []bool{false, true} {
+			runDiffer(t, name, func(t *testing.T, f *fixture) {
+				f.listAndSettle(plegtest.Pod("a", known))
+				time.Sleep(time.Until(at(9))) // all lists are answered now
+				var without []*pleg.Pod
+				if tc.without != "" {
+					without = []*pleg.Pod{plegtest.Pod("a", tc.without)}
+				}
+				if singleFirst {
+					o := stage.Observation{UID: "a", At: at(1).Add(time.Second / 2)}
+					if len(without) > 0 {
+						o.Pod = without[0]
+					}
+					f.sendObservation(o)
+				} else {
+					f.list(without...)
+				}
+				f.settle(f.requireChange(t, "a", tc.change).UID, nil)
+				if singleFirst {
+					f.list(plegtest.Pod("a", known))
+				} else {
+					f.sendObservation(stage.Observation{UID: "a", At: at(2).Add(time.Second / 2), Pod: plegtest.Pod("a", known)})
+				}
+				f.requireNoChange(t)
+				if f.lister.relists.Load() == 0 {
+					t.Error("no list is requested")
+				}
+			})
+		}
+	}
+}
