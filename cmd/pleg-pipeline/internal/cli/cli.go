@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"os/signal"
 	"runtime"
@@ -19,7 +20,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/privilege"
 )
 
@@ -52,11 +52,20 @@ type Process struct {
 	// Drop gives up the privileges that a daemon does not need; see
 	// privilege.Drop. If nil, the process keeps them.
 	Drop func() error
+	// Dial connects to the socket of a daemon. If nil, the system does.
+	Dial func(ctx context.Context, socket string) (net.Conn, error)
 	// Terminal returns the screen of the command top. If nil, that of this process.
 	Terminal func() (tcell.Screen, error)
 	// Pressure contains the kernel's pressure figures. If nil, /proc/pressure.
 	// Cgroups contains the cgroups. If nil, /sys/fs/cgroup.
 	Pressure, Cgroups fs.FS
+}
+
+func (p Process) dial(ctx context.Context, socket string) (net.Conn, error) {
+	if p.Dial == nil {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}
+	return p.Dial(ctx, socket)
 }
 
 func (p Process) pressure() fs.FS {
@@ -108,7 +117,7 @@ func Execute(ctx context.Context, p Process) int {
 			return code // the output says why
 		}
 	}
-	fmt.Fprintf(p.Err, "%s: %s\n", Name, printer.PrintableLines(strings.ReplaceAll(err.Error(), "\t", "  ")))
+	fmt.Fprintf(p.Err, "%s: %s\n", Name, notice(strings.ReplaceAll(err.Error(), "\t", "  ")))
 	if errors.As(err, new(failure)) {
 		return ExitFailure
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -54,13 +55,25 @@ func (f logFlags) console(w io.Writer) console {
 // say prints a notice at every log level: as a plain line, or as a log line if the
 // log lines are JSON.
 func (c console) say(ctx context.Context, format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
+	text := notice(fmt.Sprintf(format, args...))
 	if !c.json {
-		fmt.Fprintf(c.w, "%s: %s\n", Name, printer.PrintableLines(text))
+		fmt.Fprintf(c.w, "%s: %s\n", Name, text)
 		return
 	}
 	notices := slog.New(slog.NewJSONHandler(c.w, nil))
 	notices.InfoContext(ctx, text) //nolint:sloglint // a sentence for people, not a record to search
+}
+
+// maxNotice is the greatest length of a notice or an error, in bytes. Those of a daemon or
+// a runtime may be longer.
+const maxNotice = 4 << 10
+
+// notice returns a text as it is printed.
+func notice(text string) string {
+	if len(text) > maxNotice {
+		text = fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(text[:maxNotice], ""), len(text))
+	}
+	return printer.PrintableLines(text)
 }
 
 // errOutputClosed means that the reader of the output closed it: a normal end.

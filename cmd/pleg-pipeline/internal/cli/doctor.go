@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
@@ -174,14 +173,14 @@ func (c *doctorCommand) askDaemon(ctx context.Context, out console) *doctor.Daem
 	}
 	ctx, cancel := context.WithTimeout(ctx, daemonTimeout)
 	defer cancel()
-	daemon, err := client.New(socket, client.Options{})
+	daemon, err := newClient(c.process, socket)
 	if err != nil {
 		return nil
 	}
 	defer func() { _ = daemon.Close() }()
 	status, err := daemon.Status(ctx)
 	if err != nil {
-		out.say(ctx, "the daemon is not asked: %v", err)
+		out.say(ctx, "the daemon is not asked: %v", fromDaemon(ctx, err))
 		return nil
 	}
 	return doctor.NewDaemon(socket, status, c.callTimeout)

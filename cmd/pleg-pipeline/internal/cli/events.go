@@ -180,11 +180,21 @@ func (f *follower) follow(ctx context.Context, from source, o client.WatchOption
 	})
 }
 
+// silentAfter is how long a daemon may send nothing after it was asked for events.
+const silentAfter = 10 * time.Second
+
 // each calls handle for each event until ctx ends or an error occurs, and reports
 // what happens to the connection.
 func (f *follower) each(ctx context.Context, from source, o client.WatchOptions, handle func(pipeline.Event) error) error {
-	o.Disconnected = func(err error, _ time.Duration) { f.sayDisconnected(ctx, err) }
+	// Whatever it is asked, a daemon that knows its pods sends a mark at once.
+	silent := time.AfterFunc(silentAfter, func() { f.out.say(ctx, "the daemon has sent nothing for %v; waiting for it", silentAfter) })
+	defer silent.Stop()
+	o.Disconnected = func(err error, _ time.Duration) {
+		silent.Stop()
+		f.sayDisconnected(ctx, err)
+	}
 	for ev, err := range from.events(ctx, o) {
+		silent.Stop()
 		if err != nil {
 			return err
 		}

@@ -237,7 +237,7 @@ func (c *podsCommand) followFleet(ctx context.Context, out console, js jetstream
 
 // fleetPods reads all pods of the selected nodes and namespaces.
 func (c *podsCommand) fleetPods(ctx context.Context, states *fleet.States) ([]podview.Pod, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, podsTimeout, errors.New("the server does not answer"))
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errors.New("the server does not answer"))
 	defer cancel()
 	var all []podview.Pod
 	for pod, err := range states.Pods(ctx, c.fleet.nodes, c.filter.Namespaces) {

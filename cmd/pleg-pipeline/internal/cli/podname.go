@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/client"
 )
 
 // podNames selects pods by UID, NAME or NAMESPACE/NAME. The zero value selects all.
@@ -52,7 +51,7 @@ func (f *sourceFlags) completePods(p Process) cobra.CompletionFunc {
 		if err != nil || socket == "" {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		c, err := client.New(socket, client.Options{})
+		c, err := newClient(p, socket)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

@@ -43,8 +43,15 @@ const podsExample = `  pleg-pipeline pods
 // gone is the state of a pod that no longer exists.
 const gone = "gone"
 
-// podsTimeout is the time in which a daemon must send the current state.
-const podsTimeout = 30 * time.Second
+// maxReplayed and maxReplayedBytes limit the present state that a daemon sends, in pods and
+// bytes of text.
+const (
+	maxReplayed      = 100_000
+	maxReplayedBytes = 256 << 20
+)
+
+// errTooManyPods means that the daemon has more pods than a node can have.
+var errTooManyPods = fmt.Errorf("the daemon sends more than %d pods or %d bytes", maxReplayed, maxReplayedBytes)
 
 // podsCommand is the command pods with its flags.
 type podsCommand struct {
@@ -194,9 +201,10 @@ type currentState struct {
 
 // current returns all pods with the last event of each.
 func current(ctx context.Context, from source) (currentState, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, podsTimeout, errors.New("the daemon does not answer"))
+	ctx, cancel := answerWithin(ctx)
 	defer cancel()
 	var state currentState
+	size := 0
 	var disconnected error
 	last := make(map[pipeline.PodUID]pipeline.Event)
 	o := client.WatchOptions{Name: Name + "-pods", Replay: true, Disconnected: func(err error, _ time.Duration) {
@@ -217,6 +225,9 @@ func current(ctx context.Context, from source) (currentState, error) {
 			break
 		}
 		last[ev.PodUID] = ev // sequence numbers only grow
+		if size += textSize(ev); len(last) > maxReplayed || size > maxReplayedBytes {
+			return state, errTooManyPods
+		}
 	}
 	if !synced && !errors.Is(context.Cause(replaying), errOnlyHung) {
 		return state, cmp.Or(disconnected, context.Cause(ctx), pipeline.ErrStopped)
@@ -231,6 +242,11 @@ func current(ctx context.Context, from source) (currentState, error) {
 		}
 	}
 	return state, nil
+}
+
+// textSize returns the number of bytes of the text of an event.
+func textSize(ev pipeline.Event) int {
+	return len(ev.Epoch) + len(ev.PodUID) + len(ev.PodName) + len(ev.PodNamespace) + len(ev.ContainerID) + len(ev.ContainerName) + len(ev.Reason)
 }
 
 // withEvent adds what an event says about a pod. The name of a pod that is gone comes
@@ -266,7 +282,7 @@ func (c *podsCommand) follow(ctx context.Context, out console, from source, at *
 		// A change has several events, one for each container. Text shows no difference.
 		if row := rowOf(pod); c.output.format.Kind() == printer.Text && rows[pod.UID] == row {
 			return nil
-		} else if pod.State == gone {
+		} else if pod.State == gone || len(rows) == maxReplayed {
 			delete(rows, pod.UID)
 		} else {
 			rows[pod.UID] = row

@@ -79,6 +79,9 @@ func (c *podsCommand) drawTables(
 			}
 			if ev.PodUID != "" {
 				if last != nil {
+					if len(last) == maxReplayed {
+						clear(last)
+					}
 					last[ev.PodUID] = ev
 				}
 				timer.Reset(max(0, pause-time.Since(drawn)))
@@ -89,14 +92,19 @@ func (c *podsCommand) drawTables(
 			return context.Cause(ctx)
 		}
 		began := time.Now()
-		if known, err := read(ctx); err == nil { // else the ages of what is known grow
+		known, err := read(ctx)
+		if err == nil { // else the ages of what is known grow
 			pods = known
 		}
 		pause = max(redrawPause, maxReading*time.Since(began))
+		shown := make(map[pipeline.PodUID]pipeline.Event, len(last))
 		for i := range pods {
 			if ev, ok := last[pods[i].UID]; ok {
-				pods[i] = withEvent(pods[i], ev)
+				shown[ev.PodUID], pods[i] = ev, withEvent(pods[i], ev)
 			}
+		}
+		if last != nil && err == nil {
+			last = shown // the other pods are gone
 		}
 		rows := c.rows(pods)
 		slices.SortStableFunc(rows, sickFirst) // the last lines may not fit

@@ -22,6 +22,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 )
 
@@ -92,7 +93,7 @@ func (f *sourceFlags) use(ctx context.Context, p Process, out console, with func
 		return err
 	}
 	if socket != "" {
-		c, err := client.New(socket, client.Options{})
+		c, err := newClient(p, socket)
 		if err != nil {
 			return err
 		}
@@ -245,14 +246,60 @@ func (s ownSource) status(context.Context) (pipeline.Status, error) { return s.p
 // event of this one.
 type daemonSource struct{ client *client.Client }
 
+func newClient(p Process, socket string) (*client.Client, error) {
+	return client.New(socket, client.Options{Dial: func(ctx context.Context) (net.Conn, error) { return p.dial(ctx, socket) }})
+}
+
+// answerTimeout is the time in which a daemon must answer.
+const answerTimeout = 30 * time.Second
+
+var errNoAnswer = errors.New("the daemon does not answer")
+
+func answerWithin(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, answerTimeout, errNoAnswer)
+}
+
+// daemonError is an error whose text a daemon may have chosen.
+type daemonError struct{ err error }
+
+// Error implements error. The text has no character that could forge another line.
+func (e daemonError) Error() string { return printer.Printable(e.err.Error()) }
+
+// Unwrap returns the error with its gRPC code.
+func (e daemonError) Unwrap() error { return e.err }
+
+// fromDaemon returns the error of a call of the daemon as it can be printed.
+func fromDaemon(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(context.Cause(ctx), errNoAnswer):
+		return errNoAnswer
+	case status.Code(err) == codes.Unimplemented:
+		err = fmt.Errorf("not a daemon of this version: %w", err)
+	}
+	return daemonError{err}
+}
+
 func (s daemonSource) events(ctx context.Context, o client.WatchOptions) iter.Seq2[pipeline.Event, error] {
-	return s.client.Watch(ctx, o)
+	if disconnected := o.Disconnected; disconnected != nil {
+		o.Disconnected = func(err error, retryIn time.Duration) { disconnected(fromDaemon(ctx, err), retryIn) }
+	}
+	return func(yield func(pipeline.Event, error) bool) {
+		for ev, err := range s.client.Watch(ctx, o) {
+			if !yield(ev, fromDaemon(ctx, err)) {
+				return
+			}
+		}
+	}
 }
 
 func (s daemonSource) pods(ctx context.Context) ([]podview.Pod, error) {
+	ctx, cancel := answerWithin(ctx)
+	defer cancel()
 	known, err := s.client.Pods(ctx)
 	if err != nil {
-		return nil, err
+		return nil, fromDaemon(ctx, err)
 	}
 	entries := make([]pipeline.CacheEntry, 0, len(known))
 	for _, p := range known {
@@ -263,9 +310,11 @@ func (s daemonSource) pods(ctx context.Context) ([]podview.Pod, error) {
 }
 
 func (s daemonSource) pod(ctx context.Context, uid pipeline.PodUID) (podview.Pod, bool, error) {
+	ctx, cancel := answerWithin(ctx)
+	defer cancel()
 	known, err := s.client.Pods(ctx, uid)
 	if err != nil || len(known) == 0 {
-		return podview.Pod{}, false, err
+		return podview.Pod{}, false, fromDaemon(ctx, err)
 	}
 	now, err := s.status(ctx)
 	return podview.One(pipeline.CacheEntry(known[0]), now), true, err
@@ -273,11 +322,13 @@ func (s daemonSource) pod(ctx context.Context, uid pipeline.PodUID) (podview.Pod
 
 // status returns an empty status if the daemon is an older version that has none.
 func (s daemonSource) status(ctx context.Context) (pipeline.Status, error) {
+	ctx, cancel := answerWithin(ctx)
+	defer cancel()
 	now, err := s.client.Status(ctx)
 	if status.Code(err) == codes.Unimplemented {
 		return pipeline.Status{}, nil
 	}
-	return now, err
+	return now, fromDaemon(ctx, err)
 }
 
 const (
@@ -310,7 +361,7 @@ func (f *sourceFlags) findDaemon(ctx context.Context, p Process, out console) (s
 	if socket == "" {
 		socket, named = defaultSocket, false
 	}
-	err := dial(ctx, socket)
+	err := dial(ctx, p, socket)
 	switch {
 	case err == nil:
 		return socket, nil
@@ -333,10 +384,10 @@ func (f *sourceFlags) findDaemon(ctx context.Context, p Process, out console) (s
 // dial tests whether a daemon accepts connections. The client alone would retry
 // without end, which is right for a daemon that restarts but wrong for a path that
 // is misspelled.
-func dial(ctx context.Context, socket string) error {
+func dial(ctx context.Context, p Process, socket string) error {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+	conn, err := p.dial(ctx, socket)
 	if err != nil {
 		if number, ok := errors.AsType[syscall.Errno](err); ok {
 			return number

@@ -1,8 +1,10 @@
 package printer
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
+	"unicode"
 
 	"go.yaml.in/yaml/v2"
 )
@@ -20,13 +22,22 @@ func (p *yamlPrinter[T]) Print(v T) error {
 		return err
 	}
 	var fields yaml.MapSlice // keeps the order; JSON is YAML
-	if err := yaml.Unmarshal(text, &fields); err != nil {
+	if err := yaml.Unmarshal(EscapeJSON(text), &fields); err != nil {
 		return err
 	}
 	document, err := yaml.Marshal(fields)
 	if err != nil {
 		return err
 	}
-	_, err = p.w.Write(append([]byte("---\n"), document...))
+	_, err = p.w.Write(append([]byte("---\n"), bytes.Map(withoutBidi, document)...))
 	return err
+}
+
+// withoutBidi replaces the characters that change the direction of text: YAML has them as
+// they are.
+func withoutBidi(r rune) rune {
+	if unicode.Is(unicode.Bidi_Control, r) {
+		return '?'
+	}
+	return r
 }

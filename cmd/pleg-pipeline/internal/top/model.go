@@ -2,6 +2,7 @@ package top
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
@@ -9,7 +10,8 @@ import (
 )
 
 const (
-	// maxFeed is the number of events that are kept for the feed.
+	// maxFeed is the number of events that are kept for the feed, at least; at most twice
+	// as many, so that few events copy the others.
 	maxFeed = 500
 	// rateSeconds is the time over which the events of a pod are counted.
 	rateSeconds = 60
@@ -55,6 +57,15 @@ type pod struct {
 
 // maxPodEvents is the number of events that the details of a pod show.
 const maxPodEvents = 50
+
+// A daemon that is broken or hostile may send any event. These limit the bytes of a name, the
+// pods, the pods with more than one event, and the events of a pod that are counted.
+const (
+	maxName     = 256
+	maxPods     = 20_000
+	maxDetailed = 1000
+	maxRecent   = 10_000
+)
 
 func newModel(filter string) *model {
 	return &model{pods: make(map[pipeline.PodUID]*pod), filter: filter}
@@ -108,8 +119,13 @@ func (m *model) addEvent(ev pipeline.Event, now time.Time) {
 	case pipeline.Gap:
 		clear(m.pods)
 		m.rows = nil
-		m.addToFeed(ev)
+		m.addToFeed(shortened(ev))
 		return
+	}
+	ev = shortened(ev)
+	if len(m.pods) >= maxPods && m.pods[ev.PodUID] == nil {
+		clear(m.pods) // the next answer of the source has those that exist
+		m.rows = nil
 	}
 	p := m.pod(ev.PodUID)
 	p.Name, p.Namespace = orElse(p.Name, ev.PodName), orElse(p.Namespace, ev.PodNamespace)
@@ -117,14 +133,32 @@ func (m *model) addEvent(ev pipeline.Event, now time.Time) {
 		p.last = &ev
 	}
 	p.events = append(p.events, ev)
-	p.events = p.events[max(0, len(p.events)-maxPodEvents):]
+	most := maxPodEvents
+	if len(m.pods) > maxDetailed {
+		most = 1
+	}
+	p.events = p.events[max(0, len(p.events)-most):]
 	if ev.Replayed {
 		return
 	}
-	p.recent = append(p.recent, now.Unix())
+	if len(p.recent) < maxRecent {
+		p.recent = append(p.recent, now.Unix())
+	}
 	m.advance(now)
 	m.spark[len(m.spark)-1]++
 	m.addToFeed(ev)
+}
+
+// shortened returns an event whose names cannot fill the memory.
+func shortened(ev pipeline.Event) pipeline.Event {
+	for _, text := range []*string{
+		&ev.PodName, &ev.PodNamespace, &ev.ContainerName, &ev.Reason, &ev.Epoch, (*string)(&ev.PodUID), (*string)(&ev.ContainerID), (*string)(&ev.Type),
+	} {
+		if len(*text) > maxName {
+			*text = strings.Clone((*text)[:maxName])
+		}
+	}
+	return ev
 }
 
 func (m *model) addToFeed(ev pipeline.Event) {
@@ -132,7 +166,7 @@ func (m *model) addToFeed(ev pipeline.Event) {
 		m.missed++
 	}
 	m.feed = append(m.feed, ev)
-	if len(m.feed) > maxFeed {
+	if len(m.feed) > 2*maxFeed {
 		m.feed = slices.Clone(m.feed[len(m.feed)-maxFeed:])
 	}
 }

@@ -1,0 +1,355 @@
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"math"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+)
+
+type (
+	watchStream = grpc.ServerStreamingServer[plegv1.WatchResponse]
+	listStream  = grpc.ServerStreamingServer[plegv1.ListPodsResponse]
+)
+
+// hostile is a daemon that sends what no daemon sends. What it lacks, it answers like one
+// that has no pods.
+type hostile struct {
+	plegv1.UnimplementedPLEGServer
+	watch   func(watchStream) error
+	list    func(listStream) error
+	status  func(context.Context) (*plegv1.GetStatusResponse, error)
+	watches atomic.Int64
+}
+
+func (h *hostile) Watch(_ *plegv1.WatchRequest, stream watchStream) error {
+	h.watches.Add(1)
+	if h.watch != nil {
+		return h.watch(stream)
+	}
+	return sendEvents(synced())(stream)
+}
+
+func (h *hostile) ListPods(_ *plegv1.ListPodsRequest, stream listStream) error {
+	if h.list != nil {
+		return h.list(stream)
+	}
+	return nil
+}
+
+func (h *hostile) GetStatus(ctx context.Context, _ *plegv1.GetStatusRequest) (*plegv1.GetStatusResponse, error) {
+	if h.status != nil {
+		return h.status(ctx)
+	}
+	return &plegv1.GetStatusResponse{Status: &plegv1.PipelineStatus{Healthy: true}}, nil
+}
+
+func synced() *plegv1.Event {
+	return &plegv1.Event{Epoch: "e", Seq: 1, Type: plegv1.EventType_EVENT_TYPE_SYNCED}
+}
+
+func started(uid string) *plegv1.Event {
+	return &plegv1.Event{
+		Epoch: "e", Seq: 2, Type: plegv1.EventType_EVENT_TYPE_CONTAINER_STARTED,
+		PodUid: uid, PodName: "web", PodNamespace: "shop", ContainerId: "c", ContainerName: "main",
+	}
+}
+
+// sendEvents sends events and then nothing more.
+func sendEvents(events ...*plegv1.Event) func(watchStream) error {
+	return func(stream watchStream) error {
+		for _, event := range events {
+			if err := stream.Send(&plegv1.WatchResponse{Event: event}); err != nil {
+				return err
+			}
+		}
+		<-stream.Context().Done()
+		return nil
+	}
+}
+
+func sendPods(pods ...*plegv1.Pod) func(listStream) error {
+	return func(stream listStream) error {
+		for _, pod := range pods {
+			if err := stream.Send(&plegv1.ListPodsResponse{Pod: pod}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// evil is a text that clears a screen, sets colors, changes the direction of text and
+// forges a line.
+const evil = "\x1b[2J\x1b]0;title\x07\u009b31m\u202egpj.\u2066\x00\x7f\r\npleg-pipeline: all is well"
+
+func event(change func(*plegv1.Event)) *plegv1.Event {
+	ev := started("a")
+	change(ev)
+	return ev
+}
+
+func silent(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+// hostileDaemons returns new daemons by what is wrong with them.
+func hostileDaemons() map[string]*hostile {
+	daemons := daemonsOfWrongSize()
+	maps.Copy(daemons, daemonsOfWrongText())
+	maps.Copy(daemons, daemonsOfWrongTimes())
+	daemons["another service"], daemons["no bytes"] = nil, nil
+	return daemons
+}
+
+// daemonsOfWrongSize are daemons that send too much. Package client tests lists that
+// are too large.
+func daemonsOfWrongSize() map[string]*hostile {
+	long := strings.Repeat("n", 128<<10)
+	trailer := func(stream interface{ SetTrailer(metadata.MD) }) error {
+		stream.SetTrailer(metadata.Pairs("text", long))
+		return status.Error(codes.Internal, evil+long)
+	}
+	var uids atomic.Uint64
+	return map[string]*hostile{
+		"long names": {
+			watch: sendEvents(event(func(ev *plegv1.Event) {
+				ev.PodName, ev.PodNamespace, ev.ContainerName, ev.Reason = long, long, long, long
+			}), synced()),
+			list: sendPods(&plegv1.Pod{Uid: long, Status: &plegv1.PodStatus{Name: long, Containers: []*plegv1.ContainerStatus{{Name: long, Message: long}}}}),
+		},
+		"events without end and without Synced": {watch: func(stream watchStream) error {
+			for stream.Send(&plegv1.WatchResponse{Event: started(time.Duration(uids.Add(1)).String())}) == nil {
+				time.Sleep(time.Second)
+			}
+			return nil
+		}},
+		"trailers of a great length": {
+			watch: func(stream watchStream) error { return trailer(stream) },
+			list:  func(stream listStream) error { return trailer(stream) },
+		},
+	}
+}
+
+// daemonsOfWrongText are daemons whose text or numbers mean nothing.
+func daemonsOfWrongText() map[string]*hostile {
+	return map[string]*hostile{
+		"evil text": {
+			watch: sendEvents(event(func(ev *plegv1.Event) {
+				ev.Epoch, ev.PodUid, ev.PodName, ev.PodNamespace, ev.ContainerId, ev.ContainerName, ev.Reason = evil, evil, evil, evil, evil, evil, evil
+			}), event(func(ev *plegv1.Event) { ev.Type, ev.Epoch, ev.Reason = plegv1.EventType_EVENT_TYPE_GAP, evil, evil }), synced()),
+			list: sendPods(&plegv1.Pod{Uid: evil, Error: evil, Status: &plegv1.PodStatus{
+				Name: evil, Namespace: evil, Ips: []string{evil}, Containers: []*plegv1.ContainerStatus{{Id: evil, Name: evil, Image: evil, Reason: evil, State: 3}},
+			}}),
+			status: func(context.Context) (*plegv1.GetStatusResponse, error) {
+				return &plegv1.GetStatusResponse{Status: &plegv1.PipelineStatus{
+					Error: evil, Quarantined: []*plegv1.QuarantinedPod{{Uid: evil, Name: evil, Namespace: evil, Error: evil}},
+					Overdue: []*plegv1.Inspection{{PodUid: evil, PodName: evil, Call: &plegv1.Call{Method: evil, Container: evil}}},
+				}}, nil
+			},
+		},
+		"evil errors": {
+			watch: func(watchStream) error { return status.Error(codes.PermissionDenied, evil) },
+			list:  func(listStream) error { return status.Error(codes.Internal, evil) },
+			status: func(context.Context) (*plegv1.GetStatusResponse, error) {
+				return nil, status.Error(codes.Internal, evil)
+			},
+		},
+		"empty messages": {
+			watch:  sendEvents(nil, &plegv1.Event{}, nil),
+			list:   sendPods(nil, &plegv1.Pod{}, &plegv1.Pod{Status: &plegv1.PodStatus{Containers: []*plegv1.ContainerStatus{{}, {}}, Sandboxes: []*plegv1.SandboxStatus{{}}}}),
+			status: func(context.Context) (*plegv1.GetStatusResponse, error) { return &plegv1.GetStatusResponse{}, nil },
+		},
+		"unknown numbers": {
+			watch: sendEvents(event(func(ev *plegv1.Event) { ev.Type = 4711 }), event(func(ev *plegv1.Event) { ev.Type = -1 }), synced()),
+			list:  sendPods(&plegv1.Pod{Uid: "a", Status: &plegv1.PodStatus{Containers: []*plegv1.ContainerStatus{{State: 4711}}}}),
+		},
+	}
+}
+
+// daemonsOfWrongTimes are daemons with times and orders that cannot be, or that send too little.
+func daemonsOfWrongTimes() map[string]*hostile {
+	late := &timestamppb.Timestamp{Seconds: math.MaxInt64, Nanos: -7}
+	var seq atomic.Uint64
+	return map[string]*hostile{
+		"numbers that go back, another epoch in each event": {watch: func(stream watchStream) error {
+			for {
+				n := seq.Add(1)
+				ev := event(func(ev *plegv1.Event) { ev.Epoch, ev.Seq = time.Duration(n).String(), 1_000_000-n })
+				for _, ev := range []*plegv1.Event{ev, {Type: plegv1.EventType_EVENT_TYPE_BOOKMARK, Epoch: ev.Epoch, Seq: math.MaxUint64}, synced()} {
+					if err := stream.Send(&plegv1.WatchResponse{Event: ev}); err != nil {
+						return err
+					}
+				}
+				time.Sleep(time.Second)
+			}
+		}},
+		"times of no calendar": {
+			watch: sendEvents(event(func(ev *plegv1.Event) { ev.ObservedAt = late }), event(func(ev *plegv1.Event) { ev.ObservedAt = &timestamppb.Timestamp{Seconds: 253402300799} }), synced()),
+			list: sendPods(&plegv1.Pod{Uid: "a", CurrentAsOf: late, Status: &plegv1.PodStatus{
+				ObservedAt: late, Containers: []*plegv1.ContainerStatus{{CreatedAt: late, StartedAt: &timestamppb.Timestamp{Seconds: math.MinInt64}, FinishedAt: late}},
+			}}),
+			status: func(context.Context) (*plegv1.GetStatusResponse, error) {
+				return &plegv1.GetStatusResponse{Status: &plegv1.PipelineStatus{
+					At: late, Relist: &plegv1.RelistStatus{Took: &durationpb.Duration{Seconds: math.MaxInt64, Nanos: -1}, Success: late, Failures: 1},
+					Quarantined: []*plegv1.QuarantinedPod{{Uid: "a", Since: late, NextTry: late, Hung: math.MaxUint32}},
+				}}, nil
+			},
+		},
+		"streams that end at once": {
+			watch: func(watchStream) error { return nil }, list: func(listStream) error { return nil },
+		},
+		"streams that end after an event": {
+			watch: func(stream watchStream) error { return stream.Send(&plegv1.WatchResponse{Event: synced()}) },
+		},
+		"no answers": {
+			watch: func(stream watchStream) error { return silent(stream.Context()) },
+			list:  func(stream listStream) error { return silent(stream.Context()) },
+			status: func(ctx context.Context) (*plegv1.GetStatusResponse, error) {
+				return nil, silent(ctx)
+			},
+		},
+	}
+}
+
+// serveHostile serves a daemon and returns how to dial it.
+func serveHostile(t *testing.T, name string, h *hostile) func(context.Context, string) (net.Conn, error) {
+	listener := bufconn.Listen(1 << 20)
+	dial := func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }
+	server := grpc.NewServer(grpc.WaitForHandlers(true), grpc.MaxSendMsgSize(1<<30),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second}))
+	var serving sync.WaitGroup
+	t.Cleanup(func() {
+		server.Stop()
+		_ = listener.Close()
+		serving.Wait()
+	})
+	switch name {
+	case "no bytes":
+		serving.Go(func() {
+			for {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				t.Cleanup(func() { _ = conn.Close() })
+			}
+		})
+		return dial
+	case "another service":
+	default:
+		plegv1.RegisterPLEGServer(server, h)
+	}
+	serving.Go(func() { _ = server.Serve(listener) })
+	return dial
+}
+
+// checkPrinted checks what a terminal gets.
+func checkPrinted(t *testing.T, where, text string) {
+	t.Helper()
+	for _, r := range text {
+		if r != '\n' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) {
+			t.Fatalf("%s has %q", where, r)
+		}
+	}
+	if strings.Contains(text, "\npleg-pipeline: all is well") {
+		t.Errorf("%s has a forged line", where)
+	}
+}
+
+// TestHostileDaemons runs each command with each daemon. The command must end, with one line
+// that says why, or go on until it is stopped; a terminal must be safe from it.
+func TestHostileDaemons(t *testing.T) {
+	commands := map[string][]string{
+		"events":         {"events", "--replay"},
+		"events as JSON": {"events", "--replay", "-o", "json"},
+		"pods":           {"pods"},
+		"pods as YAML":   {"pods", "-o", "yaml"},
+		"pods watched":   {"pods", "--watch"},
+		"pods as JSON":   {"pods", "--watch", "-o", "json"},
+	}
+	for daemon := range hostileDaemons() {
+		for command, args := range commands {
+			t.Run(daemon+"/"+command, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) { runHostile(t, daemon, args) })
+			})
+		}
+	}
+}
+
+// watchFor is longer than each deadline.
+const watchFor = 100 * time.Second
+
+func runHostile(t *testing.T, daemon string, args []string) {
+	h := hostileDaemons()[daemon]
+	dial := serveHostile(t, daemon, h)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out, stderr := newTranscript(), newTranscript()
+	code := make(chan int, 1)
+	go func() {
+		code <- cli.Execute(ctx, cli.Process{
+			Args: append(args, "--connect", "socket"), Out: out, Err: stderr, Getenv: func(string) string { return "" }, Dial: dial,
+		})
+	}()
+	ended := false
+	select {
+	case got := <-code:
+		ended = true
+		if got != cli.ExitOK && got != cli.ExitFailure {
+			t.Errorf("exit code %d", got)
+		}
+		if got == cli.ExitFailure && strings.Count(stderr.String(), "\n") != 1 {
+			t.Errorf("ended with more than a line: %s", stderr)
+		}
+	case <-time.After(watchFor):
+	}
+	cancel()
+	if !ended {
+		if got := <-code; got != cli.ExitOK {
+			t.Errorf("exit code %d after Ctrl-C", got)
+		}
+	}
+	checkPrinted(t, "stdout", out.String())
+	checkPrinted(t, "stderr", stderr.String())
+	for line := range strings.Lines(stderr.String()) {
+		if len(line) > 10<<10 {
+			t.Errorf("a line of %d bytes on stderr", len(line))
+		}
+	}
+	if args[len(args)-1] == "json" {
+		for line := range strings.Lines(out.String()) {
+			if !json.Valid([]byte(line)) {
+				t.Errorf("not JSON: %.200s", line)
+			}
+		}
+	}
+	if out.String() == "" && stderr.String() == "" && !ended {
+		t.Error("says nothing")
+	}
+	if h != nil && h.watches.Load() > 30 {
+		t.Errorf("%d connections in %v", h.watches.Load(), watchFor)
+	}
+}
