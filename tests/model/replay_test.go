@@ -70,28 +70,48 @@ func newReplay(t *testing.T, b *freeRun, uid pleg.PodUID) *replay {
 	r.ref = ref
 	for _, l := range b.runtime.listings {
 		of := l.only == "" || l.only == uid
-		if n := len(r.listings); of && (n == 0 || l.at > r.listings[n-1].at && !mayBeOlder(r.listings[n-1], l, uid)) {
+		if n := len(r.listings); of && (n == 0 || l.at > r.listings[n-1].at) && !mayBeOlder(r.listings, l, uid) {
 			r.listings = append(r.listings, l)
 		}
 	}
 	return r
 }
 
-// mayBeOlder reports whether a listing that began later than another one ran beside it,
-// one of the pod and the other of all, and takes back what that one showed.
-func mayBeOlder(last, l *listing, uid pleg.PodUID) bool {
-	had := last.pods[uid]
-	if last.only == l.only || l.at >= last.done || had == nil {
+// mayBeOlder reports whether a listing that began later than the last one ran beside it,
+// one of the pod and the other of all, and takes back what that one showed, or brings back
+// what that one did not have any more.
+func mayBeOlder(before []*listing, l *listing, uid pleg.PodUID) bool {
+	if len(before) == 0 {
 		return false
 	}
-	var has []*pleg.Container
-	if pod := l.pods[uid]; pod != nil {
-		has = slices.Concat(pod.Containers, pod.Sandboxes)
+	last := before[len(before)-1]
+	if last.only == l.only || l.at > last.done {
+		return false
 	}
-	return slices.ContainsFunc(slices.Concat(had.Containers, had.Sandboxes), func(c *pleg.Container) bool {
+	has := containersOf(l.pods[uid])
+	takesBack := slices.ContainsFunc(containersOf(last.pods[uid]), func(c *pleg.Container) bool {
 		i := slices.IndexFunc(has, func(n *pleg.Container) bool { return n.ID == c.ID })
 		return i < 0 || has[i].State < c.State
 	})
+	if takesBack && l.at < last.done {
+		return true
+	}
+	if len(before) == 1 {
+		return false
+	}
+	had := containersOf(before[len(before)-2].pods[uid])
+	return slices.ContainsFunc(has, func(c *pleg.Container) bool {
+		same := func(n *pleg.Container) bool { return n.ID == c.ID }
+		return slices.ContainsFunc(had, same) && !slices.ContainsFunc(containersOf(last.pods[uid]), same)
+	})
+}
+
+// containersOf returns the containers and sandboxes of a pod, which may be nil.
+func containersOf(pod *pleg.Pod) []*pleg.Container {
+	if pod == nil {
+		return nil
+	}
+	return slices.Concat(pod.Containers, pod.Sandboxes)
 }
 
 // ListPods is not used: the listings are applied.
