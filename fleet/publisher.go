@@ -205,10 +205,10 @@ func (p *Publisher) session(ctx context.Context, ready func()) error {
 	events := make(chan pleg.Event, eventBuffer)
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		defer close(events)
 		if err := p.o.Source.Follow(running, s.after, events); err != nil {
 			return fmt.Errorf("follow events: %w", err)
 		}
+		close(events) // only then: it means that the source has ended well
 		return nil
 	})
 	group.Go(func() error { return s.run(running, events) })
