@@ -110,9 +110,10 @@ func TestNoEventOvertakesAPodSync(t *testing.T) {
 			got := []pleg.Event{<-s.Events(), <-s.Events()}
 			f.publish("g", "Started(c)")
 			got = append(got, read(t, s)...)
-			const want = "b:PodSync*1 c:PodSync*1 d:PodSync*1 e:PodSync*1 f:Started(c) g:Started(c)"
-			if words := wordsOf(got); words != want {
-				t.Errorf("got %q, want %q", words, want)
+			// If d and e are in the buffer already, there is no room for both f and g.
+			const want = "b:PodSync*1 c:PodSync*1 d:PodSync*1 e:PodSync*1 f:Started(c) g:"
+			if words := wordsOf(got); words != want+"Started(c)" && words != want+"PodSync*1" {
+				t.Errorf("got %q, want %q and an event or a PodSync", words, want)
 			}
 		})
 	}
