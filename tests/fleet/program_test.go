@@ -114,3 +114,34 @@ func TestProgram(t *testing.T) {
 		t.Errorf("pods %s: %v\n%s", one, err, out)
 	}
 }
+
+// top shows the pods of all nodes on a terminal, which script(1) makes.
+func TestTop(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	start(t, &logged{}, nil, "run", "--simulate=3", "--churn-rate", "0", "--quiet", "--nats", s.URL, "--cluster", "prod", "--node", "n1")
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, screen := &logged{}, &logged{}
+	start(t, rows, nil, "events", "--fleet", s.URL, "--cluster", "prod", "--replay")
+	await(t, rows, "n1") // the node publishes
+	c := exec.Command("script", "-qec", "stty rows 24 cols 80; exec "+path+" top --fleet "+s.URL+" --cluster prod", "/dev/null")
+	c.Env, c.Stdout = append(c.Environ(), "TERM=xterm"), screen
+	keys, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, screen, "all nodes publish")
+	await(t, screen, "n1")
+	if _, err := keys.Write([]byte("q")); err != nil {
+		t.Error(err)
+	}
+	if err := c.Wait(); err != nil {
+		t.Errorf("top: %v\n%s", err, screen)
+	}
+}

@@ -144,10 +144,9 @@ func (f *fleetFollower) sayConnected(ctx context.Context, ev fleet.Event) {
 	}
 }
 
-// runFleet prints the pods of a cluster.
-func (c *podsCommand) runFleet(ctx context.Context) error {
-	out := c.log.console(c.process.Err)
-	conn, err := c.fleet.connectNow(ctx, out.log)
+// use calls with with the states of the cluster.
+func (f *fleetFlags) use(ctx context.Context, out console, with func(context.Context, jetstream.JetStream, *fleet.States) error) error {
+	conn, err := f.connectNow(ctx, out.log)
 	if err != nil {
 		return interrupted(ctx, out, err)
 	}
@@ -156,19 +155,29 @@ func (c *podsCommand) runFleet(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--fleet: %w", err)
 	}
-	err = printing(ctx, out, c.process.Out, func(ctx context.Context) error { return c.printFleet(ctx, out, js) })
+	states, err := fleet.OpenStates(ctx, js, f.cluster)
+	if err != nil {
+		return interrupted(ctx, out, err)
+	}
+	return with(ctx, js, states)
+}
+
+// runFleet prints the pods of a cluster.
+func (c *podsCommand) runFleet(ctx context.Context) error {
+	out := c.log.console(c.process.Err)
+	err := c.fleet.use(ctx, out, func(ctx context.Context, js jetstream.JetStream, states *fleet.States) error {
+		return printing(ctx, out, c.process.Out, func(ctx context.Context) error { return c.printFleet(ctx, out, js, states) })
+	})
 	if ctx.Err() != nil {
 		return nil // it was interrupted
 	}
 	return err
 }
 
-func (c *podsCommand) printFleet(ctx context.Context, out console, js jetstream.JetStream) error {
-	states, err := fleet.OpenStates(ctx, js, c.fleet.cluster)
-	if err != nil {
-		return err
+func (c *podsCommand) printFleet(ctx context.Context, out console, js jetstream.JetStream, states *fleet.States) error {
+	read := func(ctx context.Context) ([]podview.Pod, error) {
+		return fleetPods(ctx, states, c.fleet.nodes, c.filter.Namespaces)
 	}
-	read := func(ctx context.Context) ([]podview.Pod, error) { return c.fleetPods(ctx, states) }
 	if c.watch && c.redraws() {
 		return c.redrawFleet(ctx, out, js, read)
 	}
@@ -236,11 +245,11 @@ func (c *podsCommand) followFleet(ctx context.Context, out console, js jetstream
 }
 
 // fleetPods reads all pods of the selected nodes and namespaces.
-func (c *podsCommand) fleetPods(ctx context.Context, states *fleet.States) ([]podview.Pod, error) {
+func fleetPods(ctx context.Context, states *fleet.States, nodes, namespaces []string) ([]podview.Pod, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errors.New("the server does not answer"))
 	defer cancel()
 	var all []podview.Pod
-	for pod, err := range states.Pods(ctx, c.fleet.nodes, c.filter.Namespaces) {
+	for pod, err := range states.Pods(ctx, nodes, namespaces) {
 		if err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gdamore/tcell/v3"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc/status"
@@ -19,24 +21,27 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/top"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 )
 
-const topLong = `Show the pods and events of this node on the whole screen, until q or Ctrl-C.
+const topLong = `Show pods and events on the whole screen, until q or Ctrl-C.
 
 The first line says what is wrong: which pod cannot be inspected, and in which
 call of the runtime it hangs. The table has these pods first, then the busiest
 and the most restarted. Below it are the newest events. Press ? for the keys.
 
-` + howConnected
+` + howConnected + howFleet
 
 const topExample = `  pleg-pipeline top
   pleg-pipeline top --filter 'shop web'
-  pleg-pipeline top --simulate=30     # try it without a runtime`
+  pleg-pipeline top --simulate=30     # try it without a runtime
+  pleg-pipeline top --fleet nats://nats.example:4222 --cluster prod`
 
 // topCommand is the command top with its flags.
 type topCommand struct {
 	process  Process
 	source   sourceFlags
+	fleet    fleetFlags
 	interval time.Duration
 	filter   string
 	log      logFlags
@@ -45,7 +50,7 @@ type topCommand struct {
 func newTop(p Process) *cobra.Command {
 	return newCommand(&topCommand{process: p}, &cobra.Command{
 		Use:     "top",
-		Short:   "Show the pods and events of this node on the whole screen",
+		Short:   "Show pods and events on the whole screen",
 		Long:    topLong,
 		Example: topExample,
 	})
@@ -55,6 +60,7 @@ func (c *topCommand) addFlags(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&c.interval, "interval", time.Second, "`TIME` between two updates of the figures and the pods; events are shown at\nonce")
 	cmd.Flags().StringVar(&c.filter, "filter", "", "show only pods and events that have each of these `WORDS`")
 	c.source.add(cmd)
+	c.fleet.add(cmd)
 	c.log.addQuiet(cmd)
 }
 
@@ -65,7 +71,7 @@ func (c *topCommand) validate(flags *pflag.FlagSet) error {
 	if c.interval < minInterval {
 		return fmt.Errorf("--interval must be at least %v, got %v", minInterval, c.interval)
 	}
-	return c.source.validate(flags)
+	return cmp.Or(c.source.validate(flags), c.fleet.validate(flags, &c.source))
 }
 
 func (c *topCommand) run(ctx context.Context) error {
@@ -79,7 +85,8 @@ func (c *topCommand) run(ctx context.Context) error {
 	// What is written to stderr would destroy the screen: it is held back meanwhile.
 	stderr := &heldWriter{w: c.process.Err}
 	defer stderr.release()
-	return c.source.use(ctx, c.process, c.log.console(stderr), func(ctx context.Context, from source) error {
+	out := c.log.console(stderr)
+	show := func(ctx context.Context, from top.Source) error {
 		screen, err := terminal()
 		if err != nil {
 			return fmt.Errorf("use the terminal: %w", err)
@@ -89,8 +96,14 @@ func (c *topCommand) run(ctx context.Context) error {
 			return fmt.Errorf("use the terminal: %w", err)
 		}
 		defer screen.Fini()
-		return top.Run(ctx, screen, topSource{from}, top.Options{Interval: c.interval, Filter: c.filter})
-	})
+		return top.Run(ctx, screen, from, top.Options{Interval: c.interval, Filter: c.filter})
+	}
+	if c.fleet.given() {
+		return c.fleet.use(ctx, out, func(ctx context.Context, js jetstream.JetStream, states *fleet.States) error {
+			return show(ctx, fleetSource{js: js, states: states, flags: &c.fleet})
+		})
+	}
+	return c.source.use(ctx, c.process, out, func(ctx context.Context, from source) error { return show(ctx, topSource{from}) })
 }
 
 // newScreen uses the terminal of this process.
@@ -106,10 +119,17 @@ func (c *topCommand) newScreen() (tcell.Screen, error) {
 type topSource struct{ source }
 
 // Events implements [top.Source].
-func (s topSource) Events(ctx context.Context, disconnected func(error)) iter.Seq2[pipeline.Event, error] {
-	return s.events(ctx, client.WatchOptions{Name: Name + "-top", Replay: true, Disconnected: func(err error, _ time.Duration) {
+func (s topSource) Events(ctx context.Context, disconnected func(error)) iter.Seq2[top.Event, error] {
+	o := client.WatchOptions{Name: Name + "-top", Replay: true, Disconnected: func(err error, _ time.Duration) {
 		disconnected(shortError(err))
-	}})
+	}}
+	return func(yield func(top.Event, error) bool) {
+		for ev, err := range s.events(ctx, o) {
+			if !yield(top.Event{Event: ev}, err) {
+				return
+			}
+		}
+	}
 }
 
 // Status implements [top.Source].

@@ -139,8 +139,8 @@ func (s *source) Status(context.Context) (pipeline.Status, error) {
 
 func (s *source) Pods(context.Context) ([]podview.Pod, error) { return s.last().pods, nil }
 
-func (s *source) Events(ctx context.Context, disconnected func(error)) iter.Seq2[pipeline.Event, error] {
-	return func(yield func(pipeline.Event, error) bool) {
+func (s *source) Events(ctx context.Context, disconnected func(error)) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
 		for {
 			select {
 			case m := <-s.events:
@@ -158,7 +158,7 @@ func (s *source) Events(ctx context.Context, disconnected func(error)) iter.Seq2
 
 // run shows a source in a terminal until the test ends or the view does; end returns its
 // error.
-func run(t *testing.T, term *terminal, s *source) (end func() error) {
+func run(t *testing.T, term *terminal, s Source) (end func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -194,8 +194,8 @@ func viewOf(name string, running int, restarts uint32) podview.Pod {
 	return p
 }
 
-func event(name string, kind pipeline.EventType) pipeline.Event {
-	return pipeline.Event{Type: kind, PodUID: pleg.PodUID("uid-" + name), PodNamespace: "shop", PodName: name, ContainerName: "app", ContainerID: "c1", ObservedAt: noon}
+func event(name string, kind pipeline.EventType) Event {
+	return Event{Event: pipeline.Event{Type: kind, PodUID: pleg.PodUID("uid-" + name), PodNamespace: "shop", PodName: name, ContainerName: "app", ContainerID: "c1", ObservedAt: noon}}
 }
 
 func healthy() pipeline.Status {

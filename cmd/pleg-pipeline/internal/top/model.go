@@ -22,12 +22,13 @@ const (
 // model is what the view shows. Only the loop uses it.
 type model struct {
 	status pipeline.Status
-	known  bool // whether there is a status
+	nodes  *Nodes // nil if the pods are those of one node
+	known  bool   // whether there is a status
 	pods   map[pipeline.PodUID]*pod
-	feed   []pipeline.Event // oldest first
-	spark  []int            // events of each second, oldest first
-	second int64            // the Unix time of the last value of spark
-	err    string           // why the status is not known
+	feed   []Event // oldest first
+	spark  []int   // events of each second, oldest first
+	second int64   // the Unix time of the last value of spark
+	err    string  // why the status is not known
 
 	disconnected string // why there are no events; empty if connected
 
@@ -36,8 +37,8 @@ type model struct {
 	sort     order
 	reverse  bool
 	paused   bool
-	frozen   []pipeline.Event // the feed while paused
-	missed   int              // events since the pause
+	frozen   []Event // the feed while paused
+	missed   int     // events since the pause
 	help     bool
 	details  pipeline.PodUID // the pod whose details are shown; empty for none
 	selected pipeline.PodUID
@@ -50,9 +51,9 @@ type model struct {
 type pod struct {
 	podview.Pod
 
-	last   *pipeline.Event
-	recent []int64          // Unix times of the events in the last rateSeconds
-	events []pipeline.Event // the newest ones, for the details
+	last   *Event
+	recent []int64 // Unix times of the events in the last rateSeconds
+	events []Event // the newest ones, for the details
 }
 
 // maxPodEvents is the number of events that the details of a pod show.
@@ -77,7 +78,7 @@ func (m *model) apply(u update, now time.Time) {
 		m.err = u.err.Error()
 		return
 	}
-	m.err, m.status, m.known = "", u.status, true
+	m.err, m.status, m.nodes, m.known = "", u.status, u.nodes, true
 	seen := make(map[pipeline.PodUID]bool, len(u.pods))
 	for _, view := range u.pods {
 		seen[view.UID] = true
@@ -111,7 +112,7 @@ func (m *model) pod(uid pipeline.PodUID) *pod {
 }
 
 // addEvent takes an event of the stream.
-func (m *model) addEvent(ev pipeline.Event, now time.Time) {
+func (m *model) addEvent(ev Event, now time.Time) {
 	m.disconnected = ""
 	switch ev.Type {
 	case pipeline.Synced, pipeline.Bookmark:
@@ -150,9 +151,9 @@ func (m *model) addEvent(ev pipeline.Event, now time.Time) {
 }
 
 // shortened returns an event whose names cannot fill the memory.
-func shortened(ev pipeline.Event) pipeline.Event {
+func shortened(ev Event) Event {
 	for _, text := range []*string{
-		&ev.PodName, &ev.PodNamespace, &ev.ContainerName, &ev.Reason, &ev.Epoch, (*string)(&ev.PodUID), (*string)(&ev.ContainerID), (*string)(&ev.Type),
+		&ev.PodName, &ev.PodNamespace, &ev.ContainerName, &ev.Reason, &ev.Epoch, (*string)(&ev.PodUID), (*string)(&ev.ContainerID), (*string)(&ev.Type), &ev.Node,
 	} {
 		if len(*text) > maxName {
 			*text = strings.Clone((*text)[:maxName])
@@ -161,7 +162,7 @@ func shortened(ev pipeline.Event) pipeline.Event {
 	return ev
 }
 
-func (m *model) addToFeed(ev pipeline.Event) {
+func (m *model) addToFeed(ev Event) {
 	if m.paused {
 		m.missed++
 	}
@@ -212,12 +213,12 @@ func (m *model) arrange(now time.Time) {
 }
 
 // events returns the feed, newest first: those of pods that match the filter, and gaps.
-func (m *model) events(most int) []pipeline.Event {
+func (m *model) events(most int) []Event {
 	from := m.feed
 	if m.paused {
 		from = m.frozen
 	}
-	var shown []pipeline.Event
+	var shown []Event
 	for i := len(from) - 1; i >= 0 && len(shown) < most; i-- {
 		if from[i].Type == pipeline.Gap || eventMatches(from[i], m.filter) {
 			shown = append(shown, from[i])

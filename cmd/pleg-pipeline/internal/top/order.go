@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"strings"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
 )
 
@@ -103,15 +102,15 @@ func (p *pod) matches(filter string) bool {
 	if filter == "" {
 		return true
 	}
-	text := []string{p.Namespace + "/" + p.Name, string(p.UID), p.word(), p.State}
+	text := []string{p.Node, p.Namespace + "/" + p.Name, string(p.UID), p.word(), p.State}
 	for _, c := range p.Containers {
 		text = append(text, c.Name)
 	}
 	return hasWords(strings.Join(text, " "), filter)
 }
 
-func eventMatches(ev pipeline.Event, filter string) bool {
-	return filter == "" || hasWords(strings.Join([]string{ev.PodNamespace + "/" + ev.PodName, string(ev.PodUID), ev.ContainerName, what(ev), ev.Reason}, " "), filter)
+func eventMatches(ev Event, filter string) bool {
+	return filter == "" || hasWords(strings.Join([]string{ev.Node, ev.PodNamespace + "/" + ev.PodName, string(ev.PodUID), ev.ContainerName, what(ev), ev.Reason}, " "), filter)
 }
 
 func hasWords(text, filter string) bool {

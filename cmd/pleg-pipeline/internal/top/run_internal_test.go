@@ -99,7 +99,7 @@ func TestLostConnection(t *testing.T) {
 	s.events <- eventMessage{err: errors.New("the server is shutting down")}
 	term.wait("DISCONNECTED: the server is shutting down")
 	s.set(update{err: errors.New("connection refused")})
-	s.events <- eventMessage{event: pipeline.Event{Type: pipeline.Gap, Reason: "OtherEpoch"}}
+	s.events <- eventMessage{event: Event{Event: pipeline.Event{Type: pipeline.Gap, Reason: "OtherEpoch"}}}
 	term.wait("GAP: events are missing")
 	term.wait("NO ANSWER: connection refused")
 	s.set(update{status: healthy(), pods: []podview.Pod{viewOf("beta", 1, 1)}})
@@ -114,8 +114,8 @@ type failing struct {
 	err error
 }
 
-func (f failing) Events(context.Context, func(error)) iter.Seq2[pipeline.Event, error] {
-	return func(yield func(pipeline.Event, error) bool) { yield(pipeline.Event{}, f.err) }
+func (f failing) Events(context.Context, func(error)) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) { yield(Event{}, f.err) }
 }
 
 // TestEventsFail ends the events for good.
@@ -142,4 +142,33 @@ func TestContextEnds(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("Run() = %v, want nil", err)
 	}
+}
+
+// cluster is a source with two nodes, of which one is silent.
+type cluster struct{ *source }
+
+func (c cluster) Nodes(context.Context) (Nodes, error) {
+	return Nodes{All: 2, Silent: []string{"n2"}}, nil
+}
+
+func (c cluster) Status(context.Context) (pipeline.Status, error) {
+	panic("a cluster has no status")
+}
+
+// TestCluster shows the pods of many nodes.
+func TestCluster(t *testing.T) {
+	term, s := newTerminal(t, 80, 24), newSource()
+	pod := viewOf("alpha", 1, 0)
+	pod.Node = "n1"
+	s.set(update{pods: []podview.Pod{pod}})
+	ev := event("alpha", pipeline.ContainerStarted)
+	ev.Node = "n1"
+	s.events <- eventMessage{event: ev}
+	run(t, term, cluster{s})
+	for _, want := range []string{"PROBLEM: nobody publishes the events of node n2", "nodes 2", "NODE         NAMESPACE", "n1           shop", "n1 shop/alpha"} {
+		term.wait(want)
+	}
+	term.write("/n2")
+	term.wait("no pod matches the filter")
+	term.waitGone("n1 shop/alpha")
 }

@@ -65,13 +65,20 @@ func TestScreens(t *testing.T) {
 		{"filter", 80, 24, []key{"/", "d", "e", "a", "d"}},
 		{"paused", 80, 24, []key{"p"}},
 		{"hang", 80, 24, nil},
+		{"cluster", 80, 24, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			term := newTerminal(t, test.width, test.height)
 			defer term.screen.Fini()
 			m, v := sample(), newView(term.screen)
-			if test.name == "hang" {
+			switch test.name {
+			case "hang":
 				m.status = allHang()
+			case "cluster":
+				m.nodes = &Nodes{All: 20}
+				for _, p := range m.pods {
+					p.Node = "worker-3.eu-west.example.com"
+				}
 			}
 			v.draw(m, noon) // the model learns the number of rows
 			for _, k := range test.keys {

@@ -11,7 +11,7 @@ import (
 )
 
 // what returns what happened, in a word or two.
-func what(ev pipeline.Event) string {
+func what(ev Event) string {
 	word := map[pipeline.EventType]string{
 		pipeline.ContainerStarted: "started", pipeline.ContainerDied: "died", pipeline.ContainerRemoved: "removed",
 		pipeline.PodSync: "sync", pipeline.Gap: "GAP",
@@ -24,7 +24,7 @@ func what(ev pipeline.Event) string {
 }
 
 // why returns what else an event says.
-func why(ev pipeline.Event) string {
+func why(ev Event) string {
 	var parts []string
 	if ev.Reason != "" && ev.Reason != "Completed" && ev.Reason != "Error" {
 		parts = append(parts, ev.Reason)
@@ -42,7 +42,7 @@ func why(ev pipeline.Event) string {
 }
 
 // container returns a sandbox in brackets, which a container name cannot have.
-func container(ev pipeline.Event) string {
+func container(ev Event) string {
 	if ev.Sandbox {
 		return "(sandbox)"
 	}
@@ -59,12 +59,16 @@ func placesText(s pipeline.Status) string {
 	return text
 }
 
-// name returns namespace/name, or the UID.
+// name returns namespace/name, or the UID, after the node if there are many.
 func (p *pod) name() string {
+	name := p.Namespace + "/" + p.Name
 	if p.Name == "" {
-		return string(p.UID)
+		name = string(p.UID)
 	}
-	return p.Namespace + "/" + p.Name
+	if p.Node != "" {
+		return p.Node + " " + name
+	}
+	return name
 }
 
 // span returns a duration in one unit.
@@ -141,6 +145,8 @@ func (m *model) verdict(now time.Time) (text string, ok bool) {
 		return "NO ANSWER: " + m.err, false
 	case !m.known:
 		return "waiting for the first answer", true
+	case m.nodes != nil:
+		return m.nodes.verdict(m, now)
 	case !m.status.Healthy && m.status.Err != nil:
 		return "PROBLEM: " + m.status.Err.Error(), false
 	case relist.Failures > 0 && relist.Err != nil:
@@ -149,16 +155,21 @@ func (m *model) verdict(now time.Time) (text string, ok bool) {
 		return fmt.Sprintf("PROBLEM: the list of pods has been running for %s", since(relist.Started, now)), false
 	}
 	if worst := m.worst(); worst != nil {
-		text := fmt.Sprintf("PROBLEM: %s %s", worst.name(), worst.complaint(now))
-		if n := m.sick() - 1; n > 0 {
-			text += fmt.Sprintf("; %d more", n)
-		}
-		return text, false
+		return m.problem(worst, now), false
 	}
 	if m.status.Err != nil {
 		return "healthy, but " + m.status.Err.Error(), false
 	}
 	return "healthy", true
+}
+
+// problem says what is wrong with the worst pod, and how many others there are.
+func (m *model) problem(worst *pod, now time.Time) string {
+	text := fmt.Sprintf("PROBLEM: %s %s", worst.name(), worst.complaint(now))
+	if n := m.sick() - 1; n > 0 {
+		text += fmt.Sprintf("; %d more", n)
+	}
+	return text
 }
 
 // longList is the age at which a list in progress is a problem.

@@ -23,9 +23,15 @@ import (
 type Source interface {
 	// Events ranges over the present state and then over the events until ctx ends.
 	// It calls disconnected when it has no connection, and resumes by itself.
-	Events(ctx context.Context, disconnected func(error)) iter.Seq2[pipeline.Event, error]
+	Events(ctx context.Context, disconnected func(error)) iter.Seq2[Event, error]
 	Status(ctx context.Context) (pipeline.Status, error)
 	Pods(ctx context.Context) ([]podview.Pod, error)
+}
+
+// Event is an event of the node, or of a node of a cluster.
+type Event struct {
+	pipeline.Event
+	Node string // empty if there is only one
 }
 
 // Options configure the view.
@@ -65,28 +71,34 @@ func Run(ctx context.Context, screen tcell.Screen, from Source, o Options) error
 // update is what the source says when asked.
 type update struct {
 	status pipeline.Status
+	nodes  *Nodes // of a cluster
 	pods   []podview.Pod
 	err    error
 }
 
 // eventMessage is one event, or why there is no connection.
 type eventMessage struct {
-	event pipeline.Event
+	event Event
 	err   error
 }
 
-// ask sends the status and the pods once per interval.
+// maxAsking is the part of the time that may be spent on requests, 1/maxAsking: those for
+// the pods of many nodes take long.
+const maxAsking = 5
+
+// ask sends the status and the pods once per interval, or more rarely if that takes long.
 func ask(ctx context.Context, from Source, interval time.Duration, updates chan<- update) error {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
 	for {
+		began := time.Now()
+		answer := askOnce(ctx, from)
+		took := time.Since(began)
 		select {
-		case updates <- askOnce(ctx, from):
+		case updates <- answer:
 		case <-ctx.Done():
 			return nil
 		}
 		select {
-		case <-ticker.C:
+		case <-time.After(max(interval-took, (maxAsking-1)*took)):
 		case <-ctx.Done():
 			return nil
 		}
@@ -99,7 +111,14 @@ const askTimeout = 5 * time.Second
 func askOnce(ctx context.Context, from Source) (u update) {
 	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, fmt.Errorf("nothing for %v", askTimeout))
 	defer cancel()
-	if u.status, u.err = from.Status(ctx); u.err == nil {
+	if cluster, ok := from.(Cluster); ok {
+		var nodes Nodes
+		nodes, u.err = cluster.Nodes(ctx)
+		u.nodes = &nodes
+	} else {
+		u.status, u.err = from.Status(ctx)
+	}
+	if u.err == nil {
 		u.pods, u.err = from.Pods(ctx)
 	}
 	if u.err != nil && ctx.Err() != nil {

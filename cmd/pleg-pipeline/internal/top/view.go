@@ -2,6 +2,7 @@ package top
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -75,6 +76,10 @@ func (v *view) drawSummary(m *model, now time.Time) {
 	v.text(0, 1, v.width, second, style)
 	v.text(v.width-len(clock), 0, len(clock), clock, faint)
 
+	if m.nodes != nil {
+		v.drawNodes(m)
+		return
+	}
 	s := m.status
 	took, age := "-", since(s.Relist.Success, now)
 	if !s.Relist.Success.IsZero() {
@@ -98,7 +103,13 @@ func (v *view) drawSummary(m *model, now time.Time) {
 	if slow > 0 {
 		x += v.text(x, 3, v.width-x, fmt.Sprintf(", %d slow", slow), warn)
 	}
-	x += v.text(x, 3, v.width-x, "  events ", faint)
+	x += v.text(x, 3, v.width-x, "  ", plain)
+	v.drawRate(x, m)
+}
+
+// drawRate draws the rate of events and the sparkline from x on.
+func (v *view) drawRate(x int, m *model) {
+	x += v.text(x, 3, v.width-x, "events ", faint)
 	x += v.text(x, 3, v.width-x, fmt.Sprintf("%.1f/s ", m.rate()), plain)
 	v.drawSpark(x, 3, v.width-x, m.spark)
 }
@@ -158,8 +169,8 @@ type column struct {
 }
 
 // columns returns the columns that fit into a width: names grow first, then what happened
-// last.
-func columns(width int) []column {
+// last. The node is a column if there are many.
+func columns(width int, nodes bool) []column {
 	namespace, name := 9, 22
 	if width > 90 {
 		namespace, name = 12, min(22+(width-90)/2, 45)
@@ -173,6 +184,9 @@ func columns(width int) []column {
 		{"EV/M", 4, func(p *pod, _ time.Time) string { return strconv.Itoa(len(p.recent)) }, always(plain)},
 		{"AGE", 4, func(p *pod, now time.Time) string { return p.age(now) }, always(faint)},
 	}
+	if nodes {
+		fixed = withNode(fixed, width)
+	}
 	used := 0
 	for _, c := range fixed {
 		used += c.width + 1
@@ -183,6 +197,16 @@ func columns(width int) []column {
 		}
 		return faint
 	}})
+}
+
+// withNode puts the node before the other columns. On a narrow terminal it takes the place
+// of the rates and ages.
+func withNode(columns []column, width int) []column {
+	if width <= 90 {
+		columns = slices.DeleteFunc(columns, func(c column) bool { return c.title == "EV/M" || c.title == "AGE" })
+	}
+	node := func(p *pod, _ time.Time) string { return p.Node }
+	return slices.Insert(columns, 0, column{"NODE", 12, node, always(faint)})
 }
 
 func always(s tcell.Style) func(*pod) tcell.Style { return func(*pod) tcell.Style { return s } }
@@ -217,7 +241,7 @@ func stateStyle(p *pod) tcell.Style {
 
 // drawPods draws the table into n lines.
 func (v *view) drawPods(m *model, y, n int, now time.Time) {
-	titles := columns(v.width)
+	titles := columns(v.width, m.nodes != nil)
 	v.fill(y, header)
 	x := 0
 	for _, c := range titles {
@@ -239,7 +263,7 @@ func (v *view) drawPods(m *model, y, n int, now time.Time) {
 				style = header
 			}
 			value := c.value(p, now)
-			if c.title == "POD" { // both ends tell it from others
+			if c.title == "POD" || c.title == "NODE" { // both ends tell it from others
 				value = cutMiddle(value, c.width)
 			}
 			v.text(x, line, c.width, value, style)
@@ -263,7 +287,7 @@ func (v *view) drawFeed(m *model, y, n int) {
 	}
 }
 
-func (v *view) drawEvent(y int, ev pipeline.Event) {
+func (v *view) drawEvent(y int, ev Event) {
 	if ev.Type == pipeline.Gap {
 		v.text(0, y, v.width, "GAP: events are missing; the pods are those of now", bad)
 		return
@@ -272,12 +296,16 @@ func (v *view) drawEvent(y int, ev pipeline.Event) {
 	v.text(x, y, 9, what(ev), eventStyle(ev))
 	x += 10
 	width := min(60, (v.width-x)*3/5)
-	v.text(x, y, width, cutMiddle(ev.PodNamespace+"/"+orElse(ev.PodName, string(ev.PodUID)), width), plain)
+	name := ev.PodNamespace + "/" + orElse(ev.PodName, string(ev.PodUID))
+	if ev.Node != "" {
+		name = ev.Node + " " + name
+	}
+	v.text(x, y, width, cutMiddle(name, width), plain)
 	x += width + 1
 	v.text(x, y, v.width-x, strings.TrimSpace(container(ev)+" "+why(ev)), faint)
 }
 
-func eventStyle(ev pipeline.Event) tcell.Style {
+func eventStyle(ev Event) tcell.Style {
 	switch ev.Type {
 	case pipeline.ContainerStarted:
 		return good
