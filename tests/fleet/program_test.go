@@ -127,7 +127,7 @@ func TestTop(t *testing.T) {
 	rows, screen := &logged{}, &logged{}
 	start(t, rows, nil, "events", "--fleet", s.URL, "--cluster", "prod", "--replay")
 	await(t, rows, "n1") // the node publishes
-	c := exec.Command("script", "-qec", "stty rows 24 cols 80; exec "+path+" top --fleet "+s.URL+" --cluster prod", "/dev/null")
+	c := exec.CommandContext(t.Context(), "script", "-qec", "stty rows 24 cols 80; exec "+path+" top --fleet "+s.URL+" --cluster prod", "/dev/null")
 	c.Env, c.Stdout = append(c.Environ(), "TERM=xterm"), screen
 	keys, err := c.StdinPipe()
 	if err != nil {
