@@ -16,8 +16,8 @@ import (
 // before is then still true, except for what was not acknowledged. So it asks for that
 // alone: to read the states of all its pods takes the server a consumer for each agent.
 
-// maxRefusals is how often in a row the server may refuse what a session sends until the
-// next one reads everything anew. A server with a backlog may answer a question with what
+// maxRefusals is how often in a row the server may refuse what a session sends. After that,
+// the next session reads everything again. A server with a backlog may answer a question with what
 // it had before the last write, and then refuse the next one.
 const maxRefusals = 3
 

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/follow"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -209,22 +210,10 @@ func (s *session) run(ctx context.Context, events <-chan pleg.Event) error {
 
 // publishAll publishes an event and those that wait behind it, up to a bound.
 func (s *session) publishAll(ctx context.Context, ev pleg.Event, events <-chan pleg.Event) error {
-	for {
-		if err := s.accept(ctx, ev); err != nil {
-			return err
-		}
-		if len(s.batch) == eventBuffer {
-			break
-		}
-		select {
-		case next, ok := <-events:
-			if ok {
-				ev = next
-				continue
-			}
-		default:
-		}
-		break
+	accept := func(ev pleg.Event) error { return s.accept(ctx, ev) }
+	more := func() bool { return len(s.batch) < eventBuffer }
+	if err := follow.Gather(ev, events, accept, more); err != nil {
+		return err
 	}
 	return s.publishBatch(ctx)
 }

@@ -1,18 +1,17 @@
 package otlp_test
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/pleg-pipeline/pleg-pipeline/otlp"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestBadOptions(t *testing.T) {
@@ -52,25 +51,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	if _, err := otlp.NewExporter(otlp.ExporterOptions{Conn: new(grpc.ClientConn), Source: &script{}, Node: "n", Registerer: registry}); err != nil {
 		t.Fatal(err)
 	}
-	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
-		t.Errorf("lint: %v, %v", problems, err)
-	}
-	page, err := os.ReadFile("../docs/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if !strings.Contains(string(page), "| `"+f.GetName()+"` |") {
-			t.Errorf("docs/metrics.md lacks %s", f.GetName())
-		}
-	}
-	if documented := strings.Count(string(page), "| `pleg_otlp_"); documented != len(families) {
-		t.Errorf("docs/metrics.md has %d metrics of OTLP, want %d", documented, len(families))
-	}
+	kit.CheckDocumented(t, registry, "../docs/metrics.md", "pleg_otlp_")
 }
 
 // The table of the OTLP specification. RESOURCE_EXHAUSTED with RetryInfo is in

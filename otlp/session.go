@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/follow"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -44,22 +45,10 @@ func (s *session) run(ctx context.Context, events <-chan pleg.Event) error {
 
 // exportAll exports an event and those that wait behind it, up to a request.
 func (s *session) exportAll(ctx context.Context, ev pleg.Event, events <-chan pleg.Event) error {
-	for {
-		if err := s.accept(ctx, ev); err != nil {
-			return err
-		}
-		if len(s.batch) == s.e.o.MaxBatch {
-			break
-		}
-		select {
-		case next, ok := <-events:
-			if ok {
-				ev = next
-				continue
-			}
-		default:
-		}
-		break
+	accept := func(ev pleg.Event) error { return s.accept(ctx, ev) }
+	more := func() bool { return len(s.batch) < s.e.o.MaxBatch }
+	if err := follow.Gather(ev, events, accept, more); err != nil {
+		return err
 	}
 	return s.flush(ctx)
 }

@@ -56,3 +56,22 @@ func Client(ctx context.Context, c *client.Client, o Options, after *pipeline.Po
 	}
 	return ctx.Err()
 }
+
+// Gather calls accept for an event and then for those that wait behind it, as long as more
+// returns true. It does not wait for events. An error of accept ends it.
+func Gather(ev pleg.Event, events <-chan pleg.Event, accept func(pleg.Event) error, more func() bool) error {
+	for {
+		if err := accept(ev); err != nil || !more() {
+			return err
+		}
+		select {
+		case next, ok := <-events:
+			if !ok {
+				return nil
+			}
+			ev = next
+		default:
+			return nil
+		}
+	}
+}
