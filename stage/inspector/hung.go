@@ -40,7 +40,7 @@ func (i *Inspector) allowance(hung int) time.Duration {
 // overtaken lend their places. While none ends, one may begin as a trial: if it ends,
 // the older ones are hung.
 func (i *Inspector) hasPlace(now time.Time) bool {
-	return !i.taken() && (!i.full() || !now.Before(i.pace.nextTrial()))
+	return !i.taken() && !i.unproven(now) && (!i.full() || !now.Before(i.pace.nextTrial()))
 }
 
 // hasPlaceForRetry reports whether a quarantined pod may be inspected, if another one
@@ -51,6 +51,17 @@ func (i *Inspector) hasPlaceForRetry() bool {
 
 // taken reports whether all places and all extra places are taken.
 func (i *Inspector) taken() bool { return i.inFlight.len() >= i.places()+i.bound }
+
+// unproven reports whether a further extra place would help nobody, since the runtime
+// was seen to serve fewer at once. If it falls silent, that is no longer known.
+func (i *Inspector) unproven(now time.Time) bool {
+	return i.pace.extra > 0 && i.inFlight.len() >= i.places()+i.pace.extra && now.Before(i.silence())
+}
+
+// silence returns when the runtime has been silent for longer than recent inspections took.
+func (i *Inspector) silence() time.Time {
+	return i.pace.answered.Add(max(i.pace.patience(), i.pace.suspicious()))
+}
 
 // full reports whether only a trial may begin.
 func (i *Inspector) full() bool { return i.inFlight.len()-i.inFlight.lent >= i.places() }
@@ -187,6 +198,8 @@ func (i *Inspector) nextReview(now time.Time) time.Time {
 	case taken:
 		at(i.quietEnd())
 		at(i.nextCancel())
+	case i.unproven(now):
+		at(i.silence())
 	case i.full():
 		at(i.pace.nextTrial())
 	}

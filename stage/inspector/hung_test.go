@@ -40,6 +40,8 @@ func (r *hangingRuntime) PodStatus(ctx context.Context, pod *pleg.Pod, _ *pleg.P
 		takes = time.Hour
 	case "slow":
 		takes = 3 * time.Second
+	case "short":
+		takes = 20 * time.Millisecond
 	}
 	select {
 	case <-time.After(takes):
@@ -91,6 +93,26 @@ func TestOvertakenInspectionsLendTheirPlaces(t *testing.T) {
 		}
 		if len(f.settled) > 0 {
 			t.Errorf("settled %+v, although another place is free", <-f.settled)
+		}
+	})
+}
+
+// A node where few pods change does not show how many inspections its runtime serves at
+// once: more hung ones than places delay nobody.
+func TestHungPodsOfAQuietNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, newHangingRuntime().PodStatus, inspector.Options{Inspectors: 8, HungAfter: hungAfter})
+		for n, uid := range uids("hung", 11) {
+			f.inspect <- one(uid)
+			f.do(one(pleg.PodUID(fmt.Sprint("short-", n))))
+		}
+		time.Sleep(hungAfter)
+		for n, uid := range uids("short", 20) {
+			if !f.accepts(one(uid)) {
+				t.Fatalf("pod %d has to wait", n)
+			}
+			<-f.settled
+			time.Sleep(30 * time.Millisecond)
 		}
 	})
 }

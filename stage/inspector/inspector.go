@@ -196,6 +196,7 @@ func (i *Inspector) startInspection(ctx context.Context, c stage.Change, out cha
 
 // finishInspection settles what a worker returned.
 func (i *Inspector) finishInspection(ctx context.Context, r result, out chan<- stage.Outcome, settled chan<- stage.Settled) {
+	full := i.full() || i.unproven(time.Now())
 	f := i.inFlight.remove(r.change.UID)
 	f.cancel(nil)
 	if f.abandoned {
@@ -203,15 +204,15 @@ func (i *Inspector) finishInspection(ctx context.Context, r result, out chan<- s
 	}
 	i.lastEnd = time.Now()
 	if !r.cancelled {
-		i.learn(f, r)
+		i.learn(f, r, full)
 	}
 	i.settleInspection(ctx, f, r, out, settled)
 	i.review(ctx, out, settled)
 }
 
 // learn updates the pace, the width and the older inspections after one has ended by
-// itself.
-func (i *Inspector) learn(f *flight, r result) {
+// itself. full: no other could begin before that.
+func (i *Inspector) learn(f *flight, r result, full bool) {
 	now := i.lastEnd
 	i.pace.answer(now)
 	i.inFlight.overtake(f, r.took, now)
@@ -222,6 +223,7 @@ func (i *Inspector) learn(f *flight, r result) {
 		return
 	}
 	i.pace.succeed(r.took)
+	i.pace.served(r.took, now, full)
 	if !i.fixed && !f.lent {
 		i.width.measure(r.change.Pod, r.took, f.turn)
 	}

@@ -14,6 +14,9 @@ const (
 	// leastPatience keeps short inspections from being suspicious for the scheduler's
 	// sake.
 	leastPatience = 20 * time.Millisecond
+	// leastExtra is the number of extra places if the runtime serves one inspection at
+	// once.
+	leastExtra = 2
 )
 
 // pace is what is known of the runtime's speed.
@@ -30,6 +33,11 @@ type pace struct {
 	trials, cancelled int
 	// cancelledAt is when one was last cancelled.
 	cancelledAt time.Time
+	// work is the time that successful inspections took since begun, added up; extra
+	// is the number of extra places that may be used, 0 for all.
+	begun time.Time
+	work  time.Duration
+	extra int
 }
 
 // answer notes that an inspection has ended by itself.
@@ -45,6 +53,25 @@ func (p *pace) succeed(took time.Duration) {
 	}
 	p.recent[p.next] = took
 	p.next = (p.next + 1) % memory
+}
+
+// served sets extra after an inspection has succeeded. By Little's law the work of a
+// time is the number that the runtime served at once, if no more could begin (full).
+// One that serves the last call first keeps all older ones waiting, and more of them
+// with each extra place.
+func (p *pace) served(took time.Duration, now time.Time, full bool) {
+	if !full {
+		p.work, p.extra = 0, 0
+		return
+	}
+	if p.work == 0 {
+		p.begun = now.Add(-took)
+	}
+	p.work += took
+	if passed := now.Sub(p.begun); passed >= p.patience() && passed > 0 {
+		p.extra = max(p.extra, leastExtra, int(3*p.work/(2*passed)))
+		p.work = 0
+	}
 }
 
 // suspicious returns the age from which an inspection is older than the recent ones

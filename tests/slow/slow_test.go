@@ -140,8 +140,9 @@ func TestSlowRuntimeInOtherOrders(t *testing.T) {
 	many.pods = 300
 	many16 := many
 	many16.inspectors = 16
-	lifo := serves(1, constant(time.Second))
-	lifo.lifo = true
+	last := func(pods, inspectors, servers int, takes time.Duration) burst {
+		return burst{pods: pods, inspectors: inspectors, servers: servers, takes: constant(takes), lifo: true}
+	}
 	for name, tc := range map[string]struct {
 		burst burst
 		most  float64
@@ -150,7 +151,12 @@ func TestSlowRuntimeInOtherOrders(t *testing.T) {
 		"300 pods, 16 inspectors":       {many16, 1.1},
 		"a heavy tail":                  {serves(1, tailed(500*time.Millisecond)), 1.1},
 		"a heavy tail, serves four":     {serves(4, tailed(500*time.Millisecond)), 1.1},
-		"the last call first":           {lifo, 1.3},
+		"the last call first":           {last(110, 8, 1, time.Second), 1.3},
+		"the last first, 16 inspectors": {last(110, 16, 1, 2*time.Second), 1.3},
+		"the last first, 300 pods":      {last(300, 16, 1, 2*time.Second), 1.3},
+		"the last first, quick":         {last(300, 16, 1, time.Second/10), 1.3},
+		"the last first, serves two":    {last(300, 16, 2, 2*time.Second), 1.3},
+		"the last first, serves four":   {last(300, 16, 4, 2*time.Second), 1.3},
 		"slow for a minute, 2 s a call": {serves(1, slowFor(2*time.Second)), 1.1},
 		"slow for a minute, 9 s a call": {serves(1, slowFor(9*time.Second)), 1.1},
 		"slow for a minute, 5 s, four":  {serves(4, slowFor(5*time.Second)), 1.1},
