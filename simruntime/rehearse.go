@@ -15,11 +15,12 @@ const rehearsedDelay = 2 * time.Second
 
 // rehearsed are the calls of [ParseFault]. A list has two forms, and a fault is in both.
 var rehearsed = map[string][]string{
-	"Version":          {"Version"},
-	"ListPodSandbox":   {"ListPodSandbox", "StreamPodSandboxes"},
-	"ListContainers":   {"ListContainers", "StreamContainers"},
-	"PodSandboxStatus": {"PodSandboxStatus"},
-	"ContainerStatus":  {"ContainerStatus"},
+	"Version":            {"Version"},
+	"ListPodSandbox":     {"ListPodSandbox", "StreamPodSandboxes"},
+	"ListContainers":     {"ListContainers", "StreamContainers"},
+	"PodSandboxStatus":   {"PodSandboxStatus"},
+	"ContainerStatus":    {"ContainerStatus"},
+	"GetContainerEvents": {rpcEvents},
 }
 
 // RehearsedCalls returns the calls of [ParseFault].

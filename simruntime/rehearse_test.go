@@ -20,6 +20,7 @@ func TestParseFault(t *testing.T) {
 		"ListContainers/error@10s-1m":    {"ListContainers StreamContainers", 10 * time.Second, time.Minute},
 		"ListPodSandbox/malform@1s":      {"ListPodSandbox StreamPodSandboxes", time.Second, 0},
 		"PodSandboxStatus/slow@0s-500ms": {"PodSandboxStatus", 0, 500 * time.Millisecond},
+		"GetContainerEvents/hang@0s":     {"GetContainerEvents", 0, 0},
 	} {
 		faults, err := simruntime.ParseFault(text, "u1")
 		if err != nil {

@@ -1,9 +1,9 @@
 // Package deploy_test proves what deploy/ has: the manifests, the alerts and the
-// dashboard. It needs promtool and prometheus (Debian: prometheus) and the program,
-// whose path is in PLEG_PROGRAM.
+// dashboard. It needs promtool and prometheus (Debian: prometheus).
 package deploy_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,14 +18,27 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// program returns the path of the program under test.
-func program(t *testing.T) string {
-	t.Helper()
-	path := os.Getenv("PLEG_PROGRAM")
-	if path == "" {
-		t.Fatal("PLEG_PROGRAM is not set: run make test-deploy")
+// program is the path of the program under test.
+var program string
+
+func TestMain(m *testing.M) {
+	os.Exit(runTests(m))
+}
+
+// runTests builds the program first.
+func runTests(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "deploy")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
-	return path
+	defer func() { _ = os.RemoveAll(dir) }()
+	program = filepath.Join(dir, "pleg-pipeline")
+	if out, err := exec.Command("go", "build", "-C", "../..", "-o", program, "./cmd/pleg-pipeline").CombinedOutput(); err != nil { //nolint:noctx // there is none yet
+		fmt.Fprintf(os.Stderr, "build the program: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
 }
 
 // manifests are the objects of a folder of deploy.
@@ -135,7 +148,7 @@ func requireSettings(t *testing.T, settings string) {
 	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), program(t), "run", "--config-file", file, "--print-config").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), program, "run", "--config-file", file, "--print-config").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "quiet: true # "+file) {
 		t.Errorf("the program refuses the settings: %v\n%s", err, out)
 	}

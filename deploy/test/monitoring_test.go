@@ -2,13 +2,8 @@ package deploy_test
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
-	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -63,123 +58,24 @@ func requireRunbook(t *testing.T, spec []byte) {
 func TestDashboard(t *testing.T) {
 	for name, flags := range map[string][]string{"own names": nil, "the kubelet's names": {"--kubelet-metric-names"}} {
 		t.Run(name, func(t *testing.T) {
-			n := startNode(t, flags...)
-			time.Sleep(15 * time.Second) // the storm
-			n.hang(t)
-			n.outage(t)
-			time.Sleep(5 * time.Second)
+			n := startNode(t, append([]string{"--events", "auto"}, flags...)...)
+			p := startPrometheus(t, nil, n)
+			n.simulation.signal(t, syscall.SIGSTOP)
+			time.Sleep(2 * time.Second) // a few lists hang
+			n.simulation.signal(t, syscall.SIGCONT)
+			n.simulation.stop()
+			waitFor(t, "the outage", func() error { return p.expect(t.Context(), "pleg_relist_errors_total > 0", 1) })
+			n.simulate(t, "--seed", "2")
 			for title, exprs := range expressions(t) {
 				for _, expr := range exprs {
 					if flags != nil {
 						expr = kubeletNames(t, expr)
 					}
-					if samples, err := n.query(t.Context(), expr); err != nil || samples == 0 {
-						t.Errorf("panel %q: %s: %d samples, %v", title, expr, samples, err)
-					}
+					waitFor(t, fmt.Sprintf("panel %q", title), func() error { return p.expect(t.Context(), expr, 1) })
 				}
 			}
 		})
 	}
-}
-
-// node is a simulated runtime, a daemon on it, a client of the daemon and a Prometheus.
-type node struct {
-	dir, runtime, listen, prometheus string
-	simulation                       *exec.Cmd
-}
-
-func startNode(t *testing.T, flags ...string) *node {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "deploy") //nolint:usetesting // short: the path of a socket is limited
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	n := &node{dir: dir, runtime: filepath.Join(dir, "cri.sock"), listen: freeAddress(t), prometheus: freeAddress(t)}
-	n.simulation = n.start(t, program(t), "simulate", "--socket", n.runtime, "--pods", "30", "--churn-rate", "20")
-	waitFor(t, func() bool { _, err := os.Stat(n.runtime); return err == nil })
-	socket := filepath.Join(dir, "pleg.sock")
-	n.start(t, program(t), append([]string{
-		"run", "--quiet", "-r", "unix://" + n.runtime, "--socket", socket, "--listen", n.listen, "--events", "auto",
-	}, flags...)...)
-	waitFor(t, func() bool { return get(t.Context(), "http://"+n.listen+"/readyz") == nil })
-	n.start(t, program(t), "events", "--connect", socket)
-	config := fmt.Sprintf("scrape_configs: [{job_name: pleg-pipeline, scrape_interval: 1s, static_configs: [{targets: ['%s']}]}]", n.listen)
-	write(t, filepath.Join(dir, "prometheus.yaml"), []byte(config))
-	n.start(t, "prometheus", "--config.file", filepath.Join(dir, "prometheus.yaml"), "--storage.tsdb.path", filepath.Join(dir, "data"),
-		"--web.listen-address", n.prometheus)
-	waitFor(t, func() bool { return get(t.Context(), "http://"+n.prometheus+"/-/ready") == nil })
-	return n
-}
-
-// start runs a program until the test ends.
-func (n *node) start(t *testing.T, name string, args ...string) *exec.Cmd {
-	t.Helper()
-	cmd := exec.Command(name, args...) //nolint:noctx // it is ended in order below
-	log, err := os.Create(filepath.Join(n.dir, fmt.Sprintf("%s-%s.log", filepath.Base(name), args[0])))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGCONT)
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if t.Failed() {
-			text, _ := os.ReadFile(log.Name())
-			t.Logf("%s: %s", log.Name(), text)
-		}
-	})
-	return cmd
-}
-
-// hang stops the runtime for a while.
-func (n *node) hang(t *testing.T) {
-	t.Helper()
-	for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
-		if err := n.simulation.Process.Signal(s); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(3 * time.Second)
-	}
-}
-
-// outage ends the runtime and starts it again.
-func (n *node) outage(t *testing.T) {
-	t.Helper()
-	if err := n.simulation.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	waitFor(t, func() bool { _, err := os.Stat(n.runtime); return errors.Is(err, os.ErrNotExist) })
-	time.Sleep(3 * time.Second)
-	n.start(t, program(t), "simulate", "--socket", n.runtime, "--pods", "30", "--churn-rate", "20", "--seed", "2")
-}
-
-// query returns the number of samples of an expression.
-func (n *node) query(ctx context.Context, expr string) (int, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.prometheus+"/api/v1/query?"+url.Values{"query": {expr}}.Encode(), http.NoBody)
-	if err != nil {
-		return 0, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	var answer struct {
-		Error string
-		Data  struct{ Result []any }
-	}
-	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
-		return 0, err
-	}
-	if answer.Error != "" {
-		return 0, errors.New(answer.Error)
-	}
-	return len(answer.Data.Result), nil
 }
 
 // expressions returns the expressions of each panel, as Grafana would send them.
@@ -220,43 +116,6 @@ func kubeletNames(t *testing.T, expr string) string {
 		}
 	}
 	return expr
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
-}
-
-func get(ctx context.Context, address string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK {
-		return errors.New(response.Status)
-	}
-	return nil
-}
-
-func waitFor(t *testing.T, ready func() bool) {
-	t.Helper()
-	for range 600 {
-		if ready() {
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	t.Fatal("not ready after a minute")
 }
 
 func readYAML(t *testing.T, file string, into any) {

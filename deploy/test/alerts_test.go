@@ -1,0 +1,140 @@
+package deploy_test
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// trouble is a node and what happens to it.
+type trouble struct {
+	run        []string // flags of the daemon
+	begin, end func(t *testing.T, n *node)
+}
+
+// troubles has one for each alert. Those that need a fault of the runtime restart it.
+var troubles = map[string]trouble{
+	"PlegPipelineDown": {
+		begin: func(_ *testing.T, n *node) { n.daemon.stop() },
+		end:   func(t *testing.T, n *node) { n.startDaemon(t) },
+	},
+	"PlegUnhealthy": {
+		run:   []string{"--relist-threshold", "5s"},
+		begin: func(_ *testing.T, n *node) { n.simulation.stop() },
+		end:   func(t *testing.T, n *node) { n.simulate(t) },
+	},
+	"PlegPodsHang": {
+		// A pod that hangs is quarantined when its first inspection fails.
+		run: []string{"--inspect-timeout", "2s"},
+		begin: func(t *testing.T, n *node) {
+			n.simulate(t, "--fault", "ContainerStatus/hang@0s", "--fault-pod", "shop/web-0")
+		},
+		end: func(t *testing.T, n *node) { n.simulate(t) },
+	},
+	"PlegEventStreamMissesChanges": {
+		// The stream is trusted again after a number of relists.
+		run:   []string{"--events", "auto", "--relist-period", "100ms"},
+		begin: func(t *testing.T, n *node) { n.simulate(t, "--fault", "GetContainerEvents/hang@0s") },
+		end:   func(t *testing.T, n *node) { n.simulate(t) },
+	},
+	"PlegSubscriberSlow": {
+		begin: func(t *testing.T, n *node) { n.client.signal(t, syscall.SIGSTOP) },
+		end:   func(t *testing.T, n *node) { n.client.signal(t, syscall.SIGCONT) },
+	},
+}
+
+// TestAlerts causes each alert on a node of its own. In a real Prometheus it must fire for
+// this node and no other, and end with its cause.
+func TestAlerts(t *testing.T) {
+	rules := shortRules(t)
+	nodes := make(map[string]*node)
+	want := make(map[string]string) // the alert by instance
+	for alert, trouble := range troubles {
+		if !slices.Contains(rules.alerts, alert) {
+			t.Fatalf("rules.yaml has the alerts %q, not %s", rules.alerts, alert)
+		}
+		n := startNode(t, trouble.run...)
+		nodes[alert], want[n.listen] = n, alert
+	}
+	if len(troubles) != len(rules.alerts) {
+		t.Fatalf("rules.yaml has the alerts %q; those with a test are %q", rules.alerts, slices.Sorted(maps.Keys(troubles)))
+	}
+	p := startPrometheus(t, rules.text, slices.Collect(maps.Values(nodes))...)
+	waitFor(t, "a scrape of each node", func() error { return p.expect(t.Context(), "up == 1", len(nodes)) })
+	for _, metric := range rules.metrics {
+		if samples, err := p.query(t.Context(), metric); err != nil || len(samples) == 0 {
+			t.Errorf("an alert reads %s: %d samples, %v", metric, len(samples), err)
+		}
+	}
+	if t.Failed() {
+		return
+	}
+	p.awaitAlerts(t, nil)
+	for alert, trouble := range troubles {
+		trouble.begin(t, nodes[alert])
+	}
+	p.awaitAlerts(t, want)
+	for alert, trouble := range troubles {
+		trouble.end(t, nodes[alert])
+	}
+	p.awaitAlerts(t, nil)
+}
+
+// rules are those of deploy/monitoring with seconds in place of minutes.
+type rules struct {
+	text            []byte
+	alerts, metrics []string
+}
+
+func shortRules(t *testing.T) (r rules) {
+	t.Helper()
+	var file struct {
+		Spec struct {
+			Groups []struct {
+				Name  string           `json:"name"`
+				Rules []map[string]any `json:"rules"`
+			} `json:"groups"`
+		} `json:"spec"`
+	}
+	readYAML(t, "../monitoring/rules.yaml", &file)
+	for _, group := range file.Spec.Groups {
+		for _, rule := range group.Rules {
+			expr := fmt.Sprint(rule["expr"])
+			r.alerts = append(r.alerts, fmt.Sprint(rule["alert"]))
+			r.metrics = append(r.metrics, regexp.MustCompile(`\bpleg_\w+`).FindAllString(expr, -1)...)
+			rule["for"] = "2s"
+			rule["expr"] = regexp.MustCompile(`\[\d+m\]`).ReplaceAllString(expr, "[20s]")
+		}
+	}
+	text, err := yaml.Marshal(file.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.text = text
+	return r
+}
+
+// awaitAlerts waits until these alerts fire, by instance, and no others.
+func (p *prometheus) awaitAlerts(t *testing.T, want map[string]string) {
+	t.Helper()
+	waitFor(t, fmt.Sprintf("the alerts %v alone", want), func() error {
+		samples, err := p.query(t.Context(), `ALERTS{alertstate="firing"}`)
+		if err != nil {
+			return err
+		}
+		got := make(map[string]string)
+		for _, s := range samples {
+			got[s.Metric["instance"]] = strings.TrimPrefix(got[s.Metric["instance"]]+" "+s.Metric["alertname"], " ")
+		}
+		if !maps.Equal(got, want) {
+			return fmt.Errorf("%v", got)
+		}
+		return nil
+	})
+}
