@@ -46,7 +46,7 @@ for arch in $ARCHS; do
 	cp README.md CHANGELOG.md docs/pleg-pipeline.service "$work/$arch/"
 	tar --sort=name --owner=0 --group=0 --numeric-owner --mode=a+rX,u+w,go-w --mtime="@$SOURCE_DATE_EPOCH" \
 		-C "$work/$arch" -cf - . | gzip -n9 >"$OUT/pleg-pipeline-$VERSION-linux-$arch.tar.gz"
-	"$work/cyclonedx-gomod" bin -json -noserial -version "$VERSION" -output "$work/sbom.json" "$work/$arch/pleg-pipeline"
+	"$work/cyclonedx-gomod" bin -json -noserial -std -version "$VERSION" -output "$work/sbom.json" "$work/$arch/pleg-pipeline"
 	# The tool writes the time of the build.
 	sed "s|\"timestamp\": \"[^\"]*\"|\"timestamp\": \"$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)\"|" \
 		"$work/sbom.json" >"$OUT/pleg-pipeline-$VERSION-linux-$arch.cdx.json"

@@ -1,13 +1,21 @@
 #!/bin/sh
-# Builds a release from two clones and requires identical files.
+# Builds a release from two clones, requires identical files, and tests them. As root,
+# because dpkg installs files of root; it installs rpm2cpio and cpio if they are missing.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
+version=v0.0.1-test
+if ! command -v rpm2cpio >/dev/null || ! command -v cpio >/dev/null; then
+	export DEBIAN_FRONTEND=noninteractive
+	apt-get update -qq
+	apt-get install -y -qq --no-install-recommends rpm2cpio cpio
+fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for n in 1 2; do
 	git clone -q "$root" "$work/clone-$n"
-	VERSION=v0.0.1-test "$work/clone-$n/deploy/release/dist.sh" >/dev/null
+	VERSION=$version "$work/clone-$n/deploy/release/dist.sh" >/dev/null
 done
 diff "$work/clone-1/dist/SHA256SUMS" "$work/clone-2/dist/SHA256SUMS"
 cat "$work/clone-1/dist/SHA256SUMS"
 echo "two builds are identical"
+"${GO:-go}" test -C "$root/deploy/release" -count=1 . -args -dist "$work/clone-1/dist" -version "$version"

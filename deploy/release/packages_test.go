@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	dist    = flag.String("dist", "", "folder with a release, which test.sh has built")
+	version = flag.String("version", "", "version of that release, with a v")
+)
+
+// TestChecksums requires that SHA256SUMS has the sum of every file.
+func TestChecksums(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(*dist, "SHA256SUMS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := make(map[string]string)
+	for line := range strings.Lines(string(text)) {
+		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		want[name] = sum
+	}
+	got := make(map[string]string)
+	for _, path := range glob(t, "*") {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.Sum256(data)
+		got[filepath.Base(path)] = hex.EncodeToString(sum[:])
+	}
+	delete(got, "SHA256SUMS")
+	if !maps.Equal(got, want) {
+		t.Errorf("SHA256SUMS has\n%v\nwant\n%v", want, got)
+	}
+}
+
+// TestDeb installs the package into an empty system, runs the program, and removes the
+// package: nothing may be left.
+func TestDeb(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{"var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/dpkg/triggers", "var/log"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dpkg := func(args ...string) {
+		t.Helper()
+		output(t, "dpkg", append([]string{"--root=" + root, "--log=/dev/null"}, args...)...)
+	}
+	dpkg("--install", one(t, "*_"+runtime.GOARCH+".deb"))
+	requireProgram(t, root)
+	dpkg("--purge", "pleg-pipeline")
+	if left := tree(t, root); len(left) > 0 {
+		t.Errorf("left after the removal: %q", left)
+	}
+}
+
+// TestRPM unpacks the package, which has the same files as the Debian package.
+func TestRPM(t *testing.T) {
+	deb, rpm := t.TempDir(), t.TempDir()
+	output(t, "dpkg-deb", "--extract", one(t, "*_"+runtime.GOARCH+".deb"), deb)
+	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+	output(t, "sh", "-c", `rpm2cpio "$1" | (cd "$2" && cpio --extract --make-directories --no-absolute-filenames --quiet)`, "sh", one(t, "*."+arch+".rpm"), rpm)
+	requireProgram(t, rpm)
+	if a, b := tree(t, deb), tree(t, rpm); !slices.Equal(a, b) {
+		t.Errorf("the packages differ:\ndeb %q\nrpm %q", a, b)
+	}
+}
+
+// requireProgram requires that a tree has the program of the release, which runs, and that
+// systemd finds it there.
+func requireProgram(t *testing.T, root string) {
+	t.Helper()
+	out := output(t, filepath.Join(root, "usr/bin/pleg-pipeline"), "version")
+	if !strings.Contains(out, *version) {
+		t.Errorf("version %q, want %s", out, *version)
+	}
+	unit, err := os.ReadFile(filepath.Join(root, "usr/lib/systemd/system/pleg-pipeline.service"))
+	if err != nil || !strings.Contains(string(unit), "\nExecStart=/usr/bin/pleg-pipeline run ") {
+		t.Errorf("the unit does not start the program: %v\n%s", err, unit)
+	}
+}
+
+// TestSBOM requires that each SBOM has exactly the modules that the linker has put into
+// the program.
+func TestSBOM(t *testing.T) {
+	for _, arch := range []string{"amd64", "arm64"} {
+		data, err := os.ReadFile(one(t, "*-linux-"+arch+".cdx.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var bom struct {
+			BOMFormat, SpecVersion string
+			Metadata               struct {
+				Component struct{ Name, Version string }
+			}
+			Components []struct{ Name, Version, Purl string }
+		}
+		if err := json.Unmarshal(data, &bom); err != nil {
+			t.Fatal(err)
+		}
+		if bom.BOMFormat != "CycloneDX" || bom.SpecVersion == "" || bom.Metadata.Component.Version != *version {
+			t.Errorf("%s: %s %s of version %s, want CycloneDX of %s", arch, bom.BOMFormat, bom.SpecVersion, bom.Metadata.Component.Version, *version)
+		}
+		var got []string
+		for _, c := range bom.Components {
+			got = append(got, c.Name+" "+c.Version)
+			if c.Name != "std" && !strings.HasPrefix(c.Purl, "pkg:golang/"+c.Name+"@"+c.Version) {
+				t.Errorf("%s: %s has the purl %s", arch, c.Name, c.Purl)
+			}
+		}
+		slices.Sort(got)
+		if want := modules(t, arch); !slices.Equal(got, want) {
+			t.Errorf("%s: the SBOM has\n%q\nthe program has\n%q", arch, got, want)
+		}
+	}
+}
+
+// modules returns the modules of the program in the archive of an architecture, and the
+// standard library.
+func modules(t *testing.T, arch string) []string {
+	t.Helper()
+	program := output(t, "tar", "--extract", "--to-stdout", "--file", one(t, "*-linux-"+arch+".tar.gz"), "./pleg-pipeline")
+	info, err := buildinfo.Read(strings.NewReader(program))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []string{"std " + info.GoVersion}
+	for _, m := range info.Deps {
+		all = append(all, m.Path+" "+m.Version)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func glob(t *testing.T, pattern string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(*dist, pattern))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+// one returns the only file of the release that matches.
+func one(t *testing.T, pattern string) string {
+	t.Helper()
+	paths := glob(t, pattern)
+	if len(paths) != 1 {
+		t.Fatalf("the release has %q for %s, want one file", paths, pattern)
+	}
+	return paths[0]
+}
+
+// output runs a program and returns its standard output.
+func output(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %q: %v\n%s", name, args, err, stderr.String())
+	}
+	return string(out)
+}
+
+// tree returns what a folder has except dpkg's own files and empty folders above them.
+func tree(t *testing.T, root string) []string {
+	t.Helper()
+	var paths []string
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		inside, err := filepath.Rel(root, path)
+		if inside == "var" {
+			return fs.SkipDir
+		}
+		if inside != "." {
+			paths = append(paths, d.Type().String()+" "+inside)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
