@@ -116,7 +116,7 @@ func (w *watch) announceGap(node string, m message, reason string, missed uint64
 
 // replayAll delivers the present state of all nodes.
 func (w *watch) replayAll(ctx context.Context) error {
-	w.nodes, w.whole = make(map[string]*progress), true
+	w.nodes, w.whole, w.broken = make(map[string]*progress), true, true
 	var nodeKeys, podKeys []string
 	for _, node := range w.o.Nodes {
 		nodeKeys = append(nodeKeys, nodeKey(w.o.Cluster, node))
@@ -126,9 +126,19 @@ func (w *watch) replayAll(ctx context.Context) error {
 		nodeKeys = []string{token(w.o.Cluster) + ".*"}
 		podKeys = []string{token(w.o.Cluster) + ".*.*.*"}
 	}
-	if err := w.replay(ctx, "", nodeKeys, podKeys); err != nil {
+	if err := readBucket(ctx, w.state, nodeKeys, w.replayNodeState); err != nil {
 		return err
 	}
+	deliver := func(e entry) error { _, err := w.replayPodState(e); return err }
+	if err := readBucket(ctx, w.state, podKeys, deliver); err != nil {
+		return err
+	}
+	last, err := w.lastMatch(ctx, w.subjects...)
+	if err != nil {
+		return err
+	}
+	w.broken = false
+	w.pending = append(w.pending, pending{at: last})
 	return w.deliverSynced()
 }
 
@@ -136,9 +146,20 @@ func (w *watch) replayAll(ctx context.Context) error {
 // epoch than m, it is newer.
 func (w *watch) replayNode(ctx context.Context, node string, m message) error {
 	delete(w.nodes, node)
-	key := nodeKey(w.o.Cluster, node)
-	if err := w.replay(ctx, node, []string{key}, []string{key + ".*.*"}); err != nil {
+	w.broken = true
+	changing, err := w.replayStates(ctx, nodeKey(w.o.Cluster, node))
+	if err != nil {
 		return err
+	}
+	last, err := w.lastMatch(ctx, eventSubject(w.o.Cluster, node))
+	if err != nil {
+		return err
+	}
+	w.broken = false
+	// An agent that replaces the states of an older epoch publishes a Gap next, and
+	// completes the replay then.
+	if !changing {
+		w.pending = append(w.pending, pending{node, last})
 	}
 	p := w.nodes[node]
 	if p == nil { // somebody has removed the state
@@ -152,65 +173,64 @@ func (w *watch) replayNode(ctx context.Context, node string, m message) error {
 	return nil
 }
 
-// replay reads the states of nodes and then of their pods, and delivers the events in
-// them. The replay is complete once the watch has the last message that the stream has
-// after that. node is the one that is replayed, or empty for all.
-func (w *watch) replay(ctx context.Context, node string, nodeKeys, podKeys []string) error {
-	w.broken = true
-	err := readBucket(ctx, w.state, nodeKeys, func(entry jetstream.KeyValueEntry) error {
-		var state nodeState
-		name, err := nodeOf(entry.Key(), "")
-		if err != nil || entry.Operation() != jetstream.KeyValuePut || json.Unmarshal(entry.Value(), &state) != nil {
-			return nil //nolint:nilerr // it is not of this project
+// replayStates delivers the events in the states of the node with this key. It reports
+// whether some states are of another epoch than the node.
+func (w *watch) replayStates(ctx context.Context, key string) (changing bool, err error) {
+	var pods []entry
+	err = w.readNode(ctx, []string{key, key + ".*.*"}, func(e entry) error {
+		if e.key == key {
+			return w.replayNodeState(e)
 		}
-		w.nodes[name] = &progress{epoch: state.Epoch, gapSeq: state.Seq, included: make(map[pleg.PodUID]uint64)}
+		pods = append(pods, e)
 		return nil
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
-	changing := false
-	err = readBucket(ctx, w.state, podKeys, func(entry jetstream.KeyValueEntry) error {
-		var state podState
-		name, err := nodeOf(entry.Key(), "")
-		if err != nil || entry.Operation() != jetstream.KeyValuePut || json.Unmarshal(entry.Value(), &state) != nil {
-			return nil //nolint:nilerr // it is not of this project
+	for _, e := range pods {
+		other, err := w.replayPodState(e)
+		if err != nil {
+			return false, err
 		}
-		p := w.nodes[name]
-		if p == nil || p.epoch != state.Epoch {
-			changing = true
-			return nil
-		}
-		p.included[state.UID] = state.Seq
-		return w.replayPod(name, &state)
-	})
-	if err != nil {
-		return err
+		changing = changing || other
 	}
-	last, err := w.lastMatch(ctx)
-	if err != nil {
-		return err
+	return changing, nil
+}
+
+// replayNodeState notes the epoch of a node's states.
+func (w *watch) replayNodeState(e entry) error {
+	var state nodeState
+	name, err := nodeOf(e.key, "")
+	if err != nil || json.Unmarshal(e.value, &state) != nil {
+		return nil //nolint:nilerr // it is not of this project
 	}
-	w.broken = false
-	// An agent that replaces the states of an older epoch publishes a Gap next, and
-	// completes the replay then.
-	if !changing || node == "" {
-		w.pending = append(w.pending, pending{node, last})
-	}
+	w.nodes[name] = &progress{epoch: state.Epoch, gapSeq: state.Seq, included: make(map[pleg.PodUID]uint64)}
 	return nil
 }
 
-func (w *watch) replayPod(node string, state *podState) error {
+// replayPodState delivers the events in the state of a pod, unless it is of another epoch
+// than its node.
+func (w *watch) replayPodState(e entry) (otherEpoch bool, err error) {
+	var state podState
+	name, err := nodeOf(e.key, "")
+	if err != nil || json.Unmarshal(e.value, &state) != nil {
+		return false, nil //nolint:nilerr // it is not of this project
+	}
+	p := w.nodes[name]
+	if p == nil || p.epoch != state.Epoch {
+		return true, nil
+	}
+	p.included[state.UID] = state.Seq
 	for _, ev := range state.Events {
 		ev.Replayed = true
 		if !w.filter.wants(&ev, state.Labels) {
 			continue
 		}
-		if err := w.send(Event{Event: ev, Node: node}); err != nil {
-			return err
+		if err := w.send(Event{Event: ev, Node: name}); err != nil {
+			return false, err
 		}
 	}
-	return nil
+	return false, nil
 }
 
 // deliverSynced delivers a Synced for each replay that is complete.

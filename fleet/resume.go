@@ -3,10 +3,9 @@ package fleet
 import (
 	"context"
 	"errors"
-	"fmt"
+	"maps"
+	"slices"
 	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -67,17 +66,15 @@ func (s *session) resume(ctx context.Context) (bool, error) {
 	default:
 		return false, nil
 	}
-	for key, uid := range s.unsettled {
-		delete(s.pods, uid)
-		delete(s.revisions, key)
-		raw, err := lastMessage(ctx, s.states, "$KV."+StateBucket+"."+key)
+	if keys := slices.Collect(maps.Keys(s.unsettled)); len(keys) > 0 {
+		for key, uid := range s.unsettled {
+			delete(s.pods, uid)
+			delete(s.revisions, key)
+		}
+		err := s.readNode(ctx, keys, func(e entry) error { s.readState(ctx, e); return nil })
 		if err != nil {
-			return false, fmt.Errorf("read state %s: %w", key, explain(s.p.o.Conn, err))
+			return false, err
 		}
-		if raw == nil {
-			continue
-		}
-		s.readState(ctx, key, raw.Sequence, raw.Data, isValue(raw))
 	}
 	if s.p.replay {
 		return false, nil
@@ -86,9 +83,4 @@ func (s *session) resume(ctx context.Context) (bool, error) {
 	acked := s.p.acked
 	s.after = &acked
 	return true, nil
-}
-
-// isValue reports whether a message of a bucket is a value, not the mark of a removal.
-func isValue(raw *jetstream.RawStreamMsg) bool {
-	return raw.Header.Get("KV-Operation") == "" && raw.Header.Get(jetstream.MarkerReasonHeader) == ""
 }

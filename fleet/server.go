@@ -47,9 +47,6 @@ type server struct {
 	stream jetstream.Stream
 	state  jetstream.KeyValue
 	agents jetstream.KeyValue
-	// states is the stream of the bucket state, for what only a stream tells: the
-	// revision of a mark. Only agents have it.
-	states jetstream.Stream
 }
 
 // openServer opens the stream and the buckets. It creates what is missing if limits is
@@ -74,12 +71,6 @@ func openServer(ctx context.Context, js jetstream.JetStream, limits *Limits) (*s
 	}
 	if s.agents, err = openBucket(ctx, js, limits, jetstream.KeyValueConfig{Bucket: AgentBucket, TTL: LeaseTTL}); err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", AgentBucket, explain(js.Conn(), err))
-	}
-	if limits == nil {
-		return s, nil
-	}
-	if s.states, err = js.Stream(ctx, "KV_"+StateBucket); err != nil {
-		return nil, fmt.Errorf("bucket %s: %w", StateBucket, explain(js.Conn(), err))
 	}
 	return s, nil
 }
@@ -174,40 +165,4 @@ func lastMessage(ctx context.Context, stream jetstream.Stream, subject string) (
 		return nil, nil
 	}
 	return m, err
-}
-
-// idleTimeout is how long a bucket that is being read may send nothing.
-const idleTimeout = 10 * time.Second
-
-var errReadTimeout = errors.New("the server stopped sending")
-
-// readBucket calls each for the last entry of every key that matches, which may be the
-// mark of a removal. If each returns an error, readBucket ends with it.
-func readBucket(ctx context.Context, bucket jetstream.KeyValue, keys []string, each func(jetstream.KeyValueEntry) error) error {
-	watcher, err := bucket.WatchFiltered(ctx, slices.Clone(keys)) // it changes them
-	if err != nil {
-		return fmt.Errorf("read bucket %s: %w", bucket.Bucket(), err)
-	}
-	defer func() { _ = watcher.Stop() }()
-	idle := time.NewTimer(idleTimeout)
-	defer idle.Stop()
-	for {
-		select {
-		case entry, ok := <-watcher.Updates():
-			if !ok {
-				return fmt.Errorf("read bucket %s: %w", bucket.Bucket(), errReadTimeout)
-			}
-			if entry == nil { // all values are read
-				return nil
-			}
-			if err := each(entry); err != nil {
-				return err
-			}
-			idle.Reset(idleTimeout)
-		case <-idle.C:
-			return fmt.Errorf("read bucket %s: %w", bucket.Bucket(), errReadTimeout)
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/follow"
@@ -122,16 +121,13 @@ func (s *session) readServer(ctx context.Context) error {
 	}
 	s.forget()
 	var node nodeState
-	err = readBucket(ctx, s.state, []string{s.key, s.key + ".>"}, func(entry jetstream.KeyValueEntry) error {
-		exists := entry.Operation() == jetstream.KeyValuePut
-		if entry.Key() != s.key {
-			s.readState(ctx, entry.Key(), entry.Revision(), entry.Value(), exists)
+	err = s.readNode(ctx, []string{s.key, s.key + ".>"}, func(e entry) error {
+		if e.key != s.key {
+			s.readState(ctx, e)
 			return nil
 		}
-		s.nodeRevision = entry.Revision()
-		if exists {
-			_ = json.Unmarshal(entry.Value(), &node) // what cannot be read has no epoch
-		}
+		s.nodeRevision = e.revision
+		_ = json.Unmarshal(e.value, &node) // what cannot be read has no epoch
 		return nil
 	})
 	if err != nil {
@@ -150,14 +146,14 @@ func (s *session) readServer(ctx context.Context) error {
 
 // readState notes what the server has of one pod. If it cannot be read, the next session
 // begins with the present state.
-func (s *session) readState(ctx context.Context, key string, revision uint64, value []byte, exists bool) {
-	s.revisions[key] = revision
-	if !exists {
+func (s *session) readState(ctx context.Context, e entry) {
+	s.revisions[e.key] = e.revision
+	if e.value == nil {
 		return
 	}
 	var pod podState
-	if err := json.Unmarshal(value, &pod); err != nil {
-		s.p.log.WarnContext(ctx, "cannot read a state", "key", key, "err", err)
+	if err := json.Unmarshal(e.value, &pod); err != nil {
+		s.p.log.WarnContext(ctx, "cannot read a state", "key", e.key, "err", err)
 		s.p.replay = true
 		return
 	}

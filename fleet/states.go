@@ -66,10 +66,10 @@ func (s *States) Nodes(ctx context.Context) ([]Node, error) {
 
 func (s *States) nodes(ctx context.Context, keys []string) (map[string]*Node, error) {
 	nodes := make(map[string]*Node)
-	err := readBucket(ctx, s.state, keys, func(entry jetstream.KeyValueEntry) error {
+	err := readBucket(ctx, s.state, keys, func(e entry) error {
 		var state nodeState
-		name, err := nodeOf(entry.Key(), "")
-		if err == nil && entry.Operation() == jetstream.KeyValuePut && json.Unmarshal(entry.Value(), &state) == nil {
+		name, err := nodeOf(e.key, "")
+		if err == nil && json.Unmarshal(e.value, &state) == nil {
 			nodes[name] = &Node{Name: name, Epoch: state.Epoch, Seq: state.Seq}
 		}
 		return nil
@@ -77,10 +77,10 @@ func (s *States) nodes(ctx context.Context, keys []string) (map[string]*Node, er
 	if err != nil {
 		return nil, err
 	}
-	err = readBucket(ctx, s.agents, keys, func(entry jetstream.KeyValueEntry) error {
+	err = readBucket(ctx, s.agents, keys, func(e entry) error {
 		var agent agentState
-		name, err := nodeOf(entry.Key(), "")
-		if err != nil || entry.Operation() != jetstream.KeyValuePut || json.Unmarshal(entry.Value(), &agent) != nil {
+		name, err := nodeOf(e.key, "")
+		if err != nil || json.Unmarshal(e.value, &agent) != nil {
 			return nil //nolint:nilerr // it is not of this project
 		}
 		if n := nodes[name]; n != nil {
@@ -112,8 +112,8 @@ func (s *States) Pods(ctx context.Context, nodes, namespaces []string) iter.Seq2
 		nodeKeys, podKeys := s.keys(nodes, namespaces)
 		known, err := s.nodes(ctx, nodeKeys)
 		if err == nil {
-			err = readBucket(ctx, s.state, podKeys, func(entry jetstream.KeyValueEntry) error {
-				pod, ok := s.pod(known, entry)
+			err = readBucket(ctx, s.state, podKeys, func(e entry) error {
+				pod, ok := s.pod(known, e)
 				if ok && !yield(pod, nil) {
 					return errStopped
 				}
@@ -156,22 +156,22 @@ func (s *States) Pod(ctx context.Context, node, namespace string, uid pleg.PodUI
 	if err != nil {
 		return Pod{}, false, err
 	}
-	entry, err := s.state.Get(ctx, podKey(s.cluster, node, namespace, uid))
+	value, err := s.state.Get(ctx, podKey(s.cluster, node, namespace, uid))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return Pod{}, false, nil
 	}
 	if err != nil {
 		return Pod{}, false, fmt.Errorf("read state of pod %s: %w", uid, explain(s.js.Conn(), err))
 	}
-	pod, ok := s.pod(nodes, entry)
+	pod, ok := s.pod(nodes, entry{key: value.Key(), value: value.Value()})
 	return pod, ok, nil
 }
 
 // pod returns the pod in an entry; false if it is gone or of an epoch that has ended.
-func (s *States) pod(nodes map[string]*Node, entry jetstream.KeyValueEntry) (Pod, bool) {
+func (s *States) pod(nodes map[string]*Node, e entry) (Pod, bool) {
 	var state podState
-	name, err := nodeOf(entry.Key(), "")
-	if err != nil || entry.Operation() != jetstream.KeyValuePut || json.Unmarshal(entry.Value(), &state) != nil {
+	name, err := nodeOf(e.key, "")
+	if err != nil || json.Unmarshal(e.value, &state) != nil {
 		return Pod{}, false
 	}
 	node := nodes[name]

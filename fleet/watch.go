@@ -239,7 +239,7 @@ func (w *watch) begin(ctx context.Context) (replay bool, err error) {
 			w.partly = *w.o.After
 			w.covered--
 		}
-		if last, err := w.lastMatch(ctx); err != nil {
+		if last, err := w.lastMatch(ctx, w.subjects...); err != nil {
 			return false, err
 		} else if w.name == name {
 			w.pending = append(w.pending, pending{at: last})
@@ -282,7 +282,7 @@ func (w *watch) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	last, err := w.lastMatch(asking)
+	last, err := w.lastMatch(asking, w.subjects...)
 	if err != nil || last > w.covered {
 		return err
 	}
@@ -314,10 +314,10 @@ func (w *watch) clearUp(ctx context.Context) (*jetstream.StreamInfo, error) {
 	return info, w.replayAll(ctx)
 }
 
-// lastMatch returns the sequence number of the last message that the watch is to have.
-func (w *watch) lastMatch(ctx context.Context) (uint64, error) {
+// lastMatch returns the sequence number of the last message of some subjects.
+func (w *watch) lastMatch(ctx context.Context, subjects ...string) (uint64, error) {
 	var last uint64
-	for _, subject := range w.subjects {
+	for _, subject := range subjects {
 		m, err := lastMessage(ctx, w.stream, subject)
 		if err != nil {
 			return 0, fmt.Errorf("read last message: %w", explain(w.js.Conn(), err))

@@ -1,8 +1,12 @@
 package fleet_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 )
@@ -17,14 +21,7 @@ func TestReturnReadsLittle(t *testing.T) {
 	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
 	a.steps(30)
 	c.converges()
-	conn := connect(t, s.URL)
-	consumers, err := conn.SubscribeSync("$JS.EVENT.ADVISORY.CONSUMER.CREATED.KV_" + fleet.StateBucket + ".>")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	consumers := consumersOfStates(t, s.URL)
 	for range 3 {
 		a.lose(relay)
 		c.converges()
@@ -32,6 +29,79 @@ func TestReturnReadsLittle(t *testing.T) {
 	if m, err := consumers.NextMsg(0); err == nil {
 		t.Errorf("the agent read all its states: %s", m.Data)
 	}
+}
+
+// A whole fleet may start at once. So neither an agent that starts, nor the watch that sees it,
+// makes the server search the bucket through a consumer.
+func TestStartReadsLittle(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	a, b := startAgent(t, s.URL, "node-a", agentOptions{}), startAgent(t, s.URL, "node-b", agentOptions{})
+	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b)
+	a.steps(30)
+	b.steps(30)
+	c.converges()
+	consumers := consumersOfStates(t, s.URL)
+	for range 3 {
+		a.restart()
+		c.eventually(func() error { return c.hasGap("node-a", a.node.Epoch()) })
+		c.converges()
+	}
+	if m, err := consumers.NextMsg(0); err == nil {
+		t.Errorf("the states were read through a consumer: %s", m.Data)
+	}
+}
+
+// A node with more keys than the server sends at once is read all the same: its agent removes
+// those of pods that are gone.
+func TestNodeWithManyKeys(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	a := startAgent(t, s.URL, "node-a", agentOptions{})
+	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
+	a.steps(30)
+	c.converges()
+	a.stop()
+	js := jetStream(t, connect(t, s.URL))
+	const keys = 1100
+	for i := range keys {
+		gone := fmt.Sprintf("$KV.%s.test_example.node-a.shop.gone-%d", fleet.StateBucket, i)
+		if _, err := js.PublishAsync(gone, []byte(`{"epoch":"gone","uid":"gone"}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-js.PublishAsyncComplete()
+	a.restart()
+	c.eventually(func() error { return c.hasGap("node-a", a.node.Epoch()) })
+	c.converges()
+	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a).converges()
+	bucket, err := js.KeyValue(t.Context(), fleet.StateBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := bucket.ListKeysFiltered(t.Context(), "test_example.node-a.shop.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key := range left.Keys() {
+		if strings.Contains(key, ".gone-") {
+			t.Errorf("%s is left", key)
+		}
+	}
+}
+
+// consumersOfStates receives a message for each consumer of the states that is created.
+func consumersOfStates(t *testing.T, url string) *nats.Subscription {
+	t.Helper()
+	conn := connect(t, url)
+	consumers, err := conn.SubscribeSync("$JS.EVENT.ADVISORY.CONSUMER.CREATED.KV_" + fleet.StateBucket + ".>")
+	if err == nil {
+		err = conn.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return consumers
 }
 
 // What was under way when the connection broke is written again, states too: who comes

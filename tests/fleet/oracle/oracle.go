@@ -238,9 +238,7 @@ func (c *Consumer) State(node string) State { return c.node(node).state }
 func (c *Consumer) Compare(truth map[string]State) error {
 	var all []error
 	for name, want := range truth {
-		if got := c.node(name).state; !maps.Equal(got, want) {
-			all = append(all, fmt.Errorf("%w: node %s has %d containers, want %d%s", ErrNotUnion, name, len(got), len(want), difference(got, want)))
-		}
+		all = append(all, c.CompareNode(name, want))
 	}
 	for name, n := range c.nodes {
 		if _, ok := truth[name]; !ok && len(n.state) > 0 {
@@ -248,6 +246,15 @@ func (c *Consumer) Compare(truth map[string]State) error {
 		}
 	}
 	return errors.Join(all...)
+}
+
+// CompareNode returns an error if the state of one node is not want.
+func (c *Consumer) CompareNode(name string, want State) error {
+	got := c.node(name).state
+	if maps.Equal(got, want) {
+		return nil
+	}
+	return fmt.Errorf("%w: node %s has %d containers, want %d%s", ErrNotUnion, name, len(got), len(want), difference(got, want))
 }
 
 func difference(got, want State) string {

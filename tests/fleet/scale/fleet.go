@@ -35,6 +35,7 @@ type virtualFleet struct {
 	mu     sync.Mutex
 	seen   *oracle.Consumer
 	delays []time.Duration
+	last   time.Time // of the watch's last event
 	broken error
 	stop   func()
 }
@@ -115,16 +116,18 @@ func (f *virtualFleet) fill(ctx context.Context) error {
 	}
 	ctx, f.stop = context.WithCancel(ctx)
 	go f.watch(ctx, js)
-	if err := f.converged(ctx); err != nil {
+	at, err := f.converged(ctx)
+	if err != nil {
 		return err
 	}
-	report("start of all nodes until the watch has everything", "%.1f s", time.Since(began).Seconds())
+	report("start of all nodes until the watch has everything", "%.1f s", at.Sub(began).Seconds())
 	return nil
 }
 
 func (f *virtualFleet) watch(ctx context.Context, js jetstream.JetStream) {
 	for ev, err := range fleet.Watch(ctx, js, fleet.WatchOptions{Cluster: cluster, Replay: true, NetworkEvents: true}) {
 		f.mu.Lock()
+		f.last = time.Now()
 		if err == nil {
 			err = f.seen.Add(ev)
 		}
@@ -139,36 +142,50 @@ func (f *virtualFleet) watch(ctx context.Context, js jetstream.JetStream) {
 	}
 }
 
-// converged waits until the watch has the union of the nodes' states.
-func (f *virtualFleet) converged(ctx context.Context) error {
+var errBroken = errors.New("the watch got what it must not get")
+
+// converged waits until the watch has the union of the nodes' states, and returns when its
+// last event came. The nodes rest meanwhile.
+func (f *virtualFleet) converged(ctx context.Context) (time.Time, error) {
 	deadline := time.Now().Add(5 * time.Minute)
-	for {
-		err := f.compare()
-		if err == nil || f.broken != nil {
-			return f.broken
+	for agreed, second := 0, false; ; {
+		err := f.compare(agreed)
+		switch {
+		case err == nil && agreed+1 < len(f.nodes):
+			agreed++
+			continue
+		case err == nil && second:
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return f.last, nil
+		case err == nil: // a node that agreed may have begun a replay since
+			agreed, second = 0, true
+			continue
 		}
-		if time.Now().After(deadline) {
-			return err
+		second = false
+		if errors.Is(err, errBroken) || time.Now().After(deadline) {
+			return time.Time{}, err
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return time.Time{}, context.Cause(ctx)
 		}
 	}
 }
 
-func (f *virtualFleet) compare() error {
-	truth := make(map[string]oracle.State, len(f.nodes))
-	for i, n := range f.nodes {
-		truth[name(i)] = oracle.State(n.Truth())
-	}
+// compare compares what the watch has of the node i.
+func (f *virtualFleet) compare(i int) error {
+	truth := oracle.State(f.nodes[i].Truth())
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.seen.Synced {
+	switch {
+	case f.broken != nil:
+		return fmt.Errorf("%w: %w", errBroken, f.broken)
+	case !f.seen.Synced:
 		return errors.New("the watch is not synced")
 	}
-	return f.seen.Compare(truth)
+	return f.seen.CompareNode(name(i), truth)
 }
 
 // step makes events for a time at the rate of all nodes.

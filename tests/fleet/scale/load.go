@@ -38,13 +38,7 @@ func (f *virtualFleet) load(ctx context.Context) error {
 			f.step(ctx, 10*time.Second)
 			return f.server.Continue()
 		}},
-		{"a tenth of the agents restarted", func() error {
-			if err := f.restartAgents(ctx); err != nil {
-				return err
-			}
-			f.step(ctx, time.Second)
-			return nil
-		}},
+		{"a tenth of the agents restarted", func() error { return f.restartAgents(ctx) }},
 	}
 	for _, fault := range faults {
 		f.step(ctx, quarter)
@@ -52,11 +46,15 @@ func (f *virtualFleet) load(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", fault.name, err)
 		}
 		ended := time.Now()
-		if err := f.converged(ctx); err != nil {
+		at, err := f.converged(ctx)
+		if err != nil {
 			return fmt.Errorf("%s: %w", fault.name, err)
 		}
-		report(fault.name+": until the watch has everything", "%.1f s", time.Since(ended).Seconds())
+		report(fault.name+": until the watch has everything", "%.1f s", max(0, at.Sub(ended)).Seconds())
 	}
+	p50, p99 = f.quantiles()
+	report("delay from event to watch, with faults", "p50 %v, p99 %v", p50.Round(time.Millisecond), p99.Round(time.Millisecond))
+	report("server at the end: memory (RSS), stored", "%s, %.0f MB", rss(f.server.Pid()), f.stored(ctx))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	report("events checked, Gaps", "%d, %d", f.seen.Events, f.seen.Gaps)
@@ -103,41 +101,4 @@ func rss(pid int) string {
 		}
 	}
 	return "unknown"
-}
-
-// floor compares a burst of the nodes with the same number of messages of the same size
-// that bare nats.go publishes and waits for.
-func (f *virtualFleet) floor(ctx context.Context) error {
-	began, events := time.Now(), 0
-	for _, n := range f.nodes {
-		for range 10 {
-			events += n.Step()
-		}
-	}
-	if err := f.converged(ctx); err != nil {
-		return err
-	}
-	report("burst: events a second until the watch has everything", "%.0f", float64(events)/time.Since(began).Seconds())
-	js, err := jetstream.New(f.conns[f.o.connections])
-	if err != nil {
-		return err
-	}
-	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "floor", Subjects: []string{"floor"}}); err != nil {
-		return err
-	}
-	const size = 700 // bytes of an event
-	body := make([]byte, size)
-	began = time.Now()
-	for range events {
-		if _, err := js.PublishAsync("floor", body); err != nil {
-			return err
-		}
-	}
-	select {
-	case <-js.PublishAsyncComplete():
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	report("floor: bare nats.go publishes as many messages of 700 bytes", "%.0f a second", float64(events)/time.Since(began).Seconds())
-	return nil
 }

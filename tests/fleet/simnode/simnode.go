@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -267,7 +266,7 @@ func (n *Node) Truth() State {
 			truth[c.id] = c.running
 		}
 	}
-	return maps.Clone(truth)
+	return truth
 }
 
 // Follow implements fleet.Source.
