@@ -93,11 +93,42 @@ func (g *gate) remove(c *heldConn) {
 type heldConn struct {
 	net.Conn
 	release func() // may be called several times
+
+	mu     sync.Mutex
+	closed bool
+	calls  map[*call]struct{}
+}
+
+// hold makes the end of the connection release a call. It reports false if the connection
+// has ended.
+func (c *heldConn) hold(called *call) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls == nil {
+		c.calls = make(map[*call]struct{})
+	}
+	if !c.closed {
+		c.calls[called] = struct{}{}
+	}
+	return !c.closed
+}
+
+func (c *heldConn) forget(called *call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.calls, called)
 }
 
 // Close implements [net.Conn].
 func (c *heldConn) Close() error {
 	c.release()
+	c.mu.Lock()
+	c.closed = true
+	calls := slices.Collect(maps.Keys(c.calls))
+	c.mu.Unlock()
+	for _, called := range calls {
+		called.release()
+	}
 	return c.Conn.Close()
 }
 
@@ -118,7 +149,7 @@ func (r *refusals) add(conn net.Conn) {
 		conn.Close()
 		return
 	}
-	refused := &heldConn{conn, sync.OnceFunc(func() { <-r.slots })}
+	refused := &heldConn{Conn: conn, release: sync.OnceFunc(func() { <-r.slots })}
 	select {
 	case r.conns <- refused:
 	case <-r.closed:

@@ -5,11 +5,9 @@ import (
 	"net"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/peer"
 	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	reflectionv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 	"google.golang.org/grpc/status"
@@ -26,7 +24,7 @@ const (
 )
 
 // limits are the calls on all connections together. They are checked before a call costs
-// a goroutine.
+// a goroutine. A call counts until gRPC has written its answer, or given it up.
 type limits struct {
 	all     chan struct{} // holds one value per call
 	methods map[string]method
@@ -38,7 +36,8 @@ type limits struct {
 type method struct {
 	slots chan struct{} // holds one value per call
 	// brief calls end within the timeout, and all others have sent their request by
-	// then. Otherwise their connection is closed.
+	// then; their clients have this time again to read what is left at the end.
+	// Otherwise their connection is closed.
 	brief bool
 }
 
@@ -61,8 +60,7 @@ func newLimits(o Options, m *metrics) *limits {
 	}
 }
 
-// begin counts a call until its context ends. gRPC calls it when the headers of the call
-// have arrived.
+// begin counts a call. gRPC calls it when the headers of the call have arrived.
 func (l *limits) begin(ctx context.Context, info *tap.Info) (context.Context, error) {
 	called, known := l.methods[info.FullMethodName]
 	if !known {
@@ -72,14 +70,7 @@ func (l *limits) begin(ctx context.Context, info *tap.Info) (context.Context, er
 		l.metrics.refusedCalls.Inc()
 		return nil, err
 	}
-	c := &call{brief: called.brief}
-	if p, ok := peer.FromContext(ctx); ok {
-		if held, ok := p.AuthInfo.(heldBy); ok {
-			c.timer = time.AfterFunc(l.timeout, func() { _ = held.conn.Close() })
-		}
-	}
-	context.AfterFunc(ctx, func() {
-		c.stopTimer()
+	c := newCall(ctx, called.brief, l.timeout, func() {
 		<-called.slots
 		<-l.all
 	})
@@ -101,48 +92,6 @@ func (l *limits) take(called method, name string) error {
 	}
 }
 
-// call is a call that is counted.
-type call struct {
-	brief bool
-	timer *time.Timer // closes the connection
-}
-
-type callKey struct{}
-
-// requestReceived notes that the client has sent the request of a call.
-func requestReceived(ctx context.Context) {
-	if c, ok := ctx.Value(callKey{}).(*call); ok && !c.brief {
-		c.stopTimer()
-	}
-}
-
-func (c *call) stopTimer() {
-	if c.timer != nil {
-		c.timer.Stop()
-	}
-}
-
-func noteUnary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	requestReceived(ctx)
-	return handler(ctx, request)
-}
-
-func noteStream(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	return handler(server, notingStream{stream})
-}
-
-// notingStream is a stream that notes when the request has been received.
-type notingStream struct{ grpc.ServerStream }
-
-// RecvMsg implements [grpc.ServerStream].
-func (s notingStream) RecvMsg(m any) error {
-	err := s.ServerStream.RecvMsg(m)
-	if err == nil {
-		requestReceived(s.Context())
-	}
-	return err
-}
-
 // plaintext are credentials that encrypt nothing and make the connection known to its
 // calls.
 type plaintext struct {
@@ -151,7 +100,7 @@ type plaintext struct {
 
 // ServerHandshake implements [credentials.TransportCredentials].
 func (plaintext) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return conn, heldBy{conn}, nil
+	return conn, heldBy{conn.(*heldConn)}, nil // the listener is a gate
 }
 
 // Clone implements [credentials.TransportCredentials].
@@ -160,7 +109,7 @@ func (p plaintext) Clone() credentials.TransportCredentials {
 }
 
 // heldBy is the connection of a call.
-type heldBy struct{ conn net.Conn }
+type heldBy struct{ conn *heldConn }
 
 // AuthType implements [credentials.AuthInfo].
 func (heldBy) AuthType() string { return "none" }

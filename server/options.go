@@ -48,9 +48,10 @@ type Options struct {
 	MaxCalls       int
 	MaxLists       int
 	MaxStatusCalls int
-	// AnswerTimeout is the time in which a client must send the request of a call
-	// and, except for Watch, health Watch and GetPodStatus, read the answer.
-	// Otherwise its connection is closed. If zero, [DefaultAnswerTimeout].
+	// AnswerTimeout is the time in which a client must send the request of a call,
+	// and in which it must read the answer; that of a Watch and a health Watch only
+	// when they have ended. Otherwise its connection is closed. If zero,
+	// [DefaultAnswerTimeout].
 	AnswerTimeout time.Duration
 	// MaxRequestBytes is the greatest size of a request. If zero,
 	// [DefaultMaxRequestBytes].

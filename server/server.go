@@ -40,6 +40,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -158,6 +160,7 @@ func (s *Server) newGRPC(closing context.Context) *grpc.Server {
 	return grpc.NewServer(
 		grpc.Creds(plaintext{insecure.NewCredentials()}),
 		grpc.InTapHandle(s.limits.begin),
+		grpc.ForceServerCodecV2(countingCodec{encoding.GetCodecV2(proto.Name)}),
 		grpc.MaxRecvMsgSize(s.options.MaxRequestBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.MaxConcurrentStreams(uint32(s.options.MaxStreams)),

@@ -1,0 +1,163 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/peer"
+)
+
+// call is a call that is counted. The handler returns when gRPC has taken the answer, which
+// then waits for the client to read: otherwise a client could leave as many answers as it may
+// have calls on each of its connections, which no limit would count.
+type call struct {
+	brief   bool
+	timeout time.Duration
+	timer   *time.Timer // closes the connection
+	// open is the number of messages that gRPC has not written, plus one until the call
+	// has ended.
+	open    atomic.Int64
+	release func() // frees the place of the call; may be called several times
+}
+
+type callKey struct{}
+
+// callOf returns nil for a call that is not counted.
+func callOf(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
+}
+
+// newCall returns a call whose place is freed once it has ended and is written, or its
+// connection is closed.
+func newCall(ctx context.Context, brief bool, timeout time.Duration, free func()) *call {
+	c := &call{brief: brief, timeout: timeout}
+	c.open.Store(1)
+	var conn *heldConn
+	c.release = sync.OnceFunc(func() {
+		c.stopTimer()
+		if conn != nil {
+			conn.forget(c)
+		}
+		free()
+	})
+	if p, ok := peer.FromContext(ctx); ok {
+		if held, ok := p.AuthInfo.(heldBy); ok {
+			conn = held.conn
+			c.timer = time.AfterFunc(timeout, func() { _ = conn.Close() })
+			if !conn.hold(c) {
+				c.release()
+			}
+		}
+	}
+	context.AfterFunc(ctx, c.end)
+	return c
+}
+
+// end notes that the call has ended. The client has the timeout to read what is left of it.
+func (c *call) end() {
+	if c.timer != nil && !c.brief {
+		c.timer.Reset(c.timeout)
+	}
+	c.done()
+}
+
+func (c *call) done() {
+	if c.open.Add(-1) == 0 {
+		c.release()
+	}
+}
+
+// requestReceived notes that the client has sent the request of a call.
+func (c *call) requestReceived() {
+	if c != nil && !c.brief {
+		c.stopTimer()
+	}
+}
+
+func (c *call) stopTimer() {
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+}
+
+func noteUnary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	c := callOf(ctx)
+	c.requestReceived()
+	answer, err := handler(ctx, request)
+	if c == nil || err != nil {
+		return answer, err
+	}
+	return countedMessage{answer, c}, nil
+}
+
+func noteStream(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	if c := callOf(stream.Context()); c != nil {
+		stream = notingStream{stream, c}
+	}
+	return handler(server, stream)
+}
+
+// notingStream is a stream that notes when the request has been received, and the messages
+// that are sent.
+type notingStream struct {
+	grpc.ServerStream
+	call *call
+}
+
+// RecvMsg implements [grpc.ServerStream].
+func (s notingStream) RecvMsg(m any) error {
+	err := s.ServerStream.RecvMsg(m)
+	if err == nil {
+		s.call.requestReceived()
+	}
+	return err
+}
+
+// SendMsg implements [grpc.ServerStream].
+func (s notingStream) SendMsg(m any) error {
+	return s.ServerStream.SendMsg(countedMessage{m, s.call})
+}
+
+// countedMessage is a message of a counted call.
+type countedMessage struct {
+	any
+	call *call
+}
+
+// countingCodec adds a buffer without bytes to each counted message. gRPC frees the buffers
+// of a message when it has written them, or when the client gives the call up. It does not
+// if the connection ends, but then the call is released anyway.
+type countingCodec struct{ encoding.CodecV2 }
+
+// Marshal implements [encoding.CodecV2].
+func (c countingCodec) Marshal(m any) (mem.BufferSlice, error) {
+	counted, ok := m.(countedMessage)
+	if !ok {
+		return c.CodecV2.Marshal(m)
+	}
+	data, err := c.CodecV2.Marshal(counted.any)
+	if err != nil {
+		return nil, err
+	}
+	counted.call.open.Add(1)
+	return append(data, mem.NewBuffer(&noBytes, written{counted.call})), nil
+}
+
+// noBytes has the capacity from which on gRPC counts the references to a buffer, and is
+// never written to.
+var noBytes = make([]byte, 0, 4<<10)
+
+// written is the pool to which gRPC returns the buffer behind a message of a call.
+type written struct{ *call }
+
+// Get implements [mem.BufferPool]. Nothing calls it.
+func (written) Get(length int) *[]byte { return new(make([]byte, length)) }
+
+// Put implements [mem.BufferPool].
+func (w written) Put(*[]byte) { w.done() }
