@@ -143,12 +143,13 @@ conform: ## try what the RUNTIMES promise and write docs/runtimes.md (as root)
 	done
 	UPDATE_GOLDEN=1 $(GO) test -count=1 -run '^TestMatrixIsGenerated$$' ./cmd/pleg-pipeline/internal/conform
 
-# Which rows of the matrix to run: make e2e-faults FAULTS=shim
+# Which rows of the matrix to run: make e2e-faults FAULTS=shim. PLEG_E2E_RUNTIME=cri-o
+# runs them on CRI-O.
 FAULTS ?= .
 
 .PHONY: e2e-faults
-e2e-faults: ## test faults of a real containerd and of the program (as root)
-	tests/e2e/setup.sh
+e2e-faults: ## test faults of a real runtime and of the program (as root)
+	tests/e2e/setup.sh $(PLEG_E2E_RUNTIME)
 	$(GO) test -C tests/e2e -race -count=1 -timeout 40m -parallel 3 -v -run '^TestFaultMatrix$$/$(FAULTS)' .
 
 # How long the page shows 1,000 pods: make test-browser PAGE_LOAD=10s
@@ -188,7 +189,7 @@ fleet-scale: ## measure a fleet of virtual nodes under faults (15 minutes)
 	@cd tests/fleet && ../../bin/fleet-scale $(FLEET)
 
 .PHONY: e2e-kubelet
-e2e-kubelet: ## compare a stock kubelet with ours on containerd (as root)
+e2e-kubelet: ## compare a stock kubelet with ours on a real runtime (as root)
 	kubelet/e2e/run.sh
 
 # Only one step of it: make e2e-cluster CLUSTER="-test.run /upgrade"

@@ -29,6 +29,8 @@ type fault struct {
 	short bool
 	// shims: the row needs a runtime with shims.
 	shims bool
+	// drops: the row needs a runtime that drops events.
+	drops bool
 	lab   lab.Options
 	// pods is the number of pods before the fault.
 	pods int
@@ -79,8 +81,9 @@ func TestFaultsInShort(t *testing.T) {
 
 // allFaults returns the rows that the default runtime can run.
 func allFaults() []fault {
-	all := slices.Concat(daemonFaults, shimFaults, loadFaults, agentFaults)
-	return slices.DeleteFunc(all, func(row fault) bool { return row.shims && !lab.DefaultRuntime().Traits().Shims })
+	all := slices.Concat(daemonFaults, shimFaults, loadFaults, agentFaults, eventFaults)
+	has := lab.DefaultRuntime().Traits()
+	return slices.DeleteFunc(all, func(row fault) bool { return row.shims && !has.Shims || row.drops && !has.DropsEvents })
 }
 
 // runFaults runs several rows at the same time, because most of them wait most
@@ -137,7 +140,8 @@ func (f *fixture) runObserved(name string, o pipeline.Options) {
 	in := f.runPipeline(runOptions{Options: o, name: name})
 	in.healthy = func(context.Context) (bool, error) { ok, _ := in.pipeline.Healthy(); return ok, nil }
 	in.state = func(context.Context) (map[string]string, error) { return cacheState(in.pipeline) }
-	in.unannounced = func() float64 { return kit.Metric(t, registry, "pleg_missed_events_total") }
+	in.metric = func(name string) float64 { return kit.Metric(t, registry, name) }
+	in.unannounced = func() float64 { return in.metric("pleg_missed_events_total") }
 	in.threshold, in.period, in.pollingThreshold = o.RelistThreshold, o.RelistPeriod, o.RelistThreshold
 	if o.Events == pipeline.EventsAuto {
 		in.threshold, in.period = o.RelistThresholdWithEvents, o.RelistPeriodWithEvents

@@ -39,6 +39,8 @@ type instance struct {
 	state   func(context.Context) (map[string]string, error)
 	// unannounced returns pleg_missed_events_total; nil if unknown.
 	unannounced func() float64
+	// metric returns the value of a metric; nil if unknown.
+	metric func(name string) float64
 	// The instance must be unhealthy once its last list is older than threshold;
 	// period is the time between two lists. Both are zero if this is not checked.
 	threshold, period time.Duration

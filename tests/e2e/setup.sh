@@ -9,13 +9,13 @@ missing=
 command -v runc >/dev/null 2>&1 || missing="$missing runc"
 [ -x /usr/lib/cni/bridge ] || missing="$missing containernetworking-plugins"
 command -v ip >/dev/null 2>&1 || missing="$missing iproute2"
-if [ "${1:-}" = cri-o ]; then
+case ${1:-} in cri-o*)
 	command -v conmon >/dev/null 2>&1 || missing="$missing conmon"
 	command -v skopeo >/dev/null 2>&1 || missing="$missing skopeo"
 	command -v gcc >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
 	command -v pkg-config >/dev/null 2>&1 || missing="$missing pkg-config"
 	[ -e /usr/include/seccomp.h ] || missing="$missing libseccomp-dev"
-fi
+esac
 [ -n "$missing" ] || exit 0
 
 if [ "$(id -u)" -ne 0 ]; then

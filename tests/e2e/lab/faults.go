@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -53,6 +54,19 @@ func (l *Lab) Revive(ctx context.Context) error {
 	}
 	l.daemon = d
 	return l.awaitReady(ctx)
+}
+
+// dropped is in the line that CRI-O logs for each event that it drops, because its
+// channel of 1000 events is full (generateCRIEvent in its server/server.go).
+const dropped = "GenerateCRIEvent: failed to generate event"
+
+// DroppedEvents returns the number of CRI events that CRI-O has dropped.
+func (l *Lab) DroppedEvents() (int, error) {
+	log, err := os.ReadFile(l.place.log())
+	if err != nil {
+		return 0, fmt.Errorf("count dropped events: %w", err)
+	}
+	return bytes.Count(log, []byte(dropped)), nil
 }
 
 // orphan matches the error of a snapshot whose folder exists already.

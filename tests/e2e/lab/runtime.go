@@ -44,6 +44,9 @@ type Traits struct {
 	AllEvents bool
 	// EventsToOne: of several clients each event reaches only one.
 	EventsToOne bool
+	// DropsEvents: while a client does not read, no client gets events, and those that
+	// do not fit into the runtime's buffer are dropped ([Lab.DroppedEvents]).
+	DropsEvents bool
 	// SandboxProcess: a sandbox has a process, which [Lab.KillSandbox] kills.
 	SandboxProcess bool
 	// Shims: each pod has a shim that [Lab.KillShim] and [Lab.FreezeShim] can stop.
@@ -60,7 +63,7 @@ func (r Runtime) Traits() Traits {
 	case Containerd16:
 		return Traits{SandboxProcess: true, Shims: true}
 	case CRIO:
-		return Traits{Events: true}
+		return Traits{Events: true, DropsEvents: true}
 	case CRIOWithoutEvents:
 		return Traits{}
 	default:
