@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -65,6 +66,15 @@ func newProgram() (_ program, err error) {
 }
 
 func (p program) remove() error { return os.RemoveAll(p.dir) }
+
+// exitedAt returns when a container wrote that it is about to exit.
+func (p program) exitedAt(name string) (time.Time, error) {
+	text, err := os.ReadFile(filepath.Join(p.dir, name))
+	if err != nil {
+		return time.Time{}, err
+	}
+	return time.Parse(time.RFC3339Nano, strings.TrimSpace(string(text)))
+}
 
 // libraryDirs are where glibc and musl look, without a configuration.
 var libraryDirs = []string{"/lib64", "/usr/lib64", "/lib/*-linux-*", "/usr/lib/*-linux-*", "/lib", "/usr/lib"}

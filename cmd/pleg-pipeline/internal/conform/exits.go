@@ -1,0 +1,134 @@
+package conform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+const exits = 6
+
+// ended is a container with its first EXITED status.
+type ended struct {
+	id, want string
+	first    string
+}
+
+// tryFinalExit compares the first EXITED of containers with what they say later.
+func tryFinalExit(ctx context.Context, s *suite) (string, error) {
+	p, err := s.node.runPod(ctx, nil)
+	if err != nil {
+		return "", err
+	}
+	var containers []ended
+	for i := range 2 * exits {
+		c, memory, args := ended{want: "7 Error"}, int64(0), []string{"exit", "7", "0s"}
+		if i%2 == 0 {
+			c.want, memory, args = "137 OOMKilled", 64<<20, []string{"oom"}
+		}
+		if c.id, err = s.node.runContainer(ctx, p, memory, args...); err != nil {
+			return "", err
+		}
+		st, err := s.node.awaitExit(ctx, p, c.id)
+		if err != nil {
+			return "", err
+		}
+		c.first = describeExit(st)
+		containers = append(containers, c)
+	}
+	if err := sleep(ctx, s.opts.Settle/3); err != nil {
+		return "", err
+	}
+	var wrong []string
+	for _, c := range containers {
+		st, err := s.node.status(ctx, c.id)
+		if err != nil {
+			return "", err
+		}
+		if later := describeExit(st); c.first != later || later != c.want {
+			wrong = append(wrong, fmt.Sprintf("%s, then %s, want %s", c.first, later, c.want))
+		}
+	}
+	if len(wrong) > 0 {
+		return count(len(wrong), len(containers), "wrong: "+wrong[0]), errBroken
+	}
+	return fmt.Sprintf("%d exits, half of them out of memory", len(containers)), nil
+}
+
+func describeExit(st *runtimeapi.ContainerStatus) string {
+	return fmt.Sprint(st.GetExitCode(), " ", st.GetReason())
+}
+
+// tryExitDelay compares the time that a container writes just before it ends with the
+// first EXITED.
+func tryExitDelay(ctx context.Context, s *suite) (string, error) {
+	p, err := s.node.runPod(ctx, nil)
+	if err != nil {
+		return "", err
+	}
+	var delays []time.Duration
+	for i := range 2 * exits {
+		name := fmt.Sprintf("%s-delay-%d", p.uid, i)
+		id, err := s.node.runContainer(ctx, p, 0, "note", name, "100ms")
+		if err != nil {
+			return "", err
+		}
+		if _, err := s.node.awaitExit(ctx, p, id); err != nil {
+			return "", err
+		}
+		shown := time.Now()
+		ended, err := s.node.program.exitedAt(name)
+		if err != nil {
+			return "", err
+		}
+		delays = append(delays, shown.Sub(ended))
+	}
+	evidence := quantiles(delays)
+	if slices.Max(delays) > time.Second {
+		return evidence, errBroken
+	}
+	return evidence, nil
+}
+
+// tryExitWhileDown ends a container while the runtime does not run.
+func tryExitWhileDown(ctx context.Context, s *suite) (string, error) {
+	if s.opts.Stop == nil || s.opts.Start == nil {
+		return "needs --stop-runtime and --start-runtime", errNotTested
+	}
+	p, err := s.node.runPod(ctx, nil)
+	if err != nil {
+		return "", err
+	}
+	id, err := s.node.runContainer(ctx, p, 0, "exit", "7", "3s")
+	if err != nil {
+		return "", err
+	}
+	if err := s.opts.Stop(ctx); err != nil {
+		return "", fmt.Errorf("stop the runtime: %w", err)
+	}
+	wait := sleep(ctx, 4*time.Second)
+	if err := errors.Join(wait, s.opts.Start(context.WithoutCancel(ctx))); err != nil {
+		return "", fmt.Errorf("start the runtime: %w", err)
+	}
+	var st *runtimeapi.ContainerStatus
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		if st, err = s.node.status(ctx, id); err == nil && st.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED {
+			break
+		}
+		if time.Now().After(deadline) {
+			return fmt.Sprintf("30 s after the start it is %v, %v", st.GetState(), err), errBroken
+		}
+		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+			return "", err
+		}
+	}
+	evidence := fmt.Sprintf("exit code %d, %s", st.GetExitCode(), st.GetReason())
+	if st.GetExitCode() != 7 {
+		return evidence + "; it was 7", errBroken
+	}
+	return evidence, nil
+}

@@ -1,0 +1,173 @@
+package conform
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// pod is a sandbox on the host's network, which needs no CNI.
+type pod struct {
+	uid, id string
+	config  *runtimeapi.PodSandboxConfig
+	steps   []step // in the order in which they were made
+}
+
+// step is what was done to a container or sandbox.
+type step struct {
+	id      string
+	sandbox bool
+	kind    runtimeapi.ContainerEventType
+}
+
+const (
+	created = runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT
+	started = runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT
+	stopped = runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT
+	deleted = runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT
+)
+
+func (p *pod) did(id string, kinds ...runtimeapi.ContainerEventType) {
+	for _, kind := range kinds {
+		p.steps = append(p.steps, step{id, id == p.id, kind})
+	}
+}
+
+func (n *node) runPod(ctx context.Context, annotations map[string]string) (*pod, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	// A runtime may finish a cancelled call, and then make a pod that nobody removes.
+	ctx, cancel := n.call(context.WithoutCancel(ctx))
+	defer cancel()
+	name := fmt.Sprintf("pod-%d", n.pods.Add(1))
+	p := &pod{uid: rand.Text()}
+	p.config = &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Uid: p.uid, Namespace: Namespace},
+		Labels: map[string]string{
+			"io.kubernetes.pod.name": name, "io.kubernetes.pod.namespace": Namespace, "io.kubernetes.pod.uid": p.uid, runLabel: n.run,
+		},
+		Annotations: annotations,
+		Linux: &runtimeapi.LinuxPodSandboxConfig{
+			CgroupParent: n.opts.CgroupParent,
+			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+				NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE, Pid: runtimeapi.NamespaceMode_CONTAINER},
+			},
+		},
+	}
+	resp, err := n.runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: p.config})
+	if err != nil {
+		return nil, fmt.Errorf("run pod: %w", err)
+	}
+	p.id = resp.GetPodSandboxId()
+	p.did(p.id, created, started)
+	return p, nil
+}
+
+// createContainer creates a container that runs this program with arguments.
+func (n *node) createContainer(ctx context.Context, p *pod, memory int64, args ...string) (id string, err error) {
+	ctx, cancel := n.call(ctx)
+	defer cancel()
+	name := fmt.Sprintf("c%d", len(p.steps))
+	resp, err := n.runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+		PodSandboxId: p.id, SandboxConfig: p.config,
+		Config: &runtimeapi.ContainerConfig{
+			Metadata: &runtimeapi.ContainerMetadata{Name: name},
+			Image:    &runtimeapi.ImageSpec{Image: n.opts.Image, UserSpecifiedImage: n.opts.Image},
+			Command:  n.program.command,
+			Args:     append([]string{ProgramCommand}, args...),
+			Mounts:   []*runtimeapi.Mount{{ContainerPath: mountPath, HostPath: n.program.dir}},
+			Labels: map[string]string{
+				"io.kubernetes.container.name": name, "io.kubernetes.pod.uid": p.uid,
+				"io.kubernetes.pod.name": p.config.GetMetadata().GetName(), "io.kubernetes.pod.namespace": Namespace,
+			},
+			Linux: &runtimeapi.LinuxContainerConfig{
+				Resources:       &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: memory},
+				SecurityContext: &runtimeapi.LinuxContainerSecurityContext{NamespaceOptions: p.config.GetLinux().GetSecurityContext().GetNamespaceOptions()},
+			},
+		},
+	})
+	if err != nil {
+		return "", fmt.Errorf("create container: %w", err)
+	}
+	p.did(resp.GetContainerId(), created)
+	return resp.GetContainerId(), nil
+}
+
+func (n *node) start(ctx context.Context, p *pod, id string) error {
+	ctx, cancel := n.call(ctx)
+	defer cancel()
+	if _, err := n.runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id}); err != nil {
+		return fmt.Errorf("start container: %w", err)
+	}
+	p.did(id, started)
+	return nil
+}
+
+// runContainer creates and starts a container.
+func (n *node) runContainer(ctx context.Context, p *pod, memory int64, args ...string) (id string, err error) {
+	if id, err = n.createContainer(ctx, p, memory, args...); err != nil {
+		return "", err
+	}
+	return id, n.start(ctx, p, id)
+}
+
+// awaitExit asks for the status until it is EXITED, and returns the first such one.
+func (n *node) awaitExit(ctx context.Context, p *pod, id string) (*runtimeapi.ContainerStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		st, err := n.status(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if st.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED {
+			p.did(id, stopped)
+			return st, nil
+		}
+		if err := sleep(ctx, 5*time.Millisecond); err != nil {
+			return nil, fmt.Errorf("wait for the end of a container: %w", err)
+		}
+	}
+}
+
+func (n *node) status(ctx context.Context, id string) (*runtimeapi.ContainerStatus, error) {
+	resp, err := n.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
+	if err != nil {
+		return nil, fmt.Errorf("container status: %w", err)
+	}
+	return resp.GetStatus(), nil
+}
+
+func (n *node) removeContainer(ctx context.Context, p *pod, id string) error {
+	ctx, cancel := n.call(ctx)
+	defer cancel()
+	for {
+		_, err := n.runtime.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: id})
+		if err == nil {
+			p.did(id, deleted)
+			return nil
+		}
+		// Between the end of a process and EXITED a removal may be refused.
+		if sleep(ctx, 20*time.Millisecond) != nil {
+			return fmt.Errorf("remove container: %w", err)
+		}
+	}
+}
+
+// removePod stops and removes a pod whose containers are gone.
+func (n *node) removePod(ctx context.Context, p *pod) error {
+	ctx, cancel := n.call(ctx)
+	defer cancel()
+	if _, err := n.runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.id}); err != nil {
+		return fmt.Errorf("stop pod: %w", err)
+	}
+	if _, err := n.runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.id}); err != nil {
+		return fmt.Errorf("remove pod: %w", err)
+	}
+	p.did(p.id, stopped, deleted)
+	return nil
+}
