@@ -72,7 +72,7 @@ func promises() []promise {
 		},
 		{
 			id: "unread-client", text: "a client that does not read holds up neither pods nor other clients", source: clients,
-			pipeline: "reads at once, whatever its subscribers do",
+			pipeline: "reads at once, whatever its subscribers do; lists find what another client holds back",
 			try:      tryUnreadClient,
 		},
 		{
