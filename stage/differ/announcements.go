@@ -93,19 +93,29 @@ func (a *announcements) confirm(events []pleg.Event, now time.Time) {
 	}
 }
 
-// hear takes a CRI event. What came before it in the container's life need not be
-// announced any more.
-func (a *announcements) hear(h *pleg.Hint, now time.Time) {
+// hear takes a CRI event of a pod. What came before it in the container's life need not be
+// announced any more. CRI-O may announce the start of a container after its end, or never.
+func (a *announcements) hear(h *pleg.Hint, had *pleg.Pod, now time.Time) {
 	a.count(now)
 	for _, t := range announces(h) {
 		s := step{id: h.Container, to: t}
 		if a.expected.remove(s) || a.tolerated.remove(s) {
 			a.confirmed = true
 		}
-		if c := containerOf(h.Pod, h.Container); c == nil || c.State > h.State {
+		if c := containerOf(h.Pod, h.Container); c == nil || c.State > h.State || t == pleg.ContainerStarted && ranUnseen(h, had) {
 			a.announced.add(s, now)
 		}
 	}
+}
+
+// ranUnseen reports whether an event announces the end of a container that nothing showed
+// running, and its status says that it has run.
+func ranUnseen(h *pleg.Hint, had *pleg.Pod) bool {
+	if before := containerOf(had, h.Container); h.State != pleg.StateExited || before != nil && before.State >= pleg.StateRunning {
+		return false
+	}
+	c := h.Status.Container(h.Container)
+	return c != nil && !c.StartedAt.IsZero()
 }
 
 // starts returns the pod as it was when a container ran that an observation shows

@@ -328,6 +328,14 @@ func withStatus(h *pleg.Hint) *pleg.Hint {
 	return h
 }
 
+// hasRun is [withStatus] with containers that have run.
+func hasRun(h *pleg.Hint) *pleg.Hint {
+	for _, c := range withStatus(h).Status.Containers {
+		c.StartedAt = at(0)
+	}
+	return h
+}
+
 func (f *fixture) counter(t *testing.T, name string) float64 {
 	t.Helper()
 	families, err := f.metrics.Gather()

@@ -10,8 +10,13 @@ import (
 // applyObservation compares an observation of one pod with its record.
 func (d *Differ) applyObservation(o stage.Observation) {
 	now := time.Now()
+	rec := d.records[o.UID]
 	if h := o.Hint; h != nil {
-		d.announcements.hear(h, now)
+		var had *pleg.Pod
+		if rec != nil {
+			had = rec.current.pod
+		}
+		d.announcements.hear(h, had, now)
 		if h.Removed {
 			d.tombstones.containers.add(h.Container, now)
 			d.dead.announced = d.dead.announced || h.Container == h.Sandbox
@@ -20,7 +25,6 @@ func (d *Differ) applyObservation(o stage.Observation) {
 			return
 		}
 	}
-	rec := d.records[o.UID]
 	if !o.At.After(d.newestOf(rec, o.UID)) {
 		d.applyOlder(rec, &o, now)
 		return

@@ -201,7 +201,8 @@ func TestSkippedStepsAreCounted(t *testing.T) {
 	})
 }
 
-// A container may have exited by the time its start is announced.
+// A container may have exited by the time its start is announced, and the end may be
+// announced first: then its status shows that it has run.
 func TestStartAnnouncedAfterTheEnd(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before string
@@ -220,6 +221,19 @@ func TestStartAnnouncedAfterTheEnd(t *testing.T) {
 		"known to have exited": {"c=exited /s=running", func(f *fixture) {
 			f.sendHint(1, withStatus(hint("a", "c=running", "c=exited /s=running")))
 		}, nil},
+		"after the end": {"c=created /s=running", func(f *fixture) {
+			f.sendHint(1, hasRun(hint("a", "c=exited", "c=exited /s=running")))
+			f.sendHint(2, hasRun(hint("a", "c=running", "c=exited /s=running")))
+		}, []string{"Started(c)", "Died(c)"}},
+		"never": {"/s=running", func(f *fixture) {
+			f.sendHint(1, hasRun(hint("a", "c=exited", "c=exited /s=running")))
+		}, []string{"Started(c)", "Died(c)"}},
+		"never, and it did not run": {"c=created /s=running", func(f *fixture) {
+			f.sendHint(1, withStatus(hint("a", "c=exited", "c=exited /s=running")))
+		}, []string{"Died(c)"}},
+		"before the end": {"c=running /s=running", func(f *fixture) {
+			f.sendHint(1, hasRun(hint("a", "c=exited", "c=exited /s=running")))
+		}, []string{"Died(c)"}},
 		"without the pod, then listed": {"/s=running", func(f *fixture) {
 			f.sendHint(1, hint("a", "c=running", "-"))
 			f.list(plegtest.Pod("a", "c=exited /s=running"))
