@@ -101,17 +101,22 @@ func colorWanted(w io.Writer, getenv func(string) string) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// terminalWidth returns the number of columns of a terminal; 0 if w is none.
-func terminalWidth(w io.Writer) int {
+// terminalSize returns the number of columns and lines of a terminal; 0 if w is none.
+func terminalSize(w io.Writer) (columns, lines int) {
 	file, ok := w.(*os.File)
 	if !ok {
-		return 0
+		return 0, 0
 	}
 	size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
-		return 0
+		return 0, 0
 	}
-	return int(size.Col)
+	return int(size.Col), int(size.Row)
+}
+
+func terminalWidth(w io.Writer) int {
+	columns, _ := terminalSize(w)
+	return columns
 }
 
 // progress replaces the last line of a terminal. Elsewhere it prints nothing.

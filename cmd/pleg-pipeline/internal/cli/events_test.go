@@ -216,7 +216,7 @@ func TestPodsFromDaemon(t *testing.T) {
 	if len(text) != 4 || !strings.HasPrefix(text[0], "NAMESPACE ") {
 		t.Fatalf("output = %q, want a header and two pods", stdout)
 	}
-	row := regexp.MustCompile(`^[a-z-]+ +[a-z0-9-]+ +ready +2/2 +0 +[0-9.]+s +[0-9.]+s$`)
+	row := regexp.MustCompile(`^[a-z-]+ +[a-z0-9-]+ +ready +2/2 +0 +[0-9.]+m?s +[0-9.]+m?s$`)
 	for _, line := range text[1:3] {
 		if !row.MatchString(line) {
 			t.Errorf("line %q, want a match of %q", line, row)

@@ -5,13 +5,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
@@ -152,7 +150,7 @@ type table struct {
 // flicker.
 func (t *table) draw(text string) error {
 	lines := strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n")
-	if height := terminalHeight(t.out); height > 1 && len(lines) > height-1 {
+	if _, height := terminalSize(t.out); height > 1 && len(lines) > height-1 {
 		more := len(lines) - (height - 2)
 		lines = append(lines[:height-2:height-2], fmt.Sprintf("(%d more lines)", more))
 	}
@@ -163,17 +161,4 @@ func (t *table) draw(text string) error {
 	t.lines = len(lines)
 	_, err := io.WriteString(t.out, up+"\r\x1b[J"+strings.Join(lines, "")+"\n")
 	return err
-}
-
-// terminalHeight returns the number of lines of a terminal; 0 if w is none.
-func terminalHeight(w io.Writer) int {
-	file, ok := w.(*os.File)
-	if !ok {
-		return 0
-	}
-	size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)
-	if err != nil {
-		return 0
-	}
-	return int(size.Row)
 }

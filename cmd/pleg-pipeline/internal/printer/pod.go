@@ -79,7 +79,7 @@ func inspectionDetails(p *podview.Pod) (parts []string) {
 	case q != nil:
 		next := "next soon"
 		if wait := time.Until(q.NextTry); wait > 0 {
-			next = "next in " + span(wait)
+			next = "next in " + podview.Span(wait)
 		}
 		parts = append(parts, number(q.Hung, "inspection", "inspections")+" hung, "+next)
 	case p.Error != "":
@@ -124,26 +124,10 @@ func podColor(p *podview.Pod) string {
 	}
 }
 
-// ago returns the time since t in one unit, as kubectl does.
+// ago returns the time since t; "-" if t is zero.
 func ago(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	return span(max(0, time.Since(t)))
-}
-
-// span returns a duration in one unit.
-func span(d time.Duration) string {
-	switch {
-	case d < 10*time.Second:
-		return fmt.Sprintf("%.1fs", d.Seconds())
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	default:
-		return fmt.Sprintf("%dd", int(d.Hours()/24))
-	}
+	return podview.Span(time.Since(t))
 }

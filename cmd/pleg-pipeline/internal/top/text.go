@@ -36,7 +36,7 @@ func why(ev Event) string {
 		parts = append(parts, "not inspected")
 	}
 	if !ev.StartedAt.IsZero() && !ev.FinishedAt.Before(ev.StartedAt) {
-		parts = append(parts, "ran "+span(ev.FinishedAt.Sub(ev.StartedAt)))
+		parts = append(parts, "ran "+podview.Span(ev.FinishedAt.Sub(ev.StartedAt)))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -71,29 +71,12 @@ func (p *pod) name() string {
 	return name
 }
 
-// span returns a duration in one unit.
-func span(d time.Duration) string {
-	switch d = max(0, d); {
-	case d < 100*time.Millisecond:
-		return fmt.Sprintf("%dms", d.Milliseconds())
-	case d < 10*time.Second:
-		return fmt.Sprintf("%.1fs", d.Seconds())
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	}
-	return fmt.Sprintf("%dd", int(d.Hours()/24))
-}
-
 // since returns the time since t; "-" if t is zero.
 func since(t, now time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	return span(now.Sub(t))
+	return podview.Span(now.Sub(t))
 }
 
 // since returns the age of the pod's newest sandbox.
@@ -116,9 +99,9 @@ func (p *pod) complaint(now time.Time) string {
 	case i != nil:
 		return fmt.Sprintf("takes %s in %s", since(i.Since, now), inCall(i))
 	case q != nil && q.Hung == 1:
-		return fmt.Sprintf("next try in %s, the inspection hung", span(q.NextTry.Sub(now)))
+		return fmt.Sprintf("next try in %s, the inspection hung", podview.Span(q.NextTry.Sub(now)))
 	case q != nil:
-		return fmt.Sprintf("next try in %s, %d inspections hung", span(q.NextTry.Sub(now)), q.Hung)
+		return fmt.Sprintf("next try in %s, %d inspections hung", podview.Span(q.NextTry.Sub(now)), q.Hung)
 	case p.Error != "":
 		return "inspection failed: " + p.Error
 	}

@@ -1,0 +1,58 @@
+package top
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gdamore/tcell/v3"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+)
+
+// minFeed is the least number of lines of the feed.
+const minFeed = 3
+
+// drawFeed draws the newest events, below a line.
+func (v *view) drawFeed(m *model, y, n int) {
+	title := "events"
+	if m.paused {
+		title = fmt.Sprintf("events: paused, %d new", m.missed)
+	}
+	v.rule(y, title)
+	for i, ev := range m.events(n) {
+		v.drawEvent(y+1+i, ev)
+	}
+}
+
+func (v *view) drawEvent(y int, ev Event) {
+	if ev.Type == pipeline.Gap {
+		v.text(0, y, v.width, "GAP: events are missing; the pods are those of now", bad)
+		return
+	}
+	x := v.text(0, y, 9, ev.ObservedAt.Local().Format("15:04:05"), faint) + 1
+	v.text(x, y, 9, what(ev), eventStyle(ev))
+	x += 10
+	width := min(60, (v.width-x)*3/5)
+	name := ev.PodNamespace + "/" + orElse(ev.PodName, string(ev.PodUID))
+	if ev.Node != "" {
+		name = ev.Node + " " + name
+	}
+	v.text(x, y, width, cutMiddle(name, width), plain)
+	x += width + 1
+	v.text(x, y, v.width-x, strings.TrimSpace(container(ev)+" "+why(ev)), faint)
+}
+
+func eventStyle(ev Event) tcell.Style {
+	switch ev.Type {
+	case pipeline.ContainerStarted:
+		return good
+	case pipeline.ContainerDied:
+		if ev.Sandbox || ev.ExitCode != nil && *ev.ExitCode == 0 {
+			return warn
+		}
+		return bad
+	case pipeline.ContainerRemoved:
+		return faint
+	}
+	return info
+}
