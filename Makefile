@@ -16,7 +16,7 @@ SOAKS ?= soak-simulated soak-containerd
 LINT := $(GO) tool -modfile=tools.mod golangci-lint
 # Nested modules to lint. Those that import Kubernetes take longer than everything
 # else and are left out: make lint LINT_MODULES="kubelet bench/kubelet"
-LINT_MODULES ?= tests/e2e tests/browser tests/clients tests/fleet kubelet/e2e bench/harness bench/containerd deploy/release deploy/test
+LINT_MODULES ?= tests/e2e tests/browser tests/clients tests/cluster tests/fleet kubelet/e2e bench/harness bench/containerd deploy/release deploy/test
 
 .PHONY: help
 help: ## list the targets

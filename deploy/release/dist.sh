@@ -39,7 +39,10 @@ $GO build -C deploy/release -trimpath -buildvcs=false -o "$work/" . tool
 
 # shellcheck disable=SC2086 # one word for each program
 "$work/release" -version "$VERSION" -revision "$revision" -created "$SOURCE_DATE_EPOCH" -out "$OUT/pleg-pipeline-$VERSION-image.tar" $programs
-[ "${1:-}" != image ] || exit 0
+if [ "${1:-}" = image ]; then
+	ls -l "$OUT"
+	exit 0
+fi
 
 sed 's|/usr/local/bin/|/usr/bin/|' docs/pleg-pipeline.service >"$work/pleg-pipeline.service"
 for arch in $ARCHS; do
