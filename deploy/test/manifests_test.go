@@ -3,13 +3,16 @@
 package deploy_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -69,8 +72,10 @@ func build(t *testing.T, folder string) (m manifests) {
 			into = &corev1.Namespace{}
 		case "NetworkPolicy":
 			into = &networkingv1.NetworkPolicy{}
-		case "PodMonitor", "PrometheusRule":
-			continue // their types are not part of Kubernetes
+		case "PodMonitor":
+			into = &monitoringv1.PodMonitor{}
+		case "PrometheusRule":
+			into = &monitoringv1.PrometheusRule{}
 		default:
 			t.Errorf("%s has a %s: RBAC and Secrets are not needed", folder, object.GetKind())
 			continue
@@ -108,6 +113,18 @@ func TestManifests(t *testing.T) {
 			}
 			requireSettings(t, m.config.Data["pleg-pipeline.yaml"])
 		})
+	}
+}
+
+// TestMonitoring requires that the Prometheus operator knows each field of its objects, and
+// that Grafana's sidecar finds the dashboard.
+func TestMonitoring(t *testing.T) {
+	m := build(t, "monitoring")
+	if want := map[string]int{"PodMonitor": 1, "PrometheusRule": 1, "ConfigMap": 1}; !maps.Equal(m.kinds, want) {
+		t.Errorf("kinds %v, want %v", m.kinds, want)
+	}
+	if m.config.Labels["grafana_dashboard"] != "1" || !json.Valid([]byte(m.config.Data["dashboard.json"])) {
+		t.Errorf("no dashboard: %+v", m.config.ObjectMeta)
 	}
 }
 
