@@ -25,6 +25,7 @@ staticPodPath: {{.Dir}}/manifests
 containerRuntimeEndpoint: {{.Endpoint}}
 failCgroupV1: false
 cgroupDriver: cgroupfs
+cgroupRoot: {{.Cgroup}}
 cgroupsPerQOS: false
 enforceNodeAllocatable: []
 failSwapOn: false
@@ -96,11 +97,14 @@ func newKubelet(t *testing.T, bin, kind string, pods int) *kubelet {
 	return k
 }
 
-// start runs the kubelet until the test ends or stop.
-func (k *kubelet) start(endpoint string) {
+// start runs the kubelet on a runtime, with its pods in a cgroup, until the test ends or
+// stop.
+func (k *kubelet) start(endpoint, cgroup string) {
 	k.t.Helper()
 	var config bytes.Buffer
-	must(k.t, kubeletConfig.Execute(&config, map[string]any{"Dir": k.dir, "Endpoint": endpoint, "Ports": k.ports, "Events": k.events}))
+	must(k.t, kubeletConfig.Execute(&config, map[string]any{
+		"Dir": k.dir, "Endpoint": endpoint, "Cgroup": cgroup, "Ports": k.ports, "Events": k.events,
+	}))
 	must(k.t, os.WriteFile(k.path("config.yaml"), config.Bytes(), 0o600))
 	log, err := os.OpenFile(k.path("log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	must(k.t, err)

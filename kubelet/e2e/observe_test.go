@@ -194,7 +194,8 @@ type podStatus struct {
 func (s podStatus) runningID() string {
 	for _, c := range s.ContainerStatuses {
 		if c.State.Running != nil {
-			return strings.TrimPrefix(c.ContainerID, "containerd://")
+			_, id, _ := strings.Cut(c.ContainerID, "://")
+			return id
 		}
 	}
 	return ""

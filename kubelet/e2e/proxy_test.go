@@ -140,7 +140,8 @@ func (p *proxy) counts() (calls, most int) {
 // raw is a codec that leaves messages as they are.
 type raw struct{}
 
-func (raw) Name() string { return "proto" }
+// Name is a part of the content type. CRI-O accepts only the one without a name.
+func (raw) Name() string { return "" }
 
 func (raw) Marshal(v any) ([]byte, error) {
 	if message, ok := v.(*[]byte); ok {

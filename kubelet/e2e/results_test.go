@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 )
 
 // result has the measurements of one kind of kubelet over all runs.
@@ -52,7 +54,7 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 // table has the median and the maximum of each figure.
 func table(results map[string]*result) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "| %d static pods: median, maximum | %s |\n", pods, strings.Join(kinds, " | "))
+	fmt.Fprintf(&out, "| %s, %d static pods: median, maximum | %s |\n", lab.DefaultRuntime(), pods, strings.Join(kinds, " | "))
 	out.WriteString("| --- |" + strings.Repeat(" ---: |", len(kinds)) + "\n")
 	for _, row := range results[kinds[0]].rows {
 		out.WriteString("| " + row)
@@ -77,7 +79,7 @@ func number(v float64) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-// errorTable has the number of errors of each kind in the logs until containerd was
+// errorTable has the number of errors of each kind in the logs until the runtime was
 // restarted.
 func errorTable(results map[string]*result) string {
 	all := make(map[string]struct{})

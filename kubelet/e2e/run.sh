@@ -1,9 +1,9 @@
 #!/bin/sh
 # Installs what the test needs, builds both kubelets, and runs the test, as root.
 # The first run also takes the time of two builds of the kubelet. Each of the
-# KUBELET_E2E_RUNS (2) takes 10 minutes.
+# KUBELET_E2E_RUNS (2) takes 10 minutes. PLEG_E2E_RUNTIME=cri-o runs it on CRI-O.
 set -eu
 cd "$(dirname "$0")"
-../../tests/e2e/setup.sh
+../../tests/e2e/setup.sh "${PLEG_E2E_RUNTIME:-}"
 ./build.sh
 exec "${GO:-go}" test -count=1 -v -timeout 90m .

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package e2e_test runs real kubelets on a real containerd, one after the other, each
-// with a containerd of its own: the released kubelet, and one with the pipeline instead
+// Package e2e_test runs real kubelets on a real containerd or CRI-O, one after the other,
+// each with a runtime of its own: the released kubelet, and one with the pipeline instead
 // of GenericPLEG, both also with the gate EventedPLEG on. All must pass all steps; the
 // log compares their times. build.sh builds them.
 package e2e_test
@@ -30,7 +30,7 @@ const (
 	single   = 8  // killed one by one
 	together = 30 // killed at the same time
 	beside   = 3  // killed while the shim of another pod hangs
-	down     = 3  // killed while containerd is down
+	down     = 3  // killed while the runtime is down
 	slowly   = 10 // killed at the same time while the runtime is slow
 )
 
@@ -77,7 +77,7 @@ func TestSideBySide(t *testing.T) {
 	}
 }
 
-// trial is one kubelet on its containerd.
+// trial is one kubelet on its runtime.
 type trial struct {
 	*result
 	t *testing.T
@@ -92,9 +92,9 @@ func measure(t *testing.T, kind string, r *result) {
 	must(t, err)
 	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGINT, syscall.SIGTERM)
 	t.Cleanup(stop)
-	// Package lab must run inside the module tests/e2e, which pins containerd.
+	// Package lab must run inside the module tests/e2e, which pins the runtimes.
 	t.Chdir(filepath.Join("..", "..", "tests", "e2e"))
-	l, err := lab.Start(ctx, lab.Options{Runtime: lab.Containerd, StopTimeout: 3 * time.Minute})
+	l, err := lab.Start(ctx, lab.Options{StopTimeout: 3 * time.Minute})
 	must(t, err)
 	t.Cleanup(func() {
 		if err := l.Stop(ctx); err != nil {
@@ -102,13 +102,15 @@ func measure(t *testing.T, kind string, r *result) {
 		}
 	})
 	tr := &trial{result: r, t: t, l: l, k: newKubelet(t, filepath.Join(work, ".bin"), kind, pods)}
-	tr.k.start(l.Endpoint())
+	tr.k.start(l.Endpoint(), l.CgroupParent())
 	r.seconds("all pods run after", await(ctx, t, "start of all pods", 100*time.Millisecond, func() bool {
 		return len(running(ctx, l)) == pods
 	}))
 	tr.idle(ctx)
 	tr.killContainers(ctx)
-	tr.hangShim(ctx)
+	if l.Traits().Shims {
+		tr.hangShim(ctx)
+	}
 	tr.changeManifests(ctx)
 	r.count(tr.k.errors())
 	tr.restartRuntime(ctx)
@@ -125,7 +127,7 @@ func (tr *trial) idle(ctx context.Context) {
 	pause(ctx, idle)
 	used := tr.usage().since(before)
 	tr.add("idle: CPU of the kubelet (% of a core)", 100*used.kubelet.Seconds()/idle.Seconds())
-	tr.add("idle: CPU of containerd (% of a core)", 100*used.runtime.Seconds()/idle.Seconds())
+	tr.add("idle: CPU of the runtime (% of a core)", 100*used.runtime.Seconds()/idle.Seconds())
 	tr.add("idle: memory of the kubelet (MiB)", tr.k.rss())
 }
 
@@ -147,7 +149,7 @@ func (tr *trial) killContainers(ctx context.Context) {
 	tr.delays(fmt.Sprintf("%d killed together", together), v.restarts(ctx, tr.k))
 	used := tr.usage().since(before)
 	tr.add("- CPU of the kubelet (ms)", milliseconds(used.kubelet))
-	tr.add("- CPU of containerd (ms)", milliseconds(used.runtime))
+	tr.add("- CPU of the runtime (ms)", milliseconds(used.runtime))
 }
 
 // oneByOne kills the containers of n pods one by one.
@@ -196,7 +198,7 @@ func (tr *trial) changeManifests(ctx context.Context) {
 	}
 }
 
-// restartRuntime kills and restarts containerd. In between some containers end; the
+// restartRuntime kills and restarts the runtime. In between some containers end; the
 // others keep running.
 func (tr *trial) restartRuntime(ctx context.Context) {
 	before := running(ctx, tr.l)
@@ -205,18 +207,18 @@ func (tr *trial) restartRuntime(ctx context.Context) {
 	v.kill(tr.t)
 	v.at = time.Now()
 	must(tr.t, tr.l.Revive(ctx))
-	tr.delays("killed while containerd is down, since its restart", v.restarts(ctx, tr.k))
-	tr.requireSame(ctx, "the restart of containerd", before, v)
+	tr.delays("killed while the runtime is down, since its restart", v.restarts(ctx, tr.k))
+	tr.requireSame(ctx, "the restart of the runtime", before, v)
 	tr.delays("one killed after that", tr.oneByOne(ctx, down))
 }
 
-// slowRuntime restarts the kubelet with a proxy in front of containerd, which then
+// slowRuntime restarts the kubelet with a proxy in front of the runtime, which then
 // serves one inspection at a time.
 func (tr *trial) slowRuntime(ctx context.Context) {
 	before := running(ctx, tr.l)
 	tr.k.stop()
 	p, endpoint := startProxy(ctx, tr.t, tr.l.Endpoint())
-	tr.k.start(endpoint)
+	tr.k.start(endpoint, tr.l.CgroupParent())
 	names := tr.next(slowly)
 	await(ctx, tr.t, "statuses after a restart of the kubelet", 100*time.Millisecond, func() bool {
 		statuses := tr.k.statuses(ctx)
@@ -247,7 +249,7 @@ func (tr *trial) requireSame(ctx context.Context, since string, before map[strin
 	}
 }
 
-// usage is the CPU time of the kubelet and of containerd.
+// usage is the CPU time of the kubelet and of the runtime.
 type usage struct{ kubelet, runtime time.Duration }
 
 func (tr *trial) usage() usage {

@@ -57,7 +57,7 @@ var crioConfig = template.Must(template.New("config").Parse(`[crio]
   pinns_path = '{{.Own}}/pinns'
   enable_pod_events = {{.Events}}
   [crio.runtime.runtimes.runc]
-    runtime_path = '{{.Runc}}'
+    runtime_path = '{{.Dir}}/runc.sh'
     runtime_root = '{{.Dir}}/runc'
     monitor_path = '{{.Conmon}}'
     monitor_cgroup = 'pod'
@@ -73,6 +73,17 @@ var crioConfig = template.Must(template.New("config").Parse(`[crio]
   enable_nri = false
 `))
 
+// runcScript is runc without the limits of huge pages that a kubelet asks for. CRI-O
+// passes them on if the kernel has the controller, and runc fails if it is not mounted.
+// containerd has a setting for that.
+const runcScript = `#!/bin/sh
+for arg; do
+	[ "$last" != --bundle ] || sed -i -z 's/"hugepageLimits": *\[[^]]*\]/"hugepageLimits":[]/' "$arg/config.json"
+	last=$arg
+done
+exec %s "$@"
+`
+
 // storageConfig is what skopeo must know to write into the images of the daemon.
 var storageConfig = template.Must(template.New("storage").Parse(`[storage]
 driver = 'overlay'
@@ -84,14 +95,12 @@ runroot = '{{.Dir}}/state'
 const policy = `{"default":[{"type":"insecureAcceptAnything"}]}`
 
 func (e crio) configure(b binaries, p place) error {
-	data := map[string]any{"Dir": p.dir, "Image": Image, "Own": b.own, "Events": e.events}
-	for key, name := range map[string]string{"Runc": "runc", "Conmon": "conmon"} {
-		path, err := exec.LookPath(name)
-		if err != nil {
-			return err
-		}
-		data[key] = path
+	runc, runcErr := exec.LookPath("runc")
+	conmon, err := exec.LookPath("conmon")
+	if err := errors.Join(runcErr, err); err != nil {
+		return err
 	}
+	data := map[string]any{"Dir": p.dir, "Image": Image, "Own": b.own, "Events": e.events, "Conmon": conmon}
 	var config, storage bytes.Buffer
 	if err := errors.Join(crioConfig.Execute(&config, data), storageConfig.Execute(&storage, data)); err != nil {
 		return fmt.Errorf("CRI-O config: %w", err)
@@ -100,6 +109,7 @@ func (e crio) configure(b binaries, p place) error {
 		os.WriteFile(p.config(), config.Bytes(), 0o600),
 		os.WriteFile(p.storage(), storage.Bytes(), 0o600),
 		os.WriteFile(p.policy(), []byte(policy), 0o600),
+		os.WriteFile(filepath.Join(p.dir, "runc.sh"), fmt.Appendf(nil, runcScript, runc), 0o700),
 	)
 }
 
