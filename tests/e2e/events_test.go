@@ -104,7 +104,9 @@ func TestEventsReportShortContainers(t *testing.T) {
 	const containers = 50
 	ctx, f := newFixture(t, lab.Options{})
 	l := f.lab
-	in := f.runPipeline(runOptions{Options: rareLists})
+	o := rareLists
+	o.KeepRemoved = time.Hour // a busy machine needs more than the default
+	in := f.runPipeline(runOptions{Options: o})
 	polling := f.runPipeline(runOptions{Options: pipeline.Options{RelistPeriod: time.Second}, incomplete: true})
 	in.criEvents = receiveCRIEvents(ctx, t, l)
 	f.runPods(ctx, 5)

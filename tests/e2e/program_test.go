@@ -195,25 +195,28 @@ func TestReplayOfRecording(t *testing.T) {
 
 	f.runPods(ctx, 3)
 	must(t, awaitRecordedLists(ctx, file))
-	step := func(err error) {
+	step := func(err error, id, state string) {
 		t.Helper()
 		must(t, err)
 		must(t, awaitRecordedLists(ctx, file))
+		must(t, awaitRecordedStatus(ctx, file, id, state))
 	}
 	for _, pod := range f.pods {
 		c, err := l.RunContainer(ctx, pod, lab.ContainerSpec{Name: "main", Program: lab.Exit(7)})
-		step(err)
-		step(l.Trigger(ctx, c))
-		step(l.RemoveContainer(ctx, c))
-		_, err = l.RunContainer(ctx, pod, lab.ContainerSpec{Name: "main", Attempt: 1, Program: lab.Pause()})
-		step(err)
+		step(err, c.ID, "CONTAINER_RUNNING")
+		step(l.Trigger(ctx, c), c.ID, "CONTAINER_EXITED")
+		must(t, l.RemoveContainer(ctx, c))
+		must(t, awaitRecordedLists(ctx, file))
+		c, err = l.RunContainer(ctx, pod, lab.ContainerSpec{Name: "main", Attempt: 1, Program: lab.Pause()})
+		step(err, c.ID, "CONTAINER_RUNNING")
 	}
+	pod := f.pods[0]
 	if l.Traits().SandboxProcess {
-		step(l.KillSandbox(ctx, f.pods[0]))
+		step(l.KillSandbox(ctx, pod), pod.SandboxID, "SANDBOX_NOTREADY")
 	} else {
-		step(l.StopPod(ctx, f.pods[0]))
+		step(l.StopPod(ctx, pod), pod.SandboxID, "SANDBOX_NOTREADY")
+		must(t, awaitRecordedStatus(ctx, file, newest(pod).ID, "CONTAINER_EXITED"))
 	}
-	must(t, awaitRecordedLists(ctx, file)) // the statuses follow the list
 	must(t, recorder.Process.Signal(syscall.SIGINT))
 	if err := recorder.Wait(); err != nil {
 		t.Fatalf("end of the recording: %v, %s", err, &stderr)
@@ -238,4 +241,18 @@ func awaitRecordedLists(ctx context.Context, file string) error {
 	}
 	before := lists()
 	return eventually(ctx, func() bool { return lists() >= before+2 })
+}
+
+// awaitRecordedStatus waits until the recording has a status that shows a container or
+// sandbox in a state. It follows the list.
+func awaitRecordedStatus(ctx context.Context, file, id, state string) error {
+	return eventually(ctx, func() bool {
+		text, _ := os.ReadFile(file)
+		for line := range bytes.Lines(text) {
+			if bytes.Contains(line, []byte(`Status","id"`)) && bytes.Contains(line, []byte(id)) && bytes.Contains(line, []byte(state)) {
+				return true
+			}
+		}
+		return false
+	})
 }
