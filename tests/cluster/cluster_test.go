@@ -39,6 +39,8 @@ type cluster struct {
 	api    *kubernetes.Clientset
 	node   *node
 	kustom string // the folder with a copy of deploy/, for overlays beside it
+	// prometheus is the folder with the settings of Prometheus.
+	prometheus string
 }
 
 // startCluster returns a cluster whose node is ready for pods.

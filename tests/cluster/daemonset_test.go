@@ -16,9 +16,15 @@ import (
 
 const (
 	base = "resources: [../deploy/base]\n"
-	// upgraded is the base with the next version of the image.
-	upgraded = base + "images: [{name: localhost/pleg-pipeline, newTag: v0.1.1}]\n"
-	fleet    = `resources: [../deploy/overlays/fleet]
+	// upgraded is the base with the next version of the image, and with a setting that
+	// makes an alert come sooner.
+	upgraded = base + `images: [{name: localhost/pleg-pipeline, newTag: v0.1.1}]
+patches:
+  - target: {kind: DaemonSet, name: pleg-pipeline}
+    patch: |
+      - {op: add, path: /spec/template/spec/containers/0/env/-, value: {name: PLEG_PIPELINE_RELIST_THRESHOLD, value: 5s}}
+`
+	fleet = `resources: [../deploy/overlays/fleet]
 configMapGenerator: [{name: pleg-pipeline, namespace: pleg-pipeline, behavior: merge, files: [pleg-pipeline.yaml]}]
 `
 )
@@ -29,8 +35,10 @@ func TestCluster(t *testing.T) {
 	c := startCluster(t)
 	first := c.overlay("base", base)
 	c.apply(first)
-	c.startPrometheus(c.pod().Status.PodIP)
+	c.startPrometheus()
+	c.scrape("v0.1.0")
 
+	t.Run("every folder is accepted", func(t *testing.T) { c.in(t).requireAccepted() })
 	t.Run("storm and restart of containerd", func(t *testing.T) {
 		c := c.in(t)
 		tr, h := c.watchPods(t), follow(t)
@@ -71,6 +79,7 @@ func TestCluster(t *testing.T) {
 		s.end()
 		c.requireEqual(tr, h, false)
 	})
+	t.Run("alert while containerd is down", func(t *testing.T) { c.in(t).requireAlert() })
 	t.Run("fleet", func(t *testing.T) { c.in(t).requireFleet() })
 	t.Run("web-config with TLS", func(t *testing.T) { c.in(t).requireTLS() })
 	t.Run("removal", func(t *testing.T) { c.in(t).requireRemoved(first) })
@@ -148,21 +157,23 @@ func (c *cluster) requireRemoved(dir string) {
 	c.t.Helper()
 	pod := c.pod()
 	uid, id := string(pod.UID), string(containerID(pod.Status.ContainerStatuses[0].ContainerID))
-	if len(c.node.traces(uid, id)) == 0 {
-		c.t.Error("the running daemon has no trace: the check of its removal proves nothing")
+	found, err := c.node.traces(c.t.Context(), uid, id)
+	must(c.t, err)
+	for kind, traces := range found {
+		if len(traces) == 0 {
+			c.t.Errorf("the running daemon has no %s: the check of its removal does not find them", kind)
+		}
 	}
 	began := time.Now()
 	c.kubectl("delete", "-k", dir, fmt.Sprintf("--timeout=%v", waitTimeout))
 	await(c.t, "removal without a trace", func(ctx context.Context) error {
-		found := c.node.traces(uid, id)
-		out, err := c.node.ctr(ctx, "containers", "list", "--quiet", `labels."io.kubernetes.pod.namespace"==pleg-pipeline`)
-		if err != nil {
-			return err
+		found, err := c.node.traces(ctx, uid, id)
+		for kind, traces := range found {
+			if len(traces) > 0 {
+				err = errors.Join(err, fmt.Errorf("%s: %q", kind, traces))
+			}
 		}
-		if found = append(found, strings.Fields(out)...); len(found) > 0 {
-			return errors.New(strings.Join(found, "\n"))
-		}
-		return nil
+		return err
 	})
 	c.t.Logf("removed in %v", time.Since(began).Round(time.Millisecond))
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -152,28 +153,43 @@ func (c *cluster) awaitNode() {
 	})
 }
 
-// traces returns what a node still has of the daemon: sockets, mounts, cgroups, folders
-// of the kubelet, processes.
-func (n *node) traces(podUID, containerID string) []string {
-	n.t.Helper()
-	var found []string
-	for _, pattern := range []string{
-		"/run/pleg-pipeline/*", "/var/lib/kubelet/pods/" + podUID, "/var/log/pods/pleg-pipeline_*", "/var/log/containers/pleg-pipeline*",
-		"/sys/fs/cgroup/*/k8s.io/" + containerID, "/sys/fs/cgroup/k8s.io/" + containerID,
+// traces returns what a node has of a pod of the daemon, by kind.
+func (n *node) traces(ctx context.Context, podUID, containerID string) (map[string][]string, error) {
+	found := make(map[string][]string)
+	for kind, patterns := range map[string][]string{
+		"socket": {"/run/pleg-pipeline/*"},
+		"folder": {"/var/lib/kubelet/pods/" + podUID},
+		"log":    {"/var/log/pods/pleg-pipeline_*", "/var/log/containers/pleg-pipeline*"},
+		"cgroup": {"/sys/fs/cgroup/*/k8s.io/" + containerID, "/sys/fs/cgroup/k8s.io/" + containerID},
 	} {
-		paths, err := filepath.Glob(pattern)
-		must(n.t, err)
-		found = append(found, paths...)
-	}
-	mounts, err := os.ReadFile("/proc/self/mounts")
-	must(n.t, err)
-	for line := range strings.Lines(string(mounts)) {
-		if strings.Contains(line, podUID) || strings.Contains(line, "pleg-pipeline") {
-			found = append(found, "mount "+line)
+		found[kind] = nil
+		for _, pattern := range patterns {
+			paths, err := filepath.Glob(pattern)
+			if err != nil {
+				return nil, err
+			}
+			found[kind] = append(found[kind], paths...)
 		}
 	}
-	if out, err := exec.Command("pgrep", "-a", "-x", "pleg-pipeline").Output(); err == nil {
-		found = append(found, "process "+string(out))
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return nil, err
 	}
-	return found
+	found["mount"] = nil
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, podUID) || strings.Contains(line, containerID) {
+			found["mount"] = append(found["mount"], line)
+		}
+	}
+	out, err := exec.CommandContext(ctx, "pgrep", "-a", "-x", "pleg-pipeline").Output()
+	if failed := new(exec.ExitError); err != nil && !errors.As(err, &failed) {
+		return nil, err // it fails if there is no such process
+	}
+	found["process"] = slices.Collect(strings.Lines(string(out)))
+	containers, err := n.ctr(ctx, "containers", "list", "--quiet", `labels."io.kubernetes.pod.namespace"==pleg-pipeline`)
+	if err != nil {
+		return nil, err
+	}
+	found["container"] = strings.Fields(containers)
+	return found, nil
 }

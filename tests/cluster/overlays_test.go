@@ -21,6 +21,18 @@ import (
 
 const natsURL = "nats://" + nodeIP + ":4222"
 
+// requireAccepted requires that the API server accepts each folder that docs/operations.md
+// says to apply.
+func (c *cluster) requireAccepted() {
+	c.t.Helper()
+	for _, folder := range []string{"base", "overlays/crio", "overlays/k3s", "overlays/fleet"} {
+		out := c.kubectl("apply", "--dry-run=server", "-k", filepath.Join(c.kustom, "deploy", folder))
+		if !strings.Contains(out, "daemonset.apps/pleg-pipeline ") {
+			c.t.Errorf("%s has no DaemonSet:\n%s", folder, out)
+		}
+	}
+}
+
 // requireFleet applies the fleet overlay with a real nats-server and requires that its
 // stream has the node and its pods.
 func (c *cluster) requireFleet() {

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -18,48 +19,71 @@ import (
 
 const prometheusAddress = "127.0.0.1:9090"
 
-// Debian builds Prometheus without discovery in Kubernetes. The instance is the node, as
-// with the PodMonitor.
+// Debian builds Prometheus without discovery in Kubernetes, so the test names the target.
 const prometheusConfig = `global: {scrape_interval: 1s, evaluation_interval: 1s}
 rule_files: [rules.yaml]
 scrape_configs:
   - job_name: pleg-pipeline
-    static_configs: [{targets: ["%s:9713"], labels: {instance: ` + nodeName + `}}]
+    file_sd_configs: [{files: [targets.yaml], refresh_interval: 1s}]
 `
 
-// startPrometheus runs Debian's Prometheus, which scrapes this pod, with the alerts of deploy/monitoring.
-func (c *cluster) startPrometheus(podIP string) {
+// minutes are the durations of the alerts, which take seconds here.
+var minutes = regexp.MustCompile(`\b\d+m\b`)
+
+// startPrometheus runs Debian's Prometheus with the alerts of deploy/monitoring.
+func (c *cluster) startPrometheus() {
 	c.t.Helper()
-	dir := c.t.TempDir()
+	c.prometheus = c.t.TempDir()
 	text, err := os.ReadFile(filepath.Join(c.kustom, "deploy/monitoring/rules.yaml"))
 	must(c.t, err)
 	var rule struct {
 		Spec json.RawMessage `json:"spec"`
 	}
-	must(c.t, yaml.Unmarshal(text, &rule))
-	must(c.t, os.WriteFile(filepath.Join(dir, "rules.yaml"), rule.Spec, 0o600))
-	must(c.t, os.WriteFile(filepath.Join(dir, "prometheus.yaml"), fmt.Appendf(nil, prometheusConfig, podIP), 0o600))
-	start(c.t, "/usr/bin/prometheus", "--config.file", filepath.Join(dir, "prometheus.yaml"), "--storage.tsdb.path", filepath.Join(dir, "data"),
-		"--web.listen-address", prometheusAddress)
+	must(c.t, yaml.Unmarshal(minutes.ReplaceAll(text, []byte("10s")), &rule))
+	must(c.t, os.WriteFile(filepath.Join(c.prometheus, "rules.yaml"), rule.Spec, 0o600))
+	must(c.t, os.WriteFile(filepath.Join(c.prometheus, "prometheus.yaml"), []byte(prometheusConfig), 0o600))
+	start(c.t, "/usr/bin/prometheus", "--config.file", filepath.Join(c.prometheus, "prometheus.yaml"),
+		"--storage.tsdb.path", filepath.Join(c.prometheus, "data"), "--web.listen-address", prometheusAddress)
 }
 
-// requireScraped requires that Prometheus reaches the daemon, that no alert fires, and
-// that the daemon has seen the restart of containerd.
+// scrape makes Prometheus scrape the daemon as it runs now, which must have this version.
+// The instance is the node, as with the PodMonitor.
+func (c *cluster) scrape(version string) {
+	c.t.Helper()
+	targets := fmt.Sprintf("[{targets: [%q], labels: {instance: %s}}]\n", c.pod().Status.PodIP+":9713", nodeName)
+	path := filepath.Join(c.prometheus, "targets.yaml")
+	must(c.t, os.WriteFile(path+".part", []byte(targets), 0o600))
+	must(c.t, os.Rename(path+".part", path))
+	c.awaitQuery(fmt.Sprintf(`up{job="pleg-pipeline", instance=%q} == 1`, nodeName))
+	c.awaitQuery(fmt.Sprintf(`pleg_build_info{version=%q}`, version))
+}
+
+// requireScraped requires that Prometheus has the events of the storm, and that no alert fires.
 func (c *cluster) requireScraped() {
 	c.t.Helper()
-	for _, expr := range []string{
-		fmt.Sprintf(`up{job="pleg-pipeline", instance=%q} == 1`, nodeName),
-		`pleg_build_info{version="v0.1.0"}`,
-		`max_over_time(pleg_events_total{type="ContainerDied"}[10m]) > 0`,
-	} {
-		await(c.t, expr, func(ctx context.Context) error { return c.query(ctx, expr) })
-	}
-	await(c.t, "end of all alerts", func(ctx context.Context) error {
-		if err := c.query(ctx, `ALERTS{alertstate="firing"}`); err == nil {
-			return fmt.Errorf("an alert fires")
-		}
-		return nil
-	})
+	c.awaitQuery(`max_over_time(pleg_events_total{type="ContainerDied"}[10m]) > 0`)
+	c.awaitNoAlert()
+}
+
+// requireAlert requires that an alert fires while the runtime is down, and ends with that.
+func (c *cluster) requireAlert() {
+	c.t.Helper()
+	c.scrape("v0.1.1")
+	c.awaitNoAlert()
+	c.node.containerd.kill()
+	c.awaitQuery(fmt.Sprintf(`ALERTS{alertname="PlegUnhealthy", alertstate="firing", instance=%q}`, nodeName))
+	c.node.startContainerd()
+	c.awaitNoAlert()
+}
+
+func (c *cluster) awaitQuery(expr string) {
+	c.t.Helper()
+	await(c.t, expr, func(ctx context.Context) error { return c.query(ctx, expr) })
+}
+
+func (c *cluster) awaitNoAlert() {
+	c.t.Helper()
+	c.awaitQuery(`absent(ALERTS{alertstate="firing"})`)
 }
 
 // query returns an error if an expression has no value.
