@@ -62,6 +62,9 @@ const (
 	maxIdle = 10 * time.Minute
 	// maxHeaderBytes is the greatest size of the headers of a call.
 	maxHeaderBytes = 16 << 10
+	// readBuffer is the size of the buffer behind each connection, in bytes: requests are
+	// small, and there may be many connections.
+	readBuffer = 4 << 10
 	// minClientPing is the shortest time between two pings of a client.
 	minClientPing = 5 * time.Second
 )
@@ -163,6 +166,7 @@ func (s *Server) newGRPC(closing context.Context) *grpc.Server {
 		grpc.ForceServerCodecV2(countingCodec{encoding.GetCodecV2(proto.Name)}),
 		grpc.MaxRecvMsgSize(s.options.MaxRequestBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.ReadBufferSize(readBuffer),
 		grpc.MaxConcurrentStreams(uint32(s.options.MaxStreams)),
 		grpc.ConnectionTimeout(min(handshakeTimeout, s.options.Keepalive)),
 		grpc.KeepaliveParams(keepalive.ServerParameters{

@@ -80,6 +80,7 @@ func (d *Dispatcher) release(s *Subscription, giveUp func(*pleg.Event) bool) {
 	if slices.ContainsFunc(s.held, func(h held) bool { return h.unlabelled }) {
 		return
 	}
+	s.pending = slices.Grow(s.pending, len(s.held))
 	for _, h := range s.held {
 		s.pending = append(s.pending, h.event)
 	}

@@ -24,6 +24,9 @@ const (
 	// maxRSS and maxProbe are what the daemon must keep.
 	maxRSS   = 256 << 20
 	maxProbe = 100 * time.Millisecond
+	// memoryLimit makes the daemon collect garbage before it comes near maxRSS. An
+	// operator sets it below the limit of the cgroup.
+	memoryLimit = "GOMEMLIMIT=200MiB"
 )
 
 func main() {
@@ -31,29 +34,36 @@ func main() {
 	duration := flag.Duration("duration", 3*time.Minute, "how long the siege lasts")
 	grpcReaders := flag.Int("grpc", 500, "readers of the socket")
 	sseReaders := flag.Int("sse", 200, "readers of server-sent events")
+	attacked := flag.Bool("attacks", true, "attack")
+	pid := flag.Int("probe", 0, "only probe the daemon that is this `PROCESS`")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := besiege(ctx, *program, *duration, *grpcReaders, *sseReaders); err != nil {
+	if *pid != 0 {
+		probe(ctx, *pid)
+		return
+	}
+	if err := besiege(ctx, *program, *duration, *grpcReaders, *sseReaders, *attacked); err != nil {
 		fmt.Fprintln(os.Stderr, "siege:", err)
 		os.Exit(1)
 	}
 }
 
-func besiege(ctx context.Context, program string, duration time.Duration, grpcReaders, sseReaders int) error {
+func besiege(ctx context.Context, program string, duration time.Duration, grpcReaders, sseReaders int, attacked bool) error {
 	dir, err := os.MkdirTemp("", "siege")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	socket := filepath.Join(dir, "pleg.sock")
-	daemon := exec.CommandContext(ctx, program, "run", "--simulate=110", "--churn-rate", "10", "--quiet", "--socket", socket, "--listen", address)
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = log.Close() }()
-	daemon.Stderr = log
+	// There is room for the readers, and for the attackers as much as there is by default.
+	daemon := exec.CommandContext(ctx, program, "run", "--simulate=110", "--churn-rate", "10", "--quiet", "--socket", socket, "--listen", address,
+		"--max-connections", strconv.Itoa(256+grpcReaders), "--max-watchers", strconv.Itoa(128+grpcReaders),
+		"--max-event-streams", strconv.Itoa(64+sseReaders), "--client-buffer", "256")
+	daemon.Env = append(os.Environ(), memoryLimit)
+	fmt.Println(memoryLimit, daemon)
+	daemon.Stderr = os.Stderr
+	daemon.Cancel = func() error { return daemon.Process.Signal(os.Interrupt) }
 	if err := daemon.Start(); err != nil {
 		return err
 	}
@@ -68,9 +78,15 @@ func besiege(ctx context.Context, program string, duration time.Duration, grpcRe
 	defer cancel()
 	var running sync.WaitGroup
 	readers := startReaders(ctx, &running, socket, grpcReaders, sseReaders)
-	attacks := startAttacks(ctx, &running, socket)
-	probes, peak := observe(ctx, daemon.Process.Pid)
+	var attacks []*attack
+	if attacked {
+		attacks = startAttacks(ctx, &running, socket)
+	}
+	probes, peak, err := observe(ctx, daemon.Process.Pid)
 	running.Wait()
+	if err != nil {
+		return err
+	}
 	return report(readers, attacks, probes, peak)
 }
 
@@ -91,9 +107,34 @@ func awaitDaemon(ctx context.Context) error {
 	return fmt.Errorf("no daemon is ready at %s", address)
 }
 
-// observe probes /livez five times a second, each on a new connection as the kubelet does,
-// and returns the times that it took and the highest RSS in bytes.
-func observe(ctx context.Context, pid int) (probes []time.Duration, peak int) {
+// observe starts a process that probes, because the readers delay all goroutines of this one,
+// and returns the times that the probes took and the highest RSS in bytes.
+func observe(ctx context.Context, pid int) (probes []time.Duration, peak int, err error) {
+	itself, err := os.Executable()
+	if err != nil {
+		return nil, 0, err
+	}
+	prober := exec.CommandContext(ctx, itself, "-probe", strconv.Itoa(pid))
+	prober.Stderr = os.Stderr
+	prober.Cancel = func() error { return prober.Process.Signal(os.Interrupt) }
+	out, err := prober.Output()
+	if err != nil && ctx.Err() == nil {
+		return nil, 0, fmt.Errorf("probe: %w", err)
+	}
+	for line := range strings.Lines(string(out)) {
+		var took time.Duration
+		var rss int
+		if _, err := fmt.Sscanf(line, "%d %d", &took, &rss); err != nil {
+			return nil, 0, fmt.Errorf("probe: %q: %w", line, err)
+		}
+		probes, peak = append(probes, took), max(peak, rss)
+	}
+	return probes, peak, nil
+}
+
+// probe asks for /livez five times a second, each time on a new connection as the kubelet
+// does, and prints how long that took and the RSS of the daemon.
+func probe(ctx context.Context, pid int) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
@@ -101,9 +142,8 @@ func observe(ctx context.Context, pid int) (probes []time.Duration, peak int) {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return probes, peak
+			return
 		}
-		peak = max(peak, rss(pid))
 		began := time.Now()
 		resp, err := client.Get("http://" + address + "/livez")
 		took := time.Since(began)
@@ -113,7 +153,7 @@ func observe(ctx context.Context, pid int) (probes []time.Duration, peak int) {
 		if err == nil {
 			_ = resp.Body.Close()
 		}
-		probes = append(probes, took)
+		fmt.Println(int64(took), rss(pid))
 	}
 }
 
@@ -135,7 +175,7 @@ func report(readers []*reader, attacks []*attack, probes []time.Duration, peak i
 	for _, a := range attacks {
 		fmt.Printf("attack    %-34s %d rounds, %d refused\n", a.name, a.rounds.Load(), a.refused.Load())
 	}
-	served, told, events, lost := judge(readers)
+	served, told, ended, events, lost := judge(readers)
 	slices.Sort(probes)
 	if len(probes) == 0 {
 		return fmt.Errorf("no probe was made")
@@ -146,18 +186,19 @@ func report(readers []*reader, attacks []*attack, probes []time.Duration, peak i
 			slow++
 		}
 	}
-	fmt.Printf("readers   %d of %d served, %d events; %d were told that they missed some; %d events lost without a word\n", served, len(readers), events, told, lost)
+	fmt.Printf("readers   %d of %d served, %d events; %d were told that they missed some; %d streams ended early; %d events lost without a word\n",
+		served, len(readers), events, told, ended, lost)
 	fmt.Printf("/livez    %d probes: median %v, 99 %% %v, longest %v; %d above %v\n", len(probes), probes[len(probes)/2].Round(time.Microsecond),
 		probes[len(probes)*99/100].Round(time.Microsecond), probes[len(probes)-1].Round(time.Microsecond), slow, maxProbe)
 	fmt.Printf("memory    at most %d MiB\n", peak>>20)
 	switch {
 	case lost > 0:
 		return fmt.Errorf("%d events were lost without a word", lost)
-	case served == 0 || events == 0:
-		return fmt.Errorf("no reader was served")
+	case served < len(readers) || events == 0:
+		return fmt.Errorf("%d of %d readers were not served", len(readers)-served, len(readers))
 	case peak > maxRSS:
 		return fmt.Errorf("the daemon took %d MiB, more than %d", peak>>20, maxRSS>>20)
-	case probes[len(probes)*99/100] > maxProbe:
+	case probes[len(probes)/2] > maxProbe || probes[len(probes)*99/100] > maxProbe:
 		return fmt.Errorf("/livez took %v, more than %v", probes[len(probes)*99/100], maxProbe)
 	}
 	return nil

@@ -109,6 +109,7 @@ type runCommand struct {
 	socket        string
 	listen        string
 	webConfig     string
+	server        serverFlags
 	keepCaps      bool
 	publish       publishFlags
 	listenAddress string // listen completed by validate; empty without --listen
@@ -126,6 +127,7 @@ func (c *runCommand) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&c.listen, "listen", "", "serve HTTP on this `ADDRESS`, such as :9090; without a host only this\nmachine can connect")
 	flags.StringVar(&c.webConfig, "web-config", "", "`FILE` with TLS and authentication for --listen, in the format of the\nPrometheus exporter toolkit")
 
+	c.server.add(flags)
 	c.publish.add(cmd)
 
 	flags.BoolVar(&c.keepCaps, "keep-capabilities", false, "do not drop the capabilities of the process; needed for a port below 1024\nor for files of another user")
@@ -145,6 +147,9 @@ func (c *runCommand) validate(flags *pflag.FlagSet) error {
 		return err
 	}
 	if err := c.pipeline.validate(); err != nil {
+		return err
+	}
+	if err := c.server.validate(); err != nil {
 		return err
 	}
 	if c.socket == "" && flags.Changed("socket") {

@@ -12,22 +12,28 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 )
 
-// showing waits until an emulated terminal of 80x24 shows a text.
+// shown returns what an emulated terminal of 80x24 shows.
+func shown(term vt.MockTerm) string {
+	var text strings.Builder
+	for y := range 24 {
+		for x := range 80 {
+			text.WriteString(term.GetCell(vt.Coord{X: vt.Col(x), Y: vt.Row(y)}).C)
+		}
+		text.WriteByte('\n')
+	}
+	return text.String()
+}
+
+// showing waits until an emulated terminal shows a text.
 func showing(t *testing.T, term vt.MockTerm, want string) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		var text strings.Builder
-		for y := range 24 {
-			for x := range 80 {
-				text.WriteString(term.GetCell(vt.Coord{X: vt.Col(x), Y: vt.Row(y)}).C)
-			}
-			text.WriteByte('\n')
-		}
-		if strings.Contains(text.String(), want) {
+		text := shown(term)
+		if strings.Contains(text, want) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("the terminal does not show %q:\n%s", want, text.String())
+			t.Fatalf("the terminal does not show %q:\n%s", want, text)
 		}
 	}
 }

@@ -67,7 +67,9 @@ func (c *runCommand) watch(ctx context.Context, out console, from endpoint.Endpo
 		w.parts = append(w.parts, c.serveHTTP(web, access, pipe, registry, out))
 	}
 	if socket != nil {
-		s, err := server.New(pipe, server.Options{Logger: out.log, Registerer: registry})
+		o := c.server.options()
+		o.Logger, o.Registerer = out.log, registry
+		s, err := server.New(pipe, o)
 		if err != nil {
 			return err
 		}
@@ -172,6 +174,7 @@ func (c *runCommand) serveHTTP(l net.Listener, access *httpserver.Access, pipe *
 	return func(ctx context.Context) error {
 		handler := httpserver.Handler(httpserver.Options{
 			Pipeline: pipe, Gatherer: registry, Logger: out.log, HidePods: access.HidePods,
+			MaxStreams: c.server.streams, Buffer: c.server.buffer,
 		})
 		return httpserver.Serve(ctx, l, handler, access, out.log)
 	}

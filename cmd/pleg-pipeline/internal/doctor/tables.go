@@ -43,7 +43,7 @@ func (r *Report) printCalls(b *strings.Builder, width int) {
 	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "CALL\tCOUNT\tMEDIAN\tLONGEST\tHUNG\tFAILED\tERROR")
 	for _, c := range r.Calls {
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t%d\t%s\n", c.Method, c.Count, seconds(c.MedianSeconds), seconds(c.LongestSecs), c.Hung, c.Failed, cmp.Or(c.Error, "-"))
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t%d\t%s\n", c.Method, c.Count, seconds(c.MedianSeconds), seconds(c.LongestSecs), c.Hung, c.Failed, printer.Printable(cmp.Or(c.Error, "-")))
 	}
 	_ = t.Flush() // into memory
 	for line := range strings.Lines(table.String()) {
@@ -61,7 +61,7 @@ func cutEnd(line string, width int) string {
 
 // fact writes a line of the form "Name        text", wrapped.
 func fact(b *strings.Builder, width int, name, format string, args ...any) {
-	text := printer.Wrap(fmt.Sprintf(format, args...), max(0, width-factIndent), strings.Repeat(" ", factIndent))
+	text := printer.Wrap(printer.Printable(fmt.Sprintf(format, args...)), max(0, width-factIndent), strings.Repeat(" ", factIndent))
 	fmt.Fprintf(b, "%-*s%s", factIndent, name, text)
 }
 
@@ -100,7 +100,7 @@ func (r *Report) printItems(b *strings.Builder, width int) {
 		fmt.Fprintf(b, "\n%s\n", title)
 		rows := make([][]string, min(len(calls), maxItems))
 		for n, c := range calls[:len(rows)] {
-			rows[n] = []string{seconds(c.Seconds), c.Pod, cmp.Or(c.Container, "(sandbox)"), c.Method, printer.ShortID(c.ID)}
+			rows[n] = []string{seconds(c.Seconds), printer.Printable(c.Pod), printer.Printable(cmp.Or(c.Container, "(sandbox)")), c.Method, printer.Printable(printer.ShortID(c.ID))}
 		}
 		fitColumn(rows, 1, width)
 		t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)

@@ -43,7 +43,7 @@ func (r *Report) Print(w io.Writer, o TextOptions) error {
 	if len(r.Findings) > 0 {
 		b.WriteString(printer.Wrap("  Do: "+r.Findings[0].Advice, o.Width, "      "))
 		for _, f := range r.Findings[1:] {
-			b.WriteString(printer.Wrap("Also "+string(f.Severity)+": "+f.Summary, o.Width, "  "))
+			b.WriteString(printer.Wrap("Also "+string(f.Severity)+": "+printer.Printable(f.Summary), o.Width, "  "))
 		}
 	}
 	verdictEnds := strings.IndexByte(b.String(), ':')

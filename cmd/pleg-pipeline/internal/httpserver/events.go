@@ -29,7 +29,8 @@ const (
 
 // events is the handler of /events.
 type events struct {
-	pipe *pipeline.Pipeline
+	pipe   *pipeline.Pipeline
+	buffer int
 	// hidden returns an error once the client must not see pods any more.
 	hidden func(*http.Request) error
 }
@@ -40,6 +41,7 @@ func (h *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	options.Buffer = h.buffer
 	sub, err := h.pipe.Subscribe(options)
 	switch {
 	case errors.Is(err, pipeline.ErrStopped):

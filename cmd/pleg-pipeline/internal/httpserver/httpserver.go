@@ -46,6 +46,9 @@ const (
 	DefaultBacklogAfter = 30 * time.Second
 	// DefaultMaxStreams is the greatest number of event streams at the same time.
 	DefaultMaxStreams = 64
+	// MaxStreams is the greatest number that can be asked for: half of the connections,
+	// so that there is room for other requests.
+	MaxStreams = maxConnections / 2
 	// maxRequests is the greatest number of requests for metrics, and for pods, at
 	// the same time. Their answers can be large.
 	maxRequests = 16
@@ -62,9 +65,11 @@ type Options struct {
 	// [DefaultMaxBacklog] and [DefaultBacklogAfter].
 	MaxBacklog   int
 	BacklogAfter time.Duration
-	// MaxStreams is the greatest number of clients of /events. If zero,
-	// [DefaultMaxStreams].
+	// MaxStreams is the greatest number of clients of /events, Buffer the number of
+	// events that can wait for each. If zero, [DefaultMaxStreams] and that of the
+	// pipeline.
 	MaxStreams int
+	Buffer     int
 	// HidePods returns an error if the answer to a request must not name pods:
 	// [Access.HidePods]. It is called for each request, and during event streams,
 	// because the configuration can change. If nil, answers can name pods.
@@ -98,7 +103,7 @@ func Handler(o Options) http.Handler {
 	guarded := limit(maxRequests, "requests", o.guard(podMux))
 	mux.Handle("GET /pods", guarded)
 	mux.Handle("GET /pods/{uid...}", guarded)
-	mux.Handle("GET /events", o.guard(limit(o.MaxStreams, "event streams", &events{o.Pipeline, o.hidden})))
+	mux.Handle("GET /events", o.guard(limit(o.MaxStreams, "event streams", &events{o.Pipeline, o.Buffer, o.hidden})))
 	mux.Handle("GET /stages", guarded)
 	files := o.guard(limit(maxPageRequests, "requests", newPage()))
 	mux.Handle("GET /{$}", files)
