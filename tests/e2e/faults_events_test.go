@@ -18,7 +18,7 @@ import (
 
 // eventFaults break the stream of CRI events.
 var eventFaults = []fault{
-	{name: "another client does not read its CRI events", drops: true, short: true, pods: 20, run: droppedEvents},
+	{name: "another client does not read its CRI events", drops: true, short: true, modes: longTimeouts, pods: 20, run: droppedEvents},
 }
 
 const (
