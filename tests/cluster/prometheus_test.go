@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -65,15 +66,25 @@ func (c *cluster) requireScraped() {
 	c.awaitNoAlert()
 }
 
-// requireAlert requires that an alert fires while the runtime is down, and ends with that.
+// doctor runs the program on the node, as docs/operations.md says.
+const doctor = `/proc/$(pgrep -x pleg-pipeline)/root/pleg-pipeline doctor`
+
+// requireAlert requires that an alert fires while the runtime is down, that the doctor
+// names the runtime, and that both end with that.
 func (c *cluster) requireAlert() {
 	c.t.Helper()
 	c.scrape("v0.1.1")
 	c.awaitNoAlert()
 	c.node.containerd.kill()
 	c.awaitQuery(fmt.Sprintf(`ALERTS{alertname="PlegUnhealthy", alertstate="firing", instance=%q}`, nodeName))
+	out, err := exec.CommandContext(c.t.Context(), "sh", "-c", doctor).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), containerdSocket) {
+		c.t.Errorf("doctor: %v\n%s", err, out)
+	}
 	c.node.startContainerd()
 	c.awaitNoAlert()
+	_, err = run(c.t.Context(), "sh", "-c", doctor)
+	must(c.t, err)
 }
 
 func (c *cluster) awaitQuery(expr string) {
