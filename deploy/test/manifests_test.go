@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,6 +48,7 @@ func runTests(m *testing.M) int {
 // manifests are the objects of a folder of deploy.
 type manifests struct {
 	daemonSet appsv1.DaemonSet
+	network   networkingv1.NetworkPolicy
 	config    corev1.ConfigMap
 	kinds     map[string]int
 }
@@ -71,7 +73,7 @@ func build(t *testing.T, folder string) (m manifests) {
 		case "Namespace":
 			into = &corev1.Namespace{}
 		case "NetworkPolicy":
-			into = &networkingv1.NetworkPolicy{}
+			into = &m.network
 		case "PodMonitor":
 			into = &monitoringv1.PodMonitor{}
 		case "PrometheusRule":
@@ -140,6 +142,40 @@ func TestWebConfig(t *testing.T) {
 	}
 }
 
+// TestEgress requires that the daemon may connect to what the settings name, and to nothing else.
+func TestEgress(t *testing.T) {
+	for folder, want := range map[string]string{
+		"base":               "",
+		"overlays/fleet":     "4222/TCP 53/UDP 53/TCP",
+		"test/testdata/otlp": "4222/TCP 53/UDP 53/TCP 4317/TCP 53/UDP 53/TCP",
+	} {
+		policy := build(t, folder).network.Spec
+		var got []string
+		for _, rule := range policy.Egress {
+			if len(rule.Ports) == 0 {
+				t.Errorf("%s: a rule allows every port", folder)
+			}
+			for _, port := range rule.Ports {
+				got = append(got, fmt.Sprintf("%v/%s", port.Port, *port.Protocol))
+			}
+		}
+		if !slices.Contains(policy.PolicyTypes, networkingv1.PolicyTypeEgress) || strings.Join(got, " ") != want {
+			t.Errorf("%s: %v allows %q, want %q", folder, policy.PolicyTypes, got, want)
+		}
+	}
+}
+
+// TestOTLP requires that the program takes the variables of the component.
+func TestOTLP(t *testing.T) {
+	m := build(t, "test/testdata/otlp")
+	for _, v := range m.daemonSet.Spec.Template.Spec.Containers[0].Env {
+		if v.Value != "" {
+			t.Setenv(v.Name, v.Value)
+		}
+	}
+	requireSettings(t, m.config.Data["pleg-pipeline.yaml"], "otlp: http://otel-collector.observability.svc:4317 # PLEG_PIPELINE_OTLP")
+}
+
 // requireFolder requires that the folder of the runtime's socket is mounted where the
 // settings have it: a mounted socket would not survive a restart of the runtime.
 func requireFolder(t *testing.T, pod corev1.PodSpec, folder string) {
@@ -158,18 +194,18 @@ func requireFolder(t *testing.T, pod corev1.PodSpec, folder string) {
 	t.Errorf("%s is not mounted: volumes %v, mounts %v", folder, host, pod.Containers[0].VolumeMounts)
 }
 
-// requireSettings requires that the program takes a file of settings.
-func requireSettings(t *testing.T, settings string) {
+// requireSettings requires that the program takes a file of settings, and has the lines.
+func requireSettings(t *testing.T, settings string, lines ...string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "settings.yaml")
 	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out, err := exec.CommandContext(t.Context(), program, "run", "--config-file", file, "--print-config").CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "quiet: true # "+file) {
-		t.Errorf("the program refuses the settings: %v\n%s", err, out)
-	}
-	if !strings.Contains(string(out), "wait-for-runtime: true # "+file) {
-		t.Errorf("the daemon exits if there is no runtime yet:\n%s", out)
+	// Without wait-for-runtime the daemon exits if there is no runtime yet.
+	for _, line := range append(lines, "quiet: true # "+file, "wait-for-runtime: true # "+file) {
+		if err != nil || !strings.Contains(string(out), line+"\n") {
+			t.Errorf("the program does not print %q: %v\n%s", line, err, out)
+		}
 	}
 }
