@@ -180,11 +180,12 @@ test-fleet: ## test package fleet with real nats-servers and faults; builds them
 test-otlp: ## test package otlp with a real OpenTelemetry Collector; builds it first
 	$(GO) test -C tests/otlp -count=1 -timeout 20m ./...
 
-# How large the fleet is: make fleet-scale FLEET="-nodes 5000 -rate 0.75"
+# How large the fleet is: make fleet-scale FLEET="-nodes 5000 -rate 0.75". What publishing costs
+# a daemon: make fleet-scale FLEET="-cost 1m -pods 110 -rate 2"
 FLEET ?= -nodes 1000 -rate 3.75
 
 .PHONY: fleet-scale
-fleet-scale: ## measure a fleet of virtual nodes under faults (15 minutes)
+fleet-scale: build ## measure a fleet of virtual nodes under faults (15 minutes)
 	@$(GO) build -C tests/fleet -o ../../bin/fleet-scale ./scale
 	@cd tests/fleet && ../../bin/fleet-scale $(FLEET)
 

@@ -16,7 +16,8 @@ import (
 type options struct {
 	nodes, pods, connections int
 	rate                     float64
-	duration                 time.Duration
+	duration, cost           time.Duration
+	program                  string
 }
 
 func main() {
@@ -26,10 +27,16 @@ func main() {
 	flag.IntVar(&o.connections, "connections", 50, "the `NUMBER` of connections that the nodes share")
 	flag.Float64Var(&o.rate, "rate", 3.75, "`EVENTS` of a node each second")
 	flag.DurationVar(&o.duration, "duration", 10*time.Minute, "the `TIME` under load")
+	flag.DurationVar(&o.cost, "cost", 0, "instead, measure for this `TIME` one daemon with --nats beside one without; -rate is its changes a second")
+	flag.StringVar(&o.program, "program", "../../bin/pleg-pipeline", "the `FILE` of the program, for -cost")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, o); err != nil {
+	measure := run
+	if o.cost > 0 {
+		measure = cost
+	}
+	if err := measure(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "scale:", err)
 		os.Exit(1)
 	}
