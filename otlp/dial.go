@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 )
@@ -43,6 +44,9 @@ type DialOptions struct {
 	// ClientCertificate and ClientKey are files with the certificate of this client and
 	// its key. They are read for each connection.
 	ClientCertificate, ClientKey string
+	// Compression is that of the requests: "gzip", which the receiver must accept, or
+	// "none". If empty, none.
+	Compression string
 	// UserAgent names the program. If empty, "pleg-pipeline".
 	UserAgent string
 }
@@ -69,6 +73,13 @@ func Dial(endpoint string, o DialOptions) (*grpc.ClientConn, error) {
 		// No request is that long. It makes grpc set TCP_USER_TIMEOUT, without which a
 		// connection through a dead network lasts a quarter of an hour.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: time.Hour, Timeout: 20 * time.Second}),
+	}
+	switch o.Compression {
+	case "", "none":
+	case gzip.Name:
+		options = append(options, grpc.WithDefaultCallOptions(grpc.UseCompressor(gzip.Name)))
+	default:
+		return nil, fmt.Errorf("dial OTLP receiver: DialOptions.Compression is %q: want gzip or none", o.Compression)
 	}
 	if o.HeadersFile != "" {
 		if _, err := readHeaders(o.HeadersFile); err != nil {

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
 	"github.com/pleg-pipeline/pleg-pipeline/otlp"
@@ -85,6 +86,7 @@ func TestDialErrors(t *testing.T) {
 		"empty has no certificate":                    {Certificate: write(t, "empty", "")},
 		"ClientCertificate and ClientKey need each o": {ClientKey: "/does/not/exist"},
 		"ClientCertificate: open /does/not/exist":     {ClientCertificate: "/does/not/exist", ClientKey: "/does/not/exist"},
+		`Compression is "zstd": want gzip or none`:    {Compression: "zstd"},
 		"ClientCertificate need an endpoint with TLS": {ClientCertificate: "c", ClientKey: "k", Insecure: true},
 	} {
 		if _, err := otlp.Dial("localhost:4317", o); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
@@ -164,6 +166,31 @@ func TestHeadersAreReadForEachRequest(t *testing.T) {
 	}
 	if _, err := client.Export(t.Context(), &collogsv1.ExportLogsServiceRequest{}); status.Code(err) != codes.Unavailable {
 		t.Errorf("without the file: %v, want Unavailable", err)
+	}
+}
+
+// encodings is a stats handler that keeps the compression of each request.
+type encodings chan string
+
+func (encodings) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
+func (encodings) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (encodings) HandleConn(context.Context, stats.ConnStats)                       {}
+func (e encodings) HandleRPC(_ context.Context, s stats.RPCStats) {
+	if header, ok := s.(*stats.InHeader); ok {
+		e <- header.Compression
+	}
+}
+
+func TestCompression(t *testing.T) {
+	got := make(encodings, 1)
+	port := listen(t, &headerReceiver{got: make(chan []string, 10)}, grpc.StatsHandler(got))
+	for option, want := range map[string]string{"": "", "none": "", "gzip": "gzip"} {
+		if err := send(t, "http://127.0.0.1:"+port, otlp.DialOptions{Compression: option}); err != nil {
+			t.Fatal(err)
+		}
+		if encoding := <-got; encoding != want {
+			t.Errorf("compression %q sends %q, want %q", option, encoding, want)
+		}
 	}
 }
 

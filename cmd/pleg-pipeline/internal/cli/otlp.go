@@ -24,6 +24,7 @@ var otelVariables = map[string][]string{
 	"otlp-certificate":        {"OTEL_EXPORTER_OTLP_LOGS_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE"},
 	"otlp-client-certificate": {"OTEL_EXPORTER_OTLP_LOGS_CLIENT_CERTIFICATE", "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"},
 	"otlp-client-key":         {"OTEL_EXPORTER_OTLP_LOGS_CLIENT_KEY", "OTEL_EXPORTER_OTLP_CLIENT_KEY"},
+	"otlp-compression":        {"OTEL_EXPORTER_OTLP_LOGS_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"},
 }
 
 // otlpFlags say where and how to export. They are named as the variables of OpenTelemetry.
@@ -40,6 +41,7 @@ func (f *otlpFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.options.Certificate, "otlp-certificate", "", "`FILE` with the certificates that the receiver's must be signed by")
 	flags.StringVar(&f.options.ClientCertificate, "otlp-client-certificate", "", "`FILE` with the certificate of this client for --otlp")
 	flags.StringVar(&f.options.ClientKey, "otlp-client-key", "", "`FILE` with the key of that certificate")
+	flags.StringVar(&f.options.Compression, "otlp-compression", "none", "compress the requests of --otlp: `gzip|none`")
 }
 
 // given reports whether there is an endpoint.
@@ -50,7 +52,7 @@ func (f *otlpFlags) validate(flags *pflag.FlagSet, s *settings) error {
 		if flags.Changed("otlp") {
 			return errors.New("--otlp must not be empty: want an endpoint, such as http://127.0.0.1:4317")
 		}
-		for _, name := range []string{"otlp-insecure", "otlp-headers-file", "otlp-certificate", "otlp-client-certificate", "otlp-client-key"} {
+		for _, name := range []string{"otlp-insecure", "otlp-headers-file", "otlp-certificate", "otlp-client-certificate", "otlp-client-key", "otlp-compression"} {
 			if strings.HasPrefix(s.sources[name], otelPrefix) {
 				continue // it may be there for other programs
 			}

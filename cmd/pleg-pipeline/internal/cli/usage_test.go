@@ -69,6 +69,8 @@ var usageErrors = []struct{ args, want string }{
 	{"run --otlp http://h/v1/logs", "OTLP over gRPC has no path"},
 	{"run --otlp h --otlp-headers-file /does/not/exist", "HeadersFile: open /does/not/exist"},
 	{"run --otlp h --otlp-client-key f", "ClientCertificate and ClientKey need each other"},
+	{"run --otlp h --otlp-compression zip", `Compression is "zip": want gzip or none`},
+	{"run --otlp-compression gzip", "--otlp-compression needs --otlp"},
 	{"run --otlp-insecure", "--otlp-insecure needs --otlp"},
 	{"run --otlp-certificate f", "--otlp-certificate needs --otlp"},
 	{"run --creds f", "--creds needs --nats"},
