@@ -269,7 +269,7 @@ cover: ## test and show the total coverage
 
 .PHONY: tidy
 tidy: ## tidy every go.mod
-	for module in . tests/e2e tests/browser tests/clients tests/cluster tests/cluster/etcd tests/fleet bench/harness bench/kubelet bench/containerd kubelet kubelet/e2e deploy/release deploy/test; do $(GO) -C $$module mod tidy || exit; done
+	for module in . tests/e2e tests/browser tests/clients tests/cluster tests/cluster/etcd tests/fleet tests/fleet/oldserver bench/harness bench/kubelet bench/containerd kubelet kubelet/e2e deploy/release deploy/test; do $(GO) -C $$module mod tidy || exit; done
 
 .PHONY: check
 check: lint test ## run what must pass before you send a change

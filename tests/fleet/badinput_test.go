@@ -45,7 +45,7 @@ func TestUnusableServer(t *testing.T) {
 	}{
 		{name: "unreachable", url: "nats://127.0.0.1:1", says: "not connected to nats://127.0.0.1:1: no server answers"},
 		{name: "unauthorized", config: "authorization { token: secret }", says: ": nats: Authorization Violation"},
-		{name: "too old", url: oldServer(t), says: "nats-server 2.10.29 is too old: want 2.11 or newer"},
+		{name: "too old", url: startOldServer(t).URL, says: "nats-server 2.10.29 is too old: want 2.11 or newer"},
 		{name: "other subjects", config: " ", create: &jetstream.StreamConfig{Name: fleet.EventStream, Subjects: []string{"other.>"}}, says: `stream pleg-events: it has the subjects [\"other.>\"]: want pleg.v1.ev.*.*`},
 		{name: "other retention", config: " ", create: &jetstream.StreamConfig{Name: fleet.EventStream, Subjects: []string{"pleg.v1.ev.*.*"}, Retention: jetstream.InterestPolicy}, says: "stream pleg-events: it has the retention Interest: want limits"},
 	}

@@ -33,10 +33,29 @@ const patience = 90 * time.Second
 func startServer(t *testing.T, config string) *natsd.Server {
 	t.Helper()
 	s, err := natsd.New(t.TempDir(), config)
-	if err == nil {
-		err = s.Start(t.Context())
-	}
 	if err != nil {
+		t.Fatal(err)
+	}
+	begin(t, s)
+	return s
+}
+
+// startOldServer returns a nats-server that fleet does not use. It is killed at the end of
+// the test.
+func startOldServer(t *testing.T) *natsd.Server {
+	t.Helper()
+	s, err := natsd.New(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Binary = natsd.OldBinary
+	begin(t, s)
+	return s
+}
+
+func begin(t *testing.T, s *natsd.Server) {
+	t.Helper()
+	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -45,7 +64,6 @@ func startServer(t *testing.T, config string) *natsd.Server {
 			t.Logf("log of the server:\n%s", s.Log())
 		}
 	})
-	return s
 }
 
 func connect(t *testing.T, url string) *nats.Conn {

@@ -16,21 +16,30 @@ import (
 	"time"
 )
 
-// Binary builds nats-server in the version that go.mod names, and returns its path.
-var Binary = sync.OnceValues(func() (string, error) {
+// Binary builds nats-server in the version that go.mod names, and returns its path. OldBinary
+// builds the one of oldserver/go.mod.
+var (
+	Binary    = sync.OnceValues(func() (string, error) { return build(".") })
+	OldBinary = sync.OnceValues(func() (string, error) { return build("oldserver") })
+)
+
+// build builds the nats-server of the module in a folder.
+func build(folder string) (string, error) {
 	// Without -n, go tool would run it as a child of its own, which a kill does not reach.
-	out, err := exec.Command("go", "tool", "-n", "github.com/nats-io/nats-server/v2").Output()
+	out, err := exec.Command("go", "-C", folder, "tool", "-n", "github.com/nats-io/nats-server/v2").Output()
 	if failed := new(exec.ExitError); errors.As(err, &failed) {
 		return "", fmt.Errorf("build nats-server: %w\n%s", err, failed.Stderr)
 	}
 	return strings.TrimSpace(string(out)), err
-})
+}
 
 // Server is one nats-server. Its address and its store stay the same when it is
 // restarted. One goroutine at a time may use it.
 type Server struct {
 	// URL is where clients connect.
 	URL string
+	// Binary returns the path of the program.
+	Binary func() (string, error)
 
 	dir     string
 	command *exec.Cmd
@@ -48,7 +57,7 @@ func New(dir, config string) (*Server, error) {
 	if err := os.WriteFile(filepath.Join(dir, "nats.conf"), []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	return &Server{URL: "nats://" + address, dir: dir}, nil
+	return &Server{URL: "nats://" + address, Binary: Binary, dir: dir}, nil
 }
 
 // NewCluster returns three servers that form a cluster, with their files in dir.
@@ -88,7 +97,7 @@ func freeAddress() (string, error) {
 
 // Start starts the process and waits until it accepts connections.
 func (s *Server) Start(ctx context.Context) error {
-	binary, err := Binary()
+	binary, err := s.Binary()
 	if err != nil {
 		return err
 	}
