@@ -59,7 +59,7 @@ func besiege(ctx context.Context, program string, duration time.Duration, grpcRe
 	// There is room for the readers, and for the attackers as much as there is by default.
 	daemon := exec.CommandContext(ctx, program, "run", "--simulate=110", "--churn-rate", "10", "--quiet", "--socket", socket, "--listen", address,
 		"--max-connections", strconv.Itoa(256+grpcReaders), "--max-watchers", strconv.Itoa(128+grpcReaders),
-		"--max-event-streams", strconv.Itoa(64+sseReaders), "--client-buffer", "256")
+		"--max-event-streams", strconv.Itoa(64+sseReaders), "--client-buffer", "64")
 	daemon.Env = append(os.Environ(), memoryLimit)
 	fmt.Println(memoryLimit, daemon)
 	daemon.Stderr = os.Stderr

@@ -32,3 +32,6 @@ func BeginCheck() func(host string) (end func(), err error) {
 		return func() { p.end([32]byte{}, host, false) }, err
 	}
 }
+
+// NewAnswers returns get of new answers.
+func NewAnswers() func(question string, body func() []byte) []byte { return newAnswers().get }

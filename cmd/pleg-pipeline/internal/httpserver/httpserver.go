@@ -95,7 +95,7 @@ func Handler(o Options) http.Handler {
 	})))
 	mux.Handle("GET /livez", checks{"livez", []check{ping}})
 	mux.Handle("GET /readyz", checks{"readyz", []check{ping, o.list(), o.inspections(), o.quarantine()}})
-	pods := pods{o.Pipeline}
+	pods := pods{o.Pipeline, newAnswers()}
 	podMux := http.NewServeMux()
 	podMux.HandleFunc("GET /pods", pods.all)
 	podMux.HandleFunc("GET /pods/{uid...}", pods.one)

@@ -1,0 +1,44 @@
+package httpserver
+
+import "sync"
+
+// answers makes one answer at a time, and one for all who ask the same before it is begun:
+// each is at least as new as its question, and many clients cost no more than a few.
+type answers struct {
+	making chan struct{} // has room for the one that is made
+
+	mu      sync.Mutex
+	waiting map[string]*answer // those that are not begun
+}
+
+type answer struct {
+	made sync.WaitGroup
+	body []byte
+}
+
+func newAnswers() *answers {
+	return &answers{making: make(chan struct{}, 1), waiting: make(map[string]*answer)}
+}
+
+// get returns the answer to a question. Nobody may change it.
+func (a *answers) get(question string, body func() []byte) []byte {
+	a.mu.Lock()
+	if w := a.waiting[question]; w != nil {
+		a.mu.Unlock()
+		w.made.Wait()
+		return w.body
+	}
+	w := new(answer)
+	w.made.Add(1)
+	defer w.made.Done()
+	a.waiting[question] = w
+	a.mu.Unlock()
+
+	a.making <- struct{}{}
+	defer func() { <-a.making }()
+	a.mu.Lock()
+	delete(a.waiting, question)
+	a.mu.Unlock()
+	w.body = body()
+	return w.body
+}

@@ -1,0 +1,82 @@
+package httpserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"slices"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+)
+
+// pods is the handler of /pods. It answers from the cache and never calls the runtime.
+type pods struct {
+	pipe    *pipeline.Pipeline
+	answers *answers
+}
+
+// podList is the answer of /pods.
+type podList struct {
+	// Epoch is the epoch of the pipeline; see /events.
+	Epoch string        `json:"epoch"`
+	Pods  []podview.Pod `json:"pods"`
+}
+
+func (p pods) all(w http.ResponseWriter, r *http.Request) {
+	var filter podview.Filter
+	q := newQuery(r)
+	filter.Namespaces = q.list("namespace")
+	uids := q.list("pod")
+	selector := q.text("selector")
+	if err := q.finish(); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if err := filter.Select(selector); err != nil {
+		http.Error(w, "selector: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	// Encode sorts the parameters, so that equal questions have equal names.
+	body := p.answers.get(r.URL.Query().Encode(), func() []byte { return p.encode(&filter, uids) })
+	writeHeader(w)
+	_, _ = w.Write(body) // only the connection of the client can fail
+}
+
+func (p pods) encode(filter *podview.Filter, uids []string) []byte {
+	list := podList{Epoch: p.pipe.Epoch(), Pods: []podview.Pod{}}
+	for _, pod := range podview.List(p.pipe.Cache().List(), p.pipe.Status()) {
+		if filter.Wants(&pod) && (len(uids) == 0 || slices.Contains(uids, string(pod.UID))) {
+			list.Pods = append(list.Pods, pod)
+		}
+	}
+	var body bytes.Buffer
+	encodeJSON(&body, list)
+	return body.Bytes()
+}
+
+func (p pods) one(w http.ResponseWriter, r *http.Request) {
+	uid := pipeline.PodUID(r.PathValue("uid"))
+	if e, ok := p.pipe.Cache().Entry(uid); ok {
+		writeJSON(w, podview.One(e, p.pipe.Status()))
+		return
+	}
+	http.Error(w, "no pod with this UID is known", http.StatusNotFound)
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	writeHeader(w)
+	encodeJSON(w, v)
+}
+
+func writeHeader(w http.ResponseWriter) {
+	header := w.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("Cache-Control", "no-store")
+}
+
+func encodeJSON(w io.Writer, v any) {
+	_ = json.NewEncoder(printer.JSONWriter(w)).Encode(v) // only the connection of the client can fail
+}
