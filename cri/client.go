@@ -60,8 +60,7 @@ type Client struct {
 	seen      seenSandboxes
 	// carrying is whether a sandbox status carries those of its containers.
 	carrying carrying
-	// calls holds one value for each status call in flight that is not hung.
-	calls    chan struct{}
+	slots    *slots
 	inFlight inFlight
 }
 
@@ -92,7 +91,7 @@ func New(endpoint string, opts Options) (*Client, error) {
 		metrics:  m,
 		codec:    newListCodec(),
 		lists:    make(chan *lists, 1),
-		calls:    make(chan struct{}, opts.MaxStatusCalls),
+		slots:    newSlots(opts.MaxStatusCalls),
 		inFlight: inFlight{calls: make(map[*pleg.Call]struct{})},
 	}
 	c.conn, err = dial(socket, opts, grpc.WithTransportCredentials(newCounted(&c.connections)), grpc.WithChainUnaryInterceptor(m.intercept),

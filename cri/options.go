@@ -42,7 +42,9 @@ type Options struct {
 	ConnectTimeout time.Duration
 	// MaxStatusCalls is the maximum number of status calls in flight for all pods
 	// together. One pod uses at most a quarter of them. A call that is older than a
-	// second is hung and no longer counts, so hung calls leave room for other pods.
+	// second no longer counts, nor one that was overtaken: it takes three times as long
+	// as the longest of the last ones, and one that began later has succeeded. So hung
+	// calls leave room for other pods.
 	// More calls than the runtime can serve only increase their latency: containerd
 	// on 2 cores reaches its maximum throughput with 4 in flight. If zero,
 	// DefaultMaxStatusCalls.

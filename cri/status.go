@@ -79,26 +79,14 @@ func checkStatus[N ~int32, S interface {
 	return nil
 }
 
-// hungAfter is the age at which a status call no longer counts against
-// Options.MaxStatusCalls. containerd answers within 20 ms with 32 calls in flight,
-// so a call of one second does not wait for the runtime's capacity.
-const hungAfter = time.Second
-
 // statusCall makes one call within the bound of all status calls and within
 // Options.StatusTimeout; waiting for the bound is not part of the timeout.
-func (c *Client) statusCall(ctx context.Context, what pleg.Call, call func(context.Context) error) error {
-	select {
-	case c.calls <- struct{}{}:
-	case <-ctx.Done():
-		return fmt.Errorf("wait for one of %d status calls: %w", cap(c.calls), context.Cause(ctx))
+func (c *Client) statusCall(ctx context.Context, what pleg.Call, call func(context.Context) error) (err error) {
+	slot, err := c.slots.take(ctx)
+	if err != nil {
+		return err
 	}
-	release := func() { <-c.calls }
-	hung := time.AfterFunc(hungAfter, release)
-	defer func() {
-		if hung.Stop() {
-			release()
-		}
-	}()
+	defer func() { c.slots.done(slot, err) }()
 	ctx, cancel := context.WithTimeout(ctx, c.opts.StatusTimeout)
 	defer cancel()
 	defer c.inFlight.remove(c.inFlight.add(what))
