@@ -111,8 +111,8 @@ func (a *announcements) hear(h *pleg.Hint, had *pleg.Pod, now time.Time) {
 // ranUnseen reports whether an event announces the end of a container that nothing showed
 // running, and its status says that it has run.
 func ranUnseen(h *pleg.Hint, had *pleg.Pod) bool {
-	if before := containerOf(had, h.Container); h.State != pleg.StateExited || before != nil && before.State >= pleg.StateRunning {
-		return false
+	if before := containerOf(had, h.Container); h.State != pleg.StateExited || before != nil && before.State != pleg.StateCreated {
+		return false // it was told, or its state is unknown
 	}
 	c := h.Status.Container(h.Container)
 	return c != nil && !c.StartedAt.IsZero()

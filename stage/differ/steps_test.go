@@ -231,6 +231,9 @@ func TestStartAnnouncedAfterTheEnd(t *testing.T) {
 		"never, and it did not run": {"c=created /s=running", func(f *fixture) {
 			f.sendHint(1, withStatus(hint("a", "c=exited", "c=exited /s=running")))
 		}, []string{"Died(c)"}},
+		"never, and a list did not show its state": {"c=unknown /s=running", func(f *fixture) {
+			f.sendHint(1, hasRun(hint("a", "c=exited", "c=exited /s=running")))
+		}, []string{"Died(c)"}},
 		"before the end": {"c=running /s=running", func(f *fixture) {
 			f.sendHint(1, hasRun(hint("a", "c=exited", "c=exited /s=running")))
 		}, []string{"Died(c)"}},
