@@ -22,19 +22,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net"
-	"slices"
-	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
@@ -236,85 +227,3 @@ const (
 	maxPods = 100_000
 	maxList = 256 << 20
 )
-
-// maxMessage is the greatest size of the status of one pod, in bytes. Annotations can
-// make it large.
-const maxMessage = 16 << 20
-
-// maxHeaders is the greatest size of the headers and trailers of a call, in bytes. The
-// message of an error is among them.
-const maxHeaders = 64 << 10
-
-// elementBytes is what a container or sandbox counts in a list beside its text.
-const elementBytes = 512
-
-// link is one connection. If the server is unreachable, a call on it fails at once.
-type link struct {
-	*grpc.ClientConn
-	pleg plegv1.PLEGClient
-	// dialed is the result of the last attempt to connect. gRPC keeps only the text
-	// of its error.
-	dialed atomic.Pointer[dialed]
-}
-
-type dialed struct{ err error }
-
-func newLink(o Options) (*link, error) {
-	l := &link{}
-	dial := func(ctx context.Context, _ string) (net.Conn, error) {
-		conn, err := o.Dial(ctx)
-		l.dialed.Store(&dialed{err})
-		return conn, err
-	}
-	var err error
-	l.ClientConn, err = grpc.NewClient("passthrough:///localhost",
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(dial),
-		grpc.WithNoProxy(),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.ForceCodecV2(newCodec())),
-		grpc.WithMaxHeaderListSize(maxHeaders),
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: o.MinBackoff, Multiplier: 2, Jitter: 0.2, MaxDelay: o.MaxBackoff},
-			MinConnectTimeout: o.Keepalive,
-		}),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: o.Keepalive, Timeout: o.Keepalive}),
-	)
-	if err != nil {
-		return nil, err
-	}
-	l.pleg = plegv1.NewPLEGClient(l)
-	return l, nil
-}
-
-// callError wraps the error of a call. If there was no connection, it wraps the error of
-// the dialer, so that errors.Is finds, for example, [fs.ErrNotExist]. status.Code
-// returns the gRPC code in both cases.
-func (l *link) callError(what string, err error) error {
-	if status.Code(err) == codes.Unavailable {
-		if d := l.dialed.Load(); d != nil && d.err != nil {
-			return fmt.Errorf("%s: %w", what, &connectError{err: d.err, status: status.Convert(err)})
-		}
-	}
-	return fmt.Errorf("%s: %w", what, err)
-}
-
-// connectError is the error of a failed attempt to connect.
-type connectError struct {
-	err    error
-	status *status.Status
-}
-
-// Error implements error.
-func (e *connectError) Error() string { return e.err.Error() }
-
-// Unwrap returns the error of the dialer.
-func (e *connectError) Unwrap() error { return e.err }
-
-// GRPCStatus returns the status that gRPC derived from it.
-func (e *connectError) GRPCStatus() *status.Status { return e.status }
-
-// isFinal reports whether no later attempt can succeed.
-func isFinal(err error) bool {
-	final := []codes.Code{codes.InvalidArgument, codes.OutOfRange, codes.Unimplemented, codes.PermissionDenied, codes.Unauthenticated}
-	return errors.Is(err, fs.ErrPermission) || slices.Contains(final, status.Code(err))
-}

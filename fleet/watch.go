@@ -273,62 +273,6 @@ func (w *watch) receive(ctx context.Context, messages jetstream.MessagesContext)
 	}
 }
 
-// check finds out whether messages were removed before the watch had them. It also completes
-// replays and delivers a bookmark.
-func (w *watch) check(ctx context.Context) error {
-	asking, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	info, err := w.clearUp(ctx)
-	if err != nil {
-		return err
-	}
-	last, err := w.lastMatch(asking, w.subjects...)
-	if err != nil || last > w.covered {
-		return err
-	}
-	w.covered = max(w.covered, info.State.LastSeq)
-	if err := w.deliverSynced(); err != nil || !w.o.Bookmarks || len(w.pending) > 0 {
-		return err
-	}
-	return w.send(Event{Event: pleg.Event{Type: pleg.Bookmark, ObservedAt: time.Now()}, At: w.position()})
-}
-
-// clearUp finds out whether messages were removed before the watch had them, which no later
-// message of the same node may show. If so, it delivers a Gap and a replay.
-func (w *watch) clearUp(ctx context.Context) (*jetstream.StreamInfo, error) {
-	asking, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	info, err := w.stream.Info(asking)
-	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", EventStream, explain(w.js.Conn(), err))
-	}
-	needs := cmp.Or(w.skipped, w.covered+1)
-	w.skipped, w.checked = 0, time.Now()
-	if needs >= info.State.FirstSeq {
-		return info, nil
-	}
-	w.covered = max(w.covered, info.State.FirstSeq-1)
-	if err := w.announceGap("", message{}, pleg.HistoryTooShort, 0); err != nil {
-		return nil, err
-	}
-	return info, w.replayAll(ctx)
-}
-
-// lastMatch returns the sequence number of the last message of some subjects.
-func (w *watch) lastMatch(ctx context.Context, subjects ...string) (uint64, error) {
-	var last uint64
-	for _, subject := range subjects {
-		m, err := lastMessage(ctx, w.stream, subject)
-		if err != nil {
-			return 0, fmt.Errorf("read last message: %w", explain(w.js.Conn(), err))
-		}
-		if m != nil {
-			last = max(last, m.Sequence)
-		}
-	}
-	return last, nil
-}
-
 func (w *watch) position() Position { return Position{Stream: w.name, Message: w.covered} }
 
 func (w *watch) send(ev Event) error {

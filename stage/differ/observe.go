@@ -7,6 +7,21 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
+// observation is what the runtime had of the pod at one time.
+type observation struct {
+	pod *pleg.Pod // nil if it was gone
+	// at orders the observations. What happened to the pod before asOf is in this one;
+	// for a list the two are the same.
+	at, asOf time.Time
+	// status came with a CRI event; nil if the runtime has to be asked.
+	status *pleg.PodStatus
+	// step is true if a CRI event made it: what it shows may be over by the next
+	// observation, so it must not be skipped. single is true if a single-pod list
+	// made it, and not a listing. news is true if a CRI event showed a change that no
+	// list has confirmed yet.
+	step, single, news bool
+}
+
 // applyObservation compares an observation of one pod with its record.
 func (d *Differ) applyObservation(o stage.Observation) {
 	now := time.Now()

@@ -12,63 +12,6 @@ import (
 // Without CRI events there is at most one: a later listing replaces an earlier one.
 const maxSteps = 64
 
-// state is where a pod stands between two observations.
-//
-//	          +------------- inspection succeeded --------------+
-//	          v                                                 |
-//	      settled ---------- change to inspect --------> inspecting <--+
-//	       |   ^                                          |        |   |
-//	change |   | passed on                         failed |   hung |   | retry
-//	       v   |                                          v        v   |
-//	     forwarding <--- gone, or its status is known -- failed   quarantined
-type state uint8
-
-const (
-	// stateSettled: the cache and the subscribers have all that was observed of
-	// the pod. The next observation that differs from the old pod makes a change.
-	stateSettled state = iota
-
-	// stateInspecting: a change is queued for an inspector or with one. What is
-	// observed meanwhile waits in the record and is compared when the change
-	// settles.
-	stateInspecting
-
-	// stateForwarding: a change is on its way that needs no inspection. The pod
-	// is gone, its status came with a CRI event, or the change is delivered
-	// uninspected after too many failures. In the last case the pod returns to
-	// stateFailed or stateQuarantined afterwards.
-	stateForwarding
-
-	// stateFailed: the last inspection failed. The old pod stays what it was, so
-	// the next observation finds the change again and the pod is inspected again.
-	stateFailed
-
-	// stateQuarantined: the last inspection hung or failed late. As stateFailed, but
-	// the retry waits until its time has come, and lets other pods go first.
-	stateQuarantined
-)
-
-// inFlight reports whether a change of the pod is on its way.
-func (s state) inFlight() bool { return s == stateInspecting || s == stateForwarding }
-
-// retrying reports whether the last inspection failed.
-func (s state) retrying() bool { return s == stateFailed || s == stateQuarantined }
-
-// observation is what the runtime had of the pod at one time.
-type observation struct {
-	pod *pleg.Pod // nil if it was gone
-	// at orders the observations. What happened to the pod before asOf is in this one;
-	// for a list the two are the same.
-	at, asOf time.Time
-	// status came with a CRI event; nil if the runtime has to be asked.
-	status *pleg.PodStatus
-	// step is true if a CRI event made it: what it shows may be over by the next
-	// observation, so it must not be skipped. single is true if a single-pod list
-	// made it, and not a listing. news is true if a CRI event showed a change that no
-	// list has confirmed yet.
-	step, single, news bool
-}
-
 // sentChange is what a record keeps of a change, which is large.
 type sentChange struct {
 	offered
