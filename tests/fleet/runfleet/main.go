@@ -33,11 +33,8 @@ func run(ctx context.Context, program string, nodes int, args []string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	server, err := natsd.New(dir, "")
+	server, err := natsd.Run(ctx, dir)
 	if err != nil {
-		return err
-	}
-	if err := server.Start(ctx); err != nil {
 		return err
 	}
 	defer server.Kill()

@@ -22,11 +22,8 @@ func cost(ctx context.Context, o options) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	server, err := natsd.New(dir, "")
+	server, err := natsd.Run(ctx, dir)
 	if err != nil {
-		return err
-	}
-	if err := server.Start(ctx); err != nil {
 		return err
 	}
 	defer server.Kill()

@@ -46,10 +46,7 @@ func newFleet(ctx context.Context, o options) (*virtualFleet, error) {
 		return nil, err
 	}
 	f := &virtualFleet{o: o, dir: dir, seen: oracle.New(true), nodes: make([]*simnode.Node, o.nodes), stops: make([]func(), o.nodes)}
-	if f.server, err = natsd.New(dir, ""); err != nil {
-		return nil, err
-	}
-	if err := f.server.Start(ctx); err != nil {
+	if f.server, err = natsd.Run(ctx, dir); err != nil {
 		return nil, err
 	}
 	for range o.connections + 1 { // the last one is the watch's
