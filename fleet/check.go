@@ -20,7 +20,7 @@ func (w *watch) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	last, err := w.lastMatch(asking, w.subjects...)
+	last, err := w.lastSequence(asking, EventStream, w.subjects...)
 	if err != nil || last > w.covered {
 		return err
 	}
@@ -50,19 +50,4 @@ func (w *watch) clearUp(ctx context.Context) (*jetstream.StreamInfo, error) {
 		return nil, err
 	}
 	return info, w.replayAll(ctx)
-}
-
-// lastMatch returns the sequence number of the last message of some subjects.
-func (w *watch) lastMatch(ctx context.Context, subjects ...string) (uint64, error) {
-	var last uint64
-	for _, subject := range subjects {
-		m, err := lastMessage(ctx, w.stream, subject)
-		if err != nil {
-			return 0, fmt.Errorf("read last message: %w", explain(w.js.Conn(), err))
-		}
-		if m != nil {
-			last = max(last, m.Sequence)
-		}
-	}
-	return last, nil
 }

@@ -126,14 +126,14 @@ func (w *watch) replayAll(ctx context.Context) error {
 		nodeKeys = []string{token(w.o.Cluster) + ".*"}
 		podKeys = []string{token(w.o.Cluster) + ".*.*.*"}
 	}
-	if err := readBucket(ctx, w.state, nodeKeys, w.replayNodeState); err != nil {
+	if err := w.readBucket(ctx, w.state, nodeKeys, w.replayNodeState); err != nil {
 		return err
 	}
 	deliver := func(e entry) error { _, err := w.replayPodState(e); return err }
-	if err := readBucket(ctx, w.state, podKeys, deliver); err != nil {
+	if err := w.readBucket(ctx, w.state, podKeys, deliver); err != nil {
 		return err
 	}
-	last, err := w.lastMatch(ctx, w.subjects...)
+	last, err := w.lastSequence(ctx, EventStream, w.subjects...)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (w *watch) replayNode(ctx context.Context, node string, m message) error {
 	if err != nil {
 		return err
 	}
-	last, err := w.lastMatch(ctx, eventSubject(w.o.Cluster, node))
+	last, err := w.lastSequence(ctx, EventStream, eventSubject(w.o.Cluster, node))
 	if err != nil {
 		return err
 	}

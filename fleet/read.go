@@ -25,11 +25,35 @@ type entry struct {
 // idleTimeout is how long a bucket that is being read may send nothing.
 const idleTimeout = 10 * time.Second
 
-var errReadTimeout = errors.New("the server stopped sending")
+var (
+	errReadTimeout = errors.New("the server stopped sending")
+	errBehind      = errors.New("the server that answers does not have everything yet")
+)
 
-// readBucket calls each for the last entry of every key that matches, through a consumer.
-// If each returns an error, readBucket ends with it.
-func readBucket(ctx context.Context, bucket jetstream.KeyValue, keys []string, each func(entry) error) error {
+// newest returns the revision of the newest entry of keys in a bucket; 0 if it has none. Any
+// replica may answer who reads entries, also one that does not have yet what the leader has
+// acknowledged. It must have this revision.
+func (s *server) newest(ctx context.Context, bucket jetstream.KeyValue, keys []string) (uint64, error) {
+	return s.lastSequence(ctx, "KV_"+bucket.Bucket(), subjectsOf(bucket, keys)...)
+}
+
+// subjectsOf returns the subjects of keys in a bucket.
+func subjectsOf(bucket jetstream.KeyValue, keys []string) []string {
+	subjects := make([]string, len(keys))
+	for i, key := range keys {
+		subjects[i] = "$KV." + bucket.Bucket() + "." + key
+	}
+	return subjects
+}
+
+// readBucket calls each for the last entry of every key that matches, through a consumer. If
+// each returns an error, readBucket ends with it. It ends with errBehind if a replica read
+// that was behind: only the last of its entries shows that.
+func (s *server) readBucket(ctx context.Context, bucket jetstream.KeyValue, keys []string, each func(entry) error) error {
+	newest, err := s.newest(ctx, bucket, keys)
+	if err != nil {
+		return fmt.Errorf("read bucket %s: %w", bucket.Bucket(), err)
+	}
 	watcher, err := bucket.WatchFiltered(ctx, slices.Clone(keys)) // it changes them
 	if err != nil {
 		return fmt.Errorf("read bucket %s: %w", bucket.Bucket(), err)
@@ -37,6 +61,7 @@ func readBucket(ctx context.Context, bucket jetstream.KeyValue, keys []string, e
 	defer func() { _ = watcher.Stop() }()
 	idle := time.NewTimer(idleTimeout)
 	defer idle.Stop()
+	var revision uint64
 	for {
 		select {
 		case update, ok := <-watcher.Updates():
@@ -44,8 +69,12 @@ func readBucket(ctx context.Context, bucket jetstream.KeyValue, keys []string, e
 				return fmt.Errorf("read bucket %s: %w", bucket.Bucket(), errReadTimeout)
 			}
 			if update == nil { // all values are read
+				if revision < newest {
+					return fmt.Errorf("read bucket %s: %w", bucket.Bucket(), errBehind)
+				}
 				return nil
 			}
+			revision = max(revision, update.Revision())
 			e := entry{key: update.Key(), revision: update.Revision()}
 			if update.Operation() == jetstream.KeyValuePut {
 				e.value = update.Value()
@@ -69,9 +98,9 @@ var errNotAtOnce = errors.New("the server does not send that much at once")
 // request. The consumer of readBucket makes the server search the whole bucket: too much if
 // a fleet starts and everybody asks. It is used if an answer cannot have all keys of the node.
 func (s *server) readNode(ctx context.Context, keys []string, each func(entry) error) error {
-	entries, err := s.lastEntries(ctx, keys)
+	entries, err := s.currentEntries(ctx, keys)
 	if errors.Is(err, errNotAtOnce) {
-		return readBucket(ctx, s.state, keys, each)
+		return s.readBucket(ctx, s.state, keys, each)
 	}
 	if err != nil {
 		return fmt.Errorf("read bucket %s: %w", StateBucket, explain(s.js.Conn(), err))
@@ -84,44 +113,61 @@ func (s *server) readNode(ctx context.Context, keys []string, each func(entry) e
 	return nil
 }
 
-// lastEntries asks for the last entries of keys by a batched direct get. nats.go has no call
-// for it; the protocol is in ADR-31 of NATS.
-func (s *server) lastEntries(ctx context.Context, keys []string) ([]entry, error) {
-	const prefix = "$KV." + StateBucket + "."
-	var request struct {
-		Subjects []string `json:"multi_last"`
-	}
-	for _, key := range keys {
-		request.Subjects = append(request.Subjects, prefix+key)
-	}
-	body, err := json.Marshal(request)
+// replicaDelay is the time after which a replica is asked again that did not have the
+// newest entry.
+const replicaDelay = 20 * time.Millisecond
+
+// currentEntries returns the last entries of keys, of a replica that has the newest.
+func (s *server) currentEntries(ctx context.Context, keys []string) ([]entry, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, openTimeout, errBehind)
+	defer cancel()
+	newest, err := s.newest(ctx, s.state, keys)
 	if err != nil {
 		return nil, err
+	}
+	for {
+		entries, upTo, err := s.lastEntries(ctx, keys)
+		if err != nil || upTo >= newest {
+			return entries, err
+		}
+		select {
+		case <-time.After(replicaDelay):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// lastEntries asks for the last entries of keys by a batched direct get, and returns the
+// revision up to which a replica looked for them. nats.go has no call for it; the protocol
+// is in ADR-31 of NATS.
+func (s *server) lastEntries(ctx context.Context, keys []string) (entries []entry, upTo uint64, err error) {
+	body, err := json.Marshal(map[string][]string{"multi_last": subjectsOf(s.state, keys)})
+	if err != nil {
+		return nil, 0, err
 	}
 	conn := s.js.Conn()
 	inbox := conn.NewInbox()
 	answers, err := conn.SubscribeSync(inbox)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer func() { _ = answers.Unsubscribe() }()
 	if err := conn.PublishRequest(apiPrefix(s.js)+"DIRECT.GET.KV_"+StateBucket, inbox, body); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, openTimeout, errReadTimeout)
-	defer cancel()
-	var entries []entry
 	for {
 		m, err := answers.NextMsgWithContext(ctx)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if m.Header.Get("Status") != "" {
-			return entries, endOfAnswer(m.Header)
+			upTo, err := endOfAnswer(m.Header)
+			return entries, upTo, err
 		}
-		e := entry{key: strings.TrimPrefix(m.Header.Get(jetstream.SubjectHeader), prefix)}
+		e := entry{key: strings.TrimPrefix(m.Header.Get(jetstream.SubjectHeader), "$KV."+StateBucket+".")}
 		if e.revision, err = strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64); err != nil {
-			return nil, fmt.Errorf("revision of %s: %w", e.key, err)
+			return nil, 0, fmt.Errorf("revision of %s: %w", e.key, err)
 		}
 		if isValue(m.Header) {
 			e.value = m.Data
@@ -130,16 +176,19 @@ func (s *server) lastEntries(ctx context.Context, keys []string) ([]entry, error
 	}
 }
 
-// endOfAnswer returns nil if a message with a status says that the answer is complete.
-func endOfAnswer(h nats.Header) error {
+// endOfAnswer returns the revision up to which a replica looked, or an error if its answer,
+// which ends with this status, is not complete.
+func endOfAnswer(h nats.Header) (upTo uint64, err error) {
 	const nothing = "No Results"
 	switch status, description := h.Get("Status"), h.Get("Description"); {
-	case status == "204" && h.Get("Nats-Num-Pending") == "0", status == "404" && description == nothing:
-		return nil
+	case status == "204" && h.Get("Nats-Num-Pending") == "0":
+		return strconv.ParseUint(h.Get("Nats-UpTo-Sequence"), 10, 64)
+	case status == "404" && description == nothing:
+		return 0, nil
 	case status == "204", status == "413", status == "503":
-		return errNotAtOnce // cut off, too many keys, or a bucket without direct gets
+		return 0, errNotAtOnce // cut off, too many keys, or a bucket without direct gets
 	default:
-		return fmt.Errorf("%s %s", status, description)
+		return 0, fmt.Errorf("%s %s", status, description)
 	}
 }
 

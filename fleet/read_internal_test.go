@@ -24,8 +24,8 @@ func TestEndOfAnswer(t *testing.T) {
 		{name: "another error", status: "500", description: "disk"},
 	}
 	for _, tt := range tests {
-		h := nats.Header{"Status": {tt.status}, "Description": {tt.description}, "Nats-Num-Pending": {tt.pending}}
-		err := endOfAnswer(h)
+		h := nats.Header{"Status": {tt.status}, "Description": {tt.description}, "Nats-Num-Pending": {tt.pending}, "Nats-UpTo-Sequence": {"9"}}
+		_, err := endOfAnswer(h)
 		if (err == nil) != tt.complete || errors.Is(err, errNotAtOnce) != tt.notAtOnce {
 			t.Errorf("%s: %v", tt.name, err)
 		}

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -88,7 +89,7 @@ func openStream(ctx context.Context, js jetstream.JetStream, limits *Limits) (je
 		}
 		stream, err = js.CreateStream(ctx, jetstream.StreamConfig{
 			Name: EventStream, Subjects: []string{subjects}, Description: "Pod lifecycle events of pleg-pipeline",
-			MaxAge: limits.MaxAge, MaxBytes: maxBytes, Replicas: max(1, limits.Replicas), AllowDirect: true,
+			MaxAge: limits.MaxAge, MaxBytes: maxBytes, Replicas: max(1, limits.Replicas),
 		})
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another agent was faster
 			stream, err = js.Stream(ctx, EventStream)
@@ -157,12 +158,55 @@ func notConnected(conn *nats.Conn, err error) error {
 	return fmt.Errorf("not connected to %s: %w", strings.Join(servers, ", "), err)
 }
 
+// storedMessage is a message in a stream.
+type storedMessage struct {
+	Sequence uint64 `json:"seq"`
+	Data     []byte `json:"data"`
+}
+
 // lastMessage returns the last message of a subject, which may have wildcards; nil if
-// there is none.
-func lastMessage(ctx context.Context, stream jetstream.Stream, subject string) (*jetstream.RawStreamMsg, error) {
-	m, err := stream.GetLastMsgForSubject(ctx, subject)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil, nil
+// there is none. The leader of the stream answers. jetstream.Stream asks any replica
+// instead, also one that does not have yet what the leader has acknowledged.
+func (s *server) lastMessage(ctx context.Context, stream, subject string) (*storedMessage, error) {
+	body, err := json.Marshal(map[string]string{"last_by_subj": subject})
+	if err != nil {
+		return nil, err
 	}
-	return m, err
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	m, err := s.js.Conn().RequestWithContext(ctx, apiPrefix(s.js)+"STREAM.MSG.GET."+stream, body)
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message storedMessage       `json:"message"`
+	}
+	if err := json.Unmarshal(m.Data, &answer); err != nil {
+		return nil, err
+	}
+	switch {
+	case answer.Error == nil:
+		return &answer.Message, nil
+	case answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+		return nil, nil
+	default:
+		return nil, answer.Error
+	}
+}
+
+// lastSequence returns the sequence number of the last message of some subjects; 0 if
+// there is none.
+func (s *server) lastSequence(ctx context.Context, stream string, subjects ...string) (uint64, error) {
+	var last uint64
+	for _, subject := range subjects {
+		m, err := s.lastMessage(ctx, stream, subject)
+		if err != nil {
+			return 0, fmt.Errorf("read last message: %w", explain(s.js.Conn(), err))
+		}
+		if m != nil {
+			last = max(last, m.Sequence)
+		}
+	}
+	return last, nil
 }

@@ -163,7 +163,7 @@ func (s *session) readState(ctx context.Context, e entry) {
 // lastPublished returns the number of the node's last message in the stream and the
 // position of the last event in it; zero if the stream has none.
 func (s *session) lastPublished(ctx context.Context) (last uint64, published pipeline.Position, err error) {
-	raw, err := lastMessage(ctx, s.stream, s.subject)
+	raw, err := s.lastMessage(ctx, EventStream, s.subject)
 	if err != nil {
 		return 0, published, fmt.Errorf("read last message: %w", explain(s.p.o.Conn, err))
 	}

@@ -66,7 +66,7 @@ func (s *States) Nodes(ctx context.Context) ([]Node, error) {
 
 func (s *States) nodes(ctx context.Context, keys []string) (map[string]*Node, error) {
 	nodes := make(map[string]*Node)
-	err := readBucket(ctx, s.state, keys, func(e entry) error {
+	err := s.readBucket(ctx, s.state, keys, func(e entry) error {
 		var state nodeState
 		name, err := nodeOf(e.key, "")
 		if err == nil && json.Unmarshal(e.value, &state) == nil {
@@ -77,7 +77,7 @@ func (s *States) nodes(ctx context.Context, keys []string) (map[string]*Node, er
 	if err != nil {
 		return nil, err
 	}
-	err = readBucket(ctx, s.agents, keys, func(e entry) error {
+	err = s.readBucket(ctx, s.agents, keys, func(e entry) error {
 		var agent agentState
 		name, err := nodeOf(e.key, "")
 		if err != nil || json.Unmarshal(e.value, &agent) != nil {
@@ -112,7 +112,7 @@ func (s *States) Pods(ctx context.Context, nodes, namespaces []string) iter.Seq2
 		nodeKeys, podKeys := s.keys(nodes, namespaces)
 		known, err := s.nodes(ctx, nodeKeys)
 		if err == nil {
-			err = readBucket(ctx, s.state, podKeys, func(e entry) error {
+			err = s.readBucket(ctx, s.state, podKeys, func(e entry) error {
 				pod, ok := s.pod(known, e)
 				if ok && !yield(pod, nil) {
 					return errStopped

@@ -239,7 +239,7 @@ func (w *watch) begin(ctx context.Context) (replay bool, err error) {
 			w.partly = *w.o.After
 			w.covered--
 		}
-		if last, err := w.lastMatch(ctx, w.subjects...); err != nil {
+		if last, err := w.lastSequence(ctx, EventStream, w.subjects...); err != nil {
 			return false, err
 		} else if w.name == name {
 			w.pending = append(w.pending, pending{at: last})

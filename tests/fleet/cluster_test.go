@@ -1,31 +1,58 @@
 package fleet_test
 
 import (
+	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/natsd"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/oracle"
 )
+
+// startCluster returns three servers that form a cluster.
+func startCluster(t *testing.T) []*natsd.Server {
+	t.Helper()
+	servers, err := natsd.NewCluster(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range servers {
+		begin(t, s)
+	}
+	js := jetStream(t, connect(t, urlOf(servers...)))
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		_, err := js.AccountInfo(ctx)
+		cancel()
+		if err == nil {
+			return servers
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the cluster has no leader: %v", err)
+		}
+	}
+}
+
+func urlOf(servers ...*natsd.Server) string {
+	var urls []string
+	for _, s := range servers {
+		urls = append(urls, s.URL)
+	}
+	return strings.Join(urls, ",")
+}
 
 // Three servers with three replicas: the leader of the stream is killed in the middle of a
 // storm, twice, and comes back.
 func TestLeaderKilledInAStorm(t *testing.T) {
 	t.Parallel()
-	servers, err := natsd.NewCluster(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var urls []string
-	for _, s := range servers {
-		if err := s.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.Kill)
-		urls = append(urls, s.URL)
-	}
-	url := strings.Join(urls, ",")
+	servers := startCluster(t)
+	url := urlOf(servers...)
 	limits := fleet.Limits{Replicas: 3}
 	a := startAgent(t, url, "node-a", agentOptions{limits: limits})
 	b := startAgent(t, url, "node-b", agentOptions{limits: limits})
@@ -34,6 +61,7 @@ func TestLeaderKilledInAStorm(t *testing.T) {
 	b.steps(20)
 	c.converges()
 	gaps := c.gapsSoFar()
+	js := jetStream(t, connect(t, url))
 	for range 2 {
 		storm := make(chan struct{})
 		go func() {
@@ -45,7 +73,7 @@ func TestLeaderKilledInAStorm(t *testing.T) {
 			}
 		}()
 		time.Sleep(300 * time.Millisecond)
-		leader := servers[leaderOf(t, url)]
+		leader := servers[leaderOf(t, js, fleet.EventStream)]
 		leader.Kill()
 		<-storm
 		c.converges()
@@ -59,20 +87,91 @@ func TestLeaderKilledInAStorm(t *testing.T) {
 	}
 }
 
-// leaderOf returns the index of the server that leads the stream.
-func leaderOf(t *testing.T, url string) int {
+// A server was stopped while the others went on, and consumers come to it before it has all of
+// that. It answers for the whole cluster, but no Synced may come before what was acknowledged.
+func TestReplicaBehind(t *testing.T) {
+	t.Parallel()
+	servers := startCluster(t)
+	behind, others := servers[2], urlOf(servers[:2]...)
+	a := startAgent(t, others, "node-a", agentOptions{limits: fleet.Limits{Replicas: 3}})
+	js := jetStream(t, connect(t, others))
+	for _, stream := range []string{fleet.EventStream, "KV_" + fleet.StateBucket, "KV_" + fleet.AgentBucket} {
+		follow(t, js, stream, 2)
+	}
+	if err := behind.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	a.steps(2000)
+	for deadline := time.Now().Add(patience); lastStored(t, js, a) < len(a.published(a.node.Epoch())); {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d events are stored", lastStored(t, js, a), len(a.published(a.node.Epoch())))
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if err := behind.Continue(); err != nil {
+		t.Fatal(err)
+	}
+	var late []*consumer
+	for range 8 {
+		c := watch(t, behind.URL, fleet.WatchOptions{Replay: true}, a)
+		c.mu.Lock()
+		c.AtLeast[a.name] = oracle.State(a.node.Truth())
+		c.mu.Unlock()
+		late = append(late, c)
+	}
+	for _, c := range late {
+		c.converges()
+	}
+}
+
+// follow makes a server one that does not lead a stream.
+func follow(t *testing.T, js jetstream.JetStream, stream string, server int) {
 	t.Helper()
-	js := jetStream(t, connect(t, url))
+	for deadline := time.Now().Add(patience); leaderOf(t, js, stream) == server; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("server %d still leads %s", server, stream)
+		}
+		if _, err := js.Conn().RequestWithContext(t.Context(), "$JS.API.STREAM.LEADER.STEPDOWN."+stream, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// lastStored returns the number of the last event of an agent that the leader of the stream has.
+func lastStored(t *testing.T, js jetstream.JetStream, a *agent) int {
+	t.Helper()
+	stream, err := js.Stream(t.Context(), fleet.EventStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := stream.CachedInfo().State.LastSeq
+	if last == 0 {
+		return 0
+	}
+	m, err := stream.GetMsg(t.Context(), last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var events []struct{ Data pleg.Event }
+	if err := json.Unmarshal(m.Data, &events); err != nil || len(events) == 0 {
+		t.Fatalf("%s: %v", m.Data, err)
+	}
+	return int(events[len(events)-1].Data.Seq)
+}
+
+// leaderOf returns the index of the server that leads a stream.
+func leaderOf(t *testing.T, js jetstream.JetStream, name string) int {
+	t.Helper()
 	deadline := time.Now().Add(patience)
 	for {
-		stream, err := js.Stream(t.Context(), fleet.EventStream)
+		stream, err := js.Stream(t.Context(), name)
 		if err == nil {
 			if info := stream.CachedInfo(); info.Cluster != nil && info.Cluster.Leader != "" {
 				return int(info.Cluster.Leader[1] - '0')
 			}
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the stream has no leader: %v", err)
+			t.Fatalf("%s has no leader: %v", name, err)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
