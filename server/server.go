@@ -31,6 +31,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/encoded"
 	"log/slog"
 	"net"
 	"sync/atomic"
@@ -77,8 +78,9 @@ type Server struct {
 	log      *slog.Logger
 	metrics  *metrics
 	limits   *limits
-	watchers chan struct{} // holds one value per watcher
-	buffered atomic.Int64  // the sum of the watchers' buffers, in events
+	watchers *watchers
+	buffered atomic.Int64 // the sum of the watchers' buffers, in events
+	encoded  encoded.Events
 }
 
 // New returns a server of p, which need not run yet. The error names the bad option, or
@@ -97,7 +99,7 @@ func New(p *pipeline.Pipeline, o Options) (*Server, error) {
 	return &Server{
 		pipe: p, options: o, metrics: m, limits: newLimits(o, m),
 		log:      o.Logger.With("part", "server"),
-		watchers: make(chan struct{}, o.MaxWatchers),
+		watchers: newWatchers(o.MaxWatchers),
 	}, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
@@ -31,13 +32,12 @@ func (s *service) Watch(r *plegv1.WatchRequest, stream grpc.ServerStreamingServe
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
-	select {
-	case s.watchers <- struct{}{}:
-		defer func() { <-s.watchers }()
-	default:
+	ctx, leave := s.watchers.take(stream.Context(), s.options.AnswerTimeout)
+	if leave == nil {
 		s.metrics.refusedWatchers.Inc()
-		return status.Errorf(codes.ResourceExhausted, "too many watchers: this server takes %d at a time", cap(s.watchers))
+		return status.Errorf(codes.ResourceExhausted, "too many watchers: this server takes %d at a time", s.options.MaxWatchers)
 	}
+	defer leave()
 	s.metrics.watchers.Inc()
 	defer s.metrics.watchers.Dec()
 	defer s.buffered.Add(-int64(options.Buffer))
@@ -57,23 +57,32 @@ func (s *service) Watch(r *plegv1.WatchRequest, stream grpc.ServerStreamingServe
 	if err := stream.SendHeader(metadata.MD{}); err != nil {
 		return err
 	}
-	return s.forward(sub, stream)
+	return s.forward(ctx, sub, stream)
 }
 
 // forward sends the events of a subscription. Only a client that does not read blocks
 // it.
-func (s *service) forward(sub *pipeline.Subscription, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
-	ctx := stream.Context()
+func (s *service) forward(ctx context.Context, sub *pipeline.Subscription, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
 	for {
 		select {
 		case ev, ok := <-sub.Events():
 			if !ok {
 				return status.Error(codes.Unavailable, pipeline.ErrStopped.Error())
 			}
-			if err := stream.Send(&plegv1.WatchResponse{Event: wire.FromEvent(ev)}); err != nil {
+			text, err := s.encoded.Get(ev, func(ev pleg.Event) ([]byte, error) {
+				return proto.Marshal(&plegv1.WatchResponse{Event: wire.FromEvent(ev)})
+			})
+			if err != nil {
+				return err
+			}
+			if err := stream.SendMsg(encodedMessage(text)); err != nil {
 				return err
 			}
 		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), errTakenOver) {
+				s.metrics.refusedWatchers.Inc()
+				return status.Error(codes.ResourceExhausted, errTakenOver.Error())
+			}
 			return status.FromContextError(ctx.Err()).Err()
 		}
 	}

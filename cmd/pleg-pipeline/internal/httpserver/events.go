@@ -15,6 +15,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/encoded"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -32,6 +33,8 @@ type events struct {
 	buffer int
 	// hidden returns an error once the client must not see pods any more.
 	hidden func(*http.Request) error
+
+	encoded encoded.Events
 }
 
 func (h *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -51,7 +54,7 @@ func (h *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer sub.Close()
-	s := stream{ResponseController: http.NewResponseController(w), w: w, hidden: h.hidden}
+	s := stream{ResponseController: http.NewResponseController(w), w: w, hidden: h.hidden, encoded: &h.encoded}
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
@@ -73,6 +76,8 @@ type stream struct {
 	w      http.ResponseWriter
 	hidden func(*http.Request) error
 	batch  bytes.Buffer
+
+	encoded *encoded.Events
 }
 
 // run ends when the client disconnects, stops reading or must not see pods any more, or
@@ -125,11 +130,16 @@ func (s *stream) add(ev pipeline.Event) {
 	if at, ok := ev.Position(); ok {
 		fmt.Fprintf(&s.batch, "id: %v\n", at)
 	}
-	text, err := json.Marshal(ev)
+	text, err := s.encoded.Get(ev, encodeEvent)
 	if err != nil {
 		panic("httpserver: " + err.Error()) // an event has only types that JSON can encode
 	}
-	fmt.Fprintf(&s.batch, "event: %s\ndata: %s\n\n", ev.Type, printer.EscapeJSON(text))
+	fmt.Fprintf(&s.batch, "event: %s\ndata: %s\n\n", ev.Type, text)
+}
+
+func encodeEvent(ev pipeline.Event) ([]byte, error) {
+	text, err := json.Marshal(ev)
+	return printer.EscapeJSON(text), err
 }
 
 func (s *stream) send() error {

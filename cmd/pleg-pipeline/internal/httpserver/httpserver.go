@@ -103,7 +103,7 @@ func Handler(o Options) http.Handler {
 	guarded := limit(maxRequests, "requests", o.guard(podMux))
 	mux.Handle("GET /pods", guarded)
 	mux.Handle("GET /pods/{uid...}", guarded)
-	mux.Handle("GET /events", o.guard(limit(o.MaxStreams, "event streams", &events{o.Pipeline, o.Buffer, o.hidden})))
+	mux.Handle("GET /events", o.guard(limit(o.MaxStreams, "event streams", &events{pipe: o.Pipeline, buffer: o.Buffer, hidden: o.hidden})))
 	mux.Handle("GET /stages", guarded)
 	files := o.guard(limit(maxPageRequests, "requests", newPage()))
 	mux.Handle("GET /{$}", files)

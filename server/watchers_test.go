@@ -1,0 +1,67 @@
+package server_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/server"
+)
+
+// One client has all places for watchers. Another one gets as many as the first keeps.
+func TestGreedyClientGivesPlacesUp(t *testing.T) {
+	inBubble(t, pipeline.Options{}, server.Options{MaxWatchers: 4}, func(t *testing.T, f *fixture) {
+		greedy, other := f.client(), f.client()
+		var streams []grpc.ServerStreamingClient[plegv1.WatchResponse]
+		for range 4 {
+			streams = append(streams, f.mustWatch(t.Context(), greedy, &plegv1.WatchRequest{}))
+		}
+		for n := 3; n >= 2; n-- {
+			watching := f.mustWatch(t.Context(), other, &plegv1.WatchRequest{})
+			_, err := streams[n].Recv()
+			wantStatus(t, "the newest watcher of the greedy client", err, codes.ResourceExhausted, "a client with fewer needs the place of this one")
+			streams[n] = watching
+		}
+		for _, c := range []plegv1.PLEGClient{greedy, other} {
+			_, err := f.watch(t.Context(), c, &plegv1.WatchRequest{})
+			wantStatus(t, "one more", err, codes.ResourceExhausted, "too many watchers: this server takes 4 at a time")
+		}
+		f.Runtime.Set("a", "c=running")
+		for _, s := range streams {
+			if m, err := s.Recv(); err != nil || m.GetEvent().GetContainerId() != "c" {
+				t.Errorf("got %v, %v, want an event of c", m, err)
+			}
+		}
+	})
+}
+
+// A watcher whose client does not read cannot be told that it has lost its place.
+func TestGreedyClientThatDoesNotRead(t *testing.T) {
+	inBubble(t, pipeline.Options{}, server.Options{MaxWatchers: 4, AnswerTimeout: 5 * time.Second}, func(t *testing.T, f *fixture) {
+		for _, uid := range []pipeline.PodUID{"a", "b", "c", "d"} {
+			pod := plegtest.Pod("", "c-"+string(uid)+"=running")
+			pod.UID, pod.Name = uid, strings.Repeat("n", 40_000)
+			f.Runtime.SetPod(pod)
+		}
+		time.Sleep(2 * time.Second)
+		all := unread{method: plegv1.PLEG_Watch_FullMethodName, request: &plegv1.WatchRequest{Replay: true}}
+		ended := f.leave(all, all, all, all)
+		f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
+		select {
+		case <-ended:
+			t.Error("the connection ended at once")
+		case <-time.After(4 * time.Second):
+		}
+		select {
+		case <-ended:
+		case <-time.After(2 * time.Second):
+			t.Error("the connection has not ended after the time to read")
+		}
+	})
+}
