@@ -10,8 +10,12 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// errTakenOver ends a watcher whose place a client with fewer watchers has got.
+// errTakenOver ends a watcher whose place a client with fewer watchers gets.
 var errTakenOver = errors.New("too many watchers: a client with fewer needs the place of this one")
+
+// leaveTimeout is the time in which a watcher must leave its place. A client that does not
+// read keeps it from that, and loses its connection.
+const leaveTimeout = time.Second
 
 // watchers are the places of the Watch calls. If all are taken, a connection gets one of the
 // connection that has most: otherwise one client could shut all others out.
@@ -20,7 +24,8 @@ type watchers struct {
 
 	mu    sync.Mutex
 	taken int
-	// of has the watchers of each connection; the last is the newest.
+	// of has the watchers of each connection, without those that must leave; the last is
+	// the newest.
 	of map[any][]*watcher
 }
 
@@ -28,40 +33,81 @@ type watchers struct {
 type watcher struct {
 	conn   any
 	cancel context.CancelCauseFunc
-	// overdue closes the connection of a watcher that does not end without its place,
-	// because its client does not read; nil unless it has lost its place.
-	overdue *time.Timer
+	left   chan struct{}
 }
 
 func newWatchers(n int) *watchers { return &watchers{max: n, of: make(map[any][]*watcher)} }
 
-// take returns the context of a watcher, which ends when it loses its place. leave must be
-// called when it has ended; it is nil if there is no place.
-func (w *watchers) take(ctx context.Context, timeout time.Duration) (_ context.Context, leave func()) {
+// take waits for a place, at most as long as another watcher needs to leave. It returns the
+// context of the watcher, which ends when it must leave. leave must be called when it has
+// ended; it is nil if there is no place.
+func (w *watchers) take(ctx context.Context) (_ context.Context, leave func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	x := &watcher{conn: connectionOf(ctx), cancel: cancel}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.taken >= w.max && !w.takeOver(x.conn, timeout) {
+	x := &watcher{conn: connectionOf(ctx), cancel: cancel, left: make(chan struct{})}
+	leave = func() {
 		cancel(nil)
-		return nil, nil
-	}
-	w.taken++
-	w.of[x.conn] = append(w.of[x.conn], x)
-	return ctx, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.drop(x)
-		if x.overdue != nil {
-			x.overdue.Stop()
-		}
+		w.taken--
+		close(x.left)
+	}
+	before, ok := w.enter(x)
+	if !ok {
 		cancel(nil)
+		return nil, nil
+	}
+	if before != nil && !before.leaves(ctx) {
+		leave()
+		return nil, nil
+	}
+	return ctx, leave
+}
+
+// leaves ends a watcher and reports whether it has left before ctx ends.
+func (x *watcher) leaves(ctx context.Context) bool {
+	x.cancel(errTakenOver)
+	late := time.NewTimer(leaveTimeout)
+	defer late.Stop()
+	select {
+	case <-x.left:
+		return true
+	case <-ctx.Done():
+		return false
+	case <-late.C:
+	}
+	held, ok := x.conn.(*heldConn)
+	if !ok {
+		return false
+	}
+	_ = held.Close()
+	select {
+	case <-x.left:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
-// takeOver ends the newest watcher of the connection that has most, unless this one would
-// then have as many. The lock is held.
-func (w *watchers) takeOver(conn any, timeout time.Duration) bool {
+// enter counts a watcher. It returns the watcher that must leave before; nil if there is
+// room.
+func (w *watchers) enter(x *watcher) (before *watcher, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.taken >= w.max {
+		if before = w.newestOfMost(x.conn); before == nil {
+			return nil, false
+		}
+		w.drop(before)
+	}
+	w.taken++
+	w.of[x.conn] = append(w.of[x.conn], x)
+	return before, true
+}
+
+// newestOfMost returns the newest watcher of the connection that has most; nil if conn would
+// then have more than that one. The lock is held.
+func (w *watchers) newestOfMost(conn any) *watcher {
 	var most []*watcher
 	for _, of := range w.of {
 		if len(of) > len(most) {
@@ -69,25 +115,18 @@ func (w *watchers) takeOver(conn any, timeout time.Duration) bool {
 		}
 	}
 	if len(most) <= len(w.of[conn])+1 {
-		return false
+		return nil
 	}
-	x := most[len(most)-1]
-	w.drop(x)
-	x.cancel(errTakenOver)
-	if held, ok := x.conn.(*heldConn); ok {
-		x.overdue = time.AfterFunc(timeout, func() { _ = held.Close() })
-	}
-	return true
+	return most[len(most)-1]
 }
 
-// drop frees the place of a watcher that has one. The lock is held.
+// drop forgets a watcher of a connection. The lock is held.
 func (w *watchers) drop(x *watcher) {
 	of := w.of[x.conn]
 	i := slices.Index(of, x)
 	if i < 0 {
 		return
 	}
-	w.taken--
 	if of = slices.Delete(of, i, i+1); len(of) > 0 {
 		w.of[x.conn] = of
 	} else {

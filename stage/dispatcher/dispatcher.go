@@ -277,8 +277,9 @@ func (d *Dispatcher) addJoining() {
 
 // removeLeaving removes the subscribers that called Close.
 func (d *Dispatcher) removeLeaving() {
-	d.addJoining()
-	for _, s := range d.leaving.Take() {
+	leaving := d.leaving.Take()
+	d.addJoining() // who leaves has joined before, perhaps a moment ago
+	for _, s := range leaving {
 		if i := slices.Index(d.subscribers, s); i >= 0 {
 			d.subscribers = slices.Delete(d.subscribers, i, i+1)
 			d.selectors.release(s.filter.selector)

@@ -175,6 +175,31 @@ func TestCloseBeforeRun(t *testing.T) {
 	})
 }
 
+// Subscribers come and leave while the dispatcher is busy with others that do.
+func TestCloseAtOnce(t *testing.T) {
+	testDispatcher(t, func(t *testing.T, f *fixture) {
+		for n := range 100 {
+			f.publish(pleg.PodUID(fmt.Sprint(n)), "Started(c)")
+		}
+		left := make([][]*dispatcher.Subscription, 8)
+		var leaving sync.WaitGroup
+		for n := range left {
+			leaving.Go(func() {
+				for range 500 {
+					s := f.subscribe(t, dispatcher.SubscribeOptions{Replay: true})
+					s.Close()
+					left[n] = append(left[n], s)
+				}
+			})
+		}
+		leaving.Wait()
+		synctest.Wait()
+		for _, s := range slices.Concat(left...) {
+			requireClosed(t, s)
+		}
+	})
+}
+
 func TestCloseDuringDelivery(t *testing.T) {
 	testDispatcher(t, func(t *testing.T, f *fixture) {
 		var closing sync.WaitGroup
