@@ -59,13 +59,19 @@ func newFixture(t *testing.T, p pipeline.Options, o server.Options) *fixture {
 func newFixtureOn(t testing.TB, p pipeline.Options, o server.Options, listener net.Listener) *fixture {
 	t.Helper()
 	f := &fixture{TB: t, Pipeline: kit.New(t, p)}
-	s, err := server.New(f.Pipeline.Pipeline, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := f.newServer(o)
 	f.Start(t)
 	f.stopServer = kit.Run(t, func(ctx context.Context) error { return s.Serve(ctx, listener) })
 	return f
+}
+
+func (f *fixture) newServer(o server.Options) *server.Server {
+	f.Helper()
+	s, err := server.New(f.Pipeline.Pipeline, o)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return s
 }
 
 // connect returns a new connection.

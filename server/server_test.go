@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -11,10 +12,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
@@ -91,6 +94,33 @@ func TestTooManyWatchers(t *testing.T) {
 		f.mustWatch(t.Context(), c, &plegv1.WatchRequest{})
 		if n := kit.Metric(t, registry, "pleg_subscribers"); n != 3 {
 			t.Errorf("%v subscribers, want 3", n)
+		}
+	})
+}
+
+// The service works on a gRPC server of the caller, which has none of the limits.
+func TestRegister(t *testing.T) {
+	inBubble(t, pipeline.Options{}, server.Options{}, func(t *testing.T, f *fixture) {
+		listener, grpcServer := bufconn.Listen(64<<10), grpc.NewServer()
+		f.newServer(server.Options{MaxWatchers: 1}).Register(grpcServer)
+		ended := make(chan error)
+		go func() { ended <- grpcServer.Serve(listener) }()
+		t.Cleanup(func() {
+			grpcServer.Stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+		f.dial = func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }
+		watching := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
+		_, err := f.watch(t.Context(), f.client(), &plegv1.WatchRequest{})
+		wantStatus(t, "one more", err, codes.ResourceExhausted, "too many watchers: this server takes 1 at a time")
+		f.Runtime.Set("a", "c=running")
+		if m, err := watching.Recv(); err != nil || m.GetEvent().GetContainerId() != "c" {
+			t.Errorf("got %v, %v, want an event of c", m, err)
+		}
+		if err := list(t.Context(), f.client()); err != nil {
+			t.Error(err)
 		}
 	})
 }

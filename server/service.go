@@ -69,13 +69,7 @@ func (s *service) forward(ctx context.Context, sub *pipeline.Subscription, strea
 			if !ok {
 				return status.Error(codes.Unavailable, pipeline.ErrStopped.Error())
 			}
-			text, err := s.encoded.Get(ev, func(ev pleg.Event) ([]byte, error) {
-				return proto.Marshal(&plegv1.WatchResponse{Event: wire.FromEvent(ev)})
-			})
-			if err != nil {
-				return err
-			}
-			if err := stream.SendMsg(encodedMessage(text)); err != nil {
+			if err := s.sendEvent(ev, stream); err != nil {
 				return err
 			}
 		case <-ctx.Done():
@@ -86,6 +80,19 @@ func (s *service) forward(ctx context.Context, sub *pipeline.Subscription, strea
 			return status.FromContextError(ctx.Err()).Err()
 		}
 	}
+}
+
+func (s *service) sendEvent(ev pleg.Event, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
+	if callOf(stream.Context()) == nil { // a server of the caller, whose codec wants a message
+		return stream.Send(&plegv1.WatchResponse{Event: wire.FromEvent(ev)})
+	}
+	text, err := s.encoded.Get(ev, func(ev pleg.Event) ([]byte, error) {
+		return proto.Marshal(&plegv1.WatchResponse{Event: wire.FromEvent(ev)})
+	})
+	if err != nil {
+		return err
+	}
+	return stream.SendMsg(encodedMessage(text))
 }
 
 // ListPods implements [plegv1.PLEGServer].
