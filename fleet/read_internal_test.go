@@ -25,9 +25,12 @@ func TestEndOfAnswer(t *testing.T) {
 	}
 	for _, tt := range tests {
 		h := nats.Header{"Status": {tt.status}, "Description": {tt.description}, "Nats-Num-Pending": {tt.pending}, "Nats-UpTo-Sequence": {"9"}}
-		_, err := endOfAnswer(h)
+		upTo, err := endOfAnswer(h)
 		if (err == nil) != tt.complete || errors.Is(err, errNotAtOnce) != tt.notAtOnce {
 			t.Errorf("%s: %v", tt.name, err)
+		}
+		if want := map[bool]uint64{true: 9}[tt.status == "204" && tt.complete]; upTo != want {
+			t.Errorf("%s: a replica that looked up to %d, want %d", tt.name, upTo, want)
 		}
 	}
 }
