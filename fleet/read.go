@@ -22,8 +22,16 @@ type entry struct {
 	value []byte
 }
 
-// idleTimeout is how long a bucket that is being read may send nothing.
-const idleTimeout = 10 * time.Second
+const (
+	// searchTimeout is how long the server may search a bucket before it answers: seconds
+	// for 500,000 keys. nats.go gives it 5 s unless the context has a deadline.
+	searchTimeout = 2 * time.Minute
+	// readTimeout is that deadline. It is far, because a consumer that reads slowly must
+	// not begin again.
+	readTimeout = 24 * time.Hour
+	// idleTimeout is how long a bucket that is being read may send nothing.
+	idleTimeout = 30 * time.Second
+)
 
 var (
 	errReadTimeout = errors.New("the server stopped sending")
@@ -54,7 +62,11 @@ func (s *server) readBucket(ctx context.Context, bucket jetstream.KeyValue, keys
 	if err != nil {
 		return fmt.Errorf("read bucket %s: %w", bucket.Bucket(), err)
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, readTimeout, errReadTimeout)
+	defer cancel()
+	searching := time.AfterFunc(searchTimeout, cancel)
 	watcher, err := bucket.WatchFiltered(ctx, slices.Clone(keys)) // it changes them
+	searching.Stop()
 	if err != nil {
 		return fmt.Errorf("read bucket %s: %w", bucket.Bucket(), err)
 	}
