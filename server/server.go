@@ -31,7 +31,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/encoded"
 	"log/slog"
 	"net"
 	"sync/atomic"
@@ -51,6 +50,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/encoded"
 )
 
 const (

@@ -102,9 +102,9 @@ func TestReplicaBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.steps(2000)
-	for deadline := time.Now().Add(patience); lastStored(t, js, a) < len(a.published(a.node.Epoch())); {
+	for deadline := time.Now().Add(patience); lastStored(t, js) < len(a.published(a.node.Epoch())); {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d events are stored", lastStored(t, js, a), len(a.published(a.node.Epoch())))
+			t.Fatalf("%d of %d events are stored", lastStored(t, js), len(a.published(a.node.Epoch())))
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -137,8 +137,8 @@ func follow(t *testing.T, js jetstream.JetStream, stream string, server int) {
 	}
 }
 
-// lastStored returns the number of the last event of an agent that the leader of the stream has.
-func lastStored(t *testing.T, js jetstream.JetStream, a *agent) int {
+// lastStored returns the number of the last event that the leader of the stream has.
+func lastStored(t *testing.T, js jetstream.JetStream) int {
 	t.Helper()
 	stream, err := js.Stream(t.Context(), fleet.EventStream)
 	if err != nil {
