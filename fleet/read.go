@@ -106,8 +106,8 @@ func (s *server) readBucket(ctx context.Context, bucket jetstream.KeyValue, keys
 // errNotAtOnce means that the server does not answer with all entries at once.
 var errNotAtOnce = errors.New("the server does not send that much at once")
 
-// readNode does what readBucket does for the keys of one node in [StateBucket], with one
-// request. The consumer of readBucket makes the server search the whole bucket: too much if
+// readNode does what readBucket does for the keys of one node in [StateBucket], with direct
+// gets. The consumer of readBucket makes the server search the whole bucket: too much if
 // a fleet starts and everybody asks. It is used if an answer cannot have all keys of the node.
 func (s *server) readNode(ctx context.Context, keys []string, each func(entry) error) error {
 	entries, err := s.currentEntries(ctx, keys)
