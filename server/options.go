@@ -39,7 +39,8 @@ type Options struct {
 	// time; a gRPC client delays further calls. If zero, [DefaultMaxStreams].
 	MaxStreams int
 	// MaxWatchers is the greatest number of Watch calls on all connections at the
-	// same time. If zero, [DefaultMaxWatchers].
+	// same time. Beyond it a connection gets the place of the newest of the connection
+	// that has most, unless it would then have more. If zero, [DefaultMaxWatchers].
 	MaxWatchers int
 	// MaxCalls is the greatest number of calls of all methods on all connections at
 	// the same time; MaxLists that of ListPods, and MaxStatusCalls those of GetStatus

@@ -64,7 +64,8 @@ func (w *watchers) take(ctx context.Context) (_ context.Context, leave func()) {
 	return ctx, leave
 }
 
-// leaves ends a watcher and reports whether it has left before ctx ends.
+// leaves ends a watcher and reports whether it has left: not if ctx ends before, nor if its
+// client does not read on a connection that this server cannot close.
 func (x *watcher) leaves(ctx context.Context) bool {
 	x.cancel(errTakenOver)
 	late := time.NewTimer(leaveTimeout)
