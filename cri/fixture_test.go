@@ -32,7 +32,7 @@ type fakeRuntime struct {
 	sandboxStatus   func(ctx context.Context, id string) (*runtimeapi.PodSandboxStatusResponse, error)
 	containerStatus func(ctx context.Context, id string) (*runtimeapi.ContainerStatusResponse, error)
 	events          func(eventStream) error
-	whole, one      int // the lists of all sandboxes, and of those with a label
+	whole, one      atomic.Int32 // the lists of all sandboxes, and of those with a label; a list that was given up may still run
 }
 
 type eventStream = grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]
@@ -45,9 +45,9 @@ func (f *fakeRuntime) Version(context.Context, *runtimeapi.VersionRequest) (*run
 
 func (f *fakeRuntime) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
 	if req.GetFilter() == nil {
-		f.whole++
+		f.whole.Add(1)
 	} else {
-		f.one++
+		f.one.Add(1)
 	}
 	return &runtimeapi.ListPodSandboxResponse{Items: matching(f.sandboxes, req.GetFilter().GetLabelSelector())}, nil
 }

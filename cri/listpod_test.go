@@ -73,7 +73,7 @@ type listPodCase struct {
 	sandboxes  []*runtimeapi.PodSandbox
 	containers []*runtimeapi.Container
 	uid        pleg.PodUID
-	whole      int // expected lists of all pods
+	whole      int32 // expected lists of all pods
 }
 
 func listPodCases() []listPodCase {
@@ -128,13 +128,13 @@ func TestListPodEqualsListPods(t *testing.T) {
 			fake := &fakeRuntime{sandboxes: tt.sandboxes, containers: tt.containers}
 			client := connect(t, fake, cri.Options{})
 			want := slices.DeleteFunc(listPods(t, client), func(p *pleg.Pod) bool { return p.UID != tt.uid })
-			fake.whole = 0
+			fake.whole.Store(0)
 			got, err := client.ListPod(t.Context(), tt.uid)
 			if err != nil || show(present(got)) != show(want) {
 				t.Errorf("got %s, %v; want %s", show(present(got)), err, show(want))
 			}
-			if fake.whole != tt.whole {
-				t.Errorf("it took %d lists of all, want %d", fake.whole, tt.whole)
+			if n := fake.whole.Load(); n != tt.whole {
+				t.Errorf("it took %d lists of all, want %d", n, tt.whole)
 			}
 		})
 	}
@@ -149,8 +149,8 @@ func TestListPodBeforeTheFirstList(t *testing.T) {
 			t.Errorf("got %v, %v; want the pod %s", got, err, uid)
 		}
 	}
-	if fake.whole != 1 || fake.one != 1 {
-		t.Errorf("it took %d lists of all and %d of a pod, want 1 and 1", fake.whole, fake.one)
+	if whole, one := fake.whole.Load(), fake.one.Load(); whole != 1 || one != 1 {
+		t.Errorf("it took %d lists of all and %d of a pod, want 1 and 1", whole, one)
 	}
 }
 
