@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/stats"
+	"google.golang.org/grpc/status"
 )
 
 // call is a call that is counted. The handler returns when gRPC has taken the answer, which
@@ -93,7 +95,10 @@ func noteUnary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle
 	if c == nil || err != nil {
 		return answer, err
 	}
-	return countedMessage{answer, c}, nil
+	if ctx.Err() != nil {
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	return countedMessage{answer, &written{call: c}}, nil
 }
 
 func noteStream(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
@@ -121,14 +126,41 @@ func (s notingStream) RecvMsg(m any) error {
 
 // SendMsg implements [grpc.ServerStream].
 func (s notingStream) SendMsg(m any) error {
-	return s.ServerStream.SendMsg(countedMessage{m, s.call})
+	if err := s.Context().Err(); err != nil {
+		return status.FromContextError(err).Err()
+	}
+	return s.ServerStream.SendMsg(countedMessage{m, &written{call: s.call}})
 }
 
 // countedMessage is a message of a counted call.
 type countedMessage struct {
 	any
-	call *call
+	written *written
 }
+
+// sentMessages sees each message once gRPC has taken it. If the client gives the call up just
+// before, gRPC drops the message and does not free it (loopyWriter.preprocessData in v1.85).
+type sentMessages struct{}
+
+// HandleRPC implements [stats.Handler].
+func (sentMessages) HandleRPC(ctx context.Context, s stats.RPCStats) {
+	sent, ok := s.(*stats.OutPayload)
+	if !ok || ctx.Err() == nil {
+		return
+	}
+	if counted, ok := sent.Payload.(countedMessage); ok {
+		counted.written.done()
+	}
+}
+
+// TagRPC implements [stats.Handler].
+func (sentMessages) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+
+// TagConn implements [stats.Handler].
+func (sentMessages) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+
+// HandleConn implements [stats.Handler].
+func (sentMessages) HandleConn(context.Context, stats.ConnStats) {}
 
 // countingCodec adds a buffer without bytes to each counted message. gRPC frees the buffers
 // of a message when it has written them, or when the client gives the call up. It does not
@@ -145,8 +177,8 @@ func (c countingCodec) Marshal(m any) (mem.BufferSlice, error) {
 	if err != nil {
 		return nil, err
 	}
-	counted.call.open.Add(1)
-	return append(data, mem.NewBuffer(&noBytes, written{counted.call})), nil
+	counted.written.call.open.Add(1)
+	return append(data, mem.NewBuffer(&noBytes, counted.written)), nil
 }
 
 // encodedMessage is a message that is encoded already.
@@ -164,10 +196,19 @@ func (c countingCodec) marshal(m any) (mem.BufferSlice, error) {
 var noBytes = make([]byte, 0, 4<<10)
 
 // written is the pool to which gRPC returns the buffer behind a message of a call.
-type written struct{ *call }
+type written struct {
+	call  *call
+	noted atomic.Bool
+}
 
 // Get implements [mem.BufferPool]. Nothing calls it.
-func (written) Get(length int) *[]byte { return new(make([]byte, length)) }
+func (*written) Get(length int) *[]byte { return new(make([]byte, length)) }
 
 // Put implements [mem.BufferPool].
-func (w written) Put(*[]byte) { w.done() }
+func (w *written) Put(*[]byte) { w.done() }
+
+func (w *written) done() {
+	if !w.noted.Swap(true) {
+		w.call.done()
+	}
+}

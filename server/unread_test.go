@@ -1,8 +1,11 @@
 package server_test
 
 import (
+	"context"
 	"encoding/binary"
 	"io"
+	"math/rand/v2"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +18,7 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // unread is a call of a client that accepts no byte of the answer. gRPC's own client always
@@ -138,6 +142,48 @@ func TestUnreadAnswers(t *testing.T) {
 				f.Runtime.Set("a", "c=running d=running")
 				if m, err := other.Recv(); err != nil || m.GetEvent().GetContainerId() != "d" {
 					t.Errorf("another client got %v, %v", m, err)
+				}
+			})
+		})
+	}
+}
+
+// A client that gives calls up in the middle of their answers keeps its connection.
+func TestGivenUp(t *testing.T) {
+	for name, call := range map[string]func(*fixture, context.Context, context.CancelFunc, plegv1.PLEGClient){
+		"Watch": func(f *fixture, ctx context.Context, cancel context.CancelFunc, c plegv1.PLEGClient) {
+			brief := f.mustWatch(ctx, c, &plegv1.WatchRequest{Replay: true})
+			if _, err := brief.Recv(); err != nil {
+				f.Error(err)
+			}
+			cancel()
+		},
+		"GetPodStatus": func(_ *fixture, ctx context.Context, cancel context.CancelFunc, c plegv1.PLEGClient) {
+			go func() {
+				for range rand.IntN(50) {
+					runtime.Gosched()
+				}
+				cancel()
+			}()
+			_, _ = c.GetPodStatus(ctx, &plegv1.GetPodStatusRequest{PodUid: "p0"})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, pipeline.Options{}, server.Options{}, func(t *testing.T, f *fixture) {
+				for _, uid := range kit.UIDs(30) {
+					f.Runtime.Set(uid, "c=running")
+				}
+				kit.Relist(1)
+				client := f.client()
+				stays := f.mustWatch(t.Context(), client, &plegv1.WatchRequest{})
+				for range 2000 {
+					ctx, cancel := context.WithCancel(t.Context())
+					call(f, ctx, cancel, client)
+				}
+				time.Sleep(server.DefaultAnswerTimeout + time.Millisecond)
+				f.Runtime.Set("a", "c=running")
+				if m, err := stays.Recv(); err != nil {
+					t.Errorf("another call got %v, %v", m, err)
 				}
 			})
 		})
