@@ -2,16 +2,15 @@ package fleet
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 )
 
 // entry is the last message of a key in a bucket.
@@ -49,9 +48,13 @@ func (s *server) newest(ctx context.Context, bucket jetstream.KeyValue, keys []s
 func subjectsOf(bucket jetstream.KeyValue, keys []string) []string {
 	subjects := make([]string, len(keys))
 	for i, key := range keys {
-		subjects[i] = "$KV." + bucket.Bucket() + "." + key
+		subjects[i] = subjectOf(bucket, key)
 	}
 	return subjects
+}
+
+func subjectOf(bucket jetstream.KeyValue, key string) string {
+	return "$KV." + bucket.Bucket() + "." + key
 }
 
 // readBucket calls each for the last entry of every key that matches, through a consumer. If
@@ -103,105 +106,59 @@ func (s *server) readBucket(ctx context.Context, bucket jetstream.KeyValue, keys
 	}
 }
 
-// errNotAtOnce means that the server does not answer with all entries at once.
-var errNotAtOnce = errors.New("the server does not send that much at once")
-
-// readNode does what readBucket does for the keys of one node in [StateBucket], with direct
-// gets. The consumer of readBucket makes the server search the whole bucket: too much if
-// a fleet starts and everybody asks. It is used if an answer cannot have all keys of the node.
+// readNode does what readBucket does for the keys of one node in [StateBucket], those without
+// a wildcard first. It asks the leader for their names, and then for one after the other. The
+// consumer of readBucket makes nats-server search the whole bucket, and so does a batched
+// direct get if somebody writes meanwhile (fileStore.multiLastSeqsLocked in v2.15): 500
+// agents that started kept a bucket of 500,000 keys busy for ever.
 func (s *server) readNode(ctx context.Context, keys []string, each func(entry) error) error {
-	entries, err := s.currentEntries(ctx, keys)
-	if errors.Is(err, errNotAtOnce) {
-		return s.readBucket(ctx, s.state, keys, each)
-	}
-	if err != nil {
-		return fmt.Errorf("read bucket %s: %w", StateBucket, explain(s.js.Conn(), err))
-	}
-	for _, e := range entries {
-		if err := each(e); err != nil {
-			return err
+	for _, subject := range subjectsOf(s.state, keys) {
+		err := s.readSubject(ctx, subject, each)
+		if err != nil {
+			return fmt.Errorf("read bucket %s: %w", StateBucket, explain(s.js.Conn(), err))
 		}
 	}
 	return nil
 }
 
-// replicaDelay is the time after which a replica is asked again that did not have the
-// newest entry.
-const replicaDelay = 20 * time.Millisecond
-
-// currentEntries returns the last entries of keys, of a replica that has the newest.
-func (s *server) currentEntries(ctx context.Context, keys []string) ([]entry, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, openTimeout, errBehind)
-	defer cancel()
-	newest, err := s.newest(ctx, s.state, keys)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		entries, upTo, err := s.lastEntries(ctx, keys)
-		if err != nil || upTo >= newest {
-			return entries, err
-		}
-		select {
-		case <-time.After(replicaDelay):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-}
-
-// lastEntries asks for the last entries of keys by a batched direct get, and returns the
-// revision up to which a replica looked for them. nats.go has no call for it; the protocol
-// is in ADR-31 of NATS.
-func (s *server) lastEntries(ctx context.Context, keys []string) (entries []entry, upTo uint64, err error) {
-	body, err := json.Marshal(map[string][]string{"multi_last": subjectsOf(s.state, keys)})
-	if err != nil {
-		return nil, 0, err
-	}
-	conn := s.js.Conn()
-	inbox := conn.NewInbox()
-	answers, err := conn.SubscribeSync(inbox)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer func() { _ = answers.Unsubscribe() }()
-	if err := conn.PublishRequest(apiPrefix(s.js)+"DIRECT.GET.KV_"+StateBucket, inbox, body); err != nil {
-		return nil, 0, err
-	}
-	for {
-		m, err := answers.NextMsgWithContext(ctx)
+func (s *server) readSubject(ctx context.Context, subject string, each func(entry) error) error {
+	subjects := []string{subject}
+	if strings.ContainsAny(subject, "*>") {
+		info, err := s.states.Info(ctx, jetstream.WithSubjectFilter(subject))
 		if err != nil {
-			return nil, 0, err
+			return err
 		}
-		if m.Header.Get("Status") != "" {
-			upTo, err := endOfAnswer(m.Header)
-			return entries, upTo, err
+		subjects = slices.Collect(maps.Keys(info.State.Subjects))
+	}
+	messages := make([]*storedMessage, len(subjects))
+	asking, ctx := errgroup.WithContext(ctx)
+	asking.SetLimit(s.atOnce)
+	for i, subject := range subjects {
+		asking.Go(func() (err error) {
+			messages[i], err = s.lastMessage(ctx, stateStream, subject)
+			return err
+		})
+	}
+	if err := asking.Wait(); err != nil {
+		return err
+	}
+	for i, m := range messages {
+		if m == nil { // it has been removed meanwhile
+			continue
 		}
-		e := entry{key: strings.TrimPrefix(m.Header.Get(jetstream.SubjectHeader), "$KV."+StateBucket+".")}
-		if e.revision, err = strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64); err != nil {
-			return nil, 0, fmt.Errorf("revision of %s: %w", e.key, err)
+		e := entry{key: strings.TrimPrefix(subjects[i], subjectOf(s.state, "")), revision: m.Sequence}
+		value, err := m.isValue()
+		if err != nil {
+			return fmt.Errorf("headers of %s: %w", e.key, err)
 		}
-		if isValue(m.Header) {
+		if value {
 			e.value = m.Data
 		}
-		entries = append(entries, e)
+		if err := each(e); err != nil {
+			return err
+		}
 	}
-}
-
-// endOfAnswer returns the revision up to which a replica looked, or an error if its answer,
-// which ends with this status, is not complete.
-func endOfAnswer(h nats.Header) (upTo uint64, err error) {
-	const nothing = "No Results"
-	switch status, description := h.Get("Status"), h.Get("Description"); {
-	case status == "204" && h.Get("Nats-Num-Pending") == "0":
-		return strconv.ParseUint(h.Get("Nats-UpTo-Sequence"), 10, 64)
-	case status == "404" && description == nothing:
-		return 0, nil
-	case status == "204", status == "413", status == "503":
-		return 0, errNotAtOnce // cut off, too many keys, or a bucket without direct gets
-	default:
-		return 0, fmt.Errorf("%s %s", status, description)
-	}
+	return nil
 }
 
 // apiPrefix is that of the subjects of JetStream's API.
@@ -214,9 +171,4 @@ func apiPrefix(js jetstream.JetStream) string {
 	default:
 		return jetstream.DefaultAPIPrefix
 	}
-}
-
-// isValue reports whether a message of a bucket is a value, not the mark of a removal.
-func isValue(h nats.Header) bool {
-	return h.Get("KV-Operation") == "" && h.Get(jetstream.MarkerReasonHeader) == ""
 }

@@ -48,7 +48,17 @@ type server struct {
 	stream jetstream.Stream
 	state  jetstream.KeyValue
 	agents jetstream.KeyValue
+	states jetstream.Stream // of the bucket state
+	// atOnce is the number of states that are read at the same time.
+	atOnce int
 }
+
+// stateStream is the stream that has the messages of [StateBucket].
+const stateStream = "KV_" + StateBucket
+
+// readsOfWatch are the states that a watch reads at the same time. An agent reads one:
+// thousands may start at once, and nats-server drops all requests if 10,000 wait.
+const readsOfWatch = 16
 
 // openServer opens the stream and the buckets. It creates what is missing if limits is
 // not nil.
@@ -63,12 +73,18 @@ func openServer(ctx context.Context, js jetstream.JetStream, limits *Limits) (*s
 	if account.API.Level < minAPILevel {
 		return nil, fmt.Errorf("nats-server %s is too old: want 2.11 or newer", js.Conn().ConnectedServerVersion())
 	}
-	s := &server{js: js}
+	s := &server{js: js, atOnce: readsOfWatch}
+	if limits != nil {
+		s.atOnce = 1
+	}
 	if s.stream, err = openStream(ctx, js, limits); err != nil {
 		return nil, fmt.Errorf("stream %s: %w", EventStream, explain(js.Conn(), err))
 	}
 	if s.state, err = openBucket(ctx, js, limits, jetstream.KeyValueConfig{Bucket: StateBucket, LimitMarkerTTL: markerTTL}); err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", StateBucket, explain(js.Conn(), err))
+	}
+	if s.states, err = js.Stream(ctx, stateStream); err != nil {
+		return nil, fmt.Errorf("stream %s: %w", stateStream, explain(js.Conn(), err))
 	}
 	if s.agents, err = openBucket(ctx, js, limits, jetstream.KeyValueConfig{Bucket: AgentBucket, TTL: LeaseTTL}); err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", AgentBucket, explain(js.Conn(), err))
@@ -161,7 +177,17 @@ func notConnected(conn *nats.Conn, err error) error {
 // storedMessage is a message in a stream.
 type storedMessage struct {
 	Sequence uint64 `json:"seq"`
+	Headers  []byte `json:"hdrs"`
 	Data     []byte `json:"data"`
+}
+
+// isValue reports whether a message of a bucket is a value, not the mark of a removal.
+func (m *storedMessage) isValue() (bool, error) {
+	if len(m.Headers) == 0 {
+		return true, nil
+	}
+	h, err := nats.DecodeHeadersMsg(m.Headers)
+	return h.Get("KV-Operation") == "" && h.Get(jetstream.MarkerReasonHeader) == "", err
 }
 
 // lastMessage returns the last message of a subject, which may have wildcards; nil if

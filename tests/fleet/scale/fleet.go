@@ -226,7 +226,10 @@ func (f *virtualFleet) late(ctx context.Context) error {
 		return err
 	}
 	began, pods := time.Now(), make(map[pleg.PodUID]struct{})
-	for ev, err := range fleet.Watch(ctx, js, fleet.WatchOptions{Cluster: cluster, Replay: true}) {
+	options := fleet.WatchOptions{Cluster: cluster, Replay: true, Disconnected: func(err error, retryIn time.Duration) {
+		report("late consumer: began again", "in %v, after %.1f s: %v", retryIn, time.Since(began).Seconds(), err)
+	}}
+	for ev, err := range fleet.Watch(ctx, js, options) {
 		if err != nil {
 			return err
 		}
