@@ -119,7 +119,7 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "pleg_server_refused_total",
-		Help: "Connections, watchers and other calls refused because there were too many.",
+		Help: "Connections, watchers and other calls refused, or watchers ended for others, because there were too many.",
 	}, []string{"what"})
 	m := &metrics{
 		connections: prometheus.NewGauge(prometheus.GaugeOpts{
