@@ -216,10 +216,11 @@ soak-containerd: build
 	@$(GO) build -C tests/e2e -o ../../bin/soak-containerd ./soak
 	@cd tests/e2e && ../../bin/soak-containerd -program ../../bin/pleg-pipeline -duration $(DURATION) -out ../../bin/soak-containerd.json
 
+# One kind of attack: make siege SIEGE="-only idle"
 .PHONY: siege
 siege: build ## attack the program for 3 minutes beside 500 gRPC and 200 SSE readers
 	@$(GO) build -o bin/siege ./tests/siege
-	@bin/siege
+	@bin/siege $(SIEGE)
 
 .PHONY: bench
 bench: ## compare with the serial baseline and the kubelet's PLEG (40 minutes)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,7 +27,7 @@ type attack struct {
 
 const roundTime = 5 * time.Second
 
-func startAttacks(ctx context.Context, running *sync.WaitGroup, socket string) []*attack {
+func startAttacks(ctx context.Context, running *sync.WaitGroup, socket, only string) []*attack {
 	attacks := []*attack{
 		{name: "2,048 unread lists of pods", once: calls(socket, 32, 64, unreadList)},
 		{name: "2,048 unread statuses", once: calls(socket, 32, 64, unreadStatus)},
@@ -36,6 +37,7 @@ func startAttacks(ctx context.Context, running *sync.WaitGroup, socket string) [
 		{name: "10,000 idle HTTP connections", once: idleConnections},
 		{name: "lists of pods over HTTP", once: httpPods},
 	}
+	attacks = slices.DeleteFunc(attacks, func(a *attack) bool { return !strings.Contains(a.name, only) })
 	for _, a := range attacks {
 		running.Go(func() {
 			for ctx.Err() == nil {

@@ -35,6 +35,7 @@ func main() {
 	grpcReaders := flag.Int("grpc", 500, "readers of the socket")
 	sseReaders := flag.Int("sse", 200, "readers of server-sent events")
 	attacked := flag.Bool("attacks", true, "attack")
+	only := flag.String("only", "", "attack only in ways whose names contain this `TEXT`")
 	pid := flag.Int("probe", 0, "only probe the daemon that is this `PROCESS`")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -43,13 +44,13 @@ func main() {
 		probe(ctx, *pid)
 		return
 	}
-	if err := besiege(ctx, *program, *duration, *grpcReaders, *sseReaders, *attacked); err != nil {
+	if err := besiege(ctx, *program, *duration, *grpcReaders, *sseReaders, *attacked, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "siege:", err)
 		os.Exit(1)
 	}
 }
 
-func besiege(ctx context.Context, program string, duration time.Duration, grpcReaders, sseReaders int, attacked bool) error {
+func besiege(ctx context.Context, program string, duration time.Duration, grpcReaders, sseReaders int, attacked bool, only string) error {
 	dir, err := os.MkdirTemp("", "siege")
 	if err != nil {
 		return err
@@ -80,7 +81,7 @@ func besiege(ctx context.Context, program string, duration time.Duration, grpcRe
 	readers := startReaders(ctx, &running, socket, grpcReaders, sseReaders)
 	var attacks []*attack
 	if attacked {
-		attacks = startAttacks(ctx, &running, socket)
+		attacks = startAttacks(ctx, &running, socket, only)
 	}
 	probes, peak, err := observe(ctx, daemon.Process.Pid)
 	running.Wait()
