@@ -162,7 +162,22 @@ func (l *loader) status(s *step, r *line) error {
 		}
 	}
 	s.status = l.last[key]
+	if sandbox, ok := s.status.(*cri.PodSandboxStatusResponse); ok && l.budget.use(inListed, len(sandbox.GetContainersStatuses())) {
+		l.carried(s.at, sandbox.GetContainersStatuses())
+	}
 	return nil
+}
+
+// carried notes statuses of containers that came with that of their sandbox or with an event,
+// so that no client asked for them.
+func (l *loader) carried(at time.Duration, statuses []*cri.ContainerStatus) {
+	for _, c := range statuses {
+		l.carry(at, statusKey{containers, c.GetId()}, &cri.ContainerStatusResponse{Status: c})
+	}
+}
+
+func (l *loader) carry(at time.Duration, key statusKey, answer proto.Message) {
+	l.statuses[key] = append(l.statuses[key], &step{at: at, status: answer, carried: true})
 }
 
 func (l *loader) event(s *step, r *line) error {
@@ -187,17 +202,10 @@ func (l *loader) event(s *step, r *line) error {
 	}
 	in.events = append(in.events, s)
 	l.steps = append(l.steps, s)
-	// A client does not ask for the statuses in an event again.
-	add := func(k kind, id string, answer proto.Message) {
-		key := statusKey{k, id}
-		l.statuses[key] = append(l.statuses[key], &step{at: s.at, status: answer, byEvent: true})
-	}
 	if sandbox := s.event.GetPodSandboxStatus(); sandbox.GetId() != "" {
-		add(sandboxes, sandbox.GetId(), &cri.PodSandboxStatusResponse{Status: sandbox})
+		l.carry(s.at, statusKey{sandboxes, sandbox.GetId()}, &cri.PodSandboxStatusResponse{Status: sandbox})
 	}
-	for _, c := range s.event.GetContainersStatuses() {
-		add(containers, c.GetId(), &cri.ContainerStatusResponse{Status: c})
-	}
+	l.carried(s.at, s.event.GetContainersStatuses())
 	return nil
 }
 

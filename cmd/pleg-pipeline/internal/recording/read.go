@@ -70,7 +70,7 @@ type step struct {
 	items    []*item       // of the list
 	event    *cri.ContainerEventResponse
 	status   proto.Message // the answer of the status call
-	byEvent  bool          // the status came with an event
+	carried  bool          // the status came with an event or with that of its sandbox
 }
 
 // session is one event stream.

@@ -39,6 +39,7 @@ var replayCases = map[string]struct {
 	// which container is reported first.
 	unannounced bool
 	hung        bool // calls hang until the end, in the replay too, which ends all the same
+	inSandbox   bool // the status of a sandbox has those of its containers
 }{
 	"churn":                {scenario: scenario{pods: 12, play: churn(8, 100)}},
 	"unary lists":          {scenario: scenario{pods: 12, unary: true, play: churn(8, 60)}},
@@ -51,6 +52,11 @@ var replayCases = map[string]struct {
 	"hung calls":           {statesOnly: true, scenario: scenario{pods: 12, play: churnUnder(simruntime.Fault{RPC: "ContainerStatus", Hang: true, Probability: 0.1})}},
 	"hung container":       {statesOnly: true, hung: true, scenario: scenario{pods: 5, play: churnUntilHung("ContainerStatus")}},
 	"hung list":            {statesOnly: true, hung: true, scenario: scenario{pods: 5, play: churnUntilHung("StreamContainers")}},
+	"one call":             {inSandbox: true, scenario: scenario{pods: 12, play: churn(8, 60)}},
+	"one call, all events": {inSandbox: true, replay: following, scenario: scenario{pods: 15, options: following, play: churn(20, 100)}},
+	"one call, events for a polling pipeline": {
+		inSandbox: true, statesOnly: true, scenario: scenario{pods: 15, options: pipeline.Options{Events: pipeline.EventsRequire}, play: churnSeed(3, 5, 100)},
+	},
 
 	"all events":        {replay: following, scenario: scenario{pods: 15, options: following, play: churn(20, 100)}},
 	"repeated events":   {replay: following, scenario: scenario{pods: 15, options: following, play: churnRepeated}},
@@ -71,7 +77,7 @@ func TestReplayEqualsRecordedRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				test.simulated = simruntime.Options{Seed: 5, Profile: nodeProfile(t)}
+				test.simulated = simruntime.Options{Seed: 5, Profile: nodeProfile(t), StatusesInSandbox: test.inSandbox}
 				want, data := test.record(t)
 				if pending := strings.Contains(string(data), `"pending":true`); test.hung && !pending {
 					t.Error("nothing is pending in the recording")

@@ -120,7 +120,7 @@ func (s *Server) firstNotGiven(answers []*step, since, now time.Duration) *step 
 		if a.at > now+s.scaled(slack) {
 			return nil
 		}
-		if !a.byEvent && !s.given[a] {
+		if !a.carried && !s.given[a] {
 			return a
 		}
 	}
