@@ -18,6 +18,10 @@ import (
 // maxItems is the greatest number of items in one list.
 const maxItems = 100_000
 
+// inCarried is how many listed items take as much memory as a status that came with another
+// answer.
+const inCarried = 64
+
 // loader builds a recording from its lines.
 type loader struct {
 	*Recording
@@ -162,7 +166,7 @@ func (l *loader) status(s *step, r *line) error {
 		}
 	}
 	s.status = l.last[key]
-	if sandbox, ok := s.status.(*cri.PodSandboxStatusResponse); ok && l.budget.use(inListed, len(sandbox.GetContainersStatuses())) {
+	if sandbox, ok := s.status.(*cri.PodSandboxStatusResponse); ok && !r.Same {
 		l.carried(s.at, sandbox.GetContainersStatuses())
 	}
 	return nil
@@ -171,6 +175,9 @@ func (l *loader) status(s *step, r *line) error {
 // carried notes statuses of containers that came with that of their sandbox or with an event,
 // so that no client asked for them.
 func (l *loader) carried(at time.Duration, statuses []*cri.ContainerStatus) {
+	if !l.budget.use(inListed, inCarried*len(statuses)) {
+		return
+	}
 	for _, c := range statuses {
 		l.carry(at, statusKey{containers, c.GetId()}, &cri.ContainerStatusResponse{Status: c})
 	}

@@ -80,10 +80,13 @@ func TestReadIsBounded(t *testing.T) {
 	many := `{"at":"1s","call":"ListPodSandbox","list":[` + strings.Repeat(`{"put":{}},`, 999) + `{"put":{}}]}` + "\n"
 	kept := `{"at":"1s","call":"ListPodSandbox","list":[{"keep":[0,1000]}]}` + "\n"
 	filtered := `{"at":"1s","call":"ListPodSandbox","filter":{"id":"x"},"list":[]}` + "\n"
+	carried := `{"at":"1s","call":"PodSandboxStatus","id":"s","stream":1,"answer":{"containersStatuses":[` + strings.Repeat(`{},`, 999) + `{}]}}` + "\n"
 	for name, test := range map[string]struct {
 		content io.Reader
 		limit   string
 	}{
+		"statuses in another":  {repeated("", carried, 10), "262144 listed items"},
+		"statuses in events":   {repeated("", strings.Replace(carried, "PodSandboxStatus", "GetContainerEvents", 1), 10), "262144 listed items"},
 		"one long line":        {repeated("", strings.Repeat(" ", 1<<20), 5), "4194304 bytes"},
 		"many lines":           {repeated("", list[:len(list)-1]+strings.Repeat(" ", 1<<10)+"\n", 5_000), "4194304 bytes"},
 		"many new items":       {repeated("", many, 100), "65536 JSON values"},
