@@ -124,7 +124,8 @@ func (s notingStream) RecvMsg(m any) error {
 	return err
 }
 
-// SendMsg implements [grpc.ServerStream].
+// SendMsg implements [grpc.ServerStream]. It refuses what comes after a deadline that the client
+// has set: sentMessages would not count it, though it may stay unread.
 func (s notingStream) SendMsg(m any) error {
 	if err := s.Context().Err(); err != nil {
 		return status.FromContextError(err).Err()
