@@ -12,7 +12,7 @@ import (
 )
 
 // A whole fleet comes back at once when its server does. So an agent whose connection broke
-// reads only what was not acknowledged, which takes no consumer on the server.
+// reads only what was not acknowledged: not even the names of its states.
 func TestReturnReadsLittle(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "")
@@ -21,18 +21,16 @@ func TestReturnReadsLittle(t *testing.T) {
 	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
 	a.steps(30)
 	c.converges()
-	consumers := consumersOfStates(t, s.URL)
+	searches := searchesOfStates(t, s.URL, "$JS.API.STREAM.INFO.KV_"+fleet.StateBucket)
 	for range 3 {
 		a.lose(relay)
 		c.converges()
 	}
-	if m, err := consumers.NextMsg(0); err == nil {
-		t.Errorf("the agent read all its states: %s", m.Data)
-	}
+	requireNone(t, searches)
 }
 
 // A whole fleet may start at once. So neither an agent that starts, nor the watch that sees it,
-// makes the server search the bucket through a consumer.
+// makes the server search the bucket, through a consumer or by a batched direct get.
 func TestStartReadsLittle(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "")
@@ -41,15 +39,13 @@ func TestStartReadsLittle(t *testing.T) {
 	a.steps(30)
 	b.steps(30)
 	c.converges()
-	consumers := consumersOfStates(t, s.URL)
+	searches := searchesOfStates(t, s.URL)
 	for range 3 {
 		a.restart()
 		c.eventually(func() error { return c.hasGap("node-a", a.node.Epoch()) })
 		c.converges()
 	}
-	if m, err := consumers.NextMsg(0); err == nil {
-		t.Errorf("the states were read through a consumer: %s", m.Data)
-	}
+	requireNone(t, searches)
 }
 
 // A node with more keys than the server sends at once is read all the same: its agent removes
@@ -90,18 +86,33 @@ func TestNodeWithManyKeys(t *testing.T) {
 	}
 }
 
-// consumersOfStates receives a message for each consumer of the states that is created.
-func consumersOfStates(t *testing.T, url string) *nats.Subscription {
+// searchesOfStates receives a message for each consumer of the states that is created, for each
+// batched direct get, and for each request with a subject of more.
+func searchesOfStates(t *testing.T, url string, more ...string) []*nats.Subscription {
 	t.Helper()
 	conn := connect(t, url)
-	consumers, err := conn.SubscribeSync("$JS.EVENT.ADVISORY.CONSUMER.CREATED.KV_" + fleet.StateBucket + ".>")
-	if err == nil {
-		err = conn.Flush()
+	var searches []*nats.Subscription
+	more = append(more, "$JS.EVENT.ADVISORY.CONSUMER.CREATED.KV_"+fleet.StateBucket+".>", "$JS.API.DIRECT.GET.KV_"+fleet.StateBucket)
+	for _, subject := range more {
+		sub, err := conn.SubscribeSync(subject)
+		if err != nil {
+			t.Fatal(err)
+		}
+		searches = append(searches, sub)
 	}
-	if err != nil {
+	if err := conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	return consumers
+	return searches
+}
+
+func requireNone(t *testing.T, searches []*nats.Subscription) {
+	t.Helper()
+	for _, searched := range searches {
+		if m, err := searched.NextMsg(0); err == nil {
+			t.Errorf("the server searched the states: %s %s", m.Subject, m.Data)
+		}
+	}
 }
 
 // What was under way when the connection broke is written again, states too: who comes
