@@ -69,6 +69,9 @@ type Dispatcher struct {
 	rechecking bool
 	history    *history
 	present    present
+	// scratch is room for what a new subscriber gets first: subscribers that come by the
+	// hundred leave little for the garbage collector.
+	scratch []held
 }
 
 // New returns a dispatcher that does not run yet.

@@ -35,12 +35,12 @@ func (h *history) label(uid pleg.PodUID, labels map[string]string) {
 	}
 }
 
-// after returns the events after a sequence number that the filter wants. If the
-// history no longer has all events, ok is false and missing is how many it lacks.
-func (h *history) after(seq uint64, f *filter) (events []held, missing uint64, ok bool) {
+// after adds the events after a sequence number that the filter wants. If the history no
+// longer has all events, it adds none, ok is false and missing is how many it lacks.
+func (h *history) after(events []held, seq uint64, f *filter) (_ []held, missing uint64, ok bool) {
 	if len(h.entries) > 0 {
 		if oldest := h.entries[h.next].event.Seq; seq+1 < oldest {
-			return nil, oldest - 1 - seq, false
+			return events, oldest - 1 - seq, false
 		}
 	}
 	for i := range h.entries {

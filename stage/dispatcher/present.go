@@ -69,17 +69,16 @@ func (p present) settle(uid pleg.PodUID, gone bool, labels map[string]string, kn
 	}
 }
 
-// replay returns the present state as events, in the order of their sequence
-// numbers.
-func (p present) replay(f *filter) []held {
-	var events []held
+// replay adds the present state as events, in the order of their sequence numbers.
+func (p present) replay(events []held, f *filter) []held {
+	first := len(events)
 	for _, pod := range p {
 		for _, ev := range pod.last {
 			ev.Replayed = true
 			events = f.appendTo(events, ev, pod.labels, pod.known)
 		}
 	}
-	slices.SortFunc(events, func(a, b held) int { return cmp.Compare(a.event.Seq, b.event.Seq) })
+	slices.SortFunc(events[first:], func(a, b held) int { return cmp.Compare(a.event.Seq, b.event.Seq) })
 	return events
 }
 
@@ -100,7 +99,7 @@ func (d *Dispatcher) catchUp(s *Subscription) {
 	case s.after != pleg.Position{}:
 		s.held = d.resume(s, mark)
 	case s.replay:
-		s.held = d.present.replay(&s.filter)
+		s.held = d.present.replay(d.scratch, &s.filter)
 	default:
 		return
 	}
@@ -108,18 +107,21 @@ func (d *Dispatcher) catchUp(s *Subscription) {
 		mark.Type = pleg.Synced
 		s.held = append(s.held, held{event: mark})
 	}
-	d.release(s, func(*pleg.Event) bool { return false })
+	d.scratch = s.held[:0]
+	if d.release(s, func(*pleg.Event) bool { return false }); s.held != nil {
+		s.held = slices.Clone(s.held)
+	}
 }
 
 func (d *Dispatcher) resume(s *Subscription, mark pleg.Event) []held {
 	mark.Type, mark.Reason = pleg.Gap, pleg.OtherEpoch
 	if s.after.Epoch == d.epoch && s.after.Seq <= d.seq {
-		events, missing, ok := d.history.after(s.after.Seq, &s.filter)
+		events, missing, ok := d.history.after(d.scratch, s.after.Seq, &s.filter)
 		if ok {
 			return events
 		}
 		mark.Reason, mark.Missed = pleg.HistoryTooShort, missing
 	}
 	s.replay = true
-	return append([]held{{event: mark}}, d.present.replay(&s.filter)...)
+	return d.present.replay(append(d.scratch, held{event: mark}), &s.filter)
 }

@@ -45,6 +45,28 @@ func TestSubscribersShareSelectors(t *testing.T) {
 	})
 }
 
+// TestSubscribersWaitForLabels has two subscribers that join while the labels of a pod are
+// not known.
+func TestSubscribersWaitForLabels(t *testing.T) {
+	testDispatcher(t, func(t *testing.T, f *fixture) {
+		publish := func(uid pleg.PodUID, n int, labels map[string]string) {
+			o := outcome(uid, n)
+			o.Pod.Labels = labels
+			f.in <- o
+			synctest.Wait()
+		}
+		web := map[string]string{"app": "web"}
+		publish("a", 1, nil)
+		publish("b", 2, web)
+		publish("c", 3, map[string]string{"app": "mail"})
+		first := f.subscribe(t, dispatcher.SubscribeOptions{Selector: "app=web", Replay: true})
+		second := f.subscribe(t, dispatcher.SubscribeOptions{Selector: "app=tools", Replay: true})
+		publish("a", 4, web)
+		requireRead(t, first, "a:Started(1) b:Started(2) :Synced() a:Started(4)")
+		requireRead(t, second, ":Synced()")
+	})
+}
+
 // BenchmarkSelectors publishes the two events of a pod to 1000 subscribers that want
 // other pods, each with the longest selector that is allowed.
 func BenchmarkSelectors(b *testing.B) {
