@@ -1,11 +1,19 @@
 package httpserver
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
+
+// share is the part of the time in which answers are made: one in share. Clients that ask
+// without end would otherwise take most of what the program gets of the processors.
+const share = 5
 
 // answers makes one answer at a time, and one for all who ask the same before it is begun:
-// each is at least as new as its question, and many clients cost no more than a few.
+// each is at least as new as its question, and many clients cost no more than a few. After
+// each answer it rests, so that it works at most one share of the time.
 type answers struct {
-	making chan struct{} // has room for the one that is made
+	making chan struct{} // has room for the one that is made or has just been made
 
 	mu      sync.Mutex
 	waiting map[string]*answer // those that are not begun
@@ -35,7 +43,10 @@ func (a *answers) get(question string, body func() []byte) []byte {
 	a.mu.Unlock()
 
 	a.making <- struct{}{}
-	defer func() { <-a.making }()
+	began := time.Now()
+	defer func() {
+		time.AfterFunc((share-1)*time.Since(began), func() { <-a.making })
+	}()
 	a.mu.Lock()
 	delete(a.waiting, question)
 	a.mu.Unlock()

@@ -43,3 +43,20 @@ func TestAnswersAreShared(t *testing.T) {
 		}
 	})
 }
+
+// A client that asks without end takes a fifth of the time.
+func TestAnswersRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		get := httpserver.NewAnswers()
+		began := time.Now()
+		for range 5 {
+			get("all", func() []byte {
+				time.Sleep(time.Second)
+				return nil
+			})
+		}
+		if took := time.Since(began); took < 21*time.Second {
+			t.Errorf("five answers of a second took %v, want 21s", took)
+		}
+	})
+}

@@ -46,12 +46,10 @@ func (p pods) all(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p pods) encode(filter *podview.Filter, uids []string) []byte {
-	list := podList{Epoch: p.pipe.Epoch(), Pods: []podview.Pod{}}
-	for _, pod := range podview.List(p.pipe.Cache().List(), p.pipe.Status()) {
-		if filter.Wants(&pod) && (len(uids) == 0 || slices.Contains(uids, string(pod.UID))) {
-			list.Pods = append(list.Pods, pod)
-		}
-	}
+	list := podList{Epoch: p.pipe.Epoch(), Pods: podview.List(p.pipe.Cache().List(), p.pipe.Status())}
+	list.Pods = slices.DeleteFunc(list.Pods, func(pod podview.Pod) bool {
+		return !filter.Wants(&pod) || len(uids) > 0 && !slices.Contains(uids, string(pod.UID))
+	})
 	var body bytes.Buffer
 	encodeJSON(&body, list)
 	return body.Bytes()
