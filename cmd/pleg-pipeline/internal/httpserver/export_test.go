@@ -14,6 +14,9 @@ var Limit = limit
 // NewGate is a listener that limits connections.
 func NewGate(l net.Listener) net.Listener { return newGate(l) }
 
+// NewLobby is a listener that keeps silent connections back.
+var NewLobby = newLobby
+
 // HasUnread reports whether something waits on a connection of a gate.
 func HasUnread(c net.Conn) bool { return c.(*gatedConn).hasUnread() }
 

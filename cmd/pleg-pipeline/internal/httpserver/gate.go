@@ -13,9 +13,12 @@ import (
 )
 
 const (
-	// maxConnections is the greatest number of connections at the same time. The
-	// clients of one node need far fewer, but during a flood a connection must last
-	// until its client has sent the request. An idle one takes some 10 KiB.
+	// maxSilent is the greatest number of connections that have sent nothing. They take
+	// 3 KiB, most of it in the kernel. It is large because, during a flood, a connection
+	// must last until its client has sent the request.
+	maxSilent = 8192
+	// maxConnections is the greatest number of connections that have sent something. The
+	// clients of one node need far fewer. An idle one takes some 10 KiB.
 	maxConnections = 1024
 	// maxSpare is the greatest number of connections beyond that, which get only
 	// the health paths. The next one replaces the oldest.
@@ -74,6 +77,7 @@ func (g *gate) admit(conn net.Conn) *gatedConn {
 	c.heard = func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
+		c.asks = true
 		if c.place != nil {
 			g.idle.MoveToBack(c.place)
 		}
@@ -120,19 +124,20 @@ func (g *gate) note(conn net.Conn, state http.ConnState) {
 		c.place = nil
 	}
 	if state == http.StateIdle {
+		c.asks = false
 		c.place = g.idle.PushBack(c)
 	}
 }
 
-// longestSilent returns the first connection of a list that has sent nothing that waits
-// to be read, or else the first; nil if there is none. It passes over few: while a flood
+// longestSilent returns the first connection of a list that has sent nothing of a request,
+// read or unread, or else the first; nil if there is none. It passes over few: while a flood
 // of connections starves the server, those that ask must not be closed for those that do
 // not.
 func longestSilent(conns *list.List) *gatedConn {
 	const most = 16
 	for range min(most, conns.Len()) {
 		first := conns.Front()
-		if c := first.Value.(*gatedConn); !c.hasUnread() {
+		if c := first.Value.(*gatedConn); !c.asks && !c.hasUnread() {
 			return c
 		}
 		conns.MoveToBack(first)
@@ -146,19 +151,20 @@ func longestSilent(conns *list.List) *gatedConn {
 // gatedConn is a connection that takes a place until it is closed.
 type gatedConn struct {
 	net.Conn
-	heard   func() // called for what the client sends; may be nil
+	heard   func() // called for what the client sends
 	release func() // may be called several times
 
 	// The listener's lock guards these.
 
 	place   *list.Element // nil while there is a request
 	dropped bool
+	asks    bool // the server has read a part of a request
 }
 
 // Read implements [net.Conn].
 func (c *gatedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if n > 0 && c.heard != nil {
+	if n > 0 {
 		c.heard()
 	}
 	return n, err
@@ -201,6 +207,11 @@ type spareListener struct {
 // add passes the connection to the spare server, which always accepts.
 func (s *spareListener) add(conn net.Conn) {
 	c := &gatedConn{Conn: conn}
+	c.heard = func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		c.asks = true
+	}
 	c.release = func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()

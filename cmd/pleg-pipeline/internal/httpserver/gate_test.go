@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,19 +46,34 @@ func busy(t *testing.T) (address string, waiting <-chan struct{}) {
 	return address, entered
 }
 
+func isClosed(c net.Conn) bool {
+	_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
+	_, err := c.Read(make([]byte, 1))
+	return !errors.Is(err, os.ErrDeadlineExceeded)
+}
+
 // TestIdleConnectionsMakeRoom opens more connections without a request than the server
 // keeps.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	address, _ := busy(t)
 	conns := dial(t, address, httpserver.MaxConnections)
+	for _, c := range conns {
+		if _, err := c.Write([]byte("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		if answer, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || answer.StatusCode != http.StatusOK {
+			t.Fatalf("GET / = %v, %v, want 200", answer, err)
+		}
+	}
 	for range 3 {
 		if answer := fetch(t, "http://"+address+"/pods"); answer.StatusCode != http.StatusOK {
 			t.Errorf("GET /pods = %d, want 200", answer.StatusCode)
 		}
 	}
-	// The first connection was closed for it; the last one still works.
-	if _, err := conns[0].Read(make([]byte, 1)); err == nil {
-		t.Error("the connection that was idle longest is open")
+	// One of those that were idle longest was closed for it; the last one still works. The
+	// server notes a little after its answer that a connection is idle.
+	if !slices.ContainsFunc(conns[:32], isClosed) {
+		t.Error("all connections that were idle longest are open")
 	}
 	last := conns[len(conns)-1]
 	if _, err := last.Write([]byte("GET / HTTP/1.0\r\n\r\n")); err != nil {
@@ -74,17 +90,19 @@ func TestFloodClosesNobodyWhoAsks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	accepted := httpserver.NewGate(l) // nobody reads what it accepts
+	accepted := httpserver.NewGate(l) // nobody serves what it accepts
 	defer l.Close()
-	var silent, asking net.Conn
+	const request = "GET /livez HTTP/1.1\r\n\r\n"
+	var silent net.Conn
+	var asking []net.Conn
 	for n := range httpserver.MaxConnections + 1 {
 		c := dial(t, l.Addr().String(), 1)[0]
 		switch n {
 		case 0, 1, 2:
-			if _, err := c.Write([]byte("GET /livez HTTP/1.1\r\n\r\n")); err != nil {
+			if _, err := c.Write([]byte(request)); err != nil {
 				t.Fatal(err)
 			}
-			asking = c
+			asking = append(asking, c)
 		case 3:
 			silent = c
 		}
@@ -96,15 +114,22 @@ func TestFloodClosesNobodyWhoAsks(t *testing.T) {
 		for n < 3 && !httpserver.HasUnread(server) {
 			runtime.Gosched() // until the request has arrived
 		}
+		if n < 3 { // the server has read nothing, a part, or everything
+			if _, err := io.ReadFull(server, make([]byte, []int{0, 3, len(request)}[n])); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := silent.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
 	}
 	if _, err := silent.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("the silent connection: %v, want it closed", err)
 	}
-	if err := asking.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := asking.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("an asking connection: %v, want it open", err)
+	for n, c := range asking {
+		if isClosed(c) {
+			t.Errorf("asking connection %d is closed", n)
+		}
 	}
 }
 

@@ -30,11 +30,16 @@ const (
 // Serve serves handler on l until ctx ends, and closes l. Event streams then end at
 // once, and other requests within a second. It returns nil, or an error if l fails.
 //
-// It keeps a limited number of connections. If all are taken, it closes the one that has
-// been longest without a request. If all have one, further connections get only the
+// It keeps a limited number of connections, and more that have sent nothing yet. If all are
+// taken, it closes the one that has been longest without a request. If all have one, further connections get only the
 // health paths, and 503 for everything else.
 func Serve(ctx context.Context, l net.Listener, handler http.Handler, access *Access, logger *slog.Logger) error {
-	gate := newGate(l)
+	lobby, err := newLobby(l, maxSilent, requestTimeout)
+	if err != nil {
+		l.Close()
+		return fmt.Errorf("serve http on %s: %w", l.Addr(), err)
+	}
+	gate := newGate(lobby)
 	handler = access.guard(handler, logger)
 	main, spare := newServer(ctx, handler, logger), newServer(ctx, healthOnly(handler), logger)
 	main.ConnState = gate.note
@@ -42,7 +47,7 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler, access *Ac
 	spare.SetKeepAlivesEnabled(false)
 	config, err := readWebConfig(access.path)
 	if err != nil {
-		l.Close()
+		lobby.Close()
 		return err
 	}
 	serve := (*http.Server).Serve

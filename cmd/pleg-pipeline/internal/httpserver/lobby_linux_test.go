@@ -1,0 +1,106 @@
+package httpserver_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
+)
+
+// lobby returns the connections that a lobby passes on, until it is closed.
+func lobby(t *testing.T, most int, patience time.Duration) (l net.Listener, accepted <-chan net.Conn) {
+	l, err := httpserver.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l, err = httpserver.NewLobby(l, most, patience); err != nil {
+		t.Fatal(err)
+	}
+	conns, ended := make(chan net.Conn), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			conn, err := l.Accept()
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if err != nil {
+				t.Errorf("accept: %v", err)
+				return
+			}
+			conns <- conn
+		}
+	}()
+	t.Cleanup(func() {
+		l.Close()
+		<-ended
+	})
+	return l, conns
+}
+
+func say(t *testing.T, c net.Conn, text string) {
+	t.Helper()
+	if _, err := c.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func hear(t *testing.T, c net.Conn, want string) {
+	t.Helper()
+	defer c.Close()
+	text := make([]byte, len(want))
+	if _, err := io.ReadFull(c, text); err != nil || string(text) != want {
+		t.Errorf("read %q, %v, want %q", text, err, want)
+	}
+}
+
+func ends(t *testing.T, c net.Conn, what string) {
+	t.Helper()
+	if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%s: %v, want it closed", what, err)
+	}
+}
+
+// TestOldestSilentConnectionMakesRoom has more silent connections than a lobby keeps.
+func TestOldestSilentConnectionMakesRoom(t *testing.T) {
+	l, accepted := lobby(t, 2, time.Hour)
+	address := l.Addr().String()
+	silent := dial(t, address, 3)
+	ends(t, silent[0], "the oldest of too many")
+	say(t, silent[1], "second")
+	hear(t, <-accepted, "second")
+	newest := dial(t, address, 1)[0]
+	say(t, newest, "newest")
+	hear(t, <-accepted, "newest")
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ends(t, silent[2], "a silent one of a closed lobby")
+}
+
+func TestLobbyForgetsThoseWhoLeave(t *testing.T) {
+	l, accepted := lobby(t, 1, time.Hour)
+	for range 10 {
+		dial(t, l.Addr().String(), 1)[0].Close()
+	}
+	c := dial(t, l.Addr().String(), 1)[0]
+	say(t, c, "hello")
+	hear(t, <-accepted, "hello")
+}
+
+func TestSilentConnectionsEnd(t *testing.T) {
+	l, accepted := lobby(t, 10, 10*time.Millisecond)
+	for _, c := range dial(t, l.Addr().String(), 3) {
+		ends(t, c, "a connection that is silent for too long")
+	}
+	c := dial(t, l.Addr().String(), 1)[0]
+	say(t, c, "hello")
+	hear(t, <-accepted, "hello")
+}
