@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -151,10 +152,6 @@ func each(ctx context.Context, containers []*lab.Container, do func(context.Cont
 	return all.Wait()
 }
 
-// ticksPerSecond is the unit of /proc/PID/stat (USER_HZ), the same on every Linux
-// that Go supports.
-const ticksPerSecond = 100
-
 // cpuSeconds returns the CPU time of the containerd that serves the socket. Its
 // arguments name a file in the socket's folder.
 func cpuSeconds(socket string) float64 {
@@ -172,19 +169,16 @@ func cpuSeconds(socket string) float64 {
 	return 0
 }
 
-// processSeconds returns the user and system time in a folder of /proc.
+// processSeconds returns the time on a processor of the threads in a folder of /proc. A burst
+// takes less than a few ticks of /proc/PID/stat.
 func processSeconds(dir string) float64 {
-	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
-	if err != nil {
-		return 0
+	threads, _ := filepath.Glob(filepath.Join(dir, "task", "[0-9]*", "schedstat"))
+	var all time.Duration
+	for _, thread := range threads {
+		stat, _ := os.ReadFile(thread)
+		onProcessor, _, _ := strings.Cut(string(stat), " ")
+		nanoseconds, _ := strconv.ParseInt(onProcessor, 10, 64) // 0 if the thread has ended
+		all += time.Duration(nanoseconds)
 	}
-	// The name, in parentheses, may have spaces. utime and stime are the twelfth
-	// and thirteenth field after it.
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) < 13 {
-		return 0
-	}
-	user, _ := strconv.ParseFloat(fields[11], 64)
-	system, _ := strconv.ParseFloat(fields[12], 64)
-	return (user + system) / ticksPerSecond
+	return all.Seconds()
 }

@@ -77,6 +77,7 @@ var targets = []target{
 	beside("the same", "hung/pods=5", "last", "pipeline-8", kubelet, 1./12),
 	beside("change to event with CRI events: p50", "events/change/seconds=10", "p50", "events-16", kubelet, 0.1),
 	beside("idle minute with CRI events: client CPU", "events/idle/seconds=10", "client", "events-16", "pipeline-16", 0.25),
+	beside("50 pods end on containerd: its CPU", "containerd/pods=50", "server", "pipeline-16", kubelet, 0.3),
 	beside("cold start, 2000 exited containers: time", "storm/profile=node", "last", "pipeline-16", kubelet, 0.1),
 	{"the same: running pods against all", figure{"storm/profile=node", "pipeline-16", "running"}, figure{"storm/profile=node", "pipeline-16", "last"}, 0.5},
 	{"relist of 1000 pods in memory: time", figure{fmt.Sprintf(relist1000, "pipeline"), "", perRelistPod}, figure{fmt.Sprintf(relist1000, "kubelet"), "", perRelistPod}, 0.2},
