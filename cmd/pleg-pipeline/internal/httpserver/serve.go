@@ -31,8 +31,8 @@ const (
 // once, and other requests within a second. It returns nil, or an error if l fails.
 //
 // It keeps a limited number of connections, and more that have sent nothing yet. If all are
-// taken, it closes the one that has been longest without a request. If all have one, further connections get only the
-// health paths, and 503 for everything else.
+// taken, it closes the one that has been longest without a request. If all have one, further
+// connections get only the health paths, and 503 for everything else.
 func Serve(ctx context.Context, l net.Listener, handler http.Handler, access *Access, logger *slog.Logger) error {
 	lobby, err := newLobby(l, maxSilent, requestTimeout)
 	if err != nil {
