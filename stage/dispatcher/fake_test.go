@@ -92,6 +92,15 @@ func (f *fixture) publish(uid pleg.PodUID, words string) {
 	synctest.Wait()
 }
 
+// publishLabelled publishes the outcome with this number, of a pod with these labels; nil if
+// they are not known.
+func (f *fixture) publishLabelled(uid pleg.PodUID, n int, labels map[string]string) {
+	o := outcome(uid, n)
+	o.Pod.Labels = labels
+	f.in <- o
+	synctest.Wait()
+}
+
 // resumeTime is longer than the dispatcher takes to see that a subscriber reads
 // again.
 const resumeTime = 20 * time.Millisecond

@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
@@ -16,28 +14,22 @@ import (
 // members leave and join again, and pods that change their labels.
 func TestSubscribersShareSelectors(t *testing.T) {
 	testDispatcher(t, func(t *testing.T, f *fixture) {
-		publish := func(uid pleg.PodUID, n int, labels map[string]string) {
-			o := outcome(uid, n)
-			o.Pod.Labels = labels
-			f.in <- o
-			synctest.Wait()
-		}
 		web, tools := map[string]string{"app": "web"}, map[string]string{"app": "tools"}
 		subscribe := func() *dispatcher.Subscription {
 			return f.subscribe(t, dispatcher.SubscribeOptions{Selector: "app=web", Replay: true})
 		}
 		first, second := subscribe(), subscribe()
 		other := f.subscribe(t, dispatcher.SubscribeOptions{Selector: "app!=web"})
-		publish("a", 1, web)
-		publish("b", 2, tools)
-		publish("c", 3, map[string]string{})
-		publish("a", 4, web)
+		f.publishLabelled("a", 1, web)
+		f.publishLabelled("b", 2, tools)
+		f.publishLabelled("c", 3, map[string]string{})
+		f.publishLabelled("a", 4, web)
 		first.Close()
-		publish("a", 5, tools)
-		publish("b", 6, map[string]string{"app": "web"})
-		publish("a", 8, tools)
+		f.publishLabelled("a", 5, tools)
+		f.publishLabelled("b", 6, map[string]string{"app": "web"})
+		f.publishLabelled("a", 8, tools)
 		third := subscribe()
-		publish("c", 7, web)
+		f.publishLabelled("c", 7, web)
 		requireRead(t, first, ":Synced() a:Started(1) a:Started(4)")
 		requireRead(t, second, ":Synced() a:Started(1) a:Started(4) b:Started(6) c:Started(7)")
 		requireRead(t, third, "b:Started(2) b:Started(6) :Synced() c:Started(7)")
@@ -49,19 +41,13 @@ func TestSubscribersShareSelectors(t *testing.T) {
 // not known.
 func TestSubscribersWaitForLabels(t *testing.T) {
 	testDispatcher(t, func(t *testing.T, f *fixture) {
-		publish := func(uid pleg.PodUID, n int, labels map[string]string) {
-			o := outcome(uid, n)
-			o.Pod.Labels = labels
-			f.in <- o
-			synctest.Wait()
-		}
 		web := map[string]string{"app": "web"}
-		publish("a", 1, nil)
-		publish("b", 2, web)
-		publish("c", 3, map[string]string{"app": "mail"})
+		f.publishLabelled("a", 1, nil)
+		f.publishLabelled("b", 2, web)
+		f.publishLabelled("c", 3, map[string]string{"app": "mail"})
 		first := f.subscribe(t, dispatcher.SubscribeOptions{Selector: "app=web", Replay: true})
 		second := f.subscribe(t, dispatcher.SubscribeOptions{Selector: "app=tools", Replay: true})
-		publish("a", 4, web)
+		f.publishLabelled("a", 4, web)
 		requireRead(t, first, "a:Started(1) b:Started(2) :Synced() a:Started(4)")
 		requireRead(t, second, ":Synced()")
 	})
