@@ -24,6 +24,8 @@ const (
 	// maxRSS and maxProbe are what the daemon must keep.
 	maxRSS   = 256 << 20
 	maxProbe = 100 * time.Millisecond
+	// probeTimeout is also the time of a probe that failed.
+	probeTimeout = 10 * time.Second
 	// memoryLimit makes the daemon collect garbage before it comes near maxRSS. An
 	// operator sets it below the limit of the cgroup.
 	memoryLimit = "GOMEMLIMIT=200MiB"
@@ -136,7 +138,7 @@ func observe(ctx context.Context, pid int) (probes []time.Duration, peak int, er
 // probe asks for /livez five times a second, each time on a new connection as the kubelet
 // does, and prints how long that took and the RSS of the daemon.
 func probe(ctx context.Context, pid int) {
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: probeTimeout}
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
 	for {
@@ -149,7 +151,7 @@ func probe(ctx context.Context, pid int) {
 		resp, err := client.Get("http://" + address + "/livez")
 		took := time.Since(began)
 		if err != nil || resp.StatusCode != http.StatusOK {
-			took = client.Timeout
+			took = probeTimeout
 		}
 		if err == nil {
 			_ = resp.Body.Close()
@@ -181,16 +183,19 @@ func report(readers []*reader, attacks []*attack, probes []time.Duration, peak i
 	if len(probes) == 0 {
 		return fmt.Errorf("no probe was made")
 	}
-	slow := 0
+	slow, failed := 0, 0
 	for _, took := range probes {
 		if took > maxProbe {
 			slow++
 		}
+		if took >= probeTimeout {
+			failed++
+		}
 	}
 	fmt.Printf("readers   %d of %d served, %d events; %d were told that they missed some; %d streams ended early; %d events lost without a word\n",
 		served, len(readers), events, told, ended, lost)
-	fmt.Printf("/livez    %d probes: median %v, 99 %% %v, longest %v; %d above %v\n", len(probes), probes[len(probes)/2].Round(time.Microsecond),
-		probes[len(probes)*99/100].Round(time.Microsecond), probes[len(probes)-1].Round(time.Microsecond), slow, maxProbe)
+	fmt.Printf("/livez    %d probes: median %v, 99 %% %v, longest %v; %d above %v, %d failed\n", len(probes), probes[len(probes)/2].Round(time.Microsecond),
+		probes[len(probes)*99/100].Round(time.Microsecond), probes[len(probes)-1].Round(time.Microsecond), slow, maxProbe, failed)
 	fmt.Printf("memory    at most %d MiB\n", peak>>20)
 	switch {
 	case lost > 0:
@@ -199,6 +204,8 @@ func report(readers []*reader, attacks []*attack, probes []time.Duration, peak i
 		return fmt.Errorf("%d of %d readers were not served", len(readers)-served, len(readers))
 	case peak > maxRSS:
 		return fmt.Errorf("the daemon took %d MiB, more than %d", peak>>20, maxRSS>>20)
+	case failed > 0:
+		return fmt.Errorf("%d probes of /livez failed", failed)
 	case probes[len(probes)/2] > maxProbe || probes[len(probes)*99/100] > maxProbe:
 		return fmt.Errorf("/livez took %v, more than %v", probes[len(probes)*99/100], maxProbe)
 	}
