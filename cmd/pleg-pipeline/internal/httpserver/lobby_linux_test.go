@@ -96,11 +96,10 @@ func TestLobbyForgetsThoseWhoLeave(t *testing.T) {
 }
 
 func TestSilentConnectionsEnd(t *testing.T) {
-	l, accepted := lobby(t, 10, 10*time.Millisecond)
-	for _, c := range dial(t, l.Addr().String(), 3) {
-		ends(t, c, "a connection that is silent for too long")
+	l, _ := lobby(t, 10, 10*time.Millisecond)
+	for range 2 { // the lobby works on after the first
+		for _, c := range dial(t, l.Addr().String(), 3) {
+			ends(t, c, "a connection that is silent for too long")
+		}
 	}
-	c := dial(t, l.Addr().String(), 1)[0]
-	say(t, c, "hello")
-	hear(t, <-accepted, "hello")
 }
