@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 )
@@ -40,7 +39,7 @@ func callOf(ctx context.Context) *call {
 func newCall(ctx context.Context, brief bool, timeout time.Duration, free func()) *call {
 	c := &call{brief: brief, timeout: timeout}
 	c.open.Store(1)
-	var conn *heldConn
+	conn := heldConnOf(ctx)
 	c.release = sync.OnceFunc(func() {
 		c.stopTimer()
 		if conn != nil {
@@ -48,13 +47,10 @@ func newCall(ctx context.Context, brief bool, timeout time.Duration, free func()
 		}
 		free()
 	})
-	if p, ok := peer.FromContext(ctx); ok {
-		if held, ok := p.AuthInfo.(heldBy); ok {
-			conn = held.conn
-			c.timer = time.AfterFunc(timeout, func() { _ = conn.Close() })
-			if !conn.hold(c) {
-				c.release()
-			}
+	if conn != nil {
+		c.timer = time.AfterFunc(timeout, func() { _ = conn.Close() })
+		if !conn.hold(c) {
+			c.release()
 		}
 	}
 	context.AfterFunc(ctx, c.end)
@@ -125,7 +121,7 @@ func (s notingStream) RecvMsg(m any) error {
 }
 
 // SendMsg implements [grpc.ServerStream]. It refuses what comes after a deadline that the client
-// has set: sentMessages would not count it, though it may stay unread.
+// has set: the observer would not count it, though it may stay unread.
 func (s notingStream) SendMsg(m any) error {
 	if err := s.Context().Err(); err != nil {
 		return status.FromContextError(err).Err()
@@ -139,12 +135,13 @@ type countedMessage struct {
 	written *written
 }
 
-// sentMessages sees each message once gRPC has taken it. If the client gives the call up just
-// before, gRPC drops the message and does not free it (loopyWriter.preprocessData in v1.85).
-type sentMessages struct{}
+// observer sees what gRPC does with calls and connections.
+type observer struct{}
 
-// HandleRPC implements [stats.Handler].
-func (sentMessages) HandleRPC(ctx context.Context, s stats.RPCStats) {
+// HandleRPC implements [stats.Handler]. It sees each message once gRPC has taken it. If the
+// client gives the call up just before, gRPC drops the message and does not free it
+// (loopyWriter.preprocessData in v1.85).
+func (observer) HandleRPC(ctx context.Context, s stats.RPCStats) {
 	sent, ok := s.(*stats.OutPayload)
 	if !ok || ctx.Err() == nil {
 		return
@@ -155,13 +152,23 @@ func (sentMessages) HandleRPC(ctx context.Context, s stats.RPCStats) {
 }
 
 // TagRPC implements [stats.Handler].
-func (sentMessages) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+func (observer) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
 
-// TagConn implements [stats.Handler].
-func (sentMessages) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+type disconnectedKey struct{}
+
+// TagConn implements [stats.Handler]. The context of a connection ends those of its calls:
+// gRPC does not end that of a refused call before its deadline (operateHeaders in v1.85).
+func (observer) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context {
+	ctx, disconnected := context.WithCancel(ctx)
+	return context.WithValue(ctx, disconnectedKey{}, disconnected)
+}
 
 // HandleConn implements [stats.Handler].
-func (sentMessages) HandleConn(context.Context, stats.ConnStats) {}
+func (observer) HandleConn(ctx context.Context, s stats.ConnStats) {
+	if _, ended := s.(*stats.ConnEnd); ended {
+		ctx.Value(disconnectedKey{}).(context.CancelFunc)()
+	}
+}
 
 // countingCodec adds a buffer without bytes to each counted message. gRPC frees the buffers
 // of a message when it has written them, or when the client gives the call up. It does not

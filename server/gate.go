@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -93,6 +94,7 @@ func (g *gate) remove(c *heldConn) {
 type heldConn struct {
 	net.Conn
 	release func() // may be called several times
+	refused atomic.Int64
 
 	mu     sync.Mutex
 	closed bool

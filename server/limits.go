@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/peer"
 	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	reflectionv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 	"google.golang.org/grpc/status"
@@ -21,6 +22,9 @@ const (
 	// service at the same time, and maxReflections that of reflection.
 	maxHealthCalls = 64
 	maxReflections = 8
+	// maxRefusedCalls is the number of refused calls after which a connection is closed,
+	// because gRPC keeps the context and the timer of each (see observer.TagConn).
+	maxRefusedCalls = 256
 )
 
 // limits are the calls on all connections together. They are checked before a call costs
@@ -68,6 +72,9 @@ func (l *limits) begin(ctx context.Context, info *tap.Info) (context.Context, er
 	}
 	if err := l.take(called, info.FullMethodName); err != nil {
 		l.metrics.refusedCalls.Inc()
+		if conn := heldConnOf(ctx); conn != nil && conn.refused.Add(1) >= maxRefusedCalls {
+			_ = conn.Close()
+		}
 		return nil, err
 	}
 	c := newCall(ctx, called.brief, l.timeout, func() {
@@ -110,6 +117,16 @@ func (p plaintext) Clone() credentials.TransportCredentials {
 
 // heldBy is the connection of a call.
 type heldBy struct{ conn *heldConn }
+
+// heldConnOf returns nil for a call that did not come through a gate.
+func heldConnOf(ctx context.Context) *heldConn {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	held, _ := p.AuthInfo.(heldBy)
+	return held.conn
+}
 
 // AuthType implements [credentials.AuthInfo].
 func (heldBy) AuthType() string { return "none" }

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
+	"runtime"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
@@ -153,4 +158,67 @@ func TestTooLargeBuffers(t *testing.T) {
 		synctest.Wait()
 		f.mustWatch(t.Context(), c, &plegv1.WatchRequest{Buffer: 100})
 	})
+}
+
+// A client that makes refused calls without end loses its connection: gRPC keeps something of
+// each of them until then.
+func TestRefusedCallsAreLimited(t *testing.T) {
+	inBubble(t, pipeline.Options{}, server.Options{MaxCalls: 1, MaxWatchers: 1}, func(t *testing.T, f *fixture) {
+		watch := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
+		refused := unread{method: plegv1.PLEG_GetStatus_FullMethodName, request: &plegv1.GetStatusRequest{}}
+		select {
+		case <-f.leave(slices.Repeat([]unread{refused}, 100)...):
+			t.Error("100 refused calls ended the connection")
+		default:
+		}
+		select {
+		case <-f.leave(slices.Repeat([]unread{refused}, 300)...):
+		default:
+			t.Error("the connection is open after 300 refused calls")
+		}
+		f.Runtime.Set("a", "c=running")
+		if m, err := watch.Recv(); err != nil || m.GetEvent().GetContainerId() != "c" {
+			t.Errorf("another client got %v, %v", m, err)
+		}
+	})
+}
+
+// What gRPC keeps of a refused call goes with the connection, however far its deadline is.
+func TestRefusedCallsLeaveNothing(t *testing.T) {
+	t.Parallel()
+	pipes := bufconn.Listen(64 << 10)
+	l := &countingListener{Listener: pipes}
+	f := newFixtureOn(t, pipeline.Options{}, server.Options{MaxCalls: 1, MaxWatchers: 1}, l)
+	f.dial = func(ctx context.Context, _ string) (net.Conn, error) { return pipes.DialContext(ctx) }
+	f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
+	conn := f.connect()
+	ctx, cancel := context.WithTimeout(t.Context(), 1000*time.Hour)
+	defer cancel()
+	_, err := plegv1.NewPLEGClient(conn).GetStatus(ctx, &plegv1.GetStatusRequest{})
+	wantStatus(t, "a second call", err, codes.ResourceExhausted, "")
+	conn.Close()
+	for range 1000 {
+		runtime.GC()
+		if l.freed.Load() == 1 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Error("the server still refers to the connection")
+}
+
+// countingListener counts the connections that nothing refers to any more.
+type countingListener struct {
+	net.Listener
+	freed atomic.Int64
+}
+
+func (l *countingListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	counted := &struct{ net.Conn }{conn}
+	runtime.AddCleanup(counted, func(freed *atomic.Int64) { freed.Add(1) }, &l.freed)
+	return counted, nil
 }

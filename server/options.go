@@ -45,7 +45,8 @@ type Options struct {
 	// MaxCalls is the greatest number of calls of all methods on all connections at
 	// the same time; MaxLists that of ListPods, and MaxStatusCalls those of GetStatus
 	// and of GetPodStatus, which waits for an answer if newer_than is set. If zero,
-	// [DefaultMaxCalls], [DefaultMaxLists] and [DefaultMaxStatusCalls].
+	// [DefaultMaxCalls], [DefaultMaxLists] and [DefaultMaxStatusCalls]. A connection
+	// ends after 256 refused calls.
 	MaxCalls       int
 	MaxLists       int
 	MaxStatusCalls int

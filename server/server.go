@@ -165,7 +165,7 @@ func (s *Server) newGRPC(closing context.Context) *grpc.Server {
 	return grpc.NewServer(
 		grpc.Creds(plaintext{insecure.NewCredentials()}),
 		grpc.InTapHandle(s.limits.begin),
-		grpc.StatsHandler(sentMessages{}),
+		grpc.StatsHandler(observer{}),
 		grpc.ForceServerCodecV2(countingCodec{encoding.GetCodecV2(proto.Name)}),
 		grpc.MaxRecvMsgSize(s.options.MaxRequestBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),

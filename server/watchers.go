@@ -138,12 +138,11 @@ func (w *watchers) drop(x *watcher) {
 // connectionOf returns what is the same for all calls on a connection. Without a [gate],
 // that is the client's address, which says nothing on a Unix socket.
 func connectionOf(ctx context.Context) any {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
-		return nil
+	if held := heldConnOf(ctx); held != nil {
+		return held
 	}
-	if held, ok := p.AuthInfo.(heldBy); ok {
-		return held.conn
+	if p, ok := peer.FromContext(ctx); ok {
+		return p.Addr.String()
 	}
-	return p.Addr.String()
+	return nil
 }
