@@ -69,6 +69,9 @@ type Dispatcher struct {
 	rechecking bool
 	history    *history
 	present    present
+	// replayed is the present state for the next of many new subscribers; nil if it has
+	// changed.
+	replayed []past
 	// scratch is room for what a new subscriber gets first: subscribers that come by the
 	// hundred leave little for the garbage collector.
 	scratch []held
@@ -186,6 +189,7 @@ func (d *Dispatcher) publishOutcome(o stage.Outcome) {
 	for _, caller := range o.Relisted {
 		caller <- nil
 	}
+	d.replayed = nil
 	now := d.now()
 	labels, known := d.present.labels(o.UID, o.Pod)
 	if known && d.present.isUnlabelled(o.UID) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestEverySubscriberGetsEveryEvent(t *testing.T) {
@@ -280,6 +281,25 @@ func TestManySubscribersWithSomeThatDoNotRead(t *testing.T) {
 			got := read(t, s)
 			if len(got) != pods+1 || got[0].Missed != 0 || got[1].Missed != 1 || got[pods].Missed != 2 {
 				t.Errorf("slow subscriber %s got %q", s.Name(), wordsOf(got))
+			}
+		}
+	})
+}
+
+func TestReplayIsThePresentState(t *testing.T) {
+	testDispatcher(t, func(t *testing.T, f *fixture) {
+		for _, step := range []struct{ publish, replay string }{
+			{"Started(c)", "a:Started(c) :Synced()"},
+			{"Died(c) Started(d)", "a:Died(c) a:Started(d) :Synced()"},
+			{"Removed(c)", "a:Started(d) :Synced()"},
+		} {
+			f.publish("a", step.publish)
+			for range 2 {
+				s := f.subscribe(t, dispatcher.SubscribeOptions{Replay: true})
+				synctest.Wait()
+				if got := wordsOf(kit.Drain(s.Events())); got != step.replay {
+					t.Errorf("after %s: got %q, want %q", step.publish, got, step.replay)
+				}
 			}
 		}
 	})

@@ -69,16 +69,29 @@ func (p present) settle(uid pleg.PodUID, gone bool, labels map[string]string, kn
 	}
 }
 
-// replay adds the present state as events, in the order of their sequence numbers.
-func (p present) replay(events []held, f *filter) []held {
-	first := len(events)
+// replayed returns the present state as replayed events, in the order of their sequence
+// numbers.
+func (p present) replayed() []past {
+	var all []past
 	for _, pod := range p {
 		for _, ev := range pod.last {
 			ev.Replayed = true
-			events = f.appendTo(events, ev, pod.labels, pod.known)
+			all = append(all, past{ev, pod.labels, pod.known})
 		}
 	}
-	slices.SortFunc(events[first:], func(a, b held) int { return cmp.Compare(a.event.Seq, b.event.Seq) })
+	slices.SortFunc(all, func(a, b past) int { return cmp.Compare(a.event.Seq, b.event.Seq) })
+	return all
+}
+
+// replay adds the present state to what a new subscriber gets.
+func (d *Dispatcher) replay(events []held, f *filter) []held {
+	if d.replayed == nil {
+		d.replayed = d.present.replayed()
+	}
+	for i := range d.replayed {
+		e := &d.replayed[i]
+		events = f.appendTo(events, e.event, e.labels, e.known)
+	}
 	return events
 }
 
@@ -99,7 +112,7 @@ func (d *Dispatcher) catchUp(s *Subscription) {
 	case s.after != pleg.Position{}:
 		s.held = d.resume(s, mark)
 	case s.replay:
-		s.held = d.present.replay(d.scratch, &s.filter)
+		s.held = d.replay(d.scratch, &s.filter)
 	default:
 		return
 	}
@@ -123,5 +136,5 @@ func (d *Dispatcher) resume(s *Subscription, mark pleg.Event) []held {
 		mark.Reason, mark.Missed = pleg.HistoryTooShort, missing
 	}
 	s.replay = true
-	return d.present.replay(append(d.scratch, held{event: mark}), &s.filter)
+	return d.replay(append(d.scratch, held{event: mark}), &s.filter)
 }
