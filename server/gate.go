@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -99,6 +100,14 @@ type heldConn struct {
 	mu     sync.Mutex
 	closed bool
 	calls  map[*call]struct{}
+}
+
+// Read implements [net.Conn]. What it returns may begin a call for each few bytes, so that
+// others get their turn first.
+func (c *heldConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	runtime.Gosched()
+	return n, err
 }
 
 // hold makes the end of the connection release a call. It reports false if the connection

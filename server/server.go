@@ -64,8 +64,8 @@ const (
 	// maxHeaderBytes is the greatest size of the headers of a call.
 	maxHeaderBytes = 16 << 10
 	// readBuffer is the size of the buffer behind each connection, in bytes: requests are
-	// small, and there may be many connections.
-	readBuffer = 4 << 10
+	// small, there may be many connections, and each read may begin a call for each few bytes.
+	readBuffer = 512
 	// minClientPing is the shortest time between two pings of a client.
 	minClientPing = 5 * time.Second
 )

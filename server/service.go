@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"slices"
 
 	"google.golang.org/grpc"
@@ -72,6 +73,9 @@ func (s *service) forward(ctx context.Context, sub *pipeline.Subscription, strea
 			if err := s.sendEvent(ctx, ev, stream); err != nil {
 				return err
 			}
+			if ev.Replayed {
+				runtime.Gosched() // many replays at once delay nobody else
+			}
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), errTakenOver) {
 				s.metrics.refusedWatchers.Inc()
@@ -101,6 +105,7 @@ func (s *service) ListPods(r *plegv1.ListPodsRequest, stream grpc.ServerStreamin
 		if err := stream.Send(&plegv1.ListPodsResponse{Pod: newPod(e)}); err != nil {
 			return err
 		}
+		runtime.Gosched() // as after a replayed event
 	}
 	return nil
 }
