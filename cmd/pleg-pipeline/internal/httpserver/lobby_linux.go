@@ -12,14 +12,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// acceptBatch is the greatest number of connections that are accepted before those that have
-// sent something are served.
-const acceptBatch = 256
+const (
+	// acceptBatch is the greatest number of connections that are accepted before those that
+	// have sent something are served.
+	acceptBatch = 256
+	// closeBatch is the greatest number of connections that are closed before the lobby
+	// looks again.
+	closeBatch = 32
+)
+
+// lookAfter is the time after which the lobby looks by itself while clients are silent. A
+// goroutine that a timer wakes runs next, but one that waits for a file descriptor comes
+// behind all that can run, which a flood makes many.
+const lookAfter = 5 * time.Millisecond
 
 // lobby is a listener that passes a connection on once its client has sent something.
 // Until then the connection costs no goroutine: a flood of silent ones hardly delays the
 // others, and leaves a client that starves beside it the time to ask. The goroutine that
-// calls Accept owns ready, silent and places.
+// calls Accept owns ready, silent, places and gone.
 type lobby struct {
 	*net.TCPListener
 	listener syscall.RawConn
@@ -28,6 +38,7 @@ type lobby struct {
 	ready    []int    // connections that have sent something
 	silent   *list.List
 	places   map[int32]*list.Element // in silent
+	gone     []int                   // connections whose clients send nothing more, and perhaps sent nothing
 	most     int
 	patience time.Duration
 	closed   atomic.Bool
@@ -62,7 +73,7 @@ func newLobby(l net.Listener, most int, patience time.Duration) (net.Listener, e
 	var watched error
 	err = listener.Control(func(fd uintptr) {
 		b.number = int32(fd)
-		watched = watch(poll, int(fd))
+		watched = watch(poll, int(fd), unix.EPOLLIN)
 	})
 	if err := errors.Join(nonblock, err, watched); err != nil {
 		return nil, errors.Join(err, b.poll.Close())
@@ -70,9 +81,8 @@ func newLobby(l net.Listener, most int, patience time.Duration) (net.Listener, e
 	return b, nil
 }
 
-// watch reports when there is something to read.
-func watch(poll, fd int) error {
-	err := unix.EpollCtl(poll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
+func watch(poll, fd int, events uint32) error {
+	err := unix.EpollCtl(poll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
 	return os.NewSyscallError("epoll_ctl", err)
 }
 
@@ -114,8 +124,8 @@ func (b *lobby) Close() error {
 // for too long.
 func (b *lobby) wait() error {
 	var deadline time.Time
-	if oldest := b.silent.Front(); oldest != nil {
-		deadline = oldest.Value.(guest).came.Add(b.patience)
+	if b.silent.Len() > 0 {
+		deadline = time.Now().Add(min(lookAfter, b.patience))
 	}
 	if err := b.poll.SetReadDeadline(deadline); err != nil {
 		return err
@@ -125,30 +135,45 @@ func (b *lobby) wait() error {
 		return err
 	}
 	var failed error
-	err = poll.Read(func(poll uintptr) bool {
-		var events [acceptBatch]unix.EpollEvent
-		n, err := unix.EpollWait(int(poll), events[:], 0)
-		if err != nil && err != unix.EINTR {
-			failed = os.NewSyscallError("epoll_wait", err)
-		}
-		for _, event := range events[:max(0, n)] {
-			if event.Fd == b.number {
-				failed = b.acceptSome(int(poll))
-			} else if place := b.places[event.Fd]; place != nil {
-				_ = unix.EpollCtl(int(poll), unix.EPOLL_CTL_DEL, int(event.Fd), nil)
-				b.receive(int(poll), b.leave(place))
-			}
-		}
-		return n > 0 || failed != nil
+	err = poll.Read(func(poll uintptr) (found bool) {
+		found, failed = b.look(int(poll))
+		return found || failed != nil
 	})
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		b.dropOldest()
+		b.dropLate(time.Now())
 		return nil
 	case err != nil:
 		return err
 	}
 	return failed
+}
+
+// look reports whether there was something to do. A flood that ends leaves thousands of
+// connections to close, which is done last.
+func (b *lobby) look(poll int) (found bool, err error) {
+	var events [acceptBatch]unix.EpollEvent
+	n, err := unix.EpollWait(poll, events[:], 0)
+	if err != nil && err != unix.EINTR {
+		return false, os.NewSyscallError("epoll_wait", err)
+	}
+	for _, event := range events[:max(0, n)] {
+		place := b.places[event.Fd]
+		switch {
+		case event.Fd == b.number:
+			err = b.acceptSome(poll)
+		case place == nil:
+		case event.Events&unix.EPOLLRDHUP != 0:
+			b.gone = append(b.gone, b.leave(place))
+		default:
+			b.receive(poll, b.leave(place))
+		}
+	}
+	found = n > 0 || len(b.gone) > 0
+	for i := 0; i < closeBatch && len(b.gone) > 0 && len(b.ready) == 0; i++ {
+		b.receive(poll, b.firstGone())
+	}
+	return found, err
 }
 
 func (b *lobby) acceptSome(poll int) error {
@@ -166,8 +191,8 @@ func (b *lobby) acceptSome(poll int) error {
 		case err == unix.EAGAIN:
 			return nil
 		case err == unix.EINTR || err == unix.ECONNABORTED:
-		case (err == unix.EMFILE || err == unix.ENFILE) && b.silent.Len() > 0:
-			b.dropOldest()
+		case (err == unix.EMFILE || err == unix.ENFILE) && b.silent.Len()+len(b.gone) > 0:
+			b.makeRoom()
 		default:
 			return &net.OpError{Op: "accept", Net: "tcp", Addr: b.Addr(), Err: os.NewSyscallError("accept4", err)}
 		}
@@ -181,9 +206,9 @@ func (b *lobby) receive(poll, fd int) {
 	switch {
 	case n > 0:
 		b.ready = append(b.ready, fd)
-	case err == unix.EAGAIN && watch(poll, fd) == nil:
-		if b.silent.Len() >= b.most {
-			b.dropOldest()
+	case err == unix.EAGAIN && watch(poll, fd, unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLONESHOT) == nil:
+		if b.silent.Len()+len(b.gone) >= b.most {
+			b.makeRoom()
 		}
 		b.places[int32(fd)] = b.silent.PushBack(guest{fd, time.Now()})
 	default: // its client has closed it
@@ -197,14 +222,34 @@ func (b *lobby) leave(place *list.Element) (fd int) {
 	return fd
 }
 
+func (b *lobby) dropLate(now time.Time) {
+	for b.silent.Len() > 0 && now.Sub(b.silent.Front().Value.(guest).came) >= b.patience {
+		b.dropOldest()
+	}
+}
+
+// makeRoom closes a connection.
+func (b *lobby) makeRoom() {
+	if len(b.gone) > 0 {
+		_ = unix.Close(b.firstGone())
+		return
+	}
+	b.dropOldest()
+}
+
+func (b *lobby) firstGone() (fd int) {
+	fd, b.gone = b.gone[0], b.gone[1:]
+	return fd
+}
+
 func (b *lobby) dropOldest() { _ = unix.Close(b.leave(b.silent.Front())) }
 
 func (b *lobby) closeAll() {
 	for b.silent.Len() > 0 {
 		b.dropOldest()
 	}
-	for _, fd := range b.ready {
+	for _, fd := range append(b.ready, b.gone...) {
 		_ = unix.Close(fd)
 	}
-	b.ready = nil
+	b.ready, b.gone = nil, nil
 }

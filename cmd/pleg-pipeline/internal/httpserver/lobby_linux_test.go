@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 )
 
@@ -101,5 +103,25 @@ func TestSilentConnectionsEnd(t *testing.T) {
 		for _, c := range dial(t, l.Addr().String(), 3) {
 			ends(t, c, "a connection that is silent for too long")
 		}
+	}
+}
+
+// A client may send all that it has to say and the end of it at once.
+func TestLobbyHearsLastWords(t *testing.T) {
+	l, accepted := lobby(t, 10, time.Hour)
+	for _, c := range dial(t, l.Addr().String(), 3) {
+		raw, err := c.(*net.TCPConn).SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var corked error
+		if err := raw.Control(func(fd uintptr) { corked = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_CORK, 1) }); err != nil || corked != nil {
+			t.Fatal(err, corked)
+		}
+		say(t, c, "all")
+		if err := c.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		hear(t, <-accepted, "all")
 	}
 }
