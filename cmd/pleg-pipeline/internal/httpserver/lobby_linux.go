@@ -124,8 +124,10 @@ func (b *lobby) Close() error {
 // for too long.
 func (b *lobby) wait() error {
 	var deadline time.Time
+	now := time.Now()
+	b.dropLate(now)
 	if b.silent.Len() > 0 {
-		deadline = time.Now().Add(min(lookAfter, b.patience))
+		deadline = now.Add(min(lookAfter, b.patience))
 	}
 	if err := b.poll.SetReadDeadline(deadline); err != nil {
 		return err
@@ -139,11 +141,7 @@ func (b *lobby) wait() error {
 		found, failed = b.look(int(poll))
 		return found || failed != nil
 	})
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		b.dropLate(time.Now())
-		return nil
-	case err != nil:
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}
 	return failed

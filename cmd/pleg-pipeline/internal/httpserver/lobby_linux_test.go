@@ -106,6 +106,21 @@ func TestSilentConnectionsEnd(t *testing.T) {
 	}
 }
 
+func TestSilentConnectionEndsWhileOthersCome(t *testing.T) {
+	l, _ := lobby(t, 10, 10*time.Millisecond)
+	silent := dial(t, l.Addr().String(), 1)[0]
+	for range 10_000 {
+		dial(t, l.Addr().String(), 1)[0].Close()
+		if err := silent.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := silent.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			return
+		}
+	}
+	t.Error("a connection that is silent for too long is open")
+}
+
 // A client may send all that it has to say and the end of it at once.
 func TestLobbyHearsLastWords(t *testing.T) {
 	l, accepted := lobby(t, 10, time.Hour)
