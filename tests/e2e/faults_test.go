@@ -119,6 +119,9 @@ func (row *fault) runOn(t *testing.T) {
 		f.startAgent(ctx, o)
 	}
 	f.awaitAll(ctx)
+	for _, in := range f.instances {
+		in.polls = in.pipeline != nil && in.pipeline.Status().Relist.Period <= relistPeriod
+	}
 	f.faultBegan = time.Now()
 	row.run(ctx, f)
 	if !row.unordered {
@@ -288,7 +291,7 @@ func (f *fixture) checkHealth(ctx context.Context, in *instance, listsFail bool)
 	t.Helper()
 	lasted, unhealthy := f.faultEnded.Sub(f.faultBegan), in.health.firstUnhealthy(f.faultBegan)
 	threshold, period := in.threshold, in.period
-	if f.streamBroke {
+	if f.streamBroke || in.polls {
 		threshold, period = in.pollingThreshold, relistPeriod
 	}
 	switch {

@@ -44,8 +44,10 @@ type instance struct {
 	// The instance must be unhealthy once its last list is older than threshold;
 	// period is the time between two lists. Both are zero if this is not checked.
 	threshold, period time.Duration
-	// pollingThreshold is the threshold while there is no event stream.
+	// pollingThreshold is the threshold while there is no event stream, and while polls
+	// is set: when the fault began, events did not stand in for lists.
 	pollingThreshold time.Duration
+	polls            bool
 	// paused is when the instance itself did not run.
 	paused outage
 	health healthLog
