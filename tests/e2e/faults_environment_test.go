@@ -24,7 +24,7 @@ var shimFaults = []fault{
 	{name: "a shim stopped", shims: true, pods: 4, run: stoppedShim},
 	{name: "a shim killed", shims: true, short: true, pods: 4, run: killedShim},
 	{name: "a network plugin hangs in teardown", shims: true, pods: 4, run: hungTeardown},
-	{name: "the disk of containerd full", pods: 4, lab: lab.Options{DiskSize: 32 << 20}, run: fullDisk},
+	{name: "the disk of containerd full", modes: longTimeouts, pods: 4, lab: lab.Options{DiskSize: 32 << 20}, run: fullDisk},
 }
 
 // stoppedShim: the runtime reports stale statuses of one pod, and so do the
@@ -98,6 +98,10 @@ func fullDisk(ctx context.Context, f *fixture) {
 	t.Logf("while the disk is full, containerd reports %s for the killed container and %s for the ended one",
 		reportedState(ctx, l, killed), reportedState(ctx, l, exits))
 	must(t, l.FreeDisk())
+	if l.Traits().ForgetsEnds {
+		l.Terminate(ctx)
+		must(t, l.Revive(ctx))
+	}
 	f.endFault()
 	must(t, l.AwaitDied(ctx, killed))
 	must(t, l.AwaitDied(ctx, exits))

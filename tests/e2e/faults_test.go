@@ -55,7 +55,7 @@ var bothModes = map[string]pipeline.Options{
 	},
 }
 
-// longTimeouts are for rows in which a list takes long.
+// longTimeouts are for rows in which a list or a status takes long.
 var longTimeouts = map[string]pipeline.Options{
 	"polling": {RelistPeriod: relistPeriod, RelistThreshold: time.Minute, ListTimeout: 30 * time.Second},
 	"events": {

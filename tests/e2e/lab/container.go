@@ -129,6 +129,9 @@ func (l *Lab) TriggerProcess(c *Container) error {
 			return fmt.Errorf("trigger %s/%s: %w", c.Pod.Name, c.Name, err)
 		}
 	}
+	if l.forgetsEnd() {
+		c.expectEnd(forgotten)
+	}
 	return nil
 }
 
@@ -149,10 +152,13 @@ func (l *Lab) KillProcess(ctx context.Context, c *Container) error {
 	if err := l.killCgroup(ctx, c.ID); err != nil {
 		return err
 	}
-	if l.daemon.alive() {
-		c.expectEnd(end{137, "Error"})
-	} else {
+	switch {
+	case !l.daemon.alive():
 		c.expectEnd(l.engine.unwatched())
+	case l.forgetsEnd():
+		c.expectEnd(forgotten)
+	default:
+		c.expectEnd(end{137, "Error"})
 	}
 	return nil
 }

@@ -163,8 +163,15 @@ func (l *Lab) FillDisk() error {
 			return fmt.Errorf("fill disk: %w", err)
 		}
 	}
+	l.full = true
 	return nil
 }
+
+// forgotten is the end of a container as a runtime with [Traits.ForgetsEnds] reports it after
+// its next start.
+var forgotten = end{-1, "Error"}
+
+func (l *Lab) forgetsEnd() bool { return l.full && l.Traits().ForgetsEnds }
 
 func fillFile(path string) error {
 	f, err := os.Create(path)
@@ -190,6 +197,7 @@ func (l *Lab) FreeDisk() error {
 			return fmt.Errorf("free disk: %w", err)
 		}
 	}
+	l.full = false
 	return nil
 }
 

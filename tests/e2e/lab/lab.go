@@ -92,6 +92,7 @@ type Lab struct {
 	daemon   *daemon
 	// revived is the time of the last [Lab.Revive] in Unix nanoseconds.
 	revived atomic.Int64
+	full    bool // by [Lab.FillDisk]
 }
 
 // Start runs a runtime and returns once it answers over CRI and has the pod

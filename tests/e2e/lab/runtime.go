@@ -47,6 +47,9 @@ type Traits struct {
 	// DropsEvents: while a client does not read, no client gets events, and those that
 	// do not fit into the runtime's buffer are dropped ([Lab.DroppedEvents]).
 	DropsEvents bool
+	// ForgetsEnds: a container that ended while the disk was full is reported as
+	// running until the runtime starts again.
+	ForgetsEnds bool
 	// SandboxProcess: a sandbox has a process, which [Lab.KillSandbox] kills.
 	SandboxProcess bool
 	// Shims: each pod has a shim that [Lab.KillShim] and [Lab.FreezeShim] can stop.
@@ -63,9 +66,9 @@ func (r Runtime) Traits() Traits {
 	case Containerd16:
 		return Traits{SandboxProcess: true, Shims: true}
 	case CRIO:
-		return Traits{Events: true, DropsEvents: true}
+		return Traits{Events: true, DropsEvents: true, ForgetsEnds: true}
 	case CRIOWithoutEvents:
-		return Traits{}
+		return Traits{ForgetsEnds: true}
 	default:
 		return Traits{Events: true, AllEvents: true, SandboxProcess: true, Shims: true}
 	}
