@@ -57,7 +57,10 @@ type Client struct {
 	// one of a runtime whose events are switched off.
 	hasEvents atomic.Bool
 	degraded  atomic.Pointer[error]
-	seen      seenSandboxes
+	// portions is set before the first list in portions ends, until a whole one has
+	// succeeded.
+	portions atomic.Bool
+	seen     seenSandboxes
 	// carrying is whether a sandbox status carries those of its containers.
 	carrying carrying
 	slots    *slots

@@ -40,12 +40,12 @@ func (v *converter) hint(e *runtimeapi.ContainerEventResponse, now time.Time) pl
 	if !labelFindsAll(e, h.UID) {
 		v.client.unlabelledEvents.Add(1)
 	}
-	v.client.seen.add(h.Sandbox)
+	v.client.seen.add(h.Sandbox) // before overlooked
 	if h.UID == "" {
 		h.UID = v.owner(e)
 		return h
 	}
-	if !known || h.At.IsZero() || h.Container == "" || !wellFormed(e) {
+	if v.overlooked(h.Sandbox) || !known || h.At.IsZero() || h.Container == "" || !wellFormed(e) {
 		return h
 	}
 	if pod, st := eventPod(e, h); agrees(pod, h) {
@@ -53,6 +53,16 @@ func (v *converter) hint(e *runtimeapi.ContainerEventResponse, now time.Time) pl
 		h.AsOf = gatheredAfter(st, h.At)
 	}
 	return h
+}
+
+// overlooked reports whether a list in portions may lack the sandbox, because no list has
+// shown its id. The list would take back what the event says of it.
+func (v *converter) overlooked(sandbox pleg.ContainerID) bool {
+	if !v.client.portions.Load() {
+		return false
+	}
+	v.index()
+	return v.owners[sandbox] == ""
 }
 
 // gatheredAfter returns a time before the statuses of an event of the given time were

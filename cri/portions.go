@@ -35,6 +35,7 @@ func (c *Client) Degraded() error {
 // startPortions lists the sandboxes in portions after the whole list was too large.
 // The containers have been listed.
 func (c *Client) startPortions(ctx context.Context, l *lists, tooLarge error) error {
+	c.portions.Store(true)
 	if err := c.listPortions(ctx, l); err != nil {
 		return fmt.Errorf("%w; in portions: %w", tooLarge, err)
 	}
@@ -49,6 +50,7 @@ func (c *Client) startPortions(ctx context.Context, l *lists, tooLarge error) er
 }
 
 func (c *Client) stopPortions(ctx context.Context) {
+	c.portions.Store(false)
 	if c.Degraded() == nil {
 		return
 	}
@@ -90,7 +92,28 @@ func (c *Client) listPortions(ctx context.Context, l *lists) error {
 		return nil
 	}
 	byState := len(l.sandboxes.items)
-	for id := range l.sandboxIDs() {
+	if err := c.listByID(ctx, l, l.sandboxIDs()); err != nil {
+		return err
+	}
+	// What was seen meanwhile may be older than this list, and must not count as gone.
+	for ids := c.seen.drain(); len(ids) > 0; ids = c.seen.drain() {
+		if l.seen == nil {
+			l.seen = make(map[pleg.ContainerID]struct{})
+		}
+		maps.Copy(l.seen, ids)
+		if err := c.listByID(ctx, l, ids); err != nil {
+			return err
+		}
+	}
+	if len(l.sandboxes.items) == byState {
+		return errNoPortion
+	}
+	l.sandboxes.finishList()
+	return nil
+}
+
+func (c *Client) listByID(ctx context.Context, l *lists, ids map[pleg.ContainerID]struct{}) error {
+	for id := range ids {
 		if l.sandboxes.placed(id) {
 			continue
 		}
@@ -103,10 +126,6 @@ func (c *Client) listPortions(ctx context.Context, l *lists) error {
 			return c.wrapList("list pod sandbox "+string(id), err)
 		}
 	}
-	if len(l.sandboxes.items) == byState {
-		return errNoPortion
-	}
-	l.sandboxes.finishList()
 	return nil
 }
 

@@ -235,6 +235,36 @@ func TestSandboxSeenElsewhereIsInPortions(t *testing.T) {
 	}
 }
 
+// TestSandboxSeenDuringTheListIsInPortions has an event show a sandbox during a list that
+// began earlier. The list must have it too, and the event carries nothing that a list could
+// take back.
+func TestSandboxSeenDuringTheListIsInPortions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt, client := heavy(t, prometheus.NewRegistry(), simruntime.Options{}, 12, 16<<10)
+		w := watchEvents(t, client)
+		<-w.opened
+		wantPods(t, client, 12)
+		inject(t, rt, simruntime.Fault{RPC: "ListPodSandbox", PodUID: "heavy-7", Latency: simruntime.Latency{P50: time.Second}, Times: 1})
+		listed := make(chan int)
+		go func() {
+			pods, err := client.ListPods(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			listed <- len(pods)
+		}()
+		time.Sleep(500 * time.Millisecond)
+		_, err := rt.AddPod(simruntime.PodSpec{Name: "bare", UID: "bare", Namespace: "default"})
+		must(t, err)
+		if h := <-w.hints; h.UID != "bare" || h.Pod != nil {
+			t.Errorf("got the hint %+v, want one of pod bare that carries nothing", h)
+		}
+		if n := <-listed; n != 13 {
+			t.Errorf("the list has %d pods, want 13", n)
+		}
+	})
+}
+
 // A list that fails keeps what events and lists of one pod have shown for the next one.
 func TestFailedPortionsKeepWhatWasSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
