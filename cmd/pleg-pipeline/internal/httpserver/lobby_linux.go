@@ -81,8 +81,14 @@ func newLobby(l net.Listener, most int, patience time.Duration) (net.Listener, e
 	return b, nil
 }
 
+// watch reports the events of a file. It may be watched already: an event that waits may be
+// of a file that was closed meanwhile and had its number.
 func watch(poll, fd int, events uint32) error {
-	err := unix.EpollCtl(poll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
+	event := unix.EpollEvent{Events: events, Fd: int32(fd)}
+	err := unix.EpollCtl(poll, unix.EPOLL_CTL_ADD, fd, &event)
+	if err == unix.EEXIST {
+		err = unix.EpollCtl(poll, unix.EPOLL_CTL_MOD, fd, &event)
+	}
 	return os.NewSyscallError("epoll_ctl", err)
 }
 

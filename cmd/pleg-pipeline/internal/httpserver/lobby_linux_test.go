@@ -121,6 +121,36 @@ func TestSilentConnectionEndsWhileOthersCome(t *testing.T) {
 	t.Error("a connection that is silent for too long is open")
 }
 
+// A connection may get the number of one that is closed for it, of which an event waits.
+func TestLobbyTakesNobodyForAnother(t *testing.T) {
+	l, err := httpserver.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l, err = httpserver.NewLobby(l, 1, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	first := dial(t, l.Addr().String(), 2)
+	say(t, first[1], "first")
+	heard := func(want string) {
+		t.Helper()
+		conn, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		hear(t, conn, want)
+	}
+	heard("first") // the other is in the lobby, which does nothing until the next call
+	last := dial(t, l.Addr().String(), 2)[1]
+	say(t, first[0], "too late")
+	go func() {
+		time.Sleep(10 * time.Millisecond)
+		_, _ = last.Write([]byte("last"))
+	}()
+	heard("last")
+}
+
 // A client may send all that it has to say and the end of it at once.
 func TestLobbyHearsLastWords(t *testing.T) {
 	l, accepted := lobby(t, 10, time.Hour)
