@@ -158,10 +158,13 @@ func (b *lobby) wait() error {
 func (b *lobby) look(poll int) (found bool, err error) {
 	var events [acceptBatch]unix.EpollEvent
 	n, err := unix.EpollWait(poll, events[:], 0)
-	if err != nil && err != unix.EINTR {
+	switch {
+	case errors.Is(err, unix.EINTR):
+		return true, nil
+	case err != nil:
 		return false, os.NewSyscallError("epoll_wait", err)
 	}
-	for _, event := range events[:max(0, n)] {
+	for _, event := range events[:n] {
 		place := b.places[event.Fd]
 		switch {
 		case event.Fd == b.number:
