@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -18,19 +19,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // the generated code, and joins without the list before.
 func BenchmarkListPods(b *testing.B) {
 	const pods = 1000
-	var answers [4][2][]byte // the maps in another order in each
-	for i := range answers {
-		answers[i][0], answers[i][1] = node(b, pods, nil)
-	}
+	answers := idleAnswers(b, pods)
 	l := testLists(b)
-	if _, _, err := l.readBoth(b, answers[0][0], answers[0][1]); err != nil {
+	if _, _, err := l.readPieces(b, answers[0][0], answers[0][1]); err != nil {
 		b.Fatal(err)
 	}
-	for name, read := range map[string]func(sandboxes, containers []byte) ([]*pleg.Pod, int, error){
-		"table": func(sandboxes, containers []byte) ([]*pleg.Pod, int, error) {
-			return l.readBoth(b, sandboxes, containers)
+	for name, read := range map[string]func(sandboxes, containers mem.BufferSlice) ([]*pleg.Pod, int, error){
+		"table": func(sandboxes, containers mem.BufferSlice) ([]*pleg.Pod, int, error) {
+			return l.readPieces(b, sandboxes, containers)
 		},
-		"generated": reference,
+		"generated": func(sandboxes, containers mem.BufferSlice) ([]*pleg.Pod, int, error) {
+			return reference(sandboxes.Materialize(), containers.Materialize())
+		},
 	} {
 		b.Run(fmt.Sprintf("pods=%d/decoder=%s", pods, name), func(b *testing.B) {
 			b.ReportAllocs()

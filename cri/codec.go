@@ -202,7 +202,5 @@ func (listCodec) Name() string { return "" }
 
 // Unmarshal reads data into a *table or a batch. It does not keep data.
 func (listCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	buffer := data.MaterializeToBuffer(mem.DefaultBufferPool())
-	defer buffer.Free()
-	return v.(interface{ read([]byte) error }).read(buffer.ReadOnlyData())
+	return v.(interface{ read(mem.BufferSlice) error }).read(data)
 }

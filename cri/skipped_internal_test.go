@@ -14,17 +14,17 @@ func TestManyMalformedItemsAreRefused(t *testing.T) {
 	duplicate := []byte{0x0a, 0x0a, 0x0a, 0x01, 'a', 0x12, 0x05, 0x12, 0x03, 'u', 'i', 'd'}
 	for name, item := range map[string][]byte{"empty": empty, "duplicate": duplicate} {
 		table := newSandboxTable()
-		if err := table.read(bytes.Repeat(item, maxSkipped)); err != nil {
+		if err := table.read(pieces(bytes.Repeat(item, maxSkipped))); err != nil {
 			t.Errorf("%s: %v, want as many as allowed accepted", name, err)
 		}
-		err := table.read(bytes.Repeat(item, 1_000_000))
+		err := table.read(pieces(bytes.Repeat(item, 1_000_000)))
 		if err == nil || !strings.Contains(err.Error(), "more than 100000 malformed items") {
 			t.Errorf("%s: %v, want an error", name, err)
 		}
 		if len(table.skipped) > maxSkipped+1 {
 			t.Errorf("%s: %d are kept", name, len(table.skipped))
 		}
-		if err := table.read(duplicate); err != nil || len(table.items) != 1 {
+		if err := table.read(pieces(duplicate)); err != nil || len(table.items) != 1 {
 			t.Errorf("%s: the next list has %d items, %v, want 1", name, len(table.items), err)
 		}
 	}
@@ -43,7 +43,7 @@ func TestManyItemsAreRefused(t *testing.T) {
 			// Field 1 with the id and metadata.
 			answer = append(append(append(answer, 0x0a, 0x0c, 0x0a, 0x08), id...), 0x1a, 0x00)
 		}
-		return batch{table}.read(answer)
+		return batch{table}.read(pieces(answer))
 	}
 	table.startList()
 	if err := next(most); err != nil || len(table.items) != most {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/maphash"
 
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -37,6 +38,7 @@ type table struct {
 	most    int                   // maxItems, or less in tests
 	known   map[string]*knownItem // by id
 	current uint64                // the number of the list, to find items that are gone
+	joined  []byte                // room for a field, kept for the next answer
 
 	items   []*item        // of the last answer, valid until the next
 	skipped []skippedEntry // the malformed items of the last answer
@@ -98,10 +100,10 @@ func newTable(f fields, decode func([]byte, *item) (*item, int, error)) *table {
 // before the first and finishList after the last.
 type batch struct{ *table }
 
-func (b batch) read(answer []byte) error { return b.addAnswer(answer) }
+func (b batch) read(answer mem.BufferSlice) error { return b.addAnswer(answer) }
 
 // read reads an answer that is the whole list.
-func (t *table) read(answer []byte) error {
+func (t *table) read(answer mem.BufferSlice) error {
 	t.startList()
 	if err := t.addAnswer(answer); err != nil {
 		return err
@@ -123,31 +125,32 @@ func (t *table) startList() {
 // addAnswer adds the items of an answer. It accepts and rejects the same bytes as
 // proto.Unmarshal, except that it rejects too many malformed items and accepts text that
 // is not UTF-8. After an error, and before finishList, the items are incomplete.
-func (t *table) addAnswer(answer []byte) error {
-	for len(answer) > 0 {
-		num, typ, n := protowire.ConsumeTag(answer)
-		if n < 0 || num > protowire.MaxValidNumber {
+func (t *table) addAnswer(answer mem.BufferSlice) error {
+	fields := fieldReader{buffers: answer, joined: t.joined}
+	defer func() { t.joined = fields.joined }()
+	for {
+		field, err := fields.next()
+		if field == nil {
+			return err
+		}
+		num, typ, n := protowire.ConsumeTag(field)
+		if num > protowire.MaxValidNumber {
 			return errors.New("malformed field")
 		}
-		answer = answer[n:]
-		if n = protowire.ConsumeFieldValue(num, typ, answer); n < 0 {
-			return protowire.ParseError(n)
+		if num != itemsField || typ != protowire.BytesType {
+			continue
 		}
-		if num == itemsField && typ == protowire.BytesType {
-			raw, _ := protowire.ConsumeBytes(answer)
-			if err := t.add(raw); err != nil {
-				return err
-			}
-			if len(t.skipped) > maxSkipped {
-				return fmt.Errorf("more than %d malformed items", maxSkipped)
-			}
-			if len(t.items) > t.most {
-				return fmt.Errorf("more than %d items", t.most)
-			}
+		raw, _ := protowire.ConsumeBytes(field[n:])
+		if err := t.add(raw); err != nil {
+			return err
 		}
-		answer = answer[n:]
+		if len(t.skipped) > maxSkipped {
+			return fmt.Errorf("more than %d malformed items", maxSkipped)
+		}
+		if len(t.items) > t.most {
+			return fmt.Errorf("more than %d items", t.most)
+		}
 	}
-	return nil
 }
 
 // add adds one item. A malformed item is not kept, so it is decoded in every list.

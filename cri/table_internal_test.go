@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"testing"
 
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -79,12 +81,29 @@ func testLists(t testing.TB) *lists {
 // readBoth does what ListPods does with two answers.
 func (l *lists) readBoth(t testing.TB, sandboxes, containers []byte) (pods []*pleg.Pod, skipped int, err error) {
 	t.Helper()
+	return l.readPieces(t, pieces(sandboxes), pieces(containers))
+}
+
+func (l *lists) readPieces(t testing.TB, sandboxes, containers mem.BufferSlice) (pods []*pleg.Pod, skipped int, err error) {
+	t.Helper()
 	if err := cmp.Or(l.sandboxes.read(sandboxes), l.containers.read(containers)); err != nil {
 		return nil, 0, err
 	}
 	l.join()
 	l.countSkipped(t.Context())
 	return slices.Clone(l.last), len(l.sandboxes.skipped) + len(l.containers.skipped) + len(l.joiner.homeless), nil
+}
+
+// pieces splits an answer into buffers, as grpc does where a frame ends.
+func pieces(answer []byte) mem.BufferSlice {
+	var all mem.BufferSlice
+	sizes := rand.New(rand.NewPCG(uint64(len(answer)), 0))
+	for len(answer) > 0 {
+		size := min(len(answer), 1<<sizes.IntN(15))
+		all = append(all, mem.SliceBuffer(answer[:size]))
+		answer = answer[size:]
+	}
+	return all
 }
 
 func byUID(pods []*pleg.Pod) []*pleg.Pod {
@@ -268,18 +287,25 @@ func TestTablesForgetRemovedItems(t *testing.T) {
 
 func TestIdleListAllocatesLittle(t *testing.T) {
 	l := testLists(t)
-	var answers [4][2][]byte // the maps in another order in each
-	for i := range answers {
-		answers[i][0], answers[i][1] = node(t, 1000, nil)
-	}
+	answers := idleAnswers(t, 1000)
 	n := 0
 	allocs := testing.AllocsPerRun(20, func() {
 		n++
-		if pods, _, err := l.readBoth(t, answers[n%4][0], answers[n%4][1]); err != nil || len(pods) != 1000 {
+		if pods, _, err := l.readPieces(t, answers[n%4][0], answers[n%4][1]); err != nil || len(pods) != 1000 {
 			t.Fatalf("%d pods, %v", len(pods), err)
 		}
 	})
 	if allocs > 4 {
 		t.Errorf("an idle list of 1000 pods allocates %v times, want at most 4", allocs)
 	}
+}
+
+// idleAnswers are the answers of an idle node, with the maps in another order in each.
+func idleAnswers(t testing.TB, pods int) (answers [4][2]mem.BufferSlice) {
+	t.Helper()
+	for i := range answers {
+		sandboxes, containers := node(t, pods, nil)
+		answers[i] = [2]mem.BufferSlice{pieces(sandboxes), pieces(containers)}
+	}
+	return answers
 }

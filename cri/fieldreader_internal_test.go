@@ -1,0 +1,56 @@
+package cri
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"testing"
+
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// TestFieldsCrossBuffers splits messages with fields of all types, and their beginnings,
+// into buffers of each size.
+func TestFieldsCrossBuffers(t *testing.T) {
+	var message []byte
+	message = protowire.AppendBytes(protowire.AppendTag(message, 1, protowire.BytesType), bytes.Repeat([]byte("x"), 200))
+	message = protowire.AppendVarint(protowire.AppendTag(message, 2000, protowire.VarintType), 1<<40)
+	message = protowire.AppendFixed32(protowire.AppendTag(message, 3, protowire.Fixed32Type), 3)
+	message = protowire.AppendBytes(protowire.AppendTag(message, 1, protowire.BytesType), nil)
+	message = protowire.AppendTag(message, 5, protowire.StartGroupType)
+	message = protowire.AppendBytes(protowire.AppendTag(message, 1, protowire.BytesType), []byte("in a group"))
+	message = protowire.AppendTag(message, 5, protowire.EndGroupType)
+	message = protowire.AppendFixed64(protowire.AppendTag(message, 4, protowire.Fixed64Type), 4)
+	tooLong := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.BytesType), 1<<63)
+	malformed := append(slices.Clone(message), 0x07)
+
+	for _, whole := range [][]byte{message, tooLong, malformed} {
+		for end := range len(whole) + 1 {
+			want, wantErr := fieldsOf(mem.BufferSlice{mem.SliceBuffer(whole[:end])})
+			for size := 1; size <= end; size++ {
+				buffers := mem.BufferSlice{mem.SliceBuffer(nil)}
+				for part := range slices.Chunk(whole[:end], size) {
+					buffers = append(buffers, mem.SliceBuffer(part))
+				}
+				if got, err := fieldsOf(buffers); !slices.EqualFunc(got, want, bytes.Equal) || fmt.Sprint(err) != fmt.Sprint(wantErr) {
+					t.Fatalf("%d bytes in buffers of %d: %d fields, %v, want %d, %v", end, size, len(got), err, len(want), wantErr)
+				}
+			}
+		}
+	}
+	if fields, err := fieldsOf(mem.BufferSlice{mem.SliceBuffer(message)}); len(fields) != 6 || err != nil {
+		t.Errorf("%d fields, %v, want 6", len(fields), err)
+	}
+}
+
+func fieldsOf(buffers mem.BufferSlice) (fields [][]byte, err error) {
+	r := fieldReader{buffers: buffers}
+	for {
+		field, err := r.next()
+		if field == nil {
+			return fields, err
+		}
+		fields = append(fields, slices.Clone(field))
+	}
+}
