@@ -39,16 +39,12 @@ func (p fingerprint) sameMaps(other fingerprint) bool {
 func (f fields) scan(seed maphash.Seed, raw []byte) (id []byte, p fingerprint) {
 	p.size = len(raw)
 	for len(raw) > 0 {
-		num, typ, n := protowire.ConsumeTag(raw)
-		if n < 0 {
-			return nil, p
-		}
-		size := protowire.ConsumeFieldValue(num, typ, raw[n:])
+		num, typ, size := consumeField(raw)
 		if size < 0 {
 			return nil, p
 		}
-		field, value := raw[:n+size], raw[n:n+size]
-		raw = raw[n+size:]
+		field := raw[:size]
+		raw = raw[size:]
 		switch {
 		case typ == protowire.BytesType && (num == f.labels || num == f.annotations):
 			p.maps += maphash.Bytes(seed, field)
@@ -58,7 +54,7 @@ func (f fields) scan(seed maphash.Seed, raw []byte) (id []byte, p fingerprint) {
 				p.notes++
 			}
 		case typ == protowire.BytesType && num == f.image:
-			image, ok := sumFields(seed, value)
+			image, ok := sumFields(seed, field)
 			if !ok {
 				return nil, p
 			}
@@ -66,7 +62,7 @@ func (f fields) scan(seed maphash.Seed, raw []byte) (id []byte, p fingerprint) {
 		default:
 			p.sum = p.sum*prime + maphash.Bytes(seed, field)
 			if num == f.id && typ == protowire.BytesType {
-				id, _ = protowire.ConsumeBytes(value)
+				id = valueOf(field)
 			}
 		}
 	}
@@ -78,11 +74,11 @@ func (f fields) scan(seed maphash.Seed, raw []byte) (id []byte, p fingerprint) {
 // prime makes the order of sums matter (FNV-1a, 64 bits).
 const prime = 1099511628211
 
-// sumFields adds up the checksums of the fields of a length-prefixed message.
-func sumFields(seed maphash.Seed, value []byte) (sum uint64, ok bool) {
-	message, _ := protowire.ConsumeBytes(value)
+// sumFields adds up the checksums of the fields of the message in a field.
+func sumFields(seed maphash.Seed, field []byte) (sum uint64, ok bool) {
+	message := valueOf(field)
 	for len(message) > 0 {
-		_, _, n := protowire.ConsumeField(message)
+		_, _, n := consumeField(message)
 		if n < 0 {
 			return 0, false
 		}
@@ -90,6 +86,22 @@ func sumFields(seed maphash.Seed, value []byte) (sum uint64, ok bool) {
 		message = message[n:]
 	}
 	return sum, true
+}
+
+// consumeField is protowire.ConsumeField. Most fields are text of less than 128 bytes with
+// a number below 16; reading these here takes a quarter off the time of an idle list.
+func consumeField(b []byte) (protowire.Number, protowire.Type, int) {
+	if len(b) > 1 && b[0]>>3 > 0 && b[0] < 0x80 && protowire.Type(b[0]&7) == protowire.BytesType && b[1] < 0x80 && int(b[1]) <= len(b)-2 {
+		return protowire.Number(b[0] >> 3), protowire.BytesType, 2 + int(b[1])
+	}
+	return protowire.ConsumeField(b)
+}
+
+// valueOf returns the content of a field of type bytes.
+func valueOf(field []byte) []byte {
+	_, _, n := protowire.ConsumeTag(field)
+	value, _ := protowire.ConsumeBytes(field[n:])
+	return value
 }
 
 // appendRest appends an item that scan could read to rest, without its labels and
