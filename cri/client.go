@@ -98,7 +98,7 @@ func New(endpoint string, opts Options) (*Client, error) {
 		inFlight: inFlight{calls: make(map[*pleg.Call]struct{})},
 	}
 	c.conn, err = dial(socket, opts, grpc.WithTransportCredentials(newCounted(&c.connections)), grpc.WithChainUnaryInterceptor(m.intercept),
-		grpc.WithInitialWindowSize(answerWindow), grpc.WithInitialConnWindowSize(answerWindow))
+		grpc.WithInitialWindowSize(answerWindow), grpc.WithInitialConnWindowSize(answerWindow), grpc.WithReadBufferSize(readBuffer))
 	if err != nil {
 		return nil, fmt.Errorf("cri: endpoint %s: %w", endpoint, err)
 	}
@@ -145,6 +145,10 @@ const (
 // client reads them. With grpc's default of 64 KiB, the transfer of a list of 110
 // pods (350 kB) stops several times for a window update.
 const answerWindow = 4 << 20
+
+// readBuffer is what a unix socket of Linux holds. With grpc's default of 32 KiB, an idle
+// relist of 5000 pods takes a tenth more CPU time.
+const readBuffer = 256 << 10
 
 // socketPath returns the path of an endpoint.
 func socketPath(endpoint string) (string, error) {
