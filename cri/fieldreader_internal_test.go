@@ -54,3 +54,19 @@ func fieldsOf(buffers mem.BufferSlice) (fields [][]byte, err error) {
 		fields = append(fields, slices.Clone(field))
 	}
 }
+
+// TestShortFieldsAreSplitLikeOthers compares all first two bytes, with any number of bytes
+// after them.
+func TestShortFieldsAreSplitLikeOthers(t *testing.T) {
+	field := make([]byte, 140)
+	for first := range 0x10000 {
+		field[0], field[1] = byte(first>>8), byte(first)
+		for _, size := range []int{0, 1, 2, int(field[1]) + 1, int(field[1]) + 2, len(field)} {
+			b := field[:min(size, len(field))]
+			num, typ, n := consumeField(b)
+			if wantNum, wantType, want := protowire.ConsumeField(b); num != wantNum || typ != wantType || n != want {
+				t.Fatalf("% x with %d bytes: field %d of type %d in %d bytes, want %d, %d, %d", b[:min(2, size)], size, num, typ, n, wantNum, wantType, want)
+			}
+		}
+	}
+}

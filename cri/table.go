@@ -25,6 +25,10 @@ const maxSkipped = 100_000
 // many, and a runtime that invents them must not fill the memory.
 const maxItems = 250_000
 
+// maxJoined is the greatest size in bytes of the room that is kept for a field. Few items
+// are larger.
+const maxJoined = 64 << 10
+
 // table holds the items of one list call. It keeps the items of the last answer,
 // decodes only the changes in the next one, and returns equal pointers for equal
 // bytes: on an idle node, most of the cost of a list is to decode labels and
@@ -127,7 +131,11 @@ func (t *table) startList() {
 // is not UTF-8. After an error, and before finishList, the items are incomplete.
 func (t *table) addAnswer(answer mem.BufferSlice) error {
 	fields := fieldReader{buffers: answer, joined: t.joined}
-	defer func() { t.joined = fields.joined }()
+	defer func() {
+		if cap(fields.joined) <= maxJoined {
+			t.joined = fields.joined
+		}
+	}()
 	for {
 		field, err := fields.next()
 		if field == nil {
