@@ -23,7 +23,7 @@ func (r *fieldReader) next() ([]byte, error) {
 	if !r.refill() {
 		return nil, nil
 	}
-	_, _, size := protowire.ConsumeField(r.now)
+	_, _, size := consumeField(r.now)
 	if size >= 0 {
 		field := r.now[:size]
 		r.now = r.now[size:]
@@ -36,7 +36,7 @@ func (r *fieldReader) next() ([]byte, error) {
 			return nil, err
 		}
 		r.join(missing(r.joined))
-		_, _, size = protowire.ConsumeField(r.joined)
+		_, _, size = consumeField(r.joined)
 	}
 	if size < len(r.joined) { // a group, and all that follows
 		r.now = r.joined[size:]
@@ -77,4 +77,20 @@ func missing(field []byte) int {
 		return 1
 	}
 	return int(min(length-uint64(len(field)-tag-n), math.MaxInt))
+}
+
+// consumeField is protowire.ConsumeField. Most fields are text of less than 128 bytes with
+// a number below 16; reading these here takes a quarter off the time of an idle list.
+func consumeField(b []byte) (protowire.Number, protowire.Type, int) {
+	if len(b) > 1 && b[0]>>3 > 0 && b[0] < 0x80 && protowire.Type(b[0]&7) == protowire.BytesType && b[1] < 0x80 && int(b[1]) <= len(b)-2 {
+		return protowire.Number(b[0] >> 3), protowire.BytesType, 2 + int(b[1])
+	}
+	return protowire.ConsumeField(b)
+}
+
+// valueOf returns the content of a field of type bytes.
+func valueOf(field []byte) []byte {
+	_, _, n := protowire.ConsumeTag(field)
+	value, _ := protowire.ConsumeBytes(field[n:])
+	return value
 }

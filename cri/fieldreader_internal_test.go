@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // TestFieldsCrossBuffers splits messages with fields of all types, and their beginnings,
@@ -67,6 +70,26 @@ func TestShortFieldsAreSplitLikeOthers(t *testing.T) {
 			if wantNum, wantType, want := protowire.ConsumeField(b); num != wantNum || typ != wantType || n != want {
 				t.Fatalf("% x with %d bytes: field %d of type %d in %d bytes, want %d, %d, %d", b[:min(2, size)], size, num, typ, n, wantNum, wantType, want)
 			}
+		}
+	}
+}
+
+// TestRoomForFieldIsBounded reads an item in two buffers. What it takes to join them is
+// kept for the next list, unless the item was huge.
+func TestRoomForFieldIsBounded(t *testing.T) {
+	for size, kept := range map[int]bool{1000: true, 10 * maxJoined: false} {
+		item, err := proto.Marshal(&runtimeapi.ListPodSandboxResponse{Items: []*runtimeapi.PodSandbox{{
+			Id: strings.Repeat("a", size), Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u"},
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		table := newSandboxTable()
+		if err := table.read(mem.BufferSlice{mem.SliceBuffer(item[:500]), mem.SliceBuffer(item[500:])}); err != nil || len(table.items) != 1 {
+			t.Fatalf("%d items, %v, want 1", len(table.items), err)
+		}
+		if room := cap(table.joined); room > maxJoined || (room > 0) != kept {
+			t.Errorf("after an item of %d bytes, room for %d is kept", size, room)
 		}
 	}
 }

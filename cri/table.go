@@ -141,15 +141,14 @@ func (t *table) addAnswer(answer mem.BufferSlice) error {
 		if field == nil {
 			return err
 		}
-		num, typ, n := protowire.ConsumeTag(field)
+		num, typ, _ := protowire.ConsumeTag(field)
 		if num > protowire.MaxValidNumber {
 			return errors.New("malformed field")
 		}
 		if num != itemsField || typ != protowire.BytesType {
 			continue
 		}
-		raw, _ := protowire.ConsumeBytes(field[n:])
-		if err := t.add(raw); err != nil {
+		if err := t.add(valueOf(field)); err != nil {
 			return err
 		}
 		if len(t.skipped) > maxSkipped {
