@@ -221,6 +221,36 @@ func TestListErrors(t *testing.T) {
 	}
 }
 
+// A list that fails ends the other, whose error is then of no interest.
+func TestFailedListEndsTheOther(t *testing.T) {
+	fails := func(context.Context) error { return status.Error(codes.Internal, "broken") }
+	waits := func(ctx context.Context) error {
+		<-ctx.Done()
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	for _, tt := range []struct {
+		want                  string
+		sandboxes, containers func(context.Context) error
+	}{
+		{"list containers: ", waits, fails},
+		{"list pod sandboxes: ", fails, waits},
+	} {
+		t.Run(tt.want, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := &fakeRuntime{listSandboxes: tt.sandboxes}
+				fake.listContainers = func(ctx context.Context) (*runtimeapi.ListContainersResponse, error) {
+					return nil, tt.containers(ctx)
+				}
+				start := time.Now()
+				_, err := connect(t, fake, cri.Options{}).ListPods(t.Context())
+				if took := time.Since(start); took != 0 || status.Code(err) != codes.Internal || !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("ended after %v with %v, want Internal at once and %q in it", took, err, tt.want)
+				}
+			})
+		})
+	}
+}
+
 func TestListTooLargeToReceive(t *testing.T) {
 	big := sandbox("s1", "u1", 0, 1)
 	big.Annotations = map[string]string{"a": strings.Repeat("x", 5<<20)}

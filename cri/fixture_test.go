@@ -29,6 +29,7 @@ type fakeRuntime struct {
 	sandboxes       []*runtimeapi.PodSandbox
 	containers      []*runtimeapi.Container
 	listContainers  func(ctx context.Context) (*runtimeapi.ListContainersResponse, error) // if not nil, in place of containers
+	listSandboxes   func(ctx context.Context) error                                       // if not nil, its error comes first
 	sandboxStatus   func(ctx context.Context, id string) (*runtimeapi.PodSandboxStatusResponse, error)
 	containerStatus func(ctx context.Context, id string) (*runtimeapi.ContainerStatusResponse, error)
 	events          func(eventStream) error
@@ -43,7 +44,12 @@ func (f *fakeRuntime) Version(context.Context, *runtimeapi.VersionRequest) (*run
 	}, nil
 }
 
-func (f *fakeRuntime) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+func (f *fakeRuntime) ListPodSandbox(ctx context.Context, req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+	if f.listSandboxes != nil {
+		if err := f.listSandboxes(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if req.GetFilter() == nil {
 		f.whole.Add(1)
 	} else {

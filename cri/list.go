@@ -122,6 +122,7 @@ func (c *Client) listBoth(ctx context.Context, l *lists) error {
 		return c.listPortioned(ctx, l)
 	}
 	calls, callCtx := errgroup.WithContext(ctx)
+	defer func() { _ = calls.Wait() }() // also if the list of containers panics
 	var tooLarge error
 	calls.Go(func() error {
 		err := c.list(callCtx, l.sandboxes)
@@ -130,7 +131,10 @@ func (c *Client) listBoth(ctx context.Context, l *lists) error {
 		}
 		return err
 	})
-	calls.Go(func() error { return c.list(callCtx, l.containers) })
+	// On this goroutine: another has to grow its stack at each relist.
+	if err := c.list(callCtx, l.containers); err != nil {
+		calls.Go(func() error { return err }) // ends the list of sandboxes, unless that failed first
+	}
 	if err := calls.Wait(); err != nil {
 		return err
 	}
