@@ -1,5 +1,5 @@
-// Command client runs the serial baseline or the pipeline against a CRI socket
-// and measures it.
+// Command client runs the serial baseline, the pipeline or their calls alone
+// against a CRI socket and measures it.
 package main
 
 import (
@@ -34,9 +34,9 @@ type config struct {
 
 func main() {
 	var c config
-	flag.StringVar(&c.candidate, "candidate", "pipeline", "serial or pipeline")
+	flag.StringVar(&c.candidate, "candidate", "pipeline", "serial, pipeline or calls")
 	flag.StringVar(&c.socket, "socket", "", "socket of the container runtime")
-	flag.IntVar(&c.inspectors, "inspectors", pipeline.DefaultInspectors, "inspectors of the pipeline")
+	flag.IntVar(&c.inspectors, "inspectors", pipeline.DefaultInspectors, "inspectors of the pipeline, or calls at once")
 	flag.BoolVar(&c.fixed, "fixed", false, "always use all inspectors")
 	flag.BoolVar(&c.events, "events", false, "follow CRI events")
 	flag.DurationVar(&c.period, "period", time.Second, "relist period")
@@ -50,10 +50,10 @@ func main() {
 }
 
 func (c config) run(ctx context.Context) (err error) {
-	candidates := map[string]func(*cri.Client) (probe.Candidate, probe.Width){"serial": c.serial, "pipeline": c.pipeline}
+	candidates := map[string]func(*cri.Client) (probe.Candidate, probe.Width){"serial": c.serial, "pipeline": c.pipeline, "calls": c.calls}
 	candidate := candidates[c.candidate]
 	if candidate == nil {
-		return fmt.Errorf("unknown candidate %q: have serial and pipeline", c.candidate)
+		return fmt.Errorf("unknown candidate %q: have serial, pipeline and calls", c.candidate)
 	}
 	calls := c.inspectors
 	if c.candidate == "serial" {

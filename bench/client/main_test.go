@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestCandidatesSeeTheSame(t *testing.T) {
 	const pods, containers = 6, 2
 	c := config{inspectors: 4, period: 20 * time.Millisecond, timeout: time.Minute}
-	for name, candidate := range map[string]func(*cri.Client) (probe.Candidate, probe.Width){"serial": c.serial, "pipeline": c.pipeline} {
+	for name, candidate := range map[string]func(*cri.Client) (probe.Candidate, probe.Width){"serial": c.serial, "pipeline": c.pipeline, "calls": c.calls} {
 		t.Run(name, func(t *testing.T) {
 			runtime, client := benchtest.NewRuntime(t)
 			if _, err := runtime.Populate(simruntime.Population{Pods: pods, Containers: containers}); err != nil {

@@ -19,6 +19,8 @@ type burst struct {
 	limit int
 	// hung is the number of changing pods whose status calls hang.
 	hung int
+	// carried lets sandbox statuses carry those of the containers, as CRI-O's do.
+	carried bool
 }
 
 // longest bounds the wait for events: 1000 pods of 5 containers take 80 s with one
@@ -34,11 +36,20 @@ func bursts() []Scenario {
 	for _, profile := range []string{"node", "zero", "tail"} {
 		for _, containers := range []int{1, 2, 5} {
 			for _, pods := range burstSizes[containers] {
+				of := everyone
+				if pods == 110 && profile == "node" && containers <= 2 {
+					of += " " + string(callsOnly)
+				}
 				all = append(all, burst{pods: pods, containers: containers, profile: profile}.scenario(
-					fmt.Sprintf("burst/profile=%s/containers=%d/pods=%d", profile, containers, pods), "", everyone,
+					fmt.Sprintf("burst/profile=%s/containers=%d/pods=%d", profile, containers, pods), "", of,
 					containers == 2 && (pods == 110 && profile == "node" || pods == 1000 && profile == "zero")))
 			}
 		}
+	}
+	for _, containers := range []int{2, 5} {
+		w := burst{pods: 110, containers: containers, profile: "node", carried: true}
+		all = append(all, w.scenario(fmt.Sprintf("carried/profile=node/pods=110/containers=%d", containers),
+			", sandbox statuses carry those of the containers", twoWidths, containers == 2))
 	}
 	for _, profile := range []string{"zero", "node"} {
 		all = append(all, burst{pods: 1, containers: 2, profile: profile}.scenario(
@@ -69,9 +80,13 @@ func (w burst) scenario(name, also, of string, inQuick bool) Scenario {
 	if w.hung > 0 {
 		timeout = hangTimeout
 	}
+	var nodeFlags []string
+	if w.carried {
+		nodeFlags = append(nodeFlags, "-statuses-in-sandbox")
+	}
 	return Scenario{
 		Name: name, Title: fmt.Sprintf("%d pods x %d exit at once, %s latency%s", w.pods, w.containers, w.profile, also),
-		Candidates: candidates(of), Measure: inLab(relistPeriod, timeout, w.measure), InQuick: inQuick,
+		Candidates: candidates(of), Measure: inLab(relistPeriod, timeout, w.measure, nodeFlags...), InQuick: inQuick,
 	}
 }
 

@@ -99,11 +99,12 @@ type lab struct {
 
 // inLab returns a measurement that does its work in a new lab. The candidate's
 // process runs, but the candidate itself starts in [lab.startClient].
-func inLab(period, timeout time.Duration, do func(context.Context, *lab) Metrics) func(context.Context, *bench, Candidate) (Metrics, error) {
+func inLab(period, timeout time.Duration, do func(context.Context, *lab) Metrics, nodeFlags ...string) func(context.Context, *bench, Candidate) (Metrics, error) {
 	return func(ctx context.Context, b *bench, c Candidate) (Metrics, error) {
 		l := &lab{candidate: c}
 		socket := filepath.Join(b.temp, fmt.Sprintf("cri-%d.sock", b.labs.Add(1)))
-		if l.node, l.err = start[control.Order, control.Answer](ctx, b.program("node"), "-socket", socket); l.err != nil {
+		flags := append([]string{"-socket", socket}, nodeFlags...)
+		if l.node, l.err = start[control.Order, control.Answer](ctx, b.program("node"), flags...); l.err != nil {
 			return nil, l.err
 		}
 		defer l.node.stop()
@@ -130,6 +131,8 @@ func (l *lab) connect(ctx context.Context, b *bench, socket string, period, time
 			"-drop-in="+strconv.FormatBool(c.isDropIn()))
 	case c == serial:
 		args = append(args, "-candidate", "serial")
+	case c == callsOnly:
+		args = append(args, "-candidate", "calls", "-inspectors", strconv.Itoa(usualWidth))
 	default:
 		args = append(args, "-inspectors", strconv.Itoa(c.inspectors()), "-fixed="+strconv.FormatBool(c.fixed()),
 			"-events="+strconv.FormatBool(c.events()))

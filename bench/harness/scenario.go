@@ -93,7 +93,8 @@ func scenarios() []Scenario {
 
 // Candidate is what is measured: "serial", "kubelet", "kubelet-events", which is the
 // kubelet with the gate EventedPLEG on, "drop-in" and "drop-in-events", which are the
-// same with the pipeline in place of GenericPLEG, "pipeline-N" with at most N
+// same with the pipeline in place of GenericPLEG, "calls-only", which is the calls of
+// the pipeline and nothing else, "pipeline-N" with at most N
 // inspectors and N status calls in flight, "fixed-N" with always N inspectors, or
 // "events-N", a pipeline-N that follows CRI events.
 type Candidate string
@@ -105,10 +106,12 @@ const (
 	kubeletEvents Candidate = "kubelet-events"
 	dropIn        Candidate = "drop-in"
 	dropInEvents  Candidate = "drop-in-events"
+	callsOnly     Candidate = "calls-only"
 )
 
-// dropInWidth is the number of inspectors of the drop-in.
-const dropInWidth = 16
+// usualWidth is the number of inspectors of the drop-in, and of calls at once of
+// callsOnly.
+const usualWidth = 16
 
 // candidates are separated by spaces.
 func candidates(names string) []Candidate {
@@ -130,10 +133,10 @@ const (
 // parseCandidate returns an error for a name that is not a candidate.
 func parseCandidate(name string) (Candidate, error) {
 	c := Candidate(name)
-	if c == serial || c.inKubelet() || c.inspectors() > 0 {
+	if c == serial || c == callsOnly || c.inKubelet() || c.inspectors() > 0 {
 		return c, nil
 	}
-	return "", fmt.Errorf("unknown candidate %q: want serial, kubelet, kubelet-events, drop-in, drop-in-events, pipeline-N, fixed-N or events-N with N of at least 1", name)
+	return "", fmt.Errorf("unknown candidate %q: want serial, kubelet, kubelet-events, drop-in, drop-in-events, calls-only, pipeline-N, fixed-N or events-N with N of at least 1", name)
 }
 
 // inKubelet reports whether the candidate runs in the kubelet's surroundings.
@@ -161,12 +164,12 @@ func (c Candidate) fixed() bool { return strings.HasPrefix(string(c), "fixed-") 
 func (c Candidate) events() bool { return strings.HasPrefix(string(c), "events-") }
 
 // findsWidth reports whether the pipeline adapts its width to the runtime.
-func (c Candidate) findsWidth() bool { return c.width() > 1 && !c.fixed() }
+func (c Candidate) findsWidth() bool { return c.width() > 1 && !c.fixed() && c != callsOnly }
 
 // width is the most status calls the candidate has in flight.
 func (c Candidate) width() int {
-	if c.isDropIn() {
-		return dropInWidth
+	if c.isDropIn() || c == callsOnly {
+		return usualWidth
 	}
 	return max(1, c.inspectors())
 }

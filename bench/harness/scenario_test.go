@@ -12,7 +12,7 @@ import (
 )
 
 func TestParseCandidate(t *testing.T) {
-	for name, inspectors := range map[string]int{"serial": 0, "kubelet": 0, "pipeline-1": 1, "pipeline-32": 32, "fixed-8": 8, "events-16": 16, "drop-in": 0, "drop-in-events": 0} {
+	for name, inspectors := range map[string]int{"serial": 0, "kubelet": 0, "pipeline-1": 1, "pipeline-32": 32, "fixed-8": 8, "events-16": 16, "drop-in": 0, "drop-in-events": 0, "calls-only": 0} {
 		c, err := parseCandidate(name)
 		if err != nil || c.inspectors() != inspectors {
 			t.Errorf("parseCandidate(%q) = %q with %d inspectors, %v; want %d", name, c, c.inspectors(), err, inspectors)
@@ -52,7 +52,7 @@ func TestLimitIsListPlusStatusTimeDividedByCalls(t *testing.T) {
 		"ContainerStatus":  {Calls: 100, TimeMS: 1200},
 		"PodSandboxStatus": {Calls: 100, TimeMS: 400},
 	}}
-	for c, want := range map[Candidate]float64{serial: 1630, kubelet: 1630, dropIn: 130, "pipeline-16": 130, "pipeline-32": 110} {
+	for c, want := range map[Candidate]float64{serial: 1630, kubelet: 1630, dropIn: 130, callsOnly: 130, "pipeline-16": 130, "pipeline-32": 110} {
 		if got := limit(at, c); got != want {
 			t.Errorf("limit of %s = %v, want %v", c, got, want)
 		}

@@ -18,18 +18,19 @@ import (
 
 func main() {
 	socket := flag.String("socket", "", "socket to serve on")
+	carried := flag.Bool("statuses-in-sandbox", false, "let sandbox statuses carry those of the containers")
 	flag.Parse()
-	if err := run(context.Background(), *socket); err != nil {
+	if err := run(context.Background(), *socket, *carried); err != nil {
 		fmt.Fprintln(os.Stderr, "node:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, socket string) error {
+func run(ctx context.Context, socket string, carried bool) error {
 	if socket == "" {
 		return errors.New("-socket is required")
 	}
-	runtime, err := simruntime.New(simruntime.Options{Seed: 1})
+	runtime, err := simruntime.New(simruntime.Options{Seed: 1, StatusesInSandbox: carried})
 	if err != nil {
 		return err
 	}

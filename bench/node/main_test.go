@@ -151,7 +151,7 @@ func TestHandleExplainsBadOrders(t *testing.T) {
 			t.Errorf("%+v: error %q, want %q in it", o, a.Err, want)
 		}
 	}
-	if err := run(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "-socket is required") {
+	if err := run(t.Context(), "", false); err == nil || !strings.Contains(err.Error(), "-socket is required") {
 		t.Errorf("no socket: %v", err)
 	}
 }
