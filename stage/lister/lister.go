@@ -6,7 +6,6 @@ package lister
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -67,20 +66,6 @@ type Lister struct {
 	warnedAt time.Time
 }
 
-// Relist is the result of the relists so far.
-type Relist struct {
-	// Success is when the newest successful list began; zero before the first. Took
-	// is its duration, Pods the number of pods in it.
-	Success time.Time
-	Took    time.Duration
-	Pods    int
-	// Err is the error of the newest list after it; nil if there is none. Failing is
-	// when the first of these lists began, Failures their number.
-	Err      error
-	Failing  time.Time
-	Failures int
-}
-
 // New returns a lister that does not run yet.
 func New(o Options) (*Lister, error) {
 	l := &Lister{
@@ -94,12 +79,6 @@ func New(o Options) (*Lister, error) {
 	l.metrics, err = newMetrics(o.Metrics, l)
 	return l, err
 }
-
-// LastSuccess returns when the newest successful list began; zero before the first.
-func (l *Lister) LastSuccess() time.Time { return l.Last().Success }
-
-// Last returns the result of the relists so far.
-func (l *Lister) Last() Relist { return *l.last.Load() }
 
 // Relist requests a list at once, also before Run. The channel gets the error of the
 // list, or nil once the changes of all its pods have ended. It gets nothing if Run
@@ -157,35 +136,6 @@ func (l *Lister) ChangesAnnounced(covers time.Duration, confirmed bool) {
 		l.log.Info("event stream announces all changes again", "cleanRelists", clean)
 	}
 	poke(l.trustChanged)
-}
-
-// Healthy reports whether the last successful list is younger than the threshold,
-// and if not, why. When events stop standing in for lists, the shorter threshold
-// counts from that moment; the longer one keeps counting from the last list.
-func (l *Lister) Healthy() (bool, error) {
-	last := l.Last()
-	stream := l.trust.now()
-	if last.Success.IsZero() {
-		return false, because("pleg has yet to be successful", last.Err)
-	}
-	threshold, seen := l.opts.RelistThreshold, last.Success
-	switch {
-	case stream.standsIn():
-		threshold = l.opts.RelistThresholdWithEvents
-	case stream.lapsed.After(seen) && time.Since(seen) <= l.opts.RelistThresholdWithEvents:
-		seen = stream.lapsed
-	}
-	if elapsed := time.Since(seen); elapsed > threshold {
-		return false, because(fmt.Sprintf("pleg was last seen active %v ago; threshold is %v", time.Since(last.Success), threshold), last.Err)
-	}
-	return true, nil
-}
-
-func because(what string, err error) error {
-	if err == nil {
-		return errors.New(what)
-	}
-	return fmt.Errorf("%s: %w", what, err)
 }
 
 // Run lists all pods at once and then a period after each list has ended. It runs
@@ -275,30 +225,6 @@ func (l *Lister) relist(ctx context.Context) (stage.Listing, bool) {
 	return listing, true
 }
 
-// failed returns the result after one more list, which failed.
-func (r Relist) failed(start time.Time, err error) *Relist {
-	if r.Failures == 0 {
-		r.Failing = start
-	}
-	r.Failures++
-	r.Err = err
-	return &r
-}
-
-// Status returns the lists so far, the list in progress and the period. It is safe for
-// concurrent use. It has no Call.
-func (l *Lister) Status() pleg.RelistStatus {
-	last := l.Last()
-	s := pleg.RelistStatus{
-		Success: last.Success, Took: last.Took, Pods: last.Pods,
-		Err: last.Err, Failing: last.Failing, Failures: last.Failures, Period: l.period(),
-	}
-	if started := l.running.Load(); started != nil {
-		s.Started = *started
-	}
-	return s
-}
-
 // warn logs a failed list, but at most once per period while the runtime stays
 // unavailable.
 func (l *Lister) warn(ctx context.Context, err error) {
@@ -309,13 +235,4 @@ func (l *Lister) warn(ctx context.Context, err error) {
 	}
 	l.warnedAt = now
 	l.log.WarnContext(ctx, "relist failed, will be retried", "err", err)
-}
-
-// age returns how long the list in progress has been running, in seconds.
-func (l *Lister) age() float64 {
-	start := l.running.Load()
-	if start == nil {
-		return 0
-	}
-	return time.Since(*start).Seconds()
 }
