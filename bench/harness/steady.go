@@ -64,6 +64,10 @@ func idleMetrics(r control.Report, at control.Answer, n float64) Metrics {
 // event stream and has made the list after that.
 const streamUp = 2 * time.Second
 
+// earned is how long a pipeline with CRI events needs on an idle node until its relist
+// period has grown from 1 s to 32 s.
+const earned = 32 * time.Second
+
 // eventful measures what CRI events change: the delay of an event, and the cost
 // of a node without changes.
 func eventful() []Scenario {
@@ -92,6 +96,9 @@ type quiet struct {
 
 func (w quiet) measure(ctx context.Context, l *lab) Metrics {
 	l.populate(ctx, w.pods, w.containers)
+	if l.candidate.events() {
+		l.pause(ctx, earned)
+	}
 	l.command(control.Command{Do: control.ClientExpect})
 	l.order(control.Order{Do: control.NodeReset})
 	l.pause(ctx, w.span)
