@@ -64,9 +64,9 @@ func idleMetrics(r control.Report, at control.Answer, n float64) Metrics {
 // event stream and has made the list after that.
 const streamUp = 2 * time.Second
 
-// earned is how long a pipeline with CRI events needs on an idle node until its relist
-// period has grown from 1 s to 32 s.
-const earned = 32 * time.Second
+// earned is how long a pipeline with CRI events needs until its relist period has grown
+// from 1 s to the 10 s that a stream gets before its first event.
+const earned = 20 * time.Second
 
 // eventful measures what CRI events change: the delay of an event, and the cost
 // of a node without changes.
