@@ -33,8 +33,10 @@ import (
 // Listing is everything that the runtime had at one moment.
 type Listing struct {
 	// At is the time before the first call of the list.
-	At   time.Time
-	Pods []*pleg.Pod
+	At time.Time
+	// Answered is when the answer came.
+	Answered time.Time
+	Pods     []*pleg.Pod
 	// StreamUp is true if the event stream was up at the previous listing. CRI
 	// events should then have announced whatever this one shows.
 	StreamUp bool
@@ -50,9 +52,9 @@ type Listing struct {
 // that pod, or a [pleg.Hint].
 type Observation struct {
 	UID pleg.PodUID
-	// At is the time before the list, or when the runtime made the event. Observations
-	// are ordered by it.
-	At time.Time
+	// At is the time before the list, or when the runtime made the event; Answered is when
+	// the answer came or the event arrived.
+	At, Answered time.Time
 	// AsOf is a time before the statuses of the event were gathered; zero means At.
 	AsOf time.Time
 	// Pod is the whole pod; nil once it is gone. Not used if Hint is set.

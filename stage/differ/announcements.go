@@ -16,9 +16,6 @@ const (
 	missedAfter = 5 * time.Second
 	// maxRecent bounds what is remembered of single events.
 	maxRecent = 4096
-	// tick is how far behind the answer to a list an event of the same moment may
-	// be dated: runtimes number the events of one reading of their clock.
-	tick = time.Microsecond
 )
 
 // announcements compares what CRI events announce with what lists show. It counts
@@ -33,10 +30,6 @@ type announcements struct {
 	expected  *recent[step]
 	tolerated *recent[step]
 	announced *recent[step]
-	// unlisted are containers that a list no longer had, with the time of its
-	// answer. A list is dated when it was sent, so it may know more than events
-	// with a later date.
-	unlisted *recent[pleg.ContainerID]
 	// newPods counts the pods since the last listing that only events have shown.
 	newPods int
 	// confirmed is set if a list or an event shows what the other one had shown first.
@@ -57,7 +50,6 @@ func newAnnouncements(lister StreamJudge, counter prometheus.Counter) announceme
 		expected:  newRecent[step](missedAfter, maxRecent),
 		tolerated: newRecent[step](missedAfter, maxRecent),
 		announced: newRecent[step](missedAfter, maxRecent),
-		unlisted:  newRecent[pleg.ContainerID](removedFor, maxRecent),
 	}
 }
 
@@ -182,25 +174,6 @@ func (a *announcements) admitNewPod() bool {
 	}
 	a.newPods++
 	return true
-}
-
-// compareLists notes which containers a changed pod no longer has in a list.
-func (a *announcements) compareLists(had, has *pleg.Pod, now time.Time) {
-	for c := range containers(had) {
-		if !hasContainer(has, c.ID) {
-			a.unlisted.add(c.ID, now)
-		}
-	}
-	for c := range containers(has) {
-		a.unlisted.remove(c.ID)
-	}
-}
-
-// unlistedAfter reports whether the answer to a list without the container came
-// after t. What an event of that time reports of it is over.
-func (a *announcements) unlistedAfter(id pleg.ContainerID, t time.Time) bool {
-	at, ok := a.unlisted.since[id]
-	return ok && !t.After(at.Add(tick))
 }
 
 func announces(h *pleg.Hint) []pleg.EventType {

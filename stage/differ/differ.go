@@ -85,15 +85,15 @@ type Differ struct {
 	// requested are the reinspections of pods without a record: the next listing
 	// may have them.
 	requested map[pleg.PodUID]struct{}
-	// listings numbers the listings; listedAt is the time of the newest, appliedAt is
-	// when it was applied.
-	listings            uint64
-	listedAt, appliedAt time.Time
+	// listings numbers the listings; listedAt is when the newest began, listAnswered when
+	// its answer came.
+	listings               uint64
+	listedAt, listAnswered time.Time
+	removals               removals
 
 	schedule      schedule
 	coverage      coverage
 	announcements announcements
-	tombstones    tombstones
 	dead          deadPods
 	pods          PodRelister
 
@@ -127,7 +127,6 @@ func New(o Options) (*Differ, error) {
 			firstWait: o.RelistPeriod, maxWait: o.MaxQuarantine, log: log, size: m.quarantined, relistSoon: o.Lister.RelistSoon,
 		}},
 		announcements: newAnnouncements(o.Lister, m.missed),
-		tombstones:    newTombstones(),
 		dead:          newDeadPods(o),
 		coverage:      newCoverage(),
 		pods:          o.Pods,
@@ -151,8 +150,8 @@ func (d *Differ) RequestRetry(uid pleg.PodUID) { d.requests.Put(request{uid, fal
 // Run compares every listing and every observation of one pod with the records
 // and sends what changed, until both channels are closed: to inspect what needs an
 // inspection, to retry what hung in its last one, to known what needs none. It
-// then closes these, and returns once settled is closed too. Observations are
-// ordered by their time: an older one never replaces a newer one.
+// then closes these, and returns once settled is closed too. What the
+// runtime shows is joined as order.go says.
 //
 // One select feeds the inspector and listens to it. While the inspector is busy,
 // changes wait in the schedule, so that neither side ever waits for the other.
@@ -224,7 +223,7 @@ func (d *Differ) takeRequests() {
 			continue
 		}
 		d.lister.RelistSoon()
-		if rec != nil {
+		if rec != nil && !rec.gone() {
 			rec.reinspect = true
 		} else if len(d.requested) < maxRecent { // a pod that appears is inspected anyway
 			d.requested[r.uid] = struct{}{}

@@ -1,16 +1,21 @@
 package differ
 
-import "github.com/pleg-pipeline/pleg-pipeline/stage"
+import (
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
+)
 
 // The pure functions that make a change.
 var (
 	Events          = events
-	Merge           = merge
 	SkippedAttempts = skippedAttempts
 )
 
-// Apply applies a listing. It must not be called while Run runs.
-func (d *Differ) Apply(l stage.Listing) { d.applyListing(l) }
+// Apply applies a listing that was answered at once. It must not be called while Run runs.
+func (d *Differ) Apply(l stage.Listing) {
+	l.Answered = l.At
+	d.applyListing(l)
+}
 
 // SettleQueued settles every queued change and returns their number, including
 // marks.
@@ -26,4 +31,18 @@ func (d *Differ) SettleQueued() int {
 		}
 	}
 	return n
+}
+
+// Merge returns what is known of a pod after an event, if some containers are gone.
+func Merge(have *pleg.Pod, h *pleg.Hint, removed func(pleg.ContainerID) bool) *pleg.Pod {
+	k, n := known{pod: have}, removals{}
+	for _, pod := range []*pleg.Pod{have, h.Pod} {
+		for c := range containers(pod) {
+			if removed(c.ID) {
+				k.remove(c.ID, removal{byEvent: true}, &n)
+			}
+		}
+	}
+	k.event(h, seen{}, &n)
+	return k.pod
 }

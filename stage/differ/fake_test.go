@@ -179,7 +179,12 @@ func (f *fixture) listAfterStreamEnded(pods ...*pleg.Pod) {
 
 func (f *fixture) sendListing(l stage.Listing) {
 	f.lists++
-	l.At = at(f.lists)
+	if l.At.IsZero() {
+		l.At = at(f.lists)
+	}
+	if l.Answered.IsZero() {
+		l.Answered = l.At
+	}
 	f.listings <- l
 	synctest.Wait()
 }
@@ -201,7 +206,11 @@ func goneAt(f *fixture, uid pleg.PodUID, n int) stage.Observation {
 	return stage.Observation{UID: uid, At: at(f.lists).Add(time.Duration(n) * time.Second / 10)}
 }
 
+// sendObservation sends an observation; unless it says more, its answer came at once.
 func (f *fixture) sendObservation(o stage.Observation) {
+	if o.Answered.IsZero() {
+		o.Answered = o.At
+	}
 	f.observations <- o
 	synctest.Wait()
 }

@@ -1,11 +1,8 @@
 package differ
 
 import (
-	"fmt"
 	"testing"
 	"time"
-
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 func TestRecentIsBounded(t *testing.T) {
@@ -19,20 +16,18 @@ func TestRecentIsBounded(t *testing.T) {
 	}
 }
 
-// Without a listing nothing clears the graves.
-func TestGravesAreBounded(t *testing.T) {
+// Without a list nothing is forgotten, but what is kept is bounded.
+func TestRemovalsAreBounded(t *testing.T) {
 	at := func(n int) time.Time { return time.Unix(1_700_000_000, int64(n)) }
-	g := newTombstones()
-	const flood = 10 * maxGraves
-	for n := range flood {
-		g.buryPod(pleg.PodUID(fmt.Sprint(n)), grave{at(n), at(n)})
-		if len(g.pods) > maxGraves {
-			t.Fatalf("%d pods are remembered, want at most %d", len(g.pods), maxGraves)
+	var all removals
+	for n := range 10 * maxRemoved {
+		var k known
+		k.remove("c", removal{at: at(n), byEvent: true}, &all)
+		if len(k.removed) == 0 && k.listed.Before(at(n)) {
+			t.Fatalf("removal %d is neither remembered nor a reason to doubt what is older", n)
 		}
 	}
-	for n := range flood {
-		if got := g.grave(pleg.PodUID(fmt.Sprint(n))).at; got.Before(at(n)) {
-			t.Fatalf("pod %d was found gone at %v, want not before %v", n, got, at(n))
-		}
+	if all.count != 2*maxRemoved {
+		t.Errorf("%d removals are remembered, want %d", all.count, 2*maxRemoved)
 	}
 }

@@ -35,9 +35,9 @@ type record struct {
 	// old is the pod that the cache and the subscribers have; nil before its
 	// first change has settled.
 	old *pleg.Pod
-	// received is when the last single-pod list of the pod was applied.
-	received time.Time
-	// current is the newest observation. steps are the CRI events before it, in order,
+	// known is what the observations have shown so far.
+	known known
+	// current is what was known after the newest one. steps are the CRI events before it, in order,
 	// that have not been delivered yet.
 	current observation
 	steps   []observation
@@ -64,7 +64,7 @@ type record struct {
 
 // settledRecord returns the record of a pod that was reported before.
 func settledRecord(pod *pleg.Pod) *record {
-	return &record{uid: pod.UID, old: pod, unchanged: pod, named: pod, current: observation{pod: pod}}
+	return &record{uid: pod.UID, old: pod, unchanged: pod, named: pod, known: known{pod: pod}, current: observation{pod: pod}}
 }
 
 // add adds a newer observation. A CRI event before it that is not delivered yet stays a
@@ -101,40 +101,10 @@ func (r *record) keepStep(next *pleg.Pod) (lost int) {
 	return lost
 }
 
-// mayBeOlder reports whether an observation may be older than the current one although
-// it began later: a listing and a single-pod list ran at the same time. That is not
-// known until it takes something back. received is when the current one was applied.
-func (r *record) mayBeOlder(o *observation, received time.Time) bool {
-	return r.current.single != o.single && r.overlaps(o, received)
-}
-
-func (r *record) overlaps(o *observation, received time.Time) bool {
-	cur := &r.current
-	if cur.at.IsZero() || cur.step || !o.at.Before(received) {
-		return false
-	}
-	for have := range containers(cur.pod) {
-		if now := containerOf(o.pod, have.ID); now == nil || behind(now, have) {
-			return true
-		}
-	}
-	return false
-}
-
 // isNewer reports whether something was observed after what was sent. Two
 // observations may bear the same time.
 func (r *record) isNewer() bool {
 	return !r.current.at.Equal(r.sent.at) || r.current.pod != r.sent.pod || r.current.asOf.After(r.sent.asOf)
-}
-
-// confirm notes that an older list shows nothing else than the record has. It reports
-// whether the record is more current now.
-func (r *record) confirm(asOf time.Time) bool {
-	later := asOf.After(r.current.asOf)
-	if later {
-		r.current.asOf = asOf
-	}
-	return later
 }
 
 // next returns the change to the next observation that makes one. While the inspections
@@ -164,7 +134,7 @@ func (r *record) next() (stage.Change, bool) {
 // inspection gets none even if a reinspection is requested, which then comes later.
 func (r *record) changeTo(to observation, n int) (stage.Change, bool) {
 	inspected := to.pod != nil && to.status == nil
-	reinspect := r.reinspect && (inspected || n == len(r.steps))
+	reinspect := r.reinspect && (inspected || n == len(r.steps)) && (to.pod != nil || r.old != nil)
 	if to.pod != nil && to.pod == r.unchanged && !r.state.retrying() && !reinspect {
 		return stage.Change{}, false
 	}
@@ -175,6 +145,8 @@ func (r *record) changeTo(to observation, n int) (stage.Change, bool) {
 	c.Events = r.eventsTo(to, n)
 	switch {
 	case len(c.Events) > 0:
+	case n < len(r.steps): // what comes after it is newer
+		return stage.Change{}, false
 	case r.state.retrying() || reinspect:
 		c.Events = append(c.Events, podEvent(pleg.PodSync, r.nameOf(to.pod), to.asOf))
 	case to.pod == nil && r.old != nil:
@@ -203,6 +175,10 @@ func (r *record) eventsTo(to observation, n int) []pleg.Event {
 	}
 	return append(all, events(from, to.pod, to.asOf)...)
 }
+
+// gone reports whether the pod is gone and everybody knows: the record only remembers what
+// was removed.
+func (r *record) gone() bool { return r.state == stateSettled && r.old == nil && r.current.pod == nil }
 
 // nameOf returns a pod with the name of this one, even once it is gone.
 func (r *record) nameOf(pod *pleg.Pod) *pleg.Pod {

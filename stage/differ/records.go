@@ -10,7 +10,7 @@ import (
 func (d *Differ) recordOf(uid pleg.PodUID) *record {
 	rec := d.records[uid]
 	if rec == nil {
-		rec = &record{uid: uid}
+		rec = &record{uid: uid, known: known{listed: later(d.listedAt, d.removals.lost), asOf: d.listedAt}}
 		d.records[uid] = rec
 		if _, ok := d.requested[uid]; ok {
 			rec.reinspect = true
@@ -20,18 +20,23 @@ func (d *Differ) recordOf(uid pleg.PodUID) *record {
 	return rec
 }
 
-// add adds a newer observation to a record and schedules the change if there is
-// one and none is in flight. A container that has run unseen makes two steps.
-func (d *Differ) add(rec *record, o observation) {
+// add adds what is known after an observation to a record and schedules the change if there
+// is one and none is in flight. A container that has run unseen makes two steps. single: a
+// list of the pod alone shows it.
+func (d *Differ) add(rec *record, o observation, single bool) {
 	if had := rec.current.pod; !same(had, o.pod) {
 		now := time.Now()
 		if pod := d.announcements.starts(had, o.pod, now); pod != nil {
 			ran := o
-			ran.pod, ran.step, ran.single = pod, true, false
+			ran.pod, ran.step = pod, true
 			d.addStep(rec, ran)
 			had = pod
 		}
-		d.podChanged(rec.uid, had, &o, now)
+		d.dead.podChanged(rec.uid, o.pod, now)
+		o.news = o.step
+		if single {
+			d.announcements.confirm(events(had, o.pod, o.at), now)
+		}
 	}
 	d.addStep(rec, o)
 }
@@ -58,18 +63,6 @@ func (d *Differ) addStep(rec *record, o observation) {
 	}
 }
 
-// podChanged takes an observation that differs from the one before.
-func (d *Differ) podChanged(uid pleg.PodUID, had *pleg.Pod, o *observation, now time.Time) {
-	d.dead.podChanged(uid, o.pod, now)
-	o.news = o.step
-	if !o.step {
-		d.announcements.compareLists(had, o.pod, now)
-	}
-	if o.single {
-		d.announcements.confirm(events(had, o.pod, o.at), now)
-	}
-}
-
 // supersede has the inspection of a pod cancelled if it hangs, because the pod is gone.
 // If it is only slow, the next listing asks again.
 func (d *Differ) supersede(rec *record) {
@@ -87,18 +80,11 @@ func (d *Differ) send(rec *record, change stage.Change) {
 	d.schedule.add(change)
 }
 
-// forget drops the record of a pod that is gone.
+// forget drops the record of a pod that is gone, unless it has removed containers that a
+// list may still show.
 func (d *Differ) forget(rec *record) {
-	delete(d.records, rec.uid)
-	if rec.current.at.After(d.listedAt) {
-		d.bury(rec.uid, rec.current)
+	if rec.known.removed == nil {
+		delete(d.records, rec.uid)
 	}
-}
-
-// bury remembers that a pod is gone until the next listing, which comes soon if
-// there are too many.
-func (d *Differ) bury(uid pleg.PodUID, gone observation) {
-	if d.tombstones.buryPod(uid, grave{gone.at, gone.asOf}) {
-		d.lister.RelistSoon()
-	}
+	rec.reinspect = false // a pod that appears is inspected anyway
 }

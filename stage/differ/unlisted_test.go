@@ -9,37 +9,36 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// The time of a list is when it began. If it takes long, CRI events made before it
-// ended may have a later time than the list, and containers that the list did not
-// have any more. They bring no container back; a CRI event made after the list
-// ended does.
-func TestCRIEventMadeDuringAListBringsNoContainerBack(t *testing.T) {
-	const ended = 9 // the time at which the lists end
+// A CRI event takes nothing back, also if it was made after the list that lacked a
+// container. The pod is listed again; a list that still has it brings it back.
+func TestCRIEventBringsNoContainerBack(t *testing.T) {
+	const ended = 7 * time.Second // after the list began
 	for name, tc := range map[string]struct {
-		list          []*pleg.Pod // the second one
-		removed       string      // the change of the second listing
-		event, pod    string
-		during, after string // the change of a CRI event made during or after the list
+		list       []*pleg.Pod // the second one
+		removed    string      // the change of the second listing
+		event, pod string
+		told, back string // the change of the CRI event, and that of the next list
 	}{
-		"removed":         {[]*pleg.Pod{plegtest.Pod("a", "/s=running")}, "Removed(c)", "d=running", "d=running c=exited /s=running", "Started(d)", "Started(d) Died(c)"},
-		"removed sandbox": {[]*pleg.Pod{plegtest.Pod("a", "/t=running")}, "Removed(c) Died(/s) Removed(/s) Started(/t)", "c=exited", "c=exited /s=exited", "", "Died(c) Died(/s)"},
+		"removed":         {[]*pleg.Pod{plegtest.Pod("a", "/s=running")}, "Removed(c)", "d=running", "d=running c=exited /s=running", "Started(d)", "Died(c)"},
+		"removed sandbox": {[]*pleg.Pod{plegtest.Pod("a", "/t=running")}, "Removed(c) Died(/s) Removed(/s) Started(/t)", "c=exited", "c=exited /s=exited", "", "Died(/t) Removed(/t) Died(c) Died(/s)"},
 		"gone":            {nil, "Removed(c) Died(/s) Removed(/s)", "c=exited", "c=exited /s=exited", "", "Died(c) Died(/s)"},
 	} {
-		for _, late := range []bool{false, true} {
+		for _, made := range []time.Duration{ended - time.Second, ended + time.Second} {
 			runDiffer(t, name, func(t *testing.T, f *fixture) {
-				time.Sleep(time.Until(at(ended)))
 				f.listAndSettle(plegtest.Pod("a", "c=exited /s=running"))
-				f.list(tc.list...)
+				f.sendListing(stage.Listing{Pods: tc.list, Answered: at(2).Add(ended)})
 				f.settle(f.requireChange(t, "a", tc.removed).UID, nil)
-				h, made, want := hint("a", tc.event, tc.pod), at(ended-1), tc.during
-				if late {
-					made, want = at(ended+1), tc.after
-				}
-				f.sendObservation(stage.Observation{UID: "a", At: made, Hint: h})
-				if want != "" {
-					f.settle(f.requireChange(t, "a", want).UID, nil)
+				f.lister.takeRelisted()
+				f.sendObservation(stage.Observation{UID: "a", At: at(2).Add(made), Hint: hint("a", tc.event, tc.pod)})
+				if tc.told != "" {
+					f.settle(f.requireChange(t, "a", tc.told).UID, nil)
 				}
 				f.requireNoChange(t)
+				if got := f.lister.takeRelisted(); len(got) == 0 {
+					t.Error("the pod is not listed again")
+				}
+				f.sendListing(stage.Listing{At: at(20), Pods: []*pleg.Pod{plegtest.Pod("a", tc.pod)}})
+				f.requireChange(t, "a", tc.back)
 			})
 		}
 	}
@@ -47,7 +46,6 @@ func TestCRIEventMadeDuringAListBringsNoContainerBack(t *testing.T) {
 
 func TestListBringsAContainerBack(t *testing.T) {
 	testDiffer(t, func(t *testing.T, f *fixture) {
-		time.Sleep(time.Until(at(9)))
 		f.listAndSettle(plegtest.Pod("a", "c=running /s=running"))
 		f.listAndSettle(plegtest.Pod("a", "/s=running"))
 		f.listAndSettle(plegtest.Pod("a", "c=running /s=running"))
@@ -56,79 +54,43 @@ func TestListBringsAContainerBack(t *testing.T) {
 	})
 }
 
-// A listing and a single-pod list may run at the same time. The one that began later
-// may have been answered earlier: it takes nothing back, and the pod is listed again.
-func TestOverlappingListsTakeNothingBack(t *testing.T) {
-	for name, tc := range map[string]struct{ first, second string }{
-		"exited and running":       {"c=exited /s=running", "c=running /s=running"},
-		"a container more":         {"c=running /s=running", "/s=running"},
-		"a sandbox that was ready": {"/s=exited", "/s=running"},
-	} {
-		for _, singleFirst := range []bool{false, true} {
-			runDiffer(t, name, func(t *testing.T, f *fixture) {
-				time.Sleep(time.Until(at(9))) // all lists are answered now
-				single := func(n int, words string) {
-					f.sendObservation(stage.Observation{UID: "a", At: at(n).Add(time.Second / 2), Pod: plegtest.Pod("a", words)})
-				}
-				if singleFirst {
-					single(0, tc.first)
-					f.settleAll(nil)
-					f.list(plegtest.Pod("a", tc.second))
-				} else {
-					f.listAndSettle(plegtest.Pod("a", tc.first))
-					single(1, tc.second)
-				}
-				f.requireNoChange(t)
-				if got := f.lister.relists.Load(); got != 1 {
-					t.Errorf("lists requested = %d, want 1", got)
-				}
-				if singleFirst {
-					f.requirePending(t, "a")
-				}
-				time.Sleep(10 * time.Second)
-				f.lists = 12
-				f.list(plegtest.Pod("a", tc.second)) // it began after both were answered
-				if _, ok := f.nextChange(); !ok {
-					t.Error("a later list made no change")
-				}
-			})
-		}
-	}
-}
-
-// Nor does such a list bring a container back that the other one did not have any more.
-func TestOverlappingListsBringNothingBack(t *testing.T) {
-	const known = "c=exited /s=running"
-	for name, tc := range map[string]struct{ without, change string }{
-		"container": {"/s=running", "Removed(c)"},
-		"pod":       {"", "Removed(c) Died(/s) Removed(/s)"},
+// Two lists that ran at the same time are joined: neither takes back what the other one
+// showed, or brings back what it lacked. The pod is listed again, and a list that began later
+// settles it.
+func TestOverlappingListsAreJoined(t *testing.T) {
+	const known = "c=exited d=running /s=running"
+	for name, tc := range map[string]struct{ first, second, told, joined string }{
+		"exited and running":       {"c=exited d=exited /s=running", known, "Died(d)", ""},
+		"running and exited":       {known, "c=exited d=exited /s=running", "", "Died(d)"},
+		"a container more":         {known, "c=exited /s=running", "", ""},
+		"a container new":          {known, "e=running " + known, "", "Started(e)"},
+		"a container less":         {"d=running /s=running", known, "Removed(c)", ""},
+		"a sandbox that was ready": {"c=exited d=running /s=exited", known, "Died(/s)", ""},
 	} {
 		for _, singleFirst := range []bool{false, true} {
 			runDiffer(t, name, func(t *testing.T, f *fixture) {
 				f.listAndSettle(plegtest.Pod("a", known))
-				time.Sleep(time.Until(at(9))) // all lists are answered now
-				var without []*pleg.Pod
-				if tc.without != "" {
-					without = []*pleg.Pod{plegtest.Pod("a", tc.without)}
-				}
-				if singleFirst {
-					o := stage.Observation{UID: "a", At: at(1).Add(time.Second / 2)}
-					if len(without) > 0 {
-						o.Pod = without[0]
+				list := func(single bool, began time.Time, words string) {
+					if single {
+						f.sendObservation(stage.Observation{UID: "a", At: began, Answered: at(9), Pod: plegtest.Pod("a", words)})
+					} else {
+						f.sendListing(stage.Listing{At: began, Answered: at(9), Pods: []*pleg.Pod{plegtest.Pod("a", words)}})
 					}
-					f.sendObservation(o)
-				} else {
-					f.list(without...)
 				}
-				f.settle(f.requireChange(t, "a", tc.change).UID, nil)
-				if singleFirst {
-					f.list(plegtest.Pod("a", known))
-				} else {
-					f.sendObservation(stage.Observation{UID: "a", At: at(2).Add(time.Second / 2), Pod: plegtest.Pod("a", known)})
+				list(singleFirst, at(2), tc.first)
+				if tc.told != "" {
+					f.settle(f.requireChange(t, "a", tc.told).UID, nil)
+				}
+				list(!singleFirst, at(3), tc.second)
+				if tc.joined != "" {
+					f.settle(f.requireChange(t, "a", tc.joined).UID, nil)
+				} else if tc.first != tc.second && f.lister.relists.Load() == 0 {
+					t.Error("no list is requested")
 				}
 				f.requireNoChange(t)
-				if f.lister.relists.Load() == 0 {
-					t.Error("no list is requested")
+				f.sendListing(stage.Listing{At: at(10), Pods: []*pleg.Pod{plegtest.Pod("a", "/s=exited")}})
+				if _, ok := f.nextChange(); !ok {
+					t.Error("a later list made no change")
 				}
 			})
 		}

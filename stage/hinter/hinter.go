@@ -172,7 +172,7 @@ func (h *Hinter) applyHint(hint *pleg.Hint) {
 	case hint.Pod == nil, hint.At.IsZero(), hint.At.After(now.Add(time.Second)):
 		h.metrics.incomplete.Inc()
 		// The announcement counts all the same.
-		h.enqueue(stage.Observation{UID: hint.UID, Hint: &pleg.Hint{
+		h.enqueue(stage.Observation{UID: hint.UID, Answered: now, Hint: &pleg.Hint{
 			UID: hint.UID, Container: hint.Container, Sandbox: hint.Sandbox, State: hint.State, Removed: hint.Removed,
 		}})
 		h.enqueueRelist(hint.UID)
@@ -187,7 +187,7 @@ func (h *Hinter) applyHint(hint *pleg.Hint) {
 		if !hint.AsOf.IsZero() && hint.AsOf.Before(hint.At) {
 			asOf = at.Add(hint.AsOf.Sub(hint.At))
 		}
-		h.enqueue(stage.Observation{UID: hint.UID, At: at, AsOf: asOf, Hint: hint})
+		h.enqueue(stage.Observation{UID: hint.UID, At: at, AsOf: asOf, Answered: now, Hint: hint})
 	}
 }
 
@@ -262,7 +262,7 @@ func (h *Hinter) list(ctx context.Context, uid pleg.PodUID) stage.Observation {
 	pod, err := h.opts.Pods.ListPod(ctx, uid)
 	h.metrics.duration.Observe(time.Since(start).Seconds())
 	if err == nil {
-		return stage.Observation{UID: uid, At: start, Pod: pod}
+		return stage.Observation{UID: uid, At: start, Answered: time.Now(), Pod: pod}
 	}
 	if ctx.Err() == nil {
 		h.metrics.errors.Inc()

@@ -219,7 +219,7 @@ func (l *Lister) relist(ctx context.Context) (stage.Listing, bool) {
 	l.last.Store(&Relist{Success: start, Took: time.Since(start), Pods: len(pods)})
 	l.metrics.lastSeen.Set(float64(start.UnixNano()) / float64(time.Second))
 	listing := stage.Listing{
-		At: start, Pods: pods, StreamUp: l.previous.up, StreamBroke: !stream.sameStream(l.previous), Relisted: callers,
+		At: start, Answered: time.Now(), Pods: pods, StreamUp: l.previous.up, StreamBroke: !stream.sameStream(l.previous), Relisted: callers,
 	}
 	l.previous = stream
 	return listing, true

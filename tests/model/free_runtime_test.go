@@ -201,9 +201,10 @@ func (r *freeRuntime) startInspection(pod *pleg.Pod) (*inspection, plan) {
 	calls := r.inspections[pod.UID]
 	switch {
 	case r.hasEvents: // it may be for an event
+	case len(r.podLists[pod.UID]) > 0 && (call.of == nil || len(calls) > 0 && calls[len(calls)-1].of == nil): // lists were joined
 	case call.of == nil:
 		r.violate("pod %s is inspected, but no list had it", pod.UID)
-	case len(calls) > 0 && (call.of == calls[len(calls)-1].of || call.of.at < calls[len(calls)-1].of.at):
+	case len(calls) > 0 && (call.of == calls[len(calls)-1].of || call.of.done < calls[len(calls)-1].of.at):
 		r.violate("pod %s is inspected for the list of %v, after that of %v",
 			pod.UID, call.of.at, calls[len(calls)-1].of.at)
 	}

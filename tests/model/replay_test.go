@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -53,8 +54,7 @@ type replay struct {
 	events chan pleg.Event
 	got    []pleg.Event
 	// listings are those with the pod, in the order of their starts. A listing that
-	// ended after a later one is left out, and so is one that may be older than the
-	// one before it.
+	// ended after a later one is left out.
 	listings []*listing
 
 	current *observation // what the reference may inspect; nil for nothing
@@ -70,48 +70,11 @@ func newReplay(t *testing.T, b *freeRun, uid pleg.PodUID) *replay {
 	r.ref = ref
 	for _, l := range b.runtime.listings {
 		of := l.only == "" || l.only == uid
-		if n := len(r.listings); of && (n == 0 || l.at > r.listings[n-1].at) && !mayBeOlder(r.listings, l, uid) {
+		if n := len(r.listings); of && (n == 0 || l.at > r.listings[n-1].at) {
 			r.listings = append(r.listings, l)
 		}
 	}
 	return r
-}
-
-// mayBeOlder reports whether a listing that began later than the last one ran beside it,
-// one of the pod and the other of all, and takes back what that one showed, or brings back
-// what that one did not have any more.
-func mayBeOlder(before []*listing, l *listing, uid pleg.PodUID) bool {
-	if len(before) == 0 {
-		return false
-	}
-	last := before[len(before)-1]
-	if last.only == l.only || l.at > last.done {
-		return false
-	}
-	has := containersOf(l.pods[uid])
-	takesBack := slices.ContainsFunc(containersOf(last.pods[uid]), func(c *pleg.Container) bool {
-		i := slices.IndexFunc(has, func(n *pleg.Container) bool { return n.ID == c.ID })
-		return i < 0 || has[i].State < c.State
-	})
-	if takesBack && l.at < last.done {
-		return true
-	}
-	if len(before) == 1 {
-		return false
-	}
-	had := containersOf(before[len(before)-2].pods[uid])
-	return slices.ContainsFunc(has, func(c *pleg.Container) bool {
-		same := func(n *pleg.Container) bool { return n.ID == c.ID }
-		return slices.ContainsFunc(had, same) && !slices.ContainsFunc(containersOf(last.pods[uid]), same)
-	})
-}
-
-// containersOf returns the containers and sandboxes of a pod, which may be nil.
-func containersOf(pod *pleg.Pod) []*pleg.Container {
-	if pod == nil {
-		return nil
-	}
-	return slices.Concat(pod.Containers, pod.Sandboxes)
 }
 
 // ListPods is not used: the listings are applied.
@@ -131,7 +94,7 @@ func (r *replay) PodStatus(context.Context, *pleg.Pod, *pleg.PodStatus) (*pleg.P
 // run replays the observations and, between two of them, the listings that the pipeline
 // had time for but did not act on.
 func (r *replay) run() {
-	if r.tied() {
+	if r.joined() {
 		return
 	}
 	observations := r.observations()
@@ -160,12 +123,18 @@ func (r *replay) run() {
 	sameStatus(r.t, "the end", r.uid, r.freeRun.p, r.ref)
 }
 
-// tied reports whether a list of the pod and one of all pods began at the same nanosecond
-// of the bubble's clock: then either may count as the newer one.
-func (r *replay) tied() bool {
-	return slices.ContainsFunc(r.freeRun.runtime.podLists[r.uid], func(one *listing) bool {
-		return slices.ContainsFunc(r.freeRun.runtime.listings, func(all *listing) bool {
-			return all.only == "" && all.at == one.at
+// joined reports whether a list of the pod and one of all pods ran at the same time and
+// showed different things. The two are joined then, and the reference knows only one list
+// at a time (stage/differ enumerates what becomes of them).
+func (r *replay) joined() bool {
+	if slices.ContainsFunc(r.freeRun.runtime.inspections[r.uid], func(i *inspection) bool { return i.of == nil }) {
+		return true
+	}
+	lists := r.freeRun.runtime.listings
+	return slices.ContainsFunc(lists, func(one *listing) bool {
+		return one.only == r.uid && slices.ContainsFunc(lists, func(all *listing) bool {
+			return all.only == "" && one.at <= all.done && all.at <= one.done &&
+				(one.at == all.at || !reflect.DeepEqual(one.pods[r.uid], all.pods[r.uid]))
 		})
 	})
 }

@@ -1,0 +1,323 @@
+package differ
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// A life is the sequence of what happens to the containers of a pod, one step after the
+// other. In the words of a step a later letter of rxg (runs, exited, gone) is further.
+type life []string
+
+// progress is how far a container is: 0 if it does not exist yet.
+func progress(word byte) int { return 1 + slices.Index([]byte("rxg"), word) }
+
+const (
+	never    = 0
+	runs     = 1
+	hasEnded = 2
+	gone     = 3
+)
+
+// after returns how far each container is after the first n steps.
+func (l life) after(n int) map[pleg.ContainerID]int {
+	at := make(map[pleg.ContainerID]int)
+	for _, step := range l[:n] {
+		at[pleg.ContainerID(step[:1])] = progress(step[1])
+	}
+	return at
+}
+
+// pod returns the pod as the runtime has it after the first n steps; nil if it is gone.
+func (l life) pod(n int) *pleg.Pod {
+	pod := &pleg.Pod{UID: "a"}
+	at := l.after(n)
+	for _, id := range slices.Sorted(maps.Keys(at)) {
+		if p := at[id]; p < gone {
+			pod.Containers = append(pod.Containers, &pleg.Container{ID: id, State: pleg.StateCreated + pleg.State(p)})
+		}
+	}
+	if len(pod.Containers) == 0 {
+		return nil
+	}
+	return pod
+}
+
+// flight is a list under way.
+type flight struct{ phase, began, shows int }
+
+// world is a runtime and what the differ knows of its only pod, at one point of one
+// interleaving. Times are numbers of actions.
+type world struct {
+	life  life
+	now   int
+	steps []int // when each step happened
+	// lists and alone are the lists that may still begin, events those that may still come.
+	lists, alone           int
+	all, one               flight
+	events                 int
+	queue                  []int // the steps whose events are under way
+	k                      known
+	removals               removals
+	listedAt, listAnswered int
+	told                   map[pleg.ContainerID]int
+}
+
+func moment(n int) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(n)*1000) // the nanoseconds that order adds do not matter
+}
+
+func (w world) clone() *world {
+	w.steps, w.queue = slices.Clone(w.steps), slices.Clone(w.queue)
+	w.k.removed, w.told = maps.Clone(w.k.removed), maps.Clone(w.told)
+	w.now++
+	return &w
+}
+
+// stepsBy returns the number of steps that had happened at a time.
+func (w *world) stepsBy(t time.Time) int {
+	n := 0
+	for n < len(w.steps) && !moment(w.steps[n]).After(t) {
+		n++
+	}
+	return n
+}
+
+// key is the same for worlds that go on in the same way: only the order of times matters.
+func (w *world) key() string {
+	times := []time.Time{w.k.listed, w.k.answered, w.k.heard, w.k.asOf.Truncate(1000), moment(w.all.began), moment(w.one.began), moment(w.listedAt), moment(w.listAnswered)}
+	for _, s := range w.steps {
+		times = append(times, moment(s))
+	}
+	ids := slices.Sorted(maps.Keys(w.k.removed))
+	for _, id := range ids {
+		times = append(times, w.k.removed[id].at)
+	}
+	sorted := slices.Clone(times)
+	slices.SortFunc(sorted, time.Time.Compare)
+	sorted = slices.Compact(sorted)
+	key := fmt.Appendf(nil, "%d%d%d%v%d%d%d%d|", w.lists, w.alone, w.events, w.queue, w.all.phase, w.all.shows, w.one.phase, w.one.shows)
+	for _, t := range times {
+		i, _ := slices.BinarySearchFunc(sorted, t, time.Time.Compare)
+		key = append(key, byte('a'+i))
+	}
+	for _, id := range ids {
+		key = fmt.Appendf(key, "%s%v", id, w.k.removed[id].byEvent)
+	}
+	key = fmt.Append(key, w.k.asOf.Nanosecond()%1000 > 0, "|")
+	for c := range containers(w.k.pod) {
+		key = fmt.Appendf(key, "%s%d", c.ID, c.State)
+	}
+	for _, id := range slices.Sorted(maps.Keys(w.told)) {
+		key = fmt.Appendf(key, "%s%d", id, w.told[id])
+	}
+	return string(key)
+}
+
+// explore tries every action in every world that can be reached.
+type explorer struct {
+	t    *testing.T
+	seen map[string]struct{}
+}
+
+func (e *explorer) explore(w *world, trace []string) {
+	key := w.key()
+	if _, ok := e.seen[key]; ok || e.t.Failed() {
+		return
+	}
+	e.seen[key] = struct{}{}
+	e.end(w.clone(), trace)
+	next := func(what string, do func(w *world) string) {
+		c := w.clone()
+		if err := do(c); err != "" {
+			e.t.Errorf("%s\nafter %v\nknown %s as of %v (%d steps), removed %v, told %v", err, append(trace, what), podWords(c.k.pod), c.k.asOf.UnixNano(), c.stepsBy(c.k.asOf), c.k.removed, c.told)
+		}
+		e.explore(c, append(slices.Clip(trace), what))
+	}
+	if n := len(w.steps); n < len(w.life) {
+		next(w.life[n], func(w *world) string {
+			w.steps = append(w.steps, w.now)
+			if w.events > 0 {
+				w.events--
+				w.queue = append(w.queue, n)
+			}
+			return ""
+		})
+	}
+	if len(w.queue) > 0 {
+		next("event "+w.life[w.queue[0]], (*world).deliver)
+	}
+	if w.lists > 0 || w.all.phase > 0 {
+		next(fmt.Sprint("list ", w.all.phase), (*world).listAll)
+	}
+	if w.alone > 0 || w.one.phase > 0 {
+		next(fmt.Sprint("alone ", w.one.phase), (*world).listAlone)
+	}
+}
+
+// advance takes a list one phase further and reports whether it is answered.
+func (w *world) advance(f *flight, left *int) bool {
+	f.phase++
+	switch f.phase {
+	case 1:
+		*left--
+		f.began = w.now
+	case 2:
+		f.shows = len(w.steps)
+	case 3:
+		return true
+	}
+	return false
+}
+
+func (w *world) listAll() string {
+	if !w.advance(&w.all, &w.lists) {
+		return ""
+	}
+	f := w.all
+	w.all = flight{}
+	had := w.k.pod
+	v := w.k.listAll(w.life.pod(f.shows), seen{moment(f.began), moment(f.began), moment(w.now)}, &w.removals)
+	w.listedAt, w.listAnswered = f.began, w.now
+	err := w.check(had, v, f.shows)
+	if w.k.pod == nil && w.k.removed == nil {
+		w.k = known{listed: moment(w.listedAt), asOf: moment(w.listedAt)} // the record is dropped
+	}
+	return err
+}
+
+func (w *world) listAlone() string {
+	if !w.advance(&w.one, &w.alone) {
+		return ""
+	}
+	f := w.one
+	w.one = flight{}
+	had := w.k.pod
+	v := w.k.listAlone(w.life.pod(f.shows), seen{moment(f.began), moment(f.began), moment(w.now)}, moment(w.listAnswered), &w.removals)
+	return w.check(had, v, f.shows)
+}
+
+// deliver brings the oldest event. It is dated when it was made, and what it shows by its
+// newest step.
+func (w *world) deliver() string {
+	n := w.queue[0]
+	w.queue = w.queue[1:]
+	step := w.life[n]
+	h := &pleg.Hint{Container: pleg.ContainerID(step[:1]), Removed: progress(step[1]) == gone, Pod: w.life.pod(n + 1)}
+	if h.Pod == nil {
+		h.Pod = &pleg.Pod{UID: "a"}
+	}
+	dated := moment(w.steps[n])
+	if h.Removed {
+		dated = time.Unix(0, 1)
+		for c := range containers(h.Pod) {
+			for i := range n {
+				if w.life[i][:1] == string(c.ID) {
+					dated = later(dated, moment(w.steps[i]))
+				}
+			}
+		}
+	}
+	had := w.k.pod
+	v, _ := w.k.event(h, seen{dated, moment(w.steps[n]), moment(w.now)}, &w.removals)
+	return w.check(had, v, n+1)
+}
+
+// check returns the promise that an observation of the first n steps has broken.
+func (w *world) check(had *pleg.Pod, v verdict, n int) string {
+	for _, ev := range events(had, w.k.pod, moment(w.now)) {
+		is := map[pleg.EventType]int{pleg.ContainerStarted: runs, pleg.ContainerDied: hasEnded, pleg.ContainerRemoved: gone}[ev.Type]
+		if is <= w.told[ev.ContainerID] {
+			return fmt.Sprintf("%s of %s is told twice or out of order", ev.Type, ev.ContainerID)
+		}
+		w.told[ev.ContainerID] = is
+	}
+	now := w.life.after(len(w.steps))
+	for id, is := range w.life.after(w.stepsBy(w.k.asOf)) {
+		// One that is gone by now may have been gone when it was looked for.
+		if have := w.has(id); have < is && (have != never || now[id] < gone) {
+			return fmt.Sprintf("container %s is known as %d and claimed as of a time when it was %d", id, have, is)
+		}
+	}
+	if v == outdated {
+		n = 0 // a list that began after its answer has replaced it
+	}
+	listed := w.life.after(w.stepsBy(w.k.listed))
+	for id, is := range w.life.after(n) {
+		if v == disagreed && w.has(id) == never {
+			continue // in doubt: the pod is listed again
+		}
+		if is < gone && w.has(id) < is && listed[id] < gone {
+			return fmt.Sprintf("container %s was shown as %d and is lost", id, is)
+		}
+	}
+	return ""
+}
+
+// has returns how far a container is known to be.
+func (w *world) has(id pleg.ContainerID) int {
+	if c := containerOf(w.k.pod, id); c != nil {
+		return int(c.State - pleg.StateCreated)
+	}
+	if _, ok := w.k.removed[id]; ok {
+		return gone
+	}
+	return w.told[id]
+}
+
+// end requires that one list which is answered in peace shows everything as it is.
+func (e *explorer) end(w *world, trace []string) {
+	for _, f := range []*flight{&w.all, &w.one} {
+		*f = flight{}
+	}
+	w.lists = 1
+	for range 3 {
+		w.now++
+		if err := w.listAll(); err != "" {
+			e.t.Errorf("%s\nin peace after %v", err, trace)
+		}
+	}
+	if want := w.life.pod(len(w.steps)); !same(w.k.pod, want) {
+		e.t.Errorf("a list in peace leaves %s, want %s\nafter %v", podWords(w.k.pod), podWords(want), trace)
+	}
+}
+
+func podWords(pod *pleg.Pod) string {
+	words := ""
+	for c := range containers(pod) {
+		words += fmt.Sprintf("%s=%v ", c.ID, c.State)
+	}
+	return words
+}
+
+// Every interleaving of lists of all pods, lists of the pod alone and events over the lives
+// of two containers, and over that of a pod whose UID comes back, keeps the promises:
+// nothing that an observation showed is lost, nothing is told twice or out of order, the
+// cache is never claimed newer than what it shows, and one list in peace sets all right.
+func TestEveryOrderOfObservations(t *testing.T) {
+	for name, tc := range map[string]struct {
+		life                 life
+		lists, alone, events int
+	}{
+		"lists":            {life{"cr", "dr", "cx", "cg"}, 2, 1, 0},
+		"two singles":      {life{"cr", "cx", "cg"}, 1, 2, 0},
+		"three lists":      {life{"cr", "cg", "dr"}, 3, 1, 0},
+		"events":           {life{"cr", "cx", "cg", "dr"}, 1, 0, 4},
+		"events and lists": {life{"cr", "cx", "cg"}, 1, 1, 3},
+		"a UID comes back": {life{"cr", "cg", "dr"}, 2, 0, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := &explorer{t: t, seen: make(map[string]struct{})}
+			e.explore(&world{life: tc.life, lists: tc.lists, alone: tc.alone, events: tc.events, told: make(map[pleg.ContainerID]int)}, nil)
+			t.Logf("%d states", len(e.seen))
+		})
+	}
+}
