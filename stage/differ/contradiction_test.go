@@ -92,7 +92,15 @@ func TestListIsJoinedWithAnEvent(t *testing.T) {
 		if !slices.Equal(f.cache.pending, []pleg.PodUID{"a"}) {
 			t.Errorf("not covered: %v, want pod a", f.cache.pending)
 		}
-		if newest := f.marks[len(f.marks)-1]; newest.Current.After(at(1)) && len(newest.Behind) != 1 {
+		f.settle("a", nil)
+		const all = "c=running /s=running /t=running"
+		f.sendObservation(stage.Observation{UID: "a", At: at(9), AsOf: at(5), Hint: hint("a", "c=running", all)})
+		f.sendListing(stage.Listing{At: at(6), Pods: []*pleg.Pod{plegtest.Pod("a", "/s=running /t=running")}})
+		f.requireNoChange(t)
+		if !slices.Equal(f.cache.pending, []pleg.PodUID{"a"}) {
+			t.Errorf("not covered by a list that lacks a container: %v, want pod a", f.cache.pending)
+		}
+		if newest := f.marks[len(f.marks)-1]; newest.Current.After(at(5)) && len(newest.Behind) != 1 {
 			t.Errorf("everything is said to be current as of %v", newest.Current)
 		}
 	})

@@ -4,8 +4,8 @@
 // Observations come in (listing.go, observe.go) and go to the records (records.go). A
 // record decides which change comes next (record.go), the schedule decides when it goes
 // to the inspector (schedule.go, quarantine.go), and its end moves the record on
-// (settle.go). What CRI events announced and what was removed are kept apart from the
-// records (announcements.go, tombstones.go).
+// (settle.go). Which observation counts is in order.go. What CRI events announced is kept
+// apart from the records (announcements.go).
 package differ
 
 import (

@@ -187,11 +187,7 @@ func (w *world) listAll() string {
 	had := w.k.pod
 	v := w.k.listAll(w.life.pod(f.shows), seen{moment(f.began), moment(f.began), moment(w.now)}, &w.removals)
 	w.listedAt, w.listAnswered = f.began, w.now
-	err := w.check(had, v, f.shows)
-	if w.k.pod == nil && w.k.removed == nil {
-		w.k = known{listed: moment(w.listedAt), asOf: moment(w.listedAt)} // the record is dropped
-	}
-	return err
+	return w.check(had, v, f.shows)
 }
 
 func (w *world) listAlone() string {
@@ -231,8 +227,14 @@ func (w *world) deliver() string {
 	return w.check(had, v, n+1)
 }
 
-// check returns the promise that an observation of the first n steps has broken.
+// check returns the promise that an observation of the first n steps has broken. The record of
+// a pod that is gone is dropped then.
 func (w *world) check(had *pleg.Pod, v verdict, n int) string {
+	defer func() {
+		if w.k.pod == nil && w.k.removed == nil {
+			w.k = known{listed: moment(w.listedAt), asOf: moment(w.listedAt)}
+		}
+	}()
 	for _, ev := range events(had, w.k.pod, moment(w.now)) {
 		is := map[pleg.EventType]int{pleg.ContainerStarted: runs, pleg.ContainerDied: hasEnded, pleg.ContainerRemoved: gone}[ev.Type]
 		if is <= w.told[ev.ContainerID] {
