@@ -392,7 +392,7 @@ func TestAbandonedCallsAreBounded(t *testing.T) {
 		reg := prometheus.NewPedanticRegistry()
 		r := newHangingRuntime()
 		f := newFixture(t, r.PodStatus, inspector.Options{
-			Inspectors: bound + more, FixedWidth: true, HungAfter: hungAfter, Metrics: instrument.Registry{Registerer: reg},
+			Inspectors: bound + more, HungAfter: hungAfter, Metrics: instrument.Registry{Registerer: reg},
 		})
 		for _, uid := range uids("uncancellable", bound+more) {
 			f.inspect <- one(uid)
