@@ -101,9 +101,9 @@ func (s *flights) next(now time.Time) (p plan) {
 	for _, f := range s.placed {
 		if hung := f.overtaken && p.due(f.started.Add(s.hungAfter), now); !hung && !f.lent {
 			quick++
-		}
-		if f.change.Retry {
-			retries++
+			if f.change.Retry {
+				retries++
+			}
 		}
 		if p.due(f.ends.Add(s.hungAfter), now) && len(s.abandoned)+len(p.abandon) < maxAbandoned {
 			p.abandon = append(p.abandon, f)
