@@ -136,21 +136,7 @@ func (c config) pipeline(runtime *cri.Client) (probe.Candidate, probe.Width) {
 			emit(event(e))
 		}
 		return both.Wait()
-	}, func() (int, error) { return width(registry) }
-}
-
-// width is the pipeline's metric; 0 before it runs.
-func width(registry prometheus.Gatherer) (int, error) {
-	families, err := registry.Gather()
-	if err != nil {
-		return 0, fmt.Errorf("width: %w", err)
-	}
-	for _, f := range families {
-		if f.GetName() == "pleg_inspection_width" {
-			return int(f.GetMetric()[0].GetGauge().GetValue()), nil
-		}
-	}
-	return 0, nil
+	}, func() (int, error) { return c.inspectors, nil }
 }
 
 func event(e pleg.Event) probe.Event {

@@ -13,9 +13,9 @@ const (
 	// before an inspection is cancelled; in multiples of Options.HungAfter.
 	crowded = 4
 	// lends is the age, in multiples of the time of the one that overtook it, from which
-	// an inspection lends its place. Otherwise five hung pods of 110 would cost the
-	// others 1.7 times the time (TestHungPodsDelayNoOther). Hung ones that take all
-	// places are cancelled as soon; otherwise 40 of 110 would cost a minute.
+	// an inspection lends its place: otherwise 40 hung pods of 110 delay the others by 5.6 s.
+	// Hung ones that take all places are cancelled after as long a silence: otherwise it
+	// would be 101 s (TestHungPodsDelayNoOther).
 	lends = 4
 	// Of those that are not hung, at most one in share of the last window is cancelled:
 	// in a burst that is a tenth. Before any has ever ended, cold are, because of 25 pods

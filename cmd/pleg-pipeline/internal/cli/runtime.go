@@ -238,6 +238,7 @@ func (f *pipelineFlags) addCalls(cmd *cobra.Command) {
 	f.add(all)
 	for _, name := range []string{
 		"relist-period", "retry-period", "list-timeout", "unary-lists", "events", "relist-period-with-events",
+		"event-probe-period", "event-probe-timeout", "inspectors", "inspect-timeout", "max-status-calls",
 	} {
 		cmd.Flags().AddFlag(all.Flags().Lookup(name))
 	}
