@@ -2,6 +2,7 @@ package inspector
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -62,10 +63,9 @@ func (f *flight) hung(now time.Time, hungAfter time.Duration) bool {
 type flights struct {
 	places    int
 	hungAfter time.Duration
-	// placed take a place each, in the order in which they began.
-	placed []*flight
-	// abandoned inspections take none.
-	abandoned map[pleg.PodUID]*flight
+	// all are in the order in which they began. They take a place each, except the
+	// abandoned ones.
+	all []*flight
 	// moved is when one last began, ended or was cancelled.
 	moved time.Time
 	// took is the time of the last one that ended by itself; answered is set once one has.
@@ -97,19 +97,25 @@ func (p *plan) due(at, now time.Time) bool {
 
 // next applies the rules.
 func (s *flights) next(now time.Time) (p plan) {
-	quick, retries := 0, 0
-	for _, f := range s.placed {
+	placed, quick, retries := 0, 0, 0
+	for _, f := range s.all {
+		if f.abandoned {
+			continue
+		}
+		placed++
 		if hung := f.overtaken && p.due(f.started.Add(s.hungAfter), now); !hung && !f.lent {
 			quick++
 			if f.change.Retry {
 				retries++
 			}
 		}
-		if p.due(f.ends.Add(s.hungAfter), now) && len(s.abandoned)+len(p.abandon) < maxAbandoned {
+		if p.due(f.ends.Add(s.hungAfter), now) {
 			p.abandon = append(p.abandon, f)
 		}
 	}
-	if len(s.placed) >= 2*s.places {
+	free := maxAbandoned - (len(s.all) - placed)
+	p.abandon = p.abandon[:min(len(p.abandon), free)]
+	if placed >= 2*s.places {
 		p.cancel = s.victim(&p, now)
 		return p
 	}
@@ -123,15 +129,18 @@ func (s *flights) next(now time.Time) (p plan) {
 // or else the youngest. Never the oldest of all: a runtime that serves its calls in
 // order works on that one.
 func (s *flights) victim(p *plan, now time.Time) *flight {
-	var hung, young *flight
-	for n, f := range s.placed {
+	var hung, young, oldest *flight
+	for _, f := range s.all {
 		switch {
+		case f.abandoned:
 		case f.over(now) && now.Before(f.ends.Add(s.hungAfter)):
 			return nil // it leaves its place soon
 		case f.over(now):
 		case hung == nil && f.hung(now, s.hungAfter):
 			hung = f
-		case n > 0:
+		case oldest == nil:
+			oldest = f
+		default:
 			young = f
 		}
 	}
@@ -161,7 +170,7 @@ func (s *flights) mayCancel() bool {
 }
 
 func (s *flights) begin(f *flight) {
-	s.placed = append(s.placed, f)
+	s.all = append(s.all, f)
 	s.moved = f.started
 	if s.begun++; s.begun >= window {
 		s.begun, s.cancelled = s.begun/2, s.cancelled/2
@@ -175,20 +184,19 @@ func (s *flights) cancel(f *flight, now time.Time, cause error) {
 	f.cancel(cause)
 }
 
-// abandon frees the place of an inspection that has not returned.
-func (s *flights) abandon(f *flight) {
-	s.leave(f.change.UID)
-	f.abandoned = true
-	s.abandoned[f.change.UID] = f
+// find returns the pod's inspection in progress, or nil.
+func (s *flights) find(uid pleg.PodUID) *flight {
+	for _, f := range s.all {
+		if f.change.UID == uid {
+			return f
+		}
+	}
+	return nil
 }
 
 // end removes an inspection that has returned.
-func (s *flights) end(uid pleg.PodUID) *flight {
-	if f := s.abandoned[uid]; f != nil {
-		delete(s.abandoned, uid)
-		return f
-	}
-	return s.leave(uid)
+func (s *flights) end(f *flight) {
+	s.all = slices.DeleteFunc(s.all, func(other *flight) bool { return other == f })
 }
 
 // answer notes that an inspection, which has left, had ended by itself. It overtook
@@ -196,7 +204,7 @@ func (s *flights) end(uid pleg.PodUID) *flight {
 // the same thing.
 func (s *flights) answer(f *flight, took time.Duration, now time.Time) {
 	s.moved, s.took, s.answered = now, took, true
-	for _, older := range s.placed {
+	for _, older := range s.all {
 		if !older.started.Before(f.started) {
 			return
 		}
@@ -204,4 +212,12 @@ func (s *flights) answer(f *flight, took time.Duration, now time.Time) {
 		older.overtaken = older.overtaken || 2*took <= age
 		older.lent = older.lent || lends*took <= age
 	}
+}
+
+// earlier returns the earlier of two times, of which zero is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }

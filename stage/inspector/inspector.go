@@ -78,7 +78,7 @@ func New(o Options) (*Inspector, error) {
 		runtime: o.Runtime, cache: o.Cache, timeout: o.InspectTimeout, calls: o.CallOf,
 		log:     o.Logger.With("stage", "inspector"),
 		good:    make(map[pleg.PodUID]*pleg.PodStatus),
-		flights: flights{places: o.Inspectors, hungAfter: o.HungAfter, abandoned: make(map[pleg.PodUID]*flight)},
+		flights: flights{places: o.Inspectors, hungAfter: o.HungAfter},
 		results: make(chan result),
 	}
 	var err error
@@ -109,7 +109,7 @@ func (i *Inspector) Run(
 	i.startedAt = time.Now()
 	alarm := time.NewTimer(0)
 	defer alarm.Stop()
-	for inspect != nil || retry != nil || known != nil || i.flights.len() > 0 {
+	for inspect != nil || retry != nil || known != nil || len(i.flights.all) > 0 {
 		now := time.Now()
 		p := i.flights.next(now)
 		if p.cancel != nil || len(p.abandon) > 0 {
@@ -164,7 +164,7 @@ func setAlarm(alarm *time.Timer, at, now time.Time) {
 }
 
 func (i *Inspector) startInspection(ctx context.Context, c stage.Change, out chan<- stage.Outcome, settled chan<- stage.Settled) {
-	if f := i.flights.abandoned[c.UID]; f != nil {
+	if f := i.flights.find(c.UID); f != nil { // abandoned
 		r := f.unreturned(time.Now())
 		r.change = c
 		i.settleInspection(ctx, f, r, out, settled)

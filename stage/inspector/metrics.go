@@ -47,14 +47,20 @@ func newMetrics(reg instrument.Registry, age func() float64) (*metrics, error) {
 	return m, reg.Register(m.inFlight, m.hung, m.abandoned, m.duration, m.errors, oldest)
 }
 
-func (m *metrics) publish(s *flights, now time.Time) {
+// publish sets the gauges and returns the number of inspections that take a place.
+func (m *metrics) publish(s *flights, now time.Time) (placed int) {
 	hung := 0
-	for _, f := range s.placed {
+	for _, f := range s.all {
+		if f.abandoned {
+			continue
+		}
+		placed++
 		if f.hung(now, s.hungAfter) {
 			hung++
 		}
 	}
-	m.inFlight.Set(float64(len(s.placed)))
+	m.inFlight.Set(float64(placed))
 	m.hung.Set(float64(hung))
-	m.abandoned.Set(float64(len(s.abandoned)))
+	m.abandoned.Set(float64(len(s.all) - placed))
+	return placed
 }

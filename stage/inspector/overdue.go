@@ -46,46 +46,38 @@ func (i *Inspector) Overdue() []pleg.Inspection {
 // observe publishes the inspections in flight and logs those that are overdue, and
 // returns when it is due again; zero if never. The loop calls it before each step.
 func (i *Inspector) observe(ctx context.Context, now time.Time) time.Time {
-	o := &i.observed
-	o.inFlight.Store(int64(len(i.flights.placed)))
-	i.metrics.publish(&i.flights, now)
-	oldest := i.flights.oldest()
-	o.oldest.Store(oldest)
-	if oldest != nil && now.Sub(*oldest) >= i.flights.hungAfter {
-		return i.observeOverdue(ctx, now)
+	o, s := &i.observed, &i.flights
+	placed := i.metrics.publish(s, now)
+	o.inFlight.Store(int64(placed))
+	if len(s.all) == 0 {
+		o.oldest.Store(nil)
+	} else {
+		o.oldest.Store(&s.all[0].started)
 	}
-	o.overdue.Store(nil)
-	o.slowAt, o.pause = time.Time{}, 0
-	if oldest == nil {
-		return time.Time{}
-	}
-	return oldest.Add(i.flights.hungAfter)
-}
-
-func (i *Inspector) observeOverdue(ctx context.Context, now time.Time) (next time.Time) {
-	var late []*flight
-	for f := range i.flights.each() {
-		if due := f.started.Add(i.flights.hungAfter); due.After(now) {
+	var overdue []pleg.Inspection
+	var next time.Time
+	for _, f := range s.all {
+		if due := f.started.Add(s.hungAfter); due.After(now) {
 			next = earlier(next, due)
-		} else {
-			late = append(late, f)
+			break // the others began later
 		}
-	}
-	slices.SortFunc(late, func(a, b *flight) int { return a.started.Compare(b.started) })
-	overdue := make([]pleg.Inspection, len(late))
-	for n, f := range late {
-		hung := f.hung(now, i.flights.hungAfter)
-		overdue[n] = pleg.Inspection{
+		hung := f.hung(now, s.hungAfter)
+		overdue = append(overdue, pleg.Inspection{
 			UID: f.change.UID, Namespace: f.change.Pod.Namespace, Name: f.change.Pod.Name, Started: f.started, Hung: hung,
-		}
+		})
 		if hung {
 			next = earlier(next, i.logHung(ctx, f, now))
+		} else if len(overdue) == 1 {
+			next = earlier(next, i.logSlow(ctx, f, now))
 		}
 	}
-	i.observed.overdue.Store(&overdue)
-	if !overdue[0].Hung {
-		next = earlier(next, i.logSlow(ctx, late[0], now))
+	if overdue == nil {
+		o.overdue.Store(nil)
+		o.slowAt, o.pause = time.Time{}, 0
+		return next
 	}
+	published := overdue // escapes only here
+	o.overdue.Store(&published)
 	return next
 }
 
@@ -117,7 +109,7 @@ func (i *Inspector) logSlow(ctx context.Context, f *flight, now time.Time) time.
 	}
 	age := now.Sub(f.started)
 	i.log.WarnContext(ctx, "inspections are slow",
-		"oldest", f.podName(), "call", i.callOf(f), "age", age, "inFlight", len(i.flights.placed))
+		"oldest", f.podName(), "call", i.callOf(f), "age", age, "inFlight", len(i.flights.all))
 	i.observed.pause = max(2*i.observed.pause, age)
 	*at = now.Add(i.observed.pause)
 	return *at

@@ -11,7 +11,8 @@ import (
 
 // finishInspection settles what a worker returned.
 func (i *Inspector) finishInspection(ctx context.Context, r result, out chan<- stage.Outcome, settled chan<- stage.Settled) {
-	f := i.flights.end(r.change.UID)
+	f := i.flights.find(r.change.UID)
+	i.flights.end(f)
 	f.cancel(nil)
 	if f.abandoned {
 		return // settled when it was abandoned
@@ -33,7 +34,7 @@ func (i *Inspector) end(ctx context.Context, p plan, now time.Time, out chan<- s
 			i.flights.cancelled++
 		}
 		i.flights.cancel(f, now, fmt.Errorf("no answer for %v, cancelled as %d inspections wait and none ends",
-			f.age(now).Round(time.Millisecond), len(i.flights.placed)))
+			f.age(now).Round(time.Millisecond), len(i.flights.all)))
 	}
 	for _, f := range p.abandon {
 		i.abandon(ctx, f, now, out, settled)
@@ -44,7 +45,7 @@ func (i *Inspector) end(ctx context.Context, p plan, now time.Time, out chan<- s
 // has ended. The call keeps running but takes no place, and the pod is not inspected
 // again before it returns.
 func (i *Inspector) abandon(ctx context.Context, f *flight, now time.Time, out chan<- stage.Outcome, settled chan<- stage.Settled) {
-	i.flights.abandon(f)
+	f.abandoned = true
 	i.log.WarnContext(ctx, "cancelled inspection keeps running, abandoned",
 		"podUID", f.change.UID, "pod", f.podName())
 	i.settleInspection(ctx, f, f.unreturned(now), out, settled)
