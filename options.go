@@ -91,9 +91,6 @@ type Options struct {
 	// begin. Beside them, as many single pods may be relisted. If zero,
 	// [DefaultInspectors].
 	Inspectors int
-	// FixedWidth always uses all inspectors. Otherwise fewer inspect while more of
-	// them only make each inspection slower.
-	FixedWidth bool
 	// InspectTimeout ends an inspection that takes longer. If zero,
 	// [DefaultInspectTimeout].
 	InspectTimeout time.Duration

@@ -77,7 +77,7 @@ func New(o Options) (*Pipeline, error) {
 		Logger: o.Logger, Metrics: metrics,
 	})
 	p.inspector, errs[4] = inspector.New(inspector.Options{
-		Runtime: p.runtime, Cache: statuses, Inspectors: o.Inspectors, FixedWidth: o.FixedWidth,
+		Runtime: p.runtime, Cache: statuses, Inspectors: o.Inspectors,
 		InspectTimeout: o.InspectTimeout, HungAfter: o.HungAfter, CallOf: p.runtime.Call,
 		Logger: o.Logger, Metrics: metrics,
 	})
@@ -186,7 +186,7 @@ func (p *Pipeline) Status() Status {
 	}
 	s.Waiting, _ = p.differ.Waiting()
 	s.Healthy, s.Err = p.Healthy()
-	s.InFlight, s.Width = p.inspector.InFlight()
+	s.InFlight, s.Width = p.inspector.InFlight(), s.Inspectors
 	if !s.Relist.Started.IsZero() {
 		s.Relist.Call = p.runtime.Call("")
 	}

@@ -11,8 +11,9 @@ type Status struct {
 	Healthy bool
 	Err     error
 	Relist  RelistStatus
-	// Inspectors is the bound on inspections in flight, Width the number that the
-	// pipeline uses at present, InFlight the number of those in flight.
+	// Inspectors is the bound on inspections in flight that are not hung, Width the same
+	// (older servers tell a number that follows the runtime), InFlight the number of
+	// those in flight.
 	Inspectors, Width, InFlight int
 	// Waiting is the number of pods that have changed and were not inspected with
 	// success since.

@@ -28,7 +28,7 @@ const eventBuffer = 1 << 15
 type config struct {
 	candidate, socket, profile string
 	inspectors                 int
-	fixed, events              bool
+	events                     bool
 	period, timeout            time.Duration
 }
 
@@ -37,7 +37,6 @@ func main() {
 	flag.StringVar(&c.candidate, "candidate", "pipeline", "serial, pipeline or calls")
 	flag.StringVar(&c.socket, "socket", "", "socket of the container runtime")
 	flag.IntVar(&c.inspectors, "inspectors", pipeline.DefaultInspectors, "inspectors of the pipeline, or calls at once")
-	flag.BoolVar(&c.fixed, "fixed", false, "always use all inspectors")
 	flag.BoolVar(&c.events, "events", false, "follow CRI events")
 	flag.DurationVar(&c.period, "period", time.Second, "relist period")
 	flag.DurationVar(&c.timeout, "timeout", 2*time.Minute, "deadline of a runtime call")
@@ -117,7 +116,7 @@ func (c config) pipeline(runtime *cri.Client) (probe.Candidate, probe.Width) {
 	registry := prometheus.NewRegistry()
 	return func(ctx context.Context, emit func(probe.Event)) error {
 		opts := pipeline.Options{
-			Runtime: runtime, RelistPeriod: c.period, Inspectors: c.inspectors, FixedWidth: c.fixed, InspectTimeout: c.timeout,
+			Runtime: runtime, RelistPeriod: c.period, Inspectors: c.inspectors, InspectTimeout: c.timeout,
 			Registerer: registry,
 		}
 		if c.events {
@@ -137,21 +136,7 @@ func (c config) pipeline(runtime *cri.Client) (probe.Candidate, probe.Width) {
 			emit(event(e))
 		}
 		return both.Wait()
-	}, func() (int, error) { return width(registry) }
-}
-
-// width is the pipeline's metric; 0 before it runs.
-func width(registry prometheus.Gatherer) (int, error) {
-	families, err := registry.Gather()
-	if err != nil {
-		return 0, fmt.Errorf("width: %w", err)
-	}
-	for _, f := range families {
-		if f.GetName() == "pleg_inspection_width" {
-			return int(f.GetMetric()[0].GetGauge().GetValue()), nil
-		}
-	}
-	return 0, nil
+	}, func() (int, error) { return c.inspectors, nil }
 }
 
 func event(e pleg.Event) probe.Event {

@@ -58,7 +58,7 @@ func bursts() []Scenario {
 	for _, w := range []burst{{pods: 1000, profile: "zero"}, {pods: 110, profile: "node"}} {
 		w.containers, w.limit = 2, 8
 		all = append(all, w.scenario(fmt.Sprintf("limited/profile=%s/pods=%d/limit=8", w.profile, w.pods),
-			", the runtime serves 8 calls at once", "kubelet drop-in "+fixedWidths+" "+allWidths, true))
+			", the runtime serves 8 calls at once", "kubelet drop-in "+allWidths, true))
 	}
 	for _, calls := range []int{1, 2, 4} {
 		w := burst{pods: 110, containers: 2, profile: "node", limit: calls}
@@ -67,7 +67,7 @@ func bursts() []Scenario {
 	}
 	// The runtime still serves any number of calls, but each takes longer.
 	all = append(all, burst{pods: 110, containers: 2, profile: "node", before: "zero"}.scenario(
-		"shift/profile=node/pods=110", ", zero until then", twoWidths+" fixed-8 fixed-16", true))
+		"shift/profile=node/pods=110", ", zero until then", twoWidths, true))
 	for _, n := range []int{0, 1, 5} {
 		all = append(all, burst{pods: 110, containers: 2, profile: "node", hung: n}.scenario(fmt.Sprintf("hung/pods=%d", n),
 			fmt.Sprintf(", status calls of %d of them hang for %v", n, hangTimeout), twoWidths, true))

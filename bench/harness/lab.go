@@ -134,8 +134,7 @@ func (l *lab) connect(ctx context.Context, b *bench, socket string, period, time
 	case c == callsOnly:
 		args = append(args, "-candidate", "calls", "-inspectors", strconv.Itoa(usualWidth))
 	default:
-		args = append(args, "-inspectors", strconv.Itoa(c.inspectors()), "-fixed="+strconv.FormatBool(c.fixed()),
-			"-events="+strconv.FormatBool(c.events()))
+		args = append(args, "-inspectors", strconv.Itoa(c.inspectors()), "-events="+strconv.FormatBool(c.events()))
 	}
 	if b.profiles != "" && !c.inKubelet() {
 		args = append(args, "-cpuprofile", filepath.Join(b.profiles, fmt.Sprintf("%s-%d.prof", c, b.labs.Load())))

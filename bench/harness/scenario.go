@@ -123,11 +123,10 @@ func candidates(names string) []Candidate {
 }
 
 const (
-	allWidths   = "pipeline-1 pipeline-2 pipeline-4 pipeline-8 pipeline-16 pipeline-32"
-	fixedWidths = "fixed-4 fixed-8 fixed-16 fixed-32"
-	everyone    = "serial kubelet drop-in " + allWidths
-	oneWidth    = "serial kubelet drop-in pipeline-16"
-	twoWidths   = "serial kubelet drop-in pipeline-8 pipeline-16"
+	allWidths = "pipeline-1 pipeline-2 pipeline-4 pipeline-8 pipeline-16 pipeline-32"
+	everyone  = "serial kubelet drop-in " + allWidths
+	oneWidth  = "serial kubelet drop-in pipeline-16"
+	twoWidths = "serial kubelet drop-in pipeline-8 pipeline-16"
 )
 
 // parseCandidate returns an error for a name that is not a candidate.

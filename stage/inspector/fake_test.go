@@ -127,14 +127,8 @@ type fixture struct {
 	finish    func()
 }
 
-// newFixture starts an inspector that always uses all of its inspectors.
+// newFixture starts an inspector.
 func newFixture(t *testing.T, rt fakeRuntime, o inspector.Options) *fixture {
-	t.Helper()
-	o.FixedWidth = true
-	return newAdaptiveFixture(t, rt, o)
-}
-
-func newAdaptiveFixture(t *testing.T, rt fakeRuntime, o inspector.Options) *fixture {
 	t.Helper()
 	c := &fakeCache{pods: make(map[pleg.PodUID]written)}
 	o.Runtime, o.Cache, o.InspectTimeout = guarded(t, rt), c, timeout

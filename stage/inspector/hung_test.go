@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -146,65 +145,80 @@ func TestWhatIsOvertaken(t *testing.T) {
 }
 
 // Whether an inspection hangs or is slow shows only when another one ends: until then
-// more and more begin as a trial.
+// one more begins each HungAfter.
 func TestTrialsWhileNothingEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newHangingRuntime()
 		f := newFixture(t, r.PodStatus, inspector.Options{Inspectors: 2, HungAfter: hungAfter})
 		f.hang(t, uids("hung", 3)...)
-		time.Sleep(hungAfter + hungAfter/2 - 1)
+		time.Sleep(2*hungAfter - 1)
 		if len(f.settled) > 0 {
 			t.Fatalf("settled %+v", <-f.settled)
 		}
 		began := time.Now()
 		f.inspect <- one("healthy")
 		if s := <-f.settled; s.UID != "healthy" || s.Err != nil || time.Since(began) != 1 {
-			t.Errorf("settled %+v after %v, want the healthy pod after half of HungAfter", s, time.Since(began))
+			t.Errorf("settled %+v after %v, want the healthy pod after twice HungAfter", s, time.Since(began))
 		}
 	})
 }
 
-// If every place is taken and nothing ends, the youngest inspections that had their time
-// are cancelled, one after the other, and the oldest never: a runtime that serves its
-// calls in order works on that one.
+// If every place is taken and nothing ends, the youngest inspection is cancelled each four
+// times HungAfter, and the oldest never: a runtime that serves its calls in order works
+// on that one. A runtime that answered before is more likely to be slow, and few are.
 func TestCancelledWhileNothingEnds(t *testing.T) {
 	for name, tc := range map[string]struct {
-		answered bool // before
-		want     map[time.Duration]pleg.PodUID
+		before int // healthy pods
+		want   map[time.Duration]pleg.PodUID
 	}{
 		"runtime that never answered": {want: map[time.Duration]pleg.PodUID{
-			4 * time.Second: "hung-1", 5 * time.Second: "hung-2", 5500 * time.Millisecond: "hung-3",
+			6 * time.Second: "hung-3", 10 * time.Second: "", 11 * time.Second: "",
 		}},
-		"runtime that answered before": {answered: true, want: map[time.Duration]pleg.PodUID{
-			4 * time.Second: "hung-1", 4500 * time.Millisecond: "hung-3", 5500 * time.Millisecond: "hung-2",
+		"runtime that answered before": {before: 16, want: map[time.Duration]pleg.PodUID{
+			6 * time.Second: "hung-3", 10 * time.Second: "", 11 * time.Second: "",
 		}},
+		"runtime that answered little": {before: 1, want: map[time.Duration]pleg.PodUID{10 * time.Second: ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, newHangingRuntime().PodStatus, inspector.Options{Inspectors: 2, HungAfter: hungAfter})
-				if tc.answered {
-					f.do(one("healthy"))
+				for _, uid := range uids("healthy", tc.before) {
+					f.do(one(uid))
 				}
 				began := time.Now()
 				f.hang(t, uids("hung", 20)...)
-				got := make(map[time.Duration]pleg.PodUID)
-				for range tc.want {
+				for range len(tc.want) {
 					s := <-f.settled
-					got[time.Since(began)] = s.UID
-					if s.Hung == 0 || !errors.Is(s.Err, context.Canceled) || !strings.Contains(s.Err.Error(), "none ends") {
-						t.Errorf("settled %+v, want hung, and why it was cancelled", s)
+					after := time.Since(began)
+					want, ok := tc.want[after]
+					switch cancelled := strings.Contains(s.Err.Error(), "none ends"); {
+					case !ok, s.Hung == 0, cancelled != (want != ""), want != "" && s.UID != want:
+						t.Errorf("settled %+v after %v, want %q", s, after, want)
 					}
-				}
-				if !maps.Equal(got, tc.want) {
-					t.Errorf("cancelled %v, want %v", got, tc.want)
+					for len(f.settled) > 0 {
+						<-f.settled
+					}
 				}
 			})
 		})
 	}
 }
 
-// Hung inspections that take every place free half of the extra ones at once, the oldest
-// first.
+// Of those that are not hung few are cancelled, however long nothing ends.
+func TestFewAreCancelledWhileNothingEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, newHangingRuntime().PodStatus, inspector.Options{Inspectors: 2, HungAfter: hungAfter / 100})
+		f.hang(t, uids("hung", 100)...)
+		time.Sleep(timeout - 1)
+		synctest.Wait()
+		if n := len(f.settled); n != 10 {
+			t.Errorf("%d were cancelled within the timeout, want 10", n)
+		}
+	})
+}
+
+// Hung inspections that take every place are cancelled, the oldest first, once nothing has
+// ended for four times the last inspection.
 func TestHungInspectionsAreCancelledIfEveryPlaceIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const inspectors = 4
@@ -212,21 +226,18 @@ func TestHungInspectionsAreCancelledIfEveryPlaceIsTaken(t *testing.T) {
 		for _, uid := range uids("hung", 2*inspectors-1) {
 			f.inspect <- one(uid)
 			time.Sleep(hungAfter)
-			f.do(one("healthy"))
+			f.do(one("short"))
 		}
 		f.inspect <- one("hung-last")
 		began := time.Now()
 		f.hang(t, "healthy")
-		got := make(map[pleg.PodUID]bool)
-		for range 3 {
-			s := <-f.settled
-			got[s.UID] = s.Hung > 0
+		for _, want := range []pleg.PodUID{"hung-0", "healthy"} {
+			if s := <-f.settled; s.UID != want || (s.Hung > 0) != (want == "hung-0") {
+				t.Errorf("settled %+v, want %s", s, want)
+			}
 		}
-		if want := map[pleg.PodUID]bool{"hung-0": true, "hung-1": true, "healthy": false}; !maps.Equal(got, want) {
-			t.Errorf("settled %v, want %v", got, want)
-		}
-		if took := time.Since(began); took != 20*time.Millisecond {
-			t.Errorf("took %v, want the patience with short inspections", took)
+		if took := time.Since(began); took != 80*time.Millisecond {
+			t.Errorf("took %v, want four times that of a short inspection", took)
 		}
 	})
 }
@@ -270,58 +281,28 @@ func TestSuperseded(t *testing.T) {
 	}
 }
 
-// Retries take at most half of the places and leave half of the extra ones.
+// Retries take at most half of the places.
 func TestRetriesLeavePlaces(t *testing.T) {
-	for name, tc := range map[string]struct{ hung, want int }{
-		"half of the places":       {0, 4},
-		"half of the extra places": {10, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, newHangingRuntime().PodStatus, inspector.Options{Inspectors: 8, HungAfter: hungAfter})
-				for n := range tc.hung {
-					f.inspect <- one(pleg.PodUID(fmt.Sprint("hung-", n)))
-					time.Sleep(20 * time.Millisecond)
-					f.do(one("healthy"))
-				}
-				retries := 0
-				for n := range 8 {
-					synctest.Wait()
-					c := one(pleg.PodUID(fmt.Sprint("hung-again-", n)))
-					c.Hung, c.Retry = 1, true
-					select {
-					case f.retry <- c:
-						retries++
-					default:
-					}
-				}
-				if retries != tc.want {
-					t.Errorf("%d retries at once, want %d", retries, tc.want)
-				}
-				if s, _, ok := f.do(one("healthy")); s.Err != nil || !ok {
-					t.Errorf("a healthy pod settled with %v", s.Err)
-				}
-			})
-		})
-	}
-}
-
-// The first few retries end soon, the further ones may take longer and longer.
-func TestTimeoutOfRetriesGrows(t *testing.T) {
-	for hung, want := range []time.Duration{0: timeout, 1: 4 * time.Second, 4: 4 * time.Second, 5: 8 * time.Second, 6: timeout, 60: timeout} {
-		if want == 0 {
-			continue
-		}
-		synctest.Test(t, func(t *testing.T) {
-			f := newFixture(t, newHangingRuntime().PodStatus, inspector.Options{Inspectors: 2, HungAfter: hungAfter})
-			c := one("hung")
-			c.Hung = hung
-			f.retry <- c
-			if s := <-f.settled; s.Hung != want || !errors.Is(s.Err, context.DeadlineExceeded) {
-				t.Errorf("after %d that hung, settled %+v, want the end after %v", hung, s, want)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, newHangingRuntime().PodStatus, inspector.Options{Inspectors: 8, HungAfter: hungAfter})
+		retries := 0
+		for n := range 8 {
+			synctest.Wait()
+			c := one(pleg.PodUID(fmt.Sprint("hung-again-", n)))
+			c.Retry = true
+			select {
+			case f.retry <- c:
+				retries++
+			default:
 			}
-		})
-	}
+		}
+		if retries != 4 {
+			t.Errorf("%d retries at once, want 4", retries)
+		}
+		if s, _, ok := f.do(one("healthy")); s.Err != nil || !ok {
+			t.Errorf("a healthy pod settled with %v", s.Err)
+		}
+	})
 }
 
 // An error of the runtime's own is no hang, however late it comes.
@@ -367,8 +348,9 @@ func TestUncancellableCallIsAbandoned(t *testing.T) {
 		requireGauge(t, reg, "pleg_abandoned_inspections", 10)
 		requireGauge(t, reg, "pleg_inspections_in_flight", 0)
 		// The pod is not inspected twice at once.
-		if s, _, _ := f.do(one("uncancellable-0")); s.Hung == 0 || s.Err == nil {
-			t.Errorf("settled %+v, want hung: the call before has not returned", s)
+		again := time.Now()
+		if s, _, _ := f.do(one("uncancellable-0")); s.Hung == 0 || s.Err == nil || time.Since(again) > 0 {
+			t.Errorf("settled %+v after %v, want hung at once: the call before has not returned", s, time.Since(again))
 		}
 		f.finish()
 		synctest.Wait()
@@ -392,7 +374,7 @@ func TestAbandonedCallsAreBounded(t *testing.T) {
 		reg := prometheus.NewPedanticRegistry()
 		r := newHangingRuntime()
 		f := newFixture(t, r.PodStatus, inspector.Options{
-			Inspectors: bound + more, FixedWidth: true, HungAfter: hungAfter, Metrics: instrument.Registry{Registerer: reg},
+			Inspectors: bound + more, HungAfter: hungAfter, Metrics: instrument.Registry{Registerer: reg},
 		})
 		for _, uid := range uids("uncancellable", bound+more) {
 			f.inspect <- one(uid)

@@ -35,9 +35,6 @@ type Options struct {
 	// Inspectors is the number of pods inspected at once, and of the extra places while
 	// inspections hang; at least 1.
 	Inspectors int
-	// FixedWidth always uses all inspectors. Otherwise their number follows what
-	// the runtime can serve.
-	FixedWidth bool
 	// InspectTimeout ends an inspection that takes longer; positive.
 	InspectTimeout time.Duration
 	// HungAfter is the age at which an inspection that was overtaken counts as hung;
@@ -53,34 +50,24 @@ type Options struct {
 // Inspector owns the pool. The workers take values and give values back to the
 // loop, which alone touches the fields below.
 type Inspector struct {
-	runtime Runtime
-	cache   Cache
-	bound   int
-	// half of the bound, and at least 1.
-	half      int
-	fixed     bool
-	timeout   time.Duration
-	hungAfter time.Duration
-	calls     func(pleg.PodUID) *pleg.Call
-	log       *slog.Logger
-	metrics   *metrics
-	observed  observed
+	runtime  Runtime
+	cache    Cache
+	timeout  time.Duration
+	calls    func(pleg.PodUID) *pleg.Call
+	log      *slog.Logger
+	metrics  *metrics
+	observed observed
 
 	// good holds the last status that an inspection returned for each pod. It
 	// survives failed inspections, because of the IPs and final statuses in it.
-	good     map[pleg.PodUID]*pleg.PodStatus
-	inFlight inFlight
+	good    map[pleg.PodUID]*pleg.PodStatus
+	flights flights
 	// workers are bounded by the loop, not by a pool: an abandoned call takes no
 	// place in the bound.
 	workers conc.WaitGroup
 	results chan result
-	width   width
-	pace    pace
-	// alarm fires when review is due next, which is at alarmAt if that is set.
-	alarm   *time.Timer
-	alarmAt time.Time
-	// startedAt is when Run began, lastEnd is when the last inspection ended.
-	startedAt, lastEnd time.Time
+	// startedAt is when Run began.
+	startedAt time.Time
 	// answered is when the runtime last showed that it works, for Answered.
 	answered atomic.Pointer[time.Time]
 }
@@ -88,17 +75,14 @@ type Inspector struct {
 // New returns an inspector that does not run yet.
 func New(o Options) (*Inspector, error) {
 	i := &Inspector{
-		runtime: o.Runtime, cache: o.Cache, bound: o.Inspectors, fixed: o.FixedWidth, timeout: o.InspectTimeout,
-		width: newWidth(o.Inspectors),
-		half:  max(1, o.Inspectors/2), hungAfter: o.HungAfter, calls: o.CallOf,
-		log:  o.Logger.With("stage", "inspector"),
-		good: make(map[pleg.PodUID]*pleg.PodStatus),
+		runtime: o.Runtime, cache: o.Cache, timeout: o.InspectTimeout, calls: o.CallOf,
+		log:     o.Logger.With("stage", "inspector"),
+		good:    make(map[pleg.PodUID]*pleg.PodStatus),
+		flights: flights{places: o.Inspectors, hungAfter: o.HungAfter},
+		results: make(chan result),
 	}
-	i.pace.hungAfter = o.HungAfter
-	i.inFlight.abandoned = make(map[pleg.PodUID]*flight)
-	i.results = make(chan result)
 	var err error
-	i.metrics, err = newMetrics(o.Metrics, i.inFlight.age)
+	i.metrics, err = newMetrics(o.Metrics, i.observed.age)
 	return i, err
 }
 
@@ -123,19 +107,23 @@ func (i *Inspector) Run(
 	defer close(settled)
 	defer close(out)
 	i.startedAt = time.Now()
-	i.alarm = time.NewTimer(0)
-	i.alarm.Stop()
-	i.observed.timer = time.NewTimer(0)
-	i.observed.timer.Stop()
-	for inspect != nil || retry != nil || known != nil || i.inFlight.all() > 0 {
+	alarm := time.NewTimer(0)
+	defer alarm.Stop()
+	for inspect != nil || retry != nil || known != nil || len(i.flights.all) > 0 {
 		now := time.Now()
+		p := i.flights.next(now)
+		if p.cancel != nil || len(p.abandon) > 0 {
+			i.end(ctx, p, now, out, settled)
+			continue
+		}
+		setAlarm(alarm, earlier(p.again, i.observe(ctx, now)), now)
 		accept, again := inspect, retry
-		if !i.hasPlace(now) {
-			accept, again = nil, nil
-		} else if !i.hasPlaceForRetry() {
+		if !p.begin {
+			accept = nil
+		}
+		if !p.retry {
 			again = nil
 		}
-		i.setAlarm(now)
 		select {
 		case change, ok := <-accept:
 			if !ok {
@@ -155,25 +143,29 @@ func (i *Inspector) Run(
 				continue
 			}
 			i.settleKnown(change, out, settled)
-		case <-i.alarm.C:
-			i.alarmAt = time.Time{}
-			i.review(ctx, out, settled)
 		case r := <-i.results:
 			i.finishInspection(ctx, r, out, settled)
-		case <-i.observed.timer.C:
-			i.review(ctx, out, settled) // the alarm may be due at the same time
+		case <-alarm.C: // the plan is another one now
 		}
-		i.metrics.publish(&i.inFlight, i.width.now)
-		i.observe(ctx)
 	}
+	i.observe(ctx, time.Now())
 	// Not deferred: if the loop panics, the process must crash without waiting.
 	i.workers.Wait()
 	return nil
 }
 
+// setAlarm has the timer fire at a time; never if that is zero.
+func setAlarm(alarm *time.Timer, at, now time.Time) {
+	if at.IsZero() {
+		alarm.Stop()
+		return
+	}
+	alarm.Reset(at.Sub(now))
+}
+
 func (i *Inspector) startInspection(ctx context.Context, c stage.Change, out chan<- stage.Outcome, settled chan<- stage.Settled) {
-	if f := i.inFlight.abandoned[c.UID]; f != nil {
-		r := f.unreturned()
+	if f := i.flights.find(c.UID); f != nil { // abandoned
+		r := f.unreturned(time.Now())
 		r.change = c
 		i.settleInspection(ctx, f, r, out, settled)
 		return
@@ -183,13 +175,25 @@ func (i *Inspector) startInspection(ctx context.Context, c stage.Change, out cha
 		last = i.good[c.UID]
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	now, timeout := time.Now(), i.allowance(c.Hung)
-	f := &flight{change: c, started: now, ends: now.Add(timeout), cancel: cancel}
-	if i.full() {
-		i.pace.trials++
-	}
-	i.pace.moved = now
-	i.inFlight.add(f)
-	f.turn = i.width.turnOf(i.inFlight.len()-i.inFlight.lent, now.Sub(i.lastEnd))
-	i.workers.Go(func() { i.results <- i.inspect(ctx, c, last, timeout) })
+	now := time.Now()
+	i.flights.begin(&flight{change: c, started: now, ends: now.Add(i.timeout), cancel: cancel})
+	i.workers.Go(func() { i.results <- i.inspect(ctx, c, last) })
+}
+
+type result struct {
+	change stage.Change
+	status *pleg.PodStatus
+	err    error
+	took   time.Duration
+	// cancelled is set if err came after the context had ended.
+	cancelled bool
+}
+
+// inspect runs on a worker: it touches nothing that the loop owns.
+func (i *Inspector) inspect(ctx context.Context, c stage.Change, last *pleg.PodStatus) result {
+	start := time.Now()
+	status, err := i.runtime.PodStatus(ctx, c.Pod, last, i.timeout)
+	r := result{change: c, status: status, err: err, took: time.Since(start)}
+	r.cancelled = err != nil && (ctx.Err() != nil || r.took >= i.timeout)
+	return r
 }

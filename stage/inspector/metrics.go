@@ -1,6 +1,8 @@
 package inspector
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
@@ -8,7 +10,6 @@ import (
 
 type metrics struct {
 	inFlight  prometheus.Gauge
-	width     prometheus.Gauge
 	hung      prometheus.Gauge
 	abandoned prometheus.Gauge
 	duration  prometheus.Histogram
@@ -20,10 +21,6 @@ func newMetrics(reg instrument.Registry, age func() float64) (*metrics, error) {
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "pleg_inspections_in_flight",
 			Help: "Pods being inspected.",
-		}),
-		width: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "pleg_inspection_width",
-			Help: "Greatest number of pods inspected at once, at present; it follows what the runtime can serve, up to the bound.",
 		}),
 		hung: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "pleg_hung_inspections",
@@ -47,12 +44,23 @@ func newMetrics(reg instrument.Registry, age func() float64) (*metrics, error) {
 		Name: "pleg_inspection_oldest_seconds",
 		Help: "Age in seconds of the oldest inspection in flight, 0 if there is none.",
 	}, age)
-	return m, reg.Register(m.inFlight, m.width, m.hung, m.abandoned, m.duration, m.errors, oldest)
+	return m, reg.Register(m.inFlight, m.hung, m.abandoned, m.duration, m.errors, oldest)
 }
 
-func (m *metrics) publish(f *inFlight, width int) {
-	m.inFlight.Set(float64(f.len()))
-	m.width.Set(float64(width))
-	m.hung.Set(float64(f.hung))
-	m.abandoned.Set(float64(len(f.abandoned)))
+// publish sets the gauges and returns the number of inspections that take a place.
+func (m *metrics) publish(s *flights, now time.Time) (placed int) {
+	hung := 0
+	for _, f := range s.all {
+		if f.abandoned {
+			continue
+		}
+		placed++
+		if f.hung(now, s.hungAfter) {
+			hung++
+		}
+	}
+	m.inFlight.Set(float64(placed))
+	m.hung.Set(float64(hung))
+	m.abandoned.Set(float64(len(s.all) - placed))
+	return placed
 }

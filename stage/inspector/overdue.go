@@ -11,22 +11,28 @@ import (
 
 // observed is what other goroutines, and the log, learn of the inspections in flight.
 type observed struct {
-	inFlight, width atomic.Int64
-	overdue         atomic.Pointer[[]pleg.Inspection]
-	// timer has the loop call observe when an inspection becomes overdue or is due to
-	// be logged.
-	timer *time.Timer
+	inFlight atomic.Int64
+	// oldest is when the oldest began, nil if there is none.
+	oldest  atomic.Pointer[time.Time]
+	overdue atomic.Pointer[[]pleg.Inspection]
 	// slowAt is when the oldest inspection is logged next if it is not hung, pause is
 	// the last pause; both zero if none is overdue.
 	slowAt time.Time
 	pause  time.Duration
 }
 
-// InFlight returns the number of inspections in flight and the width. It is safe for
-// concurrent use.
-func (i *Inspector) InFlight() (inFlight, width int) {
-	return int(i.observed.inFlight.Load()), int(i.observed.width.Load())
+// age returns the age of the oldest call in seconds; 0 if there is none. It is safe
+// for concurrent use.
+func (o *observed) age() float64 {
+	oldest := o.oldest.Load()
+	if oldest == nil {
+		return 0
+	}
+	return time.Since(*oldest).Seconds()
 }
+
+// InFlight returns the number of inspections in flight. It is safe for concurrent use.
+func (i *Inspector) InFlight() int { return int(i.observed.inFlight.Load()) }
 
 // Overdue returns the inspections in flight that are older than Options.HungAfter, the
 // oldest first, without their calls. It is safe for concurrent use.
@@ -37,49 +43,42 @@ func (i *Inspector) Overdue() []pleg.Inspection {
 	return nil
 }
 
-// observe publishes the inspections in flight and logs those that are overdue. The loop
-// calls it after each step.
-func (i *Inspector) observe(ctx context.Context) {
-	o := &i.observed
-	o.inFlight.Store(int64(i.inFlight.len()))
-	o.width.Store(int64(i.width.now))
-	oldest, now := i.inFlight.oldest.Load(), time.Now()
-	if oldest == nil {
-		o.timer.Stop()
-	} else if wait := oldest.Add(i.hungAfter).Sub(now); wait > 0 {
-		o.timer.Reset(wait)
+// observe publishes the inspections in flight and logs those that are overdue, and
+// returns when it is due again; zero if never. The loop calls it before each step.
+func (i *Inspector) observe(ctx context.Context, now time.Time) time.Time {
+	o, s := &i.observed, &i.flights
+	placed := i.metrics.publish(s, now)
+	o.inFlight.Store(int64(placed))
+	if len(s.all) == 0 {
+		o.oldest.Store(nil)
 	} else {
-		i.observeOverdue(ctx, now)
-		return
+		o.oldest.Store(&s.all[0].started)
 	}
-	o.overdue.Store(nil)
-	o.slowAt, o.pause = time.Time{}, 0
-}
-
-func (i *Inspector) observeOverdue(ctx context.Context, now time.Time) {
-	var flights []*flight
-	next := now.Add(i.timeout)
-	for f := range i.inFlight.each() {
-		if due := f.started.Add(i.hungAfter); due.After(now) {
+	var overdue []pleg.Inspection
+	var next time.Time
+	for _, f := range s.all {
+		if due := f.started.Add(s.hungAfter); due.After(now) {
 			next = earlier(next, due)
-		} else {
-			flights = append(flights, f)
+			break // the others began later
 		}
-	}
-	slices.SortFunc(flights, func(a, b *flight) int { return a.started.Compare(b.started) })
-	overdue := make([]pleg.Inspection, len(flights))
-	for n, f := range flights {
-		pod := f.change.Pod
-		overdue[n] = pleg.Inspection{UID: f.change.UID, Namespace: pod.Namespace, Name: pod.Name, Started: f.started, Hung: f.hung}
-		if f.hung {
+		hung := f.hung(now, s.hungAfter)
+		overdue = append(overdue, pleg.Inspection{
+			UID: f.change.UID, Namespace: f.change.Pod.Namespace, Name: f.change.Pod.Name, Started: f.started, Hung: hung,
+		})
+		if hung {
 			next = earlier(next, i.logHung(ctx, f, now))
+		} else if len(overdue) == 1 {
+			next = earlier(next, i.logSlow(ctx, f, now))
 		}
 	}
-	i.observed.overdue.Store(&overdue)
-	if !flights[0].hung {
-		next = earlier(next, i.logSlow(ctx, flights[0], now))
+	if overdue == nil {
+		o.overdue.Store(nil)
+		o.slowAt, o.pause = time.Time{}, 0
+		return next
 	}
-	i.observed.timer.Reset(next.Sub(now))
+	published := overdue // escapes only here
+	o.overdue.Store(&published)
+	return next
 }
 
 // logHung logs a hung inspection at once and then each time its age has doubled, and
@@ -102,7 +101,7 @@ func (i *Inspector) logHung(ctx context.Context, f *flight, now time.Time) time.
 // was overtaken the time to become hung.
 func (i *Inspector) logSlow(ctx context.Context, f *flight, now time.Time) time.Time {
 	at := &i.observed.slowAt
-	if first := f.started.Add(2 * i.hungAfter); at.Before(first) {
+	if first := f.started.Add(2 * i.flights.hungAfter); at.Before(first) {
 		*at = first
 	}
 	if at.After(now) {
@@ -110,7 +109,7 @@ func (i *Inspector) logSlow(ctx context.Context, f *flight, now time.Time) time.
 	}
 	age := now.Sub(f.started)
 	i.log.WarnContext(ctx, "inspections are slow",
-		"oldest", f.podName(), "call", i.callOf(f), "age", age, "inFlight", i.inFlight.len())
+		"oldest", f.podName(), "call", i.callOf(f), "age", age, "inFlight", len(i.flights.all))
 	i.observed.pause = max(2*i.observed.pause, age)
 	*at = now.Add(i.observed.pause)
 	return *at
@@ -127,11 +126,4 @@ func (i *Inspector) callOf(f *flight) string {
 		return call.String()
 	}
 	return ""
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }

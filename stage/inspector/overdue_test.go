@@ -51,7 +51,7 @@ func TestOverdueInspectionsAreVisible(t *testing.T) {
 		if len(overdue) != 1 || overdue[0].UID != "hung-0" || overdue[0].Name == "" || !overdue[0].Started.Equal(began) || !overdue[0].Hung {
 			t.Errorf("overdue %+v, want pod hung-0, hung since %v", overdue, began)
 		}
-		if inFlight, _ := f.inspector.InFlight(); inFlight != 1 {
+		if inFlight := f.inspector.InFlight(); inFlight != 1 {
 			t.Errorf("%d inspections in flight, want 1", inFlight)
 		}
 		time.Sleep(timeout)

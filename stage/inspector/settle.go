@@ -2,6 +2,7 @@ package inspector
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -10,37 +11,66 @@ import (
 
 // finishInspection settles what a worker returned.
 func (i *Inspector) finishInspection(ctx context.Context, r result, out chan<- stage.Outcome, settled chan<- stage.Settled) {
-	full := i.full() || i.unproven(time.Now())
-	f := i.inFlight.remove(r.change.UID)
+	f := i.flights.find(r.change.UID)
+	i.flights.end(f)
 	f.cancel(nil)
 	if f.abandoned {
 		return // settled when it was abandoned
 	}
-	i.lastEnd = time.Now()
 	if !r.cancelled {
-		i.learn(f, r, full)
+		now := time.Now()
+		i.flights.answer(f, r.took, now)
+		if r.err == nil || r.took < i.flights.hungAfter {
+			i.answered.Store(&now)
+		}
 	}
 	i.settleInspection(ctx, f, r, out, settled)
-	i.review(ctx, out, settled)
 }
 
-// learn updates the pace, the width and the older inspections after one has ended by
-// itself. full: no other could begin before that.
-func (i *Inspector) learn(f *flight, r result, full bool) {
-	now := i.lastEnd
-	i.pace.answer(now)
-	i.inFlight.overtake(f, r.took, now)
-	if r.err == nil || r.took < i.hungAfter {
-		i.answered.Store(&now)
+// end cancels and abandons what the plan says.
+func (i *Inspector) end(ctx context.Context, p plan, now time.Time, out chan<- stage.Outcome, settled chan<- stage.Settled) {
+	if f := p.cancel; f != nil {
+		if !f.hung(now, i.flights.hungAfter) {
+			i.flights.cancelled++
+		}
+		i.flights.cancel(f, now, fmt.Errorf("no answer for %v, cancelled as %d inspections wait and none ends",
+			f.age(now).Round(time.Millisecond), len(i.flights.all)))
 	}
-	if r.err != nil {
+	for _, f := range p.abandon {
+		i.abandon(ctx, f, now, out, settled)
+	}
+}
+
+// abandon settles an inspection whose call has not returned although its context
+// has ended. The call keeps running but takes no place, and the pod is not inspected
+// again before it returns.
+func (i *Inspector) abandon(ctx context.Context, f *flight, now time.Time, out chan<- stage.Outcome, settled chan<- stage.Settled) {
+	f.abandoned = true
+	i.log.WarnContext(ctx, "cancelled inspection keeps running, abandoned",
+		"podUID", f.change.UID, "pod", f.podName())
+	i.settleInspection(ctx, f, f.unreturned(now), out, settled)
+}
+
+// unreturned is the result of a call that has not returned.
+func (f *flight) unreturned(now time.Time) result {
+	took := f.age(now)
+	return result{
+		change: f.change, took: took, cancelled: true,
+		err: fmt.Errorf("inspect pod %s (%s): the call of %v ago was cancelled and has not returned",
+			f.podName(), f.change.UID, took.Round(time.Millisecond)),
+	}
+}
+
+// supersede cancels the inspection of a pod that is gone, if it hangs, or would be
+// cancelled for others. A slow one still tells what the pod was.
+func (i *Inspector) supersede(c stage.Change) {
+	now := time.Now()
+	f, s := i.flights.find(c.UID), &i.flights
+	if f == nil || f.over(now) || !f.hung(now, s.hungAfter) && f.age(now) < crowded*s.hungAfter {
 		return
 	}
-	i.pace.succeed(r.took)
-	i.pace.served(r.took, now, full)
-	if !i.fixed && !f.lent {
-		i.width.measure(r.change.Pod, r.took, f.turn)
-	}
+	f.superseded = true
+	s.cancel(f, now, fmt.Errorf("the pod is gone, cancelled after %v", f.age(now).Round(time.Millisecond)))
 }
 
 // settleInspection writes and sends what an inspection returned, and settles it.
@@ -51,7 +81,7 @@ func (i *Inspector) settleInspection(ctx context.Context, f *flight, r result, o
 	case r.err == nil || ctx.Err() != nil: // cancelled by the end of Run
 	case r.cancelled:
 		s.Hung = r.took
-	case r.took >= i.hungAfter:
+	case r.took >= i.flights.hungAfter:
 		s.Late = true
 	}
 	settled <- s

@@ -186,7 +186,7 @@ func TestInvariantNoHeadOfLine(t *testing.T) {
 func TestInvariantBounds(t *testing.T) {
 	const pods, inspectors = 50, 4
 	synctest.Test(t, func(t *testing.T) {
-		r := kit.New(t, pipeline.Options{Inspectors: inspectors, FixedWidth: true})
+		r := kit.New(t, pipeline.Options{Inspectors: inspectors})
 		r.Start(t)
 		synctest.Wait()
 		for n := range pods {

@@ -19,6 +19,9 @@ const (
 	hungPods             = 40
 	goodPods             = 60
 	quarantineSteps      = 240
+	// quarantineWarmUp is longer than two inspections: before anything has answered, it takes
+	// the first wave of hung pods so long.
+	quarantineWarmUp = 270
 )
 
 // quarantineTest is a pipeline on a runtime where hungPods pods hang until the runtime
@@ -101,7 +104,7 @@ func (q *quarantineTest) requireCounts(t *testing.T) {
 			t.Errorf("pod %s has %d events, want one, uninspected", hungPod(n), got)
 		}
 	}
-	if got := q.Runtime.Counts().Lists; got != 1+30+quarantineSteps {
+	if got := q.Runtime.Counts().Lists; got != 1+quarantineWarmUp+quarantineSteps {
 		t.Errorf("%d lists, want one each second", got)
 	}
 	if got := len(q.Quarantined()); got != hungPods {
@@ -137,7 +140,7 @@ func TestHungPodsAreQuarantined(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				q := newQuarantineTest(t, uncancellable)
-				kit.Relist(30)
+				kit.Relist(quarantineWarmUp)
 				if got := len(q.Quarantined()); got < hungPods-2*quarantineInspectors {
 					t.Errorf("%d pods in quarantine, want %d, except those that hang for the first time", got, hungPods)
 				}

@@ -44,7 +44,7 @@ func newFreeRun(h *history, inspectors int) *freeRun {
 func (b *freeRun) run(t *testing.T, runtime pleg.Runtime) {
 	inspectors := b.runtime.inspectors
 	opts := pipeline.Options{
-		Runtime: runtime, Inspectors: inspectors, FixedWidth: true, RelistPeriod: freePeriod,
+		Runtime: runtime, Inspectors: inspectors, RelistPeriod: freePeriod,
 		ListTimeout: freeListTimeout, InspectTimeout: freeInspectTimeout,
 		HungAfter: b.runtime.hungAfter, MaxQuarantine: b.quarantine,
 	}

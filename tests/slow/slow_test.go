@@ -151,17 +151,27 @@ func TestSlowRuntimeInOtherOrders(t *testing.T) {
 		"300 pods, 16 inspectors":       {many16, 1.1},
 		"a heavy tail":                  {serves(1, tailed(500*time.Millisecond)), 1.1},
 		"a heavy tail, serves four":     {serves(4, tailed(500*time.Millisecond)), 1.1},
-		"the last call first":           {last(110, 8, 1, time.Second), 1.3},
-		"the last first, 16 inspectors": {last(110, 16, 1, 2*time.Second), 1.3},
-		"the last first, 300 pods":      {last(300, 16, 1, 2*time.Second), 1.3},
-		"the last first, quick":         {last(300, 16, 1, time.Second/10), 1.3},
-		"the last first, serves two":    {last(300, 16, 2, 2*time.Second), 1.3},
-		"the last first, serves four":   {last(300, 16, 4, 2*time.Second), 1.3},
+		"the last call first":           {last(110, 8, 1, time.Second), 1.5},
+		"the last first, 16 inspectors": {last(110, 16, 1, 2*time.Second), 1.5},
+		"the last first, 300 pods":      {last(300, 16, 1, 2*time.Second), 1.5},
+		"the last first, quick":         {last(300, 16, 1, time.Second/10), 1.5},
+		"the last first, serves two":    {last(300, 16, 2, 2*time.Second), 1.5},
+		"the last first, serves four":   {last(300, 16, 4, 2*time.Second), 1.5},
 		"slow for a minute, 2 s a call": {serves(1, slowFor(2*time.Second)), 1.1},
 		"slow for a minute, 9 s a call": {serves(1, slowFor(9*time.Second)), 1.1},
 		"slow for a minute, 5 s, four":  {serves(4, slowFor(5*time.Second)), 1.1},
 	} {
 		t.Run(name, func(t *testing.T) { tc.burst.compare(t, tc.most) })
+	}
+}
+
+// Runtimes that serve all calls at once, each in a long time, must not get more of them.
+func TestSlowParallelRuntime(t *testing.T) {
+	for _, takes := range []time.Duration{10 * time.Second, 30 * time.Second, 90 * time.Second} {
+		for n := range 4 {
+			b := burst{pods: 110, inspectors: 8 << (n & 1), servers: math.MaxInt, takes: constant(takes), cold: n&2 > 0}
+			t.Run(fmt.Sprintf("%v, %d inspectors, cold %v", takes, b.inspectors, b.cold), func(t *testing.T) { b.compare(t, 1.1) })
+		}
 	}
 }
 

@@ -220,7 +220,6 @@ func (f *pipelineFlags) add(cmd *cobra.Command) {
 	flags.DurationVar(&f.client.EventProbePeriod, "event-probe-period", cri.DefaultEventProbePeriod, "`TIME` between two calls that check, while CRI events are followed, that the\nruntime still answers")
 	flags.DurationVar(&f.client.EventProbeTimeout, "event-probe-timeout", cri.DefaultEventProbeTimeout, "`TIME` to answer such a call; after two unanswered calls the events are not\ntrusted")
 	flags.IntVar(&f.Inspectors, "inspectors", pipeline.DefaultInspectors, "greatest `NUMBER` of pods inspected at the same time")
-	flags.BoolVar(&f.FixedWidth, "fixed-width", false, "do not inspect fewer pods at the same time when more would be slower")
 	flags.DurationVar(&f.InspectTimeout, "inspect-timeout", pipeline.DefaultInspectTimeout, "`TIME` after which the inspection of a pod fails; it is then retried")
 	flags.DurationVar(&f.HungAfter, "hung-after", pipeline.DefaultHungAfter, "`AGE` at which an inspection counts as hung if later ones have already ended")
 	flags.DurationVar(&f.MaxQuarantine, "max-quarantine", pipeline.DefaultMaxQuarantine, "longest `TIME` between two inspections of a pod whose inspections hang")
@@ -239,7 +238,7 @@ func (f *pipelineFlags) addCalls(cmd *cobra.Command) {
 	f.add(all)
 	for _, name := range []string{
 		"relist-period", "retry-period", "list-timeout", "unary-lists", "events", "relist-period-with-events",
-		"event-probe-period", "event-probe-timeout", "inspectors", "fixed-width", "inspect-timeout", "max-status-calls",
+		"event-probe-period", "event-probe-timeout", "inspectors", "inspect-timeout", "max-status-calls",
 	} {
 		cmd.Flags().AddFlag(all.Flags().Lookup(name))
 	}

@@ -162,14 +162,14 @@ func TestReadyNamesQuarantine(t *testing.T) {
 		open, closed := handlers(pipe)
 		time.Sleep(9500 * time.Millisecond)
 		expectReady(t, open, 200, "[+]quarantine ok\n")
-		// It hangs until 10 s, then again for 4 s from the relist after that, and
-		// from the one a second later.
+		// It hangs until 10 s, then again from the relist after that, and from the one a
+		// second later.
 		time.Sleep(13 * time.Second)
 		expectReady(t, open, 200, "[+]quarantine ok: 1 pod is quarantined, shop/name-shop/cart (shop/cart) for ")
 		expectReady(t, open, 200, " hung inspections, next in ")
 		expectReady(t, closed, 200, "[+]quarantine ok: 1 pod is quarantined\n")
 		runtime.SetInspectFault(nil)
-		time.Sleep(10 * time.Second)
+		time.Sleep(20 * time.Second)
 		expectReady(t, open, 200, "[+]quarantine ok\n")
 	})
 }

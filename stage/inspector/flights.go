@@ -1,0 +1,223 @@
+package inspector
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
+)
+
+const (
+	// crowded is how long nothing may begin or end, although all places are taken,
+	// before an inspection is cancelled; in multiples of Options.HungAfter.
+	crowded = 4
+	// lends is the age, in multiples of the time of the one that overtook it, from which
+	// an inspection lends its place: otherwise 40 hung pods of 110 delay the others by 5.6 s.
+	// Hung ones that take all places are cancelled after as long a silence: otherwise it
+	// would be 101 s (TestHungPodsDelayNoOther).
+	lends = 4
+	// Of those that are not hung, at most one in share of the last window is cancelled:
+	// in a burst that is a tenth. Before any has ever ended, cold are, because of 25 pods
+	// that hang from the start (TestFirstWaveHangs).
+	share  = 20
+	window = 128
+	cold   = 10
+	// maxAbandoned bounds the calls that keep running although their context has
+	// ended. One more keeps its place.
+	maxAbandoned = 256
+)
+
+// flight is one inspection in progress.
+type flight struct {
+	change  stage.Change
+	started time.Time
+	// ends is when the call's context ends, or has ended.
+	ends   time.Time
+	cancel context.CancelCauseFunc
+	// superseded is set once the inspection was cancelled because its pod is gone.
+	superseded bool
+	// overtaken is set once an inspection that began later has ended by itself in at
+	// most half of this one's age, lent once in at most a part that [lends] says.
+	overtaken, lent bool
+	// abandoned is set once it was settled although it has not returned.
+	abandoned bool
+	// logAt is when it is logged next if it hangs.
+	logAt time.Time
+}
+
+// over reports whether the call's context has ended.
+func (f *flight) over(now time.Time) bool { return !now.Before(f.ends) }
+
+func (f *flight) age(now time.Time) time.Duration { return now.Sub(f.started) }
+
+// hung reports whether the inspection hangs. If none ends, none is hung: the runtime is
+// slow, as far as anyone can tell.
+func (f *flight) hung(now time.Time, hungAfter time.Duration) bool {
+	return f.overtaken && f.age(now) >= hungAfter
+}
+
+// flights are the inspections in progress, and the rules of which may begin and which
+// must end. It has no clock.
+type flights struct {
+	places    int
+	hungAfter time.Duration
+	// all are in the order in which they began. They take a place each, except the
+	// abandoned ones.
+	all []*flight
+	// moved is when one last began, ended or was cancelled.
+	moved time.Time
+	// took is the time of the last one that ended by itself; answered is set once one has.
+	took     time.Duration
+	answered bool
+	// begun and cancelled count the inspections of a window, and those of them that were
+	// cancelled although not hung.
+	begun, cancelled int
+}
+
+// plan is what to do now, and when to ask again.
+type plan struct {
+	// begin and retry: another pod may be inspected, or a quarantined one.
+	begin, retry bool
+	cancel       *flight
+	abandon      []*flight
+	// again is when the plan will be another one if nothing happens; zero if never.
+	again time.Time
+}
+
+// due reports whether a time has come. If not, the plan is to be asked for again then.
+func (p *plan) due(at, now time.Time) bool {
+	if !now.Before(at) {
+		return true
+	}
+	p.again = earlier(p.again, at)
+	return false
+}
+
+// next applies the rules.
+func (s *flights) next(now time.Time) (p plan) {
+	placed, quick, retries := 0, 0, 0
+	for _, f := range s.all {
+		if f.abandoned {
+			continue
+		}
+		placed++
+		if hung := f.overtaken && p.due(f.started.Add(s.hungAfter), now); !hung && !f.lent {
+			quick++
+			if f.change.Retry {
+				retries++
+			}
+		}
+		if p.due(f.ends.Add(s.hungAfter), now) {
+			p.abandon = append(p.abandon, f)
+		}
+	}
+	free := maxAbandoned - (len(s.all) - placed)
+	p.abandon = p.abandon[:min(len(p.abandon), free)]
+	if placed >= 2*s.places {
+		p.cancel = s.victim(&p, now)
+		return p
+	}
+	// While nothing ends, one more begins: if it ends, the older ones hang.
+	p.begin = quick < s.places || p.due(s.moved.Add(s.hungAfter), now)
+	p.retry = p.begin && retries < max(1, s.places/2)
+	return p
+}
+
+// victim returns what to cancel, as all places are taken: the oldest of those that hang,
+// or else the youngest. Never the oldest of all: a runtime that serves its calls in
+// order works on that one.
+func (s *flights) victim(p *plan, now time.Time) *flight {
+	var hung, young, oldest *flight
+	for _, f := range s.all {
+		switch {
+		case f.abandoned:
+		case f.over(now) && now.Before(f.ends.Add(s.hungAfter)):
+			return nil // it leaves its place soon
+		case f.over(now):
+		case hung == nil && f.hung(now, s.hungAfter):
+			hung = f
+		case oldest == nil:
+			oldest = f
+		default:
+			young = f
+		}
+	}
+	patience := crowded * s.hungAfter
+	if hung != nil {
+		patience = min(patience, lends*s.took)
+	} else if !s.mayCancel() {
+		return nil
+	}
+	if !p.due(s.moved.Add(patience), now) {
+		return nil
+	}
+	if hung != nil {
+		return hung
+	}
+	return young
+}
+
+// mayCancel reports whether one that is not hung may be cancelled: a slow runtime must
+// not pay for what cannot be known.
+func (s *flights) mayCancel() bool {
+	most := s.begun / share
+	if !s.answered {
+		most = max(most, cold)
+	}
+	return s.cancelled < most
+}
+
+func (s *flights) begin(f *flight) {
+	s.all = append(s.all, f)
+	s.moved = f.started
+	if s.begun++; s.begun >= window {
+		s.begun, s.cancelled = s.begun/2, s.cancelled/2
+	}
+}
+
+// cancel ends the context of an inspection.
+func (s *flights) cancel(f *flight, now time.Time, cause error) {
+	s.moved = now
+	f.ends = now
+	f.cancel(cause)
+}
+
+// find returns the pod's inspection in progress, or nil.
+func (s *flights) find(uid pleg.PodUID) *flight {
+	for _, f := range s.all {
+		if f.change.UID == uid {
+			return f
+		}
+	}
+	return nil
+}
+
+// end removes an inspection that has returned.
+func (s *flights) end(f *flight) {
+	s.all = slices.DeleteFunc(s.all, func(other *flight) bool { return other == f })
+}
+
+// answer notes that an inspection, which has left, had ended by itself. It overtook
+// those that began earlier if it took at most half of their age: they do not wait for
+// the same thing.
+func (s *flights) answer(f *flight, took time.Duration, now time.Time) {
+	s.moved, s.took, s.answered = now, took, true
+	for _, older := range s.all {
+		if !older.started.Before(f.started) {
+			return
+		}
+		age := older.age(now)
+		older.overtaken = older.overtaken || 2*took <= age
+		older.lent = older.lent || lends*took <= age
+	}
+}
+
+// earlier returns the earlier of two times, of which zero is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
