@@ -127,10 +127,13 @@ func (k *known) list(pod *pleg.Pod, s seen, others time.Time, ofAll bool, all *r
 
 // event joins an event. whole reports whether it shows everything that is known of the pod.
 func (k *known) event(h *pleg.Hint, s seen, all *removals) (v verdict, whole bool) {
-	shown := h.Pod
-	if old := s.made.Before(k.listed); old && !(h.Removed && hasContainer(k.pod, h.Container)) {
+	old := s.made.Before(k.listed)
+	removes := h.Removed && hasContainer(k.pod, h.Container)
+	if old && !removes {
 		return outdated, false
-	} else if old || shown == nil {
+	}
+	shown := h.Pod
+	if old || shown == nil {
 		shown = &pleg.Pod{} // only the removal counts
 	}
 	if h.Removed {
