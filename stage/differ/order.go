@@ -255,7 +255,7 @@ func (j *joint) joinContainers(have, news []*pleg.Container, shown *pleg.Pod) []
 			out = append(out, n)
 		}
 	}
-	if len(have) > 0 {
+	if j.event || len(have) > 0 {
 		slices.SortStableFunc(out, func(a, b *pleg.Container) int { return b.CreatedAt.Compare(a.CreatedAt) })
 	}
 	return out
