@@ -119,6 +119,8 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	inspect := make(chan stage.Change)
 	retry := make(chan stage.Change)
 	known := make(chan stage.Change)
+	cancel := make(chan stage.Cancel)
+	marks := make(chan stage.Mark)
 	outcomes := make(chan stage.Outcome, stage.OutcomeBuffer)
 	settled := make(chan stage.Settled)
 	// Only the two sources and the runtime calls end with ctx. Every other stage
@@ -126,9 +128,13 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	stages, ctx := errgroup.WithContext(ctx)
 	stages.Go(func() error { return p.lister.Run(ctx, listings) })
 	stages.Go(func() error { return p.hinter.Run(ctx, observations) })
-	stages.Go(func() error { return p.differ.Run(listings, observations, settled, inspect, retry, known) })
-	stages.Go(func() error { return p.inspector.Run(ctx, inspect, retry, known, outcomes, settled) })
-	stages.Go(func() error { return p.dispatcher.Run(outcomes) })
+	stages.Go(func() error {
+		return p.differ.Run(listings, observations, settled, differ.Outputs{Inspect: inspect, Retry: retry, Known: known, Cancel: cancel, Marks: marks})
+	})
+	stages.Go(func() error {
+		return p.inspector.Run(ctx, inspector.Inputs{Inspect: inspect, Retry: retry, Known: known, Cancel: cancel}, outcomes, settled)
+	})
+	stages.Go(func() error { return p.dispatcher.Run(outcomes, marks) })
 	err := stages.Wait()
 	p.logs.Flush(flushTimeout)
 	return err

@@ -2,11 +2,11 @@
 // the pipeline.
 //
 //	        RelistSoon, RelistNow, ChangesUnannounced, ChangesAnnounced
-//	   +----------------------+
-//	   v                      |
-//	lister --Listing------> differ ==Change==> inspector --Outcome--> dispatcher
-//	   ^                    ^   ^                  |
-//	   | RelistNow,         |   +---- Settled -----+
+//	   +----------------------+     +----------- Mark ----------+
+//	   v                      |     |                           v
+//	lister --Listing------> differ -+=Change, Cancel=> inspector --Outcome--> dispatcher
+//	   ^                    ^   ^                          |
+//	   | RelistNow,         |   +-------- Settled ---------+
 //	   | StreamOpened,      |
 //	   | StreamEnded        |
 //	hinter --Observation----+
@@ -80,8 +80,6 @@ type Change struct {
 	Status *pleg.PodStatus
 	// Reinspect serves a request: every status is fetched, final ones too.
 	Reinspect bool
-	// Hung is the number of the pod's last inspections in a row that hung.
-	Hung int
 	// Retry is set if the pod is quarantined.
 	Retry bool
 	// Uninspected delivers the events without an inspection, because too many
@@ -90,17 +88,21 @@ type Change struct {
 	// Initial is true if the pod was in the first listing, and this is the first
 	// change of it: its events describe what the pipeline found when it started.
 	Initial bool
-	// Current, if set, makes this a mark instead of a change: everything listed up to
-	// this time is settled, except of the pods in Behind. The first mark says that
-	// the initial state is complete. All other fields are empty then.
+}
+
+// Cancel asks for the end of a pod's inspection in flight if it hangs, because the pod is
+// gone.
+type Cancel struct{ UID pleg.PodUID }
+
+// Mark says that everything is published that was observed until some time. The outcomes
+// of the changes that it counts on were sent before it.
+type Mark struct {
+	// Current, if set, is the time of a listing: all of it is settled, except of the pods in
+	// Behind. The first such mark says that the initial state is complete.
 	Current time.Time
 	// Behind are the pods that lag behind Current, those that lag most first.
 	Behind []Behind
-	// Supersedes, if set, makes this a request to cancel the pod's inspection in flight
-	// if it hangs, because the pod is gone. All other fields but UID are empty then.
-	Supersedes bool
-	// Relisted, if set, makes this a mark for the callers that wait for a listing: the
-	// changes of all its pods have ended. All other fields are empty then.
+	// Relisted are callers that wait for a listing: the changes of all its pods have ended.
 	Relisted []chan<- error
 }
 
@@ -142,10 +144,4 @@ type Outcome struct {
 	Events []pleg.Event
 	// Initial is that of the [Change].
 	Initial bool
-	// Current and Relisted, if set, make this a mark instead of an outcome, as in
-	// [Change].
-	Current  time.Time
-	Relisted []chan<- error
-	// Behind are the pods that lag behind Current, as in [Change].
-	Behind []Behind
 }

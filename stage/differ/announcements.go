@@ -24,12 +24,12 @@ const (
 type announcements struct {
 	lister  StreamJudge
 	counter prometheus.Counter
-	// expected are changes that a listing showed first. tolerated are those of them
-	// that are no reason to doubt the stream. announced are changes of which an event
-	// reported only that they happened: it did not show the container then.
-	expected  *recent[step]
-	tolerated *recent[step]
-	announced *recent[step]
+	// recent are steps that either a list or an event has shown. They are kept for
+	// missedAfter, in order; due is the number of those that make the stream doubtful if no
+	// event announces them.
+	recent map[step]shown
+	order  []step
+	due    int
 	// newPods counts the pods since the last listing that only events have shown.
 	newPods int
 	// confirmed is set if a list or an event shows what the other one had shown first.
@@ -43,13 +43,78 @@ type step struct {
 	to pleg.EventType
 }
 
+// shown is how a step became known.
+type shown struct {
+	at time.Time
+	by source
+}
+
+type source uint8
+
+const (
+	// byEvent: an event announced that it had happened, but did not show the container then.
+	byEvent source = iota
+	// byList: a list showed it first.
+	byList
+	// byListOnly: a list showed it, and that no event announces it is no reason to doubt.
+	byListOnly
+)
+
 func newAnnouncements(lister StreamJudge, counter prometheus.Counter) announcements {
-	return announcements{
-		lister:    lister,
-		counter:   counter,
-		expected:  newRecent[step](missedAfter, maxRecent),
-		tolerated: newRecent[step](missedAfter, maxRecent),
-		announced: newRecent[step](missedAfter, maxRecent),
+	return announcements{lister: lister, counter: counter, recent: make(map[step]shown)}
+}
+
+// add remembers a step. If there is no room, the oldest one is forgotten.
+func (a *announcements) add(s step, by source, now time.Time) {
+	if _, ok := a.recent[s]; ok {
+		return
+	}
+	if len(a.order) == maxRecent {
+		a.remove(a.order[0])
+		a.order = a.order[1:]
+	}
+	a.recent[s] = shown{now, by}
+	a.order = append(a.order, s)
+	if by == byList {
+		a.due++
+	}
+}
+
+// remove forgets a step. Its place in the order stays without meaning.
+func (a *announcements) remove(s step) {
+	if r, ok := a.recent[s]; ok && r.by == byList {
+		a.due--
+	}
+	delete(a.recent, s)
+}
+
+// announced reports whether an event announced a step but did not show the container then.
+func (a *announcements) announced(id pleg.ContainerID, to pleg.EventType) bool {
+	s, ok := a.recent[step{id, to}]
+	return ok && s.by == byEvent
+}
+
+// count forgets what is too old, counts the changes that are unannounced by now, and
+// reports those that a stream failed to announce while it was up.
+func (a *announcements) count(now time.Time) {
+	missed := 0
+	for len(a.order) > 0 {
+		s, ok := a.recent[a.order[0]]
+		if ok && now.Sub(s.at) <= missedAfter {
+			break
+		}
+		if ok && s.by != byEvent {
+			a.counter.Inc()
+		}
+		if ok && s.by == byList {
+			missed++
+		}
+		a.remove(a.order[0])
+		a.order = a.order[1:]
+	}
+	if missed > 0 {
+		a.confirmed = false
+		a.lister.ChangesUnannounced(missed)
 	}
 }
 
@@ -58,45 +123,51 @@ func newAnnouncements(lister StreamJudge, counter prometheus.Counter) announceme
 // ended since is not blamed, nor is one that does not announce the removal of a dead
 // pod: dead pods are listed for that.
 func (a *announcements) expect(events []pleg.Event, now time.Time, had *pleg.Pod, broke bool) {
+	a.confirm(events)
 	dead := isDead(had)
 	for _, ev := range events {
-		s := step{id: ev.ContainerID, to: ev.Type}
-		if ev.ContainerID == "" || ev.Type == pleg.ContainerChanged {
-			continue
-		}
-		if a.announced.has(s, now) {
-			a.confirmed = true
-			continue
-		}
-		if broke || dead && ev.Type == pleg.ContainerRemoved {
-			a.tolerated.add(s, now)
-		} else {
-			a.expected.add(s, now)
+		switch {
+		case ev.ContainerID == "" || ev.Type == pleg.ContainerChanged:
+		case broke || dead && ev.Type == pleg.ContainerRemoved:
+			a.add(step{ev.ContainerID, ev.Type}, byListOnly, now)
+		default:
+			a.add(step{ev.ContainerID, ev.Type}, byList, now)
 		}
 	}
 }
 
-// confirm takes the events that a single-pod list showed.
-func (a *announcements) confirm(events []pleg.Event, now time.Time) {
+// confirm takes the events that a list showed.
+func (a *announcements) confirm(events []pleg.Event) {
 	for _, ev := range events {
-		if a.announced.has(step{id: ev.ContainerID, to: ev.Type}, now) {
-			a.confirmed = true
-		}
+		a.confirmed = a.confirmed || a.announced(ev.ContainerID, ev.Type)
 	}
 }
 
 // hear takes a CRI event of a pod. What came before it in the container's life need not be
 // announced any more. CRI-O may announce the start of a container after its end, or never.
 func (a *announcements) hear(h *pleg.Hint, had *pleg.Pod, now time.Time) {
-	a.count(now)
 	for _, t := range announces(h) {
 		s := step{id: h.Container, to: t}
-		if a.expected.remove(s) || a.tolerated.remove(s) {
+		if r, ok := a.recent[s]; ok && r.by != byEvent {
+			a.remove(s)
 			a.confirmed = true
 		}
 		if c := containerOf(h.Pod, h.Container); c == nil || c.State > h.State || t == pleg.ContainerStarted && ranUnseen(h, had) {
-			a.announced.add(s, now)
+			a.add(s, byEvent, now)
 		}
+	}
+}
+
+func announces(h *pleg.Hint) []pleg.EventType {
+	switch {
+	case h.Removed:
+		return []pleg.EventType{pleg.ContainerStarted, pleg.ContainerDied, pleg.ContainerRemoved}
+	case h.State == pleg.StateExited:
+		return []pleg.EventType{pleg.ContainerStarted, pleg.ContainerDied}
+	case h.State == pleg.StateRunning:
+		return []pleg.EventType{pleg.ContainerStarted}
+	default:
+		return nil
 	}
 }
 
@@ -112,13 +183,13 @@ func ranUnseen(h *pleg.Hint, had *pleg.Pod) bool {
 
 // starts returns the pod as it was when a container ran that an observation shows
 // exited, if an event announced its start and nothing showed it running; otherwise nil.
-func (a *announcements) starts(had, has *pleg.Pod, now time.Time) *pleg.Pod {
-	if has == nil || a.announced.empty() {
+func (a *announcements) starts(had, has *pleg.Pod) *pleg.Pod {
+	if has == nil || len(a.recent) == 0 {
 		return nil
 	}
 	var pod *pleg.Pod
 	for n, c := range has.Containers {
-		if c.State != pleg.StateExited || !a.announced.has(step{id: c.ID, to: pleg.ContainerStarted}, now) {
+		if c.State != pleg.StateExited || !a.announced(c.ID, pleg.ContainerStarted) {
 			continue
 		}
 		if before := containerOf(had, c.ID); before != nil && before.State >= pleg.StateRunning {
@@ -136,26 +207,11 @@ func (a *announcements) starts(had, has *pleg.Pod, now time.Time) *pleg.Pod {
 	return pod
 }
 
-// count counts the changes that are unannounced by now, and reports those that a
-// stream failed to announce while it was up.
-func (a *announcements) count(now time.Time) {
-	missed := 0
-	a.tolerated.expire(now, func(step) { a.counter.Inc() })
-	a.expected.expire(now, func(step) {
-		a.counter.Inc()
-		missed++
-	})
-	if missed > 0 {
-		a.confirmed = false
-		a.lister.ChangesUnannounced(missed)
-	}
-}
-
 // judge ends a listing that began so long after the one before. It reports whether
 // something that the listing showed may still be announced; if not, the stream gets
 // credit for that time.
 func (a *announcements) judge(l stage.Listing, covers time.Duration) (open bool) {
-	if !a.expected.empty() {
+	if a.due > 0 {
 		return true
 	}
 	if l.StreamUp && !l.StreamBroke {
@@ -169,51 +225,6 @@ func (a *announcements) judge(l stage.Listing, covers time.Duration) (open bool)
 // recorded before the next listing, so that a runtime which makes up pods does
 // not fill the memory.
 func (a *announcements) admitNewPod() bool {
-	if a.newPods >= maxRecent {
-		return false
-	}
 	a.newPods++
-	return true
-}
-
-func announces(h *pleg.Hint) []pleg.EventType {
-	switch {
-	case h.Removed:
-		return []pleg.EventType{pleg.ContainerStarted, pleg.ContainerDied, pleg.ContainerRemoved}
-	case h.State == pleg.StateExited:
-		return []pleg.EventType{pleg.ContainerStarted, pleg.ContainerDied}
-	case h.State == pleg.StateRunning:
-		return []pleg.EventType{pleg.ContainerStarted}
-	default:
-		return nil
-	}
-}
-
-// skippedAttempts returns the number of containers that must have existed between
-// two observations of a pod: the attempts between the last known one of a
-// container's name and the next one seen.
-func skippedAttempts(old, cur *pleg.Pod) int {
-	if old == nil || cur == nil {
-		return 0
-	}
-	skipped := 0
-	for _, c := range cur.Containers {
-		before, known := lastAttempt(old.Containers, c)
-		if !known || hasContainer(old, c.ID) {
-			continue
-		}
-		other, _ := lastAttempt(cur.Containers, c)
-		skipped += int(c.Attempt - max(before, other) - 1)
-	}
-	return skipped
-}
-
-// lastAttempt returns the newest attempt before c among containers of its name.
-func lastAttempt(containers []*pleg.Container, c *pleg.Container) (attempt uint32, known bool) {
-	for _, other := range containers {
-		if other.Name == c.Name && other.Attempt < c.Attempt {
-			attempt, known = max(attempt, other.Attempt), true
-		}
-	}
-	return attempt, known
+	return a.newPods <= maxRecent
 }

@@ -1,11 +1,12 @@
 // Package differ is the second stage: it keeps the old and the current record of
 // every pod and computes what changed between two observations.
 //
-// Observations come in (listing.go, observe.go) and go to the records (records.go). A
-// record decides which change comes next (record.go), the schedule decides when it goes
-// to the inspector (schedule.go, quarantine.go), and its end moves the record on
-// (settle.go). Which observation counts is in order.go. What CRI events announced is kept
-// apart from the records (announcements.go).
+// Observations come in (listing.go, observe.go) and go to the records (record.go), which
+// decide which change comes next; its end moves the record on (settle.go). The rules are in
+// rooms of their own, without a clock: which observation counts (order.go), which events a
+// difference makes (diff.go), which pods are unsettled (unsettled.go), when a hung pod is
+// inspected again (retry.go), when a dead one is listed alone (dead.go), and what CRI events
+// announced (announcements.go).
 package differ
 
 import (
@@ -71,34 +72,41 @@ type Options struct {
 	Metrics instrument.Registry
 }
 
+// Outputs are the channels to the stages behind this one.
+type Outputs struct {
+	// Inspect are pods to inspect, Retry those whose last inspection hung or failed late.
+	// Known are changes that need no inspection.
+	Inspect, Retry, Known chan<- stage.Change
+	// Cancel are pods that are gone while they are inspected.
+	Cancel chan<- stage.Cancel
+	// Marks go to the dispatcher.
+	Marks chan<- stage.Mark
+}
+
 // Differ owns the records.
 type Differ struct {
 	cache        Cache
 	lister       Lister
+	pods         PodRelister
 	deliverAfter int
 	log          *slog.Logger
 	metrics      *metrics
 	requests     *mailbox.Box[request]
 
 	records map[pleg.PodUID]*record
-	waiting waiting
 	// requested are the reinspections of pods without a record: the next listing
 	// may have them.
 	requested map[pleg.PodUID]struct{}
-	// listings numbers the listings; listedAt is when the newest began, listAnswered when
-	// its answer came.
-	listings               uint64
-	listedAt, listAnswered time.Time
-	removals               removals
+	// listings numbers the listings; listAnswered is when the answer of the newest came.
+	listings     uint64
+	listAnswered time.Time
 
-	schedule      schedule
-	coverage      coverage
-	announcements announcements
+	removals      removals
+	unsettled     unsettled
+	retries       retries
 	dead          deadPods
-	pods          PodRelister
-
-	// awaited are the listings that callers wait for.
-	awaited []awaited
+	announcements announcements
+	queues        queues
 	// pending is scratch space of applyListing.
 	pending []*pleg.Pod
 }
@@ -115,21 +123,18 @@ func New(o Options) (*Differ, error) {
 	m, err := newMetrics(o.Metrics)
 	log := o.Logger.With("stage", "differ")
 	d := &Differ{
-		cache:        o.Cache,
-		lister:       o.Lister,
-		deliverAfter: o.DeliverAfterFailures,
-		log:          log,
-		metrics:      m,
-		requests:     mailbox.New[request](),
-		records:      make(map[pleg.PodUID]*record),
-		requested:    make(map[pleg.PodUID]struct{}),
-		schedule: schedule{quarantine: quarantine{
-			firstWait: o.RelistPeriod, maxWait: o.MaxQuarantine, log: log, size: m.quarantined, relistSoon: o.Lister.RelistSoon,
-		}},
-		announcements: newAnnouncements(o.Lister, m.missed),
-		dead:          newDeadPods(o),
-		coverage:      newCoverage(),
+		cache:         o.Cache,
+		lister:        o.Lister,
 		pods:          o.Pods,
+		deliverAfter:  o.DeliverAfterFailures,
+		log:           log,
+		metrics:       m,
+		requests:      mailbox.New[request](),
+		records:       make(map[pleg.PodUID]*record),
+		requested:     make(map[pleg.PodUID]struct{}),
+		retries:       retries{firstWait: o.RelistPeriod, maxWait: o.MaxQuarantine, log: log, size: m.quarantined},
+		dead:          deadPods{firstWait: o.RelistPeriod * 3 / 2, pods: make(map[pleg.PodUID]*deadPod)},
+		announcements: newAnnouncements(o.Lister, m.missed),
 	}
 	for _, pod := range o.Known {
 		d.records[pod.UID] = settledRecord(pod)
@@ -148,76 +153,110 @@ func (d *Differ) RequestReinspect(uid pleg.PodUID) { d.requests.Put(request{uid,
 func (d *Differ) RequestRetry(uid pleg.PodUID) { d.requests.Put(request{uid, false}) }
 
 // Run compares every listing and every observation of one pod with the records
-// and sends what changed, until both channels are closed: to inspect what needs an
-// inspection, to retry what hung in its last one, to known what needs none. It
-// then closes these, and returns once settled is closed too. What the
-// runtime shows is joined as order.go says.
+// and sends what changed, until both channels are closed. It then closes its outputs, and
+// returns once settled is closed too.
 //
 // One select feeds the inspector and listens to it. While the inspector is busy,
-// changes wait in the schedule, so that neither side ever waits for the other.
-func (d *Differ) Run(
-	listings <-chan stage.Listing, observations <-chan stage.Observation, settled <-chan stage.Settled,
-	inspect, retry, known chan<- stage.Change,
-) error {
-	d.loop(listings, observations, settled, inspect, retry, known)
-	close(inspect)
-	close(retry)
-	close(known)
+// changes wait in the queues, so that neither side ever waits for the other.
+func (d *Differ) Run(listings <-chan stage.Listing, observations <-chan stage.Observation, settled <-chan stage.Settled, out Outputs) error {
+	d.loop(listings, observations, settled, out)
+	close(out.Inspect)
+	close(out.Retry)
+	close(out.Known)
+	close(out.Cancel)
+	close(out.Marks)
 	for range settled {
 	}
 	return nil
 }
 
-func (d *Differ) loop(
-	listings <-chan stage.Listing, observations <-chan stage.Observation, settled <-chan stage.Settled,
-	inspect, retry, known chan<- stage.Change,
-) {
-	s := &d.schedule
-	waitOver, deadDue := s.quarantine.start(), d.dead.start()
+func (d *Differ) loop(listings <-chan stage.Listing, observations <-chan stage.Observation, settled <-chan stage.Settled, out Outputs) {
+	q := &d.queues
+	alarm := time.NewTimer(0)
+	defer alarm.Stop()
 	for listings != nil || observations != nil {
-		toInspect, nextToInspect := s.inspect.offer(inspect)
-		toRetry, nextRetry := s.offerRetry(retry)
-		toKnown, nextKnown := s.known.offer(known)
+		now := time.Now()
+		setAlarm(alarm, d.checkDue(now), now)
+		toInspect, inspect := q.inspect.offer(out.Inspect)
+		toRetry, sick, retry := d.offerRetry(out.Retry, now)
+		toKnown, known := q.known.offer(out.Known)
+		toCancel, cancel := q.cancel.offer(out.Cancel)
+		toMarks, mark := q.marks.offer(out.Marks)
 		select {
 		case l, ok := <-listings:
 			if !ok {
 				listings = nil
 				continue
 			}
-			d.applyListing(l)
+			d.applyListing(l, time.Now())
 		case o, ok := <-observations:
 			if !ok {
 				observations = nil
 				continue
 			}
-			d.applyObservation(o)
+			d.applyObservation(o, time.Now())
 		case done := <-settled:
-			d.settle(done)
-		case toInspect <- nextToInspect:
-			s.inspect.pop()
-			d.coverage.accepted(nextToInspect.UID)
-		case toRetry <- nextRetry:
-			rec := d.records[nextRetry.UID]
-			rec.send(nextRetry)
-			s.quarantine.sent(rec)
-		case toKnown <- nextKnown:
-			s.known.pop()
-		case <-waitOver:
-			s.quarantine.checkDue()
-		case now := <-deadDue:
-			d.dead.check(now)
+			d.settle(done, time.Now())
+		case toInspect <- inspect:
+			q.inspect.pop()
+			d.unsettled.accepted(d.records[inspect.UID], time.Now())
+		case toRetry <- retry:
+			sick.send(retry)
+			d.retries.sent(sick)
+		case toKnown <- known:
+			q.known.pop()
+		case toCancel <- cancel:
+			q.cancel.pop()
+		case toMarks <- mark:
+			q.marks.pop()
 		case <-d.requests.Wake():
-			d.takeRequests()
+			d.takeRequests(time.Now())
+		case <-alarm.C:
 		}
-		d.metrics.queue.Set(float64(s.inspect.len()))
+		d.metrics.queue.Set(float64(q.inspect.len()))
 	}
 }
 
-func (d *Differ) takeRequests() {
+// checkDue does what is due at a time, and returns when something will be again.
+func (d *Differ) checkDue(now time.Time) time.Time {
+	list, nextRetry := d.retries.check(now)
+	if list {
+		d.lister.RelistSoon()
+	}
+	alone, all, nextDead := d.dead.check(now)
+	if all {
+		d.lister.RelistNow()
+	}
+	for _, uid := range alone {
+		d.pods.RequestRelist(uid)
+	}
+	return earlier(nextRetry, nextDead)
+}
+
+// offerRetry returns the channel and the change of a select case that inspects a
+// quarantined pod. The case is off while none is due.
+func (d *Differ) offerRetry(to chan<- stage.Change, now time.Time) (chan<- stage.Change, *record, stage.Change) {
+	rec, change := d.retries.next(d.queues.inspect.len() > 0, now)
+	if rec == nil {
+		to = nil
+	}
+	return to, rec, change
+}
+
+// setAlarm has the timer fire at a time; never if that is zero.
+func setAlarm(alarm *time.Timer, at, now time.Time) {
+	if at.IsZero() {
+		alarm.Stop()
+		return
+	}
+	alarm.Reset(at.Sub(now))
+}
+
+func (d *Differ) takeRequests(now time.Time) {
 	for _, r := range d.requests.Take() {
 		rec := d.records[r.uid]
 		if rec != nil && rec.hang != nil {
-			d.schedule.quarantine.request(rec)
+			d.retries.request(rec, now)
 		}
 		if !r.reinspect {
 			continue

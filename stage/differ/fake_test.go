@@ -120,8 +120,10 @@ type fixture struct {
 	inspect      chan stage.Change
 	retry        chan stage.Change
 	known        chan stage.Change
+	cancel       chan stage.Cancel
+	marked       chan stage.Mark
 	ended        chan error
-	marks        []stage.Change
+	marks        []stage.Mark
 	superseded   []pleg.PodUID
 	lists        int
 	closed       bool
@@ -146,13 +148,17 @@ func newFixture(t *testing.T, deliverAfter int) *fixture {
 	f := &fixture{
 		cache: c, metrics: prometheus.NewPedanticRegistry(),
 		listings: make(chan stage.Listing), observations: make(chan stage.Observation), settled: make(chan stage.Settled),
-		inspect: make(chan stage.Change), retry: make(chan stage.Change), known: make(chan stage.Change), ended: make(chan error, 1),
+		inspect: make(chan stage.Change), retry: make(chan stage.Change), known: make(chan stage.Change),
+		cancel: make(chan stage.Cancel), marked: make(chan stage.Mark), ended: make(chan error, 1),
 	}
 	f.differ = newDifferWith(t, differ.Options{
 		Cache: c, Lister: &f.lister, Pods: &f.lister, DeliverAfterFailures: deliverAfter,
 		Logger: slog.New(slog.NewTextHandler(&f.logged, nil)), Metrics: instrument.Registry{Registerer: f.metrics},
 	})
-	go func() { f.ended <- f.differ.Run(f.listings, f.observations, f.settled, f.inspect, f.retry, f.known) }()
+	go func() {
+		f.ended <- f.differ.Run(f.listings, f.observations, f.settled,
+			differ.Outputs{Inspect: f.inspect, Retry: f.retry, Known: f.known, Cancel: f.cancel, Marks: f.marked})
+	}()
 	t.Cleanup(func() {
 		if !f.closed {
 			close(f.listings)
@@ -281,22 +287,23 @@ type change struct {
 }
 
 // nextChange returns the change that the differ offers, if any: first those that
-// need no inspection. It collects the marks among them in f.marks, and the pods
-// whose inspection is superseded in f.superseded.
+// need no inspection. It collects the marks in f.marks, and the pods whose inspection is to
+// be cancelled in f.superseded.
 func (f *fixture) nextChange() (change, bool) {
 	for {
 		synctest.Wait()
 		select {
-		case c := <-f.known:
-			switch {
-			case c.Supersedes:
-				f.superseded = append(f.superseded, c.UID)
-			case c.UID == "":
-				f.marks = append(f.marks, c)
-			default:
-				return change{c, true}, true
-			}
+		case c := <-f.cancel:
+			f.superseded = append(f.superseded, c.UID)
 			continue
+		case m := <-f.marked:
+			f.marks = append(f.marks, m)
+			continue
+		default:
+		}
+		select {
+		case c := <-f.known:
+			return change{c, true}, true
 		default:
 		}
 		select {

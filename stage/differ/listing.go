@@ -8,14 +8,14 @@ import (
 )
 
 // applyListing compares a listing of all pods with the records.
-func (d *Differ) applyListing(l stage.Listing) {
-	d.takeRequests()
-	d.markBehind()
-	now := time.Now()
+func (d *Differ) applyListing(l stage.Listing, now time.Time) {
+	d.takeRequests(now)
+	if !d.unsettled.marked {
+		d.mark(now) // pods that are still not inspected take longer than a period
+	}
 	d.announcements.count(now)
 	d.announcements.newPods = 0
 	d.listings++
-	d.pending = d.pending[:0]
 	present := 0
 	var count census
 	for _, pod := range l.Pods {
@@ -37,21 +37,20 @@ func (d *Differ) applyListing(l stage.Listing) {
 			}
 		}
 	}
-	d.schedule.flush()
+	d.queues.flush()
 	d.metrics.publish(count)
 	clear(d.requested)
+	covers := l.At.Sub(d.unsettled.newest)
+	d.listAnswered = l.Answered
 	// What the listing covers is known now, before any inspection: a hung
 	// inspection delays no GetNewerThan of another pod.
+	d.pending = d.unsettled.listed(l.At, l.Relisted, d.pending[:0])
 	d.cache.Observe(l.At, d.pending)
-	covers := l.At.Sub(d.listedAt)
-	d.listedAt, d.listAnswered = l.At, l.Answered
-	d.coverage.listed(l.At, d.pending)
 	d.dead.listingApplied(now, l.StreamUp && !l.StreamBroke)
 	if d.announcements.judge(l, covers) {
 		d.lister.RelistSoon() // to see whether the events come
 	}
-	d.markCurrent()
-	d.awaitChanges(l)
+	d.report(now)
 }
 
 // compareListed compares what a listing has of one pod, nil for nothing.
@@ -77,9 +76,39 @@ func (d *Differ) compareListed(rec *record, pod *pleg.Pod, l *stage.Listing, now
 		if l.StreamUp && rec.old == nil && pod != nil && pod.Labels == nil && len(pod.Sandboxes) == 0 {
 			d.lister.RelistSoon() // its sandbox, which has the labels, is listed a moment later
 		}
-		d.add(rec, observation{pod: rec.known.pod, at: l.At, asOf: rec.known.asOf}, false)
+		d.add(rec, observation{pod: rec.known.pod, at: l.At, asOf: rec.known.asOf}, false, now)
 	}
-	if rec.state != stateSettled || rec.known.asOf.Before(l.At) {
-		d.pending = append(d.pending, rec.nameOf(pod))
+	switch {
+	case rec.state != stateSettled:
+	case rec.known.asOf.Before(l.At):
+		d.unsettled.add(rec)
+	default:
+		d.unsettled.cover(rec)
+	}
+}
+
+// mark tells the subscribers how far they are current, and which pods the newest listing
+// does not cover.
+func (d *Differ) mark(now time.Time) {
+	u := &d.unsettled
+	switch {
+	case u.newest.IsZero():
+	case u.hasStarted(now):
+		u.marked = true
+		d.queues.marks.push(stage.Mark{Current: u.newest, Behind: u.behind()})
+	case d.queues.inspect.len() == 0:
+		d.lister.RelistSoon() // to see whether the inspections that are left hang
+	}
+}
+
+// report sends the marks that are due: for the newest listing unless pods that just changed
+// are about to be inspected, and for the callers that wait for a listing.
+func (d *Differ) report(now time.Time) {
+	u := &d.unsettled
+	if u.fresh == 0 && (!u.marked || u.count.Load() == 0) {
+		d.mark(now)
+	}
+	if callers := u.reached(); len(callers) > 0 {
+		d.queues.marks.push(stage.Mark{Relisted: callers})
 	}
 }

@@ -23,8 +23,8 @@ type observation struct {
 }
 
 // applyObservation compares an observation of one pod with its record.
-func (d *Differ) applyObservation(o stage.Observation) {
-	now := time.Now()
+func (d *Differ) applyObservation(o stage.Observation, now time.Time) {
+	d.announcements.count(now)
 	rec := d.records[o.UID]
 	if o.Hint != nil {
 		d.hear(rec, o.Hint, now)
@@ -34,7 +34,7 @@ func (d *Differ) applyObservation(o stage.Observation) {
 	}
 	if rec == nil {
 		if o.Hint == nil && o.Pod == nil {
-			if !o.Answered.Before(d.listedAt) {
+			if !o.Answered.Before(d.unsettled.newest) {
 				d.cache.Touch(o.UID, o.At)
 			}
 			return
@@ -53,13 +53,13 @@ func (d *Differ) applyObservation(o stage.Observation) {
 		}
 		return
 	}
-	d.add(rec, to, o.Hint == nil)
-	d.schedule.flush()
+	d.add(rec, to, o.Hint == nil, now)
+	d.queues.flush()
 	if rec.state == stateSettled {
 		d.cache.Touch(o.UID, to.asOf)
-		if _, behind := d.coverage.behind[o.UID]; behind && o.Hint == nil {
-			d.coverage.reached(o.UID, to.asOf)
-			d.markCurrent()
+		if rec.lag != nil {
+			d.unsettled.delivered(rec, to.asOf)
+			d.report(now)
 		}
 	}
 }
@@ -71,7 +71,6 @@ func (d *Differ) hear(rec *record, h *pleg.Hint, now time.Time) {
 		had = rec.known.pod
 	}
 	d.announcements.hear(h, had, now)
-	d.dead.announced = d.dead.announced || h.Removed && h.Container == h.Sandbox
 }
 
 // join joins an observation of one pod with what is known of it. It reports whether the

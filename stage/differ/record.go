@@ -52,8 +52,8 @@ type record struct {
 
 	// sent is the change in flight, or the last one.
 	sent sentChange
-	// waiting is the place in the list of records that are not settled.
-	waiting *list.Element
+	// lag is the place among the pods that are unsettled; nil if it is not one of them.
+	lag *list.Element
 	// failures counts failed inspections since events were last delivered.
 	failures int
 	// reinspect is set from a request until the change that serves it.
@@ -202,7 +202,7 @@ func (r *record) send(c stage.Change) {
 	// Cleared before the inspection, so that a request made during it counts.
 	r.reinspect = r.reinspect && !c.Reinspect
 	if r.hang != nil {
-		r.hang.requested, r.hang.urgent = false, false
+		r.hang.urgent = false
 	}
 }
 

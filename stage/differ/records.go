@@ -10,7 +10,8 @@ import (
 func (d *Differ) recordOf(uid pleg.PodUID) *record {
 	rec := d.records[uid]
 	if rec == nil {
-		rec = &record{uid: uid, known: known{listed: later(d.listedAt, d.removals.lost), asOf: d.listedAt}}
+		newest := d.unsettled.newest
+		rec = &record{uid: uid, known: known{listed: later(newest, d.removals.lost), asOf: newest}}
 		d.records[uid] = rec
 		if _, ok := d.requested[uid]; ok {
 			rec.reinspect = true
@@ -23,31 +24,31 @@ func (d *Differ) recordOf(uid pleg.PodUID) *record {
 // add adds what is known after an observation to a record and schedules the change if there
 // is one and none is in flight. A container that has run unseen makes two steps. single: a
 // list of the pod alone shows it.
-func (d *Differ) add(rec *record, o observation, single bool) {
+func (d *Differ) add(rec *record, o observation, single bool, now time.Time) {
 	if had := rec.current.pod; !same(had, o.pod) {
-		now := time.Now()
-		if pod := d.announcements.starts(had, o.pod, now); pod != nil {
+		if pod := d.announcements.starts(had, o.pod); pod != nil {
 			ran := o
 			ran.pod, ran.step = pod, true
-			d.addStep(rec, ran)
+			d.addStep(rec, ran, now)
 			had = pod
 		}
 		d.dead.podChanged(rec.uid, o.pod, now)
 		o.news = o.step
 		if single {
-			d.announcements.confirm(events(had, o.pod, o.at), now)
+			d.announcements.confirm(events(had, o.pod, o.at))
 		}
 	}
-	d.addStep(rec, o)
+	d.addStep(rec, o, now)
 }
 
-func (d *Differ) addStep(rec *record, o observation) {
+func (d *Differ) addStep(rec *record, o observation, now time.Time) {
 	o.news = o.news || o.step && rec.current.news
 	if lost := rec.add(o); lost > 0 {
 		d.metrics.skipped.Add(float64(lost))
 	}
 	if rec.superseded() {
-		d.supersede(rec)
+		d.queues.cancel.push(stage.Cancel{UID: rec.uid})
+		d.lister.RelistSoon() // if its inspection is only slow, the next listing asks again
 	}
 	if rec.state.inFlight() {
 		return
@@ -55,35 +56,35 @@ func (d *Differ) addStep(rec *record, o observation) {
 	change, ok := rec.next()
 	switch {
 	case ok && rec.state == stateQuarantined && needsInspection(change):
-		d.schedule.quarantine.hold(rec)
+		d.retries.hold(rec, now)
 	case ok:
-		d.send(rec, change)
+		d.send(rec, change, now)
 	case o.pod == nil:
 		d.forget(rec)
 	}
 }
 
-// supersede has the inspection of a pod cancelled if it hangs, because the pod is gone.
-// If it is only slow, the next listing asks again.
-func (d *Differ) supersede(rec *record) {
-	d.schedule.known.push(stage.Change{UID: rec.uid, Supersedes: true})
-	d.lister.RelistSoon()
-}
-
-// send schedules a change.
-func (d *Differ) send(rec *record, change stage.Change) {
+// send queues a change.
+func (d *Differ) send(rec *record, change stage.Change, now time.Time) {
 	if rec.state == stateSettled {
-		d.waiting.add(rec)
+		d.unsettled.begin(rec, now)
 	}
 	change.Initial = d.isInitial(rec)
 	rec.send(change)
-	d.schedule.add(change)
+	d.queues.add(change)
+}
+
+// isInitial reports whether the change of a pod tells what the first listing shows, and the
+// first mark has not been sent.
+func (d *Differ) isInitial(rec *record) bool {
+	return rec.old == nil && !d.unsettled.started && d.listings > 0 && lagOf(rec).until.IsZero()
 }
 
 // forget drops the record of a pod that is gone, unless it has removed containers that a
 // list may still show.
 func (d *Differ) forget(rec *record) {
 	if rec.known.removed == nil {
+		d.unsettled.cover(rec)
 		delete(d.records, rec.uid)
 	}
 	rec.reinspect = false // a pod that appears is inspected anyway

@@ -202,6 +202,12 @@ func TestRunEndsWhenItsInputsAreClosed(t *testing.T) {
 					t.Errorf("change after the inputs were closed: %+v", c)
 				}
 			}
+			if m, ok := <-f.marked; ok {
+				t.Errorf("mark after the inputs were closed: %+v", m)
+			}
+			if c, ok := <-f.cancel; ok {
+				t.Errorf("cancel after the inputs were closed: %+v", c)
+			}
 			f.settle("a", nil) // does not block
 			synctest.Wait()
 			if len(f.ended) > 0 {

@@ -121,9 +121,10 @@ func (d *Dispatcher) Subscribe(o SubscribeOptions) (*Subscription, error) {
 	return s, nil
 }
 
-// Run publishes the events of every outcome until in is closed. It then closes
-// the channels of all subscribers. It runs once.
-func (d *Dispatcher) Run(in <-chan stage.Outcome) error {
+// Run publishes the events of every outcome, and the marks behind those that were sent
+// before them, until in is closed. It then closes the channels of all subscribers. It
+// runs once.
+func (d *Dispatcher) Run(in <-chan stage.Outcome, marks <-chan stage.Mark) error {
 	close(d.started)
 	defer d.closeAll()
 	slow := time.NewTicker(d.slowAfter)
@@ -136,6 +137,15 @@ func (d *Dispatcher) Run(in <-chan stage.Outcome) error {
 			if !ok || !d.publishAll(outcome, in) {
 				return nil
 			}
+		case mark, ok := <-marks:
+			if !ok {
+				marks = nil
+				continue
+			}
+			for range len(in) { // what the mark counts on waits there
+				d.publishOutcome(<-in)
+			}
+			d.applyMark(mark)
 		case <-d.joining.Wake():
 			d.addJoining()
 		case <-d.leaving.Wake():
@@ -158,12 +168,6 @@ func (d *Dispatcher) Run(in <-chan stage.Outcome) error {
 // in is still open.
 func (d *Dispatcher) publishAll(o stage.Outcome, in <-chan stage.Outcome) bool {
 	for taken := 0; ; taken++ {
-		// A subscriber that joined before this outcome was sent must not miss it.
-		select {
-		case <-d.joining.Wake():
-			d.addJoining()
-		default:
-		}
 		d.publishOutcome(o)
 		if taken == stage.OutcomeBuffer {
 			return true
@@ -181,13 +185,7 @@ func (d *Dispatcher) publishAll(o stage.Outcome, in <-chan stage.Outcome) bool {
 }
 
 func (d *Dispatcher) publishOutcome(o stage.Outcome) {
-	if !o.Current.IsZero() {
-		d.applyMark(o)
-		return
-	}
-	for _, caller := range o.Relisted {
-		caller <- nil
-	}
+	d.admit()
 	d.replayed = nil
 	now := d.now()
 	labels, known := d.present.labels(o.UID, o.Pod)
@@ -208,6 +206,16 @@ func (d *Dispatcher) publishOutcome(o stage.Outcome) {
 		d.publish(published{Event: ev, labels: labels, known: known, initial: o.Initial}, now)
 	}
 	d.present.settle(o.UID, o.Pod == nil, labels, known)
+}
+
+// admit adds the subscribers that wait: one that joined before something was sent must
+// not miss it.
+func (d *Dispatcher) admit() {
+	select {
+	case <-d.joining.Wake():
+		d.addJoining()
+	default:
+	}
 }
 
 // published is an event that has just got its number.

@@ -29,6 +29,7 @@ func at(n int) time.Time { return time.Unix(1_700_000_000+int64(n), 0) }
 type fixture struct {
 	*dispatcher.Dispatcher
 	in    chan stage.Outcome
+	marks chan stage.Mark
 	ended chan error
 	stop  func()
 }
@@ -42,16 +43,16 @@ func newFixture(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
-	f := &fixture{Dispatcher: d, in: make(chan stage.Outcome), ended: make(chan error, 1)}
+	f := &fixture{Dispatcher: d, in: make(chan stage.Outcome), marks: make(chan stage.Mark), ended: make(chan error, 1)}
 	f.stop = sync.OnceFunc(func() { close(f.in) })
 	return f
 }
 
 func (f *fixture) run(t *testing.T) {
 	t.Helper()
-	go func() { f.ended <- f.Run(f.in) }()
+	go func() { f.ended <- f.Run(f.in, f.marks) }()
 	t.Cleanup(f.stop)
-	f.in <- stage.Outcome{Current: at(0)} // the initial state is complete
+	f.marks <- stage.Mark{Current: at(0)} // the initial state is complete
 }
 
 // testDispatcher runs a test with a running dispatcher in a bubble.

@@ -57,7 +57,7 @@ func (d *Dispatcher) resolveLabels(uid pleg.PodUID, labels map[string]string) {
 
 // giveUpLabels ends the wait for labels that a newer listing did not have either. The
 // subscriber gets a PodSync, because nobody knows whether it wants the event.
-func (d *Dispatcher) giveUpLabels(mark stage.Outcome) {
+func (d *Dispatcher) giveUpLabels(mark stage.Mark) {
 	for _, s := range d.subscribers {
 		if len(s.held) > 0 {
 			d.release(s, func(ev *pleg.Event) bool {

@@ -9,8 +9,15 @@ import (
 
 // applyMark passes a mark of the differ on. The first one says that the initial state
 // is complete, for which Synced has waited.
-func (d *Dispatcher) applyMark(o stage.Outcome) {
-	d.giveUpLabels(o)
+func (d *Dispatcher) applyMark(m stage.Mark) {
+	d.admit()
+	for _, caller := range m.Relisted {
+		caller <- nil
+	}
+	if m.Current.IsZero() {
+		return
+	}
+	d.giveUpLabels(m)
 	if !d.complete {
 		d.complete = true
 		for _, s := range d.subscribers {
@@ -23,21 +30,21 @@ func (d *Dispatcher) applyMark(o stage.Outcome) {
 	now := d.now()
 	for _, s := range d.subscribers {
 		if s.bookmarks && s.live() {
-			s.send(&pleg.Event{Seq: d.seq, Type: pleg.Bookmark, ObservedAt: d.currentFor(s, o), Epoch: d.epoch}, now)
+			s.send(&pleg.Event{Seq: d.seq, Type: pleg.Bookmark, ObservedAt: d.currentFor(s, m), Epoch: d.epoch}, now)
 		}
 	}
 }
 
 // currentFor returns the time of the newest listing of which everything about the
 // subscriber's pods has been published; zero if there is none.
-func (d *Dispatcher) currentFor(s *Subscription, o stage.Outcome) time.Time {
-	for _, b := range o.Behind {
+func (d *Dispatcher) currentFor(s *Subscription, m stage.Mark) time.Time {
+	for _, b := range m.Behind {
 		labels, known := d.present.labels(b.Pod.UID, b.Pod)
 		if s.filter.mayWant(b.Pod, labels, known) {
 			return b.Until
 		}
 	}
-	return o.Current
+	return m.Current
 }
 
 // owe has a mark delivered after everything that waits for the subscriber.

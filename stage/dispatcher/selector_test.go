@@ -72,7 +72,7 @@ func BenchmarkSelectors(b *testing.B) {
 				}
 			}
 			in, ended := make(chan stage.Outcome), make(chan error)
-			go func() { ended <- d.Run(in) }()
+			go func() { ended <- d.Run(in, nil) }()
 			pods := [2]stage.Outcome{outcome("a", 1), outcome("b", 2)}
 			for i := range pods {
 				pods[i].Events = append(pods[i].Events, pods[i].Events...)

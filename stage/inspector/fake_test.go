@@ -120,6 +120,7 @@ type fixture struct {
 	inspect   chan stage.Change
 	retry     chan stage.Change
 	known     chan stage.Change
+	stop      chan stage.Cancel
 	outcomes  chan stage.Outcome
 	settled   chan stage.Settled
 	ended     chan error
@@ -144,12 +145,15 @@ func newFixture(t *testing.T, rt fakeRuntime, o inspector.Options) *fixture {
 	f := &fixture{
 		inspector: i,
 		cache:     c, inspect: make(chan stage.Change), retry: make(chan stage.Change), known: make(chan stage.Change),
+		stop:     make(chan stage.Cancel),
 		outcomes: make(chan stage.Outcome, 100), settled: make(chan stage.Settled, 100),
 		ended: make(chan error, 1), cancel: cancel,
 	}
 	f.finish = sync.OnceFunc(func() { close(f.inspect); close(f.retry); close(f.known) })
 	t.Cleanup(func() { f.cancel(); f.finish() })
-	go func() { f.ended <- i.Run(ctx, f.inspect, f.retry, f.known, f.outcomes, f.settled) }()
+	go func() {
+		f.ended <- i.Run(ctx, inspector.Inputs{Inspect: f.inspect, Retry: f.retry, Known: f.known, Cancel: f.stop}, f.outcomes, f.settled)
+	}()
 	return f
 }
 

@@ -265,8 +265,8 @@ func TestSuperseded(t *testing.T) {
 				if tc.overtaken {
 					f.do(one("healthy"))
 				}
-				f.known <- stage.Change{UID: "hung", Supersedes: true}
-				f.known <- stage.Change{UID: "slow", Supersedes: true}
+				f.stop <- stage.Cancel{UID: "hung"}
+				f.stop <- stage.Cancel{UID: "slow"}
 				synctest.Wait()
 				if got := len(f.settled) > 0; got != tc.want {
 					t.Fatalf("settled: %v, want %v", got, tc.want)

@@ -95,21 +95,27 @@ func (i *Inspector) Answered() time.Time {
 	return time.Time{}
 }
 
-// Run inspects the pods of inspect and retry, a bounded number at once, and settles
-// those of known, which need no inspection, immediately. Pods of retry take at most half
-// of the places. For each change Run writes the cache, then sends the outcome, then
-// settles the change. It closes out and settled and returns when the three channels are
+// Inputs are what the differ sends.
+type Inputs struct {
+	// Inspect and Retry are pods to inspect. Those of Retry take at most half of the places.
+	Inspect, Retry <-chan stage.Change
+	// Known are changes that need no inspection.
+	Known  <-chan stage.Change
+	Cancel <-chan stage.Cancel
+}
+
+// Run inspects pods, a bounded number at once, and settles changes that need no
+// inspection immediately. For each change Run writes the cache, then sends the outcome,
+// then settles the change. It closes out and settled and returns when the changes are
 // closed and every call of the runtime has returned. Inspections end with ctx; what they
 // then return is not an outcome.
-func (i *Inspector) Run(
-	ctx context.Context, inspect, retry, known <-chan stage.Change, out chan<- stage.Outcome, settled chan<- stage.Settled,
-) error {
+func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome, settled chan<- stage.Settled) error {
 	defer close(settled)
 	defer close(out)
 	i.startedAt = time.Now()
 	alarm := time.NewTimer(0)
 	defer alarm.Stop()
-	for inspect != nil || retry != nil || known != nil || len(i.flights.all) > 0 {
+	for in.Inspect != nil || in.Retry != nil || in.Known != nil || len(i.flights.all) > 0 {
 		now := time.Now()
 		p := i.flights.next(now)
 		if p.cancel != nil || len(p.abandon) > 0 {
@@ -117,7 +123,7 @@ func (i *Inspector) Run(
 			continue
 		}
 		setAlarm(alarm, earlier(p.again, i.observe(ctx, now)), now)
-		accept, again := inspect, retry
+		accept, again := in.Inspect, in.Retry
 		if !p.begin {
 			accept = nil
 		}
@@ -127,22 +133,28 @@ func (i *Inspector) Run(
 		select {
 		case change, ok := <-accept:
 			if !ok {
-				inspect = nil
+				in.Inspect = nil
 				continue
 			}
 			i.startInspection(ctx, change, out, settled)
 		case change, ok := <-again:
 			if !ok {
-				retry = nil
+				in.Retry = nil
 				continue
 			}
 			i.startInspection(ctx, change, out, settled)
-		case change, ok := <-known:
+		case change, ok := <-in.Known:
 			if !ok {
-				known = nil
+				in.Known = nil
 				continue
 			}
 			i.settleKnown(change, out, settled)
+		case c, ok := <-in.Cancel:
+			if !ok {
+				in.Cancel = nil
+				continue
+			}
+			i.supersede(c.UID, time.Now())
 		case r := <-i.results:
 			i.finishInspection(ctx, r, out, settled)
 		case <-alarm.C: // the plan is another one now

@@ -238,21 +238,3 @@ func TestInspectionGetsTheLastSuccessfulStatus(t *testing.T) {
 		}
 	})
 }
-
-func TestMarkKeepsItsOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, asListed, inspector.Options{})
-		f.known <- stage.Change{UID: "a", At: at(1)}
-		f.known <- stage.Change{Current: at(1)}
-		if o := <-f.outcomes; o.UID != "a" {
-			t.Errorf("first outcome = %+v, want the removal", o)
-		}
-		if o := <-f.outcomes; !o.Current.Equal(at(1)) {
-			t.Errorf("second outcome = %+v, want the mark", o)
-		}
-		synctest.Wait()
-		if len(f.settled) != 1 {
-			t.Errorf("settled %d, want the removal only", len(f.settled))
-		}
-	})
-}

@@ -82,16 +82,16 @@ func (i *Inspector) observe(ctx context.Context, now time.Time) time.Time {
 }
 
 // logHung logs a hung inspection at once and then each time its age has doubled, and
-// returns when that will be. A retry is logged if the number of retries has doubled.
+// returns when that will be. Retries are not logged: the differ has logged the pod.
 func (i *Inspector) logHung(ctx context.Context, f *flight, now time.Time) time.Time {
 	if f.logAt.After(now) {
 		return f.logAt
 	}
 	age := now.Sub(f.started)
 	f.logAt = now.Add(age)
-	if tries := f.change.Hung; tries&(tries-1) == 0 {
+	if !f.change.Retry {
 		i.log.WarnContext(ctx, "inspection hangs",
-			"podUID", f.change.UID, "pod", f.podName(), "call", i.callOf(f), "age", age, "hungBefore", tries)
+			"podUID", f.change.UID, "pod", f.podName(), "call", i.callOf(f), "age", age)
 	}
 	return f.logAt
 }

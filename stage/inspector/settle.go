@@ -63,9 +63,8 @@ func (f *flight) unreturned(now time.Time) result {
 
 // supersede cancels the inspection of a pod that is gone, if it hangs, or would be
 // cancelled for others. A slow one still tells what the pod was.
-func (i *Inspector) supersede(c stage.Change) {
-	now := time.Now()
-	f, s := i.flights.find(c.UID), &i.flights
+func (i *Inspector) supersede(uid pleg.PodUID, now time.Time) {
+	f, s := i.flights.find(uid), &i.flights
 	if f == nil || f.over(now) || !f.hung(now, s.hungAfter) && f.age(now) < crowded*s.hungAfter {
 		return
 	}
@@ -90,15 +89,6 @@ func (i *Inspector) settleInspection(ctx context.Context, f *flight, r result, o
 // settleKnown settles a change that needs no inspection.
 func (i *Inspector) settleKnown(c stage.Change, out chan<- stage.Outcome, settled chan<- stage.Settled) {
 	switch {
-	case !c.Current.IsZero():
-		out <- stage.Outcome{Current: c.Current, Behind: c.Behind}
-		return
-	case c.Supersedes:
-		i.supersede(c)
-		return
-	case c.Relisted != nil:
-		out <- stage.Outcome{Relisted: c.Relisted}
-		return
 	case c.Uninspected:
 		out <- stage.Outcome{UID: c.UID, Pod: c.Pod, Events: c.Events, Initial: c.Initial}
 	case c.Pod == nil:

@@ -62,12 +62,13 @@ func New(o Options) (*Node, error) {
 		o: o, dispatcher: d, outcomes: make(chan stage.Outcome), stopped: make(chan struct{}),
 		random: rand.New(rand.NewPCG(o.Seed, 1)), pods: make(map[pleg.PodUID]*pod),
 	}
+	marks := make(chan stage.Mark)
 	go func() {
 		defer close(n.stopped)
-		_ = d.Run(n.outcomes) // it ends with the channel
+		_ = d.Run(n.outcomes, marks) // it ends with the channel
 	}()
 	// Without a first list the dispatcher's Synced would not come.
-	n.outcomes <- stage.Outcome{Current: time.Now()}
+	marks <- stage.Mark{Current: time.Now()}
 	return n, nil
 }
 

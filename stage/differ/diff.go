@@ -125,3 +125,32 @@ func kindsOf(p *pleg.Pod) map[pleg.ContainerID]kind {
 func podEvent(t pleg.EventType, pod *pleg.Pod, at time.Time) pleg.Event {
 	return pleg.Event{Type: t, PodUID: pod.UID, PodName: pod.Name, PodNamespace: pod.Namespace, ObservedAt: at}
 }
+
+// skippedAttempts returns the number of containers that must have existed between
+// two observations of a pod: the attempts between the last known one of a
+// container's name and the next one seen.
+func skippedAttempts(old, cur *pleg.Pod) int {
+	if old == nil || cur == nil {
+		return 0
+	}
+	skipped := 0
+	for _, c := range cur.Containers {
+		before, known := lastAttempt(old.Containers, c)
+		if !known || hasContainer(old, c.ID) {
+			continue
+		}
+		other, _ := lastAttempt(cur.Containers, c)
+		skipped += int(c.Attempt - max(before, other) - 1)
+	}
+	return skipped
+}
+
+// lastAttempt returns the newest attempt before c among containers of its name.
+func lastAttempt(containers []*pleg.Container, c *pleg.Container) (attempt uint32, known bool) {
+	for _, other := range containers {
+		if other.Name == c.Name && other.Attempt < c.Attempt {
+			attempt, known = max(attempt, other.Attempt), true
+		}
+	}
+	return attempt, known
+}
