@@ -21,13 +21,10 @@ type Cache struct {
 	mu      sync.Mutex
 	entries map[pleg.PodUID]*entry
 	// observed is the time of the newest listing, which covers every pod that is not
-	// in pending.
+	// pending; listings is its number.
 	observed time.Time
-	// pending has the pods whose change is not inspected yet. spare is empty memory
-	// for the next listing.
-	pending, spare map[pleg.PodUID]change
-	// gone lists the entries that only remember when a pod was found gone. Some of
-	// them may have come back.
+	listings uint64
+	// gone lists the entries of pods without a status. Some of them may have one by now.
 	gone    []pleg.PodUID
 	waiters map[pleg.PodUID][]*waiter
 	removed removed
@@ -37,20 +34,17 @@ type entry struct {
 	status *pleg.PodStatus
 	err    error
 	at     time.Time
-	gone   bool
+	// gone is set if there is no status: the pod was found gone, or was never inspected.
+	gone bool
 	// last is the status of the last inspection that succeeded; the pod is known to
 	// have been so until lastAsOf. An error leaves both.
 	last     *pleg.PodStatus
 	lastAsOf time.Time
-	// listed is the pod as it was when its inspection failed; nil if it succeeded.
-	listed *pleg.Pod
-}
-
-// change is a change that listings show.
-type change struct {
-	// pod is as in the newest listing, since is the time of the first.
-	pod   *pleg.Pod
-	since time.Time
+	// listed is the pod in the newest listing that did not cover it, pending the number of
+	// that listing, since the time of the first of such listings in a row.
+	listed  *pleg.Pod
+	pending uint64
+	since   time.Time
 }
 
 type waiter struct {
@@ -64,8 +58,6 @@ func New(keepRemoved time.Duration) *Cache {
 	return &Cache{
 		removed: removed{keep: keepRemoved, byID: make(map[pleg.ContainerID]removedStatus)},
 		entries: make(map[pleg.PodUID]*entry),
-		pending: make(map[pleg.PodUID]change),
-		spare:   make(map[pleg.PodUID]change),
 		waiters: make(map[pleg.PodUID][]*waiter),
 	}
 }
@@ -86,7 +78,7 @@ func (c *Cache) Get(uid pleg.PodUID) (*pleg.PodStatus, error) {
 // until ctx ends, and then returns the cause of ctx.
 func (c *Cache) GetNewerThan(ctx context.Context, uid pleg.PodUID, t time.Time) (*pleg.PodStatus, error) {
 	c.mu.Lock()
-	if c.freshness(uid).After(t) {
+	if c.freshness(c.entries[uid]).After(t) {
 		defer c.mu.Unlock()
 		return c.get(uid)
 	}
@@ -119,20 +111,20 @@ func (c *Cache) Delete(uid pleg.PodUID, at time.Time) {
 func (c *Cache) Touch(uid pleg.PodUID, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// No entry means that the pod is gone, which releases those who wait for it.
-	if e := c.entries[uid]; e != nil {
-		if e.at.After(at) {
-			return
-		}
-		e.at = at
-		if e.err == nil {
-			e.lastAsOf = at
-		}
-	} else {
-		c.entries[uid] = &entry{at: at, gone: true}
+	e := c.entries[uid]
+	if e == nil { // the pod is gone, which releases those who wait for it
+		e = &entry{gone: true}
+		c.entries[uid] = e
 		c.gone = append(c.gone, uid)
 	}
-	c.applied(uid, at)
+	if e.at.After(at) {
+		return
+	}
+	e.at = at
+	if e.err == nil {
+		e.lastAsOf = at
+	}
+	c.applied(uid, e, at)
 }
 
 // Observe notes a listing of all pods. It covers every pod except those in pending,
@@ -142,23 +134,25 @@ func (c *Cache) Observe(at time.Time, pending []*pleg.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, pod := range pending {
-		since := at
-		if before, ok := c.pending[pod.UID]; ok {
-			since = before.since
-		} else if e := c.entries[pod.UID]; e != nil {
-			e.lastAsOf = c.lastAsOf(pod.UID, e) // the listing before covered it
+		e := c.entries[pod.UID]
+		if e == nil {
+			e = &entry{gone: true}
+			c.entries[pod.UID] = e
+			c.gone = append(c.gone, pod.UID)
 		}
-		c.spare[pod.UID] = change{pod, since}
+		if !c.isPending(e) {
+			e.since, e.lastAsOf = at, c.lastAsOf(e) // the listing before covered it
+		}
+		e.listed, e.pending = pod, c.listings+1
 	}
 	c.observed = at
-	clear(c.pending)
-	c.pending, c.spare = c.spare, c.pending
+	c.listings++
 	kept := c.gone[:0]
 	for _, uid := range c.gone {
 		switch e := c.entries[uid]; {
 		case e == nil || !e.gone:
-		case e.at.After(at):
-			kept = append(kept, uid) // found gone since the listing began
+		case e.at.After(at) || c.isPending(e):
+			kept = append(kept, uid) // found gone since the listing began, or not inspected yet
 		default:
 			delete(c.entries, uid)
 		}
@@ -176,31 +170,34 @@ func (c *Cache) put(uid pleg.PodUID, e entry) {
 	if have != nil && have.at.After(e.at) {
 		return
 	}
+	if have != nil {
+		e.listed, e.pending, e.since = have.listed, have.pending, have.since
+	}
 	switch {
 	case e.gone:
 	case e.err == nil:
 		e.last, e.lastAsOf = e.status, e.at
 	case have != nil:
-		e.last, e.lastAsOf = have.last, c.lastAsOf(uid, have)
-		e.listed = c.listed(uid, have)
-	default:
-		e.listed = c.pending[uid].pod
+		e.last, e.lastAsOf = have.last, c.lastAsOf(have)
 	}
 	c.entries[uid] = &e
 	if e.gone {
 		c.gone = append(c.gone, uid)
 	}
-	c.applied(uid, e.at)
+	c.applied(uid, &e, e.at)
 }
 
 // applied lets the global time cover the pod again if its observation is at least as
 // new as the last listing.
-func (c *Cache) applied(uid pleg.PodUID, at time.Time) {
+func (c *Cache) applied(uid pleg.PodUID, e *entry, at time.Time) {
 	if !at.Before(c.observed) {
-		delete(c.pending, uid)
+		e.pending = 0
 	}
 	c.wake(uid)
 }
+
+// isPending reports whether the newest listing does not cover the pod.
+func (c *Cache) isPending(e *entry) bool { return e.pending > 0 && e.pending == c.listings }
 
 func (c *Cache) get(uid pleg.PodUID) (*pleg.PodStatus, error) {
 	e := c.entries[uid]
@@ -210,33 +207,32 @@ func (c *Cache) get(uid pleg.PodUID) (*pleg.PodStatus, error) {
 	return e.status, e.err
 }
 
-// freshness is the time of the newest applied observation of the pod.
-func (c *Cache) freshness(uid pleg.PodUID) time.Time {
-	var at time.Time
-	if e := c.entries[uid]; e != nil {
-		at = e.at
-	}
-	if _, pending := c.pending[uid]; !pending && c.observed.After(at) {
+// freshness is the time of the newest applied observation of the pod; e may be nil.
+func (c *Cache) freshness(e *entry) time.Time {
+	switch {
+	case e == nil:
 		return c.observed
+	case c.isPending(e) || e.at.After(c.observed):
+		return e.at
 	}
-	return at
+	return c.observed
 }
 
 // lastAsOf returns the latest time at which the pod is known to have been as in the last
 // good status.
-func (c *Cache) lastAsOf(uid pleg.PodUID, e *entry) time.Time {
-	if fresh := c.freshness(uid); e.err == nil && e.last != nil && fresh.After(e.lastAsOf) {
+func (c *Cache) lastAsOf(e *entry) time.Time {
+	if fresh := c.freshness(e); e.err == nil && e.last != nil && fresh.After(e.lastAsOf) {
 		return fresh
 	}
 	return e.lastAsOf
 }
 
 // listed returns the pod as listings show it if that is not inspected yet, or nil.
-func (c *Cache) listed(uid pleg.PodUID, e *entry) *pleg.Pod {
-	if change, ok := c.pending[uid]; ok {
-		return change.pod
+func (c *Cache) listed(e *entry) *pleg.Pod {
+	if e.err != nil || c.isPending(e) {
+		return e.listed
 	}
-	return e.listed
+	return nil
 }
 
 func (c *Cache) wake(uid pleg.PodUID) {
@@ -244,7 +240,7 @@ func (c *Cache) wake(uid pleg.PodUID) {
 	if len(waiters) == 0 {
 		return
 	}
-	fresh := c.freshness(uid)
+	fresh := c.freshness(c.entries[uid])
 	kept := waiters[:0]
 	for _, w := range waiters {
 		if fresh.After(w.newerThan) {

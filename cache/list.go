@@ -46,22 +46,20 @@ func (c *Cache) list() []Entry {
 	defer c.mu.Unlock()
 	entries := make([]Entry, 0, len(c.entries))
 	for uid, e := range c.entries {
-		if !e.gone {
+		if !e.gone || c.isPending(e) {
 			entries = append(entries, c.entry(uid, e))
-		}
-	}
-	for uid, change := range c.pending {
-		if e := c.entries[uid]; e == nil || e.gone {
-			entries = append(entries, Entry{UID: uid, Err: ErrNotInspected, Listed: change.pod})
 		}
 	}
 	return entries
 }
 
 func (c *Cache) entry(uid pleg.PodUID, e *entry) Entry {
+	if e.gone {
+		return Entry{UID: uid, Err: ErrNotInspected, Listed: c.listed(e)}
+	}
 	return Entry{
-		UID: uid, Status: e.status, Err: e.err, CurrentAsOf: c.freshness(uid),
-		Last: e.last, LastAsOf: c.lastAsOf(uid, e), Listed: c.listed(uid, e),
+		UID: uid, Status: e.status, Err: e.err, CurrentAsOf: c.freshness(e),
+		Last: e.last, LastAsOf: c.lastAsOf(e), Listed: c.listed(e),
 	}
 }
 
@@ -70,11 +68,8 @@ func (c *Cache) entry(uid pleg.PodUID, e *entry) Entry {
 func (c *Cache) Entry(uid pleg.PodUID) (Entry, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.entries[uid]; e != nil && !e.gone {
+	if e := c.entries[uid]; e != nil && (!e.gone || c.isPending(e)) {
 		return c.entry(uid, e), true
-	}
-	if change, ok := c.pending[uid]; ok {
-		return Entry{UID: uid, Err: ErrNotInspected, Listed: change.pod}, true
 	}
 	return Entry{}, false
 }

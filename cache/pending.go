@@ -33,13 +33,11 @@ func (c *Cache) Pending() []Pending {
 func (c *Cache) backlog() []Pending {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	backlog := make([]Pending, 0, len(c.pending))
-	for uid, change := range c.pending {
-		p := Pending{UID: uid, Pod: change.pod, Since: change.since}
-		if e := c.entries[uid]; e != nil {
-			p.Status = e.status
+	var backlog []Pending
+	for uid, e := range c.entries {
+		if c.isPending(e) {
+			backlog = append(backlog, Pending{UID: uid, Status: e.status, Pod: e.listed, Since: e.since})
 		}
-		backlog = append(backlog, p)
 	}
 	return backlog
 }
