@@ -43,8 +43,8 @@ type flight struct {
 	overtaken, lent bool
 	// abandoned is set once it was settled although it has not returned.
 	abandoned bool
-	// logAt is when it is logged next if it hangs.
-	logAt time.Time
+	// logged is set once it was logged as hung.
+	logged bool
 }
 
 // over reports whether the call's context has ended.

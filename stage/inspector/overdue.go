@@ -15,10 +15,8 @@ type observed struct {
 	// oldest is when the oldest began, nil if there is none.
 	oldest  atomic.Pointer[time.Time]
 	overdue atomic.Pointer[[]pleg.Inspection]
-	// slowAt is when the oldest inspection is logged next if it is not hung, pause is
-	// the last pause; both zero if none is overdue.
-	slowAt time.Time
-	pause  time.Duration
+	// slow is set once the oldest inspection was logged as slow, until none is overdue.
+	slow bool
 }
 
 // age returns the age of the oldest call in seconds; 0 if there is none. It is safe
@@ -61,19 +59,14 @@ func (i *Inspector) observe(ctx context.Context, now time.Time) time.Time {
 			next = earlier(next, due)
 			break // the others began later
 		}
-		hung := f.hung(now, s.hungAfter)
 		overdue = append(overdue, pleg.Inspection{
-			UID: f.change.UID, Namespace: f.change.Pod.Namespace, Name: f.change.Pod.Name, Started: f.started, Hung: hung,
+			UID: f.change.UID, Namespace: f.change.Pod.Namespace, Name: f.change.Pod.Name, Started: f.started, Hung: f.hung(now, s.hungAfter),
 		})
-		if hung {
-			next = earlier(next, i.logHung(ctx, f, now))
-		} else if len(overdue) == 1 {
-			next = earlier(next, i.logSlow(ctx, f, now))
-		}
+		next = earlier(next, i.logOverdue(ctx, f, len(overdue) == 1, now))
 	}
 	if overdue == nil {
 		o.overdue.Store(nil)
-		o.slowAt, o.pause = time.Time{}, 0
+		o.slow = false
 		return next
 	}
 	published := overdue // escapes only here
@@ -81,38 +74,28 @@ func (i *Inspector) observe(ctx context.Context, now time.Time) time.Time {
 	return next
 }
 
-// logHung logs a hung inspection at once and then each time its age has doubled, and
-// returns when that will be. Retries are not logged: the differ has logged the pod.
-func (i *Inspector) logHung(ctx context.Context, f *flight, now time.Time) time.Time {
-	if f.logAt.After(now) {
-		return f.logAt
+// logOverdue logs a hung inspection once, but not a retry: the differ has logged the pod. If
+// the oldest one is not hung a little later, inspections are slow. It returns when to ask
+// again.
+func (i *Inspector) logOverdue(ctx context.Context, f *flight, oldest bool, now time.Time) (again time.Time) {
+	age := f.age(now)
+	if f.hung(now, i.flights.hungAfter) {
+		if !f.logged && !f.change.Retry {
+			i.log.WarnContext(ctx, "inspection hangs", "podUID", f.change.UID, "pod", f.podName(), "call", i.callOf(f), "age", age)
+		}
+		f.logged = true
+		return time.Time{}
 	}
-	age := now.Sub(f.started)
-	f.logAt = now.Add(age)
-	if !f.change.Retry {
-		i.log.WarnContext(ctx, "inspection hangs",
-			"podUID", f.change.UID, "pod", f.podName(), "call", i.callOf(f), "age", age)
+	if !oldest || i.observed.slow {
+		return time.Time{}
 	}
-	return f.logAt
-}
-
-// logSlow logs the oldest inspection if it is not hung, with pauses that double while
-// inspections are overdue, and returns when it is due to do so again. It leaves one that
-// was overtaken the time to become hung.
-func (i *Inspector) logSlow(ctx context.Context, f *flight, now time.Time) time.Time {
-	at := &i.observed.slowAt
-	if first := f.started.Add(2 * i.flights.hungAfter); at.Before(first) {
-		*at = first
+	if at := f.started.Add(2 * i.flights.hungAfter); at.After(now) {
+		return at
 	}
-	if at.After(now) {
-		return *at
-	}
-	age := now.Sub(f.started)
+	i.observed.slow = true
 	i.log.WarnContext(ctx, "inspections are slow",
 		"oldest", f.podName(), "call", i.callOf(f), "age", age, "inFlight", len(i.flights.all))
-	i.observed.pause = max(2*i.observed.pause, age)
-	*at = now.Add(i.observed.pause)
-	return *at
+	return time.Time{}
 }
 
 func (f *flight) podName() string { return f.change.Pod.Namespace + "/" + f.change.Pod.Name }
