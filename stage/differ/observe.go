@@ -33,13 +33,7 @@ func (d *Differ) applyObservation(o stage.Observation, now time.Time) {
 		}
 	}
 	if rec == nil {
-		if o.Hint == nil && o.Pod == nil {
-			if !o.Answered.Before(d.unsettled.newest) {
-				d.cache.Touch(o.UID, o.At)
-			}
-			return
-		}
-		if o.Hint != nil && !d.announcements.admitNewPod() {
+		if !d.announcements.admitNewPod() {
 			d.lister.RelistSoon()
 			return
 		}

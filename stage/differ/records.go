@@ -80,10 +80,10 @@ func (d *Differ) isInitial(rec *record) bool {
 	return rec.old == nil && !d.unsettled.started && d.listings > 0 && lagOf(rec).until.IsZero()
 }
 
-// forget drops the record of a pod that is gone, unless it has removed containers that a
-// list may still show.
+// forget drops the record of a pod that is gone, unless a list that began earlier may still
+// show the pod or its containers.
 func (d *Differ) forget(rec *record) {
-	if rec.known.removed == nil {
+	if rec.known.removed == nil && rec.known.answered.Before(rec.known.listed) {
 		d.unsettled.cover(rec)
 		delete(d.records, rec.uid)
 	}
