@@ -12,11 +12,8 @@ func (d *Differ) recordOf(uid pleg.PodUID) *record {
 	if rec == nil {
 		newest := d.unsettled.newest
 		rec = &record{uid: uid, known: known{listed: later(newest, d.removals.lost), asOf: newest}}
+		_, rec.reinspect = d.requested[uid]
 		d.records[uid] = rec
-		if _, ok := d.requested[uid]; ok {
-			rec.reinspect = true
-			delete(d.requested, uid)
-		}
 	}
 	return rec
 }
@@ -68,6 +65,9 @@ func (d *Differ) addStep(rec *record, o observation, now time.Time) {
 func (d *Differ) send(rec *record, change stage.Change, now time.Time) {
 	if rec.state == stateSettled {
 		d.unsettled.begin(rec, now)
+	}
+	if change.Reinspect {
+		delete(d.requested, rec.uid)
 	}
 	change.Initial = d.isInitial(rec)
 	rec.send(change)
