@@ -12,7 +12,6 @@ func (d *Differ) recordOf(uid pleg.PodUID) *record {
 	if rec == nil {
 		newest := d.unsettled.newest
 		rec = &record{uid: uid, known: known{listed: later(newest, d.removals.lost), asOf: newest}}
-		_, rec.reinspect = d.requested[uid]
 		d.records[uid] = rec
 	}
 	return rec
@@ -66,8 +65,8 @@ func (d *Differ) send(rec *record, change stage.Change, now time.Time) {
 	if rec.state == stateSettled {
 		d.unsettled.begin(rec, now)
 	}
-	if change.Reinspect {
-		delete(d.requested, rec.uid)
+	if needsInspection(change) {
+		delete(d.requested, rec.uid) // a pod that appears is inspected anyway
 	}
 	change.Initial = d.isInitial(rec)
 	rec.send(change)
