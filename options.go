@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,20 +18,23 @@ import (
 const (
 	DefaultRelistPeriod    = time.Second
 	DefaultRelistThreshold = 3 * time.Minute
-	DefaultRetryPeriod     = 200 * time.Millisecond
 	DefaultListTimeout     = 2 * time.Minute
 	DefaultInspectTimeout  = 2 * time.Minute
 	DefaultInspectors      = 8
-	DefaultHungAfter       = time.Second
 	DefaultMaxQuarantine   = 5 * time.Minute
 
-	DefaultRelistPeriodWithEvents    = 5 * time.Minute
-	DefaultRelistThresholdWithEvents = 10 * time.Minute
-	DefaultKeepRemoved               = 30 * time.Second
+	DefaultRelistPeriodWithEvents = 5 * time.Minute
 
-	DefaultHistory   = 8192
-	DefaultSlowAfter = 30 * time.Second
-	DefaultBuffer    = dispatcher.DefaultBuffer
+	DefaultHistory = 8192
+	DefaultBuffer  = dispatcher.DefaultBuffer
+)
+
+const (
+	// hungAfter is the age at which an inspection counts as hung, if one that began later
+	// has already ended. Healthy runtimes answer within milliseconds.
+	hungAfter = time.Second
+	// slowAfter is how long a subscriber may leave an event unread before that is logged.
+	slowAfter = 30 * time.Second
 )
 
 // EventsMode says how to use the runtime's CRI events.
@@ -60,10 +62,6 @@ type Options struct {
 	// RelistThreshold is the age of the last successful list at which
 	// [Pipeline.Healthy] returns false. If zero, [DefaultRelistThreshold].
 	RelistThreshold time.Duration
-	// RetryPeriod is the time to the next list if the runtime was not available
-	// ([ErrUnavailable]), so that changes are known that soon after its return. If
-	// RelistPeriod is shorter, it applies instead. If zero, [DefaultRetryPeriod].
-	RetryPeriod time.Duration
 	// Events says whether CRI events are used. With them a change is known within
 	// milliseconds, and all pods are listed less and less often, down to once per
 	// RelistPeriodWithEvents.
@@ -75,34 +73,25 @@ type Options struct {
 	// RelistPeriodWithEvents is the longest relist period while the stream is up. The
 	// period starts at RelistPeriod and doubles with each list that finds only what
 	// events have announced; until events have announced something it stays at 10 s or
-	// less. RelistThresholdWithEvents replaces RelistThreshold while the period is
-	// longer than RelistPeriod. If zero, [DefaultRelistPeriodWithEvents] and
-	// [DefaultRelistThresholdWithEvents]. A runtime that stops responding ends the
-	// stream (package cri: within 20 s), and RelistThreshold applies again.
-	RelistPeriodWithEvents    time.Duration
-	RelistThresholdWithEvents time.Duration
-	// KeepRemoved is how long [Cache.GetRemoved] returns the final status of a
-	// removed container. If zero, [DefaultKeepRemoved].
-	KeepRemoved time.Duration
+	// less. While the period is longer than RelistPeriod, a list may be as old as twice
+	// this, or RelistThreshold if that is longer. If zero, [DefaultRelistPeriodWithEvents].
+	// A runtime that stops responding ends the stream (package cri: within 20 s), and
+	// RelistThreshold applies again.
+	RelistPeriodWithEvents time.Duration
 	// ListTimeout ends a list that takes longer. If zero, [DefaultListTimeout].
 	ListTimeout time.Duration
 	// Inspectors is the greatest number of pods inspected at once. It bounds the
 	// load on the runtime. While inspections hang or none ends, as many extra ones may
-	// begin. Beside them, as many single pods may be relisted. If zero,
-	// [DefaultInspectors].
+	// begin: one hangs if it is older than a second and one that began later has ended.
+	// Beside them, as many single pods may be relisted. If zero, [DefaultInspectors].
 	Inspectors int
 	// InspectTimeout ends an inspection that takes longer. If zero,
 	// [DefaultInspectTimeout].
 	InspectTimeout time.Duration
-	// HungAfter is the age at which an inspection counts as hung, if one that began
-	// later has already ended. A hung inspection takes one of the extra places. It is
-	// cancelled before InspectTimeout only if all of them are taken, which counts as a
-	// failed inspection. If zero, [DefaultHungAfter], but at most InspectTimeout.
-	HungAfter time.Duration
 	// MaxQuarantine is the longest wait of a quarantined pod. A pod whose
 	// inspection hung is inspected again at the next relist, as after any failure.
 	// After that the wait starts at RelistPeriod and doubles each time. A pod whose
-	// inspection failed by itself after HungAfter waits for RelistPeriod, and one
+	// inspection failed by itself after a second or more waits for RelistPeriod, and one
 	// such pod is inspected at a time. Other pods go before retries, but none waits
 	// longer than MaxQuarantine for its next try. If zero, [DefaultMaxQuarantine]; if
 	// at most RelistPeriod, a pod is inspected at every relist.
@@ -110,9 +99,6 @@ type Options struct {
 	// History is the number of events kept for subscribers that resume, about 200
 	// bytes each. If zero, [DefaultHistory].
 	History int
-	// SlowAfter is how long a subscriber may leave an event unread before that is
-	// logged, once. If zero, [DefaultSlowAfter].
-	SlowAfter time.Duration
 	// Known are the pods as an earlier pipeline has reported them. Only what has
 	// changed since is reported and inspected. Until then the cache has no status of
 	// them, and a replay does not have them: use it with a Store that outlives the
@@ -184,15 +170,10 @@ func (o *Options) complete() error {
 	}{
 		{"RelistPeriod", &o.RelistPeriod, DefaultRelistPeriod},
 		{"RelistThreshold", &o.RelistThreshold, DefaultRelistThreshold},
-		{"RetryPeriod", &o.RetryPeriod, DefaultRetryPeriod},
 		{"RelistPeriodWithEvents", &o.RelistPeriodWithEvents, DefaultRelistPeriodWithEvents},
-		{"RelistThresholdWithEvents", &o.RelistThresholdWithEvents, DefaultRelistThresholdWithEvents},
-		{"KeepRemoved", &o.KeepRemoved, DefaultKeepRemoved},
 		{"ListTimeout", &o.ListTimeout, DefaultListTimeout},
 		{"InspectTimeout", &o.InspectTimeout, DefaultInspectTimeout},
-		{"HungAfter", &o.HungAfter, min(DefaultHungAfter, cmp.Or(max(o.InspectTimeout, 0), DefaultInspectTimeout))},
 		{"MaxQuarantine", &o.MaxQuarantine, DefaultMaxQuarantine},
-		{"SlowAfter", &o.SlowAfter, DefaultSlowAfter},
 	} {
 		if *d.value < 0 {
 			return fmt.Errorf("Options.%s must be positive, got %v", d.name, *d.value)

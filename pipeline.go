@@ -53,14 +53,13 @@ func New(o Options) (*Pipeline, error) {
 	if o.Registerer != nil {
 		metrics.Registerer, undo = instrument.Undoable(o.Registerer)
 	}
-	p := &Pipeline{cache: cache.New(o.KeepRemoved), inspectors: o.Inspectors, threshold: o.RelistThreshold}
+	p := &Pipeline{cache: cache.New(), inspectors: o.Inspectors, threshold: o.RelistThreshold}
 	o.Logger, p.logs = asynclog.New(o.Logger) // a blocked handler stops no stage
 	statuses := stores{p.cache, o.Store}
 	var errs [7]error
 	p.runtime, errs[0] = border.New(o.Runtime, border.Options{ListTimeout: o.ListTimeout, Logger: o.Logger, Metrics: metrics})
 	p.lister, errs[1] = lister.New(lister.Options{
-		Runtime: p.runtime, RelistPeriod: o.RelistPeriod, RelistThreshold: o.RelistThreshold, RetryPeriod: o.RetryPeriod,
-		RelistPeriodWithEvents: o.RelistPeriodWithEvents, RelistThresholdWithEvents: o.RelistThresholdWithEvents,
+		Runtime: p.runtime, RelistPeriod: o.RelistPeriod, RelistThreshold: o.RelistThreshold, RelistPeriodWithEvents: o.RelistPeriodWithEvents,
 		Logger: o.Logger, Metrics: metrics,
 	})
 	fromEvents := hinter.Options{
@@ -78,11 +77,11 @@ func New(o Options) (*Pipeline, error) {
 	})
 	p.inspector, errs[4] = inspector.New(inspector.Options{
 		Runtime: p.runtime, Cache: statuses, Inspectors: o.Inspectors,
-		InspectTimeout: o.InspectTimeout, HungAfter: o.HungAfter, CallOf: p.runtime.Call,
+		InspectTimeout: o.InspectTimeout, HungAfter: min(hungAfter, o.InspectTimeout), CallOf: p.runtime.Call,
 		Logger: o.Logger, Metrics: metrics,
 	})
 	p.dispatcher, errs[5] = dispatcher.New(dispatcher.Options{
-		History: o.History, SlowAfter: o.SlowAfter, Logger: o.Logger, Metrics: metrics,
+		History: o.History, SlowAfter: slowAfter, Logger: o.Logger, Metrics: metrics,
 	})
 	errs[6] = metrics.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "pleg_healthy",
@@ -204,8 +203,8 @@ func (p *Pipeline) Status() Status {
 
 // Healthy reports whether the pipeline works, and if not, why. It returns false if the
 // last successful relist began longer ago than Options.RelistThreshold, as the kubelet's
-// PLEG does. While CRI events stand in for lists, Options.RelistThresholdWithEvents
-// applies. It also returns false if several pods wait for an inspection, and for
+// PLEG does; while CRI events stand in for lists, twice Options.RelistPeriodWithEvents ago,
+// if that is longer. It also returns false if several pods wait for an inspection, and for
 // RelistThreshold none has succeeded or failed promptly; the error names pods. A single
 // pod is no evidence against the runtime. If Runtime is [Degraded], true may come with
 // an error about lists that work only in a roundabout way. Healthy does not block.

@@ -95,7 +95,7 @@ func serialRelist(b *testing.B, next [2][]*pleg.Pod, pods int) {
 func BenchmarkCache(b *testing.B) {
 	for _, pods := range []int{110, 5000} {
 		uids := make([]pleg.PodUID, pods)
-		c := cache.New(time.Minute)
+		c := cache.New()
 		at := time.Now()
 		for i, pod := range makePods(pods, 2) {
 			uids[i] = pod.UID

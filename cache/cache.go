@@ -52,11 +52,10 @@ type waiter struct {
 	ready     chan struct{} // closed once the pod is fresh enough
 }
 
-// New returns an empty cache. It keeps the final statuses of removed containers
-// for keepRemoved, which is positive.
-func New(keepRemoved time.Duration) *Cache {
+// New returns an empty cache.
+func New() *Cache {
 	return &Cache{
-		removed: removed{keep: keepRemoved, byID: make(map[pleg.ContainerID]removedStatus)},
+		removed: removed{byID: make(map[pleg.ContainerID]removedStatus)},
 		entries: make(map[pleg.PodUID]*entry),
 		waiters: make(map[pleg.PodUID][]*waiter),
 	}

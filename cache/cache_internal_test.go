@@ -10,7 +10,7 @@ import (
 // The cache keeps nothing of a caller that has given up, or of a pod that is gone once
 // a listing has shown that.
 func TestNothingIsKept(t *testing.T) {
-	c := New(time.Minute)
+	c := New()
 	now := time.Unix(1_700_000_000, 0)
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()

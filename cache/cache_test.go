@@ -76,7 +76,7 @@ var getCases = map[string]struct {
 func TestGet(t *testing.T) {
 	for name, tc := range getCases {
 		t.Run(name, func(t *testing.T) {
-			c := cache.New(time.Minute)
+			c := cache.New()
 			for _, do := range tc.steps {
 				do(c)
 			}

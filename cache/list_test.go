@@ -16,7 +16,7 @@ func TestList(t *testing.T) {
 	broken := errors.New("broken")
 	healthy, changing := &pleg.PodStatus{UID: "b-healthy"}, &pleg.PodStatus{UID: "c-changing"}
 
-	c := cache.New(time.Minute)
+	c := cache.New()
 	if got := c.List(); len(got) != 0 {
 		t.Errorf("an empty cache lists %v", got)
 	}
@@ -72,7 +72,7 @@ func TestLastStatusSurvivesErrors(t *testing.T) {
 		"gone and back":                        {[]step{setGood(good, 1), remove(2), fail(3)}, nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := cache.New(time.Minute)
+			c := cache.New()
 			for _, s := range tc.steps {
 				s(c)
 			}
@@ -90,7 +90,7 @@ func TestLastStatusSurvivesErrors(t *testing.T) {
 // A pod that never was inspected well is known as it was listed, between its failed
 // inspections too.
 func TestListedPodSurvivesErrors(t *testing.T) {
-	c := cache.New(time.Minute)
+	c := cache.New()
 	changed := listed("a")
 	require := func(step string, want *pleg.Pod) {
 		t.Helper()

@@ -71,7 +71,7 @@ func TestGetNewerThan(t *testing.T) {
 	for name, tc := range newerCases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := cache.New(time.Minute)
+				c := cache.New()
 				for _, do := range tc.before {
 					do(c)
 				}
@@ -95,7 +95,7 @@ func TestGetNewerThan(t *testing.T) {
 
 func TestGetNewerThanEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := cache.New(time.Minute)
+		c := cache.New()
 		errStop := errors.New("the test stops the call")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		ended, waits := getNewerThan(ctx, c, "a", at(1)), getNewerThan(t.Context(), c, "a", at(1))
@@ -118,7 +118,7 @@ func TestGetNewerThanEndsWithItsContext(t *testing.T) {
 
 func TestEachCallHasItsOwnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := cache.New(time.Minute)
+		c := cache.New()
 		var calls []<-chan answer
 		for n := range 4 {
 			calls = append(calls, getNewerThan(t.Context(), c, "a", at(n)))

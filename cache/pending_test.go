@@ -2,14 +2,13 @@ package cache_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 func TestPendingSince(t *testing.T) {
-	c := cache.New(time.Minute)
+	c := cache.New()
 	require := func(step string, want ...cache.Pending) {
 		t.Helper()
 		got := c.Pending()

@@ -6,13 +6,16 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// maxRemoved bounds the statuses of removed containers, whatever Options.KeepRemoved.
-const maxRemoved = 1024
+const (
+	// keepRemoved is how long the status of a removed container is kept, maxRemoved how many
+	// are.
+	keepRemoved = time.Minute
+	maxRemoved  = 1024
+)
 
 // removed keeps the final statuses of removed containers, for a subscriber that reads
 // a moment later. The cache's lock guards it.
 type removed struct {
-	keep   time.Duration
 	byID   map[pleg.ContainerID]removedStatus
 	oldest []pleg.ContainerID
 }
@@ -27,7 +30,7 @@ func (c *Cache) KeepRemoved(status *pleg.ContainerStatus) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r, now := &c.removed, time.Now()
-	for len(r.oldest) > 0 && (len(r.oldest) >= maxRemoved || now.Sub(r.byID[r.oldest[0]].since) > r.keep) {
+	for len(r.oldest) > 0 && (len(r.oldest) >= maxRemoved || now.Sub(r.byID[r.oldest[0]].since) > keepRemoved) {
 		delete(r.byID, r.oldest[0])
 		r.oldest = r.oldest[1:]
 	}
@@ -37,13 +40,13 @@ func (c *Cache) KeepRemoved(status *pleg.ContainerStatus) {
 	}
 }
 
-// GetRemoved returns the final status of a container that was removed within
-// Options.KeepRemoved, or nil. A container that was not inspected after its end has
+// GetRemoved returns the final status of a container that was removed within the last
+// minute, or nil. A container that was not inspected after its end has
 // none. GetRemoved does not wait.
 func (c *Cache) GetRemoved(id pleg.ContainerID) *pleg.ContainerStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r, ok := c.removed.byID[id]; ok && time.Since(r.since) <= c.removed.keep {
+	if r, ok := c.removed.byID[id]; ok && time.Since(r.since) <= keepRemoved {
 		return r.status
 	}
 	return nil

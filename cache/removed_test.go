@@ -17,7 +17,7 @@ func exited(id string, code int32) *pleg.ContainerStatus {
 
 func TestRemovedContainersAreKeptForAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := cache.New(time.Minute)
+		c := cache.New()
 		require := func(id pleg.ContainerID, want *pleg.ContainerStatus) {
 			t.Helper()
 			if got := c.GetRemoved(id); got != want {
@@ -46,7 +46,7 @@ func TestRemovedContainersAreKeptForAMinute(t *testing.T) {
 }
 
 func TestRemovedContainersAreBounded(t *testing.T) {
-	c := cache.New(time.Hour)
+	c := cache.New()
 	const flood = 5000
 	for n := range flood {
 		c.KeepRemoved(exited(fmt.Sprint(n), 0))

@@ -63,7 +63,6 @@ type Client struct {
 	seen     seenSandboxes
 	// carrying is whether a sandbox status carries those of its containers.
 	carrying carrying
-	slots    *slots
 	inFlight inFlight
 }
 
@@ -94,7 +93,6 @@ func New(endpoint string, opts Options) (*Client, error) {
 		metrics:  m,
 		codec:    newListCodec(),
 		lists:    make(chan *lists, 1),
-		slots:    newSlots(opts.MaxStatusCalls),
 		inFlight: inFlight{calls: make(map[*pleg.Call]struct{})},
 	}
 	c.conn, err = dial(socket, opts, grpc.WithTransportCredentials(newCounted(&c.connections)), grpc.WithChainUnaryInterceptor(m.intercept),

@@ -24,6 +24,15 @@ const (
 
 var eventNow = time.Unix(1_700_000_000, 0)
 
+func encode(t testing.TB, m proto.Message) []byte {
+	t.Helper()
+	raw, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
 // aContainerStarts is a complete event: c1 runs beside c0, which has exited.
 func aContainerStarts() *runtimeapi.ContainerEventResponse {
 	labels := func() map[string]string { return map[string]string{labelPodUID: "u1"} }

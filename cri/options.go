@@ -19,8 +19,6 @@ const (
 	// DefaultConnectTimeout bounds a connection attempt and the call of
 	// [Client.Check].
 	DefaultConnectTimeout = 5 * time.Second
-	// DefaultMaxStatusCalls is the bound on status calls in flight.
-	DefaultMaxStatusCalls = 16
 	// DefaultMaxRecvBytes is the kubelet's limit. A node with some thousand
 	// containers exceeds grpc's default of 4 MiB.
 	DefaultMaxRecvBytes = 16 << 20
@@ -40,15 +38,6 @@ type Options struct {
 	// ConnectTimeout is the deadline of one connection attempt and of the
 	// call that Check makes. If zero, DefaultConnectTimeout.
 	ConnectTimeout time.Duration
-	// MaxStatusCalls is the maximum number of status calls in flight for all pods
-	// together. One pod uses at most a quarter of them. A call that is older than a
-	// second no longer counts, nor one that was overtaken: it takes three times as long
-	// as the longest of the last ones, and one that began later has succeeded. So hung
-	// calls leave room for other pods.
-	// More calls than the runtime can serve only increase their latency: containerd
-	// on 2 cores reaches its maximum throughput with 4 in flight. If zero,
-	// DefaultMaxStatusCalls.
-	MaxStatusCalls int
 	// MaxRecvBytes is the maximum size of an answer in bytes. If zero,
 	// DefaultMaxRecvBytes.
 	MaxRecvBytes int
@@ -88,7 +77,6 @@ func (o Options) withDefaults() (Options, error) {
 		option.Default("ConnectTimeout", &o.ConnectTimeout, DefaultConnectTimeout),
 		option.Default("EventProbePeriod", &o.EventProbePeriod, DefaultEventProbePeriod),
 		option.Default("EventProbeTimeout", &o.EventProbeTimeout, DefaultEventProbeTimeout),
-		option.Default("MaxStatusCalls", &o.MaxStatusCalls, DefaultMaxStatusCalls),
 		option.Default("MaxRecvBytes", &o.MaxRecvBytes, DefaultMaxRecvBytes),
 	)
 	if err != nil {

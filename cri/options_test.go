@@ -32,7 +32,6 @@ func TestNewRejects(t *testing.T) {
 		{"ConnectTimeout", "/s", cri.Options{ConnectTimeout: -1}, "cri: Options.ConnectTimeout must be positive, got -1ns"},
 		{"EventProbePeriod", "/s", cri.Options{EventProbePeriod: -1}, "cri: Options.EventProbePeriod must be positive, got -1ns"},
 		{"EventProbeTimeout", "/s", cri.Options{EventProbeTimeout: -1}, "cri: Options.EventProbeTimeout must be positive, got -1ns"},
-		{"MaxStatusCalls", "/s", cri.Options{MaxStatusCalls: -2}, "cri: Options.MaxStatusCalls must be positive, got -2"},
 		{"MaxRecvBytes", "/s", cri.Options{MaxRecvBytes: -3}, "cri: Options.MaxRecvBytes must be positive, got -3"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

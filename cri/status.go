@@ -79,14 +79,8 @@ func checkStatus[N ~int32, S interface {
 	return nil
 }
 
-// statusCall makes one call within the bound of all status calls and within
-// Options.StatusTimeout; waiting for the bound is not part of the timeout.
-func (c *Client) statusCall(ctx context.Context, what pleg.Call, call func(context.Context) error) (err error) {
-	slot, err := c.slots.take(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { c.slots.done(slot, err) }()
+// statusCall makes one call within Options.StatusTimeout.
+func (c *Client) statusCall(ctx context.Context, what pleg.Call, call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.StatusTimeout)
 	defer cancel()
 	defer c.inFlight.remove(c.inFlight.add(what))

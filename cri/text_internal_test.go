@@ -68,10 +68,7 @@ func withoutBadText(answer []byte, kind protoreflect.ProtoMessage) (rest []byte,
 
 // FuzzText requires that a message is refused only if it is malformed apart from its text.
 func FuzzText(f *testing.F) {
-	for _, event := range nextEvents() {
-		event.PodSandboxStatus = aContainerStarts().PodSandboxStatus
-		f.Add([]byte(strings.ReplaceAll(string(encode(f, event)), "shop", "sh\xffp")))
-	}
+	f.Add([]byte(strings.ReplaceAll(string(encode(f, aContainerStarts())), "shop", "sh\xffp")))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		for _, message := range []proto.Message{
 			&runtimeapi.PodSandbox{}, &runtimeapi.Container{}, &runtimeapi.ContainerEventResponse{},

@@ -18,7 +18,7 @@ type Status struct {
 	// Waiting is the number of pods that have changed and were not inspected with
 	// success since.
 	Waiting int
-	// Overdue are the inspections in flight that are older than Options.HungAfter,
+	// Overdue are the inspections in flight that are older than a second,
 	// the oldest first.
 	Overdue []Inspection
 	// Quarantined are the pods whose last inspection hung, in the order of their

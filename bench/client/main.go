@@ -19,6 +19,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
 )
 
 // eventBuffer has room for every event of the largest burst: the benchmark
@@ -54,14 +55,14 @@ func (c config) run(ctx context.Context) (err error) {
 	if candidate == nil {
 		return fmt.Errorf("unknown candidate %q: have serial, pipeline and calls", c.candidate)
 	}
-	calls := c.inspectors
-	if c.candidate == "serial" {
-		calls = 1 // the kubelet has one call in flight
-	}
-	runtime, err := cri.New(c.socket, cri.Options{
-		ListTimeout: c.timeout, StatusTimeout: c.timeout, MaxStatusCalls: calls,
+	opts := cri.Options{
+		ListTimeout: c.timeout, StatusTimeout: c.timeout,
 		UnaryLists: true, // as the kubelet lists, and as the harness counts
-	})
+	}
+	if c.candidate == "serial" {
+		opts.DialOptions = []grpc.DialOption{grpc.WithChainUnaryInterceptor(oneByOne())}
+	}
+	runtime, err := cri.New(c.socket, opts)
 	if err != nil {
 		return err
 	}
@@ -74,6 +75,18 @@ func (c config) run(ctx context.Context) (err error) {
 		candidate, width := candidate(runtime)
 		return probe.Serve(ctx, candidate, width, os.Stdin, os.Stdout)
 	})
+}
+
+// oneByOne makes status calls one after the other, as the kubelet does.
+func oneByOne() grpc.UnaryClientInterceptor {
+	turn := make(chan struct{}, 1)
+	return func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		if strings.HasSuffix(method, "Status") {
+			turn <- struct{}{}
+			defer func() { <-turn }()
+		}
+		return invoke(ctx, method, req, reply, conn, opts...)
+	}
 }
 
 // profiled writes a CPU profile of run if the flag is set.
@@ -116,7 +129,8 @@ func (c config) pipeline(runtime *cri.Client) (probe.Candidate, probe.Width) {
 	registry := prometheus.NewRegistry()
 	return func(ctx context.Context, emit func(probe.Event)) error {
 		opts := pipeline.Options{
-			Runtime: runtime, RelistPeriod: c.period, Inspectors: c.inspectors, InspectTimeout: c.timeout,
+			Runtime: runtime, RelistPeriod: c.period, InspectTimeout: c.timeout,
+			Inspectors: max(1, c.inspectors/2), // each makes two calls at once
 			Registerer: registry,
 		}
 		if c.events {

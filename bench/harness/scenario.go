@@ -95,8 +95,7 @@ func scenarios() []Scenario {
 // kubelet with the gate EventedPLEG on, "drop-in" and "drop-in-events", which are the
 // same with the pipeline in place of GenericPLEG, "calls-only", which is the calls of
 // the pipeline and nothing else, "pipeline-N" with at most N
-// inspectors and N status calls in flight, "fixed-N" with always N inspectors, or
-// "events-N", a pipeline-N that follows CRI events.
+// status calls in flight, or "events-N", a pipeline-N that follows CRI events.
 type Candidate string
 
 // The candidates without a number.

@@ -29,7 +29,9 @@ func TestCacheIsWrittenBeforeTheOutcomeAndSettledAfter(t *testing.T) {
 		}
 		inspect, retry, known := make(chan stage.Change), make(chan stage.Change), make(chan stage.Change)
 		outcomes, settled := make(chan stage.Outcome), make(chan stage.Settled)
-		go func() { _ = i.Run(t.Context(), inspector.Inputs{Inspect: inspect, Retry: retry, Known: known}, outcomes, settled) }()
+		go func() {
+			_ = i.Run(t.Context(), inspector.Inputs{Inspect: inspect, Retry: retry, Known: known}, outcomes, settled)
+		}()
 		defer func() { close(inspect); close(retry); close(known) }()
 		for n, send := range []func(){
 			func() { inspect <- change(1, plegtest.Pod("a", "c=running")) },

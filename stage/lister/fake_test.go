@@ -72,8 +72,7 @@ func newFixtureWithPeriod(t *testing.T, rt *plegtest.Runtime, period time.Durati
 		stop: func() { cancel(errStop) },
 	}
 	f.lister, err = lister.New(lister.Options{
-		Runtime: runtime, RelistPeriod: period, RelistThreshold: threshold, RetryPeriod: retryPeriod,
-		RelistPeriodWithEvents: periodWithEvents, RelistThresholdWithEvents: thresholdWithEvents,
+		Runtime: runtime, RelistPeriod: period, RelistThreshold: threshold, RelistPeriodWithEvents: periodWithEvents,
 		Logger: slog.New(slog.NewTextHandler(&f.logged, nil)), Metrics: instrument.Registry{Registerer: f.metrics},
 	})
 	if err != nil {

@@ -16,6 +16,10 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
+// retryPeriod is the time to the next list if the runtime was not available
+// ([pleg.ErrUnavailable]), so that changes are known that soon after its return.
+const retryPeriod = 200 * time.Millisecond
+
 // Runtime lists all pods. The call has a deadline and does not panic.
 type Runtime interface {
 	ListPods(ctx context.Context) ([]*pleg.Pod, error)
@@ -28,15 +32,11 @@ type Options struct {
 	// A successful list older than RelistThreshold is unhealthy.
 	RelistPeriod    time.Duration
 	RelistThreshold time.Duration
-	// RetryPeriod is the time to the next list if the runtime was not available
-	// ([pleg.ErrUnavailable]) and RelistPeriod is longer.
-	RetryPeriod time.Duration
-	// RelistPeriodWithEvents and RelistThresholdWithEvents apply instead while CRI
-	// events stand in for lists.
-	RelistPeriodWithEvents    time.Duration
-	RelistThresholdWithEvents time.Duration
-	Logger                    *slog.Logger
-	Metrics                   instrument.Registry
+	// RelistPeriodWithEvents is the longest period while CRI events stand in for lists. A
+	// list is then unhealthy if it is older than twice that.
+	RelistPeriodWithEvents time.Duration
+	Logger                 *slog.Logger
+	Metrics                instrument.Registry
 }
 
 // Lister owns the relist period. Its exported methods are safe for concurrent use
@@ -182,7 +182,7 @@ func (l *Lister) period() time.Duration {
 	stream := l.trust.now()
 	switch err := l.Last().Err; {
 	case errors.Is(err, pleg.ErrUnavailable):
-		return min(l.opts.RetryPeriod, l.opts.RelistPeriod)
+		return min(retryPeriod, l.opts.RelistPeriod)
 	case stream.standsIn() && err == nil:
 		return stream.earned
 	}

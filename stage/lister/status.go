@@ -38,10 +38,11 @@ func (l *Lister) Healthy() (bool, error) {
 		return false, because("pleg has yet to be successful", last.Err)
 	}
 	threshold, seen := l.opts.RelistThreshold, last.Success
+	longer := max(threshold, 2*l.opts.RelistPeriodWithEvents)
 	switch {
 	case stream.standsIn():
-		threshold = l.opts.RelistThresholdWithEvents
-	case stream.lapsed.After(seen) && time.Since(seen) <= l.opts.RelistThresholdWithEvents:
+		threshold = longer
+	case stream.lapsed.After(seen) && time.Since(seen) <= longer:
 		seen = stream.lapsed
 	}
 	if elapsed := time.Since(seen); elapsed > threshold {

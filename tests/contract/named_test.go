@@ -74,7 +74,7 @@ func TestContractNamed(t *testing.T) {
 // The metrics of a subscriber show what it has not read, and that is logged once.
 func TestContractNamedSlow(t *testing.T) {
 	var log kit.Log
-	inProcess(t, pipeline.Options{SlowAfter: 10 * time.Second, Logger: log.Logger()}, func(f *fixture) {
+	inProcess(t, pipeline.Options{Logger: log.Logger()}, func(f *fixture) {
 		sub, err := f.Subscribe(pipeline.SubscribeOptions{Name: "sleeper", Buffer: 3})
 		if err != nil {
 			f.Fatal(err)

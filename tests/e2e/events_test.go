@@ -24,7 +24,7 @@ import (
 // rareLists makes CRI events the only source of changes, except for what a runtime
 // does not announce.
 var rareLists = pipeline.Options{
-	Events: pipeline.EventsAuto, RelistPeriod: time.Second, RelistPeriodWithEvents: time.Hour, RelistThresholdWithEvents: 2 * time.Hour,
+	Events: pipeline.EventsAuto, RelistPeriod: time.Second, RelistPeriodWithEvents: time.Hour,
 }
 
 // CRI events replace the lists. A list finds what happened while the event
@@ -104,9 +104,7 @@ func TestEventsReportShortContainers(t *testing.T) {
 	const containers = 50
 	ctx, f := newFixture(t, lab.Options{})
 	l := f.lab
-	o := rareLists
-	o.KeepRemoved = time.Hour // a busy machine needs more than the default
-	in := f.runPipeline(runOptions{Options: o})
+	in := f.runPipeline(runOptions{Options: rareLists})
 	polling := f.runPipeline(runOptions{Options: pipeline.Options{RelistPeriod: time.Second}, incomplete: true})
 	in.criEvents = receiveCRIEvents(ctx, t, l)
 	f.runPods(ctx, 5)

@@ -27,7 +27,7 @@ var daemonFaults = []fault{
 		"polling with defaults": {RelistPeriod: time.Second, RelistThreshold: pipeline.DefaultRelistThreshold},
 		"events with defaults": {
 			RelistPeriod: time.Second, RelistThreshold: pipeline.DefaultRelistThreshold, Events: pipeline.EventsAuto,
-			RelistPeriodWithEvents: pipeline.DefaultRelistPeriodWithEvents, RelistThresholdWithEvents: pipeline.DefaultRelistThresholdWithEvents,
+			RelistPeriodWithEvents: pipeline.DefaultRelistPeriodWithEvents,
 		},
 	}},
 	{name: "containerd stopped for 30 s", pods: 5, run: freeze(30 * time.Second)},

@@ -51,7 +51,7 @@ var bothModes = map[string]pipeline.Options{
 	},
 	"events": {
 		RelistPeriod: relistPeriod, RelistThreshold: 5 * time.Second, ListTimeout: 2 * time.Second, InspectTimeout: 2 * time.Second,
-		Events: pipeline.EventsAuto, RelistPeriodWithEvents: 10 * time.Second, RelistThresholdWithEvents: 20 * time.Second,
+		Events: pipeline.EventsAuto, RelistPeriodWithEvents: 10 * time.Second,
 	},
 }
 
@@ -60,7 +60,7 @@ var longTimeouts = map[string]pipeline.Options{
 	"polling": {RelistPeriod: relistPeriod, RelistThreshold: time.Minute, ListTimeout: 30 * time.Second},
 	"events": {
 		RelistPeriod: relistPeriod, RelistThreshold: time.Minute, ListTimeout: 30 * time.Second,
-		Events: pipeline.EventsAuto, RelistPeriodWithEvents: 10 * time.Second, RelistThresholdWithEvents: time.Minute,
+		Events: pipeline.EventsAuto, RelistPeriodWithEvents: 10 * time.Second,
 	},
 }
 
@@ -147,7 +147,7 @@ func (f *fixture) runObserved(name string, o pipeline.Options) {
 	in.unannounced = func() float64 { return in.metric("pleg_missed_events_total") }
 	in.threshold, in.period, in.pollingThreshold = o.RelistThreshold, o.RelistPeriod, o.RelistThreshold
 	if o.Events == pipeline.EventsAuto {
-		in.threshold, in.period = o.RelistThresholdWithEvents, o.RelistPeriodWithEvents
+		in.threshold, in.period = max(o.RelistThreshold, 2*o.RelistPeriodWithEvents), o.RelistPeriodWithEvents
 	}
 	in.watchHealth(t)
 }

@@ -51,7 +51,7 @@ var modes = []mode{{events: pipeline.EventsOff}, {events: pipeline.EventsAuto}}
 // less on the real one.
 const (
 	relistThreshold           = 3
-	relistThresholdWithEvents = 5
+	relistThresholdWithEvents = 5 // twice the longest period
 	listTimeout               = 2
 	inspectTimeout            = 3
 	churnEnd                  = 12
@@ -96,9 +96,9 @@ func newFixture(t *testing.T, s scenario, unit time.Duration, listener net.Liste
 	// neither is newer.
 	period := unit + unit/1000
 	f.Pipeline = kit.New(t, pipeline.Options{
-		Runtime: f.client, Events: s.mode.events, RelistPeriod: period, RelistPeriodWithEvents: 4 * period,
-		RelistThreshold: relistThreshold * unit, RelistThresholdWithEvents: relistThresholdWithEvents * unit,
-		ListTimeout: listTimeout * unit, InspectTimeout: inspectTimeout * unit,
+		Runtime: f.client, Events: s.mode.events, RelistPeriod: period, RelistPeriodWithEvents: relistThresholdWithEvents * unit / 2,
+		RelistThreshold: relistThreshold * unit,
+		ListTimeout:     listTimeout * unit, InspectTimeout: inspectTimeout * unit,
 	})
 	if f.sub, err = f.Subscribe(pipeline.SubscribeOptions{Buffer: 1 << 14}); err != nil {
 		t.Fatal(err)

@@ -56,7 +56,7 @@ func newQuarantineTest(t *testing.T, uncancellable bool) *quarantineTest {
 
 // hang is the fault of the hung pods. It counts the calls that are older than HungAfter.
 func (q *quarantineTest) hang(ctx context.Context) error {
-	timer := time.AfterFunc(pipeline.DefaultHungAfter+1, func() { q.hung.Add(1) })
+	timer := time.AfterFunc(time.Second+1, func() { q.hung.Add(1) })
 	defer func() {
 		if !timer.Stop() {
 			q.hung.Add(-1)

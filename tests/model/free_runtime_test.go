@@ -41,7 +41,6 @@ type freeRuntime struct {
 	history    *history
 	start      time.Time
 	inspectors int
-	hungAfter  time.Duration
 	hasEvents  bool // it has CRI events, which cause inspections and lists too
 
 	mu          sync.Mutex
@@ -63,7 +62,6 @@ func newFreeRuntime(h *history, inspectors int) *freeRuntime {
 		history:     h,
 		start:       time.Now(),
 		inspectors:  inspectors,
-		hungAfter:   freeInspectTimeout,
 		podLists:    make(map[pleg.PodUID][]*listing),
 		byPod:       make(map[*pleg.Pod]*listing),
 		inspections: make(map[pleg.PodUID][]*inspection),

@@ -46,7 +46,7 @@ func (b *freeRun) run(t *testing.T, runtime pleg.Runtime) {
 	opts := pipeline.Options{
 		Runtime: runtime, Inspectors: inspectors, RelistPeriod: freePeriod,
 		ListTimeout: freeListTimeout, InspectTimeout: freeInspectTimeout,
-		HungAfter: b.runtime.hungAfter, MaxQuarantine: b.quarantine,
+		MaxQuarantine: b.quarantine,
 	}
 	if b.hasEvents {
 		opts.Events, opts.RelistPeriodWithEvents = pipeline.EventsRequire, freePeriodWithEvents

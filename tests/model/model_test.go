@@ -61,7 +61,7 @@ func TestModelSinglePods(t *testing.T) {
 func TestModelQuarantine(t *testing.T) {
 	eachSeed(t, 1, func(t *testing.T, seed uint64, inspectors int) {
 		b := newFreeRun(newHistory(seed), inspectors)
-		b.quarantine, b.runtime.hungAfter = 5*time.Second, freeHungAfter
+		b.quarantine = 5 * time.Second
 		b.run(t, b.runtime)
 	})
 }

@@ -31,7 +31,7 @@ func (o *observation) succeeded() bool { return o.call == nil || o.call.status !
 func (r *replay) markQuarantined(observations []*observation) {
 	quarantined := false
 	for _, o := range observations {
-		hung := o.call != nil && (o.call.ended || o.call.end-o.call.start >= r.freeRun.runtime.hungAfter)
+		hung := o.call != nil && (o.call.ended || o.call.end-o.call.start >= freeHungAfter)
 		quarantined = !o.succeeded() && (quarantined || hung)
 		o.quarantined = quarantined
 	}

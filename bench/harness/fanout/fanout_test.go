@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
@@ -85,7 +86,7 @@ func (r *readers) measure(b *testing.B, subscribers, stalled int, send, stop fun
 
 func dispatcherFanOut(b *testing.B, subscribers, stalled int) {
 	d, err := dispatcher.New(dispatcher.Options{
-		History: pipeline.DefaultHistory, SlowAfter: pipeline.DefaultSlowAfter, Logger: slog.New(slog.DiscardHandler),
+		History: pipeline.DefaultHistory, SlowAfter: 30 * time.Second, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		b.Fatal(err)

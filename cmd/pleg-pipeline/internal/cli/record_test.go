@@ -98,7 +98,7 @@ func TestRecordAndReplay(t *testing.T) {
 // replayed returns the events of a replay.
 func replayed(t *testing.T, file string) map[pleg.PodUID][]string {
 	t.Helper()
-	code, stdout, stderr := run(t, "run", "-r", "replay:"+file, "--relist-period", "100ms", "--hung-after", "1m", "-o", "json")
+	code, stdout, stderr := run(t, "run", "-r", "replay:"+file, "--relist-period", "100ms", "-o", "json")
 	want := regexp.MustCompile(`(?s)^pleg-pipeline: replaying .*r\.jsonl\.gz: [0-9.m]+s of simruntime .*the recording has ended after [0-9.m]+s: [0-9]+ relists, [0-9]+ events`)
 	if code != cli.ExitOK || !want.MatchString(stderr) {
 		t.Fatalf("run: exit code %d, stderr %q", code, stderr)

@@ -211,7 +211,6 @@ func (f *pipelineFlags) add(cmd *cobra.Command) {
 	f.all = flags
 	flags.DurationVar(&f.RelistPeriod, "relist-period", pipeline.DefaultRelistPeriod, "`TIME` from the end of one relist to the start of the next")
 	flags.DurationVar(&f.RelistThreshold, "relist-threshold", pipeline.DefaultRelistThreshold, "`AGE` of the last successful list at which /readyz fails")
-	flags.DurationVar(&f.RetryPeriod, "retry-period", pipeline.DefaultRetryPeriod, "`TIME` until the next relist while the runtime is unreachable, if shorter\nthan the relist period")
 	flags.DurationVar(&f.ListTimeout, "list-timeout", pipeline.DefaultListTimeout, "`TIME` after which a list call fails")
 	flags.BoolVar(&f.client.UnaryLists, "unary-lists", false, "do not stream lists, even if the runtime can")
 	enumFlag(cmd, (*string)(&f.Events), "events", "", "follow the CRI events of the runtime, which announce changes within\nmilliseconds: off, auto (if the runtime has them) or require (fail if it has\nnone). While this process is stopped by SIGSTOP, following blocks containerd",
@@ -221,13 +220,9 @@ func (f *pipelineFlags) add(cmd *cobra.Command) {
 	flags.DurationVar(&f.client.EventProbeTimeout, "event-probe-timeout", cri.DefaultEventProbeTimeout, "`TIME` to answer such a call; after two unanswered calls the events are not\ntrusted")
 	flags.IntVar(&f.Inspectors, "inspectors", pipeline.DefaultInspectors, "greatest `NUMBER` of pods inspected at the same time")
 	flags.DurationVar(&f.InspectTimeout, "inspect-timeout", pipeline.DefaultInspectTimeout, "`TIME` after which the inspection of a pod fails; it is then retried")
-	flags.DurationVar(&f.HungAfter, "hung-after", pipeline.DefaultHungAfter, "`AGE` at which an inspection counts as hung if later ones have already ended")
 	flags.DurationVar(&f.MaxQuarantine, "max-quarantine", pipeline.DefaultMaxQuarantine, "longest `TIME` between two inspections of a pod whose inspections hang")
 	flags.IntVar(&f.DeliverAfterFailures, "deliver-after-failures", defaultDeliverAfter, "`NUMBER` of failed inspections of a pod after which its events are printed\nfrom the list alone, marked as uninspected; 0 for never")
-	flags.IntVar(&f.client.MaxStatusCalls, "max-status-calls", cri.DefaultMaxStatusCalls, "greatest `NUMBER` of status calls to the runtime at the same time, for all\npods")
-	flags.DurationVar(&f.KeepRemoved, "keep-removed", pipeline.DefaultKeepRemoved, "`TIME` for which the last status of a removed container is kept")
 	flags.IntVar(&f.History, "history", pipeline.DefaultHistory, "`NUMBER` of events kept for clients that resume, about 200 bytes each")
-	flags.DurationVar(&f.SlowAfter, "slow-after", pipeline.DefaultSlowAfter, "`TIME` after which an event that a client has not read is logged")
 	flags.BoolVar(&f.KubeletMetricNames, "kubelet-metric-names", false, "use the kubelet's names (kubelet_pleg_...) for metrics that it has too")
 }
 
@@ -237,8 +232,8 @@ func (f *pipelineFlags) addCalls(cmd *cobra.Command) {
 	all := &cobra.Command{}
 	f.add(all)
 	for _, name := range []string{
-		"relist-period", "retry-period", "list-timeout", "unary-lists", "events", "relist-period-with-events",
-		"event-probe-period", "event-probe-timeout", "inspectors", "inspect-timeout", "max-status-calls",
+		"relist-period", "list-timeout", "unary-lists", "events", "relist-period-with-events",
+		"event-probe-period", "event-probe-timeout", "inspectors", "inspect-timeout",
 	} {
 		cmd.Flags().AddFlag(all.Flags().Lookup(name))
 	}
@@ -247,8 +242,8 @@ func (f *pipelineFlags) addCalls(cmd *cobra.Command) {
 // validate checks what the types of the flags do not.
 func (f *pipelineFlags) validate() error {
 	for _, name := range []string{
-		"relist-period", "relist-threshold", "retry-period", "list-timeout", "relist-period-with-events", "event-probe-period",
-		"event-probe-timeout", "inspect-timeout", "hung-after", "max-quarantine", "keep-removed", "slow-after",
+		"relist-period", "relist-threshold", "list-timeout", "relist-period-with-events", "event-probe-period",
+		"event-probe-timeout", "inspect-timeout", "max-quarantine",
 	} {
 		if d, err := f.all.GetDuration(name); err != nil || d <= 0 {
 			return fmt.Errorf("--%s must be longer than 0, got %v", name, d)
@@ -257,7 +252,7 @@ func (f *pipelineFlags) validate() error {
 	for _, flag := range []struct {
 		name  string
 		least int
-	}{{"inspectors", 1}, {"deliver-after-failures", 0}, {"max-status-calls", 1}, {"history", 1}} {
+	}{{"inspectors", 1}, {"deliver-after-failures", 0}, {"history", 1}} {
 		if n, err := f.all.GetInt(flag.name); err != nil || n < flag.least {
 			return fmt.Errorf("--%s must be at least %d, got %d", flag.name, flag.least, n)
 		}
@@ -275,10 +270,8 @@ func (f *pipelineFlags) clientOptions(log *slog.Logger, registry prometheus.Regi
 	return o
 }
 
-// options leaves time for one failed list while CRI events are followed.
 func (f *pipelineFlags) options(runtime pipeline.Runtime, log *slog.Logger, registry prometheus.Registerer) pipeline.Options {
 	o := f.Options
 	o.Runtime, o.Logger, o.Registerer = runtime, log, registry
-	o.RelistThresholdWithEvents = max(pipeline.DefaultRelistThresholdWithEvents, 2*f.RelistPeriodWithEvents)
 	return o
 }

@@ -53,7 +53,7 @@ func TestPodsThatHangAreSeen(t *testing.T) {
 	simulated := start(t, newTranscript(), "simulate", "--socket", runtime, "--pods", "30", "--churn-rate", "0",
 		"--fault", "ContainerStatus/hang@0s", "--fault-pod", "shop/web-0")
 	simulated.stderr.await(t, "simulated runtime serves")
-	daemon := start(t, newTranscript(), "run", "--quiet", "-r", "unix://"+runtime, "--socket", socket, "--hung-after", "100ms")
+	daemon := start(t, newTranscript(), "run", "--quiet", "-r", "unix://"+runtime, "--socket", socket)
 	daemon.stderr.await(t, "connected to")
 	terminal, shown := openTerminal(t, 80, 10)
 	watched := start(t, terminal, "pods", "--watch", "--connect", socket)
