@@ -25,7 +25,8 @@ func FromPipeline(p *pipeline.Pipeline) Source { return pipelineSource{p} }
 type pipelineSource struct{ pipe *pipeline.Pipeline }
 
 func (s pipelineSource) Follow(ctx context.Context, after pipeline.Position, events chan<- pleg.Event) error {
-	return follow.Pipeline(ctx, s.pipe, followOptions, &after, events)
+	sub, err := s.pipe.Subscribe(pipeline.SubscribeOptions(followOptions.Subscription(&after)))
+	return follow.Subscribed(ctx, sub, err, events)
 }
 
 // FromClient returns a source for a daemon on this node.

@@ -6,9 +6,9 @@ import (
 	"context"
 	"errors"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
 )
 
 // Options say what to ask for besides all events, those of the network included.
@@ -18,15 +18,20 @@ type Options struct {
 	Bookmarks bool
 }
 
-// Pipeline sends every event after a position, or the present state first if after is
-// nil, until ctx ends. It returns nil once there will be no more events.
-func Pipeline(ctx context.Context, pipe *pipeline.Pipeline, o Options, after *pipeline.Position, events chan<- pleg.Event) error {
-	s := pipeline.SubscribeOptions{Name: o.Name, Replay: after == nil, Bookmarks: o.Bookmarks, NetworkEvents: true}
+// Subscription returns the options of a subscription to every event after a position, or to
+// the present state first if after is nil.
+func (o Options) Subscription(after *pleg.Position) dispatcher.SubscribeOptions {
+	s := dispatcher.SubscribeOptions{Name: o.Name, Replay: after == nil, Bookmarks: o.Bookmarks, NetworkEvents: true}
 	if after != nil {
 		s.After = *after
 	}
-	sub, err := pipe.Subscribe(s)
-	if errors.Is(err, pipeline.ErrStopped) {
+	return s
+}
+
+// Subscribed sends the events of a subscription until ctx ends. err is the error of
+// subscribing. It returns nil once there will be no more events.
+func Subscribed(ctx context.Context, sub *dispatcher.Subscription, err error, events chan<- pleg.Event) error {
+	if errors.Is(err, dispatcher.ErrStopped) {
 		return nil
 	}
 	if err != nil {
@@ -42,8 +47,8 @@ func Pipeline(ctx context.Context, pipe *pipeline.Pipeline, o Options, after *pi
 	return ctx.Err()
 }
 
-// Client does what [Pipeline] does, for the daemon that c connects to.
-func Client(ctx context.Context, c *client.Client, o Options, after *pipeline.Position, events chan<- pleg.Event) error {
+// Client subscribes to the daemon that c connects to, and sends the events until ctx ends.
+func Client(ctx context.Context, c *client.Client, o Options, after *pleg.Position, events chan<- pleg.Event) error {
 	w := client.WatchOptions{Name: o.Name, Replay: after == nil, After: after, Bookmarks: o.Bookmarks, NetworkEvents: true}
 	for ev, err := range c.Watch(ctx, w) {
 		if err != nil {

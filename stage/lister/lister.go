@@ -122,8 +122,8 @@ func (l *Lister) StreamEnded() {
 // ChangesUnannounced reports n changes that the event stream failed to announce
 // while it was up. Lists take over again.
 func (l *Lister) ChangesUnannounced(n int) {
-	if need := l.trust.missed(); need > 0 {
-		l.log.Warn("event stream is missing changes; falling back to polling", "missed", n, "cleanRelistsNeeded", need)
+	if l.trust.missed() {
+		l.log.Warn("event stream is missing changes; falling back to polling", "missed", n, "quietTime", quietTime)
 		l.RelistSoon()
 	}
 }
@@ -132,8 +132,8 @@ func (l *Lister) ChangesUnannounced(n int) {
 // unannounced since the one before, which began covers earlier, and whether it
 // confirmed a change that an event announced.
 func (l *Lister) ChangesAnnounced(covers time.Duration, confirmed bool) {
-	if clean := l.trust.confirmed(covers, confirmed); clean > 0 {
-		l.log.Info("event stream announces all changes again", "cleanRelists", clean)
+	if l.trust.confirmed(covers, confirmed) {
+		l.log.Info("event stream announces all changes again")
 	}
 	poke(l.trustChanged)
 }

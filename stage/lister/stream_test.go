@@ -192,11 +192,10 @@ func TestHealthyAfterTheStreamEnds(t *testing.T) {
 	})
 }
 
-// endDoubt reports as many clean relists as the lister requires.
+// endDoubt waits for as long as the lister requires, and reports a confirmed event.
 func (f *fixture) endDoubt() {
-	for range 60 {
-		f.lister.ChangesAnnounced(period, true)
-	}
+	f.sleepUntil(time.Since(f.start) + 10*time.Minute)
+	f.lister.ChangesAnnounced(period, true)
 }
 
 // While nothing is unannounced, the time between two lists doubles.
@@ -229,13 +228,14 @@ func TestDoubtedStreamShortensTheRelistPeriod(t *testing.T) {
 		f.requireNext(t, 11*time.Second, true)
 		f.requireNext(t, 12*time.Second, true)
 		f.endDoubt()
-		f.requireNext(t, 13*time.Second, true)
+		const trusted = 10*time.Minute + 12*time.Second
+		f.requireNext(t, trusted, true)
 		f.earn()
-		f.sleepUntil(2 * time.Minute)
-		f.requireNext(t, 13*time.Second+periodWithEvents, true)
+		f.sleepUntil(trusted + time.Minute)
+		f.requireNext(t, trusted+periodWithEvents, true)
 
 		rt.SetListFault(plegtest.Fail(errList))
-		doubted := 13*time.Second + periodWithEvents + 4*time.Minute
+		doubted := trusted + periodWithEvents + 4*time.Minute
 		f.sleepUntil(doubted)
 		f.lister.ChangesUnannounced(1)
 		f.sleepUntil(doubted + threshold)

@@ -9,12 +9,9 @@ const (
 	// provenAfter is the age at which an open stream counts as up. A runtime
 	// without events accepts the call and ends it at once.
 	provenAfter = 500 * time.Millisecond
-	// cleanRelists is how many relists in a row must find nothing unannounced
-	// before a doubted stream is trusted again: a minute of the default period.
-	// The number doubles with each doubt up to maxCleanRelists, because a stream
-	// that loses an event now and then would otherwise be trusted most of the time.
-	cleanRelists    = 60
-	maxCleanRelists = 3600
+	// quietTime is how long nothing may be unannounced before a doubted stream is trusted
+	// again: one that loses an event every few minutes never is.
+	quietTime = 10 * time.Minute
 	// unprovenPeriod bounds the relist period until a list has confirmed what an event
 	// announced: a stream that sends nothing looks like that of an idle node.
 	unprovenPeriod = 10 * time.Second
@@ -31,8 +28,8 @@ const (
 // The differ reports changes that no event announced, and relists that found none.
 // An open stream is up once it has lived for provenAfter. While it is up, each
 // relist that finds nothing unannounced doubles the relist period. A change that the
-// stream misses ends that, and the stream is doubted until enough relists were clean
-// and an event was confirmed.
+// stream misses ends that, and the stream is doubted until nothing was unannounced for
+// quietTime and an event was confirmed.
 //
 // The evidence is one immutable value that each report replaces, so that health
 // does not wait for a list that hangs.
@@ -56,10 +53,8 @@ type evidence struct {
 	// proven is true if a list has confirmed a change that an event announced, since
 	// the stream came up or was doubted.
 	proven bool
-	// doubted is since when the stream is doubted; zero if it is not. clean counts
-	// the relists without an unannounced change since then, need is how many it takes.
-	doubted     time.Time
-	clean, need int
+	// doubted is when the stream last missed a change; zero if it is trusted.
+	doubted time.Time
 }
 
 // init sets the shortest and the longest relist period.
@@ -110,41 +105,30 @@ func (t *trust) ended() {
 }
 
 // missed reports a change that a stream failed to announce while it was up. It
-// returns how many clean relists it now takes, 0 if the stream was doubted already.
-func (t *trust) missed() (need int) {
-	before, after := t.update(func(e *evidence, now time.Time) {
-		e.clean = 0
+// returns whether the stream was trusted until then.
+func (t *trust) missed() (trusted bool) {
+	before, _ := t.update(func(e *evidence, now time.Time) {
 		e.forfeit(now)
-		if e.doubted.IsZero() {
-			e.doubted = now
-			e.need = min(max(cleanRelists, 2*e.need), maxCleanRelists)
-		}
+		e.doubted = now
 	})
-	if before.isDoubted() {
-		return 0
-	}
-	return after.need
+	return !before.isDoubted()
 }
 
 // confirmed reports a relist that found nothing unannounced since the one before,
 // which began the given time earlier, and whether it confirmed an event. It returns
-// how many clean relists have ended a doubt, 0 if none has.
-func (t *trust) confirmed(covers time.Duration, event bool) (clean int) {
-	before, after := t.update(func(e *evidence, _ time.Time) {
+// whether that has ended a doubt.
+func (t *trust) confirmed(covers time.Duration, event bool) (again bool) {
+	before, after := t.update(func(e *evidence, now time.Time) {
 		e.proven = e.proven || event
-		e.clean++
 		switch {
 		case !e.up:
 		case !e.isDoubted():
 			e.earn(t.first, t.longest, covers)
-		case e.proven && e.clean >= e.need:
+		case e.proven && now.Sub(e.doubted) >= quietTime:
 			e.doubted = time.Time{}
 		}
 	})
-	if !before.isDoubted() || after.isDoubted() {
-		return 0
-	}
-	return after.clean
+	return before.isDoubted() && !after.isDoubted()
 }
 
 // earn doubles the period after a relist that covered at least that much time.

@@ -16,14 +16,7 @@ func newTrust() *trust {
 	return t
 }
 
-func (t *trust) confirm(times int, announced bool) (clean int) {
-	for range times {
-		clean = t.confirmed(time.Second, announced)
-	}
-	return clean
-}
-
-func TestUnannouncedChangeEndsTrustUntilEnoughRelists(t *testing.T) {
+func TestUnannouncedChangeEndsTrustUntilQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		trust := newTrust()
 		require := func(when string, want bool) {
@@ -34,35 +27,28 @@ func TestUnannouncedChangeEndsTrustUntilEnoughRelists(t *testing.T) {
 		}
 		require("up", true)
 		time.Sleep(time.Second)
-		if need := trust.missed(); need != cleanRelists {
-			t.Errorf("the first unannounced change requires %d clean relists, want %d", need, cleanRelists)
+		if !trust.missed() {
+			t.Error("the first unannounced change does not end the trust")
 		}
 		require("unannounced change", false)
-		if need := trust.missed(); need != 0 {
-			t.Errorf("an unannounced change during a doubt requires %d more relists, want 0", need)
+		time.Sleep(quietTime - 1)
+		if trust.missed() {
+			t.Error("an unannounced change during a doubt ends the trust again")
 		}
-		trust.confirm(10*cleanRelists, false)
-		require("clean relists without a CRI event", false)
-		if clean := trust.confirmed(time.Second, true); clean != 10*cleanRelists+1 {
-			t.Errorf("trusted again after %d clean relists, want %d", clean, 10*cleanRelists+1)
+		time.Sleep(quietTime - 1)
+		trust.confirmed(time.Second, true)
+		require("too early after the last unannounced change", false)
+		time.Sleep(1)
+		if !trust.confirmed(time.Second, false) {
+			t.Error("the end of the doubt is not reported")
 		}
-		require("clean relists and a CRI event", true)
-
-		if need := trust.missed(); need != 2*cleanRelists {
-			t.Errorf("the second doubt requires %d clean relists, want twice as many as the first", need)
-		}
-		trust.confirm(2*cleanRelists-1, true)
-		require("one clean relist short", false)
+		require("quiet, and an event was confirmed", true)
 		trust.missed()
-		trust.confirm(2*cleanRelists-1, true)
-		require("an unannounced change restarts the count", false)
-		trust.confirm(1, true)
-		require("enough clean relists", true)
-		for range 20 {
-			trust.missed()
-			trust.confirm(maxCleanRelists, true)
-		}
-		require("after many doubts", true)
+		time.Sleep(2 * quietTime)
+		trust.confirmed(time.Second, false)
+		require("quiet, but no event was confirmed", false)
+		trust.confirmed(time.Second, true)
+		require("an event was confirmed", true)
 	})
 }
 
@@ -74,7 +60,7 @@ func TestDoubtOutlivesTheStream(t *testing.T) {
 		time.Sleep(time.Second)
 		trust.opened()
 		time.Sleep(provenAfter)
-		trust.confirm(cleanRelists-1, true)
+		trust.confirmed(time.Second, true)
 		if !trust.now().isDoubted() {
 			t.Error("a reopened stream is trusted, want it doubted")
 		}

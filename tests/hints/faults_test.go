@@ -208,7 +208,7 @@ func streamProvesItself(t *testing.T, h *kit.Simulation, pod simruntime.Pod) {
 	if took := timeToCache(t, h, pod); took > 20*time.Millisecond {
 		t.Errorf("an event of a doubted stream took %v", took)
 	}
-	time.Sleep(2 * time.Minute)
+	time.Sleep(11 * time.Minute) // 10 without an unannounced change, and then longer periods
 	requireDoubted(t, h, 0)
 	before := lists(h)
 	time.Sleep(10 * periodWithEvents)

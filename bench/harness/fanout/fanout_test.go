@@ -102,7 +102,7 @@ func dispatcherFanOut(b *testing.B, subscribers, stalled int) {
 		}
 	}
 	outcomes := make(chan stage.Outcome, stage.OutcomeBuffer)
-	r.all.Go(func() error { return d.Run(outcomes) })
+	r.all.Go(func() error { return d.Run(outcomes, nil) })
 	batch := make([]pleg.Event, fanOutBatch)
 	for i := range batch {
 		batch[i] = pleg.Event{Type: pleg.ContainerDied, PodUID: pleg.PodUID(fmt.Sprintf("uid-%d", i)), ContainerID: "c"}
