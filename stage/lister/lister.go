@@ -59,9 +59,9 @@ type Lister struct {
 	// callers wait for the next list that begins.
 	callers *mailbox.Box[chan<- error]
 
-	// listing and previous are what was known of the stream when the last list
-	// began, and when the last successful one did.
-	listing, previous evidence
+	schedule schedule
+	// previous is what was known of the stream when the last successful list began.
+	previous evidence
 	// warnedAt is when a failed list was last logged.
 	warnedAt time.Time
 }
@@ -71,7 +71,8 @@ func New(o Options) (*Lister, error) {
 	l := &Lister{
 		runtime: o.Runtime, opts: o, log: o.Logger.With("stage", "lister"),
 		relistNow: make(chan struct{}, 1), relistSoon: make(chan struct{}, 1), trustChanged: make(chan struct{}, 1),
-		callers: mailbox.New[chan<- error](),
+		callers:  mailbox.New[chan<- error](),
+		schedule: schedule{period: o.RelistPeriod},
 	}
 	l.last.Store(&Relist{})
 	l.trust.init(o.RelistPeriod, o.RelistPeriodWithEvents)
@@ -143,43 +144,51 @@ func (l *Lister) ChangesAnnounced(covers time.Duration, confirmed bool) {
 // logged, counted and retried; it sends nothing.
 func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 	defer close(out)
-	next := l.newSchedule()
-	defer next.timer.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
-		begin := true
-		select {
-		case <-next.timer.C:
-			begin = next.timerFired()
-		case <-l.relistNow:
-			begin = next.requestNow()
-		case <-l.callers.Wake():
-		case <-l.relistSoon:
-			begin = next.requestSoon()
-		case <-l.trustChanged:
-			begin = next.trustChanged()
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		now := time.Now()
+		stream := l.trust.at(now)
+		begin, again := l.schedule.next(now, stream, l.period(stream))
+		if !begin {
+			timer.Reset(again.Sub(now))
+			select {
+			case <-timer.C:
+			case <-l.trustChanged:
+			case <-l.relistNow:
+				l.schedule.requested = true
+			case <-l.relistSoon:
+				l.schedule.requestSoon(time.Now())
+			case <-l.callers.Wake():
+				begin = true
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
 		}
 		if !begin {
 			continue
 		}
-		next.listBegins()
-		if listing, ok := l.relist(ctx); ok {
+		select {
+		case <-l.relistNow: // the list covers it
+			l.schedule.requested = true
+		default:
+		}
+		stream = l.trust.now()
+		if listing, ok := l.relist(ctx, stream); ok {
 			select {
 			case out <- listing:
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
 		}
-		next.listEnded()
+		l.schedule.listEnded(time.Now(), stream)
 	}
 }
 
 // period is the time to the next list. The period with events applies only while
 // lists work too. A runtime that is not available is listed more often, so that
 // it is known again soon after its return.
-func (l *Lister) period() time.Duration {
-	stream := l.trust.now()
+func (l *Lister) period(stream evidence) time.Duration {
 	switch err := l.Last().Err; {
 	case errors.Is(err, pleg.ErrUnavailable):
 		return min(retryPeriod, l.opts.RelistPeriod)
@@ -189,10 +198,8 @@ func (l *Lister) period() time.Duration {
 	return l.opts.RelistPeriod
 }
 
-func (l *Lister) relist(ctx context.Context) (stage.Listing, bool) {
-	last := l.Last()
-	stream, start := l.trust.now(), time.Now()
-	l.listing = stream
+func (l *Lister) relist(ctx context.Context, stream evidence) (stage.Listing, bool) {
+	last, start := l.Last(), time.Now()
 	if !last.Success.IsZero() {
 		l.metrics.interval.Observe(start.Sub(last.Success).Seconds())
 	}

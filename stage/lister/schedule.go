@@ -2,118 +2,92 @@ package lister
 
 import "time"
 
-// maxRequestPause bounds the time between two lists on request. RelistPeriod may be
-// much longer, and then a request should not wait for so long; one list a second is
-// what the kubelet does all the time.
-const maxRequestPause = time.Second
+const (
+	// maxRequestPause bounds the time between two lists on request. RelistPeriod may be
+	// much longer, and then a request should not wait for so long; one list a second is
+	// what the kubelet does all the time.
+	maxRequestPause = time.Second
+	// oversleptAfter is the lateness of a list that only a stopped or starved process
+	// explains; catchUp is the time its waiting events then get.
+	oversleptAfter = 20 * time.Millisecond
+	catchUp        = 2 * time.Second
+)
 
-// schedule says when the next list begins. The loop owns it.
+// schedule says when the next list begins. It has no clock; the loop owns it.
 type schedule struct {
-	lister *Lister
-	timer  *time.Timer
-	// due is when the next list is to begin, ended is when the last one ended.
-	due, ended time.Time
-	// soon is the latest start that the requests allow; zero without one.
-	soon time.Time
-	// requested is whether the next list serves a request of a list at once. served is
-	// when the last such list ended: hints in a row must not cause lists in a row.
-	requested bool
-	served    time.Time
-	overslept bool
-}
-
-// newSchedule returns a schedule whose first list is due at once.
-func (l *Lister) newSchedule() *schedule {
-	now := time.Now()
-	return &schedule{lister: l, timer: time.NewTimer(0), due: now, ended: now.Add(-l.opts.RelistPeriod)}
-}
-
-// timerFired reports whether the list begins now: events that wait go first.
-func (s *schedule) timerFired() (begin bool) {
-	if !s.overslept && s.lister.trust.now().overslept(s.due, time.Now()) {
-		s.overslept = true
-		s.timer.Reset(catchUp)
-		return false
-	}
-	return true
-}
-
-// requestNow takes a request of a list at once and reports whether the list begins
-// now: not if the last requested one has only just ended.
-func (s *schedule) requestNow() (begin bool) {
-	s.requested = true
-	next := s.served.Add(min(s.lister.opts.RelistPeriod, maxRequestPause))
-	if !next.After(time.Now()) {
-		return true
-	}
-	if s.soon.IsZero() || next.Before(s.soon) {
-		s.soon = next
-	}
-	s.setTimer()
-	return false
+	// period is the relist period without events.
+	period time.Duration
+	// listing is what was known of the stream when the last list began, ended is when it
+	// ended.
+	listing evidence
+	ended   time.Time
+	// requested and soon are set by requests of a list at once, and of one until then.
+	// served is when a list for the former last ended: hints in a row must not cause lists
+	// in a row.
+	requested    bool
+	soon, served time.Time
+	// due is when the next list was to begin when that was last asked, at is when it will
+	// really: later if that had passed already.
+	due, at time.Time
+	// held is until when events go before an overdue list.
+	held time.Time
 }
 
 // requestSoon takes a request of a list within the relist period.
-func (s *schedule) requestSoon() (begin bool) {
+func (s *schedule) requestSoon(now time.Time) {
 	if s.soon.IsZero() { // requests may keep coming
-		s.soon = time.Now().Add(s.lister.opts.RelistPeriod)
-	}
-	s.setTimer()
-	return false
-}
-
-// trustChanged takes a report about the stream. One that has ended has no events that
-// would go first.
-func (s *schedule) trustChanged() (begin bool) {
-	s.overslept = s.overslept && s.lister.trust.now().up
-	s.setTimer()
-	return false
-}
-
-// listBegins notes a request that waits: the list covers it.
-func (s *schedule) listBegins() {
-	select {
-	case <-s.lister.relistNow:
-		s.requested = true
-	default:
+		s.soon = now.Add(s.period)
 	}
 }
 
-// listEnded sets the time of the next list.
-func (s *schedule) listEnded() {
-	s.ended = time.Now()
+// next reports whether a list begins now, and if not, when to ask again. period is the
+// present relist period.
+func (s *schedule) next(now time.Time, stream evidence, period time.Duration) (begin bool, again time.Time) {
+	if !stream.sameStream(s.listing) {
+		return true, now // for what came before the stream, or was lost with it
+	}
+	due := s.ended.Add(period)
+	if !s.soon.IsZero() {
+		due = earlier(due, s.soon)
+	}
 	if s.requested {
-		s.served = s.ended
+		due = earlier(due, s.served.Add(min(s.period, maxRequestPause)))
 	}
-	s.requested, s.soon, s.overslept = false, time.Time{}, false
-	s.setTimer()
+	if up := stream.nextProof(); !up.IsZero() {
+		due = earlier(due, up)
+	}
+	if !due.Equal(s.due) {
+		s.due, s.at = due, due
+		if due.Before(now) { // the period became shorter
+			s.at = now
+		}
+	}
+	switch {
+	case s.at.After(now):
+		return false, s.at
+	case !stream.up || now.Sub(s.at) <= oversleptAfter:
+		return true, now
+	case s.held.IsZero():
+		// This process did not run when the list became due, so that events of that time
+		// still wait. They go first: the list shows only how things are now, and what came
+		// and went before would never be reported.
+		s.held = now.Add(catchUp)
+	}
+	return !s.held.After(now), s.held
 }
 
-// setTimer sets the timer for the next list: a period after the last one ended, but no
-// later than soon if that is set.
-func (s *schedule) setTimer() {
-	if s.overslept {
-		return
+// listEnded notes the end of a list that served a request if that waited.
+func (s *schedule) listEnded(now time.Time, listing evidence) {
+	s.ended, s.listing = now, listing
+	if s.requested {
+		s.served = now
 	}
-	s.due = s.ended.Add(s.lister.period())
-	if !s.soon.IsZero() && s.soon.Before(s.due) {
-		s.due = s.soon
-	}
-	if now := time.Now(); s.due.Before(now) { // the period became shorter
-		s.due = now
-	}
-	s.timer.Reset(time.Until(s.lister.wakeAt(s.due)))
+	s.requested, s.soon, s.held = false, time.Time{}, time.Time{}
 }
 
-// wakeAt is when the next list begins: when it is due, or at once if a stream has come
-// up or ended since the last list began, or when a stream comes up.
-func (l *Lister) wakeAt(due time.Time) time.Time {
-	stream := l.trust.now()
-	if !stream.sameStream(l.listing) {
-		return time.Now()
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
 	}
-	if up := stream.nextProof(); !up.IsZero() && up.Before(due) {
-		return up
-	}
-	return due
+	return a
 }

@@ -1,74 +1,49 @@
 package lister
 
 import (
-	"log/slog"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
-// newOversleeper returns the schedule of a lister with a stream that is up, right after
-// a list.
-func newOversleeper(t *testing.T) *schedule {
-	t.Helper()
-	l, err := New(Options{RelistPeriod: time.Second, RelistPeriodWithEvents: time.Minute, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := l.newSchedule()
-	t.Cleanup(func() { s.timer.Stop() })
-	l.trust.opened()
-	time.Sleep(provenAfter)
-	l.listing = l.trust.now()
-	s.listEnded()
-	return s
-}
+var (
+	noon = time.Unix(1_700_000_000, 0)
+	up   = evidence{up: true, since: noon}
+)
 
-// requireFires requires that the timer fires after the given time.
-func (s *schedule) requireFires(t *testing.T, after time.Duration) {
+// require asks the schedule so long after noon.
+func (s *schedule) require(t *testing.T, after time.Duration, stream evidence, begin bool, again time.Duration) {
 	t.Helper()
-	began := time.Now()
-	<-s.timer.C
-	if got := time.Since(began); got != after {
-		t.Errorf("the timer fired after %v, want %v", got, after)
+	now := noon.Add(after)
+	if got, at := s.next(now, stream, s.period); got != begin || !begin && at.Sub(noon) != again {
+		t.Errorf("%v: begins: %v, asks again at %v; want %v, %v", after, got, at.Sub(noon), begin, again)
 	}
 }
 
 // Each time that the process did not run while a list became due, events go first.
 func TestOversleptListLetsEventsGoFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newOversleeper(t)
-		for stop := range 3 {
-			time.Sleep(10 * time.Second)
-			if s.timerFired() {
-				t.Errorf("stop %d: the list begins before the events", stop)
-			}
-			s.requestSoon()
-			s.requireFires(t, catchUp)
-			if !s.timerFired() {
-				t.Errorf("stop %d: the list waits for the events again", stop)
-			}
-			s.listEnded()
-			s.requireFires(t, time.Second)
-			if !s.timerFired() {
-				t.Errorf("stop %d: a list on time waits", stop)
-			}
-			s.listEnded()
-		}
-	})
+	s := &schedule{period: time.Second}
+	at := time.Duration(0)
+	for range 3 {
+		s.listEnded(noon.Add(at), up)
+		s.require(t, at, up, false, at+time.Second)
+		at += 10 * time.Second
+		s.require(t, at, up, false, at+catchUp)
+		s.requestSoon(noon.Add(at))
+		s.require(t, at+catchUp-1, up, false, at+catchUp)
+		at += catchUp
+		s.require(t, at, up, true, 0)
+		s.listEnded(noon.Add(at), up)
+		s.require(t, at, up, false, at+time.Second)
+		at += time.Second
+		s.require(t, at, up, true, 0)
+	}
 }
 
 // A stream that has ended has no events to wait for.
 func TestEndedStreamEndsTheWaitForItsEvents(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newOversleeper(t)
-		time.Sleep(10 * time.Second)
-		s.timerFired()
-		s.lister.trust.ended()
-		s.trustChanged()
-		s.requireFires(t, 0)
-		if !s.timerFired() {
-			t.Error("the list waits for events of a stream that has ended")
-		}
-	})
+	s := &schedule{period: time.Second}
+	s.listEnded(noon, up)
+	s.require(t, 0, up, false, time.Second)
+	s.require(t, 10*time.Second, up, false, 10*time.Second+catchUp)
+	s.require(t, 10*time.Second, evidence{since: noon.Add(10 * time.Second)}, true, 0)
 }

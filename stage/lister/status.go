@@ -64,7 +64,7 @@ func (l *Lister) Status() pleg.RelistStatus {
 	last := l.Last()
 	s := pleg.RelistStatus{
 		Success: last.Success, Took: last.Took, Pods: last.Pods,
-		Err: last.Err, Failing: last.Failing, Failures: last.Failures, Period: l.period(),
+		Err: last.Err, Failing: last.Failing, Failures: last.Failures, Period: l.period(l.trust.now()),
 	}
 	if started := l.running.Load(); started != nil {
 		s.Started = *started

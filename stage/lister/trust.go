@@ -15,10 +15,6 @@ const (
 	// unprovenPeriod bounds the relist period until a list has confirmed what an event
 	// announced: a stream that sends nothing looks like that of an idle node.
 	unprovenPeriod = 10 * time.Second
-	// oversleptAfter is the lateness of a timer that only a stopped or starved
-	// process explains; catchUp is the time its waiting events then get.
-	oversleptAfter = 20 * time.Millisecond
-	catchUp        = 2 * time.Second
 )
 
 // trust answers one question: how long may CRI events stand in for lists?
@@ -63,9 +59,10 @@ func (t *trust) init(first, longest time.Duration) {
 	t.evidence.Store(&evidence{})
 }
 
-// now returns the evidence as of this moment: a stream that has lived long enough
-// is up.
-func (t *trust) now() evidence { return t.evidence.Load().at(time.Now()) }
+// at returns the evidence as of a time: a stream that has lived long enough is up.
+func (t *trust) at(now time.Time) evidence { return t.evidence.Load().at(now) }
+
+func (t *trust) now() evidence { return t.at(time.Now()) }
 
 func (e evidence) at(now time.Time) evidence {
 	if proven := e.opened.Add(provenAfter); !e.opened.IsZero() && !now.Before(proven) {
@@ -159,11 +156,6 @@ func (e evidence) standsIn() bool { return e.earned > 0 }
 func (e evidence) sameStream(other evidence) bool {
 	return e.up == other.up && e.since.Equal(other.since)
 }
-
-// overslept reports whether this process did not run when a list became due, so
-// that events of that time still wait. They go first: the list shows only how
-// things are now, and what came and went before would never be reported.
-func (e evidence) overslept(due, now time.Time) bool { return e.up && now.Sub(due) > oversleptAfter }
 
 // nextProof is when an open stream will be up; zero if none is open.
 func (e evidence) nextProof() time.Time {
