@@ -323,3 +323,19 @@ func TestEveryOrderOfObservations(t *testing.T) {
 		})
 	}
 }
+
+// Without a list nothing is forgotten, but what is kept is bounded.
+func TestRemovalsAreBounded(t *testing.T) {
+	at := func(n int) time.Time { return time.Unix(1_700_000_000, int64(n)) }
+	var all removals
+	for n := range 10 * maxRemoved {
+		var k known
+		k.remove("c", removal{at: at(n), byEvent: true}, &all)
+		if len(k.removed) == 0 && k.listed.Before(at(n)) {
+			t.Fatalf("removal %d is neither remembered nor a reason to doubt what is older", n)
+		}
+	}
+	if all.count != 2*maxRemoved {
+		t.Errorf("%d removals are remembered, want %d", all.count, 2*maxRemoved)
+	}
+}

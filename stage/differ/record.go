@@ -43,9 +43,6 @@ type record struct {
 	steps   []observation
 	// named is the newest observed pod, kept for its name once the pod is gone.
 	named *pleg.Pod
-	// unchanged is the last observed pod that equalled old, so that a runtime
-	// which returns the same pointer again costs one comparison.
-	unchanged *pleg.Pod
 	// listing is the number of the last listing that had the pod.
 	listing uint64
 	offered offered
@@ -64,7 +61,7 @@ type record struct {
 
 // settledRecord returns the record of a pod that was reported before.
 func settledRecord(pod *pleg.Pod) *record {
-	return &record{uid: pod.UID, old: pod, unchanged: pod, named: pod, known: known{pod: pod}, current: observation{pod: pod}}
+	return &record{uid: pod.UID, old: pod, named: pod, known: known{pod: pod}, current: observation{pod: pod}}
 }
 
 // add adds a newer observation. A CRI event before it that is not delivered yet stays a
@@ -135,9 +132,6 @@ func (r *record) next() (stage.Change, bool) {
 func (r *record) changeTo(to observation, n int) (stage.Change, bool) {
 	inspected := to.pod != nil && to.status == nil
 	reinspect := r.reinspect && (inspected || n == len(r.steps)) && (to.pod != nil || r.old != nil)
-	if to.pod != nil && to.pod == r.unchanged && !r.state.retrying() && !reinspect {
-		return stage.Change{}, false
-	}
 	c := stage.Change{UID: r.uid, Pod: to.pod, At: to.asOf, Reinspect: reinspect}
 	if !reinspect {
 		c.Status = to.status
@@ -152,7 +146,6 @@ func (r *record) changeTo(to observation, n int) (stage.Change, bool) {
 	case to.pod == nil && r.old != nil:
 		// No event, but the cache entry has to go.
 	default:
-		r.unchanged = to.pod
 		return stage.Change{}, false
 	}
 	r.offered = offered{to.at, n}
@@ -169,9 +162,6 @@ func (r *record) eventsTo(to observation, n int) []pleg.Event {
 	for _, s := range r.steps[:n] {
 		all = append(all, events(from, s.pod, s.asOf)...)
 		from = s.pod
-	}
-	if all == nil {
-		return events(from, to.pod, to.asOf)
 	}
 	return append(all, events(from, to.pod, to.asOf)...)
 }
@@ -217,7 +207,7 @@ func (r *record) succeed() {
 	if len(r.steps) == 0 {
 		r.steps = nil
 	}
-	r.old, r.unchanged = r.sent.pod, r.sent.pod
+	r.old = r.sent.pod
 }
 
 // fail leaves the record and its steps where they were. The next observation then shows

@@ -262,3 +262,31 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("lint: %v, %v", problems, err)
 	}
 }
+
+// A list of all pods that began before may still show a pod that was found gone.
+func TestGonePodIsRememberedUntilTheNextList(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		f.sendObservation(stage.Observation{UID: "a", At: at(1).Add(time.Second / 2), Answered: at(1).Add(time.Second * 3 / 4)})
+		f.sendListing(stage.Listing{At: at(1), Answered: at(2), Pods: []*pleg.Pod{runningPod}})
+		f.requireNoChange(t) // it may be new or long gone
+		f.sendListing(stage.Listing{At: at(3), Pods: []*pleg.Pod{runningPod}})
+		f.requireChange(t, "a", "Started(c)")
+	})
+}
+
+// A request for a pod that is not known outlives an old event of it, and an event that has
+// its status.
+func TestRequestWaitsForThePod(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		f.listAndSettle()
+		f.requestReinspect("a")
+		f.sendHint(-5, hint("a", "c=running", "c=running"))
+		f.requireNoChange(t)
+		f.sendHint(1, withStatus(hint("a", "c=running", "c=running /s=running")))
+		f.settleAll(nil)
+		f.list(plegtest.Pod("a", "c=running /s=running"))
+		if c := f.requireChange(t, "a", "PodSync"); !c.Reinspect {
+			t.Errorf("change %+v, want a reinspection", c)
+		}
+	})
+}
