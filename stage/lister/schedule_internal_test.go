@@ -45,5 +45,9 @@ func TestEndedStreamEndsTheWaitForItsEvents(t *testing.T) {
 	s.listEnded(noon, up)
 	s.require(t, 0, up, false, time.Second)
 	s.require(t, 10*time.Second, up, false, 10*time.Second+catchUp)
-	s.require(t, 10*time.Second, evidence{since: noon.Add(10 * time.Second)}, true, 0)
+	ended := evidence{since: noon.Add(10 * time.Second)}
+	s.require(t, 10*time.Second, ended, true, 0)
+	s.listEnded(noon.Add(11*time.Second), ended)
+	s.require(t, 11*time.Second, ended, false, 12*time.Second)
+	s.require(t, 20*time.Second, ended, true, 0)
 }
