@@ -43,8 +43,8 @@ type (
 	SandboxStatus = pleg.SandboxStatus
 	// Quarantined is a pod whose last inspection hung.
 	Quarantined = pleg.Quarantined
-	// Cache holds the newest status of every pod.
-	Cache = cache.Cache
+	// Cache reads the newest status of every pod.
+	Cache = cache.Reader
 	// CacheEntry is what the cache knows of one pod.
 	CacheEntry = cache.Entry
 	// PendingPod is a pod that waits for its inspection.
@@ -113,8 +113,9 @@ var (
 	// ErrNoEvents is wrapped by the error of an EventWatcher without an event
 	// stream.
 	ErrNoEvents = pleg.ErrNoEvents
-	// ErrStopped is returned by [Pipeline.Subscribe] once Run has returned.
-	ErrStopped = dispatcher.ErrStopped
+	// ErrStopped is returned by [Pipeline.Subscribe] and by GetNewerThan once Run has
+	// returned.
+	ErrStopped = pleg.ErrStopped
 	// ErrNotInspected is the error of a CacheEntry whose first inspection has not
 	// ended yet.
 	ErrNotInspected = cache.ErrNotInspected

@@ -55,7 +55,7 @@ func New(o Options) (*Pipeline, error) {
 	}
 	p := &Pipeline{cache: cache.New(), inspectors: o.Inspectors, threshold: o.RelistThreshold}
 	o.Logger, p.logs = asynclog.New(o.Logger) // a blocked handler stops no stage
-	statuses := stores{p.cache, o.Store}
+	statuses := stores{p.cache, o.Store, o.Logger}
 	var errs [7]error
 	p.runtime, errs[0] = border.New(o.Runtime, border.Options{ListTimeout: o.ListTimeout, Logger: o.Logger, Metrics: metrics})
 	p.lister, errs[1] = lister.New(lister.Options{
@@ -77,7 +77,8 @@ func New(o Options) (*Pipeline, error) {
 	})
 	p.inspector, errs[4] = inspector.New(inspector.Options{
 		Runtime: p.runtime, Cache: statuses, Inspectors: o.Inspectors,
-		InspectTimeout: o.InspectTimeout, HungAfter: min(hungAfter, o.InspectTimeout), CallOf: p.runtime.Call,
+		InspectTimeout: o.InspectTimeout, HungAfter: min(hungAfter, o.InspectTimeout),
+		CallOf: func(uid PodUID) *Call { return border.CallOf(p.runtime.Calls(), uid) },
 		Logger: o.Logger, Metrics: metrics,
 	})
 	p.dispatcher, errs[5] = dispatcher.New(dispatcher.Options{
@@ -135,6 +136,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	})
 	stages.Go(func() error { return p.dispatcher.Run(outcomes, marks) })
 	err := stages.Wait()
+	p.cache.Close()
 	p.logs.Flush(flushTimeout)
 	return err
 }
@@ -152,8 +154,8 @@ func (p *Pipeline) Subscribe(o SubscribeOptions) (*Subscription, error) {
 func (p *Pipeline) Epoch() string { return p.dispatcher.Epoch() }
 
 // Cache returns the statuses of all pods. After Run has returned, the cache stays
-// readable and does not change.
-func (p *Pipeline) Cache() *Cache { return p.cache }
+// readable and does not change, and GetNewerThan returns [ErrStopped] in place of waiting.
+func (p *Pipeline) Cache() Cache { return p.cache }
 
 // RequestReinspect has the pod inspected at the next relist, whether or not it
 // changed, even if it is quarantined. If it did not change, subscribers get a
@@ -192,11 +194,15 @@ func (p *Pipeline) Status() Status {
 	s.Waiting, _ = p.differ.Waiting()
 	s.Healthy, s.Err = p.Healthy()
 	s.InFlight, s.Width = p.inspector.InFlight(), s.Inspectors
+	if s.Relist.Started.IsZero() && len(s.Overdue) == 0 {
+		return s
+	}
+	calls := p.runtime.Calls()
 	if !s.Relist.Started.IsZero() {
-		s.Relist.Call = p.runtime.Call("")
+		s.Relist.Call = border.CallOf(calls, "")
 	}
 	for n := range s.Overdue {
-		s.Overdue[n].Call = p.runtime.Call(s.Overdue[n].UID)
+		s.Overdue[n].Call = border.CallOf(calls, s.Overdue[n].UID)
 	}
 	return s
 }

@@ -60,6 +60,9 @@ func TestRunEndsWithItsContextAndRunsOnce(t *testing.T) {
 		if _, err := r.Subscribe(pipeline.SubscribeOptions{}); !errors.Is(err, pipeline.ErrStopped) {
 			t.Errorf("Subscribe after the end = %v, want ErrStopped", err)
 		}
+		if _, err := r.Cache().GetNewerThan(t.Context(), "a", time.Now()); !errors.Is(err, pipeline.ErrStopped) {
+			t.Errorf("GetNewerThan after the end = %v, want ErrStopped", err)
+		}
 		if status, err := r.Cache().Get("a"); err != nil || status.Container("c") == nil {
 			t.Errorf("cache after the end = %+v, %v, want the status of container c", status, err)
 		}

@@ -1,9 +1,11 @@
 package pipeline
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/border"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -11,7 +13,7 @@ import (
 // kubecontainer.Cache, that is written beside the pipeline's own. Two goroutines of
 // the pipeline call its methods and wait for them: they must be safe for concurrent
 // use and return soon. Calls for one pod come in the order of their times, each
-// before the events that follow from it.
+// before the events that follow from it. A call that panics or ends its goroutine is logged.
 type Store interface {
 	// Set stores the result of an inspection: a status or an error. at is the time
 	// of the observation that led to it.
@@ -29,37 +31,40 @@ type Store interface {
 type stores struct {
 	*cache.Cache
 	own Store
+	log *slog.Logger
+}
+
+// also calls the embedder's store, if there is one. What it does wrong costs that call.
+func (s stores) also(method string, uid pleg.PodUID, f func()) {
+	if s.own != nil {
+		if err := border.Contain(s.log, method, uid, func() error { f(); return nil }); err != nil {
+			s.log.Error("Options.Store has failed", "method", method, "podUID", uid, "err", err)
+		}
+	}
 }
 
 func (s stores) Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.Time) {
 	s.Cache.Set(uid, status, err, at)
-	if s.own != nil {
-		s.own.Set(uid, status, err, at)
-	}
+	s.also("Store.Set", uid, func() { s.own.Set(uid, status, err, at) })
 }
 
 func (s stores) Delete(uid pleg.PodUID, at time.Time) {
 	s.Cache.Delete(uid, at)
-	if s.own != nil {
-		s.own.Delete(uid, at)
-	}
+	s.also("Store.Delete", uid, func() { s.own.Delete(uid, at) })
 }
 
 func (s stores) Touch(uid pleg.PodUID, at time.Time) {
 	s.Cache.Touch(uid, at)
-	if s.own != nil {
-		s.own.Touch(uid, at)
-	}
+	s.also("Store.Touch", uid, func() { s.own.Touch(uid, at) })
 }
 
 func (s stores) Observe(at time.Time, pending []*pleg.Pod) {
 	s.Cache.Observe(at, pending)
-	if s.own == nil {
-		return
-	}
-	uids := make([]pleg.PodUID, len(pending))
-	for n, pod := range pending {
-		uids[n] = pod.UID
-	}
-	s.own.Observe(at, uids)
+	s.also("Store.Observe", "", func() {
+		uids := make([]pleg.PodUID, len(pending))
+		for n, pod := range pending {
+			uids[n] = pod.UID
+		}
+		s.own.Observe(at, uids)
+	})
 }

@@ -28,6 +28,8 @@ type Cache struct {
 	gone    []pleg.PodUID
 	waiters map[pleg.PodUID][]*waiter
 	removed removed
+	// closed is closed by Close.
+	closed chan struct{}
 }
 
 type entry struct {
@@ -52,12 +54,30 @@ type waiter struct {
 	ready     chan struct{} // closed once the pod is fresh enough
 }
 
+// Reader reads a [Cache]. Its methods are safe for concurrent use; what they return is
+// read-only.
+type Reader interface {
+	// Get is [Cache.Get].
+	Get(uid pleg.PodUID) (*pleg.PodStatus, error)
+	// GetNewerThan is [Cache.GetNewerThan].
+	GetNewerThan(ctx context.Context, uid pleg.PodUID, t time.Time) (*pleg.PodStatus, error)
+	// GetRemoved is [Cache.GetRemoved].
+	GetRemoved(id pleg.ContainerID) *pleg.ContainerStatus
+	// List is [Cache.List].
+	List() []Entry
+	// Entry is [Cache.Entry].
+	Entry(uid pleg.PodUID) (Entry, bool)
+	// Pending is [Cache.Pending].
+	Pending() []Pending
+}
+
 // New returns an empty cache.
 func New() *Cache {
 	return &Cache{
 		removed: removed{byID: make(map[pleg.ContainerID]removedStatus)},
 		entries: make(map[pleg.PodUID]*entry),
 		waiters: make(map[pleg.PodUID][]*waiter),
+		closed:  make(chan struct{}),
 	}
 }
 
@@ -73,8 +93,9 @@ func (c *Cache) Get(uid pleg.PodUID) (*pleg.PodStatus, error) {
 // GetNewerThan returns the pod's status, as [Cache.Get] does, as soon as an
 // observation of the pod that began after t has been applied. A listing that
 // shows the pod unchanged or gone is such an observation; one that shows a
-// change is applied once the pod has been inspected. It blocks until then or
-// until ctx ends, and then returns the cause of ctx.
+// change is applied once the pod has been inspected. It blocks until then, until ctx
+// ends, and then returns the cause of ctx, or until [Cache.Close], and then returns
+// [pleg.ErrStopped].
 func (c *Cache) GetNewerThan(ctx context.Context, uid pleg.PodUID, t time.Time) (*pleg.PodStatus, error) {
 	c.mu.Lock()
 	if c.freshness(c.entries[uid]).After(t) {
@@ -91,8 +112,15 @@ func (c *Cache) GetNewerThan(ctx context.Context, uid pleg.PodUID, t time.Time) 
 	case <-ctx.Done():
 		c.forget(uid, w)
 		return nil, context.Cause(ctx)
+	case <-c.closed:
+		c.forget(uid, w)
+		return nil, pleg.ErrStopped
 	}
 }
+
+// Close notes that nothing will be written any more. The cache stays readable. It is called
+// once.
+func (c *Cache) Close() { close(c.closed) }
 
 // Set stores what an inspection returned: a status, or its error. at is the
 // time of the observation that led to it; an older one than the entry has is

@@ -133,3 +133,21 @@ func TestEachCallHasItsOwnTime(t *testing.T) {
 		}
 	})
 }
+
+func TestCloseEndsTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := cache.New()
+		waits := getNewerThan(t.Context(), c, "a", at(1))
+		c.Close()
+		if !answered(waits) {
+			t.Fatal("not ended with the cache")
+		}
+		if got := <-waits; !errors.Is(got.err, pleg.ErrStopped) {
+			t.Errorf("GetNewerThan = %+v, %v, want %v", got.status, got.err, pleg.ErrStopped)
+		}
+		c.Set("a", status("a", "last"), nil, at(2))
+		if got, err := c.GetNewerThan(t.Context(), "a", at(1)); err != nil || got.Name != "last" {
+			t.Errorf("GetNewerThan of what is known = %+v, %v", got, err)
+		}
+	})
+}

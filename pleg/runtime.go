@@ -54,6 +54,9 @@ type CallReporter interface {
 // period, not after the relist period.
 var ErrUnavailable = errors.New("the runtime is not available")
 
+// ErrStopped is returned by what waits for a pipeline that has ended.
+var ErrStopped = errors.New("the pipeline has stopped")
+
 // ErrNoEvents is wrapped by the error of an [EventWatcher] if the runtime has no
 // event stream or has disabled it.
 var ErrNoEvents = errors.New("the runtime offers no container events")

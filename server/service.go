@@ -157,6 +157,9 @@ func (s *service) GetPodStatus(ctx context.Context, r *plegv1.GetPodStatusReques
 		return nil, status.Error(codes.InvalidArgument, "newer_than: "+err.Error())
 	}
 	got, err := s.pipe.Cache().GetNewerThan(ctx, uid, r.GetNewerThan().AsTime())
+	if errors.Is(err, pleg.ErrStopped) {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
 	// The error of an inspection can also be DeadlineExceeded, so that only ctx
 	// shows whether the call has ended.
 	if got == nil && ctx.Err() != nil {

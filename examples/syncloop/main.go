@@ -67,7 +67,7 @@ type handler interface {
 
 type loop struct {
 	healthy func() (bool, error)
-	cache   *pipeline.Cache
+	cache   pipeline.Cache
 	events  <-chan pipeline.Event
 	handler handler
 }

@@ -82,7 +82,7 @@ func TestUnhealthyLoopBacksOff(t *testing.T) {
 	})
 }
 
-func newCache(t *testing.T) *pipeline.Cache {
+func newCache(t *testing.T) pipeline.Cache {
 	t.Helper()
 	p, err := pipeline.New(pipeline.Options{Runtime: nothing{}})
 	if err != nil {

@@ -36,12 +36,15 @@ type Runtime struct {
 	listTimeout time.Duration
 	log         *slog.Logger
 	malformed   prometheus.Counter
+	// degraded and reported hold one value while that method is called.
+	degraded, reported chan struct{}
 }
 
 // New returns the border around a runtime.
 func New(embedded pleg.Runtime, o Options) (*Runtime, error) {
 	r := &Runtime{
 		embedded: embedded, listTimeout: o.ListTimeout, log: o.Logger,
+		degraded: make(chan struct{}, 1), reported: make(chan struct{}, 1),
 		malformed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "pleg_malformed_pods_total",
 			Help: "Pods and containers skipped because the runtime returned them without what identifies them.",
@@ -74,7 +77,7 @@ func (r *Runtime) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodSt
 		return err
 	})
 	if err == nil {
-		err = checkStatus(status)
+		err = checkStatus(status, pod.UID)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("inspect pod %s/%s (%s): %w", pod.Namespace, pod.Name, pod.UID, err)
@@ -105,23 +108,57 @@ func (r *Runtime) Degraded() error {
 	if !ok {
 		return nil
 	}
-	return r.contain("Degraded", "", d.Degraded)
+	err, ok := ask(r, r.degraded, "Degraded", d.Degraded)
+	if !ok {
+		return errors.New("the runtime's Degraded panics or does not return")
+	}
+	return err
 }
 
-// Call returns the oldest call in flight that is about a pod, or about all pods if uid
-// is empty. It returns nil if there is none, or if the runtime is no
+// Calls returns the calls in flight, the oldest first; nil if the runtime is no
 // [pleg.CallReporter].
-func (r *Runtime) Call(uid pleg.PodUID) *pleg.Call {
+func (r *Runtime) Calls() []pleg.Call {
 	reporter, ok := r.embedded.(pleg.CallReporter)
 	if !ok {
 		return nil
 	}
-	calls := reporter.Calls()
-	i := slices.IndexFunc(calls, func(c pleg.Call) bool { return c.PodUID == uid })
-	if i < 0 {
-		return nil
+	calls, _ := ask(r, r.reported, "Calls", reporter.Calls)
+	return calls
+}
+
+// CallOf returns the oldest of some calls that is about a pod, or about all pods if uid
+// is empty; nil if there is none.
+func CallOf(calls []pleg.Call, uid pleg.PodUID) *pleg.Call {
+	if i := slices.IndexFunc(calls, func(c pleg.Call) bool { return c.PodUID == uid }); i >= 0 {
+		return &calls[i]
 	}
-	return &calls[i]
+	return nil
+}
+
+// patience is how long a method may take that must not block.
+const patience = 100 * time.Millisecond
+
+// ask returns what a method that must not block returns; false if it panics or has not
+// returned within patience. turn has room for one: while a call blocks, no other is made.
+func ask[T any](r *Runtime, turn chan struct{}, method string, f func() T) (got T, ok bool) {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case turn <- struct{}{}:
+	case <-timer.C:
+		return got, false
+	}
+	answer := make(chan T, 1)
+	go func() {
+		defer func() { <-turn }()
+		defer close(answer)
+		_ = Contain(r.log, method, "", func() error { answer <- f(); return nil }) // logged
+	}()
+	select {
+	case got, ok = <-answer:
+	case <-timer.C:
+	}
+	return got, ok
 }
 
 type podLister struct {
@@ -172,25 +209,26 @@ func (r *Runtime) withListTimeout(ctx context.Context) (context.Context, context
 	return context.WithTimeoutCause(ctx, r.listTimeout, fmt.Errorf("no answer within the list timeout of %v", r.listTimeout))
 }
 
-var errGoexit = errors.New("the runtime called runtime.Goexit")
+var errGoexit = errors.New("the embedder's code called runtime.Goexit")
 
 // call contains f. The error names the cause of ctx if ctx has ended.
 func (r *Runtime) call(ctx context.Context, method string, uid pleg.PodUID, f func() error) error {
-	err := r.contain(method, uid, f)
+	err := Contain(r.log, method, uid, f)
 	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%w: %w", cause, err)
 	}
 	return err
 }
 
-// contain runs f on a goroutine of its own, which alone f can end, and waits for it.
-func (r *Runtime) contain(method string, uid pleg.PodUID, f func() error) error {
+// Contain runs code of the embedder on a goroutine of its own, which alone it can end, and
+// waits for it. A panic or a runtime.Goexit is an error, and logged.
+func Contain(log *slog.Logger, method string, uid pleg.PodUID, f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		err := errGoexit // unless f returns or panics
 		defer func() { done <- err }()
 		if caught := panics.Try(func() { err = f() }); caught != nil {
-			r.log.Error("runtime panicked", "method", method, "podUID", uid, "err", caught.AsError())
+			log.Error("embedder's code panicked", "method", method, "podUID", uid, "err", caught.AsError())
 			err = fmt.Errorf("panic: %v", caught.Value)
 		}
 	}()

@@ -61,7 +61,7 @@ var misbehaviours = map[string]struct {
 }{
 	"error":         {do: func(context.Context) error { return errBroken }, want: "broken"},
 	"panic":         {do: func(context.Context) error { panic("nil map") }, want: "panic: nil map"},
-	"Goexit":        {do: func(context.Context) error { runtime.Goexit(); return nil }, want: "the runtime called runtime.Goexit"},
+	"Goexit":        {do: func(context.Context) error { runtime.Goexit(); return nil }, want: "called runtime.Goexit"},
 	"no answer":     {do: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, want: "context deadline exceeded", took: timeout},
 	"a late answer": {do: func(context.Context) error { time.Sleep(2 * timeout); return errBroken }, want: "broken", took: 2 * timeout},
 }
@@ -175,6 +175,10 @@ func TestMalformedAnswersAreRefused(t *testing.T) {
 	if _, err := r.PodStatus(t.Context(), &pleg.Pod{UID: "a"}, nil, timeout); err == nil {
 		t.Error("PodStatus accepted a nil sandbox")
 	}
+	r = guard(t, fake{status: func(context.Context) (*pleg.PodStatus, error) { return &pleg.PodStatus{UID: "another"}, nil }})
+	if _, err := r.PodStatus(t.Context(), &pleg.Pod{UID: "a"}, nil, timeout); err == nil {
+		t.Error("PodStatus accepted the status of another pod")
+	}
 }
 
 func TestMalformedHintHasNoPodAndStatus(t *testing.T) {
@@ -209,21 +213,60 @@ func (reporting) Calls() []pleg.Call {
 }
 
 func TestCallIsTheOldestOfThePod(t *testing.T) {
-	r := guard(t, reporting{})
-	if c := r.Call("a"); c == nil || c.ID != "c1" {
+	calls := guard(t, reporting{}).Calls()
+	if c := border.CallOf(calls, "a"); c == nil || c.ID != "c1" {
 		t.Errorf("call of pod a is %+v, want that of c1", c)
 	}
-	if c := r.Call(""); c == nil || c.Method != "ListContainers" {
+	if c := border.CallOf(calls, ""); c == nil || c.Method != "ListContainers" {
 		t.Errorf("call of no pod is %+v, want the list", c)
 	}
-	if c := r.Call("b"); c != nil {
+	if c := border.CallOf(calls, "b"); c != nil {
 		t.Errorf("call of pod b is %+v, want none", c)
 	}
 }
 
+// asked is a runtime whose methods that must not block do something else.
+type asked struct {
+	pleg.Runtime
+	do func()
+}
+
+func (a asked) Calls() []pleg.Call { a.do(); return []pleg.Call{{Method: "ListContainers"}} }
+func (a asked) Degraded() error    { a.do(); return nil }
+
+func TestMethodsThatMustNotBlock(t *testing.T) {
+	release := make(chan struct{})
+	for name, tc := range map[string]struct {
+		do func()
+		ok bool
+	}{
+		"returns": {func() {}, true},
+		"panics":  {func() { panic("test") }, false},
+		"Goexit":  {runtime.Goexit, false},
+		"blocks":  {func() { <-release }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := guard(t, asked{do: tc.do})
+			for range 3 {
+				began := time.Now()
+				if calls := r.Calls(); (calls != nil) != tc.ok {
+					t.Errorf("calls %v, want some: %v", calls, tc.ok)
+				}
+				if err := r.Degraded(); (err == nil) != tc.ok {
+					t.Errorf("degraded %v, want none: %v", err, tc.ok)
+				}
+				if took := time.Since(began); took > 10*time.Second {
+					t.Errorf("took %v", took)
+				}
+			}
+		})
+	}
+	close(release)
+}
+
 func TestOptionalInterfacesAreThoseOfTheRuntime(t *testing.T) {
 	r := guard(t, struct{ pleg.Runtime }{})
-	if r.PodLister() != nil || r.EventWatcher() != nil || r.Degraded() != nil || r.Call("") != nil {
+	if r.PodLister() != nil || r.EventWatcher() != nil || r.Degraded() != nil || r.Calls() != nil {
 		t.Error("a plain runtime has a PodLister, an EventWatcher, a call or is degraded")
 	}
 }

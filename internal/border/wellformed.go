@@ -3,6 +3,7 @@ package border
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -49,13 +50,16 @@ func withoutNil(containers []*pleg.Container) []*pleg.Container {
 func isWellFormed(pod *pleg.Pod, uid pleg.PodUID) bool { return pod.UID == uid && !hasNil(pod) }
 
 func isWellFormedHint(h *pleg.Hint) bool {
-	return h.Pod != nil && isWellFormed(h.Pod, h.UID) && (h.Status == nil || checkStatus(h.Status) == nil)
+	return h.Pod != nil && isWellFormed(h.Pod, h.UID) && (h.Status == nil || checkStatus(h.Status, h.UID) == nil)
 }
 
-func checkStatus(status *pleg.PodStatus) error {
+// checkStatus refuses a status that is not one of the pod. It may leave the UID out.
+func checkStatus(status *pleg.PodStatus, uid pleg.PodUID) error {
 	switch {
 	case status == nil:
 		return errors.New("the runtime returned neither a status nor an error")
+	case status.UID != "" && status.UID != uid:
+		return fmt.Errorf("the runtime returned the status of pod %s", status.UID)
 	case slices.Contains(status.Containers, nil) || slices.Contains(status.Sandboxes, nil):
 		return errors.New("the runtime returned a status with a nil container or sandbox")
 	}

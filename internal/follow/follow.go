@@ -31,7 +31,7 @@ func (o Options) Subscription(after *pleg.Position) dispatcher.SubscribeOptions 
 // Subscribed sends the events of a subscription until ctx ends. err is the error of
 // subscribing. It returns nil once there will be no more events.
 func Subscribed(ctx context.Context, sub *dispatcher.Subscription, err error, events chan<- pleg.Event) error {
-	if errors.Is(err, dispatcher.ErrStopped) {
+	if errors.Is(err, pleg.ErrStopped) {
 		return nil
 	}
 	if err != nil {

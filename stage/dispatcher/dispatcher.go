@@ -3,7 +3,6 @@
 package dispatcher
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -17,9 +16,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
-
-// ErrStopped is returned by [Dispatcher.Subscribe] once the pipeline has ended.
-var ErrStopped = errors.New("the pipeline has stopped")
 
 // recheckAfter is the longest delay until the dispatcher notices that a stalled
 // subscriber reads again while no event is published. With a goroutine that waits
@@ -104,7 +100,7 @@ func (d *Dispatcher) Epoch() string { return d.epoch }
 
 // Subscribe adds a subscriber. It gets every event published after Subscribe has
 // returned; if Run has not begun, it gets all. Subscribe does not block and is safe
-// for concurrent use. It returns an error if an option is bad, and [ErrStopped] once
+// for concurrent use. It returns an error if an option is bad, and [pleg.ErrStopped] once
 // Run has returned.
 func (d *Dispatcher) Subscribe(o SubscribeOptions) (*Subscription, error) {
 	f, err := o.complete()
@@ -116,7 +112,7 @@ func (d *Dispatcher) Subscribe(o SubscribeOptions) (*Subscription, error) {
 	}
 	s := newSubscription(o, f, d.leaving)
 	if !d.joining.Put(s) {
-		return nil, ErrStopped
+		return nil, pleg.ErrStopped
 	}
 	return s, nil
 }

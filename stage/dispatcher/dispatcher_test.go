@@ -235,7 +235,7 @@ func TestRunClosesEveryChannel(t *testing.T) {
 		}
 		requireClosed(t, s)
 		requireClosed(t, joining)
-		if _, err := f.Subscribe(dispatcher.SubscribeOptions{}); !errors.Is(err, dispatcher.ErrStopped) {
+		if _, err := f.Subscribe(dispatcher.SubscribeOptions{}); !errors.Is(err, pleg.ErrStopped) {
 			t.Errorf("Subscribe after the end = %v, want ErrStopped", err)
 		}
 	})

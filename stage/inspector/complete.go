@@ -11,9 +11,9 @@ import (
 // complete returns a copy of what the runtime returned, with the time of its
 // observation. If the pod has lost its addresses, it keeps the last known ones
 // (kubelet v1.37, GenericPLEG.getPodIPs; there a failed inspection loses them).
-func complete(s, last *pleg.PodStatus, at time.Time) *pleg.PodStatus {
+func complete(uid pleg.PodUID, s, last *pleg.PodStatus, at time.Time) *pleg.PodStatus {
 	status := *s
-	status.ObservedAt = at
+	status.UID, status.ObservedAt = uid, at
 	if last != nil && len(status.IPs) == 0 && !status.SandboxReady() {
 		status.IPs = last.IPs
 	}

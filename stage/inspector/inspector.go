@@ -41,7 +41,7 @@ type Options struct {
 	// positive.
 	HungAfter time.Duration
 	// CallOf returns the runtime call that the inspection of a pod waits for, for the
-	// log; nil if it is not known. If CallOf is nil, it is never known.
+	// log; nil if it is not known. It may take a moment. If CallOf is nil, it is never known.
 	CallOf  func(pleg.PodUID) *pleg.Call
 	Logger  *slog.Logger
 	Metrics instrument.Registry

@@ -81,7 +81,7 @@ func (i *Inspector) logOverdue(ctx context.Context, f *flight, oldest bool, now 
 	age := f.age(now)
 	if f.hung(now, i.flights.hungAfter) {
 		if !f.logged && !f.change.Retry {
-			i.log.WarnContext(ctx, "inspection hangs", "podUID", f.change.UID, "pod", f.podName(), "call", i.callOf(f), "age", age)
+			i.warn(ctx, f, "inspection hangs", "podUID", f.change.UID, "pod", f.podName(), "age", age)
 		}
 		f.logged = true
 		return time.Time{}
@@ -93,20 +93,22 @@ func (i *Inspector) logOverdue(ctx context.Context, f *flight, oldest bool, now 
 		return at
 	}
 	i.observed.slow = true
-	i.log.WarnContext(ctx, "inspections are slow",
-		"oldest", f.podName(), "call", i.callOf(f), "age", age, "inFlight", len(i.flights.all))
+	i.warn(ctx, f, "inspections are slow", "oldest", f.podName(), "age", age, "inFlight", len(i.flights.all))
 	return time.Time{}
 }
 
 func (f *flight) podName() string { return f.change.Pod.Namespace + "/" + f.change.Pod.Name }
 
-// callOf returns the runtime call that an inspection waits for; "" if it is not known.
-func (i *Inspector) callOf(f *flight) string {
-	if i.calls == nil {
-		return ""
-	}
-	if call := i.calls(f.change.UID); call != nil {
-		return call.String()
-	}
-	return ""
+// warn logs an inspection with the runtime call that it waits for. The runtime says which,
+// so that is not asked on the loop.
+func (i *Inspector) warn(ctx context.Context, f *flight, msg string, args ...any) {
+	uid := f.change.UID
+	i.workers.Go(func() {
+		if i.calls != nil {
+			if call := i.calls(uid); call != nil {
+				args = append(args, "call", call.String())
+			}
+		}
+		i.log.WarnContext(ctx, msg, args...)
+	})
 }

@@ -129,7 +129,7 @@ func (i *Inspector) publishResult(ctx context.Context, r result, out chan<- stag
 // succeed publishes a change whose status is known.
 func (i *Inspector) succeed(c stage.Change, got *pleg.PodStatus, out chan<- stage.Outcome) {
 	last := i.good[c.UID]
-	status := complete(got, last, c.At)
+	status := complete(c.UID, got, last, c.At)
 	i.keepRemoved(last, c.Pod)
 	i.good[c.UID] = status
 	i.cache.Set(c.UID, status, nil, c.At)

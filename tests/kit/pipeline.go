@@ -110,7 +110,7 @@ func Relist(n int) {
 }
 
 // Fresh reports whether the cache has an observation of the pod newer than t.
-func Fresh(c *pipeline.Cache, uid pleg.PodUID, t time.Time) bool {
+func Fresh(c pipeline.Cache, uid pleg.PodUID, t time.Time) bool {
 	stale := errors.New("stale")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(stale)

@@ -157,7 +157,7 @@ func (n *Node) Follow(ctx context.Context, after *pipeline.Position, events chan
 		o.After = *after
 	}
 	sub, err := n.dispatcher.Subscribe(o)
-	if errors.Is(err, dispatcher.ErrStopped) {
+	if errors.Is(err, pleg.ErrStopped) {
 		return nil
 	}
 	if err != nil {
