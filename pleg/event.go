@@ -36,9 +36,9 @@ const (
 	// resumed from: the subscriber has the initial state of every pod, except of
 	// those whose inspection fails or hangs. Live events follow.
 	Synced EventType = "Synced"
-	// Gap means that a subscription could not be resumed, or ends; Reason says why. A
-	// replay follows, unless the pipeline has stopped. Missed is the number of events of all pods that the history no
-	// longer has; 0 if it is not known.
+	// Gap means that a subscription could not be resumed, missed too much, or ends; Reason
+	// says why. A replay follows, unless the pipeline has stopped. Missed is the number of
+	// events of all pods that are not delivered; 0 if it is not known.
 	Gap EventType = "Gap"
 	// Bookmark means that the subscriber has everything of its pods that was listed up
 	// to ObservedAt. While an inspection of one of them fails or hangs, ObservedAt

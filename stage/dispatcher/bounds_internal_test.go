@@ -31,8 +31,8 @@ func TestPendingIsBounded(t *testing.T) {
 			kept++
 		}
 	}
-	if kept != buffer || len(s.pending) != buffer || s.missed.len() != 1 || s.discarded != events-buffer {
+	if kept != buffer || len(s.pending) != buffer || s.missed.order.Len() != 1 || s.discarded != events-buffer {
 		t.Errorf("kept %d, pending %d, pods missed %d, discarded %d; want %d, %d, 1, %d",
-			kept, len(s.pending), s.missed.len(), s.discarded, buffer, buffer, events-buffer)
+			kept, len(s.pending), s.missed.order.Len(), s.discarded, buffer, buffer, events-buffer)
 	}
 }

@@ -31,7 +31,7 @@ func (s *Subscription) next(now time.Duration) *feed {
 	}
 	s.delivered += uint64(len(s.pending))
 	s.pending = nil
-	if s.missed.len() == 0 || s.full() {
+	if !s.missed.any() || s.missed.lost > 0 || s.full() {
 		return nil
 	}
 	repairs := s.missed.repairAll()

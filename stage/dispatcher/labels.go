@@ -25,7 +25,7 @@ func hasLabels(pod *pleg.Pod) bool { return pod.Labels != nil || len(pod.Sandbox
 // hold keeps an event for a subscriber that waits for labels. It reports whether it
 // does; a subscriber that is behind anyway gets a PodSync instead.
 func (d *Dispatcher) hold(s *Subscription, ev *pleg.Event, unlabelled bool) bool {
-	if s.missed.len() > 0 || len(s.held) == 0 && !unlabelled {
+	if s.missed.any() || len(s.held) == 0 && !unlabelled {
 		return false
 	}
 	s.held = append(s.held, held{*ev, unlabelled})

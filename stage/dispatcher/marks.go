@@ -53,7 +53,7 @@ func (s *Subscription) owe(mark pleg.Event) {
 	switch {
 	case len(s.held) > 0:
 		s.held = append(s.held, held{event: mark})
-	case s.missed.len() > 0:
+	case s.missed.any():
 		s.owed = &mark
 	default:
 		s.pending = append(s.pending, mark)
@@ -63,10 +63,7 @@ func (s *Subscription) owe(mark pleg.Event) {
 // endMark returns the mark for what a subscriber will not get because the pipeline
 // ends, if there is anything.
 func (d *Dispatcher) endMark(s *Subscription) *pleg.Event {
-	var missed uint64
-	for e := s.missed.order.Front(); e != nil; e = e.Next() {
-		missed += e.Value.(*miss).count
-	}
+	missed := s.missed.events()
 	for _, ev := range s.pending {
 		missed += standsFor(&ev)
 	}

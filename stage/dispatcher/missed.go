@@ -6,12 +6,18 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
+// maxMissed bounds the pods of which a subscriber missed events. Most of more are gone:
+// to start again with the present state then costs less than to repair each.
+const maxMissed = 4096
+
 // missed is what a subscriber missed: one entry for each pod, whatever the number of
 // events, ordered by the last event. Repairs in this order have growing sequence
 // numbers.
 type missed struct {
 	byPod map[pleg.PodUID]*list.Element
 	order *list.List
+	// lost is the number of events if it was too many pods; there are no entries then.
+	lost uint64
 }
 
 // miss stands for the events of one pod that a subscriber missed.
@@ -24,9 +30,27 @@ func newMissed() missed {
 	return missed{byPod: make(map[pleg.PodUID]*list.Element), order: list.New()}
 }
 
-func (m *missed) len() int { return m.order.Len() }
+func (m *missed) any() bool { return m.lost > 0 || m.order.Len() > 0 }
+
+// events is the number of events.
+func (m *missed) events() uint64 {
+	n := m.lost
+	for e := m.order.Front(); e != nil; e = e.Next() {
+		n += e.Value.(*miss).count
+	}
+	return n
+}
 
 func (m *missed) add(ev *pleg.Event) {
+	if m.lost == 0 && m.byPod[ev.PodUID] == nil && m.order.Len() == maxMissed {
+		all := m.events()
+		*m = newMissed()
+		m.lost = all
+	}
+	if m.lost > 0 {
+		m.lost++
+		return
+	}
 	e := m.byPod[ev.PodUID]
 	if e == nil {
 		m.byPod[ev.PodUID] = m.order.PushBack(&miss{last: *ev, count: 1})

@@ -116,6 +116,21 @@ func (d *Dispatcher) catchUp(s *Subscription) {
 	default:
 		return
 	}
+	d.deliverHeld(s, mark)
+}
+
+// startOver gives a subscriber that missed events of too many pods the present state.
+func (d *Dispatcher) startOver(s *Subscription) {
+	mark := pleg.Event{Seq: d.seq, Epoch: d.epoch, ObservedAt: time.Now()}
+	gap := mark
+	gap.Type, gap.Reason, gap.Missed = pleg.Gap, pleg.HistoryTooShort, s.missed.lost
+	s.missed, s.owed, s.replay = newMissed(), nil, true
+	s.held = d.replay(append(d.scratch, held{event: gap}), &s.filter)
+	d.deliverHeld(s, mark)
+}
+
+// deliverHeld delivers what a subscriber is given at once, and then Synced.
+func (d *Dispatcher) deliverHeld(s *Subscription, mark pleg.Event) {
 	if s.syncing = !d.complete; !s.syncing {
 		mark.Type = pleg.Synced
 		s.held = append(s.held, held{event: mark})

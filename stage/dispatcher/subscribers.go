@@ -35,6 +35,10 @@ func (d *Dispatcher) feed(s *Subscription) {
 	if f := s.next(d.now()); f != nil {
 		d.feeders.Go(func() { s.feed(f, d.fed) })
 	}
+	if s.stalled() && s.missed.lost > 0 && !s.full() {
+		d.startOver(s)
+		return
+	}
 	if s.stalled() && !d.rechecking {
 		d.rechecking = true
 		d.recheck.Reset(recheckAfter)

@@ -15,7 +15,7 @@ import (
 // numbers only grow. A subscriber that does not read delays nobody. Once its buffer
 // is full, events are discarded until it reads again. It then gets one PodSync for
 // each pod with discarded events, with their number in Missed, and after that the
-// events that follow.
+// events that follow. If these are too many pods, it gets a Gap and the present state.
 type Subscription struct {
 	name   string
 	buffer int
@@ -97,11 +97,11 @@ func (s *Subscription) Close() { s.leave.Put(s) }
 
 // live reports whether nothing waits that a new event could overtake.
 func (s *Subscription) live() bool {
-	return s.feeding == nil && len(s.pending) == 0 && s.missed.len() == 0 && len(s.held) == 0
+	return s.feeding == nil && len(s.pending) == 0 && !s.missed.any() && len(s.held) == 0
 }
 
 // stalled reports whether nothing can be delivered until the subscriber reads.
-func (s *Subscription) stalled() bool { return s.feeding == nil && s.missed.len() > 0 }
+func (s *Subscription) stalled() bool { return s.feeding == nil && s.missed.any() }
 
 // offer delivers an event or keeps it while the subscriber catches up. If neither is
 // possible, it notes a miss and reports false.
@@ -110,7 +110,7 @@ func (s *Subscription) offer(ev *pleg.Event, now time.Duration) bool {
 		s.delivered++
 		return true
 	}
-	if s.feeding != nil && s.missed.len() == 0 && len(s.pending) < s.buffer {
+	if s.feeding != nil && !s.missed.any() && len(s.pending) < s.buffer {
 		s.pending = append(s.pending, *ev)
 		return true
 	}
