@@ -39,31 +39,20 @@ type metrics struct {
 // newMetrics registers the metrics. Names, help and buckets of the first three are
 // those of the kubelet v1.37 (pkg/kubelet/metrics), except for the prefix.
 func newMetrics(reg instrument.Registry) (*metrics, error) {
-	label := []string{"operation_type"}
-	total := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: reg.Name("pleg_runtime_operations_total", "kubelet_runtime_operations_total"),
-		Help: "Cumulative number of runtime operations by operation type.",
-	}, label)
-	errors := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: reg.Name("pleg_runtime_operations_errors_total", "kubelet_runtime_operations_errors_total"),
-		Help: "Cumulative number of runtime operation errors by operation type.",
-	}, label)
-	duration := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    reg.Name("pleg_runtime_operations_duration_seconds", "kubelet_runtime_operations_duration_seconds"),
-		Help:    "Duration in seconds of runtime operations. Broken down by operation type.",
-		Buckets: prometheus.ExponentialBuckets(.005, 2.5, 14),
-	}, label)
-	malformed := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "pleg_malformed_items_total",
-		Help: "Malformed items in lists, which are completed from elsewhere or skipped, and events with text that is not UTF-8; by reason.",
-	}, []string{"reason"})
-
+	const label = "operation_type"
+	s := reg.NewSet()
+	total := s.CounterVec(reg.Name("pleg_runtime_operations_total", "kubelet_runtime_operations_total"),
+		"Cumulative number of runtime operations by operation type.", label)
+	errors := s.CounterVec(reg.Name("pleg_runtime_operations_errors_total", "kubelet_runtime_operations_errors_total"),
+		"Cumulative number of runtime operation errors by operation type.", label)
+	duration := s.HistogramVec(reg.Name("pleg_runtime_operations_duration_seconds", "kubelet_runtime_operations_duration_seconds"),
+		"Duration in seconds of runtime operations. Broken down by operation type.", label, prometheus.ExponentialBuckets(.005, 2.5, 14))
+	malformed := s.CounterVec("pleg_malformed_items_total",
+		"Malformed items in lists, which are completed from elsewhere or skipped, and events with text that is not UTF-8; by reason.", "reason")
 	m := &metrics{
 		operations: make(map[string]operation, len(operationTypes)),
-		portioned: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "pleg_portioned_lists",
-			Help: "1 while sandboxes are listed in portions because the whole list is too large to send, 0 otherwise.",
-		}),
+		portioned: s.Gauge("pleg_portioned_lists",
+			"1 while sandboxes are listed in portions because the whole list is too large to send, 0 otherwise."),
 	}
 	for method, name := range operationTypes {
 		m.operations[method] = operation{
@@ -75,7 +64,7 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 	for r := keep + 1; r < reasons; r++ {
 		m.malformed[r] = malformed.WithLabelValues(r.String())
 	}
-	return m, reg.Register(total, errors, duration, malformed, m.portioned)
+	return m, s.Register()
 }
 
 // intercept measures each call of a known method.

@@ -8,61 +8,29 @@ import (
 )
 
 type metrics struct {
-	queue       prometheus.Gauge
-	quarantined prometheus.Gauge
-	duplicates  prometheus.Counter
-	stale       prometheus.Counter
-	missed      prometheus.Counter
-	skipped     prometheus.Counter
-	// skippedAttempts counts containers of which only the attempt number is known.
-	skippedAttempts prometheus.Counter
-	runningPods     prometheus.Gauge
-	containers      [pleg.StateExited + 1]prometheus.Gauge
+	queue, quarantined, runningPods                            prometheus.Gauge
+	duplicates, stale, missed, skippedSteps, skippedContainers prometheus.Counter
+	containers                                                 [pleg.StateExited + 1]prometheus.Gauge
 }
 
 func newMetrics(reg instrument.Registry) (*metrics, error) {
-	containers := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: reg.Name("pleg_running_containers", "kubelet_running_containers"),
-		Help: "Containers in the last listing, by state; sandboxes do not count.",
-	}, []string{"container_state"})
+	s := reg.NewSet()
 	m := &metrics{
-		queue: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "pleg_differ_queue_length",
-			Help: "Changed pods that wait for an inspector.",
-		}),
-		quarantined: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "pleg_quarantined_pods",
-			Help: "Pods whose last inspection hung or failed late; their retries wait.",
-		}),
-		duplicates: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "pleg_duplicate_pods_total",
-			Help: "Pods skipped because one listing had their UID twice.",
-		}),
-		stale: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "pleg_stale_observations_total",
-			Help: "Observations of one pod that were not used because a newer one had come before.",
-		}),
-		missed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "pleg_missed_events_total",
-			Help: "Changes that a relist found and no CRI event announced, although the event stream was up at the relist before.",
-		}),
-		skipped: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "pleg_skipped_events_total",
-			Help: "Events that no subscriber gets, because too many CRI events of their pod waited for its inspection.",
-		}),
-		skippedAttempts: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "pleg_missed_attempts_total",
-			Help: "Containers that were never seen, known from a jump in the attempt number of their successor.",
-		}),
-		runningPods: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: reg.Name("pleg_running_pods", "kubelet_running_pods"),
-			Help: "Pods with a running sandbox in the last listing.",
-		}),
+		queue:             s.Gauge("pleg_differ_queue_length", "Changed pods that wait for an inspector."),
+		quarantined:       s.Gauge("pleg_quarantined_pods", "Pods whose last inspection hung or failed late; their retries wait."),
+		duplicates:        s.Counter("pleg_duplicate_pods_total", "Pods skipped because one listing had their UID twice."),
+		stale:             s.Counter("pleg_stale_observations_total", "Observations of one pod that were not used because a newer one had come before."),
+		missed:            s.Counter("pleg_missed_events_total", "Changes that a relist found and no CRI event announced, although the event stream was up at the relist before."),
+		skippedSteps:      s.Counter("pleg_skipped_events_total", "Events that no subscriber gets, because too many CRI events of their pod waited for its inspection."),
+		skippedContainers: s.Counter("pleg_missed_attempts_total", "Containers that were never seen, known from a jump in the attempt number of their successor."),
+		runningPods:       s.Gauge(reg.Name("pleg_running_pods", "kubelet_running_pods"), "Pods with a running sandbox in the last listing."),
 	}
+	containers := s.GaugeVec(reg.Name("pleg_running_containers", "kubelet_running_containers"),
+		"Containers in the last listing, by state; sandboxes do not count.", "container_state")
 	for state := range m.containers {
 		m.containers[state] = containers.WithLabelValues(pleg.State(state).String())
 	}
-	return m, reg.Register(m.queue, m.quarantined, m.duplicates, m.stale, m.missed, m.skipped, m.skippedAttempts, m.runningPods, containers)
+	return m, s.Register()
 }
 
 // census counts what one listing has.

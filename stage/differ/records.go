@@ -40,7 +40,7 @@ func (d *Differ) add(rec *record, o observation, single bool, now time.Time) {
 func (d *Differ) addStep(rec *record, o observation, now time.Time) {
 	o.news = o.news || o.step && rec.current.news
 	if lost := rec.add(o); lost > 0 {
-		d.metrics.skipped.Add(float64(lost))
+		d.metrics.skippedSteps.Add(float64(lost))
 	}
 	if rec.superseded() {
 		d.queues.cancel.push(stage.Cancel{UID: rec.uid})

@@ -23,7 +23,7 @@ func (d *Differ) settle(s stage.Settled, now time.Time) {
 }
 
 func (d *Differ) settleDelivered(rec *record, now time.Time) {
-	d.metrics.skippedAttempts.Add(float64(skippedAttempts(rec.old, rec.sent.pod)))
+	d.metrics.skippedContainers.Add(float64(skippedAttempts(rec.old, rec.sent.pod)))
 	inspected := rec.state == stateInspecting
 	rec.succeed()
 	if rec.state != stateSettled {

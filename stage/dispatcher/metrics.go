@@ -15,21 +15,18 @@ type metrics struct {
 }
 
 func newMetrics(reg instrument.Registry, query func() []stats) (*metrics, error) {
-	events := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "pleg_events_total",
-		Help: "Events published, each counted once whatever the number of subscribers.",
-	}, []string{"type"})
+	s := reg.NewSet()
 	m := &metrics{
 		events: make(map[pleg.EventType]prometheus.Counter),
-		discarded: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: reg.Name("pleg_discarded_events_total", "kubelet_pleg_discard_events"),
-			Help: "Events that a subscriber missed because its buffer was full.",
-		}),
+		discarded: s.Counter(reg.Name("pleg_discarded_events_total", "kubelet_pleg_discard_events"),
+			"Events that a subscriber missed because its buffer was full."),
 	}
+	events := s.CounterVec("pleg_events_total", "Events published, each counted once whatever the number of subscribers.", "type")
 	for _, t := range types {
 		m.events[t] = events.WithLabelValues(string(t))
 	}
-	return m, reg.Register(events, m.discarded, subscribers(query))
+	s.Add(subscribers(query))
+	return m, s.Register()
 }
 
 func (m *metrics) count(t pleg.EventType) { m.events[t].Inc() }

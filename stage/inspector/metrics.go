@@ -17,34 +17,17 @@ type metrics struct {
 }
 
 func newMetrics(reg instrument.Registry, age func() float64) (*metrics, error) {
+	s := reg.NewSet()
 	m := &metrics{
-		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "pleg_inspections_in_flight",
-			Help: "Pods being inspected.",
-		}),
-		hung: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "pleg_hung_inspections",
-			Help: "Inspections in flight that count as hung: overtaken, and older than HungAfter.",
-		}),
-		abandoned: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "pleg_abandoned_inspections",
-			Help: "Calls that keep running although they were cancelled; they take no inspector's place.",
-		}),
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "pleg_inspection_duration_seconds",
-			Help:    "Duration of the inspection of one pod, failed inspections included.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 2, 18),
-		}),
-		errors: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "pleg_inspection_errors_total",
-			Help: "Inspections that failed and are retried.",
-		}),
+		inFlight:  s.Gauge("pleg_inspections_in_flight", "Pods being inspected."),
+		hung:      s.Gauge("pleg_hung_inspections", "Inspections in flight that count as hung: overtaken, and older than a second."),
+		abandoned: s.Gauge("pleg_abandoned_inspections", "Calls that keep running although they were cancelled; they take no inspector's place."),
+		duration: s.Histogram("pleg_inspection_duration_seconds", "Duration of the inspection of one pod, failed inspections included.",
+			prometheus.ExponentialBuckets(0.001, 2, 18)),
+		errors: s.Counter("pleg_inspection_errors_total", "Inspections that failed and are retried."),
 	}
-	oldest := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "pleg_inspection_oldest_seconds",
-		Help: "Age in seconds of the oldest inspection in flight, 0 if there is none.",
-	}, age)
-	return m, reg.Register(m.inFlight, m.hung, m.abandoned, m.duration, m.errors, oldest)
+	s.GaugeFunc("pleg_inspection_oldest_seconds", "Age in seconds of the oldest inspection in flight, 0 if there is none.", age)
+	return m, s.Register()
 }
 
 // publish sets the gauges and returns the number of inspections that take a place.
