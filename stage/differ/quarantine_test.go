@@ -389,6 +389,44 @@ func TestLateFailuresAreRetriedOneAtATime(t *testing.T) {
 	})
 }
 
+// No pod waits longer than MaxQuarantine, also if the late retry of another one takes long.
+func TestOverdueLateFailureIsRetriedBesideAnother(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		a, b := plegtest.Pod("a", "c=running"), plegtest.Pod("b", "c=running")
+		f.list(a, b)
+		f.requireChange(t, "a", "Started(c)")
+		f.requireChange(t, "b", "Started(c)")
+		f.settleLate("a")
+		f.settleLate("b")
+		f.list(a, b)
+		time.Sleep(period)
+		f.requireRetry(t, "a", "Started(c)", 1)
+		time.Sleep(maxQuarantine - period - 1)
+		f.list(a, b)
+		f.requireNoRetry(t)
+		time.Sleep(1)
+		f.list(a, b)
+		f.requireRetry(t, "b", "Started(c)", 1)
+	})
+}
+
+// A success starts the count of failures again.
+func TestFailuresInARowCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 2)
+		for n, words := range []string{"c=running", "c=exited", "c=exited d=running"} {
+			pod := plegtest.Pod("a", words)
+			f.list(pod)
+			f.settleAll(errInspect)
+			f.list(pod)
+			if c, ok := f.nextChange(); !ok || c.Uninspected {
+				t.Errorf("change %d after one failure: %+v, want one to inspect", n, c)
+			}
+			f.settle("a", nil)
+		}
+	})
+}
+
 // A retry goes before other pods if it waited for MaxQuarantine or was requested.
 func TestRetryGoesFirst(t *testing.T) {
 	sick, other := plegtest.Pod("sick", "c=running"), plegtest.Pod("other", "c=running")
@@ -442,10 +480,14 @@ func TestSupersededInspection(t *testing.T) {
 			f.requestReinspect("a")
 			f.list(plegtest.Pod("a", "c=running"))
 			f.requireChange(t, "a", "PodSync")
+			before := f.lister.relists.Load()
 			f.list(tc.after...)
 			f.requireNoChange(t)
 			if got := len(f.superseded) > 0; got != tc.asks {
 				t.Fatalf("asked the inspector to cancel: %v, want %v", got, tc.asks)
+			}
+			if n := f.lister.relists.Load(); (n > before) != tc.asks {
+				t.Errorf("%d lists requested, want some: %v", n-before, tc.asks)
 			}
 			if !tc.asks {
 				return

@@ -142,6 +142,24 @@ func TestStepsSurviveEveryFailure(t *testing.T) {
 	})
 }
 
+// Of two events that show the same, the one with the status of the pod counts: it needs no
+// inspection.
+func TestStepWithAStatusReplacesOneWithout(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		f.listAndSettle(plegtest.Pod("a", "c=running /s=running"))
+		f.requestReinspect("a")
+		f.list(plegtest.Pod("a", "c=running /s=running"))
+		f.requireChange(t, "a", "PodSync")
+		f.sendHint(1, hint("a", "c=exited", "c=exited /s=running"))
+		f.sendHint(2, withStatus(hint("a", "c=exited", "c=exited /s=running")))
+		f.sendHint(3, hint("a", "d=running", "c=exited d=running /s=running"))
+		f.settle("a", errInspect)
+		if c, ok := f.nextChange(); !ok || !c.known || plegtest.Words(c.Events...) != "Died(c)" {
+			t.Errorf("change %+v: %v, want the exit without an inspection", c, ok)
+		}
+	})
+}
+
 func TestStepsAreBounded(t *testing.T) {
 	testDiffer(t, func(t *testing.T, f *fixture) {
 		f.list(plegtest.Pod("a", "/s=running"))

@@ -146,7 +146,7 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 	defer close(out)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
+	for ctx.Err() == nil { // lists may be due all the time
 		now := time.Now()
 		stream := l.trust.at(now)
 		begin, again := l.schedule.next(now, stream, l.period(stream))
@@ -183,6 +183,7 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 		}
 		l.schedule.listEnded(time.Now(), stream)
 	}
+	return context.Cause(ctx)
 }
 
 // period is the time to the next list. The period with events applies only while

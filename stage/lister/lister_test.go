@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
+	"github.com/pleg-pipeline/pleg-pipeline/stage/lister"
 )
 
 func TestRelistPeriodBeginsWhenTheListEnds(t *testing.T) {
@@ -128,5 +131,23 @@ func TestRunEndsWithItsContext(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// With a very short period a list is due all the time.
+func TestRunEndsAlthoughAListIsDue(t *testing.T) {
+	l, err := lister.New(lister.Options{
+		Runtime: faultyRuntime(plegtest.Hang), RelistPeriod: 1, RelistThreshold: threshold, RelistPeriodWithEvents: 1,
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx, make(chan stage.Listing)) }()
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("Run = %v, want the cause of its context", err)
 	}
 }

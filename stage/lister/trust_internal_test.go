@@ -52,6 +52,17 @@ func TestUnannouncedChangeEndsTrustUntilQuiet(t *testing.T) {
 	})
 }
 
+// Only a time in which events stood in for lists prolongs the health.
+func TestNothingLapsesThatWasNotEarned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		trust := newTrust()
+		trust.missed()
+		if at := trust.now().lapsed; !at.IsZero() {
+			t.Errorf("lapsed at %v", at)
+		}
+	})
+}
+
 func TestDoubtOutlivesTheStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		trust := newTrust()
