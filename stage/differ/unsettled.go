@@ -166,7 +166,9 @@ func (u *unsettled) listed(at time.Time, callers []chan<- error, pending []*pleg
 			l.tried = at
 			continue
 		}
-		w.left++
+		if l.tried.Before(at) { // an event may have shown more than this list
+			w.left++
+		}
 		if u.isFresh(l) {
 			u.fresh++
 		}
