@@ -16,14 +16,14 @@ func TestMarkFollowsTheOutcomesBeforeIt(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFixture(t)
 			f.in = make(chan stage.Outcome, 3)
-			f.run(t)
 			s := f.subscribe(t, dispatcher.SubscribeOptions{Bookmarks: true})
-			synctest.Wait()
 			relisted := make(chan error, 1)
 			for n := range 3 {
 				f.in <- outcome("a", n+1)
 			}
-			f.marks <- stage.Mark{Current: at(4), Relisted: []chan<- error{relisted}}
+			go func() { f.marks <- stage.Mark{Current: at(4), Relisted: []chan<- error{relisted}} }()
+			synctest.Wait()
+			go func() { f.ended <- f.Run(f.in, f.marks) }()
 			<-relisted
 			for range 3 {
 				if ev := <-s.Events(); ev.Type == pleg.Bookmark {
