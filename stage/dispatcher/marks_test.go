@@ -24,7 +24,9 @@ func TestMarkFollowsTheOutcomesBeforeIt(t *testing.T) {
 			go func() { f.marks <- stage.Mark{Current: at(4), Relisted: []chan<- error{relisted}} }()
 			synctest.Wait()
 			go func() { f.ended <- f.Run(f.in, f.marks) }()
-			<-relisted
+			if err := <-relisted; err != nil {
+				t.Errorf("the caller got %v", err)
+			}
 			for range 3 {
 				if ev := <-s.Events(); ev.Type == pleg.Bookmark {
 					t.Fatal("the mark came before the events")

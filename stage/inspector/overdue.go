@@ -81,7 +81,9 @@ func (i *Inspector) logOverdue(ctx context.Context, f *flight, oldest bool, now 
 	age := f.age(now)
 	if f.hung(now, i.flights.hungAfter) {
 		if !f.logged && !f.change.Retry {
-			i.warn(ctx, f, "inspection hangs", "podUID", f.change.UID, "pod", f.podName(), "age", age)
+			i.withCall(f, func(call string) {
+				i.log.WarnContext(ctx, "inspection hangs", "podUID", f.change.UID, "pod", f.podName(), "call", call, "age", age)
+			})
 		}
 		f.logged = true
 		return time.Time{}
@@ -93,22 +95,26 @@ func (i *Inspector) logOverdue(ctx context.Context, f *flight, oldest bool, now 
 		return at
 	}
 	i.observed.slow = true
-	i.warn(ctx, f, "inspections are slow", "oldest", f.podName(), "age", age, "inFlight", len(i.flights.all))
+	inFlight := len(i.flights.all)
+	i.withCall(f, func(call string) {
+		i.log.WarnContext(ctx, "inspections are slow", "oldest", f.podName(), "call", call, "age", age, "inFlight", inFlight)
+	})
 	return time.Time{}
 }
 
 func (f *flight) podName() string { return f.change.Pod.Namespace + "/" + f.change.Pod.Name }
 
-// warn logs an inspection with the runtime call that it waits for. The runtime says which,
-// so that is not asked on the loop.
-func (i *Inspector) warn(ctx context.Context, f *flight, msg string, args ...any) {
+// withCall logs an inspection with the runtime call that it waits for, if that is known. The
+// embedder says which, so it is not asked on the loop.
+func (i *Inspector) withCall(f *flight, log func(call string)) {
 	uid := f.change.UID
 	i.workers.Go(func() {
+		text := ""
 		if i.calls != nil {
 			if call := i.calls(uid); call != nil {
-				args = append(args, "call", call.String())
+				text = call.String()
 			}
 		}
-		i.log.WarnContext(ctx, msg, args...)
+		log(text)
 	})
 }
