@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -65,12 +66,11 @@ func listen(ctx context.Context, path string) (_ net.Listener, err error) {
 	if err != nil {
 		return nil, cause(err)
 	}
-	err = os.Chmod(path, mode)
-	created, statErr := os.Lstat(path)
-	if err := errors.Join(err, statErr); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	created, err := setMode(path, mode)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("set the mode of the socket: %w", err), l.Close())
+	}
 	return &listener{Listener: l, path: path, created: created, lock: lock}, nil
 }
 
@@ -103,7 +103,11 @@ func check(path string) error {
 	if len(path) > maxPath {
 		return fmt.Errorf("the path has %d bytes, but a unix socket allows %d", len(path), maxPath)
 	}
-	return nil
+	folder, err := os.Stat(filepath.Dir(path))
+	if err == nil && folder.Mode().Perm()&0o002 != 0 && folder.Mode()&fs.ModeSticky == 0 {
+		return fmt.Errorf("everybody can replace the socket in %s (%v): use another folder, or chmod o-w it", filepath.Dir(path), folder.Mode())
+	}
+	return nil // a folder that is not there is the error of the lock
 }
 
 // removeStale removes the socket of a process that has ended.

@@ -2,6 +2,7 @@ package unixsocket_test
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"net"
 	"os"
@@ -20,8 +21,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // TestModeIsRestrictedFromTheStart watches a socket while it is created, under a
 // umask that forbids nothing: other users can never connect.
 func TestModeIsRestrictedFromTheStart(t *testing.T) {
-	defer syscall.Umask(syscall.Umask(0))
 	path := filepath.Join(t.TempDir(), "s")
+	defer syscall.Umask(syscall.Umask(0))
 	ctx, cancel := context.WithCancel(t.Context())
 	seen := make(chan map[fs.FileMode]int)
 	go func() {
@@ -112,5 +113,22 @@ func TestOneOfManyListens(t *testing.T) {
 		}
 		conn.Close()
 		listeners[0].Close()
+	}
+}
+
+// Who can write to the folder could put anything in the place of the socket.
+func TestFolderOfEverybodyIsRefused(t *testing.T) {
+	for mode, refused := range map[fs.FileMode]bool{0o755: false, 0o775: false, 0o777: true, 0o777 | fs.ModeSticky: false} {
+		dir := filepath.Join(t.TempDir(), "d")
+		if err := errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, mode)); err != nil {
+			t.Fatal(err)
+		}
+		l, err := unixsocket.Listen(t.Context(), filepath.Join(dir, "s"))
+		if err == nil {
+			l.Close()
+		}
+		if (err != nil) != refused {
+			t.Errorf("%v: %v, want it refused: %v", mode, err, refused)
+		}
 	}
 }
