@@ -28,11 +28,11 @@ var reports = []struct{ file, head string }{
 // answers are the tests of what pleg-pipeline does if a promise is broken.
 var answers = map[string][]string{
 	"events-off":        {"TestStreamThatEndsEarlyIsNeverUp"},
-	"container-events":  {"TestUnannouncedChangeEndsTrustUntilEnoughRelists"},
-	"sandbox-events":    {"TestUnannouncedChangeEndsTrustUntilEnoughRelists"},
+	"container-events":  {"TestUnannouncedChangeEndsTrustUntilQuiet"},
+	"sandbox-events":    {"TestUnannouncedChangeEndsTrustUntilQuiet"},
 	"order":             {"TestOlderObservationsAreIgnored"},
 	"once":              {"TestEventsEqualLists"},
-	"every-client":      {"TestUnannouncedChangeEndsTrustUntilEnoughRelists"},
+	"every-client":      {"TestUnannouncedChangeEndsTrustUntilQuiet"},
 	"complete":          {"TestIncompleteCRIEventRelistsThePod"},
 	"agree":             {"TestHintMovesNoStateBackward"},
 	"read-after":        {"TestRemovedContainerIsIgnoredForTenSeconds"},

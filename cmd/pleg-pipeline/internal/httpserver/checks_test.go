@@ -75,6 +75,41 @@ func TestPaths(t *testing.T) {
 	}
 }
 
+// Whoever must not see pods gets neither their names nor the runtime's words.
+func TestUnreadyNamesNobodyToStrangers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runtime := plegtest.New()
+		runtime.SetListFault(plegtest.Fail(errors.New("secret")))
+		pipe, _ := newPipe(t, runtime, pipeline.Options{})
+		open, closed := handlers(pipe)
+		time.Sleep(1500 * time.Millisecond)
+		expectReady(t, closed, 503, "[-]pleg failed: no list has succeeded yet\n")
+		runtime.SetListFault(nil)
+		runtime.Set("shop/a", "c=running")
+		runtime.Set("shop/b", "c=running")
+		runtime.SetInspectFault(plegtest.Hang)
+		time.Sleep(2 * pipeline.DefaultRelistThreshold)
+		expectReady(t, open, 503, "these pods wait: shop/")
+		expectReady(t, closed, 503, ", 2 pods wait for an inspection\n")
+		runtime.SetListFault(plegtest.Fail(errors.New("secret")))
+		time.Sleep(time.Minute)
+		for _, url := range []string{"/readyz", "/readyz?verbose"} {
+			if _, text := ask(t, closed, "GET", url); strings.Contains(text, "shop") || strings.Contains(text, "secret") {
+				t.Errorf("%s says %q", url, text)
+			}
+		}
+		runtime.SetInspectFault(nil)
+		runtime.SetListFault(nil)
+		time.Sleep(10 * time.Minute)
+		runtime.SetListFault(plegtest.Fail(errors.New("secret")))
+		time.Sleep(time.Minute)
+		expectReady(t, open, 200, ": list pods: secret\n")
+		if _, text := ask(t, closed, "GET", "/readyz?verbose"); strings.Contains(text, "secret") || !strings.Contains(text, "lists have failed since") {
+			t.Errorf("/readyz says %q", text)
+		}
+	})
+}
+
 // TestReadyNamesBacklog makes inspections hang: a few are named, too many fail the check.
 func TestReadyNamesBacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -24,6 +24,7 @@ package httpserver
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -194,17 +195,27 @@ func (c checks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// list is the check that the kubelet has too: the last successful list is recent.
+// list is the check that the kubelet has too: the last successful list is recent. Its
+// errors may name pods, and have the runtime's words.
 func (o *Options) list() check {
-	return check{"pleg", func(*http.Request) (string, error) {
+	return check{"pleg", func(r *http.Request) (string, error) {
 		healthy, err := o.Pipeline.Healthy()
+		status := o.Pipeline.Status()
+		named := o.hidden(r) == nil
 		switch {
-		case !healthy:
+		case !healthy && named:
 			return "", err
-		case err != nil:
+		case !healthy && status.Relist.Success.IsZero():
+			return "", errors.New("no list has succeeded yet")
+		case !healthy:
+			return "", fmt.Errorf("the last successful list began %v ago, %s", rounded(time.Since(status.Relist.Success)),
+				number(status.Waiting, "pod waits for an inspection", "pods wait for an inspection"))
+		case err != nil && named:
 			return err.Error(), nil
+		case err != nil:
+			return "lists work only in a roundabout way", nil
 		}
-		return relistDetail(o.Pipeline.Status().Relist), nil
+		return relistDetail(status.Relist, named), nil
 	}}
 }
 

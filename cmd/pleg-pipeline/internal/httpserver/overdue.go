@@ -13,11 +13,15 @@ import (
 const longList = 2 * time.Second
 
 // relistDetail says what is wrong with the lists although the last successful one is
-// recent enough; "" if nothing is.
-func relistDetail(r pleg.RelistStatus) string {
+// recent enough; "" if nothing is. Only if pods may be named, it has the runtime's words.
+func relistDetail(r pleg.RelistStatus, named bool) string {
 	switch {
 	case r.Failures > 0:
-		return fmt.Sprintf("%s failed since %v ago: %v", number(r.Failures, "list has", "lists have"), rounded(time.Since(r.Failing)), r.Err)
+		text := fmt.Sprintf("%s failed since %v ago", number(r.Failures, "list has", "lists have"), rounded(time.Since(r.Failing)))
+		if named {
+			text += ": " + r.Err.Error()
+		}
+		return text
 	case !r.Started.IsZero() && time.Since(r.Started) >= longList:
 		text := fmt.Sprintf("a list has been running for %v", rounded(time.Since(r.Started)))
 		if r.Call != nil {
