@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -50,6 +50,8 @@ func (f *natsFlags) validate(flags *pflag.FlagSet) error {
 		return needs(flags, "--"+f.urlFlag, append(f.places, "creds", "nkey", "tlscert", "tlskey", "tlsca")...)
 	}
 	switch {
+	case strings.Contains(f.url, "@"):
+		return fmt.Errorf("--%s must have no user, password or token: logs and process lists would show it; use --creds or --nkey", f.urlFlag)
 	case f.cluster == "":
 		return fmt.Errorf("--%s needs --cluster: the name of the cluster", f.urlFlag)
 	case f.options.Credentials != "" && f.options.NKey != "":
@@ -76,15 +78,6 @@ func (f *natsFlags) connect(log *slog.Logger) (*nats.Conn, error) {
 	return fleet.Connect(f.url, o)
 }
 
-// redacted returns the URL without a password.
-func (f *natsFlags) redacted() string {
-	u, err := url.Parse(f.url)
-	if err != nil {
-		return f.url
-	}
-	return u.Redacted()
-}
-
 // connectTimeout is how long a command waits for a server that it needs at once.
 const connectTimeout = 5 * time.Second
 
@@ -102,7 +95,7 @@ func (f *natsFlags) connectNow(ctx context.Context, log *slog.Logger) (*nats.Con
 		case <-ctx.Done():
 			err := cmp.Or(conn.LastError(), errors.New("no server answers"))
 			conn.Close()
-			return nil, fmt.Errorf("--%s %s: %w", f.urlFlag, f.redacted(), err)
+			return nil, fmt.Errorf("--%s %s: %w", f.urlFlag, f.url, err)
 		}
 	}
 	return conn, nil

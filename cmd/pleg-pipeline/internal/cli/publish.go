@@ -110,7 +110,7 @@ func (f *publishFlags) addNATS(ctx context.Context, all *publishers, node string
 		return err
 	}
 	all.parts = append(all.parts, publisher.Run)
-	out.say(ctx, "publishing as node %s of cluster %s; to see the events: %s events --fleet %s --cluster %s", node, f.nats.cluster, Name, f.nats.redacted(), f.nats.cluster)
+	out.say(ctx, "publishing as node %s of cluster %s; to see the events: %s events --fleet %s --cluster %s", node, f.nats.cluster, Name, f.nats.url, f.nats.cluster)
 	return nil
 }
 

@@ -55,6 +55,10 @@ var usageErrors = []struct{ args, want string }{
 	{"run --deliver-after-failures -1", "--deliver-after-failures must be at least 0, got -1"},
 	{"run --quiet", "--quiet needs --socket, --listen, --nats or --otlp"},
 	{"run --nats nats://h", "--nats needs --cluster"},
+	{"run --nats nats://h:4222,nats://secret@h --cluster c", "--nats must have no user, password or token"},
+	{"run --nats nats://u:secret@[h --cluster c", "--nats must have no user, password or token"},
+	{"run --nats nats://secret@h --cluster c --print-config", "--nats must have no user, password or token"},
+	{"events --fleet nats://u:secret@h --cluster c", "--fleet must have no user, password or token"},
 	{"run --nats= --cluster c", "--nats must not be empty"},
 	{"run --cluster c", "--cluster needs --nats or --otlp"},
 	{"run --node n", "--node needs --nats or --otlp"},
@@ -153,6 +157,9 @@ func TestUsageErrors(t *testing.T) {
 			code, stdout, stderr := run(t, strings.Fields(test.args)...)
 			if code != cli.ExitUsage || stdout != "" {
 				t.Errorf("exit code %d and output %q, want %d and none", code, stdout, cli.ExitUsage)
+			}
+			if strings.Contains(stderr, "secret") {
+				t.Errorf("stderr tells the secret: %q", stderr)
 			}
 			if !strings.Contains(stderr, test.want) || !strings.Contains(stderr, "--help' for usage") {
 				t.Errorf("stderr = %q, want %q and how to get help", stderr, test.want)
