@@ -205,7 +205,8 @@ func (c *Client) Status(ctx context.Context) (pleg.Status, error) {
 // PodStatus returns the status of a pod. Unless newerThan is zero, it blocks until an
 // observation that began after newerThan has been applied, or ctx ends. If the last
 // inspection of the pod failed, the error is an [InspectionError]. The status of a pod
-// that is unknown or gone has only its UID.
+// that is unknown or gone has only its UID. While the daemon refuses the call because it
+// has too many, the call is made again for some minutes.
 func (c *Client) PodStatus(ctx context.Context, uid pleg.PodUID, newerThan time.Time) (*pleg.PodStatus, error) {
 	m, err := c.calls.pleg.GetPodStatus(ctx, &plegv1.GetPodStatusRequest{PodUid: string(uid), NewerThan: wire.FromTime(newerThan)})
 	if err != nil {

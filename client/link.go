@@ -30,6 +30,20 @@ const maxHeaders = 64 << 10
 // elementBytes is what a container or sandbox counts in a list beside its text.
 const elementBytes = 512
 
+// maxTries and retryRefused make a call for the status of a pod again while the server
+// refuses it, because it has too many: whoever asks after a PodSync would otherwise lose
+// what the PodSync stands for.
+const (
+	maxTries     = 100
+	retryRefused = `{"methodConfig": [{
+		"name": [{"service": "pleg.v1.PLEG", "method": "GetPodStatus"}],
+		"retryPolicy": {
+			"maxAttempts": 100, "initialBackoff": "0.05s", "maxBackoff": "5s", "backoffMultiplier": 2,
+			"retryableStatusCodes": ["RESOURCE_EXHAUSTED"]
+		}
+	}]}`
+)
+
 // link is one connection. If the server is unreachable, a call on it fails at once.
 type link struct {
 	*grpc.ClientConn
@@ -55,6 +69,8 @@ func newLink(o Options) (*link, error) {
 		grpc.WithNoProxy(),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.ForceCodecV2(newCodec())),
 		grpc.WithMaxHeaderListSize(maxHeaders),
+		grpc.WithDefaultServiceConfig(retryRefused),
+		grpc.WithMaxCallAttempts(maxTries),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: o.MinBackoff, Multiplier: 2, Jitter: 0.2, MaxDelay: o.MaxBackoff},
 			MinConnectTimeout: o.Keepalive,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/server"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
@@ -140,6 +142,28 @@ func TestPodStatus(t *testing.T) {
 		if _, err = f.client.PodStatus(t.Context(), "", time.Time{}); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("no UID: got %v, want %v", err, codes.InvalidArgument)
 		}
+	})
+}
+
+// A server that has too many calls refuses one. The client asks again.
+func TestPodStatusIsAskedForAgain(t *testing.T) {
+	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
+		f.runtime.Set("a", "c1=running")
+		kit.Relist(1)
+		future := time.Now().Add(time.Hour)
+		ctx, cancel := context.WithCancel(t.Context())
+		var waiting sync.WaitGroup
+		for range server.DefaultMaxStatusCalls { // they take all places
+			waiting.Go(func() { _, _ = f.client.PodStatus(ctx, "a", future) })
+		}
+		synctest.Wait()
+		began := time.Now()
+		time.AfterFunc(time.Minute, cancel)
+		got, err := f.client.PodStatus(t.Context(), "a", time.Time{})
+		if took := time.Since(began); err != nil || got.Container("c1") == nil || took < time.Minute || took > 2*time.Minute {
+			t.Errorf("got %+v, %v after %v, want the status once there is a place", got, err, took)
+		}
+		waiting.Wait()
 	})
 }
 
