@@ -53,14 +53,20 @@ func newFixture(t *testing.T, o pipeline.Options) *fixture {
 	f := &fixture{T: t, runtime: plegtest.New()}
 	f.startPipeline(o)
 	f.startServer()
-	var err error
-	f.client, err = client.New("", client.Options{Dial: f.dial})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.client.Close() })
+	f.client = f.newClient()
 	time.Sleep(500 * time.Millisecond)
 	return f
+}
+
+// newClient returns a client with a connection of its own.
+func (f *fixture) newClient() *client.Client {
+	f.Helper()
+	c, err := client.New("", client.Options{Dial: f.dial})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { c.Close() })
+	return c
 }
 
 func (f *fixture) dial(ctx context.Context) (net.Conn, error) {

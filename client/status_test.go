@@ -153,8 +153,11 @@ func TestPodStatusIsAskedForAgain(t *testing.T) {
 		future := time.Now().Add(time.Hour)
 		ctx, cancel := context.WithCancel(t.Context())
 		var waiting sync.WaitGroup
-		for range server.DefaultMaxStatusCalls { // they take all places
-			waiting.Go(func() { _, _ = f.client.PodStatus(ctx, "a", future) })
+		for range server.DefaultMaxStatusCalls / server.DefaultMaxStreams { // they take all places
+			c := f.newClient()
+			for range server.DefaultMaxStreams {
+				waiting.Go(func() { _, _ = c.PodStatus(ctx, "a", future) })
+			}
 		}
 		synctest.Wait()
 		began := time.Now()
