@@ -127,12 +127,23 @@ func (o *Options) hidden(r *http.Request) error {
 // is behind it.
 func (o *Options) guard(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := o.hidden(r); err != nil {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
+		if err := cmp.Or(o.hidden(r), fromElsewhere(r)); err != nil {
 			writeRefusal(w, err)
 			return
 		}
 		h.ServeHTTP(w, r)
 	})
+}
+
+// fromElsewhere returns an error if a page of another site makes the request: it could not
+// read the answer, but take all places. Following a link is another matter.
+func fromElsewhere(r *http.Request) error {
+	if r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Mode") != "navigate" {
+		return errors.New("pods are not served to pages of other sites")
+	}
+	return nil
 }
 
 // limit lets h answer at most n requests at the same time. It refuses others, which it

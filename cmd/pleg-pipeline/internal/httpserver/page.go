@@ -88,10 +88,8 @@ func (p page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Content-Type", file.mediaType)
 	header.Set("Content-Security-Policy", pagePolicy)
-	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("Cross-Origin-Opener-Policy", "same-origin")
-	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 	header.Set("Cache-Control", "no-cache, private")
 	header.Set("ETag", file.tag)
 	if r.Header.Get("If-None-Match") == file.tag {
