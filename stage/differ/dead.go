@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
 // maxAlone is how many dead pods are listed one by one at a time. One list of all pods is
@@ -41,7 +42,7 @@ func (d *deadPods) podChanged(uid pleg.PodUID, pod *pleg.Pod, now time.Time) {
 		return
 	}
 	d.pods[uid] = &deadPod{listed: now, wait: d.firstWait}
-	d.wake = earlier(d.wake, now.Add(d.firstWait))
+	d.wake = stage.Earlier(d.wake, now.Add(d.firstWait))
 }
 
 // isDead reports whether a pod has sandboxes and none is ready, or has no sandbox and
@@ -60,7 +61,7 @@ func isDead(pod *pleg.Pod) bool {
 func (d *deadPods) listingApplied(now time.Time, stream bool) {
 	d.listed, d.stream = now, stream
 	if len(d.pods) > 0 {
-		d.wake = earlier(d.wake, now.Add(d.firstWait))
+		d.wake = stage.Earlier(d.wake, now.Add(d.firstWait))
 	}
 }
 
@@ -79,7 +80,7 @@ func (d *deadPods) check(now time.Time) (alone []pleg.PodUID, all bool, again ti
 		if due.Before(now.Add(d.firstWait)) {
 			alone = append(alone, uid)
 		}
-		d.wake = earlier(d.wake, due)
+		d.wake = stage.Earlier(d.wake, due)
 	}
 	if d.wake.IsZero() || d.wake.After(now) {
 		return nil, false, d.wake
@@ -93,12 +94,4 @@ func (d *deadPods) check(now time.Time) (alone []pleg.PodUID, all bool, again ti
 		return nil, true, d.wake
 	}
 	return alone, false, d.wake
-}
-
-// earlier returns the earlier of two times, of which zero is none.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }

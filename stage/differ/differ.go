@@ -176,7 +176,7 @@ func (d *Differ) loop(listings <-chan stage.Listing, observations <-chan stage.O
 	defer alarm.Stop()
 	for listings != nil || observations != nil {
 		now := time.Now()
-		setAlarm(alarm, d.checkDue(now), now)
+		stage.SetAlarm(alarm, d.checkDue(now), now)
 		toInspect, inspect := q.inspect.offer(out.Inspect)
 		toRetry, sick, retry := d.offerRetry(out.Retry, now)
 		toKnown, known := q.known.offer(out.Known)
@@ -230,7 +230,7 @@ func (d *Differ) checkDue(now time.Time) time.Time {
 	for _, uid := range alone {
 		d.pods.RequestRelist(uid)
 	}
-	return earlier(nextRetry, nextDead)
+	return stage.Earlier(nextRetry, nextDead)
 }
 
 // offerRetry returns the channel and the change of a select case that inspects a
@@ -241,15 +241,6 @@ func (d *Differ) offerRetry(to chan<- stage.Change, now time.Time) (chan<- stage
 		to = nil
 	}
 	return to, rec, change
-}
-
-// setAlarm has the timer fire at a time; never if that is zero.
-func setAlarm(alarm *time.Timer, at, now time.Time) {
-	if at.IsZero() {
-		alarm.Stop()
-		return
-	}
-	alarm.Reset(at.Sub(now))
 }
 
 func (d *Differ) takeRequests(now time.Time) {

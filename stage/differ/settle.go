@@ -34,7 +34,7 @@ func (d *Differ) settleDelivered(rec *record, now time.Time) {
 	}
 	if rec.isNewer() {
 		if change, ok := rec.next(); ok {
-			d.unsettled.delivered(rec, earlier(rec.sent.asOf, change.At.Add(-1)))
+			d.unsettled.delivered(rec, stage.Earlier(rec.sent.asOf, change.At.Add(-1)))
 			d.send(rec, change, now)
 			return
 		}

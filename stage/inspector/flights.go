@@ -91,7 +91,7 @@ func (p *plan) due(at, now time.Time) bool {
 	if !now.Before(at) {
 		return true
 	}
-	p.again = earlier(p.again, at)
+	p.again = stage.Earlier(p.again, at)
 	return false
 }
 
@@ -212,12 +212,4 @@ func (s *flights) answer(f *flight, took time.Duration, now time.Time) {
 		older.overtaken = older.overtaken || 2*took <= age
 		older.lent = older.lent || lends*took <= age
 	}
-}
-
-// earlier returns the earlier of two times, of which zero is none.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }

@@ -122,7 +122,7 @@ func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome
 			i.end(ctx, p, now, out, settled)
 			continue
 		}
-		setAlarm(alarm, earlier(p.again, i.observe(ctx, now)), now)
+		stage.SetAlarm(alarm, stage.Earlier(p.again, i.observe(ctx, now)), now)
 		accept, again := in.Inspect, in.Retry
 		if !p.begin {
 			accept = nil
@@ -164,15 +164,6 @@ func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome
 	// Not deferred: if the loop panics, the process must crash without waiting.
 	i.workers.Wait()
 	return nil
-}
-
-// setAlarm has the timer fire at a time; never if that is zero.
-func setAlarm(alarm *time.Timer, at, now time.Time) {
-	if at.IsZero() {
-		alarm.Stop()
-		return
-	}
-	alarm.Reset(at.Sub(now))
 }
 
 func (i *Inspector) startInspection(ctx context.Context, c stage.Change, out chan<- stage.Outcome, settled chan<- stage.Settled) {

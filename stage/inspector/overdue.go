@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
 // observed is what other goroutines, and the log, learn of the inspections in flight.
@@ -56,13 +57,13 @@ func (i *Inspector) observe(ctx context.Context, now time.Time) time.Time {
 	var next time.Time
 	for _, f := range s.all {
 		if due := f.started.Add(s.hungAfter); due.After(now) {
-			next = earlier(next, due)
+			next = stage.Earlier(next, due)
 			break // the others began later
 		}
 		overdue = append(overdue, pleg.Inspection{
 			UID: f.change.UID, Namespace: f.change.Pod.Namespace, Name: f.change.Pod.Name, Started: f.started, Hung: f.hung(now, s.hungAfter),
 		})
-		next = earlier(next, i.logOverdue(ctx, f, len(overdue) == 1, now))
+		next = stage.Earlier(next, i.logOverdue(ctx, f, len(overdue) == 1, now))
 	}
 	if overdue == nil {
 		o.overdue.Store(nil)

@@ -1,6 +1,10 @@
 package lister
 
-import "time"
+import (
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
+)
 
 const (
 	// maxRequestPause bounds the time between two lists on request. RelistPeriod may be
@@ -48,13 +52,13 @@ func (s *schedule) next(now time.Time, stream evidence, period time.Duration) (b
 	}
 	due := s.ended.Add(period)
 	if !s.soon.IsZero() {
-		due = earlier(due, s.soon)
+		due = stage.Earlier(due, s.soon)
 	}
 	if s.requested {
-		due = earlier(due, s.served.Add(min(s.period, maxRequestPause)))
+		due = stage.Earlier(due, s.served.Add(min(s.period, maxRequestPause)))
 	}
 	if up := stream.nextProof(); !up.IsZero() {
-		due = earlier(due, up)
+		due = stage.Earlier(due, up)
 	}
 	if !due.Equal(s.due) {
 		s.due, s.at = due, due
@@ -83,11 +87,4 @@ func (s *schedule) listEnded(now time.Time, listing evidence) {
 		s.served = now
 	}
 	s.requested, s.soon, s.held = false, time.Time{}, time.Time{}
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }

@@ -1,0 +1,20 @@
+package stage
+
+import "time"
+
+// Earlier returns the earlier of two times, of which zero is none.
+func Earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// SetAlarm has the timer of a stage fire at a time; never if that is zero.
+func SetAlarm(alarm *time.Timer, at, now time.Time) {
+	if at.IsZero() {
+		alarm.Stop()
+		return
+	}
+	alarm.Reset(at.Sub(now))
+}
