@@ -24,9 +24,10 @@ const (
 // clock.
 type unsettled struct {
 	order list.List // of *lag
-	// initial is when the first list of all pods began, newest when the newest one did,
-	// before when the one before it did; zero without one.
-	initial, newest, before time.Time
+	// lists is the number of lists of all pods. newest is when the newest one began, before
+	// when the one before it did; zero without one.
+	lists          int
+	newest, before time.Time
 	// fresh is the number of pods whose changes the mark of the newest list waits for.
 	fresh int
 	// marked is set once the subscribers know of the newest list, started once the first
@@ -48,14 +49,16 @@ type lag struct {
 	waits bool
 	// since is when the pod became unsettled, began when an inspector accepted it.
 	since, began time.Time
-	// until is when the last list began of which everything is delivered, tried when the
-	// last one did whose changes have ended, well or not; zero if there is none.
-	until, tried time.Time
+	// until is when the last list began of which everything is delivered; zero if there is
+	// none. tried is the number of the last one whose changes have ended, well or not.
+	until time.Time
+	tried int
 }
 
 // awaited is a list whose callers wait for pods that it found unsettled.
 type awaited struct {
 	at      time.Time
+	number  int
 	left    int
 	callers []chan<- error
 }
@@ -79,7 +82,7 @@ func (u *unsettled) begin(rec *record, now time.Time) {
 // add notes that the newest list does not cover a pod.
 func (u *unsettled) add(rec *record) *lag {
 	if rec.lag == nil {
-		rec.lag = u.order.PushBack(&lag{rec: rec, until: u.newest, tried: u.newest})
+		rec.lag = u.order.PushBack(&lag{rec: rec, until: u.newest, tried: u.lists})
 	}
 	return lagOf(rec)
 }
@@ -97,10 +100,14 @@ func (u *unsettled) accepted(rec *record, now time.Time) {
 func (u *unsettled) ended(rec *record, at time.Time) {
 	switch {
 	case rec.lag == nil:
-	case rec.state.inFlight(): // with what was observed later
-		u.try(lagOf(rec), at)
-	default:
-		u.try(lagOf(rec), u.newest)
+	case !rec.state.inFlight() || !at.Before(u.newest):
+		u.try(lagOf(rec), u.lists)
+	default: // what was observed later is on its way
+		for _, w := range u.awaited {
+			if !at.Before(w.at) {
+				u.try(lagOf(rec), w.number)
+			}
+		}
 	}
 }
 
@@ -124,22 +131,22 @@ func (u *unsettled) delivered(rec *record, asOf time.Time) {
 	if asOf.Before(u.newest) {
 		return
 	}
-	u.try(l, u.newest)
+	u.try(l, u.lists)
 	u.order.Remove(rec.lag)
 	rec.lag = nil
 }
 
-func (u *unsettled) try(l *lag, to time.Time) {
+func (u *unsettled) try(l *lag, to int) {
 	from := l.tried
-	if !from.Before(to) {
+	if to <= from {
 		return
 	}
-	if u.isFresh(l) && !to.Before(u.newest) {
+	if u.isFresh(l) && to == u.lists {
 		u.fresh--
 	}
 	l.tried = to
 	for n := range u.awaited {
-		if w := &u.awaited[n]; from.Before(w.at) && !to.Before(w.at) {
+		if w := &u.awaited[n]; from < w.number && w.number <= to {
 			w.left--
 		}
 	}
@@ -148,27 +155,23 @@ func (u *unsettled) try(l *lag, to time.Time) {
 // isFresh reports whether a pod changed with the newest list and none of its inspections
 // has ended since. The mark waits for such pods, but not for those that fail or hang.
 func (u *unsettled) isFresh(l *lag) bool {
-	return l.tried.Before(u.newest) && !l.until.Before(u.before)
+	return l.tried < u.lists && !l.until.Before(u.before)
 }
 
 // listed notes a list after all its pods have been compared. It appends the pods that the
 // list does not cover.
 func (u *unsettled) listed(at time.Time, callers []chan<- error, pending []*pleg.Pod) []*pleg.Pod {
-	if u.initial.IsZero() {
-		u.initial = at
-	}
+	u.lists++
 	u.before, u.newest, u.marked, u.fresh = u.newest, at, false, 0
-	w := awaited{at: at, callers: callers}
+	w := awaited{at: at, number: u.lists, callers: callers}
 	for e := u.order.Front(); e != nil; e = e.Next() {
 		l := e.Value.(*lag)
 		pending = append(pending, l.rec.nameOf(l.rec.current.pod))
 		if !l.rec.state.inFlight() {
-			l.tried = at
+			l.tried = u.lists
 			continue
 		}
-		if l.tried.Before(at) { // an event may have shown more than this list
-			w.left++
-		}
+		w.left++
 		if u.isFresh(l) {
 			u.fresh++
 		}
@@ -193,12 +196,12 @@ func (u *unsettled) reached() (callers []chan<- error) {
 // hasStarted reports whether the pods of the first list have been inspected, well or not,
 // except those whose inspection takes too long.
 func (u *unsettled) hasStarted(now time.Time) bool {
-	if u.started || u.initial.IsZero() {
+	if u.started || u.lists == 0 {
 		return u.started
 	}
 	for e := u.order.Front(); e != nil; e = e.Next() {
 		l := e.Value.(*lag)
-		if l.tried.Before(u.initial) && (l.began.IsZero() || now.Sub(l.began) < startPatience) {
+		if l.tried == 0 && (l.began.IsZero() || now.Sub(l.began) < startPatience) {
 			return false
 		}
 	}
