@@ -60,11 +60,7 @@ type Inspector struct {
 
 	// good holds the last status that an inspection returned for each pod. It
 	// survives failed inspections, because of the IPs and final statuses in it.
-	good map[pleg.PodUID]*pleg.PodStatus
-	// sick are the pods whose last inspection hung. A retry of one counts as overtaken from
-	// the start: otherwise hung retries fill the places of an idle node, where nothing else
-	// ends (TestQuarantinedPodsAreTriedInTime).
-	sick    map[pleg.PodUID]struct{}
+	good    map[pleg.PodUID]*pleg.PodStatus
 	flights flights
 	// workers are bounded by the loop, not by a pool: an abandoned call takes no
 	// place in the bound.
@@ -82,7 +78,6 @@ func New(o Options) (*Inspector, error) {
 		runtime: o.Runtime, cache: o.Cache, timeout: o.InspectTimeout, calls: o.CallOf,
 		log:     o.Logger.With("stage", "inspector"),
 		good:    make(map[pleg.PodUID]*pleg.PodStatus),
-		sick:    make(map[pleg.PodUID]struct{}),
 		flights: flights{places: o.Inspectors, hungAfter: o.HungAfter},
 		results: make(chan result),
 	}
@@ -184,8 +179,7 @@ func (i *Inspector) startInspection(ctx context.Context, c stage.Change, out cha
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	now := time.Now()
-	_, sick := i.sick[c.UID]
-	i.flights.begin(&flight{change: c, started: now, ends: now.Add(i.timeout), cancel: cancel, overtaken: sick})
+	i.flights.begin(&flight{change: c, started: now, ends: now.Add(i.timeout), cancel: cancel})
 	i.workers.Go(func() { i.results <- i.inspect(ctx, c, last) })
 }
 

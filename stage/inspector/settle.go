@@ -75,9 +75,6 @@ func (i *Inspector) supersede(uid pleg.PodUID, now time.Time) {
 // settleInspection writes and sends what an inspection returned, and settles it.
 func (i *Inspector) settleInspection(ctx context.Context, f *flight, r result, out chan<- stage.Outcome, settled chan<- stage.Settled) {
 	i.publishResult(ctx, r, out)
-	if delete(i.sick, r.change.UID); r.cancelled && f.overtaken {
-		i.sick[r.change.UID] = struct{}{}
-	}
 	s := stage.Settled{UID: r.change.UID, Err: r.err, Superseded: f.superseded}
 	switch {
 	case r.err == nil || ctx.Err() != nil: // cancelled by the end of Run
@@ -107,7 +104,6 @@ func (i *Inspector) remove(c stage.Change, out chan<- stage.Outcome) {
 	fillFromStatus(c.Events, i.good[c.UID])
 	i.keepRemoved(i.good[c.UID], nil)
 	delete(i.good, c.UID)
-	delete(i.sick, c.UID)
 	i.cache.Delete(c.UID, c.At)
 	out <- stage.Outcome{UID: c.UID, Events: c.Events}
 }
