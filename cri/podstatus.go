@@ -18,9 +18,10 @@ import (
 // on 2 cores reaches its maximum throughput with 4).
 const podCalls = 2
 
-// PodStatus fetches the status of the sandboxes and containers of pod, two at a time. A sandbox or container that the runtime no longer knows is left out. The
-// IPs are those of the newest ready sandbox. ObservedAt is left to the caller, who
-// knows when the pod was listed.
+// PodStatus fetches the status of the sandboxes and containers of pod, two at a time. A
+// sandbox or container that the runtime no longer knows is left out. The IPs are those of
+// the newest ready sandbox. ObservedAt is left to the caller, who knows when the pod was
+// listed.
 //
 // Without last it asks for everything. With last it takes from there what cannot
 // have changed: a container that is listed as exited and had exited (unless it was

@@ -362,17 +362,24 @@ func (f *fixture) settleLate(uid pleg.PodUID) {
 	synctest.Wait()
 }
 
+// twoLate lists two pods whose inspections fail late, and lists them again.
+func (f *fixture) twoLate(t *testing.T) (a, b *pleg.Pod) {
+	t.Helper()
+	a, b = plegtest.Pod("a", "c=running"), plegtest.Pod("b", "c=running")
+	f.list(a, b)
+	f.requireChange(t, "a", "Started(c)")
+	f.requireChange(t, "b", "Started(c)")
+	f.settleLate("a")
+	f.settleLate("b")
+	f.list(a, b)
+	return a, b
+}
+
 // As in the serial kubelet, one call at a time is made of pods whose inspection takes
 // long and fails.
 func TestLateFailuresAreRetriedOneAtATime(t *testing.T) {
 	testDiffer(t, func(t *testing.T, f *fixture) {
-		a, b := plegtest.Pod("a", "c=running"), plegtest.Pod("b", "c=running")
-		f.list(a, b)
-		f.requireChange(t, "a", "Started(c)")
-		f.requireChange(t, "b", "Started(c)")
-		f.settleLate("a")
-		f.settleLate("b")
-		f.list(a, b)
+		a, b := f.twoLate(t)
 		f.requireNoRetry(t) // until a relist period has passed
 		for range 10 {      // the wait does not grow
 			time.Sleep(period)
@@ -392,13 +399,7 @@ func TestLateFailuresAreRetriedOneAtATime(t *testing.T) {
 // No pod waits longer than MaxQuarantine, also if the late retry of another one takes long.
 func TestOverdueLateFailureIsRetriedBesideAnother(t *testing.T) {
 	testDiffer(t, func(t *testing.T, f *fixture) {
-		a, b := plegtest.Pod("a", "c=running"), plegtest.Pod("b", "c=running")
-		f.list(a, b)
-		f.requireChange(t, "a", "Started(c)")
-		f.requireChange(t, "b", "Started(c)")
-		f.settleLate("a")
-		f.settleLate("b")
-		f.list(a, b)
+		a, b := f.twoLate(t)
 		time.Sleep(period)
 		f.requireRetry(t, "a", "Started(c)", 1)
 		time.Sleep(maxQuarantine - period - 1)
