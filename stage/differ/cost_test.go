@@ -17,6 +17,8 @@ type discardCache struct{}
 func (discardCache) Observe(time.Time, []*pleg.Pod) {}
 func (discardCache) Touch(pleg.PodUID, time.Time)   {}
 
+func (discardCache) KeepRemoved(*pleg.ContainerStatus) {}
+
 // newPods returns n new pods with two containers and a sandbox. In the first pods,
 // up to exited, one container has exited.
 func newPods(n, exited int) []*pleg.Pod {

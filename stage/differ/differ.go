@@ -26,6 +26,9 @@ type Cache interface {
 	Observe(at time.Time, pending []*pleg.Pod)
 	// Touch notes an observation that found the pod as the cache has it.
 	Touch(uid pleg.PodUID, at time.Time)
+	// KeepRemoved keeps the final status of a container that may be removed before it is
+	// inspected.
+	KeepRemoved(status *pleg.ContainerStatus)
 }
 
 // StreamJudge decides whether the event stream is trusted. Its methods do not

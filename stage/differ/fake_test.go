@@ -38,6 +38,7 @@ type fakeCache struct {
 	observed time.Time
 	pending  []pleg.PodUID
 	touched  map[pleg.PodUID]time.Time
+	kept     []*pleg.ContainerStatus
 }
 
 func (c *fakeCache) Observe(at time.Time, pending []*pleg.Pod) {
@@ -49,6 +50,8 @@ func (c *fakeCache) Observe(at time.Time, pending []*pleg.Pod) {
 }
 
 func (c *fakeCache) Touch(uid pleg.PodUID, at time.Time) { c.touched[uid] = at }
+
+func (c *fakeCache) KeepRemoved(s *pleg.ContainerStatus) { c.kept = append(c.kept, s) }
 
 // fakeLister counts the calls.
 type fakeLister struct {

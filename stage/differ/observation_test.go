@@ -69,6 +69,21 @@ func TestIncompleteStatusOfAHintIsNotUsed(t *testing.T) {
 	}
 }
 
+// A list may show the end of a container before its event arrives, and the container may
+// be removed before it is inspected. Then only the event has its exit code.
+func TestFinalStatusOfALateEventIsKept(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		f.listAndSettle(plegtest.Pod("a", "c=running"))
+		f.list(plegtest.Pod("a", "c=exited"))
+		f.requireChange(t, "a", "Died(c)")
+		h := withStatus(hint("a", "c=exited", "c=exited"))
+		f.sendObservation(stage.Observation{At: at(2).Add(-time.Second / 2), UID: "a", Hint: h})
+		if len(f.cache.kept) != 1 || f.cache.kept[0] != h.Status.Container("c") {
+			t.Errorf("kept %v, want the final status of c", f.cache.kept)
+		}
+	})
+}
+
 func TestRequestedReinspectionIgnoresTheStatusOfAHint(t *testing.T) {
 	testDiffer(t, func(t *testing.T, f *fixture) {
 		f.listAndSettle(plegtest.Pod("a", "c=running"))

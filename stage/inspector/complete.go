@@ -21,14 +21,18 @@ func complete(uid pleg.PodUID, s, last *pleg.PodStatus, at time.Time) *pleg.PodS
 }
 
 // fillFromStatus gives each start the image and the time that the status has for its
-// container, and each end also how and when the container ended.
-func fillFromStatus(events []pleg.Event, status *pleg.PodStatus) {
+// container, and each end also how and when the container ended. A container that was
+// removed before its inspection may have its final status in the cache.
+func (i *Inspector) fillFromStatus(events []pleg.Event, status *pleg.PodStatus) {
 	for n := range events {
 		ev := &events[n]
 		if ev.Sandbox || ev.Type != pleg.ContainerStarted && ev.Type != pleg.ContainerDied {
 			continue
 		}
 		c := status.Container(ev.ContainerID)
+		if c == nil {
+			c = i.cache.GetRemoved(ev.ContainerID)
+		}
 		if c == nil {
 			continue
 		}

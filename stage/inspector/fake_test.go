@@ -93,6 +93,17 @@ func (c *fakeCache) KeepRemoved(s *pleg.ContainerStatus) {
 	c.removed = append(c.removed, s)
 }
 
+func (c *fakeCache) GetRemoved(id pleg.ContainerID) *pleg.ContainerStatus {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.removed {
+		if s.ID == id {
+			return s
+		}
+	}
+	return nil
+}
+
 // keptRemoved returns the statuses kept since the last call.
 func (c *fakeCache) keptRemoved() []*pleg.ContainerStatus {
 	c.mu.Lock()

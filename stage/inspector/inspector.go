@@ -26,6 +26,8 @@ type Cache interface {
 	Delete(uid pleg.PodUID, at time.Time)
 	// KeepRemoved keeps the last status of a removed container for a while.
 	KeepRemoved(status *pleg.ContainerStatus)
+	// GetRemoved returns it, or nil.
+	GetRemoved(id pleg.ContainerID) *pleg.ContainerStatus
 }
 
 // Options configure an [Inspector].

@@ -90,6 +90,19 @@ func TestEventsHaveImageAndTimesOfTheStatus(t *testing.T) {
 	}
 }
 
+// The end of a container that is removed before its inspection was told by an event.
+func TestEndHasTheStatusOfAnEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, statusIs(&pleg.PodStatus{UID: "a"}), inspector.Options{})
+		f.cache.KeepRemoved(&pleg.ContainerStatus{ID: "c", State: pleg.StateExited, ExitCode: 137})
+		c := change(1, plegtest.Pod("a", "c=exited"))
+		_, o, _ := f.do(c)
+		if code := o.Events[0].ExitCode; code == nil || *code != 137 {
+			t.Errorf("exit code %v, want 137", code)
+		}
+	})
+}
+
 // statusIs returns a runtime that answers every inspection with one status.
 func statusIs(s *pleg.PodStatus) fakeRuntime {
 	return func(context.Context, *pleg.Pod, *pleg.PodStatus) (*pleg.PodStatus, error) { return s, nil }

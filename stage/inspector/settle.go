@@ -101,7 +101,7 @@ func (i *Inspector) settleKnown(c stage.Change, out chan<- stage.Outcome, settle
 
 // remove settles the change of a pod that is gone.
 func (i *Inspector) remove(c stage.Change, out chan<- stage.Outcome) {
-	fillFromStatus(c.Events, i.good[c.UID])
+	i.fillFromStatus(c.Events, i.good[c.UID])
 	i.keepRemoved(i.good[c.UID], nil)
 	delete(i.good, c.UID)
 	i.cache.Delete(c.UID, c.At)
@@ -133,7 +133,7 @@ func (i *Inspector) succeed(c stage.Change, got *pleg.PodStatus, out chan<- stag
 	i.keepRemoved(last, c.Pod)
 	i.good[c.UID] = status
 	i.cache.Set(c.UID, status, nil, c.At)
-	fillFromStatus(c.Events, status)
+	i.fillFromStatus(c.Events, status)
 	events := append(c.Events, networkEvents(c, last, status, i.startedAt)...)
 	out <- stage.Outcome{UID: c.UID, Pod: c.Pod, Status: status, Events: events, Initial: c.Initial}
 }
