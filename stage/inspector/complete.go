@@ -11,27 +11,43 @@ import (
 // complete returns a copy of what the runtime returned, with the time of its
 // observation. If the pod has lost its addresses, it keeps the last known ones
 // (kubelet v1.37, GenericPLEG.getPodIPs; there a failed inspection loses them).
-func complete(uid pleg.PodUID, s, last *pleg.PodStatus, at time.Time) *pleg.PodStatus {
+// A container that the observation did not show is left out: if it is gone again at the
+// next one, nothing would have the pod inspected, and the cache would still show it.
+func complete(c stage.Change, s, last *pleg.PodStatus) *pleg.PodStatus {
 	status := *s
-	status.UID, status.ObservedAt = uid, at
+	status.UID, status.ObservedAt = c.UID, c.At
+	status.Containers = known(status.Containers, c.Pod.Containers, func(s *pleg.ContainerStatus) pleg.ContainerID { return s.ID })
+	status.Sandboxes = known(status.Sandboxes, c.Pod.Sandboxes, func(s *pleg.SandboxStatus) pleg.ContainerID { return s.ID })
 	if last != nil && len(status.IPs) == 0 && !status.SandboxReady() {
 		status.IPs = last.IPs
 	}
 	return &status
 }
 
+// known returns the statuses of those that are among the observed ones, without a copy if
+// all are.
+func known[S any](statuses []S, observed []*pleg.Container, id func(S) pleg.ContainerID) []S {
+	unknown := func(s S) bool {
+		return !slices.ContainsFunc(observed, func(c *pleg.Container) bool { return c.ID == id(s) })
+	}
+	if !slices.ContainsFunc(statuses, unknown) {
+		return statuses
+	}
+	return slices.DeleteFunc(slices.Clone(statuses), unknown)
+}
+
 // fillFromStatus gives each start the image and the time that the status has for its
-// container, and each end also how and when the container ended. A container that was
-// removed before its inspection may have its final status in the cache.
-func (i *Inspector) fillFromStatus(events []pleg.Event, status *pleg.PodStatus) {
+// container, and each end also how and when the container ended. If the container was
+// removed before this inspection, the last one or an event may have told that.
+func (i *Inspector) fillFromStatus(events []pleg.Event, status, last *pleg.PodStatus) {
 	for n := range events {
 		ev := &events[n]
 		if ev.Sandbox || ev.Type != pleg.ContainerStarted && ev.Type != pleg.ContainerDied {
 			continue
 		}
 		c := status.Container(ev.ContainerID)
-		if c == nil {
-			c = i.cache.GetRemoved(ev.ContainerID)
+		if c == nil && ev.Type == pleg.ContainerDied {
+			c = i.finalStatus(ev.ContainerID, last)
 		}
 		if c == nil {
 			continue
@@ -43,6 +59,15 @@ func (i *Inspector) fillFromStatus(events []pleg.Event, status *pleg.PodStatus) 
 			ev.ExitCode, ev.Reason, ev.FinishedAt = &code, c.Reason, c.FinishedAt
 		}
 	}
+}
+
+// finalStatus returns how a container ended that the runtime does not know any more; nil if
+// nothing told it.
+func (i *Inspector) finalStatus(id pleg.ContainerID, last *pleg.PodStatus) *pleg.ContainerStatus {
+	if c := last.Container(id); c != nil && c.State == pleg.StateExited {
+		return c
+	}
+	return i.cache.GetRemoved(id)
 }
 
 // keepRemoved has the cache keep the final statuses of containers that the pod no

@@ -90,6 +90,24 @@ func TestEventsHaveImageAndTimesOfTheStatus(t *testing.T) {
 	}
 }
 
+// A container that appears after the list and is gone before the next one would stay in the
+// cache: no list differs from the one before. The kubelet's cache keeps it.
+func TestStatusHasOnlyWhatWasObserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		status := plegtest.Status(plegtest.Pod("a", "c=running new=running /s=running /t=running"))
+		f := newFixture(t, statusIs(status), inspector.Options{})
+		_, o, _ := f.do(change(1, plegtest.Pod("a", "c=running /s=running")))
+		for _, s := range []*pleg.PodStatus{o.Status, f.cache.pods["a"].status} {
+			if len(s.Containers) != 1 || s.Container("c") == nil || len(s.Sandboxes) != 1 || s.Sandbox("s") == nil {
+				t.Errorf("status %+v, want c and s", s)
+			}
+		}
+		if len(status.Containers) != 2 || len(status.Sandboxes) != 2 {
+			t.Error("the status of the runtime was changed")
+		}
+	})
+}
+
 // The end of a container that is removed before its inspection was told by an event.
 func TestEndHasTheStatusOfAnEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -101,7 +101,7 @@ func (i *Inspector) settleKnown(c stage.Change, out chan<- stage.Outcome, settle
 
 // remove settles the change of a pod that is gone.
 func (i *Inspector) remove(c stage.Change, out chan<- stage.Outcome) {
-	i.fillFromStatus(c.Events, i.good[c.UID])
+	i.fillFromStatus(c.Events, i.good[c.UID], nil)
 	i.keepRemoved(i.good[c.UID], nil)
 	delete(i.good, c.UID)
 	i.cache.Delete(c.UID, c.At)
@@ -129,11 +129,11 @@ func (i *Inspector) publishResult(ctx context.Context, r result, out chan<- stag
 // succeed publishes a change whose status is known.
 func (i *Inspector) succeed(c stage.Change, got *pleg.PodStatus, out chan<- stage.Outcome) {
 	last := i.good[c.UID]
-	status := complete(c.UID, got, last, c.At)
+	status := complete(c, got, last)
 	i.keepRemoved(last, c.Pod)
 	i.good[c.UID] = status
 	i.cache.Set(c.UID, status, nil, c.At)
-	i.fillFromStatus(c.Events, status)
+	i.fillFromStatus(c.Events, status, last)
 	events := append(c.Events, networkEvents(c, last, status, i.startedAt)...)
 	out <- stage.Outcome{UID: c.UID, Pod: c.Pod, Status: status, Events: events, Initial: c.Initial}
 }
