@@ -258,7 +258,8 @@ func (d *Differ) takeRequests(now time.Time) {
 		d.lister.RelistSoon()
 		if rec != nil && !rec.gone() {
 			rec.reinspect = true
-		} else if len(d.requested) < maxRecent { // a pod that appears is inspected anyway
+		}
+		if (rec == nil || rec.current.pod == nil) && len(d.requested) < maxRecent { // it may be there already
 			d.requested[r.uid] = struct{}{}
 		}
 	}

@@ -95,6 +95,25 @@ func TestRequestedReinspectionIgnoresTheStatusOfAHint(t *testing.T) {
 	})
 }
 
+// The pod may be there again already, and an event with its status shows that without an
+// inspection.
+func TestRequestForAPodThatIsGoneIsServedOnceItIsBack(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		f.listAndSettle(plegtest.Pod("a", "c=running"))
+		f.list()
+		f.requireKnownChange(t, "a", "Died(c) Removed(c)")
+		f.requestReinspect("a")
+		f.settle("a", nil)
+		f.sendHint(2, withStatus(hint("a", "d=running", "d=running")))
+		f.requireChange(t, "a", "Started(d)")
+		f.settle("a", nil)
+		f.list(plegtest.Pod("a", "d=running"))
+		if c := f.requireChange(t, "a", "PodSync"); !c.Reinspect {
+			t.Error("the pod is not inspected")
+		}
+	})
+}
+
 func TestOlderObservationsAreIgnored(t *testing.T) {
 	old := at(1).Add(-time.Second)
 	for name, tc := range map[string]struct {
