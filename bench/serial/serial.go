@@ -175,7 +175,6 @@ func (p *PLEG) reconcile(ctx context.Context, uid pleg.PodUID, r *record, at tim
 		}
 		return
 	}
-	last := r.good
 	if r.current == nil {
 		p.forget(uid)
 	} else if err := p.inspect(ctx, r, at); err != nil {
@@ -188,7 +187,7 @@ func (p *PLEG) reconcile(ctx context.Context, uid pleg.PodUID, r *record, at tim
 		events = []pleg.Event{podSync(r.seen)}
 	}
 	r.old = r.current
-	p.send(events, r.good, last, at)
+	p.send(events, r.good, at)
 }
 
 // inspect writes the status of the listed pod, or the error of its inspection, to
@@ -220,18 +219,14 @@ func (p *PLEG) inspect(ctx context.Context, r *record, at time.Time) error {
 }
 
 // send numbers the events of one pod and delivers them without waiting. status is
-// that of the last successful inspection, last that of the one before; of a removed pod both
-// are older than the events.
-func (p *PLEG) send(events []pleg.Event, status, last *pleg.PodStatus, at time.Time) {
+// that of the last successful inspection; of a removed pod it is older than the
+// events.
+func (p *PLEG) send(events []pleg.Event, status *pleg.PodStatus, at time.Time) {
 	for _, e := range events {
 		if e.Type == pleg.ContainerChanged {
 			continue
 		}
-		c := status.Container(e.ContainerID)
-		if before := last.Container(e.ContainerID); c == nil && e.Type == pleg.ContainerDied && before != nil && before.State == pleg.StateExited {
-			c = before // it was removed between the inspections
-		}
-		describe(&e, c)
+		describe(&e, status.Container(e.ContainerID))
 		p.seq++
 		e.Seq, e.ObservedAt = p.seq, at
 		select {

@@ -53,7 +53,7 @@ func TestDiedCarriesWhatTheInspectionFound(t *testing.T) {
 		{"gone at the inspection", []look{{"c=running", running, -1, true}, {"c=exited", nil, -1, false}}},
 		{"not yet exited at the inspection", []look{{"c=exited", running, -1, true}}},
 		{"a start has none", []look{{"c=running", exited(1), -1, true}}},
-		{"removed from a pod that stays", []look{{"c=running", exited(1), -1, true}, {"/s=running", nil, 1, true}}},
+		{"removed from a pod that stays", []look{{"c=running", exited(1), -1, true}, {"/s=running", nil, -1, false}}},
 		{"gone with its pod while it ran", []look{{"c=running", running, -1, true}, {"", nil, -1, true}}},
 		{"gone with its pod, already seen ended", []look{{"c=running", exited(3), -1, true}, {"", nil, 3, true}}},
 	}
