@@ -136,7 +136,9 @@ type SubscribeOptions struct {
 	// Replay asks for the present state first: for each container and sandbox the
 	// event that brought it there, marked as replayed, in the order of the sequence
 	// numbers, and then one Synced. Before the first list is inspected, its events
-	// come as replayed ones, and then Synced.
+	// come as replayed ones, and then Synced. With After, only what has not changed since
+	// comes as replayed, then each event since: a subscriber that kept its position but
+	// not its state lacks nothing and gets nothing twice.
 	Replay bool
 	// After asks for the events after this position first, and then one Synced. If
 	// they are no longer available, a Gap comes first and a replay follows. The

@@ -56,23 +56,28 @@ func TestWatchResumesFromLastEvent(t *testing.T) {
 		return pleg.Event{Seq: seq, Type: pleg.PodSync, PodUID: "a", Missed: 3}
 	}
 	mark := func(t pleg.EventType, seq uint64) pleg.Event { return pleg.Event{Seq: seq, Type: t} }
+	stateBefore := client.WatchOptions{After: &client.Position{Epoch: "epoch", Seq: 2}, Replay: true}
 	tests := []struct {
 		name    string
 		options client.WatchOptions
 		events  []pleg.Event
 		after   uint64 // 0: it asks for a replay
+		state   bool   // it asks for a replay too
 	}{
-		{"an event", client.WatchOptions{Replay: true}, []pleg.Event{mark(pleg.Synced, 3), started(4)}, 4},
-		{"a bookmark", client.WatchOptions{Replay: true}, []pleg.Event{mark(pleg.Synced, 3), mark(pleg.Bookmark, 7)}, 7},
-		{"a repair", client.WatchOptions{Replay: true}, []pleg.Event{mark(pleg.Synced, 3), started(4), repair(9), repair(12)}, 4},
-		{"what follows repairs", client.WatchOptions{Replay: true}, []pleg.Event{started(4), repair(9), started(13)}, 13},
-		{"a reinspected pod", client.WatchOptions{Replay: true}, []pleg.Event{{Seq: 5, Type: pleg.PodSync, PodUID: "a"}}, 5},
-		{"a gap", client.WatchOptions{After: &client.Position{Epoch: "epoch", Seq: 2}}, []pleg.Event{mark(pleg.Gap, 20)}, 2},
-		{"a part of a replay", client.WatchOptions{Replay: true}, []pleg.Event{replayed(6)}, 6},
-		{"a gap and a part of its replay", client.WatchOptions{After: &client.Position{Epoch: "epoch", Seq: 2}}, []pleg.Event{mark(pleg.Gap, 20), replayed(6)}, 6},
-		{"nothing", client.WatchOptions{Replay: true}, nil, 0},
-		{"a part of a replay not asked for", client.WatchOptions{}, []pleg.Event{replayed(6)}, 0},
-		{"a replay not asked for", client.WatchOptions{}, []pleg.Event{replayed(6), mark(pleg.Synced, 8)}, 8},
+		{"an event", client.WatchOptions{Replay: true}, []pleg.Event{mark(pleg.Synced, 3), started(4)}, 4, false},
+		{"a bookmark", client.WatchOptions{Replay: true}, []pleg.Event{mark(pleg.Synced, 3), mark(pleg.Bookmark, 7)}, 7, false},
+		{"a repair", client.WatchOptions{Replay: true}, []pleg.Event{mark(pleg.Synced, 3), started(4), repair(9), repair(12)}, 4, false},
+		{"what follows repairs", client.WatchOptions{Replay: true}, []pleg.Event{started(4), repair(9), started(13)}, 13, false},
+		{"a reinspected pod", client.WatchOptions{Replay: true}, []pleg.Event{{Seq: 5, Type: pleg.PodSync, PodUID: "a"}}, 5, false},
+		{"a gap", client.WatchOptions{After: &client.Position{Epoch: "epoch", Seq: 2}}, []pleg.Event{mark(pleg.Gap, 20)}, 2, false},
+		{"a part of a replay", client.WatchOptions{Replay: true}, []pleg.Event{replayed(6)}, 6, false},
+		{"a gap and a part of its replay", client.WatchOptions{After: &client.Position{Epoch: "epoch", Seq: 2}}, []pleg.Event{mark(pleg.Gap, 20), replayed(6)}, 6, false},
+		{"nothing", client.WatchOptions{Replay: true}, nil, 0, false},
+		{"a part of a replay not asked for", client.WatchOptions{}, []pleg.Event{replayed(6)}, 0, false},
+		{"a part of the state before a position", stateBefore, []pleg.Event{replayed(1)}, 2, true},
+		{"the state before a position", stateBefore, []pleg.Event{replayed(1), started(3)}, 3, false},
+		{"a gap instead of the state", stateBefore, []pleg.Event{mark(pleg.Gap, 20), replayed(6)}, 6, false},
+		{"a replay not asked for", client.WatchOptions{}, []pleg.Event{replayed(6), mark(pleg.Synced, 8)}, 8, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -81,8 +86,8 @@ func TestWatchResumesFromLastEvent(t *testing.T) {
 				s.watch(t, tt.options)
 				<-s.requests
 				r := <-s.requests
-				if replay := tt.after == 0; r.GetReplay() != replay || (r.GetResumeAfter() == nil) != replay || r.GetResumeAfter().GetSeq() != tt.after {
-					t.Errorf("then asked for %v, want the events after %d, or a replay if that is 0", r, tt.after)
+				if replay := tt.after == 0; r.GetReplay() != (replay || tt.state) || (r.GetResumeAfter() == nil) != replay || r.GetResumeAfter().GetSeq() != tt.after {
+					t.Errorf("then asked for %v, want the events after %d, or a replay if that is 0; with the state: %v", r, tt.after, tt.state)
 				}
 			})
 		})

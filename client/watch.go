@@ -32,7 +32,9 @@ type WatchOptions struct {
 	// server's default.
 	Buffer int
 
-	// Replay requests the current state first, and then a Synced.
+	// Replay requests the current state first, and then a Synced. With After, what has not
+	// changed since that position comes first, then each event since, and then a Synced:
+	// this is for a program that kept its position but not its state.
 	Replay bool
 	// After requests the events after this position first, and then a Synced. If
 	// the events are no longer available, the watch gets a Gap and then a replay.
@@ -92,6 +94,9 @@ type watch struct {
 	// last is the position of the last event that the consumer has; nil before the
 	// first.
 	last *plegv1.Position
+	// stateless is set while a consumer that gave a position lacks the state at that
+	// position.
+	stateless bool
 	// received is when the current connection delivered its first event; zero before.
 	received time.Time
 }
@@ -103,6 +108,7 @@ func (w *watch) run(ctx context.Context) error {
 		return err
 	}
 	w.last = request.GetResumeAfter()
+	w.stateless = w.last != nil && w.options.Replay
 	options := &w.client.options
 	backoff := options.MinBackoff
 	for {
@@ -144,7 +150,8 @@ func (w *watch) connect(ctx context.Context, request *plegv1.WatchRequest) error
 	defer link.Close()
 	// Without a last event it requests a replay, even if the consumer wants none: the
 	// end of the replay is the first position after which the watch can resume.
-	request.ResumeAfter, request.Replay = w.last, w.last == nil
+	// One that asked for the state and has not all of it yet asks for it again.
+	request.ResumeAfter, request.Replay = w.last, w.last == nil || w.stateless
 	stream, err := link.pleg.Watch(ctx, request)
 	if err != nil {
 		return link.callError("connect", err)
@@ -174,7 +181,8 @@ func (w *watch) deliver(m *plegv1.Event, request *plegv1.WatchRequest) bool {
 	if unwantedReplay && ev.Replayed {
 		return true
 	}
-	if at, ok := ev.Position(); ok {
+	w.stateless = w.stateless && ev.Replayed
+	if at, ok := ev.Position(); ok && !w.stateless {
 		w.last = wire.FromPosition(at)
 	}
 	if unwantedReplay && ev.Type == pleg.Synced {
@@ -201,9 +209,6 @@ func (o *WatchOptions) request() (*plegv1.WatchRequest, error) {
 	}
 	if o.Buffer < 0 || o.Buffer > math.MaxInt32 {
 		return nil, fmt.Errorf("WatchOptions.Buffer is out of range: %d", o.Buffer)
-	}
-	if o.Replay && o.After != nil {
-		return nil, fmt.Errorf("WatchOptions.Replay and After exclude each other: a watch that resumes gets a replay if necessary")
 	}
 	if o.After != nil {
 		if o.After.Epoch == "" {

@@ -216,7 +216,6 @@ func TestWatchEnds(t *testing.T) {
 		{"large buffer", client.WatchOptions{Buffer: 1 << 20}, codes.InvalidArgument, "buffer is 1048576, the limit is 4096"},
 		{"negative buffer", client.WatchOptions{Buffer: -1}, codes.Unknown, "Buffer"},
 		{"long name", client.WatchOptions{Name: strings.Repeat("x", 101)}, codes.InvalidArgument, "name has 101 bytes, the limit is 100"},
-		{"both", client.WatchOptions{Replay: true, After: &client.Position{}}, codes.Unknown, "exclude each other"},
 		{"bare number", client.WatchOptions{After: &client.Position{Seq: 475}}, codes.Unknown, "After has no epoch, so its number 475 may be that of another pipeline"},
 	}
 	for _, tt := range tests {

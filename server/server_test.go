@@ -49,7 +49,6 @@ func TestBadRequests(t *testing.T) {
 		{"no type", &plegv1.WatchRequest{Types: []plegv1.EventType{started, unspecified}}, codes.InvalidArgument, "unspecified type"},
 		{"unknown type", &plegv1.WatchRequest{Types: []plegv1.EventType{77}}, codes.InvalidArgument, `unknown event type "77"`},
 		{"mark", &plegv1.WatchRequest{Types: []plegv1.EventType{synced}}, codes.InvalidArgument, `unknown event type "Synced"`},
-		{"both", &plegv1.WatchRequest{Replay: true, ResumeAfter: &plegv1.Position{Epoch: "e", Seq: 1}}, codes.InvalidArgument, "replay and resume_after exclude each other"},
 		{"bare number", &plegv1.WatchRequest{ResumeAfter: &plegv1.Position{Seq: 475}}, codes.InvalidArgument, "resume_after has no epoch, so its number 475 may be that of another pipeline"},
 		{"name", &plegv1.WatchRequest{Name: strings.Repeat("n", 101)}, codes.InvalidArgument, "name has 101 bytes"},
 		{"buffer", &plegv1.WatchRequest{Buffer: 4097}, codes.InvalidArgument, "buffer is 4097, the limit is 4096"},

@@ -208,9 +208,6 @@ func (s *Server) subscribeOptions(r *plegv1.WatchRequest) (pipeline.SubscribeOpt
 		o.PodUIDs = append(o.PodUIDs, pleg.PodUID(uid))
 	}
 	if after := r.GetResumeAfter(); after != nil {
-		if o.Replay {
-			return o, errors.New("replay and resume_after exclude each other: a client that resumes gets a replay if necessary")
-		}
 		if after.GetEpoch() == "" {
 			return o, fmt.Errorf("resume_after has no epoch, so its number %d may be that of another pipeline", after.GetSeq())
 		}

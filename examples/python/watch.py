@@ -15,15 +15,17 @@ import pleg_pb2 as pleg
 
 running = {}  # what this node runs: (pod, container) by container id
 position = None  # resuming here misses nothing
+known = False  # whether running has the state at the position
 
 
 def watch(channel):
-    """Calls Watch: from the position if there is one, otherwise with the present state."""
+    """Calls Watch: from the position if there is one, and with the state until it is known."""
     request = pleg.WatchRequest(name="python", omit_sandboxes=True, bookmarks=True)
+    if not known:
+        request.replay = True
+        running.clear()
     if position:
         request.resume_after.CopyFrom(position)
-    else:
-        request.replay = True
     # What a generated stub does. It needs no plugin of protoc.
     return channel.unary_stream(
         "/pleg.v1.PLEG/Watch",
@@ -34,7 +36,7 @@ def watch(channel):
 
 def apply(event):
     """Applies one event to running and moves the position."""
-    global position
+    global position, known
     name = pleg.EventType.Name(event.type).removeprefix("EVENT_TYPE_")
     pod = f"{event.pod_namespace}/{event.pod_name}"
     if name == "CONTAINER_STARTED":
@@ -46,7 +48,8 @@ def apply(event):
     elif name == "POD_SYNC" and event.missed:
         print(f"{event.missed} events of {pod} were discarded: call GetPodStatus")
     # No event with missed set is a position: others may still follow it.
-    if name != "GAP" and not event.missed:
+    known = known or not event.replayed and name != "GAP"
+    if known and name != "GAP" and not event.missed:
         position = pleg.Position(epoch=event.epoch, seq=event.seq)
     if name == "SYNCED":
         print(f"SYNCED {len(running)} containers run", flush=True)

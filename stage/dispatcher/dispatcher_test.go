@@ -248,7 +248,6 @@ func TestSubscribeNamesTheBadOption(t *testing.T) {
 		"Name":     {Name: "bad\xff"}, // not valid in a metric label
 		"Types":    {Types: []pleg.EventType{"ContainerBorn"}},
 		"Selector": {Selector: "a in"},
-		"Replay":   {Replay: true, After: pleg.Position{Epoch: "e", Seq: 1}},
 	} {
 		if _, err := f.Subscribe(o); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("Subscribe(%+v) = %v, want an error that names %s", o, err, field)

@@ -1,7 +1,6 @@
 package dispatcher
 
 import (
-	"errors"
 	"fmt"
 	"unicode/utf8"
 
@@ -35,9 +34,6 @@ func (o *SubscribeOptions) complete() (filter, error) {
 	}
 	if o.Buffer == 0 {
 		o.Buffer = DefaultBuffer
-	}
-	if o.Replay && o.After != (pleg.Position{}) {
-		return filter{}, errors.New("Replay and After exclude each other: a subscriber that resumes gets a replay if it needs one")
 	}
 	if o.After.Epoch == "" && o.After.Seq != 0 {
 		return filter{}, fmt.Errorf("After has no epoch, so its number %d may be that of another pipeline: use Event.Position", o.After.Seq)

@@ -83,13 +83,17 @@ func (p present) replayed() []past {
 	return all
 }
 
-// replay adds the present state to what a new subscriber gets.
-func (d *Dispatcher) replay(events []held, f *filter) []held {
+// replay adds the present state to what a new subscriber gets, as far as it is older than
+// an event.
+func (d *Dispatcher) replay(events []held, f *filter, until uint64) []held {
 	if d.replayed == nil {
 		d.replayed = d.present.replayed()
 	}
 	for i := range d.replayed {
 		e := &d.replayed[i]
+		if e.event.Seq > until {
+			break
+		}
 		events = f.appendTo(events, e.event, e.labels, e.known)
 	}
 	return events
@@ -112,7 +116,7 @@ func (d *Dispatcher) catchUp(s *Subscription) {
 	case s.after != pleg.Position{}:
 		s.held = d.resume(s, mark)
 	case s.replay:
-		s.held = d.replay(d.scratch, &s.filter)
+		s.held = d.replay(d.scratch, &s.filter, d.seq)
 	default:
 		return
 	}
@@ -125,7 +129,7 @@ func (d *Dispatcher) startOver(s *Subscription) {
 	gap := mark
 	gap.Type, gap.Reason, gap.Missed = pleg.Gap, pleg.HistoryTooShort, s.missed.lost
 	s.missed, s.owed, s.replay = newMissed(), nil, true
-	s.held = d.replay(append(d.scratch, held{event: gap}), &s.filter)
+	s.held = d.replay(append(d.scratch, held{event: gap}), &s.filter, d.seq)
 	d.deliverHeld(s, mark)
 }
 
@@ -141,15 +145,21 @@ func (d *Dispatcher) deliverHeld(s *Subscription, mark pleg.Event) {
 	}
 }
 
+// resume returns the events after the subscriber's position; if it asked for a replay too,
+// after what has not changed since. If they are not all there, it returns the present state.
 func (d *Dispatcher) resume(s *Subscription, mark pleg.Event) []held {
 	mark.Type, mark.Reason = pleg.Gap, pleg.OtherEpoch
 	if s.after.Epoch == d.epoch && s.after.Seq <= d.seq {
-		events, missing, ok := d.history.after(d.scratch, s.after.Seq, &s.filter)
+		events := d.scratch
+		if s.replay {
+			events = d.replay(events, &s.filter, s.after.Seq)
+		}
+		events, missing, ok := d.history.after(events, s.after.Seq, &s.filter)
 		if ok {
 			return events
 		}
 		mark.Reason, mark.Missed = pleg.HistoryTooShort, missing
 	}
 	s.replay = true
-	return d.replay(append(d.scratch, held{event: mark}), &s.filter)
+	return d.replay(append(d.scratch, held{event: mark}), &s.filter, d.seq)
 }

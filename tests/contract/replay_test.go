@@ -80,6 +80,12 @@ func TestContractReplay(t *testing.T) {
 // sameReplay requires the state that the events up to a number add up to.
 func (f *fixture) sameReplay(got, everything []pleg.Event, seq uint64) {
 	f.Helper()
+	f.sameState(got, everything, seq, nil)
+}
+
+// sameState is sameReplay without the containers that have one of these events.
+func (f *fixture) sameState(got, everything []pleg.Event, seq uint64, without []pleg.Event) {
+	f.Helper()
 	last := make(map[pleg.ContainerID]pleg.Event)
 	for _, ev := range everything {
 		if ev.Seq > seq {
@@ -92,6 +98,9 @@ func (f *fixture) sameReplay(got, everything []pleg.Event, seq uint64) {
 		case pleg.ContainerRemoved:
 			delete(last, key)
 		}
+	}
+	for _, ev := range without {
+		delete(last, pleg.ContainerID(ev.PodUID)+ev.ContainerID)
 	}
 	var want []pleg.Event
 	for _, ev := range last {
@@ -128,6 +137,41 @@ func TestContractResume(t *testing.T) {
 			}
 			if last := published[len(published)-1].Seq; mark.Seq != last {
 				f.Errorf("Synced has the number %d, want %d, that of the last event then", mark.Seq, last)
+			}
+		}
+	})
+}
+
+// A subscriber that resumes and asks for the state gets what has not changed since its
+// position, and then what it would get without the state.
+func TestContractResumeWithTheState(t *testing.T) {
+	eachWay(t, pipeline.Options{}, func(f *fixture) {
+		all := f.subscribe(pipeline.SubscribeOptions{})
+		f.live(5)
+		var resumed []*kit.Subscriber
+		var from []uint64
+		seen := all.Events()
+		for i := 0; i < len(seen); i += 7 {
+			after := pipeline.Position{Epoch: f.Epoch(), Seq: seen[i].Seq}
+			from = append(from, after.Seq)
+			resumed = append(resumed, f.subscribe(pipeline.SubscribeOptions{After: after, Replay: true}))
+		}
+		f.live(3)
+		everything := all.Events()
+		for i, v := range resumed {
+			before, mark, after := f.untilSynced(v.Events())
+			since := slices.IndexFunc(before, func(ev pleg.Event) bool { return !ev.Replayed })
+			if since < 0 {
+				since = len(before)
+			}
+			missed := eventsAfter(everything, from[i])
+			until := slices.IndexFunc(missed, func(ev pleg.Event) bool { return ev.Seq > mark.Seq })
+			if until < 0 {
+				until = len(missed)
+			}
+			f.sameState(before[:since], everything, from[i], missed[:until])
+			if got := append(slices.Clone(before[since:]), after...); !slices.EqualFunc(got, missed, kit.EqualEvents) {
+				f.Errorf("resumed after %d: %v, want %v", from[i], seqs(got), seqs(missed))
 			}
 		}
 	})

@@ -238,8 +238,8 @@ type WatchRequest struct {
 	// that led to its state, and then a SYNCED.
 	Replay bool `protobuf:"varint,3,opt,name=replay,proto3" json:"replay,omitempty"`
 	// Requests the events after this position first, and then a SYNCED. If they
-	// are no longer available, a GAP and a replay come instead. Cannot be combined
-	// with replay.
+	// are no longer available, a GAP and a replay come instead. With replay, what has
+	// not changed since comes first.
 	ResumeAfter *Position `protobuf:"bytes,4,opt,name=resume_after,json=resumeAfter,proto3" json:"resume_after,omitempty"`
 	// Requests a BOOKMARK whenever all changes listed so far have been delivered.
 	Bookmarks bool `protobuf:"varint,5,opt,name=bookmarks,proto3" json:"bookmarks,omitempty"`

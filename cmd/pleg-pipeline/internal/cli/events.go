@@ -102,10 +102,10 @@ func (c *eventsCommand) validate(flags *pflag.FlagSet) error {
 	if !flags.Changed("since") {
 		return nil
 	}
-	if c.replay {
-		return errors.New("--since cannot be combined with --replay: events that are no longer available are replaced by a replay")
-	}
 	if c.fleet.given() {
+		if c.replay {
+			return errors.New("--since cannot be combined with --replay for a fleet: events that are no longer available are replaced by a replay")
+		}
 		after, err := fleet.ParsePosition(c.since)
 		if err != nil {
 			return fmt.Errorf("--since: %w", err)

@@ -100,7 +100,7 @@ var usageErrors = []struct{ args, want string }{
 	{"events --since x", `--since: "x" is not a position`},
 	{"events --since -1", `--since: "-1" is not a position`},
 	{"events --since 475", `--since: "475" has no epoch, so it may be a number of another pipeline: want EPOCH:SEQ`},
-	{"events --since 3c5e:1 --replay", "--since cannot be combined with --replay"},
+	{"events --since 3c5e:1 --replay --fleet nats://h --cluster c", "--since cannot be combined with --replay"},
 	{"events --since 3c5e:1 --simulate", "--since needs a daemon"},
 	{"events --connect=", "--connect must not be empty"},
 	{"events --connect /s --simulate", "--connect cannot be combined with --simulate"},
