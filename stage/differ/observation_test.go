@@ -114,6 +114,53 @@ func TestRequestForAPodThatIsGoneIsServedOnceItIsBack(t *testing.T) {
 	})
 }
 
+// The clock of a runtime may be coarse, and that of a test stands still.
+func TestEventOfTheMomentInWhichAListBegan(t *testing.T) {
+	for name, tc := range map[string]struct{ event, pod, want string }{
+		"started": {"d=running", "c=running d=running", "Started(d)"},
+		"died":    {"c=exited", "c=exited", "Died(c)"},
+		"removed": {"c=removed", "/s=running", "Died(c) Removed(c) Started(/s)"},
+	} {
+		runDiffer(t, name, func(t *testing.T, f *fixture) {
+			f.listAndSettle(plegtest.Pod("a", "c=running"))
+			f.sendObservation(stage.Observation{At: at(1), UID: "a", Hint: withStatus(hint("a", tc.event, tc.pod))})
+			f.requireChange(t, "a", tc.want)
+		})
+	}
+}
+
+// A container, a pod or its UID that lists show, lack and show again has a life in each of
+// them, as in the kubelet.
+func TestFlappingLists(t *testing.T) {
+	const gone = "-"
+	for name, tc := range map[string]struct{ first, second, events, back string }{
+		"a container":       {"c=running d=running", "d=running", "Died(c) Removed(c)", "Started(c)"},
+		"a pod":             {"c=running", gone, "Died(c) Removed(c)", "Started(c)"},
+		"entries of a UID":  {"c=running", "d=running", "Died(c) Removed(c) Started(d)", "Died(d) Removed(d) Started(c)"},
+		"a dead container":  {"c=exited d=running", "d=running", "Removed(c)", "Died(c)"},
+		"back and it lives": {"c=exited d=running", "c=running d=running", "Started(c)", "Died(c)"},
+	} {
+		runDiffer(t, name, func(t *testing.T, f *fixture) {
+			list := func(words string) {
+				if words == gone {
+					f.list()
+				} else {
+					f.list(plegtest.Pod("a", words))
+				}
+			}
+			f.listAndSettle(plegtest.Pod("a", tc.first))
+			for range 3 {
+				list(tc.second)
+				f.requireChange(t, "a", tc.events)
+				f.settle("a", nil)
+				list(tc.first)
+				f.requireChange(t, "a", tc.back)
+				f.settle("a", nil)
+			}
+		})
+	}
+}
+
 func TestOlderObservationsAreIgnored(t *testing.T) {
 	old := at(1).Add(-time.Second)
 	for name, tc := range map[string]struct {
