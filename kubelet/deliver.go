@@ -26,8 +26,8 @@ type delivery struct {
 	discarded []types.UID
 }
 
-func newDelivery(from *pipeline.Subscription, to chan<- *pleg.PodLifecycleEvent, log klog.Logger) *delivery {
-	return &delivery{from: from, to: to, log: log, flushes: make(chan chan<- struct{})}
+func newDelivery(from *pipeline.Subscription, to chan<- *pleg.PodLifecycleEvent, discarded []types.UID, log klog.Logger) *delivery {
+	return &delivery{from: from, to: to, log: log, discarded: discarded, flushes: make(chan chan<- struct{})}
 }
 
 // run sends events until the pipeline ends.
@@ -76,6 +76,9 @@ func (d *delivery) send(ev pipeline.Event) {
 	if ev.Missed > 0 {
 		// The subscription discarded these events before this loop.
 		metrics.PLEGDiscardEvents.Add(float64(ev.Missed))
+	}
+	if ev.PodUID == "" {
+		return // a mark: the kubelet does not know them
 	}
 	if ev.Type == pipeline.ContainerDied && ev.ExitCode != nil {
 		d.log.V(2).Info("Generic (PLEG): container finished", "podID", out.ID, "containerID", out.Data, "exitCode", *ev.ExitCode)

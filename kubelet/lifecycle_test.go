@@ -3,10 +3,13 @@ package kubelet_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/pleg"
 	"k8s.io/utils/clock"
@@ -109,6 +112,38 @@ func TestReinspectionsSurviveStop(t *testing.T) {
 			t.Errorf("events after the second start %q, want one PodSync for each pod", got)
 		}
 	})
+}
+
+// The kubelet still gets the PodSyncs that waited for room in its channel.
+func TestDiscardedEventsSurviveStop(t *testing.T) {
+	const pods, room = 30, 10
+	for name, again := range map[string]func(f *fixture){
+		"start":  func(f *fixture) { f.start() },
+		"relist": func(f *fixture) { f.pleg.Relist(quiet(f.t)); f.start() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			runFixtureWith(t, room, nil, func(f *fixture) {
+				for i := range pods {
+					f.runtime.set(types.UID(fmt.Sprint(i)), fmt.Sprintf("a%d=running", i))
+				}
+				f.relist()
+				f.pleg.Stop()
+				again(f)
+				f.settle()
+				reported := make(map[string]bool)
+				for range pods {
+					for _, e := range f.events() {
+						uid, _, _ := strings.Cut(e, " ")
+						reported[uid] = true
+					}
+					f.settle()
+				}
+				if len(reported) != pods {
+					t.Errorf("events of %d pods, want %d", len(reported), pods)
+				}
+			})
+		})
+	}
 }
 
 // The generator ends with the context of Start, and can be started again.

@@ -37,7 +37,7 @@ type Options struct {
 	// are several calls, are multiples of it. If zero, [DefaultRuntimeRequestTimeout].
 	RuntimeRequestTimeout time.Duration
 	// Inspectors is the maximum number of pods that are inspected at the same time.
-	// Fewer are if more would make the runtime slower. If zero, [DefaultInspectors].
+	// If zero, [DefaultInspectors].
 	Inspectors int
 }
 
@@ -57,6 +57,8 @@ type PLEG struct {
 	relisted atomic.Pointer[time.Time]
 
 	mu sync.Mutex // held by Start and Stop, and by a Relist of a stopped generator
+	// discarded are the pods that the last run owed a PodSync when it ended.
+	discarded []types.UID
 	// run is the run since Start; nil while the generator is stopped. Start and Stop
 	// set it.
 	run atomic.Pointer[run]
@@ -123,6 +125,7 @@ func (p *PLEG) Start(ctx context.Context) {
 	if r := p.run.Load(); r != nil && !r.hasEnded() {
 		return
 	}
+	p.forgetEnded()
 	_, periodic := p.clock.(clock.RealClock)
 	r := p.mustRun(ctx, periodic)
 	p.run.Store(r) // before resumeReinspections, so that no request falls between
@@ -169,6 +172,7 @@ func (p *PLEG) Stop() {
 	defer p.mu.Unlock()
 	if r := p.run.Swap(nil); r != nil {
 		r.stop()
+		p.discarded = r.delivery.discarded
 	}
 }
 
@@ -177,18 +181,39 @@ func (p *PLEG) Stop() {
 // generator is stopped, it runs for this relist alone, and Start and Stop wait. The
 // kubelet itself never calls Relist.
 func (p *PLEG) Relist(ctx context.Context) {
-	if r := p.run.Load(); r != nil && !r.hasEnded() {
-		r.wait(ctx, r.pipeline.Relist())
+	if p.relistRunning(ctx) {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.relistRunning(ctx) { // a Start came between
+		return
+	}
+	p.forgetEnded()
 	r := p.mustRun(ctx, false)
 	p.resumeReinspections(r)
 	relisted := r.pipeline.Relist()
 	r.start(ctx)
-	defer r.stop()
 	r.wait(ctx, relisted)
+	r.stop()
+	p.discarded = r.delivery.discarded
+}
+
+// relistRunning is Relist of a generator that runs; otherwise it returns false.
+func (p *PLEG) relistRunning(ctx context.Context) bool {
+	r := p.run.Load()
+	if r == nil || r.hasEnded() {
+		return false
+	}
+	r.wait(ctx, r.pipeline.Relist())
+	return true
+}
+
+// forgetEnded keeps what the run that has ended, if there is one, owes the kubelet.
+func (p *PLEG) forgetEnded() {
+	if r := p.run.Swap(nil); r != nil {
+		p.discarded = r.delivery.discarded
+	}
 }
 
 // Watch returns the event channel that was passed to [New].

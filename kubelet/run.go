@@ -62,7 +62,7 @@ func (p *PLEG) newRun(log klog.Logger, periodic bool) (*run, error) {
 	}
 	// Subscribed before the pipeline runs, so that it gets every event.
 	events, err := r.pipeline.Subscribe(pipeline.SubscribeOptions{Name: "kubelet", Buffer: max(cap(p.events), minBuffer)})
-	r.delivery = newDelivery(events, p.events, log)
+	r.delivery = newDelivery(events, p.events, p.discarded, log)
 	return r, err
 }
 
