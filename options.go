@@ -126,8 +126,8 @@ type Options struct {
 // SubscribeOptions configure one subscriber. The zero value asks for all events
 // from now on, except network events.
 type SubscribeOptions struct {
-	// Name identifies the subscriber in logs and metrics; UTF-8. If empty, one is
-	// generated.
+	// Name identifies the subscriber in logs and metrics; printable UTF-8. If empty, one
+	// is generated.
 	Name string
 	// Buffer is the number of events that may wait to be read. Memory for them is
 	// allocated at once, about 200 bytes each. If zero, [DefaultBuffer].

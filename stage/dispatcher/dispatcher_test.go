@@ -244,10 +244,11 @@ func TestRunClosesEveryChannel(t *testing.T) {
 func TestSubscribeNamesTheBadOption(t *testing.T) {
 	f := newFixture(t)
 	for field, o := range map[string]dispatcher.SubscribeOptions{
-		"Buffer":   {Buffer: -1},
-		"Name":     {Name: "bad\xff"}, // not valid in a metric label
-		"Types":    {Types: []pleg.EventType{"ContainerBorn"}},
-		"Selector": {Selector: "a in"},
+		"Buffer":    {Buffer: -1},
+		"Name":      {Name: "bad\xff"}, // not valid in a metric label
+		"printable": {Name: "red\x1b[31m"},
+		"Types":     {Types: []pleg.EventType{"ContainerBorn"}},
+		"Selector":  {Selector: "a in"},
 	} {
 		if _, err := f.Subscribe(o); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("Subscribe(%+v) = %v, want an error that names %s", o, err, field)

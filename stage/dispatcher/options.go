@@ -2,6 +2,8 @@ package dispatcher
 
 import (
 	"fmt"
+	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -26,8 +28,8 @@ type SubscribeOptions struct {
 }
 
 func (o *SubscribeOptions) complete() (filter, error) {
-	if !utf8.ValidString(o.Name) {
-		return filter{}, fmt.Errorf("Name must be UTF-8, got %q", o.Name)
+	if !utf8.ValidString(o.Name) || strings.ContainsFunc(o.Name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return filter{}, fmt.Errorf("Name must be printable UTF-8, got %q", o.Name)
 	}
 	if o.Buffer < 0 {
 		return filter{}, fmt.Errorf("Buffer must not be negative, got %d", o.Buffer)

@@ -325,7 +325,8 @@ func TestReboundNames(t *testing.T) {
 		{"/pods", "evil.example:9090", http.StatusForbidden},
 		{"/pods/x", "evil.example", http.StatusForbidden},
 		{"/events", "evil.example", http.StatusForbidden},
-		{"/metrics", "node-1.example", http.StatusOK},
+		{"/metrics", "evil.example", http.StatusForbidden},
+		{"/livez", "evil.example", http.StatusOK},
 	} {
 		if answer := fetch(t, "http://"+address+test.path, "Host", test.host); answer.StatusCode != test.want {
 			t.Errorf("%s of %q = %d, want %d", test.path, test.host, answer.StatusCode, test.want)

@@ -12,31 +12,31 @@ const share = 5
 // answers makes one answer at a time, and one for all who ask the same before it is begun:
 // each is at least as new as its question, and many clients cost no more than a few. After
 // each answer it rests, so that it works at most one share of the time.
-type answers struct {
+type answers[T any] struct {
 	making chan struct{} // has room for the one that is made or has just been made
 
 	mu      sync.Mutex
-	waiting map[string]*answer // those that are not begun
+	waiting map[string]*answer[T] // those that are not begun
 }
 
-type answer struct {
+type answer[T any] struct {
 	made sync.WaitGroup
-	body []byte
+	body T
 }
 
-func newAnswers() *answers {
-	return &answers{making: make(chan struct{}, 1), waiting: make(map[string]*answer)}
+func newAnswers[T any]() *answers[T] {
+	return &answers[T]{making: make(chan struct{}, 1), waiting: make(map[string]*answer[T])}
 }
 
 // get returns the answer to a question. Nobody may change it.
-func (a *answers) get(question string, body func() []byte) []byte {
+func (a *answers[T]) get(question string, body func() T) T {
 	a.mu.Lock()
 	if w := a.waiting[question]; w != nil {
 		a.mu.Unlock()
 		w.made.Wait()
 		return w.body
 	}
-	w := new(answer)
+	w := new(answer[T])
 	w.made.Add(1)
 	defer w.made.Done()
 	a.waiting[question] = w

@@ -1,10 +1,14 @@
 package httpserver_test
 
 import (
+	"net/http"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 )
@@ -40,6 +44,32 @@ func TestAnswersAreShared(t *testing.T) {
 		// One of each question at first, and one for all who asked meanwhile.
 		if made > 4 {
 			t.Errorf("%d answers were made, want at most 4", made)
+		}
+	})
+}
+
+// More clients ask for metrics than may be answered at a time. Each gets them, and few
+// encodings are made.
+func TestMetricsAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const clients = 100
+		gathered := 0 // by one goroutine at a time, or the race detector tells
+		h := httpserver.NewMetrics(prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+			gathered++
+			time.Sleep(100 * time.Millisecond)
+			return nil, nil
+		}))
+		var asking sync.WaitGroup
+		for range clients {
+			asking.Go(func() {
+				if code, text := ask(t, h, "GET", "/metrics"); code != http.StatusOK {
+					t.Errorf("GET /metrics = %d %q, want 200", code, text)
+				}
+			})
+		}
+		asking.Wait()
+		if gathered > 10 {
+			t.Errorf("%d encodings for %d clients", gathered, clients)
 		}
 	})
 }

@@ -1,6 +1,11 @@
 package httpserver
 
-import "net"
+import (
+	"log/slog"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // Limits of connections.
 const (
@@ -8,17 +13,13 @@ const (
 	MaxSpare       = maxSpare
 )
 
-// Limit is the handler that limits requests.
-var Limit = limit
+// Limit is the handler that limits requests, without a wait.
+func Limit(n int, what string, h http.Handler) http.Handler { return limit(n, 0, what, h) }
 
-// NewGate is a listener that limits connections.
-func NewGate(l net.Listener) net.Listener { return newGate(l) }
-
-// NewLobby is a listener that keeps silent connections back.
-var NewLobby = newLobby
-
-// HasUnread reports whether something waits on a connection of a gate.
-func HasUnread(c net.Conn) bool { return c.(*gatedConn).hasUnread() }
+// NewMetrics is the handler of /metrics.
+func NewMetrics(g prometheus.Gatherer) http.Handler {
+	return limit(maxRequests, maxWait, "requests", newMetrics(g, slog.New(slog.DiscardHandler)))
+}
 
 // Limits of password checks.
 const (
@@ -37,4 +38,4 @@ func BeginCheck() func(host string) (end func(), err error) {
 }
 
 // NewAnswers returns get of new answers.
-func NewAnswers() func(question string, body func() []byte) []byte { return newAnswers().get }
+func NewAnswers() func(question string, body func() []byte) []byte { return newAnswers[[]byte]().get }

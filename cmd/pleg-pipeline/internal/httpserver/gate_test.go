@@ -3,11 +3,9 @@ package httpserver_test
 import (
 	"bufio"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -81,55 +79,6 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	}
 	if answer, err := http.ReadResponse(bufio.NewReader(last), nil); err != nil || answer.StatusCode != http.StatusOK {
 		t.Errorf("the newest connection: %v, %v, want 200", answer, err)
-	}
-}
-
-// TestFloodClosesNobodyWhoAsks has a request on every connection that could make room.
-func TestFloodClosesNobodyWhoAsks(t *testing.T) {
-	l, err := httpserver.Listen(t.Context(), "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	accepted := httpserver.NewGate(l) // nobody serves what it accepts
-	defer l.Close()
-	const request = "GET /livez HTTP/1.1\r\n\r\n"
-	var silent net.Conn
-	var asking []net.Conn
-	for n := range httpserver.MaxConnections + 1 {
-		c := dial(t, l.Addr().String(), 1)[0]
-		switch n {
-		case 0, 1, 2:
-			if _, err := c.Write([]byte(request)); err != nil {
-				t.Fatal(err)
-			}
-			asking = append(asking, c)
-		case 3:
-			silent = c
-		}
-		server, err := accepted.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer server.Close()
-		for n < 3 && !httpserver.HasUnread(server) {
-			runtime.Gosched() // until the request has arrived
-		}
-		if n < 3 { // the server has read nothing, a part, or everything
-			if _, err := io.ReadFull(server, make([]byte, []int{0, 3, len(request)}[n])); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if err := silent.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := silent.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("the silent connection: %v, want it closed", err)
-	}
-	for n, c := range asking {
-		if isClosed(c) {
-			t.Errorf("asking connection %d is closed", n)
-		}
 	}
 }
 

@@ -24,6 +24,7 @@ package httpserver
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -32,7 +33,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 )
@@ -53,6 +53,8 @@ const (
 	// maxRequests is the greatest number of requests for metrics, and for pods, at
 	// the same time. Their answers can be large.
 	maxRequests = 16
+	// maxWait is how long one more waits for its turn.
+	maxWait = 5 * time.Second
 )
 
 // Options configure a [Handler]. Those without a default are required.
@@ -90,23 +92,20 @@ func Handler(o Options) http.Handler {
 	o.complete()
 	ping := check{"ping", func(*http.Request) (string, error) { return "", nil }}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", limit(maxRequests, "requests", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{
-		ErrorLog:      slog.NewLogLogger(o.Logger.Handler(), slog.LevelError),
-		ErrorHandling: promhttp.ContinueOnError,
-	})))
+	mux.Handle("GET /metrics", limit(maxRequests, maxWait, "requests", newMetrics(o.Gatherer, o.Logger)))
 	mux.Handle("GET /livez", checks{"livez", []check{ping}})
 	mux.Handle("GET /readyz", checks{"readyz", []check{ping, o.list(), o.inspections(), o.quarantine()}})
-	pods := pods{o.Pipeline, newAnswers()}
+	pods := pods{o.Pipeline, newAnswers[[]byte]()}
 	podMux := http.NewServeMux()
 	podMux.HandleFunc("GET /pods", pods.all)
 	podMux.HandleFunc("GET /pods/{uid...}", pods.one)
 	podMux.Handle("GET /stages", stages{o.Pipeline, o.Gatherer})
-	guarded := limit(maxRequests, "requests", o.guard(podMux))
+	guarded := limit(maxRequests, maxWait, "requests", o.guard(podMux))
 	mux.Handle("GET /pods", guarded)
 	mux.Handle("GET /pods/{uid...}", guarded)
-	mux.Handle("GET /events", o.guard(limit(o.MaxStreams, "event streams", &events{pipe: o.Pipeline, buffer: o.Buffer, hidden: o.hidden})))
+	mux.Handle("GET /events", o.guard(limit(o.MaxStreams, 0, "event streams", &events{pipe: o.Pipeline, buffer: o.Buffer, hidden: o.hidden})))
 	mux.Handle("GET /stages", guarded)
-	files := o.guard(limit(maxPageRequests, "requests", newPage()))
+	files := o.guard(limit(maxPageRequests, maxWait, "requests", newPage()))
 	mux.Handle("GET /{$}", files)
 	mux.Handle("GET /page/{file}", files)
 	return mux
@@ -146,19 +145,38 @@ func fromElsewhere(r *http.Request) error {
 	return nil
 }
 
-// limit lets h answer at most n requests at the same time. It refuses others, which it
-// calls what.
-func limit(n int, what string, h http.Handler) http.Handler {
+// limit lets h answer at most n requests at the same time. Others wait; it refuses those
+// that have waited in vain, and calls them what.
+func limit(n int, wait time.Duration, what string, h http.Handler) http.Handler {
 	slots := make(chan struct{}, n)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case slots <- struct{}{}:
-			defer func() { <-slots }()
-			h.ServeHTTP(w, r)
-		default:
+		if !enter(r.Context(), slots, wait) {
 			unavailable(w, fmt.Sprintf("too many %s: %d at a time", what, n))
+			return
 		}
+		defer func() { <-slots }()
+		h.ServeHTTP(w, r)
 	})
+}
+
+func enter(ctx context.Context, slots chan<- struct{}, wait time.Duration) bool {
+	select {
+	case slots <- struct{}{}:
+		return true
+	default:
+	}
+	if wait == 0 {
+		return false
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case slots <- struct{}{}:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // check is one part of a health check. run returns a detail for people, or why the

@@ -15,7 +15,7 @@ import (
 // pods is the handler of /pods. It answers from the cache and never calls the runtime.
 type pods struct {
 	pipe    *pipeline.Pipeline
-	answers *answers
+	answers *answers[[]byte]
 }
 
 // podList is the answer of /pods.

@@ -30,43 +30,26 @@ const (
 // Serve serves handler on l until ctx ends, and closes l. Event streams then end at
 // once, and other requests within a second. It returns nil, or an error if l fails.
 //
-// It keeps a limited number of connections, and more that have sent nothing yet. If all are
-// taken, it closes the one that has been longest without a request. If all have one, further
-// connections get only the health paths, and 503 for everything else.
+// It keeps a limited number of connections. If all are taken, it closes the one that has been
+// longest without a request. If all have one, further connections get only the health paths,
+// and 503 for everything else.
 func Serve(ctx context.Context, l net.Listener, handler http.Handler, access *Access, logger *slog.Logger) error {
-	lobby, err := newLobby(l, maxSilent, requestTimeout)
-	if err != nil {
-		l.Close()
-		return fmt.Errorf("serve http on %s: %w", l.Addr(), err)
-	}
-	gate := newGate(lobby)
-	handler = access.guard(handler, logger)
-	main, spare := newServer(ctx, handler, logger), newServer(ctx, healthOnly(handler), logger)
-	main.ConnState = gate.note
-	spare.ReadTimeout, spare.WriteTimeout = spareTimeout, spareTimeout
-	spare.SetKeepAlivesEnabled(false)
 	config, err := readWebConfig(access.path)
 	if err != nil {
-		lobby.Close()
+		l.Close()
 		return err
 	}
-	serve := (*http.Server).Serve
+	gate := newGate(l)
+	server := newServer(ctx, spareHealth(access.guard(handler, logger)), logger)
+	server.ConnState, server.ConnContext = gate.note, markSpare
+	ended := shutDownAfter(ctx, server)
 	if config.TLSConfig.IsEnabled() {
-		serve = func(s *http.Server, l net.Listener) error {
-			s.TLSConfig = &tls.Config{GetConfigForClient: access.tlsConfig, MinVersion: tls.VersionTLS12}
-			return s.ServeTLS(l, "", "")
-		}
+		server.TLSConfig = &tls.Config{GetConfigForClient: access.tlsConfig, MinVersion: tls.VersionTLS12}
+		err = server.ServeTLS(gate, "", "")
+	} else {
+		err = server.Serve(gate)
 	}
-	spareEnded := make(chan struct{})
-	go func() {
-		defer close(spareEnded)
-		_ = serve(spare, gate.spare) // fails only after Close
-	}()
-	mainEnded := shutDownAfter(ctx, main)
-	err = serve(main, gate)
-	mainEnded()
-	_ = spare.Close()
-	<-spareEnded
+	ended()
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
@@ -105,12 +88,15 @@ func shutDownAfter(ctx context.Context, server *http.Server) (ended func()) {
 	}
 }
 
-// healthOnly answers the health paths and refuses others.
-func healthOnly(h http.Handler) http.Handler {
+// spareHealth answers one request on a spare connection, for a health path only.
+func spareHealth(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isHealth(r.URL.Path) {
-			unavailable(w, fmt.Sprintf("too many connections: %d at a time", maxConnections))
-			return
+		if r.Context().Value(spareKey{}) != nil {
+			w.Header().Set("Connection", "close")
+			if !isHealth(r.URL.Path) {
+				unavailable(w, fmt.Sprintf("too many connections: %d at a time", maxConnections))
+				return
+			}
 		}
 		h.ServeHTTP(w, r)
 	})
