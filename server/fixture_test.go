@@ -121,6 +121,7 @@ const (
 
 	roleWatch  = "watch"  // prints one line per event
 	roleListen = "listen" // prints why it cannot listen on the socket
+	roleHoard  = "hoard"  // has four connections, begins a list on each, and prints so
 )
 
 func playRole(role string) (exit int) {
@@ -133,6 +134,9 @@ func playRole(role string) (exit int) {
 		}
 		l.Close()
 		return 0
+	}
+	if role == roleHoard {
+		return hoard(ctx, path)
 	}
 	c, err := client.New(path, client.Options{})
 	if err != nil {
@@ -147,6 +151,21 @@ func playRole(role string) (exit int) {
 		fmt.Println(ev.Type, ev.PodUID, ev.ContainerID, ev.Missed)
 	}
 	return 0
+}
+
+func hoard(ctx context.Context, path string) (exit int) {
+	for range 4 {
+		conn, err := grpc.NewClient("unix:"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err == nil {
+			_, err = conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, plegv1.PLEG_ListPods_FullMethodName)
+		}
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+	}
+	fmt.Println("hoarded")
+	select {}
 }
 
 func roleCommand(t *testing.T, role, socket string) *exec.Cmd {

@@ -29,18 +29,14 @@ const (
 type gate struct {
 	net.Listener
 	refused *refusals
-	max     int
 	metrics *metrics
-
-	mu   sync.Mutex
-	open map[*heldConn]struct{}
+	open    *places
 }
 
 func newGate(l net.Listener, limit int, m *metrics) *gate {
 	return &gate{
-		Listener: l, max: limit, metrics: m,
+		Listener: l, metrics: m, open: newPlaces(limit),
 		refused: &refusals{address: l.Addr(), conns: make(chan net.Conn), closed: make(chan struct{}), slots: make(chan struct{}, maxRefusals)},
-		open:    make(map[*heldConn]struct{}),
 	}
 }
 
@@ -61,39 +57,22 @@ func (g *gate) Accept() (net.Conn, error) {
 
 // admit counts the connection. It returns nil if there are too many.
 func (g *gate) admit(conn net.Conn) net.Conn {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(g.open) >= g.max {
+	c := &heldConn{Conn: conn, process: processOf(conn)}
+	c.release = sync.OnceFunc(func() {
+		g.open.leave(c)
+		g.metrics.connections.Dec()
+	})
+	if !g.open.enter(c, c.process, func() { _ = c.Close() }) {
 		return nil
 	}
-	c := &heldConn{Conn: conn}
-	c.release = func() { g.remove(c) }
-	g.open[c] = struct{}{}
 	g.metrics.connections.Inc()
 	return c
-}
-
-func (g *gate) closeAll() {
-	g.mu.Lock()
-	open := slices.Collect(maps.Keys(g.open))
-	g.mu.Unlock()
-	for _, c := range open {
-		_ = c.Close()
-	}
-}
-
-func (g *gate) remove(c *heldConn) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if _, ok := g.open[c]; ok {
-		delete(g.open, c)
-		g.metrics.connections.Dec()
-	}
 }
 
 // heldConn is a connection that takes a place until it is closed.
 type heldConn struct {
 	net.Conn
+	process int32  // 0 if it is not known
 	release func() // may be called several times
 	refused atomic.Int64
 

@@ -30,7 +30,7 @@ const (
 // limits are the calls on all connections together. They are checked before a call costs
 // a goroutine. A call counts until gRPC has written its answer, or given it up.
 type limits struct {
-	all     chan struct{} // holds one value per call
+	all     *places
 	methods map[string]method
 	timeout time.Duration
 	metrics *metrics
@@ -38,7 +38,7 @@ type limits struct {
 
 // method has the limit of one method.
 type method struct {
-	slots chan struct{} // holds one value per call
+	places *places
 	// brief calls end within the timeout, and all others have sent their request by
 	// then; their clients have this time again to read what is left at the end.
 	// Otherwise their connection is closed.
@@ -46,20 +46,19 @@ type method struct {
 }
 
 func newLimits(o Options, m *metrics) *limits {
-	slots := func(n int) chan struct{} { return make(chan struct{}, n) }
 	return &limits{
-		all: slots(o.MaxCalls), timeout: o.AnswerTimeout, metrics: m,
+		all: newPlaces(o.MaxCalls), timeout: o.AnswerTimeout, metrics: m,
 		methods: map[string]method{
-			plegv1.PLEG_Watch_FullMethodName:        {slots(o.MaxCalls), false}, // the handler counts them
-			plegv1.PLEG_ListPods_FullMethodName:     {slots(o.MaxLists), true},
-			plegv1.PLEG_GetPodStatus_FullMethodName: {slots(o.MaxStatusCalls), false},
-			plegv1.PLEG_GetStatus_FullMethodName:    {slots(o.MaxStatusCalls), true},
-			healthv1.Health_Check_FullMethodName:    {slots(maxHealthCalls), true},
-			healthv1.Health_List_FullMethodName:     {slots(maxHealthCalls), true},
-			healthv1.Health_Watch_FullMethodName:    {slots(maxHealthCalls), false},
+			plegv1.PLEG_Watch_FullMethodName:        {newPlaces(o.MaxCalls), false}, // the handler counts them
+			plegv1.PLEG_ListPods_FullMethodName:     {newPlaces(o.MaxLists), true},
+			plegv1.PLEG_GetPodStatus_FullMethodName: {newPlaces(o.MaxStatusCalls), false},
+			plegv1.PLEG_GetStatus_FullMethodName:    {newPlaces(o.MaxStatusCalls), true},
+			healthv1.Health_Check_FullMethodName:    {newPlaces(maxHealthCalls), true},
+			healthv1.Health_List_FullMethodName:     {newPlaces(maxHealthCalls), true},
+			healthv1.Health_Watch_FullMethodName:    {newPlaces(maxHealthCalls), false},
 
-			reflectionv1.ServerReflection_ServerReflectionInfo_FullMethodName:      {slots(maxReflections), true},
-			reflectionv1alpha.ServerReflection_ServerReflectionInfo_FullMethodName: {slots(maxReflections), true},
+			reflectionv1.ServerReflection_ServerReflectionInfo_FullMethodName:      {newPlaces(maxReflections), true},
+			reflectionv1alpha.ServerReflection_ServerReflectionInfo_FullMethodName: {newPlaces(maxReflections), true},
 		},
 	}
 }
@@ -70,33 +69,35 @@ func (l *limits) begin(ctx context.Context, info *tap.Info) (context.Context, er
 	if !known {
 		return ctx, nil // gRPC refuses it at once
 	}
-	if err := l.take(called, info.FullMethodName); err != nil {
+	conn, holder := heldConnOf(ctx), new(byte)
+	if err := l.enter(holder, conn, called, info.FullMethodName); err != nil {
 		l.metrics.refusedCalls.Inc()
-		if conn := heldConnOf(ctx); conn != nil && conn.refused.Add(1) >= maxRefusedCalls {
+		if conn != nil && conn.refused.Add(1) >= maxRefusedCalls {
 			_ = conn.Close()
 		}
 		return nil, err
 	}
 	c := newCall(ctx, called.brief, l.timeout, func() {
-		<-called.slots
-		<-l.all
+		called.places.leave(holder)
+		l.all.leave(holder)
 	})
 	return context.WithValue(ctx, callKey{}, c), nil
 }
 
-func (l *limits) take(called method, name string) error {
-	select {
-	case l.all <- struct{}{}:
-	default:
-		return status.Errorf(codes.ResourceExhausted, "too many calls: this server takes %d at a time", cap(l.all))
+// enter counts a call, and closes the connection of another one that gives up its place.
+func (l *limits) enter(holder any, conn *heldConn, called method, name string) error {
+	process, evict := int32(0), func() {}
+	if conn != nil {
+		process, evict = conn.process, func() { _ = conn.Close() }
 	}
-	select {
-	case called.slots <- struct{}{}:
-		return nil
-	default:
-		<-l.all
-		return status.Errorf(codes.ResourceExhausted, "too many calls of %s: this server takes %d at a time", name, cap(called.slots))
+	if !l.all.enter(holder, process, evict) {
+		return status.Errorf(codes.ResourceExhausted, "too many calls: this server takes %d at a time", l.all.max)
 	}
+	if !called.places.enter(holder, process, evict) {
+		l.all.leave(holder)
+		return status.Errorf(codes.ResourceExhausted, "too many calls of %s: this server takes %d at a time", name, called.places.max)
+	}
+	return nil
 }
 
 // plaintext are credentials that encrypt nothing and make the connection known to its

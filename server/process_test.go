@@ -99,10 +99,10 @@ func (f *fixture) follow(socket string) (waitFor func(pleg.ContainerID)) {
 	}
 }
 
-// childWatch starts a process that watches and prints.
-func childWatch(t *testing.T, socket string) (process *os.Process, lines *bufio.Scanner) {
+// child starts a process that prints what it does.
+func child(t *testing.T, role, socket string) (process *os.Process, lines *bufio.Scanner) {
 	t.Helper()
-	cmd := roleCommand(t, roleWatch, socket)
+	cmd := roleCommand(t, role, socket)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func seek(t *testing.T, lines *bufio.Scanner, what string, found func(string) bo
 // clients get all events meanwhile.
 func TestStoppedProcess(t *testing.T) {
 	f, socket, registry := newSocketFixture(t, quick, server.Options{})
-	process, lines := childWatch(t, socket)
+	process, lines := child(t, roleWatch, socket)
 	seek(t, lines, "Synced", func(line string) bool { return strings.HasPrefix(line, "Synced") })
 	waitFor := f.follow(socket)
 	if err := process.Signal(unix.SIGSTOP); err != nil {
@@ -164,7 +164,7 @@ func TestKilledProcess(t *testing.T) {
 	waitFor := f.follow(socket)
 	var children []*os.Process
 	for range 3 {
-		process, lines := childWatch(t, socket)
+		process, lines := child(t, roleWatch, socket)
 		seek(t, lines, "Synced", func(line string) bool { return strings.HasPrefix(line, "Synced") })
 		children = append(children, process)
 	}
@@ -212,6 +212,26 @@ func TestThousandsOfConnections(t *testing.T) {
 	waitFor("c1")
 	reading.Wait()
 	f.follow(socket)("c1")
+}
+
+// One process has all connections, or all calls of a method, and leaves them. Others get
+// places of it, each with its own connection.
+func TestProcessThatHoards(t *testing.T) {
+	for name, o := range map[string]server.Options{
+		"connections": {MaxConnections: 4},
+		"calls":       {MaxLists: 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, socket, _ := newSocketFixture(t, quick, o)
+			_, lines := child(t, roleHoard, socket)
+			seek(t, lines, "it hoards", func(line string) bool { return line == "hoarded" })
+			for range 2 {
+				if err := list(t.Context(), f.client()); err != nil {
+					t.Errorf("another process: %v", err)
+				}
+			}
+		})
+	}
 }
 
 // A client that does not answer pings loses its connection; an idle client that answers

@@ -17,21 +17,22 @@ var errTakenOver = errors.New("too many watchers: a client with fewer needs the 
 // read keeps it from that, and loses its connection.
 const leaveTimeout = time.Second
 
-// watchers are the places of the Watch calls. If all are taken, a connection gets one of the
-// connection that has most: otherwise one client could shut all others out.
+// watchers are the places of the Watch calls. If all are taken, a client gets one of the
+// client that has most: otherwise one could shut all others out.
 type watchers struct {
 	max int
 
 	mu    sync.Mutex
 	taken int
-	// of has the watchers of each connection, without those that must leave; the last is
+	// of has the watchers of each client, without those that must leave; the last is
 	// the newest.
 	of map[any][]*watcher
 }
 
 // watcher is a Watch call that has a place.
 type watcher struct {
-	conn   any
+	client any
+	conn   *heldConn // nil if this server did not accept it
 	cancel context.CancelCauseFunc
 	left   chan struct{}
 }
@@ -43,7 +44,7 @@ func newWatchers(n int) *watchers { return &watchers{max: n, of: make(map[any][]
 // ended; it is nil if there is no place.
 func (w *watchers) take(ctx context.Context) (_ context.Context, leave func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	x := &watcher{conn: connectionOf(ctx), cancel: cancel, left: make(chan struct{})}
+	x := &watcher{client: clientOf(ctx), conn: heldConnOf(ctx), cancel: cancel, left: make(chan struct{})}
 	leave = func() {
 		cancel(nil)
 		w.mu.Lock()
@@ -77,11 +78,10 @@ func (x *watcher) leaves(ctx context.Context) bool {
 		return false
 	case <-late.C:
 	}
-	held, ok := x.conn.(*heldConn)
-	if !ok {
+	if x.conn == nil {
 		return false
 	}
-	_ = held.Close()
+	_ = x.conn.Close()
 	select {
 	case <-x.left:
 		return true
@@ -96,49 +96,53 @@ func (w *watchers) enter(x *watcher) (before *watcher, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.taken >= w.max {
-		if before = w.newestOfMost(x.conn); before == nil {
+		if before = w.newestOfMost(x.client); before == nil {
 			return nil, false
 		}
 		w.drop(before)
 	}
 	w.taken++
-	w.of[x.conn] = append(w.of[x.conn], x)
+	w.of[x.client] = append(w.of[x.client], x)
 	return before, true
 }
 
-// newestOfMost returns the newest watcher of the connection that has most; nil if conn would
-// then have more than that one. The lock is held.
-func (w *watchers) newestOfMost(conn any) *watcher {
+// newestOfMost returns the newest watcher of the client that has most; nil if this one would
+// then have more. The lock is held.
+func (w *watchers) newestOfMost(client any) *watcher {
 	var most []*watcher
 	for _, of := range w.of {
 		if len(of) > len(most) {
 			most = of
 		}
 	}
-	if len(most) <= len(w.of[conn])+1 {
+	if len(most) <= len(w.of[client])+1 {
 		return nil
 	}
 	return most[len(most)-1]
 }
 
-// drop forgets a watcher of a connection. The lock is held.
+// drop forgets a watcher of a client. The lock is held.
 func (w *watchers) drop(x *watcher) {
-	of := w.of[x.conn]
+	of := w.of[x.client]
 	i := slices.Index(of, x)
 	if i < 0 {
 		return
 	}
 	if of = slices.Delete(of, i, i+1); len(of) > 0 {
-		w.of[x.conn] = of
+		w.of[x.client] = of
 	} else {
-		delete(w.of, x.conn)
+		delete(w.of, x.client)
 	}
 }
 
-// connectionOf returns what is the same for all calls on a connection. Without a [gate],
-// that is the client's address, which says nothing on a Unix socket.
-func connectionOf(ctx context.Context) any {
+// clientOf returns what is the same for all calls of a process, or of a connection if the
+// process is not known. Without a [gate], that is the client's address, which says nothing
+// on a Unix socket.
+func clientOf(ctx context.Context) any {
 	if held := heldConnOf(ctx); held != nil {
+		if held.process != 0 {
+			return held.process
+		}
 		return held
 	}
 	if p, ok := peer.FromContext(ctx); ok {
