@@ -66,6 +66,7 @@ func Dial(endpoint string, o DialOptions) (*grpc.ClientConn, error) {
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(transport),
 		grpc.WithUserAgent(cmp.Or(o.UserAgent, "pleg-pipeline")),
+		grpc.WithDisableServiceConfig(), // whoever answers for the name does not configure this
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: DefaultMinBackoff, Multiplier: 1.6, Jitter: 0.2, MaxDelay: DefaultMaxBackoff},
 			MinConnectTimeout: DefaultExportTimeout,

@@ -49,6 +49,9 @@ type Process struct {
 	Out, Err io.Writer
 	// Getenv returns the value of an environment variable, or "".
 	Getenv func(string) string
+	// Environ returns all environment variables as NAME=VALUE. If nil, none is looked at
+	// for a misspelt name.
+	Environ func() []string
 	// Drop gives up the privileges that a daemon does not need; see
 	// privilege.Drop. If nil, the process keeps them.
 	Drop func() error
@@ -109,7 +112,7 @@ func Main() int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	context.AfterFunc(ctx, func() { time.AfterFunc(oneSignal, stop) })
-	return Execute(ctx, Process{Args: os.Args[1:], Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Drop: privilege.Drop})
+	return Execute(ctx, Process{Args: os.Args[1:], Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Environ: os.Environ, Drop: privilege.Drop})
 }
 
 // Execute runs one command until it ends or ctx does, and returns the exit code.

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -46,6 +47,23 @@ func (f *otlpFlags) add(cmd *cobra.Command) {
 
 // given reports whether there is an endpoint.
 func (f *otlpFlags) given() bool { return f.endpoint != "" }
+
+// headersInClear reports whether the headers, which may have a token, can be read on the way.
+func (f *otlpFlags) headersInClear() bool {
+	address, scheme := f.endpoint, ""
+	if before, rest, ok := strings.Cut(address, "://"); ok {
+		scheme, address = before, rest
+	}
+	if f.options.HeadersFile == "" || scheme == "https" || scheme == "" && !f.options.Insecure {
+		return false
+	}
+	host, _, err := net.SplitHostPort(strings.TrimSuffix(address, "/"))
+	if err != nil {
+		host = address
+	}
+	ip := net.ParseIP(host)
+	return host != "localhost" && (ip == nil || !ip.IsLoopback())
+}
 
 func (f *otlpFlags) validate(flags *pflag.FlagSet, s *settings) error {
 	if !f.given() {

@@ -129,5 +129,8 @@ func (f *publishFlags) addOTLP(ctx context.Context, all *publishers, node string
 	}
 	all.parts = append(all.parts, exporter.Run)
 	out.say(ctx, "exporting OpenTelemetry logs as node %s to %s", node, f.otlp.endpoint)
+	if f.otlp.headersInClear() {
+		out.say(ctx, "warning: the headers of --otlp-headers-file are sent without encryption: use https://")
+	}
 	return nil
 }

@@ -140,7 +140,7 @@ func (c *runCommand) addFlags(cmd *cobra.Command) {
 
 // validate takes the settings first, and also completes the address to listen on.
 func (c *runCommand) validate(flags *pflag.FlagSet) error {
-	if err := c.settings.apply(flags, c.process.Getenv); err != nil {
+	if err := c.settings.apply(flags, c.process); err != nil {
 		return err
 	}
 	if err := c.runtime.validate(flags); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -36,10 +37,15 @@ func (s *settings) add(cmd *cobra.Command) {
 }
 
 // apply sets the flags that the command line does not set. Its errors are usage errors.
-func (s *settings) apply(flags *pflag.FlagSet, getenv func(string) string) error {
+func (s *settings) apply(flags *pflag.FlagSet, p Process) error {
 	s.sources = make(map[string]string)
 	flags.Visit(func(f *pflag.Flag) { s.sources[f.Name] = "command line" })
-	if err := s.applyEnvironment(flags, getenv); err != nil {
+	if p.Environ != nil {
+		if err := checkVariables(flags, p.Environ()); err != nil {
+			return err
+		}
+	}
+	if err := s.applyEnvironment(flags, p.Getenv); err != nil {
 		return err
 	}
 	if s.file == "" {
@@ -87,6 +93,27 @@ func (s *settings) applyEnvironment(flags *pflag.FlagSet, getenv func(string) st
 			return
 		}
 	})
+	return err
+}
+
+// foreignVariable matches what Kubernetes sets for a Service whose name begins as the
+// program's does, and what the program and its tests set for themselves.
+var foreignVariable = regexp.MustCompile(`(^|_)(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)$|^DROPPED$|^TEST_`)
+
+// checkVariables returns an error for a variable that looks like that of a flag and is none:
+// it would be ignored.
+func checkVariables(flags *pflag.FlagSet, environ []string) (err error) {
+	for _, variable := range environ {
+		name, _, _ := strings.Cut(variable, "=")
+		key, ours := strings.CutPrefix(name, envPrefix)
+		if !ours || foreignVariable.MatchString(key) {
+			continue
+		}
+		f := flags.Lookup(strings.ToLower(strings.ReplaceAll(key, "_", "-")))
+		if f == nil || name != variables(f.Name)[0] || f.Name == printConfigFlag || f.Name == "help" {
+			err = errors.Join(err, fmt.Errorf("environment variable %s: no flag has this name: want one of --help, such as %sRELIST_PERIOD", name, envPrefix))
+		}
+	}
 	return err
 }
 

@@ -28,6 +28,52 @@ func printConfig(t *testing.T, env map[string]string, file string, args ...strin
 	return code, stdout.String(), stderr.String()
 }
 
+func TestHeadersInClear(t *testing.T) {
+	for _, tt := range []struct {
+		endpoint   string
+		withoutTLS bool
+		want       bool
+	}{
+		{"https://collector:4317", true, false},
+		{"collector:4317", false, false},
+		{"collector:4317", true, true},
+		{"collector", true, true},
+		{"http://collector:4317/", false, true},
+		{"http://10.0.0.1:4317", false, true},
+		{"http://localhost:4317", false, false},
+		{"http://[::1]:4317", false, false},
+		{"127.0.0.1:4317", true, false},
+	} {
+		if got := cli.HeadersInClear(tt.endpoint, tt.withoutTLS); got != tt.want {
+			t.Errorf("%s, without TLS %v: %v, want %v", tt.endpoint, tt.withoutTLS, got, tt.want)
+		}
+	}
+}
+
+func TestMisspeltVariables(t *testing.T) {
+	for variable, ok := range map[string]bool{
+		"PLEG_PIPELINE_RELIST_PERIOD=1s":                       true,
+		"PLEG_PIPELINE_RELIST_PERIODE=1s":                      false,
+		"PLEG_PIPELINE_relist-period=1s":                       false,
+		"PLEG_PIPELINE_HELP=1":                                 false,
+		"PLEG_PIPELINE_SERVICE_HOST=10.0.0.1":                  true,
+		"PLEG_PIPELINE_PORT=tcp://10.0.0.1:9090":               true,
+		"PLEG_PIPELINE_METRICS_PORT_9090_TCP_ADDR=10.0.0.1":    true,
+		"PLEG_PIPELINE_METRICS_SERVICE_PORT_HTTP_METRICS=9090": true,
+		"OTHER_PIPELINE_RELIST_PERIODE=1s":                     true,
+	} {
+		var stdout, stderr bytes.Buffer
+		code := cli.Execute(t.Context(), cli.Process{
+			Args: []string{"run", "--print-config"}, Out: &stdout, Err: &stderr,
+			Getenv: func(string) string { return "" }, Environ: func() []string { return []string{"PATH=/bin", variable} },
+		})
+		name, _, _ := strings.Cut(variable, "=")
+		if refused := code == cli.ExitUsage && strings.Contains(stderr.String(), name); refused == ok {
+			t.Errorf("%s: exit code %d, %s", variable, code, &stderr)
+		}
+	}
+}
+
 func TestSettingsPrecedence(t *testing.T) {
 	env := map[string]string{"PLEG_PIPELINE_INSPECTORS": "6", "PLEG_PIPELINE_HISTORY": "60", "PLEG_PIPELINE_SERVICE_HOST": "a Service of that name"}
 	code, out, errs := printConfig(t, env, "inspectors: 4\nhistory: 40\nrelist-period: 4s\nsimulate: 5\nquiet: false\n", "--history", "10")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -35,16 +36,14 @@ func (m metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		header.Set("Accept-Encoding", "gzip")
 	}
+	request := r.Clone(context.WithoutCancel(r.Context())) // others wait for the answer too
+	request.Header = header
 	answer := m.answers.get(header.Get("Accept-Encoding"), func() *recorded {
-		request := r.Clone(context.WithoutCancel(r.Context())) // others wait for it too
-		request.Header = header
 		answer := &recorded{header: make(http.Header), code: http.StatusOK}
 		m.handler.ServeHTTP(answer, request)
 		return answer
 	})
-	for name, values := range answer.header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), answer.header)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(answer.code)
 	_, _ = w.Write(answer.body.Bytes()) // only the connection of the client can fail

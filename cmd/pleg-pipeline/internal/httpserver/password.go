@@ -25,15 +25,17 @@ var (
 	errManyPasswords = errors.New("too many passwords are being checked")
 )
 
-// unknownUser is the hash that is compared for users who do not exist, so that the time
-// does not show who exists.
-var unknownUser = sync.OnceValue(func() []byte {
-	hash, err := bcrypt.GenerateFromPassword([]byte(rand.Text()), bcrypt.DefaultCost)
-	if err != nil {
-		panic("httpserver: " + err.Error()) // the password is short
+// costliest returns the configured hash whose comparison takes longest. It is compared for
+// users who do not exist, so that the time does not show who exists.
+func costliest(c *web.Config) (hash []byte) {
+	most := -1
+	for _, h := range c.Users {
+		if cost, err := bcrypt.Cost([]byte(h)); err == nil && cost > most {
+			hash, most = []byte(h), cost
+		}
 	}
 	return hash
-})
+}
 
 // passwords checks passwords, one at a time, and remembers correct ones.
 type passwords struct {
@@ -62,7 +64,7 @@ func (p *passwords) verify(c *web.Config, host, user, password string) error {
 	}
 	expected := []byte(hash)
 	if !known {
-		expected = unknownUser()
+		expected = costliest(c)
 	}
 	p.compare.Lock()
 	err := bcrypt.CompareHashAndPassword(expected, []byte(password))
