@@ -25,7 +25,8 @@ type removedStatus struct {
 	since  time.Time
 }
 
-// KeepRemoved keeps the last status of a removed container for a while.
+// KeepRemoved keeps the final status of a container that is removed, or may soon be, for a
+// while.
 func (c *Cache) KeepRemoved(status *pleg.ContainerStatus) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,8 +42,8 @@ func (c *Cache) KeepRemoved(status *pleg.ContainerStatus) {
 }
 
 // GetRemoved returns the final status of a container that was removed within the last
-// minute, or nil. A container that was not inspected after its end has
-// none. GetRemoved does not wait.
+// minute, or nil. It may have that of one that has ended and is still there. A container
+// whose end nothing told has none. GetRemoved does not wait.
 func (c *Cache) GetRemoved(id pleg.ContainerID) *pleg.ContainerStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -81,7 +81,7 @@ func (d *Differ) join(rec *record, o *stage.Observation) (observation, bool) {
 	} else {
 		s.began = cmp.Or(o.AsOf, o.At)
 		v, whole = rec.known.event(o.Hint, s, &d.removals)
-		if c := o.Hint.Status.Container(o.Hint.Container); !whole && c != nil && c.State == pleg.StateExited {
+		if c := o.Hint.Status.Container(o.Hint.Container); c != nil && c.State == pleg.StateExited {
 			d.cache.KeepRemoved(c)
 		}
 		if v == disagreed || v == agreed && rec.known.pod == nil && rec.current.pod != nil {

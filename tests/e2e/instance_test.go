@@ -31,6 +31,10 @@ type instance struct {
 	// criEvents, if not nil, has the exit codes that CRI events carried. The
 	// instance need not know others.
 	criEvents *arrivals
+	// mayOvertake is how many containers may lack a start or an exit code because a list
+	// overtook their CRI events; overtaken are those.
+	mayOvertake int
+	overtaken   map[string]bool
 
 	// healthy returns the health that the instance reports, or an error if it does
 	// not answer. state returns what it knows, in the words of stateText. Both are

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -236,6 +237,27 @@ func (f *fixture) awaitAllSince(ctx context.Context, since time.Time) ([]time.Du
 	return took, g.Wait()
 }
 
+// wasOvertaken reports whether a list may have shown the end of a container before its CRI
+// events came, which a busy machine delays: few may, and only where the test allows it.
+func (in *instance) wasOvertaken(id string) bool {
+	if !in.overtaken[id] && len(in.overtaken) < in.mayOvertake {
+		if in.overtaken == nil {
+			in.overtaken = make(map[string]bool)
+		}
+		in.overtaken[id] = true
+	}
+	return in.overtaken[id]
+}
+
+// endedUnseen reports whether the end of a container was told and its start was not, because
+// a list overtook both.
+func (in *instance) endedUnseen(id string, events []pleg.Event) bool {
+	told := func(t pleg.EventType) bool {
+		return slices.ContainsFunc(events, func(ev pleg.Event) bool { return ev.Type == t && string(ev.ContainerID) == id })
+	}
+	return in.mayOvertake > 0 && told(pleg.ContainerDied) && !told(pleg.ContainerStarted) && in.wasOvertaken(id)
+}
+
 // diff returns how an instance differs from the history. If final, waiting
 // cannot help.
 func (f *fixture) diff(ctx context.Context, in *instance) (final bool, err error) {
@@ -248,8 +270,9 @@ func (f *fixture) diff(ctx context.Context, in *instance) (final bool, err error
 		events := in.events(uid)
 		want, codeless := in.paused.expected(entries, events)
 		events = fillExitCodes(events, entries, func(id string) bool {
-			return codeless[id] || in.criEvents != nil && !in.criEvents.haveExitCode(id)
+			return codeless[id] || in.criEvents != nil && (!in.criEvents.haveExitCode(id) || in.wasOvertaken(id))
 		})
+		want = slices.DeleteFunc(want, func(e lab.Entry) bool { return e.Step == lab.Started && in.endedUnseen(e.ContainerID, events) })
 		if diff, incomplete := compare(events, want); diff != "" {
 			return !incomplete && in.paused.to.IsZero(), fmt.Errorf("%s: events of pod %s differ from the history: %s", in.name, uid, diff)
 		}
