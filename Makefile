@@ -230,6 +230,11 @@ bench: ## compare with the serial baseline and the kubelet's PLEG (40 minutes)
 reproduce: ## compare with the kubelet's PLEG, 10 minutes: the table of docs/upstream.md
 	$(MAKE) -C bench reproduce
 
+.PHONY: upstream
+upstream: ## make the small step of docs/upstream.md and test it, 5 minutes
+	cd kubelet && $(GO) run ./upstream $(GO) test -race -count=1 k8s.io/kubernetes/pkg/kubelet/pleg
+	cd kubelet && $(GO) run ./upstream $(GO) test -count=1 -run SameAsGenericPLEG . -args -sequences 1000
+
 .PHONY: bench-full
 bench-full: ## run all benchmark scenarios, with real containerd (as root)
 	tests/e2e/setup.sh
