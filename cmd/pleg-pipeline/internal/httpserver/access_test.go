@@ -14,6 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/exporter-toolkit/web"
+	"go.yaml.in/yaml/v2"
+	"golang.org/x/crypto/bcrypt"
+
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
@@ -331,5 +335,24 @@ func TestReboundNames(t *testing.T) {
 		if answer := fetch(t, "http://"+address+test.path, "Host", test.host); answer.StatusCode != test.want {
 			t.Errorf("%s of %q = %d, want %d", test.path, test.host, answer.StatusCode, test.want)
 		}
+	}
+}
+
+// The check of a password takes as long for a user who does not exist.
+func TestUnknownUsersCostAsMuch(t *testing.T) {
+	text := "basic_auth_users:\n"
+	for name, cost := range map[string]int{"a": 4, "b": 6, "c": 5} {
+		hash, err := bcrypt.GenerateFromPassword([]byte("secret"), cost)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += fmt.Sprintf("  %s: %s\n", name, hash)
+	}
+	var c web.Config
+	if err := yaml.Unmarshal([]byte(text), &c); err != nil {
+		t.Fatal(err)
+	}
+	if cost, err := bcrypt.Cost(httpserver.Costliest(&c)); err != nil || cost != 6 {
+		t.Errorf("cost %d, %v, want 6", cost, err)
 	}
 }

@@ -16,6 +16,9 @@ const (
 // Limit is the handler that limits requests, without a wait.
 func Limit(n int, what string, h http.Handler) http.Handler { return limit(n, 0, what, h) }
 
+// Costliest is the hash that is compared for unknown users.
+var Costliest = costliest
+
 // NewMetrics is the handler of /metrics.
 func NewMetrics(g prometheus.Gatherer) http.Handler {
 	return limit(maxRequests, maxWait, "requests", newMetrics(g, slog.New(slog.DiscardHandler)))

@@ -24,7 +24,6 @@ package httpserver
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -143,40 +142,6 @@ func fromElsewhere(r *http.Request) error {
 		return errors.New("pods are not served to pages of other sites")
 	}
 	return nil
-}
-
-// limit lets h answer at most n requests at the same time. Others wait; it refuses those
-// that have waited in vain, and calls them what.
-func limit(n int, wait time.Duration, what string, h http.Handler) http.Handler {
-	slots := make(chan struct{}, n)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !enter(r.Context(), slots, wait) {
-			unavailable(w, fmt.Sprintf("too many %s: %d at a time", what, n))
-			return
-		}
-		defer func() { <-slots }()
-		h.ServeHTTP(w, r)
-	})
-}
-
-func enter(ctx context.Context, slots chan<- struct{}, wait time.Duration) bool {
-	select {
-	case slots <- struct{}{}:
-		return true
-	default:
-	}
-	if wait == 0 {
-		return false
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case slots <- struct{}{}:
-		return true
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return false
 }
 
 // check is one part of a health check. run returns a detail for people, or why the
