@@ -29,6 +29,7 @@ type Pipeline struct {
 	cache   *cache.Cache
 	runtime *border.Runtime
 	running atomic.Bool
+	ended   chan struct{} // closed as Run returns
 	logs    *asynclog.Queue
 	// inspectors is Options.Inspectors.
 	inspectors int
@@ -45,6 +46,10 @@ type Pipeline struct {
 // New returns a pipeline that does not run yet. The error names the bad option, or
 // says why the metrics could not be registered.
 func New(o Options) (*Pipeline, error) {
+	onRequest := o.RelistPeriod < 0
+	if onRequest {
+		o.RelistPeriod = never
+	}
 	if err := o.complete(); err != nil {
 		return nil, fmt.Errorf("new pipeline: %w", err)
 	}
@@ -53,14 +58,14 @@ func New(o Options) (*Pipeline, error) {
 	if o.Registerer != nil {
 		metrics.Registerer, undo = instrument.Undoable(o.Registerer)
 	}
-	p := &Pipeline{cache: cache.New(), inspectors: o.Inspectors, threshold: o.RelistThreshold}
+	p := &Pipeline{ended: make(chan struct{}), cache: cache.New(), inspectors: o.Inspectors, threshold: o.RelistThreshold}
 	o.Logger, p.logs = asynclog.New(o.Logger) // a blocked handler stops no stage
 	statuses := stores{p.cache, o.Store, o.Logger}
 	var errs [7]error
 	p.runtime, errs[0] = border.New(o.Runtime, border.Options{ListTimeout: o.ListTimeout, Logger: o.Logger, Metrics: metrics})
 	p.lister, errs[1] = lister.New(lister.Options{
 		Runtime: p.runtime, RelistPeriod: o.RelistPeriod, RelistThreshold: o.RelistThreshold, RelistPeriodWithEvents: o.RelistPeriodWithEvents,
-		Logger: o.Logger, Metrics: metrics,
+		OnRequest: onRequest, Logger: o.Logger, Metrics: metrics,
 	})
 	fromEvents := hinter.Options{
 		Pods: p.runtime.PodLister(), Required: o.Events == EventsRequire, Lister: p.lister, Relists: o.Inspectors,
@@ -138,6 +143,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	err := stages.Wait()
 	p.cache.Close()
 	p.logs.Flush(flushTimeout)
+	close(p.ended)
 	return err
 }
 
@@ -173,11 +179,25 @@ func (p *Pipeline) RequestRelist(uid PodUID) {
 	p.hinter.RequestRelist(uid)
 }
 
-// Relist has all pods listed at once. The channel gets the error of that list, or nil
-// once each changed pod has been inspected, successfully or not, and the events have
-// been published. It gets nothing if Run ends first. Relist does not block. Before Run
-// it asks for the first list.
-func (p *Pipeline) Relist() <-chan error { return p.lister.Relist() }
+// Relist has all pods listed, and returns the error of that list, or nil once each
+// changed pod has been inspected, successfully or not, and the events have been
+// published. Calls that wait for a list to begin share it; lists for such calls are not
+// made in a row (Options.RelistPeriod). Before Run it waits for the first list. It
+// returns the cause of ctx if that ends first, and [ErrStopped] once Run has returned.
+func (p *Pipeline) Relist(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx) // before anything is kept for it
+	}
+	relisted := p.lister.Relist()
+	select {
+	case err := <-relisted:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-p.ended:
+		return ErrStopped
+	}
+}
 
 // Quarantined returns the pods whose last inspection hung or failed late, in the order
 // of their next retry (Options.MaxQuarantine). It does not block.

@@ -19,15 +19,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestNewNamesTheBadOption(t *testing.T) {
 	for field, o := range map[string]pipeline.Options{
-		"Runtime":         {},
-		"RelistPeriod":    {Runtime: plegtest.New(), RelistPeriod: -1},
-		"RelistThreshold": {Runtime: plegtest.New(), RelistThreshold: -1},
-		"ListTimeout":     {Runtime: plegtest.New(), ListTimeout: -1},
-		"InspectTimeout":  {Runtime: plegtest.New(), InspectTimeout: -1},
-		"MaxQuarantine":   {Runtime: plegtest.New(), MaxQuarantine: -1},
-		"Inspectors":      {Runtime: plegtest.New(), Inspectors: -1},
-		"History":         {Runtime: plegtest.New(), History: -1},
-		"Known":           {Runtime: plegtest.New(), Known: []*pipeline.Pod{nil}},
+		"Runtime":                {},
+		"RelistPeriodWithEvents": {Runtime: plegtest.New(), RelistPeriodWithEvents: -1},
+		"RelistThreshold":        {Runtime: plegtest.New(), RelistThreshold: -1},
+		"ListTimeout":            {Runtime: plegtest.New(), ListTimeout: -1},
+		"InspectTimeout":         {Runtime: plegtest.New(), InspectTimeout: -1},
+		"MaxQuarantine":          {Runtime: plegtest.New(), MaxQuarantine: -1},
+		"Inspectors":             {Runtime: plegtest.New(), Inspectors: -1},
+		"History":                {Runtime: plegtest.New(), History: -1},
+		"Known":                  {Runtime: plegtest.New(), Known: []*pipeline.Pod{nil}},
 	} {
 		if _, err := pipeline.New(o); err == nil || !strings.Contains(err.Error(), "Options."+field+" ") {
 			t.Errorf("New(%+v) = %v, want an error that names %s", o, err, field)

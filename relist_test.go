@@ -1,6 +1,7 @@
 package pipeline_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,15 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
+
+// relisting has all pods listed and returns before that has ended.
+func relisting(t *testing.T, r *kit.Pipeline) <-chan error {
+	t.Helper()
+	relisted := make(chan error, 1)
+	go func() { relisted <- r.Relist(t.Context()) }()
+	synctest.Wait()
+	return relisted
+}
 
 // requireRelisted fails unless a relist has ended with an error that is want.
 func requireRelisted(t *testing.T, relisted <-chan error, want error) {
@@ -47,7 +57,7 @@ func TestRelist(t *testing.T) {
 		errInspect := errors.New("inspection failed")
 		r.Runtime.SetPodFault("b", plegtest.Fail(errInspect))
 		r.Runtime.SetPodFault("slow", plegtest.Delay(time.Second/2))
-		first, same := r.Relist(), r.Relist()
+		first, same := relisting(t, r), relisting(t, r)
 		r.Start(t)
 		requireRelisting(t, first)
 		time.Sleep(time.Second)
@@ -61,11 +71,13 @@ func TestRelist(t *testing.T) {
 			t.Errorf("cache has %v of the pod that fails", err)
 		}
 		r.Runtime.SetPodFault("b", nil)
-		requireRelisted(t, r.Relist(), nil)
+		time.Sleep(time.Second)
+		requireRelisted(t, relisting(t, r), nil)
 		kit.RequireEvents(t, events, "b", "Started(c)")
 		errList := errors.New("list failed")
 		r.Runtime.SetListFault(plegtest.Fail(errList))
-		requireRelisted(t, r.Relist(), errList)
+		time.Sleep(time.Second)
+		requireRelisted(t, relisting(t, r), errList)
 	})
 }
 
@@ -77,11 +89,11 @@ func TestRelistDuringInspection(t *testing.T) {
 		events := r.Events(t, 0)
 		r.Runtime.Set("a", "c=running")
 		r.Runtime.SetPodFault("a", plegtest.Delay(500*time.Millisecond))
-		older := r.Relist()
+		older := relisting(t, r)
 		r.Start(t)
 		time.Sleep(100 * time.Millisecond)
 		r.Runtime.Set("a", "c=exited")
-		newer := r.Relist()
+		newer := relisting(t, r)
 		time.Sleep(500 * time.Millisecond)
 		requireRelisted(t, older, nil)
 		requireRelisting(t, newer)
@@ -111,5 +123,72 @@ func TestKnownPods(t *testing.T) {
 		r.RequestReinspect("same")
 		kit.Relist(1)
 		kit.RequireEvents(t, events, "same", "PodSync")
+	})
+}
+
+// However many wait for a relist, and however often they ask, lists do not follow each
+// other without a pause.
+func TestRelistsAreNotMadeInARow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := kit.New(t, pipeline.Options{RelistPeriod: time.Hour})
+		r.Start(t)
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		for range 100 {
+			go func() {
+				for r.Relist(ctx) == nil {
+				}
+			}()
+		}
+		time.Sleep(11 * time.Second)
+		if n := r.Runtime.Counts().Lists; n < 10 || n > 12 {
+			t.Errorf("%d lists within 11 s, want one a second", n)
+		}
+	})
+}
+
+// A relist ends with its context, and with the pipeline.
+func TestRelistEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := kit.New(t, pipeline.Options{})
+		errCaller := errors.New("the caller has no more time")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- r.Relist(ctx) }()
+		synctest.Wait()
+		cancel(errCaller)
+		requireRelisted(t, ended, errCaller)
+		if err := r.Relist(ctx); !errors.Is(err, errCaller) {
+			t.Errorf("Relist with a context that has ended = %v, want its cause", err)
+		}
+		r.Runtime.SetListFault(plegtest.Hang)
+		waiting := relisting(t, r)
+		r.Start(t)
+		r.Stop()
+		requireRelisted(t, waiting, pipeline.ErrStopped)
+		requireRelisted(t, relisting(t, r), pipeline.ErrStopped)
+	})
+}
+
+// With a negative period the caller alone decides when pods are listed, without pauses.
+func TestListsOnRequestOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := kit.New(t, pipeline.Options{RelistPeriod: -1})
+		r.Runtime.Set("a", "c=running")
+		events := r.Events(t, 0)
+		r.Start(t)
+		time.Sleep(time.Hour)
+		if n := r.Runtime.Counts().Lists; n != 0 {
+			t.Errorf("%d lists before the first request", n)
+		}
+		began := time.Now()
+		for range 3 {
+			requireRelisted(t, relisting(t, r), nil)
+		}
+		kit.RequireEvents(t, events, "a", "Started(c)")
+		if n, took := r.Runtime.Counts().Lists, time.Since(began); n != 3 || took != 0 {
+			t.Errorf("%d lists in %v, want one for each request, at once", n, took)
+		}
 	})
 }

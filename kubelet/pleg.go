@@ -108,6 +108,8 @@ func (p *PLEG) validate(cache kubecontainer.Cache) error {
 		return errors.New("cache cannot be nil")
 	case p.clock == nil:
 		return errors.New("clock cannot be nil")
+	case p.durations.RelistPeriod < 0:
+		return fmt.Errorf("relistDuration.RelistPeriod cannot be negative, got %v", p.durations.RelistPeriod)
 	}
 	_, err := p.newRun(klog.Background(), false)
 	return err
@@ -134,8 +136,7 @@ func (p *PLEG) Start(ctx context.Context) {
 		r.start(ctx)
 		return
 	}
-	first := r.pipeline.Relist()
-	r.start(ctx, func(ctx context.Context) { p.relistByClock(ctx, r.pipeline, first) })
+	r.start(ctx, func(ctx context.Context) { p.relistByClock(ctx, r.pipeline) })
 }
 
 // resumeReinspections passes on what was requested, or has failed, before the run.
@@ -146,22 +147,17 @@ func (p *PLEG) resumeReinspections(r *run) {
 }
 
 // relistByClock relists each period of the clock, as GenericPLEG does.
-func (p *PLEG) relistByClock(ctx context.Context, pods *pipeline.Pipeline, relisted <-chan error) {
+func (p *PLEG) relistByClock(ctx context.Context, pods *pipeline.Pipeline) {
 	timer := p.clock.NewTimer(p.durations.RelistPeriod)
 	defer timer.Stop()
 	for {
-		select {
-		case <-relisted: //nolint:errcheck // the lister has logged it
-		case <-ctx.Done():
-			return
-		}
+		_ = pods.Relist(ctx) // the lister logs an error
 		timer.Reset(p.durations.RelistPeriod)
 		select {
 		case <-timer.C():
 		case <-ctx.Done():
 			return
 		}
-		relisted = pods.Relist()
 	}
 }
 
@@ -192,9 +188,8 @@ func (p *PLEG) Relist(ctx context.Context) {
 	p.forgetEnded()
 	r := p.mustRun(ctx, false)
 	p.resumeReinspections(r)
-	relisted := r.pipeline.Relist()
 	r.start(ctx)
-	r.wait(ctx, relisted)
+	r.relist(ctx)
 	r.stop()
 	p.discarded = r.delivery.discarded
 }
@@ -205,7 +200,7 @@ func (p *PLEG) relistRunning(ctx context.Context) bool {
 	if r == nil || r.hasEnded() {
 		return false
 	}
-	r.wait(ctx, r.pipeline.Relist())
+	r.relist(ctx)
 	return true
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -14,13 +13,9 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 )
 
-const (
-	// minBuffer is the minimum buffer of the subscription. It need not be large,
-	// because delivery never waits.
-	minBuffer = 1000
-	// never is a period that does not end.
-	never = time.Duration(math.MaxInt64 / 4)
-)
+// minBuffer is the minimum buffer of the subscription. It need not be large, because
+// delivery never waits.
+const minBuffer = 1000
 
 var errStopped = errors.New("the generator has been stopped")
 
@@ -52,8 +47,8 @@ func (p *PLEG) newRun(log klog.Logger, periodic bool) (*run, error) {
 		Store:          p.store,
 		Logger:         slog.New(logr.ToSlogHandler(log)),
 	}
-	if !periodic && o.RelistPeriod >= 0 {
-		o.RelistPeriod = never
+	if !periodic {
+		o.RelistPeriod = -1
 	}
 	r := &run{log: log, periodic: periodic, created: time.Now(), ended: make(chan struct{})}
 	var err error
@@ -111,13 +106,9 @@ func (r *run) hasEnded() bool {
 	}
 }
 
-// wait returns once the events of a relist have been sent, or when ctx or the run
-// ends.
-func (r *run) wait(ctx context.Context, relisted <-chan error) {
-	select {
-	case <-relisted: //nolint:errcheck // the lister has logged it
-		r.delivery.flush(ctx, r.ended)
-	case <-ctx.Done():
-	case <-r.ended:
-	}
+// relist returns once the events of a relist have been sent, or when ctx or the run
+// ends. The lister logs an error of the list.
+func (r *run) relist(ctx context.Context) {
+	_ = r.pipeline.Relist(ctx)
+	r.delivery.flush(ctx, r.ended)
 }

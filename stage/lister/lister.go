@@ -32,6 +32,9 @@ type Options struct {
 	// A successful list older than RelistThreshold is unhealthy.
 	RelistPeriod    time.Duration
 	RelistThreshold time.Duration
+	// OnRequest has no list begin by itself, not even the first, and none that is asked for
+	// wait: whoever asks keeps the period.
+	OnRequest bool
 	// RelistPeriodWithEvents is the longest period while CRI events stand in for lists. A
 	// list is then unhealthy if it is older than twice that.
 	RelistPeriodWithEvents time.Duration
@@ -72,7 +75,11 @@ func New(o Options) (*Lister, error) {
 		runtime: o.Runtime, opts: o, log: o.Logger.With("stage", "lister"),
 		relistNow: make(chan struct{}, 1), relistSoon: make(chan struct{}, 1), trustChanged: make(chan struct{}, 1),
 		callers:  mailbox.New[chan<- error](),
-		schedule: schedule{period: o.RelistPeriod},
+		schedule: schedule{period: o.RelistPeriod, pause: min(o.RelistPeriod, maxRequestPause)},
+	}
+	if o.OnRequest {
+		now := time.Now()
+		l.schedule.ended, l.schedule.served, l.schedule.pause = now, now, 0
 	}
 	l.last.Store(&Relist{})
 	l.trust.init(o.RelistPeriod, o.RelistPeriodWithEvents)
@@ -81,9 +88,8 @@ func New(o Options) (*Lister, error) {
 	return l, err
 }
 
-// Relist requests a list at once, also before Run. The channel gets the error of the
-// list, or nil once the changes of all its pods have ended. It gets nothing if Run
-// ends first.
+// Relist is RelistNow for a caller that waits: the channel gets the error of the list, or
+// nil once the changes of all its pods have ended. It gets nothing if Run ends first.
 func (l *Lister) Relist() <-chan error {
 	relisted := make(chan error, 1)
 	l.callers.Put(relisted)
@@ -160,12 +166,10 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 			case <-l.relistSoon:
 				l.schedule.requestSoon(time.Now())
 			case <-l.callers.Wake():
-				begin = true
+				l.schedule.requested = true
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-		}
-		if !begin {
 			continue
 		}
 		select {

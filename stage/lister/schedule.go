@@ -19,8 +19,9 @@ const (
 
 // schedule says when the next list begins. It has no clock; the loop owns it.
 type schedule struct {
-	// period is the relist period without events.
-	period time.Duration
+	// period is the relist period without events, pause the time between two lists on
+	// request.
+	period, pause time.Duration
 	// listing is what was known of the stream when the last list began, ended is when it
 	// ended.
 	listing evidence
@@ -55,7 +56,7 @@ func (s *schedule) next(now time.Time, stream evidence, period time.Duration) (b
 		due = stage.Earlier(due, s.soon)
 	}
 	if s.requested {
-		due = stage.Earlier(due, s.served.Add(min(s.period, maxRequestPause)))
+		due = stage.Earlier(due, s.served.Add(s.pause))
 	}
 	if up := stream.nextProof(); !up.IsZero() {
 		due = stage.Earlier(due, up)
