@@ -94,16 +94,16 @@ faults: ## run SEEDS random mixes of faults and model sequences, and the long ra
 	$(GO) test -race -count=1 -timeout 1h ./tests/contract -run '^TestContractRandom' -contract.seeds 10
 	$(GO) test -race -count=1 -timeout 1h ./tests/hints -run 'Faults|Flood' -hints.seeds 5 -hints.flood 100000
 
-# Only some of them: make mutants MUTANTS="differ 42-"
+# Only some of them: make mutants MUTANTS="differ/ cri/reply"
 MUTANTS ?=
 
 .PHONY: mutants
 mutants: ## break each rule once; its test must fail
-	@sh tests/mutants/run.sh $(MUTANTS)
+	$(GO) run ./tests/mutants $(MUTANTS)
 
 .PHONY: mutants-check
-mutants-check: ## check that every patch of "make mutants" still applies
-	@sh tests/mutants/run.sh --check $(MUTANTS)
+mutants-check: ## check that the edits of "make mutants" still fit
+	$(GO) run ./tests/mutants -check $(MUTANTS)
 
 .PHONY: e2e
 e2e: ## test with real containerd and runc; installs missing tools (as root)

@@ -75,6 +75,31 @@ func TestRunEndsWithItsCapabilities(t *testing.T) {
 	}
 }
 
+// The file of --config-file is read without capabilities: it may be a link to what only root
+// can read, and errors quote it.
+func TestConfigFileIsReadWithoutCapabilities(t *testing.T) {
+	for keep, want := range map[string]string{"": "drop capabilities: before the file", "true": "no such file", "in the file": "is too late"} {
+		file := filepath.Join(t.TempDir(), "missing.yaml")
+		env := map[string]string{"PLEG_PIPELINE_KEEP_CAPABILITIES": keep}
+		drop := errors.New("before the file")
+		if keep == "in the file" {
+			clear(env)
+			drop = nil
+			if err := os.WriteFile(file, []byte("keep-capabilities: true\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var out, problems strings.Builder
+		code := cli.Execute(t.Context(), cli.Process{
+			Args: []string{"run", "--simulate=2", "--config-file", file}, Out: &out, Err: &problems,
+			Getenv: func(name string) string { return env[name] }, Drop: func() error { return drop },
+		})
+		if code == cli.ExitOK || !strings.Contains(problems.String(), want) {
+			t.Errorf("keep %q: exit code %d, stderr %q, want %q", keep, code, problems.String(), want)
+		}
+	}
+}
+
 // Only Linux has /dev/full.
 func TestRunReportsFullDisk(t *testing.T) {
 	t.Parallel()

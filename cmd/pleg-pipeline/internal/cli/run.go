@@ -76,14 +76,23 @@ func (c *runCommand) run(ctx context.Context) error {
 		return outputError(c.settings.write(c.process.Out, c.flags))
 	}
 	out := c.log.console(c.process.Err)
-	if c.process.Drop != nil && !c.keepCaps {
-		if err := c.process.Drop(); err != nil {
-			return fmt.Errorf("drop capabilities: %w (--keep-capabilities runs with them)", err)
-		}
+	if err := c.drop(); err != nil {
+		return err
 	}
 	return c.explainPermission(c.runtime.use(ctx, c.process, out, func(ctx context.Context, from endpoint.Endpoint) error {
 		return c.watch(ctx, out, from)
 	}))
+}
+
+// drop drops the capabilities, which keeps none in a process that has dropped them already.
+func (c *runCommand) drop() error {
+	if c.process.Drop == nil || c.keepCaps {
+		return nil
+	}
+	if err := c.process.Drop(); err != nil {
+		return fail(fmt.Errorf("drop capabilities: %w (--keep-capabilities runs with them)", err))
+	}
+	return nil
 }
 
 // explainPermission explains a permission error seen by root.
@@ -140,8 +149,11 @@ func (c *runCommand) addFlags(cmd *cobra.Command) {
 
 // validate takes the settings first, and also completes the address to listen on.
 func (c *runCommand) validate(flags *pflag.FlagSet) error {
-	if err := c.settings.apply(flags, c.process); err != nil {
+	if err := c.settings.apply(flags, c.process, c.drop); err != nil {
 		return err
+	}
+	if c.keepCaps && c.settings.sources["keep-capabilities"] == c.settings.file {
+		return errors.New("keep-capabilities in the file of --config-file is too late, since that is read without them: use the flag or the environment")
 	}
 	if err := c.runtime.validate(flags); err != nil {
 		return err

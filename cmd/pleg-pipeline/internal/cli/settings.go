@@ -36,8 +36,9 @@ func (s *settings) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&s.print, printConfigFlag, false, "print the value of every flag as such a file, and where it comes from, and exit")
 }
 
-// apply sets the flags that the command line does not set. Its errors are usage errors.
-func (s *settings) apply(flags *pflag.FlagSet, p Process) error {
+// apply sets the flags that the command line does not set. Its errors are usage errors. It
+// calls drop before it reads a file: whoever can have it read another must not gain by that.
+func (s *settings) apply(flags *pflag.FlagSet, p Process, drop func() error) error {
 	s.sources = make(map[string]string)
 	flags.Visit(func(f *pflag.Flag) { s.sources[f.Name] = "command line" })
 	if p.Environ != nil {
@@ -53,6 +54,9 @@ func (s *settings) apply(flags *pflag.FlagSet, p Process) error {
 			return errors.New("--config-file must not be empty: want the path of a YAML file")
 		}
 		return nil
+	}
+	if err := drop(); err != nil {
+		return err
 	}
 	values, err := readSettings(s.file)
 	if err != nil {
