@@ -137,7 +137,8 @@ func TestRelistsAreNotMadeInARow(t *testing.T) {
 		defer cancel()
 		for range 100 {
 			go func() {
-				for r.Relist(ctx) == nil {
+				for ctx.Err() == nil {
+					_ = r.Relist(ctx)
 				}
 			}()
 		}
@@ -165,7 +166,7 @@ func TestRelistEnds(t *testing.T) {
 		r.Runtime.SetListFault(plegtest.Hang)
 		waiting := relisting(t, r)
 		r.Start(t)
-		r.Stop()
+		_ = r.Stop()
 		requireRelisted(t, waiting, pipeline.ErrStopped)
 		requireRelisted(t, relisting(t, r), pipeline.ErrStopped)
 	})

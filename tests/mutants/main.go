@@ -67,7 +67,7 @@ func run(check bool, jobs int, parts []string) error {
 		if err != nil {
 			return err
 		}
-		defer os.RemoveAll(tree)
+		defer func() { _ = os.RemoveAll(tree) }()
 		copies <- tree
 	}
 	var bad atomic.Int64
