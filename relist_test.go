@@ -143,7 +143,7 @@ func TestRelistsAreNotMadeInARow(t *testing.T) {
 			}()
 		}
 		time.Sleep(11 * time.Second)
-		if n := r.Runtime.Counts().Lists; n < 10 || n > 12 {
+		if n := r.Runtime.Counts().Lists; n < 10 || n > 14 {
 			t.Errorf("%d lists within 11 s, want one a second", n)
 		}
 	})
