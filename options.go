@@ -60,8 +60,9 @@ type Options struct {
 	// RelistPeriod is the time from the end of one list of all pods to the start of
 	// the next. A list for a request or a CRI event begins at once, but if such a list
 	// ended less than RelistPeriod ago (or a second, if that is shorter), then after
-	// that time. If zero, [DefaultRelistPeriod]. If negative, lists begin only on request,
-	// the first one too, and at once: who calls [Pipeline.Relist] keeps the period.
+	// that time. If zero, [DefaultRelistPeriod]. If negative, lists begin only for requests
+	// and CRI events, the first one too, and at once: who calls [Pipeline.Relist] keeps the
+	// period.
 	RelistPeriod time.Duration
 	// RelistThreshold is the age of the last successful list at which
 	// [Pipeline.Healthy] returns false. If zero, [DefaultRelistThreshold].

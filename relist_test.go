@@ -191,5 +191,11 @@ func TestListsOnRequestOnly(t *testing.T) {
 		if n, took := r.Runtime.Counts().Lists, time.Since(began); n != 3 || took != 0 {
 			t.Errorf("%d lists in %v, want one for each request, at once", n, took)
 		}
+		r.Runtime.SetListFault(plegtest.Fail(pipeline.ErrUnavailable))
+		requireRelisted(t, relisting(t, r), pipeline.ErrUnavailable)
+		time.Sleep(time.Hour)
+		if n := r.Runtime.Counts().Lists; n != 4 {
+			t.Errorf("%d lists, want none after the one that failed", n)
+		}
 	})
 }

@@ -125,7 +125,7 @@ func (s *Subscription) send(ev *pleg.Event, now time.Duration) bool {
 	if s.full() {
 		return false
 	}
-	s.events <- *ev // does not wait: nobody else sends
+	s.events <- *ev // does not wait: while a feeder sends, send is not called
 	s.sent.note(now)
 	return true
 }

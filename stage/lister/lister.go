@@ -32,8 +32,8 @@ type Options struct {
 	// A successful list older than RelistThreshold is unhealthy.
 	RelistPeriod    time.Duration
 	RelistThreshold time.Duration
-	// OnRequest has no list begin by itself, not even the first, and none that is asked for
-	// wait: whoever asks keeps the period.
+	// OnRequest is set if lists begin only for requests and the event stream, the first one
+	// too, and at once: whoever asks keeps the period.
 	OnRequest bool
 	// RelistPeriodWithEvents is the longest period while CRI events stand in for lists. A
 	// list is then unhealthy if it is older than twice that.
@@ -195,6 +195,7 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 // it is known again soon after its return.
 func (l *Lister) period(stream evidence) time.Duration {
 	switch err := l.Last().Err; {
+	case l.opts.OnRequest:
 	case errors.Is(err, pleg.ErrUnavailable):
 		return min(retryPeriod, l.opts.RelistPeriod)
 	case stream.standsIn() && err == nil:

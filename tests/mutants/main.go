@@ -17,16 +17,19 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -49,13 +52,19 @@ func main() {
 	check := flag.Bool("check", false, "only check that the edits fit the sources")
 	jobs := flag.Int("jobs", 2, "mutants that are tried at the same time")
 	flag.Parse()
-	if err := run(*check, *jobs, flag.Args()); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, *check, *jobs, flag.Args())
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-func run(check bool, jobs int, parts []string) error {
+func run(ctx context.Context, check bool, jobs int, parts []string) error {
+	if jobs < 1 {
+		return fmt.Errorf("-jobs must be at least 1, got %d", jobs)
+	}
 	mutants, err := load(parts)
 	if err != nil {
 		return err
@@ -63,11 +72,14 @@ func run(check bool, jobs int, parts []string) error {
 	// The copies have different paths: without -trimpath each would compile everything.
 	copies := make(chan string, jobs)
 	for range jobs {
-		tree, err := copyTree()
+		tree, err := os.MkdirTemp("", "mutants-")
 		if err != nil {
 			return err
 		}
 		defer func() { _ = os.RemoveAll(tree) }()
+		if err := copyTree(tree); err != nil {
+			return fmt.Errorf("copy the sources: %w", err)
+		}
 		copies <- tree
 	}
 	var bad atomic.Int64
@@ -77,7 +89,10 @@ func run(check bool, jobs int, parts []string) error {
 		all.Go(func() error {
 			tree := <-copies
 			defer func() { copies <- tree }()
-			verdict, err := m.try(tree, check)
+			verdict, err := m.try(ctx, tree, check)
+			if ctx.Err() != nil {
+				return ctx.Err() // what was killed is the test
+			}
 			if err != nil {
 				verdict = "STALE    " + m.name + ": " + err.Error()
 			}
@@ -90,7 +105,9 @@ func run(check bool, jobs int, parts []string) error {
 			return nil
 		})
 	}
-	_ = all.Wait()
+	if err := all.Wait(); err != nil {
+		return err
+	}
 	if n := bad.Load(); n > 0 {
 		return fmt.Errorf("%d of %d mutants are stale or survived", n, len(mutants))
 	}
@@ -164,15 +181,11 @@ func (e *edit) add(kind byte, line string) {
 	}
 }
 
-// copyTree copies what git knows or would add into a new folder.
-func copyTree() (string, error) {
-	tree, err := os.MkdirTemp("", "mutants-")
-	if err != nil {
-		return "", err
-	}
+// copyTree copies what git knows or would add into a folder.
+func copyTree(tree string) error {
 	files, err := exec.Command("git", "ls-files", "-co", "--exclude-standard", "-z").Output()
 	if err != nil {
-		return tree, fmt.Errorf("list the files: %w", err)
+		return fmt.Errorf("list the files: %w", err)
 	}
 	for file := range strings.SplitSeq(strings.TrimSuffix(string(files), "\x00"), "\x00") {
 		info, err := os.Stat(file)
@@ -185,14 +198,14 @@ func copyTree() (string, error) {
 			err = os.WriteFile(to, text, info.Mode())
 		}
 		if err != nil {
-			return tree, err
+			return err
 		}
 	}
-	return tree, nil
+	return nil
 }
 
 // try returns the verdict on a mutant: "killed" alone for one that was only checked.
-func (m *mutant) try(tree string, check bool) (string, error) {
+func (m *mutant) try(ctx context.Context, tree string, check bool) (string, error) {
 	if err := m.hasTest(); err != nil {
 		return "", err
 	}
@@ -212,7 +225,7 @@ func (m *mutant) try(tree string, check bool) (string, error) {
 		module, pkg, trim = filepath.Join(tree, m.pkg), ".", "-trimpath=false"
 	}
 	args := []string{"test", "-v", "-vet=off", "-count=1", trim, "-ldflags=-s -w", "-timeout=60s", "-run=^" + m.test + "$", pkg, "-args"}
-	test := exec.Command("go", append(args, m.flags...)...)
+	test := exec.CommandContext(ctx, "go", append(args, m.flags...)...)
 	test.Dir = module
 	output, err := test.CombinedOutput()
 	switch {

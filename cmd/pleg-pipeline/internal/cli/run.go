@@ -84,7 +84,7 @@ func (c *runCommand) run(ctx context.Context) error {
 	}))
 }
 
-// drop drops the capabilities, which keeps none in a process that has dropped them already.
+// drop drops the capabilities. A second call does nothing.
 func (c *runCommand) drop() error {
 	if c.process.Drop == nil || c.keepCaps {
 		return nil

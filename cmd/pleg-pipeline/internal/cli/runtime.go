@@ -257,9 +257,6 @@ func (f *pipelineFlags) validate() error {
 			return fmt.Errorf("--%s must be at least %d, got %d", flag.name, flag.least, n)
 		}
 	}
-	if f.RelistPeriod < 0 {
-		return fmt.Errorf("--relist-period must be positive, got %v", f.RelistPeriod)
-	}
 	if f.RelistThreshold <= f.RelistPeriod {
 		return fmt.Errorf("--relist-threshold (%v) must be longer than --relist-period (%v)", f.RelistThreshold, f.RelistPeriod)
 	}

@@ -36,8 +36,9 @@ func (s *settings) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&s.print, printConfigFlag, false, "print the value of every flag as such a file, and where it comes from, and exit")
 }
 
-// apply sets the flags that the command line does not set. Its errors are usage errors. It
-// calls drop before it reads a file: whoever can have it read another must not gain by that.
+// apply sets the flags that the command line does not set. It drops privileges before it
+// reads a file: whoever can have it read another must not gain by that. Its errors are usage
+// errors, except those of drop.
 func (s *settings) apply(flags *pflag.FlagSet, p Process, drop func() error) error {
 	s.sources = make(map[string]string)
 	flags.Visit(func(f *pflag.Flag) { s.sources[f.Name] = "command line" })
