@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -18,10 +19,6 @@ func (w *watch) handle(ctx context.Context, m jetstream.Msg) error {
 	if err != nil {
 		return fmt.Errorf("receive message: %w", err)
 	}
-	node, err := nodeOf(m.Subject(), eventSubjects+".")
-	if err != nil {
-		return err
-	}
 	if w.skipped == 0 && metadata.Sequence.Stream > w.covered+1 {
 		w.skipped = w.covered + 1
 	}
@@ -30,11 +27,13 @@ func (w *watch) handle(ctx context.Context, m jetstream.Msg) error {
 			return err
 		}
 	}
-	// A message that cannot be read leaves out numbers, which the next one shows.
-	if decoded, err := decode(m.Data()); err == nil {
-		if err := w.deliver(ctx, node, decoded, metadata.Sequence.Stream); err != nil {
-			return err
-		}
+	node, err := nodeOf(m.Subject(), eventSubjects+".")
+	decoded, unreadable := decode(m.Data())
+	if err := cmp.Or(err, unreadable); err != nil {
+		// It leaves out numbers of its node, which the next message shows.
+		w.passOver(m.Subject(), err)
+	} else if err := w.deliver(ctx, node, decoded, metadata.Sequence.Stream); err != nil {
+		return err
 	}
 	w.covered = max(w.covered, metadata.Sequence.Stream)
 	return w.deliverSynced()
@@ -200,21 +199,37 @@ func (w *watch) replayStates(ctx context.Context, key string) (changing bool, er
 // replayNodeState notes the epoch of a node's states.
 func (w *watch) replayNodeState(e entry) error {
 	var state nodeState
-	name, err := nodeOf(e.key, "")
-	if err != nil || json.Unmarshal(e.value, &state) != nil {
-		return nil //nolint:nilerr // it is not of this project
+	name, ok := w.read(e, &state)
+	if !ok {
+		return nil
 	}
 	w.nodes[name] = &progress{epoch: state.Epoch, gapSeq: state.Seq, included: make(map[pleg.PodUID]uint64)}
 	return nil
+}
+
+// read decodes an entry of [StateBucket] and returns its node; false for the mark of a removal,
+// and for what cannot be read and is passed over.
+func (w *watch) read(e entry, state any) (node string, ok bool) {
+	if e.value == nil {
+		return "", false
+	}
+	node, err := nodeOf(e.key, "")
+	if err == nil {
+		err = json.Unmarshal(e.value, state)
+	}
+	if err != nil {
+		w.passOver(subjectOf(w.state, e.key), err)
+	}
+	return node, err == nil
 }
 
 // replayPodState delivers the events in the state of a pod, unless it is of another epoch
 // than its node.
 func (w *watch) replayPodState(e entry) (otherEpoch bool, err error) {
 	var state podState
-	name, err := nodeOf(e.key, "")
-	if err != nil || json.Unmarshal(e.value, &state) != nil {
-		return false, nil //nolint:nilerr // it is not of this project
+	name, ok := w.read(e, &state)
+	if !ok {
+		return false, nil
 	}
 	p := w.nodes[name]
 	if p == nil || p.epoch != state.Epoch {

@@ -45,10 +45,14 @@ func nodeOf(subject, prefix string) (string, error) {
 
 // token writes a name as one token of a subject: a dot becomes "_", every other byte
 // that is not a letter, a digit or "-" becomes "=" and its two hexadecimal digits, and
-// the empty name becomes "=". No two names have the same token.
+// the empty name becomes "=". A name that is longer than Kubernetes allows becomes "=-" and its
+// hash: the server refuses long subjects. No two names have the same token.
 func token(name string) string {
-	if name == "" {
+	switch {
+	case name == "":
 		return "="
+	case len(name) > maxName:
+		return "=-" + hash(name)
 	}
 	var b strings.Builder
 	for i := range len(name) {

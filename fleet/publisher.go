@@ -95,6 +95,8 @@ type Publisher struct {
 	agent   string
 	running atomic.Bool
 	lastAck atomic.Pointer[time.Time]
+	failure atomic.Pointer[error]
+	cuts    atomic.Uint64
 
 	// Run owns the fields below. They outlive a session.
 
@@ -141,6 +143,34 @@ func (p *Publisher) acknowledged() {
 	p.lastAck.Store(&now)
 }
 
+// PublisherStatus is how publishing goes.
+type PublisherStatus struct {
+	// LastAck is when the server last acknowledged something, or the start.
+	LastAck time.Time
+	// Err is why the last attempt to publish ended; nil while it works.
+	Err error
+	// Cut is how often an event or a state was too large and was published in part.
+	Cut uint64
+}
+
+// Status returns how publishing goes. It does not block and is safe for concurrent use.
+func (p *Publisher) Status() PublisherStatus {
+	s := PublisherStatus{LastAck: *p.lastAck.Load(), Cut: p.cuts.Load()}
+	if err := p.failure.Load(); err != nil {
+		s.Err = *err
+	}
+	return s
+}
+
+// cut counts what was too large and is published in part. Only the first is logged: a pod that is
+// too large is so with each of its events.
+func (p *Publisher) cut(ctx context.Context, namespace, name, why string) {
+	p.metrics.cut.Inc()
+	if p.cuts.Add(1) == 1 {
+		p.log.WarnContext(ctx, "a pod is published in part", "node", p.o.Node, "namespace", namespace, "pod", name, "why", why)
+	}
+}
+
 var (
 	errSourceEnded = errors.New("there are no more events")
 	// errOverrun means that the source discarded events because the server is slow.
@@ -164,6 +194,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 				p.log.InfoContext(ctx, "publishing again", "node", p.o.Node)
 			}
 			logged = ""
+			p.failure.Store(nil)
 			backoff.reset()
 		}
 		err := p.session(ctx, ready)
@@ -173,6 +204,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 		if errors.Is(err, errSourceEnded) {
 			return nil
 		}
+		p.failure.Store(&err)
 		p.metrics.retries.Inc()
 		if isRefused(err) {
 			p.metrics.refused.Inc()

@@ -30,16 +30,16 @@ const (
 	readTimeout = 24 * time.Hour
 	// idleTimeout is how long a bucket that is being read may send nothing.
 	idleTimeout = 30 * time.Second
+	// quietTime is how long nothing comes until the leader is asked whether that was all: what
+	// is missing may have been removed.
+	quietTime = 100 * time.Millisecond
 )
 
-var (
-	errReadTimeout = errors.New("the server stopped sending")
-	errBehind      = errors.New("the server that answers does not have everything yet")
-)
+var errReadTimeout = errors.New("the server stopped sending")
 
 // newest returns the revision of the newest entry of keys in a bucket; 0 if it has none. Any
 // replica may answer who reads entries, also one that does not have yet what the leader has
-// acknowledged. It must have this revision.
+// acknowledged. Who reads must get this far.
 func (s *server) newest(ctx context.Context, bucket jetstream.KeyValue, keys []string) (uint64, error) {
 	return s.lastSequence(ctx, "KV_"+bucket.Bucket(), subjectsOf(bucket, keys)...)
 }
@@ -57,53 +57,87 @@ func subjectOf(bucket jetstream.KeyValue, key string) string {
 	return "$KV." + bucket.Bucket() + "." + key
 }
 
-// readBucket calls each for the last entry of every key that matches, through a consumer. If
-// each returns an error, readBucket ends with it. It ends with errBehind if a replica read
-// that was behind: only the last of its entries shows that.
+// readBucket calls each once for every key that matches, with its last entry, through a
+// consumer. If each returns an error, readBucket ends with it. Keys that are rewritten meanwhile
+// come late or twice, so the mark that nats.go sends after as many messages as there were keys
+// proves nothing. What proves that every key has come is a consumer that has nothing left to
+// send and was not behind what the leader had acknowledged: any replica may serve it.
 func (s *server) readBucket(ctx context.Context, bucket jetstream.KeyValue, keys []string, each func(entry) error) error {
-	newest, err := s.newest(ctx, bucket, keys)
-	if err != nil {
+	if err := s.readKeys(ctx, bucket, keys, each); err != nil {
 		return fmt.Errorf("read bucket %s: %w", bucket.Bucket(), err)
 	}
+	return nil
+}
+
+func (s *server) readKeys(ctx context.Context, bucket jetstream.KeyValue, keys []string, each func(entry) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readTimeout, errReadTimeout)
 	defer cancel()
 	searching := time.AfterFunc(searchTimeout, cancel)
 	watcher, err := bucket.WatchFiltered(ctx, slices.Clone(keys)) // it changes them
 	searching.Stop()
 	if err != nil {
-		return fmt.Errorf("read bucket %s: %w", bucket.Bucket(), err)
+		return err
 	}
 	defer func() { _ = watcher.Stop() }()
-	idle := time.NewTimer(idleTimeout)
+	return gather(ctx, watcher.Updates(), func() (uint64, error) { return s.newest(ctx, bucket, keys) }, each)
+}
+
+// gather calls each for the first entry of each key, until all keys have come. newest asks for the
+// revision that the leader has.
+func gather(ctx context.Context, updates <-chan jetstream.KeyValueEntry, newest func() (uint64, error), each func(entry) error) error {
+	idle, quiet := time.NewTimer(idleTimeout), time.NewTicker(quietTime)
 	defer idle.Stop()
-	var revision uint64
+	defer quiet.Stop()
+	var (
+		seen             = make(map[string]struct{})
+		marked           bool
+		revision, leader uint64
+		err              error
+	)
 	for {
 		select {
-		case update, ok := <-watcher.Updates():
+		case update, ok := <-updates:
 			if !ok {
-				return fmt.Errorf("read bucket %s: %w", bucket.Bucket(), errReadTimeout)
+				return errReadTimeout
 			}
-			if update == nil { // all values are read
-				if revision < newest {
-					return fmt.Errorf("read bucket %s: %w", bucket.Bucket(), errBehind)
+			if update == nil {
+				marked = true
+				break // the leader is asked below
+			}
+			quiet.Reset(quietTime)
+			idle.Reset(idleTimeout)
+			revision = max(revision, update.Revision())
+			if _, again := seen[update.Key()]; !again {
+				seen[update.Key()] = struct{}{}
+				if err := each(entryOf(update)); err != nil {
+					return err
 				}
+			}
+			if marked && update.Delta() == 0 && revision >= leader {
 				return nil
 			}
-			revision = max(revision, update.Revision())
-			e := entry{key: update.Key(), revision: update.Revision()}
-			if update.Operation() == jetstream.KeyValuePut {
-				e.value = update.Value()
+			continue
+		case <-quiet.C:
+			if !marked {
+				continue
 			}
-			if err := each(e); err != nil {
-				return err
-			}
-			idle.Reset(idleTimeout)
 		case <-idle.C:
-			return fmt.Errorf("read bucket %s: %w", bucket.Bucket(), errReadTimeout)
+			return errReadTimeout
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+		if leader, err = newest(); err != nil || revision >= leader {
+			return err
+		}
 	}
+}
+
+func entryOf(update jetstream.KeyValueEntry) entry {
+	e := entry{key: update.Key(), revision: update.Revision()}
+	if update.Operation() == jetstream.KeyValuePut {
+		e.value = update.Value()
+	}
+	return e
 }
 
 // readNode does what readBucket does for the keys of one node in [StateBucket], those without
@@ -147,11 +181,7 @@ func (s *server) readSubject(ctx context.Context, subject string, each func(entr
 			continue
 		}
 		e := entry{key: strings.TrimPrefix(subjects[i], subjectOf(s.state, "")), revision: m.Sequence}
-		value, err := m.isValue()
-		if err != nil {
-			return fmt.Errorf("headers of %s: %w", e.key, err)
-		}
-		if value {
+		if m.isValue() {
 			e.value = m.Data
 		}
 		if err := each(e); err != nil {

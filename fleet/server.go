@@ -181,13 +181,11 @@ type storedMessage struct {
 	Data     []byte `json:"data"`
 }
 
-// isValue reports whether a message of a bucket is a value, not the mark of a removal.
-func (m *storedMessage) isValue() (bool, error) {
-	if len(m.Headers) == 0 {
-		return true, nil
-	}
+// isValue reports whether a message of a bucket is a value, not the mark of a removal. One whose
+// headers cannot be read is: its data then decides.
+func (m *storedMessage) isValue() bool {
 	h, err := nats.DecodeHeadersMsg(m.Headers)
-	return h.Get("KV-Operation") == "" && h.Get(jetstream.MarkerReasonHeader) == "", err
+	return err != nil || h.Get("KV-Operation") == "" && h.Get(jetstream.MarkerReasonHeader) == ""
 }
 
 // lastMessage returns the last message of a subject, which may have wildcards; nil if

@@ -216,6 +216,9 @@ func (s *session) publishAll(ctx context.Context, ev pleg.Event, events <-chan p
 
 // accept adds an event to the batch or to the present state, or acts on a mark.
 func (s *session) accept(ctx context.Context, ev pleg.Event) error {
+	if fit(&ev) {
+		s.p.cut(ctx, ev.PodNamespace, ev.PodName, "a name or an id is too long to publish")
+	}
 	switch {
 	case ev.Type == pleg.Bookmark:
 		s.currentAsOf = ev.ObservedAt

@@ -3,7 +3,6 @@ package fleet
 import (
 	"cmp"
 	"encoding/json"
-	"maps"
 	"slices"
 	"time"
 
@@ -103,11 +102,6 @@ func labelsOf(status *pleg.PodStatus) map[string]string {
 		return nil
 	}
 	return slices.MaxFunc(status.Sandboxes, func(a, b *pleg.SandboxStatus) int { return cmp.Compare(a.Attempt, b.Attempt) }).Labels
-}
-
-func (r *podRecord) encode() ([]byte, error) {
-	r.Events = slices.SortedFunc(maps.Values(r.last), bySeq)
-	return json.Marshal(r.podState)
 }
 
 func bySeq(a, b pleg.Event) int { return cmp.Compare(a.Seq, b.Seq) }

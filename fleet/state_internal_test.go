@@ -31,7 +31,7 @@ func TestStateFollowsEvents(t *testing.T) {
 		if r.Seq != s.ev.Seq {
 			t.Errorf("the state has the number %d after %d", r.Seq, s.ev.Seq)
 		}
-		value, err := r.encode()
+		value, _, err := r.encode(1 << 20)
 		if err != nil {
 			t.Fatal(err)
 		}

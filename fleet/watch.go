@@ -48,6 +48,11 @@ type WatchOptions struct {
 	// connection that broke, with the time until the next attempt. The goroutine that
 	// ranges calls it.
 	Disconnected func(err error, retryIn time.Duration)
+	// Unreadable, if not nil, is called for each message and state that cannot be read and is
+	// passed over: it was not written by an agent of this project, or by a newer one. If an
+	// agent's events are missing for it, a Gap of the node follows. The goroutine that ranges
+	// calls it.
+	Unreadable func(error)
 }
 
 // Event is an event of one node, or a mark.
@@ -178,9 +183,9 @@ const checkPeriod = 10 * time.Second
 // other clusters in the stream, most messages follow such numbers.
 const minCheckPeriod = time.Second
 
-// messageBuffer is the number of messages that may wait for a consumer that does not read:
-// enough for 6,000 a second from a server 20 ms away.
-const messageBuffer = 256
+// messageBuffer is the size of the messages that may wait for a consumer that does not read:
+// a thousand usual ones. It is larger on a server that accepts large ones.
+const messageBuffer = 1 << 20
 
 // connect delivers events until an error occurs.
 func (w *watch) connect(ctx context.Context) error {
@@ -201,7 +206,8 @@ func (w *watch) connect(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("create consumer: %w", explain(w.js.Conn(), err))
 	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(messageBuffer))
+	largest := int(w.js.Conn().MaxPayload())
+	messages, err := consumer.Messages(jetstream.PullMaxBytes(max(messageBuffer, 4*largest)))
 	if err != nil {
 		return fmt.Errorf("receive messages: %w", explain(w.js.Conn(), err))
 	}
@@ -274,6 +280,13 @@ func (w *watch) receive(ctx context.Context, messages jetstream.MessagesContext)
 }
 
 func (w *watch) position() Position { return Position{Stream: w.name, Message: w.covered} }
+
+// passOver notes that something cannot be read.
+func (w *watch) passOver(subject string, err error) {
+	if w.o.Unreadable != nil {
+		w.o.Unreadable(fmt.Errorf("cannot read %s: %w", subject, err))
+	}
+}
 
 func (w *watch) send(ev Event) error {
 	if !w.yield(ev, nil) {

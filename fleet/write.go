@@ -40,14 +40,14 @@ func (s *session) stateOf(ctx context.Context, uid pleg.PodUID, r *podRecord) (w
 	if len(r.last) == 0 {
 		return w, nil
 	}
-	w.value, err = r.encode()
-	if err == nil && len(w.value) > s.maxMessage() {
-		r.Error, r.Status = fmt.Sprintf("the status is too large to publish: %d bytes", len(w.value)), nil
-		w.value, err = r.encode()
-	}
+	value, cut, err := r.encode(s.maxMessage())
 	if err != nil {
 		return w, fmt.Errorf("encode state of pod %s: %w", uid, err)
 	}
+	if cut {
+		s.p.cut(ctx, r.Namespace, r.Name, r.Error)
+	}
+	w.value = value
 	return w, nil
 }
 

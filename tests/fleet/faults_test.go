@@ -89,7 +89,7 @@ func TestConnectionCut(t *testing.T) {
 // Gap and converges.
 func TestStreamFullAndConsumerStalled(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, "")
+	s := startServer(t, "max_payload: 65536") // a consumer buffers four of this size, or 1 MiB
 	limits := fleet.Limits{MaxBytes: 256 << 10}
 	a := startAgent(t, s.URL, "node-a", agentOptions{limits: limits})
 	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a).converges()

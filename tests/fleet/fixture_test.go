@@ -106,6 +106,10 @@ type agent struct {
 
 type agentOptions struct {
 	history int
+	// pods is the number of pods around which the node stays; if zero, 12.
+	pods int
+	// discard keeps no record of the events: to check each against it takes long.
+	discard bool
 	limits  fleet.Limits
 	offset  time.Duration
 	// backoff is the time between two attempts; if zero, a short one.
@@ -117,7 +121,7 @@ func startAgent(t *testing.T, url, name string, o agentOptions) *agent {
 	if o.history == 0 {
 		o.history = 8192
 	}
-	node, err := simnode.New(simnode.Options{Name: name, Pods: 12, History: o.history, Seed: 7, Offset: o.offset})
+	node, err := simnode.New(simnode.Options{Name: name, Pods: cmp.Or(o.pods, 12), History: o.history, Seed: 7, Offset: o.offset, Discard: o.discard})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,13 @@
 package fleet_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -42,6 +46,48 @@ func TestSyncedIsComplete(t *testing.T) {
 		if ev.Type == pleg.Synced && ev.At == (fleet.Position{}) {
 			t.Errorf("%+v has no position", ev)
 		}
+	}
+}
+
+// Synced is complete although the states are rewritten while they are read: a key that is
+// rewritten comes later, or twice, so that a count of messages says nothing.
+func TestSyncedIsCompleteInChurn(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	var agents []*agent
+	for i := range 3 {
+		a := startAgent(t, s.URL, fmt.Sprintf("node-%d", i), agentOptions{pods: 400, discard: true})
+		a.steps(900)
+		agents = append(agents, a)
+	}
+	watch(t, s.URL, fleet.WatchOptions{Replay: true}, agents...).converges()
+	ctx, cancel := context.WithCancel(t.Context())
+	var churn sync.WaitGroup
+	for _, a := range agents {
+		churn.Go(func() {
+			for ctx.Err() == nil {
+				a.steps(1)
+				time.Sleep(2 * time.Millisecond)
+			}
+		})
+	}
+	defer churn.Wait()
+	defer cancel()
+	var late []*consumer
+	for range 8 {
+		c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, agents...)
+		c.eventually(func() error {
+			if !c.Synced {
+				return errors.New("not synced")
+			}
+			return nil
+		})
+		late = append(late, c)
+	}
+	cancel()
+	churn.Wait()
+	for _, c := range late {
+		c.converges()
 	}
 }
 

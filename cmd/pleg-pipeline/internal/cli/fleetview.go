@@ -59,6 +59,7 @@ type fleetFollower struct {
 	marks   bool
 
 	disconnected bool
+	unreadable   bool
 	last         atomic.Pointer[fleet.Position]
 }
 
@@ -98,6 +99,7 @@ func (f *fleetFollower) follow(ctx context.Context, js jetstream.JetStream, o fl
 		return outputError(err)
 	}
 	o.Disconnected = func(err error, _ time.Duration) { f.sayDisconnected(ctx, err) }
+	o.Unreadable = func(err error) { f.sayUnreadable(ctx, err) }
 	for ev, err := range fleet.Watch(ctx, js, o) {
 		if err != nil {
 			return err
@@ -131,6 +133,14 @@ func (f *fleetFollower) sayDisconnected(ctx context.Context, err error) {
 	if !f.disconnected {
 		f.disconnected = true
 		f.out.say(ctx, "%v; waiting for the server", err)
+	}
+}
+
+// sayUnreadable prints one notice, however much cannot be read.
+func (f *fleetFollower) sayUnreadable(ctx context.Context, err error) {
+	if !f.unreadable {
+		f.unreadable = true
+		f.out.say(ctx, "%v; it is passed over, and so is all else that is not of this program", err)
 	}
 }
 
@@ -225,6 +235,7 @@ func (c *podsCommand) followFleet(ctx context.Context, out console, js jetstream
 	o := fleet.WatchOptions{
 		Cluster: c.fleet.cluster, Nodes: c.fleet.nodes, Replay: synced != nil, Namespaces: c.filter.Namespaces, Selector: c.filter.selector,
 		Disconnected: func(err error, _ time.Duration) { f.sayDisconnected(ctx, err) },
+		Unreadable:   func(err error) { f.sayUnreadable(ctx, err) },
 	}
 	for ev, err := range fleet.Watch(ctx, js, o) {
 		if err != nil {

@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/otlp"
 )
@@ -53,6 +55,8 @@ func (f *publishFlags) validate(flags *pflag.FlagSet, s *settings) error {
 // publishers are the parts of "run" that send its events to other machines.
 type publishers struct {
 	parts []func(context.Context) error
+	// states are their lines in /readyz?verbose.
+	states []httpserver.Part
 	// close closes the connections.
 	close []func()
 }
@@ -110,8 +114,21 @@ func (f *publishFlags) addNATS(ctx context.Context, all *publishers, node string
 		return err
 	}
 	all.parts = append(all.parts, publisher.Run)
+	all.states = append(all.states, httpserver.Part{Name: "nats", State: func() string { return publishingState(publisher.Status()) }})
 	out.say(ctx, "publishing as node %s of cluster %s; to see the events: %s events --fleet %s --cluster %s", node, f.nats.cluster, Name, f.nats.url, f.nats.cluster)
 	return nil
+}
+
+// publishingState says how publishing goes.
+func publishingState(s fleet.PublisherStatus) string {
+	text := fmt.Sprintf("last acknowledged %v ago", time.Since(s.LastAck).Round(time.Second))
+	if s.Err != nil {
+		text = fmt.Sprintf("cannot publish: %v; %s", s.Err, text)
+	}
+	if s.Cut > 0 {
+		text += fmt.Sprintf("; %d events and states were too large and are published in part", s.Cut)
+	}
+	return text
 }
 
 func (f *publishFlags) addOTLP(ctx context.Context, all *publishers, node string, pipe *pipeline.Pipeline, registry prometheus.Registerer, out console) error {

@@ -58,8 +58,17 @@ func (c *runCommand) watch(ctx context.Context, out console, from endpoint.Endpo
 	if !c.quiet {
 		w.printer = printer.Events(c.process.Out, c.output.options(c.process))
 	}
+	publishers, err := c.publish.publishers(ctx, c.process, pipe, registry, out)
+	defer publishers.closeAll()
+	if err != nil {
+		return err
+	}
+	w.parts = append(w.parts, publishers.parts...)
 	if web != nil {
-		w.parts = append(w.parts, c.serveHTTP(web, access, pipe, registry, out))
+		w.parts = append(w.parts, c.serveHTTP(web, httpserver.Options{
+			Pipeline: pipe, Gatherer: registry, Logger: out.log, HidePods: access.HidePods,
+			MaxStreams: c.server.streams, Buffer: c.server.buffer, Parts: publishers.states,
+		}, access))
 	}
 	if socket != nil {
 		o := c.server.options()
@@ -70,12 +79,6 @@ func (c *runCommand) watch(ctx context.Context, out console, from endpoint.Endpo
 		}
 		w.parts = append(w.parts, func(ctx context.Context) error { return s.Serve(ctx, socket) })
 	}
-	publishers, err := c.publish.publishers(ctx, c.process, pipe, registry, out)
-	defer publishers.closeAll()
-	if err != nil {
-		return err
-	}
-	w.parts = append(w.parts, publishers.parts...)
 	err = w.run(ctx)
 	if errors.Is(err, context.Canceled) {
 		out.say(ctx, "%v", summary{err, time.Since(began), registry, w.printed})
@@ -165,13 +168,9 @@ func (c *runCommand) listenHTTP(ctx context.Context, out console) (net.Listener,
 	return listener, access, nil
 }
 
-func (c *runCommand) serveHTTP(l net.Listener, access *httpserver.Access, pipe *pipeline.Pipeline, registry *prometheus.Registry, out console) func(context.Context) error {
+func (c *runCommand) serveHTTP(l net.Listener, o httpserver.Options, access *httpserver.Access) func(context.Context) error {
 	return func(ctx context.Context) error {
-		handler := httpserver.Handler(httpserver.Options{
-			Pipeline: pipe, Gatherer: registry, Logger: out.log, HidePods: access.HidePods,
-			MaxStreams: c.server.streams, Buffer: c.server.buffer,
-		})
-		return httpserver.Serve(ctx, l, handler, access, out.log)
+		return httpserver.Serve(ctx, l, httpserver.Handler(o), access, o.Logger)
 	}
 }
 

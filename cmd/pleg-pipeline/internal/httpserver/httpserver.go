@@ -78,6 +78,17 @@ type Options struct {
 	HidePods func(*http.Request) error
 	// Logger logs errors of the Gatherer.
 	Logger *slog.Logger
+	// Parts are what runs beside the pipeline. They have lines in /readyz?verbose, but do not
+	// make the node unready.
+	Parts []Part
+}
+
+// Part is what runs beside the pipeline, such as a publisher.
+type Part struct {
+	Name string
+	// State says for people how it goes. It can name pods and servers, so only who may see
+	// pods reads it.
+	State func() string
 }
 
 func (o *Options) complete() {
@@ -93,7 +104,11 @@ func Handler(o Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", limit(maxRequests, maxWait, "requests", newMetrics(o.Gatherer, o.Logger)))
 	mux.Handle("GET /livez", checks{"livez", []check{ping}})
-	mux.Handle("GET /readyz", checks{"readyz", []check{ping, o.list(), o.inspections(), o.quarantine()}})
+	ready := []check{ping, o.list(), o.inspections(), o.quarantine()}
+	for _, part := range o.Parts {
+		ready = append(ready, o.part(part))
+	}
+	mux.Handle("GET /readyz", checks{"readyz", ready})
 	pods := pods{o.Pipeline, newAnswers[[]byte]()}
 	podMux := http.NewServeMux()
 	podMux.HandleFunc("GET /pods", pods.all)
@@ -252,6 +267,16 @@ func (o *Options) quarantine() check {
 			}
 		}
 		return text.String(), nil
+	}}
+}
+
+// part says how a part goes. It never fails.
+func (o *Options) part(p Part) check {
+	return check{p.Name, func(r *http.Request) (string, error) {
+		if o.hidden(r) != nil {
+			return "", nil
+		}
+		return p.State(), nil
 	}}
 }
 

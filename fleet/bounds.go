@@ -1,0 +1,62 @@
+package fleet
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// CRI bounds no name, and the server refuses what is larger than its max_payload, however often
+// it is sent. So what no pod of Kubernetes has is cut before it is published.
+const (
+	// maxText is the length of one text of an event in bytes.
+	maxText = 4 << 10
+	// maxLabels is the size of all labels of a pod in bytes: each of its events has them.
+	maxLabels = 64 << 10
+)
+
+// fit cuts the texts of an event that are too long, and reports whether there were any. What is
+// cut ends with a hash of the whole, so that two ids stay two.
+func fit(ev *pleg.Event) (cut bool) {
+	for _, text := range []*string{
+		(*string)(&ev.PodUID), &ev.PodName, &ev.PodNamespace, (*string)(&ev.ContainerID), &ev.ContainerName, &ev.Reason, &ev.Image,
+	} {
+		if len(*text) > maxText {
+			*text, cut = strings.ToValidUTF8((*text)[:maxText], "")+"~"+hash(*text), true
+		}
+	}
+	return cut
+}
+
+func hash(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
+
+// encode returns the state as a value of at most limit bytes, and whether something was left out
+// for that: labels that are too large, then the status, then the older events. Error says so.
+func (r *podRecord) encode(limit int) (value []byte, cut bool, err error) {
+	r.Events = slices.SortedFunc(maps.Values(r.last), bySeq)
+	if size := sizeOf(r.Labels); size > maxLabels {
+		r.Labels, r.Error, cut = nil, fmt.Sprintf("the labels are too large to publish: %d bytes", size), true
+	}
+	for {
+		value, err = json.Marshal(r.podState)
+		if err != nil || len(value) <= limit || r.Status == nil && len(r.Events) == 0 {
+			return value, cut, err
+		}
+		if r.Status == nil {
+			r.Events = r.Events[(len(r.Events)+1)/2:]
+		}
+		r.Status, r.Error, cut = nil, fmt.Sprintf("the status is too large to publish: %d bytes", len(value)), true
+	}
+}
+
+func sizeOf(labels map[string]string) (size int) {
+	for key, value := range labels {
+		size += len(key) + len(value)
+	}
+	return size
+}

@@ -1,0 +1,115 @@
+package fleet
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// sent is a message of a consumer of a bucket.
+type sent struct {
+	jetstream.KeyValueEntry
+
+	key             string
+	revision, delta uint64
+}
+
+func (s sent) Key() string                     { return s.key }
+func (s sent) Revision() uint64                { return s.revision }
+func (s sent) Delta() uint64                   { return s.delta }
+func (s sent) Value() []byte                   { return nil }
+func (s sent) Operation() jetstream.KeyValueOp { return jetstream.KeyValuePut }
+
+// The messages that nats.go delivers while a bucket of the keys a, b and c is rewritten: its mark,
+// here nil, comes after as many messages as there were keys.
+func TestGather(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		sent   []jetstream.KeyValueEntry
+		leader []uint64 // what it has, each time it is asked
+		want   string
+	}{
+		{name: "in peace", sent: []jetstream.KeyValueEntry{sent{key: "a", revision: 1}, sent{key: "b", revision: 2}, sent{key: "c", revision: 3}, nil}, leader: []uint64{3}, want: "a b c"},
+		{name: "empty", sent: []jetstream.KeyValueEntry{nil}, leader: []uint64{0}},
+		{
+			name: "one comes twice, and another after the mark",
+			sent: []jetstream.KeyValueEntry{
+				sent{key: "a", revision: 1, delta: 3},
+				sent{key: "c", revision: 3, delta: 2},
+				sent{key: "a", revision: 4, delta: 1},
+				nil,
+				sent{key: "b", revision: 5},
+			},
+			leader: []uint64{5}, want: "a c b",
+		},
+		{
+			name: "one is rewritten again after the leader was asked",
+			sent: []jetstream.KeyValueEntry{
+				sent{key: "a", revision: 1, delta: 3},
+				sent{key: "c", revision: 3, delta: 2},
+				sent{key: "a", revision: 4, delta: 2},
+				nil,
+				sent{key: "c", revision: 6, delta: 1},
+				sent{key: "b", revision: 7},
+			},
+			leader: []uint64{5}, want: "a c b",
+		},
+		{
+			name:   "the replica that answers is behind",
+			sent:   []jetstream.KeyValueEntry{sent{key: "a", revision: 1}, nil, sent{key: "b", revision: 2}, sent{key: "c", revision: 3}},
+			leader: []uint64{3}, want: "a b c",
+		},
+		{
+			name: "what is missing was removed, and its mark too",
+			sent: []jetstream.KeyValueEntry{sent{key: "a", revision: 1}, sent{key: "b", revision: 2}, nil}, leader: []uint64{3, 2}, want: "a b",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				updates := make(chan jetstream.KeyValueEntry, len(tt.sent))
+				for _, update := range tt.sent {
+					updates <- update
+				}
+				var got []string
+				err := gather(t.Context(), updates, func() (uint64, error) {
+					leader := tt.leader[0]
+					tt.leader = tt.leader[1:]
+					return leader, nil
+				}, func(e entry) error { got = append(got, e.key); return nil })
+				if strings.Join(got, " ") != tt.want || err != nil {
+					t.Errorf("got %q, %v, want %q", got, err, tt.want)
+				}
+				if len(tt.leader) > 0 {
+					t.Errorf("the leader was not asked %d more times", len(tt.leader))
+				}
+			})
+		})
+	}
+}
+
+// A server that sends nothing more ends the read with an error, and so does a watcher that ends.
+func TestGatherEndsWithAnError(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		behind := func() (uint64, error) { return 2, nil }
+		none := func(entry) error { return nil }
+		updates := make(chan jetstream.KeyValueEntry, 2)
+		updates <- sent{key: "a", revision: 1}
+		updates <- nil
+		if err := gather(t.Context(), updates, behind, none); !errors.Is(err, errReadTimeout) || time.Since(began) > 2*idleTimeout {
+			t.Errorf("got %v after %v, want that the server stopped sending", err, time.Since(began))
+		}
+		close(updates)
+		if err := gather(t.Context(), updates, behind, none); !errors.Is(err, errReadTimeout) {
+			t.Errorf("got %v, want that the server stopped sending", err)
+		}
+	})
+}

@@ -1,0 +1,199 @@
+package fleet_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/simnode"
+)
+
+// Messages and states that nobody can read are passed over, by watches that run and by those
+// that come later.
+func TestUnreadableMessageStopsNobody(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	a := startAgent(t, s.URL, "node-a", agentOptions{})
+	a.steps(20)
+	var unreadable atomic.Int64
+	o := fleet.WatchOptions{Replay: true, Unreadable: func(error) { unreadable.Add(1) }}
+	first := watch(t, s.URL, o, a)
+	first.converges()
+	conn := connect(t, s.URL)
+	for _, subject := range []string{
+		"pleg.v1.ev.test_example.=ZZ", "pleg.v1.ev.test_example.node-b",
+		"$KV.pleg-state.test_example.=ZZ", "$KV.pleg-state.test_example.node-b",
+		"$KV.pleg-state.test_example.node-a.shop.no-json", "$KV.pleg-state.test_example.=ZZ.shop.uid",
+	} {
+		if _, err := conn.Request(subject, []byte("{not JSON"), patience); err != nil {
+			t.Fatalf("%s: %v", subject, err)
+		}
+	}
+	a.steps(20)
+	first.converges()
+	if n := unreadable.Swap(0); n != 2 {
+		t.Errorf("a watch that runs passes over %d messages, want the 2 in the stream", n)
+	}
+	watch(t, s.URL, o, a).converges()
+	if n := unreadable.Load(); n != 4 {
+		t.Errorf("a watch that comes later passes over %d states, want 4", n)
+	}
+}
+
+// A state whose headers cannot be read does not keep the agent of its node from publishing.
+func TestUnreadableHeadersStopNobody(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	a := startAgent(t, s.URL, "node-a", agentOptions{})
+	a.steps(20)
+	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
+	c.converges()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "nats://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	headers := "NATS/1.0\r\nthis is no header\r\n\r\n"
+	_, err = fmt.Fprintf(conn, "CONNECT {\"headers\":true,\"verbose\":false}\r\nHPUB $KV.pleg-state.test_example.node-a.shop.uid %d %d\r\n%s{}\r\nPING\r\n", len(headers), len(headers)+2, headers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text := []byte{}; !strings.Contains(string(text), "PONG"); {
+		part := make([]byte, 1024)
+		n, err := conn.Read(part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(text, part[:n]...)
+	}
+	a.restart()
+	a.steps(20)
+	c.converges()
+}
+
+// spoiled is a node whose events are changed on their way.
+type spoiled struct {
+	*simnode.Node
+
+	event  func(*pleg.Event)
+	status func(*pleg.PodStatus)
+}
+
+func (s spoiled) Follow(ctx context.Context, after *pipeline.Position, events chan<- pleg.Event) error {
+	raw := make(chan pleg.Event)
+	ended := make(chan error, 1)
+	go func() { ended <- s.Node.Follow(ctx, after, raw); close(raw) }()
+	for ev := range raw {
+		s.event(&ev)
+		select {
+		case events <- ev:
+		case <-ctx.Done():
+		}
+	}
+	return <-ended
+}
+
+func (s spoiled) Status(ctx context.Context, uid pleg.PodUID) (*pleg.PodStatus, error) {
+	status, err := s.Node.Status(ctx, uid)
+	if err == nil {
+		s.status(status)
+	}
+	return status, err
+}
+
+// A pod that is too large for a message is published in part, its neighbors whole, and the
+// publisher says so.
+func TestTooLargePodStopsNobody(t *testing.T) {
+	t.Parallel()
+	labels := make(map[string]string)
+	for i := range 15_000 {
+		labels[fmt.Sprintf("example.com/label-%05d", i)] = strings.Repeat("v", 60)
+	}
+	huge := strings.Repeat("x", 2<<20)
+	ofShop := func(change func(*pleg.Event)) func(*pleg.Event) {
+		return func(ev *pleg.Event) {
+			if ev.PodNamespace == "shop" {
+				change(ev)
+			}
+		}
+	}
+	tests := []struct {
+		name   string
+		event  func(*pleg.Event)
+		status func(*pleg.PodStatus)
+	}{
+		{name: "labels", status: func(s *pleg.PodStatus) {
+			for _, sandbox := range s.Sandboxes {
+				if s.Namespace == "shop" {
+					sandbox.Labels = labels
+				}
+			}
+		}},
+		{name: "status", status: func(s *pleg.PodStatus) {
+			for _, c := range s.Containers {
+				if s.Namespace == "shop" {
+					c.Message = huge
+				}
+			}
+		}},
+		{name: "container id", event: ofShop(func(ev *pleg.Event) { ev.ContainerID = pleg.ContainerID(huge) + ev.ContainerID })},
+		{name: "pod UID", event: ofShop(func(ev *pleg.Event) { ev.PodUID = pleg.PodUID(huge) + ev.PodUID })},
+		{name: "namespace", event: ofShop(func(ev *pleg.Event) { ev.PodNamespace += huge[:5_000] })},
+		{name: "image", event: ofShop(func(ev *pleg.Event) { ev.Image = huge })},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := startServer(t, "")
+			node, err := simnode.New(simnode.Options{Name: "node-a", Pods: 12, History: 8192, Seed: 7})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(node.Close)
+			source := spoiled{node, func(*pleg.Event) {}, func(*pleg.PodStatus) {}}
+			if tt.event != nil {
+				source.event = tt.event
+			}
+			if tt.status != nil {
+				source.status = tt.status
+			}
+			p, err := fleet.NewPublisher(fleet.PublisherOptions{
+				Conn: connect(t, s.URL), Source: source, Cluster: cluster, Node: "node-a",
+				MinBackoff: 10 * time.Millisecond, MaxBackoff: 100 * time.Millisecond,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			run(t, p.Run)
+			for range 40 {
+				node.Step()
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			missing := map[string]bool{"shop": true, "jobs": true}
+			for ev, err := range fleet.Watch(ctx, jetStream(t, connect(t, s.URL)), fleet.WatchOptions{Cluster: cluster, Replay: true}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				delete(missing, ev.PodNamespace[:min(4, len(ev.PodNamespace))])
+				if len(missing) == 0 {
+					break
+				}
+				node.Step()
+			}
+			if len(missing) > 0 {
+				t.Errorf("no events of the namespaces %v: shop is too large, the other is not", missing)
+			}
+			if s := p.Status(); s.Cut == 0 || s.Err != nil {
+				t.Errorf("the status is %+v, want one that publishes in part", s)
+			}
+		})
+	}
+}
