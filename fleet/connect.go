@@ -30,6 +30,10 @@ type ConnectOptions struct {
 const (
 	reconnectWait   = time.Second
 	reconnectJitter = time.Second
+	// pingInterval is the time between two pings. The third one without an answer ends the
+	// connection: a dead path is noticed after 15 s, and with the default of nats.go after six
+	// minutes.
+	pingInterval = 5 * time.Second
 )
 
 // Connect returns a connection for [NewPublisher] and [Watch]. It does not wait for the
@@ -58,6 +62,7 @@ func (o *ConnectOptions) complete() ([]nats.Option, error) {
 		nats.RetryOnFailedConnect(true),
 		nats.ReconnectWait(reconnectWait),
 		nats.ReconnectJitter(reconnectJitter, reconnectJitter),
+		nats.PingInterval(pingInterval),
 		// Credentials may be repaired while the program runs.
 		nats.IgnoreAuthErrorAbort(),
 		// A message that the server does not get now is sent again by the publisher,

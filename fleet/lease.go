@@ -3,7 +3,6 @@ package fleet
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -14,18 +13,19 @@ import (
 // so that an agent which restarts does not wait for the lease of its dead self. Later the
 // other one is the newer of the two, and this one waits until its lease has expired.
 func (s *session) takeLease(ctx context.Context) error {
-	entry, err := s.agents.Get(ctx, s.key)
-	if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
+	// The leader is asked: a replica may still have the lease of before, or none.
+	m, err := s.lastMessage(ctx, "KV_"+AgentBucket, subjectOf(s.agents, s.key))
+	if err != nil {
 		return fmt.Errorf("read lease: %w", explain(s.p.o.Conn, err))
 	}
 	s.lease = 0
-	if err == nil {
+	if m != nil {
 		var holder agentState
-		_ = json.Unmarshal(entry.Value(), &holder) // what cannot be read is replaced
-		if holder.Agent != s.p.agent && s.p.owned {
+		_ = json.Unmarshal(m.Data, &holder) // what cannot be read is replaced
+		if m.isValue() && holder.Agent != s.p.agent && s.p.owned {
 			return fmt.Errorf("%w: %s", errHeld, holder.Agent)
 		}
-		s.lease = entry.Revision()
+		s.lease = m.Sequence
 	}
 	return s.renewLease(ctx)
 }

@@ -121,7 +121,7 @@ func NewPublisher(o PublisherOptions) (*Publisher, error) {
 	if err := o.complete(); err != nil {
 		return nil, fmt.Errorf("new publisher: %w", err)
 	}
-	js, err := jetstream.New(o.Conn)
+	js, err := jetstream.New(o.Conn, jetstream.WithDefaultTimeout(requestTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("new publisher: %w", err)
 	}

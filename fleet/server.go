@@ -56,9 +56,26 @@ type server struct {
 // stateStream is the stream that has the messages of [StateBucket].
 const stateStream = "KV_" + StateBucket
 
-// readsOfWatch are the states that a watch reads at the same time. An agent reads one:
-// thousands may start at once, and nats-server drops all requests if 10,000 wait.
-const readsOfWatch = 16
+const (
+	// requestTimeout bounds one request to the server, such as to a leader that is gone.
+	requestTimeout = 10 * time.Second
+	// firstWait is when a request is sent again for the first time.
+	firstWait = 3 * time.Second
+	// mostAtOnce are the states that are read at the same time: by a watch, and by an agent
+	// whose server is a second away. Agents near their server read one: thousands may start at
+	// once, and nats-server drops all requests if 10,000 wait.
+	mostAtOnce = 16
+)
+
+// readsAtOnce is how many states an agent reads at the same time: more the longer it waits for
+// each.
+func readsAtOnce(conn *nats.Conn) int {
+	rtt, err := conn.RTT()
+	if err != nil {
+		return 1
+	}
+	return min(mostAtOnce, 1+int(rtt/(20*time.Millisecond)))
+}
 
 // openServer opens the stream and the buckets. It creates what is missing if limits is
 // not nil.
@@ -73,9 +90,9 @@ func openServer(ctx context.Context, js jetstream.JetStream, limits *Limits) (*s
 	if account.API.Level < minAPILevel {
 		return nil, fmt.Errorf("nats-server %s is too old: want 2.11 or newer", js.Conn().ConnectedServerVersion())
 	}
-	s := &server{js: js, atOnce: readsOfWatch}
+	s := &server{js: js, atOnce: mostAtOnce}
 	if limits != nil {
-		s.atOnce = 1
+		s.atOnce = readsAtOnce(js.Conn())
 	}
 	if s.stream, err = openStream(ctx, js, limits); err != nil {
 		return nil, fmt.Errorf("stream %s: %w", EventStream, explain(js.Conn(), err))
@@ -196,9 +213,7 @@ func (s *server) lastMessage(ctx context.Context, stream, subject string) (*stor
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	m, err := s.js.Conn().RequestWithContext(ctx, apiPrefix(s.js)+"STREAM.MSG.GET."+stream, body)
+	m, err := s.ask(ctx, apiPrefix(s.js)+"STREAM.MSG.GET."+stream, body)
 	if err != nil {
 		return nil, err
 	}
@@ -216,6 +231,19 @@ func (s *server) lastMessage(ctx context.Context, stream, subject string) (*stor
 		return nil, nil
 	default:
 		return nil, answer.Error
+	}
+}
+
+// ask sends a request for something to read, and sends it again if no answer comes: while a stream
+// has no leader, requests are lost.
+func (s *server) ask(ctx context.Context, subject string, body []byte) (*nats.Msg, error) {
+	for wait := firstWait; ; wait *= 2 {
+		waiting, cancel := context.WithTimeout(ctx, wait)
+		m, err := s.js.Conn().RequestWithContext(waiting, subject, body)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil || wait >= requestTimeout {
+			return m, err
+		}
 	}
 }
 

@@ -58,8 +58,6 @@ type session struct {
 
 // open makes this publisher the one of its node, and finds out what the node has published.
 func (p *Publisher) open(ctx context.Context, ready func()) (*session, error) {
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
 	if p.server == nil {
 		server, err := openServer(ctx, p.js, &p.o.Limits)
 		if err != nil {
@@ -107,9 +105,6 @@ func (s *session) begin(ctx context.Context) error {
 	}
 	return s.readServer(ctx)
 }
-
-// openTimeout bounds the calls until a session publishes.
-const openTimeout = 30 * time.Second
 
 // readServer reads the node's last message and its states, and sets the position after
 // which the session resumes. There is none if the states are not those of the last

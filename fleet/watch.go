@@ -183,6 +183,13 @@ const checkPeriod = 10 * time.Second
 // other clusters in the stream, most messages follow such numbers.
 const minCheckPeriod = time.Second
 
+// openTimeout bounds the requests until a watch receives messages.
+const openTimeout = 10 * time.Second
+
+// heartbeat is how often the server says that it is there. After two that did not come the consumer
+// is made again: that of a leader that is gone ends without a word. nats.go's default is 15 s.
+const heartbeat = 3 * time.Second
+
 // messageBuffer is the size of the messages that may wait for a consumer that does not read:
 // a thousand usual ones. It is larger on a server that accepts large ones.
 const messageBuffer = 1 << 20
@@ -201,13 +208,13 @@ func (w *watch) connect(ctx context.Context) error {
 	}
 	consumer, err := w.stream.OrderedConsumer(opening, jetstream.OrderedConsumerConfig{
 		FilterSubjects: w.subjects, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: w.covered + 1,
-		MaxResetAttempts: 3,
+		MaxResetAttempts: 1, // the watch itself tries again, and sooner
 	})
 	if err != nil {
 		return fmt.Errorf("create consumer: %w", explain(w.js.Conn(), err))
 	}
 	largest := int(w.js.Conn().MaxPayload())
-	messages, err := consumer.Messages(jetstream.PullMaxBytes(max(messageBuffer, 4*largest)))
+	messages, err := consumer.Messages(jetstream.PullMaxBytes(max(messageBuffer, 4*largest)), jetstream.PullHeartbeat(heartbeat))
 	if err != nil {
 		return fmt.Errorf("receive messages: %w", explain(w.js.Conn(), err))
 	}

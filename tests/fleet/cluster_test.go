@@ -76,7 +76,7 @@ func TestLeaderKilledInAStorm(t *testing.T) {
 		leader := servers[leaderOf(t, js, fleet.EventStream)]
 		leader.Kill()
 		<-storm
-		c.converges()
+		c.within(30 * time.Second) // half of it is the election of nats-server
 		if err := leader.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}

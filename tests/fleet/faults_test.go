@@ -85,6 +85,49 @@ func TestConnectionCut(t *testing.T) {
 	}
 }
 
+// within fails if the consumer takes longer to converge.
+func (c *consumer) within(bound time.Duration) {
+	c.t.Helper()
+	began := time.Now()
+	c.converges()
+	took := time.Since(began)
+	c.t.Logf("the consumer has everything after %v", took)
+	if took > bound {
+		c.t.Errorf("want at most %v", bound)
+	}
+}
+
+// A path that no longer passes anything, without an end of the connection, is noticed: by the
+// agent and by the watch.
+func TestDeadPathIsNoticed(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	relay := newRelay(t, s.URL)
+	a := startAgent(t, relay.url, "node-a", agentOptions{})
+	c := watch(t, relay.url, fleet.WatchOptions{Replay: true}, a)
+	a.steps(20)
+	c.converges()
+	relay.strand()
+	a.steps(20)
+	c.within(30 * time.Second)
+}
+
+// An agent of 200 pods that is far from its server comes back soon after it was restarted.
+func TestAgentFarFromItsServer(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	near := startAgent(t, s.URL, "node-a", agentOptions{pods: 200})
+	near.steps(500)
+	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, near)
+	c.converges()
+	relay := newRelay(t, s.URL)
+	relay.delay = 100 * time.Millisecond // 200 ms to the server and back
+	near.url = relay.url
+	near.restart()
+	near.steps(1)
+	c.within(10 * time.Second)
+}
+
 // If the stream is full, the oldest events go. A consumer that does not read then gets a
 // Gap and converges.
 func TestStreamFullAndConsumerStalled(t *testing.T) {

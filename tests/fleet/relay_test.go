@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // relay passes connections on to a server. It can cut them, or hold what clients send.
@@ -22,6 +23,10 @@ type relay struct {
 	wait sync.WaitGroup
 	// trap is what makes the relay hold data from itself on.
 	trap atomic.Pointer[trap]
+	// lost is set for the connections so far by strand. The next ones have another.
+	lost *atomic.Bool
+	// delay is the time of data in each direction. It is set before the first connection.
+	delay time.Duration
 }
 
 type trap struct {
@@ -36,7 +41,7 @@ func newRelay(t *testing.T, url string) *relay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &relay{url: "nats://" + l.Addr().String(), target: strings.TrimPrefix(url, "nats://")}
+	r := &relay{url: "nats://" + l.Addr().String(), target: strings.TrimPrefix(url, "nats://"), lost: new(atomic.Bool)}
 	r.wait.Go(func() {
 		for {
 			client, err := l.Accept()
@@ -62,15 +67,49 @@ func (r *relay) pass(client net.Conn) {
 	}
 	r.mu.Lock()
 	r.conns = append(r.conns, client, server)
+	lost := r.lost
 	r.mu.Unlock()
+	r.wait.Go(func() { r.copy(client, server, lost, client) })
+	r.wait.Go(func() { r.copy(heldWriter{r, server}, client, lost, server) })
+}
+
+// copy passes data on until an end is closed, and then closes the other end.
+func (r *relay) copy(to io.Writer, from io.Reader, lost *atomic.Bool, end io.Closer) {
+	type data struct {
+		due   time.Time
+		bytes []byte
+	}
+	under := make(chan data, 10_000)
 	r.wait.Go(func() {
-		defer client.Close()
-		_, _ = io.Copy(client, server)
+		defer end.Close()
+		for d := range under {
+			time.Sleep(time.Until(d.due))
+			if _, err := to.Write(d.bytes); err != nil {
+				break
+			}
+		}
+		for range under { // the reader ends with its connection
+		}
 	})
-	r.wait.Go(func() {
-		defer server.Close()
-		_, _ = io.Copy(heldWriter{r, server}, client)
-	})
+	defer close(under)
+	for {
+		chunk := make([]byte, 32<<10)
+		n, err := from.Read(chunk)
+		if n > 0 && !lost.Load() {
+			under <- data{time.Now().Add(r.delay), chunk[:n]}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// strand makes the connections so far pass nothing any more, without an end.
+func (r *relay) strand() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lost.Store(true)
+	r.lost = new(atomic.Bool)
 }
 
 type heldWriter struct {
