@@ -35,6 +35,7 @@ func expectReady(t *testing.T, h http.Handler, code int, want string) {
 func handlers(pipe *pipeline.Pipeline) (open, closed http.Handler) {
 	o := options(pipe)
 	o.MaxBacklog = 2
+	o.Parts = []httpserver.Part{{Name: "nats", State: func() string { return "cannot publish: secret server" }}}
 	open = httpserver.Handler(o)
 	o.HidePods = func(*http.Request) error { return errors.New("no") }
 	return open, httpserver.Handler(o)
@@ -84,6 +85,8 @@ func TestUnreadyNamesNobodyToStrangers(t *testing.T) {
 		open, closed := handlers(pipe)
 		time.Sleep(1500 * time.Millisecond)
 		expectReady(t, closed, 503, "[-]pleg failed: no list has succeeded yet\n")
+		expectReady(t, closed, 503, "[+]nats ok\n")
+		expectReady(t, open, 503, "[+]nats ok: cannot publish: secret server\n")
 		runtime.SetListFault(nil)
 		runtime.Set("shop/a", "c=running")
 		runtime.Set("shop/b", "c=running")
