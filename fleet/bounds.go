@@ -50,7 +50,7 @@ func (r *podRecord) encode(limit int) (value []byte, cut bool, err error) {
 		if r.Status == nil {
 			r.Events = r.Events[(len(r.Events)+1)/2:]
 		}
-		r.Status, r.Error, cut = nil, fmt.Sprintf("the status is too large to publish: %d bytes", len(value)), true
+		r.Status, r.Error, cut = nil, fmt.Sprintf("the state is too large to publish whole: %d bytes", len(value)), true
 	}
 }
 

@@ -39,6 +39,13 @@ func (w *watch) handle(ctx context.Context, m jetstream.Msg) error {
 	return w.deliverSynced()
 }
 
+// passOver notes that something cannot be read.
+func (w *watch) passOver(subject string, err error) {
+	if w.o.Unreadable != nil {
+		w.o.Unreadable(fmt.Errorf("cannot read %s: %w", subject, err))
+	}
+}
+
 func (w *watch) deliver(ctx context.Context, node string, m message, seq uint64) error {
 	p := w.nodes[node]
 	if p == nil {

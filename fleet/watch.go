@@ -288,13 +288,6 @@ func (w *watch) receive(ctx context.Context, messages jetstream.MessagesContext)
 
 func (w *watch) position() Position { return Position{Stream: w.name, Message: w.covered} }
 
-// passOver notes that something cannot be read.
-func (w *watch) passOver(subject string, err error) {
-	if w.o.Unreadable != nil {
-		w.o.Unreadable(fmt.Errorf("cannot read %s: %w", subject, err))
-	}
-}
-
 func (w *watch) send(ev Event) error {
 	if !w.yield(ev, nil) {
 		return errStopped

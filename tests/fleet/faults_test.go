@@ -68,12 +68,7 @@ const stoppedFor = 30 * time.Second
 // The connection breaks again and again while the agent publishes.
 func TestConnectionCut(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, "")
-	relay := newRelay(t, s.URL)
-	a := startAgent(t, relay.url, "node-a", agentOptions{})
-	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
-	a.steps(5)
-	c.converges()
+	_, relay, a, c := startBehindRelay(t, false)
 	gaps := c.gapsSoFar()
 	for range 30 {
 		a.steps(20)
@@ -101,12 +96,7 @@ func (c *consumer) within(bound time.Duration) {
 // agent and by the watch.
 func TestDeadPathIsNoticed(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, "")
-	relay := newRelay(t, s.URL)
-	a := startAgent(t, relay.url, "node-a", agentOptions{})
-	c := watch(t, relay.url, fleet.WatchOptions{Replay: true}, a)
-	a.steps(20)
-	c.converges()
+	_, relay, a, c := startBehindRelay(t, true)
 	relay.strand()
 	a.steps(20)
 	c.within(30 * time.Second)

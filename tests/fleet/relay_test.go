@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 )
 
 // relay passes connections on to a server. It can cut them, or hold what clients send.
@@ -57,6 +59,23 @@ func newRelay(t *testing.T, url string) *relay {
 		r.wait.Wait()
 	})
 	return r
+}
+
+// startBehindRelay returns an agent whose connection passes a relay, and a consumer that has its
+// state: behind the relay too, or directly at the server.
+func startBehindRelay(t *testing.T, both bool) (server string, r *relay, a *agent, c *consumer) {
+	t.Helper()
+	server = startServer(t, "").URL
+	r = newRelay(t, server)
+	a = startAgent(t, r.url, "node-a", agentOptions{})
+	from := server
+	if both {
+		from = r.url
+	}
+	c = watch(t, from, fleet.WatchOptions{Replay: true}, a)
+	a.steps(20)
+	c.converges()
+	return server, r, a, c
 }
 
 func (r *relay) pass(client net.Conn) {

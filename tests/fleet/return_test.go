@@ -15,13 +15,8 @@ import (
 // reads only what was not acknowledged: not even the names of its states.
 func TestReturnReadsLittle(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, "")
-	relay := newRelay(t, s.URL)
-	a := startAgent(t, relay.url, "node-a", agentOptions{})
-	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
-	a.steps(30)
-	c.converges()
-	searches := searchesOfStates(t, s.URL, "$JS.API.STREAM.INFO.KV_"+fleet.StateBucket)
+	server, relay, a, c := startBehindRelay(t, false)
+	searches := searchesOfStates(t, server, "$JS.API.STREAM.INFO.KV_"+fleet.StateBucket)
 	for range 3 {
 		a.lose(relay)
 		c.converges()

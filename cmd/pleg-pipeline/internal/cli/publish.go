@@ -121,7 +121,7 @@ func (f *publishFlags) addNATS(ctx context.Context, all *publishers, node string
 
 // publishingState says how publishing goes.
 func publishingState(s fleet.PublisherStatus) string {
-	text := fmt.Sprintf("last acknowledged %v ago", time.Since(s.LastAck).Round(time.Second))
+	text := fmt.Sprintf("nothing acknowledged for %v", time.Since(s.LastAck).Round(time.Second))
 	if s.Err != nil {
 		text = fmt.Sprintf("cannot publish: %v; %s", s.Err, text)
 	}
