@@ -38,3 +38,22 @@ func TestReadmeProgram(t *testing.T) {
 		t.Errorf("without a runtime: %v, output %q, want an error that names %s", err, output, missing)
 	}
 }
+
+func TestReadmeListsEveryPage(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for page := range files(t, ".md") {
+		page, err := filepath.Rel("../..", page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if page = filepath.ToSlash(page); strings.HasPrefix(page, "docs/adr/") {
+			page = "docs/adr"
+		}
+		if page != "README.md" && !strings.Contains(string(readme), "]("+page+")") {
+			t.Errorf("README.md has no link to %s", page)
+		}
+	}
+}
