@@ -11,8 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 )
 
 // command is a command with its flags.
@@ -45,21 +44,21 @@ func newCommand(c command, cmd *cobra.Command) *cobra.Command {
 
 // outputFlags say how a command prints.
 type outputFlags struct {
-	format    printer.Format
+	format    view.Format
 	text      *outputValue // as it was given
 	noHeaders bool
 }
 
 // add adds the flags of a command that prints what, in the formats that parse
 // knows.
-func (f *outputFlags) add(cmd *cobra.Command, what string, parse func(string) (printer.Format, error)) {
-	value := &outputValue{format: &f.format, parse: parse, text: string(printer.Text)}
+func (f *outputFlags) add(cmd *cobra.Command, what string, parse func(string) (view.Format, error)) {
+	value := &outputValue{format: &f.format, parse: parse, text: string(view.Text)}
 	f.text = value
 	cmd.Flags().VarP(value, "output", "o", "`FORMAT` of the "+what+": text (cut to the terminal), wide (all, more columns),\njson (one object per line), yaml, or go-template=TEMPLATE, which uses the field\nnames of JSON")
 	var words []string
-	for _, kind := range printer.Kinds() {
+	for _, kind := range view.Kinds() {
 		word := string(kind)
-		if kind == printer.Template {
+		if kind == view.Template {
 			word += "="
 		}
 		words = append(words, word)
@@ -68,14 +67,14 @@ func (f *outputFlags) add(cmd *cobra.Command, what string, parse func(string) (p
 	cmd.Flags().BoolVar(&f.noHeaders, "no-headers", false, "do not print the line of column names")
 }
 
-func (f *outputFlags) options(p Process) printer.Options {
-	return printer.Options{Format: f.format, Headers: !f.noHeaders, Color: colorWanted(p.Out, p.Getenv), Width: terminalWidth(p.Out)}
+func (f *outputFlags) options(p Process) view.PrintOptions {
+	return view.PrintOptions{Format: f.format, Headers: !f.noHeaders, Color: colorWanted(p.Out, p.Getenv), Width: terminalWidth(p.Out)}
 }
 
 // outputValue is the value of --output.
 type outputValue struct {
-	format *printer.Format
-	parse  func(string) (printer.Format, error)
+	format *view.Format
+	parse  func(string) (view.Format, error)
 	text   string
 }
 
@@ -138,7 +137,7 @@ func completeLive(cmd *cobra.Command, name string, complete cobra.CompletionFunc
 
 // podFilter selects pods.
 type podFilter struct {
-	podview.Filter
+	view.PodFilter
 
 	selector string
 }

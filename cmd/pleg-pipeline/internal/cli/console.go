@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 )
 
 // logFlags are the flags of every command that writes log lines.
@@ -46,7 +46,7 @@ func (f logFlags) console(w io.Writer) console {
 	}
 	options := &slog.HandlerOptions{Level: level}
 	if f.format == "json" {
-		w = printer.JSONWriter(w)
+		w = view.JSONWriter(w)
 		return console{w, true, slog.New(newLogLimiter(slog.NewJSONHandler(w, options)))}
 	}
 	return console{w, false, slog.New(newLogLimiter(slog.NewTextHandler(w, options)))}
@@ -73,7 +73,7 @@ func notice(text string) string {
 	if len(text) > maxNotice {
 		text = fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(text[:maxNotice], ""), len(text))
 	}
-	return printer.PrintableLines(text)
+	return view.PrintableLines(text)
 }
 
 // errOutputClosed means that the reader of the output closed it: a normal end.

@@ -17,8 +17,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 )
 
 // daemonSource is the daemon of this node. Another process can continue after the last
@@ -42,7 +41,7 @@ func answerWithin(ctx context.Context) (context.Context, context.CancelFunc) {
 type daemonError struct{ err error }
 
 // Error implements error. The text has no character that could forge another line.
-func (e daemonError) Error() string { return printer.Printable(e.err.Error()) }
+func (e daemonError) Error() string { return view.Printable(e.err.Error()) }
 
 // Unwrap returns the error with its gRPC code.
 func (e daemonError) Unwrap() error { return e.err }
@@ -73,7 +72,7 @@ func (s daemonSource) events(ctx context.Context, o client.WatchOptions) iter.Se
 	}
 }
 
-func (s daemonSource) pods(ctx context.Context) ([]podview.Pod, error) {
+func (s daemonSource) pods(ctx context.Context) ([]view.Pod, error) {
 	ctx, cancel := answerWithin(ctx)
 	defer cancel()
 	known, err := s.client.Pods(ctx)
@@ -85,18 +84,18 @@ func (s daemonSource) pods(ctx context.Context) ([]podview.Pod, error) {
 		entries = append(entries, pipeline.CacheEntry(p))
 	}
 	now, err := s.status(ctx)
-	return podview.List(entries, now), err
+	return view.Pods(entries, now), err
 }
 
-func (s daemonSource) pod(ctx context.Context, uid pipeline.PodUID) (podview.Pod, bool, error) {
+func (s daemonSource) pod(ctx context.Context, uid pipeline.PodUID) (view.Pod, bool, error) {
 	ctx, cancel := answerWithin(ctx)
 	defer cancel()
 	known, err := s.client.Pods(ctx, uid)
 	if err != nil || len(known) == 0 {
-		return podview.Pod{}, false, fromDaemon(ctx, err)
+		return view.Pod{}, false, fromDaemon(ctx, err)
 	}
 	now, err := s.status(ctx)
-	return podview.One(pipeline.CacheEntry(known[0]), now), true, err
+	return view.OnePod(pipeline.CacheEntry(known[0]), now), true, err
 }
 
 // status returns an empty status if the daemon is an older version that has none.

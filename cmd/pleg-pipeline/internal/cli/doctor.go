@@ -14,7 +14,7 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 )
 
 const doctorLong = `Find out why "PLEG is not healthy". The first line is the verdict, with the pod
@@ -215,7 +215,7 @@ func (c *doctorCommand) examineUntil(ctx context.Context, out console, examine f
 func (c *doctorCommand) print(r *doctor.Report) error {
 	var err error
 	if c.output == "json" {
-		encoder := json.NewEncoder(printer.JSONWriter(c.process.Out))
+		encoder := json.NewEncoder(view.JSONWriter(c.process.Out))
 		encoder.SetIndent("", "  ")
 		err = encoder.Encode(r)
 	} else {

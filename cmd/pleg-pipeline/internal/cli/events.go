@@ -13,7 +13,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -74,7 +74,7 @@ func (c *eventsCommand) addFlags(cmd *cobra.Command) {
 	flags.StringSliceVar((*[]string)(&c.pods), "pod", nil, "only the pod with this `NAME`, NAMESPACE/NAME or UID; may be repeated")
 	completeLive(cmd, "pod", c.source.completePods(c.process))
 	flags.BoolVar(&c.noSandboxes, "no-sandboxes", false, "no events of pod sandboxes")
-	c.output.add(cmd, "events", printer.ParseFleetEvents)
+	c.output.add(cmd, "events", view.ParseFleetEvents)
 	c.source.add(cmd)
 	c.fleet.add(cmd)
 	c.log.addQuiet(cmd)
@@ -86,7 +86,7 @@ func (c *eventsCommand) validate(flags *pflag.FlagSet) error {
 	}
 	if !c.fleet.given() {
 		// The fields of a cluster's events are not all those of a node's.
-		if _, err := printer.ParseEvents(c.output.text.text); err != nil {
+		if _, err := view.ParseEvents(c.output.text.text); err != nil {
 			return fmt.Errorf("--output: %w", err)
 		}
 	}
@@ -134,8 +134,8 @@ func (c *eventsCommand) run(ctx context.Context) error {
 	out := c.log.console(c.process.Err)
 	return c.source.use(ctx, c.process, out, func(ctx context.Context, from source) error {
 		f := follower{
-			out: out, pods: c.pods, marks: c.output.format.Kind() != printer.Template, fromNow: !c.replay && c.options.After == nil,
-			printer: printer.Events(c.process.Out, c.output.options(c.process)),
+			out: out, pods: c.pods, marks: c.output.format.Kind() != view.Template, fromNow: !c.replay && c.options.After == nil,
+			printer: view.EventPrinter(c.process.Out, c.output.options(c.process)),
 		}
 		err := printing(ctx, out, c.process.Out, func(ctx context.Context) error { return f.follow(ctx, from, c.options) })
 		if ctx.Err() == nil {
@@ -153,7 +153,7 @@ func (c *eventsCommand) run(ctx context.Context) error {
 // follower prints the events of a source and reports the state of the connection.
 type follower struct {
 	out     console
-	printer printer.Printer[pipeline.Event]
+	printer view.Printer[pipeline.Event]
 	marks   bool // whether to print them
 	pods    podNames
 	fromNow bool // no earlier events were requested

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -225,7 +225,7 @@ func TestPodsFromDaemon(t *testing.T) {
 
 	_, stdout, _ = run(t, "pods", "--connect", socket, "-o", "json")
 	for line := range strings.Lines(stdout) {
-		var pod podview.Pod
+		var pod view.Pod
 		if err := json.Unmarshal([]byte(line), &pod); err != nil || pod.Total != 2 || pod.LastEvent == nil || pod.LastEvent.Type != pleg.ContainerStarted {
 			t.Errorf("line %q, %v, want a pod of two containers", line, err)
 		}

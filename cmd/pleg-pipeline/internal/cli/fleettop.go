@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/top"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 )
 
@@ -40,7 +40,7 @@ func (s fleetSource) Events(ctx context.Context, disconnected func(error)) iter.
 func (s fleetSource) Status(context.Context) (pipeline.Status, error) { return pipeline.Status{}, nil }
 
 // Pods implements [top.Source].
-func (s fleetSource) Pods(ctx context.Context) ([]podview.Pod, error) {
+func (s fleetSource) Pods(ctx context.Context) ([]view.Pod, error) {
 	return fleetPods(ctx, s.states, s.flags.nodes, nil)
 }
 

@@ -14,8 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -55,7 +54,7 @@ func (f *fleetFlags) validate(flags *pflag.FlagSet, source *sourceFlags) error {
 // fleetFollower prints the events of a cluster.
 type fleetFollower struct {
 	out     console
-	printer printer.Printer[fleet.Event]
+	printer view.Printer[fleet.Event]
 	marks   bool
 
 	disconnected bool
@@ -76,8 +75,8 @@ func (c *eventsCommand) runFleet(ctx context.Context) error {
 		return fmt.Errorf("--fleet: %w", err)
 	}
 	f := fleetFollower{
-		out: out, marks: c.output.format.Kind() != printer.Template,
-		printer: printer.FleetEvents(c.process.Out, c.output.options(c.process)),
+		out: out, marks: c.output.format.Kind() != view.Template,
+		printer: view.FleetEventPrinter(c.process.Out, c.output.options(c.process)),
 	}
 	o := fleet.WatchOptions{
 		Cluster: c.fleet.cluster, Nodes: c.fleet.nodes, Replay: c.replay, After: c.fleetAfter, Bookmarks: true,
@@ -185,7 +184,7 @@ func (c *podsCommand) runFleet(ctx context.Context) error {
 }
 
 func (c *podsCommand) printFleet(ctx context.Context, out console, js jetstream.JetStream, states *fleet.States) error {
-	read := func(ctx context.Context) ([]podview.Pod, error) {
+	read := func(ctx context.Context) ([]view.Pod, error) {
 		return fleetPods(ctx, states, c.fleet.nodes, c.filter.Namespaces)
 	}
 	if c.watch && c.redraws() {
@@ -206,7 +205,7 @@ func (c *podsCommand) printFleet(ctx context.Context, out console, js jetstream.
 }
 
 // redrawFleet is redraw for the pods of a cluster.
-func (c *podsCommand) redrawFleet(ctx context.Context, out console, js jetstream.JetStream, read func(context.Context) ([]podview.Pod, error)) error {
+func (c *podsCommand) redrawFleet(ctx context.Context, out console, js jetstream.JetStream, read func(context.Context) ([]view.Pod, error)) error {
 	all, err := read(ctx)
 	if err != nil {
 		return err
@@ -256,10 +255,10 @@ func (c *podsCommand) followFleet(ctx context.Context, out console, js jetstream
 }
 
 // fleetPods reads all pods of the selected nodes and namespaces.
-func fleetPods(ctx context.Context, states *fleet.States, nodes, namespaces []string) ([]podview.Pod, error) {
+func fleetPods(ctx context.Context, states *fleet.States, nodes, namespaces []string) ([]view.Pod, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errors.New("the server does not answer"))
 	defer cancel()
-	var all []podview.Pod
+	var all []view.Pod
 	for pod, err := range states.Pods(ctx, nodes, namespaces) {
 		if err != nil {
 			return nil, err
@@ -270,24 +269,24 @@ func fleetPods(ctx context.Context, states *fleet.States, nodes, namespaces []st
 }
 
 // printFleetPod prints the pod of an event as it is now.
-func printFleetPod(ctx context.Context, states *fleet.States, pods printer.Printer[podview.Pod], ev fleet.Event) error {
+func printFleetPod(ctx context.Context, states *fleet.States, pods view.Printer[view.Pod], ev fleet.Event) error {
 	pod, ok, err := states.Pod(ctx, ev.Node, ev.PodNamespace, ev.PodUID)
 	if err != nil {
 		return err
 	}
 	pod.Node, pod.UID = ev.Node, ev.PodUID
-	view := fleetPod(pod, ev.Event)
+	known := fleetPod(pod, ev.Event)
 	if !ok {
-		view.State = gone
+		known.State = gone
 	}
-	return outputError(pods.Print(view))
+	return outputError(pods.Print(known))
 }
 
 // fleetPod returns the view of a pod.
-func fleetPod(pod fleet.Pod, last pleg.Event) podview.Pod {
-	view := withEvent(podview.New(pipeline.CacheEntry{
+func fleetPod(pod fleet.Pod, last pleg.Event) view.Pod {
+	known := withEvent(view.NewPod(pipeline.CacheEntry{
 		UID: pod.UID, Status: pod.Status, Err: pod.Err, CurrentAsOf: pod.CurrentAsOf, Last: pod.Status, LastAsOf: pod.CurrentAsOf,
 	}), last)
-	view.Node, view.Name, view.Namespace = pod.Node, cmp.Or(view.Name, pod.Name), cmp.Or(view.Namespace, pod.Namespace)
-	return view
+	known.Node, known.Name, known.Namespace = pod.Node, cmp.Or(known.Name, pod.Name), cmp.Or(known.Namespace, pod.Namespace)
+	return known
 }

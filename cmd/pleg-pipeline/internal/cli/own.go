@@ -11,7 +11,7 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 )
 
@@ -138,13 +138,13 @@ func (s ownSource) events(ctx context.Context, o client.WatchOptions) iter.Seq2[
 	}
 }
 
-func (s ownSource) pods(context.Context) ([]podview.Pod, error) {
-	return podview.List(s.pipe.Cache().List(), s.pipe.Status()), nil
+func (s ownSource) pods(context.Context) ([]view.Pod, error) {
+	return view.Pods(s.pipe.Cache().List(), s.pipe.Status()), nil
 }
 
-func (s ownSource) pod(_ context.Context, uid pipeline.PodUID) (podview.Pod, bool, error) {
+func (s ownSource) pod(_ context.Context, uid pipeline.PodUID) (view.Pod, bool, error) {
 	e, ok := s.pipe.Cache().Entry(uid)
-	return podview.One(e, s.pipe.Status()), ok, nil
+	return view.OnePod(e, s.pipe.Status()), ok, nil
 }
 
 func (s ownSource) status(context.Context) (pipeline.Status, error) { return s.pipe.Status(), nil }

@@ -15,8 +15,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 )
 
 const podsLong = `Print the pods of this node, or those with the given names (NAME, NAMESPACE/NAME
@@ -78,7 +77,7 @@ func (c *podsCommand) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&c.watch, "watch", "w", false, "continue, and print each pod again after each of its events")
 	enumFlag(cmd, &c.sort, "sort", "", "order: by name, most restarts, youngest, or oldest information first", "name", "restarts", "age", "known")
 	c.filter.add(cmd)
-	c.output.add(cmd, "pods", printer.ParsePods)
+	c.output.add(cmd, "pods", view.ParsePods)
 	c.source.add(cmd)
 	c.fleet.add(cmd)
 	cmd.ValidArgsFunction = c.source.completePods(c.process)
@@ -120,15 +119,15 @@ func (c *podsCommand) print(ctx context.Context, out console, from source) error
 }
 
 // printer returns the printer for the pods of one node or of a cluster.
-func (c *podsCommand) printer(w io.Writer) printer.Printer[podview.Pod] {
+func (c *podsCommand) printer(w io.Writer) view.Printer[view.Pod] {
 	if c.fleet.given() {
-		return printer.FleetPods(w, c.output.options(c.process))
+		return view.FleetPodPrinter(w, c.output.options(c.process))
 	}
-	return printer.Pods(w, c.output.options(c.process))
+	return view.PodPrinter(w, c.output.options(c.process))
 }
 
 // printRows prints the header and the selected pods.
-func (c *podsCommand) printRows(p printer.Printer[podview.Pod], pods []podview.Pod) error {
+func (c *podsCommand) printRows(p view.Printer[view.Pod], pods []view.Pod) error {
 	rows := c.rows(pods)
 	p.Fit(rows)
 	if err := p.Start(); err != nil {
@@ -147,7 +146,7 @@ func (c *podsCommand) printRows(p printer.Printer[podview.Pod], pods []podview.P
 
 // saySick names the pods that cannot be inspected, below a table that may be longer than
 // the screen.
-func (c *podsCommand) saySick(ctx context.Context, out console, rows []podview.Pod) {
+func (c *podsCommand) saySick(ctx context.Context, out console, rows []view.Pod) {
 	const most = 3
 	var names []string
 	for _, pod := range rows {
@@ -166,14 +165,14 @@ func (c *podsCommand) saySick(ctx context.Context, out console, rows []podview.P
 }
 
 // rows returns the selected pods in the order of --sort.
-func (c *podsCommand) rows(pods []podview.Pod) []podview.Pod {
-	var rows []podview.Pod
+func (c *podsCommand) rows(pods []view.Pod) []view.Pod {
+	var rows []view.Pod
 	for _, pod := range pods {
 		if c.wants(&pod) {
 			rows = append(rows, pod)
 		}
 	}
-	slices.SortStableFunc(rows, func(a, b podview.Pod) int {
+	slices.SortStableFunc(rows, func(a, b view.Pod) int {
 		order := 0
 		switch c.sort {
 		case "restarts":
@@ -188,13 +187,13 @@ func (c *podsCommand) rows(pods []podview.Pod) []podview.Pod {
 	return rows
 }
 
-func (c *podsCommand) wants(pod *podview.Pod) bool {
+func (c *podsCommand) wants(pod *view.Pod) bool {
 	return c.filter.Wants(pod) && c.names.wants(pod.UID, pod.Namespace, pod.Name)
 }
 
 // currentState is the state of a node and its position in the event stream.
 type currentState struct {
-	pods []podview.Pod
+	pods []view.Pod
 	// at is nil if there was no event yet.
 	at *client.Position
 }
@@ -251,7 +250,7 @@ func textSize(ev pipeline.Event) int {
 
 // withEvent adds what an event says about a pod. The name of a pod that is gone comes
 // only from its events.
-func withEvent(pod podview.Pod, ev pipeline.Event) podview.Pod {
+func withEvent(pod view.Pod, ev pipeline.Event) view.Pod {
 	pod.LastEvent = &ev
 	pod.Name = cmp.Or(pod.Name, ev.PodName)
 	pod.Namespace = cmp.Or(pod.Namespace, ev.PodNamespace)
@@ -262,7 +261,7 @@ func withEvent(pod podview.Pod, ev pipeline.Event) podview.Pod {
 }
 
 // follow prints each pod after each of its events.
-func (c *podsCommand) follow(ctx context.Context, out console, from source, at *client.Position, pods printer.Printer[podview.Pod]) error {
+func (c *podsCommand) follow(ctx context.Context, out console, from source, at *client.Position, pods view.Printer[view.Pod]) error {
 	f := follower{out: out}
 	rows := make(map[pipeline.PodUID]string)
 	o := client.WatchOptions{Name: Name + "-pods", After: at, Namespaces: c.filter.Namespaces, Selector: c.filter.selector}
@@ -276,11 +275,11 @@ func (c *podsCommand) follow(ctx context.Context, out console, from source, at *
 			return nil
 		}
 		if !ok {
-			pod = podview.Pod{UID: ev.PodUID, State: gone}
+			pod = view.Pod{UID: ev.PodUID, State: gone}
 		}
 		pod = withEvent(pod, ev)
 		// A change has several events, one for each container. Text shows no difference.
-		if row := rowOf(pod); c.output.format.Kind() == printer.Text && rows[pod.UID] == row {
+		if row := rowOf(pod); c.output.format.Kind() == view.Text && rows[pod.UID] == row {
 			return nil
 		} else if pod.State == gone || len(rows) == maxReplayed {
 			delete(rows, pod.UID)
@@ -292,7 +291,7 @@ func (c *podsCommand) follow(ctx context.Context, out console, from source, at *
 }
 
 // rowOf returns what text shows of a pod, but its ages.
-func rowOf(pod podview.Pod) string {
+func rowOf(pod view.Pod) string {
 	pod.LastEvent, pod.CurrentAsOf = nil, time.Time{}
 	text, _ := json.Marshal(pod) // it has no value that JSON cannot have
 	return string(text)

@@ -13,8 +13,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 )
 
 const (
@@ -29,7 +28,7 @@ const (
 // redraws reports whether --watch redraws a table instead of printing rows.
 func (c *podsCommand) redraws() bool {
 	kind := c.output.format.Kind()
-	return kind == printer.Text && terminalWidth(c.process.Out) > 0
+	return kind == view.Text && terminalWidth(c.process.Out) > 0
 }
 
 // redraw draws the table again after each event and each second, because ages grow and
@@ -62,7 +61,7 @@ func (c *podsCommand) redraw(ctx context.Context, out console, from source, now 
 // drawTables draws what read returns. last has the last event of each pod; it is nil if
 // read returns those too.
 func (c *podsCommand) drawTables(
-	ctx context.Context, read func(context.Context) ([]podview.Pod, error), pods []podview.Pod,
+	ctx context.Context, read func(context.Context) ([]view.Pod, error), pods []view.Pod,
 	last map[pipeline.PodUID]pipeline.Event, events <-chan pipeline.Event,
 ) error {
 	pause := redrawPause
@@ -115,8 +114,8 @@ func (c *podsCommand) drawTables(
 }
 
 // sickFirst orders pods that cannot be inspected before the others.
-func sickFirst(a, b podview.Pod) int {
-	rank := func(p podview.Pod) int {
+func sickFirst(a, b view.Pod) int {
+	rank := func(p view.Pod) int {
 		if p.Sick() {
 			return 0
 		}
@@ -125,7 +124,7 @@ func sickFirst(a, b podview.Pod) int {
 	return rank(a) - rank(b)
 }
 
-func (c *podsCommand) draw(t *table, rows []podview.Pod) error {
+func (c *podsCommand) draw(t *table, rows []view.Pod) error {
 	var text bytes.Buffer
 	p := c.printer(&text)
 	p.Fit(rows)

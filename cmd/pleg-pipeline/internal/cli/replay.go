@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 )
 
 // replayEnded is the cause that ends a command when a recording has been played.
@@ -81,9 +81,9 @@ func (f *runtimeFlags) replay(
 func describe(r *recording.Recording) string {
 	h := r.Header
 	var b strings.Builder
-	fmt.Fprintf(&b, "%v of %s %s, recorded %s", r.Length.Round(time.Millisecond), printer.Printable(h.RuntimeName), printer.Printable(h.RuntimeVersion), h.Began.Format(time.RFC3339))
+	fmt.Fprintf(&b, "%v of %s %s, recorded %s", r.Length.Round(time.Millisecond), view.Printable(h.RuntimeName), view.Printable(h.RuntimeVersion), h.Began.Format(time.RFC3339))
 	if h.Program != "" {
-		fmt.Fprintf(&b, " by %s %s", Name, printer.Printable(h.Program))
+		fmt.Fprintf(&b, " by %s %s", Name, view.Printable(h.Program))
 	}
 	if h.Redacted {
 		b.WriteString(", redacted")

@@ -12,7 +12,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 )
 
 const runLong = `Print the pod lifecycle events of a CRI runtime until SIGINT or SIGTERM, and
@@ -129,7 +129,7 @@ func (c *runCommand) addFlags(cmd *cobra.Command) {
 	c.runtime.add(cmd)
 	flags.BoolVar(&c.runtime.wait, "wait-for-runtime", false, "if there is no runtime, or it does not answer, wait for it instead of exiting")
 
-	c.output.add(cmd, "events", printer.ParseEvents)
+	c.output.add(cmd, "events", view.ParseEvents)
 	flags.BoolVarP(&c.quiet, "quiet", "q", false, "serve the events but do not print them")
 
 	flags.StringVar(&c.socket, "socket", "", "serve the gRPC service pleg.v1 on a unix socket at this `PATH`, for its owner\nand group, such as "+defaultSocket)

@@ -15,7 +15,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 )
 
@@ -171,7 +171,7 @@ func connect(ctx context.Context, out console, from endpoint.Endpoint, o cri.Opt
 	if err != nil {
 		return nil, errors.Join(unusable(err, from), client.Close())
 	}
-	out.say(ctx, "connected to %s %s at %s", printer.Printable(version.RuntimeName), printer.Printable(version.RuntimeVersion), from.Address)
+	out.say(ctx, "connected to %s %s at %s", view.Printable(version.RuntimeName), view.Printable(version.RuntimeVersion), from.Address)
 	return client, nil
 }
 

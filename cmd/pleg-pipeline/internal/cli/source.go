@@ -12,7 +12,7 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 )
 
 // source is where events and pods come from: a daemon, or a pipeline in this
@@ -23,8 +23,8 @@ type source interface {
 	events(ctx context.Context, o client.WatchOptions) iter.Seq2[pipeline.Event, error]
 	// pods returns the views of all pods. pod returns that of one pod; false if it is
 	// gone or unknown.
-	pods(ctx context.Context) ([]podview.Pod, error)
-	pod(ctx context.Context, uid pipeline.PodUID) (podview.Pod, bool, error)
+	pods(ctx context.Context) ([]view.Pod, error)
+	pod(ctx context.Context, uid pipeline.PodUID) (view.Pod, bool, error)
 	// status returns what the pipeline does at present.
 	status(ctx context.Context) (pipeline.Status, error)
 }

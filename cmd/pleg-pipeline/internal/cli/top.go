@@ -19,8 +19,8 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/top"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 )
 
@@ -139,7 +139,7 @@ func (s topSource) Status(ctx context.Context) (pipeline.Status, error) {
 }
 
 // Pods implements [top.Source].
-func (s topSource) Pods(ctx context.Context) ([]podview.Pod, error) {
+func (s topSource) Pods(ctx context.Context) ([]view.Pod, error) {
 	pods, err := s.pods(ctx)
 	return pods, shortError(err)
 }

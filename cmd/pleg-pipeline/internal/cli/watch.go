@@ -19,7 +19,7 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
@@ -56,7 +56,7 @@ func (c *runCommand) watch(ctx context.Context, out console, from endpoint.Endpo
 	}
 	w := watcher{out: out, pipe: pipe, stdout: c.process.Out, began: time.Now(), period: c.pipeline.RelistPeriod}
 	if !c.quiet {
-		w.printer = printer.Events(c.process.Out, c.output.options(c.process))
+		w.printer = view.EventPrinter(c.process.Out, c.output.options(c.process))
 	}
 	publishers, err := c.publish.publishers(ctx, c.process, pipe, registry, out)
 	defer publishers.closeAll()
@@ -101,7 +101,7 @@ func (c *runCommand) connect(ctx context.Context, out console, from endpoint.End
 		why, _ := explain(err)
 		out.say(ctx, "%s; waiting for it", why)
 	} else {
-		out.say(ctx, "connected to %s %s at %s", printer.Printable(version.RuntimeName), printer.Printable(version.RuntimeVersion), from.Address)
+		out.say(ctx, "connected to %s %s at %s", view.Printable(version.RuntimeName), view.Printable(version.RuntimeVersion), from.Address)
 	}
 	return client, nil
 }
@@ -178,7 +178,7 @@ func (c *runCommand) serveHTTP(l net.Listener, o httpserver.Options, access *htt
 type watcher struct {
 	out     console
 	pipe    *pipeline.Pipeline
-	printer printer.Printer[pipeline.Event] // nil to print nothing
+	printer view.Printer[pipeline.Event] // nil to print nothing
 	stdout  io.Writer
 	// began is just before the first list, period the time from that to the second.
 	began  time.Time

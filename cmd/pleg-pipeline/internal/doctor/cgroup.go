@@ -12,7 +12,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 )
 
 // readCgroups finds containers that the runtime calls running although their cgroup has
@@ -105,5 +105,5 @@ func (e *examination) empty() *Finding {
 	return newFinding(EmptyCgroup, Problem,
 		fmt.Sprintf("%s (%s)%s: the runtime says that it runs, but its cgroup has no process", first.Pod, first.Container, more),
 		fmt.Sprintf("%s (%s %s)%s: cgroup %s has no process", first.Pod, first.Container, first.ID, more, first.Cgroup),
-		"the runtime lost the exit of the container and will report it as running forever: delete the pod, or stop the container (crictl stop "+printer.ShortID(first.ID)+")")
+		"the runtime lost the exit of the container and will report it as running forever: delete the pod, or stop the container (crictl stop "+view.ShortID(first.ID)+")")
 }

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 )
 
@@ -151,7 +151,7 @@ func (e *examination) version(ctx context.Context) *Finding {
 	version, err := e.client.Check(ctx)
 	if err == nil {
 		e.calls.add("Version", time.Since(began), nil)
-		e.report.Runtime = printer.Printable(version.RuntimeName + " " + version.RuntimeVersion)
+		e.report.Runtime = view.Printable(version.RuntimeName + " " + version.RuntimeVersion)
 		return nil
 	}
 	var failed *cri.ConnectError

@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 )
 
 // seconds formats a duration with about three significant digits.
@@ -43,7 +43,7 @@ func (r *Report) printCalls(b *strings.Builder, width int) {
 	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "CALL\tCOUNT\tMEDIAN\tLONGEST\tHUNG\tFAILED\tERROR")
 	for _, c := range r.Calls {
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t%d\t%s\n", c.Method, c.Count, seconds(c.MedianSeconds), seconds(c.LongestSecs), c.Hung, c.Failed, printer.Printable(cmp.Or(c.Error, "-")))
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t%d\t%s\n", c.Method, c.Count, seconds(c.MedianSeconds), seconds(c.LongestSecs), c.Hung, c.Failed, view.Printable(cmp.Or(c.Error, "-")))
 	}
 	_ = t.Flush() // into memory
 	for line := range strings.Lines(table.String()) {
@@ -61,7 +61,7 @@ func cutEnd(line string, width int) string {
 
 // fact writes a line of the form "Name        text", wrapped.
 func fact(b *strings.Builder, width int, name, format string, args ...any) {
-	text := printer.Wrap(printer.Printable(fmt.Sprintf(format, args...)), max(0, width-factIndent), strings.Repeat(" ", factIndent))
+	text := view.Wrap(view.Printable(fmt.Sprintf(format, args...)), max(0, width-factIndent), strings.Repeat(" ", factIndent))
 	fmt.Fprintf(b, "%-*s%s", factIndent, name, text)
 }
 
@@ -100,7 +100,7 @@ func (r *Report) printItems(b *strings.Builder, width int) {
 		fmt.Fprintf(b, "\n%s\n", title)
 		rows := make([][]string, min(len(calls), maxItems))
 		for n, c := range calls[:len(rows)] {
-			rows[n] = []string{seconds(c.Seconds), printer.Printable(c.Pod), printer.Printable(cmp.Or(c.Container, "(sandbox)")), c.Method, printer.Printable(printer.ShortID(c.ID))}
+			rows[n] = []string{seconds(c.Seconds), view.Printable(c.Pod), view.Printable(cmp.Or(c.Container, "(sandbox)")), c.Method, view.Printable(view.ShortID(c.ID))}
 		}
 		fitColumn(rows, 1, width)
 		t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
@@ -134,6 +134,6 @@ func fitColumn(rows [][]string, column, width int) {
 		}
 	}
 	for _, row := range rows {
-		row[column] = printer.Cut(row[column], max(12, room))
+		row[column] = view.Cut(row[column], max(12, room))
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 )
 
 // TextOptions configure the text of a report.
@@ -24,7 +24,7 @@ func (r *Report) verdict() string {
 		return "OK: " + r.good()
 	}
 	f := r.Findings[0]
-	return strings.ToUpper(string(f.Severity)) + ": " + printer.Printable(f.Summary)
+	return strings.ToUpper(string(f.Severity)) + ": " + view.Printable(f.Summary)
 }
 
 // good says what was examined.
@@ -39,11 +39,11 @@ func (r *Report) good() string {
 // returns the error of w.
 func (r *Report) Print(w io.Writer, o TextOptions) error {
 	var b strings.Builder
-	b.WriteString(printer.Wrap(r.Verdict, o.Width, "  "))
+	b.WriteString(view.Wrap(r.Verdict, o.Width, "  "))
 	if len(r.Findings) > 0 {
-		b.WriteString(printer.Wrap("  Do: "+r.Findings[0].Advice, o.Width, "      "))
+		b.WriteString(view.Wrap("  Do: "+r.Findings[0].Advice, o.Width, "      "))
 		for _, f := range r.Findings[1:] {
-			b.WriteString(printer.Wrap("Also "+string(f.Severity)+": "+printer.Printable(f.Summary), o.Width, "  "))
+			b.WriteString(view.Wrap("Also "+string(f.Severity)+": "+view.Printable(f.Summary), o.Width, "  "))
 		}
 	}
 	verdictEnds := strings.IndexByte(b.String(), ':')
@@ -56,7 +56,7 @@ func (r *Report) Print(w io.Writer, o TextOptions) error {
 		r.printLists(&b, o.Width)
 	}
 	r.printItems(&b, o.Width)
-	text := printer.PrintableLines(b.String())
+	text := view.PrintableLines(b.String())
 	if o.Color {
 		text = "\x1b[" + r.color() + "m" + text[:verdictEnds] + "\x1b[0m" + text[verdictEnds:]
 	}
@@ -67,11 +67,11 @@ func (r *Report) Print(w io.Writer, o TextOptions) error {
 func (r *Report) color() string {
 	switch {
 	case !r.Healthy():
-		return printer.Red
+		return view.Red
 	case len(r.Findings) > 0:
-		return printer.Yellow
+		return view.Yellow
 	}
-	return printer.Green
+	return view.Green
 }
 
 // printAbout prints what was examined.

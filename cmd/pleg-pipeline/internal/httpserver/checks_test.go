@@ -12,7 +12,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
@@ -233,7 +233,7 @@ func TestPods(t *testing.T) {
 			code, text := ask(t, h, "GET", "/pods"+query)
 			var got struct {
 				Epoch string
-				Pods  []podview.Pod
+				Pods  []view.Pod
 			}
 			if err := json.Unmarshal([]byte(text), &got); err != nil || code != http.StatusOK || got.Epoch != pipe.Epoch() || got.Pods == nil {
 				t.Fatalf("/pods%s = %d %q, %v", query, code, text, err)

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/encoded"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -139,7 +139,7 @@ func (s *stream) add(ev pipeline.Event) {
 
 func encodeEvent(ev pipeline.Event) ([]byte, error) {
 	text, err := json.Marshal(ev)
-	return printer.EscapeJSON(text), err
+	return view.EscapeJSON(text), err
 }
 
 func (s *stream) send() error {

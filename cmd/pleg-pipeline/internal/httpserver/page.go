@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/figures"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 )
 
 // stages is the handler of /stages.
@@ -25,7 +25,7 @@ func (s stages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	writeJSON(w, figures.Read(s.pipe, s.gatherer))
+	writeJSON(w, view.ReadFigures(s.pipe, s.gatherer))
 }
 
 // pagePolicy lets the page use only its own files and the paths of this server. It

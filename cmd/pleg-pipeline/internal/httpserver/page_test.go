@@ -14,8 +14,8 @@ import (
 	"time"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/figures"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
@@ -94,10 +94,10 @@ func TestPageIsClosedWithThePods(t *testing.T) {
 	}
 }
 
-func stagesOf(t *testing.T, h http.Handler) figures.Figures {
+func stagesOf(t *testing.T, h http.Handler) view.Figures {
 	t.Helper()
 	code, text := ask(t, h, "GET", "/stages")
-	var got figures.Figures
+	var got view.Figures
 	if err := json.Unmarshal([]byte(text), &got); code != http.StatusOK || err != nil {
 		t.Fatalf("/stages = %d %q: %v", code, text, err)
 	}

@@ -8,8 +8,7 @@ import (
 	"slices"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 )
 
 // pods is the handler of /pods. It answers from the cache and never calls the runtime.
@@ -21,12 +20,12 @@ type pods struct {
 // podList is the answer of /pods.
 type podList struct {
 	// Epoch is the epoch of the pipeline; see /events.
-	Epoch string        `json:"epoch"`
-	Pods  []podview.Pod `json:"pods"`
+	Epoch string     `json:"epoch"`
+	Pods  []view.Pod `json:"pods"`
 }
 
 func (p pods) all(w http.ResponseWriter, r *http.Request) {
-	var filter podview.Filter
+	var filter view.PodFilter
 	q := newQuery(r)
 	filter.Namespaces = q.list("namespace")
 	uids := q.list("pod")
@@ -45,9 +44,9 @@ func (p pods) all(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body) // only the connection of the client can fail
 }
 
-func (p pods) encode(filter *podview.Filter, uids []string) []byte {
-	list := podList{Epoch: p.pipe.Epoch(), Pods: podview.List(p.pipe.Cache().List(), p.pipe.Status())}
-	list.Pods = slices.DeleteFunc(list.Pods, func(pod podview.Pod) bool {
+func (p pods) encode(filter *view.PodFilter, uids []string) []byte {
+	list := podList{Epoch: p.pipe.Epoch(), Pods: view.Pods(p.pipe.Cache().List(), p.pipe.Status())}
+	list.Pods = slices.DeleteFunc(list.Pods, func(pod view.Pod) bool {
 		return !filter.Wants(&pod) || len(uids) > 0 && !slices.Contains(uids, string(pod.UID))
 	})
 	var body bytes.Buffer
@@ -58,7 +57,7 @@ func (p pods) encode(filter *podview.Filter, uids []string) []byte {
 func (p pods) one(w http.ResponseWriter, r *http.Request) {
 	uid := pipeline.PodUID(r.PathValue("uid"))
 	if e, ok := p.pipe.Cache().Entry(uid); ok {
-		writeJSON(w, podview.One(e, p.pipe.Status()))
+		writeJSON(w, view.OnePod(e, p.pipe.Status()))
 		return
 	}
 	http.Error(w, "no pod with this UID is known", http.StatusNotFound)
@@ -76,5 +75,5 @@ func writeHeader(w http.ResponseWriter) {
 }
 
 func encodeJSON(w io.Writer, v any) {
-	_ = json.NewEncoder(printer.JSONWriter(w)).Encode(v) // only the connection of the client can fail
+	_ = json.NewEncoder(view.JSONWriter(w)).Encode(v) // only the connection of the client can fail
 }

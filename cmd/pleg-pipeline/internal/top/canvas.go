@@ -5,7 +5,7 @@ import (
 
 	"github.com/gdamore/tcell/v3"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 )
 
 // canvas writes texts into cells of a screen.
@@ -21,7 +21,7 @@ func (c *canvas) begin() {
 }
 
 // clean makes a text of the runtime harmless for a terminal.
-func clean(s string) string { return printer.Printable(s) }
+func clean(s string) string { return view.Printable(s) }
 
 // text writes a text into at most width cells and returns the number of cells that it
 // took. A text that does not fit ends with "…".

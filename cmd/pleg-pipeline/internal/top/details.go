@@ -9,11 +9,11 @@ import (
 
 	"github.com/gdamore/tcell/v3"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 )
 
 // drawDetails draws one pod into n lines: its state, containers, sandboxes and events.
-func (v *view) drawDetails(p *pod, y, n int, now time.Time) {
+func (v *painter) drawDetails(p *pod, y, n int, now time.Time) {
 	end := y + n
 	v.rule(y, p.name())
 	y++
@@ -51,13 +51,13 @@ func (v *view) drawDetails(p *pod, y, n int, now time.Time) {
 }
 
 // newestFirst returns containers by name, the newest of each name first.
-func newestFirst(containers []podview.Container) []podview.Container {
-	return slices.SortedFunc(slices.Values(containers), func(a, b podview.Container) int {
+func newestFirst(containers []view.Container) []view.Container {
+	return slices.SortedFunc(slices.Values(containers), func(a, b view.Container) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(b.Attempt, a.Attempt))
 	})
 }
 
-func containerStyle(c podview.Container) tcell.Style {
+func containerStyle(c view.Container) tcell.Style {
 	switch {
 	case c.State == "running":
 		return plain
@@ -68,7 +68,7 @@ func containerStyle(c podview.Container) tcell.Style {
 }
 
 // containerAge returns the time since the last change of a container.
-func containerAge(c podview.Container, now time.Time) string {
+func containerAge(c view.Container, now time.Time) string {
 	at := cmp.Or(c.FinishedAt, c.StartedAt, c.CreatedAt)
 	if at == nil {
 		return "-"
@@ -76,7 +76,7 @@ func containerAge(c podview.Container, now time.Time) string {
 	return since(*at, now)
 }
 
-func exit(c podview.Container) string {
+func exit(c view.Container) string {
 	if c.ExitCode == nil {
 		return ""
 	}

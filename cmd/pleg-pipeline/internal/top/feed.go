@@ -13,7 +13,7 @@ import (
 const minFeed = 3
 
 // drawFeed draws the newest events, below a line.
-func (v *view) drawFeed(m *model, y, n int) {
+func (v *painter) drawFeed(m *model, y, n int) {
 	title := "events"
 	if m.paused {
 		title = fmt.Sprintf("events: paused, %d new", m.missed)
@@ -24,7 +24,7 @@ func (v *view) drawFeed(m *model, y, n int) {
 	}
 }
 
-func (v *view) drawEvent(y int, ev Event) {
+func (v *painter) drawEvent(y int, ev Event) {
 	if ev.Type == pipeline.Gap {
 		v.text(0, y, v.width, "GAP: events are missing; the pods are those of now", bad)
 		return

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -137,7 +137,7 @@ func (s *source) Status(context.Context) (pipeline.Status, error) {
 	return u.status, u.err
 }
 
-func (s *source) Pods(context.Context) ([]podview.Pod, error) { return s.last().pods, nil }
+func (s *source) Pods(context.Context) ([]view.Pod, error) { return s.last().pods, nil }
 
 func (s *source) Events(ctx context.Context, disconnected func(error)) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
@@ -179,13 +179,13 @@ func run(t *testing.T, term *terminal, s Source) (end func() error) {
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // viewOf returns a pod with one container.
-func viewOf(name string, running int, restarts uint32) podview.Pod {
+func viewOf(name string, running int, restarts uint32) view.Pod {
 	created := noon.Add(-time.Hour)
 	code := int32(1)
-	p := podview.Pod{
-		UID: pleg.PodUID("uid-" + name), Namespace: "shop", Name: name, State: podview.Ready, Running: running, Total: 1, Restarts: restarts, IPs: []string{"10.0.0.7"},
-		Containers: []podview.Container{{ID: "c1", Name: "app", Attempt: restarts, State: "running", StartedAt: &created}},
-		Sandboxes:  []podview.Sandbox{{ID: "s1", State: podview.Ready, CreatedAt: &created}},
+	p := view.Pod{
+		UID: pleg.PodUID("uid-" + name), Namespace: "shop", Name: name, State: view.Ready, Running: running, Total: 1, Restarts: restarts, IPs: []string{"10.0.0.7"},
+		Containers: []view.Container{{ID: "c1", Name: "app", Attempt: restarts, State: "running", StartedAt: &created}},
+		Sandboxes:  []view.Sandbox{{ID: "s1", State: view.Ready, CreatedAt: &created}},
 	}
 	if running == 0 {
 		p.Containers[0].State, p.Containers[0].ExitCode, p.Containers[0].Reason = "exited", &code, "OOMKilled"

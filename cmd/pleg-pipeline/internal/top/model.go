@@ -6,7 +6,7 @@ import (
 	"time"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 )
 
 const (
@@ -49,7 +49,7 @@ type model struct {
 
 // pod is a pod with its events.
 type pod struct {
-	podview.Pod
+	view.Pod
 
 	last   *Event
 	recent []int64 // Unix times of the events in the last rateSeconds
@@ -80,11 +80,11 @@ func (m *model) apply(u update, now time.Time) {
 	}
 	m.err, m.status, m.nodes, m.known = "", u.status, u.nodes, true
 	seen := make(map[pipeline.PodUID]bool, len(u.pods))
-	for _, view := range u.pods {
-		seen[view.UID] = true
-		p := m.pod(view.UID)
-		view.Name, view.Namespace = orElse(view.Name, p.Name), orElse(view.Namespace, p.Namespace)
-		p.Pod = view
+	for _, known := range u.pods {
+		seen[known.UID] = true
+		p := m.pod(known.UID)
+		known.Name, known.Namespace = orElse(known.Name, p.Name), orElse(known.Namespace, p.Namespace)
+		p.Pod = known
 	}
 	for uid := range m.pods {
 		if !seen[uid] {
@@ -105,7 +105,7 @@ func orElse(s, otherwise string) string {
 func (m *model) pod(uid pipeline.PodUID) *pod {
 	p := m.pods[uid]
 	if p == nil {
-		p = &pod{Pod: podview.Pod{UID: uid, State: podview.Unknown}}
+		p = &pod{Pod: view.Pod{UID: uid, State: view.Unknown}}
 		m.pods[uid] = p
 	}
 	return p

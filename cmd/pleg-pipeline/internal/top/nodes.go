@@ -37,7 +37,7 @@ func (n *Nodes) verdict(m *model, now time.Time) (text string, ok bool) {
 }
 
 // drawNodes draws the figures of a cluster, where those of the stages are for a node.
-func (v *view) drawNodes(m *model) {
+func (v *painter) drawNodes(m *model) {
 	v.fields(2, [][2]string{
 		{"nodes", strconv.Itoa(m.nodes.All)},
 		{"silent", strconv.Itoa(len(m.nodes.Silent))},

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"strings"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 )
 
 // order is what the pods are sorted by.
@@ -68,9 +68,9 @@ func (p *pod) trouble() int {
 		return quarantined
 	case p.Error != "":
 		return failed
-	case p.State == podview.Unknown:
+	case p.State == view.Unknown:
 		return unknown
-	case p.State == podview.NotReady:
+	case p.State == view.NotReady:
 		return notReady
 	case p.Running < p.Total:
 		return degraded

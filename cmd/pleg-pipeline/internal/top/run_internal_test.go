@@ -10,13 +10,13 @@ import (
 	"github.com/gdamore/tcell/v3/vt"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 )
 
 // TestKeys drives the view in a terminal emulator.
 func TestKeys(t *testing.T) {
 	term, s := newTerminal(t, 80, 24), newSource()
-	s.set(update{status: healthy(), pods: []podview.Pod{viewOf("alpha", 1, 1), viewOf("beta", 1, 9), viewOf("gamma", 0, 2)}})
+	s.set(update{status: healthy(), pods: []view.Pod{viewOf("alpha", 1, 1), viewOf("beta", 1, 9), viewOf("gamma", 0, 2)}})
 	end := run(t, term, s)
 	term.wait("healthy")
 	term.wait("pods 3")
@@ -75,7 +75,7 @@ func TestCtrlCQuits(t *testing.T) {
 // TestResize changes the size of the terminal.
 func TestResize(t *testing.T) {
 	term, s := newTerminal(t, 80, 24), newSource()
-	s.set(update{status: healthy(), pods: []podview.Pod{viewOf("alpha", 1, 1)}})
+	s.set(update{status: healthy(), pods: []view.Pod{viewOf("alpha", 1, 1)}})
 	run(t, term, s)
 	term.wait("alpha")
 	for _, size := range []vt.Coord{{X: 120, Y: 40}, {X: 15, Y: 4}, {X: 80, Y: 24}} {
@@ -93,7 +93,7 @@ func TestResize(t *testing.T) {
 // TestLostConnection ends the connection, then shows a Gap.
 func TestLostConnection(t *testing.T) {
 	term, s := newTerminal(t, 80, 24), newSource()
-	s.set(update{status: healthy(), pods: []podview.Pod{viewOf("alpha", 1, 1)}})
+	s.set(update{status: healthy(), pods: []view.Pod{viewOf("alpha", 1, 1)}})
 	run(t, term, s)
 	term.wait("alpha")
 	s.events <- eventMessage{err: errors.New("the server is shutting down")}
@@ -102,7 +102,7 @@ func TestLostConnection(t *testing.T) {
 	s.events <- eventMessage{event: Event{Event: pipeline.Event{Type: pipeline.Gap, Reason: "OtherEpoch"}}}
 	term.wait("GAP: events are missing")
 	term.wait("NO ANSWER: connection refused")
-	s.set(update{status: healthy(), pods: []podview.Pod{viewOf("beta", 1, 1)}})
+	s.set(update{status: healthy(), pods: []view.Pod{viewOf("beta", 1, 1)}})
 	term.wait("healthy")
 	term.wait("beta")
 	term.waitGone("alpha")
@@ -160,7 +160,7 @@ func TestCluster(t *testing.T) {
 	term, s := newTerminal(t, 80, 24), newSource()
 	pod := viewOf("alpha", 1, 0)
 	pod.Node = "n1"
-	s.set(update{pods: []podview.Pod{pod}})
+	s.set(update{pods: []view.Pod{pod}})
 	ev := event("alpha", pipeline.ContainerStarted)
 	ev.Node = "n1"
 	s.events <- eventMessage{event: ev}

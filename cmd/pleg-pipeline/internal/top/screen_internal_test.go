@@ -7,21 +7,21 @@ import (
 	"time"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 )
 
 // sample is a model with a hung, a quarantined, a dead and a busy pod.
 func sample() *model {
 	sick := viewOf("web-7d4b9c6f5d-x2x9k", 1, 0)
 	sick.Stale, sick.CurrentAsOf = true, noon.Add(-13*time.Second)
-	sick.Inspection = &podview.Inspection{Since: noon.Add(-12 * time.Second), Hung: true, Call: "ContainerStatus", Container: "nginx"}
+	sick.Inspection = &view.Inspection{Since: noon.Add(-12 * time.Second), Hung: true, Call: "ContainerStatus", Container: "nginx"}
 	away := viewOf("cart-0", 1, 3)
-	away.Quarantine = &podview.Quarantine{Since: noon.Add(-time.Minute), Hung: 4, NextTry: noon.Add(8 * time.Second)}
+	away.Quarantine = &view.Quarantine{Since: noon.Add(-time.Minute), Hung: 4, NextTry: noon.Add(8 * time.Second)}
 	s := healthy()
 	s.Overdue = []pipeline.Inspection{{UID: sick.UID, Started: sick.Inspection.Since, Hung: true}}
 	s.Quarantined = []pipeline.Quarantined{{UID: away.UID}}
 	m := newModel("")
-	m.apply(update{status: s, pods: []podview.Pod{viewOf("idle", 1, 0), sick, viewOf("dead", 0, 7), away, viewOf("busy", 1, 2)}}, noon.Add(-9*time.Second))
+	m.apply(update{status: s, pods: []view.Pod{viewOf("idle", 1, 0), sick, viewOf("dead", 0, 7), away, viewOf("busy", 1, 2)}}, noon.Add(-9*time.Second))
 	for i := range 9 {
 		now := noon.Add(time.Duration(i-9) * time.Second)
 		for range i % 4 {
@@ -70,7 +70,7 @@ func TestScreens(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			term := newTerminal(t, test.width, test.height)
 			defer term.screen.Fini()
-			m, v := sample(), newView(term.screen)
+			m, v := sample(), newPainter(term.screen)
 			switch test.name {
 			case "hang":
 				m.status = allHang()
@@ -105,10 +105,10 @@ func TestTextOfTheRuntimeIsHarmless(t *testing.T) {
 	s := healthy()
 	s.Err = errors.New(hostile)
 	m := newModel("")
-	m.apply(update{status: s, pods: []podview.Pod{pod}}, noon)
+	m.apply(update{status: s, pods: []view.Pod{pod}}, noon)
 	m.addEvent(event(hostile, pipeline.ContainerDied), noon)
 	m.disconnected = hostile
-	v := newView(term.screen)
+	v := newPainter(term.screen)
 	v.draw(m, noon)
 	for _, k := range []key{"Home", "Enter"} {
 		if err := m.press(k, noon); err != nil {

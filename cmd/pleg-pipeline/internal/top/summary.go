@@ -7,7 +7,7 @@ import (
 	"time"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 )
 
 // summaryLines is the number of lines above the table: two for the verdict, two for the
@@ -15,7 +15,7 @@ import (
 const summaryLines = 4
 
 // drawSummary draws the verdict and the figures of the stages.
-func (v *view) drawSummary(m *model, now time.Time) {
+func (v *painter) drawSummary(m *model, now time.Time) {
 	text, ok := m.verdict(now)
 	style := bad
 	if ok {
@@ -34,12 +34,12 @@ func (v *view) drawSummary(m *model, now time.Time) {
 	s := m.status
 	took, age := "-", since(s.Relist.Success, now)
 	if !s.Relist.Success.IsZero() {
-		took, age = podview.Span(s.Relist.Took), age+" ago"
+		took, age = view.Span(s.Relist.Took), age+" ago"
 	}
 	v.fields(2, [][2]string{
 		{"list", age},
 		{"took", took},
-		{"period", podview.Span(s.Relist.Period)},
+		{"period", view.Span(s.Relist.Period)},
 		{"pods", strconv.Itoa(len(m.pods))},
 		{"queue", strconv.Itoa(s.Waiting)},
 		{"quarantined", strconv.Itoa(len(s.Quarantined))},
@@ -59,14 +59,14 @@ func (v *view) drawSummary(m *model, now time.Time) {
 }
 
 // drawRate draws the rate of events and the sparkline from x on.
-func (v *view) drawRate(x int, m *model) {
+func (v *painter) drawRate(x int, m *model) {
 	x += v.text(x, 3, v.width-x, "events ", faint)
 	x += v.text(x, 3, v.width-x, fmt.Sprintf("%.1f/s ", m.rate()), plain)
 	v.drawSpark(x, 3, v.width-x, m.spark)
 }
 
 // drawSlots draws squares for the places of the inspector and returns the x after them.
-func (v *view) drawSlots(x int, s pipeline.Status) int {
+func (v *painter) drawSlots(x int, s pipeline.Status) int {
 	hung, slow := overdue(s)
 	for n := range min(max(s.Width, s.InFlight), max(1, v.width/10), 16) {
 		switch {
@@ -94,7 +94,7 @@ func overdue(s pipeline.Status) (hung, slow int) {
 }
 
 // drawSpark draws the newest values that fit.
-func (v *view) drawSpark(x, y, width int, values []int) {
+func (v *painter) drawSpark(x, y, width int, values []int) {
 	if width <= 0 {
 		return
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/gdamore/tcell/v3"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 )
 
 // column is a column of the table.
@@ -85,14 +85,14 @@ func stateStyle(p *pod) tcell.Style {
 	switch t := p.trouble(); {
 	case t <= unknown:
 		return bad
-	case t == fine && p.State == podview.Ready:
+	case t == fine && p.State == view.Ready:
 		return good
 	}
 	return warn
 }
 
 // drawPods draws the table into n lines.
-func (v *view) drawPods(m *model, y, n int, now time.Time) {
+func (v *painter) drawPods(m *model, y, n int, now time.Time) {
 	titles := columns(v.width, m.nodes != nil)
 	v.fill(y, header)
 	x := 0

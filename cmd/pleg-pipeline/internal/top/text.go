@@ -7,7 +7,7 @@ import (
 	"time"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 )
 
 // what returns what happened, in a word or two.
@@ -36,7 +36,7 @@ func why(ev Event) string {
 		parts = append(parts, "not inspected")
 	}
 	if !ev.StartedAt.IsZero() && !ev.FinishedAt.Before(ev.StartedAt) {
-		parts = append(parts, "ran "+podview.Span(ev.FinishedAt.Sub(ev.StartedAt)))
+		parts = append(parts, "ran "+view.Span(ev.FinishedAt.Sub(ev.StartedAt)))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -76,7 +76,7 @@ func since(t, now time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	return podview.Span(now.Sub(t))
+	return view.Span(now.Sub(t))
 }
 
 // since returns the age of the pod's newest sandbox.
@@ -99,16 +99,16 @@ func (p *pod) complaint(now time.Time) string {
 	case i != nil:
 		return fmt.Sprintf("takes %s in %s", since(i.Since, now), inCall(i))
 	case q != nil && q.Hung == 1:
-		return fmt.Sprintf("next try in %s, the inspection hung", podview.Span(q.NextTry.Sub(now)))
+		return fmt.Sprintf("next try in %s, the inspection hung", view.Span(q.NextTry.Sub(now)))
 	case q != nil:
-		return fmt.Sprintf("next try in %s, %d inspections hung", podview.Span(q.NextTry.Sub(now)), q.Hung)
+		return fmt.Sprintf("next try in %s, %d inspections hung", view.Span(q.NextTry.Sub(now)), q.Hung)
 	case p.Error != "":
 		return "inspection failed: " + p.Error
 	}
 	return ""
 }
 
-func inCall(i *podview.Inspection) string {
+func inCall(i *view.Inspection) string {
 	switch {
 	case i.Call == "":
 		return "its inspection"

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 )
 
 // Source is where the view gets what it shows.
@@ -25,7 +25,7 @@ type Source interface {
 	// It calls disconnected when it has no connection, and resumes by itself.
 	Events(ctx context.Context, disconnected func(error)) iter.Seq2[Event, error]
 	Status(ctx context.Context) (pipeline.Status, error)
-	Pods(ctx context.Context) ([]podview.Pod, error)
+	Pods(ctx context.Context) ([]view.Pod, error)
 }
 
 // Event is an event of the node, or of a node of a cluster.
@@ -58,7 +58,7 @@ func Run(ctx context.Context, screen tcell.Screen, from Source, o Options) error
 	group.Go(func() error { return follow(ctx, from, events) })
 	group.Go(func() error { return ask(ctx, from, o.Interval, updates) })
 	group.Go(func() error {
-		l := loop{screen: screen, model: newModel(o.Filter), view: newView(screen)}
+		l := loop{screen: screen, model: newModel(o.Filter), view: newPainter(screen)}
 		return l.run(ctx, updates, events)
 	})
 	err := group.Wait()
@@ -72,7 +72,7 @@ func Run(ctx context.Context, screen tcell.Screen, from Source, o Options) error
 type update struct {
 	status pipeline.Status
 	nodes  *Nodes // of a cluster
-	pods   []podview.Pod
+	pods   []view.Pod
 	err    error
 }
 
@@ -148,7 +148,7 @@ func follow(ctx context.Context, from Source, events chan<- eventMessage) error 
 type loop struct {
 	screen tcell.Screen
 	model  *model
-	view   *view
+	view   *painter
 }
 
 func (l *loop) run(ctx context.Context, updates <-chan update, events <-chan eventMessage) error {

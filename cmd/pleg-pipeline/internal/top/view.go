@@ -20,15 +20,15 @@ var (
 	header = plain.Reverse(true)
 )
 
-// view draws a model.
-type view struct {
+// painter draws a model.
+type painter struct {
 	canvas
 }
 
-func newView(screen tcell.Screen) *view { return &view{canvas{screen: screen}} }
+func newPainter(screen tcell.Screen) *painter { return &painter{canvas{screen: screen}} }
 
 // draw draws the whole screen. The terminal gets only the cells that differ.
-func (v *view) draw(m *model, now time.Time) {
+func (v *painter) draw(m *model, now time.Time) {
 	v.begin()
 	defer v.screen.Show()
 	if v.width < 20 || v.height < 5 {
@@ -51,7 +51,7 @@ func (v *view) draw(m *model, now time.Time) {
 }
 
 // drawKeys draws the last line: the keys, or the filter.
-func (v *view) drawKeys(m *model) {
+func (v *painter) drawKeys(m *model) {
 	y := v.height - 1
 	if m.editing {
 		x := v.text(0, y, v.width, "filter: ", bold)
@@ -79,7 +79,7 @@ func (v *view) drawKeys(m *model) {
 }
 
 // drawHelp explains the screen.
-func (v *view) drawHelp(y int) {
+func (v *painter) drawHelp(y int) {
 	for i, line := range strings.Split(helpText, "\n") {
 		v.text(0, y+i, v.width, line, plain)
 	}

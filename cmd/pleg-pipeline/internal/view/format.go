@@ -1,4 +1,4 @@
-package printer
+package view
 
 import (
 	"errors"
@@ -12,7 +12,6 @@ import (
 	"text/template/parse"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -60,9 +59,9 @@ func ParseFleetEvents(s string) (Format, error) { return parseFormat(s, fleet.Ev
 
 // ParsePods is [ParseEvents] for pods.
 func ParsePods(s string) (Format, error) {
-	return parseFormat(s, podview.Pod{
-		Containers: make([]podview.Container, 1), Sandboxes: make([]podview.Sandbox, 1), LastEvent: &pleg.Event{},
-		Inspection: &podview.Inspection{}, Quarantine: &podview.Quarantine{},
+	return parseFormat(s, Pod{
+		Containers: make([]Container, 1), Sandboxes: make([]Sandbox, 1), LastEvent: &pleg.Event{},
+		Inspection: &Inspection{}, Quarantine: &Quarantine{},
 	})
 }
 

@@ -1,5 +1,7 @@
-// Package printer prints events and pods for people and for programs.
-package printer
+// Package view is what the program shows of pods, events and stages, on the command line
+// and over HTTP. The JSON forms are outputs of the program; the printers also make text
+// for people.
+package view
 
 import (
 	"bytes"
@@ -10,12 +12,11 @@ import (
 	"text/template"
 	"unicode/utf8"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Options configure a printer.
-type Options struct {
+// PrintOptions configure a printer.
+type PrintOptions struct {
 	Format Format
 	// Headers makes text begin with a line of column names.
 	Headers bool
@@ -38,8 +39,8 @@ type Printer[T any] interface {
 	Print(T) error
 }
 
-// Events returns a printer of events that writes to w without a buffer.
-func Events(w io.Writer, o Options) Printer[pleg.Event] {
+// EventPrinter returns a printer of events that writes to w without a buffer.
+func EventPrinter(w io.Writer, o PrintOptions) Printer[pleg.Event] {
 	switch {
 	case o.Format.kind == Wide:
 		return newPrinter(w, o, wideEventColumns())
@@ -49,8 +50,8 @@ func Events(w io.Writer, o Options) Printer[pleg.Event] {
 	return newPrinter(w, o, eventColumns())
 }
 
-// Pods returns a printer of pods that writes to w without a buffer.
-func Pods(w io.Writer, o Options) Printer[podview.Pod] {
+// PodPrinter returns a printer of pods that writes to w without a buffer.
+func PodPrinter(w io.Writer, o PrintOptions) Printer[Pod] {
 	columns := podColumns()
 	if o.Format.kind == Wide {
 		columns = widePodColumns()
@@ -58,7 +59,7 @@ func Pods(w io.Writer, o Options) Printer[podview.Pod] {
 	return newPrinter(w, o, columns)
 }
 
-func newPrinter[T any](w io.Writer, o Options, columns []column[T]) Printer[T] {
+func newPrinter[T any](w io.Writer, o PrintOptions, columns []column[T]) Printer[T] {
 	switch o.Format.kind {
 	case JSON:
 		return &jsonPrinter[T]{json.NewEncoder(JSONWriter(w))}
@@ -122,7 +123,7 @@ type column[T any] struct {
 
 type textPrinter[T any] struct {
 	w       io.Writer
-	options Options
+	options PrintOptions
 	columns []column[T]
 	line    bytes.Buffer
 }

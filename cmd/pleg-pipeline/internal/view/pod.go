@@ -1,6 +1,4 @@
-// Package podview is a pod as the program shows it, over HTTP and on the command
-// line. Its JSON form is an output of the program.
-package podview
+package view
 
 import (
 	"time"
@@ -108,8 +106,8 @@ const (
 	Unknown  = "unknown"
 )
 
-// New returns the view of what a cache knows of a pod.
-func New(e cache.Entry) Pod {
+// NewPod returns the view of what a cache knows of a pod.
+func NewPod(e cache.Entry) Pod {
 	p := Pod{UID: e.UID, State: Unknown, CurrentAsOf: e.LastAsOf}
 	status := e.Last
 	if p.Uninspected = status == nil; p.Uninspected {
@@ -165,13 +163,13 @@ func (p *Pod) fill(status *pleg.PodStatus) {
 	}
 }
 
-// List returns the views of pods, with what the status of their pipeline says about
+// Pods returns the views of pods, with what the status of their pipeline says about
 // their inspections. Pods that only the status names come last.
-func List(entries []cache.Entry, now pleg.Status) []Pod {
+func Pods(entries []cache.Entry, now pleg.Status) []Pod {
 	pods := make([]Pod, 0, len(entries))
 	index := make(map[pleg.PodUID]int, len(entries))
 	for n, e := range entries {
-		pods = append(pods, New(e))
+		pods = append(pods, NewPod(e))
 		index[e.UID] = n
 	}
 	find := func(uid pleg.PodUID, namespace, name string) *Pod {
@@ -202,14 +200,14 @@ func List(entries []cache.Entry, now pleg.Status) []Pod {
 	return pods
 }
 
-// One returns the view of the pod of an entry, as [List] does.
-func One(e cache.Entry, now pleg.Status) Pod {
-	for _, p := range List([]cache.Entry{e}, now) {
+// OnePod returns the view of the pod of an entry, as [Pods] does.
+func OnePod(e cache.Entry, now pleg.Status) Pod {
+	for _, p := range Pods([]cache.Entry{e}, now) {
 		if p.UID == e.UID {
 			return p
 		}
 	}
-	return New(e)
+	return NewPod(e)
 }
 
 func newContainer(c *pleg.ContainerStatus) Container {

@@ -1,19 +1,18 @@
-package printer
+package view
 
 import (
 	"cmp"
 	"io"
 	"slices"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 )
 
 // nodeWidth is a usual width of the names of nodes.
 const nodeWidth = 16
 
-// FleetEvents is [Events] with the node of each event.
-func FleetEvents(w io.Writer, o Options) Printer[fleet.Event] {
+// FleetEventPrinter is [EventPrinter] with the node of each event.
+func FleetEventPrinter(w io.Writer, o PrintOptions) Printer[fleet.Event] {
 	of := eventColumns()
 	at := 1
 	switch {
@@ -38,14 +37,14 @@ func FleetEvents(w io.Writer, o Options) Printer[fleet.Event] {
 	return newPrinter(w, o, columns)
 }
 
-// FleetPods is [Pods] with the node of each pod.
-func FleetPods(w io.Writer, o Options) Printer[podview.Pod] {
+// FleetPodPrinter is [PodPrinter] with the node of each pod.
+func FleetPodPrinter(w io.Writer, o PrintOptions) Printer[Pod] {
 	columns := podColumns()
 	if o.Format.kind == Wide {
 		columns = widePodColumns()
 	}
-	columns = slices.Insert(columns, 0, column[podview.Pod]{
-		name: "NODE", width: nodeWidth, value: func(p *podview.Pod) string { return cmp.Or(p.Node, "-") }, least: 6,
+	columns = slices.Insert(columns, 0, column[Pod]{
+		name: "NODE", width: nodeWidth, value: func(p *Pod) string { return cmp.Or(p.Node, "-") }, least: 6,
 	})
 	if o.Width > 0 && o.Format.kind != Wide {
 		columns = fit(columns, o.Width, 0)

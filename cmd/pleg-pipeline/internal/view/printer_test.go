@@ -1,4 +1,4 @@
-package printer_test
+package view_test
 
 import (
 	"encoding/json"
@@ -14,8 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/printer"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -65,10 +64,10 @@ func events() []pleg.Event {
 	}
 }
 
-func printAll(t *testing.T, o printer.Options) writes {
+func printAll(t *testing.T, o view.PrintOptions) writes {
 	t.Helper()
 	var w writes
-	p := printer.Events(&w, o)
+	p := view.EventPrinter(&w, o)
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -83,14 +82,14 @@ func printAll(t *testing.T, o printer.Options) writes {
 func TestFormatsMatchGoldenFiles(t *testing.T) {
 	for _, test := range []struct {
 		golden  string
-		options printer.Options
+		options view.PrintOptions
 	}{
-		{"testdata/text.golden", printer.Options{Headers: true}},
-		{"testdata/narrow.golden", printer.Options{Headers: true, Width: 80}},
-		{"testdata/yaml.golden", printer.Options{Format: format(t, "yaml")}},
-		{"testdata/color.golden", printer.Options{Color: true}},
-		{"testdata/wide.golden", printer.Options{Format: format(t, "wide"), Headers: true}},
-		{"testdata/template.golden", printer.Options{Format: format(t, "go-template={{.seq}} {{.type}} {{.podName}} {{if eq .exitCode 137}}killed{{end}} {{.observedAt}}")}},
+		{"testdata/text.golden", view.PrintOptions{Headers: true}},
+		{"testdata/narrow.golden", view.PrintOptions{Headers: true, Width: 80}},
+		{"testdata/yaml.golden", view.PrintOptions{Format: format(t, "yaml")}},
+		{"testdata/color.golden", view.PrintOptions{Color: true}},
+		{"testdata/wide.golden", view.PrintOptions{Format: format(t, "wide"), Headers: true}},
+		{"testdata/template.golden", view.PrintOptions{Format: format(t, "go-template={{.seq}} {{.type}} {{.podName}} {{if eq .exitCode 137}}killed{{end}} {{.observedAt}}")}},
 	} {
 		got := strings.Join(printAll(t, test.options), "")
 		golden(t, test.golden, got)
@@ -117,9 +116,9 @@ func golden(t *testing.T, file, got string) {
 // formats are formats of events.
 var formats = []string{"text", "wide", "json", "yaml", "go-template={{.type}}"}
 
-func format(t *testing.T, s string) printer.Format {
+func format(t *testing.T, s string) view.Format {
 	t.Helper()
-	f, err := printer.ParseEvents(s)
+	f, err := view.ParseEvents(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,20 +135,20 @@ func TestParseRejectsBadFormats(t *testing.T) {
 		{"go-template={{.pod}}", "podName, podNamespace, podUID"},
 		{"go-template={{nosuch .podName}}", `function "nosuch" not defined`},
 	} {
-		if _, err := printer.ParseEvents(test.in); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := view.ParseEvents(test.in); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("ParseEvents(%q) = %v, want %q", test.in, err, test.want)
 		}
 	}
-	if _, err := printer.ParsePods("go-template={{range .containers}}{{.image}}{{.nosuch}}{{end}}"); err == nil || !strings.Contains(err.Error(), "nosuch") {
+	if _, err := view.ParsePods("go-template={{range .containers}}{{.image}}{{.nosuch}}{{end}}"); err == nil || !strings.Contains(err.Error(), "nosuch") {
 		t.Errorf("ParsePods with a bad field of a container = %v, want an error", err)
 	}
-	if _, err := printer.ParsePods("go-template={{.name}}{{range .containers}} {{.name}}={{.state}}{{end}}{{with .lastEvent}} {{.type}}{{end}}"); err != nil {
+	if _, err := view.ParsePods("go-template={{.name}}{{range .containers}} {{.name}}={{.state}}{{end}}{{with .lastEvent}} {{.type}}{{end}}"); err != nil {
 		t.Errorf("ParsePods = %v, want no error", err)
 	}
 }
 
 func TestJSONKeepsEveryField(t *testing.T) {
-	lines := printAll(t, printer.Options{Format: format(t, "json"), Headers: true})
+	lines := printAll(t, view.PrintOptions{Format: format(t, "json"), Headers: true})
 	want := events()
 	if len(lines) != len(want) {
 		t.Fatalf("%d writes for %d events, want one for each", len(lines), len(want))
@@ -167,7 +166,7 @@ func TestJSONKeepsEveryField(t *testing.T) {
 
 func TestEachEventIsOneWrite(t *testing.T) {
 	for _, f := range formats {
-		if got, want := len(printAll(t, printer.Options{Format: format(t, f)})), len(events()); got != want {
+		if got, want := len(printAll(t, view.PrintOptions{Format: format(t, f)})), len(events()); got != want {
 			t.Errorf("%s: %d writes for %d events", f, got, want)
 		}
 	}
@@ -181,7 +180,7 @@ func (broken) Write([]byte) (int, error) { return 0, errBroken }
 
 func TestPrintReturnsErrorOfWriter(t *testing.T) {
 	for _, f := range formats {
-		p := printer.Events(broken{}, printer.Options{Format: format(t, f)})
+		p := view.EventPrinter(broken{}, view.PrintOptions{Format: format(t, f)})
 		if err := p.Print(events()[0]); !errors.Is(err, errBroken) {
 			t.Errorf("%s: Print() = %v, want the writer's error", f, err)
 		}
@@ -189,11 +188,11 @@ func TestPrintReturnsErrorOfWriter(t *testing.T) {
 }
 
 // known returns the view of a status that is true until a time.
-func known(status *pleg.PodStatus, at time.Time) podview.Pod {
-	return podview.New(cache.Entry{UID: status.UID, Status: status, Last: status, CurrentAsOf: at, LastAsOf: at})
+func known(status *pleg.PodStatus, at time.Time) view.Pod {
+	return view.NewPod(cache.Entry{UID: status.UID, Status: status, Last: status, CurrentAsOf: at, LastAsOf: at})
 }
 
-func pods() []podview.Pod {
+func pods() []view.Pod {
 	now := time.Now()
 	status := &pleg.PodStatus{
 		UID: "u1", Name: "web-0", Namespace: "default", IPs: []string{"10.0.0.7", "fd00::7"},
@@ -211,19 +210,19 @@ func pods() []podview.Pod {
 		Containers: []*pleg.ContainerStatus{{ID: "c", Name: "db", State: pleg.StateRunning}},
 		Sandboxes:  []*pleg.SandboxStatus{{ID: "s0", Attempt: 1, Ready: true}, {ID: "s", Ready: false}},
 	}, now.Add(-3*time.Hour))
-	failed := podview.New(cache.Entry{UID: "u3", Err: errors.New("container_status c: deadline\nexceeded")})
+	failed := view.NewPod(cache.Entry{UID: "u3", Err: errors.New("container_status c: deadline\nexceeded")})
 	stale := known(status, now.Add(-12*time.Second))
 	stale.Error, stale.Stale = "failed", true
 	hung, slow, quarantined := stale, known(status, now.Add(-4*time.Second)), stale
-	hung.Inspection = &podview.Inspection{Since: now.Add(-11 * time.Second), Hung: true, Call: "ContainerStatus", Container: "nginx"}
-	slow.Inspection = &podview.Inspection{Since: now.Add(-3 * time.Second), Call: "PodSandboxStatus"}
-	quarantined.Quarantine = &podview.Quarantine{Since: now.Add(-time.Minute), Hung: 3, NextTry: now.Add(4 * time.Second)}
-	first := podview.New(cache.Entry{UID: "u4", Err: cache.ErrNotInspected, Listed: &pleg.Pod{
+	hung.Inspection = &view.Inspection{Since: now.Add(-11 * time.Second), Hung: true, Call: "ContainerStatus", Container: "nginx"}
+	slow.Inspection = &view.Inspection{Since: now.Add(-3 * time.Second), Call: "PodSandboxStatus"}
+	quarantined.Quarantine = &view.Quarantine{Since: now.Add(-time.Minute), Hung: 3, NextTry: now.Add(4 * time.Second)}
+	first := view.NewPod(cache.Entry{UID: "u4", Err: cache.ErrNotInspected, Listed: &pleg.Pod{
 		UID: "u4", Namespace: "default", Name: "new-0",
 		Containers: []*pleg.Container{{ID: "c", Name: "app", State: pleg.StateRunning}},
 		Sandboxes:  []*pleg.Container{{ID: "s", State: pleg.StateRunning}},
 	}})
-	return []podview.Pod{busy, whole, failed, stale, hung, slow, quarantined, first}
+	return []view.Pod{busy, whole, failed, stale, hung, slow, quarantined, first}
 }
 
 func TestPodsMatchGoldenFiles(t *testing.T) {
@@ -234,12 +233,12 @@ func TestPodsMatchGoldenFiles(t *testing.T) {
 		{"go-template={{.name}} {{.state}}{{range .containers}} {{.name}}={{.exitCode}}{{end}}", "testdata/podstemplate.golden"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			f, err := printer.ParsePods(test.format)
+			f, err := view.ParsePods(test.format)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var w writes
-			p := printer.Pods(&w, printer.Options{Format: f, Headers: true})
+			p := view.PodPrinter(&w, view.PrintOptions{Format: f, Headers: true})
 			if err := p.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -257,10 +256,10 @@ func TestPodsMatchGoldenFiles(t *testing.T) {
 // whatever the values, and that a row of a wide terminal is not cut.
 func TestTextFitsTheTerminal(t *testing.T) {
 	for _, width := range []int{40, 60, 80, 100, 132, 200} {
-		options := printer.Options{Headers: true, Width: width}
+		options := view.PrintOptions{Headers: true, Width: width}
 		lines := strings.Split(strings.Join(printAll(t, options), ""), "\n")
 		var w writes
-		p := printer.Pods(&w, options)
+		p := view.PodPrinter(&w, options)
 		p.Fit(pods())
 		_ = p.Start()
 		for _, pod := range pods() {
@@ -292,7 +291,7 @@ func TestCutLeavesOutTheMiddle(t *testing.T) {
 		{"abcdef", 0, ""},
 		{"äöüßéè", 3, "ä…è"},
 	} {
-		if got := printer.Cut(test.text, test.width); got != test.want {
+		if got := view.Cut(test.text, test.width); got != test.want {
 			t.Errorf("Cut(%q, %d) = %q, want %q", test.text, test.width, got, test.want)
 		}
 	}

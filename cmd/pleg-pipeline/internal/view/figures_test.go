@@ -1,4 +1,4 @@
-package figures_test
+package view_test
 
 import (
 	"fmt"
@@ -8,15 +8,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/figures"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestRead compares the figures with what a pipeline has done, under both sets of metric
 // names.
@@ -31,7 +28,7 @@ func TestRead(t *testing.T) {
 			p.Start(t)
 			began := time.Now()
 			time.Sleep(3500 * time.Millisecond)
-			f := figures.Read(p.Pipeline, registry)
+			f := view.ReadFigures(p.Pipeline, registry)
 			if f.Epoch != p.Epoch() || !f.At.Equal(time.Now()) || !f.Healthy || f.Reason != "" {
 				t.Errorf("figures = %+v", f)
 			}
@@ -51,7 +48,7 @@ func TestRead(t *testing.T) {
 // TestReadBeforeTheFirstList reads a pipeline that does not run.
 func TestReadBeforeTheFirstList(t *testing.T) {
 	p := kit.New(t, pipeline.Options{Runtime: plegtest.New().Basic()})
-	f := figures.Read(p.Pipeline, prometheus.NewRegistry())
+	f := view.ReadFigures(p.Pipeline, prometheus.NewRegistry())
 	if f.Healthy || !strings.Contains(f.Reason, "has yet to be successful") || f.Lister.LastList != nil || f.Waiting == nil || f.Overdue == nil || f.Quarantined == nil {
 		t.Errorf("figures = %+v", f)
 	}
@@ -62,16 +59,16 @@ func TestReadNamesSomePods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runtime := plegtest.New()
 		runtime.SetInspectFault(plegtest.Delay(time.Hour))
-		for i := range figures.MaxPods + 5 {
+		for i := range view.MaxNamed + 5 {
 			runtime.Set(pipeline.PodUID(fmt.Sprintf("shop/p%d", i)), "c=running /s=running")
 		}
 		registry := prometheus.NewRegistry()
 		p := kit.New(t, pipeline.Options{Runtime: runtime.Basic(), Registerer: registry})
 		p.Start(t)
 		time.Sleep(10 * time.Second)
-		f := figures.Read(p.Pipeline, registry)
-		if len(f.Waiting) != figures.MaxPods {
-			t.Errorf("%d pods are named, want %d", len(f.Waiting), figures.MaxPods)
+		f := view.ReadFigures(p.Pipeline, registry)
+		if len(f.Waiting) != view.MaxNamed {
+			t.Errorf("%d pods are named, want %d", len(f.Waiting), view.MaxNamed)
 		}
 		if len(f.Overdue) == 0 || f.Overdue[0].Since.After(time.Now().Add(-time.Second)) || f.Differ.Queue == 0 {
 			t.Errorf("overdue = %+v, differ = %+v, want hung inspections", f.Overdue, f.Differ)

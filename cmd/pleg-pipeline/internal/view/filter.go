@@ -1,4 +1,4 @@
-package podview
+package view
 
 import (
 	"slices"
@@ -8,8 +8,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/podselector"
 )
 
-// Filter selects pods. The zero value selects all.
-type Filter struct {
+// PodFilter selects pods. The zero value selects all.
+type PodFilter struct {
 	// Namespaces are the selected namespaces. If empty, all.
 	Namespaces []string
 	selector   labels.Selector
@@ -17,13 +17,13 @@ type Filter struct {
 
 // Select sets a Kubernetes label selector that the labels of a pod must match. An
 // empty one matches all pods. The error says what is wrong with the selector.
-func (f *Filter) Select(selector string) (err error) {
+func (f *PodFilter) Select(selector string) (err error) {
 	f.selector, err = podselector.Parse(selector)
 	return err
 }
 
 // Wants reports whether the filter selects the pod.
-func (f *Filter) Wants(p *Pod) bool {
+func (f *PodFilter) Wants(p *Pod) bool {
 	if len(f.Namespaces) > 0 && !slices.Contains(f.Namespaces, p.Namespace) {
 		return false
 	}

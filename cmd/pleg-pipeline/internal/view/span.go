@@ -1,4 +1,4 @@
-package podview
+package view
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package podview_test
+package view_test
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -30,7 +30,7 @@ func status() *pleg.PodStatus {
 
 func TestNewCountsNewestContainers(t *testing.T) {
 	p := inspected(status())
-	if p.State != podview.Ready || p.Running != 1 || p.Total != 2 || p.Restarts != 3 || len(p.Containers) != 3 || p.Labels()["app"] != "web" {
+	if p.State != view.Ready || p.Running != 1 || p.Total != 2 || p.Restarts != 3 || len(p.Containers) != 3 || p.Labels()["app"] != "web" {
 		t.Errorf("pod %+v, want only the newest container of each name counted", p)
 	}
 	if c := p.Containers[0]; c.ExitCode == nil || *c.ExitCode != 1 || c.StartedAt != nil {
@@ -43,7 +43,7 @@ func TestNewCountsNewestContainers(t *testing.T) {
 
 func TestFilter(t *testing.T) {
 	web := inspected(status())
-	failed := podview.New(cache.Entry{UID: "v", Err: errors.New("hangs")})
+	failed := view.NewPod(cache.Entry{UID: "v", Err: errors.New("hangs")})
 	for _, test := range []struct {
 		namespaces  []string
 		selector    string
@@ -57,7 +57,7 @@ func TestFilter(t *testing.T) {
 		{nil, "app in (old)", false, false},
 		{[]string{"shop"}, "app!=web", false, false},
 	} {
-		f := podview.Filter{Namespaces: test.namespaces}
+		f := view.PodFilter{Namespaces: test.namespaces}
 		if err := f.Select(test.selector); err != nil {
 			t.Fatal(err)
 		}
@@ -68,13 +68,13 @@ func TestFilter(t *testing.T) {
 			t.Errorf("%v %q wants the failed pod: %v", test.namespaces, test.selector, got)
 		}
 	}
-	if err := new(podview.Filter).Select("(("); err == nil {
+	if err := new(view.PodFilter).Select("(("); err == nil {
 		t.Error("Select(\"((\") = nil, want an error")
 	}
 }
 
-func inspected(s *pleg.PodStatus) podview.Pod {
-	return podview.New(cache.Entry{UID: "u", Status: s, Last: s, LastAsOf: time.Unix(1, 0)})
+func inspected(s *pleg.PodStatus) view.Pod {
+	return view.NewPod(cache.Entry{UID: "u", Status: s, Last: s, LastAsOf: time.Unix(1, 0)})
 }
 
 // TestListKeepsWhatIsKnown requires that a pod whose inspection hangs or fails keeps its
@@ -105,7 +105,7 @@ func TestListKeepsWhatIsKnown(t *testing.T) {
 		"not in the list yet":   {nil, hung, "unknown 0/0", false, true, "", "ContainerStatus of app"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pods := podview.List(test.entries, test.now)
+			pods := view.Pods(test.entries, test.now)
 			if len(pods) != 1 {
 				t.Fatalf("%d pods, want 1", len(pods))
 			}
@@ -131,7 +131,7 @@ func FuzzSelect(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, selector, key, value string) {
 		pod := inspected(&pleg.PodStatus{Sandboxes: []*pleg.SandboxStatus{{Labels: map[string]string{key: value}}}})
-		var plain, spaced podview.Filter
+		var plain, spaced view.PodFilter
 		err := plain.Select(selector)
 		if again := spaced.Select(" " + selector + " "); (err != nil) != (again != nil) {
 			t.Fatalf("%q: %v, with spaces around it %v", selector, err, again)

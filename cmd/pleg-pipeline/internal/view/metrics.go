@@ -1,4 +1,4 @@
-package figures
+package view
 
 import dto "github.com/prometheus/client_model/go"
 

@@ -1,6 +1,4 @@
-// Package figures reads what the stages of a pipeline do at one moment, for the page. Its
-// JSON form is an output of the program.
-package figures
+package view
 
 import (
 	"time"
@@ -31,10 +29,10 @@ type Figures struct {
 	// Waiting are the UIDs of pods whose change is not inspected yet, the longest wait
 	// first. Overdue are the inspections in flight that take long, the oldest first.
 	// Quarantined are the pods whose last inspection hung, in the order of their next
-	// retry. Each has at most [MaxPods] pods.
-	Waiting     []pleg.PodUID `json:"waiting"`
-	Overdue     []Inspection  `json:"overdue"`
-	Quarantined []Quarantined `json:"quarantined"`
+	// retry. Each has at most [MaxNamed] pods.
+	Waiting     []pleg.PodUID       `json:"waiting"`
+	Overdue     []OverdueInspection `json:"overdue"`
+	Quarantined []QuarantinedPod    `json:"quarantined"`
 }
 
 // Lister has the figures of the lists of all pods.
@@ -102,8 +100,8 @@ type Dispatcher struct {
 	Subscribers int    `json:"subscribers"`
 }
 
-// Inspection is an inspection in flight that takes long.
-type Inspection struct {
+// OverdueInspection is an inspection in flight that takes long.
+type OverdueInspection struct {
 	UID       pleg.PodUID `json:"uid"`
 	Name      string      `json:"name,omitempty"`
 	Namespace string      `json:"namespace,omitempty"`
@@ -115,8 +113,8 @@ type Inspection struct {
 	Call string `json:"call,omitempty"`
 }
 
-// Quarantined is a pod whose last inspection hung.
-type Quarantined struct {
+// QuarantinedPod is a pod whose last inspection hung.
+type QuarantinedPod struct {
 	UID       pleg.PodUID `json:"uid"`
 	Name      string      `json:"name,omitempty"`
 	Namespace string      `json:"namespace,omitempty"`
@@ -127,19 +125,19 @@ type Quarantined struct {
 	Error   string    `json:"error,omitempty"`
 }
 
-// MaxPods is the greatest number of pods in each list of [Figures]. The counts of the
+// MaxNamed is the greatest number of pods in each list of [Figures]. The counts of the
 // stages have no such limit.
-const MaxPods = 100
+const MaxNamed = 100
 
-// Read returns the figures of a pipeline whose metrics are in gatherer, under their own
+// ReadFigures returns the figures of a pipeline whose metrics are in gatherer, under their own
 // or the kubelet's names. It does not call the runtime.
-func Read(pipe *pipeline.Pipeline, gatherer prometheus.Gatherer) Figures {
+func ReadFigures(pipe *pipeline.Pipeline, gatherer prometheus.Gatherer) Figures {
 	families, _ := gatherer.Gather() // with an error, what could be gathered
-	f := Figures{Epoch: pipe.Epoch(), Waiting: []pleg.PodUID{}, Overdue: []Inspection{}, Quarantined: []Quarantined{}}
+	f := Figures{Epoch: pipe.Epoch(), Waiting: []pleg.PodUID{}, Overdue: []OverdueInspection{}, Quarantined: []QuarantinedPod{}}
 	f.addMetrics(families)
 	f.addStatus(pipe.Status())
 	for i, p := range pipe.Cache().Pending() {
-		if i == MaxPods {
+		if i == MaxNamed {
 			break
 		}
 		f.Waiting = append(f.Waiting, p.UID)
@@ -149,9 +147,9 @@ func Read(pipe *pipeline.Pipeline, gatherer prometheus.Gatherer) Figures {
 
 // addStatus adds what the pipeline says of itself.
 func (f *Figures) addStatus(s pipeline.Status) {
-	f.At, f.Healthy, f.Reason = s.At, s.Healthy, text(s.Err)
+	f.At, f.Healthy, f.Reason = s.At, s.Healthy, textOf(s.Err)
 	f.Lister.PeriodSeconds, f.Lister.Pods = s.Relist.Period.Seconds(), s.Relist.Pods
-	f.Lister.Failures, f.Lister.Error = s.Relist.Failures, text(s.Relist.Err)
+	f.Lister.Failures, f.Lister.Error = s.Relist.Failures, textOf(s.Relist.Err)
 	if !s.Relist.Success.IsZero() {
 		f.Lister.LastList, f.Lister.LastSeconds = &s.Relist.Success, s.Relist.Took.Seconds()
 	}
@@ -165,15 +163,15 @@ func (f *Figures) addStatus(s pipeline.Status) {
 			f.Inspector.Hung++
 		}
 	}
-	for _, i := range s.Overdue[:min(MaxPods, len(s.Overdue))] {
-		f.Overdue = append(f.Overdue, Inspection{i.UID, i.Name, i.Namespace, i.Started, i.Hung, callText(i.Call)})
+	for _, i := range s.Overdue[:min(MaxNamed, len(s.Overdue))] {
+		f.Overdue = append(f.Overdue, OverdueInspection{i.UID, i.Name, i.Namespace, i.Started, i.Hung, callText(i.Call)})
 	}
-	for _, q := range s.Quarantined[:min(MaxPods, len(s.Quarantined))] {
-		f.Quarantined = append(f.Quarantined, Quarantined{q.UID, q.Name, q.Namespace, q.Since, q.Hung, q.NextTry, text(q.Err)})
+	for _, q := range s.Quarantined[:min(MaxNamed, len(s.Quarantined))] {
+		f.Quarantined = append(f.Quarantined, QuarantinedPod{q.UID, q.Name, q.Namespace, q.Since, q.Hung, q.NextTry, textOf(q.Err)})
 	}
 }
 
-func text(err error) string {
+func textOf(err error) string {
 	if err == nil {
 		return ""
 	}

@@ -1,4 +1,4 @@
-package printer
+package view
 
 import (
 	"cmp"
@@ -7,41 +7,40 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/podview"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-func podColumns() []column[podview.Pod] {
-	return []column[podview.Pod]{
-		{name: "NAMESPACE", width: len("kube-system"), value: func(p *podview.Pod) string { return cmp.Or(p.Namespace, "-") }, least: 9},
-		{name: "POD", width: 32, value: func(p *podview.Pod) string { return cmp.Or(p.Name, string(p.UID)) }, least: 16},
-		{name: "STATE", width: len(podview.NotReady), value: func(p *podview.Pod) string { return p.State }, color: podColor},
-		{name: "RUNNING", width: len("RUNNING"), value: func(p *podview.Pod) string { return fmt.Sprintf("%d/%d", p.Running, p.Total) }},
-		{name: "RESTARTS", width: len("RESTARTS"), value: func(p *podview.Pod) string { return strconv.FormatUint(uint64(p.Restarts), 10) }},
-		{name: "AGE", width: 4, value: func(p *podview.Pod) string { return ago(p.CreatedAt()) }},
-		{name: "KNOWN", width: len("KNOWN"), value: func(p *podview.Pod) string { return ago(p.CurrentAsOf) }},
+func podColumns() []column[Pod] {
+	return []column[Pod]{
+		{name: "NAMESPACE", width: len("kube-system"), value: func(p *Pod) string { return cmp.Or(p.Namespace, "-") }, least: 9},
+		{name: "POD", width: 32, value: func(p *Pod) string { return cmp.Or(p.Name, string(p.UID)) }, least: 16},
+		{name: "STATE", width: len(NotReady), value: func(p *Pod) string { return p.State }, color: podColor},
+		{name: "RUNNING", width: len("RUNNING"), value: func(p *Pod) string { return fmt.Sprintf("%d/%d", p.Running, p.Total) }},
+		{name: "RESTARTS", width: len("RESTARTS"), value: func(p *Pod) string { return strconv.FormatUint(uint64(p.Restarts), 10) }},
+		{name: "AGE", width: 4, value: func(p *Pod) string { return ago(p.CreatedAt()) }},
+		{name: "KNOWN", width: len("KNOWN"), value: func(p *Pod) string { return ago(p.CurrentAsOf) }},
 		{name: "DETAILS", value: podDetails},
 	}
 }
 
-func widePodColumns() []column[podview.Pod] {
+func widePodColumns() []column[Pod] {
 	columns := podColumns()
 	last := len(columns) - 1
 	return append(columns[:last:last],
-		column[podview.Pod]{name: "LAST EVENT", width: 26, value: lastEvent},
-		column[podview.Pod]{name: "AGO", width: 4, value: func(p *podview.Pod) string {
+		column[Pod]{name: "LAST EVENT", width: 26, value: lastEvent},
+		column[Pod]{name: "AGO", width: 4, value: func(p *Pod) string {
 			if p.LastEvent == nil {
 				return "-"
 			}
 			return ago(p.LastEvent.ObservedAt)
 		}},
-		column[podview.Pod]{name: "IP", width: 15, value: func(p *podview.Pod) string { return cmp.Or(strings.Join(p.IPs, ","), "-") }},
-		column[podview.Pod]{name: "POD UID", width: 36, value: func(p *podview.Pod) string { return string(p.UID) }},
+		column[Pod]{name: "IP", width: 15, value: func(p *Pod) string { return cmp.Or(strings.Join(p.IPs, ","), "-") }},
+		column[Pod]{name: "POD UID", width: 36, value: func(p *Pod) string { return string(p.UID) }},
 		columns[last])
 }
 
 // lastEvent includes the name of the container.
-func lastEvent(p *podview.Pod) string {
+func lastEvent(p *Pod) string {
 	ev := p.LastEvent
 	switch {
 	case ev == nil:
@@ -53,7 +52,7 @@ func lastEvent(p *podview.Pod) string {
 }
 
 // podDetails returns what is wrong with the pod, the reason why it is not known first.
-func podDetails(p *podview.Pod) string {
+func podDetails(p *Pod) string {
 	parts := inspectionDetails(p)
 	for _, c := range p.Newest() {
 		switch {
@@ -70,7 +69,7 @@ func podDetails(p *podview.Pod) string {
 }
 
 // inspectionDetails returns what is wrong with the inspections of the pod.
-func inspectionDetails(p *podview.Pod) (parts []string) {
+func inspectionDetails(p *Pod) (parts []string) {
 	switch i, q := p.Inspection, p.Quarantine; {
 	case i != nil && i.Hung:
 		parts = append(parts, "inspection hangs for "+ago(i.Since)+inCall(i))
@@ -79,7 +78,7 @@ func inspectionDetails(p *podview.Pod) (parts []string) {
 	case q != nil:
 		next := "next soon"
 		if wait := time.Until(q.NextTry); wait > 0 {
-			next = "next in " + podview.Span(wait)
+			next = "next in " + Span(wait)
 		}
 		parts = append(parts, number(q.Hung, "inspection", "inspections")+" hung, "+next)
 	case p.Error != "":
@@ -94,7 +93,7 @@ func inspectionDetails(p *podview.Pod) (parts []string) {
 }
 
 // inCall names the call that an inspection waits for.
-func inCall(i *podview.Inspection) string {
+func inCall(i *Inspection) string {
 	switch {
 	case i.Call == "":
 		return ""
@@ -111,13 +110,13 @@ func number(n int, one, many string) string {
 	return strconv.Itoa(n) + " " + many
 }
 
-func podColor(p *podview.Pod) string {
+func podColor(p *Pod) string {
 	switch {
 	case p.Stale, p.Inspection != nil, p.Error != "":
 		return Red
-	case p.State == podview.Ready && p.Running == p.Total:
+	case p.State == Ready && p.Running == p.Total:
 		return Green
-	case p.State == podview.Unknown:
+	case p.State == Unknown:
 		return Red
 	default:
 		return Yellow
@@ -129,5 +128,5 @@ func ago(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	return podview.Span(time.Since(t))
+	return Span(time.Since(t))
 }
