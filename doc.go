@@ -12,7 +12,8 @@
 //
 // # Usage
 //
-// [New] takes [Options] with a [Runtime]; package cri has one for every CRI
+// Package pleg has the words, such as Event and PodStatus, and this one the machine.
+// [New] takes [Options] with a [pleg.Runtime]; package cri has one for every CRI
 // runtime, package plegtest one in memory for tests. [Pipeline.Subscribe] may be
 // called before or during [Pipeline.Run], which blocks until its context ends.
 //
@@ -20,7 +21,7 @@
 //
 // Events of one pod reach every subscriber in the order in which the states were
 // seen. Events of different pods have no order. Whoever receives an event finds in
-// the [Cache] a status at least as new as the observation behind it. If a change
+// the cache a status at least as new as the observation behind it. If a change
 // begins and ends between two listings, it is seen only if CRI events announce it.
 //
 // While the inspection of a pod fails, its events wait: the pod is inspected again
@@ -32,6 +33,6 @@
 //
 // # Concurrency
 //
-// All methods of [Pipeline], [Subscription] and [Cache] are safe for concurrent
+// All methods of [Pipeline], [Subscription] and the cache are safe for concurrent
 // use. Events, pods and statuses are shared and must not be modified.
 package pipeline

@@ -6,21 +6,22 @@ import (
 	"log"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // oneContainer is a runtime with a single pod. Programs use package cri instead,
 // which talks to any CRI endpoint.
 type oneContainer struct{}
 
-func (oneContainer) ListPods(context.Context) ([]*pipeline.Pod, error) {
-	return []*pipeline.Pod{{
+func (oneContainer) ListPods(context.Context) ([]*pleg.Pod, error) {
+	return []*pleg.Pod{{
 		UID: "8d0e", Name: "web", Namespace: "default",
-		Containers: []*pipeline.Container{{ID: "4f1c", Name: "nginx", State: pipeline.StateRunning}},
+		Containers: []*pleg.Container{{ID: "4f1c", Name: "nginx", State: pleg.StateRunning}},
 	}}, nil
 }
 
-func (oneContainer) PodStatus(_ context.Context, pod *pipeline.Pod, _ *pipeline.PodStatus) (*pipeline.PodStatus, error) {
-	return &pipeline.PodStatus{UID: pod.UID, Name: pod.Name, IPs: []string{"10.0.0.7"}}, nil
+func (oneContainer) PodStatus(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+	return &pleg.PodStatus{UID: pod.UID, Name: pod.Name, IPs: []string{"10.0.0.7"}}, nil
 }
 
 func Example() {

@@ -56,7 +56,7 @@ const (
 // Options configure a [Pipeline]. Only Runtime is required.
 type Options struct {
 	// Runtime lists and inspects the pods.
-	Runtime Runtime
+	Runtime pleg.Runtime
 	// RelistPeriod is the time from the end of one list of all pods to the start of
 	// the next. A list for a request or a CRI event begins at once, but if such a list
 	// ended less than RelistPeriod ago (or a second, if that is shorter), then after
@@ -73,7 +73,7 @@ type Options struct {
 	// If empty, [EventsOff]. The reason for that default: if a process opens the
 	// stream and then stops reading, because of SIGSTOP or a lack of CPU,
 	// containerd blocks after about 250 unread events, and no pod starts any more.
-	// A Runtime with events is an [EventWatcher].
+	// A Runtime with events is a [pleg.EventWatcher].
 	Events EventsMode
 	// RelistPeriodWithEvents is the longest relist period while the stream is up. The
 	// period starts at RelistPeriod and doubles with each list that finds only what
@@ -110,7 +110,7 @@ type Options struct {
 	// changed since is reported and inspected. Until then the cache has no status of
 	// them, and a replay does not have them: use it with a Store that outlives the
 	// pipeline. If empty, the first list reports all pods.
-	Known []*Pod
+	Known []*pleg.Pod
 	// Store is written beside the pipeline's own cache. If nil, there is none.
 	Store Store
 	// DeliverAfterFailures is the number of failed inspections of a pod after which
@@ -126,46 +126,6 @@ type Options struct {
 	// KubeletMetricNames uses the kubelet's exact names for the metrics that the
 	// kubelet has too, so that its dashboards and alerts work.
 	KubeletMetricNames bool
-}
-
-// SubscribeOptions configure one subscriber. The zero value asks for all events
-// from now on, except network events.
-type SubscribeOptions struct {
-	// Name identifies the subscriber in logs and metrics; printable UTF-8. If empty, one
-	// is generated.
-	Name string
-	// Buffer is the number of events that may wait to be read. Memory for them is
-	// allocated at once, about 200 bytes each. If zero, [DefaultBuffer].
-	Buffer int
-
-	// Replay asks for the present state first: for each container and sandbox the
-	// event that brought it there, marked as replayed, in the order of the sequence
-	// numbers, and then one Synced. Before the first list is inspected, its events
-	// come as replayed ones, and then Synced. With After, only what has not changed since
-	// comes as replayed, then each event since: a subscriber that kept its position but
-	// not its state lacks nothing and gets nothing twice.
-	Replay bool
-	// After asks for the events after this position first, and then one Synced. If
-	// they are no longer available, a Gap comes first and a replay follows. The
-	// zero value asks for nothing; a number without an epoch is an error.
-	After Position
-	// Bookmarks asks for a mark after each list whose changes are delivered, except
-	// those of pods whose inspection fails or hangs.
-	Bookmarks bool
-
-	// Types are the wanted event types. If empty, all. Marks, and the PodSync that
-	// stands for missed events, always come.
-	Types []EventType
-	// Namespaces and PodUIDs are the wanted pods. If empty, all.
-	Namespaces []string
-	PodUIDs    []PodUID
-	// Selector is a Kubernetes label selector for the pod's labels, such as
-	// "app=web,tier!=test", with at most 64 requirements and 4 KiB. If empty, all.
-	Selector string
-	// OmitSandboxes leaves out the events of pod sandboxes.
-	OmitSandboxes bool
-	// NetworkEvents asks for NetworkSetupCompleted and NetworkFailed.
-	NetworkEvents bool
 }
 
 func (o *Options) complete() error {
@@ -215,7 +175,7 @@ func (o *Options) complete() error {
 	case o.Events != EventsOff && o.Events != EventsAuto && o.Events != EventsRequire:
 		return fmt.Errorf("Options.Events must be off, auto or require, got %q", o.Events)
 	}
-	if slices.ContainsFunc(o.Known, func(pod *Pod) bool { return pod == nil || pod.UID == "" }) {
+	if slices.ContainsFunc(o.Known, func(pod *pleg.Pod) bool { return pod == nil || pod.UID == "" }) {
 		return errors.New("Options.Known has a pod without UID")
 	}
 	if o.Logger == nil {

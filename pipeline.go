@@ -16,6 +16,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/asynclog"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/border"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/differ"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
@@ -83,7 +84,7 @@ func New(o Options) (*Pipeline, error) {
 	p.inspector, errs[4] = inspector.New(inspector.Options{
 		Runtime: p.runtime, Cache: statuses, Inspectors: o.Inspectors,
 		InspectTimeout: o.InspectTimeout, HungAfter: min(hungAfter, o.InspectTimeout),
-		CallOf: func(uid PodUID) *Call { return border.CallOf(p.runtime.Calls(), uid) },
+		CallOf: func(uid pleg.PodUID) *pleg.Call { return border.CallOf(p.runtime.Calls(), uid) },
 		Logger: o.Logger, Metrics: metrics,
 	})
 	p.dispatcher, errs[5] = dispatcher.New(dispatcher.Options{
@@ -147,34 +148,26 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	return err
 }
 
-// Subscribe adds a subscriber, before or while the pipeline runs. It gets every
-// event published after Subscribe has returned. Subscribe does not block and is
-// safe for concurrent use. It returns an error if an option is bad, and
-// [ErrStopped] once Run has returned.
-func (p *Pipeline) Subscribe(o SubscribeOptions) (*Subscription, error) {
-	return p.dispatcher.Subscribe(dispatcher.SubscribeOptions(o))
-}
-
 // Epoch names the sequence numbers of this pipeline's events. Every pipeline and
 // every process has its own.
 func (p *Pipeline) Epoch() string { return p.dispatcher.Epoch() }
 
 // Cache returns the statuses of all pods. After Run has returned, the cache stays
-// readable and does not change, and GetNewerThan returns [ErrStopped] in place of waiting.
-func (p *Pipeline) Cache() Cache { return p.cache }
+// readable and does not change, and GetNewerThan returns [pleg.ErrStopped] in place of waiting.
+func (p *Pipeline) Cache() cache.Reader { return p.cache }
 
 // RequestReinspect has the pod inspected at the next relist, whether or not it
 // changed, even if it is quarantined. If it did not change, subscribers get a
 // PodSync. RequestReinspect does not block. A pod that the next relist does not
 // show is not waited for. While CRI events stand in for lists, that relist comes
 // within Options.RelistPeriod.
-func (p *Pipeline) RequestReinspect(uid PodUID) { p.differ.RequestReinspect(uid) }
+func (p *Pipeline) RequestReinspect(uid pleg.PodUID) { p.differ.RequestReinspect(uid) }
 
 // RequestRelist has one pod listed, and inspected if it changed, without waiting
 // for the next relist, even if it is quarantined. It does not block. Requests for
-// the same pod that wait are served by one list. If Runtime is not a [PodLister],
+// the same pod that wait are served by one list. If Runtime is not a [pleg.PodLister],
 // all pods are listed, but not in a row (Options.RelistPeriod).
-func (p *Pipeline) RequestRelist(uid PodUID) {
+func (p *Pipeline) RequestRelist(uid pleg.PodUID) {
 	p.differ.RequestRetry(uid)
 	p.hinter.RequestRelist(uid)
 }
@@ -183,7 +176,7 @@ func (p *Pipeline) RequestRelist(uid PodUID) {
 // changed pod has been inspected, successfully or not, and the events have been
 // published. Calls that wait for a list to begin share it; lists for such calls are not
 // made in a row (Options.RelistPeriod). Before Run it waits for the first list. It
-// returns the cause of ctx if that ends first, and [ErrStopped] once Run has returned.
+// returns the cause of ctx if that ends first, and [pleg.ErrStopped] once Run has returned.
 func (p *Pipeline) Relist(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx) // before anything is kept for it
@@ -195,19 +188,19 @@ func (p *Pipeline) Relist(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-p.ended:
-		return ErrStopped
+		return pleg.ErrStopped
 	}
 }
 
 // Quarantined returns the pods whose last inspection hung or failed late, in the order
 // of their next retry (Options.MaxQuarantine). It does not block.
-func (p *Pipeline) Quarantined() []Quarantined { return slices.Clone(p.differ.Quarantined()) }
+func (p *Pipeline) Quarantined() []pleg.Quarantined { return slices.Clone(p.differ.Quarantined()) }
 
 // Status returns what the pipeline does at present, and what it waits for: the list and
 // the inspections in flight, with the runtime call that each waits for if Runtime is a
-// [CallReporter]. It does not block.
-func (p *Pipeline) Status() Status {
-	s := Status{
+// [pleg.CallReporter]. It does not block.
+func (p *Pipeline) Status() pleg.Status {
+	s := pleg.Status{
 		At: time.Now(), Relist: p.lister.Status(), Inspectors: p.inspectors,
 		Overdue: p.inspector.Overdue(), Quarantined: p.Quarantined(),
 	}
@@ -232,7 +225,7 @@ func (p *Pipeline) Status() Status {
 // PLEG does; while CRI events stand in for lists, twice Options.RelistPeriodWithEvents ago,
 // if that is longer. It also returns false if several pods wait for an inspection, and for
 // RelistThreshold none has succeeded or failed promptly; the error names pods. A single
-// pod is no evidence against the runtime. If Runtime is [Degraded], true may come with
+// pod is no evidence against the runtime. If Runtime is [pleg.Degraded], true may come with
 // an error about lists that work only in a roundabout way. Healthy does not block.
 func (p *Pipeline) Healthy() (bool, error) {
 	if ok, err := p.lister.Healthy(); !ok {

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -27,7 +28,7 @@ func TestNewNamesTheBadOption(t *testing.T) {
 		"MaxQuarantine":          {Runtime: plegtest.New(), MaxQuarantine: -1},
 		"Inspectors":             {Runtime: plegtest.New(), Inspectors: -1},
 		"History":                {Runtime: plegtest.New(), History: -1},
-		"Known":                  {Runtime: plegtest.New(), Known: []*pipeline.Pod{nil}},
+		"Known":                  {Runtime: plegtest.New(), Known: []*pleg.Pod{nil}},
 	} {
 		if _, err := pipeline.New(o); err == nil || !strings.Contains(err.Error(), "Options."+field+" ") {
 			t.Errorf("New(%+v) = %v, want an error that names %s", o, err, field)
@@ -57,10 +58,10 @@ func TestRunEndsWithItsContextAndRunsOnce(t *testing.T) {
 		if _, open := <-events; open {
 			t.Error("the subscriber's channel is open after Run has returned")
 		}
-		if _, err := r.Subscribe(pipeline.SubscribeOptions{}); !errors.Is(err, pipeline.ErrStopped) {
+		if _, err := r.Subscribe(pipeline.SubscribeOptions{}); !errors.Is(err, pleg.ErrStopped) {
 			t.Errorf("Subscribe after the end = %v, want ErrStopped", err)
 		}
-		if _, err := r.Cache().GetNewerThan(t.Context(), "a", time.Now()); !errors.Is(err, pipeline.ErrStopped) {
+		if _, err := r.Cache().GetNewerThan(t.Context(), "a", time.Now()); !errors.Is(err, pleg.ErrStopped) {
 			t.Errorf("GetNewerThan after the end = %v, want ErrStopped", err)
 		}
 		if status, err := r.Cache().Get("a"); err != nil || status.Container("c") == nil {

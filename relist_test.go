@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -107,7 +108,7 @@ func TestRelistDuringInspection(t *testing.T) {
 // Of pods that an earlier pipeline has reported, only changes are reported.
 func TestKnownPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		known := []*pipeline.Pod{
+		known := []*pleg.Pod{
 			plegtest.Pod("same", "c=running"), plegtest.Pod("ended", "c=running"), plegtest.Pod("gone", "c=exited"),
 		}
 		r := kit.New(t, pipeline.Options{Known: known})
@@ -167,8 +168,8 @@ func TestRelistEnds(t *testing.T) {
 		waiting := relisting(t, r)
 		r.Start(t)
 		_ = r.Stop()
-		requireRelisted(t, waiting, pipeline.ErrStopped)
-		requireRelisted(t, relisting(t, r), pipeline.ErrStopped)
+		requireRelisted(t, waiting, pleg.ErrStopped)
+		requireRelisted(t, relisting(t, r), pleg.ErrStopped)
 	})
 }
 
@@ -191,8 +192,8 @@ func TestListsOnRequestOnly(t *testing.T) {
 		if n, took := r.Runtime.Counts().Lists, time.Since(began); n != 3 || took != 0 {
 			t.Errorf("%d lists in %v, want one for each request, at once", n, took)
 		}
-		r.Runtime.SetListFault(plegtest.Fail(pipeline.ErrUnavailable))
-		requireRelisted(t, relisting(t, r), pipeline.ErrUnavailable)
+		r.Runtime.SetListFault(plegtest.Fail(pleg.ErrUnavailable))
+		requireRelisted(t, relisting(t, r), pleg.ErrUnavailable)
 		time.Sleep(time.Hour)
 		if n := r.Runtime.Counts().Lists; n != 4 {
 			t.Errorf("%d lists, want none after the one that failed", n)

@@ -17,14 +17,14 @@ import (
 type Store interface {
 	// Set stores the result of an inspection: a status or an error. at is the time
 	// of the observation that led to it.
-	Set(uid PodUID, status *PodStatus, err error, at time.Time)
+	Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.Time)
 	// Delete removes a pod that the observation of time at found gone.
-	Delete(uid PodUID, at time.Time)
+	Delete(uid pleg.PodUID, at time.Time)
 	// Touch notes that the observation of time at found the pod unchanged.
-	Touch(uid PodUID, at time.Time)
+	Touch(uid pleg.PodUID, at time.Time)
 	// Observe notes a list of all pods. It covers every pod except those in
 	// pending, whose change is not inspected yet. The slice must not be kept.
-	Observe(at time.Time, pending []PodUID)
+	Observe(at time.Time, pending []pleg.PodUID)
 }
 
 // stores writes the cache and the embedder's store.

@@ -10,7 +10,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -106,14 +105,14 @@ func (s *session) publish(ctx context.Context, events []eventData) error {
 		m.Data = body
 		m.Header.Set("Content-Type", contentType)
 		last := events[n-1]
-		s.sent = pipeline.Position{Epoch: last.Epoch, Seq: last.Seq}
+		s.sent = pleg.Position{Epoch: last.Epoch, Seq: last.Seq}
 		waiting, cancel := context.WithTimeout(ctx, s.p.o.PublishTimeout)
 		ack, err := s.js.PublishMsg(waiting, m, jetstream.WithExpectLastSequencePerSubject(s.last))
 		cancel()
 		if err != nil {
 			return fmt.Errorf("publish events: %w", explain(s.p.o.Conn, err))
 		}
-		s.last, s.p.acked, s.sent = ack.Sequence, s.sent, pipeline.Position{}
+		s.last, s.p.acked, s.sent = ack.Sequence, s.sent, pleg.Position{}
 		s.p.acknowledged()
 		s.progress()
 		s.p.metrics.published.Add(float64(n))

@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -107,7 +106,7 @@ type Publisher struct {
 	// owned is true once this publisher has published as its node.
 	owned bool
 	// acked is the position of the last event that the server acknowledged.
-	acked pipeline.Position
+	acked pleg.Position
 	// replay makes the next session begin with the present state.
 	replay bool
 	// kept is the last session, if what it knows of the server may still be true. The

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -48,7 +47,7 @@ func (s *session) forget() {
 // begun makes the session one that has not published yet.
 func (s *session) begun() {
 	s.after, s.gap, s.batch, s.unsettled = nil, nil, nil, nil
-	s.sent, s.currentAsOf = pipeline.Position{}, time.Time{}
+	s.sent, s.currentAsOf = pleg.Position{}, time.Time{}
 }
 
 // resume brings up to date what the session knew of the server. It returns false if the

@@ -9,7 +9,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/follow"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -29,7 +28,7 @@ type session struct {
 	// server refuses the next one if it is not.
 	last uint64
 	// after is the position from which the session resumes; nil for none.
-	after       *pipeline.Position
+	after       *pleg.Position
 	currentAsOf time.Time
 
 	pods map[pleg.PodUID]*podRecord
@@ -49,7 +48,7 @@ type session struct {
 	// the server has their states of before or of after it.
 	unsettled map[string]pleg.PodUID
 	// sent is the position of the last event in a message that is not acknowledged.
-	sent pipeline.Position
+	sent pleg.Position
 	// refusals is how often the server refused something since it accepted something.
 	refusals int
 	// ready is called when the server has accepted something.
@@ -157,7 +156,7 @@ func (s *session) readState(ctx context.Context, e entry) {
 
 // lastPublished returns the number of the node's last message in the stream and the
 // position of the last event in it; zero if the stream has none.
-func (s *session) lastPublished(ctx context.Context) (last uint64, published pipeline.Position, err error) {
+func (s *session) lastPublished(ctx context.Context) (last uint64, published pleg.Position, err error) {
 	raw, err := s.lastMessage(ctx, EventStream, s.subject)
 	if err != nil {
 		return 0, published, fmt.Errorf("read last message: %w", explain(s.p.o.Conn, err))
@@ -171,7 +170,7 @@ func (s *session) lastPublished(ctx context.Context) (last uint64, published pip
 		s.p.log.WarnContext(ctx, "cannot read the last message", "subject", s.subject, "err", err)
 		return raw.Sequence, published, nil
 	}
-	return raw.Sequence, pipeline.Position{Epoch: m.epoch, Seq: m.last}, nil
+	return raw.Sequence, pleg.Position{Epoch: m.epoch, Seq: m.last}, nil
 }
 
 // run publishes the events until an error occurs or the channel is closed.

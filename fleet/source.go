@@ -17,7 +17,7 @@ type Source interface {
 	// Follow sends every event after a position, or the present state first if after
 	// is nil, until ctx ends. It asks for bookmarks and network events. It returns nil
 	// once there will be no more events.
-	Follow(ctx context.Context, after *pipeline.Position, events chan<- pleg.Event) error
+	Follow(ctx context.Context, after *pleg.Position, events chan<- pleg.Event) error
 	// Status returns the result of the last inspection of a pod. It is at least as
 	// new as every event that Follow has sent.
 	Status(ctx context.Context, uid pleg.PodUID) (*pleg.PodStatus, error)
@@ -30,8 +30,8 @@ func FromPipeline(p *pipeline.Pipeline) Source { return pipelineSource{p} }
 
 type pipelineSource struct{ pipe *pipeline.Pipeline }
 
-func (s pipelineSource) Follow(ctx context.Context, after *pipeline.Position, events chan<- pleg.Event) error {
-	sub, err := s.pipe.Subscribe(pipeline.SubscribeOptions(followOptions.Subscription(after)))
+func (s pipelineSource) Follow(ctx context.Context, after *pleg.Position, events chan<- pleg.Event) error {
+	sub, err := s.pipe.Subscribe(followOptions.Subscription(after))
 	return follow.Subscribed(ctx, sub, err, events)
 }
 
@@ -44,7 +44,7 @@ func FromClient(c *client.Client) Source { return clientSource{c} }
 
 type clientSource struct{ client *client.Client }
 
-func (s clientSource) Follow(ctx context.Context, after *pipeline.Position, events chan<- pleg.Event) error {
+func (s clientSource) Follow(ctx context.Context, after *pleg.Position, events chan<- pleg.Event) error {
 	return follow.Client(ctx, s.client, followOptions, after, events)
 }
 

@@ -7,9 +7,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
-	"k8s.io/kubernetes/pkg/kubelet/pleg"
+	kubepleg "k8s.io/kubernetes/pkg/kubelet/pleg"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // delivery sends events to the kubelet's channel. Like GenericPLEG it never waits for
@@ -18,7 +19,7 @@ import (
 // is room.
 type delivery struct {
 	from *pipeline.Subscription
-	to   chan<- *pleg.PodLifecycleEvent
+	to   chan<- *kubepleg.PodLifecycleEvent
 	log  klog.Logger
 	// flushes gets a channel that is closed once nothing waits in from.
 	flushes chan chan<- struct{}
@@ -26,7 +27,7 @@ type delivery struct {
 	discarded []types.UID
 }
 
-func newDelivery(from *pipeline.Subscription, to chan<- *pleg.PodLifecycleEvent, discarded []types.UID, log klog.Logger) *delivery {
+func newDelivery(from *pipeline.Subscription, to chan<- *kubepleg.PodLifecycleEvent, discarded []types.UID, log klog.Logger) *delivery {
 	return &delivery{from: from, to: to, log: log, discarded: discarded, flushes: make(chan chan<- struct{})}
 }
 
@@ -34,10 +35,10 @@ func newDelivery(from *pipeline.Subscription, to chan<- *pleg.PodLifecycleEvent,
 func (d *delivery) run() {
 	events := d.from.Events()
 	for {
-		var out chan<- *pleg.PodLifecycleEvent
-		var next *pleg.PodLifecycleEvent
+		var out chan<- *kubepleg.PodLifecycleEvent
+		var next *kubepleg.PodLifecycleEvent
 		if len(d.discarded) > 0 {
-			out, next = d.to, &pleg.PodLifecycleEvent{ID: d.discarded[0], Type: pleg.PodSync}
+			out, next = d.to, &kubepleg.PodLifecycleEvent{ID: d.discarded[0], Type: kubepleg.PodSync}
 		}
 		select {
 		case ev, ok := <-events:
@@ -71,7 +72,7 @@ func (d *delivery) flush(ctx context.Context, ended <-chan struct{}) {
 }
 
 // send sends an event, or discards it and notes its pod.
-func (d *delivery) send(ev pipeline.Event) {
+func (d *delivery) send(ev pleg.Event) {
 	out := eventOf(ev)
 	if ev.Missed > 0 {
 		// The subscription discarded these events before this loop.
@@ -80,7 +81,7 @@ func (d *delivery) send(ev pipeline.Event) {
 	if ev.PodUID == "" {
 		return // a mark: the kubelet does not know them
 	}
-	if ev.Type == pipeline.ContainerDied && ev.ExitCode != nil {
+	if ev.Type == pleg.ContainerDied && ev.ExitCode != nil {
 		d.log.V(2).Info("Generic (PLEG): container finished", "podID", out.ID, "containerID", out.Data, "exitCode", *ev.ExitCode)
 	}
 	select {
@@ -101,9 +102,9 @@ func (d *delivery) send(ev pipeline.Event) {
 
 // eventOf converts an event. Data is the id of the container or sandbox, and nil for
 // a PodSync.
-func eventOf(ev pipeline.Event) *pleg.PodLifecycleEvent {
-	out := &pleg.PodLifecycleEvent{ID: types.UID(ev.PodUID), Type: pleg.PodLifeCycleEventType(ev.Type)}
-	if ev.Type != pipeline.PodSync {
+func eventOf(ev pleg.Event) *kubepleg.PodLifecycleEvent {
+	out := &kubepleg.PodLifecycleEvent{ID: types.UID(ev.PodUID), Type: kubepleg.PodLifeCycleEventType(ev.Type)}
+	if ev.Type != pleg.PodSync {
 		out.Data = string(ev.ContainerID)
 	}
 	return out

@@ -13,10 +13,11 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/features"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
-	"k8s.io/kubernetes/pkg/kubelet/pleg"
+	kubepleg "k8s.io/kubernetes/pkg/kubelet/pleg"
 	"k8s.io/utils/clock"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // Defaults of [Options].
@@ -45,8 +46,8 @@ type Options struct {
 // concurrent use. Only [PLEG.Relist] and [PLEG.Stop] block.
 type PLEG struct {
 	runtime   kubecontainer.Runtime
-	events    chan *pleg.PodLifecycleEvent
-	durations *pleg.RelistDuration
+	events    chan *kubepleg.PodLifecycleEvent
+	durations *kubepleg.RelistDuration
 	clock     clock.Clock
 	options   Options
 
@@ -64,20 +65,20 @@ type PLEG struct {
 	run atomic.Pointer[run]
 }
 
-var _ pleg.PodLifecycleEventGenerator = (*PLEG)(nil)
+var _ kubepleg.PodLifecycleEventGenerator = (*PLEG)(nil)
 
 // New returns a generator that [PLEG.Start] starts. It has the parameters of the
 // kubelet's NewGenericPLEG (v1.37). If a duration is zero, the kubelet's default
 // applies. Like NewGenericPLEG, New panics if an argument is nil or invalid.
-func New(runtime kubecontainer.Runtime, eventChannel chan *pleg.PodLifecycleEvent,
-	relistDuration *pleg.RelistDuration, cache kubecontainer.Cache, clk clock.Clock,
+func New(runtime kubecontainer.Runtime, eventChannel chan *kubepleg.PodLifecycleEvent,
+	relistDuration *kubepleg.RelistDuration, cache kubecontainer.Cache, clk clock.Clock,
 ) *PLEG {
 	return NewWithOptions(Options{}, runtime, eventChannel, relistDuration, cache, clk)
 }
 
 // NewWithOptions is [New] with limits from the kubelet's configuration.
-func NewWithOptions(o Options, runtime kubecontainer.Runtime, eventChannel chan *pleg.PodLifecycleEvent,
-	relistDuration *pleg.RelistDuration, cache kubecontainer.Cache, clk clock.Clock,
+func NewWithOptions(o Options, runtime kubecontainer.Runtime, eventChannel chan *kubepleg.PodLifecycleEvent,
+	relistDuration *kubepleg.RelistDuration, cache kubecontainer.Cache, clk clock.Clock,
 ) *PLEG {
 	if o.RuntimeRequestTimeout == 0 {
 		o.RuntimeRequestTimeout = DefaultRuntimeRequestTimeout
@@ -212,7 +213,7 @@ func (p *PLEG) forgetEnded() {
 }
 
 // Watch returns the event channel that was passed to [New].
-func (p *PLEG) Watch() chan *pleg.PodLifecycleEvent { return p.events }
+func (p *PLEG) Watch() chan *kubepleg.PodLifecycleEvent { return p.events }
 
 // Healthy reports whether the last successful list of all pods began less than the
 // relist threshold ago, and if not, why. Hung inspections do not delay the lists, but
@@ -242,9 +243,9 @@ func (p *PLEG) threshold() time.Duration {
 // RequestReinspect makes the next relist inspect the pod even if it has not changed.
 // In that case a PodSync is sent.
 func (p *PLEG) RequestReinspect(podUID types.UID) {
-	p.reported.requestReinspect(pipeline.PodUID(podUID))
+	p.reported.requestReinspect(pleg.PodUID(podUID))
 	if r := p.run.Load(); r != nil {
-		r.pipeline.RequestReinspect(pipeline.PodUID(podUID))
+		r.pipeline.RequestReinspect(pleg.PodUID(podUID))
 	}
 }
 
@@ -256,6 +257,6 @@ func (p *PLEG) RequestRelist(_ klog.Logger, podUID types.UID) {
 		return
 	}
 	if r := p.run.Load(); r != nil {
-		r.pipeline.RequestRelist(pipeline.PodUID(podUID))
+		r.pipeline.RequestRelist(pleg.PodUID(podUID))
 	}
 }

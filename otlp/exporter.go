@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -106,7 +105,7 @@ type Exporter struct {
 	// Run owns the fields below. They outlive a session.
 
 	// acked is the position after which the next session begins.
-	acked pipeline.Position
+	acked pleg.Position
 	// owesSynced is true from a Gap until the end of the replay that follows it.
 	owesSynced bool
 	// backoff is the next wait, before its random part. logged is the last error, if
@@ -125,7 +124,7 @@ func NewExporter(o ExporterOptions) (*Exporter, error) {
 	}
 	e := &Exporter{
 		o: o, client: collogsv1.NewLogsServiceClient(o.Conn), resource: newResource(&o),
-		log: o.Logger.With("stage", "otlp"), acked: pipeline.Position{Epoch: noEpoch}, backoff: o.MinBackoff,
+		log: o.Logger.With("stage", "otlp"), acked: pleg.Position{Epoch: noEpoch}, backoff: o.MinBackoff,
 	}
 	e.acknowledged()
 	var err error

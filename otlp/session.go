@@ -7,7 +7,6 @@ import (
 	logsv1 "go.opentelemetry.io/proto/otlp/logs/v1"
 	"google.golang.org/protobuf/proto"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/follow"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -17,10 +16,10 @@ type session struct {
 	e *Exporter
 
 	// position and owesSynced become those of the exporter once the batch is settled.
-	position   pipeline.Position
+	position   pleg.Position
 	owesSynced bool
 	// gap is the number that the Gap had whose replay is going on; nil if there is none.
-	gap *pipeline.Position
+	gap *pleg.Position
 	// batch has the records of the next request, and size is what they need in it.
 	batch []*logsv1.LogRecord
 	size  int
@@ -77,7 +76,7 @@ func (s *session) accept(ctx context.Context, ev pleg.Event) error {
 		s.gap, s.owesSynced = nil, false
 	}
 	if s.gap == nil {
-		s.position = pipeline.Position{Epoch: ev.Epoch, Seq: ev.Seq}
+		s.position = pleg.Position{Epoch: ev.Epoch, Seq: ev.Seq}
 	}
 	return nil
 }
@@ -90,7 +89,7 @@ func (s *session) acceptGap(ctx context.Context, ev pleg.Event) error {
 	}
 	s.e.metrics.gaps.Inc()
 	if ev.Reason != pleg.Stopped {
-		s.gap, s.owesSynced = &pipeline.Position{Epoch: ev.Epoch, Seq: ev.Seq}, true
+		s.gap, s.owesSynced = &pleg.Position{Epoch: ev.Epoch, Seq: ev.Seq}, true
 	}
 	return nil
 }
@@ -108,7 +107,7 @@ func (s *session) follows(ctx context.Context, ev pleg.Event) (bool, error) {
 	if err := s.flush(ctx); err != nil {
 		return false, err
 	}
-	s.e.acked = pipeline.Position{Epoch: noEpoch}
+	s.e.acked = pleg.Position{Epoch: noEpoch}
 	return false, fmt.Errorf("%w: %s/%d follows %s/%d", errHole, ev.Epoch, ev.Seq, last.Epoch, last.Seq)
 }
 

@@ -14,7 +14,7 @@ import (
 type Source interface {
 	// Follow sends every event after a position until ctx ends, network events
 	// included. It returns nil once there will be no more events.
-	Follow(ctx context.Context, after pipeline.Position, events chan<- pleg.Event) error
+	Follow(ctx context.Context, after pleg.Position, events chan<- pleg.Event) error
 }
 
 var followOptions = follow.Options{Name: "otlp"}
@@ -24,8 +24,8 @@ func FromPipeline(p *pipeline.Pipeline) Source { return pipelineSource{p} }
 
 type pipelineSource struct{ pipe *pipeline.Pipeline }
 
-func (s pipelineSource) Follow(ctx context.Context, after pipeline.Position, events chan<- pleg.Event) error {
-	sub, err := s.pipe.Subscribe(pipeline.SubscribeOptions(followOptions.Subscription(&after)))
+func (s pipelineSource) Follow(ctx context.Context, after pleg.Position, events chan<- pleg.Event) error {
+	sub, err := s.pipe.Subscribe(followOptions.Subscription(&after))
 	return follow.Subscribed(ctx, sub, err, events)
 }
 
@@ -34,6 +34,6 @@ func FromClient(c *client.Client) Source { return clientSource{c} }
 
 type clientSource struct{ client *client.Client }
 
-func (s clientSource) Follow(ctx context.Context, after pipeline.Position, events chan<- pleg.Event) error {
+func (s clientSource) Follow(ctx context.Context, after pleg.Position, events chan<- pleg.Event) error {
 	return follow.Client(ctx, s.client, followOptions, &after, events)
 }

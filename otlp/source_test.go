@@ -10,7 +10,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/otlp"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -20,14 +19,14 @@ type script struct {
 	mu    sync.Mutex
 	parts [][]pleg.Event
 	// after are the positions that were asked for.
-	after []pipeline.Position
+	after []pleg.Position
 	// end ends the source after the last part, with err.
 	end bool
 	err error
 }
 
 // Follow implements otlp.Source.
-func (s *script) Follow(ctx context.Context, after pipeline.Position, events chan<- pleg.Event) error {
+func (s *script) Follow(ctx context.Context, after pleg.Position, events chan<- pleg.Event) error {
 	s.mu.Lock()
 	s.after = append(s.after, after)
 	var part []pleg.Event
@@ -50,7 +49,7 @@ func (s *script) Follow(ctx context.Context, after pipeline.Position, events cha
 	return ctx.Err()
 }
 
-func (s *script) asked() []pipeline.Position {
+func (s *script) asked() []pleg.Position {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.after)
@@ -73,17 +72,17 @@ func missed(seq, n uint64) pleg.Event {
 // What a source sends, what is exported of it, and where the exporter resumes.
 func TestExporterFollowsItsSource(t *testing.T) {
 	start := []pleg.Event{event(pleg.Gap, 5), event(pleg.ContainerStarted, 3), event(pleg.ContainerStarted, 5), event(pleg.Synced, 5)}
-	none := pipeline.Position{Epoch: "none"}
-	at := func(seq uint64) pipeline.Position { return pipeline.Position{Epoch: "e", Seq: seq} }
+	none := pleg.Position{Epoch: "none"}
+	at := func(seq uint64) pleg.Position { return pleg.Position{Epoch: "e", Seq: seq} }
 	started := []string{"pleg.gap 5", "pleg.container.started 3", "pleg.container.started 5", "pleg.synced 5"}
 	for name, tc := range map[string]struct {
 		parts [][]pleg.Event
-		after []pipeline.Position
+		after []pleg.Position
 		want  []string
 	}{
 		"events, a bookmark and one that it has": {
 			parts: [][]pleg.Event{append(slices.Clone(start), event(pleg.PodSync, 6), event(pleg.Bookmark, 6), event(pleg.PodSync, 6), event(pleg.PodSync, 7))},
-			after: []pipeline.Position{none},
+			after: []pleg.Position{none},
 			want:  append(slices.Clone(started), "pleg.pod.sync 6", "pleg.pod.sync 7"),
 		},
 		"overrun": {
@@ -91,7 +90,7 @@ func TestExporterFollowsItsSource(t *testing.T) {
 				append(slices.Clone(start), event(pleg.PodSync, 6), missed(8, 2)),
 				{event(pleg.PodSync, 7), event(pleg.PodSync, 8), event(pleg.Synced, 8), event(pleg.PodSync, 9)},
 			},
-			after: []pipeline.Position{none, at(6)},
+			after: []pleg.Position{none, at(6)},
 			want:  append(slices.Clone(started), "pleg.pod.sync 6", "pleg.pod.sync 7", "pleg.pod.sync 8", "pleg.pod.sync 9"),
 		},
 		"overrun during a replay": {
@@ -99,22 +98,22 @@ func TestExporterFollowsItsSource(t *testing.T) {
 				append(slices.Clone(start[:3]), event(pleg.PodSync, 6), missed(8, 2), event(pleg.Synced, 8)),
 				{event(pleg.PodSync, 6), event(pleg.PodSync, 7), event(pleg.PodSync, 8), event(pleg.Synced, 8)},
 			},
-			after: []pipeline.Position{none, at(5)},
+			after: []pleg.Position{none, at(5)},
 			want:  append(slices.Clone(started[:3]), "pleg.pod.sync 6", "pleg.pod.sync 6", "pleg.pod.sync 7", "pleg.pod.sync 8", "pleg.synced 8"),
 		},
 		"a hole": {
 			parts: [][]pleg.Event{append(slices.Clone(start), event(pleg.PodSync, 6), event(pleg.PodSync, 8)), start},
-			after: []pipeline.Position{none, none},
+			after: []pleg.Position{none, none},
 			want:  append(append(slices.Clone(started), "pleg.pod.sync 6"), started...),
 		},
 		"another epoch": {
 			parts: [][]pleg.Event{append(slices.Clone(start), pleg.Event{Type: pleg.PodSync, Epoch: "f", Seq: 6}), start},
-			after: []pipeline.Position{none, none},
+			after: []pleg.Position{none, none},
 			want:  append(slices.Clone(started), started...),
 		},
 		"the pipeline stops": {
 			parts: [][]pleg.Event{append(slices.Clone(start), pleg.Event{Type: pleg.Gap, Reason: pleg.Stopped, Epoch: "e", Seq: 9, Missed: 4})},
-			after: []pipeline.Position{none},
+			after: []pleg.Position{none},
 			want:  append(slices.Clone(started), "pleg.gap 9"),
 		},
 	} {

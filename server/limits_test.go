@@ -21,6 +21,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
@@ -100,7 +101,7 @@ func TestUnreadList(t *testing.T) {
 	inBubble(t, pipeline.Options{}, server.Options{MaxLists: 1}, func(t *testing.T, f *fixture) {
 		for uid := range strings.SplitSeq("abcdefghij", "") {
 			pod := plegtest.Pod("", "c=running")
-			pod.UID, pod.Name = pipeline.PodUID(uid), strings.Repeat("n", 40_000)
+			pod.UID, pod.Name = pleg.PodUID(uid), strings.Repeat("n", 40_000)
 			f.Runtime.SetPod(pod)
 		}
 		time.Sleep(2 * time.Second)

@@ -22,6 +22,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -285,12 +286,12 @@ func TestPipelineEnds(t *testing.T) {
 		for ; err == nil; m, err = stream.Recv() {
 			got = append(got, m.GetEvent().GetContainerId())
 		}
-		wantStatus(t, "the stream", err, codes.Unavailable, pipeline.ErrStopped.Error())
+		wantStatus(t, "the stream", err, codes.Unavailable, pleg.ErrStopped.Error())
 		if strings.Join(got, " ") != "c1 c2" {
 			t.Errorf("got %v, want c1 and c2", got)
 		}
 		_, err = f.watch(t.Context(), c, &plegv1.WatchRequest{})
-		wantStatus(t, "a new watch", err, codes.Unavailable, pipeline.ErrStopped.Error())
+		wantStatus(t, "a new watch", err, codes.Unavailable, pleg.ErrStopped.Error())
 		pods, err := c.ListPods(t.Context(), &plegv1.ListPodsRequest{})
 		if err != nil {
 			t.Fatal(err)

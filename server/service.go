@@ -16,6 +16,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -48,7 +49,7 @@ func (s *service) Watch(r *plegv1.WatchRequest, stream grpc.ServerStreamingServe
 	}
 	sub, err := s.pipe.Subscribe(options)
 	switch {
-	case errors.Is(err, pipeline.ErrStopped):
+	case errors.Is(err, pleg.ErrStopped):
 		return status.Error(codes.Unavailable, err.Error())
 	case err != nil:
 		return status.Error(codes.InvalidArgument, err.Error())
@@ -68,7 +69,7 @@ func (s *service) forward(ctx context.Context, sub *pipeline.Subscription, strea
 		select {
 		case ev, ok := <-sub.Events():
 			if !ok {
-				return status.Error(codes.Unavailable, pipeline.ErrStopped.Error())
+				return status.Error(codes.Unavailable, pleg.ErrStopped.Error())
 			}
 			if err := s.sendEvent(ctx, ev, stream); err != nil {
 				return err
@@ -111,11 +112,11 @@ func (s *service) ListPods(r *plegv1.ListPodsRequest, stream grpc.ServerStreamin
 }
 
 // entries returns what the cache knows of the pods, or of all pods if uids is empty.
-func (s *service) entries(uids []string) []pipeline.CacheEntry {
+func (s *service) entries(uids []string) []cache.Entry {
 	if len(uids) == 0 {
 		return s.pipe.Cache().List()
 	}
-	var entries []pipeline.CacheEntry
+	var entries []cache.Entry
 	for _, uid := range slices.Compact(slices.Sorted(slices.Values(uids))) {
 		if e, ok := s.pipe.Cache().Entry(pleg.PodUID(uid)); ok {
 			entries = append(entries, e)
@@ -124,7 +125,7 @@ func (s *service) entries(uids []string) []pipeline.CacheEntry {
 	return entries
 }
 
-func newPod(e pipeline.CacheEntry) *plegv1.Pod {
+func newPod(e cache.Entry) *plegv1.Pod {
 	pod := &plegv1.Pod{
 		Uid:         wire.Text(string(e.UID)),
 		Status:      wire.FromStatus(e.Status),

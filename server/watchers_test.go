@@ -10,6 +10,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
@@ -44,7 +45,7 @@ func TestGreedyClientGivesPlacesUp(t *testing.T) {
 // A watcher whose client does not read cannot be told that it has lost its place.
 func TestGreedyClientThatDoesNotRead(t *testing.T) {
 	inBubble(t, pipeline.Options{}, server.Options{MaxWatchers: 4}, func(t *testing.T, f *fixture) {
-		for _, uid := range []pipeline.PodUID{"a", "b", "c", "d"} {
+		for _, uid := range []pleg.PodUID{"a", "b", "c", "d"} {
 			pod := plegtest.Pod("", "c-"+string(uid)+"=running")
 			pod.UID, pod.Name = uid, strings.Repeat("n", 40_000)
 			f.Runtime.SetPod(pod)

@@ -22,6 +22,8 @@
 //
 // A message belongs to its receiver once it is sent; what it points to is read-only
 // for both. The sender of a channel closes it.
+//
+// This package and those below it have no stability promise: embedders use the root package.
 package stage
 
 import (

@@ -21,7 +21,7 @@ var example = frame.Example{
 	// relists. Relists find the changes that no CRI event announced.
 	Pipeline:  pipeline.Options{Events: pipeline.EventsAuto},
 	Subscribe: pipeline.SubscribeOptions{OmitSandboxes: true},
-	Work: func(_ context.Context, p *pipeline.Pipeline, events <-chan pipeline.Event, out io.Writer) error {
+	Work: func(_ context.Context, p *pipeline.Pipeline, events <-chan pleg.Event, out io.Writer) error {
 		s := newShipper(out, p.Cache().Get)
 		for ev := range events {
 			s.handle(ev)
@@ -35,9 +35,9 @@ func main() { example.Main() }
 // shipper keeps track of the logs that it reads. Only one goroutine may use it.
 type shipper struct {
 	out    io.Writer
-	status func(pipeline.PodUID) (*pipeline.PodStatus, error)
+	status func(pleg.PodUID) (*pleg.PodStatus, error)
 	// logs has the logs of containers that have not been removed.
-	logs map[pipeline.PodUID]map[pleg.ContainerID]*log
+	logs map[pleg.PodUID]map[pleg.ContainerID]*log
 }
 
 type log struct {
@@ -45,28 +45,28 @@ type log struct {
 	complete bool
 }
 
-func newShipper(out io.Writer, status func(pipeline.PodUID) (*pipeline.PodStatus, error)) *shipper {
-	return &shipper{out: out, status: status, logs: make(map[pipeline.PodUID]map[pleg.ContainerID]*log)}
+func newShipper(out io.Writer, status func(pleg.PodUID) (*pleg.PodStatus, error)) *shipper {
+	return &shipper{out: out, status: status, logs: make(map[pleg.PodUID]map[pleg.ContainerID]*log)}
 }
 
 // handle acts on one event. The first event of a container that started and exited
 // between two relists is its end.
-func (s *shipper) handle(ev pipeline.Event) {
+func (s *shipper) handle(ev pleg.Event) {
 	switch ev.Type {
-	case pipeline.ContainerStarted:
+	case pleg.ContainerStarted:
 		s.read(ev.PodUID, ev.ContainerID, path(ev, ev.ContainerName, ev.Attempt))
-	case pipeline.ContainerDied:
+	case pleg.ContainerDied:
 		s.finish(ev.PodUID, ev.ContainerID, path(ev, ev.ContainerName, ev.Attempt))
-	case pipeline.ContainerRemoved:
+	case pleg.ContainerRemoved:
 		s.forget(ev.PodUID, ev.ContainerID)
-	case pipeline.PodSync:
+	case pleg.PodSync:
 		s.resync(ev)
 	}
 }
 
 // resync compares the logs with the current state of the pod: a PodSync can replace
 // events that were discarded because this subscriber was too slow.
-func (s *shipper) resync(ev pipeline.Event) {
+func (s *shipper) resync(ev pleg.Event) {
 	status, err := s.status(ev.PodUID)
 	if err != nil {
 		// Another event follows the next successful inspection.
@@ -88,7 +88,7 @@ func (s *shipper) resync(ev pipeline.Event) {
 	}
 }
 
-func (s *shipper) read(uid pipeline.PodUID, id pleg.ContainerID, path string) *log {
+func (s *shipper) read(uid pleg.PodUID, id pleg.ContainerID, path string) *log {
 	if l := s.logs[uid][id]; l != nil {
 		return l
 	}
@@ -101,7 +101,7 @@ func (s *shipper) read(uid pipeline.PodUID, id pleg.ContainerID, path string) *l
 	return l
 }
 
-func (s *shipper) finish(uid pipeline.PodUID, id pleg.ContainerID, path string) {
+func (s *shipper) finish(uid pleg.PodUID, id pleg.ContainerID, path string) {
 	l := s.read(uid, id, path)
 	if !l.complete {
 		l.complete = true
@@ -109,7 +109,7 @@ func (s *shipper) finish(uid pipeline.PodUID, id pleg.ContainerID, path string) 
 	}
 }
 
-func (s *shipper) forget(uid pipeline.PodUID, id pleg.ContainerID) {
+func (s *shipper) forget(uid pleg.PodUID, id pleg.ContainerID) {
 	delete(s.logs[uid], id)
 	if len(s.logs[uid]) == 0 {
 		delete(s.logs, uid)
@@ -118,6 +118,6 @@ func (s *shipper) forget(uid pipeline.PodUID, id pleg.ContainerID) {
 
 // path returns the file to which the runtime writes the log of a container of the
 // kubelet.
-func path(ev pipeline.Event, container string, attempt uint32) string {
+func path(ev pleg.Event, container string, attempt uint32) string {
 	return fmt.Sprintf("/var/log/pods/%s_%s_%s/%s/%d.log", ev.PodNamespace, ev.PodName, ev.PodUID, container, attempt)
 }

@@ -7,7 +7,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/examples/internal/exampletest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
@@ -50,23 +49,23 @@ func runContainer(t *testing.T, rt *simruntime.Runtime, name string, remove bool
 // A PodSync replaces discarded events: a start, an end, a removal.
 func TestShipperCatchesUpAfterPodSync(t *testing.T) {
 	var out strings.Builder
-	status := &pipeline.PodStatus{Containers: []*pleg.ContainerStatus{
+	status := &pleg.PodStatus{Containers: []*pleg.ContainerStatus{
 		{ID: "a", Name: "a", State: pleg.StateExited},
 		{ID: "c", Name: "c", State: pleg.StateRunning, Attempt: 2},
 	}}
 	var failure error
-	s := newShipper(&out, func(pipeline.PodUID) (*pipeline.PodStatus, error) { return status, failure })
+	s := newShipper(&out, func(pleg.PodUID) (*pleg.PodStatus, error) { return status, failure })
 	for _, id := range []pleg.ContainerID{"a", "b"} {
-		s.handle(event(pipeline.ContainerStarted, id))
+		s.handle(event(pleg.ContainerStarted, id))
 	}
 	failure = errors.New("inspection failed")
-	s.handle(event(pipeline.PodSync, ""))
+	s.handle(event(pleg.PodSync, ""))
 	failure = nil
-	s.handle(event(pipeline.PodSync, ""))
-	s.handle(event(pipeline.PodSync, ""))
-	s.handle(event(pipeline.ContainerDied, "c"))
+	s.handle(event(pleg.PodSync, ""))
+	s.handle(event(pleg.PodSync, ""))
+	s.handle(event(pleg.ContainerDied, "c"))
 	for _, id := range []pleg.ContainerID{"a", "b", "c"} {
-		s.handle(event(pipeline.ContainerRemoved, id))
+		s.handle(event(pleg.ContainerRemoved, id))
 	}
 	want := "read a/0, read b/0, complete a/0, read c/2, complete b/0, complete c/2"
 	got := strings.NewReplacer("/var/log/pods/n_p_u/", "", ".log\n", ", ").Replace(out.String())
@@ -78,6 +77,6 @@ func TestShipperCatchesUpAfterPodSync(t *testing.T) {
 	}
 }
 
-func event(t pipeline.EventType, id pleg.ContainerID) pipeline.Event {
-	return pipeline.Event{Type: t, PodUID: "u", PodName: "p", PodNamespace: "n", ContainerID: id, ContainerName: string(id)}
+func event(t pleg.EventType, id pleg.ContainerID) pleg.Event {
+	return pleg.Event{Type: t, PodUID: "u", PodName: "p", PodNamespace: "n", ContainerID: id, ContainerName: string(id)}
 }

@@ -12,13 +12,14 @@ import (
 	"time"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/examples/internal/frame"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 var example = frame.Example{
 	Name: "syncloop",
-	Work: func(ctx context.Context, p *pipeline.Pipeline, events <-chan pipeline.Event, out io.Writer) error {
+	Work: func(ctx context.Context, p *pipeline.Pipeline, events <-chan pleg.Event, out io.Writer) error {
 		l := &loop{healthy: p.Healthy, cache: p.Cache(), events: events, handler: printer{out}}
 		return l.run(ctx)
 	},
@@ -29,7 +30,7 @@ func main() { example.Main() }
 // printer only prints what it would do.
 type printer struct{ out io.Writer }
 
-func (p printer) Sync(pod *pipeline.PodStatus) {
+func (p printer) Sync(pod *pleg.PodStatus) {
 	running := 0
 	for _, c := range pod.Containers {
 		if c.State == pleg.StateRunning {
@@ -39,7 +40,7 @@ func (p printer) Sync(pod *pipeline.PodStatus) {
 	fmt.Fprintf(p.out, "sync %s/%s: %d of %d containers run\n", pod.Namespace, pod.Name, running, len(pod.Containers))
 }
 
-func (p printer) CleanUp(ev pipeline.Event) {
+func (p printer) CleanUp(ev pleg.Event) {
 	fmt.Fprintf(p.out, "clean up %s/%s %s\n", ev.PodNamespace, ev.PodName, ev.ContainerName)
 }
 
@@ -58,17 +59,17 @@ const (
 // handler acts on pods.
 type handler interface {
 	// Sync brings a pod into its desired state.
-	Sync(pod *pipeline.PodStatus)
+	Sync(pod *pleg.PodStatus)
 	// CleanUp removes what an exited container has left behind.
-	CleanUp(ev pipeline.Event)
+	CleanUp(ev pleg.Event)
 	// Skip gets the reason why the loop does nothing now.
 	Skip(why error)
 }
 
 type loop struct {
 	healthy func() (bool, error)
-	cache   pipeline.Cache
-	events  <-chan pipeline.Event
+	cache   cache.Reader
+	events  <-chan pleg.Event
 	handler handler
 }
 
@@ -107,11 +108,11 @@ func (l *loop) run(ctx context.Context) error {
 
 // handle acts on one event. The removal of a container needs no sync: the sync after its
 // exit did the work.
-func (l *loop) handle(ev pipeline.Event) {
-	if ev.Type != pipeline.ContainerRemoved {
+func (l *loop) handle(ev pleg.Event) {
+	if ev.Type != pleg.ContainerRemoved {
 		l.sync(ev.PodUID)
 	}
-	if ev.Type == pipeline.ContainerDied && !ev.Sandbox {
+	if ev.Type == pleg.ContainerDied && !ev.Sandbox {
 		l.handler.CleanUp(ev)
 	}
 }
@@ -119,7 +120,7 @@ func (l *loop) handle(ev pipeline.Event) {
 // sync syncs a pod with its newest status, which is at least as new as the event. It
 // skips a pod that is gone or whose last inspection failed: another event follows the
 // next successful inspection.
-func (l *loop) sync(uid pipeline.PodUID) {
+func (l *loop) sync(uid pleg.PodUID) {
 	if status, err := l.cache.Get(uid); err == nil && status.Name != "" {
 		l.handler.Sync(status)
 	}

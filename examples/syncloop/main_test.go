@@ -12,7 +12,9 @@ import (
 	"google.golang.org/grpc/codes"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/examples/internal/exampletest"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
@@ -57,9 +59,9 @@ type skips struct {
 	at    []time.Duration
 }
 
-func (s *skips) Sync(*pipeline.PodStatus) {}
-func (s *skips) CleanUp(pipeline.Event)   {}
-func (s *skips) Skip(error)               { s.at = append(s.at, time.Since(s.began)) }
+func (s *skips) Sync(*pleg.PodStatus) {}
+func (s *skips) CleanUp(pleg.Event)   {}
+func (s *skips) Skip(error)           { s.at = append(s.at, time.Since(s.began)) }
 
 // TestUnhealthyLoopBacksOff checks that the loop waits 100 ms, 200 ms and so on, and at
 // most 5 s.
@@ -68,7 +70,7 @@ func TestUnhealthyLoopBacksOff(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		s := &skips{began: time.Now()}
-		l := &loop{healthy: unhealthyUntil(time.Now().Add(16 * time.Second)), events: make(chan pipeline.Event), handler: s, cache: newCache(t)}
+		l := &loop{healthy: unhealthyUntil(time.Now().Add(16 * time.Second)), events: make(chan pleg.Event), handler: s, cache: newCache(t)}
 		if err := l.run(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("run ended with %v", err)
 		}
@@ -82,7 +84,7 @@ func TestUnhealthyLoopBacksOff(t *testing.T) {
 	})
 }
 
-func newCache(t *testing.T) pipeline.Cache {
+func newCache(t *testing.T) cache.Reader {
 	t.Helper()
 	p, err := pipeline.New(pipeline.Options{Runtime: nothing{}})
 	if err != nil {
@@ -92,4 +94,4 @@ func newCache(t *testing.T) pipeline.Cache {
 }
 
 // nothing is a runtime without pods.
-type nothing struct{ pipeline.Runtime }
+type nothing struct{ pleg.Runtime }

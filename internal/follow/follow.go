@@ -6,9 +6,9 @@ import (
 	"context"
 	"errors"
 
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
 )
 
 // Options say what to ask for besides all events, those of the network included.
@@ -20,8 +20,8 @@ type Options struct {
 
 // Subscription returns the options of a subscription to every event after a position, or to
 // the present state first if after is nil.
-func (o Options) Subscription(after *pleg.Position) dispatcher.SubscribeOptions {
-	s := dispatcher.SubscribeOptions{Name: o.Name, Replay: after == nil, Bookmarks: o.Bookmarks, NetworkEvents: true}
+func (o Options) Subscription(after *pleg.Position) pipeline.SubscribeOptions {
+	s := pipeline.SubscribeOptions{Name: o.Name, Replay: after == nil, Bookmarks: o.Bookmarks, NetworkEvents: true}
 	if after != nil {
 		s.After = *after
 	}
@@ -30,7 +30,7 @@ func (o Options) Subscription(after *pleg.Position) dispatcher.SubscribeOptions 
 
 // Subscribed sends the events of a subscription until ctx ends. err is the error of
 // subscribing. It returns nil once there will be no more events.
-func Subscribed(ctx context.Context, sub *dispatcher.Subscription, err error, events chan<- pleg.Event) error {
+func Subscribed(ctx context.Context, sub *pipeline.Subscription, err error, events chan<- pleg.Event) error {
 	if errors.Is(err, pleg.ErrStopped) {
 		return nil
 	}

@@ -1,5 +1,5 @@
 // Package differ is the second stage: it keeps the old and the current record of
-// every pod and computes what changed between two observations.
+// every pod and computes what changed between two observations. It has no stability promise.
 //
 // Observations come in (listing.go, observe.go) and go to the records (record.go), which
 // decide which change comes next; its end moves the record on (settle.go). The rules are in

@@ -1,5 +1,5 @@
 // Package dispatcher is the last stage: it numbers the events and fans them out to
-// the subscribers. It never waits for a subscriber.
+// the subscribers. It never waits for a subscriber. It has no stability promise.
 package dispatcher
 
 import (

@@ -1,21 +1,13 @@
 package dispatcher
 
 import (
-	"context"
-	"iter"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/mailbox"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Subscription is one subscriber's end of the pipeline.
-//
-// Events of one pod arrive in the order in which its states were seen, and sequence
-// numbers only grow. A subscriber that does not read delays nobody. Once its buffer
-// is full, events are discarded until it reads again. It then gets one PodSync for
-// each pod with discarded events, with their number in Missed, and after that the
-// events that follow. If these are too many pods, it gets a Gap and the present state.
+// Subscription is one subscriber's end of the pipeline; the root package documents it.
 type Subscription struct {
 	name   string
 	buffer int
@@ -73,23 +65,6 @@ func (s *Subscription) Name() string { return s.name }
 // [Subscription.Close] and when the pipeline ends. Events that wait in it can still
 // be read then.
 func (s *Subscription) Events() <-chan pleg.Event { return s.events }
-
-// All ranges over the events until the subscription or ctx ends. It does not
-// close the subscription.
-func (s *Subscription) All(ctx context.Context) iter.Seq[pleg.Event] {
-	return func(yield func(pleg.Event) bool) {
-		for {
-			select {
-			case ev, ok := <-s.events:
-				if !ok || !yield(ev) {
-					return
-				}
-			case <-ctx.Done():
-				return
-			}
-		}
-	}
-}
 
 // Close ends the subscription. It does not block and may be called by any goroutine,
 // more than once, and while events are delivered.

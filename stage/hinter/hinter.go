@@ -1,5 +1,5 @@
 // Package hinter turns hints into observations of single pods. A hint is a
-// request for a relist of one pod, or a CRI event.
+// request for a relist of one pod, or a CRI event. The package has no stability promise.
 //
 // A hint is never a second source of truth: what it yields passes through the
 // same differ as the listings. The kubelet's Evented PLEG wrote the pod cache

@@ -1,5 +1,5 @@
 // Package inspector is the third stage: a bounded pool that inspects each changed
-// pod and writes its status to the cache.
+// pod and writes its status to the cache. It has no stability promise.
 package inspector
 
 import (

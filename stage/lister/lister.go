@@ -1,6 +1,6 @@
 // Package lister is the first stage: it lists all pods of the runtime, once per
 // period. It owns the period and the health, and so the question whether CRI
-// events may stand in for lists (trust.go).
+// events may stand in for lists (trust.go). It has no stability promise.
 package lister
 
 import (

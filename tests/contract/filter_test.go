@@ -56,7 +56,7 @@ func TestContractFilters(t *testing.T) {
 		}
 		f.liveInNamespaces()
 		for _, tt := range filters {
-			tt.filter.After = pipeline.Position{Epoch: f.Epoch()}
+			tt.filter.After = pleg.Position{Epoch: f.Epoch()}
 			resumed = append(resumed, f.subscribe(tt.filter))
 		}
 		for i, tt := range filters {
@@ -126,7 +126,7 @@ func TestContractBadFiltersAreRefused(t *testing.T) {
 		}{
 			{pipeline.SubscribeOptions{Types: []pleg.EventType{pleg.Synced}}, "Types"},
 			{pipeline.SubscribeOptions{Types: []pleg.EventType{pleg.ContainerChanged}}, "Types"},
-			{pipeline.SubscribeOptions{After: pipeline.Position{Seq: 475}}, "After has no epoch, so its number 475 may be that of another pipeline"},
+			{pipeline.SubscribeOptions{After: pleg.Position{Seq: 475}}, "After has no epoch, so its number 475 may be that of another pipeline"},
 		} {
 			if _, err := f.Subscribe(tt.options); err == nil || !strings.Contains(err.Error(), tt.names) {
 				f.Errorf("Subscribe(%+v) = %v, want an error that names %s", tt.options, err, tt.names)

@@ -46,10 +46,10 @@ func TestContractSelectorLosesNothing(t *testing.T) {
 				for _, words := range life {
 					f.setAsListed("web/a", words)
 					f.setAsListed("web/b", words)
-					late = append(late, f.subscribe(pipeline.SubscribeOptions{Selector: "pod=a", After: pipeline.Position{Epoch: f.Epoch()}}))
+					late = append(late, f.subscribe(pipeline.SubscribeOptions{Selector: "pod=a", After: pleg.Position{Epoch: f.Epoch()}}))
 					kit.Relist(1)
 				}
-				late = append(late, f.subscribe(pipeline.SubscribeOptions{Selector: "pod=a", After: pipeline.Position{Epoch: f.Epoch()}}))
+				late = append(late, f.subscribe(pipeline.SubscribeOptions{Selector: "pod=a", After: pleg.Position{Epoch: f.Epoch()}}))
 				kit.Relist(2)
 				want := kit.ByPod(all.Events())["web/a"]
 				if len(want) < 4 {

@@ -149,7 +149,7 @@ func watchRequest(t *testing.T, o pipeline.SubscribeOptions) *plegv1.WatchReques
 		Namespaces: o.Namespaces, LabelSelector: o.Selector,
 		OmitSandboxes: o.OmitSandboxes, NetworkEvents: o.NetworkEvents,
 	}
-	if o.After != (pipeline.Position{}) {
+	if o.After != (pleg.Position{}) {
 		r.ResumeAfter = &plegv1.Position{Epoch: o.After.Epoch, Seq: o.After.Seq}
 	}
 	for _, typ := range o.Types {

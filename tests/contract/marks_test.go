@@ -24,7 +24,7 @@ func TestContractSyncedMeansComplete(t *testing.T) {
 			f.Runtime.SetPodFault(uid, plegtest.Delay(250*time.Millisecond)) // 2.5 s for all
 		}
 		before := f.subscribe(pipeline.SubscribeOptions{Replay: true})
-		restarted := f.subscribe(pipeline.SubscribeOptions{After: pipeline.Position{Epoch: "another", Seq: 7}})
+		restarted := f.subscribe(pipeline.SubscribeOptions{After: pleg.Position{Epoch: "another", Seq: 7}})
 		live := f.subscribe(pipeline.SubscribeOptions{})
 		f.Start(t)
 		time.Sleep(time.Second + 100*time.Millisecond)

@@ -140,7 +140,7 @@ func TestContractClose(t *testing.T) {
 
 // complete reports whether no events but network events are left out.
 func (f *fixture) complete(events []pleg.Event) bool {
-	v := f.subscribe(pipeline.SubscribeOptions{After: pipeline.Position{Epoch: f.Epoch()}})
+	v := f.subscribe(pipeline.SubscribeOptions{After: pleg.Position{Epoch: f.Epoch()}})
 	history, _, _ := f.untilSynced(v.Events())
 	return slices.EqualFunc(history, events, kit.EqualEvents)
 }

@@ -136,7 +136,7 @@ func (s seen) synced() bool {
 			return false
 		}
 	}
-	return marks == 1 || marks == 0 && !s.options.Replay && s.options.After == pipeline.Position{}
+	return marks == 1 || marks == 0 && !s.options.Replay && s.options.After == pleg.Position{}
 }
 
 func (s seen) bookmarks() bool {

@@ -126,9 +126,9 @@ func (r *random) join() {
 	case 0:
 		o.Replay = true
 	case 1:
-		o.After = pipeline.Position{Epoch: r.Epoch()}
+		o.After = pleg.Position{Epoch: r.Epoch()}
 	default:
-		o.After = pipeline.Position{Epoch: "another"}
+		o.After = pleg.Position{Epoch: "another"}
 	}
 	if r.rng.IntN(3) == 0 {
 		reader.namespace = randomNamespaces[r.rng.IntN(2)]

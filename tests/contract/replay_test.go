@@ -123,7 +123,7 @@ func TestContractResume(t *testing.T) {
 		var resumed []*kit.Subscriber
 		var from []uint64
 		for i := 0; i < len(seen); i += 7 {
-			after := pipeline.Position{Epoch: f.Epoch(), Seq: seen[i].Seq}
+			after := pleg.Position{Epoch: f.Epoch(), Seq: seen[i].Seq}
 			from = append(from, after.Seq)
 			resumed = append(resumed, f.subscribe(pipeline.SubscribeOptions{After: after}))
 		}
@@ -152,7 +152,7 @@ func TestContractResumeWithTheState(t *testing.T) {
 		var from []uint64
 		seen := all.Events()
 		for i := 0; i < len(seen); i += 7 {
-			after := pipeline.Position{Epoch: f.Epoch(), Seq: seen[i].Seq}
+			after := pleg.Position{Epoch: f.Epoch(), Seq: seen[i].Seq}
 			from = append(from, after.Seq)
 			resumed = append(resumed, f.subscribe(pipeline.SubscribeOptions{After: after, Replay: true}))
 		}
@@ -191,14 +191,14 @@ func TestContractResumeTooLate(t *testing.T) {
 		}
 		tests := []struct {
 			name   string
-			after  pipeline.Position
+			after  pleg.Position
 			reason string
 			missed uint64
 		}{
-			{"too old", pipeline.Position{Epoch: f.Epoch(), Seq: 3}, pleg.HistoryTooShort, last - kept - 3},
-			{"just too old", pipeline.Position{Epoch: f.Epoch(), Seq: last - kept - 1}, pleg.HistoryTooShort, 1},
-			{"another epoch", pipeline.Position{Epoch: "other", Seq: last}, pleg.OtherEpoch, 0},
-			{"a number that is not given yet", pipeline.Position{Epoch: f.Epoch(), Seq: last + 1}, pleg.OtherEpoch, 0},
+			{"too old", pleg.Position{Epoch: f.Epoch(), Seq: 3}, pleg.HistoryTooShort, last - kept - 3},
+			{"just too old", pleg.Position{Epoch: f.Epoch(), Seq: last - kept - 1}, pleg.HistoryTooShort, 1},
+			{"another epoch", pleg.Position{Epoch: "other", Seq: last}, pleg.OtherEpoch, 0},
+			{"a number that is not given yet", pleg.Position{Epoch: f.Epoch(), Seq: last + 1}, pleg.OtherEpoch, 0},
 		}
 		for _, tt := range tests {
 			before, mark, _ := f.untilSynced(f.subscribe(pipeline.SubscribeOptions{After: tt.after}).Events())
@@ -208,7 +208,7 @@ func TestContractResumeTooLate(t *testing.T) {
 			}
 			f.sameReplay(before[1:], everything, mark.Seq)
 		}
-		v := f.subscribe(pipeline.SubscribeOptions{NetworkEvents: true, After: pipeline.Position{Epoch: f.Epoch(), Seq: last - kept}})
+		v := f.subscribe(pipeline.SubscribeOptions{NetworkEvents: true, After: pleg.Position{Epoch: f.Epoch(), Seq: last - kept}})
 		if before, _, _ := f.untilSynced(v.Events()); len(before) != kept || before[0].Type == pleg.Gap {
 			f.Errorf("resumed at the end of the history: %d events, want %d and no Gap", len(before), kept)
 		}

@@ -132,8 +132,8 @@ func (f *faulty) run() []seen {
 	f.live(len(podLife))
 	published := all.Events()
 	subscribers = append(subscribers,
-		f.join(pipeline.SubscribeOptions{After: pipeline.Position{Epoch: f.Epoch(), Seq: published[len(published)/2].Seq}}),
-		f.join(pipeline.SubscribeOptions{After: pipeline.Position{Epoch: "another", Seq: 7}}))
+		f.join(pipeline.SubscribeOptions{After: pleg.Position{Epoch: f.Epoch(), Seq: published[len(published)/2].Seq}}),
+		f.join(pipeline.SubscribeOptions{After: pleg.Position{Epoch: "another", Seq: 7}}))
 	set(f, false)
 	f.live(3)
 	slow.Resume()

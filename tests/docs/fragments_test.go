@@ -16,7 +16,7 @@ var (
 	literal  = regexp.MustCompile(`"[^"]*"`)
 	assigned = regexp.MustCompile(`(?m)^([a-z]\w*)(?:, ([a-z]\w*))? := `)
 	packages = map[string]string{
-		"cri": "cri", "client": "client", "server": "server", "pleg": "pleg", "plegtest": "plegtest", "cache": "cache", "otlp": "otlp",
+		"cri": "cri", "client": "client", "server": "server", "plegtest": "plegtest", "cache": "cache", "otlp": "otlp",
 	}
 )
 
@@ -37,7 +37,7 @@ var names = []struct{ name, is, uses string }{
 	{"ctx", "context.Context", "context"},
 	{"pipe", "*pipeline.Pipeline", ""},
 	{"log", "*slog.Logger", "log/slog"},
-	{"running", "map[pipeline.ContainerID]pipeline.Event", ""},
+	{"running", "map[pleg.ContainerID]pleg.Event", "github.com/pleg-pipeline/pleg-pipeline/pleg"},
 	{"use", "func(any)", ""},
 }
 

@@ -256,7 +256,7 @@ type countedLists struct {
 	lists atomic.Int64
 }
 
-func (c *countedLists) ListPods(ctx context.Context) ([]*pipeline.Pod, error) {
+func (c *countedLists) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
 	c.lists.Add(1)
 	return c.Client.ListPods(ctx)
 }

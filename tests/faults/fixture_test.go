@@ -166,7 +166,7 @@ func (f *fixture) end(p kit.Promise) {
 	f.history.Check(f.t, slices.Collect(f.sub.All(context.Background())), p)
 }
 
-// methods are the methods of pipeline.Runtime. A fault whose RPC is one of them is
+// methods are the methods of pleg.Runtime. A fault whose RPC is one of them is
 // a panic of that method.
 var methods = []string{"ListPods", "PodStatus", "ListPod", "WatchEvents"}
 

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/simnode"
@@ -86,7 +85,7 @@ type spoiled struct {
 	status func(*pleg.PodStatus)
 }
 
-func (s spoiled) Follow(ctx context.Context, after *pipeline.Position, events chan<- pleg.Event) error {
+func (s spoiled) Follow(ctx context.Context, after *pleg.Position, events chan<- pleg.Event) error {
 	raw := make(chan pleg.Event)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Node.Follow(ctx, after, raw); close(raw) }()

@@ -132,7 +132,7 @@ func timeToCache(t *testing.T, h *kit.Simulation, pod simruntime.Pod) time.Durat
 	id := pod.Containers[0].ID
 	h.Update(func(tx *simruntime.Txn) error { return tx.ExitContainer(id, 7, simruntime.ReasonError) })
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		st, err := h.Cache().Get(pipeline.PodUID(pod.UID))
+		st, err := h.Cache().Get(pleg.PodUID(pod.UID))
 		if c := st.Container(pleg.ContainerID(id)); err == nil && c != nil && c.State == pleg.StateExited {
 			return time.Since(began)
 		}

@@ -143,19 +143,19 @@ func (l *recorder) record(c call) {
 	l.calls = append(l.calls, c)
 }
 
-func (l *recorder) Set(uid pipeline.PodUID, status *pipeline.PodStatus, err error, at time.Time) {
+func (l *recorder) Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.Time) {
 	l.record(call{method: "Set", uid: uid, status: status, err: err, at: at})
 }
 
-func (l *recorder) Delete(uid pipeline.PodUID, at time.Time) {
+func (l *recorder) Delete(uid pleg.PodUID, at time.Time) {
 	l.record(call{method: "Delete", uid: uid, at: at})
 }
 
-func (l *recorder) Touch(uid pipeline.PodUID, at time.Time) {
+func (l *recorder) Touch(uid pleg.PodUID, at time.Time) {
 	l.record(call{method: "Touch", uid: uid, at: at})
 }
 
-func (l *recorder) Observe(at time.Time, pending []pipeline.PodUID) {
+func (l *recorder) Observe(at time.Time, pending []pleg.PodUID) {
 	l.record(call{method: "Observe", at: at, pending: slices.Sorted(slices.Values(pending))})
 }
 

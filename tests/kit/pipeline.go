@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
@@ -110,7 +111,7 @@ func Relist(n int) {
 }
 
 // Fresh reports whether the cache has an observation of the pod newer than t.
-func Fresh(c pipeline.Cache, uid pleg.PodUID, t time.Time) bool {
+func Fresh(c cache.Reader, uid pleg.PodUID, t time.Time) bool {
 	stale := errors.New("stale")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(stale)

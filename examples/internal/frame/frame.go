@@ -16,6 +16,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // Example is a program with a pipeline.
@@ -27,7 +28,7 @@ type Example struct {
 	Pipeline  pipeline.Options
 	Subscribe pipeline.SubscribeOptions
 	// Work reads the events until their channel is closed or ctx ends.
-	Work func(ctx context.Context, p *pipeline.Pipeline, events <-chan pipeline.Event, out io.Writer) error
+	Work func(ctx context.Context, p *pipeline.Pipeline, events <-chan pleg.Event, out io.Writer) error
 }
 
 // Main runs the example on the endpoint that the command line names, until a signal.

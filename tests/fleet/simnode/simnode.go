@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
@@ -151,7 +150,7 @@ func (n *Node) Truth() State {
 }
 
 // Follow implements fleet.Source.
-func (n *Node) Follow(ctx context.Context, after *pipeline.Position, events chan<- pleg.Event) error {
+func (n *Node) Follow(ctx context.Context, after *pleg.Position, events chan<- pleg.Event) error {
 	o := dispatcher.SubscribeOptions{Name: "fleet", Replay: after == nil, Bookmarks: true, NetworkEvents: true}
 	if after != nil {
 		o.After = *after
@@ -164,13 +163,20 @@ func (n *Node) Follow(ctx context.Context, after *pipeline.Position, events chan
 		return err
 	}
 	defer sub.Close()
-	for ev := range sub.All(ctx) {
+	for {
 		select {
-		case events <- ev:
+		case ev, ok := <-sub.Events():
+			if !ok {
+				return ctx.Err()
+			}
+			select {
+			case events <- ev:
+			case <-ctx.Done():
+			}
 		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
-	return ctx.Err()
 }
 
 // Status implements fleet.Source.

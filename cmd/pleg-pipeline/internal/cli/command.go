@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // command is a command with its flags.
@@ -157,8 +157,8 @@ func (f *podFilter) validate() error {
 // eventTypes are the values of --type.
 func eventTypes() []string {
 	return []string{
-		string(pipeline.ContainerStarted), string(pipeline.ContainerDied), string(pipeline.ContainerRemoved), string(pipeline.PodSync),
-		string(pipeline.NetworkSetupCompleted), string(pipeline.NetworkFailed),
+		string(pleg.ContainerStarted), string(pleg.ContainerDied), string(pleg.ContainerRemoved), string(pleg.PodSync),
+		string(pleg.NetworkSetupCompleted), string(pleg.NetworkFailed),
 	}
 }
 
@@ -169,15 +169,15 @@ func typeFlag(cmd *cobra.Command, types *[]string) {
 }
 
 // parseTypes returns event types, and whether network events are among them.
-func parseTypes(words []string) (types []pipeline.EventType, network bool, err error) {
+func parseTypes(words []string) (types []pleg.EventType, network bool, err error) {
 	for _, word := range words {
 		i := slices.IndexFunc(eventTypes(), func(t string) bool { return strings.EqualFold(t, word) })
 		if i < 0 {
 			return nil, false, fmt.Errorf("--type %q is unknown: want %s", word, strings.Join(eventTypes(), ", "))
 		}
-		t := pipeline.EventType(eventTypes()[i])
+		t := pleg.EventType(eventTypes()[i])
 		types = append(types, t)
-		network = network || t == pipeline.NetworkSetupCompleted || t == pipeline.NetworkFailed
+		network = network || t == pleg.NetworkSetupCompleted || t == pleg.NetworkFailed
 	}
 	return types, network, nil
 }

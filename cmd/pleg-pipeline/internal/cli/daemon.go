@@ -15,9 +15,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // daemonSource is the daemon of this node. Another process can continue after the last
@@ -59,11 +60,11 @@ func fromDaemon(ctx context.Context, err error) error {
 	return daemonError{err}
 }
 
-func (s daemonSource) events(ctx context.Context, o client.WatchOptions) iter.Seq2[pipeline.Event, error] {
+func (s daemonSource) events(ctx context.Context, o client.WatchOptions) iter.Seq2[pleg.Event, error] {
 	if disconnected := o.Disconnected; disconnected != nil {
 		o.Disconnected = func(err error, retryIn time.Duration) { disconnected(fromDaemon(ctx, err), retryIn) }
 	}
-	return func(yield func(pipeline.Event, error) bool) {
+	return func(yield func(pleg.Event, error) bool) {
 		for ev, err := range s.client.Watch(ctx, o) {
 			if !yield(ev, fromDaemon(ctx, err)) {
 				return
@@ -79,15 +80,15 @@ func (s daemonSource) pods(ctx context.Context) ([]view.Pod, error) {
 	if err != nil {
 		return nil, fromDaemon(ctx, err)
 	}
-	entries := make([]pipeline.CacheEntry, 0, len(known))
+	entries := make([]cache.Entry, 0, len(known))
 	for _, p := range known {
-		entries = append(entries, pipeline.CacheEntry(p))
+		entries = append(entries, cache.Entry(p))
 	}
 	now, err := s.status(ctx)
 	return view.Pods(entries, now), err
 }
 
-func (s daemonSource) pod(ctx context.Context, uid pipeline.PodUID) (view.Pod, bool, error) {
+func (s daemonSource) pod(ctx context.Context, uid pleg.PodUID) (view.Pod, bool, error) {
 	ctx, cancel := answerWithin(ctx)
 	defer cancel()
 	known, err := s.client.Pods(ctx, uid)
@@ -95,16 +96,16 @@ func (s daemonSource) pod(ctx context.Context, uid pipeline.PodUID) (view.Pod, b
 		return view.Pod{}, false, fromDaemon(ctx, err)
 	}
 	now, err := s.status(ctx)
-	return view.OnePod(pipeline.CacheEntry(known[0]), now), true, err
+	return view.OnePod(cache.Entry(known[0]), now), true, err
 }
 
 // status returns an empty status if the daemon is an older version that has none.
-func (s daemonSource) status(ctx context.Context) (pipeline.Status, error) {
+func (s daemonSource) status(ctx context.Context) (pleg.Status, error) {
 	ctx, cancel := answerWithin(ctx)
 	defer cancel()
 	now, err := s.client.Status(ctx)
 	if status.Code(err) == codes.Unimplemented {
-		return pipeline.Status{}, nil
+		return pleg.Status{}, nil
 	}
 	return now, fromDaemon(ctx, err)
 }

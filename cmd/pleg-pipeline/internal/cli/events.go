@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc/status"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
@@ -153,7 +152,7 @@ func (c *eventsCommand) run(ctx context.Context) error {
 // follower prints the events of a source and reports the state of the connection.
 type follower struct {
 	out     console
-	printer view.Printer[pipeline.Event]
+	printer view.Printer[pleg.Event]
 	marks   bool // whether to print them
 	pods    podNames
 	fromNow bool // no earlier events were requested
@@ -167,7 +166,7 @@ func (f *follower) follow(ctx context.Context, from source, o client.WatchOption
 	if err := f.printer.Start(); err != nil {
 		return outputError(err)
 	}
-	return f.each(ctx, from, o, func(ev pipeline.Event) error {
+	return f.each(ctx, from, o, func(ev pleg.Event) error {
 		if f.wants(ev) {
 			if err := f.printer.Print(ev); err != nil {
 				return outputError(err)
@@ -185,7 +184,7 @@ const silentAfter = 10 * time.Second
 
 // each calls handle for each event until ctx ends or an error occurs, and reports
 // what happens to the connection.
-func (f *follower) each(ctx context.Context, from source, o client.WatchOptions, handle func(pipeline.Event) error) error {
+func (f *follower) each(ctx context.Context, from source, o client.WatchOptions, handle func(pleg.Event) error) error {
 	// Whatever it is asked, a daemon that knows its pods sends a mark at once.
 	silent := time.AfterFunc(silentAfter, func() { f.out.say(ctx, "the daemon has sent nothing for %v; waiting for it", silentAfter) })
 	defer silent.Stop()
@@ -221,35 +220,35 @@ func (f *follower) sayDisconnected(ctx context.Context, err error) {
 
 // sayConnected prints a notice if ev is a Gap or the first event of a new
 // connection.
-func (f *follower) sayConnected(ctx context.Context, ev pipeline.Event) {
+func (f *follower) sayConnected(ctx context.Context, ev pleg.Event) {
 	prefix := ""
 	if f.disconnected {
 		prefix = "reconnected to the daemon: "
 		f.disconnected = false
 	}
 	switch {
-	case ev.Type == pipeline.Gap && ev.Reason == pleg.Stopped:
+	case ev.Type == pleg.Gap && ev.Reason == pleg.Stopped:
 		f.out.say(ctx, "%s%d events (of all pods) are missing because the daemon ended before they were read", prefix, ev.Missed)
-	case ev.Type == pipeline.Gap && ev.Missed > 0:
+	case ev.Type == pleg.Gap && ev.Missed > 0:
 		f.out.say(ctx, "%s%d events (of all pods) are missing because the daemon no longer has them; the current state follows", prefix, ev.Missed)
-	case ev.Type == pipeline.Gap && ev.Reason == pleg.OtherEpoch:
+	case ev.Type == pleg.Gap && ev.Reason == pleg.OtherEpoch:
 		f.out.say(ctx, "%sevents are missing because the daemon was restarted; the current state follows", prefix)
-	case ev.Type == pipeline.Gap:
+	case ev.Type == pleg.Gap:
 		f.out.say(ctx, "%sevents are missing because the daemon no longer has them; the current state follows", prefix)
 	case prefix != "":
 		f.out.say(ctx, "%sno events are missing", prefix)
 	}
 }
 
-func (f *follower) wants(ev pipeline.Event) bool {
+func (f *follower) wants(ev pleg.Event) bool {
 	switch ev.Type {
-	case pipeline.Bookmark:
+	case pleg.Bookmark:
 		return false
-	case pipeline.Synced:
+	case pleg.Synced:
 		// A watch from now on begins with a Synced, which ends nothing.
 		began := f.last.Load() != nil
 		return f.marks && (began || !f.fromNow)
-	case pipeline.Gap:
+	case pleg.Gap:
 		return f.marks
 	default:
 		return f.pods.wants(ev.PodUID, ev.PodNamespace, ev.PodName)

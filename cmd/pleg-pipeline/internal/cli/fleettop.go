@@ -8,10 +8,10 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/top"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // fleetSource is a cluster as the view uses it.
@@ -37,7 +37,7 @@ func (s fleetSource) Events(ctx context.Context, disconnected func(error)) iter.
 }
 
 // Status implements [top.Source]: a cluster has none.
-func (s fleetSource) Status(context.Context) (pipeline.Status, error) { return pipeline.Status{}, nil }
+func (s fleetSource) Status(context.Context) (pleg.Status, error) { return pleg.Status{}, nil }
 
 // Pods implements [top.Source].
 func (s fleetSource) Pods(ctx context.Context) ([]view.Pod, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -118,9 +118,9 @@ func (f *fleetFollower) follow(ctx context.Context, js jetstream.JetStream, o fl
 
 func (f *fleetFollower) wants(ev fleet.Event) bool {
 	switch ev.Type {
-	case pipeline.Bookmark:
+	case pleg.Bookmark:
 		return false
-	case pipeline.Synced, pipeline.Gap:
+	case pleg.Synced, pleg.Gap:
 		return f.marks
 	default:
 		return true
@@ -210,7 +210,7 @@ func (c *podsCommand) redrawFleet(ctx context.Context, out console, js jetstream
 	if err != nil {
 		return err
 	}
-	events := make(chan pipeline.Event)
+	events := make(chan pleg.Event)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		defer close(events)
@@ -242,7 +242,7 @@ func (c *podsCommand) followFleet(ctx context.Context, out console, js jetstream
 		}
 		f.sayConnected(ctx, ev)
 		switch {
-		case ev.Type == pipeline.Synced && synced != nil:
+		case ev.Type == pleg.Synced && synced != nil:
 			err, synced = synced(), nil
 		case synced == nil && ev.PodUID != "" && c.names.wants(ev.PodUID, ev.PodNamespace, ev.PodName):
 			err = with(ev)
@@ -284,7 +284,7 @@ func printFleetPod(ctx context.Context, states *fleet.States, pods view.Printer[
 
 // fleetPod returns the view of a pod.
 func fleetPod(pod fleet.Pod, last pleg.Event) view.Pod {
-	known := withEvent(view.NewPod(pipeline.CacheEntry{
+	known := withEvent(view.NewPod(cache.Entry{
 		UID: pod.UID, Status: pod.Status, Err: pod.Err, CurrentAsOf: pod.CurrentAsOf, Last: pod.Status, LastAsOf: pod.CurrentAsOf,
 	}), last)
 	known.Node, known.Name, known.Namespace = pod.Node, cmp.Or(known.Name, pod.Name), cmp.Or(known.Namespace, pod.Namespace)

@@ -13,6 +13,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // settleTimeout is how long a pipeline in this process may take to inspect all pods.
@@ -46,7 +47,7 @@ func useOwn(ctx context.Context, out console, from endpoint.Endpoint, with func(
 
 // settle waits until all pods of the first list have been inspected.
 func settle(ctx context.Context, pipe *pipeline.Pipeline) error {
-	sub, err := pipe.Subscribe(pipeline.SubscribeOptions{Name: "settle", Bookmarks: true, Types: []pipeline.EventType{pipeline.PodSync}})
+	sub, err := pipe.Subscribe(pipeline.SubscribeOptions{Name: "settle", Bookmarks: true, Types: []pleg.EventType{pleg.PodSync}})
 	if err != nil {
 		return err
 	}
@@ -56,7 +57,7 @@ func settle(ctx context.Context, pipe *pipeline.Pipeline) error {
 	ctx, stop := untilOnlyHung(ctx, ownSource{pipe})
 	defer stop()
 	for ev := range sub.All(ctx) {
-		if ev.Type == pipeline.Bookmark {
+		if ev.Type == pleg.Bookmark {
 			return nil
 		}
 	}
@@ -98,8 +99,8 @@ func untilOnlyHung(ctx context.Context, from source) (until context.Context, sto
 }
 
 // onlyHung reports whether pods wait for their inspection and all of them hang.
-func onlyHung(s pipeline.Status) bool {
-	hung := make(map[pipeline.PodUID]bool)
+func onlyHung(s pleg.Status) bool {
+	hung := make(map[pleg.PodUID]bool)
 	for _, i := range s.Overdue {
 		if i.Hung {
 			hung[i.UID] = true
@@ -114,9 +115,9 @@ func onlyHung(s pipeline.Status) bool {
 // ownSource is a pipeline in this process.
 type ownSource struct{ pipe *pipeline.Pipeline }
 
-func (s ownSource) events(ctx context.Context, o client.WatchOptions) iter.Seq2[pipeline.Event, error] {
-	return func(yield func(pipeline.Event, error) bool) {
-		var after pipeline.Position
+func (s ownSource) events(ctx context.Context, o client.WatchOptions) iter.Seq2[pleg.Event, error] {
+	return func(yield func(pleg.Event, error) bool) {
+		var after pleg.Position
 		if o.After != nil {
 			after = *o.After
 		}
@@ -126,7 +127,7 @@ func (s ownSource) events(ctx context.Context, o client.WatchOptions) iter.Seq2[
 			OmitSandboxes: o.OmitSandboxes, NetworkEvents: o.NetworkEvents,
 		})
 		if err != nil {
-			yield(pipeline.Event{}, err)
+			yield(pleg.Event{}, err)
 			return
 		}
 		defer sub.Close()
@@ -142,9 +143,9 @@ func (s ownSource) pods(context.Context) ([]view.Pod, error) {
 	return view.Pods(s.pipe.Cache().List(), s.pipe.Status()), nil
 }
 
-func (s ownSource) pod(_ context.Context, uid pipeline.PodUID) (view.Pod, bool, error) {
+func (s ownSource) pod(_ context.Context, uid pleg.PodUID) (view.Pod, bool, error) {
 	e, ok := s.pipe.Cache().Entry(uid)
 	return view.OnePod(e, s.pipe.Status()), ok, nil
 }
 
-func (s ownSource) status(context.Context) (pipeline.Status, error) { return s.pipe.Status(), nil }
+func (s ownSource) status(context.Context) (pleg.Status, error) { return s.pipe.Status(), nil }

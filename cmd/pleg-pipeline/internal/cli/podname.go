@@ -9,13 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // podNames selects pods by UID, NAME or NAMESPACE/NAME. The zero value selects all.
 type podNames []string
 
-func (n podNames) wants(uid pipeline.PodUID, namespace, name string) bool {
+func (n podNames) wants(uid pleg.PodUID, namespace, name string) bool {
 	if len(n) == 0 {
 		return true
 	}
@@ -24,13 +24,13 @@ func (n podNames) wants(uid pipeline.PodUID, namespace, name string) bool {
 
 // uids returns the names as UIDs if all of them have the form of one, so that the daemon
 // can select the events.
-func (n podNames) uids() []pipeline.PodUID {
-	var uids []pipeline.PodUID
+func (n podNames) uids() []pleg.PodUID {
+	var uids []pleg.PodUID
 	for _, name := range n {
 		if len(name) != len("00000000-0000-0000-0000-000000000000") || strings.Count(name, "-") != 4 || strings.Trim(name, "0123456789abcdef-") != "" {
 			return nil
 		}
-		uids = append(uids, pipeline.PodUID(name))
+		uids = append(uids, pleg.PodUID(name))
 	}
 	return uids
 }

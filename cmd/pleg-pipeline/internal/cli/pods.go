@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 const podsLong = `Print the pods of this node, or those with the given names (NAME, NAMESPACE/NAME
@@ -205,7 +205,7 @@ func current(ctx context.Context, from source) (currentState, error) {
 	var state currentState
 	size := 0
 	var disconnected error
-	last := make(map[pipeline.PodUID]pipeline.Event)
+	last := make(map[pleg.PodUID]pleg.Event)
 	o := client.WatchOptions{Name: Name + "-pods", Replay: true, Disconnected: func(err error, _ time.Duration) {
 		disconnected = err
 		cancel()
@@ -220,7 +220,7 @@ func current(ctx context.Context, from source) (currentState, error) {
 		if at, ok := ev.Position(); ok && err == nil {
 			state.at = &at
 		}
-		if synced = ev.Type == pipeline.Synced; synced || err != nil {
+		if synced = ev.Type == pleg.Synced; synced || err != nil {
 			break
 		}
 		last[ev.PodUID] = ev // sequence numbers only grow
@@ -229,7 +229,7 @@ func current(ctx context.Context, from source) (currentState, error) {
 		}
 	}
 	if !synced && !errors.Is(context.Cause(replaying), errOnlyHung) {
-		return state, cmp.Or(disconnected, context.Cause(ctx), pipeline.ErrStopped)
+		return state, cmp.Or(disconnected, context.Cause(ctx), pleg.ErrStopped)
 	}
 	var err error
 	if state.pods, err = from.pods(ctx); err != nil {
@@ -244,13 +244,13 @@ func current(ctx context.Context, from source) (currentState, error) {
 }
 
 // textSize returns the number of bytes of the text of an event.
-func textSize(ev pipeline.Event) int {
+func textSize(ev pleg.Event) int {
 	return len(ev.Epoch) + len(ev.PodUID) + len(ev.PodName) + len(ev.PodNamespace) + len(ev.ContainerID) + len(ev.ContainerName) + len(ev.Reason)
 }
 
 // withEvent adds what an event says about a pod. The name of a pod that is gone comes
 // only from its events.
-func withEvent(pod view.Pod, ev pipeline.Event) view.Pod {
+func withEvent(pod view.Pod, ev pleg.Event) view.Pod {
 	pod.LastEvent = &ev
 	pod.Name = cmp.Or(pod.Name, ev.PodName)
 	pod.Namespace = cmp.Or(pod.Namespace, ev.PodNamespace)
@@ -263,9 +263,9 @@ func withEvent(pod view.Pod, ev pipeline.Event) view.Pod {
 // follow prints each pod after each of its events.
 func (c *podsCommand) follow(ctx context.Context, out console, from source, at *client.Position, pods view.Printer[view.Pod]) error {
 	f := follower{out: out}
-	rows := make(map[pipeline.PodUID]string)
+	rows := make(map[pleg.PodUID]string)
 	o := client.WatchOptions{Name: Name + "-pods", After: at, Namespaces: c.filter.Namespaces, Selector: c.filter.selector}
-	return f.each(ctx, from, o, func(ev pipeline.Event) error {
+	return f.each(ctx, from, o, func(ev pleg.Event) error {
 		if ev.PodUID == "" || !c.names.wants(ev.PodUID, ev.PodNamespace, ev.PodName) {
 			return nil
 		}

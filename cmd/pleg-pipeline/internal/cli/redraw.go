@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 const (
@@ -34,18 +34,18 @@ func (c *podsCommand) redraws() bool {
 // redraw draws the table again after each event and each second, because ages grow and
 // a pod that hangs has no events.
 func (c *podsCommand) redraw(ctx context.Context, out console, from source, now currentState) error {
-	last := make(map[pipeline.PodUID]pipeline.Event)
+	last := make(map[pleg.PodUID]pleg.Event)
 	for _, pod := range now.pods {
 		if pod.LastEvent != nil {
 			last[pod.UID] = *pod.LastEvent
 		}
 	}
-	events := make(chan pipeline.Event)
+	events := make(chan pleg.Event)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		defer close(events)
 		f := follower{out: out}
-		return f.each(ctx, from, client.WatchOptions{Name: Name + "-pods", After: now.at}, func(ev pipeline.Event) error {
+		return f.each(ctx, from, client.WatchOptions{Name: Name + "-pods", After: now.at}, func(ev pleg.Event) error {
 			select {
 			case events <- ev:
 				return nil
@@ -62,7 +62,7 @@ func (c *podsCommand) redraw(ctx context.Context, out console, from source, now 
 // read returns those too.
 func (c *podsCommand) drawTables(
 	ctx context.Context, read func(context.Context) ([]view.Pod, error), pods []view.Pod,
-	last map[pipeline.PodUID]pipeline.Event, events <-chan pipeline.Event,
+	last map[pleg.PodUID]pleg.Event, events <-chan pleg.Event,
 ) error {
 	pause := redrawPause
 	table := &table{out: c.process.Out}
@@ -94,7 +94,7 @@ func (c *podsCommand) drawTables(
 			pods = known
 		}
 		pause = max(redrawPause, maxReading*time.Since(began))
-		shown := make(map[pipeline.PodUID]pipeline.Event, len(last))
+		shown := make(map[pleg.PodUID]pleg.Event, len(last))
 		for i := range pods {
 			if ev, ok := last[pods[i].UID]; ok {
 				shown[ev.PodUID], pods[i] = ev, withEvent(pods[i], ev)

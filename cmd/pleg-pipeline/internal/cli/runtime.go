@@ -17,6 +17,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // howFound is part of the help of every command that talks to a runtime.
@@ -270,7 +271,7 @@ func (f *pipelineFlags) clientOptions(log *slog.Logger, registry prometheus.Regi
 	return o
 }
 
-func (f *pipelineFlags) options(runtime pipeline.Runtime, log *slog.Logger, registry prometheus.Registerer) pipeline.Options {
+func (f *pipelineFlags) options(runtime pleg.Runtime, log *slog.Logger, registry prometheus.Registerer) pipeline.Options {
 	o := f.Options
 	o.Runtime, o.Logger, o.Registerer = runtime, log, registry
 	return o

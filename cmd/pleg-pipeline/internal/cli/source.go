@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // source is where events and pods come from: a daemon, or a pipeline in this
@@ -20,13 +20,13 @@ import (
 type source interface {
 	// events ranges over what the options ask for, until ctx ends or an error
 	// ends the range.
-	events(ctx context.Context, o client.WatchOptions) iter.Seq2[pipeline.Event, error]
+	events(ctx context.Context, o client.WatchOptions) iter.Seq2[pleg.Event, error]
 	// pods returns the views of all pods. pod returns that of one pod; false if it is
 	// gone or unknown.
 	pods(ctx context.Context) ([]view.Pod, error)
-	pod(ctx context.Context, uid pipeline.PodUID) (view.Pod, bool, error)
+	pod(ctx context.Context, uid pleg.PodUID) (view.Pod, bool, error)
 	// status returns what the pipeline does at present.
-	status(ctx context.Context) (pipeline.Status, error)
+	status(ctx context.Context) (pleg.Status, error)
 }
 
 // sourceFlags say where events and pods come from.

@@ -17,11 +17,11 @@ import (
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc/status"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/top"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 const topLong = `Show pods and events on the whole screen, until q or Ctrl-C.
@@ -133,7 +133,7 @@ func (s topSource) Events(ctx context.Context, disconnected func(error)) iter.Se
 }
 
 // Status implements [top.Source].
-func (s topSource) Status(ctx context.Context) (pipeline.Status, error) {
+func (s topSource) Status(ctx context.Context) (pleg.Status, error) {
 	now, err := s.status(ctx)
 	return now, shortError(err)
 }

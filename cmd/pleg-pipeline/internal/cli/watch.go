@@ -21,6 +21,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
 
@@ -178,7 +179,7 @@ func (c *runCommand) serveHTTP(l net.Listener, o httpserver.Options, access *htt
 type watcher struct {
 	out     console
 	pipe    *pipeline.Pipeline
-	printer view.Printer[pipeline.Event] // nil to print nothing
+	printer view.Printer[pleg.Event] // nil to print nothing
 	stdout  io.Writer
 	// began is just before the first list, period the time from that to the second.
 	began  time.Time
@@ -187,7 +188,7 @@ type watcher struct {
 	parts []func(context.Context) error
 	// printed counts the printed events of each type. It is set when run has
 	// returned, but stays nil if the reader of the output stopped reading.
-	printed map[pipeline.EventType]int
+	printed map[pleg.EventType]int
 }
 
 // run ends when ctx ends, the output fails or a part fails, and returns the cause.
@@ -204,7 +205,7 @@ func (w *watcher) run(ctx context.Context) error {
 			return nil
 		})
 	}
-	printed := make(chan map[pipeline.EventType]int, 1)
+	printed := make(chan map[pleg.EventType]int, 1)
 	if w.printer == nil {
 		printed <- nil
 	} else {
@@ -237,8 +238,8 @@ func (w *watcher) run(ctx context.Context) error {
 }
 
 // print prints and counts all events until the pipeline has ended.
-func (w *watcher) print(subscription *pipeline.Subscription) (map[pipeline.EventType]int, error) {
-	counts := make(map[pipeline.EventType]int)
+func (w *watcher) print(subscription *pipeline.Subscription) (map[pleg.EventType]int, error) {
+	counts := make(map[pleg.EventType]int)
 	if err := w.printer.Start(); err != nil {
 		return counts, outputError(err)
 	}

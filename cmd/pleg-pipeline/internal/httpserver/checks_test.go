@@ -13,6 +13,7 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
@@ -142,11 +143,11 @@ func TestReadyNamesBacklog(t *testing.T) {
 
 // callReporter is a runtime that waits for one call.
 type callReporter struct {
-	pipeline.Runtime
-	call pipeline.Call
+	pleg.Runtime
+	call pleg.Call
 }
 
-func (r callReporter) Calls() []pipeline.Call { return []pipeline.Call{r.call} }
+func (r callReporter) Calls() []pleg.Call { return []pleg.Call{r.call} }
 
 // TestReadyNamesTheCallThatHangs requires the pod, the call and the age of an inspection
 // that hangs, and of a list.
@@ -155,7 +156,7 @@ func TestReadyNamesTheCallThatHangs(t *testing.T) {
 		runtime := plegtest.New()
 		runtime.SetInspectFault(plegtest.Hang)
 		runtime.Set("shop/web", "c=running /s=running")
-		call := pipeline.Call{Method: "ContainerStatus", Container: "nginx", PodUID: "shop/web"}
+		call := pleg.Call{Method: "ContainerStatus", Container: "nginx", PodUID: "shop/web"}
 		pipe, _ := newPipe(t, runtime, pipeline.Options{Runtime: callReporter{runtime, call}})
 		open, _ := handlers(pipe)
 		time.Sleep(5 * time.Second)
@@ -164,7 +165,7 @@ func TestReadyNamesTheCallThatHangs(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		runtime := plegtest.New()
-		pipe, _ := newPipe(t, runtime, pipeline.Options{Runtime: callReporter{runtime, pipeline.Call{Method: "ListContainers"}}})
+		pipe, _ := newPipe(t, runtime, pipeline.Options{Runtime: callReporter{runtime, pleg.Call{Method: "ListContainers"}}})
 		open, _ := handlers(pipe)
 		time.Sleep(1500 * time.Millisecond)
 		runtime.SetListFault(plegtest.Hang)

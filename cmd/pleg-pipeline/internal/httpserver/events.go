@@ -46,7 +46,7 @@ func (h *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	options.Buffer = h.buffer
 	sub, err := h.pipe.Subscribe(options)
 	switch {
-	case errors.Is(err, pipeline.ErrStopped):
+	case errors.Is(err, pleg.ErrStopped):
 		unavailable(w, err.Error())
 		return
 	case err != nil:
@@ -106,7 +106,7 @@ func (s *stream) run(r *http.Request, sub *pipeline.Subscription) {
 
 // addAll adds ev and the events that are ready after it to the batch. It returns false
 // if the subscription has ended.
-func (s *stream) addAll(ev pipeline.Event, more <-chan pipeline.Event) bool {
+func (s *stream) addAll(ev pleg.Event, more <-chan pleg.Event) bool {
 	for {
 		s.add(ev)
 		if s.batch.Len() > maxBatch {
@@ -126,7 +126,7 @@ func (s *stream) addAll(ev pipeline.Event, more <-chan pipeline.Event) bool {
 
 // add adds an event to the batch. Only an event after which the client can resume gets
 // an id; otherwise the client keeps the last one.
-func (s *stream) add(ev pipeline.Event) {
+func (s *stream) add(ev pleg.Event) {
 	if at, ok := ev.Position(); ok {
 		fmt.Fprintf(&s.batch, "id: %v\n", at)
 	}
@@ -137,7 +137,7 @@ func (s *stream) add(ev pipeline.Event) {
 	fmt.Fprintf(&s.batch, "event: %s\ndata: %s\n\n", ev.Type, text)
 }
 
-func encodeEvent(ev pipeline.Event) ([]byte, error) {
+func encodeEvent(ev pleg.Event) ([]byte, error) {
 	text, err := json.Marshal(ev)
 	return view.EscapeJSON(text), err
 }
@@ -232,10 +232,10 @@ func subscribeOptions(r *http.Request) (pipeline.SubscribeOptions, error) {
 		NetworkEvents: q.flag("network", false),
 	}
 	for _, t := range q.list("type") {
-		o.Types = append(o.Types, pipeline.EventType(t))
+		o.Types = append(o.Types, pleg.EventType(t))
 	}
 	for _, uid := range q.list("pod") {
-		o.PodUIDs = append(o.PodUIDs, pipeline.PodUID(uid))
+		o.PodUIDs = append(o.PodUIDs, pleg.PodUID(uid))
 	}
 	since := q.text("since")
 	if err := q.finish(); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // pods is the handler of /pods. It answers from the cache and never calls the runtime.
@@ -55,7 +56,7 @@ func (p pods) encode(filter *view.PodFilter, uids []string) []byte {
 }
 
 func (p pods) one(w http.ResponseWriter, r *http.Request) {
-	uid := pipeline.PodUID(r.PathValue("uid"))
+	uid := pleg.PodUID(r.PathValue("uid"))
 	if e, ok := p.pipe.Cache().Entry(uid); ok {
 		writeJSON(w, view.OnePod(e, p.pipe.Status()))
 		return

@@ -22,6 +22,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
@@ -54,8 +55,8 @@ func serving(t *testing.T, serve func(context.Context, net.Listener) error) (dia
 
 // observed is what a subscriber of a pipeline received.
 type observed struct {
-	events map[pipeline.PodUID][]string // of each pod in order
-	states map[pipeline.PodUID]string   // the cache in the end
+	events map[pleg.PodUID][]string // of each pod in order
+	states map[pleg.PodUID]string   // the cache in the end
 	total  int
 }
 
@@ -85,7 +86,7 @@ func runPipeline(t *testing.T, dial []grpc.DialOption, o pipeline.Options, unary
 	end()
 	cancel()
 	<-done
-	s := observed{events: make(map[pipeline.PodUID][]string), states: make(map[pipeline.PodUID]string)}
+	s := observed{events: make(map[pleg.PodUID][]string), states: make(map[pleg.PodUID]string)}
 	for ev := range sub.Events() {
 		s.events[ev.PodUID] = append(s.events[ev.PodUID], fmt.Sprintf("%s %.8s %s %d %s %t", ev.Type, ev.ContainerID, ev.ContainerName, exitCode(ev), ev.Reason, ev.Uninspected))
 		s.total++
@@ -96,7 +97,7 @@ func runPipeline(t *testing.T, dial []grpc.DialOption, o pipeline.Options, unary
 	return s
 }
 
-func exitCode(ev pipeline.Event) int32 {
+func exitCode(ev pleg.Event) int32 {
 	if ev.ExitCode == nil {
 		return -1
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
@@ -108,7 +109,7 @@ func texts(runtime *simruntime.Runtime) []string {
 // withoutTexts returns what a redacted recording keeps: ids, types, exit codes,
 // reasons, states and times.
 func (s observed) withoutTexts() observed {
-	kept := observed{events: make(map[pipeline.PodUID][]string), states: make(map[pipeline.PodUID]string)}
+	kept := observed{events: make(map[pleg.PodUID][]string), states: make(map[pleg.PodUID]string)}
 	for uid, events := range s.events {
 		if strings.HasPrefix(string(uid), secret) || !strings.Contains(string(uid), "-") {
 			continue // the UID is not random and was replaced

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
@@ -87,7 +88,7 @@ func TestReplayEqualsRecordedRun(t *testing.T) {
 				}
 				got := replayed(t, data, 1, test.replay, test.unary)
 				// Errors of calls that the client cancelled name the reason.
-				maps.DeleteFunc(want.states, func(uid pipeline.PodUID, state string) bool {
+				maps.DeleteFunc(want.states, func(uid pleg.PodUID, state string) bool {
 					cancelled := test.hung && strings.Contains(state, "rpc error")
 					if cancelled {
 						delete(got.states, uid)

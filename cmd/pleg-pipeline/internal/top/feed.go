@@ -6,7 +6,7 @@ import (
 
 	"github.com/gdamore/tcell/v3"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // minFeed is the least number of lines of the feed.
@@ -25,7 +25,7 @@ func (v *painter) drawFeed(m *model, y, n int) {
 }
 
 func (v *painter) drawEvent(y int, ev Event) {
-	if ev.Type == pipeline.Gap {
+	if ev.Type == pleg.Gap {
 		v.text(0, y, v.width, "GAP: events are missing; the pods are those of now", bad)
 		return
 	}
@@ -44,14 +44,14 @@ func (v *painter) drawEvent(y int, ev Event) {
 
 func eventStyle(ev Event) tcell.Style {
 	switch ev.Type {
-	case pipeline.ContainerStarted:
+	case pleg.ContainerStarted:
 		return good
-	case pipeline.ContainerDied:
+	case pleg.ContainerDied:
 		if ev.Sandbox || ev.ExitCode != nil && *ev.ExitCode == 0 {
 			return warn
 		}
 		return bad
-	case pipeline.ContainerRemoved:
+	case pleg.ContainerRemoved:
 		return faint
 	}
 	return info

@@ -14,7 +14,6 @@ import (
 	"github.com/gdamore/tcell/v3/vt"
 	"go.uber.org/goleak"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -132,7 +131,7 @@ func (s *source) last() update {
 	return u
 }
 
-func (s *source) Status(context.Context) (pipeline.Status, error) {
+func (s *source) Status(context.Context) (pleg.Status, error) {
 	u := s.last()
 	return u.status, u.err
 }
@@ -194,14 +193,14 @@ func viewOf(name string, running int, restarts uint32) view.Pod {
 	return p
 }
 
-func event(name string, kind pipeline.EventType) Event {
-	return Event{Event: pipeline.Event{Type: kind, PodUID: pleg.PodUID("uid-" + name), PodNamespace: "shop", PodName: name, ContainerName: "app", ContainerID: "c1", ObservedAt: noon}}
+func event(name string, kind pleg.EventType) Event {
+	return Event{Event: pleg.Event{Type: kind, PodUID: pleg.PodUID("uid-" + name), PodNamespace: "shop", PodName: name, ContainerName: "app", ContainerID: "c1", ObservedAt: noon}}
 }
 
-func healthy() pipeline.Status {
-	return pipeline.Status{
+func healthy() pleg.Status {
+	return pleg.Status{
 		At: noon, Healthy: true, Inspectors: 8, Width: 8, InFlight: 1,
-		Relist: pipeline.RelistStatus{Success: noon.Add(-400 * time.Millisecond), Took: 32 * time.Millisecond, Period: time.Second},
+		Relist: pleg.RelistStatus{Success: noon.Add(-400 * time.Millisecond), Took: 32 * time.Millisecond, Period: time.Second},
 	}
 }
 

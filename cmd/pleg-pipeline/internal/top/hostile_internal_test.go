@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -15,10 +14,10 @@ func TestEventsOfAnyDaemonAreBounded(t *testing.T) {
 	m, now := newModel(""), time.Now()
 	long := strings.Repeat("n", 1<<20)
 	for i := range 3 * maxPods {
-		m.addEvent(Event{Event: pipeline.Event{Type: pipeline.ContainerStarted, PodUID: pleg.PodUID(fmt.Sprint(i)), PodName: long, Reason: long, ContainerName: long}}, now)
+		m.addEvent(Event{Event: pleg.Event{Type: pleg.ContainerStarted, PodUID: pleg.PodUID(fmt.Sprint(i)), PodName: long, Reason: long, ContainerName: long}}, now)
 	}
 	for range 2 * maxRecent {
-		m.addEvent(Event{Event: pipeline.Event{Type: pipeline.ContainerDied, PodUID: "a"}}, now)
+		m.addEvent(Event{Event: pleg.Event{Type: pleg.ContainerDied, PodUID: "a"}}, now)
 	}
 	if len(m.pods) > maxPods || len(m.feed) > 2*maxFeed {
 		t.Errorf("%d pods and %d events are kept", len(m.pods), len(m.feed))

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 const (
@@ -21,10 +21,10 @@ const (
 
 // model is what the view shows. Only the loop uses it.
 type model struct {
-	status pipeline.Status
+	status pleg.Status
 	nodes  *Nodes // nil if the pods are those of one node
 	known  bool   // whether there is a status
-	pods   map[pipeline.PodUID]*pod
+	pods   map[pleg.PodUID]*pod
 	feed   []Event // oldest first
 	spark  []int   // events of each second, oldest first
 	second int64   // the Unix time of the last value of spark
@@ -40,8 +40,8 @@ type model struct {
 	frozen   []Event // the feed while paused
 	missed   int     // events since the pause
 	help     bool
-	details  pipeline.PodUID // the pod whose details are shown; empty for none
-	selected pipeline.PodUID
+	details  pleg.PodUID // the pod whose details are shown; empty for none
+	selected pleg.PodUID
 	rows     []*pod // in the chosen order
 	top      int    // the first row on the screen
 	page     int    // rows on the screen; set by the view
@@ -69,7 +69,7 @@ const (
 )
 
 func newModel(filter string) *model {
-	return &model{pods: make(map[pipeline.PodUID]*pod), filter: filter}
+	return &model{pods: make(map[pleg.PodUID]*pod), filter: filter}
 }
 
 // apply takes what the source has said.
@@ -79,7 +79,7 @@ func (m *model) apply(u update, now time.Time) {
 		return
 	}
 	m.err, m.status, m.nodes, m.known = "", u.status, u.nodes, true
-	seen := make(map[pipeline.PodUID]bool, len(u.pods))
+	seen := make(map[pleg.PodUID]bool, len(u.pods))
 	for _, known := range u.pods {
 		seen[known.UID] = true
 		p := m.pod(known.UID)
@@ -102,7 +102,7 @@ func orElse(s, otherwise string) string {
 	return s
 }
 
-func (m *model) pod(uid pipeline.PodUID) *pod {
+func (m *model) pod(uid pleg.PodUID) *pod {
 	p := m.pods[uid]
 	if p == nil {
 		p = &pod{Pod: view.Pod{UID: uid, State: view.Unknown}}
@@ -115,9 +115,9 @@ func (m *model) pod(uid pipeline.PodUID) *pod {
 func (m *model) addEvent(ev Event, now time.Time) {
 	m.disconnected = ""
 	switch ev.Type {
-	case pipeline.Synced, pipeline.Bookmark:
+	case pleg.Synced, pleg.Bookmark:
 		return
-	case pipeline.Gap:
+	case pleg.Gap:
 		clear(m.pods)
 		m.rows = nil
 		m.addToFeed(shortened(ev))
@@ -220,7 +220,7 @@ func (m *model) events(most int) []Event {
 	}
 	var shown []Event
 	for i := len(from) - 1; i >= 0 && len(shown) < most; i-- {
-		if from[i].Type == pipeline.Gap || eventMatches(from[i], m.filter) {
+		if from[i].Type == pleg.Gap || eventMatches(from[i], m.filter) {
 			shown = append(shown, from[i])
 		}
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/gdamore/tcell/v3/vt"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // TestKeys drives the view in a terminal emulator.
@@ -20,7 +20,7 @@ func TestKeys(t *testing.T) {
 	end := run(t, term, s)
 	term.wait("healthy")
 	term.wait("pods 3")
-	s.events <- eventMessage{event: event("alpha", pipeline.ContainerStarted)}
+	s.events <- eventMessage{event: event("alpha", pleg.ContainerStarted)}
 	term.wait("started   shop/alpha")
 
 	term.write("/beta") // typed in one go, as over a slow connection
@@ -46,7 +46,7 @@ func TestKeys(t *testing.T) {
 
 	term.write("p")
 	term.wait("events: paused, 0 new")
-	s.events <- eventMessage{event: event("beta", pipeline.ContainerRemoved)}
+	s.events <- eventMessage{event: event("beta", pleg.ContainerRemoved)}
 	term.wait("paused, 1 new")
 	term.write("p")
 	term.wait("removed   shop/beta")
@@ -99,7 +99,7 @@ func TestLostConnection(t *testing.T) {
 	s.events <- eventMessage{err: errors.New("the server is shutting down")}
 	term.wait("DISCONNECTED: the server is shutting down")
 	s.set(update{err: errors.New("connection refused")})
-	s.events <- eventMessage{event: Event{Event: pipeline.Event{Type: pipeline.Gap, Reason: "OtherEpoch"}}}
+	s.events <- eventMessage{event: Event{Event: pleg.Event{Type: pleg.Gap, Reason: "OtherEpoch"}}}
 	term.wait("GAP: events are missing")
 	term.wait("NO ANSWER: connection refused")
 	s.set(update{status: healthy(), pods: []view.Pod{viewOf("beta", 1, 1)}})
@@ -151,7 +151,7 @@ func (c cluster) Nodes(context.Context) (Nodes, error) {
 	return Nodes{All: 2, Silent: []string{"n2"}}, nil
 }
 
-func (c cluster) Status(context.Context) (pipeline.Status, error) {
+func (c cluster) Status(context.Context) (pleg.Status, error) {
 	panic("a cluster has no status")
 }
 
@@ -161,7 +161,7 @@ func TestCluster(t *testing.T) {
 	pod := viewOf("alpha", 1, 0)
 	pod.Node = "n1"
 	s.set(update{pods: []view.Pod{pod}})
-	ev := event("alpha", pipeline.ContainerStarted)
+	ev := event("alpha", pleg.ContainerStarted)
 	ev.Node = "n1"
 	s.events <- eventMessage{event: ev}
 	run(t, term, cluster{s})

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // sample is a model with a hung, a quarantined, a dead and a busy pod.
@@ -18,18 +18,18 @@ func sample() *model {
 	away := viewOf("cart-0", 1, 3)
 	away.Quarantine = &view.Quarantine{Since: noon.Add(-time.Minute), Hung: 4, NextTry: noon.Add(8 * time.Second)}
 	s := healthy()
-	s.Overdue = []pipeline.Inspection{{UID: sick.UID, Started: sick.Inspection.Since, Hung: true}}
-	s.Quarantined = []pipeline.Quarantined{{UID: away.UID}}
+	s.Overdue = []pleg.Inspection{{UID: sick.UID, Started: sick.Inspection.Since, Hung: true}}
+	s.Quarantined = []pleg.Quarantined{{UID: away.UID}}
 	m := newModel("")
 	m.apply(update{status: s, pods: []view.Pod{viewOf("idle", 1, 0), sick, viewOf("dead", 0, 7), away, viewOf("busy", 1, 2)}}, noon.Add(-9*time.Second))
 	for i := range 9 {
 		now := noon.Add(time.Duration(i-9) * time.Second)
 		for range i % 4 {
-			m.addEvent(event("busy", pipeline.ContainerStarted), now)
+			m.addEvent(event("busy", pleg.ContainerStarted), now)
 		}
 	}
 	code := int32(137)
-	died := event("dead", pipeline.ContainerDied)
+	died := event("dead", pleg.ContainerDied)
 	died.ExitCode, died.Reason = &code, "OOMKilled"
 	died.StartedAt, died.FinishedAt = noon.Add(-3*time.Minute), noon
 	m.addEvent(died, noon)
@@ -39,11 +39,11 @@ func sample() *model {
 
 // allHang is a pipeline whose inspections have lent their places: six hang, and no later
 // one tells whether seven more do.
-func allHang() pipeline.Status {
+func allHang() pleg.Status {
 	s := healthy()
 	s.InFlight, s.Waiting = 14, 30
 	for n := range 13 {
-		s.Overdue = append(s.Overdue, pipeline.Inspection{Started: noon.Add(-12 * time.Second), Hung: n < 6})
+		s.Overdue = append(s.Overdue, pleg.Inspection{Started: noon.Add(-12 * time.Second), Hung: n < 6})
 	}
 	return s
 }
@@ -106,7 +106,7 @@ func TestTextOfTheRuntimeIsHarmless(t *testing.T) {
 	s.Err = errors.New(hostile)
 	m := newModel("")
 	m.apply(update{status: s, pods: []view.Pod{pod}}, noon)
-	m.addEvent(event(hostile, pipeline.ContainerDied), noon)
+	m.addEvent(event(hostile, pleg.ContainerDied), noon)
 	m.disconnected = hostile
 	v := newPainter(term.screen)
 	v.draw(m, noon)

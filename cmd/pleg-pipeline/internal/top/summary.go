@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // summaryLines is the number of lines above the table: two for the verdict, two for the
@@ -66,7 +66,7 @@ func (v *painter) drawRate(x int, m *model) {
 }
 
 // drawSlots draws squares for the places of the inspector and returns the x after them.
-func (v *painter) drawSlots(x int, s pipeline.Status) int {
+func (v *painter) drawSlots(x int, s pleg.Status) int {
 	hung, slow := overdue(s)
 	for n := range min(max(s.Width, s.InFlight), max(1, v.width/10), 16) {
 		switch {
@@ -84,7 +84,7 @@ func (v *painter) drawSlots(x int, s pipeline.Status) int {
 }
 
 // overdue returns how many of the inspections in flight are hung, and how many only slow.
-func overdue(s pipeline.Status) (hung, slow int) {
+func overdue(s pleg.Status) (hung, slow int) {
 	for _, i := range s.Overdue {
 		if i.Hung {
 			hung++

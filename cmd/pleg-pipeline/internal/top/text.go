@@ -6,15 +6,15 @@ import (
 	"strings"
 	"time"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // what returns what happened, in a word or two.
 func what(ev Event) string {
-	word := map[pipeline.EventType]string{
-		pipeline.ContainerStarted: "started", pipeline.ContainerDied: "died", pipeline.ContainerRemoved: "removed",
-		pipeline.PodSync: "sync", pipeline.Gap: "GAP",
+	word := map[pleg.EventType]string{
+		pleg.ContainerStarted: "started", pleg.ContainerDied: "died", pleg.ContainerRemoved: "removed",
+		pleg.PodSync: "sync", pleg.Gap: "GAP",
 	}[ev.Type]
 	word = cmp.Or(word, string(ev.Type))
 	if ev.ExitCode != nil {
@@ -51,7 +51,7 @@ func container(ev Event) string {
 
 // placesText returns how many inspections are in flight, of the places. Those that hang or
 // are slow have lent their places, so there may be more.
-func placesText(s pipeline.Status) string {
+func placesText(s pleg.Status) string {
 	text := fmt.Sprintf("%d of %d", min(s.InFlight, s.Width), s.Width)
 	if extra := s.InFlight - s.Width; extra > 0 {
 		text += fmt.Sprintf(" + %d extra", extra)

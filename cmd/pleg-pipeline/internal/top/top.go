@@ -15,8 +15,8 @@ import (
 	"github.com/gdamore/tcell/v3"
 	"golang.org/x/sync/errgroup"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // Source is where the view gets what it shows.
@@ -24,13 +24,13 @@ type Source interface {
 	// Events ranges over the present state and then over the events until ctx ends.
 	// It calls disconnected when it has no connection, and resumes by itself.
 	Events(ctx context.Context, disconnected func(error)) iter.Seq2[Event, error]
-	Status(ctx context.Context) (pipeline.Status, error)
+	Status(ctx context.Context) (pleg.Status, error)
 	Pods(ctx context.Context) ([]view.Pod, error)
 }
 
 // Event is an event of the node, or of a node of a cluster.
 type Event struct {
-	pipeline.Event
+	pleg.Event
 	Node string // empty if there is only one
 }
 
@@ -70,7 +70,7 @@ func Run(ctx context.Context, screen tcell.Screen, from Source, o Options) error
 
 // update is what the source says when asked.
 type update struct {
-	status pipeline.Status
+	status pleg.Status
 	nodes  *Nodes // of a cluster
 	pods   []view.Pod
 	err    error

@@ -146,7 +146,7 @@ func ReadFigures(pipe *pipeline.Pipeline, gatherer prometheus.Gatherer) Figures 
 }
 
 // addStatus adds what the pipeline says of itself.
-func (f *Figures) addStatus(s pipeline.Status) {
+func (f *Figures) addStatus(s pleg.Status) {
 	f.At, f.Healthy, f.Reason = s.At, s.Healthy, textOf(s.Err)
 	f.Lister.PeriodSeconds, f.Lister.Pods = s.Relist.Period.Seconds(), s.Relist.Pods
 	f.Lister.Failures, f.Lister.Error = s.Relist.Failures, textOf(s.Relist.Err)

@@ -11,6 +11,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -60,7 +61,7 @@ func TestReadNamesSomePods(t *testing.T) {
 		runtime := plegtest.New()
 		runtime.SetInspectFault(plegtest.Delay(time.Hour))
 		for i := range view.MaxNamed + 5 {
-			runtime.Set(pipeline.PodUID(fmt.Sprintf("shop/p%d", i)), "c=running /s=running")
+			runtime.Set(pleg.PodUID(fmt.Sprintf("shop/p%d", i)), "c=running /s=running")
 		}
 		registry := prometheus.NewRegistry()
 		p := kit.New(t, pipeline.Options{Runtime: runtime.Basic(), Registerer: registry})
