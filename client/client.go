@@ -29,6 +29,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -82,19 +83,11 @@ func (o *Options) complete(socket string) error {
 	if o.Dial == nil && socket == "" {
 		return errors.New("the path of the socket is empty")
 	}
-	defaultMin := DefaultMinBackoff
-	if o.MaxBackoff > 0 {
-		defaultMin = min(defaultMin, o.MaxBackoff)
-	}
 	if err := cmp.Or(
-		option.Default("MinBackoff", &o.MinBackoff, defaultMin),
-		option.Default("MaxBackoff", &o.MaxBackoff, max(DefaultMaxBackoff, o.MinBackoff)),
+		backoff.Complete(&o.MinBackoff, &o.MaxBackoff, DefaultMinBackoff, DefaultMaxBackoff),
 		option.Default("Keepalive", &o.Keepalive, DefaultKeepalive),
 	); err != nil {
 		return err
-	}
-	if o.MinBackoff > o.MaxBackoff {
-		return fmt.Errorf("Options.MinBackoff must not exceed Options.MaxBackoff, got %v and %v", o.MinBackoff, o.MaxBackoff)
 	}
 	if o.Dial == nil {
 		o.Dial = func(ctx context.Context) (net.Conn, error) {

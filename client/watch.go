@@ -7,13 +7,13 @@ import (
 	"io"
 	"iter"
 	"math"
-	"math/rand/v2"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -110,7 +110,7 @@ func (w *watch) run(ctx context.Context) error {
 	w.last = request.GetResumeAfter()
 	w.stateless = w.last != nil && w.options.Replay
 	options := &w.client.options
-	backoff := options.MinBackoff
+	retries := backoff.Backoff{Min: options.MinBackoff, Max: options.MaxBackoff}
 	for {
 		w.received = time.Time{}
 		err := w.connect(ctx, request)
@@ -121,19 +121,16 @@ func (w *watch) run(ctx context.Context) error {
 			return err
 		}
 		// A server that ends each connection at once must not be asked again and again.
-		if !w.received.IsZero() && time.Since(w.received) >= backoff {
-			backoff = options.MinBackoff
+		if !w.received.IsZero() && time.Since(w.received) >= retries.Longest() {
+			retries.Reset()
 		}
-		wait := backoff/2 + rand.N(backoff/2+1)
-		backoff = min(2*backoff, options.MaxBackoff)
+		wait := retries.Next()
 		options.Logger.WarnContext(ctx, "disconnected from the server", "err", err, "retryIn", wait)
 		if w.options.Disconnected != nil {
 			w.options.Disconnected(err, wait)
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := backoff.Wait(ctx, wait); err != nil {
+			return err
 		}
 	}
 }

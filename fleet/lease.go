@@ -49,7 +49,7 @@ func (s *session) renewLease(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("renew lease: %w", explain(s.p.o.Conn, err))
 	}
-	s.p.acknowledged()
+	s.p.loop.Acknowledged()
 	return nil
 }
 

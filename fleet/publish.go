@@ -113,8 +113,8 @@ func (s *session) publish(ctx context.Context, events []eventData) error {
 			return fmt.Errorf("publish events: %w", explain(s.p.o.Conn, err))
 		}
 		s.last, s.p.acked, s.sent = ack.Sequence, s.sent, pleg.Position{}
-		s.p.acknowledged()
-		s.progress()
+		s.p.loop.Acknowledged()
+		s.progress(ctx)
 		s.p.metrics.published.Add(float64(n))
 		for _, ev := range events[:n] {
 			s.p.metrics.lag.Observe(time.Since(ev.ObservedAt).Seconds())

@@ -13,8 +13,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/errgroup"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/exporter"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -63,15 +64,11 @@ func (o *PublisherOptions) complete() error {
 	if err := errors.Join(
 		checkName("PublisherOptions.Cluster", o.Cluster),
 		checkName("PublisherOptions.Node", o.Node),
-		option.Default("MinBackoff", &o.MinBackoff, DefaultMinBackoff),
-		option.Default("MaxBackoff", &o.MaxBackoff, max(DefaultMaxBackoff, o.MinBackoff)),
+		backoff.Complete(&o.MinBackoff, &o.MaxBackoff, DefaultMinBackoff, DefaultMaxBackoff),
 		option.Default("PublishTimeout", &o.PublishTimeout, DefaultPublishTimeout),
 		option.Default("Limits.MaxAge", &o.Limits.MaxAge, DefaultMaxAge),
 	); err != nil {
 		return err
-	}
-	if o.MinBackoff > o.MaxBackoff {
-		return fmt.Errorf("PublisherOptions.MinBackoff must not exceed MaxBackoff, got %v and %v", o.MinBackoff, o.MaxBackoff)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -91,11 +88,9 @@ type Publisher struct {
 	log     *slog.Logger
 	metrics *metrics
 	// agent names this publisher in AgentBucket.
-	agent   string
-	running atomic.Bool
-	lastAck atomic.Pointer[time.Time]
-	failure atomic.Pointer[error]
-	cuts    atomic.Uint64
+	agent string
+	loop  exporter.Loop
+	cuts  atomic.Uint64
 
 	// Run owns the fields below. They outlive a session.
 
@@ -126,20 +121,18 @@ func NewPublisher(o PublisherOptions) (*Publisher, error) {
 	}
 	host, _ := os.Hostname() // only for people
 	p := &Publisher{
-		o: o, js: js, log: o.Logger.With("stage", "fleet"),
+		o: o, js: js, log: o.Logger.With("stage", "fleet", "node", o.Node),
 		agent: fmt.Sprintf("%s/%d/%08x", host, os.Getpid(), rand.Uint32()),
 	}
-	p.acknowledged()
-	p.metrics, err = newMetrics(o.Registerer, func() time.Time { return *p.lastAck.Load() })
+	p.loop.Log, p.loop.Failed, p.loop.Recovered = p.log, "cannot publish events", "publishing again"
+	p.loop.Backoff = backoff.Backoff{Min: o.MinBackoff, Max: o.MaxBackoff}
+	p.loop.Count = p.count
+	p.loop.Acknowledged()
+	p.metrics, err = newMetrics(o.Registerer, func() time.Time { return p.Status().LastAck })
 	if err != nil {
 		return nil, fmt.Errorf("new publisher: %w", err)
 	}
 	return p, nil
-}
-
-func (p *Publisher) acknowledged() {
-	now := time.Now()
-	p.lastAck.Store(&now)
 }
 
 // PublisherStatus is how publishing goes.
@@ -154,11 +147,8 @@ type PublisherStatus struct {
 
 // Status returns how publishing goes. It does not block and is safe for concurrent use.
 func (p *Publisher) Status() PublisherStatus {
-	s := PublisherStatus{LastAck: *p.lastAck.Load(), Cut: p.cuts.Load()}
-	if err := p.failure.Load(); err != nil {
-		s.Err = *err
-	}
-	return s
+	lastAck, err := p.loop.Status()
+	return PublisherStatus{LastAck: lastAck, Err: err, Cut: p.cuts.Load()}
 }
 
 // cut counts what was too large and is published in part. Only the first is logged: a pod that is
@@ -166,86 +156,44 @@ func (p *Publisher) Status() PublisherStatus {
 func (p *Publisher) cut(ctx context.Context, namespace, name, why string) {
 	p.metrics.cut.Inc()
 	if p.cuts.Add(1) == 1 {
-		p.log.WarnContext(ctx, "a pod is published in part", "node", p.o.Node, "namespace", namespace, "pod", name, "why", why)
+		p.log.WarnContext(ctx, "a pod is published in part", "namespace", namespace, "pod", name, "why", why)
 	}
 }
 
-var (
-	errSourceEnded = errors.New("there are no more events")
-	// errOverrun means that the source discarded events because the server is slow.
-	// They are still in its history.
-	errOverrun = errors.New("the server is slower than the events")
-	errHole    = errors.New("the source left out events")
-	errHeld    = errors.New("another agent publishes as this node")
-)
+var errHeld = errors.New("another agent publishes as this node")
 
 // Run publishes until ctx or the source ends. In the first case it returns the cause of
 // ctx. Errors of the server are retried with backoff; Run returns none. A publisher runs
 // once; a second call is an error.
 func (p *Publisher) Run(ctx context.Context) error {
-	if p.running.Swap(true) {
-		return errors.New("run publisher: it has already run: create a new one")
+	p.loop.Wait = newReturns(p.o.Conn, &p.loop.Backoff).wait
+	return p.loop.Run(ctx, p.session)
+}
+
+// count counts the error of a session.
+func (p *Publisher) count(err error) time.Duration {
+	p.metrics.retries.Inc()
+	if isRefused(err) {
+		p.metrics.refused.Inc()
 	}
-	backoff, logged := newBackoff(p.o.Conn, p.o.MinBackoff, p.o.MaxBackoff), ""
-	for {
-		ready := func() {
-			if logged != "" {
-				p.log.InfoContext(ctx, "publishing again", "node", p.o.Node)
-			}
-			logged = ""
-			p.failure.Store(nil)
-			backoff.reset()
-		}
-		err := p.session(ctx, ready)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if errors.Is(err, errSourceEnded) {
-			return nil
-		}
-		p.failure.Store(&err)
-		p.metrics.retries.Inc()
-		if isRefused(err) {
-			p.metrics.refused.Inc()
-		}
-		retryIn := backoff.next()
-		if text := err.Error(); text != logged {
-			logged = text
-			p.log.WarnContext(ctx, "cannot publish events", "node", p.o.Node, "err", err, "retryIn", retryIn)
-		}
-		if err := backoff.wait(ctx, retryIn); err != nil {
-			return err
-		}
-	}
+	return 0
 }
 
 // isRefused reports whether the server answered and said no.
 func isRefused(err error) bool { return errors.As(err, new(*jetstream.APIError)) }
 
-// eventBuffer is the number of events that wait for one message to be acknowledged
-// before the source has to wait too.
-const eventBuffer = 256
-
-// session publishes until an error occurs. It calls ready when the server has accepted
-// something.
-func (p *Publisher) session(ctx context.Context, ready func()) error {
-	s, err := p.open(ctx, ready)
+// session publishes until an error occurs.
+func (p *Publisher) session(ctx context.Context) error {
+	s, err := p.open(ctx)
 	if err != nil {
 		return err
 	}
-	events := make(chan pleg.Event, eventBuffer)
-	group, running := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		if err := p.o.Source.Follow(running, s.after, events); err != nil {
-			return fmt.Errorf("follow events: %w", err)
-		}
-		close(events) // only then: it means that the source has ended well
-		return nil
-	})
-	group.Go(func() error { return s.run(running, events) })
-	err = group.Wait()
+	follow := func(ctx context.Context, events chan<- pleg.Event) error {
+		return p.o.Source.Follow(ctx, s.after, events)
+	}
+	err = exporter.Session(ctx, follow, s.run)
 	p.keep(s, err)
-	if ctx.Err() != nil || errors.Is(err, errSourceEnded) {
+	if ctx.Err() != nil || errors.Is(err, exporter.ErrSourceEnded) {
 		s.release(context.WithoutCancel(ctx))
 	}
 	return err

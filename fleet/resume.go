@@ -32,9 +32,9 @@ func (p *Publisher) keep(s *session, err error) {
 }
 
 // progress notes that the server has accepted something.
-func (s *session) progress() {
+func (s *session) progress(ctx context.Context) {
 	s.refusals = 0
-	s.ready()
+	s.p.loop.Works(ctx)
 }
 
 // forget makes the session one that knows nothing of the server but its lease.

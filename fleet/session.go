@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/follow"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/exporter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -51,12 +51,10 @@ type session struct {
 	sent pleg.Position
 	// refusals is how often the server refused something since it accepted something.
 	refusals int
-	// ready is called when the server has accepted something.
-	ready func()
 }
 
 // open makes this publisher the one of its node, and finds out what the node has published.
-func (p *Publisher) open(ctx context.Context, ready func()) (*session, error) {
+func (p *Publisher) open(ctx context.Context) (*session, error) {
 	if p.server == nil {
 		server, err := openServer(ctx, p.js, &p.o.Limits)
 		if err != nil {
@@ -71,7 +69,7 @@ func (p *Publisher) open(ctx context.Context, ready func()) (*session, error) {
 			encoder: encoder{ceSource(p.o.Cluster, p.o.Node)},
 		}
 	}
-	s.server, s.ready = p.server, ready
+	s.server = p.server
 	if err := s.begin(ctx); err != nil {
 		if !p.isAway(err) && !errors.Is(err, errHeld) && !errors.Is(err, errReplaced) {
 			p.server = nil // the stream or a bucket may be gone
@@ -181,7 +179,7 @@ func (s *session) run(ctx context.Context, events <-chan pleg.Event) error {
 		select {
 		case ev, ok := <-events:
 			if !ok {
-				return errors.Join(ctx.Err(), errSourceEnded)
+				return errors.Join(ctx.Err(), exporter.ErrSourceEnded)
 			}
 			if err := s.publishAll(ctx, ev, events); err != nil {
 				return err
@@ -190,7 +188,7 @@ func (s *session) run(ctx context.Context, events <-chan pleg.Event) error {
 			if err := s.renewLease(ctx); err != nil {
 				return err
 			}
-			s.progress()
+			s.progress(ctx)
 			s.forgetPurged()
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -201,8 +199,8 @@ func (s *session) run(ctx context.Context, events <-chan pleg.Event) error {
 // publishAll publishes an event and those that wait behind it, up to a bound.
 func (s *session) publishAll(ctx context.Context, ev pleg.Event, events <-chan pleg.Event) error {
 	accept := func(ev pleg.Event) error { return s.accept(ctx, ev) }
-	more := func() bool { return len(s.batch) < eventBuffer }
-	if err := follow.Gather(ev, events, accept, more); err != nil {
+	more := func() bool { return len(s.batch) < exporter.Buffer }
+	if err := exporter.Gather(ev, events, accept, more); err != nil {
 		return err
 	}
 	return s.publishBatch(ctx)
@@ -225,10 +223,10 @@ func (s *session) accept(ctx context.Context, ev pleg.Event) error {
 	case ev.Type == pleg.Synced && s.gap != nil:
 		return s.publishReplay(ctx, ev)
 	case ev.Type == pleg.Synced:
+	case ev.Missed > 0:
+		return exporter.ErrOverrun
 	case s.gap != nil:
 		s.addReplayed(ev)
-	case ev.Missed > 0:
-		return errOverrun
 	default:
 		return s.addToBatch(ev)
 	}
@@ -242,14 +240,12 @@ func (s *session) addToBatch(ev pleg.Event) error {
 	if n := len(s.batch); n > 0 {
 		last.Seq = s.batch[n-1].Seq
 	}
-	switch {
-	case ev.Epoch == last.Epoch && ev.Seq == last.Seq+1:
+	isNew, err := exporter.IsNew(&ev, last)
+	if isNew {
 		s.batch = append(s.batch, ev)
-	case ev.Epoch != last.Epoch || ev.Seq > last.Seq:
-		s.p.replay = true
-		return fmt.Errorf("%w: %s/%d follows %s/%d", errHole, ev.Epoch, ev.Seq, last.Epoch, last.Seq)
 	}
-	return nil
+	s.p.replay = s.p.replay || err != nil
+	return err
 }
 
 // record returns the record of the pod of ev.

@@ -7,7 +7,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/follow"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/exporter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -23,33 +23,29 @@ type Source interface {
 	Status(ctx context.Context, uid pleg.PodUID) (*pleg.PodStatus, error)
 }
 
-var followOptions = follow.Options{Name: "fleet", Bookmarks: true}
+// subscriber is the name of publishers in the metrics of a pipeline.
+const subscriber = "fleet"
 
 // FromPipeline returns a source for a pipeline in this process.
-func FromPipeline(p *pipeline.Pipeline) Source { return pipelineSource{p} }
-
-type pipelineSource struct{ pipe *pipeline.Pipeline }
-
-func (s pipelineSource) Follow(ctx context.Context, after *pleg.Position, events chan<- pleg.Event) error {
-	sub, err := s.pipe.Subscribe(followOptions.Subscription(after))
-	return follow.Subscribed(ctx, sub, err, events)
+func FromPipeline(p *pipeline.Pipeline) Source {
+	return pipelineSource{exporter.Pipeline{Pipe: p, Name: subscriber}}
 }
 
+type pipelineSource struct{ exporter.Pipeline }
+
 func (s pipelineSource) Status(_ context.Context, uid pleg.PodUID) (*pleg.PodStatus, error) {
-	return s.pipe.Cache().Get(uid)
+	return s.Pipe.Cache().Get(uid)
 }
 
 // FromClient returns a source for a daemon on this node.
-func FromClient(c *client.Client) Source { return clientSource{c} }
-
-type clientSource struct{ client *client.Client }
-
-func (s clientSource) Follow(ctx context.Context, after *pleg.Position, events chan<- pleg.Event) error {
-	return follow.Client(ctx, s.client, followOptions, after, events)
+func FromClient(c *client.Client) Source {
+	return clientSource{exporter.Client{Client: c, Name: subscriber}}
 }
 
+type clientSource struct{ exporter.Client }
+
 func (s clientSource) Status(ctx context.Context, uid pleg.PodUID) (*pleg.PodStatus, error) {
-	status, err := s.client.PodStatus(ctx, uid, time.Time{})
+	status, err := s.Client.Client.PodStatus(ctx, uid, time.Time{})
 	if err != nil && !errors.As(err, new(*client.InspectionError)) {
 		return nil, &StatusError{err}
 	}

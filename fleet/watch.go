@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -151,7 +152,8 @@ func (w *watch) complete() error {
 }
 
 func (w *watch) run(ctx context.Context) {
-	backoff := newBackoff(w.js.Conn(), DefaultMinBackoff, DefaultMaxBackoff)
+	retries := backoff.Backoff{Min: DefaultMinBackoff, Max: DefaultMaxBackoff}
+	returns := newReturns(w.js.Conn(), &retries)
 	for {
 		began := time.Now()
 		err := w.connect(ctx)
@@ -163,13 +165,13 @@ func (w *watch) run(ctx context.Context) {
 			return
 		}
 		if time.Since(began) > DefaultMaxBackoff {
-			backoff.reset()
+			retries.Reset()
 		}
-		retryIn := backoff.next()
+		retryIn := retries.Next()
 		if w.o.Disconnected != nil {
 			w.o.Disconnected(err, retryIn)
 		}
-		if backoff.wait(ctx, retryIn) != nil {
+		if returns.wait(ctx, retryIn) != nil {
 			return
 		}
 	}

@@ -32,7 +32,7 @@ func (e *Exporter) export(ctx context.Context, records []*logsv1.LogRecord) erro
 		}
 		return fmt.Errorf("export %d records: %w", len(records), err)
 	}
-	e.acknowledged()
+	e.loop.Acknowledged()
 	e.settle(ctx, records, response.GetPartialSuccess())
 	return nil
 }

@@ -3,6 +3,7 @@ package otlp_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ import (
 // refuse returns an answer with a status, and the wait that it asks for if there is one.
 func refuse(code codes.Code, wait time.Duration) answer {
 	s := status.New(code, "no")
-	if wait > 0 {
+	if wait != 0 {
 		s, _ = s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
 	}
 	return answer{err: s.Err()}
@@ -34,41 +35,37 @@ func (r *receiver) names() (names []string) {
 	return names
 }
 
-func TestStartIsAGapAndThePresentState(t *testing.T) {
-	inBubble(t, nodeOptions{}, func(n *node) {
-		n.runtime.Set("a", "c=running /s=running")
-		n.wait(3 * time.Second)
-		want := []string{"pleg.gap 0", "pleg.synced 0", "pleg.container.started 1", "pleg.container.started 2", "pleg.network.setup_completed 3"}
-		if got := n.receiver.names(); !slices.Equal(got, want) {
-			t.Errorf("got %v, want %v", got, want)
-		}
-		n.requirePromises()
-		if got := n.metric("pleg_otlp_exported_records_total"); got != float64(len(want)) {
-			t.Errorf("%v exported records, want %d", got, len(want))
-		}
-		if got := n.metric("pleg_otlp_exported_gaps_total"); got != 1 {
-			t.Errorf("%v gaps, want 1", got)
-		}
-	})
-}
-
 // Whether the exporter comes before or after the first list, it exports what that shows.
-func TestStartOnANodeWithPods(t *testing.T) {
+func TestStartIsAGapAndThePresentState(t *testing.T) {
+	pods := func(n *node) { n.runtime.Set("a", "c=running d=exited") }
 	for name, tc := range map[string]struct {
-		exporterFirst bool
-		want          []string
+		o    nodeOptions
+		want []string
 	}{
-		"before the first list": {true, []string{"pleg.gap 0", "pleg.container.started 1", "pleg.container.died 2", "pleg.synced 2"}},
-		"after the first list":  {false, []string{"pleg.gap 2", "pleg.container.started 1", "pleg.container.died 2", "pleg.synced 2"}},
+		"an empty node":         {nodeOptions{}, []string{"pleg.gap 0", "pleg.synced 0"}},
+		"before the first list": {nodeOptions{before: pods, exporterFirst: true}, []string{"pleg.gap 0", "pleg.container.started 1", "pleg.container.died 2", "pleg.synced 2"}},
+		"after the first list":  {nodeOptions{before: pods}, []string{"pleg.gap 2", "pleg.container.started 1", "pleg.container.died 2", "pleg.synced 2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, nodeOptions{exporterFirst: tc.exporterFirst, before: func(n *node) { n.runtime.Set("a", "c=running d=exited") }}, func(n *node) {
+			inBubble(t, tc.o, func(n *node) {
 				n.wait(time.Second)
 				if got := n.receiver.names(); !slices.Equal(got, tc.want) {
-					t.Errorf("got %v, want %v", got, tc.want)
+					t.Fatalf("got %v, want %v", got, tc.want)
 				}
-				if _, records := n.receiver.got(); attribute(records[1], "pleg.replayed") != true {
+				if _, records := n.receiver.got(); len(tc.want) > 2 && attribute(records[1], "pleg.replayed") != true {
 					t.Errorf("the first event is not replayed: %v", records[1])
+				}
+				n.runtime.Set("b", "c=running /s=running")
+				n.wait(3 * time.Second)
+				if got := len(n.receiver.names()); got != len(tc.want)+3 {
+					t.Errorf("got %v, want three more events", n.receiver.names())
+				}
+				n.requirePromises()
+				if got := n.metric("pleg_otlp_exported_records_total"); got != float64(len(tc.want)+3) {
+					t.Errorf("%v exported records, want %d", got, len(tc.want)+3)
+				}
+				if got := n.metric("pleg_otlp_exported_gaps_total"); got != 1 {
+					t.Errorf("%v gaps, want 1", got)
 				}
 			})
 		})
@@ -232,52 +229,49 @@ func TestRejectedRequestIsDropped(t *testing.T) {
 	})
 }
 
-// A request of the replay that is rejected does not make it begin again.
-func TestRejectedReplayGoesOn(t *testing.T) {
-	inBubble(t, nodeOptions{exporter: otlp.ExporterOptions{MaxBatch: 2}, before: func(n *node) {
-		n.runtime.Set("a", "c1=running c2=running c3=running c4=running")
-		first := true
-		n.receiver.set(func(request) answer {
-			if first {
-				first = false
-				return refuse(codes.InvalidArgument, 0)
-			}
-			return accepts
+// A replay of which a request is rejected goes on. One that is interrupted begins again, with
+// its Gap.
+func TestRequestOfAReplayFails(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fails int // the number of the request
+		code  codes.Code
+		gaps  int
+	}{
+		"rejected":    {1, codes.InvalidArgument, 0},
+		"interrupted": {2, codes.Unavailable, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nodeOptions{exporter: otlp.ExporterOptions{MaxBatch: 2}, before: func(n *node) {
+				n.runtime.Set("a", "c1=running c2=running c3=running c4=running")
+				n.receiver.set(nth(tc.fails, refuse(tc.code, 0)))
+			}}, func(n *node) {
+				n.wait(time.Minute)
+				names, gaps := n.receiver.names(), 0
+				for _, name := range names {
+					if strings.HasPrefix(name, "pleg.gap") {
+						gaps++
+					}
+				}
+				if gaps != tc.gaps || len(names) == 0 || names[len(names)-1] != "pleg.synced 4" {
+					t.Errorf("got %v, want %d Gaps and Synced at the end", names, tc.gaps)
+				}
+				if tc.gaps > 0 {
+					n.requirePromises()
+				}
+			})
 		})
-	}}, func(n *node) {
-		n.wait(time.Minute)
-		names := n.receiver.names()
-		if slices.Contains(names, "pleg.gap 0") || len(names) == 0 || names[len(names)-1] != "pleg.synced 4" {
-			t.Errorf("got %v, want everything except the first request", names)
-		}
-	})
+	}
 }
 
-// A replay that is interrupted begins again, with its Gap.
-func TestInterruptedReplayBeginsAgain(t *testing.T) {
-	inBubble(t, nodeOptions{exporter: otlp.ExporterOptions{MaxBatch: 2}, before: func(n *node) {
-		n.runtime.Set("a", "c1=running c2=running c3=running c4=running")
-		number := 0
-		n.receiver.set(func(request) answer {
-			if number++; number == 2 {
-				return refuse(codes.Unavailable, 0)
-			}
-			return accepts
-		})
-	}}, func(n *node) {
-		n.wait(time.Minute)
-		names := n.receiver.names()
-		gaps := 0
-		for _, name := range names {
-			if len(name) > 8 && name[:8] == "pleg.gap" {
-				gaps++
-			}
+// nth returns a fault of one request, the n-th.
+func nth(n int, a answer) func(request) answer {
+	number := 0
+	return func(request) answer {
+		if number++; number == n {
+			return a
 		}
-		if gaps != 2 || names[len(names)-1] != "pleg.synced 4" {
-			t.Errorf("got %v, want two Gaps and Synced at the end", names)
-		}
-		n.requirePromises()
-	})
+		return accepts
+	}
 }
 
 func TestReceiverSaysWhenToRetry(t *testing.T) {
@@ -291,18 +285,7 @@ func TestReceiverSaysWhenToRetry(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, nodeOptions{before: func(n *node) {
-				first := true
-				n.receiver.set(func(request) answer {
-					if first {
-						first = false
-						s, err := status.New(codes.Unavailable, "busy").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(tc.wait)})
-						if err != nil {
-							t.Error(err)
-						}
-						return answer{err: s.Err()}
-					}
-					return accepts
-				})
+				n.receiver.set(nth(1, refuse(codes.Unavailable, tc.wait)))
 			}}, func(n *node) {
 				n.wait(10 * time.Minute)
 				requests, _ := n.receiver.got()

@@ -2,12 +2,11 @@ package otlp
 
 import (
 	"context"
-	"fmt"
 
 	logsv1 "go.opentelemetry.io/proto/otlp/logs/v1"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/follow"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/exporter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -31,7 +30,7 @@ func (s *session) run(ctx context.Context, events <-chan pleg.Event) error {
 		select {
 		case ev, ok := <-events:
 			if !ok {
-				return errSourceEnded
+				return exporter.ErrSourceEnded
 			}
 			if err := s.exportAll(ctx, ev, events); err != nil {
 				return err
@@ -46,7 +45,7 @@ func (s *session) run(ctx context.Context, events <-chan pleg.Event) error {
 func (s *session) exportAll(ctx context.Context, ev pleg.Event, events <-chan pleg.Event) error {
 	accept := func(ev pleg.Event) error { return s.accept(ctx, ev) }
 	more := func() bool { return len(s.batch) < s.e.o.MaxBatch }
-	if err := follow.Gather(ev, events, accept, more); err != nil {
+	if err := exporter.Gather(ev, events, accept, more); err != nil {
 		return err
 	}
 	return s.flush(ctx)
@@ -65,7 +64,7 @@ func (s *session) accept(ctx context.Context, ev pleg.Event) error {
 	case ev.Missed > 0:
 		return s.overrun(ctx)
 	case s.gap == nil && ev.Type != pleg.Synced:
-		if isNew, err := s.follows(ctx, ev); !isNew {
+		if ok, err := s.isNew(ctx, &ev); !ok {
 			return err
 		}
 	}
@@ -94,21 +93,18 @@ func (s *session) acceptGap(ctx context.Context, ev pleg.Event) error {
 	return nil
 }
 
-// follows reports whether an event is new. If it does not follow the one before, that is an
+// isNew reports whether an event is new. If it does not follow the one before, that is an
 // error, and the next session begins with the present state.
-func (s *session) follows(ctx context.Context, ev pleg.Event) (bool, error) {
-	last := s.position
-	switch {
-	case ev.Epoch == last.Epoch && ev.Seq == last.Seq+1:
-		return true, nil
-	case ev.Epoch == last.Epoch && ev.Seq <= last.Seq:
-		return false, nil
+func (s *session) isNew(ctx context.Context, ev *pleg.Event) (bool, error) {
+	ok, hole := exporter.IsNew(ev, s.position)
+	if hole == nil {
+		return ok, nil
 	}
 	if err := s.flush(ctx); err != nil {
 		return false, err
 	}
 	s.e.acked = pleg.Position{Epoch: noEpoch}
-	return false, fmt.Errorf("%w: %s/%d follows %s/%d", errHole, ev.Epoch, ev.Seq, last.Epoch, last.Seq)
+	return false, hole
 }
 
 // overrun ends the session before a repair, because the events that it stands for are in
@@ -121,7 +117,7 @@ func (s *session) overrun(ctx context.Context) error {
 	if s.gap != nil {
 		s.e.acked = *s.gap
 	}
-	return errOverrun
+	return exporter.ErrOverrun
 }
 
 // recordOverhead is more than a record needs in a request besides its own size.
@@ -159,8 +155,8 @@ func (s *session) flush(ctx context.Context) error {
 	s.e.acked, s.e.owesSynced = s.position, s.owesSynced
 	s.e.waiting.Store(nil)
 	if err != nil {
-		return s.e.pause(ctx, err)
+		return s.e.loop.Pause(ctx, err, askedFor(err))
 	}
-	s.e.recovered(ctx)
+	s.e.loop.Works(ctx)
 	return nil
 }

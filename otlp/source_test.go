@@ -26,9 +26,9 @@ type script struct {
 }
 
 // Follow implements otlp.Source.
-func (s *script) Follow(ctx context.Context, after pleg.Position, events chan<- pleg.Event) error {
+func (s *script) Follow(ctx context.Context, after *pleg.Position, events chan<- pleg.Event) error {
 	s.mu.Lock()
-	s.after = append(s.after, after)
+	s.after = append(s.after, *after)
 	var part []pleg.Event
 	if len(s.parts) > 0 {
 		part, s.parts = s.parts[0], s.parts[1:]
@@ -136,32 +136,33 @@ func TestExporterFollowsItsSource(t *testing.T) {
 	}
 }
 
+// The end of a source is that of Run. An error of the source is not.
 func TestEndOfTheSource(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		events := []pleg.Event{event(pleg.Gap, 0), event(pleg.Synced, 0), event(pleg.PodSync, 1)}
-		s, r := &script{parts: [][]pleg.Event{events}, end: true}, newReceiver()
-		stop := r.export(t, nil, otlp.ExporterOptions{Source: s})
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if got := len(r.names()); got != 3 || len(s.asked()) != 1 {
-			t.Errorf("%d records and %d subscriptions, want 3 and 1", got, len(s.asked()))
-		}
-		stop()
-		r.stop()
-	})
-}
-
-// An error of the source is not its end.
-func TestSourceThatFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, r := &script{end: true, err: errTestEnds}, newReceiver()
-		stop := r.export(t, nil, otlp.ExporterOptions{Source: s})
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if got := len(s.asked()); got < 4 {
-			t.Errorf("%d subscriptions in a minute, want some more", got)
-		}
-		stop()
-		r.stop()
-	})
+	for name, tc := range map[string]struct {
+		source        *script
+		records       int
+		subscriptions int // at least
+		ends          bool
+	}{
+		"end": {
+			source:  &script{parts: [][]pleg.Event{{event(pleg.Gap, 0), event(pleg.Synced, 0), event(pleg.PodSync, 1)}}, end: true},
+			records: 3, subscriptions: 1, ends: true,
+		},
+		"error": {source: &script{end: true, err: errTestEnds}, subscriptions: 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newReceiver()
+				stop := r.export(t, nil, otlp.ExporterOptions{Source: tc.source})
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				asked := len(tc.source.asked())
+				if got := len(r.names()); got != tc.records || asked < tc.subscriptions || tc.ends && asked > tc.subscriptions {
+					t.Errorf("%d records and %d subscriptions, want %d and %d", got, asked, tc.records, tc.subscriptions)
+				}
+				stop()
+				r.stop()
+			})
+		})
+	}
 }

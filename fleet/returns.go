@@ -1,0 +1,45 @@
+package fleet
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
+)
+
+// returns ends a wait between two attempts when the connection is back.
+type returns struct {
+	conn    *nats.Conn
+	backoff *backoff.Backoff
+	// reconnects counts those before the last attempt.
+	reconnects uint64
+}
+
+func newReturns(conn *nats.Conn, b *backoff.Backoff) *returns {
+	return &returns{conn: conn, backoff: b, reconnects: conn.Stats().Reconnects}
+}
+
+// returnJitter spreads the agents of a fleet when their server is back.
+const returnJitter = 500 * time.Millisecond
+
+// wait waits for d. If the connection is lost, or was during the last attempt, wait ends soon
+// after it is made again.
+func (r *returns) wait(ctx context.Context, d time.Duration) error {
+	connected := r.conn.StatusChanged(nats.CONNECTED)
+	defer r.conn.RemoveStatusListener(connected)
+	defer func() { r.reconnects = r.conn.Stats().Reconnects }()
+	if !r.conn.IsConnected() || r.conn.Stats().Reconnects == r.reconnects {
+		select {
+		case <-time.After(d):
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-connected:
+		}
+	}
+	r.backoff.Reset()
+	return backoff.Wait(ctx, rand.N(returnJitter))
+}

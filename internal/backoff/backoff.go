@@ -1,0 +1,59 @@
+// Package backoff has the time between two attempts, for all that try again.
+package backoff
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
+)
+
+// Backoff doubles from Min to Max with each attempt, and half of it is random.
+type Backoff struct {
+	Min, Max time.Duration
+
+	now time.Duration // zero means Min
+}
+
+// Longest returns the longest time that Next may return now.
+func (b *Backoff) Longest() time.Duration { return max(b.now, b.Min) }
+
+// Next returns the time until the next attempt.
+func (b *Backoff) Next() time.Duration {
+	d := b.Longest()
+	b.now = min(2*d, b.Max)
+	return d/2 + rand.N(d/2+1)
+}
+
+// Reset makes the next time one from Min.
+func (b *Backoff) Reset() { b.now = 0 }
+
+// Wait returns after d, or the cause of ctx when that ends.
+func Wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Complete sets the options MinBackoff and MaxBackoff to their defaults if they are zero. Its
+// error names the bad option.
+func Complete(shortest, longest *time.Duration, defaultMin, defaultMax time.Duration) error {
+	if *longest > 0 {
+		defaultMin = min(defaultMin, *longest)
+	}
+	if err := option.Default("MinBackoff", shortest, defaultMin); err != nil {
+		return err
+	}
+	if err := option.Default("MaxBackoff", longest, max(defaultMax, *shortest)); err != nil {
+		return err
+	}
+	if *shortest > *longest {
+		return fmt.Errorf("Options.MinBackoff must not exceed Options.MaxBackoff, got %v and %v", *shortest, *longest)
+	}
+	return nil
+}

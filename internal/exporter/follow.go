@@ -1,0 +1,127 @@
+package exporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/client"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// Errors of a session.
+var (
+	// ErrSourceEnded means that there will be no more events.
+	ErrSourceEnded = errors.New("there are no more events")
+	// ErrOverrun means that the source discarded events. They are still in its history.
+	ErrOverrun = errors.New("the receiver is slower than the events")
+	errHole    = errors.New("the source left out events")
+)
+
+// Pipeline follows the events of a pipeline in this process.
+type Pipeline struct {
+	Pipe *pipeline.Pipeline
+	// Name is the name of the subscriber in the metrics of the pipeline.
+	Name string
+}
+
+// Follow sends every event after a position, or the present state first if after is nil,
+// until ctx ends, with bookmarks and network events. It returns nil once there will be no
+// more events.
+func (p Pipeline) Follow(ctx context.Context, after *pleg.Position, events chan<- pleg.Event) error {
+	o := pipeline.SubscribeOptions{Name: p.Name, Replay: after == nil, Bookmarks: true, NetworkEvents: true}
+	if after != nil {
+		o.After = *after
+	}
+	sub, err := p.Pipe.Subscribe(o)
+	if errors.Is(err, pleg.ErrStopped) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer sub.Close()
+	for ev := range sub.All(ctx) {
+		select {
+		case events <- ev:
+		case <-ctx.Done():
+		}
+	}
+	return ctx.Err()
+}
+
+// Client follows the events of the daemon on this node.
+type Client struct {
+	Client *client.Client
+	// Name is the name of the watch in the daemon's metrics.
+	Name string
+}
+
+// Follow does what that of [Pipeline] does.
+func (c Client) Follow(ctx context.Context, after *pleg.Position, events chan<- pleg.Event) error {
+	o := client.WatchOptions{Name: c.Name, Replay: after == nil, After: after, Bookmarks: true, NetworkEvents: true}
+	for ev, err := range c.Client.Watch(ctx, o) {
+		if err != nil {
+			return err
+		}
+		select {
+		case events <- ev:
+		case <-ctx.Done():
+		}
+	}
+	return ctx.Err()
+}
+
+// Buffer is the number of events that wait for what was sent to be acknowledged before the
+// source has to wait too.
+const Buffer = 256
+
+// Session calls export with the events that follow sends, until one of the two fails. The
+// channel is closed if the source has ended.
+func Session(ctx context.Context, follow func(context.Context, chan<- pleg.Event) error, export func(context.Context, <-chan pleg.Event) error) error {
+	events := make(chan pleg.Event, Buffer)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		if err := follow(ctx, events); err != nil {
+			return fmt.Errorf("follow events: %w", err)
+		}
+		close(events) // only now: an error must not look like the end
+		return nil
+	})
+	group.Go(func() error { return export(ctx, events) })
+	return group.Wait()
+}
+
+// Gather calls accept for an event and then for those that wait behind it, as long as more
+// returns true. It does not wait for events. An error of accept ends it.
+func Gather(ev pleg.Event, events <-chan pleg.Event, accept func(pleg.Event) error, more func() bool) error {
+	for {
+		if err := accept(ev); err != nil || !more() {
+			return err
+		}
+		select {
+		case next, ok := <-events:
+			if !ok {
+				return nil
+			}
+			ev = next
+		default:
+			return nil
+		}
+	}
+}
+
+// IsNew reports whether an event follows the last one that was accepted; false means that it came
+// before. An error means that the events between the two are missing.
+func IsNew(ev *pleg.Event, last pleg.Position) (bool, error) {
+	switch {
+	case ev.Epoch == last.Epoch && ev.Seq == last.Seq+1:
+		return true, nil
+	case ev.Epoch == last.Epoch && ev.Seq <= last.Seq:
+		return false, nil
+	}
+	return false, fmt.Errorf("%w: %s/%d follows %s/%d", errHole, ev.Epoch, ev.Seq, last.Epoch, last.Seq)
+}
