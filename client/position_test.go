@@ -18,6 +18,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 // scripted is a server that ends its first stream after some events, and passes on the
@@ -136,7 +137,7 @@ func TestWatchSurvivesRestarts(t *testing.T) {
 			inBubble(t, pipeline.Options{History: 1000}, func(t *testing.T, f *fixture) {
 				states := f.watchRandomly(seed)
 				for i, s := range states {
-					for _, line := range s.Diff(kit.CachedTruth(f.pipe.Cache().List())) {
+					for _, line := range s.Diff(promises.CachedTruth(f.pipe.Cache().List())) {
 						t.Errorf("watch %d: %s", i, line)
 					}
 					gaps += s.Gaps
@@ -150,11 +151,11 @@ func TestWatchSurvivesRestarts(t *testing.T) {
 	}
 }
 
-func (f *fixture) watchRandomly(seed uint64) []*kit.NodeState {
+func (f *fixture) watchRandomly(seed uint64) []*promises.State {
 	rng := rand.New(rand.NewPCG(seed, 3))
-	var states []*kit.NodeState
+	var states []*promises.State
 	for i := range 6 {
-		state := &kit.NodeState{Look: f.pipe.Cache().Get}
+		state := &promises.State{Look: f.pipe.Cache().Get}
 		states = append(states, state)
 		slowness, own := time.Duration(i%3)*15*time.Millisecond, rand.New(rand.NewPCG(seed, uint64(i)))
 		f.watch(client.WatchOptions{Replay: true, Buffer: 20}, func(ev pleg.Event) {

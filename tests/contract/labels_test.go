@@ -9,6 +9,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 // setAsListed sets a pod as CRI lists show it: it has labels only if its sandbox is
@@ -55,7 +56,7 @@ func TestContractSelectorLosesNothing(t *testing.T) {
 				if len(want) < 4 {
 					f.Fatalf("only %d events", len(want))
 				}
-				if got := selected.Events(); !slices.EqualFunc(got, want, kit.EqualEvents) {
+				if got := selected.Events(); !slices.EqualFunc(got, want, promises.Equal) {
 					f.Errorf("selected: %s\n\twant %s", plegtest.Words(got...), plegtest.Words(want...))
 				}
 				if got := none.Events(); len(got) > 0 {
@@ -63,7 +64,7 @@ func TestContractSelectorLosesNothing(t *testing.T) {
 				}
 				for i, v := range late {
 					got := slices.DeleteFunc(v.Events(), func(ev pleg.Event) bool { return ev.Type == pleg.Synced })
-					if !slices.EqualFunc(got, want, kit.EqualEvents) {
+					if !slices.EqualFunc(got, want, promises.Equal) {
 						f.Errorf("resumed before list %d: %s\n\twant %s", i+1, plegtest.Words(got...), plegtest.Words(want...))
 					}
 				}

@@ -1,5 +1,6 @@
 // Package contract_test tests the contract of a subscription clause by clause, each
-// with subscribers in the process and at the other end of the gRPC service.
+// with subscribers in the process and at the other end of the gRPC service. Package
+// promises has the checks.
 package contract_test
 
 import (

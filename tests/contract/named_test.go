@@ -14,6 +14,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 // series returns the metrics with a label "subscriber": for each of its values, the
@@ -142,5 +143,5 @@ func TestContractClose(t *testing.T) {
 func (f *fixture) complete(events []pleg.Event) bool {
 	v := f.subscribe(pipeline.SubscribeOptions{After: pleg.Position{Epoch: f.Epoch()}})
 	history, _, _ := f.untilSynced(v.Events())
-	return slices.EqualFunc(history, events, kit.EqualEvents)
+	return slices.EqualFunc(history, events, promises.Equal)
 }

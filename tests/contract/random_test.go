@@ -15,6 +15,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 const (
@@ -32,7 +33,7 @@ var (
 // reader is a subscriber that rebuilds the state of the node.
 type reader struct {
 	*kit.Subscriber
-	state     *kit.NodeState
+	state     *promises.State
 	namespace string // the only one that it wants; empty for all
 	slowness  time.Duration
 }
@@ -119,7 +120,7 @@ func (r *random) words() string {
 }
 
 func (r *random) join() {
-	reader := &reader{state: &kit.NodeState{Look: r.Cache().Get}}
+	reader := &reader{state: &promises.State{Look: r.Cache().Get}}
 	rng := rand.New(rand.NewPCG(r.rng.Uint64(), 0))
 	o := pipeline.SubscribeOptions{Buffer: 1 + r.rng.IntN(20)}
 	switch r.rng.IntN(3) {
@@ -133,7 +134,7 @@ func (r *random) join() {
 	if r.rng.IntN(3) == 0 {
 		reader.namespace = randomNamespaces[r.rng.IntN(2)]
 		o.Namespaces = []string{reader.namespace}
-		reader.state.Wants = func(p kit.Pod, _ kit.Container) bool { return p.Namespace == reader.namespace }
+		reader.state.Wants = func(p promises.Pod, _ promises.Container) bool { return p.Namespace == reader.namespace }
 	}
 	if r.rng.IntN(3) > 0 {
 		reader.slowness = time.Duration(1+r.rng.IntN(400)) * time.Millisecond
@@ -166,7 +167,7 @@ func (s *reader) requireCached(r *random, name string) {
 			r.Fatalf("pod %s: %v", e.UID, e.Err)
 		}
 	}
-	for _, line := range s.state.Diff(kit.CachedTruth(entries)) {
+	for _, line := range s.state.Diff(promises.CachedTruth(entries)) {
 		r.Errorf("%s: %s", name, line)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 // seqs returns the sequence numbers of the events; marks are left out.
@@ -107,7 +108,7 @@ func (f *fixture) sameState(got, everything []pleg.Event, seq uint64, without []
 		want = append(want, ev)
 	}
 	slices.SortFunc(want, func(a, b pleg.Event) int { return cmp.Compare(a.Seq, b.Seq) })
-	if !slices.EqualFunc(got, want, kit.EqualEvents) {
+	if !slices.EqualFunc(got, want, promises.Equal) {
 		f.Errorf("replay at %d: %s\n\twant %s", seq, plegtest.Words(got...), plegtest.Words(want...))
 	}
 }
@@ -132,7 +133,7 @@ func TestContractResume(t *testing.T) {
 		for i, v := range resumed {
 			before, mark, after := f.untilSynced(v.Events())
 			got := append(slices.Clone(before), after...)
-			if want := eventsAfter(everything, from[i]); !slices.EqualFunc(got, want, kit.EqualEvents) {
+			if want := eventsAfter(everything, from[i]); !slices.EqualFunc(got, want, promises.Equal) {
 				f.Errorf("resumed after %d: %v, want %v", from[i], seqs(got), seqs(want))
 			}
 			if last := published[len(published)-1].Seq; mark.Seq != last {
@@ -170,7 +171,7 @@ func TestContractResumeWithTheState(t *testing.T) {
 				until = len(missed)
 			}
 			f.sameState(before[:since], everything, from[i], missed[:until])
-			if got := append(slices.Clone(before[since:]), after...); !slices.EqualFunc(got, missed, kit.EqualEvents) {
+			if got := append(slices.Clone(before[since:]), after...); !slices.EqualFunc(got, missed, promises.Equal) {
 				f.Errorf("resumed after %d: %v, want %v", from[i], seqs(got), seqs(missed))
 			}
 		}

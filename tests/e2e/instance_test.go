@@ -17,6 +17,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 // relistPeriod makes the tests faster than the default would.
@@ -58,14 +59,12 @@ type instance struct {
 
 	mu       sync.Mutex // guards what follows
 	byPod    map[pleg.PodUID][]pleg.Event
-	order    *kit.StreamCheck
+	stream   promises.Stream
 	problems []string
 }
 
 func newInstance(name string) *instance {
-	in := &instance{name: name, byPod: make(map[pleg.PodUID][]pleg.Event)}
-	in.order = kit.NewStreamCheck(kit.Promise{}, in.addProblem)
-	return in
+	return &instance{name: name, byPod: make(map[pleg.PodUID][]pleg.Event)}
 }
 
 // runOptions say how to run a pipeline in this process.
@@ -158,11 +157,11 @@ func find(status *pleg.PodStatus, ev pleg.Event) (present, running bool) {
 	return false, false
 }
 
-// add checks and stores an event.
+// add stores an event.
 func (in *instance) add(ev pleg.Event) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.order.Add(ev)
+	in.stream.Add(ev)
 	if ev.ObservedAt.IsZero() || ev.ObservedAt.After(time.Now()) {
 		in.addProblem("%s: observed at %v", describe(ev), ev.ObservedAt)
 	}
@@ -201,14 +200,17 @@ func (in *instance) reportedEnd(id string) bool {
 	return false
 }
 
-// check fails the test if there was a problem, or if an event is of a pod that
-// is not in the history.
+// check fails the test if there was a problem, if a promise was broken, or if an event is
+// of a pod that is not in the history.
 func (in *instance) check(t *testing.T, l *lab.Lab) {
 	t.Helper()
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for _, p := range in.problems {
 		t.Error(p)
+	}
+	if err := in.stream.Check(); err != nil {
+		t.Errorf("%s: %v", in.name, err)
 	}
 	for uid, events := range in.byPod {
 		if len(l.History().Pod(string(uid))) == 0 {

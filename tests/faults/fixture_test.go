@@ -19,6 +19,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 // scenario says what happens to a simulated runtime. The seed determines the pods
@@ -70,7 +71,7 @@ type fixture struct {
 	rt       *simruntime.Runtime
 	client   *panickingClient
 	sub      *pipeline.Subscription
-	history  *kit.History
+	history  *promises.History
 }
 
 // newFixture runs a pipeline on a runtime that serves on listener.
@@ -91,7 +92,7 @@ func newFixture(t *testing.T, s scenario, unit time.Duration, listener net.Liste
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	f := &fixture{t: t, scenario: s, unit: unit, rt: rt, client: newPanickingClient(client, s.faults), history: kit.NewHistory()}
+	f := &fixture{t: t, scenario: s, unit: unit, rt: rt, client: newPanickingClient(client, s.faults), history: promises.NewHistory()}
 	// No relist at the moment of a change: if two observations have the same time,
 	// neither is newer.
 	period := unit + unit/1000
@@ -113,7 +114,7 @@ func newFixture(t *testing.T, s scenario, unit time.Duration, listener net.Liste
 // reinspection.
 func (f *fixture) play() {
 	f.t.Helper()
-	f.history.Record(kit.SimulatedTruth(f.rt.Pods()))
+	f.history.Record(promises.SimulatedTruth(f.rt.Pods()))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var group errgroup.Group
@@ -128,7 +129,7 @@ func (f *fixture) play() {
 	err := f.rt.Churn(ctx, simruntime.ChurnOptions{
 		Seed: f.scenario.seed, Rate: float64(f.scenario.rate) / f.unit.Seconds(), Pods: f.scenario.pods, Actions: f.scenario.rate * churnEnd,
 		Observe: func(a simruntime.Action) {
-			f.history.Record(kit.SimulatedTruth(f.rt.Pods()))
+			f.history.Record(promises.SimulatedTruth(f.rt.Pods()))
 			changes++
 			if changes%3 == 0 {
 				f.RequestRelist(pleg.PodUID(a.PodUID))
@@ -156,14 +157,21 @@ func (f *fixture) spoiledCalls() int {
 
 // cacheDiff returns how the cache differs from the runtime, empty if it does not.
 func (f *fixture) cacheDiff() string {
-	return strings.Join(kit.SimulatedTruth(f.rt.Pods()).Diff(f.Cache().List()), "\n")
+	return strings.Join(promises.SimulatedTruth(f.rt.Pods()).Diff(f.Cache().List()), "\n")
 }
 
 // end stops the pipeline and checks the events.
-func (f *fixture) end(p kit.Promise) {
+func (f *fixture) end(stream promises.Stream) {
 	f.t.Helper()
 	_ = f.Stop() // kit.Run reports the error
-	f.history.Check(f.t, slices.Collect(f.sub.All(context.Background())), p)
+	stream.History, stream.Epoch, stream.Truth, stream.Cached = f.history, f.Epoch(), promises.SimulatedTruth(f.rt.Pods()), f.Cache().List()
+	stream.State.Look = f.Cache().Get
+	for ev := range f.sub.Events() {
+		stream.Add(ev)
+	}
+	if err := stream.Check(); err != nil {
+		f.t.Error(err)
+	}
 }
 
 // methods are the methods of pleg.Runtime. A fault whose RPC is one of them is

@@ -9,7 +9,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 // row is a call and the way in which it fails.
@@ -130,8 +130,8 @@ func (r row) healthy(when string) health {
 }
 
 // promised returns what the pipeline promises about the events of a scenario.
-func promised(s scenario) kit.Promise {
-	p := kit.Promise{All: s.mode.events != pipeline.EventsOff}
+func promised(s scenario) promises.Stream {
+	p := promises.Stream{All: s.mode.events != pipeline.EventsOff}
 	for _, f := range s.faults {
 		list := strings.HasPrefix(f.RPC, "List") || strings.HasPrefix(f.RPC, "Stream")
 		switch {

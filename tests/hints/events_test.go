@@ -12,6 +12,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 // runShortLived starts a container, makes it exit, and removes it, with a pause
@@ -70,7 +71,7 @@ func shortLived(t *testing.T, delay, pause time.Duration) {
 			t.Errorf("%s is kept longer than a minute: %+v", id, st)
 		}
 	}
-	requireLives(t, h.End(), codes)
+	requireLives(t, h.RequirePromises(promises.Stream{NoSync: true, All: true}), codes)
 }
 
 func requireLives(t *testing.T, events []pleg.Event, codes map[pleg.ContainerID]int32) {
@@ -130,7 +131,7 @@ func comesBack(t *testing.T, outage time.Duration) {
 		}
 		time.Sleep(10 * time.Second) // the longest wait before a new stream
 	}
-	h.History.Check(t, h.End(), kit.Promise{NoSync: true})
+	h.RequirePromises(promises.Stream{NoSync: true})
 }
 
 // A runtime without events, or with events switched off, is relisted as without
@@ -155,7 +156,7 @@ func TestRuntimeWithoutEventsIsRelisted(t *testing.T) {
 				if n := stats.RPCs["StreamContainers"].Calls; n < 11 {
 					t.Errorf("%d lists in 12 s", n)
 				}
-				h.History.Check(t, h.End(), kit.Promise{NoSync: true})
+				h.RequirePromises(promises.Stream{NoSync: true})
 			})
 		})
 	}
@@ -184,6 +185,6 @@ func TestNodeTooLargeToListStaysVisible(t *testing.T) {
 		if ok, err := h.Healthy(); !ok || err == nil || !strings.Contains(err.Error(), "in portions") {
 			t.Errorf("healthy: %t, %v; want true, and what is wrong", ok, err)
 		}
-		h.History.Check(t, h.End(), kit.Promise{NoSync: true})
+		h.RequirePromises(promises.Stream{NoSync: true})
 	})
 }

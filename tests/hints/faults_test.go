@@ -16,6 +16,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 // The numbers are small here; "make faults" runs more.
@@ -122,7 +123,7 @@ func (tt streamFault) run(t *testing.T, seed uint64) {
 	if n := lists(h) - before; tt.name == "none" && n > 12 {
 		t.Errorf("%d lists of all pods in more than 2 minutes with events, want one a minute and some for dead pods", n)
 	}
-	h.History.Check(t, h.End(), kit.Promise{All: tt.all, NoSync: true})
+	h.RequirePromises(promises.Stream{All: tt.all, NoSync: true})
 }
 
 // timeToCache makes a pod's container exit and returns how long it takes until the
@@ -196,7 +197,7 @@ func TestSilentStreamIsNotReliedOn(t *testing.T) {
 		requireDoubted(t, h, 1)
 		log.RequireLines(t, 2, lineDoubted)
 		h.RequireTruth()
-		h.History.Check(t, h.End(), kit.Promise{NoSync: true})
+		h.RequirePromises(promises.Stream{NoSync: true})
 	})
 }
 

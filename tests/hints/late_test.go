@@ -8,6 +8,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 // If some client does not read, CRI-O holds back the events of every client and drops
@@ -27,6 +28,6 @@ func TestLateEventsReportNothingAgain(t *testing.T) {
 		if kit.Metric(t, h.Metrics, "pleg_missed_events_total") == 0 {
 			t.Error("no change was unannounced, want those that lists showed first")
 		}
-		h.History.Check(t, h.End(), kit.Promise{NoSync: true})
+		h.RequirePromises(promises.Stream{NoSync: true})
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 var errInspect = errors.New("inspection failed")
@@ -160,11 +161,11 @@ func TestInvariantNoHeadOfLine(t *testing.T) {
 		kit.Relist(1)
 		kit.RequireEvents(t, events, want...)
 		for _, uid := range []pleg.PodUID{"still", "other-0", "other-19", "nobody"} {
-			if !kit.Fresh(r.Cache(), uid, asked) {
+			if !promises.Fresh(r.Cache(), uid, asked) {
 				t.Errorf("no status of pod %s that is newer than before the relist", uid)
 			}
 		}
-		if kit.Fresh(r.Cache(), "hung", asked) {
+		if promises.Fresh(r.Cache(), "hung", asked) {
 			t.Error("the hung pod counts as inspected")
 		}
 		for n := range 10 {

@@ -12,6 +12,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 const (
@@ -126,7 +127,7 @@ func (q *quarantineTest) requireRecovery(t *testing.T) {
 	}
 	for n := range hungPods {
 		uid := hungPod(n)
-		if status, err := q.Cache().Get(uid); err != nil || status.Container("c") == nil || !kit.Fresh(q.Cache(), uid, asked) {
+		if status, err := q.Cache().Get(uid); err != nil || status.Container("c") == nil || !promises.Fresh(q.Cache(), uid, asked) {
 			t.Errorf("cache of pod %s: %+v, %v", uid, status, err)
 		}
 	}

@@ -69,16 +69,6 @@ func RequireEvents(t testing.TB, events <-chan pleg.Event, want ...string) {
 	}
 }
 
-// EqualEvents compares events that a protocol may have changed in form.
-func EqualEvents(a, b pleg.Event) bool {
-	sameExit := (a.ExitCode == nil) == (b.ExitCode == nil) && (a.ExitCode == nil || *a.ExitCode == *b.ExitCode)
-	sameTimes := a.ObservedAt.Equal(b.ObservedAt) && a.StartedAt.Equal(b.StartedAt) && a.FinishedAt.Equal(b.FinishedAt)
-	for _, ev := range []*pleg.Event{&a, &b} {
-		ev.ExitCode, ev.ObservedAt, ev.StartedAt, ev.FinishedAt = nil, time.Time{}, time.Time{}, time.Time{}
-	}
-	return a == b && sameExit && sameTimes
-}
-
 // Subscriber collects the events of one subscription. Whoever reads them calls Add
 // for each and closes Done at the end.
 type Subscriber struct {

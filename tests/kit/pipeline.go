@@ -1,10 +1,7 @@
 // Package kit holds the helpers of the black-box tests: it runs a pipeline on a
-// runtime, collects what subscribers get, and compares that with the truth.
+// runtime and collects what subscribers get. Package promises checks that.
 //
-// [Pipeline] runs on a [plegtest.Runtime], [Simulation] on a simulated CRI
-// runtime. [StreamCheck] checks the order of one subscriber's events, [History]
-// also that none is missing, and [NodeState] rebuilds from events what runs on a
-// node, for a comparison with the [Truth].
+// [Pipeline] runs on a [plegtest.Runtime], [Simulation] on a simulated CRI runtime.
 //
 // Functions that wait are for tests in a testing/synctest bubble.
 package kit
@@ -21,7 +18,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
@@ -108,15 +104,6 @@ func (p *Pipeline) Events(t testing.TB, buffer int) <-chan pleg.Event {
 func Relist(n int) {
 	time.Sleep(time.Duration(n) * pipeline.DefaultRelistPeriod)
 	synctest.Wait()
-}
-
-// Fresh reports whether the cache has an observation of the pod newer than t.
-func Fresh(c cache.Reader, uid pleg.PodUID, t time.Time) bool {
-	stale := errors.New("stale")
-	ctx, cancel := context.WithCancelCause(context.Background())
-	cancel(stale)
-	_, err := c.GetNewerThan(ctx, uid, t)
-	return !errors.Is(err, stale)
 }
 
 // UIDs returns n pod UIDs: p0, p1 and so on.

@@ -15,6 +15,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 // Simulation is a pipeline on a simulated CRI runtime, in the bubble of a test: one
@@ -22,7 +23,7 @@ import (
 type Simulation struct {
 	*Pipeline
 	Node    *simruntime.Runtime
-	History *History
+	History *promises.History
 
 	t           testing.TB
 	sub         *pipeline.Subscription
@@ -34,7 +35,7 @@ type Simulation struct {
 // client have the given options.
 func Simulate(t testing.TB, node *simruntime.Runtime, o pipeline.Options, dial ...grpc.DialOption) *Simulation {
 	t.Helper()
-	s := &Simulation{Node: node, History: NewHistory(), t: t}
+	s := &Simulation{Node: node, History: promises.NewHistory(), t: t}
 	client, err := cri.New("/in-memory", cri.Options{DialOptions: append(dial, grpc.WithContextDialer(s.dial))})
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +113,7 @@ func (s *Simulation) Churn(seed uint64, actions int) {
 func (s *Simulation) record() { s.History.Record(s.Truth()) }
 
 // Truth returns the state of the runtime.
-func (s *Simulation) Truth() Truth { return SimulatedTruth(s.Node.Pods()) }
+func (s *Simulation) Truth() promises.Truth { return promises.SimulatedTruth(s.Node.Pods()) }
 
 // RequireTruth fails unless the cache has what the runtime has.
 func (s *Simulation) RequireTruth() {
@@ -122,12 +123,18 @@ func (s *Simulation) RequireTruth() {
 	}
 }
 
-// End stops the pipeline and returns all of its events.
-func (s *Simulation) End() []pleg.Event {
+// RequirePromises stops the pipeline and fails unless all of its events keep what a
+// stream is set to keep. It returns them.
+func (s *Simulation) RequirePromises(stream promises.Stream) []pleg.Event {
+	s.t.Helper()
 	_ = s.Stop() // Run reports the error
-	var all []pleg.Event
+	stream.History, stream.Epoch, stream.Truth, stream.Cached = s.History, s.Epoch(), s.Truth(), s.Cache().List()
+	stream.State.Look = s.Cache().Get
 	for ev := range s.sub.Events() {
-		all = append(all, ev)
+		stream.Add(ev)
 	}
-	return all
+	if err := stream.Check(); err != nil {
+		s.t.Error(err)
+	}
+	return stream.Events
 }

@@ -2,30 +2,12 @@ package kit
 
 import (
 	"fmt"
-	"maps"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
-
-// Step is how far a container or sandbox is in its life.
-type Step int
-
-// The steps that events report, in order. Before them a container is created.
-const (
-	NoStep Step = iota
-	Started
-	Died
-	Removed
-)
-
-// EventSteps are the steps that events report.
-var EventSteps = map[pleg.EventType]Step{pleg.ContainerStarted: Started, pleg.ContainerDied: Died, pleg.ContainerRemoved: Removed}
-
-// StateSteps are the steps of containers in a state.
-var StateSteps = map[pleg.State]Step{pleg.StateRunning: Started, pleg.StateExited: Died}
 
 // Promise is what a subscriber's stream keeps, beside the order of each container's
 // steps.
@@ -48,7 +30,7 @@ type Promise struct {
 // life is what the events of one container said.
 type life struct {
 	pod   pleg.PodUID
-	step  Step
+	step  promises.Step
 	count int // of its events
 	exit  *int32
 	// loose: events of its pod were missed, so steps may be missing.
@@ -140,21 +122,21 @@ func (c *StreamCheck) addSync(ev pleg.Event) {
 }
 
 func (c *StreamCheck) addStep(ev pleg.Event) {
-	next, ok := EventSteps[ev.Type]
+	next, ok := promises.EventSteps[ev.Type]
 	if !ok {
 		c.Problem("%s: not subscribed to", describe(ev))
 		return
 	}
 	l := c.life(ev.PodUID, ev.ContainerID)
-	if c.Lies && l.step == Removed {
-		l.step = NoStep
+	if c.Lies && l.step == promises.Removed {
+		l.step = promises.NoStep
 	}
-	if next < l.step || next == l.step && !c.Repeats || next == Removed && l.step != Died && !l.loose {
+	if next < l.step || next == l.step && !c.Repeats || next == promises.Removed && l.step != promises.Died && !l.loose {
 		c.Problem("%s: it follows step %d of the same container%s", describe(ev), l.step, c.before(ev))
 	}
 	l.step, l.absent = next, 0
 	l.count++
-	if next == Died {
+	if next == promises.Died {
 		l.exit = ev.ExitCode
 	}
 }
@@ -185,64 +167,6 @@ func (c *StreamCheck) before(ev pleg.Event) string {
 
 func describe(ev pleg.Event) string {
 	return fmt.Sprintf("%s of %s/%s %s %.12s", ev.Type, ev.PodNamespace, ev.PodName, ev.ContainerName, ev.ContainerID)
-}
-
-// History is how far each container and sandbox that ever existed has come.
-type History struct {
-	pods  map[pleg.PodUID]bool
-	steps map[pleg.ContainerID]Step
-}
-
-// NewHistory returns an empty history.
-func NewHistory() *History {
-	return &History{pods: make(map[pleg.PodUID]bool), steps: make(map[pleg.ContainerID]Step)}
-}
-
-// Record adds what exists now. It must be called after every change.
-func (h *History) Record(truth Truth) {
-	now := make(map[pleg.ContainerID]Step)
-	for uid, pod := range truth {
-		h.pods[uid] = true
-		for id, c := range pod.Containers {
-			now[id] = StateSteps[c.State]
-		}
-	}
-	for id := range h.steps {
-		h.steps[id] = Removed
-	}
-	maps.Copy(h.steps, now)
-}
-
-// Pods returns the UIDs of all pods that ever existed.
-func (h *History) Pods() map[pleg.PodUID]bool { return h.pods }
-
-// Check fails unless the events of each container are in order, none comes twice,
-// and they go as far as the container did. Without [Promise.All] a container that
-// came and went between two lists may have no events.
-func (h *History) Check(t testing.TB, events []pleg.Event, p Promise) {
-	t.Helper()
-	check := NewStreamCheck(p, t.Errorf)
-	for _, ev := range events {
-		if _, ok := h.steps[ev.ContainerID]; !ok && EventSteps[ev.Type] != NoStep {
-			if !p.Lies {
-				t.Errorf("event of a container that never existed: %+v", ev)
-			}
-			continue
-		}
-		check.Add(ev)
-	}
-	for id, step := range h.steps {
-		got := check.lives[id]
-		if got == nil {
-			got = &life{}
-		}
-		switch {
-		case got.step != step && (p.All || got.step != NoStep || step != Removed):
-			t.Errorf("the events of %s go to step %d, its life to step %d", id, got.step, step)
-		case p.All && got.count != int(step) && !p.Repeats:
-			t.Errorf("%s has %d events, want %d", id, got.count, step)
-		}
-	}
 }
 
 // forgetAfter is the number of audits after which a removed container is forgotten.
@@ -277,13 +201,13 @@ func (c *StreamCheck) Audit(truth Truth, wants func(Pod, Container) bool) {
 }
 
 func (c *StreamCheck) auditContainer(uid pleg.PodUID, id pleg.ContainerID, now Container) {
-	want := StateSteps[now.State]
+	want := promises.StateSteps[now.State]
 	l := c.life(uid, id)
 	if l.step != want && !l.loose {
 		c.Problem("container %.12s of pod %s is %v, its last event was step %d", id, uid, now.State, l.step)
 	}
 	l.step, l.loose = want, false
-	if !now.Sandbox && want == Died && l.exit != nil && *l.exit != now.ExitCode {
+	if !now.Sandbox && want == promises.Died && l.exit != nil && *l.exit != now.ExitCode {
 		c.Problem("container %.12s of pod %s has exit code %d, its event had %d", id, uid, now.ExitCode, *l.exit)
 		l.exit = nil // report it once
 	}
@@ -293,7 +217,7 @@ func (c *StreamCheck) auditRemoved(id pleg.ContainerID, l *life) {
 	if l.absent++; l.absent < forgetAfter {
 		return
 	}
-	if l.step != Removed && !l.loose {
+	if l.step != promises.Removed && !l.loose {
 		c.Problem("container %.12s of pod %s is gone, its last event was step %d", id, l.pod, l.step)
 	}
 	delete(c.lives, id)

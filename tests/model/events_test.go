@@ -13,7 +13,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 // freePeriodWithEvents leaves time for two lists of all pods after the last change.
@@ -122,6 +122,10 @@ func (r *eventRuntime) roll(n int) int {
 // each pod lead there.
 func (b *freeRun) checkWithEvents(t *testing.T) {
 	h := b.runtime.history
+	b.stream.History, b.stream.Truth = h.lives(), h.truth(historyEnd)
+	if err := b.stream.Check(); err != nil {
+		t.Error(err)
+	}
 	for _, uid := range h.uids() {
 		got, err := b.p.Cache().Get(uid)
 		want := &pleg.PodStatus{UID: uid}
@@ -150,32 +154,41 @@ func timeless(s *pleg.PodStatus) *pleg.PodStatus {
 	return &plain
 }
 
-// checkOrder requires that a pod's events go forward, that none comes before it is true,
-// and that they go as far as the containers did.
-func (b *freeRun) checkOrder(t *testing.T, uid pleg.PodUID) {
-	h := b.runtime.history
-	lives := kit.NewHistory()
-	for _, v := range h.pods[uid] {
-		status := &pleg.PodStatus{}
-		if !v.gone() {
-			status = h.inspect(newPod(uid, v.containers, v.sandboxes), v.from)
+// lives returns what the containers went through.
+func (h *history) lives() *promises.History {
+	lives := promises.NewHistory()
+	var times []time.Duration
+	for _, life := range h.pods {
+		for _, v := range life {
+			times = append(times, v.from)
 		}
-		lives.Record(kit.CachedTruth([]cache.Entry{{UID: uid, Status: status}}))
 	}
-	var events []pleg.Event
+	slices.Sort(times)
+	for _, at := range times {
+		lives.Record(h.truth(at))
+	}
+	return lives
+}
+
+// truth returns what every pod is at a time.
+func (h *history) truth(at time.Duration) promises.Truth {
+	var entries []cache.Entry
+	for _, pod := range h.list(at) {
+		entries = append(entries, cache.Entry{UID: pod.UID, Status: h.inspect(pod, at)})
+	}
+	return promises.CachedTruth(entries)
+}
+
+// checkOrder requires that none of a pod's events comes before it is true.
+func (b *freeRun) checkOrder(t *testing.T, uid pleg.PodUID) {
 	for _, e := range b.events {
-		if e.PodUID != uid {
+		if e.PodUID != uid || e.Type == pleg.PodSync {
 			continue
 		}
-		events = append(events, e.Event)
-		if e.Type == pleg.PodSync {
-			continue
-		}
-		if so := ranks(h, uid, e.when)[e.ContainerID]; so < kit.EventSteps[e.Type] {
+		if so := ranks(b.runtime.history, uid, e.when)[e.ContainerID]; so < promises.EventSteps[e.Type] {
 			t.Errorf("pod %s: %s at %v, but the container was only at %d", uid, describe(e.Event), e.when, so)
 		}
 	}
-	lives.Check(t, events, kit.Promise{})
 }
 
 // checkRequests requires an inspection after each request, unless the pod was gone at

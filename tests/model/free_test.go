@@ -10,6 +10,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 // received is an event and when it came.
@@ -30,6 +31,7 @@ type freeRun struct {
 	// The events and the time of the last bookmark belong to the subscriber's goroutine
 	// until it has ended.
 	events []received
+	stream *promises.Stream
 	marked time.Time
 
 	mu     sync.Mutex
@@ -60,6 +62,7 @@ func (b *freeRun) run(t *testing.T, runtime pleg.Runtime) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.stream = &promises.Stream{Bookmarks: true, Epoch: b.p.Epoch(), Cache: b.p.Cache(), State: promises.State{Look: b.p.Cache().Get}}
 	ctx, cancel := context.WithCancel(t.Context())
 	var clients sync.WaitGroup
 	stop := kit.Run(t, b.p.Run)
@@ -73,43 +76,28 @@ func (b *freeRun) run(t *testing.T, runtime pleg.Runtime) {
 	b.check(t)
 }
 
-// receive records the events; at each the cache must be at least as new.
+// receive records the events and when they come.
 func (b *freeRun) receive(t *testing.T, events <-chan pleg.Event) {
-	var seq uint64
 	for e := range events {
+		b.stream.Add(e)
 		if e.Type == pleg.Bookmark {
 			b.mark(t, e)
-			continue
+		} else {
+			b.events = append(b.events, received{Event: e, when: b.runtime.now()})
 		}
-		if e.Seq <= seq || e.Missed != 0 {
-			t.Errorf("event %+v after number %d", e, seq)
-		}
-		seq = e.Seq
-		if !e.ObservedAt.After(b.marked) {
-			t.Errorf("%s comes after the bookmark of %v", describe(e), b.marked)
-		}
-		status, _ := b.p.Cache().Get(e.PodUID)
-		older := status != nil && !status.ObservedAt.IsZero() && status.ObservedAt.Before(e.ObservedAt)
-		if older || !kit.Fresh(b.p.Cache(), e.PodUID, e.ObservedAt.Add(-1)) {
-			t.Errorf("%s comes before the cache is as new: %+v", describe(e), status)
-		}
-		b.events = append(b.events, received{Event: e, when: b.runtime.now()})
 	}
 }
 
 // mark requires that every pod is as new as the bookmark, except those that the cache
 // does not vouch for because they wait for an inspection.
 func (b *freeRun) mark(t *testing.T, e pleg.Event) {
-	if e.ObservedAt.Before(b.marked) {
-		t.Errorf("the bookmark of %v comes after that of %v", e.ObservedAt, b.marked)
-	}
 	b.marked = e.ObservedAt
 	waits := make(map[pleg.PodUID]bool)
 	for _, p := range b.p.Cache().Pending() {
 		waits[p.UID] = true
 	}
 	for _, uid := range b.runtime.history.uids() {
-		if !waits[uid] && !kit.Fresh(b.p.Cache(), uid, e.ObservedAt.Add(-1)) {
+		if !waits[uid] && !promises.Fresh(b.p.Cache(), uid, e.ObservedAt.Add(-1)) {
 			t.Errorf("pod %s is older than the bookmark of %v", uid, e.ObservedAt)
 		}
 	}
@@ -155,6 +143,9 @@ func (b *freeRun) check(t *testing.T) {
 	if b.hasEvents {
 		b.checkWithEvents(t)
 		return
+	}
+	if err := b.stream.Check(); err != nil {
+		t.Error(err)
 	}
 	for _, uid := range b.runtime.history.uids() {
 		newReplay(t, b, uid).run()
@@ -219,7 +210,7 @@ func (b *freeRun) checkStatus(t *testing.T, w *wait) {
 			continue
 		}
 		if !ok {
-			rank = kit.Removed
+			rank = promises.Removed
 		}
 		if rank < least || rank > last[id] {
 			t.Errorf("GetNewerThan(%s) at %v returned at %v: container %s is at %d, want %d to %d; status %+v",
@@ -274,34 +265,34 @@ func (r *replay) waits(observations []*observation) {
 }
 
 // ranks returns how far each container that the pod ever had is at a time.
-func ranks(h *history, uid pleg.PodUID, t time.Duration) map[pleg.ContainerID]kit.Step {
-	ranks := make(map[pleg.ContainerID]kit.Step)
+func ranks(h *history, uid pleg.PodUID, t time.Duration) map[pleg.ContainerID]promises.Step {
+	ranks := make(map[pleg.ContainerID]promises.Step)
 	for _, v := range h.pods[uid] {
 		if v.from > t {
 			break
 		}
 		for id := range ranks {
-			ranks[id] = kit.Removed
+			ranks[id] = promises.Removed
 		}
 		for _, c := range v.containers {
-			ranks[c.ID] = kit.StateSteps[c.State]
+			ranks[c.ID] = promises.StateSteps[c.State]
 		}
 		for _, s := range v.sandboxes {
-			ranks[s.ID] = kit.StateSteps[s.State]
+			ranks[s.ID] = promises.StateSteps[s.State]
 		}
 	}
 	return ranks
 }
 
-func statusRanks(s *pleg.PodStatus) map[pleg.ContainerID]kit.Step {
-	ranks := make(map[pleg.ContainerID]kit.Step)
+func statusRanks(s *pleg.PodStatus) map[pleg.ContainerID]promises.Step {
+	ranks := make(map[pleg.ContainerID]promises.Step)
 	for _, c := range s.Containers {
-		ranks[c.ID] = kit.StateSteps[c.State]
+		ranks[c.ID] = promises.StateSteps[c.State]
 	}
 	for _, sandbox := range s.Sandboxes {
-		ranks[sandbox.ID] = kit.Died
+		ranks[sandbox.ID] = promises.Died
 		if sandbox.Ready {
-			ranks[sandbox.ID] = kit.Started
+			ranks[sandbox.ID] = promises.Started
 		}
 	}
 	return ranks

@@ -13,6 +13,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/bench/serial"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 const (
@@ -232,10 +233,10 @@ func (b *lockstepRun) compare(t *testing.T, step int) {
 		if b.applied.IsZero() {
 			continue
 		}
-		if before := b.applied.Add(-1); !kit.Fresh(b.p.Cache(), uid, before) {
+		if before := b.applied.Add(-1); !promises.Fresh(b.p.Cache(), uid, before) {
 			t.Errorf("%s: pod %s is not as new as the list that has settled", when, uid)
 		}
-		if kit.Fresh(b.p.Cache(), uid, b.applied) {
+		if promises.Fresh(b.p.Cache(), uid, b.applied) {
 			t.Errorf("%s: pod %s claims to be newer than the last list", when, uid)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/bench/serial"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 // The number of seeds is small here; "make faults" runs many.
@@ -171,7 +171,7 @@ func sameEvents(t *testing.T, when string, uid pleg.PodUID, got, want []pleg.Eve
 		if a.Type == pleg.ContainerDied && a.ExitCode != nil && b.ExitCode == nil && b.Image == "" {
 			b.ExitCode, b.Reason, b.Image, b.StartedAt, b.FinishedAt = a.ExitCode, a.Reason, a.Image, a.StartedAt, a.FinishedAt
 		}
-		return kit.EqualEvents(a, b)
+		return promises.Equal(a, b)
 	}
 	if !slices.EqualFunc(got, want, same) {
 		t.Errorf("%s: events of pod %s\n\tpipeline:%s\n\treference:%s", when, uid, lines(got), lines(want))

@@ -13,6 +13,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 // next returns when the next event of the pod came.
@@ -165,7 +166,7 @@ func TestGoneWhileItsInspectionHangs(t *testing.T) {
 				asked := time.Now()
 				kit.Relist(1)
 				kit.RequireEvents(t, sub.Events(), "sick", tc.want)
-				if !kit.Fresh(p.Cache(), "sick", asked) {
+				if !promises.Fresh(p.Cache(), "sick", asked) {
 					t.Error("GetNewerThan still waits")
 				}
 				if n := p.Runtime.Counts().InFlight; n > 0 {

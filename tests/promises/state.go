@@ -1,4 +1,4 @@
-package kit
+package promises
 
 import (
 	"fmt"
@@ -7,13 +7,14 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// NodeState rebuilds from the events of one subscriber what runs on a node, by the
+// State rebuilds from the events of one subscriber what runs on a node, by the
 // rules of docs/subscriptions.md. It is not safe for concurrent use.
-type NodeState struct {
+type State struct {
 	// Wants reports whether the subscriber's filter lets through the events of a
 	// container; if nil, of all.
 	Wants func(Pod, Container) bool
-	// Look returns what the cache has of a pod. It is called for each PodSync.
+	// Look returns what the cache has of a pod. It is called for each PodSync, unless it
+	// is nil.
 	Look func(pleg.PodUID) (*pleg.PodStatus, error)
 	// Gaps counts the gaps, Repairs the PodSyncs for missed events, and Missed
 	// those events.
@@ -27,10 +28,10 @@ type NodeState struct {
 }
 
 // Reset forgets all pods, because a replay follows.
-func (s *NodeState) Reset() { s.pods, s.unsure = nil, nil }
+func (s *State) Reset() { s.pods, s.unsure = nil, nil }
 
 // Add applies an event.
-func (s *NodeState) Add(ev pleg.Event) {
+func (s *State) Add(ev pleg.Event) {
 	switch {
 	case ev.Type == pleg.Gap:
 		s.Gaps++
@@ -40,7 +41,9 @@ func (s *NodeState) Add(ev pleg.Event) {
 			s.Repairs++
 			s.Missed += ev.Missed
 		}
-		s.look(ev.PodUID)
+		if s.Look != nil {
+			s.look(ev.PodUID)
+		}
 	case ev.Type == pleg.ContainerStarted || ev.Type == pleg.ContainerDied:
 		if s.pods[ev.PodUID] == nil {
 			s.set(ev.PodUID, make(map[pleg.ContainerID]bool))
@@ -54,16 +57,16 @@ func (s *NodeState) Add(ev pleg.Event) {
 	}
 }
 
-func (s *NodeState) set(uid pleg.PodUID, running map[pleg.ContainerID]bool) {
+func (s *State) set(uid pleg.PodUID, running map[pleg.ContainerID]bool) {
 	if s.pods == nil {
 		s.pods, s.unsure = make(map[pleg.PodUID]map[pleg.ContainerID]bool), make(map[pleg.PodUID]bool)
 	}
 	s.pods[uid] = running
 }
 
-func (s *NodeState) wants(p Pod, c Container) bool { return s.Wants == nil || s.Wants(p, c) }
+func (s *State) wants(p Pod, c Container) bool { return s.Wants == nil || s.Wants(p, c) }
 
-func (s *NodeState) look(uid pleg.PodUID) {
+func (s *State) look(uid pleg.PodUID) {
 	status, err := s.Look(uid)
 	if err != nil {
 		s.set(uid, s.pods[uid])
@@ -86,7 +89,7 @@ func (s *NodeState) look(uid pleg.PodUID) {
 func hasEvent(c Container) bool { return c.State == pleg.StateRunning || c.State == pleg.StateExited }
 
 // Diff says in lines how the state differs from the truth.
-func (s *NodeState) Diff(truth Truth) []string {
+func (s *State) Diff(truth Truth) []string {
 	var diff []string
 	for uid, pod := range truth {
 		for id, c := range pod.Containers {

@@ -1,0 +1,233 @@
+package promises
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// complete: each event that was published comes, or a PodSync, a Gap or the replay
+// stands for it; and the events of each container go as far as it did.
+func (p part) complete() error {
+	for _, ev := range p.events {
+		if ev.Type == pleg.PodSync && (ev.Missed > 0 && !p.MayMiss && p.Published == nil || ev.Missed == 0 && p.NoSync) {
+			return fmt.Errorf("%s for %d missed events", describe(ev), ev.Missed)
+		}
+	}
+	if p.Published != nil {
+		if err := p.delivered(); err != nil {
+			return err
+		}
+	} else if err := p.contiguous(); err != nil {
+		return err
+	}
+	if !p.latest {
+		return nil
+	}
+	lives, missed, _ := p.lives() // its error is that of Life
+	if p.History != nil {
+		if err := p.wholeLives(lives); err != nil {
+			return err
+		}
+	}
+	if p.Truth != nil && p.rebuilds() {
+		return p.present(lives, missed)
+	}
+	return nil
+}
+
+// due returns for each pod the numbers of the events that must come or be told.
+func (p part) due() map[pleg.PodUID][]uint64 {
+	after, until := p.After.Seq, uint64(math.MaxUint64)
+	live := p.live()
+	switch mark := slices.IndexFunc(p.events, func(ev pleg.Event) bool { return ev.Type == pleg.Synced }); {
+	case p.Merged && len(live) == 0, p.replay && !p.Merged && mark < 0:
+		return nil
+	case p.Merged:
+		after, until = live[0].Seq-1, live[len(live)-1].Seq
+	case p.replay:
+		after = p.events[mark].Seq
+	case p.first && p.known.last.Seq > 0:
+		after = p.known.last.Seq
+	}
+	if !p.latest {
+		until = p.last().Seq
+	}
+	due := make(map[pleg.PodUID][]uint64)
+	published := p.Published(p.epoch())
+	replay := p.replayOfPods()
+	for _, ev := range published {
+		if ev.Seq > after && ev.Seq <= until && p.wants(ev) && !(p.Merged && includes(replay[ev.PodUID], published, ev)) {
+			due[ev.PodUID] = append(due[ev.PodUID], ev.Seq)
+		}
+	}
+	return due
+}
+
+// delivered requires of each pod what is due: before any newer event of the pod, one
+// PodSync for what was missed, which has the number of the last of it.
+func (p part) delivered() error {
+	due := p.due()
+	told := uint64(0)
+	for _, ev := range p.events {
+		numbers := due[ev.PodUID]
+		switch {
+		case ev.PodUID == "" && ev.Reason == pleg.Stopped:
+			told = ev.Missed
+		case ev.PodUID == "" || ev.Replayed:
+		case ev.Missed > uint64(len(numbers)):
+			return fmt.Errorf("%s for %d events, %d were missed", describe(ev), ev.Missed, len(numbers))
+		case ev.Missed > 0 && numbers[ev.Missed-1] != ev.Seq:
+			return fmt.Errorf("%s for %d events, the last of which is %d", describe(ev), ev.Missed, numbers[ev.Missed-1])
+		case ev.Missed > 0:
+			due[ev.PodUID] = numbers[ev.Missed:]
+		case len(numbers) > 0 && numbers[0] < ev.Seq:
+			return fmt.Errorf("%s comes, but number %d of this pod is missing", describe(ev), numbers[0])
+		case len(numbers) > 0 && numbers[0] == ev.Seq:
+			due[ev.PodUID] = numbers[1:]
+		}
+	}
+	missing := uint64(0)
+	for _, numbers := range due {
+		missing += uint64(len(numbers))
+	}
+	if missing != told {
+		return fmt.Errorf("%d events did not come, the end tells of %d: %v", missing, told, due)
+	}
+	return nil
+}
+
+// replayOfPods returns the number of the event that the replay has of each container.
+func (p part) replayOfPods() map[pleg.PodUID]map[pleg.ContainerID]uint64 {
+	replay := make(map[pleg.PodUID]map[pleg.ContainerID]uint64)
+	for _, ev := range p.events {
+		if ev.Replayed && p.Merged {
+			if replay[ev.PodUID] == nil {
+				replay[ev.PodUID] = make(map[pleg.ContainerID]uint64)
+			}
+			replay[ev.PodUID][ev.ContainerID] = ev.Seq
+		}
+	}
+	return replay
+}
+
+// includes reports whether the replay of a pod is its state after an event or after a
+// later one.
+func includes(replay map[pleg.ContainerID]uint64, published []pleg.Event, event pleg.Event) bool {
+	state := make(map[pleg.ContainerID]uint64)
+	for _, ev := range published {
+		if ev.PodUID == event.PodUID {
+			switch ev.Type {
+			case pleg.ContainerStarted, pleg.ContainerDied:
+				state[ev.ContainerID] = ev.Seq
+			case pleg.ContainerRemoved:
+				delete(state, ev.ContainerID)
+			}
+		}
+		if ev.Seq >= event.Seq && maps.Equal(state, replay) {
+			return true
+		}
+	}
+	return false
+}
+
+// contiguous requires each number of a node of a fleet, if no replay may include some.
+func (p part) contiguous() error {
+	live := p.live()
+	if !p.Merged || slices.ContainsFunc(p.events, func(ev pleg.Event) bool { return ev.Replayed }) {
+		return nil
+	}
+	for i := range live[min(1, len(live)):] {
+		if live[i+1].Seq != live[i].Seq+1 {
+			return fmt.Errorf("%s comes after number %d", describe(live[i+1]), live[i].Seq)
+		}
+	}
+	return nil
+}
+
+// wholeLives compares the events of each container with what it went through. Unless All
+// is set, one that came and went between two lists may have none.
+func (p part) wholeLives(lives map[container]life) error {
+	for c := range lives {
+		if !p.History.has(c) {
+			return fmt.Errorf("container %s of pod %s never existed", c.id, c.pod)
+		}
+	}
+	for c, step := range p.History.steps {
+		switch got := lives[c]; {
+		case got.step != step && (p.All || got.step != NoStep || step != Removed):
+			return fmt.Errorf("the events of %s go to step %d, its life to step %d%s", c.id, got.step, step, p.of(c.pod))
+		case p.All && got.count != int(step) && !p.Repeats:
+			return fmt.Errorf("%s has %d events, want %d%s", c.id, got.count, step, p.of(c.pod))
+		}
+	}
+	return nil
+}
+
+// present compares the last event of each container with the truth, except of pods with
+// missed events.
+func (p part) present(lives map[container]life, missed map[pleg.PodUID]bool) error {
+	for uid, pod := range p.Truth {
+		for id, now := range pod.Containers {
+			got := lives[container{uid, id}]
+			if p.Wants != nil && !p.Wants(pod, now) || missed[uid] {
+				continue
+			}
+			if want := StateSteps[now.State]; got.step != want {
+				return fmt.Errorf("container %.12s of pod %s is %v, its last event was step %d%s", id, uid, now.State, got.step, p.of(uid))
+			}
+			if !now.Sandbox && got.step == Died && got.exit != nil && *got.exit != now.ExitCode {
+				return fmt.Errorf("container %.12s of pod %s has exit code %d, its event had %d", id, uid, now.ExitCode, *got.exit)
+			}
+		}
+	}
+	for c, got := range lives {
+		if _, there := p.Truth[c.pod].Containers[c.id]; !there && got.step != Removed && !missed[c.pod] {
+			return fmt.Errorf("container %.12s of pod %s is gone, its last event was step %d%s", c.id, c.pod, got.step, p.of(c.pod))
+		}
+	}
+	return nil
+}
+
+// replayed: the replay and what came before Synced add up to the state at its number.
+func (p part) replayed() error {
+	end := slices.IndexFunc(p.events, func(ev pleg.Event) bool { return ev.Type == pleg.Synced })
+	if end < 0 || !p.replay {
+		return nil
+	}
+	mark := p.events[end].Seq
+	published := p.Published(p.epoch())
+	published = published[:countUpTo(published, mark)]
+	got, want := lastOfEach(p.events[:end], p.wants), lastOfEach(published, p.wants)
+	if !maps.EqualFunc(got, want, Equal) {
+		return fmt.Errorf("at %d: %d containers, want %d: got %v, want %v", mark, len(got), len(want), got, want)
+	}
+	return nil
+}
+
+// countUpTo returns how many events have at most a number.
+func countUpTo(events []pleg.Event, number uint64) int {
+	i := slices.IndexFunc(events, func(ev pleg.Event) bool { return ev.Seq > number })
+	if i < 0 {
+		return len(events)
+	}
+	return i
+}
+
+// lastOfEach returns the last event of each container that is there.
+func lastOfEach(events []pleg.Event, wants func(pleg.Event) bool) map[container]pleg.Event {
+	last := make(map[container]pleg.Event)
+	for _, ev := range events {
+		ev.Replayed = true
+		switch of := (container{ev.PodUID, ev.ContainerID}); {
+		case ev.Type == pleg.ContainerRemoved:
+			delete(last, of)
+		case EventSteps[ev.Type] != NoStep && wants(ev):
+			last[of] = ev
+		}
+	}
+	return last
+}

@@ -1,0 +1,88 @@
+package promises_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
+)
+
+func truth(state pleg.State) promises.Truth {
+	return promises.Truth{"p": {Namespace: "n", Containers: map[pleg.ContainerID]promises.Container{"c": {State: state}}}}
+}
+
+// A PodSync takes the state from the cache; if the inspection had failed, the next event
+// of the pod does.
+func TestStateFollowsRepairs(t *testing.T) {
+	var status *pleg.PodStatus
+	err := errors.New("the inspection failed")
+	s := &promises.State{Look: func(pleg.PodUID) (*pleg.PodStatus, error) { return status, err }}
+	events := []pleg.Event{event(1, started, "p", "c"), sync(2, 1, "p"), sync(3, 0, "p"), event(4, removed, "p", "c")}
+	s.Add(events[0])
+	s.Add(events[1])
+	if diff := s.Diff(truth(pleg.StateExited)); len(diff) != 1 || s.Repairs != 1 {
+		t.Errorf("differences = %q after %d repairs, want that it has exited, and 1", diff, s.Repairs)
+	}
+	status, err = &pleg.PodStatus{UID: "p", Containers: []*pleg.ContainerStatus{{ID: "c", State: pleg.StateExited}}}, nil
+	s.Add(events[2])
+	if diff := s.Diff(truth(pleg.StateExited)); len(diff) != 0 {
+		t.Errorf("differences = %q, want none", diff)
+	}
+	status = &pleg.PodStatus{UID: "p"}
+	s.Add(events[3])
+	if diff := s.Diff(promises.Truth{}); len(diff) != 0 {
+		t.Errorf("differences = %q, want none", diff)
+	}
+}
+
+func TestStateDiff(t *testing.T) {
+	s := &promises.State{}
+	s.Add(event(1, started, "p", "c"))
+	for name, tt := range map[string]struct {
+		truth promises.Truth
+		want  int
+	}{
+		"equal": {truth(pleg.StateRunning), 0},
+		"died":  {truth(pleg.StateExited), 1},
+		"gone":  {promises.Truth{}, 1},
+	} {
+		if diff := s.Diff(tt.truth); len(diff) != tt.want {
+			t.Errorf("%s: differences = %q, want %d", name, diff, tt.want)
+		}
+	}
+}
+
+func TestTruthDiffersFromCache(t *testing.T) {
+	want := promises.Truth{"p": {Containers: map[pleg.ContainerID]promises.Container{
+		"c": {State: pleg.StateExited, Attempt: 1, ExitCode: 3, Reason: "Error"},
+		"s": {Sandbox: true, State: pleg.StateRunning, IP: "10.0.0.1"},
+	}}}
+	known := func() []cache.Entry {
+		return []cache.Entry{{UID: "p", Status: &pleg.PodStatus{
+			Containers: []*pleg.ContainerStatus{{ID: "c", State: pleg.StateExited, Attempt: 1, ExitCode: 3, Reason: "Error"}},
+			Sandboxes:  []*pleg.SandboxStatus{{ID: "s", Ready: true, IPs: []string{"10.0.0.1", "fd00::1"}}},
+		}}}
+	}
+	for name, test := range map[string]struct {
+		change func(*cache.Entry)
+		lines  int
+	}{
+		"equal":             {func(*cache.Entry) {}, 0},
+		"exit code":         {func(p *cache.Entry) { p.Status.Containers[0].ExitCode = 4 }, 1},
+		"reason":            {func(p *cache.Entry) { p.Status.Containers[0].Reason = "" }, 1},
+		"address":           {func(p *cache.Entry) { p.Status.Sandboxes[0].IPs = nil }, 1},
+		"sandbox":           {func(p *cache.Entry) { p.Status.Sandboxes[0].Ready = false }, 1},
+		"container missing": {func(p *cache.Entry) { p.Status.Containers = nil }, 1},
+		"another id":        {func(p *cache.Entry) { p.Status.Containers[0].ID = "d" }, 2},
+		"error":             {func(p *cache.Entry) { p.Err = errors.New("the inspection failed") }, 1},
+		"another pod":       {func(p *cache.Entry) { p.UID = "q" }, 2},
+	} {
+		pods := known()
+		test.change(&pods[0])
+		if diff := want.Diff(pods); len(diff) != test.lines {
+			t.Errorf("%s: differences = %q, want %d", name, diff, test.lines)
+		}
+	}
+}

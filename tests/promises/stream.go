@@ -1,0 +1,281 @@
+package promises
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// part is what came between two Gaps: each Gap starts the stream anew.
+type part struct {
+	*Stream
+	events        []pleg.Event
+	at            int // its place in the stream
+	replay        bool
+	first, latest bool
+}
+
+func (s *Stream) parts() (parts []part) {
+	p := part{Stream: s, replay: s.Replay, first: true}
+	for i, ev := range s.Events {
+		if ev.Type == pleg.Gap && ev.Reason != pleg.Stopped {
+			p.events = s.Events[p.at:i]
+			parts = append(parts, p)
+			p = part{Stream: s, replay: true, at: i + 1}
+		}
+	}
+	p.events, p.latest = s.Events[p.at:], true
+	return append(parts, p)
+}
+
+// each returns the check of a stream whose parts each keep a promise.
+func each(kept func(part) error) func(*Stream) error {
+	return func(s *Stream) error {
+		for _, p := range s.parts() {
+			if err := kept(p); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// resumes reports whether the subscriber resumed at a position of its own epoch.
+func (s *Stream) resumes() bool { return s.After.Epoch != "" && s.After.Epoch == s.Epoch }
+
+// rebuilds reports whether the subscriber was told the whole state.
+func (s *Stream) rebuilds() bool {
+	return len(s.Types) == 0 && !s.Unread && (s.Replay || !s.resumes())
+}
+
+func (s *Stream) wants(ev pleg.Event) bool {
+	switch {
+	case ev.Type == pleg.NetworkSetupCompleted || ev.Type == pleg.NetworkFailed:
+		if !s.Network {
+			return false
+		}
+	case EventSteps[ev.Type] == NoStep && ev.Type != pleg.PodSync:
+		return false
+	}
+	return (len(s.Types) == 0 || slices.Contains(s.Types, ev.Type)) &&
+		(s.Wants == nil || s.Wants(Pod{Namespace: ev.PodNamespace, Name: ev.PodName}, Container{Sandbox: ev.Sandbox, Name: ev.ContainerName}))
+}
+
+// live returns the events of pods that are neither replayed nor stand for others.
+func (p part) live() (events []pleg.Event) {
+	for _, ev := range p.events {
+		if ev.PodUID != "" && !ev.Replayed && ev.Missed == 0 {
+			events = append(events, ev)
+		}
+	}
+	return events
+}
+
+// last returns the last event or mark.
+func (p part) last() pleg.Event {
+	if len(p.events) == 0 {
+		return pleg.Event{}
+	}
+	return p.events[len(p.events)-1]
+}
+
+// epoch is that of the whole part.
+func (p part) epoch() string {
+	switch {
+	case p.Epoch != "" || len(p.events) == 0:
+		return p.Epoch
+	case p.first && p.known.last.Epoch != "":
+		return p.known.last.Epoch
+	default:
+		return p.events[0].Epoch
+	}
+}
+
+// published returns the event of each number.
+func (p part) published() map[uint64]pleg.Event {
+	numbers := make(map[uint64]pleg.Event)
+	for _, ev := range p.Published(p.epoch()) {
+		numbers[ev.Seq] = ev
+	}
+	return numbers
+}
+
+func describe(ev pleg.Event) string {
+	return fmt.Sprintf("%d %s of %s/%s %s %.12s, observed %s", ev.Seq, ev.Type, ev.PodNamespace, ev.PodName, ev.ContainerName,
+		ev.ContainerID, ev.ObservedAt.Format("15:04:05.000000000"))
+}
+
+// ordered: what was observed of a pod never gets older (unless the clocks of nodes are
+// set), and each event is what was published under its number.
+func (p part) ordered() error {
+	observed := make(map[pleg.PodUID]pleg.Event)
+	for _, ev := range p.events {
+		if before := observed[ev.PodUID]; ev.PodUID != "" && ev.ObservedAt.Before(before.ObservedAt) && !p.Merged {
+			return fmt.Errorf("%s comes after %s", describe(ev), describe(before))
+		}
+		observed[ev.PodUID] = ev
+	}
+	if p.Published == nil {
+		return nil
+	}
+	published := p.published()
+	for _, ev := range p.events {
+		want, known := published[ev.Seq]
+		want.Replayed = ev.Replayed
+		if ev.PodUID != "" && ev.Missed == 0 && (!known || !Equal(ev, want)) {
+			return fmt.Errorf("got %+v, published was %+v", ev, want)
+		}
+	}
+	return nil
+}
+
+// unique: a mark has the number of the event before it. The numbers of a merged replay
+// are in no order, but each container has it once.
+func (p part) unique() error {
+	var last pleg.Event
+	if p.first {
+		last = p.known.last
+	}
+	replayed := make(map[container]uint64)
+	for i, ev := range p.events {
+		if slices.Contains(p.Breaks, p.at+i) && p.MayMiss {
+			last = pleg.Event{}
+		}
+		if ev.Epoch != p.epoch() {
+			return fmt.Errorf("%s has the epoch %q, not %q", describe(ev), ev.Epoch, p.epoch())
+		}
+		of := container{ev.PodUID, ev.ContainerID}
+		if number, twice := replayed[of]; twice && EventSteps[ev.Type] != NoStep && (ev.Replayed || ev.Seq <= number) {
+			return fmt.Errorf("%s, which number %d has replayed", describe(ev), number)
+		}
+		if ev.Replayed {
+			replayed[of] = ev.Seq
+		}
+		if ev.Replayed && p.Merged {
+			continue
+		}
+		if ev.Seq < last.Seq || ev.Seq == last.Seq && ev.PodUID != "" {
+			return fmt.Errorf("%s comes after %s", describe(ev), describe(last))
+		}
+		last = ev
+	}
+	return nil
+}
+
+// synced: whoever asks for a replay or resumes gets one Synced, and another after each
+// lost connection.
+func (p part) synced() error {
+	marks := 0
+	for _, ev := range p.events {
+		if ev.Type == pleg.Synced {
+			marks++
+		} else if ev.Replayed && marks > 0 && !p.Merged {
+			return fmt.Errorf("%s is replayed after Synced", describe(ev))
+		}
+	}
+	asked := 0
+	if p.replay || p.After.Epoch != "" {
+		asked = 1
+	}
+	if p.latest && marks < asked || marks > asked+len(p.Breaks) {
+		return fmt.Errorf("Synced came %d times, want it %d times, and after %d lost connections", marks, asked, len(p.Breaks))
+	}
+	return nil
+}
+
+// bookmarks: they never get older, and what comes after one is newer.
+func (p part) bookmarks() error {
+	var mark time.Time
+	for _, ev := range p.events {
+		switch {
+		case ev.Type == pleg.Bookmark && ev.ObservedAt.Before(mark):
+			return fmt.Errorf("the bookmark of %v comes after that of %v", ev.ObservedAt, mark)
+		case ev.Type == pleg.Bookmark:
+			mark = ev.ObservedAt
+		case ev.PodUID != "" && !ev.ObservedAt.After(mark):
+			return fmt.Errorf("%s comes after the bookmark of %v", describe(ev), mark)
+		}
+	}
+	return nil
+}
+
+// filtered: marks, and a PodSync that stands for missed events, always come.
+func (p part) filtered() error {
+	for _, ev := range p.events {
+		if ev.PodUID != "" && ev.Missed == 0 && !p.wants(ev) {
+			return errors.New(describe(ev))
+		}
+	}
+	return nil
+}
+
+// resumed: nothing comes that the position covers. With Replay, what has not changed since
+// the position comes first. That nothing is missing is Complete.
+func (s *Stream) resumed() error {
+	changed := make(map[container]bool)
+	for _, ev := range s.Events {
+		of := container{ev.PodUID, ev.ContainerID}
+		switch {
+		case ev.Type == pleg.Synced:
+			return nil
+		case ev.PodUID == "" || ev.Missed > 0:
+		case ev.Replayed && (!s.Replay || ev.Seq > s.After.Seq || len(changed) > 0):
+			return fmt.Errorf("%s is replayed after the position %d", describe(ev), s.After.Seq)
+		case !ev.Replayed && ev.Seq <= s.After.Seq:
+			return fmt.Errorf("%s comes again after the position %d", describe(ev), s.After.Seq)
+		case !ev.Replayed:
+			changed[of] = true
+		}
+	}
+	return nil
+}
+
+// gaps: only whoever resumes in another epoch gets a Gap, as its first event.
+func (s *Stream) gaps() error {
+	other := s.After.Epoch != "" && !s.resumes()
+	for i, ev := range s.Events {
+		if ev.Type == pleg.Gap && ev.Reason != pleg.Stopped && (!other || i > 0) {
+			return fmt.Errorf("event %d is a Gap because of %s", i, ev.Reason)
+		}
+	}
+	if other && (len(s.Events) == 0 || s.Events[0].Type != pleg.Gap) {
+		return fmt.Errorf("the position of %s is resumed in %s", s.After.Epoch, s.Epoch)
+	}
+	return nil
+}
+
+// ended: whoever has not read everything when the pipeline ends gets one Gap for that, as
+// the last event. That it counts all events is Complete.
+func (s *Stream) ended() error {
+	stopped := slices.IndexFunc(s.Events, func(ev pleg.Event) bool { return ev.Type == pleg.Gap && ev.Reason == pleg.Stopped })
+	switch {
+	case stopped < 0 && s.Unread:
+		return errors.New("no Gap says that the pipeline ended")
+	case stopped >= 0 && (!s.Unread || stopped != len(s.Events)-1 || s.Events[stopped].Missed == 0):
+		return fmt.Errorf("event %d of %d is %+v", stopped, len(s.Events), s.Events[stopped])
+	}
+	return nil
+}
+
+func (s *Stream) state() error { return lines(s.State.Diff(s.Truth)) }
+
+func (s *Stream) truth() error { return lines(s.Truth.Diff(s.Cached)) }
+
+func (s *Stream) cacheFirst() error {
+	if len(s.early) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d events, such as %s", len(s.early), describe(s.early[0]))
+}
+
+// lines returns what differs as an error.
+func lines(diff []string) error {
+	var all []error
+	for _, line := range diff {
+		all = append(all, errors.New(line))
+	}
+	return errors.Join(all...)
+}
