@@ -98,10 +98,9 @@ type Options struct {
 	// After that the wait starts at RelistPeriod and doubles each time. A pod whose
 	// inspection failed by itself after a second or more waits for RelistPeriod, and one
 	// such pod is inspected at a time. Other pods go before retries, but for no longer
-	// than MaxQuarantine. Retries take half of the places: of n that hang for
-	// InspectTimeout each, the last waits n x InspectTimeout / (Inspectors/2) longer. If
-	// zero, [DefaultMaxQuarantine]; if at most RelistPeriod, a pod is inspected at every
-	// relist.
+	// than MaxQuarantine. Retries take at most half of the places; if one is due for that
+	// long, a retry that hangs is cancelled for it. If zero, [DefaultMaxQuarantine]; if at
+	// most RelistPeriod, a pod is inspected at every relist.
 	MaxQuarantine time.Duration
 	// History is the number of events kept for subscribers that resume, about 200
 	// bytes each. If zero, [DefaultHistory].

@@ -128,7 +128,9 @@ func TestHungPodsDelayNoOtherPods(t *testing.T) {
 		hangs := hangStatusCalls(t, rt, all[:hung])
 		p := kit.Simulate(t, rt, pipeline.Options{})
 		events := p.Events(t, 100_000)
-		time.Sleep(30*time.Second + pipeline.DefaultRelistPeriod/2) // between two lists
+		time.Sleep(20*time.Second + pipeline.DefaultRelistPeriod/2) // between two lists
+		restartAll(t, rt, all[hung:])                               // whose inspections overtake all that hang
+		time.Sleep(10 * time.Second)
 		for len(events) > 0 {
 			<-events
 		}

@@ -92,9 +92,13 @@ type Change struct {
 	Initial bool
 }
 
-// Cancel asks for the end of a pod's inspection in flight if it hangs, because the pod is
-// gone.
-type Cancel struct{ UID pleg.PodUID }
+// Cancel asks for the end of a pod's inspection in flight.
+type Cancel struct {
+	UID pleg.PodUID
+	// Yield is set if another quarantined pod needs its place. Otherwise the pod is gone, and
+	// the inspection ends only if it hangs.
+	Yield bool
+}
 
 // Mark says that everything is published that was observed until some time. The outcomes
 // of the changes that it counts on were sent before it.
@@ -126,6 +130,9 @@ type Settled struct {
 	// 0. Late is set if it failed by itself, but after the time from which others hang.
 	Hung time.Duration
 	Late bool
+	// Proven is set if it was overtaken or had its whole timeout. Otherwise the runtime may
+	// only be slow.
+	Proven bool
 	// Superseded is set if it was cancelled because its pod is gone.
 	Superseded bool
 }

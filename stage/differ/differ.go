@@ -205,7 +205,7 @@ func (d *Differ) loop(listings <-chan stage.Listing, observations <-chan stage.O
 			d.unsettled.accepted(d.records[inspect.UID], time.Now())
 		case toRetry <- retry:
 			sick.send(retry)
-			d.retries.sent(sick)
+			d.retries.sent(sick, time.Now())
 		case toKnown <- known:
 			q.known.pop()
 		case toCancel <- cancel:
@@ -226,6 +226,10 @@ func (d *Differ) checkDue(now time.Time) time.Time {
 	if list {
 		d.lister.RelistSoon()
 	}
+	yields, nextYield := d.retries.yield(now)
+	if yields != nil {
+		d.queues.cancel.push(stage.Cancel{UID: yields.uid, Yield: true})
+	}
 	alone, all, nextDead := d.dead.check(now)
 	if all {
 		d.lister.RelistNow()
@@ -233,7 +237,7 @@ func (d *Differ) checkDue(now time.Time) time.Time {
 	for _, uid := range alone {
 		d.pods.RequestRelist(uid)
 	}
-	return stage.Earlier(nextRetry, nextDead)
+	return stage.Earlier(stage.Earlier(nextRetry, nextYield), nextDead)
 }
 
 // offerRetry returns the channel and the change of a select case that inspects a

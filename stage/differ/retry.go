@@ -45,6 +45,12 @@ type hang struct {
 	listed, seen bool
 	// urgent is set by a request: the retry does not wait for other pods.
 	urgent bool
+	// proven is set once an inspection has shown that the pod hangs, not the runtime.
+	proven bool
+	// began is when the inspector accepted the last retry, yields is set once that was
+	// cancelled for another pod.
+	began  time.Time
+	yields bool
 	err    error
 }
 
@@ -72,7 +78,8 @@ func (q *retries) add(rec *record, s stage.Settled, now time.Time) {
 	}
 	h := rec.hang
 	h.times++
-	h.late, h.seen, h.tried, h.err = s.Late, false, now, s.Err
+	h.late, h.seen, h.tried, h.err, h.yields = s.Late, false, now, s.Err, false
+	h.proven = h.proven || s.Proven
 	wait := q.waitAfter(h)
 	if entered {
 		pod := rec.nameOf(nil)
@@ -151,8 +158,35 @@ func (q *retries) next(othersWait bool, now time.Time) (*record, stage.Change) {
 	return nil, stage.Change{}
 }
 
+// yield returns the retry in flight that is to be cancelled, if a pod that is due has waited
+// for maxWait and no place is free, and when to ask again; zero if never. Otherwise 40 hung
+// pods fill the places for retries for 20 minutes (TestQuarantinedPodsAreTriedInTime). Only
+// one that is known to hang yields, after at least firstWait.
+func (q *retries) yield(now time.Time) (oldest *record, again time.Time) {
+	var overdue time.Time
+	for _, rec := range q.pods {
+		switch h := rec.hang; {
+		case rec.state.inFlight() && h.yields:
+			return nil, time.Time{}
+		case rec.state.inFlight() && h.proven && (oldest == nil || h.began.Before(oldest.hang.began)):
+			oldest = rec
+		case !rec.state.inFlight() && h.seen && !h.due.After(now):
+			overdue = stage.Earlier(overdue, h.tried.Add(q.maxWait))
+		}
+	}
+	if oldest == nil || overdue.IsZero() {
+		return nil, time.Time{}
+	}
+	if at := later(overdue, oldest.hang.began.Add(q.firstWait)); at.After(now) {
+		return nil, at
+	}
+	oldest.hang.yields = true
+	return oldest, time.Time{}
+}
+
 // sent notes that the inspector has accepted a retry, ended that a change has settled.
-func (q *retries) sent(rec *record) {
+func (q *retries) sent(rec *record, now time.Time) {
+	rec.hang.began = now
 	if rec.hang.late {
 		q.late = rec
 	}

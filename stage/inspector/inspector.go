@@ -156,7 +156,7 @@ func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome
 				in.Cancel = nil
 				continue
 			}
-			i.supersede(c.UID, time.Now())
+			i.cancelInspection(c, time.Now())
 		case r := <-i.results:
 			i.finishInspection(ctx, r, out, settled)
 		case <-alarm.C: // the plan is another one now

@@ -61,15 +61,18 @@ func (f *flight) unreturned(now time.Time) result {
 	}
 }
 
-// supersede cancels the inspection of a pod that is gone, if it hangs, or would be
-// cancelled for others. A slow one still tells what the pod was.
-func (i *Inspector) supersede(uid pleg.PodUID, now time.Time) {
-	f, s := i.flights.find(uid), &i.flights
-	if f == nil || f.over(now) || !f.hung(now, s.hungAfter) && f.age(now) < crowded*s.hungAfter {
-		return
+// cancelInspection ends an inspection that yields to another one, or whose pod is gone. If
+// the pod is gone, a slow one still tells what the pod was.
+func (i *Inspector) cancelInspection(c stage.Cancel, now time.Time) {
+	f, s := i.flights.find(c.UID), &i.flights
+	switch {
+	case f == nil || f.over(now):
+	case c.Yield:
+		s.cancel(f, now, fmt.Errorf("cancelled after %v for another quarantined pod", f.age(now).Round(time.Millisecond)))
+	case f.hung(now, s.hungAfter) || f.age(now) >= crowded*s.hungAfter:
+		f.superseded = true
+		s.cancel(f, now, fmt.Errorf("the pod is gone, cancelled after %v", f.age(now).Round(time.Millisecond)))
 	}
-	f.superseded = true
-	s.cancel(f, now, fmt.Errorf("the pod is gone, cancelled after %v", f.age(now).Round(time.Millisecond)))
 }
 
 // settleInspection writes and sends what an inspection returned, and settles it.
@@ -79,7 +82,7 @@ func (i *Inspector) settleInspection(ctx context.Context, f *flight, r result, o
 	switch {
 	case r.err == nil || ctx.Err() != nil: // cancelled by the end of Run
 	case r.cancelled:
-		s.Hung = r.took
+		s.Hung, s.Proven = r.took, f.overtaken || r.took >= i.timeout
 	case r.took >= i.flights.hungAfter:
 		s.Late = true
 	}

@@ -13,10 +13,11 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// On an idle node nothing shows that retries hang: each has the whole timeout, in half of
-// the places. No quarantined pod waits longer than MaxQuarantine and what that takes.
+// On an idle node, too, where nothing shows that retries hang, no quarantined pod waits
+// longer than MaxQuarantine and the list before its next try. (With 100 of 110, which take all
+// places before one is overtaken, it is two or three minutes more.)
 func TestQuarantinedPodsAreTriedInTime(t *testing.T) {
-	for _, hung := range []int{1, 16, 40} {
+	for _, hung := range []int{1, 5, 16, 40} {
 		t.Run(fmt.Sprint(hung), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := kit.New(t, pipeline.Options{})
@@ -48,8 +49,8 @@ func TestQuarantinedPodsAreTriedInTime(t *testing.T) {
 				time.Sleep(time.Hour)
 				mu.Lock()
 				defer mu.Unlock()
-				turns := time.Duration(hung) * pipeline.DefaultInspectTimeout / (pipeline.DefaultInspectors / 2)
-				if most := pipeline.DefaultMaxQuarantine + turns; longest > most || longest == 0 {
+				most := pipeline.DefaultMaxQuarantine + 10*time.Second
+				if longest > most || longest == 0 {
 					t.Errorf("a pod waited for %v, want at most %v", longest, most)
 				}
 			})
