@@ -112,7 +112,7 @@ e2e: ## test with real containerd and runc; installs missing tools (as root)
 
 # These tests start containerd 1.6 themselves, freeze a shim of containerd, or have a
 # target of their own.
-E2E_CRIO_SKIP := ^(TestDoctorNamesContainerWithoutProcess|TestFaultMatrix|TestConform|TestRuntimeWithoutEvents|TestNetworkEvents)$$
+E2E_CRIO_SKIP := ^(TestDoctorNamesContainerWithoutProcess|TestFaultMatrix|TestConform|TestContainerd16)$$
 # Tests of polling, for CRI-O with its default settings.
 E2E_POLLING := ^(TestStorm|TestFaultsInShort|TestRestartOfContainerd|TestFrozenContainerd|TestLifeOfPod|TestFiftyPodsChangeAtOnce)$$
 

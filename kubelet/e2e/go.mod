@@ -14,6 +14,7 @@ require (
 )
 
 require (
+	github.com/pleg-pipeline/pleg-pipeline v0.0.0-00010101000000-000000000000 // indirect
 	golang.org/x/net v0.60.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.48.0 // indirect

@@ -15,9 +15,8 @@ import (
 	"testing"
 	"time"
 
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/truth"
 )
 
 // conformReport is what "conform -o json" prints.
@@ -42,7 +41,7 @@ func TestConform(t *testing.T) {
 	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 3) {
 		t.Fatalf("conform: %v", err)
 	}
-	noSandboxes(ctx, t, f.lab)
+	requireNothing(ctx, t, f.lab)
 	var report conformReport
 	must(t, json.Unmarshal(stdout.Bytes(), &report))
 	want := conformVerdicts[lab.DefaultRuntime()]
@@ -78,35 +77,30 @@ func TestConformInterrupted(t *testing.T) {
 	cmd.Stderr = &stderr
 	must(t, cmd.Start())
 	must(t, eventually(ctx, func() bool {
-		resp, err := f.lab.Runtime().ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
-		return err == nil && len(resp.GetItems()) >= 3
+		listed, err := truth.Listed(ctx, f.lab)
+		return err == nil && len(listed) >= 3
 	}))
 	must(t, cmd.Process.Signal(syscall.SIGINT))
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("conform after Ctrl-C: %v, %s", err, &stderr)
 	}
-	noSandboxes(ctx, t, f.lab)
+	requireNothing(ctx, t, f.lab)
 }
 
 func conform(ctx context.Context, t *testing.T, l *lab.Lab, flags ...string) *exec.Cmd {
 	t.Helper()
-	// Not with the race detector, which delays the end of every container by 1 s.
-	path := filepath.Join(t.TempDir(), "pleg-pipeline")
-	build := exec.CommandContext(ctx, "go", "build", "-o", path, "./cmd/pleg-pipeline")
-	build.Dir = "../.."
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v: %s", err, out)
-	}
+	path, err := buildRelease()
+	must(t, err)
 	args := []string{"conform", "-r", l.Endpoint(), "--image", lab.Image, "--cgroup-parent", l.CgroupParent(), "-o", "json"}
 	return exec.CommandContext(ctx, path, append(args, flags...)...)
 }
 
-func noSandboxes(ctx context.Context, t *testing.T, l *lab.Lab) {
+func requireNothing(ctx context.Context, t *testing.T, l *lab.Lab) {
 	t.Helper()
-	resp, err := l.Runtime().ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+	listed, err := truth.Listed(ctx, l)
 	must(t, err)
-	if n := len(resp.GetItems()); n > 0 {
-		t.Errorf("%d sandboxes are left", n)
+	if len(listed) > 0 {
+		t.Errorf("left are %v", listed)
 	}
 }
 

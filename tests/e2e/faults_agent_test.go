@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -20,17 +19,17 @@ import (
 
 // agentFaults break the agent.
 var agentFaults = []fault{
-	{name: "the agent stopped for 10 s", agents: bothAgents(agentOptions{}), pods: 5, run: stoppedAgent},
-	{name: "the agent stopped while events pile up", agents: []agentOptions{{name: "events", events: true}}, pods: 20, run: stoppedAgentBlocksEvents},
-	{name: "the agent has 32 files", agents: bothAgents(agentOptions{shell: "ulimit -n 32;"}), pods: 20, run: fewFiles},
-	{name: "the agent out of files as containerd restarts", agents: bothAgents(agentOptions{}), pods: 5, run: outOfFiles},
+	{name: "the agent stopped for 10 s", programs: pollingAndEvents(programOptions{}), pods: 5, run: stoppedAgent},
+	{name: "the agent stopped while events pile up", programs: []programOptions{{name: "events", events: true}}, pods: 20, run: stoppedAgentBlocksEvents},
+	{name: "the agent has 32 files", programs: pollingAndEvents(programOptions{shell: "ulimit -n 32;"}), pods: 20, run: fewFiles},
+	{name: "the agent out of files as containerd restarts", programs: pollingAndEvents(programOptions{}), pods: 5, run: outOfFiles},
 	{
 		name: "the agent has little memory", pods: 60, run: littleMemory,
-		agents: bothAgents(agentOptions{env: []string{"GOMEMLIMIT=16MiB"}, memory: 48 << 20}),
+		programs: pollingAndEvents(programOptions{env: []string{"GOMEMLIMIT=16MiB"}, memory: 48 << 20}),
 	},
 	{
 		name: "two agents of each kind on one runtime", pods: 10, run: twoAgents,
-		agents: slices.Concat(bothAgents(agentOptions{name: "first"}), bothAgents(agentOptions{name: "second"})),
+		programs: slices.Concat(pollingAndEvents(programOptions{name: "first"}), pollingAndEvents(programOptions{name: "second"})),
 	},
 }
 
@@ -38,8 +37,8 @@ var agentFaults = []fault{
 // one also reports the CRI events that queued up, unless a list came first.
 func stoppedAgent(ctx context.Context, f *fixture) {
 	t, l := f.t, f.lab
-	polling, following := f.agents[0], f.agents[1]
-	f.signalAgents(syscall.SIGSTOP)
+	polling, following := f.programs[0], f.programs[1]
+	f.pausePrograms()
 	from := time.Now()
 	hidden := f.changeWhileStopped(ctx)
 	must(t, l.RemovePod(ctx, f.pods[4]))
@@ -47,7 +46,7 @@ func stoppedAgent(ctx context.Context, f *fixture) {
 	polling.paused = outage{from: from, to: time.Now()}
 	following.paused = outage{from: from, to: time.Now(), queued: true}
 	f.endFault()
-	f.signalAgents(syscall.SIGCONT)
+	f.continuePrograms()
 	f.checkAfterFault(ctx, false)
 	// No list shows a pod that lived only during the outage.
 	if n := len(polling.events(podUID(hidden))); n != 0 {
@@ -55,6 +54,20 @@ func stoppedAgent(ctx context.Context, f *fixture) {
 	}
 	if n := len(following.events(podUID(hidden))); n != 6 {
 		t.Errorf("%s: %d events of a pod that lived during the outage, want 6", following.name, n)
+	}
+}
+
+func (f *fixture) pausePrograms() {
+	f.t.Helper()
+	for _, p := range f.programs {
+		must(f.t, p.Pause())
+	}
+}
+
+func (f *fixture) continuePrograms() {
+	f.t.Helper()
+	for _, p := range f.programs {
+		must(f.t, p.Continue())
 	}
 }
 
@@ -82,7 +95,7 @@ func (f *fixture) changeWhileStopped(ctx context.Context) *lab.Pod {
 // lost.
 func stoppedAgentBlocksEvents(ctx context.Context, f *fixture) {
 	t, l := f.t, f.lab
-	f.signalAgents(syscall.SIGSTOP)
+	f.pausePrograms()
 	from, before := time.Now(), len(l.History().All())
 	var work errgroup.Group
 	for i, p := range f.pods {
@@ -97,9 +110,9 @@ func stoppedAgentBlocksEvents(ctx context.Context, f *fixture) {
 	}
 	t.Logf("after %d steps containerd did nothing for %v", last-before, time.Since(since).Round(time.Second))
 	f.endFault()
-	f.signalAgents(syscall.SIGCONT)
+	f.continuePrograms()
 	must(t, work.Wait())
-	f.agents[0].paused = outage{from: from, to: time.Now(), queued: true}
+	f.programs[0].paused = outage{from: from, to: time.Now(), queued: true}
 }
 
 func fewFiles(ctx context.Context, f *fixture) {
@@ -108,8 +121,8 @@ func fewFiles(ctx context.Context, f *fixture) {
 	f.restartWithDeath(ctx, oldest(f.pods[0]))
 	f.awaitAll(ctx)
 	f.changeContainers(ctx, 1)
-	for _, a := range f.agents {
-		files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", a.cmd.Process.Pid))
+	for _, a := range f.programs {
+		files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", a.PID()))
 		must(t, err)
 		t.Logf("%s has %d files open", a.name, len(files))
 	}
@@ -119,20 +132,20 @@ func fewFiles(ctx context.Context, f *fixture) {
 // another one.
 func outOfFiles(ctx context.Context, f *fixture) {
 	t, ended := f.t, oldest(f.pods[1])
-	limits := make([]unix.Rlimit, len(f.agents))
-	for i, a := range f.agents {
-		must(t, unix.Prlimit(a.cmd.Process.Pid, unix.RLIMIT_NOFILE, nil, &limits[i]))
+	limits := make([]unix.Rlimit, len(f.programs))
+	for i, a := range f.programs {
+		must(t, unix.Prlimit(a.PID(), unix.RLIMIT_NOFILE, nil, &limits[i]))
 		few := unix.Rlimit{Cur: 4, Max: limits[i].Max}
-		must(t, unix.Prlimit(a.cmd.Process.Pid, unix.RLIMIT_NOFILE, &few, nil))
+		must(t, unix.Prlimit(a.PID(), unix.RLIMIT_NOFILE, &few, nil))
 	}
 	f.restartWithDeath(ctx, oldest(f.pods[0]))
 	must(t, f.lab.Trigger(ctx, ended))
 	must(t, sleepUntil(ctx, time.Now().Add(8*time.Second)))
-	for i, a := range f.agents {
+	for i, a := range f.programs {
 		if a.reportedEnd(ended.ID) {
 			t.Errorf("%s reported an end without a connection: the limit has no effect", a.name)
 		}
-		must(t, unix.Prlimit(a.cmd.Process.Pid, unix.RLIMIT_NOFILE, &limits[i], nil))
+		must(t, unix.Prlimit(a.PID(), unix.RLIMIT_NOFILE, &limits[i], nil))
 	}
 }
 
@@ -144,8 +157,8 @@ func littleMemory(ctx context.Context, f *fixture) {
 	l.Crash()
 	must(t, l.Revive(ctx))
 	f.changeContainers(ctx, 1)
-	for _, a := range f.agents {
-		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid))
+	for _, a := range f.programs {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.PID()))
 		must(t, err)
 		for line := range strings.Lines(string(status)) {
 			if strings.HasPrefix(line, "VmHWM") {

@@ -4,7 +4,6 @@ package e2e_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/truth"
 )
 
 // daemonFaults break containerd itself.
@@ -32,22 +32,19 @@ var daemonFaults = []fault{
 	}},
 	{name: "containerd stopped for 30 s", pods: 5, run: freeze(30 * time.Second)},
 	{name: "containerd stopped for 1 s", short: true, pods: 5, run: freeze(time.Second)},
-	{name: "containerd killed and back with a new socket", short: true, pods: 6, run: restart(crash, time.Second)},
-	{name: "containerd ended in order and back", pods: 6, run: restart(terminate, time.Second)},
-	{name: "containerd gone for 20 s", pods: 6, run: restart(crash, 20*time.Second)},
-	{name: "containerd killed with 100 pods", pods: 100, run: restart(crash, 0)},
+	{name: "containerd killed and back with a new socket", short: true, pods: 6, run: restart((*lab.Lab).Crash, time.Second)},
+	{name: "containerd ended in order and back", pods: 6, run: restart((*lab.Lab).Terminate, time.Second)},
+	{name: "containerd gone for 20 s", pods: 6, run: restart((*lab.Lab).Crash, 20*time.Second)},
+	{name: "containerd killed with 100 pods", pods: 100, run: restart((*lab.Lab).Crash, 0)},
 	{name: "containerd killed in a burst of starts", pods: 10, run: crashInBurst, unordered: true},
 }
-
-func crash(_ context.Context, l *lab.Lab)       { l.Crash() }
-func terminate(ctx context.Context, l *lab.Lab) { l.Terminate(ctx) }
 
 // freeze stops containerd for a while. Meanwhile containers end, and a client
 // asks for a new pod.
 func freeze(lasts time.Duration) func(context.Context, *fixture) {
 	return func(ctx context.Context, f *fixture) {
 		t, l := f.t, f.lab
-		before := historyState(l)
+		before := truth.Of(l)
 		must(t, l.Freeze(ctx))
 		victim, exits := oldest(f.pods[0]), oldest(f.pods[1])
 		must(t, l.KillProcess(ctx, victim))
@@ -66,7 +63,7 @@ func freeze(lasts time.Duration) func(context.Context, *fixture) {
 		must(t, request.Wait())
 		f.checkAfterFault(ctx, true)
 		for _, in := range f.instances {
-			if n := in.unannounced(); n > 0 && lasts < cri.DefaultEventProbePeriod {
+			if n := in.metric(unannouncedChanges); n > 0 && lasts < cri.DefaultEventProbePeriod {
 				t.Errorf("%s: %v unannounced changes, though the event stream did not break", in.name, n)
 			}
 		}
@@ -75,12 +72,12 @@ func freeze(lasts time.Duration) func(context.Context, *fixture) {
 
 // restart ends containerd and starts it again after a while. Meanwhile a third
 // of the containers end.
-func restart(end func(context.Context, *lab.Lab), down time.Duration) func(context.Context, *fixture) {
+func restart(end func(*lab.Lab), down time.Duration) func(context.Context, *fixture) {
 	return func(ctx context.Context, f *fixture) {
 		t, l := f.t, f.lab
-		before := historyState(l)
+		before := truth.Of(l)
 		oldSocket := inode(t, l)
-		end(ctx, l)
+		end(l)
 		f.streamBroke = true
 		var dead []*lab.Container
 		for i, p := range f.pods {
@@ -131,20 +128,8 @@ func crashInBurst(ctx context.Context, f *fixture) {
 	must(t, l.Revive(ctx))
 	f.endFault()
 	for _, in := range f.instances {
-		must(t, in.awaitLists(ctx, l))
+		must(t, await(ctx, func() error { return in.diffLists(ctx, l) }))
 		f.logFigure(in, "unhealthy after - | known %.2f s after the fault", time.Since(f.faultEnded).Seconds())
 	}
 	must(t, sleepUntil(ctx, time.Now().Add(quietTime))) // every instance checks the order of its events
-}
-
-// awaitLists returns once the state of the instance equals the runtime's lists.
-func (in *instance) awaitLists(ctx context.Context, l *lab.Lab) error {
-	var diff error
-	return errors.Join(eventually(ctx, func() bool {
-		var state map[string]string
-		if state, diff = in.state(ctx); diff == nil {
-			diff = diffLists(ctx, l, in.name, state)
-		}
-		return diff == nil
-	}), diff)
 }

@@ -16,7 +16,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/truth"
 )
 
 // shimFaults break what containerd depends on.
@@ -39,7 +41,7 @@ func stoppedShim(ctx context.Context, f *fixture) {
 	must(t, err)
 	t.Logf("during the fault, an end in another pod was reported after %v", took)
 	f.sleepIntoFault(ctx, 10*time.Second)
-	f.checkStates(ctx, historyState(l)) // as stale as the runtime
+	f.checkStates(ctx, truth.Of(l)) // as stale as the runtime
 	must(t, l.ThawShim(stopped))
 	f.endFault()
 	must(t, l.AwaitDied(ctx, oldest(stopped)))
@@ -87,32 +89,22 @@ func fullDisk(ctx context.Context, f *fixture) {
 	}
 	f.sleepIntoFault(ctx, 10*time.Second)
 	for _, in := range f.instances {
-		state, err := in.state(ctx)
-		if err == nil {
-			err = diffLists(ctx, l, in.name, state)
-		}
-		if err != nil {
+		if err := in.diffLists(ctx, l); err != nil {
 			t.Errorf("while the disk is full: %v", err)
 		}
 	}
-	t.Logf("while the disk is full, containerd reports %s for the killed container and %s for the ended one",
-		reportedState(ctx, l, killed), reportedState(ctx, l, exits))
+	listed, err := truth.Listed(ctx, l)
+	must(t, err)
+	t.Logf("while the disk is full, containerd reports %v for the killed container and %v for the ended one",
+		listed[pleg.ContainerID(killed.ID)], listed[pleg.ContainerID(exits.ID)])
 	must(t, l.FreeDisk())
 	if l.Traits().ForgetsEnds {
-		l.Terminate(ctx)
+		l.Terminate()
 		must(t, l.Revive(ctx))
 	}
 	f.endFault()
 	must(t, l.AwaitDied(ctx, killed))
 	must(t, l.AwaitDied(ctx, exits))
-}
-
-func reportedState(ctx context.Context, l *lab.Lab, c *lab.Container) string {
-	answer, err := l.Runtime().ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.ID})
-	if err != nil {
-		return err.Error()
-	}
-	return strings.ToLower(strings.TrimPrefix(answer.GetStatus().GetState().String(), "CONTAINER_"))
 }
 
 // loadFaults break nothing: they overload the runtime.

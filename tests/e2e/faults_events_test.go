@@ -28,8 +28,9 @@ const (
 	// keptEvents is the size of the channel.
 	keptEvents = 1000
 
-	missedAttempts    = "pleg_missed_attempts_total"
-	staleObservations = "pleg_stale_observations_total"
+	missedAttempts     = "pleg_missed_attempts_total"
+	staleObservations  = "pleg_stale_observations_total"
+	unannouncedChanges = "pleg_missed_events_total"
 )
 
 // droppedEvents: another client opens a stream and does not read it. CRI-O sends each
@@ -41,10 +42,10 @@ func droppedEvents(ctx context.Context, f *fixture) {
 	t := f.t
 	following := f.instances[1]
 	leave := stallClient(ctx, f, f.largePod(ctx))
-	before := following.unannounced()
+	before := following.metric(unannouncedChanges)
 	steps := f.liveUntilDropped(ctx)
 	// A step counts once its event is 5 s late.
-	must(t, eventually(ctx, func() bool { return following.unannounced()-before >= float64(steps)/2 }))
+	must(t, eventually(ctx, func() bool { return following.metric(unannouncedChanges)-before >= float64(steps)/2 }))
 	f.liveBetweenLists(ctx)
 	late := following.metric(staleObservations)
 	f.endFault()

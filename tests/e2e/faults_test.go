@@ -5,7 +5,6 @@ package e2e_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -13,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/truth"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 // fault is a row of the fault matrix. It breaks a runtime or an agent while pods
@@ -36,8 +35,8 @@ type fault struct {
 	pods int
 	// modes are the instances in this process. If nil, [bothModes].
 	modes map[string]pipeline.Options
-	// agents are programs to start instead.
-	agents []agentOptions
+	// programs are what to start instead.
+	programs []programOptions
 	// unordered: run checks the instances itself, because nobody knows which steps
 	// were made.
 	unordered bool
@@ -102,21 +101,21 @@ func (row *fault) runOn(t *testing.T) {
 	ctx, f := newFixture(t, row.lab)
 	f.timeout = faultTimeout
 	modes := row.modes
-	if modes == nil && row.agents == nil {
+	if modes == nil && row.programs == nil {
 		modes = bothModes
 	}
 	names := slices.Sorted(maps.Keys(modes))
 	slices.Reverse(names) // polling first
 	for _, name := range names {
-		f.runObserved(name, modes[name])
+		f.runMode(name, modes[name])
 	}
 	for _, in := range f.instances {
-		must(t, in.awaitHealthy(ctx))
+		must(t, in.awaitHealth(ctx, true))
 	}
 	f.runPods(ctx, row.pods)
 	f.runContainers(ctx, func(i int) lab.ContainerSpec { return mainExits(i % 200) })
-	for _, o := range row.agents {
-		f.startAgent(ctx, o)
+	for _, o := range row.programs {
+		f.runObserved(ctx, o)
 	}
 	f.awaitAll(ctx)
 	for _, in := range f.instances {
@@ -130,26 +129,20 @@ func (row *fault) runOn(t *testing.T) {
 		}
 		f.changePods(ctx)
 	}
-	f.stopAgents()
+	for _, p := range f.programs {
+		p.stop(t)
+	}
 }
 
-// runObserved runs a pipeline whose state, health and metrics are checked too.
-func (f *fixture) runObserved(name string, o pipeline.Options) {
-	t := f.t
-	t.Helper()
-	registry := prometheus.NewRegistry()
-	o.Registerer = registry
-	o.Logger = slog.New(slog.NewTextHandler(t.Output(), nil)).With("instance", name)
+// runMode runs a pipeline whose health is checked too.
+func (f *fixture) runMode(name string, o pipeline.Options) {
+	f.t.Helper()
 	in := f.runPipeline(runOptions{Options: o, name: name})
-	in.healthy = func(context.Context) (bool, error) { ok, _ := in.pipeline.Healthy(); return ok, nil }
-	in.state = func(context.Context) (map[string]string, error) { return cacheState(in.pipeline) }
-	in.metric = func(name string) float64 { return kit.Metric(t, registry, name) }
-	in.unannounced = func() float64 { return in.metric("pleg_missed_events_total") }
 	in.threshold, in.period, in.pollingThreshold = o.RelistThreshold, o.RelistPeriod, o.RelistThreshold
 	if o.Events == pipeline.EventsAuto {
 		in.threshold, in.period = max(o.RelistThreshold, 2*o.RelistPeriodWithEvents), o.RelistPeriodWithEvents
 	}
-	in.watchHealth(t)
+	in.watchHealth(f.t)
 }
 
 func (f *fixture) endFault() { f.faultEnded = time.Now() }
@@ -161,15 +154,12 @@ func (f *fixture) sleepIntoFault(ctx context.Context, d time.Duration) {
 }
 
 // checkStates fails the test if an instance knows something else during the fault.
-func (f *fixture) checkStates(ctx context.Context, want map[string]string) {
+func (f *fixture) checkStates(ctx context.Context, want promises.Truth) {
 	f.t.Helper()
 	for _, in := range f.instances {
-		state, err := in.state(ctx)
-		if err == nil {
-			err = diffStates("during the fault: "+in.name, state, want)
-		}
-		if err != nil {
-			f.t.Error(err)
+		known, err := in.entries(ctx)
+		if lines := want.Diff(known); err != nil || len(lines) > 0 {
+			f.t.Errorf("during the fault: %s: %v, %q", in.name, err, lines)
 		}
 	}
 }
@@ -187,9 +177,7 @@ func (f *fixture) checkAfterFault(ctx context.Context, listsFail bool) {
 	complete := time.Since(f.faultEnded)
 	took, err := f.awaitAllSince(ctx, f.faultEnded)
 	must(t, err)
-	state, err := runtimeState(ctx, f.lab)
-	must(t, err)
-	if err := diffStates("runtime", state, historyState(f.lab)); err != nil {
+	if err := truth.Check(ctx, f.lab); err != nil {
 		t.Error(err)
 	}
 	must(t, sleepUntil(ctx, time.Now().Add(quietTime)))
@@ -206,8 +194,8 @@ func (f *fixture) logFigure(in *instance, format string, args ...any) {
 	f.t.Helper()
 	_, row, _ := strings.Cut(f.t.Name(), "/")
 	unannounced := "-"
-	if in.unannounced != nil {
-		unannounced = fmt.Sprint(in.unannounced())
+	if in.metric != nil {
+		unannounced = fmt.Sprint(in.metric(unannouncedChanges))
 	}
 	f.t.Logf("FIGURE | %s | %s | fault %.1f s | %s | unannounced changes %s", strings.ReplaceAll(row, "_", " "),
 		in.name, f.faultEnded.Sub(f.faultBegan).Seconds(), fmt.Sprintf(format, args...), unannounced)
@@ -270,17 +258,12 @@ func (h *healthLog) firstUnhealthy(after time.Time) time.Duration {
 func (in *instance) watchHealth(t *testing.T) {
 	kit.Run(t, func(ctx context.Context) error {
 		for sleepUntil(ctx, time.Now().Add(10*time.Millisecond)) == nil {
-			if ok, err := in.healthy(ctx); err == nil {
-				in.health.add(ok)
+			if status, err := in.status(ctx); err == nil {
+				in.health.add(status.Healthy)
 			}
 		}
 		return ctx.Err()
 	})
-}
-
-// awaitHealthy returns once the instance reports that it is healthy.
-func (in *instance) awaitHealthy(ctx context.Context) error {
-	return eventually(ctx, func() bool { ok, err := in.healthy(ctx); return ok && err == nil })
 }
 
 // checkHealth fails the test unless the instance was unhealthy if and only if no
@@ -301,7 +284,7 @@ func (f *fixture) checkHealth(ctx context.Context, in *instance, listsFail bool)
 	case (!listsFail || lasted < threshold-period-early) && unhealthy >= 0:
 		t.Errorf("%s: unhealthy %v after the start of the fault, want never", in.name, unhealthy)
 	}
-	if err := in.awaitHealthy(ctx); err != nil {
+	if err := in.awaitHealth(ctx, true); err != nil {
 		t.Errorf("%s: not healthy again: %v", in.name, err)
 	}
 	if unhealthy < 0 {

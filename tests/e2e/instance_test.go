@@ -4,7 +4,9 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -12,10 +14,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/truth"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
@@ -27,25 +33,22 @@ const relistPeriod = 200 * time.Millisecond
 // runs in this process or in a program.
 type instance struct {
 	name string
-	// pipeline is nil for a program.
+	// pipeline and metric, which returns the value of a metric, are nil for a program.
 	pipeline *pipeline.Pipeline
+	metric   func(name string) float64
+	// status and entries return what the instance reports of itself and of the pods. They
+	// are nil for a program without a socket.
+	status  func(context.Context) (pleg.Status, error)
+	entries func(context.Context) ([]cache.Entry, error)
+
 	// criEvents, if not nil, has the exit codes that CRI events carried. The
 	// instance need not know others.
-	criEvents *arrivals
+	criEvents *criEvents
 	// mayOvertake is how many containers may lack a start or an exit code because a list
 	// overtook their CRI events; overtaken are those.
 	mayOvertake int
 	overtaken   map[string]bool
 
-	// healthy returns the health that the instance reports, or an error if it does
-	// not answer. state returns what it knows, in the words of stateText. Both are
-	// nil unless the test needs them.
-	healthy func(context.Context) (bool, error)
-	state   func(context.Context) (map[string]string, error)
-	// unannounced returns pleg_missed_events_total; nil if unknown.
-	unannounced func() float64
-	// metric returns the value of a metric; nil if unknown.
-	metric func(name string) float64
 	// The instance must be unhealthy once its last list is older than threshold;
 	// period is the time between two lists. Both are zero if this is not checked.
 	threshold, period time.Duration
@@ -59,12 +62,13 @@ type instance struct {
 
 	mu       sync.Mutex // guards what follows
 	byPod    map[pleg.PodUID][]pleg.Event
+	arrived  map[string]time.Time // the first event of each step, by stepKey
 	stream   promises.Stream
 	problems []string
 }
 
 func newInstance(name string) *instance {
-	return &instance{name: name, byPod: make(map[pleg.PodUID][]pleg.Event)}
+	return &instance{name: name, byPod: make(map[pleg.PodUID][]pleg.Event), arrived: make(map[string]time.Time)}
 }
 
 // runOptions say how to run a pipeline in this process.
@@ -85,13 +89,18 @@ func (f *fixture) runPipeline(o runOptions) *instance {
 	t.Helper()
 	client, err := cri.New(f.lab.Endpoint(), o.cri)
 	must(t, err)
-	o.Runtime = client
+	registry := prometheus.NewPedanticRegistry()
+	o.Runtime, o.Registerer = client, registry
+	o.Logger = slog.New(slog.NewTextHandler(t.Output(), nil)).With("instance", o.name)
 	if o.RelistPeriod == 0 {
 		o.RelistPeriod = relistPeriod
 	}
 	in := newInstance(o.name)
 	in.pipeline, err = pipeline.New(o.Options)
 	must(t, err)
+	in.metric = func(name string) float64 { return kit.Metric(t, registry, name) }
+	in.status = func(context.Context) (pleg.Status, error) { return in.pipeline.Status(), nil }
+	in.entries = func(context.Context) ([]cache.Entry, error) { return in.pipeline.Cache().List(), nil }
 	sub, err := in.pipeline.Subscribe(pipeline.SubscribeOptions{Name: "e2e"})
 	must(t, err)
 
@@ -116,6 +125,39 @@ func (f *fixture) runPipeline(o runOptions) *instance {
 		f.instances = append(f.instances, in)
 	}
 	return in
+}
+
+// awaitHealth waits until the instance reports that it is healthy, or that it is not.
+func (in *instance) awaitHealth(ctx context.Context, want bool) error {
+	return await(ctx, func() error {
+		status, err := in.status(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", in.name, err)
+		}
+		if status.Healthy != want {
+			return errors.Join(fmt.Errorf("%s: healthy is %v", in.name, status.Healthy), status.Err)
+		}
+		return nil
+	})
+}
+
+// diffLists returns how the states that the instance knows differ from the CRI lists.
+func (in *instance) diffLists(ctx context.Context, l *lab.Lab) error {
+	entries, knownErr := in.entries(ctx)
+	listed, err := truth.Listed(ctx, l)
+	if err := errors.Join(knownErr, err); err != nil {
+		return err
+	}
+	known := make(map[pleg.ContainerID]pleg.State)
+	for _, pod := range promises.CachedTruth(entries) {
+		for id, c := range pod.Containers {
+			known[id] = c.State
+		}
+	}
+	if !maps.Equal(known, listed) {
+		return fmt.Errorf("%s: knows %v, the runtime lists %v", in.name, known, listed)
+	}
+	return nil
 }
 
 // checkCache adds a problem if the cache does not show what the event says.
@@ -166,7 +208,14 @@ func (in *instance) add(ev pleg.Event) {
 		in.addProblem("%s: observed at %v", describe(ev), ev.ObservedAt)
 	}
 	in.byPod[ev.PodUID] = append(in.byPod[ev.PodUID], ev)
+	key := stepKey(string(ev.ContainerID), lab.Step(strings.TrimPrefix(string(ev.Type), "Container")))
+	if _, ok := in.arrived[key]; !ok {
+		in.arrived[key] = time.Now()
+	}
 }
+
+// stepKey is the key of a step of a container or sandbox.
+func stepKey(id string, step lab.Step) string { return id + " " + string(step) }
 
 func (in *instance) problem(format string, args ...any) {
 	in.mu.Lock()
@@ -185,20 +234,14 @@ func (in *instance) events(uid pleg.PodUID) []pleg.Event {
 	return slices.Clone(in.byPod[uid])
 }
 
-// reportedEnd reports whether the instance delivered the end of a container or
-// sandbox.
-func (in *instance) reportedEnd(id string) bool {
+// reported returns when the instance delivered a step; the zero time if it has not.
+func (in *instance) reported(id string, step lab.Step) time.Time {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	for _, events := range in.byPod {
-		if slices.ContainsFunc(events, func(ev pleg.Event) bool {
-			return ev.Type == pleg.ContainerDied && string(ev.ContainerID) == id
-		}) {
-			return true
-		}
-	}
-	return false
+	return in.arrived[stepKey(id, step)]
 }
+
+func (in *instance) reportedEnd(id string) bool { return !in.reported(id, lab.Died).IsZero() }
 
 // check fails the test if there was a problem, if a promise was broken, or if an event is
 // of a pod that is not in the history.
@@ -217,58 +260,4 @@ func (in *instance) check(t *testing.T, l *lab.Lab) {
 			t.Errorf("%s: events of unknown pod %s: %v", in.name, uid, events)
 		}
 	}
-}
-
-// compare returns how the events of a pod differ from the entries of its
-// history, or "". If incomplete, the events so far are correct.
-func compare(events []pleg.Event, entries []lab.Entry) (diff string, incomplete bool) {
-	got, want := make(map[string][]string), make(map[string][]string)
-	for _, ev := range events {
-		got[string(ev.ContainerID)] = append(got[string(ev.ContainerID)], describe(ev))
-	}
-	for _, e := range entries {
-		if e.Step != lab.Created { // there is no event for it
-			want[e.ContainerID] = append(want[e.ContainerID], describeEntry(e))
-		}
-	}
-	incomplete = true
-	var lines []string
-	ids := maps.Clone(got)
-	maps.Copy(ids, want)
-	for _, id := range slices.Sorted(maps.Keys(ids)) {
-		g, w := got[id], want[id]
-		if slices.Equal(g, w) {
-			continue
-		}
-		lines = append(lines, fmt.Sprintf("\n  %.12s: got %q\n   %9s want %q", id, g, "", w))
-		if len(g) >= len(w) || !slices.Equal(g, w[:len(g)]) {
-			incomplete = false
-		}
-	}
-	return strings.Join(lines, ""), incomplete
-}
-
-func describe(ev pleg.Event) string {
-	s := fmt.Sprintf("%s %s/%s %s#%d", ev.Type, ev.PodNamespace, ev.PodName, ev.ContainerName, ev.Attempt)
-	if ev.Sandbox {
-		s += " sandbox"
-	}
-	if ev.ExitCode != nil {
-		s += fmt.Sprintf(" exit %d %s", *ev.ExitCode, ev.Reason)
-	}
-	return s
-}
-
-// describeEntry describes the event that an entry must cause.
-func describeEntry(e lab.Entry) string {
-	ev := pleg.Event{
-		Type: pleg.EventType("Container" + e.Step), PodNamespace: e.PodNamespace, PodName: e.PodName,
-		ContainerName: e.ContainerName, Attempt: e.Attempt, Sandbox: e.Sandbox, Reason: e.Reason,
-	}
-	if e.Sandbox {
-		ev.ContainerName = e.PodName // a sandbox has no other name
-	} else if e.Step == lab.Died {
-		ev.ExitCode = &e.ExitCode
-	}
-	return describe(ev)
 }

@@ -4,8 +4,7 @@ package e2e_test
 
 import (
 	"context"
-	"errors"
-	"slices"
+	"fmt"
 	"testing"
 	"time"
 
@@ -14,7 +13,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 )
 
-// The library and the program report each step in the life of a pod.
+// The library and the program report each step in the life of a pod, also of one without
+// the kubelet's labels.
 func TestLifeOfPod(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
 	f.runPipeline(runOptions{checkCache: true})
@@ -22,7 +22,14 @@ func TestLifeOfPod(t *testing.T) {
 	f.runPods(ctx, 1)
 	livesOfContainers(ctx, f)
 	livesOfSandboxes(ctx, f)
-	checkSummary(t, prog.interrupt(t))
+	foreign, err := f.lab.RunPod(ctx, lab.PodSpec{Name: "foreign", Foreign: true, HostNetwork: true})
+	f.step(ctx, err)
+	c := f.runContainer(ctx, foreign, lab.ContainerSpec{Name: "main", Program: lab.Exit(7)})
+	f.awaitAll(ctx)
+	f.step(ctx, f.lab.Trigger(ctx, c))
+	f.step(ctx, f.lab.StopPod(ctx, foreign))
+	f.step(ctx, f.lab.RemovePod(ctx, foreign))
+	prog.stopWithSummary(t)
 }
 
 // livesOfContainers restarts a container once for each way to end.
@@ -71,20 +78,6 @@ func livesOfSandboxes(ctx context.Context, f *fixture) {
 	f.step(ctx, l.RemovePod(ctx, second))
 }
 
-// A sandbox without the kubelet's labels is a pod like any other.
-func TestPodsWithoutKubeletLabels(t *testing.T) {
-	ctx, f := newFixture(t, lab.Options{})
-	l := f.lab
-	f.runPipeline(runOptions{checkCache: true})
-	pod, err := l.RunPod(ctx, lab.PodSpec{Name: "foreign", Foreign: true, HostNetwork: true})
-	f.step(ctx, err)
-	c := f.runContainer(ctx, pod, lab.ContainerSpec{Name: "main", Program: lab.Exit(7)})
-	f.awaitAll(ctx)
-	f.step(ctx, l.Trigger(ctx, c))
-	f.step(ctx, l.StopPod(ctx, pod))
-	f.step(ctx, l.RemovePod(ctx, pod))
-}
-
 // If 50 pods change at the same time, each step is reported once, in order, and
 // the cache of each pod is correct at each of its events.
 func TestFiftyPodsChangeAtOnce(t *testing.T) {
@@ -104,50 +97,43 @@ func TestFiftyPodsChangeAtOnce(t *testing.T) {
 	}
 	f.stopPods(ctx)
 	f.removePods(ctx)
-	checkSummary(t, prog.interrupt(t))
+	prog.stopWithSummary(t)
 }
 
-// If a container lives for less than the relist period, polling may miss its
-// start but reports its end.
-func TestPollingReportsEndOfShortContainers(t *testing.T) {
+// With events, a pipeline reports containers that live for less than 50 ms and
+// are removed at once. The log says how many of them polling reports.
+func TestEventsReportShortContainers(t *testing.T) {
+	const containers = 50
 	ctx, f := newFixture(t, lab.Options{})
 	l := f.lab
-	in := f.runPipeline(runOptions{Options: pipeline.Options{RelistPeriod: time.Second}})
-	f.runPods(ctx, 10)
-	must(t, f.concurrently(ctx, func(ctx context.Context, _ int, pod *lab.Pod) error {
-		c, err := l.RunContainer(ctx, pod, lab.ContainerSpec{Name: "job", Program: lab.ExitAfter(7, 20*time.Millisecond)})
-		if err != nil {
-			return err
-		}
-		return errors.Join(l.AwaitDied(ctx, c), eventually(ctx, func() bool {
-			return slices.ContainsFunc(in.events(podUID(pod)), func(ev pleg.Event) bool {
-				died := ev.Type == pleg.ContainerDied && string(ev.ContainerID) == c.ID
-				return died && ev.ExitCode != nil && *ev.ExitCode == 7 && ev.Reason == "Error"
-			})
-		}))
-	}))
-}
-
-// If a pod with a running container is removed between two lists, its containers
-// die before they are removed.
-func TestRemovalBetweenTwoLists(t *testing.T) {
-	ctx, f := newFixture(t, lab.Options{})
-	in := f.runPipeline(runOptions{Options: pipeline.Options{RelistPeriod: 5 * time.Second}})
-	pod, err := f.lab.RunPod(ctx, lab.PodSpec{Name: "sudden", HostNetwork: true})
-	must(t, err)
-	f.runContainer(ctx, pod, lab.ContainerSpec{Name: "main", Program: lab.Pause()})
+	in := f.runPipeline(runOptions{Options: rareLists})
+	polling := f.runPipeline(runOptions{Options: pipeline.Options{RelistPeriod: time.Second}, incomplete: true})
+	in.criEvents = receiveCRIEvents(ctx, t, l)
+	f.runPods(ctx, 5)
+	polled := 0
+	for i := range containers {
+		c, err := l.RunContainer(ctx, f.pods[i%len(f.pods)], lab.ContainerSpec{
+			Name: fmt.Sprint("short-", i), Program: lab.ExitAfter(uint8(i), 20*time.Millisecond),
+		})
+		must(t, err)
+		must(t, l.AwaitDied(ctx, c))
+		must(t, removeDead(ctx, l, c))
+	}
 	f.awaitAll(ctx)
-	must(t, f.lab.RemovePod(ctx, pod))
-
-	want := []pleg.EventType{pleg.ContainerStarted, pleg.ContainerDied, pleg.ContainerRemoved}
-	must(t, eventually(ctx, func() bool { return len(in.events(podUID(pod))) >= 2*len(want) }))
-	byID := make(map[pleg.ContainerID][]pleg.EventType)
-	for _, ev := range in.events(podUID(pod)) {
-		byID[ev.ContainerID] = append(byID[ev.ContainerID], ev.Type)
-	}
-	for id, got := range byID {
-		if !slices.Equal(got, want) {
-			t.Errorf("%.12s: got %v, want %v", id, got, want)
+	checkExitCodes(ctx, t, l, in)
+	for _, e := range l.History().All() {
+		if e.Step != lab.Died || e.Sandbox {
+			continue
+		}
+		if polling.reportedEnd(e.ContainerID) {
+			polled++
+		}
+		if !in.criEvents.haveExitCode(e.ContainerID) {
+			continue
+		}
+		if st := in.pipeline.Cache().GetRemoved(pleg.ContainerID(e.ContainerID)); st == nil || st.ExitCode != e.ExitCode {
+			t.Errorf("the final status of %s: %+v, want exit code %d", e.ContainerName, st, e.ExitCode)
 		}
 	}
+	t.Logf("of %d containers, polling each second reported the end of %d", containers, polled)
 }

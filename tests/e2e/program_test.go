@@ -3,10 +3,8 @@
 package e2e_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,18 +12,20 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
+	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/process"
 )
 
 var (
 	buildProgram = sync.OnceValues(func() (string, error) { return build("pleg-pipeline", "-race") })
 	// buildRelease builds without the race detector, which takes many times as
-	// much memory.
+	// much memory and delays the end of every container by 1 s.
 	buildRelease = sync.OnceValues(func() (string, error) { return build("pleg-pipeline-release") })
 )
 
@@ -44,12 +44,31 @@ func build(name string, flags ...string) (string, error) {
 	return path, nil
 }
 
-// program is a process of pleg-pipeline.
+// program is an instance that is a process of pleg-pipeline.
 type program struct {
 	*instance
-	cmd    *exec.Cmd
-	stderr bytes.Buffer
-	read   chan struct{} // closed when its output has ended
+	*process.Process
+	read chan struct{} // closed when its output has ended
+}
+
+// programOptions say how to run a program.
+type programOptions struct {
+	name   string
+	events bool
+	// shell runs before the program, in the same process.
+	shell string
+	env   []string
+	// memory limits the program, in bytes. It is then built without the race
+	// detector.
+	memory int64
+}
+
+// pollingAndEvents are one program that polls and one that follows the CRI events.
+func pollingAndEvents(o programOptions) []programOptions {
+	polling, events := o, o
+	polling.name = strings.TrimSpace(o.name + " polling")
+	events.name, events.events = strings.TrimSpace(o.name+" events"), true
+	return []programOptions{polling, events}
 }
 
 // runProgram runs the program on the lab until the test ends.
@@ -57,44 +76,105 @@ func (f *fixture) runProgram(ctx context.Context) *program {
 	f.t.Helper()
 	path, err := buildProgram()
 	must(f.t, err)
-	return f.runCommand("program", exec.CommandContext(ctx, path, f.runArgs()...))
+	return f.start("program", exec.CommandContext(ctx, path, f.runArgs()...))
 }
 
 func (f *fixture) runArgs() []string {
 	return []string{"run", "--output", "json", "--relist-period", relistPeriod.String(), "--runtime-endpoint", f.lab.Endpoint()}
 }
 
-// runCommand runs a command whose process becomes the program.
-func (f *fixture) runCommand(name string, cmd *exec.Cmd) *program {
+// runObserved is runProgram, with a check of the health and state that the program serves.
+func (f *fixture) runObserved(ctx context.Context, o programOptions) {
 	t := f.t
 	t.Helper()
-	p := &program{instance: newInstance(name), cmd: cmd, read: make(chan struct{})}
-	cmd.Stderr = &p.stderr
-	stdout, err := cmd.StdoutPipe()
+	build := buildProgram
+	if o.memory > 0 {
+		build = buildRelease
+		procs, err := f.lab.LimitMemory(strings.ReplaceAll(o.name, " ", "-"), o.memory)
+		must(t, err)
+		o.shell += " echo $$ >" + procs + ";"
+	}
+	path, err := build()
 	must(t, err)
-	must(t, cmd.Start())
+	socket := filepath.Join(t.TempDir(), "pleg.sock")
+	args := append(f.runArgs(), "--socket", socket, "--relist-threshold", "5s", "--list-timeout", "2s", "--inspect-timeout", "2s")
+	if o.events {
+		args = append(args, "--events", "auto", "--relist-period-with-events", "10s")
+	}
+	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", o.shell + ` exec "$0" "$@"`, path}, args...)...)
+	cmd.Env = append(os.Environ(), o.env...)
+	p := f.start(o.name, cmd)
+	p.dial(t, socket)
+	p.watchHealth(t) //nolint:contextcheck // it runs until the instance is stopped
+	must(t, p.awaitHealth(ctx, true))
+	if o.events { // lists become rare once the stream is up and no list runs
+		must(t, eventually(ctx, func() bool {
+			status, err := p.status(ctx)
+			return err == nil && status.Relist.Period > relistPeriod && status.Relist.Started.IsZero()
+		}))
+	}
+	f.programs = append(f.programs, p)
+}
+
+// start runs a command whose process becomes the program.
+func (f *fixture) start(name string, cmd *exec.Cmd) *program {
+	t := f.t
+	t.Helper()
+	p := &program{instance: newInstance(name), read: make(chan struct{})}
+	stdout, write, err := os.Pipe()
+	must(t, err)
+	cmd.Stdout = write
+	p.Process, err = process.Start(cmd, filepath.Join(t.TempDir(), "stderr"))
+	_ = write.Close()
+	must(t, err)
 	go func() {
 		defer close(p.read)
+		defer func() { _ = stdout.Close() }()
 		p.decode(stdout)
 	}()
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
+		p.Kill()
 		<-p.read
-		_ = cmd.Wait()
 		p.check(t, f.lab)
 		if t.Failed() {
-			t.Logf("stderr of %s:\n%s", name, &p.stderr)
+			t.Logf("stderr of %s:\n%s", name, p.Tail())
 		}
 	})
 	f.instances = append(f.instances, p.instance)
 	return p
 }
 
+// callTimeout bounds a call of a program, which may be stopped.
+const callTimeout = time.Second
+
+// dial makes the health and the state of the program known.
+func (p *program) dial(t *testing.T, socket string) {
+	t.Helper()
+	c, err := client.New(socket, client.Options{})
+	must(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	p.status = func(ctx context.Context) (pleg.Status, error) {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		return c.Status(ctx)
+	}
+	p.entries = func(ctx context.Context) ([]cache.Entry, error) {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		pods, err := c.Pods(ctx)
+		entries := make([]cache.Entry, len(pods))
+		for i, p := range pods {
+			entries[i] = cache.Entry(p)
+		}
+		return entries, err
+	}
+}
+
 func (p *program) decode(stdout io.Reader) {
 	events := json.NewDecoder(stdout)
 	for {
-		var l line
-		err := events.Decode(&l)
+		var ev pleg.Event
+		err := events.Decode(&ev)
 		if err == io.EOF {
 			return
 		}
@@ -103,46 +183,30 @@ func (p *program) decode(stdout io.Reader) {
 			_, _ = io.Copy(io.Discard, stdout)
 			return
 		}
-		p.add(pleg.Event{
-			Seq: l.Seq, Type: l.Type, PodUID: l.PodUID, PodName: l.PodName, PodNamespace: l.PodNamespace,
-			ContainerID: l.ContainerID, ContainerName: l.ContainerName, Attempt: l.Attempt, Sandbox: l.Sandbox,
-			ExitCode: l.ExitCode, Reason: l.Reason, ObservedAt: l.ObservedAt,
-		})
+		p.add(ev)
 	}
 }
 
-// line is a line of JSON output. It repeats the names, because other programs
-// read them: a name that changes in pleg.Event must fail the tests.
-type line struct {
-	Seq           uint64           `json:"seq"`
-	Type          pleg.EventType   `json:"type"`
-	PodUID        pleg.PodUID      `json:"podUID"`
-	PodName       string           `json:"podName"`
-	PodNamespace  string           `json:"podNamespace"`
-	ContainerID   pleg.ContainerID `json:"containerID"`
-	ContainerName string           `json:"containerName"`
-	Attempt       uint32           `json:"attempt"`
-	Sandbox       bool             `json:"sandbox"`
-	ExitCode      *int32           `json:"exitCode"`
-	Reason        string           `json:"reason"`
-	ObservedAt    time.Time        `json:"observedAt"`
-}
-
-// interrupt sends SIGINT and returns the stderr of the program, which must end
-// with exit code 0.
-func (p *program) interrupt(t *testing.T) string {
+// stop ends the program, which must exit with code 0 and without a data race, and returns
+// its stderr.
+func (p *program) stop(t *testing.T) string {
 	t.Helper()
-	must(t, p.cmd.Process.Signal(syscall.SIGINT))
-	<-p.read // before Wait, which closes the pipe
-	if err := p.cmd.Wait(); err != nil {
-		t.Errorf("end of the program after SIGINT: %v", err)
+	if err := p.Stop(); err != nil {
+		t.Error(err)
 	}
-	return strings.TrimRight(p.stderr.String(), "\n")
+	<-p.read
+	stderr, err := os.ReadFile(p.Log)
+	must(t, err)
+	if strings.Contains(string(stderr), "DATA RACE") || strings.Contains(string(stderr), "panic") {
+		t.Errorf("stderr of %s: %s", p.name, stderr)
+	}
+	return strings.TrimRight(string(stderr), "\n")
 }
 
-// checkSummary fails the test unless stderr is little more than the summary.
-func checkSummary(t *testing.T, stderr string) {
+// stopWithSummary is stop. It fails the test unless stderr is little more than the summary.
+func (p *program) stopWithSummary(t *testing.T) {
 	t.Helper()
+	stderr := p.stop(t)
 	lines := strings.Split(stderr, "\n")
 	summary := lines[len(lines)-1]
 	for _, word := range []string{"events", "ContainerStarted", "ContainerDied", "ContainerRemoved"} {
@@ -150,109 +214,18 @@ func checkSummary(t *testing.T, stderr string) {
 			t.Errorf("summary: no %q in %q", word, summary)
 		}
 	}
-	if len(lines) > 3 || strings.Contains(stderr, "DATA RACE") {
+	if len(lines) > 3 {
 		t.Errorf("stderr: got %q, want the summary and at most two lines before it", stderr)
 	}
 }
 
-// If containerd hangs, the program does not start, but it ends at once.
-func TestProgramWithHungContainerd(t *testing.T) {
-	ctx, f := newFixture(t, lab.Options{})
-	l := f.lab
-	first := f.runProgram(ctx)
-	f.runPods(ctx, 2)
-	must(t, l.Freeze(ctx))
-
-	path, err := buildProgram()
-	must(t, err)
-	second := exec.CommandContext(ctx, path, "run")
-	second.Env = append(os.Environ(), "CONTAINER_RUNTIME_ENDPOINT="+l.Endpoint())
-	out, err := second.CombinedOutput()
-	exit, ok := errors.AsType[*exec.ExitError](err)
-	if !ok || exit.ExitCode() != 1 || !strings.Contains(string(out), strings.TrimPrefix(l.Endpoint(), "unix://")) {
-		t.Errorf("start: got %v, %q, want exit code 1 and a message that names the endpoint", err, out)
-	}
-	began := time.Now()
-	first.interrupt(t)
-	if took := time.Since(began); took > stepTimeout {
-		t.Errorf("the program ended %v after SIGINT", took)
-	}
-}
-
-// The replay of a recording reports what happened on containerd, without
-// containerd.
-func TestReplayOfRecording(t *testing.T) {
-	ctx, f := newFixture(t, lab.Options{})
-	l := f.lab
-	path, err := buildProgram()
-	must(t, err)
-	file := filepath.Join(t.TempDir(), "containerd.jsonl")
-	recorder := exec.CommandContext(ctx, path, "record", file, "--relist-period", relistPeriod.String(), "--runtime-endpoint", l.Endpoint())
-	var stderr bytes.Buffer
-	recorder.Stderr = &stderr
-	must(t, recorder.Start())
-	t.Cleanup(func() { _ = recorder.Process.Kill() })
-
-	f.runPods(ctx, 3)
-	must(t, awaitRecordedLists(ctx, file))
-	step := func(err error, id, state string) {
-		t.Helper()
-		must(t, err)
-		must(t, awaitRecordedLists(ctx, file))
-		must(t, awaitRecordedStatus(ctx, file, id, state))
-	}
-	for _, pod := range f.pods {
-		c, err := l.RunContainer(ctx, pod, lab.ContainerSpec{Name: "main", Program: lab.Exit(7)})
-		step(err, c.ID, "CONTAINER_RUNNING")
-		step(l.Trigger(ctx, c), c.ID, "CONTAINER_EXITED")
-		must(t, l.RemoveContainer(ctx, c))
-		must(t, awaitRecordedLists(ctx, file))
-		c, err = l.RunContainer(ctx, pod, lab.ContainerSpec{Name: "main", Attempt: 1, Program: lab.Pause()})
-		step(err, c.ID, "CONTAINER_RUNNING")
-	}
-	pod := f.pods[0]
-	if l.Traits().SandboxProcess {
-		step(l.KillSandbox(ctx, pod), pod.SandboxID, "SANDBOX_NOTREADY")
-	} else {
-		step(l.StopPod(ctx, pod), pod.SandboxID, "SANDBOX_NOTREADY")
-		must(t, awaitRecordedStatus(ctx, file, newest(pod).ID, "CONTAINER_EXITED"))
-	}
-	must(t, recorder.Process.Signal(syscall.SIGINT))
-	if err := recorder.Wait(); err != nil {
-		t.Fatalf("end of the recording: %v, %s", err, &stderr)
-	}
-	must(t, l.Freeze(ctx)) // the replay must not call it
-
-	replay := f.runCommand("replay", exec.CommandContext(ctx, path,
-		"run", "--output", "json", "--relist-period", relistPeriod.String(), "--runtime-endpoint", "replay:"+file))
-	<-replay.read
-	if err := replay.cmd.Wait(); err != nil || !bytes.Contains(replay.stderr.Bytes(), []byte("the recording has ended")) {
-		t.Errorf("end of the replay: %v, %s", err, &replay.stderr)
-	}
-	f.awaitAll(ctx)
-}
-
-// awaitRecordedLists waits until the recording has what happened so far: for two
-// more lists, because the first may have begun before.
-func awaitRecordedLists(ctx context.Context, file string) error {
-	lists := func() int {
-		text, _ := os.ReadFile(file) // it may not exist yet
-		return bytes.Count(text, []byte(`Containers","`))
-	}
-	before := lists()
-	return eventually(ctx, func() bool { return lists() >= before+2 })
-}
-
-// awaitRecordedStatus waits until the recording has a status that shows a container or
-// sandbox in a state. It follows the list.
-func awaitRecordedStatus(ctx context.Context, file, id, state string) error {
-	return eventually(ctx, func() bool {
-		text, _ := os.ReadFile(file)
-		for line := range bytes.Lines(text) {
-			if bytes.Contains(line, []byte(`Status","id"`)) && bytes.Contains(line, []byte(id)) && bytes.Contains(line, []byte(state)) {
-				return true
-			}
-		}
-		return false
+// changeContainers starts, ends and removes a container in each pod, and awaits
+// each step.
+func (f *fixture) changeContainers(ctx context.Context, attempt uint32) {
+	f.t.Helper()
+	f.runContainers(ctx, func(int) lab.ContainerSpec {
+		return lab.ContainerSpec{Name: "side", Attempt: attempt, Program: lab.Exit(3)}
 	})
+	f.triggerAll(ctx)
+	f.forEachPod(ctx, func(ctx context.Context, _ int, p *lab.Pod) error { return removeDead(ctx, f.lab, newest(p)) })
 }

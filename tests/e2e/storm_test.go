@@ -10,12 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // While 20 pods change at random, containerd is killed and restarted. The cache
@@ -23,21 +21,17 @@ import (
 // what happened in between.
 func TestCacheIsCorrectAfterCrashInStorm(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
-	o, registry := rareLists, prometheus.NewPedanticRegistry()
-	o.Registerer = registry
-	in := f.runPipeline(runOptions{Options: o})
+	in := f.runPipeline(runOptions{Options: rareLists})
 	f.runPods(ctx, 20)
-	in.state = func(context.Context) (map[string]string, error) { return cacheState(in.pipeline) }
 	for round := range 2 {
-		crashInStorm(ctx, f, in, registry, round)
+		crashInStorm(ctx, f, in, round)
 	}
 }
 
-func crashInStorm(ctx context.Context, f *fixture, in *instance, registry *prometheus.Registry, round int) {
+func crashInStorm(ctx context.Context, f *fixture, in *instance, round int) {
 	t, l := f.t, f.lab
 	t.Helper()
-	unannounced := func() float64 { return kit.Metric(t, registry, "pleg_missed_events_total") }
-	start := unannounced()
+	start := in.metric(unannouncedChanges)
 	victims := make([]*lab.Container, 5) // they run until they are killed
 	for i := range victims {
 		c := f.runContainer(ctx, f.pods[i], lab.ContainerSpec{Name: fmt.Sprint("victim-", round), Program: lab.Pause()})
@@ -62,15 +56,15 @@ func crashInStorm(ctx context.Context, f *fixture, in *instance, registry *prome
 	answered := firstAnswer(ctx, l)
 	must(t, l.Revive(ctx))
 	back := <-answered
-	must(t, in.awaitLists(ctx, l))
+	must(t, await(ctx, func() error { return in.diffLists(ctx, l) }))
 	took := time.Since(back).Round(10 * time.Millisecond)
 	t.Logf("round %d: the cache was correct %v after the first answer", round, took)
 	if took > time.Second {
 		t.Errorf("round %d: the cache was correct %v after the first answer, want 1 s", round, took)
 	}
 	// The count is complete once it has each victim.
-	must(t, eventually(ctx, func() bool { return unannounced()-start >= float64(len(victims)) }))
-	counted, events := unannounced()-start, f.countEvents(in)-before
+	must(t, eventually(ctx, func() bool { return in.metric(unannouncedChanges)-start >= float64(len(victims)) }))
+	counted, events := in.metric(unannouncedChanges)-start, f.countEvents(in)-before
 	t.Logf("round %d: %v unannounced changes counted, %d processes killed, %d events since", round, counted, len(victims), events)
 	if counted > float64(events) {
 		t.Errorf("round %d: %v unannounced changes counted, but only %d events since the crash", round, counted, events)
@@ -120,9 +114,10 @@ func churn(ctx context.Context, l *lab.Lab, pod *lab.Pod, name string, until tim
 }
 
 // During a storm on 20 pods a pipeline reports each step once, in order, with the
-// exit code. The few lists may overtake events that the machine delays. A runtime without events does not show what begins and ends between
-// two lists, so there the storm waits after each step. So it does if a second client,
-// which looks for exit codes, would take events away.
+// exit code. The few lists may overtake events that the machine delays. A runtime without
+// events does not show what begins and ends between two lists, so there the storm waits
+// after each step. So it does if a second client, which looks for exit codes, would take
+// events away.
 func TestStorm(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
 	events := f.lab.Traits().Events && !f.lab.Traits().EventsToOne
@@ -131,7 +126,6 @@ func TestStorm(t *testing.T) {
 		in.criEvents = receiveCRIEvents(ctx, t, f.lab)
 		in.mayOvertake = 3 // of 240
 	}
-	received := receiveEvents(t, in.pipeline)
 	f.runPods(ctx, 20)
 	if events {
 		f.forEachPod(ctx, func(ctx context.Context, i int, p *lab.Pod) error {
@@ -145,18 +139,17 @@ func TestStorm(t *testing.T) {
 		checkExitCodes(ctx, t, f.lab, in)
 	}
 	t.Logf("%d steps", len(f.lab.History().All()))
-	checkRemovals(t, f.lab, received)
+	checkRemovals(t, f.lab, in)
 }
 
 // checkRemovals fails the test if the removal of a sandbox was reported much later than
 // it happened. CRI-O does not announce it; on a quiet machine it takes up to 2 s.
-func checkRemovals(t *testing.T, l *lab.Lab, received *arrivals) {
+func checkRemovals(t *testing.T, l *lab.Lab, in *instance) {
 	t.Helper()
 	var slowest time.Duration
-	at := received.all()
 	for _, e := range l.History().All() {
 		if e.Sandbox && e.Step == lab.Removed {
-			slowest = max(slowest, at[stepKey(e.ContainerID, e.Step)].Sub(e.Ended))
+			slowest = max(slowest, in.reported(e.ContainerID, e.Step).Sub(e.Ended))
 		}
 	}
 	t.Logf("the removals of sandboxes were reported after at most %v", slowest.Round(time.Millisecond))

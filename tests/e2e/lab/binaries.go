@@ -5,10 +5,12 @@ package lab
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 )
@@ -22,15 +24,20 @@ type binaries struct {
 // provide returns the programs of a lab. It builds or downloads those that are
 // not in the cache; other processes that need the same wait meanwhile.
 func provide(ctx context.Context, e engine) (binaries, error) {
-	module, err := moduleDir(ctx)
+	e2e, err := moduleDir(ctx)
 	if err != nil {
 		return binaries{}, err
 	}
-	cache := filepath.Join(module, ".bin")
+	cache := filepath.Join(e2e, ".bin")
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return binaries{}, fmt.Errorf("make binary cache: %w", err)
 	}
-	dir, err := e.programs(ctx, module, cache)
+	dir := ""
+	if e.debian != "" {
+		dir, err = debianPackage(ctx, cache, e.debian)
+	} else {
+		dir, err = e.module.build(ctx, e2e, cache)
+	}
 	if err != nil {
 		return binaries{}, err
 	}
@@ -39,7 +46,7 @@ func provide(ctx context.Context, e engine) (binaries, error) {
 		return binaries{}, err
 	}
 	defer unlock()
-	_, err = run(ctx, module, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", cache+"/", "./podimage", "./pinns")
+	_, err = run(ctx, e2e, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", cache+"/", "./podimage", "./pinns")
 	return binaries{runtime: dir, own: cache}, err
 }
 
@@ -56,34 +63,60 @@ func moduleDir(ctx context.Context) (string, error) {
 	return dir, nil
 }
 
-// pinned is a runtime whose version is in a go.mod.
-type pinned struct {
-	dir      string // has the go.mod
-	module   string
+// module is a runtime whose version is in a go.mod.
+type module struct {
+	folder   string // in tests/e2e, has the go.mod
+	path     string
 	name     string
 	commands []string // folders in the module
 	version  string   // a variable that gets the version; empty if there is none
-	env      []string
+	env      string
 	tags     string
 }
 
-// buildPinned builds the commands into a folder of the cache, unless it exists.
-func buildPinned(ctx context.Context, p pinned, cache string) (string, error) {
-	version, err := run(ctx, p.dir, nil, "go", "list", "-m", "-f", "{{.Version}}", p.module)
+// build builds the commands into a folder of the cache, unless it exists.
+func (m module) build(ctx context.Context, e2e, cache string) (string, error) {
+	folder := filepath.Join(e2e, m.folder)
+	version, err := run(ctx, folder, nil, "go", "list", "-m", "-f", "{{.Version}}", m.path)
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(cache, p.name+"-"+version)
+	dir := filepath.Join(cache, m.name+"-"+version)
 	return dir, fill(dir, func(tmp string) error {
 		flags := "-s -w"
-		if p.version != "" {
-			flags += " -X " + p.version + "=" + version
+		if m.version != "" {
+			flags += " -X " + m.version + "=" + version
 		}
-		args := []string{"build", "-trimpath", "-tags", p.tags, "-ldflags", flags, "-o", tmp + "/"}
-		for _, command := range p.commands {
-			args = append(args, p.module+"/"+command)
+		args := []string{"build", "-trimpath", "-tags", m.tags, "-ldflags", flags, "-o", tmp + "/"}
+		for _, command := range m.commands {
+			args = append(args, m.path+"/"+command)
 		}
-		_, err := run(ctx, p.dir, p.env, "go", args...)
+		_, err := run(ctx, folder, []string{m.env}, "go", args...)
+		return err
+	})
+}
+
+// debianPackage unpacks a package of Debian without installing it.
+func debianPackage(ctx context.Context, cache, name string) (dir string, err error) {
+	control, err := run(ctx, "", nil, "apt-cache", "show", "--no-all-versions", name)
+	if err != nil {
+		return "", err
+	}
+	found := regexp.MustCompile(`(?m)^Version: (\S+)`).FindStringSubmatch(control)
+	if found == nil {
+		return "", errors.New("apt has no package " + name)
+	}
+	root := filepath.Join(cache, "debian-"+found[1])
+	return filepath.Join(root, "usr", "bin"), fill(root, func(tmp string) error {
+		// apt drops its privileges to a user that may not write to this folder.
+		if _, err := run(ctx, tmp, nil, "apt-get", "-o", "APT::Sandbox::User=root", "download", name+"="+found[1]); err != nil {
+			return err
+		}
+		packages, err := filepath.Glob(filepath.Join(tmp, "*.deb"))
+		if err != nil || len(packages) != 1 {
+			return fmt.Errorf("find the downloaded package: %d files: %w", len(packages), err)
+		}
+		_, err = run(ctx, tmp, nil, "dpkg", "-x", packages[0], tmp)
 		return err
 	})
 }

@@ -6,32 +6,55 @@ import (
 	"archive/tar"
 	"bytes"
 	"crypto/sha256"
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"testing/fstest"
+	"text/template"
 )
 
-// brokenPlugin is a CNI plugin that fails to add and to delete a pod's address.
-// containerd 1.6 then lists the sandbox as not ready, because it could not clean
-// up; containerd 2 does not list it.
-const brokenPlugin = "broken"
+// templates are the files that the daemons and the network plugins read.
+//
+//go:embed files
+var templates embed.FS
 
-const brokenScript = `#!/bin/sh
-if [ "$CNI_COMMAND" = VERSION ]; then
-	echo '{"cniVersion":"0.4.0","supportedVersions":["0.4.0"]}'
-	exit 0
-fi
-echo '{"cniVersion":"0.4.0","code":100,"msg":"broken by the lab"}'
-exit 1
-`
+// writeFiles fills in the templates of a folder in files/ and writes them into a folder of
+// the lab.
+func writeFiles(e engine, b binaries, p place, from, to string) error {
+	all, err := template.ParseFS(templates, "files/"+from+"/*")
+	if err != nil {
+		return err
+	}
+	conmon, _ := exec.LookPath("conmon") // only CRI-O needs it
+	data := map[string]any{
+		"Dir": p.dir, "Own": b.own, "CNI": cniBinDir, "Image": Image, "Conmon": conmon, "Old": e.old, "Events": e.traits.Events,
+	}
+	for _, t := range all.Templates() {
+		var text bytes.Buffer
+		if err := t.Execute(&text, data); err != nil {
+			return fmt.Errorf("write %s: %w", t.Name(), err)
+		}
+		if err := os.WriteFile(filepath.Join(to, t.Name()), text.Bytes(), 0o700); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The network plugins of the lab, beside those of Debian. They are in files/plugins.
+const (
+	brokenPlugin = "broken"
+	slowPlugin   = "slow"
+)
 
 // writePlugins makes the folder of CNI plugins.
-func writePlugins(p place) error {
+func writePlugins(e engine, b binaries, p place) error {
 	if err := os.Mkdir(p.plugins(), 0o755); err != nil {
 		return err
 	}
@@ -40,15 +63,7 @@ func writePlugins(p place) error {
 			return err
 		}
 	}
-	for name, script := range map[string]string{
-		brokenPlugin: brokenScript,
-		slowPlugin:   fmt.Sprintf(slowScript, p.dir, filepath.Join(cniBinDir, "bridge")),
-	} {
-		if err := os.WriteFile(filepath.Join(p.plugins(), name), []byte(script), 0o755); err != nil {
-			return err
-		}
-	}
-	return nil
+	return writeFiles(e, b, p, "plugins", p.plugins())
 }
 
 // writeNetwork configures a bridge without a gateway: pods get addresses, and the

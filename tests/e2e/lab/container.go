@@ -153,8 +153,8 @@ func (l *Lab) KillProcess(ctx context.Context, c *Container) error {
 		return err
 	}
 	switch {
-	case !l.daemon.alive():
-		c.expectEnd(l.engine.unwatched())
+	case l.daemon.Alive() != nil:
+		c.expectEnd(l.engine.unwatched)
 	case l.forgetsEnd():
 		c.expectEnd(forgotten)
 	default:
@@ -233,7 +233,7 @@ func (l *Lab) killCgroup(ctx context.Context, id string) error {
 // cgroup v1 they may be in any hierarchy.
 func (l *Lab) pids(id string) []int {
 	var pids []int
-	cgroup := filepath.Join(l.place.name(), l.engine.cgroup(id))
+	cgroup := filepath.Join(l.place.name(), l.engine.cgroup+id)
 	for _, root := range []string{"/sys/fs/cgroup/*", "/sys/fs/cgroup"} {
 		dirs, _ := filepath.Glob(filepath.Join(root, cgroup))
 		for _, dir := range dirs {

@@ -15,80 +15,22 @@ import (
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/process"
 )
 
-// daemon is a running container runtime.
-type daemon struct {
-	cmd    *exec.Cmd
-	exited chan struct{} // closed when the process has been waited for
-}
-
-// startDaemon starts the runtime in its own session, so that Ctrl-C does not end it
-// before the lab has removed its pods.
-func startDaemon(e engine, b binaries, p place) (*daemon, error) {
-	log, err := os.OpenFile(p.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open runtime log: %w", err)
-	}
-	defer func() { _ = log.Close() }()
-
-	command, env := e.daemon(b, p)
+// startDaemon starts the runtime in its own session, so that neither Ctrl-C nor the end of
+// this process ends it before the lab has removed its pods.
+func (l *Lab) startDaemon() error {
+	command := l.engine.daemon(l.binaries, l.place)
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Env = append(os.Environ(), env...)
-	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), l.engine.env(l.binaries, l.place)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", command[0], err)
+	d, err := process.Start(cmd, l.place.file("runtime.log"))
+	if err == nil {
+		l.daemon = d
 	}
-	d := &daemon{cmd: cmd, exited: make(chan struct{})}
-	// This goroutine ends with the process; kill and terminate wait for it.
-	go func() {
-		defer close(d.exited)
-		_ = cmd.Wait()
-	}()
-	return d, nil
-}
-
-// alive reports whether the process still runs.
-func (d *daemon) alive() bool {
-	select {
-	case <-d.exited:
-		return false
-	default:
-		return true
-	}
-}
-
-func (d *daemon) signal(sig os.Signal) error {
-	if err := d.cmd.Process.Signal(sig); err != nil {
-		return fmt.Errorf("signal the runtime: %w", err)
-	}
-	return nil
-}
-
-func (d *daemon) kill() {
-	_ = d.cmd.Process.Kill()
-	<-d.exited
-}
-
-// terminate sends SIGTERM, and kills the process if ctx ends first.
-func (d *daemon) terminate(ctx context.Context) {
-	_ = d.cmd.Process.Signal(syscall.SIGCONT)
-	_ = d.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-d.exited:
-	case <-ctx.Done():
-		d.kill()
-	}
-}
-
-// logTail returns the end of the runtime's log for an error message.
-func logTail(p place) string {
-	data, err := os.ReadFile(p.log())
-	if err != nil {
-		return err.Error()
-	}
-	return string(bytes.TrimSpace(data[max(0, len(data)-2000):]))
+	return err
 }
 
 // poll calls f periodically until it reports done or an error, or ctx ends.

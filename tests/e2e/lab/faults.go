@@ -21,38 +21,32 @@ import (
 // Freeze stops the runtime with SIGSTOP and returns once it has stopped. Every CRI
 // call hangs until [Lab.Thaw]. Pods keep running.
 func (l *Lab) Freeze(ctx context.Context) error {
-	if err := l.daemon.signal(syscall.SIGSTOP); err != nil {
-		return err
+	if err := l.daemon.Pause(); err != nil {
+		return fmt.Errorf("freeze the runtime: %w", err)
 	}
 	return poll(ctx, "the stop of the runtime", func() (bool, error) { return stopped(l.PID()) })
 }
 
 // Thaw continues a runtime that [Lab.Freeze] stopped.
-func (l *Lab) Thaw() error { return l.daemon.signal(syscall.SIGCONT) }
+func (l *Lab) Thaw() error { return l.daemon.Continue() }
 
 // Crash kills the runtime and returns when it is dead. Pods keep running. Only
 // [Lab.Revive], [Lab.KillProcess] and [Lab.Stop] may follow.
-func (l *Lab) Crash() { l.daemon.kill() }
+func (l *Lab) Crash() { l.daemon.Kill() }
 
 // Terminate is [Lab.Crash] with SIGTERM.
-func (l *Lab) Terminate(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	l.daemon.terminate(ctx)
-}
+func (l *Lab) Terminate() { _ = l.daemon.Stop() }
 
 // Revive starts the runtime again after [Lab.Crash] or [Lab.Terminate] and
 // returns once it answers.
 func (l *Lab) Revive(ctx context.Context) error {
-	if l.daemon.alive() {
+	if l.daemon.Alive() == nil {
 		return errors.New("revive the runtime: it is running")
 	}
 	l.revived.Store(time.Now().UnixNano())
-	d, err := startDaemon(l.engine, l.binaries, l.place)
-	if err != nil {
+	if err := l.startDaemon(); err != nil {
 		return err
 	}
-	l.daemon = d
 	return l.awaitReady(ctx)
 }
 
@@ -62,7 +56,7 @@ const dropped = "GenerateCRIEvent: failed to generate event"
 
 // DroppedEvents returns the number of CRI events that CRI-O has dropped.
 func (l *Lab) DroppedEvents() (int, error) {
-	log, err := os.ReadFile(l.place.log())
+	log, err := os.ReadFile(l.place.file("runtime.log"))
 	if err != nil {
 		return 0, fmt.Errorf("count dropped events: %w", err)
 	}
@@ -200,18 +194,6 @@ func (l *Lab) FreeDisk() error {
 	l.full = false
 	return nil
 }
-
-// slowPlugin is the CNI plugin bridge, except that its DEL waits while a file
-// exists.
-const slowPlugin = "slow"
-
-const slowScript = `#!/bin/sh
-while [ "$CNI_COMMAND" = DEL ] && [ -e '%[1]s/hang' ]; do
-	: > '%[1]s/hanging'
-	sleep 0.1
-done
-exec %[2]s
-`
 
 // HangTeardown makes the teardown of every pod's network hang until
 // [Lab.EndTeardown]. The CRI call that stops the pod hangs too.

@@ -31,6 +31,8 @@ type Entry struct {
 	ContainerName string // empty for a sandbox
 	Attempt       uint32
 	Sandbox       bool
+	// IP is the address of a sandbox that has started; empty if it has none.
+	IP string
 	// ExitCode and Reason are set if a container died.
 	ExitCode int32
 	Reason   string

@@ -20,6 +20,8 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/process"
 )
 
 // pollPeriod is the time between two looks at a state that the lab waits for. It
@@ -56,14 +58,14 @@ type Options struct {
 func Check() error { return check(DefaultRuntime()) }
 
 func check(r Runtime) error {
-	e, err := newEngine(r)
+	e, err := findEngine(r)
 	if err != nil {
 		return err
 	}
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("the lab needs root to mount and to make cgroups and a bridge (uid is %d)", os.Geteuid())
 	}
-	for _, tool := range append([]string{"runc", "ip", "go"}, e.tools()...) {
+	for _, tool := range append([]string{"runc", "ip", "go"}, e.tools...) {
 		if _, err := exec.LookPath(tool); err != nil {
 			return fmt.Errorf("the lab needs %s: run tests/e2e/setup.sh %s: %w", tool, r, err)
 		}
@@ -89,7 +91,7 @@ type Lab struct {
 	runtime  runtimeapi.RuntimeServiceClient
 	images   runtimeapi.ImageServiceClient
 	history  *History
-	daemon   *daemon
+	daemon   *process.Process
 	// revived is the time of the last [Lab.Revive] in Unix nanoseconds.
 	revived atomic.Int64
 	full    bool // by [Lab.FillDisk]
@@ -104,10 +106,7 @@ func Start(ctx context.Context, opts Options) (*Lab, error) {
 	if err := check(opts.Runtime); err != nil {
 		return nil, err
 	}
-	e, err := newEngine(opts.Runtime)
-	if err != nil {
-		return nil, err
-	}
+	e := engines[opts.Runtime]
 	b, err := provide(ctx, e)
 	if err != nil {
 		return nil, err
@@ -119,7 +118,10 @@ func Start(ctx context.Context, opts Options) (*Lab, error) {
 	}
 	l := &Lab{opts: opts, engine: e, binaries: b, place: p, unlock: unlock, history: newHistory()}
 	if err := l.start(ctx); err != nil {
-		err = fmt.Errorf("start lab: %w; end of the runtime's log:\n%s", err, logTail(p))
+		if l.daemon != nil {
+			err = fmt.Errorf("%w; end of the runtime's log:\n%s", err, l.daemon.Tail())
+		}
+		err = fmt.Errorf("start lab: %w", err)
 		return nil, errors.Join(err, l.Stop(ctx))
 	}
 	return l, nil
@@ -135,16 +137,16 @@ func (l *Lab) start(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := writePlugins(l.place); err != nil {
+	if err := writePlugins(l.engine, l.binaries, l.place); err != nil {
 		return err
 	}
 	if err := writeNetwork(l.place, l.subnet); err != nil {
 		return err
 	}
-	if err := l.engine.configure(l.binaries, l.place); err != nil {
+	if err := writeFiles(l.engine, l.binaries, l.place, l.engine.files, l.place.dir); err != nil {
 		return err
 	}
-	if l.daemon, err = startDaemon(l.engine, l.binaries, l.place); err != nil {
+	if err := l.startDaemon(); err != nil {
 		return err
 	}
 	// By default a client waits for a second or more after a refused connection.
@@ -168,8 +170,8 @@ func (l *Lab) awaitReady(ctx context.Context) error {
 	defer cancel()
 	last := errors.New("no answer")
 	err := poll(ctx, "the runtime", func() (bool, error) {
-		if !l.daemon.alive() {
-			return false, errors.New("the runtime has exited")
+		if err := l.daemon.Alive(); err != nil {
+			return false, err
 		}
 		resp, err := l.runtime.Status(ctx, &runtimeapi.StatusRequest{})
 		if err != nil {
@@ -192,11 +194,12 @@ func (l *Lab) awaitReady(ctx context.Context) error {
 
 // importImage gives the runtime the pod image.
 func (l *Lab) importImage(ctx context.Context) error {
-	archive := filepath.Join(l.place.dir, "image.tar")
+	archive := l.place.file("image.tar")
 	if err := WriteImage(archive, filepath.Join(l.binaries.own, "podimage")); err != nil {
 		return err
 	}
-	if err := l.engine.load(ctx, l.binaries, l.place, archive); err != nil {
+	load := l.engine.load(l.binaries, l.place, archive)
+	if _, err := run(ctx, "", l.engine.env(l.binaries, l.place), load[0], load[1:]...); err != nil {
 		return err
 	}
 	// containerd's CRI plugin learns of the image asynchronously.
@@ -216,7 +219,7 @@ func (l *Lab) Endpoint() string { return "unix://" + l.place.socket() }
 func (l *Lab) CgroupParent() string { return "/" + l.place.name() }
 
 // PID returns the process id of the running runtime.
-func (l *Lab) PID() int { return l.daemon.cmd.Process.Pid }
+func (l *Lab) PID() int { return l.daemon.PID() }
 
 // History returns the history of this lab.
 func (l *Lab) History() *History { return l.history }
@@ -232,9 +235,9 @@ func (l *Lab) Stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.opts.StopTimeout)
 	defer cancel()
 	l.endFaults()
-	if l.daemon != nil && l.daemon.alive() {
+	if l.daemon != nil && l.daemon.Alive() == nil {
 		_ = l.removeAllPods(ctx) // destroy kills those that remain
-		l.Terminate(ctx)
+		l.Terminate()
 	}
 	var err error
 	if l.conn != nil {

@@ -23,11 +23,11 @@ type place struct{ dir string }
 
 // name is also the name of the network and of the cgroup.
 func (p place) name() string    { return filepath.Base(p.dir) }
-func (p place) config() string  { return filepath.Join(p.dir, "runtime.conf") }
-func (p place) socket() string  { return filepath.Join(p.dir, "runtime.sock") }
-func (p place) cni() string     { return filepath.Join(p.dir, "cni") }
-func (p place) plugins() string { return filepath.Join(p.dir, "plugins") }
-func (p place) log() string     { return filepath.Join(p.dir, "runtime.log") }
+func (p place) socket() string  { return p.file("runtime.sock") }
+func (p place) cni() string     { return p.file("cni") }
+func (p place) plugins() string { return p.file("plugins") }
+
+func (p place) file(name string) string { return filepath.Join(p.dir, name) }
 
 // bridge is at most 14 bytes long; the kernel's limit is 15.
 func (p place) bridge() string { return "pleg" + strings.TrimPrefix(p.name(), placePrefix) }

@@ -74,8 +74,11 @@ func (l *Lab) RunPod(ctx context.Context, spec PodSpec) (*Pod, error) {
 		return nil, errors.Join(fmt.Errorf("run pod %s: %w", spec.Name, err), l.addFailed(ctx, p, began))
 	}
 	p.SandboxID = resp.GetPodSandboxId()
-	l.history.add(p.entry(Started, began))
-	return p, nil
+	e := p.entry(Started, began)
+	status, err := l.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: p.SandboxID})
+	e.IP = status.GetStatus().GetNetwork().GetIp()
+	l.history.add(e)
+	return p, err
 }
 
 // addFailed adds a sandbox to the history that the runtime failed to start and
@@ -154,7 +157,7 @@ func (l *Lab) StopPod(ctx context.Context, p *Pod) error {
 	if _, err := l.runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.SandboxID}); err != nil {
 		return fmt.Errorf("stop pod %s: %w", p.Name, err)
 	}
-	if err := l.awaitAllDied(ctx, p, began, l.engine.stopped()); err != nil {
+	if err := l.awaitAllDied(ctx, p, began, l.engine.stopped); err != nil {
 		return err
 	}
 	if running {

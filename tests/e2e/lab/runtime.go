@@ -4,9 +4,11 @@ package lab
 
 import (
 	"cmp"
-	"context"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 )
 
 // Runtime names a container runtime, in the version that a lab runs.
@@ -59,20 +61,7 @@ type Traits struct {
 }
 
 // Traits returns what a test must know about a runtime.
-func (r Runtime) Traits() Traits {
-	switch r {
-	case Containerd17:
-		return Traits{Events: true, AllEvents: true, EventsToOne: true, SandboxProcess: true, Shims: true}
-	case Containerd16:
-		return Traits{SandboxProcess: true, Shims: true}
-	case CRIO:
-		return Traits{Events: true, DropsEvents: true, ForgetsEnds: true}
-	case CRIOWithoutEvents:
-		return Traits{ForgetsEnds: true}
-	default:
-		return Traits{Events: true, AllEvents: true, SandboxProcess: true, Shims: true}
-	}
-}
+func (r Runtime) Traits() Traits { return engines[r].traits }
 
 // end is how a container ends.
 type end struct {
@@ -80,41 +69,106 @@ type end struct {
 	reason string
 }
 
-// engine is what the lab does in another way for each runtime.
-type engine interface {
+// engine is how the lab runs a runtime.
+type engine struct {
+	traits Traits
+	// module is the folder of tests/e2e that pins the runtime. If empty, the runtime is
+	// Debian's package of this name.
+	module module
+	debian string
 	// tools are the programs that must be installed.
-	tools() []string
-	// programs builds or downloads the runtime into the folder cache unless it is
-	// there, and returns the folder of the programs. module is that of the e2e module.
-	programs(ctx context.Context, module, cache string) (dir string, err error)
-	// configure writes the files that the daemon reads.
-	configure(b binaries, p place) error
-	// daemon returns the command line of the daemon, and additions to its environment.
-	daemon(b binaries, p place) (command, env []string)
-	// load gives the running daemon an image archive.
-	load(ctx context.Context, b binaries, p place, archive string) error
-	// cgroup returns the name of the cgroup of a container or sandbox.
-	cgroup(id string) string
+	tools []string
+	// files is the folder in files/ with the templates of what the daemon reads; old is
+	// for containerd 1.
+	files string
+	old   bool
+	// daemon returns the command line of the daemon, load that of the program that gives it
+	// an image archive, and env what both have in their environment.
+	daemon, env func(b binaries, p place) []string
+	load        func(b binaries, p place, archive string) []string
+	// cgroup is what precedes the id of a container in the name of its cgroup.
+	cgroup string
 	// stopped is how a container ends whose sandbox is stopped, unwatched how one ends
 	// that is killed while the daemon does not run.
-	stopped() end
-	unwatched() end
+	stopped, unwatched end
 }
 
-func newEngine(r Runtime) (engine, error) {
-	switch r {
-	case Containerd:
-		return containerd{module: "containerd", path: "github.com/containerd/containerd/v2"}, nil
-	case Containerd17:
-		return containerd{old: true, module: "containerd17", path: "github.com/containerd/containerd"}, nil
-	case Containerd16:
-		return containerd{old: true}, nil
-	case CRIO:
-		return crio{events: true}, nil
-	case CRIOWithoutEvents:
-		return crio{}, nil
-	default:
-		return nil, fmt.Errorf("there is no runtime %q: want one of %q", r,
-			[]Runtime{Containerd, Containerd17, Containerd16, CRIO, CRIOWithoutEvents})
+// Sandboxes of containerd and CRI-O differ in who watches the containers: containerd kills
+// the containers of a stopped sandbox and knows no exit code of what it did not watch;
+// CRI-O stops them with a grace period, and a monitor keeps the exit code.
+var engines = map[Runtime]engine{
+	Containerd: containerd(engine{
+		traits: Traits{Events: true, AllEvents: true, SandboxProcess: true, Shims: true},
+		module: containerdModule("containerd", "github.com/containerd/containerd/v2"), load: ctrPinned,
+	}),
+	Containerd17: containerd(engine{
+		traits: Traits{Events: true, AllEvents: true, EventsToOne: true, SandboxProcess: true, Shims: true},
+		module: containerdModule("containerd17", "github.com/containerd/containerd"), load: ctr, old: true,
+	}),
+	Containerd16: containerd(engine{
+		traits: Traits{SandboxProcess: true, Shims: true}, debian: "containerd", load: ctr, old: true,
+	}),
+	CRIO:              crio(Traits{Events: true, DropsEvents: true, ForgetsEnds: true}),
+	CRIOWithoutEvents: crio(Traits{ForgetsEnds: true}),
+}
+
+func findEngine(r Runtime) (engine, error) {
+	e, ok := engines[r]
+	if !ok {
+		return e, fmt.Errorf("there is no runtime %q: want one of %q", r, slices.Sorted(maps.Keys(engines)))
+	}
+	return e, nil
+}
+
+func containerd(e engine) engine {
+	e.files, e.stopped, e.unwatched = "containerd", end{137, "Error"}, end{255, "Unknown"}
+	e.daemon = func(b binaries, p place) []string {
+		return []string{filepath.Join(b.runtime, "containerd"), "--config", p.file("runtime.conf")}
+	}
+	// containerd finds its shim in PATH.
+	e.env = func(b binaries, _ place) []string { return []string{"PATH=" + b.runtime + ":" + os.Getenv("PATH")} }
+	return e
+}
+
+func containerdModule(folder, path string) module {
+	return module{
+		folder: folder, path: path, name: "containerd", commands: []string{"cmd/containerd", "cmd/containerd-shim-runc-v2", "cmd/ctr"},
+		version: path + "/version.Version", env: "CGO_ENABLED=0",
+	}
+}
+
+func ctr(b binaries, p place, archive string) []string {
+	return []string{filepath.Join(b.runtime, "ctr"), "-a", p.socket(), "-n", "k8s.io", "images", "import", archive}
+}
+
+// ctrPinned pins the image, so that it is not garbage collected. containerd 1 cannot do it
+// here.
+func ctrPinned(b binaries, p place, archive string) []string {
+	return slices.Insert(ctr(b, p, archive), 7, "--label", "io.cri-containerd.pinned=pinned")
+}
+
+// crioTags leave out what needs C libraries, except libseccomp.
+const crioTags = "containers_image_openpgp exclude_graphdriver_btrfs btrfs_noversion exclude_graphdriver_devicemapper libdm_no_deferred_remove seccomp"
+
+func crio(t Traits) engine {
+	return engine{
+		traits: t, files: "cri-o", cgroup: "crio-", stopped: end{0, "Completed"}, unwatched: end{137, "Error"},
+		tools: []string{"conmon", "skopeo", "gcc", "pkg-config"},
+		module: module{
+			folder: "crio", path: "github.com/cri-o/cri-o", name: "cri-o", commands: []string{"cmd/crio"},
+			env: "CGO_ENABLED=1", tags: crioTags,
+		},
+		daemon: func(b binaries, p place) []string {
+			return []string{filepath.Join(b.runtime, "crio"), "--config", p.file("runtime.conf"), "--config-dir", ""}
+		},
+		load: func(_ binaries, p place, archive string) []string {
+			return []string{
+				"skopeo", "--policy", p.file("policy.json"), "--tmpdir", p.dir, "copy", "--quiet",
+				"docker-archive:" + archive, "containers-storage:" + Image,
+			}
+		},
+		env: func(_ binaries, p place) []string {
+			return []string{"CONTAINERS_STORAGE_CONF=" + p.file("storage.conf")}
+		},
 	}
 }

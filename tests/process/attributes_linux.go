@@ -1,0 +1,8 @@
+package process
+
+import "syscall"
+
+// attributes make a process group of its own, which ends with this process.
+func attributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
