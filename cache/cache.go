@@ -110,10 +110,10 @@ func (c *Cache) GetNewerThan(ctx context.Context, uid pleg.PodUID, t time.Time) 
 	case <-w.ready:
 		return c.Get(uid)
 	case <-ctx.Done():
-		c.forget(uid, w)
+		c.removeWaiter(uid, w)
 		return nil, context.Cause(ctx)
 	case <-c.closed:
-		c.forget(uid, w)
+		c.removeWaiter(uid, w)
 		return nil, pleg.ErrStopped
 	}
 }
@@ -276,10 +276,10 @@ func (c *Cache) wake(uid pleg.PodUID) {
 			kept = append(kept, w)
 		}
 	}
-	c.keep(uid, kept)
+	c.setWaiters(uid, kept)
 }
 
-func (c *Cache) forget(uid pleg.PodUID, w *waiter) {
+func (c *Cache) removeWaiter(uid pleg.PodUID, w *waiter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	kept := c.waiters[uid][:0]
@@ -288,10 +288,10 @@ func (c *Cache) forget(uid pleg.PodUID, w *waiter) {
 			kept = append(kept, other)
 		}
 	}
-	c.keep(uid, kept)
+	c.setWaiters(uid, kept)
 }
 
-func (c *Cache) keep(uid pleg.PodUID, waiters []*waiter) {
+func (c *Cache) setWaiters(uid pleg.PodUID, waiters []*waiter) {
 	if len(waiters) == 0 {
 		delete(c.waiters, uid)
 		return

@@ -35,11 +35,11 @@ const podCalls = 2
 func (c *Client) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
 	q := newQuery(c, pod, last)
 	if first := q.sandboxesFirst(c.carrying.load()); first != nil {
-		if err := q.ask(ctx, first, nil); err != nil {
+		if err := q.fetch(ctx, first, nil); err != nil {
 			return nil, err
 		}
 	}
-	if err := q.ask(ctx, q.openSandboxes(), q.openContainers()); err != nil {
+	if err := q.fetch(ctx, q.openSandboxes(), q.openContainers()); err != nil {
 		return nil, err
 	}
 	return q.status(), nil
@@ -148,9 +148,9 @@ func indexesOf[S any](answers []answer[S]) []int {
 	return open
 }
 
-// ask asks for some sandboxes and containers at the same time, and then uses what the
+// fetch asks for some sandboxes and containers at the same time, and then uses what the
 // answers of the sandboxes carry.
-func (q *query) ask(ctx context.Context, sandboxes, containers []int) error {
+func (q *query) fetch(ctx context.Context, sandboxes, containers []int) error {
 	carried := make([][]*runtimeapi.ContainerStatus, len(sandboxes))
 	calls, ctx := errgroup.WithContext(ctx)
 	calls.SetLimit(podCalls)
@@ -239,7 +239,7 @@ type carrying struct{ state atomic.Int32 }
 func (c *carrying) load() carriage { return carriage(c.state.Load()) }
 
 // learn: a runtime sets the timestamp only together with the containers' statuses.
-func (c *carrying) learn(answer *runtimeapi.PodSandboxStatusResponse) {
+func (c *carrying) update(answer *runtimeapi.PodSandboxStatusResponse) {
 	state := notCarried
 	if answer.GetTimestamp() > 0 {
 		state = isCarried

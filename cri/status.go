@@ -49,7 +49,7 @@ func (c *Client) sandboxStatus(ctx context.Context, uid pleg.PodUID, listed *ple
 	if err := checkStatus(err, answer.GetStatus(), runtimeapi.PodSandboxState_name, listed); err != nil {
 		return nil, nil, err
 	}
-	c.carrying.learn(answer)
+	c.carrying.update(answer)
 	if answer.GetTimestamp() >= began.UnixNano() {
 		carried = answer.GetContainersStatuses()
 	}

@@ -43,22 +43,22 @@ func newCall(ctx context.Context, brief bool, timeout time.Duration, free func()
 	c.release = sync.OnceFunc(func() {
 		c.stopTimer()
 		if conn != nil {
-			conn.forget(c)
+			conn.removeCall(c)
 		}
 		free()
 	})
 	if conn != nil {
 		c.timer = time.AfterFunc(timeout, func() { _ = conn.Close() })
-		if !conn.hold(c) {
+		if !conn.addCall(c) {
 			c.release()
 		}
 	}
-	context.AfterFunc(ctx, c.end)
+	context.AfterFunc(ctx, c.ended)
 	return c
 }
 
-// end notes that the call has ended. The client has the timeout to read what is left of it.
-func (c *call) end() {
+// ended starts the timer of what the client has not read yet.
+func (c *call) ended() {
 	if c.timer != nil && !c.brief {
 		c.timer.Reset(c.timeout)
 	}
@@ -84,7 +84,7 @@ func (c *call) stopTimer() {
 	}
 }
 
-func noteUnary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func countUnary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	c := callOf(ctx)
 	c.requestReceived()
 	answer, err := handler(ctx, request)
@@ -97,22 +97,22 @@ func noteUnary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle
 	return countedMessage{answer, &written{call: c}}, nil
 }
 
-func noteStream(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func countStream(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	if c := callOf(stream.Context()); c != nil {
-		stream = notingStream{stream, c}
+		stream = countingStream{stream, c}
 	}
 	return handler(server, stream)
 }
 
-// notingStream is a stream that notes when the request has been received, and the messages
+// countingStream is a stream that notes when the request has been received, and the messages
 // that are sent.
-type notingStream struct {
+type countingStream struct {
 	grpc.ServerStream
 	call *call
 }
 
 // RecvMsg implements [grpc.ServerStream].
-func (s notingStream) RecvMsg(m any) error {
+func (s countingStream) RecvMsg(m any) error {
 	err := s.ServerStream.RecvMsg(m)
 	if err == nil {
 		s.call.requestReceived()
@@ -122,7 +122,7 @@ func (s notingStream) RecvMsg(m any) error {
 
 // SendMsg implements [grpc.ServerStream]. It refuses what comes after a deadline that the client
 // has set: the observer would not count it, though it may stay unread.
-func (s notingStream) SendMsg(m any) error {
+func (s countingStream) SendMsg(m any) error {
 	if err := s.Context().Err(); err != nil {
 		return status.FromContextError(err).Err()
 	}

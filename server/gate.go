@@ -59,10 +59,10 @@ func (g *gate) Accept() (net.Conn, error) {
 func (g *gate) admit(conn net.Conn) net.Conn {
 	c := &heldConn{Conn: conn, process: processOf(conn)}
 	c.release = sync.OnceFunc(func() {
-		g.open.leave(c)
+		g.open.release(c)
 		g.metrics.connections.Dec()
 	})
-	if !g.open.enter(c, c.process, func() { _ = c.Close() }) {
+	if !g.open.acquire(c, c.process, func() { _ = c.Close() }) {
 		return nil
 	}
 	g.metrics.connections.Inc()
@@ -89,9 +89,9 @@ func (c *heldConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// hold makes the end of the connection release a call. It reports false if the connection
+// addCall makes the end of the connection release a call. It reports false if the connection
 // has ended.
-func (c *heldConn) hold(called *call) bool {
+func (c *heldConn) addCall(called *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.calls == nil {
@@ -103,7 +103,7 @@ func (c *heldConn) hold(called *call) bool {
 	return !c.closed
 }
 
-func (c *heldConn) forget(called *call) {
+func (c *heldConn) removeCall(called *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.calls, called)

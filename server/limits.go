@@ -63,14 +63,14 @@ func newLimits(o Options, m *metrics) *limits {
 	}
 }
 
-// begin counts a call. gRPC calls it when the headers of the call have arrived.
-func (l *limits) begin(ctx context.Context, info *tap.Info) (context.Context, error) {
+// countCall counts a call. gRPC calls it when the headers of the call have arrived.
+func (l *limits) countCall(ctx context.Context, info *tap.Info) (context.Context, error) {
 	called, known := l.methods[info.FullMethodName]
 	if !known {
 		return ctx, nil // gRPC refuses it at once
 	}
 	conn, holder := heldConnOf(ctx), new(byte)
-	if err := l.enter(holder, conn, called, info.FullMethodName); err != nil {
+	if err := l.acquire(holder, conn, called, info.FullMethodName); err != nil {
 		l.metrics.refusedCalls.Inc()
 		if conn != nil && conn.refused.Add(1) >= maxRefusedCalls {
 			_ = conn.Close()
@@ -78,23 +78,23 @@ func (l *limits) begin(ctx context.Context, info *tap.Info) (context.Context, er
 		return nil, err
 	}
 	c := newCall(ctx, called.brief, l.timeout, func() {
-		called.places.leave(holder)
-		l.all.leave(holder)
+		called.places.release(holder)
+		l.all.release(holder)
 	})
 	return context.WithValue(ctx, callKey{}, c), nil
 }
 
-// enter counts a call, and closes the connection of another one that gives up its place.
-func (l *limits) enter(holder any, conn *heldConn, called method, name string) error {
+// acquire counts a call, and closes the connection of another one that gives up its place.
+func (l *limits) acquire(holder any, conn *heldConn, called method, name string) error {
 	process, evict := int32(0), func() {}
 	if conn != nil {
 		process, evict = conn.process, func() { _ = conn.Close() }
 	}
-	if !l.all.enter(holder, process, evict) {
+	if !l.all.acquire(holder, process, evict) {
 		return status.Errorf(codes.ResourceExhausted, "too many calls: this server takes %d at a time", l.all.max)
 	}
-	if !called.places.enter(holder, process, evict) {
-		l.all.leave(holder)
+	if !called.places.acquire(holder, process, evict) {
+		l.all.release(holder)
 		return status.Errorf(codes.ResourceExhausted, "too many calls of %s: this server takes %d at a time", name, called.places.max)
 	}
 	return nil

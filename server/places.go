@@ -23,8 +23,8 @@ type place struct {
 
 func newPlaces(n int) *places { return &places{max: n} }
 
-// enter returns false if there is no place. The holder calls leave, also if it was evicted.
-func (p *places) enter(holder any, process int32, evict func()) bool {
+// acquire returns false if there is no place. The holder calls release, also if it was evicted.
+func (p *places) acquire(holder any, process int32, evict func()) bool {
 	p.mu.Lock()
 	var victim *place
 	if len(p.held) >= p.max {
@@ -42,8 +42,8 @@ func (p *places) enter(holder any, process int32, evict func()) bool {
 	return true
 }
 
-// leave may be called several times.
-func (p *places) leave(holder any) {
+// release may be called several times.
+func (p *places) release(holder any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drop(holder)

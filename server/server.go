@@ -164,7 +164,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 func (s *Server) newGRPC(closing context.Context) *grpc.Server {
 	return grpc.NewServer(
 		grpc.Creds(plaintext{insecure.NewCredentials()}),
-		grpc.InTapHandle(s.limits.begin),
+		grpc.InTapHandle(s.limits.countCall),
 		grpc.StatsHandler(observer{}),
 		grpc.ForceServerCodecV2(countingCodec{encoding.GetCodecV2(proto.Name)}),
 		grpc.MaxRecvMsgSize(s.options.MaxRequestBytes),
@@ -177,8 +177,8 @@ func (s *Server) newGRPC(closing context.Context) *grpc.Server {
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPing, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),
-		grpc.ChainUnaryInterceptor(noteUnary, endUnary(closing)),
-		grpc.ChainStreamInterceptor(noteStream, endStream(closing)),
+		grpc.ChainUnaryInterceptor(countUnary, endUnary(closing)),
+		grpc.ChainStreamInterceptor(countStream, endStream(closing)),
 	)
 }
 

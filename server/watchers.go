@@ -39,10 +39,10 @@ type watcher struct {
 
 func newWatchers(n int) *watchers { return &watchers{max: n, of: make(map[any][]*watcher)} }
 
-// take waits for a place, at most as long as another watcher needs to leave. It returns the
+// acquire waits for a place, at most as long as another watcher needs to leave. It returns the
 // context of the watcher, which ends when it must leave. leave must be called when it has
 // ended; it is nil if there is no place.
-func (w *watchers) take(ctx context.Context) (_ context.Context, leave func()) {
+func (w *watchers) acquire(ctx context.Context) (_ context.Context, leave func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	x := &watcher{client: clientOf(ctx), conn: heldConnOf(ctx), cancel: cancel, left: make(chan struct{})}
 	leave = func() {
@@ -53,21 +53,21 @@ func (w *watchers) take(ctx context.Context) (_ context.Context, leave func()) {
 		w.taken--
 		close(x.left)
 	}
-	before, ok := w.enter(x)
+	before, ok := w.add(x)
 	if !ok {
 		cancel(nil)
 		return nil, nil
 	}
-	if before != nil && !before.leaves(ctx) {
+	if before != nil && !before.evict(ctx) {
 		leave()
 		return nil, nil
 	}
 	return ctx, leave
 }
 
-// leaves ends a watcher and reports whether it has left: not if ctx ends before, nor if its
+// evict ends a watcher and reports whether it has left: not if ctx ends before, nor if its
 // client does not read on a connection that this server cannot close.
-func (x *watcher) leaves(ctx context.Context) bool {
+func (x *watcher) evict(ctx context.Context) bool {
 	x.cancel(errTakenOver)
 	late := time.NewTimer(leaveTimeout)
 	defer late.Stop()
@@ -90,9 +90,9 @@ func (x *watcher) leaves(ctx context.Context) bool {
 	}
 }
 
-// enter counts a watcher. It returns the watcher that must leave before; nil if there is
+// add counts a watcher. It returns the watcher that must leave before; nil if there is
 // room.
-func (w *watchers) enter(x *watcher) (before *watcher, ok bool) {
+func (w *watchers) add(x *watcher) (before *watcher, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.taken >= w.max {

@@ -12,7 +12,7 @@ import (
 func limit(n int, wait time.Duration, what string, h http.Handler) http.Handler {
 	slots := make(chan struct{}, n)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !enter(r.Context(), slots, wait) {
+		if !acquire(r.Context(), slots, wait) {
 			unavailable(w, fmt.Sprintf("too many %s: %d at a time", what, n))
 			return
 		}
@@ -21,8 +21,8 @@ func limit(n int, wait time.Duration, what string, h http.Handler) http.Handler 
 	})
 }
 
-// enter takes a slot. It returns false if none becomes free in time.
-func enter(ctx context.Context, slots chan<- struct{}, wait time.Duration) bool {
+// acquire takes a slot. It returns false if none becomes free in time.
+func acquire(ctx context.Context, slots chan<- struct{}, wait time.Duration) bool {
 	select {
 	case slots <- struct{}{}:
 		return true

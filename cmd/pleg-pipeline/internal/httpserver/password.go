@@ -59,7 +59,7 @@ func newPasswords() *passwords {
 func (p *passwords) verify(c *web.Config, host, user, password string) error {
 	hash, known := c.Users[user]
 	key := sha256.Sum256([]byte(p.salt + "\x00" + user + "\x00" + string(hash) + "\x00" + password))
-	if ok, err := p.begin(key, host); ok || err != nil {
+	if ok, err := p.startCheck(key, host); ok || err != nil {
 		return err
 	}
 	expected := []byte(hash)
@@ -70,16 +70,16 @@ func (p *passwords) verify(c *web.Config, host, user, password string) error {
 	err := bcrypt.CompareHashAndPassword(expected, []byte(password))
 	p.compare.Unlock()
 	ok := known && err == nil
-	p.end(key, host, ok)
+	p.finishCheck(key, host, ok)
 	if !ok {
 		return errWrongPassword
 	}
 	return nil
 }
 
-// begin returns true if the password is known to be correct. Otherwise it adds a check
+// startCheck returns true if the password is known to be correct. Otherwise it adds a check
 // of this host, unless there are too many.
-func (p *passwords) begin(key [sha256.Size]byte, host string) (bool, error) {
+func (p *passwords) startCheck(key [sha256.Size]byte, host string) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, ok := p.correct[key]; ok {
@@ -93,7 +93,7 @@ func (p *passwords) begin(key [sha256.Size]byte, host string) (bool, error) {
 	return false, nil
 }
 
-func (p *passwords) end(key [sha256.Size]byte, host string, ok bool) {
+func (p *passwords) finishCheck(key [sha256.Size]byte, host string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.total--
