@@ -20,7 +20,7 @@ type filter struct {
 func newFilter(o WatchOptions) (filter, error) {
 	f := filter{o: o}
 	for _, t := range o.Types {
-		if _, ok := ceTypes[t]; !ok || t == pleg.Gap {
+		if !slices.Contains(pleg.EventTypes(pleg.ClassNormal, pleg.ClassOnRequest), t) {
 			return filter{}, fmt.Errorf("WatchOptions.Types has the unknown event type %q", t)
 		}
 	}
@@ -35,7 +35,7 @@ func newFilter(o WatchOptions) (filter, error) {
 
 // wants reports whether the watch wants an event of a pod with these labels.
 func (f *filter) wants(ev *pleg.Event, podLabels map[string]string) bool {
-	if !f.o.NetworkEvents && (ev.Type == pleg.NetworkSetupCompleted || ev.Type == pleg.NetworkFailed) {
+	if !f.o.NetworkEvents && ev.Type.Info().Class == pleg.ClassOnRequest {
 		return false
 	}
 	if f.o.OmitSandboxes && ev.Sandbox {

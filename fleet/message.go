@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -36,15 +37,17 @@ type eventData struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// ceTypes are the values of the attribute type.
-var ceTypes = map[pleg.EventType]string{
-	pleg.ContainerStarted:      "container.started",
-	pleg.ContainerDied:         "container.died",
-	pleg.ContainerRemoved:      "container.removed",
-	pleg.PodSync:               "pod.sync",
-	pleg.NetworkSetupCompleted: "network.setupcompleted",
-	pleg.NetworkFailed:         "network.failed",
-	pleg.Gap:                   "node.gap",
+// ceType returns the value of the attribute type. There is none for the marks of one
+// subscription.
+func ceType(t pleg.EventType) (string, error) {
+	info := t.Info()
+	switch {
+	case t == pleg.Gap:
+		info.Name = "node.gap"
+	case info.Class == pleg.ClassMark || info.Number == 0:
+		return "", fmt.Errorf("event type %q cannot be published", t)
+	}
+	return ceTypePrefix + strings.ReplaceAll(info.Name, "_", "") + ceTypeSuffix, nil
 }
 
 const (
@@ -60,15 +63,15 @@ func ceSource(cluster, node string) string {
 type encoder struct{ source string }
 
 func (e encoder) event(d eventData) ([]byte, error) {
-	name, ok := ceTypes[d.Type]
-	if !ok {
-		return nil, fmt.Errorf("event type %q cannot be published", d.Type)
+	name, err := ceType(d.Type)
+	if err != nil {
+		return nil, err
 	}
 	return json.Marshal(cloudEvent{
 		SpecVersion:     "1.0",
 		ID:              fmt.Sprintf("%s/%d", d.Epoch, d.Seq),
 		Source:          e.source,
-		Type:            ceTypePrefix + name + ceTypeSuffix,
+		Type:            name,
 		Subject:         string(d.PodUID),
 		Time:            d.ObservedAt,
 		DataContentType: "application/json",

@@ -20,18 +20,6 @@ const schemaURL = "https://opentelemetry.io/schemas/1.37.0"
 // scopeName is the instrumentation scope of all records.
 const scopeName = "github.com/pleg-pipeline/pleg-pipeline/otlp"
 
-// kinds are the types of events, their name in OpenTelemetry, and a verb for people.
-var kinds = map[pleg.EventType]struct{ name, verb string }{
-	pleg.ContainerStarted:      {"pleg.container.started", "started"},
-	pleg.ContainerDied:         {"pleg.container.died", "died"},
-	pleg.ContainerRemoved:      {"pleg.container.removed", "was removed"},
-	pleg.PodSync:               {"pleg.pod.sync", "was inspected again"},
-	pleg.NetworkSetupCompleted: {"pleg.network.setup_completed", "has an address"},
-	pleg.NetworkFailed:         {"pleg.network.failed", "never had an address"},
-	pleg.Gap:                   {"pleg.gap", ""},
-	pleg.Synced:                {"pleg.synced", ""},
-}
-
 // replayedVerbs are those of a replayed event, which tells a state and not news.
 var replayedVerbs = map[pleg.EventType]string{
 	pleg.ContainerStarted: "is running",
@@ -41,13 +29,10 @@ var replayedVerbs = map[pleg.EventType]string{
 // newRecord returns the record of an event. It depends on nothing else: an event that is
 // exported twice has the same record.
 func newRecord(ev *pleg.Event) *logsv1.LogRecord {
-	kind, ok := kinds[ev.Type]
-	if !ok { // of a newer daemon
-		kind.name = "pleg." + text(strings.ToLower(string(ev.Type)))
-		kind.verb = text(string(ev.Type))
-	}
-	if verb := replayedVerbs[ev.Type]; ev.Replayed && verb != "" {
-		kind.verb = verb
+	info := ev.Type.Info()
+	verb := text(info.Verb)
+	if replayed := replayedVerbs[ev.Type]; ev.Replayed && replayed != "" {
+		verb = replayed
 	}
 	at := uint64(max(0, ev.ObservedAt.UnixNano())) //nolint:gosec // not negative
 	if ev.ObservedAt.IsZero() {
@@ -56,24 +41,14 @@ func newRecord(ev *pleg.Event) *logsv1.LogRecord {
 	r := &logsv1.LogRecord{
 		TimeUnixNano: at, ObservedTimeUnixNano: at,
 		SeverityNumber: logsv1.SeverityNumber_SEVERITY_NUMBER_INFO, SeverityText: "INFO",
-		EventName:  kind.name,
-		Body:       &commonv1.AnyValue{Value: &commonv1.AnyValue_StringValue{StringValue: body(ev, kind.verb)}},
+		EventName:  "pleg." + text(info.Name),
+		Body:       &commonv1.AnyValue{Value: &commonv1.AnyValue_StringValue{StringValue: body(ev, verb)}},
 		Attributes: recordAttributes(ev),
 	}
-	if isWarning(ev) {
+	if ev.Severity() == pleg.SeverityBad {
 		r.SeverityNumber, r.SeverityText = logsv1.SeverityNumber_SEVERITY_NUMBER_WARN, "WARN"
 	}
 	return r
-}
-
-// isWarning reports whether an operator may want to see the event among many others.
-func isWarning(ev *pleg.Event) bool {
-	switch ev.Type {
-	case pleg.Gap, pleg.NetworkFailed:
-		return true
-	default:
-		return ev.ExitCode != nil && *ev.ExitCode != 0
-	}
 }
 
 // isMark reports whether the event is about the stream, not about a pod.

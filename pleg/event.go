@@ -2,50 +2,6 @@ package pleg
 
 import "time"
 
-// EventType says what happened. The names are the kubelet's.
-type EventType string
-
-const (
-	// ContainerStarted means that a container runs, or that a sandbox is ready.
-	ContainerStarted EventType = "ContainerStarted"
-	// ContainerDied means that a container has exited, or that a sandbox is no
-	// longer ready.
-	ContainerDied EventType = "ContainerDied"
-	// ContainerRemoved means that a dead container or sandbox is gone.
-	ContainerRemoved EventType = "ContainerRemoved"
-	// ContainerChanged means that a container is in the created or unknown state.
-	// The pipeline inspects the pod and does not deliver the event.
-	ContainerChanged EventType = "ContainerChanged"
-	// PodSync asks a subscriber to read the pod's status again: the pod was
-	// reinspected without a visible change, or events of it were discarded because
-	// the subscriber's buffer was full.
-	PodSync EventType = "PodSync"
-
-	// NetworkSetupCompleted means that a sandbox is ready and has an address.
-	// Only subscribers that ask for network events get it.
-	NetworkSetupCompleted EventType = "NetworkSetupCompleted"
-	// NetworkFailed means that a sandbox is not ready and was never seen with an
-	// address. Only subscribers that ask for network events get it.
-	NetworkFailed EventType = "NetworkFailed"
-)
-
-// Marks are about the subscription, not about a pod. Their sequence number is that
-// of the last event published before them.
-const (
-	// Synced ends the replay, or the part of the history that the subscriber
-	// resumed from: the subscriber has the initial state of every pod, except of
-	// those whose inspection fails or hangs. Live events follow.
-	Synced EventType = "Synced"
-	// Gap means that a subscription could not be resumed, missed too much, or ends; Reason
-	// says why. A replay follows, unless the pipeline has stopped. Missed is the number of
-	// events of all pods that are not delivered; 0 if it is not known.
-	Gap EventType = "Gap"
-	// Bookmark means that the subscriber has everything of its pods that was listed up
-	// to ObservedAt. While an inspection of one of them fails or hangs, ObservedAt
-	// stands still, but the position moves on.
-	Bookmark EventType = "Bookmark"
-)
-
 // Reasons of a [Gap].
 const (
 	// HistoryTooShort means that the history no longer has the next event.

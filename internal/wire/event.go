@@ -11,38 +11,24 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-var eventTypes = map[pleg.EventType]plegv1.EventType{
-	pleg.ContainerStarted:      plegv1.EventType_EVENT_TYPE_CONTAINER_STARTED,
-	pleg.ContainerDied:         plegv1.EventType_EVENT_TYPE_CONTAINER_DIED,
-	pleg.ContainerRemoved:      plegv1.EventType_EVENT_TYPE_CONTAINER_REMOVED,
-	pleg.PodSync:               plegv1.EventType_EVENT_TYPE_POD_SYNC,
-	pleg.NetworkSetupCompleted: plegv1.EventType_EVENT_TYPE_NETWORK_SETUP_COMPLETED,
-	pleg.NetworkFailed:         plegv1.EventType_EVENT_TYPE_NETWORK_FAILED,
-	pleg.Synced:                plegv1.EventType_EVENT_TYPE_SYNCED,
-	pleg.Gap:                   plegv1.EventType_EVENT_TYPE_GAP,
-	pleg.Bookmark:              plegv1.EventType_EVENT_TYPE_BOOKMARK,
-}
-
-var eventTypeNames = inverse(eventTypes)
-
-func inverse[K, V comparable](m map[K]V) map[V]K {
-	inverted := make(map[V]K, len(m))
-	for k, v := range m {
-		inverted[v] = k
+var eventTypes = func() map[plegv1.EventType]pleg.EventType {
+	types := make(map[plegv1.EventType]pleg.EventType)
+	for _, t := range pleg.EventTypes() {
+		types[plegv1.EventType(t.Info().Number)] = t
 	}
-	return inverted
-}
+	return types
+}()
 
 // FromEventType returns the number of a type; ok is false if it has none.
 func FromEventType(t pleg.EventType) (number plegv1.EventType, ok bool) {
-	number, ok = eventTypes[t]
-	return number, ok
+	number = plegv1.EventType(t.Info().Number)
+	return number, number != plegv1.EventType_EVENT_TYPE_UNSPECIFIED
 }
 
 // ToEventType returns the type of a number. For a number that this version does not
 // know, that is its digits, so that messages can name it.
 func ToEventType(number plegv1.EventType) pleg.EventType {
-	if t, ok := eventTypeNames[number]; ok {
+	if t, ok := eventTypes[number]; ok {
 		return t
 	}
 	return pleg.EventType(number.String())

@@ -34,7 +34,7 @@ func ToPod(m *plegv1.PodStatus) *pleg.Pod {
 	p := &pleg.Pod{UID: pleg.PodUID(m.GetUid()), Name: m.GetName(), Namespace: m.GetNamespace()}
 	for _, c := range m.GetContainers() {
 		p.Containers = append(p.Containers, &pleg.Container{
-			ID: pleg.ContainerID(c.GetId()), Name: c.GetName(), Attempt: c.GetAttempt(), State: stateNames[c.GetState()],
+			ID: pleg.ContainerID(c.GetId()), Name: c.GetName(), Attempt: c.GetAttempt(), State: toState(c.GetState()),
 			CreatedAt: ToTime(c.GetCreatedAt()),
 		})
 	}

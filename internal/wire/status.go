@@ -16,9 +16,15 @@ var states = map[pleg.State]plegv1.State{
 	pleg.StateExited:  plegv1.State_STATE_EXITED,
 }
 
-// stateNames maps the numbers of a newer version to [pleg.StateUnknown], the zero
-// value.
-var stateNames = inverse(states)
+// toState returns [pleg.StateUnknown] for a number of a newer version.
+func toState(number plegv1.State) pleg.State {
+	for state, n := range states {
+		if n == number {
+			return state
+		}
+	}
+	return pleg.StateUnknown
+}
 
 // FromStatus returns the message of a status, or nil for nil.
 func FromStatus(s *pleg.PodStatus) *plegv1.PodStatus {
@@ -99,7 +105,7 @@ func toContainer(m *plegv1.ContainerStatus) *pleg.ContainerStatus {
 		ID:          pleg.ContainerID(m.GetId()),
 		Name:        m.GetName(),
 		Attempt:     m.GetAttempt(),
-		State:       stateNames[m.GetState()],
+		State:       toState(m.GetState()),
 		CreatedAt:   ToTime(m.GetCreatedAt()),
 		StartedAt:   ToTime(m.GetStartedAt()),
 		FinishedAt:  ToTime(m.GetFinishedAt()),

@@ -2,7 +2,10 @@ package wire_test
 
 import (
 	"errors"
+	"maps"
 	"reflect"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,10 +74,7 @@ func sent[M proto.Message](t *testing.T, m M) M {
 }
 
 func TestEventKeepsEveryField(t *testing.T) {
-	for _, typ := range []pleg.EventType{
-		pleg.ContainerStarted, pleg.ContainerDied, pleg.ContainerRemoved, pleg.PodSync,
-		pleg.NetworkSetupCompleted, pleg.NetworkFailed, pleg.Synced, pleg.Gap, pleg.Bookmark,
-	} {
+	for _, typ := range pleg.EventTypes() {
 		t.Run(string(typ), func(t *testing.T) {
 			var want pleg.Event
 			fill(t, reflect.ValueOf(&want).Elem())
@@ -83,6 +83,19 @@ func TestEventKeepsEveryField(t *testing.T) {
 				t.Errorf("got  %+v\nwant %+v", got, want)
 			}
 		})
+	}
+}
+
+// The numbers of the table are those of the protobuf enum, which has no others.
+func TestEventTypesHaveTheNumbersOfTheEnum(t *testing.T) {
+	boundary := regexp.MustCompile(`([a-z])([A-Z])`)
+	numbers := map[string]int32{"EVENT_TYPE_UNSPECIFIED": 0}
+	for _, typ := range pleg.EventTypes() {
+		name := boundary.ReplaceAllString(string(typ), "${1}_${2}")
+		numbers["EVENT_TYPE_"+strings.ToUpper(name)] = typ.Info().Number
+	}
+	if !maps.Equal(numbers, plegv1.EventType_value) {
+		t.Errorf("the table has %v, the enum %v", numbers, plegv1.EventType_value)
 	}
 }
 

@@ -9,10 +9,10 @@ import (
 )
 
 // types are the events that a subscriber may ask for.
-var types = []pleg.EventType{
-	pleg.ContainerStarted, pleg.ContainerDied, pleg.ContainerRemoved, pleg.PodSync,
-	pleg.NetworkSetupCompleted, pleg.NetworkFailed,
-}
+var types = pleg.EventTypes(pleg.ClassNormal, pleg.ClassOnRequest)
+
+// onRequest are those that it otherwise does not get.
+var onRequest = pleg.EventTypes(pleg.ClassOnRequest)
 
 // filter says which events a subscriber wants. It is applied before the buffer, so
 // that unwanted events fill no buffer.
@@ -61,7 +61,7 @@ func set[T comparable](values []T) map[T]struct{} {
 // wantsBesides reports whether the subscriber wants an event, whatever the labels of
 // its pod.
 func (f *filter) wantsBesides(ev *pleg.Event) bool {
-	if !f.networkEvents && (ev.Type == pleg.NetworkSetupCompleted || ev.Type == pleg.NetworkFailed) {
+	if !f.networkEvents && slices.Contains(onRequest, ev.Type) {
 		return false
 	}
 	if f.all {

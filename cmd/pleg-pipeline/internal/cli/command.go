@@ -156,28 +156,29 @@ func (f *podFilter) validate() error {
 
 // eventTypes are the values of --type.
 func eventTypes() []string {
-	return []string{
-		string(pleg.ContainerStarted), string(pleg.ContainerDied), string(pleg.ContainerRemoved), string(pleg.PodSync),
-		string(pleg.NetworkSetupCompleted), string(pleg.NetworkFailed),
+	var words []string
+	for _, t := range pleg.EventTypes(pleg.ClassNormal, pleg.ClassOnRequest) {
+		words = append(words, string(t))
 	}
+	return words
 }
 
 func typeFlag(cmd *cobra.Command, types *[]string) {
-	words := eventTypes()
-	cmd.Flags().StringSliceVar(types, "type", nil, "only events of this `TYPE`; may be repeated: "+strings.Join(words[:2], ", ")+",\n"+strings.Join(words[2:], ", "))
-	completeFlag(cmd, "type", words, cobra.ShellCompDirectiveDefault)
+	cmd.Flags().StringSliceVar(types, "type", nil, "only events of this `TYPE`, such as ContainerDied; may be repeated.\nAn unknown one lists all")
+	completeFlag(cmd, "type", eventTypes(), cobra.ShellCompDirectiveDefault)
 }
 
-// parseTypes returns event types, and whether network events are among them.
-func parseTypes(words []string) (types []pleg.EventType, network bool, err error) {
+// parseTypes returns event types, and whether one of them comes only on request.
+func parseTypes(words []string) (types []pleg.EventType, onRequest bool, err error) {
+	known := eventTypes()
 	for _, word := range words {
-		i := slices.IndexFunc(eventTypes(), func(t string) bool { return strings.EqualFold(t, word) })
+		i := slices.IndexFunc(known, func(t string) bool { return strings.EqualFold(t, word) })
 		if i < 0 {
-			return nil, false, fmt.Errorf("--type %q is unknown: want %s", word, strings.Join(eventTypes(), ", "))
+			return nil, false, fmt.Errorf("--type %q is unknown: want %s", word, strings.Join(known, ", "))
 		}
-		t := pleg.EventType(eventTypes()[i])
+		t := pleg.EventType(known[i])
 		types = append(types, t)
-		network = network || t == pleg.NetworkSetupCompleted || t == pleg.NetworkFailed
+		onRequest = onRequest || t.Info().Class == pleg.ClassOnRequest
 	}
-	return types, network, nil
+	return types, onRequest, nil
 }

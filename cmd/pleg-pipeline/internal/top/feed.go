@@ -43,16 +43,14 @@ func (v *painter) drawEvent(y int, ev Event) {
 }
 
 func eventStyle(ev Event) tcell.Style {
-	switch ev.Type {
-	case pleg.ContainerStarted:
+	switch ev.Severity() {
+	case pleg.SeverityGood:
 		return good
-	case pleg.ContainerDied:
-		if ev.Sandbox || ev.ExitCode != nil && *ev.ExitCode == 0 {
-			return warn
-		}
+	case pleg.SeverityNotice:
+		return warn
+	case pleg.SeverityBad:
 		return bad
-	case pleg.ContainerRemoved:
+	default:
 		return faint
 	}
-	return info
 }

@@ -12,11 +12,8 @@ import (
 
 // what returns what happened, in a word or two.
 func what(ev Event) string {
-	word := map[pleg.EventType]string{
-		pleg.ContainerStarted: "started", pleg.ContainerDied: "died", pleg.ContainerRemoved: "removed",
-		pleg.PodSync: "sync", pleg.Gap: "GAP",
-	}[ev.Type]
-	word = cmp.Or(word, string(ev.Type))
+	name := ev.Type.Info().Name
+	word := name[strings.LastIndexByte(name, '.')+1:]
 	if ev.ExitCode != nil {
 		return fmt.Sprintf("%s %d", word, *ev.ExitCode)
 	}

@@ -118,17 +118,12 @@ func details(ev *pleg.Event) string {
 }
 
 func eventColor(ev *pleg.Event) string {
-	switch ev.Type {
-	case pleg.ContainerStarted, pleg.NetworkSetupCompleted:
+	switch ev.Severity() {
+	case pleg.SeverityGood:
 		return Green
-	case pleg.ContainerDied:
-		if ev.ExitCode != nil && *ev.ExitCode == 0 || ev.Sandbox {
-			return Yellow
-		}
+	case pleg.SeverityBad:
 		return Red
-	case pleg.NetworkFailed, pleg.Gap:
-		return Red
-	case pleg.ContainerRemoved, pleg.Synced, pleg.Bookmark:
+	case pleg.SeverityRoutine:
 		return Faint
 	default:
 		return Yellow
