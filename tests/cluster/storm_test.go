@@ -59,8 +59,8 @@ func podTemplate(app string, restart corev1.RestartPolicy, args ...string) corev
 	}
 }
 
-// begin creates deployments, jobs that succeed and fail, and crash loops.
-func (s *storm) begin() {
+// createPods creates deployments, jobs that succeed and fail, and crash loops.
+func (s *storm) createPods() {
 	s.t.Helper()
 	ctx := s.t.Context()
 	for i := range deployments {
@@ -171,8 +171,8 @@ func (s *storm) podsSettled(ctx context.Context) error {
 	return nil
 }
 
-// end deletes the namespace and returns once it is gone.
-func (s *storm) end() {
+// deleteNamespace deletes the namespace and returns once it is gone.
+func (s *storm) deleteNamespace() {
 	s.t.Helper()
 	must(s.t, s.api.CoreV1().Namespaces().Delete(s.t.Context(), s.namespace, metav1.DeleteOptions{}))
 	await(s.t, "end of the namespace", func(ctx context.Context) error {

@@ -160,8 +160,8 @@ func (f *fixture) cacheDiff() string {
 	return strings.Join(promises.SimulatedTruth(f.rt.Pods()).Diff(f.Cache().List()), "\n")
 }
 
-// end stops the pipeline and checks the events.
-func (f *fixture) end(stream promises.Stream) {
+// stopAndCheck stops the pipeline and checks the events.
+func (f *fixture) stopAndCheck(stream promises.Stream) {
 	f.t.Helper()
 	_ = f.Stop() // kit.Run reports the error
 	stream.History, stream.Epoch, stream.Truth, stream.Cached = f.history, f.Epoch(), promises.SimulatedTruth(f.rt.Pods()), f.Cache().List()

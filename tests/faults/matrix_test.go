@@ -119,7 +119,7 @@ func runInBubble(t *testing.T, s scenario, want health) int {
 	if ok, err := f.Healthy(); !ok {
 		t.Errorf("unhealthy in the end: %v", err)
 	}
-	f.end(promised(s))
+	f.stopAndCheck(promised(s))
 	return f.spoiledCalls()
 }
 

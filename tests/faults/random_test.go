@@ -141,7 +141,7 @@ func runOverSocket(t *testing.T, s scenario) {
 	f.waitForCache(time.Minute)
 	p := promised(s)
 	p.All = false // the first changes may come before the stream
-	f.end(p)
+	f.stopAndCheck(p)
 }
 
 // waitForCache waits until the cache is right and the pipeline healthy. Both need

@@ -97,8 +97,8 @@ func knowing(change func(*promises.Stream)) func(*promises.Stream) {
 	}
 }
 
-// partly is a stream of which only what was published is known.
-func partly(change func(*promises.Stream)) func(*promises.Stream) {
+// publishedOnly is a stream of which only what was published is known.
+func publishedOnly(change func(*promises.Stream)) func(*promises.Stream) {
 	return knowing(func(s *promises.Stream) {
 		s.Truth, s.History = nil, nil
 		change(s)
@@ -130,23 +130,23 @@ func (s stream) check() error {
 var kept = map[string]stream{
 	"everything":    {knowing(nothing), numbers(1, 2, 3, 4, 5, 6)},
 	"nothing known": {nothing, numbers(1, 2, 3)},
-	"replay":        {partly(replays), slices.Concat(replay(2, 3, 4), []pleg.Event{synced(4)}, numbers(5, 6))},
+	"replay":        {publishedOnly(replays), slices.Concat(replay(2, 3, 4), []pleg.Event{synced(4)}, numbers(5, 6))},
 	"before the first list": {
-		partly(replays), slices.Concat(replay(1, 2), numbers(3), replay(4), []pleg.Event{synced(4)}, numbers(5, 6)),
+		publishedOnly(replays), slices.Concat(replay(1, 2), numbers(3), replay(4), []pleg.Event{synced(4)}, numbers(5, 6)),
 	},
-	"resumed": {partly(resumes(3, epoch)), slices.Concat(numbers(4, 5), []pleg.Event{synced(5)}, numbers(6))},
-	"resumed with the state": {partly(func(s *promises.Stream) { replays(s); resumes(3, epoch)(s) }),
+	"resumed": {publishedOnly(resumes(3, epoch)), slices.Concat(numbers(4, 5), []pleg.Event{synced(5)}, numbers(6))},
+	"resumed with the state": {publishedOnly(func(s *promises.Stream) { replays(s); resumes(3, epoch)(s) }),
 		slices.Concat(replay(2), numbers(4, 5), []pleg.Event{synced(5)}, numbers(6))},
-	"resumed in another epoch": {partly(resumes(7, "old")),
+	"resumed in another epoch": {publishedOnly(resumes(7, "old")),
 		slices.Concat([]pleg.Event{gap(pleg.OtherEpoch, 5, 0)}, replay(2, 4), []pleg.Event{synced(5)}, numbers(6))},
-	"missed":   {partly(func(s *promises.Stream) { s.Truth = present }), slices.Concat(numbers(1), []pleg.Event{sync(5, 3, "p"), sync(6, 2, "q")})},
-	"unread":   {partly(func(s *promises.Stream) { s.Unread = true }), slices.Concat(numbers(1, 2), []pleg.Event{gap(pleg.Stopped, 6, 4)})},
-	"filtered": {partly(func(s *promises.Stream) { s.Types = []pleg.EventType{died} }), numbers(3, 6)},
-	"bookmarks": {partly(func(s *promises.Stream) { s.Bookmarks = true }),
+	"missed":   {publishedOnly(func(s *promises.Stream) { s.Truth = present }), slices.Concat(numbers(1), []pleg.Event{sync(5, 3, "p"), sync(6, 2, "q")})},
+	"unread":   {publishedOnly(func(s *promises.Stream) { s.Unread = true }), slices.Concat(numbers(1, 2), []pleg.Event{gap(pleg.Stopped, 6, 4)})},
+	"filtered": {publishedOnly(func(s *promises.Stream) { s.Types = []pleg.EventType{died} }), numbers(3, 6)},
+	"bookmarks": {publishedOnly(func(s *promises.Stream) { s.Bookmarks = true }),
 		slices.Concat(numbers(1, 2), []pleg.Event{mark(pleg.Bookmark, 2)}, numbers(3, 4, 5, 6), []pleg.Event{mark(pleg.Bookmark, 6)})},
-	"merged": {partly(func(s *promises.Stream) { s.Replay, s.Merged = true, true }),
+	"merged": {publishedOnly(func(s *promises.Stream) { s.Replay, s.Merged = true, true }),
 		slices.Concat(replay(3, 2), numbers(4), []pleg.Event{synced(4)}, numbers(5, 6))},
-	"merged, and one is newer": {partly(func(s *promises.Stream) { s.Replay, s.Merged = true, true }),
+	"merged, and one is newer": {publishedOnly(func(s *promises.Stream) { s.Replay, s.Merged = true, true }),
 		slices.Concat(replay(2), numbers(4), []pleg.Event{synced(4)}, numbers(6))},
 	"a lost connection": {func(s *promises.Stream) { s.Replay, s.MayMiss, s.Breaks = true, true, []int{5} },
 		slices.Concat(replay(1, 2), []pleg.Event{synced(2), sync(3, 1, "p"), sync(4, 1, "q")}, numbers(3), []pleg.Event{synced(4)}, numbers(5))},
@@ -188,33 +188,33 @@ var broken = map[string]struct {
 	promise error
 	stream  stream
 }{
-	"another content":         {promises.ErrOrdered, stream{partly(nothing), slices.Concat(numbers(1, 2, 3), with(published[4], func(ev *pleg.Event) { ev.Reason = "x" }), numbers(5, 6))}},
+	"another content":         {promises.ErrOrdered, stream{publishedOnly(nothing), slices.Concat(numbers(1, 2, 3), with(published[4], func(ev *pleg.Event) { ev.Reason = "x" }), numbers(5, 6))}},
 	"observed earlier":        {promises.ErrOrdered, stream{nothing, slices.Concat(numbers(1, 2), with(published[3], func(ev *pleg.Event) { ev.ObservedAt = at(1) }))}},
 	"the same number":         {promises.ErrUnique, stream{nothing, slices.Concat(numbers(1), with(published[4], func(ev *pleg.Event) { ev.Seq = 1 }))}},
 	"a lower number":          {promises.ErrUnique, stream{nothing, numbers(4, 1)}},
 	"a mark with a lower one": {promises.ErrUnique, stream{replays, slices.Concat(replay(1, 2), []pleg.Event{synced(1)})}},
 	"another epoch":           {promises.ErrUnique, stream{nothing, slices.Concat(numbers(1), with(published[2], func(ev *pleg.Event) { ev.Epoch = "f" }))}},
 	"replayed and again":      {promises.ErrUnique, stream{func(s *promises.Stream) { s.Replay, s.Merged, s.Repeats = true, true, true }, slices.Concat(replay(3, 4), []pleg.Event{synced(4)}, numbers(3))}},
-	"an event lost":           {promises.ErrComplete, stream{partly(nothing), numbers(1, 3, 4, 5, 6)}},
-	"the last event lost":     {promises.ErrComplete, stream{partly(nothing), numbers(1, 2, 3, 4, 5)}},
-	"too few counted":         {promises.ErrComplete, stream{partly(nothing), slices.Concat(numbers(1), []pleg.Event{sync(5, 2, "p"), sync(6, 2, "q")})}},
-	"too many counted":        {promises.ErrComplete, stream{partly(nothing), slices.Concat(numbers(1), []pleg.Event{sync(5, 3, "p"), sync(6, 3, "q")})}},
-	"a repair too early":      {promises.ErrComplete, stream{partly(nothing), slices.Concat(numbers(1), []pleg.Event{sync(3, 3, "p"), sync(6, 2, "q")})}},
-	"a repair too late":       {promises.ErrComplete, stream{partly(nothing), slices.Concat(numbers(1, 3, 4), []pleg.Event{sync(5, 2, "p")}, numbers(6))}},
+	"an event lost":           {promises.ErrComplete, stream{publishedOnly(nothing), numbers(1, 3, 4, 5, 6)}},
+	"the last event lost":     {promises.ErrComplete, stream{publishedOnly(nothing), numbers(1, 2, 3, 4, 5)}},
+	"too few counted":         {promises.ErrComplete, stream{publishedOnly(nothing), slices.Concat(numbers(1), []pleg.Event{sync(5, 2, "p"), sync(6, 2, "q")})}},
+	"too many counted":        {promises.ErrComplete, stream{publishedOnly(nothing), slices.Concat(numbers(1), []pleg.Event{sync(5, 3, "p"), sync(6, 3, "q")})}},
+	"a repair too early":      {promises.ErrComplete, stream{publishedOnly(nothing), slices.Concat(numbers(1), []pleg.Event{sync(3, 3, "p"), sync(6, 2, "q")})}},
+	"a repair too late":       {promises.ErrComplete, stream{publishedOnly(nothing), slices.Concat(numbers(1, 3, 4), []pleg.Event{sync(5, 2, "p")}, numbers(6))}},
 	"missed for no reason":    {promises.ErrComplete, stream{nothing, []pleg.Event{sync(1, 1, "p")}}},
 	"a sync for no reason":    {promises.ErrComplete, stream{func(s *promises.Stream) { s.NoSync = true }, []pleg.Event{sync(1, 0, "p")}}},
-	"the end counts too few":  {promises.ErrComplete, stream{partly(func(s *promises.Stream) { s.Unread = true }), slices.Concat(numbers(1, 2), []pleg.Event{gap(pleg.Stopped, 6, 3)})}},
+	"the end counts too few":  {promises.ErrComplete, stream{publishedOnly(func(s *promises.Stream) { s.Unread = true }), slices.Concat(numbers(1, 2), []pleg.Event{gap(pleg.Stopped, 6, 3)})}},
 	"a hole in a fleet":       {promises.ErrComplete, stream{func(s *promises.Stream) { s.Merged = true }, numbers(1, 2, 4)}},
-	"a hole the replay lacks": {promises.ErrComplete, stream{partly(func(s *promises.Stream) { s.Replay, s.Merged = true, true }), slices.Concat(replay(2, 3), []pleg.Event{synced(2)}, numbers(4, 6))}},
+	"a hole the replay lacks": {promises.ErrComplete, stream{publishedOnly(func(s *promises.Stream) { s.Replay, s.Merged = true, true }), slices.Concat(replay(2, 3), []pleg.Event{synced(2)}, numbers(4, 6))}},
 	"a step lost":             {promises.ErrComplete, stream{knowing(func(s *promises.Stream) { s.Published, s.Truth = nil, nil }), numbers(2, 3, 4, 5, 6)}},
 	"a removal lost":          {promises.ErrComplete, stream{knowing(func(s *promises.Stream) { s.Published, s.Truth = nil, nil }), numbers(1, 2, 3, 4, 6)}},
 	"it never existed":        {promises.ErrComplete, stream{func(s *promises.Stream) { s.History = promises.NewHistory() }, numbers(1)}},
 	"another exit code": {promises.ErrComplete, stream{func(s *promises.Stream) { s.Truth = present },
 		slices.Concat(numbers(2, 4), with(published[6], func(ev *pleg.Event) { code := int32(4); ev.ExitCode = &code }))}},
-	"not in the replay": {promises.ErrReplay, stream{partly(replays), slices.Concat(replay(3, 4), []pleg.Event{synced(4)}, numbers(5, 6))}},
-	"an old state":      {promises.ErrReplay, stream{partly(replays), slices.Concat(replay(2, 3, 4), []pleg.Event{synced(5)}, numbers(6))}},
+	"not in the replay": {promises.ErrReplay, stream{publishedOnly(replays), slices.Concat(replay(3, 4), []pleg.Event{synced(4)}, numbers(5, 6))}},
+	"an old state":      {promises.ErrReplay, stream{publishedOnly(replays), slices.Concat(replay(2, 3, 4), []pleg.Event{synced(5)}, numbers(6))}},
 	"no Synced":         {promises.ErrSynced, stream{replays, replay(1, 2)}},
-	"two Synced":        {promises.ErrSynced, stream{partly(replays), slices.Concat(replay(2, 3, 4), []pleg.Event{synced(4), synced(4)}, numbers(5, 6))}},
+	"two Synced":        {promises.ErrSynced, stream{publishedOnly(replays), slices.Concat(replay(2, 3, 4), []pleg.Event{synced(4), synced(4)}, numbers(5, 6))}},
 	"Synced unasked":    {promises.ErrSynced, stream{nothing, slices.Concat(numbers(1), []pleg.Event{synced(1)})}},
 	"replayed later":    {promises.ErrSynced, stream{replays, slices.Concat(replay(1), []pleg.Event{synced(1)}, replay(2))}},
 	"an older bookmark": {promises.ErrBookmarks, stream{func(s *promises.Stream) { s.Bookmarks = true },
@@ -226,11 +226,11 @@ var broken = map[string]struct {
 	"another namespace": {promises.ErrFilters, stream{func(s *promises.Stream) {
 		s.Wants = func(p promises.Pod, _ promises.Container) bool { return p.Namespace == "n" }
 	}, numbers(1)}},
-	"comes again":       {promises.ErrResume, stream{partly(resumes(3, epoch)), slices.Concat(numbers(3, 4, 5), []pleg.Event{synced(5)}, numbers(6))}},
+	"comes again":       {promises.ErrResume, stream{publishedOnly(resumes(3, epoch)), slices.Concat(numbers(3, 4, 5), []pleg.Event{synced(5)}, numbers(6))}},
 	"the state unasked": {promises.ErrResume, stream{func(s *promises.Stream) { s.Epoch = epoch; resumes(3, epoch)(s) }, slices.Concat(replay(2), numbers(4), []pleg.Event{synced(4)})}},
 	"the new state": {promises.ErrResume, stream{func(s *promises.Stream) { s.Epoch = epoch; replays(s); resumes(3, epoch)(s) },
 		slices.Concat(replay(2, 4), []pleg.Event{synced(5)}, numbers(6))}},
-	"a Gap for no reason":  {promises.ErrGap, stream{partly(replays), slices.Concat([]pleg.Event{gap(pleg.HistoryTooShort, 4, 0)}, replay(2, 3, 4), []pleg.Event{synced(4)}, numbers(5, 6))}},
+	"a Gap for no reason":  {promises.ErrGap, stream{publishedOnly(replays), slices.Concat([]pleg.Event{gap(pleg.HistoryTooShort, 4, 0)}, replay(2, 3, 4), []pleg.Event{synced(4)}, numbers(5, 6))}},
 	"no Gap":               {promises.ErrGap, stream{func(s *promises.Stream) { s.Epoch = epoch; resumes(3, "old")(s) }, slices.Concat(numbers(4), []pleg.Event{synced(4)})}},
 	"an end for no reason": {promises.ErrEnd, stream{nothing, slices.Concat(numbers(1), []pleg.Event{gap(pleg.Stopped, 1, 0)})}},
 	"an end untold":        {promises.ErrEnd, stream{func(s *promises.Stream) { s.Unread = true }, numbers(1)}},

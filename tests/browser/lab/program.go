@@ -85,16 +85,16 @@ func StartProgram(ctx context.Context, binary, socket, listen string, flags ...s
 }
 
 // Stop ends the program in order.
-func (p *Program) Stop() error { return p.end(syscall.SIGTERM) }
+func (p *Program) Stop() error { return p.signal(syscall.SIGTERM) }
 
 // Kill ends it at once.
 func (p *Program) Kill() error {
-	_ = p.end(syscall.SIGKILL) // its exit code says that it was killed
+	_ = p.signal(syscall.SIGKILL) // its exit code says that it was killed
 	return nil
 }
 
-func (p *Program) end(signal syscall.Signal) error {
-	if err := p.command.Process.Signal(signal); err != nil {
+func (p *Program) signal(s syscall.Signal) error {
+	if err := p.command.Process.Signal(s); err != nil {
 		return err
 	}
 	<-p.ended

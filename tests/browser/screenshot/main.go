@@ -31,7 +31,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := s.take(ctx); err != nil {
+	if err := s.capture(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "screenshot:", err)
 		os.Exit(1)
 	}
@@ -48,7 +48,7 @@ type shot struct {
 	after                     time.Duration
 }
 
-func (s *shot) take(ctx context.Context) error {
+func (s *shot) capture(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "pleg-screenshot-")
 	if err != nil {
 		return err

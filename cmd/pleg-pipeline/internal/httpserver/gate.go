@@ -80,8 +80,8 @@ func (g *gate) leaveIdle(c *gatedConn) {
 	}
 }
 
-// note is the server's report that a connection has got a request, or has none any more.
-func (g *gate) note(conn net.Conn, state http.ConnState) {
+// trackState is the server's report that a connection has got a request, or has none any more.
+func (g *gate) trackState(conn net.Conn, state http.ConnState) {
 	c, ok := plain(conn).(*gatedConn)
 	if !ok || state != http.StateActive && state != http.StateIdle {
 		return

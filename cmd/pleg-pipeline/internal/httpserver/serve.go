@@ -41,7 +41,7 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler, access *Ac
 	}
 	gate := newGate(l)
 	server := newServer(ctx, spareHealth(access.guard(handler, logger)), logger)
-	server.ConnState, server.ConnContext = gate.note, markSpare
+	server.ConnState, server.ConnContext = gate.trackState, markSpare
 	ended := shutDownAfter(ctx, server)
 	if config.TLSConfig.IsEnabled() {
 		server.TLSConfig = &tls.Config{GetConfigForClient: access.tlsConfig, MinVersion: tls.VersionTLS12}
