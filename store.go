@@ -18,9 +18,9 @@ type Store interface {
 	// Set stores the result of an inspection: a status or an error. at is the time
 	// of the observation that led to it.
 	Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.Time)
-	// Delete removes a pod that the observation of time at found gone.
+	// Delete removes a pod; the observation made at that time found it gone.
 	Delete(uid pleg.PodUID, at time.Time)
-	// Touch notes that the observation of time at found the pod unchanged.
+	// Touch notes that the observation made at that time found the pod unchanged.
 	Touch(uid pleg.PodUID, at time.Time)
 	// Observe notes a list of all pods. It covers every pod except those in
 	// pending, whose change is not inspected yet. The slice must not be kept.

@@ -30,9 +30,8 @@ const maxHeaders = 64 << 10
 // elementBytes is what a container or sandbox counts in a list beside its text.
 const elementBytes = 512
 
-// maxTries and retryRefused make a call for the status of a pod again while the server
-// refuses it, because it has too many: whoever asks after a PodSync would otherwise lose
-// what the PodSync stands for.
+// maxTries and retryRefused repeat a refused call for the status of a pod: a server refuses
+// calls while it has too many, and a caller that gave up would lose what a PodSync stands for.
 const (
 	maxTries     = 100
 	retryRefused = `{"methodConfig": [{

@@ -38,8 +38,8 @@ func reference(sandboxes, containers []byte) (pods []*pleg.Pod, skipped int, err
 	return pods, skipped, nil
 }
 
-// mayBeCompleted reports whether an item is incomplete, so that the lists before may
-// complete it, which the reference does not have.
+// mayBeCompleted reports whether an item is incomplete. The client then completes it from
+// earlier lists, which the reference does not have.
 func mayBeCompleted(sandboxes, containers []byte) bool {
 	if _, bad := withoutBadText(sandboxes, &runtimeapi.PodSandbox{}); bad > 0 {
 		return true

@@ -24,9 +24,9 @@ import (
 const (
 	// DefaultRuntimeRequestTimeout is that of the kubelet's configuration.
 	DefaultRuntimeRequestTimeout = 2 * time.Minute
-	// DefaultInspectors is the maximum number of concurrent inspections. The runtime
-	// manager gets the statuses of one pod one by one, so that it is also that of
-	// calls in flight. At the latencies of a busy node 16 inspectors need a tenth of
+	// DefaultInspectors is the maximum number of concurrent inspections. It
+	// is also the maximum number of calls in flight, because the runtime manager gets the
+	// statuses of one pod one by one. At the latencies of a busy node 16 inspectors need a tenth of
 	// the time of one, lists included.
 	DefaultInspectors = 16
 )

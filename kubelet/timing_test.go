@@ -178,7 +178,7 @@ func (h *history) changeAgain() {
 	}
 }
 
-// call has both caches wait for the present state of a pod.
+// call waits in both caches for the present state of a pod.
 func (h *history) call(uid types.UID) {
 	for _, s := range h.sides {
 		c := &caller{uid: uid, min: time.Now(), returned: make(chan struct{})}

@@ -13,7 +13,7 @@ import (
 const maxQueued = 1024
 
 // Queue holds the records that wait for handlers. A goroutine passes them on in their
-// order; it exists only while there are some.
+// order; it exists only while records wait.
 type Queue struct {
 	mu        sync.Mutex
 	entries   []entry

@@ -58,8 +58,7 @@ func setEventFaults(t *testing.T, node *simruntime.Runtime, f simruntime.EventFa
 
 func lists(h *kit.Simulation) int64 { return h.Node.Stats().RPCs["StreamContainers"].Calls }
 
-// earnTrust waits until the events stand in for lists as long as they ever do, and a
-// list has just been made.
+// earnTrust waits until the relist period has grown to its maximum and a list has just ended.
 func earnTrust(h *kit.Simulation) {
 	time.Sleep(2 * time.Second) // the stream is up
 	h.Populate(simruntime.Population{Pods: 1, Containers: 1})

@@ -31,7 +31,7 @@ type history struct {
 	waits    map[pleg.PodUID][]time.Duration
 }
 
-// version is a pod from a time on. A container goes from created to running to exited
+// version is what a pod has from one time until the next version. A container goes from created to running to exited
 // to removed, and its id is not used again.
 type version struct {
 	from       time.Duration

@@ -39,7 +39,7 @@ func (p part) complete() error {
 	return nil
 }
 
-// due returns for each pod the numbers of the events that must come or be told.
+// due returns for each pod the numbers of the events that must be delivered or counted as missed.
 func (p part) due() map[pleg.PodUID][]uint64 {
 	after, until := p.After.Seq, uint64(math.MaxUint64)
 	live := p.live()

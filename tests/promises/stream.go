@@ -213,7 +213,7 @@ func (p part) filtered() error {
 }
 
 // resumed: nothing comes that the position covers. With Replay, what has not changed since
-// the position comes first. That nothing is missing is Complete.
+// the position comes first. Complete checks that nothing is missing.
 func (s *Stream) resumed() error {
 	changed := make(map[container]bool)
 	for _, ev := range s.Events {

@@ -157,7 +157,7 @@ func daemonsOfWrongSize() map[string]*hostile {
 	}
 }
 
-// daemonsOfWrongText are daemons whose text or numbers mean nothing.
+// daemonsOfWrongText are daemons that send text and numbers without meaning.
 func daemonsOfWrongText() map[string]*hostile {
 	return map[string]*hostile{
 		"evil text": {

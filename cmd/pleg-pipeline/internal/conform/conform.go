@@ -134,7 +134,7 @@ type suite struct {
 	opts Options
 	// lives is the scenario in which pods live and two clients watch.
 	lives *lives
-	// eventsErr is how the event stream ended at once; nil if it stays open.
+	// eventsErr is the error of an event stream that ended at once; nil if it stays open.
 	eventsErr error
 	probed    bool
 }

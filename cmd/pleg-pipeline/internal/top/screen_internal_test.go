@@ -37,8 +37,8 @@ func sample() *model {
 	return m
 }
 
-// allHang is a pipeline whose inspections have lent their places: six hang, and no later
-// one tells whether seven more do.
+// allHang is a pipeline whose inspections have lent their places: six hang, and seven more
+// may hang: none that began later has ended.
 func allHang() pleg.Status {
 	s := healthy()
 	s.InFlight, s.Waiting = 14, 30

@@ -8,7 +8,7 @@ import (
 // gap is the number of spaces between two columns.
 const gap = 2
 
-// fit makes columns fit a terminal: it narrows those that have a least width, the widest
+// fit makes columns fit a terminal: it narrows those that have a minimum width, the widest
 // first. The last column gets what is left, at least rest.
 func fit[T any](columns []column[T], width, rest int) []column[T] {
 	for total(columns)+rest > width {
