@@ -85,7 +85,7 @@ func awaitRecordedStatus(ctx context.Context, file, id, state string) error {
 	return eventually(ctx, func() bool {
 		text, _ := os.ReadFile(file)
 		for line := range bytes.Lines(text) {
-			if bytes.Contains(line, []byte(`Status","id"`)) && bytes.Contains(line, []byte(id)) && bytes.Contains(line, []byte(state)) {
+			if bytes.Contains(line, []byte(`Status","request"`)) && bytes.Contains(line, []byte(id)) && bytes.Contains(line, []byte(state)) {
 				return true
 			}
 		}

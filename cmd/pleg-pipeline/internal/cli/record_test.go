@@ -57,7 +57,7 @@ func statuses(t *testing.T, path string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return bytes.Count(text, []byte(`"call":"ContainerStatus"`))
+	return bytes.Count(text, []byte(`"method":"ContainerStatus"`))
 }
 
 // steps returns the events of each pod as run prints them, without times.
@@ -193,8 +193,8 @@ func TestReplayRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"empty": "", "foreign": "hello\n", "newer": `{"format":"pleg-pipeline recording","version":99}` + "\n",
-		"corrupt": `{"format":"pleg-pipeline recording","version":1,"began":"2026-01-02T03:04:05Z"}` + "\nx\n",
+		"empty": "", "foreign": "hello\n", "newer": `{"format":"pleg-pipeline recording","version":99}` + "\n", "older": `{"format":"pleg-pipeline recording","version":1}` + "\n",
+		"corrupt": `{"format":"pleg-pipeline recording","version":2,"began":"2026-01-02T03:04:05Z"}` + "\nx\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -202,7 +202,7 @@ func TestReplayRefuses(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"missing": "no such file", "empty": "the recording is empty", "foreign": "not a recording of pleg-pipeline",
-		"newer": "made by a newer program", "corrupt": "the recording is damaged: line 2",
+		"newer": "it has format 99, this program reads format 2", "older": "it has format 1, this program reads format 2", "corrupt": "the recording is damaged: line 2",
 	} {
 		code, stdout, stderr := run(t, "run", "-r", "replay:"+filepath.Join(dir, name))
 		if code != cli.ExitFailure || stdout != "" || !strings.Contains(stderr, want) || !strings.Contains(stderr, name) {

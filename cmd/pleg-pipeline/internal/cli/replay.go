@@ -81,7 +81,7 @@ func (f *runtimeFlags) replay(
 func describe(r *recording.Recording) string {
 	h := r.Header
 	var b strings.Builder
-	fmt.Fprintf(&b, "%v of %s %s, recorded %s", r.Length.Round(time.Millisecond), view.Printable(h.RuntimeName), view.Printable(h.RuntimeVersion), h.Began.Format(time.RFC3339))
+	fmt.Fprintf(&b, "%v of %s %s, recorded %s", r.Length.Round(time.Millisecond), view.Printable(r.Runtime.GetRuntimeName()), view.Printable(r.Runtime.GetRuntimeVersion()), h.Began.Format(time.RFC3339))
 	if h.Program != "" {
 		fmt.Fprintf(&b, " by %s %s", Name, view.Printable(h.Program))
 	}

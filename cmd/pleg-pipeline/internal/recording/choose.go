@@ -2,15 +2,23 @@ package recording
 
 import (
 	"cmp"
-	"slices"
+	"sort"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 )
 
+const (
+	// slack is how early an answer may be given: two runs of a pipeline do not call
+	// at exactly the same time.
+	slack = 500 * time.Millisecond
+	// pairWithin is the longest time between the two lists of a round.
+	pairWithin = 500 * time.Millisecond
+)
+
 // chooseList returns the items of a full list, how the list was recorded, and
 // whether the client asks for nothing after it.
-func (s *Server) chooseList(k kind, _ proto.Message) (items []*item, how *step, last bool) {
+func (s *Server) chooseList(k kind) (items []*item, how *step, last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.asked[k] || s.shownAt.IsZero() || time.Since(s.shownAt) > pairWithin {
@@ -31,42 +39,112 @@ func (s *Server) noteLastList() {
 	s.lastList = cmp.Or(s.lastList, time.Now())
 }
 
-// sinceFiltered returns how long ago a list of this filter was made, if that was lately.
-// The world has its answer, which counts for a call that is nearer to it than to the next.
-func (s *Server) sinceFiltered(key string, now time.Duration) time.Duration {
-	for _, before := range slices.Backward(s.recording.steps[:s.next]) {
-		if before.key == key {
-			return now - before.at
-		}
-		if before.at < now-s.scaled(slack) {
-			break
+// The methods below need the lock.
+
+// openRound begins a round: the next one of the recording if it is due or the
+// first, or else the world as it is.
+func (s *Server) openRound() {
+	at := s.now()
+	if r := s.nextRound(); r != nil {
+		switch first := s.shownAt.IsZero(); {
+		case first, s.byEvents && r.at <= at+s.scaled(slack):
+			at = max(at, r.at)
+		case !s.byEvents:
+			at = min(at, r.at)
 		}
 	}
-	return s.scaled(slack)
+	s.advance(at)
+	for k := range kinds {
+		s.shown[k] = s.world.items(k)
+	}
+	s.how, s.shownAt, s.asked = s.world.last, time.Now(), [kinds]bool{}
 }
 
-// chooseFiltered returns the list of this filter that was made at about this time,
-// or the items of the world that match.
-func (s *Server) chooseFiltered(k kind, filter proto.Message) (items []*item, how *step, last bool) {
-	key := filterKey(k, filter)
+// position is the time up to which answers may be given: not after a list that has
+// not been asked for.
+func (s *Server) position() time.Duration {
+	if r := s.nextRound(); r != nil && !s.byEvents {
+		return min(s.now(), r.at-1)
+	}
+	return s.now()
+}
+
+// nextRound returns the next round that differs, or nil.
+func (s *Server) nextRound() *round {
+	for len(s.rounds) > 0 && !s.rounds[0].distinct {
+		s.rounds = s.rounds[1:]
+	}
+	if len(s.rounds) == 0 {
+		return nil
+	}
+	return &s.rounds[0]
+}
+
+// advance moves the world to a time.
+func (s *Server) advance(to time.Duration) {
+	for s.next < len(s.recording.steps) && s.recording.steps[s.next].at <= to {
+		s.world.apply(s.recording.steps[s.next])
+		s.next++
+	}
+	for len(s.rounds) > 0 && s.rounds[0].at <= to {
+		s.rounds = s.rounds[1:]
+	}
+}
+
+// chooseFiltered returns the list with this filter that was recorded at about this time.
+// Without one it returns what there is of the pod, or the last one if the filter is not
+// that of a pod.
+func (s *Server) chooseFiltered(k kind, request proto.Message) (items []*item, how *step) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.position()
 	s.advance(now)
-	within := min(s.scaled(slack), s.sinceFiltered(key, now))
-	for _, next := range s.recording.steps[s.next:] {
-		if next.at > now+within {
-			break
+	answers := s.recording.answers[questionOf(k, request)]
+	next := firstAt(answers, now+1)
+	if next > 0 {
+		how = answers[next-1]
+		items = how.items
+	}
+	if next < len(answers) && (how == nil || answers[next].at-now <= now-how.at) && answers[next].at <= now+s.scaled(slack) {
+		return answers[next].items, answers[next]
+	}
+	if pod := podOf(request); pod != "" {
+		items = s.world.without(k, s.world.pod(k, pod))
+	}
+	return items, how
+}
+
+// chooseStatus returns the recorded answer, or nil if there is none. An answer with a
+// state from before that in the last list does not count.
+func (s *Server) chooseStatus(asked question) *step {
+	answers, it, now := s.recording.answers[asked], s.world.find(asked.kind, asked.text), s.position()
+	fits := func(a *step) bool { return it == nil || a.answer == nil || a.state >= it.state }
+	next := firstAt(answers, now+1)
+	if s.byEvents {
+		// A pipeline makes the same calls at the same times.
+		if next < len(answers) && answers[next].at <= now+s.scaled(slack) && (next == 0 || answers[next].at-now < now-answers[next-1].at) {
+			next++
 		}
-		if next.key == key {
-			return next.items, next, false
+	} else {
+		// Any answer from between two lists is one to a call after the first.
+		now += s.scaled(slack)
+		if r := s.nextRound(); r != nil {
+			now = min(now, r.at)
+		}
+		next = firstAt(answers, now+1)
+	}
+	if next > 0 && fits(answers[next-1]) {
+		return answers[next-1]
+	}
+	for _, a := range answers[next:] {
+		if fits(a) {
+			return a
 		}
 	}
-	match := newMatcher(filter)
-	for _, it := range s.world.view[k] {
-		if match.matches(it) {
-			items = append(items, it)
-		}
-	}
-	return items, s.world.filtered[key], false
+	return nil
+}
+
+// firstAt returns the index of the first answer from a time on.
+func firstAt(answers []*step, at time.Duration) int {
+	return sort.Search(len(answers), func(i int) bool { return answers[i].at >= at })
 }

@@ -3,12 +3,11 @@
 // [Server] replays the [Recording] that [Open] reads.
 //
 // The file has lines of JSON; [Create] compresses it if its name ends in .gz. The
-// first line is the header, each other line one answer: when the call was made, how
-// long it took, its name, and the answer in protojson or the error. A list refers
-// to the list before: the ranges it keeps, and its new items. An answer equal to
-// the last one to the same question is only "same". A call without an answer for a
-// second is written as pending; its answer may follow in a later line. No line
-// refers to a later one, so a truncated file is readable up to the last whole line.
+// first line is the header, each other line one call or one message of an event
+// stream: method, request, answer or error, time and duration. Messages are
+// protojson. An item of a list that was in the last list of its kind is written as
+// its index there. No line refers to a later one, so a truncated file is readable up
+// to the last whole line.
 //
 // The clock of a replay starts with the first call. The server answers lists in
 // their recorded order: while a list that differs from the one before has not
@@ -31,11 +30,10 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// They start the header. The version grows when older programs cannot read the
-// files any more.
+// They start the header. A program reads this version only.
 const (
 	formatName    = "pleg-pipeline recording"
-	formatVersion = 1
+	formatVersion = 2
 )
 
 // Header is the first line of a recording. It does not name the node.
@@ -45,11 +43,8 @@ type Header struct {
 	// Program is the version of the program that made the recording.
 	Program string `json:"program,omitempty"`
 	// Began is the time of the first call. All other times count from it.
-	Began time.Time `json:"began"`
-	// The runtime's name and version; empty if the client did not ask for them.
-	RuntimeName    string `json:"runtimeName,omitempty"`
-	RuntimeVersion string `json:"runtimeVersion,omitempty"`
-	Redacted       bool   `json:"redacted"`
+	Began    time.Time `json:"began"`
+	Redacted bool      `json:"redacted"`
 }
 
 // kind is what a call is about.
@@ -61,51 +56,42 @@ const (
 	kinds // the number of kinds
 )
 
-// messages are the messages of each kind, and the field with the id in a request
-// for a status.
-var messages = [kinds]struct {
-	item, filter, status proto.Message
-	id                   protoreflect.Name
-}{
-	{&cri.PodSandbox{}, &cri.PodSandboxFilter{}, &cri.PodSandboxStatusResponse{}, "pod_sandbox_id"},
-	{&cri.Container{}, &cri.ContainerFilter{}, &cri.ContainerStatusResponse{}, "container_id"},
-}
+// shape is what a method asks for.
+type shape int
+
+const (
+	asksVersion shape = iota
+	asksEvents
+	asksList
+	asksStreamedList
+	asksStatus
+)
 
 // method is a call that is recorded.
 type method struct {
-	kind                   kind
-	list, streamed, status bool // streamed of a list
-	request, reply         proto.Message
+	shape          shape
+	kind           kind
+	request, reply proto.Message
 }
 
-const (
-	callVersion = "Version"
-	callEvents  = "GetContainerEvents"
-)
+const callEvents = "GetContainerEvents"
 
 // methods are all calls that are recorded.
 var methods = map[string]method{
-	callVersion:          {request: &cri.VersionRequest{}, reply: &cri.VersionResponse{}},
-	callEvents:           {request: &cri.GetEventsRequest{}, reply: &cri.ContainerEventResponse{}},
-	"ListPodSandbox":     {sandboxes, true, false, false, &cri.ListPodSandboxRequest{}, &cri.ListPodSandboxResponse{}},
-	"ListContainers":     {containers, true, false, false, &cri.ListContainersRequest{}, &cri.ListContainersResponse{}},
-	"StreamPodSandboxes": {sandboxes, true, true, false, &cri.StreamPodSandboxesRequest{}, &cri.StreamPodSandboxesResponse{}},
-	"StreamContainers":   {containers, true, true, false, &cri.StreamContainersRequest{}, &cri.StreamContainersResponse{}},
-	"PodSandboxStatus":   {sandboxes, false, false, true, &cri.PodSandboxStatusRequest{}, &cri.PodSandboxStatusResponse{}},
-	"ContainerStatus":    {containers, false, false, true, &cri.ContainerStatusRequest{}, &cri.ContainerStatusResponse{}},
+	"Version":            {request: &cri.VersionRequest{}, reply: &cri.VersionResponse{}},
+	callEvents:           {asksEvents, 0, &cri.GetEventsRequest{}, &cri.ContainerEventResponse{}},
+	"ListPodSandbox":     {asksList, sandboxes, &cri.ListPodSandboxRequest{}, &cri.ListPodSandboxResponse{}},
+	"ListContainers":     {asksList, containers, &cri.ListContainersRequest{}, &cri.ListContainersResponse{}},
+	"StreamPodSandboxes": {asksStreamedList, sandboxes, &cri.StreamPodSandboxesRequest{}, &cri.StreamPodSandboxesResponse{}},
+	"StreamContainers":   {asksStreamedList, containers, &cri.StreamContainersRequest{}, &cri.StreamContainersResponse{}},
+	"PodSandboxStatus":   {asksStatus, sandboxes, &cri.PodSandboxStatusRequest{}, &cri.PodSandboxStatusResponse{}},
+	"ContainerStatus":    {asksStatus, containers, &cri.ContainerStatusRequest{}, &cri.ContainerStatusResponse{}},
 }
+
+func (m method) isList() bool { return m.shape == asksList || m.shape == asksStreamedList }
 
 // empty returns an empty message of the type of m.
 func empty(m proto.Message) proto.Message { return m.ProtoReflect().New().Interface() }
-
-// field returns a field by its name. A message without it has the empty text.
-func field(m proto.Message, name protoreflect.Name) protoreflect.Value {
-	fd := m.ProtoReflect().Descriptor().Fields().ByName(name)
-	if fd == nil {
-		return protoreflect.ValueOfString("")
-	}
-	return m.ProtoReflect().Get(fd)
-}
 
 // itemsOf returns the items of a list, which have field number 1 in all lists.
 func itemsOf(list proto.Message) protoreflect.List {
@@ -113,39 +99,24 @@ func itemsOf(list proto.Message) protoreflect.List {
 	return m.Mutable(m.Descriptor().Fields().ByNumber(1)).List()
 }
 
-// filterOf returns the filter of a request, or nil if it asks for everything.
-func filterOf(request any) proto.Message {
-	if m, ok := request.(proto.Message); ok {
-		if f := field(m, "filter").Message(); f.IsValid() && proto.Size(f.Interface()) > 0 {
-			return f.Interface()
-		}
-	}
-	return nil
-}
-
-// line is one answer in the file. It has one of Same, List, Answer, Error, Pending, Ended and
-// End, or Error with Ended. One without any says that an event stream was opened.
+// line is a line of the file after the header. It has one of Same, List, Answer, Error,
+// Pending, Ended and End, or Error with Ended. One without any says that an event stream
+// was opened.
 type line struct {
 	At      offset          `json:"at"`
 	Took    offset          `json:"took,omitzero"`
-	Call    string          `json:"call,omitempty"`
-	ID      string          `json:"id,omitempty"`
-	Filter  json.RawMessage `json:"filter,omitempty"` // of a list
+	Method  string          `json:"method,omitempty"`
+	Request json.RawMessage `json:"request,omitempty"`
 	Stream  int             `json:"stream,omitempty"` // number of an event stream, from 1
-	Same    bool            `json:"same,omitempty"`
-	List    []part          `json:"list,omitzero"`
-	Answer  json.RawMessage `json:"answer,omitempty"`
-	Error   *failure        `json:"error,omitempty"`
-	Pending bool            `json:"pending,omitempty"`
-	Ended   bool            `json:"ended,omitempty"`
-	End     bool            `json:"end,omitempty"`
-}
-
-// part is a part of a list: a range of the last list of its kind, as first and
-// number, or one new item.
-type part struct {
-	Keep *[2]int         `json:"keep,omitempty"`
-	Put  json.RawMessage `json:"put,omitempty"`
+	Same    bool            `json:"same,omitempty"`   // the list equals the last one of its kind
+	// List has the items of a list. A number is the index of the item in the last list
+	// of its kind that did not fail and had no filter.
+	List    []json.RawMessage `json:"list,omitzero"`
+	Answer  json.RawMessage   `json:"answer,omitempty"`
+	Error   *failure          `json:"error,omitempty"`
+	Pending bool              `json:"pending,omitempty"`
+	Ended   bool              `json:"ended,omitempty"`
+	End     bool              `json:"end,omitempty"`
 }
 
 // failure is a gRPC status that is not OK. Its code is a name, such as NotFound.

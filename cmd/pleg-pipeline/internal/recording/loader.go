@@ -1,11 +1,14 @@
 package recording
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -15,187 +18,199 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// maxItems is the greatest number of items in one list.
-const maxItems = 100_000
+// step is one recorded answer: of a list, of a status call, or an event.
+type step struct {
+	at, took time.Duration
+	err      error // a gRPC status
+	pending  bool  // it has no answer
+	kind     kind
+	pod      string  // the pod of a list with its label
+	filtered bool    // the list has a filter
+	items    []*item // of the list
+	event    *cri.ContainerEventResponse
+	ended    bool          // the end of an event stream
+	answer   proto.Message // of a status call, or of the version
+	state    int32         // in the answer
+}
 
-// inCarried is how many listed items take as much memory as a status that came with another
-// answer.
-const inCarried = 64
+// question identifies a status call or a list with a filter: by the id or the filter.
+type question struct {
+	kind kind
+	text string
+}
+
+func questionOf(k kind, request proto.Message) question {
+	switch r := request.(type) {
+	case *cri.PodSandboxStatusRequest:
+		return question{k, r.GetPodSandboxId()}
+	case *cri.ContainerStatusRequest:
+		return question{k, r.GetContainerId()}
+	}
+	text, _ := proto.MarshalOptions{Deterministic: true}.Marshal(request) // never fails: it was decoded before
+	return question{k, "list " + string(text)}
+}
+
+// podOf returns the UID in a request for the list of one pod.
+func podOf(request proto.Message) string {
+	switch r := request.(type) {
+	case *cri.ListPodSandboxRequest:
+		return r.GetFilter().GetLabelSelector()[labelPodUID]
+	case *cri.ListContainersRequest:
+		return r.GetFilter().GetLabelSelector()[labelPodUID]
+	}
+	return ""
+}
 
 // loader builds a recording from its lines.
 type loader struct {
 	*Recording
-	budget  *budget
-	ended   bool
-	lists   [kinds]*step                // the last ones that did not fail
-	last    map[statusKey]proto.Message // the last status that was not "same"
-	opened  map[int]*session
-	waiting map[string]*step // pending calls, by call and time
+	ended         bool
+	fields, items int          // so far
+	lists         [kinds]*step // the last ones that did not fail
+	open          map[int]bool // event streams
 }
 
-func newLoader(h Header, limits *budget) *loader {
+func newLoader(h Header) *loader {
 	return &loader{
-		budget: limits,
 		Recording: &Recording{
-			Header: h, statuses: make(map[statusKey][]*step),
+			Header: h, answers: make(map[question][]*step), version: &step{},
 			Cut: "it has no end: the recorder was killed, or the file is not complete",
 		},
-		lists: [kinds]*step{{}, {}}, last: make(map[statusKey]proto.Message),
-		opened: make(map[int]*session), waiting: make(map[string]*step),
+		lists: [kinds]*step{{}, {}}, open: make(map[int]bool),
 	}
 }
 
-// line adds one line. It ignores calls that only a later program records.
-func (l *loader) line(text []byte) error {
-	if !l.budget.useText(text) {
-		return nil
+// addLine adds one line. It ignores calls that only a later program records.
+func (l *loader) addLine(text []byte) error {
+	l.fields += bytes.Count(text, []byte(":")) + 3*bytes.Count(text, []byte("{"))
+	l.items += bytes.Count(text, []byte(","))
+	if l.fields > limits.fields || l.items > limits.items {
+		return fmt.Errorf("%w: the limits are %d fields and %d items", ErrTooLarge, limits.fields, limits.items)
 	}
 	var r line
 	if err := json.Unmarshal(text, &r); err != nil {
 		return err
 	}
-	m := methods[r.Call]
+	m, recorded := methods[r.Method]
 	s := &step{at: time.Duration(r.At), took: time.Duration(r.Took), pending: r.Pending, kind: m.kind}
 	l.Length = max(l.Length, s.at+s.took)
+	switch {
+	case r.End:
+		l.ended, l.Cut = true, ""
+		return nil
+	case r.Method == "":
+		return errors.New("no method in it")
+	case !recorded:
+		return nil
+	}
 	if r.Error != nil {
 		var err error
 		if s.err, err = r.Error.status(); err != nil {
 			return err
 		}
 	}
-	key := fmt.Sprint(r.Call, r.ID, string(r.Filter), r.At)
-	if before := l.waiting[key]; before != nil && !r.Pending {
-		before.dropped = true
-		delete(l.waiting, key)
-	} else if r.Pending {
-		l.waiting[key] = s
+	request := empty(m.request)
+	if len(r.Request) > 0 {
+		if err := parse(r.Request, request); err != nil {
+			return err
+		}
 	}
+	return l.addStep(s, m, &r, request)
+}
+
+func (l *loader) addStep(s *step, m method, r *line, request proto.Message) error {
+	answered := s.err == nil && !s.pending
 	switch {
-	case r.End:
-		l.ended, l.Cut = true, ""
-	case m.list:
-		return l.list(s, &r, m)
-	case m.status:
-		return l.status(s, &r)
-	case r.Call == callEvents:
-		return l.event(s, &r)
-	case r.Call == callVersion:
-		l.version = s.took
-	case r.Call == "":
-		return errors.New("no call in it")
+	case m.shape == asksEvents:
+		return l.addEvent(s, r)
+	case m.isList():
+		return l.addList(s, m, r, request)
+	case answered:
+		s.answer = empty(m.reply)
+		if err := parse(r.Answer, s.answer); err != nil {
+			return err
+		}
+		s.state = stateOf(s.answer)
+	}
+	if m.shape == asksVersion {
+		l.version = s
+		l.Runtime, _ = s.answer.(*cri.VersionResponse)
+		return nil
+	}
+	l.addAnswer(questionOf(s.kind, request), s)
+	if sandbox, ok := s.answer.(*cri.PodSandboxStatusResponse); ok {
+		l.addContainers(s.at, sandbox.GetContainersStatuses())
 	}
 	return nil
 }
 
-func (l *loader) list(s *step, r *line, m method) error {
-	if m.streamed && status.Code(s.err) == codes.Unimplemented {
+func (l *loader) addAnswer(q question, s *step) { l.answers[q] = append(l.answers[q], s) }
+
+// addContainers adds statuses of containers that came with that of their sandbox or with
+// an event, so that no client asked for them.
+func (l *loader) addContainers(at time.Duration, statuses []*cri.ContainerStatus) {
+	for _, c := range statuses {
+		l.addAnswer(question{containers, c.GetId()}, &step{
+			at: at, kind: containers, answer: &cri.ContainerStatusResponse{Status: c}, state: int32(c.GetState()),
+		})
+	}
+}
+
+func (l *loader) addList(s *step, m method, r *line, request proto.Message) error {
+	if m.shape == asksStreamedList && status.Code(s.err) == codes.Unimplemented {
 		return nil // the client called again without a stream
 	}
-	l.streams = l.streams || m.streamed
-	last := l.lists[s.kind]
-	if len(r.Filter) > 0 {
-		s.filter = empty(messages[s.kind].filter)
-		if err := parse(r.Filter, s.filter); err != nil {
-			return err
-		}
-		s.key = filterKey(s.kind, s.filter)
-		last = &step{} // nothing to refer to
+	l.streams = l.streams || m.shape == asksStreamedList
+	last := &step{} // nothing to refer to
+	if s.filtered = len(r.Request) > 0; s.filtered {
+		s.pod = podOf(request)
+		l.addAnswer(questionOf(s.kind, request), s)
 	} else {
-		// Lists refer to each other in the order of the file.
-		s.at = max(s.at, last.at)
+		last = l.lists[s.kind]
+		s.at = max(s.at, last.at) // lists refer to each other in the order of the file
 	}
 	l.steps = append(l.steps, s)
 	switch {
 	case s.err != nil || s.pending:
 		return nil
-	case s.filter == nil:
-		l.lists[s.kind] = s
-	}
-	if r.Same && s.filter == nil {
-		s.same, s.items = true, last.items
-		return nil
-	}
-	return l.addItems(s, r.List, last.items)
-}
-
-// addItems adds the items of a list, given the list before.
-func (l *loader) addItems(s *step, parts []part, last []*item) error {
-	if parts == nil {
+	case r.Same:
+		s.items = last.items
+	case r.List == nil:
 		return errors.New("a list without items, same or an error")
 	}
-	if !l.budget.use(inListed, len(parts)) {
-		return nil
-	}
-	s.items = make([]*item, 0, len(parts))
-	for _, p := range parts {
-		if p.Keep == nil {
-			message := empty(messages[s.kind].item)
-			if err := parse(p.Put, message); err != nil {
-				return err
-			}
-			s.items = append(s.items, newItem(message))
-			continue
-		}
-		first, number := p.Keep[0], p.Keep[1]
-		if first < 0 || number < 1 || first > len(last) || number > len(last)-first {
-			return fmt.Errorf("keep [%d, %d] of a list of %d", first, number, len(last))
-		}
-		if !l.budget.use(inListed, number) {
-			return nil
-		}
-		s.items = append(s.items, last[first:first+number]...)
-		if len(s.items) > maxItems {
-			return fmt.Errorf("a list of more than %d items", maxItems)
-		}
-	}
-	return nil
-}
-
-func (l *loader) status(s *step, r *line) error {
-	key := statusKey{s.kind, r.ID}
-	l.statuses[key] = append(l.statuses[key], s)
-	switch {
-	case s.pending || s.err != nil:
-		return nil
-	case r.Same && l.last[key] == nil:
-		return fmt.Errorf("the same status of %s as before, and there is none", r.ID)
-	case !r.Same:
-		l.last[key] = empty(messages[s.kind].status)
-		if err := parse(r.Answer, l.last[key]); err != nil {
+	for _, text := range r.List {
+		it, err := parseItem(s.kind, text, last.items)
+		if err != nil {
 			return err
 		}
+		s.items = append(s.items, it)
 	}
-	s.status = l.last[key]
-	if sandbox, ok := s.status.(*cri.PodSandboxStatusResponse); ok && !r.Same {
-		l.carried(s.at, sandbox.GetContainersStatuses())
+	if !s.filtered {
+		l.lists[s.kind] = s
 	}
 	return nil
 }
 
-// carried notes statuses of containers that came with that of their sandbox or with an event,
-// so that no client asked for them.
-func (l *loader) carried(at time.Duration, statuses []*cri.ContainerStatus) {
-	if !l.budget.use(inListed, inCarried*len(statuses)) {
-		return
+// parseItem parses an item of a list, or its index in the last list.
+func parseItem(k kind, text []byte, last []*item) (*item, error) {
+	if len(text) == 0 || text[0] == '{' {
+		message := newListed(k)
+		if err := parse(text, message); err != nil {
+			return nil, err
+		}
+		return newItem(message), nil
 	}
-	for _, c := range statuses {
-		l.carry(at, statusKey{containers, c.GetId()}, &cri.ContainerStatusResponse{Status: c})
+	i, err := strconv.Atoi(string(text))
+	if err != nil || i < 0 || i >= len(last) {
+		return nil, fmt.Errorf("item %.20s of a list of %d", text, len(last))
 	}
+	return last[i], nil
 }
 
-func (l *loader) carry(at time.Duration, key statusKey, answer proto.Message) {
-	l.statuses[key] = append(l.statuses[key], &step{at: at, status: answer, carried: true})
-}
-
-func (l *loader) event(s *step, r *line) error {
-	in := l.opened[r.Stream]
-	if in == nil {
-		in = &session{opened: s.at}
-		l.opened[r.Stream] = in
-		l.sessions = append(l.sessions, in)
-	}
-	if r.Ended {
-		in.end = s
+func (l *loader) addEvent(s *step, r *line) error {
+	l.open[r.Stream] = !r.Ended
+	if s.ended = r.Ended; s.ended {
+		l.stream = append(l.stream, s)
 	}
 	if r.Ended || len(r.Answer) == 0 {
 		return nil
@@ -204,43 +219,29 @@ func (l *loader) event(s *step, r *line) error {
 	if err := parse(r.Answer, s.event); err != nil {
 		return err
 	}
-	if n := len(in.events); n > 0 {
-		s.at = max(s.at, in.events[n-1].at)
-	}
-	in.events = append(in.events, s)
-	l.steps = append(l.steps, s)
+	l.stream, l.steps = append(l.stream, s), append(l.steps, s)
 	if sandbox := s.event.GetPodSandboxStatus(); sandbox.GetId() != "" {
-		l.carry(s.at, statusKey{sandboxes, sandbox.GetId()}, &cri.PodSandboxStatusResponse{Status: sandbox})
+		answer := &cri.PodSandboxStatusResponse{Status: sandbox}
+		l.addAnswer(question{sandboxes, sandbox.GetId()}, &step{at: s.at, answer: answer, state: stateOf(answer)})
 	}
-	l.carried(s.at, s.event.GetContainersStatuses())
+	l.addContainers(s.at, s.event.GetContainersStatuses())
 	return nil
 }
 
 // finish sorts everything by time.
 func (l *loader) finish() *Recording {
-	inOrder := func(steps []*step) []*step {
-		steps = slices.DeleteFunc(steps, func(s *step) bool { return s.dropped })
+	sortByTime := func(steps []*step) {
 		slices.SortStableFunc(steps, func(a, b *step) int { return cmp.Compare(a.at, b.at) })
-		return steps
 	}
-	l.steps = inOrder(l.steps)
-	for key, known := range l.statuses {
-		l.statuses[key] = inOrder(known)
+	sortByTime(l.steps)
+	for _, answers := range l.answers {
+		sortByTime(answers)
 	}
-	for _, in := range l.sessions {
-		if in.end == nil {
-			in.end = &step{at: l.Length, err: errSessionEnd}
-		}
+	if slices.Contains(slices.Collect(maps.Values(l.open)), true) {
+		l.stream = append(l.stream, &step{at: l.Length, ended: true, err: errStreamEnd})
 	}
+	sortByTime(l.stream)
 	l.rounds = newRounds(l.steps)
-	w := newWorld(l.Header.Began)
-	for _, s := range l.steps {
-		if !l.budget.use(inWork, w.cost(s)) {
-			break
-		}
-		w.apply(s)
-	}
-	l.final = w.known
 	return l.Recording
 }
 
@@ -250,10 +251,4 @@ func parse(text []byte, into proto.Message) error {
 		return errors.New("no answer in it")
 	}
 	return protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(text, into)
-}
-
-// filterKey identifies a list with a filter.
-func filterKey(k kind, filter proto.Message) string {
-	text, _ := proto.MarshalOptions{Deterministic: true}.Marshal(filter) // never fails: it was decoded before
-	return fmt.Sprint(k, ":", string(text))
 }

@@ -14,7 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -24,60 +23,37 @@ var (
 	ErrEmpty = errors.New("the recording is empty")
 	// ErrForeign is a file that is something else.
 	ErrForeign = errors.New("it is not a recording of pleg-pipeline")
-	// ErrNewer is a recording in the format of a newer program.
-	ErrNewer = errors.New("the recording was made by a newer program")
+	// ErrVersion is a recording in the format of an older or newer program.
+	ErrVersion = errors.New("the recording was made by another version of pleg-pipeline")
 	// ErrCorrupt is a recording that is damaged, not only truncated.
 	ErrCorrupt = errors.New("the recording is damaged")
 	// ErrTooLarge is a recording beyond a limit of this program.
 	ErrTooLarge = errors.New("the recording is too large")
 )
 
-// maxLine is the greatest length of a line: a list of 16 MiB is some 50 MiB of JSON.
-const maxLine = 64 << 20
+// limits are those of a whole recording: a small compressed file can stand for very
+// much. A field takes some 60 bytes of memory, a message counts as three; an item of a
+// list that was in the one before takes 8. Only tests change them.
+var limits = struct{ bytes, fields, items int }{256 << 20, 6 << 20, 16 << 20}
 
 // Recording is the answers of a runtime. It does not change.
 type Recording struct {
 	Header Header
+	// Runtime is the answer to the version call; nil if the client did not ask.
+	Runtime *cri.VersionResponse
 	// Length is from the first call to the end.
 	Length time.Duration
 	// Cut says what is missing at the end; empty if nothing is.
 	Cut string
 
-	steps    []*step // lists and events in the order of their times
-	rounds   []round
-	statuses map[statusKey][]*step // in the order of their times
-	sessions []*session
-	version  time.Duration            // how long the call took
-	streams  bool                     // the runtime could stream lists
-	final    [kinds]map[string]*entry // what there was at the end, by id
-}
+	// All are in the order of their times.
+	steps   []*step // lists and events
+	rounds  []round
+	answers map[question][]*step // to status calls and lists with a filter
+	stream  []*step              // events, and the ends of event streams
 
-type statusKey struct {
-	kind kind
-	id   string
-}
-
-// step is one recorded answer: of a list, of a status call, or an event.
-type step struct {
-	at, took time.Duration
-	err      error // a gRPC status
-	pending  bool  // it has no answer
-	dropped  bool  // its answer is in a later line
-	kind     kind
-	filter   proto.Message // of a list that is not of everything
-	key      string        // identifies kind and filter; empty without a filter
-	same     bool          // the list equals the last one
-	items    []*item       // of the list
-	event    *cri.ContainerEventResponse
-	status   proto.Message // the answer of the status call
-	carried  bool          // the status came with an event or with that of its sandbox
-}
-
-// session is one event stream.
-type session struct {
-	opened time.Duration
-	events []*step
-	end    *step
+	version *step
+	streams bool // the runtime could stream lists
 }
 
 // Open reads the recording in a file. It returns soon after ctx has ended.
@@ -98,74 +74,66 @@ func Open(ctx context.Context, path string) (*Recording, error) {
 
 // Read reads a whole recording, compressed or not. It leaves out a truncated last
 // line, and says so in Recording.Cut. The error wraps [ErrEmpty], [ErrForeign],
-// [ErrNewer], [ErrCorrupt] or [ErrTooLarge], is the cause of ctx, or comes from r.
+// [ErrVersion], [ErrCorrupt] or [ErrTooLarge], is the cause of ctx, or comes from r.
 func Read(ctx context.Context, r io.Reader) (*Recording, error) {
 	recording, err := read(ctx, r)
-	if err != nil && ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	return recording, err
 }
 
 func read(ctx context.Context, r io.Reader) (*Recording, error) {
-	reader, err := uncompressed(r)
+	content, err := uncompressed(r)
 	if err != nil {
 		return nil, err
 	}
-	limits := newBudget(ctx)
-	lines := bufio.NewScanner(&limitedReader{reader, limits})
-	lines.Buffer(nil, maxLine)
-	lines.Split(splitAfterNewline)
-	lines.Scan()
-	if err := readError(lines.Err()); err != nil {
-		return nil, err
-	}
-	header, err := parseHeader(lines.Bytes())
+	limited := &io.LimitedReader{R: content, N: int64(limits.bytes) + 1}
+	lines := bufio.NewReader(limited)
+	text, err := readLine(lines)
 	if err != nil {
 		return nil, err
 	}
-	l := newLoader(header, limits)
-	for number := 2; lines.Scan(); number++ {
-		switch text, whole := bytes.CutSuffix(lines.Bytes(), []byte("\n")); {
-		case !whole:
-			l.Cut = fmt.Sprintf("line %d is cut off and is left out", number)
+	header, err := parseHeader(text)
+	if err != nil {
+		return nil, err
+	}
+	l := newLoader(header)
+	for number := 2; ctx.Err() == nil; number++ {
+		text, err := readLine(lines)
+		switch {
+		case limited.N <= 0:
+			return nil, fmt.Errorf("%w: the limit is %d bytes", ErrTooLarge, limits.bytes)
+		case err != nil:
+			return nil, err
+		case len(text) == 0:
+			return l.finish(), nil
 		case l.ended:
 			return nil, fmt.Errorf("%w: line %d is after the end", ErrCorrupt, number)
-		default:
-			switch err := l.line(text); {
-			case limits.err() != nil:
-				return nil, limits.err()
-			case err != nil:
-				return nil, fmt.Errorf("%w: line %d: %w", ErrCorrupt, number, err)
-			}
+		case text[len(text)-1] != '\n':
+			l.Cut = fmt.Sprintf("line %d is cut off and is left out", number)
+			return l.finish(), nil
+		}
+		if err := l.addLine(text); errors.Is(err, ErrTooLarge) {
+			return nil, err
+		} else if err != nil {
+			return nil, fmt.Errorf("%w: line %d: %w", ErrCorrupt, number, err)
 		}
 	}
-	if err := readError(lines.Err()); err != nil {
-		return nil, err
-	}
-	return l.finish(), limits.err()
+	return nil, context.Cause(ctx)
 }
 
-func splitAfterNewline(data []byte, atEOF bool) (advance int, token []byte, err error) {
-	if i := bytes.IndexByte(data, '\n'); i >= 0 {
-		return i + 1, data[:i+1], nil
-	}
-	if atEOF && len(data) > 0 {
-		return len(data), data, nil
-	}
-	return 0, nil, nil
-}
-
-// readError returns an error of the reader, unless it means a truncated file.
-func readError(err error) error {
+// readLine returns a line with its end, what there is of a truncated one, or nothing at
+// the end of the file.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	text, err := r.ReadBytes('\n')
 	switch {
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return nil
-	case errors.Is(err, bufio.ErrTooLong), errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader),
-		errors.As(err, new(flate.CorruptInputError)):
-		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return text, nil
+	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader), errors.As(err, new(flate.CorruptInputError)):
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	return err
+	return text, err
 }
 
 // parseHeader reads the first line.
@@ -174,20 +142,16 @@ func parseHeader(text []byte) (h Header, err error) {
 	if !bytes.HasSuffix(text, []byte("\n")) && (bytes.HasPrefix(start, text) || bytes.HasPrefix(text, start)) {
 		return h, ErrEmpty
 	}
-	var first struct {
-		Format  string `json:"format"`
-		Version int    `json:"version"`
-	}
-	switch err := json.Unmarshal(text, &first); {
-	case err != nil || first.Format != formatName:
+	err = json.Unmarshal(text, &h)
+	switch {
+	case h.Format != formatName:
 		return h, ErrForeign
-	case first.Version > formatVersion:
-		return h, fmt.Errorf("%w: it has format %d, this one reads up to %d", ErrNewer, first.Version, formatVersion)
-	case first.Version < 1:
-		return h, fmt.Errorf("%w: format %d", ErrCorrupt, first.Version)
-	}
-	if err := json.Unmarshal(text, &h); err != nil {
+	case h.Version != 0 && h.Version != formatVersion:
+		return h, fmt.Errorf("%w: it has format %d, this program reads format %d", ErrVersion, h.Version, formatVersion)
+	case err != nil:
 		return h, fmt.Errorf("%w: line 1: %w", ErrCorrupt, err)
+	case h.Version == 0:
+		return h, fmt.Errorf("%w: line 1 has no version", ErrCorrupt)
 	}
 	return h, nil
 }

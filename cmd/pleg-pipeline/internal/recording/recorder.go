@@ -12,13 +12,14 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 )
 
 const (
 	// queueLength is how many answers wait to be written: some seconds of a burst
 	// of a thousand pods.
 	queueLength = 16384
-	// pendingAfter is the age at which a call without an answer is written.
+	// pendingAfter is the age at which a call without an answer is part of the recording.
 	pendingAfter = time.Second
 )
 
@@ -46,9 +47,8 @@ type Options struct {
 // Recorder writes the answers of a runtime. [Recorder.DialOptions] taps the
 // client; [Recorder.Run] writes. It is safe for concurrent use.
 //
-// If the writer is far behind, calls wait for it. Events never wait, since a
-// client that leaves events unread holds up the runtime: if the output does not
-// keep up with events, Run returns an error.
+// The client never waits for the output: if that does not keep up, Run returns an
+// error.
 type Recorder struct {
 	out     Output
 	encoder *encoder // of Run
@@ -60,16 +60,28 @@ type Recorder struct {
 	began    time.Time     // zero before the first call
 	length   time.Duration // set by end
 	streams  int
-	inFlight map[*answer]bool // true if written as pending
+	inFlight map[*answer]struct{}
 
 	answers, events atomic.Int64
+}
+
+// answer is what the tap saw of a call, or of an event stream.
+type answer struct {
+	method   string
+	request  proto.Message // nil of a stream, which asks for everything
+	at, took time.Duration
+	messages [][]byte
+	err      error
+	pending  bool // it has no answer
+	stream   int
+	ended    bool
 }
 
 // NewRecorder returns a recorder for one call of Run.
 func NewRecorder(out Output, o Options) *Recorder {
 	return &Recorder{
 		out: out, encoder: newEncoder(out, o),
-		queue: make(chan *answer, cmp.Or(o.Queue, queueLength)), ended: make(chan struct{}), inFlight: make(map[*answer]bool),
+		queue: make(chan *answer, cmp.Or(o.Queue, queueLength)), ended: make(chan struct{}), inFlight: make(map[*answer]struct{}),
 	}
 }
 
@@ -112,7 +124,8 @@ func (r *Recorder) hasEnded() bool {
 // Run writes until Stop is called, and then all earlier answers. It returns an
 // error if the output fails or does not keep up; the tapped client continues.
 func (r *Recorder) Run() error {
-	if err := r.run(); err != nil {
+	err := r.run()
+	if err != nil {
 		r.end(err)
 		return fmt.Errorf("write recording: %w", err)
 	}
@@ -120,23 +133,20 @@ func (r *Recorder) Run() error {
 }
 
 func (r *Recorder) run() error {
-	sweep := time.NewTicker(pendingAfter)
-	defer sweep.Stop()
 	for {
-		var err error
 		select {
 		case a := <-r.queue:
-			err = r.write(a)
-		case <-sweep.C:
-			err = r.writePending()
+			if err := r.write(a); err != nil {
+				return err
+			}
+			if len(r.queue) > 0 {
+				continue
+			}
+			if err := r.out.Flush(); err != nil {
+				return err
+			}
 		case <-r.ended:
 			return r.finish()
-		}
-		if err == nil && len(r.queue) == 0 {
-			err = r.out.Flush()
-		}
-		if err != nil {
-			return err
 		}
 	}
 }
@@ -149,15 +159,16 @@ func (r *Recorder) write(a *answer) error {
 		return err
 	}
 	switch {
-	case a.call == callEvents && len(a.messages) > 0:
+	case a.method == callEvents && len(a.messages) > 0:
 		r.events.Add(1)
-	case a.call != callEvents && !a.pending:
+	case a.method != callEvents && !a.pending:
 		r.answers.Add(1)
 	}
 	return nil
 }
 
-// finish writes the rest of the queue, and the end if there was a call.
+// finish writes the rest of the queue, the calls in flight, and the end if there was a
+// call.
 func (r *Recorder) finish() error {
 	if r.err != nil {
 		return r.err
@@ -167,20 +178,11 @@ func (r *Recorder) finish() error {
 			return err
 		}
 	}
-	if err := errors.Join(r.writePending(), r.encoder.end(r.Length())); err != nil {
-		return err
-	}
-	return r.out.Flush()
-}
-
-// writePending writes the calls that have no answer for pendingAfter.
-func (r *Recorder) writePending() error {
 	r.mu.Lock()
 	var pending []*answer
-	for a, written := range r.inFlight {
-		if !written && time.Since(r.began)-a.at >= pendingAfter {
-			r.inFlight[a] = true
-			pending = append(pending, &answer{call: a.call, request: a.request, at: a.at, pending: true})
+	for a := range r.inFlight {
+		if r.length-a.at >= pendingAfter {
+			pending = append(pending, &answer{method: a.method, request: a.request, at: a.at, pending: true})
 		}
 	}
 	r.mu.Unlock()
@@ -189,16 +191,7 @@ func (r *Recorder) writePending() error {
 			return err
 		}
 	}
-	return nil
-}
-
-// startCall returns the answer of a call, to be filled in.
-func (r *Recorder) startCall(call string, request any) *answer {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	a := &answer{call: call, request: request, at: r.now()}
-	r.inFlight[a] = false
-	return a
+	return errors.Join(r.encoder.end(r.Length()), r.out.Flush())
 }
 
 // now returns the time since the first call. The caller holds the lock.
@@ -209,42 +202,55 @@ func (r *Recorder) now() time.Duration {
 	return time.Since(r.began)
 }
 
-// removeCall reports whether the call was still in flight.
-func (r *Recorder) removeCall(a *answer) bool {
+// startCall returns the answer of a call, to be filled in.
+func (r *Recorder) startCall(method string, request proto.Message) *answer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, ok := r.inFlight[a]
-	if ok {
-		delete(r.inFlight, a)
-		a.took = r.now() - a.at
-	}
-	return ok
+	a := &answer{method: method, request: request, at: r.now()}
+	r.inFlight[a] = struct{}{}
+	return a
 }
 
-// finishCall records the end of a call. A call that the client cancelled is left
+// addMessage adds a message to an answer, unless the call has ended.
+func (r *Recorder) addMessage(a *answer, message []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.inFlight[a]; ok {
+		a.messages = append(a.messages, message)
+	}
+}
+
+// finishCall records the end of a call. A call that the client cancelled soon is left
 // out: that says nothing about the runtime.
 func (r *Recorder) finishCall(a *answer, err error) {
-	if !r.removeCall(a) || status.Code(err) == codes.Canceled || errors.Is(err, context.Canceled) {
-		return
+	r.mu.Lock()
+	delete(r.inFlight, a)
+	a.took = r.now() - a.at
+	r.mu.Unlock()
+	if status.Code(err) == codes.Canceled || errors.Is(err, context.Canceled) {
+		if a.took < pendingAfter {
+			return
+		}
+		a.pending, a.took, err = true, 0, nil
 	}
 	a.err = err
+	r.enqueue(a)
+}
+
+// recordEvent records a message of an event stream, its opening or its end.
+func (r *Recorder) recordEvent(a answer) {
+	r.mu.Lock()
+	a.method, a.at = callEvents, r.now()
+	r.mu.Unlock()
+	r.enqueue(&a)
+}
+
+func (r *Recorder) enqueue(a *answer) {
 	if r.hasEnded() { // too late, even if the queue has room
 		return
 	}
 	select {
 	case r.queue <- a:
-	case <-r.ended:
-	}
-}
-
-// event records a message of an event stream, its opening or its end.
-func (r *Recorder) event(a answer) {
-	r.mu.Lock()
-	a.call, a.at = callEvents, r.now()
-	r.mu.Unlock()
-	select {
-	case <-r.ended:
-	case r.queue <- &a:
 	default:
 		r.end(errBehind)
 	}

@@ -20,15 +20,10 @@ import (
 )
 
 const (
-	// slack is how early an answer may be given: two runs of a pipeline do not call
-	// at exactly the same time.
-	slack = 500 * time.Millisecond
 	// quiet is how long after the end nothing new must be asked for.
 	quiet = 500 * time.Millisecond
 	// checkEvery is how often the server checks for the end.
 	checkEvery = 50 * time.Millisecond
-	// pairWithin is the longest time between the two lists of a round.
-	pairWithin = 500 * time.Millisecond
 	// streamBatch is the number of items in one message of a streamed list.
 	streamBatch = 1000
 )
@@ -49,8 +44,7 @@ type Server struct {
 	how     [kinds]*step // the lists that were recorded of what is shown; nil before the first
 	asked   [kinds]bool  // which lists of the shown round have been asked for
 	shownAt time.Time
-	session int  // the event stream under way or to come
-	sent    int  // its events that have been sent
+	sent    int  // how much of the event stream has been sent
 	open    bool // a client has it open
 	// byEvents is set once a client has followed events: then they determine the
 	// order.
@@ -125,9 +119,8 @@ func (s *Server) waitForEnd(ctx context.Context) {
 // handle answers any call.
 func (s *Server) handle(_ any, stream grpc.ServerStream) error {
 	name, _ := grpc.MethodFromServerStream(stream)
-	call := path.Base(name)
-	m, ok := methods[call]
-	if !ok || path.Dir(name) != "/"+cri.RuntimeService_ServiceDesc.ServiceName || m.streamed && !s.recording.streams {
+	m, ok := methods[path.Base(name)]
+	if !ok || path.Dir(name) != "/"+cri.RuntimeService_ServiceDesc.ServiceName || m.shape == asksStreamedList && !s.recording.streams {
 		return status.Errorf(codes.Unimplemented, "the recorded runtime does not have %s", name)
 	}
 	request := empty(m.request)
@@ -136,70 +129,74 @@ func (s *Server) handle(_ any, stream grpc.ServerStream) error {
 	}
 	s.start.Do(func() { s.started = time.Now() })
 	ctx := stream.Context()
-	var answers []proto.Message
-	var err error
-	switch {
-	case m.list:
-		answers, err = s.list(ctx, m, filterOf(request))
-	case m.status:
-		answers, err = s.status(ctx, statusKey{m.kind, field(request, messages[m.kind].id).String()})
-	case call == callEvents:
+	switch m.shape {
+	case asksEvents:
 		return s.sendEvents(ctx, stream)
+	case asksStatus:
+		return s.sendStatus(ctx, stream, questionOf(m.kind, request))
+	case asksVersion:
+		return s.send(ctx, stream, s.recording.version)
 	default:
-		h := s.recording.Header
-		answers = []proto.Message{&cri.VersionResponse{
-			Version: "0.1.0", RuntimeName: h.RuntimeName, RuntimeVersion: h.RuntimeVersion, RuntimeApiVersion: "v1",
-		}}
-		err = s.waitUntil(ctx, s.now()+s.recording.version)
+		return s.sendList(ctx, stream, m, request)
 	}
-	for i := 0; i < len(answers) && err == nil; i++ {
-		err = stream.SendMsg(answers[i])
-	}
-	return err
 }
 
-// list returns the messages of a list: one, or several if it is streamed.
-func (s *Server) list(ctx context.Context, m method, filter proto.Message) ([]proto.Message, error) {
-	choose := s.chooseList
-	if filter != nil {
-		choose = s.chooseFiltered
-	}
-	items, how, last := choose(m.kind, filter)
-	if last {
-		defer s.noteLastList()
+// sendList sends a list: one message, or several if it is streamed.
+func (s *Server) sendList(ctx context.Context, stream grpc.ServerStream, m method, request proto.Message) error {
+	var items []*item
+	var how *step
+	if proto.Size(request) > 0 {
+		items, how = s.chooseFiltered(m.kind, request)
+	} else {
+		var last bool
+		if items, how, last = s.chooseList(m.kind); last {
+			defer s.noteLastList()
+		}
 	}
 	if err := s.play(ctx, how); err != nil {
-		return nil, err
+		return err
 	}
-	var answers []proto.Message
-	if !m.streamed {
-		answers = append(answers, empty(m.reply))
-	}
-	for i, it := range items {
-		if m.streamed && i%streamBatch == 0 {
-			answers = append(answers, empty(m.reply))
+	for first := true; len(items) > 0 || first && m.shape == asksList; first = false {
+		n := len(items)
+		if m.shape == asksStreamedList {
+			n = min(n, streamBatch)
 		}
-		itemsOf(answers[len(answers)-1]).Append(protoreflect.ValueOfMessage(it.message.ProtoReflect()))
+		answer := empty(m.reply)
+		for _, it := range items[:n] {
+			itemsOf(answer).Append(protoreflect.ValueOfMessage(it.message.ProtoReflect()))
+		}
+		if err := stream.SendMsg(answer); err != nil {
+			return err
+		}
+		items = items[n:]
 	}
-	return answers, nil
+	return nil
 }
 
-func (s *Server) status(ctx context.Context, key statusKey) ([]proto.Message, error) {
+func (s *Server) sendStatus(ctx context.Context, stream grpc.ServerStream, asked question) error {
 	s.mu.Lock()
 	s.advance(s.position())
-	found := s.chooseStatus(key)
-	missing := found == nil && s.recording.final[key.kind][key.id] != nil
+	found := s.chooseStatus(asked)
+	missing := found == nil && s.world.find(asked.kind, asked.text) != nil
 	if missing {
-		s.missing[key.id] = true
+		s.missing[asked.text] = true
 	}
 	s.mu.Unlock()
 	switch {
 	case missing:
-		return nil, hang(ctx)
+		return hang(ctx)
 	case found == nil:
-		return nil, status.Errorf(codes.NotFound, "the recording has no status of %s", key.id)
+		return status.Errorf(codes.NotFound, "the recording has no status of %s", asked.text)
 	}
-	return []proto.Message{found.status}, s.play(ctx, found)
+	return s.send(ctx, stream, found)
+}
+
+// send sends a recorded answer after its time.
+func (s *Server) send(ctx context.Context, stream grpc.ServerStream, recorded *step) error {
+	if err := s.play(ctx, recorded); err != nil {
+		return err
+	}
+	return stream.SendMsg(recorded.answer)
 }
 
 // play waits for as long as a call took, and returns its error. It does nothing
@@ -230,6 +227,12 @@ func hang(ctx context.Context) error {
 	<-ctx.Done()
 	return status.FromContextError(ctx.Err()).Err()
 }
+
+// now returns the time of the recording, which starts with the first call.
+func (s *Server) now() time.Duration { return s.scaled(time.Since(s.started)) }
+
+// scaled returns how much of the recording is played in a time.
+func (s *Server) scaled(d time.Duration) time.Duration { return time.Duration(float64(d) * s.speed) }
 
 // waitUntil waits for a time of the recording.
 func (s *Server) waitUntil(ctx context.Context, at time.Duration) error {

@@ -2,124 +2,72 @@ package recording
 
 import (
 	"context"
-	"errors"
-	"io"
 	"path"
 	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/encoding/proto"
+	codec "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 )
 
 // DialOptions returns the options of a gRPC connection to be tapped. The client
 // sees no difference.
 func (r *Recorder) DialOptions() []grpc.DialOption {
-	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(r.unary), grpc.WithChainStreamInterceptor(r.stream)}
-}
-
-func (r *Recorder) unary(
-	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
-) error {
-	call := path.Base(method)
-	if _, recorded := methods[call]; !recorded {
-		return invoke(ctx, method, request, reply, conn, opts...)
+	unary := func(
+		ctx context.Context, name string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+	) error {
+		return invoke(ctx, name, request, reply, conn, r.tap(name, request, opts)...)
 	}
-	a := r.startCall(call, request)
-	err := invoke(ctx, method, request, reply, conn, withTap(opts, a.add)...)
-	r.finishCall(a, err)
-	return err
+	stream := func(
+		ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, name string, open grpc.Streamer, opts ...grpc.CallOption,
+	) (grpc.ClientStream, error) {
+		return open(ctx, desc, conn, name, r.tap(name, nil, opts)...)
+	}
+	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(unary), grpc.WithChainStreamInterceptor(stream)}
 }
 
-func (a *answer) add(message []byte) { a.messages = append(a.messages, message) }
-
-func (r *Recorder) stream(
-	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption,
-) (grpc.ClientStream, error) {
-	call := path.Base(method)
-	var tapped tappedStream
+// tap returns the options of a call that is recorded.
+func (r *Recorder) tap(name string, request any, opts []grpc.CallOption) []grpc.CallOption {
+	method := path.Base(name)
+	m, recorded := methods[method]
+	if !recorded {
+		return opts
+	}
 	var add func([]byte)
-	switch _, recorded := methods[call]; {
-	case !recorded:
-		return open(ctx, desc, conn, method, opts...)
-	case call == callEvents:
-		add = r.tapEvents(&tapped)
-	default:
-		add = r.tapList(ctx, call, &tapped)
+	var finish func(error)
+	if m.shape == asksEvents {
+		add, finish = r.tapEvents()
+	} else {
+		asked, _ := request.(proto.Message)
+		a := r.startCall(method, asked)
+		add = func(message []byte) { r.addMessage(a, message) }
+		finish = func(err error) { r.finishCall(a, err) }
 	}
-	var err error
-	if tapped.ClientStream, err = open(ctx, desc, conn, method, withTap(opts, add)...); err != nil {
-		tapped.ended(err)
-		return nil, err
+	tapped := tappedCodec{encoding.GetCodecV2(codec.Name), add}
+	for _, o := range opts {
+		if forced, ok := o.(grpc.ForceCodecV2CallOption); ok {
+			tapped.CodecV2 = forced.CodecV2
+		}
 	}
-	return &tapped, nil
+	return append(slices.Clip(opts), grpc.ForceCodecV2(tapped), grpc.OnFinish(finish))
 }
 
-func (r *Recorder) tapEvents(s *tappedStream) (add func([]byte)) {
+func (r *Recorder) tapEvents() (add func([]byte), finish func(error)) {
 	r.mu.Lock()
 	r.streams++
 	number := r.streams
 	r.mu.Unlock()
-	r.event(answer{stream: number})
-	s.sent = func(any) {}
-	s.ended = func(err error) {
-		if status.Code(err) != codes.Canceled {
-			r.event(answer{stream: number, ended: true, err: err})
+	r.recordEvent(answer{stream: number})
+	return func(message []byte) { r.recordEvent(answer{stream: number, messages: [][]byte{message}}) },
+		func(err error) {
+			if status.Code(err) != codes.Canceled {
+				r.recordEvent(answer{stream: number, ended: true, err: err})
+			}
 		}
-	}
-	return func(message []byte) { r.event(answer{stream: number, messages: [][]byte{message}}) }
-}
-
-func (r *Recorder) tapList(ctx context.Context, call string, s *tappedStream) (add func([]byte)) {
-	a := r.startCall(call, nil)
-	// A stream that the client does not read to its end is ended by its context.
-	stop := context.AfterFunc(ctx, func() { r.removeCall(a) })
-	s.sent = func(request any) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		a.request = request
-	}
-	s.ended = func(err error) { stop(); r.finishCall(a, err) }
-	return a.add
-}
-
-// tappedStream reports the request, and the end of the stream: nil for the
-// regular one.
-type tappedStream struct {
-	grpc.ClientStream
-	sent  func(request any)
-	ended func(error)
-}
-
-// SendMsg sends the request.
-func (s *tappedStream) SendMsg(m any) error {
-	s.sent(m)
-	return s.ClientStream.SendMsg(m)
-}
-
-// RecvMsg receives the next message, whose bytes the codec sees.
-func (s *tappedStream) RecvMsg(m any) error {
-	err := s.ClientStream.RecvMsg(m)
-	if errors.Is(err, io.EOF) {
-		s.ended(nil)
-	} else if err != nil {
-		s.ended(err)
-	}
-	return err
-}
-
-// withTap wraps the codec of the call, so that add gets the bytes of each answer.
-func withTap(opts []grpc.CallOption, add func([]byte)) []grpc.CallOption {
-	codec := tappedCodec{encoding.GetCodecV2(proto.Name), add}
-	for _, o := range opts {
-		if forced, ok := o.(grpc.ForceCodecV2CallOption); ok {
-			codec.CodecV2 = forced.CodecV2
-		}
-	}
-	return append(slices.Clip(opts), grpc.ForceCodecV2(codec))
 }
 
 type tappedCodec struct {

@@ -1,6 +1,7 @@
 package recording
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -9,156 +10,110 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
+// listed is a message in a list.
+type listed interface {
+	proto.Message
+	GetId() string
+	GetLabels() map[string]string
+}
+
+func newListed(k kind) listed {
+	if k == sandboxes {
+		return &cri.PodSandbox{}
+	}
+	return &cri.Container{}
+}
+
 // item is a listed sandbox or container. It does not change.
 type item struct {
-	message   proto.Message
-	id        string
-	sandboxID string // of a container
-	state     protoreflect.EnumNumber
+	message listed
+	id, pod string
+	state   int32
 }
 
-func newItem(m proto.Message) *item {
-	return &item{message: m, id: field(m, "id").String(), sandboxID: field(m, "pod_sandbox_id").String(), state: field(m, "state").Enum()}
+func newItem(m listed) *item {
+	it := &item{message: m, id: m.GetId(), pod: m.GetLabels()[labelPodUID]}
+	switch m := m.(type) {
+	case *cri.PodSandbox:
+		it.state = int32(m.GetState())
+	case *cri.Container:
+		it.state = int32(m.GetState())
+	}
+	return it
 }
 
-// itemOf returns the list item of something with this status: all fields that
-// both have.
-func itemOf(k kind, status proto.Message, sandboxID string) *item {
-	m := empty(messages[k].item)
-	status.ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		if same := m.ProtoReflect().Descriptor().Fields().ByName(fd.Name()); same != nil {
-			m.ProtoReflect().Set(same, v)
+// stateOf returns the state in the answer to a status call.
+func stateOf(answer proto.Message) int32 {
+	switch a := answer.(type) {
+	case *cri.PodSandboxStatusResponse:
+		return int32(a.GetStatus().GetState())
+	case *cri.ContainerStatusResponse:
+		return int32(a.GetStatus().GetState())
+	}
+	return 0
+}
+
+// itemsIn returns the list items of what an event has the status of: all fields that both
+// have.
+func itemsIn(e *cri.ContainerEventResponse) (items [kinds][]*item) {
+	add := func(k kind, status proto.Message) {
+		m := newListed(k)
+		status.ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+			if same := m.ProtoReflect().Descriptor().Fields().ByName(fd.Name()); same != nil {
+				m.ProtoReflect().Set(same, v)
+			}
+			return true
+		})
+		if c, ok := m.(*cri.Container); ok {
+			c.PodSandboxId = e.GetPodSandboxStatus().GetId()
 		}
-		return true
-	})
-	if c, ok := m.(*cri.Container); ok {
-		c.PodSandboxId = sandboxID
+		items[k] = append(items[k], newItem(m))
 	}
-	return newItem(m)
-}
-
-// matcher tells which items a list with a filter has.
-type matcher struct {
-	id, sandboxID string
-	state         *protoreflect.EnumNumber
-	labels        protoreflect.Map
-}
-
-func newMatcher(filter proto.Message) matcher {
-	m := matcher{
-		id: field(filter, "id").String(), sandboxID: field(filter, "pod_sandbox_id").String(),
-		labels: field(filter, "label_selector").Map(),
+	if s := e.GetPodSandboxStatus(); s != nil {
+		add(sandboxes, s)
 	}
-	if state := field(filter, "state").Message(); state.IsValid() {
-		n := field(state.Interface(), "state").Enum()
-		m.state = &n
+	for _, c := range e.GetContainersStatuses() {
+		add(containers, c)
 	}
-	return m
-}
-
-func (m matcher) matches(it *item) bool {
-	if m.id != "" && m.id != it.id || m.sandboxID != "" && m.sandboxID != it.sandboxID || m.state != nil && *m.state != it.state {
-		return false
-	}
-	if m.labels.Len() == 0 {
-		return true
-	}
-	labels, match := field(it.message, "labels").Map(), true
-	m.labels.Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
-		match = labels.Has(key) && labels.Get(key).String() == value.String()
-		return match
-	})
-	return match
-}
-
-// entry is an item in the world.
-type entry struct {
-	*item
-	changed time.Duration // when its state was first seen
+	return items
 }
 
 // world is what exists at a time of the recording. Its time only grows.
 type world struct {
-	began time.Time
-	view  [kinds][]*item           // the last list with later observations; a slice that was read does not change
-	known [kinds]map[string]*entry // the view by id; if an id is listed twice, the first one counts, as for the client
-	// last is the last list, answered the last one that succeeded.
-	last, answered [kinds]*step
-	filtered       map[string]*step // the last list of each filter
-	removed        map[string]bool  // ids whose removal an event announced; none is used twice
-	differs        [kinds]bool      // the view differs from the last list
+	began   time.Time
+	last    [kinds]*step              // the last full list; nil before the first
+	list    [kinds]*step              // the last full list that did not fail
+	listed  [kinds]map[string][]*item // its items by pod; nil until they are needed
+	pods    [kinds]map[string][]*item // what events and lists of one pod have shown since
+	removed [kinds]map[string]bool    // the ids that events have removed since
 }
 
 func newWorld(began time.Time) *world {
-	return &world{
-		began: began, known: [kinds]map[string]*entry{{}, {}}, filtered: make(map[string]*step), removed: make(map[string]bool),
+	w := &world{began: began}
+	for k := range kinds {
+		w.show(k, &step{})
 	}
+	return w
 }
 
-// cost is how much work apply will have, in units of some 10 ns.
-func (w *world) cost(s *step) int {
-	view := len(w.view[s.kind]) + len(s.items)
-	switch {
-	case s.event != nil:
-		changed := 2 + len(s.event.GetContainersStatuses())
-		return changed * (1 + (len(w.view[sandboxes])+len(w.view[containers])+changed)/16)
-	case s.filter != nil:
-		return 1 + 12*view
-	case s.same && !w.differs[s.kind]:
-		return 1
-	}
-	return 1 + 8*view
+// show replaces everything by a full list.
+func (w *world) show(k kind, list *step) {
+	w.list[k], w.listed[k], w.pods[k], w.removed[k] = list, nil, make(map[string][]*item), make(map[string]bool)
 }
 
 func (w *world) apply(s *step) {
-	switch failed := s.err != nil || s.pending; {
+	answered := s.err == nil && !s.pending
+	switch {
 	case s.event != nil:
 		w.applyEvent(s)
-	case s.filter != nil:
-		w.filtered[s.key] = s
-		if !failed {
-			w.applyFiltered(s)
-		}
-	default:
+	case s.filtered && answered && s.pod != "":
+		w.pods[s.kind][s.pod] = s.items
+	case !s.filtered:
 		w.last[s.kind] = s
-		if failed {
-			return
-		}
-		w.answered[s.kind] = s
-		if !s.same || w.differs[s.kind] {
-			w.differs[s.kind] = false
-			w.show(s.kind, s.items, s.at)
+		if answered {
+			w.show(s.kind, s)
 		}
 	}
-}
-
-// show replaces the view.
-func (w *world) show(k kind, items []*item, at time.Duration) {
-	known := make(map[string]*entry, len(items))
-	for _, it := range slices.Backward(items) {
-		known[it.id] = &entry{it, at}
-		if old := w.known[k][it.id]; old != nil && old.state == it.state {
-			known[it.id].changed = old.changed
-		}
-	}
-	w.view[k], w.known[k] = items, known
-}
-
-// applyFiltered replaces the items that match the filter.
-func (w *world) applyFiltered(s *step) {
-	items := slices.Clone(s.items)
-	filter := newMatcher(s.filter)
-	listed := make(map[string]bool, len(s.items))
-	for _, it := range s.items {
-		listed[it.id] = true
-	}
-	for _, it := range w.view[s.kind] {
-		if !filter.matches(it) && !listed[it.id] {
-			items = append(items, it)
-		}
-	}
-	w.differs[s.kind] = true
-	w.show(s.kind, items, s.at)
 }
 
 // applyEvent applies the statuses of an event, unless a list is newer.
@@ -167,47 +122,75 @@ func (w *world) applyEvent(s *step) {
 	if ns := s.event.GetCreatedAt(); ns > 0 && !w.began.IsZero() {
 		made = min(made, time.Unix(0, ns).Sub(w.began))
 	}
-	newer := func(k kind) bool { return w.answered[k] != nil && w.answered[k].at > made }
-	sandbox, id := s.event.GetPodSandboxStatus(), s.event.GetContainerId()
-	removed := s.event.GetContainerEventType() == cri.ContainerEventType_CONTAINER_DELETED_EVENT
-	if removed {
-		w.removed[id] = true
-	}
-	if !newer(sandboxes) && sandbox != nil {
-		w.applyItem(sandboxes, itemOf(sandboxes, sandbox, ""), s.at)
-	}
-	if newer(containers) {
-		return
-	}
-	for _, c := range s.event.GetContainersStatuses() {
-		w.applyItem(containers, itemOf(containers, c, sandbox.GetId()), s.at)
-	}
-	if removed {
-		w.applyItem(containers, &item{id: id}, s.at)
+	for k, items := range itemsIn(s.event) {
+		if w.list[k].at > made {
+			continue
+		}
+		for _, it := range items {
+			w.put(kind(k), it)
+		}
+		if s.event.GetContainerEventType() == cri.ContainerEventType_CONTAINER_DELETED_EVENT {
+			w.removed[k][s.event.GetContainerId()] = true
+		}
 	}
 }
 
-// applyItem adds, updates or removes one item. The state of an id never goes back,
-// since an event may be older than the view.
-func (w *world) applyItem(k kind, it *item, at time.Duration) {
-	view, old := slices.Clone(w.view[k]), w.known[k][it.id]
-	w.known[k][it.id] = &entry{it, at}
-	switch {
-	case it.id == "" || old == nil && w.removed[it.id]:
-		delete(w.known[k], it.id)
-		return
-	case w.removed[it.id]:
-		delete(w.known[k], it.id)
-		view = slices.DeleteFunc(view, func(listed *item) bool { return listed.id == it.id })
-	case old == nil:
-		view = slices.Insert(view, 0, it)
-	case it.state <= old.state:
-		w.known[k][it.id] = old
-		return
-	default:
-		view[slices.Index(view, old.item)] = it
+// put adds or updates one item. The state of an id never goes back, since an event may be
+// older than a list.
+func (w *world) put(k kind, it *item) {
+	items := slices.Clone(w.pod(k, it.pod))
+	switch i := slices.IndexFunc(items, func(old *item) bool { return old.id == it.id }); {
+	case i < 0:
+		items = slices.Insert(items, 0, it)
+	case it.state > items[i].state:
+		items[i] = it
 	}
-	w.view[k], w.differs[k] = view, true
+	w.pods[k][it.pod] = items
+}
+
+// pod returns the items of a pod, removed ones included.
+func (w *world) pod(k kind, pod string) []*item {
+	if items, ok := w.pods[k][pod]; ok {
+		return items
+	}
+	if w.listed[k] == nil {
+		w.listed[k] = make(map[string][]*item)
+		for _, it := range w.list[k].items {
+			w.listed[k][it.pod] = append(w.listed[k][it.pod], it)
+		}
+	}
+	return w.listed[k][pod]
+}
+
+// items returns all items, those of pods that have changed since the list first.
+func (w *world) items(k kind) []*item {
+	if len(w.pods[k]) == 0 && len(w.removed[k]) == 0 {
+		return w.list[k].items
+	}
+	var all []*item
+	for _, pod := range slices.Sorted(maps.Keys(w.pods[k])) {
+		all = append(all, w.pods[k][pod]...)
+	}
+	for _, it := range w.list[k].items {
+		if _, changed := w.pods[k][it.pod]; !changed {
+			all = append(all, it)
+		}
+	}
+	return w.without(k, all)
+}
+
+// without returns the items that no event has removed.
+func (w *world) without(k kind, items []*item) []*item {
+	return slices.DeleteFunc(slices.Clone(items), func(it *item) bool { return w.removed[k][it.id] })
+}
+
+// find returns the item with an id, or nil.
+func (w *world) find(k kind, id string) *item {
+	items := w.items(k)
+	if i := slices.IndexFunc(items, func(it *item) bool { return it.id == id }); i >= 0 {
+		return items[i]
+	}
+	return nil
 }
 
 // round is a list of sandboxes and one of containers that were made at once, or
@@ -224,7 +207,7 @@ func newRounds(steps []*step) []round {
 	var rounds []round
 	last := [kinds]*step{{pending: true}, {pending: true}}
 	for _, s := range steps {
-		if s.event != nil || s.filter != nil {
+		if s.event != nil || s.filtered {
 			continue
 		}
 		if n := len(rounds); n == 0 || rounds[n-1].has[s.kind] || s.at > rounds[n-1].end {
@@ -239,14 +222,18 @@ func newRounds(steps []*step) []round {
 	return rounds
 }
 
-// equals reports whether a list has the same items as the one before, or the same
-// error.
+// equals reports whether a list has the same items as the one before, in any order, or
+// the same error.
 func (s *step) equals(last *step) bool {
 	switch {
 	case s.pending || last.pending:
 		return false
-	case s.err != nil && last.err != nil:
-		return s.err.Error() == last.err.Error()
+	case s.err != nil || last.err != nil:
+		return s.err != nil && last.err != nil && s.err.Error() == last.err.Error()
 	}
-	return s.same
+	had := make(map[*item]bool, len(last.items))
+	for _, it := range last.items {
+		had[it] = true
+	}
+	return len(s.items) == len(last.items) && !slices.ContainsFunc(s.items, func(it *item) bool { return !had[it] })
 }
