@@ -59,6 +59,7 @@ type Recorder struct {
 	err      error         // why it ended; nil for Stop
 	began    time.Time     // zero before the first call
 	length   time.Duration // set by end
+	pending  []*answer     // set by end: the calls that have no answer
 	streams  int
 	inFlight map[*answer]struct{}
 
@@ -108,6 +109,11 @@ func (r *Recorder) end(err error) {
 	}
 	if r.err = err; !r.began.IsZero() {
 		r.length = time.Since(r.began)
+	}
+	for a := range r.inFlight {
+		if r.length-a.at >= pendingAfter {
+			r.pending = append(r.pending, &answer{method: a.method, request: a.request, at: a.at, pending: true})
+		}
 	}
 	close(r.ended)
 }
@@ -167,8 +173,8 @@ func (r *Recorder) write(a *answer) error {
 	return nil
 }
 
-// finish writes the rest of the queue, the calls in flight, and the end if there was a
-// call.
+// finish writes the rest of the queue, the calls without an answer, and the end if there
+// was a call.
 func (r *Recorder) finish() error {
 	if r.err != nil {
 		return r.err
@@ -178,15 +184,7 @@ func (r *Recorder) finish() error {
 			return err
 		}
 	}
-	r.mu.Lock()
-	var pending []*answer
-	for a := range r.inFlight {
-		if r.length-a.at >= pendingAfter {
-			pending = append(pending, &answer{method: a.method, request: a.request, at: a.at, pending: true})
-		}
-	}
-	r.mu.Unlock()
-	for _, a := range pending {
+	for _, a := range r.pending {
 		if err := r.write(a); err != nil {
 			return err
 		}
