@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -25,14 +26,17 @@ func (c culprit) name() string {
 	return c.pod
 }
 
+func culpritOf(c ItemCall) culprit {
+	return culprit{c.Pod, c.PodUID, c.Container, c.Method, time.Duration(c.Seconds * float64(time.Second))}
+}
+
 // hungPods returns the pods that hang for this examination or for the daemon, the
 // longest first. A pod that the daemon will inspect again counts only if it was not
 // found to answer.
 func (e *examination) hungPods() []culprit {
 	byPod := make(map[string]culprit)
 	for _, h := range e.report.Hung {
-		c := culprit{h.Pod, h.PodUID, h.Container, h.Method, time.Duration(h.Seconds * float64(time.Second))}
-		if have, ok := byPod[h.PodUID]; !ok || have.age < c.age {
+		if c := culpritOf(h); byPod[h.PodUID].age < c.age {
 			byPod[h.PodUID] = c
 		}
 	}
@@ -56,18 +60,17 @@ func (e *examination) hungPods() []culprit {
 func (e *examination) failedPods() []culprit {
 	byPod := make(map[string]culprit)
 	for _, f := range e.report.Failed {
-		byPod[f.PodUID] = culprit{f.Pod, f.PodUID, f.Container, f.Method, 0}
+		c := culpritOf(f)
+		c.age = 0
+		byPod[f.PodUID] = c
 	}
 	return sorted(byPod)
 }
 
 func sorted(byPod map[string]culprit) []culprit {
-	all := make([]culprit, 0, len(byPod))
-	for _, c := range byPod {
-		all = append(all, c)
-	}
-	slices.SortFunc(all, func(a, b culprit) int { return cmp.Or(cmp.Compare(b.age, a.age), cmp.Compare(a.pod, b.pod)) })
-	return all
+	return slices.SortedFunc(maps.Values(byPod), func(a, b culprit) int {
+		return cmp.Or(cmp.Compare(b.age, a.age), cmp.Compare(a.pod, b.pod))
+	})
 }
 
 // answered reports whether the status of every pod was requested in time.
@@ -105,62 +108,31 @@ func (e *examination) others(n int) string {
 	return fmt.Sprintf("; the other %d pods answer", pods-n)
 }
 
-func (e *examination) hung() *Finding {
+func (e *examination) hung(s *signs) {
 	culprits := e.hungPods()
 	if len(culprits) == 0 {
-		return nil
+		return
 	}
 	first := culprits[0]
-	var evidence []string
-	for _, h := range e.report.Hung[:min(len(e.report.Hung), top)] {
-		evidence = append(evidence, fmt.Sprintf("%s %s (%s %s)", h.Pod, cmp.Or(h.Container, "sandbox"), h.Method, h.ID))
+	s.add(true, "%s: %s hangs, %s so far%s", names(culprits), first.method, span(first.age.Seconds()), e.others(len(culprits)))
+	hung := e.report.Hung
+	if len(hung) == 0 {
+		return
 	}
-	if more := len(e.report.Hung) - len(evidence); more > 0 {
-		evidence = append(evidence, fmt.Sprintf("and %d more", more))
+	var calls []string
+	for _, h := range hung[:min(len(hung), top)] {
+		calls = append(calls, fmt.Sprintf("%s %s (%s %s)", h.Pod, cmp.Or(h.Container, "sandbox"), h.Method, h.ID))
 	}
-	text := ""
-	if len(evidence) > 0 {
-		text = fmt.Sprintf("%d of %d status calls do not return within %v: %s", len(e.report.Hung), e.report.Counts.Inspected, e.CallTimeout, strings.Join(evidence, ", "))
+	if more := len(hung) - len(calls); more > 0 {
+		calls = append(calls, fmt.Sprintf("and %d more", more))
 	}
-	return newFinding(HungContainer, Problem,
-		fmt.Sprintf("%s: %s hangs, %s so far%s", names(culprits), first.method, span(first.age.Seconds()), e.others(len(culprits))), text,
-		"look for processes of the pod in state D (ps -eo pid,stat,wchan,cmd), a network filesystem that does not answer, or a shim that hangs; as the last resort kill the pod's shim. A kubelet waits for this pod at each relist")
+	s.add(true, "%d of %d status calls do not return within %v: %s", len(hung), e.report.Counts.Inspected, e.CallTimeout, strings.Join(calls, ", "))
 }
 
-// failing finds calls that return an error.
-func (e *examination) failing() *Finding {
-	var evidence []string
-	for _, c := range e.calls.summary() {
-		if c.Failed == 0 || c.Method == "ImageFsInfo" || e.portioned(c.Method) {
-			continue
-		}
-		evidence = append(evidence, fmt.Sprintf("%s fails: %s", c.Method, c.Error))
+// slowContainer finds a single call that takes long although most do not.
+func (e *examination) slowContainer(s *signs) {
+	if slowest := e.report.Slowest; len(slowest) > 0 && slowest[0].Seconds >= longCall.Seconds() {
+		c := culpritOf(slowest[0])
+		s.add(false, "%s: %s takes %s%s", c.name(), c.method, seconds(slowest[0].Seconds), e.others(1))
 	}
-	culprits := e.failedPods()
-	if len(evidence) == 0 {
-		return nil
-	}
-	summary := evidence[0]
-	if len(culprits) > 0 && len(evidence) == 1 {
-		summary = fmt.Sprintf("%s: %s fails: %s%s", names(culprits), culprits[0].method, e.report.Failed[0].Error, e.others(len(culprits)))
-	}
-	return newFinding(RuntimeFails, Problem, summary, strings.Join(evidence, "; "),
-		"read the runtime's log at this time (journalctl -u containerd, or -u crio); if it names the pod, remove that pod; otherwise "+restart)
-}
-
-// portioned reports whether the list that fails is too large, which is a cause of its own.
-func (e *examination) portioned(method string) bool {
-	return slices.ContainsFunc(e.report.Lists, func(l ListSize) bool { return l.Method == method && l.Portioned })
-}
-
-// slowContainer finds single calls that take long although most do not.
-func (e *examination) slowContainer() *Finding {
-	slowest := e.report.Slowest
-	if len(slowest) == 0 || slowest[0].Seconds < longCall.Seconds() {
-		return nil
-	}
-	s := slowest[0]
-	c := culprit{s.Pod, s.PodUID, s.Container, s.Method, 0}
-	return newFinding(SlowContainer, Warning, fmt.Sprintf("%s: %s takes %s%s", c.name(), s.Method, seconds(s.Seconds), e.others(1)), "",
-		"look at the processes and volumes of this pod; a kubelet waits for it at each relist that shows a change of the pod")
 }

@@ -89,19 +89,6 @@ func (d *Daemon) health() string {
 	return fmt.Sprintf("healthy, last list %s ago", span(d.LastListSeconds))
 }
 
-// daemon finds a daemon whose lists fail.
-func (e *examination) daemon() *Finding {
-	d := e.Daemon
-	if d == nil || d.Healthy && d.FailingSeconds == 0 {
-		return nil
-	}
-	severity := Warning
-	if !d.Healthy {
-		severity = Problem
-	}
-	return newFinding(SickDaemon, severity, "the daemon at "+d.Socket+": "+d.health(), "", restart)
-}
-
 // span returns a duration in one unit.
 func span(seconds float64) string {
 	switch d := time.Duration(seconds * float64(time.Second)); {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -58,8 +59,10 @@ type examination struct {
 	client  *cri.Client
 	runtime runtimeapi.RuntimeServiceClient
 	images  runtimeapi.ImageServiceClient
-	calls   timings
 	report  *Report
+
+	mu    sync.Mutex // for status calls, which are made at the same time
+	calls []madeCall
 }
 
 // Examine examines a runtime and its node. It blocks until it has made all calls,
@@ -75,6 +78,7 @@ func Examine(ctx context.Context, o Options) *Report {
 	}}
 	e.readPressure()
 	failed := e.examineRuntime(ctx)
+	e.summarize()
 	if failed == nil || e.Daemon != nil {
 		e.judge()
 	}
@@ -83,12 +87,9 @@ func Examine(ctx context.Context, o Options) *Report {
 			failed.Severity = Warning // the daemon knows more
 		}
 		e.report.Findings = append([]Finding{*failed}, e.report.Findings...)
-		sortFindings(e.report.Findings)
 	}
-	e.report.Calls = e.calls.summary()
 	e.report.TookSeconds = time.Since(began).Seconds()
-	e.report.Verdict = e.report.verdict()
-	return e.report
+	return e.report.judged()
 }
 
 // Judge returns the report of what the daemon of a node knows, without an examination of
@@ -98,16 +99,14 @@ func Judge(d *Daemon, extra ...Finding) *Report {
 	if d != nil {
 		e.judge()
 	}
-	sortFindings(e.report.Findings)
-	e.report.Verdict = e.report.verdict()
-	return e.report
+	return e.report.judged()
 }
 
 // examineRuntime makes all calls. If the runtime does not answer, it returns why.
 func (e *examination) examineRuntime(ctx context.Context) *Finding {
 	client, err := cri.New(e.Endpoint, cri.Options{ConnectTimeout: e.CallTimeout, MaxRecvBytes: maxAnswer, DialOptions: e.DialOptions})
 	if err != nil {
-		return newFinding(RuntimeStopped, Problem, err.Error(), "", "name a unix socket with --runtime-endpoint")
+		return new(newFinding(RuntimeStopped, Problem, err.Error(), "", "name a unix socket with --runtime-endpoint"))
 	}
 	defer func() { _ = client.Close() }()
 	e.client, e.runtime, e.images = client, runtimeapi.NewRuntimeServiceClient(client.Conn()), runtimeapi.NewImageServiceClient(client.Conn())
@@ -121,12 +120,6 @@ func (e *examination) examineRuntime(ctx context.Context) *Finding {
 	e.readCgroups(ctx, listed)
 	return nil
 }
-
-const (
-	start   = "start the runtime (systemctl status containerd, or crio) and read its log (journalctl -u containerd)"
-	rename  = "name the runtime's socket with --runtime-endpoint"
-	restart = "read the runtime's log; if it is containerd, send it SIGUSR1 to log its goroutines; restart it (containers keep running)"
-)
 
 // connectFindings are the findings for the problems of a connection.
 var connectFindings = map[cri.Problem]struct {
@@ -150,26 +143,26 @@ func (e *examination) version(ctx context.Context) *Finding {
 	began := time.Now()
 	version, err := e.client.Check(ctx)
 	if err == nil {
-		e.calls.add("Version", time.Since(began), nil)
+		e.record(ItemCall{Method: "Version"}, time.Since(began), nil)
 		e.report.Runtime = view.Printable(version.RuntimeName + " " + version.RuntimeVersion)
 		return nil
 	}
 	var failed *cri.ConnectError
 	if !errors.As(err, &failed) {
-		return newFinding(RuntimeHangs, Problem, "the runtime at "+e.Endpoint+" did not answer before the examination ended", "", restart)
+		return new(newFinding(RuntimeHangs, Problem, "the runtime at "+e.Endpoint+" did not answer before the examination ended", "", restart))
 	}
-	f := connectFindings[failed.Problem]
+	known := connectFindings[failed.Problem]
 	evidence, summary := failed.Reason, failed.Reason
 	if failed.Problem > cri.NoConnection { // the call was made
-		e.calls.add("Version", time.Since(began), failed.Err)
+		e.record(ItemCall{Method: "Version"}, time.Since(began), failed.Err)
 		summary = "Version: " + summary
 		evidence += ": " + status.Convert(failed.Err).Message()
 	}
-	return newFinding(f.cause, Problem, fmt.Sprintf("%s: the runtime at %s: %s", f.cause, failed.Endpoint, summary), fmt.Sprintf("%s: %s", failed.Endpoint, evidence), f.advice)
+	return new(newFinding(known.cause, Problem, fmt.Sprintf("%s: the runtime at %s: %s", known.cause, failed.Endpoint, summary), failed.Endpoint+": "+evidence, known.advice))
 }
 
 func (e *examination) conditions(ctx context.Context) {
-	_ = e.call(ctx, "Status", func(ctx context.Context) error {
+	_ = e.call(ctx, ItemCall{Method: "Status"}, func(ctx context.Context) error {
 		answer, err := e.runtime.Status(ctx, &runtimeapi.StatusRequest{})
 		for _, c := range answer.GetStatus().GetConditions() {
 			e.report.Conditions = append(e.report.Conditions, Condition{

@@ -3,7 +3,6 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -21,61 +20,147 @@ const (
 	hungAfter = 500 * time.Millisecond
 )
 
-// inspection is the result of the status calls.
-type inspection struct {
-	mu    sync.Mutex
-	calls []ItemCall
-	hung  []ItemCall
-	// failed are the calls that returned an error.
-	failed []ItemCall
-	total  time.Duration
+// madeCall is a call with its result. Only a status call has an ID.
+type madeCall struct {
+	ItemCall
+	err error
 }
 
-// inspect asks for the status of every sandbox and container until ctx ends. Those
-// that run come first.
+// hangs reports whether a call did not return in time.
+func (c *madeCall) hangs() bool { return status.Code(c.err) == codes.DeadlineExceeded }
+
+// fails reports whether a call returned an error. What was removed since the list is not
+// found.
+func (c *madeCall) fails() bool {
+	return c.err != nil && !c.hangs() && status.Code(c.err) != codes.NotFound
+}
+
+// call makes one call within Options.CallTimeout and records its result, unless the
+// examination ends first.
+func (e *examination) call(ctx context.Context, item ItemCall, call func(context.Context) error) error {
+	callCtx, cancel := context.WithTimeout(ctx, e.CallTimeout)
+	defer cancel()
+	began := time.Now()
+	err := call(callCtx)
+	if err == nil || ctx.Err() == nil {
+		e.record(item, time.Since(began), err)
+	}
+	return err
+}
+
+func (e *examination) record(item ItemCall, took time.Duration, err error) {
+	item.Seconds = took.Seconds()
+	if err != nil {
+		item.Error = status.Convert(err).Message()
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.calls = append(e.calls, madeCall{item, err})
+}
+
+// summarize fills in what the report says about the calls.
+func (e *examination) summarize() {
+	r := e.report
+	r.Calls = []Call{}
+	var took time.Duration
+	for _, c := range e.calls {
+		i := slices.IndexFunc(r.Calls, func(s Call) bool { return s.Method == c.Method })
+		if i < 0 {
+			i = len(r.Calls)
+			r.Calls = append(r.Calls, e.summary(c.Method))
+		}
+		if c.ID == "" {
+			continue
+		}
+		r.Counts.Inspected++
+		took += time.Duration(c.Seconds * float64(time.Second))
+		switch {
+		case c.hangs():
+			c.Error = ""
+			r.Hung = append(r.Hung, c.ItemCall)
+		case c.fails():
+			r.Failed = append(r.Failed, c.ItemCall)
+		default:
+			c.Error = ""
+			r.Slowest = append(r.Slowest, c.ItemCall)
+		}
+	}
+	slices.SortFunc(r.Hung, func(a, b ItemCall) int { return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(r.Slowest, func(a, b ItemCall) int { return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.ID, b.ID)) })
+	r.Slowest = r.Slowest[:min(len(r.Slowest), top)]
+	// A serial relist takes as long as the lists and the calls that were made, for all items.
+	r.Relist.OneByOneSeconds = r.Relist.ListSeconds
+	if n := r.Counts.Inspected; n > 0 {
+		r.Relist.OneByOneSeconds += took.Seconds() / float64(n) * float64(r.Counts.Sandboxes+r.Counts.Containers)
+	}
+}
+
+// summary summarizes the calls of one method.
+func (e *examination) summary(method string) Call {
+	s := Call{Method: method}
+	var took []float64
+	for _, c := range e.calls {
+		if c.Method != method {
+			continue
+		}
+		took = append(took, c.Seconds)
+		switch {
+		case c.hangs():
+			s.Hung++
+		case c.fails():
+			s.Failed++
+		default:
+			continue
+		}
+		s.Error = cmp.Or(s.Error, c.Error)
+	}
+	slices.Sort(took)
+	s.Count, s.MedianSeconds, s.LongestSecs = len(took), took[len(took)/2], took[len(took)-1]
+	return s
+}
+
+// inspection is a status call to make.
+type inspection struct {
+	ItemCall
+	call    func(context.Context) error
+	stopped bool // what runs is asked for first
+}
+
+// inspect asks for the status of every sandbox and container until ctx ends.
 func (e *examination) inspect(ctx context.Context, l *listed) {
-	slots := make(chan struct{}, width)
-	var calls sync.WaitGroup
-	ask := func(item ItemCall, call func(context.Context) error) bool {
-		select {
-		case slots <- struct{}{}:
-		case <-ctx.Done():
-			return false
-		}
-		calls.Go(func() {
-			release := sync.OnceFunc(func() { <-slots })
-			defer release()
-			defer time.AfterFunc(hungAfter, release).Stop()
-			began := time.Now()
-			err := e.call(ctx, item.Method, call)
-			e.addItem(item, time.Since(began), err)
-		})
-		return true
-	}
-	defer calls.Wait()
-	for _, s := range running(l.sandboxes, func(s *runtimeapi.PodSandbox) bool { return s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY }) {
+	var all []inspection
+	for _, s := range l.sandboxes {
 		item := ItemCall{Method: "PodSandboxStatus", Pod: name(s), PodUID: s.GetMetadata().GetUid(), ID: s.GetId()}
-		if !ask(item, func(ctx context.Context) error { return e.sandbox(ctx, s) }) {
-			return
-		}
+		ask := func(ctx context.Context) error { return e.sandbox(ctx, s) }
+		all = append(all, inspection{item, ask, s.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY})
 	}
-	for _, c := range running(l.containers, func(c *runtimeapi.Container) bool { return c.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING }) {
+	for _, c := range l.containers {
 		s := l.owner[c.GetPodSandboxId()]
 		item := ItemCall{Method: "ContainerStatus", Pod: name(s), PodUID: s.GetMetadata().GetUid(), Container: c.GetMetadata().GetName(), ID: c.GetId()}
-		if !ask(item, func(ctx context.Context) error {
+		ask := func(ctx context.Context) error {
 			answer, err := e.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.GetId()})
 			return malformed(err, c.GetId(), answer.GetStatus().GetId())
-		}) {
+		}
+		all = append(all, inspection{item, ask, c.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING})
+	}
+	runs := func(i inspection) bool { return !i.stopped }
+	all = append(slices.DeleteFunc(slices.Clone(all), func(i inspection) bool { return i.stopped }), slices.DeleteFunc(all, runs)...)
+	places := make(chan struct{}, width)
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	for _, i := range all {
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
 			return
 		}
+		calls.Go(func() {
+			release := sync.OnceFunc(func() { <-places })
+			defer release()
+			defer time.AfterFunc(hungAfter, release).Stop()
+			_ = e.call(ctx, i.ItemCall, i.call)
+		})
 	}
-}
-
-// running returns the items, with those that run first.
-func running[T any](items []T, runs func(T) bool) []T {
-	rest := slices.DeleteFunc(slices.Clone(items), runs)
-	first := slices.DeleteFunc(slices.Clone(items), func(item T) bool { return !runs(item) })
-	return append(first, rest...)
 }
 
 // sandbox asks for the status of a sandbox and counts it if it has no address.
@@ -85,33 +170,11 @@ func (e *examination) sandbox(ctx context.Context, s *runtimeapi.PodSandbox) err
 	err = malformed(err, s.GetId(), st.GetId())
 	hostNetwork := st.GetLinux().GetNamespaces().GetOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE
 	if err == nil && st.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY && !hostNetwork && st.GetNetwork().GetIp() == "" {
-		e.report.inspection.mu.Lock()
-		defer e.report.inspection.mu.Unlock()
+		e.mu.Lock()
+		defer e.mu.Unlock()
 		e.report.Counts.WithoutIP++
 	}
 	return err
-}
-
-// addItem records the result of a status call.
-func (e *examination) addItem(item ItemCall, took time.Duration, err error) {
-	if errors.Is(err, errNoTime) {
-		return
-	}
-	i := &e.report.inspection
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	e.report.Counts.Inspected++
-	i.total += took
-	item.Seconds = took.Seconds()
-	switch {
-	case hangs(err):
-		i.hung = append(i.hung, item)
-	case fails(err):
-		item.Error = status.Convert(err).Message()
-		i.failed = append(i.failed, item)
-	default:
-		i.calls = append(i.calls, item)
-	}
 }
 
 // malformed returns the error of a status call, or an error if the answer is not that of
@@ -124,93 +187,4 @@ func malformed(err error, id, got string) error {
 		return status.Error(codes.Unknown, "malformed answer: it has no status")
 	}
 	return status.Errorf(codes.Unknown, "malformed answer: it is the status of %s", got)
-}
-
-// slowest returns the calls that took longest, the slowest first.
-func slowest(calls []ItemCall) []ItemCall {
-	sorted := slices.SortedFunc(slices.Values(calls), func(a, b ItemCall) int {
-		return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.ID, b.ID))
-	})
-	return sorted[:min(len(sorted), top)]
-}
-
-// errNoTime is the error of a call that was cancelled by the end of the examination.
-var errNoTime = status.Error(codes.Canceled, "no time left")
-
-// timings collects the durations of calls. It is safe for concurrent use.
-type timings struct {
-	mu    sync.Mutex
-	order []string
-	calls map[string]*timing
-}
-
-type timing struct {
-	took         []time.Duration
-	hung, failed int
-	err          error
-}
-
-// call makes one call within Options.CallTimeout and records its duration. If the
-// examination ends first, it returns errNoTime.
-func (e *examination) call(ctx context.Context, method string, call func(context.Context) error) error {
-	callCtx, cancel := context.WithTimeout(ctx, e.CallTimeout)
-	defer cancel()
-	began := time.Now()
-	err := call(callCtx)
-	if err != nil && ctx.Err() != nil {
-		return errNoTime
-	}
-	e.calls.add(method, time.Since(began), err)
-	return err
-}
-
-func (t *timings) add(method string, took time.Duration, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	c := t.calls[method]
-	if c == nil {
-		c = &timing{}
-		if t.calls == nil {
-			t.calls = make(map[string]*timing)
-		}
-		t.calls[method] = c
-		t.order = append(t.order, method)
-	}
-	c.took = append(c.took, took)
-	switch {
-	case hangs(err):
-		c.hung++
-	case fails(err):
-		c.failed++
-	default:
-		return
-	}
-	if c.err == nil {
-		c.err = err
-	}
-}
-
-// fails reports whether a call returned an error. What was removed since the list is not
-// found.
-func fails(err error) bool { return err != nil && status.Code(err) != codes.NotFound }
-
-func hangs(err error) bool { return status.Code(err) == codes.DeadlineExceeded }
-
-func (t *timings) summary() []Call {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	calls := make([]Call, 0, len(t.order))
-	for _, method := range t.order {
-		c := t.calls[method]
-		slices.Sort(c.took)
-		call := Call{
-			Method: method, Count: len(c.took), Hung: c.hung, Failed: c.failed,
-			MedianSeconds: c.took[len(c.took)/2].Seconds(), LongestSecs: c.took[len(c.took)-1].Seconds(),
-		}
-		if c.err != nil {
-			call.Error = status.Convert(c.err).Message()
-		}
-		calls = append(calls, call)
-	}
-	return calls
 }

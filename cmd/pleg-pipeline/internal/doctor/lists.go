@@ -28,34 +28,33 @@ type listed struct {
 // list makes both list calls at once, as a relist does.
 func (e *examination) list(ctx context.Context) *listed {
 	l := &listed{owner: make(map[string]*runtimeapi.PodSandbox)}
+	e.report.Lists = []ListSize{{Method: "ListPodSandbox", LimitBytes: listLimit}, {Method: "ListContainers", LimitBytes: listLimit}}
 	var both sync.WaitGroup
 	var took [2]time.Duration
-	sizes := []ListSize{{Method: "ListPodSandbox", LimitBytes: listLimit}, {Method: "ListContainers", LimitBytes: listLimit}}
 	both.Go(func() {
-		took[0] = e.listInPortions(ctx, &sizes[0], runtimeapi.PodSandboxState_name, func(ctx context.Context, state *int32) (proto.Message, error) {
+		took[0] = e.listInPortions(ctx, &e.report.Lists[0], runtimeapi.PodSandboxState_name, func(ctx context.Context, state *int32) (proto.Message, error) {
 			request := &runtimeapi.ListPodSandboxRequest{}
 			if state != nil {
 				request.Filter = &runtimeapi.PodSandboxFilter{State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState(*state)}}
 			}
 			answer, err := e.runtime.ListPodSandbox(ctx, request)
 			l.sandboxes = append(l.sandboxes, answer.GetItems()...)
-			return answer, malformedList(err, answer.GetItems(), (*runtimeapi.PodSandbox).GetMetadata)
+			return answer, malformedList(err, answer.GetItems(), func(s *runtimeapi.PodSandbox) bool { return s.GetMetadata() == nil })
 		})
 	})
 	both.Go(func() {
-		took[1] = e.listInPortions(ctx, &sizes[1], runtimeapi.ContainerState_name, func(ctx context.Context, state *int32) (proto.Message, error) {
+		took[1] = e.listInPortions(ctx, &e.report.Lists[1], runtimeapi.ContainerState_name, func(ctx context.Context, state *int32) (proto.Message, error) {
 			request := &runtimeapi.ListContainersRequest{}
 			if state != nil {
 				request.Filter = &runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState(*state)}}
 			}
 			answer, err := e.runtime.ListContainers(ctx, request)
 			l.containers = append(l.containers, answer.GetContainers()...)
-			return answer, malformedList(err, answer.GetContainers(), (*runtimeapi.Container).GetMetadata)
+			return answer, malformedList(err, answer.GetContainers(), func(c *runtimeapi.Container) bool { return c.GetMetadata() == nil })
 		})
 	})
 	both.Wait()
 	e.report.Relist.ListSeconds = max(took[0], took[1]).Seconds()
-	e.report.Lists = sizes
 	for _, s := range l.sandboxes {
 		l.owner[s.GetId()] = s
 	}
@@ -69,7 +68,7 @@ func (e *examination) listInPortions(
 	ctx context.Context, size *ListSize, states map[int32]string, list func(context.Context, *int32) (proto.Message, error),
 ) time.Duration {
 	ask := func(state *int32) error {
-		return e.call(ctx, size.Method, func(ctx context.Context) error {
+		return e.call(ctx, ItemCall{Method: size.Method}, func(ctx context.Context) error {
 			answer, err := list(ctx, state)
 			size.Bytes += proto.Size(answer)
 			return err
@@ -87,19 +86,13 @@ func (e *examination) listInPortions(
 	return took
 }
 
-// malformedList returns the error of a list call, or an error if items have no metadata.
-func malformedList[T any, M comparable](err error, items []T, metadata func(T) M) error {
-	var none M
-	bad := 0
-	for _, item := range items {
-		if metadata(item) == none {
-			bad++
-		}
-	}
-	if err != nil || bad == 0 {
+// malformedList returns the error of a list call, or an error if items are bad.
+func malformedList[T any](err error, items []T, bad func(T) bool) error {
+	good := slices.DeleteFunc(slices.Clone(items), bad)
+	if err != nil || len(good) == len(items) {
 		return err
 	}
-	return status.Errorf(codes.Unknown, "malformed answer: %d of %d items have no metadata", bad, len(items))
+	return status.Errorf(codes.Unknown, "malformed answer: %d of %d items have no metadata", len(items)-len(good), len(items))
 }
 
 func name(s *runtimeapi.PodSandbox) string {
@@ -111,54 +104,47 @@ func name(s *runtimeapi.PodSandbox) string {
 func (e *examination) count(l *listed) {
 	counts := &e.report.Counts
 	counts.Sandboxes, counts.Containers = len(l.sandboxes), len(l.containers)
-	sizes := make(map[string]*PodSize)
-	dead := make(map[string]*PodDead)
-	pod := func(s *runtimeapi.PodSandbox) *PodSize {
+	sizes, dead := make(map[string]PodSize), make(map[string]PodDead)
+	add := func(s *runtimeapi.PodSandbox, bytes int, annotations map[string]string, exited int) {
 		uid := s.GetMetadata().GetUid()
-		if sizes[uid] == nil {
-			sizes[uid] = &PodSize{Pod: name(s), PodUID: uid}
-			dead[uid] = &PodDead{Pod: name(s), PodUID: uid}
+		p := sizes[uid]
+		for k, v := range annotations {
+			p.Annotations += len(k) + len(v)
 		}
-		return sizes[uid]
+		sizes[uid] = PodSize{name(s), uid, p.Bytes + bytes, p.Annotations}
+		dead[uid] = PodDead{name(s), uid, dead[uid].Exited + exited}
 	}
 	for _, s := range l.sandboxes {
-		pod(s).add(proto.Size(s), s.GetAnnotations())
+		add(s, proto.Size(s), s.GetAnnotations(), 0)
 		if s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY {
 			counts.Ready++
 		}
 	}
 	for _, c := range l.containers {
-		s := l.owner[c.GetPodSandboxId()]
-		pod(s).add(proto.Size(c), c.GetAnnotations())
+		exited := 0
 		switch c.GetState() {
 		case runtimeapi.ContainerState_CONTAINER_RUNNING:
 			counts.Running++
 		case runtimeapi.ContainerState_CONTAINER_EXITED:
-			counts.Exited++
-			dead[s.GetMetadata().GetUid()].Exited++
+			exited = 1
 		}
+		counts.Exited += exited
+		add(l.owner[c.GetPodSandboxId()], proto.Size(c), c.GetAnnotations(), exited)
 	}
 	counts.Pods = len(sizes)
-	e.report.Largest = worst(sizes, func(p *PodSize) int { return p.Bytes })
-	e.report.MostDead = worst(dead, func(p *PodDead) int { return p.Exited })
+	e.report.Largest = largest(sizes, func(p PodSize) int { return p.Bytes })
+	e.report.MostDead = largest(dead, func(p PodDead) int { return p.Exited })
 }
 
-func (p *PodSize) add(bytes int, annotations map[string]string) {
-	p.Bytes += bytes
-	for k, v := range annotations {
-		p.Annotations += len(k) + len(v)
-	}
-}
-
-// worst returns the values with the largest numbers, the largest first, without those
+// largest returns the values with the largest numbers, the largest first, without those
 // of 0.
-func worst[T any](values map[string]*T, number func(*T) int) (all []T) {
+func largest[T any](values map[string]T, number func(T) int) (all []T) {
 	keys := slices.SortedFunc(maps.Keys(values), func(a, b string) int {
 		return cmp.Or(cmp.Compare(number(values[b]), number(values[a])), cmp.Compare(a, b))
 	})
 	for _, key := range keys[:min(len(keys), top)] {
 		if number(values[key]) > 0 {
-			all = append(all, *values[key])
+			all = append(all, values[key])
 		}
 	}
 	return all

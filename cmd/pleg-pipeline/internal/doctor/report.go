@@ -41,9 +41,6 @@ type Report struct {
 	Node  Node             `json:"node"`
 	// Findings are the known causes that fit, problems first.
 	Findings []Finding `json:"findings"`
-
-	// inspection is the result of the status calls, for the findings.
-	inspection inspection
 }
 
 // Condition is one condition of the runtime.

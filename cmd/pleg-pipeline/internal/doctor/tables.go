@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -38,25 +39,14 @@ func size(bytes int) string {
 }
 
 func (r *Report) printCalls(b *strings.Builder, width int) {
-	b.WriteByte('\n')
-	var table strings.Builder
-	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "CALL\tCOUNT\tMEDIAN\tLONGEST\tHUNG\tFAILED\tERROR")
+	rows := [][]string{{"CALL", "COUNT", "MEDIAN", "LONGEST", "HUNG", "FAILED", "ERROR"}}
 	for _, c := range r.Calls {
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t%d\t%s\n", c.Method, c.Count, seconds(c.MedianSeconds), seconds(c.LongestSecs), c.Hung, c.Failed, view.Printable(cmp.Or(c.Error, "-")))
+		rows = append(rows, []string{
+			c.Method, strconv.Itoa(c.Count), seconds(c.MedianSeconds), seconds(c.LongestSecs), strconv.Itoa(c.Hung), strconv.Itoa(c.Failed), cmp.Or(c.Error, "-"),
+		})
 	}
-	_ = t.Flush() // into memory
-	for line := range strings.Lines(table.String()) {
-		b.WriteString(cutEnd(strings.TrimRight(line, " \n"), width) + "\n")
-	}
-}
-
-// cutEnd shortens a line to a width; 0 for any.
-func cutEnd(line string, width int) string {
-	if runes := []rune(line); width > 0 && len(runes) > width {
-		return string(runes[:width-1]) + "…"
-	}
-	return line
+	b.WriteByte('\n')
+	printTable(b, rows, "", 6, width)
 }
 
 // fact writes a line of the form "Name        text", wrapped.
@@ -93,47 +83,46 @@ func (r *Report) printLists(b *strings.Builder, width int) {
 const maxItems = 10
 
 func (r *Report) printItems(b *strings.Builder, width int) {
-	items := func(title string, calls []ItemCall) {
-		if len(calls) == 0 {
-			return
+	for _, part := range []struct {
+		title string
+		calls []ItemCall
+	}{{"Hung", r.Hung}, {"Failed", r.Failed}, {"Slowest", r.Slowest}} {
+		if len(part.calls) == 0 {
+			continue
 		}
-		fmt.Fprintf(b, "\n%s\n", title)
-		rows := make([][]string, min(len(calls), maxItems))
-		for n, c := range calls[:len(rows)] {
-			rows[n] = []string{seconds(c.Seconds), view.Printable(c.Pod), view.Printable(cmp.Or(c.Container, "(sandbox)")), c.Method, view.Printable(view.ShortID(c.ID))}
+		fmt.Fprintf(b, "\n%s\n", part.title)
+		rows := make([][]string, min(len(part.calls), maxItems))
+		for n, c := range part.calls[:len(rows)] {
+			rows[n] = []string{seconds(c.Seconds), c.Pod, cmp.Or(c.Container, "(sandbox)"), c.Method, view.ShortID(c.ID)}
 		}
-		fitColumn(rows, 1, width)
-		t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-		for _, row := range rows {
-			fmt.Fprintf(t, "  %s\n", strings.Join(row, "\t"))
-		}
-		_ = t.Flush() // into memory
-		if more := len(calls) - len(rows); more > 0 {
+		printTable(b, rows, "  ", 1, width)
+		if more := len(part.calls) - len(rows); more > 0 {
 			fmt.Fprintf(b, "  and %d more: -o json has all\n", more)
 		}
 	}
-	items("Hung", r.Hung)
-	items("Failed", r.Failed)
-	items("Slowest", r.Slowest)
 }
 
-// fitColumn cuts the values of one column in the middle, so that the rows, with an
-// indent and gaps of 2, fit into a width; 0 for any. At least 12 characters stay.
-func fitColumn(rows [][]string, column, width int) {
-	if width == 0 {
-		return
-	}
-	room := width
+// printTable prints rows with an indent. It cuts the values of one column in the middle,
+// so that the rows fit into a width; 0 for any. At least 12 characters stay.
+func printTable(b *strings.Builder, rows [][]string, indent string, column, width int) {
+	const gap = 2
+	room := width - len(indent)
 	for i := range rows[0] {
 		longest := 0
 		for _, row := range rows {
+			row[i] = view.Printable(row[i])
 			longest = max(longest, utf8.RuneCountInString(row[i]))
 		}
-		if room -= 2; i != column {
-			room -= longest
+		if i != column {
+			room -= longest + gap
 		}
 	}
+	t := tabwriter.NewWriter(b, 0, 0, gap, ' ', 0)
 	for _, row := range rows {
-		row[column] = view.Cut(row[column], max(12, room))
+		if width > 0 {
+			row[column] = view.Cut(row[column], max(12, room))
+		}
+		fmt.Fprintf(t, "%s%s\n", indent, strings.Join(row, "\t"))
 	}
+	_ = t.Flush() // into memory
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
@@ -16,6 +17,13 @@ type TextOptions struct {
 	Width int
 	// Color colors the verdict with ANSI sequences.
 	Color bool
+}
+
+// judged puts problems first, keeping the order of the causes, and sets the verdict.
+func (r *Report) judged() *Report {
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return cmp.Compare(a.Severity, b.Severity) })
+	r.Verdict = r.verdict()
+	return r
 }
 
 // verdict returns the report in one line, without what could move the cursor.
