@@ -139,15 +139,18 @@ type suite struct {
 	probed    bool
 }
 
-// errNotOffered is wrapped by the error of a promise that the runtime does not make.
-var errNotOffered = errors.New("not offered")
-
-// errNotTested is wrapped by the error of a promise that cannot be tried.
-var errNotTested = errors.New("not tested")
+// The errors of a promise that is not kept. The evidence, or the text around the error, says
+// why.
+var (
+	errBroken     = errors.New("broken")
+	errNotOffered = errors.New("not offered")
+	errNotTested  = errors.New("not tested")
+)
 
 func (s *suite) try(ctx context.Context, p promise) Row {
 	row := Row{ID: p.id, Promise: p.text, Source: p.source, Pipeline: p.pipeline, Verdict: Kept}
-	evidence, err := p.try(ctx, s)
+	var err error
+	row.Evidence, err = s.tryNeeds(ctx, p)
 	switch {
 	case errors.Is(err, errNotOffered):
 		row.Verdict = NotOffered
@@ -156,11 +159,26 @@ func (s *suite) try(ctx context.Context, p promise) Row {
 	case err != nil:
 		row.Verdict = Broken
 	}
-	row.Evidence = evidence
-	if err != nil && evidence == "" {
+	if err != nil && row.Evidence == "" {
 		row.Evidence = strings.TrimPrefix(err.Error(), errNotOffered.Error()+": ")
 	}
 	return row
+}
+
+// tryNeeds tries a promise with what it needs.
+func (s *suite) tryNeeds(ctx context.Context, p promise) (evidence string, err error) {
+	if p.needs&events != 0 {
+		if err := s.offersEvents(ctx); err != nil {
+			return "", err
+		}
+	}
+	var pod *pod
+	if p.needs&aPod != 0 {
+		if pod, err = s.node.runPod(ctx, nil); err != nil {
+			return "", err
+		}
+	}
+	return p.try(ctx, s, pod)
 }
 
 // CheckIDs returns an error if an id is not that of a promise.

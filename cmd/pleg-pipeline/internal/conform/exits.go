@@ -19,13 +19,10 @@ type ended struct {
 }
 
 // tryFinalExit compares the first EXITED of containers with what they say later.
-func tryFinalExit(ctx context.Context, s *suite) (string, error) {
-	p, err := s.node.runPod(ctx, nil)
-	if err != nil {
-		return "", err
-	}
+func tryFinalExit(ctx context.Context, s *suite, p *pod) (string, error) {
 	var containers []ended
 	for i := range 2 * exits {
+		var err error
 		c, memory, args := ended{want: "7 Error"}, int64(0), []string{"exit", "7", "0s"}
 		if i%2 == 0 {
 			c.want, memory, args = "137 OOMKilled", 64<<20, []string{"oom"}
@@ -65,11 +62,7 @@ func describeExit(st *runtimeapi.ContainerStatus) string {
 
 // tryExitDelay compares the time that a container writes just before it ends with the
 // first EXITED.
-func tryExitDelay(ctx context.Context, s *suite) (string, error) {
-	p, err := s.node.runPod(ctx, nil)
-	if err != nil {
-		return "", err
-	}
+func tryExitDelay(ctx context.Context, s *suite, p *pod) (string, error) {
 	var delays []time.Duration
 	for i := range 2 * exits {
 		name := fmt.Sprintf("%s-delay-%d", p.uid, i)
@@ -95,7 +88,7 @@ func tryExitDelay(ctx context.Context, s *suite) (string, error) {
 }
 
 // tryExitWhileDown ends a container while the runtime does not run.
-func tryExitWhileDown(ctx context.Context, s *suite) (string, error) {
+func tryExitWhileDown(ctx context.Context, s *suite, _ *pod) (string, error) {
 	if s.opts.Stop == nil || s.opts.Start == nil {
 		return "needs --stop-runtime and --start-runtime", errNotTested
 	}

@@ -15,11 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-func tryStatusInSandbox(ctx context.Context, s *suite) (string, error) {
-	p, err := s.node.runPod(ctx, nil)
-	if err != nil {
-		return "", err
-	}
+func tryStatusInSandbox(ctx context.Context, s *suite, p *pod) (string, error) {
 	for range 2 {
 		if _, err := s.node.runContainer(ctx, p, 0, "pause"); err != nil {
 			return "", err
@@ -39,11 +35,7 @@ func tryStatusInSandbox(ctx context.Context, s *suite) (string, error) {
 
 // tryStreamingLists compares both kinds of lists. Others may change pods meanwhile, so
 // one agreement counts.
-func tryStreamingLists(ctx context.Context, s *suite) (string, error) {
-	p, err := s.node.runPod(ctx, nil)
-	if err != nil {
-		return "", err
-	}
+func tryStreamingLists(ctx context.Context, s *suite, p *pod) (string, error) {
 	if _, err := s.node.runContainer(ctx, p, 0, "pause"); err != nil {
 		return "", err
 	}
@@ -116,7 +108,7 @@ func ids[I interface{ GetId() string }](items []I) (ids []string) {
 }
 
 // tryFilters lists one of two pods in each way that has a filter.
-func tryFilters(ctx context.Context, s *suite) (string, error) {
+func tryFilters(ctx context.Context, s *suite, _ *pod) (string, error) {
 	n := s.node
 	var pods [2]*pod
 	var containers [2]string
@@ -166,7 +158,7 @@ func tryFilters(ctx context.Context, s *suite) (string, error) {
 	return "8 filters", nil
 }
 
-func tryNotFound(ctx context.Context, s *suite) (string, error) {
+func tryNotFound(ctx context.Context, s *suite, _ *pod) (string, error) {
 	const unknown = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	_, container := s.node.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: unknown})
 	_, sandbox := s.node.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: unknown})
@@ -184,7 +176,7 @@ const (
 )
 
 // tryLargeList fills the list of sandboxes with annotations. A streamed list counts.
-func tryLargeList(ctx context.Context, s *suite) (string, error) {
+func tryLargeList(ctx context.Context, s *suite, _ *pod) (string, error) {
 	annotations := map[string]string{"large": strings.Repeat("a", largeAnnotation)}
 	pods := make([]*pod, largePods)
 	g, gctx := errgroup.WithContext(ctx)

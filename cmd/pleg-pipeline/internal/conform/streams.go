@@ -11,7 +11,7 @@ import (
 )
 
 // tryEventsOff can only be tried on a runtime without events.
-func tryEventsOff(ctx context.Context, s *suite) (string, error) {
+func tryEventsOff(ctx context.Context, s *suite, _ *pod) (string, error) {
 	switch err := s.offersEvents(ctx); {
 	case err == nil:
 		return "the runtime has events", errNotTested
@@ -38,10 +38,7 @@ func (n *node) short(ctx context.Context, p *pod) error {
 const unreadContainers = 300
 
 // tryUnreadClient opens a stream and does not read it while containers come and go.
-func tryUnreadClient(ctx context.Context, s *suite) (string, error) {
-	if err := s.offersEvents(ctx); err != nil {
-		return "", err
-	}
+func tryUnreadClient(ctx context.Context, s *suite, _ *pod) (string, error) {
 	reader, err := s.node.watch(ctx, false)
 	if err != nil {
 		return "", err
@@ -83,14 +80,7 @@ const (
 )
 
 // tryReconnect replaces the stream by a new one while containers come and go.
-func tryReconnect(ctx context.Context, s *suite) (string, error) {
-	if err := s.offersEvents(ctx); err != nil {
-		return "", err
-	}
-	p, err := s.node.runPod(ctx, nil)
-	if err != nil {
-		return "", err
-	}
+func tryReconnect(ctx context.Context, s *suite, p *pod) (string, error) {
 	w, err := s.node.watch(ctx, false)
 	if err != nil {
 		return "", err
@@ -154,14 +144,7 @@ func (s *suite) reopen(ctx context.Context, old *watcher, err error) (*watcher, 
 }
 
 // tryBacklog lets containers come and go without a client of ours.
-func tryBacklog(ctx context.Context, s *suite) (string, error) {
-	if err := s.offersEvents(ctx); err != nil {
-		return "", err
-	}
-	p, err := s.node.runPod(ctx, nil)
-	if err != nil {
-		return "", err
-	}
+func tryBacklog(ctx context.Context, s *suite, p *pod) (string, error) {
 	for range containersPerConnects {
 		if err := s.node.short(ctx, p); err != nil {
 			return "", err
