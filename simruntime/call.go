@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"container/list"
 	"context"
-	"errors"
 	"path"
 	"sync"
 	"time"
@@ -126,25 +125,7 @@ func (rt *Runtime) unary(
 	if late := c.finish(ctx); late != nil {
 		return nil, late
 	}
-	if err != nil {
-		return nil, rpcError(err)
-	}
-	return resp, nil
-}
-
-// rpcError gives the errors of the control API the codes clients expect.
-func rpcError(err error) error {
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return status.Error(codes.NotFound, err.Error())
-	case errors.Is(err, ErrState):
-		return status.Error(codes.FailedPrecondition, err.Error())
-	case errors.Is(err, ErrExists):
-		return status.Error(codes.AlreadyExists, err.Error())
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return status.FromContextError(err).Err()
-	}
-	return err
+	return resp, err
 }
 
 // target returns the pod and the object that a request is about.
@@ -156,8 +137,6 @@ func (rt *Runtime) target(req any) target {
 	case interface{ GetFilter() *cri.PodSandboxFilter }:
 		f := r.GetFilter()
 		return rt.targetOf(f.GetId(), "", f.GetLabelSelector())
-	case *cri.RunPodSandboxRequest:
-		return target{podUID: r.GetConfig().GetMetadata().GetUid()}
 	case interface{ GetContainerId() string }:
 		return rt.targetOf("", r.GetContainerId(), nil)
 	case interface{ GetPodSandboxId() string }:

@@ -20,29 +20,6 @@ const (
 	removeWait  = 2 * time.Second // from the end of a pod to its removal
 )
 
-// ActionKind is the kind of a step of [Runtime.Churn].
-type ActionKind string
-
-// The actions. Each but ActionAdd is about a pod chosen at random.
-const (
-	ActionAdd      ActionKind = "add"      // A pod appears and runs.
-	ActionDelete   ActionKind = "delete"   // A pod is stopped, to be removed later.
-	ActionRemove   ActionKind = "remove"   // A stopped pod is removed.
-	ActionCrash    ActionKind = "crash"    // A container exits with an error.
-	ActionOOM      ActionKind = "oom"      // A container is OOM-killed.
-	ActionComplete ActionKind = "complete" // A job's container exits with 0.
-	ActionRestart  ActionKind = "restart"  // A container that crashed is restarted.
-)
-
-// Action is one step of [Runtime.Churn].
-type Action struct {
-	Kind        ActionKind
-	PodUID      string
-	Namespace   string
-	Name        string // Of the pod.
-	ContainerID string // The one that exits, or the new one of a restart.
-}
-
 // ChurnOptions configure [Runtime.Churn].
 type ChurnOptions struct {
 	// Seed determines the sequence of actions. Zero is a seed like any other.
@@ -56,9 +33,9 @@ type ChurnOptions struct {
 	Keep []string
 	// Actions ends the churn after that many. If zero, it goes on.
 	Actions int
-	// Observe, if set, is called after each action by the goroutine of Churn,
-	// which waits for it.
-	Observe func(Action)
+	// Observe, if set, is called after each action, with the UID of the pod, by the
+	// goroutine of Churn, which waits for it.
+	Observe func(podUID string)
 }
 
 func (o ChurnOptions) validate() error {
@@ -91,15 +68,15 @@ func (rt *Runtime) Churn(ctx context.Context, opts ChurnOptions) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		var done Action
+		var uid string
 		if err := rt.update(func(tx *Txn) (err error) {
-			done, err = c.step(tx, n)
+			uid, err = c.step(tx, n)
 			return err
 		}); err != nil {
 			return fmt.Errorf("churn: action %d: %w", n, err)
 		}
 		if opts.Observe != nil {
-			opts.Observe(done)
+			opts.Observe(uid)
 		}
 	}
 	return nil
@@ -112,12 +89,12 @@ type churn struct {
 	due  []pending // in order of at
 }
 
-// pending is an action that follows from an earlier one.
+// pending is an action that follows from an earlier one: the restart of a container, or
+// the removal of a pod.
 type pending struct {
 	at     int // number of the action from which on it is due
-	kind   ActionKind
 	podUID string
-	id     string // of the container to restart
+	id     string // of the container to restart, or empty
 }
 
 func (c *churn) after(n int, wait time.Duration, p pending) {
@@ -127,27 +104,42 @@ func (c *churn) after(n int, wait time.Duration, p pending) {
 }
 
 // step runs action number n: one that is due and still possible, or else a random
-// one.
-func (c *churn) step(tx *Txn, n int) (Action, error) {
+// one. It returns the UID of the pod.
+func (c *churn) step(tx *Txn, n int) (string, error) {
 	for len(c.due) > 0 && c.due[0].at <= n {
 		p := c.due[0]
 		c.due = c.due[1:]
-		a, err := c.follow(tx, p)
-		if !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrState) {
-			return a, err
+		if err := p.run(tx); !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrState) {
+			return p.podUID, err
 		}
 	}
 	live, ready := c.live(tx)
 	switch {
 	case len(live) == 0 || c.rng.Float64() < c.shortage(ready):
-		return c.add(tx)
+		pod, err := tx.AddPod(drawWorkload(c.rng).podSpec(c.rng))
+		return pod.UID, err
 	case c.rng.Float64() < 0.35:
-		if a, ok, err := c.delete(tx, n, live); ok || err != nil {
-			return a, err
+		if pod := c.draw(live); pod.Namespace != "kube-system" {
+			c.after(n, removeWait, pending{podUID: pod.UID})
+			return pod.UID, tx.StopPod(pod.UID)
 		}
 	}
-	return c.exit(tx, n, live)
+	return c.exit(tx, n, c.draw(live))
 }
+
+// run returns ErrNotFound or ErrState if the pod or the container has changed and the
+// action is obsolete.
+func (p pending) run(tx *Txn) error {
+	if p.id == "" {
+		return tx.RemovePod(p.podUID)
+	}
+	if _, err := tx.RestartContainer(p.id); err != nil {
+		return err
+	}
+	return tx.PruneDead(p.podUID)
+}
+
+func (c *churn) draw(pods []Pod) Pod { return pods[c.rng.IntN(len(pods))] }
 
 // shortage is the probability that a pod is added: 1/3 at the target, more
 // below it and less above it.
@@ -176,64 +168,21 @@ func running(p Pod) []Container {
 	return slices.DeleteFunc(slices.Clone(p.Containers), func(c Container) bool { return c.State != Running })
 }
 
-func action(kind ActionKind, p Pod, containerID string) Action {
-	return Action{Kind: kind, PodUID: p.UID, Namespace: p.Namespace, Name: p.Name, ContainerID: containerID}
-}
-
-// follow runs a delayed action. ErrNotFound or ErrState mean that the pod or the
-// container has changed and the action is obsolete.
-func (c *churn) follow(tx *Txn, p pending) (Action, error) {
-	pod, ok := tx.Pod(p.podUID)
-	if !ok {
-		return Action{}, fmt.Errorf("pod %s: %w", p.podUID, ErrNotFound)
-	}
-	if p.kind == ActionRemove {
-		return action(ActionRemove, pod, ""), tx.RemovePod(p.podUID)
-	}
-	next, err := tx.RestartContainer(p.id)
-	if err != nil {
-		return Action{}, err
-	}
-	return action(ActionRestart, pod, next.ID), tx.PruneDead(p.podUID)
-}
-
-func (c *churn) add(tx *Txn) (Action, error) {
-	pod, err := tx.AddPod(drawWorkload(c.rng).podSpec(c.rng))
-	return action(ActionAdd, pod, ""), err
-}
-
-// delete stops a pod; ok is false if the one drawn may not be deleted.
-func (c *churn) delete(tx *Txn, n int, live []Pod) (a Action, ok bool, err error) {
-	pod := live[c.rng.IntN(len(live))]
-	if pod.Namespace == "kube-system" {
-		return Action{}, false, nil
-	}
-	if err := tx.StopPod(pod.UID); err != nil {
-		return Action{}, false, err
-	}
-	c.after(n, removeWait, pending{kind: ActionRemove, podUID: pod.UID})
-	return action(ActionDelete, pod, ""), true, nil
-}
-
 // exit ends a container: a job's completes as a rule, others crash.
-func (c *churn) exit(tx *Txn, n int, live []Pod) (Action, error) {
-	pod := live[c.rng.IntN(len(live))]
+func (c *churn) exit(tx *Txn, n int, pod Pod) (string, error) {
 	up := running(pod)
 	victim := up[c.rng.IntN(len(up))]
-	kind, code, reason := ActionCrash, int32(1+c.rng.IntN(2)), ReasonError
+	code, reason, next := int32(1+c.rng.IntN(2)), ReasonError, pending{podUID: pod.UID, id: victim.ID}
 	switch p := c.rng.Float64(); {
 	case p < 0.15:
-		kind, code, reason = ActionOOM, 137, ReasonOOMKilled
+		code, reason = killed, ReasonOOMKilled
 	case pod.Namespace == "batch" && p < 0.9:
-		kind, code, reason = ActionComplete, 0, ReasonCompleted
+		code, reason, next.id = 0, ReasonCompleted, ""
 	}
-	if err := tx.ExitContainer(victim.ID, code, reason); err != nil {
-		return Action{}, err
+	wait := restartWait
+	if next.id == "" {
+		wait = removeWait
 	}
-	if kind == ActionComplete {
-		c.after(n, removeWait, pending{kind: ActionRemove, podUID: pod.UID})
-	} else {
-		c.after(n, restartWait, pending{kind: ActionRestart, podUID: pod.UID, id: victim.ID})
-	}
-	return action(kind, pod, victim.ID), nil
+	c.after(n, wait, next)
+	return pod.UID, tx.ExitContainer(victim.ID, code, reason)
 }

@@ -22,23 +22,6 @@ func (rt *Runtime) ExitContainer(id string, code int32, reason string) error {
 	return rt.update(func(tx *Txn) error { return tx.ExitContainer(id, code, reason) })
 }
 
-// RestartPod makes the newest container of a pod exit and restarts it, in a single
-// update.
-func (rt *Runtime) RestartPod(uid string) error {
-	return rt.update(func(tx *Txn) error {
-		pod, ok := tx.Pod(uid)
-		if !ok || len(running(pod)) == 0 {
-			return fmt.Errorf("restart pod %s: no container runs: %w", uid, ErrState)
-		}
-		id := running(pod)[0].ID
-		if err := tx.ExitContainer(id, 1, ReasonError); err != nil {
-			return err
-		}
-		_, err := tx.RestartContainer(id)
-		return err
-	})
-}
-
 // RestartContainer is [Txn.RestartContainer] in a single update.
 func (rt *Runtime) RestartContainer(id string) (Container, error) {
 	var c Container

@@ -12,19 +12,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-func TestSeedDeterminesIDs(t *testing.T) {
-	of := func(seed uint64) []string {
-		pods := populate(t, newRuntime(t, simruntime.Options{Seed: seed}), 5, 2)
-		return append(sandboxIDs(pods), containerIDs(pods)...)
-	}
-	if !slices.Equal(of(1), of(1)) {
-		t.Error("the same seed made other ids")
-	}
-	if slices.Equal(of(1), of(2)) {
-		t.Error("another seed made the same ids")
-	}
-}
-
 func TestPopulateStates(t *testing.T) {
 	rt := newRuntime(t, simruntime.Options{})
 	pods, err := rt.Populate(simruntime.Population{Pods: 3, Containers: 3, Exited: 1, Dead: 2})
@@ -153,25 +140,26 @@ func TestNextSandboxAttempt(t *testing.T) {
 	}
 }
 
-func churnOf(t *testing.T, seed uint64, opts simruntime.ChurnOptions) (actions []simruntime.Action, rt *simruntime.Runtime) {
+// churnOf returns the pod of each action.
+func churnOf(t *testing.T, seed uint64, opts simruntime.ChurnOptions) (pods []string, rt *simruntime.Runtime) {
 	t.Helper()
 	rt = newRuntime(t, simruntime.Options{Seed: seed})
 	populate(t, rt, 20, 2)
 	opts.Seed = seed
-	opts.Observe = func(a simruntime.Action) { actions = append(actions, a) }
+	opts.Observe = func(podUID string) { pods = append(pods, podUID) }
 	if err := rt.Churn(t.Context(), opts); err != nil {
 		t.Fatal(err)
 	}
-	return actions, rt
+	return pods, rt
 }
 
 func TestChurnRepeatsForItsSeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opts := simruntime.ChurnOptions{Rate: 50, Actions: 500}
-		first, _ := churnOf(t, 1, opts)
-		second, _ := churnOf(t, 1, opts)
+		first, rt := churnOf(t, 1, opts)
+		second, again := churnOf(t, 1, opts)
 		other, _ := churnOf(t, 2, opts)
-		if !slices.Equal(first, second) {
+		if !slices.Equal(first, second) || !slices.Equal(containerIDs(rt.Pods()), containerIDs(again.Pods())) {
 			t.Error("the same seed made another sequence")
 		}
 		if slices.Equal(first, other) {
@@ -182,33 +170,53 @@ func TestChurnRepeatsForItsSeed(t *testing.T) {
 
 func TestChurnIsRealistic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		rt := newRuntime(t, simruntime.Options{Seed: 5})
+		populate(t, rt, 20, 2)
 		const n = 3000
+		system, reasons, added := make(map[string]bool), make(map[string]bool), make(map[string]bool)
 		began := time.Now()
-		actions, rt := churnOf(t, 5, simruntime.ChurnOptions{Rate: 20, Pods: 40, Actions: n})
-		if got, want := time.Since(began), n*50*ms; got != want {
-			t.Errorf("%d actions took %v, want %v", n, got, want)
-		}
-		counts := map[simruntime.ActionKind]int{}
-		for _, a := range actions {
-			counts[a.Kind]++
-			if a.Kind == simruntime.ActionDelete && a.Namespace == "kube-system" {
-				t.Errorf("deleted %s of kube-system", a.Name)
+		err := rt.Churn(t.Context(), simruntime.ChurnOptions{Seed: 5, Rate: 20, Pods: 40, Actions: n, Observe: func(uid string) {
+			pod, ok := rt.Pod(uid)
+			if !ok {
+				if system[uid] {
+					t.Errorf("removed pod %s of kube-system", uid)
+				}
+				return
 			}
+			added[uid] = true
+			system[uid] = pod.Namespace == "kube-system"
+			for _, c := range pod.Containers {
+				reasons[c.Reason] = true
+			}
+		}})
+		if got, want := time.Since(began), n*50*ms; err != nil || got != want {
+			t.Errorf("%d actions took %v, %v, want %v", n, got, err, want)
 		}
-		if got := slices.Sorted(maps.Keys(counts)); len(got) != 7 || len(actions) != n {
-			t.Errorf("%d actions: %v, want %d of all 7 kinds", len(actions), counts, n)
-		}
-		if gone := counts[simruntime.ActionDelete] + counts[simruntime.ActionComplete]; counts[simruntime.ActionRemove] < gone*9/10 {
-			t.Errorf("%d pods ended but only %d were removed", gone, counts[simruntime.ActionRemove])
+		if want := map[string]bool{"": true, "Completed": true, "Error": true, "OOMKilled": true}; !maps.Equal(reasons, want) {
+			t.Errorf("containers ended with %v, want %v", reasons, want)
 		}
 		pods := rt.Pods()
-		if len(pods) < 25 || len(pods) > 60 {
-			t.Errorf("%d pods at the end, want about 40", len(pods))
+		if len(pods) < 25 || len(pods) > 60 || len(added) < 5*len(pods) {
+			t.Errorf("%d of %d pods at the end, want about 40 of many more", len(pods), len(added))
 		}
 		for _, p := range pods {
 			if len(p.Containers) > 4 {
 				t.Errorf("pod %s has %d containers: dead ones pile up", p.Name, len(p.Containers))
 			}
+		}
+	})
+}
+
+func TestChurnKeepsPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := newRuntime(t, simruntime.Options{})
+		keep := populate(t, rt, 5, 1)[0].UID
+		before, _ := rt.Pod(keep)
+		if err := rt.Churn(t.Context(), simruntime.ChurnOptions{Rate: 100, Actions: 500, Keep: []string{keep}}); err != nil {
+			t.Error(err)
+		}
+		if after, _ := rt.Pod(keep); !slices.Equal(after.Containers, before.Containers) {
+			t.Errorf("the pod to keep has %v, want %v", after.Containers, before.Containers)
 		}
 	})
 }
@@ -219,7 +227,7 @@ func TestChurnEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Second+ms, errors.New("enough"))
 		defer cancel()
 		n := 0
-		err := rt.Churn(ctx, simruntime.ChurnOptions{Observe: func(simruntime.Action) { n++ }})
+		err := rt.Churn(ctx, simruntime.ChurnOptions{Observe: func(string) { n++ }})
 		if err == nil || err.Error() != "enough" || n != 100 {
 			t.Errorf("Churn returned %v after %d actions, want the cause after 100", err, n)
 		}

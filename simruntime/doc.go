@@ -11,7 +11,7 @@
 //	  |   state   |----------->| hub |------------->| limit, faults |
 //	  +-----------+            +-----+              |   counters    |
 //	        ^                                       +---------------+
-//	        +------------- reads, lifecycle calls --------+
+//	        +------------- reads, stops, removals --------+
 //
 // # Usage
 //
@@ -25,11 +25,10 @@
 //
 // # What is simulated
 //
-// RuntimeService has Version, Status, the lifecycle of sandboxes and
-// containers, their statuses, the lists with all filters, the streaming lists
-// and GetContainerEvents; ImageService has ListImages, ImageStatus and
-// PullImage, for which every image exists. All other calls answer
-// Unimplemented.
+// RuntimeService has Version, Status, the calls that stop and remove sandboxes and
+// containers, their statuses, the lists with all filters, the streaming lists and
+// GetContainerEvents. All other calls answer Unimplemented, except the one of
+// ImageService that crictl begins with.
 //
 // Objects carry the labels and annotations of the kubelet, times in
 // nanoseconds, exit codes and reasons. Lists are newest first. A sandbox that
@@ -55,8 +54,8 @@
 // then it hangs, fails or is answered. During all of this it counts for the limit.
 //
 // A rule counts the calls that it matches; their number alone determines which of
-// them it hits. [DrawFaults] draws rules from a seed and [Runtime.Play] injects them
-// at their times, so that one seed repeats a run of faults and churn.
+// them it hits. [Runtime.Play] injects rules at their times, so that one seed repeats
+// a run of faults and churn.
 //
 // # Concurrency and time
 //

@@ -2,8 +2,6 @@ package simruntime_test
 
 import (
 	"context"
-	"errors"
-	"io"
 	"slices"
 	"sync"
 	"testing"
@@ -152,27 +150,6 @@ func checkStatuses(t *testing.T, events []*cri.ContainerEventResponse) {
 	}
 	if got := events[7].PodSandboxStatus.CreatedAt; got != -6795364578871345152 {
 		t.Errorf("the deleted sandbox was created at %d, want the zero time", got)
-	}
-}
-
-func TestEventsCanBeOff(t *testing.T) {
-	for _, tc := range []struct {
-		mode simruntime.EventMode
-		want func(error) bool
-	}{
-		{simruntime.EventsEOF, func(err error) bool { return errors.Is(err, io.EOF) }},
-		{simruntime.EventsUnimplemented, func(err error) bool { return status.Code(err) == codes.Unimplemented }},
-	} {
-		simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
-			setEventFaults(t, rt, simruntime.EventFaults{Mode: tc.mode})
-			stream, err := client.GetContainerEvents(t.Context(), &cri.GetEventsRequest{})
-			if err != nil {
-				t.Fatalf("mode %d: opening: %v", tc.mode, err)
-			}
-			if _, err := stream.Recv(); !tc.want(err) {
-				t.Errorf("mode %d: first Recv: %v", tc.mode, err)
-			}
-		})
 	}
 }
 

@@ -33,6 +33,11 @@ const (
 	WrongID
 )
 
+// String returns the name of the way, such as "nil-status".
+func (m Malform) String() string {
+	return [...]string{"none", "nil-metadata", "unknown-state", "nil-status", "orphan-containers", "duplicate-ids", "wrong-id"}[m]
+}
+
 // Fault is a rule that changes the answers to calls. Several may match one call: their
 // latencies add up, and the first one with a code decides the error.
 type Fault struct {

@@ -81,67 +81,40 @@ func TestTailProfileHasHeavyTail(t *testing.T) {
 	})
 }
 
-// faultTargets are faults, and what calls about one pod and another answer.
-var faultTargets = map[string]struct {
-	fault     func(p simruntime.Pod) simruntime.Fault
-	wantOne   []codes.Code // of consecutive calls about the pod
-	wantOther []codes.Code // of calls about another one, before that
-}{
-	"every call of an RPC": {
-		func(simruntime.Pod) simruntime.Fault {
-			return simruntime.Fault{RPC: "ContainerStatus", Code: codes.Internal}
-		},
-		[]codes.Code{codes.Internal, codes.Internal},
-		[]codes.Code{codes.Internal},
-	},
-	"another RPC": {
-		func(simruntime.Pod) simruntime.Fault {
-			return simruntime.Fault{RPC: "PodSandboxStatus", Code: codes.Internal}
-		},
-		[]codes.Code{codes.OK},
-		[]codes.Code{codes.OK},
-	},
-	"a pod": {
-		func(p simruntime.Pod) simruntime.Fault {
-			return simruntime.Fault{PodUID: p.UID, Code: codes.Unknown}
-		},
-		[]codes.Code{codes.Unknown},
-		[]codes.Code{codes.OK},
-	},
-	"a container, twice": {
-		func(p simruntime.Pod) simruntime.Fault {
-			return simruntime.Fault{ID: p.Containers[0].ID, Code: codes.Unavailable, Times: 2}
-		},
-		[]codes.Code{codes.Unavailable, codes.Unavailable, codes.OK},
-		[]codes.Code{codes.OK},
-	},
-	"its sandbox": {
-		func(p simruntime.Pod) simruntime.Fault {
-			return simruntime.Fault{ID: p.Sandboxes[0].ID, Code: codes.Unavailable}
-		},
-		[]codes.Code{codes.OK},
-		[]codes.Code{codes.OK},
-	},
-}
-
+// TestFaultAffectsOnlyItsTarget calls ContainerStatus of another pod and then, three times,
+// of the first one.
 func TestFaultAffectsOnlyItsTarget(t *testing.T) {
-	for name, tc := range faultTargets {
+	const ok = codes.OK
+	for name, tc := range map[string]struct {
+		fault func(p simruntime.Pod) simruntime.Fault // Code is set to Internal.
+		want  [4]codes.Code
+	}{
+		"every call of an RPC": {func(simruntime.Pod) simruntime.Fault { return simruntime.Fault{RPC: "ContainerStatus"} },
+			[4]codes.Code{codes.Internal, codes.Internal, codes.Internal, codes.Internal}},
+		"another RPC": {func(simruntime.Pod) simruntime.Fault { return simruntime.Fault{RPC: "PodSandboxStatus"} }, [4]codes.Code{}},
+		"a pod": {func(p simruntime.Pod) simruntime.Fault { return simruntime.Fault{PodUID: p.UID} },
+			[4]codes.Code{ok, codes.Internal, codes.Internal, codes.Internal}},
+		"a container, twice": {func(p simruntime.Pod) simruntime.Fault { return simruntime.Fault{ID: p.Containers[0].ID, Times: 2} },
+			[4]codes.Code{ok, codes.Internal, codes.Internal, ok}},
+		"after one call": {func(p simruntime.Pod) simruntime.Fault { return simruntime.Fault{PodUID: p.UID, After: 1, Times: 1} },
+			[4]codes.Code{ok, ok, codes.Internal, ok}},
+		"its sandbox": {func(p simruntime.Pod) simruntime.Fault { return simruntime.Fault{ID: p.Sandboxes[0].ID} }, [4]codes.Code{}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 				pods := populate(t, rt, 2, 1)
-				inject(t, rt, tc.fault(pods[0]))
-				for i, want := range tc.wantOther {
-					if got, _ := statusOf(t.Context(), client, pods[1].Containers[0].ID); got != want {
-						t.Errorf("call %d about another pod: %v, want %v", i, got, want)
-					}
+				fault := tc.fault(pods[0])
+				fault.Code = codes.Internal
+				inject(t, rt, fault)
+				var got [4]codes.Code
+				for i, pod := range []simruntime.Pod{pods[1], pods[0], pods[0], pods[0]} {
+					got[i], _ = statusOf(t.Context(), client, pod.Containers[0].ID)
 				}
-				for i, want := range tc.wantOne {
-					if got, _ := statusOf(t.Context(), client, pods[0].Containers[0].ID); got != want {
-						t.Errorf("call %d: %v, want %v", i, got, want)
-					}
+				if got != tc.want {
+					t.Errorf("calls ended with %v, want %v", got, tc.want)
 				}
 				rt.ClearAll()
-				if got, _ := statusOf(t.Context(), client, pods[0].Containers[0].ID); got != codes.OK {
+				if got, _ := statusOf(t.Context(), client, pods[0].Containers[0].ID); got != ok {
 					t.Errorf("after ClearAll: %v", got)
 				}
 				if got := listContainers(t, client, nil); len(got) != 2 {

@@ -1,6 +1,7 @@
 package simruntime_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -12,120 +13,62 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-func TestLifecycleOverSocket(t *testing.T) {
-	rt := newRuntime(t, simruntime.Options{DualStack: true})
-	client := overSocket(t, rt)
-	ctx := t.Context()
-
-	version, err := client.Version(ctx, &cri.VersionRequest{})
-	if err != nil || version.RuntimeName != simruntime.Name || version.RuntimeApiVersion != "v1" {
-		t.Fatalf("Version = %v, %v", version, err)
-	}
-	st, err := client.Status(ctx, &cri.StatusRequest{})
-	if err != nil || len(st.Status.Conditions) != 2 {
-		t.Fatalf("Status = %v, %v", st, err)
-	}
-	podCfg := &cri.PodSandboxConfig{
-		Metadata: &cri.PodSandboxMetadata{Name: "p", Namespace: "ns", Uid: "u-1", Attempt: 3},
-		Labels:   map[string]string{"io.kubernetes.pod.uid": "u-1", "a": "b"}, LogDirectory: "/logs",
-	}
-	run, err := client.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: podCfg, RuntimeHandler: "runsc"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: podCfg}); status.Code(err) != codes.AlreadyExists {
-		t.Errorf("the same sandbox attempt again: %v, want AlreadyExists", err)
-	}
-	create := &cri.CreateContainerRequest{PodSandboxId: run.PodSandboxId, Config: &cri.ContainerConfig{
-		Metadata: &cri.ContainerMetadata{Name: "c"}, Image: &cri.ImageSpec{Image: "img:1"}, LogPath: "c/0.log",
-	}}
-	made, err := client.CreateContainer(ctx, create)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fresh := containerStatus(t, client, made.ContainerId)
-	if fresh.State != cri.ContainerState_CONTAINER_CREATED || fresh.LogPath != "/logs/c/0.log" {
-		t.Errorf("created container has state %v and log path %q", fresh.State, fresh.LogPath)
-	}
-	begin := &cri.StartContainerRequest{ContainerId: made.ContainerId}
-	if _, err := client.StartContainer(ctx, begin); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.StartContainer(ctx, begin); status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("starting a running container: %v, want FailedPrecondition", err)
-	}
-	sb := sandboxStatus(t, client, run.PodSandboxId)
-	if sb.Network.Ip != "10.88.0.1" || len(sb.Network.AdditionalIps) != 1 || sb.RuntimeHandler != "runsc" || sb.Metadata.Attempt != 3 {
-		t.Errorf("sandbox status = %v", sb)
-	}
-	if _, err := client.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: made.ContainerId}); err != nil {
-		t.Fatal(err)
-	}
-	got := containerStatus(t, client, made.ContainerId)
-	if got.State != cri.ContainerState_CONTAINER_EXITED || got.ExitCode != 137 || got.Reason != "Error" ||
-		got.CreatedAt >= got.StartedAt || got.StartedAt >= got.FinishedAt {
-		t.Errorf("stopped container = %v", got)
-	}
-	removeAll(t, client, run.PodSandboxId, made.ContainerId)
-	if pods := rt.Pods(); len(pods) != 0 {
-		t.Errorf("pods left: %v", pods)
-	}
-}
-
-// removeAll removes twice, as every step of it is idempotent.
-func removeAll(t *testing.T, client cri.RuntimeServiceClient, sandboxID, containerID string) {
-	t.Helper()
-	ctx := t.Context()
-	for range 2 {
-		if _, err := client.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: containerID}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := client.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: sandboxID}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := client.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: sandboxID}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, err := client.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: sandboxID})
-	if status.Code(err) != codes.NotFound {
-		t.Errorf("status of a removed sandbox: %v, want NotFound", err)
-	}
-	_, err = client.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: containerID})
-	if status.Code(err) != codes.NotFound {
-		t.Errorf("status of a removed container: %v, want NotFound", err)
-	}
-}
-
-func TestImpossibleRequestsHaveCodes(t *testing.T) {
+func TestClientStopsAndRemoves(t *testing.T) {
 	rt := newRuntime(t, simruntime.Options{})
 	client := overSocket(t, rt)
-	p := populate(t, rt, 1, 1)[0]
-	if err := rt.StopSandbox(p.Sandboxes[0].ID); err != nil {
-		t.Fatal(err)
-	}
 	ctx := t.Context()
-	cfg := &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: "x"}}
-	create := func(sandboxID string, cfg *cri.ContainerConfig) error {
-		return second(client.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: sandboxID, Config: cfg}))
+	if version, err := client.Version(ctx, &cri.VersionRequest{}); err != nil || version.RuntimeName != simruntime.Name {
+		t.Fatalf("Version = %v, %v", version, err)
 	}
-	for name, tc := range map[string]struct {
-		err  error
-		want codes.Code
-	}{
-		"run without metadata": {
-			second(client.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: &cri.PodSandboxConfig{}})), codes.InvalidArgument,
+	if st, err := client.Status(ctx, &cri.StatusRequest{}); err != nil || len(st.Status.Conditions) != 2 {
+		t.Fatalf("Status = %v, %v", st, err)
+	}
+	if _, err := client.ExecSync(ctx, &cri.ExecSyncRequest{}); status.Code(err) != codes.Unimplemented {
+		t.Errorf("exec: %v, want Unimplemented", err)
+	}
+	p := populate(t, rt, 1, 2)[0]
+	sandbox, graceful, abrupt := p.Sandboxes[0].ID, p.Containers[0].ID, p.Containers[1].ID
+	steps := []func() error{
+		func() error {
+			return second(client.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: graceful, Timeout: 10}))
 		},
-		"create without name":         {create(p.Sandboxes[0].ID, nil), codes.InvalidArgument},
-		"create in no sandbox":        {create("none", cfg), codes.NotFound},
-		"create in a stopped sandbox": {create(p.Sandboxes[0].ID, cfg), codes.FailedPrecondition},
-		"start no container":          {second(client.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: "none"})), codes.NotFound},
-		"exec":                        {second(client.ExecSync(ctx, &cri.ExecSyncRequest{})), codes.Unimplemented},
-	} {
-		if status.Code(tc.err) != tc.want {
-			t.Errorf("%s: %v, want %v", name, tc.err, tc.want)
+		func() error { return second(client.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: abrupt})) },
+		func() error {
+			return second(client.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: graceful}))
+		},
+		func() error {
+			return second(client.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: sandbox}))
+		},
+		func() error {
+			return second(client.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: sandbox}))
+		},
+	}
+	want := []string{"ready exited:0 running:0", "ready exited:0 exited:137", "ready exited:137", "stopped exited:137", "gone"}
+	for i, step := range steps {
+		for range 2 { // each is idempotent
+			if err := step(); err != nil {
+				t.Errorf("step %d: %v", i, err)
+			}
+			if got := inWords(rt, p.UID); got != want[i] {
+				t.Errorf("after step %d: %s, want %s", i, got, want[i])
+			}
 		}
 	}
+}
+
+func inWords(rt *simruntime.Runtime, uid string) string {
+	p, ok := rt.Pod(uid)
+	if !ok {
+		return "gone"
+	}
+	text := "stopped"
+	if p.Sandboxes[0].Ready {
+		text = "ready"
+	}
+	for _, c := range p.Containers {
+		text += fmt.Sprintf(" %v:%d", c.State, c.ExitCode)
+	}
+	return text
 }
 
 func TestExitByControlAPIIsListed(t *testing.T) {

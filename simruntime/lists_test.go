@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
@@ -251,16 +249,6 @@ func TestUpdateIsAtomic(t *testing.T) {
 	readers.Wait()
 }
 
-func TestAnswerBeyondLimitFails(t *testing.T) {
-	simulate(t, simruntime.Options{MaxMessageBytes: 4096}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
-		populate(t, rt, 20, 0)
-		_, err := client.ListPodSandbox(t.Context(), &cri.ListPodSandboxRequest{})
-		if status.Code(err) != codes.ResourceExhausted {
-			t.Errorf("got %v, want ResourceExhausted", err)
-		}
-	})
-}
-
 func TestDeletedSandboxLingers(t *testing.T) {
 	opts := simruntime.Options{DeletedLinger: 4 * time.Millisecond}
 	simulate(t, opts, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
@@ -283,35 +271,4 @@ func TestDeletedSandboxLingers(t *testing.T) {
 			t.Errorf("after the linger: %v, want nothing", got)
 		}
 	})
-}
-
-func TestStreamBreaksHalfWay(t *testing.T) {
-	for name, tc := range map[string]struct{ messages, want int }{
-		"after one of three":  {1, 1},
-		"after the last":      {3, 3},
-		"after more than all": {9, 3},
-	} {
-		t.Run(name, func(t *testing.T) {
-			opts := simruntime.Options{StreamBatch: 2}
-			simulate(t, opts, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
-				populate(t, rt, 5, 0)
-				inject(t, rt, simruntime.Fault{
-					RPC: "StreamPodSandboxes", Messages: tc.messages, Times: 1, Code: codes.Unavailable,
-					Latency: simruntime.Latency{P50: time.Second},
-				})
-				stream, err := client.StreamPodSandboxes(t.Context(), &cri.StreamPodSandboxesRequest{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				start, got := time.Now(), -1 // the last Recv fails
-				for err == nil {
-					_, err = stream.Recv()
-					got++
-				}
-				if got != tc.want || status.Code(err) != codes.Unavailable || time.Since(start) != time.Second {
-					t.Errorf("%d messages and %v after %v, want %d and Unavailable after 1s", got, err, time.Since(start), tc.want)
-				}
-			})
-		})
-	}
 }

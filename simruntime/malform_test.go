@@ -1,131 +1,90 @@
 package simruntime_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-// strange describes what is wrong with the answers about one container.
-type strange struct {
-	noMetadata bool
-	state      bool // undefined
-	orphan     bool
-	wrongID    bool
-	copies     int
+// problems says what is wrong with an answer about a container or a sandbox.
+func problems(answer interface {
+	proto.Message
+	GetId() string
+}, known []string,
+) string {
+	m := answer.ProtoReflect()
+	if !m.IsValid() {
+		return "nil"
+	}
+	var out []string
+	fields := m.Descriptor().Fields()
+	if !m.Has(fields.ByName("metadata")) {
+		out = append(out, "no-metadata")
+	}
+	state := fields.ByName("state")
+	if state.Enum().Values().ByNumber(m.Get(state).Enum()) == nil {
+		out = append(out, "state")
+	}
+	if !slices.Contains(known, answer.GetId()) {
+		out = append(out, "id")
+	}
+	if sandbox := fields.ByName("pod_sandbox_id"); sandbox != nil && !slices.Contains(known, m.Get(sandbox).String()) {
+		out = append(out, "orphan")
+	}
+	return strings.Join(append(out, "."), " ")
 }
 
-func lookAt(t *testing.T, client cri.RuntimeServiceClient, p simruntime.Pod) (s, others strange) {
-	t.Helper()
-	sandboxes := map[string]bool{}
-	for _, sb := range listPods(t, client, nil) {
-		sandboxes[sb.Id] = true
-	}
-	for _, c := range listContainers(t, client, nil) {
-		into := &others
-		if c.Labels["io.kubernetes.pod.uid"] == p.UID {
-			into = &s
-		}
-		into.copies++
-		into.noMetadata = into.noMetadata || c.Metadata == nil
-		_, defined := cri.ContainerState_name[int32(c.State)]
-		into.state = into.state || !defined
-		into.orphan = into.orphan || !sandboxes[c.PodSandboxId]
-		into.wrongID = into.wrongID || (into == &s && c.Id != p.Containers[0].ID)
-	}
-	return s, others
-}
-
-func TestMalformedLists(t *testing.T) {
-	for name, tc := range map[string]struct {
-		malform simruntime.Malform
-		want    strange
-	}{
-		"nil metadata":  {simruntime.NilMetadata, strange{noMetadata: true, copies: 1}},
-		"unknown state": {simruntime.UnknownState, strange{state: true, copies: 1}},
-		"orphan":        {simruntime.OrphanContainers, strange{orphan: true, copies: 1}},
-		"duplicate ids": {simruntime.DuplicateIDs, strange{copies: 2}},
-		"wrong id":      {simruntime.WrongID, strange{wrongID: true, copies: 1}},
-		"nothing":       {simruntime.NilStatus, strange{copies: 1}},
+// TestMalformedAnswers has faults about one of two pods, and lists and inspects both.
+func TestMalformedAnswers(t *testing.T) {
+	for malform, want := range map[simruntime.Malform]struct{ container, sandbox, status string }{
+		0:                           {".", ".", "."},
+		simruntime.NilMetadata:      {"no-metadata .", "no-metadata .", "no-metadata ."},
+		simruntime.UnknownState:     {"state .", "state .", "state ."},
+		simruntime.NilStatus:        {".", ".", "nil"},
+		simruntime.OrphanContainers: {"orphan .", ".", "."},
+		simruntime.DuplicateIDs:     {". .", ". .", "."},
+		simruntime.WrongID:          {"id .", "id .", "id ."},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(malform.String(), func(t *testing.T) {
 			simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 				pods := populate(t, rt, 2, 1)
-				inject(t, rt, simruntime.Fault{RPC: "ListContainers", PodUID: pods[0].UID, Malform: tc.malform})
-				got, others := lookAt(t, client, pods[0])
-				if got != tc.want {
-					t.Errorf("got %+v, want %+v", got, tc.want)
+				known := append(sandboxIDs(pods), containerIDs(pods)...)
+				inject(t, rt, simruntime.Fault{PodUID: pods[0].UID, Malform: malform})
+				var containers, sandboxes, streamed []string
+				for _, c := range listContainers(t, client, nil) {
+					containers = append(containers, problems(c, known))
 				}
-				if want := (strange{copies: 1}); others != want {
-					t.Errorf("other pod: got %+v, want %+v", others, want)
+				for _, sb := range listPods(t, client, nil) {
+					sandboxes = append(sandboxes, problems(sb, known))
 				}
-				rt.ClearAll()
-				if got, _ := lookAt(t, client, pods[0]); got != (strange{copies: 1}) {
-					t.Errorf("after ClearAll: %+v", got)
+				_, ids := drainSandboxes(t, client)
+				for _, id := range ids {
+					streamed = append(streamed, problems(&cri.PodSandbox{Id: id, Metadata: &cri.PodSandboxMetadata{}}, known))
+				}
+				// The other pod is newer, and so comes first.
+				for what, list := range map[string][2]string{
+					"containers": {strings.Join(containers, " "), ". " + want.container},
+					"sandboxes":  {strings.Join(sandboxes, " "), ". " + want.sandbox},
+				} {
+					if list[0] != list[1] {
+						t.Errorf("%s: %s, want %s", what, list[0], list[1])
+					}
+				}
+				if len(streamed) != len(sandboxes) || slices.Contains(streamed, "id .") != (malform == simruntime.WrongID) {
+					t.Errorf("streamed sandboxes: %v, listed %v", streamed, sandboxes)
+				}
+				for i, want := range []string{want.status, "."} {
+					got := problems(containerStatus(t, client, pods[i].Containers[0].ID), known) + " " + problems(sandboxStatus(t, client, pods[i].Sandboxes[0].ID), known)
+					if got != want+" "+want {
+						t.Errorf("statuses of pod %d: %s, want %s", i, got, want)
+					}
 				}
 			})
-		})
-	}
-}
-
-func TestMalformedSandboxList(t *testing.T) {
-	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
-		pods := populate(t, rt, 2, 0)
-		for _, m := range []simruntime.Malform{simruntime.NilMetadata, simruntime.UnknownState, simruntime.DuplicateIDs} {
-			inject(t, rt, simruntime.Fault{ID: pods[0].Sandboxes[0].ID, Malform: m})
-		}
-		_, streamed := drainSandboxes(t, client)
-		if len(streamed) != 3 {
-			t.Errorf("streamed %v, want one entry twice", streamed)
-		}
-		items := listPods(t, client, nil)
-		if len(items) != 3 {
-			t.Fatalf("listed %v, want one entry twice", items)
-		}
-		if good := items[0]; good.Metadata == nil || good.State != cri.PodSandboxState_SANDBOX_READY {
-			t.Errorf("other pod: %v", good)
-		}
-		for _, bad := range items[1:] {
-			if bad.Metadata != nil || bad.State == cri.PodSandboxState_SANDBOX_READY {
-				t.Errorf("spoiled pod: %v", bad)
-			}
-		}
-	})
-}
-
-// strangeStatus describes what is wrong with a status.
-type strangeStatus struct{ missing, noMetadata, state, wrongID bool }
-
-func statusesOf(t *testing.T, client cri.RuntimeServiceClient, p simruntime.Pod) [2]strangeStatus {
-	t.Helper()
-	c, sb := containerStatus(t, client, p.Containers[0].ID), sandboxStatus(t, client, p.Sandboxes[0].ID)
-	const containers, sandboxes = cri.ContainerState_CONTAINER_UNKNOWN, cri.PodSandboxState_SANDBOX_NOTREADY // the last ones defined
-	return [2]strangeStatus{
-		{c == nil, c.GetId() != "" && c.Metadata == nil, c.GetState() > containers, strings.HasPrefix(c.GetId(), "00000000")},
-		{sb == nil, sb.GetId() != "" && sb.Metadata == nil, sb.GetState() > sandboxes, strings.HasPrefix(sb.GetId(), "00000000")},
-	}
-}
-
-func TestMalformedStatuses(t *testing.T) {
-	for malform, want := range map[simruntime.Malform]strangeStatus{
-		simruntime.NilStatus:    {missing: true},
-		simruntime.NilMetadata:  {noMetadata: true},
-		simruntime.UnknownState: {state: true},
-		simruntime.WrongID:      {wrongID: true},
-	} {
-		simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
-			p := populate(t, rt, 1, 1)[0]
-			inject(t, rt, simruntime.Fault{PodUID: p.UID, Malform: malform})
-			if got := statusesOf(t, client, p); got != [2]strangeStatus{want, want} {
-				t.Errorf("%v: container and sandbox status %+v, want %+v", malform, got, want)
-			}
-			rt.ClearAll()
-			if got := statusesOf(t, client, p); got != [2]strangeStatus{} {
-				t.Errorf("%v: after ClearAll: container and sandbox status %+v", malform, got)
-			}
 		})
 	}
 }

@@ -1,12 +1,10 @@
 package simruntime
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -21,61 +19,31 @@ const (
 	labelPodNamespace  = "io.kubernetes.pod.namespace"
 	labelPodUID        = "io.kubernetes.pod.uid"
 	labelContainerName = "io.kubernetes.container.name"
-
-	annotationRestartCount = "io.kubernetes.container.restartCount"
 )
 
-// sandboxConfig returns the request of a kubelet.
-func sandboxConfig(spec PodSpec) *cri.PodSandboxConfig {
-	labels := map[string]string{}
-	maps.Copy(labels, spec.Labels)
-	labels[labelPodName] = spec.Name
-	labels[labelPodNamespace] = spec.Namespace
-	labels[labelPodUID] = spec.UID
-	annotations := map[string]string{"kubernetes.io/config.seen": "2026-01-02T03:04:05Z", "kubernetes.io/config.source": "api"}
-	maps.Copy(annotations, spec.Annotations)
-	return &cri.PodSandboxConfig{
-		Metadata: &cri.PodSandboxMetadata{Name: spec.Name, Uid: spec.UID, Namespace: spec.Namespace},
-		Labels:   labels, Annotations: annotations,
-		LogDirectory: "/var/log/pods/" + spec.Namespace + "_" + spec.Name + "_" + spec.UID,
+// kubeletLabels returns those of a sandbox, and of a container if it has a name.
+func kubeletLabels(meta *cri.PodSandboxMetadata, container string) map[string]string {
+	labels := map[string]string{
+		labelPodName: meta.GetName(), labelPodNamespace: meta.GetNamespace(), labelPodUID: meta.GetUid(),
+	}
+	if container != "" {
+		labels[labelContainerName] = container
+	}
+	return labels
+}
+
+func containerAnnotations(meta *cri.ContainerMetadata, image string) map[string]string {
+	return map[string]string{
+		"io.kubernetes.container.hash":                     imageRef(meta.GetName() + image)[len("sha256:"):][:8],
+		"io.kubernetes.container.restartCount":             strconv.FormatUint(uint64(meta.GetAttempt()), 10),
+		"io.kubernetes.container.terminationMessagePath":   "/dev/termination-log",
+		"io.kubernetes.container.terminationMessagePolicy": "File",
+		"io.kubernetes.pod.terminationGracePeriod":         "30",
 	}
 }
 
-func containerConfig(sb *sandbox, spec ContainerSpec) *cri.ContainerConfig {
-	spec.Image = cmp.Or(spec.Image, "registry.example/"+sb.meta.GetNamespace()+"/"+spec.Name+":1.4.2")
-	attempt := strconv.FormatUint(uint64(spec.Attempt), 10)
-	return &cri.ContainerConfig{
-		Metadata: &cri.ContainerMetadata{Name: spec.Name, Attempt: spec.Attempt},
-		Image:    &cri.ImageSpec{Image: spec.Image, UserSpecifiedImage: spec.Image},
-		Labels: map[string]string{
-			labelContainerName: spec.Name,
-			labelPodName:       sb.meta.GetName(),
-			labelPodNamespace:  sb.meta.GetNamespace(),
-			labelPodUID:        sb.meta.GetUid(),
-		},
-		Annotations: map[string]string{
-			"io.kubernetes.container.hash":                     imageRef(spec.Name + spec.Image)[len("sha256:"):][:8],
-			annotationRestartCount:                             attempt,
-			"io.kubernetes.container.terminationMessagePath":   "/dev/termination-log",
-			"io.kubernetes.container.terminationMessagePolicy": "File",
-			"io.kubernetes.pod.terminationGracePeriod":         "30",
-		},
-		LogPath: spec.Name + "/" + attempt + ".log",
-	}
-}
-
-// nextConfig returns the configuration of c with another attempt.
-func nextConfig(c *container, attempt uint32) *cri.ContainerConfig {
-	n := strconv.FormatUint(uint64(attempt), 10)
-	annotations := maps.Clone(c.annotations)
-	if _, ok := annotations[annotationRestartCount]; ok {
-		annotations[annotationRestartCount] = n
-	}
-	return &cri.ContainerConfig{
-		Metadata: &cri.ContainerMetadata{Name: c.meta.GetName(), Attempt: attempt},
-		Image:    c.image, Labels: c.labels, Annotations: annotations,
-		LogPath: c.meta.GetName() + "/" + n + ".log",
-	}
+func logPath(pod *cri.PodSandboxMetadata, c *cri.ContainerMetadata) string {
+	return fmt.Sprintf("/var/log/pods/%s_%s_%s/%s/%d.log", pod.GetNamespace(), pod.GetName(), pod.GetUid(), c.GetName(), c.GetAttempt())
 }
 
 // imageRef is a digest that depends on the image name alone.

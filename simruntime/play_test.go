@@ -3,7 +3,6 @@ package simruntime_test
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -30,10 +29,11 @@ func playAndChurn(ctx context.Context, rt *simruntime.Runtime, seed uint64, chan
 
 // callsUnderFaults returns the answers to a client that calls every 100 ms.
 func callsUnderFaults(t *testing.T, seed uint64) (answers []string) {
-	faults, err := simruntime.DrawFaults(seed, 10*time.Second,
-		"ContainerStatus/error/random", "ContainerStatus/malform/random", "ListContainers/error/once", "ListContainers/slow/always")
-	if err != nil {
-		t.Fatal(err)
+	faults := []simruntime.Fault{
+		{RPC: "ContainerStatus", Code: codes.Internal, Probability: 0.3, From: time.Second, Until: 4 * time.Second},
+		{RPC: "ContainerStatus", Malform: simruntime.NilMetadata, Probability: 0.3, From: 2 * time.Second, Until: 6 * time.Second},
+		{RPC: "ListContainers", Code: codes.Unavailable, After: 4, Times: 1, Until: 8 * time.Second},
+		{RPC: "ListContainers", Latency: simruntime.Latency{P50: time.Second, P99: 2 * time.Second}, From: 3 * time.Second, Until: 7 * time.Second},
 	}
 	simulate(t, simruntime.Options{Seed: seed}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 		populate(t, rt, 5, 2)
@@ -169,66 +169,4 @@ func followEvents(ctx context.Context, client cri.RuntimeServiceClient) (streams
 		streams = append(streams, n)
 	}
 	return streams
-}
-
-func drawFaults(t *testing.T, seed uint64, patterns ...string) []simruntime.Fault {
-	t.Helper()
-	faults, err := simruntime.DrawFaults(seed, 30*time.Second, patterns...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return faults
-}
-
-func TestSeedDeterminesFaults(t *testing.T) {
-	patterns := []string{"*/*/*", "*/error/random", "ContainerStatus/*/once", "*/slow/always"}
-	first := drawFaults(t, 1, patterns...)
-	if again := drawFaults(t, 1, patterns...); !reflect.DeepEqual(first, again) {
-		t.Errorf("the same seed gives\n%+v\nand\n%+v", first, again)
-	}
-	if other := drawFaults(t, 2, patterns...); reflect.DeepEqual(first, other) {
-		t.Error("another seed gives the same faults")
-	}
-}
-
-// TestEveryFaultIsDrawn also plays each drawn fault, which fails if it is not
-// valid.
-func TestEveryFaultIsDrawn(t *testing.T) {
-	seen := make(map[string]bool)
-	for _, call := range simruntime.FaultCalls() {
-		for _, kind := range simruntime.FaultKinds(call) {
-			for seed := range uint64(20) {
-				f := drawFaults(t, seed, call+"/"+kind+"/*")[0]
-				if _, err := newRuntime(t, simruntime.Options{}).Inject(untimed(f)); err != nil || f.Until <= f.From {
-					t.Errorf("%+v: %v", f, err)
-				}
-				seen[f.String()] = true
-			}
-			for _, when := range []string{simruntime.FaultOnce, simruntime.FaultAlways, simruntime.FaultRandom} {
-				if name := fmt.Sprintf("%s/%s/%s", call, kind, when); !seen[name] {
-					t.Errorf("%s is not drawn", name)
-				}
-			}
-		}
-	}
-}
-
-func untimed(f simruntime.Fault) simruntime.Fault {
-	f.From, f.Until = 0, 0
-	return f
-}
-
-func TestBadPatternNamesTheWord(t *testing.T) {
-	for text, want := range map[string]string{
-		"ContainerStatus":               "want CALL/KIND/WHEN",
-		"ContainerStatus/hang":          "want CALL/KIND/WHEN",
-		"Attach/hang/once":              `call "Attach": want one of *, ContainerStatus, GetContainerEvents`,
-		"ContainerStatus/truncate/once": `kind "truncate": ContainerStatus has *, [error hang slow malform]`,
-		"*/burn/once":                   `kind "burn"`,
-		"ContainerStatus/hang/twice":    `"twice": want once, always, random or *`,
-	} {
-		if _, err := simruntime.DrawFaults(1, time.Minute, text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: error %v, want %q", text, err, want)
-		}
-	}
 }

@@ -21,15 +21,14 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
 )
 
-// Errors of the control API. The RPCs answer them as codes.NotFound,
-// codes.FailedPrecondition and codes.AlreadyExists.
+// Errors of the control API.
 var (
 	// ErrNotFound is returned when no pod, sandbox or container has the id.
 	ErrNotFound = errors.New("not found")
 	// ErrState is returned when the object exists but is in a state that does
 	// not allow the step, such as starting an exited container.
 	ErrState = errors.New("wrong state")
-	// ErrExists is returned when a pod, or an attempt of one, exists already.
+	// ErrExists is returned when a pod exists already.
 	ErrExists = errors.New("already exists")
 )
 
@@ -183,7 +182,7 @@ func (rt *Runtime) Serve(ctx context.Context, l net.Listener) error {
 		grpc.ConnectionTimeout(handshakeTimeout),
 	)
 	cri.RegisterRuntimeServiceServer(srv, &service{rt: rt})
-	cri.RegisterImageServiceServer(srv, &imageService{rt: rt})
+	cri.RegisterImageServiceServer(srv, imageService{})
 
 	stopped := make(chan struct{})
 	release := context.AfterFunc(ctx, func() {

@@ -2,7 +2,6 @@ package simruntime
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"google.golang.org/grpc"
@@ -38,78 +37,32 @@ func (s *service) Status(context.Context, *cri.StatusRequest) (*cri.StatusRespon
 	}}}, nil
 }
 
-func (s *service) RunPodSandbox(_ context.Context, req *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse, error) {
-	meta := req.GetConfig().GetMetadata()
-	if meta.GetName() == "" || meta.GetNamespace() == "" || meta.GetUid() == "" {
-		return nil, status.Error(codes.InvalidArgument, "sandbox config needs metadata with name, namespace and uid")
-	}
-	resp := &cri.RunPodSandboxResponse{}
-	return resp, s.rt.update(func(tx *Txn) (err error) {
-		resp.PodSandboxId, err = tx.runSandbox(req.GetConfig(), req.GetRuntimeHandler())
-		return err
-	})
-}
+// The calls that stop and remove are idempotent, as the CRI demands. So they have no errors.
 
-// StopPodSandbox is idempotent, like the removals, as the CRI demands.
 func (s *service) StopPodSandbox(_ context.Context, req *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
-	return &cri.StopPodSandboxResponse{}, s.rt.update(func(tx *Txn) error {
-		if sb, err := tx.sandbox(req.GetPodSandboxId()); err == nil {
-			tx.stop(sb)
-		}
-		return nil
-	})
+	_ = s.rt.StopSandbox(req.GetPodSandboxId())
+	return &cri.StopPodSandboxResponse{}, nil
 }
 
 func (s *service) RemovePodSandbox(_ context.Context, req *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
-	return &cri.RemovePodSandboxResponse{}, s.rt.update(func(tx *Txn) error {
-		if sb, err := tx.sandbox(req.GetPodSandboxId()); err == nil {
-			tx.removeSandbox(sb)
-		}
-		return nil
-	})
-}
-
-func (s *service) CreateContainer(_ context.Context, req *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
-	if req.GetConfig().GetMetadata().GetName() == "" {
-		return nil, status.Error(codes.InvalidArgument, "container config needs metadata with a name")
-	}
-	resp := &cri.CreateContainerResponse{}
-	return resp, s.rt.update(func(tx *Txn) (err error) {
-		resp.ContainerId, err = tx.createContainer(req.GetPodSandboxId(), req.GetConfig())
-		return err
-	})
-}
-
-func (s *service) StartContainer(_ context.Context, req *cri.StartContainerRequest) (*cri.StartContainerResponse, error) {
-	return &cri.StartContainerResponse{}, s.rt.update(func(tx *Txn) error {
-		return tx.StartContainer(req.GetContainerId())
-	})
+	_ = s.rt.update(func(tx *Txn) error { return tx.RemoveSandbox(req.GetPodSandboxId()) })
+	return &cri.RemovePodSandboxResponse{}, nil
 }
 
 // StopContainer ends a container with code 0 if the request has a timeout, and as
 // SIGKILL does if not.
 func (s *service) StopContainer(_ context.Context, req *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
-	return &cri.StopContainerResponse{}, s.rt.update(func(tx *Txn) error {
-		c, err := tx.container(req.GetContainerId())
-		switch {
-		case err != nil || c.state == cri.ContainerState_CONTAINER_EXITED:
-			return nil
-		case req.GetTimeout() > 0 && c.state == cri.ContainerState_CONTAINER_RUNNING:
-			tx.exit(c, 0, "")
-		default:
-			tx.kill(c)
-		}
-		return nil
-	})
+	code := int32(killed)
+	if req.GetTimeout() > 0 {
+		code = 0
+	}
+	_ = s.rt.ExitContainer(req.GetContainerId(), code, "")
+	return &cri.StopContainerResponse{}, nil
 }
 
 func (s *service) RemoveContainer(_ context.Context, req *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
-	return &cri.RemoveContainerResponse{}, s.rt.update(func(tx *Txn) error {
-		if c, err := tx.container(req.GetContainerId()); err == nil {
-			tx.remove(c)
-		}
-		return nil
-	})
+	_ = s.rt.update(func(tx *Txn) error { return tx.RemoveContainer(req.GetContainerId()) })
+	return &cri.RemoveContainerResponse{}, nil
 }
 
 func (s *service) PodSandboxStatus(ctx context.Context, req *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
@@ -182,71 +135,11 @@ func (s *service) GetContainerEvents(
 	})
 }
 
-// runSandbox adds a sandbox as a client describes it.
-func (tx *Txn) runSandbox(cfg *cri.PodSandboxConfig, handler string) (string, error) {
-	meta := cfg.GetMetadata()
-	if p := tx.s.pods[meta.GetUid()]; p != nil {
-		for _, sb := range p.sandboxes {
-			if sb.gone == 0 && sb.meta.GetAttempt() == meta.GetAttempt() {
-				return "", fmt.Errorf("attempt %d of sandbox %s is %s: %w", meta.GetAttempt(), meta.GetName(), sb.id, ErrExists)
-			}
-		}
-	}
-	return tx.newSandbox(cfg, nil, handler).id, nil
-}
-
-// createContainer adds a container as a client describes it.
-func (tx *Txn) createContainer(sandboxID string, cfg *cri.ContainerConfig) (string, error) {
-	sb, err := tx.sandbox(sandboxID)
-	if err != nil {
-		return "", err
-	}
-	if !sb.ready {
-		return "", fmt.Errorf("sandbox %s is not ready: %w", sandboxID, ErrState)
-	}
-	meta := cfg.GetMetadata()
-	for _, c := range sb.containers {
-		if c.meta.GetName() == meta.GetName() && c.meta.GetAttempt() == meta.GetAttempt() {
-			return "", fmt.Errorf("attempt %d of container %s is %s: %w", meta.GetAttempt(), meta.GetName(), c.id, ErrExists)
-		}
-	}
-	return tx.newContainer(sb, cfg).id, nil
-}
-
-// imageService has every image.
+// imageService has no images. crictl asks for the file system before anything else.
 type imageService struct {
 	cri.UnimplementedImageServiceServer
-	rt *Runtime
 }
 
-// imageBytes is the size of every image.
-const imageBytes = 42 << 20
-
-func image(name string) *cri.Image {
-	return &cri.Image{Id: imageRef(name), RepoTags: []string{name}, Size: imageBytes}
-}
-
-// ListImages answers the images that containers use.
-func (s *imageService) ListImages(_ context.Context, req *cri.ListImagesRequest) (*cri.ListImagesResponse, error) {
-	s.rt.read()
-	defer s.rt.mu.RUnlock()
-	want := req.GetFilter().GetImage().GetImage()
-	seen := map[string]bool{}
-	resp := &cri.ListImagesResponse{}
-	for _, c := range s.rt.state.containerOrder {
-		name := c.image.GetImage()
-		if !seen[name] && (want == "" || want == name) {
-			seen[name] = true
-			resp.Images = append(resp.Images, image(name))
-		}
-	}
-	return resp, nil
-}
-
-func (s *imageService) ImageStatus(_ context.Context, req *cri.ImageStatusRequest) (*cri.ImageStatusResponse, error) {
-	return &cri.ImageStatusResponse{Image: image(req.GetImage().GetImage())}, nil
-}
-
-func (s *imageService) PullImage(_ context.Context, req *cri.PullImageRequest) (*cri.PullImageResponse, error) {
-	return &cri.PullImageResponse{ImageRef: imageRef(req.GetImage().GetImage())}, nil
+func (imageService) ImageFsInfo(context.Context, *cri.ImageFsInfoRequest) (*cri.ImageFsInfoResponse, error) {
+	return &cri.ImageFsInfoResponse{}, nil
 }

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,53 +74,6 @@ func TestRestartKeepsPods(t *testing.T) {
 	if got := listPods(t, client, nil); len(got) != 2 {
 		t.Errorf("after the restart %d pods, want 2", len(got))
 	}
-}
-
-func TestSocketPathIsChecked(t *testing.T) {
-	rt := newRuntime(t, simruntime.Options{})
-	dir := t.TempDir()
-
-	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	live := filepath.Join(dir, "live")
-	start(t, func(ctx context.Context) error { return rt.ListenAndServe(ctx, live) })
-	listPods(t, dial(t, "unix:"+live, grpc.WithDefaultCallOptions(grpc.WaitForReady(true))), nil)
-
-	for name, tc := range map[string]struct{ path, want string }{
-		"a file":        {file, "is not a socket"},
-		"a live socket": {live, "another process listens"},
-		"no folder":     {filepath.Join(dir, "none", "s"), "no such file"},
-		"a long path":   {filepath.Join(dir, strings.Repeat("x", 200)), "a unix socket allows 107"},
-	} {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		err := rt.ListenAndServe(ctx, tc.path)
-		cancel()
-		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), tc.path) {
-			t.Errorf("%s: %v, want %q and the path", name, err, tc.want)
-		}
-	}
-	if b, err := os.ReadFile(file); err != nil || string(b) != "precious" {
-		t.Errorf("the file now holds %q, %v", b, err)
-	}
-	listPods(t, dial(t, "unix:"+live), nil)
-}
-
-func TestStaleSocketIsReplaced(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "s")
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.SetUnlinkOnClose(false)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	rt := newRuntime(t, simruntime.Options{})
-	start(t, func(ctx context.Context) error { return rt.ListenAndServe(ctx, path) })
-	client := dial(t, "unix:"+path, grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
-	listPods(t, client, nil)
 }
 
 func TestServeAfterEndOfContext(t *testing.T) {

@@ -46,8 +46,6 @@ type sandbox struct {
 	ips         []string
 	labels      map[string]string
 	annotations map[string]string
-	handler     string
-	logDir      string
 	gone        int64 // time of leaving the lists once deleted, else zero
 	containers  []*container
 
@@ -108,14 +106,14 @@ func (sb *sandbox) render() {
 	}
 	sb.item = &cri.PodSandbox{
 		Id: sb.id, Metadata: sb.meta, State: st, CreatedAt: sb.createdAt,
-		Labels: sb.labels, Annotations: sb.annotations, RuntimeHandler: sb.handler,
+		Labels: sb.labels, Annotations: sb.annotations,
 	}
 	sb.status = &cri.PodSandboxStatus{
 		Id: sb.id, Metadata: sb.meta, State: st, CreatedAt: sb.createdAt, Network: network,
 		Linux: &cri.LinuxPodSandboxStatus{Namespaces: &cri.Namespace{Options: &cri.NamespaceOption{
 			Pid: cri.NamespaceMode_CONTAINER,
 		}}},
-		Labels: sb.labels, Annotations: sb.annotations, RuntimeHandler: sb.handler,
+		Labels: sb.labels, Annotations: sb.annotations,
 	}
 	sb.element = nil
 }

@@ -3,7 +3,6 @@ package simruntime
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -61,14 +60,11 @@ func (tx *Txn) nextAttempt(c *container) uint32 {
 }
 
 // newSandbox adds a ready sandbox. If ips is nil, it gets the next free ones.
-func (tx *Txn) newSandbox(cfg *cri.PodSandboxConfig, ips []string, handler string) *sandbox {
+func (tx *Txn) newSandbox(meta *cri.PodSandboxMetadata, labels, annotations map[string]string, ips []string) *sandbox {
 	if ips == nil {
 		ips = tx.s.newIPs(tx.rt.opts.DualStack)
 	}
-	sb := &sandbox{
-		id: newID(tx.rt.rng), meta: cfg.Metadata, ready: true, createdAt: tx.s.now(), ips: ips,
-		labels: maps.Clone(cfg.Labels), annotations: maps.Clone(cfg.Annotations), logDir: cfg.LogDirectory, handler: handler,
-	}
+	sb := &sandbox{id: newID(tx.rt.rng), meta: meta, ready: true, createdAt: tx.s.now(), ips: ips, labels: labels, annotations: annotations}
 	tx.render(sb)
 	tx.s.addSandbox(sb)
 	tx.emit(cri.ContainerEventType_CONTAINER_CREATED_EVENT, sb.id, sb)
@@ -77,14 +73,13 @@ func (tx *Txn) newSandbox(cfg *cri.PodSandboxConfig, ips []string, handler strin
 }
 
 // newContainer adds a container that is created.
-func (tx *Txn) newContainer(sb *sandbox, cfg *cri.ContainerConfig) *container {
+func (tx *Txn) newContainer(sb *sandbox, name, image string, attempt uint32) *container {
+	meta := &cri.ContainerMetadata{Name: name, Attempt: attempt}
 	c := &container{
-		id: newID(tx.rt.rng), sb: sb, meta: cfg.Metadata, image: cfg.Image, imageRef: imageRef(cfg.Image.GetImage()),
-		labels: maps.Clone(cfg.Labels), annotations: maps.Clone(cfg.Annotations),
+		id: newID(tx.rt.rng), sb: sb, meta: meta,
+		image: &cri.ImageSpec{Image: image, UserSpecifiedImage: image}, imageRef: imageRef(image),
+		labels: kubeletLabels(sb.meta, name), annotations: containerAnnotations(meta, image), logPath: logPath(sb.meta, meta),
 		state: cri.ContainerState_CONTAINER_CREATED, createdAt: tx.s.now(),
-	}
-	if sb.logDir != "" && cfg.LogPath != "" {
-		c.logPath = sb.logDir + "/" + cfg.LogPath
 	}
 	tx.render(c)
 	tx.s.addContainer(c)
@@ -94,14 +89,15 @@ func (tx *Txn) newContainer(sb *sandbox, cfg *cri.ContainerConfig) *container {
 
 // successor adds and starts the next attempt of c.
 func (tx *Txn) successor(c *container) *container {
-	next := tx.newContainer(c.sb, nextConfig(c, tx.nextAttempt(c)))
+	next := tx.newContainer(c.sb, c.meta.GetName(), c.image.GetImage(), tx.nextAttempt(c))
 	tx.start(next)
 	return next
 }
 
 // newContainerAs adds a container and brings it into the state of the spec.
 func (tx *Txn) newContainerAs(sb *sandbox, spec ContainerSpec) *container {
-	c := tx.newContainer(sb, containerConfig(sb, spec))
+	image := cmp.Or(spec.Image, "registry.example/"+sb.meta.GetNamespace()+"/"+spec.Name+":1.4.2")
+	c := tx.newContainer(sb, spec.Name, image, spec.Attempt)
 	if spec.State != Created {
 		tx.start(c)
 	}
@@ -133,10 +129,13 @@ func (tx *Txn) exit(c *container, code int32, reason string) {
 	tx.emit(cri.ContainerEventType_CONTAINER_STOPPED_EVENT, c.id, c.sb)
 }
 
+// killed is the exit code of a process that SIGKILL ends.
+const killed = 137
+
 // kill ends a container that runs or whose state is unknown.
 func (tx *Txn) kill(c *container) {
 	if c.state == cri.ContainerState_CONTAINER_RUNNING || c.state == cri.ContainerState_CONTAINER_UNKNOWN {
-		tx.exit(c, 137, "")
+		tx.exit(c, killed, "")
 	}
 }
 

@@ -3,6 +3,7 @@ package simruntime
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -67,7 +68,12 @@ func (tx *Txn) AddPod(spec PodSpec) (Pod, error) {
 	if spec.Name == "" {
 		spec.Name = newPodName(tx.rt.rng)
 	}
-	sb := tx.newSandbox(sandboxConfig(spec), spec.IPs, "")
+	meta := &cri.PodSandboxMetadata{Name: spec.Name, Uid: spec.UID, Namespace: spec.Namespace}
+	labels := kubeletLabels(meta, "")
+	maps.Copy(labels, spec.Labels)
+	annotations := map[string]string{"kubernetes.io/config.seen": "2026-01-02T03:04:05Z", "kubernetes.io/config.source": "api"}
+	maps.Copy(annotations, spec.Annotations)
+	sb := tx.newSandbox(meta, labels, annotations, spec.IPs)
 	for i, cs := range spec.Containers {
 		if cs.Name == "" {
 			cs.Name = "app"
@@ -91,11 +97,8 @@ func (tx *Txn) AddSandbox(uid string) (Sandbox, error) {
 	if old.ready {
 		return Sandbox{}, fmt.Errorf("add sandbox: pod %s: sandbox %s is ready: %w", uid, old.id, ErrState)
 	}
-	sb := tx.newSandbox(&cri.PodSandboxConfig{
-		Metadata: &cri.PodSandboxMetadata{Name: old.meta.Name, Uid: uid, Namespace: old.meta.Namespace, Attempt: old.meta.Attempt + 1},
-		Labels:   old.labels, Annotations: old.annotations, LogDirectory: old.logDir,
-	}, nil, old.handler)
-	return sb.truth(), nil
+	meta := &cri.PodSandboxMetadata{Name: old.meta.Name, Uid: uid, Namespace: old.meta.Namespace, Attempt: old.meta.Attempt + 1}
+	return tx.newSandbox(meta, old.labels, old.annotations, nil).truth(), nil
 }
 
 // AddContainer adds a container to the newest sandbox of a pod.

@@ -128,14 +128,14 @@ func (f *fixture) play() {
 	changes := 0
 	err := f.rt.Churn(ctx, simruntime.ChurnOptions{
 		Seed: f.scenario.seed, Rate: float64(f.scenario.rate) / f.unit.Seconds(), Pods: f.scenario.pods, Actions: f.scenario.rate * churnEnd,
-		Observe: func(a simruntime.Action) {
+		Observe: func(podUID string) {
 			f.history.Record(promises.SimulatedTruth(f.rt.Pods()))
 			changes++
 			if changes%3 == 0 {
-				f.RequestRelist(pleg.PodUID(a.PodUID))
+				f.RequestRelist(pleg.PodUID(podUID))
 			}
 			if changes%4 == 0 {
-				f.RequestReinspect(pleg.PodUID(a.PodUID))
+				f.RequestReinspect(pleg.PodUID(podUID))
 			}
 		},
 	})

@@ -1,5 +1,5 @@
 // Package faults_test runs the pipeline on a simulated runtime that fails in every way
-// that package simruntime can draw, and checks that a fault costs nothing but time.
+// that package simruntime can simulate, and checks that a fault costs nothing but time.
 //
 // In each case:
 //
@@ -60,9 +60,9 @@ const (
 // faults run with and without events too.
 func TestFaultMatrix(t *testing.T) {
 	for n, r := range rows() {
-		for _, when := range []string{simruntime.FaultOnce, simruntime.FaultAlways, simruntime.FaultRandom} {
+		for _, when := range []string{once, always, random} {
 			fit := r.modes()
-			if when == simruntime.FaultRandom && !*wholeMatrix {
+			if when == random && !*wholeMatrix {
 				fit = fit[n%len(fit):][:1]
 			}
 			for _, m := range fit {
@@ -144,7 +144,7 @@ func (f *fixture) checkVersion() {
 		if fault.RPC != "Version" {
 			continue
 		}
-		always := fault.Times == 0 && fault.Probability == 0 && fault.Kind() != simruntime.FaultSlow
+		always := fault.Times == 0 && fault.Probability == 0 && kind(fault) != slow
 		for range 5 {
 			began := time.Now()
 			since := began.Sub(f.client.start)

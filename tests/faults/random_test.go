@@ -25,7 +25,7 @@ func TestRandomFaults(t *testing.T) {
 	for seed := first; seed <= last; seed++ {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
-			s := drawScenario(t, seed)
+			s := drawScenario(seed)
 			synctest.Test(t, func(t *testing.T) { runInBubble(t, s, healthyOrNot) })
 			if t.Failed() {
 				t.Logf("to repeat: go test ./tests/faults -run TestRandomFaults -faults.seed %d\n%+v", seed, s)
@@ -36,8 +36,7 @@ func TestRandomFaults(t *testing.T) {
 
 // drawScenario draws the faults, at least one of them of a call that is made, and
 // how the pipeline learns of changes.
-func drawScenario(t *testing.T, seed uint64) scenario {
-	t.Helper()
+func drawScenario(seed uint64) scenario {
 	rng := rand.New(rand.NewPCG(seed, 9))
 	m := modes[rng.IntN(len(modes))]
 	m.unary = rng.IntN(3) == 0
@@ -53,10 +52,7 @@ func drawScenario(t *testing.T, seed uint64) scenario {
 			patterns = append(patterns, "ContainerStatus/hang/*")
 		}
 	}
-	faults, err := simruntime.DrawFaults(seed, churnEnd*time.Second, patterns...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	faults := drawFaults(seed, churnEnd*time.Second, patterns)
 	for i, method := range panicking {
 		faults[calls+i].RPC, faults[calls+i].Hang = method, false
 	}
@@ -109,14 +105,14 @@ func TestFaultsOverSocket(t *testing.T) {
 	group := pool.New().WithMaxGoroutines(12)
 	defer group.Wait()
 	for n, r := range rows() {
-		key := r.RPC + r.Kind()
+		key := r.RPC + kind(r.Fault)
 		if seen[key] || r.RPC == "Version" {
 			continue
 		}
 		seen[key] = true
 		fit := r.modes()
 		s := scenario{seed: uint64(n), pods: 3, containers: 2, rate: 3, mode: fit[len(seen)%len(fit)]}
-		fault := r.at(simruntime.FaultRandom, socketUnit)
+		fault := r.at(random, socketUnit)
 		fault.From, fault.Until = 0, 0 // independent of the machine's speed
 		s.faults = []simruntime.Fault{fault}
 		group.Go(func() {

@@ -31,23 +31,23 @@ var errorCodes = map[string][]codes.Code{
 // rows returns every call with every way in which it can fail.
 func rows() []row {
 	var all []row
-	for _, call := range simruntime.FaultCalls() {
-		for _, kind := range simruntime.FaultKinds(call) {
+	for _, call := range calls {
+		for _, kind := range kinds(call) {
 			f := simruntime.Fault{RPC: call}
 			switch kind {
-			case simruntime.FaultError:
+			case failing:
 				for _, f.Code = range errorCodes[call] {
 					all = append(all, row{f})
 				}
 				continue
-			case simruntime.FaultMalform:
-				for _, f.Malform = range simruntime.Malforms(call) {
+			case malformed:
+				for _, f.Malform = range malforms(call) {
 					all = append(all, row{f})
 				}
 				continue
-			case simruntime.FaultTruncate:
+			case truncated:
 				f.Messages, f.Code, f.Message = 1, codes.Unavailable, "stream broken"
-			case simruntime.FaultHang:
+			case hanging:
 				f.Hang = true
 			}
 			all = append(all, row{f})
@@ -60,12 +60,12 @@ func rows() []row {
 }
 
 func (r row) name() string {
-	switch kind := r.Kind(); {
+	switch kind := kind(r.Fault); {
 	case panics(r.Fault):
 		return "panic"
-	case kind == simruntime.FaultError:
+	case kind == failing:
 		return "error=" + r.Code.String()
-	case kind == simruntime.FaultMalform:
+	case kind == malformed:
 		return "malform=" + r.Malform.String()
 	default:
 		return kind
@@ -76,18 +76,18 @@ func (r row) name() string {
 func (r row) at(when string, unit time.Duration) simruntime.Fault {
 	f := r.Fault
 	switch when {
-	case simruntime.FaultOnce:
+	case once:
 		f.After, f.Times = 3, 1
 		if f.RPC == "GetContainerEvents" { // the client opens a stream only if one breaks
 			f.After, f.From = 0, units(faultsFrom, unit)
 		}
-	case simruntime.FaultRandom:
+	case random:
 		f.Probability, f.Seed = 0.6, 7
 		fallthrough
-	case simruntime.FaultAlways:
+	case always:
 		f.From, f.Until = units(faultsFrom, unit), units(faultsUntil, unit)
 	}
-	if !panics(f) && f.Kind() == simruntime.FaultSlow {
+	if !panics(f) && kind(f) == slow {
 		f.Latency.P50 = unit * 4 / 5
 	}
 	return f
@@ -109,19 +109,19 @@ func (r row) modes() []mode {
 
 // healthy is what Healthy returns shortly before the fault ends.
 func (r row) healthy(when string) health {
-	if when != simruntime.FaultAlways {
+	if when != always {
 		return healthyOrNot
 	}
 	lists := []string{"ListPodSandbox", "ListContainers", "StreamPodSandboxes", "StreamContainers", "ListPods"}
-	kind := r.Kind()
+	kind := kind(r.Fault)
 	switch {
-	case strings.HasSuffix(r.RPC, "Status") && kind == simruntime.FaultHang:
+	case strings.HasSuffix(r.RPC, "Status") && kind == hanging:
 		return healthyOrNot // unhealthy once two pods have waited for the threshold
 	case !slices.Contains(lists, r.RPC):
 		return healthy
 	case panics(r.Fault):
 		return unhealthy
-	case kind == simruntime.FaultSlow, kind == simruntime.FaultMalform:
+	case kind == slow, kind == malformed:
 		return healthy
 	case r.Code == codes.Unimplemented && strings.HasPrefix(r.RPC, "Stream"), r.Code == codes.ResourceExhausted && r.RPC == "StreamPodSandboxes":
 		return healthy // the client lists in another way
@@ -139,7 +139,7 @@ func promised(s scenario) promises.Stream {
 			p.All = false
 		case strings.HasSuffix(f.RPC, "Status"):
 			// While the inspections of a pod fail, its changes are merged.
-			p.All = p.All && !panics(f) && f.Kind() == simruntime.FaultSlow
+			p.All = p.All && !panics(f) && kind(f) == slow
 		case list && f.Malform == simruntime.UnknownState:
 			p.Repeats = true
 		case list && f.Malform == simruntime.WrongID:

@@ -103,7 +103,7 @@ func (s *Simulation) Populate(p simruntime.Population) []simruntime.Pod {
 func (s *Simulation) Churn(seed uint64, actions int) {
 	s.t.Helper()
 	err := s.Node.Churn(context.Background(), simruntime.ChurnOptions{
-		Seed: seed, Rate: 20, Pods: 12, Actions: actions, Observe: func(simruntime.Action) { s.record() },
+		Seed: seed, Rate: 20, Pods: 12, Actions: actions, Observe: func(string) { s.record() },
 	})
 	if err != nil {
 		s.t.Fatal(err)

@@ -9,38 +9,34 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/rehearse"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
 // rehearsal is a set of faults that begin at given times, in all pods or in one.
 type rehearsal struct {
-	texts []string
-	pod   string
-	// faults and podUID are set by prepare.
-	faults []simruntime.Fault
-	podUID string
+	texts  []string
+	pod    string
+	podUID string // set by prepare
 }
 
 func (r *rehearsal) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&r.texts, "fault", nil,
-		"`FAULT` to rehearse, CALL/KIND@FROM or CALL/KIND@FROM-UNTIL, such as\nContainerStatus/hang@0s or ListContainers/error@10s-40s: times after the first\ncall of a client; may be repeated")
+		"`FAULT` to rehearse, CALL/KIND@FROM or CALL/KIND@FROM-UNTIL, such as\nContainerStatus/hang@0s or ListContainers/error@10s-40s: times after the first\ncall of a client. KIND/once is for one call, KIND/random for each with a\nprobability of 1/2; may be repeated")
 	flags.StringVar(&r.pod, "fault-pod", "",
 		"with --fault, only calls about this `POD`, NAMESPACE/NAME; it is added if it does not\nexist, and is otherwise left alone. A container of it restarts when the fault begins")
 }
 
-func (r *rehearsal) validate(drawn bool) error {
+func (r *rehearsal) validate() error {
 	if r.pod != "" && len(r.texts) == 0 {
 		return errors.New("--fault-pod needs --fault")
 	}
 	if namespace, name, ok := strings.Cut(r.pod, "/"); r.pod != "" && (!ok || namespace == "" || name == "") {
 		return fmt.Errorf("--fault-pod %q: want NAMESPACE/NAME, such as shop/web-0", r.pod)
 	}
-	if drawn && len(r.texts) > 0 {
-		return errors.New("--fault cannot be combined with --faults")
-	}
 	for _, text := range r.texts {
-		if _, err := simruntime.ParseFault(text, ""); err != nil {
+		if _, err := rehearse.Parse(text, ""); err != nil {
 			return fmt.Errorf("--fault: %w", err)
 		}
 		if r.pod != "" && !strings.Contains(text, "Status/") {
@@ -57,13 +53,6 @@ func (r *rehearsal) prepare(runtime *simruntime.Runtime) error {
 		if r.podUID, err = findOrAddPod(runtime, r.pod); err != nil {
 			return fmt.Errorf("--fault-pod: %w", err)
 		}
-	}
-	for _, text := range r.texts {
-		faults, err := simruntime.ParseFault(text, r.podUID)
-		if err != nil {
-			return fmt.Errorf("--fault: %w", err)
-		}
-		r.faults = append(r.faults, faults...)
 	}
 	return nil
 }
@@ -101,22 +90,36 @@ func (r *rehearsal) String() string {
 // play injects the faults at their times. A pod that never changes is not inspected, so
 // a container restarts when a fault of the pod begins.
 func (r *rehearsal) play(ctx context.Context, out console, runtime *simruntime.Runtime) error {
-	if len(r.faults) == 0 {
-		return nil
-	}
 	group, ctx := errgroup.WithContext(ctx)
-	for _, f := range r.faults {
-		group.Go(func() error { return runtime.Play(ctx, f) })
+	for _, text := range r.texts {
+		faults, err := rehearse.Parse(text, r.podUID)
+		if err != nil {
+			return fmt.Errorf("--fault: %w", err)
+		}
+		group.Go(func() error { return runtime.Play(ctx, faults...) })
 		group.Go(func() error {
-			if err := runtime.SleepAfterCall(ctx, f.From); err != nil {
+			from := faults[0].From
+			if err := runtime.SleepAfterCall(ctx, from); err != nil {
 				return err
 			}
-			out.say(ctx, "the fault %s/%s begins", f.RPC, f.Kind())
-			if f.From == 0 || f.PodUID == "" {
+			out.say(ctx, "the fault %s begins", text)
+			if from == 0 || r.podUID == "" {
 				return nil
 			}
-			return runtime.RestartPod(f.PodUID)
+			return restartContainer(runtime, r.podUID)
 		})
 	}
 	return group.Wait()
+}
+
+// restartContainer restarts the newest container of a pod that runs.
+func restartContainer(runtime *simruntime.Runtime, podUID string) error {
+	pod, _ := runtime.Pod(podUID)
+	for _, c := range pod.Containers {
+		if c.State == simruntime.Running {
+			_, err := runtime.RestartContainer(c.ID)
+			return err
+		}
+	}
+	return fmt.Errorf("restart a container of pod %s: none runs", podUID)
 }

@@ -5,13 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math"
 	"net"
 	"path/filepath"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -23,14 +19,13 @@ import (
 const simulateLong = `Serve a simulated CRI runtime on a unix socket until SIGINT or SIGTERM.
 
 Any CRI client can use it: this program, crictl, a test. Its pods crash, restart,
-come and go as on a busy node, but no processes run. It serves the runtime
-service and, for crictl, the image service.
+come and go as on a busy node, but no processes run. Clients can stop and remove
+them, but not create any.
 
---fault rehearses one fault: an error, a hang, a delay or a malformed answer of one
-call, from a time on and, with --fault-pod, of one pod. --faults injects faults
-that --seed determines, also truncated streams; once, always for a while, or at
-random. --seed determines the pods and their changes too: the same flags repeat a
-run.`
+--fault rehearses a fault: an error, a hang, a delay or a malformed answer of one
+call, from a time on and, with --fault-pod, of one pod. --seed determines the pods,
+their changes and the calls that a fault hits: the same flags repeat a run. It begins
+with the first call of a client.`
 
 const simulateExample = `  # 110 pods, as many as a node has by default, that change 20 times a second
   pleg-pipeline simulate --socket /tmp/cri.sock --pods 110 --churn-rate 20
@@ -43,16 +38,9 @@ const simulateExample = `  # 110 pods, as many as a node has by default, that ch
   pleg-pipeline simulate --socket /tmp/cri.sock \
     --fault ContainerStatus/hang@0s --fault-pod shop/web-0
 
-  # a hang, and two faults drawn from the seed
-  pleg-pipeline simulate --socket /tmp/cri.sock --seed 7 \
-    --faults 'ContainerStatus/hang/once,*/*/*,*/error/random'`
-
-const (
-	defaultFaultsDuration = time.Minute
-	// faultyStreamBatch makes the streamed list of a few pods more than one
-	// message, so that a fault can truncate it.
-	faultyStreamBatch = 10
-)
+  # a hang, and a list that fails at random for half a minute
+  pleg-pipeline simulate --socket /tmp/cri.sock \
+    --fault ContainerStatus/hang/once@0s,ListContainers/error/random@10s-40s`
 
 // simulateCommand is the command simulate with its flags.
 type simulateCommand struct {
@@ -60,9 +48,6 @@ type simulateCommand struct {
 
 	process  Process
 	socket   string
-	patterns []string
-	duration time.Duration
-	faults   []simruntime.Fault // drawn by validate
 	rehearse rehearsal
 	log      logFlags
 }
@@ -83,35 +68,18 @@ func (c *simulateCommand) addFlags(cmd *cobra.Command) {
 	flags.IntVar(&c.pods, "pods", defaultPods, "`NUMBER` of pods, of two containers each")
 	c.simulation.addFlags(cmd)
 	c.rehearse.addFlags(cmd)
-	flags.StringSliceVar(&c.patterns, "faults", nil,
-		"`FAULTS` to inject, as CALL/KIND/WHEN,..., such as\nContainerStatus/hang/once; * stands for one drawn from the seed")
-	flags.DurationVar(&c.duration, "duration", defaultFaultsDuration,
-		"with --faults, `TIME` after which the faults end and pods no longer change;\nwithout, pods change until the end")
 	c.log.add(cmd)
 }
 
-func (c *simulateCommand) validate(flags *pflag.FlagSet) error {
+func (c *simulateCommand) validate(*pflag.FlagSet) error {
 	if c.socket == "" {
 		return errors.New("--socket is required: the path of the socket to create, such as --socket /tmp/cri.sock")
 	}
 	if c.pods < 0 || c.pods > maxPods {
 		return fmt.Errorf("--pods must be between 0 and %d, got %d", maxPods, c.pods)
 	}
-	if c.duration <= 0 {
-		return fmt.Errorf("--duration must be longer than 0, got %v", c.duration)
-	}
-	if flags.Changed("duration") && len(c.patterns) == 0 {
-		return errors.New("--duration needs --faults")
-	}
-	if err := c.rehearse.validate(len(c.patterns) > 0); err != nil {
+	if err := c.rehearse.validate(); err != nil {
 		return err
-	}
-	var err error
-	if c.faults, err = simruntime.DrawFaults(c.seed, c.duration, c.patterns...); err != nil {
-		return fmt.Errorf("--faults: %w", err)
-	}
-	if len(c.faults) > 0 {
-		c.streamBatch = faultyStreamBatch
 	}
 	return c.simulation.validate()
 }
@@ -134,10 +102,10 @@ func (c *simulateCommand) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return runtime.ListenAndServe(ctx, socket) })
 	group.Go(func() error {
-		if len(c.faults) > 0 {
-			return c.playFaults(ctx, out, runtime)
+		if err := runtime.SleepAfterCall(ctx, 0); err != nil {
+			return err
 		}
-		return c.churn(ctx, runtime, 0, c.rehearse.keep()...)
+		return c.churn(ctx, runtime, c.rehearse.keep()...)
 	})
 	group.Go(func() error { return c.rehearse.play(ctx, out, runtime) })
 	if err := group.Wait(); !errors.Is(err, context.Canceled) {
@@ -147,54 +115,10 @@ func (c *simulateCommand) run(ctx context.Context) error {
 }
 
 func (c *simulateCommand) String() string {
-	switch {
-	case len(c.rehearse.faults) > 0:
+	if len(c.rehearse.texts) > 0 {
 		return c.simulation.String() + ", " + c.rehearse.String()
-	case len(c.faults) == 0:
-		return c.simulation.String()
 	}
-	return fmt.Sprintf("%v, %d faults within %v of the first call", &c.simulation, len(c.faults), c.duration)
-}
-
-// playFaults injects the faults and changes the pods from the first call of a
-// client until the end of --duration.
-func (c *simulateCommand) playFaults(ctx context.Context, out console, runtime *simruntime.Runtime) error {
-	for _, f := range c.faults {
-		out.log.DebugContext(ctx, "fault drawn", slog.Group("fault", "pattern", f.String(), "from", f.From, "until", f.Until))
-	}
-	group, playing := errgroup.WithContext(ctx)
-	group.Go(func() error { return runtime.Play(playing, c.faults...) })
-	group.Go(func() error {
-		select {
-		case <-runtime.Called():
-		case <-playing.Done():
-			return context.Cause(playing)
-		}
-		changes := int(c.churnRate * c.duration.Seconds())
-		if changes == 0 {
-			return nil
-		}
-		return c.churn(playing, runtime, changes)
-	})
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	out.say(ctx, "the faults have ended: %s", spoiledCalls(runtime.Stats()))
-	return nil
-}
-
-// spoiledCalls returns how many calls faults have hit.
-func spoiledCalls(stats simruntime.Stats) string {
-	var parts []string
-	for _, rpc := range slices.Sorted(maps.Keys(stats.RPCs)) {
-		if r := stats.RPCs[rpc]; r.Spoiled > 0 {
-			parts = append(parts, fmt.Sprintf("%d of %d %s", r.Spoiled, r.Calls, rpc))
-		}
-	}
-	if len(parts) == 0 {
-		return "no call was hit"
-	}
-	return "they hit " + strings.Join(parts, ", ")
+	return c.simulation.String()
 }
 
 const (
@@ -212,9 +136,6 @@ type simulation struct {
 	seed      uint64
 	churnRate float64
 	latency   string
-	// streamBatch is the number of items in one message of a streamed list; 0 for
-	// the default.
-	streamBatch int
 }
 
 func (s *simulation) addFlags(cmd *cobra.Command) {
@@ -245,7 +166,7 @@ func (s *simulation) start(log *slog.Logger) (*simruntime.Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	runtime, err := simruntime.New(simruntime.Options{Seed: s.seed, Profile: profile, StreamBatch: s.streamBatch, Logger: log})
+	runtime, err := simruntime.New(simruntime.Options{Seed: s.seed, Profile: profile, Logger: log})
 	if err != nil {
 		return nil, err
 	}
@@ -253,13 +174,12 @@ func (s *simulation) start(log *slog.Logger) (*simruntime.Runtime, error) {
 	return runtime, err
 }
 
-// churn changes the pods of the runtime, but not those to keep, until ctx ends, or a
-// number of times if changes is not 0.
-func (s *simulation) churn(ctx context.Context, runtime *simruntime.Runtime, changes int, keep ...string) error {
+// churn changes the pods of the runtime, but not those to keep, until ctx ends.
+func (s *simulation) churn(ctx context.Context, runtime *simruntime.Runtime, keep ...string) error {
 	if s.churnRate == 0 {
 		return nil
 	}
-	return runtime.Churn(ctx, simruntime.ChurnOptions{Seed: s.seed, Rate: s.churnRate, Pods: s.pods, Actions: changes, Keep: keep})
+	return runtime.Churn(ctx, simruntime.ChurnOptions{Seed: s.seed, Rate: s.churnRate, Pods: s.pods, Keep: keep})
 }
 
 // around calls use with the endpoint of a simulated runtime, which serves on a
@@ -273,6 +193,6 @@ func (s *simulation) around(ctx context.Context, log *slog.Logger, use func(ctx 
 		return fmt.Errorf("simulate a runtime: %w", err)
 	}
 	return servePrivately(ctx, use, runtime.Serve, func(ctx context.Context, _ net.Listener) error {
-		return s.churn(ctx, runtime, 0)
+		return s.churn(ctx, runtime)
 	})
 }

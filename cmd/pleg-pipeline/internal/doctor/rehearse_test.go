@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/rehearse"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -15,11 +16,11 @@ import (
 // except those of events, which the doctor does not follow. The verdict must name the call,
 // and for a fault of one pod, the pod.
 func TestEveryRehearsedFaultIsNamed(t *testing.T) {
-	for _, call := range simruntime.RehearsedCalls() {
+	for _, call := range rehearse.Calls() {
 		if call == "GetContainerEvents" {
 			continue
 		}
-		for _, kind := range simruntime.RehearsedKinds(call) {
+		for _, kind := range rehearse.Kinds(call) {
 			ofPods := []bool{false}
 			if strings.HasSuffix(call, "Status") {
 				ofPods = append(ofPods, true)
@@ -30,14 +31,14 @@ func TestEveryRehearsedFaultIsNamed(t *testing.T) {
 					name += " of one pod"
 				}
 				t.Run(name, func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) { rehearse(t, call, kind, ofPod) })
+					synctest.Test(t, func(t *testing.T) { examineFaulty(t, call, kind, ofPod) })
 				})
 			}
 		}
 	}
 }
 
-func rehearse(t *testing.T, call, kind string, ofPod bool) {
+func examineFaulty(t *testing.T, call, kind string, ofPod bool) {
 	rt := simulate(t, simruntime.Options{})
 	populate(t, rt, simruntime.Population{Pods: 10, Containers: 1})
 	web := addPod(t, rt, "web-0", "nginx")
@@ -45,7 +46,7 @@ func rehearse(t *testing.T, call, kind string, ofPod bool) {
 	if ofPod {
 		uid = web.UID
 	}
-	faults, err := simruntime.ParseFault(call+"/"+kind+"@0s", uid)
+	faults, err := rehearse.Parse(call+"/"+kind+"@0s", uid)
 	if err != nil {
 		t.Fatal(err)
 	}
