@@ -207,7 +207,7 @@ soak: build ## run the program under faults for DURATION (as root)
 
 .PHONY: soak-simulated
 soak-simulated: build
-	@$(GO) build -o bin/soak-simulated ./tests/soak/simulated
+	@$(GO) build -o bin/soak-simulated ./tests/load/simulated
 	@bin/soak-simulated -duration $(DURATION) -out bin/soak-simulated.json
 
 .PHONY: soak-containerd
@@ -219,7 +219,7 @@ soak-containerd: build
 # One kind of attack: make siege SIEGE="-only idle"
 .PHONY: siege
 siege: build ## attack the program for 3 minutes beside 500 gRPC and 200 SSE readers
-	@$(GO) build -o bin/siege ./tests/siege
+	@$(GO) build -o bin/siege ./tests/load/siege
 	@bin/siege $(SIEGE)
 
 .PHONY: bench

@@ -76,7 +76,7 @@ func (f *fixture) runProgram(ctx context.Context) *program {
 	f.t.Helper()
 	path, err := buildProgram()
 	must(f.t, err)
-	return f.start("program", exec.CommandContext(ctx, path, f.runArgs()...))
+	return f.start("program", exec.CommandContext(ctx, path, f.runArgs()...)) //nolint:contextcheck // Fresh needs no context: it does not wait
 }
 
 func (f *fixture) runArgs() []string {
@@ -103,7 +103,7 @@ func (f *fixture) runObserved(ctx context.Context, o programOptions) {
 	}
 	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", o.shell + ` exec "$0" "$@"`, path}, args...)...)
 	cmd.Env = append(os.Environ(), o.env...)
-	p := f.start(o.name, cmd)
+	p := f.start(o.name, cmd) //nolint:contextcheck // Fresh needs no context: it does not wait
 	p.dial(t, socket)
 	p.watchHealth(t) //nolint:contextcheck // it runs until the instance is stopped
 	must(t, p.awaitHealth(ctx, true))

@@ -61,7 +61,7 @@ func begin(t *testing.T, s *natsd.Server) {
 	t.Cleanup(func() {
 		s.Kill()
 		if t.Failed() {
-			t.Logf("log of the server:\n%s", s.Log())
+			t.Logf("log of the server:\n%s", s.Tail())
 		}
 	})
 }

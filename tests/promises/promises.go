@@ -184,7 +184,9 @@ func (s *Stream) Forget() {
 	s.known.lives = make(map[container]life)
 	for uid, pod := range s.Truth {
 		for id, c := range pod.Containers {
-			s.known.lives[container{uid, id}] = life{step: StateSteps[c.State]}
+			if s.Wants == nil || s.Wants(pod, c) {
+				s.known.lives[container{uid, id}] = life{step: StateSteps[c.State]}
+			}
 		}
 	}
 	s.Events, s.Breaks, s.Replay, s.After = nil, nil, false, pleg.Position{}

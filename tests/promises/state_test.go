@@ -86,3 +86,34 @@ func TestTruthDiffersFromCache(t *testing.T) {
 		}
 	}
 }
+
+// A stream that does not end forgets its events, and still knows what its filter lets through.
+func TestForget(t *testing.T) {
+	now := func(c, other pleg.State) promises.Truth {
+		return promises.Truth{"p": {Containers: map[pleg.ContainerID]promises.Container{"c": {State: c}, "s": {Sandbox: true, State: other}}}}
+	}
+	s := promises.Stream{
+		Replay: true, Truth: now(pleg.StateRunning, pleg.StateRunning),
+		Wants: func(_ promises.Pod, c promises.Container) bool { return !c.Sandbox },
+	}
+	for _, ev := range append(replay(1), synced(1)) {
+		s.Add(ev)
+	}
+	if err := s.Check(); err != nil {
+		t.Fatal(err)
+	}
+	s.Forget()
+	s.Truth = promises.Truth{}
+	s.Add(published[3])
+	if err := s.Check(); !errors.Is(err, promises.ErrComplete) || !errors.Is(err, promises.ErrState) {
+		t.Errorf("Check() = %v, want that the removal is missing", err)
+	}
+	s.Add(published[5])
+	if err := s.Check(); err != nil {
+		t.Errorf("Check() = %v after all events that the filter lets through", err)
+	}
+	s.Add(published[5])
+	if err := s.Check(); !errors.Is(err, promises.ErrLife) || !errors.Is(err, promises.ErrUnique) {
+		t.Errorf("Check() = %v, want that it was removed twice", err)
+	}
+}

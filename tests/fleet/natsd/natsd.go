@@ -12,8 +12,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/process"
 )
 
 // Binary builds nats-server in the version that go.mod names, and returns its path. OldBinary
@@ -33,6 +34,9 @@ func build(folder string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
+// startTimeout bounds the start of a server.
+const startTimeout = 30 * time.Second
+
 // Server is one nats-server. Its address and its store stay the same when it is
 // restarted. One goroutine at a time may use it.
 type Server struct {
@@ -41,9 +45,8 @@ type Server struct {
 	// Binary returns the path of the program.
 	Binary func() (string, error)
 
-	dir     string
-	command *exec.Cmd
-	done    chan struct{} // closed when the process has ended
+	*process.Process
+	dir string
 }
 
 // New returns a server that keeps its files in dir. config is added to its configuration
@@ -110,69 +113,25 @@ func (s *Server) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
+	cmd := exec.Command(binary, "-c", filepath.Join(s.dir, "nats.conf"))
+	if s.Process, err = process.Start(cmd, filepath.Join(s.dir, "log")); err != nil {
 		return err
 	}
-	defer func() { _ = log.Close() }()
-	s.command = exec.Command(binary, "-c", filepath.Join(s.dir, "nats.conf"))
-	s.command.Stdout, s.command.Stderr = log, log
-	s.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if err := s.command.Start(); err != nil {
-		return err
-	}
-	done, command := make(chan struct{}), s.command
-	s.done = done
-	go func() {
-		defer close(done)
-		_ = command.Wait() // tests kill it
-	}()
-	return s.waitUntilReady(ctx)
-}
-
-func (s *Server) waitUntilReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	for {
+	return s.Await(ctx, func(ctx context.Context) error {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", strings.TrimPrefix(s.URL, "nats://"))
-		if err == nil {
-			conn.Close()
-			return nil
+		if err != nil {
+			return err
 		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-s.done:
-			return fmt.Errorf("nats-server has ended: %s", s.Log())
-		case <-ctx.Done():
-			return fmt.Errorf("nats-server does not listen: %s", s.Log())
-		}
-	}
+		return conn.Close()
+	})
 }
 
-// Kill kills the process with SIGKILL and waits for its end. It does nothing if no
-// process runs.
+// Kill kills the process with SIGKILL and waits for its end. It does nothing if none was
+// started.
 func (s *Server) Kill() {
-	if s.done == nil {
-		return
+	if s.Process != nil {
+		s.Process.Kill()
 	}
-	_ = s.command.Process.Kill()
-	<-s.done
-}
-
-// Pause stops the process with SIGSTOP; Continue lets it run again.
-func (s *Server) Pause() error { return s.command.Process.Signal(syscall.SIGSTOP) }
-
-// Continue lets a paused process run again.
-func (s *Server) Continue() error { return s.command.Process.Signal(syscall.SIGCONT) }
-
-// Pid is the id of the process.
-func (s *Server) Pid() int { return s.command.Process.Pid }
-
-// Log returns what the server has logged.
-func (s *Server) Log() string {
-	log, err := os.ReadFile(filepath.Join(s.dir, "log"))
-	if err != nil {
-		return err.Error()
-	}
-	return string(log)
 }

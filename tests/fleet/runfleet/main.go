@@ -10,10 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/natsd"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/process"
 )
+
+const cluster = "demo"
 
 func main() {
 	program := flag.String("program", "../../bin/pleg-pipeline", "the `FILE` of the program")
@@ -40,47 +44,36 @@ func run(ctx context.Context, program string, nodes int, args []string) error {
 	defer server.Kill()
 	say := func(format string, args ...any) { fmt.Fprintf(os.Stderr, "runfleet: "+format+"\n", args...) }
 	say("nats-server listens on %s", server.URL)
-	place := []string{"--cluster", "demo"}
-	var agents []*exec.Cmd
+	var agents []*process.Process
+	defer func() {
+		for _, agent := range agents {
+			_ = agent.Process.Signal(syscall.SIGTERM)
+		}
+		for _, agent := range agents {
+			_ = agent.Stop()
+		}
+	}()
 	for i := range nodes {
-		agent := child(program, append([]string{
-			"run", "--simulate=8", "--seed", fmt.Sprint(i + 1), "--churn-rate", "0.05", "--quiet", "-v", "error",
-			"--nats", server.URL, "--node", fmt.Sprintf("node-%02d", i+1),
-		}, place...)...)
-		if err := agent.Start(); err != nil {
+		// What the agents say is not shown: twenty of them say the same.
+		agent, err := process.Start(exec.Command(program,
+			"run", "--simulate=8", "--seed", fmt.Sprint(i+1), "--churn-rate", "0.05", "--quiet", "-v", "error",
+			"--nats", server.URL, "--cluster", cluster, "--node", fmt.Sprintf("node-%02d", i+1),
+		), filepath.Join(dir, fmt.Sprint(i)))
+		if err != nil {
 			return err
 		}
 		agents = append(agents, agent)
 	}
-	say("%d nodes publish; the pods of all: %s pods --fleet %s --cluster demo", nodes, program, server.URL)
-	watcher := child(program, append(append([]string{"events", "--fleet", server.URL, "--replay"}, place...), args...)...)
-	// What the agents say is not shown: twenty of them say the same.
-	watcher.Stdout, watcher.Stderr = os.Stdout, os.Stderr
-	if err := watcher.Start(); err != nil {
+	say("%d nodes publish; the pods of all: %s pods --fleet %s --cluster %s", nodes, program, server.URL, cluster)
+	watch := exec.Command(program, append([]string{"events", "--fleet", server.URL, "--replay", "--cluster", cluster}, args...)...)
+	watch.Stdout, watch.Stderr = os.Stdout, os.Stderr
+	watcher, err := process.Start(watch, filepath.Join(dir, "watcher"))
+	if err != nil {
 		return err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- watcher.Wait() }()
 	select {
-	case err = <-ended:
+	case <-watcher.Ended():
 	case <-ctx.Done():
-		_ = watcher.Process.Signal(os.Interrupt)
-		err = <-ended
 	}
-	for _, agent := range agents {
-		_ = agent.Process.Signal(os.Interrupt)
-	}
-	for _, agent := range agents {
-		_ = agent.Wait() // the interrupt ends it
-	}
-	say("everything has ended")
-	return err
-}
-
-// child returns a command that ends with this process, in a process group of its own: a
-// Ctrl-C reaches only this process, which ends them in order.
-func child(program string, args ...string) *exec.Cmd {
-	c := exec.Command(program, args...)
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	return c
+	return watcher.Stop()
 }

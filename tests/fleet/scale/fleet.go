@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -18,12 +17,15 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/natsd"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/oracle"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/simnode"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/process"
 )
 
 const cluster = "scale"
 
 // virtualFleet is the server, the nodes and the watch that checks them.
 type virtualFleet struct {
+	*load.Run
 	o      options
 	dir    string
 	server *natsd.Server
@@ -34,18 +36,18 @@ type virtualFleet struct {
 
 	mu     sync.Mutex
 	seen   *oracle.Consumer
-	delays []time.Duration
+	delays load.Times
 	last   time.Time // of the watch's last event
 	broken error
 	stop   func()
 }
 
-func newFleet(ctx context.Context, o options) (*virtualFleet, error) {
+func newFleet(ctx context.Context, r *load.Run, o options) (*virtualFleet, error) {
 	dir, err := os.MkdirTemp("", "pleg-scale-")
 	if err != nil {
 		return nil, err
 	}
-	f := &virtualFleet{o: o, dir: dir, seen: oracle.New(true), nodes: make([]*simnode.Node, o.nodes), stops: make([]func(), o.nodes)}
+	f := &virtualFleet{Run: r, o: o, dir: dir, seen: oracle.New(true), nodes: make([]*simnode.Node, o.nodes), stops: make([]func(), o.nodes)}
 	if f.server, err = natsd.Run(ctx, dir); err != nil {
 		return nil, err
 	}
@@ -117,7 +119,7 @@ func (f *virtualFleet) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	report("start of all nodes until the watch has everything", "%.1f s", at.Sub(began).Seconds())
+	f.Row("start of all nodes until the watch has everything", "%.1f s", at.Sub(began).Seconds())
 	return nil
 }
 
@@ -139,46 +141,43 @@ func (f *virtualFleet) watch(ctx context.Context, js jetstream.JetStream) {
 	}
 }
 
-var errBroken = errors.New("the watch got what it must not get")
+// convergeTimeout bounds how long the watch may take until it has everything.
+const convergeTimeout = 5 * time.Minute
 
 // converged waits until the watch has the union of the nodes' states, and returns when its
 // last event came. The nodes rest meanwhile.
 func (f *virtualFleet) converged(ctx context.Context) (time.Time, error) {
-	deadline := time.Now().Add(5 * time.Minute)
-	for agreed, second := 0, false; ; {
-		err := f.compare(agreed)
-		switch {
-		case err == nil && agreed+1 < len(f.nodes):
-			agreed++
-			continue
-		case err == nil && second:
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			return f.last, nil
-		case err == nil: // a node that agreed may have begun a replay since
-			agreed, second = 0, true
-			continue
+	ctx, cancel := context.WithTimeout(ctx, convergeTimeout)
+	defer cancel()
+	agreed := 0
+	err := process.Await(ctx, func(context.Context) error {
+		// Twice, because a node that agreed may have begun a replay since.
+		for ; agreed < 2*len(f.nodes); agreed++ {
+			if err := f.compare(agreed % len(f.nodes)); err != nil {
+				if agreed >= len(f.nodes) {
+					agreed -= len(f.nodes)
+				}
+				return err
+			}
 		}
-		second = false
-		if errors.Is(err, errBroken) || time.Now().After(deadline) {
-			return time.Time{}, err
-		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return time.Time{}, context.Cause(ctx)
-		}
+		return nil
+	})
+	if err != nil {
+		return time.Time{}, err
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.last, f.broken
 }
 
-// compare compares what the watch has of the node i.
+// compare compares what the watch has of the node i, unless the watch is broken.
 func (f *virtualFleet) compare(i int) error {
 	truth := oracle.State(f.nodes[i].Truth())
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case f.broken != nil:
-		return fmt.Errorf("%w: %w", errBroken, f.broken)
+		return nil
 	case !f.seen.Synced:
 		return errors.New("the watch is not synced")
 	}
@@ -204,17 +203,13 @@ func (f *virtualFleet) step(ctx context.Context, duration time.Duration) {
 	}
 }
 
-// quantiles returns and forgets the delays so far.
-func (f *virtualFleet) quantiles() (p50, p99 time.Duration) {
+// takeDelays returns the delays since the last call.
+func (f *virtualFleet) takeDelays() load.Times {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	delays := f.delays
 	f.delays = nil
-	f.mu.Unlock()
-	if len(delays) == 0 {
-		return 0, 0
-	}
-	slices.Sort(delays)
-	return delays[len(delays)/2], delays[len(delays)*99/100]
+	return delays
 }
 
 var errNoSynced = errors.New("the late watch ended before its Synced")
@@ -227,14 +222,14 @@ func (f *virtualFleet) late(ctx context.Context) error {
 	}
 	began, pods := time.Now(), make(map[pleg.PodUID]struct{})
 	options := fleet.WatchOptions{Cluster: cluster, Replay: true, Disconnected: func(err error, retryIn time.Duration) {
-		report("late consumer: began again", "in %v, after %.1f s: %v", retryIn, time.Since(began).Seconds(), err)
+		f.Row("late consumer: began again", "in %v, after %.1f s: %v", retryIn, time.Since(began).Seconds(), err)
 	}}
 	for ev, err := range fleet.Watch(ctx, js, options) {
 		if err != nil {
 			return err
 		}
 		if ev.Type == pleg.Synced {
-			report("late consumer: all pods until Synced", "%d pods in %.1f s", len(pods), time.Since(began).Seconds())
+			f.Row("late consumer: all pods until Synced", "%d pods in %.1f s", len(pods), time.Since(began).Seconds())
 			return nil
 		}
 		pods[ev.PodUID] = struct{}{}

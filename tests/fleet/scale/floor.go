@@ -22,7 +22,7 @@ func (f *virtualFleet) floor(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	report("burst: events a second until the watch has everything", "%.0f", float64(events)/at.Sub(began).Seconds())
+	f.Row("burst: events a second until the watch has everything", "%.0f", float64(events)/at.Sub(began).Seconds())
 	js, err := jetstream.New(f.conns[f.o.connections])
 	if err != nil {
 		return err
@@ -36,11 +36,11 @@ func (f *virtualFleet) floor(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	report("floor: bare nats.go publishes as many messages of 700 bytes", "%.0f a second", float64(events)/took.Seconds())
+	f.Row("floor: bare nats.go publishes as many messages of 700 bytes", "%.0f a second", float64(events)/took.Seconds())
 	if took, err = f.publishBare(ctx, f.o.pods, stateBytes); err != nil {
 		return err
 	}
-	report("floor: bare nats.go writes a value of 900 bytes for each pod", "%.1f s", took.Seconds())
+	f.Row("floor: bare nats.go writes a value of 900 bytes for each pod", "%.1f s", took.Seconds())
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
 )
 
 // attack repeats one kind of abuse. A round ends by itself or after 5 s.
@@ -27,17 +28,17 @@ type attack struct {
 
 const roundTime = 5 * time.Second
 
-func startAttacks(ctx context.Context, running *sync.WaitGroup, socket, only string) []*attack {
+func (s *siege) startAttacks(ctx context.Context, running *sync.WaitGroup) []*attack {
 	attacks := []*attack{
-		{name: "2,048 unread lists of pods", once: calls(socket, 32, 64, unreadList)},
-		{name: "2,048 unread statuses", once: calls(socket, 32, 64, unreadStatus)},
-		{name: "2,048 waits for a far time", once: calls(socket, 32, 64, farStatus)},
-		{name: "2,048 watches of the health", once: calls(socket, 32, 64, healthWatch)},
-		{name: "watches with large selectors", once: calls(socket, 4, 32, selector)},
+		{name: "2,048 unread lists of pods", once: s.calls(32, 64, unreadList)},
+		{name: "2,048 unread statuses", once: s.calls(32, 64, unreadStatus)},
+		{name: "2,048 waits for a far time", once: s.calls(32, 64, farStatus)},
+		{name: "2,048 watches of the health", once: s.calls(32, 64, healthWatch)},
+		{name: "watches with large selectors", once: s.calls(4, 32, selector)},
 		{name: "10,000 idle HTTP connections", once: idleConnections},
 		{name: "lists of pods over HTTP", once: httpPods},
 	}
-	attacks = slices.DeleteFunc(attacks, func(a *attack) bool { return !strings.Contains(a.name, only) })
+	attacks = slices.DeleteFunc(attacks, func(a *attack) bool { return !s.attacked || !strings.Contains(a.name, s.only) })
 	for _, a := range attacks {
 		running.Go(func() {
 			for ctx.Err() == nil {
@@ -52,26 +53,26 @@ func startAttacks(ctx context.Context, running *sync.WaitGroup, socket, only str
 	return attacks
 }
 
-// calls begins calls on connections of its own and leaves them alone until the round ends.
-func calls(socket string, connections, each int, begin func(context.Context, *grpc.ClientConn) error) func(context.Context, *attack) {
+// calls starts calls on connections of its own and leaves them alone until the round ends.
+func (s *siege) calls(connections, each int, start func(context.Context, *grpc.ClientConn) error) func(context.Context, *attack) {
 	return func(ctx context.Context, a *attack) {
-		var begun sync.WaitGroup
+		var started sync.WaitGroup
 		for range connections {
 			// A window of one byte more than HTTP's least keeps answers at the server.
-			conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithInitialWindowSize(64<<10))
+			conn, err := grpc.NewClient("unix://"+s.daemon.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithInitialWindowSize(64<<10))
 			if err != nil {
 				continue
 			}
 			context.AfterFunc(ctx, func() { _ = conn.Close() })
 			for range each {
-				begun.Go(func() {
-					if begin(ctx, conn) != nil && ctx.Err() == nil {
+				started.Go(func() {
+					if start(ctx, conn) != nil && ctx.Err() == nil {
 						a.refused.Add(1)
 					}
 				})
 			}
 		}
-		begun.Wait()
+		started.Wait()
 	}
 }
 
@@ -149,7 +150,7 @@ func httpPods(ctx context.Context, a *attack) {
 					a.refused.Add(1)
 				}
 				_ = resp.Body.Close()
-				time.Sleep(100 * time.Millisecond)
+				load.Sleep(ctx, 100*time.Millisecond)
 			}
 		})
 	}

@@ -1,5 +1,5 @@
 // Command simulated soaks the program beside a simulated runtime; "make soak" runs it. See
-// package soak.
+// package load.
 package main
 
 import (
@@ -15,15 +15,16 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/soak"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 const (
 	// targetPods is the approximate number of pods.
 	targetPods = 60
-	// rate is the number of changes per second.
-	rate = 16
+	// rate is the number of changes per second, rareRate that of changes that a busy
+	// node seldom has.
+	rate, rareRate = 12, 4
 )
 
 // node is a simulated runtime that changes its pods and breaks now and then.
@@ -46,13 +47,8 @@ func newNode(socket string, seed uint64) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &node{runtime: runtime, socket: socket, rng: rand.New(rand.NewPCG(seed, 1)), faultRNG: rand.New(rand.NewPCG(seed, 2))}
-	for range targetPods {
-		if err := n.add(); err != nil {
-			return nil, err
-		}
-	}
-	return n, nil
+	_, err = runtime.Populate(simruntime.Population{Pods: targetPods})
+	return &node{runtime: runtime, socket: socket, rng: rand.New(rand.NewPCG(seed, 1)), faultRNG: rand.New(rand.NewPCG(seed, 2))}, err
 }
 
 // serve serves on a new socket until stop.
@@ -77,47 +73,49 @@ func (n *node) stop() error {
 	return nil
 }
 
-// Name implements [soak.Node].
-func (n *node) Name() string { return "simulated" }
-
-// Endpoint implements [soak.Node].
+// Endpoint implements [load.Node].
 func (n *node) Endpoint() string { return "unix://" + n.socket }
 
-// Churn implements [soak.Node].
-func (n *node) Churn(ctx context.Context, report func(string)) error {
+// Churn implements [load.Node].
+func (n *node) Churn(ctx context.Context, r *load.Run) error {
 	var parts errgroup.Group
-	parts.Go(func() error { return n.changes(ctx, report) })
-	parts.Go(func() error { return n.faults(ctx, report) })
+	seed := n.rng.Uint64()
+	parts.Go(func() error {
+		err := n.runtime.Churn(ctx, simruntime.ChurnOptions{
+			Seed: seed, Rate: rate, Pods: targetPods, Observe: func(string) { r.Did("pod is changed as on a busy node") },
+		})
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	})
+	parts.Go(func() error {
+		for load.Sleep(ctx, time.Second/rareRate) {
+			if err := n.change(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	parts.Go(func() error {
+		for load.Sleep(ctx, n.between(minPause, maxPause)) {
+			if err := r.Break(ctx, n.randomFault()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	return parts.Wait()
 }
 
-func (n *node) changes(ctx context.Context, report func(string)) error {
-	ticker := time.NewTicker(time.Second / rate)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			name, err := n.change()
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			if name != "" {
-				report(name)
-			}
-		case <-ctx.Done():
-			return nil
-		}
-	}
+// Truth implements [load.Node].
+func (n *node) Truth(context.Context) (promises.Truth, error) {
+	return promises.SimulatedTruth(n.runtime.Pods()), nil
 }
 
-// Truth implements [soak.Node].
-func (n *node) Truth(context.Context) (soak.Truth, error) {
-	return kit.SimulatedTruth(n.runtime.Pods()), nil
-}
+func main() { os.Exit(load.SoakMain("simulated", start)) }
 
-func main() { os.Exit(soak.Main(start)) }
-
-func start(ctx context.Context, seed uint64) (soak.Node, func(context.Context) error, error) {
+func start(ctx context.Context, seed uint64) (load.Node, func(context.Context) error, error) {
 	dir, err := os.MkdirTemp("", "pleg-soak-node-")
 	if err != nil {
 		return nil, nil, fmt.Errorf("simulated node: %w", err)

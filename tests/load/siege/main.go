@@ -1,0 +1,190 @@
+// Command siege attacks a daemon while hundreds of readers follow it, and checks that no
+// reader loses an event without being told, that memory stays bounded, and that the daemon
+// answers its probe. It uses only sockets, as anybody could.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/process"
+)
+
+const (
+	address = "127.0.0.1:19310"
+	// maxRSS and maxProbe are what the daemon must keep.
+	maxRSS   = 256 << 20
+	maxProbe = 100 * time.Millisecond
+	// probeTimeout is also the time of a probe that failed.
+	probeTimeout = 10 * time.Second
+	probePeriod  = 200 * time.Millisecond
+	// memoryLimit makes the daemon collect garbage before it comes near maxRSS. An
+	// operator sets it below the limit of the cgroup.
+	memoryLimit = "GOMEMLIMIT=200MiB"
+)
+
+// siege is what is attacked, and how.
+type siege struct {
+	program                 string
+	duration                time.Duration
+	grpcReaders, sseReaders int
+	attacked                bool
+	only                    string
+
+	daemon *load.Daemon
+}
+
+func main() {
+	var s siege
+	flag.StringVar(&s.program, "program", "bin/pleg-pipeline", "the `PROGRAM`")
+	flag.DurationVar(&s.duration, "duration", 3*time.Minute, "how long the siege lasts")
+	flag.IntVar(&s.grpcReaders, "grpc", 500, "readers of the socket")
+	flag.IntVar(&s.sseReaders, "sse", 200, "readers of server-sent events")
+	flag.BoolVar(&s.attacked, "attacks", true, "attack")
+	flag.StringVar(&s.only, "only", "", "attack only in ways whose names contain this `TEXT`")
+	pid := flag.Int("probe", 0, "only probe the daemon that is this `PROCESS`")
+	flag.Parse()
+	do := s.run
+	if *pid != 0 {
+		do = func(ctx context.Context, _ *load.Run) error { return probe(ctx, *pid) }
+	}
+	os.Exit(load.Main(load.NewRun("siege", os.Stdout), do))
+}
+
+func (s *siege) run(ctx context.Context, r *load.Run) error {
+	dir, err := os.MkdirTemp("", "siege")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	// There is room for the readers, and for the attackers as much as there is by default.
+	s.daemon, err = load.StartDaemon(ctx, load.DaemonOptions{
+		Program: s.program, Dir: dir, Name: "pleg", Env: []string{memoryLimit},
+		Args: []string{
+			"--simulate=110", "--churn-rate", "10", "--listen", address, "--client-buffer", "64",
+			"--max-connections", strconv.Itoa(256 + s.grpcReaders), "--max-watchers", strconv.Itoa(128 + s.grpcReaders),
+			"--max-event-streams", strconv.Itoa(64 + s.sseReaders),
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { r.Require(s.daemon.Stop() == nil, "the daemon did not end in order: %s", s.daemon.Tail()) }()
+	fmt.Println(memoryLimit, s.daemon.Cmd)
+	ctx, cancel := context.WithTimeout(ctx, s.duration)
+	defer cancel()
+	var running sync.WaitGroup
+	readers := s.startReaders(ctx, &running)
+	attacks := s.startAttacks(ctx, &running)
+	probes, peak, err := observe(ctx, s.daemon.PID())
+	running.Wait()
+	if err != nil {
+		return err
+	}
+	for _, a := range attacks {
+		fmt.Printf("attack    %-34s %d rounds, %d refused\n", a.name, a.rounds.Load(), a.refused.Load())
+	}
+	judgeReaders(r, readers)
+	judgeDaemon(r, probes, peak)
+	return nil
+}
+
+func judgeReaders(r *load.Run, readers []*reader) {
+	var sum struct {
+		served, events, told, ended int
+		lost, repeated              uint64
+	}
+	for _, reader := range readers {
+		if reader.Served {
+			sum.served++
+		}
+		if reader.Told > 0 {
+			sum.told++
+		}
+		sum.ended += max(0, reader.ended-1) // the siege ends the last one
+		sum.events += reader.Events
+		sum.lost += reader.Lost
+		sum.repeated += reader.Repeated
+	}
+	fmt.Printf("readers   %d of %d served, %d events; %d were told that they missed some; %d streams ended early; %d events lost without a word\n",
+		sum.served, len(readers), sum.events, sum.told, sum.ended, sum.lost)
+	r.Require(sum.lost == 0, "%d events were lost without a word", sum.lost)
+	r.Require(sum.repeated == 0, "%d events came twice", sum.repeated)
+	r.Require(sum.served == len(readers) && sum.events > 0, "%d of %d readers were served, with %d events", sum.served, len(readers), sum.events)
+}
+
+func judgeDaemon(r *load.Run, probes load.Times, peak int64) {
+	slow, failed := 0, 0
+	for _, took := range probes {
+		if took > maxProbe {
+			slow++
+		}
+		if took >= probeTimeout {
+			failed++
+		}
+	}
+	fmt.Printf("/livez    %d probes: median %v, 99 %% %v, longest %v; %d above %v, %d failed\n", len(probes), probes.Quantile(0.5).Round(time.Microsecond),
+		probes.Quantile(0.99).Round(time.Microsecond), probes.Quantile(1).Round(time.Microsecond), slow, maxProbe, failed)
+	fmt.Printf("memory    at most %d MiB\n", peak>>20)
+	r.Require(len(probes) > 0, "no probe was made")
+	r.Require(failed == 0, "%d probes of /livez failed", failed)
+	r.Require(probes.Quantile(0.99) <= maxProbe, "/livez took %v, more than %v", probes.Quantile(0.99), maxProbe)
+	r.Require(peak <= maxRSS, "the daemon took %d MiB, more than %d", peak>>20, maxRSS>>20)
+}
+
+// observe starts a process that probes, because the readers delay all goroutines of this one,
+// and returns the times that the probes took and the highest RSS in bytes.
+func observe(ctx context.Context, pid int) (probes load.Times, peak int64, err error) {
+	itself, err := os.Executable()
+	if err != nil {
+		return nil, 0, err
+	}
+	prober := exec.CommandContext(ctx, itself, "-probe", strconv.Itoa(pid))
+	prober.Stderr = os.Stderr
+	prober.Cancel = func() error { return prober.Process.Signal(os.Interrupt) }
+	out, err := prober.Output()
+	if err != nil && ctx.Err() == nil {
+		return nil, 0, fmt.Errorf("probe: %w", err)
+	}
+	for line := range strings.Lines(string(out)) {
+		var took time.Duration
+		var rss int64
+		if _, err := fmt.Sscanf(line, "%d %d", &took, &rss); err != nil {
+			return nil, 0, fmt.Errorf("probe: %q: %w", line, err)
+		}
+		probes, peak = append(probes, took), max(peak, rss)
+	}
+	return probes, peak, nil
+}
+
+// probe asks for /livez five times a second, each time on a new connection as the kubelet
+// does, and prints how long that took and the RSS of the daemon.
+func probe(ctx context.Context, pid int) error {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: probeTimeout}
+	for load.Sleep(ctx, probePeriod) {
+		began := time.Now()
+		resp, err := client.Get("http://" + address + "/livez")
+		took := time.Since(began)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			took = probeTimeout
+		}
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		use, err := process.UseOf(pid)
+		if err != nil {
+			return err
+		}
+		fmt.Println(int64(took), use.RSS)
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
+)
+
+// reader is what one reader got. Its goroutine owns it until the siege is over.
+type reader struct {
+	load.Numbers
+	ended int // streams that the daemon ended
+}
+
+// startReaders starts readers of all events. When their stream ends they resume.
+func (s *siege) startReaders(ctx context.Context, running *sync.WaitGroup) []*reader {
+	readers := make([]*reader, s.grpcReaders+s.sseReaders)
+	for i := range readers {
+		r := &reader{}
+		readers[i] = r
+		follow := r.serverSent
+		if i < s.grpcReaders {
+			follow = func(ctx context.Context) { r.watch(ctx, s.daemon.Socket) }
+		}
+		running.Go(func() {
+			for ok := true; ok; ok = load.Sleep(ctx, time.Second) {
+				follow(ctx)
+				r.ended++
+			}
+		})
+	}
+	return readers
+}
+
+// watch follows one Watch call to its end. Package client would ask each time for a replay,
+// with which hundreds of readers would load the daemon.
+func (r *reader) watch(ctx context.Context, socket string) {
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithReadBufferSize(4<<10))
+	if err != nil {
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	request := &plegv1.WatchRequest{Bookmarks: true, NetworkEvents: true}
+	if r.Position.Epoch != "" {
+		request.ResumeAfter = wire.FromPosition(r.Position)
+	}
+	stream, err := plegv1.NewPLEGClient(conn).Watch(ctx, request)
+	for err == nil {
+		var answer *plegv1.WatchResponse
+		if answer, err = stream.Recv(); err == nil {
+			r.Add(wire.ToEvent(answer.GetEvent()))
+		}
+	}
+}
+
+// serverSent follows one answer of /events to its end.
+func (r *reader) serverSent(ctx context.Context) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/events?bookmarks&network", http.NoBody)
+	if err != nil {
+		return
+	}
+	if r.Position.Epoch != "" {
+		request.Header.Set("Last-Event-ID", fmt.Sprintf("%s:%d", r.Position.Epoch, r.Position.Seq))
+	}
+	resp, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return
+	}
+	data := ""
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if text, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+			data = text
+			continue
+		}
+		var ev pleg.Event // complete once an empty line follows
+		if lines.Text() == "" && data != "" && json.Unmarshal([]byte(data), &ev) == nil {
+			r.Add(ev)
+			data = ""
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
+)
+
+// maxContainers and maxSandboxes are the numbers from which on a pod gets no more.
+const maxContainers, maxSandboxes = 8, 3
+
+// changes are those that [simruntime.Runtime.Churn] does not make. Each returns false if it
+// does not suit the pod.
+var changes = []struct {
+	name string
+	do   func(*simruntime.Txn, simruntime.Pod) (bool, error)
+}{
+	{"container is created", create},
+	{"created container is started", inState(simruntime.Created, (*simruntime.Txn).StartContainer)},
+	{"exited container is removed", inState(simruntime.Exited, (*simruntime.Txn).RemoveContainer)},
+	{"sandbox is replaced", replaceSandbox},
+	{"old sandbox is removed", func(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
+		if len(p.Sandboxes) < 2 {
+			return false, nil
+		}
+		return true, tx.RemoveSandbox(p.Sandboxes[len(p.Sandboxes)-1].ID)
+	}},
+	{"stopped pod is removed", removePod(false)},
+	{"running pod is removed", removePod(true)},
+}
+
+// change makes one random change of the first pod that it suits, starting at a random one.
+func (n *node) change(r *load.Run) error {
+	c := changes[n.rng.IntN(len(changes))]
+	pods := n.runtime.Pods()
+	n.rng.Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })
+	var done bool
+	var err error
+	n.runtime.Update(func(tx *simruntime.Txn) {
+		for _, p := range pods {
+			now, there := tx.Pod(p.UID)
+			if !there {
+				continue
+			}
+			if done, err = c.do(tx, now); done || err != nil {
+				return
+			}
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.name, err)
+	}
+	if done {
+		r.Did(c.name)
+	}
+	return nil
+}
+
+// inState changes the first container of a ready pod in a state.
+func inState(state simruntime.State, do func(*simruntime.Txn, string) error) func(*simruntime.Txn, simruntime.Pod) (bool, error) {
+	return func(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
+		for _, c := range p.Containers {
+			if p.Sandboxes[0].Ready && c.State == state && c.SandboxID == p.Sandboxes[0].ID {
+				return true, do(tx, c.ID)
+			}
+		}
+		return false, nil
+	}
+}
+
+// removePod removes a pod whose sandbox is ready, or one whose sandbox is not.
+func removePod(ready bool) func(*simruntime.Txn, simruntime.Pod) (bool, error) {
+	return func(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
+		if p.Sandboxes[0].Ready != ready {
+			return false, nil
+		}
+		return true, tx.RemovePod(p.UID)
+	}
+}
+
+func create(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
+	if !p.Sandboxes[0].Ready || len(p.Containers) >= maxContainers {
+		return false, nil
+	}
+	_, err := tx.AddContainer(p.UID, simruntime.ContainerSpec{Name: fmt.Sprintf("late-%d", len(p.Containers)), State: simruntime.Created})
+	return true, err
+}
+
+// replaceSandbox stops the sandbox and its containers, and adds new ones.
+func replaceSandbox(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
+	if !p.Sandboxes[0].Ready || len(p.Sandboxes) >= maxSandboxes {
+		return false, nil
+	}
+	if err := tx.StopSandbox(p.Sandboxes[0].ID); err != nil {
+		return false, err
+	}
+	if _, err := tx.AddSandbox(p.UID); err != nil {
+		return false, err
+	}
+	_, err := tx.AddContainer(p.UID, simruntime.ContainerSpec{Name: "c0", Attempt: uint32(len(p.Containers))})
+	return true, err
+}
+
+const (
+	// minPause and maxPause bound the time between two faults, minFault and maxFault the
+	// duration of one.
+	minPause, maxPause = 2 * time.Second, 8 * time.Second
+	minFault, maxFault = 300 * time.Millisecond, 5 * time.Second
+	// downtime bounds how long a restart takes.
+	downtime = 3 * time.Second
+)
+
+// faults are what goes wrong with the runtime. No fault makes it report something false:
+// the pipeline believes it.
+var faults = []struct {
+	name   string
+	inject func(n *node) error
+}{
+	{"all calls fail", calls(simruntime.Fault{Code: codes.Unavailable})},
+	{"half of the calls fail", calls(simruntime.Fault{Code: codes.Internal, Probability: 0.5})},
+	{"lists fail", calls(
+		simruntime.Fault{RPC: "StreamContainers", Code: codes.Unknown}, simruntime.Fault{RPC: "ListContainers", Code: codes.Unknown})},
+	{"lists hang", calls(
+		simruntime.Fault{RPC: "StreamPodSandboxes", Hang: true}, simruntime.Fault{RPC: "ListPodSandbox", Hang: true})},
+	{"lists are truncated", calls(simruntime.Fault{RPC: "StreamContainers", Messages: 1, Code: codes.Unavailable})},
+	{"lists are stale and slow", calls(simruntime.Fault{RPC: "StreamContainers", Stale: true, Latency: simruntime.Latency{P50: time.Second, P99: 2 * time.Second}})},
+	{"statuses hang", calls(simruntime.Fault{RPC: "ContainerStatus", Hang: true, Probability: 0.2})},
+	{"statuses are stale and slow", calls(simruntime.Fault{RPC: "ContainerStatus", Stale: true, Latency: simruntime.Latency{P50: 300 * time.Millisecond, P99: time.Second}})},
+	{"statuses are empty", calls(simruntime.Fault{RPC: "PodSandboxStatus", Malform: simruntime.NilStatus, Probability: 0.5})},
+	{"statuses have no metadata", calls(simruntime.Fault{RPC: "ContainerStatus", Malform: simruntime.NilMetadata, Probability: 0.5})},
+	{"statuses have other ids", calls(simruntime.Fault{RPC: "ContainerStatus", Malform: simruntime.WrongID, Probability: 0.5})},
+	{"lists have duplicates", calls(simruntime.Fault{RPC: "StreamContainers", Malform: simruntime.DuplicateIDs})},
+	{"two calls at once", func(n *node) error { n.runtime.SetMaxConcurrent(2); return nil }},
+	{"event streams break", func(n *node) error { n.runtime.BreakEvents(); return nil }},
+	{"events are lost", events(simruntime.EventFaults{Loss: 0.5})},
+	{"events are duplicated and reordered", events(simruntime.EventFaults{Duplicate: 0.3, Reorder: 0.3})},
+	{"events are late", events(simruntime.EventFaults{Delay: time.Second})},
+	{"event streams start with old events", func(n *node) error {
+		defer n.runtime.BreakEvents()
+		return n.runtime.SetEventFaults(simruntime.EventFaults{Replay: 200})
+	}},
+}
+
+func calls(all ...simruntime.Fault) func(*node) error {
+	return func(n *node) error {
+		for _, f := range all {
+			if _, err := n.runtime.Inject(f); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func events(f simruntime.EventFaults) func(*node) error {
+	return func(n *node) error { return n.runtime.SetEventFaults(f) }
+}
+
+// randomFault returns a fault that lasts for a while.
+func (n *node) randomFault() load.Fault {
+	roll := n.faultRNG.IntN(len(faults) + 2)
+	if roll >= len(faults) {
+		return load.Fault{Name: "the runtime is restarted", Inject: n.restart}
+	}
+	f := faults[roll]
+	return load.Fault{Name: f.name, Inject: func(ctx context.Context) error {
+		err := f.inject(n)
+		load.Sleep(ctx, n.between(minFault, maxFault))
+		n.runtime.ClearAll()
+		n.runtime.SetMaxConcurrent(0)
+		if err == nil {
+			err = n.runtime.SetEventFaults(simruntime.EventFaults{})
+		}
+		return err
+	}}
+}
+
+func (n *node) restart(ctx context.Context) error {
+	if err := n.stop(); err != nil {
+		return err
+	}
+	load.Sleep(ctx, n.between(0, downtime))
+	return n.serve(context.WithoutCancel(ctx))
+}
+
+func (n *node) between(least, most time.Duration) time.Duration {
+	return least + time.Duration(n.faultRNG.Int64N(int64(most-least)))
+}

@@ -1,0 +1,271 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
+)
+
+const (
+	progressPeriod = 10 * time.Second
+	// settleTimeout is how long daemons and subscribers may take to know the truth.
+	settleTimeout = 45 * time.Second
+	// comparePeriod is the time between two comparisons in a rest.
+	comparePeriod = 100 * time.Millisecond
+	// maxLines is the number of differences in a problem.
+	maxLines = 12
+)
+
+// Node is a container runtime whose pods change and whose true state is known.
+type Node interface {
+	// Endpoint is the address of its CRI socket.
+	Endpoint() string
+	// Churn changes pods, and breaks the runtime now and then, until ctx ends. It returns
+	// nil once no change is under way and the runtime works.
+	Churn(ctx context.Context, r *Run) error
+	// Truth returns the state of all pods. It is called while they rest.
+	Truth(ctx context.Context) (promises.Truth, error)
+}
+
+// modes are the ways to run the daemons. The history is short, so that a subscriber cannot
+// resume after a long absence.
+var modes = map[string][]string{
+	"polling": {"--history", "400", "--list-timeout", "3s", "--inspect-timeout", "3s"},
+	"events": {
+		"--history", "400", "--list-timeout", "3s", "--inspect-timeout", "3s", "--events", "require", "--relist-period-with-events", "10s",
+	},
+}
+
+// SoakOptions configure a soak. All fields are required.
+type SoakOptions struct {
+	Duration time.Duration
+	// RestEvery is the time from the end of a rest to the next.
+	RestEvery time.Duration
+	// Program is the path of the program under test.
+	Program string
+	// Seed determines what the subscribers do.
+	Seed uint64
+	// Out gets a line of progress every 10 s.
+	Out io.Writer
+}
+
+// soak is one run beside a node.
+type soak struct {
+	*Run
+	SoakOptions
+	node        Node
+	phase       *phase
+	daemons     []*Daemon
+	subscribers []*subscriber
+	samples     map[*Daemon][]Sample // taken in rests
+	settled     Times
+}
+
+// Soak runs two daemons for a long time beside a runtime that keeps changing: one polls, the
+// other follows the CRI events. Each has four subscribers on its socket: one for all events,
+// one that rarely reads, one that disconnects and comes back, and one with filters. Every
+// promise about their events is checked; see package promises.
+//
+// From time to time the node rests. Then the cache of each daemon, and the state that each
+// subscriber rebuilt from its events, must equal the truth, and the resources of the daemons
+// are measured. At the end a line is fitted to the second half of the measurements: a slope
+// above its bound is a problem.
+//
+// Soak ends when the duration is over or ctx ends, and returns a report. If ctx ends or the
+// soak cannot continue, which the error explains, the report is partial.
+func Soak(ctx context.Context, r *Run, node Node, o SoakOptions) (*Report, error) {
+	s := &soak{Run: r, SoakOptions: o, node: node, phase: newPhase(), samples: make(map[*Daemon][]Sample)}
+	dir, err := os.MkdirTemp("", "pleg-soak-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	fmt.Fprintf(o.Out, "%s: %v with seed %d\n", r.name, o.Duration, o.Seed)
+	err = s.start(ctx, dir)
+	if err == nil {
+		err = s.run(ctx)
+	}
+	for _, d := range s.daemons {
+		err = errors.Join(err, d.Stop())
+	}
+	return s.report(err != nil || ctx.Err() != nil), err
+}
+
+func (s *soak) start(ctx context.Context, dir string) error {
+	for i, name := range []string{"polling", "events"} {
+		args := append([]string{"--listen", "127.0.0.1:0", "--runtime-endpoint", s.node.Endpoint(), "--log-level", "warn"}, modes[name]...)
+		d, err := StartDaemon(ctx, DaemonOptions{Program: s.Program, Dir: dir, Name: name, Args: args})
+		if err != nil {
+			return err
+		}
+		s.daemons = append(s.daemons, d)
+		s.subscribers = append(s.subscribers, newSubscribers(d, s.phase, s.Seed+uint64(i))...)
+	}
+	return nil
+}
+
+// run alternates churn and rest beside all subscribers, and prints the progress.
+func (s *soak) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	parts, partsCtx := errgroup.WithContext(ctx)
+	for _, sub := range s.subscribers {
+		parts.Go(func() error { return sub.run(partsCtx) })
+	}
+	parts.Go(func() error {
+		for Sleep(partsCtx, progressPeriod) {
+			fmt.Fprintln(s.Out, s.progress(partsCtx))
+		}
+		return nil
+	})
+	parts.Go(func() error {
+		defer cancel()
+		return s.alternate(partsCtx)
+	})
+	return parts.Wait()
+}
+
+// alternate makes the node churn and rest in turn.
+func (s *soak) alternate(ctx context.Context) error {
+	for s.Elapsed() < s.Duration && ctx.Err() == nil && !s.Failing() {
+		churn, cancel := context.WithTimeout(ctx, s.RestEvery)
+		err := s.node.Churn(churn, s.Run)
+		cancel()
+		if err == nil && ctx.Err() == nil {
+			err = s.rest(ctx)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rest compares daemons and subscribers with the truth, and measures the daemons.
+func (s *soak) rest(ctx context.Context) error {
+	truth, err := s.node.Truth(ctx)
+	if err != nil {
+		return fmt.Errorf("truth of the node: %w", err)
+	}
+	s.phase.set(true)
+	defer s.phase.set(false)
+	if err := s.settle(ctx, truth); err != nil {
+		return err
+	}
+	for _, d := range s.daemons {
+		sample, err := d.Sample(ctx, s.Run)
+		if err != nil {
+			return err
+		}
+		s.samples[d] = append(s.samples[d], sample)
+	}
+	return nil
+}
+
+// settle waits until daemons and subscribers have the truth.
+func (s *soak) settle(ctx context.Context, truth promises.Truth) error {
+	for began := time.Now(); ; {
+		diff, err := s.differences(ctx, truth)
+		if err != nil {
+			return err
+		}
+		took := time.Since(began)
+		if len(diff) == 0 {
+			s.settled = append(s.settled, took)
+			for _, sub := range s.due() {
+				if err := sub.check(truth); err != nil {
+					s.Problem("%v: %v", sub, err)
+				}
+			}
+			return nil
+		}
+		if took > settleTimeout {
+			s.Problem("not settled after %v of rest:\n  %s", settleTimeout, strings.Join(diff[:min(len(diff), maxLines)], "\n  "))
+			return nil
+		}
+		if !Sleep(ctx, comparePeriod) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (s *soak) differences(ctx context.Context, truth promises.Truth) ([]string, error) {
+	var diff []string
+	add := func(who string, lines []string) {
+		for _, line := range lines {
+			diff = append(diff, who+": "+line)
+		}
+	}
+	for _, d := range s.daemons {
+		if err := d.Alive(); err != nil {
+			return nil, err
+		}
+		pods, err := d.Client.Pods(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("daemon (%s): %w", d.Name, err)
+		}
+		entries := make([]cache.Entry, len(pods))
+		for i, p := range pods {
+			entries[i] = cache.Entry(p)
+		}
+		add("daemon ("+d.Name+")", truth.Diff(entries))
+	}
+	for _, sub := range s.due() {
+		add(sub.String(), sub.diff(truth))
+	}
+	return diff, nil
+}
+
+// due returns the subscribers that are compared in this rest.
+func (s *soak) due() []*subscriber {
+	_, rests, _ := s.phase.now()
+	var due []*subscriber
+	for _, sub := range s.subscribers {
+		if sub.due(rests) {
+			due = append(due, sub)
+		}
+	}
+	return due
+}
+
+// phase is the state that subscribers wait for: whether the node rests.
+type phase struct {
+	mu      sync.Mutex
+	resting bool
+	rests   int           // started so far
+	changed chan struct{} // closed when it changes
+}
+
+func newPhase() *phase { return &phase{changed: make(chan struct{})} }
+
+func (p *phase) set(resting bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.resting = resting
+	if resting {
+		p.rests++
+	}
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// now returns whether the node rests, the number of rests so far, and a channel that is
+// closed at the next change.
+func (p *phase) now() (resting bool, rests int, changed <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.resting, p.rests, p.changed
+}
