@@ -15,8 +15,8 @@ type Pending struct {
 	Status *pleg.PodStatus
 	// Pod is the pod in the newest listing; if that shows it gone, in an earlier one.
 	Pod *pleg.Pod
-	// Since is the time of the first of the listings in a row that showed a change
-	// not inspected yet.
+	// Since is the time of the listing that first showed a change. All listings after it
+	// showed one that was not inspected yet.
 	Since time.Time
 }
 

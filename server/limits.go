@@ -39,9 +39,9 @@ type limits struct {
 // method has the limit of one method.
 type method struct {
 	places *places
-	// brief calls end within the timeout, and all others have sent their request by
-	// then; their clients have this time again to read what is left at the end.
-	// Otherwise their connection is closed.
+	// brief is true for a method whose calls end within the timeout. Other calls must
+	// have sent their request by then; after the end of such a call its client has this
+	// time again to read the rest. Otherwise the connection is closed.
 	brief bool
 }
 

@@ -163,7 +163,7 @@ func lines(events []pleg.Event) string {
 }
 
 // sameEvents compares events, but not their numbers. The pipeline may know how a container
-// ended that was removed before the inspection which the event waited for.
+// ended that was removed before its inspection.
 func sameEvents(t *testing.T, when string, uid pleg.PodUID, got, want []pleg.Event) {
 	t.Helper()
 	same := func(a, b pleg.Event) bool {

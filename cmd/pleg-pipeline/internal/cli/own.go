@@ -70,8 +70,8 @@ func settle(ctx context.Context, pipe *pipeline.Pipeline) error {
 // errOnlyHung ends the wait for the state of pods that hang.
 var errOnlyHung = errors.New("the inspections of the other pods hang")
 
-// hungPeriod is the time between two looks for such pods. In the first one, the events of
-// the others arrive.
+// hungPeriod is the time between two looks for such pods. The events of the others arrive
+// before the first look.
 const hungPeriod = 500 * time.Millisecond
 
 // untilOnlyHung returns a context that ends with [errOnlyHung] once each pod that is not

@@ -86,8 +86,8 @@ type Options struct {
 // Part is what runs beside the pipeline, such as a publisher.
 type Part struct {
 	Name string
-	// State says for people how it goes. It can name pods and servers, so only who may see
-	// pods reads it.
+	// State returns a line for people. It can name pods and servers, so it is shown only to
+	// clients that may see pods.
 	State func() string
 }
 
@@ -205,7 +205,7 @@ func (c checks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // list is the check that the kubelet has too: the last successful list is recent. Its
-// errors may name pods, and have the runtime's words.
+// errors may name pods and quote the runtime.
 func (o *Options) list() check {
 	return check{"pleg", func(r *http.Request) (string, error) {
 		healthy, err := o.Pipeline.Healthy()
