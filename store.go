@@ -34,7 +34,7 @@ type stores struct {
 	log *slog.Logger
 }
 
-// also calls the embedder's store, if there is one. What it does wrong costs that call.
+// also calls the embedder's store, if there is one. A panic of it ends that call alone.
 func (s stores) also(method string, uid pleg.PodUID, f func()) {
 	if s.own != nil {
 		if err := border.Contain(s.log, method, uid, func() error { f(); return nil }); err != nil {

@@ -7,7 +7,7 @@ type Quarantined struct {
 	UID       PodUID
 	Namespace string
 	Name      string
-	// Since is when the first of its inspections in a row that hung or failed late ended.
+	// Since is the end of the first inspection that hung or failed late; all later ones did too.
 	Since time.Time
 	// Hung is the number of inspections in a row that hung or failed late.
 	Hung int

@@ -184,7 +184,7 @@ func TestRefusedCallsAreLimited(t *testing.T) {
 	})
 }
 
-// What gRPC keeps of a refused call goes with the connection, however far its deadline is.
+// gRPC frees what it keeps of a refused call with the connection, even if the deadline is far.
 func TestRefusedCallsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	pipes := bufconn.Listen(64 << 10)

@@ -148,7 +148,7 @@ func (r *replay) apply(l *listing) {
 }
 
 // observations are the pod's inspections, and the listings without it that
-// events speak of.
+// caused events.
 func (r *replay) observations() []*observation {
 	acted := make(map[time.Duration]*observation)
 	for _, call := range r.freeRun.runtime.inspections[r.uid] {

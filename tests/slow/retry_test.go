@@ -177,7 +177,7 @@ func TestGoneWhileItsInspectionHangs(t *testing.T) {
 	}
 }
 
-// A slow inspection still tells that a container ran, although its pod is gone.
+// A slow inspection still shows that a container ran, although its pod is gone.
 func TestGoneWhileItsInspectionIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := kit.New(t, pipeline.Options{})

@@ -49,8 +49,8 @@ type Process struct {
 	Out, Err io.Writer
 	// Getenv returns the value of an environment variable, or "".
 	Getenv func(string) string
-	// Environ returns all environment variables as NAME=VALUE. If nil, none is looked at
-	// for a misspelt name.
+	// Environ returns all environment variables as NAME=VALUE. If nil, misspelt
+	// names are not found.
 	Environ func() []string
 	// Drop gives up the privileges that a daemon does not need; see
 	// privilege.Drop. If nil, the process keeps them.

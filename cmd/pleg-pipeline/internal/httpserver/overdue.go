@@ -9,7 +9,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// longList is the age at which a list in progress is worth a word.
+// longList is the age at which a list in progress is mentioned.
 const longList = 2 * time.Second
 
 // relistDetail says what is wrong with the lists although the last successful one is

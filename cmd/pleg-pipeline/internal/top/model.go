@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// maxFeed is the number of events that are kept for the feed, at least; at most twice
-	// as many, so that few events copy the others.
+	// maxFeed is the least number of events that the feed keeps once it is full. It keeps up
+	// to twice as many, because removing the oldest copies the others.
 	maxFeed = 500
 	// rateSeconds is the time over which the events of a pod are counted.
 	rateSeconds = 60
