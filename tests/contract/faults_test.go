@@ -4,22 +4,25 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 // contractFault is what fails while the promises are checked.
 type contractFault struct {
 	name string
 	// set begins and ends the fault. It may be nil.
-	set func(f *faulty, on bool)
+	set func(f *fixture, on bool)
 	// deliver delivers the CRI events of one step of all pods. If nil, the runtime has
 	// no CRI events.
-	deliver func(f *faulty, n int, hints []pleg.Hint)
+	deliver func(f *fixture, n int, hints []pleg.Hint)
 }
 
 var contractFaults = []contractFault{
@@ -30,10 +33,10 @@ var contractFaults = []contractFault{
 	{name: "an inspection fails", set: podFault(plegtest.Fail(errors.New("no status")))},
 	{name: "an inspection hangs", set: podFault(plegtest.Hang)},
 	{name: "an inspection panics", set: podFault(plegtest.Panic("no"))},
-	{name: "inspections take 0.8 s", set: func(f *faulty, on bool) { f.Runtime.SetInspectFault(only(on, plegtest.Delay(800*time.Millisecond))) }},
+	{name: "inspections take 0.8 s", set: func(f *fixture, on bool) { f.Runtime.SetInspectFault(only(on, plegtest.Delay(800*time.Millisecond))) }},
 	{name: "the runtime is gone", set: gone},
 	{name: "CRI events, no fault", deliver: announce},
-	{name: "CRI events are lost", deliver: func(f *faulty, n int, hints []pleg.Hint) {
+	{name: "CRI events are lost", deliver: func(f *fixture, n int, hints []pleg.Hint) {
 		kept := hints[:0]
 		for i, h := range hints {
 			if (n+i)%3 > 0 {
@@ -42,26 +45,26 @@ var contractFaults = []contractFault{
 		}
 		announce(f, n, kept)
 	}},
-	{name: "CRI events come twice", deliver: func(f *faulty, n int, hints []pleg.Hint) {
+	{name: "CRI events come twice", deliver: func(f *fixture, n int, hints []pleg.Hint) {
 		announce(f, n, hints)
 		announce(f, n, hints)
 	}},
-	{name: "CRI events are 1.2 s late", deliver: func(f *faulty, n int, hints []pleg.Hint) {
+	{name: "CRI events are 1.2 s late", deliver: func(f *fixture, n int, hints []pleg.Hint) {
 		go func() { // ends before the test does, whose clock goes on
 			time.Sleep(1200 * time.Millisecond)
 			announce(f, n, hints)
 		}()
 	}},
-	{name: "CRI events go backwards", deliver: func(f *faulty, n int, hints []pleg.Hint) {
+	{name: "CRI events go backwards", deliver: func(f *fixture, n int, hints []pleg.Hint) {
 		slices.Reverse(hints)
 		announce(f, n, hints)
 	}},
-	{name: "the event stream breaks", deliver: func(f *faulty, n int, hints []pleg.Hint) {
+	{name: "the event stream breaks", deliver: func(f *fixture, n int, hints []pleg.Hint) {
 		announce(f, n, hints[:len(hints)/2])
 		f.Runtime.EndWatches(errors.New("broken"))
 		announce(f, n, hints[len(hints)/2:])
 	}},
-	{name: "the runtime restarts", deliver: announce, set: func(f *faulty, on bool) {
+	{name: "the runtime restarts", deliver: announce, set: func(f *fixture, on bool) {
 		gone(f, on)
 		f.Runtime.SetWatchFault(only(on, plegtest.Fail(pleg.ErrUnavailable)))
 		f.Runtime.EndWatches(pleg.ErrUnavailable)
@@ -76,61 +79,23 @@ func only(on bool, fault plegtest.Fault) plegtest.Fault {
 	return nil
 }
 
-func listFault(fault plegtest.Fault) func(*faulty, bool) {
-	return func(f *faulty, on bool) { f.Runtime.SetListFault(only(on, fault)) }
+func listFault(fault plegtest.Fault) func(*fixture, bool) {
+	return func(f *fixture, on bool) { f.Runtime.SetListFault(only(on, fault)) }
 }
 
-func podFault(fault plegtest.Fault) func(*faulty, bool) {
-	return func(f *faulty, on bool) { f.Runtime.SetPodFault("p3", only(on, fault)) }
+func podFault(fault plegtest.Fault) func(*fixture, bool) {
+	return func(f *fixture, on bool) { f.Runtime.SetPodFault("p3", only(on, fault)) }
 }
 
-func gone(f *faulty, on bool) {
+func gone(f *fixture, on bool) {
 	f.Runtime.SetListFault(only(on, plegtest.Fail(pleg.ErrUnavailable)))
 	f.Runtime.SetInspectFault(only(on, plegtest.Fail(pleg.ErrUnavailable)))
 }
 
-func announce(f *faulty, _ int, hints []pleg.Hint) {
+func announce(f *fixture, _ int, hints []pleg.Hint) {
 	for _, h := range hints {
 		f.Runtime.AnnounceHint(h)
 	}
-}
-
-// faulty is a fixture in which no id of a container is used twice, as with a real runtime,
-// and whose runtime may have CRI events.
-type faulty struct {
-	*fixture
-	fault contractFault
-}
-
-// live makes every pod take n steps of its life, one at each list.
-func (f *faulty) live(n int) {
-	for range n {
-		var hints []pleg.Hint
-		for i, uid := range kit.UIDs(livingPods) {
-			before, after := f.words(uid, f.steps+i-1), f.words(uid, f.steps+i)
-			if f.steps == 0 {
-				before = ""
-			}
-			time.Sleep(time.Millisecond) // two events of a runtime have different times
-			f.Runtime.Set(uid, after)
-			hints = append(hints, hintsOf(plegtest.Pod(uid, before), plegtest.Pod(uid, after))...)
-		}
-		f.steps++
-		if f.fault.deliver != nil {
-			f.fault.deliver(f, f.steps, hints)
-		}
-		kit.Relist(1)
-	}
-}
-
-// words returns the state of a pod after a number of steps.
-func (f *faulty) words(uid pleg.PodUID, steps int) string {
-	words := strings.Fields(podLife[(steps+len(podLife))%len(podLife)])
-	for i, word := range words {
-		id, state, _ := strings.Cut(word, "=")
-		words[i] = fmt.Sprintf("%s.%s.%d=%s", id, uid, (steps+len(podLife))/len(podLife), state)
-	}
-	return strings.Join(words, " ")
 }
 
 // hintsOf returns the events of what differs between two states of a pod, each with the
@@ -162,4 +127,82 @@ func hintsOf(before, after *pleg.Pod) (hints []pleg.Hint) {
 
 func containersOf(pod *pleg.Pod) []*pleg.Container {
 	return slices.Concat(pod.Containers, pod.Sandboxes)
+}
+
+// TestContractPromisesUnderFaults checks every promise with every fault, for subscribers
+// of several kinds, in the process and over the socket: one reads everything, one is slow,
+// two do not read until the pipeline has ended, one has a filter, and one each replays,
+// resumes, and resumes in another epoch during the fault.
+func TestContractPromisesUnderFaults(t *testing.T) {
+	for _, fault := range contractFaults {
+		t.Run(fault.name, func(t *testing.T) {
+			o := pipeline.Options{ListTimeout: 2 * time.Second}
+			if fault.deliver != nil {
+				o.Events, o.RelistPeriodWithEvents = pipeline.EventsRequire, 2*time.Second
+			}
+			eachWay(t, o, func(f *fixture) {
+				f.deliver = fault.deliver
+				all, subscribers := f.runUnderFault(fault)
+				for i, s := range subscribers {
+					f.require(fmt.Sprint("subscriber ", i), s, all)
+				}
+				for _, p := range promises.All {
+					if !slices.ContainsFunc(subscribers, func(s subscriber) bool { return p.About(s.stream) }) {
+						f.Errorf("no subscriber is about the promise %s", p.Name)
+					}
+				}
+			})
+		})
+	}
+}
+
+// runUnderFault lets pods live before, during and after the fault, while subscribers of
+// all kinds join, until the pipeline has ended.
+func (f *fixture) runUnderFault(fault contractFault) (all subscriber, subscribers []subscriber) {
+	set := fault.set
+	if set == nil {
+		set = func(*fixture, bool) {}
+	}
+	all = f.subscribe(pipeline.SubscribeOptions{Buffer: 4000})
+	slow := f.subscribe(pipeline.SubscribeOptions{Buffer: 4})
+	slow.Pause()
+	ended := make(chan struct{})
+	unread := []subscriber{f.subscribeUnread(pipeline.SubscribeOptions{Buffer: 4}, ended)}
+	subscribers = []subscriber{
+		slow,
+		f.subscribe(pipeline.SubscribeOptions{Bookmarks: true}),
+		f.subscribe(pipeline.SubscribeOptions{Types: []pleg.EventType{pleg.ContainerDied}}),
+	}
+	f.live(3)
+	set(f, true)
+	subscribers = append(subscribers, f.subscribe(pipeline.SubscribeOptions{Replay: true, Bookmarks: true}))
+	f.live(len(podLife))
+	published := all.Events()
+	subscribers = append(subscribers,
+		f.subscribe(pipeline.SubscribeOptions{After: pleg.Position{Epoch: f.Epoch(), Seq: published[len(published)/2].Seq}}),
+		f.subscribe(pipeline.SubscribeOptions{After: pleg.Position{Epoch: "another", Seq: 7}}))
+	set(f, false)
+	f.live(3)
+	slow.Resume()
+	kit.Relist(5)
+	unread = append(unread, f.subscribeUnread(pipeline.SubscribeOptions{Buffer: 4, Replay: true}, ended))
+	synctest.Wait()
+	_ = f.Stop() // kit.Run reports the error
+	close(ended)
+	subscribers = append(subscribers, unread...)
+	for _, s := range subscribers {
+		<-s.Done
+	}
+	return all, subscribers
+}
+
+// subscribeUnread returns a subscriber that reads one event, and the next once the
+// pipeline has ended. It is in the process: a socket has buffers that would read for it.
+func (f *fixture) subscribeUnread(o pipeline.SubscribeOptions, ended <-chan struct{}) subscriber {
+	over := f.open
+	f.open = f.subscribeInProcess
+	s := f.subscribeSlowly(o, func() { <-ended })
+	f.open = over
+	s.stream.Unread = true
+	return s
 }

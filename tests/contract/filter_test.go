@@ -50,7 +50,7 @@ var filters = []struct {
 // A filter lets through exactly what it says: live, replayed and from the history.
 func TestContractFilters(t *testing.T) {
 	eachWay(t, pipeline.Options{}, func(f *fixture) {
-		var live, resumed []*kit.Subscriber
+		var live, resumed []subscriber
 		for _, tt := range filters {
 			live = append(live, f.subscribe(tt.filter))
 		}

@@ -3,7 +3,6 @@ package contract_test
 import (
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,65 +22,34 @@ func TestContractGap(t *testing.T) {
 		slow := f.subscribe(pipeline.SubscribeOptions{Buffer: buffer})
 		slow.Pause()
 		for round := range rounds {
-			kit.Fill(f.Runtime, pods, fmt.Sprintf("c%d=running", round))
+			f.fill(pods, fmt.Sprintf("c%d=running", round))
 			kit.Relist(1)
 		}
-		everything := quick.Events()
-		if want := pods * (1 + 3*(rounds-1)); len(everything) != want {
-			f.Fatalf("the quick subscriber got %d events, want %d", len(everything), want)
+		published := len(quick.Events())
+		if want := pods * (1 + 3*(rounds-1)); published != want {
+			f.Fatalf("the quick subscriber got %d events, want %d", published, want)
 		}
 		slow.Resume()
-		got := slow.Events()
-		missed := f.sumRepairs(got, everything)
-		if least := uint64(len(everything) / 2); missed < least {
-			f.Errorf("%d of %d events were missed, want more than %d: too few for this test", missed, len(everything), least)
-		}
-		kit.Fill(f.Runtime, pods, "last=running")
 		kit.Relist(1)
-		live := eventsAfter(slow.Events(), everything[len(everything)-1].Seq)
-		if got, want := seqs(live), seqs(eventsAfter(quick.Events(), everything[len(everything)-1].Seq)); len(got) < pods || got[0] != want[0] {
-			f.Errorf("after the repairs: events %v, want %v, or its beginning", got, want)
+		f.require("slow", slow, quick)
+		f.require("quick", quick, quick)
+		if s := slow.stream.State; s.Repairs > pods || s.Missed < uint64(published/2) {
+			f.Errorf("%d of %d events were missed and %d pods repaired, want more than half and at most %d", s.Missed, published, s.Repairs, pods)
+		}
+		f.fill(pods, "last=running")
+		kit.Relist(1)
+		f.require("after the repairs", slow, quick)
+		if n := slow.stream.State.Missed; n > 0 && slow.stream.Events[len(slow.stream.Events)-1].Missed > 0 {
+			f.Errorf("after the repairs: missed again")
 		}
 	})
 }
 
-// sumRepairs requires events up to some number, and then one PodSync for each pod
-// that had later ones, with their number. It returns the sum.
-func (f *fixture) sumRepairs(got, everything []pleg.Event) (sum uint64) {
-	f.Helper()
-	type repair struct{ missed, last uint64 }
-	repaired := make(map[pleg.PodUID]repair)
-	var last, upTo uint64
-	for _, ev := range got {
-		if ev.Seq <= last {
-			f.Errorf("%+v after number %d", ev, last)
-		}
-		last = ev.Seq
-		switch _, twice := repaired[ev.PodUID]; {
-		case ev.Missed == 0 && len(repaired) > 0:
-			f.Errorf("%+v came before the last repair", ev)
-		case ev.Missed == 0:
-			upTo = ev.Seq
-		case ev.Type != pleg.PodSync || twice:
-			f.Errorf("%+v: want one PodSync for each pod", ev)
-		default:
-			repaired[ev.PodUID] = repair{ev.Missed, ev.Seq}
-			sum += ev.Missed
-		}
+func (f *fixture) fill(pods int, words string) {
+	for _, uid := range kit.UIDs(pods) {
+		f.set(uid, words)
 	}
-	want := make(map[pleg.PodUID]repair)
-	for _, ev := range eventsAfter(everything, upTo) {
-		want[ev.PodUID] = repair{want[ev.PodUID].missed + 1, ev.Seq}
-	}
-	for uid, want := range want {
-		if got := repaired[uid]; got != want {
-			f.Errorf("pod %s: got %+v, want %+v", uid, got, want)
-		}
-	}
-	if len(repaired) != len(want) {
-		f.Errorf("%d pods were repaired, want %d", len(repaired), len(want))
-	}
-	return sum
+	f.record()
 }
 
 // After each list that is settled, subscribers that asked for bookmarks get one. It
@@ -106,56 +74,42 @@ func TestContractBookmarks(t *testing.T) {
 			}
 		}
 		f.live(len(podLife))
-		var bookmark time.Time
-		for _, ev := range v.Events() {
-			if ev.Type == pleg.Bookmark {
-				bookmark = ev.ObservedAt
-			} else if ev.ObservedAt.Before(bookmark) {
-				f.Errorf("%+v comes after the bookmark of %v", ev, bookmark)
-			}
-		}
+		f.require("with bookmarks", v, plain)
 		if i := slices.IndexFunc(plain.Events(), func(ev pleg.Event) bool { return ev.Type == pleg.Bookmark }); i >= 0 {
 			f.Errorf("a subscriber without bookmarks got %+v", plain.Events()[i])
 		}
 	})
 }
 
-// A subscriber that is behind gets no bookmark until it has every event before it.
+// A subscriber that is behind gets no bookmark until it has every event before it. It
+// reads two events at each list, so that the buffer has room, events are due and a
+// bookmark comes at the same moment.
 func TestContractBookmarksNotWhileBehind(t *testing.T) {
 	inProcess(t, pipeline.Options{}, func(f *fixture) {
-		var readers sync.WaitGroup
+		all := f.subscribe(pipeline.SubscribeOptions{Buffer: 4000})
+		start := make(chan struct{})
+		var behind []subscriber
 		for range 50 {
-			sub, err := f.Subscribe(pipeline.SubscribeOptions{Buffer: 3, Bookmarks: true})
-			if err != nil {
-				f.Fatal(err)
-			}
-			readers.Go(func() { f.readAtTheLists(sub) })
+			read := 0
+			s := f.subscribeSlowly(pipeline.SubscribeOptions{Buffer: 3, Bookmarks: true}, func() {
+				<-start
+				if read++; read%2 == 0 {
+					time.Sleep(time.Second)
+				}
+			})
+			behind = append(behind, s)
 		}
 		f.live(2 * len(podLife))
-		readers.Wait()
-	})
-}
-
-// readAtTheLists starts to read once it is behind: two events at each list, so that
-// the buffer has room, events are due and a bookmark comes at the same moment.
-func (f *fixture) readAtTheLists(sub *pipeline.Subscription) {
-	defer sub.Close()
-	time.Sleep(time.Duration(2*len(podLife))*time.Second + 500*time.Millisecond)
-	var marked bool
-	for range livingPods {
-		for range 2 {
-			select {
-			case ev := <-sub.Events():
-				if marked && ev.Type != pleg.Bookmark {
-					f.Errorf("%+v comes after a bookmark that covers it", ev)
-				}
-				marked = marked || ev.Type == pleg.Bookmark
-			default:
+		time.Sleep(500 * time.Millisecond)
+		close(start)
+		time.Sleep(livingPods * time.Second)
+		for i, s := range behind {
+			f.require(fmt.Sprint(i), s, all)
+			if !slices.ContainsFunc(s.stream.Events, func(ev pleg.Event) bool { return ev.Type == pleg.Bookmark }) {
+				f.Errorf("%d: no bookmark after the last repair", i)
 			}
+			s.Close()
+			<-s.Done
 		}
-		time.Sleep(time.Second)
-	}
-	if !marked {
-		f.Error("no bookmark after the last repair")
-	}
+	})
 }

@@ -43,7 +43,7 @@ func TestContractSelectorLosesNothing(t *testing.T) {
 				all := f.subscribe(pipeline.SubscribeOptions{})
 				selected := f.subscribe(pipeline.SubscribeOptions{Selector: "pod=a"})
 				none := f.subscribe(pipeline.SubscribeOptions{Selector: "pod!=a,pod!=b"})
-				var late []*kit.Subscriber
+				var late []subscriber
 				for _, words := range life {
 					f.setAsListed("web/a", words)
 					f.setAsListed("web/b", words)

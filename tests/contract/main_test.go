@@ -6,8 +6,10 @@ package contract_test
 import (
 	"context"
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,11 +24,13 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 // The number is small here; "make faults" runs more.
@@ -38,10 +42,20 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fixture struct {
 	*testing.T
 	*kit.Pipeline
-	// open subscribes. The subscriber's reader calls see, if not nil, with each
-	// event.
-	open  func(o pipeline.SubscribeOptions, see func(pleg.Event)) *kit.Subscriber
-	steps int // that the pods have taken
+	// open subscribes. The subscriber's reader calls see with each event.
+	open func(o pipeline.SubscribeOptions, see func(pleg.Event)) *kit.Subscriber
+	// deliver delivers the CRI events of one step of all pods, unless it is nil.
+	deliver func(f *fixture, n int, hints []pleg.Hint)
+	steps   int // that the pods have taken
+	kept    uint64
+	pods    map[pleg.PodUID]string
+	history *promises.History
+}
+
+// subscriber is a subscriber and its stream.
+type subscriber struct {
+	*kit.Subscriber
+	stream *promises.Stream
 }
 
 // eachWay runs a test in a bubble for each way to subscribe, on a running pipeline.
@@ -51,6 +65,7 @@ func eachWay(t *testing.T, o pipeline.Options, test func(*fixture)) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, o)
+				f.StartBetweenLists(t)
 				if overSocket {
 					client := f.serve()
 					f.open = func(o pipeline.SubscribeOptions, see func(pleg.Event)) *kit.Subscriber {
@@ -65,20 +80,85 @@ func eachWay(t *testing.T, o pipeline.Options, test func(*fixture)) {
 
 // inProcess runs a test in a bubble that a transport in between would disturb.
 func inProcess(t *testing.T, o pipeline.Options, test func(*fixture)) {
-	synctest.Test(t, func(t *testing.T) { test(newFixture(t, o)) })
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, o)
+		f.StartBetweenLists(t)
+		test(f)
+	})
 }
 
+// newFixture returns a fixture whose pipeline does not run yet.
 func newFixture(t *testing.T, o pipeline.Options) *fixture {
 	t.Helper()
-	f := &fixture{T: t, Pipeline: kit.New(t, o)}
+	runtime := plegtest.New()
+	o.Runtime = runtime.Basic()
+	if o.Events != "" {
+		o.Runtime = runtime
+	}
+	f := &fixture{T: t, Pipeline: kit.New(t, o), kept: uint64(o.History), pods: make(map[pleg.PodUID]string), history: promises.NewHistory()}
+	f.Runtime = runtime
 	f.open = f.subscribeInProcess
-	f.StartBetweenLists(t)
 	return f
 }
 
-func (f *fixture) subscribe(o pipeline.SubscribeOptions) *kit.Subscriber {
+func (f *fixture) subscribe(o pipeline.SubscribeOptions) subscriber {
 	f.Helper()
-	return f.open(o, nil)
+	return f.subscribeSlowly(o, func() {})
+}
+
+// subscribeSlowly returns a subscriber that pauses after each event.
+func (f *fixture) subscribeSlowly(o pipeline.SubscribeOptions, pause func()) subscriber {
+	f.Helper()
+	s := &promises.Stream{
+		Replay: o.Replay, Bookmarks: o.Bookmarks, Network: o.NetworkEvents, After: o.After, Types: o.Types,
+		Epoch: f.Epoch(), Kept: f.kept, State: promises.State{Look: f.Cache().Get},
+		Late: o.Buffer > 0 && o.Buffer < pipeline.DefaultBuffer, // whoever has a small buffer reads slowly here
+	}
+	if len(o.Namespaces) > 0 || o.OmitSandboxes {
+		s.Wants = func(p promises.Pod, c promises.Container) bool {
+			return (len(o.Namespaces) == 0 || slices.Contains(o.Namespaces, p.Namespace)) && !(o.OmitSandboxes && c.Sandbox)
+		}
+	}
+	if o.After.Epoch != f.Epoch() { // the history is older than the cache
+		s.Cache = f.Cache()
+	}
+	return subscriber{f.open(o, func(ev pleg.Event) { s.Add(ev); pause() }), s}
+}
+
+// require fails unless a subscriber's stream keeps all promises. published is a
+// subscriber that got everything.
+func (f *fixture) require(name string, s, published subscriber) {
+	f.Helper()
+	synctest.Wait()
+	s.stream.Published = func(string) []pleg.Event { return published.Events() }
+	s.stream.History, s.stream.Truth, s.stream.Cached = f.history, f.truth(), f.Cache().List()
+	if err := s.stream.Check(); err != nil {
+		f.Errorf("%s: %v\n\t%s", name, err, plegtest.Words(s.stream.Events...))
+	}
+}
+
+// set sets a pod. Before it changes again, the truth must be recorded.
+func (f *fixture) set(uid pleg.PodUID, words string) {
+	f.Runtime.Set(uid, words)
+	if f.pods[uid] = words; words == "" {
+		delete(f.pods, uid)
+	}
+}
+
+func (f *fixture) record() { f.history.Record(f.truth()) }
+
+// truth returns what the runtime has.
+func (f *fixture) truth() promises.Truth {
+	var entries []cache.Entry
+	for uid, words := range f.pods {
+		pod := plegtest.Pod(uid, words)
+		status := plegtest.Status(pod)
+		if status.SandboxReady() {
+			status = plegtest.Status(pod, plegtest.Address)
+		}
+		entries = append(entries, cache.Entry{UID: uid, Status: status})
+	}
+	return promises.CachedTruth(entries)
 }
 
 func (f *fixture) subscribeInProcess(o pipeline.SubscribeOptions, see func(pleg.Event)) *kit.Subscriber {
@@ -185,10 +265,30 @@ func (f *fixture) live(n int) {
 
 // step makes every pod take a step, which the next list shows.
 func (f *fixture) step() {
+	var hints []pleg.Hint
 	for i, uid := range kit.UIDs(livingPods) {
-		f.Runtime.Set(uid, podLife[(f.steps+i)%len(podLife)])
+		before, after := f.pods[uid], wordsOf(uid, f.steps+i)
+		if f.deliver != nil {
+			time.Sleep(time.Millisecond) // two events of a runtime have different times
+			hints = append(hints, hintsOf(plegtest.Pod(uid, before), plegtest.Pod(uid, after))...)
+		}
+		f.set(uid, after)
 	}
-	f.steps++
+	f.record()
+	if f.steps++; f.deliver != nil {
+		f.deliver(f, f.steps, hints)
+	}
+}
+
+// wordsOf returns the state of a pod after a number of steps. As on a real runtime, no id
+// is used twice.
+func wordsOf(uid pleg.PodUID, steps int) string {
+	words := strings.Fields(podLife[steps%len(podLife)])
+	for i, word := range words {
+		id, state, _ := strings.Cut(word, "=")
+		words[i] = fmt.Sprintf("%s.%s.%d=%s", id, uid, steps/len(podLife), state)
+	}
+	return strings.Join(words, " ")
 }
 
 // setDelays makes each inspection of a pod take the same time, less than the time
@@ -198,52 +298,4 @@ func (f *fixture) setDelays() {
 	for _, uid := range kit.UIDs(livingPods) {
 		f.Runtime.SetPodFault(uid, plegtest.Delay(time.Duration(rng.IntN(200))*time.Millisecond))
 	}
-}
-
-// Events of one pod come in the order in which its states were seen, although
-// inspections of different pods overtake each other.
-func TestContractOrdered(t *testing.T) {
-	eachWay(t, pipeline.Options{}, func(f *fixture) {
-		f.setDelays()
-		v := f.subscribe(pipeline.SubscribeOptions{})
-		f.live(2 * len(podLife))
-		kit.Relist(1)
-		const life = "Started(/s) Started(c1) Died(c1) Started(c2) Removed(c1) Died(c2) Died(/s) Removed(c2) Removed(/s)"
-		got := kit.WordsByPod(v.Events())
-		for _, uid := range kit.UIDs(livingPods) {
-			if !strings.Contains(got[uid], life) {
-				f.Errorf("pod %s: %s\n\twant in it %s", uid, got[uid], life)
-			}
-		}
-	})
-}
-
-// For every subscriber, whenever it joins, sequence numbers grow, no event comes twice,
-// and each says whose number it has.
-func TestContractUnique(t *testing.T) {
-	eachWay(t, pipeline.Options{}, func(f *fixture) {
-		all := f.subscribe(pipeline.SubscribeOptions{})
-		var late []*kit.Subscriber
-		for range 3 * len(podLife) {
-			f.live(1)
-			late = append(late, f.subscribe(pipeline.SubscribeOptions{Replay: true, Bookmarks: true}))
-		}
-		f.live(3)
-		if n := len(all.Events()); n < 100 {
-			f.Fatalf("only %d events", n)
-		}
-		for i, v := range append(late, all) {
-			var last uint64
-			for _, ev := range v.Events() {
-				mark := ev.Type == pleg.Synced || ev.Type == pleg.Bookmark
-				if ev.Seq < last || ev.Seq == last && !mark {
-					f.Errorf("subscriber %d: %+v after number %d", i, ev, last)
-				}
-				last = ev.Seq
-				if ev.Epoch != f.Epoch() {
-					f.Errorf("subscriber %d: %+v has another epoch than %s", i, ev, f.Epoch())
-				}
-			}
-		}
-	})
 }

@@ -17,8 +17,7 @@ import (
 // Synced is not.
 func TestContractSyncedMeansComplete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fixture{T: t, Pipeline: kit.New(t, pipeline.Options{Inspectors: 2})}
-		f.open = f.subscribeInProcess
+		f := newFixture(t, pipeline.Options{Inspectors: 2})
 		kit.Fill(f.Runtime, livingPods, "c1=running c2=exited /s=running")
 		for _, uid := range kit.UIDs(livingPods) {
 			f.Runtime.SetPodFault(uid, plegtest.Delay(250*time.Millisecond)) // 2.5 s for all
@@ -34,7 +33,7 @@ func TestContractSyncedMeansComplete(t *testing.T) {
 		kit.Relist(5)
 		f.Runtime.Set("p1", "c1=exited c2=exited /s=running")
 		kit.Relist(2)
-		for name, v := range map[string]*kit.Subscriber{"before the first list": before, "of another epoch": restarted, "during the first inspections": late} {
+		for name, v := range map[string]subscriber{"before the first list": before, "of another epoch": restarted, "during the first inspections": late} {
 			replay, _, after := f.untilSynced(v.Events())
 			if len(replay) > 0 && replay[0].Type == pleg.Gap {
 				replay = replay[1:]
@@ -65,8 +64,7 @@ func TestContractSyncedMeansComplete(t *testing.T) {
 // A pod that hangs from the start delays Synced for a while, but not for ever.
 func TestContractSyncedDespiteASickPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fixture{T: t, Pipeline: kit.New(t, pipeline.Options{})}
-		f.open = f.subscribeInProcess
+		f := newFixture(t, pipeline.Options{})
 		kit.Fill(f.Runtime, 3, "c1=running")
 		f.Runtime.SetPodFault("p1", plegtest.Hang)
 		v := f.subscribe(pipeline.SubscribeOptions{Replay: true})
@@ -95,17 +93,17 @@ func TestContractBookmarksDespiteASickPod(t *testing.T) {
 		f.Runtime.SetPodFault("web/sick", plegtest.Block(recovered))
 		f.Runtime.Set("web/sick", "c=exited /s=running")
 		sickAt := time.Now()
-		of := func(o pipeline.SubscribeOptions) *kit.Subscriber { o.Bookmarks = true; return f.subscribe(o) }
-		concerned := map[string]*kit.Subscriber{
+		of := func(o pipeline.SubscribeOptions) subscriber { o.Bookmarks = true; return f.subscribe(o) }
+		concerned := map[string]subscriber{
 			"all": of(pipeline.SubscribeOptions{}), "rare events": of(pipeline.SubscribeOptions{Types: []pleg.EventType{pleg.ContainerRemoved}}),
 			"its namespace": of(pipeline.SubscribeOptions{Namespaces: []string{"web"}}), "its label": of(pipeline.SubscribeOptions{Selector: "pod=sick"}),
 		}
-		others := map[string]*kit.Subscriber{
+		others := map[string]subscriber{
 			"another namespace": of(pipeline.SubscribeOptions{Namespaces: []string{"shop"}}),
 			"another label":     of(pipeline.SubscribeOptions{Selector: "pod=well"}),
 			"another pod":       of(pipeline.SubscribeOptions{PodUIDs: []pleg.PodUID{"shop/well"}}),
 		}
-		lastBookmark := func(name string, v *kit.Subscriber) pleg.Event {
+		lastBookmark := func(name string, v subscriber) pleg.Event {
 			events := v.Events()
 			if len(events) == 0 || events[len(events)-1].Type != pleg.Bookmark {
 				f.Fatalf("%s: %s, want a bookmark at the end", name, plegtest.Words(events...))
@@ -133,68 +131,4 @@ func TestContractBookmarksDespiteASickPod(t *testing.T) {
 			}
 		}
 	})
-}
-
-// What a subscriber has not got when the pipeline ends is told by a mark before its
-// channel closes, whether the subscriber stands still or reads slowly.
-func TestContractEndIsTold(t *testing.T) {
-	const buffer = 4
-	inProcess(t, pipeline.Options{}, func(f *fixture) {
-		subscribe := func(o pipeline.SubscribeOptions) *pipeline.Subscription {
-			sub, err := f.Subscribe(o)
-			if err != nil {
-				f.Fatal(err)
-			}
-			return sub
-		}
-		all := subscribe(pipeline.SubscribeOptions{})
-		stopped := subscribe(pipeline.SubscribeOptions{Buffer: buffer})
-		slow := subscribe(pipeline.SubscribeOptions{Buffer: buffer})
-		readBySlow := 0
-		for range 2 * len(podLife) {
-			f.live(1)
-			if ev, ok := <-slow.Events(); ok {
-				readBySlow += eventsBehind(ev)
-			}
-		}
-		replaying := subscribe(pipeline.SubscribeOptions{Buffer: buffer, Replay: true})
-		synctest.Wait()
-		_ = f.Stop()
-		published := 0
-		for ev := range all.Events() {
-			published += eventsBehind(ev)
-		}
-		for name, v := range map[string]struct {
-			sub  *pipeline.Subscription
-			read int
-		}{"stopped": {stopped, 0}, "slow": {slow, readBySlow}} {
-			got := v.read
-			var last pleg.Event
-			for last = range v.sub.Events() {
-				got += eventsBehind(last)
-			}
-			if last.Type != pleg.Gap || last.Reason != pleg.Stopped || last.Epoch != f.Epoch() || got != published {
-				f.Errorf("%s: knows of %d events, the last is %+v; want %d and a Gap", name, got, last, published)
-			}
-		}
-		var rest []pleg.Event
-		for ev := range replaying.Events() {
-			rest = append(rest, ev)
-		}
-		if last := rest[len(rest)-1]; last.Type != pleg.Gap || last.Missed == 0 {
-			f.Errorf("in a replay: the last event is %+v, want a Gap", last)
-		}
-	})
-}
-
-// eventsBehind returns the number of events that a delivered one stands for.
-func eventsBehind(ev pleg.Event) int {
-	switch {
-	case ev.Missed > 0:
-		return int(ev.Missed)
-	case ev.PodUID == "":
-		return 0
-	default:
-		return 1
-	}
 }

@@ -5,17 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 const (
@@ -30,36 +28,42 @@ var (
 	errInspect       = errors.New("inspection failed")
 )
 
-// reader is a subscriber that rebuilds the state of the node.
-type reader struct {
-	*kit.Subscriber
-	state     *promises.State
-	namespace string // the only one that it wants; empty for all
-	slowness  time.Duration
-}
-
 // random is a pipeline whose pods and subscribers change at random.
 type random struct {
 	*fixture
-	rng     *rand.Rand
-	readers []*reader
+	rng         *rand.Rand
+	all         subscriber
+	slots       map[pleg.PodUID][]slot
+	subscribers []subscriber
 }
 
-// After random changes, the state that each subscriber rebuilt from its replay, its
-// events and its repairs equals the cache, however slow it reads and whenever it
-// joined.
+// slot is a place for a container or sandbox in a pod. It has many lives.
+type slot struct {
+	lives int
+	state string
+}
+
+// However slow a subscriber reads, whatever it asks for and whenever it joins, it gets
+// what is promised.
 func TestContractRandomSubscribers(t *testing.T) {
 	for seed := range *seeds {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			eachWay(t, pipeline.Options{History: 200}, func(f *fixture) {
-				r := &random{fixture: f, rng: rand.New(rand.NewPCG(seed, 7))}
+				r := &random{fixture: f, rng: rand.New(rand.NewPCG(seed, 7)), slots: make(map[pleg.PodUID][]slot)}
+				r.all = f.subscribe(pipeline.SubscribeOptions{Buffer: 4000, NetworkEvents: true})
 				f.Runtime.SetInspectFault(randomDelay(seed))
 				for range randomSteps {
 					r.change()
 				}
-				r.settle()
-				for i, reader := range r.readers {
-					reader.requireCached(r, fmt.Sprintf("subscriber %d (slowness %v, %q)", i, reader.slowness, reader.namespace))
+				for i := range randomPods {
+					f.Runtime.SetPodFault(randomPod(i), nil)
+				}
+				time.Sleep(timeToRead)
+				if len(r.subscribers) < 4 {
+					t.Errorf("only %d subscribers are left, too few for this test", len(r.subscribers))
+				}
+				for i, s := range append(r.subscribers, r.all) {
+					f.require(fmt.Sprintf("subscriber %d", i), s, r.all)
 				}
 			})
 		})
@@ -85,7 +89,8 @@ func randomPod(i int) pleg.PodUID {
 func (r *random) change() {
 	for range r.rng.IntN(randomPods) {
 		uid := randomPod(r.rng.IntN(randomPods))
-		r.Runtime.Set(uid, r.words())
+		r.set(uid, r.words(uid))
+		r.record()
 		r.Runtime.SetPodFault(uid, nil)
 		if r.rng.IntN(6) == 0 {
 			r.Runtime.SetPodFault(uid, plegtest.Fail(errInspect))
@@ -97,77 +102,66 @@ func (r *random) change() {
 	if r.rng.IntN(2) == 0 {
 		r.join()
 	}
-	if n := len(r.readers); n > 4 && r.rng.IntN(3) == 0 {
+	if n := len(r.subscribers); n > 12 && r.rng.IntN(3) == 0 {
 		i := r.rng.IntN(n)
-		r.readers[i].Close()
-		r.readers = append(r.readers[:i], r.readers[i+1:]...)
+		r.subscribers[i].Close()
+		r.subscribers = slices.Delete(r.subscribers, i, i+1)
 	}
 	time.Sleep(time.Duration(r.rng.IntN(1500)) * time.Millisecond)
 }
 
-// words returns a random state of a pod.
-func (r *random) words() string {
+// words lets some containers of a pod take a step, and returns its state.
+func (r *random) words(uid pleg.PodUID) string {
+	if r.slots[uid] == nil {
+		r.slots[uid] = make([]slot, 5)
+	}
+	next := map[string]string{"": "running", "running": "exited", "exited": ""}
 	var words []string
-	for _, id := range []string{"c1", "c2", "c3", "/s1", "/s2"} {
-		switch r.rng.IntN(3) {
-		case 0:
-			words = append(words, id+"=running")
-		case 1:
-			words = append(words, id+"=exited")
+	for i := range r.slots[uid] {
+		s := &r.slots[uid][i]
+		if r.rng.IntN(2) == 0 {
+			if s.state = next[s.state]; s.state == "running" {
+				s.lives++
+			}
+		}
+		if s.state != "" {
+			words = append(words, fmt.Sprintf("%s%d.%d=%s", []string{"c", "/s"}[i/3], i, s.lives, s.state))
 		}
 	}
 	return strings.Join(words, " ")
 }
 
 func (r *random) join() {
-	reader := &reader{state: &promises.State{Look: r.Cache().Get}}
-	rng := rand.New(rand.NewPCG(r.rng.Uint64(), 0))
-	o := pipeline.SubscribeOptions{Buffer: 1 + r.rng.IntN(20)}
-	switch r.rng.IntN(3) {
-	case 0:
+	published := r.all.Events()
+	o := pipeline.SubscribeOptions{Buffer: 1 + r.rng.IntN(20), Bookmarks: r.rng.IntN(2) == 0}
+	if r.rng.IntN(4) > 0 {
 		o.Replay = true
-	case 1:
+	}
+	switch r.rng.IntN(4) {
+	case 0:
 		o.After = pleg.Position{Epoch: r.Epoch()}
-	default:
+	case 1:
 		o.After = pleg.Position{Epoch: "another"}
+	case 2:
+		if n := len(published); n > 0 {
+			o.After, _ = published[n-1-r.rng.IntN(min(n, 250))].Position()
+		}
+	default:
+		o.Replay = true
 	}
 	if r.rng.IntN(3) == 0 {
-		reader.namespace = randomNamespaces[r.rng.IntN(2)]
-		o.Namespaces = []string{reader.namespace}
-		reader.state.Wants = func(p promises.Pod, _ promises.Container) bool { return p.Namespace == reader.namespace }
+		o.Namespaces = randomNamespaces[:1]
 	}
+	o.OmitSandboxes, o.NetworkEvents = r.rng.IntN(4) == 0, r.rng.IntN(4) == 0
+	slowness := time.Duration(0)
 	if r.rng.IntN(3) > 0 {
-		reader.slowness = time.Duration(1+r.rng.IntN(400)) * time.Millisecond
+		slowness = time.Duration(1+r.rng.IntN(400)) * time.Millisecond
 	}
-	reader.Subscriber = r.open(o, func(ev pleg.Event) {
-		reader.state.Add(ev)
-		if reader.slowness > 0 {
-			time.Sleep(time.Duration(rng.Int64N(int64(reader.slowness))))
+	rng := rand.New(rand.NewPCG(r.rng.Uint64(), 0))
+	s := r.subscribeSlowly(o, func() {
+		if slowness > 0 {
+			time.Sleep(time.Duration(rng.Int64N(int64(slowness))))
 		}
 	})
-	r.readers = append(r.readers, reader)
-}
-
-// settle ends the faults and waits until every subscriber has read everything.
-func (r *random) settle() {
-	for i := range randomPods {
-		r.Runtime.SetPodFault(randomPod(i), nil)
-	}
-	time.Sleep(timeToRead)
-	synctest.Wait()
-	if len(r.readers) < 4 {
-		r.Errorf("only %d subscribers are left, too few for this test", len(r.readers))
-	}
-}
-
-func (s *reader) requireCached(r *random, name string) {
-	entries := r.Cache().List()
-	for _, e := range entries {
-		if e.Err != nil {
-			r.Fatalf("pod %s: %v", e.UID, e.Err)
-		}
-	}
-	for _, line := range s.state.Diff(promises.CachedTruth(entries)) {
-		r.Errorf("%s: %s", name, line)
-	}
+	r.subscribers = append(r.subscribers, s)
 }

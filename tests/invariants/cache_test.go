@@ -3,7 +3,6 @@ package invariants_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"slices"
 	"testing"
@@ -57,49 +56,6 @@ func TestInvariantFreshness(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The first inspection takes 3.5 s, while three more listings show three more states.
-// It must not overwrite them.
-func TestInvariantNewestObservationWins(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := kit.New(t, pipeline.Options{})
-		events := r.Events(t, 0)
-		r.Runtime.Set("a", "c=running")
-		r.Runtime.Set("gone", "c=running")
-		slow := plegtest.Delay(3500 * time.Millisecond)
-		r.Runtime.SetPodFault("a", slow)
-		r.Runtime.SetPodFault("gone", slow)
-		r.Start(t)
-		synctest.Wait()
-		start := time.Now()
-		r.Runtime.SetPodFault("a", nil)
-		for n := range 3 {
-			r.Runtime.Set("a", fmt.Sprintf("d%d=running c=exited", n))
-			r.Runtime.Remove("gone")
-			kit.Relist(1)
-		}
-		kit.RequireEvents(t, events)
-		time.Sleep(500 * time.Millisecond) // now the first inspections end
-		kit.RequireEvents(t, events,
-			"a", "Started(c) Died(c) Started(d2)",
-			"gone", "Started(c) Died(c) Removed(c)")
-		newest := start.Add(3 * pipeline.DefaultRelistPeriod)
-		for range 20 {
-			status, err := r.Cache().Get("a")
-			if err != nil || !status.ObservedAt.Equal(newest) || status.Container("d2") == nil {
-				t.Fatalf("cache = %+v, %v, want what the listing of %v showed", status, err, newest)
-			}
-			if status, err := r.Cache().Get("gone"); err != nil || status.Name != "" {
-				t.Fatalf("cache of the gone pod = %+v, %v, want nothing", status, err)
-			}
-			time.Sleep(pipeline.DefaultRelistPeriod / 4)
-		}
-		if inspected := r.Runtime.Counts().Inspections["a"]; inspected != 2 {
-			t.Errorf("inspections = %d, want 2: the first and the newest", inspected)
-		}
-		kit.RequireEvents(t, events)
-	})
 }
 
 // containment are faults that cost pod a one retry, or all pods one list.

@@ -160,42 +160,6 @@ func TestHungPodsAreQuarantined(t *testing.T) {
 	}
 }
 
-// A request makes the pipeline try a quarantined pod at once, and the removal of such
-// a pod is reported at once.
-func TestQuarantineEndsOnRequestOrRemoval(t *testing.T) {
-	for name, tc := range map[string]struct {
-		do   func(r *kit.Pipeline)
-		want string
-	}{
-		"nothing":          {do: func(*kit.Pipeline) {}},
-		"RequestReinspect": {do: func(r *kit.Pipeline) { r.RequestReinspect("a") }, want: "Died(c)"},
-		"RequestRelist":    {do: func(r *kit.Pipeline) { r.RequestRelist("a") }, want: "Died(c)"},
-		"removal":          {do: func(r *kit.Pipeline) { r.Runtime.Remove("a") }, want: "Died(c) Removed(c)"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := kit.New(t, pipeline.Options{InspectTimeout: pipeline.DefaultRelistPeriod})
-				events := r.Events(t, 0)
-				r.Runtime.Set("a", "c=running")
-				r.Start(t)
-				synctest.Wait()
-				r.Runtime.SetPodFault("a", plegtest.Hang)
-				r.Runtime.Set("a", "c=exited")
-				kit.Relist(40) // the wait is 16 s at the end, or more
-				kit.RequireEvents(t, events, "a", "Started(c)")
-				r.Runtime.SetPodFault("a", nil)
-				tc.do(r)
-				kit.Relist(1)
-				if tc.want == "" {
-					kit.RequireEvents(t, events)
-				} else {
-					kit.RequireEvents(t, events, "a", tc.want)
-				}
-			})
-		})
-	}
-}
-
 // After DeliverAfterFailures failed inspections, the pipeline delivers the events that
 // the list shows, marked as uninspected. If it is 0, events wait for an inspection.
 func TestDeliverAfterFailures(t *testing.T) {

@@ -28,8 +28,8 @@ func (p part) complete() error {
 		return nil
 	}
 	lives, missed, _ := p.lives() // its error is that of Life
-	if p.History != nil {
-		if err := p.wholeLives(lives); err != nil {
+	if p.History != nil && p.Wants == nil && p.rebuilds() {
+		if err := p.wholeLives(lives, missed); err != nil {
 			return err
 		}
 	}
@@ -44,7 +44,7 @@ func (p part) due() map[pleg.PodUID][]uint64 {
 	after, until := p.After.Seq, uint64(math.MaxUint64)
 	live := p.live()
 	switch mark := slices.IndexFunc(p.events, func(ev pleg.Event) bool { return ev.Type == pleg.Synced }); {
-	case p.Merged && len(live) == 0, p.replay && !p.Merged && mark < 0:
+	case p.Merged && len(live) == 0:
 		return nil
 	case p.Merged:
 		after, until = live[0].Seq-1, live[len(live)-1].Seq
@@ -70,6 +70,9 @@ func (p part) due() map[pleg.PodUID][]uint64 {
 // delivered requires of each pod what is due: before any newer event of the pod, one
 // PodSync for what was missed, which has the number of the last of it.
 func (p part) delivered() error {
+	if p.replay && !p.Merged && !slices.ContainsFunc(p.events, func(ev pleg.Event) bool { return ev.Type == pleg.Synced }) {
+		return nil // what the end tells of includes the rest of the replay
+	}
 	due := p.due()
 	told := uint64(0)
 	for _, ev := range p.events {
@@ -149,8 +152,9 @@ func (p part) contiguous() error {
 }
 
 // wholeLives compares the events of each container with what it went through. Unless All
-// is set, one that came and went between two lists may have none.
-func (p part) wholeLives(lives map[container]life) error {
+// is set, one that came and went between two lists may have none; and so may those of pods
+// with missed events.
+func (p part) wholeLives(lives map[container]life, missed map[pleg.PodUID]bool) error {
 	for c := range lives {
 		if !p.History.has(c) {
 			return fmt.Errorf("container %s of pod %s never existed", c.id, c.pod)
@@ -158,6 +162,7 @@ func (p part) wholeLives(lives map[container]life) error {
 	}
 	for c, step := range p.History.steps {
 		switch got := lives[c]; {
+		case missed[c.pod]:
 		case got.step != step && (p.All || got.step != NoStep || step != Removed):
 			return fmt.Errorf("the events of %s go to step %d, its life to step %d%s", c.id, got.step, step, p.of(c.pod))
 		case p.All && got.count != int(step) && !p.Repeats:

@@ -60,7 +60,7 @@ var All = []Promise{
 	{"Ordered", ErrOrdered, everybody, each(part.ordered)},
 	{"Unique", ErrUnique, everybody, each(part.unique)},
 	{"Complete", ErrComplete, everybody, each(part.complete)},
-	{"Replay", ErrReplay, func(s *Stream) bool { return s.Published != nil && (s.Replay || s.resumes()) && !s.Merged }, each(part.replayed)},
+	{"Replay", ErrReplay, func(s *Stream) bool { return s.Published != nil && (s.Replay || s.After.Epoch != "") && !s.Merged }, each(part.replayed)},
 	{"Synced", ErrSynced, everybody, each(part.synced)},
 	{"Bookmarks", ErrBookmarks, func(s *Stream) bool { return s.Bookmarks }, each(part.bookmarks)},
 	{"Filters", ErrFilters, func(s *Stream) bool { return len(s.Types) > 0 || s.Wants != nil || !s.Network }, each(part.filtered)},
@@ -95,9 +95,11 @@ type Stream struct {
 	Events []pleg.Event
 	Breaks []int
 
-	// Epoch is the only one of the stream; empty if there may be others. Published
-	// returns every event that was published in an epoch and has had the time to come.
+	// Epoch is the only one of the stream; empty if there may be others. Kept is how many
+	// events its history keeps, for who resumes; 0 for all. Published returns every event
+	// that was published in an epoch and has had the time to come.
 	Epoch     string
+	Kept      uint64
 	Published func(epoch string) []pleg.Event
 	// History is what the containers went through, Truth what they are, Cached what the
 	// cache says.

@@ -43,8 +43,18 @@ func each(kept func(part) error) func(*Stream) error {
 	}
 }
 
-// resumes reports whether the subscriber resumed at a position of its own epoch.
-func (s *Stream) resumes() bool { return s.After.Epoch != "" && s.After.Epoch == s.Epoch }
+// resumes reports whether the subscriber resumed at its position.
+func (s *Stream) resumes() bool {
+	return s.After.Epoch != "" && s.After.Epoch == s.Epoch && s.firstGap().Type == ""
+}
+
+// firstGap returns the Gap that the stream begins with, if there is one.
+func (s *Stream) firstGap() pleg.Event {
+	if len(s.Events) > 0 && s.Events[0].Type == pleg.Gap && s.Events[0].Reason != pleg.Stopped {
+		return s.Events[0]
+	}
+	return pleg.Event{}
+}
 
 // rebuilds reports whether the subscriber was told the whole state.
 func (s *Stream) rebuilds() bool {
@@ -98,7 +108,9 @@ func (p part) epoch() string {
 func (p part) published() map[uint64]pleg.Event {
 	numbers := make(map[uint64]pleg.Event)
 	for _, ev := range p.Published(p.epoch()) {
-		numbers[ev.Seq] = ev
+		if ev.PodUID != "" {
+			numbers[ev.Seq] = ev
+		}
 	}
 	return numbers
 }
@@ -180,7 +192,7 @@ func (p part) synced() error {
 	if p.replay || p.After.Epoch != "" {
 		asked = 1
 	}
-	if p.latest && marks < asked || marks > asked+len(p.Breaks) {
+	if p.latest && !p.Unread && marks < asked || marks > asked+len(p.Breaks) {
 		return fmt.Errorf("Synced came %d times, want it %d times, and after %d lost connections", marks, asked, len(p.Breaks))
 	}
 	return nil
@@ -233,16 +245,24 @@ func (s *Stream) resumed() error {
 	return nil
 }
 
-// gaps: only whoever resumes in another epoch gets a Gap, as its first event.
+// gaps: only whoever cannot resume gets a Gap, as its first event.
 func (s *Stream) gaps() error {
-	other := s.After.Epoch != "" && !s.resumes()
 	for i, ev := range s.Events {
-		if ev.Type == pleg.Gap && ev.Reason != pleg.Stopped && (!other || i > 0) {
+		if ev.Type == pleg.Gap && ev.Reason != pleg.Stopped && i > 0 {
 			return fmt.Errorf("event %d is a Gap because of %s", i, ev.Reason)
 		}
 	}
-	if other && (len(s.Events) == 0 || s.Events[0].Type != pleg.Gap) {
-		return fmt.Errorf("the position of %s is resumed in %s", s.After.Epoch, s.Epoch)
+	reason, missed, first := "", uint64(0), s.firstGap()
+	switch {
+	case s.After.Epoch == "":
+	case s.After.Epoch != s.Epoch, first.Type != "" && s.After.Seq > first.Seq:
+		reason = pleg.OtherEpoch
+	case first.Type != "" && s.Kept > 0 && first.Seq-s.After.Seq > s.Kept:
+		reason, missed = pleg.HistoryTooShort, first.Seq-s.After.Seq-s.Kept
+	}
+	if first.Reason != reason || first.Missed != missed {
+		return fmt.Errorf("after %s comes a Gap because of %q at %d with %d missed, want one because of %q with %d missed",
+			s.After, first.Reason, first.Seq, first.Missed, reason, missed)
 	}
 	return nil
 }
