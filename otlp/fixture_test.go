@@ -223,7 +223,7 @@ func (n *node) wait(d time.Duration) {
 	synctest.Wait()
 }
 
-// churn restarts a container of a pod so many times, one a second: two events each.
+// churn restarts a container of a pod once a second: two events each time.
 func (n *node) churn(pod pleg.PodUID, restarts int) {
 	for i := range restarts {
 		n.runtime.Set(pod, fmt.Sprintf("%s-c%d=running /%s-s=running", pod, i, pod))

@@ -20,7 +20,7 @@ const schemaURL = "https://opentelemetry.io/schemas/1.37.0"
 // scopeName is the instrumentation scope of all records.
 const scopeName = "github.com/pleg-pipeline/pleg-pipeline/otlp"
 
-// replayedVerbs are those of a replayed event, which tells a state and not news.
+// replayedVerbs are those of a replayed event, which describes a state, not a change.
 var replayedVerbs = map[pleg.EventType]string{
 	pleg.ContainerStarted: "is running",
 	pleg.ContainerDied:    "has died",

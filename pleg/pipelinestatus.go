@@ -12,7 +12,7 @@ type Status struct {
 	Err     error
 	Relist  RelistStatus
 	// Inspectors is the bound on inspections in flight that are not hung, Width the same
-	// (older servers tell a number that follows the runtime), InFlight the number of
+	// (older servers send a number that follows the runtime), InFlight the number of
 	// those in flight.
 	Inspectors, Width, InFlight int
 	// Waiting is the number of pods that have changed and were not inspected with

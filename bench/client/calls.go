@@ -13,7 +13,7 @@ import (
 )
 
 // caller makes the calls that a relist needs and does nothing else: it keeps no
-// statuses and tells changes of containers only. No client is faster with as many
+// statuses and reports changes of containers only. No client is faster with as many
 // calls in flight.
 type caller struct {
 	runtime runtimeapi.RuntimeServiceClient

@@ -98,7 +98,7 @@ func (p part) delivered() error {
 		missing += uint64(len(numbers))
 	}
 	if missing != told {
-		return fmt.Errorf("%d events did not come, the end tells of %d: %v", missing, told, due)
+		return fmt.Errorf("%d events are missing, the end counts %d: %v", missing, told, due)
 	}
 	return nil
 }

@@ -113,7 +113,7 @@ type Stream struct {
 	MayMiss bool
 	// Unread: the subscriber had not read everything when the pipeline ended.
 	Unread bool
-	// NoSync: no pod was reinspected without a change, so no PodSync comes but for
+	// NoSync: no pod was reinspected without a change, so each PodSync stands for
 	// missed events.
 	NoSync bool
 	// All: the history shows every step, also those between two lists.

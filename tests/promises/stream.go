@@ -9,7 +9,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// part is what came between two Gaps: each Gap starts the stream anew.
+// part is what came between two Gaps: after each Gap the stream starts again.
 type part struct {
 	*Stream
 	events        []pleg.Event

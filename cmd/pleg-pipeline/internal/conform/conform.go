@@ -1,6 +1,6 @@
 // Package conform tries what a container runtime promises to those who follow its
-// pods. It runs pods of its own on the runtime, compares what the runtime tells with
-// what was done to them, and reports promise by promise.
+// pods. It runs pods of its own on the runtime, compares what the runtime reports with
+// what was done to them, and prints a table, promise by promise.
 //
 // This is the only package of the program that changes something in a runtime.
 package conform

@@ -18,7 +18,7 @@ const (
 	// manyHung calls, if they are half of all, mean a slow runtime, not a few hung
 	// containers.
 	manyHung = 3
-	// longCall is the duration of a single call that is worth a word.
+	// longCall is the duration from which a single call is reported.
 	longCall = time.Second
 	// slowDisk is the time at which ImageFsInfo, which reads the filesystem, is slow.
 	slowDisk = 2 * time.Second
