@@ -27,9 +27,9 @@ type call struct {
 	verdict  verdict
 }
 
-// begin admits a call, or returns the error that the call fails with. The caller
-// calls end in either case.
-func (rt *Runtime) begin(ctx context.Context, rpc string, req any) (*call, error) {
+// admit counts a call and waits for its place, or returns the error that the call fails
+// with. The caller calls leave in either case.
+func (rt *Runtime) admit(ctx context.Context, rpc string, req any) (*call, error) {
 	c := &call{rt: rt, rpc: rpc}
 	if rpc != rpcEvents {
 		c.limited = 1
@@ -63,7 +63,7 @@ func (c *call) finish(ctx context.Context) error {
 	return c.verdict.serve(ctx)
 }
 
-func (c *call) end(err error) {
+func (c *call) leave(err error) {
 	c.rt.stats.count(c.rpc, -c.limited, -c.executed, func(r *RPCStats) {
 		if c.executed > 0 {
 			r.Time += time.Since(c.started)
@@ -112,8 +112,8 @@ func malformOf(ctx context.Context) []Fault {
 func (rt *Runtime) unary(
 	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 ) (resp any, err error) {
-	c, err := rt.begin(ctx, path.Base(info.FullMethod), req)
-	defer func() { c.end(err) }()
+	c, err := rt.admit(ctx, path.Base(info.FullMethod), req)
+	defer func() { c.leave(err) }()
 	if err != nil {
 		return nil, err
 	}

@@ -77,7 +77,7 @@ func (w *watcher) seen() []string {
 	return out
 }
 
-func (w *watcher) end() error {
+func (w *watcher) wait() error {
 	<-w.done
 	return w.err
 }
@@ -227,7 +227,7 @@ func TestEventStreamBreaks(t *testing.T) {
 		setEventFaults(t, rt, simruntime.EventFaults{BreakAfter: 3})
 		breaking := watch(t, client)
 		addAndRemove(t, rt)
-		if got := breaking.seen(); !slices.Equal(got, lifeOfAPod[:3]) || status.Code(breaking.end()) != codes.Unavailable {
+		if got := breaking.seen(); !slices.Equal(got, lifeOfAPod[:3]) || status.Code(breaking.wait()) != codes.Unavailable {
 			t.Errorf("break after 3: got %q, %v", got, breaking.err)
 		}
 		if got := plain.seen(); !slices.Equal(got, lifeOfAPod) {
@@ -236,7 +236,7 @@ func TestEventStreamBreaks(t *testing.T) {
 		if got := rt.BreakEvents(); got != 1 {
 			t.Errorf("BreakEvents broke %d streams, want 1", got)
 		}
-		if err := plain.end(); status.Code(err) != codes.Unavailable {
+		if err := plain.wait(); status.Code(err) != codes.Unavailable {
 			t.Errorf("broken stream ended with %v", err)
 		}
 	})

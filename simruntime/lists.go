@@ -54,8 +54,8 @@ func (s *service) StreamContainers(
 func streamList[M listed](
 	ctx context.Context, rt *Runtime, rpc string, req any, list func() []M, send func([]M) error,
 ) (err error) {
-	c, err := rt.begin(ctx, rpc, req)
-	defer func() { c.end(err) }()
+	c, err := rt.admit(ctx, rpc, req)
+	defer func() { c.leave(err) }()
 	if err != nil {
 		return err
 	}

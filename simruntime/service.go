@@ -106,8 +106,8 @@ func (s *service) GetContainerEvents(
 	req *cri.GetEventsRequest, stream grpc.ServerStreamingServer[cri.ContainerEventResponse],
 ) (err error) {
 	ctx := stream.Context()
-	c, err := s.rt.begin(ctx, rpcEvents, req)
-	defer func() { c.end(err) }()
+	c, err := s.rt.admit(ctx, rpcEvents, req)
+	defer func() { c.leave(err) }()
 	if err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ func (s *siege) run(ctx context.Context, r *load.Run) error {
 	var running sync.WaitGroup
 	readers := s.startReaders(ctx, &running)
 	attacks := s.startAttacks(ctx, &running)
-	probes, peak, err := observe(ctx, s.daemon.PID())
+	probes, peak, err := measure(ctx, s.daemon.PID())
 	running.Wait()
 	if err != nil {
 		return err
@@ -141,9 +141,9 @@ func judgeDaemon(r *load.Run, probes load.Times, peak int64) {
 	r.Require(peak <= maxRSS, "the daemon took %d MiB, more than %d", peak>>20, maxRSS>>20)
 }
 
-// observe starts a process that probes, because the readers delay all goroutines of this one,
+// measure starts a process that probes, because the readers delay all goroutines of this one,
 // and returns the times that the probes took and the highest RSS in bytes.
-func observe(ctx context.Context, pid int) (probes load.Times, peak int64, err error) {
+func measure(ctx context.Context, pid int) (probes load.Times, peak int64, err error) {
 	itself, err := os.Executable()
 	if err != nil {
 		return nil, 0, err

@@ -74,8 +74,8 @@ func (e *encoder) write(a *answer, began time.Time) error {
 	return e.lines.Encode(l)
 }
 
-// end writes the last line, unless there was no call.
-func (e *encoder) end(length time.Duration) error {
+// writeEnd writes the last line, unless there was no call.
+func (e *encoder) writeEnd(length time.Duration) error {
 	if !e.started {
 		return nil
 	}

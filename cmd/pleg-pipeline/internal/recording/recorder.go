@@ -98,10 +98,10 @@ func (r *Recorder) Length() time.Duration {
 
 // Stop ends the recording: later answers are not in it. It does not block, and
 // may be called more than once.
-func (r *Recorder) Stop() { r.end(nil) }
+func (r *Recorder) Stop() { r.stop(nil) }
 
-// end ends the recording; the first call determines why.
-func (r *Recorder) end(err error) {
+// stop ends the recording; the first call determines why.
+func (r *Recorder) stop(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.hasEnded() {
@@ -132,7 +132,7 @@ func (r *Recorder) hasEnded() bool {
 func (r *Recorder) Run() error {
 	err := r.run()
 	if err != nil {
-		r.end(err)
+		r.stop(err)
 		return fmt.Errorf("write recording: %w", err)
 	}
 	return nil
@@ -189,7 +189,7 @@ func (r *Recorder) finish() error {
 			return err
 		}
 	}
-	return errors.Join(r.encoder.end(r.Length()), r.out.Flush())
+	return errors.Join(r.encoder.writeEnd(r.Length()), r.out.Flush())
 }
 
 // now returns the time since the first call. The caller holds the lock.
@@ -250,6 +250,6 @@ func (r *Recorder) enqueue(a *answer) {
 	select {
 	case r.queue <- a:
 	default:
-		r.end(errBehind)
+		r.stop(errBehind)
 	}
 }

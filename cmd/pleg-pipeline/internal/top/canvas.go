@@ -14,8 +14,8 @@ type canvas struct {
 	width, height int
 }
 
-// begin clears the canvas.
-func (c *canvas) begin() {
+// clear clears the canvas.
+func (c *canvas) clear() {
 	c.width, c.height = c.screen.Size()
 	c.screen.Clear()
 }

@@ -29,7 +29,7 @@ func newPainter(screen tcell.Screen) *painter { return &painter{canvas{screen: s
 
 // draw draws the whole screen. The terminal gets only the cells that differ.
 func (v *painter) draw(m *model, now time.Time) {
-	v.begin()
+	v.clear()
 	defer v.screen.Show()
 	if v.width < 20 || v.height < 5 {
 		v.text(0, 0, v.width, "too small", bad)
