@@ -89,15 +89,23 @@ func TestFaultAffectsOnlyItsTarget(t *testing.T) {
 		fault func(p simruntime.Pod) simruntime.Fault // Code is set to Internal.
 		want  [4]codes.Code
 	}{
-		"every call of an RPC": {func(simruntime.Pod) simruntime.Fault { return simruntime.Fault{RPC: "ContainerStatus"} },
-			[4]codes.Code{codes.Internal, codes.Internal, codes.Internal, codes.Internal}},
+		"every call of an RPC": {
+			func(simruntime.Pod) simruntime.Fault { return simruntime.Fault{RPC: "ContainerStatus"} },
+			[4]codes.Code{codes.Internal, codes.Internal, codes.Internal, codes.Internal},
+		},
 		"another RPC": {func(simruntime.Pod) simruntime.Fault { return simruntime.Fault{RPC: "PodSandboxStatus"} }, [4]codes.Code{}},
-		"a pod": {func(p simruntime.Pod) simruntime.Fault { return simruntime.Fault{PodUID: p.UID} },
-			[4]codes.Code{ok, codes.Internal, codes.Internal, codes.Internal}},
-		"a container, twice": {func(p simruntime.Pod) simruntime.Fault { return simruntime.Fault{ID: p.Containers[0].ID, Times: 2} },
-			[4]codes.Code{ok, codes.Internal, codes.Internal, ok}},
-		"after one call": {func(p simruntime.Pod) simruntime.Fault { return simruntime.Fault{PodUID: p.UID, After: 1, Times: 1} },
-			[4]codes.Code{ok, ok, codes.Internal, ok}},
+		"a pod": {
+			func(p simruntime.Pod) simruntime.Fault { return simruntime.Fault{PodUID: p.UID} },
+			[4]codes.Code{ok, codes.Internal, codes.Internal, codes.Internal},
+		},
+		"a container, twice": {
+			func(p simruntime.Pod) simruntime.Fault { return simruntime.Fault{ID: p.Containers[0].ID, Times: 2} },
+			[4]codes.Code{ok, codes.Internal, codes.Internal, ok},
+		},
+		"after one call": {
+			func(p simruntime.Pod) simruntime.Fault { return simruntime.Fault{PodUID: p.UID, After: 1, Times: 1} },
+			[4]codes.Code{ok, ok, codes.Internal, ok},
+		},
 		"its sandbox": {func(p simruntime.Pod) simruntime.Fault { return simruntime.Fault{ID: p.Sandboxes[0].ID} }, [4]codes.Code{}},
 	} {
 		t.Run(name, func(t *testing.T) {

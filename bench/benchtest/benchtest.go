@@ -47,20 +47,20 @@ func NewRuntime(t *testing.T) (*simruntime.Runtime, *cri.Client) {
 
 // Start starts the candidate and returns its report when it has the wanted events.
 func Start(ask func(control.Command) control.Report, want map[string]int, timeout time.Duration) control.Report {
-	ask(control.Command{Do: control.ClientExpect, Want: want, Keep: true})
+	ask(control.Command{Do: control.ClientExpect, Want: want})
 	ask(control.Command{Do: control.ClientStart})
 	return ask(control.Command{Do: control.ClientWait, TimeoutMS: int(timeout.Milliseconds())})
 }
 
 // Serve runs a candidate. ask sends it a command; end stops it, and its error fails
 // the test unless it is want.
-func Serve(t *testing.T, candidate probe.Candidate, width probe.Width) (ask func(control.Command) control.Report, end func(want error)) {
+func Serve(t *testing.T, candidate probe.Candidate) (ask func(control.Command) control.Report, end func(want error)) {
 	t.Helper()
 	commandsIn, commandsOut := io.Pipe()
 	reportsIn, reportsOut := io.Pipe()
 	served := make(chan error, 1)
 	go func() {
-		err := probe.Serve(t.Context(), candidate, width, commandsIn, reportsOut)
+		err := probe.Serve(t.Context(), candidate, commandsIn, reportsOut)
 		served <- errors.Join(err, reportsOut.Close())
 	}()
 	commands, reports := json.NewEncoder(commandsOut), json.NewDecoder(reportsIn)

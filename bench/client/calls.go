@@ -24,7 +24,7 @@ type caller struct {
 }
 
 // calls is the candidate without any work of its own.
-func (c config) calls(runtime *cri.Client) (probe.Candidate, probe.Width) {
+func (c config) calls(runtime *cri.Client) probe.Candidate {
 	return func(ctx context.Context, emit func(probe.Event)) error {
 		caller := caller{runtimeapi.NewRuntimeServiceClient(runtime.Conn()), c.inspectors, emit, make(map[string]string)}
 		tick := time.NewTicker(c.period)
@@ -39,7 +39,7 @@ func (c config) calls(runtime *cri.Client) (probe.Candidate, probe.Width) {
 			case <-tick.C:
 			}
 		}
-	}, nil
+	}
 }
 
 func (c *caller) relist(ctx context.Context) error {

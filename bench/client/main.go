@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"runtime/pprof"
 	"strings"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/bench/serial"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 )
@@ -27,10 +25,10 @@ import (
 const eventBuffer = 1 << 15
 
 type config struct {
-	candidate, socket, profile string
-	inspectors                 int
-	events                     bool
-	period, timeout            time.Duration
+	candidate, socket string
+	inspectors        int
+	events            bool
+	period, timeout   time.Duration
 }
 
 func main() {
@@ -41,7 +39,6 @@ func main() {
 	flag.BoolVar(&c.events, "events", false, "follow CRI events")
 	flag.DurationVar(&c.period, "period", time.Second, "relist period")
 	flag.DurationVar(&c.timeout, "timeout", 2*time.Minute, "deadline of a runtime call")
-	flag.StringVar(&c.profile, "cpuprofile", "", "file for a CPU profile of the whole run")
 	flag.Parse()
 	if err := c.run(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "client:", err)
@@ -50,7 +47,7 @@ func main() {
 }
 
 func (c config) run(ctx context.Context) (err error) {
-	candidates := map[string]func(*cri.Client) (probe.Candidate, probe.Width){"serial": c.serial, "pipeline": c.pipeline, "calls": c.calls}
+	candidates := map[string]func(*cri.Client) probe.Candidate{"serial": c.serial, "pipeline": c.pipeline, "calls": c.calls}
 	candidate := candidates[c.candidate]
 	if candidate == nil {
 		return fmt.Errorf("unknown candidate %q: have serial, pipeline and calls", c.candidate)
@@ -71,10 +68,7 @@ func (c config) run(ctx context.Context) (err error) {
 	if _, err := os.Stat(strings.TrimPrefix(c.socket, "unix://")); err != nil {
 		return fmt.Errorf("no runtime at -socket: %w", err)
 	}
-	return c.profiled(func() error {
-		candidate, width := candidate(runtime)
-		return probe.Serve(ctx, candidate, width, os.Stdin, os.Stdout)
-	})
+	return probe.Serve(ctx, candidate(runtime), os.Stdin, os.Stdout)
 }
 
 // oneByOne makes status calls one after the other, as the kubelet does.
@@ -89,24 +83,7 @@ func oneByOne() grpc.UnaryClientInterceptor {
 	}
 }
 
-// profiled writes a CPU profile of run if the flag is set.
-func (c config) profiled(run func() error) (err error) {
-	if c.profile == "" {
-		return run()
-	}
-	file, err := os.Create(c.profile)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	if err := pprof.StartCPUProfile(file); err != nil {
-		return err
-	}
-	defer pprof.StopCPUProfile()
-	return run()
-}
-
-func (c config) serial(runtime *cri.Client) (probe.Candidate, probe.Width) {
+func (c config) serial(runtime *cri.Client) probe.Candidate {
 	return func(ctx context.Context, emit func(probe.Event)) error {
 		events := make(chan pleg.Event, eventBuffer)
 		baseline, err := serial.New(runtime, serial.Options{Events: events, InspectTimeout: c.timeout})
@@ -122,16 +99,14 @@ func (c config) serial(runtime *cri.Client) (probe.Candidate, probe.Width) {
 			emit(event(e))
 		}
 		return both.Wait()
-	}, nil
+	}
 }
 
-func (c config) pipeline(runtime *cri.Client) (probe.Candidate, probe.Width) {
-	registry := prometheus.NewRegistry()
+func (c config) pipeline(runtime *cri.Client) probe.Candidate {
 	return func(ctx context.Context, emit func(probe.Event)) error {
 		opts := pipeline.Options{
 			Runtime: runtime, RelistPeriod: c.period, InspectTimeout: c.timeout,
 			Inspectors: max(1, c.inspectors/2), // each makes two calls at once
-			Registerer: registry,
 		}
 		if c.events {
 			opts.Events = pipeline.EventsRequire
@@ -150,9 +125,9 @@ func (c config) pipeline(runtime *cri.Client) (probe.Candidate, probe.Width) {
 			emit(event(e))
 		}
 		return both.Wait()
-	}, func() (int, error) { return c.inspectors, nil }
+	}
 }
 
 func event(e pleg.Event) probe.Event {
-	return probe.Event{Type: string(e.Type), ID: string(e.ContainerID), At: e.ObservedAt, Missed: e.Missed}
+	return probe.Event{Type: string(e.Type), ID: string(e.ContainerID), At: e.ObservedAt}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -21,14 +20,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestCandidatesSeeTheSame(t *testing.T) {
 	const pods, containers = 6, 2
 	c := config{inspectors: 4, period: 20 * time.Millisecond, timeout: time.Minute}
-	for name, candidate := range map[string]func(*cri.Client) (probe.Candidate, probe.Width){"serial": c.serial, "pipeline": c.pipeline, "calls": c.calls} {
+	for name, candidate := range map[string]func(*cri.Client) probe.Candidate{"serial": c.serial, "pipeline": c.pipeline, "calls": c.calls} {
 		t.Run(name, func(t *testing.T) {
 			runtime, client := benchtest.NewRuntime(t)
 			if _, err := runtime.Populate(simruntime.Population{Pods: pods, Containers: containers}); err != nil {
 				t.Fatal(err)
 			}
-			measured, width := candidate(client)
-			ask, end := benchtest.Serve(t, measured, width)
+			ask, end := benchtest.Serve(t, candidate(client))
 			const started = pods * (containers + 1)
 			if r := benchtest.Start(ask, map[string]int{"ContainerStarted": started}, time.Minute); !r.Done || r.Seen["ContainerStarted"].Count != started {
 				t.Fatalf("start: %+v", r)
@@ -36,11 +34,8 @@ func TestCandidatesSeeTheSame(t *testing.T) {
 			ask(control.Command{Do: control.ClientExpect, Want: map[string]int{"ContainerDied": pods * containers}})
 			runtime.Burst(pods, simruntime.Exit)
 			r := ask(control.Command{Do: control.ClientWait, TimeoutMS: 60_000})
-			if died := r.Seen["ContainerDied"]; !r.Done || died.Count != pods*containers || died.LastMS < died.FirstMS {
+			if died := r.Seen["ContainerDied"]; !r.Done || died.Count != pods*containers || died.LastMS <= 0 {
 				t.Errorf("burst: %+v", r)
-			}
-			if (r.Width > 0) != (name == "pipeline") {
-				t.Errorf("width %d", r.Width)
 			}
 			end(nil)
 		})
@@ -52,7 +47,6 @@ func TestBadArgumentsAreExplained(t *testing.T) {
 		`unknown candidate "parallel"`: {candidate: "parallel"},
 		"is not a unix socket":         {candidate: "serial", socket: "localhost:80"},
 		"no runtime at -socket":        {candidate: "serial", socket: "/no-such-socket"},
-		"no-such-folder":               {candidate: "serial", socket: "/dev/null", timeout: time.Second, profile: filepath.Join(t.TempDir(), "no-such-folder", "p")},
 	} {
 		if err := c.run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q in it", c, err, want)

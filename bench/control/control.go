@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"syscall"
 	"time"
@@ -41,8 +40,6 @@ type Command struct {
 	Do string `json:"do"`
 	// Want is the number of events of each type that end the window.
 	Want map[string]int `json:"want,omitempty"`
-	// Keep records every event of the window in [Report.Log].
-	Keep bool `json:"keep,omitempty"`
 	// TimeoutMS bounds ClientWait, in milliseconds.
 	TimeoutMS int `json:"timeoutMS,omitempty"`
 }
@@ -58,10 +55,9 @@ const (
 // Seen counts the events of one type.
 type Seen struct {
 	Count int `json:"count"`
-	// FirstMS and LastMS are the arrivals, in milliseconds from the beginning of
-	// the relist that saw the first change of the window.
-	FirstMS float64 `json:"firstMS"`
-	LastMS  float64 `json:"lastMS"`
+	// LastMS is the arrival of the last one, in milliseconds from the beginning of the
+	// relist that saw the first change of the window.
+	LastMS float64 `json:"lastMS"`
 }
 
 // Arrival is one event and when it arrived.
@@ -76,17 +72,11 @@ type Arrival struct {
 type Report struct {
 	Err string `json:"err,omitempty"`
 	// Done reports whether the window has all its events.
-	Done bool            `json:"done"`
-	Seen map[string]Seen `json:"seen,omitempty"`
-	// Missed is the number of events that PodSyncs replaced, and Repaired the
-	// number of those PodSyncs.
-	Missed   uint64    `json:"missed"`
-	Repaired int       `json:"repaired"`
-	Usage    Usage     `json:"usage"`
-	Log      []Arrival `json:"log,omitempty"`
-	// Width is how many pods the candidate now inspects at once at most; 0 if it
-	// does not report that.
-	Width int `json:"width,omitempty"`
+	Done  bool            `json:"done"`
+	Seen  map[string]Seen `json:"seen,omitempty"`
+	Usage Usage           `json:"usage"`
+	// Log has all events of the window.
+	Log []Arrival `json:"log,omitempty"`
 }
 
 // Order is a request to the node.
@@ -143,21 +133,12 @@ type Answer struct {
 	Log []Arrival `json:"log,omitempty"`
 }
 
-// Failure is the error, or empty.
-func (r Report) Failure() string { return r.Err }
-
-// Failure is the error, or empty.
-func (a Answer) Failure() string { return a.Err }
-
 // Usage is what a process has used, in total or between two marks.
 type Usage struct {
 	WallSeconds float64 `json:"wallSeconds"`
 	CPUSeconds  float64 `json:"cpuSeconds"`
-	// Allocs and AllocBytes count heap allocations.
-	Allocs     uint64 `json:"allocs"`
-	AllocBytes uint64 `json:"allocBytes"`
-	// RSSBytes is the resident memory now.
-	RSSBytes uint64 `json:"rssBytes"`
+	// Allocs counts heap allocations.
+	Allocs uint64 `json:"allocs"`
 }
 
 // Mark is a time and the usage until then.
@@ -170,19 +151,16 @@ type Mark struct {
 func Now() Mark {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return Mark{at: time.Now(), usage: Usage{
-		CPUSeconds: CPUSeconds(), Allocs: m.Mallocs, AllocBytes: m.TotalAlloc, RSSBytes: rss(),
-	}}
+	return Mark{at: time.Now(), usage: Usage{CPUSeconds: CPUSeconds(), Allocs: m.Mallocs}}
 }
 
 // Since returns what this process has used since an earlier mark.
 func (m Mark) Since(earlier Mark) Usage {
-	u := m.usage
-	u.WallSeconds = m.at.Sub(earlier.at).Seconds()
-	u.CPUSeconds -= earlier.usage.CPUSeconds
-	u.Allocs -= earlier.usage.Allocs
-	u.AllocBytes -= earlier.usage.AllocBytes
-	return u
+	return Usage{
+		WallSeconds: m.at.Sub(earlier.at).Seconds(),
+		CPUSeconds:  m.usage.CPUSeconds - earlier.usage.CPUSeconds,
+		Allocs:      m.usage.Allocs - earlier.usage.Allocs,
+	}
 }
 
 // CPUSeconds returns the user and system time of this process.
@@ -192,12 +170,4 @@ func CPUSeconds() float64 {
 		return 0
 	}
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano()).Seconds()
-}
-
-// rss returns the resident memory in bytes, or zero if /proc does not have it.
-func rss() uint64 {
-	data, _ := os.ReadFile("/proc/self/statm")
-	var total, resident uint64
-	_, _ = fmt.Sscan(string(data), &total, &resident)
-	return resident * uint64(os.Getpagesize())
 }

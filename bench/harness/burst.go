@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -13,8 +12,6 @@ import (
 type burst struct {
 	pods, containers int
 	profile          string
-	// before is the profile until the burst; empty means that of the burst.
-	before string
 	// limit is the number of calls the runtime serves at once; 0 means any.
 	limit int
 	// hung is the number of changing pods whose status calls hang.
@@ -23,53 +20,44 @@ type burst struct {
 	carried bool
 }
 
-// longest bounds the wait for events: 1000 pods of 5 containers take 80 s with one
-// call at a time, and three times that with tail latency.
+// longest bounds the wait for events: 1000 pods take 35 s with one call at a time, and
+// three times that with tail latency.
 const longest = 6 * time.Minute
-
-// burstSizes are the numbers of pods for each number of containers. All
-// combinations would take half a day.
-var burstSizes = map[int][]int{1: {10, 110}, 2: {10, 110, 1000}, 5: {10, 110}}
 
 func bursts() []Scenario {
 	var all []Scenario
 	for _, profile := range []string{"node", "zero", "tail"} {
-		for _, containers := range []int{1, 2, 5} {
-			for _, pods := range burstSizes[containers] {
-				of := everyone
-				if pods == 110 && profile == "node" && containers <= 2 {
-					of += " " + string(callsOnly)
-				}
-				all = append(all, burst{pods: pods, containers: containers, profile: profile}.scenario(
-					fmt.Sprintf("burst/profile=%s/containers=%d/pods=%d", profile, containers, pods), "", of,
-					containers == 2 && (pods == 110 && profile == "node" || pods == 1000 && profile == "zero")))
+		for _, w := range []burst{{pods: 110, containers: 1}, {pods: 10, containers: 2}, {pods: 110, containers: 2}, {pods: 1000, containers: 2}} {
+			of := everyone
+			if w.pods == 110 && profile == "node" {
+				of += " " + string(callsOnly)
 			}
+			w.profile = profile
+			all = append(all, w.scenario(fmt.Sprintf("burst/profile=%s/containers=%d/pods=%d", profile, w.containers, w.pods), "", of,
+				w.containers == 2 && (w.pods == 110 && profile == "node" || w.pods == 1000 && profile == "zero")))
+		}
+		if profile != "tail" {
+			w := burst{pods: 1, containers: 2, profile: profile}
+			all = append(all, w.scenario("single/profile="+profile, ", no other pods", "serial kubelet pipeline-1 pipeline-16", true))
 		}
 	}
-	for _, containers := range []int{2, 5} {
-		w := burst{pods: 110, containers: containers, profile: "node", carried: true}
-		all = append(all, w.scenario(fmt.Sprintf("carried/profile=node/pods=110/containers=%d", containers),
-			", sandbox statuses carry those of the containers", twoWidths, containers == 2))
+	usual := burst{pods: 110, containers: 2, profile: "node"}
+	carried := usual
+	carried.carried = true
+	all = append(all, carried.scenario("carried/profile=node/pods=110/containers=2", ", sandbox statuses carry those of the containers", twoWidths, true))
+	for _, calls := range []int{1, 2, 4, 8} {
+		w, of := usual, twoWidths
+		if w.limit = calls; calls == 8 {
+			of = "kubelet drop-in " + allWidths
+		}
+		all = append(all, w.scenario(limited(calls), fmt.Sprintf(", the runtime serves %d at once", calls), of, true))
 	}
-	for _, profile := range []string{"zero", "node"} {
-		all = append(all, burst{pods: 1, containers: 2, profile: profile}.scenario(
-			"single/profile="+profile, ", no other pods", "serial kubelet pipeline-1 pipeline-16", true))
-	}
-	for _, w := range []burst{{pods: 1000, profile: "zero"}, {pods: 110, profile: "node"}} {
-		w.containers, w.limit = 2, 8
-		all = append(all, w.scenario(fmt.Sprintf("limited/profile=%s/pods=%d/limit=8", w.profile, w.pods),
-			", the runtime serves 8 calls at once", "kubelet drop-in "+allWidths, true))
-	}
-	for _, calls := range []int{1, 2, 4} {
-		w := burst{pods: 110, containers: 2, profile: "node", limit: calls}
-		all = append(all, w.scenario(fmt.Sprintf("limited/profile=node/pods=110/limit=%d", calls),
-			fmt.Sprintf(", the runtime serves %d at once", calls), twoWidths, true))
-	}
-	// The runtime still serves any number of calls, but each takes longer.
-	all = append(all, burst{pods: 110, containers: 2, profile: "node", before: "zero"}.scenario(
-		"shift/profile=node/pods=110", ", zero until then", twoWidths, true))
+	many := burst{pods: 1000, containers: 2, profile: "zero", limit: 8}
+	all = append(all, many.scenario(limitedZero, ", the runtime serves 8 at once", "kubelet drop-in "+allWidths, true))
 	for _, n := range []int{0, 1, 5} {
-		all = append(all, burst{pods: 110, containers: 2, profile: "node", hung: n}.scenario(fmt.Sprintf("hung/pods=%d", n),
+		w := usual
+		w.hung = n
+		all = append(all, w.scenario(fmt.Sprintf("hung/pods=%d", n),
 			fmt.Sprintf(", status calls of %d of them hang for %v", n, hangTimeout), twoWidths, true))
 	}
 	return all
@@ -90,6 +78,24 @@ func (w burst) scenario(name, also, of string, inQuick bool) Scenario {
 	}
 }
 
+func (w burst) measure(ctx context.Context, l *lab) Metrics {
+	l.order(control.Order{Do: control.NodeShape, Profile: "zero", Limit: w.limit})
+	l.populate(ctx, w.pods, w.containers)
+	l.order(
+		control.Order{Do: control.NodeShape, Profile: w.profile, Limit: w.limit},
+		control.Order{Do: control.NodeHang, Pods: w.hung},
+	)
+	r := l.window(exited(w.pods-w.hung, w.containers), func() {
+		l.order(control.Order{Do: control.NodeBurst, Change: "exit", Pods: w.pods})
+	})
+	m := l.burstMetrics(r, w.pods)
+	if w.hung > 0 || w.profile == "zero" {
+		// Neither the time of a hung call nor calls without latency set a limit.
+		delete(m, "limit")
+	}
+	return m
+}
+
 // started are the events of new running pods.
 func started(pods, containers int) map[string]int {
 	return map[string]int{"ContainerStarted": pods * (containers + 1)}
@@ -100,99 +106,55 @@ func exited(pods, containers int) map[string]int {
 	return map[string]int{"ContainerDied": pods * containers}
 }
 
-func (w burst) measure(ctx context.Context, l *lab) Metrics {
-	w.prepare(ctx, l)
-	r := l.window(exited(w.pods-w.hung, w.containers), false, func() {
-		l.order(control.Order{Do: control.NodeBurst, Change: "exit", Pods: w.pods})
-	})
-	m := l.burstMetrics(r, w.pods)
-	if w.hung > 0 || w.profile == "zero" {
-		// Neither the time of a hung call nor calls without latency set a limit.
-		m.remove("limit", "ratio")
-	}
-	return m
-}
-
-// prepare brings the lab to the moment before the burst. A pipeline that finds
-// its width first inspects the pods under the latencies of the burst, unless the
-// scenario changes them. For other candidates that would only take time.
-func (w burst) prepare(ctx context.Context, l *lab) {
-	before := cmp.Or(w.before, "zero")
-	if w.before == "" && l.candidate.findsWidth() {
-		before = w.profile
-	}
-	l.order(control.Order{Do: control.NodeShape, Profile: before, Limit: w.limit})
-	l.populate(ctx, w.pods, w.containers)
-	l.order(
-		control.Order{Do: control.NodeShape, Profile: w.profile, Limit: w.limit},
-		control.Order{Do: control.NodeHang, Pods: w.hung},
-	)
-}
-
+// storms are cold starts on a node with many finished pods.
 func storms() []Scenario {
+	const running, finished, containers = 110, 1000, 2
 	var all []Scenario
 	for _, profile := range []string{"node", "zero"} {
-		w := storm{running: 110, finished: 1000, containers: 2, profile: profile}
+		measure := func(_ context.Context, l *lab) Metrics {
+			l.order(
+				control.Order{Do: control.NodePopulate, Pods: running, Containers: containers},
+				control.Order{Do: control.NodePopulate, Pods: finished, Containers: containers, Finished: true},
+				control.Order{Do: control.NodeShape, Profile: profile},
+				control.Order{Do: control.NodeReset},
+			)
+			want := started(running, containers)
+			want["ContainerDied"] = finished * (containers + 1)
+			r := l.startClient(want)
+			m := l.burstMetrics(r, running+finished)
+			m["running"] = r.Seen["ContainerStarted"].LastMS
+			return m
+		}
 		all = append(all, Scenario{
 			Name:       "storm/profile=" + profile,
 			Title:      "cold start with 110 running pods x 2 and 2000 exited containers in 1000 pods, " + profile + " latency",
-			Candidates: candidates(twoWidths + " pipeline-32"), Measure: inLab(relistPeriod, callTimeout, w.measure),
+			Candidates: candidates(twoWidths + " pipeline-32"), Measure: inLab(relistPeriod, callTimeout, measure),
 			InQuick: profile == "zero",
 		})
 	}
 	return all
 }
 
-// storm is a cold start on a node with many finished pods.
-type storm struct {
-	running, finished, containers int
-	profile                       string
-}
-
-func (w storm) measure(_ context.Context, l *lab) Metrics {
-	l.order(
-		control.Order{Do: control.NodePopulate, Pods: w.running, Containers: w.containers},
-		control.Order{Do: control.NodePopulate, Pods: w.finished, Containers: w.containers, Finished: true},
-		control.Order{Do: control.NodeShape, Profile: w.profile},
-		control.Order{Do: control.NodeReset},
-	)
-	want := started(w.running, w.containers)
-	want["ContainerDied"] = w.finished * (w.containers + 1)
-	r := l.startClient(want)
-	m := l.burstMetrics(r, w.running+w.finished)
-	m["running"] = r.Seen["ContainerStarted"].LastMS
-	if w.profile == "zero" {
-		m.remove("limit", "ratio")
-	}
-	return m
-}
-
+// restarts are pods whose containers restart repeatedly; the exited ones stay.
 func restarts() []Scenario {
+	const pods, containers = 110, 2
 	var all []Scenario
-	for n := 1; n <= 4; n++ {
-		w := restart{pods: 110, containers: 2, times: n}
+	for times := 1; times <= 4; times++ {
+		measure := func(ctx context.Context, l *lab) Metrics {
+			l.populate(ctx, pods, containers)
+			var r control.Report
+			for range times {
+				r = l.window(map[string]int{"ContainerDied": pods * containers, "ContainerStarted": pods * containers}, func() {
+					l.order(control.Order{Do: control.NodeBurst, Change: "restart", Pods: pods})
+				})
+			}
+			return l.burstMetrics(r, pods)
+		}
 		all = append(all, Scenario{
-			Name:       fmt.Sprintf("restart/n=%d", n),
-			Title:      fmt.Sprintf("restart number %d of 110 pods x 2, no latency, exited containers stay", n),
-			Candidates: candidates(oneWidth), Measure: inLab(relistPeriod/5, callTimeout, w.measure), InQuick: n == 1 || n == 3,
+			Name:       fmt.Sprintf("restart/n=%d", times),
+			Title:      fmt.Sprintf("restart number %d of 110 pods x 2, no latency, exited containers stay", times),
+			Candidates: candidates(oneWidth), Measure: inLab(relistPeriod/5, callTimeout, measure), InQuick: times == 1 || times == 3,
 		})
 	}
 	return all
-}
-
-// restart is pods whose containers restart repeatedly; the exited ones stay.
-type restart struct{ pods, containers, times int }
-
-func (w restart) measure(ctx context.Context, l *lab) Metrics {
-	l.populate(ctx, w.pods, w.containers)
-	n := w.pods * w.containers
-	var r control.Report
-	for range w.times {
-		r = l.window(map[string]int{"ContainerDied": n, "ContainerStarted": n}, false, func() {
-			l.order(control.Order{Do: control.NodeBurst, Change: "restart", Pods: w.pods})
-		})
-	}
-	m := l.burstMetrics(r, w.pods)
-	m.remove("limit", "ratio")
-	return m
 }

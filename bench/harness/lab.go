@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -20,12 +21,8 @@ import (
 // kubelet cannot be stopped while a call hangs.
 const stopGrace = 500 * time.Millisecond
 
-// failer is an answer that may report an error.
-type failer interface{ Failure() string }
-
-// child is a process that receives messages of type In and answers each with one
-// of type Out.
-type child[In any, Out failer] struct {
+// child is a process that answers messages.
+type child struct {
 	name   string
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
@@ -35,21 +32,15 @@ type child[In any, Out failer] struct {
 	grace time.Duration
 }
 
-type client = child[control.Command, control.Report]
-
-type node = child[control.Order, control.Answer]
-
 // start runs a program, which is killed when ctx ends.
-func start[In any, Out failer](ctx context.Context, program string, args ...string) (*child[In, Out], error) {
-	c := &child[In, Out]{name: program, grace: stopGrace, cmd: exec.CommandContext(ctx, program, args...)}
+func start(ctx context.Context, program string, args ...string) (*child, error) {
+	c := &child{name: program, grace: stopGrace, cmd: exec.CommandContext(ctx, program, args...)}
 	c.cmd.Stderr, c.cmd.WaitDelay = &c.stderr, stopGrace
-	var err error
-	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", program, err)
-	}
-	stdout, err := c.cmd.StdoutPipe()
+	stdin, inErr := c.cmd.StdinPipe()
+	stdout, outErr := c.cmd.StdoutPipe()
+	err := errors.Join(inErr, outErr)
 	if err == nil {
-		c.stdout, err = json.NewDecoder(stdout), c.cmd.Start()
+		c.stdin, c.stdout, err = stdin, json.NewDecoder(stdout), c.cmd.Start()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", program, err)
@@ -57,28 +48,26 @@ func start[In any, Out failer](ctx context.Context, program string, args ...stri
 	return c, nil
 }
 
-// ask sends a message and waits for the answer. An answer that reports an error
-// becomes an error, and so does the end of the child, explained by its standard error.
-func (c *child[In, Out]) ask(message In) (answer Out, err error) {
-	if err = json.NewEncoder(c.stdin).Encode(message); err == nil {
-		err = c.stdout.Decode(&answer)
+// ask sends a message and waits for the answer. The end of the child is an error,
+// explained by its standard error.
+func (c *child) ask(message, answer any) error {
+	err := json.NewEncoder(c.stdin).Encode(message)
+	if err == nil {
+		err = c.stdout.Decode(answer)
 	}
-	if err != nil {
-		c.stop()
-		if output := strings.TrimSpace(c.stderr.String()); output != "" {
-			return answer, fmt.Errorf("%s has ended: %s", c.name, output)
-		}
-		return answer, fmt.Errorf("%s has ended: %w", c.name, err)
+	if err == nil {
+		return nil
 	}
-	if failure := answer.Failure(); failure != "" {
-		return answer, fmt.Errorf("%s: %s", c.name, failure)
+	c.stop()
+	if output := strings.TrimSpace(c.stderr.String()); output != "" {
+		return fmt.Errorf("%s has ended: %s", c.name, output)
 	}
-	return answer, nil
+	return fmt.Errorf("%s has ended: %w", c.name, err)
 }
 
 // stop ends the child and kills it after its grace period. Its exit code does not
 // matter: all answers have arrived.
-func (c *child[In, Out]) stop() {
+func (c *child) stop() {
 	if c == nil {
 		return
 	}
@@ -91,10 +80,9 @@ func (c *child[In, Out]) stop() {
 // lab is one node and one candidate that is connected to it, each in its own
 // process. After an error it does nothing more.
 type lab struct {
-	candidate Candidate
-	node      *node
-	client    *client
-	err       error
+	candidate    Candidate
+	node, client *child
+	err          error
 }
 
 // inLab returns a measurement that does its work in a new lab. The candidate's
@@ -102,9 +90,10 @@ type lab struct {
 func inLab(period, timeout time.Duration, do func(context.Context, *lab) Metrics, nodeFlags ...string) func(context.Context, *bench, Candidate) (Metrics, error) {
 	return func(ctx context.Context, b *bench, c Candidate) (Metrics, error) {
 		l := &lab{candidate: c}
-		socket := filepath.Join(b.temp, fmt.Sprintf("cri-%d.sock", b.labs.Add(1)))
+		b.labs++
+		socket := filepath.Join(b.temp, fmt.Sprintf("cri-%d.sock", b.labs))
 		flags := append([]string{"-socket", socket}, nodeFlags...)
-		if l.node, l.err = start[control.Order, control.Answer](ctx, b.program("node"), flags...); l.err != nil {
+		if l.node, l.err = start(ctx, b.program("node"), flags...); l.err != nil {
 			return nil, l.err
 		}
 		defer l.node.stop()
@@ -125,7 +114,7 @@ func (l *lab) connect(ctx context.Context, b *bench, socket string, period, time
 	args := []string{"-socket", socket, "-period", period.String(), "-timeout", timeout.String()}
 	program, c := "client", l.candidate
 	switch {
-	case c.inKubelet(): // cannot write a CPU profile
+	case c.inKubelet():
 		program = "kubelet"
 		args = append(args, "-root", b.temp, "-events="+strconv.FormatBool(c == kubeletEvents || c == dropInEvents),
 			"-drop-in="+strconv.FormatBool(c.isDropIn()))
@@ -134,19 +123,19 @@ func (l *lab) connect(ctx context.Context, b *bench, socket string, period, time
 	case c == callsOnly:
 		args = append(args, "-candidate", "calls", "-inspectors", strconv.Itoa(usualWidth))
 	default:
-		args = append(args, "-inspectors", strconv.Itoa(c.inspectors()), "-events="+strconv.FormatBool(c.events()))
+		args = append(args, "-inspectors", strconv.Itoa(c.width()), "-events="+strconv.FormatBool(c.events()))
 	}
-	if b.profiles != "" && !c.inKubelet() {
-		args = append(args, "-cpuprofile", filepath.Join(b.profiles, fmt.Sprintf("%s-%d.prof", c, b.labs.Load())))
-	}
-	l.client, l.err = start[control.Command, control.Report](ctx, b.program(program), args...)
+	l.client, l.err = start(ctx, b.program(program), args...)
 }
 
 // order sends the node one order after the other and returns the last answer.
 func (l *lab) order(orders ...control.Order) (a control.Answer) {
 	for _, o := range orders {
-		if l.err == nil {
-			a, l.err = l.node.ask(o)
+		if a = (control.Answer{}); l.err == nil {
+			l.err = l.node.ask(o, &a)
+		}
+		if a.Err != "" {
+			l.fail(fmt.Errorf("%s: %s", l.node.name, a.Err))
 		}
 	}
 	return a
@@ -154,7 +143,10 @@ func (l *lab) order(orders ...control.Order) (a control.Answer) {
 
 func (l *lab) command(c control.Command) (r control.Report) {
 	if l.err == nil {
-		r, l.err = l.client.ask(c)
+		l.err = l.client.ask(c, &r)
+	}
+	if r.Err != "" {
+		l.fail(fmt.Errorf("%s: %s", l.client.name, r.Err))
 	}
 	return r
 }
@@ -176,11 +168,10 @@ func (l *lab) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// window measures change from its beginning to the last wanted event; keep records
-// every event. The lab fails if other events than the wanted ones arrived: then the
+// window measures change from its beginning to the last wanted event. The lab fails if other events than the wanted ones arrived: then the
 // candidate did other work.
-func (l *lab) window(want map[string]int, keep bool, change func()) control.Report {
-	l.command(control.Command{Do: control.ClientExpect, Want: want, Keep: keep})
+func (l *lab) window(want map[string]int, change func()) control.Report {
+	l.command(control.Command{Do: control.ClientExpect, Want: want})
 	change()
 	r := l.command(control.Command{Do: control.ClientWait, TimeoutMS: int(longest.Milliseconds())})
 	l.fail(verify(r, want))
@@ -189,7 +180,7 @@ func (l *lab) window(want map[string]int, keep bool, change func()) control.Repo
 
 // startClient starts the candidate and waits for its first events.
 func (l *lab) startClient(want map[string]int) control.Report {
-	return l.window(want, false, func() { l.command(control.Command{Do: control.ClientStart}) })
+	return l.window(want, func() { l.command(control.Command{Do: control.ClientStart}) })
 }
 
 // populate adds pods and starts the candidate, which then knows all of them and, if
@@ -217,23 +208,14 @@ func verify(r control.Report, want map[string]int) error {
 func (l *lab) burstMetrics(r control.Report, pods int) Metrics {
 	at := l.order(control.Order{Do: control.NodeStats})
 	m := Metrics{
-		"client": r.Usage.CPUSeconds * 1e3, "server": at.CPUSeconds * 1e3,
-		"allocs": float64(r.Usage.Allocs), "bytes": float64(r.Usage.AllocBytes) / 1024,
-		"peak": float64(at.PeakInFlight), "waiting": float64(at.PeakArrived),
-		"calls":  float64(statusCalls(at)) / float64(pods),
-		"missed": float64(r.Missed), "repaired": float64(r.Repaired),
-	}
-	if r.Width > 0 {
-		m["width"] = float64(r.Width)
+		"client": r.Usage.CPUSeconds * 1e3, "server": at.CPUSeconds * 1e3, "allocs": float64(r.Usage.Allocs),
+		"waiting": float64(at.PeakArrived), "calls": float64(statusCalls(at)) / float64(pods),
 	}
 	for _, seen := range r.Seen {
-		if first, ok := m["first"]; !ok || seen.FirstMS < first {
-			m["first"] = seen.FirstMS
-		}
 		m["last"] = max(m["last"], seen.LastMS)
 	}
 	if limit := limit(at, l.candidate); limit > 1 {
-		m["limit"], m["ratio"] = limit, m["last"]/limit
+		m["limit"] = limit
 	}
 	return m
 }

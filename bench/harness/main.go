@@ -5,148 +5,101 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/signal"
 	"syscall"
-
-	"github.com/spf13/cobra"
 )
+
+const usage = `usage: harness COMMAND [FLAG...] [SCENARIO...]
+
+list       lists the scenarios
+run        measures a set, or scenarios by name, group or pattern, and reports
+report     renders the results: tables, plots and the page
+reproduce  measures and prints the tables of docs/upstream.md
+`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	root := &cobra.Command{
-		Use:           "harness",
-		Short:         "Benchmark of serial and parallel relist",
-		SilenceUsage:  true,
-		SilenceErrors: true,
-	}
-	root.AddCommand(runCommand(), listCommand(), stepsCommand(), reportCommand(), compareCommand(), reproduceCommand())
-	if err := root.ExecuteContext(ctx); err != nil {
+	if err := command(ctx, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func listCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "List the scenarios", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			for _, s := range scenarios() {
-				set := "full "
-				if s.InQuick {
-					set = "quick"
-				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s  %-50s %s\n", set, s.Name, s.Title)
-			}
-			return nil
-		},
+// settings are the flags. The defaults of the folders are relative to the folder of
+// this program's source.
+type settings struct {
+	root, bin, out, page string
+	set                  string
+	runs                 int
+	steps                bool
+}
+
+func command(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		return errors.New(usage)
 	}
-}
-
-// places are the folders and files of the benchmark. The defaults are relative to
-// the folder of this program's source.
-type places struct{ root, bin, out, page string }
-
-func (p *places) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&p.root, "root", "../..", "root of the repository")
-	cmd.Flags().StringVar(&p.bin, "bin", "../.bin", "folder of the measured programs")
-	cmd.Flags().StringVar(&p.out, "out", "../results", "folder of the results")
-	cmd.Flags().StringVar(&p.page, "page", "", "page with generated parts; none if empty")
-}
-
-func reportCommand() *cobra.Command {
-	var p places
-	cmd := &cobra.Command{
-		Use: "report", Short: "Render the results again: tables, plots and the page", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			results, err := readResults(p.out)
-			if err == nil {
-				err = report(results, p.out, p.page)
-			}
+	var s settings
+	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
+	flags.StringVar(&s.root, "root", "../..", "root of the repository")
+	flags.StringVar(&s.bin, "bin", "../.bin", "folder of the measured programs")
+	flags.StringVar(&s.out, "out", "../results", "folder of the results")
+	flags.StringVar(&s.page, "page", "", "page with generated parts; none if empty")
+	flags.StringVar(&s.set, "set", "quick", "quick (minutes), full (hours) or none")
+	flags.IntVar(&s.runs, "runs", 5, "number of runs of each scenario")
+	flags.BoolVar(&s.steps, "steps", false, "also run the Go benchmarks of single steps")
+	if err := flags.Parse(args[1:]); err != nil {
+		return err
+	}
+	switch args[0] {
+	case "list":
+		return list()
+	case "run":
+		return s.run(ctx, flags.Args())
+	case "report":
+		results, err := readResults(s.out)
+		if err != nil {
 			return err
-		},
-	}
-	p.flags(cmd)
-	return cmd
-}
-
-func stepsCommand() *cobra.Command {
-	var p places
-	var runs int
-	cmd := &cobra.Command{
-		Use: "steps", Short: "Run the Go benchmarks of single steps and add them to the results", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			results, err := readResults(p.out)
-			if err != nil {
-				return err
-			}
-			err = results.measureSteps(cmd.Context(), p.root, runs)
-			return errors.Join(err, results.write(p.out), report(results, p.out, p.page))
-		},
-	}
-	p.flags(cmd)
-	cmd.Flags().IntVar(&runs, "runs", 5, "number of runs of each benchmark")
-	return cmd
-}
-
-type runFlags struct {
-	places
-	set, profiles      string
-	runs               int
-	candidates         []string
-	steps, add, resume bool
-}
-
-func runCommand() *cobra.Command {
-	var f runFlags
-	cmd := &cobra.Command{
-		Use: "run [SCENARIO...]", Short: "Measure a set, or scenarios by name, group or pattern",
-		RunE: func(cmd *cobra.Command, patterns []string) error { return f.run(cmd.Context(), patterns) },
-	}
-	f.flags(cmd)
-	cmd.Flags().StringVar(&f.set, "set", "quick", "quick (minutes) or full (hours)")
-	cmd.Flags().IntVar(&f.runs, "runs", 5, "number of runs of each scenario")
-	cmd.Flags().StringSliceVar(&f.candidates, "candidates", nil, "measure these instead of each scenario's own")
-	cmd.Flags().StringVar(&f.profiles, "profiles", "", "folder for CPU profiles of serial and pipeline")
-	cmd.Flags().BoolVar(&f.add, "add", false, "keep earlier results of other scenarios")
-	cmd.Flags().BoolVar(&f.resume, "resume", false, "like --add, and skip scenarios that are already measured with these programs")
-	cmd.Flags().BoolVar(&f.steps, "steps", true, "also run the Go benchmarks of single steps")
-	return cmd
-}
-
-// run measures, and writes the results and the report even if a scenario fails.
-func (f runFlags) run(ctx context.Context, patterns []string) error {
-	chosen, err := choose(f.set, patterns, f.candidates)
-	if err != nil {
-		return err
-	}
-	b, err := newBench(chosen, f.runs, f.root, f.bin)
-	if err != nil {
-		return err
-	}
-	b.profiles = f.profiles
-	var earlier *Results
-	if f.add || f.resume {
-		earlier, err = readResults(f.out)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return errors.Join(err, b.close())
 		}
+		return report(results, s.out, s.page)
+	case "reproduce":
+		return s.reproduce(ctx)
 	}
-	if f.resume && earlier != nil {
-		b.skip(earlier)
+	return fmt.Errorf("unknown command %q\n%s", args[0], usage)
+}
+
+func list() error {
+	for _, s := range scenarios() {
+		set := "full "
+		if s.InQuick {
+			set = "quick"
+		}
+		fmt.Printf("%s  %-45s %s\n", set, s.Name, s.Title)
 	}
-	// A run takes hours: the results are saved after each scenario.
-	b.measured = func(r *Results) error { return r.with(earlier).write(f.out) }
-	results, err := b.run(ctx)
-	if err == nil && f.steps {
-		fmt.Fprintln(os.Stderr, "Go benchmarks of single steps")
-		err = results.measureSteps(ctx, f.root, f.runs)
+	return nil
+}
+
+// run measures scenarios, and writes the results and the report even if one fails. Earlier
+// results of other scenarios stay.
+func (s settings) run(ctx context.Context, patterns []string) error {
+	chosen, err := choose(s.set, patterns)
+	if err != nil {
+		return err
 	}
-	results = results.with(earlier)
-	err = errors.Join(err, results.write(f.out), report(results, f.out, f.page), b.close())
-	fmt.Printf("Results are in %s.\n", f.out)
-	return err
+	results, err := readResults(s.out)
+	if err != nil {
+		return err
+	}
+	b, err := newBench(chosen, s)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(b.run(ctx, results), b.close())
+	if err == nil && s.steps {
+		err = results.measureSteps(ctx, s.root, s.runs)
+	}
+	return errors.Join(err, results.write(s.out), report(results, s.out, s.page))
 }

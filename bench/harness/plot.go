@@ -1,64 +1,132 @@
 package main
 
 import (
-	"bytes"
+	"cmp"
 	"fmt"
 	"image/color"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/plotutil"
 	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 )
 
-// chart is one plot. Points that are not positive are left out on a logarithmic
-// axis.
+// chart is one plot.
 type chart struct {
 	file, title string
-	// group is the section of the results that shows the plot.
-	group      string
-	x, y       string
-	logX, logY bool
-	series     []series
+	x, y        string
+	logX, logY  bool
+	series      []series
 }
 
 type series struct {
-	name string
-	// dashed marks a reference line: it has no marks and no ranges.
-	dashed bool
-	points []point
+	name   string
+	points points
 }
 
-// point is a median and the range of the values behind it.
-type point struct{ x, y, low, high float64 }
+// points are as the plotter wants them: medians and their ranges.
+type points []point
 
-// drawable has the points and their ranges, as the plotter wants them.
-type drawable []point
+type point struct {
+	x float64
+	Figure
+}
 
-func (d drawable) Len() int                    { return len(d) }
-func (d drawable) XY(i int) (x, y float64)     { return d[i].x, d[i].y }
-func (d drawable) YError(i int) (l, h float64) { return d[i].y - d[i].low, d[i].high - d[i].y }
+func (p points) Len() int                { return len(p) }
+func (p points) XY(i int) (x, y float64) { return p[i].x, p[i].median() }
+func (p points) YError(i int) (l, h float64) {
+	return p[i].Figure[0] - p[i].Figure[1], p[i].Figure[2] - p[i].Figure[0]
+}
 
-// The size of every plot, with the text large enough for two plots beside each
-// other on a page. margin is room for a reader's font that is wider than ours.
+// plots are the plots of the page, in its order. They compare scenarios with a prefix by
+// the last number in their names.
+var plots = []struct {
+	chart
+	prefix, metric, candidates string
+}{
+	{
+		chart{file: "burst-node.svg", title: "All containers exit, node latency", x: "pods of 2 containers", y: "last event after (ms)", logX: true, logY: true},
+		"burst/profile=node/containers=2/", "last", "serial kubelet pipeline-4 pipeline-8 pipeline-16 pipeline-32",
+	},
+	{
+		chart{file: "hung.svg", title: "110 pods change, some calls hang", x: "pods whose status calls hang", y: "last event of the others (ms)", logY: true},
+		"hung/", "last", twoWidths,
+	},
+	{
+		chart{file: "idle-cpu.svg", title: "Relist without a change: client CPU", x: "pods on the node", y: "CPU time per relist (ms)", logX: true, logY: true},
+		"idle/", "client", oneWidth,
+	},
+	{
+		chart{file: "limited-calls.svg", title: "110 pods, node latency, a limited runtime", x: "calls that the runtime serves at once", y: "last event after (ms)", logX: true, logY: true},
+		"limited/profile=node/pods=110/", "last", "kubelet pipeline-8 pipeline-16",
+	},
+	{
+		chart{file: "restart.svg", title: "Containers restart, dead ones stay", x: "restarts of each container", y: "status calls per changed pod"},
+		"restart/", "calls", oneWidth,
+	},
+}
+
+// charts returns the plots of the results.
+func charts(r *Results) []chart {
+	var all []chart
+	for _, p := range plots {
+		c := p.chart
+		for _, candidate := range candidates(p.candidates) {
+			s := series{name: string(candidate)}
+			for _, row := range r.Rows {
+				f, ok := row.Metrics[p.metric]
+				if ok && row.Candidate == candidate && strings.HasPrefix(row.Scenario, p.prefix) {
+					x, _ := strconv.ParseFloat(row.Scenario[strings.LastIndexByte(row.Scenario, '=')+1:], 64)
+					s.points = append(s.points, point{x, f})
+				}
+			}
+			slices.SortFunc(s.points, func(a, b point) int { return cmp.Compare(a.x, b.x) })
+			c.series = append(c.series, s)
+		}
+		all = append(all, c)
+	}
+	return append(all, fanOutChart(r))
+}
+
+func fanOutChart(r *Results) chart {
+	c := chart{
+		file: "fanout.svg", title: "Fan-out to subscribers",
+		x: "subscribers", y: "ns per event and subscriber", logX: true, logY: true,
+	}
+	for _, row := range r.Rows {
+		f, ok := row.Metrics["ns/event-subscriber"]
+		x, err := strconv.ParseFloat(row.parameter("subscribers"), 64)
+		if !ok || err != nil {
+			continue
+		}
+		name := row.parameter("impl")
+		if row.parameter("stalled") != "0" {
+			name += ", 10 stalled"
+		}
+		i := slices.IndexFunc(c.series, func(s series) bool { return s.name == name })
+		if i < 0 {
+			c.series, i = append(c.series, series{name: name}), len(c.series)
+		}
+		c.series[i].points = append(c.series[i].points, point{x, f})
+	}
+	return c
+}
+
+// The size of every plot, with the text large enough for two plots beside each other on a
+// page.
 const (
-	plotWidth     = 6 * vg.Inch
-	plotHeight    = 4.6 * vg.Inch
-	textSize      = vg.Length(13)
-	margin        = vg.Length(18)
-	legendLine    = vg.Length(19)
-	legendColumns = 2
+	plotWidth  = 6 * vg.Inch
+	plotHeight = 4.6 * vg.Inch
+	textSize   = vg.Length(13)
 )
 
-// palette can be told apart by colour-blind readers. The first two colours belong
-// to serial and kubelet.
+// palette can be told apart by colour-blind readers. No plot has more lines.
 var palette = []color.Color{
 	color.RGBA{R: 0xb0, G: 0xb0, B: 0xb0, A: 0xff},
 	color.RGBA{R: 0xd5, G: 0x5e, B: 0x00, A: 0xff},
@@ -68,101 +136,55 @@ var palette = []color.Color{
 	color.RGBA{R: 0xe6, G: 0x9f, B: 0x00, A: 0xff},
 }
 
-// mostSeries is how many lines a reader can tell apart.
-const mostSeries = 6
-
-// styles returns the index of each series in the palette.
-func (c chart) styles() []int {
-	free := []int{2, 3, 4, 5, 1, 0}
-	var out []int
-	for _, s := range c.series {
-		switch s.name {
-		case string(serial):
-			out = append(out, 0)
-		case string(kubelet):
-			out = append(out, 1)
-		default:
-			out, free = append(out, free[0]), append(free[1:], free[0])
-		}
-	}
-	return out
-}
-
 // draw writes an SVG file.
 func (c chart) draw(dir string) error {
 	plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"}
-	p := c.empty()
-	var legend [legendColumns]plot.Legend
-	rows := (len(c.series) + legendColumns - 1) / legendColumns
-	for i := range legend {
-		legend[i] = plot.NewLegend()
-		legend[i].Top, legend[i].Left, legend[i].Padding = true, true, vg.Points(3)
-		legend[i].TextStyle.Font.Size = textSize - 1
-	}
-	styles := c.styles()
-	for i, s := range c.series {
-		if err := c.add(p, &legend[i/rows], s, styles[i]); err != nil {
-			return fmt.Errorf("plot %s: %w", c.file, err)
-		}
-	}
-	if c.logY {
-		p.Y.Min, p.Y.Max = logRange(p.Y.Min, p.Y.Max)
-	} else {
-		p.Y.Min, p.Y.Max = 0, p.Y.Max*1.1
-	}
-	return c.write(p, legend, vg.Length(rows)*legendLine, dir)
-}
-
-// empty is the plot without its lines.
-func (c chart) empty() *plot.Plot {
 	p := plot.New()
-	p.Title.Text, p.Title.Padding, p.Title.TextStyle.Font.Size = c.title, textSize+vg.Points(14), textSize+2
-	p.X.Label.Text, p.X.Label.TextStyle.Font.Size = c.x, textSize
-	p.X.Tick.Label.Font.Size, p.Y.Tick.Label.Font.Size = textSize-1, textSize-1
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = c.title, c.x, c.y
+	for _, text := range []*font.Font{
+		&p.Title.TextStyle.Font, &p.X.Label.TextStyle.Font, &p.Y.Label.TextStyle.Font,
+		&p.X.Tick.Label.Font, &p.Y.Tick.Label.Font, &p.Legend.TextStyle.Font,
+	} {
+		text.Size = textSize
+	}
 	p.Add(plotter.NewGrid())
+	p.X.Tick.Marker = c.xTicks()
 	if c.logX {
 		p.X.Scale = plot.LogScale{}
 	}
+	for i, s := range c.series {
+		if err := s.draw(p, i); err != nil {
+			return fmt.Errorf("plot %s: %w", c.file, err)
+		}
+	}
+	p.Legend.Top, p.Legend.Left, p.Legend.Padding = true, true, vg.Points(2)
+	legend := 0.05 * float64(len(c.series)) // the share of the height above the lines
 	if c.logY {
 		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.TickerFunc(logTicks)
+		p.Y.Max *= math.Pow(p.Y.Max/p.Y.Min, legend/(1-legend))
+	} else {
+		p.Y.Min, p.Y.Max = 0, p.Y.Max/(1-legend)
 	}
-	p.X.Tick.Marker = c.xTicks()
-	return p
+	return p.Save(plotWidth, plotHeight, filepath.Join(dir, c.file))
 }
 
-// write is [plot.Plot.Save] with a margin, the label of the y axis above the data
-// and the legend below.
-func (c chart) write(p *plot.Plot, legend [legendColumns]plot.Legend, legendHeight vg.Length, dir string) error {
-	canvas, err := draw.NewFormattedCanvas(plotWidth, plotHeight, "svg")
-	if err != nil {
-		return err
+// logTicks labels 1, 2 and 5 of each decade.
+func logTicks(low, high float64) []plot.Tick {
+	ticks := slices.CompactFunc(plot.LogTicks{Prec: -1}.Ticks(low, high), func(a, b plot.Tick) bool { return a.Value == b.Value })
+	for i, t := range ticks {
+		first := strconv.FormatFloat(t.Value, 'e', 0, 64)[0]
+		if ticks[i].Label = ""; first == '1' || first == '2' || first == '5' {
+			ticks[i].Label = fmt.Sprintf("%g", t.Value)
+		}
 	}
-	all := draw.New(canvas)
-	all.SetColor(p.BackgroundColor)
-	all.Fill(all.Path())
-	p.Draw(draw.Crop(all, margin/2, -margin, legendHeight+vg.Points(6), -vg.Points(4)))
-	label := p.X.Label.TextStyle
-	label.XAlign, label.YAlign = draw.XLeft, draw.YTop
-	all.FillText(label, vg.Point{X: margin / 2, Y: plotHeight - p.Title.TextStyle.Font.Size - vg.Points(16)}, c.y)
-	for i, l := range legend {
-		left := margin + vg.Length(i)*plotWidth*0.45
-		l.Draw(draw.Crop(all, left, 0, 0, legendHeight-plotHeight))
-	}
-	var svg bytes.Buffer
-	if _, err := canvas.WriteTo(&svg); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, c.file), svg.Bytes(), 0o644)
+	return ticks
 }
 
-func (c chart) add(p *plot.Plot, legend *plot.Legend, s series, style int) error {
-	points := drawable(slices.DeleteFunc(slices.Clone(s.points), func(p point) bool {
-		return c.logX && p.x <= 0 || c.logY && p.low <= 0
-	}))
-	if len(points) == 0 {
+func (s series) draw(p *plot.Plot, style int) error {
+	if len(s.points) == 0 {
 		return nil
 	}
-	line, marks, err := plotter.NewLinePoints(points)
+	line, marks, err := plotter.NewLinePoints(s.points)
 	if err != nil {
 		return err
 	}
@@ -171,19 +193,13 @@ func (c chart) add(p *plot.Plot, legend *plot.Legend, s series, style int) error
 	if s.name == string(serial) {
 		line.Width *= 2.5 // visible below the kubelet's line, which often equals it
 	}
-	if s.dashed {
-		line.Dashes = plotutil.Dashes(1)
-		p.Add(line)
-		legend.Add(s.name, line)
-		return nil
-	}
-	ranges, err := plotter.NewYErrorBars(points)
+	ranges, err := plotter.NewYErrorBars(s.points)
 	if err != nil {
 		return err
 	}
 	ranges.Color = palette[style]
 	p.Add(line, marks, ranges)
-	legend.Add(s.name, line, marks)
+	p.Legend.Add(s.name, line, marks)
 	return nil
 }
 
@@ -199,48 +215,6 @@ func (c chart) xTicks() plot.ConstantTicks {
 	var out plot.ConstantTicks
 	for _, x := range slices.Compact(at) {
 		out = append(out, plot.Tick{Value: x, Label: fmt.Sprintf("%g", x)})
-	}
-	return out
-}
-
-// logTicks labels 1, 2 and 5 of each decade, or decades only if there are many.
-func logTicks(low, high float64) []plot.Tick {
-	var out []plot.Tick
-	for i, v := range logSteps(low, high) {
-		tick := plot.Tick{Value: v}
-		if i%3 == 0 || high/low < 2000 {
-			tick.Label = strconv.FormatFloat(v, 'f', -1, 64)
-		}
-		if low <= v && v <= high {
-			out = append(out, tick)
-		}
-	}
-	return out
-}
-
-// logRange widens a range to ticks, with room between the lines and the frame.
-func logRange(low, high float64) (from, to float64) {
-	from, to = low, high
-	steps := logSteps(low, high)
-	for _, v := range steps {
-		if v <= low*0.95 {
-			from = v
-		}
-	}
-	for i := len(steps) - 1; i >= 0 && steps[i] >= high*1.05; i-- {
-		to = steps[i]
-	}
-	return from, to
-}
-
-// logSteps are 1, 2 and 5 of the decades from that below low to that above high.
-func logSteps(low, high float64) []float64 {
-	var out []float64
-	first, last := int(math.Floor(math.Log10(low)))-1, int(math.Ceil(math.Log10(high)))+1
-	for decade := first; decade <= last; decade++ {
-		for _, n := range []float64{1, 2, 5} {
-			out = append(out, n*math.Pow10(decade))
-		}
 	}
 	return out
 }

@@ -11,22 +11,21 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
 )
 
-// realPods are pods on a real containerd whose containers all exit while the
-// candidate is stopped, so that one relist shows all of them.
-type realPods struct{ pods, containers int }
+// realPods are on a real containerd, with containers that all exit while the candidate is
+// stopped, so that one relist shows all of them.
+const realPods, realContainers = 50, 2
 
 func onContainerd() []Scenario {
-	w := realPods{pods: 50, containers: 2}
 	return []Scenario{{
-		Name:       fmt.Sprintf("containerd/pods=%d", w.pods),
-		Title:      fmt.Sprintf("%d real pods x %d exit at once on a real containerd", w.pods, w.containers),
-		Candidates: candidates(everyone), Measure: w.measure,
+		Name:       fmt.Sprintf("containerd/pods=%d", realPods),
+		Title:      fmt.Sprintf("%d real pods x %d exit at once on a real containerd", realPods, realContainers),
+		Candidates: candidates(everyone), Measure: measureReal,
 	}}
 }
 
 // containerd returns the real node of this run and starts it at the first call:
 // making its pods takes longer than measuring.
-func (b *bench) containerd(ctx context.Context) (*node, string, error) {
+func (b *bench) containerd(ctx context.Context) (*child, string, error) {
 	socket := filepath.Join(b.temp, "containerd.sock")
 	if b.realNode != nil {
 		return b.realNode, socket, nil
@@ -35,7 +34,7 @@ func (b *bench) containerd(ctx context.Context) (*node, string, error) {
 		return nil, "", fmt.Errorf("the program that runs containerd is missing (make -C bench containerd builds it): %w", err)
 	}
 	// It outlives the candidate that is measured first; close ends it.
-	n, err := start[control.Order, control.Answer](context.WithoutCancel(ctx), b.program("containerd"),
+	n, err := start(context.WithoutCancel(ctx), b.program("containerd"),
 		"-socket", socket, "-e2e", filepath.Join(b.root, "tests", "e2e"))
 	if err != nil {
 		return nil, "", err
@@ -50,16 +49,17 @@ func (b *bench) containerd(ctx context.Context) (*node, string, error) {
 // realGrace is how long the real node may take to remove its pods.
 const realGrace = 2 * time.Minute
 
-func (w realPods) measure(ctx context.Context, b *bench, c Candidate) (Metrics, error) {
+func measureReal(ctx context.Context, b *bench, c Candidate) (Metrics, error) {
 	n, socket, err := b.containerd(ctx)
 	l := &lab{candidate: c, node: n, err: err}
-	l.order(control.Order{Do: control.NodePopulate, Pods: w.pods, Containers: w.containers})
+	l.order(control.Order{Do: control.NodePopulate, Pods: realPods, Containers: realContainers})
 	l.connect(ctx, b, socket, relistPeriod, callTimeout)
 	defer l.client.stop()
-	l.startClient(started(w.pods, w.containers))
-	r := l.window(exited(w.pods, w.containers), false, l.burstWhileStopped)
-	m := l.burstMetrics(r, w.pods)
-	m.remove("peak", "waiting", "calls") // a real runtime does not count its calls
+	l.startClient(started(realPods, realContainers))
+	r := l.window(exited(realPods, realContainers), l.burstWhileStopped)
+	m := l.burstMetrics(r, realPods)
+	delete(m, "waiting") // a real runtime does not count its calls
+	delete(m, "calls")
 	return m, l.err
 }
 

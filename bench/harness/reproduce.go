@@ -4,43 +4,40 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
-
-	"github.com/spf13/cobra"
 )
 
 // comparison is a row of docs/upstream.md: a figure of the kubelet, of the kubelet with
 // the drop-in, and of the pipeline with its own CRI client.
 type comparison struct {
-	what, scenario, metric, unit string
-	candidates                   [3]Candidate
+	what, scenario, metric string
+	candidates             []Candidate
 }
 
 var (
-	polling   = [3]Candidate{kubelet, dropIn, "pipeline-16"}
-	following = [3]Candidate{kubeletEvents, dropInEvents, "events-16"}
+	polling   = []Candidate{kubelet, dropIn, "pipeline-16"}
+	following = []Candidate{kubeletEvents, dropInEvents, "events-16"}
 )
 
 const changes10 = "events/change/seconds=10"
 
 // comparisons are the rows of the table.
 var comparisons = []comparison{
-	{"110 pods change at once: last event", burst110, "last", "ms", polling},
-	{"- the runtime serves 8 calls at once", limited(8), "last", "ms", polling},
-	{"- 4 calls at once", limited(4), "last", "ms", polling},
-	{"- 2 calls at once", limited(2), "last", "ms", polling},
-	{"- 1 call at once", limited(1), "last", "ms", polling},
-	{"1 of 110 changed pods hangs: last event of the others", "hung/pods=1", "last", "ms", polling},
-	{"cold start, 2000 exited containers: last event", "storm/profile=node", "last", "ms", polling},
-	{"third restart of all containers: status calls per pod", "restart/n=3", "calls", "", polling},
-	{"change to event: p50", changes10, "p50", "ms", polling},
-	{"- p99", changes10, "p99", "ms", polling},
-	{"change to event, with CRI events: p50", changes10, "p50", "ms", following},
-	{"- p99", changes10, "p99", "ms", following},
-	{"- CPU of the client", changes10, "client", "ms", following},
-	{"idle relist of 110 pods: CPU of the client", "idle/pods=110", "client", "ms", polling},
+	{"110 pods change at once: last event (ms)", burst110, "last", polling},
+	{"- the runtime serves 8 calls at once (ms)", limited(8), "last", polling},
+	{"- 4 calls at once (ms)", limited(4), "last", polling},
+	{"- 2 calls at once (ms)", limited(2), "last", polling},
+	{"- 1 call at once (ms)", limited(1), "last", polling},
+	{"1 of 110 changed pods hangs: last event of the others (ms)", "hung/pods=1", "last", polling},
+	{"cold start, 2000 exited containers: last event (ms)", "storm/profile=node", "last", polling},
+	{"third restart of all containers: status calls per pod", "restart/n=3", "calls", polling},
+	{"change to event: p50 (ms)", changes10, "p50", polling},
+	{"- p99 (ms)", changes10, "p99", polling},
+	{"change to event, with CRI events: p50 (ms)", changes10, "p50", following},
+	{"- p99 (ms)", changes10, "p99", following},
+	{"- CPU of the client (ms)", changes10, "client", following},
+	{"idle relist of 110 pods: CPU of the client (ms)", "idle/pods=110", "client", polling},
 }
 
 // loads are the bursts of the table of what they cost the runtime.
@@ -52,39 +49,26 @@ var loads = []struct{ what, scenario string }{
 	{"1 call at once", limited(1)},
 }
 
-func reproduceCommand() *cobra.Command {
-	var f runFlags
-	cmd := &cobra.Command{
-		Use: "reproduce", Short: "Measure and print the table of docs/upstream.md", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.reproduce(cmd.Context()) },
-	}
-	f.flags(cmd)
-	cmd.Flags().IntVar(&f.runs, "runs", 2, "number of runs of each scenario")
-	return cmd
-}
-
-// reproduce measures what the comparisons need and prints their table. If a page is
-// set, its part "upstream" gets the table.
-func (f runFlags) reproduce(ctx context.Context) error {
-	b, err := newBench(compared(), f.runs, f.root, f.bin)
+// reproduce measures what the comparisons need and prints their tables. If a page is
+// set, its part "upstream" gets them.
+func (s settings) reproduce(ctx context.Context) error {
+	b, err := newBench(compared(), s)
 	if err != nil {
 		return err
 	}
-	results, err := b.run(ctx)
-	if err := errors.Join(err, b.close()); err != nil {
+	r := new(Results)
+	if err := errors.Join(b.run(ctx, r), b.close()); err != nil {
 		return err
 	}
-	table := comparisonTable(results) + "\n" + loadTable(results)
-	fmt.Printf("\n%s", table)
-	if f.page == "" {
+	tables := comparisonTable(r) + "\n" + loadTable(r)
+	fmt.Printf("\n%s", tables)
+	if s.page == "" {
 		return nil
 	}
-	text, err := os.ReadFile(f.page)
-	if err != nil {
-		return fmt.Errorf("reproduce: %w", err)
-	}
-	return fill(f.page, string(text), map[string]string{"upstream": table, "machine": provenance(results)})
+	return refill(s.page, map[string]string{"upstream": tables, "machine": provenance(r) + ranges})
 }
+
+const ranges = "Parentheses hold the least and the greatest value if they differ by more than a tenth of the median.\n"
 
 // compared returns the scenarios of the comparisons, each with those candidates alone.
 func compared() []Scenario {
@@ -92,16 +76,12 @@ func compared() []Scenario {
 	for _, s := range scenarios() {
 		s.Candidates = nil
 		for _, c := range comparisons {
-			if c.scenario != s.Name {
-				continue
-			}
-			for _, candidate := range c.candidates {
-				if !slices.Contains(s.Candidates, candidate) {
-					s.Candidates = append(s.Candidates, candidate)
-				}
+			if c.scenario == s.Name {
+				s.Candidates = append(s.Candidates, c.candidates...)
 			}
 		}
-		if len(s.Candidates) > 0 {
+		if slices.Sort(s.Candidates); len(s.Candidates) > 0 {
+			s.Candidates = slices.Compact(s.Candidates)
 			chosen = append(chosen, s)
 		}
 	}
@@ -113,17 +93,18 @@ func comparisonTable(r *Results) string {
 	var b strings.Builder
 	b.WriteString("| | kubelet | drop-in | ratio | pipeline | `SCENARIO=` |\n|---|---:|---:|---:|---:|---|\n")
 	for _, c := range comparisons {
-		o := r.outcome(c.scenario)
-		stock, ours, alone := o.figure(c.candidates[0], c.metric), o.figure(c.candidates[1], c.metric), o.figure(c.candidates[2], c.metric)
-		what := c.what
-		if c.unit != "" {
-			what += " (" + c.unit + ")"
+		var cells [3]string
+		var medians [3]float64
+		for i, candidate := range c.candidates {
+			if f, ok := r.figure(c.scenario, candidate, c.metric); ok {
+				cells[i], medians[i] = f.String(), f.median()
+			}
 		}
 		ratio := ""
-		if stock != nil && ours != nil && stock.Median > 0 {
-			ratio = fmt.Sprintf("%.2g", ours.Median/stock.Median)
+		if medians[0] > 0 && medians[1] > 0 {
+			ratio = fmt.Sprintf("%.2g", medians[1]/medians[0])
 		}
-		b.WriteString(tableRow(what, stock.String(), ours.String(), ratio, alone.String(), "`"+c.scenario+"`"))
+		b.WriteString(tableRow(c.what, cells[0], cells[1], ratio, cells[2], "`"+c.scenario+"`"))
 	}
 	return b.String()
 }
@@ -136,11 +117,12 @@ func loadTable(r *Results) string {
 	for _, l := range loads {
 		cells := []string{l.what}
 		for _, c := range polling {
-			o, cell := r.outcome(l.scenario), ""
-			if calls, most, cpu := o.figure(c, "calls"), o.figure(c, "waiting"), o.figure(c, "server"); calls != nil && most != nil && cpu != nil {
-				cell = fmt.Sprintf("%s a pod, %s at once, %s ms", number(calls.Median), number(most.Median), number(cpu.Median))
+			text := ""
+			if row := r.row(l.scenario, c); row != nil {
+				m := row.Metrics
+				text = fmt.Sprintf("%s a pod, %s at once, %s ms", number(m["calls"].median()), number(m["waiting"].median()), number(m["server"].median()))
 			}
-			cells = append(cells, cell)
+			cells = append(cells, text)
 		}
 		b.WriteString(tableRow(cells...))
 	}

@@ -2,194 +2,126 @@ package main
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
-	"strings"
+	"strconv"
 	"time"
 )
 
-// Results are the measurements of one run of the benchmark.
+// Results are the summary of all measurements. It is small, so that it can stay in the
+// repository; the single measurements are in rawFile.
 type Results struct {
-	Began   time.Time `json:"began"`
-	Seconds float64   `json:"seconds"`
-	// Partial is why some scenarios were not measured; empty if all were.
-	Partial   string     `json:"partial,omitempty"`
-	Machine   Machine    `json:"machine"`
-	Runs      int        `json:"runs"`
-	Scenarios []*Outcome `json:"scenarios"`
-	// Steps are the Go benchmarks of single steps.
-	Steps []Step `json:"steps,omitempty"`
-	// StepsPartial is why some steps were not measured; empty if all were.
-	StepsPartial string `json:"stepsPartial,omitempty"`
+	Machine Machine
+	Rows    []*Row
 }
 
-// Machine is the machine of the measurement.
+// Machine is the machine of the last measurement.
 type Machine struct {
 	CPU    string `json:"cpu"`
 	Cores  int    `json:"cores"`
-	Memory string `json:"memory"`
 	Kernel string `json:"kernel"`
 	Go     string `json:"go"`
 }
 
-// Outcome is the measurement of one scenario.
-type Outcome struct {
-	Name  string    `json:"name"`
-	Began time.Time `json:"began"`
-	// Of identifies the programs.
-	Of   Version `json:"of,omitzero"`
-	Rows []*Row  `json:"rows"`
-}
-
-// Row holds the figures of one candidate.
+// Row holds the figures of one candidate in one scenario. A row without a candidate is a
+// Go benchmark of a single step.
 type Row struct {
-	Candidate Candidate          `json:"candidate"`
-	Metrics   map[string]*Figure `json:"metrics"`
+	Scenario  string    `json:"scenario"`
+	Candidate Candidate `json:"candidate,omitempty"`
+	Began     time.Time `json:"began,omitzero"`
+	// Revision is that of the repository when the measurement began, with a plus if the
+	// code differed from it; empty if git does not report one.
+	Revision string `json:"revision,omitempty"`
+	Runs     int    `json:"runs,omitempty"`
+	// Metrics has the units of a Go benchmark as keys.
+	Metrics map[string]Figure `json:"metrics"`
+
+	values map[string][]float64 // of all runs
 }
 
-// Figure is one metric over all runs.
-type Figure struct {
-	Values []float64 `json:"values"`
-	Median float64   `json:"median"`
-	Min    float64   `json:"min"`
-	Max    float64   `json:"max"`
-}
+// Figure is one metric over all runs: the median, the least and the greatest value.
+type Figure [3]float64
 
-func (o *Outcome) index(c Candidate) int {
-	return slices.IndexFunc(o.Rows, func(r *Row) bool { return r.Candidate == c })
-}
+func (f Figure) median() float64 { return f[0] }
 
-// row returns the row of a candidate, and adds it if there is none.
-func (o *Outcome) row(c Candidate) *Row {
-	i := o.index(c)
-	if i < 0 {
-		i, o.Rows = len(o.Rows), append(o.Rows, &Row{Candidate: c, Metrics: make(map[string]*Figure)})
+// add adds the figures of one run.
+func (r *Row) add(m Metrics) {
+	if r.values == nil {
+		r.values, r.Metrics = make(map[string][]float64), make(map[string]Figure)
 	}
-	return o.Rows[i]
+	for key, value := range m {
+		sorted := append(slices.Clone(r.values[key]), value)
+		slices.Sort(sorted)
+		n := len(sorted)
+		r.values[key], r.Runs = sorted, n
+		r.Metrics[key] = Figure{rounded((sorted[(n-1)/2] + sorted[n/2]) / 2), rounded(sorted[0]), rounded(sorted[n-1])}
+	}
 }
 
-// figure returns nil if there is none, also of a nil outcome.
-func (o *Outcome) figure(c Candidate, metric string) *Figure {
-	if o == nil || o.index(c) < 0 {
+// rounded has four significant digits.
+func rounded(v float64) float64 {
+	short, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 4, 64), 64)
+	return short
+}
+
+// row returns nil if there is none.
+func (r *Results) row(scenario string, c Candidate) *Row {
+	i := slices.IndexFunc(r.Rows, func(row *Row) bool { return row.Scenario == scenario && row.Candidate == c })
+	if i < 0 {
 		return nil
 	}
-	return o.Rows[o.index(c)].Metrics[metric]
+	return r.Rows[i]
 }
 
-// complete reports whether every candidate of the scenario has that many runs of
-// those programs.
-func (o *Outcome) complete(s Scenario, runs int, of Version) bool {
-	return o.Of.Programs == of.Programs && !slices.ContainsFunc(s.Candidates, func(c Candidate) bool {
-		i := o.index(c)
-		return i < 0 || o.Rows[i].runs() < runs
-	})
+// figure returns false if there is none.
+func (r *Results) figure(scenario string, c Candidate, metric string) (Figure, bool) {
+	row := r.row(scenario, c)
+	if row == nil {
+		return Figure{}, false
+	}
+	f, ok := row.Metrics[metric]
+	return f, ok
 }
 
-// runs is the number of measurements of the candidate.
-func (r *Row) runs() int {
-	n := 0
-	for _, f := range r.Metrics {
-		n = max(n, len(f.Values))
+// replace adds rows in place of the earlier ones of their scenarios. Rows are in the order
+// of the scenarios; those of scenarios that no longer exist are left out.
+func (r *Results) replace(rows []*Row) {
+	order := make(map[string]int)
+	for i, s := range scenarios() {
+		order[s.Name] = i + 1
 	}
-	return n
+	r.Rows = append(slices.DeleteFunc(r.Rows, func(old *Row) bool {
+		return old.Candidate != "" && order[old.Scenario] == 0 ||
+			slices.ContainsFunc(rows, func(row *Row) bool { return row.Scenario == old.Scenario })
+	}), rows...)
+	place := func(row *Row) int { return cmp.Or(order[row.Scenario], len(order)+1) } // steps are last
+	slices.SortStableFunc(r.Rows, func(a, b *Row) int { return place(a) - place(b) })
 }
 
-func (r *Row) add(m Metrics) {
-	for key, value := range m {
-		f := r.Metrics[key]
-		if f == nil {
-			f = new(Figure)
-			r.Metrics[key] = f
-		}
-		f.Values = append(f.Values, value)
-		sorted := slices.Sorted(slices.Values(f.Values))
-		n := len(sorted)
-		f.Median, f.Min, f.Max = (sorted[(n-1)/2]+sorted[n/2])/2, sorted[0], sorted[n-1]
-	}
-}
-
-func (r *Results) outcome(name string) *Outcome {
-	if i := slices.IndexFunc(r.Scenarios, func(o *Outcome) bool { return o.Name == name }); i >= 0 {
-		return r.Scenarios[i]
-	}
-	return nil
-}
-
-// with returns these results and what only the earlier ones have, in the order of
-// the scenarios. Scenarios that no longer exist are left out.
-func (r *Results) with(earlier *Results) *Results {
-	if earlier == nil {
-		return r
-	}
-	both := *r
-	both.Scenarios = nil
-	for _, s := range scenarios() {
-		if o := r.outcome(s.Name).with(earlier.outcome(s.Name)); o != nil {
-			both.Scenarios = append(both.Scenarios, o)
-		}
-	}
-	if len(r.Steps) == 0 {
-		both.Steps, both.StepsPartial = earlier.Steps, earlier.StepsPartial
-	}
-	return &both
-}
-
-// with returns this outcome with the rows of the earlier one that have more runs,
-// if both are of the same programs.
-func (o *Outcome) with(earlier *Outcome) *Outcome {
-	switch {
-	case earlier == nil:
-		return o
-	case o == nil || len(o.Rows) == 0:
-		return earlier
-	case o.Of.Programs != earlier.Of.Programs:
-		return o
-	}
-	both := *o
-	both.Rows = slices.Clone(o.Rows)
-	for _, row := range earlier.Rows {
-		switch i := both.index(row.Candidate); {
-		case i < 0:
-			both.Rows = append(both.Rows, row)
-		case both.Rows[i].runs() < row.runs():
-			both.Rows[i] = row
-		}
-	}
-	return &both
-}
-
-// runs is the least number of measurements of a candidate.
-func (o *Outcome) runs() int {
-	if len(o.Rows) == 0 {
-		return 0
-	}
-	return slices.MinFunc(o.Rows, func(a, b *Row) int { return a.runs() - b.runs() }).runs()
-}
-
-// resultsFile holds all figures; the report is made from it.
-const resultsFile = "results.json"
+// resultsFile has one row in a line, rawFile one measurement, which git ignores.
+const (
+	resultsFile = "results.jsonl"
+	rawFile     = "raw.jsonl"
+)
 
 func (r *Results) write(dir string) error {
-	file := filepath.Join(dir, resultsFile)
-	data, err := json.MarshalIndent(r, "", " ")
-	if err == nil {
-		err = os.MkdirAll(dir, 0o755)
+	var text bytes.Buffer
+	lines := json.NewEncoder(&text)
+	err := lines.Encode(r.Machine)
+	for _, row := range r.Rows {
+		err = errors.Join(err, lines.Encode(row))
 	}
 	if err == nil {
-		err = os.WriteFile(file+".new", append(data, '\n'), 0o644)
-	}
-	// Renaming keeps the old file if the process is killed while it writes.
-	if err == nil {
-		err = os.Rename(file+".new", file)
+		err = os.WriteFile(filepath.Join(dir, resultsFile), text.Bytes(), 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("write results: %w", err)
@@ -197,80 +129,50 @@ func (r *Results) write(dir string) error {
 	return nil
 }
 
+// readResults returns no rows if there is no file.
 func readResults(dir string) (*Results, error) {
-	data, err := os.ReadFile(filepath.Join(dir, resultsFile))
-	if err != nil {
-		return nil, fmt.Errorf("read results (make bench writes them): %w", err)
-	}
 	r := new(Results)
-	if err := json.Unmarshal(data, r); err != nil {
-		return nil, fmt.Errorf("read results %s: %w", dir, err)
+	text, err := os.ReadFile(filepath.Join(dir, resultsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
 	}
-	for i := range r.Steps {
-		r.Steps[i].Name = earlierNames.Replace(r.Steps[i].Name)
+	if err != nil {
+		return nil, fmt.Errorf("read results: %w", err)
+	}
+	lines := json.NewDecoder(bytes.NewReader(text))
+	err = lines.Decode(&r.Machine)
+	for err == nil {
+		row := new(Row)
+		if err = lines.Decode(row); err == nil {
+			r.Rows = append(r.Rows, row)
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read results in %s: %w", dir, err)
 	}
 	return r, nil
 }
 
-// earlierNames replaces what the names of steps had in earlier results.
-var earlierNames = strings.NewReplacer("listed=anew", "objects=new", "listed=again", "objects=same")
+// appendRaw adds one measurement to the file of all of them.
+func appendRaw(dir string, row *Row, m Metrics) error {
+	file, err := os.OpenFile(filepath.Join(dir, rawFile), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("write measurement: %w", err)
+	}
+	err = json.NewEncoder(file).Encode(map[string]any{"scenario": row.Scenario, "candidate": row.Candidate, "revision": row.Revision, "metrics": m})
+	return errors.Join(err, file.Close())
+}
+
+// cpuModel is a line of /proc/cpuinfo.
+var cpuModel = regexp.MustCompile(`model name\s*: (.*)`)
 
 // thisMachine leaves empty what the system does not report.
 func thisMachine() Machine {
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	return Machine{
-		CPU: after("/proc/cpuinfo", "model name"), Cores: runtime.NumCPU(),
-		Memory: after("/proc/meminfo", "MemTotal"),
-		Kernel: string(bytes.TrimSpace(kernel)), Go: runtime.Version(),
+	info, _ := os.ReadFile("/proc/cpuinfo")
+	m := Machine{Cores: runtime.NumCPU(), Kernel: string(bytes.TrimSpace(kernel)), Go: runtime.Version()}
+	if model := cpuModel.FindSubmatch(info); model != nil {
+		m.CPU = string(model[1])
 	}
-}
-
-// after returns the value of a key in a file of /proc.
-func after(file, key string) string {
-	data, _ := os.ReadFile(file)
-	for line := range strings.Lines(string(data)) {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == key {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
-}
-
-// Version identifies the programs that were measured.
-type Version struct {
-	// Revision is that of the repository when the measurement began, for readers;
-	// empty if git does not report one.
-	Revision string `json:"revision,omitempty"`
-	// Programs is a hash of the programs. They are built without the revision, so
-	// that the same code has the same hash.
-	Programs string `json:"programs"`
-}
-
-func versionOf(root, bin string) (Version, error) {
-	hash := sha256.New()
-	for _, name := range []string{"harness", "node", "client", "kubelet"} {
-		program, err := os.ReadFile(filepath.Join(bin, name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return Version{}, fmt.Errorf("hash program: %w", err)
-		}
-		hash.Write(program)
-	}
-	return Version{Revision: revision(root), Programs: hex.EncodeToString(hash.Sum(nil)[:8])}, nil
-}
-
-// revision is the commit of the work tree, with a plus if the code differs from it.
-func revision(root string) string {
-	head, err := exec.Command("git", "-C", root, "rev-parse", "--short=10", "HEAD").Output()
-	if err != nil {
-		return "" // no repository, or another user's
-	}
-	revision := string(bytes.TrimSpace(head))
-	changes, err := exec.Command("git", "-C", root, "status", "--porcelain", "--", "*.go", "*go.mod", "*go.sum").Output()
-	if err != nil || len(changes) > 0 {
-		revision += "+"
-	}
-	return revision
+	return m
 }

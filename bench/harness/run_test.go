@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
 )
 
 func TestScenariosHaveUniqueNamesAndKnownGroups(t *testing.T) {
@@ -20,6 +20,9 @@ func TestScenariosHaveUniqueNamesAndKnownGroups(t *testing.T) {
 			t.Errorf("two scenarios have the name %s", s.Name)
 		}
 		seen[s.Name] = true
+		if shown[s.group()] == nil || !strings.Contains(template, "<!-- figures: "+s.group()+" -->") {
+			t.Errorf("the results have no section for %s", s.Name)
+		}
 	}
 	for _, target := range targets {
 		for _, f := range []figure{target.measured, target.against} {
@@ -28,252 +31,209 @@ func TestScenariosHaveUniqueNamesAndKnownGroups(t *testing.T) {
 			}
 		}
 	}
-	for _, s := range scenarios() {
-		if !strings.Contains(template, "<!-- figures: "+s.group()+" -->") {
-			t.Errorf("the results have no section for %s", s.Name)
-		}
-	}
 }
 
 func TestChoose(t *testing.T) {
 	for _, c := range []struct {
-		name                 string
-		set                  string
-		patterns, candidates []string
-		least                int
-		err                  string
+		set, patterns string
+		want          int
+		err           string
 	}{
-		{name: "quick set", set: "quick", least: 10},
-		{name: "full set", set: "full", least: 40},
-		{name: "by group", set: "quick", patterns: []string{"hung"}, least: 3},
-		{name: "by pattern", set: "quick", patterns: []string{"burst/*/*/pods=10"}, least: 9},
-		{name: "by name", set: "quick", patterns: []string{"idle/pods=110"}, least: 1},
-		{name: "unknown set", set: "fast", err: `unknown set "fast"`},
-		{name: "unknown scenario", set: "quick", patterns: []string{"idle", "brust"}, err: `no scenario matches "brust"`},
-		{name: "unknown candidate", set: "quick", candidates: []string{"parallel"}, err: `unknown candidate "parallel"`},
+		{"full", "", len(scenarios()), ""},
+		{"none", "", 0, ""},
+		{"quick", "hung", 3, ""},
+		{"quick", "burst/*/*/pods=10 idle/pods=110", 4, ""},
+		{"fast", "", 0, `unknown set "fast"`},
+		{"quick", "idle brust", 0, `no scenario matches "brust"`},
 	} {
-		got, err := choose(c.set, c.patterns, c.candidates)
-		if c.err != "" {
-			if err == nil || !strings.Contains(err.Error(), c.err) {
-				t.Errorf("%s: choose = %v, want an error with %q", c.name, err, c.err)
-			}
-			continue
+		got, err := choose(c.set, strings.Fields(c.patterns))
+		if len(got) != c.want || (err != nil || c.err != "") && (err == nil || !strings.Contains(err.Error(), c.err)) {
+			t.Errorf("%s %s: %d scenarios, %v; want %d, %q", c.set, c.patterns, len(got), err, c.want, c.err)
 		}
-		if err != nil || len(got) < c.least {
-			t.Errorf("%s: choose = %d scenarios, %v; want at least %d", c.name, len(got), err, c.least)
-		}
+	}
+	if quick, err := choose("quick", nil); err != nil || len(quick) < 10 || len(quick) == len(scenarios()) {
+		t.Errorf("the quick set has %d scenarios, %v", len(quick), err)
+	}
+	if _, err := newBench(nil, settings{}); err == nil || !strings.Contains(err.Error(), "-runs is 0") {
+		t.Errorf("no runs: %v", err)
 	}
 }
 
-func TestNewBenchReportsMissingProgram(t *testing.T) {
-	for runs, want := range []string{"--runs is 0", "node is missing"} {
-		if _, err := newBench(nil, runs, "", t.TempDir()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%d runs: %v, want %q", runs, err, want)
-		}
-	}
-}
-
-// newTestBench measures serial and kubelet in a scenario s.
-func newTestBench(runs int, measure func(context.Context, *bench, Candidate) (Metrics, error)) *bench {
+// newTestBench measures serial and kubelet in one scenario.
+func newTestBench(t *testing.T, runs int, measure func(context.Context, *bench, Candidate) (Metrics, error)) *bench {
 	return &bench{
-		runs: runs, progress: io.Discard, measured: func(*Results) error { return nil },
-		scenarios: []Scenario{{Name: "s", Candidates: []Candidate{serial, kubelet}, Measure: measure}},
+		settings: settings{runs: runs, out: t.TempDir()}, progress: io.Discard, revision: "now",
+		scenarios: []Scenario{{Name: "hung/pods=0", Candidates: []Candidate{serial, kubelet}, Measure: measure}},
 	}
 }
 
 func TestCandidatesTakeTurns(t *testing.T) {
 	var order []Candidate
-	saved := 0
-	b := newTestBench(2, func(_ context.Context, _ *bench, c Candidate) (Metrics, error) {
+	b := newTestBench(t, 2, func(_ context.Context, _ *bench, c Candidate) (Metrics, error) {
 		order = append(order, c)
 		return Metrics{"last": float64(len(order))}, nil
 	})
-	b.measured = func(r *Results) error { saved = len(r.Scenarios); return nil }
-	r, err := b.run(t.Context())
-	if err != nil || r.Partial != "" {
-		t.Fatalf("run = %q, %v", r.Partial, err)
+	r := new(Results)
+	if err := b.run(t.Context(), r); err != nil {
+		t.Fatal(err)
 	}
 	if want := []Candidate{serial, kubelet, serial, kubelet}; !slices.Equal(order, want) {
 		t.Errorf("order is %v, want %v", order, want)
 	}
-	if got := r.outcome("s").figure(kubelet, "last"); got == nil || got.Median != 3 {
+	saved, err := readResults(b.out)
+	if err != nil || saved.Machine != r.Machine || len(saved.Rows) != 2 {
+		t.Fatalf("%+v was saved, %v", saved, err)
+	}
+	if got, ok := saved.figure("hung/pods=0", kubelet, "last"); !ok || got != (Figure{3, 2, 4}) {
 		t.Errorf("median of 2 and 4 = %v", got)
 	}
-	if saved != 1 {
-		t.Errorf("%d scenarios were saved, want 1", saved)
+	if raw := contents(t, filepath.Join(b.out, rawFile)); strings.Count(raw, "\n") != 4 || !strings.Contains(raw, `"last":4`) {
+		t.Errorf("raw measurements are %s", raw)
 	}
 }
 
-func row(c Candidate, values ...float64) *Row {
-	return &Row{Candidate: c, Metrics: map[string]*Figure{"last": {Values: values}}}
-}
-
-func TestResumeSkipsCompleteScenarios(t *testing.T) {
-	now, before := Version{Programs: "now"}, Version{Programs: "before"}
-	earlier := &Results{Machine: thisMachine(), Scenarios: []*Outcome{
-		{Name: "complete", Of: now, Rows: []*Row{row(serial, 1, 2), row(kubelet, 1, 2)}},
-		{Name: "of other programs", Of: before, Rows: []*Row{row(serial, 1, 2), row(kubelet, 1, 2)}},
-		{Name: "with one run too few", Of: now, Rows: []*Row{row(serial, 1, 2), row(kubelet, 1)}},
-		{Name: "without a candidate", Of: now, Rows: []*Row{row(serial, 1, 2)}},
-	}}
-	b := &bench{runs: 2, version: now, progress: io.Discard}
-	for _, o := range append(earlier.Scenarios, &Outcome{Name: "not measured"}) {
-		b.scenarios = append(b.scenarios, Scenario{Name: o.Name, Candidates: []Candidate{serial, kubelet}})
-	}
-	b.skip(earlier)
-	var left []string
-	for _, s := range b.scenarios {
-		left = append(left, s.Name)
-	}
-	if want := []string{"of other programs", "with one run too few", "without a candidate", "not measured"}; !slices.Equal(left, want) {
-		t.Errorf("scenarios to measure are %v, want %v", left, want)
-	}
-	earlier.Machine.Kernel = "another"
-	b.scenarios = []Scenario{{Name: "complete", Candidates: []Candidate{serial, kubelet}}}
-	if b.skip(earlier); len(b.scenarios) != 1 {
-		t.Error("results of another machine count as measured")
-	}
-}
-
-func TestWithKeepsEarlierResults(t *testing.T) {
-	now, before := Version{Programs: "now"}, Version{Programs: "before"}
-	r := &Results{Scenarios: []*Outcome{
-		{Name: "idle/pods=5000", Of: now, Rows: []*Row{row(serial, 1), row(kubelet, 1, 2)}},
-		{Name: "restart/n=1", Of: now},
-		{Name: "restart/n=2", Of: now, Rows: []*Row{row(kubelet, 7)}},
-	}}
-	both := r.with(&Results{Steps: []Step{{Name: "s"}}, Scenarios: []*Outcome{
-		{Name: "hung/pods=9", Of: now, Rows: []*Row{row(serial, 1)}},
-		{Name: "restart/n=2", Of: before, Rows: []*Row{row(serial, 1)}},
-		{Name: "restart/n=1", Of: now, Rows: []*Row{row(serial, 1)}},
-		{Name: "idle/pods=5000", Of: now, Rows: []*Row{row(serial, 8, 9), row(kubelet, 8), row("fixed-2", 8)}},
-	}})
-	var got []string
-	for _, o := range both.Scenarios {
-		for _, row := range o.Rows {
-			got = append(got, fmt.Sprint(o.Name, " ", row.Candidate, " ", row.Metrics["last"].Values))
-		}
-	}
-	want := []string{
-		"restart/n=1 serial [1]",  // nothing of it was measured now
-		"restart/n=2 kubelet [7]", // the earlier is of other programs
-		"idle/pods=5000 serial [8 9]", "idle/pods=5000 kubelet [1 2]", "idle/pods=5000 fixed-2 [8]",
-	}
-	if !slices.Equal(got, want) || len(both.Steps) != 1 {
-		t.Errorf("results have %q and %d steps, want %q", got, len(both.Steps), want)
-	}
-	if len(r.Scenarios) != 3 || len(r.Scenarios[0].Rows) != 2 {
-		t.Error("with has changed its receiver")
-	}
-}
-
-func TestWriteReplacesResults(t *testing.T) {
-	dir := t.TempDir()
-	for n := range 2 {
-		if err := (&Results{Runs: n}).write(dir); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r, err := readResults(dir)
-	if err != nil || r.Runs != 1 {
-		t.Errorf("read %+v, %v", r, err)
-	}
-	if files, _ := filepath.Glob(filepath.Join(dir, "*")); len(files) != 1 {
-		t.Errorf("files are %v, want one", files)
-	}
-}
-
-func TestVersionIsThatOfTheMeasuredPrograms(t *testing.T) {
-	bin := t.TempDir()
-	write := func(name, text string) string {
-		t.Helper()
-		if err := os.WriteFile(filepath.Join(bin, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		v, err := versionOf(t.TempDir(), bin)
-		if err != nil || v.Revision != "" {
-			t.Fatalf("versionOf = %v, %v; want no revision outside a repository", v, err)
-		}
-		return v.Programs
-	}
-	one := write("node", "a")
-	if same := write("containerd", "x"); same != one {
-		t.Errorf("version %s, want %s: containerd is not measured", same, one)
-	}
-	if other := write("client", "b"); other == one {
-		t.Error("another client has the same version")
-	}
-}
-
-func TestSideBySideMeasuresAtTheSameTime(t *testing.T) {
-	var all sync.WaitGroup
-	all.Add(2)
-	b := newTestBench(1, func(_ context.Context, _ *bench, c Candidate) (Metrics, error) {
-		all.Done()
-		all.Wait() // blocks if they take turns
-		return Metrics{"last": map[Candidate]float64{serial: 1, kubelet: 2}[c]}, nil
-	})
-	b.scenarios[0].SideBySide = true
-	r, err := b.run(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for c, want := range map[Candidate]float64{serial: 1, kubelet: 2} {
-		if got := r.outcome("s").figure(c, "last"); got == nil || got.Median != want {
-			t.Errorf("%s = %v, want %v", c, got, want)
-		}
-	}
-}
-
-func TestInterruptedRunKeepsResults(t *testing.T) {
+// TestEarlierResultsStay measures one scenario, which may fail.
+func TestEarlierResultsStay(t *testing.T) {
 	boom := errors.New("boom")
 	for name, c := range map[string]struct {
-		cancelled    bool
-		failed, lost error
-		partial      string
+		cancelled bool
+		failure   error
+		want      string // the measured one
+		err       string
 	}{
-		"failed":      {failed: boom, partial: "scenario s, candidate kubelet: boom"},
-		"interrupted": {cancelled: true, failed: boom, partial: "interrupted in scenario s"},
-		"not saved":   {lost: boom, partial: "ended after scenario s"},
+		"measured":    {want: "hung/pods=0 serial now, hung/pods=0 kubelet now"},
+		"failed":      {failure: boom, want: "hung/pods=0 events-2 before", err: "scenario hung/pods=0, candidate kubelet: boom"},
+		"interrupted": {cancelled: true, failure: boom, want: "hung/pods=0 events-2 before", err: "interrupted in scenario hung/pods=0"},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
-		b := newTestBench(1, func(_ context.Context, _ *bench, who Candidate) (Metrics, error) {
+		b := newTestBench(t, 1, func(_ context.Context, _ *bench, who Candidate) (Metrics, error) {
 			if who != kubelet {
 				return Metrics{"last": 1}, nil
 			}
 			if c.cancelled {
 				cancel()
 			}
-			return nil, c.failed
+			return Metrics{"last": 2}, c.failure
 		})
-		b.measured = func(*Results) error { return c.lost }
-		r, err := b.run(ctx)
-		cancel()
-		if err == nil || !c.cancelled && !errors.Is(err, boom) || r.Partial != c.partial {
-			t.Errorf("%s: partial is %q with error %v, want %q", name, r.Partial, err, c.partial)
+		r := &Results{Rows: []*Row{
+			{Scenario: "idle/pods=110", Candidate: serial, Revision: "before"},
+			{Scenario: "hung/pods=0", Candidate: "events-2", Revision: "before"},
+			{Scenario: "Relist/pods=110", Revision: "before"},
+		}}
+		if c.failure == nil {
+			r.Rows = append(r.Rows, &Row{Scenario: "no longer there", Candidate: serial})
 		}
-		if r.outcome("s").figure(serial, "last") == nil {
-			t.Errorf("%s: earlier measurements are missing", name)
+		err := b.run(ctx, r)
+		cancel()
+		if (err != nil || c.err != "") && (err == nil || err.Error() != c.err) {
+			t.Errorf("%s: %v, want %s", name, err, c.err)
+		}
+		var rows []string
+		for _, row := range r.Rows {
+			rows = append(rows, fmt.Sprintf("%s %s %s", row.Scenario, row.Candidate, row.Revision))
+		}
+		slices.Sort(rows)
+		want := append(strings.Split(c.want, ", "), "idle/pods=110 serial before", "Relist/pods=110  before")
+		if slices.Sort(want); !slices.Equal(rows, want) {
+			t.Errorf("%s: results are %q, want %q", name, rows, want)
 		}
 	}
 }
 
 func TestAskReportsFailureAndErrorOutputOfChild(t *testing.T) {
-	c, err := start[struct{}, answer](t.Context(), "/bin/sh", "-c",
+	c, err := start(t.Context(), "/bin/sh", "-c",
 		`read a; echo '{"err":""}'; read b; echo '{"err":"boom"}'; read c; echo no such socket >&2; exit 3`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.ask(struct{}{}); err != nil {
-		t.Errorf("good answer: %v", err)
-	}
-	for _, want := range []string{"boom", "no such socket"} {
-		if _, err := c.ask(struct{}{}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("ask = %v, want an error with %q", err, want)
+	l := &lab{node: c}
+	for _, want := range []string{"", "boom", "no such socket"} {
+		l.err = nil
+		l.order(control.Order{})
+		if (l.err != nil || want != "") && (l.err == nil || !strings.Contains(l.err.Error(), want)) {
+			t.Errorf("order = %v, want an error with %q", l.err, want)
 		}
 	}
 }
 
-type answer struct{ Err string }
+func TestVerifyWantsExactlyTheEvents(t *testing.T) {
+	want := map[string]int{"ContainerDied": 2}
+	for name, seen := range map[string]map[string]control.Seen{
+		"exactly":    {"ContainerDied": {Count: 2}},
+		"too few":    {"ContainerDied": {Count: 1}},
+		"too many":   {"ContainerDied": {Count: 3}},
+		"none":       nil,
+		"others too": {"ContainerDied": {Count: 2}, "PodSync": {Count: 1}},
+	} {
+		if err := verify(control.Report{Seen: seen}, want); (err == nil) != (name == "exactly") {
+			t.Errorf("%s: verify = %v", name, err)
+		}
+	}
+}
 
-func (s answer) Failure() string { return s.Err }
+func TestLimitIsListPlusStatusTimeDividedByCalls(t *testing.T) {
+	at := control.Answer{PeakInFlight: 20, RPCs: map[string]control.RPC{
+		"ListContainers":   {Calls: 2, TimeMS: 60},
+		"ListPodSandbox":   {Calls: 2, TimeMS: 36},
+		"ContainerStatus":  {Calls: 100, TimeMS: 1200},
+		"PodSandboxStatus": {Calls: 100, TimeMS: 400},
+	}}
+	for c, want := range map[Candidate]float64{
+		serial: 1630, kubelet: 1630, kubeletEvents: 1630, dropIn: 130, callsOnly: 130, "pipeline-16": 130, "events-16": 130, "pipeline-32": 110,
+	} {
+		if got := limit(at, c); got != want {
+			t.Errorf("limit of %s = %v, want %v", c, got, want)
+		}
+	}
+}
+
+func TestDelaysMatchEventsByContainer(t *testing.T) {
+	changes := []control.Arrival{{ID: "a", UnixNS: 1e6}, {ID: "b", UnixNS: 2e6}, {ID: "unseen", UnixNS: 3e6}}
+	events := []control.Arrival{
+		{Type: "ContainerStarted", ID: "b", UnixNS: 12e6},
+		{Type: "ContainerDied", ID: "a", UnixNS: 99e6},
+		{Type: "ContainerStarted", ID: "a", UnixNS: 6e6},
+	}
+	if got := delays(changes, events); !slices.Equal(got, []float64{5, 10}) {
+		t.Errorf("delays = %v, want [5 10]", got)
+	}
+	sorted := make([]float64, 100)
+	for i := range sorted {
+		sorted[i] = float64(i + 1)
+	}
+	for p, want := range map[int]float64{1: 1, 50: 50, 99: 99, 100: 100} {
+		if got := percentile(sorted, p); got != want || percentile(nil, p) != 0 {
+			t.Errorf("percentile %d = %v, want %v", p, got, want)
+		}
+	}
+}
+
+func TestQuietNodeFailsCandidateWithOtherWork(t *testing.T) {
+	usage := control.Usage{WallSeconds: 10, CPUSeconds: 0.5, Allocs: 600}
+	for name, tt := range map[string]struct {
+		c      Candidate
+		lists  int64
+		status int64
+		seen   map[string]control.Seen
+		ok     bool
+	}{
+		"relists":                {"pipeline-16", 10, 0, nil, true},
+		"has stopped relisting":  {kubelet, 4, 0, nil, false},
+		"has events":             {"events-16", 0, 0, nil, true},
+		"relists less and less":  {"events-16", 3, 0, nil, true},
+		"relists despite events": {"events-16", 5, 0, nil, false},
+		"inspects":               {"events-16", 0, 1, nil, false},
+		"delivers an event":      {serial, 10, 0, map[string]control.Seen{"PodSync": {Count: 1}}, false},
+	} {
+		at := control.Answer{CPUSeconds: 0.25, RPCs: map[string]control.RPC{
+			"ListContainers": {Calls: tt.lists}, "ContainerStatus": {Calls: tt.status},
+		}}
+		m, err := quietMetrics(tt.c, control.Report{Usage: usage, Seen: tt.seen}, at)
+		if (err == nil) != tt.ok || err != nil && !strings.Contains(err.Error(), "wrong work") {
+			t.Errorf("%s: error %v, want ok %t", name, err, tt.ok)
+		}
+		if tt.ok && (m["client"] != 3000 || m["server"] != 1500 || m["allocs"] != 3600) {
+			t.Errorf("%s: %v, want 3000 ms, 1500 ms and 3600 allocations a minute", name, m)
+		}
+	}
+}

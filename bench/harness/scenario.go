@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"iter"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,9 +21,6 @@ type Scenario struct {
 	Measure func(context.Context, *bench, Candidate) (Metrics, error)
 	// InQuick makes the scenario part of the quick set.
 	InQuick bool
-	// SideBySide measures all candidates at the same time, each with its own node:
-	// for scenarios that take minutes and leave the machine idle.
-	SideBySide bool
 }
 
 // group is the first part of the name.
@@ -32,48 +29,27 @@ func (s Scenario) group() string {
 	return group
 }
 
-// turns groups the candidates that are measured at the same time.
-func (s Scenario) turns() iter.Seq[[]Candidate] {
-	if s.SideBySide {
-		return slices.Chunk(s.Candidates, len(s.Candidates))
-	}
-	return slices.Chunk(s.Candidates, 1)
+// matches reports whether a pattern is the name, the group, or a pattern of the name.
+func (s Scenario) matches(pattern string) bool {
+	ok, _ := filepath.Match(pattern, s.Name)
+	return ok || pattern == s.Name || pattern == s.group()
 }
 
-// Metrics are the figures of one measurement, by [Metric.Key].
+// Metrics are the figures of one measurement. results.md.tmpl says what they mean.
 type Metrics map[string]float64
 
-func (m Metrics) remove(keys ...string) {
-	for _, key := range keys {
-		delete(m, key)
-	}
-}
-
-// Metric is a column of the results. results.md.tmpl says what it means.
-type Metric struct{ Key, Label, Unit string }
-
-// metrics are in the order of the columns.
-var metrics = []Metric{
-	{"first", "first event", "ms"},
-	{"last", "last event", "ms"},
-	{"running", "last event of running pods", "ms"},
-	{"limit", "limit", "ms"},
-	{"ratio", "last / limit", ""},
-	{"p50", "change to event, p50", "ms"},
-	{"p99", "change to event, p99", "ms"},
-	{"rate", "events", "1/s"},
-	{"wall", "wall time", "ms"},
-	{"client", "client CPU", "ms"},
-	{"server", "server CPU", "ms"},
-	{"peak", "peak calls in flight", ""},
-	{"waiting", "peak calls arrived", ""},
-	{"width", "width", ""},
-	{"calls", "status calls per changed pod", ""},
-	{"allocs", "allocations", ""},
-	{"bytes", "allocated", "KiB"},
-	{"rss", "RSS", "MiB"},
-	{"missed", "missed events", ""},
-	{"repaired", "repaired by PodSync", ""},
+// metrics are the headers of the metrics.
+var metrics = map[string]string{
+	"last":    "last event (ms)",
+	"running": "last event of running pods (ms)",
+	"limit":   "limit (ms)",
+	"p50":     "change to event, p50 (ms)",
+	"p99":     "change to event, p99 (ms)",
+	"client":  "client CPU (ms)",
+	"server":  "server CPU (ms)",
+	"waiting": "peak calls arrived",
+	"calls":   "status calls per changed pod",
+	"allocs":  "allocations",
 }
 
 // The kubelet's relist period and its deadline of a runtime call.
@@ -91,14 +67,33 @@ func scenarios() []Scenario {
 	return slices.Concat(bursts(), storms(), restarts(), idles(), churns(), eventful(), onContainerd())
 }
 
-// Candidate is what is measured: "serial", "kubelet", "kubelet-events", which is the
-// kubelet with the gate EventedPLEG on, "drop-in" and "drop-in-events", which are the
-// same with the pipeline in place of GenericPLEG, "calls-only", which is the calls of
-// the pipeline and nothing else, "pipeline-N" with at most N
+// choose returns the scenarios that match one of the patterns, or the set if
+// there are no patterns.
+func choose(set string, patterns []string) ([]Scenario, error) {
+	if set != "quick" && set != "full" && set != "none" {
+		return nil, fmt.Errorf("unknown set %q: want quick, full or none", set)
+	}
+	all := scenarios()
+	for _, p := range patterns {
+		if !slices.ContainsFunc(all, func(s Scenario) bool { return s.matches(p) }) {
+			return nil, fmt.Errorf("no scenario matches %q: the list command shows their names", p)
+		}
+	}
+	return slices.DeleteFunc(all, func(s Scenario) bool {
+		if len(patterns) == 0 {
+			return set == "none" || set == "quick" && !s.InQuick
+		}
+		return !slices.ContainsFunc(patterns, s.matches)
+	}), nil
+}
+
+// Candidate is what is measured: one of the constants, "pipeline-N" with at most N
 // status calls in flight, or "events-N", a pipeline-N that follows CRI events.
 type Candidate string
 
-// The candidates without a number.
+// The candidates without a number: the baseline, the kubelet, the kubelet with the gate
+// EventedPLEG on, the same two with the pipeline in place of GenericPLEG, and the calls
+// of the pipeline and nothing else.
 const (
 	serial        Candidate = "serial"
 	kubelet       Candidate = "kubelet"
@@ -128,46 +123,20 @@ const (
 	twoWidths = "serial kubelet drop-in pipeline-8 pipeline-16"
 )
 
-// parseCandidate returns an error for a name that is not a candidate.
-func parseCandidate(name string) (Candidate, error) {
-	c := Candidate(name)
-	if c == serial || c == callsOnly || c.inKubelet() || c.inspectors() > 0 {
-		return c, nil
-	}
-	return "", fmt.Errorf("unknown candidate %q: want serial, kubelet, kubelet-events, drop-in, drop-in-events, calls-only, pipeline-N, fixed-N or events-N with N of at least 1", name)
-}
-
 // inKubelet reports whether the candidate runs in the kubelet's surroundings.
 func (c Candidate) inKubelet() bool { return c == kubelet || c == kubeletEvents || c.isDropIn() }
 
 func (c Candidate) isDropIn() bool { return c == dropIn || c == dropInEvents }
 
-// inspectors returns the number in the name, and 0 if there is none.
-func (c Candidate) inspectors() int {
-	kind, number, _ := strings.Cut(string(c), "-")
-	if kind != "pipeline" && kind != "fixed" && kind != "events" {
-		return 0
-	}
-	n, err := strconv.Atoi(number)
-	if err != nil || n < 1 {
-		return 0
-	}
-	return n
-}
-
-// fixed reports whether the pipeline always uses all its inspectors.
-func (c Candidate) fixed() bool { return strings.HasPrefix(string(c), "fixed-") }
-
 // events reports whether the pipeline follows CRI events.
 func (c Candidate) events() bool { return strings.HasPrefix(string(c), "events-") }
-
-// findsWidth reports whether the pipeline adapts its width to the runtime.
-func (c Candidate) findsWidth() bool { return c.width() > 1 && !c.fixed() && c != callsOnly }
 
 // width is the most status calls the candidate has in flight.
 func (c Candidate) width() int {
 	if c.isDropIn() || c == callsOnly {
 		return usualWidth
 	}
-	return max(1, c.inspectors())
+	_, number, _ := strings.Cut(string(c), "-")
+	n, _ := strconv.Atoi(number) // 0 of those that have one call in flight
+	return max(1, n)
 }

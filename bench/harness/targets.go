@@ -13,18 +13,6 @@ type figure struct {
 	metric    string
 }
 
-// of returns the figure, and false if it was not measured.
-func (f figure) of(r *Results) (float64, bool) {
-	found := r.outcome(f.scenario).figure(f.candidate, f.metric)
-	if i := indexStep(r.Steps, f.scenario); i >= 0 {
-		found = r.Steps[i].Metrics[f.metric]
-	}
-	if found == nil {
-		return 0, false
-	}
-	return found.Median, true
-}
-
 // target is a figure to reach: at most a share of another figure.
 type target struct {
 	what              string
@@ -38,7 +26,6 @@ const (
 	carriedBurst = "carried/profile=node/pods=110/containers=2"
 	burst1000    = "burst/profile=zero/containers=2/pods=1000"
 	limitedZero  = "limited/profile=zero/pods=1000/limit=8"
-	limitedNode  = "limited/profile=node/pods=110/limit=8"
 	relist1000   = "Relist/impl=%s/pods=1000/objects=same"
 	fanOut1000   = "FanOut/impl=%s/subscribers=1000/stalled=%d"
 	perFanOut    = "ns/event-subscriber"
@@ -64,7 +51,7 @@ var targets = []target{
 	beside("burst of 1000 pods, no latency: time", burst1000, "last", "pipeline-16", kubelet, 0.35),
 	beside("the same: client CPU", burst1000, "client", "pipeline-16", kubelet, 0.5),
 	beside("the same, runtime serves 8 calls at once: time", limitedZero, "last", "pipeline-32", "pipeline-8", 1.05),
-	beside("110 pods, node latency, 8 calls at once: time", limitedNode, "last", "pipeline-32", "pipeline-8", 1.05),
+	beside("110 pods, node latency, 8 calls at once: time", limited(8), "last", "pipeline-32", "pipeline-8", 1.05),
 	beside("110 pods, node latency, 1 call at once: time", limited(1), "last", "pipeline-16", kubelet, 1.1),
 	beside("the same: status calls", limited(1), "calls", "pipeline-16", kubelet, 1.1),
 	beside("110 pods, node latency, 2 calls at once: time", limited(2), "last", "pipeline-16", kubelet, 1.1),
@@ -92,16 +79,16 @@ var targets = []target{
 // ratio returns the figure divided by its reference, and false if one of them
 // was not measured.
 func (t target) ratio(r *Results) (float64, bool) {
-	value, ok := t.measured.of(r)
-	base, have := t.against.of(r)
-	return value / base, ok && have && base != 0
+	value, ok := r.figure(t.measured.scenario, t.measured.candidate, t.measured.metric)
+	base, have := r.figure(t.against.scenario, t.against.candidate, t.against.metric)
+	return value.median() / base.median(), ok && have && base.median() != 0
 }
 
 // names says which two figures are compared.
 func (t target) names() string {
 	measured, against := t.measured, t.against
 	if measured.candidate == "" {
-		return (&Step{Name: measured.scenario}).parameter("impl") + " / " + (&Step{Name: against.scenario}).parameter("impl")
+		return (&Row{Scenario: measured.scenario}).parameter("impl") + " / " + (&Row{Scenario: against.scenario}).parameter("impl")
 	}
 	names := string(measured.candidate + " / " + against.candidate)
 	switch {

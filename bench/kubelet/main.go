@@ -82,7 +82,7 @@ func (c config) run(ctx context.Context) error {
 	if c.events || c.dropIn {
 		candidate = c.started(runtime, service)
 	}
-	return probe.Serve(ctx, candidate, nil, os.Stdin, os.Stdout)
+	return probe.Serve(ctx, candidate, os.Stdin, os.Stdout)
 }
 
 // generator is what the generators have in common.

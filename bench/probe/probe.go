@@ -23,25 +23,19 @@ type Event struct {
 	ID string
 	// At is when the relist that saw the change began.
 	At time.Time
-	// Missed is the number of events that a PodSync replaces.
-	Missed uint64
 }
 
 // Candidate runs until ctx ends. It calls emit for each event as it arrives, from
 // one goroutine.
 type Candidate func(ctx context.Context, emit func(Event)) error
 
-// Width returns how many pods a candidate now inspects at once at most.
-type Width func() (int, error)
-
-// Serve handles the commands of in until in ends. It returns the
-// error of the candidate or of the protocol. width is nil for a candidate without
-// one.
-func Serve(ctx context.Context, candidate Candidate, width Width, in io.Reader, out io.Writer) error {
+// Serve handles the commands of in until in ends. It returns the error of the candidate or
+// of the protocol.
+func Serve(ctx context.Context, candidate Candidate, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	p := &probe{ended: make(chan error, 1), width: width}
-	p.expect(nil, false)
+	p := &probe{ended: make(chan error, 1)}
+	p.expect(nil)
 	err := control.Serve(in, out, func(c control.Command) control.Report {
 		switch c.Do {
 		case control.ClientStart:
@@ -49,7 +43,7 @@ func Serve(ctx context.Context, candidate Candidate, width Width, in io.Reader, 
 			go func() { p.ended <- candidate(ctx, p.emit) }()
 		case control.ClientExpect:
 			runtime.GC()
-			p.expect(c.Want, c.Keep)
+			p.expect(c.Want)
 		case control.ClientWait:
 			return p.wait(time.Duration(c.TimeoutMS) * time.Millisecond)
 		case control.ClientReport:
@@ -72,7 +66,6 @@ type probe struct {
 	started bool
 	// ended receives the candidate's error.
 	ended chan error
-	width Width
 
 	mu sync.Mutex // guards the window
 	window
@@ -82,28 +75,25 @@ type probe struct {
 type window struct {
 	began control.Mark
 	want  map[string]int
-	keep  bool
 	// lacking is the number of wanted events that have not arrived.
 	lacking int
 	done    chan struct{} // closed when lacking is 0
 
-	relist   time.Time
-	seen     map[string]*tally
-	log      []control.Arrival
-	missed   uint64
-	repaired int
+	relist time.Time
+	seen   map[string]*tally
+	log    []control.Arrival
 }
 
 type tally struct {
-	count       int
-	first, last time.Time
+	count int
+	last  time.Time
 }
 
-func (p *probe) expect(want map[string]int, keep bool) {
+func (p *probe) expect(want map[string]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.window = window{
-		want: maps.Clone(want), keep: keep, began: control.Now(),
+		want: maps.Clone(want), began: control.Now(),
 		seen: make(map[string]*tally), done: make(chan struct{}),
 	}
 	for _, n := range want {
@@ -120,18 +110,12 @@ func (p *probe) emit(e Event) {
 	}
 	t := p.seen[e.Type]
 	if t == nil {
-		t = &tally{first: now}
+		t = new(tally)
 		p.seen[e.Type] = t
 	}
 	t.count++
 	t.last = now
-	if e.Missed > 0 {
-		p.missed += e.Missed
-		p.repaired++
-	}
-	if p.keep {
-		p.log = append(p.log, control.Arrival{Type: e.Type, ID: e.ID, UnixNS: now.UnixNano()})
-	}
+	p.log = append(p.log, control.Arrival{Type: e.Type, ID: e.ID, UnixNS: now.UnixNano()})
 	if t.count <= p.want[e.Type] {
 		if p.lacking--; p.lacking == 0 {
 			close(p.done)
@@ -158,22 +142,10 @@ func (p *probe) report() control.Report {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := control.Report{
-		Done: p.lacking == 0, Missed: p.missed, Repaired: p.repaired,
-		Usage: now.Since(p.began), Log: p.log, Seen: make(map[string]control.Seen, len(p.seen)),
+		Done: p.lacking == 0, Usage: now.Since(p.began), Log: p.log, Seen: make(map[string]control.Seen, len(p.seen)),
 	}
 	for name, t := range p.seen {
-		r.Seen[name] = control.Seen{Count: t.count, FirstMS: p.since(t.first), LastMS: p.since(t.last)}
-	}
-	if p.width != nil {
-		var err error
-		if r.Width, err = p.width(); err != nil {
-			r.Err = err.Error()
-		}
+		r.Seen[name] = control.Seen{Count: t.count, LastMS: float64(t.last.Sub(p.relist)) / float64(time.Millisecond)}
 	}
 	return r
-}
-
-// since returns the milliseconds since the relist of the window began.
-func (p *probe) since(t time.Time) float64 {
-	return float64(t.Sub(p.relist)) / float64(time.Millisecond)
 }

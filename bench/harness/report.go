@@ -1,0 +1,154 @@
+package main
+
+import (
+	"cmp"
+	_ "embed"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// shown are the metrics of each group in the summary.
+var shown = map[string][]string{
+	"burst": {"last", "client"}, "carried": {"last", "calls"}, "single": {"last"}, "limited": {"last"}, "hung": {"last"},
+	"storm": {"last", "running"}, "restart": {"calls"}, "idle": {"client", "allocs"}, "churn": {"p50", "client"},
+	"events": {"p50", "client"}, "containerd": {"last", "server"},
+}
+
+// section is the table of a group: the medians of its metrics, one row for each scenario
+// and metric.
+func section(r *Results, group string) string {
+	in := []string{""} // the candidates of the group
+	for _, row := range r.Rows {
+		if strings.HasPrefix(row.Scenario, group+"/") && !slices.Contains(in, string(row.Candidate)) {
+			in = append(in, string(row.Candidate))
+		}
+	}
+	if len(in) == 1 {
+		return "Not measured: `make bench-full` does.\n"
+	}
+	var b strings.Builder
+	b.WriteString(tableRow(in...) + "|---|" + strings.Repeat("---:|", len(in)-1) + "\n")
+	for _, s := range scenarios() {
+		for _, metric := range shown[group] {
+			cells := []string{"`" + s.Name + "`: " + metrics[metric]}
+			for _, c := range in[1:] {
+				text := ""
+				if f, ok := r.figure(s.Name, Candidate(c), metric); ok {
+					text = number(f.median())
+				}
+				cells = append(cells, text)
+			}
+			if s.group() == group && strings.Join(cells[1:], "") != "" {
+				b.WriteString(tableRow(cells...))
+			}
+		}
+	}
+	return b.String()
+}
+
+func tableRow(cells ...string) string { return "| " + strings.Join(cells, " | ") + " |\n" }
+
+// String returns the median, with the range if it is wide.
+func (f Figure) String() string {
+	median, low, high := number(f[0]), number(f[1]), number(f[2])
+	if f[2]-f[1] > f[0]/10 && low != high {
+		return median + " (" + low + " - " + high + ")"
+	}
+	return median
+}
+
+// number has three significant digits.
+func number(v float64) string {
+	switch a := math.Abs(v); {
+	case a >= 1e5:
+		return fmt.Sprintf("%.0f k", v/1e3)
+	case a >= 100 || a == math.Trunc(a):
+		return fmt.Sprintf("%.0f", v)
+	case a >= 10:
+		return fmt.Sprintf("%.1f", v)
+	default:
+		return fmt.Sprintf("%.2f", v)
+	}
+}
+
+// provenance says where the figures come from.
+func provenance(r *Results) string {
+	last := slices.MaxFunc(append(r.Rows, &Row{}), func(a, b *Row) int { return a.Began.Compare(b.Began) })
+	return fmt.Sprintf("Last measured on %s, revision %s: %s, %d cores, Linux %s, %s. Figures are medians of all runs.\n",
+		last.Began.Format("2006-01-02 15:04 UTC"), cmp.Or(last.Revision, "unknown"), r.Machine.CPU, r.Machine.Cores, r.Machine.Kernel, r.Machine.Go)
+}
+
+// template is the summary without its generated parts.
+//
+//go:embed results.md.tmpl
+var template string
+
+// resultsName is the summary beside resultsFile.
+const resultsName = "results.md"
+
+// report writes everything that follows from the results in dir: the tables, the
+// plots, and the generated parts of the page.
+func report(r *Results, dir, page string) error {
+	drawn := charts(r)
+	for _, c := range drawn {
+		if err := c.draw(dir); err != nil {
+			return err
+		}
+	}
+	parts := map[string]string{"machine": provenance(r)}
+	for group := range shown {
+		parts[group] = section(r, group)
+	}
+	if err := fill(filepath.Join(dir, resultsName), template, parts); err != nil || page == "" {
+		return err
+	}
+	parts["targets"], parts["plots"] = targetTable(r), plotTable(drawn)
+	return refill(page, parts)
+}
+
+// refill replaces the generated parts of a page.
+func refill(page string, parts map[string]string) error {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return fill(page, string(text), parts)
+}
+
+// marked is a generated part of a page.
+var marked = regexp.MustCompile(`(?s)(<!-- figures: ([a-z]+) -->\n).*?(<!-- end -->)`)
+
+// fill writes a file with the text and its generated parts.
+func fill(file, text string, parts map[string]string) (err error) {
+	text = marked.ReplaceAllStringFunc(text, func(part string) string {
+		m := marked.FindStringSubmatch(part)
+		content, ok := parts[m[2]]
+		if !ok {
+			err = fmt.Errorf("fill %s: unknown part %q", file, m[2])
+		}
+		return m[1] + "\n" + content + "\n" + m[3]
+	})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, []byte(text), 0o644)
+}
+
+// plotTable shows the plots in a page of docs, two beside each other.
+func plotTable(drawn []chart) string {
+	var text strings.Builder
+	text.WriteString("| | |\n|---|---|\n")
+	for pair := range slices.Chunk(drawn, 2) {
+		var cells []string
+		for _, c := range pair {
+			cells = append(cells, fmt.Sprintf("![%s: %s](../bench/results/%s)", c.title, c.y, c.file))
+		}
+		text.WriteString(tableRow(cells...))
+	}
+	return text.String()
+}
