@@ -33,19 +33,7 @@ type SubscribeOptions struct {
 	// those of pods whose inspection fails or hangs.
 	Bookmarks bool
 
-	// Types are the wanted event types. If empty, all. Marks, and the PodSync that
-	// stands for missed events, always come.
-	Types []pleg.EventType
-	// Namespaces and PodUIDs are the wanted pods. If empty, all.
-	Namespaces []string
-	PodUIDs    []pleg.PodUID
-	// Selector is a Kubernetes label selector for the pod's labels, such as
-	// "app=web,tier!=test", with at most 64 requirements and 4 KiB. If empty, all.
-	Selector string
-	// OmitSandboxes leaves out the events of pod sandboxes.
-	OmitSandboxes bool
-	// NetworkEvents asks for NetworkSetupCompleted and NetworkFailed.
-	NetworkEvents bool
+	Filter pleg.Filter
 }
 
 // Subscribe adds a subscriber, before or while the pipeline runs. It gets every

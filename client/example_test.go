@@ -54,7 +54,7 @@ func ExampleClient_Watch() {
 	}
 	defer c.Close()
 	containers := map[pleg.ContainerID]bool{}
-	for ev, err := range c.Watch(ctx, client.WatchOptions{Replay: true, OmitSandboxes: true}) {
+	for ev, err := range c.Watch(ctx, client.WatchOptions{Replay: true, Filter: pleg.Filter{OmitSandboxes: true}}) {
 		if err != nil {
 			log.Fatal(err) // no attempt can succeed
 		}

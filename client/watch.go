@@ -45,18 +45,7 @@ type WatchOptions struct {
 	// position before its first event.
 	Bookmarks bool
 
-	// Types selects event types. If empty, all.
-	Types []pleg.EventType
-	// Namespaces and PodUIDs select pods. If empty, all.
-	Namespaces []string
-	PodUIDs    []pleg.PodUID
-	// Selector is a Kubernetes label selector on the pod's labels. If empty,
-	// all.
-	Selector string
-	// OmitSandboxes excludes the events of pod sandboxes.
-	OmitSandboxes bool
-	// NetworkEvents requests NetworkSetupCompleted and NetworkFailed.
-	NetworkEvents bool
+	Filter pleg.Filter
 
 	// Disconnected, if not nil, is called after each attempt that failed and each
 	// connection that broke, with the time until the next attempt. The goroutine
@@ -195,33 +184,19 @@ func (w *watch) deliver(m *plegv1.Event, request *plegv1.WatchRequest) bool {
 // request returns the request for the server. It always asks for bookmarks: they keep
 // the position of a watch with few events within the server's history.
 func (o *WatchOptions) request() (*plegv1.WatchRequest, error) {
-	r := &plegv1.WatchRequest{
-		Name:          o.Name,
-		Buffer:        uint32(o.Buffer),
-		Bookmarks:     true,
-		Namespaces:    o.Namespaces,
-		LabelSelector: o.Selector,
-		OmitSandboxes: o.OmitSandboxes,
-		NetworkEvents: o.NetworkEvents,
+	r, err := wire.FromFilter(o.Filter)
+	if err != nil {
+		return nil, fmt.Errorf("WatchOptions.Filter: %w", err)
 	}
 	if o.Buffer < 0 || o.Buffer > math.MaxInt32 {
 		return nil, fmt.Errorf("WatchOptions.Buffer is out of range: %d", o.Buffer)
 	}
+	r.Name, r.Buffer, r.Bookmarks = o.Name, uint32(o.Buffer), true
 	if o.After != nil {
 		if o.After.Epoch == "" {
 			return nil, fmt.Errorf("WatchOptions.After has no epoch, so its number %d may be that of another pipeline", o.After.Seq)
 		}
 		r.ResumeAfter = wire.FromPosition(*o.After)
-	}
-	for _, t := range o.Types {
-		number, ok := wire.FromEventType(t)
-		if !ok {
-			return nil, fmt.Errorf("WatchOptions.Types has the unknown event type %q", t)
-		}
-		r.Types = append(r.Types, number)
-	}
-	for _, uid := range o.PodUIDs {
-		r.PodUids = append(r.PodUids, string(uid))
 	}
 	return r, nil
 }

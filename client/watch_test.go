@@ -121,7 +121,7 @@ func TestWatchSeesAGap(t *testing.T) {
 // Events that its filter drops do not push a watch out of the history.
 func TestWatchOfRareEventsResumes(t *testing.T) {
 	inBubble(t, pipeline.Options{History: 20}, func(t *testing.T, f *fixture) {
-		w := f.watch(client.WatchOptions{Namespaces: []string{"rare"}}, nil)
+		w := f.watch(client.WatchOptions{Filter: pleg.Filter{Namespaces: []string{"rare"}}}, nil)
 		f.change(1, "rare/a", "c1=running")
 		for i := range 50 {
 			f.change(1, "often/b", fmt.Sprintf("c%d=running", i))
@@ -210,9 +210,9 @@ func TestWatchEnds(t *testing.T) {
 		code    codes.Code
 		says    string
 	}{
-		{"selector", client.WatchOptions{Selector: "a in"}, codes.InvalidArgument, "label selector"},
-		{"type", client.WatchOptions{Types: []pleg.EventType{"Nothing"}}, codes.Unknown, `Types has the unknown event type "Nothing"`},
-		{"mark", client.WatchOptions{Types: []pleg.EventType{pleg.Synced}}, codes.InvalidArgument, `unknown event type "Synced"`},
+		{"selector", client.WatchOptions{Filter: pleg.Filter{Selector: "a in"}}, codes.InvalidArgument, "label selector"},
+		{"type", client.WatchOptions{Filter: pleg.Filter{Types: []pleg.EventType{"Nothing"}}}, codes.Unknown, `Types has the unknown event type "Nothing"`},
+		{"mark", client.WatchOptions{Filter: pleg.Filter{Types: []pleg.EventType{pleg.Synced}}}, codes.InvalidArgument, `unknown event type "Synced"`},
 		{"large buffer", client.WatchOptions{Buffer: 1 << 20}, codes.InvalidArgument, "buffer is 1048576, the limit is 4096"},
 		{"negative buffer", client.WatchOptions{Buffer: -1}, codes.Unknown, "Buffer"},
 		{"long name", client.WatchOptions{Name: strings.Repeat("x", 101)}, codes.InvalidArgument, "name has 101 bytes, the limit is 100"},

@@ -96,7 +96,7 @@ func (w *watch) deliverEvents(node string, m message, seq uint64) error {
 			at = Position{} // later messages may have events that the replay included
 		}
 		delivered := w.partly.Message == seq && i < w.partly.Events
-		if delivered || !p.isNew(&data.Event) || !w.filter.wants(&data.Event, data.Labels) {
+		if delivered || !p.isNew(&data.Event) || !w.filter.WantsEvent(&data.Event) || !w.filter.WantsLabels(data.Labels) {
 			continue
 		}
 		if err := w.send(Event{Event: data.Event, Node: node, At: at}); err != nil {
@@ -245,7 +245,7 @@ func (w *watch) replayPodState(e entry) (otherEpoch bool, err error) {
 	p.included[state.UID] = state.Seq
 	for _, ev := range state.Events {
 		ev.Replayed = true
-		if !w.filter.wants(&ev, state.Labels) {
+		if !w.filter.WantsEvent(&ev) || !w.filter.WantsLabels(state.Labels) {
 			continue
 		}
 		if err := w.send(Event{Event: ev, Node: name}); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -33,17 +34,7 @@ type WatchOptions struct {
 	// too.
 	Bookmarks bool
 
-	// Types selects event types. If empty, all.
-	Types []pleg.EventType
-	// Namespaces and PodUIDs select pods. If empty, all.
-	Namespaces []string
-	PodUIDs    []pleg.PodUID
-	// Selector is a Kubernetes label selector on the pod's labels. If empty, all.
-	Selector string
-	// OmitSandboxes excludes the events of pod sandboxes.
-	OmitSandboxes bool
-	// NetworkEvents requests NetworkSetupCompleted and NetworkFailed.
-	NetworkEvents bool
+	Filter pleg.Filter
 
 	// Disconnected, if not nil, is called after each attempt that failed and each
 	// connection that broke, with the time until the next attempt. The goroutine that
@@ -93,7 +84,7 @@ type watch struct {
 
 	js       jetstream.JetStream
 	o        WatchOptions
-	filter   filter
+	filter   filter.Filter
 	yield    func(Event, error) bool
 	subjects []string
 
@@ -147,8 +138,10 @@ func (w *watch) complete() error {
 		return errors.New("WatchOptions.Replay and After exclude each other: a watch that resumes gets a replay if necessary")
 	}
 	var err error
-	w.filter, err = newFilter(w.o)
-	return err
+	if w.filter, err = filter.New(w.o.Filter); err != nil {
+		return fmt.Errorf("WatchOptions.Filter: %w", err)
+	}
+	return nil
 }
 
 func (w *watch) run(ctx context.Context) {

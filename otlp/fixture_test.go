@@ -154,7 +154,7 @@ func inBubble(t *testing.T, o nodeOptions, test func(*node)) {
 		if n.pipe, err = pipeline.New(pipeline.Options{Runtime: n.runtime, History: o.history}); err != nil {
 			t.Fatal(err)
 		}
-		if n.truth, err = n.pipe.Subscribe(pipeline.SubscribeOptions{Name: "truth", NetworkEvents: true, Buffer: 100_000}); err != nil {
+		if n.truth, err = n.pipe.Subscribe(pipeline.SubscribeOptions{Name: "truth", Filter: pleg.Filter{NetworkEvents: true}, Buffer: 100_000}); err != nil {
 			t.Fatal(err)
 		}
 		if o.before != nil {

@@ -55,7 +55,7 @@ func ExampleRuntime_Announce() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	sub, err := p.Subscribe(pipeline.SubscribeOptions{Types: []pleg.EventType{pleg.ContainerStarted}})
+	sub, err := p.Subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{Types: []pleg.EventType{pleg.ContainerStarted}}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -181,14 +181,10 @@ const maxName = 100
 // what Subscribe cannot check.
 func (s *Server) subscribeOptions(r *plegv1.WatchRequest) (pipeline.SubscribeOptions, error) {
 	o := pipeline.SubscribeOptions{
-		Name:          r.GetName(),
-		Buffer:        s.options.Buffer,
-		Replay:        r.GetReplay(),
-		Bookmarks:     r.GetBookmarks(),
-		Namespaces:    r.GetNamespaces(),
-		Selector:      r.GetLabelSelector(),
-		OmitSandboxes: r.GetOmitSandboxes(),
-		NetworkEvents: r.GetNetworkEvents(),
+		Name:      r.GetName(),
+		Buffer:    s.options.Buffer,
+		Replay:    r.GetReplay(),
+		Bookmarks: r.GetBookmarks(),
 	}
 	if len(o.Name) > maxName {
 		return o, fmt.Errorf("name has %d bytes, the limit is %d", len(o.Name), maxName)
@@ -199,14 +195,9 @@ func (s *Server) subscribeOptions(r *plegv1.WatchRequest) (pipeline.SubscribeOpt
 	if r.GetBuffer() > 0 {
 		o.Buffer = int(r.GetBuffer())
 	}
-	for _, number := range r.GetTypes() {
-		if number == plegv1.EventType_EVENT_TYPE_UNSPECIFIED {
-			return o, errors.New("types has an unspecified type")
-		}
-		o.Types = append(o.Types, wire.ToEventType(number))
-	}
-	for _, uid := range r.GetPodUids() {
-		o.PodUIDs = append(o.PodUIDs, pleg.PodUID(uid))
+	var err error
+	if o.Filter, err = wire.ToFilter(r); err != nil {
+		return o, err
 	}
 	if after := r.GetResumeAfter(); after != nil {
 		if after.GetEpoch() == "" {

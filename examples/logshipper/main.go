@@ -20,7 +20,7 @@ var example = frame.Example{
 	// Only CRI events show a container that starts, exits and is removed between two
 	// relists. Relists find the changes that no CRI event announced.
 	Pipeline:  pipeline.Options{Events: pipeline.EventsAuto},
-	Subscribe: pipeline.SubscribeOptions{OmitSandboxes: true},
+	Subscribe: pipeline.SubscribeOptions{Filter: pleg.Filter{OmitSandboxes: true}},
 	Work: func(_ context.Context, p *pipeline.Pipeline, events <-chan pleg.Event, out io.Writer) error {
 		s := newShipper(out, p.Cache().Get)
 		for ev := range events {

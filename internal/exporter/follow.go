@@ -32,7 +32,7 @@ type Pipeline struct {
 // until ctx ends, with bookmarks and network events. It returns nil once there will be no
 // more events.
 func (p Pipeline) Follow(ctx context.Context, after *pleg.Position, events chan<- pleg.Event) error {
-	o := pipeline.SubscribeOptions{Name: p.Name, Replay: after == nil, Bookmarks: true, NetworkEvents: true}
+	o := pipeline.SubscribeOptions{Name: p.Name, Replay: after == nil, Bookmarks: true, Filter: pleg.Filter{NetworkEvents: true}}
 	if after != nil {
 		o.After = *after
 	}
@@ -62,7 +62,7 @@ type Client struct {
 
 // Follow does what that of [Pipeline] does.
 func (c Client) Follow(ctx context.Context, after *pleg.Position, events chan<- pleg.Event) error {
-	o := client.WatchOptions{Name: c.Name, Replay: after == nil, After: after, Bookmarks: true, NetworkEvents: true}
+	o := client.WatchOptions{Name: c.Name, Replay: after == nil, After: after, Bookmarks: true, Filter: pleg.Filter{NetworkEvents: true}}
 	for ev, err := range c.Client.Watch(ctx, o) {
 		if err != nil {
 			return err

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"testing"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -23,7 +24,7 @@ func TestPresentForgetsGonePods(t *testing.T) {
 // comes after that counts as missed, one entry for each pod.
 func TestPendingIsBounded(t *testing.T) {
 	const buffer, events = 3, 10
-	s := newSubscription(SubscribeOptions{Buffer: buffer}, filter{all: true}, nil)
+	s := newSubscription(SubscribeOptions{Buffer: buffer}, filter.Filter{}, nil)
 	s.startFeed(make([]pleg.Event, 1), 0)
 	kept := 0
 	for range events {

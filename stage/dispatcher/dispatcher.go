@@ -225,8 +225,8 @@ type published struct {
 func (d *Dispatcher) publish(p published, now time.Duration) {
 	for _, s := range d.subscribers {
 		ev := &p.Event
-		unlabelled := !p.known && s.filter.selector != nil
-		if !s.filter.wantsBesides(ev) || !unlabelled && !s.filter.matches(p.labels) {
+		unlabelled := !p.known && s.filter.Selector != nil
+		if !s.filter.WantsEvent(ev) || !unlabelled && !s.filter.WantsLabels(p.labels) {
 			continue
 		}
 		if p.initial && s.syncing && s.replay {

@@ -247,8 +247,8 @@ func TestSubscribeNamesTheBadOption(t *testing.T) {
 		"Buffer":    {Buffer: -1},
 		"Name":      {Name: "bad\xff"}, // not valid in a metric label
 		"printable": {Name: "red\x1b[31m"},
-		"Types":     {Types: []pleg.EventType{"ContainerBorn"}},
-		"Selector":  {Selector: "a in"},
+		"Types":     {Filter: pleg.Filter{Types: []pleg.EventType{"ContainerBorn"}}},
+		"selector":  {Filter: pleg.Filter{Selector: "a in"}},
 	} {
 		if _, err := f.Subscribe(o); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("Subscribe(%+v) = %v, want an error that names %s", o, err, field)

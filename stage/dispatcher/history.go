@@ -1,6 +1,9 @@
 package dispatcher
 
-import "github.com/pleg-pipeline/pleg-pipeline/pleg"
+import (
+	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
 
 // history keeps the newest events, up to a bound, for subscribers that resume.
 type history struct {
@@ -37,7 +40,7 @@ func (h *history) label(uid pleg.PodUID, labels map[string]string) {
 
 // after adds the events after a sequence number that the filter wants. If the history no
 // longer has all events, it adds none, ok is false and missing is how many it lacks.
-func (h *history) after(events []held, seq uint64, f *filter) (_ []held, missing uint64, ok bool) {
+func (h *history) after(events []held, seq uint64, f *filter.Filter) (_ []held, missing uint64, ok bool) {
 	if len(h.entries) > 0 {
 		if oldest := h.entries[h.next].event.Seq; seq+1 < oldest {
 			return events, oldest - 1 - seq, false
@@ -46,7 +49,7 @@ func (h *history) after(events []held, seq uint64, f *filter) (_ []held, missing
 	for i := range h.entries {
 		e := &h.entries[(h.next+i)%len(h.entries)]
 		if e.event.Seq > seq {
-			events = f.appendTo(events, e.event, e.labels, e.known)
+			events = appendWanted(events, f, e.event, e.labels, e.known)
 		}
 	}
 	return events, 0, true

@@ -44,7 +44,7 @@ func (d *Dispatcher) resolveLabels(uid pleg.PodUID, labels map[string]string) {
 			continue
 		}
 		s.held = slices.DeleteFunc(s.held, func(h held) bool {
-			return h.unlabelled && h.event.PodUID == uid && !s.filter.selector.matches(labels)
+			return h.unlabelled && h.event.PodUID == uid && !s.filter.WantsLabels(labels)
 		})
 		for i := range s.held {
 			if s.held[i].event.PodUID == uid {

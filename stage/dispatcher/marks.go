@@ -40,7 +40,7 @@ func (d *Dispatcher) applyMark(m stage.Mark) {
 func (d *Dispatcher) currentFor(s *Subscription, m stage.Mark) time.Time {
 	for _, b := range m.Behind {
 		labels, known := d.present.labels(b.Pod.UID, b.Pod)
-		if s.filter.mayWant(b.Pod, labels, known) {
+		if s.filter.MayWantPod(b.Pod.Namespace, b.Pod.UID) && (!known || s.filter.WantsLabels(labels)) {
 			return b.Until
 		}
 	}

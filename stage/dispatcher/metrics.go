@@ -22,7 +22,7 @@ func newMetrics(reg instrument.Registry, query func() []stats) (*metrics, error)
 			"Events that a subscriber missed because its buffer was full."),
 	}
 	events := s.CounterVec("pleg_events_total", "Events published, each counted once whatever the number of subscribers.", "type")
-	for _, t := range types {
+	for _, t := range pleg.EventTypes(pleg.ClassNormal, pleg.ClassOnRequest) {
 		m.events[t] = events.WithLabelValues(string(t))
 	}
 	s.Add(subscribers(query))

@@ -6,6 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -14,31 +15,26 @@ const DefaultBuffer = 1000
 
 // SubscribeOptions are those of the root package, which documents them.
 type SubscribeOptions struct {
-	Name          string
-	Buffer        int
-	Replay        bool
-	After         pleg.Position
-	Bookmarks     bool
-	Types         []pleg.EventType
-	Namespaces    []string
-	PodUIDs       []pleg.PodUID
-	Selector      string
-	OmitSandboxes bool
-	NetworkEvents bool
+	Name      string
+	Buffer    int
+	Replay    bool
+	After     pleg.Position
+	Bookmarks bool
+	Filter    pleg.Filter
 }
 
-func (o *SubscribeOptions) complete() (filter, error) {
+func (o *SubscribeOptions) complete() (filter.Filter, error) {
 	if !utf8.ValidString(o.Name) || strings.ContainsFunc(o.Name, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return filter{}, fmt.Errorf("Name must be printable UTF-8, got %q", o.Name)
+		return filter.Filter{}, fmt.Errorf("Name must be printable UTF-8, got %q", o.Name)
 	}
 	if o.Buffer < 0 {
-		return filter{}, fmt.Errorf("Buffer must not be negative, got %d", o.Buffer)
+		return filter.Filter{}, fmt.Errorf("Buffer must not be negative, got %d", o.Buffer)
 	}
 	if o.Buffer == 0 {
 		o.Buffer = DefaultBuffer
 	}
 	if o.After.Epoch == "" && o.After.Seq != 0 {
-		return filter{}, fmt.Errorf("After has no epoch, so its number %d may be that of another pipeline: use Event.Position", o.After.Seq)
+		return filter.Filter{}, fmt.Errorf("After has no epoch, so its number %d may be that of another pipeline: use Event.Position", o.After.Seq)
 	}
-	return newFilter(*o)
+	return filter.New(o.Filter)
 }

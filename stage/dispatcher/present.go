@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -85,7 +86,7 @@ func (p present) replayed() []past {
 
 // replay adds the present state to what a new subscriber gets, as far as it is older than
 // an event.
-func (d *Dispatcher) replay(events []held, f *filter, until uint64) []held {
+func (d *Dispatcher) replay(events []held, f *filter.Filter, until uint64) []held {
 	if d.replayed == nil {
 		d.replayed = d.present.replayed()
 	}
@@ -94,15 +95,15 @@ func (d *Dispatcher) replay(events []held, f *filter, until uint64) []held {
 		if e.event.Seq > until {
 			break
 		}
-		events = f.appendTo(events, e.event, e.labels, e.known)
+		events = appendWanted(events, f, e.event, e.labels, e.known)
 	}
 	return events
 }
 
-// appendTo adds an event if the subscriber wants it, or may want it.
-func (f *filter) appendTo(events []held, ev pleg.Event, labels map[string]string, known bool) []held {
-	unlabelled := !known && f.selector != nil
-	if f.wantsBesides(&ev) && (unlabelled || f.matches(labels)) {
+// appendWanted adds an event if the subscriber wants it, or may want it.
+func appendWanted(events []held, f *filter.Filter, ev pleg.Event, labels map[string]string, known bool) []held {
+	unlabelled := !known && f.Selector != nil
+	if f.WantsEvent(&ev) && (unlabelled || f.WantsLabels(labels)) {
 		events = append(events, held{ev, unlabelled})
 	}
 	return events

@@ -10,20 +10,19 @@ import (
 // dispatcher owns it. It remembers the last labels, because the events of a pod that
 // follow each other have the same map: one match serves them all, and all subscribers.
 type selector struct {
+	labels.Selector
+
 	text        string
-	parsed      labels.Selector
 	subscribers int
 
-	last    map[string]string
-	known   bool // last and matched are set
+	last    labels.Labels
 	matched bool
 }
 
-func (s *selector) matches(podLabels map[string]string) bool {
+func (s *selector) Matches(podLabels labels.Labels) bool {
 	// The labels of a pod are not changed, so that the same map has the same labels.
-	if !s.known || reflect.ValueOf(podLabels).Pointer() != reflect.ValueOf(s.last).Pointer() {
-		s.last, s.known = podLabels, true
-		s.matched = s.parsed.Matches(labels.Set(podLabels))
+	if s.last == nil || reflect.ValueOf(podLabels).Pointer() != reflect.ValueOf(s.last).Pointer() {
+		s.last, s.matched = podLabels, s.Selector.Matches(podLabels)
 	}
 	return s.matched
 }
@@ -32,24 +31,27 @@ func (s *selector) matches(podLabels map[string]string) bool {
 type selectors map[string]*selector
 
 // share returns the selector that equals s, for one more subscriber. It accepts nil.
-func (all selectors) share(s *selector) *selector {
+func (all selectors) share(s labels.Selector) labels.Selector {
 	if s == nil {
 		return nil
 	}
-	if other := all[s.text]; other != nil {
-		s = other
+	text := s.String()
+	shared := all[text]
+	if shared == nil {
+		shared = &selector{Selector: s, text: text}
+		all[text] = shared
 	}
-	all[s.text] = s
-	s.subscribers++
-	return s
+	shared.subscribers++
+	return shared
 }
 
 // release undoes share.
-func (all selectors) release(s *selector) {
-	if s == nil {
+func (all selectors) release(s labels.Selector) {
+	shared, ok := s.(*selector)
+	if !ok {
 		return
 	}
-	if s.subscribers--; s.subscribers == 0 {
-		delete(all, s.text)
+	if shared.subscribers--; shared.subscribers == 0 {
+		delete(all, shared.text)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
@@ -16,10 +17,10 @@ func TestSubscribersShareSelectors(t *testing.T) {
 	testDispatcher(t, func(t *testing.T, f *fixture) {
 		web, tools := map[string]string{"app": "web"}, map[string]string{"app": "tools"}
 		subscribe := func() *dispatcher.Subscription {
-			return f.subscribe(t, dispatcher.SubscribeOptions{Selector: "app=web", Replay: true})
+			return f.subscribe(t, dispatcher.SubscribeOptions{Filter: pleg.Filter{Selector: "app=web"}, Replay: true})
 		}
 		first, second := subscribe(), subscribe()
-		other := f.subscribe(t, dispatcher.SubscribeOptions{Selector: "app!=web"})
+		other := f.subscribe(t, dispatcher.SubscribeOptions{Filter: pleg.Filter{Selector: "app!=web"}})
 		f.publishLabelled("a", 1, web)
 		f.publishLabelled("b", 2, tools)
 		f.publishLabelled("c", 3, map[string]string{})
@@ -45,8 +46,8 @@ func TestSubscribersWaitForLabels(t *testing.T) {
 		f.publishLabelled("a", 1, nil)
 		f.publishLabelled("b", 2, web)
 		f.publishLabelled("c", 3, map[string]string{"app": "mail"})
-		first := f.subscribe(t, dispatcher.SubscribeOptions{Selector: "app=web", Replay: true})
-		second := f.subscribe(t, dispatcher.SubscribeOptions{Selector: "app=tools", Replay: true})
+		first := f.subscribe(t, dispatcher.SubscribeOptions{Filter: pleg.Filter{Selector: "app=web"}, Replay: true})
+		second := f.subscribe(t, dispatcher.SubscribeOptions{Filter: pleg.Filter{Selector: "app=tools"}, Replay: true})
 		f.publishLabelled("a", 4, web)
 		requireRead(t, first, "a:Started(1) b:Started(2) :Synced() a:Started(4)")
 		requireRead(t, second, ":Synced()")
@@ -67,7 +68,7 @@ func BenchmarkSelectors(b *testing.B) {
 			}
 			for n := range 1000 {
 				selector := strings.Repeat("!absent.example.com/name,", 63) + "app=" + suffix(n)
-				if _, err := d.Subscribe(dispatcher.SubscribeOptions{Selector: selector}); err != nil {
+				if _, err := d.Subscribe(dispatcher.SubscribeOptions{Filter: pleg.Filter{Selector: selector}}); err != nil {
 					b.Fatal(err)
 				}
 			}

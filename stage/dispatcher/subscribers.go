@@ -8,7 +8,7 @@ import (
 func (d *Dispatcher) addJoining() {
 	for _, s := range d.joining.Take() {
 		s.label, s.number = d.labels.take(s.name)
-		s.filter.selector = d.selectors.share(s.filter.selector)
+		s.filter.Selector = d.selectors.share(s.filter.Selector)
 		d.catchUp(s)
 		d.subscribers = append(d.subscribers, s)
 	}
@@ -21,7 +21,7 @@ func (d *Dispatcher) removeLeaving() {
 	for _, s := range leaving {
 		if i := slices.Index(d.subscribers, s); i >= 0 {
 			d.subscribers = slices.Delete(d.subscribers, i, i+1)
-			d.selectors.release(s.filter.selector)
+			d.selectors.release(s.filter.Selector)
 			d.labels.release(s.name, s.label, s.number)
 			s.takeBack(d.now())
 			close(s.events)

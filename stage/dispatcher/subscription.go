@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/mailbox"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -16,7 +17,7 @@ type Subscription struct {
 	events chan pleg.Event
 	leave  *mailbox.Box[*Subscription]
 
-	filter    filter
+	filter    filter.Filter
 	replay    bool // also set by a Gap
 	after     pleg.Position
 	bookmarks bool
@@ -43,7 +44,7 @@ type Subscription struct {
 	warnedFull, warnedSlow         bool
 }
 
-func newSubscription(o SubscribeOptions, f filter, leave *mailbox.Box[*Subscription]) *Subscription {
+func newSubscription(o SubscribeOptions, f filter.Filter, leave *mailbox.Box[*Subscription]) *Subscription {
 	return &Subscription{
 		name:      o.Name,
 		buffer:    o.Buffer,

@@ -171,7 +171,7 @@ func (f *fixture) runUnderFault(fault contractFault) (all subscriber, subscriber
 	subscribers = []subscriber{
 		slow,
 		f.subscribe(pipeline.SubscribeOptions{Bookmarks: true}),
-		f.subscribe(pipeline.SubscribeOptions{Types: []pleg.EventType{pleg.ContainerDied}}),
+		f.subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{Types: []pleg.EventType{pleg.ContainerDied}}}),
 	}
 	f.live(3)
 	set(f, true)

@@ -21,29 +21,29 @@ var filters = []struct {
 		"red/a": "Started(ca) Started(/sa) Died(ca) Removed(ca) Died(/sa) Removed(/sa)",
 		"red/b": "Started(cb) Started(/sb) Died(cb)", "blue/a": "Started(cd) Died(/sd)",
 	}},
-	{"types", pipeline.SubscribeOptions{Types: []pleg.EventType{pleg.ContainerDied, pleg.ContainerRemoved}}, map[pleg.PodUID]string{
+	{"types", pipeline.SubscribeOptions{Filter: pleg.Filter{Types: []pleg.EventType{pleg.ContainerDied, pleg.ContainerRemoved}}}, map[pleg.PodUID]string{
 		"red/a": "Died(ca) Removed(ca) Died(/sa) Removed(/sa)", "red/b": "Died(cb)", "blue/a": "Died(/sd)",
 	}},
-	{"namespaces", pipeline.SubscribeOptions{Namespaces: []string{"blue", "green"}}, map[pleg.PodUID]string{
+	{"namespaces", pipeline.SubscribeOptions{Filter: pleg.Filter{Namespaces: []string{"blue", "green"}}}, map[pleg.PodUID]string{
 		"blue/a": "Started(cd) Died(/sd)",
 	}},
-	{"pods", pipeline.SubscribeOptions{PodUIDs: []pleg.PodUID{"red/b", "none"}}, map[pleg.PodUID]string{
+	{"pods", pipeline.SubscribeOptions{Filter: pleg.Filter{PodUIDs: []pleg.PodUID{"red/b", "none"}}}, map[pleg.PodUID]string{
 		"red/b": "Started(cb) Started(/sb) Died(cb)",
 	}},
 	// The label of a removed pod is still known.
-	{"selector", pipeline.SubscribeOptions{Selector: "pod in (a), pod != c"}, map[pleg.PodUID]string{
+	{"selector", pipeline.SubscribeOptions{Filter: pleg.Filter{Selector: "pod in (a), pod != c"}}, map[pleg.PodUID]string{
 		"red/a": "Started(ca) Started(/sa) Died(ca) Removed(ca) Died(/sa) Removed(/sa)", "blue/a": "Started(cd) Died(/sd)",
 	}},
-	{"no sandboxes", pipeline.SubscribeOptions{OmitSandboxes: true}, map[pleg.PodUID]string{
+	{"no sandboxes", pipeline.SubscribeOptions{Filter: pleg.Filter{OmitSandboxes: true}}, map[pleg.PodUID]string{
 		"red/a": "Started(ca) Died(ca) Removed(ca)", "red/b": "Started(cb) Died(cb)", "blue/a": "Started(cd)",
 	}},
 	{"network events", pipeline.SubscribeOptions{
-		NetworkEvents: true, Types: []pleg.EventType{pleg.NetworkSetupCompleted, pleg.NetworkFailed},
+		Filter: pleg.Filter{NetworkEvents: true, Types: []pleg.EventType{pleg.NetworkSetupCompleted, pleg.NetworkFailed}},
 	}, map[pleg.PodUID]string{
 		"red/a": "NetworkSetupCompleted(/sa)", "red/b": "NetworkSetupCompleted(/sb)", "blue/a": "NetworkFailed(/sd)",
 	}},
 	{"several at once", pipeline.SubscribeOptions{
-		Namespaces: []string{"red"}, Selector: "pod=b", OmitSandboxes: true, Types: []pleg.EventType{pleg.ContainerDied},
+		Filter: pleg.Filter{Namespaces: []string{"red"}, Selector: "pod=b", OmitSandboxes: true, Types: []pleg.EventType{pleg.ContainerDied}},
 	}, map[pleg.PodUID]string{"red/b": "Died(cb)"}},
 }
 
@@ -87,7 +87,7 @@ func (f *fixture) liveInNamespaces() {
 }
 
 func (f *fixture) replayFiltered() {
-	v := f.subscribe(pipeline.SubscribeOptions{Replay: true, Selector: "pod=b", OmitSandboxes: true})
+	v := f.subscribe(pipeline.SubscribeOptions{Replay: true, Filter: pleg.Filter{Selector: "pod=b", OmitSandboxes: true}})
 	replayed, _, _ := f.untilSynced(v.Events())
 	if got := plegtest.Words(replayed...); got != "Died(cb)" {
 		f.Errorf("filtered replay: %s, want Died(cb)", got)
@@ -101,7 +101,7 @@ func (f *fixture) replayFiltered() {
 // them.
 func TestContractFiltersBeforeTheBuffer(t *testing.T) {
 	inProcess(t, pipeline.Options{}, func(f *fixture) {
-		sub, err := f.Subscribe(pipeline.SubscribeOptions{Buffer: 2, Namespaces: []string{"rare"}})
+		sub, err := f.Subscribe(pipeline.SubscribeOptions{Buffer: 2, Filter: pleg.Filter{Namespaces: []string{"rare"}}})
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -124,8 +124,8 @@ func TestContractBadFiltersAreRefused(t *testing.T) {
 			options pipeline.SubscribeOptions
 			names   string
 		}{
-			{pipeline.SubscribeOptions{Types: []pleg.EventType{pleg.Synced}}, "Types"},
-			{pipeline.SubscribeOptions{Types: []pleg.EventType{pleg.ContainerChanged}}, "Types"},
+			{pipeline.SubscribeOptions{Filter: pleg.Filter{Types: []pleg.EventType{pleg.Synced}}}, "Types"},
+			{pipeline.SubscribeOptions{Filter: pleg.Filter{Types: []pleg.EventType{pleg.ContainerChanged}}}, "Types"},
 			{pipeline.SubscribeOptions{After: pleg.Position{Seq: 475}}, "After has no epoch, so its number 475 may be that of another pipeline"},
 		} {
 			if _, err := f.Subscribe(tt.options); err == nil || !strings.Contains(err.Error(), tt.names) {

@@ -41,16 +41,16 @@ func TestContractSelectorLosesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachWay(t, pipeline.Options{}, func(f *fixture) {
 				all := f.subscribe(pipeline.SubscribeOptions{})
-				selected := f.subscribe(pipeline.SubscribeOptions{Selector: "pod=a"})
-				none := f.subscribe(pipeline.SubscribeOptions{Selector: "pod!=a,pod!=b"})
+				selected := f.subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{Selector: "pod=a"}})
+				none := f.subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{Selector: "pod!=a,pod!=b"}})
 				var late []subscriber
 				for _, words := range life {
 					f.setAsListed("web/a", words)
 					f.setAsListed("web/b", words)
-					late = append(late, f.subscribe(pipeline.SubscribeOptions{Selector: "pod=a", After: pleg.Position{Epoch: f.Epoch()}}))
+					late = append(late, f.subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{Selector: "pod=a"}, After: pleg.Position{Epoch: f.Epoch()}}))
 					kit.Relist(1)
 				}
-				late = append(late, f.subscribe(pipeline.SubscribeOptions{Selector: "pod=a", After: pleg.Position{Epoch: f.Epoch()}}))
+				late = append(late, f.subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{Selector: "pod=a"}, After: pleg.Position{Epoch: f.Epoch()}}))
 				kit.Relist(2)
 				want := kit.ByPod(all.Events())["web/a"]
 				if len(want) < 4 {
@@ -77,7 +77,7 @@ func TestContractSelectorLosesNothing(t *testing.T) {
 // there was something.
 func TestContractSelectorWithoutLabels(t *testing.T) {
 	eachWay(t, pipeline.Options{}, func(f *fixture) {
-		v := f.subscribe(pipeline.SubscribeOptions{Selector: "pod=a", Bookmarks: true})
+		v := f.subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{Selector: "pod=a"}, Bookmarks: true})
 		kit.Relist(1)
 		f.setAsListed("web/a", "c=running")
 		kit.Relist(1)
@@ -102,8 +102,8 @@ func TestContractSelectorWaitsWithinItsBuffer(t *testing.T) {
 	const pods, buffer = 20, 5
 	inProcess(t, pipeline.Options{}, func(f *fixture) {
 		kit.Relist(1)
-		other := f.subscribe(pipeline.SubscribeOptions{Selector: "pod=p1"})
-		v := f.subscribe(pipeline.SubscribeOptions{Selector: "pod", Buffer: buffer})
+		other := f.subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{Selector: "pod=p1"}})
+		v := f.subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{Selector: "pod"}, Buffer: buffer})
 		plain := f.subscribe(pipeline.SubscribeOptions{})
 		for i := range pods {
 			f.setAsListed(pleg.PodUID(fmt.Sprintf("web/p%d", i)), "c=running")

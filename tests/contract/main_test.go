@@ -110,13 +110,13 @@ func (f *fixture) subscribe(o pipeline.SubscribeOptions) subscriber {
 func (f *fixture) subscribeSlowly(o pipeline.SubscribeOptions, pause func()) subscriber {
 	f.Helper()
 	s := &promises.Stream{
-		Replay: o.Replay, Bookmarks: o.Bookmarks, Network: o.NetworkEvents, After: o.After, Types: o.Types,
+		Replay: o.Replay, Bookmarks: o.Bookmarks, Network: o.Filter.NetworkEvents, After: o.After, Types: o.Filter.Types,
 		Epoch: f.Epoch(), Kept: f.kept, State: promises.State{Look: f.Cache().Get},
 		Late: o.Buffer > 0 && o.Buffer < pipeline.DefaultBuffer, // whoever has a small buffer reads slowly here
 	}
-	if len(o.Namespaces) > 0 || o.OmitSandboxes {
+	if len(o.Filter.Namespaces) > 0 || o.Filter.OmitSandboxes {
 		s.Wants = func(p promises.Pod, c promises.Container) bool {
-			return (len(o.Namespaces) == 0 || slices.Contains(o.Namespaces, p.Namespace)) && !(o.OmitSandboxes && c.Sandbox)
+			return (len(o.Filter.Namespaces) == 0 || slices.Contains(o.Filter.Namespaces, p.Namespace)) && !(o.Filter.OmitSandboxes && c.Sandbox)
 		}
 	}
 	if o.After.Epoch != f.Epoch() { // the history is older than the cache
@@ -225,23 +225,13 @@ func (f *fixture) watch(client plegv1.PLEGClient, o pipeline.SubscribeOptions, s
 
 func watchRequest(t *testing.T, o pipeline.SubscribeOptions) *plegv1.WatchRequest {
 	t.Helper()
-	r := &plegv1.WatchRequest{
-		Name: o.Name, Buffer: uint32(o.Buffer), Replay: o.Replay, Bookmarks: o.Bookmarks,
-		Namespaces: o.Namespaces, LabelSelector: o.Selector,
-		OmitSandboxes: o.OmitSandboxes, NetworkEvents: o.NetworkEvents,
+	r, err := wire.FromFilter(o.Filter)
+	if err != nil {
+		t.Fatal(err)
 	}
+	r.Name, r.Buffer, r.Replay, r.Bookmarks = o.Name, uint32(o.Buffer), o.Replay, o.Bookmarks
 	if o.After != (pleg.Position{}) {
 		r.ResumeAfter = &plegv1.Position{Epoch: o.After.Epoch, Seq: o.After.Seq}
-	}
-	for _, typ := range o.Types {
-		number, ok := wire.FromEventType(typ)
-		if !ok {
-			t.Fatalf("no number of event type %q", typ)
-		}
-		r.Types = append(r.Types, number)
-	}
-	for _, uid := range o.PodUIDs {
-		r.PodUids = append(r.PodUids, string(uid))
 	}
 	return r
 }

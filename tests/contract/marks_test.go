@@ -95,13 +95,13 @@ func TestContractBookmarksDespiteASickPod(t *testing.T) {
 		sickAt := time.Now()
 		of := func(o pipeline.SubscribeOptions) subscriber { o.Bookmarks = true; return f.subscribe(o) }
 		concerned := map[string]subscriber{
-			"all": of(pipeline.SubscribeOptions{}), "rare events": of(pipeline.SubscribeOptions{Types: []pleg.EventType{pleg.ContainerRemoved}}),
-			"its namespace": of(pipeline.SubscribeOptions{Namespaces: []string{"web"}}), "its label": of(pipeline.SubscribeOptions{Selector: "pod=sick"}),
+			"all": of(pipeline.SubscribeOptions{}), "rare events": of(pipeline.SubscribeOptions{Filter: pleg.Filter{Types: []pleg.EventType{pleg.ContainerRemoved}}}),
+			"its namespace": of(pipeline.SubscribeOptions{Filter: pleg.Filter{Namespaces: []string{"web"}}}), "its label": of(pipeline.SubscribeOptions{Filter: pleg.Filter{Selector: "pod=sick"}}),
 		}
 		others := map[string]subscriber{
-			"another namespace": of(pipeline.SubscribeOptions{Namespaces: []string{"shop"}}),
-			"another label":     of(pipeline.SubscribeOptions{Selector: "pod=well"}),
-			"another pod":       of(pipeline.SubscribeOptions{PodUIDs: []pleg.PodUID{"shop/well"}}),
+			"another namespace": of(pipeline.SubscribeOptions{Filter: pleg.Filter{Namespaces: []string{"shop"}}}),
+			"another label":     of(pipeline.SubscribeOptions{Filter: pleg.Filter{Selector: "pod=well"}}),
+			"another pod":       of(pipeline.SubscribeOptions{Filter: pleg.Filter{PodUIDs: []pleg.PodUID{"shop/well"}}}),
 		}
 		lastBookmark := func(name string, v subscriber) pleg.Event {
 			events := v.Events()

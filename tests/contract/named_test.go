@@ -45,7 +45,7 @@ func series(t *testing.T, from prometheus.Gatherer) map[string]map[string]float6
 func TestContractNamed(t *testing.T) {
 	eachWay(t, pipeline.Options{}, func(f *fixture) {
 		first := f.subscribe(pipeline.SubscribeOptions{Name: "audit"})
-		second := f.subscribe(pipeline.SubscribeOptions{Name: "audit", OmitSandboxes: true})
+		second := f.subscribe(pipeline.SubscribeOptions{Name: "audit", Filter: pleg.Filter{OmitSandboxes: true}})
 		f.subscribe(pipeline.SubscribeOptions{})
 		f.Runtime.Set("p0", "c=running /s=running")
 		kit.Relist(1)

@@ -50,7 +50,7 @@ func TestContractRandomSubscribers(t *testing.T) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			eachWay(t, pipeline.Options{History: 200}, func(f *fixture) {
 				r := &random{fixture: f, rng: rand.New(rand.NewPCG(seed, 7)), slots: make(map[pleg.PodUID][]slot)}
-				r.all = f.subscribe(pipeline.SubscribeOptions{Buffer: 4000, NetworkEvents: true})
+				r.all = f.subscribe(pipeline.SubscribeOptions{Buffer: 4000, Filter: pleg.Filter{NetworkEvents: true}})
 				f.Runtime.SetInspectFault(randomDelay(seed))
 				for range randomSteps {
 					r.change()
@@ -150,9 +150,9 @@ func (r *random) join() {
 		o.Replay = true
 	}
 	if r.rng.IntN(3) == 0 {
-		o.Namespaces = randomNamespaces[:1]
+		o.Filter.Namespaces = randomNamespaces[:1]
 	}
-	o.OmitSandboxes, o.NetworkEvents = r.rng.IntN(4) == 0, r.rng.IntN(4) == 0
+	o.Filter.OmitSandboxes, o.Filter.NetworkEvents = r.rng.IntN(4) == 0, r.rng.IntN(4) == 0
 	slowness := time.Duration(0)
 	if r.rng.IntN(3) > 0 {
 		slowness = time.Duration(1+r.rng.IntN(400)) * time.Millisecond

@@ -26,7 +26,7 @@ func (f *fixture) untilSynced(events []pleg.Event) (before []pleg.Event, mark pl
 func TestContractResumeTooLate(t *testing.T) {
 	const kept = 50
 	eachWay(t, pipeline.Options{History: kept}, func(f *fixture) {
-		all := f.subscribe(pipeline.SubscribeOptions{NetworkEvents: true})
+		all := f.subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{NetworkEvents: true}})
 		f.live(9)
 		everything := all.Events()
 		last := everything[len(everything)-1].Seq
@@ -51,7 +51,7 @@ func TestContractResumeTooLate(t *testing.T) {
 				f.Errorf("%s: first comes %+v, want a Gap because of %s with %d missed", tt.name, gap, tt.reason, tt.missed)
 			}
 		}
-		v := f.subscribe(pipeline.SubscribeOptions{NetworkEvents: true, After: pleg.Position{Epoch: f.Epoch(), Seq: last - kept}})
+		v := f.subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{NetworkEvents: true}, After: pleg.Position{Epoch: f.Epoch(), Seq: last - kept}})
 		f.require("at the end of the history", v, all)
 		if first := v.stream.Events[0]; first.Type == pleg.Gap {
 			f.Errorf("at the end of the history: %+v", first)

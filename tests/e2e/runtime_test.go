@@ -120,7 +120,7 @@ func TestContainerd16(t *testing.T) {
 	in := f.runPipeline(runOptions{name: "off", checkCache: true})
 	f.runPipeline(runOptions{name: "auto", Options: pipeline.Options{Events: pipeline.EventsAuto}, checkCache: true})
 	sub, err := in.pipeline.Subscribe(pipeline.SubscribeOptions{
-		Name: "network", NetworkEvents: true, Types: []pleg.EventType{pleg.NetworkSetupCompleted, pleg.NetworkFailed},
+		Name: "network", Filter: pleg.Filter{NetworkEvents: true, Types: []pleg.EventType{pleg.NetworkSetupCompleted, pleg.NetworkFailed}},
 	})
 	must(t, err)
 	host, err := l.RunPod(ctx, lab.PodSpec{Name: "host", HostNetwork: true})

@@ -214,7 +214,7 @@ func watch(t *testing.T, url string, o fleet.WatchOptions, agents ...*agent) *co
 		}
 		return nil
 	}
-	o.Cluster, o.NetworkEvents = cluster, true
+	o.Cluster, o.Filter.NetworkEvents = cluster, true
 	js := jetStream(t, connect(t, url))
 	ctx, cancel := context.WithCancel(t.Context())
 	c.cancel = cancel

@@ -181,11 +181,11 @@ func TestFilters(t *testing.T) {
 		wants func(fleet.Event) bool
 	}{
 		{"node", fleet.WatchOptions{Nodes: []string{"node-b"}}, func(ev fleet.Event) bool { return ev.Node == "node-b" }},
-		{"namespace", fleet.WatchOptions{Namespaces: []string{"jobs"}}, func(ev fleet.Event) bool { return ev.PodNamespace == "jobs" }},
-		{"selector", fleet.WatchOptions{Selector: "app in (shop-app)"}, func(ev fleet.Event) bool { return ev.PodNamespace == "shop" }},
-		{"pod", fleet.WatchOptions{PodUIDs: []pleg.PodUID{someone}}, func(ev fleet.Event) bool { return ev.PodUID == someone }},
-		{"type", fleet.WatchOptions{Types: []pleg.EventType{pleg.ContainerDied}}, func(ev fleet.Event) bool { return ev.Type == pleg.ContainerDied }},
-		{"no sandboxes", fleet.WatchOptions{OmitSandboxes: true}, func(ev fleet.Event) bool { return !ev.Sandbox }},
+		{"namespace", fleet.WatchOptions{Filter: pleg.Filter{Namespaces: []string{"jobs"}}}, func(ev fleet.Event) bool { return ev.PodNamespace == "jobs" }},
+		{"selector", fleet.WatchOptions{Filter: pleg.Filter{Selector: "app in (shop-app)"}}, func(ev fleet.Event) bool { return ev.PodNamespace == "shop" }},
+		{"pod", fleet.WatchOptions{Filter: pleg.Filter{PodUIDs: []pleg.PodUID{someone}}}, func(ev fleet.Event) bool { return ev.PodUID == someone }},
+		{"type", fleet.WatchOptions{Filter: pleg.Filter{Types: []pleg.EventType{pleg.ContainerDied}}}, func(ev fleet.Event) bool { return ev.Type == pleg.ContainerDied }},
+		{"no sandboxes", fleet.WatchOptions{Filter: pleg.Filter{OmitSandboxes: true}}, func(ev fleet.Event) bool { return !ev.Sandbox }},
 	}
 	got := make([][]fleet.Event, len(tests))
 	for i, tt := range tests {
@@ -279,8 +279,8 @@ func TestWatchRefusesBadOptions(t *testing.T) {
 		{Cluster: "a b"},
 		{Cluster: "c", Nodes: []string{""}},
 		{Cluster: "c", Replay: true, After: &fleet.Position{}},
-		{Cluster: "c", Types: []pleg.EventType{"Nothing"}},
-		{Cluster: "c", Selector: "a in"},
+		{Cluster: "c", Filter: pleg.Filter{Types: []pleg.EventType{"Nothing"}}},
+		{Cluster: "c", Filter: pleg.Filter{Selector: "a in"}},
 	} {
 		refused := false
 		for _, err := range fleet.Watch(t.Context(), nil, o) {

@@ -62,7 +62,7 @@ func newSubscribers(d *Daemon, p *phase, seed uint64) []*subscriber {
 		{name: "comes and goes", goes: true, options: client.WatchOptions{Bookmarks: true}},
 		{
 			name: "filters", stream: promises.Stream{Wants: filtered},
-			options: client.WatchOptions{Namespaces: []string{filterNamespace}, OmitSandboxes: true},
+			options: client.WatchOptions{Filter: pleg.Filter{Namespaces: []string{filterNamespace}, OmitSandboxes: true}},
 		},
 	}
 	for i, s := range list {

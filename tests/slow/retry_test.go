@@ -49,7 +49,7 @@ func TestQuarantinedPodOfABusyNodeIsTried(t *testing.T) {
 				p.Runtime.Set("sick", "c=running")
 				p.Runtime.SetPodFault("sick", plegtest.Hang)
 				kit.Fill(p.Runtime, busy, "c=running")
-				sub, err := p.Subscribe(pipeline.SubscribeOptions{PodUIDs: []pleg.PodUID{"sick"}})
+				sub, err := p.Subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{PodUIDs: []pleg.PodUID{"sick"}}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -149,7 +149,7 @@ func TestGoneWhileItsInspectionHangs(t *testing.T) {
 				p := kit.New(t, pipeline.Options{})
 				p.Runtime.Set("sick", "c=running /s=running")
 				p.StartBetweenLists(t)
-				sub, err := p.Subscribe(pipeline.SubscribeOptions{PodUIDs: []pleg.PodUID{"sick"}})
+				sub, err := p.Subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{PodUIDs: []pleg.PodUID{"sick"}}})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -124,7 +124,7 @@ func (f *virtualFleet) fill(ctx context.Context) error {
 }
 
 func (f *virtualFleet) watch(ctx context.Context, js jetstream.JetStream) {
-	for ev, err := range fleet.Watch(ctx, js, fleet.WatchOptions{Cluster: cluster, Replay: true, NetworkEvents: true}) {
+	for ev, err := range fleet.Watch(ctx, js, fleet.WatchOptions{Cluster: cluster, Replay: true, Filter: pleg.Filter{NetworkEvents: true}}) {
 		f.mu.Lock()
 		f.last = time.Now()
 		if err == nil {

@@ -151,7 +151,7 @@ func (n *Node) Truth() State {
 
 // Follow implements fleet.Source.
 func (n *Node) Follow(ctx context.Context, after *pleg.Position, events chan<- pleg.Event) error {
-	o := dispatcher.SubscribeOptions{Name: "fleet", Replay: after == nil, Bookmarks: true, NetworkEvents: true}
+	o := dispatcher.SubscribeOptions{Name: "fleet", Replay: after == nil, Bookmarks: true, Filter: pleg.Filter{NetworkEvents: true}}
 	if after != nil {
 		o.After = *after
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -137,18 +138,19 @@ func completeLive(cmd *cobra.Command, name string, complete cobra.CompletionFunc
 
 // podFilter selects pods.
 type podFilter struct {
-	view.PodFilter
+	pleg.Filter
 
-	selector string
+	applied filter.Filter // set by validate
 }
 
 func (f *podFilter) add(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVarP(&f.Namespaces, "namespace", "n", nil, "only pods of this `NAMESPACE`; may be repeated")
-	cmd.Flags().StringVarP(&f.selector, "selector", "l", "", "only pods whose labels match this Kubernetes label `SELECTOR`, such as\napp=web,tier!=test")
+	cmd.Flags().StringVarP(&f.Selector, "selector", "l", "", "only pods whose labels match this Kubernetes label `SELECTOR`, such as\napp=web,tier!=test")
 }
 
 func (f *podFilter) validate() error {
-	if err := f.Select(f.selector); err != nil {
+	var err error
+	if f.applied, err = filter.New(f.Filter); err != nil {
 		return fmt.Errorf("--selector: %w", err)
 	}
 	return nil

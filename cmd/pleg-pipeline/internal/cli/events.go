@@ -89,15 +89,13 @@ func (c *eventsCommand) validate(flags *pflag.FlagSet) error {
 			return fmt.Errorf("--output: %w", err)
 		}
 	}
-	types, network, err := parseTypes(c.types)
-	if err != nil {
+	wanted := c.filter.Filter
+	var err error
+	if wanted.Types, wanted.NetworkEvents, err = parseTypes(c.types); err != nil {
 		return err
 	}
-	c.options = client.WatchOptions{
-		Name: Name + "-events", Replay: c.replay, Bookmarks: true,
-		Types: types, NetworkEvents: network, Namespaces: c.filter.Namespaces, Selector: c.filter.selector, OmitSandboxes: c.noSandboxes,
-	}
-	c.options.PodUIDs = c.pods.uids()
+	wanted.PodUIDs, wanted.OmitSandboxes = c.pods.uids(), c.noSandboxes
+	c.options = client.WatchOptions{Name: Name + "-events", Replay: c.replay, Bookmarks: true, Filter: wanted}
 	if !flags.Changed("since") {
 		return nil
 	}

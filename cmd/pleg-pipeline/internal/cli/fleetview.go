@@ -80,8 +80,7 @@ func (c *eventsCommand) runFleet(ctx context.Context) error {
 	}
 	o := fleet.WatchOptions{
 		Cluster: c.fleet.cluster, Nodes: c.fleet.nodes, Replay: c.replay, After: c.fleetAfter, Bookmarks: true,
-		Types: c.options.Types, NetworkEvents: c.options.NetworkEvents, Namespaces: c.options.Namespaces,
-		PodUIDs: c.options.PodUIDs, Selector: c.options.Selector, OmitSandboxes: c.options.OmitSandboxes,
+		Filter: c.options.Filter,
 	}
 	err = printing(ctx, out, c.process.Out, func(ctx context.Context) error { return f.follow(ctx, js, o) })
 	if ctx.Err() == nil {
@@ -232,7 +231,7 @@ func (c *podsCommand) redrawFleet(ctx context.Context, out console, js jetstream
 func (c *podsCommand) followFleet(ctx context.Context, out console, js jetstream.JetStream, synced func() error, with func(fleet.Event) error) error {
 	f := fleetFollower{out: out}
 	o := fleet.WatchOptions{
-		Cluster: c.fleet.cluster, Nodes: c.fleet.nodes, Replay: synced != nil, Namespaces: c.filter.Namespaces, Selector: c.filter.selector,
+		Cluster: c.fleet.cluster, Nodes: c.fleet.nodes, Replay: synced != nil, Filter: c.filter.Filter,
 		Disconnected: func(err error, _ time.Duration) { f.sayDisconnected(ctx, err) },
 		Unreadable:   func(err error) { f.sayUnreadable(ctx, err) },
 	}

@@ -47,7 +47,7 @@ func useOwn(ctx context.Context, out console, from endpoint.Endpoint, with func(
 
 // settle waits until all pods of the first list have been inspected.
 func settle(ctx context.Context, pipe *pipeline.Pipeline) error {
-	sub, err := pipe.Subscribe(pipeline.SubscribeOptions{Name: "settle", Bookmarks: true, Types: []pleg.EventType{pleg.PodSync}})
+	sub, err := pipe.Subscribe(pipeline.SubscribeOptions{Name: "settle", Bookmarks: true, Filter: pleg.Filter{Types: []pleg.EventType{pleg.PodSync}}})
 	if err != nil {
 		return err
 	}
@@ -123,8 +123,7 @@ func (s ownSource) events(ctx context.Context, o client.WatchOptions) iter.Seq2[
 		}
 		sub, err := s.pipe.Subscribe(pipeline.SubscribeOptions{
 			Name: o.Name, After: after, Replay: o.Replay, Bookmarks: o.Bookmarks,
-			Types: o.Types, Namespaces: o.Namespaces, PodUIDs: o.PodUIDs, Selector: o.Selector,
-			OmitSandboxes: o.OmitSandboxes, NetworkEvents: o.NetworkEvents,
+			Filter: o.Filter,
 		})
 		if err != nil {
 			yield(pleg.Event{}, err)

@@ -188,7 +188,7 @@ func (c *podsCommand) rows(pods []view.Pod) []view.Pod {
 }
 
 func (c *podsCommand) wants(pod *view.Pod) bool {
-	return c.filter.Wants(pod) && c.names.wants(pod.UID, pod.Namespace, pod.Name)
+	return pod.Wanted(&c.filter.applied) && c.names.wants(pod.UID, pod.Namespace, pod.Name)
 }
 
 // currentState is the state of a node and its position in the event stream.
@@ -264,7 +264,7 @@ func withEvent(pod view.Pod, ev pleg.Event) view.Pod {
 func (c *podsCommand) follow(ctx context.Context, out console, from source, at *client.Position, pods view.Printer[view.Pod]) error {
 	f := follower{out: out}
 	rows := make(map[pleg.PodUID]string)
-	o := client.WatchOptions{Name: Name + "-pods", After: at, Namespaces: c.filter.Namespaces, Selector: c.filter.selector}
+	o := client.WatchOptions{Name: Name + "-pods", After: at, Filter: c.filter.Filter}
 	return f.each(ctx, from, o, func(ev pleg.Event) error {
 		if ev.PodUID == "" || !c.names.wants(ev.PodUID, ev.PodNamespace, ev.PodName) {
 			return nil

@@ -204,6 +204,15 @@ func (q *query) flag(name string, byDefault bool) bool {
 	return value
 }
 
+// podFilter returns the filter that the parameters about pods describe.
+func (q *query) podFilter() pleg.Filter {
+	f := pleg.Filter{Namespaces: q.list("namespace"), Selector: q.text("selector")}
+	for _, uid := range q.list("pod") {
+		f.PodUIDs = append(f.PodUIDs, pleg.PodUID(uid))
+	}
+	return f
+}
+
 func (q *query) finish() error {
 	if q.err != nil {
 		return q.err
@@ -223,19 +232,14 @@ const maxName = 100
 func subscribeOptions(r *http.Request) (pipeline.SubscribeOptions, error) {
 	q := newQuery(r)
 	o := pipeline.SubscribeOptions{
-		Name:          q.text("name"),
-		Replay:        q.flag("replay", false),
-		Bookmarks:     q.flag("bookmarks", false),
-		Namespaces:    q.list("namespace"),
-		Selector:      q.text("selector"),
-		OmitSandboxes: !q.flag("sandboxes", true),
-		NetworkEvents: q.flag("network", false),
+		Name:      q.text("name"),
+		Replay:    q.flag("replay", false),
+		Bookmarks: q.flag("bookmarks", false),
+		Filter:    q.podFilter(),
 	}
+	o.Filter.OmitSandboxes, o.Filter.NetworkEvents = !q.flag("sandboxes", true), q.flag("network", false)
 	for _, t := range q.list("type") {
-		o.Types = append(o.Types, pleg.EventType(t))
-	}
-	for _, uid := range q.list("pod") {
-		o.PodUIDs = append(o.PodUIDs, pleg.PodUID(uid))
+		o.Filter.Types = append(o.Filter.Types, pleg.EventType(t))
 	}
 	since := q.text("since")
 	if err := q.finish(); err != nil {

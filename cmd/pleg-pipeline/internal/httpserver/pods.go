@@ -2,6 +2,7 @@ package httpserver
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -26,29 +28,22 @@ type podList struct {
 }
 
 func (p pods) all(w http.ResponseWriter, r *http.Request) {
-	var filter view.PodFilter
 	q := newQuery(r)
-	filter.Namespaces = q.list("namespace")
-	uids := q.list("pod")
-	selector := q.text("selector")
-	if err := q.finish(); err != nil {
+	wanted, err := filter.New(q.podFilter())
+	if err := cmp.Or(q.finish(), err); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	if err := filter.Select(selector); err != nil {
-		http.Error(w, "selector: "+err.Error(), http.StatusBadRequest)
-		return
-	}
 	// Encode sorts the parameters, so that equal questions have equal names.
-	body := p.answers.get(r.URL.Query().Encode(), func() []byte { return p.encode(&filter, uids) })
+	body := p.answers.get(r.URL.Query().Encode(), func() []byte { return p.encode(&wanted) })
 	writeHeader(w)
 	_, _ = w.Write(body) // only the connection of the client can fail
 }
 
-func (p pods) encode(filter *view.PodFilter, uids []string) []byte {
+func (p pods) encode(wanted *filter.Filter) []byte {
 	list := podList{Epoch: p.pipe.Epoch(), Pods: view.Pods(p.pipe.Cache().List(), p.pipe.Status())}
 	list.Pods = slices.DeleteFunc(list.Pods, func(pod view.Pod) bool {
-		return !filter.Wants(&pod) || len(uids) > 0 && !slices.Contains(uids, string(pod.UID))
+		return !pod.Wanted(wanted)
 	})
 	var body bytes.Buffer
 	encodeJSON(&body, list)

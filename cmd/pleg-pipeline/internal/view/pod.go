@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -256,6 +257,11 @@ func (p *Pod) Newest() []Container {
 		}
 	}
 	return newest
+}
+
+// Wanted reports whether a filter selects the pod.
+func (p *Pod) Wanted(f *filter.Filter) bool {
+	return f.WantsPod(p.Namespace, p.UID) && f.WantsLabels(p.Labels())
 }
 
 // Labels returns the labels of the pod, which its newest sandbox carries.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -57,19 +58,16 @@ func TestFilter(t *testing.T) {
 		{nil, "app in (old)", false, false},
 		{[]string{"shop"}, "app!=web", false, false},
 	} {
-		f := view.PodFilter{Namespaces: test.namespaces}
-		if err := f.Select(test.selector); err != nil {
+		f, err := filter.New(pleg.Filter{Namespaces: test.namespaces, Selector: test.selector})
+		if err != nil {
 			t.Fatal(err)
 		}
-		if got := f.Wants(&web); got != test.web {
+		if got := web.Wanted(&f); got != test.web {
 			t.Errorf("%v %q wants the pod: %v", test.namespaces, test.selector, got)
 		}
-		if got := f.Wants(&failed); got != test.failed {
+		if got := failed.Wanted(&f); got != test.failed {
 			t.Errorf("%v %q wants the failed pod: %v", test.namespaces, test.selector, got)
 		}
-	}
-	if err := new(view.PodFilter).Select("(("); err == nil {
-		t.Error("Select(\"((\") = nil, want an error")
 	}
 }
 
@@ -123,21 +121,4 @@ func TestListKeepsWhatIsKnown(t *testing.T) {
 			}
 		})
 	}
-}
-
-func FuzzSelect(f *testing.F) {
-	for _, s := range []string{"", "app=web", "app!=web,tier in (a, b)", "!app", "app==", "=", "a in ("} {
-		f.Add(s, "app", "web")
-	}
-	f.Fuzz(func(t *testing.T, selector, key, value string) {
-		pod := inspected(&pleg.PodStatus{Sandboxes: []*pleg.SandboxStatus{{Labels: map[string]string{key: value}}}})
-		var plain, spaced view.PodFilter
-		err := plain.Select(selector)
-		if again := spaced.Select(" " + selector + " "); (err != nil) != (again != nil) {
-			t.Fatalf("%q: %v, with spaces around it %v", selector, err, again)
-		}
-		if err == nil && plain.Wants(&pod) != spaced.Wants(&pod) {
-			t.Errorf("%q wants %v=%v, or not with spaces around it", selector, key, value)
-		}
-	})
 }

@@ -1,0 +1,43 @@
+package filter_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+func TestSelectorsAreLimited(t *testing.T) {
+	for _, test := range []struct{ name, text, err string }{
+		{"empty", " ", ""},
+		{"usual", "app=web,tier in (a, b),!test", ""},
+		{"as many requirements as allowed", strings.Repeat("!a,", 63) + "!a", ""},
+		{"one more", strings.Repeat("!a,", 64) + "!a", "65 requirements, the limit is 64"},
+		{"as long as allowed", "a in (" + strings.Repeat("b,", 2044) + "b)", ""},
+		{"one byte more", "a in (" + strings.Repeat("b,", 2044) + "bb)", "4097 bytes, the limit is 4096"},
+		{"bad", "a in", `"a in" is not a label selector`},
+	} {
+		_, err := filter.New(pleg.Filter{Selector: test.text})
+		if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+			t.Errorf("%s: %v, want %q", test.name, err, test.err)
+		}
+	}
+}
+
+func FuzzSelector(f *testing.F) {
+	for _, s := range []string{"", "app=web", "app!=web,tier in (a, b)", "!app", "app==", "=", "a in ("} {
+		f.Add(s, "app", "web")
+	}
+	f.Fuzz(func(t *testing.T, selector, key, value string) {
+		plain, err := filter.New(pleg.Filter{Selector: selector})
+		spaced, again := filter.New(pleg.Filter{Selector: " " + selector + " "})
+		if long := len(selector) > 4094; !long && (err != nil) != (again != nil) {
+			t.Fatalf("%q: %v, with spaces around it %v", selector, err, again)
+		}
+		labels := map[string]string{key: value}
+		if err == nil && again == nil && plain.WantsLabels(labels) != spaced.WantsLabels(labels) {
+			t.Errorf("%q wants %v=%v, or not with spaces around it", selector, key, value)
+		}
+	})
+}
