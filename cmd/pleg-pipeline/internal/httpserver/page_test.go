@@ -81,16 +81,19 @@ func TestPageNamesNoOtherHost(t *testing.T) {
 	}
 }
 
-// TestPageIsClosedWithThePods checks the page with the access rules of /pods.
+// TestPageIsClosedWithThePods: whoever must not see pods gets no path that names them.
 func TestPageIsClosedWithThePods(t *testing.T) {
 	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
 	o := options(pipe)
 	o.HidePods = func(*http.Request) error { return errors.New("not to you") }
 	h := httpserver.Handler(o)
-	for _, url := range append(pageURLs(t), "/stages") {
+	for _, url := range append(pageURLs(t), "/stages", "/pods", "/pods/x", "/events") {
 		if code, text := ask(t, h, "GET", url); code != http.StatusForbidden || text != "not to you\n" {
 			t.Errorf("%s = %d %q, want 403 and why", url, code, text)
 		}
+	}
+	if code, _ := ask(t, h, "GET", "/metrics"); code != http.StatusOK {
+		t.Errorf("/metrics = %d, want 200", code)
 	}
 }
 
