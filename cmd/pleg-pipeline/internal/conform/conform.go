@@ -130,10 +130,9 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 // suite tries promises on a node. Several promises are judged by one scenario, which
 // runs once.
 type suite struct {
-	node *node
-	opts Options
-	// lives is the scenario in which pods live and two clients watch.
-	lives *lives
+	node     *node
+	opts     Options
+	scenario *scenario // nil before it is run
 	// eventsErr is the error of an event stream that ended at once; nil if it stays open.
 	eventsErr error
 	probed    bool

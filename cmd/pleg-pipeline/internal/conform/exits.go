@@ -12,48 +12,39 @@ import (
 
 const exits = 6
 
-// ended is a container with its first EXITED status.
-type ended struct {
-	id, want string
-	first    string
-}
-
 // tryFinalExit compares the first EXITED of containers with what they say later.
 func tryFinalExit(ctx context.Context, s *suite, p *pod) (string, error) {
-	var containers []ended
+	kinds := []struct {
+		want   string
+		memory int64
+		args   []string
+	}{{"137 OOMKilled", 64 << 20, []string{"oom"}}, {"7 Error", 0, []string{"exit", "7", "0s"}}}
+	var first []*runtimeapi.ContainerStatus
 	for i := range 2 * exits {
-		var err error
-		c, memory, args := ended{want: "7 Error"}, int64(0), []string{"exit", "7", "0s"}
-		if i%2 == 0 {
-			c.want, memory, args = "137 OOMKilled", 64<<20, []string{"oom"}
-		}
-		if c.id, err = s.node.runContainer(ctx, p, memory, args...); err != nil {
-			return "", err
-		}
-		st, err := s.node.awaitExit(ctx, p, c.id)
+		kind := kinds[i%2]
+		st, err := s.node.runToEnd(ctx, p, kind.memory, kind.args...)
 		if err != nil {
 			return "", err
 		}
-		c.first = describeExit(st)
-		containers = append(containers, c)
+		first = append(first, st)
 	}
 	if err := sleep(ctx, s.opts.Settle/3); err != nil {
 		return "", err
 	}
 	var wrong []string
-	for _, c := range containers {
-		st, err := s.node.status(ctx, c.id)
+	for i, before := range first {
+		st, err := s.node.status(ctx, before.GetId())
 		if err != nil {
 			return "", err
 		}
-		if later := describeExit(st); c.first != later || later != c.want {
-			wrong = append(wrong, fmt.Sprintf("%s, then %s, want %s", c.first, later, c.want))
+		if later, want := describeExit(st), kinds[i%2].want; describeExit(before) != later || later != want {
+			wrong = append(wrong, fmt.Sprintf("%s, then %s, want %s", describeExit(before), later, want))
 		}
 	}
 	if len(wrong) > 0 {
-		return count(len(wrong), len(containers), "wrong: "+wrong[0]), errBroken
+		return count(len(wrong), len(first), "wrong: "+wrong[0]), errBroken
 	}
-	return fmt.Sprintf("%d exits, half of them out of memory", len(containers)), nil
+	return fmt.Sprintf("%d exits, half of them out of memory", len(first)), nil
 }
 
 func describeExit(st *runtimeapi.ContainerStatus) string {
@@ -66,11 +57,7 @@ func tryExitDelay(ctx context.Context, s *suite, p *pod) (string, error) {
 	var delays []time.Duration
 	for i := range 2 * exits {
 		name := fmt.Sprintf("%s-delay-%d", p.uid, i)
-		id, err := s.node.runContainer(ctx, p, 0, "note", name, "100ms")
-		if err != nil {
-			return "", err
-		}
-		if _, err := s.node.awaitExit(ctx, p, id); err != nil {
+		if _, err := s.node.runToEnd(ctx, p, 0, "note", name, "100ms"); err != nil {
 			return "", err
 		}
 		shown := time.Now()

@@ -12,9 +12,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// lives is the scenario that most promises about events are judged by: some pods live
-// at the same time while two clients watch.
-type lives struct {
+// scenario is what most promises about events are judged by: some pods live at the same
+// time while two clients watch.
+type scenario struct {
 	pods          []*pod
 	first, second []received
 	err           error
@@ -26,63 +26,52 @@ const (
 )
 
 // watched runs the scenario once.
-func (s *suite) watched(ctx context.Context) (*lives, error) {
-	if s.lives == nil {
-		s.lives = &lives{}
-		s.lives.err = s.live(ctx, s.lives)
+func (s *suite) watched(ctx context.Context) (*scenario, error) {
+	if s.scenario == nil {
+		s.scenario = &scenario{}
+		s.scenario.err = s.runScenario(ctx, s.scenario)
 	}
-	return s.lives, s.lives.err
+	return s.scenario, s.scenario.err
 }
 
-func (s *suite) live(ctx context.Context, l *lives) error {
-	first, err := s.node.watch(ctx, true)
+func (s *suite) runScenario(ctx context.Context, to *scenario) error {
+	watchers, closeAll, err := s.listen(ctx, true, false)
 	if err != nil {
 		return err
 	}
-	defer first.close()
-	second, err := s.node.watch(ctx, false)
-	if err != nil {
-		return err
-	}
-	defer second.close()
-	if err := s.listening(ctx, first, second); err != nil {
-		return err
-	}
-	l.pods = make([]*pod, livingPods)
+	defer closeAll()
+	to.pods = make([]*pod, livingPods)
 	g, gctx := errgroup.WithContext(ctx)
-	for i := range l.pods {
+	for i := range to.pods {
 		g.Go(func() (err error) {
-			l.pods[i], err = s.node.life(gctx)
+			to.pods[i], err = s.node.runLife(gctx)
 			return err
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	err = s.settle(ctx, l.pods, first, second)
-	l.first, l.second = first.of(l.pods...), second.of(l.pods...)
+	err = s.settle(ctx, to.pods, watchers...)
+	to.first, to.second = watchers[0].of(to.pods...), watchers[1].of(to.pods...)
 	return err
 }
 
-// life runs a pod and its containers to the end, one after the other.
-func (n *node) life(ctx context.Context) (*pod, error) {
+// runLife runs a pod and its containers to the end, one after the other.
+func (n *node) runLife(ctx context.Context) (*pod, error) {
 	p, err := n.runPod(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
 	for i := range containerRuns {
 		// It lives long enough for the runtime to see it run.
-		id, err := n.runContainer(ctx, p, 0, "note", fmt.Sprint(p.uid, i), "200ms")
+		st, err := n.runToEnd(ctx, p, 0, "note", fmt.Sprint(p.uid, i), "200ms")
 		if err != nil {
-			return nil, err
-		}
-		if _, err := n.awaitExit(ctx, p, id); err != nil {
 			return nil, err
 		}
 		if err := sleep(ctx, 50*time.Millisecond); err != nil { // a removal may overtake the event of the end
 			return nil, err
 		}
-		if err := n.removeContainer(ctx, p, id); err != nil {
+		if err := n.removeContainer(ctx, p, st.GetId()); err != nil {
 			return nil, err
 		}
 	}
@@ -91,7 +80,7 @@ func (n *node) life(ctx context.Context) (*pod, error) {
 
 // judged tries a promise that the scenario shows. judge returns what was wrong, of how many
 // events.
-func judged(what string, judge func(*lives) (wrong []string, of int)) func(context.Context, *suite, *pod) (string, error) {
+func judged(what string, judge func(*scenario) (wrong []string, of int)) func(context.Context, *suite, *pod) (string, error) {
 	return func(ctx context.Context, s *suite, _ *pod) (string, error) {
 		l, err := s.watched(ctx)
 		if err != nil {
@@ -115,8 +104,8 @@ func judged(what string, judge func(*lives) (wrong []string, of int)) func(conte
 }
 
 // missing looks for each step in the events of both clients.
-func missing(sandbox bool) func(*lives) (wrong []string, of int) {
-	return func(l *lives) (wrong []string, of int) {
+func missing(sandbox bool) func(*scenario) (wrong []string, of int) {
+	return func(l *scenario) (wrong []string, of int) {
 		for _, p := range l.pods {
 			for _, want := range p.steps {
 				if want.sandbox != sandbox {
@@ -137,8 +126,8 @@ func contains(events []received, want step) bool {
 }
 
 // bothClients judges the events of each client.
-func bothClients(judge func([]*pod, []received) (wrong []string)) func(*lives) (wrong []string, of int) {
-	return func(l *lives) (wrong []string, of int) {
+func bothClients(judge func([]*pod, []received) (wrong []string)) func(*scenario) (wrong []string, of int) {
+	return func(l *scenario) (wrong []string, of int) {
 		return slices.Concat(judge(l.pods, l.first), judge(l.pods, l.second)), len(l.first) + len(l.second)
 	}
 }
@@ -170,7 +159,7 @@ func repeated(_ []*pod, events []received) (wrong []string) {
 	return wrong
 }
 
-func missedByOne(l *lives) (wrong []string, of int) {
+func missedByOne(l *scenario) (wrong []string, of int) {
 	all := make(map[step]bool)
 	for _, e := range slices.Concat(l.first, l.second) {
 		all[e.step()] = true
@@ -187,8 +176,8 @@ func missedByOne(l *lives) (wrong []string, of int) {
 }
 
 // eachEvent judges each event of the client that reads.
-func eachEvent(judge func(received) (wrong string)) func(*lives) (wrong []string, of int) {
-	return func(l *lives) (wrong []string, of int) {
+func eachEvent(judge func(received) (wrong string)) func(*scenario) (wrong []string, of int) {
+	return func(l *scenario) (wrong []string, of int) {
 		for _, e := range l.first {
 			if text := judge(e); text != "" {
 				wrong = append(wrong, text)
@@ -237,7 +226,7 @@ func disagreement(e received) string {
 	return ""
 }
 
-func backInTime(l *lives) (wrong []string, of int) {
+func backInTime(l *scenario) (wrong []string, of int) {
 	newest := make(map[string]int64)
 	for _, e := range l.first {
 		uid := podOf(e, l.pods)

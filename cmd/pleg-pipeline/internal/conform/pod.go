@@ -115,6 +115,15 @@ func (n *node) runContainer(ctx context.Context, p *pod, memory int64, args ...s
 	return id, n.start(ctx, p, id)
 }
 
+// runToEnd runs a container and returns the first status that shows its end.
+func (n *node) runToEnd(ctx context.Context, p *pod, memory int64, args ...string) (*runtimeapi.ContainerStatus, error) {
+	id, err := n.runContainer(ctx, p, memory, args...)
+	if err != nil {
+		return nil, err
+	}
+	return n.awaitExit(ctx, p, id)
+}
+
 // awaitExit asks for the status until it is EXITED, and returns the first such one.
 func (n *node) awaitExit(ctx context.Context, p *pod, id string) (*runtimeapi.ContainerStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)

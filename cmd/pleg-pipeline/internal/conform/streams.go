@@ -24,9 +24,9 @@ func tryEventsOff(ctx context.Context, s *suite, _ *pod) (string, error) {
 	}
 }
 
-// short is a container that is created and removed without a start, which costs a
-// runtime little and gives two events.
-func (n *node) short(ctx context.Context, p *pod) error {
+// runShort creates a container and removes it without a start, which costs a runtime
+// little and gives two events.
+func (n *node) runShort(ctx context.Context, p *pod) error {
 	id, err := n.createContainer(ctx, p, 0, "pause")
 	if err != nil {
 		return err
@@ -39,14 +39,12 @@ const unreadContainers = 300
 
 // tryUnreadClient opens a stream and does not read it while containers come and go.
 func tryUnreadClient(ctx context.Context, s *suite, _ *pod) (string, error) {
-	reader, err := s.node.watch(ctx, false)
+	readers, closeAll, err := s.listen(ctx, false)
 	if err != nil {
 		return "", err
 	}
-	defer reader.close()
-	if err := s.listening(ctx, reader); err != nil {
-		return "", err
-	}
+	defer closeAll()
+	reader := readers[0]
 	_, leave, err := s.node.openEvents(ctx)
 	if err != nil {
 		return "", err
@@ -57,7 +55,7 @@ func tryUnreadClient(ctx context.Context, s *suite, _ *pod) (string, error) {
 		return "", err
 	}
 	for i := range unreadContainers {
-		if err := s.node.short(ctx, p); err != nil {
+		if err := s.node.runShort(ctx, p); err != nil {
 			got := len(reader.of(p))
 			leave() // the runtime continues
 			return fmt.Sprintf("after %d containers a call waits longer than %v; the other client has %s",
@@ -81,14 +79,12 @@ const (
 
 // tryReconnect replaces the stream by a new one while containers come and go.
 func tryReconnect(ctx context.Context, s *suite, p *pod) (string, error) {
-	w, err := s.node.watch(ctx, false)
+	watchers, _, err := s.listen(ctx, false)
 	if err != nil {
 		return "", err
 	}
+	w := watchers[0]
 	defer func() { w.close() }()
-	if err := s.listening(ctx, w); err != nil {
-		return "", err
-	}
 	before := len(p.steps)
 	seen := make(map[step]bool)
 	collect := func() {
@@ -98,19 +94,16 @@ func tryReconnect(ctx context.Context, s *suite, p *pod) (string, error) {
 	}
 	for range reconnects {
 		changed := make(chan error, 1)
-		go func() { // ends with the containers; received below
-			var err error
-			for range containersPerConnects {
-				if err = s.node.short(ctx, p); err != nil {
-					break
-				}
-			}
-			changed <- err
-		}()
+		go func() { changed <- s.runShorts(ctx, p) }() // received below
 		err := sleep(ctx, 100*time.Millisecond)
 		w.close()
 		collect()
-		w, err = s.reopen(ctx, w, err)
+		if err == nil {
+			var next *watcher
+			if next, err = s.node.watch(ctx, false); err == nil {
+				w = next
+			}
+		}
 		if err := errors.Join(err, <-changed); err != nil {
 			return "", err
 		}
@@ -131,24 +124,20 @@ func tryReconnect(ctx context.Context, s *suite, p *pod) (string, error) {
 	return fmt.Sprintf("none of %d events lost in %d reconnects", len(p.steps)-before, reconnects), nil
 }
 
-// reopen returns a new watcher, or the old one with the error.
-func (s *suite) reopen(ctx context.Context, old *watcher, err error) (*watcher, error) {
-	if err != nil {
-		return old, err
+// runShorts runs several short containers.
+func (s *suite) runShorts(ctx context.Context, p *pod) error {
+	for range containersPerConnects {
+		if err := s.node.runShort(ctx, p); err != nil {
+			return err
+		}
 	}
-	w, err := s.node.watch(ctx, false)
-	if err != nil {
-		return old, err
-	}
-	return w, nil
+	return nil
 }
 
 // tryBacklog lets containers come and go without a client of ours.
 func tryBacklog(ctx context.Context, s *suite, p *pod) (string, error) {
-	for range containersPerConnects {
-		if err := s.node.short(ctx, p); err != nil {
-			return "", err
-		}
+	if err := s.runShorts(ctx, p); err != nil {
+		return "", err
 	}
 	if err := sleep(ctx, s.opts.Settle/3); err != nil {
 		return "", err

@@ -125,25 +125,42 @@ func podOf(e received, pods []*pod) string {
 	return ""
 }
 
-// listening returns once each watcher has received an event, or none came for a while.
-// A stream may be opened long before the runtime sends events to it.
-func (s *suite) listening(ctx context.Context, watchers ...*watcher) error {
+// listen opens event streams, and returns once each has received an event, or none came
+// for a while: a stream may be opened long before the runtime sends events to it. For each
+// it is given whether it reads, as watch does.
+func (s *suite) listen(ctx context.Context, reads ...bool) (watchers []*watcher, closeAll func(), err error) {
+	var open []*watcher
+	closeAll = func() {
+		for _, w := range open {
+			w.close()
+		}
+	}
+	defer func() {
+		if err != nil {
+			closeAll()
+		}
+	}()
+	for _, read := range reads {
+		w, err := s.node.watch(ctx, read)
+		if err != nil {
+			return nil, nil, err
+		}
+		open = append(open, w)
+	}
 	p, err := s.node.runPod(ctx, nil)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	for deadline := time.Now().Add(s.opts.Settle); time.Now().Before(deadline); {
-		if err := s.node.short(ctx, p); err != nil {
-			return err
+	silent := func(w *watcher) bool { return len(w.of(p)) == 0 }
+	for deadline := time.Now().Add(s.opts.Settle); slices.ContainsFunc(open, silent) && time.Now().Before(deadline); {
+		if err := s.node.runShort(ctx, p); err != nil {
+			return nil, nil, err
 		}
 		if err := sleep(ctx, 50*time.Millisecond); err != nil {
-			return err
-		}
-		if !slices.ContainsFunc(watchers, func(w *watcher) bool { return len(w.of(p)) == 0 }) {
-			return nil
+			return nil, nil, err
 		}
 	}
-	return nil
+	return open, closeAll, nil
 }
 
 // settle returns once the watchers have every step of the pods, or nothing came for
