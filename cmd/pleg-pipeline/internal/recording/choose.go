@@ -16,27 +16,18 @@ const (
 	pairWithin = 500 * time.Millisecond
 )
 
-// chooseList returns the items of a full list, how the list was recorded, and
-// whether the client asks for nothing after it.
-func (s *Server) chooseList(k kind) (items []*item, how *step, last bool) {
+// chooseList returns the items of a full list, and how the list was recorded.
+func (s *Server) chooseList(k kind) (items []*item, how *step) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.asked[k] || s.shownAt.IsZero() || time.Since(s.shownAt) > pairWithin {
 		s.openRound()
 	}
 	s.asked[k] = true
-	last = s.nextRound() == nil && s.next == len(s.recording.steps) && s.now() >= s.recording.Length
-	if how = s.how[k]; last && how != nil && how.pending {
-		s.lastList = cmp.Or(s.lastList, time.Now()) // it will hang
+	if s.nextRound() == nil && s.next == len(s.recording.steps) && s.now() >= s.recording.Length {
+		s.lastList = cmp.Or(s.lastList, time.Now())
 	}
-	return s.shown[k], how, last
-}
-
-// noteLastList notes that a list from after the end was answered.
-func (s *Server) noteLastList() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lastList = cmp.Or(s.lastList, time.Now())
+	return s.shown[k], s.how[k]
 }
 
 // The methods below need the lock.

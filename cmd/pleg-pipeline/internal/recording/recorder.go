@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -53,17 +52,17 @@ type Recorder struct {
 	out     Output
 	encoder *encoder // of Run
 	queue   chan *answer
-	ended   chan struct{} // closed by end
+	ended   chan struct{} // closed by stop
 
 	mu       sync.Mutex
 	err      error         // why it ended; nil for Stop
 	began    time.Time     // zero before the first call
-	length   time.Duration // set by end
-	pending  []*answer     // set by end: the calls that have no answer
+	length   time.Duration // set by stop
+	pending  []*answer     // set by stop: the calls that have no answer
 	streams  int
 	inFlight map[*answer]struct{}
 
-	answers, events atomic.Int64
+	answers, events int // written by Run
 }
 
 // answer is what the tap saw of a call, or of an event stream.
@@ -86,14 +85,10 @@ func NewRecorder(out Output, o Options) *Recorder {
 	}
 }
 
-// Counts returns how many answers and events have been written.
-func (r *Recorder) Counts() (answers, events int64) { return r.answers.Load(), r.events.Load() }
-
-// Length returns the time from the first call to Stop, or 0 before Stop.
-func (r *Recorder) Length() time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.length
+// Totals returns how many answers and events have been written, and the time from the
+// first call to Stop. Call it after Run has returned.
+func (r *Recorder) Totals() (answers, events int, length time.Duration) {
+	return r.answers, r.events, r.length
 }
 
 // Stop ends the recording: later answers are not in it. It does not block, and
@@ -130,8 +125,7 @@ func (r *Recorder) hasEnded() bool {
 // Run writes until Stop is called, and then all earlier answers. It returns an
 // error if the output fails or does not keep up; the tapped client continues.
 func (r *Recorder) Run() error {
-	err := r.run()
-	if err != nil {
+	if err := r.run(); err != nil {
 		r.stop(err)
 		return fmt.Errorf("write recording: %w", err)
 	}
@@ -166,9 +160,9 @@ func (r *Recorder) write(a *answer) error {
 	}
 	switch {
 	case a.method == callEvents && len(a.messages) > 0:
-		r.events.Add(1)
+		r.events++
 	case a.method != callEvents && !a.pending:
-		r.answers.Add(1)
+		r.answers++
 	}
 	return nil
 }
@@ -189,7 +183,7 @@ func (r *Recorder) finish() error {
 			return err
 		}
 	}
-	return errors.Join(r.encoder.writeEnd(r.Length()), r.out.Flush())
+	return errors.Join(r.encoder.writeEnd(r.length), r.out.Flush())
 }
 
 // now returns the time since the first call. The caller holds the lock.

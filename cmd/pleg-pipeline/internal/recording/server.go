@@ -52,9 +52,9 @@ type Server struct {
 	given    map[*step]bool
 	missing  map[string]bool
 
-	giving    int       // calls under way whose answer is given for the first time
-	lastGiven time.Time // when the last of them ended
-	lastList  time.Time // when a list from after the end was answered
+	giving   int       // calls under way
+	lastNew  time.Time // when an answer was last given for the first time
+	lastList time.Time // when a list from after the end was first asked for
 }
 
 // NewServer returns a server that plays r speed times as fast as recorded, the
@@ -110,7 +110,7 @@ func (s *Server) waitForEnd(ctx context.Context) {
 			return
 		}
 		s.mu.Lock()
-		over = !s.lastList.IsZero() && time.Since(s.lastList) >= quiet && s.giving == 0 && time.Since(s.lastGiven) >= quiet
+		over = !s.lastList.IsZero() && time.Since(s.lastList) >= quiet && s.giving == 0 && time.Since(s.lastNew) >= quiet
 		s.mu.Unlock()
 	}
 	close(s.ended)
@@ -148,10 +148,7 @@ func (s *Server) sendList(ctx context.Context, stream grpc.ServerStream, m metho
 	if proto.Size(request) > 0 {
 		items, how = s.chooseFiltered(m.kind, request)
 	} else {
-		var last bool
-		if items, how, last = s.chooseList(m.kind); last {
-			defer s.noteLastList()
-		}
+		items, how = s.chooseList(m.kind)
 	}
 	if err := s.play(ctx, how); err != nil {
 		return err
@@ -210,15 +207,14 @@ func (s *Server) play(ctx context.Context, answer *step) error {
 	}
 	s.mu.Lock()
 	first := !s.given[answer]
-	if s.given[answer] = true; first {
-		s.giving++
-	}
+	s.given[answer] = true
+	s.giving++
 	s.mu.Unlock()
 	err := s.waitUntil(ctx, s.now()+answer.took)
-	if first {
-		s.mu.Lock()
-		s.giving, s.lastGiven = s.giving-1, time.Now()
-		s.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.giving--; first {
+		s.lastNew = time.Now()
 	}
 	return cmp.Or(err, answer.err)
 }

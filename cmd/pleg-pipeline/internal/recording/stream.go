@@ -42,7 +42,7 @@ func (s *Server) sendEvents(ctx context.Context, stream grpc.ServerStream) error
 			}
 		}
 		s.mu.Lock()
-		s.sent, s.lastGiven = s.sent+1, time.Now()
+		s.sent, s.lastNew = s.sent+1, time.Now()
 		s.mu.Unlock()
 		if next.ended {
 			return next.err
