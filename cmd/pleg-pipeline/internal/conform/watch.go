@@ -18,7 +18,6 @@ import (
 // received is an event as a watcher got it.
 type received struct {
 	*runtimeapi.ContainerEventResponse
-	at time.Time
 	// sandbox: the event is that of a sandbox of ours, although its status may be absent.
 	sandbox bool
 	// read is how a status call right after the event disagreed with it; empty if not.
@@ -58,7 +57,7 @@ func (n *node) watch(ctx context.Context, read bool) (*watcher, error) {
 				w.mu.Unlock()
 				return
 			}
-			r := received{ContainerEventResponse: e, at: time.Now()}
+			r := received{ContainerEventResponse: e}
 			if read {
 				r.read = n.readAfter(ctx, r)
 			}

@@ -3,10 +3,12 @@ package doctor_test
 import (
 	"bytes"
 	"context"
+	"net"
 	"strings"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -160,5 +162,27 @@ func TestExamineFindsContainersWithoutProcess(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestExamineWithoutRuntime(t *testing.T) {
+	l, stale := socket(t)
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	_ = l.Close()
+	_, hung := socket(t)
+	for _, test := range []struct {
+		endpoint string
+		cause    doctor.Cause
+		evidence string
+	}{
+		{"unix:///nonexistent/s", doctor.RuntimeStopped, "unix:///nonexistent/s: the socket does not exist"},
+		{stale, doctor.RuntimeStopped, stale + ": nobody listens on the socket"},
+		{t.TempDir(), doctor.RuntimeStopped, "it is a directory"},
+		{"tcp://127.0.0.1:80", doctor.RuntimeStopped, "is not a unix socket"},
+		{hung, doctor.RuntimeHangs, "never answers"},
+	} {
+		o := options(test.endpoint)
+		o.CallTimeout = 100 * time.Millisecond
+		check(t, doctor.Examine(t.Context(), o), test.cause, doctor.Problem, test.evidence)
 	}
 }

@@ -2,7 +2,6 @@ package httpserver_test
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,14 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/exporter-toolkit/web"
-	"go.yaml.in/yaml/v2"
-	"golang.org/x/crypto/bcrypt"
-
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // users has the user jo with the password "secret".
@@ -33,40 +27,6 @@ func write(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// certificate is a self-signed certificate for 127.0.0.1, for servers and clients.
-type certificate struct {
-	cert, key string // files
-	pool      *x509.CertPool
-	pair      tls.Certificate
-}
-
-func newCertificate(t *testing.T) certificate {
-	t.Helper()
-	cert, key := kit.SelfSigned(t)
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AddCert(pair.Leaf)
-	return certificate{cert, key, pool, pair}
-}
-
-// text is a web configuration with the certificate and other TLS settings.
-func (c certificate) text(other string) string {
-	return fmt.Sprintf("tls_server_config: {cert_file: %s, key_file: %s%s}\n", c.cert, c.key, other)
-}
-
-// requires are the settings that require certificates signed by this one.
-func (c certificate) requires() string {
-	return ", client_auth_type: RequireAndVerifyClientCert, client_ca_file: " + c.cert
-}
-
-func (c certificate) config(t *testing.T, other string) string {
-	t.Helper()
-	return write(t, c.text(other))
 }
 
 // everywhere is an address that other machines reach.
@@ -127,12 +87,6 @@ func TestHidePods(t *testing.T) {
 			t.Errorf("HidePods(%s, %q) = %v, want %q", test.address, test.config, err, test.hidden)
 		}
 	}
-}
-
-// state is that of a connection whose client has the certificate, which was verified.
-func (c certificate) state() *tls.ConnectionState {
-	chain := []*x509.Certificate{c.pair.Leaf}
-	return &tls.ConnectionState{PeerCertificates: chain, VerifiedChains: [][]*x509.Certificate{chain}}
 }
 
 func TestPodsHidden(t *testing.T) {
@@ -301,31 +255,6 @@ func TestHealthNeedsNoPassword(t *testing.T) {
 	}
 }
 
-// TestPasswordChecksAreBounded: those who guess delay nobody for long.
-func TestPasswordChecksAreBounded(t *testing.T) {
-	begin := httpserver.BeginCheck()
-	var ends []func()
-	for host := range httpserver.MaxChecks / httpserver.MaxHostChecks {
-		for range httpserver.MaxHostChecks {
-			end, err := begin(fmt.Sprint(host))
-			if err != nil {
-				t.Fatalf("host %d: %v", host, err)
-			}
-			ends = append(ends, end)
-		}
-		if _, err := begin(fmt.Sprint(host)); err == nil {
-			t.Errorf("host %d has more than %d checks", host, httpserver.MaxHostChecks)
-		}
-	}
-	if _, err := begin("another"); err == nil {
-		t.Errorf("there are more than %d checks", httpserver.MaxChecks)
-	}
-	ends[0]()
-	if _, err := begin("another"); err != nil {
-		t.Errorf("after the end of one: %v", err)
-	}
-}
-
 // TestReboundNames sends requests for other host names to the loopback address, as a
 // browser does after DNS rebinding.
 func TestReboundNames(t *testing.T) {
@@ -348,24 +277,5 @@ func TestReboundNames(t *testing.T) {
 		if answer := fetch(t, "http://"+address+test.path, "Host", test.host); answer.StatusCode != test.want {
 			t.Errorf("%s of %q = %d, want %d", test.path, test.host, answer.StatusCode, test.want)
 		}
-	}
-}
-
-// The check of a password takes as long for a user who does not exist.
-func TestUnknownUsersCostAsMuch(t *testing.T) {
-	text := "basic_auth_users:\n"
-	for name, cost := range map[string]int{"a": 4, "b": 6, "c": 5} {
-		hash, err := bcrypt.GenerateFromPassword([]byte("secret"), cost)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text += fmt.Sprintf("  %s: %s\n", name, hash)
-	}
-	var c web.Config
-	if err := yaml.Unmarshal([]byte(text), &c); err != nil {
-		t.Fatal(err)
-	}
-	if cost, err := bcrypt.Cost(httpserver.Costliest(&c)); err != nil || cost != 6 {
-		t.Errorf("cost %d, %v, want 6", cost, err)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"net"
@@ -25,8 +24,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
-
-var scale = flag.Int("recording.scale", 1, "factor for the number of changes that tests record")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -222,7 +219,7 @@ func replayed(t *testing.T, data []byte, speed float64, o pipeline.Options, unar
 
 // churn changes the runtime for a while, and then waits for the pipeline.
 func churn(rate float64, actions int) func(*testing.T, *simruntime.Runtime) {
-	return churnSeed(3, rate, actions**scale)
+	return churnSeed(3, rate, actions)
 }
 
 func churnSeed(seed uint64, rate float64, actions int) func(*testing.T, *simruntime.Runtime) {

@@ -1,0 +1,56 @@
+package httpserver_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/prometheus/exporter-toolkit/web"
+	"go.yaml.in/yaml/v2"
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
+)
+
+// TestPasswordChecksAreBounded: those who guess delay nobody for long.
+func TestPasswordChecksAreBounded(t *testing.T) {
+	begin := httpserver.BeginCheck()
+	var ends []func()
+	for host := range httpserver.MaxChecks / httpserver.MaxHostChecks {
+		for range httpserver.MaxHostChecks {
+			end, err := begin(fmt.Sprint(host))
+			if err != nil {
+				t.Fatalf("host %d: %v", host, err)
+			}
+			ends = append(ends, end)
+		}
+		if _, err := begin(fmt.Sprint(host)); err == nil {
+			t.Errorf("host %d has more than %d checks", host, httpserver.MaxHostChecks)
+		}
+	}
+	if _, err := begin("another"); err == nil {
+		t.Errorf("there are more than %d checks", httpserver.MaxChecks)
+	}
+	ends[0]()
+	if _, err := begin("another"); err != nil {
+		t.Errorf("after the end of one: %v", err)
+	}
+}
+
+// The check of a password takes as long for a user who does not exist.
+func TestUnknownUsersCostAsMuch(t *testing.T) {
+	text := "basic_auth_users:\n"
+	for name, cost := range map[string]int{"a": 4, "b": 6, "c": 5} {
+		hash, err := bcrypt.GenerateFromPassword([]byte("secret"), cost)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += fmt.Sprintf("  %s: %s\n", name, hash)
+	}
+	var c web.Config
+	if err := yaml.Unmarshal([]byte(text), &c); err != nil {
+		t.Fatal(err)
+	}
+	if cost, err := bcrypt.Cost(httpserver.Costliest(&c)); err != nil || cost != 6 {
+		t.Errorf("cost %d, %v, want 6", cost, err)
+	}
+}
