@@ -64,9 +64,7 @@ func (e *examination) summarize() {
 	r.Calls = []Call{}
 	var took time.Duration
 	for _, c := range e.calls {
-		i := slices.IndexFunc(r.Calls, func(s Call) bool { return s.Method == c.Method })
-		if i < 0 {
-			i = len(r.Calls)
+		if !slices.ContainsFunc(r.Calls, func(s Call) bool { return s.Method == c.Method }) {
 			r.Calls = append(r.Calls, e.summary(c.Method))
 		}
 		if c.ID == "" {
