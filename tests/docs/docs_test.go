@@ -12,7 +12,7 @@ import (
 )
 
 // maxWords bounds all pages together, except bench/results.
-const maxWords = 27_600
+const maxWords = 26_900
 
 var (
 	link     = regexp.MustCompile(`\]\(([^)#\s]*)#?([^)\s]*)\)`)
