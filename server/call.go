@@ -84,35 +84,46 @@ func (c *call) stopTimer() {
 	}
 }
 
-func countUnary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	c := callOf(ctx)
-	c.requestReceived()
-	answer, err := handler(ctx, request)
-	if c == nil || err != nil {
-		return answer, err
+// interceptUnary has a call end when closing does, and its answer counted.
+func interceptUnary(closing context.Context) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		c := callOf(ctx)
+		c.requestReceived()
+		ending, cancel := untilClosing(ctx, closing)
+		defer cancel()
+		answer, err := handler(ending, request)
+		if c == nil || err != nil {
+			return answer, unavailable(ending, err)
+		}
+		if ctx.Err() != nil {
+			return nil, status.FromContextError(ctx.Err()).Err()
+		}
+		return countedMessage{answer, &written{call: c}}, nil
 	}
-	if ctx.Err() != nil {
-		return nil, status.FromContextError(ctx.Err()).Err()
-	}
-	return countedMessage{answer, &written{call: c}}, nil
 }
 
-func countStream(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	if c := callOf(stream.Context()); c != nil {
-		stream = countingStream{stream, c}
+// interceptStream has a call end when closing does, and its messages counted.
+func interceptStream(closing context.Context) grpc.StreamServerInterceptor {
+	return func(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		ending, cancel := untilClosing(stream.Context(), closing)
+		defer cancel()
+		return unavailable(ending, handler(server, interceptedStream{stream, ending, callOf(ending)}))
 	}
-	return handler(server, stream)
 }
 
-// countingStream is a stream that notes when the request has been received, and the messages
-// that are sent.
-type countingStream struct {
+// interceptedStream is a stream that ends with ctx and notes when the request has been
+// received, and the messages that are sent.
+type interceptedStream struct {
 	grpc.ServerStream
-	call *call
+	ctx  context.Context //nolint:containedctx // gRPC gets the context from the stream
+	call *call           // nil if it is not counted
 }
+
+// Context implements [grpc.ServerStream].
+func (s interceptedStream) Context() context.Context { return s.ctx }
 
 // RecvMsg implements [grpc.ServerStream].
-func (s countingStream) RecvMsg(m any) error {
+func (s interceptedStream) RecvMsg(m any) error {
 	err := s.ServerStream.RecvMsg(m)
 	if err == nil {
 		s.call.requestReceived()
@@ -122,8 +133,11 @@ func (s countingStream) RecvMsg(m any) error {
 
 // SendMsg implements [grpc.ServerStream]. It refuses what comes after a deadline that the client
 // has set: the observer would not count it, though it may stay unread.
-func (s countingStream) SendMsg(m any) error {
-	if err := s.Context().Err(); err != nil {
+func (s interceptedStream) SendMsg(m any) error {
+	if s.call == nil {
+		return s.ServerStream.SendMsg(m)
+	}
+	if err := s.ServerStream.Context().Err(); err != nil {
 		return status.FromContextError(err).Err()
 	}
 	return s.ServerStream.SendMsg(countedMessage{m, &written{call: s.call}})

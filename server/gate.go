@@ -1,7 +1,6 @@
 package server
 
 import (
-	"fmt"
 	"maps"
 	"net"
 	"runtime"
@@ -10,9 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 )
 
@@ -24,20 +21,16 @@ const (
 	refusalAge = time.Second
 )
 
-// gate is a listener that accepts a limited number of connections. It passes the
-// others to a second listener, whose server refuses all calls.
+// gate is a listener that accepts a limited number of connections, and some more whose
+// calls are all refused.
 type gate struct {
 	net.Listener
-	refused *refusals
-	metrics *metrics
-	open    *places
+	metrics       *metrics
+	open, refused *places
 }
 
 func newGate(l net.Listener, limit int, m *metrics) *gate {
-	return &gate{
-		Listener: l, metrics: m, open: newPlaces(limit),
-		refused: &refusals{address: l.Addr(), conns: make(chan net.Conn), closed: make(chan struct{}), slots: make(chan struct{}, maxRefusals)},
-	}
+	return &gate{Listener: l, metrics: m, open: newPlaces(limit), refused: newPlaces(maxRefusals)}
 }
 
 // Accept implements [net.Listener].
@@ -47,34 +40,55 @@ func (g *gate) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if counted := g.admit(conn); counted != nil {
-			return counted, nil
+		c := &heldConn{Conn: conn, process: processOf(conn)}
+		if g.admit(c) || g.refuse(c) {
+			return c, nil
 		}
-		g.metrics.refusedConnections.Inc()
-		g.refused.add(conn)
+		conn.Close()
 	}
 }
 
-// admit counts the connection. It returns nil if there are too many.
-func (g *gate) admit(conn net.Conn) net.Conn {
-	c := &heldConn{Conn: conn, process: processOf(conn)}
+// admit counts the connection. It returns false if there are too many.
+func (g *gate) admit(c *heldConn) bool {
+	x := newPlace(c.process, func() { _ = c.Close() })
 	c.release = sync.OnceFunc(func() {
-		g.open.release(c)
+		g.open.release(x)
 		g.metrics.connections.Dec()
 	})
-	if !g.open.acquire(c, c.process, func() { _ = c.Close() }) {
-		return nil
+	if _, ok := g.open.acquire(x); !ok {
+		return false
 	}
 	g.metrics.connections.Inc()
-	return c
+	return true
+}
+
+// refuse lets the connection make a call that is refused. It returns false if there are too
+// many such connections.
+func (g *gate) refuse(c *heldConn) bool {
+	g.metrics.refusedConnections.Inc()
+	x := newPlace(nil, func() { _ = c.Close() })
+	c.refusal = status.Errorf(codes.ResourceExhausted, "too many connections: this server takes %d at a time", g.open.max)
+	c.release = func() { g.refused.release(x) }
+	if _, ok := g.refused.acquire(x); !ok {
+		return false
+	}
+	time.AfterFunc(refusalAge, x.end)
+	return true
+}
+
+// endAll ends all connections.
+func (g *gate) endAll() {
+	g.open.endAll()
+	g.refused.endAll()
 }
 
 // heldConn is a connection that takes a place until it is closed.
 type heldConn struct {
 	net.Conn
-	process int32  // 0 if it is not known
-	release func() // may be called several times
-	refused atomic.Int64
+	process any          // nil if it is not known
+	refusal error        // of each call; nil if the connection is admitted
+	release func()       // may be called several times
+	refused atomic.Int64 // the number of refused calls
 
 	mu     sync.Mutex
 	closed bool
@@ -109,6 +123,13 @@ func (c *heldConn) removeCall(called *call) {
 	delete(c.calls, called)
 }
 
+// closeIfHeld closes the connection. It accepts nil.
+func (c *heldConn) closeIfHeld() {
+	if c != nil {
+		_ = c.Close()
+	}
+}
+
 // Close implements [net.Conn].
 func (c *heldConn) Close() error {
 	c.release()
@@ -120,61 +141,4 @@ func (c *heldConn) Close() error {
 		called.release()
 	}
 	return c.Conn.Close()
-}
-
-// refusals is a listener for the refused connections.
-type refusals struct {
-	address net.Addr
-	conns   chan net.Conn
-	slots   chan struct{} // holds one value per connection
-	once    sync.Once
-	closed  chan struct{}
-}
-
-// add passes the connection to the server that refuses calls, or closes it.
-func (r *refusals) add(conn net.Conn) {
-	select {
-	case r.slots <- struct{}{}:
-	default:
-		conn.Close()
-		return
-	}
-	refused := &heldConn{Conn: conn, release: sync.OnceFunc(func() { <-r.slots })}
-	select {
-	case r.conns <- refused:
-	case <-r.closed:
-		_ = refused.Close()
-	}
-}
-
-// Accept implements [net.Listener].
-func (r *refusals) Accept() (net.Conn, error) {
-	select {
-	case conn := <-r.conns:
-		return conn, nil
-	case <-r.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close implements [net.Listener].
-func (r *refusals) Close() error {
-	r.once.Do(func() { close(r.closed) })
-	return nil
-}
-
-// Addr implements [net.Listener].
-func (r *refusals) Addr() net.Addr { return r.address }
-
-// newRefuser returns a server that refuses every call and says why.
-func newRefuser(limit int) *grpc.Server {
-	reason := status.Error(codes.ResourceExhausted, fmt.Sprintf("too many connections: this server takes %d at a time", limit))
-	return grpc.NewServer(
-		grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error { return reason }),
-		grpc.ConnectionTimeout(refusalAge),
-		grpc.MaxConcurrentStreams(1),
-		grpc.MaxHeaderListSize(maxHeaderBytes),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: refusalAge, MaxConnectionAgeGrace: refusalAge}),
-		grpc.WaitForHandlers(true),
-	)
 }

@@ -65,39 +65,44 @@ func newLimits(o Options, m *metrics) *limits {
 
 // countCall counts a call. gRPC calls it when the headers of the call have arrived.
 func (l *limits) countCall(ctx context.Context, info *tap.Info) (context.Context, error) {
+	conn := heldConnOf(ctx)
+	if conn != nil && conn.refusal != nil {
+		return nil, conn.refusal
+	}
 	called, known := l.methods[info.FullMethodName]
 	if !known {
 		return ctx, nil // gRPC refuses it at once
 	}
-	conn, holder := heldConnOf(ctx), new(byte)
-	if err := l.acquire(holder, conn, called, info.FullMethodName); err != nil {
+	release, err := l.acquire(conn, called, info.FullMethodName)
+	if err != nil {
 		l.metrics.refusedCalls.Inc()
 		if conn != nil && conn.refused.Add(1) >= maxRefusedCalls {
 			_ = conn.Close()
 		}
 		return nil, err
 	}
-	c := newCall(ctx, called.brief, l.timeout, func() {
-		called.places.release(holder)
-		l.all.release(holder)
-	})
-	return context.WithValue(ctx, callKey{}, c), nil
+	return context.WithValue(ctx, callKey{}, newCall(ctx, called.brief, l.timeout, release)), nil
 }
 
 // acquire counts a call, and closes the connection of another one that gives up its place.
-func (l *limits) acquire(holder any, conn *heldConn, called method, name string) error {
-	process, evict := int32(0), func() {}
+func (l *limits) acquire(conn *heldConn, called method, name string) (release func(), err error) {
+	var process any
 	if conn != nil {
-		process, evict = conn.process, func() { _ = conn.Close() }
+		process = conn.process
 	}
-	if !l.all.acquire(holder, process, evict) {
-		return status.Errorf(codes.ResourceExhausted, "too many calls: this server takes %d at a time", l.all.max)
+	ofAll, ofMethod := newPlace(process, conn.closeIfHeld), newPlace(process, conn.closeIfHeld)
+	release = func() {
+		called.places.release(ofMethod)
+		l.all.release(ofAll)
 	}
-	if !called.places.acquire(holder, process, evict) {
-		l.all.release(holder)
-		return status.Errorf(codes.ResourceExhausted, "too many calls of %s: this server takes %d at a time", name, called.places.max)
+	if _, ok := l.all.acquire(ofAll); !ok {
+		return nil, status.Errorf(codes.ResourceExhausted, "too many calls: this server takes %d at a time", l.all.max)
 	}
-	return nil
+	if _, ok := called.places.acquire(ofMethod); !ok {
+		release()
+		return nil, status.Errorf(codes.ResourceExhausted, "too many calls of %s: this server takes %d at a time", name, called.places.max)
+	}
+	return release, nil
 }
 
 // plaintext are credentials that encrypt nothing and make the connection known to its

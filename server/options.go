@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
-
 	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 )
 
@@ -118,20 +117,13 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
-	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "pleg_server_refused_total",
-		Help: "Connections, watchers and other calls refused, or watchers ended for others, because there were too many.",
-	}, []string{"what"})
-	m := &metrics{
-		connections: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "pleg_server_connections", Help: "Current connections to the gRPC service.",
-		}),
-		watchers: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "pleg_server_watchers", Help: "Current Watch calls.",
-		}),
+	set := instrument.Registry{Registerer: reg}.NewSet()
+	refused := set.CounterVec("pleg_server_refused_total", "Connections, watchers and other calls refused, or watchers ended for others, because there were too many.", "what")
+	return &metrics{
+		connections:        set.Gauge("pleg_server_connections", "Current connections to the gRPC service."),
+		watchers:           set.Gauge("pleg_server_watchers", "Current Watch calls."),
 		refusedConnections: refused.WithLabelValues("connection"),
 		refusedWatchers:    refused.WithLabelValues("watcher"),
 		refusedCalls:       refused.WithLabelValues("call"),
-	}
-	return m, instrument.Registry{Registerer: reg}.Register(refused, m.connections, m.watchers)
+	}, set.Register()
 }

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// places are a limited number of something that clients hold. If all are taken, a process
-// gets one of the process that has most: otherwise one could shut all others out.
+// places are a limited number of something that clients hold. If all are taken, a client
+// gets one of the client that has most: otherwise one could shut all others out.
 type places struct {
 	max int
 
@@ -16,70 +16,78 @@ type places struct {
 
 // place is what one client holds.
 type place struct {
-	holder  any
-	process int32  // 0 if it is not known: nobody gives up a place for it, nor it for others
-	evict   func() // ends what is held; it may take a while
+	client   any           // nil if it is not known: nobody gives up a place for it, nor it for others
+	end      func()        // begins to end what is held
+	ending   bool          // end has been or will be called, for another client
+	released chan struct{} // closed by release
+}
+
+func newPlace(client any, end func()) *place {
+	return &place{client: client, end: end, released: make(chan struct{})}
 }
 
 func newPlaces(n int) *places { return &places{max: n} }
 
-// acquire returns false if there is no place. The holder calls release, also if it was evicted.
-func (p *places) acquire(holder any, process int32, evict func()) bool {
-	p.mu.Lock()
-	var victim *place
-	if len(p.held) >= p.max {
-		if victim = p.newestOfMost(process); victim == nil {
-			p.mu.Unlock()
-			return false
-		}
-		p.drop(victim.holder)
+// acquire returns false if there is no place. If it ends another one for this, it returns
+// that: there is one too many until it is released. Who holds x calls release.
+func (p *places) acquire(x *place) (victim *place, ok bool) {
+	if victim, ok = p.add(x); victim != nil {
+		victim.end()
 	}
-	p.held = append(p.held, &place{holder, process, evict})
-	p.mu.Unlock()
-	if victim != nil {
-		victim.evict()
-	}
-	return true
+	return victim, ok
 }
 
-// release may be called several times.
-func (p *places) release(holder any) {
+func (p *places) add(x *place) (victim *place, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.drop(holder)
+	if len(p.held) >= p.max {
+		if victim = p.newestOfMost(x.client); victim == nil {
+			return nil, false
+		}
+		victim.ending = true
+	}
+	p.held = append(p.held, x)
+	return victim, true
 }
 
-// newestOfMost returns the newest place of the process that has most; nil if the one that
-// asks would then have more than that one.
-func (p *places) newestOfMost(process int32) *place {
-	if process == 0 {
+// newestOfMost returns the newest place of the client that has most; nil if the one that
+// asks would then have more than that one. Places that end do not count.
+func (p *places) newestOfMost(client any) *place {
+	if client == nil {
 		return nil
 	}
-	count := make(map[int32]int)
+	count := make(map[any]int)
 	var newest *place
 	for _, x := range p.held {
-		if count[x.process]++; x.process != 0 && (newest == nil || count[x.process] >= count[newest.process]) {
+		if x.ending || x.client == nil {
+			continue
+		}
+		if count[x.client]++; newest == nil || count[x.client] >= count[newest.client] {
 			newest = x
 		}
 	}
-	if newest == nil || count[newest.process] <= count[process]+1 {
+	if newest == nil || count[newest.client] <= count[client]+1 {
 		return nil
 	}
 	return newest
 }
 
-func (p *places) drop(holder any) {
-	if i := slices.IndexFunc(p.held, func(x *place) bool { return x.holder == holder }); i >= 0 {
+// release may be called several times.
+func (p *places) release(x *place) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i := slices.Index(p.held, x); i >= 0 {
 		p.held = slices.Delete(p.held, i, i+1)
+		close(x.released)
 	}
 }
 
-// evictAll ends everything that is held.
-func (p *places) evictAll() {
+// endAll ends everything that is held.
+func (p *places) endAll() {
 	p.mu.Lock()
 	held := slices.Clone(p.held)
 	p.mu.Unlock()
 	for _, x := range held {
-		x.evict()
+		x.end()
 	}
 }

@@ -78,7 +78,7 @@ type Server struct {
 	log      *slog.Logger
 	metrics  *metrics
 	limits   *limits
-	watchers *watchers
+	watchers *places
 	buffered atomic.Int64 // the sum of the watchers' buffers, in events
 	encoded  encoded.Events
 }
@@ -99,7 +99,7 @@ func New(p *pipeline.Pipeline, o Options) (*Server, error) {
 	return &Server{
 		pipe: p, options: o, metrics: m, limits: newLimits(o, m),
 		log:      o.Logger.With("part", "server"),
-		watchers: newWatchers(o.MaxWatchers),
+		watchers: newPlaces(o.MaxWatchers),
 	}, nil
 }
 
@@ -138,7 +138,6 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	s.Register(srv)
 	healthv1.RegisterHealthServer(srv, checks)
 	reflection.Register(srv)
-	refuser := newRefuser(s.options.MaxConnections)
 
 	s.log.InfoContext(ctx, "server started", "address", l.Addr().String())
 	var parts errgroup.Group
@@ -148,13 +147,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		}
 		return nil
 	})
-	parts.Go(func() error { return refuser.Serve(gate.refused) })
 	parts.Go(func() error { s.reportHealth(ctx, checks); return nil })
 	<-ctx.Done()
 	checks.Shutdown()
 	shutDown(errShuttingDown)
 	s.stop(srv, gate)
-	refuser.Stop()
 	_ = parts.Wait() // the error of a part is the cause of ctx, or a consequence of the end
 	s.log.InfoContext(ctx, "server stopped", "address", l.Addr().String())
 	return context.Cause(ctx)
@@ -177,8 +174,8 @@ func (s *Server) newGRPC(closing context.Context) *grpc.Server {
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPing, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),
-		grpc.ChainUnaryInterceptor(countUnary, endUnary(closing)),
-		grpc.ChainStreamInterceptor(countStream, endStream(closing)),
+		grpc.UnaryInterceptor(interceptUnary(closing)),
+		grpc.StreamInterceptor(interceptStream(closing)),
 	)
 }
 
@@ -189,7 +186,7 @@ func (s *Server) stop(srv *grpc.Server, g *gate) {
 	force := time.AfterFunc(s.options.Grace, func() {
 		defer close(forced)
 		// gRPC does not close a connection before its handshake.
-		g.open.evictAll()
+		g.endAll()
 		srv.Stop()
 	})
 	srv.GracefulStop()
@@ -244,29 +241,3 @@ func unavailable(ctx context.Context, err error) error {
 	}
 	return err
 }
-
-func endUnary(closing context.Context) grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		ctx, cancel := untilClosing(ctx, closing)
-		defer cancel()
-		response, err := handler(ctx, request)
-		return response, unavailable(ctx, err)
-	}
-}
-
-func endStream(closing context.Context) grpc.StreamServerInterceptor {
-	return func(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		ctx, cancel := untilClosing(stream.Context(), closing)
-		defer cancel()
-		return unavailable(ctx, handler(server, &endingStream{stream, ctx}))
-	}
-}
-
-// endingStream is a stream with another context.
-type endingStream struct {
-	grpc.ServerStream
-	ctx context.Context //nolint:containedctx // gRPC gets the context from the stream
-}
-
-// Context implements [grpc.ServerStream].
-func (s *endingStream) Context() context.Context { return s.ctx }

@@ -34,7 +34,7 @@ func (s *service) Watch(r *plegv1.WatchRequest, stream grpc.ServerStreamingServe
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
-	ctx, leave := s.watchers.acquire(stream.Context())
+	ctx, leave := s.joinWatchers(stream.Context())
 	if leave == nil {
 		s.metrics.refusedWatchers.Inc()
 		return status.Errorf(codes.ResourceExhausted, "too many watchers: this server takes %d at a time", s.options.MaxWatchers)
