@@ -38,7 +38,7 @@ func TestCacheIsWrittenBeforeTheEvent(t *testing.T) {
 	})
 }
 
-// The time of a status is that of the list, not that of the inspection.
+// A status has the time of the list, not of the inspection.
 func TestStatusHasTheTimeOfTheList(t *testing.T) {
 	runFixture(t, nil, func(f *fixture) {
 		f.runtime.slowLists(100 * time.Millisecond)

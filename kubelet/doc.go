@@ -17,7 +17,7 @@
 // pod. The pipeline inspects several pods at the same time, also during the next
 // list. The time of the cache must not include a pod that is still being inspected.
 // During such an inspection each other pod of a list gets the list's time
-// individually, and the time of the cache is that of the oldest pod.
+// individually, and the cache has the time of the oldest pod.
 //
 // # Concurrency
 //

@@ -136,7 +136,7 @@ func TestExporterFollowsItsSource(t *testing.T) {
 	}
 }
 
-// The end of a source is that of Run. An error of the source is not.
+// Run ends when its source ends, but not at an error of the source.
 func TestEndOfTheSource(t *testing.T) {
 	for name, tc := range map[string]struct {
 		source        *script

@@ -115,7 +115,7 @@ func (rt *Runtime) Inject(f Fault) (FaultID, error) {
 }
 
 // Clear removes a fault; calls that hang because of it go on. It reports
-// whether the fault was in force: one with Times ends after that many calls.
+// whether the fault was active: one with Times ends after that many calls.
 func (rt *Runtime) Clear(id FaultID) bool {
 	return rt.faults.remove(func(r *rule) bool { return r.id == id })
 }
@@ -144,7 +144,7 @@ func (rt *Runtime) SetMaxConcurrent(n int) {
 	rt.limit.wake()
 }
 
-// rule is a fault that is in force.
+// rule is an active fault.
 type rule struct {
 	Fault
 	id   FaultID

@@ -86,7 +86,7 @@ func TestAlerts(t *testing.T) {
 	p.awaitAlerts(t, nil)
 }
 
-// rules are those of deploy/monitoring with seconds in place of minutes.
+// rules are the alerts of deploy/monitoring with seconds in place of minutes.
 type rules struct {
 	text            []byte
 	alerts, metrics []string

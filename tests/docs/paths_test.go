@@ -26,7 +26,7 @@ var elsewhere = []string{
 }
 
 // TestPathsExist checks each path in backticks. It begins at the root of the repository or in
-// the folder of the page. A file name alone is that of any file.
+// the folder of the page. A file name alone may be in any folder.
 func TestPathsExist(t *testing.T) {
 	base := make(map[string]bool)
 	for path := range files(t, "") {

@@ -1,5 +1,5 @@
 // Package hints_test tests a pipeline that follows the CRI events of a simulated
-// runtime: whatever the events are worth, the pipeline ends up with the truth.
+// runtime: however wrong the events are, the pipeline ends up with the truth.
 package hints_test
 
 import (

@@ -31,7 +31,7 @@ func next(t *testing.T, events <-chan pleg.Event, uid pleg.PodUID) time.Time {
 	}
 }
 
-// On a node that is never idle, a quarantined pod is tried all the same.
+// On a node that is never idle, a quarantined pod is still tried.
 func TestQuarantinedPodOfABusyNodeIsTried(t *testing.T) {
 	for name, tc := range map[string]struct {
 		request func(p *pipeline.Pipeline)

@@ -66,7 +66,7 @@ func (s *siege) run(ctx context.Context, r *load.Run) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	// There is room for the readers, and for the attackers as much as there is by default.
+	// The attackers get the default bounds; the readers come on top.
 	s.daemon, err = load.StartDaemon(ctx, load.DaemonOptions{
 		Program: s.program, Dir: dir, Name: "pleg", Env: []string{memoryLimit},
 		Args: []string{

@@ -39,7 +39,7 @@ var replayCases = map[string]struct {
 	// unannounced: a list may report a change before an event does. Its time decides
 	// which container is reported first.
 	unannounced bool
-	hung        bool // calls hang until the end, in the replay too, which ends all the same
+	hung        bool // calls hang until the end, in the replay too, which still ends
 	inSandbox   bool // the status of a sandbox has those of its containers
 }{
 	"churn":                {scenario: scenario{pods: 12, play: churn(8, 100)}},

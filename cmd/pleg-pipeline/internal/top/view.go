@@ -8,7 +8,7 @@ import (
 	"github.com/gdamore/tcell/v3/color"
 )
 
-// The colors are those of the terminal's own palette, which its user has chosen.
+// The colors are from the terminal's own palette, which its user has chosen.
 var (
 	plain  = tcell.StyleDefault
 	bold   = plain.Bold(true)
