@@ -16,6 +16,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/asynclog"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/border"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/differ"
@@ -28,6 +29,7 @@ import (
 // Pipeline is the stages and the cache. Create it with [New].
 type Pipeline struct {
 	cache   *cache.Cache
+	index   atomic.Pointer[lookup.Index] // nil until the first Lookup
 	runtime *border.Runtime
 	running atomic.Bool
 	ended   chan struct{} // closed as Run returns
@@ -61,7 +63,7 @@ func New(o Options) (*Pipeline, error) {
 	}
 	p := &Pipeline{ended: make(chan struct{}), cache: cache.New(), inspectors: o.Inspectors, threshold: o.RelistThreshold}
 	o.Logger, p.logs = asynclog.New(o.Logger) // a blocked handler stops no stage
-	statuses := stores{p.cache, o.Store, o.Logger}
+	statuses := stores{p.cache, o.Store, &p.index, o.Logger}
 	var errs [7]error
 	p.runtime, errs[0] = border.New(o.Runtime, border.Options{ListTimeout: o.ListTimeout, Logger: o.Logger, Metrics: metrics})
 	p.lister, errs[1] = lister.New(lister.Options{

@@ -2,10 +2,12 @@ package pipeline
 
 import (
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/border"
+	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -27,11 +29,13 @@ type Store interface {
 	Observe(at time.Time, pending []pleg.PodUID)
 }
 
-// stores writes the cache and the embedder's store.
+// stores writes the cache, the embedder's store and, once somebody looks up a container, the
+// index for that.
 type stores struct {
 	*cache.Cache
-	own Store
-	log *slog.Logger
+	own   Store
+	index *atomic.Pointer[lookup.Index]
+	log   *slog.Logger
 }
 
 // also calls the embedder's store, if there is one. A panic of it ends that call alone.
@@ -45,11 +49,17 @@ func (s stores) also(method string, uid pleg.PodUID, f func()) {
 
 func (s stores) Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.Time) {
 	s.Cache.Set(uid, status, err, at)
+	if x := s.index.Load(); x != nil && status != nil {
+		x.Set(status)
+	}
 	s.also("Store.Set", uid, func() { s.own.Set(uid, status, err, at) })
 }
 
 func (s stores) Delete(uid pleg.PodUID, at time.Time) {
 	s.Cache.Delete(uid, at)
+	if x := s.index.Load(); x != nil {
+		x.Delete(uid)
+	}
 	s.also("Store.Delete", uid, func() { s.own.Delete(uid, at) })
 }
 

@@ -133,6 +133,7 @@ func newContainerStatus(s *runtimeapi.ContainerStatus, listed *pleg.Container) *
 		Message:     s.GetMessage(),
 		Image:       cmp.Or(s.GetImage().GetUserSpecifiedImage(), s.GetImage().GetImage()),
 		ImageRef:    s.GetImageRef(),
+		LogPath:     s.GetLogPath(),
 		Labels:      s.GetLabels(),
 		Annotations: s.GetAnnotations(),
 	}

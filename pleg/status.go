@@ -81,7 +81,10 @@ type ContainerStatus struct {
 	// Image is the image as the pod names it, ImageRef the runtime's digest.
 	Image    string
 	ImageRef string
-	Labels   map[string]string
+	// LogPath is the file on the node that has the container's output; empty if the runtime
+	// does not tell.
+	LogPath string
+	Labels  map[string]string
 	// Annotations include the restart count that the kubelet wrote.
 	Annotations map[string]string
 }

@@ -1,0 +1,113 @@
+package lookup
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// Host finds cgroups. The zero value is the machine of this process.
+type Host struct {
+	// Proc and Cgroup are where proc and the cgroups are mounted. If empty, /proc and
+	// /sys/fs/cgroup.
+	Proc, Cgroup string
+}
+
+func (h Host) proc() string   { return cmp.Or(h.Proc, "/proc") }
+func (h Host) cgroup() string { return cmp.Or(h.Cgroup, "/sys/fs/cgroup") }
+
+// pathOfProcess returns the cgroup of a process. With cgroup v1 a process has one in each
+// hierarchy: the first that names a container counts.
+func (h Host) pathOfProcess(pid int) (path string, err error) {
+	file, err := os.Open(filepath.Join(h.proc(), strconv.Itoa(pid), "cgroup"))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("%w: the process does not exist", ErrNoContainer)
+	case err != nil:
+		return "", fmt.Errorf("find the cgroup: %w", err)
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		// hierarchy-ID:controllers:path, see cgroups(7)
+		if parts := strings.SplitN(lines.Text(), ":", 3); len(parts) == 3 && len(idsIn(parts[2])) > 0 {
+			return parts[2], nil
+		}
+	}
+	if err := lines.Err(); err != nil && !isGone(err) {
+		return "", fmt.Errorf("find the cgroup: %w", err)
+	}
+	return "", ErrNoContainer
+}
+
+// pathOfContainer returns the cgroup whose directory is named after a container; empty if
+// there is none, or none that this process may read.
+func (h Host) pathOfContainer(id pleg.ContainerID) (path string) {
+	for _, root := range h.hierarchies() {
+		_ = filepath.WalkDir(root, func(dir string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil || !d.IsDir():
+				return nil // cgroups come and go
+			case len(d.Name()) >= len(id) && firstID(d.Name()) == id:
+				path = strings.TrimPrefix(dir, root)
+				return fs.SkipAll
+			}
+			return nil
+		})
+		if path != "" {
+			return path
+		}
+	}
+	return ""
+}
+
+// hierarchies are the mounted cgroup hierarchies: one with cgroup v2, some with v1.
+func (h Host) hierarchies() []string {
+	root := h.cgroup()
+	if _, err := os.Stat(filepath.Join(root, "cgroup.procs")); err == nil {
+		return []string{root}
+	}
+	mounted, _ := filepath.Glob(filepath.Join(root, "*", "cgroup.procs"))
+	for i, procs := range mounted {
+		mounted[i] = filepath.Dir(procs)
+	}
+	return mounted
+}
+
+// idsIn returns what may be the ids of containers in the path of a cgroup, the innermost
+// first: a container may have cgroups of its own, and a node may be a container.
+func idsIn(path string) (ids []pleg.ContainerID) {
+	parts := strings.Split(path, "/")
+	for i := len(parts) - 1; i >= 0; i-- {
+		if id := firstID(parts[i]); id != "" {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// firstID returns the id in the name of a cgroup's directory, such as
+// cri-containerd-ID.scope: 64 hexadecimal digits, as all CRI runtimes have them. The name of
+// a pod's directory has only the UID, which is shorter.
+func firstID(name string) pleg.ContainerID {
+	const length = 64
+	start := 0
+	for i := range len(name) + 1 {
+		if i < len(name) && strings.IndexByte("0123456789abcdef", name[i]) >= 0 {
+			continue
+		}
+		if i-start == length {
+			return pleg.ContainerID(name[start:i])
+		}
+		start = i + 1
+	}
+	return ""
+}

@@ -1,0 +1,57 @@
+package lookup
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// fileIDKernfs is the type of a file handle that is the id of a kernfs node
+// (FILEID_KERNFS in linux/exportfs.h).
+const fileIDKernfs = 0xfe
+
+// pathOfCgroup returns the cgroup v2 with this id. The kernel finds it by its file handle,
+// which needs CAP_DAC_READ_SEARCH.
+func (h Host) pathOfCgroup(id uint64) (string, error) {
+	root := h.cgroup()
+	if unified := filepath.Join(root, "unified"); isCgroup2(unified) {
+		root = unified // cgroup v1 beside v2
+	}
+	if !isCgroup2(root) {
+		return "", fmt.Errorf("find the cgroup: %s is not a cgroup v2 hierarchy, only there do cgroups have ids", root)
+	}
+	mount, err := unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", fmt.Errorf("open %s: %w", root, err)
+	}
+	defer unix.Close(mount)
+	handle := binary.NativeEndian.AppendUint64(nil, id)
+	dir, err := unix.OpenByHandleAt(mount, unix.NewFileHandle(fileIDKernfs, handle), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
+	switch {
+	case errors.Is(err, unix.ESTALE):
+		return "", fmt.Errorf("%w: the cgroup does not exist", ErrNoContainer)
+	case errors.Is(err, unix.EPERM):
+		return "", fmt.Errorf("find the cgroup: this needs CAP_DAC_READ_SEARCH: %w", err)
+	case err != nil:
+		return "", fmt.Errorf("find the cgroup: %w", err)
+	}
+	defer unix.Close(dir)
+	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", dir))
+	if err != nil {
+		return "", fmt.Errorf("find the cgroup: %w", err)
+	}
+	return strings.TrimPrefix(path, root), nil
+}
+
+func isCgroup2(dir string) bool {
+	var fs unix.Statfs_t
+	return unix.Statfs(dir, &fs) == nil && fs.Type == unix.CGROUP2_SUPER_MAGIC
+}
+
+// isGone reports whether reading a file of proc failed because the process has ended.
+func isGone(err error) bool { return errors.Is(err, unix.ESRCH) }

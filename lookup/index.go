@@ -1,0 +1,214 @@
+package lookup
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+const (
+	// KeepRemoved is how long a removed container can be looked up.
+	KeepRemoved = 5 * time.Minute
+	// maxRemoved bounds the removed containers that are kept.
+	maxRemoved = 1024
+)
+
+// Index has the containers of all pods by their ids. Its methods are safe for concurrent use.
+// The statuses in it are read-only.
+type Index struct {
+	source Source
+
+	mu   sync.Mutex
+	byID map[pleg.ContainerID]entry
+	pods map[pleg.PodUID]*pleg.PodStatus
+	// removed are the ids of removed containers, the oldest first. Some may be back.
+	removed []pleg.ContainerID
+	// added is closed and replaced when containers come.
+	added chan struct{}
+}
+
+// entry is a container in the newest status that has it.
+type entry struct {
+	pod       *pleg.PodStatus
+	removedAt time.Time // zero while the container exists
+}
+
+// Source is where an [Index] learns whether there is a container that it does not know.
+type Source struct {
+	// Relist has the runtime list all pods. The channel gets the error of that list, or nil
+	// once the pods that changed are inspected, successfully or not.
+	Relist func() <-chan error
+	// Uninspected reports whether the newest list has a container of a pod that is not
+	// inspected.
+	Uninspected func(pleg.ContainerID) bool
+	// Ended is closed once nothing is listed any more.
+	Ended <-chan struct{}
+}
+
+// NewIndex returns an empty index.
+func NewIndex(source Source) *Index {
+	return &Index{
+		source: source, added: make(chan struct{}),
+		byID: make(map[pleg.ContainerID]entry), pods: make(map[pleg.PodUID]*pleg.PodStatus),
+	}
+}
+
+// Fill adds what pods returns. Set and Delete wait until then, so that what they report is
+// newer.
+func (x *Index) Fill(pods func() []*pleg.PodStatus) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, pod := range pods() {
+		x.replace(pod.UID, pod)
+	}
+}
+
+// Set replaces what is known of a pod.
+func (x *Index) Set(pod *pleg.PodStatus) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.replace(pod.UID, pod)
+}
+
+// Delete notes that a pod is gone.
+func (x *Index) Delete(uid pleg.PodUID) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.replace(uid, nil)
+}
+
+func (x *Index) replace(uid pleg.PodUID, pod *pleg.PodStatus) {
+	before := x.pods[uid]
+	if x.pods[uid] = pod; pod == nil {
+		delete(x.pods, uid)
+	}
+	news := false
+	for id := range containerIDs(pod) {
+		_, known := x.byID[id]
+		news = news || !known
+		x.byID[id] = entry{pod: pod}
+	}
+	now := time.Now()
+	for id := range containerIDs(before) {
+		if x.byID[id].pod == before {
+			x.byID[id] = entry{before, now}
+			x.removed = append(x.removed, id)
+		}
+	}
+	x.forget(now)
+	if news {
+		close(x.added)
+		x.added = make(chan struct{})
+	}
+}
+
+// forget drops the containers that were removed too long ago.
+func (x *Index) forget(now time.Time) {
+	for len(x.removed) > 0 {
+		id := x.removed[0]
+		if e := x.byID[id]; !e.removedAt.IsZero() {
+			if len(x.removed) <= maxRemoved && now.Sub(e.removedAt) <= KeepRemoved {
+				return
+			}
+			delete(x.byID, id)
+		}
+		x.removed = x.removed[1:]
+	}
+}
+
+// get returns the first of some containers that is known, and what is closed once there are
+// more.
+func (x *Index) get(ids []pleg.ContainerID) (c Container, ok bool, added <-chan struct{}) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, id := range ids {
+		e, ok := x.byID[id]
+		if ok && (e.removedAt.IsZero() || time.Since(e.removedAt) <= KeepRemoved) {
+			return newContainer(id, e), true, nil
+		}
+	}
+	return Container{}, false, x.added
+}
+
+// await returns the first of some containers, as soon as one is known.
+func (x *Index) await(ctx context.Context, ids []pleg.ContainerID, most time.Duration) (Container, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, most, ErrNotYet)
+	defer cancel()
+	relisted := x.source.Relist()
+	for listed := false; ; {
+		c, ok, added := x.get(ids)
+		switch {
+		case ok:
+			return c, nil
+		case listed && !slices.ContainsFunc(ids, x.source.Uninspected):
+			return Container{}, ErrNoContainer
+		}
+		select {
+		case <-added:
+		case err := <-relisted:
+			if relisted = nil; err != nil {
+				relisted = x.source.Relist() // the next list is a retry, a period later
+			}
+			listed = err == nil
+		case <-x.source.Ended:
+			return Container{}, pleg.ErrStopped
+		case <-ctx.Done():
+			return Container{}, context.Cause(ctx)
+		}
+	}
+}
+
+func newContainer(id pleg.ContainerID, e entry) Container {
+	c := Container{ID: id, PodUID: e.pod.UID, PodName: e.pod.Name, PodNamespace: e.pod.Namespace, RemovedAt: e.removedAt}
+	newest := newestSandbox(e.pod)
+	if newest != nil {
+		c.PodLabels, c.PodAnnotations = newest.Labels, newest.Annotations
+	}
+	if s := e.pod.Sandbox(id); s != nil {
+		c.Name, c.Sandbox, c.Attempt, c.CreatedAt = e.pod.Name, true, s.Attempt, s.CreatedAt
+		c.State = pleg.StateExited
+		if s.Ready && e.removedAt.IsZero() {
+			c.State = pleg.StateRunning
+		}
+		return c
+	}
+	s := e.pod.Container(id)
+	c.Name, c.Attempt, c.State, c.Image, c.ImageRef, c.LogPath = s.Name, s.Attempt, s.State, s.Image, s.ImageRef, s.LogPath
+	c.CreatedAt, c.StartedAt, c.FinishedAt = s.CreatedAt, s.StartedAt, s.FinishedAt
+	if s.State == pleg.StateExited {
+		c.ExitCode, c.Reason = &s.ExitCode, s.Reason
+	}
+	return c
+}
+
+func newestSandbox(pod *pleg.PodStatus) (newest *pleg.SandboxStatus) {
+	for _, s := range pod.Sandboxes {
+		if newest == nil || s.Attempt > newest.Attempt || s.Attempt == newest.Attempt && s.CreatedAt.After(newest.CreatedAt) {
+			newest = s
+		}
+	}
+	return newest
+}
+
+// containerIDs ranges over the ids of a pod's containers and sandboxes; the pod may be nil.
+func containerIDs(pod *pleg.PodStatus) iter.Seq[pleg.ContainerID] {
+	return func(yield func(pleg.ContainerID) bool) {
+		if pod == nil {
+			return
+		}
+		for _, c := range pod.Containers {
+			if !yield(c.ID) {
+				return
+			}
+		}
+		for _, s := range pod.Sandboxes {
+			if !yield(s.ID) {
+				return
+			}
+		}
+	}
+}

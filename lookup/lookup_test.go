@@ -1,0 +1,218 @@
+package lookup_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/lookup"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+var (
+	c1      = strings.Repeat("1a", 32)
+	c2      = strings.Repeat("2b", 32)
+	sandbox = strings.Repeat("3c", 32)
+)
+
+func index() *lookup.Index {
+	x := lookup.NewIndex(lookup.Source{})
+	x.Set(&pleg.PodStatus{
+		UID: "web", Name: "web-0", Namespace: "shop",
+		Containers: []*pleg.ContainerStatus{
+			{ID: pleg.ContainerID(c1), Name: "nginx", Attempt: 2, State: pleg.StateRunning, Image: "nginx:1", ImageRef: "sha256:1", LogPath: "/var/log/1"},
+		},
+		Sandboxes: []*pleg.SandboxStatus{
+			{ID: pleg.ContainerID(sandbox), Attempt: 1, Ready: true, Labels: map[string]string{"app": "web"}},
+			{ID: "older", Labels: map[string]string{"app": "older"}},
+		},
+	})
+	return x
+}
+
+// file writes a file below a folder.
+func file(t *testing.T, folder, name, content string) {
+	t.Helper()
+	name = filepath.Join(folder, name)
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestProcess(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cgroup string
+		want   string
+		path   string
+		err    error
+	}{
+		"containerd, systemd": {cgroup: "0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-" + c1 + ".scope\n", want: c1},
+		"containerd, cgroupfs": {
+			cgroup: "0::/kubepods/besteffort/pod1a/" + c1 + "\n", want: c1, path: "/kubepods/besteffort/pod1a/" + c1,
+		},
+		"CRI-O":            {cgroup: "0::/kubepods.slice/crio-" + c1 + ".scope\n", want: c1},
+		"CRI-O's conmon":   {cgroup: "0::/kubepods.slice/crio-conmon-" + c1 + ".scope\n", want: c1},
+		"containerd's own": {cgroup: "0::/system.slice/containerd.service/kubepods-pod1.slice:cri-containerd:" + c1 + "\n", want: c1},
+		"sandbox":          {cgroup: "0::/kubepods/pod1/" + sandbox + "\n", want: sandbox},
+		"cgroup v1": {
+			cgroup: "9:name=systemd:/\n8:pids:/kubepods/pod1/" + c1 + "\n0::/\n", want: c1, path: "/kubepods/pod1/" + c1,
+		},
+		"a cgroup of the container":   {cgroup: "0::/kubepods/pod1/" + c1 + "/init.scope/" + c2 + "\n", want: c1},
+		"a node that is a container":  {cgroup: "0::/docker/" + c2 + "/kubepods/pod1/" + c1 + "\n", want: c1},
+		"a container in a container":  {cgroup: "0::/kubepods/pod1/" + sandbox + "/" + c1 + "\n", want: c1},
+		"a container not known yet":   {cgroup: "0::/kubepods/pod1/" + c2 + "\n", err: lookup.ErrNotYet},
+		"a process of the host":       {cgroup: "0::/system.slice/sshd.service\n", err: lookup.ErrNoContainer},
+		"a hash of another length":    {cgroup: "0::/kubepods/" + c1 + "ff\n", err: lookup.ErrNoContainer},
+		"no cgroups":                  {cgroup: "\n", err: lookup.ErrNoContainer},
+		"colons in the path":          {cgroup: "0::/a:b/" + c1 + "\n", want: c1, path: "/a:b/" + c1},
+		"a zombie, without hierarchy": {cgroup: "", err: lookup.ErrNoContainer},
+	} {
+		t.Run(name, func(t *testing.T) {
+			proc := t.TempDir()
+			file(t, proc, "7/cgroup", tc.cgroup)
+			c, err := lookup.Host{Proc: proc}.Lookup(t.Context(), index(), lookup.Query{PID: 7})
+			if !errors.Is(err, tc.err) || string(c.ID) != tc.want || tc.path != "" && c.CgroupPath != tc.path {
+				t.Errorf("got %q in %q, %v; want %q in %q, %v", c.ID, c.CgroupPath, err, tc.want, tc.path, tc.err)
+			}
+		})
+	}
+	_, err := lookup.Host{Proc: t.TempDir()}.Lookup(t.Context(), index(), lookup.Query{PID: 8})
+	if !errors.Is(err, lookup.ErrNoContainer) {
+		t.Errorf("a process that does not exist: %v", err)
+	}
+}
+
+func TestAnswer(t *testing.T) {
+	got, err := lookup.Host{}.Lookup(t.Context(), index(), lookup.Query{Container: pleg.ContainerID(c1)})
+	want := lookup.Container{
+		ID: pleg.ContainerID(c1), Name: "nginx", Attempt: 2, State: pleg.StateRunning, PodUID: "web", PodName: "web-0", PodNamespace: "shop",
+		PodLabels: map[string]string{"app": "web"}, Image: "nginx:1", ImageRef: "sha256:1", LogPath: "/var/log/1",
+	}
+	if err != nil || fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
+	}
+	got, err = lookup.Host{}.Lookup(t.Context(), index(), lookup.Query{Container: pleg.ContainerID(sandbox)})
+	if err != nil || got.Name != "web-0" || !got.Sandbox || got.Attempt != 1 || got.State != pleg.StateRunning {
+		t.Errorf("sandbox: %+v, %v", got, err)
+	}
+}
+
+func TestPathOfContainer(t *testing.T) {
+	v2, v1 := t.TempDir(), t.TempDir()
+	file(t, v2, "cgroup.procs", "")
+	file(t, v2, "kubepods.slice/pod1.slice/cri-containerd-"+c1+".scope/cgroup.procs", "")
+	for _, hierarchy := range []string{"cpu", "memory"} {
+		file(t, v1, hierarchy+"/cgroup.procs", "")
+	}
+	file(t, v1, "memory/kubepods/pod1/"+c1+"/cgroup.procs", "")
+	for root, want := range map[string]string{
+		v2: "/kubepods.slice/pod1.slice/cri-containerd-" + c1 + ".scope", v1: "/kubepods/pod1/" + c1, t.TempDir(): "",
+	} {
+		c, err := lookup.Host{Cgroup: root}.Lookup(t.Context(), index(), lookup.Query{Container: pleg.ContainerID(c1), WithPath: true})
+		if err != nil || c.CgroupPath != want {
+			t.Errorf("path %q, %v, want %q", c.CgroupPath, err, want)
+		}
+	}
+}
+
+func TestQueryIsChecked(t *testing.T) {
+	for want, q := range map[string]lookup.Query{
+		"exactly one":            {},
+		"exactly one of":         {Container: "c", PID: 1},
+		"PID must be positive":   {PID: -1},
+		"Wait must not be negat": {PID: 1, Wait: -1},
+	} {
+		if _, err := (lookup.Host{}).Lookup(t.Context(), index(), q); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: error %v, want %q", q, err, want)
+		}
+	}
+}
+
+// The ids of real cgroups, which only root may create.
+func TestCgroup(t *testing.T) {
+	mount := "/sys/fs/cgroup"
+	if _, err := os.Stat(mount + "/unified/cgroup.procs"); err == nil {
+		mount += "/unified"
+	}
+	parent := filepath.Join(mount, fmt.Sprintf("pleg-lookup-%d", os.Getpid()))
+	dirs := []string{parent, filepath.Join(parent, c1), filepath.Join(parent, c1, "of-the-container"), filepath.Join(parent, c2)}
+	ids := make([]uint64, len(dirs))
+	for i, dir := range dirs {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Skip("this needs root and cgroup v2: ", err)
+		}
+		t.Cleanup(func() { _ = os.Remove(dir) })
+		info, err := os.Stat(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[i] = info.Sys().(*syscall.Stat_t).Ino
+	}
+	want := []struct {
+		id  string
+		err error
+	}{{err: lookup.ErrNoContainer}, {id: c1}, {id: c1}, {err: lookup.ErrNotYet}}
+	for i, want := range want {
+		c, err := lookup.Host{}.Lookup(t.Context(), index(), lookup.Query{Cgroup: ids[i]})
+		if !errors.Is(err, want.err) || string(c.ID) != want.id {
+			t.Errorf("cgroup %s: %q, %v, want %q, %v", dirs[i], c.ID, err, want.id, want.err)
+		}
+		if want.id != "" && c.CgroupPath != strings.TrimPrefix(dirs[i], mount) {
+			t.Errorf("path %q, want %q", c.CgroupPath, dirs[i])
+		}
+	}
+	if err := os.Remove(dirs[3]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (lookup.Host{}).Lookup(t.Context(), index(), lookup.Query{Cgroup: ids[3]}); !errors.Is(err, lookup.ErrNoContainer) {
+		t.Errorf("a cgroup that is gone: %v", err)
+	}
+}
+
+// large returns an index of 10,000 pods of one container and one sandbox, and what it needs in
+// bytes for each of them beside the statuses.
+func large() (*lookup.Index, float64) {
+	pods := make([]*pleg.PodStatus, 10_000)
+	for n := range pods {
+		pods[n] = &pleg.PodStatus{
+			UID:        pleg.PodUID(fmt.Sprint(n)),
+			Containers: []*pleg.ContainerStatus{{ID: pleg.ContainerID(fmt.Sprintf("%064x", n)), State: pleg.StateRunning}},
+			Sandboxes:  []*pleg.SandboxStatus{{ID: pleg.ContainerID(fmt.Sprintf("%064x", n+len(pods)))}},
+		}
+	}
+	before := heap()
+	x := lookup.NewIndex(lookup.Source{})
+	x.Fill(func() []*pleg.PodStatus { return pods })
+	return x, float64(heap()-before) / float64(2*len(pods))
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+func BenchmarkLookup(b *testing.B) {
+	x, size := large()
+	for name, q := range map[string]lookup.Query{
+		"by=container": {Container: pleg.ContainerID(fmt.Sprintf("%064x", 4711))},
+		"by=process":   {PID: os.Getpid()},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = lookup.Host{}.Lookup(b.Context(), x, q)
+			}
+			b.ReportMetric(size, "B/container")
+		})
+	}
+}

@@ -1,0 +1,189 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/lookup"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+func container(id pleg.ContainerID) lookup.Query { return lookup.Query{Container: id} }
+
+func TestLookup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := kit.New(t, pipeline.Options{})
+		p.Runtime.Set("shop/web", "nginx=running old=exited /sandbox=running")
+		p.StartBetweenLists(t)
+		synctest.Wait()
+		want := func(id pleg.ContainerID, check func(c lookup.Container) bool) {
+			t.Helper()
+			c, err := p.Lookup(t.Context(), container(id))
+			if err != nil || c.ID != id || c.PodUID != "shop/web" || !check(c) {
+				t.Errorf("Lookup of %s = %+v, %v", id, c, err)
+			}
+		}
+		want("nginx", func(c lookup.Container) bool { return c.State == pleg.StateRunning && c.ExitCode == nil && !c.Sandbox })
+		want("old", func(c lookup.Container) bool { return c.State == pleg.StateExited && *c.ExitCode == 3 })
+		want("sandbox", func(c lookup.Container) bool {
+			return c.State == pleg.StateRunning && c.Sandbox && c.PodLabels["pod"] == "web"
+		})
+
+		p.Runtime.Set("shop/web", "new=running /sandbox=running")
+		kit.Relist(1)
+		want("new", func(c lookup.Container) bool { return c.RemovedAt.IsZero() })
+		want("nginx", func(c lookup.Container) bool { return !c.RemovedAt.IsZero() })
+
+		p.Runtime.Remove("shop/web")
+		kit.Relist(1)
+		want("new", func(c lookup.Container) bool { return !c.RemovedAt.IsZero() })
+		want("sandbox", func(c lookup.Container) bool { return c.State == pleg.StateExited })
+		time.Sleep(lookup.KeepRemoved)
+		if c, err := p.Lookup(t.Context(), container("new")); !errors.Is(err, lookup.ErrNotYet) {
+			t.Errorf("Lookup of a container removed long ago = %+v, %v", c, err)
+		}
+	})
+}
+
+// A container that is not known is one that is not listed yet, or none of this node. A list
+// that begins later says which.
+func TestLookupWaits(t *testing.T) {
+	for name, tc := range map[string]struct {
+		after func(p *kit.Pipeline)
+		err   error
+		took  time.Duration
+	}{
+		"it is listed": {after: func(p *kit.Pipeline) { p.Runtime.Set("late", "c=running") }, took: 0},
+		"another inspection hangs": {
+			after: func(p *kit.Pipeline) {
+				p.Runtime.SetPodFault("other", plegtest.Hang)
+				p.Runtime.Set("other", "o=running")
+				p.Runtime.Set("late", "c=running")
+			},
+			took: 0,
+		},
+		"its inspection takes time": {
+			after: func(p *kit.Pipeline) {
+				p.Runtime.SetPodFault("late", plegtest.Delay(3*time.Second))
+				p.Runtime.Set("late", "c=running")
+			},
+			took: 3 * time.Second,
+		},
+		"its inspection fails": {
+			after: func(p *kit.Pipeline) {
+				p.Runtime.SetPodFault("late", plegtest.Fail(errors.New("broken")))
+				p.Runtime.Set("late", "c=running")
+			},
+			err: lookup.ErrNotYet, took: 10 * time.Second,
+		},
+		"there is none":             {after: func(*kit.Pipeline) {}, err: lookup.ErrNoContainer, took: 0},
+		"the first list fails":      {after: func(p *kit.Pipeline) { failOnce(p.Runtime) }, err: lookup.ErrNoContainer, took: time.Second},
+		"the runtime does not list": {after: func(p *kit.Pipeline) { p.Runtime.SetListFault(plegtest.Hang) }, err: lookup.ErrNotYet, took: 10 * time.Second},
+		"the pipeline ends":         {after: func(p *kit.Pipeline) { _ = p.Stop() }, err: pleg.ErrStopped},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := kit.New(t, pipeline.Options{})
+				p.StartBetweenLists(t)
+				tc.after(p)
+				began := time.Now()
+				q := container("c")
+				q.Wait = 10 * time.Second
+				if _, err := p.Lookup(t.Context(), q); !errors.Is(err, tc.err) {
+					t.Errorf("Lookup = %v, want %v", err, tc.err)
+				}
+				if took := time.Since(began); took != tc.took {
+					t.Errorf("it took %v, want %v", took, tc.took)
+				}
+			})
+		})
+	}
+}
+
+func failOnce(rt *plegtest.Runtime) {
+	calls := 0
+	rt.SetListFault(func(context.Context) error {
+		if calls++; calls == 1 {
+			return errors.New("broken")
+		}
+		return nil
+	})
+}
+
+func TestLookupEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := kit.New(t, pipeline.Options{})
+		p.Runtime.SetListFault(plegtest.Hang)
+		p.Start(t)
+		errStop := errors.New("the test ends it")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(errStop) })
+		q := container("c")
+		q.Wait = time.Hour
+		if _, err := p.Lookup(ctx, q); !errors.Is(err, errStop) {
+			t.Errorf("Lookup = %v, want the cause of its context", err)
+		}
+	})
+}
+
+// Who receives the event of a start can look the container up, also if the first lookups
+// build the index while pods change.
+func TestLookupOfEachEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := kit.New(t, pipeline.Options{RelistPeriod: time.Millisecond})
+		events := p.Events(t, 10_000)
+		p.Start(t)
+		var lookups sync.WaitGroup
+		for range 4 {
+			lookups.Go(func() {
+				for n := range 500 {
+					_, _ = p.Lookup(t.Context(), container(pleg.ContainerID(fmt.Sprint("c", n))))
+				}
+			})
+		}
+		for n := range 500 {
+			p.Runtime.Set(pleg.PodUID(fmt.Sprint("p", n)), fmt.Sprintf("c%d=running", n))
+			if n >= 100 {
+				p.Runtime.Remove(pleg.PodUID(fmt.Sprint("p", n-100)))
+			}
+			ev := <-events
+			for ev.Type != pleg.ContainerStarted {
+				ev = <-events
+			}
+			if c, err := p.Lookup(t.Context(), container(ev.ContainerID)); err != nil || c.PodUID != ev.PodUID {
+				t.Fatalf("Lookup after %v = %+v, %v", ev, c, err)
+			}
+		}
+		lookups.Wait()
+	})
+}
+
+func ExamplePipeline_Lookup() {
+	runtime := plegtest.New()
+	runtime.Set("web", "nginx=running /sandbox=running")
+	p, err := pipeline.New(pipeline.Options{Runtime: runtime})
+	if err != nil {
+		panic(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+
+	c, err := p.Lookup(ctx, lookup.Query{Container: "nginx", Wait: time.Second})
+	fmt.Println(c.ID, "of pod", c.PodUID, c.State, err)
+	_, err = p.Lookup(ctx, lookup.Query{Container: "apache", Wait: 5 * time.Second})
+	fmt.Println(errors.Is(err, lookup.ErrNoContainer))
+	stop()
+	<-ended
+	// Output:
+	// nginx of pod web running <nil>
+	// true
+}
