@@ -39,3 +39,52 @@ func TestMarkFollowsTheOutcomesBeforeIt(t *testing.T) {
 		})
 	}
 }
+
+// Synced comes behind what was missed before the subscriber read, also if that is newer.
+func TestOwedSyncedFollowsTheRepairs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		s := f.subscribe(t, dispatcher.SubscribeOptions{Replay: true, Buffer: 1})
+		go func() { f.ended <- f.Run(f.in, f.marks) }()
+		t.Cleanup(f.stop)
+		f.publish("a", "Started(1)")
+		f.publish("b", "Started(1)")
+		f.marks <- stage.Mark{Current: at(1)}
+		f.publish("c", "Started(1)")
+		got := read(t, s)
+		if words := wordsOf(got); words != "a:Started(1) b:PodSync*1 c:PodSync*1 :Synced()" {
+			t.Errorf("got %q", words)
+		}
+	})
+}
+
+// A subscriber gets the marks that are sent after Subscribe has returned.
+func TestNewSubscriberGetsTheNextMark(t *testing.T) {
+	for range 20 { // a select takes either channel
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t)
+			s := f.subscribe(t, dispatcher.SubscribeOptions{Bookmarks: true})
+			go func() { f.marks <- stage.Mark{Current: at(1)} }()
+			synctest.Wait()
+			go func() { f.ended <- f.Run(f.in, f.marks) }()
+			if got := read(t, s); len(got) != 1 || got[0].Type != pleg.Bookmark {
+				t.Errorf("got %v, want a bookmark", got)
+			}
+			f.stop()
+		})
+	}
+}
+
+// At the end, the mark also stands for events that wait for the labels of their pod.
+func TestEndCountsWhatWaitsForLabels(t *testing.T) {
+	testDispatcher(t, func(t *testing.T, f *fixture) {
+		s := f.subscribe(t, dispatcher.SubscribeOptions{Filter: pleg.Filter{Selector: "app=web"}})
+		f.publishLabelled("a", 1, nil)
+		f.publishLabelled("a", 2, nil)
+		f.stop()
+		got := read(t, s)
+		if len(got) != 1 || got[0].Type != pleg.Gap || got[0].Reason != pleg.Stopped || got[0].Missed != 2 {
+			t.Errorf("got %+v, want a Gap for two events", got)
+		}
+	})
+}

@@ -115,7 +115,8 @@ func (h *Hinter) Run(ctx context.Context, out chan<- stage.Observation) error {
 	}
 	relisted := make(chan stage.Observation)
 	for {
-		for len(h.due) > 0 && len(h.busy) < h.opts.Relists {
+		// There is room for what each list yields, or its pod would be listed again at once.
+		for len(h.due) > 0 && len(h.busy) < h.opts.Relists && len(h.queue)+len(h.busy) < maxQueued {
 			h.startRelist(ctx, workers, relisted)
 		}
 		send, next := h.offer(out)

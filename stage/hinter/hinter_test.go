@@ -2,10 +2,15 @@ package hinter_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/hinter"
 )
@@ -106,5 +111,33 @@ func TestRequestWhileAllPlacesAreTakenListsAll(t *testing.T) {
 		if f.lister.soon == 0 {
 			t.Error("no list of all pods was requested")
 		}
+	})
+}
+
+// An event for which there is no room is counted, and its pod is listed once there is.
+func TestOverflowingEventRelistsThePod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const room = 4096
+		pods, metrics := &fakePods{}, prometheus.NewPedanticRegistry()
+		f := run(t, pods, streamOf(func(hint func(pleg.Hint)) {
+			for range room {
+				hint(newHint("a"))
+			}
+			hint(newHint("b"))
+		}), func(o *hinter.Options) { o.Metrics = instrument.Registry{Registerer: metrics} })
+		synctest.Wait()
+		f.require("lists while there is no room", len(pods.relisted()), 0)
+		const want = `
+# HELP pleg_overflowed_hints_total Observations replaced by a relist of the pod because too many waited.
+# TYPE pleg_overflowed_hints_total counter
+pleg_overflowed_hints_total 1
+`
+		if err := testutil.GatherAndCompare(metrics, strings.NewReader(want), "pleg_overflowed_hints_total"); err != nil {
+			t.Error(err)
+		}
+		uids := f.observations()
+		f.require("observations", len(uids), room+1)
+		f.require("the last one", uids[room:], []pleg.PodUID{"b"})
+		f.require("lists", pods.relisted(), []pleg.PodUID{"b"})
 	})
 }

@@ -204,17 +204,23 @@ func TestCancelledWhileNothingEnds(t *testing.T) {
 	}
 }
 
-// Of those that are not hung few are cancelled, however long nothing ends.
+// Of those that are not hung few are cancelled, however long nothing ends, and however many
+// ended before.
 func TestFewAreCancelledWhileNothingEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, newHangingRuntime().PodStatus, inspector.Options{Inspectors: 2, HungAfter: hungAfter / 100})
-		f.hang(t, uids("hung", 100)...)
-		time.Sleep(timeout - 1)
-		synctest.Wait()
-		if n := len(f.settled); n != 10 {
-			t.Errorf("%d were cancelled within the timeout, want 10", n)
-		}
-	})
+	for before, most := range map[int]int{0: 10, 2000: 128/20 + 1} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t, newHangingRuntime().PodStatus, inspector.Options{Inspectors: 2, HungAfter: hungAfter / 100})
+			for range before {
+				f.do(one("healthy"))
+			}
+			f.hang(t, uids("hung", 100)...)
+			time.Sleep(timeout - 1)
+			synctest.Wait()
+			if n := len(f.settled); n == 0 || n > most {
+				t.Errorf("after %d that ended, %d were cancelled within the timeout, want at most %d", before, n, most)
+			}
+		})
+	}
 }
 
 // Hung inspections that take every place are cancelled, the oldest first, once nothing has
@@ -429,4 +435,42 @@ func requireGauge(t *testing.T, reg prometheus.Gatherer, name string, want float
 		}
 	}
 	t.Errorf("no metric %s", name)
+}
+
+// On a slow runtime more than Inspectors are in flight only as long as none ends.
+func TestExtraInspectionsOnlyWhileNoneEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const inspectors = 4
+		begun, ended := 0, make(chan struct{})
+		f := newFixture(t, func(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+			select {
+			case <-ended:
+				return plegtest.Status(pod), nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}, inspector.Options{Inspectors: inspectors, HungAfter: hungAfter})
+		for f.accepts(one(pleg.PodUID(fmt.Sprint("pod-", begun)))) {
+			begun++
+		}
+		for range 2 {
+			time.Sleep(hungAfter)
+			for f.accepts(one(pleg.PodUID(fmt.Sprint("pod-", begun)))) {
+				begun++
+			}
+		}
+		if want := inspectors + 2; begun != want {
+			t.Fatalf("%d inspections began, want %d", begun, want)
+		}
+		for n := range 10 {
+			time.Sleep(hungAfter / 2)
+			ended <- struct{}{}
+			for f.accepts(one(pleg.PodUID(fmt.Sprint("pod-", begun)))) {
+				begun++
+			}
+			if got := f.inspector.InFlight(); n > 0 && got != inspectors {
+				t.Errorf("%d inspections in flight after %d ended, want %d", got, n+1, inspectors)
+			}
+		}
+	})
 }

@@ -2,6 +2,7 @@ package inspector_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -63,6 +64,24 @@ func TestEventDoesNotReferToTheStatus(t *testing.T) {
 		_, o, _ := f.do(change(1, plegtest.Pod("a", "c=exited")))
 		if o.Events[0].ExitCode == &o.Status.Containers[0].ExitCode {
 			t.Error("the exit code is a pointer into the status")
+		}
+	})
+}
+
+// The status of a CRI event is not the inspector's to change.
+func TestStatusOfAnEventIsNotChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, asListed, inspector.Options{})
+		c := change(1, plegtest.Pod("a", "c=running"))
+		c.Status = plegtest.Status(plegtest.Pod("a", "other=running c=running"))
+		want := slices.Clone(c.Status.Containers)
+		f.known <- c
+		<-f.settled
+		if o := <-f.outcomes; len(o.Status.Containers) != 1 || o.Status.Containers[0].ID != "c" {
+			t.Errorf("status %+v, want only what was observed", o.Status)
+		}
+		if !slices.Equal(c.Status.Containers, want) {
+			t.Errorf("the event's status has %v now, want %v", c.Status.Containers, want)
 		}
 	})
 }

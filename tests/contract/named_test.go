@@ -88,6 +88,9 @@ func TestContractNamedSlow(t *testing.T) {
 		if s["queue_length"] != buffer || s["discarded_events_total"] != events-buffer || s["oldest_event_seconds"] < 60 {
 			f.Errorf("series %v: want %d queued, %d discarded, the oldest a minute ago", s, buffer, events-buffer)
 		}
+		if got := kit.Metric(f.T, f.Metrics, "pleg_discarded_events_total"); got != events-buffer {
+			f.Errorf("%v events discarded, want %d", got, events-buffer)
+		}
 		log.RequireLines(f.T, 1, "subscriber is not reading")
 		var got []pleg.Event
 		for range buffer + 1 {

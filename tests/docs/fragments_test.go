@@ -16,7 +16,7 @@ var (
 	literal  = regexp.MustCompile(`"[^"]*"`)
 	assigned = regexp.MustCompile(`(?m)^([a-z]\w*)(?:, ([a-z]\w*))? := `)
 	packages = map[string]string{
-		"cri": "cri", "client": "client", "server": "server", "plegtest": "plegtest", "cache": "cache", "otlp": "otlp",
+		"cri": "cri", "client": "client", "server": "server", "plegtest": "plegtest", "cache": "cache", "otlp": "otlp", "lookup": "lookup",
 	}
 )
 

@@ -2,6 +2,7 @@ package slow_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -195,10 +196,17 @@ func TestGoneWhileItsInspectionIsSlow(t *testing.T) {
 // If pods wait and no inspection succeeds, the pipeline is not healthy, as the serial
 // kubelet would not be.
 func TestHealth(t *testing.T) {
+	failLate := func(ctx context.Context) error {
+		return errors.Join(plegtest.Delay(2*time.Second)(ctx), errors.New("failed late"))
+	}
 	for name, tc := range map[string]struct {
 		hung    int
+		fault   plegtest.Fault
 		healthy bool
-	}{"one pod hangs": {1, true}, "two pods hang": {2, false}, "all pods hang": {110, false}} {
+	}{
+		"one pod hangs": {1, plegtest.Hang, true}, "two pods hang": {2, plegtest.Hang, false}, "all pods hang": {110, plegtest.Hang, false},
+		"two pods fail late": {2, failLate, false}, "two pods fail at once": {2, plegtest.Fail(errors.New("failed")), true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := kit.New(t, pipeline.Options{})
@@ -210,7 +218,7 @@ func TestHealth(t *testing.T) {
 						if mended.Load() {
 							return nil
 						}
-						return plegtest.Hang(ctx)
+						return tc.fault(ctx)
 					})
 				}
 				kit.Fill(p.Runtime, tc.hung, "c=exited")
