@@ -86,7 +86,7 @@ const live = `document.getElementById("connection").dataset.state === "live"`
 // TestDroppedConnectionResumes cuts the connection twice; meanwhile containers exit.
 func TestDroppedConnectionResumes(t *testing.T) {
 	n := newClosedNode(t, 20)
-	wire := newWireTap(t, n.daemon.Address)
+	wire := newWireTap(t, n.address())
 	n.open(wire.listener.Addr().String())
 	n.wait(`document.getElementById("count").textContent === "20"`)
 	pods := n.runtime.Pods()
@@ -113,10 +113,8 @@ func TestRestartIsAGap(t *testing.T) {
 	n := newNode(t, 10)
 	pods := n.runtime.Pods()
 	n.wait(n.exit(pods[0], 30))
-	address := n.daemon.Address
-	if err := n.daemon.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	address := n.address()
+	n.daemon.Kill()
 	n.wait(`document.getElementById("verdict").textContent.startsWith("no answer")`)
 	if err := n.runtime.RemovePod(pods[1].UID); err != nil {
 		t.Fatal(err)
@@ -132,7 +130,7 @@ func TestRestartIsAGap(t *testing.T) {
 // TestShortHistoryIsAGap lets the history of the daemon be shorter than an outage.
 func TestShortHistoryIsAGap(t *testing.T) {
 	n := newClosedNode(t, 20, "--history", "4")
-	wire := newWireTap(t, n.daemon.Address)
+	wire := newWireTap(t, n.address())
 	n.open(wire.listener.Addr().String())
 	n.wait(`document.getElementById("count").textContent === "20"`)
 	wire.setCut(true)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/browser/lab"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
 )
 
 // browser is the Chromium that all tests share; program is the path of the program.
@@ -59,8 +60,8 @@ func run(m *testing.M) (int, error) {
 type node struct {
 	*testing.T
 	runtime *simruntime.Runtime
-	daemon  *lab.Program
-	socket  string
+	served  *lab.Node
+	daemon  *load.Daemon
 	flags   []string
 	tab     context.Context //nolint:containedctx // chromedp finds the tab by its context
 
@@ -73,7 +74,7 @@ type node struct {
 func newNode(t *testing.T, pods int, flags ...string) *node {
 	t.Helper()
 	n := newClosedNode(t, pods, flags...)
-	n.open(n.daemon.Address)
+	n.open(n.address())
 	n.wait(fmt.Sprintf(`document.getElementById("count").textContent.replace(",", "") === %q`, fmt.Sprint(pods)))
 	return n
 }
@@ -89,9 +90,13 @@ func newClosedNode(t *testing.T, pods int, flags ...string) *node {
 		t.Fatal(err)
 	}
 	n := &node{T: t, runtime: rt, flags: append([]string{"--events", "auto"}, flags...)}
-	var stop func()
-	n.socket, stop = lab.ServeRuntime(context.WithoutCancel(t.Context()), rt, t.TempDir())
-	t.Cleanup(stop)
+	dir, err := os.MkdirTemp("", "browser-") //nolint:usetesting // short: the path of a socket is limited
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	n.served = lab.Serve(context.WithoutCancel(t.Context()), rt, dir)
+	t.Cleanup(n.served.Stop)
 	n.start("127.0.0.1:0")
 	t.Cleanup(func() { _ = n.daemon.Stop() })
 	return n
@@ -99,12 +104,15 @@ func newClosedNode(t *testing.T, pods int, flags ...string) *node {
 
 func (n *node) start(listen string) {
 	n.Helper()
-	daemon, err := lab.StartProgram(context.WithoutCancel(n.Context()), program, n.socket, listen, n.flags...)
+	daemon, err := n.served.StartDaemon(context.WithoutCancel(n.Context()), program, listen, n.flags...)
 	if err != nil {
 		n.Fatal(err)
 	}
 	n.daemon = daemon
 }
+
+// address is where the daemon serves its page.
+func (n *node) address() string { return strings.TrimPrefix(n.daemon.URL, "http://") }
 
 // open opens the page in a new tab. At the end the page must have had no problem.
 func (n *node) open(address string) {

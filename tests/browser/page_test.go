@@ -54,7 +54,7 @@ func TestNamesAreInert(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.open(n.daemon.Address)
+	n.open(n.address())
 	n.wait(`document.getElementById("count").textContent === "2"`)
 	if err := n.runtime.ExitContainer(pod.Containers[0].ID, 3, `<b onclick="window.hacked=1">`+"\u202e"); err != nil {
 		t.Fatal(err)

@@ -74,8 +74,8 @@ func (c *cluster) startControlPlane() {
 	c.api, err = kubernetes.NewForConfig(config)
 	must(t, err)
 	await(t, "API server", func(ctx context.Context) error {
-		if !server.alive() {
-			t.Fatal("the API server has exited")
+		if err := server.Alive(); err != nil {
+			t.Fatal(err)
 		}
 		return c.api.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	})

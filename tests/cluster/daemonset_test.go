@@ -12,6 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 const (
@@ -42,16 +44,8 @@ func TestCluster(t *testing.T) {
 	t.Run("storm and restart of containerd", func(t *testing.T) {
 		c := c.in(t)
 		tr, h := c.watchPods(t), follow(t)
-		s := c.newStorm("storm")
-		s.createPods()
-		c.node.restartContainerd()
-		s.settle()
-		s.change()
-		s.settle()
-		c.requireEqual(tr, h, true)
-		s.deleteNamespace()
-		c.requireEqual(tr, h, true)
-		if gaps, _ := h.marks(); gaps != 0 {
+		c.storm("storm", tr, h, true, c.node.restartContainerd)
+		if gaps := h.marks(pleg.Gap); gaps != 0 {
 			t.Errorf("%d Gaps, want none: the daemon did not restart", gaps)
 		}
 		if n := c.pod().Status.ContainerStatuses[0].RestartCount; n != 0 {
@@ -63,21 +57,15 @@ func TestCluster(t *testing.T) {
 	t.Run("upgrade", func(t *testing.T) {
 		c := c.in(t)
 		tr, h := c.watchPods(t), follow(t)
-		s := c.newStorm("upgrade")
-		s.createPods()
-		c.apply(c.overlay("upgraded", upgraded))
-		await(t, "Gap and replay", func(context.Context) error {
-			if gaps, synced := h.marks(); gaps != 1 || synced < 2 {
-				return fmt.Errorf("%d Gaps, %d Synced, want 1 and 2", gaps, synced)
-			}
-			return nil
+		c.storm("upgrade", tr, h, false, func() {
+			c.apply(c.overlay("upgraded", upgraded))
+			await(t, "Gap and replay", func(context.Context) error {
+				if gaps, synced := h.marks(pleg.Gap), h.marks(pleg.Synced); gaps != 1 || synced < 2 {
+					return fmt.Errorf("%d Gaps, %d Synced, want 1 and 2", gaps, synced)
+				}
+				return nil
+			})
 		})
-		s.settle()
-		s.change()
-		s.settle()
-		c.requireEqual(tr, h, false)
-		s.deleteNamespace()
-		c.requireEqual(tr, h, false)
 	})
 	t.Run("alert while containerd is down", func(t *testing.T) { c.in(t).requireAlert() })
 	t.Run("fleet", func(t *testing.T) { c.in(t).requireFleet() })
@@ -88,17 +76,24 @@ func TestCluster(t *testing.T) {
 		c.node.startKubelet("kubelet-pipeline")
 		c.awaitNode()
 		c.apply(first)
-		tr, h := c.watchPods(t), follow(t)
-		s := c.newStorm("kubelet")
-		s.createPods()
-		s.settle()
-		s.change()
-		s.settle()
-		c.requireEqual(tr, h, true)
-		s.deleteNamespace()
-		c.requireEqual(tr, h, true)
+		c.storm("kubelet", c.watchPods(t), follow(t), true, func() {})
 		c.requireRemoved(first)
 	})
+}
+
+// storm compares the events with the watch while a storm comes, changes and ends, and
+// something happens in it. full is that of [differences].
+func (c *cluster) storm(namespace string, tr *truth, h *history, full bool, happens func()) {
+	c.t.Helper()
+	s := c.newStorm(namespace)
+	s.createPods()
+	happens()
+	s.settle()
+	s.change()
+	s.settle()
+	c.requireEqual(tr, h, full)
+	s.deleteNamespace()
+	c.requireEqual(tr, h, full)
 }
 
 // in returns c for a subtest. Processes that are started in it still end with the
@@ -142,13 +137,13 @@ func (c *cluster) requireEqual(tr *truth, h *history, full bool) {
 func (c *cluster) report(h *history) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var unseen int
-	for _, container := range h.containers {
+	containers, unseen := h.containers(), 0
+	for _, container := range containers {
 		if container.started == 0 {
 			unseen++
 		}
 	}
-	c.t.Logf("%d containers and sandboxes; %d of them had already exited when they were first seen", len(h.containers), unseen)
+	c.t.Logf("%d containers and sandboxes; %d of them had already exited when they were first seen", len(containers), unseen)
 }
 
 // requireRemoved deletes a folder and requires that the node has nothing left of it

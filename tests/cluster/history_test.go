@@ -4,14 +4,17 @@ package cluster_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 // socket is where the DaemonSet serves events to other programs of the node.
@@ -29,11 +32,9 @@ type container struct {
 // history is what a client of the daemon has received. The client reconnects and
 // resumes by itself when the daemon restarts.
 type history struct {
-	mu         sync.Mutex
-	containers map[pleg.ContainerID]*container
-	wrong      []string // events that contradict earlier ones
-	gaps, sync int
-	err        error
+	mu     sync.Mutex
+	stream promises.Stream
+	err    error
 }
 
 // follow watches the daemon until the test ends.
@@ -41,12 +42,12 @@ func follow(t *testing.T) *history {
 	t.Helper()
 	c, err := client.New(socket, client.Options{})
 	must(t, err)
-	h := &history{containers: make(map[pleg.ContainerID]*container)}
+	h := &history{stream: promises.Stream{Replay: true}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for ev, err := range c.Watch(ctx, client.WatchOptions{Name: "e2e", Replay: true}) {
+		for ev, err := range c.Watch(ctx, client.WatchOptions{Name: "e2e", Replay: true, Disconnected: h.disconnected}) { //nolint:contextcheck // Fresh needs no context: it does not wait
 			h.apply(ev, err)
 		}
 	}()
@@ -56,7 +57,7 @@ func follow(t *testing.T) *history {
 		_ = c.Close()
 	})
 	await(t, "first Synced", func(context.Context) error {
-		if _, synced := h.marks(); synced == 0 {
+		if h.marks(pleg.Synced) == 0 {
 			return fmt.Errorf("no Synced")
 		}
 		return nil
@@ -64,64 +65,76 @@ func follow(t *testing.T) *history {
 	return h
 }
 
-func (h *history) marks() (gaps, synced int) {
+func (h *history) disconnected(error, time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.gaps, h.sync
+	h.stream.Breaks = append(h.stream.Breaks, len(h.stream.Events))
 }
 
 func (h *history) apply(ev pleg.Event, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch {
-	case err != nil:
+	if err != nil {
 		h.err = err
-	case ev.Type == pleg.Gap:
-		h.gaps++
-		clear(h.containers)
-	case ev.Type == pleg.Synced:
-		h.sync++
-	case ev.Type == pleg.ContainerStarted || ev.Type == pleg.ContainerDied || ev.Type == pleg.ContainerRemoved:
-		h.step(ev)
-	case ev.Type == pleg.PodSync && ev.Missed > 0:
-		h.wrong = append(h.wrong, fmt.Sprintf("%s: %d events were discarded", ev.PodName, ev.Missed))
+		return
 	}
+	h.stream.Add(ev)
 }
 
-func (h *history) step(ev pleg.Event) {
-	c := h.containers[ev.ContainerID]
-	if c == nil {
-		c = &container{pod: ev.PodUID, podName: ev.PodNamespace + "/" + ev.PodName, name: ev.ContainerName, sandbox: ev.Sandbox}
-		h.containers[ev.ContainerID] = c
+// marks returns how many marks of a type came.
+func (h *history) marks(of pleg.EventType) (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, ev := range h.stream.Events {
+		if ev.Type == of {
+			n++
+		}
 	}
-	switch ev.Type {
-	case pleg.ContainerStarted:
-		c.started++
-	case pleg.ContainerDied:
-		c.died++
-		c.exit = ev.ExitCode
-	case pleg.ContainerRemoved:
-		c.removed++
-	}
-	late := ev.Type == pleg.ContainerStarted && c.died > 0 || ev.Type != pleg.ContainerRemoved && c.removed > 0
-	if late || c.started > 1 || c.died > 1 || c.removed > 1 {
-		h.wrong = append(h.wrong, fmt.Sprintf("%s in %s: %s at %d comes after %+v", ev.ContainerName, c.podName, ev.Type, ev.Seq, *c))
-	}
+	return n
 }
 
-// differences compares the events with the watch. Both must be at rest. full says that
-// the events have no Gap, so that they must have every step.
+// containers returns what the events since the last Gap say.
+func (h *history) containers() map[pleg.ContainerID]*container {
+	all := make(map[pleg.ContainerID]*container)
+	for _, ev := range h.stream.Events {
+		if ev.Type == pleg.Gap {
+			clear(all)
+		}
+		if ev.ContainerID == "" {
+			continue
+		}
+		c := all[ev.ContainerID]
+		if c == nil {
+			c = &container{pod: ev.PodUID, podName: ev.PodNamespace + "/" + ev.PodName, name: ev.ContainerName, sandbox: ev.Sandbox}
+			all[ev.ContainerID] = c
+		}
+		switch ev.Type {
+		case pleg.ContainerStarted:
+			c.started++
+		case pleg.ContainerDied:
+			c.died++
+			c.exit = ev.ExitCode
+		case pleg.ContainerRemoved:
+			c.removed++
+		}
+	}
+	return all
+}
+
+// differences compares the events with the watch and with what is promised. Both must be at
+// rest. full says that the events have no Gap, so that they must have every step.
 func differences(tr *truth, h *history, full bool) []string {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	diffs := slices.Clone(h.wrong)
-	if tr.err != nil || h.err != nil {
-		diffs = append(diffs, fmt.Sprint(tr.err, h.err))
+	var diffs []string
+	if err := errors.Join(tr.err, h.err, h.stream.Check()); err != nil {
+		diffs = append(diffs, err.Error())
 	}
+	containers := h.containers()
 	created := make(map[pleg.PodUID]map[string]int32) // the containers of each name
-	for id, c := range h.containers {
+	for id, c := range containers {
 		p := tr.pods[c.pod]
 		switch {
 		case p == nil:
@@ -141,7 +154,7 @@ func differences(tr *truth, h *history, full bool) []string {
 	}
 	for uid, p := range tr.pods {
 		if full || !p.deleted {
-			diffs = append(diffs, p.differences(h.containers, created[uid], full)...)
+			diffs = append(diffs, p.differences(containers, created[uid], full)...)
 		}
 	}
 	return diffs

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/process"
 )
 
 const (
@@ -69,7 +70,7 @@ volumePluginDir: /var/lib/kubelet-plugins
 // node is a containerd and a kubelet.
 type node struct {
 	t                   *testing.T
-	containerd, kubelet *process
+	containerd, kubelet *process.Process
 }
 
 // startNode runs a node with the released kubelet and the images of the test.
@@ -117,7 +118,7 @@ func (n *node) importImage(archive string, flags ...string) {
 // restartContainerd kills containerd and starts it again. The pods survive.
 func (n *node) restartContainerd() {
 	n.t.Helper()
-	n.containerd.kill()
+	n.containerd.Kill()
 	n.startContainerd()
 }
 
@@ -125,7 +126,7 @@ func (n *node) restartContainerd() {
 func (n *node) startKubelet(name string) {
 	n.t.Helper()
 	if n.kubelet != nil {
-		n.kubelet.stop()
+		_ = n.kubelet.Stop()
 	}
 	config := filepath.Join(n.t.TempDir(), "kubelet.yaml")
 	must(n.t, os.WriteFile(config, []byte(kubeletConfig), 0o600))

@@ -71,12 +71,12 @@ func (c *cluster) fleetEvents() string {
 	var text []byte
 	await(c.t, "Synced of events --fleet", func(context.Context) error {
 		var err error
-		if text, err = os.ReadFile(p.log); err == nil && !strings.Contains(string(text), "Synced") {
+		if text, err = os.ReadFile(p.Log); err == nil && !strings.Contains(string(text), "Synced") {
 			err = fmt.Errorf("no Synced in %s", text)
 		}
 		return err
 	})
-	p.stop()
+	_ = p.Stop()
 	return string(text)
 }
 

@@ -75,7 +75,7 @@ func (c *cluster) requireAlert() {
 	c.t.Helper()
 	c.scrape("v0.1.1")
 	c.awaitNoAlert()
-	c.node.containerd.kill()
+	c.node.containerd.Kill()
 	c.awaitQuery(fmt.Sprintf(`ALERTS{alertname="PlegUnhealthy", alertstate="firing", instance=%q}`, nodeName))
 	out, err := exec.CommandContext(c.t.Context(), "sh", "-c", doctor).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), containerdSocket) {

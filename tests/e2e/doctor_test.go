@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"errors"
+	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
@@ -23,7 +24,7 @@ func TestDoctorNamesContainerWithoutProcess(t *testing.T) {
 	for _, name := range []string{"nginx", "sidecar"} {
 		containers = append(containers, f.runContainer(ctx, pod, lab.ContainerSpec{Name: name, Program: lab.Pause()}))
 	}
-	const finding = "shop/web-0 (nginx): the runtime says that it runs, but its cgroup has no process"
+	finding := fmt.Sprintf("shop/web-0 (nginx %.13s): the runtime says that it runs, but its cgroup has no process", containers[0].ID)
 	doctor := func() (report string, code int) {
 		out, err := exec.CommandContext(ctx, path, "doctor", "--runtime-endpoint", f.lab.Endpoint()).Output()
 		if exit, ok := errors.AsType[*exec.ExitError](err); ok {

@@ -19,26 +19,35 @@ import (
 
 // agentFaults break the agent.
 var agentFaults = []fault{
-	{name: "the agent stopped for 10 s", programs: pollingAndEvents(programOptions{}), pods: 5, run: stoppedAgent},
-	{name: "the agent stopped while events pile up", programs: []programOptions{{name: "events", events: true}}, pods: 20, run: stoppedAgentBlocksEvents},
-	{name: "the agent has 32 files", programs: pollingAndEvents(programOptions{shell: "ulimit -n 32;"}), pods: 20, run: fewFiles},
-	{name: "the agent out of files as containerd restarts", programs: pollingAndEvents(programOptions{}), pods: 5, run: outOfFiles},
+	{name: "the agent stopped for 10 s", instances: agents(instanceOptions{}), pods: 5, run: stoppedAgent},
+	{name: "the agent stopped while events pile up", instances: agents(instanceOptions{})[1:], pods: 20, run: stoppedAgentBlocksEvents},
+	{name: "the agent has 32 files", instances: agents(instanceOptions{before: "ulimit -n 32;"}), pods: 20, run: fewFiles},
+	{name: "the agent out of files as containerd restarts", instances: agents(instanceOptions{}), pods: 5, run: outOfFiles},
 	{
 		name: "the agent has little memory", pods: 60, run: littleMemory,
-		programs: pollingAndEvents(programOptions{env: []string{"GOMEMLIMIT=16MiB"}, memory: 48 << 20}),
+		instances: agents(instanceOptions{env: []string{"GOMEMLIMIT=16MiB"}, memory: 48 << 20}),
 	},
 	{
 		name: "two agents of each kind on one runtime", pods: 10, run: twoAgents,
-		programs: slices.Concat(pollingAndEvents(programOptions{name: "first"}), pollingAndEvents(programOptions{name: "second"})),
+		instances: slices.Concat(agents(instanceOptions{name: "first"}), agents(instanceOptions{name: "second"})),
 	},
+}
+
+// agents are one agent that polls and one that follows the CRI events.
+func agents(o instanceOptions) []instanceOptions {
+	poll, follow := o, o
+	poll.name, follow.name = strings.TrimSpace(o.name+" polling"), strings.TrimSpace(o.name+" events")
+	poll.settings, follow.settings = quick, quick.With(withEvents)
+	poll.unchecked, follow.unchecked = true, true
+	return []instanceOptions{poll, follow}
 }
 
 // stoppedAgent: afterwards the polling agent reports what lists show. The other
 // one also reports the CRI events that queued up, unless a list came first.
 func stoppedAgent(ctx context.Context, f *fixture) {
 	t, l := f.t, f.lab
-	polling, following := f.programs[0], f.programs[1]
-	f.pausePrograms()
+	polling, following := f.instances[0], f.instances[1]
+	f.pauseAgents()
 	from := time.Now()
 	hidden := f.changeWhileStopped(ctx)
 	must(t, l.RemovePod(ctx, f.pods[4]))
@@ -46,7 +55,7 @@ func stoppedAgent(ctx context.Context, f *fixture) {
 	polling.paused = outage{from: from, to: time.Now()}
 	following.paused = outage{from: from, to: time.Now(), queued: true}
 	f.endFault()
-	f.continuePrograms()
+	f.continueAgents()
 	f.checkAfterFault(ctx, false)
 	// No list shows a pod that lived only during the outage.
 	if n := len(polling.events(podUID(hidden))); n != 0 {
@@ -57,16 +66,16 @@ func stoppedAgent(ctx context.Context, f *fixture) {
 	}
 }
 
-func (f *fixture) pausePrograms() {
+func (f *fixture) pauseAgents() {
 	f.t.Helper()
-	for _, p := range f.programs {
+	for _, p := range f.instances {
 		must(f.t, p.Pause())
 	}
 }
 
-func (f *fixture) continuePrograms() {
+func (f *fixture) continueAgents() {
 	f.t.Helper()
-	for _, p := range f.programs {
+	for _, p := range f.instances {
 		must(f.t, p.Continue())
 	}
 }
@@ -95,7 +104,7 @@ func (f *fixture) changeWhileStopped(ctx context.Context) *lab.Pod {
 // lost.
 func stoppedAgentBlocksEvents(ctx context.Context, f *fixture) {
 	t, l := f.t, f.lab
-	f.pausePrograms()
+	f.pauseAgents()
 	from, before := time.Now(), len(l.History().All())
 	var work errgroup.Group
 	for i, p := range f.pods {
@@ -110,9 +119,9 @@ func stoppedAgentBlocksEvents(ctx context.Context, f *fixture) {
 	}
 	t.Logf("after %d steps containerd did nothing for %v", last-before, time.Since(since).Round(time.Second))
 	f.endFault()
-	f.continuePrograms()
+	f.continueAgents()
 	must(t, work.Wait())
-	f.programs[0].paused = outage{from: from, to: time.Now(), queued: true}
+	f.instances[0].paused = outage{from: from, to: time.Now(), queued: true}
 }
 
 func fewFiles(ctx context.Context, f *fixture) {
@@ -121,7 +130,7 @@ func fewFiles(ctx context.Context, f *fixture) {
 	f.restartWithDeath(ctx, oldest(f.pods[0]))
 	f.awaitAll(ctx)
 	f.changeContainers(ctx, 1)
-	for _, a := range f.programs {
+	for _, a := range f.instances {
 		files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", a.PID()))
 		must(t, err)
 		t.Logf("%s has %d files open", a.name, len(files))
@@ -132,8 +141,8 @@ func fewFiles(ctx context.Context, f *fixture) {
 // another one.
 func outOfFiles(ctx context.Context, f *fixture) {
 	t, ended := f.t, oldest(f.pods[1])
-	limits := make([]unix.Rlimit, len(f.programs))
-	for i, a := range f.programs {
+	limits := make([]unix.Rlimit, len(f.instances))
+	for i, a := range f.instances {
 		must(t, unix.Prlimit(a.PID(), unix.RLIMIT_NOFILE, nil, &limits[i]))
 		few := unix.Rlimit{Cur: 4, Max: limits[i].Max}
 		must(t, unix.Prlimit(a.PID(), unix.RLIMIT_NOFILE, &few, nil))
@@ -141,7 +150,7 @@ func outOfFiles(ctx context.Context, f *fixture) {
 	f.restartWithDeath(ctx, oldest(f.pods[0]))
 	must(t, f.lab.Trigger(ctx, ended))
 	must(t, sleepUntil(ctx, time.Now().Add(8*time.Second)))
-	for i, a := range f.programs {
+	for i, a := range f.instances {
 		if a.reportedEnd(ended.ID) {
 			t.Errorf("%s reported an end without a connection: the limit has no effect", a.name)
 		}
@@ -157,7 +166,7 @@ func littleMemory(ctx context.Context, f *fixture) {
 	l.Crash()
 	must(t, l.Revive(ctx))
 	f.changeContainers(ctx, 1)
-	for _, a := range f.programs {
+	for _, a := range f.instances {
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.PID()))
 		must(t, err)
 		for line := range strings.Lines(string(status)) {

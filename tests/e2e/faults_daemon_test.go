@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,23 +14,18 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/truth"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
 )
 
 // daemonFaults break containerd itself.
 var daemonFaults = []fault{
-	{name: "containerd stopped for 150 s", pods: 5, run: freeze(150 * time.Second), modes: map[string]pipeline.Options{
-		"polling":               bothModes["polling"],
-		"events":                bothModes["events"],
-		"polling with defaults": {RelistPeriod: time.Second, RelistThreshold: pipeline.DefaultRelistThreshold},
-		"events with defaults": {
-			RelistPeriod: time.Second, RelistThreshold: pipeline.DefaultRelistThreshold, Events: pipeline.EventsAuto,
-			RelistPeriodWithEvents: pipeline.DefaultRelistPeriodWithEvents,
-		},
-	}},
+	{name: "containerd stopped for 150 s", pods: 5, run: freeze(150 * time.Second), instances: slices.Concat(quickly, []instanceOptions{
+		{name: "polling with defaults", settings: load.Settings{"relist-threshold": "3m"}},
+		{name: "events with defaults", settings: load.Settings{"relist-threshold": "3m", "events": "auto"}},
+	})},
 	{name: "containerd stopped for 30 s", pods: 5, run: freeze(30 * time.Second)},
 	{name: "containerd stopped for 1 s", short: true, pods: 5, run: freeze(time.Second)},
 	{name: "containerd killed and back with a new socket", short: true, pods: 6, run: restart((*lab.Lab).Crash, time.Second)},
@@ -63,7 +59,7 @@ func freeze(lasts time.Duration) func(context.Context, *fixture) {
 		must(t, request.Wait())
 		f.checkAfterFault(ctx, true)
 		for _, in := range f.instances {
-			if n := in.metric(unannouncedChanges); n > 0 && lasts < cri.DefaultEventProbePeriod {
+			if n := in.metric(ctx, t, unannouncedChanges); n > 0 && lasts < cri.DefaultEventProbePeriod {
 				t.Errorf("%s: %v unannounced changes, though the event stream did not break", in.name, n)
 			}
 		}
@@ -129,7 +125,7 @@ func crashInBurst(ctx context.Context, f *fixture) {
 	f.endFault()
 	for _, in := range f.instances {
 		must(t, await(ctx, func() error { return in.diffLists(ctx, l) }))
-		f.logFigure(in, "unhealthy after - | known %.2f s after the fault", time.Since(f.faultEnded).Seconds())
+		f.logFigure(ctx, in, "unhealthy after - | known %.2f s after the fault", time.Since(f.faultEnded).Seconds())
 	}
 	must(t, sleepUntil(ctx, time.Now().Add(quietTime))) // every instance checks the order of its events
 }

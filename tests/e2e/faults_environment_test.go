@@ -26,7 +26,7 @@ var shimFaults = []fault{
 	{name: "a shim stopped", shims: true, pods: 4, run: stoppedShim},
 	{name: "a shim killed", shims: true, short: true, pods: 4, run: killedShim},
 	{name: "a network plugin hangs in teardown", shims: true, pods: 4, run: hungTeardown},
-	{name: "the disk of containerd full", modes: longTimeouts, pods: 4, lab: lab.Options{DiskSize: 32 << 20}, run: fullDisk},
+	{name: "the disk of containerd full", instances: longTimeouts, pods: 4, lab: lab.Options{DiskSize: 32 << 20}, run: fullDisk},
 }
 
 // stoppedShim: the runtime reports stale statuses of one pod, and so do the
@@ -109,8 +109,8 @@ func fullDisk(ctx context.Context, f *fixture) {
 
 // loadFaults break nothing: they overload the runtime.
 var loadFaults = []fault{
-	{name: "a sandbox list too large to send", modes: longTimeouts, run: largeList},
-	{name: "200 pods at once", modes: longTimeouts, run: manyPods},
+	{name: "a sandbox list too large to send", instances: longTimeouts, run: largeList},
+	{name: "200 pods at once", instances: longTimeouts, run: manyPods},
 }
 
 // largeList makes pods with so many annotations that containerd cannot send the

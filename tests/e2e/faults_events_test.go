@@ -18,7 +18,7 @@ import (
 
 // eventFaults break the stream of CRI events.
 var eventFaults = []fault{
-	{name: "another client does not read its CRI events", drops: true, short: true, modes: longTimeouts, pods: 20, run: droppedEvents},
+	{name: "another client does not read its CRI events", drops: true, short: true, instances: longTimeouts, pods: 20, run: droppedEvents},
 }
 
 const (
@@ -42,15 +42,15 @@ func droppedEvents(ctx context.Context, f *fixture) {
 	t := f.t
 	following := f.instances[1]
 	leave := stallClient(ctx, f, f.largePod(ctx))
-	before := following.metric(unannouncedChanges)
+	before := following.metric(ctx, t, unannouncedChanges)
 	steps := f.liveUntilDropped(ctx)
 	// A step counts once its event is 5 s late.
-	must(t, eventually(ctx, func() bool { return following.metric(unannouncedChanges)-before >= float64(steps)/2 }))
+	must(t, eventually(ctx, func() bool { return following.metric(ctx, t, unannouncedChanges)-before >= float64(steps)/2 }))
 	f.liveBetweenLists(ctx)
-	late := following.metric(staleObservations)
+	late := following.metric(ctx, t, staleObservations)
 	f.endFault()
 	leave()
-	must(t, eventually(ctx, func() bool { return following.metric(staleObservations)-late >= keptEvents/2 }))
+	must(t, eventually(ctx, func() bool { return following.metric(ctx, t, staleObservations)-late >= keptEvents/2 }))
 	f.checkAfterFault(ctx, false)
 }
 
@@ -143,7 +143,7 @@ func (f *fixture) liveBetweenLists(ctx context.Context) {
 	f.step(ctx, f.lab.Trigger(ctx, first))
 	before := make(map[*instance]float64)
 	for _, in := range f.instances {
-		before[in] = in.metric(missedAttempts)
+		before[in] = in.metric(ctx, t, missedAttempts)
 	}
 	from := time.Now()
 	brief := make(map[string]bool)
@@ -165,7 +165,7 @@ func (f *fixture) liveBetweenLists(ctx context.Context) {
 				reported[string(ev.ContainerID)] = true
 			}
 		}
-		counted := int(in.metric(missedAttempts) - before[in])
+		counted := int(in.metric(ctx, t, missedAttempts) - before[in])
 		t.Logf("%s: of %d containers between two lists %d were reported and %d counted", in.name, hidden, len(reported), counted)
 		if len(reported)+counted < hidden {
 			t.Errorf("%s: %d of %d containers were neither reported nor counted", in.name, hidden-len(reported)-counted, hidden)

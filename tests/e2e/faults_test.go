@@ -5,17 +5,15 @@ package e2e_test
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/truth"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
@@ -33,35 +31,24 @@ type fault struct {
 	lab   lab.Options
 	// pods is the number of pods before the fault.
 	pods int
-	// modes are the instances in this process. If nil, [bothModes].
-	modes map[string]pipeline.Options
-	// programs are what to start instead.
-	programs []programOptions
+	// instances are what to run. If nil, [quickly].
+	instances []instanceOptions
 	// unordered: run checks the instances itself, because nobody knows which steps
 	// were made.
 	unordered bool
 	run       func(context.Context, *fixture)
 }
 
-// bothModes detect a fault within seconds, so that the row can check the health.
-var bothModes = map[string]pipeline.Options{
-	"polling": {
-		RelistPeriod: relistPeriod, RelistThreshold: 5 * time.Second, ListTimeout: 2 * time.Second, InspectTimeout: 2 * time.Second,
-	},
-	"events": {
-		RelistPeriod: relistPeriod, RelistThreshold: 5 * time.Second, ListTimeout: 2 * time.Second, InspectTimeout: 2 * time.Second,
-		Events: pipeline.EventsAuto, RelistPeriodWithEvents: 10 * time.Second,
-	},
-}
+var (
+	// quick settings detect a fault within seconds, so that the row can check the health.
+	quick = load.Settings{"relist-period": relistPeriod.String(), "relist-threshold": "5s", "list-timeout": "2s", "inspect-timeout": "2s"}
+	// patient settings are for rows in which a list or a status takes long.
+	patient    = load.Settings{"relist-period": relistPeriod.String(), "relist-threshold": "1m", "list-timeout": "30s"}
+	withEvents = load.Settings{"events": "auto", "relist-period-with-events": "10s"}
 
-// longTimeouts are for rows in which a list or a status takes long.
-var longTimeouts = map[string]pipeline.Options{
-	"polling": {RelistPeriod: relistPeriod, RelistThreshold: time.Minute, ListTimeout: 30 * time.Second},
-	"events": {
-		RelistPeriod: relistPeriod, RelistThreshold: time.Minute, ListTimeout: 30 * time.Second,
-		Events: pipeline.EventsAuto, RelistPeriodWithEvents: 10 * time.Second,
-	},
-}
+	quickly      = []instanceOptions{{name: "polling", settings: quick}, {name: "events", settings: quick.With(withEvents)}}
+	longTimeouts = []instanceOptions{{name: "polling", settings: patient}, {name: "events", settings: patient.With(withEvents)}}
+)
 
 const (
 	// faultTimeout bounds the time from the end of a fault until all is known.
@@ -100,26 +87,21 @@ func (row *fault) runOn(t *testing.T) {
 	row.lab.StopTimeout = 3 * time.Minute // the machine is busy
 	ctx, f := newFixture(t, row.lab)
 	f.timeout = faultTimeout
-	modes := row.modes
-	if modes == nil && row.programs == nil {
-		modes = bothModes
+	if row.instances == nil {
+		row.instances = quickly
 	}
-	names := slices.Sorted(maps.Keys(modes))
-	slices.Reverse(names) // polling first
-	for _, name := range names {
-		f.runMode(name, modes[name])
-	}
-	for _, in := range f.instances {
-		must(t, in.awaitHealth(ctx, true))
+	for _, o := range row.instances {
+		f.run(ctx, o).watchHealth(ctx, t)
 	}
 	f.runPods(ctx, row.pods)
 	f.runContainers(ctx, func(i int) lab.ContainerSpec { return mainExits(i % 200) })
-	for _, o := range row.programs {
-		f.runObserved(ctx, o)
-	}
-	f.awaitAll(ctx)
-	for _, in := range f.instances {
-		in.polls = in.pipeline != nil && in.pipeline.Status().Relist.Period <= relistPeriod
+	for i, in := range f.instances {
+		if o := row.instances[i]; o.unchecked && o.settings["events"] == "auto" && f.lab.Traits().Events {
+			must(t, in.awaitStream(ctx))
+		}
+		status, err := in.status(ctx)
+		must(t, err)
+		in.polls = status.Relist.Period <= relistPeriod
 	}
 	f.faultBegan = time.Now()
 	row.run(ctx, f)
@@ -129,20 +111,6 @@ func (row *fault) runOn(t *testing.T) {
 		}
 		f.changePods(ctx)
 	}
-	for _, p := range f.programs {
-		p.stop(t)
-	}
-}
-
-// runMode runs a pipeline whose health is checked too.
-func (f *fixture) runMode(name string, o pipeline.Options) {
-	f.t.Helper()
-	in := f.runPipeline(runOptions{Options: o, name: name})
-	in.threshold, in.period, in.pollingThreshold = o.RelistThreshold, o.RelistPeriod, o.RelistThreshold
-	if o.Events == pipeline.EventsAuto {
-		in.threshold, in.period = max(o.RelistThreshold, 2*o.RelistPeriodWithEvents), o.RelistPeriodWithEvents
-	}
-	in.watchHealth(f.t)
 }
 
 func (f *fixture) endFault() { f.faultEnded = time.Now() }
@@ -157,7 +125,7 @@ func (f *fixture) sleepIntoFault(ctx context.Context, d time.Duration) {
 func (f *fixture) checkStates(ctx context.Context, want promises.Truth) {
 	f.t.Helper()
 	for _, in := range f.instances {
-		known, err := in.entries(ctx)
+		known, err := in.cached(ctx)
 		if lines := want.Diff(known); err != nil || len(lines) > 0 {
 			f.t.Errorf("during the fault: %s: %v, %q", in.name, err, lines)
 		}
@@ -186,19 +154,15 @@ func (f *fixture) checkAfterFault(ctx context.Context, listsFail bool) {
 			t.Errorf("%v later: %v", quietTime, err)
 		}
 		unhealthy := f.checkHealth(ctx, in, listsFail)
-		f.logFigure(in, "unhealthy after %s | history complete %.2f s, known %.2f s after the fault", unhealthy, complete.Seconds(), took[i].Seconds())
+		f.logFigure(ctx, in, "unhealthy after %s | history complete %.2f s, known %.2f s after the fault", unhealthy, complete.Seconds(), took[i].Seconds())
 	}
 }
 
-func (f *fixture) logFigure(in *instance, format string, args ...any) {
+func (f *fixture) logFigure(ctx context.Context, in *instance, format string, args ...any) {
 	f.t.Helper()
 	_, row, _ := strings.Cut(f.t.Name(), "/")
-	unannounced := "-"
-	if in.metric != nil {
-		unannounced = fmt.Sprint(in.metric(unannouncedChanges))
-	}
-	f.t.Logf("FIGURE | %s | %s | fault %.1f s | %s | unannounced changes %s", strings.ReplaceAll(row, "_", " "),
-		in.name, f.faultEnded.Sub(f.faultBegan).Seconds(), fmt.Sprintf(format, args...), unannounced)
+	f.t.Logf("FIGURE | %s | %s | fault %.1f s | %s | unannounced changes %v", strings.ReplaceAll(row, "_", " "),
+		in.name, f.faultEnded.Sub(f.faultBegan).Seconds(), fmt.Sprintf(format, args...), in.metric(ctx, f.t, unannouncedChanges))
 }
 
 // changePods checks that all goes on as before the fault. A stop and a removal
@@ -255,14 +219,20 @@ func (h *healthLog) firstUnhealthy(after time.Time) time.Duration {
 }
 
 // watchHealth logs the health of an instance until the test ends.
-func (in *instance) watchHealth(t *testing.T) {
-	kit.Run(t, func(ctx context.Context) error {
-		for sleepUntil(ctx, time.Now().Add(10*time.Millisecond)) == nil {
+func (in *instance) watchHealth(ctx context.Context, t *testing.T) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for load.Sleep(ctx, 10*time.Millisecond) {
 			if status, err := in.status(ctx); err == nil {
 				in.health.add(status.Healthy)
 			}
 		}
-		return ctx.Err()
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
 	})
 }
 

@@ -32,7 +32,6 @@ type fixture struct {
 	lab       *lab.Lab
 	pods      []*lab.Pod
 	instances []*instance
-	programs  []*program
 	// timeout bounds awaitAll.
 	timeout time.Duration
 
@@ -135,6 +134,17 @@ func (f *fixture) runContainer(ctx context.Context, p *lab.Pod, spec lab.Contain
 	return c
 }
 
+// changeContainers starts, ends and removes a container in each pod, and awaits
+// each step.
+func (f *fixture) changeContainers(ctx context.Context, attempt uint32) {
+	f.t.Helper()
+	f.runContainers(ctx, func(int) lab.ContainerSpec {
+		return lab.ContainerSpec{Name: "side", Attempt: attempt, Program: lab.Exit(3)}
+	})
+	f.triggerAll(ctx)
+	f.forEachPod(ctx, func(ctx context.Context, _ int, p *lab.Pod) error { return removeDead(ctx, f.lab, newest(p)) })
+}
+
 // removeDead removes a container whose process is gone but whose shim may still
 // run.
 func removeDead(ctx context.Context, l *lab.Lab, c *lab.Container) error {
@@ -210,10 +220,10 @@ func (f *fixture) diff(ctx context.Context, in *instance) (final bool, err error
 			return !incomplete && in.paused.to.IsZero(), fmt.Errorf("%s: events of pod %s differ from the history: %s", in.name, uid, diff)
 		}
 	}
-	if in.entries == nil {
+	if in.Daemon == nil { // what it knew is in its events
 		return false, nil
 	}
-	known, err := in.entries(ctx)
+	known, err := in.cached(ctx)
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", in.name, err)
 	}

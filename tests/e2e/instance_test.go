@@ -6,40 +6,32 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
-	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/truth"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
-// relistPeriod makes the tests faster than the default would.
-const relistPeriod = 200 * time.Millisecond
+// callTimeout bounds a call of an instance, which may be stopped.
+const callTimeout = time.Second
 
-// instance is one pipeline under test, with the events that it delivered. It
-// runs in this process or in a program.
+// instance is one daemon under test, with the events that it delivered.
 type instance struct {
+	*load.Daemon
 	name string
-	// pipeline and metric, which returns the value of a metric, are nil for a program.
-	pipeline *pipeline.Pipeline
-	metric   func(name string) float64
-	// status and entries return what the instance reports of itself and of the pods. They
-	// are nil for a program without a socket.
-	status  func(context.Context) (pleg.Status, error)
-	entries func(context.Context) ([]cache.Entry, error)
 
 	// criEvents, if not nil, has the exit codes that CRI events carried. The
 	// instance need not know others.
@@ -64,67 +56,157 @@ type instance struct {
 	byPod    map[pleg.PodUID][]pleg.Event
 	arrived  map[string]time.Time // the first event of each step, by stepKey
 	stream   promises.Stream
-	problems []string
+	problems []error
 }
 
 func newInstance(name string) *instance {
-	return &instance{name: name, byPod: make(map[pleg.PodUID][]pleg.Event), arrived: make(map[string]time.Time)}
+	return &instance{
+		name: name, byPod: make(map[pleg.PodUID][]pleg.Event), arrived: make(map[string]time.Time),
+		stream: promises.Stream{Replay: true},
+	}
 }
 
-// runOptions say how to run a pipeline in this process.
-type runOptions struct {
-	pipeline.Options
-	name string
-	cri  cri.Options
-	// checkCache compares the cache with each event as it arrives. Then every
-	// step must be awaited before the next.
-	checkCache bool
+var (
+	buildProgram = sync.OnceValues(func() (string, error) { return build("pleg-pipeline", "-race") })
+	// buildRelease builds without the race detector, which takes many times as
+	// much memory and delays the end of every container by 1 s.
+	buildRelease = sync.OnceValues(func() (string, error) { return build("pleg-pipeline-release") })
+)
+
+// build builds the program into .bin, because t.TempDir would not outlive the
+// test that builds it.
+func build(name string, flags ...string) (string, error) {
+	path, err := filepath.Abs(filepath.Join(".bin", name))
+	if err != nil {
+		return "", err
+	}
+	args := append([]string{"build", "-C", filepath.Join("..", ".."), "-o", path}, flags...)
+	out, err := exec.Command("go", append(args, "./cmd/pleg-pipeline")...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build the program: %w: %s", err, out)
+	}
+	return path, nil
+}
+
+// instanceOptions say how to run an instance.
+type instanceOptions struct {
+	name     string
+	settings load.Settings
+	// before are shell commands to run before the program, in its process.
+	before string
+	env    []string
+	// memory limits the program, in bytes. It is then built without the race
+	// detector.
+	memory int64
+	// unchecked: its health is not checked, because it is what breaks.
+	unchecked bool
 	// If incomplete, awaitAll does not wait for this instance.
 	incomplete bool
 }
 
-// runPipeline runs a pipeline on the lab until the test ends.
-func (f *fixture) runPipeline(o runOptions) *instance {
+var (
+	// polling makes the tests faster than the default would.
+	polling = load.Settings{"relist-period": relistPeriod.String()}
+	// rareLists makes CRI events the only source of changes, except for what a runtime
+	// does not announce.
+	rareLists = load.Settings{"events": "auto", "relist-period": "1s", "relist-period-with-events": "1h"}
+)
+
+// relistPeriod is that of instances that poll.
+const relistPeriod = 200 * time.Millisecond
+
+// run runs a daemon on the lab until the test ends, when it must exit with code 0.
+func (f *fixture) run(ctx context.Context, o instanceOptions) *instance {
 	t := f.t
 	t.Helper()
-	client, err := cri.New(f.lab.Endpoint(), o.cri)
+	dir, err := os.MkdirTemp("", "e2e-")
 	must(t, err)
-	registry := prometheus.NewPedanticRegistry()
-	o.Runtime, o.Registerer = client, registry
-	o.Logger = slog.New(slog.NewTextHandler(t.Output(), nil)).With("instance", o.name)
-	if o.RelistPeriod == 0 {
-		o.RelistPeriod = relistPeriod
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	build := buildProgram
+	if o.memory > 0 {
+		build = buildRelease
+		procs, err := f.lab.LimitMemory(strings.ReplaceAll(o.name, " ", "-"), o.memory)
+		must(t, err)
+		o.before += " echo $$ >" + procs + ";"
 	}
+	path, err := build()
+	must(t, err)
 	in := newInstance(o.name)
-	in.pipeline, err = pipeline.New(o.Options)
-	must(t, err)
-	in.metric = func(name string) float64 { return kit.Metric(t, registry, name) }
-	in.status = func(context.Context) (pleg.Status, error) { return in.pipeline.Status(), nil }
-	in.entries = func(context.Context) ([]cache.Entry, error) { return in.pipeline.Cache().List(), nil }
-	sub, err := in.pipeline.Subscribe(pipeline.SubscribeOptions{Name: "e2e"})
-	must(t, err)
-
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		for ev := range sub.Events() {
-			if o.checkCache {
-				in.checkCache(ev)
-			}
-			in.add(ev)
-		}
-	}()
-	stop := kit.Run(t, in.pipeline.Run)
-	t.Cleanup(func() {
-		_ = stop() // Run reports the error
-		<-read
-		must(t, client.Close())
-		in.check(t, f.lab)
+	in.setThresholds(o)
+	in.Daemon, err = load.StartDaemon(ctx, load.DaemonOptions{
+		Program: path, Dir: dir, Name: strings.ReplaceAll(o.name, " ", "-"), Env: o.env, Settings: o.settings, Before: o.before,
+		Args: []string{"--listen", "127.0.0.1:0", "--runtime-endpoint", f.lab.Endpoint()},
 	})
+	must(t, err)
+	t.Cleanup(func() {
+		if err := in.Stop(); err != nil {
+			t.Error(err)
+		}
+		in.check(t, f.lab)
+		if t.Failed() {
+			t.Logf("log of %s:\n%s", in.name, in.Tail())
+		}
+	})
+	f.watch(ctx, in, client.WatchOptions{Name: "e2e", Replay: true, Disconnected: func(error, time.Duration) { in.disconnected() }}, in.add)
 	if !o.incomplete {
 		f.instances = append(f.instances, in)
 	}
 	return in
+}
+
+// watch calls add for each event of an instance until the test ends.
+func (f *fixture) watch(ctx context.Context, in *instance, o client.WatchOptions, add func(pleg.Event)) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ev, err := range in.Client.Watch(ctx, o) {
+			if err != nil {
+				in.problem(err)
+				return
+			}
+			add(ev)
+		}
+	}()
+	f.t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+}
+
+func (in *instance) setThresholds(o instanceOptions) {
+	duration := func(name string) time.Duration {
+		d, _ := time.ParseDuration(o.settings[name]) // zero if it is not set
+		return d
+	}
+	if o.unchecked {
+		return
+	}
+	in.threshold, in.period, in.pollingThreshold = duration("relist-threshold"), duration("relist-period"), duration("relist-threshold")
+	if o.settings["events"] == "auto" {
+		in.period = duration("relist-period-with-events")
+		in.threshold = max(in.threshold, 2*in.period)
+	}
+}
+
+func (in *instance) status(ctx context.Context) (pleg.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return in.Client.Status(ctx)
+}
+
+func (in *instance) cached(ctx context.Context) ([]cache.Entry, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return in.Cached(ctx)
+}
+
+// metric returns the value of a metric, which is zero before it is set.
+func (in *instance) metric(ctx context.Context, t *testing.T, name string) float64 {
+	t.Helper()
+	values, err := in.Metrics(ctx)
+	must(t, err)
+	return values[name]
 }
 
 // awaitHealth waits until the instance reports that it is healthy, or that it is not.
@@ -141,9 +223,17 @@ func (in *instance) awaitHealth(ctx context.Context, want bool) error {
 	})
 }
 
+// awaitStream waits until the instance follows the CRI events, so that lists become rare.
+func (in *instance) awaitStream(ctx context.Context) error {
+	return eventually(ctx, func() bool {
+		status, err := in.status(ctx)
+		return err == nil && status.Relist.Period > relistPeriod && status.Relist.Started.IsZero()
+	})
+}
+
 // diffLists returns how the states that the instance knows differ from the CRI lists.
 func (in *instance) diffLists(ctx context.Context, l *lab.Lab) error {
-	entries, knownErr := in.entries(ctx)
+	entries, knownErr := in.cached(ctx)
 	listed, err := truth.Listed(ctx, l)
 	if err := errors.Join(knownErr, err); err != nil {
 		return err
@@ -160,52 +250,16 @@ func (in *instance) diffLists(ctx context.Context, l *lab.Lab) error {
 	return nil
 }
 
-// checkCache adds a problem if the cache does not show what the event says.
-func (in *instance) checkCache(ev pleg.Event) {
-	status, err := in.pipeline.Cache().Get(ev.PodUID)
-	if err != nil {
-		in.problem("%s: the cache has error %v", describe(ev), err)
-		return
-	}
-	present, running := find(status, ev)
-	gone := len(status.Containers)+len(status.Sandboxes) == 0 && status.ObservedAt.IsZero()
-	if !gone && status.ObservedAt.Before(ev.ObservedAt) {
-		in.problem("%s: the status in the cache is %v older", describe(ev), ev.ObservedAt.Sub(status.ObservedAt))
-	}
-	ok := true
-	switch ev.Type {
-	case pleg.ContainerStarted:
-		ok = present && running
-	case pleg.ContainerDied:
-		ok = present && !running
-	case pleg.ContainerRemoved:
-		ok = !present
-	}
-	if !ok {
-		in.problem("%s: in the cache present is %v, running is %v", describe(ev), present, running)
-	}
-}
-
-func find(status *pleg.PodStatus, ev pleg.Event) (present, running bool) {
-	if !ev.Sandbox {
-		c := status.Container(ev.ContainerID)
-		return c != nil, c != nil && c.State == pleg.StateRunning
-	}
-	for _, s := range status.Sandboxes {
-		if s.ID == ev.ContainerID {
-			return true, s.Ready
-		}
-	}
-	return false, false
-}
-
 // add stores an event.
 func (in *instance) add(ev pleg.Event) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.stream.Add(ev)
+	if ev.PodUID == "" {
+		return
+	}
 	if ev.ObservedAt.IsZero() || ev.ObservedAt.After(time.Now()) {
-		in.addProblem("%s: observed at %v", describe(ev), ev.ObservedAt)
+		in.problems = append(in.problems, fmt.Errorf("%s: observed at %v", describe(ev), ev.ObservedAt))
 	}
 	in.byPod[ev.PodUID] = append(in.byPod[ev.PodUID], ev)
 	key := stepKey(string(ev.ContainerID), lab.Step(strings.TrimPrefix(string(ev.Type), "Container")))
@@ -217,15 +271,16 @@ func (in *instance) add(ev pleg.Event) {
 // stepKey is the key of a step of a container or sandbox.
 func stepKey(id string, step lab.Step) string { return id + " " + string(step) }
 
-func (in *instance) problem(format string, args ...any) {
+func (in *instance) disconnected() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.addProblem(format, args...)
+	in.stream.Breaks = append(in.stream.Breaks, len(in.stream.Events))
 }
 
-// addProblem needs the lock.
-func (in *instance) addProblem(format string, args ...any) {
-	in.problems = append(in.problems, in.name+": "+fmt.Sprintf(format, args...))
+func (in *instance) problem(err error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.problems = append(in.problems, err)
 }
 
 func (in *instance) events(uid pleg.PodUID) []pleg.Event {
@@ -249,10 +304,7 @@ func (in *instance) check(t *testing.T, l *lab.Lab) {
 	t.Helper()
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	for _, p := range in.problems {
-		t.Error(p)
-	}
-	if err := in.stream.Check(); err != nil {
+	if err := errors.Join(errors.Join(in.problems...), in.stream.Check()); err != nil {
 		t.Errorf("%s: %v", in.name, err)
 	}
 	for uid, events := range in.byPod {

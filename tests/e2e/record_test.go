@@ -5,6 +5,7 @@ package e2e_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 )
 
@@ -59,13 +61,23 @@ func TestReplayOfRecording(t *testing.T) {
 	}
 	must(t, l.Freeze(ctx)) // the replay must not call it
 
-	replay := f.start("replay", exec.CommandContext(ctx, path,
-		"run", "--output", "json", "--relist-period", relistPeriod.String(), "--runtime-endpoint", "replay:"+file))
-	<-replay.read
-	if stderr := replay.stop(t); !strings.Contains(stderr, "the recording has ended") {
-		t.Errorf("end of the replay: %s", stderr)
+	replay := exec.CommandContext(ctx, path,
+		"run", "--output", "json", "--relist-period", relistPeriod.String(), "--runtime-endpoint", "replay:"+file)
+	stderr.Reset()
+	replay.Stderr = &stderr
+	out, err := replay.Output()
+	if err != nil || !strings.Contains(stderr.String(), "the recording has ended") {
+		t.Errorf("end of the replay: %v, %s", err, &stderr)
 	}
-	f.awaitAll(ctx)
+	in := newInstance("replay")
+	for line := range bytes.Lines(out) {
+		var ev pleg.Event
+		must(t, json.Unmarshal(line, &ev))
+		in.add(ev)
+	}
+	if _, err := f.diff(ctx, in); err != nil {
+		t.Error(err)
+	}
 }
 
 // awaitRecordedLists waits until the recording has what happened so far: for two

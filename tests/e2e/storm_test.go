@@ -21,7 +21,7 @@ import (
 // what happened in between.
 func TestCacheIsCorrectAfterCrashInStorm(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
-	in := f.runPipeline(runOptions{Options: rareLists})
+	in := f.run(ctx, instanceOptions{name: "events", settings: rareLists})
 	f.runPods(ctx, 20)
 	for round := range 2 {
 		crashInStorm(ctx, f, in, round)
@@ -31,7 +31,7 @@ func TestCacheIsCorrectAfterCrashInStorm(t *testing.T) {
 func crashInStorm(ctx context.Context, f *fixture, in *instance, round int) {
 	t, l := f.t, f.lab
 	t.Helper()
-	start := in.metric(unannouncedChanges)
+	start := in.metric(ctx, t, unannouncedChanges)
 	victims := make([]*lab.Container, 5) // they run until they are killed
 	for i := range victims {
 		c := f.runContainer(ctx, f.pods[i], lab.ContainerSpec{Name: fmt.Sprint("victim-", round), Program: lab.Pause()})
@@ -63,8 +63,8 @@ func crashInStorm(ctx context.Context, f *fixture, in *instance, round int) {
 		t.Errorf("round %d: the cache was correct %v after the first answer, want 1 s", round, took)
 	}
 	// The count is complete once it has each victim.
-	must(t, eventually(ctx, func() bool { return in.metric(unannouncedChanges)-start >= float64(len(victims)) }))
-	counted, events := in.metric(unannouncedChanges)-start, f.countEvents(in)-before
+	must(t, eventually(ctx, func() bool { return in.metric(ctx, t, unannouncedChanges)-start >= float64(len(victims)) }))
+	counted, events := in.metric(ctx, t, unannouncedChanges)-start, f.countEvents(in)-before
 	t.Logf("round %d: %v unannounced changes counted, %d processes killed, %d events since", round, counted, len(victims), events)
 	if counted > float64(events) {
 		t.Errorf("round %d: %v unannounced changes counted, but only %d events since the crash", round, counted, events)
@@ -121,7 +121,7 @@ func churn(ctx context.Context, l *lab.Lab, pod *lab.Pod, name string, until tim
 func TestStorm(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
 	events := f.lab.Traits().Events && !f.lab.Traits().EventsToOne
-	in := f.runPipeline(runOptions{Options: rareLists})
+	in := f.run(ctx, instanceOptions{name: "events", settings: rareLists})
 	if events {
 		in.criEvents = receiveCRIEvents(ctx, t, f.lab)
 		in.mayOvertake = 3 // of 240

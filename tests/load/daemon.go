@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/process"
 )
@@ -25,6 +29,27 @@ type DaemonOptions struct {
 	Dir, Name string
 	// Args follow "run --quiet --socket PATH", Env the environment of this process.
 	Args, Env []string
+	// Settings are those that only the environment and the file of settings have.
+	Settings Settings
+	// Before are shell commands to run before the program, in its process.
+	Before string
+}
+
+// Settings are values by name, such as 5s by relist-threshold.
+type Settings map[string]string
+
+// With returns the settings with others that replace them.
+func (s Settings) With(others Settings) Settings {
+	all := maps.Clone(s)
+	maps.Copy(all, others)
+	return all
+}
+
+func (s Settings) environment() (env []string) {
+	for name, value := range s {
+		env = append(env, "PLEG_PIPELINE_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_"))+"="+value)
+	}
+	return env
 }
 
 // Daemon is a process of the program that runs as a daemon.
@@ -40,8 +65,9 @@ type Daemon struct {
 // StartDaemon starts a daemon and returns once it is healthy.
 func StartDaemon(ctx context.Context, o DaemonOptions) (*Daemon, error) {
 	d := &Daemon{Name: o.Name, Socket: filepath.Join(o.Dir, o.Name+".sock"), http: &http.Client{Timeout: startTimeout}}
-	cmd := exec.Command(o.Program, append([]string{"run", "--quiet", "--socket", d.Socket}, o.Args...)...) //nolint:noctx // Stop ends it
-	cmd.Env = append(os.Environ(), o.Env...)
+	args := append([]string{"-c", o.Before + ` exec "$0" "$@"`, o.Program, "run", "--quiet", "--socket", d.Socket}, o.Args...)
+	cmd := exec.Command("/bin/sh", args...) //nolint:noctx // Stop ends it
+	cmd.Env = slices.Concat(os.Environ(), o.Env, o.Settings.environment())
 	var err error
 	if d.Client, err = client.New(d.Socket, client.Options{}); err != nil {
 		return nil, err
@@ -76,8 +102,26 @@ func (d *Daemon) ready(ctx context.Context) error {
 	return err
 }
 
-// Stop ends the daemon, which must exit with code 0.
+// Cached returns the daemon's cache.
+func (d *Daemon) Cached(ctx context.Context) ([]cache.Entry, error) {
+	pods, err := d.Client.Pods(ctx)
+	entries := make([]cache.Entry, len(pods))
+	for i, p := range pods {
+		entries[i] = cache.Entry(p)
+	}
+	return entries, err
+}
+
+// Stop ends the daemon, which must exit with code 0 and without a data race.
 func (d *Daemon) Stop() error {
 	d.http.CloseIdleConnections()
-	return errors.Join(d.Client.Close(), d.Process.Stop())
+	err := errors.Join(d.Client.Close(), d.Process.Stop())
+	text, readErr := os.ReadFile(d.Log)
+	if found := failed.Find(text); found != nil {
+		err = errors.Join(err, fmt.Errorf("log of %s: %s", d.Name, text))
+	}
+	return errors.Join(err, readErr)
 }
+
+// failed is in the log of a daemon in which something went wrong.
+var failed = regexp.MustCompile(`DATA RACE|panic:`)

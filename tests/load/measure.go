@@ -43,34 +43,40 @@ var measures = []struct {
 	{"resident memory", "MiB", func(s Sample) float64 { return MiB(s.RSSBytes) }, 8},
 }
 
-// Sample reads the metrics of a daemon that serves HTTP.
-func (d *Daemon) Sample(ctx context.Context, r *Run) (Sample, error) {
+// Metrics reads the metrics of a daemon that serves HTTP: the sum of each over its labels.
+func (d *Daemon) Metrics(ctx context.Context) (map[string]float64, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.URL+"/metrics", http.NoBody)
 	if err != nil {
-		return Sample{}, fmt.Errorf("sample %s: %w", d.Name, err)
+		return nil, fmt.Errorf("metrics of %s: %w", d.Name, err)
 	}
 	answer, err := d.http.Do(request)
 	if err != nil {
-		return Sample{}, fmt.Errorf("sample %s: %w", d.Name, err)
+		return nil, fmt.Errorf("metrics of %s: %w", d.Name, err)
 	}
 	defer func() { _ = answer.Body.Close() }()
 	values, err := parseMetrics(answer.Body)
 	if err != nil {
-		return Sample{}, fmt.Errorf("sample %s: %w", d.Name, err)
+		return nil, fmt.Errorf("metrics of %s: %w", d.Name, err)
 	}
-	s := Sample{At: r.Elapsed(), Events: values["pleg_events_total"]} // absent before the first
+	return values, nil
+}
+
+// sample reads the metrics that a soak measures. All but the events must be there.
+func (d *Daemon) sample(ctx context.Context, r *Run) (Sample, error) {
+	values, err := d.Metrics(ctx)
+	s := Sample{At: r.Elapsed(), Events: values["pleg_events_total"]}
 	for name, to := range map[string]*float64{
 		"go_gc_heap_live_bytes": &s.HeapBytes, "go_goroutines": &s.Goroutines,
 		"process_open_fds": &s.FDs, "process_resident_memory_bytes": &s.RSSBytes,
 		"process_cpu_seconds_total": &s.CPUSeconds, "pleg_discarded_events_total": &s.Discarded,
 	} {
 		value, ok := values[name]
-		if !ok {
-			return Sample{}, fmt.Errorf("sample %s: no metric %s", d.Name, name)
+		if !ok && err == nil {
+			err = fmt.Errorf("%s has no metric %s", d.Name, name)
 		}
 		*to = value
 	}
-	return s, nil
+	return s, err
 }
 
 // parseMetrics returns the sum of each metric over its labels.

@@ -128,7 +128,7 @@ func (s *soak) progress(ctx context.Context) string {
 	fmt.Fprintf(&b, "%s: %v of %v, %d actions, %d rests, %d problems",
 		s.name, s.Elapsed().Round(time.Second), s.Duration, actions, rests, len(s.Problems()))
 	for _, d := range s.daemons {
-		now, err := d.Sample(ctx, s.Run)
+		now, err := d.sample(ctx, s.Run)
 		if err != nil {
 			fmt.Fprintf(&b, "; %s: %v", d.Name, err)
 			continue

@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
@@ -37,13 +36,16 @@ type Node interface {
 	Truth(ctx context.Context) (promises.Truth, error)
 }
 
-// modes are the ways to run the daemons. The history is short, so that a subscriber cannot
+// common are the settings of both daemons. The history is short, so that a subscriber cannot
 // resume after a long absence.
-var modes = map[string][]string{
-	"polling": {"--history", "400", "--list-timeout", "3s", "--inspect-timeout", "3s"},
-	"events": {
-		"--history", "400", "--list-timeout", "3s", "--inspect-timeout", "3s", "--events", "require", "--relist-period-with-events", "10s",
-	},
+var common = Settings{"history": "400", "list-timeout": "3s", "inspect-timeout": "3s", "log-level": "warn"}
+
+var modes = []struct {
+	name     string
+	settings Settings
+}{
+	{"polling", common},
+	{"events", common.With(Settings{"events": "require", "relist-period-with-events": "10s"})},
 }
 
 // SoakOptions configure a soak. All fields are required.
@@ -102,9 +104,9 @@ func Soak(ctx context.Context, r *Run, node Node, o SoakOptions) (*Report, error
 }
 
 func (s *soak) start(ctx context.Context, dir string) error {
-	for i, name := range []string{"polling", "events"} {
-		args := append([]string{"--listen", "127.0.0.1:0", "--runtime-endpoint", s.node.Endpoint(), "--log-level", "warn"}, modes[name]...)
-		d, err := StartDaemon(ctx, DaemonOptions{Program: s.Program, Dir: dir, Name: name, Args: args})
+	args := []string{"--listen", "127.0.0.1:0", "--runtime-endpoint", s.node.Endpoint()}
+	for i, mode := range modes {
+		d, err := StartDaemon(ctx, DaemonOptions{Program: s.Program, Dir: dir, Name: mode.name, Args: args, Settings: mode.settings})
 		if err != nil {
 			return err
 		}
@@ -166,7 +168,7 @@ func (s *soak) rest(ctx context.Context) error {
 		return err
 	}
 	for _, d := range s.daemons {
-		sample, err := d.Sample(ctx, s.Run)
+		sample, err := d.sample(ctx, s.Run)
 		if err != nil {
 			return err
 		}
@@ -213,15 +215,11 @@ func (s *soak) differences(ctx context.Context, truth promises.Truth) ([]string,
 		if err := d.Alive(); err != nil {
 			return nil, err
 		}
-		pods, err := d.Client.Pods(ctx)
+		cached, err := d.Cached(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("daemon (%s): %w", d.Name, err)
 		}
-		entries := make([]cache.Entry, len(pods))
-		for i, p := range pods {
-			entries[i] = cache.Entry(p)
-		}
-		add("daemon ("+d.Name+")", truth.Diff(entries))
+		add("daemon ("+d.Name+")", truth.Diff(cached))
 	}
 	for _, sub := range s.due() {
 		add(sub.String(), sub.diff(truth))

@@ -17,38 +17,29 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/browser/lab"
 )
 
+const (
+	pods          = 60
+	width, height = 1280, 760
+	rate          = 6.0 // changes a second
+	// after is how long the node runs before.
+	after = 55 * time.Second
+	// oneMinute makes the timeline as long as the node runs.
+	oneMinute = `document.querySelector("[name=span][value='60']").click()`
+)
+
 func main() {
-	var s shot
-	flag.StringVar(&s.out, "out", "page.png", "the `FILE` to write")
-	flag.StringVar(&s.root, "root", ".", "the `FOLDER` of the main module")
-	flag.StringVar(&s.scheme, "scheme", "light", "light or dark")
-	flag.IntVar(&s.pods, "pods", 60, "the `NUMBER` of pods")
-	flag.Int64Var(&s.width, "width", 1280, "the width of the window")
-	flag.Int64Var(&s.height, "height", 760, "the height of the window")
-	flag.Float64Var(&s.rate, "rate", 6, "changes a second")
-	flag.DurationVar(&s.after, "after", 55*time.Second, "how long the node runs before")
-	flag.StringVar(&s.script, "script", oneMinute, "JavaScript to run in the page a second before")
+	out := flag.String("out", "page.png", "the `FILE` to write")
+	root := flag.String("root", ".", "the `FOLDER` of the main module")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := s.capture(ctx); err != nil {
+	if err := takePicture(ctx, *root, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "screenshot:", err)
 		os.Exit(1)
 	}
 }
 
-// oneMinute makes the timeline as long as the node runs.
-const oneMinute = `document.querySelector("[name=span][value='60']").click()`
-
-type shot struct {
-	out, root, scheme, script string
-	pods                      int
-	width, height             int64
-	rate                      float64
-	after                     time.Duration
-}
-
-func (s *shot) capture(ctx context.Context) error {
+func takePicture(ctx context.Context, root, out string) error {
 	dir, err := os.MkdirTemp("", "pleg-screenshot-")
 	if err != nil {
 		return err
@@ -58,39 +49,39 @@ func (s *shot) capture(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	node, err := simruntime.New(simruntime.Options{Seed: 7, Profile: profile})
+	runtime, err := simruntime.New(simruntime.Options{Seed: 7, Profile: profile})
 	if err != nil {
 		return err
 	}
-	if _, err := node.Populate(simruntime.Population{Pods: s.pods, Containers: 2}); err != nil {
+	if _, err := runtime.Populate(simruntime.Population{Pods: pods, Containers: 2}); err != nil {
 		return err
 	}
-	socket, stopRuntime := lab.ServeRuntime(ctx, node, dir)
-	defer stopRuntime()
-	binary, err := lab.Build(ctx, s.root, dir)
+	node := lab.Serve(ctx, runtime, dir)
+	defer node.Stop()
+	binary, err := lab.Build(ctx, root, dir)
 	if err != nil {
 		return err
 	}
-	program, err := lab.StartProgram(ctx, binary, socket, "127.0.0.1:0")
+	daemon, err := node.StartDaemon(ctx, binary, "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = program.Stop() }()
+	defer func() { _ = daemon.Stop() }()
 	tab, stopBrowser, err := lab.StartBrowser(ctx)
 	if err != nil {
 		return err
 	}
 	defer stopBrowser()
-	if err := lab.Emulate(tab, s.width, s.height, 1.5, s.scheme); err != nil {
+	if err := lab.Emulate(tab, width, height, 1.5, "light"); err != nil {
 		return err
 	}
-	if err := chromedp.Do(tab, chromedp.Navigate("http://"+program.Address+"/")); err != nil {
+	if err := chromedp.Do(tab, chromedp.Navigate(daemon.URL+"/")); err != nil {
 		return err
 	}
-	if err := s.live(ctx, node); err != nil {
+	if err := live(ctx, runtime); err != nil {
 		return err
 	}
-	if _, err := chromedp.Run(tab, chromedp.Evaluate[any](s.script)); err != nil {
+	if _, err := chromedp.Run(tab, chromedp.Evaluate[any](oneMinute)); err != nil {
 		return err
 	}
 	time.Sleep(time.Second)
@@ -98,21 +89,21 @@ func (s *shot) capture(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(s.out, png, 0o644)
+	return os.WriteFile(out, png, 0o644)
 }
 
 // live lets pods come and go for a while; one of them hangs.
-func (s *shot) live(ctx context.Context, node *simruntime.Runtime) error {
-	ctx, cancel := context.WithTimeout(ctx, s.after)
+func live(ctx context.Context, node *simruntime.Runtime) error {
+	ctx, cancel := context.WithTimeout(ctx, after)
 	defer cancel()
-	time.AfterFunc(s.after-12*time.Second, func() {
+	time.AfterFunc(after-12*time.Second, func() {
 		sick := node.Pods()[3]
 		_, _ = node.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: sick.UID, Hang: true})
 		for _, c := range sick.Containers {
 			_, _ = node.RestartContainer(c.ID)
 		}
 	})
-	err := node.Churn(ctx, simruntime.ChurnOptions{Seed: 7, Rate: s.rate})
+	err := node.Churn(ctx, simruntime.ChurnOptions{Seed: 7, Rate: rate})
 	if errors.Is(err, context.DeadlineExceeded) {
 		return nil
 	}

@@ -69,10 +69,10 @@ func (s *siege) run(ctx context.Context, r *load.Run) error {
 	// The attackers get the default bounds; the readers come on top.
 	s.daemon, err = load.StartDaemon(ctx, load.DaemonOptions{
 		Program: s.program, Dir: dir, Name: "pleg", Env: []string{memoryLimit},
-		Args: []string{
-			"--simulate=110", "--churn-rate", "10", "--listen", address, "--client-buffer", "64",
-			"--max-connections", strconv.Itoa(256 + s.grpcReaders), "--max-watchers", strconv.Itoa(128 + s.grpcReaders),
-			"--max-event-streams", strconv.Itoa(64 + s.sseReaders),
+		Args: []string{"--simulate=110", "--churn-rate", "10", "--listen", address},
+		Settings: load.Settings{
+			"client-buffer": "64", "max-connections": strconv.Itoa(256 + s.grpcReaders), "max-watchers": strconv.Itoa(128 + s.grpcReaders),
+			"max-event-streams": strconv.Itoa(64 + s.sseReaders),
 		},
 	})
 	if err != nil {
