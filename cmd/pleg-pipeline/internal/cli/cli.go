@@ -10,14 +10,12 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/gdamore/tcell/v3"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/privilege"
@@ -26,9 +24,11 @@ import (
 // Name is the name of the program and the prefix of its notices on stderr.
 const Name = "pleg-pipeline"
 
-// version and revision are set by the linker in a release (deploy/release/dist.sh).
-// Otherwise the build information has them.
-var version, revision string
+// exit is an error whose reason the output has already: an exit code.
+type exit int
+
+// Error implements error.
+func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 // Exit codes.
 const (
@@ -64,25 +64,26 @@ type Process struct {
 	Pressure, Cgroups fs.FS
 }
 
-func (p Process) dial(ctx context.Context, socket string) (net.Conn, error) {
+// withDefaults completes p with what the system has.
+func (p Process) withDefaults() Process {
 	if p.Dial == nil {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
+		p.Dial = func(ctx context.Context, socket string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		}
 	}
-	return p.Dial(ctx, socket)
-}
-
-func (p Process) pressure() fs.FS {
+	if p.Drop == nil {
+		p.Drop = func() error { return nil }
+	}
+	if p.Environ == nil {
+		p.Environ = func() []string { return nil }
+	}
 	if p.Pressure == nil {
-		return os.DirFS("/proc/pressure")
+		p.Pressure = os.DirFS("/proc/pressure")
 	}
-	return p.Pressure
-}
-
-func (p Process) cgroups() fs.FS {
 	if p.Cgroups == nil {
-		return os.DirFS("/sys/fs/cgroup")
+		p.Cgroups = os.DirFS("/sys/fs/cgroup")
 	}
-	return p.Cgroups
+	return p
 }
 
 // oneSignal is the time within which two signals count as one: timeout(1) sends
@@ -118,15 +119,13 @@ func Main() int {
 // Execute runs one command until it ends or ctx does, and returns the exit code.
 // The end of ctx is a normal end.
 func Execute(ctx context.Context, p Process) int {
-	root := newRoot(p) //nolint:contextcheck // cobra passes ctx to the commands
+	root := newRoot(p.withDefaults()) //nolint:contextcheck // cobra passes ctx to the commands
 	command, err := root.ExecuteContextC(ctx)
 	if err == nil || errors.Is(err, errOutputClosed) {
 		return ExitOK
 	}
-	for silent, code := range map[error]int{errUnhealthy: ExitUnhealthy, errPluginProblem: ExitFailure, errPluginUnknown: ExitUsage} {
-		if errors.Is(err, silent) {
-			return code // the output says why
-		}
+	if code, ok := errors.AsType[exit](err); ok {
+		return int(code)
 	}
 	fmt.Fprintf(p.Err, "%s: %s\n", Name, notice(strings.ReplaceAll(err.Error(), "\t", "  ")))
 	if errors.As(err, new(failure)) {
@@ -184,66 +183,4 @@ func newRoot(p Process) *cobra.Command {
 	root.SetErr(p.Err)
 	root.AddCommand(newRun(p), newEvents(p), newPods(p), newTop(p), newDoctor(p), newConform(p), newConformContainer(), newSimulate(p), newRecord(p), newVersion())
 	return root
-}
-
-func newVersion() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version of the program",
-		Long:  "Print the version of the program, the commit if it is known, the version of Go\nand the platform.",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), versionLine(buildInfo()))
-			return fail(outputError(err))
-		},
-	}
-}
-
-func buildInfo() *debug.BuildInfo {
-	info, _ := debug.ReadBuildInfo()
-	return info
-}
-
-// versionLine leaves out the commit if it is unknown, as in a test or a build with
-// -buildvcs=false.
-func versionLine(info *debug.BuildInfo) string {
-	commit := commitOf(info)
-	if commit != "" {
-		commit = "commit " + commit + ", "
-	}
-	return fmt.Sprintf("%s %s (%s%s, %s/%s)", Name, moduleVersion(info), commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-}
-
-func moduleVersion(info *debug.BuildInfo) string {
-	switch {
-	case version != "":
-		return version
-	case info == nil || info.Main.Version == "":
-		return "(devel)"
-	}
-	return info.Main.Version
-}
-
-// commitOf returns the commit that the program was built from, or "".
-func commitOf(info *debug.BuildInfo) string {
-	if revision != "" || info == nil {
-		return revision
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return s.Value
-		}
-	}
-	return ""
-}
-
-// newBuildMetric returns pleg_build_info, with which queries join the version.
-func newBuildMetric(info *debug.BuildInfo) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "pleg_build_info",
-		Help: "Always 1; the labels say what was built.",
-		ConstLabels: prometheus.Labels{
-			"version": moduleVersion(info), "revision": commitOf(info), "goversion": runtime.Version(),
-		},
-	}, func() float64 { return 1 })
 }

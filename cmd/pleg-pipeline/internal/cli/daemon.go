@@ -5,176 +5,237 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
+	"maps"
 	"net"
 	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
-	"syscall"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cache"
-	"github.com/pleg-pipeline/pleg-pipeline/client"
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
 
-// daemonSource is the daemon of this node. Another process can continue after the last
-// event of this one.
-type daemonSource struct{ client *client.Client }
+// liveHeap is the heap in use after a garbage collection, where a leak shows
+// first.
+var liveHeap = collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile("^/gc/heap/live:bytes$")}
 
-func newClient(p Process, socket string) (*client.Client, error) {
-	return client.New(socket, client.Options{Dial: func(ctx context.Context) (net.Conn, error) { return p.dial(ctx, socket) }})
-}
-
-// answerTimeout is the time in which a daemon must answer.
-const answerTimeout = 30 * time.Second
-
-var errNoAnswer = errors.New("the daemon does not answer")
-
-func answerWithin(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, answerTimeout, errNoAnswer)
-}
-
-// daemonError is an error whose text a daemon may have chosen.
-type daemonError struct{ err error }
-
-// Error implements error. The text has no character that could forge another line.
-func (e daemonError) Error() string { return view.Printable(e.err.Error()) }
-
-// Unwrap returns the error with its gRPC code.
-func (e daemonError) Unwrap() error { return e.err }
-
-// fromDaemon returns the error of a call of the daemon as it can be printed.
-func fromDaemon(ctx context.Context, err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(context.Cause(ctx), errNoAnswer):
-		return errNoAnswer
-	case status.Code(err) == codes.Unimplemented:
-		err = fmt.Errorf("not a daemon of this version: %w", err)
-	}
-	return daemonError{err}
-}
-
-func (s daemonSource) events(ctx context.Context, o client.WatchOptions) iter.Seq2[pleg.Event, error] {
-	if disconnected := o.Disconnected; disconnected != nil {
-		o.Disconnected = func(err error, retryIn time.Duration) { disconnected(fromDaemon(ctx, err), retryIn) }
-	}
-	return func(yield func(pleg.Event, error) bool) {
-		for ev, err := range s.client.Watch(ctx, o) {
-			if !yield(ev, fromDaemon(ctx, err)) {
-				return
-			}
-		}
-	}
-}
-
-func (s daemonSource) pods(ctx context.Context) ([]view.Pod, error) {
-	ctx, cancel := answerWithin(ctx)
-	defer cancel()
-	known, err := s.client.Pods(ctx)
+// serve prints and serves the events of one runtime until ctx ends, and then
+// prints a summary.
+func (c *runCommand) serve(ctx context.Context, out console, from endpoint.Endpoint) error {
+	began := time.Now()
+	// Listening comes first, so that a bad address fails at once.
+	web, access, err := c.listenHTTP(ctx, out)
 	if err != nil {
-		return nil, fromDaemon(ctx, err)
-	}
-	entries := make([]cache.Entry, 0, len(known))
-	for _, p := range known {
-		entries = append(entries, cache.Entry(p))
-	}
-	now, err := s.status(ctx)
-	return view.Pods(entries, now), err
-}
-
-func (s daemonSource) pod(ctx context.Context, uid pleg.PodUID) (view.Pod, bool, error) {
-	ctx, cancel := answerWithin(ctx)
-	defer cancel()
-	known, err := s.client.Pods(ctx, uid)
-	if err != nil || len(known) == 0 {
-		return view.Pod{}, false, fromDaemon(ctx, err)
-	}
-	now, err := s.status(ctx)
-	return view.OnePod(cache.Entry(known[0]), now), true, err
-}
-
-// status returns an empty status if the daemon is an older version that has none.
-func (s daemonSource) status(ctx context.Context) (pleg.Status, error) {
-	ctx, cancel := answerWithin(ctx)
-	defer cancel()
-	now, err := s.client.Status(ctx)
-	if status.Code(err) == codes.Unimplemented {
-		return pleg.Status{}, nil
-	}
-	return now, fromDaemon(ctx, err)
-}
-
-const (
-	// defaultSocket is the default socket of the daemon of this node.
-	defaultSocket = "/run/pleg-pipeline/pleg.sock"
-	// socketVariable can name another socket.
-	socketVariable = "PLEG_PIPELINE_SOCKET"
-	// dialTimeout is generous: a unix socket accepts at once unless its backlog
-	// is full.
-	dialTimeout = 2 * time.Second
-)
-
-// howConnected is part of the help of every command that can ask a daemon.
-const howConnected = `The command asks the daemon ("pleg-pipeline run --socket") at the socket named by
---connect, otherwise by the environment variable PLEG_PIPELINE_SOCKET, otherwise
-at ` + defaultSocket + ` if that exists. Without a daemon, or with
---runtime-endpoint, --config or --simulate, it runs its own pipeline on the
-container runtime, which it finds as "pleg-pipeline run" does.`
-
-// findDaemon returns the socket of the daemon to ask, or "" if there is none.
-func (f *sourceFlags) findDaemon(ctx context.Context, p Process, out console) (string, error) {
-	if f.own {
-		return "", nil
-	}
-	socket, named := f.connect, true
-	if socket == "" {
-		socket = p.Getenv(socketVariable)
-	}
-	socket = strings.TrimPrefix(socket, "unix://") // as the endpoint of a runtime may have
-	if socket == "" {
-		socket, named = defaultSocket, false
-	}
-	err := dial(ctx, p, socket)
-	switch {
-	case err == nil:
-		return socket, nil
-	case !named && errors.Is(err, fs.ErrNotExist):
-		out.say(ctx, "there is no daemon at %s: running a pipeline in this process", socket)
-		return "", nil
-	case !named && errors.Is(err, syscall.ECONNREFUSED):
-		out.say(ctx, "no daemon answers at %s: running a pipeline in this process", socket)
-		return "", nil
-	case errors.Is(err, fs.ErrPermission):
-		err = errors.New("permission denied: only root and the owner and group of the socket may connect")
-	case errors.Is(err, fs.ErrNotExist):
-		err = fmt.Errorf("the socket does not exist: to start a daemon, run %s run --socket %s", Name, socket)
-	case errors.Is(err, syscall.ECONNREFUSED):
-		err = errors.New("no daemon answers: it has ended")
-	}
-	return "", fmt.Errorf("connect to the daemon at %s: %w", socket, err)
-}
-
-// dial tests whether a daemon accepts connections. The client alone would retry
-// without end, which is right for a daemon that restarts but wrong for a path that
-// is misspelled.
-func dial(ctx context.Context, p Process, socket string) error {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	conn, err := p.dial(ctx, socket)
-	if err != nil {
-		if number, ok := errors.AsType[syscall.Errno](err); ok {
-			return number
-		}
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return errors.New("the daemon does not answer")
-		}
 		return err
 	}
-	return conn.Close()
+	defer closeListener(web) // Serve closes it too; this is for the errors below
+	socket, err := c.listenSocket(ctx, out)
+	if err != nil {
+		return err
+	}
+	defer closeListener(socket)
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(newBuildMetric(buildInfo()), collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(liveHeap)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	connect := connect
+	if c.runtime.wait {
+		connect = connectLater
+	}
+	client, err := connect(ctx, out, from, c.pipeline.clientOptions(out.log, registry))
+	if err != nil {
+		return interrupted(ctx, out, err)
+	}
+	defer func() { _ = client.Close() }()
+	pipe, err := pipeline.New(c.pipeline.options(client, out.log, registry))
+	if err != nil {
+		return err
+	}
+	publishers, err := c.publish.publishers(ctx, c.process, pipe, registry, out)
+	defer publishers.closeAll()
+	if err != nil {
+		return err
+	}
+	d := daemon{out: out, pipe: pipe, began: time.Now(), command: c, parts: publishers.parts}
+	if web != nil {
+		handler := httpserver.Handler(httpserver.Options{
+			Pipeline: pipe, Gatherer: registry, Logger: out.log, HidePods: access.HidePods,
+			MaxStreams: c.streams, Buffer: c.server.Buffer, Parts: publishers.states,
+		})
+		d.parts = append(d.parts, func(ctx context.Context) error { return httpserver.Serve(ctx, web, handler, access, out.log) })
+	}
+	if socket != nil {
+		o := c.server
+		o.Logger, o.Registerer = out.log, registry
+		s, err := server.New(pipe, o)
+		if err != nil {
+			return err
+		}
+		d.parts = append(d.parts, func(ctx context.Context) error { return s.Serve(ctx, socket) })
+	}
+	err = d.run(ctx)
+	if errors.Is(err, context.Canceled) {
+		figures := view.ReadFigures(pipe, registry)
+		out.say(ctx, "%v after %v: %d relists, %s%d discarded", err, time.Since(began).Round(100*time.Millisecond),
+			figures.Lister.Lists, count(d.printed), figures.Dispatcher.Discarded)
+		return nil
+	}
+	return err
+}
+
+func closeListener(l net.Listener) {
+	if l != nil {
+		_ = l.Close()
+	}
+}
+
+// listenSocket returns nil without --socket. It creates the directory of the
+// socket, because /run is empty after a boot, but not the parents of that.
+func (c *runCommand) listenSocket(ctx context.Context, out console) (net.Listener, error) {
+	if c.socket == "" {
+		return nil, nil
+	}
+	path, err := filepath.Abs(c.socket)
+	if err != nil {
+		return nil, fmt.Errorf("--socket: %w", err)
+	}
+	if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("--socket: %w", err)
+	}
+	listener, err := server.Listen(ctx, path)
+	if err != nil {
+		return nil, fmt.Errorf("--socket: %w", err)
+	}
+	out.say(ctx, "serving pods and events on %s; to see them: %s events --connect %s", path, Name, path)
+	return listener, nil
+}
+
+// listenHTTP returns nil without --listen.
+func (c *runCommand) listenHTTP(ctx context.Context, out console) (net.Listener, *httpserver.Access, error) {
+	if c.listenAddress == "" {
+		return nil, nil, nil
+	}
+	listener, err := httpserver.Listen(ctx, c.listenAddress)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--listen: %w", err)
+	}
+	access, err := httpserver.NewAccess(listener.Addr(), c.webConfig)
+	if err != nil {
+		closeListener(listener)
+		return nil, nil, fmt.Errorf("--web-config: %w", err)
+	}
+	scheme := "http"
+	if c.webConfig != "" {
+		scheme = "http(s)"
+	}
+	if access.PodsHidden() != nil {
+		out.say(ctx, "serving metrics and health on %s://%v, but no pods and events, because other machines can connect: see --web-config", scheme, listener.Addr())
+	} else {
+		out.say(ctx, "serving a page, metrics, health, pods and events on %s://%v", scheme, listener.Addr())
+	}
+	return listener, access, nil
+}
+
+// daemon runs a pipeline and prints its events.
+type daemon struct {
+	out     console
+	command *runCommand
+	pipe    *pipeline.Pipeline
+	began   time.Time // just before the first list
+	// parts run beside the pipeline and end with their context.
+	parts []func(context.Context) error
+	// printed counts the printed events of each type. It is set when run has
+	// returned, but stays nil if the reader of the output stopped reading.
+	printed map[pleg.EventType]int
+}
+
+// run ends when ctx ends, the output fails or a part fails, and returns the cause.
+// It first prints the events that were published before.
+func (d *daemon) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	printed := make(chan map[pleg.EventType]int, 1)
+	if d.command.quiet {
+		printed <- nil
+	} else {
+		subscription, err := d.pipe.Subscribe(pipeline.SubscribeOptions{Name: "stdout"})
+		if err != nil {
+			return err
+		}
+		d.parts = append(d.parts, func(ctx context.Context) error { return waitForReader(ctx, d.command.process.Out) })
+		// Printing is not a part: nothing can end a write to a pipe that nobody
+		// reads.
+		go func() {
+			counts, err := d.print(subscription)
+			if err != nil {
+				cancel(err)
+			}
+			printed <- counts
+		}()
+	}
+	var parts errgroup.Group
+	for _, part := range append(d.parts, d.pipe.Run) {
+		parts.Go(func() error {
+			if err := part(ctx); err != nil {
+				cancel(err)
+			}
+			return nil
+		})
+	}
+	_ = parts.Wait() // their errors are causes of ctx
+	select {
+	case d.printed = <-printed:
+	case <-time.After(drainTimeout):
+		sayUnread(ctx, d.out)
+	}
+	return context.Cause(ctx)
+}
+
+// print prints and counts all events until the pipeline has ended. Those of the first list
+// say what was there before: they are marked as replayed.
+func (d *daemon) print(subscription *pipeline.Subscription) (map[pleg.EventType]int, error) {
+	counts := make(map[pleg.EventType]int)
+	printer := view.EventPrinter(d.command.process.Out, d.command.output.options(d.command.process))
+	if err := printer.Start(); err != nil {
+		return counts, outputError(err)
+	}
+	var first time.Time
+	for ev := range subscription.Events() {
+		if len(counts) == 0 && ev.ObservedAt.Before(d.began.Add(d.command.pipeline.RelistPeriod)) {
+			first = ev.ObservedAt
+		}
+		ev.Replayed = ev.Replayed || !first.IsZero() && ev.ObservedAt.Equal(first)
+		if err := printer.Print(fleet.Event{Event: ev}); err != nil {
+			return counts, outputError(err)
+		}
+		counts[ev.Type]++
+	}
+	return counts, nil
+}
+
+// count returns how many events were printed; "" if that is unknown.
+func count(printed map[pleg.EventType]int) string {
+	if printed == nil {
+		return ""
+	}
+	total := 0
+	var byType []string
+	for _, t := range slices.Sorted(maps.Keys(printed)) {
+		total += printed[t]
+		byType = append(byType, fmt.Sprintf("%s %d", t, printed[t]))
+	}
+	if total == 0 {
+		return "0 events, "
+	}
+	return fmt.Sprintf("%d events (%s), ", total, strings.Join(byType, ", "))
 }

@@ -81,8 +81,8 @@ func (c *doctorCommand) addFlags(cmd *cobra.Command) {
 }
 
 func (c *doctorCommand) validate(flags *pflag.FlagSet) error {
-	if c.timeout <= 0 || c.callTimeout <= 0 {
-		return fmt.Errorf("--timeout (%v) and --call-timeout (%v) must be longer than 0", c.timeout, c.callTimeout)
+	if err := longerThanZero(flags, "timeout", "call-timeout"); err != nil {
+		return err
 	}
 	if c.watch < 0 {
 		return fmt.Errorf("--for must not be negative, got %v", c.watch)
@@ -92,15 +92,6 @@ func (c *doctorCommand) validate(flags *pflag.FlagSet) error {
 	}
 	return c.source.validate(flags)
 }
-
-var (
-	// errUnhealthy means that the report has a problem.
-	errUnhealthy = errors.New("a problem was found")
-	// errPluginProblem and errPluginUnknown mean that a plugin of the
-	// node-problem-detector found a problem, or could not look for one.
-	errPluginProblem = errors.New("plugin: a problem was found")
-	errPluginUnknown = errors.New("plugin: unknown")
-)
 
 func (c *doctorCommand) run(ctx context.Context) error {
 	out := c.log.console(c.process.Err)
@@ -123,7 +114,7 @@ func (c *doctorCommand) examineRuntime(ctx context.Context, out console, got fun
 				Endpoint: at.Address, Source: at.Source, Daemon: c.askDaemon(ctx, out),
 				Timeout: c.timeout, CallTimeout: c.callTimeout,
 				Period: pipeline.DefaultRelistPeriod, Threshold: pipeline.DefaultRelistThreshold,
-				Pressure: c.process.pressure(), Cgroups: c.process.cgroups(), Usage: doctor.Usage,
+				Pressure: c.process.Pressure, Cgroups: c.process.Cgroups, Usage: doctor.Usage,
 			})
 		}))
 		return nil
@@ -201,10 +192,11 @@ func (c *doctorCommand) examineUntil(ctx context.Context, out console, examine f
 		}
 		passed := time.Since(began)
 		if !report.Healthy() || passed+betweenExaminations > c.watch || ctx.Err() != nil {
-			out.clearProgress()
 			return worst
 		}
-		out.progress("%v of %v, %d examinations, no problem so far", passed.Round(time.Second), c.watch, n)
+		if n == 1 {
+			out.say(ctx, "no problem so far; examining again for %v", c.watch)
+		}
 		select {
 		case <-time.After(betweenExaminations):
 		case <-ctx.Done():
@@ -220,14 +212,14 @@ func (c *doctorCommand) print(r *doctor.Report) error {
 		err = encoder.Encode(r)
 	} else {
 		err = r.Print(c.process.Out, doctor.TextOptions{
-			Width: terminalWidth(c.process.Out), Color: colorWanted(c.process.Out, c.process.Getenv),
+			Width: terminalWidth(c.process.Out), Color: c.process.colorWanted(),
 		})
 	}
 	if err := outputError(err); err != nil {
 		return err
 	}
 	if !r.Healthy() {
-		return errUnhealthy
+		return exit(ExitUnhealthy)
 	}
 	return nil
 }
@@ -238,11 +230,11 @@ func (c *doctorCommand) answerPlugin(r *doctor.Report, err error) error {
 	switch {
 	case err != nil:
 		line += err.Error()
-		err = errPluginUnknown
+		err = exit(ExitUsage)
 	case r.Healthy():
 		line = r.Verdict
 	default:
-		line, err = r.Verdict, errPluginProblem
+		line, err = r.Verdict, exit(ExitFailure)
 	}
 	if _, err := fmt.Fprintln(c.process.Out, line); err != nil {
 		return outputError(err)

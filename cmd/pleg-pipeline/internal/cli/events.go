@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"google.golang.org/grpc/status"
 
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
@@ -44,15 +45,11 @@ const eventsExample = `  # what happens on this node; Ctrl-C ends it
 type eventsCommand struct {
 	viewCommand
 
-	replay      bool
-	since       string
-	types       []string
-	pods        podNames
-	noSandboxes bool
+	replay bool
+	since  string
+	types  []string
 
 	options client.WatchOptions // set by validate
-	// fleetAfter is --since for a cluster; set by validate.
-	fleetAfter *fleet.Position
 }
 
 func newEvents(p Process) *cobra.Command {
@@ -70,35 +67,34 @@ func (c *eventsCommand) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&c.since, "since", "", "first print the events after this `POSITION`, EPOCH:SEQ: the position\nthat the last run printed, or the id of a server-sent event")
 	c.filter.add(cmd)
 	typeFlag(cmd, &c.types)
-	flags.StringSliceVar((*[]string)(&c.pods), "pod", nil, "only the pod with this `NAME`, NAMESPACE/NAME or UID; may be repeated")
-	completeLive(cmd, "pod", c.source.completePods(c.process))
-	flags.BoolVar(&c.noSandboxes, "no-sandboxes", false, "no events of pod sandboxes")
-	c.output.add(cmd, "events", view.ParseFleetEvents)
-	c.source.add(cmd)
-	c.fleet.add(cmd)
-	c.log.addQuiet(cmd)
+	flags.StringSliceVar((*[]string)(&c.filter.names), "pod", nil, "only the pod with this `NAME`, NAMESPACE/NAME or UID; may be repeated")
+	completeFlag(cmd, "pod", c.source.completePods(c.process))
+	flags.BoolVar(&c.filter.OmitSandboxes, "no-sandboxes", false, "no events of pod sandboxes")
+	c.output.add(cmd, "events", func(s string) (view.Format, error) { return view.ParseEventFormat(s, true) })
+	c.addSources(cmd)
 }
 
 func (c *eventsCommand) validate(flags *pflag.FlagSet) error {
 	if err := c.viewCommand.validate(flags); err != nil {
 		return err
 	}
-	if !c.fleet.given() {
-		// The fields of a cluster's events are not all those of a node's.
-		if _, err := view.ParseEvents(c.output.text.text); err != nil {
-			return fmt.Errorf("--output: %w", err)
-		}
+	if _, err := view.ParseEventFormat(c.output.text, c.fleet.given()); err != nil {
+		return fmt.Errorf("--output: %w", err) // the events of a node have fewer fields
 	}
-	wanted := c.filter.Filter
 	var err error
-	if wanted.Types, wanted.NetworkEvents, err = parseTypes(c.types); err != nil {
+	if c.filter.Types, c.filter.NetworkEvents, err = parseTypes(c.types); err != nil {
 		return err
 	}
-	wanted.PodUIDs, wanted.OmitSandboxes = c.pods.uids(), c.noSandboxes
-	c.options = client.WatchOptions{Name: Name + "-events", Replay: c.replay, Bookmarks: true, Filter: wanted}
-	if !flags.Changed("since") {
-		return nil
+	c.options = client.WatchOptions{Name: Name + "-events", Replay: c.replay, Bookmarks: true, Filter: c.filter.Filter}
+	if flags.Changed("since") {
+		return c.validateSince()
 	}
+	return nil
+}
+
+var errNeedsDaemon = errors.New("--since needs a daemon: a pipeline in this process has no earlier events")
+
+func (c *eventsCommand) validateSince() error {
 	if c.fleet.given() {
 		if c.replay {
 			return errors.New("--since cannot be combined with --replay for a fleet: events that are no longer available are replaced by a replay")
@@ -107,7 +103,7 @@ func (c *eventsCommand) validate(flags *pflag.FlagSet) error {
 		if err != nil {
 			return fmt.Errorf("--since: %w", err)
 		}
-		c.fleetAfter = &after
+		c.fleet.after = &after
 		return nil
 	}
 	if c.source.own {
@@ -122,56 +118,64 @@ func (c *eventsCommand) validate(flags *pflag.FlagSet) error {
 	return nil
 }
 
-var errNeedsDaemon = errors.New("--since needs a daemon: a pipeline in this process has no earlier events")
-
 func (c *eventsCommand) run(ctx context.Context) error {
-	if c.fleet.given() {
-		return c.runFleet(ctx)
-	}
 	out := c.log.console(c.process.Err)
-	return c.source.use(ctx, c.process, out, func(ctx context.Context, from source) error {
-		f := follower{
-			out: out, pods: c.pods, marks: c.output.format.Kind() != view.Template, fromNow: !c.replay && c.options.After == nil,
-			printer: view.EventPrinter(c.process.Out, c.output.options(c.process)),
-		}
-		err := printing(ctx, out, c.process.Out, func(ctx context.Context) error { return f.follow(ctx, from, c.options) })
+	return c.use(ctx, out, func(ctx context.Context, from source) error {
+		f := c.follower(out)
+		f.filter, f.marks = c.filter, c.output.format.Kind() != view.Template
+		f.fromNow = !c.replay && c.options.After == nil && !c.fleet.given()
+		options := c.output.options(c.process)
+		options.Nodes = c.fleet.given()
+		printer := view.EventPrinter(c.process.Out, options)
+		err := printing(ctx, out, c.process.Out, func(ctx context.Context) error { return f.print(ctx, from, c.options, printer) })
 		if ctx.Err() == nil {
 			return err
 		}
 		sayReplayed(ctx, out)
-		_, resumes := from.(daemonSource)
-		if last := f.last.Load(); last != nil && resumes {
-			out.say(ctx, "%v: to continue, use --since %v", context.Cause(ctx), last)
+		_, own := from.(ownSource)
+		if last := f.last.Load(); last != nil && !own {
+			out.say(ctx, "%v: to continue, use --since %s", context.Cause(ctx), position(*last))
 		}
 		return nil
 	})
 }
 
-// follower prints the events of a source and reports the state of the connection.
+// position returns the position after an event; "" if it has none.
+func position(ev fleet.Event) string {
+	if ev.At != (fleet.Position{}) {
+		return ev.At.String()
+	}
+	if at, ok := ev.Position(); ok && ev.Node == "" {
+		return at.String()
+	}
+	return ""
+}
+
+// follower passes the events of a source on and reports the state of the connection.
 type follower struct {
 	out     console
-	printer view.Printer[pleg.Event]
+	server  string // what the source connects to
+	filter  podFilter
 	marks   bool // whether to print them
-	pods    podNames
 	fromNow bool // no earlier events were requested
 
 	disconnected bool
-	// last is the position of the last event printed.
-	last atomic.Pointer[client.Position]
+	// last is the last event with a position that was printed.
+	last atomic.Pointer[fleet.Event]
 }
 
-func (f *follower) follow(ctx context.Context, from source, o client.WatchOptions) error {
-	if err := f.printer.Start(); err != nil {
+func (f *follower) print(ctx context.Context, from source, o client.WatchOptions, printer *view.Printer[fleet.Event]) error {
+	if err := printer.Start(); err != nil {
 		return outputError(err)
 	}
-	return f.each(ctx, from, o, func(ev pleg.Event) error {
+	return f.each(ctx, from, o, func(ev fleet.Event) error {
 		if f.wants(ev) {
-			if err := f.printer.Print(ev); err != nil {
+			if err := printer.Print(ev); err != nil {
 				return outputError(err)
 			}
 		}
-		if at, ok := ev.Position(); ok {
-			f.last.Store(&at)
+		if position(ev) != "" {
+			f.last.Store(&ev)
 		}
 		return nil
 	})
@@ -182,15 +186,15 @@ const silentAfter = 10 * time.Second
 
 // each calls handle for each event until ctx ends or an error occurs, and reports
 // what happens to the connection.
-func (f *follower) each(ctx context.Context, from source, o client.WatchOptions, handle func(pleg.Event) error) error {
+func (f *follower) each(ctx context.Context, from source, o client.WatchOptions, handle func(fleet.Event) error) error {
 	// Whatever it is asked, a daemon that knows its pods sends a mark at once.
-	silent := time.AfterFunc(silentAfter, func() { f.out.say(ctx, "the daemon has sent nothing for %v; waiting for it", silentAfter) })
+	silent := time.AfterFunc(silentAfter, func() { f.out.say(ctx, "%s has sent nothing for %v; waiting for it", f.server, silentAfter) })
 	defer silent.Stop()
 	o.Disconnected = func(err error, _ time.Duration) {
 		silent.Stop()
 		f.sayDisconnected(ctx, err)
 	}
-	for ev, err := range from.events(ctx, o) {
+	for ev, err := range from.Events(ctx, o) {
 		silent.Stop()
 		if err != nil {
 			return err
@@ -205,40 +209,37 @@ func (f *follower) each(ctx context.Context, from source, o client.WatchOptions,
 
 // sayDisconnected prints one notice, however many attempts to connect fail.
 func (f *follower) sayDisconnected(ctx context.Context, err error) {
-	if f.disconnected {
-		return
+	if !f.disconnected {
+		f.disconnected = true
+		f.out.say(ctx, "disconnected from %s (%v); waiting for it", f.server, err)
 	}
-	f.disconnected = true
-	why := err.Error()
-	if s, ok := status.FromError(err); ok {
-		why = s.Message()
-	}
-	f.out.say(ctx, "disconnected from the daemon (%s); waiting for it", why)
 }
 
-// sayConnected prints a notice if ev is a Gap or the first event of a new
-// connection.
-func (f *follower) sayConnected(ctx context.Context, ev pleg.Event) {
+// sayConnected prints a notice if ev is a Gap, unless it is one of a node of a cluster, or
+// the first event of a new connection.
+func (f *follower) sayConnected(ctx context.Context, ev fleet.Event) {
 	prefix := ""
 	if f.disconnected {
-		prefix = "reconnected to the daemon: "
+		prefix = "reconnected to " + f.server + ": "
 		f.disconnected = false
 	}
 	switch {
-	case ev.Type == pleg.Gap && ev.Reason == pleg.Stopped:
-		f.out.say(ctx, "%s%d events (of all pods) are missing because the daemon ended before they were read", prefix, ev.Missed)
-	case ev.Type == pleg.Gap && ev.Missed > 0:
-		f.out.say(ctx, "%s%d events (of all pods) are missing because the daemon no longer has them; the current state follows", prefix, ev.Missed)
-	case ev.Type == pleg.Gap && ev.Reason == pleg.OtherEpoch:
-		f.out.say(ctx, "%sevents are missing because the daemon was restarted; the current state follows", prefix)
-	case ev.Type == pleg.Gap:
-		f.out.say(ctx, "%sevents are missing because the daemon no longer has them; the current state follows", prefix)
-	case prefix != "":
-		f.out.say(ctx, "%sno events are missing", prefix)
+	case ev.Type != pleg.Gap || ev.Node != "":
+		if prefix != "" {
+			f.out.say(ctx, "%sno events are missing", prefix)
+		}
+	case ev.Reason == pleg.Stopped:
+		f.out.say(ctx, "%s%d events (of all pods) are missing because %s ended before they were read", prefix, ev.Missed, f.server)
+	case ev.Missed > 0:
+		f.out.say(ctx, "%s%d events (of all pods) are missing because %s no longer has them; the current state follows", prefix, ev.Missed, f.server)
+	case ev.Reason == pleg.OtherEpoch:
+		f.out.say(ctx, "%sevents are missing because %s was restarted; the current state follows", prefix, f.server)
+	default:
+		f.out.say(ctx, "%sevents are missing because %s no longer has them; the current state follows", prefix, f.server)
 	}
 }
 
-func (f *follower) wants(ev pleg.Event) bool {
+func (f *follower) wants(ev fleet.Event) bool {
 	switch ev.Type {
 	case pleg.Bookmark:
 		return false
@@ -249,6 +250,35 @@ func (f *follower) wants(ev pleg.Event) bool {
 	case pleg.Gap:
 		return f.marks
 	default:
-		return f.pods.wants(ev.PodUID, ev.PodNamespace, ev.PodName)
+		return f.filter.wantsEvent(ev)
 	}
+}
+
+// eventTypes are the values of --type.
+func eventTypes() []string {
+	var words []string
+	for _, t := range pleg.EventTypes(pleg.ClassNormal, pleg.ClassOnRequest) {
+		words = append(words, string(t))
+	}
+	return words
+}
+
+func typeFlag(cmd *cobra.Command, types *[]string) {
+	cmd.Flags().StringSliceVar(types, "type", nil, "only events of this `TYPE`, such as ContainerDied; may be repeated.\nAn unknown one lists all")
+	completeFlag(cmd, "type", cobra.FixedCompletions(eventTypes(), cobra.ShellCompDirectiveNoFileComp))
+}
+
+// parseTypes returns event types, and whether one of them comes only on request.
+func parseTypes(words []string) (types []pleg.EventType, onRequest bool, err error) {
+	known := eventTypes()
+	for _, word := range words {
+		i := slices.IndexFunc(known, func(t string) bool { return strings.EqualFold(t, word) })
+		if i < 0 {
+			return nil, false, fmt.Errorf("--type %q is unknown: want %s", word, strings.Join(known, ", "))
+		}
+		t := pleg.EventType(known[i])
+		types = append(types, t)
+		onRequest = onRequest || t.Info().Class == pleg.ClassOnRequest
+	}
+	return types, onRequest, nil
 }

@@ -322,14 +322,15 @@ func runHostile(t *testing.T, daemon string, args []string) {
 	out, stderr := newTranscript(), newTranscript()
 	term := vt.NewMockTerm()
 	code := make(chan int, 1)
-	go func() {
-		code <- cli.Execute(ctx, cli.Process{
-			Args: append(args, "--connect", "socket"), Out: out, Err: stderr, Dial: dial,
-			Getenv:   func(name string) string { return hostileEnvironment[name] },
-			Pressure: fstest.MapFS{}, Cgroups: fstest.MapFS{},
-			Terminal: func() (tcell.Screen, error) { return tcell.NewTerminfoScreenFromTty(term) },
-		})
-	}()
+	process := cli.Process{
+		Args: append(args, "--connect", "socket"), Out: out, Err: stderr, Dial: dial,
+		Getenv:   func(name string) string { return hostileEnvironment[name] },
+		Pressure: fstest.MapFS{}, Cgroups: fstest.MapFS{},
+	}
+	if args[0] == "top" {
+		process.Terminal = func() (tcell.Screen, error) { return tcell.NewTerminfoScreenFromTty(term) }
+	}
+	go func() { code <- cli.Execute(ctx, process) }()
 	ended, unhealthy := false, args[0] == "doctor" // it has no runtime
 	select {
 	case got := <-code:

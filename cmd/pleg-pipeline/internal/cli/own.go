@@ -11,8 +11,10 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/top"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -20,6 +22,7 @@ import (
 // The commands do not wait longer for pods whose inspection hangs.
 const settleTimeout = 5 * time.Second
 
+// useOwn calls with for a pipeline in this process.
 func useOwn(ctx context.Context, out console, from endpoint.Endpoint, with func(context.Context, source) error) error {
 	runtime, err := connect(ctx, out, from, cri.Options{Logger: out.log})
 	if err != nil {
@@ -70,14 +73,14 @@ func settle(ctx context.Context, pipe *pipeline.Pipeline) error {
 // errOnlyHung ends the wait for the state of pods that hang.
 var errOnlyHung = errors.New("the inspections of the other pods hang")
 
-// hungPeriod is the time between two looks for such pods. The events of the others arrive
-// before the first look.
+// hungPeriod is the time between two looks for such pods. In the first one, the events of
+// the others arrive.
 const hungPeriod = 500 * time.Millisecond
 
 // untilOnlyHung returns a context that ends with [errOnlyHung] once each pod that is not
 // known yet hangs: who asks for the pods wants to see that, not to wait for it too. stop
 // releases the context.
-func untilOnlyHung(ctx context.Context, from source) (until context.Context, stop func()) {
+func untilOnlyHung(ctx context.Context, from top.Source) (until context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	ended := make(chan struct{})
 	go func() {
@@ -90,7 +93,7 @@ func untilOnlyHung(ctx context.Context, from source) (until context.Context, sto
 			case <-ctx.Done():
 				return
 			}
-			if now, err := from.status(ctx); err == nil && onlyHung(now) {
+			if now, err := from.Status(ctx); err == nil && onlyHung(now) {
 				cancel(errOnlyHung)
 			}
 		}
@@ -115,8 +118,9 @@ func onlyHung(s pleg.Status) bool {
 // ownSource is a pipeline in this process.
 type ownSource struct{ pipe *pipeline.Pipeline }
 
-func (s ownSource) events(ctx context.Context, o client.WatchOptions) iter.Seq2[pleg.Event, error] {
-	return func(yield func(pleg.Event, error) bool) {
+// Events implements [top.Source].
+func (s ownSource) Events(ctx context.Context, o client.WatchOptions) iter.Seq2[fleet.Event, error] {
+	return func(yield func(fleet.Event, error) bool) {
 		var after pleg.Position
 		if o.After != nil {
 			after = *o.After
@@ -126,25 +130,31 @@ func (s ownSource) events(ctx context.Context, o client.WatchOptions) iter.Seq2[
 			Filter: o.Filter,
 		})
 		if err != nil {
-			yield(pleg.Event{}, err)
+			yield(fleet.Event{}, err)
 			return
 		}
 		defer sub.Close()
 		for ev := range sub.All(ctx) {
-			if !yield(ev, nil) {
+			if !yield(fleet.Event{Event: ev}, nil) {
 				return
 			}
 		}
 	}
 }
 
-func (s ownSource) pods(context.Context) ([]view.Pod, error) {
+// Pods implements [top.Source].
+func (s ownSource) Pods(context.Context) ([]view.Pod, error) {
 	return view.Pods(s.pipe.Cache().List(), s.pipe.Status()), nil
 }
 
-func (s ownSource) pod(_ context.Context, uid pleg.PodUID) (view.Pod, bool, error) {
-	e, ok := s.pipe.Cache().Entry(uid)
+// Pod implements [source].
+func (s ownSource) Pod(_ context.Context, ev fleet.Event) (view.Pod, bool, error) {
+	e, ok := s.pipe.Cache().Entry(ev.PodUID)
 	return view.OnePod(e, s.pipe.Status()), ok, nil
 }
 
-func (s ownSource) status(context.Context) (pleg.Status, error) { return s.pipe.Status(), nil }
+// Status implements [top.Source].
+func (s ownSource) Status(context.Context) (pleg.Status, error) { return s.pipe.Status(), nil }
+
+// Nodes implements [top.Source].
+func (ownSource) Nodes(context.Context) ([][2]string, string, error) { return nil, "", nil }

@@ -6,15 +6,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"iter"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/pleg-pipeline/pleg-pipeline/client"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/top"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -29,9 +32,9 @@ STATE is the state of the newest sandbox. RUNNING and RESTARTS count the newest
 container of each name. KNOWN is the age of this information: it grows while the
 pod cannot be inspected. DETAILS names the call that hangs, and since when.
 
-With --watch on a terminal, the command redraws the table each second and after
-each event. Otherwise it prints a pod again after each of its events; the state of
-a removed pod is "gone".`
+With --watch on a terminal, the command shows these pods as "top" does. Otherwise
+it prints a pod again after each of its events; the state of a removed pod is
+"gone".`
 
 const podsExample = `  pleg-pipeline pods
   pleg-pipeline pods -n shop --watch --sort restarts
@@ -56,17 +59,17 @@ var errTooManyPods = fmt.Errorf("the daemon sends more than %d pods or %d bytes"
 type podsCommand struct {
 	viewCommand
 
-	watch bool
-	sort  string
-	names podNames
+	watch  bool
+	sort   string
+	sorted bool // --sort is given
 }
 
-func (c *podsCommand) setArgs(args []string) { c.names = args }
-
 func newPods(p Process) *cobra.Command {
-	return newCommand(&podsCommand{viewCommand: viewCommand{process: p}}, &cobra.Command{
+	c := &podsCommand{viewCommand: viewCommand{process: p, needsPods: true}}
+	return newCommand(c, &cobra.Command{
 		Use:     "pods [NAME...]",
 		Args:    podArgs,
+		PreRun:  func(_ *cobra.Command, args []string) { c.filter.names = args },
 		Short:   "Print the pods of this node and the age of this information",
 		Long:    podsLong,
 		Example: podsExample,
@@ -75,21 +78,24 @@ func newPods(p Process) *cobra.Command {
 
 func (c *podsCommand) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&c.watch, "watch", "w", false, "continue, and print each pod again after each of its events")
-	enumFlag(cmd, &c.sort, "sort", "", "order: by name, most restarts, youngest, or oldest information first", "name", "restarts", "age", "known")
+	enumFlag(cmd, &c.sort, "sort", "", "order: by name, most restarts, youngest, or oldest information first", view.PodOrders()...)
 	c.filter.add(cmd)
-	c.output.add(cmd, "pods", view.ParsePods)
-	c.source.add(cmd)
-	c.fleet.add(cmd)
+	c.output.add(cmd, "pods", view.ParsePodFormat)
+	c.addSources(cmd)
 	cmd.ValidArgsFunction = c.source.completePods(c.process)
-	c.log.addQuiet(cmd)
+}
+
+func (c *podsCommand) validate(flags *pflag.FlagSet) error {
+	c.sorted = flags.Changed("sort")
+	return c.viewCommand.validate(flags)
 }
 
 func (c *podsCommand) run(ctx context.Context) error {
-	if c.fleet.given() {
-		return c.runFleet(ctx)
+	if c.watch && c.output.format.Kind() == view.Text && c.process.hasScreen() {
+		return c.show(ctx)
 	}
 	out := c.log.console(c.process.Err)
-	return c.source.use(ctx, c.process, out, func(ctx context.Context, from source) error {
+	return c.use(ctx, out, func(ctx context.Context, from source) error {
 		err := printing(ctx, out, c.process.Out, func(ctx context.Context) error { return c.print(ctx, out, from) })
 		if ctx.Err() != nil {
 			sayReplayed(ctx, out)
@@ -99,113 +105,103 @@ func (c *podsCommand) run(ctx context.Context) error {
 	})
 }
 
+// show shows the selected pods on the whole screen.
+func (c *podsCommand) show(ctx context.Context) error {
+	screen := newFullScreen(c.process)
+	options := top.Options{Interval: time.Second}
+	if c.sorted {
+		options.Sort = c.sort
+	}
+	return c.use(ctx, c.log.console(&screen.stderr), func(ctx context.Context, from source) error {
+		return screen.show(ctx, selected{from, &c.filter}, options)
+	})
+}
+
+// selected is a source with the selected pods.
+type selected struct {
+	source
+
+	filter *podFilter
+}
+
+// Events implements [top.Source].
+func (s selected) Events(ctx context.Context, o client.WatchOptions) iter.Seq2[fleet.Event, error] {
+	o.Filter = s.filter.Filter
+	return func(yield func(fleet.Event, error) bool) {
+		for ev, err := range s.source.Events(ctx, o) {
+			if (err != nil || ev.PodUID == "" || s.filter.wantsEvent(ev)) && !yield(ev, err) {
+				return
+			}
+		}
+	}
+}
+
+// Pods implements [top.Source].
+func (s selected) Pods(ctx context.Context) ([]view.Pod, error) {
+	pods, err := s.source.Pods(ctx)
+	return slices.DeleteFunc(pods, func(p view.Pod) bool { return !s.filter.wants(&p) }), err
+}
+
+// print prints the selected pods, and with --watch each again after each of its events.
 func (c *podsCommand) print(ctx context.Context, out console, from source) error {
-	now, err := current(ctx, from)
+	pods, last, err := c.current(ctx, from)
 	if err != nil {
 		return err
 	}
-	if c.watch && c.redraws() {
-		return c.redraw(ctx, out, from, now)
-	}
-	pods := c.printer(c.process.Out)
-	if err := c.printRows(pods, now.pods); err != nil {
-		return err
-	}
-	c.saySick(ctx, out, c.rows(now.pods))
-	if !c.watch {
-		return nil
-	}
-	return c.follow(ctx, out, from, now.at, pods)
-}
-
-// printer returns the printer for the pods of one node or of a cluster.
-func (c *podsCommand) printer(w io.Writer) view.Printer[view.Pod] {
-	if c.fleet.given() {
-		return view.FleetPodPrinter(w, c.output.options(c.process))
-	}
-	return view.PodPrinter(w, c.output.options(c.process))
-}
-
-// printRows prints the header and the selected pods.
-func (c *podsCommand) printRows(p view.Printer[view.Pod], pods []view.Pod) error {
-	rows := c.rows(pods)
-	p.Fit(rows)
-	if err := p.Start(); err != nil {
+	pods = slices.DeleteFunc(pods, func(p view.Pod) bool { return !c.filter.wants(&p) })
+	slices.SortStableFunc(pods, func(a, b view.Pod) int { return view.ComparePods(c.sort, &a, &b) })
+	options := c.output.options(c.process)
+	options.Nodes = c.fleet.given()
+	printer := view.PodPrinter(c.process.Out, options)
+	if err := printer.Start(pods...); err != nil {
 		return outputError(err)
 	}
-	for _, pod := range rows {
-		if err := p.Print(pod); err != nil {
+	for _, pod := range pods {
+		if err := printer.Print(pod); err != nil {
 			return outputError(err)
 		}
 	}
-	if len(c.names) > 0 && len(rows) == 0 {
-		return fmt.Errorf("no pod has the name %s", strings.Join(c.names, ", "))
+	if len(c.filter.names) > 0 && len(pods) == 0 {
+		return fmt.Errorf("no pod has the name %s", strings.Join(c.filter.names, ", "))
 	}
-	return nil
+	saySick(ctx, out, pods)
+	if !c.watch {
+		return nil
+	}
+	return c.follow(ctx, out, from, last, printer)
 }
 
 // saySick names the pods that cannot be inspected, below a table that may be longer than
 // the screen.
-func (c *podsCommand) saySick(ctx context.Context, out console, rows []view.Pod) {
+func saySick(ctx context.Context, out console, pods []view.Pod) {
 	const most = 3
 	var names []string
-	for _, pod := range rows {
+	for _, pod := range pods {
 		if pod.Sick() {
-			names = append(names, pod.Namespace+"/"+cmp.Or(pod.Name, string(pod.UID)))
+			names = append(names, view.Printable(pod.FullName()))
 		}
 	}
-	if len(names) == 0 || terminalWidth(c.process.Out) == 0 {
+	if len(names) == 0 {
 		return
 	}
 	text := strings.Join(names[:min(len(names), most)], ", ")
 	if more := len(names) - most; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	out.say(ctx, "%d of %d pods cannot be inspected: %s", len(names), len(rows), text)
+	out.say(ctx, "%d of %d pods cannot be inspected: %s", len(names), len(pods), text)
 }
 
-// rows returns the selected pods in the order of --sort.
-func (c *podsCommand) rows(pods []view.Pod) []view.Pod {
-	var rows []view.Pod
-	for _, pod := range pods {
-		if c.wants(&pod) {
-			rows = append(rows, pod)
-		}
-	}
-	slices.SortStableFunc(rows, func(a, b view.Pod) int {
-		order := 0
-		switch c.sort {
-		case "restarts":
-			order = cmp.Compare(b.Restarts, a.Restarts)
-		case "age":
-			order = b.CreatedAt().Compare(a.CreatedAt())
-		case "known":
-			order = a.CurrentAsOf.Compare(b.CurrentAsOf)
-		}
-		return cmp.Or(order, cmp.Compare(a.Node, b.Node), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	return rows
-}
-
-func (c *podsCommand) wants(pod *view.Pod) bool {
-	return pod.Wanted(&c.filter.applied) && c.names.wants(pod.UID, pod.Namespace, pod.Name)
-}
-
-// currentState is the state of a node and its position in the event stream.
-type currentState struct {
-	pods []view.Pod
-	// at is nil if there was no event yet.
-	at *client.Position
-}
-
-// current returns all pods with the last event of each.
-func current(ctx context.Context, from source) (currentState, error) {
-	ctx, cancel := answerWithin(ctx)
+// current returns all pods with the last event of each, and the last event of all.
+func (c *podsCommand) current(ctx context.Context, from source) (pods []view.Pod, latest fleet.Event, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoAnswer)
 	defer cancel()
-	var state currentState
+	if c.fleet.given() && !c.watch {
+		pods, err = from.Pods(ctx) // they have their events
+		return pods, latest, err
+	}
 	size := 0
 	var disconnected error
-	last := make(map[pleg.PodUID]pleg.Event)
+	last := make(map[pleg.PodUID]fleet.Event)
 	o := client.WatchOptions{Name: Name + "-pods", Replay: true, Disconnected: func(err error, _ time.Duration) {
 		disconnected = err
 		cancel()
@@ -213,39 +209,36 @@ func current(ctx context.Context, from source) (currentState, error) {
 	replaying, stop := untilOnlyHung(ctx, from)
 	defer stop()
 	synced := false
-	for ev, err := range from.events(replaying, o) {
+	for ev, err := range from.Events(replaying, o) {
 		if err != nil && context.Cause(replaying) == nil {
-			return state, err
+			return nil, latest, err
 		}
-		if at, ok := ev.Position(); ok && err == nil {
-			state.at = &at
+		if err == nil && position(ev) != "" {
+			latest = ev
 		}
-		if synced = ev.Type == pleg.Synced; synced || err != nil {
+		if synced = ev.Type == pleg.Synced && ev.Node == ""; synced || err != nil {
 			break
 		}
 		last[ev.PodUID] = ev // sequence numbers only grow
 		if size += textSize(ev); len(last) > maxReplayed || size > maxReplayedBytes {
-			return state, errTooManyPods
+			return nil, latest, errTooManyPods
 		}
 	}
 	if !synced && !errors.Is(context.Cause(replaying), errOnlyHung) {
-		return state, cmp.Or(disconnected, context.Cause(ctx), pleg.ErrStopped)
+		return nil, latest, cmp.Or(disconnected, context.Cause(ctx), pleg.ErrStopped)
 	}
-	var err error
-	if state.pods, err = from.pods(ctx); err != nil {
-		return state, err
-	}
-	for i := range state.pods {
-		if ev, ok := last[state.pods[i].UID]; ok {
-			state.pods[i] = withEvent(state.pods[i], ev)
+	pods, err = from.Pods(ctx)
+	for i := range pods {
+		if ev, ok := last[pods[i].UID]; ok {
+			pods[i] = withEvent(pods[i], ev.Event)
 		}
 	}
-	return state, nil
+	return pods, latest, err
 }
 
 // textSize returns the number of bytes of the text of an event.
-func textSize(ev pleg.Event) int {
-	return len(ev.Epoch) + len(ev.PodUID) + len(ev.PodName) + len(ev.PodNamespace) + len(ev.ContainerID) + len(ev.ContainerName) + len(ev.Reason)
+func textSize(ev fleet.Event) int {
+	return len(ev.Node) + len(ev.Epoch) + len(ev.PodUID) + len(ev.PodName) + len(ev.PodNamespace) + len(ev.ContainerID) + len(ev.ContainerName) + len(ev.Reason)
 }
 
 // withEvent adds what an event says about a pod. The name of a pod that is gone comes
@@ -260,33 +253,39 @@ func withEvent(pod view.Pod, ev pleg.Event) view.Pod {
 	return pod
 }
 
-// follow prints each pod after each of its events.
-func (c *podsCommand) follow(ctx context.Context, out console, from source, at *client.Position, pods view.Printer[view.Pod]) error {
-	f := follower{out: out}
-	rows := make(map[pleg.PodUID]string)
-	o := client.WatchOptions{Name: Name + "-pods", After: at, Filter: c.filter.Filter}
-	return f.each(ctx, from, o, func(ev pleg.Event) error {
-		if ev.PodUID == "" || !c.names.wants(ev.PodUID, ev.PodNamespace, ev.PodName) {
+// follow prints each pod after each of its events after an event.
+func (c *podsCommand) follow(ctx context.Context, out console, from source, latest fleet.Event, printer *view.Printer[view.Pod]) error {
+	o := client.WatchOptions{Name: Name + "-pods", Filter: c.filter.Filter}
+	if cluster, ok := from.(fleetSource); ok {
+		cluster.after = &latest.At
+		from = cluster
+	} else if at, ok := latest.Position(); ok {
+		o.After = &at
+	}
+	f := c.follower(out)
+	printed := make(map[pleg.PodUID]string)
+	return f.each(ctx, from, o, func(ev fleet.Event) error {
+		if ev.PodUID == "" || !c.filter.wantsEvent(ev) {
 			return nil
 		}
-		pod, ok, err := from.pod(ctx, ev.PodUID)
+		pod, ok, err := from.Pod(ctx, ev)
 		if err != nil {
 			f.sayDisconnected(ctx, err) // a later event reports the reconnection
 			return nil
 		}
 		if !ok {
-			pod = view.Pod{UID: ev.PodUID, State: gone}
+			pod = view.Pod{UID: ev.PodUID, Node: ev.Node, State: gone}
 		}
-		pod = withEvent(pod, ev)
+		pod = withEvent(pod, ev.Event)
 		// A change has several events, one for each container. Text shows no difference.
-		if row := rowOf(pod); c.output.format.Kind() == view.Text && rows[pod.UID] == row {
+		if row := rowOf(pod); c.output.format.Kind() == view.Text && printed[pod.UID] == row {
 			return nil
-		} else if pod.State == gone || len(rows) == maxReplayed {
-			delete(rows, pod.UID)
+		} else if pod.State == gone || len(printed) == maxReplayed {
+			delete(printed, pod.UID)
 		} else {
-			rows[pod.UID] = row
+			printed[pod.UID] = row
 		}
-		return outputError(pods.Print(pod))
+		return outputError(printer.Print(pod))
 	})
 }
 

@@ -3,13 +3,17 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
@@ -23,33 +27,70 @@ const nodeVariable = "NODE_NAME"
 // publishFlags make "run" send its events to other machines: to a NATS server, to an OTLP
 // receiver, or both.
 type publishFlags struct {
-	nats natsFlags
-	otlp otlpFlags
-	node string
+	nats     natsFlags
+	endpoint string // of OTLP
+	otlp     otlp.DialOptions
+	node     string
+}
+
+// otlpFlags are named as the variables of OpenTelemetry.
+var otlpFlags = []string{
+	"otlp-insecure", "otlp-headers-file", "otlp-certificate", "otlp-client-certificate", "otlp-client-key", "otlp-compression",
 }
 
 func (f *publishFlags) add(cmd *cobra.Command) {
 	f.nats.add(cmd, "nats", "publish the events and the state of every pod on the NATS server with this\n`URL`, such as nats://127.0.0.1:4222")
-	f.otlp.add(cmd)
 	flags := cmd.Flags()
+	flags.StringVar(&f.endpoint, "otlp", "", "export the events as OpenTelemetry logs over gRPC to this `ENDPOINT`:\nhttps://HOST:PORT or HOST:PORT with TLS, http://HOST:PORT without")
+	flags.BoolVar(&f.otlp.Insecure, "otlp-insecure", false, "connect to HOST:PORT without TLS, for --otlp")
+	flags.StringVar(&f.otlp.HeadersFile, "otlp-headers-file", "", "`FILE` with a NAME=VALUE in each line: headers of every request of --otlp")
+	flags.StringVar(&f.otlp.Certificate, "otlp-certificate", "", "`FILE` with the certificates that the receiver's must be signed by")
+	flags.StringVar(&f.otlp.ClientCertificate, "otlp-client-certificate", "", "`FILE` with the certificate of this client for --otlp")
+	flags.StringVar(&f.otlp.ClientKey, "otlp-client-key", "", "`FILE` with the key of that certificate")
+	flags.StringVar(&f.otlp.Compression, "otlp-compression", "none", "compress the requests of --otlp: `gzip|none`")
+	tuning(cmd, "otlp-compression")
 	flags.StringVar(&f.nats.cluster, "cluster", "", "the `NAME` of the cluster, for --nats and --otlp")
 	flags.StringVar(&f.node, "node", "", "the `NAME` of this node, for --nats and --otlp; otherwise the environment\nvariable NODE_NAME, otherwise the host name")
 }
 
 // given reports whether the events are sent anywhere.
-func (f *publishFlags) given() bool { return f.nats.given() || f.otlp.given() }
+func (f *publishFlags) given() bool { return f.nats.given() || f.endpoint != "" }
 
 func (f *publishFlags) validate(flags *pflag.FlagSet, s *settings) error {
-	if err := f.nats.validate(flags); err != nil {
-		return err
-	}
-	if err := f.otlp.validate(flags, s); err != nil {
+	if err := cmp.Or(f.nats.validate(flags), f.validateOTLP(flags, s)); err != nil {
 		return err
 	}
 	if f.given() {
 		return nil
 	}
 	return needs(flags, "--nats or --otlp", "cluster", "node")
+}
+
+func (f *publishFlags) validateOTLP(flags *pflag.FlagSet, s *settings) error {
+	if f.endpoint != "" {
+		conn, err := f.dialOTLP()
+		if err != nil {
+			return fmt.Errorf("--otlp (%s): %w", s.sources["otlp"], err)
+		}
+		return conn.Close() // it has not connected
+	}
+	if flags.Changed("otlp") {
+		return errors.New("--otlp must not be empty: want an endpoint, such as http://127.0.0.1:4317")
+	}
+	for _, name := range otlpFlags {
+		// A variable of OpenTelemetry may be there for other programs.
+		if err := needs(flags, "--otlp", name); err != nil && !strings.HasPrefix(s.sources[name], otelPrefix) {
+			return err
+		}
+	}
+	return nil
+}
+
+// dialOTLP does not connect yet.
+func (f *publishFlags) dialOTLP() (*grpc.ClientConn, error) {
+	o := f.otlp
+	o.UserAgent = Name + "/" + moduleVersion(buildInfo())
+	return otlp.Dial(f.endpoint, o)
 }
 
 // publishers are the parts of "run" that send its events to other machines.
@@ -73,32 +114,24 @@ func (f *publishFlags) publishers(ctx context.Context, p Process, pipe *pipeline
 	if !f.given() {
 		return all, nil
 	}
-	node, err := f.nodeName(p)
-	if err != nil {
-		return all, err
+	node := cmp.Or(f.node, p.Getenv(nodeVariable))
+	if node == "" {
+		var err error
+		if node, err = os.Hostname(); err != nil {
+			return all, fmt.Errorf("--node is missing, and the host name is unknown: %w", err)
+		}
 	}
 	if f.nats.given() {
 		if err := f.addNATS(ctx, all, node, pipe, registry, out); err != nil {
-			return all, fmt.Errorf("--nats: %w", err)
+			return all, err
 		}
 	}
-	if f.otlp.given() {
+	if f.endpoint != "" {
 		if err := f.addOTLP(ctx, all, node, pipe, registry, out); err != nil {
 			return all, fmt.Errorf("--otlp: %w", err)
 		}
 	}
 	return all, nil
-}
-
-func (f *publishFlags) nodeName(p Process) (string, error) {
-	if node := cmp.Or(f.node, p.Getenv(nodeVariable)); node != "" {
-		return node, nil
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		return "", fmt.Errorf("--node is missing, and the host name is unknown: %w", err)
-	}
-	return host, nil
 }
 
 func (f *publishFlags) addNATS(ctx context.Context, all *publishers, node string, pipe *pipeline.Pipeline, registry prometheus.Registerer, out console) error {
@@ -111,7 +144,7 @@ func (f *publishFlags) addNATS(ctx context.Context, all *publishers, node string
 		Conn: conn, Source: fleet.FromPipeline(pipe), Cluster: f.nats.cluster, Node: node, Logger: out.log, Registerer: registry,
 	})
 	if err != nil {
-		return err
+		return fmt.Errorf("--nats: %w", err)
 	}
 	all.parts = append(all.parts, publisher.Run)
 	all.states = append(all.states, httpserver.Part{Name: "nats", State: func() string { return publishingState(publisher.Status()) }})
@@ -132,7 +165,7 @@ func publishingState(s fleet.PublisherStatus) string {
 }
 
 func (f *publishFlags) addOTLP(ctx context.Context, all *publishers, node string, pipe *pipeline.Pipeline, registry prometheus.Registerer, out console) error {
-	conn, err := f.otlp.dial()
+	conn, err := f.dialOTLP()
 	if err != nil {
 		return err
 	}
@@ -145,9 +178,26 @@ func (f *publishFlags) addOTLP(ctx context.Context, all *publishers, node string
 		return err
 	}
 	all.parts = append(all.parts, exporter.Run)
-	out.say(ctx, "exporting OpenTelemetry logs as node %s to %s", node, f.otlp.endpoint)
-	if f.otlp.headersInClear() {
+	out.say(ctx, "exporting OpenTelemetry logs as node %s to %s", node, f.endpoint)
+	if f.otlp.HeadersFile != "" && readableOnTheWay(f.endpoint, f.otlp.Insecure) {
 		out.say(ctx, "warning: the headers of --otlp-headers-file are sent without encryption: use https://")
 	}
 	return nil
+}
+
+// readableOnTheWay reports whether others can read what is sent to an endpoint of OTLP.
+func readableOnTheWay(endpoint string, withoutTLS bool) bool {
+	scheme, address, hasScheme := strings.Cut(endpoint, "://")
+	if !hasScheme {
+		address = endpoint
+	}
+	if hasScheme && scheme == "https" || !hasScheme && !withoutTLS {
+		return false
+	}
+	host, _, err := net.SplitHostPort(strings.TrimSuffix(address, "/"))
+	if err != nil {
+		host = address
+	}
+	ip := net.ParseIP(host)
+	return host != "localhost" && (ip == nil || !ip.IsLoopback())
 }

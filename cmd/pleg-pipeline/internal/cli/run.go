@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
 
 const runLong = `Print the pod lifecycle events of a CRI runtime until SIGINT or SIGTERM, and
@@ -46,7 +48,8 @@ Each flag may also be set by an environment variable, such as
 PLEG_PIPELINE_RELIST_PERIOD for --relist-period, or by a line of --config-file.
 The command line counts first, then the environment, then the file. Those of
 --otlp may be set by the variables of OpenTelemetry, too, such as
-OTEL_EXPORTER_OTLP_LOGS_ENDPOINT and OTEL_EXPORTER_OTLP_CERTIFICATE.
+OTEL_EXPORTER_OTLP_LOGS_ENDPOINT and OTEL_EXPORTER_OTLP_CERTIFICATE. More flags
+only tune: --print-config prints all, and docs/operations.md explains them.
 
 The first Ctrl-C ends the program in order, the second one at once.`
 
@@ -70,6 +73,95 @@ func newRun(p Process) *cobra.Command {
 	})
 }
 
+// runCommand is the command run with its flags.
+type runCommand struct {
+	process Process
+
+	runtime  runtimeFlags
+	pipeline pipelineFlags
+	log      logFlags
+	settings settings
+	flags    *pflag.FlagSet
+	output   outputFlags
+	quiet    bool
+
+	socket    string
+	listen    string
+	webConfig string
+	server    server.Options
+	streams   int // clients of /events
+	keepCaps  bool
+	publish   publishFlags
+	// listenAddress is listen completed by validate; empty without --listen.
+	listenAddress string
+}
+
+func (c *runCommand) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	c.flags = flags
+	c.runtime.add(cmd)
+	flags.BoolVar(&c.runtime.wait, "wait-for-runtime", false, "if there is no runtime, or it does not answer, wait for it instead of exiting")
+	group(cmd, "Runtime")
+
+	c.pipeline.add(cmd)
+	group(cmd, "Pipeline")
+
+	c.output.add(cmd, "events", func(s string) (view.Format, error) { return view.ParseEventFormat(s, false) })
+	flags.BoolVarP(&c.quiet, "quiet", "q", false, "serve the events but do not print them")
+	group(cmd, "Output")
+
+	flags.StringVar(&c.socket, "socket", "", "serve the gRPC service pleg.v1 on a unix socket at this `PATH`, for its owner\nand group, such as "+defaultSocket)
+	flags.StringVar(&c.listen, "listen", "", "serve HTTP on this `ADDRESS`, such as :9090; without a host only this\nmachine can connect")
+	flags.StringVar(&c.webConfig, "web-config", "", "`FILE` with TLS and authentication for --listen, in the format of the\nPrometheus exporter toolkit")
+	flags.IntVar(&c.server.MaxConnections, "max-connections", server.DefaultMaxConnections, "greatest `NUMBER` of connections to --socket at the same time")
+	flags.IntVar(&c.server.MaxWatchers, "max-watchers", server.DefaultMaxWatchers, "greatest `NUMBER` of clients of --socket that follow the events")
+	flags.IntVar(&c.streams, "max-event-streams", httpserver.DefaultMaxStreams, "greatest `NUMBER` of clients of /events")
+	flags.IntVar(&c.server.Buffer, "client-buffer", server.DefaultBuffer, "`NUMBER` of events that can wait for each of these clients, about 250 bytes\neach; one of --socket may ask for up to 4096")
+	tuning(cmd, "max-connections", "max-watchers", "max-event-streams", "client-buffer")
+	group(cmd, "Service on this node")
+
+	c.publish.add(cmd)
+	group(cmd, "Other machines")
+
+	flags.BoolVar(&c.keepCaps, "keep-capabilities", false, "do not drop the capabilities of the process; needed for a port below 1024\nor for files of another user")
+	c.log.add(cmd, "info", "debug", "warn", "error")
+	c.settings.add(cmd)
+	cmd.InitDefaultHelpFlag()
+	group(cmd, "Process")
+}
+
+// maxClients is more than this program can serve; a greater number is a mistake.
+const maxClients = 100_000
+
+// validate applies the settings first, and also completes the address to listen on.
+func (c *runCommand) validate(flags *pflag.FlagSet) error {
+	if err := c.settings.apply(flags, c.process, c.drop); err != nil {
+		return err
+	}
+	if c.keepCaps && c.settings.sources["keep-capabilities"] == c.settings.file {
+		return errors.New("keep-capabilities in the file of --config-file is too late, since that is read without them: use the flag or the environment")
+	}
+	err := cmp.Or(
+		c.runtime.validate(flags), c.pipeline.validate(),
+		between(flags, "max-connections", 1, maxClients), between(flags, "max-watchers", 1, maxClients),
+		between(flags, "max-event-streams", 1, httpserver.MaxStreams), between(flags, "client-buffer", 1, server.DefaultMaxBuffer),
+		notEmpty(flags, "socket"), c.publish.validate(flags, &c.settings),
+	)
+	if err != nil {
+		return err
+	}
+	if c.quiet && c.socket == "" && c.listen == "" && !c.publish.given() {
+		return errors.New("--quiet needs --socket, --listen, --nats or --otlp: otherwise nobody gets the events")
+	}
+	if !flags.Changed("listen") {
+		return needs(flags, "--listen", "web-config")
+	}
+	if c.listenAddress, err = httpserver.ParseAddress(c.listen); err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	return nil
+}
+
 // run drops privileges first and then watches the runtime.
 func (c *runCommand) run(ctx context.Context) error {
 	if c.settings.print {
@@ -80,13 +172,13 @@ func (c *runCommand) run(ctx context.Context) error {
 		return err
 	}
 	return c.explainPermission(c.runtime.use(ctx, c.process, out, func(ctx context.Context, from endpoint.Endpoint) error {
-		return c.watch(ctx, out, from)
+		return c.serve(ctx, out, from)
 	}))
 }
 
 // drop drops the capabilities. A second call does nothing.
 func (c *runCommand) drop() error {
-	if c.process.Drop == nil || c.keepCaps {
+	if c.keepCaps {
 		return nil
 	}
 	if err := c.process.Drop(); err != nil {
@@ -101,87 +193,4 @@ func (c *runCommand) explainPermission(err error) error {
 		return fmt.Errorf("%w (the program drops its capabilities: see --keep-capabilities)", err)
 	}
 	return err
-}
-
-// runCommand is the command run with its flags.
-type runCommand struct {
-	process Process
-
-	runtime  runtimeFlags
-	pipeline pipelineFlags
-	log      logFlags
-	settings settings
-	flags    *pflag.FlagSet
-	output   outputFlags
-	quiet    bool
-
-	socket        string
-	listen        string
-	webConfig     string
-	server        serverFlags
-	keepCaps      bool
-	publish       publishFlags
-	listenAddress string // listen completed by validate; empty without --listen
-}
-
-func (c *runCommand) addFlags(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	c.runtime.add(cmd)
-	flags.BoolVar(&c.runtime.wait, "wait-for-runtime", false, "if there is no runtime, or it does not answer, wait for it instead of exiting")
-
-	c.output.add(cmd, "events", view.ParseEvents)
-	flags.BoolVarP(&c.quiet, "quiet", "q", false, "serve the events but do not print them")
-
-	flags.StringVar(&c.socket, "socket", "", "serve the gRPC service pleg.v1 on a unix socket at this `PATH`, for its owner\nand group, such as "+defaultSocket)
-	flags.StringVar(&c.listen, "listen", "", "serve HTTP on this `ADDRESS`, such as :9090; without a host only this\nmachine can connect")
-	flags.StringVar(&c.webConfig, "web-config", "", "`FILE` with TLS and authentication for --listen, in the format of the\nPrometheus exporter toolkit")
-
-	c.server.add(flags)
-	c.publish.add(cmd)
-
-	flags.BoolVar(&c.keepCaps, "keep-capabilities", false, "do not drop the capabilities of the process; needed for a port below 1024\nor for files of another user")
-
-	c.pipeline.add(cmd)
-	c.log.add(cmd)
-	c.settings.add(cmd)
-	c.flags = cmd.Flags()
-}
-
-// validate takes the settings first, and also completes the address to listen on.
-func (c *runCommand) validate(flags *pflag.FlagSet) error {
-	if err := c.settings.apply(flags, c.process, c.drop); err != nil {
-		return err
-	}
-	if c.keepCaps && c.settings.sources["keep-capabilities"] == c.settings.file {
-		return errors.New("keep-capabilities in the file of --config-file is too late, since that is read without them: use the flag or the environment")
-	}
-	if err := c.runtime.validate(flags); err != nil {
-		return err
-	}
-	if err := c.pipeline.validate(); err != nil {
-		return err
-	}
-	if err := c.server.validate(); err != nil {
-		return err
-	}
-	if c.socket == "" && flags.Changed("socket") {
-		return errors.New("--socket must not be empty: want the path of the socket to create")
-	}
-	if err := c.publish.validate(flags, &c.settings); err != nil {
-		return err
-	}
-	if c.quiet && c.socket == "" && c.listen == "" && !c.publish.given() {
-		return errors.New("--quiet needs --socket, --listen, --nats or --otlp: otherwise nobody gets the events")
-	}
-	if !flags.Changed("listen") {
-		if flags.Changed("web-config") {
-			return errors.New("--web-config needs --listen")
-		}
-		return nil
-	}
-	var err error
-	if c.listenAddress, err = httpserver.ParseAddress(c.listen); err != nil {
-		return fmt.Errorf("--listen: %w", err)
-	}
-	return nil
 }

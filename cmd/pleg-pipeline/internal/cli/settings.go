@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,21 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v2"
 )
+
+// otelPrefix begins the environment variables that OpenTelemetry defines.
+const otelPrefix = "OTEL_"
+
+// otelVariables are those of OpenTelemetry that set a flag, after the variable with our
+// prefix. The endpoint for all signals is not among them: it may be there for other
+// programs, and exporting has to be asked for.
+var otelVariables = map[string][]string{
+	"otlp":                    {"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT"},
+	"otlp-insecure":           {"OTEL_EXPORTER_OTLP_LOGS_INSECURE", "OTEL_EXPORTER_OTLP_INSECURE"},
+	"otlp-certificate":        {"OTEL_EXPORTER_OTLP_LOGS_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE"},
+	"otlp-client-certificate": {"OTEL_EXPORTER_OTLP_LOGS_CLIENT_CERTIFICATE", "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"},
+	"otlp-client-key":         {"OTEL_EXPORTER_OTLP_LOGS_CLIENT_KEY", "OTEL_EXPORTER_OTLP_CLIENT_KEY"},
+	"otlp-compression":        {"OTEL_EXPORTER_OTLP_LOGS_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"},
+}
 
 const (
 	configFileFlag  = "config-file"
@@ -42,12 +58,7 @@ func (s *settings) add(cmd *cobra.Command) {
 func (s *settings) apply(flags *pflag.FlagSet, p Process, drop func() error) error {
 	s.sources = make(map[string]string)
 	flags.Visit(func(f *pflag.Flag) { s.sources[f.Name] = "command line" })
-	if p.Environ != nil {
-		if err := checkVariables(flags, p.Environ()); err != nil {
-			return err
-		}
-	}
-	if err := s.applyEnvironment(flags, p.Getenv); err != nil {
+	if err := cmp.Or(checkVariables(flags, p.Environ()), s.applyEnvironment(flags, p.Getenv)); err != nil {
 		return err
 	}
 	if s.file == "" {
@@ -84,7 +95,7 @@ func (s *settings) apply(flags *pflag.FlagSet, p Process, drop func() error) err
 
 func (s *settings) applyEnvironment(flags *pflag.FlagSet, getenv func(string) string) (err error) {
 	flags.VisitAll(func(f *pflag.Flag) {
-		if s.sources[f.Name] != "" || f.Name == printConfigFlag || f.Name == "help" {
+		if s.sources[f.Name] != "" || !inEnvironment(f) {
 			return
 		}
 		for _, variable := range variables(f.Name) {
@@ -115,7 +126,7 @@ func checkVariables(flags *pflag.FlagSet, environ []string) (err error) {
 			continue
 		}
 		f := flags.Lookup(strings.ToLower(strings.ReplaceAll(key, "_", "-")))
-		if f == nil || name != variables(f.Name)[0] || f.Name == printConfigFlag || f.Name == "help" {
+		if f == nil || name != variables(f.Name)[0] || !inEnvironment(f) {
 			err = errors.Join(err, fmt.Errorf("environment variable %s: no flag has this name: want one of --help, such as %sRELIST_PERIOD", name, envPrefix))
 		}
 	}
@@ -172,10 +183,9 @@ func settingText(value any) (string, error) {
 	}
 }
 
-// isSetting reports whether a flag may be set by a file.
-func isSetting(f *pflag.Flag) bool {
-	return !slices.Contains([]string{configFileFlag, printConfigFlag, "help"}, f.Name)
-}
+// inEnvironment reports whether a variable may set a flag, and isSetting whether a file may.
+func inEnvironment(f *pflag.Flag) bool { return f.Name != printConfigFlag && f.Name != "help" }
+func isSetting(f *pflag.Flag) bool     { return inEnvironment(f) && f.Name != configFileFlag }
 
 // write prints every flag as a line of a file that apply reads.
 func (s *settings) write(w io.Writer, flags *pflag.FlagSet) error {

@@ -28,7 +28,7 @@ func printConfig(t *testing.T, env map[string]string, file string, args ...strin
 	return code, stdout.String(), stderr.String()
 }
 
-func TestHeadersInClear(t *testing.T) {
+func TestHeadersReadableOnTheWay(t *testing.T) {
 	for _, tt := range []struct {
 		endpoint   string
 		withoutTLS bool
@@ -44,7 +44,7 @@ func TestHeadersInClear(t *testing.T) {
 		{"http://[::1]:4317", false, false},
 		{"127.0.0.1:4317", true, false},
 	} {
-		if got := cli.HeadersInClear(tt.endpoint, tt.withoutTLS); got != tt.want {
+		if got := cli.ReadableOnTheWay(tt.endpoint, tt.withoutTLS); got != tt.want {
 			t.Errorf("%s, without TLS %v: %v, want %v", tt.endpoint, tt.withoutTLS, got, tt.want)
 		}
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,20 +69,14 @@ func (c *simulateCommand) addFlags(cmd *cobra.Command) {
 	flags.IntVar(&c.pods, "pods", defaultPods, "`NUMBER` of pods, of two containers each")
 	c.simulation.addFlags(cmd)
 	c.rehearse.addFlags(cmd)
-	c.log.add(cmd)
+	c.log.add(cmd, "info", "debug", "warn", "error")
 }
 
-func (c *simulateCommand) validate(*pflag.FlagSet) error {
+func (c *simulateCommand) validate(flags *pflag.FlagSet) error {
 	if c.socket == "" {
 		return errors.New("--socket is required: the path of the socket to create, such as --socket /tmp/cri.sock")
 	}
-	if c.pods < 0 || c.pods > maxPods {
-		return fmt.Errorf("--pods must be between 0 and %d, got %d", maxPods, c.pods)
-	}
-	if err := c.rehearse.validate(); err != nil {
-		return err
-	}
-	return c.simulation.validate()
+	return cmp.Or(between(flags, "pods", 0, maxPods), c.rehearse.validate(), c.simulation.validate())
 }
 
 // run serves the runtime while its pods change.
@@ -148,7 +143,7 @@ func (s *simulation) addFlags(cmd *cobra.Command) {
 }
 
 // simulationFlags are the flags that need a simulation.
-func simulationFlags() []string { return []string{"seed", "churn-rate", "latency"} }
+var simulationFlags = []string{"seed", "churn-rate", "latency"}
 
 func (s *simulation) validate() error {
 	if s.churnRate < 0 || math.IsNaN(s.churnRate) || math.IsInf(s.churnRate, 0) {

@@ -4,29 +4,36 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"iter"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/top"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// source is where events and pods come from: a daemon, or a pipeline in this
-// process.
+// source is where events and pods come from: a daemon, a pipeline in this process, or a
+// cluster.
 type source interface {
-	// events ranges over what the options ask for, until ctx ends or an error
-	// ends the range.
-	events(ctx context.Context, o client.WatchOptions) iter.Seq2[pleg.Event, error]
-	// pods returns the views of all pods. pod returns that of one pod; false if it is
-	// gone or unknown.
-	pods(ctx context.Context) ([]view.Pod, error)
-	pod(ctx context.Context, uid pleg.PodUID) (view.Pod, bool, error)
-	// status returns what the pipeline does at present.
-	status(ctx context.Context) (pleg.Status, error)
+	top.Source
+	// Pod returns the pod of an event as it is now; false if it is gone or unknown.
+	Pod(ctx context.Context, ev fleet.Event) (view.Pod, bool, error)
 }
 
 // sourceFlags say where events and pods come from.
@@ -46,33 +53,13 @@ func (f *sourceFlags) add(cmd *cobra.Command) {
 func (f *sourceFlags) validate(flags *pflag.FlagSet) error {
 	given := f.runtime.given(flags)
 	f.own = given != ""
-	switch {
-	case flags.Changed("connect") && f.connect == "":
-		return errors.New("--connect must not be empty: want the path of a socket")
-	case f.own && f.connect != "":
+	if f.own && f.connect != "" {
 		return fmt.Errorf("--connect cannot be combined with %s: a daemon has its own runtime", given)
 	}
+	if err := notEmpty(flags, "connect"); err != nil {
+		return err
+	}
 	return f.runtime.validate(flags)
-}
-
-// viewCommand is what the commands events and pods have in common.
-type viewCommand struct {
-	process Process
-	source  sourceFlags
-	fleet   fleetFlags
-	filter  podFilter
-	output  outputFlags
-	log     logFlags
-}
-
-func (c *viewCommand) validate(flags *pflag.FlagSet) error {
-	if err := c.source.validate(flags); err != nil {
-		return err
-	}
-	if err := c.fleet.validate(flags, &c.source); err != nil {
-		return err
-	}
-	return c.filter.validate()
 }
 
 // use calls with for the daemon, or for a pipeline in this process.
@@ -95,4 +82,196 @@ func (f *sourceFlags) use(ctx context.Context, p Process, out console, with func
 	return f.runtime.use(ctx, p, out, func(ctx context.Context, from endpoint.Endpoint) error {
 		return useOwn(ctx, out, from, with)
 	})
+}
+
+const (
+	// defaultSocket is the default socket of the daemon of this node.
+	defaultSocket = "/run/pleg-pipeline/pleg.sock"
+	// socketVariable can name another socket.
+	socketVariable = "PLEG_PIPELINE_SOCKET"
+	// dialTimeout is generous: a unix socket accepts at once unless its backlog
+	// is full.
+	dialTimeout = 2 * time.Second
+)
+
+// howConnected is part of the help of every command that can ask a daemon.
+const howConnected = `The command asks the daemon ("pleg-pipeline run --socket") at the socket named by
+--connect, otherwise by the environment variable PLEG_PIPELINE_SOCKET, otherwise
+at ` + defaultSocket + ` if that exists. Without a daemon, or with
+--runtime-endpoint, --config or --simulate, it runs its own pipeline on the
+container runtime, which it finds as "pleg-pipeline run" does.`
+
+// findDaemon returns the socket of the daemon to ask, or "" if there is none.
+func (f *sourceFlags) findDaemon(ctx context.Context, p Process, out console) (string, error) {
+	if f.own {
+		return "", nil
+	}
+	socket, named := f.connect, true
+	if socket == "" {
+		socket = p.Getenv(socketVariable)
+	}
+	socket = strings.TrimPrefix(socket, "unix://") // as the endpoint of a runtime may have
+	if socket == "" {
+		socket, named = defaultSocket, false
+	}
+	err := dial(ctx, p, socket)
+	switch {
+	case err == nil:
+		return socket, nil
+	case !named && errors.Is(err, fs.ErrNotExist):
+		out.say(ctx, "there is no daemon at %s: running a pipeline in this process", socket)
+		return "", nil
+	case !named && errors.Is(err, syscall.ECONNREFUSED):
+		out.say(ctx, "no daemon answers at %s: running a pipeline in this process", socket)
+		return "", nil
+	case errors.Is(err, fs.ErrPermission):
+		err = errors.New("permission denied: only root and the owner and group of the socket may connect")
+	case errors.Is(err, fs.ErrNotExist):
+		err = fmt.Errorf("the socket does not exist: to start a daemon, run %s run --socket %s", Name, socket)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		err = errors.New("no daemon answers: it has ended")
+	}
+	return "", fmt.Errorf("connect to the daemon at %s: %w", socket, err)
+}
+
+// dial tests whether a daemon accepts connections. The client alone would retry
+// without end, which is right for a daemon that restarts but wrong for a path that
+// is misspelled.
+func dial(ctx context.Context, p Process, socket string) error {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	conn, err := p.Dial(ctx, socket)
+	if err != nil {
+		if number, ok := errors.AsType[syscall.Errno](err); ok {
+			return number
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return errNoAnswer
+		}
+		return err
+	}
+	return conn.Close()
+}
+
+func newClient(p Process, socket string) (*client.Client, error) {
+	return client.New(socket, client.Options{Dial: func(ctx context.Context) (net.Conn, error) { return p.Dial(ctx, socket) }})
+}
+
+// daemonSource is the daemon of this node. Another process can continue after the last
+// event of this one.
+type daemonSource struct{ client *client.Client }
+
+// answerTimeout is the time in which a daemon or a server must answer.
+const answerTimeout = 30 * time.Second
+
+var errNoAnswer = errors.New("the daemon does not answer")
+
+// daemonError is an error whose text a daemon may have chosen.
+type daemonError struct{ err error }
+
+// Error returns the message without the gRPC code. It has no character that could forge
+// another line.
+func (e daemonError) Error() string { return view.Printable(status.Convert(e.err).Message()) }
+
+// Unwrap returns the error with its gRPC code.
+func (e daemonError) Unwrap() error { return e.err }
+
+// fromDaemon returns the error of a call of the daemon as it can be printed.
+func fromDaemon(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(context.Cause(ctx), errNoAnswer):
+		return errNoAnswer
+	case status.Code(err) == codes.Unimplemented:
+		err = status.Errorf(codes.Unimplemented, "not a daemon of this version: %s", status.Convert(err).Message())
+	}
+	return daemonError{err}
+}
+
+// Events implements [top.Source].
+func (s daemonSource) Events(ctx context.Context, o client.WatchOptions) iter.Seq2[fleet.Event, error] {
+	if disconnected := o.Disconnected; disconnected != nil {
+		o.Disconnected = func(err error, retryIn time.Duration) { disconnected(fromDaemon(ctx, err), retryIn) }
+	}
+	return func(yield func(fleet.Event, error) bool) {
+		for ev, err := range s.client.Watch(ctx, o) {
+			if !yield(fleet.Event{Event: ev}, fromDaemon(ctx, err)) {
+				return
+			}
+		}
+	}
+}
+
+// Pods implements [top.Source].
+func (s daemonSource) Pods(ctx context.Context) ([]view.Pod, error) { return s.ask(ctx) }
+
+// Pod implements [source].
+func (s daemonSource) Pod(ctx context.Context, ev fleet.Event) (view.Pod, bool, error) {
+	pods, err := s.ask(ctx, ev.PodUID)
+	if i := slices.IndexFunc(pods, func(p view.Pod) bool { return p.UID == ev.PodUID }); err == nil && i >= 0 {
+		return pods[i], true, nil
+	}
+	return view.Pod{}, false, err
+}
+
+// ask returns these pods, or all of them.
+func (s daemonSource) ask(ctx context.Context, uids ...pleg.PodUID) ([]view.Pod, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoAnswer)
+	defer cancel()
+	known, err := s.client.Pods(ctx, uids...)
+	if err != nil || len(uids) > 0 && len(known) == 0 {
+		return nil, fromDaemon(ctx, err)
+	}
+	entries := make([]cache.Entry, len(known))
+	for i, p := range known {
+		entries[i] = cache.Entry(p)
+	}
+	now, err := s.Status(ctx)
+	return view.Pods(entries, now), err
+}
+
+// Status returns an empty status if the daemon is an older version that has none.
+func (s daemonSource) Status(ctx context.Context) (pleg.Status, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoAnswer)
+	defer cancel()
+	now, err := s.client.Status(ctx)
+	if status.Code(err) == codes.Unimplemented {
+		return pleg.Status{}, nil
+	}
+	return now, fromDaemon(ctx, err)
+}
+
+// Nodes implements [top.Source].
+func (daemonSource) Nodes(context.Context) ([][2]string, string, error) { return nil, "", nil }
+
+// completionTimeout is how long the shell waits for the names of pods.
+const completionTimeout = time.Second
+
+// completePods lets the shell complete the names of the pods that the daemon knows.
+func (f *sourceFlags) completePods(p Process) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, start string) (names []cobra.Completion, directive cobra.ShellCompDirective) {
+		directive = cobra.ShellCompDirectiveNoFileComp
+		ctx, cancel := context.WithTimeout(context.Background(), completionTimeout) // cobra sets none
+		defer cancel()
+		socket, err := f.findDaemon(ctx, p, logFlags{level: "error"}.console(io.Discard))
+		if err != nil || socket == "" {
+			return nil, directive
+		}
+		c, err := newClient(p, socket)
+		if err != nil {
+			return nil, directive
+		}
+		defer func() { _ = c.Close() }()
+		pods, _ := daemonSource{c}.Pods(ctx)
+		for _, pod := range pods {
+			if full := pod.Namespace + "/" + pod.Name; strings.HasPrefix(full, start) {
+				names = append(names, full)
+			} else if strings.HasPrefix(pod.Name, start) {
+				names = append(names, pod.Name)
+			}
+		}
+		slices.Sort(names)
+		return names, directive
+	}
 }

@@ -1,7 +1,9 @@
 package cli_test
 
 import (
+	"cmp"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -17,12 +19,14 @@ func shown(term vt.MockTerm) string {
 	var text strings.Builder
 	for y := range 24 {
 		for x := range 80 {
-			text.WriteString(term.GetCell(vt.Coord{X: vt.Col(x), Y: vt.Row(y)}).C)
+			text.WriteString(cmp.Or(term.GetCell(vt.Coord{X: vt.Col(x), Y: vt.Row(y)}).C, " "))
 		}
 		text.WriteByte('\n')
 	}
-	return text.String()
+	return trailing.ReplaceAllString(text.String(), "\n")
 }
+
+var trailing = regexp.MustCompile(" +\n")
 
 // showing waits until an emulated terminal shows a text.
 func showing(t *testing.T, term vt.MockTerm, want string) {
@@ -38,35 +42,70 @@ func showing(t *testing.T, term vt.MockTerm, want string) {
 	}
 }
 
-// TestTop shows a daemon and its own pipeline in a terminal emulator.
+// onTerminal runs a command in a terminal emulator until the test ends it.
+func onTerminal(t *testing.T, args ...string) (term vt.MockTerm, end func()) {
+	t.Helper()
+	term = vt.NewMockTerm()
+	out, stderr := newTranscript(), newTranscript()
+	code := make(chan int)
+	go func() {
+		code <- cli.Execute(t.Context(), cli.Process{
+			Args: args, Out: out, Err: stderr, Getenv: func(string) string { return "" },
+			Terminal: func() (tcell.Screen, error) { return tcell.NewTerminfoScreenFromTty(term) },
+		})
+	}()
+	return term, func() {
+		t.Helper()
+		term.SendRaw([]byte("q"))
+		if got := <-code; got != cli.ExitOK || out.String() != "" {
+			t.Errorf("exit code %d, stdout %q; stderr:\n%s", got, out, stderr)
+		}
+	}
+}
+
+// TestTop shows a daemon and its own pipeline.
 func TestTop(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "pleg.sock")
 	startDaemon(t, socket)
-	for name, args := range map[string][]string{
-		"a daemon":     {"top", "--connect", socket},
-		"its pipeline": {"top", "--simulate=2", "--churn-rate", "0", "--filter", "app=no word matches"},
+	for _, test := range []struct{ args, want string }{
+		{"top --connect " + socket, "healthy"},
+		{"top --simulate=2 --churn-rate 0 --filter =", "no pod matches the filter"},
+		{"pods --watch --sort age -n none --connect " + socket, "sort: age"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			term := vt.NewMockTerm()
-			out, stderr := newTranscript(), newTranscript()
-			code := make(chan int)
-			go func() {
-				code <- cli.Execute(t.Context(), cli.Process{
-					Args: args, Out: out, Err: stderr, Getenv: func(string) string { return "" },
-					Terminal: func() (tcell.Screen, error) { return tcell.NewTerminfoScreenFromTty(term) },
-				})
-			}()
+		t.Run(test.args, func(t *testing.T) {
+			term, end := onTerminal(t, strings.Fields(test.args)...)
+			showing(t, term, test.want)
 			showing(t, term, "healthy")
-			showing(t, term, "pods 2")
-			if name != "a daemon" {
-				showing(t, term, "no pod matches the filter")
+			if strings.HasPrefix(test.args, "pods") {
+				showing(t, term, "pods 0")
+			} else {
+				showing(t, term, "pods 2")
 			}
-			term.SendRaw([]byte("q"))
-			if got := <-code; got != cli.ExitOK || out.String() != "" {
-				t.Errorf("exit code %d, stdout %q; stderr:\n%s", got, out, stderr)
-			}
+			end()
 		})
 	}
+}
+
+// TestPodsThatHangAreSeen has more pods than the terminal has lines.
+func TestPodsThatHangAreSeen(t *testing.T) {
+	t.Parallel()
+	runtime, socket := socketPath(t), socketPath(t)
+	simulated := start(t, newTranscript(), "simulate", "--socket", runtime, "--pods", "30", "--churn-rate", "0",
+		"--fault", "ContainerStatus/hang@0s", "--fault-pod", "shop/web-0")
+	simulated.stderr.await(t, "simulated runtime serves")
+	daemon := start(t, newTranscript(), "run", "--quiet", "-r", "unix://"+runtime, "--socket", socket)
+	daemon.stderr.await(t, "connected to")
+	term, end := onTerminal(t, "pods", "--watch", "--connect", socket)
+	showing(t, term, "ContainerStatus of nginx")
+	showing(t, term, "LAST EVENT\nshop      web-0 ")
+	end()
+	once := start(t, newTranscript(), "pods", "--connect", socket)
+	once.ends(t, cli.ExitOK)
+	if want := "1 of 31 pods cannot be inspected: shop/web-0\n"; !strings.Contains(once.stderr.String(), want) {
+		t.Errorf("stderr %q, want %q", once.stderr, want)
+	}
+	daemon.stopAndWait(t)
+	simulated.stopAndWait(t)
 }
 
 func TestTopNeedsATerminal(t *testing.T) {

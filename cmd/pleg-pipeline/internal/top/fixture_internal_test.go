@@ -3,10 +3,7 @@ package top
 import (
 	"context"
 	"iter"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,7 +11,9 @@ import (
 	"github.com/gdamore/tcell/v3/vt"
 	"go.uber.org/goleak"
 
+	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -43,6 +42,7 @@ func newTerminal(t *testing.T, width, height int) *terminal {
 	if err := screen.Init(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(screen.Fini)
 	term.screen = screen
 	return term
 }
@@ -110,10 +110,11 @@ func (t *terminal) escape() {
 type source struct {
 	updates chan update // the newest answer
 	events  chan eventMessage
+	fail    chan error
 }
 
 func newSource() *source {
-	return &source{updates: make(chan update, 1), events: make(chan eventMessage, 100)}
+	return &source{updates: make(chan update, 1), events: make(chan eventMessage, 100), fail: make(chan error)}
 }
 
 // set replaces the answer of the next requests.
@@ -136,18 +137,23 @@ func (s *source) Status(context.Context) (pleg.Status, error) {
 	return u.status, u.err
 }
 
+func (*source) Nodes(context.Context) ([][2]string, string, error) { return nil, "", nil }
+
 func (s *source) Pods(context.Context) ([]view.Pod, error) { return s.last().pods, nil }
 
-func (s *source) Events(ctx context.Context, disconnected func(error)) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) {
+func (s *source) Events(ctx context.Context, o client.WatchOptions) iter.Seq2[fleet.Event, error] {
+	return func(yield func(fleet.Event, error) bool) {
 		for {
 			select {
 			case m := <-s.events:
 				if m.err != nil {
-					disconnected(m.err)
+					o.Disconnected(m.err, 0)
 				} else if !yield(m.event, nil) {
 					return
 				}
+			case err := <-s.fail:
+				yield(fleet.Event{}, err)
+				return
 			case <-ctx.Done():
 				return
 			}
@@ -155,24 +161,22 @@ func (s *source) Events(ctx context.Context, disconnected func(error)) iter.Seq2
 	}
 }
 
-// run shows a source in a terminal until the test ends or the view does; end returns its
-// error.
-func run(t *testing.T, term *terminal, s Source) (end func() error) {
+// run shows a source in a terminal until the view ends; the test then waits for that.
+func run(t *testing.T, term *terminal, s Source) (ended <-chan error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
+	result := make(chan error, 1)
 	go func() {
-		defer term.screen.Fini()
-		ended <- Run(ctx, term.screen, s, Options{Interval: 10 * time.Millisecond})
+		defer close(result)
+		result <- Run(ctx, term.screen, s, Options{Interval: 10 * time.Millisecond})
 	}()
-	end = sync.OnceValue(func() error { return <-ended })
 	t.Cleanup(func() {
 		cancel()
-		if err := end(); err != nil {
+		if err := <-result; err != nil {
 			t.Errorf("Run() = %v, want nil", err)
 		}
 	})
-	return end
+	return result
 }
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -193,31 +197,13 @@ func viewOf(name string, running int, restarts uint32) view.Pod {
 	return p
 }
 
-func event(name string, kind pleg.EventType) Event {
-	return Event{Event: pleg.Event{Type: kind, PodUID: pleg.PodUID("uid-" + name), PodNamespace: "shop", PodName: name, ContainerName: "app", ContainerID: "c1", ObservedAt: noon}}
+func event(name string, kind pleg.EventType) fleet.Event {
+	return fleet.Event{Event: pleg.Event{Type: kind, PodUID: pleg.PodUID("uid-" + name), PodNamespace: "shop", PodName: name, ContainerName: "app", ContainerID: "c1", ObservedAt: noon}}
 }
 
 func healthy() pleg.Status {
 	return pleg.Status{
 		At: noon, Healthy: true, Inspectors: 8, Width: 8, InFlight: 1,
 		Relist: pleg.RelistStatus{Success: noon.Add(-400 * time.Millisecond), Took: 32 * time.Millisecond, Period: time.Second},
-	}
-}
-
-// expectGolden compares a text with a file, or writes the file with UPDATE_GOLDEN=1.
-func expectGolden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name+".golden")
-	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("the screen is\n%s\nwant %s:\n%s", got, path, want)
 	}
 }

@@ -1,6 +1,8 @@
 package top
 
 import (
+	"cmp"
+	"slices"
 	"time"
 	"unicode"
 
@@ -10,19 +12,14 @@ import (
 // key is a key as the model understands it: a name such as "Down", or a character.
 type key string
 
-// keyOf returns the name of a key.
-func keyOf(ev *tcell.EventKey) key {
-	names := map[tcell.Key]key{
-		tcell.KeyUp: "Up", tcell.KeyDown: "Down", tcell.KeyPgUp: "PgUp", tcell.KeyPgDn: "PgDn",
-		tcell.KeyHome: "Home", tcell.KeyEnd: "End", tcell.KeyEnter: "Enter", tcell.KeyEscape: "Esc",
-		tcell.KeyBackspace: "Backspace", tcell.KeyDelete: "Backspace",
-		tcell.KeyCtrlC: "Ctrl-C", tcell.KeyCtrlU: "Ctrl-U",
-	}
-	if name, ok := names[ev.Key()]; ok {
-		return name
-	}
-	return key(ev.Str())
+var keyNames = map[tcell.Key]key{
+	tcell.KeyUp: "Up", tcell.KeyDown: "Down", tcell.KeyPgUp: "PgUp", tcell.KeyPgDn: "PgDn",
+	tcell.KeyHome: "Home", tcell.KeyEnd: "End", tcell.KeyEnter: "Enter", tcell.KeyEscape: "Esc",
+	tcell.KeyBackspace: "Backspace", tcell.KeyDelete: "Backspace", tcell.KeyCtrlC: "Ctrl-C",
 }
+
+// keyOf returns the name of a key.
+func keyOf(ev *tcell.EventKey) key { return cmp.Or(keyNames[ev.Key()], key(ev.Str())) }
 
 // press reacts to a key. It returns errQuit if the user quits.
 func (m *model) press(k key, now time.Time) error {
@@ -30,58 +27,44 @@ func (m *model) press(k key, now time.Time) error {
 	case k == "Ctrl-C":
 		return errQuit
 	case m.editing:
-		m.edit(k, now)
-		return nil
+		m.edit(k)
 	case m.help:
 		m.help = false
-		return nil
-	}
-	switch k {
-	case "q":
+	case k == "q":
 		return errQuit
-	case "Esc":
-		m.back(now)
-	case "Enter":
+	case k == "Esc" && m.details != "":
+		m.details = ""
+	case k == "Esc":
+		m.filter = ""
+	case k == "Enter":
 		if m.details = m.selected; m.index() < 0 {
 			m.details = ""
 		}
-	case "/":
+	case k == "/":
 		m.editing = true
-	case "s":
-		m.sort = (m.sort + 1) % orders
-		m.arrange(now)
-	case "r":
+	case k == "s":
+		all := Orders()
+		m.sort = all[(slices.Index(all, m.sort)+1)%len(all)]
+	case k == "r":
 		m.reverse = !m.reverse
-		m.arrange(now)
-	case "p", " ":
+	case k == "p":
 		m.paused, m.frozen, m.missed = !m.paused, m.feed, 0
-	case "?", "h":
+	case k == "?":
 		m.help = true
 	default:
 		m.move(k)
 	}
+	m.arrange(now)
 	return nil
 }
 
-// back leaves the details, or else clears the filter.
-func (m *model) back(now time.Time) {
-	if m.details != "" {
-		m.details = ""
-		return
-	}
-	m.filter = ""
-	m.arrange(now)
-}
-
 // edit changes the filter.
-func (m *model) edit(k key, now time.Time) {
+func (m *model) edit(k key) {
 	switch k {
 	case "Enter":
 		m.editing = false
 	case "Esc":
 		m.editing, m.filter = false, ""
-	case "Ctrl-U":
-		m.filter = ""
 	case "Backspace":
 		if runes := []rune(m.filter); len(runes) > 0 {
 			m.filter = string(runes[:len(runes)-1])
@@ -91,24 +74,23 @@ func (m *model) edit(k key, now time.Time) {
 			m.filter += string(k)
 		}
 	}
-	m.arrange(now)
 }
 
 // move moves the selection.
 func (m *model) move(k key) {
 	at := m.index()
 	switch k {
-	case "Down", "j":
+	case "Down":
 		at++
-	case "Up", "k":
+	case "Up":
 		at--
 	case "PgDn":
 		at += max(1, m.page-1)
 	case "PgUp":
 		at -= max(1, m.page-1)
-	case "Home", "g":
+	case "Home":
 		at = 0
-	case "End", "G":
+	case "End":
 		at = len(m.rows) - 1
 	default:
 		return
@@ -116,8 +98,7 @@ func (m *model) move(k key) {
 	if len(m.rows) == 0 {
 		return
 	}
-	at = min(max(at, 0), len(m.rows)-1)
-	m.selected = m.rows[at].UID
+	m.selected = m.rows[min(max(at, 0), len(m.rows)-1)].UID
 	if m.details != "" {
 		m.details = m.selected // the arrows also turn the pages of the details
 	}
@@ -133,3 +114,23 @@ func (m *model) scroll(n int) {
 	}
 	m.top = max(0, min(m.top, len(m.rows)-n))
 }
+
+// index returns the row of the selected pod, or -1.
+func (m *model) index() int {
+	return slices.IndexFunc(m.rows, func(p *pod) bool { return p.UID == m.selected })
+}
+
+const helpText = `
+↑ ↓ PgUp PgDn Home End   select a pod
+Enter   show its containers, exits, restarts and events
+Esc     go back; clear the filter
+/       filter: each word must be in the name, the state or a container
+s, r    sort by trouble, events, name, restarts, age, known; reverse
+p       pause the events
+q       quit
+
+The first line says what is wrong. Pods whose inspection hangs come first, then
+those quarantined because it hung, those whose inspection failed, those that do
+not run, then the busiest. EV/M are the events of the last minute, RST restarts.
+■ is an inspection in flight, red if it hangs, □ a free place. Inspections that
+hang or are slow hold up no others: those get extra places (8 of 8 + 6 extra).`

@@ -1,17 +1,19 @@
 package top
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 const (
-	// maxFeed is the least number of events that the feed keeps once it is full. It keeps up
-	// to twice as many, because removing the oldest copies the others.
+	// maxFeed is the number of events that are kept for the feed, at least; at most twice
+	// as many, so that few events copy the others.
 	maxFeed = 500
 	// rateSeconds is the time over which the events of a pod are counted.
 	rateSeconds = 60
@@ -22,23 +24,23 @@ const (
 // model is what the view shows. Only the loop uses it.
 type model struct {
 	status pleg.Status
-	nodes  *Nodes // nil if the pods are those of one node
+	nodes  *nodes // nil if the pods are those of one node
 	known  bool   // whether there is a status
 	pods   map[pleg.PodUID]*pod
-	feed   []Event // oldest first
-	spark  []int   // events of each second, oldest first
-	second int64   // the Unix time of the last value of spark
-	err    string  // why the status is not known
+	feed   []fleet.Event // oldest first
+	spark  []int         // events of each second, oldest first
+	second int64         // the Unix time of the last value of spark
+	err    string        // why the status is not known
 
 	disconnected string // why there are no events; empty if connected
 
 	filter   string
-	editing  bool // whether keys go into the filter
-	sort     order
+	editing  bool   // whether keys go into the filter
+	sort     string // one of Orders
 	reverse  bool
 	paused   bool
-	frozen   []Event // the feed while paused
-	missed   int     // events since the pause
+	frozen   []fleet.Event // the feed while paused
+	missed   int           // events since the pause
 	help     bool
 	details  pleg.PodUID // the pod whose details are shown; empty for none
 	selected pleg.PodUID
@@ -51,9 +53,9 @@ type model struct {
 type pod struct {
 	view.Pod
 
-	last   *Event
-	recent []int64 // Unix times of the events in the last rateSeconds
-	events []Event // the newest ones, for the details
+	last   *fleet.Event
+	recent []int64       // Unix times of the events in the last rateSeconds
+	events []fleet.Event // the newest ones, for the details
 }
 
 // maxPodEvents is the number of events that the details of a pod show.
@@ -68,8 +70,8 @@ const (
 	maxRecent   = 10_000
 )
 
-func newModel(filter string) *model {
-	return &model{pods: make(map[pleg.PodUID]*pod), filter: filter}
+func newModel(o Options) *model {
+	return &model{pods: make(map[pleg.PodUID]*pod), filter: o.Filter, sort: cmp.Or(o.Sort, Orders()[0])}
 }
 
 // apply takes what the source has said.
@@ -83,7 +85,7 @@ func (m *model) apply(u update, now time.Time) {
 	for _, known := range u.pods {
 		seen[known.UID] = true
 		p := m.pod(known.UID)
-		known.Name, known.Namespace = orElse(known.Name, p.Name), orElse(known.Namespace, p.Namespace)
+		known.Name, known.Namespace = cmp.Or(known.Name, p.Name), cmp.Or(known.Namespace, p.Namespace)
 		p.Pod = known
 	}
 	for uid := range m.pods {
@@ -93,13 +95,6 @@ func (m *model) apply(u update, now time.Time) {
 	}
 	m.advance(now)
 	m.arrange(now)
-}
-
-func orElse(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }
 
 func (m *model) pod(uid pleg.PodUID) *pod {
@@ -112,7 +107,7 @@ func (m *model) pod(uid pleg.PodUID) *pod {
 }
 
 // addEvent takes an event of the stream.
-func (m *model) addEvent(ev Event, now time.Time) {
+func (m *model) addEvent(ev fleet.Event, now time.Time) {
 	m.disconnected = ""
 	switch ev.Type {
 	case pleg.Synced, pleg.Bookmark:
@@ -129,7 +124,7 @@ func (m *model) addEvent(ev Event, now time.Time) {
 		m.rows = nil
 	}
 	p := m.pod(ev.PodUID)
-	p.Name, p.Namespace = orElse(p.Name, ev.PodName), orElse(p.Namespace, ev.PodNamespace)
+	p.Name, p.Namespace = cmp.Or(p.Name, ev.PodName), cmp.Or(p.Namespace, ev.PodNamespace)
 	if !ev.Sandbox || p.last == nil || p.last.Sandbox { // a container says more
 		p.last = &ev
 	}
@@ -151,7 +146,7 @@ func (m *model) addEvent(ev Event, now time.Time) {
 }
 
 // shortened returns an event whose names cannot fill the memory.
-func shortened(ev Event) Event {
+func shortened(ev fleet.Event) fleet.Event {
 	for _, text := range []*string{
 		&ev.PodName, &ev.PodNamespace, &ev.ContainerName, &ev.Reason, &ev.Epoch, (*string)(&ev.PodUID), (*string)(&ev.ContainerID), (*string)(&ev.Type), &ev.Node,
 	} {
@@ -162,7 +157,7 @@ func shortened(ev Event) Event {
 	return ev
 }
 
-func (m *model) addToFeed(ev Event) {
+func (m *model) addToFeed(ev fleet.Event) {
 	if m.paused {
 		m.missed++
 	}
@@ -209,25 +204,64 @@ func (m *model) arrange(now time.Time) {
 			m.rows = append(m.rows, p)
 		}
 	}
-	slices.SortFunc(m.rows, func(a, b *pod) int { return m.sort.compare(a, b, m.reverse) })
+	slices.SortFunc(m.rows, func(a, b *pod) int {
+		if m.reverse {
+			a, b = b, a
+		}
+		return compare(m.sort, a, b)
+	})
+}
+
+// Orders are the orders of the pods, the first one by default.
+func Orders() []string { return append([]string{"trouble", "events"}, view.PodOrders()...) }
+
+// compare orders two pods. By trouble, what is wrong comes first, then the busiest, then
+// the most restarted.
+func compare(order string, a, b *pod) int {
+	busier := cmp.Compare(len(b.recent), len(a.recent))
+	switch order {
+	case "trouble":
+		return cmp.Or(cmp.Compare(a.Trouble(), b.Trouble()), longer(a, b), busier, view.ComparePods("restarts", &a.Pod, &b.Pod))
+	case "events":
+		return cmp.Or(busier, view.ComparePods("name", &a.Pod, &b.Pod))
+	}
+	return view.ComparePods(order, &a.Pod, &b.Pod)
+}
+
+// longer orders two pods by the ages of their inspections, the oldest first.
+func longer(a, b *pod) int {
+	if a.Inspection == nil || b.Inspection == nil {
+		return 0
+	}
+	return a.Inspection.Since.Compare(b.Inspection.Since)
+}
+
+// sick returns how many pods cannot be inspected, and the one whose inspections are in the
+// worst state for the longest time.
+func (m *model) sick() (worst *pod, n int) {
+	for _, p := range m.pods {
+		if !p.Sick() {
+			continue
+		}
+		n++
+		if worst == nil || cmp.Or(cmp.Compare(p.Trouble(), worst.Trouble()), longer(p, worst), cmp.Compare(p.UID, worst.UID)) < 0 {
+			worst = p
+		}
+	}
+	return worst, n
 }
 
 // events returns the feed, newest first: those of pods that match the filter, and gaps.
-func (m *model) events(most int) []Event {
+func (m *model) events(most int) []fleet.Event {
 	from := m.feed
 	if m.paused {
 		from = m.frozen
 	}
-	var shown []Event
+	var shown []fleet.Event
 	for i := len(from) - 1; i >= 0 && len(shown) < most; i-- {
 		if from[i].Type == pleg.Gap || eventMatches(from[i], m.filter) {
 			shown = append(shown, from[i])
 		}
 	}
 	return shown
-}
-
-// index returns the row of the selected pod, or -1.
-func (m *model) index() int {
-	return slices.IndexFunc(m.rows, func(p *pod) bool { return p.UID == m.selected })
 }

@@ -3,13 +3,13 @@ package top
 import (
 	"context"
 	"errors"
-	"iter"
 	"testing"
 	"time"
 
 	"github.com/gdamore/tcell/v3/vt"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -17,7 +17,7 @@ import (
 func TestKeys(t *testing.T) {
 	term, s := newTerminal(t, 80, 24), newSource()
 	s.set(update{status: healthy(), pods: []view.Pod{viewOf("alpha", 1, 1), viewOf("beta", 1, 9), viewOf("gamma", 0, 2)}})
-	end := run(t, term, s)
+	ended := run(t, term, s)
 	term.wait("healthy")
 	term.wait("pods 3")
 	s.events <- eventMessage{event: event("alpha", pleg.ContainerStarted)}
@@ -39,7 +39,7 @@ func TestKeys(t *testing.T) {
 	term.escape()
 	term.wait("LAST EVENT")
 
-	term.write("ss")
+	term.write("sss")
 	term.wait("sort: restarts")
 	term.write("r")
 	term.wait("sort: restarts, reversed")
@@ -56,18 +56,7 @@ func TestKeys(t *testing.T) {
 	term.write("q") // closes the help
 	term.wait("LAST EVENT")
 	term.write("q")
-	if err := end(); err != nil {
-		t.Errorf("Run() = %v, want nil", err)
-	}
-}
-
-func TestCtrlCQuits(t *testing.T) {
-	term, s := newTerminal(t, 80, 24), newSource()
-	s.set(update{status: healthy()})
-	end := run(t, term, s)
-	term.wait("healthy")
-	term.write("/" + keyCtrlC) // in the filter too
-	if err := end(); err != nil {
+	if err := <-ended; err != nil {
 		t.Errorf("Run() = %v, want nil", err)
 	}
 }
@@ -99,7 +88,7 @@ func TestLostConnection(t *testing.T) {
 	s.events <- eventMessage{err: errors.New("the server is shutting down")}
 	term.wait("DISCONNECTED: the server is shutting down")
 	s.set(update{err: errors.New("connection refused")})
-	s.events <- eventMessage{event: Event{Event: pleg.Event{Type: pleg.Gap, Reason: "OtherEpoch"}}}
+	s.events <- eventMessage{event: fleet.Event{Event: pleg.Event{Type: pleg.Gap, Reason: "OtherEpoch"}}}
 	term.wait("GAP: events are missing")
 	term.wait("NO ANSWER: connection refused")
 	s.set(update{status: healthy(), pods: []view.Pod{viewOf("beta", 1, 1)}})
@@ -108,47 +97,38 @@ func TestLostConnection(t *testing.T) {
 	term.waitGone("alpha")
 }
 
-// failing is a source whose events end with an error.
-type failing struct {
-	*source
-	err error
-}
-
-func (f failing) Events(context.Context, func(error)) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) { yield(Event{}, f.err) }
-}
-
-// TestEventsFail ends the events for good.
-func TestEventsFail(t *testing.T) {
-	term, s := newTerminal(t, 80, 24), newSource()
-	s.set(update{status: healthy()})
-	defer term.screen.Fini()
+// TestEnds ends the view by a key, by its context, as SIGTERM does, and by the source.
+func TestEnds(t *testing.T) {
 	failed := errors.New("no attempt can succeed")
-	if err := Run(t.Context(), term.screen, failing{s, failed}, Options{Interval: time.Second}); !errors.Is(err, failed) {
-		t.Errorf("Run() = %v, want %v", err, failed)
-	}
-}
-
-// TestContextEnds ends the context, as SIGTERM does.
-func TestContextEnds(t *testing.T) {
-	term, s := newTerminal(t, 80, 24), newSource()
-	s.set(update{status: healthy()})
-	defer term.screen.Fini()
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- Run(ctx, term.screen, s, Options{Interval: time.Second}) }()
-	term.wait("healthy")
-	cancel()
-	if err := <-ended; err != nil {
-		t.Errorf("Run() = %v, want nil", err)
+	for name, test := range map[string]struct {
+		end  func(*terminal, *source, func())
+		want error
+	}{
+		"Ctrl-C, in the filter too": {func(term *terminal, _ *source, _ func()) { term.write("/" + keyCtrlC) }, nil},
+		"context":                   {func(_ *terminal, _ *source, cancel func()) { cancel() }, nil},
+		"events fail":               {func(_ *terminal, s *source, _ func()) { s.fail <- failed }, failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			term, s := newTerminal(t, 80, 24), newSource()
+			s.set(update{status: healthy()})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := make(chan error)
+			go func() { ended <- Run(ctx, term.screen, s, Options{Interval: time.Second}) }()
+			term.wait("healthy")
+			test.end(term, s, cancel)
+			if err := <-ended; !errors.Is(err, test.want) {
+				t.Errorf("Run() = %v, want %v", err, test.want)
+			}
+		})
 	}
 }
 
 // cluster is a source with two nodes, of which one is silent.
 type cluster struct{ *source }
 
-func (c cluster) Nodes(context.Context) (Nodes, error) {
-	return Nodes{All: 2, Silent: []string{"n2"}}, nil
+func (c cluster) Nodes(context.Context) ([][2]string, string, error) {
+	return [][2]string{{"nodes", "2"}}, "nobody publishes the events of node n2", nil
 }
 
 func (c cluster) Status(context.Context) (pleg.Status, error) {

@@ -2,12 +2,15 @@ package top
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // sample is a model with a hung, a quarantined, a dead and a busy pod.
@@ -20,7 +23,7 @@ func sample() *model {
 	s := healthy()
 	s.Overdue = []pleg.Inspection{{UID: sick.UID, Started: sick.Inspection.Since, Hung: true}}
 	s.Quarantined = []pleg.Quarantined{{UID: away.UID}}
-	m := newModel("")
+	m := newModel(Options{})
 	m.apply(update{status: s, pods: []view.Pod{viewOf("idle", 1, 0), sick, viewOf("dead", 0, 7), away, viewOf("busy", 1, 2)}}, noon.Add(-9*time.Second))
 	for i := range 9 {
 		now := noon.Add(time.Duration(i-9) * time.Second)
@@ -37,8 +40,8 @@ func sample() *model {
 	return m
 }
 
-// allHang is a pipeline whose inspections have lent their places: six hang, and seven more
-// may hang: none that began later has ended.
+// allHang is a pipeline whose inspections have lent their places: six hang, and no later
+// one tells whether seven more do.
 func allHang() pleg.Status {
 	s := healthy()
 	s.InFlight, s.Waiting = 14, 30
@@ -69,28 +72,27 @@ func TestScreens(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			term := newTerminal(t, test.width, test.height)
-			defer term.screen.Fini()
-			m, v := sample(), newPainter(term.screen)
+			m, s := sample(), &screen{Screen: term.screen}
 			switch test.name {
 			case "hang":
 				m.status = allHang()
 			case "cluster":
-				m.nodes = &Nodes{All: 20}
+				m.nodes = &nodes{figures: [][2]string{{"nodes", "20"}, {"silent", "0"}}}
 				for _, p := range m.pods {
 					p.Node = "worker-3.eu-west.example.com"
 				}
 			}
-			v.draw(m, noon) // the model learns the number of rows
+			s.draw(m, noon) // the model learns the number of rows
 			for _, k := range test.keys {
 				if err := m.press(k, noon); err != nil {
 					t.Fatal(err)
 				}
 			}
-			v.draw(m, noon)
+			s.draw(m, noon)
 			if err := term.Drain(); err != nil {
 				t.Fatal(err)
 			}
-			expectGolden(t, test.name, term.text())
+			kit.Golden(t, "testdata/"+test.name+".golden", term.text())
 		})
 	}
 }
@@ -98,23 +100,22 @@ func TestScreens(t *testing.T) {
 // TestTextOfTheRuntimeIsHarmless shows names that control a terminal.
 func TestTextOfTheRuntimeIsHarmless(t *testing.T) {
 	term := newTerminal(t, 80, 24)
-	defer term.screen.Fini()
 	hostile := "a\x1b]0;owned\x07\x1b[2J\u009b31m\u202eb\r\nc"
 	pod := viewOf(hostile, 0, 0)
 	pod.Error, pod.Containers[0].Name, pod.Containers[0].Message = hostile, hostile, hostile
 	s := healthy()
 	s.Err = errors.New(hostile)
-	m := newModel("")
+	m := newModel(Options{})
 	m.apply(update{status: s, pods: []view.Pod{pod}}, noon)
 	m.addEvent(event(hostile, pleg.ContainerDied), noon)
 	m.disconnected = hostile
-	v := newPainter(term.screen)
-	v.draw(m, noon)
+	shown := &screen{Screen: term.screen}
+	shown.draw(m, noon)
 	for _, k := range []key{"Home", "Enter"} {
 		if err := m.press(k, noon); err != nil {
 			t.Fatal(err)
 		}
-		v.draw(m, noon)
+		shown.draw(m, noon)
 	}
 	if err := term.Drain(); err != nil {
 		t.Fatal(err)
@@ -125,5 +126,30 @@ func TestTextOfTheRuntimeIsHarmless(t *testing.T) {
 	}
 	if !strings.Contains(text, "a?]0;owned??[2J?31m?b??c") {
 		t.Errorf("the name is not shown with question marks:\n%s", text)
+	}
+}
+
+// A daemon whose events name ever new pods, or whose names are long, fills no memory.
+func TestEventsOfAnyDaemonAreBounded(t *testing.T) {
+	m, now := newModel(Options{}), time.Now()
+	long := strings.Repeat("n", 1<<20)
+	for i := range 3 * maxPods {
+		m.addEvent(fleet.Event{Event: pleg.Event{Type: pleg.ContainerStarted, PodUID: pleg.PodUID(fmt.Sprint(i)), PodName: long, Reason: long, ContainerName: long}}, now)
+	}
+	for range 2 * maxRecent {
+		m.addEvent(fleet.Event{Event: pleg.Event{Type: pleg.ContainerDied, PodUID: "a"}}, now)
+	}
+	if len(m.pods) > maxPods || len(m.feed) > 2*maxFeed {
+		t.Errorf("%d pods and %d events are kept", len(m.pods), len(m.feed))
+	}
+	events := 0
+	for _, p := range m.pods {
+		events += len(p.events)
+		if len(p.recent) > maxRecent || len(p.last.PodName) > maxName || len(p.Name) > maxName {
+			t.Fatalf("pod %s has %d events in a minute and a name of %d bytes", p.UID, len(p.recent), len(p.Name))
+		}
+	}
+	if most := maxPods + maxDetailed*maxPodEvents; events > most {
+		t.Errorf("%d events of pods are kept, want at most %d", events, most)
 	}
 }

@@ -1,5 +1,5 @@
-// Package top is the full-screen view of a pipeline: its health, its pods and its
-// events.
+// Package top is the full-screen view of a pipeline or of a cluster: its health, its pods
+// and its events.
 //
 // One loop owns the model and the screen. Two goroutines send it what they get from the
 // source: one follows the events, the other asks for the status and the pods.
@@ -15,31 +15,30 @@ import (
 	"github.com/gdamore/tcell/v3"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Source is where the view gets what it shows.
+// Source is where the view gets what it shows: one node, or a cluster.
 type Source interface {
-	// Events ranges over the present state and then over the events until ctx ends.
-	// It calls disconnected when it has no connection, and resumes by itself.
-	Events(ctx context.Context, disconnected func(error)) iter.Seq2[Event, error]
-	Status(ctx context.Context) (pleg.Status, error)
+	// Events ranges over what the options ask for until ctx ends. It resumes by itself.
+	Events(ctx context.Context, o client.WatchOptions) iter.Seq2[fleet.Event, error]
 	Pods(ctx context.Context) ([]view.Pod, error)
-}
-
-// Event is an event of the node, or of a node of a cluster.
-type Event struct {
-	pleg.Event
-	Node string // empty if there is only one
+	// Status returns the status of the node. It is not asked for if there are Nodes.
+	Status(ctx context.Context) (pleg.Status, error)
+	// Nodes returns figures of a cluster by their names, and what is wrong with a node. It
+	// returns nothing if the source is one node.
+	Nodes(ctx context.Context) (figures [][2]string, problem string, err error)
 }
 
 // Options configure the view.
 type Options struct {
 	// Interval is the time between two requests for the status and the pods.
 	Interval time.Duration
-	// Filter is the first filter.
-	Filter string
+	// Filter is the first filter, Sort the first order, one of [Orders].
+	Filter, Sort string
 }
 
 // framePeriod is the shortest time between two updates of the screen: a connection over
@@ -51,14 +50,14 @@ var errQuit = errors.New("quit")
 
 // Run shows the view on a screen until the user quits, ctx ends or the source fails. It
 // returns nil in the first two cases. The caller initializes and finishes the screen.
-func Run(ctx context.Context, screen tcell.Screen, from Source, o Options) error {
+func Run(ctx context.Context, on tcell.Screen, from Source, o Options) error {
 	group, ctx := errgroup.WithContext(ctx)
 	updates := make(chan update)
 	events := make(chan eventMessage)
 	group.Go(func() error { return follow(ctx, from, events) })
 	group.Go(func() error { return ask(ctx, from, o.Interval, updates) })
 	group.Go(func() error {
-		l := loop{screen: screen, model: newModel(o.Filter), view: newPainter(screen)}
+		l := loop{screen: &screen{Screen: on}, model: newModel(o)}
 		return l.run(ctx, updates, events)
 	})
 	err := group.Wait()
@@ -71,14 +70,20 @@ func Run(ctx context.Context, screen tcell.Screen, from Source, o Options) error
 // update is what the source says when asked.
 type update struct {
 	status pleg.Status
-	nodes  *Nodes // of a cluster
+	nodes  *nodes // of a cluster
 	pods   []view.Pod
 	err    error
 }
 
+// nodes is what a cluster says of its nodes.
+type nodes struct {
+	figures [][2]string
+	problem string
+}
+
 // eventMessage is one event, or why there is no connection.
 type eventMessage struct {
-	event Event
+	event fleet.Event
 	err   error
 }
 
@@ -111,11 +116,11 @@ const askTimeout = 5 * time.Second
 func askOnce(ctx context.Context, from Source) (u update) {
 	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, fmt.Errorf("nothing for %v", askTimeout))
 	defer cancel()
-	if cluster, ok := from.(Cluster); ok {
-		var nodes Nodes
-		nodes, u.err = cluster.Nodes(ctx)
-		u.nodes = &nodes
-	} else {
+	var of nodes
+	of.figures, of.problem, u.err = from.Nodes(ctx)
+	if of.figures != nil {
+		u.nodes = &of
+	} else if u.err == nil {
 		u.status, u.err = from.Status(ctx)
 	}
 	if u.err == nil {
@@ -127,7 +132,7 @@ func askOnce(ctx context.Context, from Source) (u update) {
 	return u
 }
 
-// follow sends the events of the source.
+// follow sends the events of the source, and why it has no connection.
 func follow(ctx context.Context, from Source, events chan<- eventMessage) error {
 	send := func(m eventMessage) {
 		select {
@@ -135,7 +140,11 @@ func follow(ctx context.Context, from Source, events chan<- eventMessage) error 
 		case <-ctx.Done():
 		}
 	}
-	for ev, err := range from.Events(ctx, func(err error) { send(eventMessage{err: err}) }) {
+	o := client.WatchOptions{
+		Name: "pleg-pipeline-top", Replay: true,
+		Disconnected: func(err error, _ time.Duration) { send(eventMessage{err: err}) },
+	}
+	for ev, err := range from.Events(ctx, o) {
 		if err != nil {
 			return err
 		}
@@ -146,9 +155,8 @@ func follow(ctx context.Context, from Source, events chan<- eventMessage) error 
 
 // loop owns the model and the screen.
 type loop struct {
-	screen tcell.Screen
+	screen *screen
 	model  *model
-	view   *painter
 }
 
 func (l *loop) run(ctx context.Context, updates <-chan update, events <-chan eventMessage) error {
@@ -174,11 +182,11 @@ func (l *loop) run(ctx context.Context, updates <-chan update, events <-chan eve
 			if err := l.handle(ev); err != nil {
 				return err
 			}
-			l.view.draw(l.model, time.Now()) // a key has its effect at once
+			l.screen.draw(l.model, time.Now()) // a key has its effect at once
 		case <-ticker.C:
 			if changed {
 				changed = false
-				l.view.draw(l.model, time.Now())
+				l.screen.draw(l.model, time.Now())
 			}
 		case <-ctx.Done():
 			return nil
@@ -188,15 +196,13 @@ func (l *loop) run(ctx context.Context, updates <-chan update, events <-chan eve
 
 // handle reacts to a key or to a new size of the terminal.
 func (l *loop) handle(ev tcell.Event) error {
-	switch ev := ev.(type) {
-	case *tcell.EventResize:
+	key, isKey := ev.(*tcell.EventKey)
+	_, resized := ev.(*tcell.EventResize)
+	switch {
+	case resized, isKey && key.Key() == tcell.KeyCtrlL:
 		l.screen.Sync()
-	case *tcell.EventKey:
-		if ev.Key() == tcell.KeyCtrlL {
-			l.screen.Sync()
-			return nil
-		}
-		return l.model.press(keyOf(ev), time.Now())
+	case isKey:
+		return l.model.press(keyOf(key), time.Now())
 	}
 	return nil
 }

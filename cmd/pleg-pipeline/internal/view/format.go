@@ -1,6 +1,7 @@
 package view
 
 import (
+	"encoding"
 	"errors"
 	"fmt"
 	"io"
@@ -9,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"text/template"
-	"text/template/parse"
-	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -46,19 +45,18 @@ func (f Format) Kind() Kind {
 	return f.kind
 }
 
-// Kinds returns the kinds of format, the default first.
-func Kinds() []Kind { return []Kind{Text, Wide, JSON, YAML, Template} }
+// ParseEventFormat returns the format that s names: a kind, or "go-template=TEMPLATE".
+// The template sees the fields of an event by their JSON names; the error names a field
+// that does not exist. With nodes, events also have the fields of those of a cluster.
+func ParseEventFormat(s string, nodes bool) (Format, error) {
+	if nodes {
+		return parseFormat(s, fleet.Event{})
+	}
+	return parseFormat(s, pleg.Event{})
+}
 
-// ParseEvents returns the format that s names: a kind, or
-// "go-template=TEMPLATE". The template sees the fields of an event by their
-// JSON names; the error names a field that does not exist.
-func ParseEvents(s string) (Format, error) { return parseFormat(s, pleg.Event{}) }
-
-// ParseFleetEvents is [ParseEvents] for the events of a cluster.
-func ParseFleetEvents(s string) (Format, error) { return parseFormat(s, fleet.Event{}) }
-
-// ParsePods is [ParseEvents] for pods.
-func ParsePods(s string) (Format, error) {
+// ParsePodFormat is [ParseEventFormat] for pods.
+func ParsePodFormat(s string) (Format, error) {
 	return parseFormat(s, Pod{
 		Containers: make([]Container, 1), Sandboxes: make([]Sandbox, 1), LastEvent: &pleg.Event{},
 		Inspection: &Inspection{}, Quarantine: &Quarantine{},
@@ -79,90 +77,55 @@ func parseFormat(s string, sample any) (Format, error) {
 }
 
 func parseTemplate(text string, sample any) (Format, error) {
-	t, err := template.New("template").Funcs(templateFuncs).Option("missingkey=error").Parse(text)
+	t, err := template.New("template").Option("missingkey=error").Parse(text)
 	if err != nil {
 		return Format{}, err
 	}
 	// A name that is not a field is an error now rather than at the first event.
 	// Other errors may be caused by the sample, whose fields are empty.
-	if err := t.Execute(io.Discard, fields(sample)); err != nil && strings.Contains(err.Error(), "map has no entry for key") {
-		return Format{}, fmt.Errorf("%w\nthe fields are: %s", err, strings.Join(names(sample), ", "))
+	known := fields(reflect.ValueOf(sample)).(map[string]any)
+	if err := t.Execute(io.Discard, known); err != nil && strings.Contains(err.Error(), "map has no entry for key") {
+		return Format{}, fmt.Errorf("%w\nthe fields are: %s", err, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 	}
-	blankNil(t.Root)
 	return Format{Template, t}, nil
 }
 
-// blankNil makes a template print nothing for a nil value, where it would print
-// "<no value>": it adds a function to each action that prints.
-func blankNil(node parse.Node) {
-	switch n := node.(type) {
-	case *parse.ListNode:
-		if n == nil {
-			return
-		}
-		for _, child := range n.Nodes {
-			blankNil(child)
-		}
-	case *parse.IfNode:
-		blankNil(n.List)
-		blankNil(n.ElseList)
-	case *parse.RangeNode:
-		blankNil(n.List)
-		blankNil(n.ElseList)
-	case *parse.WithNode:
-		blankNil(n.List)
-		blankNil(n.ElseList)
-	case *parse.ActionNode:
-		if len(n.Pipe.Decl) == 0 {
-			n.Pipe.Cmds = append(n.Pipe.Cmds, &parse.CommandNode{
-				NodeType: parse.NodeCommand, Pos: n.Pos, Args: []parse.Node{parse.NewIdentifier(orBlank).SetTree(nil).SetPos(n.Pos)},
-			})
-		}
+// noValue is what a template prints for nil.
+const noValue = "<no value>"
+
+// execute returns the output of the template for v. A value that is missing is empty.
+func (f Format) execute(v any) (string, error) {
+	var b strings.Builder
+	if err := f.template.Execute(&b, fields(reflect.ValueOf(v))); err != nil {
+		return "", err
 	}
+	return strings.ReplaceAll(b.String(), noValue, ""), nil
 }
 
-// orBlank is the function that blankNil adds.
-const orBlank = "_orBlank"
-
-var templateFuncs = template.FuncMap{orBlank: func(v any) any {
-	if v == nil {
-		return ""
-	}
-	return v
-}}
-
-// fields returns v as templates see it: a struct is a map by its JSON names, also of
-// the fields that JSON omits, a time is a text as in JSON, a nil pointer is nil, and a
+// fields returns v as templates see it: a struct is a map by its JSON names, also of the
+// fields that JSON omits, a time is a text as in JSON, what has no value is nil, and a
 // text is printable.
-func fields(v any) any { return fieldsOf(reflect.ValueOf(v)) }
-
-// names returns the names of the fields of a struct.
-func names(v any) []string {
-	return slices.Sorted(maps.Keys(fields(v).(map[string]any)))
-}
-
-func fieldsOf(v reflect.Value) any {
-	if at, ok := reflect.TypeAssert[time.Time](v); ok {
-		if at.IsZero() {
+func fields(v reflect.Value) any {
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
 			return nil
 		}
-		return at.Format(time.RFC3339Nano)
+		return fields(v.Elem())
 	}
-	if at, ok := reflect.TypeAssert[fleet.Position](v); ok {
-		return at.String()
+	if m, ok := reflect.TypeAssert[encoding.TextMarshaler](v); ok {
+		text, err := m.MarshalText()
+		if v.IsZero() || err != nil {
+			return nil
+		}
+		return string(text)
 	}
 	switch v.Kind() {
 	case reflect.String:
 		return Printable(v.String())
-	case reflect.Pointer:
-		if v.IsNil() {
-			return nil
-		}
-		return fieldsOf(v.Elem())
 	case reflect.Slice:
 		items := make([]any, v.Len())
 		for i := range items {
-			items[i] = fieldsOf(v.Index(i))
+			items[i] = fields(v.Index(i))
 		}
 		return items
 	case reflect.Struct:
@@ -170,11 +133,11 @@ func fieldsOf(v reflect.Value) any {
 		for i := range v.NumField() {
 			field := v.Type().Field(i)
 			if field.Anonymous { // JSON has its fields in the struct around it
-				maps.Copy(values, fieldsOf(v.Field(i)).(map[string]any))
+				maps.Copy(values, fields(v.Field(i)).(map[string]any))
 				continue
 			}
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			values[name] = fieldsOf(v.Field(i))
+			values[name] = fields(v.Field(i))
 		}
 		return values
 	default:

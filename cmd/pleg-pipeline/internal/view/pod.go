@@ -48,10 +48,6 @@ type Pod struct {
 	CurrentAsOf time.Time `json:"currentAsOf,omitzero"`
 }
 
-// Sick reports whether the pod cannot be inspected: its inspection takes long, hung or
-// failed.
-func (p *Pod) Sick() bool { return p.Inspection != nil || p.Quarantine != nil || p.Error != "" }
-
 // Inspection is an inspection in flight that takes long.
 type Inspection struct {
 	Since time.Time `json:"since"`

@@ -3,7 +3,6 @@ package view_test
 import (
 	"encoding/json"
 	"errors"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -15,7 +14,9 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestMain(m *testing.M) {
@@ -31,10 +32,10 @@ func (w *writes) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func events() []pleg.Event {
+func events() (all []fleet.Event) {
 	at := time.Date(2026, 5, 4, 12, 30, 15, 678e6, time.UTC)
 	const id = "0123456789abcdef0123456789abcdef"
-	return []pleg.Event{
+	for _, ev := range []pleg.Event{
 		{Seq: 1, Type: pleg.ContainerStarted, PodUID: "u1", PodName: "web-0", PodNamespace: "default", ContainerID: id, Sandbox: true, ObservedAt: at},
 		{Seq: 2, Type: pleg.ContainerStarted, PodUID: "u1", PodName: "web-0", PodNamespace: "default", ContainerID: id, ContainerName: "app", Image: "registry.example/shop/app:1.2", StartedAt: at, ObservedAt: at},
 		{
@@ -61,64 +62,64 @@ func events() []pleg.Event {
 			Replayed: true, Uninspected: true, ObservedAt: at,
 		},
 		{Seq: 11, Type: pleg.ContainerDied, PodUID: "u4", PodName: "bad", ContainerName: "x\x1b[2Jy\n", ContainerID: "i", Reason: "é\u202e", ObservedAt: at},
+	} {
+		all = append(all, fleet.Event{Event: ev})
 	}
+	return all
 }
 
-func printAll(t *testing.T, o view.PrintOptions) writes {
+// printAll prints all values, and returns each write.
+func printAll[T any](t *testing.T, p *view.Printer[T], w *writes, values, fitting []T) string {
 	t.Helper()
-	var w writes
-	p := view.EventPrinter(&w, o)
-	if err := p.Start(); err != nil {
+	if err := p.Start(fitting...); err != nil {
 		t.Fatal(err)
 	}
-	for _, ev := range events() {
-		if err := p.Print(ev); err != nil {
+	for _, v := range values {
+		if err := p.Print(v); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return strings.Join(*w, "")
+}
+
+func printEvents(t *testing.T, o view.PrintOptions) writes {
+	t.Helper()
+	var w writes
+	printAll(t, view.EventPrinter(&w, o), &w, events(), nil)
 	return w
 }
 
 func TestFormatsMatchGoldenFiles(t *testing.T) {
-	for _, test := range []struct {
-		golden  string
-		options view.PrintOptions
-	}{
-		{"testdata/text.golden", view.PrintOptions{Headers: true}},
-		{"testdata/narrow.golden", view.PrintOptions{Headers: true, Width: 80}},
-		{"testdata/yaml.golden", view.PrintOptions{Format: format(t, "yaml")}},
-		{"testdata/color.golden", view.PrintOptions{Color: true}},
-		{"testdata/wide.golden", view.PrintOptions{Format: format(t, "wide"), Headers: true}},
-		{"testdata/template.golden", view.PrintOptions{Format: format(t, "go-template={{.seq}} {{.type}} {{.podName}} {{if eq .exitCode 137}}killed{{end}} {{.observedAt}}")}},
+	for golden, options := range map[string]view.PrintOptions{
+		"text":     {Headers: true},
+		"narrow":   {Headers: true, Width: 80},
+		"yaml":     {Format: format(t, "yaml")},
+		"color":    {Color: true},
+		"wide":     {Format: format(t, "wide"), Headers: true},
+		"template": {Format: format(t, "go-template={{.seq}} {{.type}} {{.podName}} {{if eq .exitCode 137}}killed{{end}} {{.observedAt}}{{.reason}}")},
 	} {
-		got := strings.Join(printAll(t, test.options), "")
-		golden(t, test.golden, got)
+		kit.Golden(t, "testdata/"+golden+".golden", strings.Join(printEvents(t, options), ""))
+	}
+	for golden, text := range map[string]string{
+		"pods":         "text",
+		"podswide":     "wide",
+		"podstimes":    "go-template={{.name}} {{.currentAsOf}}{{with .inspection}} {{.call}}{{end}}|{{.error}}",
+		"podstemplate": "go-template={{.name}} {{.state}}{{range .containers}} {{.name}}={{.exitCode}}{{end}}",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f, err := view.ParsePodFormat(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var w writes
+			kit.Golden(t, "testdata/"+golden+".golden", printAll(t, view.PodPrinter(&w, view.PrintOptions{Format: f, Headers: true}), &w, pods(), nil))
+		})
 	}
 }
-
-// golden compares with a file. UPDATE_GOLDEN=1 accepts a change.
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s (UPDATE_GOLDEN=1 accepts a change):\ngot:\n%s\nwant:\n%s", file, got, want)
-	}
-}
-
-// formats are formats of events.
-var formats = []string{"text", "wide", "json", "yaml", "go-template={{.type}}"}
 
 func format(t *testing.T, s string) view.Format {
 	t.Helper()
-	f, err := view.ParseEvents(s)
+	f, err := view.ParseEventFormat(s, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,39 +136,27 @@ func TestParseRejectsBadFormats(t *testing.T) {
 		{"go-template={{.pod}}", "podName, podNamespace, podUID"},
 		{"go-template={{nosuch .podName}}", `function "nosuch" not defined`},
 	} {
-		if _, err := view.ParseEvents(test.in); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("ParseEvents(%q) = %v, want %q", test.in, err, test.want)
+		if _, err := view.ParseEventFormat(test.in, false); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("ParseEventFormat(%q) = %v, want %q", test.in, err, test.want)
 		}
 	}
-	if _, err := view.ParsePods("go-template={{range .containers}}{{.image}}{{.nosuch}}{{end}}"); err == nil || !strings.Contains(err.Error(), "nosuch") {
+	if _, err := view.ParsePodFormat("go-template={{range .containers}}{{.image}}{{.nosuch}}{{end}}"); err == nil || !strings.Contains(err.Error(), "nosuch") {
 		t.Errorf("ParsePods with a bad field of a container = %v, want an error", err)
 	}
-	if _, err := view.ParsePods("go-template={{.name}}{{range .containers}} {{.name}}={{.state}}{{end}}{{with .lastEvent}} {{.type}}{{end}}"); err != nil {
+	if _, err := view.ParsePodFormat("go-template={{.name}}{{range .containers}} {{.name}}={{.state}}{{end}}{{with .lastEvent}} {{.type}}{{end}}"); err != nil {
 		t.Errorf("ParsePods = %v, want no error", err)
 	}
 }
 
 func TestJSONKeepsEveryField(t *testing.T) {
-	lines := printAll(t, view.PrintOptions{Format: format(t, "json"), Headers: true})
 	want := events()
-	if len(lines) != len(want) {
-		t.Fatalf("%d writes for %d events, want one for each", len(lines), len(want))
-	}
-	for i, line := range lines {
-		var got pleg.Event
+	for i, line := range printEvents(t, view.PrintOptions{Format: format(t, "json"), Headers: true}) {
+		var got fleet.Event
 		if err := json.Unmarshal([]byte(line), &got); err != nil || !reflect.DeepEqual(got, want[i]) {
 			t.Errorf("event %d came back as %+v, %v, want %+v", i, got, err, want[i])
 		}
-		if strings.Count(line, "\n") != 1 || !strings.HasSuffix(line, "\n") {
-			t.Errorf("event %d is %q, want one line", i, line)
-		}
-	}
-}
-
-func TestEachEventIsOneWrite(t *testing.T) {
-	for _, f := range formats {
-		if got, want := len(printAll(t, view.PrintOptions{Format: format(t, f)})), len(events()); got != want {
-			t.Errorf("%s: %d writes for %d events", f, got, want)
+		if strings.Count(line, "\n") != 1 || !strings.HasSuffix(line, "\n") || strings.Contains(line, `"node"`) {
+			t.Errorf("event %d is %q, want one line without a node", i, line)
 		}
 	}
 }
@@ -178,10 +167,13 @@ var errBroken = errors.New("broken")
 
 func (broken) Write([]byte) (int, error) { return 0, errBroken }
 
-func TestPrintReturnsErrorOfWriter(t *testing.T) {
-	for _, f := range formats {
-		p := view.EventPrinter(broken{}, view.PrintOptions{Format: format(t, f)})
-		if err := p.Print(events()[0]); !errors.Is(err, errBroken) {
+func TestEachEventIsOneWrite(t *testing.T) {
+	for _, f := range []string{"text", "wide", "json", "yaml", "go-template={{.type}}"} {
+		options := view.PrintOptions{Format: format(t, f)}
+		if got, want := len(printEvents(t, options)), len(events()); got != want {
+			t.Errorf("%s: %d writes for %d events", f, got, want)
+		}
+		if err := view.EventPrinter(broken{}, options).Print(events()[0]); !errors.Is(err, errBroken) {
 			t.Errorf("%s: Print() = %v, want the writer's error", f, err)
 		}
 	}
@@ -225,54 +217,25 @@ func pods() []view.Pod {
 	return []view.Pod{busy, whole, failed, stale, hung, slow, quarantined, first}
 }
 
-func TestPodsMatchGoldenFiles(t *testing.T) {
-	for _, test := range []struct{ format, golden string }{
-		{"text", "testdata/pods.golden"},
-		{"wide", "testdata/podswide.golden"},
-		{"go-template={{.name}} {{.currentAsOf}}{{with .inspection}} {{.call}}{{end}}|{{.error}}", "testdata/podstimes.golden"},
-		{"go-template={{.name}} {{.state}}{{range .containers}} {{.name}}={{.exitCode}}{{end}}", "testdata/podstemplate.golden"},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			f, err := view.ParsePods(test.format)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var w writes
-			p := view.PodPrinter(&w, view.PrintOptions{Format: f, Headers: true})
-			if err := p.Start(); err != nil {
-				t.Fatal(err)
-			}
-			for _, pod := range pods() {
-				if err := p.Print(pod); err != nil {
-					t.Fatal(err)
-				}
-			}
-			golden(t, test.golden, strings.Join(w, ""))
-		})
-	}
-}
-
 // TestTextFitsTheTerminal requires that no line is longer than the terminal is wide,
 // whatever the values, and that a row of a wide terminal is not cut.
 func TestTextFitsTheTerminal(t *testing.T) {
 	for _, width := range []int{40, 60, 80, 100, 132, 200} {
-		options := view.PrintOptions{Headers: true, Width: width}
-		lines := strings.Split(strings.Join(printAll(t, options), ""), "\n")
-		var w writes
-		p := view.PodPrinter(&w, options)
-		p.Fit(pods())
-		_ = p.Start()
-		for _, pod := range pods() {
-			_ = p.Print(pod)
-		}
-		lines = append(lines, strings.Split(strings.Join(w, ""), "\n")...)
-		for _, line := range lines {
-			if n := utf8.RuneCountInString(line); n > max(width, 60) {
-				t.Errorf("width %d: %d columns: %q", width, n, line)
+		for _, nodes := range []bool{false, true} {
+			options, least := view.PrintOptions{Headers: true, Width: width, Nodes: nodes}, 60
+			if nodes {
+				least += len("worker  ")
 			}
-		}
-		if all := strings.Join(w, ""); width >= 80 && !strings.Contains(all, "inspection hangs for 11s (ContainerStatus of nginx)") {
-			t.Errorf("width %d: the cause is cut:\n%s", width, all)
+			var w writes
+			all := printAll(t, view.PodPrinter(&w, options), &w, pods(), pods())
+			for line := range strings.SplitSeq(strings.Join(printEvents(t, options), "")+all, "\n") {
+				if n := utf8.RuneCountInString(line); n > max(width, least) {
+					t.Errorf("width %d, nodes %v: %d columns: %q", width, nodes, n, line)
+				}
+			}
+			if width >= 80 && !strings.Contains(all, "hangs for 11s in ContainerStatus of nginx") {
+				t.Errorf("width %d: the cause is cut:\n%s", width, all)
+			}
 		}
 	}
 }

@@ -61,3 +61,41 @@ func (w jsonWriter) Write(text []byte) (int, error) {
 	}
 	return len(text), nil
 }
+
+// Cut shortens a text to a width by leaving out its middle: the beginning and the end of
+// a name say most.
+func Cut(text string, width int) string {
+	if utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	if width <= 1 {
+		return strings.Repeat("…", max(0, width))
+	}
+	runes := []rune(text)
+	front := width / 2
+	return string(runes[:front]) + "…" + string(runes[len(runes)-(width-1-front):])
+}
+
+// Wrap breaks a text into lines of at most width columns, at its spaces. All lines but
+// the first begin with indent. A word that is longer gets a line of its own. With a width
+// of 0, the text stays one line. The result ends with a line break.
+func Wrap(text string, width int, indent string) string {
+	var b strings.Builder
+	column := 0
+	for i, word := range strings.Split(text, " ") {
+		size := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case width > 0 && column+1+size > width:
+			b.WriteString("\n" + indent)
+			column = len(indent)
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += size
+	}
+	b.WriteByte('\n')
+	return b.String()
+}

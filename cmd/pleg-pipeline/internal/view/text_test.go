@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -21,12 +22,12 @@ var interpreted = regexp.MustCompile("[\\x00-\\x09\\x0b-\\x1f\\x7f\u0080-\u009f\
 func TestNoFormatMovesTheCursor(t *testing.T) {
 	ev := pleg.Event{Type: pleg.ContainerDied, PodName: hostile, Reason: hostile}
 	for _, text := range []string{"text", "wide", "json", "yaml", "go-template={{.podName}} {{.reason}}"} {
-		format, err := view.ParseEvents(text)
+		format, err := view.ParseEventFormat(text, false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var out strings.Builder
-		if err := view.EventPrinter(&out, view.PrintOptions{Format: format}).Print(ev); err != nil {
+		if err := view.EventPrinter(&out, view.PrintOptions{Format: format}).Print(fleet.Event{Event: ev}); err != nil {
 			t.Fatal(err)
 		}
 		if bad := interpreted.FindAllString(out.String(), -1); len(bad) > 0 || text != "yaml" && strings.Count(out.String(), "\n") != 1 {

@@ -1,0 +1,228 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+)
+
+// command is a command with its flags.
+type command interface {
+	addFlags(cmd *cobra.Command)
+	// validate checks what the types of the flags do not. Its errors are usage
+	// errors.
+	validate(flags *pflag.FlagSet) error
+	run(ctx context.Context) error
+}
+
+// newCommand completes cmd, which has only texts, with the work of c.
+func newCommand(c command, cmd *cobra.Command) *cobra.Command {
+	if cmd.Args == nil {
+		cmd.Args = noArgs
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := c.validate(cmd.Flags()); err != nil {
+			return err
+		}
+		return fail(c.run(cmd.Context()))
+	}
+	cmd.Flags().SortFlags = false
+	cmd.SetUsageFunc(usage)
+	c.addFlags(cmd)
+	return cmd
+}
+
+// groupAnnotation of a flag is the heading above it and the flags before it.
+const groupAnnotation = "group"
+
+// group puts the flags since the last group under a heading of the help.
+func group(cmd *cobra.Command, heading string) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Annotations[groupAnnotation] != nil {
+			return
+		}
+		if f.Annotations == nil {
+			f.Annotations = make(map[string][]string)
+		}
+		f.Annotations[groupAnnotation] = []string{heading}
+	})
+}
+
+// tuning hides flags that only tune. They work everywhere; docs/operations.md has them.
+func tuning(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		cmd.Flags().Lookup(name).Hidden = true
+	}
+}
+
+// usage prints the usage of a command without subcommands: its flags, by group.
+func usage(cmd *cobra.Command) error {
+	var headings []string
+	groups := make(map[string]*pflag.FlagSet)
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		heading := strings.Join(f.Annotations[groupAnnotation], "")
+		if heading == "" {
+			heading = "Flags"
+		}
+		if groups[heading] == nil {
+			headings = append(headings, heading)
+			groups[heading] = pflag.NewFlagSet(heading, pflag.ContinueOnError)
+			groups[heading].SortFlags = false
+		}
+		groups[heading].AddFlag(f)
+	})
+	text := "Usage:\n  " + cmd.UseLine() + "\n"
+	if cmd.Example != "" {
+		text += "\nExamples:\n" + cmd.Example + "\n"
+	}
+	for _, heading := range headings {
+		text += "\n" + heading + ":\n" + groups[heading].FlagUsages()
+	}
+	_, err := fmt.Fprint(cmd.OutOrStdout(), text)
+	return err
+}
+
+// noArgs explains the error in "--simulate 50", which cobra reads as a flag without
+// its optional value, and an argument.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if err := podArgs(cmd, args); err != nil {
+		return err
+	}
+	if len(args) > 0 {
+		return fmt.Errorf("unexpected argument %q", strings.Join(args, " "))
+	}
+	return nil
+}
+
+// podArgs accepts the names of pods.
+func podArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 && cmd.Flags().Changed("simulate") {
+		if _, err := strconv.Atoi(args[0]); err == nil {
+			return fmt.Errorf("the number of pods needs an equals sign: --simulate=%s", args[0])
+		}
+	}
+	return nil
+}
+
+// needs returns an error if one of the flags is given although what it is for is not.
+func needs(flags *pflag.FlagSet, what string, names ...string) error {
+	for _, name := range names {
+		if flags.Changed(name) {
+			return fmt.Errorf("--%s needs %s", name, what)
+		}
+	}
+	return nil
+}
+
+// notEmpty returns an error if one of the flags is given without a text, such as that of a
+// variable that is not set.
+func notEmpty(flags *pflag.FlagSet, names ...string) error {
+	for _, name := range names {
+		if f := flags.Lookup(name); f.Changed && f.Value.String() == "" {
+			return fmt.Errorf("--%s must not be empty", name)
+		}
+	}
+	return nil
+}
+
+// longerThanZero returns an error if one of these times is not.
+func longerThanZero(flags *pflag.FlagSet, names ...string) error {
+	for _, name := range names {
+		if d, err := flags.GetDuration(name); err != nil || d <= 0 {
+			return fmt.Errorf("--%s must be longer than 0, got %v", name, d)
+		}
+	}
+	return nil
+}
+
+// anyNumber is the upper bound of a number that needs none.
+const anyNumber = math.MaxInt32
+
+// between returns an error if a number is not.
+func between(flags *pflag.FlagSet, name string, least, most int) error {
+	switch n, err := flags.GetInt(name); {
+	case err == nil && n >= least && n <= most:
+		return nil
+	case most == anyNumber:
+		return fmt.Errorf("--%s must be at least %d, got %d", name, least, n)
+	default:
+		return fmt.Errorf("--%s must be between %d and %d, got %d", name, least, most, n)
+	}
+}
+
+// outputFlags say how a command prints.
+type outputFlags struct {
+	format    view.Format
+	text      string // the format as it was given
+	noHeaders bool
+}
+
+// add adds the flags of a command that prints what, in the formats that parse
+// knows.
+func (f *outputFlags) add(cmd *cobra.Command, what string, parse func(string) (view.Format, error)) {
+	f.text = string(view.Text)
+	set := func(s string) (err error) {
+		if f.format, err = parse(s); err == nil {
+			f.text = s
+		}
+		return err
+	}
+	cmd.Flags().VarP(checked{&f.text, "format", set}, "output", "o", "`FORMAT` of the "+what+": text (cut to the terminal), wide (all, more columns),\njson (one object per line), yaml, or go-template=TEMPLATE, which uses the field\nnames of JSON")
+	completeFlag(cmd, "output", cobra.FixedCompletions([]string{"text", "wide", "json", "yaml", "go-template="}, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().BoolVar(&f.noHeaders, "no-headers", false, "do not print the line of column names")
+}
+
+func (f *outputFlags) options(p Process) view.PrintOptions {
+	return view.PrintOptions{Format: f.format, Headers: !f.noHeaders, Color: p.colorWanted(), Width: terminalWidth(p.Out)}
+}
+
+// checked is the value of a flag that a function checks and sets.
+type checked struct {
+	value *string
+	kind  string
+	set   func(string) error
+}
+
+// String implements [pflag.Value], which pflag also calls on the zero value.
+func (v checked) String() string {
+	if v.value == nil {
+		return ""
+	}
+	return *v.value
+}
+
+// Type implements [pflag.Value].
+func (v checked) Type() string { return v.kind }
+
+// Set implements [pflag.Value].
+func (v checked) Set(s string) error { return v.set(s) }
+
+// enumFlag adds a flag that allows only these words. The first one is the default.
+func enumFlag(cmd *cobra.Command, value *string, name, shorthand, usage string, allowed ...string) {
+	*value = allowed[0]
+	set := func(s string) error {
+		if !slices.Contains(allowed, s) {
+			return errors.New("want " + strings.Join(allowed, ", "))
+		}
+		*value = s
+		return nil
+	}
+	cmd.Flags().VarP(checked{value, strings.Join(allowed, "|"), set}, name, shorthand, usage)
+	completeFlag(cmd, name, cobra.FixedCompletions(allowed, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// completeFlag lets the shell complete a flag.
+func completeFlag(cmd *cobra.Command, name string, complete cobra.CompletionFunc) {
+	if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
+		panic("cli: " + err.Error()) // the flag was just added
+	}
+}

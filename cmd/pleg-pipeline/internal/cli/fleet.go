@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
+	"github.com/pleg-pipeline/pleg-pipeline/client"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// howFleet is part of the help of every command that can show a cluster.
+const howFleet = `
+With --fleet, the events and pods are those of all nodes that publish on a NATS
+server ("pleg-pipeline run --nats"), or of those named by --node.`
+
+// fleetFlags select the nodes of a cluster.
+type fleetFlags struct {
+	natsFlags
+
+	nodes      []string
+	namespaces []string        // of the pods to read. If empty, all
+	after      *fleet.Position // --since of events
+}
+
+func (f *fleetFlags) add(cmd *cobra.Command) {
+	f.natsFlags.add(cmd, "fleet", "show the nodes that publish on the NATS server with this `URL`")
+	f.others = append(f.others, "cluster", "node")
+	cmd.Flags().StringVar(&f.cluster, "cluster", "", "the `NAME` of the cluster, for --fleet")
+	cmd.Flags().StringSliceVar(&f.nodes, "node", nil, "only this `NODE`, for --fleet; may be repeated")
+}
+
+func (f *fleetFlags) validate(flags *pflag.FlagSet, source *sourceFlags) error {
+	if given := source.runtime.given(flags); f.given() && (given != "" || source.connect != "") {
+		return fmt.Errorf("--fleet cannot be combined with %s: the nodes have their own daemons", cmp.Or(given, "--connect"))
+	}
+	return f.natsFlags.validate(flags)
+}
+
+// use calls with for the cluster. With pods, the server must answer first.
+func (f *fleetFlags) use(ctx context.Context, out console, pods bool, with func(context.Context, source) error) error {
+	conn, err := f.connect(out.log)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	from := fleetSource{flags: f, out: out, after: f.after}
+	if from.js, err = jetstream.New(conn); err != nil {
+		return err
+	}
+	if pods {
+		if err := f.await(ctx, conn); err != nil {
+			return interrupted(ctx, out, err)
+		}
+		if from.states, err = fleet.OpenStates(ctx, from.js, f.cluster); err != nil {
+			return interrupted(ctx, out, err)
+		}
+	}
+	return with(ctx, from)
+}
+
+// fleetSource is a cluster.
+type fleetSource struct {
+	flags  *fleetFlags
+	js     jetstream.JetStream
+	states *fleet.States // nil if only events are asked for
+	out    console
+	after  *fleet.Position
+}
+
+// Events implements [top.Source]. They continue after the position of s.
+func (s fleetSource) Events(ctx context.Context, o client.WatchOptions) iter.Seq2[fleet.Event, error] {
+	unreadable := false
+	return fleet.Watch(ctx, s.js, fleet.WatchOptions{
+		Cluster: s.flags.cluster, Nodes: s.flags.nodes, Replay: o.Replay, After: s.after, Bookmarks: o.Bookmarks,
+		Filter: o.Filter, Disconnected: o.Disconnected,
+		Unreadable: func(err error) {
+			if !unreadable { // one notice, however much cannot be read
+				unreadable = true
+				s.out.say(ctx, "%v; it is passed over, and so is all else that is not of this program", err)
+			}
+		},
+	})
+}
+
+var errNoServer = errors.New("the server does not answer")
+
+// Pods implements [top.Source].
+func (s fleetSource) Pods(ctx context.Context) (all []view.Pod, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoServer)
+	defer cancel()
+	for pod, err := range s.states.Pods(ctx, s.flags.nodes, s.flags.namespaces) {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, fleetPod(pod))
+	}
+	return all, nil
+}
+
+// Pod implements [source].
+func (s fleetSource) Pod(ctx context.Context, ev fleet.Event) (view.Pod, bool, error) {
+	pod, ok, err := s.states.Pod(ctx, ev.Node, ev.PodNamespace, ev.PodUID)
+	return fleetPod(pod), ok, err
+}
+
+// fleetPod returns the view of a pod.
+func fleetPod(pod fleet.Pod) view.Pod {
+	known := view.NewPod(cache.Entry{
+		UID: pod.UID, Status: pod.Status, Err: pod.Err, CurrentAsOf: pod.CurrentAsOf, Last: pod.Status, LastAsOf: pod.CurrentAsOf,
+	})
+	known.Node, known.Name, known.Namespace = pod.Node, cmp.Or(known.Name, pod.Name), cmp.Or(known.Namespace, pod.Namespace)
+	return withEvent(known, pod.LastEvent)
+}
+
+// Status implements [top.Source]: a cluster has none.
+func (fleetSource) Status(context.Context) (pleg.Status, error) { return pleg.Status{}, nil }
+
+// Nodes implements [top.Source].
+func (s fleetSource) Nodes(ctx context.Context) (figures [][2]string, problem string, err error) {
+	all, err := s.states.Nodes(ctx)
+	known := 0
+	var silent []string
+	for _, n := range all {
+		if len(s.flags.nodes) > 0 && !slices.Contains(s.flags.nodes, n.Name) {
+			continue
+		}
+		known++
+		if n.Agent == "" {
+			silent = append(silent, n.Name)
+		}
+	}
+	if len(silent) > 0 {
+		problem = "nobody publishes the events of node " + silent[0]
+	}
+	if more := len(silent) - 1; more > 0 {
+		problem += fmt.Sprintf("; %d more", more)
+	}
+	return [][2]string{{"nodes", strconv.Itoa(known)}, {"silent", strconv.Itoa(len(silent))}}, problem, err
+}

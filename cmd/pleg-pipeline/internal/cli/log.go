@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/time/rate"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+)
+
+// logFlags are the flags of every command that writes log lines.
+type logFlags struct{ level, format string }
+
+// add adds the flags; the first level is the default.
+func (f *logFlags) add(cmd *cobra.Command, levels ...string) {
+	enumFlag(cmd, &f.level, "log-level", "v", "write log lines of this level and above to stderr", levels...)
+	enumFlag(cmd, &f.format, "log-format", "", "format of the log lines", "text", "json")
+}
+
+// addQuiet adds the flags of a command that people use in a terminal.
+func (f *logFlags) addQuiet(cmd *cobra.Command) { f.add(cmd, "warn", "debug", "info", "error") }
+
+// console is stderr: log lines, and a few notices for the person who started the
+// program.
+type console struct {
+	w    io.Writer
+	json bool
+	log  *slog.Logger
+}
+
+func (f logFlags) console(w io.Writer) console {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.level)); err != nil {
+		panic("cli: " + err.Error()) // the flag allows no other value
+	}
+	options := &slog.HandlerOptions{Level: level}
+	if f.format == "json" {
+		w = view.JSONWriter(w)
+		return console{w, true, slog.New(newLogLimiter(slog.NewJSONHandler(w, options)))}
+	}
+	return console{w, false, slog.New(newLogLimiter(slog.NewTextHandler(w, options)))}
+}
+
+// say prints a notice at every log level: as a plain line, or as a log line if the
+// log lines are JSON.
+func (c console) say(ctx context.Context, format string, args ...any) {
+	text := notice(fmt.Sprintf(format, args...))
+	if !c.json {
+		fmt.Fprintf(c.w, "%s: %s\n", Name, text)
+		return
+	}
+	notices := slog.New(slog.NewJSONHandler(c.w, nil))
+	notices.InfoContext(ctx, text) //nolint:sloglint // a sentence for people, not a record to search
+}
+
+const (
+	// maxNotice is the greatest length of a notice or an error, in bytes, and maxLogValue
+	// that of a value in a log line. Those of a daemon or a runtime may be longer.
+	maxNotice   = 4 << 10
+	maxLogValue = 1 << 10
+	// logBurst is the number of lines with the same message that are written at once,
+	// and logEvery the time after which one more is.
+	logBurst = 20
+	logEvery = time.Second
+	// maxMessages is the number of messages that are counted. The program has fewer.
+	maxMessages = 1000
+)
+
+// notice returns a text as it is printed.
+func notice(text string) string { return view.PrintableLines(shortened(text, maxNotice)) }
+
+// shortened returns at most a number of bytes of a text, and how long it is.
+func shortened(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(text[:most], ""), len(text))
+}
+
+// logLimiter limits lines with the same message, and the length of their values: a
+// runtime can cause as many as it likes, with names as long as it likes. The next line
+// that is written says how many were suppressed. Lines of level debug are not limited.
+type logLimiter struct {
+	slog.Handler
+
+	lines *logLines
+}
+
+// logLines are the lines that were written, by message.
+type logLines struct {
+	mu       sync.Mutex
+	messages map[string]*logMessage
+}
+
+type logMessage struct {
+	limit      *rate.Limiter
+	suppressed int // since the last line that was written
+}
+
+func newLogLimiter(h slog.Handler) slog.Handler {
+	return logLimiter{h, &logLines{messages: make(map[string]*logMessage)}}
+}
+
+// Handle implements [slog.Handler].
+func (l logLimiter) Handle(ctx context.Context, r slog.Record) error {
+	suppressed := 0
+	if r.Level > slog.LevelDebug {
+		var allowed bool
+		if allowed, suppressed = l.lines.allow(r.Message, r.Time); !allowed {
+			return nil
+		}
+	}
+	limited := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		limited.AddAttrs(shorten(a))
+		return true
+	})
+	if suppressed > 0 {
+		limited.AddAttrs(slog.Int("suppressed", suppressed))
+	}
+	return l.Handler.Handle(ctx, limited)
+}
+
+// WithAttrs implements [slog.Handler].
+func (l logLimiter) WithAttrs(attrs []slog.Attr) slog.Handler {
+	short := make([]slog.Attr, len(attrs))
+	for i, a := range attrs {
+		short[i] = shorten(a)
+	}
+	return logLimiter{l.Handler.WithAttrs(short), l.lines}
+}
+
+// WithGroup implements [slog.Handler].
+func (l logLimiter) WithGroup(name string) slog.Handler {
+	return logLimiter{l.Handler.WithGroup(name), l.lines}
+}
+
+// allow reports whether a line may be written now, and how many with the same message
+// were not since the last one.
+func (l *logLines) allow(message string, at time.Time) (bool, int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := l.messages[message]
+	if m == nil {
+		if len(l.messages) >= maxMessages {
+			clear(l.messages)
+		}
+		m = &logMessage{limit: rate.NewLimiter(rate.Every(logEvery), logBurst)}
+		l.messages[message] = m
+	}
+	if !m.limit.AllowN(at, 1) {
+		m.suppressed++
+		return false, 0
+	}
+	suppressed := m.suppressed
+	m.suppressed = 0
+	return true, suppressed
+}
+
+// shorten cuts the value of an attribute that is a text.
+func shorten(a slog.Attr) slog.Attr {
+	a.Value = a.Value.Resolve()
+	if kind := a.Value.Kind(); kind == slog.KindString || kind == slog.KindAny {
+		if text := a.Value.String(); len(text) > maxLogValue {
+			a.Value = slog.StringValue(shortened(text, maxLogValue))
+		}
+	}
+	return a
+}

@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// viewCommand is what the commands events, pods and top have in common.
+type viewCommand struct {
+	process Process
+	source  sourceFlags
+	fleet   fleetFlags
+	filter  podFilter
+	output  outputFlags
+	log     logFlags
+	// needsPods means that the events alone are not enough.
+	needsPods bool
+}
+
+// addSources adds the flags that say where events and pods come from.
+func (c *viewCommand) addSources(cmd *cobra.Command) {
+	c.source.add(cmd)
+	c.fleet.add(cmd)
+	c.log.addQuiet(cmd)
+}
+
+func (c *viewCommand) validate(flags *pflag.FlagSet) error {
+	if err := c.source.validate(flags); err != nil {
+		return err
+	}
+	if err := c.fleet.validate(flags, &c.source); err != nil {
+		return err
+	}
+	return c.filter.validate()
+}
+
+// use calls with for the cluster, the daemon, or a pipeline in this process.
+func (c *viewCommand) use(ctx context.Context, out console, with func(context.Context, source) error) error {
+	if c.fleet.given() {
+		c.fleet.namespaces = c.filter.Namespaces
+		return c.fleet.use(ctx, out, c.needsPods, with)
+	}
+	return c.source.use(ctx, c.process, out, with)
+}
+
+// follower returns a follower of what use finds.
+func (c *viewCommand) follower(out console) *follower {
+	if c.fleet.given() {
+		return &follower{out: out, server: "the server"}
+	}
+	return &follower{out: out, server: "the daemon"}
+}
+
+// podFilter selects pods.
+type podFilter struct {
+	pleg.Filter
+
+	applied filter.Filter // set by validate
+	// names are UIDs, NAMEs or NAMESPACE/NAMEs. If empty, all.
+	names []string
+}
+
+func (f *podFilter) add(cmd *cobra.Command) {
+	cmd.Flags().StringSliceVarP(&f.Namespaces, "namespace", "n", nil, "only pods of this `NAMESPACE`; may be repeated")
+	cmd.Flags().StringVarP(&f.Selector, "selector", "l", "", "only pods whose labels match this Kubernetes label `SELECTOR`, such as\napp=web,tier!=test")
+}
+
+func (f *podFilter) validate() (err error) {
+	if f.applied, err = filter.New(f.Filter); err != nil {
+		return fmt.Errorf("--selector: %w", err)
+	}
+	f.PodUIDs = f.uids()
+	return nil
+}
+
+// uids returns the names as UIDs if all of them have the form of one, so that the daemon
+// can select the events.
+func (f *podFilter) uids() []pleg.PodUID {
+	var uids []pleg.PodUID
+	for _, name := range f.names {
+		if len(name) != len("00000000-0000-0000-0000-000000000000") || strings.Count(name, "-") != 4 || strings.Trim(name, "0123456789abcdef-") != "" {
+			return nil
+		}
+		uids = append(uids, pleg.PodUID(name))
+	}
+	return uids
+}
+
+// wants reports whether a pod is selected.
+func (f *podFilter) wants(p *view.Pod) bool {
+	return p.Wanted(&f.applied) && f.named(p.UID, p.Namespace, p.Name)
+}
+
+// wantsEvent reports whether an event of a watch is of a selected pod.
+func (f *podFilter) wantsEvent(ev fleet.Event) bool {
+	return f.named(ev.PodUID, ev.PodNamespace, ev.PodName)
+}
+
+func (f *podFilter) named(uid pleg.PodUID, namespace, name string) bool {
+	is := func(n string) bool {
+		return n == string(uid) || name != "" && (n == name || n == namespace+"/"+name)
+	}
+	return len(f.names) == 0 || slices.ContainsFunc(f.names, is)
+}

@@ -1,0 +1,190 @@
+package top
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gdamore/tcell/v3"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+const (
+	// minFeed is the least number of lines of the feed.
+	minFeed = 3
+	// lastWidth is the room for the last event of a pod before names get more.
+	lastWidth = 37
+	// narrow is the width of a terminal that has no room for rates and ages beside nodes.
+	narrow = 90
+)
+
+// columns returns the columns that fit into a width.
+func (m *model) columns(width int, now time.Time) []view.Column[pod] {
+	always := func(color string) func(*pod) string { return func(*pod) string { return color } }
+	columns := []view.Column[pod]{
+		{Name: "NODE", Width: 12, Value: func(p *pod) string { return p.Node }, Color: always(view.Faint)},
+		{Name: "NAMESPACE", Width: 12, Least: 9, Value: func(p *pod) string { return p.Namespace }, Color: always(view.Faint)},
+		{Name: "POD", Width: 45, Least: 22, Value: func(p *pod) string { return cmp.Or(p.Name, string(p.UID)) }, Color: always("")},
+		{Name: "STATE", Width: 10, Value: (*pod).word, Color: func(p *pod) string { return view.PodColor(&p.Pod) }},
+		{Name: "RUN", Width: 5, Value: func(p *pod) string { return fmt.Sprintf("%d/%d", p.Running, p.Total) }, Color: always("")},
+		{Name: "RST", Width: 4, Value: func(p *pod) string { return strconv.FormatUint(uint64(p.Restarts), 10) }, Color: always("")},
+		{Name: "EV/M", Width: 4, Value: func(p *pod) string { return strconv.Itoa(len(p.recent)) }, Color: always("")},
+		{Name: "AGE", Width: 4, Value: func(p *pod) string { return view.Ago(p.CreatedAt(), now) }, Color: always(view.Faint)},
+		{Name: "LAST EVENT", Value: func(p *pod) string { return p.latest(now) }, Color: func(p *pod) string {
+			if p.Sick() {
+				return view.Red
+			}
+			return view.Faint
+		}},
+	}
+	columns = slices.DeleteFunc(columns, func(c view.Column[pod]) bool {
+		if m.nodes == nil {
+			return c.Name == "NODE"
+		}
+		return width <= narrow && (c.Name == "EV/M" || c.Name == "AGE")
+	})
+	view.Fit(columns, 1, width-lastWidth)
+	columns[len(columns)-1].Width = width // what is left
+	return columns
+}
+
+// drawPods draws the table into n lines.
+func (s *screen) drawPods(m *model, y, n int, now time.Time) {
+	columns := m.columns(s.width, now)
+	s.fill(y, header)
+	s.row(y, columns, func(c *view.Column[pod]) (string, tcell.Style) { return c.Name, header })
+	m.scroll(n - 1)
+	for i := range min(n-1, len(m.rows)-m.top) {
+		p := m.rows[m.top+i]
+		selected := p.UID == m.selected
+		if selected {
+			s.fill(y+1+i, header)
+		}
+		s.row(y+1+i, columns, func(c *view.Column[pod]) (string, tcell.Style) {
+			style := styles[c.Color(p)]
+			if selected {
+				style = header
+			}
+			return c.Value(p), style
+		})
+	}
+	if len(m.rows) == 0 && m.known {
+		s.text(0, y+1, s.width, "no pod matches the filter", faint)
+	}
+}
+
+// row draws one line of the table. Both ends of a name tell it from others.
+func (s *screen) row(y int, columns []view.Column[pod], cell func(*view.Column[pod]) (string, tcell.Style)) {
+	x := 0
+	for i := range columns {
+		value, style := cell(&columns[i])
+		if i < len(columns)-1 {
+			value = view.Cut(value, columns[i].Width)
+		}
+		s.text(x, y, columns[i].Width, value, style)
+		x += columns[i].Width + 1
+	}
+}
+
+// drawFeed draws the newest events, below a line.
+func (s *screen) drawFeed(m *model, y, n int) {
+	title := "events"
+	if m.paused {
+		title = fmt.Sprintf("events: paused, %d new", m.missed)
+	}
+	s.rule(y, title)
+	for i, ev := range m.events(n) {
+		s.drawEvent(y+1+i, ev)
+	}
+}
+
+func (s *screen) drawEvent(y int, ev fleet.Event) {
+	if ev.Type == pleg.Gap {
+		s.text(0, y, s.width, "GAP: events are missing; the pods are those of now", bad)
+		return
+	}
+	x := s.text(0, y, 9, ev.ObservedAt.Local().Format("15:04:05"), faint) + 1
+	s.text(x, y, 9, what(ev), styles[view.EventColor(&ev)])
+	x += 10
+	width := min(60, (s.width-x)*3/5)
+	of := view.Pod{Node: ev.Node, Namespace: ev.PodNamespace, Name: ev.PodName, UID: ev.PodUID}
+	s.text(x, y, width, view.Cut(of.FullName(), width), plain)
+	x += width + 1
+	s.text(x, y, s.width-x, strings.TrimSpace(view.ContainerName(&ev.Event)+" "+why(ev)), faint)
+}
+
+// drawDetails draws one pod into n lines: its state, containers, sandboxes and events.
+func (s *screen) drawDetails(p *pod, y, n int, now time.Time) {
+	end := y + n
+	s.rule(y, p.FullName())
+	y++
+	line := func(style tcell.Style, format string, args ...any) {
+		if y < end {
+			s.text(0, y, s.width, fmt.Sprintf(format, args...), style)
+			y++
+		}
+	}
+	line(styles[view.PodColor(&p.Pod)], "%s, %d of %d containers run, %d restarts", p.word(), p.Running, p.Total, p.Restarts)
+	if complaint := p.Complaint(now); complaint != "" {
+		line(bad, "%s", complaint)
+	}
+	if p.Stale {
+		line(warn, "what follows was so %s ago", view.Ago(p.CurrentAsOf, now))
+	}
+	line(faint, "UID %s  IP %s", p.UID, cmp.Or(strings.Join(p.IPs, ", "), "-"))
+	line(bold, "%-24s %4s %-8s %6s  %s", "CONTAINER", "TRY", "STATE", "AGE", "EXIT")
+	for _, c := range newestFirst(p.Containers) {
+		age := "-"
+		if at := cmp.Or(c.FinishedAt, c.StartedAt, c.CreatedAt); at != nil {
+			age = view.Ago(*at, now)
+		}
+		text, style := exit(c)
+		line(style, "%-24s %4d %-8s %6s  %s", view.Cut(view.Printable(c.Name), 24), c.Attempt, c.State, age, text)
+	}
+	for _, sandbox := range p.Sandboxes {
+		line(faint, "%-24s %4d %-8s", "(sandbox)", sandbox.Attempt, sandbox.State)
+	}
+	if y < end {
+		s.rule(y, "events")
+		y++
+	}
+	for _, ev := range slices.Backward(p.events) {
+		if y < end {
+			s.drawEvent(y, ev)
+			y++
+		}
+	}
+}
+
+// newestFirst returns containers by name, the newest of each name first.
+func newestFirst(containers []view.Container) []view.Container {
+	return slices.SortedFunc(slices.Values(containers), func(a, b view.Container) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(b.Attempt, a.Attempt))
+	})
+}
+
+// exit returns how a container ended, and the style of its line.
+func exit(c view.Container) (string, tcell.Style) {
+	if c.ExitCode == nil {
+		if c.State == pleg.StateRunning.String() {
+			return "", plain
+		}
+		return "", faint
+	}
+	text := fmt.Sprint(*c.ExitCode)
+	for _, more := range []string{c.Reason, c.Message} {
+		if more != "" {
+			text += ", " + more
+		}
+	}
+	if *c.ExitCode != 0 {
+		return text, bad
+	}
+	return text, faint
+}

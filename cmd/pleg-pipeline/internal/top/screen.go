@@ -1,0 +1,223 @@
+package top
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gdamore/tcell/v3"
+	"github.com/gdamore/tcell/v3/color"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// The colors are those of the terminal's own palette, which its user has chosen.
+var (
+	plain  = tcell.StyleDefault
+	bold   = plain.Bold(true)
+	faint  = plain.Dim(true)
+	good   = plain.Foreground(color.PaletteColor(2))
+	warn   = plain.Foreground(color.PaletteColor(3))
+	bad    = plain.Foreground(color.PaletteColor(1)).Bold(true)
+	info   = plain.Foreground(color.PaletteColor(4))
+	header = plain.Reverse(true)
+)
+
+// styles are those of the colors of package view.
+var styles = map[string]tcell.Style{"": plain, view.Faint: faint, view.Green: good, view.Yellow: warn, view.Red: bad}
+
+// screen draws a model.
+type screen struct {
+	tcell.Screen
+
+	width, height int
+}
+
+// summaryLines is the number of lines above the table: two for the verdict, two for the
+// figures.
+const summaryLines = 4
+
+// draw draws the whole screen. The terminal gets only the cells that differ.
+func (s *screen) draw(m *model, now time.Time) {
+	s.width, s.height = s.Size()
+	s.Clear()
+	defer s.Show()
+	if s.width < 20 || s.height < 5 {
+		s.text(0, 0, s.width, "too small", bad)
+		return
+	}
+	s.drawSummary(m, now)
+	body := s.height - summaryLines - 1
+	switch {
+	case m.help:
+		for i, line := range strings.Split(helpText, "\n") {
+			s.text(0, summaryLines+i, s.width, line, plain)
+		}
+	case m.details != "" && m.pods[m.details] != nil:
+		s.drawDetails(m.pods[m.details], summaryLines, body, now)
+	default:
+		feed := max(minFeed, body/4)
+		s.drawPods(m, summaryLines, body-feed-1, now)
+		s.drawFeed(m, s.height-feed-2, feed)
+	}
+	s.drawKeys(m)
+}
+
+// drawSummary draws the verdict, and the figures of the stages or of the nodes.
+func (s *screen) drawSummary(m *model, now time.Time) {
+	text, ok := m.verdict(now)
+	style := bad
+	if ok {
+		style = good.Bold(true)
+	}
+	clock := now.Format("15:04:05")
+	width := s.width - len(clock) - 1
+	first, rest, _ := strings.Cut(strings.TrimSuffix(view.Wrap(view.Printable(text), width, ""), "\n"), "\n")
+	s.text(0, 0, width, first, style)
+	s.text(0, 1, s.width, strings.ReplaceAll(rest, "\n", " "), style)
+	s.text(width+1, 0, len(clock), clock, faint)
+	x := 0
+	if m.nodes != nil {
+		_, sick := m.sick()
+		s.fields(2, append(m.nodes.figures, [2]string{"pods", strconv.Itoa(len(m.pods))}, [2]string{"not inspected", strconv.Itoa(sick)}))
+	} else {
+		s.drawLists(m, now)
+		x = s.drawPlaces(m.status)
+	}
+	x += s.text(x, 3, s.width-x, "events ", faint)
+	x += s.text(x, 3, s.width-x, fmt.Sprintf("%.1f/s ", m.rate()), plain)
+	s.text(x, 3, s.width-x, spark(m.spark, s.width-x), info)
+}
+
+func (s *screen) drawLists(m *model, now time.Time) {
+	relist, took, age := m.status.Relist, "-", "-"
+	if !relist.Success.IsZero() {
+		took, age = view.Span(relist.Took), view.Ago(relist.Success, now)+" ago"
+	}
+	s.fields(2, [][2]string{
+		{"list", age},
+		{"took", took},
+		{"period", view.Span(relist.Period)},
+		{"pods", strconv.Itoa(len(m.pods))},
+		{"queue", strconv.Itoa(m.status.Waiting)},
+		{"quarantined", strconv.Itoa(len(m.status.Quarantined))},
+	})
+}
+
+// drawPlaces draws squares for the places of the inspector and returns the x after them.
+func (s *screen) drawPlaces(status pleg.Status) int {
+	x := s.text(0, 3, s.width, "inspecting ", faint)
+	hung, slow := overdue(status)
+	for n := range min(max(status.Width, status.InFlight), max(1, s.width/10), 16) {
+		square, style := "■", info
+		switch {
+		case n < hung:
+			style = bad
+		case n < hung+slow:
+			style = warn
+		case n >= status.InFlight:
+			square, style = "□", faint
+		}
+		x += s.text(x, 3, 1, square, style)
+	}
+	x += s.text(x, 3, s.width-x, " "+placesText(status), plain)
+	if hung > 0 {
+		x += s.text(x, 3, s.width-x, fmt.Sprintf(", %d hung", hung), bad)
+	}
+	if slow > 0 {
+		x += s.text(x, 3, s.width-x, fmt.Sprintf(", %d slow", slow), warn)
+	}
+	return x + s.text(x, 3, s.width-x, "  ", plain)
+}
+
+// spark returns bars for the newest values that fit.
+func spark(values []int, width int) string {
+	values = values[max(0, len(values)-max(0, width)):]
+	most := 1
+	for _, n := range values {
+		most = max(most, n)
+	}
+	levels := []rune(" ▁▂▃▄▅▆▇█")
+	var bars strings.Builder
+	for _, n := range values {
+		bars.WriteRune(levels[(n*(len(levels)-1)+most-1)/most])
+	}
+	return bars.String()
+}
+
+// drawKeys draws the last line: the keys, or the filter.
+func (s *screen) drawKeys(m *model) {
+	y := s.height - 1
+	if m.editing {
+		x := s.text(0, y, s.width, "filter: ", bold)
+		x += s.text(x, y, s.width-x-1, m.filter, plain)
+		s.ShowCursor(x, y)
+		return
+	}
+	s.HideCursor()
+	order := m.sort
+	if m.reverse {
+		order += ", reversed"
+	}
+	keys := [][2]string{{"/", "filter"}, {"s", "sort: " + order}, {"p", "pause"}, {"Enter", "details"}, {"?", "help"}, {"q", "quit"}}
+	if m.details != "" {
+		keys = [][2]string{{"Esc", "back"}, {"↑↓", "other pods"}, {"q", "quit"}}
+	}
+	x := 0
+	if m.filter != "" {
+		x = s.text(0, y, s.width/3, "filter: "+m.filter, warn) + 2
+	}
+	for _, k := range keys {
+		x += s.text(x, y, s.width-x, k[0], bold) + 1
+		x += s.text(x, y, s.width-x, k[1], faint) + 2
+	}
+}
+
+// text writes a text into at most width cells and returns the number of cells that it
+// filled. A text that does not fit ends with "…".
+func (s *screen) text(x, y, width int, text string, style tcell.Style) int {
+	if y < 0 || y >= s.height {
+		return 0
+	}
+	width = min(width, s.width-x)
+	used, last := 0, 0 // last is where the last character begins
+	rest := view.Printable(text)
+	for rest != "" && used < width {
+		next, cells := s.Put(x+used, y, rest, style)
+		if len(next) >= len(rest) {
+			return used
+		}
+		last, rest = used, next
+		used += cells
+	}
+	if rest == "" && used <= width {
+		return used
+	}
+	for ; last < width-1; last++ { // a wide character
+		s.Put(x+last, y, " ", style)
+	}
+	if width > 0 {
+		s.Put(x+width-1, y, "…", style)
+	}
+	return max(0, width)
+}
+
+// fill gives a line a style.
+func (s *screen) fill(y int, style tcell.Style) { s.FillArea(0, y, s.width, 1, ' ', style) }
+
+// rule draws a line with a title.
+func (s *screen) rule(y int, title string) {
+	used := s.text(0, y, s.width, "── "+title+" ", faint)
+	s.text(used, y, s.width-used, strings.Repeat("─", s.width-used), faint)
+}
+
+// fields writes pairs of a name and a value.
+func (s *screen) fields(y int, pairs [][2]string) {
+	x := 0
+	for _, p := range pairs {
+		x += s.text(x, y, s.width-x, p[0], faint) + 1
+		x += s.text(x, y, s.width-x, p[1], plain) + 2
+	}
+}

@@ -1,0 +1,164 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// The ANSI colors in use, for "\x1b[" + color + "m".
+const (
+	Red    = "31"
+	Green  = "32"
+	Yellow = "33"
+	Faint  = "2"
+)
+
+// EventColor returns the color of an event.
+func EventColor(ev *fleet.Event) string {
+	switch ev.Severity() {
+	case pleg.SeverityGood:
+		return Green
+	case pleg.SeverityBad:
+		return Red
+	case pleg.SeverityRoutine:
+		return Faint
+	default:
+		return Yellow
+	}
+}
+
+// PodColor returns the color of the state of a pod.
+func PodColor(p *Pod) string {
+	switch t := p.Trouble(); {
+	case t <= NotKnown || p.Stale:
+		return Red
+	case t == None && p.State == Ready:
+		return Green
+	}
+	return Yellow
+}
+
+// ContainerName returns the name of the container of an event; a sandbox in brackets,
+// which a container name cannot have.
+func ContainerName(ev *pleg.Event) string {
+	if ev.Sandbox {
+		return "(sandbox)"
+	}
+	return ev.ContainerName
+}
+
+func eventDetails(ev *fleet.Event) string {
+	var parts []string
+	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	switch {
+	case ev.Type == pleg.Synced:
+		add("all earlier events are printed; what follows happens now")
+	case ev.Type == pleg.Gap && ev.Reason == pleg.OtherEpoch:
+		add("earlier events are missing: the daemon was restarted")
+	case ev.Type == pleg.Gap && ev.Reason == pleg.Stopped:
+		add("%d events are missing: the daemon ended before they were read", ev.Missed)
+	case ev.Type == pleg.Gap && ev.Missed > 0:
+		add("%d events are missing: the history no longer has them", ev.Missed)
+	case ev.Type == pleg.Gap:
+		add("events are missing: the history no longer has them")
+	case ev.Missed > 0:
+		add("%d events missed", ev.Missed)
+	case ev.ExitCode != nil && ev.Reason != "":
+		add("exit %d, %s", *ev.ExitCode, ev.Reason)
+	case ev.ExitCode != nil:
+		add("exit %d", *ev.ExitCode)
+	case ev.Reason != "":
+		add("%s", ev.Reason)
+	}
+	if ev.Replayed {
+		add("replayed")
+	}
+	if ev.Uninspected {
+		add("not inspected")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// podDetails returns what is wrong with the pod, the reason why it is not known first.
+func podDetails(p *Pod) string {
+	var parts []string
+	if complaint := p.Complaint(time.Now()); complaint != "" {
+		parts = append(parts, complaint)
+	} else if p.Uninspected {
+		parts = append(parts, "not inspected yet")
+	}
+	if p.Stale {
+		parts = append(parts, "stale for "+Ago(p.CurrentAsOf, time.Now()))
+	}
+	for _, c := range p.Newest() {
+		switch {
+		case c.State == pleg.StateRunning.String():
+		case c.ExitCode != nil && c.Reason != "":
+			parts = append(parts, fmt.Sprintf("%s exited %d (%s)", c.Name, *c.ExitCode, c.Reason))
+		case c.ExitCode != nil:
+			parts = append(parts, fmt.Sprintf("%s exited %d", c.Name, *c.ExitCode))
+		default:
+			parts = append(parts, c.Name+" "+c.State)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Complaint says what is wrong with the inspections of a pod; "" if nothing is. What
+// matters most comes first: a narrow column has only that.
+func (p *Pod) Complaint(now time.Time) string {
+	switch i, q := p.Inspection, p.Quarantine; {
+	case i != nil && i.Hung:
+		return fmt.Sprintf("hangs for %s in %s", Ago(i.Since, now), i.call())
+	case i != nil:
+		return fmt.Sprintf("takes %s in %s", Ago(i.Since, now), i.call())
+	case q != nil && q.Hung == 1:
+		return fmt.Sprintf("next try in %s, the inspection hung", Span(q.NextTry.Sub(now)))
+	case q != nil:
+		return fmt.Sprintf("next try in %s, %d inspections hung", Span(q.NextTry.Sub(now)), q.Hung)
+	case p.Error != "":
+		return "inspection failed: " + p.Error
+	}
+	return ""
+}
+
+// call names the call that an inspection waits for.
+func (i *Inspection) call() string {
+	switch {
+	case i.Call == "":
+		return "its inspection"
+	case i.Container == "":
+		return i.Call
+	}
+	return i.Call + " of " + i.Container
+}
+
+// Ago returns the time since t as [Span] does; "-" if t is zero.
+func Ago(t, now time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return Span(now.Sub(t))
+}
+
+// Span returns a duration in one unit, as kubectl does.
+func Span(d time.Duration) string {
+	switch d = max(0, d); {
+	case d < 100*time.Millisecond:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%dd", int(d.Hours()/24))
+	}
+}
