@@ -13,7 +13,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// The colors are those of the terminal's own palette, which its user has chosen.
+// The colors are from the terminal's own palette, which its user has chosen.
 var (
 	plain  = tcell.StyleDefault
 	bold   = plain.Bold(true)
