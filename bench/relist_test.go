@@ -12,7 +12,6 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/bench/serial"
-	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -88,41 +87,6 @@ func serialRelist(b *testing.B, next [2][]*pleg.Pod, pods int) {
 	perPod(b, pods)
 	if len(events) != seen {
 		b.Errorf("relists without a change made %d events", len(events)-seen)
-	}
-}
-
-// BenchmarkCache measures the operations of the stages and of readers.
-func BenchmarkCache(b *testing.B) {
-	for _, pods := range []int{110, 5000} {
-		uids := make([]pleg.PodUID, pods)
-		c := cache.New()
-		at := time.Now()
-		for i, pod := range makePods(pods, 2) {
-			uids[i] = pod.UID
-			c.Set(pod.UID, &pleg.PodStatus{UID: pod.UID}, nil, at)
-		}
-		run := func(op string, do func(pleg.PodUID)) {
-			b.Run(fmt.Sprintf("op=%s/pods=%d", op, pods), func(b *testing.B) {
-				b.ReportAllocs()
-				for n := 0; b.Loop(); n++ {
-					do(uids[n%pods])
-				}
-			})
-		}
-		status := &pleg.PodStatus{}
-		run("set", func(uid pleg.PodUID) { c.Set(uid, status, nil, at) })
-		run("get", func(uid pleg.PodUID) {
-			if _, err := c.Get(uid); err != nil {
-				b.Error(err)
-			}
-		})
-		run("observe", func(pleg.PodUID) { c.Observe(time.Now(), nil) })
-		run("wait", func(uid pleg.PodUID) {
-			// Fresh enough already: what a pod worker does most of the time.
-			if _, err := c.GetNewerThan(b.Context(), uid, at.Add(-time.Second)); err != nil {
-				b.Error(err)
-			}
-		})
 	}
 }
 

@@ -85,15 +85,14 @@ func (n *node) handle(ctx context.Context, o control.Order) control.Answer {
 	var err error
 	switch o.Do {
 	case control.NodePopulate:
-		answer.Changed, err = o.Pods, n.populate(ctx, o)
+		err = n.populate(ctx, o)
 	case control.NodeBurst:
-		answer.Changed, err = len(n.running), n.burst(ctx)
-	case control.NodeReset:
+		err = n.burst(ctx)
 		n.cpu = cpuSeconds(n.socket)
 	case control.NodeStats:
 		answer.CPUSeconds = cpuSeconds(n.socket) - n.cpu
 	default:
-		err = fmt.Errorf("order %q is for the simulated node only", o.Do)
+		err = fmt.Errorf("unknown order %q", o.Do)
 	}
 	if err != nil {
 		answer.Err = err.Error()

@@ -3,8 +3,8 @@
 // each on standard output.
 //
 // There are two kinds. A client runs a candidate (the serial baseline, the
-// kubelet's own generator or the pipeline) and takes a [Command]; the node runs
-// the simulated container runtime and takes an [Order].
+// kubelet's own generator or the pipeline) and takes a [Command]; the real node runs
+// a container runtime and takes an [Order].
 package control
 
 import (
@@ -83,54 +83,23 @@ type Report struct {
 type Order struct {
 	// Do is one of the Node constants.
 	Do string `json:"do"`
-	// Pods and Containers describe the pods that NodePopulate adds. Finished pods
-	// have exited containers and a sandbox that is not ready.
-	Pods       int  `json:"pods,omitempty"`
-	Containers int  `json:"containers,omitempty"`
-	Finished   bool `json:"finished,omitempty"`
-	// Change is restart or exit. NodeBurst applies it to that many pods in one step.
-	Change string `json:"change,omitempty"`
-	// Profile is the name of a latency profile of the simulated runtime.
-	Profile string `json:"profile,omitempty"`
-	// Limit is the number of calls the runtime serves at once; 0 means any.
-	Limit int `json:"limit,omitempty"`
-	// Rate is the number of changes a second, and Seconds the duration, of
-	// NodeChurn.
-	Rate    float64 `json:"rate,omitempty"`
-	Seconds float64 `json:"seconds,omitempty"`
+	// Pods and Containers describe the pods of NodePopulate.
+	Pods       int `json:"pods,omitempty"`
+	Containers int `json:"containers,omitempty"`
 }
 
 // The orders to a node.
 const (
-	NodePopulate = "populate" // adds pods
-	NodeShape    = "shape"    // sets the latency profile and the limit of calls
-	NodeBurst    = "burst"    // resets the counters and changes pods in one step
-	NodeHang     = "hang"     // makes the status calls of that many pods hang
-	NodeChurn    = "churn"    // replaces containers at a steady rate, and answers at the end
-	NodeReset    = "reset"    // resets the counters
-	NodeStats    = "stats"    // answers with the counters
+	NodePopulate = "populate" // makes the pods run
+	NodeBurst    = "burst"    // ends all containers, and then resets the CPU time
+	NodeStats    = "stats"    // answers with the CPU time
 )
 
-// RPC counts the calls of one kind at the runtime.
-type RPC struct {
-	Calls int64 `json:"calls"`
-	// TimeMS is the sum of their durations, without the wait for the limit.
-	TimeMS float64 `json:"timeMS"`
-}
-
-// Answer is the node's answer, with the counters since the last reset.
+// Answer is the node's answer.
 type Answer struct {
 	Err string `json:"err,omitempty"`
-	// Changed is the number of pods that a burst or a churn changed.
-	Changed int            `json:"changed,omitempty"`
-	RPCs    map[string]RPC `json:"rpcs,omitempty"`
-	// PeakInFlight is the most calls that executed at once, PeakArrived the
-	// most that executed or waited for the limit.
-	PeakInFlight int     `json:"peakInFlight,omitempty"`
-	PeakArrived  int     `json:"peakArrived,omitempty"`
-	CPUSeconds   float64 `json:"cpuSeconds"`
-	// Log has the new containers of a churn.
-	Log []Arrival `json:"log,omitempty"`
+	// CPUSeconds is the CPU time of the runtime since the last reset.
+	CPUSeconds float64 `json:"cpuSeconds"`
 }
 
 // Usage is what a process has used, in total or between two marks.

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
 // burst is pods whose containers all exit at once.
@@ -68,27 +70,18 @@ func (w burst) scenario(name, also, of string, inQuick bool) Scenario {
 	if w.hung > 0 {
 		timeout = hangTimeout
 	}
-	var nodeFlags []string
-	if w.carried {
-		nodeFlags = append(nodeFlags, "-statuses-in-sandbox")
-	}
 	return Scenario{
 		Name: name, Title: fmt.Sprintf("%d pods x %d exit at once, %s latency%s", w.pods, w.containers, w.profile, also),
-		Candidates: candidates(of), Measure: inLab(relistPeriod, timeout, w.measure, nodeFlags...), InQuick: inQuick,
+		Candidates: candidates(of), Measure: inLab(relistPeriod, timeout, w.carried, w.measure), InQuick: inQuick,
 	}
 }
 
 func (w burst) measure(ctx context.Context, l *lab) Metrics {
-	l.order(control.Order{Do: control.NodeShape, Profile: "zero", Limit: w.limit})
+	l.fail(l.node.Shape("zero", w.limit))
 	l.populate(ctx, w.pods, w.containers)
-	l.order(
-		control.Order{Do: control.NodeShape, Profile: w.profile, Limit: w.limit},
-		control.Order{Do: control.NodeHang, Pods: w.hung},
-	)
-	r := l.window(exited(w.pods-w.hung, w.containers), func() {
-		l.order(control.Order{Do: control.NodeBurst, Change: "exit", Pods: w.pods})
-	})
-	m := l.burstMetrics(r, w.pods)
+	l.fail(errors.Join(l.node.Shape(w.profile, w.limit), l.node.Hang(w.hung)))
+	r := l.window(exited(w.pods-w.hung, w.containers), func() { l.node.Burst(w.pods, simruntime.Exit) })
+	m := l.burstMetrics(r, l.node.Stats(), w.pods)
 	if w.hung > 0 || w.profile == "zero" {
 		// Neither the time of a hung call nor calls without latency set a limit.
 		delete(m, "limit")
@@ -112,23 +105,19 @@ func storms() []Scenario {
 	var all []Scenario
 	for _, profile := range []string{"node", "zero"} {
 		measure := func(_ context.Context, l *lab) Metrics {
-			l.order(
-				control.Order{Do: control.NodePopulate, Pods: running, Containers: containers},
-				control.Order{Do: control.NodePopulate, Pods: finished, Containers: containers, Finished: true},
-				control.Order{Do: control.NodeShape, Profile: profile},
-				control.Order{Do: control.NodeReset},
-			)
+			l.fail(errors.Join(l.node.Populate(running, containers), l.node.PopulateFinished(finished, containers), l.node.Shape(profile, 0)))
+			l.node.Reset()
 			want := started(running, containers)
 			want["ContainerDied"] = finished * (containers + 1)
 			r := l.startClient(want)
-			m := l.burstMetrics(r, running+finished)
+			m := l.burstMetrics(r, l.node.Stats(), running+finished)
 			m["running"] = r.Seen["ContainerStarted"].LastMS
 			return m
 		}
 		all = append(all, Scenario{
 			Name:       "storm/profile=" + profile,
 			Title:      "cold start with 110 running pods x 2 and 2000 exited containers in 1000 pods, " + profile + " latency",
-			Candidates: candidates(twoWidths + " pipeline-32"), Measure: inLab(relistPeriod, callTimeout, measure),
+			Candidates: candidates(twoWidths + " pipeline-32"), Measure: inLab(relistPeriod, callTimeout, false, measure),
 			InQuick: profile == "zero",
 		})
 	}
@@ -145,15 +134,15 @@ func restarts() []Scenario {
 			var r control.Report
 			for range times {
 				r = l.window(map[string]int{"ContainerDied": pods * containers, "ContainerStarted": pods * containers}, func() {
-					l.order(control.Order{Do: control.NodeBurst, Change: "restart", Pods: pods})
+					l.node.Burst(pods, simruntime.Restart)
 				})
 			}
-			return l.burstMetrics(r, pods)
+			return l.burstMetrics(r, l.node.Stats(), pods)
 		}
 		all = append(all, Scenario{
 			Name:       fmt.Sprintf("restart/n=%d", times),
 			Title:      fmt.Sprintf("restart number %d of 110 pods x 2, no latency, exited containers stay", times),
-			Candidates: candidates(oneWidth), Measure: inLab(relistPeriod/5, callTimeout, measure), InQuick: times == 1 || times == 3,
+			Candidates: candidates(oneWidth), Measure: inLab(relistPeriod/5, callTimeout, false, measure), InQuick: times == 1 || times == 3,
 		})
 	}
 	return all

@@ -1,107 +1,42 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
+	"github.com/pleg-pipeline/pleg-pipeline/bench/node"
 )
 
-// stopGrace is how long a child may take to stop before it is killed. The
-// kubelet cannot be stopped while a call hangs.
-const stopGrace = 500 * time.Millisecond
-
-// child is a process that answers messages.
-type child struct {
-	name   string
-	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	stdout *json.Decoder
-	stderr bytes.Buffer
-	// grace is how long the process may take to stop before it is killed.
-	grace time.Duration
-}
-
-// start runs a program, which is killed when ctx ends.
-func start(ctx context.Context, program string, args ...string) (*child, error) {
-	c := &child{name: program, grace: stopGrace, cmd: exec.CommandContext(ctx, program, args...)}
-	c.cmd.Stderr, c.cmd.WaitDelay = &c.stderr, stopGrace
-	stdin, inErr := c.cmd.StdinPipe()
-	stdout, outErr := c.cmd.StdoutPipe()
-	err := errors.Join(inErr, outErr)
-	if err == nil {
-		c.stdin, c.stdout, err = stdin, json.NewDecoder(stdout), c.cmd.Start()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", program, err)
-	}
-	return c, nil
-}
-
-// ask sends a message and waits for the answer. The end of the child is an error,
-// explained by its standard error.
-func (c *child) ask(message, answer any) error {
-	err := json.NewEncoder(c.stdin).Encode(message)
-	if err == nil {
-		err = c.stdout.Decode(answer)
-	}
-	if err == nil {
-		return nil
-	}
-	c.stop()
-	if output := strings.TrimSpace(c.stderr.String()); output != "" {
-		return fmt.Errorf("%s has ended: %s", c.name, output)
-	}
-	return fmt.Errorf("%s has ended: %w", c.name, err)
-}
-
-// stop ends the child and kills it after its grace period. Its exit code does not
-// matter: all answers have arrived.
-func (c *child) stop() {
-	if c == nil {
-		return
-	}
-	_ = c.stdin.Close()
-	killer := time.AfterFunc(c.grace, func() { _ = c.cmd.Process.Kill() })
-	defer killer.Stop()
-	_ = c.cmd.Wait()
-}
-
-// lab is one node and one candidate that is connected to it, each in its own
-// process. After an error it does nothing more.
+// lab is one node and one candidate that is connected to it, in a process of its own.
+// After an error the candidate does nothing more.
 type lab struct {
-	candidate    Candidate
-	node, client *child
-	err          error
+	candidate Candidate
+	node      *node.Node
+	client    *control.Child
+	err       error
 }
 
 // inLab returns a measurement that does its work in a new lab. The candidate's
 // process runs, but the candidate itself starts in [lab.startClient].
-func inLab(period, timeout time.Duration, do func(context.Context, *lab) Metrics, nodeFlags ...string) func(context.Context, *bench, Candidate) (Metrics, error) {
+func inLab(period, timeout time.Duration, carried bool, do func(context.Context, *lab) Metrics) func(context.Context, *bench, Candidate) (Metrics, error) {
 	return func(ctx context.Context, b *bench, c Candidate) (Metrics, error) {
-		l := &lab{candidate: c}
 		b.labs++
 		socket := filepath.Join(b.temp, fmt.Sprintf("cri-%d.sock", b.labs))
-		flags := append([]string{"-socket", socket}, nodeFlags...)
-		if l.node, l.err = start(ctx, b.program("node"), flags...); l.err != nil {
-			return nil, l.err
+		n, err := node.Start(ctx, socket, carried)
+		if err != nil {
+			return nil, err
 		}
-		defer l.node.stop()
-		// The node answers once it listens on the socket.
-		l.order(control.Order{Do: control.NodeReset})
+		l := &lab{candidate: c, node: n}
 		l.connect(ctx, b, socket, period, timeout)
-		defer l.client.stop()
 		m := do(ctx, l)
+		l.client.Stop()
+		l.fail(n.Stop())
 		return m, l.err
 	}
 }
@@ -125,28 +60,15 @@ func (l *lab) connect(ctx context.Context, b *bench, socket string, period, time
 	default:
 		args = append(args, "-inspectors", strconv.Itoa(c.width()), "-events="+strconv.FormatBool(c.events()))
 	}
-	l.client, l.err = start(ctx, b.program(program), args...)
-}
-
-// order sends the node one order after the other and returns the last answer.
-func (l *lab) order(orders ...control.Order) (a control.Answer) {
-	for _, o := range orders {
-		if a = (control.Answer{}); l.err == nil {
-			l.err = l.node.ask(o, &a)
-		}
-		if a.Err != "" {
-			l.fail(fmt.Errorf("%s: %s", l.node.name, a.Err))
-		}
-	}
-	return a
+	l.client, l.err = control.Start(ctx, b.program(program), args...)
 }
 
 func (l *lab) command(c control.Command) (r control.Report) {
 	if l.err == nil {
-		l.err = l.client.ask(c, &r)
+		l.err = l.client.Ask(c, &r)
 	}
 	if r.Err != "" {
-		l.fail(fmt.Errorf("%s: %s", l.client.name, r.Err))
+		l.fail(errors.New(r.Err))
 	}
 	return r
 }
@@ -186,7 +108,7 @@ func (l *lab) startClient(want map[string]int) control.Report {
 // populate adds pods and starts the candidate, which then knows all of them and, if
 // it follows CRI events, relies on its event stream.
 func (l *lab) populate(ctx context.Context, pods, containers int) {
-	l.order(control.Order{Do: control.NodePopulate, Pods: pods, Containers: containers})
+	l.fail(l.node.Populate(pods, containers))
 	l.startClient(started(pods, containers))
 	if l.candidate.events() {
 		l.pause(ctx, streamUp)
@@ -205,11 +127,10 @@ func verify(r control.Report, want map[string]int) error {
 }
 
 // burstMetrics combines what the client saw with what the node counted.
-func (l *lab) burstMetrics(r control.Report, pods int) Metrics {
-	at := l.order(control.Order{Do: control.NodeStats})
+func (l *lab) burstMetrics(r control.Report, at node.Stats, pods int) Metrics {
 	m := Metrics{
 		"client": r.Usage.CPUSeconds * 1e3, "server": at.CPUSeconds * 1e3, "allocs": float64(r.Usage.Allocs),
-		"waiting": float64(at.PeakArrived), "calls": float64(statusCalls(at)) / float64(pods),
+		"waiting": float64(at.PeakArrived), "calls": float64(at.StatusCalls()) / float64(pods),
 	}
 	for _, seen := range r.Seen {
 		m["last"] = max(m["last"], seen.LastMS)
@@ -220,20 +141,18 @@ func (l *lab) burstMetrics(r control.Report, pods int) Metrics {
 	return m
 }
 
-func statusCalls(at control.Answer) int64 {
-	return at.RPCs["ContainerStatus"].Calls + at.RPCs["PodSandboxStatus"].Calls
-}
-
 // limit is the shortest time in milliseconds for a client with as many status
 // calls in flight: one list, and the time of all status calls divided by the most
 // in flight. The calls in flight do not include the lists.
-func limit(at control.Answer, c Candidate) float64 {
+func limit(at node.Stats, c Candidate) float64 {
 	width := min(c.width(), at.PeakInFlight)
 	if width == 0 {
 		return 0
 	}
-	list := max(mean(at.RPCs["ListContainers"]), mean(at.RPCs["ListPodSandbox"]))
-	return list + (at.RPCs["ContainerStatus"].TimeMS+at.RPCs["PodSandboxStatus"].TimeMS)/float64(width)
+	var list time.Duration
+	for _, rpc := range []string{"ListContainers", "ListPodSandbox"} {
+		list = max(list, at.RPCs[rpc].Time/time.Duration(max(1, at.RPCs[rpc].Calls)))
+	}
+	statuses := at.RPCs["ContainerStatus"].Time + at.RPCs["PodSandboxStatus"].Time
+	return float64(list+statuses/time.Duration(width)) / float64(time.Millisecond)
 }
-
-func mean(r control.RPC) float64 { return r.TimeMS / max(1, float64(r.Calls)) }

@@ -72,7 +72,7 @@ var plots = []struct {
 	},
 }
 
-// charts returns the plots of the results.
+// charts returns the plots that the results have the points for.
 func charts(r *Results) []chart {
 	var all []chart
 	for _, p := range plots {
@@ -91,7 +91,9 @@ func charts(r *Results) []chart {
 		}
 		all = append(all, c)
 	}
-	return append(all, fanOutChart(r))
+	return slices.DeleteFunc(append(all, fanOutChart(r)), func(c chart) bool {
+		return !slices.ContainsFunc(c.series, func(s series) bool { return len(s.points) > 1 })
+	})
 }
 
 func fanOutChart(r *Results) chart {
@@ -148,12 +150,12 @@ func (c chart) draw(dir string) error {
 		text.Size = textSize
 	}
 	p.Add(plotter.NewGrid())
-	p.X.Tick.Marker = c.xTicks()
+	p.X.Tick.Marker = plot.ConstantTicks(c.xTicks())
 	if c.logX {
 		p.X.Scale = plot.LogScale{}
 	}
 	for i, s := range c.series {
-		if err := s.draw(p, i); err != nil {
+		if err := s.draw(p, i); len(s.points) > 0 && err != nil {
 			return fmt.Errorf("plot %s: %w", c.file, err)
 		}
 	}
@@ -181,9 +183,6 @@ func logTicks(low, high float64) []plot.Tick {
 }
 
 func (s series) draw(p *plot.Plot, style int) error {
-	if len(s.points) == 0 {
-		return nil
-	}
 	line, marks, err := plotter.NewLinePoints(s.points)
 	if err != nil {
 		return err
@@ -204,17 +203,13 @@ func (s series) draw(p *plot.Plot, style int) error {
 }
 
 // xTicks are the values of x that were measured.
-func (c chart) xTicks() plot.ConstantTicks {
-	var at []float64
+func (c chart) xTicks() (ticks []plot.Tick) {
 	for _, s := range c.series {
 		for _, p := range s.points {
-			at = append(at, p.x)
+			if tick := (plot.Tick{Value: p.x, Label: fmt.Sprintf("%g", p.x)}); !slices.Contains(ticks, tick) {
+				ticks = append(ticks, tick)
+			}
 		}
 	}
-	slices.Sort(at)
-	var out plot.ConstantTicks
-	for _, x := range slices.Compact(at) {
-		out = append(out, plot.Tick{Value: x, Label: fmt.Sprintf("%g", x)})
-	}
-	return out
+	return ticks
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
+	"github.com/pleg-pipeline/pleg-pipeline/bench/node"
 )
 
 // realPods are on a real containerd, with containers that all exit while the candidate is
@@ -25,7 +27,7 @@ func onContainerd() []Scenario {
 
 // containerd returns the real node of this run and starts it at the first call:
 // making its pods takes longer than measuring.
-func (b *bench) containerd(ctx context.Context) (*child, string, error) {
+func (b *bench) containerd(ctx context.Context) (*control.Child, string, error) {
 	socket := filepath.Join(b.temp, "containerd.sock")
 	if b.realNode != nil {
 		return b.realNode, socket, nil
@@ -34,14 +36,14 @@ func (b *bench) containerd(ctx context.Context) (*child, string, error) {
 		return nil, "", fmt.Errorf("the program that runs containerd is missing (make -C bench containerd builds it): %w", err)
 	}
 	// It outlives the candidate that is measured first; close ends it.
-	n, err := start(context.WithoutCancel(ctx), b.program("containerd"),
+	n, err := control.Start(context.WithoutCancel(ctx), b.program("containerd"),
 		"-socket", socket, "-e2e", filepath.Join(b.root, "tests", "e2e"))
 	if err != nil {
 		return nil, "", err
 	}
 	// It has to remove mounts and cgroups before it ends.
-	n.cmd.Cancel = func() error { return n.cmd.Process.Signal(syscall.SIGTERM) }
-	n.grace, n.cmd.WaitDelay = realGrace, realGrace
+	n.Cancel = func() error { return n.Process.Signal(syscall.SIGTERM) }
+	n.Grace, n.WaitDelay = realGrace, realGrace
 	b.realNode = n
 	return n, socket, nil
 }
@@ -51,25 +53,34 @@ const realGrace = 2 * time.Minute
 
 func measureReal(ctx context.Context, b *bench, c Candidate) (Metrics, error) {
 	n, socket, err := b.containerd(ctx)
-	l := &lab{candidate: c, node: n, err: err}
-	l.order(control.Order{Do: control.NodePopulate, Pods: realPods, Containers: realContainers})
+	l := &lab{candidate: c, err: err}
+	l.order(n, control.Order{Do: control.NodePopulate, Pods: realPods, Containers: realContainers})
 	l.connect(ctx, b, socket, relistPeriod, callTimeout)
-	defer l.client.stop()
+	defer l.client.Stop()
 	l.startClient(started(realPods, realContainers))
-	r := l.window(exited(realPods, realContainers), l.burstWhileStopped)
-	m := l.burstMetrics(r, realPods)
+	r := l.window(exited(realPods, realContainers), func() {
+		if l.err != nil {
+			return
+		}
+		client := l.client.Process
+		l.fail(client.Signal(syscall.SIGSTOP))
+		l.order(n, control.Order{Do: control.NodeBurst})
+		l.fail(client.Signal(syscall.SIGCONT))
+	})
+	cpu := l.order(n, control.Order{Do: control.NodeStats}).CPUSeconds
+	m := l.burstMetrics(r, node.Stats{CPUSeconds: cpu}, realPods)
 	delete(m, "waiting") // a real runtime does not count its calls
 	delete(m, "calls")
 	return m, l.err
 }
 
-// burstWhileStopped lets all containers exit while the client's process is stopped.
-func (l *lab) burstWhileStopped() {
-	if l.err != nil {
-		return
+// order sends an order to the real node.
+func (l *lab) order(n *control.Child, o control.Order) (a control.Answer) {
+	if l.err == nil {
+		l.err = n.Ask(o, &a)
 	}
-	client := l.client.cmd.Process
-	l.fail(client.Signal(syscall.SIGSTOP))
-	l.order(control.Order{Do: control.NodeBurst}, control.Order{Do: control.NodeReset})
-	l.fail(client.Signal(syscall.SIGCONT))
+	if a.Err != "" {
+		l.fail(errors.New(a.Err))
+	}
+	return a
 }

@@ -78,7 +78,11 @@ func TestReportOfResults(t *testing.T) {
 			t.Errorf("the targets lack %q:\n%s", want, table)
 		}
 	}
-	page := filepath.Join(t.TempDir(), "page.md")
+	dir := t.TempDir()
+	if err := report(r, dir, ""); err != nil || !strings.Contains(contents(t, filepath.Join(dir, resultsName)), "Not measured") {
+		t.Errorf("report without the points of a plot: %v", err)
+	}
+	page := filepath.Join(dir, "page.md")
 	for text, want := range map[string]string{
 		"kept\n<!-- figures: machine -->\nstale\n<!-- end -->\n": "revision abc",
 		"<!-- figures: typo -->\n<!-- end -->\n":                 "",

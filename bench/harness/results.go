@@ -84,11 +84,7 @@ func (r *Results) row(scenario string, c Candidate) *Row {
 
 // figure returns false if there is none.
 func (r *Results) figure(scenario string, c Candidate, metric string) (Figure, bool) {
-	row := r.row(scenario, c)
-	if row == nil {
-		return Figure{}, false
-	}
-	f, ok := row.Metrics[metric]
+	f, ok := cmp.Or(r.row(scenario, c), &Row{}).Metrics[metric]
 	return f, ok
 }
 

@@ -9,17 +9,19 @@ import (
 	"os/exec"
 	"path/filepath"
 	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
 )
 
 // bench is one run of the benchmark.
 type bench struct {
 	settings
 	scenarios []Scenario
-	temp      string    // folder for the sockets
-	progress  io.Writer // gets a line for each measurement
-	realNode  *child    // nil until a scenario needs a real containerd
-	labs      int       // counts the labs, for unique names
-	revision  string    // of the measured programs
+	temp      string         // folder for the sockets
+	progress  io.Writer      // gets a line for each measurement
+	realNode  *control.Child // nil until a scenario needs a real containerd
+	labs      int            // counts the labs, for unique names
+	revision  string         // of the measured programs
 }
 
 func (b *bench) program(name string) string { return filepath.Join(b.bin, name) }
@@ -37,7 +39,7 @@ func newBench(chosen []Scenario, s settings) (*bench, error) {
 
 func (b *bench) close() error {
 	if b.realNode != nil {
-		b.realNode.stop()
+		b.realNode.Stop()
 	}
 	return os.RemoveAll(b.temp)
 }

@@ -9,8 +9,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
+	"github.com/pleg-pipeline/pleg-pipeline/bench/node"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
 func TestScenariosHaveUniqueNamesAndKnownGroups(t *testing.T) {
@@ -140,22 +143,6 @@ func TestEarlierResultsStay(t *testing.T) {
 	}
 }
 
-func TestAskReportsFailureAndErrorOutputOfChild(t *testing.T) {
-	c, err := start(t.Context(), "/bin/sh", "-c",
-		`read a; echo '{"err":""}'; read b; echo '{"err":"boom"}'; read c; echo no such socket >&2; exit 3`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &lab{node: c}
-	for _, want := range []string{"", "boom", "no such socket"} {
-		l.err = nil
-		l.order(control.Order{})
-		if (l.err != nil || want != "") && (l.err == nil || !strings.Contains(l.err.Error(), want)) {
-			t.Errorf("order = %v, want an error with %q", l.err, want)
-		}
-	}
-}
-
 func TestVerifyWantsExactlyTheEvents(t *testing.T) {
 	want := map[string]int{"ContainerDied": 2}
 	for name, seen := range map[string]map[string]control.Seen{
@@ -172,12 +159,13 @@ func TestVerifyWantsExactlyTheEvents(t *testing.T) {
 }
 
 func TestLimitIsListPlusStatusTimeDividedByCalls(t *testing.T) {
-	at := control.Answer{PeakInFlight: 20, RPCs: map[string]control.RPC{
-		"ListContainers":   {Calls: 2, TimeMS: 60},
-		"ListPodSandbox":   {Calls: 2, TimeMS: 36},
-		"ContainerStatus":  {Calls: 100, TimeMS: 1200},
-		"PodSandboxStatus": {Calls: 100, TimeMS: 400},
-	}}
+	const ms = time.Millisecond
+	at := node.Stats{Stats: simruntime.Stats{PeakInFlight: 20, RPCs: map[string]simruntime.RPCStats{
+		"ListContainers":   {Calls: 2, Time: 60 * ms},
+		"ListPodSandbox":   {Calls: 2, Time: 36 * ms},
+		"ContainerStatus":  {Calls: 100, Time: 1200 * ms},
+		"PodSandboxStatus": {Calls: 100, Time: 400 * ms},
+	}}}
 	for c, want := range map[Candidate]float64{
 		serial: 1630, kubelet: 1630, kubeletEvents: 1630, dropIn: 130, callsOnly: 130, "pipeline-16": 130, "events-16": 130, "pipeline-32": 110,
 	} {
@@ -225,9 +213,9 @@ func TestQuietNodeFailsCandidateWithOtherWork(t *testing.T) {
 		"inspects":               {"events-16", 0, 1, nil, false},
 		"delivers an event":      {serial, 10, 0, map[string]control.Seen{"PodSync": {Count: 1}}, false},
 	} {
-		at := control.Answer{CPUSeconds: 0.25, RPCs: map[string]control.RPC{
+		at := node.Stats{CPUSeconds: 0.25, Stats: simruntime.Stats{RPCs: map[string]simruntime.RPCStats{
 			"ListContainers": {Calls: tt.lists}, "ContainerStatus": {Calls: tt.status},
-		}}
+		}}}
 		m, err := quietMetrics(tt.c, control.Report{Usage: usage, Seen: tt.seen}, at)
 		if (err == nil) != tt.ok || err != nil && !strings.Contains(err.Error(), "wrong work") {
 			t.Errorf("%s: error %v, want ok %t", name, err, tt.ok)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
+	"github.com/pleg-pipeline/pleg-pipeline/bench/node"
 )
 
 // idlePeriod is shorter than the kubelet's second, to measure relists and not the
@@ -22,31 +23,30 @@ func idles() []Scenario {
 			l.populate(ctx, pods, 2)
 			l.command(control.Command{Do: control.ClientExpect})
 			began := time.Now()
-			at := l.order(control.Order{Do: control.NodeReset})
-			for l.err == nil && at.RPCs["ListContainers"].Calls < relists {
+			l.node.Reset()
+			for l.err == nil && l.node.Stats().RPCs["ListContainers"].Calls < relists {
 				if time.Since(began) > longest {
-					l.fail(fmt.Errorf("%d relists in %v, want %d", at.RPCs["ListContainers"].Calls, longest, relists))
+					l.fail(fmt.Errorf("fewer than %d relists in %v", relists, longest))
 				}
 				l.pause(ctx, idlePeriod)
-				at = l.order(control.Order{Do: control.NodeStats})
 			}
-			r := l.command(control.Command{Do: control.ClientReport})
-			if len(r.Seen) > 0 || statusCalls(at) > 0 {
-				l.fail(fmt.Errorf("wrong work: events %v and %d status calls on an idle node", r.Seen, statusCalls(at)))
+			at, r := l.node.Stats(), l.command(control.Command{Do: control.ClientReport})
+			if len(r.Seen) > 0 || at.StatusCalls() > 0 {
+				l.fail(fmt.Errorf("wrong work: events %v and %d status calls on an idle node", r.Seen, at.StatusCalls()))
 			}
 			return idleMetrics(r, at, float64(at.RPCs["ListContainers"].Calls))
 		}
 		all = append(all, Scenario{
 			Name:       fmt.Sprintf("idle/pods=%d", pods),
 			Title:      fmt.Sprintf("one relist of %d unchanged pods x 2", pods),
-			Candidates: candidates(oneWidth), InQuick: true, Measure: inLab(idlePeriod, callTimeout, measure),
+			Candidates: candidates(oneWidth), InQuick: true, Measure: inLab(idlePeriod, callTimeout, false, measure),
 		})
 	}
 	return all
 }
 
 // idleMetrics is the cost of a window without a change, divided by n.
-func idleMetrics(r control.Report, at control.Answer, n float64) Metrics {
+func idleMetrics(r control.Report, at node.Stats, n float64) Metrics {
 	return Metrics{
 		"client": r.Usage.CPUSeconds * 1e3 / n, "server": at.CPUSeconds * 1e3 / n, "allocs": float64(r.Usage.Allocs) / n,
 	}
@@ -69,12 +69,12 @@ func eventful() []Scenario {
 			Name:       changes10,
 			Title:      "110 pods x 2, 10 containers replaced a second for 10 s, node latency",
 			Candidates: append(slices.Clone(all), kubeletEvents, dropInEvents), InQuick: true,
-			Measure: inLab(relistPeriod, callTimeout, churn{pods: 110, rate: 10, seconds: 10}.measure),
+			Measure: inLab(relistPeriod, callTimeout, false, churn{pods: 110, rate: 10, seconds: 10}.measure),
 		},
 		{
 			Name:       "events/idle/seconds=10",
 			Title:      "one minute of 110 unchanged pods x 2, measured for 10 s",
-			Candidates: all, Measure: inLab(relistPeriod, callTimeout, quiet), InQuick: true,
+			Candidates: all, Measure: inLab(relistPeriod, callTimeout, false, quiet), InQuick: true,
 		},
 	}
 }
@@ -88,10 +88,9 @@ func quiet(ctx context.Context, l *lab) Metrics {
 		l.pause(ctx, earned)
 	}
 	l.command(control.Command{Do: control.ClientExpect})
-	l.order(control.Order{Do: control.NodeReset})
+	l.node.Reset()
 	l.pause(ctx, quietSpan)
-	at := l.order(control.Order{Do: control.NodeStats})
-	m, err := quietMetrics(l.candidate, l.command(control.Command{Do: control.ClientReport}), at)
+	m, err := quietMetrics(l.candidate, l.command(control.Command{Do: control.ClientReport}), l.node.Stats())
 	l.fail(err)
 	return m
 }
@@ -99,10 +98,10 @@ func quiet(ctx context.Context, l *lab) Metrics {
 // quietMetrics are those of a minute. It returns an error unless the candidate made a list
 // each period, or fewer than half of them with CRI events: the pipeline lists at
 // growing intervals while its event stream announces every change.
-func quietMetrics(c Candidate, r control.Report, at control.Answer) (Metrics, error) {
+func quietMetrics(c Candidate, r control.Report, at node.Stats) (Metrics, error) {
 	lists, half := at.RPCs["ListContainers"].Calls, int64(quietSpan/relistPeriod/2)
-	if len(r.Seen) > 0 || statusCalls(at) > 0 || c.events() != (lists < half) {
-		return nil, fmt.Errorf("wrong work: events %v, %d status calls and %d lists on an idle node in %v", r.Seen, statusCalls(at), lists, quietSpan)
+	if len(r.Seen) > 0 || at.StatusCalls() > 0 || c.events() != (lists < half) {
+		return nil, fmt.Errorf("wrong work: events %v, %d status calls and %d lists on an idle node in %v", r.Seen, at.StatusCalls(), lists, quietSpan)
 	}
 	return idleMetrics(r, at, r.Usage.WallSeconds/60), nil
 }
@@ -114,7 +113,7 @@ func churns() []Scenario {
 		s := Scenario{
 			Name:       fmt.Sprintf("churn/rate=%.0f/seconds=%.0f", w.rate, w.seconds),
 			Title:      fmt.Sprintf("500 pods x 2, %.0f containers replaced a second for %.0f s, node latency", w.rate, w.seconds),
-			Candidates: candidates(oneWidth), Measure: inLab(relistPeriod, callTimeout, w.measure), InQuick: rate == 30,
+			Candidates: candidates(oneWidth), Measure: inLab(relistPeriod, callTimeout, false, w.measure), InQuick: rate == 30,
 		}
 		if w.rate > 30 {
 			// With one call at a time the relists take longer and longer, until a
@@ -134,14 +133,16 @@ type churn struct {
 
 func (w churn) measure(ctx context.Context, l *lab) Metrics {
 	l.populate(ctx, w.pods, 2)
-	l.order(control.Order{Do: control.NodeShape, Profile: "node"})
+	l.fail(l.node.Shape("node", 0))
 	n := int(w.rate * w.seconds)
-	var made control.Answer
+	var made []control.Arrival
 	r := l.window(map[string]int{"ContainerStarted": n, "ContainerDied": n, "ContainerRemoved": n}, func() {
-		made = l.order(control.Order{Do: control.NodeChurn, Rate: w.rate, Seconds: w.seconds})
+		if l.err == nil {
+			made, l.err = l.node.Churn(ctx, w.rate, n)
+		}
 	})
-	m := l.burstMetrics(r, n)
-	delays := delays(made.Log, r.Log)
+	m := l.burstMetrics(r, l.node.Stats(), n)
+	delays := delays(made, r.Log)
 	m["p50"], m["p99"] = percentile(delays, 50), percentile(delays, 99)
 	delete(m, "last")
 	delete(m, "limit")

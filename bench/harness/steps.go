@@ -41,7 +41,7 @@ func (r *Results) measureSteps(ctx context.Context, root string, runs int) error
 }
 
 // stepUnits are the units that the results have.
-var stepUnits = []string{"ns/pod", "ns/event", "ns/event-subscriber", "ns/op", "allocs/op"}
+var stepUnits = []string{"ns/pod", "ns/event-subscriber", "ns/op", "allocs/op"}
 
 func parseSteps(out []byte) []*Row {
 	var steps []*Row

@@ -1,3 +1,5 @@
+// Package fanout_test compares the dispatcher with the broadcaster of Kubernetes. It is
+// in this module to keep apimachinery out of the module that programs import.
 package fanout_test
 
 import (

@@ -1,0 +1,73 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// stopGrace is how long a child may take to stop before it is killed. The
+// kubelet cannot be stopped while a call hangs.
+const stopGrace = 500 * time.Millisecond
+
+// Child is a process that answers messages.
+type Child struct {
+	*exec.Cmd
+	// Grace is how long the process may take to stop before it is killed.
+	Grace time.Duration
+
+	stdin  io.WriteCloser
+	stdout *json.Decoder
+	stderr bytes.Buffer
+}
+
+// Start runs a program, which is killed when ctx ends.
+func Start(ctx context.Context, program string, args ...string) (*Child, error) {
+	c := &Child{Grace: stopGrace, Cmd: exec.CommandContext(ctx, program, args...)}
+	c.Stderr, c.WaitDelay = &c.stderr, stopGrace
+	stdin, inErr := c.StdinPipe()
+	stdout, outErr := c.StdoutPipe()
+	err := errors.Join(inErr, outErr)
+	if err == nil {
+		c.stdin, c.stdout, err = stdin, json.NewDecoder(stdout), c.Start()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", program, err)
+	}
+	return c, nil
+}
+
+// Ask sends a message and waits for the answer. The end of the child is an error,
+// explained by its standard error.
+func (c *Child) Ask(message, answer any) error {
+	err := json.NewEncoder(c.stdin).Encode(message)
+	if err == nil {
+		err = c.stdout.Decode(answer)
+	}
+	if err == nil {
+		return nil
+	}
+	c.Stop()
+	if output := strings.TrimSpace(c.stderr.String()); output != "" {
+		return fmt.Errorf("%s has ended: %s", c.Path, output)
+	}
+	return fmt.Errorf("%s has ended: %w", c.Path, err)
+}
+
+// Stop ends the child and kills it after its grace period. Its exit code does not
+// matter: all answers have arrived.
+func (c *Child) Stop() {
+	if c == nil {
+		return
+	}
+	_ = c.stdin.Close()
+	killer := time.AfterFunc(c.Grace, func() { _ = c.Process.Kill() })
+	defer killer.Stop()
+	_ = c.Wait()
+}
