@@ -100,7 +100,7 @@ func (s *Server) chooseFiltered(k kind, request proto.Message) (items []*item, h
 		return answers[next].items, answers[next]
 	}
 	if pod := podOf(request); pod != "" {
-		items = s.world.without(k, s.world.pod(k, pod))
+		items = s.world.pod(k, pod)
 	}
 	return items, how
 }
@@ -108,7 +108,8 @@ func (s *Server) chooseFiltered(k kind, request proto.Message) (items []*item, h
 // chooseStatus returns the recorded answer, or nil if there is none. An answer with a
 // state from before that in the last list does not count.
 func (s *Server) chooseStatus(asked question) *step {
-	answers, it, now := s.recording.answers[asked], s.world.find(asked.kind, asked.text), s.position()
+	answers, now := s.recording.answers[asked], s.position()
+	it, _ := s.world.find(asked.kind, asked.text)
 	fits := func(a *step) bool { return it == nil || a.answer == nil || a.state >= it.state }
 	next := firstAt(answers, now+1)
 	if s.byEvents {

@@ -33,8 +33,7 @@ func play(t *testing.T, r *recording.Recording) {
 	t.Helper()
 	const rounds = 4
 	length := min(r.Length, time.Hour)
-	dial, stop := serving(t, recording.NewServer(r, 1).Serve)
-	defer stop()
+	dial, _ := serving(t, recording.NewServer(r, 1).Serve)
 	client, closeClient := newClient(t, dial)
 	defer func() { _ = closeClient() }()
 	for range rounds {

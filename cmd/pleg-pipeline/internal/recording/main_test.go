@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -23,6 +22,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -32,21 +32,13 @@ type memory struct{ bytes.Buffer }
 
 func (*memory) Flush() error { return nil }
 
-// serving runs serve on an in-memory listener until stop is called, and returns
-// the dial options of clients.
-func serving(t *testing.T, serve func(context.Context, net.Listener) error) (dial []grpc.DialOption, stop func()) {
+// serving runs serve on an in-memory listener until stop is called or the test ends, and
+// returns the dial options of clients.
+func serving(t *testing.T, serve func(context.Context, net.Listener) error) (dial []grpc.DialOption, stop func() error) {
 	t.Helper()
 	listener := bufconn.Listen(64 << 10)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- serve(ctx, listener) }()
+	stop = kit.Run(t, func(ctx context.Context) error { return serve(ctx, listener) })
 	dialer := func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }
-	stop = func() {
-		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("serve: %v", err)
-		}
-	}
 	return []grpc.DialOption{grpc.WithContextDialer(dialer)}, stop
 }
 
@@ -69,22 +61,13 @@ func runPipeline(t *testing.T, dial []grpc.DialOption, o pipeline.Options, unary
 		t.Fatal(err)
 	}
 	o.Runtime = client
-	pipe, err := pipeline.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sub, err := pipe.Subscribe(pipeline.SubscribeOptions{Name: "test", Buffer: 100_000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); _ = pipe.Run(ctx) }()
+	pipe := kit.New(t, o)
+	events := pipe.Events(t, 100_000)
+	pipe.Start(t)
 	end()
-	cancel()
-	<-done
+	_ = pipe.Stop() // Run reports the error
 	s := observed{events: make(map[pleg.PodUID][]string), states: make(map[pleg.PodUID]string)}
-	for ev := range sub.Events() {
+	for ev := range events {
 		s.events[ev.PodUID] = append(s.events[ev.PodUID], fmt.Sprintf("%s %.8s %s %d %s %t", ev.Type, ev.ContainerID, ev.ContainerName, exitCode(ev), ev.Reason, ev.Uninspected))
 		s.total++
 	}
@@ -155,7 +138,7 @@ func (s observed) requireEqual(t *testing.T, want observed) {
 // newRuntime returns a runtime that serves until stop is called.
 func newRuntime(
 	t *testing.T, o simruntime.Options, p simruntime.Population,
-) (runtime *simruntime.Runtime, dial []grpc.DialOption, stop func()) {
+) (runtime *simruntime.Runtime, dial []grpc.DialOption, stop func() error) {
 	t.Helper()
 	runtime, err := simruntime.New(o)
 	if err != nil {
@@ -200,7 +183,7 @@ func (s scenario) record(t *testing.T) (observed, []byte) {
 	if err := <-written; err != nil {
 		t.Fatal(err)
 	}
-	stop()
+	_ = stop()
 	return got, out.Bytes()
 }
 
@@ -212,8 +195,7 @@ func replayed(t *testing.T, data []byte, speed float64, o pipeline.Options, unar
 		t.Fatal(err)
 	}
 	server := recording.NewServer(r, speed)
-	dial, stop := serving(t, server.Serve)
-	defer stop()
+	dial, _ := serving(t, server.Serve)
 	return runPipeline(t, dial, o, unary, func() { <-server.Ended() })
 }
 

@@ -55,7 +55,7 @@ func TestRecorderReturnsOutputError(t *testing.T) {
 		if got.total != 6 {
 			t.Errorf("the pipeline has observed %d events, want 6", got.total)
 		}
-		stop()
+		_ = stop()
 	})
 }
 
@@ -92,7 +92,7 @@ func TestRecorderNeverBlocksEvents(t *testing.T) {
 		if n := <-received; n < 501 || int64(n) != emitted.Emitted || emitted.Dropped > 0 {
 			t.Errorf("received %d events of %+v, want all and at least 501", n, emitted)
 		}
-		stop()
+		_ = stop()
 	})
 }
 

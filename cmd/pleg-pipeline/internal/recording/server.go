@@ -174,7 +174,8 @@ func (s *Server) sendStatus(ctx context.Context, stream grpc.ServerStream, asked
 	s.mu.Lock()
 	s.advance(s.position())
 	found := s.chooseStatus(asked)
-	missing := found == nil && s.world.find(asked.kind, asked.text) != nil
+	listed, _ := s.world.find(asked.kind, asked.text)
+	missing := found == nil && listed != nil
 	if missing {
 		s.missing[asked.text] = true
 	}

@@ -80,25 +80,14 @@ func itemsIn(e *cri.ContainerEventResponse) (items [kinds][]*item) {
 
 // world is what exists at a time of the recording. Its time only grows.
 type world struct {
-	began   time.Time
-	last    [kinds]*step              // the last full list; nil before the first
-	list    [kinds]*step              // the last full list that did not fail
-	listed  [kinds]map[string][]*item // its items by pod; nil until they are needed
-	pods    [kinds]map[string][]*item // what events and lists of one pod have shown since
-	removed [kinds]map[string]bool    // the ids that events have removed since
+	began time.Time
+	last  [kinds]*step            // the last full list; nil before the first
+	list  [kinds]*step            // the last full list that did not fail
+	seen  [kinds]map[string]*item // what events and lists of one pod have shown since, by id; nil of what is gone
 }
 
 func newWorld(began time.Time) *world {
-	w := &world{began: began}
-	for k := range kinds {
-		w.show(k, &step{})
-	}
-	return w
-}
-
-// show replaces everything by a full list.
-func (w *world) show(k kind, list *step) {
-	w.list[k], w.listed[k], w.pods[k], w.removed[k] = list, nil, make(map[string][]*item), make(map[string]bool)
+	return &world{began: began, list: [kinds]*step{{}, {}}, seen: [kinds]map[string]*item{{}, {}}}
 }
 
 func (w *world) apply(s *step) {
@@ -107,16 +96,22 @@ func (w *world) apply(s *step) {
 	case s.event != nil:
 		w.applyEvent(s)
 	case s.filtered && answered && s.pod != "":
-		w.pods[s.kind][s.pod] = s.items
+		for _, it := range w.pod(s.kind, s.pod) {
+			w.seen[s.kind][it.id] = nil
+		}
+		for _, it := range s.items {
+			w.seen[s.kind][it.id] = it
+		}
 	case !s.filtered:
 		w.last[s.kind] = s
 		if answered {
-			w.show(s.kind, s)
+			w.list[s.kind], w.seen[s.kind] = s, make(map[string]*item)
 		}
 	}
 }
 
-// applyEvent applies the statuses of an event, unless a list is newer.
+// applyEvent applies the statuses of an event, unless a list is newer. The state of an id
+// never goes back, since an event may be older than a list of one pod.
 func (w *world) applyEvent(s *step) {
 	made := s.at
 	if ns := s.event.GetCreatedAt(); ns > 0 && !w.began.IsZero() {
@@ -127,70 +122,55 @@ func (w *world) applyEvent(s *step) {
 			continue
 		}
 		for _, it := range items {
-			w.put(kind(k), it)
+			if old, known := w.find(kind(k), it.id); !known || old != nil && it.state > old.state {
+				w.seen[k][it.id] = it
+			}
 		}
 		if s.event.GetContainerEventType() == cri.ContainerEventType_CONTAINER_DELETED_EVENT {
-			w.removed[k][s.event.GetContainerId()] = true
+			w.seen[k][s.event.GetContainerId()] = nil
 		}
 	}
 }
 
-// put adds or updates one item. The state of an id never goes back, since an event may be
-// older than a list.
-func (w *world) put(k kind, it *item) {
-	items := slices.Clone(w.pod(k, it.pod))
-	switch i := slices.IndexFunc(items, func(old *item) bool { return old.id == it.id }); {
-	case i < 0:
-		items = slices.Insert(items, 0, it)
-	case it.state > items[i].state:
-		items[i] = it
+// find returns the item with an id, or nil if it is gone, and whether the id is known.
+func (w *world) find(k kind, id string) (it *item, known bool) {
+	if it, known := w.seen[k][id]; known {
+		return it, true
 	}
-	w.pods[k][it.pod] = items
+	items := w.list[k].items
+	if i := slices.IndexFunc(items, func(it *item) bool { return it.id == id }); i >= 0 {
+		return items[i], true
+	}
+	return nil, false
 }
 
-// pod returns the items of a pod, removed ones included.
-func (w *world) pod(k kind, pod string) []*item {
-	if items, ok := w.pods[k][pod]; ok {
-		return items
-	}
-	if w.listed[k] == nil {
-		w.listed[k] = make(map[string][]*item)
-		for _, it := range w.list[k].items {
-			w.listed[k][it.pod] = append(w.listed[k][it.pod], it)
-		}
-	}
-	return w.listed[k][pod]
-}
-
-// items returns all items, those of pods that have changed since the list first.
+// items returns all items: those of the last list as they are now, then new ones.
 func (w *world) items(k kind) []*item {
-	if len(w.pods[k]) == 0 && len(w.removed[k]) == 0 {
+	if len(w.seen[k]) == 0 {
 		return w.list[k].items
 	}
 	var all []*item
-	for _, pod := range slices.Sorted(maps.Keys(w.pods[k])) {
-		all = append(all, w.pods[k][pod]...)
-	}
+	rest := maps.Clone(w.seen[k])
 	for _, it := range w.list[k].items {
-		if _, changed := w.pods[k][it.pod]; !changed {
+		if now, changed := w.seen[k][it.id]; changed {
+			delete(rest, it.id)
+			it = now
+		}
+		if it != nil {
 			all = append(all, it)
 		}
 	}
-	return w.without(k, all)
-}
-
-// without returns the items that no event has removed.
-func (w *world) without(k kind, items []*item) []*item {
-	return slices.DeleteFunc(slices.Clone(items), func(it *item) bool { return w.removed[k][it.id] })
-}
-
-// find returns the item with an id, or nil.
-func (w *world) find(k kind, id string) *item {
-	items := w.items(k)
-	if i := slices.IndexFunc(items, func(it *item) bool { return it.id == id }); i >= 0 {
-		return items[i]
+	for _, id := range slices.Sorted(maps.Keys(rest)) {
+		if rest[id] != nil {
+			all = append(all, rest[id])
+		}
 	}
-	return nil
+	return all
+}
+
+// pod returns the items of a pod.
+func (w *world) pod(k kind, pod string) []*item {
+	return slices.DeleteFunc(slices.Clone(w.items(k)), func(it *item) bool { return it.pod != pod })
 }
 
 // round is a list of sandboxes and one of containers that were made at once, or
