@@ -1,10 +1,14 @@
 package dispatcher
 
 import (
+	"log/slog"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
 // The present state has nothing of a pod that is gone.
@@ -36,4 +40,30 @@ func TestPendingIsBounded(t *testing.T) {
 		t.Errorf("kept %d, pending %d, pods missed %d, discarded %d; want %d, %d, 1, %d",
 			kept, len(s.pending), s.missed.order.Len(), s.discarded, buffer, buffer, events-buffer)
 	}
+}
+
+// Nothing is left of subscribers that have gone.
+func TestSubscribersLeaveNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, err := New(Options{History: 1, SlowAfter: time.Hour, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, ended := make(chan stage.Outcome), make(chan error, 1)
+		go func() { ended <- d.Run(in, nil) }()
+		for _, selector := range []string{"app=web", "app=web", "app=mail"} {
+			s, err := d.Subscribe(SubscribeOptions{Name: "audit", Filter: pleg.Filter{Selector: selector}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			s.Close()
+		}
+		synctest.Wait()
+		if len(d.selectors) > 0 || len(d.labels.taken) > 0 || len(d.subscribers) > 0 {
+			t.Errorf("left: %v, %v, %v", d.selectors, d.labels, d.subscribers)
+		}
+		close(in)
+		<-ended
+	})
 }

@@ -54,6 +54,35 @@ func TestSubscribersWaitForLabels(t *testing.T) {
 	})
 }
 
+// As long as the newest listing is not settled for a pod, its labels may still come: the
+// subscriber gets its events and no PodSync for them.
+func TestLabelsOfAPodThatIsBehindMayStillCome(t *testing.T) {
+	testDispatcher(t, func(t *testing.T, f *fixture) {
+		s := f.subscribe(t, dispatcher.SubscribeOptions{Filter: pleg.Filter{Selector: "app=web"}})
+		f.publishLabelled("a", 1, nil)
+		f.marks <- stage.Mark{Current: at(2), Behind: []stage.Behind{{Pod: plegtest.Pod("a", ""), Until: at(1)}}}
+		requireRead(t, s, "")
+		f.publishLabelled("a", 2, map[string]string{"app": "web"})
+		requireRead(t, s, "a:Started(1) a:Started(2)")
+		f.publishLabelled("b", 1, nil)
+		f.marks <- stage.Mark{Current: at(3)}
+		requireRead(t, s, "b:PodSync*1")
+	})
+}
+
+// An event that waits for labels does not overtake those that were missed before it.
+func TestWaitingForLabelsKeepsTheOrder(t *testing.T) {
+	testDispatcher(t, func(t *testing.T, f *fixture) {
+		web := map[string]string{"app": "web"}
+		s := f.subscribe(t, dispatcher.SubscribeOptions{Filter: pleg.Filter{Selector: "app=web"}, Buffer: 1})
+		f.publishLabelled("a", 1, web)
+		f.publishLabelled("a", 2, web)
+		f.publishLabelled("b", 3, nil)
+		f.publishLabelled("b", 4, web)
+		requireRead(t, s, "a:Started(1) a:PodSync*1 b:PodSync*2")
+	})
+}
+
 // BenchmarkSelectors publishes the two events of a pod to 1000 subscribers that want
 // other pods, each with the longest selector that is allowed.
 func BenchmarkSelectors(b *testing.B) {
