@@ -70,3 +70,22 @@ func exists(folder, path string) bool {
 	_, err := os.Stat(filepath.Join(folder, path))
 	return err == nil
 }
+
+var flagName = regexp.MustCompile("`--([a-z][a-z-]+)")
+
+// TestFlagsExist checks each flag that a page names on its own. CHANGELOG.md names removed ones.
+func TestFlagsExist(t *testing.T) {
+	var sources strings.Builder
+	for path, text := range files(t, ".go") {
+		if strings.Contains(filepath.ToSlash(path), "/pleg-pipeline/internal/cli/") {
+			sources.WriteString(text)
+		}
+	}
+	for page, text := range files(t, ".md") {
+		for _, m := range flagName.FindAllStringSubmatch(text, -1) {
+			if filepath.Base(page) != "CHANGELOG.md" && !strings.Contains(sources.String(), `"`+m[1]+`"`) {
+				t.Errorf("%s names --%s, which the program does not have", page, m[1])
+			}
+		}
+	}
+}

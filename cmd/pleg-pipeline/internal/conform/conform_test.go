@@ -198,8 +198,8 @@ func TestCleanUp(t *testing.T) {
 	}
 }
 
-// A runtime may make a pod although the call was cancelled. So the call is not: it ends
-// before the pods are removed.
+// A runtime may make a pod although the call was cancelled. So the call is not cancelled: it
+// ends before the pods are removed.
 func TestCleanUpWaitsForThePodThatIsMade(t *testing.T) {
 	t.Parallel()
 	interrupted := errors.New("interrupted")

@@ -32,8 +32,8 @@ var replayCases = map[string]struct {
 	scenario
 	replay pipeline.Options
 	unary  bool // lists of the replay
-	// statesOnly: only the caches are compared. If a call is retried shortly before
-	// or after the next list depends on milliseconds, and so does which changes of a
+	// statesOnly: only the caches are compared. Whether a call is retried shortly
+	// before or after the next list depends on milliseconds, and so does which changes of a
 	// pod are merged.
 	statesOnly bool
 	// unannounced: a list may report a change before an event does. Its time decides
