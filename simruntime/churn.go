@@ -69,10 +69,9 @@ func (rt *Runtime) Churn(ctx context.Context, opts ChurnOptions) error {
 			return context.Cause(ctx)
 		}
 		var uid string
-		if err := rt.update(func(tx *Txn) (err error) {
-			uid, err = c.step(tx, n)
-			return err
-		}); err != nil {
+		var err error
+		rt.Update(func(tx *Txn) { uid, err = c.step(tx, n) })
+		if err != nil {
 			return fmt.Errorf("churn: action %d: %w", n, err)
 		}
 		if opts.Observe != nil {
@@ -172,16 +171,14 @@ func running(p Pod) []Container {
 func (c *churn) exit(tx *Txn, n int, pod Pod) (string, error) {
 	up := running(pod)
 	victim := up[c.rng.IntN(len(up))]
-	code, reason, next := int32(1+c.rng.IntN(2)), ReasonError, pending{podUID: pod.UID, id: victim.ID}
+	code, reason := int32(1+c.rng.IntN(2)), ReasonError
+	next, wait := pending{podUID: pod.UID, id: victim.ID}, restartWait
 	switch p := c.rng.Float64(); {
 	case p < 0.15:
 		code, reason = killed, ReasonOOMKilled
 	case pod.Namespace == "batch" && p < 0.9:
-		code, reason, next.id = 0, ReasonCompleted, ""
-	}
-	wait := restartWait
-	if next.id == "" {
-		wait = removeWait
+		code, reason = 0, ReasonCompleted
+		next.id, wait = "", removeWait
 	}
 	c.after(n, wait, next)
 	return pod.UID, tx.ExitContainer(victim.ID, code, reason)

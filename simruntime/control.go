@@ -1,6 +1,7 @@
 package simruntime
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -8,38 +9,33 @@ import (
 )
 
 // AddPod is [Txn.AddPod] in a single update.
-func (rt *Runtime) AddPod(spec PodSpec) (Pod, error) {
-	var p Pod
-	err := rt.update(func(tx *Txn) (err error) {
-		p, err = tx.AddPod(spec)
-		return err
-	})
-	return p, err
+func (rt *Runtime) AddPod(spec PodSpec) (pod Pod, err error) {
+	rt.Update(func(tx *Txn) { pod, err = tx.AddPod(spec) })
+	return pod, err
 }
 
 // ExitContainer is [Txn.ExitContainer] in a single update.
-func (rt *Runtime) ExitContainer(id string, code int32, reason string) error {
-	return rt.update(func(tx *Txn) error { return tx.ExitContainer(id, code, reason) })
+func (rt *Runtime) ExitContainer(id string, code int32, reason string) (err error) {
+	rt.Update(func(tx *Txn) { err = tx.ExitContainer(id, code, reason) })
+	return err
 }
 
 // RestartContainer is [Txn.RestartContainer] in a single update.
-func (rt *Runtime) RestartContainer(id string) (Container, error) {
-	var c Container
-	err := rt.update(func(tx *Txn) (err error) {
-		c, err = tx.RestartContainer(id)
-		return err
-	})
-	return c, err
+func (rt *Runtime) RestartContainer(id string) (next Container, err error) {
+	rt.Update(func(tx *Txn) { next, err = tx.RestartContainer(id) })
+	return next, err
 }
 
 // StopSandbox is [Txn.StopSandbox] in a single update.
-func (rt *Runtime) StopSandbox(id string) error {
-	return rt.update(func(tx *Txn) error { return tx.StopSandbox(id) })
+func (rt *Runtime) StopSandbox(id string) (err error) {
+	rt.Update(func(tx *Txn) { err = tx.StopSandbox(id) })
+	return err
 }
 
 // RemovePod is [Txn.RemovePod] in a single update.
-func (rt *Runtime) RemovePod(uid string) error {
-	return rt.update(func(tx *Txn) error { return tx.RemovePod(uid) })
+func (rt *Runtime) RemovePod(uid string) (err error) {
+	rt.Update(func(tx *Txn) { err = tx.RemovePod(uid) })
+	return err
 }
 
 // Population is the pods that [Runtime.Populate] adds.
@@ -55,18 +51,15 @@ func (rt *Runtime) Populate(p Population) ([]Pod, error) {
 	if p.Pods < 0 || p.Containers < 0 || p.Dead < 0 || p.Exited < 0 || p.Exited > p.Containers {
 		return nil, fmt.Errorf("populate: %+v: numbers must not be negative, nor Exited above Containers", p)
 	}
-	pods := make([]Pod, 0, p.Pods)
-	err := rt.update(func(tx *Txn) error {
+	var pods []Pod
+	var err error
+	rt.Update(func(tx *Txn) {
 		for range p.Pods {
 			spec := drawWorkload(rt.rng).podSpec(rt.rng)
 			spec.Containers = p.containers(spec.Containers)
-			pod, err := tx.AddPod(spec)
-			if err != nil {
-				return fmt.Errorf("populate: %w", err)
-			}
-			pods = append(pods, pod)
+			pod, addErr := tx.AddPod(spec)
+			pods, err = append(pods, pod), errors.Join(err, addErr)
 		}
-		return nil
 	})
 	return pods, err
 }

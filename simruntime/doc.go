@@ -1,8 +1,7 @@
-// Package simruntime is a simulated container runtime: a real gRPC server of
-// CRI v1 on a unix socket, or on any listener, without containers behind it.
-// Any CRI client can drive it, and a test or a benchmark can do what it
-// cannot do to a real runtime: make pods by the thousand, change all of them
-// at one moment, and make calls slow, hang, fail or answer nonsense.
+// Package simruntime is a simulated container runtime: a real gRPC server of CRI v1 on a
+// unix socket, or on any listener, without containers behind it. A test or a benchmark can
+// do what it cannot do to a real runtime: make pods by the thousand, change all of them at
+// one moment, and make calls slow, hang, fail or answer nonsense.
 //
 //	control API (Update, AddPod, Burst, Churn ...)     CRI client
 //	        |                                              | gRPC
@@ -11,7 +10,7 @@
 //	  |   state   |----------->| hub |------------->| limit, faults |
 //	  +-----------+            +-----+              |   counters    |
 //	        ^                                       +---------------+
-//	        +------------- reads, stops, removals --------+
+//	        +------------- reads -------------------------+
 //
 // # Usage
 //
@@ -25,17 +24,16 @@
 //
 // # What is simulated
 //
-// RuntimeService has Version, Status, the calls that stop and remove sandboxes and
-// containers, their statuses, the lists with all filters, the streaming lists and
-// GetContainerEvents. All other calls answer Unimplemented, except the one of
-// ImageService that crictl begins with.
+// RuntimeService has Version, Status, the statuses of sandboxes and containers, the
+// lists with all filters, the streaming lists and GetContainerEvents. All other calls
+// answer Unimplemented, except the one of ImageService that crictl begins with.
 //
 // Objects carry the labels and annotations of the kubelet, times in
 // nanoseconds, exit codes and reasons. Lists are newest first. A sandbox that
 // is not ready has no addresses, as in containerd. Ids and names depend on
 // Options.Seed alone.
 //
-// A container does nothing: it runs until the control API or a client ends it.
+// A container does nothing: it runs until the control API ends it.
 //
 // # Events
 //

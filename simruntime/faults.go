@@ -193,10 +193,7 @@ func (fs *faultSet) remove(match func(*rule) bool) bool {
 }
 
 // target is the pod and the object of a call; empty fields match all.
-type target struct {
-	podUID string
-	id     string
-}
+type target struct{ podUID, id string }
 
 // verdict is the effect of the rules on one call.
 type verdict struct {

@@ -133,23 +133,38 @@ func TestFaultAffectsOnlyItsTarget(t *testing.T) {
 	}
 }
 
+// TestFaultWithProbability requires that the number of a call alone determines whether it is
+// hit, whatever other calls there are.
 func TestFaultWithProbability(t *testing.T) {
-	simulate(t, simruntime.Options{Seed: 3}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
-		p := populate(t, rt, 1, 1)[0]
-		inject(t, rt, simruntime.Fault{Code: codes.Internal, Probability: 0.25})
-		failed := 0
-		for range 400 {
-			if code, _ := statusOf(t.Context(), client, p.Containers[0].ID); code != codes.OK {
-				failed++
+	hits := func(seed uint64, others bool) (failed []int) {
+		simulate(t, simruntime.Options{Seed: seed}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
+			p := populate(t, rt, 1, 1)[0]
+			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Code: codes.Internal, Probability: 0.25})
+			inject(t, rt, simruntime.Fault{RPC: "ListContainers", Latency: simruntime.Latency{P50: 1, P99: 2}, Probability: 0.5})
+			for i := range 400 {
+				if code, _ := statusOf(t.Context(), client, p.Containers[0].ID); code != codes.OK {
+					failed = append(failed, i)
+				}
+				if others {
+					listContainers(t, client, nil)
+				}
 			}
-		}
-		if failed < 70 || failed > 130 {
-			t.Errorf("%d of 400 calls failed, want about 100", failed)
-		}
-		if got := rt.Stats().RPCs["ContainerStatus"].Errors; got != int64(failed) {
-			t.Errorf("%d errors counted, want %d", got, failed)
-		}
-	})
+			if got := rt.Stats().RPCs["ContainerStatus"]; got.Errors != int64(len(failed)) || got.Spoiled != got.Errors {
+				t.Errorf("counted %+v, want %d errors", got, len(failed))
+			}
+		})
+		return failed
+	}
+	first := hits(3, false)
+	if len(first) < 70 || len(first) > 130 {
+		t.Errorf("%d of 400 calls failed, want about 100", len(first))
+	}
+	if again := hits(3, true); !slices.Equal(first, again) {
+		t.Errorf("the same seed hits the calls %v and %v", first, again)
+	}
+	if other := hits(4, false); slices.Equal(first, other) {
+		t.Error("another seed hits the same calls")
+	}
 }
 
 func TestHungPodHangsUntilDeadlineOrClear(t *testing.T) {

@@ -116,47 +116,6 @@ func TestListsHonourFilters(t *testing.T) {
 	})
 }
 
-// An unfiltered list is made of bytes encoded before; it must say the same as
-// the statuses do.
-func TestUnfilteredListAgreesWithStatuses(t *testing.T) {
-	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
-		pods := populate(t, rt, 4, 2)
-		for step := range 4 {
-			switch step {
-			case 1:
-				rt.Burst(2, simruntime.Restart)
-			case 2:
-				rt.Burst(3, simruntime.Replace)
-			case 3:
-				rt.Burst(1, simruntime.Remove)
-				if err := rt.StopSandbox(pods[3].Sandboxes[0].ID); err != nil {
-					t.Fatal(err)
-				}
-			}
-			sandboxes := listPods(t, client, nil)
-			if got, want := ids(sandboxes), sandboxIDs(rt.Pods()); !slices.Equal(got, want) {
-				t.Fatalf("step %d: sandboxes %v, want %v", step, got, want)
-			}
-			for _, sb := range sandboxes {
-				st := sandboxStatus(t, client, sb.Id)
-				if sb.State != st.State || sb.CreatedAt != st.CreatedAt || sb.Metadata.Uid != st.Metadata.Uid {
-					t.Errorf("step %d: listed %v, status %v", step, sb, st)
-				}
-			}
-			containers := listContainers(t, client, nil)
-			if got, want := ids(containers), containerIDs(rt.Pods()); !slices.Equal(got, want) {
-				t.Fatalf("step %d: containers %v, want %v", step, got, want)
-			}
-			for _, c := range containers {
-				st := containerStatus(t, client, c.Id)
-				if c.State != st.State || c.CreatedAt != st.CreatedAt || c.Metadata.Attempt != st.Metadata.Attempt {
-					t.Errorf("step %d: listed %v, status %v", step, c, st)
-				}
-			}
-		}
-	})
-}
-
 func TestStreamsComeInBatches(t *testing.T) {
 	for _, tc := range []struct{ pods, batch, wantMessages int }{
 		{0, 3, 0}, {3, 3, 1}, {7, 3, 3}, {7, 0, 1},

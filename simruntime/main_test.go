@@ -2,7 +2,6 @@ package simruntime_test
 
 import (
 	"context"
-	"errors"
 	"net"
 	"path/filepath"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -51,27 +51,6 @@ func inject(t *testing.T, rt *simruntime.Runtime, f simruntime.Fault) simruntime
 	return id
 }
 
-// start runs serve until the test ends and checks that it then returns.
-func start(t *testing.T, serve func(context.Context) error) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- serve(ctx) }()
-	stopped := false
-	stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("serve returned %v, want the cause of its context", err)
-		}
-	}
-	t.Cleanup(stop)
-	return stop
-}
-
 func dial(t *testing.T, target string, opts ...grpc.DialOption) cri.RuntimeServiceClient {
 	t.Helper()
 	conn, err := grpc.NewClient(target, append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
@@ -90,7 +69,7 @@ func dial(t *testing.T, target string, opts ...grpc.DialOption) cri.RuntimeServi
 func overBufconn(t *testing.T, rt *simruntime.Runtime) cri.RuntimeServiceClient {
 	t.Helper()
 	l := bufconn.Listen(64 << 10)
-	start(t, func(ctx context.Context) error { return rt.Serve(ctx, l) })
+	kit.Run(t, func(ctx context.Context) error { return rt.Serve(ctx, l) })
 	return dial(t, "passthrough:///sim", grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 		return l.DialContext(ctx)
 	}))
@@ -104,7 +83,7 @@ func overSocket(t *testing.T, rt *simruntime.Runtime) cri.RuntimeServiceClient {
 	if err != nil {
 		t.Fatal(err)
 	}
-	start(t, func(ctx context.Context) error { return rt.Serve(ctx, l) })
+	kit.Run(t, func(ctx context.Context) error { return rt.Serve(ctx, l) })
 	return dial(t, "unix:"+path)
 }
 

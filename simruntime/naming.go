@@ -84,11 +84,6 @@ func suffix(rng *rand.Rand, n int) string {
 	return b.String()
 }
 
-// newPodName draws the name of a pod of a Deployment.
-func newPodName(rng *rand.Rand) string {
-	return "web-" + suffix(rng, 9) + "-" + suffix(rng, 5)
-}
-
 // workload is an owner of pods in a realistic cluster.
 type workload struct {
 	namespace  string
@@ -113,20 +108,15 @@ var workloads = []workload{
 	{namespace: "batch", name: "thumbnails", containers: []string{"resize"}, weight: 3, job: true},
 }
 
-// drawWorkload picks one by weight.
-func drawWorkload(rng *rand.Rand) workload {
-	total := 0
+// lots has each workload as often as its weight says.
+var lots = func() (all []workload) {
 	for _, w := range workloads {
-		total += w.weight
+		all = append(all, slices.Repeat([]workload{w}, w.weight)...)
 	}
-	n := rng.IntN(total)
-	for _, w := range workloads {
-		if n -= w.weight; n < 0 {
-			return w
-		}
-	}
-	panic("simruntime: weights do not add up")
-}
+	return all
+}()
+
+func drawWorkload(rng *rand.Rand) workload { return lots[rng.IntN(len(lots))] }
 
 // podSpec draws a pod of the workload.
 func (w workload) podSpec(rng *rand.Rand) PodSpec {

@@ -57,7 +57,7 @@ func (rt *Runtime) breakEventsFor(f Fault) {
 // first, it returns context.Cause.
 func (rt *Runtime) SleepAfterCall(ctx context.Context, d time.Duration) error {
 	select {
-	case <-rt.Called():
+	case <-rt.stats.called:
 		return sleep(ctx, d)
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -37,34 +37,6 @@ func (s *service) Status(context.Context, *cri.StatusRequest) (*cri.StatusRespon
 	}}}, nil
 }
 
-// The calls that stop and remove are idempotent, as the CRI demands. So they have no errors.
-
-func (s *service) StopPodSandbox(_ context.Context, req *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
-	_ = s.rt.StopSandbox(req.GetPodSandboxId())
-	return &cri.StopPodSandboxResponse{}, nil
-}
-
-func (s *service) RemovePodSandbox(_ context.Context, req *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
-	_ = s.rt.update(func(tx *Txn) error { return tx.RemoveSandbox(req.GetPodSandboxId()) })
-	return &cri.RemovePodSandboxResponse{}, nil
-}
-
-// StopContainer ends a container with code 0 if the request has a timeout, and as
-// SIGKILL does if not.
-func (s *service) StopContainer(_ context.Context, req *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
-	code := int32(killed)
-	if req.GetTimeout() > 0 {
-		code = 0
-	}
-	_ = s.rt.ExitContainer(req.GetContainerId(), code, "")
-	return &cri.StopContainerResponse{}, nil
-}
-
-func (s *service) RemoveContainer(_ context.Context, req *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
-	_ = s.rt.update(func(tx *Txn) error { return tx.RemoveContainer(req.GetContainerId()) })
-	return &cri.RemoveContainerResponse{}, nil
-}
-
 func (s *service) PodSandboxStatus(ctx context.Context, req *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
 	s.rt.read()
 	defer s.rt.mu.RUnlock()

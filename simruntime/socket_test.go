@@ -17,19 +17,20 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestSocketIsPrivateAndRemoved(t *testing.T) {
 	rt := newRuntime(t, simruntime.Options{})
 	path := filepath.Join(t.TempDir(), "s")
-	stop := start(t, func(ctx context.Context) error { return rt.ListenAndServe(ctx, path) })
+	stop := kit.Run(t, func(ctx context.Context) error { return rt.ListenAndServe(ctx, path) })
 	client := dial(t, "unix:"+path, grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 	listPods(t, client, nil)
 	info, err := os.Stat(path)
 	if err != nil || info.Mode() != os.ModeSocket|0o660 {
 		t.Errorf("socket has mode %v, %v; want srw-rw----", info.Mode(), err)
 	}
-	stop()
+	_ = stop() // Run reports the error
 	if _, err := os.Lstat(path); !os.IsNotExist(err) {
 		t.Errorf("after the end: %v, want no socket", err)
 	}
@@ -40,7 +41,7 @@ func TestRestartKeepsPods(t *testing.T) {
 	populate(t, rt, 3, 1)
 	path := filepath.Join(t.TempDir(), "s")
 	serve := func(ctx context.Context) error { return rt.ListenAndServe(ctx, path) }
-	stop := start(t, serve)
+	stop := kit.Run(t, serve)
 	client := dial(t, "unix:"+path, grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 	listPods(t, client, nil)
 	stream, err := client.GetContainerEvents(t.Context(), &cri.GetEventsRequest{})
@@ -57,7 +58,7 @@ func TestRestartKeepsPods(t *testing.T) {
 		listPods(t, client, nil)
 	}
 
-	stop()
+	_ = stop() // Run reports the error
 	if err := <-hung; status.Code(err) != codes.Unavailable && status.Code(err) != codes.Canceled {
 		t.Errorf("hung call ended with %v, want Unavailable or Canceled", err)
 	}
@@ -70,7 +71,7 @@ func TestRestartKeepsPods(t *testing.T) {
 	rt.Clear(hang)
 	rt.Burst(1, simruntime.Remove) // while no client can call
 
-	start(t, serve)
+	kit.Run(t, serve)
 	if got := listPods(t, client, nil); len(got) != 2 {
 		t.Errorf("after the restart %d pods, want 2", len(got))
 	}
@@ -97,7 +98,7 @@ func TestIdleConnectionDoesNotDelayStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newRuntime(t, simruntime.Options{})
 		l := bufconn.Listen(1 << 10)
-		stop := start(t, func(ctx context.Context) error { return rt.Serve(ctx, l) })
+		stop := kit.Run(t, func(ctx context.Context) error { return rt.Serve(ctx, l) })
 		conn, err := l.DialContext(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -107,7 +108,7 @@ func TestIdleConnectionDoesNotDelayStop(t *testing.T) {
 		}()
 		synctest.Wait()
 		began := time.Now()
-		stop()
+		_ = stop() // Run reports the error
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("the stop took %v, want at most 5s", took)
 		}

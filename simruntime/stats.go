@@ -68,9 +68,6 @@ type counters struct {
 	s         Stats
 }
 
-// Called returns a channel that is closed once a first call has arrived.
-func (rt *Runtime) Called() <-chan struct{} { return rt.stats.called }
-
 // count changes the counters of one RPC and, by the given numbers, of the calls
 // that have arrived and of those that execute.
 func (c *counters) count(rpc string, arrived, executing int, change func(*RPCStats)) {

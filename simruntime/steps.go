@@ -22,12 +22,14 @@ func (tx *Txn) eachSandbox(op, uid string, do func(*sandbox)) error {
 	return nil
 }
 
-func (tx *Txn) sandbox(id string) (*sandbox, error) {
+// withSandbox calls do with a sandbox, or fails with the name of the operation.
+func (tx *Txn) withSandbox(op, id string, do func(*sandbox)) error {
 	sb := tx.s.sandboxes[id]
 	if sb == nil || sb.gone != 0 {
-		return nil, fmt.Errorf("sandbox %s: %w", id, ErrNotFound)
+		return fmt.Errorf("%s: sandbox %s: %w", op, id, ErrNotFound)
 	}
-	return sb, nil
+	do(sb)
+	return nil
 }
 
 func (tx *Txn) newestSandbox(uid string) (*sandbox, error) {
@@ -49,11 +51,9 @@ func (tx *Txn) container(id string) (*container, error) {
 
 func (tx *Txn) nextAttempt(c *container) uint32 {
 	next := c.meta.Attempt + 1
-	for _, sb := range tx.s.pods[c.sb.meta.GetUid()].sandboxes {
-		for _, o := range sb.containers {
-			if o.meta.Name == c.meta.Name {
-				next = max(next, o.meta.Attempt+1)
-			}
+	for _, o := range tx.s.pods[c.sb.meta.GetUid()].allContainers() {
+		if o.meta.Name == c.meta.Name {
+			next = max(next, o.meta.Attempt+1)
 		}
 	}
 	return next

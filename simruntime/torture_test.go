@@ -16,6 +16,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // TestConcurrentCallsAndChanges is for the race detector. In the end no call is in
@@ -29,7 +30,7 @@ func TestConcurrentCallsAndChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	start(t, func(ctx context.Context) error { return rt.Serve(ctx, l) })
+	kit.Run(t, func(ctx context.Context) error { return rt.Serve(ctx, l) })
 	client := dial(t, "unix:"+path, grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -99,46 +100,4 @@ func changeFaults(ctx context.Context, rt *simruntime.Runtime) {
 		rt.Stats()
 		rt.Clear(id)
 	}
-}
-
-// TestEventsAgreeWithStatuses follows the events of a runtime that is empty at first.
-func TestEventsAgreeWithStatuses(t *testing.T) {
-	simulate(t, simruntime.Options{Seed: 4}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
-		w := watch(t, client)
-		populate(t, rt, 10, 2)
-		if err := rt.Churn(t.Context(), simruntime.ChurnOptions{Seed: 4, Rate: 100, Actions: 800}); err != nil {
-			t.Fatal(err)
-		}
-		w.seen()
-		running := map[string]bool{}
-		for _, ev := range w.events {
-			switch ev.ContainerEventType {
-			case cri.ContainerEventType_CONTAINER_STARTED_EVENT:
-				running[ev.ContainerId] = true
-			case cri.ContainerEventType_CONTAINER_STOPPED_EVENT:
-				delete(running, ev.ContainerId)
-			}
-		}
-		want := map[string]bool{}
-		for _, p := range rt.Pods() {
-			for _, s := range p.Sandboxes {
-				if s.Ready {
-					want[s.ID] = true
-				}
-			}
-			for _, c := range p.Containers {
-				if c.State == simruntime.Running {
-					want[c.ID] = true
-				}
-			}
-		}
-		if len(running) != len(want) {
-			t.Errorf("the events say that %d run, the truth is %d", len(running), len(want))
-		}
-		for id := range want {
-			if !running[id] {
-				t.Errorf("no event said that %s runs", id)
-			}
-		}
-	})
 }

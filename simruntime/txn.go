@@ -36,23 +36,15 @@ func (tx *Txn) render(o object) {
 // between its steps. Events go out in the order of the steps. fn must not call
 // methods of the Runtime.
 func (rt *Runtime) Update(fn func(*Txn)) {
-	_ = rt.update(func(tx *Txn) error { // fn has no error
-		fn(tx)
-		return nil
-	})
-}
-
-func (rt *Runtime) update(fn func(*Txn) error) error {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	rt.purge()
 	tx := &Txn{rt: rt, s: &rt.state}
-	err := fn(tx)
+	fn(tx)
 	for _, o := range tx.rendered {
 		o.encode()
 	}
 	rt.state.generation++
-	return err
 }
 
 // AddPod adds a pod with its sandbox and containers. It returns ErrExists if
@@ -66,7 +58,7 @@ func (tx *Txn) AddPod(spec PodSpec) (Pod, error) {
 	}
 	spec.Namespace = cmp.Or(spec.Namespace, "default")
 	if spec.Name == "" {
-		spec.Name = newPodName(tx.rt.rng)
+		spec.Name = "web-" + suffix(tx.rt.rng, 9) + "-" + suffix(tx.rt.rng, 5) // of a Deployment
 	}
 	meta := &cri.PodSandboxMetadata{Name: spec.Name, Uid: spec.UID, Namespace: spec.Namespace}
 	labels := kubeletLabels(meta, "")
@@ -193,34 +185,16 @@ func (tx *Txn) PruneDead(uid string) error {
 
 // StopSandbox kills the containers of a sandbox (exit code 137) and makes it
 // NOTREADY. Stopping a stopped sandbox does nothing.
-func (tx *Txn) StopSandbox(id string) error {
-	sb, err := tx.sandbox(id)
-	if err != nil {
-		return fmt.Errorf("stop: %w", err)
-	}
-	tx.stop(sb)
-	return nil
-}
+func (tx *Txn) StopSandbox(id string) error { return tx.withSandbox("stop", id, tx.stop) }
 
 // RemoveSandbox stops a sandbox, removes its containers and then itself.
-func (tx *Txn) RemoveSandbox(id string) error {
-	sb, err := tx.sandbox(id)
-	if err != nil {
-		return fmt.Errorf("remove: %w", err)
-	}
-	tx.removeSandbox(sb)
-	return nil
-}
+func (tx *Txn) RemoveSandbox(id string) error { return tx.withSandbox("remove", id, tx.removeSandbox) }
 
 // StopPod stops all sandboxes of a pod.
-func (tx *Txn) StopPod(uid string) error {
-	return tx.eachSandbox("stop", uid, tx.stop)
-}
+func (tx *Txn) StopPod(uid string) error { return tx.eachSandbox("stop", uid, tx.stop) }
 
 // RemovePod stops and removes all sandboxes of a pod and their containers.
-func (tx *Txn) RemovePod(uid string) error {
-	return tx.eachSandbox("remove", uid, tx.removeSandbox)
-}
+func (tx *Txn) RemovePod(uid string) error { return tx.eachSandbox("remove", uid, tx.removeSandbox) }
 
 // Pod returns one pod as the transaction has changed it so far.
 func (tx *Txn) Pod(uid string) (Pod, bool) { return tx.s.pod(uid) }

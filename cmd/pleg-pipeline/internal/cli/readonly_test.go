@@ -137,8 +137,7 @@ func isSystemCall(s *ast.SelectorExpr) bool {
 }
 
 // programFiles returns the Go files of this module from which the program is built,
-// except those of the simulated runtime, which implements all calls, of the command
-// conform, which runs pods, and generated ones.
+// except those of the command conform, which runs pods, and generated ones.
 func programFiles(t *testing.T) (files []string) {
 	t.Helper()
 	const module = "github.com/pleg-pipeline/pleg-pipeline"
@@ -150,8 +149,7 @@ func programFiles(t *testing.T) (files []string) {
 	}
 	for line := range strings.Lines(string(out)) {
 		importPath, file, _ := strings.Cut(strings.TrimSpace(line), " ")
-		other := strings.HasPrefix(importPath, module+"/simruntime") || strings.HasPrefix(importPath, module+"/api/") ||
-			strings.HasSuffix(importPath, "/internal/conform")
+		other := strings.HasPrefix(importPath, module+"/api/") || strings.HasSuffix(importPath, "/internal/conform")
 		if strings.HasPrefix(importPath, module) && !other {
 			files = append(files, file)
 		}

@@ -20,8 +20,7 @@ import (
 const simulateLong = `Serve a simulated CRI runtime on a unix socket until SIGINT or SIGTERM.
 
 Any CRI client can use it: this program, crictl, a test. Its pods crash, restart,
-come and go as on a busy node, but no processes run. Clients can stop and remove
-them, but not create any.
+come and go as on a busy node, but no processes run. Clients can only read.
 
 --fault rehearses a fault: an error, a hang, a delay or a malformed answer of one
 call, from a time on and, with --fault-pod, of one pod. --seed determines the pods,
