@@ -88,10 +88,7 @@ func ExampleClient_PodStatus() {
 	}
 	defer c.Close()
 	began := time.Now()
-	for _, err := range c.Watch(ctx, client.WatchOptions{Replay: true}) {
-		if err != nil {
-			log.Fatal(err)
-		}
+	for range c.Watch(ctx, client.WatchOptions{Replay: true}) {
 		break // the server answers
 	}
 	status, err := c.PodStatus(ctx, "web", began)

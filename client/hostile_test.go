@@ -25,15 +25,15 @@ import (
 type hostile struct {
 	plegv1.UnimplementedPLEGServer
 	list  func(grpc.ServerStreamingServer[plegv1.ListPodsResponse]) error
-	watch func(grpc.ServerStreamingServer[plegv1.WatchResponse]) error
+	watch func(*plegv1.WatchRequest, grpc.ServerStreamingServer[plegv1.WatchResponse]) error
 }
 
 func (h hostile) ListPods(_ *plegv1.ListPodsRequest, stream grpc.ServerStreamingServer[plegv1.ListPodsResponse]) error {
 	return h.list(stream)
 }
 
-func (h hostile) Watch(_ *plegv1.WatchRequest, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
-	return h.watch(stream)
+func (h hostile) Watch(r *plegv1.WatchRequest, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
+	return h.watch(r, stream)
 }
 
 // clientOf serves a server until the test ends and returns a client of it.
@@ -98,7 +98,7 @@ func TestListsOfHostileServersAreBounded(t *testing.T) {
 
 // A message without an event, and one with a time of no calendar, are events all the same.
 func TestEventsOfHostileServer(t *testing.T) {
-	c := clientOf(t, hostile{watch: func(stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
+	c := clientOf(t, hostile{watch: func(_ *plegv1.WatchRequest, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
 		for _, event := range []*plegv1.Event{nil, {Type: 4711, ObservedAt: &timestamppb.Timestamp{Seconds: 1 << 60}}, {Type: plegv1.EventType_EVENT_TYPE_GAP}} {
 			if err := stream.Send(&plegv1.WatchResponse{Event: event}); err != nil {
 				return err
@@ -125,7 +125,7 @@ func TestEventsOfHostileServer(t *testing.T) {
 func TestShortConnectionsBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var watches atomic.Int64
-		c := clientOf(t, hostile{watch: func(stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
+		c := clientOf(t, hostile{watch: func(_ *plegv1.WatchRequest, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
 			watches.Add(1)
 			return stream.Send(&plegv1.WatchResponse{Event: &plegv1.Event{Epoch: "e", Seq: 1}})
 		}})

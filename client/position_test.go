@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/test/bufconn"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
@@ -21,28 +19,32 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
-// scripted is a server that ends its first stream after some events, and passes on the
-// requests.
-type scripted struct {
-	plegv1.UnimplementedPLEGServer
-	events   []pleg.Event
-	requests chan *plegv1.WatchRequest
-}
-
-// Watch implements [plegv1.PLEGServer].
-func (s *scripted) Watch(r *plegv1.WatchRequest, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
-	select {
-	case s.requests <- r:
-	default: // the test reads two
-	}
-	for _, ev := range s.events {
-		ev.Epoch = "epoch"
-		if err := stream.Send(&plegv1.WatchResponse{Event: wire.FromEvent(ev)}); err != nil {
-			return err
+// requestsOf returns the first two requests of a watch whose first connection breaks after
+// some events.
+func requestsOf(t *testing.T, o client.WatchOptions, events []pleg.Event) (requests [2]*plegv1.WatchRequest) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	n := 0
+	c := clientOf(t, hostile{watch: func(r *plegv1.WatchRequest, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
+		requests[n] = r
+		if n++; n == 2 {
+			cancel()
+			return nil
+		}
+		for _, ev := range events {
+			ev.Epoch = "epoch"
+			if err := stream.Send(&plegv1.WatchResponse{Event: wire.FromEvent(ev)}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}})
+	for _, err := range c.Watch(ctx, o) {
+		if err != nil {
+			t.Error(err)
 		}
 	}
-	s.events = nil
-	return nil
+	return requests
 }
 
 // Wherever a watch is interrupted, the position from which it resumes skips no event.
@@ -83,49 +85,13 @@ func TestWatchResumesFromLastEvent(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &scripted{events: tt.events, requests: make(chan *plegv1.WatchRequest, 2)}
-				s.watch(t, tt.options)
-				<-s.requests
-				r := <-s.requests
+				r := requestsOf(t, tt.options, tt.events)[1]
 				if replay := tt.after == 0; r.GetReplay() != (replay || tt.state) || (r.GetResumeAfter() == nil) != replay || r.GetResumeAfter().GetSeq() != tt.after {
 					t.Errorf("then asked for %v, want the events after %d, or a replay if that is 0; with the state: %v", r, tt.after, tt.state)
 				}
 			})
 		})
 	}
-}
-
-// watch serves one watch until the test ends.
-func (s *scripted) watch(t *testing.T, o client.WatchOptions) {
-	t.Helper()
-	srv := grpc.NewServer(grpc.WaitForHandlers(true))
-	plegv1.RegisterPLEGServer(srv, s)
-	listener := bufconn.Listen(64 << 10)
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(listener) }()
-	c, err := client.New("", client.Options{Dial: func(ctx context.Context) (net.Conn, error) { return listener.DialContext(ctx) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		for _, err := range c.Watch(ctx, o) {
-			if err != nil {
-				t.Error(err)
-			}
-		}
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-watched
-		c.Close()
-		srv.Stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // However often connections break and the server restarts, the state that each watch

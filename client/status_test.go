@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,52 +23,48 @@ import (
 
 var errBroken = errors.New("inspect: broken \xff")
 
+// A pod has its last status while its inspection fails, and is listed while its first one
+// hangs.
 func TestPods(t *testing.T) {
 	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
-		f.runtime.Set("b", "c1=running /s=running")
-		f.runtime.Set("a", "c2=running")
-		f.runtime.SetPodFault("a", plegtest.Fail(errBroken))
+		f.runtime.Set("broken", "c=running")
+		f.runtime.SetPodFault("broken", plegtest.Fail(errBroken))
+		f.runtime.Set("failing", "c=running")
+		f.runtime.Set("hung", "c=running")
+		f.runtime.SetPodFault("hung", plegtest.Delay(time.Hour))
+		f.runtime.Set("well", "c=running /s=running")
+		kit.Relist(2)
+		f.runtime.SetPodFault("failing", plegtest.Fail(errBroken))
+		f.runtime.Set("failing", "c=exited")
 		kit.Relist(3)
 		pods, err := f.client.Pods(t.Context())
-		if err != nil {
-			t.Fatal(err)
+		if err != nil || len(pods) != 4 {
+			t.Fatalf("got %+v, %v, want four pods", pods, err)
 		}
-		if len(pods) != 2 || pods[0].UID != "a" || pods[1].UID != "b" {
-			t.Fatalf("got %+v, want pods a and b", pods)
+		broken, failing, hung, well := pods[0], pods[1], pods[2], pods[3] // sorted by UID
+		for _, tt := range []struct {
+			pod  client.Pod
+			says string
+		}{{broken, "inspect: broken \uFFFD"}, {failing, "inspect: broken \uFFFD"}, {hung, "not ended yet"}} {
+			var inspection *client.InspectionError
+			if p := tt.pod; p.Status != nil || !errors.As(p.Err, &inspection) || !strings.HasSuffix(inspection.Text, tt.says) {
+				t.Errorf("pod %+v, want no status and the error %q", p, tt.says)
+			}
 		}
-		var inspection *client.InspectionError
-		if a := pods[0]; a.Status != nil || !errors.As(a.Err, &inspection) || !strings.HasSuffix(inspection.Text, "inspect: broken \uFFFD") {
-			t.Errorf("pod a: %+v, want the error %q", a, errBroken)
+		if failing.Last.Container("c").State != pleg.StateRunning || time.Since(failing.LastAsOf) != 3500*time.Millisecond {
+			t.Errorf("pod %+v, want the last status, of 3.5s ago: since the list before the change", failing)
 		}
-		p := pods[1]
-		if p.Err != nil || p.Status.Container("c1") == nil || len(p.Status.IPs) != 1 || p.Status.IPs[0] != plegtest.Address {
-			t.Errorf("pod b: %+v, want container c1 and an address", p)
+		if hung.Listed == nil || hung.Listed.Containers[0].ID != "c" || !hung.CurrentAsOf.IsZero() {
+			t.Errorf("pod %+v, want it as it is listed", hung)
 		}
-		if age := time.Since(p.CurrentAsOf); age != 500*time.Millisecond {
-			t.Errorf("pod b is current as of %v ago, want half a second: since the last list", age)
+		if well.Err != nil || well.Status.Container("c") == nil || !slices.Equal(well.Status.IPs, []string{plegtest.Address}) {
+			t.Errorf("pod %+v, want container c and an address", well)
 		}
-	})
-}
-
-// A pod whose inspection fails keeps its last status.
-func TestPodsKeepsLastStatus(t *testing.T) {
-	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
-		f.runtime.Set("a", "c1=running")
-		f.runtime.Set("b", "c2=running")
-		kit.Relist(2)
-		f.runtime.SetPodFault("a", plegtest.Fail(errBroken))
-		f.runtime.Set("a", "c1=exited")
-		kit.Relist(3)
-		pods, err := f.client.Pods(t.Context(), "a", "unknown")
-		if err != nil || len(pods) != 1 || pods[0].UID != "a" {
-			t.Fatalf("got %+v, %v, want pod a alone", pods, err)
+		if age := time.Since(well.CurrentAsOf); age != 500*time.Millisecond {
+			t.Errorf("pod well is current as of %v ago, want half a second: since the last list", age)
 		}
-		p := pods[0]
-		if p.Status != nil || p.Err == nil || p.Last.Container("c1").State != pleg.StateRunning {
-			t.Errorf("pod a: %+v, want an error and the last status", p)
-		}
-		if age := time.Since(p.LastAsOf); age != 3500*time.Millisecond {
-			t.Errorf("the last status is of %v ago, want 3.5s: since the list before the change", age)
+		if some, err := f.client.Pods(t.Context(), "well", "unknown"); err != nil || len(some) != 1 || some[0].UID != "well" {
+			t.Errorf("got %+v, %v, want pod well alone", some, err)
 		}
 	})
 }
@@ -88,29 +85,6 @@ func TestStatus(t *testing.T) {
 		}
 		if r := s.Relist; r.Failures != 3 || r.Err == nil || time.Since(r.Failing) != 2500*time.Millisecond || r.Pods != 2 || r.Period != time.Second {
 			t.Errorf("relists %+v, want 3 failures since 2.5s", r)
-		}
-	})
-}
-
-// A pod whose first inspection hangs is listed without a status.
-func TestPodsIncludesHungPod(t *testing.T) {
-	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
-		f.runtime.SetPodFault("hung", plegtest.Delay(time.Hour))
-		f.runtime.Set("hung", "c1=running")
-		f.change(2, "quick", "c1=running")
-		pods, err := f.client.Pods(t.Context())
-		if err != nil || len(pods) != 2 || pods[0].UID != "hung" || pods[1].UID != "quick" {
-			t.Fatalf("got %+v, %v, want pods hung and quick", pods, err)
-		}
-		var inspection *client.InspectionError
-		if p := pods[0]; p.Listed == nil || p.Listed.Containers[0].ID != "c1" {
-			t.Errorf("pod hung: listed as %+v, want container c1", p.Listed)
-		}
-		if p := pods[0]; p.Status != nil || !p.CurrentAsOf.IsZero() || !errors.As(p.Err, &inspection) || !strings.Contains(inspection.Text, "not ended yet") {
-			t.Errorf("pod hung: %+v, want no status yet", p)
-		}
-		if p := pods[1]; p.Err != nil || p.Status.Container("c1") == nil {
-			t.Errorf("pod quick: %+v, want its container", p)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,6 +39,7 @@ type fixture struct {
 	dial func(context.Context, string) (net.Conn, error)
 	// stopServer returns what Serve returned.
 	stopServer func() error
+	changes    int // by wantEvent
 }
 
 // inBubble runs a test with a pipeline and its server in a synctest bubble. The test acts in
@@ -59,6 +61,7 @@ func newFixture(t *testing.T, p pipeline.Options, o server.Options) *fixture {
 func newFixtureOn(t testing.TB, p pipeline.Options, o server.Options, listener net.Listener) *fixture {
 	t.Helper()
 	f := &fixture{TB: t, Pipeline: kit.New(t, p)}
+	o.Registerer = f.Metrics
 	s := f.newServer(o)
 	f.Start(t)
 	f.stopServer = kit.Run(t, func(ctx context.Context) error { return s.Serve(ctx, listener) })
@@ -112,6 +115,29 @@ func (f *fixture) mustWatch(ctx context.Context, c plegv1.PLEGClient, r *plegv1.
 		f.Fatal(err)
 	}
 	return stream
+}
+
+// wantEvent changes a pod and requires that these streams get the event next.
+func (f *fixture) wantEvent(what string, streams ...grpc.ServerStreamingClient[plegv1.WatchResponse]) {
+	f.Helper()
+	f.changes++
+	id := fmt.Sprintf("changed-%d", f.changes)
+	f.Runtime.Set(pleg.PodUID(id), id+"=running")
+	for _, stream := range streams {
+		if m, err := stream.Recv(); err != nil || m.GetEvent().GetContainerId() != id {
+			f.Errorf("%s got %v, %v, want an event of %s", what, m, err, id)
+		}
+	}
+}
+
+// setLargePods adds pods whose messages fill the buffers of a connection.
+func (f *fixture) setLargePods(n int) {
+	for _, uid := range kit.UIDs(n) {
+		pod := plegtest.Pod("", "c-"+string(uid)+"=running")
+		pod.UID, pod.Name = uid, strings.Repeat("n", 40_000)
+		f.Runtime.SetPod(pod)
+	}
+	kit.Relist(2)
 }
 
 // Some tests run this test binary again as another process, with a role.
@@ -177,46 +203,4 @@ func roleCommand(t *testing.T, role, socket string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), program)
 	cmd.Env = append(os.Environ(), roleVariable+"="+role, socketVariable+"="+socket)
 	return cmd
-}
-
-// BenchmarkReplay connects and gets the current state of all pods over a socket.
-func BenchmarkReplay(b *testing.B) {
-	for _, pods := range []int{100, 1000} {
-		b.Run(fmt.Sprintf("pods=%d", pods), func(b *testing.B) {
-			c := serveBench(b, pods)
-			b.ReportAllocs()
-			for b.Loop() {
-				if n := replayed(b, c); n != 2*pods {
-					b.Fatalf("%d events, want %d", n, 2*pods)
-				}
-			}
-		})
-	}
-}
-
-// replayed returns the number of events up to Synced.
-func replayed(b *testing.B, c *client.Client) (n int) {
-	for ev, err := range c.Watch(b.Context(), client.WatchOptions{Replay: true}) {
-		if err != nil {
-			b.Fatal(err)
-		}
-		if ev.Type == pleg.Synced {
-			break
-		}
-		n++
-	}
-	return n
-}
-
-// serveBench returns a client of a pipeline that knows all of its pods.
-func serveBench(b *testing.B, pods int) *client.Client {
-	b.Helper()
-	runtime := plegtest.New()
-	kit.Fill(runtime, pods, "c=running /s=running")
-	_, socket, _ := newSocketFixture(b, pipeline.Options{Runtime: runtime.Basic(), RelistPeriod: time.Hour}, server.Options{})
-	c := newClient(b, socket)
-	for n := 0; n < 2*pods; n = replayed(b, c) {
-		b.Log("waiting for the first list")
-	}
-	return c
 }

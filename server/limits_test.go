@@ -7,7 +7,7 @@ import (
 	"net"
 	"runtime"
 	"slices"
-	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,13 +16,12 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
 
@@ -37,8 +36,9 @@ func (f *fixture) open(conn *grpc.ClientConn, method string, n int) {
 	synctest.Wait()
 }
 
-func list(ctx context.Context, c plegv1.PLEGClient) error {
-	stream, err := c.ListPods(ctx, &plegv1.ListPodsRequest{})
+// list reads the list of pods on a new connection.
+func (f *fixture) list() error {
+	stream, err := f.client().ListPods(f.Context(), &plegv1.ListPodsRequest{})
 	for err == nil {
 		_, err = stream.Recv()
 	}
@@ -48,49 +48,107 @@ func list(ctx context.Context, c plegv1.PLEGClient) error {
 	return err
 }
 
-// Each method has a limit on all connections together. Clients that do not send their
-// request, or do not read the answer, lose their connection; the others do not notice.
-func TestTooManyCalls(t *testing.T) {
-	for _, tt := range []struct {
-		method  string
-		options server.Options
-		call    func(*fixture) error
-		says    string
-	}{
-		{plegv1.PLEG_ListPods_FullMethodName, server.Options{MaxLists: 4}, func(f *fixture) error {
-			return list(f.Context(), f.client())
-		}, "too many calls of /pleg.v1.PLEG/ListPods: this server takes 4 at a time"},
-		{plegv1.PLEG_GetPodStatus_FullMethodName, server.Options{MaxStatusCalls: 4}, func(f *fixture) error {
+// limited are methods with four places, or five that another client's watch shares.
+var limited = map[string]struct {
+	options server.Options
+	unread  unread
+	call    func(*fixture) error
+	says    string
+}{
+	"ListPods": {
+		server.Options{MaxLists: 4},
+		unread{plegv1.PLEG_ListPods_FullMethodName, &plegv1.ListPodsRequest{}},
+		(*fixture).list, "too many calls of /pleg.v1.PLEG/ListPods: this server takes 4 at a time",
+	},
+	"GetPodStatus": {
+		server.Options{MaxStatusCalls: 4},
+		unread{plegv1.PLEG_GetPodStatus_FullMethodName, &plegv1.GetPodStatusRequest{PodUid: "a"}},
+		func(f *fixture) error {
 			_, err := f.client().GetPodStatus(f.Context(), &plegv1.GetPodStatusRequest{PodUid: "a"})
 			return err
-		}, "too many calls of /pleg.v1.PLEG/GetPodStatus: this server takes 4 at a time"},
-		{plegv1.PLEG_GetStatus_FullMethodName, server.Options{MaxStatusCalls: 4}, func(f *fixture) error {
+		}, "too many calls of /pleg.v1.PLEG/GetPodStatus: this server takes 4 at a time",
+	},
+	"GetStatus": {
+		server.Options{MaxStatusCalls: 4},
+		unread{plegv1.PLEG_GetStatus_FullMethodName, &plegv1.GetStatusRequest{}},
+		func(f *fixture) error {
 			_, err := f.client().GetStatus(f.Context(), &plegv1.GetStatusRequest{})
 			return err
-		}, "too many calls of /pleg.v1.PLEG/GetStatus: this server takes 4 at a time"},
-		{plegv1.PLEG_Watch_FullMethodName, server.Options{MaxCalls: 5, MaxWatchers: 5}, func(f *fixture) error {
-			return list(f.Context(), f.client())
-		}, "too many calls: this server takes 5 at a time"},
-		{healthv1.Health_Check_FullMethodName, server.Options{MaxCalls: 5, MaxWatchers: 5}, func(f *fixture) error {
+		}, "too many calls of /pleg.v1.PLEG/GetStatus: this server takes 4 at a time",
+	},
+	"Check": {
+		server.Options{MaxCalls: 5, MaxWatchers: 5},
+		unread{healthv1.Health_Check_FullMethodName, &healthv1.HealthCheckRequest{}},
+		func(f *fixture) error {
 			_, err := healthv1.NewHealthClient(f.connect()).Check(f.Context(), &healthv1.HealthCheckRequest{})
 			return err
-		}, "too many calls: this server takes 5 at a time"},
-	} {
-		t.Run(tt.method, func(t *testing.T) {
+		}, "too many calls: this server takes 5 at a time",
+	},
+	"reflection": {
+		server.Options{MaxCalls: 5, MaxWatchers: 5},
+		unread{
+			reflectionv1.ServerReflection_ServerReflectionInfo_FullMethodName,
+			&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}},
+		},
+		(*fixture).list, "too many calls: this server takes 5 at a time",
+	},
+	"Watch": {
+		server.Options{MaxCalls: 5, MaxWatchers: 5}, unread{method: plegv1.PLEG_Watch_FullMethodName},
+		(*fixture).list, "too many calls: this server takes 5 at a time",
+	},
+}
+
+// Each method has a limit on all connections together. Clients that do not send their
+// request lose their connection; the others do not notice.
+func TestTooManyCalls(t *testing.T) {
+	for name, tt := range limited {
+		t.Run(name, func(t *testing.T) {
 			inBubble(t, pipeline.Options{}, tt.options, func(t *testing.T, f *fixture) {
 				other := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
-				f.open(f.connect(), tt.method, 2)
-				f.open(f.connect(), tt.method, 2)
+				f.open(f.connect(), tt.unread.method, 2)
+				f.open(f.connect(), tt.unread.method, 2)
 				wantStatus(t, "one more", tt.call(f), codes.ResourceExhausted, tt.says)
 				time.Sleep(server.DefaultAnswerTimeout + time.Millisecond)
 				synctest.Wait()
 				if err := tt.call(f); err != nil {
 					t.Errorf("after %v: %v", server.DefaultAnswerTimeout, err)
 				}
+				f.wantEvent("another client", other)
+			})
+		})
+	}
+}
+
+// A call counts until its answer has been written. A client that does not read answers loses
+// its connection.
+func TestUnreadAnswers(t *testing.T) {
+	for name, tt := range limited {
+		if tt.unread.request == nil {
+			continue // its answer has no end
+		}
+		t.Run(name, func(t *testing.T) {
+			tt.options.Keepalive = time.Hour // the client answers no pings
+			inBubble(t, pipeline.Options{}, tt.options, func(t *testing.T, f *fixture) {
+				other := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
 				f.Runtime.Set("a", "c=running")
-				if m, err := other.Recv(); err != nil || m.GetEvent().GetContainerId() != "c" {
-					t.Errorf("another client got %v, %v", m, err)
+				if _, err := other.Recv(); err != nil {
+					t.Fatal(err)
 				}
+				first, second := f.leave(tt.unread, tt.unread), f.leave(tt.unread, tt.unread)
+				wantStatus(t, "one more", tt.call(f), codes.ResourceExhausted, tt.says)
+				time.Sleep(server.DefaultAnswerTimeout + time.Millisecond)
+				synctest.Wait()
+				for i, ended := range []<-chan struct{}{first, second} {
+					select {
+					case <-ended:
+					default:
+						t.Errorf("connection %d is open after %v", i, server.DefaultAnswerTimeout)
+					}
+				}
+				if err := tt.call(f); err != nil {
+					t.Errorf("after %v: %v", server.DefaultAnswerTimeout, err)
+				}
+				f.wantEvent("another client", other)
 			})
 		})
 	}
@@ -99,20 +157,15 @@ func TestTooManyCalls(t *testing.T) {
 // A client that does not read the list of pods loses its connection.
 func TestUnreadList(t *testing.T) {
 	inBubble(t, pipeline.Options{}, server.Options{MaxLists: 1}, func(t *testing.T, f *fixture) {
-		for uid := range strings.SplitSeq("abcdefghij", "") {
-			pod := plegtest.Pod("", "c=running")
-			pod.UID, pod.Name = pleg.PodUID(uid), strings.Repeat("n", 40_000)
-			f.Runtime.SetPod(pod)
-		}
-		time.Sleep(2 * time.Second)
+		f.setLargePods(10)
 		stream, err := f.client().ListPods(t.Context(), &plegv1.ListPodsRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		wantStatus(t, "another list", list(t.Context(), f.client()), codes.ResourceExhausted, "takes 1 at a time")
+		wantStatus(t, "another list", f.list(), codes.ResourceExhausted, "takes 1 at a time")
 		time.Sleep(server.DefaultAnswerTimeout)
-		if err := list(t.Context(), f.client()); err != nil {
+		if err := f.list(); err != nil {
 			t.Errorf("another list: %v", err)
 		}
 		for err == nil {
@@ -139,10 +192,7 @@ func TestWaitingCallsAreNotCut(t *testing.T) {
 		if err := <-got; err != nil {
 			t.Errorf("an hour later: %v", err)
 		}
-		f.Runtime.Set("a", "c=running")
-		if m, err := watch.Recv(); err != nil || m.GetEvent().GetContainerId() != "c" {
-			t.Errorf("the watcher got %v, %v", m, err)
-		}
+		f.wantEvent("the watcher", watch)
 	})
 }
 
@@ -177,10 +227,7 @@ func TestRefusedCallsAreLimited(t *testing.T) {
 		default:
 			t.Error("the connection is open after 300 refused calls")
 		}
-		f.Runtime.Set("a", "c=running")
-		if m, err := watch.Recv(); err != nil || m.GetEvent().GetContainerId() != "c" {
-			t.Errorf("another client got %v, %v", m, err)
-		}
+		f.wantEvent("another client", watch)
 	})
 }
 
@@ -199,6 +246,7 @@ func TestRefusedCallsLeaveNothing(t *testing.T) {
 	wantStatus(t, "a second call", err, codes.ResourceExhausted, "")
 	conn.Close()
 	for range 1000 {
+		dropStoppedTimers()
 		runtime.GC()
 		if l.freed.Load() == 1 {
 			return
@@ -206,6 +254,21 @@ func TestRefusedCallsLeaveNothing(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Error("the server still refers to the connection")
+}
+
+// dropStoppedTimers has the runtime drop the timers that were stopped. It otherwise keeps up to
+// a quarter of those of each processor, and one of them may be that of the deadline.
+func dropStoppedTimers() {
+	var dropping sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		dropping.Go(func() {
+			for range 100 {
+				time.AfterFunc(time.Hour, func() {}).Stop()
+			}
+			runtime.Gosched()
+		})
+	}
+	dropping.Wait()
 }
 
 // countingListener counts the connections that nothing refers to any more.

@@ -12,10 +12,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
@@ -35,7 +33,7 @@ const processPods = 50
 var quick = pipeline.Options{RelistPeriod: time.Millisecond, Inspectors: processPods}
 
 // newSocketFixture serves on a socket.
-func newSocketFixture(t testing.TB, p pipeline.Options, o server.Options) (f *fixture, socket string, registry *prometheus.Registry) {
+func newSocketFixture(t testing.TB, p pipeline.Options, o server.Options) (f *fixture, socket string) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "pleg.sock")
 	l, err := server.Listen(t.Context(), socket)
@@ -47,7 +45,7 @@ func newSocketFixture(t testing.TB, p pipeline.Options, o server.Options) (f *fi
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", socket)
 	}
-	return f, socket, f.Metrics
+	return f, socket
 }
 
 // newClient returns a client of package client.
@@ -131,7 +129,7 @@ func seek(t *testing.T, lines *bufio.Scanner, what string, found func(string) bo
 // A stopped client process misses events, and gets repairs once it continues. Other
 // clients get all events meanwhile.
 func TestStoppedProcess(t *testing.T) {
-	f, socket, registry := newSocketFixture(t, quick, server.Options{})
+	f, socket := newSocketFixture(t, quick, server.Options{})
 	process, lines := child(t, roleWatch, socket)
 	seek(t, lines, "Synced", func(line string) bool { return strings.HasPrefix(line, "Synced") })
 	waitFor := f.follow(socket)
@@ -139,7 +137,7 @@ func TestStoppedProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	rounds := 0
-	for ; kit.Metric(t, registry, "pleg_subscriber_discarded_events_total", "child") < processPods; rounds++ {
+	for ; kit.Metric(t, f.Metrics, "pleg_subscriber_discarded_events_total", "child") < processPods; rounds++ {
 		id := fmt.Sprintf("c%d", rounds)
 		kit.Fill(f.Runtime, processPods, id+"=running")
 		waitFor(pleg.ContainerID(id)) // or the test does not end
@@ -160,7 +158,7 @@ func TestStoppedProcess(t *testing.T) {
 
 // The subscriber of a killed process is removed.
 func TestKilledProcess(t *testing.T) {
-	f, socket, registry := newSocketFixture(t, quick, server.Options{})
+	f, socket := newSocketFixture(t, quick, server.Options{})
 	waitFor := f.follow(socket)
 	var children []*os.Process
 	for range 3 {
@@ -170,7 +168,7 @@ func TestKilledProcess(t *testing.T) {
 	}
 	kit.Fill(f.Runtime, processPods, "c0=running")
 	waitFor("c0")
-	if n := kit.Metric(t, registry, "pleg_subscribers"); n != 4 {
+	if n := kit.Metric(t, f.Metrics, "pleg_subscribers"); n != 4 {
 		t.Errorf("%v subscribers, want 4", n)
 	}
 	for _, process := range children {
@@ -180,7 +178,7 @@ func TestKilledProcess(t *testing.T) {
 	}
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
-	for kit.Metric(t, registry, "pleg_subscribers") != 1 {
+	for kit.Metric(t, f.Metrics, "pleg_subscribers") != 1 {
 		<-ticker.C // or the test does not end
 	}
 	kit.Fill(f.Runtime, processPods, "c1=running")
@@ -190,7 +188,7 @@ func TestKilledProcess(t *testing.T) {
 // Thousands of idle connections are refused; existing clients miss nothing.
 func TestThousandsOfConnections(t *testing.T) {
 	const connections = 3000
-	f, socket, _ := newSocketFixture(t, quick, server.Options{MaxConnections: 8, Keepalive: 2 * time.Second})
+	f, socket := newSocketFixture(t, quick, server.Options{MaxConnections: 8, Keepalive: 2 * time.Second})
 	waitFor := f.follow(socket)
 	kit.Fill(f.Runtime, processPods, "c0=running")
 	waitFor("c0")
@@ -222,11 +220,11 @@ func TestProcessThatHoards(t *testing.T) {
 		"calls":       {MaxLists: 4},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, socket, _ := newSocketFixture(t, quick, o)
+			f, socket := newSocketFixture(t, quick, o)
 			_, lines := child(t, roleHoard, socket)
 			seek(t, lines, "it hoards", func(line string) bool { return line == "hoarded" })
 			for range 2 {
-				if err := list(t.Context(), f.client()); err != nil {
+				if err := f.list(); err != nil {
 					t.Errorf("another process: %v", err)
 				}
 			}
@@ -239,9 +237,7 @@ func TestProcessThatHoards(t *testing.T) {
 func TestKeepalive(t *testing.T) {
 	// The beginning of an HTTP/2 connection: preface and empty SETTINGS.
 	const hello = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
-	synctest.Test(t, func(t *testing.T) {
-		registry := prometheus.NewPedanticRegistry()
-		f := newFixture(t, pipeline.Options{}, server.Options{Keepalive: 20 * time.Second, Registerer: registry})
+	inBubble(t, pipeline.Options{}, server.Options{Keepalive: 20 * time.Second}, func(t *testing.T, f *fixture) {
 		quiet := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
 		dead, err := f.dial(t.Context(), "")
 		if err != nil {
@@ -252,16 +248,13 @@ func TestKeepalive(t *testing.T) {
 			t.Fatal(err)
 		}
 		kit.Relist(10)
-		if n := kit.Metric(t, registry, "pleg_server_connections"); n != 2 {
+		if n := kit.Metric(t, f.Metrics, "pleg_server_connections"); n != 2 {
 			t.Errorf("after 10 s: %v connections, want 2", n)
 		}
 		kit.Relist(50)
-		if n := kit.Metric(t, registry, "pleg_server_connections"); n != 1 {
+		if n := kit.Metric(t, f.Metrics, "pleg_server_connections"); n != 1 {
 			t.Errorf("after a minute: %v connections, want 1", n)
 		}
-		f.Runtime.Set("a", "c=running")
-		if m, err := quiet.Recv(); err != nil || m.GetEvent().GetContainerId() != "c" {
-			t.Errorf("the idle client got %v, %v", m, err)
-		}
+		f.wantEvent("the idle client", quiet)
 	})
 }

@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
@@ -64,18 +63,13 @@ func TestBadRequests(t *testing.T) {
 		}
 		_, err := c.GetPodStatus(t.Context(), &plegv1.GetPodStatusRequest{PodUid: "a", NewerThan: &timestamppb.Timestamp{Nanos: -1}})
 		wantStatus(t, "bad time", err, codes.InvalidArgument, "newer_than")
-		f.Runtime.Set("a", "c=running")
-		if m, err := other.Recv(); err != nil || m.GetEvent().GetContainerId() != "c" {
-			t.Errorf("another watch of the same connection got %v, %v", m, err)
-		}
+		f.wantEvent("another watch of the same connection", other)
 	})
 }
 
 // The number of watchers is bounded; a watcher that leaves makes room.
 func TestTooManyWatchers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		registry := prometheus.NewPedanticRegistry()
-		f := newFixture(t, pipeline.Options{Registerer: registry}, server.Options{MaxWatchers: 3, MaxStreams: 100, Registerer: registry})
+	inBubble(t, pipeline.Options{}, server.Options{MaxWatchers: 3, MaxStreams: 100}, func(t *testing.T, f *fixture) {
 		c := f.client()
 		ctx, cancel := context.WithCancel(t.Context())
 		f.mustWatch(ctx, c, &plegv1.WatchRequest{})
@@ -86,13 +80,13 @@ func TestTooManyWatchers(t *testing.T) {
 			_, err := f.watch(t.Context(), c, &plegv1.WatchRequest{})
 			wantStatus(t, "one more", err, codes.ResourceExhausted, "too many watchers: this server takes 3 at a time")
 		}
-		if n := kit.Metric(t, registry, "pleg_server_refused_total"); n != 50 {
+		if n := kit.Metric(t, f.Metrics, "pleg_server_refused_total"); n != 50 {
 			t.Errorf("%v refusals in the metrics, want 50", n)
 		}
 		cancel()
 		synctest.Wait()
 		f.mustWatch(t.Context(), c, &plegv1.WatchRequest{})
-		if n := kit.Metric(t, registry, "pleg_subscribers"); n != 3 {
+		if n := kit.Metric(t, f.Metrics, "pleg_subscribers"); n != 3 {
 			t.Errorf("%v subscribers, want 3", n)
 		}
 	})
@@ -115,11 +109,8 @@ func TestRegister(t *testing.T) {
 		watching := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
 		_, err := f.watch(t.Context(), f.client(), &plegv1.WatchRequest{})
 		wantStatus(t, "one more", err, codes.ResourceExhausted, "too many watchers: this server takes 1 at a time")
-		f.Runtime.Set("a", "c=running")
-		if m, err := watching.Recv(); err != nil || m.GetEvent().GetContainerId() != "c" {
-			t.Errorf("got %v, %v, want an event of c", m, err)
-		}
-		if err := list(t.Context(), f.client()); err != nil {
+		f.wantEvent("the watcher", watching)
+		if err := f.list(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -127,9 +118,7 @@ func TestRegister(t *testing.T) {
 
 // A connection above the limit gets an error; the others keep working.
 func TestTooManyConnections(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		registry := prometheus.NewPedanticRegistry()
-		f := newFixture(t, pipeline.Options{}, server.Options{MaxConnections: 2, Registerer: registry})
+	inBubble(t, pipeline.Options{}, server.Options{MaxConnections: 2}, func(t *testing.T, f *fixture) {
 		streams := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
 		second := f.connect()
 		f.mustWatch(t.Context(), plegv1.NewPLEGClient(second), &plegv1.WatchRequest{})
@@ -137,16 +126,13 @@ func TestTooManyConnections(t *testing.T) {
 			_, err := f.watch(t.Context(), f.client(), &plegv1.WatchRequest{})
 			wantStatus(t, "one more", err, codes.ResourceExhausted, "too many connections: this server takes 2 at a time")
 		}
-		if n := kit.Metric(t, registry, "pleg_server_connections"); n != 2 {
+		if n := kit.Metric(t, f.Metrics, "pleg_server_connections"); n != 2 {
 			t.Errorf("%v connections in the metrics, want 2", n)
 		}
 		second.Close()
 		synctest.Wait()
 		f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
-		f.Runtime.Set("a", "c=running")
-		if m, err := streams.Recv(); err != nil || m.GetEvent().GetContainerId() != "c" {
-			t.Errorf("the first client got %v, %v", m, err)
-		}
+		f.wantEvent("the first client", streams)
 	})
 }
 
@@ -195,28 +181,17 @@ func TestHealth(t *testing.T) {
 
 func TestReflection(t *testing.T) {
 	inBubble(t, pipeline.Options{}, server.Options{}, func(t *testing.T, f *fixture) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		stream, err := reflectionv1.NewServerReflectionClient(f.connect()).ServerReflectionInfo(ctx)
+		stream, err := reflectionv1.NewServerReflectionClient(f.connect()).ServerReflectionInfo(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := stream.Send(&reflectionv1.ServerReflectionRequest{
-			MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{},
-		}); err != nil {
+		if err := stream.Send(&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}}); err != nil {
 			t.Fatal(err)
 		}
 		r, err := stream.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var names []string
-		for _, s := range r.GetListServicesResponse().GetService() {
-			names = append(names, s.GetName())
-		}
-		for _, want := range []string{"pleg.v1.PLEG", "grpc.health.v1.Health"} {
-			if !slices.Contains(names, want) {
-				t.Errorf("services %v, want %s among them", names, want)
+		for _, name := range []string{"pleg.v1.PLEG", "grpc.health.v1.Health"} {
+			if err != nil || !slices.ContainsFunc(r.GetListServicesResponse().GetService(), func(s *reflectionv1.ServiceResponse) bool { return s.GetName() == name }) {
+				t.Errorf("services %v, %v, want %s among them", r, err, name)
 			}
 		}
 	})

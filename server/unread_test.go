@@ -10,9 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
-	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/protobuf/proto"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
@@ -72,80 +69,6 @@ func frame(kind, flags byte, stream uint32, payload []byte) []byte {
 // field is a header field as HPACK has it, without compression.
 func field(name, value string) string {
 	return "\x00" + string(rune(len(name))) + name + string(rune(len(value))) + value
-}
-
-// A call counts until its answer has been written. A client that does not read answers loses
-// its connection.
-func TestUnreadAnswers(t *testing.T) {
-	for name, tt := range map[string]struct {
-		options server.Options
-		call    unread
-		again   func(*fixture) error
-		says    string
-	}{
-		"ListPods": {
-			server.Options{MaxLists: 4},
-			unread{method: plegv1.PLEG_ListPods_FullMethodName, request: &plegv1.ListPodsRequest{}},
-			func(f *fixture) error { return list(f.Context(), f.client()) },
-			"too many calls of /pleg.v1.PLEG/ListPods: this server takes 4 at a time",
-		},
-		"GetPodStatus": {
-			server.Options{MaxStatusCalls: 4},
-			unread{method: plegv1.PLEG_GetPodStatus_FullMethodName, request: &plegv1.GetPodStatusRequest{PodUid: "a"}},
-			func(f *fixture) error {
-				_, err := f.client().GetPodStatus(f.Context(), &plegv1.GetPodStatusRequest{PodUid: "a"})
-				return err
-			},
-			"too many calls of /pleg.v1.PLEG/GetPodStatus: this server takes 4 at a time",
-		},
-		"Check": {
-			server.Options{MaxCalls: 5, MaxWatchers: 5},
-			unread{method: healthv1.Health_Check_FullMethodName, request: &healthv1.HealthCheckRequest{}},
-			func(f *fixture) error {
-				_, err := healthv1.NewHealthClient(f.connect()).Check(f.Context(), &healthv1.HealthCheckRequest{})
-				return err
-			},
-			"too many calls: this server takes 5 at a time",
-		},
-		"reflection": {
-			server.Options{MaxCalls: 5, MaxWatchers: 5},
-			unread{
-				method:  reflectionv1.ServerReflection_ServerReflectionInfo_FullMethodName,
-				request: &reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}},
-			},
-			func(f *fixture) error { return list(f.Context(), f.client()) },
-			"too many calls: this server takes 5 at a time",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			tt.options.Keepalive = time.Hour // the client answers no pings
-			inBubble(t, pipeline.Options{}, tt.options, func(t *testing.T, f *fixture) {
-				other := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
-				f.Runtime.Set("a", "c=running")
-				if _, err := other.Recv(); err != nil {
-					t.Fatal(err)
-				}
-				first, second := f.leave(tt.call, tt.call), f.leave(tt.call, tt.call)
-				wantStatus(t, "one more", tt.again(f), codes.ResourceExhausted, tt.says)
-				time.Sleep(server.DefaultAnswerTimeout + time.Millisecond)
-				synctest.Wait()
-				for i, ended := range []<-chan struct{}{first, second} {
-					select {
-					case <-ended:
-					default:
-						t.Errorf("connection %d is open after %v", i, server.DefaultAnswerTimeout)
-					}
-				}
-				if err := tt.again(f); err != nil {
-					t.Errorf("after %v: %v", server.DefaultAnswerTimeout, err)
-				}
-				f.Runtime.Set("a", "c=running d=running")
-				if m, err := other.Recv(); err != nil || m.GetEvent().GetContainerId() != "d" {
-					t.Errorf("another client got %v, %v", m, err)
-				}
-			})
-		})
-	}
 }
 
 // A client that gives calls up in the middle of their answers keeps its connection.

@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -10,8 +9,6 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
 
@@ -33,24 +30,14 @@ func TestGreedyClientGivesPlacesUp(t *testing.T) {
 			_, err := f.watch(t.Context(), c, &plegv1.WatchRequest{})
 			wantStatus(t, "one more", err, codes.ResourceExhausted, "too many watchers: this server takes 4 at a time")
 		}
-		f.Runtime.Set("a", "c=running")
-		for _, s := range streams {
-			if m, err := s.Recv(); err != nil || m.GetEvent().GetContainerId() != "c" {
-				t.Errorf("got %v, %v, want an event of c", m, err)
-			}
-		}
+		f.wantEvent("a watcher", streams...)
 	})
 }
 
 // A watcher whose client does not read cannot be told that it has lost its place.
 func TestGreedyClientThatDoesNotRead(t *testing.T) {
 	inBubble(t, pipeline.Options{}, server.Options{MaxWatchers: 4}, func(t *testing.T, f *fixture) {
-		for _, uid := range []pleg.PodUID{"a", "b", "c", "d"} {
-			pod := plegtest.Pod("", "c-"+string(uid)+"=running")
-			pod.UID, pod.Name = uid, strings.Repeat("n", 40_000)
-			f.Runtime.SetPod(pod)
-		}
-		time.Sleep(2 * time.Second)
+		f.setLargePods(4)
 		all := unread{method: plegv1.PLEG_Watch_FullMethodName, request: &plegv1.WatchRequest{Replay: true}}
 		ended := f.leave(all, all, all, all)
 		began := time.Now()
