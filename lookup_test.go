@@ -31,8 +31,8 @@ func TestLookup(t *testing.T) {
 				t.Errorf("Lookup of %s = %+v, %v", id, c, err)
 			}
 		}
-		want("nginx", func(c lookup.Container) bool { return c.State == pleg.StateRunning && c.ExitCode == nil && !c.Sandbox })
-		want("old", func(c lookup.Container) bool { return c.State == pleg.StateExited && *c.ExitCode == 3 })
+		want("nginx", func(c lookup.Container) bool { return c.State == pleg.StateRunning && !c.Sandbox })
+		want("old", func(c lookup.Container) bool { return c.State == pleg.StateExited && c.ExitCode == 3 })
 		want("sandbox", func(c lookup.Container) bool {
 			return c.State == pleg.StateRunning && c.Sandbox && c.PodLabels["pod"] == "web"
 		})

@@ -83,32 +83,38 @@ func newLink(o Options) (*link, error) {
 	return l, nil
 }
 
-// callError wraps the error of a call. If there was no connection, it wraps the error of
-// the dialer, so that errors.Is finds, for example, [fs.ErrNotExist]. status.Code
-// returns the gRPC code in both cases.
+// callError wraps the error of a call. errors.Is finds that of the dialer if there was no
+// connection, such as [fs.ErrNotExist], and that of a context that has ended. status.Code
+// returns the gRPC code.
 func (l *link) callError(what string, err error) error {
-	if status.Code(err) == codes.Unavailable {
+	s := status.Convert(err)
+	switch s.Code() {
+	case codes.Unavailable:
 		if d := l.dialed.Load(); d != nil && d.err != nil {
-			return fmt.Errorf("%s: %w", what, &connectError{err: d.err, status: status.Convert(err)})
+			err = &callError{err: d.err, status: s}
 		}
+	case codes.DeadlineExceeded:
+		err = &callError{err: context.DeadlineExceeded, status: s}
+	case codes.Canceled:
+		err = &callError{err: context.Canceled, status: s}
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// connectError is the error of a failed attempt to connect.
-type connectError struct {
+// callError is the cause of a call's end that gRPC tells only as a status.
+type callError struct {
 	err    error
 	status *status.Status
 }
 
 // Error implements error.
-func (e *connectError) Error() string { return e.err.Error() }
+func (e *callError) Error() string { return e.err.Error() }
 
-// Unwrap returns the error of the dialer.
-func (e *connectError) Unwrap() error { return e.err }
+// Unwrap returns the cause.
+func (e *callError) Unwrap() error { return e.err }
 
-// GRPCStatus returns the status that gRPC derived from it.
-func (e *connectError) GRPCStatus() *status.Status { return e.status }
+// GRPCStatus returns the status.
+func (e *callError) GRPCStatus() *status.Status { return e.status }
 
 // isFinal reports whether no later attempt can succeed.
 func isFinal(err error) bool {

@@ -15,6 +15,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
+	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
@@ -65,6 +66,42 @@ func TestPods(t *testing.T) {
 		}
 		if some, err := f.client.Pods(t.Context(), "well", "unknown"); err != nil || len(some) != 1 || some[0].UID != "well" {
 			t.Errorf("got %+v, %v, want pod well alone", some, err)
+		}
+	})
+}
+
+// The errors of Lookup are those of package lookup, over the socket too.
+func TestLookup(t *testing.T) {
+	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
+		f.runtime.Set("shop/web", "c1=running /s=running")
+		kit.Relist(2)
+		c, err := f.client.Lookup(t.Context(), lookup.Query{Container: "c1"})
+		if err != nil || c.ID != "c1" || c.PodUID != "shop/web" || c.State != pleg.StateRunning || c.PodLabels["pod"] != "web" {
+			t.Errorf("got %+v, %v", c, err)
+		}
+		f.runtime.SetListFault(plegtest.Delay(time.Hour))
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for name, tc := range map[string]struct {
+			ctx  context.Context
+			q    lookup.Query
+			want error
+		}{
+			"not waiting":        {t.Context(), lookup.Query{Container: "unknown"}, lookup.ErrNotYet},
+			"waiting":            {t.Context(), lookup.Query{Container: "unknown", Wait: time.Second}, lookup.ErrNotYet},
+			"a host's process":   {t.Context(), lookup.Query{PID: 1}, lookup.ErrNoContainer},
+			"two at once":        {t.Context(), lookup.Query{PID: 1, Container: "c1"}, lookup.ErrBadQuery},
+			"end of the context": {short, lookup.Query{Container: "unknown", Wait: time.Minute}, context.DeadlineExceeded},
+		} {
+			_, err := f.client.Lookup(tc.ctx, tc.q)
+			if !errors.Is(err, tc.want) {
+				t.Errorf("%s: %v, want %v", name, err, tc.want)
+			}
+		}
+		f.runtime.SetListFault(nil)
+		_ = f.pipe.Stop()
+		if _, err := f.client.Lookup(t.Context(), lookup.Query{Container: "unknown", Wait: time.Minute}); status.Code(err) != codes.Unavailable {
+			t.Errorf("after the end of the pipeline: %v", err)
 		}
 	})
 }

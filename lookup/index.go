@@ -163,24 +163,21 @@ func (x *Index) await(ctx context.Context, ids []pleg.ContainerID, most time.Dur
 }
 
 func newContainer(id pleg.ContainerID, e entry) Container {
-	c := Container{ID: id, PodUID: e.pod.UID, PodName: e.pod.Name, PodNamespace: e.pod.Namespace, RemovedAt: e.removedAt}
-	newest := newestSandbox(e.pod)
-	if newest != nil {
+	c := Container{PodUID: e.pod.UID, PodName: e.pod.Name, PodNamespace: e.pod.Namespace, RemovedAt: e.removedAt}
+	if newest := newestSandbox(e.pod); newest != nil {
 		c.PodLabels, c.PodAnnotations = newest.Labels, newest.Annotations
 	}
-	if s := e.pod.Sandbox(id); s != nil {
-		c.Name, c.Sandbox, c.Attempt, c.CreatedAt = e.pod.Name, true, s.Attempt, s.CreatedAt
-		c.State = pleg.StateExited
-		if s.Ready && e.removedAt.IsZero() {
-			c.State = pleg.StateRunning
-		}
+	if status := e.pod.Container(id); status != nil {
+		c.ContainerStatus = *status
 		return c
 	}
-	s := e.pod.Container(id)
-	c.Name, c.Attempt, c.State, c.Image, c.ImageRef, c.LogPath = s.Name, s.Attempt, s.State, s.Image, s.ImageRef, s.LogPath
-	c.CreatedAt, c.StartedAt, c.FinishedAt = s.CreatedAt, s.StartedAt, s.FinishedAt
-	if s.State == pleg.StateExited {
-		c.ExitCode, c.Reason = &s.ExitCode, s.Reason
+	s := e.pod.Sandbox(id)
+	c.Sandbox = true
+	c.ContainerStatus = pleg.ContainerStatus{
+		ID: id, Name: e.pod.Name, Attempt: s.Attempt, State: pleg.StateExited, CreatedAt: s.CreatedAt, Labels: s.Labels, Annotations: s.Annotations,
+	}
+	if s.Ready && e.removedAt.IsZero() {
+		c.State = pleg.StateRunning
 	}
 	return c
 }

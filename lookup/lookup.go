@@ -25,6 +25,8 @@ var (
 	// ErrNotYet is returned for a container that is not known yet. It is known a moment
 	// after the runtime lists it, once its pod is inspected; see Query.Wait.
 	ErrNotYet = errors.New("the container is not known yet")
+	// ErrBadQuery is returned for a query that is not well-formed.
+	ErrBadQuery = errors.New("bad query")
 )
 
 // Query says what to look up. Exactly one of Container, PID and Cgroup is set.
@@ -46,41 +48,29 @@ type Query struct {
 
 // Container is the answer: a container or a pod sandbox, and its pod. It is read-only.
 type Container struct {
-	ID   pleg.ContainerID `json:"id"`
-	Name string           `json:"name"` // the pod's name for a sandbox
-	// Attempt is the number of containers of this name, or of sandboxes, that the pod had
-	// before.
-	Attempt uint32 `json:"attempt"`
-	Sandbox bool   `json:"sandbox"`
+	// ContainerStatus is that of the container. Of a sandbox it has the id, the pod's name, the
+	// attempt, the state, the time of its creation, the labels and the annotations.
+	pleg.ContainerStatus
+	// Sandbox is true if it is a pod sandbox.
+	Sandbox bool
 
-	PodUID       pleg.PodUID `json:"podUID"`
-	PodName      string      `json:"podName"`
-	PodNamespace string      `json:"podNamespace"`
-	// PodLabels and PodAnnotations are those of the pod's newest sandbox: annotations are the
-	// pod's own and those of the kubelet, such as kubernetes.io/config.source.
-	PodLabels      map[string]string `json:"podLabels,omitempty"`
-	PodAnnotations map[string]string `json:"podAnnotations,omitempty"`
+	PodUID       pleg.PodUID
+	PodName      string
+	PodNamespace string
+	// PodLabels and PodAnnotations are those of the pod's newest sandbox. The annotations are
+	// the pod's own and those of the kubelet, such as kubernetes.io/config.source.
+	PodLabels      map[string]string
+	PodAnnotations map[string]string
 
-	State pleg.State `json:"-"`
-	// Image is the image as the pod names it, ImageRef its digest in the runtime.
-	Image    string `json:"image,omitempty"`
-	ImageRef string `json:"imageRef,omitempty"`
-	LogPath  string `json:"logPath,omitempty"`
-	// ExitCode and Reason are set once the container has exited.
-	ExitCode   *int32    `json:"exitCode,omitempty"`
-	Reason     string    `json:"reason,omitempty"`
-	CreatedAt  time.Time `json:"createdAt,omitzero"`
-	StartedAt  time.Time `json:"startedAt,omitzero"`
-	FinishedAt time.Time `json:"finishedAt,omitzero"`
 	// RemovedAt is when the pipeline learned that the container is gone; zero while it exists.
-	RemovedAt time.Time `json:"removedAt,omitzero"`
+	RemovedAt time.Time
 	// CgroupPath is the container's cgroup below the root of its hierarchy; empty if it was not
 	// asked for.
-	CgroupPath string `json:"cgroupPath,omitempty"`
+	CgroupPath string
 }
 
-// check returns an error that says what is wrong with the query.
-func (q Query) check() error {
+// Check returns an error that says what is wrong with the query, or nil. It wraps [ErrBadQuery].
+func (q Query) Check() error {
 	set := 0
 	for _, is := range []bool{q.Container != "", q.PID != 0, q.Cgroup != 0} {
 		if is {
@@ -89,11 +79,11 @@ func (q Query) check() error {
 	}
 	switch {
 	case set != 1:
-		return errors.New("lookup: set exactly one of Container, PID and Cgroup")
+		return fmt.Errorf("look up: %w: set exactly one of Container, PID and Cgroup", ErrBadQuery)
 	case q.PID < 0:
-		return fmt.Errorf("lookup: PID must be positive, got %d", q.PID)
+		return fmt.Errorf("look up: %w: PID must be positive, got %d", ErrBadQuery, q.PID)
 	case q.Wait < 0:
-		return fmt.Errorf("lookup: Wait must not be negative, got %v", q.Wait)
+		return fmt.Errorf("look up: %w: Wait must not be negative, got %v", ErrBadQuery, q.Wait)
 	}
 	return nil
 }
@@ -101,7 +91,7 @@ func (q Query) check() error {
 // Lookup answers a query from an index. The error wraps [ErrNoContainer] or [ErrNotYet], is
 // [pleg.ErrStopped], or is the cause of ctx.
 func (h Host) Lookup(ctx context.Context, x *Index, q Query) (Container, error) {
-	if err := q.check(); err != nil {
+	if err := q.Check(); err != nil {
 		return Container{}, err
 	}
 	c, err := h.lookup(ctx, x, q)

@@ -93,8 +93,10 @@ func TestProcess(t *testing.T) {
 func TestAnswer(t *testing.T) {
 	got, err := lookup.Host{}.Lookup(t.Context(), index(), lookup.Query{Container: pleg.ContainerID(c1)})
 	want := lookup.Container{
-		ID: pleg.ContainerID(c1), Name: "nginx", Attempt: 2, State: pleg.StateRunning, PodUID: "web", PodName: "web-0", PodNamespace: "shop",
-		PodLabels: map[string]string{"app": "web"}, Image: "nginx:1", ImageRef: "sha256:1", LogPath: "/var/log/1",
+		ContainerStatus: pleg.ContainerStatus{
+			ID: pleg.ContainerID(c1), Name: "nginx", Attempt: 2, State: pleg.StateRunning, Image: "nginx:1", ImageRef: "sha256:1", LogPath: "/var/log/1",
+		},
+		PodUID: "web", PodName: "web-0", PodNamespace: "shop", PodLabels: map[string]string{"app": "web"},
 	}
 	if err != nil || fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 		t.Errorf("got %+v, %v\nwant %+v", got, err, want)

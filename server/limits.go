@@ -53,6 +53,7 @@ func newLimits(o Options, m *metrics) *limits {
 			plegv1.PLEG_ListPods_FullMethodName:     {newPlaces(o.MaxLists), true},
 			plegv1.PLEG_GetPodStatus_FullMethodName: {newPlaces(o.MaxStatusCalls), false},
 			plegv1.PLEG_GetStatus_FullMethodName:    {newPlaces(o.MaxStatusCalls), true},
+			plegv1.PLEG_Lookup_FullMethodName:       {newPlaces(o.MaxStatusCalls), false},
 			healthv1.Health_Check_FullMethodName:    {newPlaces(maxHealthCalls), true},
 			healthv1.Health_List_FullMethodName:     {newPlaces(maxHealthCalls), true},
 			healthv1.Health_Watch_FullMethodName:    {newPlaces(maxHealthCalls), false},

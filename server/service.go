@@ -19,6 +19,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
+	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -171,6 +172,26 @@ func (s *service) GetPodStatus(ctx context.Context, r *plegv1.GetPodStatusReques
 
 func statusResponse(s *pleg.PodStatus, err error) *plegv1.GetPodStatusResponse {
 	return &plegv1.GetPodStatusResponse{Status: wire.FromStatus(s), Error: wire.ErrorText(err)}
+}
+
+// Lookup implements [plegv1.PLEGServer].
+func (s *service) Lookup(ctx context.Context, r *plegv1.LookupRequest) (*plegv1.LookupResponse, error) {
+	c, err := s.pipe.Lookup(ctx, wire.ToQuery(r))
+	switch {
+	case err == nil:
+		return wire.FromContainer(c), nil
+	case errors.Is(err, lookup.ErrNoContainer):
+		return nil, status.Error(codes.NotFound, err.Error())
+	case errors.Is(err, lookup.ErrNotYet):
+		return nil, status.Error(codes.FailedPrecondition, err.Error())
+	case errors.Is(err, lookup.ErrBadQuery):
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	case errors.Is(err, pleg.ErrStopped):
+		return nil, status.Error(codes.Unavailable, err.Error())
+	case ctx.Err() != nil:
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	return nil, status.Error(codes.Unknown, err.Error())
 }
 
 // maxName is the greatest length of a watcher's name, which is in logs and metrics, in

@@ -61,6 +61,7 @@ func fromContainer(c *pleg.ContainerStatus) *plegv1.ContainerStatus {
 		Message:     Text(c.Message),
 		Image:       Text(c.Image),
 		ImageRef:    Text(c.ImageRef),
+		LogPath:     Text(c.LogPath),
 		Labels:      textMap(c.Labels),
 		Annotations: textMap(c.Annotations),
 	}
@@ -114,6 +115,7 @@ func toContainer(m *plegv1.ContainerStatus) *pleg.ContainerStatus {
 		Message:     m.GetMessage(),
 		Image:       m.GetImage(),
 		ImageRef:    m.GetImageRef(),
+		LogPath:     m.GetLogPath(),
 		Labels:      m.GetLabels(),
 		Annotations: m.GetAnnotations(),
 	}

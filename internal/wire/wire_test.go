@@ -13,6 +13,7 @@ import (
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
+	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -158,6 +159,19 @@ func TestStatusKeepsEveryField(t *testing.T) {
 	}
 	if got := wire.ToStatus(&plegv1.PodStatus{Containers: []*plegv1.ContainerStatus{{State: 99}}}); got.Containers[0].State != pleg.StateUnknown {
 		t.Errorf("state 99 became %v, want %v", got.Containers[0].State, pleg.StateUnknown)
+	}
+}
+
+func TestLookupKeepsEveryField(t *testing.T) {
+	want := new(lookup.Container)
+	fill(t, reflect.ValueOf(want).Elem())
+	if got := wire.ToContainer(sent(t, wire.FromContainer(*want))); !reflect.DeepEqual(got, *want) {
+		t.Errorf("got  %+v\nwant %+v", got, *want)
+	}
+	for _, want := range []lookup.Query{{Container: "c", Wait: time.Second, WithPath: true}, {PID: 7}, {Cgroup: 1 << 40}} {
+		if got := wire.ToQuery(sent(t, wire.FromQuery(want))); got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
 	}
 }
 

@@ -923,6 +923,242 @@ func (x *GetPodStatusResponse) GetError() string {
 	return ""
 }
 
+type LookupRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Exactly one is set.
+	//
+	// Types that are valid to be assigned to Of:
+	//
+	//	*LookupRequest_ContainerId
+	//	*LookupRequest_Pid
+	//	*LookupRequest_CgroupId
+	Of isLookupRequest_Of `protobuf_oneof:"of"`
+	// How long to wait for a container that is not known yet. If missing, the call does not
+	// wait.
+	Wait *durationpb.Duration `protobuf:"bytes,4,opt,name=wait,proto3" json:"wait,omitempty"`
+	// Requests cgroup_path although only container_id is set, which takes milliseconds.
+	WithPath      bool `protobuf:"varint,5,opt,name=with_path,json=withPath,proto3" json:"with_path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LookupRequest) Reset() {
+	*x = LookupRequest{}
+	mi := &file_pleg_v1_pleg_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LookupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LookupRequest) ProtoMessage() {}
+
+func (x *LookupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pleg_v1_pleg_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LookupRequest.ProtoReflect.Descriptor instead.
+func (*LookupRequest) Descriptor() ([]byte, []int) {
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *LookupRequest) GetOf() isLookupRequest_Of {
+	if x != nil {
+		return x.Of
+	}
+	return nil
+}
+
+func (x *LookupRequest) GetContainerId() string {
+	if x != nil {
+		if x, ok := x.Of.(*LookupRequest_ContainerId); ok {
+			return x.ContainerId
+		}
+	}
+	return ""
+}
+
+func (x *LookupRequest) GetPid() uint32 {
+	if x != nil {
+		if x, ok := x.Of.(*LookupRequest_Pid); ok {
+			return x.Pid
+		}
+	}
+	return 0
+}
+
+func (x *LookupRequest) GetCgroupId() uint64 {
+	if x != nil {
+		if x, ok := x.Of.(*LookupRequest_CgroupId); ok {
+			return x.CgroupId
+		}
+	}
+	return 0
+}
+
+func (x *LookupRequest) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+func (x *LookupRequest) GetWithPath() bool {
+	if x != nil {
+		return x.WithPath
+	}
+	return false
+}
+
+type isLookupRequest_Of interface {
+	isLookupRequest_Of()
+}
+
+type LookupRequest_ContainerId struct {
+	// The full id of a container or a pod sandbox.
+	ContainerId string `protobuf:"bytes,1,opt,name=container_id,json=containerId,proto3,oneof"`
+}
+
+type LookupRequest_Pid struct {
+	// A process, in the pid namespace of the server.
+	Pid uint32 `protobuf:"varint,2,opt,name=pid,proto3,oneof"`
+}
+
+type LookupRequest_CgroupId struct {
+	// The id of a cgroup v2, as bpf_get_current_cgroup_id returns it.
+	CgroupId uint64 `protobuf:"varint,3,opt,name=cgroup_id,json=cgroupId,proto3,oneof"`
+}
+
+func (*LookupRequest_ContainerId) isLookupRequest_Of() {}
+
+func (*LookupRequest_Pid) isLookupRequest_Of() {}
+
+func (*LookupRequest_CgroupId) isLookupRequest_Of() {}
+
+type LookupResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The container. Of a pod sandbox it has the id, the pod's name, the attempt, the state,
+	// the time of its creation, the labels and the annotations.
+	Container *ContainerStatus `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
+	// True if it is a pod sandbox.
+	Sandbox      bool   `protobuf:"varint,2,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	PodUid       string `protobuf:"bytes,3,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
+	PodName      string `protobuf:"bytes,4,opt,name=pod_name,json=podName,proto3" json:"pod_name,omitempty"`
+	PodNamespace string `protobuf:"bytes,5,opt,name=pod_namespace,json=podNamespace,proto3" json:"pod_namespace,omitempty"`
+	// The labels and annotations of the pod's newest sandbox.
+	PodLabels      map[string]string `protobuf:"bytes,6,rep,name=pod_labels,json=podLabels,proto3" json:"pod_labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	PodAnnotations map[string]string `protobuf:"bytes,7,rep,name=pod_annotations,json=podAnnotations,proto3" json:"pod_annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// When the server learned that the container is gone; missing while it exists.
+	RemovedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=removed_at,json=removedAt,proto3" json:"removed_at,omitempty"`
+	// The container's cgroup below the root of its hierarchy; empty if it was not requested.
+	CgroupPath    string `protobuf:"bytes,9,opt,name=cgroup_path,json=cgroupPath,proto3" json:"cgroup_path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LookupResponse) Reset() {
+	*x = LookupResponse{}
+	mi := &file_pleg_v1_pleg_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LookupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LookupResponse) ProtoMessage() {}
+
+func (x *LookupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pleg_v1_pleg_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LookupResponse.ProtoReflect.Descriptor instead.
+func (*LookupResponse) Descriptor() ([]byte, []int) {
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *LookupResponse) GetContainer() *ContainerStatus {
+	if x != nil {
+		return x.Container
+	}
+	return nil
+}
+
+func (x *LookupResponse) GetSandbox() bool {
+	if x != nil {
+		return x.Sandbox
+	}
+	return false
+}
+
+func (x *LookupResponse) GetPodUid() string {
+	if x != nil {
+		return x.PodUid
+	}
+	return ""
+}
+
+func (x *LookupResponse) GetPodName() string {
+	if x != nil {
+		return x.PodName
+	}
+	return ""
+}
+
+func (x *LookupResponse) GetPodNamespace() string {
+	if x != nil {
+		return x.PodNamespace
+	}
+	return ""
+}
+
+func (x *LookupResponse) GetPodLabels() map[string]string {
+	if x != nil {
+		return x.PodLabels
+	}
+	return nil
+}
+
+func (x *LookupResponse) GetPodAnnotations() map[string]string {
+	if x != nil {
+		return x.PodAnnotations
+	}
+	return nil
+}
+
+func (x *LookupResponse) GetRemovedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RemovedAt
+	}
+	return nil
+}
+
+func (x *LookupResponse) GetCgroupPath() string {
+	if x != nil {
+		return x.CgroupPath
+	}
+	return ""
+}
+
 // PodStatus is the result of an inspection of one pod.
 type PodStatus struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -942,7 +1178,7 @@ type PodStatus struct {
 
 func (x *PodStatus) Reset() {
 	*x = PodStatus{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[9]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -954,7 +1190,7 @@ func (x *PodStatus) String() string {
 func (*PodStatus) ProtoMessage() {}
 
 func (x *PodStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[9]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -967,7 +1203,7 @@ func (x *PodStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodStatus.ProtoReflect.Descriptor instead.
 func (*PodStatus) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{9}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PodStatus) GetUid() string {
@@ -1035,17 +1271,19 @@ type ContainerStatus struct {
 	Reason   string `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message  string `protobuf:"bytes,10,opt,name=message,proto3" json:"message,omitempty"`
 	// The image as named in the pod, and the digest that the runtime resolved.
-	Image         string            `protobuf:"bytes,11,opt,name=image,proto3" json:"image,omitempty"`
-	ImageRef      string            `protobuf:"bytes,12,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
-	Labels        map[string]string `protobuf:"bytes,13,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Annotations   map[string]string `protobuf:"bytes,14,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Image       string            `protobuf:"bytes,11,opt,name=image,proto3" json:"image,omitempty"`
+	ImageRef    string            `protobuf:"bytes,12,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
+	Labels      map[string]string `protobuf:"bytes,13,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Annotations map[string]string `protobuf:"bytes,14,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The file on the node that has the output of the container; empty if not known.
+	LogPath       string `protobuf:"bytes,15,opt,name=log_path,json=logPath,proto3" json:"log_path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ContainerStatus) Reset() {
 	*x = ContainerStatus{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[10]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1057,7 +1295,7 @@ func (x *ContainerStatus) String() string {
 func (*ContainerStatus) ProtoMessage() {}
 
 func (x *ContainerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[10]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1070,7 +1308,7 @@ func (x *ContainerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerStatus.ProtoReflect.Descriptor instead.
 func (*ContainerStatus) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{10}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ContainerStatus) GetId() string {
@@ -1171,6 +1409,13 @@ func (x *ContainerStatus) GetAnnotations() map[string]string {
 	return nil
 }
 
+func (x *ContainerStatus) GetLogPath() string {
+	if x != nil {
+		return x.LogPath
+	}
+	return ""
+}
+
 // SandboxStatus is the status of one pod sandbox.
 type SandboxStatus struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -1190,7 +1435,7 @@ type SandboxStatus struct {
 
 func (x *SandboxStatus) Reset() {
 	*x = SandboxStatus{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[11]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1202,7 +1447,7 @@ func (x *SandboxStatus) String() string {
 func (*SandboxStatus) ProtoMessage() {}
 
 func (x *SandboxStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[11]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1215,7 +1460,7 @@ func (x *SandboxStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxStatus.ProtoReflect.Descriptor instead.
 func (*SandboxStatus) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{11}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SandboxStatus) GetId() string {
@@ -1282,7 +1527,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[12]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1294,7 +1539,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[12]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1307,7 +1552,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{12}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{14}
 }
 
 type GetStatusResponse struct {
@@ -1319,7 +1564,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[13]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1576,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[13]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1589,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{13}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetStatusResponse) GetStatus() *PipelineStatus {
@@ -1380,7 +1625,7 @@ type PipelineStatus struct {
 
 func (x *PipelineStatus) Reset() {
 	*x = PipelineStatus{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[14]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1392,7 +1637,7 @@ func (x *PipelineStatus) String() string {
 func (*PipelineStatus) ProtoMessage() {}
 
 func (x *PipelineStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[14]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1405,7 +1650,7 @@ func (x *PipelineStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PipelineStatus.ProtoReflect.Descriptor instead.
 func (*PipelineStatus) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{14}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PipelineStatus) GetAt() *timestamppb.Timestamp {
@@ -1504,7 +1749,7 @@ type RelistStatus struct {
 
 func (x *RelistStatus) Reset() {
 	*x = RelistStatus{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[15]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1516,7 +1761,7 @@ func (x *RelistStatus) String() string {
 func (*RelistStatus) ProtoMessage() {}
 
 func (x *RelistStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[15]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1774,7 @@ func (x *RelistStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelistStatus.ProtoReflect.Descriptor instead.
 func (*RelistStatus) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{15}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RelistStatus) GetSuccess() *timestamppb.Timestamp {
@@ -1612,7 +1857,7 @@ type Inspection struct {
 
 func (x *Inspection) Reset() {
 	*x = Inspection{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[16]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1624,7 +1869,7 @@ func (x *Inspection) String() string {
 func (*Inspection) ProtoMessage() {}
 
 func (x *Inspection) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[16]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1637,7 +1882,7 @@ func (x *Inspection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inspection.ProtoReflect.Descriptor instead.
 func (*Inspection) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{16}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Inspection) GetPodUid() string {
@@ -1698,7 +1943,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[17]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1710,7 +1955,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[17]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1723,7 +1968,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{17}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Call) GetMethod() string {
@@ -1779,7 +2024,7 @@ type QuarantinedPod struct {
 
 func (x *QuarantinedPod) Reset() {
 	*x = QuarantinedPod{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[18]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1791,7 +2036,7 @@ func (x *QuarantinedPod) String() string {
 func (*QuarantinedPod) ProtoMessage() {}
 
 func (x *QuarantinedPod) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[18]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1804,7 +2049,7 @@ func (x *QuarantinedPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantinedPod.ProtoReflect.Descriptor instead.
 func (*QuarantinedPod) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{18}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *QuarantinedPod) GetUid() string {
@@ -1927,7 +2172,33 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"newer_than\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tnewerThan\"X\n" +
 	"\x14GetPodStatusResponse\x12*\n" +
 	"\x06status\x18\x01 \x01(\v2\x12.pleg.v1.PodStatusR\x06status\x12\x14\n" +
-	"\x05error\x18\x02 \x01(\tR\x05error\"\x8e\x02\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\"\xb9\x01\n" +
+	"\rLookupRequest\x12#\n" +
+	"\fcontainer_id\x18\x01 \x01(\tH\x00R\vcontainerId\x12\x12\n" +
+	"\x03pid\x18\x02 \x01(\rH\x00R\x03pid\x12\x1d\n" +
+	"\tcgroup_id\x18\x03 \x01(\x04H\x00R\bcgroupId\x12-\n" +
+	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x1b\n" +
+	"\twith_path\x18\x05 \x01(\bR\bwithPathB\x04\n" +
+	"\x02of\"\xb5\x04\n" +
+	"\x0eLookupResponse\x126\n" +
+	"\tcontainer\x18\x01 \x01(\v2\x18.pleg.v1.ContainerStatusR\tcontainer\x12\x18\n" +
+	"\asandbox\x18\x02 \x01(\bR\asandbox\x12\x17\n" +
+	"\apod_uid\x18\x03 \x01(\tR\x06podUid\x12\x19\n" +
+	"\bpod_name\x18\x04 \x01(\tR\apodName\x12#\n" +
+	"\rpod_namespace\x18\x05 \x01(\tR\fpodNamespace\x12E\n" +
+	"\n" +
+	"pod_labels\x18\x06 \x03(\v2&.pleg.v1.LookupResponse.PodLabelsEntryR\tpodLabels\x12T\n" +
+	"\x0fpod_annotations\x18\a \x03(\v2+.pleg.v1.LookupResponse.PodAnnotationsEntryR\x0epodAnnotations\x129\n" +
+	"\n" +
+	"removed_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tremovedAt\x12\x1f\n" +
+	"\vcgroup_path\x18\t \x01(\tR\n" +
+	"cgroupPath\x1a<\n" +
+	"\x0ePodLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aA\n" +
+	"\x13PodAnnotationsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8e\x02\n" +
 	"\tPodStatus\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
@@ -1938,7 +2209,7 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"containers\x124\n" +
 	"\tsandboxes\x18\x06 \x03(\v2\x16.pleg.v1.SandboxStatusR\tsandboxes\x12;\n" +
 	"\vobserved_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"observedAt\"\xb0\x05\n" +
+	"observedAt\"\xcb\x05\n" +
 	"\x0fContainerStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -1957,7 +2228,8 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x05image\x18\v \x01(\tR\x05image\x12\x1b\n" +
 	"\timage_ref\x18\f \x01(\tR\bimageRef\x12<\n" +
 	"\x06labels\x18\r \x03(\v2$.pleg.v1.ContainerStatus.LabelsEntryR\x06labels\x12K\n" +
-	"\vannotations\x18\x0e \x03(\v2).pleg.v1.ContainerStatus.AnnotationsEntryR\vannotations\x1a9\n" +
+	"\vannotations\x18\x0e \x03(\v2).pleg.v1.ContainerStatus.AnnotationsEntryR\vannotations\x12\x19\n" +
+	"\blog_path\x18\x0f \x01(\tR\alogPath\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
@@ -2045,12 +2317,13 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\rSTATE_UNKNOWN\x10\x01\x12\x11\n" +
 	"\rSTATE_CREATED\x10\x02\x12\x11\n" +
 	"\rSTATE_RUNNING\x10\x03\x12\x10\n" +
-	"\fSTATE_EXITED\x10\x042\x94\x02\n" +
+	"\fSTATE_EXITED\x10\x042\xcf\x02\n" +
 	"\x04PLEG\x128\n" +
 	"\x05Watch\x12\x15.pleg.v1.WatchRequest\x1a\x16.pleg.v1.WatchResponse0\x01\x12A\n" +
 	"\bListPods\x12\x18.pleg.v1.ListPodsRequest\x1a\x19.pleg.v1.ListPodsResponse0\x01\x12K\n" +
 	"\fGetPodStatus\x12\x1c.pleg.v1.GetPodStatusRequest\x1a\x1d.pleg.v1.GetPodStatusResponse\x12B\n" +
-	"\tGetStatus\x12\x19.pleg.v1.GetStatusRequest\x1a\x1a.pleg.v1.GetStatusResponseB;Z9github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1;plegv1b\x06proto3"
+	"\tGetStatus\x12\x19.pleg.v1.GetStatusRequest\x1a\x1a.pleg.v1.GetStatusResponse\x129\n" +
+	"\x06Lookup\x12\x16.pleg.v1.LookupRequest\x1a\x17.pleg.v1.LookupResponseB;Z9github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1;plegv1b\x06proto3"
 
 var (
 	file_pleg_v1_pleg_proto_rawDescOnce sync.Once
@@ -2065,7 +2338,7 @@ func file_pleg_v1_pleg_proto_rawDescGZIP() []byte {
 }
 
 var file_pleg_v1_pleg_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_pleg_v1_pleg_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_pleg_v1_pleg_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_pleg_v1_pleg_proto_goTypes = []any{
 	(EventType)(0),                // 0: pleg.v1.EventType
 	(State)(0),                    // 1: pleg.v1.State
@@ -2078,80 +2351,91 @@ var file_pleg_v1_pleg_proto_goTypes = []any{
 	(*Pod)(nil),                   // 8: pleg.v1.Pod
 	(*GetPodStatusRequest)(nil),   // 9: pleg.v1.GetPodStatusRequest
 	(*GetPodStatusResponse)(nil),  // 10: pleg.v1.GetPodStatusResponse
-	(*PodStatus)(nil),             // 11: pleg.v1.PodStatus
-	(*ContainerStatus)(nil),       // 12: pleg.v1.ContainerStatus
-	(*SandboxStatus)(nil),         // 13: pleg.v1.SandboxStatus
-	(*GetStatusRequest)(nil),      // 14: pleg.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),     // 15: pleg.v1.GetStatusResponse
-	(*PipelineStatus)(nil),        // 16: pleg.v1.PipelineStatus
-	(*RelistStatus)(nil),          // 17: pleg.v1.RelistStatus
-	(*Inspection)(nil),            // 18: pleg.v1.Inspection
-	(*Call)(nil),                  // 19: pleg.v1.Call
-	(*QuarantinedPod)(nil),        // 20: pleg.v1.QuarantinedPod
-	nil,                           // 21: pleg.v1.ContainerStatus.LabelsEntry
-	nil,                           // 22: pleg.v1.ContainerStatus.AnnotationsEntry
-	nil,                           // 23: pleg.v1.SandboxStatus.LabelsEntry
-	nil,                           // 24: pleg.v1.SandboxStatus.AnnotationsEntry
-	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
+	(*LookupRequest)(nil),         // 11: pleg.v1.LookupRequest
+	(*LookupResponse)(nil),        // 12: pleg.v1.LookupResponse
+	(*PodStatus)(nil),             // 13: pleg.v1.PodStatus
+	(*ContainerStatus)(nil),       // 14: pleg.v1.ContainerStatus
+	(*SandboxStatus)(nil),         // 15: pleg.v1.SandboxStatus
+	(*GetStatusRequest)(nil),      // 16: pleg.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),     // 17: pleg.v1.GetStatusResponse
+	(*PipelineStatus)(nil),        // 18: pleg.v1.PipelineStatus
+	(*RelistStatus)(nil),          // 19: pleg.v1.RelistStatus
+	(*Inspection)(nil),            // 20: pleg.v1.Inspection
+	(*Call)(nil),                  // 21: pleg.v1.Call
+	(*QuarantinedPod)(nil),        // 22: pleg.v1.QuarantinedPod
+	nil,                           // 23: pleg.v1.LookupResponse.PodLabelsEntry
+	nil,                           // 24: pleg.v1.LookupResponse.PodAnnotationsEntry
+	nil,                           // 25: pleg.v1.ContainerStatus.LabelsEntry
+	nil,                           // 26: pleg.v1.ContainerStatus.AnnotationsEntry
+	nil,                           // 27: pleg.v1.SandboxStatus.LabelsEntry
+	nil,                           // 28: pleg.v1.SandboxStatus.AnnotationsEntry
+	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
 }
 var file_pleg_v1_pleg_proto_depIdxs = []int32{
 	2,  // 0: pleg.v1.WatchRequest.resume_after:type_name -> pleg.v1.Position
 	0,  // 1: pleg.v1.WatchRequest.types:type_name -> pleg.v1.EventType
 	5,  // 2: pleg.v1.WatchResponse.event:type_name -> pleg.v1.Event
 	0,  // 3: pleg.v1.Event.type:type_name -> pleg.v1.EventType
-	25, // 4: pleg.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
-	25, // 5: pleg.v1.Event.started_at:type_name -> google.protobuf.Timestamp
-	25, // 6: pleg.v1.Event.finished_at:type_name -> google.protobuf.Timestamp
+	29, // 4: pleg.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
+	29, // 5: pleg.v1.Event.started_at:type_name -> google.protobuf.Timestamp
+	29, // 6: pleg.v1.Event.finished_at:type_name -> google.protobuf.Timestamp
 	8,  // 7: pleg.v1.ListPodsResponse.pod:type_name -> pleg.v1.Pod
-	11, // 8: pleg.v1.Pod.status:type_name -> pleg.v1.PodStatus
-	25, // 9: pleg.v1.Pod.current_as_of:type_name -> google.protobuf.Timestamp
-	11, // 10: pleg.v1.Pod.last_status:type_name -> pleg.v1.PodStatus
-	25, // 11: pleg.v1.Pod.last_as_of:type_name -> google.protobuf.Timestamp
-	11, // 12: pleg.v1.Pod.listed:type_name -> pleg.v1.PodStatus
-	25, // 13: pleg.v1.GetPodStatusRequest.newer_than:type_name -> google.protobuf.Timestamp
-	11, // 14: pleg.v1.GetPodStatusResponse.status:type_name -> pleg.v1.PodStatus
-	12, // 15: pleg.v1.PodStatus.containers:type_name -> pleg.v1.ContainerStatus
-	13, // 16: pleg.v1.PodStatus.sandboxes:type_name -> pleg.v1.SandboxStatus
-	25, // 17: pleg.v1.PodStatus.observed_at:type_name -> google.protobuf.Timestamp
-	1,  // 18: pleg.v1.ContainerStatus.state:type_name -> pleg.v1.State
-	25, // 19: pleg.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
-	25, // 20: pleg.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
-	25, // 21: pleg.v1.ContainerStatus.finished_at:type_name -> google.protobuf.Timestamp
-	21, // 22: pleg.v1.ContainerStatus.labels:type_name -> pleg.v1.ContainerStatus.LabelsEntry
-	22, // 23: pleg.v1.ContainerStatus.annotations:type_name -> pleg.v1.ContainerStatus.AnnotationsEntry
-	25, // 24: pleg.v1.SandboxStatus.created_at:type_name -> google.protobuf.Timestamp
-	23, // 25: pleg.v1.SandboxStatus.labels:type_name -> pleg.v1.SandboxStatus.LabelsEntry
-	24, // 26: pleg.v1.SandboxStatus.annotations:type_name -> pleg.v1.SandboxStatus.AnnotationsEntry
-	16, // 27: pleg.v1.GetStatusResponse.status:type_name -> pleg.v1.PipelineStatus
-	25, // 28: pleg.v1.PipelineStatus.at:type_name -> google.protobuf.Timestamp
-	17, // 29: pleg.v1.PipelineStatus.relist:type_name -> pleg.v1.RelistStatus
-	18, // 30: pleg.v1.PipelineStatus.overdue:type_name -> pleg.v1.Inspection
-	20, // 31: pleg.v1.PipelineStatus.quarantined:type_name -> pleg.v1.QuarantinedPod
-	25, // 32: pleg.v1.RelistStatus.success:type_name -> google.protobuf.Timestamp
-	26, // 33: pleg.v1.RelistStatus.took:type_name -> google.protobuf.Duration
-	25, // 34: pleg.v1.RelistStatus.started:type_name -> google.protobuf.Timestamp
-	19, // 35: pleg.v1.RelistStatus.call:type_name -> pleg.v1.Call
-	25, // 36: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
-	26, // 37: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
-	25, // 38: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
-	19, // 39: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
-	25, // 40: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
-	25, // 41: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
-	25, // 42: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
-	3,  // 43: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
-	6,  // 44: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
-	9,  // 45: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
-	14, // 46: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
-	4,  // 47: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
-	7,  // 48: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
-	10, // 49: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
-	15, // 50: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
-	47, // [47:51] is the sub-list for method output_type
-	43, // [43:47] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	13, // 8: pleg.v1.Pod.status:type_name -> pleg.v1.PodStatus
+	29, // 9: pleg.v1.Pod.current_as_of:type_name -> google.protobuf.Timestamp
+	13, // 10: pleg.v1.Pod.last_status:type_name -> pleg.v1.PodStatus
+	29, // 11: pleg.v1.Pod.last_as_of:type_name -> google.protobuf.Timestamp
+	13, // 12: pleg.v1.Pod.listed:type_name -> pleg.v1.PodStatus
+	29, // 13: pleg.v1.GetPodStatusRequest.newer_than:type_name -> google.protobuf.Timestamp
+	13, // 14: pleg.v1.GetPodStatusResponse.status:type_name -> pleg.v1.PodStatus
+	30, // 15: pleg.v1.LookupRequest.wait:type_name -> google.protobuf.Duration
+	14, // 16: pleg.v1.LookupResponse.container:type_name -> pleg.v1.ContainerStatus
+	23, // 17: pleg.v1.LookupResponse.pod_labels:type_name -> pleg.v1.LookupResponse.PodLabelsEntry
+	24, // 18: pleg.v1.LookupResponse.pod_annotations:type_name -> pleg.v1.LookupResponse.PodAnnotationsEntry
+	29, // 19: pleg.v1.LookupResponse.removed_at:type_name -> google.protobuf.Timestamp
+	14, // 20: pleg.v1.PodStatus.containers:type_name -> pleg.v1.ContainerStatus
+	15, // 21: pleg.v1.PodStatus.sandboxes:type_name -> pleg.v1.SandboxStatus
+	29, // 22: pleg.v1.PodStatus.observed_at:type_name -> google.protobuf.Timestamp
+	1,  // 23: pleg.v1.ContainerStatus.state:type_name -> pleg.v1.State
+	29, // 24: pleg.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
+	29, // 25: pleg.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
+	29, // 26: pleg.v1.ContainerStatus.finished_at:type_name -> google.protobuf.Timestamp
+	25, // 27: pleg.v1.ContainerStatus.labels:type_name -> pleg.v1.ContainerStatus.LabelsEntry
+	26, // 28: pleg.v1.ContainerStatus.annotations:type_name -> pleg.v1.ContainerStatus.AnnotationsEntry
+	29, // 29: pleg.v1.SandboxStatus.created_at:type_name -> google.protobuf.Timestamp
+	27, // 30: pleg.v1.SandboxStatus.labels:type_name -> pleg.v1.SandboxStatus.LabelsEntry
+	28, // 31: pleg.v1.SandboxStatus.annotations:type_name -> pleg.v1.SandboxStatus.AnnotationsEntry
+	18, // 32: pleg.v1.GetStatusResponse.status:type_name -> pleg.v1.PipelineStatus
+	29, // 33: pleg.v1.PipelineStatus.at:type_name -> google.protobuf.Timestamp
+	19, // 34: pleg.v1.PipelineStatus.relist:type_name -> pleg.v1.RelistStatus
+	20, // 35: pleg.v1.PipelineStatus.overdue:type_name -> pleg.v1.Inspection
+	22, // 36: pleg.v1.PipelineStatus.quarantined:type_name -> pleg.v1.QuarantinedPod
+	29, // 37: pleg.v1.RelistStatus.success:type_name -> google.protobuf.Timestamp
+	30, // 38: pleg.v1.RelistStatus.took:type_name -> google.protobuf.Duration
+	29, // 39: pleg.v1.RelistStatus.started:type_name -> google.protobuf.Timestamp
+	21, // 40: pleg.v1.RelistStatus.call:type_name -> pleg.v1.Call
+	29, // 41: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
+	30, // 42: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
+	29, // 43: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
+	21, // 44: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
+	29, // 45: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
+	29, // 46: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
+	29, // 47: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
+	3,  // 48: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
+	6,  // 49: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
+	9,  // 50: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
+	16, // 51: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
+	11, // 52: pleg.v1.PLEG.Lookup:input_type -> pleg.v1.LookupRequest
+	4,  // 53: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
+	7,  // 54: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
+	10, // 55: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
+	17, // 56: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
+	12, // 57: pleg.v1.PLEG.Lookup:output_type -> pleg.v1.LookupResponse
+	53, // [53:58] is the sub-list for method output_type
+	48, // [48:53] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_pleg_v1_pleg_proto_init() }
@@ -2160,13 +2444,18 @@ func file_pleg_v1_pleg_proto_init() {
 		return
 	}
 	file_pleg_v1_pleg_proto_msgTypes[3].OneofWrappers = []any{}
+	file_pleg_v1_pleg_proto_msgTypes[9].OneofWrappers = []any{
+		(*LookupRequest_ContainerId)(nil),
+		(*LookupRequest_Pid)(nil),
+		(*LookupRequest_CgroupId)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pleg_v1_pleg_proto_rawDesc), len(file_pleg_v1_pleg_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   23,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

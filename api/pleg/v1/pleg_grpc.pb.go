@@ -26,6 +26,7 @@ const (
 	PLEG_ListPods_FullMethodName     = "/pleg.v1.PLEG/ListPods"
 	PLEG_GetPodStatus_FullMethodName = "/pleg.v1.PLEG/GetPodStatus"
 	PLEG_GetStatus_FullMethodName    = "/pleg.v1.PLEG/GetStatus"
+	PLEG_Lookup_FullMethodName       = "/pleg.v1.PLEG/Lookup"
 )
 
 // PLEGClient is the client API for PLEG service.
@@ -54,6 +55,10 @@ type PLEGClient interface {
 	// GetStatus returns what the pipeline does at present, and what it waits for. It
 	// does not call the container runtime.
 	GetStatus(ctx context.Context, in *GetStatusRequest, opts ...grpc.CallOption) (*GetStatusResponse, error)
+	// Lookup returns the container and the pod that a container id, a process or a cgroup
+	// belongs to. NOT_FOUND: it belongs to no container of this node. FAILED_PRECONDITION: the
+	// container is not known yet.
+	Lookup(ctx context.Context, in *LookupRequest, opts ...grpc.CallOption) (*LookupResponse, error)
 }
 
 type pLEGClient struct {
@@ -122,6 +127,16 @@ func (c *pLEGClient) GetStatus(ctx context.Context, in *GetStatusRequest, opts .
 	return out, nil
 }
 
+func (c *pLEGClient) Lookup(ctx context.Context, in *LookupRequest, opts ...grpc.CallOption) (*LookupResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LookupResponse)
+	err := c.cc.Invoke(ctx, PLEG_Lookup_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PLEGServer is the server API for PLEG service.
 // All implementations must embed UnimplementedPLEGServer
 // for forward compatibility.
@@ -148,6 +163,10 @@ type PLEGServer interface {
 	// GetStatus returns what the pipeline does at present, and what it waits for. It
 	// does not call the container runtime.
 	GetStatus(context.Context, *GetStatusRequest) (*GetStatusResponse, error)
+	// Lookup returns the container and the pod that a container id, a process or a cgroup
+	// belongs to. NOT_FOUND: it belongs to no container of this node. FAILED_PRECONDITION: the
+	// container is not known yet.
+	Lookup(context.Context, *LookupRequest) (*LookupResponse, error)
 	mustEmbedUnimplementedPLEGServer()
 }
 
@@ -169,6 +188,9 @@ func (UnimplementedPLEGServer) GetPodStatus(context.Context, *GetPodStatusReques
 }
 func (UnimplementedPLEGServer) GetStatus(context.Context, *GetStatusRequest) (*GetStatusResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetStatus not implemented")
+}
+func (UnimplementedPLEGServer) Lookup(context.Context, *LookupRequest) (*LookupResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Lookup not implemented")
 }
 func (UnimplementedPLEGServer) mustEmbedUnimplementedPLEGServer() {}
 func (UnimplementedPLEGServer) testEmbeddedByValue()              {}
@@ -249,6 +271,24 @@ func _PLEG_GetStatus_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PLEG_Lookup_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LookupRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PLEGServer).Lookup(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PLEG_Lookup_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PLEGServer).Lookup(ctx, req.(*LookupRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // PLEG_ServiceDesc is the grpc.ServiceDesc for PLEG service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -263,6 +303,10 @@ var PLEG_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetStatus",
 			Handler:    _PLEG_GetStatus_Handler,
+		},
+		{
+			MethodName: "Lookup",
+			Handler:    _PLEG_Lookup_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
