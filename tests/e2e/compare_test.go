@@ -131,23 +131,21 @@ var criSteps = map[runtimeapi.ContainerEventType]lab.Step{
 }
 
 // receiveCRIEvents receives the CRI events of the runtime until the test ends.
-func receiveCRIEvents(ctx context.Context, t *testing.T, l *lab.Lab) *criEvents {
-	t.Helper()
-	ctx, cancel := context.WithCancel(ctx)
-	stream, err := l.Runtime().GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
-	must(t, err)
+func (f *fixture) receiveCRIEvents(ctx context.Context) *criEvents {
+	f.t.Helper()
 	c := &criEvents{steps: make(map[string]bool), exited: make(map[string]bool)}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for ev, err := stream.Recv(); err == nil; ev, err = stream.Recv() {
-			c.add(ev)
+	opened := make(chan error)
+	f.background(ctx, func(ctx context.Context) {
+		stream, err := f.lab.Runtime().GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
+		opened <- err
+		for err == nil {
+			var ev *runtimeapi.ContainerEventResponse
+			if ev, err = stream.Recv(); err == nil {
+				c.add(ev)
+			}
 		}
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
 	})
+	must(f.t, <-opened)
 	return c
 }
 

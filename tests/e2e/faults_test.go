@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -91,7 +90,7 @@ func (row *fault) runOn(t *testing.T) {
 		row.instances = quickly
 	}
 	for _, o := range row.instances {
-		f.run(ctx, o).watchHealth(ctx, t)
+		f.watchHealth(ctx, f.run(ctx, o))
 	}
 	f.runPods(ctx, row.pods)
 	f.runContainers(ctx, func(i int) lab.ContainerSpec { return mainExits(i % 200) })
@@ -101,7 +100,7 @@ func (row *fault) runOn(t *testing.T) {
 		}
 		status, err := in.status(ctx)
 		must(t, err)
-		in.polls = status.Relist.Period <= relistPeriod
+		in.health.polls = status.Relist.Period <= relistPeriod
 	}
 	f.faultBegan = time.Now()
 	row.run(ctx, f)
@@ -177,88 +176,4 @@ func (f *fixture) changePods(ctx context.Context) {
 	f.step(ctx, l.Trigger(ctx, c))
 	f.step(ctx, l.StopPod(ctx, f.pods[0]))
 	f.step(ctx, l.RemovePod(ctx, f.pods[0]))
-}
-
-// An instance may become unhealthy this much sooner or later than it should,
-// because lists take time and the machine may be busy.
-const (
-	early = 2 * time.Second
-	late  = 10 * time.Second
-)
-
-// healthLog has the changes of an instance's health.
-type healthLog struct {
-	mu      sync.Mutex
-	changes []healthChange
-}
-
-type healthChange struct {
-	at time.Time
-	ok bool
-}
-
-func (h *healthLog) add(ok bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if n := len(h.changes); n == 0 || h.changes[n-1].ok != ok {
-		h.changes = append(h.changes, healthChange{time.Now(), ok})
-	}
-}
-
-// firstUnhealthy returns how long after a time the health first changed to
-// unhealthy; negative if never.
-func (h *healthLog) firstUnhealthy(after time.Time) time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, c := range h.changes {
-		if !c.ok && c.at.After(after) {
-			return c.at.Sub(after)
-		}
-	}
-	return -1
-}
-
-// watchHealth logs the health of an instance until the test ends.
-func (in *instance) watchHealth(ctx context.Context, t *testing.T) {
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for load.Sleep(ctx, 10*time.Millisecond) {
-			if status, err := in.status(ctx); err == nil {
-				in.health.add(status.Healthy)
-			}
-		}
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
-}
-
-// checkHealth fails the test unless the instance was unhealthy if and only if no
-// list succeeded for longer than its threshold, and is healthy now. It returns
-// how long after the start of the fault the instance became unhealthy.
-func (f *fixture) checkHealth(ctx context.Context, in *instance, listsFail bool) string {
-	t := f.t
-	t.Helper()
-	lasted, unhealthy := f.faultEnded.Sub(f.faultBegan), in.health.firstUnhealthy(f.faultBegan)
-	threshold, period := in.threshold, in.period
-	if f.streamBroke || in.polls {
-		threshold, period = in.pollingThreshold, relistPeriod
-	}
-	switch {
-	case threshold == 0:
-	case listsFail && lasted > threshold+late && (unhealthy < threshold-period-early || unhealthy > threshold+late):
-		t.Errorf("%s: unhealthy %v after the start of the fault, want about %v", in.name, unhealthy, threshold)
-	case (!listsFail || lasted < threshold-period-early) && unhealthy >= 0:
-		t.Errorf("%s: unhealthy %v after the start of the fault, want never", in.name, unhealthy)
-	}
-	if err := in.awaitHealth(ctx, true); err != nil {
-		t.Errorf("%s: not healthy again: %v", in.name, err)
-	}
-	if unhealthy < 0 {
-		return "never"
-	}
-	return fmt.Sprintf("%.1f s", unhealthy.Seconds())
 }

@@ -59,6 +59,20 @@ func newFixture(t *testing.T, o lab.Options) (context.Context, *fixture) {
 	return ctx, &fixture{t: t, lab: l, timeout: stepTimeout}
 }
 
+// background calls do in a goroutine, whose context ends with the test.
+func (f *fixture) background(ctx context.Context, do func(context.Context)) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		do(ctx)
+	}()
+	f.t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+}
+
 // runPods creates n pods in two namespaces and awaits their events. Two in three
 // use the host's network, because a bridge takes long to set up.
 func (f *fixture) runPods(ctx context.Context, n int) {

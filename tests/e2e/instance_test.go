@@ -41,16 +41,9 @@ type instance struct {
 	mayOvertake int
 	overtaken   map[string]bool
 
-	// The instance must be unhealthy once its last list is older than threshold;
-	// period is the time between two lists. Both are zero if this is not checked.
-	threshold, period time.Duration
-	// pollingThreshold is the threshold while there is no event stream, and while polls
-	// is set: when the fault began, events did not stand in for lists.
-	pollingThreshold time.Duration
-	polls            bool
 	// paused is when the instance itself did not run.
 	paused outage
-	health healthLog
+	health *health
 
 	mu       sync.Mutex // guards what follows
 	byPod    map[pleg.PodUID][]pleg.Event
@@ -61,7 +54,7 @@ type instance struct {
 
 func newInstance(name string) *instance {
 	return &instance{
-		name: name, byPod: make(map[pleg.PodUID][]pleg.Event), arrived: make(map[string]time.Time),
+		name: name, health: new(health), byPod: make(map[pleg.PodUID][]pleg.Event), arrived: make(map[string]time.Time),
 		stream: promises.Stream{Replay: true},
 	}
 }
@@ -132,7 +125,9 @@ func (f *fixture) run(ctx context.Context, o instanceOptions) *instance {
 	path, err := build()
 	must(t, err)
 	in := newInstance(o.name)
-	in.setThresholds(o)
+	if !o.unchecked {
+		in.health = expectedHealth(o.settings)
+	}
 	in.Daemon, err = load.StartDaemon(ctx, load.DaemonOptions{
 		Program: path, Dir: dir, Name: strings.ReplaceAll(o.name, " ", "-"), Env: o.env, Settings: o.settings, Before: o.before,
 		Args: []string{"--listen", "127.0.0.1:0", "--runtime-endpoint", f.lab.Endpoint()},
@@ -156,10 +151,7 @@ func (f *fixture) run(ctx context.Context, o instanceOptions) *instance {
 
 // watch calls add for each event of an instance until the test ends.
 func (f *fixture) watch(ctx context.Context, in *instance, o client.WatchOptions, add func(pleg.Event)) {
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	f.background(ctx, func(ctx context.Context) {
 		for ev, err := range in.Client.Watch(ctx, o) {
 			if err != nil {
 				in.problem(err)
@@ -167,26 +159,7 @@ func (f *fixture) watch(ctx context.Context, in *instance, o client.WatchOptions
 			}
 			add(ev)
 		}
-	}()
-	f.t.Cleanup(func() {
-		cancel()
-		<-done
 	})
-}
-
-func (in *instance) setThresholds(o instanceOptions) {
-	duration := func(name string) time.Duration {
-		d, _ := time.ParseDuration(o.settings[name]) // zero if it is not set
-		return d
-	}
-	if o.unchecked {
-		return
-	}
-	in.threshold, in.period, in.pollingThreshold = duration("relist-threshold"), duration("relist-period"), duration("relist-threshold")
-	if o.settings["events"] == "auto" {
-		in.period = duration("relist-period-with-events")
-		in.threshold = max(in.threshold, 2*in.period)
-	}
 }
 
 func (in *instance) status(ctx context.Context) (pleg.Status, error) {

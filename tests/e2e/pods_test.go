@@ -101,7 +101,7 @@ func TestEventsReportShortContainers(t *testing.T) {
 	l := f.lab
 	in := f.run(ctx, instanceOptions{name: "events", settings: rareLists})
 	each := f.run(ctx, instanceOptions{name: "each second", settings: load.Settings{"relist-period": "1s"}, incomplete: true})
-	in.criEvents = receiveCRIEvents(ctx, t, l)
+	in.criEvents = f.receiveCRIEvents(ctx)
 	f.runPods(ctx, 5)
 	polled := 0
 	for i := range containers {

@@ -123,7 +123,7 @@ func TestStorm(t *testing.T) {
 	events := f.lab.Traits().Events && !f.lab.Traits().EventsToOne
 	in := f.run(ctx, instanceOptions{name: "events", settings: rareLists})
 	if events {
-		in.criEvents = receiveCRIEvents(ctx, t, f.lab)
+		in.criEvents = f.receiveCRIEvents(ctx)
 		in.mayOvertake = 3 // of 240
 	}
 	f.runPods(ctx, 20)
