@@ -38,7 +38,9 @@ done
 $GO build -C deploy/release -trimpath -buildvcs=false -o "$work/" . tool
 
 # shellcheck disable=SC2086 # one word for each program
-"$work/release" -version "$VERSION" -revision "$revision" -created "$SOURCE_DATE_EPOCH" -out "$OUT/pleg-pipeline-$VERSION-image.tar" $programs
+"$work/release" -version "$VERSION" -revision "$revision" -created "$SOURCE_DATE_EPOCH" -out "$work/image" $programs
+tar --sort=name --owner=0 --group=0 --numeric-owner --mode=a+rX,u+w,go-w --mtime="@$SOURCE_DATE_EPOCH" \
+	-cf "$OUT/pleg-pipeline-$VERSION-image.tar" -C "$work/image" blobs index.json oci-layout
 if [ "${1:-}" = image ]; then
 	ls -l "$OUT"
 	exit 0

@@ -10,8 +10,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -50,7 +48,7 @@ func run(args []string) error {
 	flags.StringVar(&o.version, "version", "", "version of the program, the tag of the image")
 	flags.StringVar(&o.revision, "revision", "", "commit")
 	created := flags.Int64("created", 0, "time of the image in seconds since 1970, the same for each build of a commit")
-	out := flags.String("out", "", "OCI archive to write")
+	out := flags.String("out", "", "folder for the OCI layout")
 	flags.Usage = func() {
 		fmt.Fprintln(flags.Output(), "usage: release [flags] ARCHITECTURE=PROGRAM...")
 		flags.PrintDefaults()
@@ -66,7 +64,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	return o.writeArchive(*out, index)
+	return o.writeLayout(*out, index)
 }
 
 // index returns an index with one image for each architecture.
@@ -154,60 +152,14 @@ func (o options) layer(file string) (v1.Layer, error) {
 		tarball.WithMediaType(types.OCILayer))
 }
 
-// writeArchive writes an index as an OCI archive, which "ctr images import" and skopeo
-// read.
-func (o options) writeArchive(out string, index v1.ImageIndex) (err error) {
-	dir, err := os.MkdirTemp("", "release-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+// writeLayout writes an index as an OCI layout. An archive of it is what "ctr images import"
+// and skopeo read.
+func (o options) writeLayout(dir string, index v1.ImageIndex) error {
 	path, err := layout.Write(dir, empty.Index)
 	if err != nil {
 		return err
 	}
-	reference := o.name + ":" + o.version
-	if err := path.AppendIndex(index, layout.WithAnnotations(map[string]string{
-		"org.opencontainers.image.ref.name": o.version, "io.containerd.image.name": reference,
-	})); err != nil {
-		return err
-	}
-	file, err := os.Create(out)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	return o.pack(file, dir)
-}
-
-// pack writes a folder in the order of its names, with one time for all files.
-func (o options) pack(out io.Writer, dir string) error {
-	var names []string
-	if err := filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() {
-			names = append(names, name)
-		}
-		return err
-	}); err != nil {
-		return err
-	}
-	slices.Sort(names)
-	w := tar.NewWriter(out)
-	for _, name := range names {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		inside, err := filepath.Rel(dir, name)
-		if err != nil {
-			return err
-		}
-		if err := w.WriteHeader(&tar.Header{Name: filepath.ToSlash(inside), Mode: 0o644, Size: int64(len(data)), ModTime: o.created}); err != nil {
-			return err
-		}
-		if _, err := w.Write(data); err != nil {
-			return err
-		}
-	}
-	return w.Close()
+	return path.AppendIndex(index, layout.WithAnnotations(map[string]string{
+		"org.opencontainers.image.ref.name": o.version, "io.containerd.image.name": o.name + ":" + o.version,
+	}))
 }
