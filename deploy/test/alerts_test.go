@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -21,12 +20,12 @@ type trouble struct {
 // troubles has one for each alert. Those that need a fault of the runtime restart it.
 var troubles = map[string]trouble{
 	"PlegPipelineDown": {
-		begin: func(_ *testing.T, n *node) { n.daemon.stop() },
+		begin: func(_ *testing.T, n *node) { n.daemon.Kill() },
 		end:   func(t *testing.T, n *node) { n.startDaemon(t) },
 	},
 	"PlegUnhealthy": {
 		run:   []string{"--relist-threshold", "5s"},
-		begin: func(_ *testing.T, n *node) { n.simulation.stop() },
+		begin: func(_ *testing.T, n *node) { n.simulation.Kill() },
 		end:   func(t *testing.T, n *node) { n.simulate(t) },
 	},
 	"PlegPodsHang": {
@@ -44,8 +43,8 @@ var troubles = map[string]trouble{
 		end:   func(t *testing.T, n *node) { n.simulate(t) },
 	},
 	"PlegSubscriberSlow": {
-		begin: func(t *testing.T, n *node) { n.client.signal(t, syscall.SIGSTOP) },
-		end:   func(t *testing.T, n *node) { n.client.signal(t, syscall.SIGCONT) },
+		begin: func(_ *testing.T, n *node) { _ = n.client.Pause() },
+		end:   func(_ *testing.T, n *node) { _ = n.client.Continue() },
 	},
 }
 

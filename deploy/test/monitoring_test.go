@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -60,10 +59,10 @@ func TestDashboard(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := startNode(t, append([]string{"--events", "auto"}, flags...)...)
 			p := startPrometheus(t, nil, n)
-			n.simulation.signal(t, syscall.SIGSTOP)
+			_ = n.simulation.Pause()
 			time.Sleep(2 * time.Second) // a few lists hang
-			n.simulation.signal(t, syscall.SIGCONT)
-			n.simulation.stop()
+			_ = n.simulation.Continue()
+			n.simulation.Kill()
 			waitFor(t, "the outage", func() error { return p.expect(t.Context(), "pleg_relist_errors_total > 0", 1) })
 			n.simulate(t, "--seed", "2")
 			for title, exprs := range expressions(t) {

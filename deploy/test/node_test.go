@@ -12,16 +12,17 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/process"
 )
 
 // node is a simulated runtime, a daemon on it and a client of the daemon.
 type node struct {
 	dir, listen                string
 	flags                      []string // of the daemon
-	simulation, daemon, client *process
+	simulation, daemon, client *process.Process
 }
 
 // startNode starts a node whose pods change 20 times a second.
@@ -45,7 +46,7 @@ func (n *node) file(name string) string { return filepath.Join(n.dir, name) }
 func (n *node) simulate(t *testing.T, flags ...string) {
 	t.Helper()
 	if n.simulation != nil {
-		n.simulation.stop()
+		n.simulation.Kill()
 	}
 	n.simulation = start(t, n.dir, program, append([]string{"simulate", "--socket", n.file("cri.sock"), "--pods", "30", "--churn-rate", "20"}, flags...)...)
 	waitFor(t, "the runtime", func() error { return dial(t.Context(), n.file("cri.sock")) })
@@ -120,44 +121,20 @@ func (p *prometheus) expect(ctx context.Context, expr string, number int) error 
 	return err
 }
 
-// process is a running program. Its output is in a file.
-type process struct{ cmd *exec.Cmd }
-
 // start runs a program until the test ends.
-func start(t *testing.T, dir, name string, args ...string) *process {
+func start(t *testing.T, dir, name string, args ...string) *process.Process {
 	t.Helper()
-	cmd := exec.Command(name, args...) //nolint:noctx // it is ended in order below
-	log, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("%s-%s.log", filepath.Base(name), args[0])), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	p, err := process.Start(exec.Command(name, args...), filepath.Join(dir, fmt.Sprintf("%s-%s.log", filepath.Base(name), args[0]))) //nolint:noctx // it is ended in order
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = log.Close() }()
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	p := &process{cmd: cmd}
 	t.Cleanup(func() {
-		p.stop()
-		if text, _ := os.ReadFile(log.Name()); t.Failed() {
-			t.Logf("end of %s:\n%s", log.Name(), text[max(0, len(text)-2000):])
+		p.Kill()
+		if t.Failed() {
+			t.Logf("end of %s:\n%s", p.Log, p.Tail())
 		}
 	})
 	return p
-}
-
-// stop ends the process as a crash does: it may be called again, and for one that is
-// stopped.
-func (p *process) stop() {
-	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait()
-}
-
-func (p *process) signal(t *testing.T, s syscall.Signal) {
-	t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // freeAddress returns an address that nobody listens on.
@@ -199,16 +176,12 @@ func get(ctx context.Context, address string) error {
 // waitTimeout is long because the machine may be busy.
 const waitTimeout = 2 * time.Minute
 
-// waitFor polls until done returns nil.
+// waitFor waits until done returns nil.
 func waitFor(t *testing.T, what string, done func() error) {
 	t.Helper()
-	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
-		err := done()
-		if err == nil {
-			return
-		}
-		if time.Since(began) > waitTimeout {
-			t.Fatalf("%s: not within %v: %v", what, waitTimeout, err)
-		}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), waitTimeout, fmt.Errorf("not within %v", waitTimeout))
+	defer cancel()
+	if err := process.Await(ctx, func(context.Context) error { return done() }); err != nil {
+		t.Fatalf("%s: %v", what, err)
 	}
 }
