@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
 )
@@ -131,40 +133,18 @@ func (o *Options) complete() error {
 	if o.Runtime == nil {
 		return errors.New("Options.Runtime is required: use cri.New or your own")
 	}
-	for _, d := range []struct {
-		name  string
-		value *time.Duration
-		def   time.Duration
-	}{
-		{"RelistPeriod", &o.RelistPeriod, DefaultRelistPeriod},
-		{"RelistThreshold", &o.RelistThreshold, DefaultRelistThreshold},
-		{"RelistPeriodWithEvents", &o.RelistPeriodWithEvents, DefaultRelistPeriodWithEvents},
-		{"ListTimeout", &o.ListTimeout, DefaultListTimeout},
-		{"InspectTimeout", &o.InspectTimeout, DefaultInspectTimeout},
-		{"MaxQuarantine", &o.MaxQuarantine, DefaultMaxQuarantine},
-	} {
-		if *d.value < 0 {
-			return fmt.Errorf("Options.%s must be positive, got %v", d.name, *d.value)
-		}
-		if *d.value == 0 {
-			*d.value = d.def
-		}
-	}
-	for _, n := range []struct {
-		name  string
-		value *int
-		def   int
-	}{
-		{"Inspectors", &o.Inspectors, DefaultInspectors},
-		{"History", &o.History, DefaultHistory},
-		{"DeliverAfterFailures", &o.DeliverAfterFailures, 0},
-	} {
-		if *n.value < 0 {
-			return fmt.Errorf("Options.%s must be positive, got %d", n.name, *n.value)
-		}
-		if *n.value == 0 {
-			*n.value = n.def
-		}
+	if err := cmp.Or(
+		option.Default("RelistPeriod", &o.RelistPeriod, DefaultRelistPeriod),
+		option.Default("RelistThreshold", &o.RelistThreshold, DefaultRelistThreshold),
+		option.Default("RelistPeriodWithEvents", &o.RelistPeriodWithEvents, DefaultRelistPeriodWithEvents),
+		option.Default("ListTimeout", &o.ListTimeout, DefaultListTimeout),
+		option.Default("InspectTimeout", &o.InspectTimeout, DefaultInspectTimeout),
+		option.Default("MaxQuarantine", &o.MaxQuarantine, DefaultMaxQuarantine),
+		option.Default("Inspectors", &o.Inspectors, DefaultInspectors),
+		option.Default("History", &o.History, DefaultHistory),
+		option.Default("DeliverAfterFailures", &o.DeliverAfterFailures, 0),
+	); err != nil {
+		return err
 	}
 	switch _, watches := o.Runtime.(pleg.EventWatcher); {
 	case o.Events == "":

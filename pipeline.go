@@ -208,7 +208,7 @@ func (p *Pipeline) Status() pleg.Status {
 	}
 	s.Waiting, _ = p.differ.Waiting()
 	s.Healthy, s.Err = p.Healthy()
-	s.InFlight, s.Width = p.inspector.InFlight(), s.Inspectors
+	s.InFlight = p.inspector.InFlight()
 	if s.Relist.Started.IsZero() && len(s.Overdue) == 0 {
 		return s
 	}

@@ -11,10 +11,9 @@ type Status struct {
 	Healthy bool
 	Err     error
 	Relist  RelistStatus
-	// Inspectors is the bound on inspections in flight that are not hung, Width the same
-	// (older servers send a number that follows the runtime), InFlight the number of
-	// those in flight.
-	Inspectors, Width, InFlight int
+	// Inspectors is the bound on inspections in flight that are not hung, InFlight the
+	// number of those in flight.
+	Inspectors, InFlight int
 	// Waiting is the number of pods that have changed and were not inspected with
 	// success since.
 	Waiting int
@@ -58,6 +57,22 @@ type Inspection struct {
 	// Call is the oldest call to the runtime that the inspection waits for; nil if
 	// the runtime is no [CallReporter], or if no call has been sent yet.
 	Call *Call
+}
+
+// Quarantined is a pod whose last inspection hung.
+type Quarantined struct {
+	UID       PodUID
+	Namespace string
+	Name      string
+	// Since is the end of the first inspection that hung or failed late; all later ones did too.
+	Since time.Time
+	// Hung is the number of inspections in a row that hung or failed late.
+	Hung int
+	// NextTry is when its wait ends. It is inspected at the first relist after that, as
+	// soon as there is a place.
+	NextTry time.Time
+	// Err is the error of the last one.
+	Err error
 }
 
 // Call is a call to the runtime that has not returned yet.

@@ -14,7 +14,7 @@ import (
 func FromPipelineStatus(s pleg.Status) *plegv1.PipelineStatus {
 	m := &plegv1.PipelineStatus{
 		At: FromTime(s.At), Healthy: s.Healthy, Error: ErrorText(s.Err), Relist: fromRelist(s.Relist),
-		Inspectors: uint32(s.Inspectors), Width: uint32(s.Width), InFlight: uint32(s.InFlight), Waiting: uint32(s.Waiting),
+		Inspectors: uint32(s.Inspectors), Width: uint32(s.Inspectors), InFlight: uint32(s.InFlight), Waiting: uint32(s.Waiting),
 	}
 	for _, i := range s.Overdue {
 		m.Overdue = append(m.Overdue, &plegv1.Inspection{
@@ -53,7 +53,7 @@ func fromCall(c *pleg.Call) *plegv1.Call {
 func ToPipelineStatus(m *plegv1.PipelineStatus) pleg.Status {
 	s := pleg.Status{
 		At: ToTime(m.GetAt()), Healthy: m.GetHealthy(), Err: toError(m.GetError()), Relist: toRelist(m.GetRelist()),
-		Inspectors: int(m.GetInspectors()), Width: int(m.GetWidth()), InFlight: int(m.GetInFlight()), Waiting: int(m.GetWaiting()),
+		Inspectors: int(m.GetInspectors()), InFlight: int(m.GetInFlight()), Waiting: int(m.GetWaiting()),
 	}
 	for _, i := range m.GetOverdue() {
 		s.Overdue = append(s.Overdue, pleg.Inspection{

@@ -203,7 +203,7 @@ func event(name string, kind pleg.EventType) fleet.Event {
 
 func healthy() pleg.Status {
 	return pleg.Status{
-		At: noon, Healthy: true, Inspectors: 8, Width: 8, InFlight: 1,
+		At: noon, Healthy: true, Inspectors: 8, InFlight: 1,
 		Relist: pleg.RelistStatus{Success: noon.Add(-400 * time.Millisecond), Took: 32 * time.Millisecond, Period: time.Second},
 	}
 }

@@ -110,7 +110,7 @@ func (s *screen) drawLists(m *model, now time.Time) {
 func (s *screen) drawPlaces(status pleg.Status) int {
 	x := s.text(0, 3, s.width, "inspecting ", faint)
 	hung, slow := overdue(status)
-	for n := range min(max(status.Width, status.InFlight), max(1, s.width/10), 16) {
+	for n := range min(max(status.Inspectors, status.InFlight), max(1, s.width/10), 16) {
 		square, style := "■", info
 		switch {
 		case n < hung:

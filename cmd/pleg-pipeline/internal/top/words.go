@@ -131,8 +131,8 @@ func (m *model) verdict(now time.Time) (text string, ok bool) {
 // placesText returns how many inspections are in flight, of the places. Those that hang or
 // are slow have lent their places, so there may be more.
 func placesText(s pleg.Status) string {
-	text := fmt.Sprintf("%d of %d", min(s.InFlight, s.Width), s.Width)
-	if extra := s.InFlight - s.Width; extra > 0 {
+	text := fmt.Sprintf("%d of %d", min(s.InFlight, s.Inspectors), s.Inspectors)
+	if extra := s.InFlight - s.Inspectors; extra > 0 {
 		text += fmt.Sprintf(" + %d extra", extra)
 	}
 	return text

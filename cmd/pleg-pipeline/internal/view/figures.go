@@ -77,8 +77,8 @@ type Differ struct {
 
 // Inspector has the figures of the inspections.
 type Inspector struct {
-	// InFlight is the number of pods being inspected, out of Width, the current limit.
-	// Inspectors is the greatest limit.
+	// InFlight is the number of pods being inspected. Inspectors is its limit, and Width the
+	// same.
 	InFlight   int `json:"inFlight"`
 	Width      int `json:"width"`
 	Inspectors int `json:"inspectors"`
@@ -157,7 +157,7 @@ func (f *Figures) addStatus(s pleg.Status) {
 		f.Lister.RunningSeconds, f.Lister.Call = s.At.Sub(s.Relist.Started).Seconds(), callText(s.Relist.Call)
 	}
 	f.Differ.Queue, f.Differ.Quarantined = s.Waiting, len(s.Quarantined)
-	f.Inspector.InFlight, f.Inspector.Width, f.Inspector.Inspectors = s.InFlight, s.Width, s.Inspectors
+	f.Inspector.InFlight, f.Inspector.Width, f.Inspector.Inspectors = s.InFlight, s.Inspectors, s.Inspectors
 	for _, i := range s.Overdue {
 		if i.Hung {
 			f.Inspector.Hung++
