@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -104,7 +105,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	}()
 	version, err := n.runtime.Version(ctx, &runtimeapi.VersionRequest{})
 	if err != nil {
-		return nil, fmt.Errorf("ask for the version: %w", err)
+		return nil, err
 	}
 	report.Runtime, report.Version = version.GetRuntimeName(), version.GetRuntimeVersion()
 	if err := n.checkImage(ctx); err != nil {
@@ -199,9 +200,19 @@ func CheckIDs(ids []string) error {
 const smallWindow = 64 << 10
 
 // dial returns a client with a connection of its own. A runtime notices soon whether
-// it reads.
-func dial(endpoint string) (*cri.Client, error) {
-	return cri.New(endpoint, cri.Options{MaxRecvBytes: largeAnswer, DialOptions: []grpc.DialOption{
-		grpc.WithStaticStreamWindowSize(smallWindow), grpc.WithStaticConnWindowSize(smallWindow),
+// it reads. Each call ends after the call timeout, and its error names it.
+func dial(o Options) (*cri.Client, error) {
+	bounded := func(
+		ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+	) error {
+		ctx, cancel := context.WithTimeout(ctx, o.CallTimeout)
+		defer cancel()
+		if err := invoke(ctx, method, request, reply, conn, opts...); err != nil {
+			return fmt.Errorf("%s: %w", path.Base(method), err)
+		}
+		return nil
+	}
+	return cri.New(o.Endpoint, cri.Options{MaxRecvBytes: largeAnswer, DialOptions: []grpc.DialOption{
+		grpc.WithStaticStreamWindowSize(smallWindow), grpc.WithStaticConnWindowSize(smallWindow), grpc.WithChainUnaryInterceptor(bounded),
 	}})
 }

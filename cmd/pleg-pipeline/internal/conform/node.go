@@ -8,7 +8,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -37,9 +36,6 @@ type node struct {
 	runtime runtimeapi.RuntimeServiceClient
 	program program
 	pods    atomic.Int64
-
-	mu      sync.Mutex
-	clients []*cri.Client // of the watchers
 }
 
 func newNode(o Options) (*node, error) {
@@ -47,7 +43,7 @@ func newNode(o Options) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := dial(o.Endpoint)
+	client, err := dial(o)
 	if err != nil {
 		return nil, errors.Join(err, program.remove())
 	}
@@ -64,12 +60,7 @@ func (n *node) close(ctx context.Context, err error) (leftover []string, _ error
 	if len(leftover) > 0 && err == nil {
 		err = fmt.Errorf("could not remove %d pods of namespace %s", len(leftover), Namespace)
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, c := range append(n.clients, n.client) {
-		_ = c.Close()
-	}
-	return leftover, errors.Join(err, n.program.remove())
+	return leftover, errors.Join(err, n.client.Close(), n.program.remove())
 }
 
 // removePods removes every pod of this run, and those of runs that were killed. It
@@ -119,17 +110,12 @@ func (n *node) checkImage(ctx context.Context) error {
 	images := runtimeapi.NewImageServiceClient(n.client.Conn())
 	resp, err := images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: n.opts.Image}})
 	if err != nil {
-		return fmt.Errorf("look for the image %s: %w", n.opts.Image, err)
+		return err
 	}
 	if resp.GetImage() == nil {
 		return fmt.Errorf("the runtime has no image %s: pull it first", n.opts.Image)
 	}
 	return nil
-}
-
-// call returns a context for one call to the runtime.
-func (n *node) call(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, n.opts.CallTimeout)
 }
 
 // sleep returns an error if ctx ends first.

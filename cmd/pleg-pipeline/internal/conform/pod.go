@@ -41,8 +41,7 @@ func (n *node) runPod(ctx context.Context, annotations map[string]string) (*pod,
 		return nil, err
 	}
 	// A runtime may finish a cancelled call, and then make a pod that nobody removes.
-	ctx, cancel := n.call(context.WithoutCancel(ctx))
-	defer cancel()
+	ctx = context.WithoutCancel(ctx)
 	name := fmt.Sprintf("pod-%d", n.pods.Add(1))
 	p := &pod{uid: rand.Text()}
 	p.config = &runtimeapi.PodSandboxConfig{
@@ -60,7 +59,7 @@ func (n *node) runPod(ctx context.Context, annotations map[string]string) (*pod,
 	}
 	resp, err := n.runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: p.config})
 	if err != nil {
-		return nil, fmt.Errorf("run pod: %w", err)
+		return nil, err
 	}
 	p.id = resp.GetPodSandboxId()
 	p.did(p.id, created, started)
@@ -69,8 +68,6 @@ func (n *node) runPod(ctx context.Context, annotations map[string]string) (*pod,
 
 // createContainer creates a container that runs this program with arguments.
 func (n *node) createContainer(ctx context.Context, p *pod, memory int64, args ...string) (id string, err error) {
-	ctx, cancel := n.call(ctx)
-	defer cancel()
 	name := fmt.Sprintf("c%d", len(p.steps))
 	resp, err := n.runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
 		PodSandboxId: p.id, SandboxConfig: p.config,
@@ -91,20 +88,10 @@ func (n *node) createContainer(ctx context.Context, p *pod, memory int64, args .
 		},
 	})
 	if err != nil {
-		return "", fmt.Errorf("create container: %w", err)
+		return "", err
 	}
 	p.did(resp.GetContainerId(), created)
 	return resp.GetContainerId(), nil
-}
-
-func (n *node) start(ctx context.Context, p *pod, id string) error {
-	ctx, cancel := n.call(ctx)
-	defer cancel()
-	if _, err := n.runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id}); err != nil {
-		return fmt.Errorf("start container: %w", err)
-	}
-	p.did(id, started)
-	return nil
 }
 
 // runContainer creates and starts a container.
@@ -112,7 +99,11 @@ func (n *node) runContainer(ctx context.Context, p *pod, memory int64, args ...s
 	if id, err = n.createContainer(ctx, p, memory, args...); err != nil {
 		return "", err
 	}
-	return id, n.start(ctx, p, id)
+	if _, err := n.runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id}); err != nil {
+		return "", err
+	}
+	p.did(id, started)
+	return id, nil
 }
 
 // runToEnd runs a container and returns the first status that shows its end.
@@ -145,14 +136,11 @@ func (n *node) awaitExit(ctx context.Context, p *pod, id string) (*runtimeapi.Co
 
 func (n *node) status(ctx context.Context, id string) (*runtimeapi.ContainerStatus, error) {
 	resp, err := n.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
-	if err != nil {
-		return nil, fmt.Errorf("container status: %w", err)
-	}
-	return resp.GetStatus(), nil
+	return resp.GetStatus(), err
 }
 
 func (n *node) removeContainer(ctx context.Context, p *pod, id string) error {
-	ctx, cancel := n.call(ctx)
+	ctx, cancel := context.WithTimeout(ctx, n.opts.CallTimeout)
 	defer cancel()
 	for {
 		_, err := n.runtime.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: id})
@@ -162,20 +150,18 @@ func (n *node) removeContainer(ctx context.Context, p *pod, id string) error {
 		}
 		// Between the end of a process and EXITED a removal may be refused.
 		if sleep(ctx, 20*time.Millisecond) != nil {
-			return fmt.Errorf("remove container: %w", err)
+			return err
 		}
 	}
 }
 
 // removePod stops and removes a pod whose containers are gone.
 func (n *node) removePod(ctx context.Context, p *pod) error {
-	ctx, cancel := n.call(ctx)
-	defer cancel()
 	if _, err := n.runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.id}); err != nil {
-		return fmt.Errorf("stop pod: %w", err)
+		return err
 	}
 	if _, err := n.runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.id}); err != nil {
-		return fmt.Errorf("remove pod: %w", err)
+		return err
 	}
 	p.did(p.id, stopped, deleted)
 	return nil

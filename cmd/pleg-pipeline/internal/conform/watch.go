@@ -31,8 +31,8 @@ func (r received) step() step {
 
 // watcher receives events on a connection of its own.
 type watcher struct {
-	cancel context.CancelFunc
-	ended  chan struct{} // closed when the stream has ended
+	leave func()
+	ended chan struct{} // closed when the stream has ended
 
 	mu     sync.Mutex
 	events []received
@@ -42,11 +42,11 @@ type watcher struct {
 // watch opens an event stream on a connection of its own. If read, it compares each
 // event with the status right after it.
 func (n *node) watch(ctx context.Context, read bool) (*watcher, error) {
-	stream, cancel, err := n.openEvents(ctx)
+	stream, leave, err := n.openEvents(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w := &watcher{cancel: cancel, ended: make(chan struct{})}
+	w := &watcher{leave: leave, ended: make(chan struct{})}
 	go func() { // until close
 		defer close(w.ended)
 		for {
@@ -71,25 +71,27 @@ func (n *node) watch(ctx context.Context, read bool) (*watcher, error) {
 
 type eventStream = grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse]
 
-func (n *node) openEvents(ctx context.Context) (eventStream, context.CancelFunc, error) {
-	client, err := dial(n.opts.Endpoint)
+// openEvents opens an event stream on a connection of its own. leave ends both.
+func (n *node) openEvents(ctx context.Context) (stream eventStream, leave func(), _ error) {
+	client, err := dial(n.opts)
 	if err != nil {
 		return nil, nil, err
 	}
-	n.mu.Lock()
-	n.clients = append(n.clients, client)
-	n.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
-	stream, err := runtimeapi.NewRuntimeServiceClient(client.Conn()).GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
-	if err != nil {
+	leave = func() {
 		cancel()
+		_ = client.Close()
+	}
+	stream, err = runtimeapi.NewRuntimeServiceClient(client.Conn()).GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
+	if err != nil {
+		leave()
 		return nil, nil, fmt.Errorf("get container events: %w", err)
 	}
-	return stream, cancel, nil
+	return stream, leave, nil
 }
 
 func (w *watcher) close() {
-	w.cancel()
+	w.leave()
 	<-w.ended
 }
 
