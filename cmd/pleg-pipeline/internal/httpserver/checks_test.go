@@ -3,6 +3,7 @@ package httpserver_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -32,10 +33,9 @@ func expectReady(t *testing.T, h http.Handler, code int, want string) {
 	}
 }
 
-// handlers returns a handler that names pods, and one that does not. Two pods may wait.
+// handlers returns a handler that names pods, and one that does not.
 func handlers(pipe *pipeline.Pipeline) (open, closed http.Handler) {
 	o := options(pipe)
-	o.MaxBacklog = 2
 	o.Parts = []httpserver.Part{{Name: "nats", State: func() string { return "cannot publish: secret server" }}}
 	open = httpserver.Handler(o)
 	o.HidePods = func(*http.Request) error { return errors.New("no") }
@@ -129,12 +129,14 @@ func TestReadyNamesBacklog(t *testing.T) {
 		expectReady(t, open, 200, "[+]inspections ok: 2 pods wait for an inspection: shop/name-shop/known (shop/known) takes 59.5s so far, ")
 		expectReady(t, open, 200, ", shop/name-shop/new (shop/new) takes 59.5s so far\n")
 		expectReady(t, closed, 200, "[+]inspections ok: 2 pods wait for an inspection, one for 59.5s\n")
-		runtime.Set("shop/newer", "c=running /s=running")
+		for n := range httpserver.MaxBacklog - 1 {
+			runtime.Set(pleg.PodUID(fmt.Sprint("shop/newer", n)), "c=running /s=running")
+		}
 		time.Sleep(20 * time.Second)
-		expectReady(t, open, 200, "3 pods wait")
+		expectReady(t, open, 200, "11 pods wait")
 		time.Sleep(20 * time.Second)
-		expectReady(t, open, 503, "[-]inspections failed: 3 of 3 pods wait for an inspection: ")
-		expectReady(t, open, 503, "at most 2 may wait for more than 30s\n")
+		expectReady(t, open, 503, "[-]inspections failed: 11 of 11 pods wait for an inspection: ")
+		expectReady(t, open, 503, "at most 10 may wait for more than 30s\n")
 		runtime.SetInspectFault(nil)
 		time.Sleep(2 * time.Minute)
 		expectReady(t, open, 200, "[+]inspections ok\n")

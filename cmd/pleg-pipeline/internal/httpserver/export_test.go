@@ -7,8 +7,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Limits of connections.
+// Limits of connections and of pods that wait.
 const (
+	MaxBacklog     = maxBacklog
 	MaxConnections = maxConnections
 	MaxSpare       = maxSpare
 )

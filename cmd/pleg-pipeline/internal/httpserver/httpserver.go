@@ -36,14 +36,14 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 )
 
-// Defaults of [Options].
 const (
-	// DefaultMaxBacklog allows for some pods whose inspections hang: they do not
-	// make the node unready.
-	DefaultMaxBacklog = 10
-	// DefaultBacklogAfter is longer than a relist and the inspections of a burst
-	// take on a healthy runtime.
-	DefaultBacklogAfter = 30 * time.Second
+	// maxBacklog is the number of pods that may wait for their inspection for longer than
+	// backlogAfter before /readyz fails. It allows for some whose inspections hang: they do
+	// not make the node unready.
+	maxBacklog = 10
+	// backlogAfter is longer than a relist and the inspections of a burst take on a healthy
+	// runtime.
+	backlogAfter = 30 * time.Second
 	// DefaultMaxStreams is the greatest number of event streams at the same time.
 	DefaultMaxStreams = 64
 	// MaxStreams is the greatest number that can be asked for: half of the connections,
@@ -62,11 +62,6 @@ type Options struct {
 	Pipeline *pipeline.Pipeline
 	// Gatherer has the metrics.
 	Gatherer prometheus.Gatherer
-	// MaxBacklog is the number of pods that may wait for their inspection for
-	// longer than BacklogAfter before /readyz fails. If zero,
-	// [DefaultMaxBacklog] and [DefaultBacklogAfter].
-	MaxBacklog   int
-	BacklogAfter time.Duration
 	// MaxStreams is the greatest number of clients of /events, Buffer the number of
 	// events that can wait for each. If zero, [DefaultMaxStreams] and that of the
 	// pipeline.
@@ -91,15 +86,8 @@ type Part struct {
 	State func() string
 }
 
-func (o *Options) complete() {
-	o.MaxBacklog = cmp.Or(o.MaxBacklog, DefaultMaxBacklog)
-	o.BacklogAfter = cmp.Or(o.BacklogAfter, DefaultBacklogAfter)
-	o.MaxStreams = cmp.Or(o.MaxStreams, DefaultMaxStreams)
-}
-
 // Handler returns the handler of all paths.
 func Handler(o Options) http.Handler {
-	o.complete()
 	ping := check{"ping", func(*http.Request) (string, error) { return "", nil }}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", limit(maxRequests, maxWait, "requests", newMetrics(o.Gatherer, o.Logger)))
@@ -117,7 +105,7 @@ func Handler(o Options) http.Handler {
 	guarded := limit(maxRequests, maxWait, "requests", o.guard(podMux))
 	mux.Handle("GET /pods", guarded)
 	mux.Handle("GET /pods/{uid...}", guarded)
-	mux.Handle("GET /events", o.guard(limit(o.MaxStreams, 0, "event streams", &events{pipe: o.Pipeline, buffer: o.Buffer, hidden: o.hidden})))
+	mux.Handle("GET /events", o.guard(limit(cmp.Or(o.MaxStreams, DefaultMaxStreams), 0, "event streams", &events{pipe: o.Pipeline, buffer: o.Buffer, hidden: o.hidden})))
 	mux.Handle("GET /stages", guarded)
 	files := o.guard(limit(maxPageRequests, maxWait, "requests", newPage()))
 	mux.Handle("GET /{$}", files)
@@ -238,12 +226,12 @@ func (o *Options) inspections() check {
 			return "", nil
 		}
 		late := 0
-		for late < len(backlog) && time.Since(backlog[late].Since) > o.BacklogAfter {
+		for late < len(backlog) && time.Since(backlog[late].Since) > backlogAfter {
 			late++
 		}
 		text := waiting(backlog, overdue, o.hidden(r) == nil)
-		if late > o.MaxBacklog {
-			return "", fmt.Errorf("%d of %s; at most %d may wait for more than %v", late, text, o.MaxBacklog, o.BacklogAfter)
+		if late > maxBacklog {
+			return "", fmt.Errorf("%d of %s; at most %d may wait for more than %v", late, text, maxBacklog, backlogAfter)
 		}
 		return text, nil
 	}}
