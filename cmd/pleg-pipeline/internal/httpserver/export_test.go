@@ -41,5 +41,7 @@ func BeginCheck() func(host string) (end func(), err error) {
 	}
 }
 
-// NewAnswers returns get of new answers.
-func NewAnswers() func(question string, body func() []byte) []byte { return newAnswers[[]byte]().get }
+// NewShared is a handler that shares the answers to requests for a path.
+func NewShared(h http.Handler) http.Handler {
+	return newShared(func(r *http.Request) string { return r.URL.Path }, h)
+}

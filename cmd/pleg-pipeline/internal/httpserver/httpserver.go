@@ -97,9 +97,9 @@ func Handler(o Options) http.Handler {
 		ready = append(ready, o.part(part))
 	}
 	mux.Handle("GET /readyz", checks{"readyz", ready})
-	pods := pods{o.Pipeline, newAnswers[[]byte]()}
+	pods := pods{o.Pipeline}
 	podMux := http.NewServeMux()
-	podMux.HandleFunc("GET /pods", pods.all)
+	podMux.Handle("GET /pods", newShared(func(r *http.Request) string { return r.URL.RawQuery }, http.HandlerFunc(pods.all)))
 	podMux.HandleFunc("GET /pods/{uid...}", pods.one)
 	podMux.Handle("GET /stages", stages{o.Pipeline, o.Gatherer})
 	guarded := limit(maxRequests, maxWait, "requests", o.guard(podMux))

@@ -1,10 +1,8 @@
 package httpserver
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
-	"io"
 	"net/http"
 	"slices"
 
@@ -15,10 +13,7 @@ import (
 )
 
 // pods is the handler of /pods. It answers from the cache and never calls the runtime.
-type pods struct {
-	pipe    *pipeline.Pipeline
-	answers *answers[[]byte]
-}
+type pods struct{ pipe *pipeline.Pipeline }
 
 // podList is the answer of /pods.
 type podList struct {
@@ -34,20 +29,9 @@ func (p pods) all(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	// Encode sorts the parameters, so that equal questions have equal names.
-	body := p.answers.get(r.URL.Query().Encode(), func() []byte { return p.encode(&wanted) })
-	writeHeader(w)
-	_, _ = w.Write(body) // only the connection of the client can fail
-}
-
-func (p pods) encode(wanted *filter.Filter) []byte {
 	list := podList{Epoch: p.pipe.Epoch(), Pods: view.Pods(p.pipe.Cache().List(), p.pipe.Status())}
-	list.Pods = slices.DeleteFunc(list.Pods, func(pod view.Pod) bool {
-		return !pod.Wanted(wanted)
-	})
-	var body bytes.Buffer
-	encodeJSON(&body, list)
-	return body.Bytes()
+	list.Pods = slices.DeleteFunc(list.Pods, func(pod view.Pod) bool { return !pod.Wanted(&wanted) })
+	writeJSON(w, list)
 }
 
 func (p pods) one(w http.ResponseWriter, r *http.Request) {
@@ -60,16 +44,8 @@ func (p pods) one(w http.ResponseWriter, r *http.Request) {
 }
 
 func writeJSON(w http.ResponseWriter, v any) {
-	writeHeader(w)
-	encodeJSON(w, v)
-}
-
-func writeHeader(w http.ResponseWriter) {
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("Cache-Control", "no-store")
-}
-
-func encodeJSON(w io.Writer, v any) {
 	_ = json.NewEncoder(view.JSONWriter(w)).Encode(v) // only the connection of the client can fail
 }

@@ -17,25 +17,24 @@ import (
 // begun before they asked.
 func TestAnswersAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		get := httpserver.NewAnswers()
 		began := time.Now()
 		made := 0 // by one goroutine at a time, or the race detector tells
-		body := func() []byte {
+		h := httpserver.NewShared(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			made++
-			version := byte(time.Since(began).Seconds())
+			version := int(time.Since(began).Seconds())
 			time.Sleep(2 * time.Second)
-			return []byte{version}
-		}
+			w.WriteHeader(200 + version)
+		}))
 		var asking sync.WaitGroup
-		for second := range byte(3) {
+		for second := range 3 {
 			for n := range 20 {
 				asking.Go(func() {
-					if got := get("all", body); got[0] < second {
-						t.Errorf("an answer of second %d for a question of second %d", got[0], second)
+					if version, _ := ask(t, h, "GET", "/all"); version < 200+second {
+						t.Errorf("an answer of second %d for a question of second %d", version-200, second)
 					}
 				})
 				if n%10 == 0 {
-					asking.Go(func() { get("some", body) })
+					asking.Go(func() { ask(t, h, "GET", "/some") })
 				}
 			}
 			time.Sleep(time.Second)
@@ -77,13 +76,10 @@ func TestMetricsAreShared(t *testing.T) {
 // A client that asks without end takes a fifth of the time.
 func TestAnswersRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		get := httpserver.NewAnswers()
+		h := httpserver.NewShared(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(time.Second) }))
 		began := time.Now()
 		for range 5 {
-			get("all", func() []byte {
-				time.Sleep(time.Second)
-				return nil
-			})
+			ask(t, h, "GET", "/")
 		}
 		if took := time.Since(began); took < 21*time.Second {
 			t.Errorf("five answers of a second took %v, want 21s", took)
