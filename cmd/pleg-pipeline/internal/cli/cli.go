@@ -1,4 +1,6 @@
-// Package cli is the program pleg-pipeline. Each command has a file of its own.
+// Package cli is the program pleg-pipeline. Each command has a file of its own, and run
+// four more: daemon.go, pipelineflags.go, settings.go and publish.go. The others have what
+// several commands need.
 package cli
 
 import (

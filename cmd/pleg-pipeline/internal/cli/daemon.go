@@ -48,11 +48,7 @@ func (c *runCommand) serve(ctx context.Context, out console, from endpoint.Endpo
 	defer closeListener(socket)
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(newBuildMetric(buildInfo()), collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(liveHeap)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	connect := connect
-	if c.runtime.wait {
-		connect = connectLater
-	}
-	client, err := connect(ctx, out, from, c.pipeline.clientOptions(out.log, registry))
+	client, err := connect(ctx, out, from, c.pipeline.clientOptions(out.log, registry), c.runtime.wait)
 	if err != nil {
 		return interrupted(ctx, out, err)
 	}
@@ -61,16 +57,19 @@ func (c *runCommand) serve(ctx context.Context, out console, from endpoint.Endpo
 	if err != nil {
 		return err
 	}
-	publishers, err := c.publish.publishers(ctx, c.process, pipe, registry, out)
-	defer publishers.closeAll()
-	if err != nil {
+	d := &daemon{out: out, pipe: pipe, began: time.Now(), command: c}
+	defer func() {
+		for _, f := range d.close {
+			f()
+		}
+	}()
+	if err := c.publish.addTo(ctx, d, registry); err != nil {
 		return err
 	}
-	d := daemon{out: out, pipe: pipe, began: time.Now(), command: c, parts: publishers.parts}
 	if web != nil {
 		handler := httpserver.Handler(httpserver.Options{
 			Pipeline: pipe, Gatherer: registry, Logger: out.log, HidePods: access.HidePods,
-			MaxStreams: c.streams, Buffer: c.server.Buffer, Parts: publishers.states,
+			MaxStreams: c.streams, Buffer: c.server.Buffer, Parts: d.states,
 		})
 		d.parts = append(d.parts, func(ctx context.Context) error { return httpserver.Serve(ctx, web, handler, access, out.log) })
 	}
@@ -154,6 +153,9 @@ type daemon struct {
 	began   time.Time // just before the first list
 	// parts run beside the pipeline and end with their context.
 	parts []func(context.Context) error
+	// states are the lines of the parts in /readyz?verbose, close closes their connections.
+	states []httpserver.Part
+	close  []func()
 	// printed counts the printed events of each type. It is set when run has
 	// returned, but stays nil if the reader of the output stopped reading.
 	printed map[pleg.EventType]int

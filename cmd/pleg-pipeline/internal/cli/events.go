@@ -67,8 +67,7 @@ func (c *eventsCommand) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&c.since, "since", "", "first print the events after this `POSITION`, EPOCH:SEQ: the position\nthat the last run printed, or the id of a server-sent event")
 	c.filter.add(cmd)
 	typeFlag(cmd, &c.types)
-	flags.StringSliceVar((*[]string)(&c.filter.names), "pod", nil, "only the pod with this `NAME`, NAMESPACE/NAME or UID; may be repeated")
-	completeFlag(cmd, "pod", c.source.completePods(c.process))
+	flags.StringSliceVar(&c.filter.names, "pod", nil, "only the pod with this `NAME`, NAMESPACE/NAME or UID; may be repeated")
 	flags.BoolVar(&c.filter.OmitSandboxes, "no-sandboxes", false, "no events of pod sandboxes")
 	c.output.add(cmd, "events", func(s string) (view.Format, error) { return view.ParseEventFormat(s, true) })
 	c.addSources(cmd)
@@ -223,19 +222,20 @@ func (f *follower) sayConnected(ctx context.Context, ev fleet.Event) {
 		prefix = "reconnected to " + f.server + ": "
 		f.disconnected = false
 	}
+	why := f.server + " no longer has them; the current state follows"
+	switch ev.Reason {
+	case pleg.Stopped:
+		why = f.server + " ended before they were read"
+	case pleg.OtherEpoch:
+		why = f.server + " was restarted; the current state follows"
+	}
 	switch {
-	case ev.Type != pleg.Gap || ev.Node != "":
-		if prefix != "" {
-			f.out.say(ctx, "%sno events are missing", prefix)
-		}
-	case ev.Reason == pleg.Stopped:
-		f.out.say(ctx, "%s%d events (of all pods) are missing because %s ended before they were read", prefix, ev.Missed, f.server)
-	case ev.Missed > 0:
-		f.out.say(ctx, "%s%d events (of all pods) are missing because %s no longer has them; the current state follows", prefix, ev.Missed, f.server)
-	case ev.Reason == pleg.OtherEpoch:
-		f.out.say(ctx, "%sevents are missing because %s was restarted; the current state follows", prefix, f.server)
-	default:
-		f.out.say(ctx, "%sevents are missing because %s no longer has them; the current state follows", prefix, f.server)
+	case ev.Type == pleg.Gap && ev.Node == "" && ev.Missed > 0:
+		f.out.say(ctx, "%s%d events (of all pods) are missing because %s", prefix, ev.Missed, why)
+	case ev.Type == pleg.Gap && ev.Node == "":
+		f.out.say(ctx, "%sevents are missing because %s", prefix, why)
+	case prefix != "":
+		f.out.say(ctx, "%sno events are missing", prefix)
 	}
 }
 
@@ -265,7 +265,7 @@ func eventTypes() []string {
 
 func typeFlag(cmd *cobra.Command, types *[]string) {
 	cmd.Flags().StringSliceVar(types, "type", nil, "only events of this `TYPE`, such as ContainerDied; may be repeated.\nAn unknown one lists all")
-	completeFlag(cmd, "type", cobra.FixedCompletions(eventTypes(), cobra.ShellCompDirectiveNoFileComp))
+	completeFlag(cmd, "type", eventTypes(), 0)
 }
 
 // parseTypes returns event types, and whether one of them comes only on request.

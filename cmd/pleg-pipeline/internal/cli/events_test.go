@@ -155,30 +155,6 @@ func closeConnections(t *testing.T, socket string, n int) {
 	}
 }
 
-func TestEventsAndPodsRejectBadSockets(t *testing.T) {
-	t.Parallel()
-	stale, path := listen(t)
-	stale.(*net.UnixListener).SetUnlinkOnClose(false)
-	_ = stale.Close()
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, test := range []struct{ socket, want string }{
-		{"/nonexistent/s", "the socket does not exist: to start a daemon, run pleg-pipeline run --socket /nonexistent/s"},
-		{path, "no daemon answers: it has ended"},
-		{file, "connect to the daemon at " + file},
-		{strings.Repeat("x", 200), "connect to the daemon at xxx"},
-	} {
-		for _, command := range []string{"events", "pods"} {
-			code, stdout, stderr := run(t, command, "--connect", test.socket)
-			if code != cli.ExitFailure || stdout != "" || !strings.Contains(stderr, test.want) {
-				t.Errorf("%s --connect %s = %d, stdout %q, stderr %q, want %q", command, test.socket, code, stdout, stderr, test.want)
-			}
-		}
-	}
-}
-
 func TestEventsEndWhenReaderOfQuietDaemonCloses(t *testing.T) {
 	t.Parallel()
 	socket := socketPath(t)

@@ -80,14 +80,15 @@ func usage(cmd *cobra.Command) error {
 		}
 		groups[heading].AddFlag(f)
 	})
-	text := "Usage:\n  " + cmd.UseLine() + "\n"
+	var text strings.Builder
+	fmt.Fprintf(&text, "Usage:\n  %s\n", cmd.UseLine())
 	if cmd.Example != "" {
-		text += "\nExamples:\n" + cmd.Example + "\n"
+		fmt.Fprintf(&text, "\nExamples:\n%s\n", cmd.Example)
 	}
 	for _, heading := range headings {
-		text += "\n" + heading + ":\n" + groups[heading].FlagUsages()
+		fmt.Fprintf(&text, "\n%s:\n%s", heading, groups[heading].FlagUsages())
 	}
-	_, err := fmt.Fprint(cmd.OutOrStdout(), text)
+	_, err := fmt.Fprint(cmd.OutOrStdout(), text.String())
 	return err
 }
 
@@ -177,7 +178,7 @@ func (f *outputFlags) add(cmd *cobra.Command, what string, parse func(string) (v
 		return err
 	}
 	cmd.Flags().VarP(checked{&f.text, "format", set}, "output", "o", "`FORMAT` of the "+what+": text (cut to the terminal), wide (all, more columns),\njson (one object per line), yaml, or go-template=TEMPLATE, which uses the field\nnames of JSON")
-	completeFlag(cmd, "output", cobra.FixedCompletions([]string{"text", "wide", "json", "yaml", "go-template="}, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp))
+	completeFlag(cmd, "output", []string{"text", "wide", "json", "yaml", "go-template="}, cobra.ShellCompDirectiveNoSpace)
 	cmd.Flags().BoolVar(&f.noHeaders, "no-headers", false, "do not print the line of column names")
 }
 
@@ -217,11 +218,12 @@ func enumFlag(cmd *cobra.Command, value *string, name, shorthand, usage string, 
 		return nil
 	}
 	cmd.Flags().VarP(checked{value, strings.Join(allowed, "|"), set}, name, shorthand, usage)
-	completeFlag(cmd, name, cobra.FixedCompletions(allowed, cobra.ShellCompDirectiveNoFileComp))
+	completeFlag(cmd, name, allowed, 0)
 }
 
-// completeFlag lets the shell complete a flag.
-func completeFlag(cmd *cobra.Command, name string, complete cobra.CompletionFunc) {
+// completeFlag lets the shell complete the words of a flag.
+func completeFlag(cmd *cobra.Command, name string, words []string, directive cobra.ShellCompDirective) {
+	complete := cobra.FixedCompletions(words, directive|cobra.ShellCompDirectiveNoFileComp)
 	if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
 		panic("cli: " + err.Error()) // the flag was just added
 	}

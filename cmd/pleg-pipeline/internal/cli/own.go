@@ -24,7 +24,7 @@ const settleTimeout = 5 * time.Second
 
 // useOwn calls with for a pipeline in this process.
 func useOwn(ctx context.Context, out console, from endpoint.Endpoint, with func(context.Context, source) error) error {
-	runtime, err := connect(ctx, out, from, cri.Options{Logger: out.log})
+	runtime, err := connect(ctx, out, from, cri.Options{Logger: out.log}, false)
 	if err != nil {
 		return interrupted(ctx, out, err)
 	}

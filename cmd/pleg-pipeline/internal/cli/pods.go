@@ -82,7 +82,6 @@ func (c *podsCommand) addFlags(cmd *cobra.Command) {
 	c.filter.add(cmd)
 	c.output.add(cmd, "pods", view.ParsePodFormat)
 	c.addSources(cmd)
-	cmd.ValidArgsFunction = c.source.completePods(c.process)
 }
 
 func (c *podsCommand) validate(flags *pflag.FlagSet) error {

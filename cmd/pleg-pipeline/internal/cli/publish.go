@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/otlp"
@@ -93,62 +92,47 @@ func (f *publishFlags) dialOTLP() (*grpc.ClientConn, error) {
 	return otlp.Dial(f.endpoint, o)
 }
 
-// publishers are the parts of "run" that send its events to other machines.
-type publishers struct {
-	parts []func(context.Context) error
-	// states are their lines in /readyz?verbose.
-	states []httpserver.Part
-	// close closes the connections.
-	close []func()
-}
-
-func (p *publishers) closeAll() {
-	for _, f := range p.close {
-		f()
-	}
-}
-
-// publishers returns what is to run. The caller calls closeAll, also after an error.
-func (f *publishFlags) publishers(ctx context.Context, p Process, pipe *pipeline.Pipeline, registry prometheus.Registerer, out console) (*publishers, error) {
-	all := &publishers{}
+// addTo adds what is to run to a daemon, which closes it, also after an error.
+func (f *publishFlags) addTo(ctx context.Context, d *daemon, registry prometheus.Registerer) error {
 	if !f.given() {
-		return all, nil
+		return nil
 	}
-	node := cmp.Or(f.node, p.Getenv(nodeVariable))
+	node := cmp.Or(f.node, d.command.process.Getenv(nodeVariable))
 	if node == "" {
 		var err error
 		if node, err = os.Hostname(); err != nil {
-			return all, fmt.Errorf("--node is missing, and the host name is unknown: %w", err)
+			return fmt.Errorf("--node is missing, and the host name is unknown: %w", err)
 		}
 	}
 	if f.nats.given() {
-		if err := f.addNATS(ctx, all, node, pipe, registry, out); err != nil {
-			return all, err
+		if err := f.addNATS(ctx, d, node, registry); err != nil {
+			return err
 		}
 	}
-	if f.endpoint != "" {
-		if err := f.addOTLP(ctx, all, node, pipe, registry, out); err != nil {
-			return all, fmt.Errorf("--otlp: %w", err)
-		}
+	if f.endpoint == "" {
+		return nil
 	}
-	return all, nil
+	if err := f.addOTLP(ctx, d, node, registry); err != nil {
+		return fmt.Errorf("--otlp: %w", err)
+	}
+	return nil
 }
 
-func (f *publishFlags) addNATS(ctx context.Context, all *publishers, node string, pipe *pipeline.Pipeline, registry prometheus.Registerer, out console) error {
-	conn, err := f.nats.connect(out.log)
+func (f *publishFlags) addNATS(ctx context.Context, d *daemon, node string, registry prometheus.Registerer) error {
+	conn, err := f.nats.connect(d.out.log)
 	if err != nil {
 		return err
 	}
-	all.close = append(all.close, conn.Close)
+	d.close = append(d.close, conn.Close)
 	publisher, err := fleet.NewPublisher(fleet.PublisherOptions{
-		Conn: conn, Source: fleet.FromPipeline(pipe), Cluster: f.nats.cluster, Node: node, Logger: out.log, Registerer: registry,
+		Conn: conn, Source: fleet.FromPipeline(d.pipe), Cluster: f.nats.cluster, Node: node, Logger: d.out.log, Registerer: registry,
 	})
 	if err != nil {
 		return fmt.Errorf("--nats: %w", err)
 	}
-	all.parts = append(all.parts, publisher.Run)
-	all.states = append(all.states, httpserver.Part{Name: "nats", State: func() string { return publishingState(publisher.Status()) }})
-	out.say(ctx, "publishing as node %s of cluster %s; to see the events: %s events --fleet %s --cluster %s", node, f.nats.cluster, Name, f.nats.url, f.nats.cluster)
+	d.parts = append(d.parts, publisher.Run)
+	d.states = append(d.states, httpserver.Part{Name: "nats", State: func() string { return publishingState(publisher.Status()) }})
+	d.out.say(ctx, "publishing as node %s of cluster %s; to see the events: %s events --fleet %s --cluster %s", node, f.nats.cluster, Name, f.nats.url, f.nats.cluster)
 	return nil
 }
 
@@ -164,23 +148,23 @@ func publishingState(s fleet.PublisherStatus) string {
 	return text
 }
 
-func (f *publishFlags) addOTLP(ctx context.Context, all *publishers, node string, pipe *pipeline.Pipeline, registry prometheus.Registerer, out console) error {
+func (f *publishFlags) addOTLP(ctx context.Context, d *daemon, node string, registry prometheus.Registerer) error {
 	conn, err := f.dialOTLP()
 	if err != nil {
 		return err
 	}
-	all.close = append(all.close, func() { conn.Close() })
+	d.close = append(d.close, func() { conn.Close() })
 	exporter, err := otlp.NewExporter(otlp.ExporterOptions{
-		Conn: conn, Source: otlp.FromPipeline(pipe), Cluster: f.nats.cluster, Node: node,
-		ServiceVersion: moduleVersion(buildInfo()), Logger: out.log, Registerer: registry,
+		Conn: conn, Source: otlp.FromPipeline(d.pipe), Cluster: f.nats.cluster, Node: node,
+		ServiceVersion: moduleVersion(buildInfo()), Logger: d.out.log, Registerer: registry,
 	})
 	if err != nil {
 		return err
 	}
-	all.parts = append(all.parts, exporter.Run)
-	out.say(ctx, "exporting OpenTelemetry logs as node %s to %s", node, f.endpoint)
+	d.parts = append(d.parts, exporter.Run)
+	d.out.say(ctx, "exporting OpenTelemetry logs as node %s to %s", node, f.endpoint)
 	if f.otlp.HeadersFile != "" && readableOnTheWay(f.endpoint, f.otlp.Insecure) {
-		out.say(ctx, "warning: the headers of --otlp-headers-file are sent without encryption: use https://")
+		d.out.say(ctx, "warning: the headers of --otlp-headers-file are sent without encryption: use https://")
 	}
 	return nil
 }

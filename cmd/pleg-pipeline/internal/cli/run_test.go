@@ -2,16 +2,23 @@ package cli_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -79,36 +86,6 @@ func TestRunPrintsText(t *testing.T) {
 		if got := strings.Count(out.String(), string(pleg.ContainerStarted)); got != 3 {
 			t.Errorf("%d ContainerStarted of a pod of two containers, want 3:\n%s", got, out)
 		}
-	}
-}
-
-func TestRunIsTheSameForTheSameSeed(t *testing.T) {
-	t.Parallel()
-	var first [2]pleg.Event
-	for i := range first {
-		r, w := io.Pipe()
-		s := start(t, w, "run", "--simulate=1", "--seed", "7", "--churn-rate", "0", "-o", "json")
-		line := readUntil(t, bufio.NewReader(r), func(string) bool { return true })
-		ev := decode(t, line)[0]
-		ev.Epoch, ev.ObservedAt, ev.StartedAt = "", time.Time{}, time.Time{}
-		first[i] = ev
-		_ = r.Close()
-		s.ends(t, cli.ExitOK)
-	}
-	if first[0] != first[1] {
-		t.Errorf("two runs with the same seed begin with\n%+v\n%+v", first[0], first[1])
-	}
-}
-
-func TestRunEndsWhenReaderCloses(t *testing.T) {
-	t.Parallel()
-	r, w := io.Pipe()
-	s := start(t, w, "run", "--simulate=3")
-	readUntil(t, bufio.NewReader(r), func(string) bool { return true })
-	_ = r.Close()
-	s.ends(t, cli.ExitOK)
-	if strings.Contains(s.stderr.String(), "write") || strings.Contains(s.stderr.String(), "after") {
-		t.Errorf("stderr = %q, want no notice about the end", s.stderr)
 	}
 }
 
@@ -206,14 +183,6 @@ func TestRunHidesPodsFromOthers(t *testing.T) {
 	s.stopAndWait(t)
 }
 
-func TestRunRejectsBadWebConfig(t *testing.T) {
-	t.Parallel()
-	code, _, stderr := run(t, "run", "--simulate", "--listen", "0", "--web-config", "/nonexistent/web.yaml")
-	if code != cli.ExitFailure || !strings.Contains(stderr, "--web-config: ") {
-		t.Errorf("exit code %d, stderr %q, want %d and the name of the flag", code, stderr, cli.ExitFailure)
-	}
-}
-
 func TestRunJSONLogsAreAllJSON(t *testing.T) {
 	t.Parallel()
 	out := newTranscript()
@@ -261,5 +230,46 @@ func TestRunWaitsForTheRuntime(t *testing.T) {
 			s.stopAndWait(t)
 			simulated.stopAndWait(t)
 		})
+	}
+}
+
+// TestRunBoundsClients requires that the flags bound the clients of a daemon.
+func TestRunBoundsClients(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "pleg.sock")
+	s := start(t, newTranscript(), "run", "--simulate=1", "--churn-rate", "0", "--quiet", "--socket", socket, "--listen", "127.0.0.1:0",
+		"--max-connections", "2", "--max-watchers", "1", "--max-event-streams", "1")
+	defer s.stopAndWait(t)
+	url := regexp.MustCompile(`http://[0-9.:]+`).FindString(s.stderr.await(t, "connected to"))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for _, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/events", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("GET /events: %d, want %d", resp.StatusCode, want)
+		}
+	}
+	for n, want := range []string{"", "too many watchers: this server takes 1 at a time", "too many connections: this server takes 2 at a time"} {
+		conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		stream, err := plegv1.NewPLEGClient(conn).Watch(ctx, &plegv1.WatchRequest{Replay: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = stream.Recv()
+		if got := status.Convert(err); got.Message() != want || want != "" && got.Code() != codes.ResourceExhausted {
+			t.Errorf("watcher %d: %v, want %q", n, err, want)
+		}
 	}
 }

@@ -125,22 +125,27 @@ func (f *runtimeFlags) resolve(ctx context.Context, p Process) (endpoint.Endpoin
 	}.Resolve(ctx)
 }
 
-// connect returns a client of a runtime that has answered.
-func connect(ctx context.Context, out console, from endpoint.Endpoint, o cri.Options) (*cri.Client, error) {
+// connect returns a client of a runtime that has answered. With wait, it need not answer
+// yet: the pipeline lists it until it does.
+func connect(ctx context.Context, out console, from endpoint.Endpoint, o cri.Options, wait bool) (*cri.Client, error) {
 	client, err := cri.New(from.Address, o)
 	if err != nil {
 		return nil, fmt.Errorf("%w (from %s)", err, from.Source)
 	}
 	version, err := client.Check(ctx)
-	if err != nil {
-		why, detail := explain(err)
-		// The error of the call is long and technical and gets a line of its own.
-		err = fmt.Errorf("%s%s\n  the address is from %s; name another one with --runtime-endpoint,\n  or try the program without a runtime: %s run --simulate",
-			why, detail, from.Source, Name)
-		return nil, errors.Join(err, client.Close())
+	if err == nil {
+		out.say(ctx, "connected to %s %s at %s", view.Printable(version.RuntimeName), view.Printable(version.RuntimeVersion), from.Address)
+		return client, nil
 	}
-	sayRuntime(ctx, out, version, from)
-	return client, nil
+	why, detail := explain(err)
+	if wait {
+		out.say(ctx, "%s; waiting for it", why)
+		return client, nil
+	}
+	// The error of the call is long and technical and gets a line of its own.
+	err = fmt.Errorf("%s%s\n  the address is from %s; name another one with --runtime-endpoint,\n  or try the program without a runtime: %s run --simulate",
+		why, detail, from.Source, Name)
+	return nil, errors.Join(err, client.Close())
 }
 
 // explain returns why a runtime failed its check, and the error of the call as another
@@ -151,27 +156,6 @@ func explain(err error) (why, detail string) {
 		return err.Error(), ""
 	}
 	return fmt.Sprintf("check runtime at %s: %s", failed.Endpoint, failed.Reason), fmt.Sprintf("\n  cause: %v", failed.Err)
-}
-
-// connectLater is [connect] for a runtime that may not answer yet: the pipeline lists it
-// until it does.
-func connectLater(ctx context.Context, out console, from endpoint.Endpoint, o cri.Options) (*cri.Client, error) {
-	client, err := cri.New(from.Address, o)
-	if err != nil {
-		return nil, fmt.Errorf("%w (from %s)", err, from.Source)
-	}
-	if version, err := client.Check(ctx); err != nil {
-		why, _ := explain(err)
-		out.say(ctx, "%s; waiting for it", why)
-	} else {
-		sayRuntime(ctx, out, version, from)
-	}
-	return client, nil
-}
-
-// sayRuntime says which runtime has answered.
-func sayRuntime(ctx context.Context, out console, version cri.Version, from endpoint.Endpoint) {
-	out.say(ctx, "connected to %s %s at %s", view.Printable(version.RuntimeName), view.Printable(version.RuntimeVersion), from.Address)
 }
 
 // interrupted returns err, or nil if the end of ctx caused it, which it reports.

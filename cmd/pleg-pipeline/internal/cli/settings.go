@@ -127,7 +127,7 @@ func checkVariables(flags *pflag.FlagSet, environ []string) (err error) {
 		}
 		f := flags.Lookup(strings.ToLower(strings.ReplaceAll(key, "_", "-")))
 		if f == nil || name != variables(f.Name)[0] || !inEnvironment(f) {
-			err = errors.Join(err, fmt.Errorf("environment variable %s: no flag has this name: want one of --help, such as %sRELIST_PERIOD", name, envPrefix))
+			err = errors.Join(err, fmt.Errorf("environment variable %s: no flag has this name: want one of --print-config, such as %sRELIST_PERIOD", name, envPrefix))
 		}
 	}
 	return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"iter"
 	"net"
@@ -244,34 +243,3 @@ func (s daemonSource) Status(ctx context.Context) (pleg.Status, error) {
 
 // Nodes implements [top.Source].
 func (daemonSource) Nodes(context.Context) ([][2]string, string, error) { return nil, "", nil }
-
-// completionTimeout is how long the shell waits for the names of pods.
-const completionTimeout = time.Second
-
-// completePods lets the shell complete the names of the pods that the daemon knows.
-func (f *sourceFlags) completePods(p Process) cobra.CompletionFunc {
-	return func(_ *cobra.Command, _ []string, start string) (names []cobra.Completion, directive cobra.ShellCompDirective) {
-		directive = cobra.ShellCompDirectiveNoFileComp
-		ctx, cancel := context.WithTimeout(context.Background(), completionTimeout) // cobra sets none
-		defer cancel()
-		socket, err := f.findDaemon(ctx, p, logFlags{level: "error"}.console(io.Discard))
-		if err != nil || socket == "" {
-			return nil, directive
-		}
-		c, err := newClient(p, socket)
-		if err != nil {
-			return nil, directive
-		}
-		defer func() { _ = c.Close() }()
-		pods, _ := daemonSource{c}.Pods(ctx)
-		for _, pod := range pods {
-			if full := pod.Namespace + "/" + pod.Name; strings.HasPrefix(full, start) {
-				names = append(names, full)
-			} else if strings.HasPrefix(pod.Name, start) {
-				names = append(names, pod.Name)
-			}
-		}
-		slices.Sort(names)
-		return names, directive
-	}
-}

@@ -158,7 +158,7 @@ func printing(ctx context.Context, out console, stdout io.Writer, work func(cont
 	case <-ctx.Done():
 	}
 	select {
-	case <-done:
+	case <-done: //nolint:errcheck // the cause says more
 	case <-time.After(drainTimeout):
 		sayUnread(ctx, out)
 	}

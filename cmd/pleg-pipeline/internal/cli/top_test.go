@@ -107,9 +107,3 @@ func TestPodsThatHangAreSeen(t *testing.T) {
 	daemon.stopAndWait(t)
 	simulated.stopAndWait(t)
 }
-
-func TestTopNeedsATerminal(t *testing.T) {
-	if code, _, stderr := run(t, "top", "--simulate"); code != cli.ExitFailure || !strings.Contains(stderr, "top needs a terminal") {
-		t.Errorf("exit code %d, want %d; stderr:\n%s", code, cli.ExitFailure, stderr)
-	}
-}

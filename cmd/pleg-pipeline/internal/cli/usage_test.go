@@ -271,13 +271,3 @@ func TestDoctorOfNoRuntime(t *testing.T) {
 		t.Errorf("exit code %d and stderr %q, want %d and nothing", code, stderr, cli.ExitUnhealthy)
 	}
 }
-
-// TestDoctorOfHungRuntime examines a socket that accepts and never answers.
-func TestDoctorOfHungRuntime(t *testing.T) {
-	t.Parallel()
-	_, path := listen(t)
-	code, stdout, _ := run(t, "doctor", "-r", path, "--call-timeout", "200ms")
-	if code != cli.ExitUnhealthy || !strings.Contains(stdout, "PROBLEM: runtime hangs: ") {
-		t.Errorf("exit code %d, output %q, want that the runtime hangs", code, stdout)
-	}
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -79,21 +78,7 @@ func (f *podFilter) validate() (err error) {
 	if f.applied, err = filter.New(f.Filter); err != nil {
 		return fmt.Errorf("--selector: %w", err)
 	}
-	f.PodUIDs = f.uids()
 	return nil
-}
-
-// uids returns the names as UIDs if all of them have the form of one, so that the daemon
-// can select the events.
-func (f *podFilter) uids() []pleg.PodUID {
-	var uids []pleg.PodUID
-	for _, name := range f.names {
-		if len(name) != len("00000000-0000-0000-0000-000000000000") || strings.Count(name, "-") != 4 || strings.Trim(name, "0123456789abcdef-") != "" {
-			return nil
-		}
-		uids = append(uids, pleg.PodUID(name))
-	}
-	return uids
 }
 
 // wants reports whether a pod is selected.

@@ -177,12 +177,8 @@ func exit(c view.Container) (string, tcell.Style) {
 		}
 		return "", faint
 	}
-	text := fmt.Sprint(*c.ExitCode)
-	for _, more := range []string{c.Reason, c.Message} {
-		if more != "" {
-			text += ", " + more
-		}
-	}
+	parts := []string{strconv.Itoa(int(*c.ExitCode)), c.Reason, c.Message}
+	text := strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
 	if *c.ExitCode != 0 {
 		return text, bad
 	}
