@@ -24,7 +24,9 @@ func (w *watch) check(ctx context.Context) error {
 	if err != nil || last > w.covered {
 		return err
 	}
-	w.covered = max(w.covered, info.State.LastSeq)
+	if info.State.LastSeq > w.covered {
+		w.coverAll(info)
+	}
 	if err := w.deliverSynced(); err != nil || !w.o.Bookmarks || len(w.pending) > 0 {
 		return err
 	}

@@ -19,7 +19,8 @@ func (w *watch) handle(ctx context.Context, m jetstream.Msg) error {
 	if err != nil {
 		return fmt.Errorf("receive message: %w", err)
 	}
-	if w.skipped == 0 && metadata.Sequence.Stream > w.covered+1 {
+	at := known{metadata.Sequence.Stream, metadata.Timestamp.UnixNano()}
+	if w.skipped == 0 && at.message > w.covered+1 {
 		w.skipped = w.covered + 1
 	}
 	if w.skipped > 0 && time.Since(w.checked) > minCheckPeriod {
@@ -32,10 +33,12 @@ func (w *watch) handle(ctx context.Context, m jetstream.Msg) error {
 	if err := cmp.Or(err, unreadable); err != nil {
 		// It leaves out numbers of its node, which the next message shows.
 		w.passOver(m.Subject(), err)
-	} else if err := w.deliver(ctx, node, decoded, metadata.Sequence.Stream); err != nil {
+	} else if err := w.deliver(ctx, node, decoded, at); err != nil {
 		return err
 	}
-	w.covered = max(w.covered, metadata.Sequence.Stream)
+	if at.message > w.covered {
+		w.covered, w.known = at.message, at
+	}
 	return w.deliverSynced()
 }
 
@@ -46,7 +49,7 @@ func (w *watch) passOver(subject string, err error) {
 	}
 }
 
-func (w *watch) deliver(ctx context.Context, node string, m message, seq uint64) error {
+func (w *watch) deliver(ctx context.Context, node string, m message, at known) error {
 	p := w.nodes[node]
 	if p == nil {
 		p = &progress{}
@@ -78,24 +81,24 @@ func (w *watch) deliver(ctx context.Context, node string, m message, seq uint64)
 		}
 	case deliver:
 	}
-	return w.deliverEvents(node, m, seq)
+	return w.deliverEvents(node, m, at)
 }
 
 // deliverEvents delivers those events of a message that are new and wanted.
-func (w *watch) deliverEvents(node string, m message, seq uint64) error {
+func (w *watch) deliverEvents(node string, m message, stored known) error {
 	p := w.nodes[node]
 	if p.ahead {
 		return nil
 	}
 	for i, data := range m.events {
-		at := Position{Stream: w.name, Message: seq}
+		at := Position{Stream: w.name, Message: stored.message, Stored: stored.stored}
 		if i+1 < len(m.events) {
 			at.Events = i + 1
 		}
 		if len(w.pending) > 0 {
 			at = Position{} // later messages may have events that the replay included
 		}
-		delivered := w.partly.Message == seq && i < w.partly.Events
+		delivered := w.partly.Message == stored.message && i < w.partly.Events
 		if delivered || !p.isNew(&data.Event) || !w.filter.WantsEvent(&data.Event) || !w.filter.WantsLabels(data.Labels) {
 			continue
 		}
@@ -225,7 +228,7 @@ func (w *watch) read(e entry, state any) (node string, ok bool) {
 		err = json.Unmarshal(e.value, state)
 	}
 	if err != nil {
-		w.passOver(subjectOf(w.state, e.key), err)
+		w.passOver(subjectOf(StateBucket, e.key), err)
 	}
 	return node, err == nil
 }

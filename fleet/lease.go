@@ -14,7 +14,7 @@ import (
 // other one is the newer of the two, and this one waits until its lease has expired.
 func (s *session) takeLease(ctx context.Context) error {
 	// The leader is asked: a replica may still have the lease of before, or none.
-	m, err := s.lastMessage(ctx, "KV_"+AgentBucket, subjectOf(s.agents, s.key))
+	m, err := s.message(ctx, "KV_"+AgentBucket, wanted{Last: subjectOf(AgentBucket, s.key)})
 	if err != nil {
 		return fmt.Errorf("read lease: %w", explain(s.p.o.Conn, err))
 	}
@@ -30,14 +30,6 @@ func (s *session) takeLease(ctx context.Context) error {
 	return s.renewLease(ctx)
 }
 
-// writeLease creates the lease or replaces the revision that this agent knows.
-func (s *session) writeLease(ctx context.Context, value []byte) (uint64, error) {
-	if s.lease == 0 {
-		return s.agents.Create(ctx, s.key, value)
-	}
-	return s.agents.Update(ctx, s.key, value, s.lease)
-}
-
 func (s *session) renewLease(ctx context.Context) error {
 	value, err := json.Marshal(agentState{Agent: s.p.agent, Epoch: s.p.acked.Epoch, Seq: s.p.acked.Seq, CurrentAsOf: s.currentAsOf})
 	if err != nil {
@@ -45,10 +37,11 @@ func (s *session) renewLease(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.p.o.PublishTimeout)
 	defer cancel()
-	s.lease, err = s.writeLease(ctx, value)
+	ack, err := s.js.Publish(ctx, subjectOf(AgentBucket, s.key), value, jetstream.WithExpectLastSequencePerSubject(s.lease))
 	if err != nil {
 		return fmt.Errorf("renew lease: %w", explain(s.p.o.Conn, err))
 	}
+	s.lease = ack.Sequence
 	s.p.loop.Acknowledged()
 	return nil
 }

@@ -120,17 +120,26 @@ type Position struct {
 	Message uint64
 	// Events is how many events of this message it delivered; 0 means all.
 	Events int
+	// Stored is when the server stored the message, in nanoseconds since 1970; 0 if that is
+	// not known. It tells the message from another one that has its number, because the
+	// servers had lost their last messages.
+	Stored int64
 }
 
-// String returns STREAM:MESSAGE or STREAM:MESSAGE+EVENTS; for the zero value, nothing.
+// String returns STREAM:MESSAGE, +EVENTS unless that is 0, and @STORED in hexadecimal digits
+// unless that is 0; for the zero value, nothing.
 func (p Position) String() string {
 	if p == (Position{}) {
 		return ""
 	}
+	text := fmt.Sprintf("%s:%d", p.Stream, p.Message)
 	if p.Events > 0 {
-		return fmt.Sprintf("%s:%d+%d", p.Stream, p.Message, p.Events)
+		text += fmt.Sprintf("+%d", p.Events)
 	}
-	return fmt.Sprintf("%s:%d", p.Stream, p.Message)
+	if p.Stored > 0 {
+		text += fmt.Sprintf("@%x", p.Stored)
+	}
+	return text
 }
 
 // MarshalText writes the position as [Position.String] does.
@@ -148,14 +157,18 @@ func (p *Position) UnmarshalText(text []byte) (err error) {
 // ParsePosition is the inverse of [Position.String].
 func ParsePosition(s string) (Position, error) {
 	stream, place, ok := strings.Cut(s, ":")
+	place, stored, timed := strings.Cut(place, "@")
 	message, events, partly := strings.Cut(place, "+")
 	p := Position{Stream: stream}
-	var err, errEvents error
+	var err, errEvents, errStored error
 	p.Message, err = strconv.ParseUint(message, 10, 64)
 	if partly {
 		p.Events, errEvents = strconv.Atoi(events)
 	}
-	if !ok || stream == "" || p.Events < 0 || errors.Join(err, errEvents) != nil {
+	if timed {
+		p.Stored, errStored = strconv.ParseInt(stored, 16, 64)
+	}
+	if !ok || stream == "" || p.Events < 0 || p.Stored < 0 || errors.Join(err, errEvents, errStored) != nil {
 		return Position{}, fmt.Errorf("%q is not a position of a fleet: want STREAM:MESSAGE, such as 18a5b5b0c2a7e400:120", s)
 	}
 	return p, nil

@@ -49,12 +49,12 @@ func TestNamesOfNodes(t *testing.T) {
 }
 
 func TestPositions(t *testing.T) {
-	for _, p := range []Position{{Stream: "18a5", Message: 12}, {Stream: "18a5", Message: 12, Events: 3}, {Stream: "x"}} {
+	for _, p := range []Position{{Stream: "18a5", Message: 12}, {Stream: "18a5", Message: 12, Events: 3}, {Stream: "18a5", Message: 12, Stored: 1 << 60}, {Stream: "18a5", Message: 12, Events: 3, Stored: 1}, {Stream: "x"}} {
 		if got, err := ParsePosition(p.String()); err != nil || got != p {
 			t.Errorf("%v is read as %v, %v", p, got, err)
 		}
 	}
-	for _, bad := range []string{"", "12", ":12", "a:", "a:x", "a:1+", "a:1+-1", "a:1+x"} {
+	for _, bad := range []string{"", "12", ":12", "a:", "a:x", "a:1+", "a:1+-1", "a:1+x", "a:1@", "a:1@x", "a:1@-1"} {
 		if got, err := ParsePosition(bad); err == nil {
 			t.Errorf("%q is read as %v, want an error", bad, got)
 		}

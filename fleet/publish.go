@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"time"
@@ -22,6 +21,7 @@ func (s *session) publishReplay(ctx context.Context, synced pleg.Event) error {
 	}
 	gap.Epoch, gap.Seq, gap.ObservedAt = synced.Epoch, synced.Seq, synced.ObservedAt
 	strays := maps.Clone(s.revisions)
+	delete(strays, s.key)
 	var writes []write
 	for uid, r := range s.pods {
 		w, err := s.stateOf(ctx, uid, r)
@@ -37,12 +37,9 @@ func (s *session) publishReplay(ctx context.Context, synced pleg.Event) error {
 	if err := s.write(ctx, writes); err != nil {
 		return err
 	}
-	node, err := json.Marshal(nodeState{Epoch: gap.Epoch, Seq: gap.Seq})
-	if err != nil {
-		return fmt.Errorf("encode state of node: %w", err)
-	}
-	if s.nodeRevision, err = s.state.Update(ctx, s.key, node, s.nodeRevision); err != nil {
-		return fmt.Errorf("write state of node: %w", explain(s.p.o.Conn, err))
+	s.node = nodeState{Epoch: gap.Epoch, Seq: gap.Seq}
+	if err := s.writeNode(ctx); err != nil {
+		return err
 	}
 	s.p.metrics.gaps.Inc()
 	if err := s.publish(ctx, []eventData{{Event: gap}}); err != nil {
@@ -105,14 +102,14 @@ func (s *session) publish(ctx context.Context, events []eventData) error {
 		m.Data = body
 		m.Header.Set("Content-Type", contentType)
 		last := events[n-1]
-		s.sent = pleg.Position{Epoch: last.Epoch, Seq: last.Seq}
+		s.sent, s.sentTo = body, pleg.Position{Epoch: last.Epoch, Seq: last.Seq}
 		waiting, cancel := context.WithTimeout(ctx, s.p.o.PublishTimeout)
 		ack, err := s.js.PublishMsg(waiting, m, jetstream.WithExpectLastSequencePerSubject(s.last))
 		cancel()
 		if err != nil {
 			return fmt.Errorf("publish events: %w", explain(s.p.o.Conn, err))
 		}
-		s.last, s.p.acked, s.sent = ack.Sequence, s.sent, pleg.Position{}
+		s.last, s.p.acked, s.sent = ack.Sequence, s.sentTo, nil
 		s.p.loop.Acknowledged()
 		s.progress(ctx)
 		s.p.metrics.published.Add(float64(n))

@@ -25,6 +25,7 @@ const (
 	DefaultMinBackoff     = 500 * time.Millisecond
 	DefaultMaxBackoff     = 15 * time.Second
 	DefaultPublishTimeout = 5 * time.Second
+	DefaultStateTTL       = 48 * time.Hour
 )
 
 // PublisherOptions configure a [Publisher]. Conn, Source, Cluster and Node are required.
@@ -45,6 +46,9 @@ type PublisherOptions struct {
 	// PublishTimeout is the time in which the server must acknowledge a message. If
 	// zero, [DefaultPublishTimeout].
 	PublishTimeout time.Duration
+	// StateTTL is how long the server keeps the states of a node whose agent is gone. The
+	// agent writes them again after half of it. If zero, [DefaultStateTTL].
+	StateTTL time.Duration
 	// Logger logs when publishing stops and works again. If nil, nothing is logged.
 	Logger *slog.Logger
 	// Registerer registers the metrics pleg_fleet_…. If nil, they are not registered.
@@ -58,15 +62,13 @@ func (o *PublisherOptions) complete() error {
 	if o.Source == nil {
 		return errors.New("PublisherOptions.Source must not be nil")
 	}
-	if o.Limits.MaxBytes < 0 || o.Limits.Replicas < 0 || o.Limits.Replicas > 5 {
-		return fmt.Errorf("PublisherOptions.Limits has a negative MaxBytes or not 1 to 5 Replicas: %+v", o.Limits)
-	}
 	if err := errors.Join(
 		checkName("PublisherOptions.Cluster", o.Cluster),
 		checkName("PublisherOptions.Node", o.Node),
 		backoff.Complete(&o.MinBackoff, &o.MaxBackoff, DefaultMinBackoff, DefaultMaxBackoff),
 		option.Default("PublishTimeout", &o.PublishTimeout, DefaultPublishTimeout),
-		option.Default("Limits.MaxAge", &o.Limits.MaxAge, DefaultMaxAge),
+		option.Default("StateTTL", &o.StateTTL, DefaultStateTTL),
+		o.Limits.complete(),
 	); err != nil {
 		return err
 	}

@@ -40,12 +40,12 @@ var errReadTimeout = errors.New("the server stopped sending")
 // newest returns the revision of the newest entry of keys in a bucket; 0 if it has none. Any
 // replica may answer who reads entries, also one that does not have yet what the leader has
 // acknowledged. Who reads must get this far.
-func (s *server) newest(ctx context.Context, bucket jetstream.KeyValue, keys []string) (uint64, error) {
-	return s.lastSequence(ctx, "KV_"+bucket.Bucket(), subjectsOf(bucket, keys)...)
+func (s *server) newest(ctx context.Context, bucket string, keys []string) (uint64, error) {
+	return s.lastSequence(ctx, "KV_"+bucket, subjectsOf(bucket, keys)...)
 }
 
 // subjectsOf returns the subjects of keys in a bucket.
-func subjectsOf(bucket jetstream.KeyValue, keys []string) []string {
+func subjectsOf(bucket string, keys []string) []string {
 	subjects := make([]string, len(keys))
 	for i, key := range keys {
 		subjects[i] = subjectOf(bucket, key)
@@ -53,9 +53,7 @@ func subjectsOf(bucket jetstream.KeyValue, keys []string) []string {
 	return subjects
 }
 
-func subjectOf(bucket jetstream.KeyValue, key string) string {
-	return "$KV." + bucket.Bucket() + "." + key
-}
+func subjectOf(bucket, key string) string { return "$KV." + bucket + "." + key }
 
 // readBucket calls each once for every key that matches, with its last entry, through a
 // consumer. If each returns an error, readBucket ends with it. Keys that are rewritten meanwhile
@@ -79,7 +77,7 @@ func (s *server) readKeys(ctx context.Context, bucket jetstream.KeyValue, keys [
 		return err
 	}
 	defer func() { _ = watcher.Stop() }()
-	return gather(ctx, watcher.Updates(), func() (uint64, error) { return s.newest(ctx, bucket, keys) }, each)
+	return gather(ctx, watcher.Updates(), func() (uint64, error) { return s.newest(ctx, bucket.Bucket(), keys) }, each)
 }
 
 // gather calls each for the first entry of each key, until all keys have come. newest asks for the
@@ -146,7 +144,7 @@ func entryOf(update jetstream.KeyValueEntry) entry {
 // direct get if somebody writes meanwhile (fileStore.multiLastSeqsLocked in v2.15): 500
 // agents that started kept a bucket of 500,000 keys busy for ever.
 func (s *server) readNode(ctx context.Context, keys []string, each func(entry) error) error {
-	for _, subject := range subjectsOf(s.state, keys) {
+	for _, subject := range subjectsOf(StateBucket, keys) {
 		err := s.readSubject(ctx, subject, each)
 		if err != nil {
 			return fmt.Errorf("read bucket %s: %w", StateBucket, explain(s.js.Conn(), err))
@@ -169,7 +167,7 @@ func (s *server) readSubject(ctx context.Context, subject string, each func(entr
 	asking.SetLimit(s.atOnce)
 	for i, subject := range subjects {
 		asking.Go(func() (err error) {
-			messages[i], err = s.lastMessage(ctx, stateStream, subject)
+			messages[i], err = s.message(ctx, stateStream, wanted{Last: subject})
 			return err
 		})
 	}
@@ -180,7 +178,7 @@ func (s *server) readSubject(ctx context.Context, subject string, each func(entr
 		if m == nil { // it has been removed meanwhile
 			continue
 		}
-		e := entry{key: strings.TrimPrefix(subjects[i], subjectOf(s.state, "")), revision: m.Sequence}
+		e := entry{key: strings.TrimPrefix(subjects[i], subjectOf(StateBucket, "")), revision: m.Sequence}
 		if m.isValue() {
 			e.value = m.Data
 		}

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"maps"
@@ -40,28 +41,37 @@ func (s *session) progress(ctx context.Context) {
 // forget makes the session one that knows nothing of the server but its lease.
 func (s *session) forget() {
 	s.pods, s.revisions = make(map[pleg.PodUID]*podRecord), make(map[string]uint64)
-	s.last, s.nodeRevision, s.purged, s.refusals = 0, 0, nil, 0
+	s.node, s.refreshed = nodeState{}, time.Time{}
+	s.last, s.purged, s.refusals = 0, nil, 0
 	s.begun()
 }
 
 // begun makes the session one that has not published yet.
 func (s *session) begun() {
 	s.after, s.gap, s.batch, s.unsettled = nil, nil, nil, nil
-	s.sent, s.currentAsOf = pleg.Position{}, time.Time{}
+	s.sent, s.currentAsOf = nil, time.Time{}
 }
 
 // resume brings up to date what the session knew of the server. It returns false if the
 // last message of the node is neither the last one that was acknowledged nor the one that
-// was under way then.
+// was under way then, or if the server lost what it had acknowledged.
 func (s *session) resume(ctx context.Context) (bool, error) {
 	last, published, err := s.lastPublished(ctx)
 	if err != nil {
 		return false, err
 	}
+	lost, err := s.isStateLost(ctx)
+	if err != nil {
+		return false, err
+	}
 	switch {
-	case last == s.last:
-	case published.Epoch != "" && published == s.sent:
-		s.last, s.p.acked = last, published
+	case lost:
+		s.p.log.WarnContext(ctx, "server lost states; publishing the present state")
+		s.p.replay = true
+		return false, nil
+	case last != nil && last.Sequence == s.last:
+	case last != nil && s.sent != nil && bytes.Equal(last.Data, s.sent):
+		s.last, s.p.acked = last.Sequence, published
 	default:
 		return false, nil
 	}
@@ -82,4 +92,55 @@ func (s *session) resume(ctx context.Context) (bool, error) {
 	acked := s.p.acked
 	s.after = &acked
 	return true, nil
+}
+
+var errLost = errors.New("the server lost states that it had acknowledged")
+
+// verify returns an error if the server, which was away, has lost something: by default it may
+// lose the last two minutes in a power failure.
+func (s *session) verify(ctx context.Context) error {
+	last, _, err := s.lastPublished(ctx)
+	if err != nil {
+		return err
+	}
+	if last == nil || last.Sequence != s.last {
+		return errReplaced
+	}
+	lost, err := s.isStateLost(ctx)
+	if err == nil && lost {
+		err = errLost
+	}
+	return err
+}
+
+// isStateLost reports whether the server no longer has states that it acknowledged to this
+// session. A server loses the last writes. So it has all values if it has the newest, and all
+// removals if none of those after it has been undone.
+func (s *session) isStateLost(ctx context.Context) (bool, error) {
+	removed := make(map[uint64]bool)
+	for _, p := range s.purged {
+		removed[p.revision] = true
+	}
+	var newest purged
+	for key, revision := range s.revisions {
+		if _, unsettled := s.unsettled[key]; !unsettled && !removed[revision] && revision > newest.revision {
+			newest = purged{key: key, revision: revision}
+		}
+	}
+	if newest.key != "" {
+		m, err := s.message(ctx, stateStream, wanted{Last: subjectOf(StateBucket, newest.key)})
+		if err != nil || m == nil || m.Sequence < newest.revision {
+			return err == nil, explain(s.p.o.Conn, err)
+		}
+	}
+	for _, p := range s.purged {
+		if _, unsettled := s.unsettled[p.key]; unsettled || p.revision < newest.revision {
+			continue
+		}
+		m, err := s.message(ctx, stateStream, wanted{Last: subjectOf(StateBucket, p.key)})
+		if err != nil || m != nil && m.isValue() {
+			return err == nil, explain(s.p.o.Conn, err)
+		}
+	}
+	return false, nil
 }

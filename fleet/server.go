@@ -12,6 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 )
 
 // Limits are those of the stream and the buckets that a publisher creates. What exists
@@ -22,8 +24,19 @@ type Limits struct {
 	// MaxBytes is the size of the stream beyond which the oldest events are removed.
 	// If zero, there is no limit.
 	MaxBytes int64
-	// Replicas is the number of servers that keep each message: 1, 3 or 5. If zero, 1.
+	// Replicas is the number of servers that keep each message: 1, 3 or 5. If zero, 1. With
+	// fewer than 3, a server that is lost takes what it had acknowledged with it.
 	Replicas int
+}
+
+func (l *Limits) complete() error {
+	if l.MaxBytes < 0 || l.Replicas < 0 || l.Replicas > 5 {
+		return fmt.Errorf("Limits has a negative MaxBytes or not 1 to 5 Replicas: %+v", *l)
+	}
+	return errors.Join(
+		option.Default("Limits.MaxAge", &l.MaxAge, DefaultMaxAge),
+		option.Default("Limits.Replicas", &l.Replicas, 1),
+	)
 }
 
 const (
@@ -98,11 +111,11 @@ func openServer(ctx context.Context, js jetstream.JetStream, limits *Limits) (*s
 	if s.state, err = openBucket(ctx, js, limits, jetstream.KeyValueConfig{Bucket: StateBucket, LimitMarkerTTL: markerTTL}); err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", StateBucket, explain(js.Conn(), err))
 	}
-	if s.states, err = js.Stream(ctx, stateStream); err != nil {
-		return nil, fmt.Errorf("stream %s: %w", stateStream, explain(js.Conn(), err))
-	}
 	if s.agents, err = openBucket(ctx, js, limits, jetstream.KeyValueConfig{Bucket: AgentBucket, TTL: LeaseTTL}); err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", AgentBucket, explain(js.Conn(), err))
+	}
+	if s.states, err = js.Stream(ctx, stateStream); err != nil {
+		return nil, fmt.Errorf("stream %s: %w", stateStream, explain(js.Conn(), err))
 	}
 	return s, nil
 }
@@ -120,7 +133,7 @@ func openStream(ctx context.Context, js jetstream.JetStream, limits *Limits) (je
 		}
 		stream, err = js.CreateStream(ctx, jetstream.StreamConfig{
 			Name: EventStream, Subjects: []string{subjects}, Description: "Pod lifecycle events of pleg-pipeline",
-			MaxAge: limits.MaxAge, MaxBytes: maxBytes, Replicas: max(1, limits.Replicas),
+			MaxAge: limits.MaxAge, MaxBytes: maxBytes, Replicas: limits.Replicas,
 		})
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another agent was faster
 			stream, err = js.Stream(ctx, EventStream)
@@ -145,7 +158,7 @@ func openStream(ctx context.Context, js jetstream.JetStream, limits *Limits) (je
 func openBucket(ctx context.Context, js jetstream.JetStream, limits *Limits, config jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
 	bucket, err := js.KeyValue(ctx, config.Bucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) && limits != nil {
-		config.Replicas = max(1, limits.Replicas)
+		config.Replicas = limits.Replicas
 		config.Description = "Present state of pleg-pipeline"
 		bucket, err = js.CreateKeyValue(ctx, config)
 		if errors.Is(err, jetstream.ErrBucketExists) { // another agent was faster
@@ -159,14 +172,21 @@ func openBucket(ctx context.Context, js jetstream.JetStream, limits *Limits, con
 // last.
 var errReplaced = errors.New("the server has something else than this agent published last")
 
-// explain adds what the error of a call does not say: why there is no connection, or who
-// was faster.
+// explain adds what the error of a call does not say: why there is no connection, who was
+// faster, or what the server does not permit: it then lets the call time out.
 func explain(conn *nats.Conn, err error) error {
+	if err == nil {
+		return nil
+	}
 	if api := new(jetstream.APIError); errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
 		return fmt.Errorf("%w: %w", errReplaced, err)
 	}
 	if !conn.IsConnected() {
 		return notConnected(conn, err)
+	}
+	timedOut := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
+	if last := conn.LastError(); timedOut && errors.Is(last, nats.ErrPermissionViolation) {
+		return fmt.Errorf("%w: %w", last, err)
 	}
 	return err
 }
@@ -191,9 +211,10 @@ func notConnected(conn *nats.Conn, err error) error {
 
 // storedMessage is a message in a stream.
 type storedMessage struct {
-	Sequence uint64 `json:"seq"`
-	Headers  []byte `json:"hdrs"`
-	Data     []byte `json:"data"`
+	Sequence uint64    `json:"seq"`
+	Time     time.Time `json:"time"`
+	Headers  []byte    `json:"hdrs"`
+	Data     []byte    `json:"data"`
 }
 
 // isValue reports whether a message of a bucket is a value, not the mark of a removal. One whose
@@ -203,11 +224,18 @@ func (m *storedMessage) isValue() bool {
 	return err != nil || h.Get("KV-Operation") == "" && h.Get(jetstream.MarkerReasonHeader) == ""
 }
 
-// lastMessage returns the last message of a subject, which may have wildcards; nil if
-// there is none. The leader of the stream answers. jetstream.Stream asks any replica
-// instead, also one that does not have yet what the leader has acknowledged.
-func (s *server) lastMessage(ctx context.Context, stream, subject string) (*storedMessage, error) {
-	body, err := json.Marshal(map[string]string{"last_by_subj": subject})
+// wanted is the last message of a subject, which may have wildcards, or the one with a sequence
+// number.
+type wanted struct {
+	Last     string `json:"last_by_subj,omitempty"`
+	Sequence uint64 `json:"seq,omitempty"`
+}
+
+// message returns a message of a stream; nil if there is none. The leader of the stream answers.
+// jetstream.Stream asks any replica instead, also one that does not have yet what the leader has
+// acknowledged, and fails if the headers cannot be read.
+func (s *server) message(ctx context.Context, stream string, w wanted) (*storedMessage, error) {
+	body, err := json.Marshal(w)
 	if err != nil {
 		return nil, err
 	}
@@ -255,7 +283,7 @@ func (s *server) ask(ctx context.Context, subject string, body []byte) (m *nats.
 func (s *server) lastSequence(ctx context.Context, stream string, subjects ...string) (uint64, error) {
 	var last uint64
 	for _, subject := range subjects {
-		m, err := s.lastMessage(ctx, stream, subject)
+		m, err := s.message(ctx, stream, wanted{Last: subject})
 		if err != nil {
 			return 0, fmt.Errorf("read last message: %w", explain(s.js.Conn(), err))
 		}

@@ -32,11 +32,16 @@ type session struct {
 	currentAsOf time.Time
 
 	pods map[pleg.PodUID]*podRecord
-	// revisions are those of the keys of the node's pods in StateBucket. The server
+	// revisions are those of the keys of the node and its pods in StateBucket. The server
 	// refuses a state if the revision is another.
-	revisions    map[string]uint64
-	nodeRevision uint64
-	// purged are the keys that were removed, the first one first. Their marks have
+	revisions map[string]uint64
+	// node is the value of the node's key, and refreshed when it and the states of all pods
+	// were last written together.
+	node      nodeState
+	refreshed time.Time
+	// reconnects counts those of the connection before the session began.
+	reconnects uint64
+	// purged are the keys that were removed of late, the first one first. Their marks have
 	// revisions until the server removes them too.
 	purged []purged
 	// gap is not nil while the present state is being replayed: it is to be published
@@ -47,8 +52,9 @@ type session struct {
 	// unsettled are the pods of a batch that is not acknowledged: nobody knows whether
 	// the server has their states of before or of after it.
 	unsettled map[string]pleg.PodUID
-	// sent is the position of the last event in a message that is not acknowledged.
-	sent pleg.Position
+	// sent is the message that is not acknowledged, and sentTo the position of its last event.
+	sent   []byte
+	sentTo pleg.Position
 	// refusals is how often the server refused something since it accepted something.
 	refusals int
 }
@@ -61,6 +67,9 @@ func (p *Publisher) open(ctx context.Context) (*session, error) {
 			return nil, err
 		}
 		p.server = server
+		if n := server.stream.CachedInfo().Config.Replicas; n < 3 && !p.owned {
+			p.log.WarnContext(ctx, "fewer than 3 servers keep the events: a power failure may lose some", "replicas", n)
+		}
 	}
 	s := p.kept
 	if s == nil {
@@ -69,7 +78,7 @@ func (p *Publisher) open(ctx context.Context) (*session, error) {
 			encoder: encoder{ceSource(p.o.Cluster, p.o.Node)},
 		}
 	}
-	s.server = p.server
+	s.server, s.reconnects = p.server, p.o.Conn.Stats().Reconnects
 	if err := s.begin(ctx); err != nil {
 		if !p.isAway(err) && !errors.Is(err, errHeld) && !errors.Is(err, errReplaced) {
 			p.server = nil // the stream or a bucket may be gone
@@ -112,14 +121,13 @@ func (s *session) readServer(ctx context.Context) error {
 		return err
 	}
 	s.forget()
-	var node nodeState
 	err = s.readNode(ctx, []string{s.key, s.key + ".>"}, func(e entry) error {
 		if e.key != s.key {
 			s.readState(ctx, e)
 			return nil
 		}
-		s.nodeRevision = e.revision
-		_ = json.Unmarshal(e.value, &node) // what cannot be read has no epoch
+		s.revisions[s.key] = e.revision
+		_ = json.Unmarshal(e.value, &s.node) // what cannot be read has no epoch
 		return nil
 	})
 	if err != nil {
@@ -128,11 +136,14 @@ func (s *session) readServer(ctx context.Context) error {
 	if published.Epoch == "" && s.p.acked.Epoch != "" {
 		published = s.p.acked // the stream no longer has it
 	}
-	if published.Epoch != "" && published.Epoch == node.Epoch && !s.p.replay {
+	if published.Epoch != "" && published.Epoch == s.node.Epoch && !s.p.replay {
 		s.after = &published
 		s.p.acked = published
 	}
-	s.last, s.p.replay = last, false
+	if last != nil {
+		s.last = last.Sequence
+	}
+	s.p.replay = false
 	return nil
 }
 
@@ -152,31 +163,42 @@ func (s *session) readState(ctx context.Context, e entry) {
 	s.pods[pod.UID] = newRecord(pod)
 }
 
-// lastPublished returns the number of the node's last message in the stream and the
-// position of the last event in it; zero if the stream has none.
-func (s *session) lastPublished(ctx context.Context) (last uint64, published pleg.Position, err error) {
-	raw, err := s.lastMessage(ctx, EventStream, s.subject)
+// lastPublished returns the node's last message in the stream, nil if there is none, and the
+// position of the last event in it, zero if it is not of an agent.
+func (s *session) lastPublished(ctx context.Context) (*storedMessage, pleg.Position, error) {
+	last, err := s.message(ctx, EventStream, wanted{Last: s.subject})
 	if err != nil {
-		return 0, published, fmt.Errorf("read last message: %w", explain(s.p.o.Conn, err))
+		return nil, pleg.Position{}, fmt.Errorf("read last message: %w", explain(s.p.o.Conn, err))
 	}
-	if raw == nil {
-		return 0, published, nil
+	if last == nil {
+		return nil, pleg.Position{}, nil
 	}
-	m, err := decode(raw.Data)
+	m, err := decode(last.Data)
 	if err != nil {
 		// A message that is not ours: what follows it begins with a Gap.
 		s.p.log.WarnContext(ctx, "cannot read the last message", "subject", s.subject, "err", err)
-		return raw.Sequence, published, nil
+		return last, pleg.Position{}, nil
 	}
-	return raw.Sequence, pleg.Position{Epoch: m.epoch, Seq: m.last}, nil
+	return last, pleg.Position{Epoch: m.epoch, Seq: m.last}, nil
 }
 
 // run publishes the events until an error occurs or the channel is closed.
 func (s *session) run(ctx context.Context, events <-chan pleg.Event) error {
-	renew := time.NewTicker(LeaseTTL / 3)
+	renew := time.NewTicker(min(LeaseTTL/3, s.p.o.StateTTL/4))
 	defer renew.Stop()
-	for {
+	conn := s.p.o.Conn
+	connected := conn.StatusChanged(nats.CONNECTED)
+	defer conn.RemoveStatusListener(connected)
+	for reconnects := s.reconnects; ; {
+		// Before anything else is written: then the newest write no longer shows what is lost.
+		if now := conn.Stats().Reconnects; now != reconnects {
+			if err := s.verify(ctx); err != nil {
+				return err
+			}
+			reconnects = now
+		}
 		select {
+		case <-connected: // the counter is looked at above
 		case ev, ok := <-events:
 			if !ok {
 				return errors.Join(ctx.Err(), exporter.ErrSourceEnded)
@@ -190,6 +212,9 @@ func (s *session) run(ctx context.Context, events <-chan pleg.Event) error {
 			}
 			s.progress(ctx)
 			s.forgetPurged()
+			if err := s.refresh(ctx); err != nil {
+				return err
+			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

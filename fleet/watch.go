@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,8 +94,10 @@ type watch struct {
 	nodes map[string]*progress
 	// name is that of the stream in positions.
 	name string
-	// covered is the sequence number up to which the watch has every message.
+	// covered is the sequence number up to which the watch has every message, and known the
+	// last one of them of which it knows when the server stored it.
 	covered uint64
+	known   known
 	// skipped is the first sequence number that the watch did not get and that may not be
 	// that of another cluster or node; 0 if none. checked is when it was last cleared up.
 	skipped uint64
@@ -229,37 +230,6 @@ func (w *watch) connect(ctx context.Context) error {
 	}
 }
 
-// begin decides after which message the connection begins, and reports whether a replay
-// is needed. If it is because messages are missing, begin delivers the Gap.
-func (w *watch) begin(ctx context.Context) (replay bool, err error) {
-	info, err := w.stream.Info(ctx)
-	if err != nil {
-		return false, fmt.Errorf("stream %s: %w", EventStream, explain(w.js.Conn(), err))
-	}
-	name := fmt.Sprintf("%016x", info.Created.UnixNano())
-	if w.fresh {
-		w.fresh, w.name, w.covered, w.nodes = false, name, info.State.LastSeq, make(map[string]*progress)
-		if w.o.After == nil {
-			return w.o.Replay, nil
-		}
-		w.name, w.covered = w.o.After.Stream, w.o.After.Message
-		if w.o.After.Events > 0 {
-			w.partly = *w.o.After
-			w.covered--
-		}
-		if last, err := w.lastSequence(ctx, EventStream, w.subjects...); err != nil {
-			return false, err
-		} else if w.name == name {
-			w.pending = append(w.pending, pending{at: last})
-		}
-	}
-	if !w.broken && w.name == name && cmp.Or(w.skipped, w.covered+1) >= info.State.FirstSeq && w.covered <= info.State.LastSeq {
-		return false, w.deliverSynced()
-	}
-	w.name, w.covered, w.skipped = name, info.State.LastSeq, 0
-	return true, w.announceGap("", message{}, pleg.HistoryTooShort, 0)
-}
-
 // receive delivers messages until it is time for a check.
 func (w *watch) receive(ctx context.Context, messages jetstream.MessagesContext) error {
 	until, cancel := context.WithTimeout(ctx, checkPeriod)
@@ -280,8 +250,6 @@ func (w *watch) receive(ctx context.Context, messages jetstream.MessagesContext)
 		}
 	}
 }
-
-func (w *watch) position() Position { return Position{Stream: w.name, Message: w.covered} }
 
 func (w *watch) send(ev Event) error {
 	if !w.yield(ev, nil) {

@@ -2,8 +2,10 @@ package fleet
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -61,15 +63,45 @@ type write struct {
 	revision uint64
 }
 
-func (w write) message() *nats.Msg {
-	m := nats.NewMsg("$KV." + StateBucket + "." + w.key)
+// message returns the message of a write. The server removes a value after ttl.
+func (w write) message(ttl time.Duration) *nats.Msg {
+	m := nats.NewMsg(subjectOf(StateBucket, w.key))
 	m.Data = w.value
 	if w.value == nil {
 		m.Header.Set("KV-Operation", "PURGE")
 		m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
-		m.Header.Set(jetstream.MsgTTLHeader, markerTTL.String())
+		ttl = markerTTL
 	}
+	m.Header.Set(jetstream.MsgTTLHeader, ttl.String())
 	return m
+}
+
+// writeNode writes the state of the node itself, after those of all its pods.
+func (s *session) writeNode(ctx context.Context) error {
+	value, err := json.Marshal(s.node)
+	if err != nil {
+		return fmt.Errorf("encode state of node: %w", err)
+	}
+	if err := s.write(ctx, []write{{key: s.key, value: value, revision: s.revisions[s.key]}}); err != nil {
+		return err
+	}
+	s.refreshed = time.Now()
+	return nil
+}
+
+// refresh writes all states again, if that is due: the server removes what nobody refreshes.
+func (s *session) refresh(ctx context.Context) error {
+	if s.gap != nil || time.Since(s.refreshed) < s.p.o.StateTTL/2 {
+		return nil
+	}
+	writes, err := s.statesOf(ctx, s.pods)
+	if err != nil {
+		return err
+	}
+	if err := s.write(ctx, writes); err != nil {
+		return err
+	}
+	return s.writeNode(ctx)
 }
 
 // writesInFlight bounds the writes that wait for their acknowledgement.
@@ -91,7 +123,7 @@ func (s *session) writeSome(ctx context.Context, writes []write) error {
 	acks := make([]jetstream.PubAckFuture, len(writes))
 	for i, w := range writes {
 		var err error
-		if acks[i], err = s.js.PublishMsgAsync(w.message(), jetstream.WithExpectLastSequencePerSubject(w.revision)); err != nil {
+		if acks[i], err = s.js.PublishMsgAsync(w.message(s.p.o.StateTTL), jetstream.WithExpectLastSequencePerSubject(w.revision)); err != nil {
 			return err
 		}
 	}
@@ -122,12 +154,17 @@ type purged struct {
 	at       time.Time
 }
 
-// forgetPurged forgets the revisions of the marks that the server has removed.
+// lossWindow is more than the time for which a server may lose what it has acknowledged: by
+// default nats-server syncs its files every two minutes.
+const lossWindow = 3 * time.Minute
+
+// forgetPurged forgets the revisions of the marks that the server has removed, and the removals
+// that it can no longer lose.
 func (s *session) forgetPurged() {
-	for len(s.purged) > 0 && time.Since(s.purged[0].at) > markerTTL {
-		if old := s.purged[0]; s.revisions[old.key] == old.revision {
+	for _, old := range s.purged {
+		if time.Since(old.at) > markerTTL && s.revisions[old.key] == old.revision {
 			delete(s.revisions, old.key)
 		}
-		s.purged = s.purged[1:]
 	}
+	s.purged = slices.DeleteFunc(s.purged, func(p purged) bool { return time.Since(p.at) > lossWindow })
 }

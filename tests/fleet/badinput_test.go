@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -36,15 +37,29 @@ func (l *logged) String() string {
 // A server that cannot be used is reported in one clear line, however often it is tried.
 func TestUnusableServer(t *testing.T) {
 	t.Parallel()
+	cert, key := selfSigned(t)
+	other, _ := selfSigned(t)
+	serverTLS := func(verify string) string {
+		return fmt.Sprintf("tls { cert_file: %q, key_file: %q, ca_file: %q, verify: %s }", cert, key, cert, verify)
+	}
 	tests := []struct {
 		name   string
 		url    string
 		config string
 		create *jetstream.StreamConfig
 		says   string
+		// user is that of the URL, and options are those of the connection.
+		user    string
+		options fleet.ConnectOptions
 	}{
 		{name: "unreachable", url: "nats://127.0.0.1:1", says: "not connected to nats://127.0.0.1:1: no server answers"},
 		{name: "unauthorized", config: "authorization { token: secret }", says: ": nats: Authorization Violation"},
+		{
+			name: "no permission", config: "authorization { users: [{user: a, password: x, permissions: {publish: [nothing]}}] }", user: "a:x@",
+			says: `nats: permissions violation: Permissions Violation for Publish to \"$JS.API.INFO\"`,
+		},
+		{name: "unknown certificate", config: serverTLS("false"), options: fleet.ConnectOptions{TLSCA: other}, says: "x509: certificate signed by unknown authority"},
+		{name: "no certificate", config: serverTLS("true"), options: fleet.ConnectOptions{TLSCA: cert}, says: "tls: certificate required"},
 		{name: "too old", url: startOldServer(t).URL, says: "nats-server 2.10.29 is too old: want 2.11 or newer"},
 		{name: "other subjects", config: " ", create: &jetstream.StreamConfig{Name: fleet.EventStream, Subjects: []string{"other.>"}}, says: `stream pleg-events: it has the subjects [\"other.>\"]: want pleg.v1.ev.*.*`},
 		{name: "other retention", config: " ", create: &jetstream.StreamConfig{Name: fleet.EventStream, Subjects: []string{"pleg.v1.ev.*.*"}, Retention: jetstream.InterestPolicy}, says: "stream pleg-events: it has the retention Interest: want limits"},
@@ -56,6 +71,7 @@ func TestUnusableServer(t *testing.T) {
 			if tt.config != "" {
 				url = startServer(t, tt.config).URL
 			}
+			url = strings.Replace(url, "nats://", "nats://"+tt.user, 1)
 			if tt.create != nil {
 				if _, err := jetStream(t, connect(t, url)).CreateStream(t.Context(), *tt.create); err != nil {
 					t.Fatal(err)
@@ -68,7 +84,7 @@ func TestUnusableServer(t *testing.T) {
 			t.Cleanup(node.Close)
 			log := &logged{}
 			p, err := fleet.NewPublisher(fleet.PublisherOptions{
-				Conn: connect(t, url), Source: node, Cluster: cluster, Node: "node-a", Logger: slog.New(slog.NewTextHandler(log, nil)),
+				Conn: connectWith(t, url, tt.options), Source: node, Cluster: cluster, Node: "node-a", Logger: slog.New(slog.NewTextHandler(log, nil)),
 				MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond,
 			})
 			if err != nil {

@@ -68,7 +68,12 @@ func begin(t *testing.T, s *natsd.Server) {
 
 func connect(t *testing.T, url string) *nats.Conn {
 	t.Helper()
-	conn, err := fleet.Connect(url, fleet.ConnectOptions{})
+	return connectWith(t, url, fleet.ConnectOptions{})
+}
+
+func connectWith(t *testing.T, url string, o fleet.ConnectOptions) *nats.Conn {
+	t.Helper()
+	conn, err := fleet.Connect(url, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,6 +119,8 @@ type agentOptions struct {
 	offset  time.Duration
 	// backoff is the time between two attempts; if zero, a short one.
 	backoff time.Duration
+	// stateTTL is how long the server keeps the states; if zero, the default.
+	stateTTL time.Duration
 }
 
 func startAgent(t *testing.T, url, name string, o agentOptions) *agent {
@@ -140,7 +147,7 @@ func (a *agent) publish(o agentOptions) {
 	a.conn = connect(a.t, a.url)
 	p, err := fleet.NewPublisher(fleet.PublisherOptions{
 		Conn: a.conn, Source: a.node, Cluster: cluster, Node: a.name, Limits: o.limits,
-		MinBackoff: cmp.Or(o.backoff, 20*time.Millisecond), MaxBackoff: cmp.Or(o.backoff, 500*time.Millisecond), PublishTimeout: 2 * time.Second,
+		MinBackoff: cmp.Or(o.backoff, 20*time.Millisecond), MaxBackoff: cmp.Or(o.backoff, 500*time.Millisecond), PublishTimeout: 2 * time.Second, StateTTL: o.stateTTL,
 		Logger: slog.New(slog.NewTextHandler(a.t.Output(), nil)),
 	})
 	if err != nil {

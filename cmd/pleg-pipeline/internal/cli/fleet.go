@@ -63,11 +63,21 @@ func (f *fleetFlags) use(ctx context.Context, out console, pods bool, with func(
 		if err := f.await(ctx, conn); err != nil {
 			return interrupted(ctx, out, err)
 		}
-		if from.states, err = fleet.OpenStates(ctx, from.js, f.cluster); err != nil {
+		if from.states, err = f.openStates(ctx, from.js); err != nil {
 			return interrupted(ctx, out, err)
 		}
 	}
 	return with(ctx, from)
+}
+
+// openStates returns the states of the cluster. A cluster or node that has not published is an
+// error: its name is probably wrong.
+func (f *fleetFlags) openStates(ctx context.Context, js jetstream.JetStream) (*fleet.States, error) {
+	states, err := fleet.OpenStates(ctx, js, f.cluster)
+	if err != nil {
+		return nil, err
+	}
+	return states, states.Check(ctx, f.nodes)
 }
 
 // fleetSource is a cluster.
@@ -79,8 +89,24 @@ type fleetSource struct {
 	after  *fleet.Position
 }
 
-// Events implements [top.Source]. They continue after the position of s.
+// Events implements [top.Source]. They continue after the position of s. Unless the states are
+// open, the names of the cluster and its nodes are checked once the watch is connected.
 func (s fleetSource) Events(ctx context.Context, o client.WatchOptions) iter.Seq2[fleet.Event, error] {
+	return func(yield func(fleet.Event, error) bool) {
+		checked := s.states != nil
+		for ev, err := range s.watch(ctx, o) {
+			if !checked && (ev.Type == pleg.Synced || ev.Type == pleg.Bookmark) {
+				checked = true
+				_, err = s.flags.openStates(ctx, s.js)
+			}
+			if !yield(ev, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (s fleetSource) watch(ctx context.Context, o client.WatchOptions) iter.Seq2[fleet.Event, error] {
 	unreadable := false
 	return fleet.Watch(ctx, s.js, fleet.WatchOptions{
 		Cluster: s.flags.cluster, Nodes: s.flags.nodes, Replay: o.Replay, After: s.after, Bookmarks: o.Bookmarks,

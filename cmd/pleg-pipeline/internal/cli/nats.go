@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -24,7 +25,9 @@ type natsFlags struct {
 	others  []string
 	url     string
 	cluster string
-	options fleet.ConnectOptions
+	// allClusters is true for a command that is not about one cluster.
+	allClusters bool
+	options     fleet.ConnectOptions
 }
 
 func (f *natsFlags) add(cmd *cobra.Command, urlFlag, usage string) {
@@ -49,7 +52,7 @@ func (f *natsFlags) validate(flags *pflag.FlagSet) error {
 		return needs(flags, "--"+f.urlFlag, f.others...)
 	case strings.Contains(f.url, "@"):
 		return fmt.Errorf("--%s must have no user, password or token: logs and process lists would show it; use --creds or --nkey", f.urlFlag)
-	case f.cluster == "":
+	case f.cluster == "" && !f.allClusters:
 		return fmt.Errorf("--%s needs --cluster: the name of the cluster", f.urlFlag)
 	case f.options.Credentials != "" && f.options.NKey != "":
 		return errors.New("--creds cannot be combined with --nkey")
@@ -67,6 +70,23 @@ func (f *natsFlags) connect(log *slog.Logger) (*nats.Conn, error) {
 		return nil, fmt.Errorf("--%s: %w", f.urlFlag, err)
 	}
 	return conn, nil
+}
+
+// use calls with with the server, once it answers.
+func (f *natsFlags) use(ctx context.Context, out console, with func(context.Context, jetstream.JetStream) error) error {
+	conn, err := f.connect(out.log)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := f.await(ctx, conn); err != nil {
+		return interrupted(ctx, out, err)
+	}
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return fmt.Errorf("--%s: %w", f.urlFlag, err)
+	}
+	return with(ctx, js)
 }
 
 // connectTimeout is how long a command waits for a server that it needs at once.

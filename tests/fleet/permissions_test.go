@@ -1,0 +1,126 @@
+package fleet_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+)
+
+// startGuardedServer returns a server with the permissions of deploy/, and a function for its
+// address as one of its users: node-a, reader or operator.
+func startGuardedServer(t *testing.T) (as func(user string) string) {
+	t.Helper()
+	conf, err := os.ReadFile("../../deploy/overlays/fleet/nats.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := strings.NewReplacer(
+		"nkey: NODE_A", "user: node-a, password: x", "nkey: READER", "user: reader, password: x", "nkey: OPERATOR", "user: operator, password: x",
+		".example.", ".test_example.",
+	).Replace(string(conf))
+	s := startServer(t, named)
+	return func(user string) string { return strings.Replace(s.URL, "nats://", "nats://"+user+":x@", 1) }
+}
+
+func TestPermissionsSuffice(t *testing.T) {
+	t.Parallel()
+	as := startGuardedServer(t)
+	o := startAgent(t, as("operator"), "node-b", agentOptions{})
+	o.steps(10)
+	watch(t, as("operator"), fleet.WatchOptions{Replay: true}, o).converges()
+	a := startAgent(t, as("node-a"), "node-a", agentOptions{})
+	c := watch(t, as("reader"), fleet.WatchOptions{Replay: true}, a, o)
+	a.steps(30)
+	c.converges()
+	a.restart()
+	a.steps(30)
+	c.converges()
+	states, err := fleet.OpenStates(t.Context(), jetStream(t, connect(t, as("reader"))), cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes, err := states.Nodes(t.Context())
+	if err != nil || len(nodes) != 2 || nodes[0].Agent == "" {
+		t.Errorf("a reader has the nodes %+v and %v, want 2 with their agents", nodes, err)
+	}
+	pods := 0
+	for pod, err := range states.Pods(t.Context(), nil, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods++
+		if one, ok, err := states.Pod(t.Context(), pod.Node, pod.Namespace, pod.UID); err != nil || !ok || one.Name != pod.Name {
+			t.Errorf("a reader has the pod %+v, %t and %v, want %s", one, ok, err, pod.Name)
+		}
+	}
+	if pods == 0 {
+		t.Error("a reader has no pods")
+	}
+}
+
+func TestPermissionsRefuse(t *testing.T) {
+	t.Parallel()
+	as := startGuardedServer(t)
+	o := startAgent(t, as("operator"), "node-b", agentOptions{})
+	o.steps(10)
+	watch(t, as("operator"), fleet.WatchOptions{Replay: true}, o).converges()
+	others := []string{
+		"pleg.v1.ev.test_example.node-b", "pleg.v1.ev.test_example.node-a.more", "pleg.v1.ev.other.node-a",
+		"$KV.pleg-state.test_example.node-b", "$KV.pleg-state.test_example.node-b.shop.uid", "$KV.pleg-agents.test_example.node-b",
+		"$JS.API.STREAM.CREATE.pleg-events", "$JS.API.STREAM.UPDATE.pleg-events", "$JS.API.STREAM.DELETE.pleg-events",
+		"$JS.API.STREAM.PURGE.KV_pleg-state", "$JS.API.STREAM.MSG.DELETE.pleg-events", "$JS.API.STREAM.SNAPSHOT.pleg-events",
+		"_INBOX.of.another", "any.thing",
+	}
+	for user, refused := range map[string][]string{
+		"node-a": append([]string{"$JS.API.CONSUMER.CREATE.pleg-events.c", "$JS.API.DIRECT.GET.pleg-events", "$JS.API.DIRECT.GET.KV_pleg-state"}, others...),
+		"reader": append([]string{"pleg.v1.ev.test_example.node-a", "$KV.pleg-state.test_example.node-a", "$KV.pleg-agents.test_example.node-a"}, others...),
+	} {
+		conn, err := nats.Connect(as(user))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		for _, subject := range refused {
+			if err := conn.Publish(subject, []byte("forged")); err != nil {
+				t.Fatal(err)
+			}
+			if err := conn.FlushTimeout(patience); err != nil {
+				t.Fatal(err)
+			}
+			if err := conn.LastError(); err == nil || !strings.Contains(err.Error(), `"`+subject+`"`) {
+				t.Errorf("%s may publish to %s: %v", user, subject, err)
+			}
+		}
+	}
+}
+
+// The server does not ask whether a client may write where it wants its answers. So an agent can
+// make it write what is no event into the subject of another node. It costs that node's agent an
+// attempt, and nothing else.
+func TestAnswersInTheSubjectOfAnotherNode(t *testing.T) {
+	t.Parallel()
+	as := startGuardedServer(t)
+	b := startAgent(t, as("operator"), "node-b", agentOptions{})
+	c := watch(t, as("reader"), fleet.WatchOptions{Replay: true}, b)
+	b.steps(10)
+	c.converges()
+	gaps := c.gapsSoFar()
+	conn := connect(t, as("node-a"))
+	for range 5 {
+		if err := conn.PublishRequest("$JS.API.STREAM.INFO."+fleet.EventStream, "pleg.v1.ev.test_example.node-b", nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.FlushTimeout(patience); err != nil {
+			t.Fatal(err)
+		}
+		b.steps(5)
+		c.converges()
+	}
+	if got := c.gapsSoFar(); got != gaps {
+		t.Errorf("%d gaps, want none more than the %d before", got, gaps)
+	}
+}
