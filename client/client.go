@@ -29,6 +29,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
@@ -105,25 +106,6 @@ func (o *Options) complete(socket string) error {
 // context.
 func (c *Client) Close() error { return c.calls.Close() }
 
-// Pod is the state of one pod.
-type Pod struct {
-	UID pleg.PodUID
-	// Status is nil if the last inspection failed or the first has not ended yet.
-	// Err is then an [InspectionError] that says which.
-	Status *pleg.PodStatus
-	Err    error
-	// CurrentAsOf is the latest time at which the pod is known to be in this
-	// state. It is zero until the first inspection has ended.
-	CurrentAsOf time.Time
-	// Last is the status of the last inspection that succeeded; nil if none did. The
-	// pod is known to have been so until LastAsOf. If Err is nil, Last is Status.
-	Last     *pleg.PodStatus
-	LastAsOf time.Time
-	// Listed is the pod in the newest list that showed a change, if that was not
-	// inspected successfully yet; otherwise nil.
-	Listed *pleg.Pod
-}
-
 // InspectionError is the error of the last inspection of a pod, or says that no
 // inspection has ended yet.
 type InspectionError struct{ Text string }
@@ -132,9 +114,9 @@ type InspectionError struct{ Text string }
 func (e *InspectionError) Error() string { return e.Text }
 
 // Pods returns the state of the pods with these UIDs, or of all pods if there are none,
-// sorted by UID. A pod that is unknown or gone is left out. Pods blocks until the server
-// has answered or ctx ends.
-func (c *Client) Pods(ctx context.Context, uids ...pleg.PodUID) ([]Pod, error) {
+// sorted by UID. A pod that is unknown or gone is left out. An error in an entry is an
+// [InspectionError]. Pods blocks until the server has answered or ctx ends.
+func (c *Client) Pods(ctx context.Context, uids ...pleg.PodUID) ([]cache.Entry, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	request := &plegv1.ListPodsRequest{}
@@ -145,7 +127,7 @@ func (c *Client) Pods(ctx context.Context, uids ...pleg.PodUID) ([]Pod, error) {
 	if err != nil {
 		return nil, c.calls.callError("list pods", err)
 	}
-	var pods []Pod
+	var pods []cache.Entry
 	for size := 0; ; {
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -158,7 +140,7 @@ func (c *Client) Pods(ctx context.Context, uids ...pleg.PodUID) ([]Pod, error) {
 		if size > maxList || len(pods) == maxPods {
 			return nil, fmt.Errorf("list pods: the server sent more than %d pods or %d bytes", maxPods, maxList)
 		}
-		pods = append(pods, newPod(m.GetPod()))
+		pods = append(pods, newEntry(m.GetPod()))
 	}
 }
 
@@ -170,8 +152,8 @@ func elements(m *plegv1.Pod) (n int) {
 	return n
 }
 
-func newPod(m *plegv1.Pod) Pod {
-	p := Pod{
+func newEntry(m *plegv1.Pod) cache.Entry {
+	p := cache.Entry{
 		UID:         pleg.PodUID(m.GetUid()),
 		Status:      wire.ToStatus(m.GetStatus()),
 		Err:         inspectionError(m.GetError()),

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -44,7 +45,7 @@ func TestPods(t *testing.T) {
 		}
 		broken, failing, hung, well := pods[0], pods[1], pods[2], pods[3] // sorted by UID
 		for _, tt := range []struct {
-			pod  client.Pod
+			pod  cache.Entry
 			says string
 		}{{broken, "inspect: broken \uFFFD"}, {failing, "inspect: broken \uFFFD"}, {hung, "not ended yet"}} {
 			var inspection *client.InspectionError

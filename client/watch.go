@@ -18,10 +18,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Position is a place in the event stream of one pipeline; [pleg.Event.Position] returns
-// that of an event.
-type Position = pleg.Position
-
 // WatchOptions configure one watch. The zero value requests all events from now on,
 // except network events.
 type WatchOptions struct {
@@ -39,7 +35,7 @@ type WatchOptions struct {
 	// After requests the events after this position first, and then a Synced. If
 	// the events are no longer available, the watch gets a Gap and then a replay.
 	// If nil, it requests no earlier events. A position without an epoch is an error.
-	After *Position
+	After *pleg.Position
 	// Bookmarks requests a mark whenever all changes listed so far have been
 	// delivered. A watch from now on then begins with a Synced, so that it has a
 	// position before its first event.

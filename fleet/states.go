@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -96,7 +97,7 @@ func (s *States) nodes(ctx context.Context, keys []string) (map[string]*Node, er
 
 // Pod is the state of one pod.
 type Pod struct {
-	client.Pod
+	cache.Entry
 
 	Node            string
 	Name, Namespace string

@@ -104,12 +104,7 @@ func (d *Daemon) ready(ctx context.Context) error {
 
 // Cached returns the daemon's cache.
 func (d *Daemon) Cached(ctx context.Context) ([]cache.Entry, error) {
-	pods, err := d.Client.Pods(ctx)
-	entries := make([]cache.Entry, len(pods))
-	for i, p := range pods {
-		entries[i] = cache.Entry(p)
-	}
-	return entries, err
+	return d.Client.Pods(ctx)
 }
 
 // Stop ends the daemon, which must exit with code 0 and without a data race.

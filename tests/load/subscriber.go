@@ -106,12 +106,12 @@ func (s *subscriber) run(ctx context.Context) error {
 // visit watches until ctx ends, or for a while if the subscriber comes and goes; while the
 // node rests, it stays. It returns a position from which the next visit may resume. The slow
 // subscriber waits for its turn at each event.
-func (s *subscriber) visit(ctx context.Context) (*client.Position, error) {
+func (s *subscriber) visit(ctx context.Context) (*pleg.Position, error) {
 	if err := s.startVisit(s.options.Replay); err != nil {
 		return nil, err
 	}
 	leave := time.Now().Add(shortestVisit + rand.N(longestVisit-shortestVisit))
-	var last *client.Position
+	var last *pleg.Position
 	for ev, err := range s.daemon.Client.Watch(ctx, s.options) {
 		if err != nil {
 			return nil, err

@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 )
@@ -138,7 +139,7 @@ func startDaemon(t *testing.T, socket string) *runningCommand {
 }
 
 // waitForPods waits until a daemon has inspected n pods, and returns them.
-func waitForPods(t *testing.T, socket string, n int) []client.Pod {
+func waitForPods(t *testing.T, socket string, n int) []cache.Entry {
 	t.Helper()
 	c := newClient(t, socket)
 	for _, err := range c.Watch(t.Context(), client.WatchOptions{Replay: true, Bookmarks: true}) {
@@ -149,7 +150,7 @@ func waitForPods(t *testing.T, socket string, n int) []client.Pod {
 		if err != nil {
 			t.Fatal(err)
 		}
-		waiting := func(p client.Pod) bool { return p.Status == nil }
+		waiting := func(p cache.Entry) bool { return p.Status == nil }
 		if len(known) >= n && !slices.ContainsFunc(known, waiting) {
 			return known
 		}

@@ -18,7 +18,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/top"
@@ -222,12 +221,8 @@ func (s daemonSource) ask(ctx context.Context, uids ...pleg.PodUID) ([]view.Pod,
 	if err != nil || len(uids) > 0 && len(known) == 0 {
 		return nil, fromDaemon(ctx, err)
 	}
-	entries := make([]cache.Entry, len(known))
-	for i, p := range known {
-		entries[i] = cache.Entry(p)
-	}
 	now, err := s.Status(ctx)
-	return view.Pods(entries, now), err
+	return view.Pods(known, now), err
 }
 
 // Status returns an empty status if the daemon is an older version that has none.
