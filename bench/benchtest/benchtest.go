@@ -1,5 +1,5 @@
 // Package benchtest has the other end of what the tests of the benchmark's programs
-// measure: a simulated runtime, and the sender of commands.
+// measure: a simulated node, and the sender of commands.
 package benchtest
 
 import (
@@ -12,37 +12,29 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
+	"github.com/pleg-pipeline/pleg-pipeline/bench/node"
 	"github.com/pleg-pipeline/pleg-pipeline/bench/probe"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
-	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-// NewRuntime returns a simulated runtime that serves until the end of the test, and
-// a client of it.
-func NewRuntime(t *testing.T) (*simruntime.Runtime, *cri.Client) {
+// NewNode returns a node that serves until the end of the test, and a client of it.
+func NewNode(t *testing.T) (*node.Node, *cri.Client) {
 	t.Helper()
-	runtime, err := simruntime.New(simruntime.Options{Seed: 1})
+	socket := filepath.Join(t.TempDir(), "cri.sock")
+	n, err := node.Start(context.Background(), socket, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	socket := filepath.Join(t.TempDir(), "cri.sock")
-	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- runtime.ListenAndServe(ctx, socket) }()
 	client, err := cri.New(socket, cri.Options{UnaryLists: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
-		cancel()
-		if err := <-served; !errors.Is(err, context.Canceled) {
+		if err := errors.Join(client.Close(), n.Stop()); err != nil {
 			t.Error(err)
 		}
 	})
-	return runtime, client
+	return n, client
 }
 
 // Start starts the candidate and returns its report when it has the wanted events.

@@ -22,8 +22,8 @@ func TestCandidatesSeeTheSame(t *testing.T) {
 	c := config{inspectors: 4, period: 20 * time.Millisecond, timeout: time.Minute}
 	for name, candidate := range map[string]func(*cri.Client) probe.Candidate{"serial": c.serial, "pipeline": c.pipeline, "calls": c.calls} {
 		t.Run(name, func(t *testing.T) {
-			runtime, client := benchtest.NewRuntime(t)
-			if _, err := runtime.Populate(simruntime.Population{Pods: pods, Containers: containers}); err != nil {
+			n, client := benchtest.NewNode(t)
+			if err := n.Populate(pods, containers); err != nil {
 				t.Fatal(err)
 			}
 			ask, end := benchtest.Serve(t, candidate(client))
@@ -32,7 +32,7 @@ func TestCandidatesSeeTheSame(t *testing.T) {
 				t.Fatalf("start: %+v", r)
 			}
 			ask(control.Command{Do: control.ClientExpect, Want: map[string]int{"ContainerDied": pods * containers}})
-			runtime.Burst(pods, simruntime.Exit)
+			n.Burst(pods, simruntime.Exit)
 			r := ask(control.Command{Do: control.ClientWait, TimeoutMS: 60_000})
 			if died := r.Seen["ContainerDied"]; !r.Done || died.Count != pods*containers || died.LastMS <= 0 {
 				t.Errorf("burst: %+v", r)

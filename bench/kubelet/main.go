@@ -78,11 +78,7 @@ func (c config) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	candidate := c.relisting(runtime)
-	if c.events || c.dropIn {
-		candidate = c.started(runtime, service)
-	}
-	return probe.Serve(ctx, candidate, os.Stdin, os.Stdout)
+	return probe.Serve(ctx, c.candidate(runtime, service), os.Stdin, os.Stdout)
 }
 
 // generator is what the generators have in common.
@@ -119,10 +115,10 @@ func (l *listTimes) GetPods(ctx context.Context, all bool) ([]*kubecontainer.Pod
 	return l.Runtime.GetPods(ctx, all)
 }
 
-// started runs the generator as the kubelet does, if c.events with the gate EventedPLEG
+// candidate runs the generator as the kubelet does, if c.events with the gate EventedPLEG
 // on. Its events do not say which relist made them: without CRI events they get the time
 // of the last list.
-func (c config) started(runtime kubecontainer.Runtime, service internalapi.RuntimeService) probe.Candidate {
+func (c config) candidate(runtime kubecontainer.Runtime, service internalapi.RuntimeService) probe.Candidate {
 	return func(ctx context.Context, emit func(probe.Event)) error {
 		lists := &listTimes{Runtime: runtime}
 		g, events, err := c.newGenerator(lists)
@@ -146,52 +142,6 @@ func (c config) started(runtime kubecontainer.Runtime, service internalapi.Runti
 				return context.Cause(ctx)
 			}
 		}
-	}
-}
-
-// relisting relists as GenericPLEG.Start does, but in a loop that records when each
-// relist began and that ends with ctx.
-func (c config) relisting(runtime kubecontainer.Runtime) probe.Candidate {
-	return func(ctx context.Context, emit func(probe.Event)) error {
-		g, events, err := c.newGenerator(runtime)
-		if err != nil {
-			return err
-		}
-		relists := make(chan time.Time)
-		go relist(ctx, g, c.period, relists)
-		var began time.Time
-		for {
-			select {
-			case at, ok := <-relists:
-				if !ok {
-					return context.Cause(ctx)
-				}
-				for len(events) > 0 {
-					emit(event(<-events, began))
-				}
-				began = at
-			case e := <-events:
-				emit(event(e, began))
-			}
-		}
-	}
-}
-
-// relist sends the time of each relist before it begins, so that all events of the
-// relist before have been read. It closes relists when ctx ends.
-func relist(ctx context.Context, g generator, period time.Duration, relists chan<- time.Time) {
-	defer close(relists)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		}
-		relists <- time.Now()
-		g.Relist(ctx)
-		timer.Reset(period)
 	}
 }
 

@@ -2,11 +2,11 @@ package node_test
 
 import (
 	"context"
-	"path/filepath"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"github.com/pleg-pipeline/pleg-pipeline/bench/benchtest"
 	"github.com/pleg-pipeline/pleg-pipeline/bench/node"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -14,29 +14,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// newNode returns a node and a client of its runtime.
-func newNode(t *testing.T) (*node.Node, *cri.Client) {
-	t.Helper()
-	socket := filepath.Join(t.TempDir(), "cri.sock")
-	n, err := node.Start(context.Background(), socket, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := cri.New(socket, cri.Options{UnaryLists: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := n.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return n, client
-}
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -60,7 +37,7 @@ func count(t *testing.T, client *cri.Client) map[pleg.State]int {
 }
 
 func TestBurstChangesThatManyPods(t *testing.T) {
-	n, client := newNode(t)
+	n, client := benchtest.NewNode(t)
 	must(t, n.Populate(5, 2))
 	count(t, client)
 	n.Burst(3, simruntime.Exit)
@@ -79,7 +56,7 @@ func TestBurstChangesThatManyPods(t *testing.T) {
 }
 
 func TestShapeSetsLatencyAndLimit(t *testing.T) {
-	n, client := newNode(t)
+	n, client := benchtest.NewNode(t)
 	must(t, n.Populate(1, 1))
 	must(t, n.Shape("node", 1))
 	var stats node.Stats
@@ -101,7 +78,7 @@ func TestShapeSetsLatencyAndLimit(t *testing.T) {
 }
 
 func TestHangStopsStatusCalls(t *testing.T) {
-	n, client := newNode(t)
+	n, client := benchtest.NewNode(t)
 	must(t, n.Populate(2, 1))
 	must(t, n.Hang(1))
 	pods, err := client.ListPods(t.Context())
@@ -123,7 +100,7 @@ func TestHangStopsStatusCalls(t *testing.T) {
 }
 
 func TestChurnReturnsNewContainers(t *testing.T) {
-	n, client := newNode(t)
+	n, client := benchtest.NewNode(t)
 	must(t, n.Populate(3, 1))
 	made, err := n.Churn(t.Context(), 100, 10)
 	must(t, err)

@@ -1,9 +1,7 @@
 package serial_test
 
 import (
-	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -116,6 +114,8 @@ var ruleTests = []struct {
 	{"an empty pod has no events", []step{{empty: true}, {}, {request: true}}},
 }
 
+// TestRules has the rules of the kubelet. tests/model has the rest, by comparison: statuses,
+// addresses, exit codes.
 func TestRules(t *testing.T) {
 	for _, tt := range ruleTests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -163,42 +163,6 @@ func runStep(t *testing.T, f *fixture, i int, s step) {
 	}
 }
 
-func TestTransitionTable(t *testing.T) {
-	states := []string{"", "created", "unknown", "running", "exited"}
-	want := map[string]string{
-		" running": "Started(c)", " exited": "Died(c)",
-		"created ": "Died(c) Removed(c)", "unknown ": "Died(c) Removed(c)",
-		"running ": "Died(c) Removed(c)", "exited ": "Removed(c)",
-		"created running": "Started(c)", "unknown running": "Started(c)", "exited running": "Started(c)",
-		"created exited": "Died(c)", "unknown exited": "Died(c)", "running exited": "Died(c)",
-	}
-	word := func(prefix, state string) string {
-		if state == "" {
-			return ""
-		}
-		return prefix + "c=" + state
-	}
-	for _, from := range states {
-		for _, to := range states {
-			for prefix, name := range map[string]string{"": "of-c", "/": "name-p"} {
-				f := newFixture(t, 10, serial.Options{})
-				f.pleg.Apply(t.Context(), start, []*pleg.Pod{plegtest.Pod("p", "k=running "+word(prefix, from))})
-				f.drain()
-				f.pleg.Apply(t.Context(), start, []*pleg.Pod{plegtest.Pod("p", "k=running "+word(prefix, to))})
-				events := f.drain()
-				if got := strings.ReplaceAll(plegtest.Words(events...), "/", ""); got != want[from+" "+to] {
-					t.Errorf("%s%q to %q: events %q, want %q", prefix, from, to, got, want[from+" "+to])
-				}
-				for _, e := range events {
-					if e.Sandbox != (prefix == "/") || e.ContainerName != name {
-						t.Errorf("%s%q to %q: event %+v does not describe its container", prefix, from, to, e)
-					}
-				}
-			}
-		}
-	}
-}
-
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
@@ -208,22 +172,9 @@ var errInspect = errors.New("inspection failed")
 // start is the time of the first list; each further one is a second later.
 var start = time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 
-type runtime struct {
-	*plegtest.Runtime
-	// noAnswer: inspections return neither a status nor an error.
-	noAnswer bool
-}
-
-func (r *runtime) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
-	if r.noAnswer {
-		return nil, nil
-	}
-	return r.Runtime.PodStatus(ctx, pod, last)
-}
-
 // fixture is a PLEG on a runtime in memory; the test sets its clock.
 type fixture struct {
-	runtime *runtime
+	runtime *plegtest.Runtime
 	pleg    *serial.PLEG
 	events  chan pleg.Event
 	now     time.Time
@@ -231,7 +182,7 @@ type fixture struct {
 
 func newFixture(t *testing.T, buffer int, opts serial.Options) *fixture {
 	t.Helper()
-	f := &fixture{runtime: &runtime{Runtime: plegtest.New()}, events: make(chan pleg.Event, buffer), now: start}
+	f := &fixture{runtime: plegtest.New(), events: make(chan pleg.Event, buffer), now: start}
 	opts.Events = f.events
 	if opts.Clock == nil {
 		opts.Clock = func() time.Time { return f.now }
