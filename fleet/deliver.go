@@ -98,7 +98,7 @@ func (w *watch) deliverEvents(node string, m message, stored known) error {
 		if len(w.pending) > 0 {
 			at = Position{} // later messages may have events that the replay included
 		}
-		delivered := w.partly.Message == stored.message && i < w.partly.Events
+		delivered := w.resumed.Message == stored.message && i < w.resumed.Events
 		if delivered || !p.isNew(&data.Event) || !w.filter.WantsEvent(&data.Event) || !w.filter.WantsLabels(data.Labels) {
 			continue
 		}

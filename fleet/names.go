@@ -158,11 +158,11 @@ func (p *Position) UnmarshalText(text []byte) (err error) {
 func ParsePosition(s string) (Position, error) {
 	stream, place, ok := strings.Cut(s, ":")
 	place, stored, timed := strings.Cut(place, "@")
-	message, events, partly := strings.Cut(place, "+")
+	message, events, hasEvents := strings.Cut(place, "+")
 	p := Position{Stream: stream}
 	var err, errEvents, errStored error
 	p.Message, err = strconv.ParseUint(message, 10, 64)
-	if partly {
+	if hasEvents {
 		p.Events, errEvents = strconv.Atoi(events)
 	}
 	if timed {

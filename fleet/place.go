@@ -17,9 +17,9 @@ type known struct {
 	stored  int64
 }
 
-// begin decides after which message the connection begins, and reports whether a replay
-// is needed. If it is because messages are missing, begin delivers the Gap.
-func (w *watch) begin(ctx context.Context) (replay bool, err error) {
+// findPosition decides after which message the connection begins, and reports whether a replay
+// is needed. If it is because messages are missing, it delivers the Gap.
+func (w *watch) findPosition(ctx context.Context) (replay bool, err error) {
 	info, err := w.stream.Info(ctx)
 	if err != nil {
 		return false, fmt.Errorf("stream %s: %w", EventStream, explain(w.js.Conn(), err))
@@ -33,7 +33,7 @@ func (w *watch) begin(ctx context.Context) (replay bool, err error) {
 		}
 		w.name, w.covered, w.known = w.o.After.Stream, w.o.After.Message, known{w.o.After.Message, w.o.After.Stored}
 		if w.o.After.Events > 0 {
-			w.partly = *w.o.After
+			w.resumed = *w.o.After
 			w.covered--
 		}
 		if last, err := w.lastSequence(ctx, EventStream, w.subjects...); err != nil {

@@ -79,7 +79,7 @@ func (p *Publisher) open(ctx context.Context) (*session, error) {
 		}
 	}
 	s.server, s.reconnects = p.server, p.o.Conn.Stats().Reconnects
-	if err := s.begin(ctx); err != nil {
+	if err := s.takeOver(ctx); err != nil {
 		if !p.isAway(err) && !errors.Is(err, errHeld) && !errors.Is(err, errReplaced) {
 			p.server = nil // the stream or a bucket may be gone
 		}
@@ -97,9 +97,9 @@ func (p *Publisher) isAway(err error) bool {
 	return !p.o.Conn.IsConnected() || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, errReadTimeout)
 }
 
-// begin takes the lease and finds out what the node has published. The lease comes first:
-// an agent that was replaced notices it before this one relies on what it reads.
-func (s *session) begin(ctx context.Context) error {
+// takeOver takes the lease and finds out what the node has published. The lease comes first,
+// so that an agent that is being replaced publishes nothing after this one has read.
+func (s *session) takeOver(ctx context.Context) error {
 	if err := s.takeLease(ctx); err != nil {
 		return err
 	}

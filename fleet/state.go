@@ -72,8 +72,8 @@ func (r *podRecord) apply(ev pleg.Event) {
 	r.UID, r.Name, r.Namespace = ev.PodUID, ev.PodName, ev.PodNamespace
 }
 
-// observe adds the result of the last inspection.
-func (r *podRecord) observe(status *pleg.PodStatus, err error) error {
+// setStatus adds the result of the last inspection.
+func (r *podRecord) setStatus(status *pleg.PodStatus, err error) error {
 	r.Error, r.Status = "", nil
 	if err != nil {
 		r.Error = err.Error()

@@ -62,7 +62,7 @@ func TestStateKeepsStatus(t *testing.T) {
 			{ID: "s1", Attempt: 1, Ready: true, Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"large": "x"}},
 		},
 	}
-	if err := r.observe(status, nil); err != nil {
+	if err := r.setStatus(status, nil); err != nil {
 		t.Fatal(err)
 	}
 	got, err := r.status()
@@ -72,7 +72,7 @@ func TestStateKeepsStatus(t *testing.T) {
 	if r.Labels["app"] != "web" || strings.Contains(string(r.Status), "large") {
 		t.Errorf("labels %v, status %s: want those of the newest sandbox, and no annotations", r.Labels, r.Status)
 	}
-	if err := r.observe(nil, errors.New("boom")); err != nil || r.Error != "boom" || r.Status != nil || r.Labels["app"] != "web" {
+	if err := r.setStatus(nil, errors.New("boom")); err != nil || r.Error != "boom" || r.Status != nil || r.Labels["app"] != "web" {
 		t.Errorf("after a failed inspection: %+v, %v", r.podState, err)
 	}
 }

@@ -102,9 +102,9 @@ type watch struct {
 	// that of another cluster or node; 0 if none. checked is when it was last cleared up.
 	skipped uint64
 	checked time.Time
-	// partly is the message of which some events were delivered before the watch
+	// resumed is the message of which some events were delivered before the watch
 	// resumed.
-	partly Position
+	resumed Position
 	// pending are replays that are not complete yet.
 	pending []pending
 	// broken is true from a Gap until the state after it has been delivered. If the
@@ -198,7 +198,7 @@ func (w *watch) connect(ctx context.Context) error {
 	if w.server, err = openServer(opening, w.js, nil); err != nil {
 		return err
 	}
-	replay, err := w.begin(opening)
+	replay, err := w.findPosition(opening)
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func (s *session) stateOf(ctx context.Context, uid pleg.PodUID, r *podRecord) (w
 	if failed := new(StatusError); errors.As(err, &failed) {
 		return w, err
 	}
-	if err := r.observe(status, err); err != nil {
+	if err := r.setStatus(status, err); err != nil {
 		return w, fmt.Errorf("encode status of pod %s: %w", uid, err)
 	}
 	if len(r.last) == 0 {

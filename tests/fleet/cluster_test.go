@@ -23,7 +23,7 @@ func startCluster(t *testing.T) []*natsd.Server {
 		t.Fatal(err)
 	}
 	for _, s := range servers {
-		begin(t, s)
+		runServer(t, s)
 	}
 	js := jetStream(t, connect(t, urlOf(servers...)))
 	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {

@@ -36,7 +36,7 @@ func startServer(t *testing.T, config string) *natsd.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin(t, s)
+	runServer(t, s)
 	return s
 }
 
@@ -49,11 +49,11 @@ func startOldServer(t *testing.T) *natsd.Server {
 		t.Fatal(err)
 	}
 	s.Binary = natsd.OldBinary
-	begin(t, s)
+	runServer(t, s)
 	return s
 }
 
-func begin(t *testing.T, s *natsd.Server) {
+func runServer(t *testing.T, s *natsd.Server) {
 	t.Helper()
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)

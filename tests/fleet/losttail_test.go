@@ -102,7 +102,7 @@ func newCutServer(t *testing.T) *cutServer {
 		t.Fatal(err)
 	}
 	s.Server = server
-	begin(t, server)
+	runServer(t, server)
 	return s
 }
 
