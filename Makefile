@@ -161,7 +161,7 @@ test-browser: chromium ## test the page in Chromium (installs it as root)
 
 .PHONY: screenshot
 screenshot: chromium ## take the picture of the page for the README
-	cd tests/browser && $(GO) run ./screenshot -root ../.. -out ../../docs/page.png
+	$(GO) test -C tests/browser -count=1 -run '^TestPicture$$' . -page.picture $(CURDIR)/docs/page.png
 
 .PHONY: chromium
 chromium:

@@ -5,12 +5,15 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
@@ -18,7 +21,6 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/browser/lab"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
 )
 
@@ -44,23 +46,46 @@ func run(m *testing.M) (int, error) {
 		return 0, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	ctx := context.Background()
-	if program, err = lab.Build(ctx, "../..", dir); err != nil {
-		return 0, err
+	program = filepath.Join(dir, "pleg-pipeline")
+	build := exec.Command("go", "build", "-C", "../..", "-o", program, "./cmd/pleg-pipeline") //nolint:noctx // there is none yet
+	if output, err := build.CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("build the program: %w\n%s", err, output)
 	}
-	var stop func()
-	if browser, stop, err = lab.StartBrowser(ctx); err != nil {
+	stop, err := startBrowser(context.Background())
+	if err != nil {
 		return 0, err
 	}
 	defer stop()
 	return m.Run(), nil
 }
 
+// startBrowser starts a headless Chromium. It ends with stop.
+func startBrowser(ctx context.Context) (stop func(), err error) {
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		return nil, fmt.Errorf("%w: install Debian's package chromium", err)
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(path), chromedp.NoSandbox, // as root there is no sandbox
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("enable-precise-memory-info", true), chromedp.Flag("js-flags", "--expose-gc"),
+	)
+	allocator, cancelAllocator := chromedp.NewExecAllocator(ctx, options...)
+	var cancelBrowser func()
+	browser, cancelBrowser = chromedp.NewContext(allocator)
+	stop = func() { cancelBrowser(); cancelAllocator() }
+	if err := chromedp.Do(browser); err != nil {
+		stop()
+		return nil, fmt.Errorf("start chromium: %w", err)
+	}
+	return stop, nil
+}
+
 // node is a simulated node, the program on it, and its page in a tab.
 type node struct {
 	*testing.T
 	runtime *simruntime.Runtime
-	served  *lab.Node
+	dir     string // of the sockets
 	daemon  *load.Daemon
 	flags   []string
 	tab     context.Context //nolint:containedctx // chromedp finds the tab by its context
@@ -86,25 +111,41 @@ func newClosedNode(t *testing.T, pods int, flags ...string) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := rt.Populate(simruntime.Population{Pods: pods, Containers: 1}); err != nil {
+	return serveNode(t, rt, simruntime.Population{Pods: pods, Containers: 1}, append([]string{"--events", "auto"}, flags...)...)
+}
+
+// serveNode starts a daemon on a runtime with these pods.
+func serveNode(t *testing.T, rt *simruntime.Runtime, pods simruntime.Population, flags ...string) *node {
+	t.Helper()
+	if _, err := rt.Populate(pods); err != nil {
 		t.Fatal(err)
 	}
-	n := &node{T: t, runtime: rt, flags: append([]string{"--events", "auto"}, flags...)}
 	dir, err := os.MkdirTemp("", "browser-") //nolint:usetesting // short: the path of a socket is limited
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	n.served = lab.Serve(context.WithoutCancel(t.Context()), rt, dir)
-	t.Cleanup(n.served.Stop)
+	n := &node{T: t, runtime: rt, flags: flags, dir: dir}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = rt.ListenAndServe(ctx, n.socket()) // ends with ctx; a runtime that fails fails the program
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
 	n.start("127.0.0.1:0")
 	t.Cleanup(func() { _ = n.daemon.Stop() })
 	return n
 }
 
+func (n *node) socket() string { return filepath.Join(n.dir, "cri.sock") }
+
 func (n *node) start(listen string) {
 	n.Helper()
-	daemon, err := n.served.StartDaemon(context.WithoutCancel(n.Context()), program, listen, n.flags...)
+	daemon, err := load.StartDaemon(context.WithoutCancel(n.Context()), load.DaemonOptions{
+		Program: program, Dir: n.dir, Name: "pleg",
+		Args: append([]string{"-r", "unix://" + n.socket(), "--listen", listen}, n.flags...),
+	})
 	if err != nil {
 		n.Fatal(err)
 	}
@@ -133,7 +174,7 @@ func (n *node) open(address string) {
 	}
 	for _, enable := range []error{
 		call(tab, network.Enable, network.EnableParams{}), call(tab, log.Enable, cdp.Empty{}), call(tab, runtime.Enable, cdp.Empty{}),
-		lab.Emulate(tab, 1280, 800, 1, "light"),
+		setSize(tab, 1280, 800, 1),
 	} {
 		if enable != nil {
 			n.Fatal(enable)
@@ -168,6 +209,10 @@ func (n *node) watch(address string, event any) {
 func call[P, R any](tab context.Context, command cdp.Command[P, R], params P) error {
 	_, err := chromedp.Call(tab, command, params)
 	return err
+}
+
+func setSize(tab context.Context, width, height int64, scale float64) error {
+	return call(tab, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: scale})
 }
 
 func (n *node) do(actions ...chromedp.Action[chromedp.Void]) {
