@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -19,22 +18,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
-
-func TestSocketIsPrivateAndRemoved(t *testing.T) {
-	rt := newRuntime(t, simruntime.Options{})
-	path := filepath.Join(t.TempDir(), "s")
-	stop := kit.Run(t, func(ctx context.Context) error { return rt.ListenAndServe(ctx, path) })
-	client := dial(t, "unix:"+path, grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
-	listPods(t, client, nil)
-	info, err := os.Stat(path)
-	if err != nil || info.Mode() != os.ModeSocket|0o660 {
-		t.Errorf("socket has mode %v, %v; want srw-rw----", info.Mode(), err)
-	}
-	_ = stop() // Run reports the error
-	if _, err := os.Lstat(path); !os.IsNotExist(err) {
-		t.Errorf("after the end: %v, want no socket", err)
-	}
-}
 
 func TestRestartKeepsPods(t *testing.T) {
 	rt := newRuntime(t, simruntime.Options{})
