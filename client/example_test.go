@@ -88,7 +88,10 @@ func ExampleClient_PodStatus() {
 	}
 	defer c.Close()
 	began := time.Now()
-	for range c.Watch(ctx, client.WatchOptions{Replay: true}) {
+	for _, err := range c.Watch(ctx, client.WatchOptions{Replay: true}) {
+		if err != nil {
+			log.Fatal(err)
+		}
 		break // the server answers
 	}
 	status, err := c.PodStatus(ctx, "web", began)

@@ -84,7 +84,7 @@ func TestLookup(t *testing.T) {
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		for name, tc := range map[string]struct {
-			ctx  context.Context
+			ctx  context.Context //nolint:containedctx // a row of a table
 			q    lookup.Query
 			want error
 		}{

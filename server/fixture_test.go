@@ -145,22 +145,12 @@ const (
 	roleVariable   = "PLEG_TEST_ROLE"
 	socketVariable = "PLEG_TEST_SOCKET"
 
-	roleWatch  = "watch"  // prints one line per event
-	roleListen = "listen" // prints why it cannot listen on the socket
-	roleHoard  = "hoard"  // has four connections, begins a list on each, and prints so
+	roleWatch = "watch" // prints one line per event
+	roleHoard = "hoard" // has four connections, begins a list on each, and prints so
 )
 
 func playRole(role string) (exit int) {
 	ctx, path := context.Background(), os.Getenv(socketVariable)
-	if role == roleListen {
-		l, err := server.Listen(ctx, path)
-		if err != nil {
-			fmt.Println(err)
-			return 1
-		}
-		l.Close()
-		return 0
-	}
 	if role == roleHoard {
 		return hoard(ctx, path)
 	}

@@ -72,14 +72,14 @@ func (g *gate) refuse(c *heldConn) bool {
 	if _, ok := g.refused.acquire(x); !ok {
 		return false
 	}
-	time.AfterFunc(refusalAge, x.end)
+	time.AfterFunc(refusalAge, x.evict)
 	return true
 }
 
-// endAll ends all connections.
-func (g *gate) endAll() {
-	g.open.endAll()
-	g.refused.endAll()
+// closeAll closes all connections.
+func (g *gate) closeAll() {
+	g.open.evictAll()
+	g.refused.evictAll()
 }
 
 // heldConn is a connection that takes a place until it is closed.

@@ -93,7 +93,8 @@ var limited = map[string]struct {
 		(*fixture).list, "too many calls: this server takes 5 at a time",
 	},
 	"Watch": {
-		server.Options{MaxCalls: 5, MaxWatchers: 5}, unread{method: plegv1.PLEG_Watch_FullMethodName},
+		server.Options{MaxCalls: 5, MaxWatchers: 5},
+		unread{method: plegv1.PLEG_Watch_FullMethodName},
 		(*fixture).list, "too many calls: this server takes 5 at a time",
 	},
 }

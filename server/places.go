@@ -17,22 +17,22 @@ type places struct {
 // place is what one client holds.
 type place struct {
 	client   any           // nil if it is not known: nobody gives up a place for it, nor it for others
-	end      func()        // begins to end what is held
-	ending   bool          // end has been or will be called, for another client
+	evict    func()        // ends what is held, perhaps a moment later
+	evicted  bool          // evict has been or will be called, for another client
 	released chan struct{} // closed by release
 }
 
-func newPlace(client any, end func()) *place {
-	return &place{client: client, end: end, released: make(chan struct{})}
+func newPlace(client any, evict func()) *place {
+	return &place{client: client, evict: evict, released: make(chan struct{})}
 }
 
 func newPlaces(n int) *places { return &places{max: n} }
 
-// acquire returns false if there is no place. If it ends another one for this, it returns
-// that: there is one too many until it is released. Who holds x calls release.
+// acquire returns false if there is no place. If it evicts another one for this, it
+// returns that: there is one too many until it is released. Who holds x calls release.
 func (p *places) acquire(x *place) (victim *place, ok bool) {
 	if victim, ok = p.add(x); victim != nil {
-		victim.end()
+		victim.evict()
 	}
 	return victim, ok
 }
@@ -44,14 +44,14 @@ func (p *places) add(x *place) (victim *place, ok bool) {
 		if victim = p.newestOfMost(x.client); victim == nil {
 			return nil, false
 		}
-		victim.ending = true
+		victim.evicted = true
 	}
 	p.held = append(p.held, x)
 	return victim, true
 }
 
 // newestOfMost returns the newest place of the client that has most; nil if the one that
-// asks would then have more than that one. Places that end do not count.
+// asks would then have more than that one. Evicted ones do not count.
 func (p *places) newestOfMost(client any) *place {
 	if client == nil {
 		return nil
@@ -59,7 +59,7 @@ func (p *places) newestOfMost(client any) *place {
 	count := make(map[any]int)
 	var newest *place
 	for _, x := range p.held {
-		if x.ending || x.client == nil {
+		if x.evicted || x.client == nil {
 			continue
 		}
 		if count[x.client]++; newest == nil || count[x.client] >= count[newest.client] {
@@ -82,12 +82,12 @@ func (p *places) release(x *place) {
 	}
 }
 
-// endAll ends everything that is held.
-func (p *places) endAll() {
+// evictAll ends everything that is held.
+func (p *places) evictAll() {
 	p.mu.Lock()
 	held := slices.Clone(p.held)
 	p.mu.Unlock()
 	for _, x := range held {
-		x.end()
+		x.evict()
 	}
 }

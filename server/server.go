@@ -186,7 +186,7 @@ func (s *Server) stop(srv *grpc.Server, g *gate) {
 	force := time.AfterFunc(s.options.Grace, func() {
 		defer close(forced)
 		// gRPC does not close a connection before its handshake.
-		g.endAll()
+		g.closeAll()
 		srv.Stop()
 	})
 	srv.GracefulStop()

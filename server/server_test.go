@@ -67,31 +67,6 @@ func TestBadRequests(t *testing.T) {
 	})
 }
 
-// The number of watchers is bounded; a watcher that leaves makes room.
-func TestTooManyWatchers(t *testing.T) {
-	inBubble(t, pipeline.Options{}, server.Options{MaxWatchers: 3, MaxStreams: 100}, func(t *testing.T, f *fixture) {
-		c := f.client()
-		ctx, cancel := context.WithCancel(t.Context())
-		f.mustWatch(ctx, c, &plegv1.WatchRequest{})
-		for range 2 {
-			f.mustWatch(t.Context(), c, &plegv1.WatchRequest{})
-		}
-		for range 50 {
-			_, err := f.watch(t.Context(), c, &plegv1.WatchRequest{})
-			wantStatus(t, "one more", err, codes.ResourceExhausted, "too many watchers: this server takes 3 at a time")
-		}
-		if n := kit.Metric(t, f.Metrics, "pleg_server_refused_total"); n != 50 {
-			t.Errorf("%v refusals in the metrics, want 50", n)
-		}
-		cancel()
-		synctest.Wait()
-		f.mustWatch(t.Context(), c, &plegv1.WatchRequest{})
-		if n := kit.Metric(t, f.Metrics, "pleg_subscribers"); n != 3 {
-			t.Errorf("%v subscribers, want 3", n)
-		}
-	})
-}
-
 // The service works on a gRPC server of the caller, which has none of the limits.
 func TestRegister(t *testing.T) {
 	inBubble(t, pipeline.Options{}, server.Options{}, func(t *testing.T, f *fixture) {

@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"errors"
 	"io/fs"
 	"net"
 	"os"
@@ -18,50 +17,7 @@ import (
 // nobody is a user without files.
 const nobody = 65534
 
-func TestListen(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "pleg.sock")
-	for range 2 { // the second call finds no socket left behind
-		l, err := server.Listen(t.Context(), path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		info, err := os.Lstat(path)
-		if err != nil || info.Mode() != fs.ModeSocket|0o660 {
-			t.Errorf("the socket: %v, %v, want mode 0660", info, err)
-		}
-		l.Close()
-		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("after Close: %v, want %v", err, fs.ErrNotExist)
-		}
-	}
-}
-
-// leaveSocket creates the socket of a process that has ended.
-func leaveSocket(t *testing.T, path string) {
-	t.Helper()
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false)
-	l.Close()
-}
-
-func TestListenReplacesStaleSocket(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "pleg.sock")
-	leaveSocket(t, path)
-	l, err := server.Listen(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	conn, err := net.Dial("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn.Close()
-}
-
+// internal/unixsocket tests what a listener does.
 func TestListenRejectsBadPaths(t *testing.T) {
 	dir := t.TempDir()
 	used, file, link := filepath.Join(dir, "used"), filepath.Join(dir, "file"), filepath.Join(dir, "link")
