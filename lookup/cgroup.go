@@ -50,23 +50,25 @@ func (h Host) pathOfProcess(pid int) (path string, err error) {
 
 // pathOfContainer returns the cgroup whose directory is named after a container; empty if
 // there is none, or none that this process may read.
-func (h Host) pathOfContainer(id pleg.ContainerID) (path string) {
+func (h Host) pathOfContainer(id pleg.ContainerID) string {
 	for _, root := range h.hierarchies() {
-		_ = filepath.WalkDir(root, func(dir string, d fs.DirEntry, err error) error {
-			switch {
-			case err != nil || !d.IsDir():
-				return nil // cgroups come and go
-			case len(d.Name()) >= len(id) && firstID(d.Name()) == id:
-				path = strings.TrimPrefix(dir, root)
-				return fs.SkipAll
-			}
-			return nil
-		})
-		if path != "" {
+		if path := search(root, func(dir fs.DirEntry) bool { return firstID(dir.Name()) == id }); path != "" {
 			return path
 		}
 	}
 	return ""
+}
+
+// search returns the first cgroup of a hierarchy that is wanted, or "".
+func search(root string, wanted func(fs.DirEntry) bool) (path string) {
+	_ = filepath.WalkDir(root, func(dir string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && wanted(d) { // cgroups come and go
+			path = strings.TrimPrefix(dir, root)
+			return fs.SkipAll
+		}
+		return nil
+	})
+	return path
 }
 
 // hierarchies are the mounted cgroup hierarchies: one with cgroup v2, some with v1.

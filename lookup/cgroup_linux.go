@@ -4,9 +4,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,8 +17,8 @@ import (
 // (FILEID_KERNFS in linux/exportfs.h).
 const fileIDKernfs = 0xfe
 
-// pathOfCgroup returns the cgroup v2 with this id. The kernel finds it by its file handle,
-// which needs CAP_DAC_READ_SEARCH.
+// pathOfCgroup returns the cgroup v2 with this id. The kernel finds it by its file handle;
+// without CAP_DAC_READ_SEARCH all cgroups are searched for the inode, which is the id.
 func (h Host) pathOfCgroup(id uint64) (string, error) {
 	root := h.cgroup()
 	if unified := filepath.Join(root, "unified"); isCgroup2(unified) {
@@ -36,7 +38,7 @@ func (h Host) pathOfCgroup(id uint64) (string, error) {
 	case errors.Is(err, unix.ESTALE):
 		return "", fmt.Errorf("%w: the cgroup does not exist", ErrNoContainer)
 	case errors.Is(err, unix.EPERM):
-		return "", fmt.Errorf("find the cgroup: this needs CAP_DAC_READ_SEARCH: %w", err)
+		return pathOfInode(root, id)
 	case err != nil:
 		return "", fmt.Errorf("find the cgroup: %w", err)
 	}
@@ -48,9 +50,20 @@ func (h Host) pathOfCgroup(id uint64) (string, error) {
 	return strings.TrimPrefix(path, root), nil
 }
 
+func pathOfInode(root string, inode uint64) (string, error) {
+	path := search(root, func(dir fs.DirEntry) bool {
+		info, err := dir.Info()
+		return err == nil && info.Sys().(*syscall.Stat_t).Ino == inode
+	})
+	if path == "" {
+		return "", fmt.Errorf("%w: the cgroup does not exist", ErrNoContainer)
+	}
+	return path, nil
+}
+
 func isCgroup2(dir string) bool {
-	var fs unix.Statfs_t
-	return unix.Statfs(dir, &fs) == nil && fs.Type == unix.CGROUP2_SUPER_MAGIC
+	var stat unix.Statfs_t
+	return unix.Statfs(dir, &stat) == nil && stat.Type == unix.CGROUP2_SUPER_MAGIC
 }
 
 // isGone reports whether reading a file of proc failed because the process has ended.

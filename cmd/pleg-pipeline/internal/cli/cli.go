@@ -183,6 +183,6 @@ func newRoot(p Process) *cobra.Command {
 	root.SetArgs(p.Args)
 	root.SetOut(p.Out)
 	root.SetErr(p.Err)
-	root.AddCommand(newRun(p), newEvents(p), newPods(p), newTop(p), newFleet(p), newDoctor(p), newConform(p), newConformContainer(), newSimulate(p), newRecord(p), newVersion())
+	root.AddCommand(newRun(p), newEvents(p), newPods(p), newLookup(p), newTop(p), newFleet(p), newDoctor(p), newConform(p), newConformContainer(), newSimulate(p), newRecord(p), newVersion())
 	return root
 }

@@ -185,6 +185,7 @@ func TestPlainServerIgnoresNewTLS(t *testing.T) {
 			// 403 and not 401: nobody is to send a password in plain text.
 			expect(t, transport, url, map[string]int{
 				"/pods": http.StatusForbidden, "/pods/x": http.StatusForbidden, "/events": http.StatusForbidden,
+				"/containers/x": http.StatusForbidden, "/containers?pid=1": http.StatusForbidden,
 				"/metrics": http.StatusForbidden, "/livez": http.StatusOK,
 			})
 		}

@@ -80,6 +80,7 @@ type Container struct {
 	Message    string     `json:"message,omitempty"`
 	Image      string     `json:"image,omitempty"`
 	ImageRef   string     `json:"imageRef,omitempty"`
+	LogPath    string     `json:"logPath,omitempty"`
 	CreatedAt  *time.Time `json:"createdAt,omitempty"`
 	StartedAt  *time.Time `json:"startedAt,omitempty"`
 	FinishedAt *time.Time `json:"finishedAt,omitempty"`
@@ -210,7 +211,7 @@ func OnePod(e cache.Entry, now pleg.Status) Pod {
 func newContainer(c *pleg.ContainerStatus) Container {
 	v := Container{
 		ID: c.ID, Name: c.Name, Attempt: c.Attempt, State: c.State.String(),
-		Image: c.Image, ImageRef: c.ImageRef,
+		Image: c.Image, ImageRef: c.ImageRef, LogPath: c.LogPath,
 		CreatedAt: at(c.CreatedAt), StartedAt: at(c.StartedAt), FinishedAt: at(c.FinishedAt),
 	}
 	if c.State == pleg.StateExited {

@@ -1,0 +1,40 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+)
+
+func TestLookup(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "pleg.sock")
+	startDaemon(t, socket)
+	_, pods, _ := run(t, "pods", "--connect", socket, "-o", "json")
+	var pod struct {
+		Name       string
+		Containers []struct{ ID string }
+	}
+	if err := json.NewDecoder(strings.NewReader(pods)).Decode(&pod); err != nil || len(pod.Containers) == 0 {
+		t.Fatalf("pods: %v\n%s", err, pods)
+	}
+	id := pod.Containers[0].ID
+	for _, test := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{id}, cli.ExitOK, "/" + pod.Name},
+		{[]string{id, "-o", "json"}, cli.ExitOK, `"podName":"` + pod.Name + `"`},
+		{[]string{"unknown"}, cli.ExitFailure, "look up container unknown: no container of this node"},
+		{[]string{"--pid", "1"}, cli.ExitFailure, "look up process 1: no container of this node"},
+	} {
+		code, stdout, stderr := run(t, append([]string{"lookup", "--connect", socket}, test.args...)...)
+		if code != test.code || !strings.Contains(stdout+stderr, test.want) {
+			t.Errorf("lookup %v: exit code %d, %q, %q; want %d, %q", test.args, code, stdout, stderr, test.code, test.want)
+		}
+	}
+}

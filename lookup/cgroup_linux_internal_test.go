@@ -1,0 +1,29 @@
+package lookup
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// Without the capability to open a file handle, the inode finds the cgroup.
+func TestPathOfInode(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, "kubepods", "pod1")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inode := info.Sys().(*syscall.Stat_t).Ino
+	if path, err := pathOfInode(root, inode); err != nil || path != "/kubepods/pod1" {
+		t.Errorf("path %q, %v", path, err)
+	}
+	if path, err := pathOfInode(root, 1<<60); !errors.Is(err, ErrNoContainer) {
+		t.Errorf("an inode that is not there: %q, %v", path, err)
+	}
+}
