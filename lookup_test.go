@@ -182,8 +182,9 @@ func ExamplePipeline_Lookup() {
 	_, err = p.Lookup(ctx, lookup.Query{Container: "apache", Wait: 5 * time.Second})
 	fmt.Println(errors.Is(err, lookup.ErrNoContainer))
 	stop()
-	<-ended
+	fmt.Println(<-ended)
 	// Output:
 	// nginx of pod web running <nil>
 	// true
+	// context canceled
 }

@@ -81,23 +81,21 @@ func TestLookup(t *testing.T) {
 			t.Errorf("got %+v, %v", c, err)
 		}
 		f.runtime.SetListFault(plegtest.Delay(time.Hour))
-		short, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
 		for name, tc := range map[string]struct {
-			ctx  context.Context //nolint:containedctx // a row of a table
 			q    lookup.Query
 			want error
 		}{
-			"not waiting":        {t.Context(), lookup.Query{Container: "unknown"}, lookup.ErrNotYet},
-			"waiting":            {t.Context(), lookup.Query{Container: "unknown", Wait: time.Second}, lookup.ErrNotYet},
-			"a host's process":   {t.Context(), lookup.Query{PID: 1}, lookup.ErrNoContainer},
-			"two at once":        {t.Context(), lookup.Query{PID: 1, Container: "c1"}, lookup.ErrBadQuery},
-			"end of the context": {short, lookup.Query{Container: "unknown", Wait: time.Minute}, context.DeadlineExceeded},
+			"not waiting":        {lookup.Query{Container: "unknown"}, lookup.ErrNotYet},
+			"waiting":            {lookup.Query{Container: "unknown", Wait: time.Second}, lookup.ErrNotYet},
+			"a host's process":   {lookup.Query{PID: 1}, lookup.ErrNoContainer},
+			"two at once":        {lookup.Query{PID: 1, Container: "c1"}, lookup.ErrBadQuery},
+			"end of the context": {lookup.Query{Container: "unknown", Wait: time.Hour}, context.DeadlineExceeded},
 		} {
-			_, err := f.client.Lookup(tc.ctx, tc.q)
-			if !errors.Is(err, tc.want) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			if _, err := f.client.Lookup(ctx, tc.q); !errors.Is(err, tc.want) {
 				t.Errorf("%s: %v, want %v", name, err, tc.want)
 			}
+			cancel()
 		}
 		f.runtime.SetListFault(nil)
 		_ = f.pipe.Stop()

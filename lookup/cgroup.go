@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -34,7 +35,7 @@ func (h Host) pathOfProcess(pid int) (path string, err error) {
 	case err != nil:
 		return "", fmt.Errorf("find the cgroup: %w", err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
 		// hierarchy-ID:controllers:path, see cgroups(7)
@@ -87,9 +88,8 @@ func (h Host) hierarchies() []string {
 // idsIn returns what may be the ids of containers in the path of a cgroup, the innermost
 // first: a container may have cgroups of its own, and a node may be a container.
 func idsIn(path string) (ids []pleg.ContainerID) {
-	parts := strings.Split(path, "/")
-	for i := len(parts) - 1; i >= 0; i-- {
-		if id := firstID(parts[i]); id != "" {
+	for _, part := range slices.Backward(strings.Split(path, "/")) {
+		if id := firstID(part); id != "" {
 			ids = append(ids, id)
 		}
 	}

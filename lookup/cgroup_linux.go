@@ -31,7 +31,7 @@ func (h Host) pathOfCgroup(id uint64) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("open %s: %w", root, err)
 	}
-	defer unix.Close(mount)
+	defer func() { _ = unix.Close(mount) }()
 	handle := binary.NativeEndian.AppendUint64(nil, id)
 	dir, err := unix.OpenByHandleAt(mount, unix.NewFileHandle(fileIDKernfs, handle), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
 	switch {
@@ -42,7 +42,7 @@ func (h Host) pathOfCgroup(id uint64) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("find the cgroup: %w", err)
 	}
-	defer unix.Close(dir)
+	defer func() { _ = unix.Close(dir) }()
 	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", dir))
 	if err != nil {
 		return "", fmt.Errorf("find the cgroup: %w", err)

@@ -64,6 +64,8 @@ func TestSubscribersLeaveNothing(t *testing.T) {
 			t.Errorf("left: %v, %v, %v", d.selectors, d.labels, d.subscribers)
 		}
 		close(in)
-		<-ended
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	})
 }
