@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
@@ -27,6 +29,31 @@ func TestReplaySpeed(t *testing.T) {
 			replayed(t, data, speed, pipeline.Options{RelistPeriod: period}, false).requireEqual(t, want)
 			if took, wanted := time.Since(began), time.Duration(float64(35*time.Second)/speed); took < wanted*9/10 || took > wanted*11/10+2*time.Second {
 				t.Errorf("at speed %v it takes %v, want about %v", speed, took, wanted)
+			}
+		}
+	})
+}
+
+// TestMissingEventsStayMissing opens the stream of a runtime without events again.
+func TestMissingEventsStayMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const stream = `{"at":"1s","method":"GetContainerEvents","stream":1`
+		r, err := recording.Read(t.Context(), strings.NewReader(header+stream+"}\n"+stream+`,"ended":true,"error":{"code":"Unimplemented"}}`+"\n"+end))
+		if err != nil {
+			t.Fatal(err)
+		}
+		dial, _ := serving(t, recording.NewServer(r, 1).Serve)
+		client, closeClient := newClient(t, dial)
+		defer func() { _ = closeClient() }()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for range 2 {
+			events, err := client.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
+			if err == nil {
+				_, err = events.Recv()
+			}
+			if status.Code(err) != codes.Unimplemented {
+				t.Errorf("the stream ends with %v, want Unimplemented", err)
 			}
 		}
 	})

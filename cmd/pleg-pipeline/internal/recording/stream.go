@@ -1,6 +1,7 @@
 package recording
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -55,12 +56,15 @@ func (s *Server) sendEvents(ctx context.Context, stream grpc.ServerStream) error
 func (s *Server) openStream() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	rest := s.recording.stream[s.sent:]
+	all := s.recording.stream
+	rest := all[s.sent:]
 	switch {
-	case len(s.recording.stream) == 0:
+	case len(all) == 0:
 		return errNoEvents
 	case s.open:
 		return errStreaming
+	case len(rest) == 0 && s.now() < s.recording.Length: // no further stream was recorded
+		return cmp.Or(all[len(all)-1].err, errStreamEnd)
 	}
 	s.open = true
 	s.byEvents = s.byEvents || len(rest) > 0 && (!rest[0].ended || rest[0].at > s.now()+unsupportedWithin)
