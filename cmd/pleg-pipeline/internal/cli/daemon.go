@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,8 +47,7 @@ func (c *runCommand) serve(ctx context.Context, out console, from endpoint.Endpo
 		return err
 	}
 	defer closeListener(socket)
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(newBuildMetric(buildInfo()), collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(liveHeap)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry := newRegistry()
 	client, err := connect(ctx, out, from, c.pipeline.clientOptions(out.log, registry), c.runtime.wait)
 	if err != nil {
 		return interrupted(ctx, out, err)
@@ -63,33 +63,57 @@ func (c *runCommand) serve(ctx context.Context, out console, from endpoint.Endpo
 			f()
 		}
 	}()
-	if err := c.publish.addTo(ctx, d, registry); err != nil {
+	err = cmp.Or(c.publish.addTo(ctx, d, registry), d.addSocket(socket, registry), d.addHTTP(web, access, registry))
+	if err != nil {
 		return err
 	}
-	if web != nil {
-		handler := httpserver.Handler(httpserver.Options{
-			Pipeline: pipe, Gatherer: registry, Logger: out.log, HidePods: access.HidePods,
-			MaxStreams: c.streams, Buffer: c.server.Buffer, Parts: d.states,
-		})
-		d.parts = append(d.parts, func(ctx context.Context) error { return httpserver.Serve(ctx, web, handler, access, out.log) })
+	if err = d.run(ctx); !errors.Is(err, context.Canceled) {
+		return err
 	}
-	if socket != nil {
-		o := c.server
-		o.Logger, o.Registerer = out.log, registry
-		s, err := server.New(pipe, o)
-		if err != nil {
-			return err
-		}
-		d.parts = append(d.parts, func(ctx context.Context) error { return s.Serve(ctx, socket) })
-	}
-	err = d.run(ctx)
-	if errors.Is(err, context.Canceled) {
-		figures := view.ReadFigures(pipe, registry)
-		out.say(ctx, "%v after %v: %d relists, %s%d discarded", err, time.Since(began).Round(100*time.Millisecond),
-			figures.Lister.Lists, count(d.printed), figures.Dispatcher.Discarded)
+	figures := view.ReadFigures(pipe, registry)
+	out.say(ctx, "%v after %v: %d relists, %s%d discarded", err, time.Since(began).Round(100*time.Millisecond),
+		figures.Lister.Lists, count(d.printed), figures.Dispatcher.Discarded)
+	return nil
+}
+
+// newRegistry returns a registry with the metrics of the process.
+func newRegistry() *prometheus.Registry {
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(
+		newBuildMetric(buildInfo()),
+		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(liveHeap)),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	return registry
+}
+
+// addSocket adds the gRPC service, unless the listener is nil.
+func (d *daemon) addSocket(l net.Listener, registry *prometheus.Registry) error {
+	if l == nil {
 		return nil
 	}
-	return err
+	o := d.command.server
+	o.Logger, o.Registerer = d.out.log, registry
+	s, err := server.New(d.pipe, o)
+	if err != nil {
+		return err
+	}
+	d.parts = append(d.parts, func(ctx context.Context) error { return s.Serve(ctx, l) })
+	return nil
+}
+
+// addHTTP adds the HTTP server, unless the listener is nil. It shows the states of the parts
+// that were added before.
+func (d *daemon) addHTTP(l net.Listener, access *httpserver.Access, registry *prometheus.Registry) error {
+	if l == nil {
+		return nil
+	}
+	handler := httpserver.Handler(httpserver.Options{
+		Pipeline: d.pipe, Gatherer: registry, Logger: d.out.log, HidePods: access.HidePods,
+		MaxStreams: d.command.streams, Buffer: d.command.server.Buffer, Parts: d.states,
+	})
+	d.parts = append(d.parts, func(ctx context.Context) error { return httpserver.Serve(ctx, l, handler, access, d.out.log) })
+	return nil
 }
 
 func closeListener(l net.Listener) {

@@ -74,7 +74,7 @@ func TestEventsPrintAPositionWithItsEpoch(t *testing.T) {
 	socket := socketPath(t)
 	d := start(t, newTranscript(), "run", "--simulate=5", "--churn-rate", "50", "--quiet", "--socket", socket)
 	t.Cleanup(func() { d.stopAndWait(t) })
-	waitForPods(t, socket, 1)
+	d.stderr.await(t, "connected to")
 	out := newTranscript()
 	s := start(t, out, "events", "--connect", socket, "-o", "json")
 	out.await(t, "\n")

@@ -24,7 +24,7 @@ const howFound = `The runtime is found as crictl finds it; the first of these co
      variable CRI_CONFIG_FILE, otherwise in /etc/crictl.yaml
   4. the well-known sockets of containerd, CRI-O, cri-dockerd and k3s`
 
-// howReplayed follows howFound for a command that takes a recording too.
+// howReplayed follows howFound for a command that accepts a recording too.
 const howReplayed = `
 replay:FILE in the place of a socket is the recording in FILE, see
 "pleg-pipeline record --help".`

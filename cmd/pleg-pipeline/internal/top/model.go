@@ -74,7 +74,7 @@ func newModel(o Options) *model {
 	return &model{pods: make(map[pleg.PodUID]*pod), filter: o.Filter, sort: cmp.Or(o.Sort, Orders()[0])}
 }
 
-// apply takes what the source has said.
+// apply stores what the source has answered.
 func (m *model) apply(u update, now time.Time) {
 	if u.err != nil {
 		m.err = u.err.Error()
@@ -106,7 +106,7 @@ func (m *model) pod(uid pleg.PodUID) *pod {
 	return p
 }
 
-// addEvent takes an event of the stream.
+// addEvent adds an event of the stream.
 func (m *model) addEvent(ev fleet.Event, now time.Time) {
 	m.disconnected = ""
 	switch ev.Type {

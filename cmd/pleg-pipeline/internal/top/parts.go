@@ -79,7 +79,7 @@ func (s *screen) drawPods(m *model, y, n int, now time.Time) {
 	}
 }
 
-// row draws one line of the table. Both ends of a name tell it from others.
+// row draws one line of the table. A name keeps both ends: they distinguish it.
 func (s *screen) row(y int, columns []view.Column[pod], cell func(*view.Column[pod]) (string, tcell.Style)) {
 	x := 0
 	for i := range columns {

@@ -9,7 +9,7 @@ type Trouble int
 
 // The troubles of a pod, the worst first. Those up to Failed are about its inspections.
 const (
-	Slow Trouble = iota // or hung: Inspection.Hung tells which
+	Slow Trouble = iota // or hung, if Inspection.Hung is true
 	Quarantined
 	Failed
 	NotKnown
