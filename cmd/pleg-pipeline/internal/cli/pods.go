@@ -194,37 +194,11 @@ func saySick(ctx context.Context, out console, pods []view.Pod) {
 func (c *podsCommand) current(ctx context.Context, from source) (pods []view.Pod, latest fleet.Event, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoAnswer)
 	defer cancel()
-	if c.fleet.given() && !c.watch {
-		pods, err = from.Pods(ctx) // they have their events
-		return pods, latest, err
-	}
-	size := 0
-	var disconnected error
 	last := make(map[pleg.PodUID]fleet.Event)
-	o := client.WatchOptions{Name: Name + "-pods", Replay: true, Disconnected: func(err error, _ time.Duration) {
-		disconnected = err
-		cancel()
-	}}
-	replaying, stop := untilOnlyHung(ctx, from)
-	defer stop()
-	synced := false
-	for ev, err := range from.Events(replaying, o) {
-		if err != nil && context.Cause(replaying) == nil {
+	if c.watch || !c.fleet.given() { // the pods of a cluster have their events
+		if latest, err = replay(ctx, from, last, !c.fleet.given()); err != nil {
 			return nil, latest, err
 		}
-		if err == nil && position(ev) != "" {
-			latest = ev
-		}
-		if synced = ev.Type == pleg.Synced && ev.Node == ""; synced || err != nil {
-			break
-		}
-		last[ev.PodUID] = ev // sequence numbers only grow
-		if size += textSize(ev); len(last) > maxReplayed || size > maxReplayedBytes {
-			return nil, latest, errTooManyPods
-		}
-	}
-	if !synced && !errors.Is(context.Cause(replaying), errOnlyHung) {
-		return nil, latest, cmp.Or(disconnected, context.Cause(ctx), pleg.ErrStopped)
 	}
 	pods, err = from.Pods(ctx)
 	for i := range pods {
@@ -235,21 +209,45 @@ func (c *podsCommand) current(ctx context.Context, from source) (pods []view.Pod
 	return pods, latest, err
 }
 
+// replay reads the present state until only pods that hang are missing. It returns the last
+// event that has a position. If they are kept, last gets that of each pod.
+func replay(ctx context.Context, from source, last map[pleg.PodUID]fleet.Event, keep bool) (latest fleet.Event, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	o := client.WatchOptions{Name: Name + "-pods", Replay: true, Disconnected: func(err error, _ time.Duration) { cancel(err) }}
+	replaying, stop := untilOnlyHung(ctx, from)
+	defer stop()
+	size := 0
+	for ev, err := range from.Events(replaying, o) {
+		if err != nil {
+			if context.Cause(replaying) == nil {
+				return latest, err
+			}
+			break
+		}
+		if position(ev) != "" {
+			latest = ev
+		}
+		if ev.Type == pleg.Synced && ev.Node == "" {
+			return latest, nil
+		}
+		if !keep {
+			continue
+		}
+		last[ev.PodUID] = ev // sequence numbers only grow
+		if size += textSize(ev); len(last) > maxReplayed || size > maxReplayedBytes {
+			return latest, errTooManyPods
+		}
+	}
+	if cause := context.Cause(replaying); !errors.Is(cause, errOnlyHung) {
+		return latest, cmp.Or(cause, pleg.ErrStopped)
+	}
+	return latest, nil
+}
+
 // textSize returns the number of bytes of the text of an event.
 func textSize(ev fleet.Event) int {
 	return len(ev.Node) + len(ev.Epoch) + len(ev.PodUID) + len(ev.PodName) + len(ev.PodNamespace) + len(ev.ContainerID) + len(ev.ContainerName) + len(ev.Reason)
-}
-
-// withEvent adds what an event says about a pod. The name of a pod that is gone comes
-// only from its events.
-func withEvent(pod view.Pod, ev pleg.Event) view.Pod {
-	pod.LastEvent = &ev
-	pod.Name = cmp.Or(pod.Name, ev.PodName)
-	pod.Namespace = cmp.Or(pod.Namespace, ev.PodNamespace)
-	if pod.CurrentAsOf.IsZero() {
-		pod.CurrentAsOf = ev.ObservedAt
-	}
-	return pod
 }
 
 // follow prints each pod after each of its events after an event.
