@@ -24,7 +24,7 @@ const (
 	tried = "PLEG_PIPELINE_DROPPED"
 	// asTried is the same for a process that has executed itself without effect.
 	asTried = "PLEG_PIPELINE_TEST_TRIED"
-	// wholeMachine makes a missing right to set privileges an error.
+	// wholeMachine turns the lack of the right to set privileges into a failure.
 	wholeMachine = "PLEG_PIPELINE_TEST_WHOLE_MACHINE"
 )
 
