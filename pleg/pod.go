@@ -1,6 +1,9 @@
 package pleg
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // PodUID identifies a pod on this node for as long as the pod exists.
 type PodUID string
@@ -76,15 +79,6 @@ type Pod struct {
 
 // Running reports whether a container or a sandbox of the pod runs.
 func (p *Pod) Running() bool {
-	for _, c := range p.Containers {
-		if c.State == StateRunning {
-			return true
-		}
-	}
-	for _, s := range p.Sandboxes {
-		if s.State == StateRunning {
-			return true
-		}
-	}
-	return false
+	running := func(c *Container) bool { return c.State == StateRunning }
+	return slices.ContainsFunc(p.Containers, running) || slices.ContainsFunc(p.Sandboxes, running)
 }

@@ -1,6 +1,9 @@
 package pleg
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // PodStatus is what an inspection of one pod returned. It corresponds to the
 // kubelet's kubecontainer.PodStatus.
@@ -54,12 +57,7 @@ func (s *PodStatus) Sandbox(id ContainerID) *SandboxStatus {
 
 // SandboxReady reports whether a sandbox of the pod is ready.
 func (s *PodStatus) SandboxReady() bool {
-	for _, sandbox := range s.Sandboxes {
-		if sandbox.Ready {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Sandboxes, func(sandbox *SandboxStatus) bool { return sandbox.Ready })
 }
 
 // ContainerStatus is the status of one container.
