@@ -228,7 +228,7 @@ func (p *Pipeline) Status() pleg.Status {
 // if that is longer. It also returns false if several pods wait for an inspection, and for
 // RelistThreshold none has succeeded or failed promptly; the error names pods. A single
 // pod is no evidence against the runtime. If Runtime is [pleg.Degraded], true may come with
-// an error about lists that work only in a roundabout way. Healthy does not block.
+// an error about lists that work only by a fallback. Healthy does not block.
 func (p *Pipeline) Healthy() (bool, error) {
 	if ok, err := p.lister.Healthy(); !ok {
 		return false, err

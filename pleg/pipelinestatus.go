@@ -7,7 +7,7 @@ type Status struct {
 	// At is the time of this status.
 	At time.Time
 	// Healthy and Err are the results of the pipeline's method Healthy: if Healthy
-	// is true, Err is what works only in a roundabout way, or nil.
+	// is true, Err is what works only by a fallback, or nil.
 	Healthy bool
 	Err     error
 	Relist  RelistStatus

@@ -35,7 +35,7 @@ type PodLister interface {
 	ListPod(ctx context.Context, uid PodUID) (*Pod, error)
 }
 
-// Degraded is a [Runtime] that reports when its lists work in a roundabout way.
+// Degraded is a [Runtime] that reports when its lists work by a fallback.
 type Degraded interface {
 	// Degraded returns what is wrong, or nil. It does not block.
 	Degraded() error

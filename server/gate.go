@@ -67,7 +67,7 @@ func (g *gate) admit(c *heldConn) bool {
 func (g *gate) refuse(c *heldConn) bool {
 	g.metrics.refusedConnections.Inc()
 	x := newPlace(nil, func() { _ = c.Close() })
-	c.refusal = status.Errorf(codes.ResourceExhausted, "too many connections: this server takes %d at a time", g.open.max)
+	c.refusal = status.Errorf(codes.ResourceExhausted, "too many connections: this server allows %d at a time", g.open.max)
 	c.release = func() { g.refused.release(x) }
 	if _, ok := g.refused.acquire(x); !ok {
 		return false

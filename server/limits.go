@@ -97,11 +97,11 @@ func (l *limits) acquire(conn *heldConn, called method, name string) (release fu
 		l.all.release(ofAll)
 	}
 	if _, ok := l.all.acquire(ofAll); !ok {
-		return nil, status.Errorf(codes.ResourceExhausted, "too many calls: this server takes %d at a time", l.all.max)
+		return nil, status.Errorf(codes.ResourceExhausted, "too many calls: this server allows %d at a time", l.all.max)
 	}
 	if _, ok := called.places.acquire(ofMethod); !ok {
 		release()
-		return nil, status.Errorf(codes.ResourceExhausted, "too many calls of %s: this server takes %d at a time", name, called.places.max)
+		return nil, status.Errorf(codes.ResourceExhausted, "too many calls of %s: this server allows %d at a time", name, called.places.max)
 	}
 	return release, nil
 }

@@ -58,7 +58,7 @@ var limited = map[string]struct {
 	"ListPods": {
 		server.Options{MaxLists: 4},
 		unread{plegv1.PLEG_ListPods_FullMethodName, &plegv1.ListPodsRequest{}},
-		(*fixture).list, "too many calls of /pleg.v1.PLEG/ListPods: this server takes 4 at a time",
+		(*fixture).list, "too many calls of /pleg.v1.PLEG/ListPods: this server allows 4 at a time",
 	},
 	"GetPodStatus": {
 		server.Options{MaxStatusCalls: 4},
@@ -66,7 +66,7 @@ var limited = map[string]struct {
 		func(f *fixture) error {
 			_, err := f.client().GetPodStatus(f.Context(), &plegv1.GetPodStatusRequest{PodUid: "a"})
 			return err
-		}, "too many calls of /pleg.v1.PLEG/GetPodStatus: this server takes 4 at a time",
+		}, "too many calls of /pleg.v1.PLEG/GetPodStatus: this server allows 4 at a time",
 	},
 	"GetStatus": {
 		server.Options{MaxStatusCalls: 4},
@@ -74,7 +74,7 @@ var limited = map[string]struct {
 		func(f *fixture) error {
 			_, err := f.client().GetStatus(f.Context(), &plegv1.GetStatusRequest{})
 			return err
-		}, "too many calls of /pleg.v1.PLEG/GetStatus: this server takes 4 at a time",
+		}, "too many calls of /pleg.v1.PLEG/GetStatus: this server allows 4 at a time",
 	},
 	"Check": {
 		server.Options{MaxCalls: 5, MaxWatchers: 5},
@@ -82,7 +82,7 @@ var limited = map[string]struct {
 		func(f *fixture) error {
 			_, err := healthv1.NewHealthClient(f.connect()).Check(f.Context(), &healthv1.HealthCheckRequest{})
 			return err
-		}, "too many calls: this server takes 5 at a time",
+		}, "too many calls: this server allows 5 at a time",
 	},
 	"reflection": {
 		server.Options{MaxCalls: 5, MaxWatchers: 5},
@@ -90,12 +90,12 @@ var limited = map[string]struct {
 			reflectionv1.ServerReflection_ServerReflectionInfo_FullMethodName,
 			&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}},
 		},
-		(*fixture).list, "too many calls: this server takes 5 at a time",
+		(*fixture).list, "too many calls: this server allows 5 at a time",
 	},
 	"Watch": {
 		server.Options{MaxCalls: 5, MaxWatchers: 5},
 		unread{method: plegv1.PLEG_Watch_FullMethodName},
-		(*fixture).list, "too many calls: this server takes 5 at a time",
+		(*fixture).list, "too many calls: this server allows 5 at a time",
 	},
 }
 
@@ -164,7 +164,7 @@ func TestUnreadList(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		wantStatus(t, "another list", f.list(), codes.ResourceExhausted, "takes 1 at a time")
+		wantStatus(t, "another list", f.list(), codes.ResourceExhausted, "allows 1 at a time")
 		time.Sleep(server.DefaultAnswerTimeout)
 		if err := f.list(); err != nil {
 			t.Errorf("another list: %v", err)

@@ -83,7 +83,7 @@ func TestRegister(t *testing.T) {
 		f.dial = func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }
 		watching := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
 		_, err := f.watch(t.Context(), f.client(), &plegv1.WatchRequest{})
-		wantStatus(t, "one more", err, codes.ResourceExhausted, "too many watchers: this server takes 1 at a time")
+		wantStatus(t, "one more", err, codes.ResourceExhausted, "too many watchers: this server allows 1 at a time")
 		f.wantEvent("the watcher", watching)
 		if err := f.list(); err != nil {
 			t.Error(err)
@@ -99,7 +99,7 @@ func TestTooManyConnections(t *testing.T) {
 		f.mustWatch(t.Context(), plegv1.NewPLEGClient(second), &plegv1.WatchRequest{})
 		for range 10 {
 			_, err := f.watch(t.Context(), f.client(), &plegv1.WatchRequest{})
-			wantStatus(t, "one more", err, codes.ResourceExhausted, "too many connections: this server takes 2 at a time")
+			wantStatus(t, "one more", err, codes.ResourceExhausted, "too many connections: this server allows 2 at a time")
 		}
 		if n := kit.Metric(t, f.Metrics, "pleg_server_connections"); n != 2 {
 			t.Errorf("%v connections in the metrics, want 2", n)

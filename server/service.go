@@ -38,7 +38,7 @@ func (s *service) Watch(r *plegv1.WatchRequest, stream grpc.ServerStreamingServe
 	ctx, leave := s.joinWatchers(stream.Context())
 	if leave == nil {
 		s.metrics.refusedWatchers.Inc()
-		return status.Errorf(codes.ResourceExhausted, "too many watchers: this server takes %d at a time", s.options.MaxWatchers)
+		return status.Errorf(codes.ResourceExhausted, "too many watchers: this server allows %d at a time", s.options.MaxWatchers)
 	}
 	defer leave()
 	s.metrics.watchers.Inc()

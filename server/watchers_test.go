@@ -26,7 +26,7 @@ func TestTooManyWatchers(t *testing.T) {
 		}
 		for range 50 {
 			_, err := f.watch(t.Context(), c, &plegv1.WatchRequest{})
-			wantStatus(t, "one more", err, codes.ResourceExhausted, "too many watchers: this server takes 3 at a time")
+			wantStatus(t, "one more", err, codes.ResourceExhausted, "too many watchers: this server allows 3 at a time")
 		}
 		if n := kit.Metric(t, f.Metrics, "pleg_server_refused_total"); n != 50 {
 			t.Errorf("%v refusals in the metrics, want 50", n)
@@ -56,7 +56,7 @@ func TestGreedyClientGivesPlacesUp(t *testing.T) {
 		}
 		for _, c := range []plegv1.PLEGClient{greedy, other} {
 			_, err := f.watch(t.Context(), c, &plegv1.WatchRequest{})
-			wantStatus(t, "one more", err, codes.ResourceExhausted, "too many watchers: this server takes 4 at a time")
+			wantStatus(t, "one more", err, codes.ResourceExhausted, "too many watchers: this server allows 4 at a time")
 		}
 		f.wantEvent("a watcher", streams...)
 	})

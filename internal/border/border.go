@@ -101,7 +101,7 @@ func (r *Runtime) EventWatcher() pleg.EventWatcher {
 	return nil
 }
 
-// Degraded returns what the runtime says of lists that work in a roundabout way,
+// Degraded returns what the runtime says of lists that work by a fallback,
 // or nil.
 func (r *Runtime) Degraded() error {
 	d, ok := r.embedded.(pleg.Degraded)

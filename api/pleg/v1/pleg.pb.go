@@ -1604,7 +1604,7 @@ type PipelineStatus struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	At      *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
 	Healthy bool                   `protobuf:"varint,2,opt,name=healthy,proto3" json:"healthy,omitempty"`
-	// Why it is not healthy; if it is, what works only in a roundabout way, or empty.
+	// Why it is not healthy; if it is, what works only by a fallback, or empty.
 	Error  string        `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	Relist *RelistStatus `protobuf:"bytes,4,opt,name=relist,proto3" json:"relist,omitempty"`
 	// The bound on inspections in flight, the number that the pipeline uses at

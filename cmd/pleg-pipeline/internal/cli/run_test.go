@@ -257,7 +257,7 @@ func TestRunBoundsClients(t *testing.T) {
 			t.Errorf("GET /events: %d, want %d", resp.StatusCode, want)
 		}
 	}
-	for n, want := range []string{"", "too many watchers: this server takes 1 at a time", "too many connections: this server takes 2 at a time"} {
+	for n, want := range []string{"", "too many watchers: this server allows 1 at a time", "too many connections: this server allows 2 at a time"} {
 		conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			t.Fatal(err)

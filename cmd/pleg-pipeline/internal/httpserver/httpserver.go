@@ -213,7 +213,7 @@ func (o *Options) list() check {
 		case err != nil && named:
 			return err.Error(), nil
 		case err != nil:
-			return "lists work only in a roundabout way", nil
+			return "lists work only by a fallback", nil
 		}
 		return relistDetail(status.Relist, named), nil
 	}}

@@ -15,8 +15,8 @@ type Figures struct {
 	// Epoch names the pipeline, At is the time of the reading.
 	Epoch string    `json:"epoch"`
 	At    time.Time `json:"at"`
-	// Healthy is that of the pipeline. Reason says why not, or what works only in a
-	// roundabout way.
+	// Healthy is that of the pipeline. Reason says why not, or what works only by a
+	// fallback.
 	Healthy bool   `json:"healthy"`
 	Reason  string `json:"reason,omitempty"`
 
