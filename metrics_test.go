@@ -29,58 +29,35 @@ var kubeletNames = map[string]string{
 	"pleg_running_containers":      "kubelet_running_containers",
 }
 
-// gatherNames runs a pipeline and returns the names of its metrics.
-func gatherNames(t *testing.T, reg *prometheus.Registry, kubelet bool) map[string]bool {
-	t.Helper()
-	r := kit.New(t, pipeline.Options{Registerer: reg, KubeletMetricNames: kubelet})
-	r.Events(t, 0)
-	r.Runtime.Set("a", "c=running /s=running")
-	r.Start(t)
-	kit.Relist(1)
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatalf("gather: %v", err)
+func TestMetricNames(t *testing.T) {
+	for _, kubelet := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			r := kit.New(t, pipeline.Options{KubeletMetricNames: kubelet})
+			r.Events(t, 0)
+			r.Runtime.Set("a", "c=running /s=running")
+			r.Start(t)
+			kit.Relist(1)
+			families, err := r.Metrics.Gather()
+			if err != nil {
+				t.Fatalf("gather: %v", err)
+			}
+			names := make(map[string]bool)
+			for _, f := range families {
+				names[f.GetName()] = true
+				if !kubelet && !strings.HasPrefix(f.GetName(), "pleg_") {
+					t.Errorf("metric %s does not begin with pleg_", f.GetName())
+				}
+			}
+			for ours, kubelets := range kubeletNames {
+				if names[ours] == kubelet || names[kubelets] != kubelet {
+					t.Errorf("with the kubelet's names %t: has %s: %t, has %s: %t", kubelet, ours, names[ours], kubelets, names[kubelets])
+				}
+			}
+			if problems, err := testutil.GatherAndLint(r.Metrics); err != nil || !kubelet && len(problems) > 0 {
+				t.Errorf("lint: %v, %v", problems, err)
+			}
+		})
 	}
-	names := make(map[string]bool)
-	for _, f := range families {
-		names[f.GetName()] = true
-	}
-	return names
-}
-
-func TestMetricNamesAreWellFormed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		reg := prometheus.NewPedanticRegistry()
-		names := gatherNames(t, reg, false)
-		for ours := range kubeletNames {
-			if !names[ours] {
-				t.Errorf("no metric %s", ours)
-			}
-		}
-		for name := range names {
-			if !strings.HasPrefix(name, "pleg_") {
-				t.Errorf("metric %s does not begin with pleg_", name)
-			}
-		}
-		problems, err := testutil.GatherAndLint(reg)
-		if err != nil {
-			t.Fatalf("lint: %v", err)
-		}
-		for _, p := range problems {
-			t.Errorf("%s: %s", p.Metric, p.Text)
-		}
-	})
-}
-
-func TestKubeletMetricNames(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		names := gatherNames(t, prometheus.NewPedanticRegistry(), true)
-		for ours, kubelets := range kubeletNames {
-			if names[ours] || !names[kubelets] {
-				t.Errorf("has %s: %v, has %s: %v, want only the kubelet's name", ours, names[ours], kubelets, names[kubelets])
-			}
-		}
-	})
 }
 
 func TestSharedRegistererIsAnError(t *testing.T) {
