@@ -12,14 +12,12 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 // scenario says what happens to a simulated runtime. The seed determines the pods
@@ -64,48 +62,39 @@ const streamBatch = 10
 
 // fixture is a pipeline on a simulated runtime.
 type fixture struct {
-	*kit.Pipeline
+	*kit.Simulation
 	t        *testing.T
 	scenario scenario
 	unit     time.Duration
-	rt       *simruntime.Runtime
 	client   *panickingClient
-	sub      *pipeline.Subscription
-	history  *promises.History
 }
 
-// newFixture runs a pipeline on a runtime that serves on listener.
-func newFixture(t *testing.T, s scenario, unit time.Duration, listener net.Listener, dial func(context.Context) (net.Conn, error)) *fixture {
+// newFixture runs a pipeline. listen is that of [kit.SimulationOptions].
+func newFixture(t *testing.T, s scenario, unit time.Duration, listen func() net.Listener) *fixture {
 	t.Helper()
-	rt, err := simruntime.New(simruntime.Options{Seed: s.seed, StreamBatch: streamBatch})
+	node, err := simruntime.New(simruntime.Options{Seed: s.seed, StreamBatch: streamBatch})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := rt.Populate(simruntime.Population{Pods: s.pods, Containers: s.containers}); err != nil {
+	if _, err := node.Populate(simruntime.Population{Pods: s.pods, Containers: s.containers}); err != nil {
 		t.Fatal(err)
 	}
-	client, err := cri.New("/simulated", cri.Options{
-		ListTimeout: listTimeout * unit, StatusTimeout: inspectTimeout * unit, ConnectTimeout: unit, UnaryLists: s.mode.unary,
-		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) })},
+	f := &fixture{t: t, scenario: s, unit: unit}
+	f.Simulation = kit.SimulateWith(t, node, kit.SimulationOptions{
+		Options: pipeline.Options{
+			// No relist at the moment of a change: if two observations have the same time,
+			// neither is newer.
+			RelistPeriod: unit + unit/1000,
+			Events:       s.mode.events, RelistPeriodWithEvents: relistThresholdWithEvents * unit / 2, RelistThreshold: relistThreshold * unit,
+			ListTimeout: listTimeout * unit, InspectTimeout: inspectTimeout * unit,
+		},
+		CRI: cri.Options{ListTimeout: listTimeout * unit, StatusTimeout: inspectTimeout * unit, ConnectTimeout: unit, UnaryLists: s.mode.unary},
+		Wrap: func(client *cri.Client) pleg.Runtime {
+			f.client = newPanickingClient(client, s.faults)
+			return f.client
+		},
+		Listen: listen,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	f := &fixture{t: t, scenario: s, unit: unit, rt: rt, client: newPanickingClient(client, s.faults), history: promises.NewHistory()}
-	// No relist at the moment of a change: if two observations have the same time,
-	// neither is newer.
-	period := unit + unit/1000
-	f.Pipeline = kit.New(t, pipeline.Options{
-		Runtime: f.client, Events: s.mode.events, RelistPeriod: period, RelistPeriodWithEvents: relistThresholdWithEvents * unit / 2,
-		RelistThreshold: relistThreshold * unit,
-		ListTimeout:     listTimeout * unit, InspectTimeout: inspectTimeout * unit,
-	})
-	if f.sub, err = f.Subscribe(pipeline.SubscribeOptions{Buffer: 1 << 14}); err != nil {
-		t.Fatal(err)
-	}
-	kit.Run(t, func(ctx context.Context) error { return rt.Serve(ctx, listener) })
-	f.Start(t)
 	return f
 }
 
@@ -114,22 +103,22 @@ func newFixture(t *testing.T, s scenario, unit time.Duration, listener net.Liste
 // reinspection.
 func (f *fixture) play() {
 	f.t.Helper()
-	f.history.Record(promises.SimulatedTruth(f.rt.Pods()))
+	f.History.Record(f.Truth())
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var group errgroup.Group
 	group.Go(func() error {
-		err := f.rt.Play(ctx, slices.DeleteFunc(slices.Clone(f.scenario.faults), panics)...)
+		err := f.Node.Play(ctx, slices.DeleteFunc(slices.Clone(f.scenario.faults), panics)...)
 		if errors.Is(err, context.Canceled) {
 			return nil
 		}
 		return err
 	})
 	changes := 0
-	err := f.rt.Churn(ctx, simruntime.ChurnOptions{
+	err := f.Node.Churn(ctx, simruntime.ChurnOptions{
 		Seed: f.scenario.seed, Rate: float64(f.scenario.rate) / f.unit.Seconds(), Pods: f.scenario.pods, Actions: f.scenario.rate * churnEnd,
 		Observe: func(podUID string) {
-			f.history.Record(promises.SimulatedTruth(f.rt.Pods()))
+			f.History.Record(f.Truth())
 			changes++
 			if changes%3 == 0 {
 				f.RequestRelist(pleg.PodUID(podUID))
@@ -149,7 +138,7 @@ func (f *fixture) play() {
 // spoiledCalls returns the number of calls that a fault has hit.
 func (f *fixture) spoiledCalls() int {
 	n := f.client.panicked()
-	for _, rpc := range f.rt.Stats().RPCs {
+	for _, rpc := range f.Node.Stats().RPCs {
 		n += int(rpc.Spoiled)
 	}
 	return n
@@ -157,21 +146,7 @@ func (f *fixture) spoiledCalls() int {
 
 // cacheDiff returns how the cache differs from the runtime, empty if it does not.
 func (f *fixture) cacheDiff() string {
-	return strings.Join(promises.SimulatedTruth(f.rt.Pods()).Diff(f.Cache().List()), "\n")
-}
-
-// stopAndCheck stops the pipeline and checks the events.
-func (f *fixture) stopAndCheck(stream promises.Stream) {
-	f.t.Helper()
-	_ = f.Stop() // kit.Run reports the error
-	stream.History, stream.Epoch, stream.Truth, stream.Cached = f.history, f.Epoch(), promises.SimulatedTruth(f.rt.Pods()), f.Cache().List()
-	stream.State.Look = f.Cache().Get
-	for ev := range f.sub.Events() {
-		stream.Add(ev)
-	}
-	if err := stream.Check(); err != nil {
-		f.t.Error(err)
-	}
+	return strings.Join(f.Truth().Diff(f.Cache().List()), "\n")
 }
 
 // methods are the methods of pleg.Runtime. A fault whose RPC is one of them is

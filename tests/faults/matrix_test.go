@@ -19,14 +19,12 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -93,8 +91,7 @@ const (
 // returns the number of spoiled calls.
 func runInBubble(t *testing.T, s scenario, want health) int {
 	t.Helper()
-	listener := bufconn.Listen(64 << 10)
-	f := newFixture(t, s, time.Second, listener, func(ctx context.Context) (net.Conn, error) { return listener.DialContext(ctx) })
+	f := newFixture(t, s, time.Second, nil)
 	checked := make(chan struct{})
 	go func() {
 		defer close(checked)
@@ -119,7 +116,7 @@ func runInBubble(t *testing.T, s scenario, want health) int {
 	if ok, err := f.Healthy(); !ok {
 		t.Errorf("unhealthy in the end: %v", err)
 	}
-	f.stopAndCheck(promised(s))
+	f.RequirePromises(promised(s))
 	return f.spoiledCalls()
 }
 
@@ -130,7 +127,7 @@ func (f *fixture) reinspectDenied() {
 		if fault.Code != codes.NotFound {
 			continue
 		}
-		for _, p := range f.rt.Pods() {
+		for _, p := range f.Node.Pods() {
 			f.RequestReinspect(pleg.PodUID(p.UID))
 		}
 		time.Sleep(5 * time.Second)

@@ -123,13 +123,12 @@ func TestFaultsOverSocket(t *testing.T) {
 
 func runOverSocket(t *testing.T, s scenario) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "cri.sock")
-	listener, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := newFixture(t, s, socketUnit, listener, func(ctx context.Context) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	f := newFixture(t, s, socketUnit, func() net.Listener {
+		listener, err := net.Listen("unix", filepath.Join(t.TempDir(), "cri.sock"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return listener
 	})
 	f.play()
 	f.waitForCache(time.Minute)
@@ -137,7 +136,7 @@ func runOverSocket(t *testing.T, s scenario) {
 	f.waitForCache(time.Minute)
 	p := promised(s)
 	p.All = false // the first changes may come before the stream
-	f.stopAndCheck(p)
+	f.RequirePromises(p)
 }
 
 // waitForCache waits until the cache is right and the pipeline healthy. Both need
@@ -149,7 +148,7 @@ func (f *fixture) waitForCache(patience time.Duration) {
 	defer cancel()
 	for {
 		asked := time.Now()
-		for uid := range f.history.Pods() {
+		for uid := range f.History.Pods() {
 			if _, err := f.Cache().GetNewerThan(ctx, uid, asked); err != nil && ctx.Err() != nil {
 				f.t.Errorf("pod %s has no newer status within %v: %v", uid, patience, err)
 			}

@@ -76,6 +76,9 @@ type streamFault struct {
 	all bool
 	// unannounced: lists show changes that no event announced.
 	unannounced bool
+	actions     int // 400 if zero
+	// drops: the runtime's channel overflows.
+	drops bool
 }
 
 var streamFaults = []streamFault{
@@ -86,6 +89,8 @@ var streamFaults = []streamFault{
 	{name: "reordered", faults: simruntime.EventFaults{Reorder: 0.4}},
 	// A list may overtake late events and hide that a container ran only for a while.
 	{name: "delayed", faults: simruntime.EventFaults{Delay: 700 * time.Millisecond}},
+	// As CRI-O does if some client does not read.
+	{name: "delayed by a minute", faults: simruntime.EventFaults{Delay: time.Minute}, unannounced: true, actions: 2000, drops: true},
 	{name: "old ones replayed", faults: simruntime.EventFaults{Replay: 1000, BreakAfter: 1100}, all: true},
 	{name: "breaks", faults: simruntime.EventFaults{BreakAfter: 40}},
 	{name: "sandboxes linger", linger: 4 * time.Millisecond, all: true},
@@ -113,11 +118,14 @@ func (tt streamFault) run(t *testing.T, seed uint64) {
 	earnTrust(h)
 	setEventFaults(t, h.Node, tt.faults)
 	before := lists(h)
-	h.Churn(seed, 400)
+	h.Churn(seed, max(tt.actions, 400))
 	time.Sleep(2*periodWithEvents + 10*time.Second)
 	h.RequireTruth()
 	if got := kit.Metric(t, h.Metrics, "pleg_missed_events_total"); (got > 0) != tt.unannounced && (tt.unannounced || tt.all) {
 		t.Errorf("%v changes were unannounced, want some: %t", got, tt.unannounced)
+	}
+	if dropped := h.Node.Stats().Events.Dropped; (dropped > 0) != tt.drops {
+		t.Errorf("the runtime dropped %d events, want some: %t", dropped, tt.drops)
 	}
 	if n := lists(h) - before; tt.name == "none" && n > 12 {
 		t.Errorf("%d lists of all pods in more than 2 minutes with events, want one a minute and some for dead pods", n)

@@ -2,7 +2,6 @@ package kit
 
 import (
 	"context"
-	"errors"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -27,21 +26,46 @@ type Simulation struct {
 
 	t           testing.TB
 	sub         *pipeline.Subscription
-	listener    atomic.Pointer[bufconn.Listener] // nil while the runtime does not serve
+	listen      func() net.Listener
+	listener    atomic.Value // a net.Listener; closed while the runtime does not serve
 	stopServing func() error
 }
 
-// Simulate runs a pipeline on a runtime until the test ends. The connections of its
-// client have the given options.
+// SimulationOptions configure a [Simulation].
+type SimulationOptions struct {
+	pipeline.Options
+	CRI cri.Options
+	// Wrap returns the pipeline's runtime. If nil, that is the client.
+	Wrap func(*cri.Client) pleg.Runtime
+	// Listen returns a listener of the runtime. If nil, it listens in memory.
+	Listen func() net.Listener
+}
+
+// Simulate is SimulateWith, with options of the client's connections, and waits until the
+// pipeline rests.
 func Simulate(t testing.TB, node *simruntime.Runtime, o pipeline.Options, dial ...grpc.DialOption) *Simulation {
 	t.Helper()
-	s := &Simulation{Node: node, History: promises.NewHistory(), t: t}
-	client, err := cri.New("/in-memory", cri.Options{DialOptions: append(dial, grpc.WithContextDialer(s.dial))})
+	s := SimulateWith(t, node, SimulationOptions{Options: o, CRI: cri.Options{DialOptions: dial}})
+	synctest.Wait()
+	return s
+}
+
+// SimulateWith runs a pipeline on a runtime until the test ends.
+func SimulateWith(t testing.TB, node *simruntime.Runtime, o SimulationOptions) *Simulation {
+	t.Helper()
+	s := &Simulation{Node: node, History: promises.NewHistory(), t: t, listen: o.Listen}
+	if s.listen == nil {
+		s.listen = func() net.Listener { return bufconn.Listen(1 << 20) }
+	}
+	o.CRI.DialOptions = append(o.CRI.DialOptions, grpc.WithContextDialer(s.dial))
+	client, err := cri.New("/simulated", o.CRI)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Runtime = client
-	s.Pipeline = New(t, o)
+	if o.Runtime = client; o.Wrap != nil {
+		o.Runtime = o.Wrap(client)
+	}
+	s.Pipeline = New(t, o.Options)
 	if s.sub, err = s.Subscribe(pipeline.SubscribeOptions{Buffer: 1 << 16}); err != nil {
 		t.Fatal(err)
 	}
@@ -53,27 +77,28 @@ func Simulate(t testing.TB, node *simruntime.Runtime, o pipeline.Options, dial .
 	})
 	s.Serve()
 	s.Start(t)
-	synctest.Wait()
 	return s
 }
 
 func (s *Simulation) dial(ctx context.Context, _ string) (net.Conn, error) {
-	if listener := s.listener.Load(); listener != nil {
+	switch listener := s.listener.Load().(type) {
+	case *bufconn.Listener:
 		return listener.DialContext(ctx)
+	default:
+		addr := listener.(net.Listener).Addr()
+		return (&net.Dialer{}).DialContext(ctx, addr.Network(), addr.String())
 	}
-	return nil, errors.New("connection refused")
 }
 
 // Serve makes the runtime available again after StopServing.
 func (s *Simulation) Serve() {
-	listener := bufconn.Listen(1 << 20)
+	listener := s.listen()
 	s.listener.Store(listener)
 	s.stopServing = Run(s.t, func(ctx context.Context) error { return s.Node.Serve(ctx, listener) })
 }
 
 // StopServing makes the runtime unavailable.
 func (s *Simulation) StopServing() {
-	s.listener.Store(nil)
 	_ = s.stopServing() // Run reports the error
 }
 
