@@ -13,6 +13,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
@@ -186,7 +187,7 @@ func (b *freeRun) checkOrder(t *testing.T, uid pleg.PodUID) {
 			continue
 		}
 		if so := ranks(b.runtime.history, uid, e.when)[e.ContainerID]; so < promises.EventSteps[e.Type] {
-			t.Errorf("pod %s: %s at %v, but the container was only at %d", uid, describe(e.Event), e.when, so)
+			t.Errorf("pod %s: %s at %v, but the container was only at %d", uid, plegtest.Words(e.Event), e.when, so)
 		}
 	}
 }

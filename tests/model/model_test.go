@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/bench/serial"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
@@ -141,27 +141,6 @@ func (f fault) inject(ctx context.Context, contained bool) error {
 	}
 }
 
-// describe returns an event in short.
-func describe(e pleg.Event) string {
-	exit := ""
-	if e.ExitCode != nil {
-		exit = fmt.Sprintf(" exit %d %s", *e.ExitCode, e.Reason)
-	}
-	if e.Image != "" {
-		exit += fmt.Sprintf(" %s from %d to %d", e.Image, e.StartedAt.Unix(), e.FinishedAt.Unix())
-	}
-	return fmt.Sprintf("%s(%s %s/%d%s) of %s/%s at %d ms", e.Type, e.ContainerID, e.ContainerName, e.Attempt, exit,
-		e.PodNamespace, e.PodName, e.ObservedAt.UnixMilli()%1_000_000)
-}
-
-func lines(events []pleg.Event) string {
-	var b strings.Builder
-	for _, e := range events {
-		b.WriteString("\n\t\t" + describe(e))
-	}
-	return b.String()
-}
-
 // sameEvents compares events, but not their numbers. The pipeline may know how a container
 // ended that was removed before its inspection.
 func sameEvents(t *testing.T, when string, uid pleg.PodUID, got, want []pleg.Event) {
@@ -174,7 +153,8 @@ func sameEvents(t *testing.T, when string, uid pleg.PodUID, got, want []pleg.Eve
 		return promises.Equal(a, b)
 	}
 	if !slices.EqualFunc(got, want, same) {
-		t.Errorf("%s: events of pod %s\n\tpipeline:%s\n\treference:%s", when, uid, lines(got), lines(want))
+		t.Errorf("%s: events of pod %s: %s\n\treference: %s\n\tin full: %+v\n\treference: %+v",
+			when, uid, plegtest.Words(got...), plegtest.Words(want...), got, want)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/bench/serial"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
@@ -165,13 +166,13 @@ func (r *replay) observations() []*observation {
 		at := e.ObservedAt.Sub(r.freeRun.runtime.start)
 		if o := acted[at]; o != nil {
 			if e.when != o.settled {
-				r.t.Errorf("%s came at %v, want it as the pod settled at %v", describe(e.Event), e.when, o.settled)
+				r.t.Errorf("%s came at %v, want it as the pod settled at %v", plegtest.Words(e.Event), e.when, o.settled)
 			}
 			continue
 		}
 		i := slices.IndexFunc(r.listings, func(l *listing) bool { return l.at == at && l.pods[r.uid] == nil })
 		if i < 0 {
-			r.t.Errorf("%s speaks of no inspection and no listing without the pod", describe(e.Event))
+			r.t.Errorf("%s speaks of no inspection and no listing without the pod", plegtest.Words(e.Event))
 			continue
 		}
 		acted[at] = &observation{of: r.listings[i], start: e.when, settled: e.when}
