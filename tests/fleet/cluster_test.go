@@ -12,7 +12,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/natsd"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/oracle"
 )
 
 // startCluster returns three servers that form a cluster.
@@ -115,7 +114,7 @@ func TestReplicaBehind(t *testing.T) {
 	for range 8 {
 		c := watch(t, behind.URL, fleet.WatchOptions{Replay: true}, a)
 		c.mu.Lock()
-		c.AtLeast[a.name] = oracle.State(a.node.Truth())
+		c.AtLeast[a.name] = a.node.Truth()
 		c.mu.Unlock()
 		late = append(late, c)
 	}

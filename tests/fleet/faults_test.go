@@ -11,7 +11,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/oracle"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 // While the server is away, events wait in the history; none is missing afterwards.
@@ -291,7 +291,7 @@ func TestTwoAgentsOfOneNode(t *testing.T) {
 		t.Errorf("%d gaps more: the agents take turns", got-before)
 	}
 	newer.stop()
-	c.eventually(func() error { return c.Compare(map[string]oracle.State{"node-a": oracle.State(old.node.Truth())}) })
+	c.eventually(func() error { return c.Compare(map[string]promises.Truth{"node-a": old.node.Truth()}) })
 }
 
 // An agent that was stopped while another one took its place is refused.

@@ -19,6 +19,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/natsd"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/oracle"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/simnode"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -188,7 +189,10 @@ func (a *agent) steps(n int) {
 func (a *agent) published(epoch string) []pleg.Event {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.lives[epoch].Published()
+	if node := a.lives[epoch]; node != nil {
+		return node.Published()
+	}
+	return nil
 }
 
 // consumer is a watch and its oracle.
@@ -209,7 +213,7 @@ type consumer struct {
 func watch(t *testing.T, url string, o fleet.WatchOptions, agents ...*agent) *consumer {
 	t.Helper()
 	c := &consumer{t: t, Consumer: oracle.New(o.Replay), done: make(chan struct{}), agents: agents}
-	c.AtLeast = make(map[string]oracle.State)
+	c.AtLeast = make(map[string]promises.Truth)
 	for _, a := range agents {
 		c.AtLeast[a.name] = nil
 	}
@@ -233,7 +237,7 @@ func watch(t *testing.T, url string, o fleet.WatchOptions, agents ...*agent) *co
 			c.mu.Lock()
 			if err == nil {
 				c.events = append(c.events, ev)
-				err = c.Add(ev)
+				c.Add(ev)
 			}
 			c.broken = errors.Join(c.broken, err)
 			c.mu.Unlock()
@@ -273,9 +277,9 @@ func (c *consumer) eventually(ok func() error) {
 func (c *consumer) converges() {
 	c.t.Helper()
 	c.eventually(func() error {
-		truth := make(map[string]oracle.State)
+		truth := make(map[string]promises.Truth)
 		for _, a := range c.agents {
-			truth[a.name] = oracle.State(a.node.Truth())
+			truth[a.name] = a.node.Truth()
 		}
 		if !c.Synced {
 			return fmt.Errorf("not synced after %d events", len(c.events))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -11,8 +12,6 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/oracle"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/simnode"
 )
 
 // A watch from the beginning and one that comes late have the union of all nodes.
@@ -39,7 +38,7 @@ func TestSyncedIsComplete(t *testing.T) {
 	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a).converges()
 	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
 	c.mu.Lock()
-	c.AtLeast["node-a"] = oracle.State(a.node.Truth())
+	c.AtLeast["node-a"] = a.node.Truth()
 	c.mu.Unlock()
 	c.converges()
 	for _, ev := range c.events {
@@ -233,13 +232,13 @@ func TestStates(t *testing.T) {
 	if err != nil || len(nodes) != 2 || nodes[0].Name != "node-a" || nodes[0].Agent == "" || nodes[0].Epoch != a.node.Epoch() {
 		t.Errorf("nodes %+v, %v", nodes, err)
 	}
-	got := make(map[string]simnode.State)
+	got := make(map[string]map[pleg.ContainerID]bool)
 	for pod, err := range states.Pods(t.Context(), nil, nil) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got[pod.Node] == nil {
-			got[pod.Node] = make(simnode.State)
+			got[pod.Node] = make(map[pleg.ContainerID]bool)
 		}
 		for _, c := range pod.Status.Containers {
 			got[pod.Node][c.ID] = c.State == pleg.StateRunning
@@ -253,8 +252,14 @@ func TestStates(t *testing.T) {
 		}
 	}
 	for _, agent := range []*agent{a, b} {
-		if fmt.Sprint(got[agent.name]) != fmt.Sprint(agent.node.Truth()) {
-			t.Errorf("%s has the states %v, want %v", agent.name, got[agent.name], agent.node.Truth())
+		want := make(map[pleg.ContainerID]bool)
+		for _, pod := range agent.node.Truth() {
+			for id, c := range pod.Containers {
+				want[id] = c.State == pleg.StateRunning
+			}
+		}
+		if !maps.Equal(got[agent.name], want) {
+			t.Errorf("%s has the states %v, want %v", agent.name, got[agent.name], want)
 		}
 	}
 	some := 0

@@ -2,19 +2,19 @@ package fleet_test
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"maps"
 	"path/filepath"
 	"testing"
 	"time"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 // A pipeline in the process and a daemon on a socket publish the same.
@@ -39,23 +39,21 @@ func TestPipelineAndDaemonPublish(t *testing.T) {
 	publishFrom(t, s.URL, "daemon", fleet.FromClient(c))
 	w := watch(t, s.URL, fleet.WatchOptions{Replay: true})
 	w.Published = nil
-	has := func(want map[pleg.ContainerID]bool) {
+	shows := func(uid pleg.PodUID, words string) {
 		t.Helper()
-		w.eventually(func() error {
-			for _, node := range []string{"in-process", "daemon"} {
-				if got := w.State(node); !maps.Equal(got, want) {
-					return fmt.Errorf("%s has %v, want %v", node, got, want)
-				}
-			}
-			return nil
-		})
+		runtime.Set(uid, words)
+		var entries []cache.Entry
+		pods, _ := runtime.ListPods(t.Context())
+		for _, pod := range pods {
+			entries = append(entries, cache.Entry{UID: pod.UID, Status: plegtest.Status(pod)})
+		}
+		truth := promises.CachedTruth(entries)
+		w.eventually(func() error { return w.Compare(map[string]promises.Truth{"in-process": truth, "daemon": truth}) })
 	}
-	has(map[pleg.ContainerID]bool{"c1": true, "s1": true})
-	runtime.Set("a", "c1=exited c2=running /s1=running")
-	runtime.Set("shop/b", "c3=running /s2=running")
-	has(map[pleg.ContainerID]bool{"c1": false, "c2": true, "s1": true, "c3": true, "s2": true})
-	runtime.Set("a", "")
-	has(map[pleg.ContainerID]bool{"c3": true, "s2": true})
+	shows("a", "c1=running /s1=running")
+	shows("a", "c1=exited c2=running /s1=running")
+	shows("shop/b", "c3=running /s2=running")
+	shows("a", "")
 }
 
 // run runs a function until the end of the test.

@@ -12,12 +12,13 @@ import (
 // complete: each event that was published comes, or a PodSync, a Gap or the replay
 // stands for it; and the events of each container go as far as it did.
 func (p part) complete() error {
+	known := len(p.published()) > 0
 	for _, ev := range p.events {
-		if ev.Type == pleg.PodSync && (ev.Missed > 0 && !p.MayMiss && p.Published == nil || ev.Missed == 0 && p.NoSync) {
+		if ev.Type == pleg.PodSync && (ev.Missed > 0 && !p.MayMiss && !known || ev.Missed == 0 && p.NoSync) {
 			return fmt.Errorf("%s for %d missed events", describe(ev), ev.Missed)
 		}
 	}
-	if p.Published != nil {
+	if known {
 		if err := p.delivered(); err != nil {
 			return err
 		}
@@ -53,14 +54,13 @@ func (p part) due() map[pleg.PodUID][]uint64 {
 	case p.first && p.known.last.Seq > 0:
 		after = p.known.last.Seq
 	}
-	if !p.latest {
+	if !p.latest && !p.Merged {
 		until = p.last().Seq
 	}
 	due := make(map[pleg.PodUID][]uint64)
-	published := p.Published(p.epoch())
-	replay := p.replayOfPods()
+	published, replayed := p.published(), p.replayedUpTo()
 	for _, ev := range published {
-		if ev.Seq > after && ev.Seq <= until && p.wants(ev) && !(p.Merged && includes(replay[ev.PodUID], published, ev)) {
+		if ev.Seq > max(after, replayed[ev.PodUID]) && ev.Seq <= until && p.wants(ev) {
 			due[ev.PodUID] = append(due[ev.PodUID], ev.Seq)
 		}
 	}
@@ -103,38 +103,38 @@ func (p part) delivered() error {
 	return nil
 }
 
-// replayOfPods returns the number of the event that the replay has of each container.
-func (p part) replayOfPods() map[pleg.PodUID]map[pleg.ContainerID]uint64 {
-	replay := make(map[pleg.PodUID]map[pleg.ContainerID]uint64)
+// replayedUpTo returns for each pod of a merged replay the number of the last event after
+// which the pod was as the replay has it.
+func (p part) replayedUpTo() map[pleg.PodUID]uint64 {
+	if !p.Merged {
+		return nil
+	}
+	replay, now := make(map[pleg.PodUID]map[pleg.ContainerID]uint64), make(map[pleg.PodUID]map[pleg.ContainerID]uint64)
+	set := func(pods map[pleg.PodUID]map[pleg.ContainerID]uint64, ev pleg.Event) {
+		if pods[ev.PodUID] == nil {
+			pods[ev.PodUID] = make(map[pleg.ContainerID]uint64)
+		}
+		switch pods[ev.PodUID][ev.ContainerID] = ev.Seq; ev.Type {
+		case pleg.ContainerStarted, pleg.ContainerDied:
+		default:
+			delete(pods[ev.PodUID], ev.ContainerID)
+		}
+	}
 	for _, ev := range p.events {
-		if ev.Replayed && p.Merged {
-			if replay[ev.PodUID] == nil {
-				replay[ev.PodUID] = make(map[pleg.ContainerID]uint64)
-			}
-			replay[ev.PodUID][ev.ContainerID] = ev.Seq
+		if ev.Replayed {
+			set(replay, ev)
 		}
 	}
-	return replay
-}
-
-// includes reports whether the replay of a pod is its state after an event or after a
-// later one.
-func includes(replay map[pleg.ContainerID]uint64, published []pleg.Event, event pleg.Event) bool {
-	state := make(map[pleg.ContainerID]uint64)
-	for _, ev := range published {
-		if ev.PodUID == event.PodUID {
-			switch ev.Type {
-			case pleg.ContainerStarted, pleg.ContainerDied:
-				state[ev.ContainerID] = ev.Seq
-			case pleg.ContainerRemoved:
-				delete(state, ev.ContainerID)
-			}
+	upTo := make(map[pleg.PodUID]uint64)
+	for _, ev := range p.published() {
+		if EventSteps[ev.Type] != NoStep {
+			set(now, ev)
 		}
-		if ev.Seq >= event.Seq && maps.Equal(state, replay) {
-			return true
+		if maps.Equal(now[ev.PodUID], replay[ev.PodUID]) {
+			upTo[ev.PodUID] = ev.Seq
 		}
 	}
-	return false
+	return upTo
 }
 
 // contiguous requires each number of a node of a fleet, if no replay may include some.
@@ -204,7 +204,7 @@ func (p part) replayed() error {
 		return nil
 	}
 	mark := p.events[end].Seq
-	published := p.Published(p.epoch())
+	published := p.published()
 	published = published[:countUpTo(published, mark)]
 	got, want := lastOfEach(p.events[:end], p.wants), lastOfEach(published, p.wants)
 	if !maps.EqualFunc(got, want, Equal) {

@@ -101,6 +101,8 @@ type Stream struct {
 	Epoch     string
 	Kept      uint64
 	Published func(epoch string) []pleg.Event
+	// AtLeast are containers that existed before the subscription and still do.
+	AtLeast Truth
 	// History is what the containers went through, Truth what they are, Cached what the
 	// cache says.
 	History *History

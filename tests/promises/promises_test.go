@@ -214,6 +214,7 @@ var broken = map[string]struct {
 	"not in the replay": {promises.ErrReplay, stream{publishedOnly(replays), slices.Concat(replay(3, 4), []pleg.Event{synced(4)}, numbers(5, 6))}},
 	"an old state":      {promises.ErrReplay, stream{publishedOnly(replays), slices.Concat(replay(2, 3, 4), []pleg.Event{synced(5)}, numbers(6))}},
 	"no Synced":         {promises.ErrSynced, stream{replays, replay(1, 2)}},
+	"Synced too early":  {promises.ErrSynced, stream{func(s *promises.Stream) { replays(s); s.AtLeast = present }, slices.Concat(replay(2), []pleg.Event{synced(2)})}},
 	"two Synced":        {promises.ErrSynced, stream{publishedOnly(replays), slices.Concat(replay(2, 3, 4), []pleg.Event{synced(4), synced(4)}, numbers(5, 6))}},
 	"Synced unasked":    {promises.ErrSynced, stream{nothing, slices.Concat(numbers(1), []pleg.Event{synced(1)})}},
 	"replayed later":    {promises.ErrSynced, stream{replays, slices.Concat(replay(1), []pleg.Event{synced(1)}, replay(2))}},
@@ -230,10 +231,11 @@ var broken = map[string]struct {
 	"the state unasked": {promises.ErrResume, stream{func(s *promises.Stream) { s.Epoch = epoch; resumes(3, epoch)(s) }, slices.Concat(replay(2), numbers(4), []pleg.Event{synced(4)})}},
 	"the new state": {promises.ErrResume, stream{func(s *promises.Stream) { s.Epoch = epoch; replays(s); resumes(3, epoch)(s) },
 		slices.Concat(replay(2, 4), []pleg.Event{synced(5)}, numbers(6))}},
-	"a Gap for no reason":  {promises.ErrGap, stream{publishedOnly(replays), slices.Concat([]pleg.Event{gap(pleg.HistoryTooShort, 4, 0)}, replay(2, 3, 4), []pleg.Event{synced(4)}, numbers(5, 6))}},
-	"no Gap":               {promises.ErrGap, stream{func(s *promises.Stream) { s.Epoch = epoch; resumes(3, "old")(s) }, slices.Concat(numbers(4), []pleg.Event{synced(4)})}},
-	"an end for no reason": {promises.ErrEnd, stream{nothing, slices.Concat(numbers(1), []pleg.Event{gap(pleg.Stopped, 1, 0)})}},
-	"an end untold":        {promises.ErrEnd, stream{func(s *promises.Stream) { s.Unread = true }, numbers(1)}},
+	"a Gap for no reason":    {promises.ErrGap, stream{publishedOnly(replays), slices.Concat([]pleg.Event{gap(pleg.HistoryTooShort, 4, 0)}, replay(2, 3, 4), []pleg.Event{synced(4)}, numbers(5, 6))}},
+	"another count in a Gap": {promises.ErrGap, stream{publishedOnly(func(s *promises.Stream) { resumes(1, epoch)(s); s.Kept = 3 }), slices.Concat([]pleg.Event{gap(pleg.HistoryTooShort, 5, 2)}, replay(2, 4), []pleg.Event{synced(5)}, numbers(6))}},
+	"no Gap":                 {promises.ErrGap, stream{func(s *promises.Stream) { s.Epoch = epoch; resumes(3, "old")(s) }, slices.Concat(numbers(4), []pleg.Event{synced(4)})}},
+	"an end for no reason":   {promises.ErrEnd, stream{nothing, slices.Concat(numbers(1), []pleg.Event{gap(pleg.Stopped, 1, 0)})}},
+	"an end untold":          {promises.ErrEnd, stream{func(s *promises.Stream) { s.Unread = true }, numbers(1)}},
 	"an old repair": {promises.ErrState, stream{func(s *promises.Stream) {
 		s.Truth, s.MayMiss = present, true
 		s.State.Look = func(uid pleg.PodUID) (*pleg.PodStatus, error) { return &pleg.PodStatus{UID: uid}, nil }

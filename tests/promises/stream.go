@@ -92,27 +92,28 @@ func (p part) last() pleg.Event {
 	return p.events[len(p.events)-1]
 }
 
-// epoch is that of the whole part.
+// epoch is that of the whole part. The marks of a fleet have none.
 func (p part) epoch() string {
-	switch {
-	case p.Epoch != "" || len(p.events) == 0:
+	if p.Epoch != "" {
 		return p.Epoch
-	case p.first && p.known.last.Epoch != "":
-		return p.known.last.Epoch
-	default:
-		return p.events[0].Epoch
 	}
-}
-
-// published returns the event of each number.
-func (p part) published() map[uint64]pleg.Event {
-	numbers := make(map[uint64]pleg.Event)
-	for _, ev := range p.Published(p.epoch()) {
-		if ev.PodUID != "" {
-			numbers[ev.Seq] = ev
+	if p.first && p.known.last.Epoch != "" {
+		return p.known.last.Epoch
+	}
+	for _, ev := range p.events {
+		if ev.Epoch != "" {
+			return ev.Epoch
 		}
 	}
-	return numbers
+	return ""
+}
+
+// published returns everything that was published in the part's epoch, if it is known.
+func (p part) published() []pleg.Event {
+	if p.Published == nil || p.epoch() == "" {
+		return nil
+	}
+	return p.Published(p.epoch())
 }
 
 func describe(ev pleg.Event) string {
@@ -130,22 +131,24 @@ func (p part) ordered() error {
 		}
 		observed[ev.PodUID] = ev
 	}
-	if p.Published == nil {
-		return nil
+	published := make(map[uint64]pleg.Event)
+	for _, ev := range p.published() {
+		if ev.PodUID != "" {
+			published[ev.Seq] = ev
+		}
 	}
-	published := p.published()
 	for _, ev := range p.events {
 		want, known := published[ev.Seq]
 		want.Replayed = ev.Replayed
-		if ev.PodUID != "" && ev.Missed == 0 && (!known || !Equal(ev, want)) {
+		if ev.PodUID != "" && ev.Missed == 0 && len(published) > 0 && (!known || !Equal(ev, want)) {
 			return fmt.Errorf("got %+v, published was %+v", ev, want)
 		}
 	}
 	return nil
 }
 
-// unique: a mark has the number of the event before it. The numbers of a merged replay
-// are in no order, but each container has it once.
+// unique: a mark has the number of the event before it. The numbers of a merged replay and
+// its mark are in no order, but each container has it once.
 func (p part) unique() error {
 	var last pleg.Event
 	if p.first {
@@ -156,7 +159,7 @@ func (p part) unique() error {
 		if slices.Contains(p.Breaks, p.at+i) && p.MayMiss {
 			last = pleg.Event{}
 		}
-		if ev.Epoch != p.epoch() {
+		if ev.Epoch != p.epoch() && !(p.Merged && ev.PodUID == "") {
 			return fmt.Errorf("%s has the epoch %q, not %q", describe(ev), ev.Epoch, p.epoch())
 		}
 		of := container{ev.PodUID, ev.ContainerID}
@@ -166,7 +169,7 @@ func (p part) unique() error {
 		if ev.Replayed {
 			replayed[of] = ev.Seq
 		}
-		if ev.Replayed && p.Merged {
+		if p.Merged && (ev.Replayed || ev.PodUID == "") {
 			continue
 		}
 		if ev.Seq < last.Seq || ev.Seq == last.Seq && ev.PodUID != "" {
@@ -178,13 +181,17 @@ func (p part) unique() error {
 }
 
 // synced: whoever asks for a replay or resumes gets one Synced, and another after each
-// lost connection.
+// lost connection. Before it comes what was there before the subscription.
 func (p part) synced() error {
 	marks := 0
-	for _, ev := range p.events {
-		if ev.Type == pleg.Synced {
+	for i, ev := range p.events {
+		switch {
+		case ev.Type == pleg.Synced:
 			marks++
-		} else if ev.Replayed && marks > 0 && !p.Merged {
+			if err := p.hasAtLeast(lastOfEach(p.events[:i], p.wants)); err != nil {
+				return err
+			}
+		case ev.Replayed && (marks > 0 && !p.Merged || !p.replay && p.After.Epoch == ""):
 			return fmt.Errorf("%s is replayed after Synced", describe(ev))
 		}
 	}
@@ -196,6 +203,25 @@ func (p part) synced() error {
 		return fmt.Errorf("Synced came %d times, want it %d times, and after %d lost connections", marks, asked, len(p.Breaks))
 	}
 	return nil
+}
+
+func (p part) hasAtLeast(known map[container]pleg.Event) error {
+	for uid, pod := range p.AtLeast {
+		for id := range pod.Containers {
+			if _, ok := known[container{uid, id}]; !ok {
+				return fmt.Errorf("container %s of pod %s is missing", id, uid)
+			}
+		}
+	}
+	return nil
+}
+
+// Replaying reports whether Synced has not come since the stream began or was interrupted
+// by a Gap.
+func (s *Stream) Replaying() bool {
+	parts := s.parts()
+	p := parts[len(parts)-1]
+	return p.replay && !slices.ContainsFunc(p.events, func(ev pleg.Event) bool { return ev.Type == pleg.Synced })
 }
 
 // bookmarks: they never get older, and what comes after one is newer.
@@ -222,80 +248,4 @@ func (p part) filtered() error {
 		}
 	}
 	return nil
-}
-
-// resumed: nothing comes that the position covers. With Replay, what has not changed since
-// the position comes first. Complete checks that nothing is missing.
-func (s *Stream) resumed() error {
-	changed := make(map[container]bool)
-	for _, ev := range s.Events {
-		of := container{ev.PodUID, ev.ContainerID}
-		switch {
-		case ev.Type == pleg.Synced:
-			return nil
-		case ev.PodUID == "" || ev.Missed > 0:
-		case ev.Replayed && (!s.Replay || ev.Seq > s.After.Seq || len(changed) > 0):
-			return fmt.Errorf("%s is replayed after the position %d", describe(ev), s.After.Seq)
-		case !ev.Replayed && ev.Seq <= s.After.Seq:
-			return fmt.Errorf("%s comes again after the position %d", describe(ev), s.After.Seq)
-		case !ev.Replayed:
-			changed[of] = true
-		}
-	}
-	return nil
-}
-
-// gaps: only whoever cannot resume gets a Gap, as its first event.
-func (s *Stream) gaps() error {
-	for i, ev := range s.Events {
-		if ev.Type == pleg.Gap && ev.Reason != pleg.Stopped && i > 0 {
-			return fmt.Errorf("event %d is a Gap because of %s", i, ev.Reason)
-		}
-	}
-	reason, missed, first := "", uint64(0), s.firstGap()
-	switch {
-	case s.After.Epoch == "":
-	case s.After.Epoch != s.Epoch, first.Type != "" && s.After.Seq > first.Seq:
-		reason = pleg.OtherEpoch
-	case first.Type != "" && s.Kept > 0 && first.Seq-s.After.Seq > s.Kept:
-		reason, missed = pleg.HistoryTooShort, first.Seq-s.After.Seq-s.Kept
-	}
-	if first.Reason != reason || first.Missed != missed {
-		return fmt.Errorf("after %s comes a Gap because of %q at %d with %d missed, want one because of %q with %d missed",
-			s.After, first.Reason, first.Seq, first.Missed, reason, missed)
-	}
-	return nil
-}
-
-// ended: whoever has not read everything when the pipeline ends gets one Gap for that, as
-// the last event. That it counts all events is Complete.
-func (s *Stream) ended() error {
-	stopped := slices.IndexFunc(s.Events, func(ev pleg.Event) bool { return ev.Type == pleg.Gap && ev.Reason == pleg.Stopped })
-	switch {
-	case stopped < 0 && s.Unread:
-		return errors.New("no Gap says that the pipeline ended")
-	case stopped >= 0 && (!s.Unread || stopped != len(s.Events)-1 || s.Events[stopped].Missed == 0):
-		return fmt.Errorf("event %d of %d is %+v", stopped, len(s.Events), s.Events[stopped])
-	}
-	return nil
-}
-
-func (s *Stream) state() error { return lines(s.State.Diff(s.Truth)) }
-
-func (s *Stream) truth() error { return lines(s.Truth.Diff(s.Cached)) }
-
-func (s *Stream) cacheFirst() error {
-	if len(s.early) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%d events, such as %s", len(s.early), describe(s.early[0]))
-}
-
-// lines returns what differs as an error.
-func lines(diff []string) error {
-	var all []error
-	for _, line := range diff {
-		all = append(all, errors.New(line))
-	}
-	return errors.Join(all...)
 }

@@ -128,7 +128,7 @@ func (f *virtualFleet) watch(ctx context.Context, js jetstream.JetStream) {
 		f.mu.Lock()
 		f.last = time.Now()
 		if err == nil {
-			err = f.seen.Add(ev)
+			f.seen.Add(ev)
 		}
 		if ev.PodUID != "" && !ev.Replayed {
 			f.delays = append(f.delays, time.Since(ev.ObservedAt))
@@ -172,7 +172,7 @@ func (f *virtualFleet) converged(ctx context.Context) (time.Time, error) {
 
 // compare compares what the watch has of the node i, unless the watch is broken.
 func (f *virtualFleet) compare(i int) error {
-	truth := oracle.State(f.nodes[i].Truth())
+	truth := f.nodes[i].Truth()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -181,7 +181,11 @@ func (f *virtualFleet) compare(i int) error {
 	case !f.seen.Synced:
 		return errors.New("the watch is not synced")
 	}
-	return f.seen.CompareNode(name(i), truth)
+	err := f.seen.CompareNode(name(i), truth)
+	if err == nil {
+		f.seen.Forget(name(i), truth)
+	}
+	return err
 }
 
 // step makes events for a time at the rate of all nodes.

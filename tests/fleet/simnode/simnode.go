@@ -14,6 +14,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 // Options configure a [Node].
@@ -133,21 +134,22 @@ func (n *Node) Step() int {
 	return n.count - before
 }
 
-// State is whether a container or sandbox runs.
-type State map[pleg.ContainerID]bool
-
 // Truth returns the state of every container and sandbox.
-func (n *Node) Truth() State {
+func (n *Node) Truth() promises.Truth {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	truth := make(State)
-	for _, p := range n.pods {
+	truth := make(promises.Truth)
+	for uid, p := range n.pods {
+		pod := promises.Pod{Namespace: p.namespace, Name: p.name, Containers: make(map[pleg.ContainerID]promises.Container)}
 		for _, c := range p.containers {
-			truth[c.id] = c.running
+			pod.Containers[c.id] = promises.Container{Sandbox: c.sandbox, State: states[c.running], ExitCode: int32(c.attempt)}
 		}
+		truth[uid] = pod
 	}
 	return truth
 }
+
+var states = map[bool]pleg.State{true: pleg.StateRunning, false: pleg.StateExited}
 
 // Follow implements fleet.Source.
 func (n *Node) Follow(ctx context.Context, after *pleg.Position, events chan<- pleg.Event) error {
@@ -194,11 +196,7 @@ func (n *Node) Status(_ context.Context, uid pleg.PodUID) (*pleg.PodStatus, erro
 			status.Sandboxes = append(status.Sandboxes, &pleg.SandboxStatus{ID: c.id, Attempt: c.attempt, Ready: c.running, Labels: labels(p)})
 			continue
 		}
-		state := pleg.StateExited
-		if c.running {
-			state = pleg.StateRunning
-		}
-		status.Containers = append(status.Containers, &pleg.ContainerStatus{ID: c.id, Name: c.name, Attempt: c.attempt, State: state})
+		status.Containers = append(status.Containers, &pleg.ContainerStatus{ID: c.id, Name: c.name, Attempt: c.attempt, State: states[c.running]})
 	}
 	return status, nil
 }
