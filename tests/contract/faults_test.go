@@ -201,7 +201,7 @@ func (f *fixture) runUnderFault(fault contractFault) (all subscriber, subscriber
 func (f *fixture) subscribeUnread(o pipeline.SubscribeOptions, ended <-chan struct{}) subscriber {
 	over := f.open
 	f.open = f.subscribeInProcess
-	s := f.subscribeSlowly(o, func() { <-ended })
+	s := f.subscribeSlowly(o, nil, func() { <-ended })
 	f.open = over
 	s.stream.Unread = true
 	return s

@@ -91,7 +91,7 @@ func TestContractBookmarksNotWhileBehind(t *testing.T) {
 		var behind []subscriber
 		for range 50 {
 			read := 0
-			s := f.subscribeSlowly(pipeline.SubscribeOptions{Buffer: 3, Bookmarks: true}, func() {
+			s := f.subscribeSlowly(pipeline.SubscribeOptions{Buffer: 3, Bookmarks: true}, nil, func() {
 				<-start
 				if read++; read%2 == 0 {
 					time.Sleep(time.Second)

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -103,21 +102,17 @@ func newFixture(t *testing.T, o pipeline.Options) *fixture {
 
 func (f *fixture) subscribe(o pipeline.SubscribeOptions) subscriber {
 	f.Helper()
-	return f.subscribeSlowly(o, func() {})
+	return f.subscribeSlowly(o, nil, func() {})
 }
 
-// subscribeSlowly returns a subscriber that pauses after each event.
-func (f *fixture) subscribeSlowly(o pipeline.SubscribeOptions, pause func()) subscriber {
+// subscribeSlowly returns a subscriber that pauses after each event. wants is what its
+// filter wants.
+func (f *fixture) subscribeSlowly(o pipeline.SubscribeOptions, wants func(promises.Pod, promises.Container) bool, pause func()) subscriber {
 	f.Helper()
 	s := &promises.Stream{
-		Replay: o.Replay, Bookmarks: o.Bookmarks, Network: o.Filter.NetworkEvents, After: o.After, Types: o.Filter.Types,
+		Replay: o.Replay, Bookmarks: o.Bookmarks, Network: o.Filter.NetworkEvents, After: o.After, Types: o.Filter.Types, Wants: wants,
 		Epoch: f.Epoch(), Kept: f.kept, State: promises.State{Look: f.Cache().Get},
 		Late: o.Buffer > 0 && o.Buffer < pipeline.DefaultBuffer, // whoever has a small buffer reads slowly here
-	}
-	if len(o.Filter.Namespaces) > 0 || o.Filter.OmitSandboxes {
-		s.Wants = func(p promises.Pod, c promises.Container) bool {
-			return (len(o.Filter.Namespaces) == 0 || slices.Contains(o.Filter.Namespaces, p.Namespace)) && !(o.Filter.OmitSandboxes && c.Sandbox)
-		}
 	}
 	if o.After.Epoch != f.Epoch() { // the history is older than the cache
 		s.Cache = f.Cache()

@@ -14,6 +14,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 const (
@@ -27,6 +28,27 @@ var (
 	randomNamespaces = []string{"red", "blue"}
 	errInspect       = errors.New("inspection failed")
 )
+
+// randomFilters are the filters of subscribers, and which containers each wants.
+var randomFilters = []struct {
+	filter pleg.Filter
+	wants  func(promises.Pod, promises.Container) bool
+}{
+	{},
+	{},
+	{filter: pleg.Filter{NetworkEvents: true}},
+	{filter: pleg.Filter{Types: []pleg.EventType{pleg.ContainerDied, pleg.ContainerRemoved}}},
+	{filter: pleg.Filter{NetworkEvents: true, Types: []pleg.EventType{pleg.NetworkSetupCompleted, pleg.NetworkFailed}}},
+	{pleg.Filter{Namespaces: []string{"red", "green"}}, func(p promises.Pod, _ promises.Container) bool { return p.Namespace == "red" }},
+	{pleg.Filter{PodUIDs: []pleg.PodUID{"red/p2", "none"}}, func(p promises.Pod, _ promises.Container) bool { return p.Name == "name-red/p2" }},
+	// The label of a removed pod is still known.
+	{pleg.Filter{Selector: "pod in (p1, p2), pod != p2"}, func(p promises.Pod, _ promises.Container) bool { return p.Name == "name-blue/p1" }},
+	{pleg.Filter{OmitSandboxes: true}, func(_ promises.Pod, c promises.Container) bool { return !c.Sandbox }},
+	{
+		pleg.Filter{Namespaces: []string{"red"}, Selector: "pod=p4", OmitSandboxes: true, Types: []pleg.EventType{pleg.ContainerDied}},
+		func(p promises.Pod, c promises.Container) bool { return p.Name == "name-red/p4" && !c.Sandbox },
+	},
+}
 
 // random is a pipeline whose pods and subscribers change at random.
 type random struct {
@@ -64,6 +86,10 @@ func TestContractRandomSubscribers(t *testing.T) {
 				}
 				for i, s := range append(r.subscribers, r.all) {
 					f.require(fmt.Sprintf("subscriber %d", i), s, r.all)
+				}
+				for _, s := range r.subscribers { // some pause
+					s.Close()
+					<-s.Done
 				}
 			})
 		})
@@ -149,16 +175,14 @@ func (r *random) join() {
 	default:
 		o.Replay = true
 	}
-	if r.rng.IntN(3) == 0 {
-		o.Filter.Namespaces = randomNamespaces[:1]
-	}
-	o.Filter.OmitSandboxes, o.Filter.NetworkEvents = r.rng.IntN(4) == 0, r.rng.IntN(4) == 0
+	filter := randomFilters[r.rng.IntN(len(randomFilters))]
+	o.Filter = filter.filter
 	slowness := time.Duration(0)
 	if r.rng.IntN(3) > 0 {
 		slowness = time.Duration(1+r.rng.IntN(400)) * time.Millisecond
 	}
 	rng := rand.New(rand.NewPCG(r.rng.Uint64(), 0))
-	s := r.subscribeSlowly(o, func() {
+	s := r.subscribeSlowly(o, filter.wants, func() {
 		if slowness > 0 {
 			time.Sleep(time.Duration(rng.Int64N(int64(slowness))))
 		}

@@ -75,7 +75,7 @@ func (s *State) look(uid pleg.PodUID) {
 	}
 	delete(s.unsure, uid)
 	running := make(map[pleg.ContainerID]bool)
-	pod := Pod{Namespace: status.Namespace}
+	pod := Pod{Namespace: status.Namespace, Name: status.Name}
 	for id, c := range containersOf(status) {
 		if hasEvent(c) && s.wants(pod, c) {
 			running[id] = c.State == pleg.StateRunning
