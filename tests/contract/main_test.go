@@ -124,8 +124,8 @@ func (f *fixture) subscribeSlowly(o pipeline.SubscribeOptions, wants func(promis
 // subscriber that got everything.
 func (f *fixture) require(name string, s, published subscriber) {
 	f.Helper()
-	synctest.Wait()
-	s.stream.Published = func(string) []pleg.Event { return published.Events() }
+	all := published.Events()
+	s.stream.Published = func(string) []pleg.Event { return all }
 	s.stream.History, s.stream.Truth, s.stream.Cached = f.history, f.truth(), f.Cache().List()
 	if err := s.stream.Check(); err != nil {
 		f.Errorf("%s: %v\n\t%s", name, err, plegtest.Words(s.stream.Events...))
