@@ -89,3 +89,20 @@ func TestFlagsExist(t *testing.T) {
 		}
 	}
 }
+
+var target = regexp.MustCompile("`make ([a-z][a-z0-9-]*)")
+
+// TestTargetsExist checks each target of the Makefile that a page names.
+func TestTargetsExist(t *testing.T) {
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for page, text := range files(t, ".md") {
+		for _, m := range target.FindAllStringSubmatch(text, -1) {
+			if !strings.Contains(string(makefile), "\n"+m[1]+":") {
+				t.Errorf("%s names make %s, which does not exist", page, m[1])
+			}
+		}
+	}
+}

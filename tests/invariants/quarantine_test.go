@@ -20,8 +20,8 @@ const (
 	hungPods             = 40
 	goodPods             = 60
 	quarantineSteps      = 240
-	// quarantineWarmUp is longer than two inspections: before anything has answered, it takes
-	// the first wave of hung pods so long.
+	// quarantineWarmUp is longer than two inspections: before anything has answered, the
+	// first wave of hung pods takes that long.
 	quarantineWarmUp = 270
 )
 
