@@ -229,6 +229,9 @@ func (l *Lab) killCgroup(ctx context.Context, id string) error {
 	})
 }
 
+// Processes returns the processes of a container.
+func (l *Lab) Processes(c *Container) []int { return l.pids(c.ID) }
+
 // pids returns the processes of a container or sandbox, from the kernel. With
 // cgroup v1 they may be in any hierarchy.
 func (l *Lab) pids(id string) []int {
