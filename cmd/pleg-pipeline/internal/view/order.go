@@ -15,7 +15,7 @@ const (
 	NotKnown
 	Unready
 	Degraded // some containers do not run
-	None
+	NoTrouble
 )
 
 // Trouble returns the worst that is wrong with the pod.
@@ -34,7 +34,7 @@ func (p *Pod) Trouble() Trouble {
 	case p.Running < p.Total:
 		return Degraded
 	}
-	return None
+	return NoTrouble
 }
 
 // Sick reports whether the pod cannot be inspected: its inspection takes long, hung or

@@ -36,7 +36,7 @@ func PodColor(p *Pod) string {
 	switch t := p.Trouble(); {
 	case t <= NotKnown || p.Stale:
 		return Red
-	case t == None && p.State == Ready:
+	case t == NoTrouble && p.State == Ready:
 		return Green
 	}
 	return Yellow
