@@ -51,19 +51,20 @@ func run(m *testing.M) (int, error) {
 	if output, err := build.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("build the program: %w\n%s", err, output)
 	}
-	stop, err := startBrowser(context.Background())
-	if err != nil {
+	var stop func()
+	if browser, stop, err = startBrowser(context.Background()); err != nil {
 		return 0, err
 	}
 	defer stop()
 	return m.Run(), nil
 }
 
-// startBrowser starts a headless Chromium. It ends with stop.
-func startBrowser(ctx context.Context) (stop func(), err error) {
+// startBrowser starts a headless Chromium and returns a context for its tabs. It ends with
+// stop.
+func startBrowser(ctx context.Context) (tabs context.Context, stop func(), err error) {
 	path, err := exec.LookPath("chromium")
 	if err != nil {
-		return nil, fmt.Errorf("%w: install Debian's package chromium", err)
+		return nil, nil, fmt.Errorf("%w: install Debian's package chromium", err)
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path), chromedp.NoSandbox, // as root there is no sandbox
@@ -71,14 +72,13 @@ func startBrowser(ctx context.Context) (stop func(), err error) {
 		chromedp.Flag("enable-precise-memory-info", true), chromedp.Flag("js-flags", "--expose-gc"),
 	)
 	allocator, cancelAllocator := chromedp.NewExecAllocator(ctx, options...)
-	var cancelBrowser func()
-	browser, cancelBrowser = chromedp.NewContext(allocator)
+	tabs, cancelBrowser := chromedp.NewContext(allocator)
 	stop = func() { cancelBrowser(); cancelAllocator() }
-	if err := chromedp.Do(browser); err != nil {
+	if err := chromedp.Do(tabs); err != nil {
 		stop()
-		return nil, fmt.Errorf("start chromium: %w", err)
+		return nil, nil, fmt.Errorf("start chromium: %w", err)
 	}
-	return stop, nil
+	return tabs, stop, nil
 }
 
 // node is a simulated node, the program on it, and its page in a tab.

@@ -97,9 +97,7 @@ func serviceAccountKey(t *testing.T) string {
 // kubectl runs kubectl, which must succeed.
 func (c *cluster) kubectl(args ...string) string {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), waitTimeout)
-	defer cancel()
-	out, err := run(ctx, program(c.t, "kubectl"), append([]string{"--kubeconfig", kubeconfig}, args...)...)
+	out, err := run(bounded(c.t), program(c.t, "kubectl"), append([]string{"--kubeconfig", kubeconfig}, args...)...)
 	must(c.t, err)
 	return out
 }

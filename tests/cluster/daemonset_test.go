@@ -152,7 +152,7 @@ func (c *cluster) requireRemoved(dir string) {
 	c.t.Helper()
 	pod := c.pod()
 	uid, id := string(pod.UID), string(containerID(pod.Status.ContainerStatuses[0].ContainerID))
-	found, err := c.node.traces(c.t.Context(), uid, id)
+	found, err := c.node.traces(bounded(c.t), uid, id)
 	must(c.t, err)
 	for kind, traces := range found {
 		if len(traces) == 0 {

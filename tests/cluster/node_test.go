@@ -78,7 +78,7 @@ func startNode(t *testing.T) *node {
 	t.Helper()
 	n := &node{t: t}
 	for _, args := range [][]string{{"link", "add", "pods", "type", "bridge"}, {"address", "add", nodeIP + "/22", "dev", "pods"}, {"link", "set", "pods", "up"}} {
-		_, err := run(t.Context(), "ip", args...)
+		_, err := run(bounded(t), "ip", args...)
 		must(t, err)
 	}
 	must(t, os.MkdirAll("/run/cni", 0o755))
@@ -111,7 +111,7 @@ func (n *node) ctr(ctx context.Context, args ...string) (string, error) {
 
 func (n *node) importImage(archive string, flags ...string) {
 	n.t.Helper()
-	_, err := n.ctr(n.t.Context(), append(append([]string{"images", "import"}, flags...), archive)...)
+	_, err := n.ctr(bounded(n.t), append(append([]string{"images", "import"}, flags...), archive)...)
 	must(n.t, err)
 }
 

@@ -98,7 +98,7 @@ func (c *cluster) requireTLS() {
 	pool.AppendCertsFromPEM(cert)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "pleg-pipeline"}}}
 	defer client.CloseIdleConnections()
-	page, err := get(c.t.Context(), client, "https://"+c.pod().Status.PodIP+":9713/metrics")
+	page, err := get(bounded(c.t), client, "https://"+c.pod().Status.PodIP+":9713/metrics")
 	must(c.t, err)
 	if !strings.Contains(page, "pleg_build_info") {
 		c.t.Errorf("no metrics over TLS:\n%s", page)

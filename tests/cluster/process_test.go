@@ -16,7 +16,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/process"
 )
 
-// waitTimeout bounds every wait. It is long because the machine may be busy.
+// waitTimeout bounds every wait, call and command. It is long because the machine may be busy.
 const waitTimeout = 3 * time.Minute
 
 // program returns the path of a program that setup.sh has built.
@@ -56,12 +56,18 @@ func start(t *testing.T, path string, args ...string) *process.Process {
 	return p
 }
 
+// bounded returns a context that ends after [waitTimeout], or with the test.
+func bounded(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), waitTimeout, fmt.Errorf("not within %v", waitTimeout))
+	t.Cleanup(cancel)
+	return ctx
+}
+
 // await waits until done returns nil.
 func await(t *testing.T, what string, done func(ctx context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), waitTimeout, fmt.Errorf("not within %v", waitTimeout))
-	defer cancel()
-	if err := process.Await(ctx, done); err != nil {
+	if err := process.Await(bounded(t), done); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
 }

@@ -77,13 +77,13 @@ func (c *cluster) requireAlert() {
 	c.awaitNoAlert()
 	c.node.containerd.Kill()
 	c.awaitQuery(fmt.Sprintf(`ALERTS{alertname="PlegUnhealthy", alertstate="firing", instance=%q}`, nodeName))
-	out, err := exec.CommandContext(c.t.Context(), "sh", "-c", doctor).CombinedOutput()
+	out, err := exec.CommandContext(bounded(c.t), "sh", "-c", doctor).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), containerdSocket) {
 		c.t.Errorf("doctor: %v\n%s", err, out)
 	}
 	c.node.startContainerd()
 	c.awaitNoAlert()
-	_, err = run(c.t.Context(), "sh", "-c", doctor)
+	_, err = run(bounded(c.t), "sh", "-c", doctor)
 	must(c.t, err)
 }
 

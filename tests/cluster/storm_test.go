@@ -35,7 +35,7 @@ type storm struct {
 func (c *cluster) newStorm(namespace string) *storm {
 	c.t.Helper()
 	s := &storm{t: c.t, api: c.api, namespace: namespace}
-	_, err := c.api.CoreV1().Namespaces().Create(c.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	_, err := c.api.CoreV1().Namespaces().Create(bounded(c.t), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	must(c.t, err)
 	await(c.t, "service account", func(ctx context.Context) error {
 		_, err := c.api.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
@@ -62,7 +62,7 @@ func podTemplate(app string, restart corev1.RestartPolicy, args ...string) corev
 // createPods creates deployments, jobs that succeed and fail, and crash loops.
 func (s *storm) createPods() {
 	s.t.Helper()
-	ctx := s.t.Context()
+	ctx := bounded(s.t)
 	for i := range deployments {
 		_, err := s.api.AppsV1().Deployments(s.namespace).Create(ctx, deployment(fmt.Sprintf("web-%d", i)), metav1.CreateOptions{})
 		must(s.t, err)
@@ -102,7 +102,7 @@ func job(name string, code int) *batchv1.Job {
 // change rolls one deployment, scales the second, and deletes the third and a job.
 func (s *storm) change() {
 	s.t.Helper()
-	ctx := s.t.Context()
+	ctx := bounded(s.t)
 	apps := s.api.AppsV1().Deployments(s.namespace)
 	s.update("web-0", func(d *appsv1.Deployment) {
 		d.Spec.Template.Annotations = map[string]string{"revision": "2"}
@@ -174,7 +174,7 @@ func (s *storm) podsSettled(ctx context.Context) error {
 // deleteNamespace deletes the namespace and returns once it is gone.
 func (s *storm) deleteNamespace() {
 	s.t.Helper()
-	must(s.t, s.api.CoreV1().Namespaces().Delete(s.t.Context(), s.namespace, metav1.DeleteOptions{}))
+	must(s.t, s.api.CoreV1().Namespaces().Delete(bounded(s.t), s.namespace, metav1.DeleteOptions{}))
 	await(s.t, "end of the namespace", func(ctx context.Context) error {
 		_, err := s.api.CoreV1().Namespaces().Get(ctx, s.namespace, metav1.GetOptions{})
 		if err == nil {

@@ -47,7 +47,7 @@ func (c *cluster) watchPods(t *testing.T) *truth {
 	t.Helper()
 	tr := &truth{pods: make(map[pleg.PodUID]*apiPod)}
 	ctx, cancel := context.WithCancel(context.Background())
-	list, err := c.api.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	list, err := c.api.CoreV1().Pods("").List(bounded(t), metav1.ListOptions{})
 	must(t, err)
 	for i := range list.Items {
 		tr.apply(&list.Items[i], false)
