@@ -55,7 +55,7 @@ type instance struct {
 func newInstance(name string) *instance {
 	return &instance{
 		name: name, health: new(health), byPod: make(map[pleg.PodUID][]pleg.Event), arrived: make(map[string]time.Time),
-		stream: promises.Stream{Replay: true},
+		stream: promises.Stream{Replay: true, Wall: true},
 	}
 }
 

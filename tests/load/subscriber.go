@@ -69,7 +69,7 @@ func newSubscribers(d *Daemon, p *phase, seed uint64) []*subscriber {
 		s.daemon, s.phase, s.rng = d, p, rand.New(rand.NewPCG(seed, uint64(i)))
 		s.options.Name, s.options.Replay = s.name, true
 		s.options.Disconnected = func(error, time.Duration) { s.disconnected() }
-		s.stream.MayMiss, s.stream.Bookmarks = s.slow || s.goes, s.options.Bookmarks
+		s.stream.MayMiss, s.stream.Bookmarks, s.stream.Wall = s.slow || s.goes, s.options.Bookmarks, true
 	}
 	return list
 }
@@ -207,8 +207,11 @@ func (s *subscriber) startVisit(replay bool) error {
 	}
 	err := s.stream.Check()
 	s.synced = false
-	s.stream.State.Reset()
-	s.stream = promises.Stream{Replay: true, Bookmarks: s.stream.Bookmarks, MayMiss: s.stream.MayMiss, Wants: s.stream.Wants, State: s.stream.State}
+	state := s.stream.State
+	state.Reset()
+	s.stream = promises.Stream{
+		Replay: true, Bookmarks: s.options.Bookmarks, MayMiss: s.slow || s.goes, Wall: true, Wants: s.stream.Wants, State: state,
+	}
 	return err
 }
 

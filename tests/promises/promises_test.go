@@ -33,6 +33,11 @@ var published = []pleg.Event{
 	event(4, started, "q", "d"), event(5, removed, "p", "c"), event(6, died, "q", "d"),
 }
 
+// aMomentBefore is an event that a clock that is slewed dates 4 ns before the last one.
+var aMomentBefore = with(published[3], func(ev *pleg.Event) { ev.ObservedAt = at(2).Add(-4) })
+
+func overSocket(s *promises.Stream) { s.Wall = true }
+
 func numbers(seqs ...int) (events []pleg.Event) {
 	for _, seq := range seqs {
 		events = append(events, published[seq])
@@ -130,6 +135,7 @@ func (s stream) check() error {
 var kept = map[string]stream{
 	"everything":    {knowing(nothing), numbers(1, 2, 3, 4, 5, 6)},
 	"nothing known": {nothing, numbers(1, 2, 3)},
+	"over a socket": {overSocket, slices.Concat(numbers(1, 2), aMomentBefore)},
 	"replay":        {publishedOnly(replays), slices.Concat(replay(2, 3, 4), []pleg.Event{synced(4)}, numbers(5, 6))},
 	"before the first list": {
 		publishedOnly(replays), slices.Concat(replay(1, 2), numbers(3), replay(4), []pleg.Event{synced(4)}, numbers(5, 6)),
@@ -190,6 +196,8 @@ var broken = map[string]struct {
 }{
 	"another content":         {promises.ErrOrdered, stream{publishedOnly(nothing), slices.Concat(numbers(1, 2, 3), with(published[4], func(ev *pleg.Event) { ev.Reason = "x" }), numbers(5, 6))}},
 	"observed earlier":        {promises.ErrOrdered, stream{nothing, slices.Concat(numbers(1, 2), with(published[3], func(ev *pleg.Event) { ev.ObservedAt = at(1) }))}},
+	"observed before":         {promises.ErrOrdered, stream{nothing, slices.Concat(numbers(1, 2), aMomentBefore)}},
+	"earlier over a socket":   {promises.ErrOrdered, stream{overSocket, slices.Concat(numbers(1, 2), with(published[3], func(ev *pleg.Event) { ev.ObservedAt = at(1) }))}},
 	"the same number":         {promises.ErrUnique, stream{nothing, slices.Concat(numbers(1), with(published[4], func(ev *pleg.Event) { ev.Seq = 1 }))}},
 	"a lower number":          {promises.ErrUnique, stream{nothing, numbers(4, 1)}},
 	"a mark with a lower one": {promises.ErrUnique, stream{replays, slices.Concat(replay(1, 2), []pleg.Event{synced(1)})}},

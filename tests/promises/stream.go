@@ -121,12 +121,19 @@ func describe(ev pleg.Event) string {
 		ev.ContainerID, ev.ObservedAt.Format("15:04:05.000000000"))
 }
 
+// moment is how far apart wall times may be that a slewed clock swaps: the tick of the hinter.
+const moment = time.Microsecond
+
 // ordered: what was observed of a pod never gets older (unless the clocks of nodes are
 // set), and each event is what was published under its number.
 func (p part) ordered() error {
 	observed := make(map[pleg.PodUID]pleg.Event)
+	slack := time.Duration(0)
+	if p.Wall {
+		slack = moment
+	}
 	for _, ev := range p.events {
-		if before := observed[ev.PodUID]; ev.PodUID != "" && ev.ObservedAt.Before(before.ObservedAt) && !p.Merged {
+		if before := observed[ev.PodUID]; ev.PodUID != "" && ev.ObservedAt.Add(slack).Before(before.ObservedAt) && !p.Merged {
 			return fmt.Errorf("%s comes after %s", describe(ev), describe(before))
 		}
 		observed[ev.PodUID] = ev
