@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/exporter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -47,6 +48,8 @@ type session struct {
 	// gap is not nil while the present state is being replayed: it is to be published
 	// before the next event.
 	gap *pleg.Event
+	// published is when the last message was acknowledged.
+	published time.Time
 	// batch has the events to be published next.
 	batch []pleg.Event
 	// unsettled are the pods of a batch that is not acknowledged: nobody knows whether
@@ -221,8 +224,19 @@ func (s *session) run(ctx context.Context, events <-chan pleg.Event) error {
 	}
 }
 
+// messagePause is the time from one message to the next, unless many events wait: most of the
+// cost of a message is that of two answers of the server. So an event is sent at once if the
+// last message is older. Without the pause, publishing takes twice the CPU.
+const messagePause = 20 * time.Millisecond
+
 // publishAll publishes an event and those that wait behind it, up to a bound.
 func (s *session) publishAll(ctx context.Context, ev pleg.Event, events <-chan pleg.Event) error {
+	if pause := messagePause - time.Since(s.published); pause > 0 && len(events) < exporter.Buffer/2 {
+		if err := backoff.Wait(ctx, pause); err != nil {
+			return err
+		}
+	}
+	defer func() { s.published = time.Now() }()
 	accept := func(ev pleg.Event) error { return s.accept(ctx, ev) }
 	more := func() bool { return len(s.batch) < exporter.Buffer }
 	if err := exporter.Gather(ev, events, accept, more); err != nil {

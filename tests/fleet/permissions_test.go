@@ -79,7 +79,7 @@ func TestPermissionsRefuse(t *testing.T) {
 		"node-a": append([]string{"$JS.API.CONSUMER.CREATE.pleg-events.c", "$JS.API.DIRECT.GET.pleg-events", "$JS.API.DIRECT.GET.KV_pleg-state"}, others...),
 		"reader": append([]string{"pleg.v1.ev.test_example.node-a", "$KV.pleg-state.test_example.node-a", "$KV.pleg-agents.test_example.node-a"}, others...),
 	} {
-		conn, err := nats.Connect(as(user))
+		conn, err := nats.Connect(as(user), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 		if err != nil {
 			t.Fatal(err)
 		}
