@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -103,12 +104,21 @@ func (s *session) verify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if last == nil || last.Sequence != s.last {
+	switch {
+	case last != nil && last.Sequence != s.last:
 		return errReplaced
+	case last == nil && s.last > 0:
+		info, err := s.stream.Info(ctx)
+		if err != nil {
+			return fmt.Errorf("stream %s: %w", EventStream, explain(s.p.o.Conn, err))
+		}
+		if s.last >= info.State.FirstSeq { // it was not too old
+			return errReplaced
+		}
 	}
 	lost, err := s.isStateLost(ctx)
 	if err == nil && lost {
-		err = errLost
+		return errLost
 	}
 	return err
 }

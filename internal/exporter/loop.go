@@ -61,7 +61,7 @@ func (l *Loop) Pause(ctx context.Context, err error, atLeast time.Duration) erro
 	retryIn := max(l.Backoff.Next(), atLeast)
 	if text := err.Error(); text != l.logged {
 		l.logged = text
-		l.Log.WarnContext(ctx, l.Failed, "err", err, "retryIn", retryIn)
+		l.Log.WarnContext(ctx, l.Failed, "err", err, "retryIn", retryIn) //nolint:sloglint // each exporter has a constant of its own
 	}
 	if l.Wait != nil {
 		return l.Wait(ctx, retryIn)
@@ -72,7 +72,7 @@ func (l *Loop) Pause(ctx context.Context, err error, atLeast time.Duration) erro
 // Works notes that the receiver has accepted something.
 func (l *Loop) Works(ctx context.Context) {
 	if l.logged != "" {
-		l.Log.InfoContext(ctx, l.Recovered)
+		l.Log.InfoContext(ctx, l.Recovered) //nolint:sloglint // the same
 	}
 	l.logged = ""
 	l.failure.Store(nil)
