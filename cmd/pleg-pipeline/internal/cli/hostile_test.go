@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"maps"
-	"math"
 	"net"
 	"strings"
 	"sync"
@@ -20,13 +18,8 @@ import (
 	"github.com/gdamore/tcell/v3"
 	"github.com/gdamore/tcell/v3/vt"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
-	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
@@ -117,125 +110,6 @@ func event(change func(*plegv1.Event)) *plegv1.Event {
 func silent(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
-}
-
-// hostileDaemons returns new daemons by what is wrong with them.
-func hostileDaemons() map[string]*hostile {
-	daemons := daemonsOfWrongSize()
-	maps.Copy(daemons, daemonsOfWrongText())
-	maps.Copy(daemons, daemonsOfWrongTimes())
-	daemons["another service"], daemons["no bytes"] = nil, nil
-	return daemons
-}
-
-// daemonsOfWrongSize are daemons that send too much. Package client tests lists that
-// are too large.
-func daemonsOfWrongSize() map[string]*hostile {
-	long := strings.Repeat("n", 128<<10)
-	trailer := func(stream interface{ SetTrailer(metadata.MD) }) error {
-		stream.SetTrailer(metadata.Pairs("text", long))
-		return status.Error(codes.Internal, evil+long)
-	}
-	var uids atomic.Uint64
-	return map[string]*hostile{
-		"long names": {
-			watch: sendEvents(event(func(ev *plegv1.Event) {
-				ev.PodName, ev.PodNamespace, ev.ContainerName, ev.Reason = long, long, long, long
-			}), synced()),
-			list: sendPods(&plegv1.Pod{Uid: long, Status: &plegv1.PodStatus{Name: long, Containers: []*plegv1.ContainerStatus{{Name: long, Message: long}}}}),
-		},
-		"events without end and without Synced": {watch: func(stream watchStream) error {
-			for stream.Send(&plegv1.WatchResponse{Event: started(time.Duration(uids.Add(1)).String())}) == nil {
-				time.Sleep(time.Second)
-			}
-			return nil
-		}},
-		"trailers of a great length": {
-			watch: func(stream watchStream) error { return trailer(stream) },
-			list:  func(stream listStream) error { return trailer(stream) },
-		},
-	}
-}
-
-// daemonsOfWrongText are daemons that send text and numbers without meaning.
-func daemonsOfWrongText() map[string]*hostile {
-	return map[string]*hostile{
-		"evil text": {
-			watch: sendEvents(event(func(ev *plegv1.Event) {
-				ev.Epoch, ev.PodUid, ev.PodName, ev.PodNamespace, ev.ContainerId, ev.ContainerName, ev.Reason = evil, evil, evil, evil, evil, evil, evil
-			}), event(func(ev *plegv1.Event) { ev.Type, ev.Epoch, ev.Reason = plegv1.EventType_EVENT_TYPE_GAP, evil, evil }), synced()),
-			list: sendPods(&plegv1.Pod{Uid: evil, Error: evil, Status: &plegv1.PodStatus{
-				Name: evil, Namespace: evil, Ips: []string{evil}, Containers: []*plegv1.ContainerStatus{{Id: evil, Name: evil, Image: evil, Reason: evil, State: 3}},
-			}}),
-			status: func(context.Context) (*plegv1.GetStatusResponse, error) {
-				return &plegv1.GetStatusResponse{Status: &plegv1.PipelineStatus{
-					Error: evil, Quarantined: []*plegv1.QuarantinedPod{{Uid: evil, Name: evil, Namespace: evil, Error: evil}},
-					Overdue: []*plegv1.Inspection{{PodUid: evil, PodName: evil, Call: &plegv1.Call{Method: evil, Container: evil}}},
-				}}, nil
-			},
-		},
-		"evil errors": {
-			watch: func(watchStream) error { return status.Error(codes.PermissionDenied, evil) },
-			list:  func(listStream) error { return status.Error(codes.Internal, evil) },
-			status: func(context.Context) (*plegv1.GetStatusResponse, error) {
-				return nil, status.Error(codes.Internal, evil)
-			},
-		},
-		"empty messages": {
-			watch:  sendEvents(nil, &plegv1.Event{}, nil),
-			list:   sendPods(nil, &plegv1.Pod{}, &plegv1.Pod{Status: &plegv1.PodStatus{Containers: []*plegv1.ContainerStatus{{}, {}}, Sandboxes: []*plegv1.SandboxStatus{{}}}}),
-			status: func(context.Context) (*plegv1.GetStatusResponse, error) { return &plegv1.GetStatusResponse{}, nil },
-		},
-		"unknown numbers": {
-			watch: sendEvents(event(func(ev *plegv1.Event) { ev.Type = 4711 }), event(func(ev *plegv1.Event) { ev.Type = -1 }), synced()),
-			list:  sendPods(&plegv1.Pod{Uid: "a", Status: &plegv1.PodStatus{Containers: []*plegv1.ContainerStatus{{State: 4711}}}}),
-		},
-	}
-}
-
-// daemonsOfWrongTimes are daemons with times and orders that cannot be, or that send too little.
-func daemonsOfWrongTimes() map[string]*hostile {
-	late := &timestamppb.Timestamp{Seconds: math.MaxInt64, Nanos: -7}
-	var seq atomic.Uint64
-	return map[string]*hostile{
-		"numbers that go back, another epoch in each event": {watch: func(stream watchStream) error {
-			for {
-				n := seq.Add(1)
-				ev := event(func(ev *plegv1.Event) { ev.Epoch, ev.Seq = time.Duration(n).String(), 1_000_000-n })
-				for _, ev := range []*plegv1.Event{ev, {Type: plegv1.EventType_EVENT_TYPE_BOOKMARK, Epoch: ev.Epoch, Seq: math.MaxUint64}, synced()} {
-					if err := stream.Send(&plegv1.WatchResponse{Event: ev}); err != nil {
-						return err
-					}
-				}
-				time.Sleep(time.Second)
-			}
-		}},
-		"times of no calendar": {
-			watch: sendEvents(event(func(ev *plegv1.Event) { ev.ObservedAt = late }), event(func(ev *plegv1.Event) { ev.ObservedAt = &timestamppb.Timestamp{Seconds: 253402300799} }), synced()),
-			list: sendPods(&plegv1.Pod{Uid: "a", CurrentAsOf: late, Status: &plegv1.PodStatus{
-				ObservedAt: late, Containers: []*plegv1.ContainerStatus{{CreatedAt: late, StartedAt: &timestamppb.Timestamp{Seconds: math.MinInt64}, FinishedAt: late}},
-			}}),
-			status: func(context.Context) (*plegv1.GetStatusResponse, error) {
-				return &plegv1.GetStatusResponse{Status: &plegv1.PipelineStatus{
-					At: late, Relist: &plegv1.RelistStatus{Took: &durationpb.Duration{Seconds: math.MaxInt64, Nanos: -1}, Success: late, Failures: 1},
-					Quarantined: []*plegv1.QuarantinedPod{{Uid: "a", Since: late, NextTry: late, Hung: math.MaxUint32}},
-				}}, nil
-			},
-		},
-		"streams that end at once": {
-			watch: func(watchStream) error { return nil }, list: func(listStream) error { return nil },
-		},
-		"streams that end after an event": {
-			watch: func(stream watchStream) error { return stream.Send(&plegv1.WatchResponse{Event: synced()}) },
-		},
-		"no answers": {
-			watch: func(stream watchStream) error { return silent(stream.Context()) },
-			list:  func(stream listStream) error { return silent(stream.Context()) },
-			status: func(ctx context.Context) (*plegv1.GetStatusResponse, error) {
-				return nil, silent(ctx)
-			},
-		},
-	}
 }
 
 // serveHostile serves a daemon and returns how to dial it.
