@@ -38,9 +38,9 @@ type Event struct {
 	// the container; otherwise ExitCode is nil.
 	ExitCode *int32 `json:"exitCode,omitempty"`
 	Reason   string `json:"reason,omitempty"`
-	// Image and StartedAt are set on a ContainerStarted and a ContainerDied of a
-	// container, FinishedAt on a ContainerDied, as far as the status has them. The times
-	// are those of the runtime's clock.
+	// Image and StartedAt are set on each event of a container but a ContainerRemoved,
+	// FinishedAt on a ContainerDied, as far as the status has them. The times are those of
+	// the runtime's clock.
 	Image      string    `json:"image,omitempty"`
 	StartedAt  time.Time `json:"startedAt,omitzero"`
 	FinishedAt time.Time `json:"finishedAt,omitzero"`

@@ -16,19 +16,22 @@ const (
 	ContainerDied EventType = "ContainerDied"
 	// ContainerRemoved means that a dead container or sandbox is gone.
 	ContainerRemoved EventType = "ContainerRemoved"
-	// ContainerChanged means that a container is in the created or unknown state.
-	// The pipeline inspects the pod and does not deliver the event.
+	// ContainerChanged means that a container is in the unknown state. The pipeline inspects
+	// the pod and does not deliver the event.
 	ContainerChanged EventType = "ContainerChanged"
 	// PodSync asks a subscriber to read the pod's status again: the pod was
 	// reinspected without a visible change, or events of it were discarded because
 	// the subscriber's buffer was full.
 	PodSync EventType = "PodSync"
 
+	// ContainerCreated means that a container exists that has not been started. A runtime
+	// may start it before the pipeline sees it. Only subscribers that name the type get it.
+	ContainerCreated EventType = "ContainerCreated"
 	// NetworkSetupCompleted means that a sandbox is ready and has an address.
-	// Only subscribers that ask for network events get it.
+	// Only subscribers that ask for network events or name the type get it.
 	NetworkSetupCompleted EventType = "NetworkSetupCompleted"
 	// NetworkFailed means that a sandbox is not ready and was never seen with an
-	// address. Only subscribers that ask for network events get it.
+	// address. Only subscribers that ask for network events or name the type get it.
 	NetworkFailed EventType = "NetworkFailed"
 )
 
@@ -97,6 +100,7 @@ var eventTypes = []EventTypeInfo{
 	{PodSync, 4, "pod.sync", "was inspected again", ClassNormal, SeverityNotice},
 	{NetworkSetupCompleted, 5, "network.setup_completed", "has an address", ClassOnRequest, SeverityGood},
 	{NetworkFailed, 6, "network.failed", "never had an address", ClassOnRequest, SeverityBad},
+	{ContainerCreated, 7, "container.created", "was created", ClassOnRequest, SeverityRoutine},
 	{Synced, 16, "synced", "", ClassMark, SeverityRoutine},
 	{Gap, 17, "gap", "", ClassMark, SeverityBad},
 	{Bookmark, 18, "bookmark", "", ClassMark, SeverityRoutine},

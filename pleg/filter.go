@@ -3,8 +3,8 @@ package pleg
 // Filter says which events a subscriber or a watch gets. The zero value asks for all,
 // except those that come only on request.
 type Filter struct {
-	// Types are the wanted event types. If empty, all. Marks, and the PodSync that
-	// stands for missed events, always come.
+	// Types are the wanted event types. If empty, all but those that come only on request.
+	// Marks, and the PodSync that stands for missed events, always come.
 	Types []EventType
 	// Namespaces and PodUIDs are the wanted pods. If empty, all.
 	Namespaces []string
@@ -14,7 +14,7 @@ type Filter struct {
 	Selector string
 	// OmitSandboxes leaves out the events of pod sandboxes.
 	OmitSandboxes bool
-	// NetworkEvents asks for what comes only on request: NetworkSetupCompleted and
-	// NetworkFailed.
+	// NetworkEvents asks for NetworkSetupCompleted and NetworkFailed too if Types is empty.
+	// Otherwise only Types counts.
 	NetworkEvents bool
 }

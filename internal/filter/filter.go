@@ -73,10 +73,17 @@ func parseSelector(text string) (labels.Selector, error) {
 
 // WantsEvent reports whether an event is wanted, whatever the labels of its pod.
 func (f *Filter) WantsEvent(ev *pleg.Event) bool {
-	if !f.networkEvents && slices.Contains(onRequest, ev.Type) || f.omitSandboxes && ev.Sandbox {
-		return false
+	return f.wantsType(ev.Type) && !(f.omitSandboxes && ev.Sandbox) && f.WantsPod(ev.PodNamespace, ev.PodUID)
+}
+
+func (f *Filter) wantsType(t pleg.EventType) bool {
+	switch {
+	case f.types != nil:
+		return has(f.types, t)
+	case t == pleg.NetworkSetupCompleted || t == pleg.NetworkFailed:
+		return f.networkEvents
 	}
-	return has(f.types, ev.Type) && f.WantsPod(ev.PodNamespace, ev.PodUID)
+	return !slices.Contains(onRequest, t)
 }
 
 // WantsPod reports whether a pod is wanted, whatever its labels.

@@ -1,6 +1,7 @@
 package filter_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,6 +22,33 @@ func TestSelectorsAreLimited(t *testing.T) {
 		_, err := filter.New(pleg.Filter{Selector: test.text})
 		if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 			t.Errorf("%s: %v, want %q", test.name, err, test.err)
+		}
+	}
+}
+
+// What comes only on request comes to whoever names it.
+func TestTypes(t *testing.T) {
+	all := pleg.EventTypes(pleg.ClassNormal, pleg.ClassOnRequest)
+	normal := pleg.EventTypes(pleg.ClassNormal)
+	created, network := []pleg.EventType{pleg.ContainerCreated}, []pleg.EventType{pleg.NetworkSetupCompleted, pleg.NetworkFailed}
+	for name, test := range map[string]struct {
+		filter pleg.Filter
+		want   []pleg.EventType
+	}{
+		"nothing named":                {pleg.Filter{}, normal},
+		"network events":               {pleg.Filter{NetworkEvents: true}, slices.Concat(normal, network)},
+		"all named":                    {pleg.Filter{Types: all}, all},
+		"one on request":               {pleg.Filter{Types: created}, created},
+		"one named and network events": {pleg.Filter{Types: created, NetworkEvents: true}, created},
+		"a network event":              {pleg.Filter{Types: network[:1]}, network[:1]},
+	} {
+		f, err := filter.New(test.filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := slices.DeleteFunc(slices.Clone(all), func(t pleg.EventType) bool { return !f.WantsEvent(&pleg.Event{Type: t}) })
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: got %v, want %v", name, got, test.want)
 		}
 	}
 }

@@ -86,6 +86,9 @@ func events(old, cur *pleg.Pod, at time.Time) []pleg.Event {
 		}
 		seen[c.ID] = struct{}{}
 		for _, t := range transition(before[c.ID], after[c.ID]) {
+			if t == pleg.ContainerChanged && before[c.ID] == absent && c.State == pleg.StateCreated {
+				t = pleg.ContainerCreated
+			}
 			ev := podEvent(t, pod, at)
 			ev.ContainerID, ev.ContainerName, ev.Attempt, ev.Sandbox = c.ID, c.Name, c.Attempt, sandbox
 			out = append(out, ev)

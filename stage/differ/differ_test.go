@@ -45,7 +45,7 @@ var (
 var podCases = map[string][]step{
 	"unchanged pod gives nothing":                          {start, succeed, list(running), wantNone, list(running), wantNone},
 	"only the difference is a change":                      {start, succeed, list(exited), want("Died(c)"), succeed, list(exited), wantNone},
-	"created container is inspected":                       {list("c=created"), want("Changed(c)"), succeed, list("c=unknown"), wantNone, list("c=running"), want("Started(c)")},
+	"created container is inspected":                       {list("c=created"), want("Created(c)"), succeed, list("c=unknown"), wantNone, list("c=running"), want("Started(c)")},
 	"after a failure the next listing finds the change":    {start, fail, wantNone, list(running), want(startedWords), succeed, wantNone, list(running), wantNone},
 	"retry has the newest state":                           {start, succeed, list(exited), want("Died(c)"), fail, list("d=running c=exited /s=running"), want("Died(c) Started(d)")},
 	"failed change that is undone gives one PodSync":       {start, succeed, list(exited), want("Died(c)"), fail, list(running), want("PodSync"), succeed, list(running), wantNone},

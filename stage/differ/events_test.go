@@ -13,7 +13,7 @@ func TestEventsOfEachTransition(t *testing.T) {
 	states := []string{"absent", "unknown", "created", "running", "exited"}
 	const died = "Died(x) Removed(x)"
 	table := [][]string{
-		{"", "Changed(x)", "Changed(x)", "Started(x)", "Died(x)"},
+		{"", "Changed(x)", "Created(x)", "Started(x)", "Died(x)"},
 		{died, "", "", "Started(x)", "Died(x)"},
 		{died, "", "", "Started(x)", "Died(x)"},
 		{died, "Changed(x)", "Changed(x)", "", "Died(x)"},

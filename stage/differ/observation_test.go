@@ -16,7 +16,7 @@ func TestHintGivesAChangeAtOnce(t *testing.T) {
 		"started":                {"/s=running", "c=running", "c=running /s=running", "Started(c)"},
 		"exited":                 {"c=running /s=running", "c=exited", "c=exited /s=running", "Died(c)"},
 		"removed":                {"c=exited /s=running", "c=removed", "/s=running", "Removed(c)"},
-		"created":                {"/s=running", "c=created", "c=created /s=running", "Changed(c)"},
+		"created":                {"/s=running", "c=created", "c=created /s=running", "Created(c)"},
 		"second sandbox":         {"c=exited /s=exited", "/t=running", "/t=running", "Started(/t)"},
 		"also another container": {"c=running d=running /s=running", "c=exited", "c=exited d=exited /s=running", "Died(c) Died(d)"},
 	} {

@@ -24,7 +24,7 @@ func TestStepsDuringAnInspectionAreChanges(t *testing.T) {
 		if len(f.cache.touched) > 0 {
 			t.Errorf("touched %v during the inspection", f.cache.touched)
 		}
-		for n, words := range []string{"Changed(c)", "Started(c)", "Died(c)", "Removed(c)"} {
+		for n, words := range []string{"Created(c)", "Started(c)", "Died(c)", "Removed(c)"} {
 			f.settle("a", nil)
 			if c, want := f.requireChange(t, "a", words), at(1).Add(time.Duration(n+1)*time.Second/10); !c.At.Equal(want) {
 				t.Errorf("%s at %v, want the time of its event %v", words, c.At, want)

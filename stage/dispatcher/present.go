@@ -15,7 +15,7 @@ type present map[pleg.PodUID]*presentPod
 type presentPod struct {
 	labels map[string]string
 	known  bool // whether the labels are
-	// last holds the newest ContainerStarted or ContainerDied of each
+	// last holds the newest ContainerCreated, ContainerStarted or ContainerDied of each
 	// container and sandbox that has not been removed.
 	last []pleg.Event
 }
@@ -46,7 +46,7 @@ func (p present) apply(ev pleg.Event) {
 	}
 	i := slices.IndexFunc(pod.last, func(e pleg.Event) bool { return e.ContainerID == ev.ContainerID })
 	switch ev.Type {
-	case pleg.ContainerStarted, pleg.ContainerDied:
+	case pleg.ContainerCreated, pleg.ContainerStarted, pleg.ContainerDied:
 		if i < 0 {
 			pod.last = append(pod.last, ev)
 		} else {

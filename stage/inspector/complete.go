@@ -36,13 +36,13 @@ func known[S any](statuses []S, observed []*pleg.Container, id func(S) pleg.Cont
 	return slices.DeleteFunc(slices.Clone(statuses), unknown)
 }
 
-// fillFromStatus gives each start the image and the time that the status has for its
-// container, and each end also how and when the container ended. If the container was
+// fillFromStatus gives each creation and start the image and the time that the status has for
+// its container, and each end also how and when the container ended. If the container was
 // removed before this inspection, the last one or an event may have told that.
 func (i *Inspector) fillFromStatus(events []pleg.Event, status, last *pleg.PodStatus) {
 	for n := range events {
 		ev := &events[n]
-		if ev.Sandbox || ev.Type != pleg.ContainerStarted && ev.Type != pleg.ContainerDied {
+		if ev.Sandbox || ev.Type == pleg.ContainerRemoved {
 			continue
 		}
 		c := status.Container(ev.ContainerID)

@@ -65,6 +65,7 @@ func TestEventsHaveImageAndTimesOfTheStatus(t *testing.T) {
 		image    string
 		from, to time.Time
 	}{
+		"created":                       {event: pleg.Event{Type: pleg.ContainerCreated}, status: &pleg.ContainerStatus{ID: "c", Image: image}, image: image},
 		"started":                       {event: pleg.Event{Type: pleg.ContainerStarted}, status: running, image: image, from: started},
 		"started, exited since":         {event: pleg.Event{Type: pleg.ContainerStarted}, status: exited, image: image, from: started},
 		"died":                          {event: pleg.Event{Type: pleg.ContainerDied}, status: exited, image: image, from: started, to: finished},

@@ -32,6 +32,34 @@ func TestContractFiltersBeforeTheBuffer(t *testing.T) {
 	})
 }
 
+// A subscriber that names ContainerCreated gets it, also as the present state; others do not.
+func TestContractCreated(t *testing.T) {
+	inProcess(t, pipeline.Options{}, func(f *fixture) {
+		named := pipeline.SubscribeOptions{Replay: true, Filter: pleg.Filter{Types: pleg.EventTypes(pleg.ClassNormal, pleg.ClassOnRequest)}}
+		subscribe := func(o pipeline.SubscribeOptions) *pipeline.Subscription {
+			sub, err := f.Subscribe(o)
+			if err != nil {
+				f.Fatal(err)
+			}
+			return sub
+		}
+		first, others := subscribe(named), subscribe(pipeline.SubscribeOptions{})
+		f.Runtime.Set("p0", "c=created d=unknown")
+		kit.Relist(1)
+		late := subscribe(named)
+		f.Runtime.Set("p0", "c=running d=running")
+		kit.Relist(1)
+		for sub, want := range map[*pipeline.Subscription]string{
+			first: "Synced() Created(c) Started(c) Started(d)", late: "Created(c) Synced() Started(c) Started(d)", others: "Started(c) Started(d)",
+		} {
+			sub.Close()
+			if got := plegtest.Words(slices.Collect(sub.All(f.Context()))...); got != want {
+				f.Errorf("got %s, want %s", got, want)
+			}
+		}
+	})
+}
+
 // An error about bad options names the option.
 func TestContractBadFiltersAreRefused(t *testing.T) {
 	inProcess(t, pipeline.Options{}, func(f *fixture) {

@@ -62,16 +62,18 @@ func (s *Stream) rebuilds() bool {
 }
 
 func (s *Stream) wants(ev pleg.Event) bool {
-	switch {
-	case ev.Type == pleg.NetworkSetupCompleted || ev.Type == pleg.NetworkFailed:
-		if !s.Network {
-			return false
-		}
-	case EventSteps[ev.Type] == NoStep && ev.Type != pleg.PodSync:
-		return false
-	}
-	return (len(s.Types) == 0 || slices.Contains(s.Types, ev.Type)) &&
+	return s.wantsType(ev.Type) &&
 		(s.Wants == nil || s.Wants(Pod{Namespace: ev.PodNamespace, Name: ev.PodName}, Container{Sandbox: ev.Sandbox, Name: ev.ContainerName}))
+}
+
+func (s *Stream) wantsType(t pleg.EventType) bool {
+	switch {
+	case len(s.Types) > 0:
+		return slices.Contains(s.Types, t)
+	case t == pleg.NetworkSetupCompleted || t == pleg.NetworkFailed:
+		return s.Network
+	}
+	return EventSteps[t] != NoStep || t == pleg.PodSync
 }
 
 // live returns the events of pods that are neither replayed nor stand for others.

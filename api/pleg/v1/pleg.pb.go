@@ -44,6 +44,8 @@ const (
 	EventType_EVENT_TYPE_NETWORK_SETUP_COMPLETED EventType = 5
 	// A sandbox is not ready and never had an address. Sent only on request.
 	EventType_EVENT_TYPE_NETWORK_FAILED EventType = 6
+	// A container exists that has not been started. Sent only on request.
+	EventType_EVENT_TYPE_CONTAINER_CREATED EventType = 7
 	// All events from before the call have been sent, and the initial state is
 	// complete, except of pods whose inspection fails or hangs. The events that follow
 	// happen now.
@@ -68,6 +70,7 @@ var (
 		4:  "EVENT_TYPE_POD_SYNC",
 		5:  "EVENT_TYPE_NETWORK_SETUP_COMPLETED",
 		6:  "EVENT_TYPE_NETWORK_FAILED",
+		7:  "EVENT_TYPE_CONTAINER_CREATED",
 		16: "EVENT_TYPE_SYNCED",
 		17: "EVENT_TYPE_GAP",
 		18: "EVENT_TYPE_BOOKMARK",
@@ -80,6 +83,7 @@ var (
 		"EVENT_TYPE_POD_SYNC":                4,
 		"EVENT_TYPE_NETWORK_SETUP_COMPLETED": 5,
 		"EVENT_TYPE_NETWORK_FAILED":          6,
+		"EVENT_TYPE_CONTAINER_CREATED":       7,
 		"EVENT_TYPE_SYNCED":                  16,
 		"EVENT_TYPE_GAP":                     17,
 		"EVENT_TYPE_BOOKMARK":                18,
@@ -243,8 +247,8 @@ type WatchRequest struct {
 	ResumeAfter *Position `protobuf:"bytes,4,opt,name=resume_after,json=resumeAfter,proto3" json:"resume_after,omitempty"`
 	// Requests a BOOKMARK whenever all changes listed so far have been delivered.
 	Bookmarks bool `protobuf:"varint,5,opt,name=bookmarks,proto3" json:"bookmarks,omitempty"`
-	// Selects event types; if empty, all. Marks, and a POD_SYNC for discarded
-	// events, are always sent.
+	// Selects event types; if empty, all but those that are sent only on request. Marks,
+	// and a POD_SYNC for discarded events, are always sent.
 	Types []EventType `protobuf:"varint,6,rep,packed,name=types,proto3,enum=pleg.v1.EventType" json:"types,omitempty"`
 	// Selects namespaces; if empty, all.
 	Namespaces []string `protobuf:"bytes,7,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
@@ -255,7 +259,7 @@ type WatchRequest struct {
 	LabelSelector string `protobuf:"bytes,9,opt,name=label_selector,json=labelSelector,proto3" json:"label_selector,omitempty"`
 	// Excludes the events of pod sandboxes.
 	OmitSandboxes bool `protobuf:"varint,10,opt,name=omit_sandboxes,json=omitSandboxes,proto3" json:"omit_sandboxes,omitempty"`
-	// Requests NETWORK_SETUP_COMPLETED and NETWORK_FAILED.
+	// Requests NETWORK_SETUP_COMPLETED and NETWORK_FAILED too if types is empty.
 	NetworkEvents bool `protobuf:"varint,11,opt,name=network_events,json=networkEvents,proto3" json:"network_events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2300,7 +2304,7 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x12\n" +
 	"\x04hung\x18\x05 \x01(\rR\x04hung\x125\n" +
 	"\bnext_try\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\anextTry\x12\x14\n" +
-	"\x05error\x18\a \x01(\tR\x05error*\xae\x02\n" +
+	"\x05error\x18\a \x01(\tR\x05error*\xd0\x02\n" +
 	"\tEventType\x12\x1a\n" +
 	"\x16EVENT_TYPE_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cEVENT_TYPE_CONTAINER_STARTED\x10\x01\x12\x1d\n" +
@@ -2308,7 +2312,8 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x1cEVENT_TYPE_CONTAINER_REMOVED\x10\x03\x12\x17\n" +
 	"\x13EVENT_TYPE_POD_SYNC\x10\x04\x12&\n" +
 	"\"EVENT_TYPE_NETWORK_SETUP_COMPLETED\x10\x05\x12\x1d\n" +
-	"\x19EVENT_TYPE_NETWORK_FAILED\x10\x06\x12\x15\n" +
+	"\x19EVENT_TYPE_NETWORK_FAILED\x10\x06\x12 \n" +
+	"\x1cEVENT_TYPE_CONTAINER_CREATED\x10\a\x12\x15\n" +
 	"\x11EVENT_TYPE_SYNCED\x10\x10\x12\x12\n" +
 	"\x0eEVENT_TYPE_GAP\x10\x11\x12\x17\n" +
 	"\x13EVENT_TYPE_BOOKMARK\x10\x12*i\n" +

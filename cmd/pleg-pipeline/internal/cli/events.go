@@ -81,7 +81,7 @@ func (c *eventsCommand) validate(flags *pflag.FlagSet) error {
 		return fmt.Errorf("--output: %w", err) // the events of a node have fewer fields
 	}
 	var err error
-	if c.filter.Types, c.filter.NetworkEvents, err = parseTypes(c.types); err != nil {
+	if c.filter.Types, err = parseTypes(c.types); err != nil {
 		return err
 	}
 	c.options = client.WatchOptions{Name: Name + "-events", Replay: c.replay, Bookmarks: true, Filter: c.filter.Filter}
@@ -268,17 +268,15 @@ func typeFlag(cmd *cobra.Command, types *[]string) {
 	completeFlag(cmd, "type", eventTypes(), 0)
 }
 
-// parseTypes returns event types, and whether one of them comes only on request.
-func parseTypes(words []string) (types []pleg.EventType, onRequest bool, err error) {
+// parseTypes returns event types.
+func parseTypes(words []string) (types []pleg.EventType, err error) {
 	known := eventTypes()
 	for _, word := range words {
 		i := slices.IndexFunc(known, func(t string) bool { return strings.EqualFold(t, word) })
 		if i < 0 {
-			return nil, false, fmt.Errorf("--type %q is unknown: want %s", word, strings.Join(known, ", "))
+			return nil, fmt.Errorf("--type %q is unknown: want %s", word, strings.Join(known, ", "))
 		}
-		t := pleg.EventType(known[i])
-		types = append(types, t)
-		onRequest = onRequest || t.Info().Class == pleg.ClassOnRequest
+		types = append(types, pleg.EventType(known[i]))
 	}
-	return types, onRequest, nil
+	return types, nil
 }
