@@ -12,7 +12,7 @@ import (
 )
 
 // maxWords bounds all pages together, except bench/results.
-const maxWords = 26_300
+const maxWords = 26_200
 
 var (
 	link     = regexp.MustCompile(`\]\(([^)#\s]*)#?([^)\s]*)\)`)
