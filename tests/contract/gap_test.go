@@ -3,12 +3,14 @@ package contract_test
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 // A subscriber that does not keep up gets, before any newer event, one PodSync for
@@ -81,35 +83,51 @@ func TestContractBookmarks(t *testing.T) {
 	})
 }
 
-// A subscriber that is behind gets no bookmark until it has every event before it. It
-// reads two events at each list, so that the buffer has room, events are due and a
-// bookmark comes at the same moment.
+// A subscriber that is behind gets no bookmark until it has every event before it. In
+// about every second round a bookmark and a repair are due at the same moment.
 func TestContractBookmarksNotWhileBehind(t *testing.T) {
-	inProcess(t, pipeline.Options{}, func(f *fixture) {
-		all := f.subscribe(pipeline.SubscribeOptions{Buffer: 4000})
-		start := make(chan struct{})
-		var behind []subscriber
-		for range 50 {
-			read := 0
-			s := f.subscribeSlowly(pipeline.SubscribeOptions{Buffer: 3, Bookmarks: true}, nil, func() {
-				<-start
-				if read++; read%2 == 0 {
-					time.Sleep(time.Second)
-				}
-			})
-			behind = append(behind, s)
+	for range 8 {
+		inProcess(t, pipeline.Options{}, (*fixture).readBehind)
+	}
+}
+
+func (f *fixture) readBehind() {
+	all := f.subscribe(pipeline.SubscribeOptions{Buffer: 4000})
+	var readers sync.WaitGroup
+	var behind []subscriber
+	for range 50 {
+		sub, err := f.Subscribe(pipeline.SubscribeOptions{Buffer: 3, Bookmarks: true})
+		if err != nil {
+			f.Fatal(err)
 		}
-		f.live(2 * len(podLife))
-		time.Sleep(500 * time.Millisecond)
-		close(start)
-		time.Sleep(livingPods * time.Second)
-		for i, s := range behind {
-			f.require(fmt.Sprint(i), s, all)
-			if !slices.ContainsFunc(s.stream.Events, func(ev pleg.Event) bool { return ev.Type == pleg.Bookmark }) {
-				f.Errorf("%d: no bookmark after the last repair", i)
+		s := subscriber{stream: &promises.Stream{Bookmarks: true, Epoch: f.Epoch()}}
+		s.stream.State.Look = f.Cache().Get
+		behind = append(behind, s)
+		readers.Go(func() { readAtTheLists(sub, s.stream) })
+	}
+	f.live(2 * len(podLife))
+	readers.Wait()
+	for i, s := range behind {
+		f.require(fmt.Sprint(i), s, all)
+		if !slices.ContainsFunc(s.stream.Events, func(ev pleg.Event) bool { return ev.Type == pleg.Bookmark }) {
+			f.Errorf("%d: no bookmark after the last repair", i)
+		}
+	}
+}
+
+// readAtTheLists starts to read once it is behind: two events at each list, so that
+// the buffer has room, events are due and a bookmark comes at the same moment.
+func readAtTheLists(sub *pipeline.Subscription, s *promises.Stream) {
+	defer sub.Close()
+	time.Sleep(time.Duration(2*len(podLife))*time.Second + 500*time.Millisecond)
+	for range livingPods {
+		for range 2 {
+			select {
+			case ev := <-sub.Events():
+				s.Add(ev)
+			default:
 			}
-			s.Close()
-			<-s.Done
 		}
-	})
+		time.Sleep(time.Second)
+	}
 }

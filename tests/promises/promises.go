@@ -134,7 +134,7 @@ type Stream struct {
 	Lies bool
 
 	early []pleg.Event
-	known
+	known known
 }
 
 // known is what a stream knows of the events that [Stream.Forget] has dropped.

@@ -168,7 +168,7 @@ func (p part) unique() error {
 		if slices.Contains(p.Breaks, p.at+i) && p.MayMiss {
 			last = pleg.Event{}
 		}
-		if ev.Epoch != p.epoch() && !(p.Merged && ev.PodUID == "") {
+		if ev.Epoch != p.epoch() && (!p.Merged || ev.PodUID != "") {
 			return fmt.Errorf("%s has the epoch %q, not %q", describe(ev), ev.Epoch, p.epoch())
 		}
 		of := container{ev.PodUID, ev.ContainerID}
