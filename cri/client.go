@@ -45,7 +45,6 @@ type Client struct {
 	// connections is the number of connections that conn has had.
 	connections atomic.Int64
 	runtime     runtimeapi.RuntimeServiceClient
-	codec       listCodec
 	// lists holds the state of the lists while no list is running.
 	lists chan *lists
 	// known is the result of the last list; nil before the first.
@@ -56,14 +55,15 @@ type Client struct {
 	// hasEvents is set once an event stream has had an event, or has lived longer than
 	// one of a runtime whose events are switched off.
 	hasEvents atomic.Bool
-	degraded  atomic.Pointer[error]
-	// portions is set before the first list in portions ends, until a whole one has
+	// degraded is set before the first list in portions begins, until a whole one has
 	// succeeded.
-	portions atomic.Bool
-	seen     seenSandboxes
-	// carrying is whether a sandbox status carries those of its containers.
-	carrying carrying
-	inFlight inFlight
+	degraded atomic.Pointer[error]
+	// seen are the sandboxes that a list in portions asks for.
+	seen seenSandboxes
+	// uncarried is true if the last sandbox status did not carry those of its containers.
+	// It may change when the runtime restarts.
+	uncarried atomic.Bool
+	inFlight  inFlight
 }
 
 // New returns a client of the runtime at endpoint, which is unix:///path or an
@@ -91,11 +91,10 @@ func New(endpoint string, opts Options) (*Client, error) {
 		opts:     opts,
 		logs:     logs,
 		metrics:  m,
-		codec:    newListCodec(),
 		lists:    make(chan *lists, 1),
 		inFlight: inFlight{calls: make(map[*pleg.Call]struct{})},
 	}
-	c.conn, err = dial(socket, opts, grpc.WithTransportCredentials(newCounted(&c.connections)), grpc.WithChainUnaryInterceptor(m.intercept),
+	c.conn, err = dial(socket, opts, grpc.WithTransportCredentials(counted{insecure.NewCredentials(), &c.connections}), grpc.WithChainUnaryInterceptor(m.intercept),
 		grpc.WithInitialWindowSize(answerWindow), grpc.WithInitialConnWindowSize(answerWindow), grpc.WithReadBufferSize(readBuffer))
 	if err != nil {
 		return nil, fmt.Errorf("cri: endpoint %s: %w", endpoint, err)
@@ -186,10 +185,6 @@ func dial(socket string, opts Options, own ...grpc.DialOption) (*grpc.ClientConn
 type counted struct {
 	credentials.TransportCredentials
 	connections *atomic.Int64
-}
-
-func newCounted(connections *atomic.Int64) counted {
-	return counted{insecure.NewCredentials(), connections}
 }
 
 // ClientHandshake is called once for each connection.

@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
@@ -15,8 +16,8 @@ type eventCodec struct {
 	notUTF8 func() // called for each such event
 }
 
-func newEventCodec(notUTF8 func()) eventCodec {
-	return eventCodec{encoding.GetCodecV2(proto.Name), notUTF8}
+func forceEventCodec(notUTF8 func()) grpc.CallOption {
+	return grpc.ForceCodecV2(eventCodec{encoding.GetCodecV2(proto.Name), notUTF8})
 }
 
 // Name is empty so that the call has the content type of all others.
@@ -46,12 +47,12 @@ func (c eventCodec) Unmarshal(data mem.BufferSlice, v any) error {
 // It encodes requests as usual.
 type listCodec struct{ encoding.CodecV2 }
 
-func newListCodec() listCodec { return listCodec{encoding.GetCodecV2(proto.Name)} }
+func forceListCodec() grpc.CallOption {
+	return grpc.ForceCodecV2(listCodec{encoding.GetCodecV2(proto.Name)})
+}
 
 // Name is empty so that the calls have the content type of all others.
 func (listCodec) Name() string { return "" }
 
-// Unmarshal reads data into a *table or a batch. It does not keep data.
-func (listCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	return v.(interface{ read(mem.BufferSlice) error }).read(data)
-}
+// Unmarshal adds data to a *table. It does not keep data.
+func (listCodec) Unmarshal(data mem.BufferSlice, v any) error { return v.(*table).read(data) }

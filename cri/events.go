@@ -54,7 +54,7 @@ func (c *Client) WatchEvents(ctx context.Context, opened func(), hint func(pleg.
 	defer cancel(nil) // ends the stream if hint panics
 	p := &probe{runtime: runtimeapi.NewRuntimeServiceClient(c.events), opts: c.opts}
 	began := time.Now()
-	stream, err := p.runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}, grpc.ForceCodecV2(newEventCodec(c.metrics.malformed[notUTF8].Inc)))
+	stream, err := p.runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}, forceEventCodec(c.metrics.malformed[notUTF8].Inc))
 	if err == nil {
 		err = p.once(ctx)
 	}
@@ -71,7 +71,6 @@ func (c *Client) WatchEvents(ctx context.Context, opened func(), hint func(pleg.
 
 // receiveEvents passes on the events of a stream until it ends.
 func (c *Client) receiveEvents(stream grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse], began time.Time, p *probe, hint func(pleg.Hint)) error {
-	convert := converter{client: c}
 	for {
 		event, err := stream.Recv()
 		if err == nil || time.Since(began) >= offWithin {
@@ -88,7 +87,7 @@ func (c *Client) receiveEvents(stream grpc.ServerStreamingClient[runtimeapi.Cont
 			return err
 		}
 		p.received.Add(1)
-		hint(convert.hint(event, time.Now()))
+		hint(c.hint(event, time.Now()))
 	}
 }
 

@@ -85,7 +85,7 @@ func TestRoomForFieldIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		table := newSandboxTable()
-		if err := table.read(mem.BufferSlice{mem.SliceBuffer(item[:500]), mem.SliceBuffer(item[500:])}); err != nil || len(table.items) != 1 {
+		if err := table.readList(mem.BufferSlice{mem.SliceBuffer(item[:500]), mem.SliceBuffer(item[500:])}); err != nil || len(table.items) != 1 {
 			t.Fatalf("%d items, %v, want 1", len(table.items), err)
 		}
 		if room := cap(table.joined); room > maxJoined || (room > 0) != kept {

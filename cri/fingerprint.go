@@ -19,16 +19,9 @@ var (
 // not know.
 type fingerprint struct {
 	size   int
-	labels int    // the number of entries; a repeated key counts twice
-	notes  int    // the same for the annotations
-	maps   uint64 // checksum of the labels and annotations alone
+	labels int // the number of entries; a repeated key counts twice
 	sum    uint64
 	valid  bool // false if the fingerprint may not be compared
-}
-
-// sameMaps reports whether two items have equal labels and annotations.
-func (p fingerprint) sameMaps(other fingerprint) bool {
-	return p.valid && other.valid && p.labels == other.labels && p.notes == other.notes && p.maps == other.maps
 }
 
 // scan reads the id and the fingerprint of an item without decoding it. If the bytes
@@ -38,6 +31,7 @@ func (p fingerprint) sameMaps(other fingerprint) bool {
 // count either; the order of all other fields does.
 func (f fields) scan(seed maphash.Seed, raw []byte) (id []byte, p fingerprint) {
 	p.size = len(raw)
+	var maps uint64
 	for len(raw) > 0 {
 		num, typ, size := consumeField(raw)
 		if size < 0 {
@@ -47,11 +41,9 @@ func (f fields) scan(seed maphash.Seed, raw []byte) (id []byte, p fingerprint) {
 		raw = raw[size:]
 		switch {
 		case typ == protowire.BytesType && (num == f.labels || num == f.annotations):
-			p.maps += maphash.Bytes(seed, field)
+			maps += maphash.Bytes(seed, field)
 			if num == f.labels {
 				p.labels++
-			} else {
-				p.notes++
 			}
 		case typ == protowire.BytesType && num == f.image:
 			image, ok := sumFields(seed, field)
@@ -66,7 +58,7 @@ func (f fields) scan(seed maphash.Seed, raw []byte) (id []byte, p fingerprint) {
 			}
 		}
 	}
-	p.sum = p.sum*prime + p.maps
+	p.sum = p.sum*prime + maps
 	p.valid = true
 	return id, p
 }
@@ -87,19 +79,3 @@ func sumFields(seed maphash.Seed, field []byte) (sum uint64, ok bool) {
 	}
 	return sum, true
 }
-
-// appendRest appends an item that scan could read to rest, without its labels and
-// annotations.
-func (f fields) appendRest(rest, raw []byte) []byte {
-	for len(raw) > 0 {
-		num, typ, n := protowire.ConsumeField(raw)
-		if typ != protowire.BytesType || num != f.labels && num != f.annotations {
-			rest = append(rest, raw[:n]...)
-		}
-		raw = raw[n:]
-	}
-	return rest
-}
-
-// restSize is the size in bytes of most items without labels and annotations.
-const restSize = 512

@@ -14,17 +14,8 @@ import (
 // are the node's, so this only forgives a clock that was just set back.
 const maxAhead = time.Second
 
-// converter converts CRI events to hints. One goroutine uses it.
-type converter struct {
-	client *Client
-	// owners maps the ids in the list of to their pods. It is built for the first
-	// event that does not name its pod.
-	owners map[pleg.ContainerID]pleg.PodUID
-	of     *known
-}
-
 // hint returns what an event says. An event time after now is left out.
-func (v *converter) hint(e *runtimeapi.ContainerEventResponse, now time.Time) pleg.Hint {
+func (c *Client) hint(e *runtimeapi.ContainerEventResponse, now time.Time) pleg.Hint {
 	sandbox := e.GetPodSandboxStatus()
 	h := pleg.Hint{
 		UID:       pleg.PodUID(sandbox.GetMetadata().GetUid()),
@@ -35,17 +26,19 @@ func (v *converter) hint(e *runtimeapi.ContainerEventResponse, now time.Time) pl
 	if h.At.After(now.Add(maxAhead)) {
 		h.At = time.Time{}
 	}
-	var known bool
-	h.State, h.Removed, known = eventState(e.GetContainerEventType())
-	if !labelFindsAll(e, h.UID) {
-		v.client.unlabelledEvents.Add(1)
+	kind := e.GetContainerEventType()
+	state, known := eventStates[kind]
+	h.State, h.Removed = state, kind == runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT
+	labels := podLabels(e)
+	if slices.ContainsFunc(labels, func(uid pleg.PodUID) bool { return uid != h.UID }) {
+		c.unlabelledEvents.Add(1)
 	}
-	v.client.seen.add(h.Sandbox) // before overlooked
+	c.seen.add(h.Sandbox) // before overlooked
 	if h.UID == "" {
-		h.UID = v.owner(e)
+		h.UID = cmp.Or(cmp.Or(labels...), c.owner(h.Container), c.owner(h.Sandbox))
 		return h
 	}
-	if v.overlooked(h.Sandbox) || !known || h.At.IsZero() || h.Container == "" || !wellFormed(e) {
+	if c.overlooked(h.Sandbox) || !known || h.At.IsZero() || h.Container == "" || !wellFormed(e) {
 		return h
 	}
 	if pod, st := eventPod(e, h); agrees(pod, h) {
@@ -57,53 +50,52 @@ func (v *converter) hint(e *runtimeapi.ContainerEventResponse, now time.Time) pl
 
 // overlooked reports whether a list in portions may lack the sandbox, because no list has
 // shown its id. The list would take back what the event says of it.
-func (v *converter) overlooked(sandbox pleg.ContainerID) bool {
-	if !v.client.portions.Load() {
-		return false
+func (c *Client) overlooked(sandbox pleg.ContainerID) bool {
+	return c.Degraded() != nil && c.owner(sandbox) == ""
+}
+
+// owner returns the pod of a sandbox or container in the last list; empty if it is not there.
+func (c *Client) owner(id pleg.ContainerID) pleg.PodUID {
+	k := c.known.Load()
+	if k == nil {
+		return ""
 	}
-	v.index()
-	return v.owners[sandbox] == ""
+	has := func(listed *pleg.Container) bool { return listed.ID == id }
+	for _, p := range k.pods {
+		if slices.ContainsFunc(p.Sandboxes, has) || slices.ContainsFunc(p.Containers, has) {
+			return p.UID
+		}
+	}
+	return ""
 }
 
 // gatheredAfter returns a time before the statuses of an event of the given time were
 // gathered. containerd first gathers them and then takes the time, and may be stopped in
 // between. So only what the statuses show is certain to have happened before.
 func gatheredAfter(st *pleg.PodStatus, event time.Time) time.Time {
-	asOf := time.Unix(1, 0) // zero would mean the time of the event
+	var shown []time.Time
 	for _, s := range st.Sandboxes {
-		asOf = later(asOf, s.CreatedAt, event)
+		shown = append(shown, s.CreatedAt)
 	}
 	for _, c := range st.Containers {
-		for _, t := range []time.Time{c.CreatedAt, c.StartedAt, c.FinishedAt} {
-			asOf = later(asOf, t, event)
+		shown = append(shown, c.CreatedAt, c.StartedAt, c.FinishedAt)
+	}
+	asOf := time.Unix(1, 0) // zero would mean the time of the event
+	for _, t := range shown {
+		if t.After(asOf) && !t.After(event) {
+			asOf = t
 		}
 	}
 	return asOf
 }
 
-// later returns the later of two times, but none after the limit.
-func later(t, other, limit time.Time) time.Time {
-	if other.After(t) && !other.After(limit) {
-		return other
-	}
-	return t
-}
-
-// eventState returns what a kind of event says of its container; ok is false for
-// a kind that this version does not know.
-func eventState(kind runtimeapi.ContainerEventType) (state pleg.State, removed, ok bool) {
-	switch kind {
-	case runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT:
-		return pleg.StateCreated, false, true
-	case runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT:
-		return pleg.StateRunning, false, true
-	case runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT:
-		return pleg.StateExited, false, true
-	case runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT:
-		return pleg.StateExited, true, true
-	default:
-		return pleg.StateUnknown, false, false
-	}
+// eventStates are the states that events show. A kind that is not in this table is of a later
+// version of CRI.
+var eventStates = map[runtimeapi.ContainerEventType]pleg.State{
+	runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT: pleg.StateCreated,
+	runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT: pleg.StateRunning,
+	runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT: pleg.StateExited,
+	runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT: pleg.StateExited,
 }
 
 // eventPod returns the sandbox of a well-formed event with its containers,
@@ -116,7 +108,7 @@ func eventPod(e *runtimeapi.ContainerEventResponse, h pleg.Hint) (*pleg.Pod, *pl
 	if !h.Removed || h.Container != h.Sandbox {
 		listed := &pleg.Container{
 			ID: h.Sandbox, Name: name, Attempt: s.GetMetadata().GetAttempt(),
-			State: sandboxState(s.GetState()), CreatedAt: wallTime(s.GetCreatedAt()),
+			State: sandboxStates[s.GetState()], CreatedAt: wallTime(s.GetCreatedAt()),
 		}
 		pod.Sandboxes = []*pleg.Container{listed}
 		st.Sandboxes = []*pleg.SandboxStatus{newSandboxStatus(s, listed)}
@@ -132,7 +124,7 @@ func eventPod(e *runtimeapi.ContainerEventResponse, h pleg.Hint) (*pleg.Pod, *pl
 		}
 		listed := &pleg.Container{
 			ID: pleg.ContainerID(c.GetId()), SandboxID: h.Sandbox, Name: c.GetMetadata().GetName(), Attempt: c.GetMetadata().GetAttempt(),
-			State: containerState(c.GetState()), CreatedAt: wallTime(c.GetCreatedAt()),
+			State: containerStates[c.GetState()], CreatedAt: wallTime(c.GetCreatedAt()),
 		}
 		pod.Containers = append(pod.Containers, listed)
 		st.Containers = append(st.Containers, newContainerStatus(c, listed))
@@ -177,43 +169,14 @@ func agrees(pod *pleg.Pod, h pleg.Hint) bool {
 	return false
 }
 
-// labelFindsAll reports whether everything in the event carries the kubelet's
-// label of this pod.
-func labelFindsAll(e *runtimeapi.ContainerEventResponse, uid pleg.PodUID) bool {
-	if s := e.GetPodSandboxStatus(); s != nil && s.GetLabels()[labelPodUID] != string(uid) {
-		return false
-	}
-	return !slices.ContainsFunc(e.GetContainersStatuses(), func(c *runtimeapi.ContainerStatus) bool {
-		return c.GetLabels()[labelPodUID] != string(uid)
-	})
-}
-
-// owner returns the pod of an event whose sandbox status does not name it, from
-// the kubelet's labels or from the last list; empty if neither has it.
-func (v *converter) owner(e *runtimeapi.ContainerEventResponse) pleg.PodUID {
-	sandbox := e.GetPodSandboxStatus()
-	if uid := sandbox.GetLabels()[labelPodUID]; uid != "" {
-		return pleg.PodUID(uid)
+// podLabels returns the pod in the kubelet's label of everything in the event; empty where
+// there is none.
+func podLabels(e *runtimeapi.ContainerEventResponse) (uids []pleg.PodUID) {
+	if s := e.GetPodSandboxStatus(); s != nil {
+		uids = append(uids, pleg.PodUID(s.GetLabels()[labelPodUID]))
 	}
 	for _, c := range e.GetContainersStatuses() {
-		if uid := c.GetLabels()[labelPodUID]; uid != "" {
-			return pleg.PodUID(uid)
-		}
+		uids = append(uids, pleg.PodUID(c.GetLabels()[labelPodUID]))
 	}
-	v.index()
-	return cmp.Or(v.owners[pleg.ContainerID(e.GetContainerId())], v.owners[pleg.ContainerID(sandbox.GetId())])
-}
-
-// index builds the owners of the newest list.
-func (v *converter) index() {
-	k := v.client.known.Load()
-	if k == v.of || k == nil {
-		return
-	}
-	v.of, v.owners = k, make(map[pleg.ContainerID]pleg.PodUID)
-	for _, p := range k.pods {
-		for _, c := range slices.Concat(p.Sandboxes, p.Containers) {
-			v.owners[c.ID] = p.UID
-		}
-	}
+	return uids
 }

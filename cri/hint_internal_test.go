@@ -55,16 +55,14 @@ func aContainerStarts() *runtimeapi.ContainerEventResponse {
 	}
 }
 
-func testConverter() *converter { return &converter{client: &Client{}} }
-
 // hintOf converts an event as it arrives over the wire.
-func hintOf(t *testing.T, v *converter, sent *runtimeapi.ContainerEventResponse) pleg.Hint {
+func hintOf(t *testing.T, c *Client, sent *runtimeapi.ContainerEventResponse) pleg.Hint {
 	t.Helper()
 	received := &runtimeapi.ContainerEventResponse{}
 	if err := proto.Unmarshal(encode(t, sent), received); err != nil {
 		t.Fatal(err)
 	}
-	return v.hint(received, eventNow)
+	return c.hint(received, eventNow)
 }
 
 func TestCompleteEvent(t *testing.T) {
@@ -75,7 +73,7 @@ func TestCompleteEvent(t *testing.T) {
 		UID: "u1", Name: "web", Namespace: "shop", Labels: map[string]string{labelPodUID: "u1"},
 		Containers: []*pleg.Container{c1, c0}, Sandboxes: []*pleg.Container{s1},
 	}
-	h := hintOf(t, testConverter(), aContainerStarts())
+	h := hintOf(t, &Client{}, aContainerStarts())
 	if h.UID != "u1" || h.Container != "c1" || h.Sandbox != "s1" || h.State != pleg.StateRunning || h.Removed || !h.At.Equal(eventNow) {
 		t.Errorf("got %+v", h)
 	}
@@ -109,7 +107,7 @@ func TestRemovedIsLeftOut(t *testing.T) {
 			event := aContainerStarts()
 			event.ContainerEventType = deletedEvent
 			tt.change(event)
-			h := hintOf(t, testConverter(), event)
+			h := hintOf(t, &Client{}, event)
 			if !h.Removed || h.State != pleg.StateExited || h.Pod == nil {
 				t.Fatalf("got %+v, want a complete removal", h)
 			}
@@ -171,11 +169,11 @@ func TestIncompleteEvents(t *testing.T) {
 		}, func(h *pleg.Hint) { h.Container, h.State, h.Removed = "s1", pleg.StateExited, true }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			event, want, v := aContainerStarts(), all, testConverter()
+			event, want, c := aContainerStarts(), all, &Client{}
 			tt.spoil(event)
 			tt.want(&want)
-			v.client.known.Store(&known{pods: []*pleg.Pod{{UID: "u1", Containers: []*pleg.Container{{ID: "listed"}}}}})
-			got := hintOf(t, v, event)
+			c.known.Store(&known{pods: []*pleg.Pod{{UID: "u1", Containers: []*pleg.Container{{ID: "listed"}}}}})
+			got := hintOf(t, c, event)
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
@@ -185,10 +183,10 @@ func TestIncompleteEvents(t *testing.T) {
 
 // TestOwnersFollowTheLists uses the newest list to find the owner of an id.
 func TestOwnersFollowTheLists(t *testing.T) {
-	v := testConverter()
+	c := &Client{}
 	for _, uid := range []pleg.PodUID{"u1", "u2"} {
-		v.client.known.Store(&known{pods: []*pleg.Pod{{UID: uid, Sandboxes: []*pleg.Container{{ID: "c1"}}}}})
-		if h := hintOf(t, v, &runtimeapi.ContainerEventResponse{ContainerId: "c1"}); h.UID != uid {
+		c.known.Store(&known{pods: []*pleg.Pod{{UID: uid, Sandboxes: []*pleg.Container{{ID: "c1"}}}}})
+		if h := hintOf(t, c, &runtimeapi.ContainerEventResponse{ContainerId: "c1"}); h.UID != uid {
 			t.Errorf("got the pod %q, want %q", h.UID, uid)
 		}
 	}
@@ -206,10 +204,10 @@ func TestEventsWithoutTheLabelAreCounted(t *testing.T) {
 		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v, event := testConverter(), aContainerStarts()
+			c, event := &Client{}, aContainerStarts()
 			tt.change(event)
-			hintOf(t, v, event)
-			if got := v.client.unlabelledEvents.Load(); got != tt.want {
+			hintOf(t, c, event)
+			if got := c.unlabelledEvents.Load(); got != tt.want {
 				t.Errorf("%d events without the label, want %d", got, tt.want)
 			}
 		})
@@ -239,7 +237,7 @@ func FuzzEvent(f *testing.F) {
 		if err := proto.Unmarshal(raw, event); err != nil {
 			return // gRPC would not hand it on
 		}
-		h := hintOf(t, testConverter(), event)
+		h := hintOf(t, &Client{}, event)
 		if h.Container != pleg.ContainerID(event.GetContainerId()) || h.At.After(eventNow.Add(maxAhead)) {
 			t.Errorf("got %+v of %v", h, event)
 		}
@@ -294,7 +292,7 @@ func TestEventIsAsCurrentAsItsStatusesShow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := aContainerStarts()
 			tc.change(e)
-			if got := hintOf(t, testConverter(), e); !got.AsOf.Equal(tc.want) || !got.At.Equal(eventNow) {
+			if got := hintOf(t, &Client{}, e); !got.AsOf.Equal(tc.want) || !got.At.Equal(eventNow) {
 				t.Errorf("made at %v, as of %v, want %v and %v", got.At, got.AsOf, eventNow, tc.want)
 			}
 		})

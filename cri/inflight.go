@@ -2,7 +2,6 @@ package cri
 
 import (
 	"cmp"
-	"path"
 	"slices"
 	"sync"
 	"time"
@@ -34,22 +33,14 @@ func (f *inFlight) remove(c *pleg.Call) {
 // Calls implements [pleg.CallReporter]. It returns the list and status calls in
 // flight, without the event stream and its probes.
 func (c *Client) Calls() []pleg.Call {
-	calls := c.inFlight.list()
+	c.inFlight.mu.Lock()
+	defer c.inFlight.mu.Unlock()
+	calls := make([]pleg.Call, 0, len(c.inFlight.calls))
+	for call := range c.inFlight.calls {
+		calls = append(calls, *call)
+	}
 	slices.SortFunc(calls, func(a, b pleg.Call) int {
 		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.Method, b.Method), cmp.Compare(a.ID, b.ID))
 	})
 	return calls
 }
-
-func (f *inFlight) list() []pleg.Call {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	calls := make([]pleg.Call, 0, len(f.calls))
-	for c := range f.calls {
-		calls = append(calls, *c)
-	}
-	return calls
-}
-
-// methodName returns the name of a method without its service.
-func methodName(full string) string { return path.Base(full) }

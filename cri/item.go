@@ -72,7 +72,7 @@ func sandboxItem(s *runtimeapi.PodSandbox) *item {
 			ID:        pleg.ContainerID(s.GetId()),
 			Name:      meta.GetName(),
 			Attempt:   meta.GetAttempt(),
-			State:     sandboxState(s.GetState()),
+			State:     sandboxStates[s.GetState()],
 			CreatedAt: wallTime(s.GetCreatedAt()),
 		},
 		podUID:       pleg.PodUID(meta.GetUid()),
@@ -101,7 +101,7 @@ func containerItem(c *runtimeapi.Container) *item {
 			SandboxID: pleg.ContainerID(c.GetPodSandboxId()),
 			Name:      meta.GetName(),
 			Attempt:   meta.GetAttempt(),
-			State:     containerState(c.GetState()),
+			State:     containerStates[c.GetState()],
 			CreatedAt: wallTime(c.GetCreatedAt()),
 		},
 		podUID:       pleg.PodUID(labels[labelPodUID]),
@@ -128,29 +128,18 @@ func (it *item) checkText(replaced bool) {
 	}
 }
 
-func sandboxState(s runtimeapi.PodSandboxState) pleg.State {
-	switch s {
-	case runtimeapi.PodSandboxState_SANDBOX_READY:
-		return pleg.StateRunning
-	case runtimeapi.PodSandboxState_SANDBOX_NOTREADY:
-		return pleg.StateExited
-	default:
-		return pleg.StateUnknown
+// A state that is not in these tables is unknown.
+var (
+	sandboxStates = map[runtimeapi.PodSandboxState]pleg.State{
+		runtimeapi.PodSandboxState_SANDBOX_READY:    pleg.StateRunning,
+		runtimeapi.PodSandboxState_SANDBOX_NOTREADY: pleg.StateExited,
 	}
-}
-
-func containerState(s runtimeapi.ContainerState) pleg.State {
-	switch s {
-	case runtimeapi.ContainerState_CONTAINER_CREATED:
-		return pleg.StateCreated
-	case runtimeapi.ContainerState_CONTAINER_RUNNING:
-		return pleg.StateRunning
-	case runtimeapi.ContainerState_CONTAINER_EXITED:
-		return pleg.StateExited
-	default:
-		return pleg.StateUnknown
+	containerStates = map[runtimeapi.ContainerState]pleg.State{
+		runtimeapi.ContainerState_CONTAINER_CREATED: pleg.StateCreated,
+		runtimeapi.ContainerState_CONTAINER_RUNNING: pleg.StateRunning,
+		runtimeapi.ContainerState_CONTAINER_EXITED:  pleg.StateExited,
 	}
-}
+)
 
 // wallTime converts nanoseconds since 1970. Runtimes write "not yet" as 0, and
 // containerd sometimes as UnixNano of the zero time, which is negative.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path"
 	"slices"
 	"time"
 
@@ -110,7 +111,7 @@ func (c *Client) listPods(ctx context.Context, l *lists) ([]*pleg.Pod, error) {
 	}
 	l.began = began
 	if l.join() {
-		c.known.Store(newKnown(l))
+		c.known.Store(&known{pods: l.last, unlabelled: l.joiner.unlabelled})
 	}
 	c.unlabelledListed.Store(unlabelled)
 	l.countSkipped(ctx)
@@ -155,7 +156,23 @@ func (c *Client) list(ctx context.Context, l *list) error {
 		}
 		l.unstreamed = c.connections.Load()
 	}
-	return c.wrapList(l.what, c.invoke(ctx, "", l.unary, l.every, l.table))
+	return c.listUnary(ctx, "", l, l.every)
+}
+
+// listUnary fills a table from one answer about one pod, or about all pods if uid is empty.
+func (c *Client) listUnary(ctx context.Context, uid pleg.PodUID, l *list, request any) error {
+	l.startList()
+	if err := c.invoke(ctx, uid, l, request); err != nil {
+		return c.wrapList(l.what, err)
+	}
+	l.finishList()
+	return nil
+}
+
+// invoke makes one call and adds what it answers to the table.
+func (c *Client) invoke(ctx context.Context, uid pleg.PodUID, l *list, request any) error {
+	defer c.inFlight.remove(c.inFlight.add(pleg.Call{Method: path.Base(l.unary), PodUID: uid}))
+	return c.conn.Invoke(ctx, l.unary, request, l.table, grpc.StaticMethod(), forceListCodec())
 }
 
 // receive reads a stream to its end. A runtime without streams returns Unimplemented
@@ -163,8 +180,8 @@ func (c *Client) list(ctx context.Context, l *list) error {
 func (c *Client) receive(ctx context.Context, l *list) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the stream after an error
-	defer c.inFlight.remove(c.inFlight.add(pleg.Call{Method: methodName(l.stream)}))
-	stream, err := c.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, l.stream, grpc.StaticMethod(), grpc.ForceCodecV2(c.codec))
+	defer c.inFlight.remove(c.inFlight.add(pleg.Call{Method: path.Base(l.stream)}))
+	stream, err := c.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, l.stream, grpc.StaticMethod(), forceListCodec())
 	if err != nil {
 		return err
 	}
@@ -176,7 +193,7 @@ func (c *Client) receive(ctx context.Context, l *list) error {
 	}
 	l.startList()
 	for {
-		switch err := stream.RecvMsg(batch{l.table}); {
+		switch err := stream.RecvMsg(l.table); {
 		case errors.Is(err, io.EOF):
 			l.finishList()
 			return nil
@@ -184,12 +201,6 @@ func (c *Client) receive(ctx context.Context, l *list) error {
 			return err
 		}
 	}
-}
-
-// invoke makes a list call about one pod, or about all pods if uid is empty.
-func (c *Client) invoke(ctx context.Context, uid pleg.PodUID, method string, request, answer any) error {
-	defer c.inFlight.remove(c.inFlight.add(pleg.Call{Method: methodName(method), PodUID: uid}))
-	return c.conn.Invoke(ctx, method, request, answer, grpc.StaticMethod(), grpc.ForceCodecV2(c.codec))
 }
 
 // join joins the items of both tables if one of them changed, and reports whether
@@ -222,22 +233,8 @@ func (c *Client) wrapList(operation string, err error) error {
 	case status.Code(err) == codes.ResourceExhausted:
 		return fmt.Errorf("%s: the list exceeds the %d bytes of Options.MaxRecvBytes, or the runtime's own limit: %w",
 			operation, c.opts.MaxRecvBytes, err)
+	case status.Code(err) == codes.Unavailable: // there is no runtime, or it is not ready
+		return fmt.Errorf("%s: %w: %w", operation, pleg.ErrUnavailable, err)
 	}
-	return fmt.Errorf("%s: %w", operation, unavailable(err))
-}
-
-// unavailableError is the error of a call that found no runtime, or one that is not
-// ready.
-type unavailableError struct{ error }
-
-// Is makes it a [pleg.ErrUnavailable] as well.
-func (unavailableError) Is(target error) bool { return target == pleg.ErrUnavailable }
-
-func (e unavailableError) Unwrap() error { return e.error }
-
-func unavailable(err error) error {
-	if status.Code(err) == codes.Unavailable {
-		return unavailableError{err}
-	}
-	return err
+	return fmt.Errorf("%s: %w", operation, err)
 }

@@ -20,10 +20,6 @@ type known struct {
 	unlabelled map[pleg.PodUID]struct{}
 }
 
-func newKnown(l *lists) *known {
-	return &known{pods: l.last, unlabelled: l.joiner.unlabelled}
-}
-
 // ListPod returns one pod as ListPods would, or nil if the runtime does not have it.
 // It finds the pod by the kubelet's label with two list calls at once. If another
 // client than the kubelet created the pod or a part of it, the label may not find all
@@ -64,29 +60,26 @@ func (c *Client) labelFinds(uid pleg.PodUID) bool {
 // is complete and contains this pod alone, or nothing.
 func (c *Client) listLabelled(ctx context.Context, uid pleg.PodUID) (pods []*pleg.Pod, certain bool, err error) {
 	label := map[string]string{labelPodUID: string(uid)}
-	sandboxes, containers := newSandboxTable(), newContainerTable()
+	l := newLists(c.opts.Logger, c.metrics)
 	ctx, cancel := context.WithTimeout(ctx, c.opts.ListTimeout)
 	defer cancel()
 	calls, ctx := errgroup.WithContext(ctx)
 	calls.Go(func() error {
-		request := &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{LabelSelector: label}}
-		return c.wrapList("list pod sandboxes", c.invoke(ctx, uid, runtimeapi.RuntimeService_ListPodSandbox_FullMethodName, request, sandboxes))
+		return c.listUnary(ctx, uid, l.sandboxes, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{LabelSelector: label}})
 	})
 	calls.Go(func() error {
-		request := &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{LabelSelector: label}}
-		return c.wrapList("list containers", c.invoke(ctx, uid, runtimeapi.RuntimeService_ListContainers_FullMethodName, request, containers))
+		return c.listUnary(ctx, uid, l.containers, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{LabelSelector: label}})
 	})
 	if err := calls.Wait(); err != nil {
 		return nil, false, err
 	}
-	for _, s := range sandboxes.items {
+	for _, s := range l.sandboxes.items {
 		c.seen.add(s.ID)
 	}
-	j := newJoiner()
-	pods = j.join(sandboxes.items, containers.items)
-	certain = len(sandboxes.skipped)+len(containers.skipped)+len(j.homeless)+len(j.unlabelled) == 0 &&
-		(len(pods) == 0 || len(pods) == 1 && pods[0].UID == uid)
-	return pods, certain, nil
+	l.join()
+	certain = len(l.sandboxes.skipped)+len(l.containers.skipped)+len(l.joiner.homeless)+len(l.joiner.unlabelled) == 0 &&
+		(len(l.last) == 0 || len(l.last) == 1 && l.last[0].UID == uid)
+	return l.last, certain, nil
 }
 
 // pickPod returns a pod from a list of all pods. It makes that list, unless another

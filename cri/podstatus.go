@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -34,45 +33,42 @@ const podCalls = 2
 // the error names the call and the id and wraps the grpc status.
 func (c *Client) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
 	q := newQuery(c, pod, last)
-	if first := q.sandboxesFirst(c.carrying.load()); first != nil {
+	if first := q.sandboxesFirst(); len(first) > 0 {
 		if err := q.fetch(ctx, first, nil); err != nil {
 			return nil, err
 		}
+		q.openSandboxes = slices.DeleteFunc(q.openSandboxes, func(i int) bool { return slices.Contains(first, i) })
 	}
-	if err := q.fetch(ctx, q.openSandboxes(), q.openContainers()); err != nil {
+	if err := q.fetch(ctx, q.openSandboxes, q.openContainers); err != nil {
 		return nil, err
 	}
 	return q.status(), nil
 }
 
-// query is one call of PodStatus. Its slices have the indexes of those in pod.
+// query is one call of PodStatus. The statuses have the indexes of what is listed in pod.
 type query struct {
 	client     *Client
 	pod        *pleg.Pod
-	containers []answer[pleg.ContainerStatus]
-	sandboxes  []answer[pleg.SandboxStatus]
-}
-
-// answer is a status. It is closed once the status is known, also if there is none.
-type answer[S any] struct {
-	status *S
-	closed bool
+	containers []*pleg.ContainerStatus
+	sandboxes  []*pleg.SandboxStatus
+	// openContainers and openSandboxes are the indexes of those to ask for.
+	openContainers, openSandboxes []int
 }
 
 func newQuery(c *Client, pod *pleg.Pod, last *pleg.PodStatus) *query {
 	q := &query{
 		client: c, pod: pod,
-		containers: make([]answer[pleg.ContainerStatus], len(pod.Containers)),
-		sandboxes:  make([]answer[pleg.SandboxStatus], len(pod.Sandboxes)),
+		containers: make([]*pleg.ContainerStatus, len(pod.Containers)),
+		sandboxes:  make([]*pleg.SandboxStatus, len(pod.Sandboxes)),
 	}
 	for i, listed := range pod.Containers {
-		if final := finalStatus(listed, last); final != nil {
-			q.containers[i] = answer[pleg.ContainerStatus]{final, true}
+		if q.containers[i] = finalStatus(listed, last); q.containers[i] == nil {
+			q.openContainers = append(q.openContainers, i)
 		}
 	}
 	for i, listed := range pod.Sandboxes {
-		if same := settledSandbox(listed, last); same != nil {
-			q.sandboxes[i] = answer[pleg.SandboxStatus]{same, true}
+		if q.sandboxes[i] = settledSandbox(listed, last); q.sandboxes[i] == nil {
+			q.openSandboxes = append(q.openSandboxes, i)
 		}
 	}
 	return q
@@ -117,35 +113,21 @@ func settledSandbox(listed *pleg.Container, last *pleg.PodStatus) *pleg.SandboxS
 
 // sandboxesFirst returns the sandboxes to ask before the containers, because their
 // answers may carry the statuses of two or more containers, or of one beside their
-// own. It returns nil if everything may be asked at once.
-func (q *query) sandboxesFirst(carried carriage) []int {
-	if carried == notCarried {
+// own. It returns none if everything may be asked at once.
+func (q *query) sandboxesFirst() (first []int) {
+	if q.client.uncarried.Load() {
 		return nil
 	}
 	open := make(map[pleg.ContainerID]int)
-	for _, i := range q.openContainers() {
+	for _, i := range q.openContainers {
 		open[q.pod.Containers[i].SandboxID]++
 	}
-	var first []int
 	for i, listed := range q.pod.Sandboxes {
-		if n := open[listed.ID]; n > 0 && !q.sandboxes[i].closed || n > 1 && carried == isCarried {
+		if n := open[listed.ID]; n > 0 && q.sandboxes[i] == nil || n > 1 {
 			first = append(first, i)
 		}
 	}
 	return first
-}
-
-func (q *query) openSandboxes() []int  { return indexesOf(q.sandboxes) }
-func (q *query) openContainers() []int { return indexesOf(q.containers) }
-
-func indexesOf[S any](answers []answer[S]) []int {
-	var open []int
-	for i, a := range answers {
-		if !a.closed {
-			open = append(open, i)
-		}
-	}
-	return open
 }
 
 // fetch asks for some sandboxes and containers at the same time, and then uses what the
@@ -161,7 +143,7 @@ func (q *query) fetch(ctx context.Context, sandboxes, containers []int) error {
 			if err != nil {
 				return fmt.Errorf("container_status %s: %w", listed.ID, err)
 			}
-			q.containers[i] = answer[pleg.ContainerStatus]{st, true}
+			q.containers[i] = st
 			return nil
 		})
 	}
@@ -172,7 +154,7 @@ func (q *query) fetch(ctx context.Context, sandboxes, containers []int) error {
 			if err != nil {
 				return fmt.Errorf("podsandbox_status %s: %w", listed.ID, err)
 			}
-			q.sandboxes[i], carried[n] = answer[pleg.SandboxStatus]{st, true}, statuses
+			q.sandboxes[i], carried[n] = st, statuses
 			return nil
 		})
 	}
@@ -183,8 +165,8 @@ func (q *query) fetch(ctx context.Context, sandboxes, containers []int) error {
 	return nil
 }
 
-// use closes the containers whose status is among those that sandboxes carried. A
-// container with a malformed status, or with two of them, is asked itself.
+// use takes the statuses of open containers from those that sandboxes carried. A container
+// with a malformed status, or with two of them, stays open.
 func (q *query) use(carried []*runtimeapi.ContainerStatus) {
 	byID := make(map[string]*runtimeapi.ContainerStatus, len(carried))
 	for _, st := range carried {
@@ -194,57 +176,33 @@ func (q *query) use(carried []*runtimeapi.ContainerStatus) {
 		}
 		byID[id] = st
 	}
-	for _, i := range q.openContainers() {
+	q.openContainers = slices.DeleteFunc(q.openContainers, func(i int) bool {
 		listed := q.pod.Containers[i]
 		st := byID[string(listed.ID)]
-		if checkStatus(nil, st, runtimeapi.ContainerState_name, listed) == nil {
-			q.containers[i] = answer[pleg.ContainerStatus]{newContainerStatus(st, listed), true}
+		if checkStatus(nil, st, runtimeapi.ContainerState_name, listed) != nil {
+			return false
 		}
-	}
+		q.containers[i] = newContainerStatus(st, listed)
+		return true
+	})
 }
 
 func (q *query) status() *pleg.PodStatus {
 	st := &pleg.PodStatus{
 		UID: q.pod.UID, Name: q.pod.Name, Namespace: q.pod.Namespace,
-		Containers: present(q.containers), Sandboxes: present(q.sandboxes),
+		Containers: existing(q.containers), Sandboxes: existing(q.sandboxes),
 	}
 	st.IPs = podIPs(st.Sandboxes)
 	return st
 }
 
-// present returns the statuses that exist; nil if there are none.
-func present[S any](answers []answer[S]) []*S {
-	var statuses []*S
-	for _, a := range answers {
-		if a.status != nil {
-			statuses = append(statuses, a.status)
+// existing returns the statuses that are not nil; nil if there are none.
+func existing[S any](statuses []*S) []*S {
+	var exist []*S
+	for _, st := range statuses {
+		if st != nil {
+			exist = append(exist, st)
 		}
 	}
-	return statuses
-}
-
-// carriage is whether the sandbox statuses of a runtime carry those of the containers.
-type carriage int32
-
-const (
-	unknownCarriage carriage = iota // nothing was asked yet
-	isCarried
-	notCarried
-)
-
-// carrying is what the last sandbox status has shown. It may change when the runtime
-// restarts.
-type carrying struct{ state atomic.Int32 }
-
-func (c *carrying) load() carriage { return carriage(c.state.Load()) }
-
-// learn: a runtime sets the timestamp only together with the containers' statuses.
-func (c *carrying) update(answer *runtimeapi.PodSandboxStatusResponse) {
-	state := notCarried
-	if answer.GetTimestamp() > 0 {
-		state = isCarried
-	}
-	if c.load() != state {
-		c.state.Store(int32(state))
-	}
+	return exist
 }

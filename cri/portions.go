@@ -35,26 +35,23 @@ func (c *Client) Degraded() error {
 // startPortions lists the sandboxes in portions after the whole list was too large.
 // The containers have been listed.
 func (c *Client) startPortions(ctx context.Context, l *lists, tooLarge error) error {
-	c.portions.Store(true)
+	if c.Degraded() == nil {
+		c.opts.Logger.WarnContext(ctx, "sandbox list too large; listing in portions", "err", tooLarge)
+	}
+	degraded := fmt.Errorf("sandboxes are listed in portions: %w", tooLarge)
+	c.degraded.Store(&degraded)
+	c.metrics.portioned.Set(1)
 	if err := c.listPortions(ctx, l); err != nil {
 		return fmt.Errorf("%w; in portions: %w", tooLarge, err)
 	}
 	l.portioned = time.Now().Add(portionedFor)
-	if c.Degraded() == nil {
-		c.opts.Logger.WarnContext(ctx, "sandbox list too large; listing in portions", "err", tooLarge)
-	}
-	err := fmt.Errorf("sandboxes are listed in portions: %w", tooLarge)
-	c.degraded.Store(&err)
-	c.metrics.portioned.Set(1)
 	return nil
 }
 
 func (c *Client) stopPortions(ctx context.Context) {
-	c.portions.Store(false)
-	if c.Degraded() == nil {
+	if c.degraded.Swap(nil) == nil {
 		return
 	}
-	c.degraded.Store(nil)
 	c.metrics.portioned.Set(0)
 	c.opts.Logger.InfoContext(ctx, "sandbox list no longer in portions")
 }
@@ -92,18 +89,13 @@ func (c *Client) listPortions(ctx context.Context, l *lists) error {
 		return nil
 	}
 	byState := len(l.sandboxes.items)
-	if err := c.listByID(ctx, l, l.sandboxIDs()); err != nil {
-		return err
-	}
-	// What was seen meanwhile may be older than this list, and must not count as gone.
-	for ids := c.seen.drain(); len(ids) > 0; ids = c.seen.drain() {
-		if l.seen == nil {
-			l.seen = make(map[pleg.ContainerID]struct{})
-		}
-		maps.Copy(l.seen, ids)
+	for ids := l.sandboxIDs(); len(ids) > 0; {
 		if err := c.listByID(ctx, l, ids); err != nil {
 			return err
 		}
+		// What was seen meanwhile may be older than this list, and must not count as gone.
+		ids = c.seen.drain()
+		maps.Copy(l.seen, ids)
 	}
 	if len(l.sandboxes.items) == byState {
 		return errNoPortion
@@ -134,7 +126,7 @@ func (c *Client) listByID(ctx context.Context, l *lists, ids map[pleg.ContainerI
 var errNoPortion = errors.New("too many sandboxes, and none is known by its id")
 
 func (c *Client) listPortion(ctx context.Context, l *list, filter *runtimeapi.PodSandboxFilter) error {
-	return c.invoke(ctx, "", l.unary, &runtimeapi.ListPodSandboxRequest{Filter: filter}, batch{l.table})
+	return c.invoke(ctx, "", l, &runtimeapi.ListPodSandboxRequest{Filter: filter})
 }
 
 // sandboxIDs returns the ids of all known sandboxes.
@@ -179,8 +171,9 @@ func (s *seenSandboxes) add(id pleg.ContainerID) {
 func (s *seenSandboxes) drain() map[pleg.ContainerID]struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	drained := s.ids
-	s.ids = nil
+	drained := make(map[pleg.ContainerID]struct{}, len(s.ids))
+	maps.Copy(drained, s.ids)
+	clear(s.ids)
 	return drained
 }
 

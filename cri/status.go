@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -17,12 +18,8 @@ import (
 // containerStatus returns the status of a listed container, or nil if the runtime
 // no longer knows it.
 func (c *Client) containerStatus(ctx context.Context, uid pleg.PodUID, listed *pleg.Container) (*pleg.ContainerStatus, error) {
-	var answer *runtimeapi.ContainerStatusResponse
 	call := pleg.Call{Method: "ContainerStatus", PodUID: uid, ID: listed.ID, Container: listed.Name}
-	err := c.statusCall(ctx, call, func(ctx context.Context) (err error) {
-		answer, err = c.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: string(listed.ID)})
-		return err
-	})
+	answer, err := statusCall(ctx, c, call, c.runtime.ContainerStatus, &runtimeapi.ContainerStatusRequest{ContainerId: string(listed.ID)})
 	if status.Code(err) == codes.NotFound {
 		return nil, nil
 	}
@@ -35,21 +32,15 @@ func (c *Client) containerStatus(ctx context.Context, uid pleg.PodUID, listed *p
 // sandboxStatus is containerStatus for a sandbox. carried are the statuses of its
 // containers, if the answer has them as of this call.
 func (c *Client) sandboxStatus(ctx context.Context, uid pleg.PodUID, listed *pleg.Container) (st *pleg.SandboxStatus, carried []*runtimeapi.ContainerStatus, err error) {
-	var answer *runtimeapi.PodSandboxStatusResponse
-	var began time.Time
-	call := pleg.Call{Method: "PodSandboxStatus", PodUID: uid, ID: listed.ID}
-	err = c.statusCall(ctx, call, func(ctx context.Context) (err error) {
-		began = time.Now()
-		answer, err = c.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: string(listed.ID)})
-		return err
-	})
+	call, began := pleg.Call{Method: "PodSandboxStatus", PodUID: uid, ID: listed.ID}, time.Now()
+	answer, err := statusCall(ctx, c, call, c.runtime.PodSandboxStatus, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: string(listed.ID)})
 	if status.Code(err) == codes.NotFound {
 		return nil, nil, nil
 	}
 	if err := checkStatus(err, answer.GetStatus(), runtimeapi.PodSandboxState_name, listed); err != nil {
 		return nil, nil, err
 	}
-	c.carrying.update(answer)
+	c.uncarried.Store(answer.GetTimestamp() <= 0) // it is set only together with the containers' statuses
 	if answer.GetTimestamp() >= began.UnixNano() {
 		carried = answer.GetContainersStatuses()
 	}
@@ -80,11 +71,11 @@ func checkStatus[N ~int32, S interface {
 }
 
 // statusCall makes one call within Options.StatusTimeout.
-func (c *Client) statusCall(ctx context.Context, what pleg.Call, call func(context.Context) error) error {
+func statusCall[Q, A any](ctx context.Context, c *Client, what pleg.Call, call func(context.Context, Q, ...grpc.CallOption) (A, error), request Q) (A, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.StatusTimeout)
 	defer cancel()
 	defer c.inFlight.remove(c.inFlight.add(what))
-	return call(ctx)
+	return call(ctx, request)
 }
 
 // newSandboxStatus converts an answer. The attempt comes from the list, because the
@@ -124,7 +115,7 @@ func newContainerStatus(s *runtimeapi.ContainerStatus, listed *pleg.Container) *
 		ID:          listed.ID,
 		Name:        listed.Name,
 		Attempt:     listed.Attempt,
-		State:       containerState(s.GetState()),
+		State:       containerStates[s.GetState()],
 		CreatedAt:   wallTime(s.GetCreatedAt()),
 		StartedAt:   wallTime(s.GetStartedAt()),
 		FinishedAt:  wallTime(s.GetFinishedAt()),

@@ -16,28 +16,22 @@ import (
 // not.
 const itemsField protowire.Number = 1
 
-// maxSkipped is the greatest number of malformed items in one answer. Each costs some 250
-// bytes here and as little as two in the answer, so that an answer of 16 MiB could take
-// gigabytes.
-const maxSkipped = 100_000
-
-// maxItems is the greatest number of sandboxes, and of containers, in a list. No node has as
-// many, and a runtime that invents them must not fill the memory.
-const maxItems = 250_000
+// maxItems is the greatest number of sandboxes, and of containers, in a list, and of those
+// that are malformed. No node has as many, and a runtime that invents them must not fill the
+// memory: a malformed item of two bytes costs some 250 here.
+const maxItems = 100_000
 
 // maxJoined is the greatest size in bytes of the room that is kept for a field. Few items
 // are larger.
 const maxJoined = 64 << 10
 
 // table holds the items of one list call. It keeps the items of the last answer,
-// decodes only the changes in the next one, and returns equal pointers for equal
-// bytes: on an idle node, most of the cost of a list is to decode labels and
+// decodes only the items that changed in the next one, and returns equal pointers for
+// equal bytes: on an idle node, most of the cost of a list is to decode labels and
 // annotations that never change. One call at a time may use it.
 type table struct {
-	fields fields
-	// decode decodes an item. If before is not nil, the labels and annotations
-	// are those of before, and raw is without them.
-	decode  func(raw []byte, before *item) (it *item, labels int, err error)
+	fields  fields
+	decode  decoder
 	seed    maphash.Seed
 	most    int                   // maxItems, or less in tests
 	known   map[string]*knownItem // by id
@@ -53,6 +47,9 @@ type table struct {
 	portioned bool
 }
 
+// decoder decodes an item and returns it with its number of labels.
+type decoder func(raw []byte) (it *item, labels int, err error)
+
 type knownItem struct {
 	item   *item
 	print  fingerprint
@@ -65,57 +62,30 @@ type skippedEntry struct {
 }
 
 func newSandboxTable() *table {
-	return newTable(sandboxFields, func(raw []byte, before *item) (*item, int, error) {
+	return newTable(sandboxFields, func(raw []byte) (*item, int, error) {
 		s := &runtimeapi.PodSandbox{}
 		replaced, err := unmarshal(raw, s)
-		if err != nil {
-			return nil, 0, err
-		}
 		it := sandboxItem(s)
 		it.checkText(replaced)
-		if before != nil {
-			it.labels = before.labels
-		}
-		return it, len(s.GetLabels()), nil
+		return it, len(s.GetLabels()), err
 	})
 }
 
 func newContainerTable() *table {
-	return newTable(containerFields, func(raw []byte, before *item) (*item, int, error) {
+	return newTable(containerFields, func(raw []byte) (*item, int, error) {
 		c := &runtimeapi.Container{}
 		replaced, err := unmarshal(raw, c)
-		if err != nil {
-			return nil, 0, err
-		}
 		it := containerItem(c)
 		it.checkText(replaced)
-		if before != nil {
-			it.podUID, it.podName, it.podNamespace = before.podUID, before.podName, before.podNamespace
-		}
-		return it, len(c.GetLabels()), nil
+		return it, len(c.GetLabels()), err
 	})
 }
 
-func newTable(f fields, decode func([]byte, *item) (*item, int, error)) *table {
+func newTable(f fields, decode decoder) *table {
 	return &table{fields: f, decode: decode, seed: maphash.MakeSeed(), most: maxItems, known: make(map[string]*knownItem), changed: true}
 }
 
-// batch reads one of several answers that form one list. The caller calls startList
-// before the first and finishList after the last.
-type batch struct{ *table }
-
-func (b batch) read(answer mem.BufferSlice) error { return b.addAnswer(answer) }
-
-// read reads an answer that is the whole list.
-func (t *table) read(answer mem.BufferSlice) error {
-	t.startList()
-	if err := t.addAnswer(answer); err != nil {
-		return err
-	}
-	t.finishList()
-	return nil
-}
-
+// startList begins a list of one or more answers, which finishList ends.
 func (t *table) startList() {
 	t.current++
 	clear(t.items)
@@ -126,10 +96,10 @@ func (t *table) startList() {
 	}
 }
 
-// addAnswer adds the items of an answer. It accepts and rejects the same bytes as
-// proto.Unmarshal, except that it rejects too many malformed items and accepts text that
+// read adds the items of an answer. It accepts and rejects the same bytes as
+// proto.Unmarshal, except that it rejects too many items and accepts text that
 // is not UTF-8. After an error, and before finishList, the items are incomplete.
-func (t *table) addAnswer(answer mem.BufferSlice) error {
+func (t *table) read(answer mem.BufferSlice) error {
 	fields := fieldReader{buffers: answer, joined: t.joined}
 	defer func() {
 		if cap(fields.joined) <= maxJoined {
@@ -151,10 +121,7 @@ func (t *table) addAnswer(answer mem.BufferSlice) error {
 		if err := t.add(valueOf(field)); err != nil {
 			return err
 		}
-		if len(t.skipped) > maxSkipped {
-			return fmt.Errorf("more than %d malformed items", maxSkipped)
-		}
-		if len(t.items) > t.most {
+		if max(len(t.items), len(t.skipped)) > t.most {
 			return fmt.Errorf("more than %d items", t.most)
 		}
 	}
@@ -168,11 +135,7 @@ func (t *table) add(raw []byte) error {
 		t.place(known)
 		return nil
 	}
-	var before *item
-	if known != nil && known.print.sameMaps(seen) {
-		before, raw = known.item, t.fields.appendRest(make([]byte, 0, restSize), raw)
-	}
-	it, labels, err := t.decode(raw, before)
+	it, labels, err := t.decode(raw)
 	if err != nil {
 		return err
 	}
@@ -181,7 +144,7 @@ func (t *table) add(raw []byte) error {
 		return nil
 	}
 	// The sum cannot show which value of a repeated key is the last one.
-	seen.valid = before != nil || seen.labels == labels
+	seen.valid = seen.labels == labels
 	known = t.known[string(it.ID)]
 	if known == nil {
 		known = &knownItem{}

@@ -86,12 +86,22 @@ func (l *lists) readBoth(t testing.TB, sandboxes, containers []byte) (pods []*pl
 
 func (l *lists) readPieces(t testing.TB, sandboxes, containers mem.BufferSlice) (pods []*pleg.Pod, skipped int, err error) {
 	t.Helper()
-	if err := cmp.Or(l.sandboxes.read(sandboxes), l.containers.read(containers)); err != nil {
+	if err := cmp.Or(l.sandboxes.readList(sandboxes), l.containers.readList(containers)); err != nil {
 		return nil, 0, err
 	}
 	l.join()
 	l.countSkipped(t.Context())
 	return slices.Clone(l.last), len(l.sandboxes.skipped) + len(l.containers.skipped) + len(l.joiner.homeless), nil
+}
+
+// readList reads an answer that is the whole list.
+func (t *table) readList(answer mem.BufferSlice) error {
+	t.startList()
+	if err := t.read(answer); err != nil {
+		return err
+	}
+	t.finishList()
+	return nil
 }
 
 // pieces splits an answer into buffers, as grpc does where a frame ends.

@@ -26,22 +26,18 @@ func unmarshal(raw []byte, m proto.Message) (replaced bool, err error) {
 // is false if the message cannot be split into fields.
 func appendUTF8(out, raw []byte, message protoreflect.MessageDescriptor) (_ []byte, ok bool) {
 	for len(raw) > 0 {
-		num, typ, tag := protowire.ConsumeTag(raw)
-		if tag < 0 {
-			return nil, false
-		}
-		size := protowire.ConsumeFieldValue(num, typ, raw[tag:])
+		num, typ, size := consumeField(raw)
 		if size < 0 {
 			return nil, false
 		}
-		field, value := raw[:tag+size], raw[tag:tag+size]
-		raw = raw[tag+size:]
+		field := raw[:size]
+		raw = raw[size:]
 		known := message.Fields().ByNumber(num)
 		if typ != protowire.BytesType || known == nil || known.Message() == nil && known.Kind() != protoreflect.StringKind {
 			out = append(out, field...)
 			continue
 		}
-		content, _ := protowire.ConsumeBytes(value)
+		content := valueOf(field)
 		if known.Message() == nil {
 			content = []byte(strings.ToValidUTF8(string(content), string(utf8.RuneError)))
 		} else if content, ok = appendUTF8(nil, content, known.Message()); !ok {
