@@ -40,34 +40,6 @@ func TestListingCoversEveryPodThatIsNotPending(t *testing.T) {
 	})
 }
 
-func TestPodListedUnchangedInFlightIsTouched(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		f.list(plegtest.Pod("a", "c=running"))
-		f.requireChange(t, "a", "Started(c)")
-		f.list(plegtest.Pod("a", "c=running"))
-		f.list(plegtest.Pod("a", "c=running"))
-		if len(f.cache.touched) > 0 {
-			t.Errorf("touched %v before the inspection ended", f.cache.touched)
-		}
-		f.settle("a", nil)
-		if got := f.cache.touched["a"]; !got.Equal(at(3)) {
-			t.Errorf("touched at %v, want the time of the newest listing %v", got, at(3))
-		}
-	})
-}
-
-func TestFailedInspectionTouchesNothing(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		f.list(plegtest.Pod("a", "c=running"))
-		f.requireChange(t, "a", "Started(c)")
-		f.list(plegtest.Pod("a", "c=running"))
-		f.settle("a", errInspect)
-		if len(f.cache.touched) > 0 {
-			t.Errorf("touched %v after a failed inspection", f.cache.touched)
-		}
-	})
-}
-
 // requireMarks requires the marks that were sent since the last call, such as
 // "4 b@2 a@3": listing 4 is settled, except that of pod b only listing 2 is, and of a 3.
 // Without a number, none is.
@@ -271,23 +243,6 @@ func TestGonePodIsRememberedUntilTheNextList(t *testing.T) {
 		f.requireNoChange(t) // it may be new or long gone
 		f.sendListing(stage.Listing{At: at(3), Pods: []*pleg.Pod{runningPod}})
 		f.requireChange(t, "a", "Started(c)")
-	})
-}
-
-// A request for a pod that is not known outlives an old event of it, and an event that has
-// its status.
-func TestRequestWaitsForThePod(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		f.listAndSettle()
-		f.requestReinspect("a")
-		f.sendHint(-5, hint("a", "c=running", "c=running"))
-		f.requireNoChange(t)
-		f.sendHint(1, withStatus(hint("a", "c=running", "c=running /s=running")))
-		f.settleAll(nil)
-		f.list(plegtest.Pod("a", "c=running /s=running"))
-		if c := f.requireChange(t, "a", "PodSync"); !c.Reinspect {
-			t.Errorf("change %+v, want a reinspection", c)
-		}
 	})
 }
 

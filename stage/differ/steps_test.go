@@ -2,6 +2,7 @@ package differ_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,6 +10,130 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
+
+const (
+	sandbox = "/s=running"
+	both    = "c=exited d=running"
+)
+
+// begin lists a pod with only a sandbox, which is being inspected then.
+var begin step = func(t *testing.T, f *fixture) { list(sandbox)(t, f); want("Started(/s)")(t, f) }
+
+func TestCRIEventsOfAPod(t *testing.T) {
+	testSteps(t, map[string][]step{
+		"event retries a failed inspection": {
+			list("c=running"), want("Started(c)"), fail, wantRelists(1), event(1, "c=exited", "c=exited"), want("Died(c)"), fail,
+			whole(2, "c=exited", "c=exited"), wantWhole("Died(c)"), succeed, list("c=exited"), wantNone,
+		},
+		// The clock of a runtime may be coarse, and that of a test stands still.
+		"start at the time of the list":   {have("c=running"), whole(0, "d=running", "c=running d=running"), wantWhole("Started(d)")},
+		"end at the time of the list":     {have("c=running"), whole(0, "c=exited", "c=exited"), wantWhole("Died(c)")},
+		"removal at the time of the list": {have("c=running"), whole(0, "c=removed", sandbox), told("Died(c) Removed(c) Started(/s)")},
+
+		"requested reinspection ignores the status": {have("c=running"), request, whole(1, "c=exited", "c=exited"), wantReinspected("Died(c)")},
+		"request outlives an event before the pod is known": {
+			have(gone), request, event(-5, "c=running", "c=running"), wantNone, whole(1, "c=running", running), wantWhole(startedWords), succeed,
+			list(running), wantReinspected("PodSync"),
+		},
+		"request for a gone pod is served once it is back": {
+			have("c=running"), unlist, wantKnown("Died(c) Removed(c)"), request, succeed, whole(2, "d=running", "d=running"), wantWhole("Started(d)"), succeed,
+			list("d=running"), wantReinspected("PodSync"),
+		},
+
+		"list brings a container back, and its event counts": {have(running), have(sandbox), have(running), event(1, "c=exited", exited), want("Died(c)")},
+		"removal counts although a newer list had the container": {
+			have(both), event(-1, "c=removed", "d=running"), told("Removed(c)"), list(both), wantNone,
+		},
+		"removed pod stays gone": {
+			have("/s=exited"), event(5, "/s=removed", ""), wantKnown("Removed(/s)"), succeed,
+			func(_ *testing.T, f *fixture) { // began before the event
+				f.listings <- stage.Listing{At: at(1).Add(period / 10), Pods: podsOf("t=running")}
+			},
+			list("/s=exited"), wantNone, list("/t=running"), want("Started(/t)"),
+		},
+	})
+}
+
+// CRI events may arrive out of order. A container's state only moves forward.
+func TestHintMovesNoStateBackward(t *testing.T) {
+	testDiffer(t, all(
+		have("c=exited d=running /s=exited"), whole(1, "d=running", "c=running d=running /s=running"), whole(2, "c=created", "c=created"), wantNone,
+		whole(3, "d=exited", "c=running d=exited /s=running"), want("Died(d)"), // the status is outdated
+	))
+}
+
+// A runtime may list a removed container for some milliseconds. An event that was wrong hides
+// it for no longer than ten seconds.
+func TestRemovedContainerIsIgnoredForTenSeconds(t *testing.T) {
+	testDiffer(t, all(
+		have(both), event(1, "c=removed", "d=running"), told("Removed(c)"),
+		all(slices.Repeat([]step{list(both), wantNone, wait(period)}, 10)...), list(both), want("Died(c)"),
+	))
+}
+
+// A container may have exited by the time its start is announced, and the end may be
+// announced first: then its status shows that it has run.
+func TestStartAnnouncedAfterTheEnd(t *testing.T) {
+	const created, unknown = "c=created /s=running", "c=unknown /s=running"
+	late, end := whole(1, "c=running", exited), ran(1, "c=exited", exited)
+	testSteps(t, map[string][]step{
+		"new":                       {have(sandbox), late, told("Started(c)"), told("Died(c)"), wantNone},
+		"created":                   {have(created), late, told("Started(c)"), told("Died(c)"), wantNone},
+		"known to run":              {have(running), late, told("Died(c)"), wantNone},
+		"known to have exited":      {have(exited), late, wantNone},
+		"after the end":             {have(created), end, ran(2, "c=running", exited), told("Started(c)"), told("Died(c)"), wantNone},
+		"never":                     {have(sandbox), end, told("Started(c)"), told("Died(c)"), wantNone},
+		"never, and it did not run": {have(created), whole(1, "c=exited", exited), told("Died(c)"), wantNone},
+		"never, and a list did not show its state": {have(unknown), end, told("Died(c)"), wantNone},
+		"before the end":                     {have(running), end, told("Died(c)"), wantNone},
+		"without the pod, then listed":       {have(sandbox), event(1, "c=running", "-"), list(exited), told("Started(c)"), told("Died(c)"), wantNone},
+		"without the pod, then listed alone": {have(sandbox), event(1, "c=running", "-"), alone(2, exited), told("Started(c)"), told("Died(c)"), wantNone},
+	})
+}
+
+// Steps are what CRI events show during an inspection. If it fails, steps with the status of
+// the whole pod are changes at once, others come with the next change.
+func TestStepsSurviveAFailure(t *testing.T) {
+	testSteps(t, map[string][]step{
+		"all with a status": {
+			begin, whole(1, "c=running", running), whole(2, "c=exited", exited), whole(3, "c=removed", sandbox), fail,
+			told(startedWords), told("Died(c)"), told("Removed(c)"), wantNone,
+		},
+		"the start without": {
+			begin, event(1, "c=running", running), whole(2, "c=exited", exited), whole(3, "c=removed", sandbox), fail,
+			told(startedWords + " Died(c)"), told("Removed(c)"), wantNone,
+		},
+		"the end without": {
+			begin, whole(1, "c=running", running), event(2, "c=exited", exited), event(3, "c=removed", sandbox), fail,
+			told(startedWords), told("Died(c)"), told("Removed(c)"), wantNone,
+		},
+		"all without": {
+			begin, event(1, "c=running", running), event(2, "c=exited", exited), event(3, "c=removed", sandbox), fail,
+			wantNone, list(sandbox), told(startedWords + " Died(c) Removed(c)"), wantNone,
+		},
+		"then the pod is gone": {
+			begin, event(1, "c=running", running), event(2, "c=exited", exited), event(3, "c=removed", sandbox), event(4, "/s=removed", ""), fail,
+			told(startedWords + " Died(c) Removed(c) Died(/s) Removed(/s)"), wantNone,
+		},
+		"every retry fails": {
+			have(sandbox), event(1, "c=running", running), want("Started(c)"), fail, event(2, "c=exited", exited), want("Started(c) Died(c)"), fail,
+			list(sandbox), want("Started(c) Died(c) Removed(c)"), fail,
+			whole(1, "d=running", "d=running /s=running"), told("Started(c) Died(c) Removed(c) Started(d)"), wantNone,
+		},
+		"a step with a status replaces the same without": {
+			have(running), request, list(running), wantReinspected("PodSync"),
+			event(1, "c=exited", exited), whole(2, "c=exited", exited), event(3, "d=running", "c=exited d=running /s=running"), fail, wantWhole("Died(c)"),
+		},
+		"a reinspection outlives the step of a gone pod": {
+			begin, event(1, "/s=removed", ""), whole(2, "/t=running", "/t=running"), request, succeed,
+			wantKnown("Died(/s) Removed(/s)"), succeed, wantReinspected("Started(/t)"),
+		},
+		"a listing neither hides a step nor becomes one": {
+			begin, whole(1, "c=running", running), list("d=running /s=running"), list("d=exited /s=running"), succeed,
+			told("Started(c)"), want("Died(c) Removed(c) Died(d)"),
+		},
+	})
+}
 
 // The CRI events of a container that starts and exits during an inspection of its
 // pod become one change each.
@@ -32,131 +157,6 @@ func TestStepsDuringAnInspectionAreChanges(t *testing.T) {
 		}
 		f.settle("a", nil)
 		f.requireNoChange(t)
-	})
-}
-
-// A reinspection that is requested of a pod which has come back is made, although the step
-// that the pod was gone comes first.
-func TestReinspectionOutlivesTheStepOfAGonePod(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		f.list(plegtest.Pod("a", "/s=running"))
-		f.requireChange(t, "a", "Started(/s)")
-		f.sendHint(1, hint("a", "/s=removed", ""))
-		f.sendHint(2, withStatus(hint("a", "/t=running", "/t=running")))
-		f.requestReinspect("a")
-		f.settle("a", nil)
-		f.requireChange(t, "a", "Died(/s) Removed(/s)")
-		f.settle("a", nil)
-		if c := f.requireChange(t, "a", "Started(/t)"); !c.Reinspect {
-			t.Error("the request is forgotten")
-		}
-	})
-}
-
-// A listing during an inspection neither hides an earlier step nor becomes one.
-func TestListingAfterSteps(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		f.list(plegtest.Pod("a", "/s=running"))
-		f.requireChange(t, "a", "Started(/s)")
-		f.sendHint(1, withStatus(hint("a", "c=running", "c=running /s=running")))
-		f.list(plegtest.Pod("a", "d=running /s=running"))
-		f.list(plegtest.Pod("a", "d=exited /s=running"))
-		f.settle("a", nil)
-		f.requireChange(t, "a", "Started(c)")
-		f.settle("a", nil)
-		f.requireChange(t, "a", "Died(c) Removed(c) Died(d)")
-	})
-}
-
-// A failed inspection loses no step of a CRI event. Steps with the status of the whole
-// pod are changes at once, others come with the next change.
-func TestStepsSurviveAFailure(t *testing.T) {
-	start := func(words string) *pleg.Hint { return hint("a", "c=running", "c=running "+words) }
-	exit := func(words string) *pleg.Hint { return hint("a", "c=exited", "c=exited "+words) }
-	remove := func(words string) *pleg.Hint { return hint("a", "c=removed", words) }
-	const s = "/s=running"
-	for name, tc := range map[string]struct {
-		hints []*pleg.Hint
-		want  []string // the changes after the failure
-		list  bool     // the pod is listed before those
-	}{
-		"all with a status": {
-			hints: []*pleg.Hint{withStatus(start(s)), withStatus(exit(s)), withStatus(remove(s))},
-			want:  []string{"Started(c) Started(/s)", "Died(c)", "Removed(c)"},
-		},
-		"the start without": {
-			hints: []*pleg.Hint{start(s), withStatus(exit(s)), withStatus(remove(s))},
-			want:  []string{"Started(c) Started(/s) Died(c)", "Removed(c)"},
-		},
-		"the end without": {
-			hints: []*pleg.Hint{withStatus(start(s)), exit(s), remove(s)},
-			want:  []string{"Started(c) Started(/s)", "Died(c)", "Removed(c)"},
-		},
-		"all without": {
-			hints: []*pleg.Hint{start(s), exit(s), remove(s)},
-			want:  []string{"Started(c) Started(/s) Died(c) Removed(c)"},
-			list:  true,
-		},
-		"then the pod is gone": {
-			hints: []*pleg.Hint{start(s), exit(s), remove(s), hint("a", "/s=removed", "")},
-			want:  []string{"Started(c) Started(/s) Died(c) Removed(c) Died(/s) Removed(/s)"},
-		},
-	} {
-		runDiffer(t, name, func(t *testing.T, f *fixture) {
-			f.list(plegtest.Pod("a", s))
-			f.requireChange(t, "a", "Started(/s)")
-			for n, h := range tc.hints {
-				f.sendHint(n+1, h)
-			}
-			f.settle("a", errInspect)
-			if tc.list {
-				f.requireNoChange(t)
-				f.list(plegtest.Pod("a", s))
-			}
-			for _, words := range tc.want {
-				f.requireChange(t, "a", words)
-				f.settle("a", nil)
-			}
-			f.requireNoChange(t)
-		})
-	}
-}
-
-// A retry that fails keeps the steps that came with it.
-func TestStepsSurviveEveryFailure(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		f.listAndSettle(plegtest.Pod("a", "/s=running"))
-		f.sendHint(1, hint("a", "c=running", "c=running /s=running"))
-		f.requireChange(t, "a", "Started(c)")
-		f.settle("a", errInspect)
-		f.sendHint(2, hint("a", "c=exited", "c=exited /s=running"))
-		f.requireChange(t, "a", "Started(c) Died(c)")
-		f.settle("a", errInspect)
-		f.list(plegtest.Pod("a", "/s=running"))
-		f.requireChange(t, "a", "Started(c) Died(c) Removed(c)")
-		f.settle("a", errInspect)
-		f.sendHint(1, withStatus(hint("a", "d=running", "d=running /s=running")))
-		f.requireChange(t, "a", "Started(c) Died(c) Removed(c) Started(d)")
-		f.settle("a", nil)
-		f.requireNoChange(t)
-	})
-}
-
-// Of two events that show the same, the one with the status of the pod counts: it needs no
-// inspection.
-func TestStepWithAStatusReplacesOneWithout(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		f.listAndSettle(plegtest.Pod("a", "c=running /s=running"))
-		f.requestReinspect("a")
-		f.list(plegtest.Pod("a", "c=running /s=running"))
-		f.requireChange(t, "a", "PodSync")
-		f.sendHint(1, hint("a", "c=exited", "c=exited /s=running"))
-		f.sendHint(2, withStatus(hint("a", "c=exited", "c=exited /s=running")))
-		f.sendHint(3, hint("a", "d=running", "c=exited d=running /s=running"))
-		f.settle("a", errInspect)
-		if c, ok := f.nextChange(); !ok || !c.known || plegtest.Words(c.Events...) != "Died(c)" {
-			t.Errorf("change %+v: %v, want the exit without an inspection", c, ok)
-		}
 	})
 }
 
@@ -218,109 +218,6 @@ func TestSkippedStepsAreCounted(t *testing.T) {
 	})
 }
 
-// A container may have exited by the time its start is announced, and the end may be
-// announced first: then its status shows that it has run.
-func TestStartAnnouncedAfterTheEnd(t *testing.T) {
-	for name, tc := range map[string]struct {
-		before string
-		do     func(f *fixture)
-		want   []string
-	}{
-		"new": {"/s=running", func(f *fixture) {
-			f.sendHint(1, withStatus(hint("a", "c=running", "c=exited /s=running")))
-		}, []string{"Started(c)", "Died(c)"}},
-		"created": {"c=created /s=running", func(f *fixture) {
-			f.sendHint(1, withStatus(hint("a", "c=running", "c=exited /s=running")))
-		}, []string{"Started(c)", "Died(c)"}},
-		"known to run": {"c=running /s=running", func(f *fixture) {
-			f.sendHint(1, withStatus(hint("a", "c=running", "c=exited /s=running")))
-		}, []string{"Died(c)"}},
-		"known to have exited": {"c=exited /s=running", func(f *fixture) {
-			f.sendHint(1, withStatus(hint("a", "c=running", "c=exited /s=running")))
-		}, nil},
-		"after the end": {"c=created /s=running", func(f *fixture) {
-			f.sendHint(1, hasRun(hint("a", "c=exited", "c=exited /s=running")))
-			f.sendHint(2, hasRun(hint("a", "c=running", "c=exited /s=running")))
-		}, []string{"Started(c)", "Died(c)"}},
-		"never": {"/s=running", func(f *fixture) {
-			f.sendHint(1, hasRun(hint("a", "c=exited", "c=exited /s=running")))
-		}, []string{"Started(c)", "Died(c)"}},
-		"never, and it did not run": {"c=created /s=running", func(f *fixture) {
-			f.sendHint(1, withStatus(hint("a", "c=exited", "c=exited /s=running")))
-		}, []string{"Died(c)"}},
-		"never, and a list did not show its state": {"c=unknown /s=running", func(f *fixture) {
-			f.sendHint(1, hasRun(hint("a", "c=exited", "c=exited /s=running")))
-		}, []string{"Died(c)"}},
-		"before the end": {"c=running /s=running", func(f *fixture) {
-			f.sendHint(1, hasRun(hint("a", "c=exited", "c=exited /s=running")))
-		}, []string{"Died(c)"}},
-		"without the pod, then listed": {"/s=running", func(f *fixture) {
-			f.sendHint(1, hint("a", "c=running", "-"))
-			f.list(plegtest.Pod("a", "c=exited /s=running"))
-		}, []string{"Started(c)", "Died(c)"}},
-		"without the pod, then listed alone": {"/s=running", func(f *fixture) {
-			f.sendHint(1, hint("a", "c=running", "-"))
-			f.relisted(2, plegtest.Pod("a", "c=exited /s=running"))
-		}, []string{"Started(c)", "Died(c)"}},
-	} {
-		runDiffer(t, name, func(t *testing.T, f *fixture) {
-			f.listAndSettle(plegtest.Pod("a", tc.before))
-			tc.do(f)
-			for _, words := range tc.want {
-				f.requireChange(t, "a", words)
-				f.settle("a", nil)
-			}
-			f.requireNoChange(t)
-		})
-	}
-}
-
-func TestPodRemovedByACRIEventStaysGone(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		f.listAndSettle(plegtest.Pod("a", "/s=exited"))
-		f.sendHint(5, hint("a", "/s=removed", ""))
-		f.requireKnownChange(t, "a", "Removed(/s)")
-		f.settle("a", nil)
-		// A listing that began before the CRI event still has the pod. One that
-		// began a moment later still has its sandbox.
-		f.listings <- stage.Listing{At: at(1).Add(time.Second / 10), Pods: []*pleg.Pod{plegtest.Pod("a", "t=running")}}
-		f.list(plegtest.Pod("a", "/s=exited"))
-		f.requireNoChange(t)
-		f.list(plegtest.Pod("a", "/t=running"))
-		f.requireChange(t, "a", "Started(/t)")
-	})
-}
-
-// A runtime may list a removed container for some milliseconds. An event that was wrong hides
-// it for no longer than ten seconds.
-func TestRemovedContainerIsIgnoredForTenSeconds(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		pod := plegtest.Pod("a", "c=exited d=running")
-		f.listAndSettle(pod)
-		f.sendHint(1, hint("a", "c=removed", "d=running"))
-		f.requireChange(t, "a", "Removed(c)")
-		f.settle("a", nil)
-		for range 10 {
-			f.list(pod)
-			f.requireNoChange(t)
-			time.Sleep(time.Second)
-		}
-		f.list(pod)
-		f.requireChange(t, "a", "Died(c)")
-	})
-}
-
-// A removal counts although a list that began after the event still showed the container.
-func TestLateRemovalCounts(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		f.listAndSettle(plegtest.Pod("a", "c=exited d=running"))
-		f.sendHint(-1, hint("a", "c=removed", "d=running"))
-		f.settle(f.requireChange(t, "a", "Removed(c)").UID, nil)
-		f.list(plegtest.Pod("a", "c=exited d=running"))
-		f.requireNoChange(t)
-	})
-}
-
 func TestSinglePodRelist(t *testing.T) {
 	testDiffer(t, func(t *testing.T, f *fixture) {
 		f.listAndSettle(plegtest.Pod("a", "c=running"), plegtest.Pod("b", "d=running"))
@@ -360,16 +257,6 @@ func TestManyRemovedPodsRequestARelist(t *testing.T) {
 		remove(4200)
 		if got := f.lister.relists.Load(); got == 0 {
 			t.Error("no relist requested")
-		}
-	})
-}
-
-func TestReinspectionRequestsARelist(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		f.listAndSettle(plegtest.Pod("a", "c=running"))
-		f.requestReinspect("a")
-		if got := f.lister.relists.Load(); got != 1 {
-			t.Errorf("relists requested = %d, want 1", got)
 		}
 	})
 }

@@ -44,16 +44,6 @@ func TestCRIEventBringsNoContainerBack(t *testing.T) {
 	}
 }
 
-func TestListBringsAContainerBack(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		f.listAndSettle(plegtest.Pod("a", "c=running /s=running"))
-		f.listAndSettle(plegtest.Pod("a", "/s=running"))
-		f.listAndSettle(plegtest.Pod("a", "c=running /s=running"))
-		f.sendHint(1, hint("a", "c=exited", "c=exited /s=running"))
-		f.requireChange(t, "a", "Died(c)")
-	})
-}
-
 // Two lists that ran at the same time are joined: neither takes back what the other one
 // showed, or brings back what it lacked. The pod is listed again, and a list that began later
 // settles it.

@@ -1,0 +1,194 @@
+package differ_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
+	"github.com/pleg-pipeline/pleg-pipeline/stage/differ"
+)
+
+func (f *fixture) settleLate(uid pleg.PodUID) {
+	f.settled <- stage.Settled{UID: uid, Err: errInspect, Late: true}
+	synctest.Wait()
+}
+
+// twoLate lists two pods whose inspections fail late, and lists them again.
+func (f *fixture) twoLate(t *testing.T) (a, b *pleg.Pod) {
+	t.Helper()
+	a, b = plegtest.Pod("a", "c=running"), plegtest.Pod("b", "c=running")
+	f.list(a, b)
+	f.requireChange(t, "a", "Started(c)")
+	f.requireChange(t, "b", "Started(c)")
+	f.settleLate("a")
+	f.settleLate("b")
+	f.list(a, b)
+	return a, b
+}
+
+// As in the serial kubelet, one call at a time is made of pods whose inspection takes
+// long and fails.
+func TestLateFailuresAreRetriedOneAtATime(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		a, b := f.twoLate(t)
+		f.requireNoRetry(t) // until a relist period has passed
+		for range 10 {      // the wait does not grow
+			time.Sleep(period)
+			first, _ := f.nextRetry()
+			f.requireNoRetry(t)
+			f.settleLate(first.UID)
+			second, _ := f.nextRetry()
+			f.settleLate(second.UID)
+			if first.UID == second.UID {
+				t.Errorf("retries %+v, %+v, want one of each pod", first, second)
+			}
+			f.list(a, b)
+		}
+	})
+}
+
+// No pod waits longer than MaxQuarantine, also if the late retry of another one takes long.
+func TestOverdueLateFailureIsRetriedBesideAnother(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		a, b := f.twoLate(t)
+		time.Sleep(period)
+		f.requireRetry(t, "a", "Started(c)", 1)
+		time.Sleep(maxQuarantine - period - 1)
+		f.list(a, b)
+		f.requireNoRetry(t)
+		time.Sleep(time.Nanosecond)
+		f.list(a, b)
+		f.requireRetry(t, "b", "Started(c)", 1)
+	})
+}
+
+// A success starts the count of failures again.
+func TestFailuresInARowCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 2)
+		for n, words := range []string{"c=running", "c=exited", "c=exited d=running"} {
+			pod := plegtest.Pod("a", words)
+			f.list(pod)
+			f.settleAll(errInspect)
+			f.list(pod)
+			if c, ok := f.nextChange(); !ok || c.Uninspected {
+				t.Errorf("change %d after one failure: %+v, want one to inspect", n, c)
+			}
+			f.settle("a", nil)
+		}
+	})
+}
+
+// A retry goes before other pods if it waited for MaxQuarantine or was requested.
+func TestRetryGoesFirst(t *testing.T) {
+	sick, other := plegtest.Pod("sick", "c=running"), plegtest.Pod("other", "c=running")
+	for name, tc := range map[string]struct {
+		late    bool
+		wait    time.Duration
+		request bool
+		want    bool
+	}{
+		"waited for less":                {wait: maxQuarantine - 1},
+		"waited for MaxQuarantine":       {wait: maxQuarantine, want: true},
+		"requested":                      {request: true, want: true},
+		"late, waited for less":          {late: true, wait: maxQuarantine - 1},
+		"late, waited for MaxQuarantine": {late: true, wait: maxQuarantine, want: true},
+	} {
+		runDiffer(t, name, func(t *testing.T, f *fixture) {
+			f.list(sick)
+			f.requireChange(t, "sick", "Started(c)")
+			if tc.late {
+				f.settleLate("sick")
+			} else {
+				f.settleHung("sick")
+			}
+			f.list(sick, other)
+			time.Sleep(tc.wait)
+			if tc.request {
+				f.differ.RequestRetry("sick")
+			}
+			f.list(sick, other)
+			if _, ok := f.nextRetry(); ok != tc.want {
+				t.Errorf("retry before another pod: %v, want %v", ok, tc.want)
+			}
+		})
+	}
+}
+
+// If nothing of what is being inspected exists any more, the inspector is asked to
+// cancel, and then the pod is compared at once.
+func TestSupersededInspection(t *testing.T) {
+	for name, tc := range map[string]struct {
+		after []*pleg.Pod
+		asks  bool
+		want  string
+	}{
+		"gone":     {asks: true, want: "Died(c) Removed(c)"},
+		"replaced": {after: []*pleg.Pod{plegtest.Pod("a", "d=running")}, asks: true, want: "Died(c) Removed(c) Started(d)"},
+		"changed":  {after: []*pleg.Pod{plegtest.Pod("a", "c=exited d=running")}},
+	} {
+		runDiffer(t, name, func(t *testing.T, f *fixture) {
+			f.listAndSettle(plegtest.Pod("a", "c=running"))
+			f.requestReinspect("a")
+			f.list(plegtest.Pod("a", "c=running"))
+			f.requireChange(t, "a", "PodSync")
+			before := f.lister.relists.Load()
+			f.list(tc.after...)
+			f.requireNoChange(t)
+			if got := len(f.superseded) > 0; got != tc.asks {
+				t.Fatalf("asked the inspector to cancel: %v, want %v", got, tc.asks)
+			}
+			if n := f.lister.relists.Load(); (n > before) != tc.asks {
+				t.Errorf("%d lists requested, want some: %v", n-before, tc.asks)
+			}
+			if !tc.asks {
+				return
+			}
+			f.settled <- stage.Settled{UID: "a", Err: errInspect, Hung: time.Second, Superseded: true}
+			f.requireChange(t, "a", tc.want)
+			f.settle("a", nil)
+			if got := f.differ.Quarantined(); len(got) > 0 {
+				t.Errorf("quarantined %+v, want none", got)
+			}
+			if n, first := f.differ.Waiting(); n > 0 || len(first) > 0 {
+				t.Errorf("%d pods wait: %+v", n, first)
+			}
+		})
+	}
+}
+
+func TestWaiting(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		var pods []*pleg.Pod
+		for n := range 5 {
+			pods = append(pods, plegtest.Pod(pleg.PodUID(fmt.Sprint(n)), "c=running"))
+			f.list(pods...)
+			time.Sleep(time.Second)
+		}
+		began := time.Now().Add(-5 * time.Second)
+		require := func(want ...int) {
+			t.Helper()
+			var first []differ.WaitingPod
+			for _, n := range want[:min(len(want), 3)] {
+				first = append(first, differ.WaitingPod{Name: fmt.Sprintf("ns/name-%d", n), Since: began.Add(time.Duration(n) * time.Second)})
+			}
+			if n, got := f.differ.Waiting(); n != len(want) || !slices.Equal(got, first) {
+				t.Errorf("%d pods wait, first %+v; want %d, first %+v", n, got, len(want), first)
+			}
+		}
+		require(0, 1, 2, 3, 4)
+		f.settleHung("0") // waits further
+		f.settle("1", nil)
+		require(0, 2, 3, 4)
+		f.settle("4", nil)
+		f.settle("3", nil)
+		require(0, 2)
+		f.settle("2", nil)
+		require(0)
+	})
+}
