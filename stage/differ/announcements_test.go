@@ -10,85 +10,58 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/differ"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
-
-// announceLate sends the CRI event of the container's exit, made before the newest
-// listing, after the given time.
-func (f *fixture) announceLate(after time.Duration) {
-	time.Sleep(after)
-	f.sendHint(-1, hint("a", "c=exited", "c=exited"))
-}
 
 var (
 	runningPod = plegtest.Pod("a", "c=running")
 	exitedPod  = plegtest.Pod("a", "c=exited")
 )
 
-// unannouncedCases begin with a pod whose container runs.
-var unannouncedCases = map[string]struct {
-	do   func(f *fixture)
-	want float64
-}{
-	"no CRI event":      {func(f *fixture) { f.listWithStream(exitedPod) }, 1},
-	"removed pod":       {func(f *fixture) { f.listWithStream() }, 2}, // died and removed
-	"new pod":           {func(f *fixture) { f.listWithStream(runningPod, plegtest.Pod("b", "d=running /s=running")) }, 2},
-	"no change":         {func(f *fixture) { f.listWithStream(runningPod) }, 0},
-	"created container": {func(f *fixture) { f.listWithStream(plegtest.Pod("a", "c=running d=created")) }, 0},
-	"no stream":         {func(f *fixture) { f.list(exitedPod) }, 0},
-	"stream ended":      {func(f *fixture) { f.listAfterStreamEnded(exitedPod) }, 1},
-	"stream ended, the next one announces it": {func(f *fixture) { f.listAfterStreamEnded(exitedPod); f.announceLate(4 * time.Second) }, 0},
-	"announced 4 s later":                     {func(f *fixture) { f.listWithStream(exitedPod); f.announceLate(4 * time.Second) }, 0},
-	"announced 6 s later":                     {func(f *fixture) { f.listWithStream(exitedPod); f.announceLate(6 * time.Second) }, 1},
-	"announced by the removal": {func(f *fixture) {
-		f.listWithStream(exitedPod)
-		f.sendHint(-1, hint("a", "c=removed", "-"))
-	}, 0},
-	"announced 4 s before by an event without the pod": {func(f *fixture) {
-		f.sendHint(1, hint("a", "c=exited", "-"))
-		time.Sleep(4 * time.Second)
-		f.listWithStream(exitedPod)
-	}, 0},
-	"announced 6 s before": {func(f *fixture) {
-		f.sendHint(1, hint("a", "c=exited", "-"))
-		time.Sleep(6 * time.Second)
-		f.listWithStream(exitedPod)
-	}, 1},
-	"another container announced": {func(f *fixture) {
-		f.sendHint(1, hint("a", "d=exited", "-"))
-		f.listWithStream(exitedPod)
-	}, 1},
-	"announced with the pod": {func(f *fixture) {
-		f.sendHint(1, hint("a", "c=exited", "c=exited"))
-		f.settleAll(nil)
-		f.listWithStream(exitedPod)
-	}, 0},
-	"announced with the pod, inspection fails": {func(f *fixture) {
-		f.sendHint(1, hint("a", "c=exited", "c=exited"))
-		f.settleAll(errInspect)
-		f.listWithStream(exitedPod)
-	}, 0},
-	"listed three times because inspections fail": {func(f *fixture) {
-		for range 3 {
-			f.listWithStream(exitedPod)
-			f.settleAll(errInspect)
-			time.Sleep(6 * time.Second)
-		}
-	}, 1},
-	"listed during an inspection": {func(f *fixture) {
-		f.sendHint(1, hint("a", "d=running", "c=running d=running"))
-		f.listWithStream(plegtest.Pod("a", "c=exited d=running"))
-	}, 1},
+// stream is a list while an event stream is up, and broke one after it has ended.
+func stream(words string) step {
+	return func(_ *testing.T, f *fixture) { f.listWithStream(podsOf(words)...) }
 }
 
+func broke(words string) step {
+	return func(_ *testing.T, f *fixture) { f.listAfterStreamEnded(podsOf(words)...) }
+}
+
+// settle ends the inspections of all pods.
+func settle(err error) step { return func(_ *testing.T, f *fixture) { f.settleAll(err) } }
+
+// The pod is listed with a running container before each.
 func TestUnannouncedChangesAreCounted(t *testing.T) {
-	for name, tc := range unannouncedCases {
+	const dead = "c=exited"
+	end, late := event(1, dead, "-"), event(-1, dead, dead) // late was made before the list
+	for name, tc := range map[string]struct {
+		do   step
+		want float64
+	}{
+		"no CRI event": {stream(dead), 1},
+		"removed pod":  {stream(gone), 2}, // died and removed
+		"new pod": {func(_ *testing.T, f *fixture) {
+			f.listWithStream(runningPod, plegtest.Pod("b", "d=running /s=running"))
+		}, 2},
+		"no change":         {stream("c=running"), 0},
+		"created container": {stream("c=running d=created"), 0},
+		"no stream":         {list(dead), 0},
+		"stream ended":      {broke(dead), 1},
+		"stream ended, the next one announces it":          {all(broke(dead), wait(4*time.Second), late), 0},
+		"announced 4 s later":                              {all(stream(dead), wait(4*time.Second), late), 0},
+		"announced 6 s later":                              {all(stream(dead), wait(6*time.Second), late), 1},
+		"announced by the removal":                         {all(stream(dead), event(-1, "c=removed", "-")), 0},
+		"announced 4 s before by an event without the pod": {all(end, wait(4*time.Second), stream(dead)), 0},
+		"announced 6 s before":                             {all(end, wait(6*time.Second), stream(dead)), 1},
+		"another container announced":                      {all(event(1, "d=exited", "-"), stream(dead)), 1},
+		"announced with the pod":                           {all(event(1, dead, dead), settle(nil), stream(dead)), 0},
+		"announced with the pod, inspection fails":         {all(event(1, dead, dead), settle(errInspect), stream(dead)), 0},
+		"listed three times because inspections fail":      {all(slices.Repeat([]step{stream(dead), settle(errInspect), wait(6 * time.Second)}, 3)...), 1},
+		"listed during an inspection":                      {all(event(1, "d=running", "c=running d=running"), stream("c=exited d=running")), 1},
+	} {
 		runDiffer(t, name, func(t *testing.T, f *fixture) {
-			f.listAndSettle(runningPod)
-			tc.do(f)
-			f.settleAll(nil)
-			time.Sleep(time.Minute)
-			f.list()
-			if got := f.counter(t, "pleg_missed_events_total"); got != tc.want {
+			all(have("c=running"), tc.do, settle(nil), wait(time.Minute), list(gone))(t, f)
+			if got := kit.Metric(t, f.metrics, "pleg_missed_events_total"); got != tc.want {
 				t.Errorf("unannounced changes = %v, want %v", got, tc.want)
 			}
 		})
@@ -135,38 +108,30 @@ func TestAnnouncementsAreReportedToTheLister(t *testing.T) {
 
 // A stream is worth something once lists and events have shown the same change.
 func TestConfirmedAnnouncements(t *testing.T) {
+	const still, dead = "c=running", "c=exited"
+	end := event(1, dead, "-")
 	for name, tc := range map[string]struct {
-		do   func(f *fixture)
+		do   step
+		next string // what the next lists show
 		want bool
 	}{
-		"nothing":                   {func(*fixture) {}, false},
-		"an event without a change": {func(f *fixture) { f.sendHint(1, hint("a", "c=running", "c=running")) }, false},
-		"an event with a change":    {func(f *fixture) { f.sendHint(1, hint("a", "c=exited", "c=exited")) }, true},
-		"and then one without": {func(f *fixture) {
-			f.sendHint(1, hint("a", "c=exited", "c=exited"))
-			f.sendHint(2, hint("a", "c=exited", "c=exited"))
-		}, true},
-		"an event without the pod":    {func(f *fixture) { f.sendHint(1, hint("a", "c=exited", "-")) }, true},
-		"of another container":        {func(f *fixture) { f.sendHint(1, hint("a", "d=exited", "-")); f.list(exitedPod) }, false},
-		"an event after the list":     {func(f *fixture) { f.listWithStream(exitedPod); f.sendHint(-1, hint("a", "c=exited", "-")) }, true},
-		"an event, a single-pod list": {func(f *fixture) { f.sendHint(1, hint("a", "c=exited", "-")); f.relisted(2, exitedPod) }, true},
-		"a single-pod list":           {func(f *fixture) { f.relisted(2, exitedPod) }, false},
+		"nothing":                     {wantNone, still, false},
+		"an event without a change":   {event(1, still, still), still, false},
+		"an event with a change":      {event(1, dead, dead), dead, true},
+		"and then one without":        {all(event(1, dead, dead), event(2, dead, dead)), dead, true},
+		"an event without the pod":    {end, dead, true},
+		"of another container":        {all(event(1, "d=exited", "-"), list(dead)), dead, false},
+		"an event after the list":     {all(stream(dead), event(-1, dead, "-")), dead, true},
+		"an event, a single-pod list": {all(end, alone(2, dead)), dead, true},
+		"a single-pod list":           {alone(2, dead), dead, false},
 	} {
 		runDiffer(t, name, func(t *testing.T, f *fixture) {
-			f.listAndSettle(runningPod)
-			tc.do(f)
-			f.settleAll(nil)
-			pod := exitedPod
-			if name == "nothing" || name == "an event without a change" {
-				pod = runningPod
-			}
-			f.listWithStream(pod)
-			f.settleAll(nil)
+			all(have(still), tc.do, settle(nil), stream(tc.next), settle(nil))(t, f)
 			f.requireReports(t, "the next list", 0, tc.want)
 			if want := at(f.lists).Sub(at(f.lists - 1)); f.lister.covered != want {
 				t.Errorf("the report covers %v, want %v", f.lister.covered, want)
 			}
-			f.listWithStream(pod)
+			stream(tc.next)(t, f)
 			f.requireReports(t, "the list after it", 0, false)
 		})
 	}
@@ -184,23 +149,20 @@ func TestUnannouncedRemovalOfADeadPodIsNoReasonToDoubt(t *testing.T) {
 		time.Sleep(time.Minute)
 		f.list()
 		f.requireReports(t, "a minute later", 0, false)
-		if got := f.counter(t, "pleg_missed_events_total"); got != 2 {
+		if got := kit.Metric(t, f.metrics, "pleg_missed_events_total"); got != 2 {
 			t.Errorf("unannounced changes = %v, want both removals", got)
 		}
 	})
 }
 
 func TestChangesThatAreNotCountedAgainstTheStream(t *testing.T) {
-	for name, do := range map[string]func(f *fixture){
-		"no stream":       func(f *fixture) { f.list(exitedPod) },
-		"stream ended":    func(f *fixture) { f.listAfterStreamEnded(exitedPod) },
-		"announced later": func(f *fixture) { f.listWithStream(exitedPod); f.sendHint(-1, hint("a", "c=exited", "-")) },
+	for name, do := range map[string]step{
+		"no stream":       list("c=exited"),
+		"stream ended":    broke("c=exited"),
+		"announced later": all(stream("c=exited"), event(-1, "c=exited", "-")),
 	} {
 		runDiffer(t, name, func(t *testing.T, f *fixture) {
-			f.listAndSettle(runningPod)
-			do(f)
-			f.settleAll(nil)
-			time.Sleep(time.Minute)
+			all(have("c=running"), do, settle(nil), wait(time.Minute))(t, f)
 			f.lister.announced = nil
 			f.repeatList(3, exitedPod)
 			f.requireReports(t, "at the end", 0, name == "announced later", false, false)
@@ -222,17 +184,7 @@ func TestListingsWithoutAStreamAreNotReported(t *testing.T) {
 }
 
 func TestUnannouncedChangeRequestsARelist(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		f.listAndSettle(attempts(0))
-		f.listWithStream(attempts(0))
-		if n := f.lister.relists.Load(); n != 0 {
-			t.Errorf("%d relists requested after a listing without a change, want none", n)
-		}
-		f.listWithStream(attempts(1))
-		if n := f.lister.relists.Load(); n != 1 {
-			t.Errorf("%d relists requested, want 1", n)
-		}
-	})
+	testDiffer(t, all(have("c=running"), stream("c=running"), wantRelists(0), stream("c=exited"), wantRelists(1)))
 }
 
 // A runtime that announces pods which do not exist must not fill the memory.
@@ -311,7 +263,7 @@ func TestSkippedAttemptsAreCountedOnce(t *testing.T) {
 			f.settleAll(errInspect)
 		}
 		f.listAndSettle(attempts(3))
-		if got := f.counter(t, "pleg_missed_attempts_total"); got != 2 {
+		if got := kit.Metric(t, f.metrics, "pleg_missed_attempts_total"); got != 2 {
 			t.Errorf("missed attempts = %v, want 2", got)
 		}
 	})

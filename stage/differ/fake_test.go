@@ -354,18 +354,3 @@ func hasRun(h *pleg.Hint) *pleg.Hint {
 	}
 	return h
 }
-
-func (f *fixture) counter(t *testing.T, name string) float64 {
-	t.Helper()
-	families, err := f.metrics.Gather()
-	if err != nil {
-		t.Fatalf("gather: %v", err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			return f.GetMetric()[0].GetCounter().GetValue() + f.GetMetric()[0].GetGauge().GetValue()
-		}
-	}
-	t.Fatalf("no metric %s", name)
-	return 0
-}

@@ -24,7 +24,7 @@ func FuzzEvents(f *testing.F) {
 				states[ev.ContainerID] = "running"
 			case pleg.ContainerDied:
 				states[ev.ContainerID] = "exited"
-			case pleg.ContainerChanged:
+			case pleg.ContainerChanged, pleg.ContainerCreated:
 				states[ev.ContainerID] = "changed"
 			case pleg.ContainerRemoved:
 				if !listed || before != "exited" {

@@ -8,6 +8,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestHintGivesAChangeAtOnce(t *testing.T) {
@@ -114,7 +115,7 @@ func TestOlderObservationsAreIgnored(t *testing.T) {
 			before := f.cache.touched[tc.late.UID]
 			f.sendObservation(tc.late)
 			f.requireNoChange(t)
-			if got := f.counter(t, "pleg_stale_observations_total"); got != tc.stale {
+			if got := kit.Metric(t, f.metrics, "pleg_stale_observations_total"); got != tc.stale {
 				t.Errorf("stale observations = %v, want %v", got, tc.stale)
 			}
 			want := before

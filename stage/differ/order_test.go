@@ -55,49 +55,6 @@ func TestMergeKeepsTheLabelsOfTheNewestSandbox(t *testing.T) {
 	}
 }
 
-func TestMerge(t *testing.T) {
-	for name, tc := range map[string]struct{ have, event, removed, want string }{
-		"no record":                 {"absent", "c=running /s=running", "", "c=running /s=running"},
-		"no record, no container":   {"absent", "", "", "absent"},
-		"forward":                   {"c=created /s=running", "c=exited /s=exited", "", "c=exited /s=exited"},
-		"backward":                  {"c=exited /s=exited", "c=running /s=running", "", "c=exited /s=exited"},
-		"unknown after created":     {"c=created", "c=unknown", "", "c=created"},
-		"new container":             {"c=exited /s=running", "d=running /s=running", "", "c=exited d=running /s=running"},
-		"new sandbox":               {"c=exited /s=exited", "d=running /t=running", "", "c=exited d=running /s=exited /t=running"},
-		"removed":                   {"c=exited d=running", "d=running", "c", "d=running"},
-		"removed, in the CRI event": {"d=running", "c=exited d=running", "c", "d=running"},
-		"last one removed":          {"/s=exited", "", "s", "absent"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var have *pleg.Pod
-			if tc.have != "absent" {
-				have = plegtest.Pod("a", tc.have)
-			}
-			before := stateWords(have)
-			removed := func(id pleg.ContainerID) bool { return slices.Contains(strings.Fields(tc.removed), string(id)) }
-			got := differ.Merge(have, &pleg.Hint{UID: "a", Pod: plegtest.Pod("a", tc.event)}, removed)
-			if stateWords(got) != tc.want {
-				t.Errorf("merged = %s, want %s", stateWords(got), tc.want)
-			}
-			if stateWords(have) != before {
-				t.Errorf("the record became %s, want %s: it is read-only", stateWords(have), before)
-			}
-		})
-	}
-}
-
-func TestMergeSortsTheNewestFirst(t *testing.T) {
-	have, event := plegtest.Pod("a", "c=exited b=exited"), plegtest.Pod("a", "d=running c=exited")
-	for id, p := range map[pleg.ContainerID]*pleg.Pod{"b": have, "c": have, "d": event} {
-		p.Containers[slices.IndexFunc(p.Containers, func(c *pleg.Container) bool { return c.ID == id })].CreatedAt = at(int(id[0]))
-	}
-	event.Containers[1].CreatedAt = at('c')
-	got := differ.Merge(have, &pleg.Hint{UID: "a", Pod: event}, func(pleg.ContainerID) bool { return false })
-	if want := "d=running c=exited b=exited"; stateWords(got) != want {
-		t.Errorf("merged = %s, want %s", stateWords(got), want)
-	}
-}
-
 // The CRI event of a removed sandbox does not have the name of the pod.
 func TestMergeKeepsTheNameOfAPodWithoutASandbox(t *testing.T) {
 	have := plegtest.Pod("a", "c=exited /s=exited")
@@ -130,7 +87,11 @@ func FuzzMerge(f *testing.F) {
 			}
 		}
 		hint := &pleg.Hint{UID: "a", Pod: event}
+		before := [2]string{stateWords(have), stateWords(event)}
 		got := differ.Merge(have, hint, removed)
+		if after := [2]string{stateWords(have), stateWords(event)}; after != before {
+			t.Errorf("the read-only record and event became %q, they were %q", after, before)
+		}
 		states := make(map[pleg.ContainerID]pleg.State)
 		for _, c := range containersOf(got) {
 			if _, twice := states[c.ID]; twice {

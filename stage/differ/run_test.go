@@ -14,6 +14,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func (f *fixture) requirePending(t *testing.T, want ...pleg.PodUID) {
@@ -169,17 +170,11 @@ func TestRunEndsWhenItsInputsAreClosed(t *testing.T) {
 			close(f.listings)
 			close(f.observations)
 			synctest.Wait()
-			for _, changes := range []<-chan stage.Change{f.inspect, f.retry, f.known} {
-				if c, ok := <-changes; ok {
-					t.Errorf("change after the inputs were closed: %+v", c)
-				}
-			}
-			if m, ok := <-f.marked; ok {
-				t.Errorf("mark after the inputs were closed: %+v", m)
-			}
-			if c, ok := <-f.cancel; ok {
-				t.Errorf("cancel after the inputs were closed: %+v", c)
-			}
+			requireOutClosed(t, f.inspect)
+			requireOutClosed(t, f.retry)
+			requireOutClosed(t, f.known)
+			requireOutClosed(t, f.marked)
+			requireOutClosed(t, f.cancel)
 			f.settle("a", nil) // does not block
 			synctest.Wait()
 			if len(f.ended) > 0 {
@@ -190,6 +185,13 @@ func TestRunEndsWhenItsInputsAreClosed(t *testing.T) {
 				t.Errorf("Run = %v, want nil", err)
 			}
 		})
+	}
+}
+
+func requireOutClosed[T any](t *testing.T, out <-chan T) {
+	t.Helper()
+	if v, ok := <-out; ok {
+		t.Errorf("%+v was sent after the inputs were closed", v)
 	}
 }
 
@@ -205,30 +207,17 @@ func TestMetrics(t *testing.T) {
 		plegtest.Pod("a", ""),
 		invalid,
 	}
-	want := map[string]float64{
-		"pleg_running_pods": 2, "pleg_duplicate_pods_total": 1,
-		"running": 2, "exited": 2, "created": 1, "unknown": 1,
-	}
 	d.Apply(stage.Listing{At: at(1), Pods: pods})
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatalf("gather: %v", err)
+	if n := kit.Metric(t, reg, "pleg_running_pods"); n != 2 {
+		t.Errorf("running pods = %v, want 2", n)
 	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			name := f.GetName()
-			if len(m.GetLabel()) > 0 {
-				name = m.GetLabel()[0].GetValue()
-			}
-			value := m.GetGauge().GetValue() + m.GetCounter().GetValue()
-			if w, ok := want[name]; ok && value != w {
-				t.Errorf("%s = %v, want %v", name, value, w)
-			}
-			delete(want, name)
+	if n := kit.Metric(t, reg, "pleg_duplicate_pods_total"); n != 1 {
+		t.Errorf("duplicate pods = %v, want 1", n)
+	}
+	for state, want := range map[string]float64{"running": 2, "exited": 2, "created": 1, "unknown": 1} {
+		if n := kit.Metric(t, reg, "pleg_running_containers", state); n != want {
+			t.Errorf("containers in state %s = %v, want %v", state, n, want)
 		}
-	}
-	if len(want) > 0 {
-		t.Errorf("missing metrics: %v", want)
 	}
 	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v, %v", problems, err)

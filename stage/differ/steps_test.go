@@ -9,6 +9,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 const (
@@ -183,7 +184,7 @@ func TestStepsAreBounded(t *testing.T) {
 		if changes > 66 || started != containers {
 			t.Errorf("%d changes have %d events, want at most 66 with all %d", changes, started, containers)
 		}
-		if got := f.counter(t, "pleg_skipped_events_total"); got != 0 {
+		if got := kit.Metric(t, f.metrics, "pleg_skipped_events_total"); got != 0 {
 			t.Errorf("skipped events = %v, want none", got)
 		}
 	})
@@ -212,7 +213,7 @@ func TestSkippedStepsAreCounted(t *testing.T) {
 			told += len(c.Events)
 			f.settle("a", nil)
 		}
-		if skipped := int(f.counter(t, "pleg_skipped_events_total")); told == 3*lives || told+skipped != 3*lives {
+		if skipped := int(kit.Metric(t, f.metrics, "pleg_skipped_events_total")); told == 3*lives || told+skipped != 3*lives {
 			t.Errorf("%d events and %d skipped, want %d together", told, skipped, 3*lives)
 		}
 	})
