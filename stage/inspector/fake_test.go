@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/border"
@@ -18,6 +19,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -127,6 +129,9 @@ func guarded(t *testing.T, rt fakeRuntime) *border.Runtime {
 // dispatcher.
 type fixture struct {
 	inspector *inspector.Inspector
+	metrics   *prometheus.Registry
+	logged    kit.Log
+	release   chan struct{} // of testHanging
 	cache     *fakeCache
 	inspect   chan stage.Change
 	retry     chan stage.Change
@@ -143,23 +148,21 @@ type fixture struct {
 func newFixture(t *testing.T, rt fakeRuntime, o inspector.Options) *fixture {
 	t.Helper()
 	c := &fakeCache{pods: make(map[pleg.PodUID]written)}
-	o.Runtime, o.Cache, o.InspectTimeout = guarded(t, rt), c, timeout
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+	f := &fixture{
+		metrics: prometheus.NewPedanticRegistry(),
+		cache:   c, inspect: make(chan stage.Change), retry: make(chan stage.Change), known: make(chan stage.Change),
+		stop:     make(chan stage.Cancel),
+		outcomes: make(chan stage.Outcome, 100), settled: make(chan stage.Settled, 100),
+		ended: make(chan error, 1),
 	}
+	o.Runtime, o.Cache, o.InspectTimeout, o.Logger, o.Metrics = guarded(t, rt), c, timeout, f.logged.Logger(), instrument.Registry{Registerer: f.metrics}
 	o.Inspectors, o.HungAfter = max(o.Inspectors, 1), cmp.Or(o.HungAfter, timeout)
 	i, err := inspector.New(o)
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	f := &fixture{
-		inspector: i,
-		cache:     c, inspect: make(chan stage.Change), retry: make(chan stage.Change), known: make(chan stage.Change),
-		stop:     make(chan stage.Cancel),
-		outcomes: make(chan stage.Outcome, 100), settled: make(chan stage.Settled, 100),
-		ended: make(chan error, 1), cancel: cancel,
-	}
+	f.inspector, f.cancel = i, cancel
 	f.finish = sync.OnceFunc(func() { close(f.inspect); close(f.retry); close(f.known) })
 	t.Cleanup(func() { f.cancel(); f.finish() })
 	go func() {
@@ -204,4 +207,20 @@ func (f *fixture) accepts(c stage.Change) bool {
 	}
 }
 
-var noMetrics instrument.Registry
+// requireMetric wants a metric to have a value; that of a histogram is its count.
+func (f *fixture) requireMetric(t *testing.T, name string, want float64) {
+	t.Helper()
+	families, err := f.metrics.Gather()
+	if err != nil {
+		t.Fatalf("gather: %v", err)
+	}
+	for _, family := range families {
+		if m := family.GetMetric()[0]; family.GetName() == name {
+			if got := m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount()); got != want {
+				t.Errorf("%s = %v, want %v", name, got, want)
+			}
+			return
+		}
+	}
+	t.Errorf("no metric %s", name)
+}

@@ -2,16 +2,12 @@ package inspector_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
@@ -20,34 +16,41 @@ import (
 
 const hungAfter = time.Second
 
-// hangingRuntime has pods that hang, are slow, ignore their context, or answer at
-// once, as their names say.
-type hangingRuntime struct {
-	// release ends the calls that ignore their context.
-	release chan struct{}
+// testHanging runs a test in a bubble, with the inspector of a runtime whose pods hang, are
+// slow, ignore their context until f.release is closed, or answer at once, as their names say.
+func testHanging(t *testing.T, inspectors int, test func(t *testing.T, f *fixture)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		f := newFixture(t, hanging(release), inspector.Options{Inspectors: inspectors, HungAfter: hungAfter})
+		f.release = release
+		test(t, f)
+	})
 }
 
-func newHangingRuntime() *hangingRuntime { return &hangingRuntime{release: make(chan struct{})} }
+func hanging(release <-chan struct{}) fakeRuntime {
+	return func(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+		var takes time.Duration
+		switch kind, _, _ := strings.Cut(string(pod.UID), "-"); kind {
+		case "uncancellable":
+			<-release
+			return plegtest.Status(pod), nil
+		case "hung":
+			takes = time.Hour
+		case "slow":
+			takes = 3 * time.Second
+		case "short":
+			takes = 20 * time.Millisecond
+		}
+		return answerAfter(ctx, takes, pod)
+	}
+}
 
-func (r *hangingRuntime) PodStatus(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
-	var takes time.Duration
-	switch kind, _, _ := strings.Cut(string(pod.UID), "-"); kind {
-	case "uncancellable":
-		<-r.release
-		return plegtest.Status(pod), nil
-	case "hung":
-		takes = time.Hour
-	case "slow":
-		takes = 3 * time.Second
-	case "short":
-		takes = 20 * time.Millisecond
+func answerAfter(ctx context.Context, d time.Duration, pod *pleg.Pod) (*pleg.PodStatus, error) {
+	if err := plegtest.Delay(d)(ctx); err != nil {
+		return nil, err
 	}
-	select {
-	case <-time.After(takes):
-		return plegtest.Status(pod), nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	return plegtest.Status(pod), nil
 }
 
 func uids(kind string, n int) []pleg.PodUID {
@@ -78,10 +81,8 @@ func (f *fixture) hang(t *testing.T, uids ...pleg.PodUID) {
 
 // An inspection that was overtaken lends its place. It is neither cancelled nor retried.
 func TestOvertakenInspectionsLendTheirPlaces(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const inspectors = 4
-		r := newHangingRuntime()
-		f := newFixture(t, r.PodStatus, inspector.Options{Inspectors: inspectors, HungAfter: hungAfter})
+	const inspectors = 4
+	testHanging(t, inspectors, func(t *testing.T, f *fixture) {
 		f.do(one("healthy-0"))
 		for n, uid := range uids("hung", 2*inspectors-1) {
 			f.inspect <- one(uid)
@@ -99,8 +100,7 @@ func TestOvertakenInspectionsLendTheirPlaces(t *testing.T) {
 // A node where few pods change does not show how many inspections its runtime serves at
 // once: more hung ones than places delay nobody.
 func TestHungPodsOfAQuietNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, newHangingRuntime().PodStatus, inspector.Options{Inspectors: 8, HungAfter: hungAfter})
+	testHanging(t, 8, func(t *testing.T, f *fixture) {
 		for n, uid := range uids("hung", 11) {
 			f.inspect <- one(uid)
 			f.do(one(pleg.PodUID(fmt.Sprint("short-", n))))
@@ -125,20 +125,14 @@ func TestWhatIsOvertaken(t *testing.T) {
 	}{"in half of the age": {time.Second, 1}, "in more": {time.Second + 1, 0}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				reg := prometheus.NewPedanticRegistry()
 				takes := map[pleg.PodUID]time.Duration{"first": time.Hour, "second": tc.second}
 				f := newFixture(t, func(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
-					select {
-					case <-time.After(takes[pod.UID]):
-						return plegtest.Status(pod), nil
-					case <-ctx.Done():
-						return nil, ctx.Err()
-					}
-				}, inspector.Options{Inspectors: 2, HungAfter: hungAfter, Metrics: instrument.Registry{Registerer: reg}})
+					return answerAfter(ctx, takes[pod.UID], pod)
+				}, inspector.Options{Inspectors: 2, HungAfter: hungAfter})
 				f.inspect <- one("first")
 				time.Sleep(time.Second)
 				f.do(one("second"))
-				requireGauge(t, reg, "pleg_hung_inspections", tc.want)
+				f.requireMetric(t, "pleg_hung_inspections", tc.want)
 			})
 		})
 	}
@@ -147,9 +141,7 @@ func TestWhatIsOvertaken(t *testing.T) {
 // Whether an inspection hangs or is slow shows only when another one ends: until then
 // one more begins each HungAfter.
 func TestTrialsWhileNothingEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newHangingRuntime()
-		f := newFixture(t, r.PodStatus, inspector.Options{Inspectors: 2, HungAfter: hungAfter})
+	testHanging(t, 2, func(t *testing.T, f *fixture) {
 		f.hang(t, uids("hung", 3)...)
 		time.Sleep(2*hungAfter - 1)
 		if len(f.settled) > 0 {
@@ -180,8 +172,7 @@ func TestCancelledWhileNothingEnds(t *testing.T) {
 		"runtime that answered little": {before: 1, want: map[time.Duration]pleg.PodUID{10 * time.Second: ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, newHangingRuntime().PodStatus, inspector.Options{Inspectors: 2, HungAfter: hungAfter})
+			testHanging(t, 2, func(t *testing.T, f *fixture) {
 				for _, uid := range uids("healthy", tc.before) {
 					f.do(one(uid))
 				}
@@ -209,7 +200,7 @@ func TestCancelledWhileNothingEnds(t *testing.T) {
 func TestFewAreCancelledWhileNothingEnds(t *testing.T) {
 	for before, most := range map[int]int{0: 10, 2000: 128/20 + 1} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFixture(t, newHangingRuntime().PodStatus, inspector.Options{Inspectors: 2, HungAfter: hungAfter / 100})
+			f := newFixture(t, hanging(nil), inspector.Options{Inspectors: 2, HungAfter: hungAfter / 100})
 			for range before {
 				f.do(one("healthy"))
 			}
@@ -226,9 +217,8 @@ func TestFewAreCancelledWhileNothingEnds(t *testing.T) {
 // Hung inspections that take every place are cancelled, the oldest first, once nothing has
 // ended for four times the last inspection.
 func TestHungInspectionsAreCancelledIfEveryPlaceIsTaken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const inspectors = 4
-		f := newFixture(t, newHangingRuntime().PodStatus, inspector.Options{Inspectors: inspectors, HungAfter: hungAfter})
+	const inspectors = 4
+	testHanging(t, inspectors, func(t *testing.T, f *fixture) {
 		for _, uid := range uids("hung", 2*inspectors-1) {
 			f.inspect <- one(uid)
 			time.Sleep(hungAfter)
@@ -262,8 +252,7 @@ func TestSuperseded(t *testing.T) {
 		"not in flight":               {"", false, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, newHangingRuntime().PodStatus, inspector.Options{Inspectors: 2, HungAfter: hungAfter})
+			testHanging(t, 2, func(t *testing.T, f *fixture) {
 				if tc.uid != "" {
 					f.inspect <- one(tc.uid)
 				}
@@ -285,192 +274,4 @@ func TestSuperseded(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Retries take at most half of the places.
-func TestRetriesLeavePlaces(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, newHangingRuntime().PodStatus, inspector.Options{Inspectors: 8, HungAfter: hungAfter})
-		retries := 0
-		for n := range 8 {
-			synctest.Wait()
-			c := one(pleg.PodUID(fmt.Sprint("hung-again-", n)))
-			c.Retry = true
-			select {
-			case f.retry <- c:
-				retries++
-			default:
-			}
-		}
-		if retries != 4 {
-			t.Errorf("%d retries at once, want 4", retries)
-		}
-		if s, _, ok := f.do(one("healthy")); s.Err != nil || !ok {
-			t.Errorf("a healthy pod settled with %v", s.Err)
-		}
-	})
-}
-
-// An error of the runtime's own is no hang, however late it comes.
-func TestLateError(t *testing.T) {
-	for name, tc := range map[string]struct {
-		after time.Duration
-		late  bool
-	}{"promptly": {hungAfter - 1, false}, "late": {hungAfter, true}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, func(context.Context, *pleg.Pod, *pleg.PodStatus) (*pleg.PodStatus, error) {
-					time.Sleep(tc.after)
-					return nil, errInspect
-				}, inspector.Options{HungAfter: hungAfter})
-				if s, _, _ := f.do(one("a")); s.Hung > 0 || s.Late != tc.late || !errors.Is(s.Err, errInspect) {
-					t.Errorf("settled %+v, want it to count as late: %v", s, tc.late)
-				}
-			})
-		})
-	}
-}
-
-// A call that ignores its context takes no inspector's place.
-func TestUncancellableCallIsAbandoned(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const inspectors = 2
-		reg := prometheus.NewPedanticRegistry()
-		r := newHangingRuntime()
-		f := newFixture(t, r.PodStatus, inspector.Options{
-			Inspectors: inspectors, HungAfter: hungAfter, Metrics: instrument.Registry{Registerer: reg},
-		})
-		for _, uid := range uids("uncancellable", 10) {
-			f.inspect <- one(uid)
-		}
-		for range 10 {
-			if s := <-f.settled; s.Err == nil || s.Hung == 0 || !strings.Contains(s.Err.Error(), "has not returned") {
-				t.Errorf("settled %+v, want hung and not returned", s)
-			}
-		}
-		if s, _, ok := f.do(one("healthy")); s.Err != nil || !ok {
-			t.Errorf("a healthy pod settled with %v", s.Err)
-		}
-		requireGauge(t, reg, "pleg_abandoned_inspections", 10)
-		requireGauge(t, reg, "pleg_inspections_in_flight", 0)
-		// The pod is not inspected twice at once.
-		again := time.Now()
-		if s, _, _ := f.do(one("uncancellable-0")); s.Hung == 0 || s.Err == nil || time.Since(again) > 0 {
-			t.Errorf("settled %+v after %v, want hung at once: the call before has not returned", s, time.Since(again))
-		}
-		f.finish()
-		synctest.Wait()
-		if len(f.ended) > 0 {
-			t.Error("Run returned before all calls had")
-		}
-		close(r.release)
-		if err := <-f.ended; err != nil {
-			t.Errorf("Run = %v, want nil", err)
-		}
-		if len(f.settled) > 0 {
-			t.Errorf("settled %+v, which had been settled before", <-f.settled)
-		}
-	})
-}
-
-// Abandoned calls are bounded: one more keeps its inspector's place.
-func TestAbandonedCallsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const bound, more = 256, 4
-		reg := prometheus.NewPedanticRegistry()
-		r := newHangingRuntime()
-		f := newFixture(t, r.PodStatus, inspector.Options{
-			Inspectors: bound + more, HungAfter: hungAfter, Metrics: instrument.Registry{Registerer: reg},
-		})
-		for _, uid := range uids("uncancellable", bound+more) {
-			f.inspect <- one(uid)
-		}
-		for range bound {
-			<-f.settled
-		}
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		if len(f.settled) > 0 {
-			t.Errorf("settled %+v, want the calls beyond the bound to be waited for", <-f.settled)
-		}
-		requireGauge(t, reg, "pleg_abandoned_inspections", bound)
-		requireGauge(t, reg, "pleg_inspections_in_flight", more)
-		f.finish()
-		close(r.release)
-		for range more {
-			<-f.settled
-		}
-		if err := <-f.ended; err != nil {
-			t.Errorf("Run = %v, want nil", err)
-		}
-	})
-}
-
-func TestAbandonedPodIsInspectedOnceItsCallHasReturned(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newHangingRuntime()
-		f := newFixture(t, r.PodStatus, inspector.Options{Inspectors: 1, HungAfter: hungAfter})
-		f.do(one("uncancellable"))
-		close(r.release)
-		synctest.Wait()
-		if s, _, ok := f.do(one("uncancellable")); s.Err != nil || !ok {
-			t.Errorf("settled %+v, want an outcome", s)
-		}
-	})
-}
-
-// requireGauge wants a metric to have a value.
-func requireGauge(t *testing.T, reg prometheus.Gatherer, name string, want float64) {
-	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatalf("gather: %v", err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			if got := f.GetMetric()[0].GetGauge().GetValue(); got != want {
-				t.Errorf("%s = %v, want %v", name, got, want)
-			}
-			return
-		}
-	}
-	t.Errorf("no metric %s", name)
-}
-
-// On a slow runtime more than Inspectors are in flight only as long as none ends.
-func TestExtraInspectionsOnlyWhileNoneEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const inspectors = 4
-		begun, ended := 0, make(chan struct{})
-		f := newFixture(t, func(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
-			select {
-			case <-ended:
-				return plegtest.Status(pod), nil
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
-		}, inspector.Options{Inspectors: inspectors, HungAfter: hungAfter})
-		for f.accepts(one(pleg.PodUID(fmt.Sprint("pod-", begun)))) {
-			begun++
-		}
-		for range 2 {
-			time.Sleep(hungAfter)
-			for f.accepts(one(pleg.PodUID(fmt.Sprint("pod-", begun)))) {
-				begun++
-			}
-		}
-		if want := inspectors + 2; begun != want {
-			t.Fatalf("%d inspections began, want %d", begun, want)
-		}
-		for n := range 10 {
-			time.Sleep(hungAfter / 2)
-			ended <- struct{}{}
-			for f.accepts(one(pleg.PodUID(fmt.Sprint("pod-", begun)))) {
-				begun++
-			}
-			if got := f.inspector.InFlight(); n > 0 && got != inspectors {
-				t.Errorf("%d inspections in flight after %d ended, want %d", got, n+1, inspectors)
-			}
-		}
-	})
 }

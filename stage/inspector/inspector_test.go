@@ -17,7 +17,9 @@ import (
 
 func TestInspectionOfAPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, asListed, inspector.Options{})
+		f := newFixture(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+			return plegtest.Status(pod, "10.0.0.1"), nil
+		}, inspector.Options{})
 		pod := plegtest.Pod("a", "c=exited d=running /s=running")
 		s, o, ok := f.do(change(1, pod))
 		if s.UID != "a" || s.Err != nil || !ok {
@@ -27,28 +29,12 @@ func TestInspectionOfAPod(t *testing.T) {
 		if w.status == nil || w.status != o.Status || !w.at.Equal(at(1)) || !w.status.ObservedAt.Equal(at(1)) {
 			t.Errorf("cache has %+v at %v, want the outcome's status, observed at the listing %v", w.status, w.at, at(1))
 		}
-		if o.UID != "a" || o.Pod != pod || len(o.Events) != 1 {
-			t.Fatalf("outcome = %+v, want that of the change", o)
+		if words := plegtest.Words(o.Events...); o.UID != "a" || o.Pod != pod || words != "Died(c) NetworkSetupCompleted(/s)" {
+			t.Fatalf("outcome = %+v, want that of the change, and network events last", o)
 		}
-		if ev := o.Events[0]; ev.ExitCode == nil || *ev.ExitCode != 3 || ev.Reason != "Error" {
-			t.Errorf("event = %+v, want the exit code and the reason of the status", ev)
-		}
-	})
-}
-
-func TestExitCodeIsThatOfExitedContainers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
-			s := plegtest.Status(pod)
-			s.Containers = s.Containers[1:]           // the first one was removed
-			s.Containers[0].State = pleg.StateRunning // the second one runs
-			return s, nil
-		}, inspector.Options{})
-		_, o, _ := f.do(change(1, plegtest.Pod("a", "c=exited d=exited e=exited")))
-		for n, want := range []bool{false, false, true} {
-			if got := o.Events[n].ExitCode != nil; got != want {
-				t.Errorf("event %d has an exit code: %v, want %v", n, got, want)
-			}
+		ev := o.Events[0]
+		if ev.ExitCode == nil || *ev.ExitCode != 3 || ev.Reason != "Error" || ev.ExitCode == &o.Status.Containers[0].ExitCode {
+			t.Errorf("event = %+v, want copies of the exit code and the reason of the status", ev)
 		}
 	})
 }
@@ -64,13 +50,14 @@ func TestEventsHaveImageAndTimesOfTheStatus(t *testing.T) {
 		status   *pleg.ContainerStatus
 		image    string
 		from, to time.Time
+		code     bool // it has an exit code
 	}{
 		"created":                       {event: pleg.Event{Type: pleg.ContainerCreated}, status: &pleg.ContainerStatus{ID: "c", Image: image}, image: image},
 		"started":                       {event: pleg.Event{Type: pleg.ContainerStarted}, status: running, image: image, from: started},
 		"started, exited since":         {event: pleg.Event{Type: pleg.ContainerStarted}, status: exited, image: image, from: started},
-		"died":                          {event: pleg.Event{Type: pleg.ContainerDied}, status: exited, image: image, from: started, to: finished},
+		"died":                          {event: pleg.Event{Type: pleg.ContainerDied}, status: exited, image: image, from: started, to: finished, code: true},
 		"died, said to run":             {event: pleg.Event{Type: pleg.ContainerDied}, status: running, image: image, from: started},
-		"died, and the status has none": {event: pleg.Event{Type: pleg.ContainerDied}, status: &pleg.ContainerStatus{ID: "c", State: pleg.StateExited}},
+		"died, and the status has none": {event: pleg.Event{Type: pleg.ContainerDied}, status: &pleg.ContainerStatus{ID: "c", State: pleg.StateExited}, code: true},
 		"died and gone since":           {event: pleg.Event{Type: pleg.ContainerDied}, status: &pleg.ContainerStatus{ID: "other", Image: image}},
 		"removed":                       {event: pleg.Event{Type: pleg.ContainerRemoved}, status: exited},
 		"a sandbox":                     {event: pleg.Event{Type: pleg.ContainerStarted, Sandbox: true}, status: running},
@@ -83,6 +70,9 @@ func TestEventsHaveImageAndTimesOfTheStatus(t *testing.T) {
 				c.Events = []pleg.Event{test.event}
 				_, o, _ := f.do(c)
 				ev := o.Events[0]
+				if got := ev.ExitCode != nil; got != test.code {
+					t.Errorf("event has an exit code: %v, want %v", got, test.code)
+				}
 				if ev.Image != test.image || !ev.StartedAt.Equal(test.from) || !ev.FinishedAt.Equal(test.to) {
 					t.Errorf("event has %q from %v to %v, want %q from %v to %v", ev.Image, ev.StartedAt, ev.FinishedAt, test.image, test.from, test.to)
 				}

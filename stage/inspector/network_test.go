@@ -68,15 +68,3 @@ func TestNetworkEvents(t *testing.T) {
 		})
 	}
 }
-
-func TestNetworkEventsComeLast(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
-			return plegtest.Status(pod, "10.0.0.1"), nil
-		}, inspector.Options{})
-		_, o, _ := f.do(change(1, plegtest.Pod("a", "c=exited /s=running")))
-		if got, want := plegtest.Words(o.Events...), "Died(c) NetworkSetupCompleted(/s)"; got != want {
-			t.Errorf("events %q, want %q", got, want)
-		}
-	})
-}

@@ -1,9 +1,6 @@
 package inspector_test
 
 import (
-	"bytes"
-	"log/slog"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,16 +8,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
 )
-
-// lines is a log without times, one line for each record.
-func lines(b *bytes.Buffer) *slog.Logger {
-	return slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}}))
-}
 
 func callOf(uid pleg.PodUID) *pleg.Call {
 	return &pleg.Call{Method: "ContainerStatus", Container: "c", PodUID: uid}
@@ -30,10 +17,7 @@ func callOf(uid pleg.PodUID) *pleg.Call {
 // logged once with its pod and call as soon as it is older than HungAfter.
 func TestOverdueInspectionsAreVisible(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		f := newFixture(t, newHangingRuntime().PodStatus, inspector.Options{
-			Inspectors: 4, HungAfter: hungAfter, CallOf: callOf, Logger: lines(&log),
-		})
+		f := newFixture(t, hanging(nil), inspector.Options{Inspectors: 4, HungAfter: hungAfter, CallOf: callOf})
 		began := time.Now()
 		f.inspect <- one("hung-0")
 		time.Sleep(hungAfter / 2)
@@ -58,24 +42,14 @@ func TestOverdueInspectionsAreVisible(t *testing.T) {
 		if overdue := f.inspector.Overdue(); len(overdue) != 0 {
 			t.Errorf("overdue %+v after it has ended, want none", overdue)
 		}
-		var ages []string
-		for line := range strings.Lines(log.String()) {
-			if strings.Contains(line, "podUID=hung-0") && strings.Contains(line, `call="ContainerStatus of c"`) {
-				_, age, _ := strings.Cut(line, " age=")
-				ages = append(ages, strings.Fields(age)[0])
-			}
-		}
-		if got := strings.Join(ages, " "); got != "1s" {
-			t.Errorf("logged at the ages %q, want 1s; log:\n%s", got, log.String())
-		}
+		f.logged.RequireLines(t, 1, `podUID=hung-0 pod=ns/name-hung-0 call="ContainerStatus of c" age=1s`)
+		f.logged.RequireLines(t, 1, "ContainerStatus of c")
 	})
 }
 
 // A retry that hangs is not logged again: the differ has logged the pod.
 func TestHungRetryIsNotLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		f := newFixture(t, newHangingRuntime().PodStatus, inspector.Options{Inspectors: 4, HungAfter: hungAfter, Logger: lines(&log)})
+	testHanging(t, 4, func(t *testing.T, f *fixture) {
 		again := one("hung-0")
 		again.Retry = true
 		f.retry <- again
@@ -83,8 +57,6 @@ func TestHungRetryIsNotLogged(t *testing.T) {
 		f.do(one("quick"))
 		time.Sleep(hungAfter)
 		synctest.Wait()
-		if strings.Contains(log.String(), "inspection hangs") {
-			t.Errorf("logged:\n%s", &log)
-		}
+		f.logged.RequireLines(t, 0, "inspection hangs")
 	})
 }

@@ -58,16 +58,6 @@ func TestFinalStatusesOfRemovedContainersAreKept(t *testing.T) {
 	}
 }
 
-func TestEventDoesNotReferToTheStatus(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, asListed, inspector.Options{})
-		_, o, _ := f.do(change(1, plegtest.Pod("a", "c=exited")))
-		if o.Events[0].ExitCode == &o.Status.Containers[0].ExitCode {
-			t.Error("the exit code is a pointer into the status")
-		}
-	})
-}
-
 // The status of a CRI event is not the inspector's to change.
 func TestStatusOfAnEventIsNotChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

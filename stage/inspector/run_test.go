@@ -7,10 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
@@ -22,7 +20,7 @@ func TestCacheIsWrittenBeforeTheOutcomeAndSettledAfter(t *testing.T) {
 		c := &fakeCache{pods: make(map[pleg.PodUID]written)}
 		i, err := inspector.New(inspector.Options{
 			Runtime: guarded(t, asListed), Cache: c, Inspectors: 1, InspectTimeout: timeout, HungAfter: timeout,
-			Logger: slog.New(slog.DiscardHandler), Metrics: noMetrics,
+			Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatalf("New: %v", err)
@@ -109,30 +107,14 @@ func TestCancelledInspectionHasNoOutcome(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		reg := prometheus.NewPedanticRegistry()
 		fails := false
 		f := newFixture(t, faulty(func(ctx context.Context) error {
 			if fails {
 				return errInspect
 			}
 			return plegtest.Delay(4 * time.Second)(ctx)
-		}), inspector.Options{Inspectors: 2, Metrics: instrument.Registry{Registerer: reg}})
-		want := func(name string, value float64) {
-			t.Helper()
-			families, err := reg.Gather()
-			if err != nil {
-				t.Fatalf("gather: %v", err)
-			}
-			for _, f := range families {
-				if m := f.GetMetric()[0]; f.GetName() == name {
-					if got := m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount()); got != value {
-						t.Errorf("%s = %v, want %v", name, got, value)
-					}
-					return
-				}
-			}
-			t.Errorf("no metric %s", name)
-		}
+		}), inspector.Options{Inspectors: 2})
+		want := func(name string, value float64) { t.Helper(); f.requireMetric(t, name, value) }
 		want("pleg_inspection_oldest_seconds", 0)
 		f.inspect <- change(1, plegtest.Pod("a", "c=running"))
 		time.Sleep(time.Second)
@@ -151,7 +133,7 @@ func TestMetrics(t *testing.T) {
 		want("pleg_inspection_oldest_seconds", 0)
 		want("pleg_inspection_errors_total", 1)
 		want("pleg_inspection_duration_seconds", 3)
-		if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
+		if problems, err := testutil.GatherAndLint(f.metrics); err != nil || len(problems) > 0 {
 			t.Errorf("lint: %v, %v", problems, err)
 		}
 	})

@@ -1,0 +1,171 @@
+package inspector_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
+)
+
+// Retries take at most half of the places.
+func TestRetriesLeavePlaces(t *testing.T) {
+	testHanging(t, 8, func(t *testing.T, f *fixture) {
+		retries := 0
+		for n := range 8 {
+			synctest.Wait()
+			c := one(pleg.PodUID(fmt.Sprint("hung-again-", n)))
+			c.Retry = true
+			select {
+			case f.retry <- c:
+				retries++
+			default:
+			}
+		}
+		if retries != 4 {
+			t.Errorf("%d retries at once, want 4", retries)
+		}
+		if s, _, ok := f.do(one("healthy")); s.Err != nil || !ok {
+			t.Errorf("a healthy pod settled with %v", s.Err)
+		}
+	})
+}
+
+// An error of the runtime's own is no hang, however late it comes.
+func TestLateError(t *testing.T) {
+	for name, tc := range map[string]struct {
+		after time.Duration
+		late  bool
+	}{"promptly": {hungAfter - 1, false}, "late": {hungAfter, true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, func(context.Context, *pleg.Pod, *pleg.PodStatus) (*pleg.PodStatus, error) {
+					time.Sleep(tc.after)
+					return nil, errInspect
+				}, inspector.Options{HungAfter: hungAfter})
+				if s, _, _ := f.do(one("a")); s.Hung > 0 || s.Late != tc.late || !errors.Is(s.Err, errInspect) {
+					t.Errorf("settled %+v, want it to count as late: %v", s, tc.late)
+				}
+			})
+		})
+	}
+}
+
+// A call that ignores its context takes no inspector's place.
+func TestUncancellableCallIsAbandoned(t *testing.T) {
+	testHanging(t, 2, func(t *testing.T, f *fixture) {
+		for _, uid := range uids("uncancellable", 10) {
+			f.inspect <- one(uid)
+		}
+		for range 10 {
+			if s := <-f.settled; s.Err == nil || s.Hung == 0 || !strings.Contains(s.Err.Error(), "has not returned") {
+				t.Errorf("settled %+v, want hung and not returned", s)
+			}
+		}
+		if s, _, ok := f.do(one("healthy")); s.Err != nil || !ok {
+			t.Errorf("a healthy pod settled with %v", s.Err)
+		}
+		f.requireMetric(t, "pleg_abandoned_inspections", 10)
+		f.requireMetric(t, "pleg_inspections_in_flight", 0)
+		// The pod is not inspected twice at once.
+		again := time.Now()
+		if s, _, _ := f.do(one("uncancellable-0")); s.Hung == 0 || s.Err == nil || time.Since(again) > 0 {
+			t.Errorf("settled %+v after %v, want hung at once: the call before has not returned", s, time.Since(again))
+		}
+		f.finish()
+		synctest.Wait()
+		if len(f.ended) > 0 {
+			t.Error("Run returned before all calls had")
+		}
+		close(f.release)
+		if err := <-f.ended; err != nil {
+			t.Errorf("Run = %v, want nil", err)
+		}
+		if len(f.settled) > 0 {
+			t.Errorf("settled %+v, which had been settled before", <-f.settled)
+		}
+	})
+}
+
+// Abandoned calls are bounded: one more keeps its inspector's place.
+func TestAbandonedCallsAreBounded(t *testing.T) {
+	const bound, more = 256, 4
+	testHanging(t, bound+more, func(t *testing.T, f *fixture) {
+		for _, uid := range uids("uncancellable", bound+more) {
+			f.inspect <- one(uid)
+		}
+		for range bound {
+			<-f.settled
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if len(f.settled) > 0 {
+			t.Errorf("settled %+v, want the calls beyond the bound to be waited for", <-f.settled)
+		}
+		f.requireMetric(t, "pleg_abandoned_inspections", bound)
+		f.requireMetric(t, "pleg_inspections_in_flight", more)
+		f.finish()
+		close(f.release)
+		for range more {
+			<-f.settled
+		}
+		if err := <-f.ended; err != nil {
+			t.Errorf("Run = %v, want nil", err)
+		}
+	})
+}
+
+func TestAbandonedPodIsInspectedOnceItsCallHasReturned(t *testing.T) {
+	testHanging(t, 1, func(t *testing.T, f *fixture) {
+		f.do(one("uncancellable"))
+		close(f.release)
+		synctest.Wait()
+		if s, _, ok := f.do(one("uncancellable")); s.Err != nil || !ok {
+			t.Errorf("settled %+v, want an outcome", s)
+		}
+	})
+}
+
+// On a slow runtime more than Inspectors are in flight only as long as none ends.
+func TestExtraInspectionsOnlyWhileNoneEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const inspectors = 4
+		begun, ended := 0, make(chan struct{})
+		f := newFixture(t, func(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+			select {
+			case <-ended:
+				return plegtest.Status(pod), nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}, inspector.Options{Inspectors: inspectors, HungAfter: hungAfter})
+		for f.accepts(one(pleg.PodUID(fmt.Sprint("pod-", begun)))) {
+			begun++
+		}
+		for range 2 {
+			time.Sleep(hungAfter)
+			for f.accepts(one(pleg.PodUID(fmt.Sprint("pod-", begun)))) {
+				begun++
+			}
+		}
+		if want := inspectors + 2; begun != want {
+			t.Fatalf("%d inspections began, want %d", begun, want)
+		}
+		for n := range 10 {
+			time.Sleep(hungAfter / 2)
+			ended <- struct{}{}
+			for f.accepts(one(pleg.PodUID(fmt.Sprint("pod-", begun)))) {
+				begun++
+			}
+			if got := f.inspector.InFlight(); n > 0 && got != inspectors {
+				t.Errorf("%d inspections in flight after %d ended, want %d", got, n+1, inspectors)
+			}
+		}
+	})
+}
