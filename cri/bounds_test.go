@@ -46,10 +46,18 @@ func slowRuntime(inFlight, peak *atomic.Int64) *fakeRuntime {
 	}}
 }
 
+// A pod has two calls at once, and a hung one delays no other.
 func TestStatusCallsOfAPodAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var inFlight, peak atomic.Int64
 		client := connect(t, slowRuntime(&inFlight, &peak), cri.Options{})
+		hung := make(chan error, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			_, err := client.PodStatus(ctx, manyContainers("hung", 100), nil)
+			hung <- err
+		}()
+		synctest.Wait()
 		start := time.Now()
 		for i := range 8 {
 			go func() {
@@ -63,123 +71,12 @@ func TestStatusCallsOfAPodAreBounded(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if got := peak.Load(); got != 16 || inFlight.Load() != 0 {
-			t.Errorf("at most %d calls in flight, %d left; want two for each pod and none", got, inFlight.Load())
+		if got := peak.Load(); got != 18 || inFlight.Load() != 2 {
+			t.Errorf("at most %d calls in flight, %d left; want two for each pod and those of the hung one", got, inFlight.Load())
 		}
-	})
-}
-
-func TestHungPodDelaysNoOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var inFlight, peak atomic.Int64
-		client := connect(t, slowRuntime(&inFlight, &peak), cri.Options{})
-		hung := make(chan error, 1)
-		start := time.Now()
-		go func() {
-			_, err := client.PodStatus(t.Context(), manyContainers("hung", 100), nil)
-			hung <- err
-		}()
-		synctest.Wait()
-		if _, err := client.PodStatus(t.Context(), manyContainers("fine", 2), nil); err != nil {
-			t.Error(err)
-		}
-		if took := time.Since(start); took != time.Second/2 {
-			t.Errorf("the pod beside a hung one took %v, want 0.5s", took)
-		}
-		if err := <-hung; status.Code(err) != codes.DeadlineExceeded {
-			t.Errorf("the hung pod ended with %v, want DeadlineExceeded", err)
-		}
-		if took := time.Since(start); took != 2*time.Minute {
-			t.Errorf("the hung pod took %v, want 2m0s", took)
-		}
-	})
-}
-
-func TestPodStatusEndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var inFlight, peak atomic.Int64
-		client := connect(t, slowRuntime(&inFlight, &peak), cri.Options{})
-		ctx, cancel := context.WithCancel(t.Context())
-		result := make(chan error, 1)
-		go func() {
-			_, err := client.PodStatus(ctx, manyContainers("hung", 8), nil)
-			result <- err
-		}()
-		time.Sleep(time.Second / 2)
 		cancel()
-		synctest.Wait()
-		if err := <-result; status.Code(err) != codes.Canceled {
-			t.Errorf("ended with %v, want Canceled", err)
-		}
+		<-hung
 	})
-}
-
-func TestListErrors(t *testing.T) {
-	for _, tt := range []struct {
-		name  string
-		err   error
-		code  codes.Code
-		words []string
-	}{
-		{"refused", status.Error(codes.Unavailable, "not initialized"), codes.Unavailable, []string{"list containers: "}},
-		{
-			"too large", status.Error(codes.ResourceExhausted, "too large"), codes.ResourceExhausted,
-			[]string{"list containers: ", "4096 bytes of Options.MaxRecvBytes"},
-		},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			fake := &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1)}}
-			var works atomic.Bool // a call that was given up may still read it
-			fake.listContainers = func(context.Context) (*runtimeapi.ListContainersResponse, error) {
-				if !works.Load() {
-					return nil, tt.err
-				}
-				return &runtimeapi.ListContainersResponse{}, nil
-			}
-			client := connect(t, fake, cri.Options{MaxRecvBytes: 4096})
-			pods, err := client.ListPods(t.Context())
-			if pods != nil || status.Code(err) != tt.code {
-				t.Fatalf("got %v, %v; want the code %v", pods, err, tt.code)
-			}
-			for _, words := range tt.words {
-				if !strings.Contains(err.Error(), words) {
-					t.Errorf("error %q lacks %q", err, words)
-				}
-			}
-			works.Store(true)
-			wantPods(t, client, 1)
-		})
-	}
-}
-
-// A list that fails ends the other, whose error is then of no interest.
-func TestFailedListEndsTheOther(t *testing.T) {
-	fails := func(context.Context) error { return status.Error(codes.Internal, "broken") }
-	waits := func(ctx context.Context) error {
-		<-ctx.Done()
-		return status.FromContextError(ctx.Err()).Err()
-	}
-	for _, tt := range []struct {
-		want                  string
-		sandboxes, containers func(context.Context) error
-	}{
-		{"list containers: ", waits, fails},
-		{"list pod sandboxes: ", fails, waits},
-	} {
-		t.Run(tt.want, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				fake := &fakeRuntime{listSandboxes: tt.sandboxes}
-				fake.listContainers = func(ctx context.Context) (*runtimeapi.ListContainersResponse, error) {
-					return nil, tt.containers(ctx)
-				}
-				start := time.Now()
-				_, err := connect(t, fake, cri.Options{}).ListPods(t.Context())
-				if took := time.Since(start); took != 0 || status.Code(err) != codes.Internal || !strings.Contains(err.Error(), tt.want) {
-					t.Errorf("ended after %v with %v, want Internal at once and %q in it", took, err, tt.want)
-				}
-			})
-		})
-	}
 }
 
 func TestListTooLargeToReceive(t *testing.T) {
@@ -190,41 +87,6 @@ func TestListTooLargeToReceive(t *testing.T) {
 	_, err := connect(t, fake, cri.Options{MaxRecvBytes: 1 << 20}).ListPods(t.Context())
 	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "1048576 bytes of Options.MaxRecvBytes") {
 		t.Errorf("5 MiB with a limit of 1 MiB: %v, want ResourceExhausted that names the option", err)
-	}
-}
-
-func TestListEndsByDeadlineOrContext(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		opts   cri.Options
-		cancel time.Duration
-		want   time.Duration
-		code   codes.Code
-	}{
-		{"the kubelet's deadline", cri.Options{}, 0, 2 * time.Minute, codes.DeadlineExceeded},
-		{"another deadline", cri.Options{ListTimeout: 7 * time.Second}, 0, 7 * time.Second, codes.DeadlineExceeded},
-		{"the caller's context", cri.Options{}, 3 * time.Second, 3 * time.Second, codes.Canceled},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				fake := &fakeRuntime{}
-				fake.listContainers = func(ctx context.Context) (*runtimeapi.ListContainersResponse, error) {
-					<-ctx.Done()
-					return nil, status.FromContextError(ctx.Err()).Err()
-				}
-				client := connect(t, fake, tt.opts)
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				if tt.cancel > 0 {
-					time.AfterFunc(tt.cancel, cancel)
-				}
-				start := time.Now()
-				_, err := client.ListPods(ctx)
-				if took := time.Since(start); took != tt.want || status.Code(err) != tt.code {
-					t.Errorf("ended after %v with %v, want %v and %v", took, err, tt.want, tt.code)
-				}
-			})
-		})
 	}
 }
 
@@ -264,4 +126,99 @@ func TestConcurrentListsRunOneByOne(t *testing.T) {
 			t.Errorf("3 lists took %v, want 3s", took)
 		}
 	})
+}
+
+// A list or status call that hangs ends by itself. A list that stalls costs that list only.
+func TestCallsEndByDeadlineOrContext(t *testing.T) {
+	list := func(ctx context.Context, client *cri.Client) error { _, err := client.ListPods(ctx); return err }
+	inspect := func(ctx context.Context, client *cri.Client) error {
+		_, err := client.PodStatus(ctx, manyContainers("hung", 100), nil)
+		return err
+	}
+	for _, tt := range []struct {
+		name   string
+		call   func(context.Context, *cri.Client) error
+		opts   cri.Options
+		cancel time.Duration
+		want   time.Duration
+		code   codes.Code
+	}{
+		{"list, the kubelet's deadline", list, cri.Options{}, 0, 2 * time.Minute, codes.DeadlineExceeded},
+		{"list, another deadline", list, cri.Options{ListTimeout: 7 * time.Second}, 0, 7 * time.Second, codes.DeadlineExceeded},
+		{"list, the caller's context", list, cri.Options{}, 3 * time.Second, 3 * time.Second, codes.Canceled},
+		{"status, the kubelet's deadline", inspect, cri.Options{}, 0, 2 * time.Minute, codes.DeadlineExceeded},
+		{"status, another deadline", inspect, cri.Options{StatusTimeout: 7 * time.Second}, 0, 7 * time.Second, codes.DeadlineExceeded},
+		{"status, the caller's context", inspect, cri.Options{}, 3 * time.Second, 3 * time.Second, codes.Canceled},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var inFlight, peak atomic.Int64
+				fake := slowRuntime(&inFlight, &peak)
+				fake.listContainers = func(ctx context.Context) (*runtimeapi.ListContainersResponse, error) {
+					<-ctx.Done()
+					return nil, status.FromContextError(ctx.Err()).Err()
+				}
+				client := connect(t, fake, tt.opts)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if tt.cancel > 0 {
+					time.AfterFunc(tt.cancel, cancel)
+				}
+				start := time.Now()
+				err := tt.call(ctx, client)
+				if took := time.Since(start); took != tt.want || status.Code(err) != tt.code {
+					t.Errorf("ended after %v with %v, want %v and %v", took, err, tt.want, tt.code)
+				}
+			})
+		})
+	}
+}
+
+// A list that fails ends the other, whose error is then of no interest. The next list
+// works.
+func TestFailedListEndsTheOther(t *testing.T) {
+	fails := func(code codes.Code) func(context.Context) error {
+		return func(context.Context) error { return status.Error(code, "broken") }
+	}
+	waits := func(ctx context.Context) error {
+		<-ctx.Done()
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	for _, tt := range []struct {
+		want                  string
+		sandboxes, containers func(context.Context) error
+		code                  codes.Code
+	}{
+		{"list containers: ", waits, fails(codes.Internal), codes.Internal},
+		{"list pod sandboxes: ", fails(codes.Internal), waits, codes.Internal},
+		{"list containers: the runtime is not available: ", waits, fails(codes.Unavailable), codes.Unavailable},
+		{"list containers: the list exceeds the 4096 bytes of Options.MaxRecvBytes", waits, fails(codes.ResourceExhausted), codes.ResourceExhausted},
+	} {
+		t.Run(tt.want, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1)}}
+				var works atomic.Bool // a call that was given up may still read it
+				fake.listSandboxes = func(ctx context.Context, _ *runtimeapi.PodSandboxFilter) error {
+					if works.Load() {
+						return nil
+					}
+					return tt.sandboxes(ctx)
+				}
+				fake.listContainers = func(ctx context.Context) (*runtimeapi.ListContainersResponse, error) {
+					if works.Load() {
+						return &runtimeapi.ListContainersResponse{}, nil
+					}
+					return nil, tt.containers(ctx)
+				}
+				client := connect(t, fake, cri.Options{MaxRecvBytes: 4096})
+				start := time.Now()
+				pods, err := client.ListPods(t.Context())
+				if took := time.Since(start); pods != nil || took != 0 || status.Code(err) != tt.code || !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("ended after %v with %v, %v, want %v at once and %q in it", took, pods, err, tt.code, tt.want)
+				}
+				works.Store(true)
+				wantPods(t, client, 1)
+			})
+		})
+	}
 }

@@ -86,6 +86,9 @@ func checkHint(t *testing.T, rt *simruntime.Runtime, client *cri.Client, uid ple
 		return
 	}
 	wantTruth(t, "the hint", []*pleg.Pod{h.Pod}, []simruntime.Pod{now})
+	if h.Pod.Labels["io.kubernetes.pod.uid"] != now.UID {
+		t.Errorf("the hint has the labels %v", h.Pod.Labels)
+	}
 	want, err := client.PodStatus(t.Context(), h.Pod, nil)
 	must(t, err)
 	if !reflect.DeepEqual(h.Status, want) {
@@ -93,80 +96,46 @@ func checkHint(t *testing.T, rt *simruntime.Runtime, client *cri.Client, uid ple
 	}
 }
 
-func TestEventsEnd(t *testing.T) {
-	broken := status.Error(codes.Unavailable, "broken")
-	for name, tt := range map[string]struct {
-		faults  simruntime.EventFaults
-		none    bool
-		code    codes.Code
-		mention string
-	}{
-		"not implemented": {simruntime.EventFaults{Mode: simruntime.EventsUnimplemented}, true, codes.Unimplemented, ""},
-		"switched off":    {simruntime.EventFaults{Mode: simruntime.EventsEOF}, true, codes.Unknown, "ended the stream"},
-		"broken":          {simruntime.EventFaults{BreakAfter: 3}, false, status.Code(broken), ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				rt, client := simulated(t, cri.Options{})
-				must(t, rt.SetEventFaults(tt.faults))
-				w := watchEvents(t, client)
-				synctest.Wait()
-				populate(t, rt, 3, 1)
-				err := <-w.ended
-				if errors.Is(err, pleg.ErrNoEvents) != tt.none || status.Code(err) != tt.code || !strings.Contains(err.Error(), tt.mention) {
-					t.Errorf("ended with %v; want the code %v, no events: %t", err, tt.code, tt.none)
-				}
-			})
-		})
-	}
-}
-
 // A runtime that ends the stream at once has its events switched off. One that ends it
-// later, or after an event, has events.
-func TestRuntimeThatEndsOpenStreamHasEvents(t *testing.T) {
+// later, or after an event, has events: also if it restarts twice within a second and ends
+// new streams at once.
+func TestEventsEnd(t *testing.T) {
 	for name, tt := range map[string]struct {
-		lives  time.Duration
+		lives  []time.Duration // of one stream after another
 		events int
+		err    error // of the runtime
 		none   bool
+		code   codes.Code
+		words  string
 	}{
-		"at once":           {0, 0, true},
-		"after an event":    {0, 1, false},
-		"after two seconds": {2 * time.Second, 0, false},
+		"not implemented":   {[]time.Duration{0}, 0, status.Error(codes.Unimplemented, "unknown"), true, codes.Unimplemented, ""},
+		"broken":            {[]time.Duration{0}, 3, status.Error(codes.Unavailable, "broken"), false, codes.Unavailable, "broken"},
+		"at once":           {[]time.Duration{0}, 0, nil, true, codes.Unknown, "ended the stream"},
+		"after an event":    {[]time.Duration{0}, 1, nil, false, codes.Unknown, "ended the stream"},
+		"after two seconds": {[]time.Duration{2 * time.Second, 0, 0}, 0, nil, false, codes.Unknown, "ended the stream"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				fake := &fakeRuntime{events: func(stream eventStream) error {
+				var lives time.Duration
+				client := connect(t, &fakeRuntime{events: func(stream eventStream) error {
 					for range tt.events {
 						if err := stream.Send(&runtimeapi.ContainerEventResponse{}); err != nil {
 							return err
 						}
 					}
-					time.Sleep(tt.lives)
-					return nil
-				}}
-				w := watchEvents(t, connect(t, fake, cri.Options{}))
-				if err := <-w.ended; err == nil || errors.Is(err, pleg.ErrNoEvents) != tt.none || errors.Is(err, io.EOF) {
-					t.Errorf("ended with %v, want no events: %t", err, tt.none)
+					time.Sleep(lives)
+					return tt.err
+				}}, cri.Options{})
+				for _, lives = range tt.lives {
+					err := <-watchEvents(t, client).ended
+					if err == nil || errors.Is(err, pleg.ErrNoEvents) != tt.none || errors.Is(err, io.EOF) ||
+						status.Code(err) != tt.code || !strings.Contains(err.Error(), tt.words) {
+						t.Errorf("a stream that lived for %v ended with %v, want the code %v, no events: %t", lives, err, tt.code, tt.none)
+					}
 				}
 			})
 		})
 	}
-}
-
-// A runtime that restarts twice within a second ends a new stream at once. Its events
-// have worked, so they are not switched off.
-func TestRuntimeThatRestartsTwiceHasEvents(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		lives := 2 * time.Second
-		client := connect(t, &fakeRuntime{events: func(eventStream) error { time.Sleep(lives); return nil }}, cri.Options{})
-		for range 3 {
-			w := watchEvents(t, client)
-			if err := <-w.ended; err == nil || errors.Is(err, pleg.ErrNoEvents) {
-				t.Errorf("a stream that lived for %v ended with %v, want an error that is not ErrNoEvents", lives, err)
-			}
-			lives = 0
-		}
-	})
 }
 
 func TestWatchEventsWithoutRuntime(t *testing.T) {

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -29,7 +31,9 @@ type fakeRuntime struct {
 	sandboxes       []*runtimeapi.PodSandbox
 	containers      []*runtimeapi.Container
 	listContainers  func(ctx context.Context) (*runtimeapi.ListContainersResponse, error) // if not nil, in place of containers
-	listSandboxes   func(ctx context.Context) error                                       // if not nil, its error comes first
+	listSandboxes   func(ctx context.Context, filter *runtimeapi.PodSandboxFilter) error  // if not nil, its error comes first
+	streams         bool                                                                  // serve the lists as streams too, one item in each message
+	asked           atomic.Int32                                                          // the streams of sandboxes
 	sandboxStatus   func(ctx context.Context, id string) (*runtimeapi.PodSandboxStatusResponse, error)
 	containerStatus func(ctx context.Context, id string) (*runtimeapi.ContainerStatusResponse, error)
 	events          func(eventStream) error
@@ -45,17 +49,46 @@ func (f *fakeRuntime) Version(context.Context, *runtimeapi.VersionRequest) (*run
 }
 
 func (f *fakeRuntime) ListPodSandbox(ctx context.Context, req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+	filter := req.GetFilter()
 	if f.listSandboxes != nil {
-		if err := f.listSandboxes(ctx); err != nil {
+		if err := f.listSandboxes(ctx, filter); err != nil {
 			return nil, err
 		}
 	}
-	if req.GetFilter() == nil {
+	if filter == nil {
 		f.whole.Add(1)
 	} else {
 		f.one.Add(1)
 	}
-	return &runtimeapi.ListPodSandboxResponse{Items: matching(f.sandboxes, req.GetFilter().GetLabelSelector())}, nil
+	items := slices.DeleteFunc(matching(f.sandboxes, filter.GetLabelSelector()), func(s *runtimeapi.PodSandbox) bool {
+		return filter.GetId() != "" && s.GetId() != filter.GetId() || filter.GetState() != nil && s.GetState() != filter.GetState().GetState()
+	})
+	return &runtimeapi.ListPodSandboxResponse{Items: items}, nil
+}
+
+func (f *fakeRuntime) StreamPodSandboxes(_ *runtimeapi.StreamPodSandboxesRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamPodSandboxesResponse]) error {
+	f.asked.Add(1)
+	return sendEach(f, f.sandboxes, func(s []*runtimeapi.PodSandbox) error {
+		return stream.Send(&runtimeapi.StreamPodSandboxesResponse{PodSandboxes: s})
+	})
+}
+
+func (f *fakeRuntime) StreamContainers(_ *runtimeapi.StreamContainersRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamContainersResponse]) error {
+	return sendEach(f, f.containers, func(c []*runtimeapi.Container) error {
+		return stream.Send(&runtimeapi.StreamContainersResponse{Containers: c})
+	})
+}
+
+func sendEach[E any](f *fakeRuntime, items []E, send func([]E) error) error {
+	if !f.streams {
+		return status.Error(codes.Unimplemented, "unknown method")
+	}
+	for _, item := range items {
+		if err := send([]E{item}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (f *fakeRuntime) ListContainers(ctx context.Context, req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {

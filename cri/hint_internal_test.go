@@ -65,29 +65,6 @@ func hintOf(t *testing.T, c *Client, sent *runtimeapi.ContainerEventResponse) pl
 	return c.hint(received, eventNow)
 }
 
-func TestCompleteEvent(t *testing.T) {
-	c1 := &pleg.Container{ID: "c1", SandboxID: "s1", Name: "main", Attempt: 1, State: pleg.StateRunning, CreatedAt: time.Unix(0, 7)}
-	c0 := &pleg.Container{ID: "c0", SandboxID: "s1", Name: "main", State: pleg.StateExited, CreatedAt: time.Unix(0, 6)}
-	s1 := &pleg.Container{ID: "s1", Name: "web", Attempt: 2, State: pleg.StateRunning, CreatedAt: time.Unix(0, 5)}
-	want := &pleg.Pod{
-		UID: "u1", Name: "web", Namespace: "shop", Labels: map[string]string{labelPodUID: "u1"},
-		Containers: []*pleg.Container{c1, c0}, Sandboxes: []*pleg.Container{s1},
-	}
-	h := hintOf(t, &Client{}, aContainerStarts())
-	if h.UID != "u1" || h.Container != "c1" || h.Sandbox != "s1" || h.State != pleg.StateRunning || h.Removed || !h.At.Equal(eventNow) {
-		t.Errorf("got %+v", h)
-	}
-	if !reflect.DeepEqual(h.Pod, want) {
-		t.Errorf("pod: got %+v, want %+v", h.Pod, want)
-	}
-	st := h.Status
-	if st.UID != "u1" || st.Name != "web" || st.Namespace != "shop" || !reflect.DeepEqual(st.IPs, []string{"10.0.0.1"}) ||
-		st.Container("c0").ExitCode != 7 || st.Container("c0").Reason != "Error" || st.Container("c1").State != pleg.StateRunning ||
-		len(st.Sandboxes) != 1 || !st.Sandboxes[0].Ready {
-		t.Errorf("status: got %+v", st)
-	}
-}
-
 func TestRemovedIsLeftOut(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change                func(*runtimeapi.ContainerEventResponse)
@@ -178,17 +155,6 @@ func TestIncompleteEvents(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
 		})
-	}
-}
-
-// TestOwnersFollowTheLists uses the newest list to find the owner of an id.
-func TestOwnersFollowTheLists(t *testing.T) {
-	c := &Client{}
-	for _, uid := range []pleg.PodUID{"u1", "u2"} {
-		c.known.Store(&known{pods: []*pleg.Pod{{UID: uid, Sandboxes: []*pleg.Container{{ID: "c1"}}}}})
-		if h := hintOf(t, c, &runtimeapi.ContainerEventResponse{ContainerId: "c1"}); h.UID != uid {
-			t.Errorf("got the pod %q, want %q", h.UID, uid)
-		}
 	}
 }
 

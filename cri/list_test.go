@@ -27,8 +27,16 @@ func listCases() []listCase {
 	const ready, notReady = runtimeapi.PodSandboxState_SANDBOX_READY, runtimeapi.PodSandboxState_SANDBOX_NOTREADY
 	const created, running, exited, unknown = runtimeapi.ContainerState_CONTAINER_CREATED,
 		runtimeapi.ContainerState_CONTAINER_RUNNING, runtimeapi.ContainerState_CONTAINER_EXITED, runtimeapi.ContainerState_CONTAINER_UNKNOWN
+	date, never := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC).UnixNano(), time.Time{}.UnixNano() // as containerd writes it
 	return []listCase{
 		{name: "an empty node"},
+		{
+			name:       "times",
+			sandboxes:  []*runtimeapi.PodSandbox{sandbox("s1", "u1", ready, date)},
+			containers: []*runtimeapi.Container{container("c1", "s1", running, never)},
+			want: fmt.Sprintf("u1 ns-s1/name-s1 map[app:web of:s1] [s1< name-s1#%d running@1767323045000000006] c1<s1 name-c1#%d running@0\n",
+				uint32(date), uint32(never)),
+		},
 		{
 			name:       "containers join by their sandbox, without labels",
 			sandboxes:  []*runtimeapi.PodSandbox{sandbox("s1", "u1", ready, 1), sandbox("s2", "u2", notReady, 2)},
@@ -96,19 +104,6 @@ func TestListPods(t *testing.T) {
 	}
 }
 
-func TestListedTimes(t *testing.T) {
-	s := sandbox("s1", "u1", 0, time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC).UnixNano())
-	zero := container("c1", "s1", 0, time.Time{}.UnixNano()) // as containerd writes "never"
-	fake := &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{s}, containers: []*runtimeapi.Container{zero}}
-	pods := listPods(t, connect(t, fake, cri.Options{}))
-	if got := pods[0].Sandboxes[0].CreatedAt.UTC().String(); got != "2026-01-02 03:04:05.000000006 +0000 UTC" {
-		t.Errorf("sandbox created at %s", got)
-	}
-	if got := pods[0].Containers[0].CreatedAt; !got.IsZero() {
-		t.Errorf("container created at %v, want the zero time", got)
-	}
-}
-
 // malformedTotal is the metric's text with these values in place of 0.
 func malformedTotal(values map[string]int) string {
 	var s strings.Builder
@@ -125,6 +120,14 @@ func TestMalformedItemHidesNoOther(t *testing.T) {
 	noMetadata.Metadata = nil
 	containerNoMetadata := container("bad", "good", 0, 1)
 	containerNoMetadata.Metadata = nil
+	kubelets := badContainer(container("bad", "good", 1, 1))
+	kubelets.Labels = map[string]string{"io.kubernetes.container.name": "main"}
+	sandboxWith := func(field ...byte) []*runtimeapi.PodSandbox {
+		return []*runtimeapi.PodSandbox{withField(sandbox("c\ufffd", "u9", 0, 1), field)}
+	}
+	containerWith := func(field ...byte) []*runtimeapi.Container {
+		return []*runtimeapi.Container{withField(container("c\ufffd", "good", 1, 1), field)}
+	}
 	for _, tt := range []struct {
 		name       string
 		sandboxes  []*runtimeapi.PodSandbox
@@ -142,32 +145,49 @@ func TestMalformedItemHidesNoOther(t *testing.T) {
 		{"container twice", nil, []*runtimeapi.Container{container("c1", "good", 2, 9)}, "duplicate_id", 1},
 		{"container three times", nil, []*runtimeapi.Container{container("c1", "good", 1, 1), container("c1", "good", 1, 1)}, "duplicate_id", 2},
 		{"container of no pod", nil, []*runtimeapi.Container{container("bad", "gone", 0, 1)}, "no_pod", 1},
+		{"text in the name of a sandbox", []*runtimeapi.PodSandbox{badSandbox(sandbox("bad", "u9", 0, 1))}, nil, "not_utf8", 1},
+		{"text in the id of a sandbox", sandboxWith(badID...), nil, "not_utf8", 1},
+		{"text in a label of a sandbox", sandboxWith(0x2a, 0x03, 0x0a, 0x01, 0xff), nil, "not_utf8", 1},
+		{"text in the name of a container", nil, []*runtimeapi.Container{badContainer(container("bad", "good", 1, 1))}, "not_utf8", 1},
+		{"text in the id of a container", nil, containerWith(badID...), "not_utf8", 1},
+		{"text in an annotation of a container", nil, containerWith(0x4a, 0x03, 0x12, 0x01, 0xff), "not_utf8", 1},
+		{"text in the image of a container", nil, containerWith(0x22, 0x03, 0x0a, 0x01, 0xff), "not_utf8", 1},
+		{"text beside the kubelet's labels", nil, []*runtimeapi.Container{kubelets}, "not_utf8", 1},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				registry := prometheus.NewPedanticRegistry()
-				var log bytes.Buffer
-				fake := &fakeRuntime{
-					sandboxes:  append([]*runtimeapi.PodSandbox{sandbox("good", "good", 0, 1)}, tt.sandboxes...),
-					containers: append([]*runtimeapi.Container{container("c1", "good", 1, 1)}, tt.containers...),
-				}
-				client := connect(t, fake, cri.Options{Registerer: registry, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-				for list := 1; list <= 3; list++ {
-					want := "good ns-good/name-good map[app:web of:good] [good< name-good#1 running@1] c1<good name-c1#1 running@1\n"
-					if got := show(listPods(t, client)); got != want {
-						t.Errorf("list %d: got %s, want one pod: %s", list, got, want)
-					}
-					if err := testutil.GatherAndCompare(registry, strings.NewReader(malformedTotal(map[string]int{tt.reason: tt.times * list})),
-						"pleg_malformed_items_total"); err != nil {
-						t.Errorf("list %d: %v", list, err)
-					}
-				}
-				synctest.Wait() // for the log
-				if got := strings.Count(log.String(), "reason="+tt.reason+"\n"); got != 1 {
-					t.Errorf("%d warnings of the same item, want 1:\n%s", got, log.String())
-				}
+		for _, streams := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, streams: %t", tt.name, streams), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					hidesNoOther(t, &fakeRuntime{
+						streams:    streams,
+						sandboxes:  append([]*runtimeapi.PodSandbox{sandbox("good", "good", 0, 1)}, tt.sandboxes...),
+						containers: append([]*runtimeapi.Container{container("c1", "good", 1, 1)}, tt.containers...),
+					}, tt.reason, tt.times)
+				})
 			})
-		})
+		}
+	}
+}
+
+// hidesNoOther requires that each list has the good pod, counts the malformed items, and
+// that they are logged once.
+func hidesNoOther(t *testing.T, fake *fakeRuntime, reason string, times int) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	var log bytes.Buffer
+	client := connect(t, fake, cri.Options{Registerer: registry, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	for list := 1; list <= 3; list++ {
+		want := "good ns-good/name-good map[app:web of:good] [good< name-good#1 running@1] c1<good name-c1#1 running@1\n"
+		if got := show(listPods(t, client)); got != want {
+			t.Errorf("list %d: got %s, want one pod: %s", list, got, want)
+		}
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(malformedTotal(map[string]int{reason: times * list})),
+			"pleg_malformed_items_total"); err != nil {
+			t.Errorf("list %d: %v", list, err)
+		}
+	}
+	synctest.Wait() // for the log
+	if got := strings.Count(log.String(), "reason="+reason+"\n"); got != 1 {
+		t.Errorf("%d warnings of the same item, want 1:\n%s", got, log.String())
 	}
 }
 
@@ -177,8 +197,8 @@ func TestMalformedItemIsCompleted(t *testing.T) {
 	for _, streamed := range []bool{true, false} {
 		sandboxes := []*runtimeapi.PodSandbox{sandbox("s", "u", 0, 1)}
 		containers := []*runtimeapi.Container{container("c", "s", 1, 1), container("gone", "s", 1, 2)}
-		fake := &fakeRuntime{sandboxes: sandboxes, containers: containers}
-		client := connect(t, fake, cri.Options{UnaryLists: !streamed})
+		fake := &fakeRuntime{streams: streamed, sandboxes: sandboxes, containers: containers}
+		client := connect(t, fake, cri.Options{})
 		before := show(listPods(t, client))
 		badSandbox, badContainer, newcomer := sandbox("s", "u", 0, 1), container("c", "s", 2, 1), container("new", "s", 1, 3)
 		second, kubelets := sandbox("s2", "u", 1, 0), container("new2", "s", 1, 4)

@@ -4,15 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
@@ -66,37 +63,6 @@ func returnOf(t *testing.T, events pipeline.EventsMode, phase, outage time.Durat
 	return time.Since(back)
 }
 
-// TestReconnectsSoonAfterRuntimeReturns lists each second during an outage. The first
-// list after the return must succeed, however long the outage was.
-func TestReconnectsSoonAfterRuntimeReturns(t *testing.T) {
-	t.Parallel()
-	for _, outage := range []time.Duration{500 * time.Millisecond, 10 * time.Second, 2 * time.Minute} {
-		t.Run(outage.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				o := &outlet{}
-				start := func() (stop func()) {
-					return serve(t, &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1)}}, o.listen())
-				}
-				stop := start()
-				client := o.client(t, cri.Options{})
-				listPods(t, client)
-				o.current.Store(nil)
-				stop()
-				for end := time.Now().Add(outage); time.Now().Before(end); time.Sleep(min(time.Second, time.Until(end))) {
-					if _, err := client.ListPods(t.Context()); status.Code(err) != codes.Unavailable {
-						t.Fatalf("list of a runtime that is gone: %v, want Unavailable", err)
-					}
-				}
-				start()
-				time.Sleep(400 * time.Millisecond)
-				if _, err := client.ListPods(t.Context()); err != nil {
-					t.Errorf("0.4 s after the runtime's return: %v", err)
-				}
-			})
-		})
-	}
-}
-
 func TestFindsReplacedSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cri.sock")
 	stop := serve(t, &fakeRuntime{}, listen(t, path))
@@ -112,91 +78,6 @@ func TestFindsReplacedSocket(t *testing.T) {
 	}
 	if err != nil || len(pods) != 1 {
 		t.Errorf("after a restart: %v, %v; want one pod", pods, err)
-	}
-}
-
-// The status calls of 40 of 100 pods hang, some for the sandbox and some for the
-// container. The events of the others arrive as they change, and the 40 recover once
-// the runtime answers again.
-func TestHungPodsDelayNoOtherPods(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const pods, hung, steps = 100, 40, 8
-		rt, err := simruntime.New(simruntime.Options{Seed: 7})
-		must(t, err)
-		all := populate(t, rt, pods, 1)
-		hangs := hangStatusCalls(t, rt, all[:hung])
-		p := kit.Simulate(t, rt, pipeline.Options{})
-		events := p.Events(t, 100_000)
-		time.Sleep(20*time.Second + pipeline.DefaultRelistPeriod/2) // between two lists
-		restartAll(t, rt, all[hung:])                               // whose inspections overtake all that hang
-		time.Sleep(10 * time.Second)
-		for len(events) > 0 {
-			<-events
-		}
-		received := make(chan int)
-		go func() { received <- countInTime(t, events, hangs) }()
-		for range steps {
-			restartAll(t, rt, all[hung:])
-			time.Sleep(pipeline.DefaultRelistPeriod)
-		}
-		// An inspection that runs, or hangs in a place that it lends, is not in quarantine.
-		if got := len(p.Quarantined()); got < hung-2*pipeline.DefaultInspectors {
-			t.Errorf("%d of %d pods in quarantine", got, hung)
-		}
-		rt.ClearAll()
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		for uid := range hangs {
-			if st, err := p.Cache().Get(uid); err != nil || len(st.Containers) != 1 {
-				t.Errorf("pod %s 10 s after the runtime answers again: %+v, %v", uid, st, err)
-			}
-		}
-		if got := p.Quarantined(); len(got) > 0 {
-			t.Errorf("%d pods in quarantine, want none", len(got))
-		}
-		_ = p.Stop() // reports its error at the end of the test
-		if got, want := <-received, 2*steps*(pods-hung); got != want {
-			t.Errorf("%d events of the other pods, want %d", got, want)
-		}
-	})
-}
-
-// hangStatusCalls makes a status call of each pod hang and returns the pods.
-func hangStatusCalls(t *testing.T, rt *simruntime.Runtime, pods []simruntime.Pod) map[pleg.PodUID]bool {
-	t.Helper()
-	hangs := make(map[pleg.PodUID]bool)
-	for n, p := range pods {
-		rpc := []string{"PodSandboxStatus", "ContainerStatus"}[n%2]
-		inject(t, rt, simruntime.Fault{RPC: rpc, PodUID: p.UID, Hang: true})
-		hangs[pleg.PodUID(p.UID)] = true
-	}
-	return hangs
-}
-
-// countInTime counts the events until their channel is closed, except those of these
-// pods, and requires that each arrives without delay.
-func countInTime(t *testing.T, events <-chan pleg.Event, except map[pleg.PodUID]bool) (n int) {
-	for ev := range events {
-		if except[ev.PodUID] {
-			continue
-		}
-		if late := time.Since(ev.ObservedAt); late > 0 {
-			t.Errorf("%v is late by %v", ev, late)
-		}
-		n++
-	}
-	return n
-}
-
-// restartAll restarts the running container of each pod.
-func restartAll(t *testing.T, rt *simruntime.Runtime, pods []simruntime.Pod) {
-	t.Helper()
-	for _, pod := range pods {
-		now, _ := rt.Pod(pod.UID)
-		running := slices.IndexFunc(now.Containers, func(c simruntime.Container) bool { return c.State == simruntime.Running })
-		_, err := rt.RestartContainer(now.Containers[running].ID)
-		must(t, err)
 	}
 }
 

@@ -8,14 +8,16 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // carryingAnswer adds the statuses of containers to the answer of a sandbox, as of now.
@@ -61,6 +63,8 @@ func TestPodStatusCalls(t *testing.T) {
 		{name: "it was dead", last: dead, want: []string{"c1", "c2", "s1"}},
 		{name: "another sandbox had the address", last: &pleg.PodStatus{Sandboxes: []*pleg.SandboxStatus{{ID: "s0", Ready: true, IPs: []string{"10.0.0.9"}}}}, want: []string{"c1", "c2", "s1"}},
 		{name: "a container had exited", last: exited, exited: true, want: []string{"c2"}},
+		{name: "a container has exited since", last: ready("10.0.0.1"), exited: true, want: both},
+		{name: "a container had exited and is listed as running", last: exited, want: both},
 		{name: "a container had been killed", last: killed(2 * time.Second), exited: true, want: []string{"c2"}},
 		{name: "a container had been killed just before", last: killed(100 * time.Millisecond), exited: true, want: both},
 		{name: "carried, nothing is known", carries: true, want: []string{"s1"}},
@@ -96,6 +100,9 @@ func TestPodStatusCalls(t *testing.T) {
 			slices.Sort(fake.asked)
 			if !slices.Equal(fake.asked, test.want) {
 				t.Errorf("asked for %q, want %q", fake.asked, test.want)
+			}
+			if kept := test.last.Container("c1"); kept != nil && (st.Container("c1") != kept) != slices.Contains(test.want, "c1") {
+				t.Errorf("the last status of c1 is used: %t", st.Container("c1") == kept)
 			}
 			if len(st.Containers) != 2 || len(st.Sandboxes) != 1 {
 				t.Errorf("got %d containers and %d sandboxes, want 2 and 1", len(st.Containers), len(st.Sandboxes))
@@ -151,45 +158,52 @@ func TestUnusableCarriedStatus(t *testing.T) {
 func TestPodStatusEqualsAllCalls(t *testing.T) {
 	for carries, name := range []string{"never", "always", "sometimes"} {
 		t.Run(name, func(t *testing.T) {
-			saved := 0
-			for seed := range uint64(15) {
-				saved += compareWithAllCalls(t, seed, carries)
-			}
-			if saved == 0 {
-				t.Error("no call was saved")
-			}
+			synctest.Test(t, func(t *testing.T) {
+				if saved := compareWithAllCalls(t, carries); saved <= 0 {
+					t.Errorf("%d calls were saved", saved)
+				}
+			})
 		})
 	}
 }
 
 // compareWithAllCalls returns how many calls a history saved.
-func compareWithAllCalls(t *testing.T, seed uint64, carries int) (saved int) {
+func compareWithAllCalls(t *testing.T, carries int) (saved int64) {
 	t.Helper()
-	w := &onePod{rng: rand.New(rand.NewPCG(seed, uint64(carries))), of: make(map[string]string)}
-	client, full := connect(t, w.runtime(), cri.Options{}), connect(t, w.runtime(), cri.Options{})
-	var last *pleg.PodStatus
-	for step := range 40 {
+	rt, err := simruntime.New(simruntime.Options{Seed: 7, StatusesInSandbox: true})
+	must(t, err)
+	o := &outlet{}
+	listener := o.listen()
+	kit.Run(t, func(ctx context.Context) error { return rt.Serve(ctx, listener) })
+	w := &distorted{rng: rand.New(rand.NewPCG(1, uint64(carries)))}
+	client, full := o.client(t, w.options(func() bool { return w.carries })), o.client(t, w.options(func() bool { return false }))
+	last := make(map[pleg.PodUID]*pleg.PodStatus)
+	for step := range 100 {
 		w.carries = carries == 1 || carries == 2 && w.rng.IntN(2) == 0
-		reinspect := w.change()
-		listed := w.list()
-		if len(w.containers) > 0 { // between the list and the inspection
-			exit(w.containers[w.rng.IntN(len(w.containers))], 7)
+		if step%10 == 0 {
+			populate(t, rt, 8, 3)
 		}
-		if reinspect {
-			last = nil
+		changes := []simruntime.Change{simruntime.Restart, simruntime.Exit, simruntime.Replace, simruntime.Remove}
+		rt.Burst(1+w.rng.IntN(2), changes[w.rng.IntN(len(changes))])
+		if pods := rt.Pods(); len(pods) > 0 && step%5 == 0 {
+			must(t, rt.StopSandbox(pods[w.rng.IntN(len(pods))].Sandboxes[0].ID))
 		}
-		w.calls = 0
-		got, err := client.PodStatus(t.Context(), listed, last)
-		must(t, err)
-		fewer := w.calls
-		w.calls, w.carries = 0, false
-		want, err := full.PodStatus(t.Context(), listed, nil)
-		must(t, err)
-		if !reflect.DeepEqual(got, want) {
-			t.Fatalf("seed %d, step %d: got\n%s\nwant\n%s", seed, step, showStatus(got), showStatus(want))
+		listed := listPods(t, client)
+		rt.Burst(1, simruntime.Exit) // between the list and the inspection
+		for _, p := range listed {
+			before := rt.Stats().Calls()
+			got, err := client.PodStatus(t.Context(), p, last[p.UID])
+			must(t, err)
+			fewer := rt.Stats().Calls() - before
+			want, err := full.PodStatus(t.Context(), p, nil)
+			must(t, err)
+			if !reflect.DeepEqual(got, want) {
+				t.Fatalf("step %d: got\n%s\nwant\n%s", step, showStatus(got), showStatus(want))
+			}
+			saved += rt.Stats().Calls() - before - 2*fewer
+			last[p.UID] = got
 		}
-		saved += w.calls - fewer
-		last = got
+		time.Sleep(time.Second)
 	}
 	return saved
 }
@@ -204,178 +218,47 @@ func showStatus(st *pleg.PodStatus) (text string) {
 	return text
 }
 
-// onePod is a runtime with one pod.
-type onePod struct {
-	mu         sync.Mutex // between concurrent calls
-	rng        *rand.Rand
-	carries    bool
-	made       int64
-	sandboxes  []*runtimeapi.PodSandboxStatus
-	containers []*runtimeapi.ContainerStatus
-	of         map[string]string // the sandbox of a container
-	calls      int
+// distorted changes what a runtime answers of sandboxes.
+type distorted struct {
+	mu      sync.Mutex // between concurrent calls
+	rng     *rand.Rand
+	carries bool
 }
 
-// change takes a random step. It reports whether the runtime did what no list shows
-// and no runtime does: it changed the address of a sandbox that stays ready. Then only
-// a reinspection has the new address.
-func (w *onePod) change() (reinspect bool) {
-	ready := w.pick(func(s *runtimeapi.PodSandboxStatus) bool {
-		return s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY
-	})
-	dead := w.pick(func(s *runtimeapi.PodSandboxStatus) bool {
-		return s.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY
-	})
-	switch n := w.rng.IntN(8); {
-	case ready == nil && n < 4:
-		w.addSandbox()
-	case ready != nil && n == 0:
-		w.stopSandbox(ready)
-	case ready != nil && n == 1:
-		reinspect = ready.GetNetwork().GetIp() != ""
-		ready.Network = w.network()
-	case dead != nil && n == 2:
-		w.removeSandbox(dead)
-	default:
-		w.changeContainer()
-	}
-	return reinspect
-}
-
-func (w *onePod) pick(which func(*runtimeapi.PodSandboxStatus) bool) *runtimeapi.PodSandboxStatus {
-	if i := slices.IndexFunc(w.sandboxes, which); i >= 0 {
-		return w.sandboxes[i]
-	}
-	return nil
-}
-
-func (w *onePod) network() *runtimeapi.PodSandboxNetworkStatus {
-	w.made++
-	return &runtimeapi.PodSandboxNetworkStatus{Ip: fmt.Sprint("10.0.0.", w.made)}
-}
-
-// addSandbox makes a ready sandbox, which may get its address later, or never.
-func (w *onePod) addSandbox() {
-	w.made++
-	s := &runtimeapi.PodSandboxStatus{Id: fmt.Sprint("s", w.made), CreatedAt: w.made, Labels: map[string]string{"made": fmt.Sprint(w.made)}}
-	switch w.rng.IntN(3) {
-	case 0:
-		s.Network = w.network()
-	case 1:
-		s.Linux = &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{
-			Options: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE},
-		}}
-	}
-	w.sandboxes = append(w.sandboxes, s)
-}
-
-func (w *onePod) stopSandbox(s *runtimeapi.PodSandboxStatus) {
-	s.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
-	if w.rng.IntN(2) == 0 {
-		s.Network = nil
-	}
-	for _, c := range w.containers {
-		if w.of[c.GetId()] == s.GetId() {
-			exit(c, 137)
-		}
-	}
-}
-
-func exit(c *runtimeapi.ContainerStatus, code int32) {
-	if c.GetState() != runtimeapi.ContainerState_CONTAINER_EXITED {
-		c.State, c.ExitCode, c.Reason = runtimeapi.ContainerState_CONTAINER_EXITED, code, fmt.Sprint("code ", code)
-	}
-}
-
-func (w *onePod) removeSandbox(s *runtimeapi.PodSandboxStatus) {
-	w.sandboxes = slices.DeleteFunc(w.sandboxes, func(other *runtimeapi.PodSandboxStatus) bool { return other == s })
-	w.containers = slices.DeleteFunc(w.containers, func(c *runtimeapi.ContainerStatus) bool { return w.of[c.GetId()] == s.GetId() })
-}
-
-// changeContainer starts, ends or removes a container.
-func (w *onePod) changeContainer() {
-	n := w.rng.IntN(3)
-	if n == 0 && len(w.sandboxes) > 0 {
-		w.made++
-		c := &runtimeapi.ContainerStatus{Id: fmt.Sprint("c", w.made), CreatedAt: w.made, State: runtimeapi.ContainerState_CONTAINER_RUNNING}
-		w.containers = append(w.containers, c)
-		w.of[c.GetId()] = w.sandboxes[w.rng.IntN(len(w.sandboxes))].GetId()
-		return
-	}
-	if len(w.containers) == 0 {
-		return
-	}
-	i := w.rng.IntN(len(w.containers))
-	if n == 1 {
-		exit(w.containers[i], w.rng.Int32N(256))
-	} else {
-		w.containers = slices.Delete(w.containers, i, i+1)
-	}
-}
-
-// list returns the pod as listed, newest first.
-func (w *onePod) list() *pleg.Pod {
-	p := &pleg.Pod{UID: "u1", Name: "web", Namespace: "prod"}
-	for _, s := range slices.Backward(w.sandboxes) {
-		state := pleg.StateExited
-		if s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY {
-			state = pleg.StateRunning
-		}
-		p.Sandboxes = append(p.Sandboxes, &pleg.Container{ID: pleg.ContainerID(s.GetId()), State: state})
-	}
-	for _, c := range slices.Backward(w.containers) {
-		state := pleg.StateRunning
-		if c.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED {
-			state = pleg.StateExited
-		}
-		p.Containers = append(p.Containers, &pleg.Container{
-			ID: pleg.ContainerID(c.GetId()), SandboxID: pleg.ContainerID(w.of[c.GetId()]), State: state,
-		})
-	}
-	return p
-}
-
-// runtime answers as the pod is now.
-func (w *onePod) runtime() *fakeRuntime {
-	return &fakeRuntime{
-		sandboxStatus: func(_ context.Context, id string) (*runtimeapi.PodSandboxStatusResponse, error) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.calls++
-			for _, s := range w.sandboxes {
-				if s.GetId() == id {
-					return w.carry(&runtimeapi.PodSandboxStatusResponse{Status: s}), nil
-				}
+// options are those of a client whose sandbox statuses carry those of the containers, or do
+// not. Some sandboxes get their address late, and some need none.
+func (w *distorted) options(carries func() bool) cri.Options {
+	return cri.Options{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(
+		func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			err := invoke(ctx, method, req, reply, conn, opts...)
+			answer, ok := reply.(*runtimeapi.PodSandboxStatusResponse)
+			if err != nil || !ok {
+				return err
 			}
-			return nil, status.Errorf(codes.NotFound, "no sandbox %s", id)
-		},
-		containerStatus: func(_ context.Context, id string) (*runtimeapi.ContainerStatusResponse, error) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.calls++
-			for _, c := range w.containers {
-				if c.GetId() == id {
-					return &runtimeapi.ContainerStatusResponse{Status: c}, nil
-				}
+			st := answer.GetStatus()
+			switch id := st.GetId(); {
+			case id[0]%2 == 0 && time.Since(time.Unix(0, st.GetCreatedAt())) < 5*time.Second:
+				st.Network = nil
+			case id[0]%4 == 1:
+				st.Linux = &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{
+					Options: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE},
+				}}
 			}
-			return nil, status.Errorf(codes.NotFound, "no container %s", id)
-		},
-	}
+			if !carries() {
+				answer.ContainersStatuses, answer.Timestamp = nil, 0
+				return nil
+			}
+			w.spoil(answer)
+			return nil
+		})}}
 }
 
-// carry adds the statuses of the containers. Some are unusable: absent, empty, twice,
-// or wrong and gathered before the call.
-func (w *onePod) carry(answer *runtimeapi.PodSandboxStatusResponse) *runtimeapi.PodSandboxStatusResponse {
-	if !w.carries {
-		return answer
-	}
-	var carried []*runtimeapi.ContainerStatus
-	for _, c := range w.containers {
-		if w.of[c.GetId()] == answer.GetStatus().GetId() {
-			carried = append(carried, c)
-		}
-	}
-	answer.Timestamp = time.Now().UnixNano()
+// spoil makes some of the carried statuses unusable: absent, empty, twice, or wrong and
+// gathered before the call.
+func (w *distorted) spoil(answer *runtimeapi.PodSandboxStatusResponse) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	carried := answer.GetContainersStatuses()
 	lie := &runtimeapi.ContainerStatus{State: runtimeapi.ContainerState_CONTAINER_EXITED, ExitCode: 99}
 	if len(carried) > 0 {
 		lie.Id = carried[0].GetId()
@@ -391,5 +274,4 @@ func (w *onePod) carry(answer *runtimeapi.PodSandboxStatusResponse) *runtimeapi.
 		carried, answer.Timestamp = []*runtimeapi.ContainerStatus{lie}, answer.GetTimestamp()-int64(time.Second)
 	}
 	answer.ContainersStatuses = carried
-	return answer
 }

@@ -126,13 +126,6 @@ func TestPodStatus(t *testing.T) {
 	}
 }
 
-func TestPodStatusOfRemovedPod(t *testing.T) {
-	got, err := connect(t, (&statuses{}).runtime(), cri.Options{}).PodStatus(t.Context(), pod([]string{"s"}, []string{"c"}), nil)
-	if err != nil || len(got.Sandboxes) != 0 || len(got.Containers) != 0 || got.IPs != nil || got.UID != "u1" {
-		t.Errorf("got %+v, %v; want an empty status", got, err)
-	}
-}
-
 func TestPodStatusHasTheIPsOfTheNewestReadySandbox(t *testing.T) {
 	fake := &statuses{sandboxes: map[string]*runtimeapi.PodSandboxStatusResponse{
 		"dead": sandboxStatus("dead", false, 300, "10.0.0.3"),
@@ -144,36 +137,12 @@ func TestPodStatusHasTheIPsOfTheNewestReadySandbox(t *testing.T) {
 		{[]string{"dead", "new", "old"}, []string{"10.0.0.2"}},
 		{[]string{"old", "new", "dead"}, []string{"10.0.0.2"}},
 		{[]string{"dead"}, nil},
+		{[]string{"gone"}, nil},
 	} {
 		got, err := client.PodStatus(t.Context(), pod(tt.ids, nil), nil)
 		if err != nil || !reflect.DeepEqual(got.IPs, tt.want) {
 			t.Errorf("sandboxes %v: got IPs %v, %v; want %v, those of the newest that is ready", tt.ids, got.IPs, err, tt.want)
 		}
-	}
-}
-
-func TestPodStatusReusesTheFinalStatus(t *testing.T) {
-	const exited, running = pleg.StateExited, pleg.StateRunning
-	for _, tt := range []struct {
-		name         string
-		listed, last pleg.State
-		wantCall     bool
-	}{
-		{"exited and known as exited", exited, exited, false},
-		{"exited since", exited, running, true},
-		{"listed as running: an exited status is not believed", running, exited, true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			fake := &statuses{containers: map[string]*runtimeapi.ContainerStatusResponse{"c": {Status: &runtimeapi.ContainerStatus{Id: "c"}}}}
-			p := pod(nil, []string{"c"})
-			p.Containers[0].State = tt.listed
-			last := &pleg.PodStatus{Containers: []*pleg.ContainerStatus{{ID: "c", State: tt.last}}}
-			got, err := connect(t, fake.runtime(), cri.Options{}).PodStatus(t.Context(), p, last)
-			must(t, err)
-			if called := len(fake.asked) > 0; called != tt.wantCall || (got.Containers[0] == last.Containers[0]) == tt.wantCall {
-				t.Errorf("asked for %v, reused %t; want a call: %t", fake.asked, got.Containers[0] == last.Containers[0], tt.wantCall)
-			}
-		})
 	}
 }
 
@@ -205,6 +174,12 @@ func TestPodStatusErrors(t *testing.T) {
 		{
 			"the status of another", &statuses{containers: map[string]*runtimeapi.ContainerStatusResponse{"c": wrong}},
 			pod(nil, []string{"c"}), `container_status c: malformed answer: the status is that of "other"`, codes.Unknown,
+		},
+		{
+			"text that is not UTF-8", &statuses{containers: map[string]*runtimeapi.ContainerStatusResponse{"c": {Status: &runtimeapi.ContainerStatus{
+				Id: "c", Metadata: withField(&runtimeapi.ContainerMetadata{}, badName),
+			}}}},
+			pod(nil, []string{"c"}), "container_status c: ", codes.Internal,
 		},
 		{
 			"a state of a container that the list does not know", &statuses{containers: map[string]*runtimeapi.ContainerStatusResponse{

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -22,25 +21,28 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// batched serves rt in batches of three items and returns a client of it.
-func batched(t *testing.T, pods int) (*simruntime.Runtime, *cri.Client) {
-	t.Helper()
-	rt, client := simulatedWith(t, simruntime.Options{Seed: 7, StreamBatch: 3}, cri.Options{})
-	populate(t, rt, pods, 2)
-	return rt, client
-}
-
+// A stream of batches of three items that breaks, or stalls until the deadline, costs that
+// list only.
 func TestBrokenListStreamIsDiscarded(t *testing.T) {
 	for _, rpc := range []string{"StreamPodSandboxes", "StreamContainers"} {
-		for _, messages := range []int{1, 2, 99} {
-			t.Run(fmt.Sprintf("%s after %d", rpc, messages), func(t *testing.T) {
+		for _, fault := range []simruntime.Fault{
+			{Messages: 1, Code: codes.Unavailable}, {Messages: 2, Code: codes.Unavailable}, {Messages: 99, Code: codes.Unavailable},
+			{Messages: 1, Hang: true},
+		} {
+			t.Run(fmt.Sprintf("%s after %d, hangs: %t", rpc, fault.Messages, fault.Hang), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					rt, client := batched(t, 7)
+					rt, client := simulatedWith(t, simruntime.Options{Seed: 7, StreamBatch: 3}, cri.Options{})
+					populate(t, rt, 7, 2)
 					before := listPods(t, client)
 					rt.Burst(2, simruntime.Restart)
-					inject(t, rt, simruntime.Fault{RPC: rpc, Messages: messages, Times: 1, Code: codes.Unavailable})
-					if pods, err := client.ListPods(t.Context()); pods != nil || status.Code(err) != codes.Unavailable {
-						t.Errorf("the list that broke: %d pods, %v; want Unavailable", len(pods), err)
+					fault.RPC, fault.Times = rpc, 1
+					inject(t, rt, fault)
+					code, end := fault.Code, time.Now()
+					if fault.Hang {
+						code, end = codes.DeadlineExceeded, end.Add(cri.DefaultTimeout)
+					}
+					if pods, err := client.ListPods(t.Context()); pods != nil || status.Code(err) != code || !time.Now().Equal(end) {
+						t.Errorf("the list that broke: %d pods, %v %v after its time; want %v", len(pods), err, time.Since(end), code)
 					}
 					after := listPods(t, client)
 					wantTruth(t, "after the break", after, rt.Pods())
@@ -54,50 +56,12 @@ func TestBrokenListStreamIsDiscarded(t *testing.T) {
 	}
 }
 
-func TestListStreamOfEmptyNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt, client := batched(t, 2)
-		for _, want := range []int{2, 0, 0} {
-			wantPods(t, client, want)
-			rt.Burst(2, simruntime.Remove)
-		}
-	})
-}
-
-// A runtime that stops answering in the middle of a list costs that list only.
-func TestStalledListStreamEndsAtDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt, client := batched(t, 7)
-		inject(t, rt, simruntime.Fault{RPC: "StreamContainers", Messages: 1, Times: 1, Hang: true})
-		start := time.Now()
-		if _, err := client.ListPods(t.Context()); status.Code(err) != codes.DeadlineExceeded || time.Since(start) != cri.DefaultTimeout {
-			t.Errorf("ended after %v with %v, want 2m0s and DeadlineExceeded", time.Since(start), err)
-		}
-		wantPods(t, client, 7)
-	})
-}
-
-// switching is a runtime that has streams or not, and counts who asks for them.
-type switching struct {
-	fakeRuntime
-	streams bool
-	asked   atomic.Int64
-}
-
-func (s *switching) StreamPodSandboxes(_ *runtimeapi.StreamPodSandboxesRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamPodSandboxesResponse]) error {
-	s.asked.Add(1)
-	if !s.streams {
-		return status.Error(codes.Unimplemented, "unknown method StreamPodSandboxes")
-	}
-	return stream.Send(&runtimeapi.StreamPodSandboxesResponse{PodSandboxes: []*runtimeapi.PodSandbox{sandbox("streamed", "u", 0, 1)}})
-}
-
 // TestListStreamsAreTriedAgainAfterReconnect replaces a runtime without
 // streams by one with them, between two lists.
 func TestListStreamsAreTriedAgainAfterReconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		old := &switching{fakeRuntime: fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{sandbox("unary", "u", 0, 1)}}}
-		upgraded := &switching{streams: true}
+		old := &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{sandbox("unary", "u", 0, 1)}}
+		upgraded := &fakeRuntime{streams: true, sandboxes: []*runtimeapi.PodSandbox{sandbox("streamed", "u", 0, 1)}}
 		o := &outlet{}
 		stop := serve(t, old, o.listen())
 		client := o.client(t, cri.Options{})
@@ -265,7 +229,8 @@ func TestSandboxSeenDuringTheListIsInPortions(t *testing.T) {
 	})
 }
 
-// A list that fails keeps what events and lists of one pod have shown for the next one.
+// A list without one of its portions is wrong, so ListPods returns an error. What events and
+// lists of one pod have shown is kept for the next list.
 func TestFailedPortionsKeepWhatWasSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, client := heavy(t, prometheus.NewRegistry(), simruntime.Options{}, 12, 16<<10)
@@ -274,9 +239,9 @@ func TestFailedPortionsKeepWhatWasSeen(t *testing.T) {
 		must(t, err)
 		_, err = client.ListPod(t.Context(), "bare")
 		must(t, err)
-		inject(t, rt, simruntime.Fault{RPC: "ListPodSandbox", Code: codes.Internal, Times: 1})
-		if _, err := client.ListPods(t.Context()); err == nil {
-			t.Error("the list has not failed")
+		inject(t, rt, simruntime.Fault{RPC: "ListPodSandbox", PodUID: "heavy-7", Code: codes.Internal, Times: 1})
+		if pods, err := client.ListPods(t.Context()); pods != nil || err == nil || !strings.Contains(err.Error(), "injected fault") {
+			t.Errorf("got %d pods, %v; want the error of the portion", len(pods), err)
 		}
 		wantPods(t, client, 13)
 	})
@@ -285,32 +250,22 @@ func TestFailedPortionsKeepWhatWasSeen(t *testing.T) {
 // A sandbox that has become too large to be listed even alone still exists: it stays as
 // it was in the list before.
 func TestSandboxTooLargeAloneStays(t *testing.T) {
-	rt := &grown{}
-	rt.sandboxes = []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1), sandbox("s2", "u2", 0, 1)}
+	rt := &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1), sandbox("s2", "u2", 0, 1)}}
+	var large atomic.Bool
+	rt.listSandboxes = func(_ context.Context, filter *runtimeapi.PodSandboxFilter) error {
+		if large.Load() && filter.GetId() != "s2" {
+			return status.Error(codes.ResourceExhausted, "too large")
+		}
+		return nil
+	}
 	client := connect(t, rt, cri.Options{})
 	before := show(listPods(t, client))
-	rt.large.Store(true)
+	large.Store(true)
 	for range 2 {
 		if got := show(listPods(t, client)); got != before {
 			t.Errorf("got %s, want what the list before had: %s", got, before)
 		}
 	}
-}
-
-// grown is a runtime whose first sandbox has become too large for any answer.
-type grown struct {
-	fakeRuntime
-	large atomic.Bool
-}
-
-func (g *grown) ListPodSandbox(ctx context.Context, req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
-	if !g.large.Load() {
-		return g.fakeRuntime.ListPodSandbox(ctx, req)
-	}
-	if req.GetFilter().GetId() == "s2" {
-		return &runtimeapi.ListPodSandboxResponse{Items: g.sandboxes[1:]}, nil
-	}
-	return nil, status.Error(codes.ResourceExhausted, "too large")
 }
 
 func wantPortioned(t *testing.T, reg *prometheus.Registry, want float64) {
@@ -320,23 +275,19 @@ func wantPortioned(t *testing.T, reg *prometheus.Registry, want float64) {
 	}
 }
 
-// A list without one of its portions is wrong, so ListPods returns an error.
-func TestFailedPortionFailsList(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt, client := heavy(t, prometheus.NewRegistry(), simruntime.Options{}, 12, 16<<10)
-		inject(t, rt, simruntime.Fault{RPC: "ListPodSandbox", PodUID: "heavy-7", Code: codes.Internal, Times: 1})
-		if pods, err := client.ListPods(t.Context()); pods != nil || err == nil || !strings.Contains(err.Error(), "injected fault") {
-			t.Errorf("got %d pods, %v; want the error of the portion", len(pods), err)
-		}
-		wantPods(t, client, 12)
-	})
-}
-
 // TestSandboxInTwoPortionsCountsOnce has a sandbox stop between the list of
 // those that are ready and that of the others: the portions overlap.
 func TestSandboxInTwoPortionsCountsOnce(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
-	client := connect(t, &overlapping{}, cri.Options{Registerer: reg})
+	rt := &fakeRuntime{}
+	rt.listSandboxes = func(_ context.Context, filter *runtimeapi.PodSandboxFilter) error {
+		if filter == nil {
+			return status.Error(codes.ResourceExhausted, "too large")
+		}
+		rt.sandboxes = []*runtimeapi.PodSandbox{sandbox("s1", "u1", filter.GetState().GetState(), 1)}
+		return nil
+	}
+	client := connect(t, rt, cri.Options{Registerer: reg})
 	pods, err := client.ListPods(t.Context())
 	if err != nil || len(pods) != 1 || len(pods[0].Sandboxes) != 1 {
 		t.Errorf("got %s, %v; want one sandbox", show(pods), err)
@@ -344,15 +295,4 @@ func TestSandboxInTwoPortionsCountsOnce(t *testing.T) {
 	if n := kit.Metric(t, reg, "pleg_malformed_items_total"); n > 0 {
 		t.Errorf("%v items counted as malformed", n)
 	}
-}
-
-// overlapping lists its only sandbox in each state.
-type overlapping struct{ fakeRuntime }
-
-func (*overlapping) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
-	if req.GetFilter() == nil {
-		return nil, status.Error(codes.ResourceExhausted, "too large")
-	}
-	s := sandbox("s1", "u1", req.GetFilter().GetState().GetState(), 1)
-	return &runtimeapi.ListPodSandboxResponse{Items: []*runtimeapi.PodSandbox{s}}, nil
 }
