@@ -73,7 +73,7 @@ func parseSelector(text string) (labels.Selector, error) {
 
 // WantsEvent reports whether an event is wanted, whatever the labels of its pod.
 func (f *Filter) WantsEvent(ev *pleg.Event) bool {
-	return f.wantsType(ev.Type) && !(f.omitSandboxes && ev.Sandbox) && f.WantsPod(ev.PodNamespace, ev.PodUID)
+	return f.wantsType(ev.Type) && (!f.omitSandboxes || !ev.Sandbox) && f.WantsPod(ev.PodNamespace, ev.PodUID)
 }
 
 func (f *Filter) wantsType(t pleg.EventType) bool {

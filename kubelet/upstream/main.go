@@ -141,7 +141,7 @@ func run(diff bool, args []string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work)
+	defer func() { _ = os.RemoveAll(work) }()
 	if diff {
 		return printDiff(work, text, changed)
 	}
