@@ -38,8 +38,10 @@ func (s *Server) openRound() {
 	at := s.now()
 	if r := s.nextRound(); r != nil {
 		switch first := s.shownAt.IsZero(); {
-		case first, s.byEvents && r.at <= at+s.scaled(slack):
+		case s.byEvents && (first || r.at <= at+s.scaled(slack)):
 			at = max(at, r.at)
+		case first:
+			at = r.at
 		case !s.byEvents:
 			at = min(at, r.at)
 		}

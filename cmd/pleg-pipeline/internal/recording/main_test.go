@@ -52,14 +52,8 @@ type observed struct {
 // runPipeline runs a pipeline until end has returned.
 func runPipeline(t *testing.T, dial []grpc.DialOption, o pipeline.Options, unary bool, end func()) observed {
 	t.Helper()
-	client, err := cri.New("/in-memory", cri.Options{DialOptions: dial, UnaryLists: unary, StatusTimeout: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := connect(t, dial, unary)
 	defer client.Close()
-	if _, err := client.Check(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	o.Runtime = client
 	pipe := kit.New(t, o)
 	events := pipe.Events(t, 100_000)
@@ -75,6 +69,19 @@ func runPipeline(t *testing.T, dial []grpc.DialOption, o pipeline.Options, unary
 		s.states[known.UID] = describe(t, known)
 	}
 	return s
+}
+
+// connect returns a client that has made its first call.
+func connect(t *testing.T, dial []grpc.DialOption, unary bool) *cri.Client {
+	t.Helper()
+	client, err := cri.New("/in-memory", cri.Options{DialOptions: dial, UnaryLists: unary, StatusTimeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return client
 }
 
 func exitCode(ev pleg.Event) int32 {
@@ -187,8 +194,9 @@ func (s scenario) record(t *testing.T) (observed, []byte) {
 	return got, out.Bytes()
 }
 
-// replayed returns what a pipeline observes of a recording.
-func replayed(t *testing.T, data []byte, speed float64, o pipeline.Options, unary bool) observed {
+// replayed returns what a pipeline observes of a recording if its first list comes late, as
+// on a busy machine.
+func replayed(t *testing.T, data []byte, speed float64, o pipeline.Options, unary bool, late time.Duration) observed {
 	t.Helper()
 	r, err := recording.Read(t.Context(), bytes.NewReader(data))
 	if err != nil {
@@ -196,6 +204,8 @@ func replayed(t *testing.T, data []byte, speed float64, o pipeline.Options, unar
 	}
 	server := recording.NewServer(r, speed)
 	dial, _ := serving(t, server.Serve)
+	_ = connect(t, dial, unary).Close() // starts the clock
+	time.Sleep(late)
 	return runPipeline(t, dial, o, unary, func() { <-server.Ended() })
 }
 

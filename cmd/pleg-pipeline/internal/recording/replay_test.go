@@ -32,6 +32,7 @@ var replayCases = map[string]struct {
 	scenario
 	replay pipeline.Options
 	unary  bool // lists of the replay
+	late   time.Duration
 	// statesOnly: only the caches are compared. Whether a call is retried shortly
 	// before or after the next list depends on milliseconds, and so does which changes of a
 	// pod are merged.
@@ -46,6 +47,7 @@ var replayCases = map[string]struct {
 	"unary lists":          {scenario: scenario{pods: 12, unary: true, play: churn(8, 60)}},
 	"unary lists replayed": {scenario: scenario{pods: 12, play: churn(8, 60)}, unary: true},
 	"storm":                {statesOnly: true, scenario: scenario{pods: 50, play: churn(100, 200)}},
+	"first list late":      {scenario: scenario{pods: 12, play: churn(8, 60)}, late: time.Hour},
 	"longer period":        {scenario: scenario{pods: 12, play: churn(8, 60)}, replay: pipeline.Options{RelistPeriod: 3 * time.Second}},
 	"shorter period":       {scenario: scenario{pods: 12, play: churn(8, 60)}, replay: pipeline.Options{RelistPeriod: 70 * time.Millisecond}},
 	"errors":               {statesOnly: true, scenario: scenario{pods: 12, play: churnUnder(simruntime.Fault{RPC: "ContainerStatus", Code: 14, Probability: 0.3})}},
@@ -86,7 +88,7 @@ func TestReplayEqualsRecordedRun(t *testing.T) {
 				if want.total < 100 && !test.hung {
 					t.Fatalf("only %d events were recorded, which proves nothing", want.total)
 				}
-				got := replayed(t, data, 1, test.replay, test.unary)
+				got := replayed(t, data, 1, test.replay, test.unary, test.late)
 				// Errors of calls that the client cancelled name the reason.
 				maps.DeleteFunc(want.states, func(uid pleg.PodUID, state string) bool {
 					cancelled := test.hung && strings.Contains(state, "rpc error")
