@@ -10,7 +10,7 @@ import (
 )
 
 // Lookup says which container and pod a container id, a process or a cgroup belongs to. The
-// first call builds an index of all containers, of about 200 bytes for each, that is kept up
+// first call builds an index of all containers, of about 110 bytes for each, that is kept up
 // to date from then on: a container is known once its pod is inspected, which is before the
 // event of its start is delivered, and for [lookup.KeepRemoved] after its removal. A call
 // takes microseconds unless Query.Wait or Query.WithPath is set. It is safe for concurrent
