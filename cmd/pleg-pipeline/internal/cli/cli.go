@@ -184,5 +184,20 @@ func newRoot(p Process) *cobra.Command {
 	root.SetOut(p.Out)
 	root.SetErr(p.Err)
 	root.AddCommand(newRun(p), newEvents(p), newPods(p), newLookup(p), newTop(p), newFleet(p), newDoctor(p), newConform(p), newConformContainer(), newSimulate(p), newRecord(p), newVersion())
+	root.InitDefaultCompletionCmd(p.Args...)
+	for _, cmd := range root.Commands() {
+		if !cmd.Runnable() {
+			cmd.RunE, cmd.DisableFlagsInUseLine = helpOnly, true
+		}
+	}
 	return root
+}
+
+// helpOnly is the work of a command with subcommands. Without it, cobra prints the help
+// for a subcommand that does not exist, too.
+func helpOnly(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
+	}
+	return cmd.Help()
 }

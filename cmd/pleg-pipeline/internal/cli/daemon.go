@@ -130,14 +130,14 @@ func (c *runCommand) listenSocket(ctx context.Context, out console) (net.Listene
 	}
 	path, err := filepath.Abs(c.socket)
 	if err != nil {
-		return nil, fmt.Errorf("--socket: %w", err)
+		return nil, fmt.Errorf("%s: %w", c.settings.name("socket"), err)
 	}
 	if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, fmt.Errorf("--socket: %w", err)
+		return nil, fmt.Errorf("%s: %w", c.settings.name("socket"), err)
 	}
 	listener, err := server.Listen(ctx, path)
 	if err != nil {
-		return nil, fmt.Errorf("--socket: %w", err)
+		return nil, fmt.Errorf("%s: %w", c.settings.name("socket"), err)
 	}
 	out.say(ctx, "serving pods and events on %s; to see them: %s events --connect %s", path, Name, path)
 	return listener, nil

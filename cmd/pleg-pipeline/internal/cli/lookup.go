@@ -16,8 +16,9 @@ import (
 )
 
 const lookupLong = `Print the pod and the container that a container id, a process or a cgroup belongs
-to. The daemon answers, which must see the host's processes for --pid. It knows a
-container before the event of its start, and for five minutes after its removal.
+to. CONTAINER is a full id, as "events -o wide" prints it. The daemon answers, which
+must see the host's processes for --pid. It knows a container before the event of
+its start, and for five minutes after its removal.
 
 The exit code is 1 if there is no such container, or if it is not known within
 --wait.`
@@ -35,14 +36,15 @@ type lookupCommand struct {
 }
 
 func newLookup(p Process) *cobra.Command {
-	c := &lookupCommand{process: p}
+	c := &lookupCommand{process: p, source: sourceFlags{needsDaemon: true}}
 	return newCommand(c, &cobra.Command{
-		Use:  "lookup [CONTAINER]",
-		Args: cobra.MaximumNArgs(1),
-		PreRun: func(_ *cobra.Command, args []string) {
-			if len(args) > 0 {
-				c.query.Container = pleg.ContainerID(args[0])
+		Use: "lookup [CONTAINER]",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
 			}
+			c.query.Container = pleg.ContainerID(args[0])
+			return noArgs(cmd, args[1:])
 		},
 		Short:   "Print which pod a container, a process or a cgroup belongs to",
 		Long:    lookupLong,
@@ -54,17 +56,23 @@ func (c *lookupCommand) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.IntVar(&c.query.PID, "pid", 0, "of this `PROCESS`")
 	flags.Uint64Var(&c.query.Cgroup, "cgroup", 0, "of the cgroup v2 with this `ID`: the inode of its directory")
-	flags.DurationVar(&c.query.Wait, "wait", 2*time.Second, "how long to wait for a container that is not known yet")
+	flags.DurationVar(&c.query.Wait, "wait", 2*time.Second, "`TIME` to wait for a container that is not known yet")
 	flags.BoolVar(&c.query.WithPath, "path", false, "also search the cgroup of a container that is given by its id")
 	enumFlag(cmd, &c.output, "output", "o", "output format", "text", "json")
 	flags.StringVar(&c.source.connect, "connect", "", "ask the daemon on this `SOCKET`")
 }
 
-func (c *lookupCommand) validate(*pflag.FlagSet) error {
-	if err := c.query.Check(); err != nil {
-		return fmt.Errorf("give a container id, --pid or --cgroup: %w", err)
+func (c *lookupCommand) validate(flags *pflag.FlagSet) error {
+	given := 0
+	for _, is := range []bool{c.query.Container != "", flags.Changed("pid"), flags.Changed("cgroup")} {
+		if is {
+			given++
+		}
 	}
-	return nil
+	if given != 1 {
+		return errors.New("want one of the id of a container, --pid and --cgroup")
+	}
+	return c.query.Check()
 }
 
 func (c *lookupCommand) run(ctx context.Context) error {
@@ -74,9 +82,6 @@ func (c *lookupCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if socket == "" {
-		return errors.New("there is no daemon at " + defaultSocket + ": start one with --socket, or name its socket with --connect")
-	}
 	daemon, err := newClient(c.process, socket)
 	if err != nil {
 		return err
@@ -84,11 +89,22 @@ func (c *lookupCommand) run(ctx context.Context) error {
 	defer func() { _ = daemon.Close() }()
 	found, err := daemon.Lookup(ctx, c.query)
 	if err != nil {
-		return fromDaemon(ctx, err)
+		return c.explainShort(fromDaemon(ctx, err))
 	}
 	answer := view.NewLookup(found)
 	if c.output == "json" {
 		return outputError(json.NewEncoder(view.JSONWriter(c.process.Out)).Encode(answer))
 	}
 	return outputError(answer.Print(c.process.Out))
+}
+
+// idLength is the length of the ids that containerd and CRI-O give.
+const idLength = 64
+
+// explainShort completes the error about an id that may be the beginning of one.
+func (c *lookupCommand) explainShort(err error) error {
+	if id := c.query.Container; id == "" || len(id) >= idLength || !errors.Is(err, lookup.ErrNoContainer) {
+		return err
+	}
+	return fmt.Errorf("%w; want the full id, as in the output of events -o wide", err)
 }

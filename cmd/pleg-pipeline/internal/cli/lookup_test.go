@@ -1,9 +1,14 @@
 package cli_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"io"
+	"net"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
@@ -29,12 +34,34 @@ func TestLookup(t *testing.T) {
 	}{
 		{[]string{id}, cli.ExitOK, "/" + pod.Name},
 		{[]string{id, "-o", "json"}, cli.ExitOK, `"podName":"` + pod.Name + `"`},
-		{[]string{"unknown"}, cli.ExitFailure, "look up container unknown: no container of this node"},
+		{[]string{"unknown"}, cli.ExitFailure, "look up container unknown: no container of this node; want the full id"},
 		{[]string{"--pid", "1"}, cli.ExitFailure, "look up process 1: no container of this node"},
 	} {
 		code, stdout, stderr := run(t, append([]string{"lookup", "--connect", socket}, test.args...)...)
 		if code != test.code || !strings.Contains(stdout+stderr, test.want) {
 			t.Errorf("lookup %v: exit code %d, %q, %q; want %d, %q", test.args, code, stdout, stderr, test.code, test.want)
+		}
+	}
+}
+
+// TestNoDaemon runs commands that need a daemon where none runs.
+func TestNoDaemon(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		args string
+		err  error
+		want string
+	}{
+		{"lookup 7d1f", syscall.ENOENT, "there is no daemon at /run/pleg-pipeline/pleg.sock: to start one, run pleg-pipeline run --socket"},
+		{"events --since 3c5e:1", syscall.ECONNREFUSED, "no daemon answers at /run/pleg-pipeline/pleg.sock: to start one, run pleg-pipeline run --socket"},
+	} {
+		var stderr bytes.Buffer
+		code := cli.Execute(t.Context(), cli.Process{
+			Args: strings.Fields(test.args), Out: io.Discard, Err: &stderr, Getenv: func(string) string { return "" },
+			Dial: func(context.Context, string) (net.Conn, error) { return nil, test.err },
+		})
+		if text := stderr.String(); code != cli.ExitFailure || !strings.Contains(text, test.want) || strings.Contains(text, "in this process") {
+			t.Errorf("%s: exit code %d and %q, want %d and %q", test.args, code, text, cli.ExitFailure, test.want)
 		}
 	}
 }

@@ -20,15 +20,14 @@ days after the agent of a node has ended. A node whose agent still publishes is 
 
 func newFleet(p Process) *cobra.Command {
 	forget := &forgetCommand{manageCommand: manageCommand{process: p}}
-	cmd := &cobra.Command{Use: "fleet", Short: "Create or clean up what is on a NATS server", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "fleet", Short: "Create or clean up what is on a NATS server"}
 	cmd.AddCommand(
 		newCommand(&createCommand{manageCommand: manageCommand{process: p}}, &cobra.Command{
 			Use: "create", Short: "Create the stream and the buckets", Long: createLong,
 			Example: "  pleg-pipeline fleet create --fleet nats://nats.example:4222 --replicas 3",
 		}),
 		newCommand(forget, &cobra.Command{
-			PreRun: func(_ *cobra.Command, args []string) { forget.nodes = args },
-			Use:    "forget NODE...", Short: "Remove the states of nodes that are gone", Long: forgetLong, Args: cobra.MinimumNArgs(1),
+			Use: "forget NODE...", Short: "Remove the states of nodes that are gone", Long: forgetLong, Args: forget.setNodes,
 			Example: "  pleg-pipeline fleet forget --fleet nats://nats.example:4222 --cluster prod node-17",
 		}),
 	)
@@ -65,7 +64,7 @@ func (c *createCommand) addFlags(cmd *cobra.Command) {
 	c.nats.allClusters = true
 	flags := cmd.Flags()
 	flags.IntVar(&c.limits.Replicas, "replicas", 1, "the `NUMBER` of servers that keep everything: 1, 3 or 5")
-	flags.DurationVar(&c.limits.MaxAge, "max-age", fleet.DefaultMaxAge, "how long the stream keeps an event")
+	flags.DurationVar(&c.limits.MaxAge, "max-age", fleet.DefaultMaxAge, "`TIME` for which the stream keeps an event")
 	flags.Int64Var(&c.limits.MaxBytes, "max-bytes", 0, "the `SIZE` of the stream beyond which the oldest events are removed; 0 for no limit")
 }
 
@@ -84,6 +83,14 @@ type forgetCommand struct {
 	manageCommand
 
 	nodes []string
+}
+
+func (c *forgetCommand) setNodes(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return errors.New("want the names of the nodes")
+	}
+	c.nodes = args
+	return nil
 }
 
 func (c *forgetCommand) addFlags(cmd *cobra.Command) {

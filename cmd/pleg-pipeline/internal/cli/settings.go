@@ -36,6 +36,8 @@ const (
 	// envPrefix begins the environment variable of a flag: that of --relist-period is
 	// PLEG_PIPELINE_RELIST_PERIOD. See also [variables].
 	envPrefix = "PLEG_PIPELINE_"
+	// commandLine is the source of what the user typed.
+	commandLine = "command line"
 )
 
 // settings gives flags their values from the environment and from a file. The command
@@ -57,7 +59,7 @@ func (s *settings) add(cmd *cobra.Command) {
 // errors, except those of drop.
 func (s *settings) apply(flags *pflag.FlagSet, p Process, drop func() error) error {
 	s.sources = make(map[string]string)
-	flags.Visit(func(f *pflag.Flag) { s.sources[f.Name] = "command line" })
+	flags.Visit(func(f *pflag.Flag) { s.sources[f.Name] = commandLine })
 	if err := cmp.Or(checkVariables(flags, p.Environ()), s.applyEnvironment(flags, p.Getenv)); err != nil {
 		return err
 	}
@@ -145,6 +147,15 @@ func (s *settings) set(flags *pflag.FlagSet, name, text, source string) error {
 	}
 	s.sources[name] = source
 	return nil
+}
+
+// name returns a flag as errors name it: with the source of its value, unless the user
+// typed it.
+func (s *settings) name(flag string) string {
+	if source := s.sources[flag]; source != commandLine {
+		return fmt.Sprintf("--%s (%s)", flag, source)
+	}
+	return "--" + flag
 }
 
 // readSettings reads a mapping whose keys are unique.

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -161,5 +162,19 @@ func TestSettingsErrors(t *testing.T) {
 				t.Errorf("exit code %d, stdout %q, stderr %q, want a usage error with %q", code, out, errs, tc.want)
 			}
 		})
+	}
+}
+
+// TestErrorNamesTheVariable uses the variable that also says which daemon events and pods ask.
+func TestErrorNamesTheVariable(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var stderr bytes.Buffer
+	code := cli.Execute(t.Context(), cli.Process{
+		Args: []string{"run", "--simulate=1"}, Out: io.Discard, Err: &stderr,
+		Getenv: func(name string) string { return map[string]string{"PLEG_PIPELINE_SOCKET": dir}[name] },
+	})
+	if want := "--socket (PLEG_PIPELINE_SOCKET): "; code != cli.ExitFailure || !strings.Contains(stderr.String(), want) {
+		t.Errorf("exit code %d, stderr %q, want %q", code, &stderr, want)
 	}
 }

@@ -74,9 +74,6 @@ func (f *sourceFlags) use(ctx context.Context, p Process, out console, with func
 		defer func() { _ = c.Close() }()
 		return with(ctx, daemonSource{c})
 	}
-	if f.needsDaemon {
-		return errNeedsDaemon
-	}
 	return f.runtime.use(ctx, p, out, func(ctx context.Context, from endpoint.Endpoint) error {
 		return useOwn(ctx, out, from, with)
 	})
@@ -117,11 +114,9 @@ func (f *sourceFlags) findDaemon(ctx context.Context, p Process, out console) (s
 	case err == nil:
 		return socket, nil
 	case !named && errors.Is(err, fs.ErrNotExist):
-		out.say(ctx, "there is no daemon at %s: running a pipeline in this process", socket)
-		return "", nil
+		return "", f.withoutDaemon(ctx, out, "there is no daemon at "+socket)
 	case !named && errors.Is(err, syscall.ECONNREFUSED):
-		out.say(ctx, "no daemon answers at %s: running a pipeline in this process", socket)
-		return "", nil
+		return "", f.withoutDaemon(ctx, out, "no daemon answers at "+socket)
 	case errors.Is(err, fs.ErrPermission):
 		err = errors.New("permission denied: only root and the owner and group of the socket may connect")
 	case errors.Is(err, fs.ErrNotExist):
@@ -130,6 +125,15 @@ func (f *sourceFlags) findDaemon(ctx context.Context, p Process, out console) (s
 		err = errors.New("no daemon answers: it has ended")
 	}
 	return "", fmt.Errorf("connect to the daemon at %s: %w", socket, err)
+}
+
+// withoutDaemon returns an error if the command needs a daemon.
+func (f *sourceFlags) withoutDaemon(ctx context.Context, out console, why string) error {
+	if f.needsDaemon {
+		return fmt.Errorf("%s: to start one, run %s run --socket %s; --connect names the socket of another", why, Name, defaultSocket)
+	}
+	out.say(ctx, "%s: running a pipeline in this process", why)
+	return nil
 }
 
 // dial tests whether a daemon accepts connections. The client alone would retry
