@@ -47,6 +47,7 @@ func faultyRuntime(fault plegtest.Fault) *plegtest.Runtime {
 // fixture is a lister that runs in a bubble.
 type fixture struct {
 	lister   *lister.Lister
+	runtime  *plegtest.Runtime
 	metrics  *prometheus.Registry
 	logged   bytes.Buffer // read it only while the lister waits
 	listings chan stage.Listing
@@ -69,7 +70,7 @@ func newFixtureWithPeriod(t *testing.T, rt *plegtest.Runtime, period time.Durati
 	ctx, cancel := context.WithCancelCause(t.Context())
 	f := &fixture{
 		metrics: prometheus.NewPedanticRegistry(), listings: make(chan stage.Listing), ended: make(chan error, 1), start: time.Now(),
-		stop: func() { cancel(errStop) },
+		stop: func() { cancel(errStop) }, runtime: rt,
 	}
 	f.lister, err = lister.New(lister.Options{
 		Runtime: runtime, RelistPeriod: period, RelistThreshold: threshold, RelistPeriodWithEvents: periodWithEvents,

@@ -50,11 +50,11 @@ pleg_relist_running_seconds 3
 			"pleg_last_seen_seconds", "pleg_relist_errors_total", "pleg_relist_running_seconds"); err != nil {
 			t.Error(err)
 		}
-		if got := sampleCount(t, f.metrics, "pleg_relist_duration_seconds"); got != 3 {
-			t.Errorf("durations observed = %d, want 3: two successful lists and a failed one", got)
-		}
-		if got := sampleCount(t, f.metrics, "pleg_relist_interval_seconds"); got != 3 {
-			t.Errorf("intervals observed = %d, want 3: one for each list after the first", got)
+		// Two successful lists and a failed one; one interval for each list after the first.
+		for _, name := range []string{"pleg_relist_duration_seconds", "pleg_relist_interval_seconds"} {
+			if got := sampleCount(t, f.metrics, name); got != 3 {
+				t.Errorf("%s has %d observations, want 3", name, got)
+			}
 		}
 	})
 }

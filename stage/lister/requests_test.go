@@ -112,16 +112,11 @@ func TestListServesTheRequestThatWaits(t *testing.T) {
 // The list at the end of a stream shows what the stream may have lost, and so does not
 // wait for the pause between requested lists.
 func TestEndOfTheStreamIsListedAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, plegtest.New())
-		f.openStream(t)
-		f.sleepUntil(10 * time.Second)
-		f.lister.RelistNow()
-		f.requireNext(t, 10*time.Second, true)
-		f.sleepUntil(10*time.Second + 300*time.Millisecond)
-		f.lister.StreamEnded()
-		if _, sent := f.next(t); sent != 10*time.Second+300*time.Millisecond {
-			t.Errorf("listing at %v, want one as the stream ends", sent)
-		}
-	})
+	const end = 10*time.Second + 300*time.Millisecond
+	testLister(t, plegtest.New(), openStream, until(10*time.Second), now, next(10*time.Second, true), until(end), ended,
+		func(t *testing.T, f *fixture) {
+			if _, sent := f.next(t); sent != end {
+				t.Errorf("listing at %v, want one as the stream ends", sent)
+			}
+		})
 }

@@ -1,0 +1,102 @@
+package lister_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+)
+
+// step is what happens to the lister, or a check of what it does. Times are since the start.
+type step func(t *testing.T, f *fixture)
+
+// testLister takes the steps with the lister of a runtime, in a bubble.
+func testLister(t *testing.T, rt *plegtest.Runtime, steps ...step) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, rt)
+		for _, step := range steps {
+			step(t, f)
+		}
+	})
+}
+
+func next(at time.Duration, up bool) step {
+	return func(t *testing.T, f *fixture) { t.Helper(); f.requireNext(t, at, up) }
+}
+
+func until(at time.Duration) step { return func(_ *testing.T, f *fixture) { f.sleepUntil(at) } }
+
+// healthy requires that the lister is healthy, or an error with these words.
+func healthy(want string) step {
+	return func(t *testing.T, f *fixture) {
+		synctest.Wait()
+		ok, err := f.lister.Healthy()
+		if ok != (want == "") || (err == nil) != ok || !ok && !strings.Contains(err.Error(), want) {
+			t.Errorf("after %v: Healthy = %v, %v, want %q", time.Since(f.start), ok, err, want)
+		}
+	}
+}
+
+var (
+	opened      step = func(_ *testing.T, f *fixture) { synctest.Wait(); f.lister.StreamOpened() }
+	ended       step = func(_ *testing.T, f *fixture) { f.lister.StreamEnded() }
+	soon        step = func(_ *testing.T, f *fixture) { f.lister.RelistSoon() }
+	now         step = func(_ *testing.T, f *fixture) { f.lister.RelistNow() }
+	unannounced step = func(_ *testing.T, f *fixture) { f.lister.ChangesUnannounced(1) }
+	earn        step = func(_ *testing.T, f *fixture) { f.earn() }
+	openStream  step = func(t *testing.T, f *fixture) { f.openStream(t) }
+	// fail has every list fail from now on.
+	fail step = func(_ *testing.T, f *fixture) { f.runtime.SetListFault(plegtest.Fail(errList)) }
+)
+
+// failOn returns a runtime whose nth list fails.
+func failOn(n int) *plegtest.Runtime {
+	calls := 0
+	return faultyRuntime(func(context.Context) error {
+		if calls++; calls == n {
+			return errList
+		}
+		return nil
+	})
+}
+
+// requireNext requires a listing at the given time after the start.
+func (f *fixture) requireNext(t *testing.T, want time.Duration, up bool) {
+	t.Helper()
+	l, sent := f.next(t)
+	synctest.Wait() // until the lister has set its timer
+	if sent != want || l.StreamUp != up || l.StreamUp && l.StreamBroke {
+		t.Errorf("listing at %v, stream up %v, broke %v, want %v, %v, and not broken", sent, l.StreamUp, l.StreamBroke, want, up)
+	}
+}
+
+// proof is the age at which an open stream counts as up.
+const proof = 500 * time.Millisecond
+
+// openStream opens a stream after the first list, receives the listing once it counts
+// as up, and lets it earn the longest period.
+func (f *fixture) openStream(t *testing.T) {
+	t.Helper()
+	f.requireNext(t, 0, false)
+	f.lister.StreamOpened()
+	f.requireNext(t, proof, false)
+	f.earn()
+}
+
+// earn reports enough clean relists for the longest period.
+func (f *fixture) earn() {
+	for range 10 {
+		f.lister.ChangesAnnounced(periodWithEvents, true)
+	}
+	synctest.Wait()
+}
+
+// sleepUntil waits until the given time after the start.
+func (f *fixture) sleepUntil(after time.Duration) {
+	time.Sleep(time.Until(f.start.Add(after)))
+	synctest.Wait()
+}
