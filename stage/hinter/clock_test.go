@@ -29,8 +29,7 @@ func TestCRIEventIsNotNewerThanItsArrival(t *testing.T) {
 		"ahead of the clock": {300 * time.Millisecond, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := run(t, &fakePods{}, eventMade(tc.made), nil)
+			testHinter(t, &fakePods{}, eventMade(tc.made), func(f *fixture) {
 				if got := time.Until((<-f.out).At); got != tc.want {
 					t.Errorf("observed %v from now, want %v", got, tc.want)
 				}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,45 +24,21 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fakeLister records what the hinter reports to the lister.
 type fakeLister struct {
-	mu      sync.Mutex
-	relists int
-	soon    int
-	stream  []bool
-	listed  time.Time
+	relists, soon atomic.Int64
+	open          atomic.Bool // the stream
+	listed        atomic.Pointer[time.Time]
 }
 
-func (l *fakeLister) RelistNow() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.relists++
-}
-
-func (l *fakeLister) RelistSoon() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.soon++
-}
-
-func (l *fakeLister) StreamOpened() { l.report(true) }
-
-func (l *fakeLister) StreamEnded() { l.report(false) }
-
-func (l *fakeLister) report(open bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.stream = append(l.stream, open)
-}
+func (l *fakeLister) RelistNow()    { l.relists.Add(1) }
+func (l *fakeLister) RelistSoon()   { l.soon.Add(1) }
+func (l *fakeLister) StreamOpened() { l.open.Store(true) }
+func (l *fakeLister) StreamEnded()  { l.open.Store(false) }
 
 func (l *fakeLister) LastSuccess() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.listed
-}
-
-func (l *fakeLister) reported() (relists int, stream []bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.relists, slices.Clone(l.stream)
+	if at := l.listed.Load(); at != nil {
+		return *at
+	}
+	return time.Time{}
 }
 
 // fakePods lists one pod at a time, and records which.
@@ -156,6 +133,12 @@ type fixture struct {
 	stop   context.CancelFunc
 }
 
+// testHinter runs a test with a hinter in a bubble.
+func testHinter(t *testing.T, pods pleg.PodLister, events pleg.EventWatcher, test func(f *fixture)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(run(t, pods, events, nil)) })
+}
+
 // run starts a hinter in the bubble of t.
 func run(t *testing.T, pods pleg.PodLister, events pleg.EventWatcher, change func(*hinter.Options)) *fixture {
 	t.Helper()
@@ -221,13 +204,11 @@ func (f *fixture) require(name string, got, want any) {
 
 func (f *fixture) requireRelists(want int) {
 	f.t.Helper()
-	got, _ := f.lister.reported()
-	f.require("relists of all pods", got, want)
+	f.require("relists of all pods", f.lister.relists.Load(), want)
 }
 
 // requireStream checks the last report to the lister.
 func (f *fixture) requireStream(open bool) {
 	f.t.Helper()
-	_, stream := f.lister.reported()
-	f.require("the stream is open", len(stream) > 0 && stream[len(stream)-1], open)
+	f.require("the stream is open", f.lister.open.Load(), open)
 }

@@ -2,23 +2,21 @@ package hinter_test
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/hinter"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestRequestsOfOnePodShareOneList(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pods := &fakePods{took: time.Second}
-		f := run(t, pods, nil, nil)
+	pods := &fakePods{took: time.Second}
+	testHinter(t, pods, nil, func(f *fixture) {
 		f.hinter.RequestRelist("x")
 		f.hinter.RequestRelist("y")
 		synctest.Wait() // further requests wait: two lists run at a time
@@ -39,9 +37,8 @@ func TestRequestsOfOnePodShareOneList(t *testing.T) {
 }
 
 func TestRequestDuringAListStartsAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pods := &fakePods{took: time.Second}
-		f := run(t, pods, nil, nil)
+	pods := &fakePods{took: time.Second}
+	testHinter(t, pods, nil, func(f *fixture) {
 		f.hinter.RequestRelist("a")
 		synctest.Wait()
 		f.hinter.RequestRelist("a")
@@ -58,35 +55,25 @@ func TestRequestCoveredByANewerListingIsSkipped(t *testing.T) {
 		f.hinter.RequestRelist("a")
 		f.hinter.RequestRelist("b")
 		synctest.Wait()
-		f.lister.mu.Lock()
-		f.lister.listed = time.Now().Add(time.Millisecond)
-		f.lister.mu.Unlock()
+		listed := time.Now().Add(time.Millisecond)
+		f.lister.listed.Store(&listed)
 		sleep(2 * time.Second)
 		f.require("observations", f.observations(), []pleg.PodUID{"a"})
 	})
 }
 
-func TestRequestWithoutAPodListerListsAll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := run(t, nil, nil, nil)
-		f.hinter.RequestRelist("a")
-		synctest.Wait()
-		f.requireRelists(1)
-	})
-}
-
-func TestFailedSinglePodRelistListsAll(t *testing.T) {
-	for name, pods := range map[string]*fakePods{
-		"error":         {err: errors.New("unavailable")},
-		"panic":         {fail: func() { panic("embedder") }},
-		"hang":          {took: time.Hour},
-		"another pod":   {pod: &pleg.Pod{UID: "b"}},
-		"nil container": {pod: &pleg.Pod{UID: "a", Containers: []*pleg.Container{nil}}},
-		"nil sandbox":   {pod: &pleg.Pod{UID: "a", Sandboxes: []*pleg.Container{nil}}},
+func TestRequestThatNoSinglePodListServesListsAll(t *testing.T) {
+	for name, pods := range map[string]pleg.PodLister{
+		"no PodLister":  nil,
+		"error":         &fakePods{err: errors.New("unavailable")},
+		"panic":         &fakePods{fail: func() { panic("embedder") }},
+		"hang":          &fakePods{took: time.Hour},
+		"another pod":   &fakePods{pod: &pleg.Pod{UID: "b"}},
+		"nil container": &fakePods{pod: &pleg.Pod{UID: "a", Containers: []*pleg.Container{nil}}},
+		"nil sandbox":   &fakePods{pod: &pleg.Pod{UID: "a", Sandboxes: []*pleg.Container{nil}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := run(t, pods, nil, nil)
+			testHinter(t, pods, nil, func(f *fixture) {
 				f.hinter.RequestRelist("a")
 				sleep(2 * time.Minute)
 				f.require("observations", len(f.observations()), 0)
@@ -98,17 +85,16 @@ func TestFailedSinglePodRelistListsAll(t *testing.T) {
 
 // While all places are taken, a list of all pods serves the requests that wait.
 func TestRequestWhileAllPlacesAreTakenListsAll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := run(t, &fakePods{took: time.Hour}, nil, nil)
+	testHinter(t, &fakePods{took: time.Hour}, nil, func(f *fixture) {
 		f.hinter.RequestRelist("hung-0")
 		f.hinter.RequestRelist("hung-1")
 		synctest.Wait()
-		if f.lister.soon > 0 {
+		if f.lister.soon.Load() > 0 {
 			t.Error("a list of all pods was requested although a place was free")
 		}
 		f.hinter.RequestRelist("a")
 		synctest.Wait()
-		if f.lister.soon == 0 {
+		if f.lister.soon.Load() == 0 {
 			t.Error("no list of all pods was requested")
 		}
 	})
@@ -127,14 +113,7 @@ func TestOverflowingEventRelistsThePod(t *testing.T) {
 		}), func(o *hinter.Options) { o.Metrics = instrument.Registry{Registerer: metrics} })
 		synctest.Wait()
 		f.require("lists while there is no room", len(pods.relisted()), 0)
-		const want = `
-# HELP pleg_overflowed_hints_total Observations replaced by a relist of the pod because too many waited.
-# TYPE pleg_overflowed_hints_total counter
-pleg_overflowed_hints_total 1
-`
-		if err := testutil.GatherAndCompare(metrics, strings.NewReader(want), "pleg_overflowed_hints_total"); err != nil {
-			t.Error(err)
-		}
+		f.require("events for which there was no room", kit.Metric(t, metrics, "pleg_overflowed_hints_total"), 1)
 		uids := f.observations()
 		f.require("observations", len(uids), room+1)
 		f.require("the last one", uids[room:], []pleg.PodUID{"b"})

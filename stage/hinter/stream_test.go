@@ -1,20 +1,30 @@
 package hinter_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/hinter"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
+
+// broken is a stream that cannot be opened.
+func broken(context.Context, func(), func(pleg.Hint)) error { return errors.New("unavailable") }
+
+// lasting is a stream that works for a time.
+func lasting(d time.Duration) stream {
+	return func(_ context.Context, opened func(), _ func(pleg.Hint)) error {
+		opened()
+		time.Sleep(d)
+		return errors.New("unavailable")
+	}
+}
 
 // newHint returns a complete CRI event.
 func newHint(uid pleg.PodUID) pleg.Hint {
@@ -22,14 +32,13 @@ func newHint(uid pleg.PodUID) pleg.Hint {
 }
 
 func TestCRIEventsKeepTheirOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pods := &fakePods{}
-		events := streamOf(func(hint func(pleg.Hint)) {
-			hint(newHint("a"))
-			hint(newHint("b"))
-			hint(newHint("a"))
-		})
-		f := run(t, pods, events, nil)
+	pods := &fakePods{}
+	events := streamOf(func(hint func(pleg.Hint)) {
+		hint(newHint("a"))
+		hint(newHint("b"))
+		hint(newHint("a"))
+	})
+	testHinter(t, pods, events, func(f *fixture) {
 		f.require("observations", f.observations(), []pleg.PodUID{"a", "b", "a"})
 		f.require("lists", len(pods.relisted()), 0)
 	})
@@ -54,14 +63,13 @@ func TestIncompleteCRIEventRelistsThePod(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				pods := &fakePods{}
-				events := streamOf(func(hint func(pleg.Hint)) {
-					h := newHint("a")
-					breakHint(&h)
-					hint(h)
-				})
-				f := run(t, pods, events, nil)
+			pods := &fakePods{}
+			events := streamOf(func(hint func(pleg.Hint)) {
+				h := newHint("a")
+				breakHint(&h)
+				hint(h)
+			})
+			testHinter(t, pods, events, func(f *fixture) {
 				f.observations()
 				if name == "no pod UID" {
 					f.requireRelists(1)
@@ -75,16 +83,14 @@ func TestIncompleteCRIEventRelistsThePod(t *testing.T) {
 
 func TestManyCRIEventsAreBounded(t *testing.T) {
 	const announced = 100_000
-	synctest.Test(t, func(t *testing.T) {
-		pods := &fakePods{took: time.Second}
-		events := streamOf(func(hint func(pleg.Hint)) {
-			for i := range announced {
-				hint(newHint(pleg.PodUID(fmt.Sprint(i))))
-			}
-		})
-		f := run(t, pods, events, nil)
+	events := streamOf(func(hint func(pleg.Hint)) {
+		for i := range announced {
+			hint(newHint(pleg.PodUID(fmt.Sprint(i))))
+		}
+	})
+	testHinter(t, &fakePods{took: time.Second}, events, func(f *fixture) {
 		synctest.Wait() // the hinter reads the stream before any observation is received
-		if relists, _ := f.lister.reported(); relists == 0 {
+		if f.lister.relists.Load() == 0 {
 			t.Error("no relist was requested for the excess CRI events")
 		}
 		if got := len(f.observations()); got > 5000 {
@@ -94,15 +100,7 @@ func TestManyCRIEventsAreBounded(t *testing.T) {
 }
 
 func TestStreamIsReportedToTheLister(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		events := &fakeEvents{streams: []stream{
-			func(_ context.Context, opened func(), _ func(pleg.Hint)) error {
-				opened()
-				time.Sleep(time.Second)
-				return errors.New("unavailable")
-			},
-		}}
-		f := run(t, &fakePods{}, events, nil)
+	testHinter(t, &fakePods{}, &fakeEvents{streams: []stream{lasting(time.Second)}}, func(f *fixture) {
 		synctest.Wait()
 		f.requireStream(true)
 		sleep(time.Second)
@@ -113,11 +111,9 @@ func TestStreamIsReportedToTheLister(t *testing.T) {
 }
 
 func TestBrokenStreamIsReopenedWithBackoff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		broken := func(context.Context, func(), func(pleg.Hint)) error { return errors.New("unavailable") }
-		panics := func(context.Context, func(), func(pleg.Hint)) error { panic("embedder") }
-		events := &fakeEvents{streams: append(slices.Repeat([]stream{broken}, 99), panics)}
-		f := run(t, &fakePods{}, events, nil)
+	panics := func(context.Context, func(), func(pleg.Hint)) error { panic("embedder") }
+	events := &fakeEvents{streams: append(slices.Repeat([]stream{broken}, 99), panics)}
+	testHinter(t, &fakePods{}, events, func(f *fixture) {
 		sleep(time.Second)
 		if n := len(events.tries()); n < 3 || n > 8 {
 			t.Errorf("%d tries in the first second, want a few", n)
@@ -136,15 +132,8 @@ func TestBrokenStreamIsReopenedWithBackoff(t *testing.T) {
 
 // A stream that worked is reopened at once, however long the runtime was away before.
 func TestBackoffStartsAgainAfterAStreamThatWorked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		broken := func(context.Context, func(), func(pleg.Hint)) error { return errors.New("unavailable") }
-		works := func(_ context.Context, opened func(), _ func(pleg.Hint)) error {
-			opened()
-			time.Sleep(time.Minute)
-			return errors.New("unavailable")
-		}
-		events := &fakeEvents{streams: append(slices.Repeat([]stream{broken}, 20), works)}
-		run(t, &fakePods{}, events, nil)
+	events := &fakeEvents{streams: append(slices.Repeat([]stream{broken}, 20), lasting(time.Minute))}
+	testHinter(t, &fakePods{}, events, func(*fixture) {
 		sleep(time.Hour)
 		tries := events.tries()
 		if wait := tries[21].Sub(tries[20]) - time.Minute; wait > 100*time.Millisecond {
@@ -158,9 +147,8 @@ func TestRuntimeWithoutEvents(t *testing.T) {
 		opened()
 		return fmt.Errorf("receive: %w", pleg.ErrNoEvents)
 	}
-	synctest.Test(t, func(t *testing.T) {
-		events := &fakeEvents{streams: []stream{without, without}}
-		f := run(t, &fakePods{}, events, nil)
+	events := &fakeEvents{streams: []stream{without, without}}
+	testHinter(t, &fakePods{}, events, func(f *fixture) {
 		sleep(time.Minute)
 		f.require("tries in a minute", len(events.tries()), 1)
 		f.requireStream(false)
@@ -171,13 +159,11 @@ func TestRuntimeWithoutEvents(t *testing.T) {
 		events := &fakeEvents{streams: []stream{without}}
 		f := run(t, &fakePods{}, events, func(o *hinter.Options) { o.Required = true })
 		synctest.Wait()
-		select {
-		case err := <-f.ended:
-			if !errors.Is(err, pleg.ErrNoEvents) {
-				t.Errorf("Run ended with %v, want ErrNoEvents", err)
-			}
-		default:
-			t.Error("Run continues without the required CRI events")
+		if len(f.ended) == 0 {
+			t.Fatal("Run continues without the required CRI events")
+		}
+		if err := <-f.ended; !errors.Is(err, pleg.ErrNoEvents) {
+			t.Errorf("Run ended with %v, want ErrNoEvents", err)
 		}
 	})
 }
@@ -207,19 +193,9 @@ func TestRunEndsDuringAListAndAStream(t *testing.T) {
 	})
 }
 
-// lineCounter counts the log lines about too many CRI events.
-type lineCounter struct{ atomic.Int64 }
-
-func (c *lineCounter) Write(line []byte) (int, error) {
-	if bytes.Contains(line, []byte("too many hints")) {
-		c.Add(1)
-	}
-	return len(line), nil
-}
-
 func TestTooManyCRIEventsAreLoggedOnceEachTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var lines lineCounter
+		var log kit.Log
 		events := streamOf(func(hint func(pleg.Hint)) {
 			for _, quiet := range []time.Duration{30 * time.Second, 2 * time.Minute} {
 				for range 100 {
@@ -229,10 +205,10 @@ func TestTooManyCRIEventsAreLoggedOnceEachTime(t *testing.T) {
 				hint(pleg.Hint{Container: "c"})
 			}
 		})
-		f := run(t, &fakePods{}, events, func(o *hinter.Options) { o.Logger = slog.New(slog.NewTextHandler(&lines, nil)) })
+		run(t, &fakePods{}, events, func(o *hinter.Options) { o.Logger = log.Logger() })
 		for _, want := range []int{1, 2} {
 			sleep(35*time.Second + time.Duration(want-1)*3*time.Minute)
-			f.require("log lines", int(lines.Load()), want)
+			log.RequireLines(t, want, "too many hints")
 		}
 	})
 }
