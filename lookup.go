@@ -13,8 +13,11 @@ import (
 // first call builds an index of all containers, of about 110 bytes for each, that is kept up
 // to date from then on: a container is known once its pod is inspected, which is before the
 // event of its start is delivered, and for [lookup.KeepRemoved] after its removal. A call
-// takes microseconds unless Query.Wait or Query.WithPath is set. It is safe for concurrent
-// use. The error wraps [lookup.ErrNoContainer] or [lookup.ErrNotYet], is [pleg.ErrStopped], or
+// takes microseconds, and milliseconds if the cgroups are searched: with Query.WithPath, or
+// for a Query.Cgroup without CAP_DAC_READ_SEARCH. With Query.Wait, all pods are listed for a
+// container that is not known, once for all calls that wait and not in a row
+// (Options.RelistPeriod). Lookup is safe for concurrent use. The error wraps
+// [lookup.ErrNoContainer] or [lookup.ErrNotYet], is [pleg.ErrStopped] once Run has returned, or
 // is the cause of ctx.
 func (p *Pipeline) Lookup(ctx context.Context, q lookup.Query) (lookup.Container, error) {
 	x := p.index.Load()

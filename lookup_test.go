@@ -118,6 +118,21 @@ func failOnce(rt *plegtest.Runtime) {
 	})
 }
 
+func TestLookupOfAStoppedPipeline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := kit.New(t, pipeline.Options{})
+		p.Runtime.Set("web", "c=running")
+		p.StartBetweenLists(t)
+		_ = p.Stop()
+		if c, err := p.Lookup(t.Context(), container("c")); err != nil || c.PodUID != "web" {
+			t.Errorf("of a known container: %+v, %v", c, err)
+		}
+		if _, err := p.Lookup(t.Context(), container("unknown")); !errors.Is(err, pleg.ErrStopped) {
+			t.Errorf("of an unknown one: %v", err)
+		}
+	})
+}
+
 func TestLookupEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := kit.New(t, pipeline.Options{})

@@ -9,7 +9,7 @@ import (
 )
 
 // SubscribeOptions configure one subscriber. The zero value asks for all events
-// from now on, except network events.
+// from now on, except those that come only on request.
 type SubscribeOptions struct {
 	// Name identifies the subscriber in logs and metrics; printable UTF-8. If empty, one
 	// is generated.

@@ -71,6 +71,37 @@ func TestPods(t *testing.T) {
 	})
 }
 
+// A pod that is asked for twice is listed once.
+func TestPodsAreListedOnce(t *testing.T) {
+	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
+		f.runtime.Set("a", "c1=running")
+		f.runtime.Set("b", "c2=running")
+		kit.Relist(2)
+		pods, err := f.client.Pods(t.Context(), "b", "a", "b", "a")
+		if err != nil || len(pods) != 2 || pods[0].UID != "a" || pods[1].UID != "b" {
+			t.Errorf("got %+v, %v, want a and b", pods, err)
+		}
+	})
+}
+
+// An error says why the last attempt to connect failed, not an earlier one.
+func TestErrorIsThatOfTheLastConnection(t *testing.T) {
+	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
+		f.endServer()
+		time.Sleep(time.Minute)
+		if _, err := f.client.Status(t.Context()); !errors.Is(err, errDown) {
+			t.Errorf("without a server: %v, want the error of the dialer", err)
+		}
+		f.startServer()
+		time.Sleep(time.Minute)
+		_ = f.pipe.Stop()
+		_, err := f.client.Lookup(t.Context(), lookup.Query{Container: "unknown"})
+		if status.Code(err) != codes.Unavailable || errors.Is(err, errDown) {
+			t.Errorf("with a server: %v, want that the pipeline has stopped", err)
+		}
+	})
+}
+
 // The errors of Lookup are those of package lookup, over the socket too.
 func TestLookup(t *testing.T) {
 	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {

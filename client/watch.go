@@ -19,7 +19,7 @@ import (
 )
 
 // WatchOptions configure one watch. The zero value requests all events from now on,
-// except network events.
+// except those that come only on request.
 type WatchOptions struct {
 	// Name identifies the watch in the logs and metrics of the server. If empty,
 	// the server assigns a name.

@@ -16,7 +16,7 @@ import (
 )
 
 // WatchOptions configure one watch. Cluster is required. Otherwise the zero value
-// requests all events from now on, except network events.
+// requests all events from now on, except those that come only on request.
 type WatchOptions struct {
 	// Cluster selects the cluster, Nodes nodes of it. Without nodes, all, also those
 	// that come later.

@@ -3,6 +3,7 @@ package lookup
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -51,25 +52,36 @@ func (h Host) pathOfProcess(pid int) (path string, err error) {
 
 // pathOfContainer returns the cgroup whose directory is named after a container; empty if
 // there is none, or none that this process may read.
-func (h Host) pathOfContainer(id pleg.ContainerID) string {
+func (h Host) pathOfContainer(ctx context.Context, x *Index, id pleg.ContainerID) (path string, err error) {
 	for _, root := range h.hierarchies() {
-		if path := search(root, func(dir fs.DirEntry) bool { return firstID(dir.Name()) == id }); path != "" {
-			return path
+		path, err = x.search(ctx, root, func(dir fs.DirEntry) bool { return firstID(dir.Name()) == id })
+		if path != "" || err != nil {
+			break
 		}
 	}
-	return ""
+	return path, err
 }
 
-// search returns the first cgroup of a hierarchy that is wanted, or "".
-func search(root string, wanted func(fs.DirEntry) bool) (path string) {
-	_ = filepath.WalkDir(root, func(dir string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && wanted(d) { // cgroups come and go
+// search returns the first cgroup of a hierarchy that is wanted, or "". One search runs at a
+// time, and ends with ctx: a node may have thousands of cgroups.
+func (x *Index) search(ctx context.Context, root string, wanted func(fs.DirEntry) bool) (path string, err error) {
+	select {
+	case x.searching <- struct{}{}:
+		defer func() { <-x.searching }()
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+	err = filepath.WalkDir(root, func(dir string, d fs.DirEntry, err error) error {
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err == nil && d.IsDir() && wanted(d): // cgroups come and go
 			path = strings.TrimPrefix(dir, root)
 			return fs.SkipAll
 		}
 		return nil
 	})
-	return path
+	return path, err
 }
 
 // hierarchies are the mounted cgroup hierarchies: one with cgroup v2, some with v1.

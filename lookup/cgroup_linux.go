@@ -1,6 +1,7 @@
 package lookup
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -19,7 +20,7 @@ const fileIDKernfs = 0xfe
 
 // pathOfCgroup returns the cgroup v2 with this id. The kernel finds it by its file handle;
 // without CAP_DAC_READ_SEARCH all cgroups are searched for the inode, which is the id.
-func (h Host) pathOfCgroup(id uint64) (string, error) {
+func (h Host) pathOfCgroup(ctx context.Context, x *Index, id uint64) (string, error) {
 	root := h.cgroup()
 	if unified := filepath.Join(root, "unified"); isCgroup2(unified) {
 		root = unified // cgroup v1 beside v2
@@ -38,7 +39,7 @@ func (h Host) pathOfCgroup(id uint64) (string, error) {
 	case errors.Is(err, unix.ESTALE):
 		return "", fmt.Errorf("%w: the cgroup does not exist", ErrNoContainer)
 	case errors.Is(err, unix.EPERM):
-		return pathOfInode(root, id)
+		return x.pathOfInode(ctx, root, id)
 	case err != nil:
 		return "", fmt.Errorf("find the cgroup: %w", err)
 	}
@@ -50,15 +51,15 @@ func (h Host) pathOfCgroup(id uint64) (string, error) {
 	return strings.TrimPrefix(path, root), nil
 }
 
-func pathOfInode(root string, inode uint64) (string, error) {
-	path := search(root, func(dir fs.DirEntry) bool {
+func (x *Index) pathOfInode(ctx context.Context, root string, inode uint64) (string, error) {
+	path, err := x.search(ctx, root, func(dir fs.DirEntry) bool {
 		info, err := dir.Info()
 		return err == nil && info.Sys().(*syscall.Stat_t).Ino == inode
 	})
-	if path == "" {
-		return "", fmt.Errorf("%w: the cgroup does not exist", ErrNoContainer)
+	if err == nil && path == "" {
+		err = fmt.Errorf("%w: the cgroup does not exist", ErrNoContainer)
 	}
-	return path, nil
+	return path, err
 }
 
 func isCgroup2(dir string) bool {

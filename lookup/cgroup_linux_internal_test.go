@@ -1,6 +1,7 @@
 package lookup
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -20,10 +21,16 @@ func TestPathOfInode(t *testing.T) {
 		t.Fatal(err)
 	}
 	inode := info.Sys().(*syscall.Stat_t).Ino
-	if path, err := pathOfInode(root, inode); err != nil || path != "/kubepods/pod1" {
+	x := NewIndex(Source{})
+	if path, err := x.pathOfInode(t.Context(), root, inode); err != nil || path != "/kubepods/pod1" {
 		t.Errorf("path %q, %v", path, err)
 	}
-	if path, err := pathOfInode(root, 1<<60); !errors.Is(err, ErrNoContainer) {
+	if path, err := x.pathOfInode(t.Context(), root, 1<<60); !errors.Is(err, ErrNoContainer) {
 		t.Errorf("an inode that is not there: %q, %v", path, err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if path, err := x.pathOfInode(ended, root, inode); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a context that has ended: %q, %v", path, err)
 	}
 }

@@ -2,9 +2,12 @@
 
 package lookup
 
-import "errors"
+import (
+	"context"
+	"errors"
+)
 
-func (h Host) pathOfCgroup(uint64) (string, error) {
+func (h Host) pathOfCgroup(context.Context, *Index, uint64) (string, error) {
 	return "", errors.New("find the cgroup: only Linux has cgroups")
 }
 

@@ -29,6 +29,18 @@ type Index struct {
 	removed []pleg.ContainerID
 	// added is closed and replaced when containers come.
 	added chan struct{}
+	// listing is the list that waiting lookups share; nil if none was asked for.
+	listing *listing
+	// searching has room for one search of the cgroups.
+	searching chan struct{}
+}
+
+// listing is a list of all pods that began after it was requested.
+type listing struct {
+	requested time.Time
+	result    <-chan error  // one of those that wait gets it, and finishes the listing
+	done      chan struct{} // closed once err is set
+	err       error
 }
 
 // entry is a container in the newest status that has it.
@@ -52,7 +64,7 @@ type Source struct {
 // NewIndex returns an empty index.
 func NewIndex(source Source) *Index {
 	return &Index{
-		source: source, added: make(chan struct{}),
+		source: source, added: make(chan struct{}), searching: make(chan struct{}, 1),
 		byID: make(map[pleg.ContainerID]entry), pods: make(map[pleg.PodUID]*pleg.PodStatus),
 	}
 }
@@ -83,6 +95,9 @@ func (x *Index) Delete(uid pleg.PodUID) {
 
 func (x *Index) replace(uid pleg.PodUID, pod *pleg.PodStatus) {
 	before := x.pods[uid]
+	if pod != nil && pod == before {
+		return // Fill had it already
+	}
 	if x.pods[uid] = pod; pod == nil {
 		delete(x.pods, uid)
 	}
@@ -134,31 +149,79 @@ func (x *Index) get(ids []pleg.ContainerID) (c Container, ok bool, added <-chan 
 	return Container{}, false, x.added
 }
 
+// ended reports whether nothing is listed any more.
+func (x *Index) ended() bool {
+	select {
+	case <-x.source.Ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // await returns the first of some containers, as soon as one is known.
 func (x *Index) await(ctx context.Context, ids []pleg.ContainerID, most time.Duration) (Container, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, most, ErrNotYet)
 	defer cancel()
-	relisted := x.source.Relist()
-	for listed := false; ; {
+	began, listed := time.Now(), false
+	for {
 		c, ok, added := x.get(ids)
-		switch {
-		case ok:
+		if ok {
 			return c, nil
-		case listed && !slices.ContainsFunc(ids, x.source.Uninspected):
-			return Container{}, ErrNoContainer
+		}
+		l := &listing{} // never done
+		if !listed {
+			l = x.outstanding()
 		}
 		select {
 		case <-added:
-		case err := <-relisted:
-			if relisted = nil; err != nil {
-				relisted = x.source.Relist() // the next list is a retry, a period later
-			}
-			listed = err == nil
+		case err := <-l.result:
+			x.finish(l, err)
+		case <-l.done:
 		case <-x.source.Ended:
 			return Container{}, pleg.ErrStopped
 		case <-ctx.Done():
 			return Container{}, context.Cause(ctx)
 		}
+		if listed = listed || l.answers(began); !listed {
+			continue
+		}
+		// Asked for first: a pod whose inspection ends meanwhile is in the index.
+		uninspected := slices.ContainsFunc(ids, x.source.Uninspected)
+		if c, ok, _ := x.get(ids); ok {
+			return c, nil
+		}
+		if !uninspected {
+			return Container{}, ErrNoContainer
+		}
+	}
+}
+
+// outstanding returns the list that was asked for and is not finished. There is at most one,
+// so that lookups in a row neither cause lists in a row nor keep anything in the lister.
+func (x *Index) outstanding() *listing {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.listing == nil {
+		x.listing = &listing{requested: time.Now(), result: x.source.Relist(), done: make(chan struct{})}
+	}
+	return x.listing
+}
+
+func (x *Index) finish(l *listing, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	l.err, x.listing = err, nil
+	close(l.done)
+}
+
+// answers reports whether the list has succeeded and began after a time.
+func (l *listing) answers(since time.Time) bool {
+	select {
+	case <-l.done:
+		return l.err == nil && !l.requested.Before(since)
+	default:
+		return false
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -64,8 +65,9 @@ type Container struct {
 
 	// RemovedAt is when the pipeline learned that the container is gone; zero while it exists.
 	RemovedAt time.Time
-	// CgroupPath is the container's cgroup below the root of its hierarchy; empty if it was not
-	// asked for.
+	// CgroupPath is the cgroup below the root of its hierarchy: that of the process or with the
+	// id that was asked for, which may be inside the container's, or the container's. It is
+	// empty if the query has only a container's id and not WithPath.
 	CgroupPath string
 }
 
@@ -80,8 +82,8 @@ func (q Query) Check() error {
 	switch {
 	case set != 1:
 		return fmt.Errorf("look up: %w: set exactly one of Container, PID and Cgroup", ErrBadQuery)
-	case q.PID < 0:
-		return fmt.Errorf("look up: %w: PID must be positive, got %d", ErrBadQuery, q.PID)
+	case q.PID < 0 || q.PID > math.MaxInt32:
+		return fmt.Errorf("look up: %w: PID must be positive and below 2^31, got %d", ErrBadQuery, q.PID)
 	case q.Wait < 0:
 		return fmt.Errorf("look up: %w: Wait must not be negative, got %v", ErrBadQuery, q.Wait)
 	}
@@ -108,7 +110,7 @@ func (h Host) lookup(ctx context.Context, x *Index, q Query) (c Container, err e
 	case q.PID != 0:
 		path, err = h.pathOfProcess(q.PID)
 	case q.Cgroup != 0:
-		path, err = h.pathOfCgroup(q.Cgroup)
+		path, err = h.pathOfCgroup(ctx, x, q.Cgroup)
 	}
 	if err != nil {
 		return Container{}, err
@@ -120,6 +122,8 @@ func (h Host) lookup(ctx context.Context, x *Index, q Query) (c Container, err e
 	}
 	c, ok, _ := x.get(ids)
 	switch {
+	case !ok && x.ended():
+		err = pleg.ErrStopped
 	case !ok && q.Wait == 0:
 		err = ErrNotYet
 	case !ok:
@@ -129,9 +133,9 @@ func (h Host) lookup(ctx context.Context, x *Index, q Query) (c Container, err e
 		return Container{}, err
 	}
 	if c.CgroupPath = path; path == "" && q.WithPath {
-		c.CgroupPath = h.pathOfContainer(c.ID)
+		c.CgroupPath, err = h.pathOfContainer(ctx, x, c.ID)
 	}
-	return c, nil
+	return c, err
 }
 
 // String returns the query as people read it, such as "process 4711".

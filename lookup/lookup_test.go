@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -130,12 +132,89 @@ func TestQueryIsChecked(t *testing.T) {
 		"exactly one":            {},
 		"exactly one of":         {Container: "c", PID: 1},
 		"PID must be positive":   {PID: -1},
+		"PID must be positive a": {PID: 1 << 32},
 		"Wait must not be negat": {PID: 1, Wait: -1},
 	} {
 		if _, err := (lookup.Host{}).Lookup(t.Context(), index(), q); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: error %v, want %q", q, err, want)
 		}
 	}
+}
+
+// The first lookup may read a status that is about to be set.
+func TestStatusThatIsSetTwice(t *testing.T) {
+	x, pod := index(), &pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{{ID: "c"}}}
+	x.Fill(func() []*pleg.PodStatus { return []*pleg.PodStatus{pod} })
+	x.Set(pod)
+	if c, err := (lookup.Host{}).Lookup(t.Context(), x, lookup.Query{Container: "c"}); err != nil || !c.RemovedAt.IsZero() {
+		t.Errorf("got %+v, %v, want a container that exists", c, err)
+	}
+}
+
+// An inspection may end between the look at the index and the question whether the pod is
+// inspected.
+func TestInspectionEndsDuringALookup(t *testing.T) {
+	var x *lookup.Index
+	listed := make(chan error, 1)
+	listed <- nil
+	x = lookup.NewIndex(lookup.Source{
+		Relist: func() <-chan error { return listed },
+		Uninspected: func(id pleg.ContainerID) bool {
+			x.Set(&pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{{ID: id}}})
+			return false
+		},
+	})
+	c, err := lookup.Host{}.Lookup(t.Context(), x, lookup.Query{Container: "c", Wait: time.Minute})
+	if err != nil || c.PodUID != "a" {
+		t.Errorf("got %+v, %v", c, err)
+	}
+}
+
+// Lookups that wait share a list, one that began after they were asked, and keep nothing.
+func TestLookupsShareLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		requested := make(chan chan error, 10)
+		x := lookup.NewIndex(lookup.Source{
+			Relist:      func() <-chan error { c := make(chan error, 1); requested <- c; return c },
+			Uninspected: func(pleg.ContainerID) bool { return false },
+		})
+		answers := make(chan error, 100)
+		ask := func() {
+			for range 20 {
+				go func() {
+					_, err := lookup.Host{}.Lookup(t.Context(), x, lookup.Query{Container: "c", Wait: time.Minute})
+					answers <- err
+				}()
+			}
+			synctest.Wait()
+			time.Sleep(time.Second)
+		}
+		ask()
+		ask()
+		if len(requested) != 1 {
+			t.Fatalf("%d lists requested, want one at a time", len(requested))
+		}
+		for list := range 2 {
+			(<-requested) <- nil
+			synctest.Wait()
+			if len(answers) != 20 {
+				t.Errorf("after list %d: %d answers, want those of the lookups before it", list+1, len(answers))
+			}
+			for range len(answers) {
+				if err := <-answers; !errors.Is(err, lookup.ErrNoContainer) {
+					t.Error(err)
+				}
+			}
+		}
+		for range 1000 {
+			if _, err := (lookup.Host{}).Lookup(t.Context(), x, lookup.Query{Container: "c", Wait: 1}); !errors.Is(err, lookup.ErrNotYet) {
+				t.Error(err)
+			}
+		}
+		if len(requested) != 1 {
+			t.Errorf("%d lists requested, want one", len(requested))
+		}
+	})
 }
 
 // The ids of real cgroups, which only root may create.

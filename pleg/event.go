@@ -38,7 +38,7 @@ type Event struct {
 	// the container; otherwise ExitCode is nil.
 	ExitCode *int32 `json:"exitCode,omitempty"`
 	Reason   string `json:"reason,omitempty"`
-	// Image and StartedAt are set on each event of a container but a ContainerRemoved,
+	// Image and StartedAt are set on each event of a container except a ContainerRemoved,
 	// FinishedAt on a ContainerDied, as far as the status has them. The times are those of
 	// the runtime's clock.
 	Image      string    `json:"image,omitempty"`

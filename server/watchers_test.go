@@ -62,6 +62,25 @@ func TestGreedyClientGivesPlacesUp(t *testing.T) {
 	})
 }
 
+// Nobody takes a place to have more than the client that loses it: two clients would take one
+// from each other forever.
+func TestUnevenPlacesStay(t *testing.T) {
+	inBubble(t, pipeline.Options{}, server.Options{MaxWatchers: 3}, func(t *testing.T, f *fixture) {
+		greedy, other := f.client(), f.client()
+		for range 3 {
+			f.mustWatch(t.Context(), greedy, &plegv1.WatchRequest{})
+		}
+		f.mustWatch(t.Context(), other, &plegv1.WatchRequest{})
+		if n := kit.Metric(t, f.Metrics, "pleg_server_refused_total"); n != 1 {
+			t.Errorf("%v refusals in the metrics, want that of the watcher that was ended", n)
+		}
+		for _, c := range []plegv1.PLEGClient{greedy, other} {
+			_, err := f.watch(t.Context(), c, &plegv1.WatchRequest{})
+			wantStatus(t, "one more", err, codes.ResourceExhausted, "too many watchers: this server allows 3 at a time")
+		}
+	})
+}
+
 // A watcher whose client does not read cannot be told that it has lost its place.
 func TestGreedyClientThatDoesNotRead(t *testing.T) {
 	inBubble(t, pipeline.Options{}, server.Options{MaxWatchers: 4}, func(t *testing.T, f *fixture) {

@@ -21,6 +21,9 @@ var (
 	errHole    = errors.New("the source left out events")
 )
 
+// everything has every event: a receiver takes a number that is missing for a lost event.
+var everything = pleg.Filter{Types: pleg.EventTypes(pleg.ClassNormal, pleg.ClassOnRequest)}
+
 // Pipeline follows the events of a pipeline in this process.
 type Pipeline struct {
 	Pipe *pipeline.Pipeline
@@ -29,10 +32,10 @@ type Pipeline struct {
 }
 
 // Follow sends every event after a position, or the present state first if after is nil,
-// until ctx ends, with bookmarks and network events. It returns nil once there will be no
+// until ctx ends, with bookmarks and what comes only on request. It returns nil once there will be no
 // more events.
 func (p Pipeline) Follow(ctx context.Context, after *pleg.Position, events chan<- pleg.Event) error {
-	o := pipeline.SubscribeOptions{Name: p.Name, Replay: after == nil, Bookmarks: true, Filter: pleg.Filter{NetworkEvents: true}}
+	o := pipeline.SubscribeOptions{Name: p.Name, Replay: after == nil, Bookmarks: true, Filter: everything}
 	if after != nil {
 		o.After = *after
 	}
@@ -62,7 +65,7 @@ type Client struct {
 
 // Follow does what that of [Pipeline] does.
 func (c Client) Follow(ctx context.Context, after *pleg.Position, events chan<- pleg.Event) error {
-	o := client.WatchOptions{Name: c.Name, Replay: after == nil, After: after, Bookmarks: true, Filter: pleg.Filter{NetworkEvents: true}}
+	o := client.WatchOptions{Name: c.Name, Replay: after == nil, After: after, Bookmarks: true, Filter: everything}
 	for ev, err := range c.Client.Watch(ctx, o) {
 		if err != nil {
 			return err

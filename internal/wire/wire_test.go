@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
@@ -159,6 +160,15 @@ func TestStatusKeepsEveryField(t *testing.T) {
 	}
 	if got := wire.ToStatus(&plegv1.PodStatus{Containers: []*plegv1.ContainerStatus{{State: 99}}}); got.Containers[0].State != pleg.StateUnknown {
 		t.Errorf("state 99 became %v, want %v", got.Containers[0].State, pleg.StateUnknown)
+	}
+}
+
+// JSON has no years beyond 9999, and Go's zero time is no time.
+func TestYearsThatJSONCannotHave(t *testing.T) {
+	for seconds, is := range map[int64]bool{0: true, 253402300799 - 86400: true, 253402300800 + 86400: false, -62135596800 - 86400: false} {
+		if got := wire.ToTime(&timestamppb.Timestamp{Seconds: seconds}); got.IsZero() == is {
+			t.Errorf("%d s became %v", seconds, got)
+		}
 	}
 }
 

@@ -78,7 +78,7 @@ func (q *retries) add(rec *record, s stage.Settled, now time.Time) {
 	}
 	h := rec.hang
 	h.times++
-	h.late, h.seen, h.tried, h.err, h.yields = s.Late, false, now, s.Err, false
+	h.late, h.seen, h.tried, h.err = s.Late, false, now, s.Err
 	h.proven = h.proven || s.Proven
 	wait := q.waitAfter(h)
 	if entered {
@@ -159,7 +159,7 @@ func (q *retries) next(othersWait bool, now time.Time) (*record, stage.Change) {
 }
 
 // yield returns the retry in flight that is to be cancelled, if a pod that is due has waited
-// for maxWait and no place is free, and when to ask again; zero if never. Otherwise 40 hung
+// for maxWait and found no free place for firstWait, and when to ask again; zero if never. Otherwise 40 hung
 // pods fill the places for retries for 20 minutes (TestQuarantinedPodsAreTriedInTime). Only
 // one that is known to hang yields, after at least firstWait.
 func (q *retries) yield(now time.Time) (oldest *record, again time.Time) {
@@ -171,7 +171,7 @@ func (q *retries) yield(now time.Time) (oldest *record, again time.Time) {
 		case rec.state.inFlight() && h.proven && (oldest == nil || h.began.Before(oldest.hang.began)):
 			oldest = rec
 		case !rec.state.inFlight() && h.seen && !h.due.After(now):
-			overdue = stage.Earlier(overdue, h.tried.Add(q.maxWait))
+			overdue = stage.Earlier(overdue, h.tried.Add(q.maxWait+q.firstWait))
 		}
 	}
 	if oldest == nil || overdue.IsZero() {
@@ -186,7 +186,7 @@ func (q *retries) yield(now time.Time) (oldest *record, again time.Time) {
 
 // sent notes that the inspector has accepted a retry, ended that a change has settled.
 func (q *retries) sent(rec *record, now time.Time) {
-	rec.hang.began = now
+	rec.hang.began, rec.hang.yields = now, false
 	if rec.hang.late {
 		q.late = rec
 	}

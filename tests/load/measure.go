@@ -61,7 +61,7 @@ func (d *Daemon) Metrics(ctx context.Context) (map[string]float64, error) {
 	return values, nil
 }
 
-// sample reads the metrics that a soak measures. All but the events must be there.
+// sample reads the metrics that a soak measures. All metrics except the events must be there.
 func (d *Daemon) sample(ctx context.Context, r *Run) (Sample, error) {
 	values, err := d.Metrics(ctx)
 	s := Sample{At: r.Elapsed(), Events: values["pleg_events_total"]}

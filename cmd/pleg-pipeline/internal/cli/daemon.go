@@ -63,10 +63,10 @@ func (c *runCommand) serve(ctx context.Context, out console, from endpoint.Endpo
 			f()
 		}
 	}()
-	err = cmp.Or(c.publish.addTo(ctx, d, registry), d.addSocket(socket, registry), d.addHTTP(web, access, registry))
-	if err != nil {
+	if err = cmp.Or(c.publish.addTo(ctx, d, registry), d.addSocket(socket, registry)); err != nil {
 		return err
 	}
+	d.addHTTP(web, access, registry)
 	if err = d.run(ctx); !errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -104,16 +104,15 @@ func (d *daemon) addSocket(l net.Listener, registry *prometheus.Registry) error 
 
 // addHTTP adds the HTTP server, unless the listener is nil. It shows the states of the parts
 // that were added before.
-func (d *daemon) addHTTP(l net.Listener, access *httpserver.Access, registry *prometheus.Registry) error {
+func (d *daemon) addHTTP(l net.Listener, access *httpserver.Access, registry *prometheus.Registry) {
 	if l == nil {
-		return nil
+		return
 	}
 	handler := httpserver.Handler(httpserver.Options{
 		Pipeline: d.pipe, Gatherer: registry, Logger: d.out.log, HidePods: access.HidePods,
 		MaxStreams: d.command.streams, Buffer: d.command.server.Buffer, Parts: d.states,
 	})
 	d.parts = append(d.parts, func(ctx context.Context) error { return httpserver.Serve(ctx, l, handler, access, d.out.log) })
-	return nil
 }
 
 func closeListener(l net.Listener) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,7 +25,7 @@ The exit code is 1 if there is no such container, or if it is not known within
 --wait.`
 
 const lookupExample = `  pleg-pipeline lookup 7d1f8c0e5a...
-  pleg-pipeline lookup --pid $(pidof nginx) -o json | jq -r .podName
+  pleg-pipeline lookup --pid $(pidof -s nginx) -o json | jq -r .podName
   pleg-pipeline lookup --cgroup $(stat -c %i /sys/fs/cgroup/kubepods.slice/...)`
 
 // lookupCommand is the command lookup with its flags.
@@ -78,7 +79,7 @@ func (c *lookupCommand) validate(flags *pflag.FlagSet) error {
 func (c *lookupCommand) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.query.Wait+answerTimeout, errNoAnswer)
 	defer cancel()
-	socket, err := c.source.findDaemon(ctx, c.process, logFlags{level: "error"}.console(c.process.Err))
+	socket, err := c.source.findDaemon(ctx, c.process, logFlags{level: "error"}.console(io.Discard))
 	if err != nil {
 		return err
 	}

@@ -286,7 +286,7 @@ func (c *podsCommand) follow(ctx context.Context, out console, from source, late
 	})
 }
 
-// rowOf returns what text shows of a pod, but its ages.
+// rowOf returns what text shows of a pod, except its ages.
 func rowOf(pod view.Pod) string {
 	pod.LastEvent, pod.CurrentAsOf = nil, time.Time{}
 	text, _ := json.Marshal(pod) // it has no value that JSON cannot have

@@ -44,13 +44,16 @@ func (c containers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func lookupQuery(r *http.Request, q *query) (query lookup.Query, err error) {
 	query.Container, query.WithPath = pleg.ContainerID(r.PathValue("id")), q.flag("path", false)
-	for name, parse := range map[string]func(text string) error{
-		"pid":    func(text string) (err error) { query.PID, err = strconv.Atoi(text); return err },
-		"cgroup": func(text string) (err error) { query.Cgroup, err = strconv.ParseUint(text, 10, 64); return err },
-		"wait":   func(text string) (err error) { query.Wait, err = time.ParseDuration(text); return err },
+	for _, parameter := range []struct {
+		name  string
+		parse func(text string) error
+	}{
+		{"pid", func(text string) (err error) { query.PID, err = strconv.Atoi(text); return err }},
+		{"cgroup", func(text string) (err error) { query.Cgroup, err = strconv.ParseUint(text, 10, 64); return err }},
+		{"wait", func(text string) (err error) { query.Wait, err = time.ParseDuration(text); return err }},
 	} {
-		if text := q.text(name); text != "" && parse(text) != nil {
-			err = fmt.Errorf("%s: %q is not valid", name, text)
+		if text := q.text(parameter.name); text != "" && parameter.parse(text) != nil {
+			err = fmt.Errorf("%s: %q is not valid", parameter.name, text)
 		}
 	}
 	if query.Wait > maxLookupWait {

@@ -9,6 +9,7 @@
 //	/stages      the figures of each stage
 //	/pods        the state of every pod, as one JSON object
 //	/pods/{uid}  the state of one pod
+//	/containers  the pod of a container (/containers/{id}), a process or a cgroup
 //	/events      server-sent events, with Last-Event-ID to resume
 //
 // Both health paths answer "ok", or with ?verbose one line per check, in the format of

@@ -140,6 +140,12 @@ func fields(v reflect.Value) any {
 			values[name] = fields(v.Field(i))
 		}
 		return values
+	case reflect.Map:
+		values := make(map[string]any, v.Len())
+		for key, value := range v.Seq2() {
+			values[Printable(key.String())] = fields(value)
+		}
+		return values
 	default:
 		return v.Interface()
 	}
