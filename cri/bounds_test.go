@@ -128,12 +128,15 @@ func TestConcurrentListsRunOneByOne(t *testing.T) {
 	})
 }
 
-// A list or status call that hangs ends by itself. A list that stalls costs that list only.
+// A call that hangs ends by its deadline or with the context of the caller.
 func TestCallsEndByDeadlineOrContext(t *testing.T) {
 	list := func(ctx context.Context, client *cri.Client) error { _, err := client.ListPods(ctx); return err }
 	inspect := func(ctx context.Context, client *cri.Client) error {
 		_, err := client.PodStatus(ctx, manyContainers("hung", 100), nil)
 		return err
+	}
+	watch := func(ctx context.Context, client *cri.Client) error {
+		return client.WatchEvents(ctx, func() {}, func(pleg.Hint) {})
 	}
 	for _, tt := range []struct {
 		name   string
@@ -148,6 +151,7 @@ func TestCallsEndByDeadlineOrContext(t *testing.T) {
 		{"list, the caller's context", list, cri.Options{}, 3 * time.Second, 3 * time.Second, codes.Canceled},
 		{"status, the kubelet's deadline", inspect, cri.Options{}, 0, 2 * time.Minute, codes.DeadlineExceeded},
 		{"status, another deadline", inspect, cri.Options{StatusTimeout: 7 * time.Second}, 0, 7 * time.Second, codes.DeadlineExceeded},
+		{"events, the caller's context", watch, cri.Options{}, 3 * time.Second, 3 * time.Second, codes.Canceled},
 		{"status, the caller's context", inspect, cri.Options{}, 3 * time.Second, 3 * time.Second, codes.Canceled},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -157,6 +161,10 @@ func TestCallsEndByDeadlineOrContext(t *testing.T) {
 				fake.listContainers = func(ctx context.Context) (*runtimeapi.ListContainersResponse, error) {
 					<-ctx.Done()
 					return nil, status.FromContextError(ctx.Err()).Err()
+				}
+				fake.events = func(stream eventStream) error {
+					<-stream.Context().Done()
+					return nil
 				}
 				client := connect(t, fake, tt.opts)
 				ctx, cancel := context.WithCancel(t.Context())

@@ -146,19 +146,6 @@ func TestWatchEventsWithoutRuntime(t *testing.T) {
 	}
 }
 
-func TestWatchEventsEndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, client := simulated(t, cri.Options{})
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(time.Second, cancel)
-		start := time.Now()
-		err := client.WatchEvents(ctx, func() {}, func(pleg.Hint) {})
-		if status.Code(err) != codes.Canceled || time.Since(start) != time.Second {
-			t.Errorf("ended after %v with %v, want Canceled after 1s", time.Since(start), err)
-		}
-	})
-}
-
 // TestSlowReaderDoesNotBlockRuntime sends far more than grpc's default window holds to
 // a client that does not return from its first hint.
 func TestSlowReaderDoesNotBlockRuntime(t *testing.T) {

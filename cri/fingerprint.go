@@ -18,7 +18,6 @@ var (
 // to equal values, except for a 64-bit collision under a seed that the runtime does
 // not know.
 type fingerprint struct {
-	size   int
 	labels int // the number of entries; a repeated key counts twice
 	sum    uint64
 	valid  bool // false if the fingerprint may not be compared
@@ -30,7 +29,6 @@ type fingerprint struct {
 // their checksums. The image contains a map, so the order of its fields does not
 // count either; the order of all other fields does.
 func (f fields) scan(seed maphash.Seed, raw []byte) (id []byte, p fingerprint) {
-	p.size = len(raw)
 	var maps uint64
 	for len(raw) > 0 {
 		num, typ, size := consumeField(raw)

@@ -158,28 +158,6 @@ func TestIncompleteEvents(t *testing.T) {
 	}
 }
 
-func TestEventsWithoutTheLabelAreCounted(t *testing.T) {
-	for name, tt := range map[string]struct {
-		change func(*runtimeapi.ContainerEventResponse)
-		want   int64
-	}{
-		"the kubelet's":        {func(*runtimeapi.ContainerEventResponse) {}, 0},
-		"a sandbox of another": {func(e *runtimeapi.ContainerEventResponse) { e.PodSandboxStatus.Labels = nil }, 1},
-		"a container of another": {func(e *runtimeapi.ContainerEventResponse) {
-			e.ContainersStatuses[1].Labels[labelPodUID] = "u2"
-		}, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c, event := &Client{}, aContainerStarts()
-			tt.change(event)
-			hintOf(t, c, event)
-			if got := c.unlabelledEvents.Load(); got != tt.want {
-				t.Errorf("%d events without the label, want %d", got, tt.want)
-			}
-		})
-	}
-}
-
 // FuzzEvent converts any event and requires that complete hints are consistent.
 func FuzzEvent(f *testing.F) {
 	for _, change := range []func(*runtimeapi.ContainerEventResponse){

@@ -167,10 +167,6 @@ type skippedItem struct {
 	reason reason
 }
 
-func newSkipped(log *slog.Logger, m *metrics) *skipped {
-	return &skipped{log: log, metrics: m, warned: make(map[skippedItem]struct{})}
-}
-
 func (s *skipped) add(ctx context.Context, it *item, r reason) {
 	s.metrics.malformed[r].Inc()
 	key := skippedItem{it.ID, r}

@@ -61,7 +61,7 @@ func newLists(log *slog.Logger, m *metrics) *lists {
 			stream: runtimeapi.RuntimeService_StreamContainers_FullMethodName, streamAll: &runtimeapi.StreamContainersRequest{},
 		},
 		joiner:  newJoiner(),
-		skipped: newSkipped(log, m),
+		skipped: &skipped{log: log, metrics: m, warned: make(map[skippedItem]struct{})},
 	}
 }
 

@@ -218,31 +218,48 @@ func TestListPodErrors(t *testing.T) {
 	}
 }
 
-// After an event of a container without the label, ListPod does not rely on the label
-// until a list has shown the container's pod.
+// After an event of a sandbox or container without the label, ListPod does not rely on the
+// label until a list has shown it.
 func TestListPodAfterEventOfAnotherClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fake := &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1))}}
-		event := &runtimeapi.ContainerEventResponse{
-			ContainerId:        "c1",
-			PodSandboxStatus:   &runtimeapi.PodSandboxStatus{Id: "s1", Labels: map[string]string{"io.kubernetes.pod.uid": "u1"}, Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u1"}},
-			ContainersStatuses: []*runtimeapi.ContainerStatus{{Id: "c1"}},
-		}
-		fake.events = func(stream eventStream) error {
-			err := stream.Send(event)
-			<-stream.Context().Done()
-			return err
-		}
-		client := connect(t, fake, cri.Options{})
-		listPods(t, client)
-		fake.containers = []*runtimeapi.Container{container("c1", "s1", 1, 2)}
-		watchEvents(t, client)
-		synctest.Wait()
-		for range 2 {
-			got, err := client.ListPod(t.Context(), "u1")
-			if err != nil || got == nil || len(got.Containers) != 1 {
-				t.Errorf("got %s, %v; want the container that has no label", show(present(got)), err)
-			}
-		}
-	})
+	for name, tt := range map[string]struct {
+		labels     map[string]string // of the sandbox
+		containers []*runtimeapi.ContainerStatus
+		whole      int32 // expected lists of all pods
+	}{
+		"the kubelet's":          {map[string]string{"io.kubernetes.pod.uid": "u1"}, nil, 0},
+		"a sandbox of another":   {nil, nil, 1},
+		"a container of another": {map[string]string{"io.kubernetes.pod.uid": "u1"}, []*runtimeapi.ContainerStatus{{Id: "c1"}}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1))}}
+				fake.events = func(stream eventStream) error {
+					err := stream.Send(&runtimeapi.ContainerEventResponse{
+						ContainerId:        "c1",
+						PodSandboxStatus:   &runtimeapi.PodSandboxStatus{Id: "s1", Labels: tt.labels, Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u1"}},
+						ContainersStatuses: tt.containers,
+					})
+					<-stream.Context().Done()
+					return err
+				}
+				client := connect(t, fake, cri.Options{})
+				listPods(t, client)
+				for _, c := range tt.containers {
+					fake.containers = append(fake.containers, container(c.GetId(), "s1", 1, 2))
+				}
+				watchEvents(t, client)
+				synctest.Wait()
+				fake.whole.Store(0)
+				for range 2 {
+					got, err := client.ListPod(t.Context(), "u1")
+					if err != nil || got == nil || len(got.Containers) != len(tt.containers) {
+						t.Errorf("got %s, %v; want %d containers", show(present(got)), err, len(tt.containers))
+					}
+				}
+				if n := fake.whole.Load(); min(n, 1) != tt.whole {
+					t.Errorf("it took %d lists of all, want %d", n, tt.whole)
+				}
+			})
+		})
+	}
 }

@@ -178,10 +178,10 @@ func compareWithAllCalls(t *testing.T, carries int) (saved int64) {
 	w := &distorted{rng: rand.New(rand.NewPCG(1, uint64(carries)))}
 	client, full := o.client(t, w.options(func() bool { return w.carries })), o.client(t, w.options(func() bool { return false }))
 	last := make(map[pleg.PodUID]*pleg.PodStatus)
-	for step := range 100 {
+	for step := range 60 {
 		w.carries = carries == 1 || carries == 2 && w.rng.IntN(2) == 0
 		if step%10 == 0 {
-			populate(t, rt, 8, 3)
+			populate(t, rt, 5, 3)
 		}
 		changes := []simruntime.Change{simruntime.Restart, simruntime.Exit, simruntime.Replace, simruntime.Remove}
 		rt.Burst(1+w.rng.IntN(2), changes[w.rng.IntN(len(changes))])

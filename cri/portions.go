@@ -49,11 +49,10 @@ func (c *Client) startPortions(ctx context.Context, l *lists, tooLarge error) er
 }
 
 func (c *Client) stopPortions(ctx context.Context) {
-	if c.degraded.Swap(nil) == nil {
-		return
+	if c.degraded.Swap(nil) != nil {
+		c.metrics.portioned.Set(0)
+		c.opts.Logger.InfoContext(ctx, "sandbox list no longer in portions")
 	}
-	c.metrics.portioned.Set(0)
-	c.opts.Logger.InfoContext(ctx, "sandbox list no longer in portions")
 }
 
 // listPortioned lists the containers first: they contain ids of sandboxes.
@@ -77,7 +76,7 @@ func (c *Client) listPortions(ctx context.Context, l *lists) error {
 		runtimeapi.PodSandboxState_SANDBOX_READY, runtimeapi.PodSandboxState_SANDBOX_NOTREADY,
 	} {
 		filter := &runtimeapi.PodSandboxFilter{State: &runtimeapi.PodSandboxStateValue{State: state}}
-		switch err := c.listPortion(ctx, l.sandboxes, filter); {
+		switch err := c.invoke(ctx, "", l.sandboxes, &runtimeapi.ListPodSandboxRequest{Filter: filter}); {
 		case status.Code(err) == codes.ResourceExhausted:
 			whole = false
 		case err != nil:
@@ -110,7 +109,7 @@ func (c *Client) listByID(ctx context.Context, l *lists, ids map[pleg.ContainerI
 			continue
 		}
 		filter := &runtimeapi.PodSandboxFilter{Id: string(id)}
-		switch err := c.listPortion(ctx, l.sandboxes, filter); {
+		switch err := c.invoke(ctx, "", l.sandboxes, &runtimeapi.ListPodSandboxRequest{Filter: filter}); {
 		case status.Code(err) == codes.NotFound:
 		case status.Code(err) == codes.ResourceExhausted:
 			l.sandboxes.placeKnown(id) // it exists
@@ -124,10 +123,6 @@ func (c *Client) listByID(ctx context.Context, l *lists, ids map[pleg.ContainerI
 // errNoPortion means that sandboxes exist and none was found. An empty list would be
 // wrong.
 var errNoPortion = errors.New("too many sandboxes, and none is known by its id")
-
-func (c *Client) listPortion(ctx context.Context, l *list, filter *runtimeapi.PodSandboxFilter) error {
-	return c.invoke(ctx, "", l, &runtimeapi.ListPodSandboxRequest{Filter: filter})
-}
 
 // sandboxIDs returns the ids of all known sandboxes.
 func (l *lists) sandboxIDs() map[pleg.ContainerID]struct{} {

@@ -7,7 +7,7 @@ import (
 
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -30,8 +30,9 @@ const maxJoined = 64 << 10
 // equal bytes: on an idle node, most of the cost of a list is to decode labels and
 // annotations that never change. One call at a time may use it.
 type table struct {
-	fields  fields
-	decode  decoder
+	fields fields
+	// decode returns an item and its number of labels.
+	decode  func(raw []byte) (it *item, labels int, err error)
 	seed    maphash.Seed
 	most    int                   // maxItems, or less in tests
 	known   map[string]*knownItem // by id
@@ -47,9 +48,6 @@ type table struct {
 	portioned bool
 }
 
-// decoder decodes an item and returns it with its number of labels.
-type decoder func(raw []byte) (it *item, labels int, err error)
-
 type knownItem struct {
 	item   *item
 	print  fingerprint
@@ -61,27 +59,22 @@ type skippedEntry struct {
 	reason reason
 }
 
-func newSandboxTable() *table {
-	return newTable(sandboxFields, func(raw []byte) (*item, int, error) {
-		s := &runtimeapi.PodSandbox{}
-		replaced, err := unmarshal(raw, s)
-		it := sandboxItem(s)
-		it.checkText(replaced)
-		return it, len(s.GetLabels()), err
-	})
-}
+func newSandboxTable() *table   { return newTable(sandboxFields, sandboxItem) }
+func newContainerTable() *table { return newTable(containerFields, containerItem) }
 
-func newContainerTable() *table {
-	return newTable(containerFields, func(raw []byte) (*item, int, error) {
-		c := &runtimeapi.Container{}
-		replaced, err := unmarshal(raw, c)
-		it := containerItem(c)
+// newTable returns a table of the items that convert makes of messages.
+func newTable[T any, M interface {
+	*T
+	proto.Message
+	GetLabels() map[string]string
+}](f fields, convert func(M) *item) *table {
+	decode := func(raw []byte) (*item, int, error) {
+		m := M(new(T))
+		replaced, err := unmarshal(raw, m)
+		it := convert(m)
 		it.checkText(replaced)
-		return it, len(c.GetLabels()), err
-	})
-}
-
-func newTable(f fields, decode decoder) *table {
+		return it, len(m.GetLabels()), err
+	}
 	return &table{fields: f, decode: decode, seed: maphash.MakeSeed(), most: maxItems, known: make(map[string]*knownItem), changed: true}
 }
 
