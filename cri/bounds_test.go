@@ -75,7 +75,9 @@ func TestStatusCallsOfAPodAreBounded(t *testing.T) {
 			t.Errorf("at most %d calls in flight, %d left; want two for each pod and those of the hung one", got, inFlight.Load())
 		}
 		cancel()
-		<-hung
+		if err := <-hung; status.Code(err) != codes.Canceled {
+			t.Errorf("the hung pod ended with %v, want Canceled", err)
+		}
 	})
 }
 

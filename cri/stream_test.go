@@ -26,7 +26,9 @@ import (
 func TestBrokenListStreamIsDiscarded(t *testing.T) {
 	for _, rpc := range []string{"StreamPodSandboxes", "StreamContainers"} {
 		for _, fault := range []simruntime.Fault{
-			{Messages: 1, Code: codes.Unavailable}, {Messages: 2, Code: codes.Unavailable}, {Messages: 99, Code: codes.Unavailable},
+			{Messages: 1, Code: codes.Unavailable},
+			{Messages: 2, Code: codes.Unavailable},
+			{Messages: 99, Code: codes.Unavailable},
 			{Messages: 1, Hang: true},
 		} {
 			t.Run(fmt.Sprintf("%s after %d, hangs: %t", rpc, fault.Messages, fault.Hang), func(t *testing.T) {
