@@ -201,24 +201,6 @@ func TestCloseAtOnce(t *testing.T) {
 	})
 }
 
-func TestCloseDuringDelivery(t *testing.T) {
-	testDispatcher(t, func(t *testing.T, f *fixture) {
-		var closing sync.WaitGroup
-		for n := range 50 {
-			s := f.subscribe(t, dispatcher.SubscribeOptions{Buffer: 1 + n%3})
-			for range 2 {
-				closing.Go(s.Close)
-			}
-			closing.Go(func() {
-				for range s.Events() { // until it is closed
-				}
-			})
-			f.in <- outcome("a", n)
-		}
-		closing.Wait()
-	})
-}
-
 func TestRunClosesEveryChannel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
@@ -254,36 +236,6 @@ func TestSubscribeNamesTheBadOption(t *testing.T) {
 			t.Errorf("Subscribe(%+v) = %v, want an error that names %s", o, err, field)
 		}
 	}
-}
-
-func TestManySubscribersWithSomeThatDoNotRead(t *testing.T) {
-	const subscribers, slow, pods = 1000, 10, 5
-	testDispatcher(t, func(t *testing.T, f *fixture) {
-		var all []*dispatcher.Subscription
-		for n := range subscribers {
-			o := dispatcher.SubscribeOptions{Buffer: 2 * pods}
-			if n < slow {
-				o.Buffer = 1
-			}
-			all = append(all, f.subscribe(t, o))
-		}
-		want := ""
-		for n := range pods {
-			f.publish(pleg.PodUID(fmt.Sprint(n)), "Started(c) Died(c)")
-			want += fmt.Sprintf("%d:Started(c) %d:Died(c) ", n, n)
-		}
-		for _, s := range all[slow:] {
-			if got := wordsOf(read(t, s)) + " "; got != want {
-				t.Fatalf("subscriber %s got %q, want %q", s.Name(), got, want)
-			}
-		}
-		for _, s := range all[:slow] {
-			got := read(t, s)
-			if len(got) != pods+1 || got[0].Missed != 0 || got[1].Missed != 1 || got[pods].Missed != 2 {
-				t.Errorf("slow subscriber %s got %q", s.Name(), wordsOf(got))
-			}
-		}
-	})
 }
 
 func TestReplayIsThePresentState(t *testing.T) {
