@@ -2,6 +2,7 @@ package differ_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,46 +20,33 @@ func (f *fixture) passTime(d time.Duration) (alone, all int) {
 	return len(f.lister.takeRelisted()), int(f.lister.relistsNow.Load())
 }
 
+// pass waits, and requires how often the pod is listed alone meanwhile. All pods are not listed.
+func pass(d time.Duration, want int) step {
+	return func(t *testing.T, f *fixture) {
+		if alone, all := f.passTime(d); alone != want || all != 0 {
+			t.Errorf("%d lists of the pod and %d of all within %v, want %d and none", alone, all, d, want)
+		}
+	}
+}
+
+const deadPod = "/s=exited"
+
 func TestDeadPodIsListedAlone(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		f.listWithStream(plegtest.Pod("a", "c=exited /s=running"), plegtest.Pod("b", "c=running /t=running"))
-		f.settleAll(nil)
-		if alone, all := f.passTime(time.Minute); alone+all > 0 {
-			t.Errorf("%d and %d lists while all sandboxes are ready", alone, all)
-		}
-		f.sendHint(1, withStatus(hint("a", "/s=exited", "c=exited /s=exited")))
-		f.settleAll(nil)
-		for _, tc := range []struct {
-			pause time.Duration
-			want  int
-		}{{1499 * time.Millisecond, 0}, {time.Millisecond, 1}, {2999 * time.Millisecond, 0}, {time.Millisecond, 1}, {time.Hour, 9}, {time.Hour, 1}} {
-			if alone, all := f.passTime(tc.pause); alone != tc.want || all != 0 {
-				t.Errorf("%d lists of the pod and %d of all within %v, want %d and none", alone, all, tc.pause, tc.want)
-			}
-		}
-		f.sendHint(2, hint("a", "c=removed", "/s=exited")) // the next removal is near
-		f.settleAll(nil)
-		if alone, _ := f.passTime(1500 * time.Millisecond); alone != 1 {
-			t.Errorf("%d lists after a change, want 1", alone)
-		}
-		f.sendObservation(goneAt(f, "a", 3))
-		f.settleAll(nil)
-		if alone, all := f.passTime(time.Hour); alone+all != 0 {
-			t.Errorf("%d and %d lists of a pod that is gone", alone, all)
-		}
-	})
+	testDiffer(t, all(
+		func(_ *testing.T, f *fixture) {
+			f.listWithStream(plegtest.Pod("a", "c=exited /s=running"), plegtest.Pod("b", "c=running /t=running"))
+		},
+		settle(nil), pass(time.Minute, 0), // all sandboxes are ready
+		whole(1, deadPod, "c=exited /s=exited"), settle(nil),
+		pass(1499*time.Millisecond, 0), pass(time.Millisecond, 1), pass(2999*time.Millisecond, 0), pass(time.Millisecond, 1),
+		pass(time.Hour, 9), pass(time.Hour, 1),
+		event(2, "c=removed", deadPod), settle(nil), pass(1500*time.Millisecond, 1), // the next removal is near
+		alone(3, gone), settle(nil), pass(time.Hour, 0),
+	))
 }
 
 func TestPodWithANewSandboxIsNotListedAlone(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		f.listWithStream(plegtest.Pod("a", "/s=exited"))
-		f.settleAll(nil)
-		f.sendHint(1, hint("a", "/t=running", "/t=running"))
-		f.settleAll(nil)
-		if alone, all := f.passTime(time.Hour); alone+all != 0 {
-			t.Errorf("%d and %d lists of a pod that runs", alone, all)
-		}
-	})
+	testDiffer(t, all(stream(deadPod), settle(nil), event(1, "/t=running", "/t=running"), settle(nil), pass(time.Hour, 0)))
 }
 
 // One list of all pods costs less than many of single pods.
@@ -80,29 +68,14 @@ func TestManyDeadPodsAreListedTogether(t *testing.T) {
 }
 
 func TestDeadPodsAreNotListedAloneWithoutAStream(t *testing.T) {
-	for name, list := range map[string]func(*fixture, ...*pleg.Pod){"no stream": (*fixture).list, "stream ended": (*fixture).listAfterStreamEnded} {
-		runDiffer(t, name, func(t *testing.T, f *fixture) {
-			f.listWithStream(plegtest.Pod("a", "/s=exited"))
-			f.settleAll(nil)
-			list(f, plegtest.Pod("a", "/s=exited"))
-			if alone, all := f.passTime(time.Minute); alone+all != 0 {
-				t.Errorf("%d and %d lists", alone, all)
-			}
-		})
-	}
+	testSteps(t, map[string][]step{
+		"no stream":    {stream(deadPod), settle(nil), list(deadPod), pass(time.Minute, 0)},
+		"stream ended": {stream(deadPod), settle(nil), broke(deadPod), pass(time.Minute, 0)},
+	})
 }
 
 // While all pods are listed each period, dead pods cost nothing.
 func TestListingsServeDeadPods(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		pod := plegtest.Pod("a", "/s=exited")
-		f.listWithStream(pod)
-		f.settleAll(nil)
-		for range 10 {
-			if alone, all := f.passTime(period); alone+all != 0 {
-				t.Errorf("%d and %d lists", alone, all)
-			}
-			f.listWithStream(pod)
-		}
-	})
+	period := all(pass(period, 0), stream(deadPod))
+	testDiffer(t, all(stream(deadPod), settle(nil), all(slices.Repeat([]step{period}, 10)...)))
 }

@@ -60,7 +60,13 @@ func have(words string) step {
 // alone is a list of the pod alone. As in the other observations, n is the time in tenths
 // of a second since the newest listing.
 func alone(n int, words string) step {
-	return func(_ *testing.T, f *fixture) { f.relisted(n, plegtest.Pod("a", words)) }
+	return func(_ *testing.T, f *fixture) {
+		o := goneAt(f, "a", n)
+		if words != gone {
+			o.Pod = plegtest.Pod("a", words)
+		}
+		f.sendObservation(o)
+	}
 }
 
 // event is a CRI event, whole one with the status of the pod, and ran one whose containers

@@ -204,12 +204,6 @@ func (f *fixture) sendHint(n int, h *pleg.Hint) {
 	f.sendObservation(stage.Observation{UID: h.UID, At: at(f.lists).Add(time.Duration(n) * time.Second / 10), Hint: h})
 }
 
-// relisted sends a single-pod list that began n tenths of a second after the newest
-// listing.
-func (f *fixture) relisted(n int, pod *pleg.Pod) {
-	f.sendObservation(stage.Observation{UID: pod.UID, At: at(f.lists).Add(time.Duration(n) * time.Second / 10), Pod: pod})
-}
-
 // goneAt is a single-pod list that found the pod gone.
 func goneAt(f *fixture, uid pleg.PodUID, n int) stage.Observation {
 	return stage.Observation{UID: uid, At: at(f.lists).Add(time.Duration(n) * time.Second / 10)}

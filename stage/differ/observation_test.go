@@ -86,45 +86,22 @@ func TestFinalStatusOfALateEventIsKept(t *testing.T) {
 }
 
 func TestOlderObservationsAreIgnored(t *testing.T) {
-	old := at(1).Add(-time.Second)
-	for name, tc := range map[string]struct {
-		hints []*pleg.Hint // sent before late, one tenth of a second apart
-		late  stage.Observation
-		stale float64
-	}{
-		"CRI event before the listing":       {late: stage.Observation{At: old, Hint: hint("a", "c=exited", "c=exited")}, stale: 1},
-		"single-pod list before the listing": {late: stage.Observation{At: old, Pod: plegtest.Pod("a", "c=exited")}, stale: 1},
-		"pod gone before the listing":        {late: stage.Observation{At: old}, stale: 1},
-		"single-pod list before a CRI event": {
-			hints: []*pleg.Hint{hint("a", "c=running", "c=running")},
-			late:  stage.Observation{At: at(1).Add(time.Second / 20), Pod: plegtest.Pod("a", "c=running")},
-			stale: 1,
-		},
-		"newer CRI event without a change": {late: stage.Observation{At: at(2), Hint: hint("a", "c=running", "c=running")}},
-	} {
-		runDiffer(t, name, func(t *testing.T, f *fixture) {
-			f.listAndSettle(plegtest.Pod("a", "c=running"))
-			for n, h := range tc.hints {
-				if h != nil {
-					f.sendHint(n+1, h)
-				}
+	const still, dead = "c=running", "c=exited"
+	stale := func(want float64) step {
+		return func(t *testing.T, f *fixture) {
+			if got := kit.Metric(t, f.metrics, "pleg_stale_observations_total"); got != want {
+				t.Errorf("stale observations = %v, want %v", got, want)
 			}
-			if tc.late.UID == "" {
-				tc.late.UID = "a"
-			}
-			before := f.cache.touched[tc.late.UID]
-			f.sendObservation(tc.late)
-			f.requireNoChange(t)
-			if got := kit.Metric(t, f.metrics, "pleg_stale_observations_total"); got != tc.stale {
-				t.Errorf("stale observations = %v, want %v", got, tc.stale)
-			}
-			want := before
-			if tc.stale == 0 {
-				want = tc.late.At
-			}
-			if got := f.cache.touched[tc.late.UID]; !got.Equal(want) {
-				t.Errorf("touched at %v, want %v", got, want)
-			}
-		})
+		}
 	}
+	testSteps(t, map[string][]step{
+		"CRI event before the listing":       {have(still), event(-10, dead, dead), wantNone, stale(1), touched(0)},
+		"single-pod list before the listing": {have(still), alone(-10, dead), wantNone, stale(1), touched(0)},
+		"pod gone before the listing":        {have(still), alone(-10, gone), wantNone, stale(1), touched(0)},
+		"single-pod list before a CRI event": {
+			have(still), event(2, still, still), func(_ *testing.T, f *fixture) { clear(f.cache.touched) },
+			alone(1, still), wantNone, stale(1), touched(0),
+		},
+		"newer CRI event without a change": {have(still), event(10, still, still), wantNone, stale(0), touched(2)},
+	})
 }

@@ -92,6 +92,24 @@ func TestStartAnnouncedAfterTheEnd(t *testing.T) {
 	})
 }
 
+// The CRI events of a container that starts and exits during an inspection of its
+// pod become one change each, of the time of the event.
+func TestStepsDuringAnInspectionAreChanges(t *testing.T) {
+	toldAt := func(tenths int, words string) step {
+		return func(t *testing.T, f *fixture) {
+			if c, want := f.requireChange(t, "a", words), at(1).Add(time.Duration(tenths)*time.Second/10); !c.At.Equal(want) {
+				t.Errorf("%s at %v, want the time of its event %v", words, c.At, want)
+			}
+			f.settle("a", nil)
+		}
+	}
+	testDiffer(t, all(
+		begin, whole(1, "c=created", "c=created /s=running"), whole(2, "c=running", running), whole(3, "c=exited", exited), whole(4, "c=removed", sandbox),
+		wantNone, touched(0), succeed,
+		toldAt(1, "Created(c)"), toldAt(2, "Started(c)"), toldAt(3, "Died(c)"), toldAt(4, "Removed(c)"), wantNone,
+	))
+}
+
 // Steps are what CRI events show during an inspection. If it fails, steps with the status of
 // the whole pod are changes at once, others come with the next change.
 func TestStepsSurviveAFailure(t *testing.T) {
@@ -136,52 +154,30 @@ func TestStepsSurviveAFailure(t *testing.T) {
 	})
 }
 
-// The CRI events of a container that starts and exits during an inspection of its
-// pod become one change each.
-func TestStepsDuringAnInspectionAreChanges(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		f.list(plegtest.Pod("a", "/s=running"))
-		f.requireChange(t, "a", "Started(/s)")
-		f.sendHint(1, withStatus(hint("a", "c=created", "c=created /s=running")))
-		f.sendHint(2, withStatus(hint("a", "c=running", "c=running /s=running")))
-		f.sendHint(3, withStatus(hint("a", "c=exited", "c=exited /s=running")))
-		f.sendHint(4, withStatus(hint("a", "c=removed", "/s=running")))
-		f.requireNoChange(t)
-		if len(f.cache.touched) > 0 {
-			t.Errorf("touched %v during the inspection", f.cache.touched)
-		}
-		for n, words := range []string{"Created(c)", "Started(c)", "Died(c)", "Removed(c)"} {
-			f.settle("a", nil)
-			if c, want := f.requireChange(t, "a", words), at(1).Add(time.Duration(n+1)*time.Second/10); !c.At.Equal(want) {
-				t.Errorf("%s at %v, want the time of its event %v", words, c.At, want)
-			}
-		}
+// tell settles the inspection of pod a and of each change that follows, and returns the
+// numbers of changes and of their events.
+func (f *fixture) tell() (changes, events int) {
+	for {
 		f.settle("a", nil)
-		f.requireNoChange(t)
-	})
+		c, ok := f.nextChange()
+		if !ok {
+			return changes, events
+		}
+		changes++
+		events += len(c.Events)
+	}
 }
 
 func TestStepsAreBounded(t *testing.T) {
 	testDiffer(t, func(t *testing.T, f *fixture) {
-		f.list(plegtest.Pod("a", "/s=running"))
-		f.requireChange(t, "a", "Started(/s)")
+		begin(t, f)
 		const containers = 100
-		words := "/s=running"
+		words := sandbox
 		for n := range containers {
 			words = fmt.Sprintf("c%d=running %s", n, words)
-			f.sendHint(n+1, hint("a", fmt.Sprintf("c%d=running", n), words))
+			event(n+1, fmt.Sprintf("c%d=running", n), words)(t, f)
 		}
-		changes, started := 0, 0
-		for {
-			f.settle("a", nil)
-			c, ok := f.nextChange()
-			if !ok {
-				break
-			}
-			changes++
-			started += len(c.Events)
-		}
-		if changes > 66 || started != containers {
+		if changes, started := f.tell(); changes > 66 || started != containers {
 			t.Errorf("%d changes have %d events, want at most 66 with all %d", changes, started, containers)
 		}
 		if got := kit.Metric(t, f.metrics, "pleg_skipped_events_total"); got != 0 {
@@ -193,26 +189,14 @@ func TestStepsAreBounded(t *testing.T) {
 // What too many steps hide is counted.
 func TestSkippedStepsAreCounted(t *testing.T) {
 	testDiffer(t, func(t *testing.T, f *fixture) {
-		f.list(plegtest.Pod("a", "/s=running"))
-		f.requireChange(t, "a", "Started(/s)")
+		begin(t, f)
 		const lives = 50
 		for n := range lives {
 			c := fmt.Sprint("c", n)
-			f.sendHint(4*n+1, hint("a", c+"=running", c+"=running /s=running"))
-			f.sendHint(4*n+2, hint("a", c+"=running", c+"=running /s=running")) // repeated
-			f.sendHint(4*n+3, hint("a", c+"=exited", c+"=exited /s=running"))
-			f.sendHint(4*n+4, hint("a", c+"=removed", "/s=running"))
+			start := all(event(4*n+1, c+"=running", c+"=running /s=running"), event(4*n+2, c+"=running", c+"=running /s=running")) // repeated
+			all(start, event(4*n+3, c+"=exited", c+"=exited /s=running"), event(4*n+4, c+"=removed", sandbox))(t, f)
 		}
-		f.settle("a", nil)
-		told := 0
-		for {
-			c, ok := f.nextChange()
-			if !ok {
-				break
-			}
-			told += len(c.Events)
-			f.settle("a", nil)
-		}
+		_, told := f.tell()
 		if skipped := int(kit.Metric(t, f.metrics, "pleg_skipped_events_total")); told == 3*lives || told+skipped != 3*lives {
 			t.Errorf("%d events and %d skipped, want %d together", told, skipped, 3*lives)
 		}

@@ -144,15 +144,20 @@ type fixture struct {
 	finish    func()
 }
 
-// newFixture starts an inspector.
+// newFixture starts an inspector whose outcomes need not be received.
 func newFixture(t *testing.T, rt fakeRuntime, o inspector.Options) *fixture {
+	t.Helper()
+	return newFixtureWithBuffer(t, rt, o, 100)
+}
+
+func newFixtureWithBuffer(t *testing.T, rt fakeRuntime, o inspector.Options, size int) *fixture {
 	t.Helper()
 	c := &fakeCache{pods: make(map[pleg.PodUID]written)}
 	f := &fixture{
 		metrics: prometheus.NewPedanticRegistry(),
 		cache:   c, inspect: make(chan stage.Change), retry: make(chan stage.Change), known: make(chan stage.Change),
 		stop:     make(chan stage.Cancel),
-		outcomes: make(chan stage.Outcome, 100), settled: make(chan stage.Settled, 100),
+		outcomes: make(chan stage.Outcome, size), settled: make(chan stage.Settled, size),
 		ended: make(chan error, 1),
 	}
 	o.Runtime, o.Cache, o.InspectTimeout, o.Logger, o.Metrics = guarded(t, rt), c, timeout, f.logged.Logger(), instrument.Registry{Registerer: f.metrics}

@@ -2,14 +2,12 @@ package inspector_test
 
 import (
 	"context"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
@@ -17,35 +15,22 @@ import (
 
 func TestCacheIsWrittenBeforeTheOutcomeAndSettledAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &fakeCache{pods: make(map[pleg.PodUID]written)}
-		i, err := inspector.New(inspector.Options{
-			Runtime: guarded(t, asListed), Cache: c, Inspectors: 1, InspectTimeout: timeout, HungAfter: timeout,
-			Logger: slog.New(slog.DiscardHandler),
-		})
-		if err != nil {
-			t.Fatalf("New: %v", err)
-		}
-		inspect, retry, known := make(chan stage.Change), make(chan stage.Change), make(chan stage.Change)
-		outcomes, settled := make(chan stage.Outcome), make(chan stage.Settled)
-		go func() {
-			_ = i.Run(t.Context(), inspector.Inputs{Inspect: inspect, Retry: retry, Known: known}, outcomes, settled)
-		}()
-		defer func() { close(inspect); close(retry); close(known) }()
+		f := newFixtureWithBuffer(t, asListed, inspector.Options{}, 0)
 		for n, send := range []func(){
-			func() { inspect <- change(1, plegtest.Pod("a", "c=running")) },
-			func() { known <- stage.Change{UID: "a", At: at(2)} },
+			func() { f.inspect <- change(1, plegtest.Pod("a", "c=running")) },
+			func() { f.known <- stage.Change{UID: "a", At: at(2)} },
 		} {
 			send()
 			synctest.Wait() // the inspector is blocked on its outcome
-			if w, ok := c.get("a"); !ok || !w.at.Equal(at(n+1)) {
+			if w, ok := f.cache.get("a"); !ok || !w.at.Equal(at(n+1)) {
 				t.Errorf("cache at the outcome = %+v, want it written at %v", w, at(n+1))
 			}
 			select {
-			case s := <-settled:
+			case s := <-f.settled:
 				t.Errorf("settled %+v before the outcome was received", s)
-			case <-outcomes:
+			case <-f.outcomes:
 			}
-			<-settled
+			<-f.settled
 		}
 	})
 }
