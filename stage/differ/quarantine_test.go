@@ -2,18 +2,16 @@ package differ_test
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // hungFor is how long a hung inspection has run when the differ hears of it.
@@ -147,25 +145,12 @@ func TestQuarantineOfAPod(t *testing.T) {
 
 // A wait ends with the first listing after it.
 func TestQuarantineWaitDoubles(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		pod := plegtest.Pod("a", "c=running")
-		f.list(pod)
-		f.requireChange(t, "a", "Started(c)")
-		f.settleHung("a")
-		for n, wait := range []time.Duration{0, period, 2 * period, 4 * period, 8 * period, maxQuarantine, maxQuarantine} {
-			f.requireNoRetry(t) // until the next listing
-			if wait > 0 {
-				f.list(pod)
-				time.Sleep(wait - 1)
-				f.list(pod)
-				f.requireNoRetry(t)
-				time.Sleep(time.Nanosecond)
-			}
-			f.list(pod)
-			f.requireRetry(t, "a", "Started(c)", n+1)
-			f.settleHung("a")
-		}
-	})
+	again := list("c=running")
+	steps := []step{again, want("Started(c)"), hang, noRetry, again, retry("Started(c)", 1), hang}
+	for n, d := range []time.Duration{period, 2 * period, 4 * period, 8 * period, maxQuarantine, maxQuarantine} {
+		steps = append(steps, noRetry, again, wait(d-1), again, noRetry, wait(1), again, retry("Started(c)", n+2), hang)
+	}
+	testDiffer(t, all(steps...))
 }
 
 func TestQuarantinedPodIsPending(t *testing.T) {
@@ -194,12 +179,10 @@ func TestQuarantineIsReported(t *testing.T) {
 		if got := f.differ.Quarantined(); !slices.Equal(got, want) {
 			t.Errorf("quarantined = %+v, want %+v", got, want)
 		}
-		gauge := func(want int) {
+		gauge := func(want float64) {
 			t.Helper()
-			text := fmt.Sprintf("# HELP pleg_quarantined_pods Pods whose last inspection hung or failed late; their retries wait.\n"+
-				"# TYPE pleg_quarantined_pods gauge\npleg_quarantined_pods %d\n", want)
-			if err := testutil.GatherAndCompare(f.metrics, strings.NewReader(text), "pleg_quarantined_pods"); err != nil {
-				t.Error(err)
+			if got := kit.Metric(t, f.metrics, "pleg_quarantined_pods"); got != want {
+				t.Errorf("quarantined pods = %v, want %v", got, want)
 			}
 		}
 		gauge(1)

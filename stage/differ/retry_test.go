@@ -123,43 +123,31 @@ func TestRetryGoesFirst(t *testing.T) {
 // If nothing of what is being inspected exists any more, the inspector is asked to
 // cancel, and then the pod is compared at once.
 func TestSupersededInspection(t *testing.T) {
-	for name, tc := range map[string]struct {
-		after []*pleg.Pod
-		asks  bool
-		want  string
-	}{
-		"gone":     {asks: true, want: "Died(c) Removed(c)"},
-		"replaced": {after: []*pleg.Pod{plegtest.Pod("a", "d=running")}, asks: true, want: "Died(c) Removed(c) Started(d)"},
-		"changed":  {after: []*pleg.Pod{plegtest.Pod("a", "c=exited d=running")}},
-	} {
-		runDiffer(t, name, func(t *testing.T, f *fixture) {
-			f.listAndSettle(plegtest.Pod("a", "c=running"))
-			f.requestReinspect("a")
-			f.list(plegtest.Pod("a", "c=running"))
-			f.requireChange(t, "a", "PodSync")
-			before := f.lister.relists.Load()
-			f.list(tc.after...)
-			f.requireNoChange(t)
-			if got := len(f.superseded) > 0; got != tc.asks {
-				t.Fatalf("asked the inspector to cancel: %v, want %v", got, tc.asks)
+	inspecting := all(have("c=running"), request, list("c=running"), wantReinspected("PodSync"), wantRelists(1))
+	cancels := func(want bool) step {
+		return func(t *testing.T, f *fixture) {
+			if got := len(f.superseded) > 0; got != want {
+				t.Errorf("asked the inspector to cancel: %v, want %v", got, want)
 			}
-			if n := f.lister.relists.Load(); (n > before) != tc.asks {
-				t.Errorf("%d lists requested, want some: %v", n-before, tc.asks)
-			}
-			if !tc.asks {
-				return
-			}
-			f.settled <- stage.Settled{UID: "a", Err: errInspect, Hung: time.Second, Superseded: true}
-			f.requireChange(t, "a", tc.want)
-			f.settle("a", nil)
-			if got := f.differ.Quarantined(); len(got) > 0 {
-				t.Errorf("quarantined %+v, want none", got)
-			}
-			if n, first := f.differ.Waiting(); n > 0 || len(first) > 0 {
-				t.Errorf("%d pods wait: %+v", n, first)
-			}
-		})
+		}
 	}
+	cancelled := func(_ *testing.T, f *fixture) {
+		f.settled <- stage.Settled{UID: "a", Err: errInspect, Hung: time.Second, Superseded: true}
+	}
+	nobodyWaits := func(t *testing.T, f *fixture) {
+		if n, first := f.differ.Waiting(); n > 0 || len(first) > 0 {
+			t.Errorf("%d pods wait: %+v", n, first)
+		}
+	}
+	testSteps(t, map[string][]step{
+		"gone": {
+			inspecting, unlist, wantNone, cancels(true), wantRelists(1), cancelled, told("Died(c) Removed(c)"), free, nobodyWaits,
+		},
+		"replaced": {
+			inspecting, list("d=running"), wantNone, cancels(true), wantRelists(1), cancelled, told("Died(c) Removed(c) Started(d)"), free, nobodyWaits,
+		},
+		"changed": {inspecting, list("c=exited d=running"), wantNone, cancels(false), wantRelists(0)},
+	})
 }
 
 func TestWaiting(t *testing.T) {
