@@ -86,7 +86,7 @@ func (c *Client) Check(ctx context.Context) (Version, error) {
 		return Version{}, fmt.Errorf("check runtime at %s: %w", c.endpoint, err)
 	}
 	if err != nil {
-		return Version{}, fmt.Errorf("check runtime at %w", c.diagnose(ctx, err, server.Addr != nil))
+		return Version{}, fmt.Errorf("check runtime at %w", c.diagnose(ctx, err, server.Addr != nil, callCtx.Err() != nil))
 	}
 	return Version{
 		RuntimeName:    answer.GetRuntimeName(),
@@ -97,8 +97,9 @@ func (c *Client) Check(ctx context.Context) (Version, error) {
 
 // diagnose says in words why a call failed. The grpc error alone does not: a missing
 // socket, a missing permission and a web server all have the code Unavailable.
-// connected is true if the call was sent over a gRPC connection.
-func (c *Client) diagnose(ctx context.Context, err error, connected bool) *ConnectError {
+// connected is true if the call was sent over a gRPC connection. late is true if its time is
+// over: on a busy machine, the attempt to connect may fail then before the call does.
+func (c *Client) diagnose(ctx context.Context, err error, connected, late bool) *ConnectError {
 	e := &ConnectError{Endpoint: c.endpoint, Problem: Failing, Reason: "it answers with an error", Err: err}
 	switch code := status.Code(err); {
 	case code == codes.Unimplemented:
@@ -108,7 +109,7 @@ func (c *Client) diagnose(ctx context.Context, err error, connected bool) *Conne
 		e.Problem, e.Reason = NoAnswer, fmt.Sprintf("it does not answer within %v", c.opts.ConnectTimeout)
 	case code == codes.Unavailable && connected:
 		e.Reason = "it is not ready to serve"
-	case code == codes.DeadlineExceeded:
+	case code == codes.DeadlineExceeded, code == codes.Unavailable && late:
 		e.Problem, e.Reason = NoAnswer, "it accepts connections but never answers"
 	case code == codes.Unavailable:
 		e.Problem, e.Reason = NotGRPC, "it accepts connections but does not speak gRPC"

@@ -174,6 +174,20 @@ func TestCheckOfHungRuntime(t *testing.T) {
 	})
 }
 
+// TestCheckOfALateFailure lets the attempt to connect fail after the time of the call.
+func TestCheckOfALateFailure(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "cri.sock")
+	listen(t, path)
+	late := func(ctx context.Context, _ string, _, _ any, _ *grpc.ClientConn, _ grpc.UnaryInvoker, _ ...grpc.CallOption) error {
+		<-ctx.Done()
+		return status.Error(codes.Unavailable, "connection error")
+	}
+	_, err := newClient(t, path, cri.Options{
+		ConnectTimeout: 10 * time.Millisecond, DialOptions: []grpc.DialOption{grpc.WithUnaryInterceptor(late)},
+	}).Check(t.Context())
+	wantConnectError(t, err, path, cri.NoAnswer, "accepts connections but never answers")
+}
+
 func wantConnectError(t *testing.T, err error, endpoint string, problem cri.Problem, words string) {
 	t.Helper()
 	got, ok := errors.AsType[*cri.ConnectError](err)
