@@ -58,7 +58,12 @@ func statuses(t *testing.T, path string) int {
 	return bytes.Count(text, []byte(`"method":"ContainerStatus"`))
 }
 
-// TestReplay does not compare replays: the tests of package recording do, on a fake clock.
+// busy matches what a replay prints if the machine is so busy that the recording lacks statuses
+// of what it lists, is over before the pipeline has made its calls, or answers none in time.
+var busy = regexp.MustCompile(`inspections are slow|inspection hangs|has no status of|does not answer within`)
+
+// TestReplay makes another recording if a busy machine spoils one. It does not compare
+// replays: the tests of package recording do, on a fake clock.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	file := recorded(t, "r.jsonl.gz")
@@ -71,9 +76,14 @@ func TestReplay(t *testing.T) {
 	} {
 		t.Run(test.args, func(t *testing.T) {
 			t.Parallel()
-			code, stdout, stderr := run(t, strings.Fields(test.args+file)...)
-			if code != cli.ExitOK || !strings.Contains(stdout, test.out) || !regexp.MustCompile(test.err).MatchString(stderr) {
-				t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+			for try, file := 1, file; ; try, file = try+1, recorded(t, "r.jsonl.gz") {
+				code, stdout, stderr := run(t, strings.Fields(test.args+file)...)
+				if code == cli.ExitOK && strings.Contains(stdout, test.out) && regexp.MustCompile(test.err).MatchString(stderr) {
+					return
+				}
+				if !busy.MatchString(stderr) || try == 30 {
+					t.Fatalf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+				}
 			}
 		})
 	}
@@ -83,7 +93,12 @@ func TestRecordTakesRecording(t *testing.T) {
 	t.Parallel()
 	file := recorded(t, "r.jsonl")
 	again := filepath.Join(t.TempDir(), "again.jsonl")
-	if code, _, stderr := run(t, "record", again, "--redact", "--relist-period", "100ms", "-r", "replay:"+file); code != cli.ExitOK || !strings.Contains(stderr, "the recording has ended") {
+	args := []string{"record", again, "--redact", "--relist-period", "100ms", "-r", "replay:" + file}
+	code, _, stderr := run(t, args...)
+	for code == cli.ExitFailure && strings.Contains(stderr, "does not answer within") { // as on a busy machine
+		code, _, stderr = run(t, args...)
+	}
+	if code != cli.ExitOK || !strings.Contains(stderr, "the recording has ended") {
 		t.Errorf("record of a recording: exit code %d, stderr %q", code, stderr)
 	}
 	if text, err := os.ReadFile(again); err != nil || !bytes.Contains(text, []byte(`"redacted":true`)) || bytes.Contains(text, []byte("checkout")) {
