@@ -2,6 +2,7 @@ package exporter_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 
@@ -27,7 +28,9 @@ func TestFollowLeavesNothingOut(t *testing.T) {
 			kit.Relist(1)
 		}
 		cancel()
-		<-followed
+		if err := <-followed; !errors.Is(err, context.Canceled) {
+			t.Errorf("Follow returned %v, want the cause of its end", err)
+		}
 		close(events)
 		last, seen := pleg.Position{Epoch: p.Epoch()}, 0
 		for ev := range events {
