@@ -287,16 +287,6 @@ func (s *session) addToBatch(ev pleg.Event) error {
 	return err
 }
 
-// record returns the record of the pod of ev.
-func (s *session) record(ev pleg.Event) *podRecord {
-	r, ok := s.pods[ev.PodUID]
-	if !ok {
-		r = newRecord(podState{})
-		s.pods[ev.PodUID] = r
-	}
-	return r
-}
-
 // addReplayed adds an event of the present state.
 func (s *session) addReplayed(ev pleg.Event) {
 	if s.gap.Epoch != ev.Epoch {

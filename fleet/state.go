@@ -125,3 +125,13 @@ func (s *podState) status() (*pleg.PodStatus, error) {
 	}
 	return wire.ToStatus(m), nil
 }
+
+// record returns the record of the pod of ev.
+func (s *session) record(ev pleg.Event) *podRecord {
+	r, ok := s.pods[ev.PodUID]
+	if !ok {
+		r = newRecord(podState{})
+		s.pods[ev.PodUID] = r
+	}
+	return r
+}

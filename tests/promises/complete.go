@@ -71,7 +71,7 @@ func (p part) due() map[pleg.PodUID][]uint64 {
 // PodSync for what was missed, which has the number of the last of it.
 func (p part) delivered() error {
 	if p.replay && !p.Merged && !slices.ContainsFunc(p.events, func(ev pleg.Event) bool { return ev.Type == pleg.Synced }) {
-		return nil // what the end tells of includes the rest of the replay
+		return nil // the rest of the replay counts into the mark at the end
 	}
 	due := p.due()
 	told := uint64(0)

@@ -23,7 +23,7 @@ const (
 	// targetPods is the approximate number of pods.
 	targetPods = 60
 	// rate is the number of changes per second, rareRate that of changes that a busy
-	// node seldom has.
+	// node rarely has.
 	rate, rareRate = 12, 4
 )
 
