@@ -12,8 +12,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// itemsField is the number of the only field of the list responses, streamed or
-// not.
+// itemsField is the number of the only field of the list responses, streamed or not.
 const itemsField protowire.Number = 1
 
 // maxItems is the greatest number of sandboxes, and of containers, in a list, and of those
