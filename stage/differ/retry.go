@@ -159,9 +159,10 @@ func (q *retries) next(othersWait bool, now time.Time) (*record, stage.Change) {
 }
 
 // yield returns the retry in flight that is to be cancelled, if a pod that is due has waited
-// for maxWait and found no free place for firstWait, and when to ask again; zero if never. Otherwise 40 hung
-// pods fill the places for retries for 20 minutes (TestQuarantinedPodsAreTriedInTime). Only
-// one that is known to hang yields, after at least firstWait.
+// for maxWait and found no free place for firstWait, and when to ask again; zero if never.
+// Otherwise 40 hung pods fill the places for retries for 20 minutes
+// (TestQuarantinedPodsAreTriedInTime). Only one that is known to hang yields, after at least
+// firstWait.
 func (q *retries) yield(now time.Time) (oldest *record, again time.Time) {
 	var overdue time.Time
 	for _, rec := range q.pods {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
 )
 
@@ -168,4 +169,27 @@ func TestExtraInspectionsOnlyWhileNoneEnds(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A retry yields its place. If it has ended and the pod is inspected for something else, that
+// goes on.
+func TestOnlyARetryYields(t *testing.T) {
+	for _, retry := range []bool{true, false} {
+		testHanging(t, 2, func(t *testing.T, f *fixture) {
+			c := one("hung")
+			c.Retry = retry
+			f.inspect <- c
+			time.Sleep(hungAfter / 2)
+			f.stop <- stage.Cancel{UID: "hung", Yield: true}
+			synctest.Wait()
+			if got := len(f.settled) > 0; got != retry {
+				t.Fatalf("retry %v: settled %v", retry, got)
+			}
+			if retry {
+				if s := <-f.settled; s.Superseded || s.Proven || s.Hung != hungAfter/2 {
+					t.Errorf("settled %+v, want an inspection that was cancelled", s)
+				}
+			}
+		})
+	}
 }

@@ -67,6 +67,7 @@ func (i *Inspector) cancelInspection(c stage.Cancel, now time.Time) {
 	f, s := i.flights.find(c.UID), &i.flights
 	switch {
 	case f == nil || f.over(now):
+	case c.Yield && !f.change.Retry: // that retry has ended, and another inspection began
 	case c.Yield:
 		s.cancel(f, now, fmt.Errorf("cancelled after %v for another quarantined pod", f.age(now).Round(time.Millisecond)))
 	case f.hung(now, s.hungAfter) || f.age(now) >= crowded*s.hungAfter:

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/simnode"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // logged is a log that a test reads while it is written.
@@ -37,8 +38,8 @@ func (l *logged) String() string {
 // A server that cannot be used is reported in one clear line, however often it is tried.
 func TestUnusableServer(t *testing.T) {
 	t.Parallel()
-	cert, key := selfSigned(t)
-	other, _ := selfSigned(t)
+	cert, key := kit.SelfSigned(t)
+	other, _ := kit.SelfSigned(t)
 	serverTLS := func(verify string) string {
 		return fmt.Sprintf("tls { cert_file: %q, key_file: %q, ca_file: %q, verify: %s }", cert, key, cert, verify)
 	}
