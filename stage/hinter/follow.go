@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -33,7 +33,7 @@ type streamUpdate struct {
 // to a loop that never blocks, because a client that reads late makes containerd
 // and all its other clients wait.
 func (h *Hinter) followStream(ctx context.Context, updates chan<- streamUpdate) {
-	backoff := firstBackoff
+	reopen := backoff.Backoff{Min: firstBackoff, Max: lastBackoff}
 	logged := false
 	for {
 		began := time.Now()
@@ -44,10 +44,9 @@ func (h *Hinter) followStream(ctx context.Context, updates chan<- streamUpdate) 
 			return
 		}
 		if time.Since(began) > lastBackoff {
-			backoff = firstBackoff
+			reopen.Reset()
 		}
-		wait := backoff/2 + rand.N(backoff/2)
-		backoff = min(2*backoff, lastBackoff)
+		wait := reopen.Next()
 		var ended streamUpdate
 		switch unsupported := errors.Is(err, pleg.ErrNoEvents); {
 		case unsupported && h.opts.Required:
@@ -63,9 +62,7 @@ func (h *Hinter) followStream(ctx context.Context, updates chan<- streamUpdate) 
 			h.log.WarnContext(ctx, "event stream broke, will be reopened", "wait", wait, "err", err)
 		}
 		send(ctx, updates, ended)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if backoff.Wait(ctx, wait) != nil {
 			return
 		}
 	}
