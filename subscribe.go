@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"iter"
+	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
@@ -29,6 +30,9 @@ type SubscribeOptions struct {
 	// they are no longer available, a Gap comes first and a replay follows. The
 	// zero value asks for nothing; a number without an epoch is an error.
 	After pleg.Position
+	// Since asks for the events of this time and later instead, as far as the pipeline still
+	// has them. The zero value asks for nothing.
+	Since time.Time
 	// Bookmarks asks for a mark after each list whose changes are delivered, except
 	// those of pods whose inspection fails or hangs.
 	Bookmarks bool

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
@@ -36,6 +37,9 @@ type WatchOptions struct {
 	// the events are no longer available, the watch gets a Gap and then a replay.
 	// If nil, it requests no earlier events. A position without an epoch is an error.
 	After *pleg.Position
+	// Since requests the events of this time and later instead, as far as the server still has
+	// them. If zero, it requests no earlier events.
+	Since time.Time
 	// Bookmarks requests a mark whenever all changes listed so far have been
 	// delivered. A watch from now on then begins with a Synced, so that it has a
 	// position before its first event.
@@ -130,10 +134,14 @@ func (w *watch) connect(ctx context.Context, request *plegv1.WatchRequest) error
 		return err
 	}
 	defer link.Close()
-	// Without a last event it requests a replay, even if the consumer wants none: the
-	// end of the replay is the first position after which the watch can resume.
+	// Without a last event it requests earlier events or a replay, even if the consumer
+	// wants none: their end is the first position after which the watch can resume.
 	// One that asked for the state and has not all of it yet asks for it again.
-	request.ResumeAfter, request.Replay = w.last, w.last == nil || w.stateless
+	if w.last != nil {
+		request.Since = nil
+	}
+	first := w.last == nil && (request.GetSince() == nil || w.options.Replay)
+	request.ResumeAfter, request.Replay = w.last, first || w.stateless
 	stream, err := link.pleg.Watch(ctx, request)
 	if err != nil {
 		return link.callError("connect", err)
@@ -193,6 +201,9 @@ func (o *WatchOptions) request() (*plegv1.WatchRequest, error) {
 			return nil, fmt.Errorf("WatchOptions.After has no epoch, so its number %d may be that of another pipeline", o.After.Seq)
 		}
 		r.ResumeAfter = wire.FromPosition(*o.After)
+	}
+	if !o.Since.IsZero() {
+		r.Since = timestamppb.New(o.Since)
 	}
 	return r, nil
 }

@@ -226,6 +226,9 @@ func (s *Server) subscribeOptions(r *plegv1.WatchRequest) (pipeline.SubscribeOpt
 		}
 		o.After = pleg.Position{Epoch: after.GetEpoch(), Seq: after.GetSeq()}
 	}
+	if since := r.GetSince(); since != nil {
+		o.Since = since.AsTime()
+	}
 	return o, nil
 }
 

@@ -1,6 +1,8 @@
 package dispatcher
 
 import (
+	"time"
+
 	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -36,6 +38,17 @@ func (h *history) label(uid pleg.PodUID, labels map[string]string) {
 			e.labels, e.known = labels, true
 		}
 	}
+}
+
+// before returns the number before the oldest event of a time or later; last, the number of
+// the newest event, if there is none.
+func (h *history) before(since time.Time, last uint64) uint64 {
+	for i := range h.entries {
+		if e := &h.entries[(h.next+i)%len(h.entries)].event; !e.ObservedAt.Before(since) {
+			return e.Seq - 1
+		}
+	}
+	return last
 }
 
 // after adds the events after a sequence number that the filter wants. If the history no

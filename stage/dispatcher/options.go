@@ -1,8 +1,10 @@
 package dispatcher
 
 import (
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -19,6 +21,7 @@ type SubscribeOptions struct {
 	Buffer    int
 	Replay    bool
 	After     pleg.Position
+	Since     time.Time
 	Bookmarks bool
 	Filter    pleg.Filter
 }
@@ -35,6 +38,9 @@ func (o *SubscribeOptions) complete() (filter.Filter, error) {
 	}
 	if o.After.Epoch == "" && o.After.Seq != 0 {
 		return filter.Filter{}, fmt.Errorf("After has no epoch, so its number %d may be that of another pipeline: use Event.Position", o.After.Seq)
+	}
+	if !o.Since.IsZero() && o.After != (pleg.Position{}) {
+		return filter.Filter{}, errors.New("After and Since exclude each other")
 	}
 	return filter.New(o.Filter)
 }

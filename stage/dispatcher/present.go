@@ -113,6 +113,9 @@ func appendWanted(events []held, f *filter.Filter, ev pleg.Event, labels map[str
 // later if the initial state is not complete.
 func (d *Dispatcher) catchUp(s *Subscription) {
 	mark := pleg.Event{Seq: d.seq, Epoch: d.epoch, ObservedAt: time.Now()}
+	if !s.since.IsZero() {
+		s.after = pleg.Position{Epoch: d.epoch, Seq: d.history.before(s.since, d.seq)}
+	}
 	switch {
 	case s.after != pleg.Position{}:
 		s.held = d.resume(s, mark)

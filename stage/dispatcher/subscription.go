@@ -20,6 +20,7 @@ type Subscription struct {
 	filter    filter.Filter
 	replay    bool // also set by a Gap
 	after     pleg.Position
+	since     time.Time
 	bookmarks bool
 
 	// The dispatcher owns the fields below.
@@ -53,6 +54,7 @@ func newSubscription(o SubscribeOptions, f filter.Filter, leave *mailbox.Box[*Su
 		filter:    f,
 		replay:    o.Replay,
 		after:     o.After,
+		since:     o.Since,
 		bookmarks: o.Bookmarks,
 		missed:    newMissed(),
 		sent:      newSent(o.Buffer + 1),

@@ -70,6 +70,7 @@ func TestContractBadFiltersAreRefused(t *testing.T) {
 			{pipeline.SubscribeOptions{Filter: pleg.Filter{Types: []pleg.EventType{pleg.Synced}}}, "Types"},
 			{pipeline.SubscribeOptions{Filter: pleg.Filter{Types: []pleg.EventType{pleg.ContainerChanged}}}, "Types"},
 			{pipeline.SubscribeOptions{After: pleg.Position{Seq: 475}}, "After has no epoch, so its number 475 may be that of another pipeline"},
+			{pipeline.SubscribeOptions{After: pleg.Position{Epoch: f.Epoch()}, Since: time.Now()}, "After and Since exclude each other"},
 		} {
 			if _, err := f.Subscribe(tt.options); err == nil || !strings.Contains(err.Error(), tt.names) {
 				f.Errorf("Subscribe(%+v) = %v, want an error that names %s", tt.options, err, tt.names)

@@ -3,9 +3,12 @@ package contract_test
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
 // untilSynced splits the events at the mark.
@@ -55,6 +58,32 @@ func TestContractResumeTooLate(t *testing.T) {
 		f.require("at the end of the history", v, all)
 		if first := v.stream.Events[0]; first.Type == pleg.Gap {
 			f.Errorf("at the end of the history: %+v", first)
+		}
+	})
+}
+
+// Since asks for the events of a time and later, as far as the history has them, and then
+// for a Synced. It is never a Gap.
+func TestContractSince(t *testing.T) {
+	const kept = 50
+	eachWay(t, pipeline.Options{History: kept}, func(f *fixture) {
+		all := f.subscribe(pipeline.SubscribeOptions{})
+		f.live(9)
+		everything := all.Events()
+		latest := everything[len(everything)-1].ObservedAt
+		for _, since := range []time.Time{everything[0].ObservedAt, latest, time.Now()} {
+			v := f.subscribe(pipeline.SubscribeOptions{Since: since})
+			synctest.Wait()
+			got, mark, _ := f.untilSynced(v.Events())
+			var want []pleg.Event
+			for _, ev := range everything {
+				if ev.Seq+kept > mark.Seq && !ev.ObservedAt.Before(since) {
+					want = append(want, ev)
+				}
+			}
+			if !slices.EqualFunc(got, want, func(a, b pleg.Event) bool { return a.Seq == b.Seq }) {
+				f.Errorf("since %v: got %s, want %s", time.Since(since), plegtest.Words(got...), plegtest.Words(want...))
+			}
 		}
 	})
 }

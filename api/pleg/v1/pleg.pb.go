@@ -261,6 +261,9 @@ type WatchRequest struct {
 	OmitSandboxes bool `protobuf:"varint,10,opt,name=omit_sandboxes,json=omitSandboxes,proto3" json:"omit_sandboxes,omitempty"`
 	// Requests NETWORK_SETUP_COMPLETED and NETWORK_FAILED too if types is empty.
 	NetworkEvents bool `protobuf:"varint,11,opt,name=network_events,json=networkEvents,proto3" json:"network_events,omitempty"`
+	// Requests the events of this time and later first, as far as the server still has them,
+	// and then a SYNCED. Excludes resume_after.
+	Since         *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=since,proto3" json:"since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -370,6 +373,13 @@ func (x *WatchRequest) GetNetworkEvents() bool {
 		return x.NetworkEvents
 	}
 	return false
+}
+
+func (x *WatchRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
 }
 
 type WatchResponse struct {
@@ -2112,7 +2122,7 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x12pleg/v1/pleg.proto\x12\apleg.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"2\n" +
 	"\bPosition\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\tR\x05epoch\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\x80\x03\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xb2\x03\n" +
 	"\fWatchRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06buffer\x18\x02 \x01(\rR\x06buffer\x12\x16\n" +
@@ -2127,7 +2137,8 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x0elabel_selector\x18\t \x01(\tR\rlabelSelector\x12%\n" +
 	"\x0eomit_sandboxes\x18\n" +
 	" \x01(\bR\romitSandboxes\x12%\n" +
-	"\x0enetwork_events\x18\v \x01(\bR\rnetworkEvents\"5\n" +
+	"\x0enetwork_events\x18\v \x01(\bR\rnetworkEvents\x120\n" +
+	"\x05since\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"5\n" +
 	"\rWatchResponse\x12$\n" +
 	"\x05event\x18\x01 \x01(\v2\x0e.pleg.v1.EventR\x05event\"\x97\x05\n" +
 	"\x05Event\x12\x10\n" +
@@ -2380,67 +2391,68 @@ var file_pleg_v1_pleg_proto_goTypes = []any{
 var file_pleg_v1_pleg_proto_depIdxs = []int32{
 	2,  // 0: pleg.v1.WatchRequest.resume_after:type_name -> pleg.v1.Position
 	0,  // 1: pleg.v1.WatchRequest.types:type_name -> pleg.v1.EventType
-	5,  // 2: pleg.v1.WatchResponse.event:type_name -> pleg.v1.Event
-	0,  // 3: pleg.v1.Event.type:type_name -> pleg.v1.EventType
-	29, // 4: pleg.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
-	29, // 5: pleg.v1.Event.started_at:type_name -> google.protobuf.Timestamp
-	29, // 6: pleg.v1.Event.finished_at:type_name -> google.protobuf.Timestamp
-	8,  // 7: pleg.v1.ListPodsResponse.pod:type_name -> pleg.v1.Pod
-	13, // 8: pleg.v1.Pod.status:type_name -> pleg.v1.PodStatus
-	29, // 9: pleg.v1.Pod.current_as_of:type_name -> google.protobuf.Timestamp
-	13, // 10: pleg.v1.Pod.last_status:type_name -> pleg.v1.PodStatus
-	29, // 11: pleg.v1.Pod.last_as_of:type_name -> google.protobuf.Timestamp
-	13, // 12: pleg.v1.Pod.listed:type_name -> pleg.v1.PodStatus
-	29, // 13: pleg.v1.GetPodStatusRequest.newer_than:type_name -> google.protobuf.Timestamp
-	13, // 14: pleg.v1.GetPodStatusResponse.status:type_name -> pleg.v1.PodStatus
-	30, // 15: pleg.v1.LookupRequest.wait:type_name -> google.protobuf.Duration
-	14, // 16: pleg.v1.LookupResponse.container:type_name -> pleg.v1.ContainerStatus
-	23, // 17: pleg.v1.LookupResponse.pod_labels:type_name -> pleg.v1.LookupResponse.PodLabelsEntry
-	24, // 18: pleg.v1.LookupResponse.pod_annotations:type_name -> pleg.v1.LookupResponse.PodAnnotationsEntry
-	29, // 19: pleg.v1.LookupResponse.removed_at:type_name -> google.protobuf.Timestamp
-	14, // 20: pleg.v1.PodStatus.containers:type_name -> pleg.v1.ContainerStatus
-	15, // 21: pleg.v1.PodStatus.sandboxes:type_name -> pleg.v1.SandboxStatus
-	29, // 22: pleg.v1.PodStatus.observed_at:type_name -> google.protobuf.Timestamp
-	1,  // 23: pleg.v1.ContainerStatus.state:type_name -> pleg.v1.State
-	29, // 24: pleg.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
-	29, // 25: pleg.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
-	29, // 26: pleg.v1.ContainerStatus.finished_at:type_name -> google.protobuf.Timestamp
-	25, // 27: pleg.v1.ContainerStatus.labels:type_name -> pleg.v1.ContainerStatus.LabelsEntry
-	26, // 28: pleg.v1.ContainerStatus.annotations:type_name -> pleg.v1.ContainerStatus.AnnotationsEntry
-	29, // 29: pleg.v1.SandboxStatus.created_at:type_name -> google.protobuf.Timestamp
-	27, // 30: pleg.v1.SandboxStatus.labels:type_name -> pleg.v1.SandboxStatus.LabelsEntry
-	28, // 31: pleg.v1.SandboxStatus.annotations:type_name -> pleg.v1.SandboxStatus.AnnotationsEntry
-	18, // 32: pleg.v1.GetStatusResponse.status:type_name -> pleg.v1.PipelineStatus
-	29, // 33: pleg.v1.PipelineStatus.at:type_name -> google.protobuf.Timestamp
-	19, // 34: pleg.v1.PipelineStatus.relist:type_name -> pleg.v1.RelistStatus
-	20, // 35: pleg.v1.PipelineStatus.overdue:type_name -> pleg.v1.Inspection
-	22, // 36: pleg.v1.PipelineStatus.quarantined:type_name -> pleg.v1.QuarantinedPod
-	29, // 37: pleg.v1.RelistStatus.success:type_name -> google.protobuf.Timestamp
-	30, // 38: pleg.v1.RelistStatus.took:type_name -> google.protobuf.Duration
-	29, // 39: pleg.v1.RelistStatus.started:type_name -> google.protobuf.Timestamp
-	21, // 40: pleg.v1.RelistStatus.call:type_name -> pleg.v1.Call
-	29, // 41: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
-	30, // 42: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
-	29, // 43: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
-	21, // 44: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
-	29, // 45: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
-	29, // 46: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
-	29, // 47: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
-	3,  // 48: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
-	6,  // 49: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
-	9,  // 50: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
-	16, // 51: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
-	11, // 52: pleg.v1.PLEG.Lookup:input_type -> pleg.v1.LookupRequest
-	4,  // 53: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
-	7,  // 54: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
-	10, // 55: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
-	17, // 56: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
-	12, // 57: pleg.v1.PLEG.Lookup:output_type -> pleg.v1.LookupResponse
-	53, // [53:58] is the sub-list for method output_type
-	48, // [48:53] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	29, // 2: pleg.v1.WatchRequest.since:type_name -> google.protobuf.Timestamp
+	5,  // 3: pleg.v1.WatchResponse.event:type_name -> pleg.v1.Event
+	0,  // 4: pleg.v1.Event.type:type_name -> pleg.v1.EventType
+	29, // 5: pleg.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
+	29, // 6: pleg.v1.Event.started_at:type_name -> google.protobuf.Timestamp
+	29, // 7: pleg.v1.Event.finished_at:type_name -> google.protobuf.Timestamp
+	8,  // 8: pleg.v1.ListPodsResponse.pod:type_name -> pleg.v1.Pod
+	13, // 9: pleg.v1.Pod.status:type_name -> pleg.v1.PodStatus
+	29, // 10: pleg.v1.Pod.current_as_of:type_name -> google.protobuf.Timestamp
+	13, // 11: pleg.v1.Pod.last_status:type_name -> pleg.v1.PodStatus
+	29, // 12: pleg.v1.Pod.last_as_of:type_name -> google.protobuf.Timestamp
+	13, // 13: pleg.v1.Pod.listed:type_name -> pleg.v1.PodStatus
+	29, // 14: pleg.v1.GetPodStatusRequest.newer_than:type_name -> google.protobuf.Timestamp
+	13, // 15: pleg.v1.GetPodStatusResponse.status:type_name -> pleg.v1.PodStatus
+	30, // 16: pleg.v1.LookupRequest.wait:type_name -> google.protobuf.Duration
+	14, // 17: pleg.v1.LookupResponse.container:type_name -> pleg.v1.ContainerStatus
+	23, // 18: pleg.v1.LookupResponse.pod_labels:type_name -> pleg.v1.LookupResponse.PodLabelsEntry
+	24, // 19: pleg.v1.LookupResponse.pod_annotations:type_name -> pleg.v1.LookupResponse.PodAnnotationsEntry
+	29, // 20: pleg.v1.LookupResponse.removed_at:type_name -> google.protobuf.Timestamp
+	14, // 21: pleg.v1.PodStatus.containers:type_name -> pleg.v1.ContainerStatus
+	15, // 22: pleg.v1.PodStatus.sandboxes:type_name -> pleg.v1.SandboxStatus
+	29, // 23: pleg.v1.PodStatus.observed_at:type_name -> google.protobuf.Timestamp
+	1,  // 24: pleg.v1.ContainerStatus.state:type_name -> pleg.v1.State
+	29, // 25: pleg.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
+	29, // 26: pleg.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
+	29, // 27: pleg.v1.ContainerStatus.finished_at:type_name -> google.protobuf.Timestamp
+	25, // 28: pleg.v1.ContainerStatus.labels:type_name -> pleg.v1.ContainerStatus.LabelsEntry
+	26, // 29: pleg.v1.ContainerStatus.annotations:type_name -> pleg.v1.ContainerStatus.AnnotationsEntry
+	29, // 30: pleg.v1.SandboxStatus.created_at:type_name -> google.protobuf.Timestamp
+	27, // 31: pleg.v1.SandboxStatus.labels:type_name -> pleg.v1.SandboxStatus.LabelsEntry
+	28, // 32: pleg.v1.SandboxStatus.annotations:type_name -> pleg.v1.SandboxStatus.AnnotationsEntry
+	18, // 33: pleg.v1.GetStatusResponse.status:type_name -> pleg.v1.PipelineStatus
+	29, // 34: pleg.v1.PipelineStatus.at:type_name -> google.protobuf.Timestamp
+	19, // 35: pleg.v1.PipelineStatus.relist:type_name -> pleg.v1.RelistStatus
+	20, // 36: pleg.v1.PipelineStatus.overdue:type_name -> pleg.v1.Inspection
+	22, // 37: pleg.v1.PipelineStatus.quarantined:type_name -> pleg.v1.QuarantinedPod
+	29, // 38: pleg.v1.RelistStatus.success:type_name -> google.protobuf.Timestamp
+	30, // 39: pleg.v1.RelistStatus.took:type_name -> google.protobuf.Duration
+	29, // 40: pleg.v1.RelistStatus.started:type_name -> google.protobuf.Timestamp
+	21, // 41: pleg.v1.RelistStatus.call:type_name -> pleg.v1.Call
+	29, // 42: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
+	30, // 43: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
+	29, // 44: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
+	21, // 45: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
+	29, // 46: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
+	29, // 47: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
+	29, // 48: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
+	3,  // 49: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
+	6,  // 50: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
+	9,  // 51: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
+	16, // 52: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
+	11, // 53: pleg.v1.PLEG.Lookup:input_type -> pleg.v1.LookupRequest
+	4,  // 54: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
+	7,  // 55: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
+	10, // 56: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
+	17, // 57: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
+	12, // 58: pleg.v1.PLEG.Lookup:output_type -> pleg.v1.LookupResponse
+	54, // [54:59] is the sub-list for method output_type
+	49, // [49:54] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_pleg_v1_pleg_proto_init() }

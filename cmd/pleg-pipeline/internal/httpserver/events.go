@@ -259,6 +259,10 @@ func subscribeOptions(r *http.Request) (pipeline.SubscribeOptions, error) {
 	if since == "" {
 		return o, nil
 	}
+	if age, err := time.ParseDuration(since); err == nil && age >= 0 {
+		o.Since = time.Now().Add(-age)
+		return o, nil
+	}
 	var err error
 	o.After, err = pleg.ParsePosition(since)
 	return o, err

@@ -56,6 +56,7 @@ func TestEventsReplayAndResume(t *testing.T) {
 		{"behind the last", "", at.id, []pleg.EventType{pleg.ContainerRemoved, pleg.Synced}},
 		{"the position in the data", fmt.Sprintf("?since=%s:%d", at.data.Epoch, at.data.Seq), "", []pleg.EventType{pleg.ContainerRemoved, pleg.Synced}},
 		{"the header is newer", "?replay&since=0:0", at.id, []pleg.EventType{pleg.ContainerRemoved, pleg.Synced}},
+		{"a time", "?since=1h&sandboxes=false", "", []pleg.EventType{pleg.ContainerStarted, pleg.ContainerDied, pleg.ContainerRemoved, pleg.Synced}},
 		{"another process", "", "0000:1", []pleg.EventType{pleg.Gap, pleg.ContainerStarted, pleg.Synced}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
