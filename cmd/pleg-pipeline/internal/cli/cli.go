@@ -183,21 +183,32 @@ func newRoot(p Process) *cobra.Command {
 	root.SetArgs(p.Args)
 	root.SetOut(p.Out)
 	root.SetErr(p.Err)
-	root.AddCommand(newRun(p), newEvents(p), newPods(p), newLookup(p), newTop(p), newFleet(p), newDoctor(p), newConform(p), newConformContainer(), newSimulate(p), newRecord(p), newVersion())
+	run := newRun(p)
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if cmd.Hidden { // such as that which completes words for a shell
+			return nil
+		}
+		return checkVariables(run.Flags(), p.Environ())
+	}
+	root.AddCommand(run, newEvents(p), newPods(p), newLookup(p), newTop(p), newFleet(p), newDoctor(p), newConform(p), newConformContainer(), newSimulate(p), newRecord(p), newVersion())
 	root.InitDefaultCompletionCmd(p.Args...)
 	for _, cmd := range root.Commands() {
 		if !cmd.Runnable() {
-			cmd.RunE, cmd.DisableFlagsInUseLine = helpOnly, true
+			cmd.RunE, cmd.DisableFlagsInUseLine = needsSubcommand, true
 		}
 	}
 	return root
 }
 
-// helpOnly is the work of a command with subcommands. Without it, cobra prints the help
-// for a subcommand that does not exist, too.
-func helpOnly(cmd *cobra.Command, args []string) error {
+// needsSubcommand is the work of a command with subcommands. Without it, cobra prints the
+// help for a subcommand that does not exist, too.
+func needsSubcommand(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
 	}
-	return cmd.Help()
+	var names []string
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
+	}
+	return fmt.Errorf("%s needs one of %s", cmd.Name(), strings.Join(names, ", "))
 }

@@ -41,10 +41,14 @@ const eventsExample = `  # what happens on this node; Ctrl-C ends it
   pleg-pipeline events --type ContainerDied -o json | jq -r 'select(.reason == "OOMKilled") | .podName'
   pleg-pipeline events --type ContainerDied -o go-template='{{.podName}} {{.exitCode}} {{.reason}}'`
 
+// eventName is the template of the name of an event's pod, as --pod accepts it.
+const eventName = "{{if .podName}}{{.podNamespace}}/{{.podName}}{{else}}{{.podUID}}{{end}}"
+
 // eventsCommand is the command events with its flags.
 type eventsCommand struct {
 	viewCommand
 
+	follow bool
 	replay bool
 	since  string
 	types  []string
@@ -54,22 +58,24 @@ type eventsCommand struct {
 
 func newEvents(p Process) *cobra.Command {
 	return newCommand(&eventsCommand{viewCommand: viewCommand{process: p}}, &cobra.Command{
-		Use:     "events",
-		Short:   "Print the events of this node, from a daemon if there is one",
-		Long:    eventsLong,
-		Example: eventsExample,
+		Use:        "events",
+		SuggestFor: []string{"logs", "log", "watch"},
+		Short:      "Print the events of this node, from a daemon if there is one",
+		Long:       eventsLong,
+		Example:    eventsExample,
 	})
 }
 
 func (c *eventsCommand) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
+	flags.BoolVarP(&c.follow, "follow", "f", true, "continue with the events from now on; --follow=false\nends after the earlier ones")
 	flags.BoolVar(&c.replay, "replay", false, "first print the current state: the last event of each container")
-	flags.StringVar(&c.since, "since", "", "first print the events after this `POSITION`, EPOCH:SEQ: the position\nthat the last run printed, or the id of a server-sent event")
+	flags.StringVar(&c.since, "since", "", "first print the events of this `TIME`, such as 10m, as far as\nthe daemon still has them, or those after a position,\nEPOCH:SEQ: the one that the last run printed, or the id of a\nserver-sent event")
 	c.filter.add(cmd)
 	typeFlag(cmd, &c.types)
 	flags.StringSliceVar(&c.filter.names, "pod", nil, "only the pod with this `NAME`, NAMESPACE/NAME or UID; may be repeated")
 	flags.BoolVar(&c.filter.OmitSandboxes, "no-sandboxes", false, "no events of pod sandboxes")
-	c.output.add(cmd, "events", func(s string) (view.Format, error) { return view.ParseEventFormat(s, true) })
+	c.output.add(cmd, "events", eventName, func(s string) (view.Format, error) { return view.ParseEventFormat(s, true) })
 	c.addSources(cmd)
 }
 
@@ -108,12 +114,16 @@ func (c *eventsCommand) validateSince() error {
 	if c.source.own {
 		return errNeedsDaemon
 	}
+	c.source.needsDaemon = true
+	if age, err := time.ParseDuration(c.since); err == nil && age >= 0 {
+		c.options.Since = time.Now().Add(-age)
+		return nil
+	}
 	after, err := pleg.ParsePosition(c.since)
 	if err != nil {
 		return fmt.Errorf("--since: %w", err)
 	}
 	c.options.After = &after
-	c.source.needsDaemon = true
 	return nil
 }
 
@@ -121,8 +131,8 @@ func (c *eventsCommand) run(ctx context.Context) error {
 	out := c.log.console(c.process.Err)
 	return c.use(ctx, out, func(ctx context.Context, from source) error {
 		f := c.follower(out)
-		f.filter, f.marks = c.filter, c.output.format.Kind() != view.Template
-		f.fromNow = !c.replay && c.options.After == nil && !c.fleet.given()
+		f.filter, f.follow, f.marks = c.filter, c.follow, c.output.format.Kind() != view.Template
+		f.fromNow = !c.replay && c.since == "" && !c.fleet.given()
 		options := c.output.options(c.process)
 		options.Nodes = c.fleet.given()
 		printer := view.EventPrinter(c.process.Out, options)
@@ -155,6 +165,7 @@ type follower struct {
 	out     console
 	server  string // what the source connects to
 	filter  podFilter
+	follow  bool // whether to continue after the earlier events
 	marks   bool // whether to print them
 	fromNow bool // no earlier events were requested
 
@@ -167,7 +178,10 @@ func (f *follower) print(ctx context.Context, from source, o client.WatchOptions
 	if err := printer.Start(); err != nil {
 		return outputError(err)
 	}
-	return f.each(ctx, from, o, func(ev fleet.Event) error {
+	err := f.each(ctx, from, o, func(ev fleet.Event) error {
+		if !f.follow && ev.Type == pleg.Synced && ev.Node == "" {
+			return errCaughtUp
+		}
 		if f.wants(ev) {
 			if err := printer.Print(ev); err != nil {
 				return outputError(err)
@@ -178,7 +192,14 @@ func (f *follower) print(ctx context.Context, from source, o client.WatchOptions
 		}
 		return nil
 	})
+	if errors.Is(err, errCaughtUp) {
+		return nil
+	}
+	return err
 }
+
+// errCaughtUp ends a follower that has printed the earlier events.
+var errCaughtUp = errors.New("the earlier events are printed")
 
 // silentAfter is how long a daemon may send nothing after it was asked for events.
 const silentAfter = 10 * time.Second

@@ -168,17 +168,20 @@ type outputFlags struct {
 }
 
 // add adds the flags of a command that prints what, in the formats that parse
-// knows.
-func (f *outputFlags) add(cmd *cobra.Command, what string, parse func(string) (view.Format, error)) {
+// knows. names is the template of the format name.
+func (f *outputFlags) add(cmd *cobra.Command, what, names string, parse func(string) (view.Format, error)) {
 	f.text = string(view.Text)
 	set := func(s string) (err error) {
+		if s == "name" {
+			s = string(view.Template) + "=" + names
+		}
 		if f.format, err = parse(s); err == nil {
 			f.text = s
 		}
 		return err
 	}
-	cmd.Flags().VarP(checked{&f.text, "format", set}, "output", "o", "`FORMAT` of the "+what+": text (cut to the terminal), wide (all, more columns),\njson (one object per line), yaml, or go-template=TEMPLATE, which uses the field\nnames of JSON")
-	completeFlag(cmd, "output", []string{"text", "wide", "json", "yaml", "go-template="}, cobra.ShellCompDirectiveNoSpace)
+	cmd.Flags().VarP(checked{&f.text, "format", set}, "output", "o", "`FORMAT` of the "+what+": text (cut to the terminal), wide (all, more columns),\nname, json (one object per line), yaml, or go-template=TEMPLATE, which uses the\nfield names of JSON")
+	completeFlag(cmd, "output", []string{"text", "wide", "name", "json", "yaml", "go-template="}, cobra.ShellCompDirectiveNoSpace)
 	cmd.Flags().BoolVar(&f.noHeaders, "no-headers", false, "do not print the line of column names")
 }
 

@@ -24,8 +24,9 @@ func (f *logFlags) add(cmd *cobra.Command, levels ...string) {
 	enumFlag(cmd, &f.format, "log-format", "", "format of the log lines", "text", "json")
 }
 
-// addQuiet adds the flags of a command that people use in a terminal.
-func (f *logFlags) addQuiet(cmd *cobra.Command) { f.add(cmd, "warn", "debug", "info", "error") }
+// addQuiet adds the flags of a command that people use in a terminal. Its output says what a
+// warning would.
+func (f *logFlags) addQuiet(cmd *cobra.Command) { f.add(cmd, "error", "warn", "info", "debug") }
 
 // console is stderr: log lines, and a few notices for the person who started the
 // program.

@@ -37,10 +37,13 @@ it prints a pod again after each of its events; the state of a removed pod is
 "gone".`
 
 const podsExample = `  pleg-pipeline pods
-  pleg-pipeline pods -n shop --watch --sort restarts
+  pleg-pipeline pods -n shop --watch --sort-by restarts
   pleg-pipeline pods shop/web-0 -o yaml
   pleg-pipeline pods -o json | jq 'select(.error) | .uid'
   pleg-pipeline pods -o go-template='{{.name}}{{range .containers}} {{.name}}={{.state}}{{end}}'`
+
+// podName is the template of the name of a pod, as the command accepts it.
+const podName = "{{if .name}}{{.namespace}}/{{.name}}{{else}}{{.uid}}{{end}}"
 
 // gone is the state of a pod that no longer exists.
 const gone = "gone"
@@ -61,31 +64,38 @@ type podsCommand struct {
 
 	watch  bool
 	sort   string
-	sorted bool // --sort is given
+	sorted bool // --sort-by is given
 }
 
 func newPods(p Process) *cobra.Command {
 	c := &podsCommand{viewCommand: viewCommand{process: p, needsPods: true}}
 	return newCommand(c, &cobra.Command{
-		Use:     "pods [NAME...]",
-		Args:    podArgs,
-		PreRun:  func(_ *cobra.Command, args []string) { c.filter.names = args },
-		Short:   "Print the pods of this node and the age of this information",
-		Long:    podsLong,
-		Example: podsExample,
+		Use:        "pods [NAME...]",
+		SuggestFor: []string{"describe", "get", "ps", "list"},
+		Args:       podArgs,
+		PreRun:     func(_ *cobra.Command, args []string) { c.filter.names = args },
+		Short:      "Print the pods of this node and the age of this information",
+		Long:       podsLong,
+		Example:    podsExample,
 	})
 }
 
 func (c *podsCommand) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&c.watch, "watch", "w", false, "continue, and print each pod again after each of its events")
-	enumFlag(cmd, &c.sort, "sort", "", "order: by name, most restarts, youngest, or oldest information first", view.PodOrders()...)
+	cmd.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "sort" { // its name in earlier versions
+			name = "sort-by"
+		}
+		return pflag.NormalizedName(name)
+	})
+	enumFlag(cmd, &c.sort, "sort-by", "", "order: by name, most restarts, youngest, or oldest\ninformation first", view.PodOrders()...)
 	c.filter.add(cmd)
-	c.output.add(cmd, "pods", view.ParsePodFormat)
+	c.output.add(cmd, "pods", podName, view.ParsePodFormat)
 	c.addSources(cmd)
 }
 
 func (c *podsCommand) validate(flags *pflag.FlagSet) error {
-	c.sorted = flags.Changed("sort")
+	c.sorted = flags.Changed("sort-by")
 	return c.viewCommand.validate(flags)
 }
 
@@ -93,7 +103,13 @@ func (c *podsCommand) run(ctx context.Context) error {
 	if c.watch && c.output.format.Kind() == view.Text && c.process.hasScreen() {
 		return c.show(ctx)
 	}
-	out := c.log.console(c.process.Err)
+	// What there is to say comes below the table.
+	stderr := &heldWriter{w: c.process.Err}
+	if !c.watch {
+		stderr.hold()
+		defer stderr.release()
+	}
+	out := c.log.console(stderr)
 	return c.use(ctx, out, func(ctx context.Context, from source) error {
 		err := printing(ctx, out, c.process.Out, func(ctx context.Context) error { return c.print(ctx, out, from) })
 		if ctx.Err() != nil {

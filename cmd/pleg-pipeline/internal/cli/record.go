@@ -76,7 +76,7 @@ func (c *recordCommand) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&c.redact, "redact", false, "replace names, values of labels and annotations, addresses and messages")
 	c.runtime.add(cmd)
 	c.pipeline.addCalls(cmd)
-	c.log.addQuiet(cmd)
+	c.log.add(cmd, "warn", "debug", "info", "error")
 }
 
 func (c *recordCommand) validate(flags *pflag.FlagSet) error {

@@ -107,7 +107,7 @@ func (c *runCommand) addFlags(cmd *cobra.Command) {
 	c.pipeline.add(cmd)
 	group(cmd, "Pipeline")
 
-	c.output.add(cmd, "events", func(s string) (view.Format, error) { return view.ParseEventFormat(s, false) })
+	c.output.add(cmd, "events", eventName, func(s string) (view.Format, error) { return view.ParseEventFormat(s, false) })
 	flags.BoolVarP(&c.quiet, "quiet", "q", false, "serve the events but do not print them")
 	group(cmd, "Output")
 

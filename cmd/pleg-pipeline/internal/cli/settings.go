@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -60,7 +59,7 @@ func (s *settings) add(cmd *cobra.Command) {
 func (s *settings) apply(flags *pflag.FlagSet, p Process, drop func() error) error {
 	s.sources = make(map[string]string)
 	flags.Visit(func(f *pflag.Flag) { s.sources[f.Name] = commandLine })
-	if err := cmp.Or(checkVariables(flags, p.Environ()), s.applyEnvironment(flags, p.Getenv)); err != nil {
+	if err := s.applyEnvironment(flags, p.Getenv); err != nil {
 		return err
 	}
 	if s.file == "" {

@@ -63,14 +63,16 @@ func TestMisspeltVariables(t *testing.T) {
 		"PLEG_PIPELINE_METRICS_SERVICE_PORT_HTTP_METRICS=9090": true,
 		"OTHER_PIPELINE_RELIST_PERIODE=1s":                     true,
 	} {
-		var stdout, stderr bytes.Buffer
-		code := cli.Execute(t.Context(), cli.Process{
-			Args: []string{"run", "--print-config"}, Out: &stdout, Err: &stderr,
-			Getenv: func(string) string { return "" }, Environ: func() []string { return []string{"PATH=/bin", variable} },
-		})
-		name, _, _ := strings.Cut(variable, "=")
-		if refused := code == cli.ExitUsage && strings.Contains(stderr.String(), name); refused == ok {
-			t.Errorf("%s: exit code %d, %s", variable, code, &stderr)
+		for _, args := range [][]string{{"run", "--print-config"}, {"version"}} {
+			var stdout, stderr bytes.Buffer
+			code := cli.Execute(t.Context(), cli.Process{
+				Args: args, Out: &stdout, Err: &stderr,
+				Getenv: func(string) string { return "" }, Environ: func() []string { return []string{"PATH=/bin", variable} },
+			})
+			name, _, _ := strings.Cut(variable, "=")
+			if refused := code == cli.ExitUsage && strings.Contains(stderr.String(), name); refused == ok {
+				t.Errorf("%s: %s = exit code %d, %s", variable, args[0], code, &stderr)
+			}
 		}
 	}
 }

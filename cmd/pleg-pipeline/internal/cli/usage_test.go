@@ -87,6 +87,8 @@ var usageErrors = []struct{ args, want string }{
 	{"fleet forget --fleet nats://h --cluster c", "want the names of the nodes"},
 	{"fleet forget --fleet nats://h n", "--fleet needs --cluster"},
 	{"fleet forgot", `unknown command "forgot" for "pleg-pipeline fleet"`},
+	{"fleet", "fleet needs one of create, forget"},
+	{"completion", "completion needs one of bash, fish, powershell, zsh"},
 	{"completion bush", `unknown command "bush" for "pleg-pipeline completion"`},
 	{"fleet create --fleet nats://u@h", "--fleet must have no user, password or token"},
 	{"events --node n", "--node needs --fleet"},
@@ -121,8 +123,12 @@ var usageErrors = []struct{ args, want string }{
 	{"events --simulate 50", "--simulate=50"},
 	{"events -o go-template={{.name}}", `no entry for key "name"`},
 	{"events -o go-template={{", "unclosed action"},
-	{"pods --sort size", `"--sort" flag: want name, restarts, age, known`},
+	{"pods --sort size", `"--sort-by" flag: want name, restarts, age, known`},
 	{"rum", "Did you mean this?\n  run"},
+	{"logs web-0", "Did you mean this?\n  events"},
+	{"describe pod web-0", "Did you mean this?\n  pods"},
+	{"get pods", "Did you mean this?\n  pods"},
+	{"events --since 10m --simulate", "--since needs a daemon"},
 	{"pods -l a=b=c", `--selector: "a=b=c" is not a label selector`},
 	{"pods -o go-template={{.podName}}", `no entry for key "podName"`},
 	{"pods --connect /s --config /c", "--connect cannot be combined with --config"},
@@ -188,7 +194,7 @@ func TestHelp(t *testing.T) {
 		{"pods --help", "testdata/pods.golden"},
 		{"lookup --help", "testdata/lookup.golden"},
 		{"top --help", "testdata/top.golden"},
-		{"fleet", "testdata/fleet.golden"},
+		{"fleet --help", "testdata/fleet.golden"},
 		{"fleet create --help", "testdata/fleet-create.golden"},
 		{"fleet forget --help", "testdata/fleet-forget.golden"},
 		{"doctor --help", "testdata/doctor.golden"},
@@ -235,7 +241,7 @@ func TestVersion(t *testing.T) {
 
 func TestCompletion(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
-		{"__complete run --output ", "text\nwide\njson\nyaml\ngo-template=\n"},
+		{"__complete run --output ", "text\nwide\nname\njson\nyaml\ngo-template=\n"},
 		{"__complete ru", "run\t"},
 		{"__complete events --type ", "ContainerStarted\nContainerDied\n"},
 	} {

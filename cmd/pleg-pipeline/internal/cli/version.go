@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -14,17 +15,29 @@ import (
 var version, revision string
 
 func newVersion() *cobra.Command {
-	return &cobra.Command{
+	var output string
+	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of the program",
 		Long:  "Print the version of the program, the commit if it is known, the version of Go\nand the platform.",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), versionLine(buildInfo()))
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			info := buildInfo()
+			if output == "json" {
+				err = json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{
+					"version": moduleVersion(info), "commit": commitOf(info), "goVersion": runtime.Version(), "platform": platform,
+				})
+			} else {
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), versionLine(info))
+			}
 			return fail(outputError(err))
 		},
 	}
+	enumFlag(cmd, &output, "output", "o", "output format", "text", "json")
+	return cmd
 }
+
+const platform = runtime.GOOS + "/" + runtime.GOARCH
 
 func buildInfo() *debug.BuildInfo {
 	info, _ := debug.ReadBuildInfo()
@@ -38,7 +51,7 @@ func versionLine(info *debug.BuildInfo) string {
 	if commit != "" {
 		commit = "commit " + commit + ", "
 	}
-	return fmt.Sprintf("%s %s (%s%s, %s/%s)", Name, moduleVersion(info), commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("%s %s (%s%s, %s)", Name, moduleVersion(info), commit, runtime.Version(), platform)
 }
 
 func moduleVersion(info *debug.BuildInfo) string {

@@ -68,14 +68,19 @@ type podFilter struct {
 	applied filter.Filter // set by validate
 	// names are UIDs, NAMEs or NAMESPACE/NAMEs. If empty, all.
 	names []string
+	all   bool // --all-namespaces
 }
 
 func (f *podFilter) add(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVarP(&f.Namespaces, "namespace", "n", nil, "only pods of this `NAMESPACE`; may be repeated")
+	cmd.Flags().BoolVarP(&f.all, "all-namespaces", "A", false, "pods of all namespaces, as without --namespace")
 	cmd.Flags().StringVarP(&f.Selector, "selector", "l", "", "only pods whose labels match this Kubernetes label `SELECTOR`, such as\napp=web,tier!=test")
 }
 
 func (f *podFilter) validate() (err error) {
+	if f.all {
+		f.Namespaces = nil
+	}
 	if f.applied, err = filter.New(f.Filter); err != nil {
 		return fmt.Errorf("--selector: %w", err)
 	}

@@ -1,0 +1,47 @@
+package cli_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+)
+
+// TestHabitsOfKubectl runs what users of kubectl type. Each command ends by itself.
+func TestHabitsOfKubectl(t *testing.T) {
+	t.Parallel()
+	socket := socketPath(t)
+	startDaemon(t, socket)
+	const names = `^([a-z]+/[a-z0-9-]+\n)`
+	for _, test := range []struct{ args, want string }{
+		{"pods -A -n nowhere -o name", names + "{2}$"},
+		{"pods --sort-by=age -o name", names + "{2}$"},
+		{"pods --sort age -o name", names + "{2}$"},
+		{"pods -A", `^NAMESPACE +POD .*\n.*\n.*\n$`},
+		{"events -A --since 10m --follow=false --no-sandboxes -o name", names + "{4}$"},
+		{"events --replay -f=false --no-sandboxes -o name", names + "{4}$"},
+		{"events --since 0s -f=false -o name", "^$"},
+		{"events -f=false -o name", "^$"},
+	} {
+		args := append(strings.Fields(test.args), "--connect", socket)
+		if code, stdout, stderr := run(t, args...); code != cli.ExitOK || stderr != "" || !regexp.MustCompile(test.want).MatchString(stdout) {
+			t.Errorf("%s = %d %q and stderr %q, want %s", test.args, code, stdout, stderr, test.want)
+		}
+	}
+	code, stdout, _ := run(t, "version", "-o", "json")
+	if want := regexp.MustCompile(`^\{"commit":".*","goVersion":"go.+","platform":".+/.+","version":".+"\}\n$`); code != cli.ExitOK || !want.MatchString(stdout) {
+		t.Errorf("version -o json = %d %q, want %v", code, stdout, want)
+	}
+}
+
+// TestPodsBeginWithTheTable: what else there is to say follows it.
+func TestPodsBeginWithTheTable(t *testing.T) {
+	t.Parallel()
+	all := newTranscript()
+	code := cli.Execute(t.Context(), cli.Process{Args: []string{"pods", "--simulate=3"}, Out: all, Err: all, Getenv: func(string) string { return "" }})
+	text := all.String()
+	if code != cli.ExitOK || !strings.HasPrefix(text, "NAMESPACE") || !strings.Contains(text, "connected to") {
+		t.Errorf("exit code %d and %q, want the table first", code, text)
+	}
+}
