@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -209,7 +210,8 @@ func (p *Pipeline) Status() pleg.Status {
 	s.Waiting, _ = p.differ.Waiting()
 	s.Healthy, s.Err = p.Healthy()
 	s.InFlight = p.inspector.InFlight()
-	if s.Relist.Started.IsZero() && len(s.Overdue) == 0 {
+	s.Failed = p.failed(s)
+	if s.Relist.Started.IsZero() && len(s.Overdue) == 0 && len(s.Quarantined) == 0 {
 		return s
 	}
 	calls := p.runtime.Calls()
@@ -219,7 +221,24 @@ func (p *Pipeline) Status() pleg.Status {
 	for n := range s.Overdue {
 		s.Overdue[n].Call = border.CallOf(calls, s.Overdue[n].UID)
 	}
+	for n := range s.Quarantined { // a call that ignores its cancellation
+		q := &s.Quarantined[n]
+		q.Call = cmp.Or(border.CallOf(calls, q.UID), q.Call)
+	}
 	return s
+}
+
+// failed returns the pods whose last inspection failed, except those that hang.
+func (p *Pipeline) failed(s pleg.Status) (failed []pleg.Failed) {
+	for _, pending := range p.cache.Pending() {
+		uid := pending.UID
+		hangs := slices.ContainsFunc(s.Quarantined, func(q pleg.Quarantined) bool { return q.UID == uid }) ||
+			slices.ContainsFunc(s.Overdue, func(i pleg.Inspection) bool { return i.UID == uid })
+		if pending.Err != nil && !hangs {
+			failed = append(failed, pleg.Failed{UID: uid, Namespace: pending.Pod.Namespace, Name: pending.Pod.Name, Since: pending.Since, Err: pending.Err})
+		}
+	}
+	return failed
 }
 
 // Healthy reports whether the pipeline works, and if not, why. It returns false if the

@@ -13,6 +13,8 @@ type Pending struct {
 	UID pleg.PodUID
 	// Status is that of the last inspection; nil if there was none or it failed.
 	Status *pleg.PodStatus
+	// Err is the error of the last inspection; nil if there was none or it succeeded.
+	Err error
 	// Pod is the pod in the newest listing; if that shows it gone, in an earlier one.
 	Pod *pleg.Pod
 	// Since is the time of the listing that first showed a change. All listings after it
@@ -36,7 +38,11 @@ func (c *Cache) backlog() []Pending {
 	var backlog []Pending
 	for uid, e := range c.entries {
 		if c.isPending(e) {
-			backlog = append(backlog, Pending{UID: uid, Status: e.status, Pod: e.listed, Since: e.since})
+			p := Pending{UID: uid, Status: e.status, Pod: e.listed, Since: e.since}
+			if !e.gone {
+				p.Err = e.err
+			}
+			backlog = append(backlog, p)
 		}
 	}
 	return backlog

@@ -2,7 +2,6 @@ package cri
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -141,7 +140,7 @@ func (q *query) fetch(ctx context.Context, sandboxes, containers []int) error {
 		calls.Go(func() error {
 			st, err := q.client.containerStatus(ctx, q.pod.UID, listed)
 			if err != nil {
-				return fmt.Errorf("container_status %s: %w", listed.ID, err)
+				return &pleg.CallError{Call: containerCall(q.pod.UID, listed), Err: err}
 			}
 			q.containers[i] = st
 			return nil
@@ -152,7 +151,7 @@ func (q *query) fetch(ctx context.Context, sandboxes, containers []int) error {
 		calls.Go(func() error {
 			st, statuses, err := q.client.sandboxStatus(ctx, q.pod.UID, listed)
 			if err != nil {
-				return fmt.Errorf("podsandbox_status %s: %w", listed.ID, err)
+				return &pleg.CallError{Call: sandboxCall(q.pod.UID, listed), Err: err}
 			}
 			q.sandboxes[i], carried[n] = st, statuses
 			return nil

@@ -18,8 +18,7 @@ import (
 // containerStatus returns the status of a listed container, or nil if the runtime
 // no longer knows it.
 func (c *Client) containerStatus(ctx context.Context, uid pleg.PodUID, listed *pleg.Container) (*pleg.ContainerStatus, error) {
-	call := pleg.Call{Method: "ContainerStatus", PodUID: uid, ID: listed.ID, Container: listed.Name}
-	answer, err := statusCall(ctx, c, call, c.runtime.ContainerStatus, &runtimeapi.ContainerStatusRequest{ContainerId: string(listed.ID)})
+	answer, err := statusCall(ctx, c, containerCall(uid, listed), c.runtime.ContainerStatus, &runtimeapi.ContainerStatusRequest{ContainerId: string(listed.ID)})
 	if status.Code(err) == codes.NotFound {
 		return nil, nil
 	}
@@ -32,8 +31,8 @@ func (c *Client) containerStatus(ctx context.Context, uid pleg.PodUID, listed *p
 // sandboxStatus is containerStatus for a sandbox. carried are the statuses of its
 // containers, if the answer has them as of this call.
 func (c *Client) sandboxStatus(ctx context.Context, uid pleg.PodUID, listed *pleg.Container) (st *pleg.SandboxStatus, carried []*runtimeapi.ContainerStatus, err error) {
-	call, began := pleg.Call{Method: "PodSandboxStatus", PodUID: uid, ID: listed.ID}, time.Now()
-	answer, err := statusCall(ctx, c, call, c.runtime.PodSandboxStatus, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: string(listed.ID)})
+	began := time.Now()
+	answer, err := statusCall(ctx, c, sandboxCall(uid, listed), c.runtime.PodSandboxStatus, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: string(listed.ID)})
 	if status.Code(err) == codes.NotFound {
 		return nil, nil, nil
 	}
@@ -45,6 +44,14 @@ func (c *Client) sandboxStatus(ctx context.Context, uid pleg.PodUID, listed *ple
 		carried = answer.GetContainersStatuses()
 	}
 	return newSandboxStatus(answer.GetStatus(), listed), carried, nil
+}
+
+func containerCall(uid pleg.PodUID, listed *pleg.Container) pleg.Call {
+	return pleg.Call{Method: "ContainerStatus", PodUID: uid, ID: listed.ID, Container: listed.Name}
+}
+
+func sandboxCall(uid pleg.PodUID, listed *pleg.Container) pleg.Call {
+	return pleg.Call{Method: "PodSandboxStatus", PodUID: uid, ID: listed.ID}
 }
 
 // checkStatus returns the error of a call, or an error if its answer is not a status of

@@ -157,43 +157,43 @@ func TestPodStatusErrors(t *testing.T) {
 	}{
 		{
 			"a sandbox's call fails", &statuses{err: status.Error(codes.Internal, "shim is hung")},
-			pod([]string{"broken"}, nil), "podsandbox_status broken: ", codes.Internal,
+			pod([]string{"broken"}, nil), "PodSandboxStatus broken: ", codes.Internal,
 		},
 		{
 			"a container's call fails", &statuses{err: status.Error(codes.Unavailable, "later")},
-			pod(nil, []string{"gone", "broken"}), "container_status broken: ", codes.Unavailable,
+			pod(nil, []string{"gone", "broken"}), "ContainerStatus of name-broken broken: ", codes.Unavailable,
 		},
 		{
 			"no status of a sandbox", &statuses{sandboxes: map[string]*runtimeapi.PodSandboxStatusResponse{"s": {}}},
-			pod([]string{"s"}, nil), "podsandbox_status s: malformed answer: no status", codes.Unknown,
+			pod([]string{"s"}, nil), "PodSandboxStatus s: malformed answer: no status", codes.Unknown,
 		},
 		{
 			"no status of a container", &statuses{containers: map[string]*runtimeapi.ContainerStatusResponse{"c": {}}},
-			pod(nil, []string{"c"}), "container_status c: malformed answer: no status", codes.Unknown,
+			pod(nil, []string{"c"}), "ContainerStatus of name-c c: malformed answer: no status", codes.Unknown,
 		},
 		{
 			"the status of another", &statuses{containers: map[string]*runtimeapi.ContainerStatusResponse{"c": wrong}},
-			pod(nil, []string{"c"}), `container_status c: malformed answer: the status is that of "other"`, codes.Unknown,
+			pod(nil, []string{"c"}), `ContainerStatus of name-c c: malformed answer: the status is that of "other"`, codes.Unknown,
 		},
 		{
 			"text that is not UTF-8", &statuses{containers: map[string]*runtimeapi.ContainerStatusResponse{"c": {Status: &runtimeapi.ContainerStatus{
 				Id: "c", Metadata: withField(&runtimeapi.ContainerMetadata{}, badName),
 			}}}},
-			pod(nil, []string{"c"}), "container_status c: ", codes.Internal,
+			pod(nil, []string{"c"}), "ContainerStatus of name-c c: ", codes.Internal,
 		},
 		{
 			"a state of a container that the list does not know", &statuses{containers: map[string]*runtimeapi.ContainerStatusResponse{
 				"c": {Status: &runtimeapi.ContainerStatus{Id: "c", State: 99}},
 			}},
 			&pleg.Pod{UID: "u1", Containers: []*pleg.Container{{ID: "c", State: pleg.StateRunning}}},
-			"container_status c: malformed answer: there is no state 99, and the list says running", codes.Unknown,
+			"ContainerStatus c: malformed answer: there is no state 99, and the list says running", codes.Unknown,
 		},
 		{
 			"a state of a sandbox that the list does not know", &statuses{sandboxes: map[string]*runtimeapi.PodSandboxStatusResponse{
 				"s": {Status: &runtimeapi.PodSandboxStatus{Id: "s", State: 99}},
 			}},
 			&pleg.Pod{UID: "u1", Sandboxes: []*pleg.Container{{ID: "s", State: pleg.StateExited}}},
-			"podsandbox_status s: malformed answer: there is no state 99, and the list says exited", codes.Unknown,
+			"PodSandboxStatus s: malformed answer: there is no state 99, and the list says exited", codes.Unknown,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

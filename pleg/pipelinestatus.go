@@ -23,6 +23,8 @@ type Status struct {
 	// Quarantined are the pods whose last inspection hung, in the order of their
 	// next retry.
 	Quarantined []Quarantined
+	// Failed are the pods whose last inspection failed without hanging, the longest first.
+	Failed []Failed
 }
 
 // RelistStatus describes the lists of all pods.
@@ -64,18 +66,31 @@ type Quarantined struct {
 	UID       PodUID
 	Namespace string
 	Name      string
-	// Since is the end of the first inspection that hung or failed late; all later ones did too.
+	// Since is when the first inspection began that hung or failed late; all later ones did
+	// too.
 	Since time.Time
 	// Hung is the number of inspections in a row that hung or failed late.
 	Hung int
 	// NextTry is when its wait ends. It is inspected at the first relist after that, as
 	// soon as there is a place.
 	NextTry time.Time
-	// Err is the error of the last one.
-	Err error
+	// Err is the error of the last one, and Call what it waited for; nil if that is not known.
+	Err  error
+	Call *Call
 }
 
-// Call is a call to the runtime that has not returned yet.
+// Failed is a pod whose last inspection failed without hanging.
+type Failed struct {
+	UID       PodUID
+	Namespace string
+	Name      string
+	// Since is the time of the list that showed the change of the pod. Err is the error of the
+	// last inspection.
+	Since time.Time
+	Err   error
+}
+
+// Call is a call to the runtime that has not returned, or had not when it was cancelled.
 type Call struct {
 	// Method is the name of the call, such as ContainerStatus.
 	Method string

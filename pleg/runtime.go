@@ -3,6 +3,7 @@ package pleg
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -48,6 +49,19 @@ type CallReporter interface {
 	// first. It does not block.
 	Calls() []Call
 }
+
+// CallError is wrapped by the error of PodStatus that one call to the runtime caused, so that
+// the status of the pipeline can name the call once it has ended too.
+type CallError struct {
+	Call Call
+	Err  error
+}
+
+// Error names the call, and the container or the id that it is about.
+func (e *CallError) Error() string { return fmt.Sprintf("%v %s: %v", &e.Call, e.Call.ID, e.Err) }
+
+// Unwrap returns the error of the call.
+func (e *CallError) Unwrap() error { return e.Err }
 
 // ErrUnavailable is wrapped by the error of a [Runtime] that cannot be reached or is
 // not ready. Because a retry is cheap, ListPods is called again after the retry

@@ -126,6 +126,8 @@ type Settled struct {
 	// Err is the inspection's error. If nil, the events are on their way and, unless
 	// they are uninspected, the cache has the status.
 	Err error
+	// Took is how long the inspection took; 0 if there was none.
+	Took time.Duration
 	// Hung is the age of the inspection if it was cancelled or has timed out; otherwise
 	// 0. Late is set if it failed by itself, but after the time from which others hang.
 	Hung time.Duration

@@ -26,6 +26,12 @@ func FromPipelineStatus(s pleg.Status) *plegv1.PipelineStatus {
 		m.Quarantined = append(m.Quarantined, &plegv1.QuarantinedPod{
 			Uid: Text(string(q.UID)), Namespace: Text(q.Namespace), Name: Text(q.Name),
 			Since: FromTime(q.Since), Hung: uint32(q.Hung), NextTry: FromTime(q.NextTry), Error: ErrorText(q.Err),
+			Call: fromCall(q.Call),
+		})
+	}
+	for _, f := range s.Failed {
+		m.Failed = append(m.Failed, &plegv1.FailedPod{
+			Uid: Text(string(f.UID)), Namespace: Text(f.Namespace), Name: Text(f.Name), Since: FromTime(f.Since), Error: ErrorText(f.Err),
 		})
 	}
 	return m
@@ -35,7 +41,7 @@ func fromRelist(r pleg.RelistStatus) *plegv1.RelistStatus {
 	return &plegv1.RelistStatus{
 		Success: FromTime(r.Success), Took: fromDuration(r.Took), Started: FromTime(r.Started), Call: fromCall(r.Call),
 		Failing: FromTime(r.Failing), Failures: uint32(r.Failures), Error: ErrorText(r.Err),
-		Period: fromDuration(r.Period), Pods: uint32(r.Pods),
+		Period: fromDuration(r.Period), Pods: uint32(r.Pods), Unavailable: errors.Is(r.Err, pleg.ErrUnavailable),
 	}
 }
 
@@ -65,18 +71,35 @@ func ToPipelineStatus(m *plegv1.PipelineStatus) pleg.Status {
 		s.Quarantined = append(s.Quarantined, pleg.Quarantined{
 			UID: pleg.PodUID(q.GetUid()), Namespace: q.GetNamespace(), Name: q.GetName(),
 			Since: ToTime(q.GetSince()), Hung: int(q.GetHung()), NextTry: ToTime(q.GetNextTry()), Err: toError(q.GetError()),
+			Call: toCall(q.GetCall()),
+		})
+	}
+	for _, f := range m.GetFailed() {
+		s.Failed = append(s.Failed, pleg.Failed{
+			UID: pleg.PodUID(f.GetUid()), Namespace: f.GetNamespace(), Name: f.GetName(), Since: ToTime(f.GetSince()), Err: toError(f.GetError()),
 		})
 	}
 	return s
 }
 
 func toRelist(m *plegv1.RelistStatus) pleg.RelistStatus {
+	err := toError(m.GetError())
+	if err != nil && m.GetUnavailable() {
+		err = unavailable{err}
+	}
 	return pleg.RelistStatus{
 		Success: ToTime(m.GetSuccess()), Took: m.GetTook().AsDuration(), Started: ToTime(m.GetStarted()), Call: toCall(m.GetCall()),
-		Failing: ToTime(m.GetFailing()), Failures: int(m.GetFailures()), Err: toError(m.GetError()),
+		Failing: ToTime(m.GetFailing()), Failures: int(m.GetFailures()), Err: err,
 		Period: m.GetPeriod().AsDuration(), Pods: int(m.GetPods()),
 	}
 }
+
+// unavailable is an error whose text another process has made of one that wraps
+// [pleg.ErrUnavailable].
+type unavailable struct{ error }
+
+// Unwrap implements the interface of package errors.
+func (unavailable) Unwrap() error { return pleg.ErrUnavailable }
 
 func toCall(m *plegv1.Call) *pleg.Call {
 	if m == nil {

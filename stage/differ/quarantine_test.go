@@ -19,7 +19,7 @@ const hungFor = 2 * time.Second
 
 // settleHung settles the inspection of a pod as hung.
 func (f *fixture) settleHung(uid pleg.PodUID) {
-	f.settled <- stage.Settled{UID: uid, Err: errInspect, Hung: hungFor}
+	f.settled <- stage.Settled{UID: uid, Err: errInspect, Took: hungFor, Hung: hungFor}
 	synctest.Wait()
 }
 
@@ -174,7 +174,7 @@ func TestQuarantineIsReported(t *testing.T) {
 		began := time.Now()
 		f.quarantine(t, 3, plegtest.Pod("a", "c=running"))
 		want := []pleg.Quarantined{{
-			UID: "a", Namespace: "ns", Name: "name-a", Since: began, Hung: 3, NextTry: time.Now().Add(2 * period), Err: errInspect,
+			UID: "a", Namespace: "ns", Name: "name-a", Since: began.Add(-hungFor), Hung: 3, NextTry: time.Now().Add(2 * period), Err: errInspect,
 		}}
 		if got := f.differ.Quarantined(); !slices.Equal(got, want) {
 			t.Errorf("quarantined = %+v, want %+v", got, want)

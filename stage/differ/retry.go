@@ -1,6 +1,7 @@
 package differ
 
 import (
+	"errors"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -31,8 +32,8 @@ type retries struct {
 
 // hang is what is known of a pod in quarantine.
 type hang struct {
-	// since is when the first inspection hung, tried when the last one ended, due when the
-	// wait ends.
+	// since is when the first inspection that hung began, tried when the last one ended, due
+	// when the wait ends.
 	since, tried, due time.Time
 	// times is the number of inspections in a row that hung or failed late; late is set
 	// if the last one failed late.
@@ -51,7 +52,10 @@ type hang struct {
 	// cancelled for another pod.
 	began  time.Time
 	yields bool
-	err    error
+	// err is the error of the last inspection, call what one of them waited for; nil if that is
+	// not known.
+	err  error
+	call *pleg.Call
 }
 
 // waitAfter returns the wait after an inspection that hung or failed late.
@@ -73,13 +77,16 @@ func (q *retries) waitAfter(h *hang) time.Duration {
 func (q *retries) add(rec *record, s stage.Settled, now time.Time) {
 	entered := rec.hang == nil
 	if entered {
-		rec.hang = &hang{since: now}
+		rec.hang = &hang{since: now.Add(-s.Took)}
 		q.pods = append(q.pods, rec)
 	}
 	h := rec.hang
 	h.times++
 	h.late, h.seen, h.tried, h.err = s.Late, false, now, s.Err
 	h.proven = h.proven || s.Proven
+	if of, ok := errors.AsType[*pleg.CallError](s.Err); ok {
+		h.call = &of.Call
+	}
 	wait := q.waitAfter(h)
 	if entered {
 		pod := rec.nameOf(nil)
@@ -222,7 +229,7 @@ func (q *retries) publish() {
 		pod := rec.nameOf(nil)
 		pods = append(pods, pleg.Quarantined{
 			UID: rec.uid, Namespace: pod.Namespace, Name: pod.Name,
-			Since: rec.hang.since, Hung: rec.hang.times, NextTry: rec.hang.due, Err: rec.hang.err,
+			Since: rec.hang.since, Hung: rec.hang.times, NextTry: rec.hang.due, Err: rec.hang.err, Call: rec.hang.call,
 		})
 	}
 	q.published.Store(&pods)

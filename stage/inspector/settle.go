@@ -79,7 +79,7 @@ func (i *Inspector) cancelInspection(c stage.Cancel, now time.Time) {
 // settleInspection writes and sends what an inspection returned, and settles it.
 func (i *Inspector) settleInspection(ctx context.Context, f *flight, r result, out chan<- stage.Outcome, settled chan<- stage.Settled) {
 	i.publishResult(ctx, r, out)
-	s := stage.Settled{UID: r.change.UID, Err: r.err, Superseded: f.superseded}
+	s := stage.Settled{UID: r.change.UID, Took: r.took, Err: r.err, Superseded: f.superseded}
 	switch {
 	case r.err == nil || ctx.Err() != nil: // cancelled by the end of Run
 	case r.cancelled:

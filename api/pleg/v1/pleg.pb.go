@@ -1632,7 +1632,9 @@ type PipelineStatus struct {
 	// as hung, the oldest first.
 	Overdue []*Inspection `protobuf:"bytes,9,rep,name=overdue,proto3" json:"overdue,omitempty"`
 	// The pods whose last inspection hung, in the order of their next retry.
-	Quarantined   []*QuarantinedPod `protobuf:"bytes,10,rep,name=quarantined,proto3" json:"quarantined,omitempty"`
+	Quarantined []*QuarantinedPod `protobuf:"bytes,10,rep,name=quarantined,proto3" json:"quarantined,omitempty"`
+	// The pods whose last inspection failed without hanging, the longest first.
+	Failed        []*FailedPod `protobuf:"bytes,11,rep,name=failed,proto3" json:"failed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1737,6 +1739,13 @@ func (x *PipelineStatus) GetQuarantined() []*QuarantinedPod {
 	return nil
 }
 
+func (x *PipelineStatus) GetFailed() []*FailedPod {
+	if x != nil {
+		return x.Failed
+	}
+	return nil
+}
+
 // RelistStatus describes the lists of all pods.
 type RelistStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1756,7 +1765,9 @@ type RelistStatus struct {
 	// The time from the end of a list to the start of the next, at present.
 	Period *durationpb.Duration `protobuf:"bytes,8,opt,name=period,proto3" json:"period,omitempty"`
 	// The number of pods in the newest list.
-	Pods          uint32 `protobuf:"varint,9,opt,name=pods,proto3" json:"pods,omitempty"`
+	Pods uint32 `protobuf:"varint,9,opt,name=pods,proto3" json:"pods,omitempty"`
+	// Whether the last list failed because the runtime cannot be reached or is not ready.
+	Unavailable   bool `protobuf:"varint,10,opt,name=unavailable,proto3" json:"unavailable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1854,6 +1865,13 @@ func (x *RelistStatus) GetPods() uint32 {
 	return 0
 }
 
+func (x *RelistStatus) GetUnavailable() bool {
+	if x != nil {
+		return x.Unavailable
+	}
+	return false
+}
+
 // Inspection is an inspection in flight.
 type Inspection struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
@@ -1941,7 +1959,8 @@ func (x *Inspection) GetCall() *Call {
 	return nil
 }
 
-// Call is a call to the container runtime that has not returned yet.
+// Call is a call to the container runtime that has not returned, or had not when it was
+// cancelled.
 type Call struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the CRI method, such as ContainerStatus.
@@ -2026,12 +2045,14 @@ type QuarantinedPod struct {
 	Uid       string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	Namespace string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Name      string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// When the first of its hung inspections in a row ended, and their number.
+	// When the first of its hung inspections in a row began, and their number.
 	Since *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
 	Hung  uint32                 `protobuf:"varint,5,opt,name=hung,proto3" json:"hung,omitempty"`
 	// When it is inspected again, and the error of the last inspection.
-	NextTry       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=next_try,json=nextTry,proto3" json:"next_try,omitempty"`
-	Error         string                 `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
+	NextTry *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=next_try,json=nextTry,proto3" json:"next_try,omitempty"`
+	Error   string                 `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
+	// The call that the last inspection waited for, if known.
+	Call          *Call `protobuf:"bytes,8,opt,name=call,proto3" json:"call,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2109,6 +2130,92 @@ func (x *QuarantinedPod) GetNextTry() *timestamppb.Timestamp {
 }
 
 func (x *QuarantinedPod) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *QuarantinedPod) GetCall() *Call {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+// FailedPod is a pod whose last inspection failed without hanging.
+type FailedPod struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Uid       string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Namespace string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name      string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// When the list began that showed the change of the pod, and the error of the last
+	// inspection.
+	Since         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FailedPod) Reset() {
+	*x = FailedPod{}
+	mi := &file_pleg_v1_pleg_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FailedPod) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FailedPod) ProtoMessage() {}
+
+func (x *FailedPod) ProtoReflect() protoreflect.Message {
+	mi := &file_pleg_v1_pleg_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FailedPod.ProtoReflect.Descriptor instead.
+func (*FailedPod) Descriptor() ([]byte, []int) {
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *FailedPod) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *FailedPod) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *FailedPod) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *FailedPod) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *FailedPod) GetError() string {
 	if x != nil {
 		return x.Error
 	}
@@ -2269,7 +2376,7 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x12\n" +
 	"\x10GetStatusRequest\"D\n" +
 	"\x11GetStatusResponse\x12/\n" +
-	"\x06status\x18\x01 \x01(\v2\x17.pleg.v1.PipelineStatusR\x06status\"\xf2\x02\n" +
+	"\x06status\x18\x01 \x01(\v2\x17.pleg.v1.PipelineStatusR\x06status\"\x9e\x03\n" +
 	"\x0ePipelineStatus\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x18\n" +
 	"\ahealthy\x18\x02 \x01(\bR\ahealthy\x12\x14\n" +
@@ -2283,7 +2390,8 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\awaiting\x18\b \x01(\rR\awaiting\x12-\n" +
 	"\aoverdue\x18\t \x03(\v2\x13.pleg.v1.InspectionR\aoverdue\x129\n" +
 	"\vquarantined\x18\n" +
-	" \x03(\v2\x17.pleg.v1.QuarantinedPodR\vquarantined\"\xfb\x02\n" +
+	" \x03(\v2\x17.pleg.v1.QuarantinedPodR\vquarantined\x12*\n" +
+	"\x06failed\x18\v \x03(\v2\x12.pleg.v1.FailedPodR\x06failed\"\x9d\x03\n" +
 	"\fRelistStatus\x124\n" +
 	"\asuccess\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\asuccess\x12-\n" +
 	"\x04took\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04took\x124\n" +
@@ -2293,7 +2401,9 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\bfailures\x18\x06 \x01(\rR\bfailures\x12\x14\n" +
 	"\x05error\x18\a \x01(\tR\x05error\x121\n" +
 	"\x06period\x18\b \x01(\v2\x19.google.protobuf.DurationR\x06period\x12\x12\n" +
-	"\x04pods\x18\t \x01(\rR\x04pods\"\xd2\x01\n" +
+	"\x04pods\x18\t \x01(\rR\x04pods\x12 \n" +
+	"\vunavailable\x18\n" +
+	" \x01(\bR\vunavailable\"\xd2\x01\n" +
 	"\n" +
 	"Inspection\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12#\n" +
@@ -2307,7 +2417,7 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\apod_uid\x18\x02 \x01(\tR\x06podUid\x12\x0e\n" +
 	"\x02id\x18\x03 \x01(\tR\x02id\x12\x1c\n" +
 	"\tcontainer\x18\x04 \x01(\tR\tcontainer\x124\n" +
-	"\astarted\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\"\xe7\x01\n" +
+	"\astarted\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\"\x8a\x02\n" +
 	"\x0eQuarantinedPod\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -2315,7 +2425,14 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x12\n" +
 	"\x04hung\x18\x05 \x01(\rR\x04hung\x125\n" +
 	"\bnext_try\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\anextTry\x12\x14\n" +
-	"\x05error\x18\a \x01(\tR\x05error*\xd0\x02\n" +
+	"\x05error\x18\a \x01(\tR\x05error\x12!\n" +
+	"\x04call\x18\b \x01(\v2\r.pleg.v1.CallR\x04call\"\x97\x01\n" +
+	"\tFailedPod\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x120\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x14\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error*\xd0\x02\n" +
 	"\tEventType\x12\x1a\n" +
 	"\x16EVENT_TYPE_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cEVENT_TYPE_CONTAINER_STARTED\x10\x01\x12\x1d\n" +
@@ -2354,7 +2471,7 @@ func file_pleg_v1_pleg_proto_rawDescGZIP() []byte {
 }
 
 var file_pleg_v1_pleg_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_pleg_v1_pleg_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_pleg_v1_pleg_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_pleg_v1_pleg_proto_goTypes = []any{
 	(EventType)(0),                // 0: pleg.v1.EventType
 	(State)(0),                    // 1: pleg.v1.State
@@ -2379,80 +2496,84 @@ var file_pleg_v1_pleg_proto_goTypes = []any{
 	(*Inspection)(nil),            // 20: pleg.v1.Inspection
 	(*Call)(nil),                  // 21: pleg.v1.Call
 	(*QuarantinedPod)(nil),        // 22: pleg.v1.QuarantinedPod
-	nil,                           // 23: pleg.v1.LookupResponse.PodLabelsEntry
-	nil,                           // 24: pleg.v1.LookupResponse.PodAnnotationsEntry
-	nil,                           // 25: pleg.v1.ContainerStatus.LabelsEntry
-	nil,                           // 26: pleg.v1.ContainerStatus.AnnotationsEntry
-	nil,                           // 27: pleg.v1.SandboxStatus.LabelsEntry
-	nil,                           // 28: pleg.v1.SandboxStatus.AnnotationsEntry
-	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
+	(*FailedPod)(nil),             // 23: pleg.v1.FailedPod
+	nil,                           // 24: pleg.v1.LookupResponse.PodLabelsEntry
+	nil,                           // 25: pleg.v1.LookupResponse.PodAnnotationsEntry
+	nil,                           // 26: pleg.v1.ContainerStatus.LabelsEntry
+	nil,                           // 27: pleg.v1.ContainerStatus.AnnotationsEntry
+	nil,                           // 28: pleg.v1.SandboxStatus.LabelsEntry
+	nil,                           // 29: pleg.v1.SandboxStatus.AnnotationsEntry
+	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 31: google.protobuf.Duration
 }
 var file_pleg_v1_pleg_proto_depIdxs = []int32{
 	2,  // 0: pleg.v1.WatchRequest.resume_after:type_name -> pleg.v1.Position
 	0,  // 1: pleg.v1.WatchRequest.types:type_name -> pleg.v1.EventType
-	29, // 2: pleg.v1.WatchRequest.since:type_name -> google.protobuf.Timestamp
+	30, // 2: pleg.v1.WatchRequest.since:type_name -> google.protobuf.Timestamp
 	5,  // 3: pleg.v1.WatchResponse.event:type_name -> pleg.v1.Event
 	0,  // 4: pleg.v1.Event.type:type_name -> pleg.v1.EventType
-	29, // 5: pleg.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
-	29, // 6: pleg.v1.Event.started_at:type_name -> google.protobuf.Timestamp
-	29, // 7: pleg.v1.Event.finished_at:type_name -> google.protobuf.Timestamp
+	30, // 5: pleg.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
+	30, // 6: pleg.v1.Event.started_at:type_name -> google.protobuf.Timestamp
+	30, // 7: pleg.v1.Event.finished_at:type_name -> google.protobuf.Timestamp
 	8,  // 8: pleg.v1.ListPodsResponse.pod:type_name -> pleg.v1.Pod
 	13, // 9: pleg.v1.Pod.status:type_name -> pleg.v1.PodStatus
-	29, // 10: pleg.v1.Pod.current_as_of:type_name -> google.protobuf.Timestamp
+	30, // 10: pleg.v1.Pod.current_as_of:type_name -> google.protobuf.Timestamp
 	13, // 11: pleg.v1.Pod.last_status:type_name -> pleg.v1.PodStatus
-	29, // 12: pleg.v1.Pod.last_as_of:type_name -> google.protobuf.Timestamp
+	30, // 12: pleg.v1.Pod.last_as_of:type_name -> google.protobuf.Timestamp
 	13, // 13: pleg.v1.Pod.listed:type_name -> pleg.v1.PodStatus
-	29, // 14: pleg.v1.GetPodStatusRequest.newer_than:type_name -> google.protobuf.Timestamp
+	30, // 14: pleg.v1.GetPodStatusRequest.newer_than:type_name -> google.protobuf.Timestamp
 	13, // 15: pleg.v1.GetPodStatusResponse.status:type_name -> pleg.v1.PodStatus
-	30, // 16: pleg.v1.LookupRequest.wait:type_name -> google.protobuf.Duration
+	31, // 16: pleg.v1.LookupRequest.wait:type_name -> google.protobuf.Duration
 	14, // 17: pleg.v1.LookupResponse.container:type_name -> pleg.v1.ContainerStatus
-	23, // 18: pleg.v1.LookupResponse.pod_labels:type_name -> pleg.v1.LookupResponse.PodLabelsEntry
-	24, // 19: pleg.v1.LookupResponse.pod_annotations:type_name -> pleg.v1.LookupResponse.PodAnnotationsEntry
-	29, // 20: pleg.v1.LookupResponse.removed_at:type_name -> google.protobuf.Timestamp
+	24, // 18: pleg.v1.LookupResponse.pod_labels:type_name -> pleg.v1.LookupResponse.PodLabelsEntry
+	25, // 19: pleg.v1.LookupResponse.pod_annotations:type_name -> pleg.v1.LookupResponse.PodAnnotationsEntry
+	30, // 20: pleg.v1.LookupResponse.removed_at:type_name -> google.protobuf.Timestamp
 	14, // 21: pleg.v1.PodStatus.containers:type_name -> pleg.v1.ContainerStatus
 	15, // 22: pleg.v1.PodStatus.sandboxes:type_name -> pleg.v1.SandboxStatus
-	29, // 23: pleg.v1.PodStatus.observed_at:type_name -> google.protobuf.Timestamp
+	30, // 23: pleg.v1.PodStatus.observed_at:type_name -> google.protobuf.Timestamp
 	1,  // 24: pleg.v1.ContainerStatus.state:type_name -> pleg.v1.State
-	29, // 25: pleg.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
-	29, // 26: pleg.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
-	29, // 27: pleg.v1.ContainerStatus.finished_at:type_name -> google.protobuf.Timestamp
-	25, // 28: pleg.v1.ContainerStatus.labels:type_name -> pleg.v1.ContainerStatus.LabelsEntry
-	26, // 29: pleg.v1.ContainerStatus.annotations:type_name -> pleg.v1.ContainerStatus.AnnotationsEntry
-	29, // 30: pleg.v1.SandboxStatus.created_at:type_name -> google.protobuf.Timestamp
-	27, // 31: pleg.v1.SandboxStatus.labels:type_name -> pleg.v1.SandboxStatus.LabelsEntry
-	28, // 32: pleg.v1.SandboxStatus.annotations:type_name -> pleg.v1.SandboxStatus.AnnotationsEntry
+	30, // 25: pleg.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
+	30, // 26: pleg.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
+	30, // 27: pleg.v1.ContainerStatus.finished_at:type_name -> google.protobuf.Timestamp
+	26, // 28: pleg.v1.ContainerStatus.labels:type_name -> pleg.v1.ContainerStatus.LabelsEntry
+	27, // 29: pleg.v1.ContainerStatus.annotations:type_name -> pleg.v1.ContainerStatus.AnnotationsEntry
+	30, // 30: pleg.v1.SandboxStatus.created_at:type_name -> google.protobuf.Timestamp
+	28, // 31: pleg.v1.SandboxStatus.labels:type_name -> pleg.v1.SandboxStatus.LabelsEntry
+	29, // 32: pleg.v1.SandboxStatus.annotations:type_name -> pleg.v1.SandboxStatus.AnnotationsEntry
 	18, // 33: pleg.v1.GetStatusResponse.status:type_name -> pleg.v1.PipelineStatus
-	29, // 34: pleg.v1.PipelineStatus.at:type_name -> google.protobuf.Timestamp
+	30, // 34: pleg.v1.PipelineStatus.at:type_name -> google.protobuf.Timestamp
 	19, // 35: pleg.v1.PipelineStatus.relist:type_name -> pleg.v1.RelistStatus
 	20, // 36: pleg.v1.PipelineStatus.overdue:type_name -> pleg.v1.Inspection
 	22, // 37: pleg.v1.PipelineStatus.quarantined:type_name -> pleg.v1.QuarantinedPod
-	29, // 38: pleg.v1.RelistStatus.success:type_name -> google.protobuf.Timestamp
-	30, // 39: pleg.v1.RelistStatus.took:type_name -> google.protobuf.Duration
-	29, // 40: pleg.v1.RelistStatus.started:type_name -> google.protobuf.Timestamp
-	21, // 41: pleg.v1.RelistStatus.call:type_name -> pleg.v1.Call
-	29, // 42: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
-	30, // 43: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
-	29, // 44: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
-	21, // 45: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
-	29, // 46: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
-	29, // 47: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
-	29, // 48: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
-	3,  // 49: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
-	6,  // 50: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
-	9,  // 51: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
-	16, // 52: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
-	11, // 53: pleg.v1.PLEG.Lookup:input_type -> pleg.v1.LookupRequest
-	4,  // 54: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
-	7,  // 55: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
-	10, // 56: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
-	17, // 57: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
-	12, // 58: pleg.v1.PLEG.Lookup:output_type -> pleg.v1.LookupResponse
-	54, // [54:59] is the sub-list for method output_type
-	49, // [49:54] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	23, // 38: pleg.v1.PipelineStatus.failed:type_name -> pleg.v1.FailedPod
+	30, // 39: pleg.v1.RelistStatus.success:type_name -> google.protobuf.Timestamp
+	31, // 40: pleg.v1.RelistStatus.took:type_name -> google.protobuf.Duration
+	30, // 41: pleg.v1.RelistStatus.started:type_name -> google.protobuf.Timestamp
+	21, // 42: pleg.v1.RelistStatus.call:type_name -> pleg.v1.Call
+	30, // 43: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
+	31, // 44: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
+	30, // 45: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
+	21, // 46: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
+	30, // 47: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
+	30, // 48: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
+	30, // 49: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
+	21, // 50: pleg.v1.QuarantinedPod.call:type_name -> pleg.v1.Call
+	30, // 51: pleg.v1.FailedPod.since:type_name -> google.protobuf.Timestamp
+	3,  // 52: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
+	6,  // 53: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
+	9,  // 54: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
+	16, // 55: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
+	11, // 56: pleg.v1.PLEG.Lookup:input_type -> pleg.v1.LookupRequest
+	4,  // 57: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
+	7,  // 58: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
+	10, // 59: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
+	17, // 60: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
+	12, // 61: pleg.v1.PLEG.Lookup:output_type -> pleg.v1.LookupResponse
+	57, // [57:62] is the sub-list for method output_type
+	52, // [52:57] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_pleg_v1_pleg_proto_init() }
@@ -2472,7 +2593,7 @@ func file_pleg_v1_pleg_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pleg_v1_pleg_proto_rawDesc), len(file_pleg_v1_pleg_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -19,6 +20,9 @@ type Figures struct {
 	// fallback.
 	Healthy bool   `json:"healthy"`
 	Reason  string `json:"reason,omitempty"`
+	// Verdict is what is wrong, since when, and what to do: the same as in doctor, top, pods
+	// and /readyz?verbose.
+	Verdict verdict.Verdict `json:"verdict"`
 
 	Lister     Lister     `json:"lister"`
 	Hinter     Hinter     `json:"hinter"`
@@ -135,7 +139,9 @@ func ReadFigures(pipe *pipeline.Pipeline, gatherer prometheus.Gatherer) Figures 
 	families, _ := gatherer.Gather() // with an error, what could be gathered
 	f := Figures{Epoch: pipe.Epoch(), Waiting: []pleg.PodUID{}, Overdue: []OverdueInspection{}, Quarantined: []QuarantinedPod{}}
 	f.addMetrics(families)
-	f.addStatus(pipe.Status())
+	status := pipe.Status()
+	f.addStatus(status)
+	f.Verdict = verdict.Of(status)
 	for i, p := range pipe.Cache().Pending() {
 		if i == MaxNamed {
 			break

@@ -1,0 +1,51 @@
+package verdict
+
+// Cause is a known cause of an unhealthy PLEG.
+type Cause string
+
+// The causes.
+const (
+	RuntimeStopped Cause = "runtime stopped"
+	NoPermission   Cause = "no permission"
+	RuntimeHangs   Cause = "runtime hangs"
+	RuntimeSlow    Cause = "runtime slow"
+	RuntimeUnready Cause = "runtime not ready"
+	RuntimeFails   Cause = "runtime fails"
+	HungContainer  Cause = "hung container"
+	SlowContainer  Cause = "slow container"
+	EmptyCgroup    Cause = "container without process"
+	Fallback       Cause = "fallback"
+	DeadContainers Cause = "too many dead containers"
+	ListTooLarge   Cause = "list too large"
+	NetworkPlugin  Cause = "network plugin"
+	Disk           Cause = "disk"
+)
+
+const (
+	readLog = "read the runtime's log (journalctl -u containerd, or -u crio)"
+	start   = "start the runtime (systemctl status containerd, or crio) and " + readLog
+	restart = readLog + "; if it is containerd, send it SIGUSR1 to log its goroutines; restart it (containers keep running)"
+)
+
+// advice is what to do about each cause.
+var advice = map[Cause]string{
+	RuntimeStopped: start,
+	NoPermission:   "run this command as root",
+	RuntimeHangs:   restart,
+	RuntimeSlow:    "find what the runtime waits for: CPU and disk of this node, its log, the number of containers; " + restart,
+	RuntimeUnready: restart,
+	RuntimeFails:   readLog + " at this time; if it names a pod, remove that pod; otherwise " + restart,
+	HungContainer: "look for processes of the pod in state D (ps -eo pid,stat,wchan,cmd), a network filesystem that does not answer, " +
+		"or a shim that hangs; as the last resort kill the pod's shim. A kubelet waits for this pod at each relist",
+	SlowContainer: "look at the processes and volumes of this pod; a kubelet waits for it at each relist that shows a change of the pod",
+	EmptyCgroup:   "the runtime lost the exit of the container and will report it as running forever: delete the pod, or stop the container (crictl stop ID)",
+	Fallback:      readLog,
+	DeadContainers: "remove them (crictl rm $(crictl ps -aq --state exited)); find out why the kubelet's garbage collection does not " +
+		"(--maximum-dead-containers, pods that are never deleted)",
+	ListTooLarge:  "reduce the annotations of the largest pods, and remove dead containers and sandboxes",
+	NetworkPlugin: "read the log of the network plugin; look at /etc/cni/net.d and whether its daemon runs on this node",
+	Disk:          "free space (crictl rmi --prune), find what writes (iotop, pidstat -d), look for disk errors (dmesg)",
+}
+
+// Advice returns what to do about the cause.
+func (c Cause) Advice() string { return advice[c] }

@@ -1,0 +1,107 @@
+package verdict
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// Pods returns what is wrong with the inspection of each pod, with the time of the first
+// attempt; a pod without trouble is missing.
+func Pods(s pleg.Status) map[pleg.PodUID]Finding {
+	found := make(map[pleg.PodUID]Finding)
+	for _, p := range s.Failed {
+		found[p.UID] = failed(p).completed(s.At)
+	}
+	for _, f := range pods(s) {
+		found[f.PodUID] = f.completed(s.At)
+	}
+	return found
+}
+
+// pods returns the pods whose inspections hang or are slow, those that hang first, then the
+// longest. All attempts in a row are one trouble.
+func pods(s pleg.Status) []Finding {
+	byPod := make(map[pleg.PodUID]Finding, len(s.Quarantined)+len(s.Overdue))
+	for _, q := range s.Quarantined {
+		f := ofPod(q.Namespace, q.Name, q.UID)
+		f.Cause, f.Since, f.Attempts, f.NextTry = HungContainer, q.Since, q.Hung, q.NextTry
+		byPod[q.UID] = f.in(q.Call)
+	}
+	for _, i := range s.Overdue {
+		f, again := byPod[i.UID]
+		if !again {
+			f = ofPod(i.Namespace, i.Name, i.UID)
+			f.Cause, f.Since = SlowContainer, i.Started
+			if i.Hung || s.At.Sub(i.Started) >= problemAfter {
+				f.Cause = HungContainer
+			}
+		}
+		f.Attempts++
+		f.NextTry = time.Time{}
+		if i.Call != nil || !again {
+			f = f.in(i.Call)
+		}
+		byPod[i.UID] = f
+	}
+	all := make([]Finding, 0, len(byPod))
+	for _, f := range byPod {
+		if f.Cause == SlowContainer {
+			f.Severity = Warning
+		}
+		all = append(all, f)
+	}
+	slices.SortFunc(all, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(rank[a.Severity], rank[b.Severity]), a.Since.Compare(b.Since), cmp.Compare(a.Pod, b.Pod))
+	})
+	return all
+}
+
+// in returns the finding with the call that hangs or is slow.
+func (f Finding) in(c *pleg.Call) Finding {
+	f.What = callText(c, "its inspection")
+	if c != nil {
+		f.Call, f.Container = c.Method, c.Container
+	}
+	if f.Cause == SlowContainer {
+		f.What += " is slow"
+	} else {
+		f.What += " hangs"
+	}
+	return f
+}
+
+// hangs finds pods whose inspections hang or are slow, or that the runtime answers for hardly
+// any pod.
+func hangs(s pleg.Status) []Finding {
+	late := slices.DeleteFunc(pods(s), func(f Finding) bool { return s.At.Sub(f.Since) < warnAfter })
+	if len(late) == 0 {
+		return nil
+	}
+	first := late[0]
+	same := func(f Finding) bool { return f.Cause == first.Cause }
+	overtaken := len(s.Quarantined) > 0 || slices.ContainsFunc(s.Overdue, func(i pleg.Inspection) bool { return i.Hung })
+	if len(late) >= manyPods && (!overtaken || 2*len(late) >= s.Relist.Pods) {
+		return []Finding{{
+			Cause: RuntimeSlow, Severity: severity(s.At.Sub(first.Since)), Since: first.Since, Attempts: first.Attempts,
+			What: fmt.Sprintf("no inspection of %d of %d pods returns", len(late), max(len(late), s.Relist.Pods)), Detail: "; the longest is " + first.Subject + ", " + first.What,
+			Pod: first.Pod, PodUID: first.PodUID, Container: first.Container, Call: first.Call, Pods: len(late),
+		}}
+	}
+	rest := slices.IndexFunc(late, func(f Finding) bool { return !same(f) })
+	if rest < 0 {
+		rest = len(late)
+	}
+	first.Pods = rest
+	first.Subject += more(rest)
+	switch others := s.Relist.Pods - len(late); {
+	case others == 1:
+		first.Detail = "; the other pod answers"
+	case others > 1:
+		first.Detail = fmt.Sprintf("; the other %d pods answer", others)
+	}
+	return []Finding{first}
+}

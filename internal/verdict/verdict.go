@@ -1,0 +1,145 @@
+// Package verdict decides what is wrong with the runtime of a node: the cause, since when,
+// whose call it is, and what to do. Whoever shows health to people or to other programs
+// shows this verdict, so that all name the same cause and the same age.
+package verdict
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// Severity says how bad a finding is.
+type Severity string
+
+// The severities.
+const (
+	OK Severity = "ok"
+	// Warning is a cause that may make PLEG unhealthy.
+	Warning Severity = "warning"
+	// Problem is a cause that makes PLEG unhealthy, now or soon.
+	Problem Severity = "problem"
+)
+
+// rank orders severities, the worst first.
+var rank = map[Severity]int{Problem: 0, Warning: 1, OK: 2}
+
+// Verdict is what is wrong with one node.
+type Verdict struct {
+	// Severity is that of the first finding, or [OK] without one.
+	Severity Severity `json:"severity"`
+	// Text is the verdict in one line, such as "PROBLEM: shop/web-0 (nginx): ContainerStatus
+	// hangs since 17:36 (6m, 9 attempts)". It can name pods. Its clock is that of this
+	// process: a program in another time zone makes the line from the findings.
+	Text string `json:"text"`
+	// Findings are the known causes that fit, the worst first.
+	Findings []Finding `json:"findings"`
+}
+
+// Finding is a known cause that fits.
+type Finding struct {
+	Cause    Cause    `json:"cause"`
+	Severity Severity `json:"severity"`
+	// Summary names the culprit in one line: Subject, What, since when, Detail.
+	Summary string `json:"summary"`
+	// Evidence is everything that is known, Advice what to do.
+	Evidence string `json:"evidence"`
+	Advice   string `json:"advice"`
+
+	// Subject is who has the trouble, such as "shop/web-0 (nginx)"; empty for the runtime.
+	// What is the trouble, such as "ContainerStatus hangs", Detail the rest.
+	Subject string `json:"subject,omitempty"`
+	What    string `json:"what"`
+	Detail  string `json:"detail,omitempty"`
+	// Since is when the trouble began: the start of the first attempt. Missing if that is not
+	// known. Attempts is the number of attempts since then; 0 if they are
+	// not counted.
+	Since    time.Time `json:"since,omitzero"`
+	Attempts int       `json:"attempts,omitempty"`
+	// NextTry is when the next attempt begins, if none is running.
+	NextTry time.Time `json:"nextTry,omitzero"`
+
+	// The pod, the container and the call; each empty if not known. Pods is the number of pods
+	// with this trouble.
+	Pod       string      `json:"pod,omitempty"`
+	PodUID    pleg.PodUID `json:"podUID,omitempty"`
+	Container string      `json:"container,omitempty"`
+	Call      string      `json:"call,omitempty"`
+	Pods      int         `json:"pods,omitempty"`
+}
+
+// New returns the verdict of findings. good is what it says without one.
+func New(findings []Finding, good string) Verdict {
+	slices.SortStableFunc(findings, func(a, b Finding) int { return cmp.Compare(rank[a.Severity], rank[b.Severity]) })
+	v := Verdict{Severity: OK, Text: "OK: " + good, Findings: append([]Finding{}, findings...)}
+	if len(findings) > 0 {
+		v.Severity = findings[0].Severity
+		v.Text = strings.ToUpper(string(v.Severity)) + ": " + findings[0].Summary
+	}
+	return v
+}
+
+// Healthy reports whether there is no problem.
+func (v *Verdict) Healthy() bool { return v.Severity != Problem }
+
+// completed returns a finding with its summary, its advice, and evidence.
+func (f Finding) completed(now time.Time) Finding {
+	text := f.What
+	if f.Subject != "" {
+		text = f.Subject + ": " + text
+	}
+	if age := Age(f.Since, f.Attempts, now); age != "" {
+		text += " " + age
+	}
+	f.Summary = text + f.Detail
+	f.Evidence = cmp.Or(f.Evidence, f.Summary)
+	f.Advice = cmp.Or(f.Advice, f.Cause.Advice())
+	return f
+}
+
+// Age says since when and how often something was tried, such as "since 17:36 (6m, 9
+// attempts)"; "" if since is zero.
+func Age(since time.Time, attempts int, now time.Time) string {
+	if since.IsZero() {
+		return ""
+	}
+	format := "15:04"
+	if now.Sub(since) >= 20*time.Hour {
+		format = "Jan 2 15:04"
+	}
+	text := "since " + since.Local().Format(format) + " (" + Span(now.Sub(since))
+	if attempts > 1 {
+		text += ", " + count(attempts, "attempt")
+	}
+	return text + ")"
+}
+
+// Span returns a duration in one unit, as kubectl does.
+func Span(d time.Duration) string {
+	switch d = max(0, d); {
+	case d < 100*time.Millisecond:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%dd", int(d.Hours()/24))
+	}
+}
+
+// count returns n with a noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,145 @@
+package verdict_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
+
+func ago(d time.Duration) time.Time { return noon.Add(-d) }
+
+var (
+	nginx   = &pleg.Call{Method: "ContainerStatus", Container: "nginx"}
+	list    = &pleg.Call{Method: "ListContainers"}
+	refused = fmt.Errorf(`list pods: %w: rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: dial unix /run/s: connect: connection refused"`, pleg.ErrUnavailable)
+	broken  = errors.New("rpc error: code = Internal desc = broken")
+)
+
+func overdue(name string, age time.Duration, hung bool) pleg.Inspection {
+	return pleg.Inspection{UID: pleg.PodUID(name), Namespace: "shop", Name: name, Started: ago(age), Hung: hung, Call: nginx}
+}
+
+func quarantined(name string, age time.Duration, hung int) pleg.Quarantined {
+	return pleg.Quarantined{UID: pleg.PodUID(name), Namespace: "shop", Name: name, Since: ago(age), Hung: hung, NextTry: noon.Add(9 * time.Second), Call: nginx}
+}
+
+// TestOf has one status for each cause.
+func TestOf(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*pleg.Status)
+		want   string
+		advice string
+	}{
+		"healthy":        {func(*pleg.Status) {}, "OK: the node is healthy, its 110 pods answer", ""},
+		"the only pod":   {func(s *pleg.Status) { s.Relist.Pods = 1 }, "OK: the node is healthy, its pod answers", ""},
+		"no list so far": {func(s *pleg.Status) { s.Relist = pleg.RelistStatus{} }, "OK: waiting for the first list of pods", ""},
+		"a list begins":  {func(s *pleg.Status) { s.Relist.Started = ago(2 * time.Second) }, "OK: the node is healthy, its 110 pods answer", ""},
+		"a list runs for several periods": {
+			func(s *pleg.Status) { s.Relist.Started, s.Relist.Call = ago(3*time.Second), list },
+			"WARNING: ListContainers hangs since 11:59 (3.0s)", "SIGUSR1",
+		},
+		"a list runs for ten seconds": {
+			func(s *pleg.Status) { s.Relist.Started = ago(10 * time.Second) },
+			"PROBLEM: the list of all pods hangs since 11:59 (10s)", "SIGUSR1",
+		},
+		"lists time out": {func(s *pleg.Status) {
+			s.Relist.Failing, s.Relist.Failures, s.Relist.Err, s.Relist.Started, s.Relist.Call = ago(5*time.Minute), 2, broken, ago(time.Second), list
+		}, "PROBLEM: ListContainers hangs since 11:55 (5m, 3 attempts)", "SIGUSR1"},
+		"lists are slow": {func(s *pleg.Status) {
+			s.Relist.Took, s.Relist.Started = 5*time.Second, ago(4*time.Second)
+		}, "WARNING: a list of all pods takes 5.0s", "CPU and disk"},
+		"lists fail": {func(s *pleg.Status) {
+			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = ago(9*time.Second), 8, broken
+		}, "WARNING: lists fail since 11:59 (9.0s, 8 attempts): broken", "journalctl"},
+		"the runtime is gone": {func(s *pleg.Status) {
+			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = ago(time.Second), 1, refused
+		}, "PROBLEM: the runtime is stopped since 11:59 (1.0s): dial unix /run/s: connect: connection refused", "start the runtime"},
+		"an inspection is slow": {
+			func(s *pleg.Status) { s.Overdue = []pleg.Inspection{overdue("web-0", 4*time.Second, false)} },
+			"WARNING: shop/web-0: ContainerStatus of nginx is slow since 11:59 (4.0s); the other 109 pods answer", "volumes",
+		},
+		"an inspection hangs": {
+			func(s *pleg.Status) { s.Overdue = []pleg.Inspection{overdue("web-0", 4*time.Second, true)} },
+			"PROBLEM: shop/web-0: ContainerStatus of nginx hangs since 11:59 (4.0s); the other 109 pods answer", "shim",
+		},
+		"an inspection hangs again": {func(s *pleg.Status) {
+			s.Overdue, s.Quarantined = []pleg.Inspection{overdue("web-0", 4*time.Second, true)}, []pleg.Quarantined{quarantined("web-0", 24*time.Minute, 8)}
+		}, "PROBLEM: shop/web-0: ContainerStatus of nginx hangs since 11:36 (24m, 9 attempts); the other 109 pods answer", "shim"},
+		"a pod waits in quarantine": {
+			func(s *pleg.Status) { s.Quarantined = []pleg.Quarantined{quarantined("web-0", 24*time.Minute, 9)} },
+			"PROBLEM: shop/web-0: ContainerStatus of nginx hangs since 11:36 (24m, 9 attempts); the other 109 pods answer", "shim",
+		},
+		"since yesterday": {
+			func(s *pleg.Status) { s.Quarantined = []pleg.Quarantined{quarantined("web-0", 26*time.Hour, 400)} },
+			"PROBLEM: shop/web-0: ContainerStatus of nginx hangs since Feb 28 10:00 (26h, 400 attempts); the other 109 pods answer", "shim",
+		},
+		"three pods hang": {func(s *pleg.Status) {
+			s.Quarantined = []pleg.Quarantined{quarantined("a", time.Minute, 2), quarantined("b", time.Hour, 9), quarantined("c", time.Minute, 1)}
+		}, "PROBLEM: shop/b and 2 more pods: ContainerStatus of nginx hangs since 11:00 (60m, 9 attempts); the other 107 pods answer", "shim"},
+		"no inspection returns": {func(s *pleg.Status) {
+			for n := range 8 {
+				s.Overdue = append(s.Overdue, overdue(fmt.Sprint("p", n), time.Duration(12-n)*time.Second, false))
+			}
+		}, "PROBLEM: no inspection of 8 of 110 pods returns since 11:59 (12s); the longest is shop/p0, ContainerStatus of nginx hangs", "CPU and disk"},
+		"an inspection fails": {
+			func(s *pleg.Status) {
+				s.Failed = []pleg.Failed{{UID: "u1", Namespace: "shop", Name: "web-0", Since: ago(time.Minute), Err: fmt.Errorf("inspect pod shop/web-0 (u1): ContainerStatus of nginx c1: %w", broken)}}
+			},
+			"PROBLEM: shop/web-0: its inspection fails since 11:59 (60s): ContainerStatus of nginx c1: broken", "journalctl",
+		},
+		"a fallback": {func(s *pleg.Status) { s.Err = errors.New("lists work in portions") }, "WARNING: lists work in portions", "journalctl"},
+		"unhealthy": {
+			func(s *pleg.Status) { s.Healthy, s.Err = false, errors.New("no inspection has succeeded for 4m0s") },
+			"PROBLEM: no inspection has succeeded for 4m0s", "SIGUSR1",
+		},
+		"a list and a pod hang": {func(s *pleg.Status) {
+			s.Relist.Started, s.Quarantined = ago(time.Minute), []pleg.Quarantined{quarantined("web-0", time.Hour, 2)}
+		}, "PROBLEM: the list of all pods hangs since 11:59 (60s)", "SIGUSR1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := pleg.Status{At: noon, Healthy: true, Relist: pleg.RelistStatus{Success: ago(time.Second), Period: time.Second, Pods: 110}}
+			test.change(&s)
+			v := verdict.Of(s)
+			if v.Text != test.want {
+				t.Errorf("got  %q\nwant %q", v.Text, test.want)
+			}
+			if word := strings.ToLower(strings.SplitN(test.want, ":", 2)[0]); string(v.Severity) != word || v.Healthy() != (word != "problem") {
+				t.Errorf("severity %q, healthy %v, want %q", v.Severity, v.Healthy(), word)
+			}
+			if test.advice != "" && !strings.Contains(v.Findings[0].Advice, test.advice) {
+				t.Errorf("advice %q, want %q", v.Findings[0].Advice, test.advice)
+			}
+		})
+	}
+}
+
+// TestPods requires that each pod with trouble has its own finding, with the next try as a
+// detail.
+func TestPods(t *testing.T) {
+	s := pleg.Status{
+		At: noon, Overdue: []pleg.Inspection{overdue("slow", time.Second, false), overdue("again", time.Second, false)},
+		Quarantined: []pleg.Quarantined{quarantined("again", time.Minute, 1), quarantined("waits", time.Hour, 3)},
+		Failed:      []pleg.Failed{{UID: "fails", Namespace: "shop", Name: "fails", Since: ago(time.Second), Err: broken}},
+	}
+	for uid, want := range map[pleg.PodUID]string{
+		"slow":  "shop/slow: ContainerStatus of nginx is slow since 11:59 (1.0s)",
+		"again": "shop/again: ContainerStatus of nginx hangs since 11:59 (60s, 2 attempts)",
+		"waits": "shop/waits: ContainerStatus of nginx hangs since 11:00 (60m, 3 attempts)",
+		"fails": "shop/fails: its inspection fails since 11:59 (1.0s): broken",
+	} {
+		f := verdict.Pods(s)[uid]
+		if f.Summary != want || f.NextTry.IsZero() == (uid == "waits") {
+			t.Errorf("pod %s: %q, next try %v, want %q", uid, f.Summary, f.NextTry, want)
+		}
+	}
+	if len(verdict.Pods(s)) != 4 {
+		t.Errorf("%d findings, want one for each pod", len(verdict.Pods(s)))
+	}
+}
