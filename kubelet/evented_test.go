@@ -2,7 +2,6 @@ package kubelet_test
 
 import (
 	"context"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,35 +59,6 @@ func TestEventedPLEG(t *testing.T) {
 		f.expect("1 Removed c1", "1 Started c2")
 		if status, err := f.cache.Get("1"); err != nil || len(status.ContainerStatuses) != 1 || status.ContainerStatuses[0].ID.ID != "c2" {
 			t.Errorf("cache has %+v, %v after the relist", status, err)
-		}
-	})
-}
-
-// refusing is a runtime service whose event streams end at once.
-type refusing struct {
-	internalapi.RuntimeService
-	streams atomic.Int32
-}
-
-func (r *refusing) GetContainerEvents(context.Context, chan *runtimeapi.ContainerEventResponse, func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
-	r.streams.Add(1)
-	return nil
-}
-
-// The kubelet's EventedPLEG, unmodified, opens five streams without a pause, and none
-// after that. docs/upstream.md relies on this.
-func TestEventedPLEGGivesUp(t *testing.T) {
-	runFixture(t, nil, func(f *fixture) {
-		service := &refusing{}
-		began := time.Now()
-		pleg.NewEventedPLEG(service, f.pleg, 5).Start(quiet(f.t))
-		f.settle()
-		if n := service.streams.Load(); n != 5 || time.Since(began) > 0 {
-			t.Errorf("%d streams in %v, want 5 at once", n, time.Since(began))
-		}
-		f.wait(24 * time.Hour)
-		if n := service.streams.Load(); n != 5 {
-			t.Errorf("%d streams after a day, want 5", n)
 		}
 	})
 }

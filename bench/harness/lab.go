@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
@@ -50,8 +51,10 @@ func (l *lab) connect(ctx context.Context, b *bench, socket string, period, time
 	program, c := "client", l.candidate
 	switch {
 	case c.inKubelet():
-		program = "kubelet"
-		args = append(args, "-root", b.temp, "-events="+strconv.FormatBool(c == kubeletEvents || c == dropInEvents),
+		if program = "kubelet"; c.isSmallStep() {
+			program = "small-step"
+		}
+		args = append(args, "-root", b.temp, "-events="+strconv.FormatBool(strings.HasSuffix(string(c), "-events")),
 			"-drop-in="+strconv.FormatBool(c.isDropIn()))
 	case c == serial:
 		args = append(args, "-candidate", "serial")

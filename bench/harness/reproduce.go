@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// comparison is a row of docs/upstream.md: a figure of the kubelet, of the kubelet with
-// the drop-in, and of the pipeline with its own CRI client.
+// comparison is a row of docs/upstream.md: a figure of the kubelet, of the kubelet with the
+// small step, and of the kubelet with the drop-in.
 type comparison struct {
 	what, scenario, metric string
 	candidates             []Candidate
 }
 
 var (
-	polling   = []Candidate{kubelet, dropIn, "pipeline-16"}
-	following = []Candidate{kubeletEvents, dropInEvents, "events-16"}
+	polling   = []Candidate{kubelet, smallStep, dropIn}
+	following = []Candidate{kubeletEvents, smallStepEvents, dropInEvents}
 )
 
 const changes10 = "events/change/seconds=10"
@@ -88,23 +88,19 @@ func compared() []Scenario {
 	return chosen
 }
 
-// comparisonTable has the ratio of the drop-in to the kubelet.
 func comparisonTable(r *Results) string {
 	var b strings.Builder
-	b.WriteString("| | kubelet | drop-in | ratio | pipeline | `SCENARIO=` |\n|---|---:|---:|---:|---:|---|\n")
+	b.WriteString("| | kubelet | small step | drop-in |\n|---|---:|---:|---:|\n")
 	for _, c := range comparisons {
-		var cells [3]string
-		var medians [3]float64
-		for i, candidate := range c.candidates {
+		cells := []string{c.what}
+		for _, candidate := range c.candidates {
+			text := ""
 			if f, ok := r.figure(c.scenario, candidate, c.metric); ok {
-				cells[i], medians[i] = f.String(), f.median()
+				text = f.String()
 			}
+			cells = append(cells, text)
 		}
-		ratio := ""
-		if medians[0] > 0 && medians[1] > 0 {
-			ratio = fmt.Sprintf("%.2g", medians[1]/medians[0])
-		}
-		b.WriteString(tableRow(c.what, cells[0], cells[1], ratio, cells[2], "`"+c.scenario+"`"))
+		b.WriteString(tableRow(cells...))
 	}
 	return b.String()
 }
@@ -113,7 +109,7 @@ func comparisonTable(r *Results) string {
 // most calls that arrived at once, and CPU time.
 func loadTable(r *Results) string {
 	var b strings.Builder
-	b.WriteString("| the runtime serves | kubelet | drop-in | pipeline |\n|---|---|---|---|\n")
+	b.WriteString("| the runtime serves | kubelet | small step | drop-in |\n|---|---|---|---|\n")
 	for _, l := range loads {
 		cells := []string{l.what}
 		for _, c := range polling {

@@ -91,21 +91,26 @@ func choose(set string, patterns []string) ([]Scenario, error) {
 // status calls in flight, or "events-N", a pipeline-N that follows CRI events.
 type Candidate string
 
-// The candidates without a number: the baseline, the kubelet, the kubelet with the gate
-// EventedPLEG on, the same two with the pipeline in place of GenericPLEG, and the calls
-// of the pipeline and nothing else.
+// The candidates without a number: the baseline; the kubelet, the kubelet with the change
+// of kubelet/upstream, and the kubelet with the pipeline in place of GenericPLEG, each also
+// with the gate EventedPLEG on; and the calls of the pipeline and nothing else.
 const (
-	serial        Candidate = "serial"
-	kubelet       Candidate = "kubelet"
-	kubeletEvents Candidate = "kubelet-events"
-	dropIn        Candidate = "drop-in"
-	dropInEvents  Candidate = "drop-in-events"
-	callsOnly     Candidate = "calls-only"
+	serial          Candidate = "serial"
+	kubelet         Candidate = "kubelet"
+	kubeletEvents   Candidate = "kubelet-events"
+	smallStep       Candidate = "small-step"
+	smallStepEvents Candidate = "small-step-events"
+	dropIn          Candidate = "drop-in"
+	dropInEvents    Candidate = "drop-in-events"
+	callsOnly       Candidate = "calls-only"
 )
 
 // usualWidth is the number of inspectors of the drop-in, and of calls at once of
-// callsOnly.
-const usualWidth = 16
+// callsOnly; smallWidth is the number of inspections at once of the small step.
+const (
+	usualWidth = 16
+	smallWidth = 4
+)
 
 // candidates are separated by spaces.
 func candidates(names string) []Candidate {
@@ -124,7 +129,11 @@ const (
 )
 
 // inKubelet reports whether the candidate runs in the kubelet's surroundings.
-func (c Candidate) inKubelet() bool { return c == kubelet || c == kubeletEvents || c.isDropIn() }
+func (c Candidate) inKubelet() bool {
+	return c == kubelet || c == kubeletEvents || c.isSmallStep() || c.isDropIn()
+}
+
+func (c Candidate) isSmallStep() bool { return c == smallStep || c == smallStepEvents }
 
 func (c Candidate) isDropIn() bool { return c == dropIn || c == dropInEvents }
 
@@ -133,8 +142,11 @@ func (c Candidate) events() bool { return strings.HasPrefix(string(c), "events-"
 
 // width is the most status calls the candidate has in flight.
 func (c Candidate) width() int {
-	if c.isDropIn() || c == callsOnly {
+	switch {
+	case c.isDropIn(), c == callsOnly:
 		return usualWidth
+	case c.isSmallStep():
+		return smallWidth
 	}
 	_, number, _ := strings.Cut(string(c), "-")
 	n, _ := strconv.Atoi(number) // 0 of those that have one call in flight

@@ -1,209 +1,89 @@
-// Command upstream makes a small change to a copy of the kubelet's sources, with which
-// GenericPLEG inspects the changed pods at most four at a time, and runs a command of go
-// with that copy in place of the original:
+// Command upstream makes a small change to a copy of the kubelet's sources: with the new
+// gate PLEGConcurrentInspections, GenericPLEG inspects the changed pods at most four at a
+// time. It runs a command of go with that copy, and the gate on, in place of the original:
 //
 //	upstream go test -race k8s.io/kubernetes/pkg/kubelet/pleg
 //
-// It runs in the folder of the module. With -diff it prints the change.
+// It runs in the folder of any module that requires k8s.io/kubernetes. With -diff it prints
+// the change. With -bugs it runs the reports in the folder bugs, which are tests that fail,
+// against the original, and fails if one of them passes.
 package main
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
-	"go/format"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 )
 
-// name is the file that changes.
-const name = "pkg/kubelet/pleg/generic.go"
-
-// edits are the change: each old text must be there once.
-var edits = []struct{ old, new string }{
-	{`	"k8s.io/klog/v2"
-`, `	"golang.org/x/sync/errgroup"
-	"k8s.io/klog/v2"
-`},
-	{`	for pid := range g.podRecords {
-		g.reconcilePodRecord(ctx, pid)
-	}
-
-	// Update the cache timestamp.`, `	g.reconcilePodRecords(ctx)
-
-	// Update the cache timestamp.`},
-	{`// reconcilePodRecord compares the old & current pod record and checks for event-worthy state
-`, `// maxInspections is the number of changed pods that are inspected at the same time.
-const maxInspections = 4
-
-// podChange is what a relist found of a pod.
-type podChange struct {
-	pid    types.UID
-	pod    *kubecontainer.Pod
-	events []*PodLifecycleEvent
-}
-
-// reconcilePodRecords reconciles all pod records. The pods that need it are inspected
-// concurrently; records and events belong to one goroutine at a time.
-func (g *GenericPLEG) reconcilePodRecords(ctx context.Context) {
-	var changes []podChange
-	for pid := range g.podRecords {
-		if change, ok := g.comparePodRecord(ctx, pid); ok {
-			changes = append(changes, change)
-		}
-	}
-	var inspections errgroup.Group
-	inspections.SetLimit(maxInspections)
-	var mu sync.Mutex
-	for _, change := range changes {
-		inspections.Go(func() error {
-			status, err := g.updateCache(ctx, change.pod, change.pid)
-			mu.Lock()
-			defer mu.Unlock()
-			g.finishReconcile(ctx, change, status, err)
-			return nil
-		})
-	}
-	_ = inspections.Wait() // the errors are those of pods, and have been handled
-}
-
-// reconcilePodRecord compares the old & current pod record and checks for event-worthy state
-`},
-	{`func (g *GenericPLEG) reconcilePodRecord(ctx context.Context, pid types.UID) {
-	logger := klog.FromContext(ctx)
-`, `func (g *GenericPLEG) reconcilePodRecord(ctx context.Context, pid types.UID) {
-	if change, ok := g.comparePodRecord(ctx, pid); ok {
-		status, err := g.updateCache(ctx, change.pod, pid)
-		g.finishReconcile(ctx, change, status, err)
-	}
-}
-
-// comparePodRecord returns false if the pod needs no inspection.
-func (g *GenericPLEG) comparePodRecord(ctx context.Context, pid types.UID) (podChange, bool) {
-	logger := klog.FromContext(ctx)
-`},
-	{`	if len(events) == 0 && !reinspect {
-		// Nothing else needed for this pod.
-		return
-	}
-
-`, `	return podChange{pid, pod, events}, len(events) > 0 || reinspect
-}
-
-// finishReconcile delivers the events of a pod that has been inspected.
-func (g *GenericPLEG) finishReconcile(ctx context.Context, change podChange, status *kubecontainer.PodStatus, err error) {
-	logger := klog.FromContext(ctx)
-	pid, pod, events := change.pid, change.pod, change.events
-`},
-	{`	// TODO: If many pods changed during the same relist period,
-	// inspecting the pod and getting the PodStatus to update the cache
-	// serially may take a while. We should be aware of this and
-	// parallelize if needed.
-	status, err := g.updateCache(ctx, pod, pid)
-	if err != nil {
-		// Rely`, `	if err != nil {
-		// Rely`},
-}
-
 func main() {
 	diff := flag.Bool("diff", false, "print the change and exit")
+	bugs := flag.Bool("bugs", false, "check that the reports of defects still apply")
 	flag.Parse()
-	if err := run(*diff, flag.Args()); err != nil {
-		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-			os.Exit(exit.ExitCode())
-		}
+	var err error
+	switch {
+	case *bugs:
+		err = confirmBugs()
+	case *diff:
+		err = withChange(printDiff)
+	default:
+		err = withChange(func(work, sources string, changed map[string]string) error {
+			return runGo(work, sources, changed, flag.Args())
+		})
+	}
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		os.Exit(exit.ExitCode())
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "upstream:", err)
 		os.Exit(1)
 	}
 }
 
-func run(diff bool, args []string) error {
-	if !diff && (len(args) < 2 || args[0] != "go") {
-		return errors.New("want a command of go, such as: go test k8s.io/kubernetes/pkg/kubelet/pleg")
-	}
+// withChange calls do with an empty folder, the folder of the kubelet's sources, and the
+// changed files by name.
+func withChange(do func(work, sources string, changed map[string]string) error) error {
 	folder, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes").Output()
 	if err != nil {
 		return fmt.Errorf("find the kubelet's sources: %w", err)
 	}
 	sources := strings.TrimSpace(string(folder))
-	original := filepath.Join(sources, name)
-	text, err := os.ReadFile(original)
-	if err != nil {
-		return err
+	changed := make(map[string]string)
+	for _, e := range edits {
+		text, err := os.ReadFile(filepath.Join(sources, e.file))
+		if err != nil {
+			return err
+		}
+		changed[e.file] = string(text)
 	}
-	changed, err := change(string(text))
-	if err != nil {
-		return fmt.Errorf("%s: %w", original, err)
+	if err := change(changed); err != nil {
+		return err
 	}
 	work, err := os.MkdirTemp("", "upstream-")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(work) }()
-	if diff {
-		return printDiff(work, text, changed)
-	}
-	module, err := replaceModule(work, sources, changed)
-	if err != nil {
-		return fmt.Errorf("copy the kubelet's sources: %w", err)
-	}
-	c := exec.Command(args[0], append([]string{args[1], "-modfile", module}, args[2:]...)...)
-	c.Stdout, c.Stderr = os.Stdout, os.Stderr
-	return c.Run()
-}
-
-// replaceModule copies the sources and this module's go.mod, and returns the path of the
-// latter, which replaces the sources by the changed copy.
-func replaceModule(work, sources string, changed []byte) (string, error) {
-	clone := filepath.Join(work, "kubernetes")
-	if err := os.CopyFS(clone, os.DirFS(sources)); err != nil {
-		return "", err
-	}
-	file := filepath.Join(clone, name)
-	if err := os.Remove(file); err != nil {
-		return "", err
-	}
-	if err := os.WriteFile(file, changed, 0o600); err != nil {
-		return "", err
-	}
-	for _, own := range []string{"go.mod", "go.sum"} {
-		text, err := os.ReadFile(own)
-		if err != nil {
-			return "", err
-		}
-		if own == "go.mod" {
-			text = fmt.Appendf(text, "\nreplace k8s.io/kubernetes => %s\n", clone)
-		}
-		if err := os.WriteFile(filepath.Join(work, own), text, 0o600); err != nil {
-			return "", err
-		}
-	}
-	return filepath.Join(work, "go.mod"), nil
-}
-
-// change returns the kubelet's source with the edits.
-func change(text string) ([]byte, error) {
-	for _, e := range edits {
-		if n := strings.Count(text, e.old); n != 1 {
-			return nil, fmt.Errorf("this text is there %d times, want once; is it another version?\n%s", n, e.old)
-		}
-		text = strings.Replace(text, e.old, e.new, 1)
-	}
-	return format.Source([]byte(text))
+	return do(work, sources, changed)
 }
 
 // printDiff prints the change as git does.
-func printDiff(work string, before, after []byte) error {
-	for side, text := range map[string][]byte{"a": before, "b": after} {
-		path := filepath.Join(work, side, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+func printDiff(work, sources string, changed map[string]string) error {
+	before := make(map[string]string)
+	for file := range changed {
+		text, err := os.ReadFile(filepath.Join(sources, file))
+		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			return err
-		}
+		before[file] = string(text)
+	}
+	if err := errors.Join(writeFiles(filepath.Join(work, "a"), before), writeFiles(filepath.Join(work, "b"), changed)); err != nil {
+		return err
 	}
 	c := exec.Command("git", "diff", "--no-index", "--no-prefix", "--stat", "-p", "a", "b")
 	c.Dir, c.Stdout, c.Stderr = work, os.Stdout, os.Stderr
@@ -212,4 +92,70 @@ func printDiff(work string, before, after []byte) error {
 		return nil // there is a difference
 	}
 	return err
+}
+
+func writeFiles(folder string, texts map[string]string) error {
+	for name, text := range texts {
+		file := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			return err
+		}
+		if err := os.RemoveAll(file); err != nil { // it may be read-only
+			return err
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runGo runs a command of go with a changed copy of the sources.
+func runGo(work, sources string, changed map[string]string, args []string) error {
+	if len(args) < 2 || args[0] != "go" {
+		return errors.New("want a command of go, such as: go test k8s.io/kubernetes/pkg/kubelet/pleg")
+	}
+	clone := filepath.Join(work, "kubernetes")
+	if err := os.CopyFS(clone, os.DirFS(sources)); err != nil {
+		return fmt.Errorf("copy the kubelet's sources: %w", err)
+	}
+	changed[features] = strings.Replace(changed[features], gateOff, gateOn, 1)
+	if err := writeFiles(clone, changed); err != nil {
+		return err
+	}
+	module, err := os.ReadFile("go.mod")
+	if err != nil {
+		return err
+	}
+	sums, err := os.ReadFile("go.sum")
+	if err != nil {
+		return err
+	}
+	if err := writeFiles(work, map[string]string{
+		"go.mod": string(module) + "\nreplace k8s.io/kubernetes => " + clone + "\n",
+		"go.sum": string(sums),
+	}); err != nil {
+		return err
+	}
+	c := exec.Command(args[0], append([]string{args[1], "-modfile", filepath.Join(work, "go.mod")}, args[2:]...)...)
+	c.Stdout, c.Stderr = os.Stdout, os.Stderr
+	return c.Run()
+}
+
+// confirmBugs runs the reports, one in each file.
+func confirmBugs() error {
+	reports, err := filepath.Glob("upstream/bugs/*_test.go")
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	c := exec.Command("go", "test", "-count=1", "-v", "-tags=bugs", "./upstream/bugs")
+	c.Stdout, c.Stderr = io.MultiWriter(os.Stdout, &out), os.Stderr
+	_ = c.Run() // the tests fail
+	failed := strings.Count(out.String(), "\n--- FAIL")
+	if failed != len(reports) || strings.Contains(out.String(), "panic:") {
+		return fmt.Errorf("%d of %d reports apply", failed, len(reports))
+	}
+	fmt.Printf("all %d reports apply\n", failed)
+	return nil
 }
