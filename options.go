@@ -102,10 +102,11 @@ type Options struct {
 	// such pod is inspected at a time. Other pods go before retries, but for no longer
 	// than MaxQuarantine. Retries take at most half of the places; if one is due for that
 	// long, a retry that hangs is cancelled for it. If zero, [DefaultMaxQuarantine]; if at
-	// most RelistPeriod, a pod is inspected at every relist.
+	// most RelistPeriod, or negative, a pod is inspected at every relist.
 	MaxQuarantine time.Duration
 	// History is the number of events kept for subscribers that resume, about 200
-	// bytes each. If zero, [DefaultHistory].
+	// bytes each. If zero, [DefaultHistory]; if negative, none: whoever missed an event gets
+	// a Gap and a replay.
 	History int
 	// Known are the pods as an earlier pipeline has reported them. Only what has
 	// changed since is reported and inspected. Until then the cache has no status of
@@ -139,13 +140,13 @@ func (o *Options) complete() error {
 		option.Default("RelistPeriodWithEvents", &o.RelistPeriodWithEvents, DefaultRelistPeriodWithEvents),
 		option.Default("ListTimeout", &o.ListTimeout, DefaultListTimeout),
 		option.Default("InspectTimeout", &o.InspectTimeout, DefaultInspectTimeout),
-		option.Default("MaxQuarantine", &o.MaxQuarantine, DefaultMaxQuarantine),
 		option.Default("Inspectors", &o.Inspectors, DefaultInspectors),
-		option.Default("History", &o.History, DefaultHistory),
 		option.Default("DeliverAfterFailures", &o.DeliverAfterFailures, 0),
 	); err != nil {
 		return err
 	}
+	option.OffOrDefault(&o.MaxQuarantine, DefaultMaxQuarantine, 1)
+	option.OffOrDefault(&o.History, DefaultHistory, 0)
 	switch _, watches := o.Runtime.(pleg.EventWatcher); {
 	case o.Events == "":
 		o.Events = EventsOff

@@ -17,6 +17,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/asynclog"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/border"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
@@ -55,7 +56,7 @@ func New(o Options) (*Pipeline, error) {
 		o.RelistPeriod = never
 	}
 	if err := o.complete(); err != nil {
-		return nil, fmt.Errorf("new pipeline: %w", err)
+		return nil, fmt.Errorf("new pipeline: %w", option.Invalid(err))
 	}
 	metrics := instrument.Registry{KubeletNames: o.KubeletMetricNames}
 	undo := func() {}

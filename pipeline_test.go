@@ -25,15 +25,37 @@ func TestNewNamesTheBadOption(t *testing.T) {
 		"RelistThreshold":        {Runtime: plegtest.New(), RelistThreshold: -1},
 		"ListTimeout":            {Runtime: plegtest.New(), ListTimeout: -1},
 		"InspectTimeout":         {Runtime: plegtest.New(), InspectTimeout: -1},
-		"MaxQuarantine":          {Runtime: plegtest.New(), MaxQuarantine: -1},
 		"Inspectors":             {Runtime: plegtest.New(), Inspectors: -1},
-		"History":                {Runtime: plegtest.New(), History: -1},
+		"DeliverAfterFailures":   {Runtime: plegtest.New(), DeliverAfterFailures: -1},
 		"Known":                  {Runtime: plegtest.New(), Known: []*pleg.Pod{nil}},
 	} {
-		if _, err := pipeline.New(o); err == nil || !strings.Contains(err.Error(), "Options."+field+" ") {
+		if _, err := pipeline.New(o); !errors.Is(err, pleg.ErrInvalidOption) || !strings.Contains(err.Error(), "Options."+field+" ") {
 			t.Errorf("New(%+v) = %v, want an error that names %s", o, err, field)
 		}
 	}
+}
+
+// Without a history, whoever lacks an event starts again with the present state.
+func TestNoHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := kit.New(t, pipeline.Options{History: -1})
+		r.Runtime.Set("a", "c=running")
+		r.Start(t)
+		synctest.Wait()
+		r.Runtime.Set("a", "c=exited")
+		kit.Relist(1)
+		for seq, want := range map[uint64]string{1: "Gap() Died(c) Synced()", 2: "Synced()"} {
+			sub, err := r.Subscribe(pipeline.SubscribeOptions{After: pleg.Position{Epoch: r.Epoch(), Seq: seq}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if got := plegtest.Words(kit.Drain(sub.Events())...); got != want {
+				t.Errorf("after event %d: got %s, want %s", seq, got, want)
+			}
+			sub.Close()
+		}
+	})
 }
 
 func TestRunEndsWithItsContextAndRunsOnce(t *testing.T) {

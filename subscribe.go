@@ -5,47 +5,20 @@ import (
 	"iter"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/node"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
 )
 
-// SubscribeOptions configure one subscriber. The zero value asks for all events
-// from now on, except those that come only on request.
-type SubscribeOptions struct {
-	// Name identifies the subscriber in logs and metrics; printable UTF-8. If empty, one
-	// is generated.
-	Name string
-	// Buffer is the number of events that may wait to be read. Memory for them is
-	// allocated at once, about 200 bytes each. If zero, [DefaultBuffer].
-	Buffer int
-
-	// Replay asks for the present state first: for each container and sandbox the
-	// event that brought it there, marked as replayed, in the order of the sequence
-	// numbers, and then one Synced. Before the first list is inspected, its events
-	// come as replayed ones, and then Synced. With After, only what has not changed since
-	// comes as replayed, then each event since: a subscriber that kept its position but
-	// not its state lacks nothing and gets nothing twice.
-	Replay bool
-	// After asks for the events after this position first, and then one Synced. If
-	// they are no longer available, a Gap comes first and a replay follows. The
-	// zero value asks for nothing; a number without an epoch is an error.
-	After pleg.Position
-	// Since asks for the events of this time and later instead, as far as the pipeline still
-	// has them. The zero value asks for nothing.
-	Since time.Time
-	// Bookmarks asks for a mark after each list whose changes are delivered, except
-	// those of pods whose inspection fails or hangs.
-	Bookmarks bool
-
-	Filter pleg.Filter
-}
+// SubscribeOptions configure one subscriber: see [pleg.SubscribeOptions].
+type SubscribeOptions = pleg.SubscribeOptions
 
 // Subscribe adds a subscriber, before or while the pipeline runs. It gets every
 // event published after Subscribe has returned. Subscribe does not block and is
-// safe for concurrent use. It returns an error if an option is bad, and
-// [pleg.ErrStopped] once Run has returned.
+// safe for concurrent use. The error wraps [pleg.ErrInvalidOption] if an
+// option is bad, and is [pleg.ErrStopped] once Run has returned.
 func (p *Pipeline) Subscribe(o SubscribeOptions) (*Subscription, error) {
-	end, err := p.dispatcher.Subscribe(dispatcher.SubscribeOptions(o))
+	end, err := p.dispatcher.Subscribe(o)
 	if err != nil {
 		return nil, err
 	}
@@ -91,3 +64,37 @@ func (s *Subscription) All(ctx context.Context) iter.Seq[pleg.Event] {
 // Close ends the subscription. It does not block and may be called by any goroutine,
 // more than once, and while events are delivered.
 func (s *Subscription) Close() { s.end.Close() }
+
+var _ node.Pipeline = (*Pipeline)(nil)
+
+// Watch subscribes once the range begins, and ranges over the events until ctx ends; the
+// error is nil then. If an option is bad, the range ends with an error that wraps
+// [pleg.ErrInvalidOption], and once Run has returned, with [pleg.ErrStopped]. A subscriber that
+// is to miss nothing of a pipeline that does not run yet calls [Pipeline.Subscribe].
+func (p *Pipeline) Watch(ctx context.Context, o pleg.SubscribeOptions) iter.Seq2[pleg.Event, error] {
+	return func(yield func(pleg.Event, error) bool) {
+		sub, err := p.Subscribe(o)
+		if err != nil {
+			yield(pleg.Event{}, err)
+			return
+		}
+		defer sub.Close()
+		for ev := range sub.All(ctx) {
+			if !yield(ev, nil) {
+				return
+			}
+		}
+		if ctx.Err() == nil {
+			yield(pleg.Event{}, pleg.ErrStopped)
+		}
+	}
+}
+
+// PodStatus returns the status of a pod as [cache.Cache.Get] does or, unless newerThan is zero,
+// as [cache.Cache.GetNewerThan] does.
+func (p *Pipeline) PodStatus(ctx context.Context, uid pleg.PodUID, newerThan time.Time) (*pleg.PodStatus, error) {
+	if newerThan.IsZero() {
+		return p.cache.Get(uid)
+	}
+	return p.cache.GetNewerThan(ctx, uid, newerThan)
+}

@@ -82,8 +82,8 @@ func New() *Cache {
 }
 
 // Get returns the newest status of the pod without waiting. If the last inspection
-// failed, the status is nil and the error is the inspection's. For a pod that is gone
-// or unknown, the status has only the UID.
+// failed, or the first has not ended, the error is a [pleg.InspectionError] that wraps its
+// error or [ErrNotInspected]. For a pod that is gone or unknown, it is [pleg.ErrUnknownPod].
 func (c *Cache) Get(uid pleg.PodUID) (*pleg.PodStatus, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,11 +227,16 @@ func (c *Cache) applied(uid pleg.PodUID, e *entry, at time.Time) {
 func (c *Cache) isPending(e *entry) bool { return e.pending > 0 && e.pending == c.listings }
 
 func (c *Cache) get(uid pleg.PodUID) (*pleg.PodStatus, error) {
-	e := c.entries[uid]
-	if e == nil || e.gone {
-		return &pleg.PodStatus{UID: uid}, nil
+	switch e := c.entries[uid]; {
+	case e == nil || e.gone && !c.isPending(e):
+		return nil, pleg.ErrUnknownPod
+	case e.gone:
+		return nil, &pleg.InspectionError{Err: ErrNotInspected}
+	case e.err != nil:
+		return nil, &pleg.InspectionError{Err: e.err}
+	default:
+		return e.status, nil
 	}
-	return e.status, e.err
 }
 
 // freshness is the time of the newest applied observation of the pod; e may be nil.

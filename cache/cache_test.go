@@ -48,14 +48,15 @@ func listed(uids ...pleg.PodUID) []*pleg.Pod {
 	return pods
 }
 
-// getCases want the status of that name, or one with only the UID.
+// getCases want the status of that name, or the error.
 var getCases = map[string]struct {
 	steps []step
 	want  string
 	err   error
 }{
-	"unknown pod":                              {},
-	"listed and never inspected":               {steps: []step{list(1)}},
+	"listed, its first inspection has not ended": {steps: []step{list(1, "a")}, err: cache.ErrNotInspected},
+	"unknown pod":                              {err: pleg.ErrUnknownPod},
+	"listed and never inspected":               {steps: []step{list(1)}, err: pleg.ErrUnknownPod},
 	"inspected":                                {steps: []step{setNamed("first", 1)}, want: "first"},
 	"newer inspection wins":                    {steps: []step{setNamed("first", 1), setNamed("second", 2)}, want: "second"},
 	"older inspection is ignored":              {steps: []step{setNamed("second", 2), setNamed("first", 1)}, want: "second"},
@@ -63,9 +64,9 @@ var getCases = map[string]struct {
 	"error hides the status":                   {steps: []step{setNamed("first", 1), fail(2)}, err: errInspect},
 	"status replaces the error":                {steps: []step{fail(1), setNamed("first", 2)}, want: "first"},
 	"inspection older than a touch is ignored": {steps: []step{setNamed("first", 1), touch(3), setNamed("second", 2)}, want: "first"},
-	"removed":                              {steps: []step{setNamed("first", 1), remove(2)}},
-	"removed, older inspection is ignored": {steps: []step{remove(2), setNamed("first", 1)}},
-	"removed, listed, older inspection":    {steps: []step{remove(3), list(2), setNamed("first", 1)}},
+	"removed":                              {steps: []step{setNamed("first", 1), remove(2)}, err: pleg.ErrUnknownPod},
+	"removed, older inspection is ignored": {steps: []step{remove(2), setNamed("first", 1)}, err: pleg.ErrUnknownPod},
+	"removed, listed, older inspection":    {steps: []step{remove(3), list(2), setNamed("first", 1)}, err: pleg.ErrUnknownPod},
 	"older removal is ignored":             {steps: []step{setNamed("second", 2), remove(1)}, want: "second"},
 	"removed and back":                     {steps: []step{remove(1), setNamed("second", 2), list(3)}, want: "second"},
 	"another pod is removed": {

@@ -17,15 +17,17 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
@@ -33,6 +35,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
+	"github.com/pleg-pipeline/pleg-pipeline/node"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -52,13 +55,15 @@ type Options struct {
 	MinBackoff, MaxBackoff time.Duration
 	// Keepalive is the time without data after which the client pings the server,
 	// and also the time in which the server must answer. gRPC waits at least 10 s
-	// before a ping. If zero, [DefaultKeepalive].
+	// before a ping. If zero, [DefaultKeepalive]; if negative, it never pings.
 	Keepalive time.Duration
 	// Dial connects to the server. If nil, it connects to the unix socket.
 	Dial func(context.Context) (net.Conn, error)
 	// Logger logs failed and broken connections. If nil, nothing is logged.
 	Logger *slog.Logger
 }
+
+var _ node.Pipeline = (*Client)(nil)
 
 // Client talks to one server. Its methods are safe for concurrent use. Each watch has
 // its own connection; all other calls share one connection.
@@ -71,7 +76,7 @@ type Client struct {
 // error names the bad option.
 func New(socket string, o Options) (*Client, error) {
 	if err := o.complete(socket); err != nil {
-		return nil, fmt.Errorf("new client: %w", err)
+		return nil, fmt.Errorf("new client: %w", option.Invalid(err))
 	}
 	calls, err := newLink(o)
 	if err != nil {
@@ -84,12 +89,10 @@ func (o *Options) complete(socket string) error {
 	if o.Dial == nil && socket == "" {
 		return errors.New("the path of the socket is empty")
 	}
-	if err := cmp.Or(
-		backoff.Complete(&o.MinBackoff, &o.MaxBackoff, DefaultMinBackoff, DefaultMaxBackoff),
-		option.Default("Keepalive", &o.Keepalive, DefaultKeepalive),
-	); err != nil {
+	if err := backoff.Complete(&o.MinBackoff, &o.MaxBackoff, DefaultMinBackoff, DefaultMaxBackoff); err != nil {
 		return err
 	}
+	option.OffOrDefault(&o.Keepalive, DefaultKeepalive, math.MaxInt64)
 	if o.Dial == nil {
 		o.Dial = func(ctx context.Context) (net.Conn, error) {
 			var d net.Dialer
@@ -106,16 +109,9 @@ func (o *Options) complete(socket string) error {
 // context.
 func (c *Client) Close() error { return c.calls.Close() }
 
-// InspectionError is the error of the last inspection of a pod, or says that no
-// inspection has ended yet.
-type InspectionError struct{ Text string }
-
-// Error implements error.
-func (e *InspectionError) Error() string { return e.Text }
-
 // Pods returns the state of the pods with these UIDs, or of all pods if there are none,
-// sorted by UID. A pod that is unknown or gone is left out. An error in an entry is an
-// [InspectionError]. Pods blocks until the server has answered or ctx ends.
+// sorted by UID. A pod that is unknown or gone is left out. An error in an entry is a
+// [pleg.InspectionError]. Pods blocks until the server has answered or ctx ends.
 func (c *Client) Pods(ctx context.Context, uids ...pleg.PodUID) ([]cache.Entry, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -179,11 +175,14 @@ func (c *Client) Status(ctx context.Context) (pleg.Status, error) {
 
 // PodStatus returns the status of a pod. Unless newerThan is zero, it blocks until an
 // observation that began after newerThan has been applied, or ctx ends. If the last
-// inspection of the pod failed, the error is an [InspectionError]. The status of a pod
-// that is unknown or gone has only its UID. While the daemon refuses the call because it
+// inspection of the pod failed, the error is a [pleg.InspectionError]; for a pod that is
+// unknown or gone it wraps [pleg.ErrUnknownPod]. While the daemon refuses the call because it
 // has too many, the call is made again for some minutes.
 func (c *Client) PodStatus(ctx context.Context, uid pleg.PodUID, newerThan time.Time) (*pleg.PodStatus, error) {
 	m, err := c.calls.pleg.GetPodStatus(ctx, &plegv1.GetPodStatusRequest{PodUid: string(uid), NewerThan: wire.FromTime(newerThan)})
+	if s := status.Convert(err); s.Code() == codes.NotFound {
+		err = &callError{s, pleg.ErrUnknownPod}
+	}
 	if err != nil {
 		return nil, c.calls.callError("status of pod "+string(uid), err)
 	}
@@ -194,7 +193,7 @@ func inspectionError(text string) error {
 	if text == "" {
 		return nil
 	}
-	return &InspectionError{text}
+	return &pleg.InspectionError{Err: errors.New(text)}
 }
 
 // maxPods and maxList limit what a broken server can send as the list of pods, in pods and

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // maxMessage is the greatest size of the status of one pod, in bytes. Annotations can
@@ -72,7 +73,7 @@ func newLink(o Options) (*link, error) {
 		grpc.WithMaxCallAttempts(maxTries),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: o.MinBackoff, Multiplier: 2, Jitter: 0.2, MaxDelay: o.MaxBackoff},
-			MinConnectTimeout: o.Keepalive,
+			MinConnectTimeout: min(o.Keepalive, DefaultKeepalive),
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: o.Keepalive, Timeout: o.Keepalive}),
 	)
@@ -84,34 +85,35 @@ func newLink(o Options) (*link, error) {
 }
 
 // callError wraps the error of a call. errors.Is finds that of the dialer if there was no
-// connection, such as [fs.ErrNotExist], and that of a context that has ended. status.Code
-// returns the gRPC code.
+// connection, such as [fs.ErrNotExist], that of a context that has ended, and
+// [pleg.ErrInvalidOption]. status.Code returns the gRPC code.
 func (l *link) callError(what string, err error) error {
-	s := status.Convert(err)
-	switch s.Code() {
+	switch s := status.Convert(err); s.Code() {
 	case codes.Unavailable:
 		if d := l.dialed.Load(); d != nil && d.err != nil {
-			err = &callError{err: d.err, status: s}
+			err = &callError{status.New(s.Code(), d.err.Error()), d.err}
 		}
 	case codes.DeadlineExceeded:
-		err = &callError{err: context.DeadlineExceeded, status: s}
+		err = &callError{s, context.DeadlineExceeded}
 	case codes.Canceled:
-		err = &callError{err: context.Canceled, status: s}
+		err = &callError{s, context.Canceled}
+	case codes.InvalidArgument:
+		err = &callError{s, pleg.ErrInvalidOption}
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// callError is the cause of a call's end that gRPC tells only as a status.
+// callError is an error that gRPC tells only as a status.
 type callError struct {
-	err    error
 	status *status.Status
+	is     error
 }
 
 // Error implements error.
-func (e *callError) Error() string { return e.err.Error() }
+func (e *callError) Error() string { return e.status.Message() }
 
-// Unwrap returns the cause.
-func (e *callError) Unwrap() error { return e.err }
+// Unwrap returns the error.
+func (e *callError) Unwrap() error { return e.is }
 
 // GRPCStatus returns the status.
 func (e *callError) GRPCStatus() *status.Status { return e.status }

@@ -59,7 +59,7 @@ func TestWatchResumesFromLastEvent(t *testing.T) {
 		return pleg.Event{Seq: seq, Type: pleg.PodSync, PodUID: "a", Missed: 3}
 	}
 	mark := func(t pleg.EventType, seq uint64) pleg.Event { return pleg.Event{Seq: seq, Type: t} }
-	stateBefore := client.WatchOptions{After: &pleg.Position{Epoch: "epoch", Seq: 2}, Replay: true}
+	stateBefore := client.WatchOptions{After: pleg.Position{Epoch: "epoch", Seq: 2}, Replay: true}
 	tests := []struct {
 		name    string
 		options client.WatchOptions
@@ -72,9 +72,9 @@ func TestWatchResumesFromLastEvent(t *testing.T) {
 		{"a repair", client.WatchOptions{Replay: true}, []pleg.Event{mark(pleg.Synced, 3), started(4), repair(9), repair(12)}, 4, false},
 		{"what follows repairs", client.WatchOptions{Replay: true}, []pleg.Event{started(4), repair(9), started(13)}, 13, false},
 		{"a reinspected pod", client.WatchOptions{Replay: true}, []pleg.Event{{Seq: 5, Type: pleg.PodSync, PodUID: "a"}}, 5, false},
-		{"a gap", client.WatchOptions{After: &pleg.Position{Epoch: "epoch", Seq: 2}}, []pleg.Event{mark(pleg.Gap, 20)}, 2, false},
+		{"a gap", client.WatchOptions{After: pleg.Position{Epoch: "epoch", Seq: 2}}, []pleg.Event{mark(pleg.Gap, 20)}, 2, false},
 		{"a part of a replay", client.WatchOptions{Replay: true}, []pleg.Event{replayed(6)}, 6, false},
-		{"a gap and a part of its replay", client.WatchOptions{After: &pleg.Position{Epoch: "epoch", Seq: 2}}, []pleg.Event{mark(pleg.Gap, 20), replayed(6)}, 6, false},
+		{"a gap and a part of its replay", client.WatchOptions{After: pleg.Position{Epoch: "epoch", Seq: 2}}, []pleg.Event{mark(pleg.Gap, 20), replayed(6)}, 6, false},
 		{"nothing", client.WatchOptions{Replay: true}, nil, 0, false},
 		{"a part of a replay not asked for", client.WatchOptions{}, []pleg.Event{replayed(6)}, 0, false},
 		{"a part of the state before a position", stateBefore, []pleg.Event{replayed(1)}, 2, true},

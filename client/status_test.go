@@ -17,6 +17,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
+	"github.com/pleg-pipeline/pleg-pipeline/node"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
@@ -48,8 +49,8 @@ func TestPods(t *testing.T) {
 			pod  cache.Entry
 			says string
 		}{{broken, "inspect: broken \uFFFD"}, {failing, "inspect: broken \uFFFD"}, {hung, "not ended yet"}} {
-			var inspection *client.InspectionError
-			if p := tt.pod; p.Status != nil || !errors.As(p.Err, &inspection) || !strings.HasSuffix(inspection.Text, tt.says) {
+			var inspection *pleg.InspectionError
+			if p := tt.pod; p.Status != nil || !errors.As(p.Err, &inspection) || !strings.HasSuffix(inspection.Error(), tt.says) {
 				t.Errorf("pod %+v, want no status and the error %q", p, tt.says)
 			}
 		}
@@ -119,7 +120,7 @@ func TestLookup(t *testing.T) {
 			"not waiting":        {lookup.Query{Container: "unknown"}, lookup.ErrNotYet},
 			"waiting":            {lookup.Query{Container: "unknown", Wait: time.Second}, lookup.ErrNotYet},
 			"a host's process":   {lookup.Query{PID: 1}, lookup.ErrNoContainer},
-			"two at once":        {lookup.Query{PID: 1, Container: "c1"}, lookup.ErrBadQuery},
+			"two at once":        {lookup.Query{PID: 1, Container: "c1"}, pleg.ErrInvalidOption},
 			"end of the context": {lookup.Query{Container: "unknown", Wait: time.Hour}, context.DeadlineExceeded},
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -172,13 +173,18 @@ func TestPodStatus(t *testing.T) {
 		if err != nil || got.Container("c1").State != pleg.StateExited || time.Since(start) != 500*time.Millisecond {
 			t.Errorf("got %+v, %v after %v, want the next list's", got, err, time.Since(start))
 		}
-		got, err = f.client.PodStatus(t.Context(), "unknown", time.Time{})
-		if err != nil || got.UID != "unknown" || len(got.Containers) != 0 {
-			t.Errorf("got %+v, %v, want a status that has only its UID", got, err)
-		}
-		var inspection *client.InspectionError
-		if got, err = f.client.PodStatus(t.Context(), "broken", time.Time{}); got != nil || !errors.As(err, &inspection) {
-			t.Errorf("got %+v, %v, want the error of the inspection", got, err)
+		for name, p := range map[string]node.Pipeline{"in process": f.pipe, "over the socket": f.client} {
+			if got, err := p.PodStatus(t.Context(), "unknown", start); got != nil || !errors.Is(err, pleg.ErrUnknownPod) {
+				t.Errorf("%s: got %+v, %v, want %v", name, got, err, pleg.ErrUnknownPod)
+			}
+			if got, err := p.PodStatus(t.Context(), "broken", time.Time{}); got != nil || !errors.As(err, new(*pleg.InspectionError)) {
+				t.Errorf("%s: got %+v, %v, want the error of the inspection", name, got, err)
+			}
+			for _, err := range p.Watch(t.Context(), pleg.SubscribeOptions{Filter: pleg.Filter{Selector: "a in"}}) {
+				if !errors.Is(err, pleg.ErrInvalidOption) || !strings.Contains(err.Error(), "label selector") {
+					t.Errorf("%s: a bad selector: got %v, want %v", name, err, pleg.ErrInvalidOption)
+				}
+			}
 		}
 		if _, err = f.client.PodStatus(t.Context(), "", time.Time{}); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("no UID: got %v, want %v", err, codes.InvalidArgument)
@@ -248,11 +254,11 @@ func TestServerDown(t *testing.T) {
 
 func TestNewRejectsBadOptions(t *testing.T) {
 	for name, o := range map[string]client.Options{
-		"MinBackoff": {MinBackoff: -1}, "MaxBackoff": {MaxBackoff: -1}, "Keepalive": {Keepalive: -1},
+		"MinBackoff": {MinBackoff: -1}, "MaxBackoff": {MaxBackoff: -1},
 		"exceed": {MinBackoff: 2, MaxBackoff: 1},
 	} {
-		if _, err := client.New("socket", o); err == nil {
-			t.Errorf("%s: no error, want one", name)
+		if _, err := client.New("socket", o); !errors.Is(err, pleg.ErrInvalidOption) {
+			t.Errorf("%s: got %v, want %v", name, err, pleg.ErrInvalidOption)
 		}
 	}
 	if _, err := client.New("", client.Options{}); err == nil {

@@ -15,43 +15,14 @@ import (
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// WatchOptions configure one watch. The zero value requests all events from now on,
-// except those that come only on request.
-type WatchOptions struct {
-	// Name identifies the watch in the logs and metrics of the server. If empty,
-	// the server assigns a name.
-	Name string
-	// Buffer is the number of events that can wait at the server. If zero, the
-	// server's default.
-	Buffer int
-
-	// Replay requests the current state first, and then a Synced. With After, what has not
-	// changed since that position comes first, then each event since, and then a Synced:
-	// this is for a program that kept its position but not its state.
-	Replay bool
-	// After requests the events after this position first, and then a Synced. If
-	// the events are no longer available, the watch gets a Gap and then a replay.
-	// If nil, it requests no earlier events. A position without an epoch is an error.
-	After *pleg.Position
-	// Since requests the events of this time and later instead, as far as the server still has
-	// them. If zero, it requests no earlier events.
-	Since time.Time
-	// Bookmarks requests a mark whenever all changes listed so far have been
-	// delivered. A watch from now on then begins with a Synced, so that it has a
-	// position before its first event.
-	Bookmarks bool
-
-	Filter pleg.Filter
-
-	// Disconnected, if not nil, is called after each attempt that failed and each
-	// connection that broke, with the time until the next attempt. The goroutine
-	// that ranges calls it.
-	Disconnected func(err error, retryIn time.Duration)
-}
+// WatchOptions configure one watch: see [pleg.SubscribeOptions]. If Name or Buffer is zero,
+// the server decides.
+type WatchOptions = pleg.SubscribeOptions
 
 // Watch ranges over the events until ctx ends. Across all connections it is a single
 // subscription. It retries until it connects. The range ends with an error only if no
@@ -92,9 +63,9 @@ type watch struct {
 
 // run connects with backoff. It returns nil if the consumer left the range.
 func (w *watch) run(ctx context.Context) error {
-	request, err := w.options.request()
+	request, err := newRequest(w.options)
 	if err != nil {
-		return err
+		return option.Invalid(err)
 	}
 	w.last = request.GetResumeAfter()
 	w.stateless = w.last != nil && w.options.Replay
@@ -185,9 +156,9 @@ func (w *watch) deliver(m *plegv1.Event, request *plegv1.WatchRequest) bool {
 	return w.yield(ev, nil)
 }
 
-// request returns the request for the server. It always asks for bookmarks: they keep
+// newRequest returns the request for the server. It always asks for bookmarks: they keep
 // the position of a watch with few events within the server's history.
-func (o *WatchOptions) request() (*plegv1.WatchRequest, error) {
+func newRequest(o pleg.SubscribeOptions) (*plegv1.WatchRequest, error) {
 	r, err := wire.FromFilter(o.Filter)
 	if err != nil {
 		return nil, fmt.Errorf("WatchOptions.Filter: %w", err)
@@ -196,11 +167,11 @@ func (o *WatchOptions) request() (*plegv1.WatchRequest, error) {
 		return nil, fmt.Errorf("WatchOptions.Buffer is out of range: %d", o.Buffer)
 	}
 	r.Name, r.Buffer, r.Bookmarks = o.Name, uint32(o.Buffer), true
-	if o.After != nil {
+	if o.After != (pleg.Position{}) {
 		if o.After.Epoch == "" {
 			return nil, fmt.Errorf("WatchOptions.After has no epoch, so its number %d may be that of another pipeline", o.After.Seq)
 		}
-		r.ResumeAfter = wire.FromPosition(*o.After)
+		r.ResumeAfter = wire.FromPosition(o.After)
 	}
 	if !o.Since.IsZero() {
 		r.Since = timestamppb.New(o.Since)

@@ -137,11 +137,11 @@ func TestWatchOfRareEventsResumes(t *testing.T) {
 func TestWatchAfter(t *testing.T) {
 	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
 		f.change(1, "a", "c1=running c2=running c3=running")
-		w := f.watch(client.WatchOptions{After: &pleg.Position{Epoch: f.pipe.Epoch(), Seq: 1}, Bookmarks: true}, nil)
+		w := f.watch(client.WatchOptions{After: pleg.Position{Epoch: f.pipe.Epoch(), Seq: 1}, Bookmarks: true}, nil)
 		want(t, w, "Started(c2) Started(c3) Synced")
 		kit.Relist(2)
 		want(t, w, "Started(c2) Started(c3) Synced Bookmark Bookmark")
-		none := f.watch(client.WatchOptions{After: &pleg.Position{Epoch: f.pipe.Epoch()}}, nil)
+		none := f.watch(client.WatchOptions{After: pleg.Position{Epoch: f.pipe.Epoch()}}, nil)
 		want(t, none, "Started(c1) Started(c2) Started(c3) Synced")
 	})
 }
@@ -168,7 +168,7 @@ func TestWatchAlwaysHasAPosition(t *testing.T) {
 			if !ok || after.Epoch != f.pipe.Epoch() {
 				t.Errorf("the position of %+v is %v, %t, want one of the epoch %s", tt.at, after, ok, f.pipe.Epoch())
 			}
-			want(t, f.watch(client.WatchOptions{After: &after}, nil), tt.gets)
+			want(t, f.watch(client.WatchOptions{After: after}, nil), tt.gets)
 		}
 	})
 }
@@ -216,7 +216,7 @@ func TestWatchEnds(t *testing.T) {
 		{"large buffer", client.WatchOptions{Buffer: 1 << 20}, codes.InvalidArgument, "buffer is 1048576, the limit is 4096"},
 		{"negative buffer", client.WatchOptions{Buffer: -1}, codes.Unknown, "Buffer"},
 		{"long name", client.WatchOptions{Name: strings.Repeat("x", 101)}, codes.InvalidArgument, "name has 101 bytes, the limit is 100"},
-		{"bare number", client.WatchOptions{After: &pleg.Position{Seq: 475}}, codes.Unknown, "After has no epoch, so its number 475 may be that of another pipeline"},
+		{"bare number", client.WatchOptions{After: pleg.Position{Seq: 475}}, codes.Unknown, "After has no epoch, so its number 475 may be that of another pipeline"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -47,7 +48,7 @@ type Options struct {
 	// EventProbePeriod is the time between two probes of the runtime while the event
 	// stream is open. A stream without events does not show whether the runtime still
 	// responds, and lists are rare. A probe is a call of Version. If zero,
-	// DefaultEventProbePeriod.
+	// DefaultEventProbePeriod; if negative, there are no probes.
 	EventProbePeriod time.Duration
 	// EventProbeTimeout is the deadline of a probe. If two probes in a row pass it,
 	// and no event arrives, the client ends the stream. If zero,
@@ -75,12 +76,12 @@ func (o Options) withDefaults() (Options, error) {
 		option.Default("ListTimeout", &o.ListTimeout, DefaultTimeout),
 		option.Default("StatusTimeout", &o.StatusTimeout, DefaultTimeout),
 		option.Default("ConnectTimeout", &o.ConnectTimeout, DefaultConnectTimeout),
-		option.Default("EventProbePeriod", &o.EventProbePeriod, DefaultEventProbePeriod),
 		option.Default("EventProbeTimeout", &o.EventProbeTimeout, DefaultEventProbeTimeout),
 		option.Default("MaxRecvBytes", &o.MaxRecvBytes, DefaultMaxRecvBytes),
 	)
+	option.OffOrDefault(&o.EventProbePeriod, DefaultEventProbePeriod, math.MaxInt64)
 	if err != nil {
-		return o, fmt.Errorf("cri: %w", err)
+		return o, fmt.Errorf("cri: %w", option.Invalid(err))
 	}
 	return o, nil
 }

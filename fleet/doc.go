@@ -6,7 +6,7 @@
 //	conn, err := fleet.Connect("nats://nats.example:4222", fleet.ConnectOptions{})
 //	...
 //	p, err := fleet.NewPublisher(fleet.PublisherOptions{
-//		Conn: conn, Source: fleet.FromPipeline(pipe), Cluster: "prod", Node: nodeName,
+//		Conn: conn, Source: fleet.From(pipe), Cluster: "prod", Node: nodeName,
 //	})
 //	...
 //	return p.Run(ctx) // beside pipe.Run

@@ -19,7 +19,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	registry := prometheus.NewPedanticRegistry()
 	if _, err := fleet.NewPublisher(fleet.PublisherOptions{
-		Conn: &nats.Conn{}, Source: fleet.FromPipeline(pipe), Cluster: "c", Node: "n", Registerer: registry,
+		Conn: &nats.Conn{}, Source: fleet.From(pipe), Cluster: "c", Node: "n", Registerer: registry,
 	}); err != nil {
 		t.Fatal(err)
 	}

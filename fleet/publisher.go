@@ -115,7 +115,7 @@ type Publisher struct {
 // option.
 func NewPublisher(o PublisherOptions) (*Publisher, error) {
 	if err := o.complete(); err != nil {
-		return nil, fmt.Errorf("new publisher: %w", err)
+		return nil, fmt.Errorf("new publisher: %w", option.Invalid(err))
 	}
 	js, err := jetstream.New(o.Conn, jetstream.WithDefaultTimeout(requestTimeout))
 	if err != nil {

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"time"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/exporter"
+	"github.com/pleg-pipeline/pleg-pipeline/node"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Source is where a publisher gets the events of its node; see [FromPipeline] and
-// [FromClient].
+// Source is where a publisher gets the events of its node; see [From].
 type Source interface {
 	// Follow sends every event after a position, or the present state first if after
 	// is nil, until ctx ends. It asks for bookmarks and network events. It returns nil
@@ -26,27 +24,17 @@ type Source interface {
 // subscriber is the name of publishers in the metrics of a pipeline.
 const subscriber = "fleet"
 
-// FromPipeline returns a source for a pipeline in this process.
-func FromPipeline(p *pipeline.Pipeline) Source {
-	return pipelineSource{exporter.Pipeline{Pipe: p, Name: subscriber}}
-}
+// From returns a source for the pipeline of this process or for the daemon of this node.
+func From(p node.Pipeline) Source { return source{exporter.Source{Pipeline: p, Name: subscriber}} }
 
-type pipelineSource struct{ exporter.Pipeline }
+type source struct{ exporter.Source }
 
-func (s pipelineSource) Status(_ context.Context, uid pleg.PodUID) (*pleg.PodStatus, error) {
-	return s.Pipe.Cache().Get(uid)
-}
-
-// FromClient returns a source for a daemon on this node.
-func FromClient(c *client.Client) Source {
-	return clientSource{exporter.Client{Client: c, Name: subscriber}}
-}
-
-type clientSource struct{ exporter.Client }
-
-func (s clientSource) Status(ctx context.Context, uid pleg.PodUID) (*pleg.PodStatus, error) {
-	status, err := s.Client.Client.PodStatus(ctx, uid, time.Time{})
-	if err != nil && !errors.As(err, new(*client.InspectionError)) {
+func (s source) Status(ctx context.Context, uid pleg.PodUID) (*pleg.PodStatus, error) {
+	status, err := s.PodStatus(ctx, uid, time.Time{})
+	switch {
+	case errors.Is(err, pleg.ErrUnknownPod):
+		return &pleg.PodStatus{UID: uid}, nil
+	case err != nil && !errors.As(err, new(*pleg.InspectionError)):
 		return nil, &StatusError{err}
 	}
 	return status, err

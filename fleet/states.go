@@ -13,7 +13,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
-	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -189,7 +188,7 @@ func (s *States) pod(nodes map[string]*Node, e entry) (Pod, bool) {
 	case err != nil:
 		pod.Err = err
 	case state.Error != "":
-		pod.Err = &client.InspectionError{Text: state.Error}
+		pod.Err = &pleg.InspectionError{Err: errors.New(state.Error)}
 	}
 	pod.CurrentAsOf = pod.LastEvent.ObservedAt
 	if node.CurrentAsOf.After(pod.CurrentAsOf) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -70,7 +71,7 @@ func Watch(ctx context.Context, js jetstream.JetStream, o WatchOptions) iter.Seq
 	return func(yield func(Event, error) bool) {
 		w := &watch{js: js, o: o, yield: yield, fresh: true}
 		if err := w.complete(); err != nil {
-			yield(Event{}, fmt.Errorf("watch fleet: %w", err))
+			yield(Event{}, fmt.Errorf("watch fleet: %w", option.Invalid(err)))
 			return
 		}
 		w.run(ctx)

@@ -26,8 +26,6 @@ var (
 	// ErrNotYet is returned for a container that is not known yet. It is known a moment
 	// after the runtime lists it, once its pod is inspected; see Query.Wait.
 	ErrNotYet = errors.New("the container is not known yet")
-	// ErrBadQuery is returned for a query that is not well-formed.
-	ErrBadQuery = errors.New("bad query")
 )
 
 // Query says what to look up. Exactly one of Container, PID and Cgroup is set.
@@ -71,7 +69,8 @@ type Container struct {
 	CgroupPath string
 }
 
-// Check returns an error that says what is wrong with the query, or nil. It wraps [ErrBadQuery].
+// Check returns an error that says what is wrong with the query, or nil. It wraps
+// [pleg.ErrInvalidOption].
 func (q Query) Check() error {
 	set := 0
 	for _, is := range []bool{q.Container != "", q.PID != 0, q.Cgroup != 0} {
@@ -81,11 +80,11 @@ func (q Query) Check() error {
 	}
 	switch {
 	case set != 1:
-		return fmt.Errorf("look up: %w: set exactly one of Container, PID and Cgroup", ErrBadQuery)
+		return fmt.Errorf("look up: %w: set exactly one of Container, PID and Cgroup", pleg.ErrInvalidOption)
 	case q.PID < 0 || q.PID > math.MaxInt32:
-		return fmt.Errorf("look up: %w: PID must be positive and below 2^31, got %d", ErrBadQuery, q.PID)
+		return fmt.Errorf("look up: %w: PID must be positive and below 2^31, got %d", pleg.ErrInvalidOption, q.PID)
 	case q.Wait < 0:
-		return fmt.Errorf("look up: %w: Wait must not be negative, got %v", ErrBadQuery, q.Wait)
+		return fmt.Errorf("look up: %w: Wait must not be negative, got %v", pleg.ErrInvalidOption, q.Wait)
 	}
 	return nil
 }

@@ -4,7 +4,7 @@
 //	conn, err := otlp.Dial("https://collector.example:4317", otlp.DialOptions{})
 //	...
 //	e, err := otlp.NewExporter(otlp.ExporterOptions{
-//		Conn: conn, Source: otlp.FromPipeline(pipe), Node: nodeName,
+//		Conn: conn, Source: otlp.From(pipe), Node: nodeName,
 //	})
 //	...
 //	return e.Run(ctx) // beside pipe.Run

@@ -112,7 +112,7 @@ const noEpoch = "none"
 // NewExporter returns an exporter that does not run yet. The error names the bad option.
 func NewExporter(o ExporterOptions) (*Exporter, error) {
 	if err := o.complete(); err != nil {
-		return nil, fmt.Errorf("new exporter: %w", err)
+		return nil, fmt.Errorf("new exporter: %w", option.Invalid(err))
 	}
 	e := &Exporter{
 		o: o, client: collogsv1.NewLogsServiceClient(o.Conn), resource: newResource(&o),

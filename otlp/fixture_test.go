@@ -169,7 +169,7 @@ func inBubble(t *testing.T, o nodeOptions, test func(*node)) {
 		if !o.exporterFirst {
 			run()
 		}
-		o.exporter.Source = otlp.FromPipeline(n.pipe)
+		o.exporter.Source = otlp.From(n.pipe)
 		stop := n.receiver.export(t, n.registry, o.exporter)
 		defer func() { // also after a failure, or the bubble hides it
 			stop()

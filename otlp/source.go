@@ -3,14 +3,12 @@ package otlp
 import (
 	"context"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/exporter"
+	"github.com/pleg-pipeline/pleg-pipeline/node"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Source is where an exporter gets the events of its node; see [FromPipeline] and
-// [FromClient].
+// Source is where an exporter gets the events of its node; see [From].
 type Source interface {
 	// Follow sends every event after a position, which is not nil, until ctx ends, network
 	// events included. It returns nil once there will be no more events.
@@ -20,8 +18,5 @@ type Source interface {
 // subscriber is the name of exporters in the metrics of a pipeline.
 const subscriber = "otlp"
 
-// FromPipeline returns a source for a pipeline in this process.
-func FromPipeline(p *pipeline.Pipeline) Source { return exporter.Pipeline{Pipe: p, Name: subscriber} }
-
-// FromClient returns a source for a daemon on this node.
-func FromClient(c *client.Client) Source { return exporter.Client{Client: c, Name: subscriber} }
+// From returns a source for the pipeline of this process or for the daemon of this node.
+func From(p node.Pipeline) Source { return exporter.Source{Pipeline: p, Name: subscriber} }

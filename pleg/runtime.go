@@ -2,7 +2,6 @@ package pleg
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -62,18 +61,6 @@ func (e *CallError) Error() string { return fmt.Sprintf("%v %s: %v", &e.Call, e.
 
 // Unwrap returns the error of the call.
 func (e *CallError) Unwrap() error { return e.Err }
-
-// ErrUnavailable is wrapped by the error of a [Runtime] that cannot be reached or is
-// not ready. Because a retry is cheap, ListPods is called again after the retry
-// period, not after the relist period.
-var ErrUnavailable = errors.New("the runtime is not available")
-
-// ErrStopped is returned by what waits for a pipeline that has ended.
-var ErrStopped = errors.New("the pipeline has stopped")
-
-// ErrNoEvents is wrapped by the error of an [EventWatcher] if the runtime has no
-// event stream or has disabled it.
-var ErrNoEvents = errors.New("the runtime offers no container events")
 
 // EventWatcher is a [Runtime] with an event stream.
 type EventWatcher interface {

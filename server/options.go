@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -68,7 +69,7 @@ type Options struct {
 	MaxBuffers int
 	// Keepalive is the time without data after which the server pings a client,
 	// and also the time in which the client must answer. If zero,
-	// [DefaultKeepalive].
+	// [DefaultKeepalive]; if negative, the server never pings.
 	Keepalive time.Duration
 	// Grace is the time in which connections must end when the server ends. If
 	// zero, [DefaultGrace].
@@ -96,11 +97,11 @@ func (o *Options) complete() error {
 		option.Default("Buffer", &o.Buffer, defaultBuffer),
 		option.Default("MaxBuffer", &o.MaxBuffer, max(DefaultMaxBuffer, o.Buffer)),
 		option.Default("MaxBuffers", &o.MaxBuffers, max(DefaultMaxBuffers, o.MaxWatchers*o.Buffer)),
-		option.Default("Keepalive", &o.Keepalive, DefaultKeepalive),
 		option.Default("Grace", &o.Grace, DefaultGrace),
 	); err != nil {
 		return err
 	}
+	option.OffOrDefault(&o.Keepalive, DefaultKeepalive, math.MaxInt64)
 	if o.Buffer > o.MaxBuffer {
 		return fmt.Errorf("Options.Buffer must not exceed Options.MaxBuffer, got %d and %d", o.Buffer, o.MaxBuffer)
 	}

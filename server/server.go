@@ -51,6 +51,7 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/encoded"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 )
 
 const (
@@ -90,7 +91,7 @@ func New(p *pipeline.Pipeline, o Options) (*Server, error) {
 		return nil, errors.New("new server: a pipeline is required")
 	}
 	if err := o.complete(); err != nil {
-		return nil, fmt.Errorf("new server: %w", err)
+		return nil, fmt.Errorf("new server: %w", option.Invalid(err))
 	}
 	m, err := newMetrics(o.Registerer)
 	if err != nil {

@@ -264,7 +264,7 @@ func TestNewRejectsBadOptions(t *testing.T) {
 		"MaxConnections": {MaxConnections: -1}, "MaxStreams": {MaxStreams: -1}, "MaxWatchers": {MaxWatchers: -1},
 		"MaxRequestBytes": {MaxRequestBytes: -1}, "Options.Buffer": {Buffer: -1}, "MaxBuffer": {MaxBuffer: -1},
 		"MaxCalls": {MaxCalls: -1}, "MaxLists": {MaxLists: -1}, "MaxStatusCalls": {MaxStatusCalls: -1}, "AnswerTimeout": {AnswerTimeout: -1},
-		"MaxBuffers": {MaxBuffers: -1}, "Keepalive": {Keepalive: -1}, "Grace": {Grace: -1}, "must not exceed": {Buffer: 10, MaxBuffer: 5},
+		"MaxBuffers": {MaxBuffers: -1}, "Grace": {Grace: -1}, "must not exceed": {Buffer: 10, MaxBuffer: 5},
 	} {
 		if _, err := server.New(pipe, o); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("New(%+v) = %v, want an error with %q", o, err, name)

@@ -49,11 +49,8 @@ func (s *service) Watch(r *plegv1.WatchRequest, stream grpc.ServerStreamingServe
 		return status.Errorf(codes.ResourceExhausted, "the buffers of all watchers are too large: this server keeps %d events", s.options.MaxBuffers)
 	}
 	sub, err := s.pipe.Subscribe(options)
-	switch {
-	case errors.Is(err, pleg.ErrStopped):
-		return status.Error(codes.Unavailable, err.Error())
-	case err != nil:
-		return status.Error(codes.InvalidArgument, err.Error())
+	if err != nil {
+		return callError(ctx, err)
 	}
 	defer sub.Close()
 	// The headers tell the client that it misses no event from now on.
@@ -152,46 +149,41 @@ func (s *service) GetPodStatus(ctx context.Context, r *plegv1.GetPodStatusReques
 	if uid == "" {
 		return nil, status.Error(codes.InvalidArgument, "pod_uid is required")
 	}
-	if r.GetNewerThan() == nil {
-		return statusResponse(s.pipe.Cache().Get(uid)), nil
-	}
-	if err := r.GetNewerThan().CheckValid(); err != nil {
+	if err := r.GetNewerThan().CheckValid(); r.GetNewerThan() != nil && err != nil {
 		return nil, status.Error(codes.InvalidArgument, "newer_than: "+err.Error())
 	}
-	got, err := s.pipe.Cache().GetNewerThan(ctx, uid, r.GetNewerThan().AsTime())
-	if errors.Is(err, pleg.ErrStopped) {
-		return nil, status.Error(codes.Unavailable, err.Error())
+	got, err := s.pipe.PodStatus(ctx, uid, wire.ToTime(r.GetNewerThan()))
+	if err == nil || errors.As(err, new(*pleg.InspectionError)) {
+		return &plegv1.GetPodStatusResponse{Status: wire.FromStatus(got), Error: wire.ErrorText(err)}, nil
 	}
-	// The error of an inspection can also be DeadlineExceeded, so that only ctx
-	// shows whether the call has ended.
-	if got == nil && ctx.Err() != nil {
-		return nil, status.FromContextError(ctx.Err()).Err()
-	}
-	return statusResponse(got, err), nil
-}
-
-func statusResponse(s *pleg.PodStatus, err error) *plegv1.GetPodStatusResponse {
-	return &plegv1.GetPodStatusResponse{Status: wire.FromStatus(s), Error: wire.ErrorText(err)}
+	return nil, callError(ctx, err)
 }
 
 // Lookup implements [plegv1.PLEGServer].
 func (s *service) Lookup(ctx context.Context, r *plegv1.LookupRequest) (*plegv1.LookupResponse, error) {
 	c, err := s.pipe.Lookup(ctx, wire.ToQuery(r))
-	switch {
-	case err == nil:
-		return wire.FromContainer(c), nil
-	case errors.Is(err, lookup.ErrNoContainer):
-		return nil, status.Error(codes.NotFound, err.Error())
-	case errors.Is(err, lookup.ErrNotYet):
-		return nil, status.Error(codes.FailedPrecondition, err.Error())
-	case errors.Is(err, lookup.ErrBadQuery):
-		return nil, status.Error(codes.InvalidArgument, err.Error())
-	case errors.Is(err, pleg.ErrStopped):
-		return nil, status.Error(codes.Unavailable, err.Error())
-	case ctx.Err() != nil:
-		return nil, status.FromContextError(ctx.Err()).Err()
+	if err != nil {
+		return nil, callError(ctx, err)
 	}
-	return nil, status.Error(codes.Unknown, err.Error())
+	return wire.FromContainer(c), nil
+}
+
+// callError returns the error of a call as gRPC has it.
+func callError(ctx context.Context, err error) error {
+	code := codes.Unknown
+	switch {
+	case errors.Is(err, lookup.ErrNoContainer), errors.Is(err, pleg.ErrUnknownPod):
+		code = codes.NotFound
+	case errors.Is(err, lookup.ErrNotYet):
+		code = codes.FailedPrecondition
+	case errors.Is(err, pleg.ErrInvalidOption):
+		code = codes.InvalidArgument
+	case errors.Is(err, pleg.ErrStopped):
+		code = codes.Unavailable
+	case ctx.Err() != nil:
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	return status.Error(code, err.Error())
 }
 
 // maxName is the greatest length of a watcher's name, which is in logs and metrics, in

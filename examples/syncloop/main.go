@@ -121,7 +121,7 @@ func (l *loop) handle(ev pleg.Event) {
 // skips a pod that is gone or whose last inspection failed: another event follows the
 // next successful inspection.
 func (l *loop) sync(uid pleg.PodUID) {
-	if status, err := l.cache.Get(uid); err == nil && status.Name != "" {
+	if status, err := l.cache.Get(uid); err == nil {
 		l.handler.Sync(status)
 	}
 }

@@ -7,8 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/client"
+	"github.com/pleg-pipeline/pleg-pipeline/node"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -24,9 +23,9 @@ var (
 // everything has every event: a receiver takes a number that is missing for a lost event.
 var everything = pleg.Filter{Types: pleg.EventTypes(pleg.ClassNormal, pleg.ClassOnRequest)}
 
-// Pipeline follows the events of a pipeline in this process.
-type Pipeline struct {
-	Pipe *pipeline.Pipeline
+// Source follows the events of a node.
+type Source struct {
+	node.Pipeline
 	// Name is the name of the subscriber in the metrics of the pipeline.
 	Name string
 }
@@ -34,39 +33,15 @@ type Pipeline struct {
 // Follow sends every event after a position, or the present state first if after is nil,
 // until ctx ends, with bookmarks and what comes only on request. It returns nil once there will be no
 // more events.
-func (p Pipeline) Follow(ctx context.Context, after *pleg.Position, events chan<- pleg.Event) error {
-	o := pipeline.SubscribeOptions{Name: p.Name, Replay: after == nil, Bookmarks: true, Filter: everything}
+func (s Source) Follow(ctx context.Context, after *pleg.Position, events chan<- pleg.Event) error {
+	o := pleg.SubscribeOptions{Name: s.Name, Replay: after == nil, Bookmarks: true, Filter: everything}
 	if after != nil {
 		o.After = *after
 	}
-	sub, err := p.Pipe.Subscribe(o)
-	if errors.Is(err, pleg.ErrStopped) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer sub.Close()
-	for ev := range sub.All(ctx) {
-		select {
-		case events <- ev:
-		case <-ctx.Done():
+	for ev, err := range s.Watch(ctx, o) {
+		if errors.Is(err, pleg.ErrStopped) {
+			return nil
 		}
-	}
-	return ctx.Err()
-}
-
-// Client follows the events of the daemon on this node.
-type Client struct {
-	Client *client.Client
-	// Name is the name of the watch in the daemon's metrics.
-	Name string
-}
-
-// Follow does what that of [Pipeline] does.
-func (c Client) Follow(ctx context.Context, after *pleg.Position, events chan<- pleg.Event) error {
-	o := client.WatchOptions{Name: c.Name, Replay: after == nil, After: after, Bookmarks: true, Filter: everything}
-	for ev, err := range c.Client.Watch(ctx, o) {
 		if err != nil {
 			return err
 		}

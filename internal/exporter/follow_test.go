@@ -19,7 +19,7 @@ func TestFollowLeavesNothingOut(t *testing.T) {
 		events := make(chan pleg.Event, 100)
 		ctx, cancel := context.WithCancel(t.Context())
 		followed := make(chan error, 1)
-		go func() { followed <- exporter.Pipeline{Pipe: p.Pipeline, Name: "test"}.Follow(ctx, nil, events) }()
+		go func() { followed <- exporter.Source{Pipeline: p.Pipeline, Name: "test"}.Follow(ctx, nil, events) }()
 		synctest.Wait()
 		p.StartBetweenLists(t)
 		for _, words := range []string{"c=created /s=running", "c=running /s=running", "c=exited /s=running", "c=exited d=unknown /s=exited"} {

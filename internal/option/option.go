@@ -4,6 +4,8 @@ package option
 import (
 	"fmt"
 	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // Default sets the field at value, called name, to def if it is zero. It returns an
@@ -17,3 +19,26 @@ func Default[T int | time.Duration](name string, value *T, def T) error {
 	}
 	return nil
 }
+
+// OffOrDefault sets the field at value to def if it is zero, and to off if it is negative.
+func OffOrDefault[T int | time.Duration](value *T, def, off T) {
+	switch {
+	case *value < 0:
+		*value = off
+	case *value == 0:
+		*value = def
+	}
+}
+
+// Invalid returns an error with the text of err that wraps it and [pleg.ErrInvalidOption];
+// nil if err is nil.
+func Invalid(err error) error {
+	if err == nil {
+		return nil
+	}
+	return invalid{err}
+}
+
+type invalid struct{ error }
+
+func (e invalid) Unwrap() []error { return []error{e.error, pleg.ErrInvalidOption} }

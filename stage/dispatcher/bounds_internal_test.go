@@ -28,7 +28,7 @@ func TestPresentForgetsGonePods(t *testing.T) {
 // comes after that counts as missed, one entry for each pod.
 func TestPendingIsBounded(t *testing.T) {
 	const buffer, events = 3, 10
-	s := newSubscription(SubscribeOptions{Buffer: buffer}, filter.Filter{}, nil)
+	s := newSubscription(pleg.SubscribeOptions{Buffer: buffer}, filter.Filter{}, nil)
 	s.startFeed(make([]pleg.Event, 1), 0)
 	kept := 0
 	for range events {
@@ -52,7 +52,7 @@ func TestSubscribersLeaveNothing(t *testing.T) {
 		in, ended := make(chan stage.Outcome), make(chan error, 1)
 		go func() { ended <- d.Run(in, nil) }()
 		for _, selector := range []string{"app=web", "app=web", "app=mail"} {
-			s, err := d.Subscribe(SubscribeOptions{Name: "audit", Filter: pleg.Filter{Selector: selector}})
+			s, err := d.Subscribe(pleg.SubscribeOptions{Name: "audit", Filter: pleg.Filter{Selector: selector}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/mailbox"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
@@ -24,7 +25,7 @@ const recheckAfter = 10 * time.Millisecond
 
 // Options configure a [Dispatcher].
 type Options struct {
-	// History is the number of events kept for subscribers that resume; at least 1.
+	// History is the number of events kept for subscribers that resume.
 	History int
 	// SlowAfter is how long a subscriber may leave an event unread before that is
 	// logged; positive.
@@ -102,10 +103,10 @@ func (d *Dispatcher) Epoch() string { return d.epoch }
 // returned; if Run has not begun, it gets all. Subscribe does not block and is safe
 // for concurrent use. It returns an error if an option is bad, and [pleg.ErrStopped] once
 // Run has returned.
-func (d *Dispatcher) Subscribe(o SubscribeOptions) (*Subscription, error) {
-	f, err := o.complete()
+func (d *Dispatcher) Subscribe(o pleg.SubscribeOptions) (*Subscription, error) {
+	f, err := complete(&o)
 	if err != nil {
-		return nil, fmt.Errorf("subscribe: %w", err)
+		return nil, fmt.Errorf("subscribe: %w", option.Invalid(err))
 	}
 	if o.Name == "" {
 		o.Name = fmt.Sprintf("subscriber-%d", d.names.Add(1))

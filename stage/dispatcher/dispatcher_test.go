@@ -18,11 +18,11 @@ import (
 func TestEverySubscriberGetsEveryEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		early := f.subscribe(t, dispatcher.SubscribeOptions{})
+		early := f.subscribe(t, pleg.SubscribeOptions{})
 		f.run(t)
-		late := f.subscribe(t, dispatcher.SubscribeOptions{})
+		late := f.subscribe(t, pleg.SubscribeOptions{})
 		f.publish("a", "Started(c) Changed(d) Started(/s)")
-		later := f.subscribe(t, dispatcher.SubscribeOptions{})
+		later := f.subscribe(t, pleg.SubscribeOptions{})
 		f.publish("b", "Changed(c)")
 		f.publish("a", "Died(c) PodSync")
 		const first, second = "a:Started(c) a:Started(/s)", "a:Died(c) a:PodSync"
@@ -60,8 +60,8 @@ func TestFullSubscriberGetsOnePodSyncPerPod(t *testing.T) {
 	for name, tc := range fullCases {
 		t.Run(name, func(t *testing.T) {
 			testDispatcher(t, func(t *testing.T, f *fixture) {
-				s := f.subscribe(t, dispatcher.SubscribeOptions{Buffer: tc.buffer})
-				all := f.subscribe(t, dispatcher.SubscribeOptions{})
+				s := f.subscribe(t, pleg.SubscribeOptions{Buffer: tc.buffer})
+				all := f.subscribe(t, pleg.SubscribeOptions{})
 				var got []pleg.Event
 				for word := range strings.FieldsSeq(tc.events) {
 					uid, id, _ := strings.Cut(word, ":")
@@ -100,7 +100,7 @@ func TestFullSubscriberGetsOnePodSyncPerPod(t *testing.T) {
 func TestNoEventOvertakesAPodSync(t *testing.T) {
 	for range 50 {
 		testDispatcher(t, func(t *testing.T, f *fixture) {
-			s := f.subscribe(t, dispatcher.SubscribeOptions{Buffer: 2})
+			s := f.subscribe(t, pleg.SubscribeOptions{Buffer: 2})
 			f.publish("a", "Started(c) Died(c)")
 			for _, uid := range []pleg.PodUID{"b", "c", "d", "e"} {
 				f.publish(uid, "Started(c)")
@@ -122,7 +122,7 @@ func TestNoEventOvertakesAPodSync(t *testing.T) {
 
 func TestPodSyncOfDiscardedEvents(t *testing.T) {
 	testDispatcher(t, func(t *testing.T, f *fixture) {
-		s := f.subscribe(t, dispatcher.SubscribeOptions{Buffer: 1})
+		s := f.subscribe(t, pleg.SubscribeOptions{Buffer: 1})
 		f.publish("a", "Started(c)")
 		f.publish("b", "Started(c) Died(c)")
 		got := read(t, s)[1]
@@ -147,7 +147,7 @@ func TestCloseEndsTheSubscription(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			testDispatcher(t, func(t *testing.T, f *fixture) {
-				s, other := f.subscribe(t, dispatcher.SubscribeOptions{Buffer: 1}), f.subscribe(t, dispatcher.SubscribeOptions{})
+				s, other := f.subscribe(t, pleg.SubscribeOptions{Buffer: 1}), f.subscribe(t, pleg.SubscribeOptions{})
 				do(f)
 				read(t, other)
 				s.Close()
@@ -169,7 +169,7 @@ func TestCloseEndsTheSubscription(t *testing.T) {
 func TestCloseBeforeRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		s := f.subscribe(t, dispatcher.SubscribeOptions{})
+		s := f.subscribe(t, pleg.SubscribeOptions{})
 		s.Close()
 		f.run(t)
 		requireClosed(t, s)
@@ -187,7 +187,7 @@ func TestCloseAtOnce(t *testing.T) {
 		for n := range left {
 			leaving.Go(func() {
 				for range 500 {
-					s := f.subscribe(t, dispatcher.SubscribeOptions{Replay: true})
+					s := f.subscribe(t, pleg.SubscribeOptions{Replay: true})
 					s.Close()
 					left[n] = append(left[n], s)
 				}
@@ -205,9 +205,9 @@ func TestRunClosesEveryChannel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		f.run(t)
-		s := f.subscribe(t, dispatcher.SubscribeOptions{Buffer: 2})
+		s := f.subscribe(t, pleg.SubscribeOptions{Buffer: 2})
 		f.publish("a", "Started(c) Died(c) Removed(c)")
-		joining := f.subscribe(t, dispatcher.SubscribeOptions{})
+		joining := f.subscribe(t, pleg.SubscribeOptions{})
 		f.stop()
 		if err := <-f.ended; err != nil {
 			t.Errorf("Run = %v, want nil", err)
@@ -217,7 +217,7 @@ func TestRunClosesEveryChannel(t *testing.T) {
 		}
 		requireClosed(t, s)
 		requireClosed(t, joining)
-		if _, err := f.Subscribe(dispatcher.SubscribeOptions{}); !errors.Is(err, pleg.ErrStopped) {
+		if _, err := f.Subscribe(pleg.SubscribeOptions{}); !errors.Is(err, pleg.ErrStopped) {
 			t.Errorf("Subscribe after the end = %v, want ErrStopped", err)
 		}
 	})
@@ -225,7 +225,7 @@ func TestRunClosesEveryChannel(t *testing.T) {
 
 func TestSubscribeNamesTheBadOption(t *testing.T) {
 	f := newFixture(t)
-	for field, o := range map[string]dispatcher.SubscribeOptions{
+	for field, o := range map[string]pleg.SubscribeOptions{
 		"Buffer":    {Buffer: -1},
 		"Name":      {Name: "bad\xff"}, // not valid in a metric label
 		"printable": {Name: "red\x1b[31m"},
@@ -247,7 +247,7 @@ func TestReplayIsThePresentState(t *testing.T) {
 		} {
 			f.publish("a", step.publish)
 			for range 2 {
-				s := f.subscribe(t, dispatcher.SubscribeOptions{Replay: true})
+				s := f.subscribe(t, pleg.SubscribeOptions{Replay: true})
 				synctest.Wait()
 				if got := wordsOf(kit.Drain(s.Events())); got != step.replay {
 					t.Errorf("after %s: got %q, want %q", step.publish, got, step.replay)

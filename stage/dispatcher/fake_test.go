@@ -65,7 +65,7 @@ func testDispatcher(t *testing.T, test func(t *testing.T, f *fixture)) {
 	})
 }
 
-func (f *fixture) subscribe(t *testing.T, o dispatcher.SubscribeOptions) *dispatcher.Subscription {
+func (f *fixture) subscribe(t *testing.T, o pleg.SubscribeOptions) *dispatcher.Subscription {
 	t.Helper()
 	s, err := f.Subscribe(o)
 	if err != nil {

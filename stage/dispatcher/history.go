@@ -12,6 +12,7 @@ type history struct {
 	bound   int
 	entries []past // a ring once it has grown to the bound
 	next    int    // where the next entry goes then
+	newest  uint64 // the number of the last event
 }
 
 type past struct {
@@ -23,7 +24,11 @@ type past struct {
 func newHistory(bound int) *history { return &history{bound: bound} }
 
 func (h *history) add(p past) {
-	if len(h.entries) < h.bound {
+	h.newest = p.event.Seq
+	switch {
+	case h.bound == 0:
+		return
+	case len(h.entries) < h.bound:
 		h.entries = append(h.entries, p)
 		return
 	}
@@ -54,10 +59,12 @@ func (h *history) before(since time.Time, last uint64) uint64 {
 // after adds the events after a sequence number that the filter wants. If the history no
 // longer has all events, it adds none, ok is false and missing is how many it lacks.
 func (h *history) after(events []held, seq uint64, f *filter.Filter) (_ []held, missing uint64, ok bool) {
+	oldest := h.newest + 1
 	if len(h.entries) > 0 {
-		if oldest := h.entries[h.next].event.Seq; seq+1 < oldest {
-			return events, oldest - 1 - seq, false
-		}
+		oldest = h.entries[h.next].event.Seq
+	}
+	if seq+1 < oldest {
+		return events, oldest - 1 - seq, false
 	}
 	for i := range h.entries {
 		e := &h.entries[(h.next+i)%len(h.entries)]

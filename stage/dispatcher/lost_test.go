@@ -10,14 +10,13 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
-	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
 )
 
 // A subscriber that does not read keeps nothing of most pods that lived meanwhile. Once it
 // reads again, a Gap counts what it missed, and the present state follows.
 func TestSubscriberOfTooManyMissedPodsStartsAgain(t *testing.T) {
 	testDispatcher(t, func(t *testing.T, f *fixture) {
-		s := f.subscribe(t, dispatcher.SubscribeOptions{Buffer: 2})
+		s := f.subscribe(t, pleg.SubscribeOptions{Buffer: 2})
 		const pods = 10_000
 		send := func(uid pleg.PodUID, what pleg.EventType) {
 			o := stage.Outcome{UID: uid, Events: []pleg.Event{{Type: what, PodUID: uid, ContainerID: "c"}}}

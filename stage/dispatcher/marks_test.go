@@ -6,7 +6,6 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
-	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
 )
 
 // What was sent before a mark is published before it, and a caller that waits for a list
@@ -16,7 +15,7 @@ func TestMarkFollowsTheOutcomesBeforeIt(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFixture(t)
 			f.in = make(chan stage.Outcome, 3)
-			s := f.subscribe(t, dispatcher.SubscribeOptions{Bookmarks: true})
+			s := f.subscribe(t, pleg.SubscribeOptions{Bookmarks: true})
 			relisted := make(chan error, 1)
 			for n := range 3 {
 				f.in <- outcome("a", n+1)
@@ -44,7 +43,7 @@ func TestMarkFollowsTheOutcomesBeforeIt(t *testing.T) {
 func TestOwedSyncedFollowsTheRepairs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		s := f.subscribe(t, dispatcher.SubscribeOptions{Replay: true, Buffer: 1})
+		s := f.subscribe(t, pleg.SubscribeOptions{Replay: true, Buffer: 1})
 		go func() { f.ended <- f.Run(f.in, f.marks) }()
 		t.Cleanup(f.stop)
 		f.publish("a", "Started(1)")
@@ -63,7 +62,7 @@ func TestNewSubscriberGetsTheNextMark(t *testing.T) {
 	for range 20 { // a select takes either channel
 		synctest.Test(t, func(t *testing.T) {
 			f := newFixture(t)
-			s := f.subscribe(t, dispatcher.SubscribeOptions{Bookmarks: true})
+			s := f.subscribe(t, pleg.SubscribeOptions{Bookmarks: true})
 			go func() { f.marks <- stage.Mark{Current: at(1)} }()
 			synctest.Wait()
 			go func() { f.ended <- f.Run(f.in, f.marks) }()
@@ -78,7 +77,7 @@ func TestNewSubscriberGetsTheNextMark(t *testing.T) {
 // At the end, the mark also stands for events that wait for the labels of their pod.
 func TestEndCountsWhatWaitsForLabels(t *testing.T) {
 	testDispatcher(t, func(t *testing.T, f *fixture) {
-		s := f.subscribe(t, dispatcher.SubscribeOptions{Filter: pleg.Filter{Selector: "app=web"}})
+		s := f.subscribe(t, pleg.SubscribeOptions{Filter: pleg.Filter{Selector: "app=web"}})
 		f.publishLabelled("a", 1, nil)
 		f.publishLabelled("a", 2, nil)
 		f.stop()

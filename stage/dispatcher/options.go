@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -15,18 +14,8 @@ import (
 // DefaultBuffer is the capacity of the kubelet's event channel (v1.37), in events.
 const DefaultBuffer = 1000
 
-// SubscribeOptions are those of the root package, which documents them.
-type SubscribeOptions struct {
-	Name      string
-	Buffer    int
-	Replay    bool
-	After     pleg.Position
-	Since     time.Time
-	Bookmarks bool
-	Filter    pleg.Filter
-}
-
-func (o *SubscribeOptions) complete() (filter.Filter, error) {
+// complete sets the defaults and returns the filter.
+func complete(o *pleg.SubscribeOptions) (filter.Filter, error) {
 	if !utf8.ValidString(o.Name) || strings.ContainsFunc(o.Name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return filter.Filter{}, fmt.Errorf("Name must be printable UTF-8, got %q", o.Name)
 	}

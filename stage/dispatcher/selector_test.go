@@ -17,10 +17,10 @@ func TestSubscribersShareSelectors(t *testing.T) {
 	testDispatcher(t, func(t *testing.T, f *fixture) {
 		web, tools := map[string]string{"app": "web"}, map[string]string{"app": "tools"}
 		subscribe := func() *dispatcher.Subscription {
-			return f.subscribe(t, dispatcher.SubscribeOptions{Filter: pleg.Filter{Selector: "app=web"}, Replay: true})
+			return f.subscribe(t, pleg.SubscribeOptions{Filter: pleg.Filter{Selector: "app=web"}, Replay: true})
 		}
 		first, second := subscribe(), subscribe()
-		other := f.subscribe(t, dispatcher.SubscribeOptions{Filter: pleg.Filter{Selector: "app!=web"}})
+		other := f.subscribe(t, pleg.SubscribeOptions{Filter: pleg.Filter{Selector: "app!=web"}})
 		f.publishLabelled("a", 1, web)
 		f.publishLabelled("b", 2, tools)
 		f.publishLabelled("c", 3, map[string]string{})
@@ -46,8 +46,8 @@ func TestSubscribersWaitForLabels(t *testing.T) {
 		f.publishLabelled("a", 1, nil)
 		f.publishLabelled("b", 2, web)
 		f.publishLabelled("c", 3, map[string]string{"app": "mail"})
-		first := f.subscribe(t, dispatcher.SubscribeOptions{Filter: pleg.Filter{Selector: "app=web"}, Replay: true})
-		second := f.subscribe(t, dispatcher.SubscribeOptions{Filter: pleg.Filter{Selector: "app=tools"}, Replay: true})
+		first := f.subscribe(t, pleg.SubscribeOptions{Filter: pleg.Filter{Selector: "app=web"}, Replay: true})
+		second := f.subscribe(t, pleg.SubscribeOptions{Filter: pleg.Filter{Selector: "app=tools"}, Replay: true})
 		f.publishLabelled("a", 4, web)
 		requireRead(t, first, "a:Started(1) b:Started(2) :Synced() a:Started(4)")
 		requireRead(t, second, ":Synced()")
@@ -58,7 +58,7 @@ func TestSubscribersWaitForLabels(t *testing.T) {
 // subscriber gets its events and no PodSync for them.
 func TestLabelsOfAPodThatIsBehindMayStillCome(t *testing.T) {
 	testDispatcher(t, func(t *testing.T, f *fixture) {
-		s := f.subscribe(t, dispatcher.SubscribeOptions{Filter: pleg.Filter{Selector: "app=web"}})
+		s := f.subscribe(t, pleg.SubscribeOptions{Filter: pleg.Filter{Selector: "app=web"}})
 		f.publishLabelled("a", 1, nil)
 		f.marks <- stage.Mark{Current: at(2), Behind: []stage.Behind{{Pod: plegtest.Pod("a", ""), Until: at(1)}}}
 		requireRead(t, s, "")
@@ -74,7 +74,7 @@ func TestLabelsOfAPodThatIsBehindMayStillCome(t *testing.T) {
 func TestWaitingForLabelsKeepsTheOrder(t *testing.T) {
 	testDispatcher(t, func(t *testing.T, f *fixture) {
 		web := map[string]string{"app": "web"}
-		s := f.subscribe(t, dispatcher.SubscribeOptions{Filter: pleg.Filter{Selector: "app=web"}, Buffer: 1})
+		s := f.subscribe(t, pleg.SubscribeOptions{Filter: pleg.Filter{Selector: "app=web"}, Buffer: 1})
 		f.publishLabelled("a", 1, web)
 		f.publishLabelled("a", 2, web)
 		f.publishLabelled("b", 3, nil)
@@ -97,7 +97,7 @@ func BenchmarkSelectors(b *testing.B) {
 			}
 			for n := range 1000 {
 				selector := strings.Repeat("!absent.example.com/name,", 63) + "app=" + suffix(n)
-				if _, err := d.Subscribe(dispatcher.SubscribeOptions{Filter: pleg.Filter{Selector: selector}}); err != nil {
+				if _, err := d.Subscribe(pleg.SubscribeOptions{Filter: pleg.Filter{Selector: selector}}); err != nil {
 					b.Fatal(err)
 				}
 			}

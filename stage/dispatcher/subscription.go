@@ -45,7 +45,7 @@ type Subscription struct {
 	warnedFull, warnedSlow         bool
 }
 
-func newSubscription(o SubscribeOptions, f filter.Filter, leave *mailbox.Box[*Subscription]) *Subscription {
+func newSubscription(o pleg.SubscribeOptions, f filter.Filter, leave *mailbox.Box[*Subscription]) *Subscription {
 	return &Subscription{
 		name:      o.Name,
 		buffer:    o.Buffer,

@@ -35,8 +35,8 @@ func TestPipelineAndDaemonPublish(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	publishFrom(t, s.URL, "in-process", fleet.FromPipeline(pipe))
-	publishFrom(t, s.URL, "daemon", fleet.FromClient(c))
+	publishFrom(t, s.URL, "in-process", fleet.From(pipe))
+	publishFrom(t, s.URL, "daemon", fleet.From(c))
 	w := watch(t, s.URL, fleet.WatchOptions{Replay: true})
 	w.Published = nil
 	shows := func(uid pleg.PodUID, words string) {

@@ -25,7 +25,7 @@ func TestInvariantFreshness(t *testing.T) {
 	}{
 		"unchanged":      {change: func(*plegtest.Runtime) {}},
 		"changed":        {change: func(n *plegtest.Runtime) { n.Set("a", "c=exited") }},
-		"gone":           {change: func(n *plegtest.Runtime) { n.Remove("a") }},
+		"gone":           {change: func(n *plegtest.Runtime) { n.Remove("a") }, err: pleg.ErrUnknownPod},
 		"changed, fails": {change: func(n *plegtest.Runtime) { n.Set("a", "c=exited"); n.SetPodFault("a", plegtest.Fail(errInspect)) }, err: errInspect},
 		"inspected slowly": {change: func(n *plegtest.Runtime) {
 			n.Set("a", "c=exited")

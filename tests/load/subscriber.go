@@ -95,9 +95,9 @@ func (s *subscriber) run(ctx context.Context) error {
 			return fmt.Errorf("%v: %w", s, err)
 		}
 		s.stayAway(ctx)
-		s.options.After, s.options.Replay = last, last == nil
-		if s.rng.IntN(4) == 0 {
-			s.options.After, s.options.Replay = nil, true
+		s.options.After, s.options.Replay = pleg.Position{}, true
+		if last != nil && s.rng.IntN(4) != 0 {
+			s.options.After, s.options.Replay = *last, false
 		}
 	}
 	return nil

@@ -129,6 +129,7 @@ func (b *freeRun) checkWithEvents(t *testing.T) {
 	}
 	for _, uid := range h.uids() {
 		got, err := b.p.Cache().Get(uid)
+		got, err = asReference(uid, got, err)
 		want := &pleg.PodStatus{UID: uid}
 		if v := h.at(uid, historyEnd); !v.gone() {
 			want = h.inspect(newPod(uid, v.containers, v.sandboxes), historyEnd)

@@ -163,6 +163,7 @@ type wait struct {
 func (b *freeRun) wait(ctx context.Context, uid pleg.PodUID) {
 	w := &wait{uid: uid, called: b.runtime.now()}
 	w.status, w.err = b.p.Cache().GetNewerThan(ctx, uid, time.Now())
+	w.status, w.err = asReference(uid, w.status, w.err)
 	w.waited = b.runtime.now()
 	b.mu.Lock()
 	defer b.mu.Unlock()

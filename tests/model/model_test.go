@@ -162,6 +162,7 @@ func sameEvents(t *testing.T, when string, uid pleg.PodUID, got, want []pleg.Eve
 func sameStatus(t *testing.T, when string, uid pleg.PodUID, p *pipeline.Pipeline, ref *serial.PLEG) {
 	t.Helper()
 	got, gotErr := p.Cache().Get(uid)
+	got, gotErr = asReference(uid, got, gotErr)
 	want, wantErr := ref.Status(uid)
 	if kind(gotErr) != kind(wantErr) {
 		t.Errorf("%s: cached error of pod %s: pipeline %v, reference %v", when, uid, gotErr, wantErr)
@@ -170,6 +171,15 @@ func sameStatus(t *testing.T, when string, uid pleg.PodUID, p *pipeline.Pipeline
 	if got, want := fixedTime(got), fixedTime(want); !reflect.DeepEqual(got, want) {
 		t.Errorf("%s: cached status of pod %s\n\tpipeline:  %+v\n\treference: %+v", when, uid, got, want)
 	}
+}
+
+// asReference returns what a cache has of a pod as the reference does, whose status of a pod
+// that is gone has only its UID.
+func asReference(uid pleg.PodUID, s *pleg.PodStatus, err error) (*pleg.PodStatus, error) {
+	if errors.Is(err, pleg.ErrUnknownPod) {
+		return &pleg.PodStatus{UID: uid}, nil
+	}
+	return s, err
 }
 
 // fixedTime returns the status with a time that reflect.DeepEqual can compare.

@@ -1,6 +1,7 @@
 package promises
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -68,7 +69,10 @@ func (s *State) wants(p Pod, c Container) bool { return s.Wants == nil || s.Want
 
 func (s *State) look(uid pleg.PodUID) {
 	status, err := s.Look(uid)
-	if err != nil {
+	switch {
+	case errors.Is(err, pleg.ErrUnknownPod):
+		status = &pleg.PodStatus{UID: uid} // it is gone
+	case err != nil:
 		s.set(uid, s.pods[uid])
 		s.unsure[uid] = true
 		return

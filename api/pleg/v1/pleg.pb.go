@@ -884,10 +884,10 @@ func (x *GetPodStatusRequest) GetNewerThan() *timestamppb.Timestamp {
 
 type GetPodStatusResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The status; missing if the last inspection failed. If the pod is unknown or
-	// gone, the status has only its UID.
+	// The status; missing if the last inspection failed or the first has not ended.
 	Status *PodStatus `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
-	// The error of the last inspection; empty if it succeeded.
+	// The error of the last inspection, or a text that the first has not ended; empty if the
+	// last one succeeded.
 	Error         string `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -50,7 +50,8 @@ type PLEGClient interface {
 	// call the container runtime.
 	ListPods(ctx context.Context, in *ListPodsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListPodsResponse], error)
 	// GetPodStatus returns the status of one pod. If newer_than is set, it waits
-	// until the status is new enough, or until the deadline of the call.
+	// until the status is new enough, or until the deadline of the call. NOT_FOUND: the pod is
+	// unknown or gone.
 	GetPodStatus(ctx context.Context, in *GetPodStatusRequest, opts ...grpc.CallOption) (*GetPodStatusResponse, error)
 	// GetStatus returns what the pipeline does at present, and what it waits for. It
 	// does not call the container runtime.
@@ -158,7 +159,8 @@ type PLEGServer interface {
 	// call the container runtime.
 	ListPods(*ListPodsRequest, grpc.ServerStreamingServer[ListPodsResponse]) error
 	// GetPodStatus returns the status of one pod. If newer_than is set, it waits
-	// until the status is new enough, or until the deadline of the call.
+	// until the status is new enough, or until the deadline of the call. NOT_FOUND: the pod is
+	// unknown or gone.
 	GetPodStatus(context.Context, *GetPodStatusRequest) (*GetPodStatusResponse, error)
 	// GetStatus returns what the pipeline does at present, and what it waits for. It
 	// does not call the container runtime.

@@ -95,7 +95,7 @@ func dispatcherFanOut(b *testing.B, subscribers, stalled int) {
 	}
 	var r readers
 	for i := range subscribers {
-		s, err := d.Subscribe(dispatcher.SubscribeOptions{Buffer: fanOutBuffer})
+		s, err := d.Subscribe(pleg.SubscribeOptions{Buffer: fanOutBuffer})
 		if err != nil {
 			b.Fatal(err)
 		}

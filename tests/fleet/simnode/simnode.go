@@ -153,7 +153,7 @@ var states = map[bool]pleg.State{true: pleg.StateRunning, false: pleg.StateExite
 
 // Follow implements fleet.Source.
 func (n *Node) Follow(ctx context.Context, after *pleg.Position, events chan<- pleg.Event) error {
-	o := dispatcher.SubscribeOptions{Name: "fleet", Replay: after == nil, Bookmarks: true, Filter: pleg.Filter{Types: pleg.EventTypes(pleg.ClassNormal, pleg.ClassOnRequest)}}
+	o := pleg.SubscribeOptions{Name: "fleet", Replay: after == nil, Bookmarks: true, Filter: pleg.Filter{Types: pleg.EventTypes(pleg.ClassNormal, pleg.ClassOnRequest)}}
 	if after != nil {
 		o.After = *after
 	}

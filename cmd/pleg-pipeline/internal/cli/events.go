@@ -123,7 +123,7 @@ func (c *eventsCommand) validateSince() error {
 	if err != nil {
 		return fmt.Errorf("--since: %w", err)
 	}
-	c.options.After = &after
+	c.options.After = after
 	return nil
 }
 

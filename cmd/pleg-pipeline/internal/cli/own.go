@@ -120,26 +120,7 @@ type ownSource struct{ pipe *pipeline.Pipeline }
 
 // Events implements [top.Source].
 func (s ownSource) Events(ctx context.Context, o client.WatchOptions) iter.Seq2[fleet.Event, error] {
-	return func(yield func(fleet.Event, error) bool) {
-		var after pleg.Position
-		if o.After != nil {
-			after = *o.After
-		}
-		sub, err := s.pipe.Subscribe(pipeline.SubscribeOptions{
-			Name: o.Name, After: after, Replay: o.Replay, Bookmarks: o.Bookmarks,
-			Filter: o.Filter,
-		})
-		if err != nil {
-			yield(fleet.Event{}, err)
-			return
-		}
-		defer sub.Close()
-		for ev := range sub.All(ctx) {
-			if !yield(fleet.Event{Event: ev}, nil) {
-				return
-			}
-		}
-	}
+	return eventsOf(ctx, s.pipe, o, func(err error) error { return err })
 }
 
 // Pods implements [top.Source].

@@ -273,7 +273,7 @@ func (c *podsCommand) follow(ctx context.Context, out console, from source, late
 		cluster.after = &latest.At
 		from = cluster
 	} else if at, ok := latest.Position(); ok {
-		o.After = &at
+		o.After = at
 	}
 	f := c.follower(out)
 	printed := make(map[pleg.PodUID]string)

@@ -125,7 +125,7 @@ func (f *publishFlags) addNATS(ctx context.Context, d *daemon, node string, regi
 	}
 	d.close = append(d.close, conn.Close)
 	publisher, err := fleet.NewPublisher(fleet.PublisherOptions{
-		Conn: conn, Source: fleet.FromPipeline(d.pipe), Cluster: f.nats.cluster, Node: node, Logger: d.out.log, Registerer: registry,
+		Conn: conn, Source: fleet.From(d.pipe), Cluster: f.nats.cluster, Node: node, Logger: d.out.log, Registerer: registry,
 	})
 	if err != nil {
 		return fmt.Errorf("--nats: %w", err)
@@ -155,7 +155,7 @@ func (f *publishFlags) addOTLP(ctx context.Context, d *daemon, node string, regi
 	}
 	d.close = append(d.close, func() { conn.Close() })
 	exporter, err := otlp.NewExporter(otlp.ExporterOptions{
-		Conn: conn, Source: otlp.FromPipeline(d.pipe), Cluster: f.nats.cluster, Node: node,
+		Conn: conn, Source: otlp.From(d.pipe), Cluster: f.nats.cluster, Node: node,
 		ServiceVersion: moduleVersion(buildInfo()), Logger: d.out.log, Registerer: registry,
 	})
 	if err != nil {

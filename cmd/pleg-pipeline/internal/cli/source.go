@@ -23,6 +23,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/top"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/node"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -196,9 +197,14 @@ func (s daemonSource) Events(ctx context.Context, o client.WatchOptions) iter.Se
 	if disconnected := o.Disconnected; disconnected != nil {
 		o.Disconnected = func(err error, retryIn time.Duration) { disconnected(fromDaemon(ctx, err), retryIn) }
 	}
+	return eventsOf(ctx, s.client, o, func(err error) error { return fromDaemon(ctx, err) })
+}
+
+// eventsOf ranges over the events of a node, with errors that can be printed.
+func eventsOf(ctx context.Context, p node.Pipeline, o client.WatchOptions, printable func(error) error) iter.Seq2[fleet.Event, error] {
 	return func(yield func(fleet.Event, error) bool) {
-		for ev, err := range s.client.Watch(ctx, o) {
-			if !yield(fleet.Event{Event: ev}, fromDaemon(ctx, err)) {
+		for ev, err := range p.Watch(ctx, o) {
+			if !yield(fleet.Event{Event: ev}, printable(err)) {
 				return
 			}
 		}

@@ -1,0 +1,35 @@
+// Package node has what a program needs of the pipeline of its node, whether that runs in
+// this process or in a daemon.
+//
+// A program that takes a [Pipeline] moves from one to the other by the line that makes it:
+//
+//	p, err := pipeline.New(pipeline.Options{...}) // and p.Run
+//	p, err := client.New("/run/pleg-pipeline/pleg.sock", client.Options{})
+package node
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/lookup"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// Pipeline is the pipeline of a node: a pipeline.Pipeline or a client.Client. Its methods are
+// safe for concurrent use, and what they return is read-only.
+type Pipeline interface {
+	// Watch subscribes once the range begins, and ranges over the events until ctx ends. The
+	// range ends with an error only if no attempt can succeed: if an option is bad
+	// ([pleg.ErrInvalidOption]), or the pipeline of this process has stopped
+	// ([pleg.ErrStopped]).
+	Watch(ctx context.Context, o pleg.SubscribeOptions) iter.Seq2[pleg.Event, error]
+	// PodStatus returns the newest status of a pod. Unless newerThan is zero, it blocks until
+	// an observation that began after newerThan has been applied. If the last inspection of the
+	// pod failed, the error is a [pleg.InspectionError]; for a pod that is unknown or gone it
+	// wraps [pleg.ErrUnknownPod].
+	PodStatus(ctx context.Context, uid pleg.PodUID, newerThan time.Time) (*pleg.PodStatus, error)
+	// Lookup says which container and pod a container id, a process or a cgroup belongs to. The
+	// error wraps [lookup.ErrNoContainer], [lookup.ErrNotYet] or [pleg.ErrInvalidOption].
+	Lookup(ctx context.Context, q lookup.Query) (lookup.Container, error)
+}

@@ -1,0 +1,32 @@
+package pleg
+
+import "errors"
+
+var (
+	// ErrInvalidOption is wrapped by the error of whoever is given options or a query that
+	// are not well-formed. The error names the field. Over the socket it has the gRPC code
+	// InvalidArgument.
+	ErrInvalidOption = errors.New("invalid option")
+	// ErrUnknownPod is wrapped by the error of whoever is asked for a pod that was never
+	// listed or is gone.
+	ErrUnknownPod = errors.New("the pod is unknown or gone")
+	// ErrStopped is returned by what waits for a pipeline that has ended.
+	ErrStopped = errors.New("the pipeline has stopped")
+	// ErrUnavailable is wrapped by the error of a [Runtime] that cannot be reached or is
+	// not ready. Because a retry is cheap, ListPods is called again after the retry
+	// period, not after the relist period.
+	ErrUnavailable = errors.New("the runtime is not available")
+	// ErrNoEvents is wrapped by the error of an [EventWatcher] if the runtime has no
+	// event stream or has disabled it.
+	ErrNoEvents = errors.New("the runtime offers no container events")
+)
+
+// InspectionError says that the last inspection of a pod failed, or that the first has not
+// ended yet, and wraps the reason. Over the socket, Err has only the text.
+type InspectionError struct{ Err error }
+
+// Error implements error.
+func (e *InspectionError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *InspectionError) Unwrap() error { return e.Err }
