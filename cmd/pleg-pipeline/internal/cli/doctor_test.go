@@ -53,6 +53,17 @@ func TestDoctorWatchesUntilTheTimeIsOver(t *testing.T) {
 	}
 }
 
+// TestDoctorMeasuresCalls requires a table, and the same as JSON.
+func TestDoctorMeasuresCalls(t *testing.T) {
+	t.Parallel()
+	for format, want := range map[string]string{"text": "| ContainerStatus | 16 |", "json": `"method": "ContainerStatus"`} {
+		code, stdout, stderr := run(t, "doctor", "--simulate=3", "--churn-rate", "0", "--calls", "10ms", "-o", format)
+		if code != cli.ExitOK || !strings.Contains(stdout, want) {
+			t.Errorf("exit code %d, output %q, stderr %q, want %q", code, stdout, stderr, want)
+		}
+	}
+}
+
 // TestPluginConfiguration requires that the example for the node-problem-detector calls
 // the doctor with flags that exist.
 func TestPluginConfiguration(t *testing.T) {

@@ -40,6 +40,7 @@ var failures = []struct{ args, want string }{
 	{"pods --connect " + long, "connect to the daemon at xxx"},
 	{"top --simulate", "top needs a terminal"},
 	{"doctor -r replay:r", "cannot examine the recording"},
+	{"doctor -r replay:r --calls 1s", "cannot examine the recording"},
 	{"record --simulate FOREIGN", "it exists; name a new file"},
 	{"record --simulate /nonexistent/r", "no such file or directory"},
 	{"record -r /nonexistent/s DIR/unused", "the socket does not exist"},

@@ -134,6 +134,8 @@ var usageErrors = []struct{ args, want string }{
 	{"pods --connect /s --config /c", "--connect cannot be combined with --config"},
 	{"doctor --npd -o json", "--npd cannot be combined with --output"},
 	{"doctor --for -1s", "--for must not be negative"},
+	{"doctor --calls -1s", "--calls must be longer than 0"},
+	{"doctor --calls 1s --npd", "--calls cannot be combined with --npd or --for"},
 	{"simulate --socket s --fault ContainerStatus/hang", "want CALL/KIND@FROM"},
 	{"simulate --socket s --fault Nothing/hang@0s", `call "Nothing": want one of`},
 	{"simulate --socket s --fault-pod shop/web-0", "--fault-pod needs --fault"},

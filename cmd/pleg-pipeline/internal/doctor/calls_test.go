@@ -1,0 +1,65 @@
+package doctor_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+)
+
+// The runtime needs a fixed time for each call and serves two at once. A pod with a sandbox
+// and a container takes 30 ms.
+func TestMeasureCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		profile := simruntime.Profile{
+			"ListPodSandbox": {P50: 4 * time.Millisecond}, "ListContainers": {P50: 6 * time.Millisecond},
+			"PodSandboxStatus": {P50: 10 * time.Millisecond}, "ContainerStatus": {P50: 20 * time.Millisecond},
+		}
+		rt := simulate(t, simruntime.Options{Profile: profile})
+		rt.SetMaxConcurrent(2)
+		pods := populate(t, rt, simruntime.Population{Pods: 8, Containers: 1})
+		inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", PodUID: pods[0].UID, Code: codes.Internal})
+		load, err := doctor.MeasureCalls(t.Context(), serve(t, rt), 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if load.Pods != 8 || load.StatusCalls != 16 || len(load.Sweeps) != 3 {
+			t.Fatalf("measured %+v", load)
+		}
+		serial, four := load.Sweeps[0], load.Sweeps[1]
+		if serial.Count < 5 || serial.MedianSeconds != 8*0.030 || four.MedianSeconds > serial.MedianSeconds*0.6 {
+			t.Errorf("sweeps are %+v", load.Sweeps)
+		}
+		var text bytes.Buffer
+		if err := load.Print(&text); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"8 pods", "| ListPodSandbox | 1 |", "| 4ms | 4ms | 0 |", "| PodSandboxStatus | 1 |", "| 10ms | 10ms | 0 |", "| 1 | 240ms | 1.00 |"} {
+			if !strings.Contains(text.String(), want) {
+				t.Errorf("the text lacks %q:\n%s", want, &text)
+			}
+		}
+		if failed := load.Calls[5]; failed.Method != "ContainerStatus" || failed.Failed != failed.Count/8 {
+			t.Errorf("calls are %+v", load.Calls)
+		}
+	})
+}
+
+func TestMeasureCallsFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		if _, err := doctor.MeasureCalls(t.Context(), serve(t, simulate(t, simruntime.Options{})), time.Second); err == nil || !strings.Contains(err.Error(), "no pods") {
+			t.Errorf("without pods: %v", err)
+		}
+		rt := simulate(t, simruntime.Options{})
+		inject(t, rt, simruntime.Fault{RPC: "ListContainers", Code: codes.Internal})
+		if _, err := doctor.MeasureCalls(t.Context(), serve(t, rt), time.Second); err == nil || !strings.Contains(err.Error(), "ListContainers") {
+			t.Errorf("with a list that fails: %v", err)
+		}
+	})
+}
