@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"slices"
@@ -28,7 +29,9 @@ type attack struct {
 
 const roundTime = 5 * time.Second
 
-func (s *siege) startAttacks(ctx context.Context, running *sync.WaitGroup) []*attack {
+// attack attacks until ctx ends, and prints how often.
+func (s *siege) attack(ctx context.Context) {
+	var running sync.WaitGroup
 	attacks := []*attack{
 		{name: "2,048 unread lists of pods", once: s.calls(32, 64, unreadList)},
 		{name: "2,048 unread statuses", once: s.calls(32, 64, unreadStatus)},
@@ -38,7 +41,7 @@ func (s *siege) startAttacks(ctx context.Context, running *sync.WaitGroup) []*at
 		{name: "10,000 idle HTTP connections", once: idleConnections},
 		{name: "lists of pods over HTTP", once: httpPods},
 	}
-	attacks = slices.DeleteFunc(attacks, func(a *attack) bool { return !s.attacked || !strings.Contains(a.name, s.only) })
+	attacks = slices.DeleteFunc(attacks, func(a *attack) bool { return !strings.Contains(a.name, s.only) })
 	for _, a := range attacks {
 		running.Go(func() {
 			for ctx.Err() == nil {
@@ -50,7 +53,10 @@ func (s *siege) startAttacks(ctx context.Context, running *sync.WaitGroup) []*at
 			}
 		})
 	}
-	return attacks
+	running.Wait()
+	for _, a := range attacks {
+		fmt.Printf("attack    %-34s %d rounds, %d refused\n", a.name, a.rounds.Load(), a.refused.Load())
+	}
 }
 
 // calls starts calls on connections of its own and leaves them alone until the round ends.
@@ -59,7 +65,7 @@ func (s *siege) calls(connections, each int, start func(context.Context, *grpc.C
 		var started sync.WaitGroup
 		for range connections {
 			// A window of one byte more than HTTP's least keeps answers at the server.
-			conn, err := grpc.NewClient("unix://"+s.daemon.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithInitialWindowSize(64<<10))
+			conn, err := grpc.NewClient("unix://"+s.socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithInitialWindowSize(64<<10))
 			if err != nil {
 				continue
 			}

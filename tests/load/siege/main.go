@@ -1,19 +1,24 @@
 // Command siege attacks a daemon while hundreds of readers follow it, and checks that no
 // reader loses an event without being told, that memory stays bounded, and that the daemon
-// answers its probe. It uses only sockets, as anybody could.
+// answers its probe. It uses only sockets, as anybody could. The attackers are one process and
+// the readers are several: the daemon shares its places among processes.
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
-	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/process"
@@ -21,6 +26,9 @@ import (
 
 const (
 	address = "127.0.0.1:19310"
+	// readerProcesses each have an equal part of the readers, and so less than the attackers
+	// may have.
+	readerProcesses = 10
 	// maxRSS and maxProbe are what the daemon must keep.
 	maxRSS   = 256 << 20
 	maxProbe = 100 * time.Millisecond
@@ -39,8 +47,9 @@ type siege struct {
 	grpcReaders, sseReaders int
 	attacked                bool
 	only                    string
-
-	daemon *load.Daemon
+	// part is what this process does, and socket that of the daemon; empty in the process that
+	// starts the others.
+	part, socket string
 }
 
 func main() {
@@ -51,13 +60,19 @@ func main() {
 	flag.IntVar(&s.sseReaders, "sse", 200, "readers of server-sent events")
 	flag.BoolVar(&s.attacked, "attacks", true, "attack")
 	flag.StringVar(&s.only, "only", "", "attack only in ways whose names contain this `TEXT`")
-	pid := flag.Int("probe", 0, "only probe the daemon that is this `PROCESS`")
+	flag.StringVar(&s.part, "part", "", "only be the `PART` read or attack of a siege")
+	flag.StringVar(&s.socket, "socket", "", "the `PATH` of the daemon's socket, for -part")
 	flag.Parse()
-	do := s.run
-	if *pid != 0 {
-		do = func(ctx context.Context, _ *load.Run) error { return probe(ctx, *pid) }
-	}
-	os.Exit(load.Main(load.NewRun("siege", os.Stdout), do))
+	os.Exit(load.Main(load.NewRun("siege", os.Stdout), func(ctx context.Context, r *load.Run) error {
+		switch s.part {
+		case "read":
+			return json.NewEncoder(os.Stdout).Encode(s.read(ctx))
+		case "attack":
+			s.attack(ctx)
+			return nil
+		}
+		return s.run(ctx, r)
+	}))
 }
 
 func (s *siege) run(ctx context.Context, r *load.Run) error {
@@ -67,7 +82,7 @@ func (s *siege) run(ctx context.Context, r *load.Run) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	// The attackers get the default bounds; the readers come on top.
-	s.daemon, err = load.StartDaemon(ctx, load.DaemonOptions{
+	daemon, err := load.StartDaemon(ctx, load.DaemonOptions{
 		Program: s.program, Dir: dir, Name: "pleg", Env: []string{memoryLimit},
 		Args: []string{"--simulate=110", "--churn-rate", "10", "--listen", address},
 		Settings: load.Settings{
@@ -78,24 +93,53 @@ func (s *siege) run(ctx context.Context, r *load.Run) error {
 	if err != nil {
 		return err
 	}
-	defer func() { r.Require(s.daemon.Stop() == nil, "the daemon did not end in order: %s", s.daemon.Tail()) }()
-	fmt.Println(memoryLimit, s.daemon.Cmd)
+	defer func() { r.Require(daemon.Stop() == nil, "the daemon did not end in order: %s", daemon.Tail()) }()
+	fmt.Println(memoryLimit, daemon.Cmd)
 	ctx, cancel := context.WithTimeout(ctx, s.duration)
 	defer cancel()
-	var running sync.WaitGroup
-	readers := s.startReaders(ctx, &running)
-	attacks := s.startAttacks(ctx, &running)
-	probes, peak, err := measure(ctx, s.daemon.PID())
-	running.Wait()
-	if err != nil {
+	s.socket = daemon.Socket
+	var parts errgroup.Group
+	readers := make([][]*reader, readerProcesses)
+	for i := range readers {
+		parts.Go(func() error {
+			out, err := s.start(ctx, "read")
+			return cmp.Or(err, json.Unmarshal(out, &readers[i]))
+		})
+	}
+	var attacks []byte
+	if s.attacked {
+		parts.Go(func() (err error) { attacks, err = s.start(ctx, "attack"); return err })
+	}
+	probes, peak, err := probe(ctx, daemon.PID())
+	cancel()
+	if err := errors.Join(err, parts.Wait()); err != nil {
 		return err
 	}
-	for _, a := range attacks {
-		fmt.Printf("attack    %-34s %d rounds, %d refused\n", a.name, a.rounds.Load(), a.refused.Load())
+	fmt.Printf("%s", attacks)
+	if others, err := os.ReadFile("/proc/loadavg"); err == nil {
+		fmt.Printf("machine   load average %s", others) // a siege alone makes about 6
 	}
-	judgeReaders(r, readers)
+	judgeReaders(r, slices.Concat(readers...))
 	judgeDaemon(r, probes, peak)
 	return nil
+}
+
+// start runs a part of the siege in a process of its own until ctx ends, and returns what it
+// prints.
+func (s *siege) start(ctx context.Context, part string) ([]byte, error) {
+	itself, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, itself, "-part", part, "-socket", s.socket, "-only", s.only,
+		"-grpc", strconv.Itoa(s.grpcReaders/readerProcesses), "-sse", strconv.Itoa(s.sseReaders/readerProcesses))
+	cmd.Stderr = os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	out, err := cmd.Output()
+	if err != nil && ctx.Err() == nil {
+		return nil, fmt.Errorf("part %s: %w", part, err)
+	}
+	return out, nil
 }
 
 func judgeReaders(r *load.Run, readers []*reader) {
@@ -110,7 +154,7 @@ func judgeReaders(r *load.Run, readers []*reader) {
 		if reader.Told > 0 {
 			sum.told++
 		}
-		sum.ended += max(0, reader.ended-1) // the siege ends the last one
+		sum.ended += max(0, reader.Ended-1) // the siege ends the last one
 		sum.events += reader.Events
 		sum.lost += reader.Lost
 		sum.repeated += reader.Repeated
@@ -141,40 +185,16 @@ func judgeDaemon(r *load.Run, probes load.Times, peak int64) {
 	r.Require(peak <= maxRSS, "the daemon took %d MiB, more than %d", peak>>20, maxRSS>>20)
 }
 
-// measure starts a process that probes, because the readers delay all goroutines of this one,
-// and returns the times that the probes took and the highest RSS in bytes.
-func measure(ctx context.Context, pid int) (probes load.Times, peak int64, err error) {
-	itself, err := os.Executable()
-	if err != nil {
-		return nil, 0, err
-	}
-	prober := exec.CommandContext(ctx, itself, "-probe", strconv.Itoa(pid))
-	prober.Stderr = os.Stderr
-	prober.Cancel = func() error { return prober.Process.Signal(os.Interrupt) }
-	out, err := prober.Output()
-	if err != nil && ctx.Err() == nil {
-		return nil, 0, fmt.Errorf("probe: %w", err)
-	}
-	for line := range strings.Lines(string(out)) {
-		var took time.Duration
-		var rss int64
-		if _, err := fmt.Sscanf(line, "%d %d", &took, &rss); err != nil {
-			return nil, 0, fmt.Errorf("probe: %q: %w", line, err)
-		}
-		probes, peak = append(probes, took), max(peak, rss)
-	}
-	return probes, peak, nil
-}
-
 // probe asks for /livez five times a second, each time on a new connection as the kubelet
-// does, and prints how long that took and the RSS of the daemon.
-func probe(ctx context.Context, pid int) error {
+// does, until ctx ends. It returns how long that took and the highest RSS of the daemon.
+func probe(ctx context.Context, pid int) (probes load.Times, peak int64, err error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: probeTimeout}
 	for load.Sleep(ctx, probePeriod) {
 		began := time.Now()
 		resp, err := client.Get("http://" + address + "/livez")
 		took := time.Since(began)
 		if err != nil || resp.StatusCode != http.StatusOK {
+			fmt.Printf("/livez    failed after %v: %v\n", took, err)
 			took = probeTimeout
 		}
 		if err == nil {
@@ -182,9 +202,9 @@ func probe(ctx context.Context, pid int) error {
 		}
 		use, err := process.UseOf(pid)
 		if err != nil {
-			return err
+			return nil, 0, err
 		}
-		fmt.Println(int64(took), use.RSS)
+		probes, peak = append(probes, took), max(peak, use.RSS)
 	}
-	return nil
+	return probes, peak, nil
 }

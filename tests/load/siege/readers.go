@@ -22,26 +22,28 @@ import (
 // reader is what one reader got. Its goroutine owns it until the siege is over.
 type reader struct {
 	load.Numbers
-	ended int // streams that the daemon ended
+	Ended int // streams that the daemon ended
 }
 
-// startReaders starts readers of all events. When their stream ends they resume.
-func (s *siege) startReaders(ctx context.Context, running *sync.WaitGroup) []*reader {
+// read follows all events with many readers until ctx ends. When their stream ends they resume.
+func (s *siege) read(ctx context.Context) []*reader {
+	var running sync.WaitGroup
 	readers := make([]*reader, s.grpcReaders+s.sseReaders)
 	for i := range readers {
 		r := &reader{}
 		readers[i] = r
 		follow := r.serverSent
 		if i < s.grpcReaders {
-			follow = func(ctx context.Context) { r.watch(ctx, s.daemon.Socket) }
+			follow = func(ctx context.Context) { r.watch(ctx, s.socket) }
 		}
 		running.Go(func() {
 			for ok := true; ok; ok = load.Sleep(ctx, time.Second) {
 				follow(ctx)
-				r.ended++
+				r.Ended++
 			}
 		})
 	}
+	running.Wait()
 	return readers
 }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"runtime"
 	"sync"
 )
 
@@ -16,12 +17,16 @@ const (
 	// maxSpare is the greatest number of connections beyond that, which get only
 	// the health paths.
 	maxSpare = 64
+	// yieldAfter is the number of connections after which others get their turn. Go then runs
+	// about as many of them.
+	yieldAfter = 64
 )
 
 // gate is a listener that keeps a limited number of connections. It never waits for a
 // client: for one more connection it closes the one that has been longest without a request.
 type gate struct {
 	net.Listener
+	accepted int
 
 	mu   sync.Mutex
 	open int
@@ -39,6 +44,10 @@ func (g *gate) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if admitted := g.admit(conn); admitted != nil {
+			// A request that has arrived is read before its connection must make room.
+			if g.accepted++; g.accepted%yieldAfter == 0 {
+				runtime.Gosched()
+			}
 			return admitted, nil
 		}
 		_ = conn.Close()

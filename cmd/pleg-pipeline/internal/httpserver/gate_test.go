@@ -2,10 +2,12 @@ package httpserver_test
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -101,5 +103,44 @@ func TestHealthBeyondTheLimit(t *testing.T) {
 	answer := fetch(t, "http://"+address+"/pods")
 	if text := body(t, answer); answer.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, "too many connections: 1024 at a time") {
 		t.Errorf("GET /pods = %d %q, want 503 and why", answer.StatusCode, text)
+	}
+}
+
+// backlog is a listener with connections that wait to be accepted.
+type backlog struct {
+	net.Listener
+	waiting chan net.Conn
+}
+
+func (b backlog) Accept() (net.Conn, error) {
+	select {
+	case conn := <-b.waiting:
+		return conn, nil
+	default:
+		return b.Listener.Accept()
+	}
+}
+
+// TestRequestBeforeManyConnections has a request, and behind it more connections than the
+// server keeps, wait to be accepted.
+func TestRequestBeforeManyConnections(t *testing.T) {
+	l, err := httpserver.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := backlog{l, make(chan net.Conn, 2*httpserver.MaxConnections)}
+	var asking net.Conn
+	for range cap(b.waiting) {
+		client, server := net.Pipe()
+		defer client.Close()
+		asking = cmp.Or(asking, client)
+		b.waiting <- server
+	}
+	go func() { _, _ = asking.Write([]byte("GET /livez HTTP/1.0\r\n\r\n")) }()
+	runtime.Gosched()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that nobody else reads while one accepts
+	serveOn(t, b, http.NotFoundHandler(), newAccess(t, l.Addr(), ""))
+	if answer, err := http.ReadResponse(bufio.NewReader(asking), nil); err != nil || answer.StatusCode != http.StatusNotFound {
+		t.Errorf("GET /livez = %v, %v, want the handler's answer", answer, err)
 	}
 }
