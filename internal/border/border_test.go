@@ -4,16 +4,20 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/border"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -125,22 +129,33 @@ func TestMisbehaviourEndsTheStream(t *testing.T) {
 	}
 }
 
+// What is malformed is skipped and counted, and nothing of the runtime's own is changed.
 func TestMalformedItemsOfAListAreSkipped(t *testing.T) {
-	good := &pleg.Pod{UID: "good", Containers: []*pleg.Container{{ID: "c1"}}}
-	partial := &pleg.Pod{UID: "partial", Containers: []*pleg.Container{nil, {ID: "c3"}}, Sandboxes: []*pleg.Container{{ID: "s3"}, nil, nil}}
-	r := guard(t, fake{list: func(context.Context) ([]*pleg.Pod, error) {
-		return []*pleg.Pod{good, nil, partial, {Containers: []*pleg.Container{{ID: "c2"}}}}, nil
-	}})
+	listed := func() []*pleg.Pod {
+		return []*pleg.Pod{
+			{UID: "good", Containers: []*pleg.Container{{ID: "c1"}}}, nil,
+			{UID: "partial", Containers: []*pleg.Container{nil, {ID: "c3"}}, Sandboxes: []*pleg.Container{{ID: "s3"}, nil, nil}},
+			{Containers: []*pleg.Container{{ID: "c2"}}}, {UID: "last"},
+		}
+	}
+	own, reg := listed(), prometheus.NewRegistry()
+	r, err := border.New(fake{list: func(context.Context) ([]*pleg.Pod, error) { return own, nil }},
+		border.Options{ListTimeout: timeout, Logger: slog.New(slog.DiscardHandler), Metrics: instrument.Registry{Registerer: reg}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	pods, err := r.ListPods(t.Context())
-	if err != nil || len(pods) != 2 || pods[0] != good || pods[1].UID != "partial" {
-		t.Fatalf("pods %v, %v, want good and partial", pods, err)
+	want := []*pleg.Pod{
+		listed()[0], {UID: "partial", Containers: []*pleg.Container{{ID: "c3"}}, Sandboxes: []*pleg.Container{{ID: "s3"}}}, listed()[4],
 	}
-	clean := pods[1]
-	if len(clean.Containers) != 1 || clean.Containers[0].ID != "c3" || len(clean.Sandboxes) != 1 || clean.Sandboxes[0].ID != "s3" {
-		t.Errorf("cleaned pod %+v, want c3 and s3 only", clean)
+	if err != nil || !reflect.DeepEqual(pods, want) {
+		t.Errorf("pods %v, %v, want %v", pods, err, want)
 	}
-	if len(partial.Containers) != 2 || len(partial.Sandboxes) != 3 {
-		t.Errorf("the pod of the runtime was modified: %+v", partial)
+	if !reflect.DeepEqual(own, listed()) {
+		t.Errorf("the runtime's list was changed: %v", own)
+	}
+	if n := kit.Metric(t, reg, "pleg_malformed_pods_total"); n != 5 {
+		t.Errorf("%v malformed items counted, want two pods and three containers", n)
 	}
 }
 

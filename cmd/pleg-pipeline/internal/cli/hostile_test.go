@@ -37,6 +37,7 @@ type hostile struct {
 	watch   func(watchStream) error
 	list    func(listStream) error
 	status  func(context.Context) (*plegv1.GetStatusResponse, error)
+	lookup  func(context.Context) (*plegv1.LookupResponse, error)
 	watches atomic.Int64
 }
 
@@ -60,6 +61,13 @@ func (h *hostile) GetStatus(ctx context.Context, _ *plegv1.GetStatusRequest) (*p
 		return h.status(ctx)
 	}
 	return &plegv1.GetStatusResponse{Status: &plegv1.PipelineStatus{Healthy: true}}, nil
+}
+
+func (h *hostile) Lookup(ctx context.Context, _ *plegv1.LookupRequest) (*plegv1.LookupResponse, error) {
+	if h.lookup != nil {
+		return h.lookup(ctx)
+	}
+	return &plegv1.LookupResponse{}, nil
 }
 
 func synced() *plegv1.Event {
@@ -95,6 +103,10 @@ func sendPods(pods ...*plegv1.Pod) func(listStream) error {
 		}
 		return nil
 	}
+}
+
+func answerLookup(m *plegv1.LookupResponse) func(context.Context) (*plegv1.LookupResponse, error) {
+	return func(context.Context) (*plegv1.LookupResponse, error) { return m, nil }
 }
 
 // evil is a text that clears a screen, sets colors, changes the direction of text and
@@ -171,6 +183,8 @@ func TestHostileDaemons(t *testing.T) {
 		"doctor":         {"doctor"},
 		"doctor as JSON": {"doctor", "-o", "json"},
 		"doctor --npd":   {"doctor", "--npd"},
+		"lookup":         {"lookup", strings.Repeat("7d", 32)},
+		"lookup as JSON": {"lookup", "--cgroup", "7", "-o", "json"},
 	}
 	for daemon := range hostileDaemons() {
 		for command, args := range commands {

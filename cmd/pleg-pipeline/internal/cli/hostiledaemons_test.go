@@ -40,7 +40,8 @@ func daemonsOfWrongSize() map[string]*hostile {
 			watch: sendEvents(event(func(ev *plegv1.Event) {
 				ev.PodName, ev.PodNamespace, ev.ContainerName, ev.Reason = long, long, long, long
 			}), synced()),
-			list: sendPods(&plegv1.Pod{Uid: long, Status: &plegv1.PodStatus{Name: long, Containers: []*plegv1.ContainerStatus{{Name: long, Message: long}}}}),
+			list:   sendPods(&plegv1.Pod{Uid: long, Status: &plegv1.PodStatus{Name: long, Containers: []*plegv1.ContainerStatus{{Name: long, Message: long}}}}),
+			lookup: answerLookup(&plegv1.LookupResponse{PodName: long, CgroupPath: long, Container: &plegv1.ContainerStatus{Id: long, Message: long}}),
 		},
 		"events without end and without Synced": {watch: func(stream watchStream) error {
 			for stream.Send(&plegv1.WatchResponse{Event: started(time.Duration(uids.Add(1)).String())}) == nil {
@@ -51,6 +52,9 @@ func daemonsOfWrongSize() map[string]*hostile {
 		"trailers of a great length": {
 			watch: func(stream watchStream) error { return trailer(stream) },
 			list:  func(stream listStream) error { return trailer(stream) },
+			lookup: func(context.Context) (*plegv1.LookupResponse, error) {
+				return nil, status.Error(codes.NotFound, evil+long)
+			},
 		},
 	}
 }
@@ -71,6 +75,10 @@ func daemonsOfWrongText() map[string]*hostile {
 					Overdue: []*plegv1.Inspection{{PodUid: evil, PodName: evil, Call: &plegv1.Call{Method: evil, Container: evil}}},
 				}}, nil
 			},
+			lookup: answerLookup(&plegv1.LookupResponse{
+				PodUid: evil, PodName: evil, PodNamespace: evil, CgroupPath: evil, PodLabels: map[string]string{evil: evil},
+				Container: &plegv1.ContainerStatus{Id: evil, Name: evil, Image: evil, Reason: evil, Message: evil},
+			}),
 		},
 		"evil errors": {
 			watch: func(watchStream) error { return status.Error(codes.PermissionDenied, evil) },
@@ -78,6 +86,7 @@ func daemonsOfWrongText() map[string]*hostile {
 			status: func(context.Context) (*plegv1.GetStatusResponse, error) {
 				return nil, status.Error(codes.Internal, evil)
 			},
+			lookup: func(context.Context) (*plegv1.LookupResponse, error) { return nil, status.Error(codes.NotFound, evil) },
 		},
 		"empty messages": {
 			watch:  sendEvents(nil, &plegv1.Event{}, nil),
@@ -85,8 +94,9 @@ func daemonsOfWrongText() map[string]*hostile {
 			status: func(context.Context) (*plegv1.GetStatusResponse, error) { return &plegv1.GetStatusResponse{}, nil },
 		},
 		"unknown numbers": {
-			watch: sendEvents(event(func(ev *plegv1.Event) { ev.Type = 4711 }), event(func(ev *plegv1.Event) { ev.Type = -1 }), synced()),
-			list:  sendPods(&plegv1.Pod{Uid: "a", Status: &plegv1.PodStatus{Containers: []*plegv1.ContainerStatus{{State: 4711}}}}),
+			watch:  sendEvents(event(func(ev *plegv1.Event) { ev.Type = 4711 }), event(func(ev *plegv1.Event) { ev.Type = -1 }), synced()),
+			list:   sendPods(&plegv1.Pod{Uid: "a", Status: &plegv1.PodStatus{Containers: []*plegv1.ContainerStatus{{State: 4711}}}}),
+			lookup: answerLookup(&plegv1.LookupResponse{Container: &plegv1.ContainerStatus{State: -1}}),
 		},
 	}
 }
@@ -119,6 +129,7 @@ func daemonsOfWrongTimes() map[string]*hostile {
 					Quarantined: []*plegv1.QuarantinedPod{{Uid: "a", Since: late, NextTry: late, Hung: math.MaxUint32}},
 				}}, nil
 			},
+			lookup: answerLookup(&plegv1.LookupResponse{RemovedAt: late, Container: &plegv1.ContainerStatus{CreatedAt: late, FinishedAt: late}}),
 		},
 		"streams that end at once": {
 			watch: func(watchStream) error { return nil }, list: func(listStream) error { return nil },
@@ -132,6 +143,7 @@ func daemonsOfWrongTimes() map[string]*hostile {
 			status: func(ctx context.Context) (*plegv1.GetStatusResponse, error) {
 				return nil, silent(ctx)
 			},
+			lookup: func(ctx context.Context) (*plegv1.LookupResponse, error) { return nil, silent(ctx) },
 		},
 	}
 }
