@@ -18,6 +18,7 @@ import (
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -118,6 +119,34 @@ func TestEventsOfHostileServer(t *testing.T) {
 	}
 	if n != 3 {
 		t.Errorf("%d events, want 3", n)
+	}
+}
+
+// A watch that wants no replay gets that of a Gap all the same, also on its first connection,
+// which asked for one.
+func TestGapHasItsReplay(t *testing.T) {
+	started, replayed := pleg.Event{Type: pleg.ContainerStarted, PodUID: "a", ContainerID: "c"}, pleg.Event{Type: pleg.ContainerStarted, PodUID: "a", ContainerID: "r", Replayed: true}
+	c := clientOf(t, hostile{watch: func(_ *plegv1.WatchRequest, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
+		for seq, ev := range []pleg.Event{replayed, {Type: pleg.Synced}, started, {Type: pleg.Gap}, replayed, {Type: pleg.Synced}, started} {
+			ev.Epoch, ev.Seq = "e", uint64(seq+1)
+			if err := stream.Send(&plegv1.WatchResponse{Event: wire.FromEvent(ev)}); err != nil {
+				return err
+			}
+		}
+		<-stream.Context().Done()
+		return nil
+	}})
+	var got []pleg.Event
+	for ev, err := range c.Watch(t.Context(), client.WatchOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got = append(got, ev); ev.Seq == 7 {
+			break
+		}
+	}
+	if is := words(got); is != "Started(c) Gap() reStarted(r) Synced Started(c)" {
+		t.Errorf("got %s, want the Gap and its replay", is)
 	}
 }
 

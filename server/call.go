@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/stats"
-	"google.golang.org/grpc/status"
 )
 
 // call is a call that is counted. The handler returns when gRPC has taken the answer, which
@@ -95,9 +94,6 @@ func interceptUnary(closing context.Context) grpc.UnaryServerInterceptor {
 		if c == nil || err != nil {
 			return answer, unavailable(ending, err)
 		}
-		if ctx.Err() != nil {
-			return nil, status.FromContextError(ctx.Err()).Err()
-		}
 		return countedMessage{answer, &written{call: c}}, nil
 	}
 }
@@ -131,16 +127,12 @@ func (s interceptedStream) RecvMsg(m any) error {
 	return err
 }
 
-// SendMsg implements [grpc.ServerStream]. It refuses what comes after a deadline that the client
-// has set: the observer would not count it, though it may stay unread.
+// SendMsg implements [grpc.ServerStream].
 func (s interceptedStream) SendMsg(m any) error {
-	if s.call == nil {
-		return s.ServerStream.SendMsg(m)
+	if s.call != nil {
+		m = countedMessage{m, &written{call: s.call}}
 	}
-	if err := s.ServerStream.Context().Err(); err != nil {
-		return status.FromContextError(err).Err()
-	}
-	return s.ServerStream.SendMsg(countedMessage{m, &written{call: s.call}})
+	return s.ServerStream.SendMsg(m)
 }
 
 // countedMessage is a message of a counted call.
@@ -153,8 +145,8 @@ type countedMessage struct {
 type observer struct{}
 
 // HandleRPC implements [stats.Handler]. It sees each message once gRPC has taken it. If the
-// client gives the call up just before, gRPC drops the message and does not free it
-// (loopyWriter.preprocessData in v1.85).
+// client gives the call up just before, or its deadline passes, gRPC drops the message and does
+// not free it (loopyWriter.preprocessData in v1.85).
 func (observer) HandleRPC(ctx context.Context, s stats.RPCStats) {
 	sent, ok := s.(*stats.OutPayload)
 	if !ok || ctx.Err() == nil {
