@@ -1,63 +1,64 @@
 package otlp_test
 
 import (
-	"context"
+	"compress/gzip"
 	"crypto/tls"
 	"crypto/x509"
-	"net"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	collogsv1 "go.opentelemetry.io/proto/otlp/collector/logs/v1"
+	logsv1 "go.opentelemetry.io/proto/otlp/logs/v1"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/stats"
-	"google.golang.org/grpc/status"
 
 	"github.com/pleg-pipeline/pleg-pipeline/otlp"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestEndpoints(t *testing.T) {
-	for endpoint, want := range map[string]string{
-		"collector:4317":              "collector:4317 TLS",
-		"collector":                   "collector:4317 TLS",
-		"http://collector:4317":       "collector:4317",
-		"http://collector":            "collector:4317",
-		"https://collector:443/":      "collector:443 TLS",
-		"[::1]:4317":                  "[::1]:4317 TLS",
-		"http://[::1]:4317":           "[::1]:4317",
-		"":                            `endpoint "" is not HOST:PORT`,
-		":4317":                       "is not HOST:PORT",
-		"collector:0":                 "is not HOST:PORT",
-		"collector:port":              "is not HOST:PORT",
-		"collector/v1/logs":           "is not HOST:PORT",
-		"grpc://collector:4317":       `has the scheme "grpc": want http, https or none`,
-		"http://collector/v1/logs":    "OTLP over gRPC has no path",
-		"https://u:secret@collector/": `"https://u:xxxxx@collector/" is more than HOST:PORT`,
-		"https://collector?q":         "is more than HOST:PORT",
+	overHTTP, overGRPC, plain := otlp.DialOptions{Protocol: otlp.ProtocolHTTP}, otlp.DialOptions{Protocol: otlp.ProtocolGRPC}, otlp.DialOptions{Insecure: true}
+	for _, tc := range []struct {
+		endpoint string
+		o        otlp.DialOptions
+		want     string
+	}{
+		{"collector:4317", otlp.DialOptions{}, "grpc https://collector:4317"},
+		{"collector", otlp.DialOptions{}, "grpc https://collector:4317"},
+		{"collector", plain, "grpc http://collector:4317"},
+		{"http://collector", overGRPC, "grpc http://collector:4317"},
+		{"https://collector:443/", plain, "grpc https://collector:443/"}, // the scheme counts more
+		{"[::1]:4317", otlp.DialOptions{}, "grpc https://[::1]:4317"},
+		{"http://loki:3100/otlp/v1/logs", otlp.DialOptions{}, "http http://loki:3100/otlp/v1/logs"},
+		{"https://collector/v1/logs", overHTTP, "http https://collector:443/v1/logs"},
+		{"http://collector:4318", overHTTP, "http http://collector:4318/v1/logs"},
+		{"http://collector/", overHTTP, "http http://collector:80/v1/logs"},
+		{"collector", overHTTP, "http https://collector:4318/v1/logs"},
+		{"", otlp.DialOptions{}, `endpoint "" is not HOST:PORT`},
+		{":4317", otlp.DialOptions{}, "is not HOST:PORT"},
+		{"collector:0", otlp.DialOptions{}, "is not HOST:PORT"},
+		{"collector:70000", overHTTP, "is not HOST:PORT"},
+		{"collector:port", otlp.DialOptions{}, "is not HOST:PORT"},
+		{"collector/v1/logs", otlp.DialOptions{}, "is not HOST:PORT"},
+		{"grpc://collector:4317", otlp.DialOptions{}, `has the scheme "grpc": want http, https or none`},
+		{"http://collector/v1/logs", overGRPC, "Protocol is grpc, which has no path"},
+		{"http://collector", otlp.DialOptions{Protocol: "http/json"}, `Protocol is "http/json": want grpc or http/protobuf`},
+		{"https://u:secret@collector/", otlp.DialOptions{}, `"https://u:xxxxx@collector/" is more than HOST:PORT`},
+		{"https://collector/v1/logs?q", otlp.DialOptions{}, "is more than HOST:PORT"},
 	} {
-		target, secure, err := otlp.ParseEndpoint(endpoint, false)
-		got := target
-		if secure {
-			got += " TLS"
-		}
+		got, err := otlp.ParseEndpoint(tc.endpoint, tc.o)
 		if err != nil {
 			got = err.Error()
 		}
-		if got != want && (err == nil || !strings.Contains(got, want)) {
-			t.Errorf("%q: got %s, want %s", endpoint, got, want)
+		if got != tc.want && (err == nil || !strings.Contains(got, tc.want)) {
+			t.Errorf("%q: got %s, want %s", tc.endpoint, got, tc.want)
 		}
-	}
-	if target, secure, err := otlp.ParseEndpoint("collector:4317", true); err != nil || secure || target != "collector:4317" {
-		t.Errorf("without TLS: %s, %t, %v", target, secure, err)
-	}
-	if _, secure, err := otlp.ParseEndpoint("https://collector", true); err != nil || !secure {
-		t.Errorf("https counts more than Insecure: %t, %v", secure, err)
 	}
 }
 
@@ -89,36 +90,37 @@ func TestDialErrors(t *testing.T) {
 	}
 }
 
-// headerReceiver keeps the header authorization of each request.
-type headerReceiver struct {
-	collogsv1.UnimplementedLogsServiceServer
-
-	got chan []string
-}
-
-func (r *headerReceiver) Export(ctx context.Context, _ *collogsv1.ExportLogsServiceRequest) (*collogsv1.ExportLogsServiceResponse, error) {
-	md, _ := metadata.FromIncomingContext(ctx)
-	r.got <- append(md["authorization"], md["user-agent"]...)
-	return &collogsv1.ExportLogsServiceResponse{}, nil
-}
-
-// listen serves a receiver on loopback and returns its port.
-func listen(t *testing.T, r collogsv1.LogsServiceServer, o ...grpc.ServerOption) string {
+// listen serves a receiver of both protocols on loopback, with TLS if there is a config. got
+// has the headers of each request.
+func listen(t *testing.T, config *tls.Config) (server *httptest.Server, got chan http.Header) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	got = make(chan http.Header, 10)
+	r := new(receiver)
+	overGRPC := grpc.NewServer()
+	collogsv1.RegisterLogsServiceServer(overGRPC, r)
+	server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		got <- q.Header
+		if strings.HasPrefix(q.Header.Get("Content-Type"), "application/grpc") {
+			overGRPC.ServeHTTP(w, q)
+			return
+		}
+		if q.Header.Get("Content-Encoding") == "gzip" {
+			q.Body, _ = gzip.NewReader(q.Body)
+		}
+		r.ServeHTTP(w, q)
+	}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	t.Cleanup(server.Close)
+	if server.TLS = config; config != nil {
+		server.EnableHTTP2 = true
+		server.StartTLS()
+		return server, got
 	}
-	s := grpc.NewServer(o...)
-	collogsv1.RegisterLogsServiceServer(s, r)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = s.Serve(l)
-	}()
-	t.Cleanup(func() { s.Stop(); <-done })
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
+	server.Config.Protocols = new(http.Protocols)
+	server.Config.Protocols.SetHTTP1(true)
+	server.Config.Protocols.SetUnencryptedHTTP2(true)
+	server.Start()
+	return server, got
 }
 
 func send(t *testing.T, endpoint string, o otlp.DialOptions) error {
@@ -128,62 +130,60 @@ func send(t *testing.T, endpoint string, o otlp.DialOptions) error {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_, err = collogsv1.NewLogsServiceClient(conn).Export(t.Context(), &collogsv1.ExportLogsServiceRequest{}, grpc.WaitForReady(false))
+	return export(t, conn)
+}
+
+// export sends one record.
+func export(t *testing.T, conn otlp.Conn) error {
+	t.Helper()
+	_, err := collogsv1.NewLogsServiceClient(conn).Export(t.Context(), newRequest())
 	return err
 }
 
-func TestHeadersAreReadForEachRequest(t *testing.T) {
-	r := &headerReceiver{got: make(chan []string, 1)}
-	port := listen(t, r)
-	file := write(t, "headers", "# of today\n\nAuthorization=Bearer abc=\n")
-	o := otlp.DialOptions{HeadersFile: file, UserAgent: "test/1"}
-	conn, err := otlp.Dial("http://127.0.0.1:"+port, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	client := collogsv1.NewLogsServiceClient(conn)
-	for _, want := range []string{"Bearer abc=", "Bearer def"} {
-		if err := os.WriteFile(file, []byte("authorization="+want+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := client.Export(t.Context(), &collogsv1.ExportLogsServiceRequest{}); err != nil {
-			t.Fatal(err)
-		}
-		if got := <-r.got; got[0] != want || !strings.HasPrefix(got[1], "test/1 ") {
-			t.Errorf("headers %q, want %q and the user agent", got, want)
-		}
-	}
-	// While the file is replaced, requests fail with an error that is retried.
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.Export(t.Context(), &collogsv1.ExportLogsServiceRequest{}); status.Code(err) != codes.Unavailable {
-		t.Errorf("without the file: %v, want Unavailable", err)
-	}
+func newRequest() *collogsv1.ExportLogsServiceRequest {
+	return &collogsv1.ExportLogsServiceRequest{ResourceLogs: []*logsv1.ResourceLogs{{ScopeLogs: []*logsv1.ScopeLogs{{}}}}}
 }
 
-// encodings is a stats handler that keeps the compression of each request.
-type encodings chan string
-
-func (encodings) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
-func (encodings) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
-func (encodings) HandleConn(context.Context, stats.ConnStats)                       {}
-func (e encodings) HandleRPC(_ context.Context, s stats.RPCStats) {
-	if header, ok := s.(*stats.InHeader); ok {
-		e <- header.Compression
+func TestHeadersAreReadForEachRequest(t *testing.T) {
+	for _, protocol := range protocols {
+		server, got := listen(t, nil)
+		file := write(t, "headers", "# of today\n\nAuthorization=Bearer abc=\n")
+		conn, err := otlp.Dial(server.URL, otlp.DialOptions{Protocol: protocol, HeadersFile: file, UserAgent: "test/1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		for _, want := range []string{"Bearer abc=", "Bearer def"} {
+			if err := os.WriteFile(file, []byte("authorization="+want+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := export(t, conn); err != nil {
+				t.Fatal(err)
+			}
+			if h := <-got; h.Get("Authorization") != want || !strings.HasPrefix(h.Get("User-Agent"), "test/1") {
+				t.Errorf("%s: headers %q, want %q and the user agent", protocol, h, want)
+			}
+		}
+		// While the file is replaced, requests fail with an error that is retried.
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		if err := export(t, conn); err == nil || otlp.IsPermanent(err) {
+			t.Errorf("%s: without the file: %v, want an error to retry", protocol, err)
+		}
 	}
 }
 
 func TestCompression(t *testing.T) {
-	got := make(encodings, 1)
-	port := listen(t, &headerReceiver{got: make(chan []string, 10)}, grpc.StatsHandler(got))
-	for option, want := range map[string]string{"": "", "none": "", "gzip": "gzip"} {
-		if err := send(t, "http://127.0.0.1:"+port, otlp.DialOptions{Compression: option}); err != nil {
-			t.Fatal(err)
-		}
-		if encoding := <-got; encoding != want {
-			t.Errorf("compression %q sends %q, want %q", option, encoding, want)
+	server, got := listen(t, nil)
+	for _, protocol := range protocols {
+		for option, want := range map[string]string{"": "", "none": "", "gzip": "gzip"} {
+			if err := send(t, server.URL, otlp.DialOptions{Protocol: protocol, Compression: option}); err != nil {
+				t.Fatal(err)
+			}
+			if h := <-got; h.Get("Grpc-Encoding")+h.Get("Content-Encoding") != want {
+				t.Errorf("%s: compression %q sends %q, want %q", protocol, option, h, want)
+			}
 		}
 	}
 }
@@ -196,23 +196,79 @@ func TestTLS(t *testing.T) {
 	}
 	clients := x509.NewCertPool()
 	clients.AddCert(pair.Leaf)
-	port := listen(t, &headerReceiver{got: make(chan []string, 10)}, grpc.Creds(credentials.NewTLS(&tls.Config{
+	server, _ := listen(t, &tls.Config{
 		Certificates: []tls.Certificate{pair}, ClientCAs: clients, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13,
-	})))
+	})
+	address := strings.TrimPrefix(server.URL, "https://")
 	mutual := otlp.DialOptions{Certificate: cert, ClientCertificate: cert, ClientKey: key}
-	for name, tc := range map[string]struct {
-		endpoint string
-		options  otlp.DialOptions
-		want     codes.Code
-	}{
-		"mutual":                        {"127.0.0.1:" + port, mutual, codes.OK},
-		"mutual, URL":                   {"https://127.0.0.1:" + port, mutual, codes.OK},
-		"without certificate":           {"127.0.0.1:" + port, otlp.DialOptions{Certificate: cert}, codes.Unavailable},
-		"certificate of nobody we know": {"127.0.0.1:" + port, otlp.DialOptions{ClientCertificate: cert, ClientKey: key}, codes.Unavailable},
-		"without TLS":                   {"http://127.0.0.1:" + port, otlp.DialOptions{}, codes.Unavailable},
-	} {
-		if err := send(t, tc.endpoint, tc.options); status.Code(err) != tc.want {
-			t.Errorf("%s: %v, want %v", name, err, tc.want)
+	for _, protocol := range protocols {
+		for name, tc := range map[string]struct {
+			endpoint string
+			options  otlp.DialOptions
+			works    bool
+		}{
+			"mutual":                        {address, mutual, true},
+			"mutual, URL":                   {server.URL, mutual, true},
+			"without certificate":           {address, otlp.DialOptions{Certificate: cert}, false},
+			"certificate of nobody we know": {address, otlp.DialOptions{ClientCertificate: cert, ClientKey: key}, false},
+			"without TLS":                   {"http://" + address, otlp.DialOptions{}, false},
+		} {
+			tc.options.Protocol = protocol
+			if err := send(t, tc.endpoint, tc.options); tc.works != (err == nil) {
+				t.Errorf("%s, %s: %v, want that it works: %t", protocol, name, err, tc.works)
+			}
 		}
+	}
+}
+
+// What a receiver may answer over HTTP.
+func TestHTTPAnswers(t *testing.T) {
+	const json, html = "application/json", "text/html; charset=utf-8"
+	for name, tc := range map[string]struct {
+		code              int
+		contentType, body string
+		want              string // of the error
+		permanent         bool
+		wait              time.Duration // at most, and more than half of it
+	}{
+		"no content, as Loki":       {code: 204},
+		"JSON":                      {code: 200, contentType: json, body: `{"partialSuccess":{}}`},
+		"a page":                    {code: 200, contentType: html, body: "<html>", want: `its type is "text/html"`, permanent: true},
+		"no protobuf":               {code: 200, contentType: "application/x-protobuf", body: "\xff", want: "not of OTLP", permanent: true},
+		"too many":                  {code: 429, want: "429 Too Many Requests", wait: 7 * time.Second},
+		"bad gateway":               {code: 502, contentType: html, body: strings.Repeat("no", 1000), want: "502 Bad Gateway: nono"},
+		"gateway time-out":          {code: 504, want: "504"},
+		"internal error":            {code: 500, contentType: json, body: `{"code":13,"message":"no space"}`, want: "500 Internal Server Error: no space", permanent: true},
+		"unauthorized":              {code: 401, want: "401", permanent: true},
+		"too large":                 {code: 413, want: "413", permanent: true},
+		"a redirect, not followed":  {code: 307, want: "307", permanent: true},
+		"unavailable until a time":  {code: 503, want: "503", wait: 60 * time.Second},
+		"unavailable for too long":  {code: 503, want: "503", wait: 5 * time.Minute},
+		"unavailable, no good time": {code: 503, want: "503"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			retryAfter := map[string]string{
+				"too many": "7", "unavailable for too long": "999999999", "unavailable, no good time": "soon",
+				"unavailable until a time": time.Now().Add(time.Minute).UTC().Format(http.TimeFormat),
+			}[name]
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", tc.contentType)
+				w.Header().Set("Retry-After", retryAfter)
+				w.Header().Set("Location", "/elsewhere")
+				w.WriteHeader(tc.code)
+				_, _ = w.Write([]byte(tc.body))
+			}))
+			defer server.Close()
+			err := send(t, server.URL, otlp.DialOptions{Protocol: otlp.ProtocolHTTP})
+			if tc.want == "" && err == nil {
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), tc.want) || otlp.IsPermanent(err) != tc.permanent || len(err.Error()) > 400 {
+				t.Errorf("got %v, permanent: %t; want %q, %t", err, otlp.IsPermanent(err), tc.want, tc.permanent)
+			}
+			if got := otlp.AskedFor(err); got > tc.wait || got < tc.wait/2 {
+				t.Errorf("it asks to wait for %v, want %v", got, tc.wait)
+			}
+		})
 	}
 }

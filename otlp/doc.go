@@ -1,5 +1,5 @@
-// Package otlp exports the events of a node as OpenTelemetry logs: over OTLP/gRPC to an
-// OpenTelemetry Collector, or to a backend that speaks it.
+// Package otlp exports the events of a node as OpenTelemetry logs: over OTLP, with gRPC or
+// HTTP, to an OpenTelemetry Collector or to a backend that speaks it.
 //
 //	conn, err := otlp.Dial("https://collector.example:4317", otlp.DialOptions{})
 //	...

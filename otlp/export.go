@@ -2,6 +2,7 @@ package otlp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -73,6 +74,9 @@ func (e *Exporter) warn(ctx context.Context, refused int64, message string) {
 // isPermanent reports whether a request must not be repeated. The OTLP specification (1.7,
 // "Failures") lists the codes.
 func isPermanent(err error) bool {
+	if answer, ok := errors.AsType[*httpError](err); ok {
+		return !answer.retry
+	}
 	s, ok := status.FromError(err)
 	if !ok {
 		return false
@@ -101,6 +105,9 @@ const maxAskedFor = 5 * time.Minute
 
 // askedFor returns how long the receiver asks to wait; 0 if it does not.
 func askedFor(err error) time.Duration {
+	if answer, ok := errors.AsType[*httpError](err); ok {
+		return min(answer.wait, maxAskedFor)
+	}
 	s, ok := status.FromError(err)
 	if !ok {
 		return 0

@@ -1,11 +1,31 @@
 package otlp
 
+import (
+	"net/http"
+	"net/url"
+	"strings"
+)
+
 // For tests of this package.
 var (
-	NewRecord     = newRecord
-	IsPermanent   = isPermanent
-	ParseEndpoint = parseEndpoint
+	NewRecord   = newRecord
+	IsPermanent = isPermanent
+	AskedFor    = askedFor
 )
 
 // MaxText is the length to which a text is cut.
 const MaxText = maxText
+
+// ParseEndpoint returns where requests go and how, in a line.
+func ParseEndpoint(endpoint string, o DialOptions) (string, error) {
+	to, protocol, err := o.parseEndpoint(endpoint)
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSuffix(protocol, "/protobuf") + " " + to.String(), nil
+}
+
+// NewHTTPConn returns a connection over HTTP.
+func NewHTTPConn(transport http.RoundTripper) Conn {
+	return newHTTPConn(&url.URL{Scheme: "http", Host: "receiver", Path: defaultPath}, DialOptions{}, transport)
+}

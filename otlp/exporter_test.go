@@ -2,38 +2,21 @@ package otlp_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	collogsv1 "go.opentelemetry.io/proto/otlp/collector/logs/v1"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	logsv1 "go.opentelemetry.io/proto/otlp/logs/v1"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/pleg-pipeline/pleg-pipeline/otlp"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
-
-// refuse returns an answer with a status, and the wait that it asks for if there is one.
-func refuse(code codes.Code, wait time.Duration) answer {
-	s := status.New(code, "no")
-	if wait != 0 {
-		s, _ = s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
-	}
-	return answer{err: s.Err()}
-}
-
-// names returns the events of records in short.
-func (r *receiver) names() (names []string) {
-	_, records := r.got()
-	for _, record := range records {
-		names = append(names, fmt.Sprint(record.GetEventName(), " ", attribute(record, "pleg.seq")))
-	}
-	return names
-}
 
 // Whether the exporter comes before or after the first list, it exports what that shows.
 func TestStartIsAGapAndThePresentState(t *testing.T) {
@@ -57,16 +40,8 @@ func TestStartIsAGapAndThePresentState(t *testing.T) {
 				}
 				n.runtime.Set("b", "c=running /s=running")
 				n.wait(3 * time.Second)
-				if got := len(n.receiver.names()); got != len(tc.want)+3 {
-					t.Errorf("got %v, want three more events", n.receiver.names())
-				}
-				n.requirePromises()
-				if got := n.metric("pleg_otlp_exported_records_total"); got != float64(len(tc.want)+3) {
-					t.Errorf("%v exported records, want %d", got, len(tc.want)+3)
-				}
-				if got := n.metric("pleg_otlp_exported_gaps_total"); got != 1 {
-					t.Errorf("%v gaps, want 1", got)
-				}
+				n.requirePromises(otlp.DefaultMaxBatch)
+				n.requireMetrics(map[string]float64{"exported_records_total": float64(len(tc.want) + 3), "exported_gaps_total": 1})
 			})
 		})
 	}
@@ -88,46 +63,18 @@ func TestOutageLosesNothing(t *testing.T) {
 				n.receiver.set(always(down))
 				n.churn("b", 300)
 				if got := n.metric("pleg_otlp_waiting_age_seconds"); got < 250 {
-					t.Errorf("the oldest event has waited for %v s, want 300 or a little less", got)
+					n.t.Errorf("the oldest event has waited for %v s, want 300 or a little less", got)
 				}
 				n.receiver.set(nil)
 				n.wait(time.Minute)
-				n.requirePromises()
-				if got := n.metric("pleg_otlp_waiting_age_seconds"); got != 0 {
-					t.Errorf("an event waits for %v s, want none", got)
+				n.requirePromises(10)
+				n.requireMetrics(map[string]float64{"waiting_age_seconds": 0, "dropped_records_total": 0})
+				if n.metric("pleg_otlp_retries_total") == 0 {
+					n.t.Error("the metrics show no retries")
 				}
-				if n.metric("pleg_otlp_retries_total") == 0 || n.metric("pleg_otlp_dropped_records_total") != 0 {
-					t.Error("the metrics do not show retries, or they show drops")
-				}
-				n.requireBatches(10)
 			})
 		})
 	}
-}
-
-// requireBatches fails if a request has more records, or if two were in flight at once.
-func (n *node) requireBatches(bound int) {
-	n.t.Helper()
-	requests, _ := n.receiver.got()
-	for i, r := range requests {
-		if got := len(r.records()); got == 0 || got > bound {
-			n.t.Errorf("request %d has %d records, want 1 to %d", i, got, bound)
-		}
-	}
-}
-
-func TestReceiverRestarts(t *testing.T) {
-	inBubble(t, nodeOptions{}, func(n *node) {
-		for range 5 {
-			n.churn("a", 10)
-			n.receiver.stop()
-			n.churn("b", 10)
-			n.receiver.start()
-			n.churn("c", 10)
-		}
-		n.wait(2 * time.Minute)
-		n.requirePromises()
-	})
 }
 
 func TestHistoryTooShortIsAGap(t *testing.T) {
@@ -137,22 +84,19 @@ func TestHistoryTooShortIsAGap(t *testing.T) {
 		n.churn("a", 100)
 		n.receiver.set(nil)
 		n.wait(time.Minute)
-		n.requirePromises()
+		n.requirePromises(otlp.DefaultMaxBatch)
 		_, records := n.receiver.got()
-		var missed, before int64
-		for _, r := range records {
-			if attribute(r, "pleg.reason") == "HistoryTooShort" {
-				missed = attribute(r, "pleg.missed").(int64)
-				break
-			}
+		var before int64
+		gap := slices.IndexFunc(records, func(r *logsv1.LogRecord) bool { return attribute(r, "pleg.reason") == "HistoryTooShort" })
+		for _, r := range records[:gap] {
 			before = max(before, attribute(r, "pleg.seq").(int64))
 		}
-		last := attribute(records[len(records)-1], "pleg.seq").(int64)
-		if want := last - before - 20; missed != want {
-			t.Errorf("the Gap says %d missed events, want %d", missed, want)
+		end := records[len(records)-1]
+		if got, want := attribute(records[gap], "pleg.missed"), attribute(end, "pleg.seq").(int64)-before-20; got != want {
+			n.t.Errorf("the Gap says %d missed events, want %d", got, want)
 		}
-		if got := records[len(records)-1].GetEventName(); got != "pleg.synced" {
-			t.Errorf("the last record is %s, want pleg.synced", got)
+		if got := end.GetEventName(); got != "pleg.synced" {
+			n.t.Errorf("the last record is %s, want pleg.synced", got)
 		}
 	})
 }
@@ -170,63 +114,44 @@ func TestSlowReceiverLosesNothing(t *testing.T) {
 			n.wait(time.Second)
 		}
 		n.wait(time.Hour)
-		n.requirePromises()
-		n.requireBatches(otlp.DefaultMaxBatch)
+		n.requirePromises(otlp.DefaultMaxBatch)
 		if n.metric("pleg_otlp_retries_total") == 0 {
-			t.Error("the receiver was not slower than the events")
+			n.t.Error("the receiver was not slower than the events")
 		}
 	})
 }
 
-func TestPartialSuccessIsNotRepeated(t *testing.T) {
-	inBubble(t, nodeOptions{}, func(n *node) {
-		n.wait(time.Second)
-		before, _ := n.receiver.got()
-		exported := n.metric("pleg_otlp_exported_records_total")
-		n.receiver.set(always(answer{keep: true, partial: &collogsv1.ExportLogsPartialSuccess{RejectedLogRecords: 2, ErrorMessage: "too old"}}))
-		n.runtime.Set("a", "c1=running c2=running c3=running")
-		n.wait(time.Minute)
-		requests, _ := n.receiver.got()
-		var refused, accepted float64
-		for _, r := range requests[len(before):] {
-			refused += min(2, float64(len(r.records())))
-			accepted += max(0, float64(len(r.records()))-2)
-		}
-		if got := n.metric("pleg_otlp_refused_records_total"); got != refused || refused == 0 {
-			t.Errorf("%v refused records, want %v", got, refused)
-		}
-		if got := n.metric("pleg_otlp_exported_records_total") - exported; got != accepted {
-			t.Errorf("%v exported records, want %v", got, accepted)
-		}
-		n.requirePromises() // the receiver has each record once
-		if got := len(n.receiver.names()); got != 5 {
-			t.Errorf("%d records, want 5: %v", got, n.receiver.names())
-		}
-	})
-}
-
-// What the receiver rejects for good is counted and not sent again. What follows is.
-func TestRejectedRequestIsDropped(t *testing.T) {
-	inBubble(t, nodeOptions{}, func(n *node) {
-		n.churn("a", 3)
-		n.receiver.set(always(refuse(codes.InvalidArgument, 0)))
-		n.runtime.Set("b", "c1=running")
-		n.wait(2 * time.Second)
-		n.receiver.set(nil)
-		n.runtime.Set("c", "c1=running")
-		n.wait(time.Minute)
-		if got := n.metric("pleg_otlp_dropped_records_total"); got != 1 {
-			t.Errorf("%v dropped records, want 1", got)
-		}
-		if got := n.metric("pleg_otlp_retries_total"); got != 0 {
-			t.Errorf("%v retries, want none", got)
-		}
-		_, records := n.receiver.got()
-		last, before := records[len(records)-1], records[len(records)-2]
-		if attribute(last, "k8s.pod.uid") != "c" || attribute(last, "pleg.seq") != attribute(before, "pleg.seq").(int64)+2 {
-			t.Errorf("the last records are %v and %v, want a hole of one number before the event of pod c", before, last)
-		}
-	})
+// What the receiver rejects is counted and not sent again. What follows is.
+func TestRejectedRecordsAreDropped(t *testing.T) {
+	for name, tc := range map[string]struct {
+		answer  answer
+		counter string
+		records int // of the second event, and the rest
+	}{
+		"a request": {refuse(codes.InvalidArgument, 0), "dropped_records_total", 1},
+		"a part":    {answer{keep: true, partial: &collogsv1.ExportLogsPartialSuccess{RejectedLogRecords: 1, ErrorMessage: "too old"}}, "refused_records_total", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nodeOptions{}, func(n *node) {
+				n.wait(time.Second)
+				n.receiver.set(always(tc.answer))
+				n.runtime.Set("b", "c1=running")
+				n.wait(2 * time.Second)
+				n.receiver.set(nil)
+				n.runtime.Set("c", "c2=running")
+				n.wait(time.Minute)
+				got := n.receiver.names()
+				want := []string{"pleg.gap 0", "pleg.synced 0", "pleg.container.started 1", "pleg.container.started 2"}
+				if tc.records == 1 {
+					want = slices.Delete(want, 2, 3)
+				}
+				if !slices.Equal(got, want) {
+					n.t.Errorf("got %v, want %v", got, want)
+				}
+				n.requireMetrics(map[string]float64{tc.counter: 1, "exported_records_total": 3, "retries_total": 0})
+			})
+		})
+	}
 }
 
 // A replay of which a request is rejected goes on. One that is interrupted begins again, with
@@ -246,73 +171,58 @@ func TestRequestOfAReplayFails(t *testing.T) {
 				n.receiver.set(nth(tc.fails, refuse(tc.code, 0)))
 			}}, func(n *node) {
 				n.wait(time.Minute)
-				names, gaps := n.receiver.names(), 0
-				for _, name := range names {
-					if strings.HasPrefix(name, "pleg.gap") {
-						gaps++
-					}
-				}
-				if gaps != tc.gaps || len(names) == 0 || names[len(names)-1] != "pleg.synced 4" {
-					t.Errorf("got %v, want %d Gaps and Synced at the end", names, tc.gaps)
+				names := n.receiver.names()
+				if got := strings.Count(strings.Join(names, " "), "pleg.gap"); got != tc.gaps || len(names) == 0 || names[len(names)-1] != "pleg.synced 4" {
+					n.t.Errorf("got %v, want %d Gaps and Synced at the end", names, tc.gaps)
 				}
 				if tc.gaps > 0 {
-					n.requirePromises()
+					n.requirePromises(2)
 				}
 			})
 		})
 	}
 }
 
-// nth returns a fault of one request, the n-th.
-func nth(n int, a answer) func(request) answer {
-	number := 0
-	return func(request) answer {
-		if number++; number == n {
-			return a
-		}
-		return accepts
-	}
-}
-
-func TestReceiverSaysWhenToRetry(t *testing.T) {
+// The time between two requests of which the first fails.
+func TestRetriesBackOff(t *testing.T) {
 	for name, tc := range map[string]struct {
-		wait, want, atMost time.Duration
+		exporter otlp.ExporterOptions
+		asked    time.Duration   // by the first answer, if not 0; otherwise all requests fail
+		waits    []time.Duration // the longest; the shortest is half of it
 	}{
-		"a minute":              {wait: time.Minute, want: time.Minute, atMost: time.Minute + time.Second},
-		"less than the backoff": {wait: time.Millisecond, want: 250 * time.Millisecond, atMost: 500 * time.Millisecond},
-		"a year":                {wait: 8760 * time.Hour, want: 5 * time.Minute, atMost: 5*time.Minute + time.Second},
-		"negative":              {wait: -time.Hour, want: 250 * time.Millisecond, atMost: 500 * time.Millisecond},
+		"asked for a minute":              {asked: time.Minute, waits: []time.Duration{time.Minute + time.Second}},
+		"asked for less than the backoff": {asked: time.Millisecond, waits: []time.Duration{500 * time.Millisecond}},
+		"asked for a year":                {asked: 8760 * time.Hour, waits: []time.Duration{5*time.Minute + time.Second}},
+		"asked for a negative time":       {asked: -time.Hour, waits: []time.Duration{500 * time.Millisecond}},
+		"asked for nothing": {
+			exporter: otlp.ExporterOptions{MinBackoff: time.Second, MaxBackoff: 8 * time.Second},
+			waits:    []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 8 * time.Second, 8 * time.Second},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, nodeOptions{before: func(n *node) {
-				n.receiver.set(nth(1, refuse(codes.Unavailable, tc.wait)))
+			inBubble(t, nodeOptions{exporter: tc.exporter, before: func(n *node) {
+				n.receiver.set(always(refuse(codes.Unavailable, 0)))
+				if tc.asked != 0 {
+					n.receiver.set(nth(1, refuse(codes.Unavailable, tc.asked)))
+				}
 			}}, func(n *node) {
 				n.wait(10 * time.Minute)
 				requests, _ := n.receiver.got()
-				if len(requests) < 2 {
-					t.Fatalf("%d requests, want a second one", len(requests))
+				if len(requests) <= len(tc.waits) {
+					n.t.Fatalf("%d requests, want more than %d", len(requests), len(tc.waits))
 				}
-				if waited := requests[1].at - requests[0].at; waited < tc.want || waited > tc.atMost {
-					t.Errorf("the second request came after %v, want %v to %v", waited, tc.want, tc.atMost)
+				for i, longest := range tc.waits {
+					shortest := longest / 2
+					if longest > 15*time.Second { // the receiver asked for it
+						shortest = longest - time.Second
+					}
+					if waited := requests[i+1].at - requests[i].at; waited < shortest || waited > longest {
+						n.t.Errorf("wait %d is %v, want %v to %v", i+1, waited, shortest, longest)
+					}
 				}
 			})
 		})
 	}
-}
-
-func TestRetriesBackOff(t *testing.T) {
-	inBubble(t, nodeOptions{exporter: otlp.ExporterOptions{MinBackoff: time.Second, MaxBackoff: 8 * time.Second}, before: func(n *node) {
-		n.receiver.set(always(refuse(codes.Unavailable, 0)))
-	}}, func(n *node) {
-		n.wait(10 * time.Minute)
-		requests, _ := n.receiver.got()
-		for i := range requests[1:] {
-			longest := min(8*time.Second, time.Second<<min(i, 10))
-			if waited := requests[i+1].at - requests[i].at; waited < longest/2 || waited > longest {
-				t.Errorf("wait %d is %v, want %v to %v", i+1, waited, longest/2, longest)
-			}
-		}
-	})
 }
 
 func TestRequestsHaveABoundInBytes(t *testing.T) {
@@ -321,18 +231,85 @@ func TestRequestsHaveABoundInBytes(t *testing.T) {
 		n.receiver.set(always(answer{keep: true, after: 9 * time.Second}))
 		n.churn("a", 100)
 		n.wait(time.Hour)
-		n.requirePromises()
+		n.requirePromises(otlp.DefaultMaxBatch)
 		requests, _ := n.receiver.got()
 		largest := 0
 		for _, r := range requests {
 			size := proto.Size(r.GetResourceLogs()[0].GetScopeLogs()[0])
 			largest = max(largest, size)
 			if size > bound+200 && len(r.records()) > 1 {
-				t.Errorf("a request has %d bytes of %d records, want at most %d", size, len(r.records()), bound)
+				n.t.Errorf("a request has %d bytes of %d records, want at most %d", size, len(r.records()), bound)
 			}
 		}
 		if largest < bound/2 {
-			t.Errorf("the largest request has %d bytes: the bound was not reached", largest)
+			n.t.Errorf("the largest request has %d bytes: the bound was not reached", largest)
 		}
 	})
+}
+
+// Random faults and random pods: every promise holds once the receiver accepts again.
+func TestRandomFaults(t *testing.T) {
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			options := rand.New(rand.NewPCG(seed, 1))
+			o := nodeOptions{
+				history:       20 + options.IntN(400),
+				exporterFirst: options.IntN(2) == 0,
+				exporter:      otlp.ExporterOptions{MaxBatch: 1 + options.IntN(30), MaxBatchBytes: 1000 + options.IntN(20_000)},
+			}
+			synctest.Test(t, func(t *testing.T) {
+				withNode(t, protocols[seed%2], o, func(n *node) { n.applyRandomFaults(seed, o.exporter.MaxBatch) })
+			})
+		})
+	}
+}
+
+func (n *node) applyRandomFaults(seed uint64, maxBatch int) {
+	random := rand.New(rand.NewPCG(seed, 3))
+	for range 40 {
+		n.receiver.set(randomFault(random.Uint64()))
+		down := random.IntN(8) == 0
+		if down {
+			n.receiver.stop()
+		}
+		n.randomPods(random)
+		if down {
+			n.receiver.start()
+		}
+	}
+	n.receiver.set(nil)
+	n.wait(10 * time.Minute)
+	n.requirePromises(maxBatch)
+	n.requireMetrics(map[string]float64{"dropped_records_total": 0})
+}
+
+// randomFault returns a fault that is another one for each request.
+func randomFault(seed uint64) func(request) answer {
+	random := rand.New(rand.NewPCG(seed, 2))
+	answers := []answer{
+		accepts, accepts,
+		{keep: true, after: 3 * time.Second},
+		{keep: true, after: time.Hour},
+		{keep: true, cut: true},
+		{cut: true},
+		{keep: random.IntN(2) == 0, err: refuse(codes.Unavailable, 0).err},
+		refuse(codes.ResourceExhausted, 4*time.Second),
+	}
+	if random.IntN(2) == 0 { // some time without faults
+		return nil
+	}
+	return func(request) answer { return answers[random.IntN(len(answers))] }
+}
+
+// randomPods makes a few changes within a few seconds.
+func (n *node) randomPods(random *rand.Rand) {
+	for range 1 + random.IntN(10) {
+		pod := pleg.PodUID(fmt.Sprint("p", random.IntN(5)))
+		words := ""
+		for c := range random.IntN(20) {
+			words += fmt.Sprintf(" %s-c%d-%d=%s", pod, c, random.IntN(3), []string{"running", "exited", "created"}[random.IntN(3)])
+		}
+		n.runtime.Set(pod, words)
+		n.wait(time.Duration(random.IntN(3000)) * time.Millisecond)
+	}
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,16 +15,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	collogsv1 "go.opentelemetry.io/proto/otlp/collector/logs/v1"
 	logsv1 "go.opentelemetry.io/proto/otlp/logs/v1"
+	"go.uber.org/goleak"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/otlp"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// protocols are those over which each test of an exporter runs.
+var protocols = []string{otlp.ProtocolGRPC, otlp.ProtocolHTTP}
 
 // request is what a receiver got at a time.
 type request struct {
@@ -47,40 +57,90 @@ type answer struct {
 
 var accepts = answer{keep: true}
 
+// refuse returns an answer with a status, and the wait that it asks for if there is one.
+func refuse(code codes.Code, wait time.Duration) answer {
+	s := status.New(code, "no")
+	if wait != 0 {
+		s, _ = s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
+	}
+	return answer{err: s.Err()}
+}
+
 // receiver is an OTLP receiver in memory. It can be stopped and started again.
 type receiver struct {
 	collogsv1.UnimplementedLogsServiceServer
 
-	began time.Time
+	protocol string
+	began    time.Time
 
 	mu       sync.Mutex
 	fault    func(request) answer // nil accepts everything
 	requests []request
 	records  []*logsv1.LogRecord // those that it has kept
-	server   *grpc.Server
-	listener *bufconn.Listener
+	down     bool
+	lives    int // how often it was stopped
 }
 
 func (r *receiver) start() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.server, r.listener = grpc.NewServer(), bufconn.Listen(1<<20)
-	collogsv1.RegisterLogsServiceServer(r.server, r)
-	go func(s *grpc.Server, l net.Listener) { _ = s.Serve(l) }(r.server, r.listener)
+	r.down = false
 }
 
 func (r *receiver) stop() {
 	r.mu.Lock()
-	server := r.server
-	r.mu.Unlock()
-	server.Stop()
+	defer r.mu.Unlock()
+	r.down = true
+	r.lives++
 }
 
-func (r *receiver) dial(ctx context.Context, _ string) (net.Conn, error) {
+// deliver makes a call, unless the receiver is down; afterwards it may have lost the answer.
+func (r *receiver) deliver(ctx context.Context, call func() error) error {
 	r.mu.Lock()
-	listener := r.listener
+	down, life := r.down, r.lives
 	r.mu.Unlock()
-	return listener.DialContext(ctx)
+	if down {
+		return status.Error(codes.Unavailable, "connection refused")
+	}
+	err := call()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return status.FromContextError(ctx.Err()).Err()
+	case r.lives != life:
+		return status.Error(codes.Unavailable, "connection reset")
+	}
+	return err
+}
+
+// Invoke implements grpc.ClientConnInterface: the call over gRPC.
+func (r *receiver) Invoke(ctx context.Context, _ string, in, reply any, _ ...grpc.CallOption) error {
+	return r.deliver(ctx, func() error {
+		out, err := r.Export(ctx, in.(*collogsv1.ExportLogsServiceRequest))
+		if err == nil {
+			proto.Merge(reply.(proto.Message), out)
+		}
+		return err
+	})
+}
+
+// NewStream implements grpc.ClientConnInterface.
+func (*receiver) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+	return nil, errors.ErrUnsupported
+}
+
+// RoundTrip implements http.RoundTripper: the call over HTTP.
+func (r *receiver) RoundTrip(q *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	err := r.deliver(q.Context(), func() error {
+		r.ServeHTTP(w, q)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return w.Result(), nil
 }
 
 // Export implements the service.
@@ -109,6 +169,33 @@ func (r *receiver) Export(ctx context.Context, in *collogsv1.ExportLogsServiceRe
 	return &collogsv1.ExportLogsServiceResponse{PartialSuccess: a.partial}, a.err
 }
 
+// httpStatus has the status of HTTP for one of gRPC.
+var httpStatus = map[codes.Code]int{
+	codes.Unavailable: 503, codes.Aborted: 502, codes.ResourceExhausted: 429, codes.DeadlineExceeded: 504, codes.Canceled: 504, codes.InvalidArgument: 400,
+}
+
+// ServeHTTP answers over HTTP what Export does over gRPC.
+func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	var in collogsv1.ExportLogsServiceRequest
+	body, err := io.ReadAll(q.Body)
+	if err := errors.Join(err, proto.Unmarshal(body, &in)); err != nil || q.URL.Path != "/v1/logs" || q.Method != http.MethodPost {
+		http.Error(w, fmt.Sprint(q.Method, q.URL, err), http.StatusNotFound)
+		return
+	}
+	var message proto.Message
+	message, err = r.Export(q.Context(), &in)
+	w.Header().Set("Content-Type", "application/x-protobuf")
+	if s := status.Convert(err); err != nil {
+		for _, detail := range s.Details() {
+			w.Header().Set("Retry-After", fmt.Sprint(int(detail.(*errdetails.RetryInfo).GetRetryDelay().AsDuration().Seconds())))
+		}
+		w.WriteHeader(httpStatus[s.Code()])
+		message = s.Proto()
+	}
+	body, _ = proto.Marshal(message)
+	_, _ = w.Write(body)
+}
+
 // set changes what the receiver does from now on; nil accepts everything.
 func (r *receiver) set(fault func(request) answer) {
 	r.mu.Lock()
@@ -119,17 +206,60 @@ func (r *receiver) set(fault func(request) answer) {
 // always returns a fault that is the same for each request.
 func always(a answer) func(request) answer { return func(request) answer { return a } }
 
+// nth returns a fault of one request, the n-th.
+func nth(n int, a answer) func(request) answer {
+	number := 0
+	return func(request) answer {
+		if number++; number == n {
+			return a
+		}
+		return accepts
+	}
+}
+
 func (r *receiver) got() (requests []request, records []*logsv1.LogRecord) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.requests, r.records
 }
 
+// names returns the events of records in short.
+func (r *receiver) names() (names []string) {
+	_, records := r.got()
+	for _, record := range records {
+		names = append(names, fmt.Sprint(record.GetEventName(), " ", attribute(record, "pleg.seq")))
+	}
+	return names
+}
+
+// export runs an exporter, and returns a function that ends it.
+func (r *receiver) export(t *testing.T, registry prometheus.Registerer, o otlp.ExporterOptions) (stop func()) {
+	t.Helper()
+	o.Conn, o.Node, o.Registerer = r, "node-1", registry
+	if r.protocol == otlp.ProtocolHTTP {
+		o.Conn = otlp.NewHTTPConn(r)
+	}
+	e, err := otlp.NewExporter(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	return func() {
+		cancel(errTestEnds)
+		if err := <-ended; err != nil && !errors.Is(err, errTestEnds) {
+			t.Errorf("Run returned %v, want the cause of its context or nothing", err)
+		}
+	}
+}
+
+var errTestEnds = errors.New("the test ends")
+
 // node is a pipeline, its exporter, and the receiver, in a bubble.
 type node struct {
 	t        *testing.T
 	runtime  *plegtest.Runtime
-	pipe     *pipeline.Pipeline
 	receiver *receiver
 	registry *prometheus.Registry
 	// truth has every event that was published.
@@ -145,77 +275,50 @@ type nodeOptions struct {
 	exporterFirst bool
 }
 
-// inBubble runs a test with a node on fake time.
+// inBubble runs a test with a node on fake time, once over each protocol.
 func inBubble(t *testing.T, o nodeOptions, test func(*node)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		n := &node{t: t, runtime: plegtest.New(), receiver: newReceiver(), registry: prometheus.NewPedanticRegistry()}
-		var err error
-		if n.pipe, err = pipeline.New(pipeline.Options{Runtime: n.runtime, History: o.history}); err != nil {
-			t.Fatal(err)
-		}
-		if n.truth, err = n.pipe.Subscribe(pipeline.SubscribeOptions{Name: "truth", Filter: pleg.Filter{NetworkEvents: true}, Buffer: 100_000}); err != nil {
-			t.Fatal(err)
-		}
-		if o.before != nil {
-			o.before(n)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		run := func() {
-			running.Go(func() { _ = n.pipe.Run(ctx) })
-			synctest.Wait()
-		}
-		if !o.exporterFirst {
-			run()
-		}
-		o.exporter.Source = otlp.From(n.pipe)
-		stop := n.receiver.export(t, n.registry, o.exporter)
-		defer func() { // also after a failure, or the bubble hides it
-			stop()
-			cancel()
-			running.Wait()
-			n.receiver.stop()
-		}()
+	for _, protocol := range protocols {
+		t.Run(protocol, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { withNode(t, protocol, o, test) })
+		})
+	}
+}
+
+func withNode(t *testing.T, protocol string, o nodeOptions, test func(*node)) {
+	n := &node{t: t, runtime: plegtest.New(), receiver: &receiver{protocol: protocol, began: time.Now()}, registry: prometheus.NewPedanticRegistry()}
+	pipe, err := pipeline.New(pipeline.Options{Runtime: n.runtime, History: o.history})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n.truth, err = pipe.Subscribe(pipeline.SubscribeOptions{Name: "truth", Filter: pleg.Filter{NetworkEvents: true}, Buffer: 100_000}); err != nil {
+		t.Fatal(err)
+	}
+	if o.before != nil {
+		o.before(n)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	run := func() {
+		running.Go(func() { _ = pipe.Run(ctx) })
 		synctest.Wait()
-		if o.exporterFirst {
-			run()
-		}
-		test(n)
-	})
-}
-
-func newReceiver() *receiver {
-	r := &receiver{began: time.Now()}
-	r.start()
-	return r
-}
-
-// export runs an exporter, and returns a function that ends it.
-func (r *receiver) export(t *testing.T, registry prometheus.Registerer, o otlp.ExporterOptions) (stop func()) {
-	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///receiver", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(r.dial))
-	if err != nil {
-		t.Fatal(err)
 	}
-	o.Conn, o.Node, o.Registerer = conn, "node-1", registry
-	e, err := otlp.NewExporter(o)
-	if err != nil {
-		t.Fatal(err)
+	if !o.exporterFirst {
+		run()
 	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- e.Run(ctx) }()
-	return func() {
-		cancel(errTestEnds)
-		if err := <-ended; err != nil && !errors.Is(err, errTestEnds) {
-			t.Errorf("Run returned %v, want the cause of its context or nothing", err)
-		}
-		conn.Close()
+	o.exporter.Source = otlp.From(pipe)
+	stop := n.receiver.export(t, n.registry, o.exporter)
+	defer func() { // also after a failure, or the bubble hides it
+		stop()
+		cancel()
+		running.Wait()
+	}()
+	synctest.Wait()
+	if o.exporterFirst {
+		run()
 	}
+	test(n)
 }
-
-var errTestEnds = errors.New("the test ends")
 
 // wait lets time pass and everything happen that then happens.
 func (n *node) wait(d time.Duration) {
@@ -231,20 +334,7 @@ func (n *node) churn(pod pleg.PodUID, restarts int) {
 	}
 }
 
-// published returns the events so far.
-func (n *node) published() []pleg.Event {
-	var events []pleg.Event
-	for {
-		select {
-		case ev := <-n.truth.Events():
-			events = append(events, ev)
-		default:
-			return events
-		}
-	}
-}
-
-// metric returns the value of a counter, or the number of observations of a histogram.
+// metric returns the value of a counter or a gauge.
 func (n *node) metric(name string) float64 {
 	n.t.Helper()
 	families, err := n.registry.Gather()
@@ -253,25 +343,19 @@ func (n *node) metric(name string) float64 {
 	}
 	for _, f := range families {
 		if m := f.GetMetric()[0]; f.GetName() == name {
-			return m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			return m.GetCounter().GetValue() + m.GetGauge().GetValue()
 		}
 	}
 	n.t.Fatalf("no metric %s", name)
 	return 0
 }
 
-func attribute(r *logsv1.LogRecord, key string) (value any) {
-	for _, a := range r.GetAttributes() {
-		if a.GetKey() == key {
-			switch v := a.GetValue(); {
-			case v.GetStringValue() != "":
-				return v.GetStringValue()
-			case v.GetBoolValue():
-				return true
-			default:
-				return v.GetIntValue()
-			}
+// requireMetrics compares counters.
+func (n *node) requireMetrics(want map[string]float64) {
+	n.t.Helper()
+	for name, value := range want {
+		if got := n.metric("pleg_otlp_" + name); got != value {
+			n.t.Errorf("pleg_otlp_%s is %v, want %v", name, got, value)
 		}
 	}
-	return nil
 }

@@ -21,12 +21,36 @@ var (
 	errBrokeComplete = errors.New("an event did not arrive")
 )
 
+func attribute(r *logsv1.LogRecord, key string) any {
+	for _, a := range r.GetAttributes() {
+		if a.GetKey() == key {
+			return plain(a.GetValue())
+		}
+	}
+	return nil
+}
+
+func plain(v *commonv1.AnyValue) any {
+	switch v := v.GetValue().(type) {
+	case *commonv1.AnyValue_StringValue:
+		return v.StringValue
+	case *commonv1.AnyValue_BoolValue:
+		return v.BoolValue
+	default:
+		return v.(*commonv1.AnyValue_IntValue).IntValue
+	}
+}
+
 // check returns a broken promise of what the receiver has kept, if there is one. published
-// are the events of the node; those of them that a Gap stands for need not arrive.
+// are the events of the node; those of them that a Gap stands for need not arrive: their
+// numbers are not above that of the Gap.
 func check(records []*logsv1.LogRecord, published []pleg.Event) error {
 	byUID := make(map[string]*logsv1.LogRecord)
+	seen := make(map[int64]bool) // since the last Gap, and the highest of it
+	var high int64
 	var last int64 // the highest number up to which everything came
 	replay := true // until the Synced that ends it
+	var gap int64  // the highest number of one
 	for i, r := range records {
 		id, seq := attribute(r, "log.record.uid").(string), attribute(r, "pleg.seq").(int64)
 		if before := byUID[id]; before == nil {
@@ -34,71 +58,23 @@ func check(records []*logsv1.LogRecord, published []pleg.Event) error {
 		} else if err := sameRecord(before, r); err != nil {
 			return err
 		}
-		switch {
-		case r.GetEventName() == "pleg.gap":
-			replay = true
-		case r.GetEventName() == "pleg.synced":
+		switch r.GetEventName() {
+		case "pleg.gap":
+			replay, seen, high, gap = true, make(map[int64]bool), 0, max(gap, seq) // the present state follows
+			continue
+		case "pleg.synced":
 			replay, last = false, max(last, seq)
-		case replay:
-		case seq > last+1:
+			continue
+		}
+		if seq < high && !seen[seq] {
+			return fmt.Errorf("%w: record %d has the new number %d after %d", errBrokeOrder, i, seq, high)
+		}
+		seen[seq], high = true, max(high, seq)
+		if !replay && seq > last+1 {
 			return fmt.Errorf("%w: record %d is %s after number %d", errBrokeNoHole, i, id, last)
-		default:
+		}
+		if !replay {
 			last = max(last, seq)
-		}
-	}
-	if err := checkOrder(records); err != nil {
-		return err
-	}
-	return checkComplete(byUID, records, published)
-}
-
-// sameRecord compares a record with its duplicate. Whether it is replayed may differ.
-func sameRecord(a, b *logsv1.LogRecord) error {
-	plain := func(r *logsv1.LogRecord) *logsv1.LogRecord {
-		c := proto.CloneOf(r)
-		c.Attributes = slices.DeleteFunc(c.GetAttributes(), func(a *commonv1.KeyValue) bool { return a.GetKey() == "pleg.replayed" })
-		if attribute(a, "pleg.replayed") != attribute(b, "pleg.replayed") {
-			c.Body = nil // it says so, too
-		}
-		if r.GetEventName() == "pleg.gap" || r.GetEventName() == "pleg.synced" {
-			c.TimeUnixNano, c.ObservedTimeUnixNano = 0, 0 // a mark is made when it is needed
-		}
-		return c
-	}
-	if !proto.Equal(plain(a), plain(b)) {
-		return fmt.Errorf("%w: %v and %v", errBrokeIdentity, a, b)
-	}
-	return nil
-}
-
-// checkOrder requires that the numbers grow. They may go back only for a replay or to
-// repeat what came before.
-func checkOrder(records []*logsv1.LogRecord) error {
-	seen := make(map[int64]bool)
-	var last int64
-	for i, r := range records {
-		seq := attribute(r, "pleg.seq").(int64)
-		switch {
-		case r.GetEventName() == "pleg.gap":
-			seen = make(map[int64]bool) // what follows is the present state
-			last = 0
-		case r.GetEventName() == "pleg.synced":
-		case seq < last && !seen[seq]:
-			return fmt.Errorf("%w: record %d has the new number %d after %d", errBrokeOrder, i, seq, last)
-		default:
-			seen[seq], last = true, max(last, seq)
-		}
-	}
-	return nil
-}
-
-// checkComplete requires that every event arrived except those that a Gap stands for: their
-// numbers are not above that of the Gap.
-func checkComplete(byUID map[string]*logsv1.LogRecord, records []*logsv1.LogRecord, published []pleg.Event) error {
-	var gap int64
-	for _, r := range records {
-		if r.GetEventName() == "pleg.gap" {
-			gap = max(gap, attribute(r, "pleg.seq").(int64))
 		}
 	}
 	for _, ev := range published {
@@ -109,12 +85,41 @@ func checkComplete(byUID map[string]*logsv1.LogRecord, records []*logsv1.LogReco
 	return nil
 }
 
-// requirePromises fails the test if a promise is broken.
-func (n *node) requirePromises() {
+// sameRecord compares a record with its duplicate. Whether it is replayed may differ.
+func sameRecord(a, b *logsv1.LogRecord) error {
+	same := func(r *logsv1.LogRecord) *logsv1.LogRecord {
+		c := proto.CloneOf(r)
+		c.Attributes = slices.DeleteFunc(c.GetAttributes(), func(a *commonv1.KeyValue) bool { return a.GetKey() == "pleg.replayed" })
+		if attribute(a, "pleg.replayed") != attribute(b, "pleg.replayed") {
+			c.Body = nil // it says so, too
+		}
+		if r.GetEventName() == "pleg.gap" || r.GetEventName() == "pleg.synced" {
+			c.TimeUnixNano, c.ObservedTimeUnixNano = 0, 0 // a mark is made when it is needed
+		}
+		return c
+	}
+	if !proto.Equal(same(a), same(b)) {
+		return fmt.Errorf("%w: %v and %v", errBrokeIdentity, a, b)
+	}
+	return nil
+}
+
+// requirePromises fails the test if a promise is broken, or a request has more records than
+// allowed.
+func (n *node) requirePromises(maxBatch int) {
 	n.t.Helper()
-	_, records := n.receiver.got()
-	if err := check(records, n.published()); err != nil {
+	requests, records := n.receiver.got()
+	var published []pleg.Event
+	for len(n.truth.Events()) > 0 {
+		published = append(published, <-n.truth.Events())
+	}
+	if err := check(records, published); err != nil {
 		n.t.Fatal(err)
+	}
+	for i, r := range requests {
+		if got := len(r.records()); got == 0 || got > maxBatch {
+			n.t.Errorf("request %d has %d records, want 1 to %d", i, got, maxBatch)
+		}
 	}
 }
 
@@ -124,24 +129,23 @@ func TestOracle(t *testing.T) {
 	for seq := range uint64(4) {
 		published = append(published, pleg.Event{Type: pleg.PodSync, Epoch: "e", Seq: seq + 1, PodUID: "p"})
 	}
-	synced := pleg.Event{Type: pleg.Synced, Epoch: "e"}
-	other := published[2]
+	one, two, three, four := published[0], published[1], published[2], published[3]
+	other := three
 	other.PodUID = "q"
 	for name, tc := range map[string]struct {
 		events []pleg.Event
 		want   error
 	}{
 		"all":                 {events: published},
-		"a repetition":        {events: []pleg.Event{published[0], published[1], published[0], published[1], published[2], published[3]}},
-		"an event missing":    {events: []pleg.Event{published[0], published[1], published[3]}, want: errBrokeNoHole},
+		"a repetition":        {events: []pleg.Event{one, two, one, two, three, four}},
+		"an event missing":    {events: []pleg.Event{one, two, four}, want: errBrokeNoHole},
 		"the last missing":    {events: published[:3], want: errBrokeComplete},
-		"two of one identity": {events: []pleg.Event{published[0], published[1], published[2], other, published[3]}, want: errBrokeIdentity},
-		"another order":       {events: []pleg.Event{published[0], published[2], published[1], published[3]}, want: errBrokeNoHole},
+		"two of one identity": {events: []pleg.Event{one, two, three, other, four}, want: errBrokeIdentity},
+		"another order":       {events: []pleg.Event{one, three, two, four}, want: errBrokeNoHole},
 	} {
-		t.Run(name, func(t *testing.T) {
-			if err := check(recordsOf(append([]pleg.Event{synced}, tc.events...)...), published); !errors.Is(err, tc.want) {
-				t.Errorf("got %v, want %v", err, tc.want)
-			}
-		})
+		synced := pleg.Event{Type: pleg.Synced, Epoch: "e"}
+		if err := check(recordsOf(append([]pleg.Event{synced}, tc.events...)...), published); !errors.Is(err, tc.want) {
+			t.Errorf("%s: got %v, want %v", name, err, tc.want)
+		}
 	}
 }

@@ -26,15 +26,7 @@ func recordsOf(events ...pleg.Event) (records []*logsv1.LogRecord) {
 func line(r *logsv1.LogRecord) string {
 	b := fmt.Sprintf("%s %s %q", r.GetSeverityText(), r.GetEventName(), r.GetBody().GetStringValue())
 	for _, a := range r.GetAttributes() {
-		v := a.GetValue()
-		switch {
-		case strings.Contains(v.String(), "string_value"):
-			b += fmt.Sprintf(" %s=%s", a.GetKey(), v.GetStringValue())
-		case strings.Contains(v.String(), "bool_value"):
-			b += fmt.Sprintf(" %s=%t", a.GetKey(), v.GetBoolValue())
-		default:
-			b += fmt.Sprintf(" %s=%d", a.GetKey(), v.GetIntValue())
-		}
+		b += fmt.Sprintf(" %s=%v", a.GetKey(), plain(a.GetValue()))
 	}
 	return b
 }

@@ -8,8 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/pleg-pipeline/pleg-pipeline/otlp"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -119,8 +117,8 @@ func TestExporterFollowsItsSource(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, r := &script{parts: tc.parts}, newReceiver()
-				stop := r.export(t, prometheus.NewPedanticRegistry(), otlp.ExporterOptions{Source: s})
+				s, r := &script{parts: tc.parts}, new(receiver)
+				stop := r.export(t, nil, otlp.ExporterOptions{Source: s})
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				if got := r.names(); !slices.Equal(got, tc.want) {
@@ -130,7 +128,6 @@ func TestExporterFollowsItsSource(t *testing.T) {
 					t.Errorf("it resumed after %v, want %v", got, tc.after)
 				}
 				stop()
-				r.stop()
 			})
 		})
 	}
@@ -152,7 +149,7 @@ func TestEndOfTheSource(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newReceiver()
+				r := new(receiver)
 				stop := r.export(t, nil, otlp.ExporterOptions{Source: tc.source})
 				time.Sleep(time.Minute)
 				synctest.Wait()
@@ -161,7 +158,6 @@ func TestEndOfTheSource(t *testing.T) {
 					t.Errorf("%d records and %d subscriptions, want %d and %d", got, asked, tc.records, tc.subscriptions)
 				}
 				stop()
-				r.stop()
 			})
 		})
 	}

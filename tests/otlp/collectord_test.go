@@ -40,7 +40,7 @@ var (
 // collector loses a second of what it has acknowledged.
 const config = `
 receivers:
-  otlp: {protocols: {grpc: {endpoint: %q}}}
+  otlp: {protocols: {grpc: {endpoint: %q}, http: {endpoint: %q}}}
 exporters:
   file: {path: %q, rotation: {max_megabytes: 1000}}
 service:
@@ -48,25 +48,20 @@ service:
     logs: {receivers: [otlp], exporters: [file]}
 `
 
-// collector is a real OpenTelemetry Collector. Its address and its file stay the same when
+// collector is a real OpenTelemetry Collector. Its addresses and its file stay the same when
 // it is restarted.
 type collector struct {
-	t       *testing.T
-	address string
-	dir     string
-	command *exec.Cmd
-	done    chan struct{} // closed when the process has ended
+	t          *testing.T
+	grpc, http string // addresses
+	dir        string
+	command    *exec.Cmd
+	done       chan struct{} // closed when the process has ended
 }
 
 func startCollector(t *testing.T) *collector {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &collector{t: t, address: l.Addr().String(), dir: t.TempDir()}
-	l.Close()
-	text := fmt.Sprintf(config, c.address, c.file())
+	c := &collector{t: t, grpc: freeAddress(t), http: freeAddress(t), dir: t.TempDir()}
+	text := fmt.Sprintf(config, c.grpc, c.http, c.file())
 	if err := os.WriteFile(filepath.Join(c.dir, "collector.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -79,6 +74,17 @@ func startCollector(t *testing.T) *collector {
 		}
 	})
 	return c
+}
+
+// freeAddress returns one where nothing listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
 }
 
 // file is where the collector writes the records, a request in each line.
@@ -116,7 +122,7 @@ func (c *collector) waitUntilReady() {
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
 	for {
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", c.address)
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", c.grpc)
 		if err == nil {
 			conn.Close()
 			return

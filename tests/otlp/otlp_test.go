@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -155,11 +158,30 @@ func (c *collector) converges(printed []event) []record {
 	}
 }
 
+// overEachProtocol runs a test with a collector and the arguments that name it, once over
+// gRPC and once over HTTP.
+func overEachProtocol(t *testing.T, test func(*testing.T, *collector, []string)) {
+	t.Parallel()
+	for _, protocol := range []string{"grpc", "http"} {
+		t.Run(protocol, func(t *testing.T) {
+			t.Parallel()
+			c := startCollector(t)
+			args := []string{"--otlp", c.grpc, "--otlp-insecure"}
+			if protocol == "http" {
+				args = []string{"--otlp", "http://" + c.http + "/v1/logs", "--otlp-compression", "gzip"}
+			}
+			test(t, c, args)
+		})
+	}
+}
+
 // What the Collector's own decoder makes of the records.
 func TestCollectorReadsTheRecords(t *testing.T) {
-	t.Parallel()
-	c := startCollector(t)
-	a := startAgent(t, []string{"NODE_NAME=n1.example", "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT=http://" + c.address})
+	overEachProtocol(t, readsTheRecords)
+}
+
+func readsTheRecords(t *testing.T, c *collector, args []string) {
+	a := startAgent(t, []string{"NODE_NAME=n1.example"}, args...)
 	printed := a.awaitEvents(100)
 	records := c.converges(printed)
 	for key, want := range map[string]string{"service.name": "pleg-pipeline", "k8s.cluster.name": "test", "k8s.node.name": "n1.example"} {
@@ -197,31 +219,31 @@ func TestCollectorReadsTheRecords(t *testing.T) {
 }
 
 func TestCollectorKilledAndRestarted(t *testing.T) {
-	t.Parallel()
-	c := startCollector(t)
-	a := startAgent(t, nil, "--otlp", c.address, "--otlp-insecure")
-	for range 2 {
-		c.converges(a.awaitEvents(50))
-		c.kill()
-		a.awaitEvents(100)
-		a.awaitLog("cannot export events")
-		c.start()
-		c.converges(a.awaitEvents(50))
-	}
-	a.awaitLog("exporting again")
+	overEachProtocol(t, func(t *testing.T, c *collector, args []string) {
+		a := startAgent(t, nil, args...)
+		for range 2 {
+			c.converges(a.awaitEvents(50))
+			c.kill()
+			a.awaitEvents(100)
+			a.awaitLog("cannot export events")
+			c.start()
+			c.converges(a.awaitEvents(50))
+		}
+		a.awaitLog("exporting again")
+	})
 }
 
 // A Collector that is stopped holds its connections but does not answer.
 func TestCollectorStopped(t *testing.T) {
-	t.Parallel()
-	c := startCollector(t)
-	a := startAgent(t, nil, "--otlp", "http://"+c.address)
-	c.converges(a.awaitEvents(50))
-	c.signal(syscall.SIGSTOP)
-	a.awaitLog("cannot export events") // after the time-out of a request
-	a.awaitEvents(100)
-	c.signal(syscall.SIGCONT)
-	c.converges(a.awaitEvents(50))
+	overEachProtocol(t, func(t *testing.T, c *collector, args []string) {
+		a := startAgent(t, nil, args...)
+		c.converges(a.awaitEvents(50))
+		c.signal(syscall.SIGSTOP)
+		a.awaitLog("cannot export events") // after the time-out of a request
+		a.awaitEvents(100)
+		c.signal(syscall.SIGCONT)
+		c.converges(a.awaitEvents(50))
+	})
 }
 
 // Restarting the agent begins a new epoch, with a Gap.
@@ -231,7 +253,7 @@ func TestAgentRestarted(t *testing.T) {
 	var printed []event
 	for i := range 2 {
 		t.Run(fmt.Sprint("life ", i+1), func(t *testing.T) {
-			a := startAgent(t, nil, "--otlp", "http://"+c.address)
+			a := startAgent(t, []string{"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT=http://" + c.grpc})
 			printed = append(printed, a.awaitEvents(50)...)
 			c.converges(printed)
 		})
@@ -251,5 +273,31 @@ func TestAgentRestarted(t *testing.T) {
 	}
 	if len(epochs) != 2 {
 		t.Errorf("%d epochs, want 2", len(epochs))
+	}
+}
+
+// The configurations of docs/otlp.md: the Collector accepts them.
+func TestDocumentedConfigurations(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/otlp.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, err := collectorProgram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(page, -1)
+	if len(blocks) != 2 {
+		t.Errorf("%d configurations, want 2", len(blocks))
+	}
+	for _, block := range blocks {
+		file := filepath.Join(t.TempDir(), "collector.yaml")
+		if err := os.WriteFile(file, block[1], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command(path, "validate", "--config", file).CombinedOutput(); err != nil {
+			t.Errorf("%v: %s\n%s", err, out, block[1])
+		}
 	}
 }

@@ -1,5 +1,5 @@
 // Command collector is an OpenTelemetry Collector of the parts that the tests need: the
-// OTLP receiver and the file exporter.
+// OTLP receiver, the file exporter, and the exporters that docs/otlp.md configures.
 package main
 
 import (
@@ -7,7 +7,9 @@ import (
 	"log"
 	"os"
 
+	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/clickhouseexporter"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/fileexporter"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/kafkaexporter"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/confmap/provider/fileprovider"
@@ -38,7 +40,9 @@ func factories() (f otelcol.Factories, err error) {
 	if f.Receivers, err = otelcol.MakeFactoryMap[receiver.Factory](otlpreceiver.NewFactory()); err != nil {
 		return f, err
 	}
-	if f.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](fileexporter.NewFactory()); err != nil {
+	if f.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](
+		fileexporter.NewFactory(), kafkaexporter.NewFactory(), clickhouseexporter.NewFactory(),
+	); err != nil {
 		return f, err
 	}
 	f.Telemetry = telemetry.NewFactory(func() component.Config { return &struct{}{} }, telemetry.WithCreateLogger(newLogger))

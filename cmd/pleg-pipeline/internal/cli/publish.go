@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -13,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"google.golang.org/grpc"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
@@ -34,20 +34,21 @@ type publishFlags struct {
 
 // otlpFlags are named as the variables of OpenTelemetry.
 var otlpFlags = []string{
-	"otlp-insecure", "otlp-headers-file", "otlp-certificate", "otlp-client-certificate", "otlp-client-key", "otlp-compression",
+	"otlp-protocol", "otlp-insecure", "otlp-headers-file", "otlp-certificate", "otlp-client-certificate", "otlp-client-key", "otlp-compression",
 }
 
 func (f *publishFlags) add(cmd *cobra.Command) {
 	f.nats.add(cmd, "nats", "publish the events and the state of every pod on the NATS server with this\n`URL`, such as nats://127.0.0.1:4222")
 	flags := cmd.Flags()
-	flags.StringVar(&f.endpoint, "otlp", "", "export the events as OpenTelemetry logs over gRPC to this `ENDPOINT`:\nhttps://HOST:PORT or HOST:PORT with TLS, http://HOST:PORT without")
+	flags.StringVar(&f.endpoint, "otlp", "", "export the events as OpenTelemetry logs to this `ENDPOINT`: https://HOST:PORT or\nHOST:PORT with TLS, http://HOST:PORT without; over gRPC, or over HTTP if it has a\npath, such as /v1/logs")
+	flags.StringVar(&f.otlp.Protocol, "otlp-protocol", "", "`grpc|http/protobuf`; otherwise what the endpoint of --otlp says")
 	flags.BoolVar(&f.otlp.Insecure, "otlp-insecure", false, "connect to HOST:PORT without TLS, for --otlp")
 	flags.StringVar(&f.otlp.HeadersFile, "otlp-headers-file", "", "`FILE` with a NAME=VALUE in each line: headers of every request of --otlp")
 	flags.StringVar(&f.otlp.Certificate, "otlp-certificate", "", "`FILE` with the certificates that the receiver's must be signed by")
 	flags.StringVar(&f.otlp.ClientCertificate, "otlp-client-certificate", "", "`FILE` with the certificate of this client for --otlp")
 	flags.StringVar(&f.otlp.ClientKey, "otlp-client-key", "", "`FILE` with the key of that certificate")
 	flags.StringVar(&f.otlp.Compression, "otlp-compression", "none", "compress the requests of --otlp: `gzip|none`")
-	tuning(cmd, "otlp-compression")
+	tuning(cmd, "otlp-protocol", "otlp-compression")
 	flags.StringVar(&f.nats.cluster, "cluster", "", "the `NAME` of the cluster, for --nats and --otlp")
 	flags.StringVar(&f.node, "node", "", "the `NAME` of this node, for --nats and --otlp; otherwise the environment\nvariable NODE_NAME, otherwise the host name")
 }
@@ -86,7 +87,7 @@ func (f *publishFlags) validateOTLP(flags *pflag.FlagSet, s *settings) error {
 }
 
 // dialOTLP does not connect yet.
-func (f *publishFlags) dialOTLP() (*grpc.ClientConn, error) {
+func (f *publishFlags) dialOTLP() (otlp.Conn, error) {
 	o := f.otlp
 	o.UserAgent = Name + "/" + moduleVersion(buildInfo())
 	return otlp.Dial(f.endpoint, o)
@@ -153,7 +154,7 @@ func (f *publishFlags) addOTLP(ctx context.Context, d *daemon, node string, regi
 	if err != nil {
 		return err
 	}
-	d.close = append(d.close, func() { conn.Close() })
+	d.close = append(d.close, func() { _ = conn.Close() })
 	exporter, err := otlp.NewExporter(otlp.ExporterOptions{
 		Conn: conn, Source: otlp.From(d.pipe), Cluster: f.nats.cluster, Node: node,
 		ServiceVersion: moduleVersion(buildInfo()), Logger: d.out.log, Registerer: registry,
@@ -171,17 +172,16 @@ func (f *publishFlags) addOTLP(ctx context.Context, d *daemon, node string, regi
 
 // readableOnTheWay reports whether others can read what is sent to an endpoint of OTLP.
 func readableOnTheWay(endpoint string, withoutTLS bool) bool {
-	scheme, address, hasScheme := strings.Cut(endpoint, "://")
-	if !hasScheme {
-		address = endpoint
+	if !strings.Contains(endpoint, "://") {
+		if !withoutTLS {
+			return false
+		}
+		endpoint = "http://" + endpoint
 	}
-	if hasScheme && scheme == "https" || !hasScheme && !withoutTLS {
-		return false
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Scheme == "https" {
+		return err != nil
 	}
-	host, _, err := net.SplitHostPort(strings.TrimSuffix(address, "/"))
-	if err != nil {
-		host = address
-	}
-	ip := net.ParseIP(host)
-	return host != "localhost" && (ip == nil || !ip.IsLoopback())
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback())
 }

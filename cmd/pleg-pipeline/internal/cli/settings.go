@@ -22,6 +22,7 @@ const otelPrefix = "OTEL_"
 // programs, and exporting has to be asked for.
 var otelVariables = map[string][]string{
 	"otlp":                    {"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT"},
+	"otlp-protocol":           {"OTEL_EXPORTER_OTLP_LOGS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"},
 	"otlp-insecure":           {"OTEL_EXPORTER_OTLP_LOGS_INSECURE", "OTEL_EXPORTER_OTLP_INSECURE"},
 	"otlp-certificate":        {"OTEL_EXPORTER_OTLP_LOGS_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE"},
 	"otlp-client-certificate": {"OTEL_EXPORTER_OTLP_LOGS_CLIENT_CERTIFICATE", "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"},

@@ -42,6 +42,8 @@ func TestHeadersReadableOnTheWay(t *testing.T) {
 		{"http://collector:4317/", false, true},
 		{"http://10.0.0.1:4317", false, true},
 		{"http://localhost:4317", false, false},
+		{"http://localhost/otlp/v1/logs", false, false},
+		{"http://loki/otlp/v1/logs", false, true},
 		{"http://[::1]:4317", false, false},
 		{"127.0.0.1:4317", true, false},
 	} {
@@ -106,6 +108,7 @@ func TestSettingsPrecedence(t *testing.T) {
 func TestSettingsOfOpenTelemetry(t *testing.T) {
 	env := map[string]string{
 		"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": "collector:4317",
+		"OTEL_EXPORTER_OTLP_PROTOCOL":      "http/protobuf",
 		"OTEL_EXPORTER_OTLP_INSECURE":      "true", "OTEL_EXPORTER_OTLP_LOGS_INSECURE": "false",
 	}
 	for _, tc := range []struct {
@@ -113,6 +116,7 @@ func TestSettingsOfOpenTelemetry(t *testing.T) {
 		args            []string
 	}{
 		{want: "otlp: collector:4317 # OTEL_EXPORTER_OTLP_LOGS_ENDPOINT"},
+		{want: "otlp-protocol: http/protobuf # OTEL_EXPORTER_OTLP_PROTOCOL"},
 		{want: "otlp-insecure: false # OTEL_EXPORTER_OTLP_LOGS_INSECURE"},
 		{file: "otlp: file:1", want: "otlp: collector:4317 # OTEL_EXPORTER_OTLP_LOGS_ENDPOINT"},
 		{own: "own:1", file: "otlp: file:1", want: "otlp: own:1 # PLEG_PIPELINE_OTLP"},
@@ -126,6 +130,7 @@ func TestSettingsOfOpenTelemetry(t *testing.T) {
 	}
 	others := map[string]string{
 		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318", "OTEL_EXPORTER_OTLP_CERTIFICATE": "/does/not/exist", "OTEL_EXPORTER_OTLP_INSECURE": "true",
+		"OTEL_EXPORTER_OTLP_PROTOCOL": "http/json",
 	}
 	if code, out, errs := printConfig(t, others, ""); code != cli.ExitOK || errs != "" || !strings.Contains(out, `# otlp: "" # default`) {
 		t.Errorf("variables for other programs: exit code %d, stderr %q, stdout:\n%s", code, errs, out)
