@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/natsd"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/simnode"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -61,7 +62,7 @@ func TestUnusableServer(t *testing.T) {
 		},
 		{name: "unknown certificate", config: serverTLS("false"), options: fleet.ConnectOptions{TLSCA: other}, says: "x509: certificate signed by unknown authority"},
 		{name: "no certificate", config: serverTLS("true"), options: fleet.ConnectOptions{TLSCA: cert}, says: "tls: certificate required"},
-		{name: "too old", url: startOldServer(t).URL, says: "nats-server 2.10.29 is too old: want 2.11 or newer"},
+		{name: "too old", url: startBinary(t, natsd.OldBinary, "").URL, says: "nats-server 2.10.29 is too old: want 2.11 or newer"},
 		{name: "other subjects", config: " ", create: &jetstream.StreamConfig{Name: fleet.EventStream, Subjects: []string{"other.>"}}, says: `stream pleg-events: it has the subjects [\"other.>\"]: want pleg.v1.ev.*.*`},
 		{name: "other retention", config: " ", create: &jetstream.StreamConfig{Name: fleet.EventStream, Subjects: []string{"pleg.v1.ev.*.*"}, Retention: jetstream.InterestPolicy}, says: "stream pleg-events: it has the retention Interest: want limits"},
 	}
@@ -92,13 +93,7 @@ func TestUnusableServer(t *testing.T) {
 				t.Fatal(err)
 			}
 			run(t, p.Run)
-			deadline := time.Now().Add(patience)
-			for !strings.Contains(log.String(), tt.says) {
-				if time.Now().After(deadline) {
-					t.Fatalf("the log has no %q:\n%s", tt.says, log)
-				}
-				time.Sleep(10 * time.Millisecond)
-			}
+			await(t, log, tt.says)
 			time.Sleep(200 * time.Millisecond)
 			if n := strings.Count(log.String(), tt.says); n != 1 {
 				t.Errorf("it is logged %d times:\n%s", n, log)

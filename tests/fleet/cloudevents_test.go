@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cloudevents/sdk-go/v2/event"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 )
@@ -19,33 +20,25 @@ func TestMessagesAreCloudEvents(t *testing.T) {
 	c.converges()
 	a.steps(100)
 	c.converges()
-	stream, err := jetStream(t, connect(t, s.URL)).Stream(t.Context(), fleet.EventStream)
-	if err != nil {
-		t.Fatal(err)
-	}
 	types := make(map[string]int)
-	for seq := uint64(1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
-		m, err := stream.GetMsg(t.Context(), seq)
-		if err != nil {
-			t.Fatal(err)
-		}
+	eachMessage(t, s.URL, func(m *jetstream.RawStreamMsg) {
 		if got := m.Header.Get("Content-Type"); got != event.ApplicationCloudEventsBatchJSON {
-			t.Errorf("message %d has the content type %q", seq, got)
+			t.Errorf("message %d has the content type %q", m.Sequence, got)
 		}
 		var batch []event.Event
 		if err := json.Unmarshal(m.Data, &batch); err != nil {
-			t.Fatalf("message %d: %v\n%s", seq, err, m.Data)
+			t.Fatalf("message %d: %v\n%s", m.Sequence, err, m.Data)
 		}
 		for _, ev := range batch {
 			if err := ev.Validate(); err != nil {
-				t.Errorf("message %d: %v\n%s", seq, err, m.Data)
+				t.Errorf("message %d: %v\n%s", m.Sequence, err, m.Data)
 			}
 			if ev.Source() != "/clusters/"+cluster+"/nodes/node-a" || ev.SpecVersion() != event.CloudEventsVersionV1 || ev.Extensions()["sequence"] == "" {
-				t.Errorf("message %d has the event %v", seq, ev)
+				t.Errorf("message %d has the event %v", m.Sequence, ev)
 			}
 			types[ev.Type()]++
 		}
-	}
+	})
 	for _, want := range []string{"node.gap", "container.started", "container.died", "container.removed", "pod.sync"} {
 		if types["io.github.pleg-pipeline."+want+".v1"] == 0 {
 			t.Errorf("no event of the type %s among %v", want, types)

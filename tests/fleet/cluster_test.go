@@ -2,7 +2,7 @@ package fleet_test
 
 import (
 	"context"
-	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +10,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/natsd"
 )
 
@@ -25,17 +24,13 @@ func startCluster(t *testing.T) []*natsd.Server {
 		runServer(t, s)
 	}
 	js := jetStream(t, connect(t, urlOf(servers...)))
-	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	until(t, func() error { // it has a leader
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
 		_, err := js.AccountInfo(ctx)
-		cancel()
-		if err == nil {
-			return servers
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the cluster has no leader: %v", err)
-		}
-	}
+		return err
+	})
+	return servers
 }
 
 func urlOf(servers ...*natsd.Server) string {
@@ -101,12 +96,7 @@ func TestReplicaBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.steps(2000)
-	for deadline := time.Now().Add(patience); lastStored(t, js) < len(a.published(a.node.Epoch())); {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d events are stored", lastStored(t, js), len(a.published(a.node.Epoch())))
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	until(t, a.hasPublishedAll)
 	if err := behind.Continue(); err != nil {
 		t.Fatal(err)
 	}
@@ -126,53 +116,30 @@ func TestReplicaBehind(t *testing.T) {
 // follow makes a server one that does not lead a stream.
 func follow(t *testing.T, js jetstream.JetStream, stream string, server int) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); leaderOf(t, js, stream) == server; time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("server %d still leads %s", server, stream)
+	until(t, func() error {
+		if leaderOf(t, js, stream) != server {
+			return nil
 		}
-		// The answer may be lost with the leader: then the loop asks again.
-		if _, err := js.Conn().Request("$JS.API.STREAM.LEADER.STEPDOWN."+stream, nil, 5*time.Second); err != nil {
-			t.Log(err)
-		}
-	}
-}
-
-// lastStored returns the number of the last event that the leader of the stream has.
-func lastStored(t *testing.T, js jetstream.JetStream) int {
-	t.Helper()
-	stream, err := js.Stream(t.Context(), fleet.EventStream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	last := stream.CachedInfo().State.LastSeq
-	if last == 0 {
-		return 0
-	}
-	m, err := stream.GetMsg(t.Context(), last)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var events []struct{ Data pleg.Event }
-	if err := json.Unmarshal(m.Data, &events); err != nil || len(events) == 0 {
-		t.Fatalf("%s: %v", m.Data, err)
-	}
-	return int(events[len(events)-1].Data.Seq)
+		// The answer may be lost with the leader: then until asks again.
+		_, err := js.Conn().Request("$JS.API.STREAM.LEADER.STEPDOWN."+stream, nil, 5*time.Second)
+		return fmt.Errorf("server %d still leads %s: %w", server, stream, err)
+	})
 }
 
 // leaderOf returns the index of the server that leads a stream.
-func leaderOf(t *testing.T, js jetstream.JetStream, name string) int {
+func leaderOf(t *testing.T, js jetstream.JetStream, name string) (leader int) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
+	until(t, func() error {
 		stream, err := js.Stream(t.Context(), name)
-		if err == nil {
-			if info := stream.CachedInfo(); info.Cluster != nil && info.Cluster.Leader != "" {
-				return int(info.Cluster.Leader[1] - '0')
-			}
+		if err != nil {
+			return err
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s has no leader: %v", name, err)
+		info := stream.CachedInfo()
+		if info.Cluster == nil || info.Cluster.Leader == "" {
+			return fmt.Errorf("%s has no leader", name)
 		}
-		time.Sleep(50 * time.Millisecond)
-	}
+		leader = int(info.Cluster.Leader[1] - '0')
+		return nil
+	})
+	return leader
 }

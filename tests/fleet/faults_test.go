@@ -1,9 +1,7 @@
 package fleet_test
 
 import (
-	"encoding/json"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -11,141 +9,162 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
-// While the server is away, events wait in the history; none is missing afterwards.
-func TestServerKilledAndRestarted(t *testing.T) {
+// After each fault the watch, and one that comes late, have everything within a time. No event is
+// missing, unless a Gap of the first node says so.
+func TestFaults(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, "")
-	a, b := startAgent(t, s.URL, "node-a", agentOptions{}), startAgent(t, s.URL, "node-b", agentOptions{})
-	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b)
-	a.steps(20)
-	c.converges()
-	gaps := c.gapsSoFar()
-	for range 3 {
-		a.steps(40)
-		s.Kill()
-		a.steps(100)
-		b.steps(100)
-		if err := s.Start(t.Context()); err != nil {
-			t.Fatal(err)
+	const stoppedFor = 30 * time.Second
+	tests := []struct {
+		name   string
+		o      fieldOptions
+		times  int // once, if zero
+		fault  func(f *field)
+		within time.Duration
+		gap    string // the reason of the Gap; empty if there is none
+	}{
+		{name: "server killed", times: 3, within: 10 * time.Second, fault: func(f *field) {
+			f.a.steps(40)
+			f.server.Kill()
+			f.steps(100)
+			f.start()
+		}},
+		{name: "server stopped for 30 s", within: 15 * time.Second, fault: func(f *field) {
+			f.must(f.server.Pause)
+			for range 30 {
+				f.a.steps(5)
+				time.Sleep(stoppedFor / 30)
+			}
+			f.must(f.server.Continue)
+		}},
+		{name: "connection cut again and again", within: 10 * time.Second, fault: func(f *field) {
+			for range 30 {
+				f.a.steps(20)
+				f.relay.cut()
+			}
+		}},
+		{name: "dead path", o: fieldOptions{behind: true}, within: 30 * time.Second, fault: func(f *field) {
+			f.relay.strand() // it no longer passes anything, without an end of the connection
+			f.a.steps(20)
+		}},
+		// States too: who comes late finds nothing stale.
+		{name: "messages lost under way", times: 3, within: 10 * time.Second, fault: func(f *field) { f.a.lose(f.relay) }},
+		{name: "more events than wait for the agent", within: 10 * time.Second, fault: func(f *field) {
+			f.relay.hold()
+			f.a.steps(1500)
+			f.relay.release()
+		}},
+		{name: "agent restarted", times: 5, within: 10 * time.Second, gap: pleg.OtherEpoch, fault: func(f *field) {
+			f.steps(30)
+			f.a.restart()
+		}},
+		{name: "agent restarted, 200 pods far from the server", o: fieldOptions{a: agentOptions{pods: 200}}, within: 10 * time.Second, gap: pleg.OtherEpoch, fault: func(f *field) {
+			f.a.steps(500)
+			f.converges()
+			f.relay.delay.Store(int64(100 * time.Millisecond)) // 200 ms to the server and back
+			f.a.restart()
+			f.a.steps(1)
+		}},
+		{name: "node forgotten, connection lost in its replay", within: 10 * time.Second, gap: pleg.OtherEpoch, fault: func(f *field) {
+			f.a.stop()
+			f.must(func() error { return openStates(f.t, f.server.URL).Forget(f.t.Context(), f.a.name) })
+			sprung := f.relay.holdAt("HPUB $KV.pleg-state.")
+			f.a.restart()
+			<-sprung
+			f.relay.cut()
+			f.relay.release()
+		}},
+		{name: "history too short", o: fieldOptions{a: agentOptions{history: 20}}, within: 10 * time.Second, gap: pleg.HistoryTooShort, fault: func(f *field) {
+			f.server.Kill()
+			f.a.steps(100)
+			f.start()
+		}},
+		// The return of the server ends the wait between two attempts, however long it is.
+		{name: "long backoff", o: fieldOptions{a: agentOptions{backoff: 24 * time.Hour}}, within: 10 * time.Second, fault: func(f *field) {
+			f.server.Kill()
+			f.a.awaitDisconnected()
+			f.a.steps(10)
+			f.start()
+		}},
+		{name: "clock set back", o: fieldOptions{a: agentOptions{offset: time.Hour}}, within: 10 * time.Second, fault: func(f *field) {
+			f.a.node.SetClock(-48 * time.Hour)
+			f.a.steps(60)
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			f := startField(t, tt.o)
+			for range max(1, tt.times) {
+				before := f.count()
+				tt.fault(f)
+				if tt.gap != "" {
+					f.eventually(func() error { return f.hasGap(before, tt.gap) })
+				}
+				f.within(tt.within)
+				f.late()
+				f.eventually(func() error { return f.hasGap(before, tt.gap) })
+			}
+		})
+	}
+}
+
+// hasGap returns an error unless the events after the first ones have the Gaps of the first node
+// for this reason, and no others. It is called with the consumer locked.
+func (f *field) hasGap(after int, reason string) error {
+	found := reason == ""
+	for _, ev := range f.events[after:] {
+		if ev.Type != pleg.Gap {
+			continue
 		}
-		c.converges()
+		found = true
+		if ev.Reason != reason || ev.Node != f.a.name || (ev.Missed > 0) != (reason == pleg.HistoryTooShort) {
+			f.t.Errorf("the Gap %+v, want only those of %s with the reason %q", ev, f.a.name, reason)
+		}
+		if ev.Epoch == f.a.node.Epoch() {
+			return nil
+		}
 	}
-	if got := c.gapsSoFar(); got != gaps {
-		t.Errorf("%d gaps, want none more than the %d before the faults", got, gaps)
+	if !found {
+		return fmt.Errorf("no Gap with the reason %q", reason)
+	}
+	return nil
+}
+
+func (f *field) must(succeed func() error) {
+	f.t.Helper()
+	if err := succeed(); err != nil {
+		f.t.Fatal(err)
 	}
 }
 
-// A server that does not answer for 30 s is one that was away.
-func TestServerStopped(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "")
-	a := startAgent(t, s.URL, "node-a", agentOptions{})
-	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
-	a.steps(20)
-	c.converges()
-	gaps := c.gapsSoFar()
-	if err := s.Pause(); err != nil {
-		t.Fatal(err)
-	}
-	for range 30 {
-		a.steps(5)
-		time.Sleep(stoppedFor / 30)
-	}
-	if err := s.Continue(); err != nil {
-		t.Fatal(err)
-	}
-	c.converges()
-	if got := c.gapsSoFar(); got != gaps {
-		t.Errorf("%d gaps, want none more than the %d before", got, gaps)
-	}
-}
-
-const stoppedFor = 30 * time.Second
-
-// The connection breaks again and again while the agent publishes.
-func TestConnectionCut(t *testing.T) {
-	t.Parallel()
-	_, relay, a, c := startBehindRelay(t, false)
-	gaps := c.gapsSoFar()
-	for range 30 {
-		a.steps(20)
-		relay.cut()
-	}
-	c.converges()
-	if got := c.gapsSoFar(); got != gaps {
-		t.Errorf("%d gaps, want none more than the %d before", got, gaps)
-	}
-}
-
-// within fails if the consumer takes longer to converge.
-func (c *consumer) within(bound time.Duration) {
-	c.t.Helper()
-	began := time.Now()
-	c.converges()
-	took := time.Since(began)
-	c.t.Logf("the consumer has everything after %v", took)
-	if took > bound {
-		c.t.Errorf("want at most %v", bound)
-	}
-}
-
-// A path that no longer passes anything, without an end of the connection, is noticed: by the
-// agent and by the watch.
-func TestDeadPathIsNoticed(t *testing.T) {
-	t.Parallel()
-	_, relay, a, c := startBehindRelay(t, true)
-	relay.strand()
-	a.steps(20)
-	c.within(30 * time.Second)
-}
-
-// An agent of 200 pods that is far from its server comes back soon after it was restarted.
-func TestAgentFarFromItsServer(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "")
-	near := startAgent(t, s.URL, "node-a", agentOptions{pods: 200})
-	near.steps(500)
-	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, near)
-	c.converges()
-	relay := newRelay(t, s.URL)
-	relay.delay = 100 * time.Millisecond // 200 ms to the server and back
-	near.url = relay.url
-	near.restart()
-	near.steps(1)
-	c.within(10 * time.Second)
-}
+// smallMessages makes 1 MiB of messages wait for a consumer that does not read.
+const smallMessages = "max_payload: 65536"
 
 // If the stream is full, the oldest events go. A consumer that does not read then gets a
 // Gap and converges.
 func TestStreamFullAndConsumerStalled(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, "max_payload: 65536") // a consumer buffers four of this size, or 1 MiB
-	limits := fleet.Limits{MaxBytes: 256 << 10}
-	a := startAgent(t, s.URL, "node-a", agentOptions{limits: limits})
-	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a).converges()
-	b := startAgent(t, s.URL, "node-b", agentOptions{})
-	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b)
-	a.steps(20)
-	b.steps(20)
-	c.converges()
-	gaps := c.gapsSoFar()
-	c.stall.Lock()
+	f := startField(t, fieldOptions{
+		config: smallMessages,
+		a:      agentOptions{limits: fleet.Limits{MaxBytes: 256 << 10}},
+	})
+	gaps := f.gapsSoFar()
+	f.stall.Lock()
 	storm := func(messages int) {
 		for range messages { // each is a message, because it waits for the one before
-			a.steps(4)
+			f.a.steps(4)
 			time.Sleep(2 * time.Millisecond)
 		}
 	}
-	storm(400) // more than waits for a consumer that does not read
-	b.steps(3) // the last of this node: no later event can show that they are missing
+	storm(400)   // more than waits for a consumer that does not read
+	f.b.steps(3) // the last of this node: no later event can show that they are missing
 	storm(200)
-	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b).converges()
-	c.stall.Unlock()
-	c.converges()
-	if c.gapsSoFar() == gaps {
+	f.late()
+	f.stall.Unlock()
+	f.within(15 * time.Second)
+	if f.gapsSoFar() == gaps {
 		t.Error("no Gap, although the stream no longer had the events")
 	}
 }
@@ -154,35 +173,30 @@ func TestStreamFullAndConsumerStalled(t *testing.T) {
 // read for a while, gets newer ones of another node only. They do not hide that it is missing.
 func TestRemovedMessageOfAQuietNode(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, "")
-	a, b := startAgent(t, s.URL, "node-a", agentOptions{}), startAgent(t, s.URL, "node-b", agentOptions{})
-	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b)
-	a.steps(20)
-	b.steps(20)
-	c.converges()
-	stream, err := jetStream(t, connect(t, s.URL)).Stream(t.Context(), fleet.EventStream)
+	f := startField(t, fieldOptions{config: smallMessages})
+	stream, err := jetStream(t, connect(t, f.server.URL)).Stream(t.Context(), fleet.EventStream)
 	if err != nil {
 		t.Fatal(err)
 	}
-	last := func() uint64 {
+	state := func() jetstream.StreamState {
 		info, err := stream.Info(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		return info.State.LastSeq
+		return info.State
 	}
-	c.stall.Lock()
-	for end := last() + 600; last() < end; { // more than waits for a consumer that does not read
-		a.steps(1)
+	f.stall.Lock()
+	for end := state().Bytes + 3<<20; state().Bytes < end; { // more than waits for a consumer that does not read
+		f.a.steps(50)
 	}
-	b.steps(3)
-	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b).converges()
-	if err := stream.Purge(t.Context(), jetstream.WithPurgeSequence(last()+1)); err != nil {
+	f.b.steps(3)
+	f.late()
+	if err := stream.Purge(t.Context(), jetstream.WithPurgeSequence(state().LastSeq+1)); err != nil {
 		t.Fatal(err)
 	}
-	a.steps(5)
-	c.stall.Unlock()
-	c.converges()
+	f.a.steps(5)
+	f.stall.Unlock()
+	f.within(15 * time.Second)
 }
 
 // A stream that refuses what does not fit loses nothing: the events wait in the history.
@@ -206,219 +220,8 @@ func TestStreamThatRefuses(t *testing.T) {
 	if _, err := js.UpdateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	c.converges()
+	c.within(10 * time.Second)
 	if got := c.gapsSoFar(); got > 1 {
 		t.Errorf("%d gaps, want only the first one of the node", got)
 	}
-}
-
-// A restarted agent has a new epoch: a Gap of this node, and its present state.
-func TestAgentRestarted(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "")
-	a, b := startAgent(t, s.URL, "node-a", agentOptions{}), startAgent(t, s.URL, "node-b", agentOptions{})
-	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b)
-	for range 5 {
-		a.steps(30)
-		b.steps(30)
-		c.converges()
-		a.restart()
-		c.eventually(func() error { return c.hasGap("node-a", a.node.Epoch()) })
-		c.converges()
-	}
-	if err := c.hasGap("node-b", b.node.Epoch()); c.count(pleg.Gap, "node-b") > 1 {
-		t.Errorf("node-b has more than its first gap: %v", err)
-	}
-}
-
-// If the history of the node is shorter than the absence of the server, a Gap says so.
-func TestHistoryTooShort(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "")
-	a := startAgent(t, s.URL, "node-a", agentOptions{history: 20})
-	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
-	a.steps(10)
-	c.converges()
-	s.Kill()
-	a.steps(100)
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	c.converges()
-	c.eventually(func() error {
-		for _, ev := range c.events {
-			if ev.Type == pleg.Gap && ev.Reason == pleg.HistoryTooShort && ev.Node == "node-a" && ev.Missed > 0 {
-				return nil
-			}
-		}
-		return fmt.Errorf("no Gap of the history among %d events", len(c.events))
-	})
-}
-
-// Of two agents of one node, the newer one publishes and the older one waits. When the
-// newer one has ended, the older one goes on.
-func TestTwoAgentsOfOneNode(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "")
-	old := startAgent(t, s.URL, "node-a", agentOptions{})
-	old.steps(20)
-	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, old)
-	c.converges()
-	newer := startAgent(t, s.URL, "node-a", agentOptions{})
-	c.mu.Lock()
-	c.agents = []*agent{newer}
-	c.Published = func(_, epoch string) []pleg.Event {
-		if epoch == newer.node.Epoch() {
-			return newer.node.Published()
-		}
-		return old.published(epoch)
-	}
-	c.mu.Unlock()
-	for range 20 {
-		old.steps(5)
-		newer.steps(5)
-		time.Sleep(20 * time.Millisecond)
-	}
-	c.converges()
-	before := c.gapsSoFar()
-	for range 20 {
-		old.steps(5)
-		newer.steps(5)
-		time.Sleep(20 * time.Millisecond)
-	}
-	c.converges()
-	if got := c.gapsSoFar(); got != before {
-		t.Errorf("%d gaps more: the agents take turns", got-before)
-	}
-	newer.stop()
-	c.eventually(func() error { return c.Compare(map[string]promises.Truth{"node-a": old.node.Truth()}) })
-}
-
-// An agent that was stopped while another one took its place is refused.
-func TestOldAgentComesBack(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "")
-	relay := newRelay(t, s.URL)
-	old := startAgent(t, relay.url, "node-a", agentOptions{})
-	old.steps(20)
-	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, old)
-	c.converges()
-	relay.hold()
-	newer := startAgent(t, s.URL, "node-a", agentOptions{})
-	newer.steps(20)
-	c.mu.Lock()
-	c.agents = []*agent{newer}
-	c.Published = func(_, epoch string) []pleg.Event {
-		if epoch == newer.node.Epoch() {
-			return newer.node.Published()
-		}
-		return old.published(epoch)
-	}
-	c.mu.Unlock()
-	c.eventually(func() error { return c.hasGap("node-a", newer.node.Epoch()) })
-	c.converges()
-	gaps := c.gapsSoFar()
-	old.steps(50)
-	relay.release()
-	old.steps(50)
-	newer.steps(50)
-	c.converges()
-	if got := c.gapsSoFar(); got != gaps {
-		t.Errorf("%d gaps more: the old agent was not refused", got-gaps)
-	}
-}
-
-// A message that was under way while another agent took the place of its sender is refused,
-// although its states were accepted before.
-func TestMessageComesTooLate(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "")
-	relay := newRelay(t, s.URL)
-	old := startAgent(t, relay.url, "node-a", agentOptions{})
-	old.steps(20)
-	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, old)
-	c.converges()
-	c.cancel() // it knows nothing of the newer agent
-	<-c.done
-	sprung := relay.holdAt("HPUB pleg.v1.ev.")
-	old.steps(1)
-	<-sprung
-	newer := startAgent(t, s.URL, "node-a", agentOptions{})
-	newer.steps(20)
-	watch(t, s.URL, fleet.WatchOptions{Replay: true}, newer).converges()
-	relay.release()
-	if err := old.conn.FlushTimeout(patience); err != nil {
-		t.Fatal(err)
-	}
-	newer.steps(20)
-	watch(t, s.URL, fleet.WatchOptions{Replay: true}, newer).converges()
-	published := epochs(t, s.URL)
-	for i, epoch := range published[slices.Index(published, newer.node.Epoch()):] {
-		if epoch != newer.node.Epoch() {
-			t.Errorf("message %d after the first one of the newer agent is of another: %v", i, published)
-		}
-	}
-}
-
-// epochs returns the epoch of each message in the stream.
-func epochs(t *testing.T, url string) []string {
-	t.Helper()
-	stream, err := jetStream(t, connect(t, url)).Stream(t.Context(), fleet.EventStream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	state := stream.CachedInfo().State
-	var all []string
-	for i := state.FirstSeq; i <= state.LastSeq; i++ {
-		m, err := stream.GetMsg(t.Context(), i)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var batch []struct{ Data pleg.Event }
-		if err := json.Unmarshal(m.Data, &batch); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, batch[0].Data.Epoch)
-	}
-	return all
-}
-
-// The clock of a node does not matter.
-func TestClockOfANodeSetBack(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "")
-	a := startAgent(t, s.URL, "node-a", agentOptions{offset: time.Hour})
-	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
-	a.steps(30)
-	c.converges()
-	a.node.SetClock(-48 * time.Hour)
-	a.steps(60)
-	c.converges()
-	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a).converges()
-}
-
-func (c *consumer) gapsSoFar() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.Gaps
-}
-
-// hasGap and count are called with the consumer locked or at rest.
-func (c *consumer) hasGap(node, epoch string) error {
-	for _, ev := range c.events {
-		if ev.Type == pleg.Gap && ev.Node == node && ev.Epoch == epoch {
-			return nil
-		}
-	}
-	return fmt.Errorf("no Gap of %s with the epoch %s", node, epoch)
-}
-
-func (c *consumer) count(t pleg.EventType, node string) int {
-	n := 0
-	for _, ev := range c.events {
-		if ev.Type == t && ev.Node == node {
-			n++
-		}
-	}
-	return n
 }

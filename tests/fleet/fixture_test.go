@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -28,28 +29,21 @@ const cluster = "test.example"
 
 // patience is how long a test waits for what must come. Nothing is expected to take that
 // long; it bounds a test that fails.
-const patience = 90 * time.Second
+const patience = 50 * time.Second
 
 // startServer returns a server that is killed at the end of the test.
 func startServer(t *testing.T, config string) *natsd.Server {
+	t.Helper()
+	return startBinary(t, natsd.Binary, config)
+}
+
+func startBinary(t *testing.T, binary func() (string, error), config string) *natsd.Server {
 	t.Helper()
 	s, err := natsd.New(t.TempDir(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	runServer(t, s)
-	return s
-}
-
-// startOldServer returns a nats-server that fleet does not use. It is killed at the end of
-// the test.
-func startOldServer(t *testing.T) *natsd.Server {
-	t.Helper()
-	s, err := natsd.New(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Binary = natsd.OldBinary
+	s.Binary = binary
 	runServer(t, s)
 	return s
 }
@@ -94,6 +88,15 @@ func jetStream(t *testing.T, conn *nats.Conn) jetstream.JetStream {
 		t.Fatal(err)
 	}
 	return js
+}
+
+func openStates(t *testing.T, url string) *fleet.States {
+	t.Helper()
+	states, err := fleet.OpenStates(t.Context(), jetStream(t, connect(t, url)), cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return states
 }
 
 // agent is a node and its publisher.
@@ -251,26 +254,31 @@ func watch(t *testing.T, url string, o fleet.WatchOptions, agents ...*agent) *co
 	return c
 }
 
-// eventually waits until ok, which is called with the consumer locked, returns nil.
-func (c *consumer) eventually(ok func() error) {
-	c.t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		c.mu.Lock()
+// until waits until ok returns nil.
+func until(t *testing.T, ok func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		err := ok()
-		if c.broken != nil {
-			err = c.broken
-		}
-		broken := c.broken != nil
-		c.mu.Unlock()
 		if err == nil {
 			return
 		}
-		if broken || time.Now().After(deadline) {
-			c.t.Fatal(err)
+		if time.Now().After(deadline) {
+			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
+}
+
+// eventually waits until ok, which is called with the consumer locked, returns nil.
+func (c *consumer) eventually(ok func() error) {
+	c.t.Helper()
+	until(c.t, func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.broken != nil {
+			c.t.Fatal(c.broken)
+		}
+		return ok()
+	})
 }
 
 // converges waits until the consumer is synced and has the union of the agents' states.
@@ -281,9 +289,136 @@ func (c *consumer) converges() {
 		for _, a := range c.agents {
 			truth[a.name] = a.node.Truth()
 		}
-		if !c.Synced {
-			return fmt.Errorf("not synced after %d events", len(c.events))
+		if err := c.isSynced(); err != nil {
+			return err
 		}
 		return c.Compare(truth)
 	})
+}
+
+// within fails if the consumer takes longer to converge.
+func (c *consumer) within(bound time.Duration) {
+	c.t.Helper()
+	began := time.Now()
+	c.converges()
+	took := time.Since(began)
+	c.t.Logf("the consumer has everything after %v", took)
+	if took > bound {
+		c.t.Errorf("want at most %v", bound)
+	}
+}
+
+// newest returns the last event that the consumer has.
+func (c *consumer) newest() fleet.Event {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.events[len(c.events)-1]
+}
+
+// count returns how many events the consumer has.
+func (c *consumer) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.events)
+}
+
+func (c *consumer) gapsSoFar() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.Gaps
+}
+
+// isSynced returns an error unless the last replay is complete. It is called with the consumer locked.
+func (c *consumer) isSynced() error {
+	if !c.Synced {
+		return fmt.Errorf("not synced after %d events", len(c.events))
+	}
+	return nil
+}
+
+// field is a server, two nodes and a watch that has everything. The connection of the first node
+// passes a relay.
+type field struct {
+	t      *testing.T
+	server *natsd.Server
+	relay  *relay
+	a, b   *agent
+	*consumer
+}
+
+type fieldOptions struct {
+	// config is of the server, and a are the options of the first agent.
+	config string
+	a      agentOptions
+	// behind is true if the connection of the watch passes the relay too.
+	behind bool
+}
+
+func startField(t *testing.T, o fieldOptions) *field {
+	t.Helper()
+	f := &field{t: t, server: startServer(t, o.config)}
+	f.relay = newRelay(t, f.server.URL)
+	f.a = startAgent(t, f.relay.url, "node-a", o.a)
+	f.b = startAgent(t, f.server.URL, "node-b.example.com", agentOptions{})
+	from := f.server.URL
+	if o.behind {
+		from = f.relay.url
+	}
+	f.consumer = watch(t, from, fleet.WatchOptions{Replay: true}, f.a, f.b)
+	f.steps(20)
+	f.converges()
+	return f
+}
+
+// steps makes changes on both nodes.
+func (f *field) steps(n int) {
+	f.a.steps(n)
+	f.b.steps(n)
+}
+
+// late starts a watch that comes late, and waits until it has everything.
+func (f *field) late() *consumer {
+	f.t.Helper()
+	c := watch(f.t, f.server.URL, fleet.WatchOptions{Replay: true}, f.a, f.b)
+	c.converges()
+	return c
+}
+
+// start starts the server after it was killed.
+func (f *field) start() {
+	f.t.Helper()
+	if err := f.server.Start(f.t.Context()); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// eventsIn returns the events in a message of the stream.
+func eventsIn(t *testing.T, message []byte) []pleg.Event {
+	t.Helper()
+	var batch []struct{ Data pleg.Event }
+	if err := json.Unmarshal(message, &batch); err != nil || len(batch) == 0 {
+		t.Fatalf("%s: %v", message, err)
+	}
+	events := make([]pleg.Event, len(batch))
+	for i := range batch {
+		events[i] = batch[i].Data
+	}
+	return events
+}
+
+// eachMessage calls each for all messages in the stream.
+func eachMessage(t *testing.T, url string, each func(*jetstream.RawStreamMsg)) {
+	t.Helper()
+	stream, err := jetStream(t, connect(t, url)).Stream(t.Context(), fleet.EventStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := stream.CachedInfo().State
+	for i := state.FirstSeq; i <= state.LastSeq; i++ {
+		m, err := stream.GetMsg(t.Context(), i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		each(m)
+	}
 }

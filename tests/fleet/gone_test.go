@@ -13,20 +13,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 )
 
-// until waits until ok returns nil.
-func until(t *testing.T, ok func() error) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		err := ok()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
-}
-
 // The states of a node stay as long as its agent lives, however quiet it is, and disappear when
 // it is gone.
 func TestStatesOfAGoneNodeExpire(t *testing.T) {
@@ -56,16 +42,8 @@ func TestStatesOfAGoneNodeExpire(t *testing.T) {
 	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b).converges()
 	a.stop()
 	until(t, func() error {
-		keys, err := bucket.ListKeysFiltered(t.Context(), "test_example.node-a", "test_example.node-a.>")
-		if err != nil {
-			t.Fatal(err)
-		}
-		left := 0
-		for range keys.Keys() {
-			left++
-		}
-		if left > 0 {
-			return fmt.Errorf("%d keys of the node are left", left)
+		if left := keysOf(t, js, "test_example.node-a", "test_example.node-a.>"); len(left) > 0 {
+			return fmt.Errorf("%d keys of the node are left", len(left))
 		}
 		return nil
 	})
@@ -82,10 +60,7 @@ func TestForget(t *testing.T) {
 	a.steps(20)
 	b.steps(20)
 	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b).converges()
-	states, err := fleet.OpenStates(t.Context(), jetStream(t, connect(t, s.URL)), cluster)
-	if err != nil {
-		t.Fatal(err)
-	}
+	states := openStates(t, s.URL)
 	if err := states.Forget(t.Context(), "node-a"); !errors.Is(err, fleet.ErrPublishing) {
 		t.Errorf("forget a node that publishes: %v, want %v", err, fleet.ErrPublishing)
 	}

@@ -1,7 +1,6 @@
 package fleet_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/natsd"
 )
 
@@ -41,13 +39,11 @@ func TestLostTailIsNotSilent(t *testing.T) {
 			c.stall.Lock()
 			release := sync.OnceFunc(c.stall.Unlock)
 			defer release()
-			c.mu.Lock()
-			last := c.events[len(c.events)-1].At
-			c.mu.Unlock()
+			last := c.newest().At
 			s.Kill()
 			s.restore(streams)
 			s.start()
-			until(t, func() error { return a.hasPublishedAll() })
+			until(t, a.hasPublishedAll)
 			b.steps(1) // its message has the number of one that is lost
 			late := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b)
 			late.converges()
@@ -75,11 +71,8 @@ func (a *agent) hasPublishedAll() error {
 	if err != nil {
 		return err
 	}
-	var batch []struct{ Data pleg.Event }
-	if err := json.Unmarshal(m.Data, &batch); err != nil {
-		return err
-	}
-	got, want := batch[len(batch)-1].Data.Seq, uint64(len(a.published(a.node.Epoch())))
+	events := eventsIn(a.t, m.Data)
+	got, want := events[len(events)-1].Seq, uint64(len(a.published(a.node.Epoch())))
 	if got != want {
 		return fmt.Errorf("the last event of %s in the stream is %d, want %d", a.name, got, want)
 	}

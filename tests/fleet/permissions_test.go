@@ -39,10 +39,7 @@ func TestPermissionsSuffice(t *testing.T) {
 	a.restart()
 	a.steps(30)
 	c.converges()
-	states, err := fleet.OpenStates(t.Context(), jetStream(t, connect(t, as("reader"))), cluster)
-	if err != nil {
-		t.Fatal(err)
-	}
+	states := openStates(t, as("reader"))
 	nodes, err := states.Nodes(t.Context())
 	if err != nil || len(nodes) != 2 || nodes[0].Agent == "" {
 		t.Errorf("a reader has the nodes %+v and %v, want 2 with their agents", nodes, err)

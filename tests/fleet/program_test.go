@@ -10,7 +10,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // program builds the program once.
@@ -49,16 +48,14 @@ func start(t *testing.T, out *logged, environment []string, args ...string) {
 	})
 }
 
-func await(t *testing.T, out *logged, part string) string {
+func await(t *testing.T, out *logged, part string) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !strings.Contains(out.String(), part) {
-		if time.Now().After(deadline) {
-			t.Fatalf("no %q in the output:\n%s", part, out)
+	until(t, func() error {
+		if !strings.Contains(out.String(), part) {
+			return fmt.Errorf("no %q in the output:\n%s", part, out)
 		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	return out.String()
+		return nil
+	})
 }
 
 // The flags of the program: two nodes publish, and the views of one node show both.

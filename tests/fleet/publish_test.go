@@ -2,7 +2,6 @@ package fleet_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -75,12 +74,7 @@ func TestSyncedIsCompleteInChurn(t *testing.T) {
 	var late []*consumer
 	for range 8 {
 		c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, agents...)
-		c.eventually(func() error {
-			if !c.Synced {
-				return errors.New("not synced")
-			}
-			return nil
-		})
+		c.eventually(c.isSynced)
 		late = append(late, c)
 	}
 	cancel()
@@ -148,9 +142,7 @@ func TestBadPositionIsAGap(t *testing.T) {
 	a.steps(20)
 	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
 	c.converges()
-	c.mu.Lock()
-	at := c.events[len(c.events)-1].At
-	c.mu.Unlock()
+	at := c.newest().At
 	for _, position := range []fleet.Position{{Stream: "another", Message: 1}, {Stream: at.Stream, Message: at.Message + 1000}} {
 		resumed := watch(t, s.URL, fleet.WatchOptions{After: &position}, a)
 		resumed.converges()
@@ -224,10 +216,7 @@ func TestStates(t *testing.T) {
 	a.steps(20)
 	b.steps(20)
 	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b).converges()
-	states, err := fleet.OpenStates(t.Context(), jetStream(t, connect(t, s.URL)), cluster)
-	if err != nil {
-		t.Fatal(err)
-	}
+	states := openStates(t, s.URL)
 	nodes, err := states.Nodes(t.Context())
 	if err != nil || len(nodes) != 2 || nodes[0].Name != "node-a" || nodes[0].Agent == "" || nodes[0].Epoch != a.node.Epoch() {
 		t.Errorf("nodes %+v, %v", nodes, err)

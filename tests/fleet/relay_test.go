@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 )
 
 // relay passes connections on to a server. It can cut them, or hold what clients send.
@@ -21,14 +19,15 @@ type relay struct {
 	mu    sync.Mutex
 	conns []net.Conn
 	// held is locked while data of clients is held.
-	held sync.RWMutex
-	wait sync.WaitGroup
+	held    sync.RWMutex
+	holding atomic.Bool
+	wait    sync.WaitGroup
 	// trap is what makes the relay hold data from itself on.
 	trap atomic.Pointer[trap]
 	// lost is set for the connections so far by strand. The next ones have another.
 	lost *atomic.Bool
-	// delay is the time of data in each direction. It is set before the first connection.
-	delay time.Duration
+	// delay is the time.Duration of data in each direction.
+	delay atomic.Int64
 }
 
 type trap struct {
@@ -56,26 +55,12 @@ func newRelay(t *testing.T, url string) *relay {
 	t.Cleanup(func() {
 		l.Close()
 		r.cut()
+		if r.holding.Load() {
+			r.release()
+		}
 		r.wait.Wait()
 	})
 	return r
-}
-
-// startBehindRelay returns an agent whose connection passes a relay, and a consumer that has its
-// state: behind the relay too, or directly at the server.
-func startBehindRelay(t *testing.T, both bool) (server string, r *relay, a *agent, c *consumer) {
-	t.Helper()
-	server = startServer(t, "").URL
-	r = newRelay(t, server)
-	a = startAgent(t, r.url, "node-a", agentOptions{})
-	from := server
-	if both {
-		from = r.url
-	}
-	c = watch(t, from, fleet.WatchOptions{Replay: true}, a)
-	a.steps(20)
-	c.converges()
-	return server, r, a, c
 }
 
 func (r *relay) pass(client net.Conn) {
@@ -115,7 +100,7 @@ func (r *relay) copy(to io.Writer, from io.Reader, lost *atomic.Bool, end io.Clo
 		chunk := make([]byte, 32<<10)
 		n, err := from.Read(chunk)
 		if n > 0 && !lost.Load() {
-			under <- data{time.Now().Add(r.delay), chunk[:n]}
+			under <- data{time.Now().Add(time.Duration(r.delay.Load())), chunk[:n]}
 		}
 		if err != nil {
 			return
@@ -163,6 +148,6 @@ func (r *relay) holdAt(text string) (sprung <-chan struct{}) {
 	return t.sprung
 }
 
-// hold keeps what clients send until release.
-func (r *relay) hold()    { r.held.Lock() }
-func (r *relay) release() { r.held.Unlock() }
+// hold keeps what clients send until release, or the end of the test.
+func (r *relay) hold()    { r.held.Lock(); r.holding.Store(true) }
+func (r *relay) release() { r.holding.Store(false); r.held.Unlock() }

@@ -1,59 +1,62 @@
 package fleet_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// A whole fleet comes back at once when its server does. So an agent whose connection broke
-// reads only what was not acknowledged: not even the names of its states.
-func TestReturnReadsLittle(t *testing.T) {
+// A whole fleet comes back at once when its server does. So an agent whose connection broke reads
+// only what was not acknowledged: not even the names of its states. A whole fleet may start at once,
+// too: then neither an agent nor the watch that sees it makes the server search the bucket, through
+// a consumer or by a batched direct get.
+func TestAgentsReadLittle(t *testing.T) {
 	t.Parallel()
-	server, relay, a, c := startBehindRelay(t, false)
-	searches := searchesOfStates(t, server, "$JS.API.STREAM.INFO.KV_"+fleet.StateBucket)
-	for range 3 {
-		a.lose(relay)
-		c.converges()
+	tests := []struct {
+		name    string
+		happens func(f *field)
+		more    []string // requests that must not come
+	}{
+		{"return", func(f *field) { f.a.lose(f.relay) }, []string{"$JS.API.STREAM.INFO.KV_" + fleet.StateBucket}},
+		{"start", func(f *field) {
+			before := f.count()
+			f.a.restart()
+			f.eventually(func() error { return f.hasGap(before, pleg.OtherEpoch) })
+		}, nil},
 	}
-	requireNone(t, searches)
-}
-
-// A whole fleet may start at once. So neither an agent that starts, nor the watch that sees it,
-// makes the server search the bucket, through a consumer or by a batched direct get.
-func TestStartReadsLittle(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "")
-	a, b := startAgent(t, s.URL, "node-a", agentOptions{}), startAgent(t, s.URL, "node-b", agentOptions{})
-	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b)
-	a.steps(30)
-	b.steps(30)
-	c.converges()
-	searches := searchesOfStates(t, s.URL)
-	for range 3 {
-		a.restart()
-		c.eventually(func() error { return c.hasGap("node-a", a.node.Epoch()) })
-		c.converges()
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			f := startField(t, fieldOptions{})
+			searches := searchesOfStates(t, f.server.URL, tt.more...)
+			for range 3 {
+				tt.happens(f)
+				f.converges()
+			}
+			for _, searched := range searches {
+				if m, err := searched.NextMsg(0); err == nil {
+					t.Errorf("the server searched the states: %s %s", m.Subject, m.Data)
+				}
+			}
+		})
 	}
-	requireNone(t, searches)
 }
 
 // A node with more keys than the server sends at once is read all the same: its agent removes
 // those of pods that are gone.
 func TestNodeWithManyKeys(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, "")
-	a := startAgent(t, s.URL, "node-a", agentOptions{})
-	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
-	a.steps(30)
-	c.converges()
-	a.stop()
-	js := jetStream(t, connect(t, s.URL))
+	f := startField(t, fieldOptions{})
+	f.a.stop()
+	js := jetStream(t, connect(t, f.server.URL))
 	const keys = 1100
 	for i := range keys {
 		gone := fmt.Sprintf("$KV.%s.test_example.node-a.shop.gone-%d", fleet.StateBucket, i)
@@ -62,23 +65,33 @@ func TestNodeWithManyKeys(t *testing.T) {
 		}
 	}
 	<-js.PublishAsyncComplete()
-	a.restart()
-	c.eventually(func() error { return c.hasGap("node-a", a.node.Epoch()) })
-	c.converges()
-	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a).converges()
-	bucket, err := js.KeyValue(t.Context(), fleet.StateBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	left, err := bucket.ListKeysFiltered(t.Context(), "test_example.node-a.shop.*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for key := range left.Keys() {
+	before := f.count()
+	f.a.restart()
+	f.eventually(func() error { return f.hasGap(before, pleg.OtherEpoch) })
+	f.converges()
+	f.late()
+	for _, key := range keysOf(t, js, "test_example.node-a.shop.*") {
 		if strings.Contains(key, ".gone-") {
 			t.Errorf("%s is left", key)
 		}
 	}
+}
+
+// keysOf returns the keys of the states that match.
+func keysOf(t *testing.T, js jetstream.JetStream, match ...string) (keys []string) {
+	t.Helper()
+	bucket, err := js.KeyValue(t.Context(), fleet.StateBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed, err := bucket.ListKeysFiltered(t.Context(), match...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key := range listed.Keys() {
+		keys = append(keys, key)
+	}
+	return keys
 }
 
 // searchesOfStates receives a message for each consumer of the states that is created, for each
@@ -101,61 +114,15 @@ func searchesOfStates(t *testing.T, url string, more ...string) []*nats.Subscrip
 	return searches
 }
 
-func requireNone(t *testing.T, searches []*nats.Subscription) {
-	t.Helper()
-	for _, searched := range searches {
-		if m, err := searched.NextMsg(0); err == nil {
-			t.Errorf("the server searched the states: %s %s", m.Subject, m.Data)
-		}
-	}
-}
-
-// What was under way when the connection broke is written again, states too: who comes
-// late finds nothing stale.
-func TestStatesUnderWayAreWrittenAgain(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "")
-	relay := newRelay(t, s.URL)
-	a := startAgent(t, relay.url, "node-a", agentOptions{})
-	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
-	a.steps(30)
-	c.converges()
-	gaps := c.gapsSoFar()
-	for range 3 {
-		a.lose(relay)
-		c.converges()
-		watch(t, s.URL, fleet.WatchOptions{Replay: true}, a).converges()
-	}
-	if got := c.gapsSoFar(); got != gaps {
-		t.Errorf("%d gaps, want none more than the %d before", got, gaps)
-	}
-}
-
-// The return of the server ends the wait between two attempts, however long it is.
-func TestReturnEndsTheWait(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "")
-	a := startAgent(t, s.URL, "node-a", agentOptions{backoff: 24 * time.Hour})
-	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
-	a.steps(10)
-	c.converges()
-	s.Kill()
-	a.awaitDisconnected()
-	a.steps(10)
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	c.converges()
-}
-
 // awaitDisconnected waits until the agent has noticed that the server is away.
 func (a *agent) awaitDisconnected() {
 	a.t.Helper()
-	for deadline := time.Now().Add(patience); a.conn.IsConnected(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			a.t.Fatal("the agent is connected, although the server is away")
+	until(a.t, func() error {
+		if a.conn.IsConnected() {
+			return errors.New("the agent is connected, although the server is away")
 		}
-	}
+		return nil
+	})
 }
 
 // lose makes the agent send events that do not arrive, and cuts its connection.

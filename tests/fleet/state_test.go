@@ -9,7 +9,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // An agent publishes an event after the state that includes it.
@@ -43,12 +42,7 @@ func TestStateBeforeEvent(t *testing.T) {
 		if !strings.HasPrefix(m.Subject, "pleg.v1.ev.") {
 			continue
 		}
-		var batch []struct{ Data pleg.Event }
-		if err := json.Unmarshal(m.Data, &batch); err != nil {
-			t.Fatal(err)
-		}
-		for _, entry := range batch {
-			ev := entry.Data
+		for _, ev := range eventsIn(t, m.Data) {
 			seq, ok := included["test_example.node-a."+ev.PodNamespace+"."+string(ev.PodUID)]
 			if ev.PodUID == "" || !ok {
 				continue // a Gap, or a pod that came and went within the batch

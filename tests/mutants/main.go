@@ -7,7 +7,7 @@
 // -check it only looks whether their edits still fit the sources. The files of this folder
 // have the mutants, one file for each room:
 //
-//	NAME: TEST PACKAGE [FLAGS OF THE TEST]
+//	NAME: TEST[/SUBTEST] PACKAGE [FLAGS OF THE TEST]
 //	path/of/the/source.go
 //	 a line as it is
 //	-a line that goes
@@ -240,9 +240,10 @@ func (m *mutant) try(ctx context.Context, tree string, check bool) (string, erro
 var reason = regexp.MustCompile(`(?m)^.*(_test\.go:\d+: |^panic: |deadlock).*$`)
 
 func (m *mutant) hasTest() error {
+	test, _, _ := strings.Cut(m.test, "/") // what follows is a subtest
 	files, _ := filepath.Glob(filepath.Join(m.pkg, "*_test.go"))
 	for _, file := range files {
-		if text, err := os.ReadFile(file); err == nil && strings.Contains(string(text), "\nfunc "+m.test+"(") {
+		if text, err := os.ReadFile(file); err == nil && strings.Contains(string(text), "\nfunc "+test+"(") {
 			return nil
 		}
 	}

@@ -1,0 +1,130 @@
+package fleet_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// replaced makes another agent at a server publish as the first node of a field. The watch then
+// wants what it publishes.
+func (f *field) replaced(url string) (old, newer *agent) {
+	f.t.Helper()
+	old, newer = f.a, startAgent(f.t, url, "node-a", agentOptions{})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.a, f.agents = newer, []*agent{newer, f.b}
+	before := f.Published
+	f.Published = func(node, epoch string) []pleg.Event {
+		if epoch == newer.node.Epoch() {
+			return newer.node.Published()
+		}
+		return before(node, epoch)
+	}
+	return old, newer
+}
+
+// back makes the first agent the one that publishes as the node.
+func (f *field) back(old *agent) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.a, f.agents = old, []*agent{old, f.b}
+}
+
+// Of two agents of one node, the newer one publishes and the older one waits. When the
+// newer one has ended, the older one goes on: at once, or when the lease has expired.
+func TestTwoAgentsOfOneNode(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		end    func(newer *agent, path *relay)
+		within time.Duration
+	}{
+		{"stopped", func(newer *agent, _ *relay) { newer.stop() }, 10 * time.Second},
+		{"vanished", func(_ *agent, path *relay) { path.hold() }, fleet.LeaseTTL + 5*time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			f := startField(t, fieldOptions{})
+			path, before := newRelay(t, f.server.URL), f.count()
+			old, newer := f.replaced(path.url)
+			f.eventually(func() error { return f.hasGap(before, pleg.OtherEpoch) })
+			both := func() {
+				for range 20 {
+					old.steps(5)
+					newer.steps(5)
+					time.Sleep(20 * time.Millisecond)
+				}
+				f.within(10 * time.Second)
+			}
+			both()
+			gaps := f.gapsSoFar()
+			both()
+			if got := f.gapsSoFar(); got != gaps {
+				t.Errorf("%d gaps more: the agents take turns", got-gaps)
+			}
+			tt.end(newer, path)
+			f.back(old)
+			f.within(tt.within)
+		})
+	}
+}
+
+// An agent that was stopped while another one took its place is refused.
+func TestOldAgentComesBack(t *testing.T) {
+	t.Parallel()
+	f := startField(t, fieldOptions{})
+	f.relay.hold()
+	before := f.count()
+	old, newer := f.replaced(f.server.URL)
+	newer.steps(20)
+	f.eventually(func() error { return f.hasGap(before, pleg.OtherEpoch) })
+	f.within(10 * time.Second)
+	gaps := f.gapsSoFar()
+	old.steps(50)
+	f.relay.release()
+	old.steps(50)
+	newer.steps(50)
+	f.within(10 * time.Second)
+	if got := f.gapsSoFar(); got != gaps {
+		t.Errorf("%d gaps more: the old agent was not refused", got-gaps)
+	}
+}
+
+// A message that was under way while another agent took the place of its sender is refused,
+// although its states were accepted before.
+func TestMessageComesTooLate(t *testing.T) {
+	t.Parallel()
+	f := startField(t, fieldOptions{})
+	f.cancel() // it knows nothing of the newer agent
+	<-f.done
+	sprung := f.relay.holdAt("HPUB pleg.v1.ev.")
+	f.a.steps(1)
+	<-sprung
+	old, newer := f.replaced(f.server.URL)
+	newer.steps(20)
+	f.late()
+	f.relay.release()
+	if err := old.conn.FlushTimeout(patience); err != nil {
+		t.Fatal(err)
+	}
+	newer.steps(20)
+	f.late()
+	var published []string // the epoch of each message of the node
+	eachMessage(t, f.server.URL, func(m *jetstream.RawStreamMsg) {
+		if m.Subject == "pleg.v1.ev.test_example.node-a" {
+			published = append(published, eventsIn(t, m.Data)[0].Epoch)
+		}
+	})
+	for i, epoch := range published[slices.Index(published, newer.node.Epoch()):] {
+		if epoch != newer.node.Epoch() {
+			t.Errorf("message %d after the first one of the newer agent is of another: %v", i, published)
+		}
+	}
+}
