@@ -209,7 +209,9 @@ func (p *Pipeline) Status() pleg.Status {
 		Overdue: p.inspector.Overdue(), Quarantined: p.Quarantined(),
 	}
 	s.Waiting, _ = p.differ.Waiting()
-	s.Healthy, s.Err = p.Healthy()
+	if s.Healthy, s.Err = p.Healthy(); s.Healthy {
+		s.Degraded = p.runtime.Degraded()
+	}
 	s.InFlight = p.inspector.InFlight()
 	s.Failed = p.failed(s)
 	if s.Relist.Started.IsZero() && len(s.Overdue) == 0 && len(s.Quarantined) == 0 {
@@ -247,16 +249,14 @@ func (p *Pipeline) failed(s pleg.Status) (failed []pleg.Failed) {
 // PLEG does; while CRI events stand in for lists, twice Options.RelistPeriodWithEvents ago,
 // if that is longer. It also returns false if several pods wait for an inspection, and for
 // RelistThreshold none has succeeded or failed promptly; the error names pods. A single
-// pod is no evidence against the runtime. If Runtime is [pleg.Degraded], true may come with
-// an error about lists that work only by a fallback. Healthy does not block.
+// pod is no evidence against the runtime. What works only by a fallback is in
+// [Pipeline.Status]. Healthy does not block.
 func (p *Pipeline) Healthy() (bool, error) {
 	if ok, err := p.lister.Healthy(); !ok {
 		return false, err
 	}
-	if err := p.stalled(); err != nil {
-		return false, err
-	}
-	return true, p.runtime.Degraded()
+	err := p.stalled()
+	return err == nil, err
 }
 
 // stalled returns an error if pods wait and the runtime answers no inspection.

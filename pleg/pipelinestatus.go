@@ -6,11 +6,12 @@ import "time"
 type Status struct {
 	// At is the time of this status.
 	At time.Time
-	// Healthy and Err are the results of the pipeline's method Healthy: if Healthy
-	// is true, Err is what works only by a fallback, or nil.
-	Healthy bool
-	Err     error
-	Relist  RelistStatus
+	// Healthy and Err are the results of the pipeline's method Healthy. If it is healthy,
+	// Degraded is what works only by a fallback, or nil; see [Degraded].
+	Healthy  bool
+	Err      error
+	Degraded error
+	Relist   RelistStatus
 	// Inspectors is the bound on inspections in flight that are not hung, InFlight the
 	// number of those in flight.
 	Inspectors, InFlight int

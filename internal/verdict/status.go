@@ -45,9 +45,9 @@ func judge(s pleg.Status) []Finding {
 		}
 	}
 	switch {
+	case s.Degraded != nil:
+		all = append(all, Finding{Cause: Fallback, Severity: Warning, What: plain(s.Degraded)}.completed(s.At))
 	case s.Err == nil:
-	case s.Healthy:
-		all = append(all, Finding{Cause: Fallback, Severity: Warning, What: plain(s.Err)}.completed(s.At))
 	case !slices.ContainsFunc(all, func(f Finding) bool { return f.Severity == Problem }) && !s.Relist.Success.IsZero():
 		all = append(all, Finding{Cause: RuntimeHangs, Severity: Problem, What: plain(s.Err)}.completed(s.At))
 	}

@@ -94,7 +94,7 @@ func TestOf(t *testing.T) {
 			},
 			"PROBLEM: shop/web-0: its inspection fails since 11:59 (60s): ContainerStatus of nginx c1: broken", "journalctl",
 		},
-		"a fallback": {func(s *pleg.Status) { s.Err = errors.New("lists work in portions") }, "WARNING: lists work in portions", "journalctl"},
+		"a fallback": {func(s *pleg.Status) { s.Degraded = errors.New("lists work in portions") }, "WARNING: lists work in portions", "journalctl"},
 		"unhealthy": {
 			func(s *pleg.Status) { s.Healthy, s.Err = false, errors.New("no inspection has succeeded for 4m0s") },
 			"PROBLEM: no inspection has succeeded for 4m0s", "SIGUSR1",

@@ -13,7 +13,7 @@ import (
 // FromPipelineStatus returns the message of the status of a pipeline.
 func FromPipelineStatus(s pleg.Status) *plegv1.PipelineStatus {
 	m := &plegv1.PipelineStatus{
-		At: FromTime(s.At), Healthy: s.Healthy, Error: ErrorText(s.Err), Relist: fromRelist(s.Relist),
+		At: FromTime(s.At), Healthy: s.Healthy, Error: ErrorText(s.Err), Degraded: ErrorText(s.Degraded), Relist: fromRelist(s.Relist),
 		Inspectors: uint32(s.Inspectors), Width: uint32(s.Inspectors), InFlight: uint32(s.InFlight), Waiting: uint32(s.Waiting),
 	}
 	for _, i := range s.Overdue {
@@ -58,7 +58,7 @@ func fromCall(c *pleg.Call) *plegv1.Call {
 // ToPipelineStatus returns the status of a message.
 func ToPipelineStatus(m *plegv1.PipelineStatus) pleg.Status {
 	s := pleg.Status{
-		At: ToTime(m.GetAt()), Healthy: m.GetHealthy(), Err: toError(m.GetError()), Relist: toRelist(m.GetRelist()),
+		At: ToTime(m.GetAt()), Healthy: m.GetHealthy(), Err: toError(m.GetError()), Degraded: toError(m.GetDegraded()), Relist: toRelist(m.GetRelist()),
 		Inspectors: int(m.GetInspectors()), InFlight: int(m.GetInFlight()), Waiting: int(m.GetWaiting()),
 	}
 	for _, i := range m.GetOverdue() {

@@ -190,11 +190,6 @@ func (d *Dispatcher) publishOutcome(o stage.Outcome) {
 		d.resolveLabels(o.UID, labels)
 	}
 	for _, ev := range o.Events {
-		// A ContainerChanged only causes an inspection; subscribers cannot act on it
-		// (kubelet v1.37, reconcilePodRecord).
-		if ev.Type == pleg.ContainerChanged {
-			continue
-		}
 		d.seq++
 		ev.Seq, ev.Epoch = d.seq, d.epoch
 		d.metrics.count(ev.Type)

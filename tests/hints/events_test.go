@@ -168,8 +168,8 @@ func TestNodeTooLargeToListStaysVisible(t *testing.T) {
 		h.Churn(1, 40)
 		time.Sleep(3 * time.Second)
 		h.RequireTruth()
-		if ok, err := h.Healthy(); !ok || err == nil || !strings.Contains(err.Error(), "in portions") {
-			t.Errorf("healthy: %t, %v; want true, and what is wrong", ok, err)
+		if s := h.Status(); !s.Healthy || s.Err != nil || s.Degraded == nil || !strings.Contains(s.Degraded.Error(), "in portions") {
+			t.Errorf("healthy: %t, %v, %v; want true, and what is wrong", s.Healthy, s.Err, s.Degraded)
 		}
 		h.RequirePromises(promises.Stream{NoSync: true})
 	})

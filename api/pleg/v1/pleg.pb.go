@@ -46,6 +46,8 @@ const (
 	EventType_EVENT_TYPE_NETWORK_FAILED EventType = 6
 	// A container exists that has not been started. Sent only on request.
 	EventType_EVENT_TYPE_CONTAINER_CREATED EventType = 7
+	// The runtime does not know the state of a container. Sent only on request.
+	EventType_EVENT_TYPE_CONTAINER_CHANGED EventType = 8
 	// All events from before the call have been sent, and the initial state is
 	// complete, except of pods whose inspection fails or hangs. The events that follow
 	// happen now.
@@ -71,6 +73,7 @@ var (
 		5:  "EVENT_TYPE_NETWORK_SETUP_COMPLETED",
 		6:  "EVENT_TYPE_NETWORK_FAILED",
 		7:  "EVENT_TYPE_CONTAINER_CREATED",
+		8:  "EVENT_TYPE_CONTAINER_CHANGED",
 		16: "EVENT_TYPE_SYNCED",
 		17: "EVENT_TYPE_GAP",
 		18: "EVENT_TYPE_BOOKMARK",
@@ -84,6 +87,7 @@ var (
 		"EVENT_TYPE_NETWORK_SETUP_COMPLETED": 5,
 		"EVENT_TYPE_NETWORK_FAILED":          6,
 		"EVENT_TYPE_CONTAINER_CREATED":       7,
+		"EVENT_TYPE_CONTAINER_CHANGED":       8,
 		"EVENT_TYPE_SYNCED":                  16,
 		"EVENT_TYPE_GAP":                     17,
 		"EVENT_TYPE_BOOKMARK":                18,
@@ -1618,7 +1622,7 @@ type PipelineStatus struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	At      *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
 	Healthy bool                   `protobuf:"varint,2,opt,name=healthy,proto3" json:"healthy,omitempty"`
-	// Why it is not healthy; if it is, what works only by a fallback, or empty.
+	// Why it is not healthy; empty if it is.
 	Error  string        `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	Relist *RelistStatus `protobuf:"bytes,4,opt,name=relist,proto3" json:"relist,omitempty"`
 	// The bound on inspections in flight, the number that the pipeline uses at
@@ -1634,7 +1638,9 @@ type PipelineStatus struct {
 	// The pods whose last inspection hung, in the order of their next retry.
 	Quarantined []*QuarantinedPod `protobuf:"bytes,10,rep,name=quarantined,proto3" json:"quarantined,omitempty"`
 	// The pods whose last inspection failed without hanging, the longest first.
-	Failed        []*FailedPod `protobuf:"bytes,11,rep,name=failed,proto3" json:"failed,omitempty"`
+	Failed []*FailedPod `protobuf:"bytes,11,rep,name=failed,proto3" json:"failed,omitempty"`
+	// What works only by a fallback; empty if nothing does.
+	Degraded      string `protobuf:"bytes,12,opt,name=degraded,proto3" json:"degraded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1744,6 +1750,13 @@ func (x *PipelineStatus) GetFailed() []*FailedPod {
 		return x.Failed
 	}
 	return nil
+}
+
+func (x *PipelineStatus) GetDegraded() string {
+	if x != nil {
+		return x.Degraded
+	}
+	return ""
 }
 
 // RelistStatus describes the lists of all pods.
@@ -2376,7 +2389,7 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x12\n" +
 	"\x10GetStatusRequest\"D\n" +
 	"\x11GetStatusResponse\x12/\n" +
-	"\x06status\x18\x01 \x01(\v2\x17.pleg.v1.PipelineStatusR\x06status\"\x9e\x03\n" +
+	"\x06status\x18\x01 \x01(\v2\x17.pleg.v1.PipelineStatusR\x06status\"\xba\x03\n" +
 	"\x0ePipelineStatus\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x18\n" +
 	"\ahealthy\x18\x02 \x01(\bR\ahealthy\x12\x14\n" +
@@ -2391,7 +2404,8 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\aoverdue\x18\t \x03(\v2\x13.pleg.v1.InspectionR\aoverdue\x129\n" +
 	"\vquarantined\x18\n" +
 	" \x03(\v2\x17.pleg.v1.QuarantinedPodR\vquarantined\x12*\n" +
-	"\x06failed\x18\v \x03(\v2\x12.pleg.v1.FailedPodR\x06failed\"\x9d\x03\n" +
+	"\x06failed\x18\v \x03(\v2\x12.pleg.v1.FailedPodR\x06failed\x12\x1a\n" +
+	"\bdegraded\x18\f \x01(\tR\bdegraded\"\x9d\x03\n" +
 	"\fRelistStatus\x124\n" +
 	"\asuccess\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\asuccess\x12-\n" +
 	"\x04took\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04took\x124\n" +
@@ -2432,7 +2446,7 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x120\n" +
 	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x14\n" +
-	"\x05error\x18\x05 \x01(\tR\x05error*\xd0\x02\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error*\xf2\x02\n" +
 	"\tEventType\x12\x1a\n" +
 	"\x16EVENT_TYPE_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cEVENT_TYPE_CONTAINER_STARTED\x10\x01\x12\x1d\n" +
@@ -2441,7 +2455,8 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x13EVENT_TYPE_POD_SYNC\x10\x04\x12&\n" +
 	"\"EVENT_TYPE_NETWORK_SETUP_COMPLETED\x10\x05\x12\x1d\n" +
 	"\x19EVENT_TYPE_NETWORK_FAILED\x10\x06\x12 \n" +
-	"\x1cEVENT_TYPE_CONTAINER_CREATED\x10\a\x12\x15\n" +
+	"\x1cEVENT_TYPE_CONTAINER_CREATED\x10\a\x12 \n" +
+	"\x1cEVENT_TYPE_CONTAINER_CHANGED\x10\b\x12\x15\n" +
 	"\x11EVENT_TYPE_SYNCED\x10\x10\x12\x12\n" +
 	"\x0eEVENT_TYPE_GAP\x10\x11\x12\x17\n" +
 	"\x13EVENT_TYPE_BOOKMARK\x10\x12*i\n" +

@@ -200,20 +200,19 @@ func (c checks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // errors may name pods and quote the runtime.
 func (o *Options) list() check {
 	return check{"pleg", func(r *http.Request) (string, error) {
-		healthy, err := o.Pipeline.Healthy()
 		status := o.Pipeline.Status()
 		named := o.hidden(r) == nil
 		switch {
-		case !healthy && named:
-			return "", err
-		case !healthy && status.Relist.Success.IsZero():
+		case !status.Healthy && named:
+			return "", status.Err
+		case !status.Healthy && status.Relist.Success.IsZero():
 			return "", errors.New("no list has succeeded yet")
-		case !healthy:
+		case !status.Healthy:
 			return "", fmt.Errorf("the last successful list began %v ago, %s", rounded(time.Since(status.Relist.Success)),
 				number(status.Waiting, "pod waits for an inspection", "pods wait for an inspection"))
-		case err != nil && named:
-			return err.Error(), nil
-		case err != nil:
+		case status.Degraded != nil && named:
+			return status.Degraded.Error(), nil
+		case status.Degraded != nil:
 			return "lists work only by a fallback", nil
 		}
 		return relistDetail(status.Relist, named), nil

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -153,7 +154,7 @@ func ReadFigures(pipe *pipeline.Pipeline, gatherer prometheus.Gatherer) Figures 
 
 // addStatus adds what the pipeline says of itself.
 func (f *Figures) addStatus(s pleg.Status) {
-	f.At, f.Healthy, f.Reason = s.At, s.Healthy, textOf(s.Err)
+	f.At, f.Healthy, f.Reason = s.At, s.Healthy, textOf(cmp.Or(s.Err, s.Degraded))
 	f.Lister.PeriodSeconds, f.Lister.Pods = s.Relist.Period.Seconds(), s.Relist.Pods
 	f.Lister.Failures, f.Lister.Error = s.Relist.Failures, textOf(s.Relist.Err)
 	if !s.Relist.Success.IsZero() {
