@@ -208,13 +208,13 @@ soak: build ## run the program under faults for DURATION (as root)
 .PHONY: soak-simulated
 soak-simulated: build
 	@$(GO) build -o bin/soak-simulated ./tests/load/simulated
-	@bin/soak-simulated -duration $(DURATION) -out bin/soak-simulated.json
+	@bin/soak-simulated -duration $(DURATION)
 
 .PHONY: soak-containerd
 soak-containerd: build
 	@tests/e2e/setup.sh
 	@$(GO) build -C tests/e2e -o ../../bin/soak-containerd ./soak
-	@cd tests/e2e && ../../bin/soak-containerd -program ../../bin/pleg-pipeline -duration $(DURATION) -out ../../bin/soak-containerd.json
+	@cd tests/e2e && ../../bin/soak-containerd -program ../../bin/pleg-pipeline -duration $(DURATION)
 
 # One kind of attack: make siege SIEGE="-only idle"
 .PHONY: siege

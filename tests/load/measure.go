@@ -16,16 +16,16 @@ import (
 // Sample is the use of resources of a daemon at one moment.
 type Sample struct {
 	// At is the time since the run began.
-	At time.Duration `json:"atNS"`
+	At time.Duration
 	// HeapBytes are live after the last garbage collection.
-	HeapBytes  float64 `json:"heapBytes"`
-	Goroutines float64 `json:"goroutines"`
-	FDs        float64 `json:"fds"`
-	RSSBytes   float64 `json:"rssBytes"`
-	CPUSeconds float64 `json:"cpuSeconds"`
+	HeapBytes  float64
+	Goroutines float64
+	FDs        float64
+	RSSBytes   float64
+	CPUSeconds float64
 	// Events are the published events, Discarded those that subscribers missed.
-	Events    float64 `json:"events"`
-	Discarded float64 `json:"discarded"`
+	Events    float64
+	Discarded float64
 }
 
 // MiB is a number of bytes.
@@ -102,45 +102,36 @@ func parseMetrics(r io.Reader) (map[string]float64, error) {
 // minSamples is the least number of samples to judge a slope.
 const minSamples = 10
 
-// Figure is one measure in the second half of a run.
-type Figure struct {
-	Name string `json:"name"`
-	Unit string `json:"unit"`
-	// First, Min, Max and Last are those of the second half.
-	First float64 `json:"first"`
-	Min   float64 `json:"min"`
-	Max   float64 `json:"max"`
-	Last  float64 `json:"last"`
-	// PerHour is the slope of a line through the samples, and StdErr its standard error,
-	// in units per hour. Bound is the greatest slope.
-	PerHour float64 `json:"perHour"`
-	StdErr  float64 `json:"stdErr"`
-	Bound   float64 `json:"bound"`
-	// Judged is false if there are too few samples. Exceeded: the slope is above Bound by
+// figure is one measure in the second half of a run.
+type figure struct {
+	name, unit        string
+	first, most, last float64
+	// perHour is the slope of a line through the samples, and stdErr its standard error,
+	// in units per hour. bound is the greatest slope.
+	perHour, stdErr, bound float64
+	// judged is false if there are too few samples. exceeded: the slope is above bound by
 	// more than two standard errors.
-	Judged   bool `json:"judged"`
-	Exceeded bool `json:"exceeded"`
+	judged, exceeded bool
 }
 
 // figures fits a line to the second half of the samples, for each measure.
-func figures(samples []Sample) []Figure {
+func figures(samples []Sample) (all []figure) {
 	half := samples[len(samples)/2:]
 	if len(half) == 0 {
 		return nil
 	}
-	var all []Figure
 	for _, m := range measures {
 		var at []time.Duration
 		var values []float64
 		for _, s := range half {
 			at, values = append(at, s.At), append(values, m.of(s))
 		}
-		f := Figure{
-			Name: m.name, Unit: m.unit, Bound: m.bound, Judged: len(half) >= minSamples,
-			First: values[0], Min: slices.Min(values), Max: slices.Max(values), Last: values[len(values)-1],
+		f := figure{
+			name: m.name, unit: m.unit, bound: m.bound, judged: len(half) >= minSamples,
+			first: values[0], most: slices.Max(values), last: values[len(values)-1],
 		}
-		f.PerHour, f.StdErr = fit(at, values)
-		f.Exceeded = f.Judged && f.PerHour-2*f.StdErr > f.Bound
+		f.perHour, f.stdErr = fit(at, values)
+		f.exceeded = f.judged && f.perHour-2*f.stdErr > f.bound
 		all = append(all, f)
 	}
 	return all

@@ -2,7 +2,6 @@ package load
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -10,112 +9,61 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 )
 
-// Report is what a soak found.
-type Report struct {
-	Node    string        `json:"node"`
-	Seed    uint64        `json:"seed"`
-	Elapsed time.Duration `json:"elapsedNS"`
-	// Partial: the soak ended early.
-	Partial bool `json:"partial"`
-	// Actions are the numbers of changes and faults of the node.
-	Actions map[string]int `json:"actions"`
-	// Rests is the number of comparisons with the truth. SettledMedian and SettledMax
-	// are the times until all daemons and subscribers had it.
-	Rests         int            `json:"rests"`
-	SettledMedian time.Duration  `json:"settledMedianNS"`
-	SettledMax    time.Duration  `json:"settledMaxNS"`
-	Daemons       []DaemonReport `json:"daemons"`
-	Problems      []string       `json:"problems"`
-}
-
-// DaemonReport is the report of one daemon.
-type DaemonReport struct {
-	Mode string `json:"mode"`
-	// CPUShare is the CPU time per second of the soak.
-	CPUShare    float64            `json:"cpuShare"`
-	Figures     []Figure           `json:"figures"`
-	Subscribers []SubscriberReport `json:"subscribers"`
-	Samples     []Sample           `json:"samples"`
-}
-
-// SubscriberReport is the report of one subscriber.
-type SubscriberReport struct {
-	Name string `json:"name"`
-	counts
-}
-
-func (s *soak) report(partial bool) *Report {
-	r := &Report{
-		Node: s.name, Seed: s.Seed, Partial: partial, Actions: s.Actions(), Rests: len(s.settled),
-		SettledMedian: s.settled.Quantile(0.5), SettledMax: s.settled.Quantile(1),
-	}
+// report judges what was measured and prints all that was found. It is partial if the soak
+// ended early.
+func (s *soak) report(w io.Writer, partial bool) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, d := range s.daemons {
-		of := DaemonReport{Mode: d.Name, Samples: s.samples[d], Figures: figures(s.samples[d])}
-		if n := len(of.Samples); n > 0 {
-			of.CPUShare = of.Samples[n-1].CPUSeconds / of.Samples[n-1].At.Seconds()
-		}
-		for _, sub := range s.subscribers {
-			if sub.daemon == d {
-				of.Subscribers = append(of.Subscribers, SubscriberReport{sub.name, sub.report()})
-			}
-		}
-		for _, f := range of.Figures {
-			s.Require(!f.Exceeded, "daemon (%s): %s grows by %.2f ± %.2f %s an hour, more than %g", d.Name, f.Name, f.PerHour, f.StdErr, f.Unit, f.Bound)
-		}
-		r.Daemons = append(r.Daemons, of)
+		s.reportDaemon(table, d)
 	}
-	r.Elapsed, r.Problems = s.Elapsed(), s.Problems()
-	return r
-}
-
-// Print writes the report as tables for people.
-func (r *Report) Print(w io.Writer) {
 	outcome := "ok"
-	if len(r.Problems) > 0 {
+	if len(s.Problems()) > 0 {
 		outcome = "FAILED"
 	}
-	if r.Partial {
+	if partial {
 		outcome += " (partial)"
 	}
-	fmt.Fprintf(w, "\n%s: %s after %v, seed %d\n", r.Node, outcome, r.Elapsed.Round(time.Second), r.Seed)
+	_ = table.Flush()
+	fmt.Fprintf(w, "\n%s: %s after %v, seed %d\n", s.name, outcome, s.Elapsed().Round(time.Second), s.Seed)
 	fmt.Fprintf(w, "%d rests; time until all had the truth: median %v, at most %v\n",
-		r.Rests, r.SettledMedian.Round(time.Millisecond), r.SettledMax.Round(time.Millisecond))
-	for _, action := range slices.Sorted(maps.Keys(r.Actions)) {
-		fmt.Fprintf(w, "  %s: %d\n", action, r.Actions[action])
+		len(s.settled), s.settled.Quantile(0.5).Round(time.Millisecond), s.settled.Quantile(1).Round(time.Millisecond))
+	actions := s.Actions()
+	for _, action := range slices.Sorted(maps.Keys(actions)) {
+		fmt.Fprintf(w, "  %s: %d\n", action, actions[action])
 	}
-	for _, d := range r.Daemons {
-		d.print(w)
-	}
-	for _, p := range r.Problems {
+	for _, p := range s.Problems() {
 		fmt.Fprintf(w, "PROBLEM: %s\n", p)
 	}
 }
 
-func (d DaemonReport) print(w io.Writer) {
-	fmt.Fprintf(w, "\ndaemon (%s), CPU %.1f %% of a core; the second half:\n", d.Mode, 100*d.CPUShare)
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "measure\tfirst\tmin\tmax\tlast\tslope per hour\tbound\t")
-	for _, f := range d.Figures {
+// reportDaemon prints what a daemon used in the second half, and what its subscribers got.
+func (s *soak) reportDaemon(table *tabwriter.Writer, d *Daemon) {
+	samples := s.samples[d]
+	if n := len(samples); n > 0 {
+		fmt.Fprintf(table, "\ndaemon (%s), CPU %.1f %% of a core\n", d.Name, 100*samples[n-1].CPUSeconds/samples[n-1].At.Seconds())
+	}
+	fmt.Fprintln(table, "measure\tfirst\tmost\tlast\tslope per hour\tbound\t")
+	for _, f := range figures(samples) {
 		verdict := ""
 		switch {
-		case !f.Judged:
+		case !f.judged:
 			verdict = "too few samples"
-		case f.Exceeded:
+		case f.exceeded:
 			verdict = "EXCEEDED"
+			s.Problem("daemon (%s): %s grows by %.2f ± %.2f %s an hour, more than %g", d.Name, f.name, f.perHour, f.stdErr, f.unit, f.bound)
 		}
-		fmt.Fprintf(table, "%s %s\t%.4g\t%.4g\t%.4g\t%.4g\t%+.2f ± %.2f\t%g\t%s\n",
-			f.Name, f.Unit, f.First, f.Min, f.Max, f.Last, f.PerHour, f.StdErr, f.Bound, verdict)
+		fmt.Fprintf(table, "%s %s\t%.4g\t%.4g\t%.4g\t%+.2f ± %.2f\t%g\t%s\n", f.name, f.unit, f.first, f.most, f.last, f.perHour, f.stdErr, f.bound, verdict)
 	}
 	fmt.Fprintln(table, "\nsubscriber\tevents\tmissed\trepairs\tgaps\tvisits\tlost connections\tcompared\t")
-	for _, s := range d.Subscribers {
-		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", s.Name, s.Events, s.Missed, s.Repairs, s.Gaps, s.Visits, s.Breaks, s.Compared)
+	for _, sub := range s.subscribers {
+		if sub.daemon == d {
+			sub.report(table)
+		}
 	}
-	_ = table.Flush()
 }
 
 func (s *soak) progress(ctx context.Context) string {
@@ -124,19 +72,18 @@ func (s *soak) progress(ctx context.Context) string {
 		actions += n
 	}
 	_, rests, _ := s.phase.now()
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %v of %v, %d actions, %d rests, %d problems",
+	text := fmt.Sprintf("%s: %v of %v, %d actions, %d rests, %d problems",
 		s.name, s.Elapsed().Round(time.Second), s.Duration, actions, rests, len(s.Problems()))
 	for _, d := range s.daemons {
 		now, err := d.sample(ctx, s.Run)
 		if err != nil {
-			fmt.Fprintf(&b, "; %s: %v", d.Name, err)
+			text += fmt.Sprintf("; %s: %v", d.Name, err)
 			continue
 		}
-		fmt.Fprintf(&b, "; %s: %.0f events, %.0f discarded, heap %.1f MiB, %.0f goroutines, %.0f fds, RSS %.0f MiB, CPU %.1f s",
+		text += fmt.Sprintf("; %s: %.0f events, %.0f discarded, heap %.1f MiB, %.0f goroutines, %.0f fds, RSS %.0f MiB, CPU %.1f s",
 			d.Name, now.Events, now.Discarded, MiB(now.HeapBytes), now.Goroutines, now.FDs, MiB(now.RSSBytes), now.CPUSeconds)
 	}
-	return b.String()
+	return text
 }
 
 // SoakMain is a command that soaks the program beside a node, with the arguments of this
@@ -149,7 +96,6 @@ func SoakMain(name string, start func(ctx context.Context, seed uint64) (Node, f
 	flag.DurationVar(&o.RestEvery, "rest-every", 20*time.Second, "time between two comparisons with the truth")
 	flag.StringVar(&o.Program, "program", "bin/pleg-pipeline", "path of the program")
 	flag.Uint64Var(&o.Seed, "seed", uint64(time.Now().UnixNano()), "seed of the random changes and faults")
-	out := flag.String("out", "", "file for the report as JSON")
 	flag.Parse()
 	if flag.NArg() > 0 || o.Duration <= 0 || o.RestEvery <= 0 {
 		fmt.Fprintln(os.Stderr, "soak: no arguments allowed; -duration and -rest-every must be positive")
@@ -160,23 +106,6 @@ func SoakMain(name string, start func(ctx context.Context, seed uint64) (Node, f
 		if err != nil {
 			return err
 		}
-		report, err := Soak(ctx, r, node, o)
-		err = errors.Join(err, end(ctx))
-		if report == nil {
-			return err
-		}
-		report.Print(os.Stdout)
-		return errors.Join(err, report.save(*out))
+		return errors.Join(Soak(ctx, r, node, o), end(ctx))
 	})
-}
-
-func (r *Report) save(path string) error {
-	if path == "" {
-		return nil
-	}
-	data, err := json.MarshalIndent(r, "", " ")
-	if err != nil {
-		return fmt.Errorf("encode report: %w", err)
-	}
-	return os.WriteFile(path, append(data, '\n'), 0o600)
 }

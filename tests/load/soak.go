@@ -83,13 +83,13 @@ type soak struct {
 // are measured. At the end a line is fitted to the second half of the measurements: a slope
 // above its bound is a problem.
 //
-// Soak ends when the duration is over or ctx ends, and returns a report. If ctx ends or the
+// Soak ends when the duration is over or ctx ends, and prints a report. If ctx ends or the
 // soak cannot continue, which the error explains, the report is partial.
-func Soak(ctx context.Context, r *Run, node Node, o SoakOptions) (*Report, error) {
+func Soak(ctx context.Context, r *Run, node Node, o SoakOptions) error {
 	s := &soak{Run: r, SoakOptions: o, node: node, phase: newPhase(), samples: make(map[*Daemon][]Sample)}
 	dir, err := os.MkdirTemp("", "pleg-soak-")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	fmt.Fprintf(o.Out, "%s: %v with seed %d\n", r.name, o.Duration, o.Seed)
@@ -100,7 +100,8 @@ func Soak(ctx context.Context, r *Run, node Node, o SoakOptions) (*Report, error
 	for _, d := range s.daemons {
 		err = errors.Join(err, d.Stop())
 	}
-	return s.report(err != nil || ctx.Err() != nil), err
+	s.report(os.Stdout, err != nil || ctx.Err() != nil)
+	return err
 }
 
 func (s *soak) start(ctx context.Context, dir string) error {

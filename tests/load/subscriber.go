@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -27,17 +28,6 @@ const (
 	longestAbsence              = 40 * time.Second
 )
 
-// counts are what a subscriber got.
-type counts struct {
-	Events   int    `json:"events"`
-	Repairs  int    `json:"repairs"`
-	Missed   uint64 `json:"missed"`
-	Gaps     int    `json:"gaps"`
-	Visits   int    `json:"visits"`
-	Breaks   int    `json:"breaks"`
-	Compared int    `json:"compared"`
-}
-
 // subscriber follows a daemon over its socket and knows the node from its events.
 type subscriber struct {
 	name    string
@@ -48,10 +38,11 @@ type subscriber struct {
 	slow    bool // it reads only in some rests
 	goes    bool // it leaves and comes back
 
-	mu     sync.Mutex // guards what follows
-	counts counts
+	mu     sync.Mutex      // guards what follows
 	stream promises.Stream // since the last check in a rest
 	synced bool            // since the last replay began
+
+	events, visits, breaks, compared int
 }
 
 func newSubscribers(d *Daemon, p *phase, seed uint64) []*subscriber {
@@ -166,7 +157,7 @@ func (s *subscriber) add(ev pleg.Event) {
 		s.synced = true
 	case pleg.Bookmark:
 	default:
-		s.counts.Events++
+		s.events++
 	}
 	s.stream.Add(ev)
 }
@@ -186,7 +177,7 @@ func (s *subscriber) diff(truth promises.Truth) []string {
 func (s *subscriber) check(truth promises.Truth) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.counts.Compared++
+	s.compared++
 	s.stream.Truth = truth
 	err := s.stream.Check()
 	s.stream.Forget()
@@ -200,7 +191,7 @@ func (s *subscriber) check(truth promises.Truth) error {
 func (s *subscriber) startVisit(replay bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.counts.Visits++
+	s.visits++
 	if !replay {
 		s.stream.Breaks = append(s.stream.Breaks, len(s.stream.Events))
 		return nil
@@ -218,14 +209,13 @@ func (s *subscriber) startVisit(replay bool) error {
 func (s *subscriber) disconnected() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.counts.Breaks++
+	s.breaks++
 	s.stream.Breaks = append(s.stream.Breaks, len(s.stream.Events))
 }
 
-func (s *subscriber) report() counts {
+func (s *subscriber) report(w io.Writer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := &s.stream.State
-	s.counts.Repairs, s.counts.Missed, s.counts.Gaps = state.Repairs, state.Missed, state.Gaps
-	return s.counts
+	fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", s.name, s.events, state.Missed, state.Repairs, state.Gaps, s.visits, s.breaks, s.compared)
 }
