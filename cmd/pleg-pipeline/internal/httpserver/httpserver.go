@@ -111,7 +111,7 @@ func Handler(o Options) http.Handler {
 	lookups := o.guard(limit(maxRequests, maxWait, "lookups", containers{o.Pipeline}))
 	mux.Handle("GET /containers", lookups)
 	mux.Handle("GET /containers/{id}", lookups)
-	files := o.guard(limit(maxPageRequests, maxWait, "requests", newPage()))
+	files := o.guard(limit(maxPageRequests, maxWait, "requests", http.HandlerFunc(servePage)))
 	mux.Handle("GET /{$}", files)
 	mux.Handle("GET /page/{file}", files)
 	return mux

@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"fmt"
@@ -40,61 +41,28 @@ const maxPageRequests = 64
 //go:embed page
 var pageFiles embed.FS
 
-// page is the handler of the page and its files.
-type page map[string]pageFile
-
-type pageFile struct {
-	text      []byte
-	mediaType string
-	tag       string // changes with the text, so that a browser keeps no old file
-}
-
-// mediaTypes has the type of each file name extension of the page. What package mime says
-// depends on the machine.
-var mediaTypes = map[string]string{
-	".html": "text/html; charset=utf-8",
-	".css":  "text/css; charset=utf-8",
-	".js":   "text/javascript; charset=utf-8",
-	".svg":  "image/svg+xml",
-}
-
-// newPage returns the page at "/" and its other files below /page/.
-func newPage() page {
-	files, err := fs.Glob(pageFiles, "page/*")
+// pageTag changes with the files, so that a browser keeps no old one.
+var pageTag = func() string {
+	digest := sha256.New()
+	names, err := fs.Glob(pageFiles, "page/*")
+	for _, name := range names {
+		text, readErr := pageFiles.ReadFile(name)
+		err = cmp.Or(err, readErr)
+		digest.Write(text)
+	}
 	if err != nil {
-		panic("httpserver: " + err.Error()) // the pattern is correct
+		panic("httpserver: " + err.Error()) // the files are in this program
 	}
-	p := make(page, len(files))
-	for _, name := range files {
-		text, err := pageFiles.ReadFile(name)
-		if err != nil {
-			panic("httpserver: " + err.Error()) // it was just listed
-		}
-		url := "/" + name
-		if name == "page/index.html" {
-			url = "/"
-		}
-		p[url] = pageFile{text, mediaTypes[path.Ext(name)], fmt.Sprintf("%q", fmt.Sprintf("%x", sha256.Sum256(text))[:16])}
-	}
-	return p
-}
+	return fmt.Sprintf("%q", fmt.Sprintf("%x", digest.Sum(nil))[:16])
+}()
 
-func (p page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	file, ok := p[r.URL.Path]
-	if !ok {
-		http.NotFound(w, r)
-		return
-	}
+// servePage answers with the page, or with one of its files.
+func servePage(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
-	header.Set("Content-Type", file.mediaType)
 	header.Set("Content-Security-Policy", pagePolicy)
 	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("Cross-Origin-Opener-Policy", "same-origin")
 	header.Set("Cache-Control", "no-cache, private")
-	header.Set("ETag", file.tag)
-	if r.Header.Get("If-None-Match") == file.tag {
-		w.WriteHeader(http.StatusNotModified)
-		return
-	}
-	_, _ = w.Write(file.text) // only the connection of the client can fail
+	header.Set("ETag", pageTag)
+	http.ServeFileFS(w, r, pageFiles, path.Join("page", cmp.Or(r.PathValue("file"), "index.html")))
 }
