@@ -146,7 +146,7 @@ const (
 	socketVariable = "PLEG_TEST_SOCKET"
 
 	roleWatch = "watch" // prints one line per event
-	roleHoard = "hoard" // has four connections, begins a list on each, and prints so
+	roleHoard = "hoard" // has four connections, begins a list and watches on each, and prints so
 )
 
 func playRole(role string) (exit int) {
@@ -174,6 +174,13 @@ func hoard(ctx context.Context, path string) (exit int) {
 		conn, err := grpc.NewClient("unix:"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err == nil {
 			_, err = conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, plegv1.PLEG_ListPods_FullMethodName)
+		}
+		var stream grpc.ServerStreamingClient[plegv1.WatchResponse]
+		if err == nil {
+			stream, err = plegv1.NewPLEGClient(conn).Watch(ctx, &plegv1.WatchRequest{})
+		}
+		if err == nil {
+			_, err = stream.Header()
 		}
 		if err != nil {
 			fmt.Println(err)

@@ -25,12 +25,13 @@ const (
 // calls are all refused.
 type gate struct {
 	net.Listener
-	metrics       *metrics
-	open, refused *places
+	metrics *metrics
+	open    *places
+	refused atomic.Int64 // the number of connections whose calls are refused
 }
 
 func newGate(l net.Listener, limit int, m *metrics) *gate {
-	return &gate{Listener: l, metrics: m, open: newPlaces(limit), refused: newPlaces(maxRefusals)}
+	return &gate{Listener: l, metrics: m, open: newPlaces(limit)}
 }
 
 // Accept implements [net.Listener].
@@ -66,20 +67,14 @@ func (g *gate) admit(c *heldConn) bool {
 // many such connections.
 func (g *gate) refuse(c *heldConn) bool {
 	g.metrics.refusedConnections.Inc()
-	x := newPlace(nil, func() { _ = c.Close() })
 	c.refusal = status.Errorf(codes.ResourceExhausted, "too many connections: this server allows %d at a time", g.open.max)
-	c.release = func() { g.refused.release(x) }
-	if _, ok := g.refused.acquire(x); !ok {
+	c.release = sync.OnceFunc(func() { g.refused.Add(-1) })
+	if g.refused.Add(1) > maxRefusals {
+		c.release()
 		return false
 	}
-	time.AfterFunc(refusalAge, x.evict)
+	time.AfterFunc(refusalAge, c.closeIfHeld)
 	return true
-}
-
-// closeAll closes all connections.
-func (g *gate) closeAll() {
-	g.open.evictAll()
-	g.refused.evictAll()
 }
 
 // heldConn is a connection that takes a place until it is closed.

@@ -161,14 +161,19 @@ func TestUnreadAnswers(t *testing.T) {
 
 // A client that does not read the list of pods loses its connection.
 func TestUnreadList(t *testing.T) {
-	inBubble(t, pipeline.Options{}, server.Options{MaxLists: 1}, func(t *testing.T, f *fixture) {
+	inBubble(t, pipeline.Options{}, server.Options{MaxLists: 1, MaxCalls: 3}, func(t *testing.T, f *fixture) {
 		f.setLargePods(10)
 		stream, err := f.client().ListPods(t.Context(), &plegv1.ListPodsRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		wantStatus(t, "another list", f.list(), codes.ResourceExhausted, "allows 1 at a time")
+		for range 5 {
+			wantStatus(t, "another list", f.list(), codes.ResourceExhausted, "allows 1 at a time")
+		}
+		if _, err := f.client().GetStatus(t.Context(), &plegv1.GetStatusRequest{}); err != nil {
+			t.Errorf("another method after refused lists: %v", err)
+		}
 		time.Sleep(server.DefaultAnswerTimeout)
 		if err := f.list(); err != nil {
 			t.Errorf("another list: %v", err)

@@ -150,7 +150,6 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	})
 	parts.Go(func() error { s.reportHealth(ctx, checks); return nil })
 	<-ctx.Done()
-	checks.Shutdown()
 	shutDown(errShuttingDown)
 	s.stop(srv, gate)
 	_ = parts.Wait() // the error of a part is the cause of ctx, or a consequence of the end
@@ -186,8 +185,8 @@ func (s *Server) stop(srv *grpc.Server, g *gate) {
 	forced := make(chan struct{})
 	force := time.AfterFunc(s.options.Grace, func() {
 		defer close(forced)
-		// gRPC does not close a connection before its handshake.
-		g.closeAll()
+		// gRPC does not close a connection before its handshake. Refused ones end by themselves.
+		g.open.evictAll()
 		srv.Stop()
 	})
 	srv.GracefulStop()

@@ -63,7 +63,8 @@ func TestBadRequests(t *testing.T) {
 		}
 		_, err := c.GetPodStatus(t.Context(), &plegv1.GetPodStatusRequest{PodUid: "a", NewerThan: &timestamppb.Timestamp{Nanos: -1}})
 		wantStatus(t, "bad time", err, codes.InvalidArgument, "newer_than")
-		f.wantEvent("another watch of the same connection", other)
+		longest := f.mustWatch(t.Context(), c, &plegv1.WatchRequest{Name: strings.Repeat("n", 100), Buffer: 4096})
+		f.wantEvent("another watch of the same connection", other, longest)
 	})
 }
 
@@ -104,6 +105,14 @@ func TestTooManyConnections(t *testing.T) {
 		if n := kit.Metric(t, f.Metrics, "pleg_server_connections"); n != 2 {
 			t.Errorf("%v connections in the metrics, want 2", n)
 		}
+		ended := f.leave() // it makes no call
+		time.Sleep(time.Second)
+		synctest.Wait()
+		select {
+		case <-ended:
+		default:
+			t.Error("a refused connection without a call is open after a second")
+		}
 		second.Close()
 		synctest.Wait()
 		f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
@@ -111,7 +120,7 @@ func TestTooManyConnections(t *testing.T) {
 	})
 }
 
-// The health service reports the health of the pipeline, and NOT_SERVING at the end.
+// The health service reports the health of the pipeline. Its streams end with the server.
 func TestHealth(t *testing.T) {
 	const serving, notServing = healthv1.HealthCheckResponse_SERVING, healthv1.HealthCheckResponse_NOT_SERVING
 	inBubble(t, pipeline.Options{RelistThreshold: time.Minute}, server.Options{}, func(t *testing.T, f *fixture) {

@@ -34,8 +34,10 @@ func TestTooManyWatchers(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		f.mustWatch(t.Context(), c, &plegv1.WatchRequest{})
-		if n := kit.Metric(t, f.Metrics, "pleg_subscribers"); n != 3 {
-			t.Errorf("%v subscribers, want 3", n)
+		for _, name := range []string{"pleg_subscribers", "pleg_server_watchers"} {
+			if n := kit.Metric(t, f.Metrics, name); n != 3 {
+				t.Errorf("%s is %v, want 3", name, n)
+			}
 		}
 	})
 }
