@@ -3,7 +3,9 @@ package verdict
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -14,7 +16,7 @@ import (
 func Pods(s pleg.Status) map[pleg.PodUID]Finding {
 	found := make(map[pleg.PodUID]Finding)
 	for _, p := range s.Failed {
-		found[p.UID] = failed(p).completed(s.At)
+		found[p.UID] = Failed(p, s.At)
 	}
 	for _, f := range pods(s) {
 		found[f.PodUID] = f.completed(s.At)
@@ -28,50 +30,37 @@ func pods(s pleg.Status) []Finding {
 	byPod := make(map[pleg.PodUID]Finding, len(s.Quarantined)+len(s.Overdue))
 	for _, q := range s.Quarantined {
 		f := ofPod(q.Namespace, q.Name, q.UID)
-		f.Cause, f.Since, f.Attempts, f.NextTry = HungContainer, q.Since, q.Hung, q.NextTry
+		f.Cause, f.What, f.Since, f.Attempts, f.NextTry = HungContainer, "hangs", q.Since, q.Hung, q.NextTry
 		byPod[q.UID] = f.in(q.Call)
 	}
 	for _, i := range s.Overdue {
 		f, again := byPod[i.UID]
 		if !again {
 			f = ofPod(i.Namespace, i.Name, i.UID)
-			f.Cause, f.Since = SlowContainer, i.Started
+			f.Cause, f.What, f.Since, f.Severity = SlowContainer, "is slow", i.Started, Warning
 			if i.Hung || s.At.Sub(i.Started) >= problemAfter {
-				f.Cause = HungContainer
+				f.Cause, f.What, f.Severity = HungContainer, "hangs", Problem
 			}
 		}
 		f.Attempts++
 		f.NextTry = time.Time{}
-		if i.Call != nil || !again {
-			f = f.in(i.Call)
-		}
-		byPod[i.UID] = f
+		byPod[i.UID] = f.in(i.Call)
 	}
-	all := make([]Finding, 0, len(byPod))
-	for _, f := range byPod {
-		if f.Cause == SlowContainer {
-			f.Severity = Warning
-		}
-		all = append(all, f)
-	}
-	slices.SortFunc(all, func(a, b Finding) int {
+	return slices.SortedFunc(maps.Values(byPod), func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(rank[a.Severity], rank[b.Severity]), a.Since.Compare(b.Since), cmp.Compare(a.Pod, b.Pod))
 	})
-	return all
 }
 
-// in returns the finding with the call that hangs or is slow.
-func (f Finding) in(c *pleg.Call) Finding {
-	f.What = callText(c, "its inspection")
-	if c != nil {
-		f.Call, f.Container = c.Method, c.Container
+// maxNamed is the number of pods that the evidence names.
+const maxNamed = 10
+
+// complaints says what is wrong with each of some pods.
+func complaints(of []Finding, now time.Time) string {
+	var texts []string
+	for _, f := range of {
+		texts = append(texts, f.Subject+" "+f.Complaint(now))
 	}
-	if f.Cause == SlowContainer {
-		f.What += " is slow"
-	} else {
-		f.What += " hangs"
-	}
-	return f
+	return strings.Join(texts, ", ")
 }
 
 // hangs finds pods whose inspections hang or are slow, or that the runtime answers for hardly
@@ -87,21 +76,24 @@ func hangs(s pleg.Status) []Finding {
 	if len(late) >= manyPods && (!overtaken || 2*len(late) >= s.Relist.Pods) {
 		return []Finding{{
 			Cause: RuntimeSlow, Severity: severity(s.At.Sub(first.Since)), Since: first.Since, Attempts: first.Attempts,
-			What: fmt.Sprintf("no inspection of %d of %d pods returns", len(late), max(len(late), s.Relist.Pods)), Detail: "; the longest is " + first.Subject + ", " + first.What,
-			Pod: first.Pod, PodUID: first.PodUID, Container: first.Container, Call: first.Call, Pods: len(late),
+			Subject: fmt.Sprintf("the runtime answers no inspection of %d of %d pods", len(late), max(len(late), s.Relist.Pods)),
+			Detail:  "; the longest: " + first.Subject + first.Detail,
+			Pod:     first.Pod, PodUID: first.PodUID, Container: first.Container, Call: first.Call, Pods: len(late),
 		}}
 	}
 	rest := slices.IndexFunc(late, func(f Finding) bool { return !same(f) })
 	if rest < 0 {
 		rest = len(late)
 	}
-	first.Pods = rest
-	first.Subject += more(rest)
+	first = first.and(rest - 1)
+	if rest > 1 {
+		first.Evidence = complaints(late[:min(rest, maxNamed)], s.At)
+	}
 	switch others := s.Relist.Pods - len(late); {
 	case others == 1:
-		first.Detail = "; the other pod answers"
+		first.Detail += "; the other pod answers"
 	case others > 1:
-		first.Detail = fmt.Sprintf("; the other %d pods answer", others)
+		first.Detail += fmt.Sprintf("; the other %d pods answer", others)
 	}
 	return []Finding{first}
 }

@@ -16,7 +16,7 @@ const (
 	// warnAfter is several relist periods of a second: what takes longer is a warning, if it is
 	// not worse by then. problemAfter makes it a problem.
 	warnAfter    = 3 * time.Second
-	problemAfter = 10 * time.Second
+	problemAfter = 5 * time.Second
 	// manyPods that hang at the same time, if they are half of all or none was overtaken by
 	// another, mean a slow runtime, not a few hung containers.
 	manyPods = 3
@@ -46,10 +46,10 @@ func judge(s pleg.Status) []Finding {
 	}
 	switch {
 	case s.Degraded != nil:
-		all = append(all, Finding{Cause: Fallback, Severity: Warning, What: plain(s.Degraded)}.completed(s.At))
+		all = append(all, Finding{Cause: Fallback, Severity: Warning, What: Plain(s.Degraded)}.completed(s.At))
 	case s.Err == nil:
 	case !slices.ContainsFunc(all, func(f Finding) bool { return f.Severity == Problem }) && !s.Relist.Success.IsZero():
-		all = append(all, Finding{Cause: RuntimeHangs, Severity: Problem, What: plain(s.Err)}.completed(s.At))
+		all = append(all, Finding{Cause: RuntimeHangs, Severity: Problem, What: Plain(s.Err)}.completed(s.At))
 	}
 	return all
 }
@@ -61,6 +61,8 @@ func severity(age time.Duration) Severity {
 	}
 	return Warning
 }
+
+const theList = "the list of all pods"
 
 // lists finds lists of all pods that fail, hang or are slow. One trouble has one age: from the
 // start of the first list that did not succeed.
@@ -79,19 +81,17 @@ func lists(s pleg.Status) []Finding {
 	f := Finding{Severity: severity(age), Since: since, Attempts: attempts}
 	switch {
 	case r.Failures > 0 && errors.Is(r.Err, pleg.ErrUnavailable):
-		f.Cause, f.Severity, f.What = RuntimeStopped, Problem, "the runtime is stopped"
-		if _, why, ok := strings.Cut(plain(r.Err), pleg.ErrUnavailable.Error()+": "); ok {
+		f.Cause, f.Severity, f.Subject, f.What = RuntimeStopped, Problem, "the runtime", "is stopped"
+		if _, why, ok := strings.Cut(Plain(r.Err), pleg.ErrUnavailable.Error()+": "); ok {
 			f.Detail = ": " + why
 		}
 	case r.Failures > 0 && (age-time.Duration(r.Failures)*r.Period)/time.Duration(r.Failures) < warnAfter:
-		f.Cause, f.What, f.Detail = RuntimeFails, "lists fail", ": "+plain(r.Err)
+		f.Cause, f.Subject, f.What, f.Detail = RuntimeFails, theList, "fails", ": "+Plain(r.Err)
 	case r.Took >= warnAfter && running < max(problemAfter, 2*r.Took):
-		f = Finding{Cause: RuntimeSlow, Severity: severity(r.Took), What: "a list of all pods takes " + Span(r.Took)}
+		f = Finding{Cause: RuntimeSlow, Severity: severity(r.Took), Subject: theList, What: "takes " + Span(r.Took)}
 	case r.Failures > 0 || running >= warnAfter:
-		f.Cause, f.What = RuntimeHangs, callText(r.Call, "the list of all pods")+" hangs"
-		if r.Call != nil {
-			f.Call = r.Call.Method
-		}
+		f.Cause, f.Subject, f.What = RuntimeHangs, theList, "hangs"
+		f = f.in(r.Call)
 	default:
 		return nil
 	}
@@ -103,20 +103,20 @@ func failures(s pleg.Status) []Finding {
 	if len(s.Failed) == 0 || s.At.Sub(s.Failed[0].Since) < warnAfter {
 		return nil
 	}
-	f := failed(s.Failed[0])
-	f.Severity, f.Pods = severity(s.At.Sub(f.Since)), len(s.Failed)
-	f.Subject += more(f.Pods)
-	return []Finding{f}
+	f := Failed(s.Failed[0], s.At)
+	f.Severity = severity(s.At.Sub(f.Since))
+	return []Finding{f.and(len(s.Failed) - 1)}
 }
 
-func failed(p pleg.Failed) Finding {
+// Failed returns the finding of a pod whose inspection fails.
+func Failed(p pleg.Failed, now time.Time) Finding {
 	f := ofPod(p.Namespace, p.Name, p.UID)
-	text := plain(p.Err)
+	text := Plain(p.Err)
 	if _, rest, ok := strings.Cut(text, "("+string(p.UID)+"): "); ok { // it begins with the pod
 		text = rest
 	}
-	f.Cause, f.What, f.Since, f.Detail = RuntimeFails, "its inspection fails", p.Since, ": "+text
-	return f
+	f.Cause, f.What, f.Since, f.Detail = RuntimeFails, "cannot be inspected", p.Since, ": "+text
+	return f.completed(now)
 }
 
 // ofPod returns a finding about a pod.
@@ -129,26 +129,31 @@ func ofPod(namespace, name string, uid pleg.PodUID) Finding {
 	return f
 }
 
-// more names the pods of a finding after the first.
-func more(pods int) string {
-	if pods <= 1 {
-		return ""
+// and returns the finding with the number of other pods that have it.
+func (f Finding) and(more int) Finding {
+	f.Pods = 1 + more
+	if more > 0 {
+		f.Subject += " and " + count(more, "more pod")
+		f.What = cmp.Or(plural[f.What], f.What)
 	}
-	return " and " + count(pods-1, "more pod")
+	return f
 }
 
-func callText(c *pleg.Call, unknown string) string {
-	if c == nil {
-		return unknown
+var plural = map[string]string{"hangs": "hang", "is slow": "are slow"}
+
+// in returns the finding with the call that the runtime does not answer.
+func (f Finding) in(c *pleg.Call) Finding {
+	if c != nil {
+		f.Call, f.Container, f.Detail = c.Method, c.Container, " in "+c.String()
 	}
-	return c.String()
+	return f
 }
 
 // frames are what gRPC adds to the text of an error.
 var frames = regexp.MustCompile(`rpc error: code = \w+ desc = |connection error: desc = |"?transport: Error while dialing: |"$`)
 
-// plain returns an error without the frames of gRPC.
-func plain(err error) string {
+// Plain returns an error without the frames of gRPC.
+func Plain(err error) string {
 	if err == nil {
 		return "no error is known"
 	}

@@ -32,8 +32,8 @@ var rank = map[Severity]int{Problem: 0, Warning: 1, OK: 2}
 type Verdict struct {
 	// Severity is that of the first finding, or [OK] without one.
 	Severity Severity `json:"severity"`
-	// Text is the verdict in one line, such as "PROBLEM: shop/web-0 (nginx): ContainerStatus
-	// hangs since 17:36 (6m, 9 attempts)". It can name pods. Its clock is that of this
+	// Text is the verdict in one line, such as "PROBLEM: shop/web-0 hangs since 17:36 (6m, 9
+	// attempts) in ContainerStatus of nginx". It can name pods. Its clock is that of this
 	// process: a program in another time zone makes the line from the findings.
 	Text string `json:"text"`
 	// Findings are the known causes that fit, the worst first.
@@ -50,10 +50,11 @@ type Finding struct {
 	Evidence string `json:"evidence"`
 	Advice   string `json:"advice"`
 
-	// Subject is who has the trouble, such as "shop/web-0 (nginx)"; empty for the runtime.
-	// What is the trouble, such as "ContainerStatus hangs", Detail the rest.
+	// Subject is who has the trouble, such as "shop/web-0", What the trouble, such as "hangs",
+	// Detail the rest, such as " in ContainerStatus of nginx". All are empty if only the
+	// summary is known.
 	Subject string `json:"subject,omitempty"`
-	What    string `json:"what"`
+	What    string `json:"what,omitempty"`
 	Detail  string `json:"detail,omitempty"`
 	// Since is when the trouble began: the start of the first attempt. Missing if that is not
 	// known. Attempts is the number of attempts since then; 0 if they are
@@ -83,19 +84,49 @@ func New(findings []Finding, good string) Verdict {
 	return v
 }
 
+// Full returns the text with the evidence and the other findings.
+func (v *Verdict) Full() string {
+	text := v.Text
+	for n, f := range v.Findings {
+		if n > 0 {
+			text += "; also " + string(f.Severity) + ": " + f.Summary
+		}
+		if f.Evidence != f.Summary {
+			text += " (" + f.Evidence + ")"
+		}
+	}
+	return text
+}
+
+// Anonymous returns the first cause and its age. It names neither pods nor what the runtime
+// says.
+func (v *Verdict) Anonymous() string {
+	if v.Severity == OK {
+		return v.Text
+	}
+	f := v.Findings[0]
+	return strings.TrimSpace(strings.ToUpper(string(v.Severity)) + ": " + string(f.Cause) + " " + Age(f.Since, f.Attempts, time.Now()))
+}
+
 // Healthy reports whether there is no problem.
 func (v *Verdict) Healthy() bool { return v.Severity != Problem }
 
+// Complaint says what is wrong without the subject, and when it is tried again.
+func (f *Finding) Complaint(now time.Time) string {
+	text := f.text(now)
+	if !f.NextTry.IsZero() {
+		text += ", next try in " + Span(f.NextTry.Sub(now))
+	}
+	return text
+}
+
+func (f *Finding) text(now time.Time) string {
+	return strings.TrimSpace(f.What+" "+Age(f.Since, f.Attempts, now)) + f.Detail
+}
+
 // completed returns a finding with its summary, its advice, and evidence.
 func (f Finding) completed(now time.Time) Finding {
-	text := f.What
-	if f.Subject != "" {
-		text = f.Subject + ": " + text
-	}
-	if age := Age(f.Since, f.Attempts, now); age != "" {
-		text += " " + age
-	}
-	f.Summary = text + f.Detail
+	f.Summary = strings.TrimSpace(f.Subject + " " + f.text(now))
 	f.Evidence = cmp.Or(f.Evidence, f.Summary)
 	f.Advice = cmp.Or(f.Advice, f.Cause.Advice())
 	return f

@@ -43,56 +43,56 @@ func TestOf(t *testing.T) {
 		"a list begins":  {func(s *pleg.Status) { s.Relist.Started = ago(2 * time.Second) }, "OK: the node is healthy, its 110 pods answer", ""},
 		"a list runs for several periods": {
 			func(s *pleg.Status) { s.Relist.Started, s.Relist.Call = ago(3*time.Second), list },
-			"WARNING: ListContainers hangs since 11:59 (3.0s)", "SIGUSR1",
+			"WARNING: the list of all pods hangs since 11:59 (3.0s) in ListContainers", "SIGUSR1",
 		},
-		"a list runs for ten seconds": {
-			func(s *pleg.Status) { s.Relist.Started = ago(10 * time.Second) },
-			"PROBLEM: the list of all pods hangs since 11:59 (10s)", "SIGUSR1",
+		"a list runs for five seconds": {
+			func(s *pleg.Status) { s.Relist.Started = ago(5 * time.Second) },
+			"PROBLEM: the list of all pods hangs since 11:59 (5.0s)", "SIGUSR1",
 		},
 		"lists time out": {func(s *pleg.Status) {
 			s.Relist.Failing, s.Relist.Failures, s.Relist.Err, s.Relist.Started, s.Relist.Call = ago(5*time.Minute), 2, broken, ago(time.Second), list
-		}, "PROBLEM: ListContainers hangs since 11:55 (5m, 3 attempts)", "SIGUSR1"},
+		}, "PROBLEM: the list of all pods hangs since 11:55 (5m, 3 attempts) in ListContainers", "SIGUSR1"},
 		"lists are slow": {func(s *pleg.Status) {
-			s.Relist.Took, s.Relist.Started = 5*time.Second, ago(4*time.Second)
-		}, "WARNING: a list of all pods takes 5.0s", "CPU and disk"},
+			s.Relist.Took, s.Relist.Started = 4*time.Second, ago(4*time.Second)
+		}, "WARNING: the list of all pods takes 4.0s", "CPU and disk"},
 		"lists fail": {func(s *pleg.Status) {
-			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = ago(9*time.Second), 8, broken
-		}, "WARNING: lists fail since 11:59 (9.0s, 8 attempts): broken", "journalctl"},
+			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = ago(4*time.Second), 4, broken
+		}, "WARNING: the list of all pods fails since 11:59 (4.0s, 4 attempts): broken", "journalctl"},
 		"the runtime is gone": {func(s *pleg.Status) {
 			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = ago(time.Second), 1, refused
 		}, "PROBLEM: the runtime is stopped since 11:59 (1.0s): dial unix /run/s: connect: connection refused", "start the runtime"},
 		"an inspection is slow": {
 			func(s *pleg.Status) { s.Overdue = []pleg.Inspection{overdue("web-0", 4*time.Second, false)} },
-			"WARNING: shop/web-0: ContainerStatus of nginx is slow since 11:59 (4.0s); the other 109 pods answer", "volumes",
+			"WARNING: shop/web-0 is slow since 11:59 (4.0s) in ContainerStatus of nginx; the other 109 pods answer", "volumes",
 		},
 		"an inspection hangs": {
 			func(s *pleg.Status) { s.Overdue = []pleg.Inspection{overdue("web-0", 4*time.Second, true)} },
-			"PROBLEM: shop/web-0: ContainerStatus of nginx hangs since 11:59 (4.0s); the other 109 pods answer", "shim",
+			"PROBLEM: shop/web-0 hangs since 11:59 (4.0s) in ContainerStatus of nginx; the other 109 pods answer", "shim",
 		},
 		"an inspection hangs again": {func(s *pleg.Status) {
 			s.Overdue, s.Quarantined = []pleg.Inspection{overdue("web-0", 4*time.Second, true)}, []pleg.Quarantined{quarantined("web-0", 24*time.Minute, 8)}
-		}, "PROBLEM: shop/web-0: ContainerStatus of nginx hangs since 11:36 (24m, 9 attempts); the other 109 pods answer", "shim"},
+		}, "PROBLEM: shop/web-0 hangs since 11:36 (24m, 9 attempts) in ContainerStatus of nginx; the other 109 pods answer", "shim"},
 		"a pod waits in quarantine": {
 			func(s *pleg.Status) { s.Quarantined = []pleg.Quarantined{quarantined("web-0", 24*time.Minute, 9)} },
-			"PROBLEM: shop/web-0: ContainerStatus of nginx hangs since 11:36 (24m, 9 attempts); the other 109 pods answer", "shim",
+			"PROBLEM: shop/web-0 hangs since 11:36 (24m, 9 attempts) in ContainerStatus of nginx; the other 109 pods answer", "shim",
 		},
 		"since yesterday": {
 			func(s *pleg.Status) { s.Quarantined = []pleg.Quarantined{quarantined("web-0", 26*time.Hour, 400)} },
-			"PROBLEM: shop/web-0: ContainerStatus of nginx hangs since Feb 28 10:00 (26h, 400 attempts); the other 109 pods answer", "shim",
+			"PROBLEM: shop/web-0 hangs since Feb 28 10:00 (26h, 400 attempts) in ContainerStatus of nginx; the other 109 pods answer", "shim",
 		},
 		"three pods hang": {func(s *pleg.Status) {
 			s.Quarantined = []pleg.Quarantined{quarantined("a", time.Minute, 2), quarantined("b", time.Hour, 9), quarantined("c", time.Minute, 1)}
-		}, "PROBLEM: shop/b and 2 more pods: ContainerStatus of nginx hangs since 11:00 (60m, 9 attempts); the other 107 pods answer", "shim"},
+		}, "PROBLEM: shop/b and 2 more pods hang since 11:00 (60m, 9 attempts) in ContainerStatus of nginx; the other 107 pods answer", "shim"},
 		"no inspection returns": {func(s *pleg.Status) {
 			for n := range 8 {
 				s.Overdue = append(s.Overdue, overdue(fmt.Sprint("p", n), time.Duration(12-n)*time.Second, false))
 			}
-		}, "PROBLEM: no inspection of 8 of 110 pods returns since 11:59 (12s); the longest is shop/p0, ContainerStatus of nginx hangs", "CPU and disk"},
+		}, "PROBLEM: the runtime answers no inspection of 8 of 110 pods since 11:59 (12s); the longest: shop/p0 in ContainerStatus of nginx", "CPU and disk"},
 		"an inspection fails": {
 			func(s *pleg.Status) {
 				s.Failed = []pleg.Failed{{UID: "u1", Namespace: "shop", Name: "web-0", Since: ago(time.Minute), Err: fmt.Errorf("inspect pod shop/web-0 (u1): ContainerStatus of nginx c1: %w", broken)}}
 			},
-			"PROBLEM: shop/web-0: its inspection fails since 11:59 (60s): ContainerStatus of nginx c1: broken", "journalctl",
+			"PROBLEM: shop/web-0 cannot be inspected since 11:59 (60s): ContainerStatus of nginx c1: broken", "journalctl",
 		},
 		"a fallback": {func(s *pleg.Status) { s.Degraded = errors.New("lists work in portions") }, "WARNING: lists work in portions", "journalctl"},
 		"unhealthy": {
@@ -129,10 +129,10 @@ func TestPods(t *testing.T) {
 		Failed:      []pleg.Failed{{UID: "fails", Namespace: "shop", Name: "fails", Since: ago(time.Second), Err: broken}},
 	}
 	for uid, want := range map[pleg.PodUID]string{
-		"slow":  "shop/slow: ContainerStatus of nginx is slow since 11:59 (1.0s)",
-		"again": "shop/again: ContainerStatus of nginx hangs since 11:59 (60s, 2 attempts)",
-		"waits": "shop/waits: ContainerStatus of nginx hangs since 11:00 (60m, 3 attempts)",
-		"fails": "shop/fails: its inspection fails since 11:59 (1.0s): broken",
+		"slow":  "shop/slow is slow since 11:59 (1.0s) in ContainerStatus of nginx",
+		"again": "shop/again hangs since 11:59 (60s, 2 attempts) in ContainerStatus of nginx",
+		"waits": "shop/waits hangs since 11:00 (60m, 3 attempts) in ContainerStatus of nginx",
+		"fails": "shop/fails cannot be inspected since 11:59 (1.0s): broken",
 	} {
 		f := verdict.Pods(s)[uid]
 		if f.Summary != want || f.NextTry.IsZero() == (uid == "waits") {

@@ -18,6 +18,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/top"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -28,9 +29,10 @@ containers, their age, the age of this information, and what is wrong.
 ` + howConnected + `
 ` + howFleet + `
 
-STATE is the state of the newest sandbox. RUNNING and RESTARTS count the newest
-container of each name. KNOWN is the age of this information: it grows while the
-pod cannot be inspected. DETAILS names the call that hangs, and since when.
+STATE is the state of the newest sandbox, or "hung", "slow" or "failed" if the pod
+cannot be inspected. RUNNING and RESTARTS count the newest container of each name.
+KNOWN is the age of this information: it grows while the pod cannot be inspected.
+DETAILS names the call that hangs, and since when.
 
 With --watch on a terminal, the command shows these pods as "top" does. Otherwise
 it prints a pod again after each of its events; the state of a removed pod is
@@ -164,7 +166,12 @@ func (c *podsCommand) print(ctx context.Context, out console, from source) error
 		return err
 	}
 	pods = slices.DeleteFunc(pods, func(p view.Pod) bool { return !c.filter.wants(&p) })
-	slices.SortStableFunc(pods, func(a, b view.Pod) int { return view.ComparePods(c.sort, &a, &b) })
+	slices.SortStableFunc(pods, func(a, b view.Pod) int {
+		if c.watch && !c.sorted { // what does not change is not printed again
+			return cmp.Or(view.CompareTrouble(&a, &b), view.ComparePods(c.sort, &a, &b))
+		}
+		return view.ComparePods(c.sort, &a, &b)
+	})
 	options := c.output.options(c.process)
 	options.Nodes = c.fleet.given()
 	printer := view.PodPrinter(c.process.Out, options)
@@ -179,31 +186,31 @@ func (c *podsCommand) print(ctx context.Context, out console, from source) error
 	if len(c.filter.names) > 0 && len(pods) == 0 {
 		return fmt.Errorf("no pod has the name %s", strings.Join(c.filter.names, ", "))
 	}
-	saySick(ctx, out, pods)
-	if !c.watch {
-		return nil
+	if err := sayVerdict(ctx, out, from, pods); err != nil || !c.watch {
+		return err
 	}
 	return c.follow(ctx, out, from, last, printer)
 }
 
-// saySick names the pods that cannot be inspected, below a table that may be longer than
-// the screen.
-func saySick(ctx context.Context, out console, pods []view.Pod) {
-	const most = 3
-	var names []string
-	for _, pod := range pods {
-		if pod.Sick() {
-			names = append(names, view.Printable(pod.FullName()))
+// sayVerdict says what is wrong with the node or with pods of a cluster, below a table that may
+// be longer than the screen and that shows what was known before.
+func sayVerdict(ctx context.Context, out console, from source, pods []view.Pod) error {
+	figures, problem, err := from.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	v := view.ClusterVerdict(problem, pods, time.Now())
+	if figures == nil {
+		now, err := from.Status(ctx)
+		if err != nil {
+			return err
 		}
+		v = verdict.Of(now)
 	}
-	if len(names) == 0 {
-		return
+	if v.Severity != verdict.OK {
+		out.say(ctx, "%s", view.Printable(v.Text))
 	}
-	text := strings.Join(names[:min(len(names), most)], ", ")
-	if more := len(names) - most; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	out.say(ctx, "%d of %d pods cannot be inspected: %s", len(names), len(pods), text)
+	return nil
 }
 
 // current returns all pods with the last event of each, and the last event of all.

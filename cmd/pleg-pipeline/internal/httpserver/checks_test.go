@@ -55,8 +55,8 @@ func TestPaths(t *testing.T) {
 		{"live in words", false, "GET", "/livez?verbose", 200, "[+]ping ok\nlivez check passed\n"},
 		{"live without a runtime", true, "GET", "/livez", 200, "ok"},
 		{"ready", false, "GET", "/readyz", 200, "ok"},
-		{"ready in words", false, "GET", "/readyz?verbose=1", 200, "[+]ping ok\n[+]pleg ok\n[+]inspections ok\n[+]quarantine ok\nreadyz check passed\n"},
-		{"not ready", true, "GET", "/readyz", 503, "[+]ping ok\n[-]pleg failed: " + never + ": list pods: down\n[+]inspections ok\n[+]quarantine ok\nreadyz check failed\n"},
+		{"ready in words", false, "GET", "/readyz?verbose=1", 200, "[+]ping ok\n[+]pleg ok\n[+]inspections ok\n[+]verdict ok: OK: the node is healthy, its 0 pods answer\nreadyz check passed\n"},
+		{"not ready", true, "GET", "/readyz", 503, "[+]ping ok\n[-]pleg failed: " + never + ": list pods: down\n[+]inspections ok\n[+]verdict ok: WARNING: the list of all pods fails since 00:00 (1.5s, 2 attempts): list pods: down\nreadyz check failed\n"},
 		{"metrics", false, "GET", "/metrics", 200, "# HELP temperature_celsius A temperature.\n# TYPE temperature_celsius gauge\ntemperature_celsius 0\n"},
 		{"another path", false, "GET", "/pod", 404, "404 page not found\n"},
 		{"another method", false, "POST", "/livez", 405, "Method Not Allowed\n"},
@@ -108,7 +108,7 @@ func TestUnreadyNamesNobodyToStrangers(t *testing.T) {
 		runtime.SetListFault(plegtest.Fail(errors.New("secret")))
 		time.Sleep(time.Minute)
 		expectReady(t, open, 200, ": list pods: secret\n")
-		if _, text := ask(t, closed, "GET", "/readyz?verbose"); strings.Contains(text, "secret") || !strings.Contains(text, "lists have failed since") {
+		if _, text := ask(t, closed, "GET", "/readyz?verbose"); strings.Contains(text, "secret") || !strings.Contains(text, "PROBLEM: runtime fails since") {
 			t.Errorf("/readyz says %q", text)
 		}
 	})
@@ -126,16 +126,16 @@ func TestReadyNamesBacklog(t *testing.T) {
 		runtime.Set("shop/known", "c=exited /s=running")
 		runtime.Set("shop/new", "c=running /s=running")
 		time.Sleep(time.Minute)
-		expectReady(t, open, 200, "[+]inspections ok: 2 pods wait for an inspection: shop/name-shop/known (shop/known) takes 59.5s so far, ")
-		expectReady(t, open, 200, ", shop/name-shop/new (shop/new) takes 59.5s so far\n")
-		expectReady(t, closed, 200, "[+]inspections ok: 2 pods wait for an inspection, one for 59.5s\n")
+		expectReady(t, open, 200, "PROBLEM: shop/name-shop/known and 1 more pod hang since 00:00 (59s)")
+		expectReady(t, open, 200, ", shop/name-shop/new hangs since 00:00 (59s))\n")
+		expectReady(t, closed, 200, "[+]verdict ok: PROBLEM: hung container since 00:00 (59s)\n")
 		for n := range httpserver.MaxBacklog - 1 {
 			runtime.Set(pleg.PodUID(fmt.Sprint("shop/newer", n)), "c=running /s=running")
 		}
 		time.Sleep(20 * time.Second)
-		expectReady(t, open, 200, "11 pods wait")
+		expectReady(t, open, 200, "[+]inspections ok\n")
 		time.Sleep(20 * time.Second)
-		expectReady(t, open, 503, "[-]inspections failed: 11 of 11 pods wait for an inspection: ")
+		expectReady(t, open, 503, "[-]inspections failed: 11 of 11 pods wait for an inspection; ")
 		expectReady(t, open, 503, "at most 10 may wait for more than 30s\n")
 		runtime.SetInspectFault(nil)
 		time.Sleep(2 * time.Minute)
@@ -162,8 +162,7 @@ func TestReadyNamesTheCallThatHangs(t *testing.T) {
 		pipe, _ := newPipe(t, runtime, pipeline.Options{Runtime: callReporter{runtime, call}})
 		open, _ := handlers(pipe)
 		time.Sleep(5 * time.Second)
-		expectReady(t, open, 200, "shop/name-shop/web (shop/web) ")
-		expectReady(t, open, 200, "takes 5s so far in ContainerStatus of nginx\n")
+		expectReady(t, open, 200, "PROBLEM: shop/name-shop/web hangs since 00:00 (5.0s) in ContainerStatus of nginx\n")
 	})
 	synctest.Test(t, func(t *testing.T) {
 		runtime := plegtest.New()
@@ -171,8 +170,8 @@ func TestReadyNamesTheCallThatHangs(t *testing.T) {
 		open, _ := handlers(pipe)
 		time.Sleep(1500 * time.Millisecond)
 		runtime.SetListFault(plegtest.Hang)
-		time.Sleep(3 * time.Second)
-		expectReady(t, open, 200, "[+]pleg ok: a list has been running for 2.5s (ListContainers)\n")
+		time.Sleep(4 * time.Second)
+		expectReady(t, open, 200, "[+]verdict ok: WARNING: the list of all pods hangs since 00:00 (3.5s) in ListContainers\n")
 	})
 }
 
@@ -186,10 +185,10 @@ func TestReadyTellsOfFailingLists(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond)
 		runtime.SetListFault(plegtest.Fail(errors.New("down")))
 		time.Sleep(3 * time.Second)
-		expectReady(t, open, 200, "[+]pleg ok: 3 lists have failed since 2.5s ago: list pods: down\n")
+		expectReady(t, open, 200, "[+]verdict ok: WARNING: the list of all pods fails since 00:00 (2.5s, 3 attempts): list pods: down\n")
 		runtime.SetListFault(nil)
 		time.Sleep(time.Second)
-		expectReady(t, open, 200, "[+]pleg ok\n")
+		expectReady(t, open, 200, "[+]verdict ok: OK: ")
 	})
 }
 
@@ -202,16 +201,15 @@ func TestReadyNamesQuarantine(t *testing.T) {
 		pipe, _ := newPipe(t, runtime, pipeline.Options{InspectTimeout: 10 * time.Second})
 		open, closed := handlers(pipe)
 		time.Sleep(9500 * time.Millisecond)
-		expectReady(t, open, 200, "[+]quarantine ok\n")
+		expectReady(t, open, 200, "[+]verdict ok: PROBLEM: shop/name-shop/cart hangs since 00:00 (9.5s)\n")
 		// It hangs until 10 s, then again from the relist after that, and from the one a
 		// second later.
-		time.Sleep(13 * time.Second)
-		expectReady(t, open, 200, "[+]quarantine ok: 1 pod is quarantined, shop/name-shop/cart (shop/cart) for ")
-		expectReady(t, open, 200, " hung inspections, next in ")
-		expectReady(t, closed, 200, "[+]quarantine ok: 1 pod is quarantined\n")
+		time.Sleep(14 * time.Second)
+		expectReady(t, open, 200, "PROBLEM: shop/name-shop/cart hangs since 00:00 (23s, 3 attempts)\n")
+		expectReady(t, closed, 200, "PROBLEM: hung container since 00:00 (23s, 3 attempts)\n")
 		runtime.SetInspectFault(nil)
 		time.Sleep(20 * time.Second)
-		expectReady(t, open, 200, "[+]quarantine ok\n")
+		expectReady(t, open, 200, "[+]verdict ok: OK: ")
 	})
 }
 

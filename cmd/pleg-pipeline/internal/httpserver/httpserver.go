@@ -35,6 +35,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 )
 
 const (
@@ -93,7 +95,7 @@ func Handler(o Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", limit(maxRequests, maxWait, "requests", newMetrics(o.Gatherer, o.Logger)))
 	mux.Handle("GET /livez", checks{"livez", []check{ping}})
-	ready := []check{ping, o.list(), o.inspections(), o.quarantine()}
+	ready := []check{ping, o.list(), o.inspections(), o.verdict()}
 	for _, part := range o.Parts {
 		ready = append(ready, o.part(part))
 	}
@@ -201,63 +203,51 @@ func (c checks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (o *Options) list() check {
 	return check{"pleg", func(r *http.Request) (string, error) {
 		status := o.Pipeline.Status()
-		named := o.hidden(r) == nil
 		switch {
-		case !status.Healthy && named:
-			return "", status.Err
-		case !status.Healthy && status.Relist.Success.IsZero():
+		case status.Healthy:
+			return "", nil
+		case o.hidden(r) == nil:
+			return "", errors.New(verdict.Plain(status.Err))
+		case status.Relist.Success.IsZero():
 			return "", errors.New("no list has succeeded yet")
-		case !status.Healthy:
-			return "", fmt.Errorf("the last successful list began %v ago, %s", rounded(time.Since(status.Relist.Success)),
-				number(status.Waiting, "pod waits for an inspection", "pods wait for an inspection"))
-		case status.Degraded != nil && named:
-			return status.Degraded.Error(), nil
-		case status.Degraded != nil:
-			return "lists work only by a fallback", nil
 		}
-		return relistDetail(status.Relist, named), nil
+		return "", fmt.Errorf("the last successful list began %v ago, %s", rounded(time.Since(status.Relist.Success)), waiting(status.Waiting))
 	}}
 }
 
 // inspections fails if too many pods have waited too long for their inspection. A few
-// hung inspections do not make the node unready, but the check names their pods.
+// hung inspections do not make the node unready, but the verdict names their pods.
 func (o *Options) inspections() check {
-	return check{"inspections", func(r *http.Request) (string, error) {
+	return check{"inspections", func(*http.Request) (string, error) {
 		backlog := o.Pipeline.Cache().Pending()
-		overdue := o.Pipeline.Status().Overdue
-		if len(backlog) == 0 && len(overdue) == 0 {
-			return "", nil
-		}
 		late := 0
 		for late < len(backlog) && time.Since(backlog[late].Since) > backlogAfter {
 			late++
 		}
-		text := waiting(backlog, overdue, o.hidden(r) == nil)
 		if late > maxBacklog {
-			return "", fmt.Errorf("%d of %s; at most %d may wait for more than %v", late, text, maxBacklog, backlogAfter)
+			return "", fmt.Errorf("%d of %s; at most %d may wait for more than %v", late, waiting(len(backlog)), maxBacklog, backlogAfter)
 		}
-		return text, nil
+		return "", nil
 	}}
 }
 
-// quarantine names the quarantined pods. It never fails: these pods delay no other
-// pods, and the check inspections counts them too.
-func (o *Options) quarantine() check {
-	return check{"quarantine", func(r *http.Request) (string, error) {
-		pods := o.Pipeline.Quarantined()
-		if len(pods) == 0 {
-			return "", nil
+// waiting says how many pods wait.
+func waiting(pods int) string {
+	if pods == 1 {
+		return "1 pod waits for an inspection"
+	}
+	return fmt.Sprintf("%d pods wait for an inspection", pods)
+}
+
+// verdict says what is wrong, since when, and with which pods, but only the cause and the age
+// to clients that must not see pods. It never fails.
+func (o *Options) verdict() check {
+	return check{"verdict", func(r *http.Request) (string, error) {
+		v := verdict.Of(o.Pipeline.Status())
+		if o.hidden(r) != nil {
+			return v.Anonymous(), nil
 		}
-		const most = 10
-		var text strings.Builder
-		text.WriteString(number(len(pods), "pod is quarantined", "pods are quarantined"))
-		if o.hidden(r) == nil {
-			for _, p := range pods[:min(len(pods), most)] {
-				fmt.Fprintf(&text, ", %s/%s (%s) for %v, %d hung inspections, next in %v", p.Namespace, p.Name, p.UID,
-					rounded(time.Since(p.Since)), p.Hung, rounded(max(0, time.Until(p.NextTry))))
-			}
-		}
-		return text.String(), nil
+		return view.Printable(v.Full()), nil
 	}}
 }
 
@@ -269,14 +259,6 @@ func (o *Options) part(p Part) check {
 		}
 		return p.State(), nil
 	}}
-}
-
-// number returns n with a noun.
-func number(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }
 
 func rounded(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }

@@ -221,34 +221,11 @@ func compare(order string, a, b *pod) int {
 	busier := cmp.Compare(len(b.recent), len(a.recent))
 	switch order {
 	case "trouble":
-		return cmp.Or(cmp.Compare(a.Trouble(), b.Trouble()), longer(a, b), busier, view.ComparePods("restarts", &a.Pod, &b.Pod))
+		return cmp.Or(view.CompareTrouble(&a.Pod, &b.Pod), busier, view.ComparePods("restarts", &a.Pod, &b.Pod))
 	case "events":
 		return cmp.Or(busier, view.ComparePods("name", &a.Pod, &b.Pod))
 	}
 	return view.ComparePods(order, &a.Pod, &b.Pod)
-}
-
-// longer orders two pods by the ages of their inspections, the oldest first.
-func longer(a, b *pod) int {
-	if a.Inspection == nil || b.Inspection == nil {
-		return 0
-	}
-	return a.Inspection.Since.Compare(b.Inspection.Since)
-}
-
-// sick returns how many pods cannot be inspected, and the one whose inspections are in the
-// worst state for the longest time.
-func (m *model) sick() (worst *pod, n int) {
-	for _, p := range m.pods {
-		if !p.Sick() {
-			continue
-		}
-		n++
-		if worst == nil || cmp.Or(cmp.Compare(p.Trouble(), worst.Trouble()), longer(p, worst), cmp.Compare(p.UID, worst.UID)) < 0 {
-			worst = p
-		}
-	}
-	return worst, n
 }
 
 // events returns the feed, newest first: those of pods that match the filter, and gaps.

@@ -10,6 +10,7 @@ import (
 	"github.com/gdamore/tcell/v3/color"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -67,11 +68,8 @@ func (s *screen) draw(m *model, now time.Time) {
 
 // drawSummary draws the verdict, and the figures of the stages or of the nodes.
 func (s *screen) drawSummary(m *model, now time.Time) {
-	text, ok := m.verdict(now)
-	style := bad
-	if ok {
-		style = good.Bold(true)
-	}
+	text, severity := m.verdict(now)
+	style := map[verdict.Severity]tcell.Style{verdict.OK: good.Bold(true), verdict.Warning: warn.Bold(true), verdict.Problem: bad}[severity]
 	clock := now.Format("15:04:05")
 	width := s.width - len(clock) - 1
 	first, rest, _ := strings.Cut(strings.TrimSuffix(view.Wrap(view.Printable(text), width, ""), "\n"), "\n")
@@ -80,7 +78,12 @@ func (s *screen) drawSummary(m *model, now time.Time) {
 	s.text(width+1, 0, len(clock), clock, faint)
 	x := 0
 	if m.nodes != nil {
-		_, sick := m.sick()
+		sick := 0
+		for _, p := range m.pods {
+			if p.Sick() {
+				sick++
+			}
+		}
 		s.fields(2, append(m.nodes.figures, [2]string{"pods", strconv.Itoa(len(m.pods))}, [2]string{"not inspected", strconv.Itoa(sick)}))
 	} else {
 		s.drawLists(m, now)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -17,12 +18,15 @@ import (
 func sample() *model {
 	sick := viewOf("web-7d4b9c6f5d-x2x9k", 1, 0)
 	sick.Stale, sick.CurrentAsOf = true, noon.Add(-13*time.Second)
-	sick.Inspection = &view.Inspection{Since: noon.Add(-12 * time.Second), Hung: true, Call: "ContainerStatus", Container: "nginx"}
 	away := viewOf("cart-0", 1, 3)
-	away.Quarantine = &view.Quarantine{Since: noon.Add(-time.Minute), Hung: 4, NextTry: noon.Add(8 * time.Second)}
 	s := healthy()
-	s.Overdue = []pleg.Inspection{{UID: sick.UID, Started: sick.Inspection.Since, Hung: true}}
-	s.Quarantined = []pleg.Quarantined{{UID: away.UID}}
+	nginx := &pleg.Call{Method: "ContainerStatus", Container: "nginx"}
+	s.Overdue = []pleg.Inspection{{UID: sick.UID, Namespace: "shop", Name: sick.Name, Started: noon.Add(-12 * time.Second), Hung: true, Call: nginx}}
+	s.Quarantined = []pleg.Quarantined{{
+		UID: away.UID, Namespace: "shop", Name: away.Name, Since: noon.Add(-time.Minute), Hung: 4, NextTry: noon.Add(8 * time.Second), Call: nginx,
+	}}
+	found := verdict.Pods(s)
+	sick.Finding, away.Finding = new(found[sick.UID]), new(found[away.UID])
 	m := newModel(Options{})
 	m.apply(update{status: s, pods: []view.Pod{viewOf("idle", 1, 0), sick, viewOf("dead", 0, 7), away, viewOf("busy", 1, 2)}}, noon.Add(-9*time.Second))
 	for i := range 9 {
@@ -46,7 +50,7 @@ func allHang() pleg.Status {
 	s := healthy()
 	s.InFlight, s.Waiting = 14, 30
 	for n := range 13 {
-		s.Overdue = append(s.Overdue, pleg.Inspection{Started: noon.Add(-12 * time.Second), Hung: n < 6})
+		s.Overdue = append(s.Overdue, pleg.Inspection{UID: pleg.PodUID(fmt.Sprint("pod-", n)), Started: noon.Add(-12 * time.Second), Hung: n < 6})
 	}
 	return s
 }

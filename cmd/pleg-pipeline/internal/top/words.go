@@ -7,6 +7,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -38,24 +39,6 @@ func why(ev fleet.Event) string {
 	return strings.Join(parts, ", ")
 }
 
-// word is the state of the pod in the table.
-func (p *pod) word() string {
-	switch p.Trouble() {
-	case view.Slow:
-		if !p.Inspection.Hung {
-			return "slow"
-		}
-		return "hung"
-	case view.Quarantined:
-		return "quarantine"
-	case view.Failed:
-		return "failed"
-	case view.Degraded:
-		return "degraded"
-	}
-	return p.State
-}
-
 // latest returns why the pod cannot be inspected, or else its last event.
 func (p *pod) latest(now time.Time) string {
 	if complaint := p.Complaint(now); complaint != "" {
@@ -70,7 +53,7 @@ func (p *pod) latest(now time.Time) string {
 // matches reports whether each word of a filter is in the pod's names, its state or the
 // name of a container.
 func (p *pod) matches(filter string) bool {
-	text := []string{p.FullName(), string(p.UID), p.word(), p.State}
+	text := []string{p.FullName(), string(p.UID), p.Word(), p.State}
 	for _, c := range p.Containers {
 		text = append(text, c.Name)
 	}
@@ -91,41 +74,26 @@ func hasWords(filter string, texts ...string) bool {
 	return true
 }
 
-// longList is the age at which a list in progress is a problem.
-const longList = 5 * time.Second
-
-// verdict says in one line how the pipeline or the cluster is. ok is false if something is
-// wrong.
-func (m *model) verdict(now time.Time) (text string, ok bool) {
-	s, relist := m.status, m.status.Relist
+// verdict says in one line how the pipeline or the cluster is, or why that is not known.
+func (m *model) verdict(now time.Time) (text string, severity verdict.Severity) {
+	var v verdict.Verdict
 	switch {
 	case m.disconnected != "":
-		return "DISCONNECTED: " + m.disconnected, false
+		return "DISCONNECTED: " + m.disconnected, verdict.Problem
 	case m.err != "":
-		return "NO ANSWER: " + m.err, false
+		return "NO ANSWER: " + m.err, verdict.Problem
 	case !m.known:
-		return "waiting for the first answer", true
-	case m.nodes != nil && m.nodes.problem != "":
-		return "PROBLEM: " + m.nodes.problem, false
-	case !s.Healthy && s.Err != nil:
-		return "PROBLEM: " + s.Err.Error(), false
-	case relist.Failures > 0 && relist.Err != nil:
-		return fmt.Sprintf("PROBLEM: lists fail for %s: %v", view.Ago(relist.Failing, now), relist.Err), false
-	case !relist.Started.IsZero() && now.Sub(relist.Started) > longList:
-		return fmt.Sprintf("PROBLEM: the list of pods has been running for %s", view.Ago(relist.Started, now)), false
+		return "waiting for the first answer", verdict.OK
+	case m.nodes == nil:
+		v = verdict.Of(m.status)
+	default:
+		pods := make([]view.Pod, 0, len(m.pods))
+		for _, p := range m.pods {
+			pods = append(pods, p.Pod)
+		}
+		v = view.ClusterVerdict(m.nodes.problem, pods, now)
 	}
-	worst, sick := m.sick()
-	switch {
-	case sick == 1:
-		return fmt.Sprintf("PROBLEM: %s %s", worst.FullName(), worst.Complaint(now)), false
-	case sick > 1:
-		return fmt.Sprintf("PROBLEM: %s %s; %d more", worst.FullName(), worst.Complaint(now), sick-1), false
-	case m.nodes != nil:
-		return "all nodes publish", true
-	case s.Err != nil:
-		return "healthy, but " + s.Err.Error(), false
-	}
-	return "healthy", true
+	return v.Text, v.Severity
 }
 
 // placesText returns how many inspections are in flight, of the places. Those that hang or

@@ -2,6 +2,11 @@ package view
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 )
 
 // Trouble is what is wrong with a pod. A lower value is worse.
@@ -9,8 +14,8 @@ type Trouble int
 
 // The troubles of a pod, the worst first. Those up to Failed are about its inspections.
 const (
-	Slow Trouble = iota // or hung, if Inspection.Hung is true
-	Quarantined
+	Hung Trouble = iota
+	Slow
 	Failed
 	NotKnown
 	Unready
@@ -20,12 +25,12 @@ const (
 
 // Trouble returns the worst that is wrong with the pod.
 func (p *Pod) Trouble() Trouble {
-	switch {
-	case p.Inspection != nil:
+	switch f := p.Finding; {
+	case f != nil && f.Cause == verdict.HungContainer:
+		return Hung
+	case f != nil && f.Cause == verdict.SlowContainer:
 		return Slow
-	case p.Quarantine != nil:
-		return Quarantined
-	case p.Error != "":
+	case f != nil:
 		return Failed
 	case p.State == Unknown:
 		return NotKnown
@@ -39,7 +44,35 @@ func (p *Pod) Trouble() Trouble {
 
 // Sick reports whether the pod cannot be inspected: its inspection takes long, hung or
 // failed.
-func (p *Pod) Sick() bool { return p.Trouble() <= Failed }
+func (p *Pod) Sick() bool { return p.Finding != nil }
+
+// CompareTrouble compares two pods so that the worst and longest trouble comes first.
+func CompareTrouble(a, b *Pod) int {
+	if c := cmp.Compare(a.Trouble(), b.Trouble()); c != 0 || !a.Sick() || !b.Sick() {
+		return c
+	}
+	return a.Finding.Since.Compare(b.Finding.Since)
+}
+
+// ClusterVerdict returns the verdict on the pods of many nodes. problem is what is wrong with a
+// node; empty for nothing.
+func ClusterVerdict(problem string, pods []Pod, now time.Time) verdict.Verdict {
+	var all []verdict.Finding
+	if problem != "" {
+		all = append(all, verdict.Finding{Severity: verdict.Problem, Summary: problem})
+	}
+	sick := slices.DeleteFunc(slices.Clone(pods), func(p Pod) bool { return !p.Sick() })
+	slices.SortFunc(sick, func(a, b Pod) int { return CompareTrouble(&a, &b) })
+	for n, p := range sick {
+		f := *p.Finding
+		f.Summary = p.FullName() + " " + f.Complaint(now)
+		if more := len(sick) - 1; n == 0 && more > 0 {
+			f.Summary += fmt.Sprintf("; %d more", more)
+		}
+		all = append(all, f)
+	}
+	return verdict.New(all, "all nodes publish")
+}
 
 // PodOrders are the orders of [ComparePods].
 func PodOrders() []string { return []string{"name", "restarts", "age", "known"} }

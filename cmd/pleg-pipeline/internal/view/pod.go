@@ -5,6 +5,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -41,6 +42,9 @@ type Pod struct {
 	// the last one hung.
 	Inspection *Inspection `json:"inspection,omitempty"`
 	Quarantine *Quarantine `json:"quarantine,omitempty"`
+	// Finding is the verdict on these inspections, with the time of the first attempt; nil if
+	// nothing is wrong with them.
+	Finding *verdict.Finding `json:"finding,omitempty"`
 	// LastEvent is the newest event of the pod. Only the command line sets it.
 	LastEvent *pleg.Event `json:"lastEvent,omitempty"`
 	// CurrentAsOf is the latest time at which the pod is known to be in this
@@ -119,6 +123,9 @@ func NewPod(e cache.Entry) Pod {
 	if status != nil {
 		p.fill(status)
 	}
+	if p.Error != "" {
+		p.Finding = new(verdict.Failed(pleg.Failed{UID: p.UID, Namespace: p.Namespace, Name: p.Name, Err: e.Err}, time.Time{}))
+	}
 	return p
 }
 
@@ -194,6 +201,11 @@ func Pods(entries []cache.Entry, now pleg.Status) []Pod {
 	for _, q := range now.Quarantined {
 		p := find(q.UID, q.Namespace, q.Name)
 		p.Quarantine = &Quarantine{Since: q.Since, Hung: q.Hung, NextTry: q.NextTry}
+	}
+	for uid, f := range verdict.Pods(now) {
+		if n, ok := index[uid]; ok {
+			pods[n].Finding = &f
+		}
 	}
 	return pods
 }

@@ -204,11 +204,18 @@ func pods() []view.Pod {
 	}, now.Add(-3*time.Hour))
 	failed := view.NewPod(cache.Entry{UID: "u3", Err: errors.New("container_status c: deadline\nexceeded")})
 	stale := known(status, now.Add(-12*time.Second))
-	stale.Error, stale.Stale = "failed", true
+	stale = view.NewPod(cache.Entry{UID: "u1", Err: errors.New("failed"), Last: status, CurrentAsOf: now, LastAsOf: now.Add(-12 * time.Second)})
 	hung, slow, quarantined := stale, known(status, now.Add(-4*time.Second)), stale
-	hung.Inspection = &view.Inspection{Since: now.Add(-11 * time.Second), Hung: true, Call: "ContainerStatus", Container: "nginx"}
-	slow.Inspection = &view.Inspection{Since: now.Add(-3 * time.Second), Call: "PodSandboxStatus"}
-	quarantined.Quarantine = &view.Quarantine{Since: now.Add(-time.Minute), Hung: 3, NextTry: now.Add(4 * time.Second)}
+	of := func(p view.Pod, s pleg.Status) view.Pod {
+		s.At = now
+		seen := view.OnePod(cache.Entry{UID: p.UID}, s)
+		p.Inspection, p.Quarantine, p.Finding = seen.Inspection, seen.Quarantine, seen.Finding
+		return p
+	}
+	nginx := &pleg.Call{Method: "ContainerStatus", Container: "nginx"}
+	hung = of(hung, pleg.Status{Overdue: []pleg.Inspection{{UID: "u1", Started: now.Add(-11 * time.Second), Hung: true, Call: nginx}}})
+	slow = of(slow, pleg.Status{Overdue: []pleg.Inspection{{UID: "u1", Started: now.Add(-3 * time.Second), Call: &pleg.Call{Method: "PodSandboxStatus"}}}})
+	quarantined = of(quarantined, pleg.Status{Quarantined: []pleg.Quarantined{{UID: "u1", Since: now.Add(-time.Minute), Hung: 3, NextTry: now.Add(4 * time.Second), Call: nginx}}})
 	first := view.NewPod(cache.Entry{UID: "u4", Err: cache.ErrNotInspected, Listed: &pleg.Pod{
 		UID: "u4", Namespace: "default", Name: "new-0",
 		Containers: []*pleg.Container{{ID: "c", Name: "app", State: pleg.StateRunning}},
@@ -233,7 +240,7 @@ func TestTextFitsTheTerminal(t *testing.T) {
 					t.Errorf("width %d, nodes %v: %d columns: %q", width, nodes, n, line)
 				}
 			}
-			if width >= 80 && !strings.Contains(all, "hangs for 11s in ContainerStatus of nginx") {
+			if width >= 80 && !strings.Contains(all, "(11s) in ContainerStatus of nginx") {
 				t.Errorf("width %d: the cause is cut:\n%s", width, all)
 			}
 		}

@@ -1,11 +1,13 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -111,31 +113,24 @@ func podDetails(p *Pod) string {
 // Complaint says what is wrong with the inspections of a pod; "" if nothing is. What
 // matters most comes first: a narrow column has only that.
 func (p *Pod) Complaint(now time.Time) string {
-	switch i, q := p.Inspection, p.Quarantine; {
-	case i != nil && i.Hung:
-		return fmt.Sprintf("hangs for %s in %s", Ago(i.Since, now), i.call())
-	case i != nil:
-		return fmt.Sprintf("takes %s in %s", Ago(i.Since, now), i.call())
-	case q != nil && q.Hung == 1:
-		return fmt.Sprintf("next try in %s, the inspection hung", Span(q.NextTry.Sub(now)))
-	case q != nil:
-		return fmt.Sprintf("next try in %s, %d inspections hung", Span(q.NextTry.Sub(now)), q.Hung)
-	case p.Error != "":
-		return "inspection failed: " + p.Error
+	if p.Finding == nil {
+		return ""
 	}
-	return ""
+	return p.Finding.Complaint(now)
 }
 
-// call names the call that an inspection waits for.
-func (i *Inspection) call() string {
-	switch {
-	case i.Call == "":
-		return "its inspection"
-	case i.Container == "":
-		return i.Call
+// Word returns the state of the pod, or what is wrong with it, in one word.
+func (p *Pod) Word() string { return cmp.Or(words[p.Trouble()], p.State) }
+
+// podState returns the state of the pod, or what is wrong with its inspections.
+func podState(p *Pod) string {
+	if p.Sick() {
+		return p.Word()
 	}
-	return i.Call + " of " + i.Container
+	return p.State
 }
+
+var words = map[Trouble]string{Hung: "hung", Slow: "slow", Failed: "failed", Degraded: "degraded"}
 
 // Ago returns the time since t as [Span] does; "-" if t is zero.
 func Ago(t, now time.Time) string {
@@ -146,19 +141,4 @@ func Ago(t, now time.Time) string {
 }
 
 // Span returns a duration in one unit, as kubectl does.
-func Span(d time.Duration) string {
-	switch d = max(0, d); {
-	case d < 100*time.Millisecond:
-		return fmt.Sprintf("%dms", d.Milliseconds())
-	case d < 10*time.Second:
-		return fmt.Sprintf("%.1fs", d.Seconds())
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	default:
-		return fmt.Sprintf("%dd", int(d.Hours()/24))
-	}
-}
+func Span(d time.Duration) string { return verdict.Span(d) }
