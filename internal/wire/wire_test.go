@@ -2,6 +2,7 @@ package wire_test
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"reflect"
 	"regexp"
@@ -245,6 +246,10 @@ func TestPipelineStatusKeepsEveryField(t *testing.T) {
 	}
 	if got := wire.ToPipelineStatus(sent(t, wire.FromPipelineStatus(pleg.Status{}))); !reflect.DeepEqual(got, pleg.Status{}) {
 		t.Errorf("an empty status became %+v", got)
+	}
+	away := pleg.Status{Relist: pleg.RelistStatus{Err: fmt.Errorf("list pods: %w: refused", pleg.ErrUnavailable)}}
+	if err := wire.ToPipelineStatus(sent(t, wire.FromPipelineStatus(away))).Relist.Err; !errors.Is(err, pleg.ErrUnavailable) || err.Error() != away.Relist.Err.Error() {
+		t.Errorf("the error of an unavailable runtime became %v", err)
 	}
 }
 

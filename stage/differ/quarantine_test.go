@@ -17,9 +17,12 @@ import (
 // hungFor is how long a hung inspection has run when the differ hears of it.
 const hungFor = 2 * time.Second
 
+// errHung is the error of a hung inspection.
+var errHung = &pleg.CallError{Call: pleg.Call{Method: "ContainerStatus", Container: "c"}, Err: errInspect}
+
 // settleHung settles the inspection of a pod as hung.
 func (f *fixture) settleHung(uid pleg.PodUID) {
-	f.settled <- stage.Settled{UID: uid, Err: errInspect, Took: hungFor, Hung: hungFor}
+	f.settled <- stage.Settled{UID: uid, Err: errHung, Took: hungFor, Hung: hungFor}
 	synctest.Wait()
 }
 
@@ -174,7 +177,7 @@ func TestQuarantineIsReported(t *testing.T) {
 		began := time.Now()
 		f.quarantine(t, 3, plegtest.Pod("a", "c=running"))
 		want := []pleg.Quarantined{{
-			UID: "a", Namespace: "ns", Name: "name-a", Since: began.Add(-hungFor), Hung: 3, NextTry: time.Now().Add(2 * period), Err: errInspect,
+			UID: "a", Namespace: "ns", Name: "name-a", Since: began.Add(-hungFor), Hung: 3, NextTry: time.Now().Add(2 * period), Err: errHung, Call: &errHung.Call,
 		}}
 		if got := f.differ.Quarantined(); !slices.Equal(got, want) {
 			t.Errorf("quarantined = %+v, want %+v", got, want)
