@@ -24,9 +24,6 @@ const (
 	// ContainerCreated means that a container exists that has not been started. A runtime
 	// may start it before the pipeline sees it. Only subscribers that name the type get it.
 	ContainerCreated EventType = "ContainerCreated"
-	// ContainerChanged means that a container is in the unknown state. Only subscribers that
-	// name the type get it; the kubelet generates it and delivers it to nobody.
-	ContainerChanged EventType = "ContainerChanged"
 	// NetworkSetupCompleted means that a sandbox is ready and has an address.
 	// Only subscribers that ask for network events or name the type get it.
 	NetworkSetupCompleted EventType = "NetworkSetupCompleted"
@@ -101,7 +98,6 @@ var eventTypes = []EventTypeInfo{
 	{NetworkSetupCompleted, 5, "network.setup_completed", "has an address", ClassOnRequest, SeverityGood},
 	{NetworkFailed, 6, "network.failed", "never had an address", ClassOnRequest, SeverityBad},
 	{ContainerCreated, 7, "container.created", "was created", ClassOnRequest, SeverityRoutine},
-	{ContainerChanged, 8, "container.changed", "is in an unknown state", ClassOnRequest, SeverityNotice},
 	{Synced, 16, "synced", "", ClassMark, SeverityRoutine},
 	{Gap, 17, "gap", "", ClassMark, SeverityBad},
 	{Bookmark, 18, "bookmark", "", ClassMark, SeverityRoutine},

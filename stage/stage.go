@@ -32,6 +32,11 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
+// ContainerChanged means that a container is in a state that is none of the others. It only
+// causes an inspection: the dispatcher drops it, as the kubelet does (v1.37,
+// reconcilePodRecord), so that pleg has no such type.
+const ContainerChanged pleg.EventType = "ContainerChanged"
+
 // Listing is everything that the runtime had at one moment.
 type Listing struct {
 	// At is the time before the first call of the list.

@@ -1,6 +1,9 @@
 package serial
 
-import "github.com/pleg-pipeline/pleg-pipeline/pleg"
+import (
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
+)
 
 // gone is the state of a container that a list does not have.
 const gone pleg.State = 255
@@ -68,7 +71,7 @@ func transition(from, to pleg.State) []pleg.EventType {
 	case to == gone:
 		return []pleg.EventType{pleg.ContainerDied, pleg.ContainerRemoved}
 	default:
-		return []pleg.EventType{pleg.ContainerChanged}
+		return []pleg.EventType{stage.ContainerChanged}
 	}
 }
 

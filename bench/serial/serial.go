@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
 // DefaultTimeout is the default deadline of a runtime call: the kubelet's
@@ -223,7 +224,7 @@ func (p *PLEG) inspect(ctx context.Context, r *record, at time.Time) error {
 // events.
 func (p *PLEG) send(events []pleg.Event, status *pleg.PodStatus, at time.Time) {
 	for _, e := range events {
-		if e.Type == pleg.ContainerChanged {
+		if e.Type == stage.ContainerChanged {
 			continue
 		}
 		describe(&e, status.Container(e.ContainerID))

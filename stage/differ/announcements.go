@@ -127,7 +127,7 @@ func (a *announcements) expect(events []pleg.Event, now time.Time, had *pleg.Pod
 	dead := isDead(had)
 	for _, ev := range events {
 		switch {
-		case ev.ContainerID == "" || ev.Type == pleg.ContainerChanged || ev.Type == pleg.ContainerCreated:
+		case ev.ContainerID == "" || ev.Type == stage.ContainerChanged || ev.Type == pleg.ContainerCreated:
 		case broke || dead && ev.Type == pleg.ContainerRemoved:
 			a.add(step{ev.ContainerID, ev.Type}, byListOnly, now)
 		default:

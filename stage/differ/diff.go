@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
 // kind is a container's state for the purpose of events: the kubelet's
@@ -40,7 +41,7 @@ func transition(from, to kind) []pleg.EventType {
 	case to == exited:
 		return []pleg.EventType{pleg.ContainerDied}
 	case to == changed:
-		return []pleg.EventType{pleg.ContainerChanged}
+		return []pleg.EventType{stage.ContainerChanged}
 	case from == exited:
 		return []pleg.EventType{pleg.ContainerRemoved}
 	default:
@@ -86,7 +87,7 @@ func events(old, cur *pleg.Pod, at time.Time) []pleg.Event {
 		}
 		seen[c.ID] = struct{}{}
 		for _, t := range transition(before[c.ID], after[c.ID]) {
-			if t == pleg.ContainerChanged && before[c.ID] == absent && c.State == pleg.StateCreated {
+			if t == stage.ContainerChanged && before[c.ID] == absent && c.State == pleg.StateCreated {
 				t = pleg.ContainerCreated
 			}
 			ev := podEvent(t, pod, at)

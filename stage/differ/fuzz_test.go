@@ -7,6 +7,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/differ"
 )
 
@@ -24,7 +25,7 @@ func FuzzEvents(f *testing.F) {
 				states[ev.ContainerID] = "running"
 			case pleg.ContainerDied:
 				states[ev.ContainerID] = "exited"
-			case pleg.ContainerChanged, pleg.ContainerCreated:
+			case stage.ContainerChanged, pleg.ContainerCreated:
 				states[ev.ContainerID] = "changed"
 			case pleg.ContainerRemoved:
 				if !listed || before != "exited" {

@@ -190,6 +190,9 @@ func (d *Dispatcher) publishOutcome(o stage.Outcome) {
 		d.resolveLabels(o.UID, labels)
 	}
 	for _, ev := range o.Events {
+		if ev.Type == stage.ContainerChanged {
+			continue
+		}
 		d.seq++
 		ev.Seq, ev.Epoch = d.seq, d.epoch
 		d.metrics.count(ev.Type)

@@ -46,8 +46,6 @@ const (
 	EventType_EVENT_TYPE_NETWORK_FAILED EventType = 6
 	// A container exists that has not been started. Sent only on request.
 	EventType_EVENT_TYPE_CONTAINER_CREATED EventType = 7
-	// The runtime does not know the state of a container. Sent only on request.
-	EventType_EVENT_TYPE_CONTAINER_CHANGED EventType = 8
 	// All events from before the call have been sent, and the initial state is
 	// complete, except of pods whose inspection fails or hangs. The events that follow
 	// happen now.
@@ -73,7 +71,6 @@ var (
 		5:  "EVENT_TYPE_NETWORK_SETUP_COMPLETED",
 		6:  "EVENT_TYPE_NETWORK_FAILED",
 		7:  "EVENT_TYPE_CONTAINER_CREATED",
-		8:  "EVENT_TYPE_CONTAINER_CHANGED",
 		16: "EVENT_TYPE_SYNCED",
 		17: "EVENT_TYPE_GAP",
 		18: "EVENT_TYPE_BOOKMARK",
@@ -87,7 +84,6 @@ var (
 		"EVENT_TYPE_NETWORK_SETUP_COMPLETED": 5,
 		"EVENT_TYPE_NETWORK_FAILED":          6,
 		"EVENT_TYPE_CONTAINER_CREATED":       7,
-		"EVENT_TYPE_CONTAINER_CHANGED":       8,
 		"EVENT_TYPE_SYNCED":                  16,
 		"EVENT_TYPE_GAP":                     17,
 		"EVENT_TYPE_BOOKMARK":                18,
@@ -2446,7 +2442,7 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x120\n" +
 	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x14\n" +
-	"\x05error\x18\x05 \x01(\tR\x05error*\xf2\x02\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error*\xd0\x02\n" +
 	"\tEventType\x12\x1a\n" +
 	"\x16EVENT_TYPE_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cEVENT_TYPE_CONTAINER_STARTED\x10\x01\x12\x1d\n" +
@@ -2455,8 +2451,7 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x13EVENT_TYPE_POD_SYNC\x10\x04\x12&\n" +
 	"\"EVENT_TYPE_NETWORK_SETUP_COMPLETED\x10\x05\x12\x1d\n" +
 	"\x19EVENT_TYPE_NETWORK_FAILED\x10\x06\x12 \n" +
-	"\x1cEVENT_TYPE_CONTAINER_CREATED\x10\a\x12 \n" +
-	"\x1cEVENT_TYPE_CONTAINER_CHANGED\x10\b\x12\x15\n" +
+	"\x1cEVENT_TYPE_CONTAINER_CREATED\x10\a\x12\x15\n" +
 	"\x11EVENT_TYPE_SYNCED\x10\x10\x12\x12\n" +
 	"\x0eEVENT_TYPE_GAP\x10\x11\x12\x17\n" +
 	"\x13EVENT_TYPE_BOOKMARK\x10\x12*i\n" +
