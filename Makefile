@@ -89,10 +89,9 @@ fuzz: ## run each fuzz target for FUZZTIME
 
 .PHONY: faults
 faults: ## run SEEDS random mixes of faults and model sequences, and the long random tests
-	$(GO) test -race -count=1 -timeout 2h ./tests/faults -run TestRandomFaults -faults.seeds $(SEEDS)
+	$(GO) test -race -count=1 -timeout 2h ./tests/faults -run 'TestRandomFaults|TestEventStream' -faults.seeds $(SEEDS) -faults.stream-seeds 5
 	$(GO) test -race -count=1 -timeout 2h ./tests/model -model.seeds $(SEEDS)
 	$(GO) test -race -count=1 -timeout 1h ./tests/contract -run '^TestContractRandom' -contract.seeds 10
-	$(GO) test -race -count=1 -timeout 1h ./tests/hints -run 'Faults|Flood' -hints.seeds 5 -hints.flood 100000
 
 # Only some of them: make mutants MUTANTS="differ/ cri/reply"
 MUTANTS ?=

@@ -47,7 +47,7 @@ func returnOf(t *testing.T, events pipeline.EventsMode, phase, outage time.Durat
 	t.Helper()
 	rt, err := simruntime.New(simruntime.Options{Seed: 7})
 	must(t, err)
-	s := kit.Simulate(t, rt, pipeline.Options{Events: events})
+	s := kit.Simulate(t, rt, pipeline.Options{Events: events}, cri.Options{})
 	received := s.Events(t, 0)
 	time.Sleep(10*time.Second + phase)
 	s.StopServing()
@@ -150,7 +150,7 @@ func TestHealthOfUnresponsiveRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, err := simruntime.New(simruntime.Options{Seed: 7})
 		must(t, err)
-		p := kit.Simulate(t, rt, pipeline.Options{Events: pipeline.EventsAuto})
+		p := kit.Simulate(t, rt, pipeline.Options{Events: pipeline.EventsAuto}, cri.Options{})
 		up := func(want float64) {
 			t.Helper()
 			if got := kit.Metric(t, p.Metrics, "pleg_event_stream_up"); got != want {

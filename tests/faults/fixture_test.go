@@ -3,11 +3,6 @@ package faults_test
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"net"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -26,7 +21,7 @@ type scenario struct {
 	seed       uint64
 	pods       int
 	containers int
-	rate       int // changes in a unit
+	rate       int // changes in a second
 	faults     []simruntime.Fault
 	mode       mode
 }
@@ -46,14 +41,12 @@ func (m mode) String() string {
 
 var modes = []mode{{events: pipeline.EventsOff}, {events: pipeline.EventsAuto}}
 
-// The times of a scenario in units: a unit is a second on the fake clock, and
-// less on the real one.
 const (
-	relistThreshold           = 3
-	relistThresholdWithEvents = 5 // twice the longest period
-	listTimeout               = 2
-	inspectTimeout            = 3
-	churnEnd                  = 12
+	relistThreshold           = 3 * time.Second
+	relistThresholdWithEvents = 5 * time.Second // twice the longest period
+	listTimeout               = 2 * time.Second
+	inspectTimeout            = 3 * time.Second
+	churnEnd                  = 12 * time.Second
 )
 
 // streamBatch makes a streamed list of a few pods more than one message, so that
@@ -65,12 +58,10 @@ type fixture struct {
 	*kit.Simulation
 	t        *testing.T
 	scenario scenario
-	unit     time.Duration
-	client   *panickingClient
+	start    time.Time
 }
 
-// newFixture runs a pipeline. listen is that of [kit.SimulationOptions].
-func newFixture(t *testing.T, s scenario, unit time.Duration, listen func() net.Listener) *fixture {
+func newFixture(t *testing.T, s scenario) *fixture {
 	t.Helper()
 	node, err := simruntime.New(simruntime.Options{Seed: s.seed, StreamBatch: streamBatch})
 	if err != nil {
@@ -79,28 +70,19 @@ func newFixture(t *testing.T, s scenario, unit time.Duration, listen func() net.
 	if _, err := node.Populate(simruntime.Population{Pods: s.pods, Containers: s.containers}); err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{t: t, scenario: s, unit: unit}
-	f.Simulation = kit.SimulateWith(t, node, kit.SimulationOptions{
-		Options: pipeline.Options{
-			// No relist at the moment of a change: if two observations have the same time,
-			// neither is newer.
-			RelistPeriod: unit + unit/1000,
-			Events:       s.mode.events, RelistPeriodWithEvents: relistThresholdWithEvents * unit / 2, RelistThreshold: relistThreshold * unit,
-			ListTimeout: listTimeout * unit, InspectTimeout: inspectTimeout * unit,
-		},
-		CRI: cri.Options{ListTimeout: listTimeout * unit, StatusTimeout: inspectTimeout * unit, ConnectTimeout: unit, UnaryLists: s.mode.unary},
-		Wrap: func(client *cri.Client) pleg.Runtime {
-			f.client = newPanickingClient(client, s.faults)
-			return f.client
-		},
-		Listen: listen,
-	})
+	f := &fixture{t: t, scenario: s, start: time.Now()}
+	f.Simulation = kit.Simulate(t, node, pipeline.Options{
+		// No relist at the moment of a change: if two observations have the same time,
+		// neither is newer.
+		RelistPeriod: time.Second + time.Millisecond,
+		Events:       s.mode.events, RelistPeriodWithEvents: relistThresholdWithEvents / 2, RelistThreshold: relistThreshold,
+		ListTimeout: listTimeout, InspectTimeout: inspectTimeout,
+	}, cri.Options{ListTimeout: listTimeout, StatusTimeout: inspectTimeout, ConnectTimeout: time.Second, UnaryLists: s.mode.unary})
 	return f
 }
 
-// play changes the pods while the faults are played, and then clears the faults.
-// At each third change it requests a relist of the pod, at each fourth a
-// reinspection.
+// play changes the pods while the faults are played. At each third change it requests a
+// relist of the pod, at each fourth a reinspection.
 func (f *fixture) play() {
 	f.t.Helper()
 	f.History.Record(f.Truth())
@@ -108,7 +90,7 @@ func (f *fixture) play() {
 	defer cancel()
 	var group errgroup.Group
 	group.Go(func() error {
-		err := f.Node.Play(ctx, slices.DeleteFunc(slices.Clone(f.scenario.faults), panics)...)
+		err := f.Node.Play(ctx, f.scenario.faults...)
 		if errors.Is(err, context.Canceled) {
 			return nil
 		}
@@ -116,7 +98,8 @@ func (f *fixture) play() {
 	})
 	changes := 0
 	err := f.Node.Churn(ctx, simruntime.ChurnOptions{
-		Seed: f.scenario.seed, Rate: float64(f.scenario.rate) / f.unit.Seconds(), Pods: f.scenario.pods, Actions: f.scenario.rate * churnEnd,
+		Seed: f.scenario.seed, Rate: float64(f.scenario.rate), Pods: f.scenario.pods,
+		Actions: int(float64(f.scenario.rate) * churnEnd.Seconds()),
 		Observe: func(podUID string) {
 			f.History.Record(f.Truth())
 			changes++
@@ -129,111 +112,15 @@ func (f *fixture) play() {
 		},
 	})
 	cancel()
-	f.client.clearFaults()
 	if err := errors.Join(err, group.Wait()); err != nil {
 		f.t.Error(err)
 	}
 }
 
 // spoiledCalls returns the number of calls that a fault has hit.
-func (f *fixture) spoiledCalls() int {
-	n := f.client.panicked()
+func (f *fixture) spoiledCalls() (n int64) {
 	for _, rpc := range f.Node.Stats().RPCs {
-		n += int(rpc.Spoiled)
+		n += rpc.Spoiled
 	}
 	return n
-}
-
-// cacheDiff returns how the cache differs from the runtime, empty if it does not.
-func (f *fixture) cacheDiff() string {
-	return strings.Join(f.Truth().Diff(f.Cache().List()), "\n")
-}
-
-// methods are the methods of pleg.Runtime. A fault whose RPC is one of them is
-// a panic of that method.
-var methods = []string{"ListPods", "PodStatus", "ListPod", "WatchEvents"}
-
-func panics(f simruntime.Fault) bool { return slices.Contains(methods, f.RPC) }
-
-// panickingClient is a client whose methods panic under the faults. WatchEvents
-// panics at an event.
-type panickingClient struct {
-	*cri.Client
-
-	mu     sync.Mutex
-	start  time.Time
-	faults []*methodFault
-	hits   int
-}
-
-type methodFault struct {
-	simruntime.Fault
-	matched, hit int
-	rng          *rand.Rand
-}
-
-func newPanickingClient(client *cri.Client, faults []simruntime.Fault) *panickingClient {
-	c := &panickingClient{Client: client, start: time.Now()}
-	for _, f := range faults {
-		if panics(f) {
-			c.faults = append(c.faults, &methodFault{Fault: f, rng: rand.New(rand.NewPCG(f.Seed, 1))})
-		}
-	}
-	return c
-}
-
-func (c *panickingClient) clearFaults() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.faults = nil
-}
-
-func (c *panickingClient) panicked() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.hits
-}
-
-func (c *panickingClient) panicIfFaulty(method string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, f := range c.faults {
-		if f.RPC == method && f.hits(time.Since(c.start)) {
-			c.hits++
-			panic("injected panic of " + method)
-		}
-	}
-}
-
-func (f *methodFault) hits(now time.Duration) bool {
-	if now < f.From || f.Until > 0 && now >= f.Until || f.Times > 0 && f.hit == f.Times {
-		return false
-	}
-	if f.matched++; f.matched <= f.After || f.Probability > 0 && f.rng.Float64() >= f.Probability {
-		return false
-	}
-	f.hit++
-	return true
-}
-
-func (c *panickingClient) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
-	c.panicIfFaulty("ListPods")
-	return c.Client.ListPods(ctx)
-}
-
-func (c *panickingClient) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
-	c.panicIfFaulty("PodStatus")
-	return c.Client.PodStatus(ctx, pod, last)
-}
-
-func (c *panickingClient) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, error) {
-	c.panicIfFaulty("ListPod")
-	return c.Client.ListPod(ctx, uid)
-}
-
-func (c *panickingClient) WatchEvents(ctx context.Context, opened func(), hint func(pleg.Hint)) error {
-	return c.Client.WatchEvents(ctx, opened, func(h pleg.Hint) {
-		c.panicIfFaulty("WatchEvents")
-		hint(h)
-	})
 }

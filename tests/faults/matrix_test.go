@@ -19,6 +19,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,18 +40,17 @@ var (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// More times in units. A fault that is always or random holds from faultsFrom to
-// faultsUntil, never at the moment of a change; one that hits once may do so until
-// the end of the churn.
 const (
-	faultsFrom  = 2.9
-	faultsUntil = 8.9
+	// A fault that is always or random holds from faultsFrom to faultsUntil, never at the
+	// moment of a change; one that hits once may do so until the end of the churn.
+	faultsFrom  = 2900 * time.Millisecond
+	faultsUntil = 8900 * time.Millisecond
 	// healthAt is when Healthy is called, shortly before the fault ends.
-	healthAt = 8.8
+	healthAt = 8800 * time.Millisecond
 	// rest is long enough for a list, and for what waits for one.
-	rest = 6
+	rest = 6 * time.Second
 	// restWithEvents is the longest backoff of a stream, and the list after it.
-	restWithEvents = 25
+	restWithEvents = 25 * time.Second
 )
 
 // TestFaultMatrix runs every call of the pipeline with every fault: once and
@@ -66,14 +66,64 @@ func TestFaultMatrix(t *testing.T) {
 			for _, m := range fit {
 				t.Run(fmt.Sprintf("%s/%s/%s/%v", r.RPC, r.name(), when, m), func(t *testing.T) {
 					t.Parallel()
-					s := scenario{seed: uint64(n), pods: 3, containers: 2, rate: 2, mode: m, faults: []simruntime.Fault{r.at(when, time.Second)}}
-					synctest.Test(t, func(t *testing.T) {
-						if runInBubble(t, s, r.healthy(when)) == 0 {
-							t.Error("no call was spoiled: this tests nothing")
-						}
-					})
+					s := scenario{seed: uint64(n), pods: 3, containers: 2, rate: 2, mode: m, faults: []simruntime.Fault{r.at(when)}}
+					if s.run(t, r.healthy(when)) == 0 {
+						t.Error("no call was spoiled: this tests nothing")
+					}
 				})
 			}
+		}
+	}
+}
+
+// TestRandomFaults runs several faults at once, all drawn from the seed.
+func TestRandomFaults(t *testing.T) {
+	first, last := uint64(1), *randomSeeds
+	if *randomSeed != 0 {
+		first, last = *randomSeed, *randomSeed
+	}
+	for seed := first; seed <= last; seed++ {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			t.Parallel()
+			s := drawScenario(seed)
+			s.run(t, healthyOrNot)
+			if t.Failed() {
+				t.Logf("to repeat: go test ./tests/faults -run TestRandomFaults -faults.seed %d\n%+v", seed, s)
+			}
+		})
+	}
+}
+
+// regressions are mixes of faults each of which has found a bug.
+var regressions = map[string]scenario{
+	"late events": {seed: 4, pods: 3, containers: 2, rate: 3, faults: []simruntime.Fault{
+		{RPC: "ContainerStatus", Times: 1, Latency: latency(1417), Until: 6246 * time.Millisecond},
+		{RPC: "StreamContainers", Latency: latency(538), From: 1414 * time.Millisecond, Until: 5546 * time.Millisecond},
+		{RPC: "GetContainerEvents", Latency: latency(1432), From: 846 * time.Millisecond, Until: 4407 * time.Millisecond},
+	}},
+	"no metadata": {seed: 5, pods: 3, containers: 2, rate: 3, faults: []simruntime.Fault{
+		{RPC: "StreamContainers", Malform: simruntime.NilMetadata, Probability: 0.36, Seed: 2026640311, From: 5517 * time.Millisecond, Until: 8606 * time.Millisecond},
+		{RPC: "StreamPodSandboxes", Malform: simruntime.NilMetadata, From: 3041 * time.Millisecond, Until: 5116 * time.Millisecond},
+		{RPC: "ListContainers", Malform: simruntime.NilMetadata, Probability: 0.39, Seed: 3465407077, From: 1870 * time.Millisecond, Until: 3550 * time.Millisecond},
+		{RPC: "ListPodSandbox", Malform: simruntime.NilMetadata, After: 4, Times: 1, Until: 8516 * time.Millisecond},
+	}},
+}
+
+func latency(ms int) simruntime.Latency {
+	return simruntime.Latency{P50: time.Duration(ms) * time.Millisecond}
+}
+
+func TestRegressions(t *testing.T) {
+	for name, regression := range regressions {
+		for _, m := range []mode{
+			{events: pipeline.EventsOff}, {events: pipeline.EventsAuto}, {pipeline.EventsOff, true}, {pipeline.EventsAuto, true},
+		} {
+			t.Run(fmt.Sprintf("%s/%v/unary=%t", name, m, m.unary), func(t *testing.T) {
+				t.Parallel()
+				s := regression
+				s.mode = m
+				s.run(t, healthyOrNot)
+			})
 		}
 	}
 }
@@ -87,37 +137,38 @@ const (
 	unhealthy
 )
 
-// runInBubble runs a scenario over an in-memory connection on the fake clock, and
-// returns the number of spoiled calls.
-func runInBubble(t *testing.T, s scenario, want health) int {
-	t.Helper()
-	f := newFixture(t, s, time.Second, nil)
-	checked := make(chan struct{})
-	go func() {
-		defer close(checked)
-		time.Sleep(units(faultsFrom+1, time.Second))
-		f.checkVersion()
-		time.Sleep(units(healthAt, time.Second) - time.Since(f.client.start))
-		if ok, err := f.Healthy(); want != healthyOrNot && ok != (want == healthy) {
-			t.Errorf("during the fault healthy is %t, %v", ok, err)
+// run runs a scenario in a bubble and returns the number of spoiled calls.
+func (s scenario) run(t *testing.T, want health) (spoiled int64) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, s)
+		checked := make(chan struct{})
+		go func() {
+			defer close(checked)
+			time.Sleep(faultsFrom + time.Second)
+			f.checkVersion()
+			time.Sleep(healthAt - time.Since(f.start))
+			if ok, err := f.Healthy(); want != healthyOrNot && ok != (want == healthy) {
+				t.Errorf("during the fault healthy is %t, %v", ok, err)
+			}
+		}()
+		f.play()
+		<-checked
+		wait := rest
+		if s.mode.events != pipeline.EventsOff {
+			wait = restWithEvents
 		}
-	}()
-	f.play()
-	<-checked
-	wait := rest * time.Second
-	if s.mode.events != pipeline.EventsOff {
-		wait = restWithEvents * time.Second
-	}
-	time.Sleep(wait)
-	f.reinspectDenied()
-	if diff := f.cacheDiff(); diff != "" {
-		t.Errorf("the cache is wrong %v after the end:\n%s", wait, diff)
-	}
-	if ok, err := f.Healthy(); !ok {
-		t.Errorf("unhealthy in the end: %v", err)
-	}
-	f.RequirePromises(promised(s))
-	return f.spoiledCalls()
+		time.Sleep(wait)
+		f.reinspectDenied()
+		if diff := f.Truth().Diff(f.Cache().List()); len(diff) > 0 {
+			t.Errorf("the cache is wrong %v after the end:\n%s", wait, strings.Join(diff, "\n"))
+		}
+		if ok, err := f.Healthy(); !ok {
+			t.Errorf("unhealthy in the end: %v", err)
+		}
+		f.RequirePromises(promised(s))
+		spoiled = f.spoiledCalls()
+	})
+	return spoiled
 }
 
 // reinspectDenied requests an inspection of each pod if a status call answered
@@ -144,10 +195,10 @@ func (f *fixture) checkVersion() {
 		always := fault.Times == 0 && fault.Probability == 0 && kind(fault) != slow
 		for range 5 {
 			began := time.Now()
-			since := began.Sub(f.client.start)
-			fails := always && since > fault.From && (fault.Until == 0 || since+2*f.unit < fault.Until)
-			_, err := f.client.Check(context.Background())
-			if took := time.Since(began); took > 2*f.unit || fails && err == nil {
+			since := began.Sub(f.start)
+			fails := always && since > fault.From && (fault.Until == 0 || since+2*time.Second < fault.Until)
+			_, err := f.Client.Check(context.Background())
+			if took := time.Since(began); took > 2*time.Second || fails && err == nil {
 				f.t.Errorf("Check took %v and returned %v", took, err)
 			}
 		}

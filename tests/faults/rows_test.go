@@ -1,6 +1,8 @@
 package faults_test
 
 import (
+	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -12,95 +14,160 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
+// The kinds of faults.
+const (
+	failing   = "error"
+	hanging   = "hang"
+	slow      = "slow"
+	truncated = "truncate" // The stream breaks after some messages.
+	malformed = "malform"
+)
+
+// How often a fault hits.
+const (
+	once   = "once"
+	always = "always"
+	random = "random"
+)
+
 // row is a call and the way in which it fails.
 type row struct{ simruntime.Fault }
 
-// errorCodes are the codes that each call fails with. They include those that
-// have a meaning for a client of Kubernetes or gRPC.
-var errorCodes = map[string][]codes.Code{
-	"ListPodSandbox":     {codes.Unavailable, codes.Unimplemented}, // no single sandbox is too large
-	"ListContainers":     {codes.Unavailable, codes.ResourceExhausted, codes.Unimplemented},
-	"StreamPodSandboxes": {codes.Unavailable, codes.ResourceExhausted, codes.Unimplemented},
-	"StreamContainers":   {codes.Unavailable, codes.ResourceExhausted, codes.Unimplemented},
-	"PodSandboxStatus":   {codes.Unavailable, codes.NotFound},
-	"ContainerStatus":    {codes.Unavailable, codes.NotFound},
-	"GetContainerEvents": {codes.Unavailable, codes.Unimplemented},
-	"Version":            {codes.Unavailable, codes.Unimplemented},
+// errorCodes are the RPCs of a pipeline, and the codes that each fails with. They include
+// those that have a meaning for a client of Kubernetes or gRPC.
+var errorCodes = []struct {
+	rpc   string
+	codes []codes.Code
+}{
+	{"ContainerStatus", []codes.Code{codes.Unavailable, codes.NotFound}},
+	{"GetContainerEvents", []codes.Code{codes.Unavailable, codes.Unimplemented}},
+	{"ListContainers", []codes.Code{codes.Unavailable, codes.ResourceExhausted, codes.Unimplemented}},
+	{"ListPodSandbox", []codes.Code{codes.Unavailable, codes.Unimplemented}}, // no single sandbox is too large
+	{"PodSandboxStatus", []codes.Code{codes.Unavailable, codes.NotFound}},
+	{"StreamContainers", []codes.Code{codes.Unavailable, codes.ResourceExhausted, codes.Unimplemented}},
+	{"StreamPodSandboxes", []codes.Code{codes.Unavailable, codes.ResourceExhausted, codes.Unimplemented}},
+	{"Version", []codes.Code{codes.Unavailable, codes.Unimplemented}},
+}
+
+// malforms returns the ways in which the answer of a call can be malformed.
+func malforms(call string) []simruntime.Malform {
+	all := []simruntime.Malform{simruntime.NilMetadata, simruntime.UnknownState, simruntime.WrongID}
+	switch {
+	case call == "Version":
+		return nil
+	case call == "GetContainerEvents":
+		return append(all, simruntime.NilStatus, simruntime.DuplicateIDs)
+	case strings.HasSuffix(call, "Status"):
+		return append(all, simruntime.NilStatus)
+	case strings.HasSuffix(call, "Containers"):
+		return append(all, simruntime.DuplicateIDs, simruntime.OrphanContainers)
+	}
+	return append(all, simruntime.DuplicateIDs)
+}
+
+// kind returns the kind of a fault: the worst that happens to a call.
+func kind(f simruntime.Fault) string {
+	switch {
+	case f.Malform != 0:
+		return malformed
+	case f.Hang:
+		return hanging
+	case f.Messages > 0:
+		return truncated
+	case f.Code != codes.OK:
+		return failing
+	}
+	return slow
 }
 
 // rows returns every call with every way in which it can fail.
-func rows() []row {
-	var all []row
-	for _, call := range calls {
-		for _, kind := range kinds(call) {
-			f := simruntime.Fault{RPC: call}
-			switch kind {
-			case failing:
-				for _, f.Code = range errorCodes[call] {
-					all = append(all, row{f})
-				}
-				continue
-			case malformed:
-				for _, f.Malform = range malforms(call) {
-					all = append(all, row{f})
-				}
-				continue
-			case truncated:
-				f.Messages, f.Code, f.Message = 1, codes.Unavailable, "stream broken"
-			case hanging:
-				f.Hang = true
-			}
+func rows() (all []row) {
+	for _, call := range errorCodes {
+		add := func(f simruntime.Fault) {
+			f.RPC = call.rpc
 			all = append(all, row{f})
 		}
-	}
-	for _, method := range methods {
-		all = append(all, row{simruntime.Fault{RPC: method}})
+		for _, code := range call.codes {
+			add(simruntime.Fault{Code: code})
+		}
+		add(simruntime.Fault{Hang: true})
+		add(simruntime.Fault{}) // slow
+		if strings.HasPrefix(call.rpc, "Stream") || call.rpc == "GetContainerEvents" {
+			add(simruntime.Fault{Messages: 1, Code: codes.Unavailable, Message: "stream broken"})
+		}
+		for _, malform := range malforms(call.rpc) {
+			add(simruntime.Fault{Malform: malform})
+		}
 	}
 	return all
 }
 
 func (r row) name() string {
-	switch kind := kind(r.Fault); {
-	case panics(r.Fault):
-		return "panic"
-	case kind == failing:
+	switch kind := kind(r.Fault); kind {
+	case failing:
 		return "error=" + r.Code.String()
-	case kind == malformed:
+	case malformed:
 		return "malform=" + r.Malform.String()
 	default:
 		return kind
 	}
 }
 
-// at returns the fault of one case, with its times.
-func (r row) at(when string, unit time.Duration) simruntime.Fault {
+// at returns the fault of one case of the matrix, with its times.
+func (r row) at(when string) simruntime.Fault {
 	f := r.Fault
 	switch when {
 	case once:
 		f.After, f.Times = 3, 1
 		if f.RPC == "GetContainerEvents" { // the client opens a stream only if one breaks
-			f.After, f.From = 0, units(faultsFrom, unit)
+			f.After, f.From = 0, faultsFrom
 		}
 	case random:
 		f.Probability, f.Seed = 0.6, 7
 		fallthrough
 	case always:
-		f.From, f.Until = units(faultsFrom, unit), units(faultsUntil, unit)
+		f.From, f.Until = faultsFrom, faultsUntil
 	}
-	if !panics(f) && kind(f) == slow {
-		f.Latency.P50 = unit * 4 / 5
+	if kind(f) == slow {
+		f.Latency.P50 = 800 * time.Millisecond
 	}
 	return f
 }
 
-func units(n float64, unit time.Duration) time.Duration { return time.Duration(n * float64(unit)) }
+// draw returns the fault at random times, with a code, delay or number of messages that is
+// drawn too.
+func (r row) draw(rng *rand.Rand) simruntime.Fault {
+	f := r.Fault
+	part := func(least, most float64) time.Duration {
+		share := least + (most-least)*rng.Float64()
+		return time.Duration(share * float64(churnEnd)).Round(time.Millisecond)
+	}
+	f.From = part(0, 0.5)
+	f.Until = f.From + part(0.1, 0.4)
+	switch rng.IntN(3) {
+	case 0:
+		f.From, f.Times, f.After = 0, 1, rng.IntN(8)
+	case 1:
+		f.Probability, f.Seed = math.Round(100*(0.1+0.6*rng.Float64()))/100, rng.Uint64()>>32+1
+	}
+	switch kind(f) {
+	case failing:
+		all := []codes.Code{codes.Unavailable, codes.Internal, codes.Unknown, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Unimplemented}
+		f.Code = all[rng.IntN(len(all))]
+	case slow:
+		f.Latency.P50 = time.Duration(10+rng.IntN(1990)) * time.Millisecond
+	case truncated:
+		f.Messages = 1 + rng.IntN(3)
+	}
+	return f
+}
 
 // modes returns the modes in which the pipeline makes the call.
 func (r row) modes() []mode {
 	var fit []mode
 	for _, m := range modes {
-		m.unary = strings.HasPrefix(r.RPC, "List") && !panics(r.Fault)
-		if m.events != pipeline.EventsOff || r.RPC != "GetContainerEvents" && r.RPC != "WatchEvents" {
+		m.unary = strings.HasPrefix(r.RPC, "List")
+		if m.events != pipeline.EventsOff || r.RPC != "GetContainerEvents" {
 			fit = append(fit, m)
 		}
 	}
@@ -109,19 +176,13 @@ func (r row) modes() []mode {
 
 // healthy is what Healthy returns shortly before the fault ends.
 func (r row) healthy(when string) health {
-	if when != always {
-		return healthyOrNot
-	}
-	lists := []string{"ListPodSandbox", "ListContainers", "StreamPodSandboxes", "StreamContainers", "ListPods"}
 	kind := kind(r.Fault)
 	switch {
+	case when != always:
+		return healthyOrNot
 	case strings.HasSuffix(r.RPC, "Status") && kind == hanging:
 		return healthyOrNot // unhealthy once two pods have waited for the threshold
-	case !slices.Contains(lists, r.RPC):
-		return healthy
-	case panics(r.Fault):
-		return unhealthy
-	case kind == slow, kind == malformed:
+	case !isList(r.Fault), kind == slow, kind == malformed:
 		return healthy
 	case r.Code == codes.Unimplemented && strings.HasPrefix(r.RPC, "Stream"), r.Code == codes.ResourceExhausted && r.RPC == "StreamPodSandboxes":
 		return healthy // the client lists in another way
@@ -129,22 +190,40 @@ func (r row) healthy(when string) health {
 	return unhealthy
 }
 
+func isList(f simruntime.Fault) bool {
+	return strings.HasPrefix(f.RPC, "List") || strings.HasPrefix(f.RPC, "Stream")
+}
+
 // promised returns what the pipeline promises about the events of a scenario.
 func promised(s scenario) promises.Stream {
 	p := promises.Stream{All: s.mode.events != pipeline.EventsOff}
 	for _, f := range s.faults {
-		list := strings.HasPrefix(f.RPC, "List") || strings.HasPrefix(f.RPC, "Stream")
 		switch {
-		case f.RPC == "GetContainerEvents", f.RPC == "WatchEvents":
+		case f.RPC == "GetContainerEvents":
 			p.All = false
 		case strings.HasSuffix(f.RPC, "Status"):
 			// While the inspections of a pod fail, its changes are merged.
-			p.All = p.All && !panics(f) && kind(f) == slow
-		case list && f.Malform == simruntime.UnknownState:
+			p.All = p.All && kind(f) == slow
+		case isList(f) && f.Malform == simruntime.UnknownState:
 			p.Repeats = true
-		case list && f.Malform == simruntime.WrongID:
+		case isList(f) && f.Malform == simruntime.WrongID:
 			p.Lies, p.All = true, false
 		}
 	}
 	return p
+}
+
+// drawScenario draws the faults, at least one of them of a call that is made, and
+// how the pipeline learns of changes.
+func drawScenario(seed uint64) scenario {
+	rng := rand.New(rand.NewPCG(seed, 9))
+	s := scenario{seed: seed, pods: 1 + rng.IntN(12), containers: 1 + rng.IntN(2), rate: 3, mode: modes[rng.IntN(len(modes))]}
+	s.mode.unary = rng.IntN(3) == 0
+	all := rows()
+	made := slices.DeleteFunc(rows(), func(r row) bool { return r.RPC != "ContainerStatus" })
+	s.faults = append(s.faults, made[rng.IntN(len(made))].draw(rng))
+	for range rng.IntN(5) {
+		s.faults = append(s.faults, all[rng.IntN(len(all))].draw(rng))
+	}
+	return s
 }

@@ -22,77 +22,49 @@ import (
 type Simulation struct {
 	*Pipeline
 	Node    *simruntime.Runtime
+	Client  *cri.Client
 	History *promises.History
 
 	t           testing.TB
 	sub         *pipeline.Subscription
-	listen      func() net.Listener
-	listener    atomic.Value // a net.Listener; closed while the runtime does not serve
+	listener    atomic.Pointer[bufconn.Listener] // closed while the runtime does not serve
 	stopServing func() error
 }
 
-// SimulationOptions configure a [Simulation].
-type SimulationOptions struct {
-	pipeline.Options
-	CRI cri.Options
-	// Wrap returns the pipeline's runtime. If nil, that is the client.
-	Wrap func(*cri.Client) pleg.Runtime
-	// Listen returns a listener of the runtime. If nil, it listens in memory.
-	Listen func() net.Listener
-}
-
-// Simulate is SimulateWith, with options of the client's connections, and waits until the
-// pipeline rests.
-func Simulate(t testing.TB, node *simruntime.Runtime, o pipeline.Options, dial ...grpc.DialOption) *Simulation {
+// Simulate runs a pipeline on a runtime until the test ends, and waits until it rests. o has
+// the options of the client.
+func Simulate(t testing.TB, node *simruntime.Runtime, options pipeline.Options, o cri.Options) *Simulation {
 	t.Helper()
-	s := SimulateWith(t, node, SimulationOptions{Options: o, CRI: cri.Options{DialOptions: dial}})
-	synctest.Wait()
-	return s
-}
-
-// SimulateWith runs a pipeline on a runtime until the test ends.
-func SimulateWith(t testing.TB, node *simruntime.Runtime, o SimulationOptions) *Simulation {
-	t.Helper()
-	s := &Simulation{Node: node, History: promises.NewHistory(), t: t, listen: o.Listen}
-	if s.listen == nil {
-		s.listen = func() net.Listener { return bufconn.Listen(1 << 20) }
-	}
-	o.CRI.DialOptions = append(o.CRI.DialOptions, grpc.WithContextDialer(s.dial))
-	client, err := cri.New("/simulated", o.CRI)
-	if err != nil {
+	s := &Simulation{Node: node, History: promises.NewHistory(), t: t}
+	o.DialOptions = append(o.DialOptions, grpc.WithContextDialer(s.dial))
+	var err error
+	if s.Client, err = cri.New("/simulated", o); err != nil {
 		t.Fatal(err)
 	}
-	if o.Runtime = client; o.Wrap != nil {
-		o.Runtime = o.Wrap(client)
-	}
-	s.Pipeline = New(t, o.Options)
+	options.Runtime = s.Client
+	s.Pipeline = New(t, options)
 	if s.sub, err = s.Subscribe(pipeline.SubscribeOptions{Buffer: 1 << 16}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		s.StopServing()
-		if err := client.Close(); err != nil {
+		if err := s.Client.Close(); err != nil {
 			t.Errorf("close client: %v", err)
 		}
 	})
 	s.Serve()
 	s.Start(t)
+	synctest.Wait()
 	return s
 }
 
 func (s *Simulation) dial(ctx context.Context, _ string) (net.Conn, error) {
-	switch listener := s.listener.Load().(type) {
-	case *bufconn.Listener:
-		return listener.DialContext(ctx)
-	default:
-		addr := listener.(net.Listener).Addr()
-		return (&net.Dialer{}).DialContext(ctx, addr.Network(), addr.String())
-	}
+	return s.listener.Load().DialContext(ctx)
 }
 
 // Serve makes the runtime available again after StopServing.
 func (s *Simulation) Serve() {
-	listener := s.listen()
+	listener := bufconn.Listen(1 << 20)
 	s.listener.Store(listener)
 	s.stopServing = Run(s.t, func(ctx context.Context) error { return s.Node.Serve(ctx, listener) })
 }

@@ -1,6 +1,4 @@
-// Package hints_test tests a pipeline that follows the CRI events of a simulated
-// runtime: however wrong the events are, the pipeline ends up with the truth.
-package hints_test
+package faults_test
 
 import (
 	"flag"
@@ -9,44 +7,29 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-	"google.golang.org/grpc"
-
 	"github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
-// The numbers are small here; "make faults" runs more.
-var (
-	seeds       = flag.Uint64("hints.seeds", 1, "number of seeds for each fault of the event stream")
-	floodEvents = flag.Int("hints.flood", 10_000, "number of events in a flood")
-)
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// The number is small here; "make faults" runs more.
+var streamSeeds = flag.Uint64("faults.stream-seeds", 1, "number of seeds for each fault of the event stream")
 
 // periodWithEvents is the relist period while the event stream is up.
 const periodWithEvents = time.Minute
 
 // follow runs a pipeline that follows the events of a simulated runtime.
-func follow(t *testing.T, runtime simruntime.Options, o pipeline.Options, dial ...grpc.DialOption) *kit.Simulation {
+func follow(t *testing.T, runtime simruntime.Options, o pipeline.Options) *kit.Simulation {
 	t.Helper()
 	node, err := simruntime.New(runtime)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return followNode(t, node, o, dial...)
-}
-
-func followNode(t *testing.T, node *simruntime.Runtime, o pipeline.Options, dial ...grpc.DialOption) *kit.Simulation {
-	t.Helper()
-	o.RelistPeriodWithEvents = periodWithEvents
-	if o.Events == "" {
-		o.Events = pipeline.EventsAuto
-	}
-	return kit.Simulate(t, node, o, dial...)
+	o.RelistPeriodWithEvents, o.Events = periodWithEvents, pipeline.EventsAuto
+	return kit.Simulate(t, node, o, cri.Options{})
 }
 
 func setEventFaults(t *testing.T, node *simruntime.Runtime, f simruntime.EventFaults) {
@@ -104,7 +87,7 @@ var streamFaults = []streamFault{
 // had time to correct it.
 func TestEventStreamFaultsCostNoTruth(t *testing.T) {
 	for _, tt := range streamFaults {
-		for seed := range *seeds {
+		for seed := range *streamSeeds {
 			t.Run(fmt.Sprintf("%s, seed %d", tt.name, seed), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) { tt.run(t, seed) })
