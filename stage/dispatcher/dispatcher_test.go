@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -96,17 +97,19 @@ func TestFullSubscriberGetsOnePodSyncPerPod(t *testing.T) {
 }
 
 // If an event arrives after the subscriber has read and before the feeder goes on,
-// the buffer has room, but the PodSyncs come first.
+// the buffer has room, but the PodSyncs come first. Until then there is no bookmark.
 func TestNoEventOvertakesAPodSync(t *testing.T) {
 	for range 50 {
 		testDispatcher(t, func(t *testing.T, f *fixture) {
-			s := f.subscribe(t, pleg.SubscribeOptions{Buffer: 2})
+			synctest.Wait() // the first mark is for nobody
+			s := f.subscribe(t, pleg.SubscribeOptions{Buffer: 2, Bookmarks: true})
 			f.publish("a", "Started(c) Died(c)")
 			for _, uid := range []pleg.PodUID{"b", "c", "d", "e"} {
 				f.publish(uid, "Started(c)")
 			}
 			<-s.Events()
 			<-s.Events()
+			f.marks <- stage.Mark{Current: at(2)}
 			f.publish("f", "Started(c)")
 			got := []pleg.Event{<-s.Events(), <-s.Events()}
 			f.publish("g", "Started(c)")
@@ -229,6 +232,8 @@ func TestSubscribeNamesTheBadOption(t *testing.T) {
 		"Buffer":    {Buffer: -1},
 		"Name":      {Name: "bad\xff"}, // not valid in a metric label
 		"printable": {Name: "red\x1b[31m"},
+		"After":     {After: pleg.Position{Seq: 475}}, // it may be of another pipeline
+		"exclude":   {After: pleg.Position{Epoch: f.Epoch()}, Since: at(1)},
 		"Types":     {Filter: pleg.Filter{Types: []pleg.EventType{"ContainerBorn"}}},
 		"selector":  {Filter: pleg.Filter{Selector: "a in"}},
 	} {

@@ -2,9 +2,7 @@ package contract_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -57,49 +55,6 @@ func TestContractCreated(t *testing.T) {
 			if got := plegtest.Words(slices.Collect(sub.All(f.Context()))...); got != want {
 				f.Errorf("got %s, want %s", got, want)
 			}
-		}
-	})
-}
-
-// An error about bad options names the option.
-func TestContractBadFiltersAreRefused(t *testing.T) {
-	inProcess(t, pipeline.Options{}, func(f *fixture) {
-		for _, tt := range []struct {
-			options pipeline.SubscribeOptions
-			names   string
-		}{
-			{pipeline.SubscribeOptions{Filter: pleg.Filter{Types: []pleg.EventType{pleg.Synced}}}, "Types"},
-			{pipeline.SubscribeOptions{Filter: pleg.Filter{Types: []pleg.EventType{"ContainerChanged"}}}, "Types"},
-			{pipeline.SubscribeOptions{After: pleg.Position{Seq: 475}}, "After has no epoch, so its number 475 may be that of another pipeline"},
-			{pipeline.SubscribeOptions{After: pleg.Position{Epoch: f.Epoch()}, Since: time.Now()}, "After and Since exclude each other"},
-		} {
-			if _, err := f.Subscribe(tt.options); err == nil || !strings.Contains(err.Error(), tt.names) {
-				f.Errorf("Subscribe(%+v) = %v, want an error that names %s", tt.options, err, tt.names)
-			}
-		}
-		time.Sleep(time.Second)
-	})
-}
-
-// All ranges over the events until the context ends.
-func TestContractAll(t *testing.T) {
-	inProcess(t, pipeline.Options{}, func(f *fixture) {
-		sub, err := f.Subscribe(pipeline.SubscribeOptions{})
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Runtime.Set("p0", "c1=running c2=running /s=running")
-		kit.Relist(1)
-		var got []pleg.Event
-		for ev := range sub.All(f.Context()) {
-			if got = append(got, ev); len(got) == 2 {
-				break
-			}
-		}
-		sub.Close()
-		got = slices.AppendSeq(got, sub.All(f.Context()))
-		if plegtest.Words(got...) != "Started(c1) Started(c2) Started(/s)" {
-			f.Errorf("got %s", plegtest.Words(got...))
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package contract_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -71,63 +70,4 @@ func TestContractSelectorLosesNothing(t *testing.T) {
 			})
 		})
 	}
-}
-
-// If the labels of a pod never become known, a subscriber with a selector is told that
-// there was something.
-func TestContractSelectorWithoutLabels(t *testing.T) {
-	eachWay(t, pipeline.Options{}, func(f *fixture) {
-		v := f.subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{Selector: "pod=a"}, Bookmarks: true})
-		kit.Relist(1)
-		f.setAsListed("web/a", "c=running")
-		kit.Relist(1)
-		if got := v.Events(); slices.ContainsFunc(got, func(ev pleg.Event) bool { return ev.Type != pleg.Bookmark }) {
-			f.Errorf("while the labels may still come: %s, want nothing", plegtest.Words(got...))
-		}
-		f.setAsListed("web/b", "d=running /t=running")
-		kit.Relist(3)
-		got := v.Events()
-		i := slices.IndexFunc(got, func(ev pleg.Event) bool { return ev.Type == pleg.PodSync })
-		if i < 0 || got[i].PodUID != "web/a" || got[i].Missed != 1 {
-			f.Errorf("got %+v, want a PodSync of web/a for one event", got)
-		}
-		if last := got[len(got)-1]; last.Type != pleg.Bookmark || last.Seq < 3 {
-			f.Errorf("the last event is %+v, want a bookmark after all events", last)
-		}
-	})
-}
-
-// A subscriber that waits for labels is bounded by its buffer, and delays nobody else.
-func TestContractSelectorWaitsWithinItsBuffer(t *testing.T) {
-	const pods, buffer = 20, 5
-	inProcess(t, pipeline.Options{}, func(f *fixture) {
-		kit.Relist(1)
-		other := f.subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{Selector: "pod=p1"}})
-		v := f.subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{Selector: "pod"}, Buffer: buffer})
-		plain := f.subscribe(pipeline.SubscribeOptions{})
-		for i := range pods {
-			f.setAsListed(pleg.PodUID(fmt.Sprintf("web/p%d", i)), "c=running")
-		}
-		kit.Relist(1)
-		if n := len(plain.Events()); n != pods {
-			f.Errorf("a subscriber without a selector got %d events, want %d at once", n, pods)
-		}
-		var told uint64
-		for _, ev := range v.Events() {
-			if ev.Type != pleg.PodSync {
-				f.Errorf("before the labels are known: %+v", ev)
-			}
-			told += ev.Missed
-		}
-		if told < pods-buffer {
-			f.Errorf("told of %d events, want %d or more: the buffer has room for %d", told, pods-buffer, buffer)
-		}
-		for i := range pods {
-			f.setAsListed(pleg.PodUID(fmt.Sprintf("web/p%d", i)), "c=running /s=running")
-		}
-		kit.Relist(1)
-		if got := plegtest.Words(other.Events()...); got != "Started(c) Started(/s)" {
-			f.Errorf("another subscriber got %s, want the events of its pod", got)
-		}
-	})
 }

@@ -7,8 +7,8 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -130,6 +130,9 @@ func (f *fixture) require(name string, s, published subscriber) {
 	s.stream.History, s.stream.Truth, s.stream.Cached = f.history, f.truth(), f.Cache().List()
 	if err := s.stream.Check(); err != nil {
 		f.Errorf("%s: %v\n\t%s", name, err, plegtest.Words(s.stream.Events...))
+	}
+	if !s.stream.Bookmarks && slices.ContainsFunc(s.stream.Events, func(ev pleg.Event) bool { return ev.Type == pleg.Bookmark }) {
+		f.Errorf("%s: a bookmark, for which it did not ask", name)
 	}
 }
 
@@ -278,13 +281,4 @@ func wordsOf(uid pleg.PodUID, steps int) string {
 		words[i] = fmt.Sprintf("%s.%s.%d=%s", id, uid, steps/len(podLife), state)
 	}
 	return strings.Join(words, " ")
-}
-
-// setDelays makes each inspection of a pod take the same time, less than the time
-// between two lists.
-func (f *fixture) setDelays() {
-	rng := rand.New(rand.NewPCG(1, 2))
-	for _, uid := range kit.UIDs(livingPods) {
-		f.Runtime.SetPodFault(uid, plegtest.Delay(time.Duration(rng.IntN(200))*time.Millisecond))
-	}
 }

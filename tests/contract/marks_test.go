@@ -12,6 +12,16 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
+// untilSynced splits the events at the mark.
+func (f *fixture) untilSynced(events []pleg.Event) (before []pleg.Event, mark pleg.Event, after []pleg.Event) {
+	f.Helper()
+	i := slices.IndexFunc(events, func(ev pleg.Event) bool { return ev.Type == pleg.Synced })
+	if i < 0 {
+		f.Fatalf("no Synced in %d events", len(events))
+	}
+	return events[:i], events[i], events[i+1:]
+}
+
 // Synced means that the initial state is complete, also for a subscriber that came
 // before the first list. What the first list shows is replayed; what happens before
 // Synced is not.
@@ -128,6 +138,32 @@ func TestContractBookmarksDespiteASickPod(t *testing.T) {
 		for name, v := range concerned {
 			if mark := lastBookmark(name, v); mark.Seq != 8 || time.Since(mark.ObservedAt) > 2*time.Second {
 				f.Errorf("%s, after the recovery: bookmark %d of %v, want 8 and a recent time", name, mark.Seq, mark.ObservedAt)
+			}
+		}
+	})
+}
+
+// Since asks for the events of a time and later, as far as the history has them, and then
+// for a Synced. It is never a Gap.
+func TestContractSince(t *testing.T) {
+	const kept = 50
+	eachWay(t, pipeline.Options{History: kept}, func(f *fixture) {
+		all := f.subscribe(pipeline.SubscribeOptions{})
+		f.live(9)
+		everything := all.Events()
+		latest := everything[len(everything)-1].ObservedAt
+		for _, since := range []time.Time{everything[0].ObservedAt, latest, time.Now()} {
+			v := f.subscribe(pipeline.SubscribeOptions{Since: since})
+			synctest.Wait()
+			got, mark, _ := f.untilSynced(v.Events())
+			var want []pleg.Event
+			for _, ev := range everything {
+				if ev.Seq+kept > mark.Seq && !ev.ObservedAt.Before(since) {
+					want = append(want, ev)
+				}
+			}
+			if !slices.EqualFunc(got, want, func(a, b pleg.Event) bool { return a.Seq == b.Seq }) {
+				f.Errorf("since %v: got %s, want %s", time.Since(since), plegtest.Words(got...), plegtest.Words(want...))
 			}
 		}
 	})

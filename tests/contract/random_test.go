@@ -163,11 +163,13 @@ func (r *random) join() {
 	if r.rng.IntN(4) > 0 {
 		o.Replay = true
 	}
-	switch r.rng.IntN(4) {
+	switch r.rng.IntN(5) {
 	case 0:
 		o.After = pleg.Position{Epoch: r.Epoch()}
 	case 1:
 		o.After = pleg.Position{Epoch: "another"}
+	case 3:
+		o.After = pleg.Position{Epoch: r.Epoch(), Seq: 1 << 40} // a number that is not given yet
 	case 2:
 		if n := len(published); n > 0 {
 			o.After, _ = published[n-1-r.rng.IntN(min(n, 250))].Position()

@@ -2,8 +2,13 @@ package invariants_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"runtime"
-	"sync/atomic"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,69 +19,140 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// illBehaved is a runtime and a store. At each call it does what it should not.
-type illBehaved struct {
+// call is one call of a store.
+type call struct {
+	method string
+	uid    pleg.PodUID
+	at     time.Time
+	status *pleg.PodStatus
+	err    error
+	// pending are the pods of an Observe.
+	pending []pleg.PodUID
+}
+
+func (c call) String() string {
+	words := c.method
+	if c.err != nil {
+		words += "(error)"
+	}
+	if len(c.pending) > 0 {
+		words += fmt.Sprint(c.pending)
+	}
+	return words
+}
+
+// recorder is a store that records its calls. Afterwards it calls do, unless that is nil.
+type recorder struct {
+	do    func()
+	mu    sync.Mutex
+	calls []call
+}
+
+func (l *recorder) record(c call) {
+	l.mu.Lock()
+	l.calls = append(l.calls, c)
+	l.mu.Unlock()
+	if l.do != nil {
+		l.do()
+	}
+}
+
+func (l *recorder) Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.Time) {
+	l.record(call{method: "Set", uid: uid, status: status, err: err, at: at})
+}
+
+func (l *recorder) Delete(uid pleg.PodUID, at time.Time) {
+	l.record(call{method: "Delete", uid: uid, at: at})
+}
+
+func (l *recorder) Touch(uid pleg.PodUID, at time.Time) {
+	l.record(call{method: "Touch", uid: uid, at: at})
+}
+
+func (l *recorder) Observe(at time.Time, pending []pleg.PodUID) {
+	l.record(call{method: "Observe", at: at, pending: slices.Sorted(slices.Values(pending))})
+}
+
+func (l *recorder) all() []call {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.calls)
+}
+
+// The embedder's store gets what the cache gets, in the order of the times, and before the
+// event that it is about.
+func TestStoreIsWrittenBesideTheCache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &recorder{}
+		r := kit.New(t, pipeline.Options{Store: l})
+		sub, err := r.Subscribe(pipeline.SubscribeOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			for ev := range sub.Events() {
+				if !slices.ContainsFunc(l.all(), func(c call) bool { return c.uid == "a" && !c.at.Before(ev.ObservedAt) }) {
+					t.Errorf("%s before the store had it: %v", ev.Type, l.all())
+				}
+			}
+		}()
+		r.Runtime.Set("a", "c=running")
+		r.Start(t)
+		synctest.Wait()
+		r.Runtime.SetPodFault("a", plegtest.Fail(errInspect))
+		r.Runtime.Set("a", "c=exited")
+		kit.Relist(1)
+		r.Runtime.SetPodFault("a", plegtest.Delay(1500*time.Millisecond)) // over a list that shows it unchanged
+		kit.Relist(3)
+		status, err := r.Cache().Get("a")
+		if c := l.all()[len(l.all())-3]; c.method != "Set" || c.status != status || !errors.Is(c.err, err) {
+			t.Errorf("the store got %+v, want what the cache has: %v, %v", c, status, err)
+		}
+		r.Runtime.SetPodFault("a", nil)
+		r.Runtime.Remove("a")
+		kit.Relist(1)
+		want := "Observe[a] Set Observe[a] Set(error) Observe[a] Observe[a] Set Touch Observe Observe[a] Delete"
+		if got := strings.Trim(fmt.Sprint(l.all()), "[]"); got != want {
+			t.Errorf("calls: %s, want %s", got, want)
+		}
+		ofPod := slices.DeleteFunc(l.all(), func(c call) bool { return c.uid == "" })
+		if !slices.IsSortedFunc(ofPod, func(a, b call) int { return a.at.Compare(b.at) }) {
+			t.Errorf("the calls for the pod are not in the order of their times: %+v", ofPod)
+		}
+	})
+}
+
+// asked is a runtime that does what it should not in methods that must not block.
+type asked struct {
 	*plegtest.Runtime
-	at func(call string)
+	do func()
 }
 
-func (r illBehaved) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
-	r.at("ListPods")
-	return r.Runtime.ListPods(ctx)
-}
-
-func (r illBehaved) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, error) {
-	r.at("ListPod")
-	return r.Runtime.ListPod(ctx, uid)
-}
-
-func (r illBehaved) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
-	r.at("PodStatus")
-	return r.Runtime.PodStatus(ctx, pod, last)
-}
-
-func (r illBehaved) WatchEvents(ctx context.Context, opened func(), hint func(pleg.Hint)) error {
-	r.at("WatchEvents")
-	return r.Runtime.WatchEvents(ctx,
-		func() { opened(); r.at("opened") },
-		func(h pleg.Hint) { hint(h); r.at("hint") })
-}
-
-func (r illBehaved) Calls() []pleg.Call { r.at("Calls"); return nil }
-func (r illBehaved) Degraded() error    { r.at("Degraded"); return nil }
-
-func (r illBehaved) Set(pleg.PodUID, *pleg.PodStatus, error, time.Time) { r.at("store") }
-func (r illBehaved) Delete(pleg.PodUID, time.Time)                      { r.at("store") }
-func (r illBehaved) Touch(pleg.PodUID, time.Time)                       { r.at("store") }
-func (r illBehaved) Observe(time.Time, []pleg.PodUID)                   { r.at("store") }
+func (r asked) Calls() []pleg.Call { r.do(); return nil }
+func (r asked) Degraded() error    { r.do(); return nil }
 
 // A panic, a Goexit or a block in the embedder's other methods stops no stage, and nobody
 // who asks. (A store that blocks is waited for.)
 func TestInvariantEmbeddersCodeIsContained(t *testing.T) {
-	released := make(chan struct{})
+	var released chan struct{}
 	panics := func() { panic("test") }
 	for name, tc := range map[string]struct{ asked, written func() }{
 		"panics": {panics, panics},
 		"Goexit": {runtime.Goexit, runtime.Goexit},
-		"blocks": {func() { <-released }, func() {}},
+		"blocks": {func() { <-released }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				released = make(chan struct{})
 				defer close(released)
-				calls := map[string]func(){"Calls": tc.asked, "Degraded": tc.asked, "store": tc.written}
-				ill := illBehaved{plegtest.New(), func(call string) {
-					if do := calls[call]; do != nil {
-						do()
-					}
-				}}
-				p := kit.New(t, pipeline.Options{Runtime: ill, Store: ill})
+				ill := asked{plegtest.New(), tc.asked}
+				p := kit.New(t, pipeline.Options{Runtime: ill, Store: &recorder{do: tc.written}})
 				events := p.Events(t, 0)
-				ill.Runtime.Set("hung", "c=running")
+				ill.Set("hung", "c=running")
 				ill.SetPodFault("hung", plegtest.Hang)
 				p.Start(t)
 				kit.Relist(3)
-				ill.Runtime.Set("fine", "c=running")
+				ill.Set("fine", "c=running")
 				kit.Relist(5) // the hung inspection is logged, with the runtime's calls
 				kit.RequireEvents(t, events, "fine", "Started(c)")
 				began := time.Now()
@@ -95,39 +171,48 @@ func TestInvariantEmbeddersCodeIsContained(t *testing.T) {
 	}
 }
 
-// A call that ends its goroutine, as t.FailNow in a fake does, costs one retry: neither the
-// pod, nor the stream, nor Run.
-func TestInvariantGoexitCostsOneRetry(t *testing.T) {
-	for _, at := range []string{"ListPods", "ListPod", "PodStatus", "WatchEvents", "opened", "hint"} {
-		t.Run(at, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var left atomic.Int32 // how often
-				r := illBehaved{plegtest.New(), func(call string) {
-					if call == at && left.Add(-1) >= 0 {
-						runtime.Goexit()
-					}
-				}}
-				p := kit.New(t, pipeline.Options{Runtime: r, Events: pipeline.EventsRequire, RelistPeriodWithEvents: time.Minute})
-				events := p.Events(t, 0)
-				r.Runtime.Set("a", "c=running")
-				r.Runtime.Set("b", "c=running")
-				left.Store(2)
-				p.StartBetweenLists(t)
-				kit.Relist(20)
-				kit.RequireEvents(t, events, "a", "Started(c)", "b", "Started(c)")
-				left.Store(2)
-				for range 3 { // two calls end, one works
-					r.Announce("a", "c")
-					p.RequestRelist("b")
-					kit.Relist(2)
-				}
-				r.Runtime.Set("a", "c=exited")
-				r.Runtime.Set("b", "c=exited")
-				r.Announce("a", "c")
-				p.RequestRelist("b")
-				kit.Relist(60)
-				kit.RequireEvents(t, events, "a", "Died(c)", "b", "Died(c)")
-			})
-		})
-	}
+// blockedHandler is a log handler that blocks at every record until it is released.
+type blockedHandler struct {
+	slog.Handler
+	release <-chan struct{}
+}
+
+func (h blockedHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h blockedHandler) Handle(context.Context, slog.Record) error {
+	<-h.release
+	return nil
+}
+
+func (h blockedHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
+
+func (h blockedHandler) WithGroup(string) slog.Handler { return h }
+
+// A log handler that blocks stops no stage, and does not keep Run from returning.
+func TestInvariantBlockedLogStopsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		defer close(release)
+		p := kit.New(t, pipeline.Options{Logger: slog.New(blockedHandler{slog.DiscardHandler, release})})
+		events, full := p.Events(t, 0), p.Events(t, 1)
+		p.Runtime.Set("sick", "c=running")
+		p.Runtime.SetPodFault("sick", plegtest.Fail(errInspect))
+		p.Runtime.Set("well", "c=running")
+		p.StartBetweenLists(t)
+		kit.RequireEvents(t, events, "well", "Started(c)")
+		p.Runtime.SetListFault(plegtest.Fail(errInspect))
+		kit.Relist(2)
+		p.Runtime.SetListFault(nil)
+		p.Runtime.Set("well", "c=exited d=running")
+		kit.Relist(2)
+		kit.RequireEvents(t, events, "well", "Died(c) Started(d)")
+		if len(full) == 0 {
+			t.Error("the subscriber with the full buffer got nothing")
+		}
+		began := time.Now()
+		_ = p.Stop()
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("Run returned %v after its end, want it within 2 s", took)
+		}
+	})
 }

@@ -105,7 +105,11 @@ func (r *eventRuntime) WatchEvents(ctx context.Context, opened func(), hint func
 		h := r.history.hint(d.of, r.start)
 		d.spoil(&h)
 		hint(h)
-		if r.breaks > 0 && r.roll(r.breaks) == 0 {
+		switch {
+		case r.breaks == 0 || r.roll(r.breaks) > 0:
+		case r.roll(3) == 0:
+			panic("the stream panics")
+		default:
 			return errors.New("the stream breaks")
 		}
 	}

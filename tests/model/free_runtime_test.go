@@ -172,7 +172,7 @@ func (r *freeRuntime) wake() {
 func (r *freeRuntime) PodStatus(
 	ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus,
 ) (*pleg.PodStatus, error) {
-	call, p := r.startInspection(pod)
+	call, p := r.startInspection(ctx, pod)
 	defer func() { r.finishInspection(ctx, pod.UID, call) }()
 	if call.err = pause(ctx, p.before); call.err != nil {
 		return nil, call.err
@@ -192,9 +192,12 @@ func (r *freeRuntime) PodStatus(
 	return r.history.inspect(pod, seen), nil
 }
 
-func (r *freeRuntime) startInspection(pod *pleg.Pod) (*inspection, plan) {
+func (r *freeRuntime) startInspection(ctx context.Context, pod *pleg.Pod) (*inspection, plan) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if _, bounded := ctx.Deadline(); !bounded {
+		r.violate("the inspection of pod %s has no deadline", pod.UID)
+	}
 	call := &inspection{of: r.byPod[pod], pod: pod, start: r.now()}
 	calls := r.inspections[pod.UID]
 	switch {

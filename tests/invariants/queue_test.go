@@ -1,6 +1,4 @@
-// Package slow_test compares the pipeline with the serial baseline on runtimes that
-// are slow, serve few calls at once, or hang (design: do no harm).
-package slow_test
+package invariants_test
 
 import (
 	"context"
@@ -23,10 +21,10 @@ type queue struct {
 	mu      sync.Mutex
 	calls   int
 	free    int
-	waiting []*call
+	waiting []*queued
 }
 
-type call struct {
+type queued struct {
 	takes time.Duration
 	timer *time.Timer // while it is served
 	done  chan struct{}
@@ -47,7 +45,7 @@ func (q *queue) count() int {
 
 func (q *queue) serve(ctx context.Context) error {
 	q.mu.Lock()
-	c := &call{takes: q.takes(q.calls), done: make(chan struct{})}
+	c := &queued{takes: q.takes(q.calls), done: make(chan struct{})}
 	q.calls++
 	q.waiting = append(q.waiting, c)
 	q.next()

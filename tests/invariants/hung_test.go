@@ -1,0 +1,181 @@
+package invariants_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
+)
+
+// timeOfOthers changes the pods of a node, of which some hang, spread evenly, and returns
+// when the last event of the others came.
+func timeOfOthers(t *testing.T, hung, inspectors int) (took time.Duration) {
+	synctest.Test(t, func(t *testing.T) {
+		p, events := startNode(t, pipeline.Options{Inspectors: inspectors}, nodePods)
+		p.Runtime.SetInspectFault(plegtest.Delay(17 * time.Millisecond)) // as on a node
+		for n := range hung {
+			p.Runtime.SetPodFault(kit.UIDs(nodePods)[n*nodePods/hung], plegtest.Hang)
+		}
+		kit.Relist(10)
+		began := time.Now()
+		kit.Fill(p.Runtime, nodePods, "c=exited")
+		for range nodePods - hung {
+			<-events
+		}
+		took = time.Since(began)
+	})
+	return took
+}
+
+func TestHungPodsDelayNoOther(t *testing.T) {
+	for _, inspectors := range []int{8, 16} {
+		without := timeOfOthers(t, 0, inspectors)
+		for hung, most := range map[int]time.Duration{1: without * 13 / 10, 5: without * 13 / 10, 40: 4 * time.Second} {
+			t.Run(fmt.Sprintf("%d of 110, %d inspectors", hung, inspectors), func(t *testing.T) {
+				if took := timeOfOthers(t, hung, inspectors); took > most {
+					t.Errorf("the others took %v, want at most %v; without hung pods %v", took, most, without)
+				}
+			})
+		}
+	}
+}
+
+// Before anything has answered, slow and hung cannot be told apart, and a slow runtime must
+// not pay for that: the more hang, the later the first healthy pod.
+func TestFirstWaveHangs(t *testing.T) {
+	for hung, most := range map[int]time.Duration{
+		1: time.Second, 7: time.Second, 8: time.Second, 15: 10 * time.Second, 25: time.Minute, 40: pipeline.DefaultInspectTimeout + 15*time.Second,
+	} {
+		t.Run(fmt.Sprint(hung), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := kit.New(t, pipeline.Options{})
+				kit.Fill(p.Runtime, hung+1, "c=running")
+				for _, uid := range kit.UIDs(hung) {
+					p.Runtime.SetPodFault(uid, plegtest.Hang)
+				}
+				events := p.Events(t, 0)
+				began := time.Now()
+				p.Start(t)
+				if ev := <-events; ev.PodUID != pleg.PodUID(fmt.Sprintf("p%d", hung)) {
+					t.Fatalf("event %v", ev)
+				}
+				if took := time.Since(began); took > most {
+					t.Errorf("took %v, want at most %v", took, most)
+				}
+			})
+		})
+	}
+}
+
+// The events of a pod that is removed or replaced while its inspection hangs come with the
+// list that shows it. A slow inspection still shows that a container ran.
+func TestGoneDuringItsInspection(t *testing.T) {
+	const gone = "Died(c) Removed(c) Died(/s) Removed(/s)"
+	remove := func(rt *plegtest.Runtime) { rt.Remove("sick") }
+	for name, tc := range map[string]struct {
+		fault        plegtest.Fault
+		before, sick string // "" for none
+		alone        bool
+		lists        int // while it is sick
+		change       func(rt *plegtest.Runtime)
+		within       int // lists
+		want         string
+	}{
+		"removed":                  {plegtest.Hang, "c=running /s=running", "c=running /s=exited", false, 3, remove, 1, gone},
+		"removed, on an idle node": {plegtest.Hang, "c=running /s=running", "c=running /s=exited", true, 6, remove, 1, gone},
+		"replaced": {plegtest.Hang, "c=running /s=running", "c=running /s=exited", false, 3, func(rt *plegtest.Runtime) {
+			rt.SetPodFault("sick", nil)
+			rt.Set("sick", "d=running")
+		}, 1, gone + " Started(d)"},
+		"removed during a slow one": {plegtest.Delay(2500 * time.Millisecond), "", "c=running", true, 1, remove, 4, "Started(c) Died(c) Removed(c)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := kit.New(t, pipeline.Options{})
+				p.Runtime.Set("sick", tc.before)
+				p.StartBetweenLists(t)
+				sub, err := p.Subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{PodUIDs: []pleg.PodUID{"sick"}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.Runtime.SetPodFault("sick", tc.fault)
+				p.Runtime.Set("sick", tc.sick)
+				for n := range tc.lists {
+					kit.Relist(1)
+					if !tc.alone {
+						kit.Fill(p.Runtime, 3, fmt.Sprintf("c%d=running", n))
+					}
+				}
+				tc.change(p.Runtime)
+				asked := time.Now()
+				kit.Relist(tc.within)
+				kit.RequireEvents(t, sub.Events(), "sick", tc.want)
+				if !promises.Fresh(p.Cache(), "sick", asked) {
+					t.Error("GetNewerThan still waits")
+				}
+				if n := p.Runtime.Counts().InFlight; n > 0 {
+					t.Errorf("%d inspections are still in flight", n)
+				}
+			})
+		})
+	}
+}
+
+// If pods wait and no inspection succeeds, the pipeline is not healthy, as the serial
+// kubelet would not be.
+func TestHealth(t *testing.T) {
+	failLate := func(ctx context.Context) error {
+		return errors.Join(plegtest.Delay(2*time.Second)(ctx), errors.New("failed late"))
+	}
+	for name, tc := range map[string]struct {
+		hung    int
+		fault   plegtest.Fault
+		healthy bool
+	}{
+		"one pod hangs": {1, plegtest.Hang, true}, "two pods hang": {2, plegtest.Hang, false}, "all pods hang": {nodePods, plegtest.Hang, false},
+		"two pods fail late": {2, failLate, false}, "two pods fail at once": {2, plegtest.Fail(errInspect), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, _ := startNode(t, pipeline.Options{}, nodePods)
+				var mended atomic.Bool
+				for _, uid := range kit.UIDs(tc.hung) {
+					p.Runtime.SetPodFault(uid, func(ctx context.Context) error {
+						if mended.Load() {
+							return nil
+						}
+						return tc.fault(ctx)
+					})
+				}
+				kit.Fill(p.Runtime, tc.hung, "c=exited")
+				time.Sleep(pipeline.DefaultRelistThreshold - time.Second)
+				if ok, err := p.Healthy(); !ok {
+					t.Errorf("not healthy before the threshold: %v", err)
+				}
+				time.Sleep(10 * time.Second)
+				ok, err := p.Healthy()
+				if ok != tc.healthy {
+					t.Errorf("healthy: %v (%v), want %v", ok, err, tc.healthy)
+				}
+				if !ok && !strings.Contains(err.Error(), "ns/name-p0, ns/name-p1") {
+					t.Errorf("the error names no pods: %v", err)
+				}
+				mended.Store(true)
+				time.Sleep(2 * pipeline.DefaultMaxQuarantine)
+				if ok, err := p.Healthy(); !ok {
+					t.Errorf("not healthy although nothing waits: %v", err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,176 @@
+package invariants_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// On a node that is never idle, a quarantined pod is still tried.
+func TestQuarantinedPodOfABusyNodeIsTried(t *testing.T) {
+	for name, tc := range map[string]struct {
+		request func(p *pipeline.Pipeline)
+		most    time.Duration
+	}{
+		"without a request": {func(*pipeline.Pipeline) {}, pipeline.DefaultMaxQuarantine + 5*time.Second},
+		"RequestReinspect":  {func(p *pipeline.Pipeline) { p.RequestReinspect("sick") }, 5 * time.Second},
+		"RequestRelist":     {func(p *pipeline.Pipeline) { p.RequestRelist("sick") }, 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const busy = 60
+				p := kit.New(t, pipeline.Options{})
+				p.Runtime.SetInspectFault(plegtest.Delay(150 * time.Millisecond))
+				p.Runtime.Set("sick", "c=running")
+				p.Runtime.SetPodFault("sick", plegtest.Hang)
+				kit.Fill(p.Runtime, busy, "c=running")
+				p.StartBetweenLists(t)
+				kit.Run(t, func(ctx context.Context) error {
+					for n := 0; ctx.Err() == nil; n++ {
+						kit.Fill(p.Runtime, busy, fmt.Sprintf("c%d=running", n))
+						time.Sleep(pipeline.DefaultRelistPeriod)
+					}
+					return ctx.Err()
+				})
+				time.Sleep(10 * time.Minute) // the wait has grown
+				p.Runtime.SetPodFault("sick", nil)
+				recovered := time.Now()
+				tc.request(p.Pipeline)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				if _, err := p.Cache().GetNewerThan(ctx, "sick", recovered); err != nil {
+					t.Errorf("GetNewerThan: %v", err)
+				}
+				if took := time.Since(recovered); took > tc.most {
+					t.Errorf("inspected after %v, want at most %v", took, tc.most)
+				}
+			})
+		})
+	}
+}
+
+// On an idle node, too, where nothing shows that retries hang, no quarantined pod waits
+// longer than MaxQuarantine and the list before its next try. (With 100 of 110, which take all
+// places before one is overtaken, it is two or three minutes more.)
+func TestQuarantinedPodsAreTriedInTime(t *testing.T) {
+	for _, hung := range []int{1, 5, 16, 40} {
+		t.Run(fmt.Sprint(hung), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, _ := startNode(t, pipeline.Options{}, nodePods)
+				p.Runtime.SetInspectFault(plegtest.Delay(20 * time.Millisecond))
+				var mu sync.Mutex
+				var longest time.Duration
+				for _, uid := range kit.UIDs(hung) {
+					var ended time.Time
+					p.Runtime.SetPodFault(uid, func(ctx context.Context) error {
+						mu.Lock()
+						if !ended.IsZero() {
+							longest = max(longest, time.Since(ended))
+						}
+						mu.Unlock()
+						<-ctx.Done()
+						mu.Lock()
+						ended = time.Now()
+						mu.Unlock()
+						return ctx.Err()
+					})
+				}
+				kit.Fill(p.Runtime, nodePods, "c=exited")
+				time.Sleep(time.Hour)
+				mu.Lock()
+				defer mu.Unlock()
+				if most := pipeline.DefaultMaxQuarantine + 10*time.Second; longest > most || longest == 0 {
+					t.Errorf("a pod waited for %v, want at most %v", longest, most)
+				}
+			})
+		})
+	}
+}
+
+// Inspections that fail late are retried as often as the serial kubelet would.
+func TestLateFailuresRecoverSoon(t *testing.T) {
+	for _, pods := range []int{1, 30} {
+		t.Run(fmt.Sprint(pods), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const slow, ill = 2 * time.Second, 5 * time.Minute
+				p, events := startNode(t, pipeline.Options{}, pods)
+				var fails atomic.Bool
+				fails.Store(true)
+				var calls atomic.Int64
+				p.Runtime.SetInspectFault(func(context.Context) error {
+					if calls.Add(1); !fails.Load() {
+						return nil
+					}
+					time.Sleep(slow)
+					return fmt.Errorf("no space left")
+				})
+				kit.Fill(p.Runtime, pods, "c=exited")
+				time.Sleep(ill)
+				// The serial kubelet makes one call at a time, and pauses for a period
+				// after each round.
+				serial := int64(ill/(time.Duration(pods)*slow+pipeline.DefaultRelistPeriod)) * int64(pods)
+				if got := calls.Load(); got > serial*11/10+2*int64(pods) {
+					t.Errorf("%d calls while the runtime failed, want about %d", got, serial)
+				}
+				fails.Store(false)
+				recovered := time.Now()
+				for range pods {
+					<-events
+				}
+				if took := time.Since(recovered); took > 10*time.Second {
+					t.Errorf("the events came after %v, want at most 10 s", took)
+				}
+			})
+		})
+	}
+}
+
+// After DeliverAfterFailures failed inspections, the pipeline delivers the events that
+// the list shows, marked as uninspected. If it is 0, events wait for an inspection.
+func TestDeliverAfterFailures(t *testing.T) {
+	for _, after := range []int{0, 3} {
+		t.Run(fmt.Sprintf("after=%d", after), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { deliverAfter(t, after) })
+		})
+	}
+}
+
+func deliverAfter(t *testing.T, after int) {
+	r := kit.New(t, pipeline.Options{DeliverAfterFailures: after})
+	events := r.Events(t, 0)
+	r.Runtime.Set("p", "c=running")
+	r.Runtime.SetPodFault("p", plegtest.Fail(errInspect))
+	r.StartBetweenLists(t)
+	kit.Relist(1) // two failures
+	if n := len(events); n != 0 {
+		t.Errorf("%d events after two failures, want none", n)
+	}
+	kit.Relist(20)
+	if got, want := len(events), min(after, 1); got != want {
+		t.Fatalf("%d events after many failures, want %d", got, want)
+	}
+	want := pleg.ContainerStarted
+	if after > 0 {
+		if ev := <-events; ev.Type != pleg.ContainerStarted || !ev.Uninspected {
+			t.Errorf("got %+v, want an uninspected ContainerStarted", ev)
+		}
+		if _, err := r.Cache().Get("p"); err == nil {
+			t.Error("the cache does not have the error")
+		}
+		want = pleg.PodSync
+	}
+	r.Runtime.SetPodFault("p", nil)
+	kit.Relist(2)
+	if ev := <-events; ev.Type != want || ev.Uninspected {
+		t.Errorf("got %+v after a good inspection, want an inspected %s", ev, want)
+	}
+}
