@@ -11,33 +11,6 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-func TestCacheIsWrittenBeforeTheEvent(t *testing.T) {
-	runFixture(t, nil, func(f *fixture) {
-		done := make(chan error)
-		go func() {
-			for range 50 {
-				e := <-f.pleg.Watch()
-				status, err := f.cache.Get(e.ID)
-				if err == nil && (len(status.ContainerStatuses) != 1 || status.ContainerStatuses[0].ID.ID != e.Data) {
-					err = fmt.Errorf("at %s the cache has %+v", words(e), status)
-				}
-				if err != nil {
-					done <- err
-					return
-				}
-			}
-			done <- nil
-		}()
-		for i := range 50 {
-			f.runtime.slow(types.UID(fmt.Sprint(i)), time.Duration(i%7)*time.Millisecond)
-			f.runtime.set(types.UID(fmt.Sprint(i)), fmt.Sprintf("c%d=running", i))
-		}
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // A status has the time of the list, not of the inspection.
 func TestStatusHasTheTimeOfTheList(t *testing.T) {
 	runFixture(t, nil, func(f *fixture) {
@@ -90,23 +63,6 @@ func TestUnhealthyBeforeFirstList(t *testing.T) {
 	runFixture(t, func(r *fakeRuntime) { r.fail(errors.New("no list")) }, func(f *fixture) {
 		if ok, err := f.pleg.Healthy(); ok || err == nil {
 			t.Errorf("Healthy() = %v, %v before the first list", ok, err)
-		}
-	})
-}
-
-// GetNewerThan of a removed pod returns at the next list, with a status that has
-// only the UID, and without an error.
-func TestGetNewerThanOfRemovedPodReturnsEmptyStatus(t *testing.T) {
-	runFixture(t, func(r *fakeRuntime) { r.set("1", "c1=running") }, func(f *fixture) {
-		answer := f.newerThan("1", time.Now())
-		f.runtime.set("1", "")
-		f.relist()
-		status, err := f.cache.Get("1")
-		if got := f.answered(answer); got == nil || got.ID != "1" || got.Name != "" || len(got.ContainerStatuses) > 0 {
-			t.Errorf("GetNewerThan returned %+v, want an empty status of pod 1", got)
-		}
-		if err != nil || status.Name != "" {
-			t.Errorf("the cache has %+v, %v; want an empty status", status, err)
 		}
 	})
 }

@@ -25,10 +25,7 @@ import (
 func TestMain(m *testing.M) {
 	// The kubelet's metrics need registration before they count.
 	metrics.Register()
-	goleak.VerifyTestMain(m,
-		// The kubelet's runtime manager, which the benchmark uses, cannot be stopped.
-		goleak.IgnoreAnyFunction("k8s.io/kubernetes/pkg/kubelet/images.(*serialImagePuller).processImagePullRequests"),
-	)
+	goleak.VerifyTestMain(m)
 }
 
 // fixture is a generator in a bubble. It relists at every full second; the test acts

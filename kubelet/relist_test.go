@@ -117,3 +117,20 @@ func TestStatusBesideError(t *testing.T) {
 		}
 	})
 }
+
+// If RequestReinspect is called during an inspection, another one follows.
+func TestReinspectDuringInspectionInspectsAgain(t *testing.T) {
+	runFixture(t, nil, func(f *fixture) {
+		f.runtime.slow("1", 200*time.Millisecond)
+		f.runtime.set("1", "c1=running")
+		f.wait(600 * time.Millisecond)
+		if n := f.runtime.inspections("1"); n != 1 {
+			t.Fatalf("%d inspections started, want 1", n)
+		}
+		f.pleg.RequestReinspect("1")
+		f.wait(400 * time.Millisecond)
+		f.expect("1 Started c1")
+		f.wait(time.Second)
+		f.expect("1 PodSync")
+	})
+}

@@ -1,5 +1,5 @@
 // Command harness measures a serial relist, the kubelet's relist and the pipeline
-// on the same work, and renders the results as tables, plots and a page.
+// on the same work, and renders the results as tables and a page.
 package main
 
 import (
@@ -16,7 +16,7 @@ const usage = `usage: harness COMMAND [FLAG...] [SCENARIO...]
 
 list       lists the scenarios
 run        measures a set, or scenarios by name, group or pattern, and reports
-report     renders the results: tables, plots and the page
+report     renders the results: tables and the page
 reproduce  measures and prints the tables of docs/upstream.md
 `
 
@@ -35,7 +35,6 @@ type settings struct {
 	root, bin, out, page string
 	set                  string
 	runs                 int
-	steps                bool
 }
 
 func command(ctx context.Context, args []string) error {
@@ -48,9 +47,8 @@ func command(ctx context.Context, args []string) error {
 	flags.StringVar(&s.bin, "bin", "../.bin", "folder of the measured programs")
 	flags.StringVar(&s.out, "out", "../results", "folder of the results")
 	flags.StringVar(&s.page, "page", "", "page with generated parts; none if empty")
-	flags.StringVar(&s.set, "set", "quick", "quick (minutes), full (hours) or none")
+	flags.StringVar(&s.set, "set", "quick", "quick (minutes) or full (hours)")
 	flags.IntVar(&s.runs, "runs", 5, "number of runs of each scenario")
-	flags.BoolVar(&s.steps, "steps", false, "also run the Go benchmarks of single steps")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
@@ -97,9 +95,5 @@ func (s settings) run(ctx context.Context, patterns []string) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(b.run(ctx, results), b.close())
-	if err == nil && s.steps {
-		err = results.measureSteps(ctx, s.root, s.runs)
-	}
-	return errors.Join(err, results.write(s.out), report(results, s.out, s.page))
+	return errors.Join(b.run(ctx, results), b.close(), results.write(s.out), report(results, s.out, s.page))
 }

@@ -53,15 +53,6 @@ func section(r *Results, group string) string {
 
 func tableRow(cells ...string) string { return "| " + strings.Join(cells, " | ") + " |\n" }
 
-// String returns the median, with the range if it is wide.
-func (f Figure) String() string {
-	median, low, high := number(f[0]), number(f[1]), number(f[2])
-	if f[2]-f[1] > f[0]/10 && low != high {
-		return median + " (" + low + " - " + high + ")"
-	}
-	return median
-}
-
 // number has three significant digits.
 func number(v float64) string {
 	switch a := math.Abs(v); {
@@ -91,15 +82,9 @@ var template string
 // resultsName is the summary beside resultsFile.
 const resultsName = "results.md"
 
-// report writes everything that follows from the results in dir: the tables, the
-// plots, and the generated parts of the page.
+// report writes everything that follows from the results in dir: the tables, and the
+// generated parts of the page.
 func report(r *Results, dir, page string) error {
-	drawn := charts(r)
-	for _, c := range drawn {
-		if err := c.draw(dir); err != nil {
-			return err
-		}
-	}
 	parts := map[string]string{"machine": provenance(r)}
 	for group := range shown {
 		parts[group] = section(r, group)
@@ -107,7 +92,7 @@ func report(r *Results, dir, page string) error {
 	if err := fill(filepath.Join(dir, resultsName), template, parts); err != nil || page == "" {
 		return err
 	}
-	parts["targets"], parts["plots"] = targetTable(r), plotTable(drawn)
+	parts["targets"] = targetTable(r)
 	return refill(page, parts)
 }
 
@@ -137,18 +122,4 @@ func fill(file, text string, parts map[string]string) (err error) {
 		return err
 	}
 	return os.WriteFile(file, []byte(text), 0o644)
-}
-
-// plotTable shows the plots in a page of docs, two beside each other.
-func plotTable(drawn []chart) string {
-	var text strings.Builder
-	text.WriteString("| | |\n|---|---|\n")
-	for pair := range slices.Chunk(drawn, 2) {
-		var cells []string
-		for _, c := range pair {
-			cells = append(cells, fmt.Sprintf("![%s: %s](../bench/results/%s)", c.title, c.y, c.file))
-		}
-		text.WriteString(tableRow(cells...))
-	}
-	return text.String()
 }

@@ -32,18 +32,16 @@ type Machine struct {
 	Go     string `json:"go"`
 }
 
-// Row holds the figures of one candidate in one scenario. A row without a candidate is a
-// Go benchmark of a single step.
+// Row holds the figures of one candidate in one scenario.
 type Row struct {
 	Scenario  string    `json:"scenario"`
-	Candidate Candidate `json:"candidate,omitempty"`
+	Candidate Candidate `json:"candidate"`
 	Began     time.Time `json:"began,omitzero"`
 	// Revision is that of the repository when the measurement began, with a plus if the
 	// code differed from it; empty if git does not report one.
-	Revision string `json:"revision,omitempty"`
-	Runs     int    `json:"runs,omitempty"`
-	// Metrics has the units of a Go benchmark as keys.
-	Metrics map[string]Figure `json:"metrics"`
+	Revision string            `json:"revision,omitempty"`
+	Runs     int               `json:"runs,omitempty"`
+	Metrics  map[string]Figure `json:"metrics"`
 
 	values map[string][]float64 // of all runs
 }
@@ -96,11 +94,10 @@ func (r *Results) replace(rows []*Row) {
 		order[s.Name] = i + 1
 	}
 	r.Rows = append(slices.DeleteFunc(r.Rows, func(old *Row) bool {
-		return old.Candidate != "" && order[old.Scenario] == 0 ||
+		return order[old.Scenario] == 0 ||
 			slices.ContainsFunc(rows, func(row *Row) bool { return row.Scenario == old.Scenario })
 	}), rows...)
-	place := func(row *Row) int { return cmp.Or(order[row.Scenario], len(order)+1) } // steps are last
-	slices.SortStableFunc(r.Rows, func(a, b *Row) int { return place(a) - place(b) })
+	slices.SortStableFunc(r.Rows, func(a, b *Row) int { return order[a.Scenario] - order[b.Scenario] })
 }
 
 // resultsFile has one row in a line, rawFile one measurement, which git ignores.

@@ -70,8 +70,8 @@ func scenarios() []Scenario {
 // choose returns the scenarios that match one of the patterns, or the set if
 // there are no patterns.
 func choose(set string, patterns []string) ([]Scenario, error) {
-	if set != "quick" && set != "full" && set != "none" {
-		return nil, fmt.Errorf("unknown set %q: want quick, full or none", set)
+	if set != "quick" && set != "full" {
+		return nil, fmt.Errorf("unknown set %q: want quick or full", set)
 	}
 	all := scenarios()
 	for _, p := range patterns {
@@ -81,7 +81,7 @@ func choose(set string, patterns []string) ([]Scenario, error) {
 	}
 	return slices.DeleteFunc(all, func(s Scenario) bool {
 		if len(patterns) == 0 {
-			return set == "none" || set == "quick" && !s.InQuick
+			return set == "quick" && !s.InQuick
 		}
 		return !slices.ContainsFunc(patterns, s.matches)
 	}), nil

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// figure names a median: a metric of a candidate in a scenario or, without a
-// candidate, a unit of a Go benchmark.
+// figure names a median: a metric of a candidate in a scenario.
 type figure struct {
 	scenario  string
 	candidate Candidate
@@ -26,10 +25,6 @@ const (
 	carriedBurst = "carried/profile=node/pods=110/containers=2"
 	burst1000    = "burst/profile=zero/containers=2/pods=1000"
 	limitedZero  = "limited/profile=zero/pods=1000/limit=8"
-	relist1000   = "Relist/impl=%s/pods=1000/objects=same"
-	fanOut1000   = "FanOut/impl=%s/subscribers=1000/stalled=%d"
-	perFanOut    = "ns/event-subscriber"
-	perRelistPod = "ns/pod"
 )
 
 // limited is the burst of 110 pods on a runtime that serves this many calls at once.
@@ -71,9 +66,6 @@ var targets = []target{
 	beside("50 pods end on containerd: its CPU", "containerd/pods=50", "server", "pipeline-16", kubelet, 0.3),
 	beside("cold start, 2000 exited containers: time", "storm/profile=node", "last", "pipeline-16", kubelet, 0.1),
 	{"the same: running pods against all", figure{"storm/profile=node", "pipeline-16", "running"}, figure{"storm/profile=node", "pipeline-16", "last"}, 0.5},
-	{"relist of 1000 pods in memory: time", figure{fmt.Sprintf(relist1000, "pipeline"), "", perRelistPod}, figure{fmt.Sprintf(relist1000, "kubelet"), "", perRelistPod}, 0.2},
-	{"1000 subscribers, 10 stalled: time per event", figure{fmt.Sprintf(fanOut1000, "dispatcher", 10), "", perFanOut}, figure{fmt.Sprintf(fanOut1000, "broadcaster-drop", 10), "", perFanOut}, 1},
-	{"1000 subscribers: time per event", figure{fmt.Sprintf(fanOut1000, "dispatcher", 0), "", perFanOut}, figure{fmt.Sprintf(fanOut1000, "broadcaster-wait", 0), "", perFanOut}, 1},
 }
 
 // ratio returns the figure divided by its reference, and false if one of them
@@ -87,9 +79,6 @@ func (t target) ratio(r *Results) (float64, bool) {
 // names says which two figures are compared.
 func (t target) names() string {
 	measured, against := t.measured, t.against
-	if measured.candidate == "" {
-		return (&Row{Scenario: measured.scenario}).parameter("impl") + " / " + (&Row{Scenario: against.scenario}).parameter("impl")
-	}
 	names := string(measured.candidate + " / " + against.candidate)
 	switch {
 	case against.scenario != measured.scenario:
@@ -102,9 +91,6 @@ func (t target) names() string {
 
 // command measures the target, as an argument of make -C bench.
 func (t target) command() string {
-	if t.measured.candidate == "" {
-		return "steps"
-	}
 	return "some SCENARIO=" + t.measured.scenario
 }
 

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Builds the kubelet twice, into .bin: as released, and with the pipeline instead
-# of GenericPLEG. An overlay changes one import and one expression of Kubernetes.
+# Builds the kubelet three times, into .bin: as released, with the change of
+# kubelet/upstream, and with the pipeline instead of GenericPLEG. Overlays make the
+# changes; the last one is an import and an expression.
 set -eu
 
 version=v1.37.1
@@ -35,6 +36,10 @@ if [ ! -d "$src" ]; then
 	mv "$src.part" "$src"
 fi
 [ -x "$bin/kubelet-stock" ] || build kubelet-stock
+
+(cd .. && GOFLAGS= "$go" run ./upstream -write "$bin/small-step")
+(cd "$bin/small-step" && find . -type f) | sed "s#^\./\(.*\)#\"$src/\1\": \"$bin/small-step/\1\"#" | paste -sd, | sed 's/.*/{"Replace": {&}}/' > "$bin/small-step.json"
+build kubelet-small-step -overlay "$bin/small-step.json"
 
 awk '
 	/"k8s.io\/kubernetes\/pkg\/kubelet\/pleg"$/ {

@@ -29,6 +29,7 @@ cgroupRoot: {{.Cgroup}}
 cgroupsPerQOS: false
 enforceNodeAllocatable: []
 failSwapOn: false
+maxPods: 250
 fileCheckFrequency: 2s
 syncFrequency: 10s
 address: 127.0.0.1
@@ -45,7 +46,7 @@ localStorageCapacityIsolation: false
 evictionHard: {memory.available: "1Mi", nodefs.available: "1%", imagefs.available: "1%", nodefs.inodesFree: "1%", imagefs.inodesFree: "1%"}
 imageGCHighThresholdPercent: 100
 volumePluginDir: {{.Dir}}/volplugins
-featureGates: {EventedPLEG: {{.Events}}}
+featureGates: {EventedPLEG: {{.Events}}{{if .SmallStep}}, PLEGConcurrentInspections: true{{end}}}
 `))
 
 var manifest = template.Must(template.New("manifest").Parse(`apiVersion: v1
@@ -104,6 +105,7 @@ func (k *kubelet) start(endpoint, cgroup string) {
 	var config bytes.Buffer
 	must(k.t, kubeletConfig.Execute(&config, map[string]any{
 		"Dir": k.dir, "Endpoint": endpoint, "Cgroup": cgroup, "Ports": k.ports, "Events": k.events,
+		"SmallStep": strings.HasSuffix(k.binary, smallStep),
 	}))
 	must(k.t, os.WriteFile(k.path("config.yaml"), config.Bytes(), 0o600))
 	log, err := os.OpenFile(k.path("log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)

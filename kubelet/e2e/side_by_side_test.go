@@ -1,19 +1,23 @@
 //go:build linux
 
 // Package e2e_test runs real kubelets on a real containerd or CRI-O, one after the other,
-// each with a runtime of its own: the released kubelet, and one with the pipeline instead
-// of GenericPLEG, both also with the gate EventedPLEG on. All must pass all steps; the
-// log compares their times. build.sh builds them.
+// each with a runtime of its own: the released kubelet, one with the small step of
+// docs/upstream.md, and one with the pipeline instead of GenericPLEG; the first and the last
+// also with the gate EventedPLEG on. All must pass all steps; the log compares their times.
+// build.sh builds them.
 package e2e_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -30,16 +34,28 @@ const (
 	single   = 8  // killed one by one
 	together = 30 // killed at the same time
 	beside   = 3  // killed while the shim of another pod hangs
+	brief    = 60 // that live 5 s, made at the same time
 	down     = 3  // killed while the runtime is down
 	slowly   = 10 // killed at the same time while the runtime is slow
 )
 
-const idle = 20 * time.Second
-
 // withEvents is the end of the kinds of kubelets with the gate EventedPLEG on.
-const withEvents = "+events"
+const (
+	smallStep  = "small-step"
+	pipeline   = "pipeline"
+	withEvents = "+events"
+)
 
-var kinds = []string{"stock", "stock" + withEvents, "pipeline", "pipeline" + withEvents}
+// kinds are those of KUBELET_E2E_KINDS, or all.
+var kinds = strings.Fields(cmp.Or(os.Getenv("KUBELET_E2E_KINDS"), "stock stock+events small-step pipeline pipeline+events"))
+
+// span is how long the idle node and the churn are measured, as KUBELET_E2E_SPAN says.
+func span(t *testing.T) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(cmp.Or(os.Getenv("KUBELET_E2E_SPAN"), "20s"))
+	must(t, err)
+	return d
+}
 
 // busy is an error that a kubelet logs on an overloaded machine.
 const busy = "kubelet.go: Housekeeping took longer than expected"
@@ -68,10 +84,16 @@ func TestSideBySide(t *testing.T) {
 		}
 	}
 	t.Log("\n" + table(results) + "\n" + errorTable(results))
-	for _, ours := range []string{"pipeline", "pipeline" + withEvents} {
-		for kind, n := range results[ours].errors {
-			if results["stock"].errors[kind] == 0 && results["stock"+withEvents].errors[kind] == 0 && kind != busy {
-				t.Errorf("%s: only the kubelet with the pipeline logged this error, %d times: %s", ours, n, kind)
+	known := map[string]int{busy: 1} // errors of a kubelet without the pipeline
+	for kind, r := range results {
+		if !strings.HasPrefix(kind, pipeline) {
+			maps.Copy(known, r.errors)
+		}
+	}
+	for kind, r := range results {
+		for text, n := range r.errors {
+			if known[text] == 0 {
+				t.Errorf("%s: only a kubelet with the pipeline logged this error, %d times: %s", kind, n, text)
 			}
 		}
 	}
@@ -112,6 +134,7 @@ func measure(t *testing.T, kind string, r *result) {
 		tr.hangShim(ctx)
 	}
 	tr.changeManifests(ctx)
+	tr.shortLived(ctx)
 	r.count(tr.k.errors())
 	tr.restartRuntime(ctx)
 	if n := tr.k.metric(ctx, "kubelet_pleg_discard_events"); n > 0 {
@@ -123,12 +146,17 @@ func measure(t *testing.T, kind string, r *result) {
 // idle measures the processes while no pod changes.
 func (tr *trial) idle(ctx context.Context) {
 	pause(ctx, 10*time.Second) // until the work of the start is done
-	before := tr.usage()
-	pause(ctx, idle)
-	used := tr.usage().since(before)
-	tr.add("idle: CPU of the kubelet (% of a core)", 100*used.kubelet.Seconds()/idle.Seconds())
-	tr.add("idle: CPU of the runtime (% of a core)", 100*used.runtime.Seconds()/idle.Seconds())
+	before, d := tr.usage(), span(tr.t)
+	pause(ctx, d)
+	tr.share("idle", before, d)
 	tr.add("idle: memory of the kubelet (MiB)", tr.k.rss())
+}
+
+// share adds the part of a core that was used since before.
+func (tr *trial) share(what string, before usage, d time.Duration) {
+	used := tr.usage().since(before)
+	tr.add(what+": CPU of the kubelet (% of a core)", 100*used.kubelet.Seconds()/d.Seconds())
+	tr.add(what+": CPU of the runtime (% of a core)", 100*used.runtime.Seconds()/d.Seconds())
 }
 
 // next returns the names of n pods whose containers have not been killed.

@@ -5,7 +5,7 @@
 //	upstream go test -race k8s.io/kubernetes/pkg/kubelet/pleg
 //
 // It runs in the folder of any module that requires k8s.io/kubernetes. With -diff it prints
-// the change. With -bugs it runs the reports in the folder bugs, which are tests that fail,
+// the change, with -write it writes the changed files into a folder. With -bugs it runs the reports in the folder bugs, which are tests that fail,
 // against the original, and fails if one of them passes.
 package main
 
@@ -23,6 +23,7 @@ import (
 
 func main() {
 	diff := flag.Bool("diff", false, "print the change and exit")
+	folder := flag.String("write", "", "write the changed files into this `folder` and exit")
 	bugs := flag.Bool("bugs", false, "check that the reports of defects still apply")
 	flag.Parse()
 	var err error
@@ -31,6 +32,8 @@ func main() {
 		err = confirmBugs()
 	case *diff:
 		err = withChange(printDiff)
+	case *folder != "":
+		err = withChange(func(_, _ string, changed map[string]string) error { return writeFiles(*folder, changed) })
 	default:
 		err = withChange(func(work, sources string, changed map[string]string) error {
 			return runGo(work, sources, changed, flag.Args())
