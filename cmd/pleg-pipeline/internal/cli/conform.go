@@ -89,6 +89,9 @@ func (c *conformCommand) run(ctx context.Context) error {
 	if c.stop != "" {
 		c.options.Stop, c.options.Start = shell(c.stop), shell(c.start)
 	}
+	if err := conform.CheckProgram(); err != nil {
+		return err
+	}
 	report, err := conform.Run(ctx, c.options)
 	if err != nil {
 		if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {

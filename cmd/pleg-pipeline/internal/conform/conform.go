@@ -10,9 +10,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"google.golang.org/grpc"
@@ -81,9 +83,6 @@ func (r *Report) Conforms() bool {
 	return !slices.ContainsFunc(r.Rows, func(row Row) bool { return row.Verdict == Broken })
 }
 
-// cleanupTimeout bounds the removal of the pods at the end, also after ctx has ended.
-const cleanupTimeout = 2 * time.Minute
-
 // Run tries every promise and removes its pods. If ctx ends, it removes them and
 // returns the cause. A promise that cannot be tried because of an error of a call is
 // broken, and the evidence is the error.
@@ -98,11 +97,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 		return nil, err
 	}
 	report := &Report{At: time.Now()}
-	defer func() {
-		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
-		defer cancel()
-		report.Leftover, err = n.close(cleanup, err)
-	}()
+	defer func() { report.Leftover, err = n.close(ctx, err) }()
 	version, err := n.runtime.Version(ctx, &runtimeapi.VersionRequest{})
 	if err != nil {
 		return nil, err
@@ -146,6 +141,14 @@ var (
 	errNotOffered = errors.New("not offered")
 	errNotTested  = errors.New("not tested")
 )
+
+// judge returns evidence, and errBroken unless the promise is kept.
+func judge(kept bool, format string, args ...any) (evidence string, err error) {
+	if !kept {
+		err = errBroken
+	}
+	return fmt.Sprintf(format, args...), err
+}
 
 func (s *suite) try(ctx context.Context, p promise) Row {
 	row := Row{ID: p.id, Promise: p.text, Source: p.source, Pipeline: p.pipeline, Verdict: Kept}
@@ -215,4 +218,18 @@ func dial(o Options) (*cri.Client, error) {
 	return cri.New(o.Endpoint, cri.Options{MaxRecvBytes: largeAnswer, DialOptions: []grpc.DialOption{
 		grpc.WithStaticStreamWindowSize(smallWindow), grpc.WithStaticConnWindowSize(smallWindow), grpc.WithChainUnaryInterceptor(bounded),
 	}})
+}
+
+// Print writes the report as a table.
+func (r *Report) Print(w io.Writer) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "%s %s\n\n", r.Runtime, r.Version)
+	fmt.Fprint(table, "VERDICT\tPROMISE\tEVIDENCE\tPROMISED BY\n")
+	counts := make(map[Verdict]int)
+	for _, row := range r.Rows {
+		counts[row.Verdict]++
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", row.Verdict, row.Promise, row.Evidence, row.Source)
+	}
+	fmt.Fprintf(table, "\n%d kept, %d broken, %d not offered, %d not tested\n", counts[Kept], counts[Broken], counts[NotOffered], counts[NotTested])
+	return table.Flush()
 }

@@ -13,7 +13,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
@@ -45,8 +45,6 @@ type fake struct {
 	maxList int
 	// run, if not nil, is called before RunPodSandbox makes the sandbox.
 	run func(context.Context)
-	// stuck: RemovePodSandbox fails.
-	stuck bool
 
 	mu         sync.Mutex
 	made       int
@@ -132,9 +130,6 @@ func (f *fake) StopPodSandbox(_ context.Context, req *runtimeapi.StopPodSandboxR
 func (f *fake) RemovePodSandbox(_ context.Context, req *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.stuck {
-		return nil, status.Error(codes.Internal, "stuck")
-	}
 	id := req.GetPodSandboxId()
 	maps.DeleteFunc(f.containers, func(c string, _ *runtimeapi.ContainerStatus) bool { return f.configs[c].GetPodSandboxId() == id })
 	if f.sandboxes[id] != nil {
@@ -201,29 +196,16 @@ func (f *fake) RemoveContainer(_ context.Context, req *runtimeapi.RemoveContaine
 func (f *fake) of(sandbox string) (statuses []*runtimeapi.ContainerStatus) {
 	for _, id := range slices.Sorted(maps.Keys(f.containers)) {
 		if f.configs[id].GetPodSandboxId() == sandbox {
-			statuses = append(statuses, clone(f.containers[id]))
+			statuses = append(statuses, proto.CloneOf(f.containers[id]))
 		}
 	}
 	return statuses
 }
 
-// clone copies a status, because it may change while it is sent.
-func clone(st *runtimeapi.ContainerStatus) *runtimeapi.ContainerStatus {
-	return &runtimeapi.ContainerStatus{
-		Id: st.GetId(), Metadata: st.GetMetadata(), Labels: st.GetLabels(), State: st.GetState(),
-		CreatedAt: st.GetCreatedAt(), ExitCode: st.GetExitCode(), Reason: st.GetReason(),
-	}
-}
-
-func (f *fake) sandbox(id string) *runtimeapi.PodSandboxStatus {
-	s := f.sandboxes[id]
-	return &runtimeapi.PodSandboxStatus{Id: s.GetId(), Metadata: s.GetMetadata(), Labels: s.GetLabels(), State: s.GetState(), CreatedAt: s.GetCreatedAt()}
-}
-
 func (f *fake) event(kind runtimeapi.ContainerEventType, id, sandbox string) *runtimeapi.ContainerEventResponse {
 	return &runtimeapi.ContainerEventResponse{
 		ContainerId: id, ContainerEventType: kind, CreatedAt: time.Now().UnixNano(),
-		PodSandboxStatus: f.sandbox(sandbox), ContainersStatuses: f.of(sandbox),
+		PodSandboxStatus: proto.CloneOf(f.sandboxes[sandbox]), ContainersStatuses: f.of(sandbox),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -18,7 +19,7 @@ func (f *fake) ContainerStatus(_ context.Context, req *runtimeapi.ContainerStatu
 	if st == nil {
 		return nil, status.Error(cmp.Or(f.unknown, codes.NotFound), "unknown")
 	}
-	answer := clone(st)
+	answer := proto.CloneOf(st)
 	if f.firstExit != nil && st.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && st.GetImageRef() == "" {
 		f.firstExit(answer)
 		st.ImageRef = "asked"
@@ -33,7 +34,7 @@ func (f *fake) PodSandboxStatus(_ context.Context, req *runtimeapi.PodSandboxSta
 	if f.sandboxes[id] == nil {
 		return nil, status.Error(cmp.Or(f.unknown, codes.NotFound), "unknown")
 	}
-	return &runtimeapi.PodSandboxStatusResponse{Status: f.sandbox(id), ContainersStatuses: f.of(id), Timestamp: time.Now().UnixNano()}, nil
+	return &runtimeapi.PodSandboxStatusResponse{Status: proto.CloneOf(f.sandboxes[id]), ContainersStatuses: f.of(id), Timestamp: time.Now().UnixNano()}, nil
 }
 
 func matches(labels, selector map[string]string) bool {

@@ -78,17 +78,17 @@ func (n *node) runLife(ctx context.Context) (*pod, error) {
 	return p, n.removePod(ctx, p)
 }
 
-// judged tries a promise that the scenario shows. judge returns what was wrong, of how many
+// judged tries a promise that the scenario shows. find returns what was wrong, of how many
 // events.
-func judged(what string, judge func(*scenario) (wrong []string, of int)) func(context.Context, *suite, *pod) (string, error) {
+func judged(what string, find func(*scenario) (wrong []string, of int)) func(context.Context, *suite, *pod) (string, error) {
 	return func(ctx context.Context, s *suite, _ *pod) (string, error) {
 		l, err := s.watched(ctx)
 		if err != nil {
 			return "", err
 		}
-		wrong, of := judge(l)
+		wrong, of := find(l)
 		if len(wrong) == 0 {
-			return fmt.Sprintf("%d events", of), nil
+			return judge(true, "%d events", of)
 		}
 		times := make(map[string]int)
 		for _, text := range wrong {
@@ -99,7 +99,7 @@ func judged(what string, judge func(*scenario) (wrong []string, of int)) func(co
 			kinds = append(kinds, fmt.Sprintf("%d %s", times[text], text))
 		}
 		const examples = 8
-		return count(len(wrong), of, what+": "+strings.Join(kinds[:min(len(kinds), examples)], ", ")), errBroken
+		return judge(false, "%d of %d %s: %s", len(wrong), of, what, strings.Join(kinds[:min(len(kinds), examples)], ", "))
 	}
 }
 

@@ -53,10 +53,13 @@ func newNode(o Options) (*node, error) {
 	}, nil
 }
 
-// close removes the pods and closes the connections. It returns the pods that are
+// cleanupTimeout bounds the removal of the pods at the end.
+const cleanupTimeout = 2 * time.Minute
+
+// close removes the pods, also after ctx has ended, and closes the connections. It returns the pods that are
 // left, and err if that is not nil.
 func (n *node) close(ctx context.Context, err error) (leftover []string, _ error) {
-	leftover = n.removePods(ctx)
+	leftover = n.removePods(context.WithoutCancel(ctx))
 	if len(leftover) > 0 && err == nil {
 		err = fmt.Errorf("could not remove %d pods of namespace %s", len(leftover), Namespace)
 	}
@@ -64,30 +67,27 @@ func (n *node) close(ctx context.Context, err error) (leftover []string, _ error
 }
 
 // removePods removes every pod of this run, and those of runs that were killed. It
-// tries again until ctx ends, because a runtime may be busy.
+// tries again for a while, also after ctx has ended, because a runtime may be busy.
 func (n *node) removePods(ctx context.Context) (leftover []string) {
-	for {
+	_ = until(ctx, cleanupTimeout, 200*time.Millisecond, func() (bool, error) {
 		resp, err := n.runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
 			Filter: &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"io.kubernetes.pod.namespace": Namespace}},
 		})
-		if err == nil {
-			leftover = nil
-			for _, s := range resp.GetItems() {
-				if run := s.GetLabels()[runLabel]; run != n.run && runs(run) {
-					continue
-				}
-				if err := n.removeSandbox(ctx, s.GetId()); err != nil {
-					leftover = append(leftover, s.GetId())
-				}
+		if err != nil {
+			return false, nil
+		}
+		leftover = nil
+		for _, s := range resp.GetItems() {
+			if run := s.GetLabels()[runLabel]; run != n.run && runs(run) {
+				continue
 			}
-			if len(leftover) == 0 {
-				return nil
+			if err := n.removeSandbox(ctx, s.GetId()); err != nil {
+				leftover = append(leftover, s.GetId())
 			}
 		}
-		if sleep(ctx, 200*time.Millisecond) != nil {
-			return leftover
-		}
-	}
+		return len(leftover) == 0, nil
+	})
+	return leftover
 }
 
 // runs reports whether the process of another run is alive.
@@ -116,6 +116,21 @@ func (n *node) checkImage(ctx context.Context) error {
 		return fmt.Errorf("the runtime has no image %s: pull it first", n.opts.Image)
 	}
 	return nil
+}
+
+// until calls done again and again until it returns true or an error, ctx ends, or the time is
+// over.
+func until(ctx context.Context, within, every time.Duration, done func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for {
+		if ok, err := done(); ok || err != nil {
+			return err
+		}
+		if err := sleep(ctx, every); err != nil {
+			return err
+		}
+	}
 }
 
 // sleep returns an error if ctx ends first.

@@ -3,6 +3,7 @@ package conform
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"time"
 
@@ -74,7 +75,7 @@ func (n *node) createContainer(ctx context.Context, p *pod, memory int64, args .
 		Config: &runtimeapi.ContainerConfig{
 			Metadata: &runtimeapi.ContainerMetadata{Name: name},
 			Image:    &runtimeapi.ImageSpec{Image: n.opts.Image, UserSpecifiedImage: n.opts.Image},
-			Command:  n.program.command,
+			Command:  []string{mountPath + "/program"},
 			Args:     append([]string{ProgramCommand}, args...),
 			Mounts:   []*runtimeapi.Mount{{ContainerPath: mountPath, HostPath: n.program.dir}},
 			Labels: map[string]string{
@@ -117,21 +118,16 @@ func (n *node) runToEnd(ctx context.Context, p *pod, memory int64, args ...strin
 
 // awaitExit asks for the status until it is EXITED, and returns the first such one.
 func (n *node) awaitExit(ctx context.Context, p *pod, id string) (*runtimeapi.ContainerStatus, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	for {
-		st, err := n.status(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		if st.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED {
-			p.did(id, stopped)
-			return st, nil
-		}
-		if err := sleep(ctx, 5*time.Millisecond); err != nil {
-			return nil, fmt.Errorf("wait for the end of a container: %w", err)
-		}
+	var st *runtimeapi.ContainerStatus
+	err := until(ctx, time.Minute, 5*time.Millisecond, func() (ok bool, err error) {
+		st, err = n.status(ctx, id)
+		return st.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("wait for the end of a container: %w", err)
 	}
+	p.did(id, stopped)
+	return st, nil
 }
 
 func (n *node) status(ctx context.Context, id string) (*runtimeapi.ContainerStatus, error) {
@@ -140,27 +136,21 @@ func (n *node) status(ctx context.Context, id string) (*runtimeapi.ContainerStat
 }
 
 func (n *node) removeContainer(ctx context.Context, p *pod, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, n.opts.CallTimeout)
-	defer cancel()
-	for {
-		_, err := n.runtime.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: id})
-		if err == nil {
-			p.did(id, deleted)
-			return nil
-		}
-		// Between the end of a process and EXITED a removal may be refused.
-		if sleep(ctx, 20*time.Millisecond) != nil {
-			return err
-		}
+	var refused error // as it may be between the end of a process and EXITED
+	err := until(ctx, n.opts.CallTimeout, 20*time.Millisecond, func() (bool, error) {
+		_, refused = n.runtime.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: id})
+		return refused == nil, nil
+	})
+	if err != nil {
+		return errors.Join(refused, err)
 	}
+	p.did(id, deleted)
+	return nil
 }
 
 // removePod stops and removes a pod whose containers are gone.
 func (n *node) removePod(ctx context.Context, p *pod) error {
-	if _, err := n.runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.id}); err != nil {
-		return err
-	}
-	if _, err := n.runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.id}); err != nil {
+	if err := n.removeSandbox(ctx, p.id); err != nil {
 		return err
 	}
 	p.did(p.id, stopped, deleted)

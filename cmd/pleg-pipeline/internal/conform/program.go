@@ -4,7 +4,6 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -21,23 +20,15 @@ const ProgramCommand = "conform-container"
 const mountPath = "/pleg-conform"
 
 // program is a folder with this program, to mount into containers.
-type program struct {
-	dir     string
-	command []string // in the container
-}
+type program struct{ dir string }
 
-// newProgram copies the running program and, if it is linked dynamically, the
-// libraries that it needs, so that it runs in a container of any image.
+// newProgram copies the running program.
 func newProgram() (_ program, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return program{}, err
-	}
 	dir, err := os.MkdirTemp("", "pleg-conform-")
 	if err != nil {
 		return program{}, err
 	}
-	p := program{dir: dir, command: []string{mountPath + "/program"}}
+	p := program{dir}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("prepare the program for containers: %w", err), p.remove())
@@ -46,23 +37,33 @@ func newProgram() (_ program, err error) {
 	if err := os.Chmod(dir, 0o777); err != nil { // containers write into it
 		return program{}, err
 	}
-	if err := copyFile(self, filepath.Join(dir, "program")); err != nil {
+	self, err := os.Executable()
+	if err != nil {
 		return program{}, err
 	}
-	libraries, interpreter, err := linked(self)
-	if err != nil || interpreter == "" {
-		return p, err
-	}
-	p.command = []string{mountPath + "/interpreter", "--library-path", mountPath, mountPath + "/program"}
-	if err := copyFile(interpreter, filepath.Join(dir, "interpreter")); err != nil {
+	data, err := os.ReadFile(self)
+	if err != nil {
 		return program{}, err
 	}
-	for _, library := range libraries {
-		if err := copyFile(library, filepath.Join(dir, filepath.Base(library))); err != nil {
-			return program{}, err
-		}
+	return p, os.WriteFile(filepath.Join(dir, "program"), data, 0o755)
+}
+
+// CheckProgram returns an error if the running program needs libraries: a container of any
+// image cannot run it then.
+func CheckProgram() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
 	}
-	return p, nil
+	f, err := elf.Open(self)
+	if err != nil {
+		return err
+	}
+	libraries, err := f.ImportedLibraries()
+	if len(libraries) > 0 {
+		err = fmt.Errorf("this program needs %s, which containers do not have: build it with CGO_ENABLED=0, as releases are", libraries)
+	}
+	return errors.Join(err, f.Close())
 }
 
 func (p program) remove() error { return os.RemoveAll(p.dir) }
@@ -74,60 +75,6 @@ func (p program) exitedAt(name string) (time.Time, error) {
 		return time.Time{}, err
 	}
 	return time.Parse(time.RFC3339Nano, strings.TrimSpace(string(text)))
-}
-
-// libraryDirs are where glibc and musl look, without a configuration.
-var libraryDirs = []string{"/lib64", "/usr/lib64", "/lib/*-linux-*", "/usr/lib/*-linux-*", "/lib", "/usr/lib"}
-
-// linked returns the dynamic linker of a program and the libraries that it needs;
-// empty for a static program.
-func linked(path string) (libraries []string, interpreter string, err error) {
-	f, err := elf.Open(path)
-	if err != nil {
-		return nil, "", err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	for _, section := range f.Progs {
-		if section.Type == elf.PT_INTERP {
-			name, err := io.ReadAll(section.Open())
-			if err != nil {
-				return nil, "", err
-			}
-			interpreter = string(name[:max(0, len(name)-1)]) // without the final zero
-		}
-	}
-	if interpreter == "" {
-		return nil, "", nil
-	}
-	names, err := f.ImportedLibraries()
-	if err != nil {
-		return nil, "", err
-	}
-	for _, name := range names {
-		library, err := findLibrary(name)
-		if err != nil {
-			return nil, "", err
-		}
-		libraries = append(libraries, library)
-	}
-	return libraries, interpreter, nil
-}
-
-func findLibrary(name string) (string, error) {
-	for _, dir := range libraryDirs {
-		if found, _ := filepath.Glob(filepath.Join(dir, name)); len(found) > 0 {
-			return found[0], nil
-		}
-	}
-	return "", fmt.Errorf("find the library %s: build the program with CGO_ENABLED=0", name)
-}
-
-func copyFile(from, to string) error {
-	data, err := os.ReadFile(from)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(to, data, 0o755)
 }
 
 // RunProgram is what a container does:

@@ -27,10 +27,9 @@ func tryStatusInSandbox(ctx context.Context, s *suite, p *pod) (string, error) {
 		return "", err
 	case n == 0 && resp.GetTimestamp() == 0:
 		return "neither is set", errNotOffered
-	case n != 2 || resp.GetTimestamp() == 0:
-		return fmt.Sprintf("%d of 2 statuses, timestamp %d", n, resp.GetTimestamp()), errBroken
+	default:
+		return judge(n == 2 && resp.GetTimestamp() != 0, "%d of 2 statuses, timestamp %d", n, resp.GetTimestamp())
 	}
-	return "both statuses and a timestamp", nil
 }
 
 // tryStreamingLists compares both kinds of lists. Others may change pods meanwhile, so
@@ -39,22 +38,22 @@ func tryStreamingLists(ctx context.Context, s *suite, p *pod) (string, error) {
 	if _, err := s.node.runContainer(ctx, p, 0, "pause"); err != nil {
 		return "", err
 	}
-	diff := ""
+	var streamed, unary []string
 	for range 5 {
-		streamed, err := s.node.streamed(ctx)
+		var err, unaryErr error
+		streamed, err = s.node.streamed(ctx)
 		if status.Code(err) == codes.Unimplemented {
 			return "Unimplemented", errNotOffered
 		}
-		unary, unaryErr := s.node.listed(ctx)
+		unary, unaryErr = s.node.listed(ctx)
 		if err := errors.Join(err, unaryErr); err != nil {
 			return "", err
 		}
 		if slices.Equal(streamed, unary) {
-			return fmt.Sprintf("%d items", len(unary)), nil
+			return judge(true, "%d items", len(unary))
 		}
-		diff = fmt.Sprintf("%d items streamed, %d listed", len(streamed), len(unary))
 	}
-	return diff, errBroken
+	return judge(false, "%d items streamed, %d listed", len(streamed), len(unary))
 }
 
 // listed returns the ids of all sandboxes and containers.
@@ -153,20 +152,17 @@ func tryFilters(ctx context.Context, s *suite, _ *pod) (string, error) {
 	resp, err := n.runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{State: exited, LabelSelector: label}})
 	check("containers by another state", ids(resp.GetContainers()), err)
 	if len(wrong) > 0 {
-		return strings.Join(wrong, "; "), errBroken
+		return judge(false, "%s", strings.Join(wrong, "; "))
 	}
-	return "8 filters", nil
+	return judge(true, "8 filters")
 }
 
 func tryNotFound(ctx context.Context, s *suite, _ *pod) (string, error) {
 	const unknown = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	_, container := s.node.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: unknown})
 	_, sandbox := s.node.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: unknown})
-	evidence := fmt.Sprintf("container %v, sandbox %v", status.Code(container), status.Code(sandbox))
-	if status.Code(container) != codes.NotFound || status.Code(sandbox) != codes.NotFound {
-		return evidence, errBroken
-	}
-	return evidence, nil
+	kept := status.Code(container) == codes.NotFound && status.Code(sandbox) == codes.NotFound
+	return judge(kept, "container %v, sandbox %v", status.Code(container), status.Code(sandbox))
 }
 
 const (
@@ -192,7 +188,6 @@ func tryLargeList(ctx context.Context, s *suite, _ *pod) (string, error) {
 	}
 	_, unary := s.node.runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
 	_, streamed := s.node.streamed(ctx)
-	evidence := fmt.Sprintf("%d MiB: unary %v, streamed %v", largePods*largeAnnotation>>20, status.Code(unary), status.Code(streamed))
 	var errs []error
 	for _, p := range pods { // they would slow down what follows
 		errs = append(errs, s.node.removePod(ctx, p))
@@ -200,8 +195,6 @@ func tryLargeList(ctx context.Context, s *suite, _ *pod) (string, error) {
 	if err := errors.Join(errs...); err != nil {
 		return "", err
 	}
-	if unary != nil && streamed != nil {
-		return evidence, errBroken
-	}
-	return evidence, nil
+	return judge(unary == nil || streamed == nil,
+		"%d MiB: unary %v, streamed %v", largePods*largeAnnotation>>20, status.Code(unary), status.Code(streamed))
 }

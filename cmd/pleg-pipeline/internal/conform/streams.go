@@ -3,7 +3,6 @@ package conform
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -20,7 +19,7 @@ func tryEventsOff(ctx context.Context, s *suite, _ *pod) (string, error) {
 	case status.Code(s.eventsErr) == codes.Unimplemented:
 		return "Unimplemented", nil
 	default:
-		return fmt.Sprintf("the stream ends with %v", s.eventsErr), errBroken
+		return judge(false, "the stream ends with %v", s.eventsErr)
 	}
 }
 
@@ -58,8 +57,8 @@ func tryUnreadClient(ctx context.Context, s *suite, _ *pod) (string, error) {
 		if err := s.node.runShort(ctx, p); err != nil {
 			got := len(reader.of(p))
 			leave() // the runtime continues
-			return fmt.Sprintf("after %d containers a call waits longer than %v; the other client has %s",
-				i, s.opts.CallTimeout, count(got, len(p.steps), "events")), errBroken
+			return judge(false, "after %d containers a call waits longer than %v; the other client has %d of %d events",
+				i, s.opts.CallTimeout, got, len(p.steps))
 		}
 	}
 	if err := s.settle(ctx, []*pod{p}, reader); err != nil {
@@ -67,9 +66,9 @@ func tryUnreadClient(ctx context.Context, s *suite, _ *pod) (string, error) {
 	}
 	// What a runtime never announces is another promise.
 	if got, want := len(reader.of(p)), 2*unreadContainers; got < want {
-		return fmt.Sprintf("the other client got %d of %d events of containers", got, want), errBroken
+		return judge(false, "the other client got %d of %d events of containers", got, want)
 	}
-	return fmt.Sprintf("%d events of containers, and no call waited", 2*unreadContainers), nil
+	return judge(true, "%d events of containers, and no call waited", 2*unreadContainers)
 }
 
 const (
@@ -119,9 +118,9 @@ func tryReconnect(ctx context.Context, s *suite, p *pod) (string, error) {
 		}
 	}
 	if lost > 0 {
-		return fmt.Sprintf("%s in %d reconnects", count(lost, len(p.steps)-before, "events lost"), reconnects), errBroken
+		return judge(false, "%d of %d events lost in %d reconnects", lost, len(p.steps)-before, reconnects)
 	}
-	return fmt.Sprintf("none of %d events lost in %d reconnects", len(p.steps)-before, reconnects), nil
+	return judge(true, "none of %d events lost in %d reconnects", len(p.steps)-before, reconnects)
 }
 
 // runShorts runs several short containers.
@@ -159,7 +158,7 @@ func tryBacklog(ctx context.Context, s *suite, p *pod) (string, error) {
 		}
 	}
 	if old > 0 {
-		return fmt.Sprintf("%s, up to %v old", count(old, len(p.steps), "earlier events came"), oldest.Round(10*time.Millisecond)), errBroken
+		return judge(false, "%d of %d earlier events came, up to %v old", old, len(p.steps), oldest.Round(10*time.Millisecond))
 	}
-	return fmt.Sprintf("none of %d earlier events", len(p.steps)), nil
+	return judge(true, "none of %d earlier events", len(p.steps))
 }

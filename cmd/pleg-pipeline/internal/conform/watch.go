@@ -193,35 +193,29 @@ func (s *suite) settle(ctx context.Context, pods []*pod, watchers ...*watcher) e
 	}
 }
 
-// readAfter returns how a read right after an event disagrees with it.
+// readAfter returns how a read right after an event disagrees with it. The states of CRI are
+// numbers that only grow, and the kinds of events are numbered like those of containers.
 func (n *node) readAfter(ctx context.Context, r received) string {
-	var state string
-	var err error
-	want := map[runtimeapi.ContainerEventType][]string{
-		created: {"CREATED", "RUNNING", "EXITED"}, started: {"RUNNING", "EXITED"}, stopped: {"EXITED"}, deleted: {"gone"},
-	}
-	if r.step().sandbox {
-		want = map[runtimeapi.ContainerEventType][]string{
-			created: {"READY", "NOTREADY"}, started: {"READY", "NOTREADY"}, stopped: {"NOTREADY"}, deleted: {"gone"},
-		}
+	step := r.step()
+	least, state, name, err := int32(step.kind), int32(0), "", error(nil)
+	if step.sandbox { // it has one state less
 		var resp *runtimeapi.PodSandboxStatusResponse
-		resp, err = n.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: r.GetContainerId()})
-		state = resp.GetStatus().GetState().String()[len("SANDBOX_"):]
+		resp, err = n.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: step.id})
+		least, state, name = max(0, least-1), int32(resp.GetStatus().GetState()), resp.GetStatus().GetState().String()
 	} else {
-		var resp *runtimeapi.ContainerStatusResponse
-		resp, err = n.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: r.GetContainerId()})
-		state = resp.GetStatus().GetState().String()[len("CONTAINER_"):]
+		var st *runtimeapi.ContainerStatus
+		st, err = n.status(ctx, step.id)
+		state, name = int32(st.GetState()), st.GetState().String()
 	}
 	switch {
 	case status.Code(err) == codes.NotFound:
 		return "" // it was removed meanwhile
 	case err != nil:
 		return err.Error()
+	case step.kind == deleted || state < least || state > int32(runtimeapi.ContainerState_CONTAINER_EXITED):
+		return fmt.Sprintf("%s, but the status is %s", describe(step), name)
 	}
-	if slices.Contains(want[r.GetContainerEventType()], state) {
-		return ""
-	}
-	return fmt.Sprintf("%s, but the status is %s", describe(r.step()), state)
+	return ""
 }
 
 func describe(s step) string {
