@@ -1,7 +1,6 @@
 package recording
 
 import (
-	"cmp"
 	"sort"
 	"time"
 
@@ -24,8 +23,8 @@ func (s *Server) chooseList(k kind) (items []*item, how *step) {
 		s.openRound()
 	}
 	s.asked[k] = true
-	if s.nextRound() == nil && s.next == len(s.recording.steps) && s.now() >= s.recording.Length {
-		s.lastList = cmp.Or(s.lastList, time.Now())
+	if !s.over && s.nextRound() == nil && s.next == len(s.recording.steps) && s.now() >= s.recording.Length {
+		s.over, s.lastNew = true, time.Now()
 	}
 	return s.shown[k], s.how[k]
 }
@@ -38,7 +37,7 @@ func (s *Server) openRound() {
 	at := s.now()
 	if r := s.nextRound(); r != nil {
 		switch first := s.shownAt.IsZero(); {
-		case s.byEvents && (first || r.at <= at+s.scaled(slack)):
+		case first && s.byEvents:
 			at = max(at, r.at)
 		case first:
 			at = r.at
@@ -84,22 +83,17 @@ func (s *Server) advance(to time.Duration) {
 	}
 }
 
-// chooseFiltered returns the list with this filter that was recorded at about this time.
-// Without one it returns what there is of the pod, or the last one if the filter is not
-// that of a pod.
+// chooseFiltered returns a list with a filter, and how the last one with this filter was
+// recorded. That of a pod has what there is of the pod.
 func (s *Server) chooseFiltered(k kind, request proto.Message) (items []*item, how *step) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.position()
 	s.advance(now)
 	answers := s.recording.answers[questionOf(k, request)]
-	next := firstAt(answers, now+1)
-	if next > 0 {
+	if next := firstAt(answers, now+1); next > 0 {
 		how = answers[next-1]
 		items = how.items
-	}
-	if next < len(answers) && (how == nil || answers[next].at-now <= now-how.at) && answers[next].at <= now+s.scaled(slack) {
-		return answers[next].items, answers[next]
 	}
 	if pod := podOf(request); pod != "" {
 		items = s.world.pod(k, pod)
@@ -107,26 +101,20 @@ func (s *Server) chooseFiltered(k kind, request proto.Message) (items []*item, h
 	return items, how
 }
 
-// chooseStatus returns the recorded answer, or nil if there is none. An answer with a
-// state from before that in the last list does not count.
+// chooseStatus returns the last recorded answer, or nil if there is none. An answer with a
+// state from before that in the last list does not count: then it is the next one that does.
 func (s *Server) chooseStatus(asked question) *step {
-	answers, now := s.recording.answers[asked], s.position()
+	answers, limit := s.recording.answers[asked], s.position()
 	it, _ := s.world.find(asked.kind, asked.text)
 	fits := func(a *step) bool { return it == nil || a.answer == nil || a.state >= it.state }
-	next := firstAt(answers, now+1)
-	if s.byEvents {
-		// A pipeline makes the same calls at the same times.
-		if next < len(answers) && answers[next].at <= now+s.scaled(slack) && (next == 0 || answers[next].at-now < now-answers[next-1].at) {
-			next++
-		}
-	} else {
+	if !s.byEvents {
 		// Any answer from between two lists is one to a call after the first.
-		now += s.scaled(slack)
+		limit += s.scaled(slack)
 		if r := s.nextRound(); r != nil {
-			now = min(now, r.at)
+			limit = min(limit, r.at)
 		}
-		next = firstAt(answers, now+1)
 	}
+	next := firstAt(answers, limit+1)
 	if next > 0 && fits(answers[next-1]) {
 		return answers[next-1]
 	}

@@ -52,9 +52,9 @@ type Server struct {
 	given    map[*step]bool
 	missing  map[string]bool
 
-	giving   int       // calls under way
-	lastNew  time.Time // when an answer was last given for the first time
-	lastList time.Time // when a list from after the end was first asked for
+	giving  int       // calls under way
+	over    bool      // a list from after the end has been asked for
+	lastNew time.Time // when that was, or an answer was last given for the first time
 }
 
 // NewServer returns a server that plays r speed times as fast as recorded, the
@@ -103,14 +103,14 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 func (s *Server) waitForEnd(ctx context.Context) {
 	check := time.NewTicker(checkEvery)
 	defer check.Stop()
-	for over := false; !over; {
+	for ended := false; !ended; {
 		select {
 		case <-check.C:
 		case <-ctx.Done():
 			return
 		}
 		s.mu.Lock()
-		over = !s.lastList.IsZero() && time.Since(s.lastList) >= quiet && s.giving == 0 && time.Since(s.lastNew) >= quiet
+		ended = s.over && s.giving == 0 && time.Since(s.lastNew) >= quiet
 		s.mu.Unlock()
 	}
 	close(s.ended)
