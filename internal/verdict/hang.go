@@ -18,7 +18,7 @@ func Pods(s pleg.Status) map[pleg.PodUID]Finding {
 	for _, p := range s.Failed {
 		found[p.UID] = Failed(p, s.At)
 	}
-	for _, f := range pods(s) {
+	for _, f := range DefaultLimits.pods(s) {
 		found[f.PodUID] = f.completed(s.At)
 	}
 	return found
@@ -26,7 +26,7 @@ func Pods(s pleg.Status) map[pleg.PodUID]Finding {
 
 // pods returns the pods whose inspections hang or are slow, those that hang first, then the
 // longest. All attempts in a row are one trouble.
-func pods(s pleg.Status) []Finding {
+func (l Limits) pods(s pleg.Status) []Finding {
 	byPod := make(map[pleg.PodUID]Finding, len(s.Quarantined)+len(s.Overdue))
 	for _, q := range s.Quarantined {
 		f := ofPod(q.Namespace, q.Name, q.UID)
@@ -38,7 +38,7 @@ func pods(s pleg.Status) []Finding {
 		if !again {
 			f = ofPod(i.Namespace, i.Name, i.UID)
 			f.Cause, f.What, f.Since, f.Severity = SlowContainer, "is slow", i.Started, Warning
-			if i.Hung || s.At.Sub(i.Started) >= problemAfter {
+			if i.Hung || s.At.Sub(i.Started) >= l.Problem {
 				f.Cause, f.What, f.Severity = HungContainer, "hangs", Problem
 			}
 		}
@@ -65,8 +65,8 @@ func complaints(of []Finding, now time.Time) string {
 
 // hangs finds pods whose inspections hang or are slow, or that the runtime answers for hardly
 // any pod.
-func hangs(s pleg.Status) []Finding {
-	late := slices.DeleteFunc(pods(s), func(f Finding) bool { return s.At.Sub(f.Since) < warnAfter })
+func (l Limits) hangs(s pleg.Status) []Finding {
+	late := slices.DeleteFunc(l.pods(s), func(f Finding) bool { return s.At.Sub(f.Since) < l.Warning })
 	if len(late) == 0 {
 		return nil
 	}
@@ -75,10 +75,10 @@ func hangs(s pleg.Status) []Finding {
 	overtaken := len(s.Quarantined) > 0 || slices.ContainsFunc(s.Overdue, func(i pleg.Inspection) bool { return i.Hung })
 	if len(late) >= manyPods && (!overtaken || 2*len(late) >= s.Relist.Pods) {
 		return []Finding{{
-			Cause: RuntimeSlow, Severity: severity(s.At.Sub(first.Since)), Since: first.Since, Attempts: first.Attempts,
-			Subject: fmt.Sprintf("the runtime answers no inspection of %d of %d pods", len(late), max(len(late), s.Relist.Pods)),
-			Detail:  "; the longest: " + first.Subject + first.Detail,
-			Pod:     first.Pod, PodUID: first.PodUID, Container: first.Container, Call: first.Call, Pods: len(late),
+			Cause: RuntimeSlow, Severity: l.severity(s.At.Sub(first.Since)), Since: first.Since, Attempts: first.Attempts,
+			Subject: "the runtime", What: "does not answer inspections",
+			Rest: fmt.Sprintf(": %d of %d pods wait, the longest is %s%s", len(late), max(len(late), s.Relist.Pods), first.Subject, first.Detail),
+			Pod:  first.Pod, PodUID: first.PodUID, Container: first.Container, Call: first.Call, Pods: len(late),
 		}}
 	}
 	rest := slices.IndexFunc(late, func(f Finding) bool { return !same(f) })
@@ -89,11 +89,17 @@ func hangs(s pleg.Status) []Finding {
 	if rest > 1 {
 		first.Evidence = complaints(late[:min(rest, maxNamed)], s.At)
 	}
-	switch others := s.Relist.Pods - len(late); {
-	case others == 1:
-		first.Detail += "; the other pod answers"
-	case others > 1:
-		first.Detail += fmt.Sprintf("; the other %d pods answer", others)
-	}
+	first.Rest = Others(s.Relist.Pods - len(late))
 	return []Finding{first}
+}
+
+// Others says what the pods do that are not in a finding.
+func Others(pods int) string {
+	switch {
+	case pods <= 0:
+		return ""
+	case pods == 1:
+		return "; the other pod answers"
+	}
+	return fmt.Sprintf("; the other %d pods answer", pods)
 }

@@ -12,19 +12,19 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-const (
-	// warnAfter is several relist periods of a second: what takes longer is a warning, if it is
-	// not worse by then. problemAfter makes it a problem.
-	warnAfter    = 3 * time.Second
-	problemAfter = 5 * time.Second
-	// manyPods that hang at the same time, if they are half of all or none was overtaken by
-	// another, mean a slow runtime, not a few hung containers.
-	manyPods = 3
-)
+// Limits are the ages at which a call that does not return is a warning, and a problem.
+type Limits struct{ Warning, Problem time.Duration }
 
-// Of returns the verdict on a pipeline.
+// DefaultLimits are several relist periods of a second.
+var DefaultLimits = Limits{Warning: 3 * time.Second, Problem: 5 * time.Second}
+
+// manyPods that hang at the same time, if they are half of all or none was overtaken by
+// another, mean a slow runtime, not a few hung containers.
+const manyPods = 3
+
+// Of returns the verdict on a pipeline, with [DefaultLimits].
 func Of(s pleg.Status) Verdict {
-	f := judge(s)
+	f := DefaultLimits.Findings(s)
 	switch {
 	case s.Relist.Success.IsZero():
 		return New(f, "waiting for the first list of pods")
@@ -34,12 +34,13 @@ func Of(s pleg.Status) Verdict {
 	return New(f, fmt.Sprintf("the node is healthy, its %d pods answer", s.Relist.Pods))
 }
 
-func judge(s pleg.Status) []Finding {
+// Findings returns the causes that fit the status of a pipeline.
+func (l Limits) Findings(s pleg.Status) []Finding {
 	if s.At.IsZero() {
 		s.At = time.Now()
 	}
 	var all []Finding
-	for _, find := range []func(pleg.Status) []Finding{lists, hangs, failures} {
+	for _, find := range []func(pleg.Status) []Finding{l.lists, l.hangs, l.failures} {
 		for _, f := range find(s) {
 			all = append(all, f.completed(s.At))
 		}
@@ -55,8 +56,8 @@ func judge(s pleg.Status) []Finding {
 }
 
 // severity returns that of a trouble of this age.
-func severity(age time.Duration) Severity {
-	if age >= problemAfter {
+func (l Limits) severity(age time.Duration) Severity {
+	if age >= l.Problem {
 		return Problem
 	}
 	return Warning
@@ -66,7 +67,7 @@ const theList = "the list of all pods"
 
 // lists finds lists of all pods that fail, hang or are slow. One trouble has one age: from the
 // start of the first list that did not succeed.
-func lists(s pleg.Status) []Finding {
+func (l Limits) lists(s pleg.Status) []Finding {
 	r := s.Relist
 	since, running := r.Failing, time.Duration(0)
 	if !r.Started.IsZero() {
@@ -78,18 +79,18 @@ func lists(s pleg.Status) []Finding {
 		attempts++
 	}
 	age := s.At.Sub(since)
-	f := Finding{Severity: severity(age), Since: since, Attempts: attempts}
+	f := Finding{Severity: l.severity(age), Since: since, Attempts: attempts}
 	switch {
 	case r.Failures > 0 && errors.Is(r.Err, pleg.ErrUnavailable):
 		f.Cause, f.Severity, f.Subject, f.What = RuntimeStopped, Problem, "the runtime", "is stopped"
 		if _, why, ok := strings.Cut(Plain(r.Err), pleg.ErrUnavailable.Error()+": "); ok {
 			f.Detail = ": " + why
 		}
-	case r.Failures > 0 && (age-time.Duration(r.Failures)*r.Period)/time.Duration(r.Failures) < warnAfter:
+	case r.Failures > 0 && (age-time.Duration(r.Failures)*r.Period)/time.Duration(r.Failures) < l.Warning:
 		f.Cause, f.Subject, f.What, f.Detail = RuntimeFails, theList, "fails", ": "+Plain(r.Err)
-	case r.Took >= warnAfter && running < max(problemAfter, 2*r.Took):
-		f = Finding{Cause: RuntimeSlow, Severity: severity(r.Took), Subject: theList, What: "takes " + Span(r.Took)}
-	case r.Failures > 0 || running >= warnAfter:
+	case r.Failures == 0 && r.Took > min(l.Warning, max(time.Second, r.Period)) && running < max(l.Problem, 2*r.Took):
+		f = Finding{Cause: RuntimeSlow, Severity: l.severity(r.Took), Subject: theList, What: "takes " + Span(r.Took)}
+	case r.Failures > 0 || running >= l.Warning:
 		f.Cause, f.Subject, f.What = RuntimeHangs, theList, "hangs"
 		f = f.in(r.Call)
 	default:
@@ -99,12 +100,12 @@ func lists(s pleg.Status) []Finding {
 }
 
 // failures finds pods whose inspections fail.
-func failures(s pleg.Status) []Finding {
-	if len(s.Failed) == 0 || s.At.Sub(s.Failed[0].Since) < warnAfter {
+func (l Limits) failures(s pleg.Status) []Finding {
+	if len(s.Failed) == 0 || s.At.Sub(s.Failed[0].Since) < l.Warning {
 		return nil
 	}
 	f := Failed(s.Failed[0], s.At)
-	f.Severity = severity(s.At.Sub(f.Since))
+	f.Severity = l.severity(s.At.Sub(f.Since))
 	return []Finding{f.and(len(s.Failed) - 1)}
 }
 

@@ -51,11 +51,12 @@ type Finding struct {
 	Advice   string `json:"advice"`
 
 	// Subject is who has the trouble, such as "shop/web-0", What the trouble, such as "hangs",
-	// Detail the rest, such as " in ContainerStatus of nginx". All are empty if only the
-	// summary is known.
+	// Detail where or why, such as " in ContainerStatus of nginx". Rest is what the others do,
+	// such as "; the other 109 pods answer". All are empty if only the summary is known.
 	Subject string `json:"subject,omitempty"`
 	What    string `json:"what,omitempty"`
 	Detail  string `json:"detail,omitempty"`
+	Rest    string `json:"rest,omitempty"`
 	// Since is when the trouble began: the start of the first attempt. Missing if that is not
 	// known. Attempts is the number of attempts since then; 0 if they are
 	// not counted.
@@ -98,6 +99,24 @@ func (v *Verdict) Full() string {
 	return text
 }
 
+// Lasting returns the text without ages and counts, so that it stays the same for as long as the
+// trouble does.
+func (v *Verdict) Lasting() string {
+	if v.Severity == OK {
+		return v.Text
+	}
+	f := v.Findings[0]
+	text := f.Summary
+	if f.What != "" {
+		text = strings.TrimSpace(f.Subject + " " + f.What)
+		if !f.Since.IsZero() {
+			text += " since " + clock(f.Since, time.Now())
+		}
+		text += f.Detail
+	}
+	return strings.ToUpper(string(v.Severity)) + ": " + text
+}
+
 // Anonymous returns the first cause and its age. It names neither pods nor what the runtime
 // says.
 func (v *Verdict) Anonymous() string {
@@ -126,7 +145,7 @@ func (f *Finding) text(now time.Time) string {
 
 // completed returns a finding with its summary, its advice, and evidence.
 func (f Finding) completed(now time.Time) Finding {
-	f.Summary = strings.TrimSpace(f.Subject + " " + f.text(now))
+	f.Summary = strings.TrimSpace(f.Subject+" "+f.text(now)) + f.Rest
 	f.Evidence = cmp.Or(f.Evidence, f.Summary)
 	f.Advice = cmp.Or(f.Advice, f.Cause.Advice())
 	return f
@@ -138,15 +157,19 @@ func Age(since time.Time, attempts int, now time.Time) string {
 	if since.IsZero() {
 		return ""
 	}
-	format := "15:04"
-	if now.Sub(since) >= 20*time.Hour {
-		format = "Jan 2 15:04"
-	}
-	text := "since " + since.Local().Format(format) + " (" + Span(now.Sub(since))
+	text := "since " + clock(since, now) + " (" + Span(now.Sub(since))
 	if attempts > 1 {
 		text += ", " + count(attempts, "attempt")
 	}
 	return text + ")"
+}
+
+// clock returns the time of day, with the date if that may be another.
+func clock(at, now time.Time) string {
+	if now.Sub(at) >= 20*time.Hour {
+		return at.Local().Format("Jan 2 15:04")
+	}
+	return at.Local().Format("15:04")
 }
 
 // Span returns a duration in one unit, as kubectl does.

@@ -87,7 +87,7 @@ func TestOf(t *testing.T) {
 			for n := range 8 {
 				s.Overdue = append(s.Overdue, overdue(fmt.Sprint("p", n), time.Duration(12-n)*time.Second, false))
 			}
-		}, "PROBLEM: the runtime answers no inspection of 8 of 110 pods since 11:59 (12s); the longest: shop/p0 in ContainerStatus of nginx", "CPU and disk"},
+		}, "PROBLEM: the runtime does not answer inspections since 11:59 (12s): 8 of 110 pods wait, the longest is shop/p0 in ContainerStatus of nginx", "CPU and disk"},
 		"an inspection fails": {
 			func(s *pleg.Status) {
 				s.Failed = []pleg.Failed{{UID: "u1", Namespace: "shop", Name: "web-0", Since: ago(time.Minute), Err: fmt.Errorf("inspect pod shop/web-0 (u1): ContainerStatus of nginx c1: %w", broken)}}
@@ -112,6 +112,9 @@ func TestOf(t *testing.T) {
 			}
 			if word := strings.ToLower(strings.SplitN(test.want, ":", 2)[0]); string(v.Severity) != word || v.Healthy() != (word != "problem") {
 				t.Errorf("severity %q, healthy %v, want %q", v.Severity, v.Healthy(), word)
+			}
+			if text := v.Lasting(); strings.Contains(text, "(") || !strings.HasPrefix(v.Text, text[:min(len(text), 20)]) {
+				t.Errorf("the lasting text is %q", text)
 			}
 			if test.advice != "" && !strings.Contains(v.Findings[0].Advice, test.advice) {
 				t.Errorf("advice %q, want %q", v.Findings[0].Advice, test.advice)

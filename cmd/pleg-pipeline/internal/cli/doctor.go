@@ -15,19 +15,20 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 )
 
 const doctorLong = `Find out why "PLEG is not healthy". The first line is the verdict, with the pod
 and the call that cause it; the second line says what to do.
 
-It asks the daemon ("pleg-pipeline run --socket") first, if there is one: that
-has watched for longer. It then makes the calls of a relist to the container
-runtime and measures each: the version, the conditions, both lists, and the
-status of every sandbox and container, four at a time. It names the calls that
+It makes the calls of a relist to the container runtime and measures each: the
+version, the conditions, both lists, and the status of every sandbox and
+container, four at a time. It names the calls that
 hang, fail or take long, finds containers that the runtime calls running although
 their cgroup has no process, compares the lists with the relist period and with
 the 16 MiB that a kubelet accepts, counts dead containers, and checks the disk
-and the pressure of the node.
+and the pressure of the node. If there is a daemon ("pleg-pipeline run --socket"),
+it asks that too: it has watched for longer, and knows since when a pod hangs.
 
 It only reads. If the runtime hangs, the report is partial: it is printed
 within --timeout. With --for it examines again until it finds a problem.
@@ -129,7 +130,7 @@ func (c *doctorCommand) examineRuntime(ctx context.Context, out console, got fun
 	examine := func(ctx context.Context, at endpoint.Endpoint) error {
 		got(c.examineUntil(ctx, out, func(ctx context.Context) *doctor.Report {
 			o := c.options(at)
-			o.Daemon = c.askDaemon(ctx, out)
+			o.Ask = func(ctx context.Context) *doctor.Daemon { return c.askDaemon(ctx, out) }
 			return doctor.Examine(ctx, o)
 		}))
 		return nil
@@ -188,8 +189,8 @@ func (c *doctorCommand) withoutRuntime(ctx context.Context, out console, err err
 	if daemon := c.askDaemon(ctx, out); daemon != nil {
 		return doctor.Judge(daemon)
 	}
-	return doctor.Judge(nil, doctor.Finding{
-		Cause: doctor.RuntimeStopped, Severity: doctor.Problem, Summary: "no container runtime found", Evidence: err.Error(),
+	return doctor.Judge(nil, verdict.Finding{
+		Cause: verdict.RuntimeStopped, Severity: verdict.Problem, Summary: "no container runtime found", Evidence: err.Error(),
 		Advice: "start the runtime, or name its socket with --runtime-endpoint",
 	})
 }
@@ -221,7 +222,7 @@ func (c *doctorCommand) askDaemon(ctx context.Context, out console) *doctor.Daem
 		out.say(ctx, "the daemon is not asked: %v", fromDaemon(ctx, err))
 		return nil
 	}
-	return doctor.NewDaemon(socket, status, c.callTimeout)
+	return doctor.NewDaemon(socket, status)
 }
 
 // betweenExaminations is the pause of --for, so that the examinations add little load.
@@ -269,7 +270,8 @@ func (c *doctorCommand) print(r *doctor.Report) error {
 	return nil
 }
 
-// answerPlugin prints one line for the node-problem-detector, which reads the exit code.
+// answerPlugin prints one line for the node-problem-detector, which reads the exit code. A line
+// that changes would be an Event each minute.
 func (c *doctorCommand) answerPlugin(r *doctor.Report, err error) error {
 	line := "could not examine the node: "
 	switch {
@@ -277,9 +279,9 @@ func (c *doctorCommand) answerPlugin(r *doctor.Report, err error) error {
 		line += err.Error()
 		err = exit(ExitUsage)
 	case r.Healthy():
-		line = r.Verdict
+		line = r.Lasting()
 	default:
-		line, err = r.Verdict, exit(ExitFailure)
+		line, err = r.Lasting(), exit(ExitFailure)
 	}
 	if _, err := fmt.Fprintln(c.process.Out, line); err != nil {
 		return outputError(err)

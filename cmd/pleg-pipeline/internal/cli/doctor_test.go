@@ -19,7 +19,7 @@ func TestDoctorAsPlugin(t *testing.T) {
 		want string
 	}{
 		"no problem": {[]string{"--simulate=3", "--churn-rate", "0", "--call-timeout", "20s"}, 0, "OK: "},
-		"a problem":  {[]string{"-r", "/nonexistent/s"}, 1, "PROBLEM: runtime stopped: "},
+		"a problem":  {[]string{"-r", "/nonexistent/s"}, 1, "PROBLEM: the runtime is stopped: "},
 		"unknown":    {[]string{"--config", "/nonexistent/c"}, 2, "could not examine the node: "},
 	} {
 		t.Run(name, func(t *testing.T) {

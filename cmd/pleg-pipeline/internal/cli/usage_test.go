@@ -12,6 +12,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
@@ -288,7 +289,7 @@ func TestDoctorOfNoRuntime(t *testing.T) {
 	t.Parallel()
 	code, stdout, stderr := run(t, "doctor", "-r", "/nonexistent/s", "-o", "json")
 	var r doctor.Report
-	if err := json.Unmarshal([]byte(stdout), &r); err != nil || len(r.Findings) != 1 || r.Findings[0].Cause != doctor.RuntimeStopped {
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil || len(r.Findings) != 1 || r.Findings[0].Cause != verdict.RuntimeStopped {
 		t.Errorf("output %q, %v, want that the runtime is stopped", stdout, err)
 	}
 	if code != cli.ExitUnhealthy || stderr != "" {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 )
 
 // The thresholds of the causes.
@@ -15,9 +16,8 @@ const (
 	// slowStatus is ten times the duration of a status call of a busy, healthy
 	// runtime.
 	slowStatus = 200 * time.Millisecond
-	// manyHung calls, if they are half of all, mean a slow runtime, not a few hung
-	// containers.
-	manyHung = 3
+	// manyCalls are enough for a median.
+	manyCalls = 3
 	// longCall is the duration from which a single call is reported.
 	longCall = time.Second
 	// slowDisk is the time at which ImageFsInfo, which reads the filesystem, is slow.
@@ -36,12 +36,6 @@ const (
 	busyDisk = 40
 )
 
-const (
-	start   = "start the runtime (systemctl status containerd, or crio) and read its log (journalctl -u containerd)"
-	rename  = "name the runtime's socket with --runtime-endpoint"
-	restart = "read the runtime's log; if it is containerd, send it SIGUSR1 to log its goroutines; restart it (containers keep running)"
-)
-
 // signs show that a cause fits. The first is the summary.
 type signs struct {
 	texts   []string
@@ -52,52 +46,39 @@ func (s *signs) add(problem bool, format string, args ...any) {
 	s.texts, s.problem = append(s.texts, fmt.Sprintf(format, args...)), s.problem || problem
 }
 
-// checks are the known causes in the order in which they are reported.
+// checks are the causes that only an examination finds, in the order in which they are
+// reported.
 var checks = []struct {
-	cause  Cause
-	find   func(*examination, *signs)
-	advice string
+	cause verdict.Cause
+	find  func(*examination, *signs)
 }{
-	{RuntimeUnready, (*examination).unready, restart},
-	{RuntimeSlow, (*examination).slow, "find what the runtime waits for: CPU and disk of this node, its log, the number of containers; " + restart},
-	{HungContainer, (*examination).hung, "look for processes of the pod in state D (ps -eo pid,stat,wchan,cmd), a network filesystem that does not answer, " +
-		"or a shim that hangs; as the last resort kill the pod's shim. A kubelet waits for this pod at each relist"},
-	{RuntimeFails, (*examination).failing, "read the runtime's log at this time (journalctl -u containerd, or -u crio); if it names the pod, remove that pod; " +
-		"otherwise " + restart},
-	{SickDaemon, (*examination).sickDaemon, restart},
-	{ListTooLarge, (*examination).tooLarge, "reduce the annotations of the largest pods, and remove dead containers and sandboxes"},
-	{SlowContainer, (*examination).slowContainer, "look at the processes and volumes of this pod; a kubelet waits for it at each relist that shows a change of the pod"},
-	{EmptyCgroup, (*examination).empty, "the runtime lost the exit of the container and will report it as running forever: delete the pod, or stop the container (crictl stop ID)"},
-	{DeadContainers, (*examination).dead, "remove them (crictl rm $(crictl ps -aq --state exited)); find out why the kubelet's garbage collection does not " +
-		"(--maximum-dead-containers, pods that are never deleted)"},
-	{NetworkPlugin, (*examination).network, "read the log of the network plugin; look at /etc/cni/net.d and whether its daemon runs on this node"},
-	{Disk, (*examination).disk, "free space (crictl rmi --prune), find what writes (iotop, pidstat -d), look for disk errors (dmesg)"},
+	{verdict.RuntimeUnready, (*examination).unready},
+	{verdict.RuntimeSlow, (*examination).slow},
+	{verdict.RuntimeFails, (*examination).failing},
+	{verdict.ListTooLarge, (*examination).tooLarge},
+	{verdict.SlowContainer, (*examination).slowContainer},
+	{verdict.EmptyCgroup, (*examination).empty},
+	{verdict.DeadContainers, (*examination).dead},
+	{verdict.NetworkPlugin, (*examination).network},
+	{verdict.Disk, (*examination).disk},
 }
 
-// judge compares the results with the known causes.
-func (e *examination) judge() {
+// runChecks compares the results with the known causes.
+func (e *examination) runChecks() (found []verdict.Finding) {
 	slow := false
 	for _, c := range checks {
-		// A slow runtime is why its calls hang and why its daemon is not healthy.
-		if slow && slices.Contains([]Cause{HungContainer, SlowContainer, SickDaemon}, c.cause) {
-			continue
-		}
 		var s signs
-		if c.find(e, &s); len(s.texts) == 0 {
+		if c.find(e, &s); len(s.texts) == 0 || slow && c.cause == verdict.SlowContainer { // a slow runtime is why
 			continue
 		}
-		slow = slow || c.cause == RuntimeSlow
-		severity := Warning
+		slow = slow || c.cause == verdict.RuntimeSlow
+		f := verdict.Finding{Cause: c.cause, Severity: verdict.Warning, Summary: s.texts[0], Evidence: strings.Join(s.texts, "; ")}
 		if s.problem {
-			severity = Problem
+			f.Severity = verdict.Problem
 		}
-		e.report.Findings = append(e.report.Findings, newFinding(c.cause, severity, s.texts[0], strings.Join(s.texts, "; "), c.advice))
+		found = append(found, f)
 	}
-}
-
-// newFinding returns a finding. Without evidence, the summary is the evidence.
-func newFinding(cause Cause, severity Severity, summary, evidence, advice string) Finding {
-	return Finding{cause, severity, summary, cmp.Or(evidence, summary), advice}
+	return found
 }
 
 // unmet returns what the runtime says about a condition that does not hold.
@@ -116,24 +97,20 @@ func (e *examination) unready(s *signs) {
 	}
 }
 
-// slow finds a slow runtime. A few hung calls alone do not make it slow.
+// slow finds a slow runtime. Calls that hang are not its matter.
 func (e *examination) slow(s *signs) {
 	for _, c := range e.report.Calls {
 		switch c.Method {
 		case "ListPodSandbox", "ListContainers":
-			if c.Hung > 0 {
-				s.add(true, "%s does not answer within %v", c.Method, e.CallTimeout)
-			} else if c.LongestSecs > e.Period.Seconds() {
-				s.add(true, "%s takes %s, longer than the period of %v", c.Method, seconds(c.LongestSecs), e.Period)
+			if c.Hung == 0 && c.LongestSecs > e.Period.Seconds() {
+				s.add(c.LongestSecs >= verdict.DefaultLimits.Problem.Seconds(), "%s takes %s, longer than the period of %v", c.Method, seconds(c.LongestSecs), e.Period)
 			}
 		case "Version", "Status":
 			if c.LongestSecs > slowStatus.Seconds()*5 {
 				s.add(true, "%s takes %s", c.Method, seconds(c.LongestSecs))
 			}
 		case "PodSandboxStatus", "ContainerStatus":
-			if c.Hung >= manyHung && 2*c.Hung >= c.Count {
-				s.add(true, "%d of %d %s calls do not return within %v", c.Hung, c.Count, c.Method, e.CallTimeout)
-			} else if c.Count >= manyHung && c.MedianSeconds > slowStatus.Seconds() {
+			if 2*c.Hung < c.Count && c.Count >= manyCalls && c.MedianSeconds > slowStatus.Seconds() {
 				s.add(false, "half of the %s calls take %s or longer", c.Method, seconds(c.MedianSeconds))
 			}
 		}
@@ -151,16 +128,26 @@ func (e *examination) failing(s *signs) {
 			s.add(true, "%s fails: %s", c.Method, c.Error)
 		}
 	}
-	if failed := e.failedPods(); len(failed) > 0 && len(s.texts) == 1 {
-		summary := fmt.Sprintf("%s: %s fails: %s%s", names(failed), failed[0].method, e.report.Failed[0].Error, e.others(len(failed)))
-		s.texts = slices.Insert(s.texts, 0, summary)
+	if len(e.report.Failed) == 0 || len(s.texts) != 1 {
+		return
 	}
+	pods := make(map[string]bool)
+	for _, f := range e.report.Failed {
+		pods[f.PodUID] = true
+	}
+	first := slices.MinFunc(e.report.Failed, func(a, b ItemCall) int { return cmp.Compare(a.Pod, b.Pod) })
+	text := first.Pod
+	if more := len(pods) - 1; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	s.texts = slices.Insert(s.texts, 0, fmt.Sprintf("%s: %v fails: %s%s", text, first.call(), first.Error, verdict.Others(e.report.Counts.Pods-len(pods))))
 }
 
-// sickDaemon finds a daemon whose lists fail.
-func (e *examination) sickDaemon(s *signs) {
-	if d := e.Daemon; d != nil && (!d.Healthy || d.FailingSeconds > 0) {
-		s.add(!d.Healthy, "the daemon at %s: %s", d.Socket, d.health())
+// slowContainer finds a single call that takes long although most do not.
+func (e *examination) slowContainer(s *signs) {
+	if slowest := e.report.Slowest; len(slowest) > 0 && slowest[0].Seconds >= longCall.Seconds() {
+		c := slowest[0]
+		s.add(false, "%s: %v takes %s%s", c.Pod, c.call(), seconds(c.Seconds), verdict.Others(e.report.Counts.Pods-1))
 	}
 }
 

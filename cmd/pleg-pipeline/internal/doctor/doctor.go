@@ -18,6 +18,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 )
 
 const (
@@ -45,8 +46,9 @@ type Options struct {
 	// Cgroups contains the cgroups, as /sys/fs/cgroup does. If nil, the doctor does not
 	// look for containers without a process.
 	Cgroups fs.FS
-	// Daemon is what the daemon of this node knows; nil if there is none.
-	Daemon *Daemon
+	// Ask returns what the daemon of this node knows, or nil if there is none. It is called
+	// after the examination, so that its ages are those of now.
+	Ask func(context.Context) *Daemon
 	// Usage returns how many percent of a filesystem's bytes and inodes are in use.
 	Usage func(path string) (used, inodes float64, err error)
 	// DialOptions are those of [cri.Options].
@@ -70,48 +72,39 @@ type examination struct {
 // fails: a failure of the runtime is a finding.
 func Examine(ctx context.Context, o Options) *Report {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
-	defer cancel()
 	e := &examination{Options: o, report: &Report{
-		At: began, Endpoint: o.Endpoint, Source: o.Source, Findings: []Finding{},
-		Daemon: o.Daemon, Relist: Relist{PeriodSeconds: o.Period.Seconds(), ThresholdSeconds: o.Threshold.Seconds()},
+		At: began, Endpoint: o.Endpoint, Source: o.Source,
+		Relist: Relist{PeriodSeconds: o.Period.Seconds(), ThresholdSeconds: o.Threshold.Seconds()},
 	}}
 	e.readPressure()
-	failed := e.examineRuntime(ctx)
+	bounded, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	failed := e.examineRuntime(bounded)
 	e.summarize()
-	if failed == nil || e.Daemon != nil {
-		e.judge()
-	}
-	if failed != nil {
-		if failed.Cause == NoPermission && e.Daemon != nil {
-			failed.Severity = Warning // the daemon knows more
-		}
-		e.report.Findings = append([]Finding{*failed}, e.report.Findings...)
-	}
 	e.report.TookSeconds = time.Since(began).Seconds()
-	return e.report.judged()
+	if o.Ask != nil {
+		e.report.Daemon = o.Ask(ctx)
+	}
+	return e.judge(failed)
 }
 
 // Judge returns the report of what the daemon of a node knows, without an examination of
 // the runtime. extra are findings of the caller.
-func Judge(d *Daemon, extra ...Finding) *Report {
-	e := &examination{Options: Options{Daemon: d}, report: &Report{At: time.Now(), Daemon: d, Calls: []Call{}, Findings: extra}}
-	if d != nil {
-		e.judge()
-	}
-	return e.report.judged()
+func Judge(d *Daemon, extra ...verdict.Finding) *Report {
+	e := &examination{report: &Report{At: time.Now(), Daemon: d, Calls: []Call{}}}
+	return e.judge(extra)
 }
 
 // examineRuntime makes all calls. If the runtime does not answer, it returns why.
-func (e *examination) examineRuntime(ctx context.Context) *Finding {
+func (e *examination) examineRuntime(ctx context.Context) []verdict.Finding {
 	client, err := cri.New(e.Endpoint, cri.Options{ConnectTimeout: e.CallTimeout, MaxRecvBytes: maxAnswer, DialOptions: e.DialOptions})
 	if err != nil {
-		return new(newFinding(RuntimeStopped, Problem, err.Error(), "", "name a unix socket with --runtime-endpoint"))
+		return []verdict.Finding{{Cause: verdict.RuntimeStopped, Severity: verdict.Problem, Summary: err.Error(), Advice: "name a unix socket with --runtime-endpoint"}}
 	}
 	defer func() { _ = client.Close() }()
 	e.client, e.runtime, e.images = client, runtimeapi.NewRuntimeServiceClient(client.Conn()), runtimeapi.NewImageServiceClient(client.Conn())
 	if f := e.version(ctx); f != nil {
-		return f
+		return []verdict.Finding{*f}
 	}
 	e.conditions(ctx)
 	listed := e.list(ctx)
@@ -121,25 +114,30 @@ func (e *examination) examineRuntime(ctx context.Context) *Finding {
 	return nil
 }
 
-// connectFindings are the findings for the problems of a connection.
-var connectFindings = map[cri.Problem]struct {
-	cause  Cause
-	advice string
-}{
-	cri.NoSocket:     {RuntimeStopped, start + "; if it runs, " + rename},
-	cri.NotSocket:    {RuntimeStopped, rename},
-	cri.NoPermission: {NoPermission, "run this command as root"},
-	cri.NotListening: {RuntimeStopped, start},
-	cri.NotCRI:       {RuntimeStopped, "enable the runtime's CRI plugin, or " + rename},
-	cri.NoConnection: {RuntimeHangs, restart},
-	cri.NoAnswer:     {RuntimeHangs, restart},
-	cri.NotGRPC:      {RuntimeHangs, restart},
-	cri.Failing:      {RuntimeHangs, restart},
+const rename = "name the runtime's socket with --runtime-endpoint"
+
+// connectFindings are the findings for the problems of a connection. Without advice, it is that
+// of the cause.
+var connectFindings = map[cri.Problem]verdict.Finding{
+	cri.NoSocket:     {Cause: verdict.RuntimeStopped, Advice: verdict.RuntimeStopped.Advice() + "; if it runs, " + rename},
+	cri.NotSocket:    {Cause: verdict.RuntimeStopped, Advice: rename},
+	cri.NoPermission: {Cause: verdict.NoPermission},
+	cri.NotListening: {Cause: verdict.RuntimeStopped},
+	cri.NotCRI:       {Cause: verdict.RuntimeStopped, Advice: "enable the runtime's CRI plugin, or " + rename},
+	cri.NoConnection: {Cause: verdict.RuntimeHangs},
+	cri.NoAnswer:     {Cause: verdict.RuntimeHangs},
+	cri.NotGRPC:      {Cause: verdict.RuntimeHangs},
+	cri.Failing:      {Cause: verdict.RuntimeHangs},
+}
+
+// says is how a finding about a connection begins.
+var says = map[verdict.Cause]string{
+	verdict.RuntimeStopped: "the runtime is stopped", verdict.RuntimeHangs: "the runtime hangs", verdict.NoPermission: "the runtime cannot be asked",
 }
 
 // version asks for the version of the runtime. If it does not answer, version
 // returns why.
-func (e *examination) version(ctx context.Context) *Finding {
+func (e *examination) version(ctx context.Context) *verdict.Finding {
 	began := time.Now()
 	version, err := e.client.Check(ctx)
 	if err == nil {
@@ -149,16 +147,21 @@ func (e *examination) version(ctx context.Context) *Finding {
 	}
 	var failed *cri.ConnectError
 	if !errors.As(err, &failed) {
-		return new(newFinding(RuntimeHangs, Problem, "the runtime at "+e.Endpoint+" did not answer before the examination ended", "", restart))
+		return &verdict.Finding{
+			Cause: verdict.RuntimeHangs, Severity: verdict.Problem, Since: began,
+			Summary: "the runtime at " + e.Endpoint + " did not answer before the examination ended",
+		}
 	}
-	known := connectFindings[failed.Problem]
-	evidence, summary := failed.Reason, failed.Reason
+	f := connectFindings[failed.Problem]
+	f.Severity, f.Evidence = verdict.Problem, failed.Endpoint+": "+failed.Reason
+	summary := failed.Reason
 	if failed.Problem > cri.NoConnection { // the call was made
 		e.record(ItemCall{Method: "Version"}, time.Since(began), failed.Err)
 		summary = "Version: " + summary
-		evidence += ": " + status.Convert(failed.Err).Message()
+		f.Evidence += ": " + status.Convert(failed.Err).Message()
 	}
-	return new(newFinding(known.cause, Problem, fmt.Sprintf("%s: the runtime at %s: %s", known.cause, failed.Endpoint, summary), failed.Endpoint+": "+evidence, known.advice))
+	f.Summary = fmt.Sprintf("%s: %s: %s", says[f.Cause], failed.Endpoint, summary)
+	return &f
 }
 
 func (e *examination) conditions(ctx context.Context) {

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -96,8 +97,8 @@ func TestExamineSimulated(t *testing.T) {
 		name     string
 		options  simruntime.Options
 		breakIt  func(t *testing.T, rt *simruntime.Runtime)
-		cause    doctor.Cause // of the first finding; empty for none
-		severity doctor.Severity
+		cause    verdict.Cause // of the first finding; empty for none
+		severity verdict.Severity
 		evidence []string
 	}{
 		{"healthy", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
@@ -106,34 +107,34 @@ func TestExamineSimulated(t *testing.T) {
 		{"one container hangs", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
 			pods := populate(t, rt, simruntime.Population{Pods: 20, Containers: 2})
 			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", ID: pods[7].Containers[1].ID, Hang: true})
-		}, doctor.HungContainer, doctor.Problem, []string{"1 of 60 status calls do not return within 1s", "(ContainerStatus "}},
+		}, verdict.HungContainer, verdict.Problem, []string{"1 of 60 status calls do not return within 1s", "(ContainerStatus "}},
 		{"a list hangs", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
 			populate(t, rt, simruntime.Population{Pods: 2, Containers: 1})
 			inject(t, rt, simruntime.Fault{RPC: "ListContainers", Hang: true})
-		}, doctor.RuntimeSlow, doctor.Problem, []string{"ListContainers does not answer within 1s"}},
+		}, verdict.RuntimeHangs, verdict.Problem, []string{"1 of 1 ListContainers calls do not return within 1s"}},
 		{"every status is slow", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
 			populate(t, rt, simruntime.Population{Pods: 4, Containers: 1})
 			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Latency: always(220 * time.Millisecond)})
-		}, doctor.RuntimeSlow, doctor.Warning, []string{"half of the ContainerStatus calls take 220ms or longer"}},
+		}, verdict.RuntimeSlow, verdict.Warning, []string{"half of the ContainerStatus calls take 220ms or longer"}},
 		{"the version hangs", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
 			inject(t, rt, simruntime.Fault{RPC: "Version", Hang: true})
-		}, doctor.RuntimeHangs, doctor.Problem, []string{"it does not answer within 1s"}},
+		}, verdict.RuntimeHangs, verdict.Problem, []string{"it does not answer within 1s"}},
 		{"a status fails", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
 			pods := populate(t, rt, simruntime.Population{Pods: 20, Containers: 2})
 			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", ID: pods[7].Containers[1].ID, Code: codes.Internal, Message: "broken"})
-		}, doctor.RuntimeFails, doctor.Problem, []string{"ContainerStatus fails: broken"}},
+		}, verdict.RuntimeFails, verdict.Problem, []string{"ContainerStatus fails: broken"}},
 		{"a list fails", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
 			populate(t, rt, simruntime.Population{Pods: 2, Containers: 1})
 			inject(t, rt, simruntime.Fault{RPC: "ListContainers", Code: codes.Internal, Message: "broken"})
-		}, doctor.RuntimeFails, doctor.Problem, []string{"ListContainers fails: broken"}},
+		}, verdict.RuntimeFails, verdict.Problem, []string{"ListContainers fails: broken"}},
 		{"a status is malformed", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
 			pods := populate(t, rt, simruntime.Population{Pods: 2, Containers: 1})
 			inject(t, rt, simruntime.Fault{RPC: "PodSandboxStatus", PodUID: pods[0].UID, Malform: simruntime.NilStatus})
-		}, doctor.RuntimeFails, doctor.Problem, []string{"PodSandboxStatus fails: malformed answer: it has no status"}},
+		}, verdict.RuntimeFails, verdict.Problem, []string{"PodSandboxStatus fails: malformed answer: it has no status"}},
 		{"a list is malformed", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
 			populate(t, rt, simruntime.Population{Pods: 2, Containers: 1})
 			inject(t, rt, simruntime.Fault{RPC: "ListPodSandbox", Malform: simruntime.NilMetadata})
-		}, doctor.RuntimeFails, doctor.Problem, []string{"ListPodSandbox fails: malformed answer: 2 of 2 items have no metadata"}},
+		}, verdict.RuntimeFails, verdict.Problem, []string{"ListPodSandbox fails: malformed answer: 2 of 2 items have no metadata"}},
 		{"no call takes a second", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
 			pods := populate(t, rt, simruntime.Population{Pods: 20, Containers: 2})
 			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", ID: pods[7].Containers[1].ID, Latency: simruntime.Latency{P50: 999 * time.Millisecond}})
@@ -141,11 +142,11 @@ func TestExamineSimulated(t *testing.T) {
 		}, "", "", nil},
 		{"the version fails", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
 			inject(t, rt, simruntime.Fault{RPC: "Version", Code: codes.Internal, Message: "broken"})
-		}, doctor.RuntimeHangs, doctor.Problem, []string{"broken"}},
+		}, verdict.RuntimeHangs, verdict.Problem, []string{"broken"}},
 		{"dead containers", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
 			populate(t, rt, simruntime.Population{Pods: 5, Containers: 1})
 			populate(t, rt, simruntime.Population{Pods: 1, Containers: 1, Dead: 250})
-		}, doctor.DeadContainers, doctor.Warning, []string{"250 of 256 containers have exited", " 250"}},
+		}, verdict.DeadContainers, verdict.Warning, []string{"250 of 256 containers have exited", " 250"}},
 		{"a list is too large", simruntime.Options{MaxMessageBytes: 36 << 10}, func(t *testing.T, rt *simruntime.Runtime) {
 			populate(t, rt, simruntime.Population{Pods: 40, Containers: 1})
 			for i, text := range []string{"fat", "fatter"} {
@@ -159,7 +160,7 @@ func TestExamineSimulated(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-		}, doctor.ListTooLarge, doctor.Problem, []string{"no list succeeds", "the largest pods: default/fatter ", "(annotations 14.", ", default/fat "}},
+		}, verdict.ListTooLarge, verdict.Problem, []string{"no list succeeds", "the largest pods: default/fatter ", "(annotations 14.", ", default/fat "}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -173,7 +174,7 @@ func TestExamineSimulated(t *testing.T) {
 }
 
 // check checks the first finding in both outputs.
-func check(t *testing.T, r *doctor.Report, cause doctor.Cause, severity doctor.Severity, evidence ...string) {
+func check(t *testing.T, r *doctor.Report, cause verdict.Cause, severity verdict.Severity, evidence ...string) {
 	t.Helper()
 	var text bytes.Buffer
 	if err := r.Print(&text, doctor.TextOptions{}); err != nil {
@@ -188,7 +189,7 @@ func check(t *testing.T, r *doctor.Report, cause doctor.Cause, severity doctor.S
 	if len(r.Findings) == 0 || r.Findings[0].Cause != cause || r.Findings[0].Severity != severity || r.Findings[0].Advice == "" {
 		t.Fatalf("findings %+v, want a %s: %s", r.Findings, severity, cause)
 	}
-	if r.Healthy() == (severity == doctor.Problem) {
+	if r.Healthy() == (severity == verdict.Problem) {
 		t.Errorf("Healthy() = %v with a %s", r.Healthy(), severity)
 	}
 	first, _, _ := strings.Cut(text.String(), "\n")
@@ -251,7 +252,7 @@ func TestExamineEndsInTime(t *testing.T) {
 		if c := r.Counts; c.Inspected >= 150 || len(r.Hung) == 0 {
 			t.Errorf("%d inspected and %d hung, want some", c.Inspected, len(r.Hung))
 		}
-		check(t, r, doctor.RuntimeSlow, doctor.Problem, " ContainerStatus calls do not return within 1s")
+		check(t, r, verdict.RuntimeSlow, verdict.Problem, " ContainerStatus calls do not return within 1s")
 		var text bytes.Buffer
 		if _ = r.Print(&text, doctor.TextOptions{}); !strings.Contains(text.String(), "Partial ") {
 			t.Errorf("text = %s, want it to say that it is partial", &text)

@@ -42,14 +42,15 @@ func (e *examination) call(ctx context.Context, item ItemCall, call func(context
 	defer cancel()
 	began := time.Now()
 	err := call(callCtx)
-	if err == nil || ctx.Err() == nil {
+	deadline, bounded := ctx.Deadline() // ctx itself may end a little later
+	if err == nil || ctx.Err() == nil && (!bounded || time.Now().Before(deadline)) {
 		e.record(item, time.Since(began), err)
 	}
 	return err
 }
 
 func (e *examination) record(item ItemCall, took time.Duration, err error) {
-	item.Seconds = took.Seconds()
+	item.Seconds, item.began = took.Seconds(), time.Now().Add(-took)
 	if err != nil {
 		item.Error = status.Convert(err).Message()
 	}

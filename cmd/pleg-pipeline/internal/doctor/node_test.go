@@ -14,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 )
 
 // stub is a runtime with one sandbox and these conditions.
@@ -74,20 +75,20 @@ func TestExamineNode(t *testing.T) {
 		conditions   []*runtimeapi.RuntimeCondition
 		pressure     fstest.MapFS
 		used, inodes float64
-		cause        doctor.Cause
-		severity     doctor.Severity
+		cause        verdict.Cause
+		severity     verdict.Severity
 		evidence     string
 	}{
-		{"no address", nil, quiet, 50, 10, doctor.NetworkPlugin, doctor.Warning, "1 ready sandboxes have no address"},
+		{"no address", nil, quiet, 50, 10, verdict.NetworkPlugin, verdict.Warning, "1 ready sandboxes have no address"},
 		{
 			"network",
 			[]*runtimeapi.RuntimeCondition{{Type: "NetworkReady", Reason: "NetworkPluginNotReady", Message: "cni plugin not \x1binitialized"}},
-			quiet, 50, 10, doctor.NetworkPlugin, doctor.Problem, "NetworkPluginNotReady cni plugin not ",
+			quiet, 50, 10, verdict.NetworkPlugin, verdict.Problem, "NetworkPluginNotReady cni plugin not ",
 		},
-		{"not ready", []*runtimeapi.RuntimeCondition{{Type: "RuntimeReady", Reason: "Broken"}}, quiet, 50, 10, doctor.RuntimeUnready, doctor.Problem, "Broken"},
-		{"full disk", nil, quiet, 97, 10, doctor.Disk, doctor.Problem, "/var/lib/images is 97 % full"},
-		{"no inodes", nil, quiet, 50, 99, doctor.Disk, doctor.Problem, "99 % of the inodes of /var/lib/images"},
-		{"busy disk", nil, busy, 50, 10, doctor.NetworkPlugin, doctor.Warning, ""},
+		{"not ready", []*runtimeapi.RuntimeCondition{{Type: "RuntimeReady", Reason: "Broken"}}, quiet, 50, 10, verdict.RuntimeUnready, verdict.Problem, "Broken"},
+		{"full disk", nil, quiet, 97, 10, verdict.Disk, verdict.Problem, "/var/lib/images is 97 % full"},
+		{"no inodes", nil, quiet, 50, 99, verdict.Disk, verdict.Problem, "99 % of the inodes of /var/lib/images"},
+		{"busy disk", nil, busy, 50, 10, verdict.NetworkPlugin, verdict.Warning, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -96,7 +97,7 @@ func TestExamineNode(t *testing.T) {
 				o.Usage = func(string) (float64, float64, error) { return test.used, test.inodes, nil }
 				r := doctor.Examine(t.Context(), o)
 				check(t, r, test.cause, test.severity, test.evidence)
-				if test.name == "busy disk" && (len(r.Findings) != 2 || r.Findings[1].Cause != doctor.Disk) {
+				if test.name == "busy disk" && (len(r.Findings) != 2 || r.Findings[1].Cause != verdict.Disk) {
 					t.Errorf("findings %+v, want the disk too", r.Findings)
 				}
 				if n := r.Node; n.MemoryPressure != nil || n.IOPressure == nil {
@@ -156,7 +157,7 @@ func TestExamineFindsContainersWithoutProcess(t *testing.T) {
 				o.Cgroups = test.files
 				r := doctor.Examine(t.Context(), o)
 				if test.isEmpty {
-					check(t, r, doctor.EmptyCgroup, doctor.Problem, "shop/web-0 (nginx c1): cgroup ", "has no process")
+					check(t, r, verdict.EmptyCgroup, verdict.Problem, "shop/web-0 (nginx c1): cgroup ", "has no process")
 				} else if len(r.Empty) > 0 {
 					t.Errorf("empty %+v, want none", r.Empty)
 				}
@@ -172,17 +173,17 @@ func TestExamineWithoutRuntime(t *testing.T) {
 	_, hung := socket(t)
 	for _, test := range []struct {
 		endpoint string
-		cause    doctor.Cause
+		cause    verdict.Cause
 		evidence string
 	}{
-		{"unix:///nonexistent/s", doctor.RuntimeStopped, "unix:///nonexistent/s: the socket does not exist"},
-		{stale, doctor.RuntimeStopped, stale + ": nobody listens on the socket"},
-		{t.TempDir(), doctor.RuntimeStopped, "it is a directory"},
-		{"tcp://127.0.0.1:80", doctor.RuntimeStopped, "is not a unix socket"},
-		{hung, doctor.RuntimeHangs, "never answers"},
+		{"unix:///nonexistent/s", verdict.RuntimeStopped, "unix:///nonexistent/s: the socket does not exist"},
+		{stale, verdict.RuntimeStopped, stale + ": nobody listens on the socket"},
+		{t.TempDir(), verdict.RuntimeStopped, "it is a directory"},
+		{"tcp://127.0.0.1:80", verdict.RuntimeStopped, "is not a unix socket"},
+		{hung, verdict.RuntimeHangs, "never answers"},
 	} {
 		o := options(test.endpoint)
 		o.CallTimeout = 100 * time.Millisecond
-		check(t, doctor.Examine(t.Context(), o), test.cause, doctor.Problem, test.evidence)
+		check(t, doctor.Examine(t.Context(), o), test.cause, verdict.Problem, test.evidence)
 	}
 }

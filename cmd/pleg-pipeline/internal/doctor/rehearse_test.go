@@ -58,7 +58,7 @@ func examineFaulty(t *testing.T, call, kind string, ofPod bool) {
 	if !strings.Contains(r.Verdict, call) || strings.HasPrefix(r.Verdict, "OK") {
 		t.Errorf("verdict %q, want it to name %s", r.Verdict, call)
 	}
-	if ofPod && !strings.Contains(r.Verdict, "shop/web-0 (") {
+	if ofPod && !strings.Contains(r.Verdict, "shop/web-0") {
 		t.Errorf("verdict %q, want it to name the pod", r.Verdict)
 	}
 }

@@ -3,6 +3,10 @@ package doctor
 import (
 	"slices"
 	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // Report is the result of an examination. Its JSON form is one of the program's
@@ -40,7 +44,21 @@ type Report struct {
 	Empty []EmptyContainer `json:"empty,omitempty"`
 	Node  Node             `json:"node"`
 	// Findings are the known causes that fit, problems first.
-	Findings []Finding `json:"findings"`
+	Findings []verdict.Finding `json:"findings"`
+}
+
+// Daemon is what the daemon of a node knows. It has watched for longer than an examination.
+type Daemon struct {
+	Socket string `json:"socket"`
+	// Verdict is that of the daemon alone.
+	Verdict verdict.Verdict `json:"verdict"`
+
+	status pleg.Status
+}
+
+// NewDaemon returns what the status of a daemon says.
+func NewDaemon(socket string, s pleg.Status) *Daemon {
+	return &Daemon{Socket: socket, Verdict: verdict.Of(s), status: s}
 }
 
 // Condition is one condition of the runtime.
@@ -112,6 +130,13 @@ type ItemCall struct {
 	ID        string  `json:"id"`
 	Seconds   float64 `json:"seconds"`
 	Error     string  `json:"error,omitempty"`
+
+	began time.Time
+}
+
+// call returns the call as the daemon knows it.
+func (c *ItemCall) call() *pleg.Call {
+	return &pleg.Call{Method: c.Method, Container: c.Container, ID: pleg.ContainerID(c.ID), Started: c.began}
 }
 
 // EmptyContainer is a container without a process.
@@ -151,50 +176,13 @@ type Node struct {
 	InodesPercent   *float64 `json:"inodesPercent,omitempty"`
 }
 
-// Severity says how bad a finding is.
-type Severity string
-
-// The severities.
-const (
-	// Problem is a cause that makes PLEG unhealthy, now or soon.
-	Problem Severity = "problem"
-	// Warning is a cause that may make PLEG unhealthy.
-	Warning Severity = "warning"
-)
-
-// Finding is a known cause that fits.
-type Finding struct {
-	Cause    Cause    `json:"cause"`
-	Severity Severity `json:"severity"`
-	// Summary names the culprit in one line. Evidence is everything that the doctor
-	// found, Advice what to do.
-	Summary  string `json:"summary"`
-	Evidence string `json:"evidence"`
-	Advice   string `json:"advice"`
-}
-
-// Cause is a known cause of an unhealthy PLEG.
-type Cause string
-
-// The causes.
-const (
-	RuntimeStopped Cause = "runtime stopped"
-	NoPermission   Cause = "no permission"
-	RuntimeHangs   Cause = "runtime hangs"
-	RuntimeSlow    Cause = "runtime slow"
-	RuntimeUnready Cause = "runtime not ready"
-	RuntimeFails   Cause = "runtime fails"
-	HungContainer  Cause = "hung container"
-	SlowContainer  Cause = "slow container"
-	EmptyCgroup    Cause = "container without process"
-	SickDaemon     Cause = "daemon not healthy"
-	DeadContainers Cause = "too many dead containers"
-	ListTooLarge   Cause = "list too large"
-	NetworkPlugin  Cause = "network plugin"
-	Disk           Cause = "disk"
-)
-
 // Healthy reports whether no problem was found.
 func (r *Report) Healthy() bool {
-	return !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == Problem })
+	return !slices.ContainsFunc(r.Findings, func(f verdict.Finding) bool { return f.Severity == verdict.Problem })
+}
+
+// Lasting returns the verdict without ages.
+func (r *Report) Lasting() string {
+	v := verdict.New(r.Findings, r.good())
+	return view.Printable(v.Lasting())
 }

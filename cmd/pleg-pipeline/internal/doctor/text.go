@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
@@ -19,26 +18,10 @@ type TextOptions struct {
 	Color bool
 }
 
-// judged puts problems first, keeping the order of the causes, and sets the verdict.
-func (r *Report) judged() *Report {
-	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return cmp.Compare(a.Severity, b.Severity) })
-	r.Verdict = r.verdict()
-	return r
-}
-
-// verdict returns the report in one line, without what could move the cursor.
-func (r *Report) verdict() string {
-	if len(r.Findings) == 0 {
-		return "OK: " + r.good()
-	}
-	f := r.Findings[0]
-	return strings.ToUpper(string(f.Severity)) + ": " + view.Printable(f.Summary)
-}
-
 // good says what was examined.
 func (r *Report) good() string {
 	if r.Runtime == "" && r.Daemon != nil {
-		return fmt.Sprintf("the daemon is healthy and none of its %d pods hangs", r.Daemon.Pods)
+		return strings.TrimPrefix(r.Daemon.Verdict.Text, "OK: ")
 	}
 	return fmt.Sprintf("no known cause of an unhealthy PLEG fits; %d pods answer, the lists take %s", r.Counts.Pods, seconds(r.Relist.ListSeconds))
 }
@@ -88,7 +71,7 @@ func (r *Report) printAbout(b *strings.Builder, width int) {
 		fact(b, width, "Runtime", "%s at %s (from %s), examined in %s", cmp.Or(r.Runtime, "none"), r.Endpoint, r.Source, seconds(r.TookSeconds))
 	}
 	if d := r.Daemon; d != nil {
-		fact(b, width, "Daemon", "%s, %s", d.Socket, d.health())
+		fact(b, width, "Daemon", "%s, %s", d.Socket, d.Verdict.Text)
 	}
 	for _, c := range r.Conditions {
 		if !c.Status {

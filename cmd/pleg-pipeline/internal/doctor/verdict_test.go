@@ -2,7 +2,7 @@ package doctor_test
 
 import (
 	"bytes"
-	"errors"
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
@@ -25,16 +26,16 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 		"healthy": {func(*testing.T, *simruntime.Runtime, simruntime.Pod, simruntime.Pod) {}, "OK: no known cause of an unhealthy PLEG fits; 2 pods answer, the lists take 0s"},
 		"a container hangs": {func(t *testing.T, rt *simruntime.Runtime, web, _ simruntime.Pod) {
 			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", ID: web.Containers[0].ID, Hang: true})
-		}, "PROBLEM: shop/web-0 (nginx): ContainerStatus hangs, 5s so far; the other pod answers"},
+		}, "PROBLEM: shop/web-0 hangs since 00:00 (5.0s) in ContainerStatus of nginx; the other pod answers"},
 		"a sandbox hangs": {func(t *testing.T, rt *simruntime.Runtime, web, _ simruntime.Pod) {
 			inject(t, rt, simruntime.Fault{RPC: "PodSandboxStatus", PodUID: web.UID, Hang: true})
-		}, "PROBLEM: shop/web-0 (sandbox): PodSandboxStatus hangs, 5s so far; the other pod answers"},
+		}, "PROBLEM: shop/web-0 hangs since 00:00 (5.0s) in PodSandboxStatus; the other pod answers"},
 		"all hang": {func(t *testing.T, rt *simruntime.Runtime, _, _ simruntime.Pod) {
 			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Hang: true})
-		}, "PROBLEM: shop/db-0 (postgres) and 1 more pod: ContainerStatus hangs, 5s so far"},
+		}, "PROBLEM: shop/db-0 and 1 more pod hang since 00:00 (5.0s) in ContainerStatus of postgres"},
 		"a container is slow": {func(t *testing.T, rt *simruntime.Runtime, web, _ simruntime.Pod) {
 			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", ID: web.Containers[0].ID, Latency: simruntime.Latency{P50: 2 * time.Second}})
-		}, "WARNING: shop/web-0 (nginx): ContainerStatus takes 2s; the other pod answers"},
+		}, "WARNING: shop/web-0: ContainerStatus of nginx takes 2s; the other pod answers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -61,72 +62,75 @@ func addPod(t *testing.T, rt *simruntime.Runtime, name, container string) simrun
 }
 
 // TestDaemonKnowsForHowLong requires that what the daemon knows is in the verdict, unless
-// the examination shows that the pod answers again.
+// the examination shows that the pod answers again. Package verdict has the other cases.
 func TestDaemonKnowsForHowLong(t *testing.T) {
-	now := time.Now()
-	call := &pleg.Call{Method: "ContainerStatus", Container: "nginx"}
-	overdue := pleg.Inspection{UID: "u1", Namespace: "shop", Name: "web-0", Started: now.Add(-3 * time.Second), Hung: true, Call: call}
-	quarantined := pleg.Quarantined{UID: "u1", Namespace: "shop", Name: "web-0", Since: now.Add(-20 * time.Minute), Hung: 9}
-	healthy := pleg.Status{At: now, Healthy: true, Relist: pleg.RelistStatus{Success: now.Add(-time.Second), Pods: 110}}
+	nginx := &pleg.Call{Method: "ContainerStatus", Container: "nginx"}
 	for name, test := range map[string]struct {
-		change func(*pleg.Status)
+		hangs  bool // at the examination
+		change func(*pleg.Status, pleg.PodUID)
 		want   string
 	}{
-		"healthy": {func(*pleg.Status) {}, "OK: the daemon is healthy and none of its 110 pods hangs"},
-		"hangs now": {
-			func(s *pleg.Status) { s.Overdue = []pleg.Inspection{overdue} },
-			"PROBLEM: shop/web-0 (nginx): ContainerStatus hangs, 3s so far; the other 109 pods answer",
-		},
-		"hangs again": {
-			func(s *pleg.Status) {
-				s.Overdue, s.Quarantined = []pleg.Inspection{overdue}, []pleg.Quarantined{quarantined}
-			},
-			"PROBLEM: shop/web-0 (nginx): ContainerStatus hangs, 20m so far; the other 109 pods answer",
-		},
-		"hung before": {
-			func(s *pleg.Status) { s.Quarantined = []pleg.Quarantined{quarantined} },
-			"PROBLEM: shop/web-0: its inspection hangs, 20m so far; the other 109 pods answer",
-		},
-		"lists fail": {func(s *pleg.Status) {
-			s.Relist.Failures, s.Relist.Failing, s.Relist.Err = 40, now.Add(-40*time.Second), errors.New("list pods: refused")
-		}, "WARNING: the daemon at /run/d: its lists have failed for 40s: list pods: refused"},
-		"not healthy": {
-			func(s *pleg.Status) { s.Healthy, s.Err = false, errors.New("pleg was last seen active 4m ago") },
-			"PROBLEM: the daemon at /run/d: not healthy: pleg was last seen active 4m ago",
-		},
+		"hung before, and hangs": {true, func(s *pleg.Status, uid pleg.PodUID) {
+			s.Quarantined = []pleg.Quarantined{{UID: uid, Namespace: "shop", Name: "web-0", Since: s.At.Add(-20 * time.Minute), Hung: 9, Call: nginx}}
+		}, "PROBLEM: shop/web-0 hangs since 23:40 (20m, 9 attempts) in ContainerStatus of nginx; the other pod answers"},
+		"hung before, and answers": {false, func(s *pleg.Status, uid pleg.PodUID) {
+			s.Quarantined = []pleg.Quarantined{{UID: uid, Since: s.At.Add(-20 * time.Minute), Hung: 9}}
+		}, "OK: no known cause of an unhealthy PLEG fits; 2 pods answer, the lists take 0s"},
+		"hangs only at the examination": {true, func(*pleg.Status, pleg.PodUID) {},
+			"PROBLEM: shop/web-0 hangs since 00:00 (5.0s) in ContainerStatus of nginx; the other pod answers"},
+		"a list hangs": {false, func(s *pleg.Status, _ pleg.PodUID) {
+			s.Relist.Started, s.Relist.Call = s.At.Add(-time.Minute), &pleg.Call{Method: "ListContainers"}
+		}, "PROBLEM: the list of all pods hangs since 23:59 (60s) in ListContainers"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			status := healthy
-			test.change(&status)
-			d := doctor.NewDaemon("/run/d", status, 2*time.Second)
-			if r := doctor.Judge(d); r.Verdict != test.want {
-				t.Errorf("verdict %q, want %q", r.Verdict, test.want)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				rt := simulate(t, simruntime.Options{})
+				web := addPod(t, rt, "web-0", "nginx")
+				addPod(t, rt, "db-0", "postgres")
+				if test.hangs {
+					inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", ID: web.Containers[0].ID, Hang: true})
+				}
+				o := serve(t, rt)
+				o.CallTimeout = 5 * time.Second
+				o.Ask = func(context.Context) *doctor.Daemon {
+					status := pleg.Status{At: time.Now(), Healthy: true, Relist: pleg.RelistStatus{Success: time.Now(), Period: time.Second, Pods: 2}}
+					test.change(&status, pleg.PodUID(web.UID))
+					return doctor.NewDaemon("/run/d", status)
+				}
+				if r := doctor.Examine(t.Context(), o); r.Verdict != test.want {
+					t.Errorf("verdict %q, want %q", r.Verdict, test.want)
+				}
+			})
 		})
 	}
-	t.Run("answers again", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			rt := simulate(t, simruntime.Options{})
-			addPod(t, rt, "web-0", "nginx")
-			status := healthy
-			status.Quarantined = []pleg.Quarantined{quarantined}
-			o := serve(t, rt)
-			o.Daemon = doctor.NewDaemon("/run/d", status, time.Second)
-			if r := doctor.Examine(t.Context(), o); !r.Healthy() {
-				t.Errorf("verdict %q, want that the pod answers", r.Verdict)
-			}
-		})
-	})
+}
+
+// TestDaemonKnowsTheOutage requires one finding for one outage, with the age that the daemon
+// knows.
+func TestDaemonKnowsTheOutage(t *testing.T) {
+	now := time.Now()
+	refused := fmt.Errorf("list pods: %w: refused", pleg.ErrUnavailable)
+	status := pleg.Status{At: now, Healthy: true, Relist: pleg.RelistStatus{Success: now, Failing: now.Add(-40 * time.Second), Failures: 40, Err: refused}}
+	o := options("unix:///nonexistent/s")
+	o.Ask = func(context.Context) *doctor.Daemon { return doctor.NewDaemon("/run/d", status) }
+	r := doctor.Examine(t.Context(), o)
+	if len(r.Findings) != 1 || !strings.Contains(r.Verdict, "(40s, 40 attempts): refused") {
+		t.Errorf("verdict %q, %d findings, want one", r.Verdict, len(r.Findings))
+	}
+	check(t, r, verdict.RuntimeStopped, verdict.Problem, "refused; unix:///nonexistent/s: the socket does not exist")
+	if alone := doctor.Judge(doctor.NewDaemon("/run/d", status)); alone.Verdict != r.Verdict {
+		t.Errorf("without an examination: %q, want %q", alone.Verdict, r.Verdict)
+	}
 }
 
 // TestTextIsWrapped requires that prose fits the terminal and that the verdict has a color.
 func TestTextIsWrapped(t *testing.T) {
-	d := doctor.NewDaemon("/run/d", pleg.Status{Healthy: true, Quarantined: []pleg.Quarantined{{UID: "u1", Namespace: "shop", Name: "web-0"}}}, time.Second)
+	d := doctor.NewDaemon("/run/d", pleg.Status{Healthy: true, Quarantined: []pleg.Quarantined{{UID: "u1", Namespace: "shop", Name: "web-0"}}})
 	var text bytes.Buffer
 	if err := doctor.Judge(d).Print(&text, doctor.TextOptions{Width: 60, Color: true}); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(text.String(), "\x1b[31mPROBLEM\x1b[0m: shop/web-0: ") {
+	if !strings.HasPrefix(text.String(), "\x1b[31mPROBLEM\x1b[0m: shop/web-0 hangs") {
 		t.Errorf("text %q, want a red verdict first", &text)
 	}
 	requireWidth(t, strings.NewReplacer("\x1b[31m", "", "\x1b[0m", "").Replace(text.String()), 60)

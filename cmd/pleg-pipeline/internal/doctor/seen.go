@@ -1,0 +1,133 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// judge compares what the examination and the daemon have seen with the known causes. failed is
+// why the runtime was not examined.
+func (e *examination) judge(failed []verdict.Finding) *Report {
+	r := e.report
+	var all []verdict.Finding
+	if r.Runtime != "" || r.Daemon != nil {
+		limits := verdict.DefaultLimits
+		if r.Runtime != "" {
+			limits.Warning, limits.Problem = min(limits.Warning, e.CallTimeout), min(limits.Problem, e.CallTimeout)
+		}
+		all = limits.Findings(e.seen())
+		e.addCalls(all)
+	}
+	if r.Runtime != "" {
+		failed = e.runChecks()
+	}
+	for _, f := range failed {
+		if f.Cause == verdict.NoPermission && r.Daemon != nil {
+			f.Severity = verdict.Warning // the daemon knows more
+		}
+		all = merge(all, f)
+	}
+	v := verdict.New(all, r.good())
+	r.Findings, r.Verdict = v.Findings, view.Printable(v.Text)
+	return r
+}
+
+// merge adds a finding. One with the same cause gets its evidence: the daemon knows since when,
+// so that its summary stays.
+func merge(all []verdict.Finding, f verdict.Finding) []verdict.Finding {
+	f.Evidence, f.Advice = cmp.Or(f.Evidence, f.Summary), cmp.Or(f.Advice, f.Cause.Advice())
+	i := slices.IndexFunc(all, func(have verdict.Finding) bool { return have.Cause == f.Cause })
+	if i < 0 {
+		return append(all, f)
+	}
+	all[i].Evidence += "; " + f.Evidence
+	if f.Severity == verdict.Problem {
+		all[i].Severity = verdict.Problem
+	}
+	return all
+}
+
+// seen returns the status of the daemon, or an empty one, with what the examination found: the
+// calls that hang. A pod that answers is no longer in quarantine.
+func (e *examination) seen() pleg.Status {
+	r := e.report
+	now := time.Now()
+	s := pleg.Status{At: now, Healthy: true, Relist: pleg.RelistStatus{Success: now}}
+	if r.Daemon != nil {
+		s = r.Daemon.status
+	}
+	if r.Runtime == "" {
+		return s
+	}
+	asked := make(map[string]bool) // the pods for which a call was made of a kind that hangs
+	for _, c := range e.calls {
+		if c.ID != "" && slices.ContainsFunc(r.Hung, func(h ItemCall) bool { return h.Method == c.Method }) {
+			asked[c.PodUID] = true
+		}
+	}
+	s.Relist.Pods = len(asked)
+	hung := func(uid pleg.PodUID) bool {
+		return slices.ContainsFunc(r.Hung, func(c ItemCall) bool { return c.PodUID == string(uid) })
+	}
+	if c := r.Counts; c.Inspected >= c.Sandboxes+c.Containers { // all were asked
+		s.Relist.Pods = max(s.Relist.Pods, c.Pods)
+		s.Quarantined = slices.DeleteFunc(slices.Clone(s.Quarantined), func(q pleg.Quarantined) bool {
+			return !hung(q.UID) && !slices.ContainsFunc(s.Overdue, func(i pleg.Inspection) bool { return i.UID == q.UID })
+		})
+		s.Failed = slices.DeleteFunc(slices.Clone(s.Failed), func(f pleg.Failed) bool {
+			return !slices.ContainsFunc(r.Failed, func(c ItemCall) bool { return c.PodUID == string(f.UID) })
+		})
+	}
+	known := make(map[pleg.PodUID]bool)
+	for _, i := range s.Overdue {
+		known[i.UID] = true
+	}
+	for _, q := range s.Quarantined {
+		known[q.UID] = true
+	}
+	for _, c := range slices.SortedFunc(slices.Values(r.Hung), func(a, b ItemCall) int { return a.began.Compare(b.began) }) {
+		if uid := pleg.PodUID(c.PodUID); !known[uid] {
+			known[uid] = true
+			namespace, name, _ := strings.Cut(c.Pod, "/")
+			s.Overdue = append(s.Overdue, pleg.Inspection{UID: uid, Namespace: namespace, Name: name, Started: c.began, Hung: true, Call: c.call()})
+		}
+	}
+	for _, c := range e.calls {
+		if c.ID == "" && c.hangs() && strings.HasPrefix(c.Method, "List") && (s.Relist.Started.IsZero() || c.began.Before(s.Relist.Started)) {
+			s.Relist.Started, s.Relist.Call = c.began, c.call()
+		}
+	}
+	return s
+}
+
+// addCalls adds the calls that hang to the evidence.
+func (e *examination) addCalls(all []verdict.Finding) {
+	add := func(causes []verdict.Cause, text string) {
+		if i := slices.IndexFunc(all, func(f verdict.Finding) bool { return slices.Contains(causes, f.Cause) }); i >= 0 {
+			all[i].Evidence += "; " + text
+		}
+	}
+	if hung := e.report.Hung; len(hung) > 0 {
+		var calls []string
+		for _, h := range hung[:min(len(hung), top)] {
+			calls = append(calls, fmt.Sprintf("%s %s (%s %s)", h.Pod, cmp.Or(h.Container, "sandbox"), h.Method, h.ID))
+		}
+		if more := len(hung) - len(calls); more > 0 {
+			calls = append(calls, fmt.Sprintf("and %d more", more))
+		}
+		add([]verdict.Cause{verdict.HungContainer, verdict.RuntimeSlow}, fmt.Sprintf("%d of %d status calls do not return within %v: %s",
+			len(hung), e.report.Counts.Inspected, e.CallTimeout, strings.Join(calls, ", ")))
+	}
+	for _, c := range e.report.Calls {
+		if c.Hung > 0 {
+			add([]verdict.Cause{verdict.RuntimeHangs, verdict.RuntimeSlow}, fmt.Sprintf("%d of %d %s calls do not return within %v", c.Hung, c.Count, c.Method, e.CallTimeout))
+		}
+	}
+}
