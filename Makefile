@@ -16,7 +16,7 @@ SOAKS ?= soak-simulated soak-containerd
 LINT := $(GO) tool -modfile=tools.mod golangci-lint
 # Nested modules to lint. Those that import Kubernetes take longer than everything
 # else and are left out: make lint LINT_MODULES="kubelet bench/kubelet"
-LINT_MODULES ?= tests/e2e tests/browser tests/clients tests/cluster tests/fleet kubelet/e2e bench/harness bench/containerd deploy/release deploy/test
+LINT_MODULES ?= tests/e2e tests/browser tests/clients tests/cluster tests/fleet kubelet/e2e bench/harness deploy/release deploy/test
 
 .PHONY: help
 help: ## list the targets
@@ -237,8 +237,7 @@ upstream: ## make the small step of docs/upstream.md, test and measure it, 15 mi
 	$(MAKE) -C bench reproduce
 
 .PHONY: bench-full
-bench-full: ## run all benchmark scenarios, with real containerd (as root)
-	tests/e2e/setup.sh
+bench-full: ## run all benchmark scenarios, hours
 	$(MAKE) -C bench full
 
 .PHONY: bench-compare
@@ -276,7 +275,7 @@ cover: ## test and show the total coverage
 
 .PHONY: tidy
 tidy: ## tidy every go.mod
-	for module in . tests/e2e tests/browser tests/clients tests/cluster tests/cluster/etcd tests/fleet tests/fleet/oldserver bench/harness bench/kubelet bench/containerd kubelet kubelet/e2e deploy/release deploy/test; do $(GO) -C $$module mod tidy || exit; done
+	for module in . tests/e2e tests/browser tests/clients tests/cluster tests/cluster/etcd tests/fleet tests/fleet/oldserver bench/harness bench/kubelet kubelet kubelet/e2e deploy/release deploy/test; do $(GO) -C $$module mod tidy || exit; done
 
 .PHONY: check
 check: lint test ## run what must pass before you send a change

@@ -7,12 +7,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/version"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	kubemetrics "k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
-	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
 )
 
@@ -63,19 +59,6 @@ func TestExitCodesAreLogged(t *testing.T) {
 		got := f.log.containing(`Generic (PLEG): container finished`)
 		if len(got) != 1 || !strings.Contains(got[0], `"containerID"="c1" "exitCode"=3`) {
 			t.Errorf("logged %q, want one line with c1 and its exit code", got)
-		}
-	})
-}
-
-// With the gate off RequestRelist does nothing. Only an older kubelet allows that.
-func TestRequestRelistNeedsGate(t *testing.T) {
-	featuregatetesting.SetFeatureGateEmulationVersionDuringTest(t, utilfeature.DefaultFeatureGate, version.MustParse("1.36"))
-	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.PLEGOnDemandRelist, false)
-	runFixture(t, func(r *fakeRuntime) { r.set("1", "c1=running") }, func(f *fixture) {
-		f.requestRelist("1")
-		f.settle()
-		if n := f.runtime.relists(); n != 0 {
-			t.Errorf("%d relists with the gate off", n)
 		}
 	})
 }

@@ -9,9 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/pkg/features"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	kubepleg "k8s.io/kubernetes/pkg/kubelet/pleg"
 	"k8s.io/utils/clock"
@@ -249,13 +247,10 @@ func (p *PLEG) RequestReinspect(podUID types.UID) {
 	}
 }
 
-// RequestRelist relists one pod at once, if the generator runs and the feature gate
-// PLEGOnDemandRelist is on. Waiting requests for the same pod share one list. If the
-// pod is gone, its events are sent.
+// RequestRelist relists one pod at once, if the generator runs. Waiting requests for the
+// same pod share one list. If the pod is gone, its events are sent. The gate
+// PLEGOnDemandRelist is not read: v1.37 has locked it on.
 func (p *PLEG) RequestRelist(_ klog.Logger, podUID types.UID) {
-	if !utilfeature.DefaultFeatureGate.Enabled(features.PLEGOnDemandRelist) {
-		return
-	}
 	if r := p.run.Load(); r != nil {
 		r.pipeline.RequestRelist(pleg.PodUID(podUID))
 	}

@@ -1,5 +1,5 @@
-// Command client runs the serial baseline, the pipeline or their calls alone
-// against a CRI socket and measures it.
+// Command client runs the serial baseline or the pipeline against a CRI socket and
+// measures it.
 package main
 
 import (
@@ -33,9 +33,9 @@ type config struct {
 
 func main() {
 	var c config
-	flag.StringVar(&c.candidate, "candidate", "pipeline", "serial, pipeline or calls")
+	flag.StringVar(&c.candidate, "candidate", "pipeline", "serial or pipeline")
 	flag.StringVar(&c.socket, "socket", "", "socket of the container runtime")
-	flag.IntVar(&c.inspectors, "inspectors", pipeline.DefaultInspectors, "inspectors of the pipeline, or calls at once")
+	flag.IntVar(&c.inspectors, "inspectors", pipeline.DefaultInspectors, "status calls of the pipeline at once")
 	flag.BoolVar(&c.events, "events", false, "follow CRI events")
 	flag.DurationVar(&c.period, "period", time.Second, "relist period")
 	flag.DurationVar(&c.timeout, "timeout", 2*time.Minute, "deadline of a runtime call")
@@ -47,10 +47,10 @@ func main() {
 }
 
 func (c config) run(ctx context.Context) (err error) {
-	candidates := map[string]func(*cri.Client) probe.Candidate{"serial": c.serial, "pipeline": c.pipeline, "calls": c.calls}
+	candidates := map[string]func(*cri.Client) probe.Candidate{"serial": c.serial, "pipeline": c.pipeline}
 	candidate := candidates[c.candidate]
 	if candidate == nil {
-		return fmt.Errorf("unknown candidate %q: have serial, pipeline and calls", c.candidate)
+		return fmt.Errorf("unknown candidate %q: have serial and pipeline", c.candidate)
 	}
 	opts := cri.Options{
 		ListTimeout: c.timeout, StatusTimeout: c.timeout,

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestCandidatesSeeTheSame(t *testing.T) {
 	const pods, containers = 6, 2
 	c := config{inspectors: 4, period: 20 * time.Millisecond, timeout: time.Minute}
-	for name, candidate := range map[string]func(*cri.Client) probe.Candidate{"serial": c.serial, "pipeline": c.pipeline, "calls": c.calls} {
+	for name, candidate := range map[string]func(*cri.Client) probe.Candidate{"serial": c.serial, "pipeline": c.pipeline} {
 		t.Run(name, func(t *testing.T) {
 			n, client := benchtest.NewNode(t)
 			if err := n.Populate(pods, containers); err != nil {

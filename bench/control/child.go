@@ -16,12 +16,9 @@ import (
 // kubelet cannot be stopped while a call hangs.
 const stopGrace = 500 * time.Millisecond
 
-// Child is a process that answers messages.
+// Child is a process that answers commands.
 type Child struct {
 	*exec.Cmd
-	// Grace is how long the process may take to stop before it is killed.
-	Grace time.Duration
-
 	stdin  io.WriteCloser
 	stdout *json.Decoder
 	stderr bytes.Buffer
@@ -29,7 +26,7 @@ type Child struct {
 
 // Start runs a program, which is killed when ctx ends.
 func Start(ctx context.Context, program string, args ...string) (*Child, error) {
-	c := &Child{Grace: stopGrace, Cmd: exec.CommandContext(ctx, program, args...)}
+	c := &Child{Cmd: exec.CommandContext(ctx, program, args...)}
 	c.Stderr, c.WaitDelay = &c.stderr, stopGrace
 	stdin, inErr := c.StdinPipe()
 	stdout, outErr := c.StdoutPipe()
@@ -43,10 +40,10 @@ func Start(ctx context.Context, program string, args ...string) (*Child, error) 
 	return c, nil
 }
 
-// Ask sends a message and waits for the answer. The end of the child is an error,
+// Ask sends a command and waits for the answer. The end of the child is an error,
 // explained by its standard error.
-func (c *Child) Ask(message, answer any) error {
-	err := json.NewEncoder(c.stdin).Encode(message)
+func (c *Child) Ask(command Command, answer *Report) error {
+	err := json.NewEncoder(c.stdin).Encode(command)
 	if err == nil {
 		err = c.stdout.Decode(answer)
 	}
@@ -60,14 +57,14 @@ func (c *Child) Ask(message, answer any) error {
 	return fmt.Errorf("%s has ended: %w", c.Path, err)
 }
 
-// Stop ends the child and kills it after its grace period. Its exit code does not
+// Stop ends the child and kills it after [stopGrace]. Its exit code does not
 // matter: all answers have arrived.
 func (c *Child) Stop() {
 	if c == nil {
 		return
 	}
 	_ = c.stdin.Close()
-	killer := time.AfterFunc(c.Grace, func() { _ = c.Process.Kill() })
+	killer := time.AfterFunc(stopGrace, func() { _ = c.Process.Kill() })
 	defer killer.Stop()
 	_ = c.Wait()
 }

@@ -2,9 +2,8 @@
 // measures: one JSON object per line on standard input, and one line of answer for
 // each on standard output.
 //
-// There are two kinds. A client runs a candidate (the serial baseline, the
-// kubelet's own generator or the pipeline) and takes a [Command]; the real node runs
-// a container runtime and takes an [Order].
+// A client runs a candidate: the serial baseline, the kubelet's own generator or the
+// pipeline.
 package control
 
 import (
@@ -17,18 +16,18 @@ import (
 	"time"
 )
 
-// Serve answers every message of in on out until in ends. It returns an error if a
+// Serve answers every command of in on out until in ends. It returns an error if a
 // message cannot be read or an answer cannot be written.
-func Serve[In, Out any](in io.Reader, out io.Writer, handle func(In) Out) error {
-	messages, answers := json.NewDecoder(in), json.NewEncoder(out)
+func Serve(in io.Reader, out io.Writer, handle func(Command) Report) error {
+	commands, answers := json.NewDecoder(in), json.NewEncoder(out)
 	for {
-		var message In
-		if err := messages.Decode(&message); errors.Is(err, io.EOF) {
+		var command Command
+		if err := commands.Decode(&command); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return fmt.Errorf("read control message: %w", err)
 		}
-		if err := answers.Encode(handle(message)); err != nil {
+		if err := answers.Encode(handle(command)); err != nil {
 			return fmt.Errorf("answer control message: %w", err)
 		}
 	}
@@ -77,29 +76,6 @@ type Report struct {
 	Usage Usage           `json:"usage"`
 	// Log has all events of the window.
 	Log []Arrival `json:"log,omitempty"`
-}
-
-// Order is a request to the node.
-type Order struct {
-	// Do is one of the Node constants.
-	Do string `json:"do"`
-	// Pods and Containers describe the pods of NodePopulate.
-	Pods       int `json:"pods,omitempty"`
-	Containers int `json:"containers,omitempty"`
-}
-
-// The orders to a node.
-const (
-	NodePopulate = "populate" // makes the pods run
-	NodeBurst    = "burst"    // ends all containers, and then resets the CPU time
-	NodeStats    = "stats"    // answers with the CPU time
-)
-
-// Answer is the node's answer.
-type Answer struct {
-	Err string `json:"err,omitempty"`
-	// CPUSeconds is the CPU time of the runtime since the last reset.
-	CPUSeconds float64 `json:"cpuSeconds"`
 }
 
 // Usage is what a process has used, in total or between two marks.

@@ -30,12 +30,8 @@ func bursts() []Scenario {
 	var all []Scenario
 	for _, profile := range []string{"node", "zero", "tail"} {
 		for _, w := range []burst{{pods: 110, containers: 1}, {pods: 10, containers: 2}, {pods: 110, containers: 2}, {pods: 1000, containers: 2}} {
-			of := everyone
-			if w.pods == 110 && profile == "node" {
-				of += " " + string(callsOnly)
-			}
 			w.profile = profile
-			all = append(all, w.scenario(fmt.Sprintf("burst/profile=%s/containers=%d/pods=%d", profile, w.containers, w.pods), "", of,
+			all = append(all, w.scenario(fmt.Sprintf("burst/profile=%s/containers=%d/pods=%d", profile, w.containers, w.pods), "", everyone,
 				w.containers == 2 && (w.pods == 110 && profile == "node" || w.pods == 1000 && profile == "zero")))
 		}
 		if profile != "tail" {

@@ -58,8 +58,6 @@ func (l *lab) connect(ctx context.Context, b *bench, socket string, period, time
 			"-drop-in="+strconv.FormatBool(c.isDropIn()))
 	case c == serial:
 		args = append(args, "-candidate", "serial")
-	case c == callsOnly:
-		args = append(args, "-candidate", "calls", "-inspectors", strconv.Itoa(usualWidth))
 	default:
 		args = append(args, "-inspectors", strconv.Itoa(c.width()), "-events="+strconv.FormatBool(c.events()))
 	}

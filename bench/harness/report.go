@@ -16,7 +16,7 @@ import (
 var shown = map[string][]string{
 	"burst": {"last", "client"}, "carried": {"last", "calls"}, "single": {"last"}, "limited": {"last"}, "hung": {"last"},
 	"storm": {"last", "running"}, "restart": {"calls"}, "idle": {"client", "allocs"}, "churn": {"p50", "client"},
-	"events": {"p50", "client"}, "containerd": {"last", "server"},
+	"events": {"p50", "client"},
 }
 
 // section is the table of a group: the medians of its metrics, one row for each scenario

@@ -9,19 +9,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"time"
-
-	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
 )
 
 // bench is one run of the benchmark.
 type bench struct {
 	settings
 	scenarios []Scenario
-	temp      string         // folder for the sockets
-	progress  io.Writer      // gets a line for each measurement
-	realNode  *control.Child // nil until a scenario needs a real containerd
-	labs      int            // counts the labs, for unique names
-	revision  string         // of the measured programs
+	temp      string    // folder for the sockets
+	progress  io.Writer // gets a line for each measurement
+	labs      int       // counts the labs, for unique names
+	revision  string    // of the measured programs
 }
 
 func (b *bench) program(name string) string { return filepath.Join(b.bin, name) }
@@ -37,12 +34,7 @@ func newBench(chosen []Scenario, s settings) (*bench, error) {
 	return &bench{settings: s, scenarios: chosen, temp: temp, progress: os.Stderr, revision: revision(s.root)}, os.MkdirAll(s.out, 0o755)
 }
 
-func (b *bench) close() error {
-	if b.realNode != nil {
-		b.realNode.Stop()
-	}
-	return os.RemoveAll(b.temp)
-}
+func (b *bench) close() error { return os.RemoveAll(b.temp) }
 
 // run measures every scenario and adds it to the results, which it writes after each: a
 // run takes hours.

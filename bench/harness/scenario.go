@@ -64,7 +64,7 @@ const hangTimeout = 5 * time.Second
 
 // scenarios returns everything that can be measured.
 func scenarios() []Scenario {
-	return slices.Concat(bursts(), storms(), restarts(), idles(), churns(), eventful(), onContainerd())
+	return slices.Concat(bursts(), storms(), restarts(), idles(), churns(), eventful())
 }
 
 // choose returns the scenarios that match one of the patterns, or the set if
@@ -93,7 +93,7 @@ type Candidate string
 
 // The candidates without a number: the baseline; the kubelet, the kubelet with the change
 // of kubelet/upstream, and the kubelet with the pipeline in place of GenericPLEG, each also
-// with the gate EventedPLEG on; and the calls of the pipeline and nothing else.
+// with the gate EventedPLEG on.
 const (
 	serial          Candidate = "serial"
 	kubelet         Candidate = "kubelet"
@@ -102,11 +102,10 @@ const (
 	smallStepEvents Candidate = "small-step-events"
 	dropIn          Candidate = "drop-in"
 	dropInEvents    Candidate = "drop-in-events"
-	callsOnly       Candidate = "calls-only"
 )
 
-// usualWidth is the number of inspectors of the drop-in, and of calls at once of
-// callsOnly; smallWidth is the number of inspections at once of the small step.
+// usualWidth is the number of inspectors of the drop-in, smallWidth that of inspections at
+// once of the small step.
 const (
 	usualWidth = 16
 	smallWidth = 4
@@ -143,7 +142,7 @@ func (c Candidate) events() bool { return strings.HasPrefix(string(c), "events-"
 // width is the most status calls the candidate has in flight.
 func (c Candidate) width() int {
 	switch {
-	case c.isDropIn(), c == callsOnly:
+	case c.isDropIn():
 		return usualWidth
 	case c.isSmallStep():
 		return smallWidth

@@ -39,9 +39,7 @@ func beside(what, scenario, metric string, of, against Candidate, most float64) 
 var targets = []target{
 	beside("burst of 110 pods, node latency: time", burst110, "last", "pipeline-16", kubelet, 0.06),
 	{"the same: time against its limit", figure{burst110, "pipeline-16", "last"}, figure{burst110, "pipeline-16", "limit"}, 1.1},
-	beside("the same", burst110, "last", "pipeline-16", callsOnly, 1.05),
 	beside("burst of 110 pods of one container: time", burstOfOne, "last", "pipeline-16", kubelet, 0.05),
-	beside("the same", burstOfOne, "last", "pipeline-16", callsOnly, 1.05),
 	beside("110 pods, container statuses in those of sandboxes: time", carriedBurst, "last", "pipeline-16", kubelet, 0.03),
 	beside("burst of 1000 pods, no latency: time", burst1000, "last", "pipeline-16", kubelet, 0.35),
 	beside("the same: client CPU", burst1000, "client", "pipeline-16", kubelet, 0.5),
@@ -63,7 +61,6 @@ var targets = []target{
 	beside("the same", "hung/pods=5", "last", "pipeline-8", kubelet, 1./12),
 	beside("change to event with CRI events: p50", "events/change/seconds=10", "p50", "events-16", kubelet, 0.1),
 	beside("idle minute with CRI events: client CPU", "events/idle/seconds=10", "client", "events-16", "pipeline-16", 0.25),
-	beside("50 pods end on containerd: its CPU", "containerd/pods=50", "server", "pipeline-16", kubelet, 0.3),
 	beside("cold start, 2000 exited containers: time", "storm/profile=node", "last", "pipeline-16", kubelet, 0.1),
 	{"the same: running pods against all", figure{"storm/profile=node", "pipeline-16", "running"}, figure{"storm/profile=node", "pipeline-16", "last"}, 0.5},
 }
