@@ -2,7 +2,6 @@ package httpserver_test
 
 import (
 	"crypto/tls"
-	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/crypto/bcrypt"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
@@ -96,19 +97,6 @@ func TestPodsHidden(t *testing.T) {
 	} {
 		if err := newAccess(t, everywhere, write(t, config)).PodsHidden(); (err != nil) != hidden {
 			t.Errorf("PodsHidden() with %q = %v, want an error: %v", config, err, hidden)
-		}
-	}
-}
-
-func TestServeAsksForPassword(t *testing.T) {
-	path := write(t, users)
-	if err := httpserver.CheckWebConfig(path); err != nil {
-		t.Fatal(err)
-	}
-	address := servePipe(t, plegtest.New(), path)
-	for login, want := range map[string]int{"": http.StatusUnauthorized, "jo:wrong@": http.StatusUnauthorized, "jo:secret@": http.StatusOK} {
-		if answer := fetch(t, fmt.Sprintf("http://%s%s/events?replay", login, address)); answer.StatusCode != want {
-			t.Errorf("%q = %d, want %d", login, answer.StatusCode, want)
 		}
 	}
 }
@@ -246,12 +234,33 @@ func TestHealthNeedsNoPassword(t *testing.T) {
 		if answer := fetch(t, url+"/livez"); answer.StatusCode != http.StatusOK {
 			t.Errorf("%q: /livez = %d, want 200", login, answer.StatusCode)
 		}
+		if answer := fetch(t, url+"/events"); (answer.StatusCode == http.StatusOK) != named || !named && answer.Header.Get("WWW-Authenticate") != "Basic" {
+			t.Errorf("%q: /events = %d %v, want 200 or that it asks for a password", login, answer.StatusCode, answer.Header)
+		}
 		var text string
 		for !strings.Contains(text, "1 pod waits") {
 			text = body(t, fetch(t, url+"/readyz?verbose"))
 		}
 		if strings.Contains(text, "shop/a") != named {
 			t.Errorf("%q: /readyz = %q, want the pod named: %v", login, text, named)
+		}
+	}
+}
+
+// TestChangedPassword: the old one is forgotten, though it was correct.
+func TestChangedPassword(t *testing.T) {
+	path := write(t, users)
+	url := "http://jo:secret@" + servePipe(t, plegtest.New(), path) + "/metrics"
+	for _, want := range []int{http.StatusOK, http.StatusOK, http.StatusUnauthorized} {
+		if want != http.StatusOK {
+			hash, err := bcrypt.GenerateFromPassword([]byte("another"), bcrypt.MinCost)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rewrite(t, path, "basic_auth_users:\n  jo: "+string(hash)+"\n")
+		}
+		if answer := fetch(t, url); answer.StatusCode != want {
+			t.Errorf("GET /metrics = %d, want %d", answer.StatusCode, want)
 		}
 	}
 }

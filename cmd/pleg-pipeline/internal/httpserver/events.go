@@ -19,13 +19,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-const (
-	// keepalive is the longest time between two writes. It makes proxies keep the
-	// connection, and detects a client that has gone away.
-	keepalive = 15 * time.Second
-	// maxBatch is the size of a write, in bytes, above which no event is added.
-	maxBatch = 64 << 10
-)
+// keepalive is the longest time between two writes. It makes proxies keep the connection, and
+// detects a client that has gone away.
+const keepalive = 15 * time.Second
 
 // events is the handler of /events.
 type events struct {
@@ -89,9 +85,12 @@ func (s *stream) run(r *http.Request, sub *pipeline.Subscription) {
 	for s.send() == nil {
 		select {
 		case ev, ok := <-sub.Events():
-			if !ok || !s.addAll(ev, sub.Events()) {
-				_ = s.send()
+			if !ok {
 				return
+			}
+			s.add(ev)
+			for range len(sub.Events()) { // one write for all that wait
+				s.add(<-sub.Events())
 			}
 		case <-ticker.C:
 			if s.hidden(r) != nil {
@@ -100,26 +99,6 @@ func (s *stream) run(r *http.Request, sub *pipeline.Subscription) {
 			s.batch.WriteString(":\n\n")
 		case <-r.Context().Done():
 			return
-		}
-	}
-}
-
-// addAll adds ev and the events that are ready after it to the batch. It returns false
-// if the subscription has ended.
-func (s *stream) addAll(ev pleg.Event, more <-chan pleg.Event) bool {
-	for {
-		s.add(ev)
-		if s.batch.Len() > maxBatch {
-			return true
-		}
-		select {
-		case next, ok := <-more:
-			if !ok {
-				return false
-			}
-			ev = next
-		default:
-			return true
 		}
 	}
 }

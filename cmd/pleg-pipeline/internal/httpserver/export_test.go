@@ -36,8 +36,8 @@ const (
 func BeginCheck() func(host string) (end func(), err error) {
 	p := newPasswords()
 	return func(host string) (func(), error) {
-		_, err := p.startCheck([32]byte{}, host)
-		return func() { p.finishCheck([32]byte{}, host, false) }, err
+		_, err := p.startCheck("", [32]byte{}, host)
+		return func() { p.finishCheck("", [32]byte{}, host, false) }, err
 	}
 }
 

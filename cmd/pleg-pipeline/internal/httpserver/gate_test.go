@@ -106,40 +106,21 @@ func TestHealthBeyondTheLimit(t *testing.T) {
 	}
 }
 
-// backlog is a listener with connections that wait to be accepted.
-type backlog struct {
-	net.Listener
-	waiting chan net.Conn
-}
-
-func (b backlog) Accept() (net.Conn, error) {
-	select {
-	case conn := <-b.waiting:
-		return conn, nil
-	default:
-		return b.Listener.Accept()
-	}
-}
-
 // TestRequestBeforeManyConnections has a request, and behind it more connections than the
 // server keeps, wait to be accepted.
 func TestRequestBeforeManyConnections(t *testing.T) {
-	l, err := httpserver.Listen(t.Context(), "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := backlog{l, make(chan net.Conn, 2*httpserver.MaxConnections)}
+	l := &pipeListener{make(chan net.Conn, 2*httpserver.MaxConnections)}
 	var asking net.Conn
-	for range cap(b.waiting) {
+	for range cap(l.conns) {
 		client, server := net.Pipe()
 		defer client.Close()
 		asking = cmp.Or(asking, client)
-		b.waiting <- server
+		l.conns <- server
 	}
 	go func() { _, _ = asking.Write([]byte("GET /livez HTTP/1.0\r\n\r\n")) }()
 	runtime.Gosched()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that nobody else reads while one accepts
-	serveOn(t, b, http.NotFoundHandler(), newAccess(t, l.Addr(), ""))
+	serveOn(t, l, http.NotFoundHandler(), newAccess(t, l.Addr(), ""))
 	if answer, err := http.ReadResponse(bufio.NewReader(asking), nil); err != nil || answer.StatusCode != http.StatusNotFound {
 		t.Errorf("GET /livez = %v, %v, want the handler's answer", answer, err)
 	}

@@ -16,8 +16,6 @@ const (
 	// client waits less than a second however many others guess.
 	maxChecks     = 8
 	maxHostChecks = 2
-	// maxCorrect is the greatest number of correct passwords that are remembered.
-	maxCorrect = 100
 )
 
 var (
@@ -42,15 +40,15 @@ type passwords struct {
 	salt    string     // so that what is remembered in memory is of no use elsewhere
 	compare sync.Mutex // one comparison at a time leaves a core for the pipeline
 
-	mu      sync.Mutex // guards what follows
-	correct map[[sha256.Size]byte]struct{}
-	waiting map[string]int // per host
+	mu      sync.Mutex                   // guards what follows
+	correct map[string][sha256.Size]byte // the last one of each user, with its hash
+	waiting map[string]int               // per host
 	total   int
 }
 
 func newPasswords() *passwords {
 	return &passwords{
-		salt: rand.Text(), correct: make(map[[sha256.Size]byte]struct{}), waiting: make(map[string]int),
+		salt: rand.Text(), correct: make(map[string][sha256.Size]byte), waiting: make(map[string]int),
 	}
 }
 
@@ -58,8 +56,8 @@ func newPasswords() *passwords {
 // errManyPasswords at once if too many others wait.
 func (p *passwords) verify(c *web.Config, host, user, password string) error {
 	hash, known := c.Users[user]
-	key := sha256.Sum256([]byte(p.salt + "\x00" + user + "\x00" + string(hash) + "\x00" + password))
-	if ok, err := p.startCheck(key, host); ok || err != nil {
+	key := sha256.Sum256([]byte(p.salt + "\x00" + string(hash) + "\x00" + password))
+	if ok, err := p.startCheck(user, key, host); ok || err != nil {
 		return err
 	}
 	expected := []byte(hash)
@@ -70,7 +68,7 @@ func (p *passwords) verify(c *web.Config, host, user, password string) error {
 	err := bcrypt.CompareHashAndPassword(expected, []byte(password))
 	p.compare.Unlock()
 	ok := known && err == nil
-	p.finishCheck(key, host, ok)
+	p.finishCheck(user, key, host, ok)
 	if !ok {
 		return errWrongPassword
 	}
@@ -79,10 +77,10 @@ func (p *passwords) verify(c *web.Config, host, user, password string) error {
 
 // startCheck returns true if the password is known to be correct. Otherwise it adds a check
 // of this host, unless there are too many.
-func (p *passwords) startCheck(key [sha256.Size]byte, host string) (bool, error) {
+func (p *passwords) startCheck(user string, key [sha256.Size]byte, host string) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, ok := p.correct[key]; ok {
+	if correct, ok := p.correct[user]; ok && correct == key {
 		return true, nil
 	}
 	if p.total >= maxChecks || p.waiting[host] >= maxHostChecks {
@@ -93,18 +91,14 @@ func (p *passwords) startCheck(key [sha256.Size]byte, host string) (bool, error)
 	return false, nil
 }
 
-func (p *passwords) finishCheck(key [sha256.Size]byte, host string, ok bool) {
+func (p *passwords) finishCheck(user string, key [sha256.Size]byte, host string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.total--
 	if p.waiting[host]--; p.waiting[host] == 0 {
 		delete(p.waiting, host)
 	}
-	if !ok {
-		return
+	if ok {
+		p.correct[user] = key
 	}
-	if len(p.correct) >= maxCorrect {
-		clear(p.correct) // users or hashes changed this often: start again
-	}
-	p.correct[key] = struct{}{}
 }
