@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -119,6 +120,30 @@ func TestEventsOfHostileServer(t *testing.T) {
 	}
 	if n != 3 {
 		t.Errorf("%d events, want 3", n)
+	}
+}
+
+// A watch ends with the errors that no later attempt can mend, and asks again after all others.
+func TestFinalErrors(t *testing.T) {
+	final := []codes.Code{codes.InvalidArgument, codes.OutOfRange, codes.Unimplemented, codes.PermissionDenied, codes.Unauthenticated}
+	for code := codes.Canceled; code <= codes.Unauthenticated; code++ {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			watches := 0
+			c := clientOf(t, hostile{watch: func(*plegv1.WatchRequest, grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
+				if watches++; watches == 2 {
+					cancel()
+				}
+				return status.Error(code, "no")
+			}})
+			var got error
+			for _, err := range c.Watch(ctx, client.WatchOptions{}) {
+				got = err
+			}
+			if is := slices.Contains(final, code); is != (watches == 1 && status.Code(got) == code) {
+				t.Errorf("%v: %d watches, then %v; want an end: %v", code, watches, got, is)
+			}
+		})
 	}
 }
 

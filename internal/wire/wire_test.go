@@ -164,11 +164,21 @@ func TestStatusKeepsEveryField(t *testing.T) {
 	}
 }
 
-// JSON has no years beyond 9999, and Go's zero time is no time.
+// JSON has no years beyond 9999, in the zone of this machine, and Go's zero time is no time.
 func TestYearsThatJSONCannotHave(t *testing.T) {
-	for seconds, is := range map[int64]bool{0: true, 253402300799 - 86400: true, 253402300800 + 86400: false, -62135596800 - 86400: false} {
-		if got := wire.ToTime(&timestamppb.Timestamp{Seconds: seconds}); got.IsZero() == is {
-			t.Errorf("%d s became %v", seconds, got)
+	const first, last, hour = -62135596800, 253402300799, 3600
+	defer func(zone *time.Location) { time.Local = zone }(time.Local)
+	for _, test := range []struct {
+		seconds int64
+		east    int
+		is      bool
+	}{
+		{0, 0, true}, {last, 0, true}, {last + 1, 0, false}, {last, hour, false}, {last, -hour, true},
+		{first - 1, 0, false}, {first + 1, 0, true}, {first + 1, -hour, false},
+	} {
+		time.Local = time.FixedZone("", test.east)
+		if got := wire.ToTime(&timestamppb.Timestamp{Seconds: test.seconds}); got.IsZero() == test.is {
+			t.Errorf("%d s became %v, %d s east", test.seconds, got, test.east)
 		}
 	}
 }
