@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,7 +21,7 @@ type call struct {
 	// open is the number of messages that gRPC has not written, plus one until the call
 	// has ended.
 	open    atomic.Int64
-	release func() // frees the place of the call; may be called several times
+	release context.CancelFunc // frees the place of the call
 }
 
 type callKey struct{}
@@ -35,30 +34,22 @@ func callOf(ctx context.Context) *call {
 
 // newCall returns a call whose place is freed once it has ended and is written, or its
 // connection is closed.
-func newCall(ctx context.Context, brief bool, timeout time.Duration, free func()) *call {
-	c := &call{brief: brief, timeout: timeout}
+func newCall(ctx context.Context, conn *heldConn, brief bool, timeout time.Duration, free func()) *call {
+	c := &call{brief: brief, timeout: timeout, timer: time.AfterFunc(timeout, conn.closeIfHeld)}
 	c.open.Store(1)
-	conn := heldConnOf(ctx)
-	c.release = sync.OnceFunc(func() {
-		c.stopTimer()
-		if conn != nil {
-			conn.removeCall(c)
-		}
+	held, release := context.WithCancel(ctx.Value(connectedKey{}).(context.Context))
+	c.release = release
+	context.AfterFunc(held, func() {
+		c.timer.Stop()
 		free()
 	})
-	if conn != nil {
-		c.timer = time.AfterFunc(timeout, func() { _ = conn.Close() })
-		if !conn.addCall(c) {
-			c.release()
-		}
-	}
 	context.AfterFunc(ctx, c.ended)
 	return c
 }
 
 // ended starts the timer of what the client has not read yet.
 func (c *call) ended() {
-	if c.timer != nil && !c.brief {
+	if !c.brief {
 		c.timer.Reset(c.timeout)
 	}
 	c.done()
@@ -73,12 +64,6 @@ func (c *call) done() {
 // requestReceived notes that the client has sent the request of a call.
 func (c *call) requestReceived() {
 	if c != nil && !c.brief {
-		c.stopTimer()
-	}
-}
-
-func (c *call) stopTimer() {
-	if c.timer != nil {
 		c.timer.Stop()
 	}
 }
@@ -160,13 +145,16 @@ func (observer) HandleRPC(ctx context.Context, s stats.RPCStats) {
 // TagRPC implements [stats.Handler].
 func (observer) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
 
+// connectedKey has the context of a connection, disconnectedKey what ends it.
+type connectedKey struct{}
+
 type disconnectedKey struct{}
 
 // TagConn implements [stats.Handler]. The context of a connection ends those of its calls:
 // gRPC does not end that of a refused call before its deadline (operateHeaders in v1.85).
 func (observer) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context {
-	ctx, disconnected := context.WithCancel(ctx)
-	return context.WithValue(ctx, disconnectedKey{}, disconnected)
+	connected, disconnected := context.WithCancel(ctx)
+	return context.WithValue(context.WithValue(connected, connectedKey{}, connected), disconnectedKey{}, disconnected)
 }
 
 // HandleConn implements [stats.Handler].

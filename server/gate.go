@@ -1,10 +1,8 @@
 package server
 
 import (
-	"maps"
 	"net"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -84,10 +82,6 @@ type heldConn struct {
 	refusal error        // of each call; nil if the connection is admitted
 	release func()       // may be called several times
 	refused atomic.Int64 // the number of refused calls
-
-	mu     sync.Mutex
-	closed bool
-	calls  map[*call]struct{}
 }
 
 // Read implements [net.Conn]. What it returns may begin a call for each few bytes, so that
@@ -96,26 +90,6 @@ func (c *heldConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	runtime.Gosched()
 	return n, err
-}
-
-// addCall makes the end of the connection release a call. It reports false if the connection
-// has ended.
-func (c *heldConn) addCall(called *call) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.calls == nil {
-		c.calls = make(map[*call]struct{})
-	}
-	if !c.closed {
-		c.calls[called] = struct{}{}
-	}
-	return !c.closed
-}
-
-func (c *heldConn) removeCall(called *call) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.calls, called)
 }
 
 // closeIfHeld closes the connection. It accepts nil.
@@ -128,12 +102,5 @@ func (c *heldConn) closeIfHeld() {
 // Close implements [net.Conn].
 func (c *heldConn) Close() error {
 	c.release()
-	c.mu.Lock()
-	c.closed = true
-	calls := slices.Collect(maps.Keys(c.calls))
-	c.mu.Unlock()
-	for _, called := range calls {
-		called.release()
-	}
 	return c.Conn.Close()
 }

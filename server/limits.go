@@ -67,7 +67,7 @@ func newLimits(o Options, m *metrics) *limits {
 // countCall counts a call. gRPC calls it when the headers of the call have arrived.
 func (l *limits) countCall(ctx context.Context, info *tap.Info) (context.Context, error) {
 	conn := heldConnOf(ctx)
-	if conn != nil && conn.refusal != nil {
+	if conn.refusal != nil {
 		return nil, conn.refusal
 	}
 	called, known := l.methods[info.FullMethodName]
@@ -77,21 +77,17 @@ func (l *limits) countCall(ctx context.Context, info *tap.Info) (context.Context
 	release, err := l.acquire(conn, called, info.FullMethodName)
 	if err != nil {
 		l.metrics.refusedCalls.Inc()
-		if conn != nil && conn.refused.Add(1) >= maxRefusedCalls {
+		if conn.refused.Add(1) >= maxRefusedCalls {
 			_ = conn.Close()
 		}
 		return nil, err
 	}
-	return context.WithValue(ctx, callKey{}, newCall(ctx, called.brief, l.timeout, release)), nil
+	return context.WithValue(ctx, callKey{}, newCall(ctx, conn, called.brief, l.timeout, release)), nil
 }
 
 // acquire counts a call, and closes the connection of another one that gives up its place.
 func (l *limits) acquire(conn *heldConn, called method, name string) (release func(), err error) {
-	var process any
-	if conn != nil {
-		process = conn.process
-	}
-	ofAll, ofMethod := newPlace(process, conn.closeIfHeld), newPlace(process, conn.closeIfHeld)
+	ofAll, ofMethod := newPlace(conn.process, conn.closeIfHeld), newPlace(conn.process, conn.closeIfHeld)
 	release = func() {
 		called.places.release(ofMethod)
 		l.all.release(ofAll)

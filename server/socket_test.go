@@ -38,7 +38,7 @@ func TestListenRejectsBadPaths(t *testing.T) {
 		{"a link", link, "not a socket"},
 		{"a directory", dir, "not a socket"},
 		{"no directory", filepath.Join(dir, "none", "pleg.sock"), "no such file or directory"},
-		{"too long", filepath.Join(dir, strings.Repeat("x", 108)), "a unix socket allows 107"},
+		{"too long", filepath.Join(dir, strings.Repeat("x", 107-len(dir))), "a unix socket allows 107"},
 		{"empty", "", "empty"},
 	} {
 		if l, err := server.Listen(t.Context(), tt.path); err == nil || !strings.Contains(err.Error(), tt.says) {
@@ -47,6 +47,14 @@ func TestListenRejectsBadPaths(t *testing.T) {
 	}
 	if data, err := os.ReadFile(file); err != nil || string(data) != "precious" {
 		t.Errorf("the file: %q, %v, want it unchanged", data, err)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := server.Listen(t.Context(), file); err != nil {
+		t.Errorf("without the file: %v", err)
+	} else {
+		l.Close()
 	}
 	if conn, err := net.Dial("unix", used); err != nil {
 		t.Errorf("the socket in use: %v", err)

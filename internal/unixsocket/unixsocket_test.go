@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -65,6 +67,9 @@ func TestCloseRemovesOnlyItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	first.Close()
+	if _, err := os.Stat(path + ".lock"); err != nil {
+		t.Errorf("the lock of the second socket: %v, want it to be there", err)
+	}
 	conn, err := net.Dial("unix", path)
 	if err != nil {
 		t.Fatalf("the second socket: %v, want it to be there", err)
@@ -114,6 +119,32 @@ func TestOneOfManyListens(t *testing.T) {
 		conn.Close()
 		listeners[0].Close()
 	}
+}
+
+// TestListenAndCloseInTurn: a lock that was removed while it was waited for counts for nothing.
+func TestListenAndCloseInTurn(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	var listening atomic.Int32
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 500 {
+				l, err := unixsocket.Listen(t.Context(), path)
+				if err != nil {
+					if !strings.Contains(err.Error(), "the socket is in use") {
+						t.Errorf("Listen() = %v, want success or that it is in use", err)
+					}
+					continue
+				}
+				if n := listening.Add(1); n != 1 {
+					t.Errorf("%d listen at the same time", n)
+				}
+				listening.Add(-1)
+				l.Close()
+			}
+		})
+	}
+	all.Wait()
 }
 
 // Who can write to the folder could put anything in the place of the socket.

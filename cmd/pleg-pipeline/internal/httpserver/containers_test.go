@@ -33,7 +33,8 @@ func TestContainers(t *testing.T) {
 			"/containers?pid=one":            {http.StatusBadRequest, `pid: "one" is not valid`},
 			"/containers?pid=-1":             {http.StatusBadRequest, "PID must be positive"},
 			"/containers?cgroup=-1":          {http.StatusBadRequest, `cgroup: "-1" is not valid`},
-			"/containers?pid=1&wait=1h":      {http.StatusBadRequest, "wait: 1h0m0s is more than 10s"},
+			"/containers?pid=1&wait=11s":     {http.StatusBadRequest, "wait: 11s is more than 10s"},
+			"/containers/x?wait=10s":         {http.StatusNotFound, "no container of this node"},
 			"/containers?pid=1&wait=long":    {http.StatusBadRequest, `wait: "long" is not valid`},
 			"/containers?pid=1&weight=heavy": {http.StatusBadRequest, "weight"},
 		} {

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -217,6 +218,35 @@ func TestServeEndsWithContext(t *testing.T) {
 		t.Fatalf("listen again: %v, want the address to be free", err)
 	}
 	_ = again.Close()
+}
+
+// TestServeEndsUnreadAnswers: a client that does not read delays the end by a second, and
+// then has no connection.
+func TestServeEndsUnreadAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &pipeListener{make(chan net.Conn, 1)}
+		client, server := net.Pipe()
+		l.conns <- server
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		large := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) })
+		go func() {
+			served <- httpserver.Serve(ctx, l, large, newAccess(t, l.Addr(), ""), slog.New(slog.DiscardHandler))
+		}()
+		if _, err := io.WriteString(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		began := time.Now()
+		cancel()
+		if err := <-served; err != nil || time.Since(began) > time.Second {
+			t.Errorf("Serve() = %v after %v", err, time.Since(began))
+		}
+		if n, err := client.Read(make([]byte, 1)); err == nil {
+			t.Errorf("read %d bytes after the end", n)
+		}
+		_ = client.Close()
+	})
 }
 
 func TestServeReportsBrokenListener(t *testing.T) {

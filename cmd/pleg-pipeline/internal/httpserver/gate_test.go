@@ -94,7 +94,13 @@ func TestHealthBeyondTheLimit(t *testing.T) {
 		}
 		<-waiting
 	}
-	dial(t, address, 2*httpserver.MaxSpare)
+	spare := dial(t, address, 2*httpserver.MaxSpare)[2*httpserver.MaxSpare-1]
+	if _, err := spare.Write([]byte("GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := http.ReadResponse(bufio.NewReader(spare), nil); err != nil || answer.StatusCode != http.StatusOK || !answer.Close {
+		t.Errorf("GET /livez = %v, %v, want 200 and the end of the connection", answer, err)
+	}
 	for _, path := range []string{"/livez", "/readyz"} {
 		if answer := fetch(t, "http://"+address+path); answer.StatusCode != http.StatusOK {
 			t.Errorf("GET %s = %d, want 200", path, answer.StatusCode)

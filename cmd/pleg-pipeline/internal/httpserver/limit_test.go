@@ -69,6 +69,17 @@ func TestOldTLS(t *testing.T) {
 		}
 	}
 	address := servePipe(t, plegtest.New(), cert.config(t, ""))
+	sessions := tls.NewLRUClientSessionCache(1)
+	for range 2 { // a resumed session would skip checks of a configuration that has changed
+		answer, err := (&http.Transport{TLSClientConfig: &tls.Config{RootCAs: cert.pool, ClientSessionCache: sessions}, DisableKeepAlives: true}).RoundTrip(newRequest(t, "https://"+address+"/livez"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = body(t, answer); answer.TLS.DidResume {
+			t.Error("the session was resumed")
+		}
+		_ = answer.Body.Close()
+	}
 	for version, bad := range map[uint16]bool{tls.VersionTLS10: true, tls.VersionTLS11: true, tls.VersionTLS12: false, tls.VersionTLS13: false} {
 		conn, err := (&tls.Dialer{Config: &tls.Config{RootCAs: cert.pool, MinVersion: version, MaxVersion: version}}).DialContext(t.Context(), "tcp", address)
 		if (err != nil) != bad {

@@ -135,3 +135,39 @@ func TestStagesNameHungPods(t *testing.T) {
 		time.Sleep(time.Minute)
 	})
 }
+
+// A page of another site may neither read what names pods nor hold its places.
+func TestPagesOfOtherSitesAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
+		time.Sleep(1500 * time.Millisecond)
+		h := httpserver.Handler(options(pipe))
+		for _, test := range []struct {
+			path, site, mode string
+			code             int
+		}{
+			{"/pods", "", "", 200},
+			{"/pods", "same-origin", "cors", 200},
+			{"/pods", "none", "navigate", 200},
+			{"/pods", "cross-site", "navigate", 200},
+			{"/pods", "cross-site", "no-cors", 403},
+			{"/stages", "cross-site", "cors", 403},
+			{"/events", "cross-site", "no-cors", 403},
+			{"/", "cross-site", "navigate", 200},
+		} {
+			r := httptest.NewRequestWithContext(t.Context(), "GET", test.path, nil)
+			r.Header.Set("Sec-Fetch-Site", test.site)
+			r.Header.Set("Sec-Fetch-Mode", test.mode)
+			answer := httptest.NewRecorder()
+			h.ServeHTTP(answer, r)
+			if answer.Code != test.code {
+				t.Errorf("%s from %q, %q = %d %s, want %d", test.path, test.site, test.mode, answer.Code, answer.Body, test.code)
+			}
+			for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin"} {
+				if got := answer.Header().Get(name); got != want {
+					t.Errorf("%s: %s = %q, want %q", test.path, name, got, want)
+				}
+			}
+		}
+	})
+}

@@ -2,6 +2,7 @@ package httpserver_test
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
 
 	"github.com/prometheus/exporter-toolkit/web"
@@ -9,6 +10,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
 // TestPasswordChecksAreBounded: those who guess delay nobody for long.
@@ -52,5 +54,35 @@ func TestUnknownUsersCostAsMuch(t *testing.T) {
 	}
 	if cost, err := bcrypt.Cost(httpserver.Costliest(&c)); err != nil || cost != 6 {
 		t.Errorf("cost %d, %v, want 6", cost, err)
+	}
+}
+
+// TestChangedPassword: the old one is forgotten, though it was correct.
+func TestChangedPassword(t *testing.T) {
+	path := write(t, users)
+	url := "http://jo:secret@" + servePipe(t, plegtest.New(), path) + "/metrics"
+	for _, want := range []int{http.StatusOK, http.StatusOK, http.StatusUnauthorized} {
+		if want != http.StatusOK {
+			hash, err := bcrypt.GenerateFromPassword([]byte("another"), bcrypt.MinCost)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rewrite(t, path, "basic_auth_users:\n  jo: "+string(hash)+"\n")
+		}
+		if answer := fetch(t, url); answer.StatusCode != want {
+			t.Errorf("GET /metrics = %d, want %d", answer.StatusCode, want)
+		}
+	}
+}
+
+// TestRateLimit: the limit of the web configuration does not concern probes.
+func TestRateLimit(t *testing.T) {
+	address := servePipe(t, plegtest.New(), write(t, "rate_limit: {interval: 1h, burst: 2}\n"))
+	for n, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {
+		for path, code := range map[string]int{"/metrics": want, "/livez": http.StatusOK} {
+			if answer := fetch(t, "http://"+address+path); answer.StatusCode != code {
+				t.Errorf("request %d of %s = %d, want %d", n, path, answer.StatusCode, code)
+			}
+		}
 	}
 }

@@ -1,0 +1,44 @@
+package exporter_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/exporter"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// Errors back off and are logged once, until the receiver accepts something.
+func TestLoop(t *testing.T) {
+	var log kit.Log
+	var waits []time.Duration
+	l := exporter.Loop{
+		Log: log.Logger(), Failed: "cannot send", Recovered: "sends again", Backoff: backoff.Backoff{Min: time.Second, Max: time.Hour},
+		Count: func(error) time.Duration { return 0 },
+		Wait:  func(_ context.Context, d time.Duration) error { waits = append(waits, d); return nil },
+	}
+	err := l.Run(t.Context(), func(ctx context.Context) error {
+		if len(waits) == 4 {
+			l.Works(ctx)
+		}
+		l.Acknowledged()
+		if at, err := l.Status(); at.IsZero() || (err == nil) != (len(waits) == 0 || len(waits) == 4) {
+			t.Errorf("after %d failures: %v, %v", len(waits), at, err)
+		}
+		if len(waits) == 6 {
+			return exporter.ErrSourceEnded
+		}
+		return errors.New("broken")
+	})
+	if err != nil {
+		t.Errorf("Run() = %v, want no error after the end of the source", err)
+	}
+	if len(waits) != 6 || waits[3] < 4*time.Second || waits[4] > time.Second {
+		t.Errorf("waits %v, want them to double, and to begin again after a success", waits)
+	}
+	log.RequireLines(t, 2, "cannot send")
+	log.RequireLines(t, 1, "sends again")
+}
