@@ -27,6 +27,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/otlp"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -334,27 +335,13 @@ func (n *node) churn(pod pleg.PodUID, restarts int) {
 	}
 }
 
-// metric returns the value of a counter or a gauge.
-func (n *node) metric(name string) float64 {
-	n.t.Helper()
-	families, err := n.registry.Gather()
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	for _, f := range families {
-		if m := f.GetMetric()[0]; f.GetName() == name {
-			return m.GetCounter().GetValue() + m.GetGauge().GetValue()
-		}
-	}
-	n.t.Fatalf("no metric %s", name)
-	return 0
-}
+func (n *node) metric(name string) float64 { return kit.Metric(n.t, n.registry, "pleg_otlp_"+name) }
 
 // requireMetrics compares counters.
 func (n *node) requireMetrics(want map[string]float64) {
 	n.t.Helper()
 	for name, value := range want {
-		if got := n.metric("pleg_otlp_" + name); got != value {
+		if got := n.metric(name); got != value {
 			n.t.Errorf("pleg_otlp_%s is %v, want %v", name, got, value)
 		}
 	}

@@ -33,19 +33,6 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
-func TestRunsOnce(t *testing.T) {
-	e, err := otlp.NewExporter(otlp.ExporterOptions{Conn: new(grpc.ClientConn), Source: &script{end: true}, Node: "n"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Run(t.Context()); err != nil {
-		t.Errorf("first Run: %v", err)
-	}
-	if err := e.Run(t.Context()); err == nil {
-		t.Error("no error of a second Run")
-	}
-}
-
 func TestMetricsAreDocumented(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	if _, err := otlp.NewExporter(otlp.ExporterOptions{Conn: new(grpc.ClientConn), Source: &script{}, Node: "n", Registerer: registry}); err != nil {

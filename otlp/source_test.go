@@ -133,32 +133,27 @@ func TestExporterFollowsItsSource(t *testing.T) {
 	}
 }
 
-// Run ends when its source ends, but not at an error of the source.
+// Run ends when its source ends, but not at an error of the source. It runs once.
 func TestEndOfTheSource(t *testing.T) {
-	for name, tc := range map[string]struct {
-		source        *script
-		records       int
-		subscriptions int // at least
-		ends          bool
-	}{
-		"end": {
-			source:  &script{parts: [][]pleg.Event{{event(pleg.Gap, 0), event(pleg.Synced, 0), event(pleg.PodSync, 1)}}, end: true},
-			records: 3, subscriptions: 1, ends: true,
-		},
-		"error": {source: &script{end: true, err: errTestEnds}, subscriptions: 4},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := new(receiver)
-				stop := r.export(t, nil, otlp.ExporterOptions{Source: tc.source})
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				asked := len(tc.source.asked())
-				if got := len(r.names()); got != tc.records || asked < tc.subscriptions || tc.ends && asked > tc.subscriptions {
-					t.Errorf("%d records and %d subscriptions, want %d and %d", got, asked, tc.records, tc.subscriptions)
-				}
-				stop()
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := new(receiver)
+		start := []pleg.Event{event(pleg.Gap, 0), event(pleg.Synced, 0), event(pleg.PodSync, 1)}
+		e, err := otlp.NewExporter(otlp.ExporterOptions{Conn: r, Source: &script{parts: [][]pleg.Event{start}, end: true}, Node: "n"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Run(t.Context()); err != nil || len(r.names()) != 3 {
+			t.Errorf("first Run: %v with %v, want all three events", err, r.names())
+		}
+		if err := e.Run(t.Context()); err == nil {
+			t.Error("no error of a second Run")
+		}
+		fails := &script{end: true, err: errTestEnds}
+		stop := r.export(t, nil, otlp.ExporterOptions{Source: fails})
+		time.Sleep(time.Minute)
+		if got := len(fails.asked()); got < 4 {
+			t.Errorf("a source that fails was asked %d times in a minute, want it again and again", got)
+		}
+		stop()
+	})
 }
