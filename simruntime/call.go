@@ -2,12 +2,11 @@ package simruntime
 
 import (
 	"cmp"
-	"container/list"
 	"context"
 	"path"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -22,6 +21,7 @@ type call struct {
 	rt       *Runtime
 	rpc      string
 	limited  int // 1 if it counts for the concurrency limit
+	limit    *semaphore.Weighted
 	executed int // 1 once the limit has admitted it
 	started  time.Time
 	verdict  verdict
@@ -37,7 +37,8 @@ func (rt *Runtime) admit(ctx context.Context, rpc string, req any) (*call, error
 	rt.stats.closeOnce.Do(func() { close(rt.stats.called) })
 	rt.stats.count(rpc, c.limited, 0, func(r *RPCStats) { r.Calls++ })
 	if c.limited > 0 {
-		if err := rt.limit.acquire(ctx); err != nil {
+		c.limit = rt.limit.Load()
+		if c.limit.Acquire(ctx, 1) != nil {
 			return c, contextError(ctx)
 		}
 		c.executed = 1
@@ -73,7 +74,7 @@ func (c *call) leave(err error) {
 		}
 	})
 	if c.executed > 0 { // after it was counted: the peak never exceeds the bound
-		c.rt.limit.release()
+		c.limit.Release(1)
 	}
 }
 
@@ -159,63 +160,4 @@ func (rt *Runtime) targetOf(sandboxID, containerID string, labels map[string]str
 		t.podUID = sb.meta.GetUid()
 	}
 	return t
-}
-
-// limiter lets a bounded number of calls through, in the order of arrival.
-// Unlike a semaphore of fixed size its bound may change while calls wait.
-type limiter struct {
-	mu      sync.Mutex
-	bound   int // if 0, none
-	running int
-	waiting *list.List // of chan struct{}, closed to let the waiter through
-}
-
-// acquire waits for its turn or for the end of ctx.
-func (l *limiter) acquire(ctx context.Context) error {
-	l.mu.Lock()
-	if l.waiting.Len() == 0 && l.free() {
-		l.running++
-		l.mu.Unlock()
-		return nil
-	}
-	turn := make(chan struct{})
-	place := l.waiting.PushBack(turn)
-	l.mu.Unlock()
-
-	select {
-	case <-turn:
-		return nil
-	case <-ctx.Done():
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	select {
-	case <-turn: // let through at the same moment: hand the turn on
-		l.running--
-		l.wake()
-	default:
-		l.waiting.Remove(place)
-	}
-	return context.Cause(ctx)
-}
-
-func (l *limiter) release() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.running--
-	l.wake()
-}
-
-func (l *limiter) free() bool { return l.bound == 0 || l.running < l.bound }
-
-func (l *limiter) wake() {
-	for l.free() {
-		first := l.waiting.Front()
-		if first == nil {
-			return
-		}
-		l.waiting.Remove(first)
-		l.running++
-		close(first.Value.(chan struct{}))
-	}
 }

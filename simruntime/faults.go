@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc/codes"
 )
 
@@ -136,12 +138,12 @@ func (rt *Runtime) SetProfile(p Profile) error {
 }
 
 // SetMaxConcurrent replaces the bound of calls that execute at once; zero or
-// less means none. Calls that execute are not interrupted.
+// less means none. Calls that have arrived keep the bound that they found.
 func (rt *Runtime) SetMaxConcurrent(n int) {
-	rt.limit.mu.Lock()
-	defer rt.limit.mu.Unlock()
-	rt.limit.bound = max(n, 0)
-	rt.limit.wake()
+	if n <= 0 {
+		n = math.MaxInt
+	}
+	rt.limit.Store(semaphore.NewWeighted(int64(n))) // serves in the order of arrival
 }
 
 // rule is an active fault.

@@ -209,32 +209,6 @@ func TestConcurrencyLimitIsFIFO(t *testing.T) {
 	})
 }
 
-func TestLimitCanBeLifted(t *testing.T) {
-	opts := simruntime.Options{Profile: simruntime.Profile{"ContainerStatus": {P50: time.Hour}}}
-	simulate(t, opts, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
-		rt.SetMaxConcurrent(1)
-		p := populate(t, rt, 1, 1)[0]
-		const calls = 300
-		done := make(chan time.Duration, calls)
-		for range calls {
-			go func() {
-				_, took := statusOf(t.Context(), client, p.Containers[0].ID)
-				done <- took
-			}()
-		}
-		synctest.Wait()
-		rt.SetMaxConcurrent(0)
-		for range calls {
-			if took := <-done; took != time.Hour {
-				t.Fatalf("a call took %v, want 1h", took)
-			}
-		}
-		if got := rt.Stats().PeakInFlight; got != calls {
-			t.Errorf("peak %d, want %d", got, calls)
-		}
-	})
-}
-
 func TestInvalidSettingsNameTheField(t *testing.T) {
 	rt := newRuntime(t, simruntime.Options{})
 	newErr := func(o simruntime.Options) error {

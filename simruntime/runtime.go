@@ -2,7 +2,6 @@ package simruntime
 
 import (
 	"cmp"
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -107,7 +107,7 @@ func checkProbability(field string, value float64) error {
 type Runtime struct {
 	opts   Options
 	faults *faultSet
-	limit  *limiter
+	limit  atomic.Pointer[semaphore.Weighted]
 	stats  *counters
 	hub    *hub
 
@@ -132,15 +132,16 @@ func New(opts Options) (*Runtime, error) {
 	opts.StreamBatch = cmp.Or(opts.StreamBatch, 5000)
 	opts.MaxMessageBytes = cmp.Or(opts.MaxMessageBytes, 16<<20)
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
-	return &Runtime{
+	rt := &Runtime{
 		opts:   opts,
 		faults: &faultSet{seed: opts.Seed, rng: newRand(opts.Seed, "faults"), profile: maps.Clone(opts.Profile)},
-		limit:  &limiter{waiting: list.New()},
 		stats:  &counters{called: make(chan struct{}), s: Stats{RPCs: map[string]RPCStats{}}},
 		hub:    &hub{rng: newRand(opts.Seed, "events"), retention: opts.EventRetention},
 		rng:    newRand(opts.Seed, "state"),
 		state:  state{sandboxes: map[string]*sandbox{}, containers: map[string]*container{}, pods: map[string]*pod{}},
-	}, nil
+	}
+	rt.SetMaxConcurrent(0)
+	return rt, nil
 }
 
 // newRand returns a separate sequence for each use of the seed, so that one use
