@@ -191,8 +191,8 @@ func hidesNoOther(t *testing.T, fake *fakeRuntime, reason string, times int) {
 	}
 }
 
-// An item without metadata still counts. Its name and pod come from the list before,
-// or else from the kubelet's labels, and its state from the item.
+// An item without metadata, or with text that is not UTF-8, still counts. Its name and pod
+// come from the list before, or else from the kubelet's labels, and its state from the item.
 func TestMalformedItemIsCompleted(t *testing.T) {
 	for _, streamed := range []bool{true, false} {
 		sandboxes := []*runtimeapi.PodSandbox{sandbox("s", "u", 0, 1)}
@@ -200,13 +200,13 @@ func TestMalformedItemIsCompleted(t *testing.T) {
 		fake := &fakeRuntime{streams: streamed, sandboxes: sandboxes, containers: containers}
 		client := connect(t, fake, cri.Options{})
 		before := show(listPods(t, client))
-		badSandbox, badContainer, newcomer := sandbox("s", "u", 0, 1), container("c", "s", 2, 1), container("new", "s", 1, 3)
+		bare, bareContainer, newcomer := sandbox("s", "u", 0, 1), container("c", "s", 2, 1), container("new", "s", 1, 3)
 		second, kubelets := sandbox("s2", "u", 1, 0), container("new2", "s", 1, 4)
 		second.Labels = map[string]string{"io.kubernetes.pod.uid": "u", "io.kubernetes.pod.name": "name-s", "io.kubernetes.pod.namespace": "ns-s"}
 		kubelets.Labels = map[string]string{"io.kubernetes.container.name": "main"}
 		kubelets.Annotations = map[string]string{"io.kubernetes.container.restartCount": "3"}
-		badSandbox.Metadata, badContainer.Metadata, newcomer.Metadata, second.Metadata, kubelets.Metadata = nil, nil, nil, nil, nil
-		fake.sandboxes, fake.containers = []*runtimeapi.PodSandbox{badSandbox, second}, []*runtimeapi.Container{badContainer, newcomer, kubelets}
+		bare.Metadata, bareContainer.Metadata, newcomer.Metadata, second.Metadata, kubelets.Metadata = nil, nil, nil, nil, nil
+		fake.sandboxes, fake.containers = []*runtimeapi.PodSandbox{bare, second}, []*runtimeapi.Container{bareContainer, newcomer, kubelets}
 		want := "u ns-s/name-s map[app:web of:s] [s< name-s#1 running@1] [s2< name-s#0 exited@0] new2<s main#3 running@4 c<s name-c#1 exited@1\n"
 		for range 2 {
 			if got := show(listPods(t, client)); got != want {
@@ -216,6 +216,14 @@ func TestMalformedItemIsCompleted(t *testing.T) {
 		fake.sandboxes, fake.containers = sandboxes, containers
 		if got := show(listPods(t, client)); got != before {
 			t.Errorf("with metadata again: %s, want the same as before: %s", got, before)
+		}
+		fake.sandboxes = []*runtimeapi.PodSandbox{badSandbox(sandbox("s", "u", 0, 1))}
+		fake.containers = []*runtimeapi.Container{badContainer(container("c", "s", 2, 1)), container("gone", "s", 1, 2)}
+		want = strings.Replace(before, "name-c#1 running", "name-c#1 exited", 1)
+		for range 2 {
+			if got := show(listPods(t, client)); got != want {
+				t.Errorf("with text that is not UTF-8: %s, want %s", got, want)
+			}
 		}
 	}
 }

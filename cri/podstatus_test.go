@@ -111,47 +111,6 @@ func TestPodStatusCalls(t *testing.T) {
 	}
 }
 
-// Carried statuses that cannot be used are asked for one by one.
-func TestUnusableCarriedStatus(t *testing.T) {
-	running, lie := containerAnswer("c1").GetStatus(), &runtimeapi.ContainerStatus{Id: "c1", State: runtimeapi.ContainerState_CONTAINER_EXITED, ExitCode: 9}
-	for name, answer := range map[string]func() *runtimeapi.PodSandboxStatusResponse{
-		"none": func() *runtimeapi.PodSandboxStatusResponse { return carryingAnswer(sandboxStatus("s1", true, 1)) },
-		"an empty one": func() *runtimeapi.PodSandboxStatusResponse {
-			return carryingAnswer(sandboxStatus("s1", true, 1), &runtimeapi.ContainerStatus{})
-		},
-		"two of one id": func() *runtimeapi.PodSandboxStatusResponse {
-			return carryingAnswer(sandboxStatus("s1", true, 1), lie, running)
-		},
-		"unknown state": func() *runtimeapi.PodSandboxStatusResponse {
-			return carryingAnswer(sandboxStatus("s1", true, 1), &runtimeapi.ContainerStatus{Id: "c1", State: 99})
-		},
-		"gathered before the call": func() *runtimeapi.PodSandboxStatusResponse {
-			a := carryingAnswer(sandboxStatus("s1", true, 1), lie)
-			a.Timestamp -= int64(time.Hour)
-			return a
-		},
-		"without a time": func() *runtimeapi.PodSandboxStatusResponse {
-			a := carryingAnswer(sandboxStatus("s1", true, 1), lie)
-			a.Timestamp = 0
-			return a
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			fake := &statuses{containers: map[string]*runtimeapi.ContainerStatusResponse{"c1": containerAnswer("c1")}}
-			runtime := fake.runtime()
-			runtime.sandboxStatus = func(context.Context, string) (*runtimeapi.PodSandboxStatusResponse, error) { return answer(), nil }
-			client := connect(t, runtime, cri.Options{})
-			listed := pod([]string{"s1"}, []string{"c1"})
-			listed.Containers[0].SandboxID = "s1"
-			st, err := client.PodStatus(t.Context(), listed, nil)
-			must(t, err)
-			if len(st.Containers) != 1 || st.Containers[0].State != pleg.StateRunning || len(fake.asked) != 1 {
-				t.Errorf("got %+v with calls for %q, want c1 running, from a call of its own", st.Containers, fake.asked)
-			}
-		})
-	}
-}
-
 // On random histories, an inspection with the last status of the pod returns what one
 // returns that asks for everything. The runtime carries statuses never, always, or now
 // and then, and some of what it carries is unusable.
@@ -254,7 +213,7 @@ func (w *distorted) options(carries func() bool) cri.Options {
 }
 
 // spoil makes some of the carried statuses unusable: absent, empty, twice, or wrong and
-// gathered before the call.
+// of no known state, gathered before the call or without a time.
 func (w *distorted) spoil(answer *runtimeapi.PodSandboxStatusResponse) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -263,7 +222,7 @@ func (w *distorted) spoil(answer *runtimeapi.PodSandboxStatusResponse) {
 	if len(carried) > 0 {
 		lie.Id = carried[0].GetId()
 	}
-	switch w.rng.IntN(8) {
+	switch w.rng.IntN(10) {
 	case 0:
 		carried = carried[:len(carried)/2]
 	case 1:
@@ -272,6 +231,11 @@ func (w *distorted) spoil(answer *runtimeapi.PodSandboxStatusResponse) {
 		carried = append(carried, lie)
 	case 3:
 		carried, answer.Timestamp = []*runtimeapi.ContainerStatus{lie}, answer.GetTimestamp()-int64(time.Second)
+	case 4:
+		carried, answer.Timestamp = []*runtimeapi.ContainerStatus{lie}, 0
+	case 5:
+		lie.State = 99
+		carried = []*runtimeapi.ContainerStatus{lie}
 	}
 	answer.ContainersStatuses = carried
 }

@@ -1,7 +1,6 @@
 package cri_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,27 +33,6 @@ func badSandbox(s *runtimeapi.PodSandbox) *runtimeapi.PodSandbox {
 func badContainer(c *runtimeapi.Container) *runtimeapi.Container {
 	withField(c.Metadata, badName)
 	return c
-}
-
-// A known item whose text becomes malformed is not gone, and its state is still that of
-// the list.
-func TestKnownItemKeepsItsText(t *testing.T) {
-	fake := &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{sandbox("s", "u", 0, 1)}}
-	fake.containers = []*runtimeapi.Container{container("c", "s", 1, 1)}
-	client := connect(t, fake, cri.Options{})
-	before := show(listPods(t, client))
-	fake.sandboxes = []*runtimeapi.PodSandbox{badSandbox(sandbox("s", "u", 0, 1))}
-	fake.containers = []*runtimeapi.Container{badContainer(container("c", "s", 2, 1))}
-	want := strings.Replace(before, "name-c#1 running", "name-c#1 exited", 1)
-	for range 2 {
-		if got := show(listPods(t, client)); got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
-	}
-	fake.sandboxes, fake.containers = []*runtimeapi.PodSandbox{sandbox("s", "u", 0, 1)}, []*runtimeapi.Container{container("c", "s", 1, 1)}
-	if got := show(listPods(t, client)); got != before {
-		t.Errorf("got %s, want %s as before", got, before)
-	}
 }
 
 // An event with such text does not end the stream. It is a reason to list the pod.
