@@ -28,6 +28,10 @@ var troubles = map[string]trouble{
 		begin: func(_ *testing.T, n *node) { n.simulation.Kill() },
 		end:   func(t *testing.T, n *node) { n.simulate(t) },
 	},
+	"PlegListHangs": {
+		begin: func(_ *testing.T, n *node) { _ = n.simulation.Pause() },
+		end:   func(_ *testing.T, n *node) { _ = n.simulation.Continue() },
+	},
 	"PlegPodsHang": {
 		// A pod that hangs is quarantined when its first inspection fails.
 		run: []string{"--inspect-timeout", "2s"},
@@ -108,7 +112,8 @@ func shortRules(t *testing.T) (r rules) {
 			r.alerts = append(r.alerts, fmt.Sprint(rule["alert"]))
 			r.metrics = append(r.metrics, regexp.MustCompile(`\bpleg_\w+`).FindAllString(expr, -1)...)
 			rule["for"] = "2s"
-			rule["expr"] = regexp.MustCompile(`\[\d+m\]`).ReplaceAllString(expr, "[20s]")
+			expr = regexp.MustCompile(`\[\d+m\]`).ReplaceAllString(expr, "[20s]")
+			rule["expr"] = regexp.MustCompile(`> 20$`).ReplaceAllString(expr, "> 4")
 		}
 	}
 	text, err := yaml.Marshal(file.Spec)
