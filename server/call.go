@@ -39,7 +39,7 @@ func newCall(ctx context.Context, conn *heldConn, brief bool, timeout time.Durat
 	c.open.Store(1)
 	held, release := context.WithCancel(ctx.Value(connectedKey{}).(context.Context))
 	c.release = release
-	context.AfterFunc(held, func() {
+	context.AfterFunc(held, func() { //nolint:contextcheck // the context of the connection
 		c.timer.Stop()
 		free()
 	})

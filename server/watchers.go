@@ -37,25 +37,24 @@ func (s *Server) joinWatchers(ctx context.Context) (_ context.Context, leave fun
 		s.watchers.release(x)
 	}
 	victim, ok := s.watchers.acquire(x)
-	if ok && (victim == nil || hasLeft(ctx, victim)) {
+	if ok && (victim == nil || hasLeft(victim)) {
 		return ctx, leave
 	}
 	leave()
 	return nil, nil
 }
 
-// hasLeft waits until a watcher has left. It returns false if ctx ends before, or if its
-// client does not read on a connection that this server cannot close.
-func hasLeft(ctx context.Context, victim *place) bool {
+// hasLeft waits until a watcher has left. It returns false if its client does not read on a
+// connection that this server cannot close.
+func hasLeft(victim *place) bool {
 	late := time.NewTimer(2 * leaveTimeout)
 	defer late.Stop()
 	select {
 	case <-victim.released:
 		return true
-	case <-ctx.Done():
 	case <-late.C:
+		return false
 	}
-	return false
 }
 
 // clientOf returns what is the same for all calls of a process, or of a connection if the

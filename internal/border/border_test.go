@@ -133,9 +133,11 @@ func TestMisbehaviourEndsTheStream(t *testing.T) {
 func TestMalformedItemsOfAListAreSkipped(t *testing.T) {
 	listed := func() []*pleg.Pod {
 		return []*pleg.Pod{
-			{UID: "good", Containers: []*pleg.Container{{ID: "c1"}}}, nil,
+			{UID: "good", Containers: []*pleg.Container{{ID: "c1"}}},
+			nil,
 			{UID: "partial", Containers: []*pleg.Container{nil, {ID: "c3"}}, Sandboxes: []*pleg.Container{{ID: "s3"}, nil, nil}},
-			{Containers: []*pleg.Container{{ID: "c2"}}}, {UID: "last"},
+			{Containers: []*pleg.Container{{ID: "c2"}}},
+			{UID: "last"},
 		}
 	}
 	own, reg := listed(), prometheus.NewRegistry()

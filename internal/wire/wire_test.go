@@ -173,8 +173,14 @@ func TestYearsThatJSONCannotHave(t *testing.T) {
 		east    int
 		is      bool
 	}{
-		{0, 0, true}, {last, 0, true}, {last + 1, 0, false}, {last, hour, false}, {last, -hour, true},
-		{first - 1, 0, false}, {first + 1, 0, true}, {first + 1, -hour, false},
+		{0, 0, true},
+		{last, 0, true},
+		{last + 1, 0, false},
+		{last, hour, false},
+		{last, -hour, true},
+		{first - 1, 0, false},
+		{first + 1, 0, true},
+		{first + 1, -hour, false},
 	} {
 		time.Local = time.FixedZone("", test.east)
 		if got := wire.ToTime(&timestamppb.Timestamp{Seconds: test.seconds}); got.IsZero() == test.is {

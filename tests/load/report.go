@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 )
@@ -72,18 +73,19 @@ func (s *soak) progress(ctx context.Context) string {
 		actions += n
 	}
 	_, rests, _ := s.phase.now()
-	text := fmt.Sprintf("%s: %v of %v, %d actions, %d rests, %d problems",
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s: %v of %v, %d actions, %d rests, %d problems",
 		s.name, s.Elapsed().Round(time.Second), s.Duration, actions, rests, len(s.Problems()))
 	for _, d := range s.daemons {
 		now, err := d.sample(ctx, s.Run)
 		if err != nil {
-			text += fmt.Sprintf("; %s: %v", d.Name, err)
+			fmt.Fprintf(&text, "; %s: %v", d.Name, err)
 			continue
 		}
-		text += fmt.Sprintf("; %s: %.0f events, %.0f discarded, heap %.1f MiB, %.0f goroutines, %.0f fds, RSS %.0f MiB, CPU %.1f s",
+		fmt.Fprintf(&text, "; %s: %.0f events, %.0f discarded, heap %.1f MiB, %.0f goroutines, %.0f fds, RSS %.0f MiB, CPU %.1f s",
 			d.Name, now.Events, now.Discarded, MiB(now.HeapBytes), now.Goroutines, now.FDs, MiB(now.RSSBytes), now.CPUSeconds)
 	}
-	return text
+	return text.String()
 }
 
 // SoakMain is a command that soaks the program beside a node, with the arguments of this
