@@ -26,16 +26,12 @@ type call struct {
 
 type callKey struct{}
 
-// callOf returns nil for a call that is not counted.
-func callOf(ctx context.Context) *call {
-	c, _ := ctx.Value(callKey{}).(*call)
-	return c
-}
+func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 
 // newCall returns a call whose place is freed once it has ended and is written, or its
 // connection is closed.
 func newCall(ctx context.Context, conn *heldConn, brief bool, timeout time.Duration, free func()) *call {
-	c := &call{brief: brief, timeout: timeout, timer: time.AfterFunc(timeout, conn.closeIfHeld)}
+	c := &call{brief: brief, timeout: timeout, timer: time.AfterFunc(timeout, conn.end)}
 	c.open.Store(1)
 	held, release := context.WithCancel(ctx.Value(connectedKey{}).(context.Context))
 	c.release = release
@@ -63,7 +59,7 @@ func (c *call) done() {
 
 // requestReceived notes that the client has sent the request of a call.
 func (c *call) requestReceived() {
-	if c != nil && !c.brief {
+	if !c.brief {
 		c.timer.Stop()
 	}
 }
@@ -76,8 +72,8 @@ func interceptUnary(closing context.Context) grpc.UnaryServerInterceptor {
 		ending, cancel := untilClosing(ctx, closing)
 		defer cancel()
 		answer, err := handler(ending, request)
-		if c == nil || err != nil {
-			return answer, unavailable(ending, err)
+		if err != nil {
+			return nil, unavailable(ending, err)
 		}
 		return countedMessage{answer, &written{call: c}}, nil
 	}
@@ -97,7 +93,7 @@ func interceptStream(closing context.Context) grpc.StreamServerInterceptor {
 type interceptedStream struct {
 	grpc.ServerStream
 	ctx  context.Context //nolint:containedctx // gRPC gets the context from the stream
-	call *call           // nil if it is not counted
+	call *call
 }
 
 // Context implements [grpc.ServerStream].
@@ -114,10 +110,7 @@ func (s interceptedStream) RecvMsg(m any) error {
 
 // SendMsg implements [grpc.ServerStream].
 func (s interceptedStream) SendMsg(m any) error {
-	if s.call != nil {
-		m = countedMessage{m, &written{call: s.call}}
-	}
-	return s.ServerStream.SendMsg(m)
+	return s.ServerStream.SendMsg(countedMessage{m, &written{call: s.call}})
 }
 
 // countedMessage is a message of a counted call.

@@ -62,19 +62,13 @@ func newFixtureOn(t testing.TB, p pipeline.Options, o server.Options, listener n
 	t.Helper()
 	f := &fixture{TB: t, Pipeline: kit.New(t, p)}
 	o.Registerer = f.Metrics
-	s := f.newServer(o)
+	s, err := server.New(f.Pipeline.Pipeline, o)
+	if err != nil {
+		t.Fatal(err)
+	}
 	f.Start(t)
 	f.stopServer = kit.Run(t, func(ctx context.Context) error { return s.Serve(ctx, listener) })
 	return f
-}
-
-func (f *fixture) newServer(o server.Options) *server.Server {
-	f.Helper()
-	s, err := server.New(f.Pipeline.Pipeline, o)
-	if err != nil {
-		f.Fatal(err)
-	}
-	return s
 }
 
 // connect returns a new connection.

@@ -49,7 +49,7 @@ func (g *gate) Accept() (net.Conn, error) {
 
 // admit counts the connection. It returns false if there are too many.
 func (g *gate) admit(c *heldConn) bool {
-	x := newPlace(c.process, func() { _ = c.Close() })
+	x := newPlace(c.process, c.end)
 	c.release = sync.OnceFunc(func() {
 		g.open.release(x)
 		g.metrics.connections.Dec()
@@ -71,7 +71,7 @@ func (g *gate) refuse(c *heldConn) bool {
 		c.release()
 		return false
 	}
-	time.AfterFunc(refusalAge, c.closeIfHeld)
+	time.AfterFunc(refusalAge, c.end)
 	return true
 }
 
@@ -92,12 +92,8 @@ func (c *heldConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// closeIfHeld closes the connection. It accepts nil.
-func (c *heldConn) closeIfHeld() {
-	if c != nil {
-		_ = c.Close()
-	}
-}
+// end closes the connection.
+func (c *heldConn) end() { _ = c.Close() }
 
 // Close implements [net.Conn].
 func (c *heldConn) Close() error {

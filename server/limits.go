@@ -78,7 +78,7 @@ func (l *limits) countCall(ctx context.Context, info *tap.Info) (context.Context
 	if err != nil {
 		l.metrics.refusedCalls.Inc()
 		if conn.refused.Add(1) >= maxRefusedCalls {
-			_ = conn.Close()
+			conn.end()
 		}
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (l *limits) countCall(ctx context.Context, info *tap.Info) (context.Context
 
 // acquire counts a call, and closes the connection of another one that gives up its place.
 func (l *limits) acquire(conn *heldConn, called method, name string) (release func(), err error) {
-	ofAll, ofMethod := newPlace(conn.process, conn.closeIfHeld), newPlace(conn.process, conn.closeIfHeld)
+	ofAll, ofMethod := newPlace(conn.process, conn.end), newPlace(conn.process, conn.end)
 	release = func() {
 		called.places.release(ofMethod)
 		l.all.release(ofAll)
@@ -121,14 +121,10 @@ func (p plaintext) Clone() credentials.TransportCredentials {
 // heldBy is the connection of a call.
 type heldBy struct{ conn *heldConn }
 
-// heldConnOf returns nil for a call that did not come through a gate.
+// heldConnOf returns the connection of a call.
 func heldConnOf(ctx context.Context) *heldConn {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
-		return nil
-	}
-	held, _ := p.AuthInfo.(heldBy)
-	return held.conn
+	p, _ := peer.FromContext(ctx)
+	return p.AuthInfo.(heldBy).conn
 }
 
 // AuthType implements [credentials.AuthInfo].

@@ -7,8 +7,7 @@
 //	...
 //	err = s.ListenAndServe(ctx, "/run/pleg-pipeline.sock") // beside pipe.Run
 //
-// A program that has its own gRPC server calls [Server.Register] instead. Package
-// client is the client of this service.
+// Package client is the client of this service.
 //
 // # Bounds
 //
@@ -104,13 +103,6 @@ func New(p *pipeline.Pipeline, o Options) (*Server, error) {
 	}, nil
 }
 
-// Register adds the service pleg.v1.PLEG to the caller's gRPC server. The caller must
-// then add limits on connections and requests, health and reflection. Watch calls end
-// with the pipeline: end it before GracefulStop.
-func (s *Server) Register(r grpc.ServiceRegistrar) {
-	plegv1.RegisterPLEGServer(r, &service{Server: s})
-}
-
 // ListenAndServe calls [Listen] and [Server.Serve]. It removes the socket when it
 // returns.
 func (s *Server) ListenAndServe(ctx context.Context, path string) error {
@@ -136,7 +128,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	checks := health.NewServer()
 	s.report(checks)
 	srv := s.newGRPC(closing)
-	s.Register(srv)
+	plegv1.RegisterPLEGServer(srv, &service{Server: s})
 	healthv1.RegisterHealthServer(srv, checks)
 	reflection.Register(srv)
 

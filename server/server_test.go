@@ -4,19 +4,16 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
@@ -65,30 +62,6 @@ func TestBadRequests(t *testing.T) {
 		wantStatus(t, "bad time", err, codes.InvalidArgument, "newer_than")
 		longest := f.mustWatch(t.Context(), c, &plegv1.WatchRequest{Name: strings.Repeat("n", 100), Buffer: 4096})
 		f.wantEvent("another watch of the same connection", other, longest)
-	})
-}
-
-// The service works on a gRPC server of the caller, which has none of the limits.
-func TestRegister(t *testing.T) {
-	inBubble(t, pipeline.Options{}, server.Options{}, func(t *testing.T, f *fixture) {
-		listener, grpcServer := bufconn.Listen(64<<10), grpc.NewServer()
-		f.newServer(server.Options{MaxWatchers: 1}).Register(grpcServer)
-		ended := make(chan error)
-		go func() { ended <- grpcServer.Serve(listener) }()
-		t.Cleanup(func() {
-			grpcServer.Stop()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
-		})
-		f.dial = func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }
-		watching := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
-		_, err := f.watch(t.Context(), f.client(), &plegv1.WatchRequest{})
-		wantStatus(t, "one more", err, codes.ResourceExhausted, "too many watchers: this server allows 1 at a time")
-		f.wantEvent("the watcher", watching)
-		if err := f.list(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 

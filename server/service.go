@@ -69,7 +69,7 @@ func (s *service) forward(ctx context.Context, sub *pipeline.Subscription, strea
 			if !ok {
 				return status.Error(codes.Unavailable, pleg.ErrStopped.Error())
 			}
-			if err := s.sendEvent(ctx, ev, stream); err != nil {
+			if err := s.sendEvent(ev, stream); err != nil {
 				return err
 			}
 			if ev.Replayed {
@@ -85,10 +85,7 @@ func (s *service) forward(ctx context.Context, sub *pipeline.Subscription, strea
 	}
 }
 
-func (s *service) sendEvent(ctx context.Context, ev pleg.Event, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
-	if callOf(ctx) == nil { // a server of the caller, whose codec wants a message
-		return stream.Send(&plegv1.WatchResponse{Event: wire.FromEvent(ev)})
-	}
+func (s *service) sendEvent(ev pleg.Event, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
 	text, err := s.encoded.Get(ev, func(ev pleg.Event) ([]byte, error) {
 		return proto.Marshal(&plegv1.WatchResponse{Event: wire.FromEvent(ev)})
 	})

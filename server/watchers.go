@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"google.golang.org/grpc/peer"
 )
 
 // errTakenOver ends a watcher whose place a client with fewer watchers gets.
@@ -21,14 +19,18 @@ const leaveTimeout = time.Second
 func (s *Server) joinWatchers(ctx context.Context) (_ context.Context, leave func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	conn := heldConnOf(ctx)
+	var client any = conn
+	if conn.process != nil {
+		client = conn.process
+	}
 	var x *place
-	x = newPlace(clientOf(ctx), func() {
+	x = newPlace(client, func() {
 		cancel(errTakenOver)
 		time.AfterFunc(leaveTimeout, func() {
 			select {
 			case <-x.released:
 			default:
-				conn.closeIfHeld()
+				conn.end()
 			}
 		})
 	})
@@ -37,38 +39,12 @@ func (s *Server) joinWatchers(ctx context.Context) (_ context.Context, leave fun
 		s.watchers.release(x)
 	}
 	victim, ok := s.watchers.acquire(x)
-	if ok && (victim == nil || hasLeft(victim)) {
-		return ctx, leave
+	if !ok {
+		leave()
+		return nil, nil
 	}
-	leave()
-	return nil, nil
-}
-
-// hasLeft waits until a watcher has left. It returns false if its client does not read on a
-// connection that this server cannot close.
-func hasLeft(victim *place) bool {
-	late := time.NewTimer(2 * leaveTimeout)
-	defer late.Stop()
-	select {
-	case <-victim.released:
-		return true
-	case <-late.C:
-		return false
+	if victim != nil {
+		<-victim.released
 	}
-}
-
-// clientOf returns what is the same for all calls of a process, or of a connection if the
-// process is not known. Without a [gate], that is the client's address, which says nothing
-// on a Unix socket.
-func clientOf(ctx context.Context) any {
-	if held := heldConnOf(ctx); held != nil {
-		if held.process != nil {
-			return held.process
-		}
-		return held
-	}
-	if p, ok := peer.FromContext(ctx); ok {
-		return p.Addr.String()
-	}
-	return nil
+	return ctx, leave
 }
