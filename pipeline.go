@@ -92,7 +92,7 @@ func New(o Options) (*Pipeline, error) {
 		Logger: o.Logger, Metrics: metrics,
 	})
 	p.dispatcher, errs[5] = dispatcher.New(dispatcher.Options{
-		History: o.History, SlowAfter: slowAfter, Logger: o.Logger, Metrics: metrics,
+		History: o.History, SlowAfter: slowAfter, Status: p.lastStatus, Logger: o.Logger, Metrics: metrics,
 	})
 	errs[6] = metrics.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "pleg_healthy",

@@ -98,3 +98,11 @@ func (p *Pipeline) PodStatus(ctx context.Context, uid pleg.PodUID, newerThan tim
 	}
 	return p.cache.GetNewerThan(ctx, uid, newerThan)
 }
+
+// lastStatus returns the newest good status of a pod, which has only the UID if the pod is gone.
+func (p *Pipeline) lastStatus(uid pleg.PodUID) *pleg.PodStatus {
+	if e, _ := p.cache.Entry(uid); e.Last != nil {
+		return e.Last
+	}
+	return &pleg.PodStatus{UID: uid}
+}

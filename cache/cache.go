@@ -82,8 +82,8 @@ func New() *Cache {
 }
 
 // Get returns the newest status of the pod without waiting. If the last inspection
-// failed, or the first has not ended, the error is a [pleg.InspectionError] that wraps its
-// error or [ErrNotInspected]. For a pod that is gone or unknown, it is [pleg.ErrUnknownPod].
+// failed, the error is a [pleg.InspectionError]. For a pod that is gone or was never
+// inspected, it is [pleg.ErrUnknownPod].
 func (c *Cache) Get(uid pleg.PodUID) (*pleg.PodStatus, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -228,10 +228,8 @@ func (c *Cache) isPending(e *entry) bool { return e.pending > 0 && e.pending == 
 
 func (c *Cache) get(uid pleg.PodUID) (*pleg.PodStatus, error) {
 	switch e := c.entries[uid]; {
-	case e == nil || e.gone && !c.isPending(e):
+	case e == nil || e.gone:
 		return nil, pleg.ErrUnknownPod
-	case e.gone:
-		return nil, &pleg.InspectionError{Err: ErrNotInspected}
 	case e.err != nil:
 		return nil, &pleg.InspectionError{Err: e.err}
 	default:

@@ -54,7 +54,7 @@ var getCases = map[string]struct {
 	want  string
 	err   error
 }{
-	"listed, its first inspection has not ended": {steps: []step{list(1, "a")}, err: cache.ErrNotInspected},
+	"listed, its first inspection has not ended": {steps: []step{list(1, "a")}, err: pleg.ErrUnknownPod},
 	"unknown pod":                              {err: pleg.ErrUnknownPod},
 	"listed and never inspected":               {steps: []step{list(1)}, err: pleg.ErrUnknownPod},
 	"inspected":                                {steps: []step{setNamed("first", 1)}, want: "first"},

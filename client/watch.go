@@ -166,7 +166,7 @@ func newRequest(o pleg.SubscribeOptions) (*plegv1.WatchRequest, error) {
 	if o.Buffer < 0 || o.Buffer > math.MaxInt32 {
 		return nil, fmt.Errorf("WatchOptions.Buffer is out of range: %d", o.Buffer)
 	}
-	r.Name, r.Buffer, r.Bookmarks = o.Name, uint32(o.Buffer), true
+	r.Name, r.Buffer, r.Bookmarks, r.Statuses = o.Name, uint32(o.Buffer), true, o.Statuses
 	if o.After != (pleg.Position{}) {
 		if o.After.Epoch == "" {
 			return nil, fmt.Errorf("WatchOptions.After has no epoch, so its number %d may be that of another pipeline", o.After.Seq)

@@ -7,8 +7,8 @@ var (
 	// are not well-formed. The error names the field. Over the socket it has the gRPC code
 	// InvalidArgument.
 	ErrInvalidOption = errors.New("invalid option")
-	// ErrUnknownPod is wrapped by the error of whoever is asked for a pod that was never
-	// listed or is gone.
+	// ErrUnknownPod is wrapped by the error of whoever is asked for a pod that is gone or was
+	// never inspected: no event of it has been delivered since.
 	ErrUnknownPod = errors.New("the pod is unknown or gone")
 	// ErrStopped is returned by what waits for a pipeline that has ended.
 	ErrStopped = errors.New("the pipeline has stopped")
@@ -21,8 +21,9 @@ var (
 	ErrNoEvents = errors.New("the runtime offers no container events")
 )
 
-// InspectionError says that the last inspection of a pod failed, or that the first has not
-// ended yet, and wraps the reason. Over the socket, Err has only the text.
+// InspectionError says that the last inspection of a pod failed, and wraps the reason. In a
+// list of pods it may also say that the first has not ended yet. Over the socket, Err has
+// only the text.
 type InspectionError struct{ Err error }
 
 // Error implements error.

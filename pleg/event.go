@@ -35,11 +35,11 @@ type Event struct {
 	// Sandbox is true if ContainerID names a pod sandbox.
 	Sandbox bool `json:"sandbox"`
 	// ExitCode and Reason are set on a ContainerDied if the inspection still found
-	// the container; otherwise ExitCode is nil.
+	// the container, otherwise ExitCode is nil, and on a ContainerCorrected.
 	ExitCode *int32 `json:"exitCode,omitempty"`
 	Reason   string `json:"reason,omitempty"`
 	// Image and StartedAt are set on each event of a container except a ContainerRemoved,
-	// FinishedAt on a ContainerDied, as far as the status has them. The times are those of
+	// FinishedAt also if ExitCode is, as far as the status has them. The times are those of
 	// the runtime's clock.
 	Image      string    `json:"image,omitempty"`
 	StartedAt  time.Time `json:"startedAt,omitzero"`
@@ -60,4 +60,8 @@ type Event struct {
 	// event, a time before its statuses were gathered. When the event is delivered, the
 	// cache has a status at least as new.
 	ObservedAt time.Time `json:"observedAt,omitzero"`
+	// Status is the pod's newest good status when the event was delivered, if
+	// SubscribeOptions.Statuses is set: at least as new as an event that is not Uninspected. It
+	// has only the UID once the pod is gone, and is nil for a mark.
+	Status *PodStatus `json:"-"`
 }

@@ -24,6 +24,10 @@ const (
 	// ContainerCreated means that a container exists that has not been started. A runtime
 	// may start it before the pipeline sees it. Only subscribers that name the type get it.
 	ContainerCreated EventType = "ContainerCreated"
+	// ContainerCorrected means that the exit code or the reason of a container is another one
+	// than was known: containerd may learn of OOMKilled after the end. It is found when the pod
+	// is inspected again for another reason. Only subscribers that name the type get it.
+	ContainerCorrected EventType = "ContainerCorrected"
 	// NetworkSetupCompleted means that a sandbox is ready and has an address.
 	// Only subscribers that ask for network events or name the type get it.
 	NetworkSetupCompleted EventType = "NetworkSetupCompleted"
@@ -98,6 +102,7 @@ var eventTypes = []EventTypeInfo{
 	{NetworkSetupCompleted, 5, "network.setup_completed", "has an address", ClassOnRequest, SeverityGood},
 	{NetworkFailed, 6, "network.failed", "never had an address", ClassOnRequest, SeverityBad},
 	{ContainerCreated, 7, "container.created", "was created", ClassOnRequest, SeverityRoutine},
+	{ContainerCorrected, 8, "container.corrected", "ended otherwise than reported", ClassOnRequest, SeverityNotice},
 	{Synced, 16, "synced", "", ClassMark, SeverityRoutine},
 	{Gap, 17, "gap", "", ClassMark, SeverityBad},
 	{Bookmark, 18, "bookmark", "", ClassMark, SeverityRoutine},

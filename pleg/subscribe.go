@@ -33,6 +33,10 @@ type SubscribeOptions struct {
 	// now on then begins with a Synced, so that it has a position before its first event.
 	Bookmarks bool
 
+	// Statuses asks for Event.Status: in this process a pointer, over the socket a few
+	// kilobytes in each event.
+	Statuses bool
+
 	Filter Filter
 
 	// Disconnected, if not nil, is called after each attempt to connect that failed and

@@ -195,6 +195,7 @@ func (s *Server) subscribeOptions(r *plegv1.WatchRequest) (pipeline.SubscribeOpt
 		Buffer:    s.options.Buffer,
 		Replay:    r.GetReplay(),
 		Bookmarks: r.GetBookmarks(),
+		Statuses:  r.GetStatuses(),
 	}
 	if len(o.Name) > maxName {
 		return o, fmt.Errorf("name has %d bytes, the limit is %d", len(o.Name), maxName)

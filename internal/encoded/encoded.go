@@ -22,14 +22,15 @@ type event struct {
 }
 
 // Get returns what encode returns for ev, or returned for an equal event before. Nobody may
-// change it. A replayed event is not kept: it has the number of a past one.
+// change it. A replayed event is not kept: it has the number of a past one. Nor is one
+// with a status, which may be large.
 func (e *Events) Get(ev pleg.Event, encode func(pleg.Event) ([]byte, error)) ([]byte, error) {
 	slot := &e.slots[ev.Seq%kept]
 	if made := slot.Load(); made != nil && made.Event == ev {
 		return made.text, nil
 	}
 	text, err := encode(ev)
-	if err == nil && !ev.Replayed {
+	if err == nil && !ev.Replayed && ev.Status == nil {
 		slot.Store(&event{ev, text})
 	}
 	return text, err

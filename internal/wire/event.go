@@ -62,6 +62,7 @@ func FromEvent(ev pleg.Event) *plegv1.Event {
 		Replayed:      ev.Replayed,
 		Uninspected:   ev.Uninspected,
 		ObservedAt:    FromTime(ev.ObservedAt),
+		Status:        FromStatus(ev.Status),
 	}
 }
 
@@ -90,6 +91,7 @@ func ToEvent(m *plegv1.Event) pleg.Event {
 		Replayed:      m.GetReplayed(),
 		Uninspected:   m.GetUninspected(),
 		ObservedAt:    ToTime(m.GetObservedAt()),
+		Status:        ToStatus(m.GetStatus()),
 	}
 }
 

@@ -30,8 +30,10 @@ type Options struct {
 	// SlowAfter is how long a subscriber may leave an event unread before that is
 	// logged; positive.
 	SlowAfter time.Duration
-	Logger    *slog.Logger
-	Metrics   instrument.Registry
+	// Status returns the newest good status of a pod, for subscribers that ask for statuses.
+	Status  func(pleg.PodUID) *pleg.PodStatus
+	Logger  *slog.Logger
+	Metrics instrument.Registry
 }
 
 // Dispatcher owns the subscribers, the history and the present state of the pods
@@ -40,6 +42,7 @@ type Dispatcher struct {
 	epoch     string
 	began     time.Time // zero of the times in the dispatcher
 	slowAfter time.Duration
+	status    func(pleg.PodUID) *pleg.PodStatus
 	log       *slog.Logger
 	metrics   *metrics
 
@@ -79,6 +82,7 @@ func New(o Options) (*Dispatcher, error) {
 		epoch:     fmt.Sprintf("%016x", rand.Uint64()),
 		began:     time.Now(),
 		slowAfter: o.SlowAfter,
+		status:    o.Status,
 		log:       o.Logger.With("stage", "dispatcher"),
 		joining:   mailbox.New[*Subscription](),
 		leaving:   mailbox.New[*Subscription](),
@@ -112,6 +116,9 @@ func (d *Dispatcher) Subscribe(o pleg.SubscribeOptions) (*Subscription, error) {
 		o.Name = fmt.Sprintf("subscriber-%d", d.names.Add(1))
 	}
 	s := newSubscription(o, f, d.leaving)
+	if o.Statuses {
+		s.status = d.status
+	}
 	if !d.joining.Put(s) {
 		return nil, pleg.ErrStopped
 	}

@@ -72,7 +72,7 @@ func (s *Subscription) startFeed(batch []pleg.Event, repairs int) *feed {
 func (s *Subscription) feed(f *feed, fed chan<- *Subscription) {
 	for n, ev := range f.batch {
 		select {
-		case s.events <- ev:
+		case s.events <- s.withStatus(ev):
 		case <-f.recall:
 			f.recalled <- n
 			return

@@ -52,6 +52,10 @@ func (p present) apply(ev pleg.Event) {
 		} else {
 			pod.last[i] = ev
 		}
+	case pleg.ContainerCorrected:
+		if i >= 0 && pod.last[i].Type == pleg.ContainerDied {
+			pod.last[i].ExitCode, pod.last[i].Reason, pod.last[i].FinishedAt = ev.ExitCode, ev.Reason, ev.FinishedAt
+		}
 	case pleg.ContainerRemoved:
 		if i >= 0 {
 			pod.last = slices.Delete(pod.last, i, i+1)

@@ -22,6 +22,7 @@ type Subscription struct {
 	after     pleg.Position
 	since     time.Time
 	bookmarks bool
+	status    func(pleg.PodUID) *pleg.PodStatus // nil if statuses are not wanted
 
 	// The dispatcher owns the fields below.
 
@@ -97,13 +98,22 @@ func (s *Subscription) offer(ev *pleg.Event, now time.Duration) bool {
 	return false
 }
 
+// withStatus adds the pod's newest good status, if the subscriber asked for statuses. The feeder
+// calls it too.
+func (s *Subscription) withStatus(ev pleg.Event) pleg.Event {
+	if s.status != nil && ev.PodUID != "" {
+		ev.Status = s.status(ev.PodUID)
+	}
+	return ev
+}
+
 func (s *Subscription) full() bool { return len(s.events) >= s.buffer }
 
 func (s *Subscription) send(ev *pleg.Event, now time.Duration) bool {
 	if s.full() {
 		return false
 	}
-	s.events <- *ev // does not wait: while a feeder sends, send is not called
+	s.events <- s.withStatus(*ev) // does not wait: while a feeder sends, send is not called
 	s.sent.note(now)
 	return true
 }

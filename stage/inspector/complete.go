@@ -37,7 +37,7 @@ func known[S any](statuses []S, observed []*pleg.Container, id func(S) pleg.Cont
 }
 
 // fillFromStatus gives each creation and start the image and the time that the status has for
-// its container, and each end also how and when the container ended. If the container was
+// its container, and each end, and its correction, also how and when the container ended. If the container was
 // removed before this inspection, the last one or an event may have told that.
 func (i *Inspector) fillFromStatus(events []pleg.Event, status, last *pleg.PodStatus) {
 	for n := range events {
@@ -53,12 +53,29 @@ func (i *Inspector) fillFromStatus(events []pleg.Event, status, last *pleg.PodSt
 			continue
 		}
 		ev.Image, ev.StartedAt = c.Image, c.StartedAt
-		if ev.Type == pleg.ContainerDied && c.State == pleg.StateExited {
+		if (ev.Type == pleg.ContainerDied || ev.Type == pleg.ContainerCorrected) && c.State == pleg.StateExited {
 			// A copy, because the history would keep the whole status alive.
 			code := c.ExitCode
 			ev.ExitCode, ev.Reason, ev.FinishedAt = &code, c.Reason, c.FinishedAt
 		}
 	}
+}
+
+// corrections returns an event for each container whose end has another exit code or reason
+// than in the status before.
+func corrections(c stage.Change, last, status *pleg.PodStatus) []pleg.Event {
+	var events []pleg.Event
+	for _, now := range status.Containers {
+		was := last.Container(now.ID)
+		if was == nil || was.State != pleg.StateExited || now.State != pleg.StateExited || was.ExitCode == now.ExitCode && was.Reason == now.Reason {
+			continue
+		}
+		events = append(events, pleg.Event{
+			Type: pleg.ContainerCorrected, PodUID: c.UID, PodName: c.Pod.Name, PodNamespace: c.Pod.Namespace,
+			ContainerID: now.ID, ContainerName: now.Name, Attempt: now.Attempt, ObservedAt: c.At,
+		})
+	}
+	return events
 }
 
 // finalStatus returns how a container ended that the runtime does not know any more; nil if

@@ -99,6 +99,31 @@ func TestStatusHasOnlyWhatWasObserved(t *testing.T) {
 	})
 }
 
+// A reason that arrives after the end, such as OOMKilled, is an event of its own.
+func TestLateReasonIsCorrected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := func(reason string) *pleg.PodStatus {
+			return &pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{{ID: "c", State: pleg.StateExited, ExitCode: 137, Reason: reason}}}
+		}
+		var status *pleg.PodStatus
+		f := newFixture(t, func(context.Context, *pleg.Pod, *pleg.PodStatus) (*pleg.PodStatus, error) { return status, nil }, inspector.Options{})
+		for n, step := range []struct{ reason, want string }{{"Error", ""}, {"Error", ""}, {"OOMKilled", "Corrected(c)"}, {"OOMKilled", ""}} {
+			status = ended(step.reason)
+			c := change(n+1, plegtest.Pod("a", "c=exited"))
+			c.Events = nil
+			_, o, _ := f.do(c)
+			if got := plegtest.Words(o.Events...); got != step.want {
+				t.Errorf("step %d: got %q, want %q", n, got, step.want)
+			}
+			for _, ev := range o.Events {
+				if ev.Reason != step.reason || ev.ExitCode == nil || *ev.ExitCode != 137 {
+					t.Errorf("step %d: got %+v, want the new reason", n, ev)
+				}
+			}
+		}
+	})
+}
+
 // The end of a container that is removed before its inspection was told by an event.
 func TestEndHasTheStatusOfAnEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

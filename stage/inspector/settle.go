@@ -137,7 +137,8 @@ func (i *Inspector) succeed(c stage.Change, got *pleg.PodStatus, out chan<- stag
 	i.keepRemoved(last, c.Pod)
 	i.good[c.UID] = status
 	i.cache.Set(c.UID, status, nil, c.At)
-	i.fillFromStatus(c.Events, status, last)
-	events := append(c.Events, networkEvents(c, last, status, i.startedAt)...)
+	events := append(c.Events, corrections(c, last, status)...)
+	i.fillFromStatus(events, status, last)
+	events = append(events, networkEvents(c, last, status, i.startedAt)...)
 	out <- stage.Outcome{UID: c.UID, Pod: c.Pod, Status: status, Events: events, Initial: c.Initial}
 }

@@ -112,7 +112,7 @@ func (f *fixture) subscribeSlowly(o pipeline.SubscribeOptions, wants func(promis
 	f.Helper()
 	s := &promises.Stream{
 		Replay: o.Replay, Bookmarks: o.Bookmarks, Network: o.Filter.NetworkEvents, After: o.After, Types: o.Filter.Types, Wants: wants,
-		Epoch: f.Epoch(), Kept: f.kept, State: promises.State{Look: f.Cache().Get},
+		Epoch: f.Epoch(), Kept: f.kept, State: promises.State{Look: f.Cache().Get, Statuses: o.Statuses},
 		Late: o.Buffer > 0 && o.Buffer < pipeline.DefaultBuffer, // whoever has a small buffer reads slowly here
 	}
 	if o.After.Epoch != f.Epoch() { // the history is older than the cache
@@ -228,7 +228,7 @@ func watchRequest(t *testing.T, o pipeline.SubscribeOptions) *plegv1.WatchReques
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Name, r.Buffer, r.Replay, r.Bookmarks = o.Name, uint32(o.Buffer), o.Replay, o.Bookmarks
+	r.Name, r.Buffer, r.Replay, r.Bookmarks, r.Statuses = o.Name, uint32(o.Buffer), o.Replay, o.Bookmarks, o.Statuses
 	if o.After != (pleg.Position{}) {
 		r.ResumeAfter = &plegv1.Position{Epoch: o.After.Epoch, Seq: o.After.Seq}
 	}

@@ -179,6 +179,8 @@ func (r *random) join() {
 	}
 	filter := randomFilters[r.rng.IntN(len(randomFilters))]
 	o.Filter = filter.filter
+	// The event after a failed inspection may be one of a sandbox.
+	o.Statuses = o.Filter.OmitSandboxes || r.rng.IntN(2) == 0
 	slowness := time.Duration(0)
 	if r.rng.IntN(3) > 0 {
 		slowness = time.Duration(1+r.rng.IntN(400)) * time.Millisecond

@@ -37,7 +37,7 @@ var names = []struct{ name, is, uses string }{
 	{"ctx", "context.Context", "context"},
 	{"pipe", "*pipeline.Pipeline", ""},
 	{"log", "*slog.Logger", "log/slog"},
-	{"running", "map[pleg.ContainerID]pleg.Event", "github.com/pleg-pipeline/pleg-pipeline/pleg"},
+	{"pods", "map[pleg.PodUID]*pleg.PodStatus", "github.com/pleg-pipeline/pleg-pipeline/pleg"},
 	{"use", "func(any)", ""},
 }
 

@@ -145,15 +145,18 @@ type known struct {
 
 // Add records an event as it comes.
 func (s *Stream) Add(ev pleg.Event) {
-	s.Events = append(s.Events, ev)
 	s.State.Wants = s.Wants
 	s.State.Add(ev)
+	told := ev.Status
+	ev.Status = nil // each delivery has its own
+	s.Events = append(s.Events, ev)
 	if s.Cache == nil || ev.PodUID == "" {
 		return
 	}
+	inspected := func(st *pleg.PodStatus) bool { return st != nil && !st.ObservedAt.IsZero() }
+	older := func(st *pleg.PodStatus) bool { return inspected(st) && st.ObservedAt.Before(ev.ObservedAt) }
 	status, _ := s.Cache.Get(ev.PodUID)
-	inspected := status != nil && !status.ObservedAt.IsZero()
-	if inspected && status.ObservedAt.Before(ev.ObservedAt) || (inspected || !s.Late) && !Fresh(s.Cache, ev.PodUID, ev.ObservedAt.Add(-1)) {
+	if older(told) || older(status) || (inspected(status) || !s.Late) && !Fresh(s.Cache, ev.PodUID, ev.ObservedAt.Add(-1)) {
 		s.early = append(s.early, ev)
 	}
 }

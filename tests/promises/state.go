@@ -17,6 +17,8 @@ type State struct {
 	// Look returns what the cache has of a pod. It is called for each PodSync, unless it
 	// is nil.
 	Look func(pleg.PodUID) (*pleg.PodStatus, error)
+	// Statuses says that the events have the status, so that Look is not called.
+	Statuses bool
 	// Gaps counts the gaps, Repairs the PodSyncs for missed events, and Missed
 	// those events.
 	Gaps, Repairs int
@@ -42,8 +44,12 @@ func (s *State) Add(ev pleg.Event) {
 			s.Repairs++
 			s.Missed += ev.Missed
 		}
-		if s.Look != nil {
-			s.look(ev.PodUID)
+		switch {
+		case s.Statuses:
+			s.look(ev.PodUID, ev.Status, nil)
+		case s.Look != nil:
+			status, err := s.Look(ev.PodUID)
+			s.look(ev.PodUID, status, err)
 		}
 	case ev.Type == pleg.ContainerStarted || ev.Type == pleg.ContainerDied:
 		if s.pods[ev.PodUID] == nil {
@@ -67,8 +73,7 @@ func (s *State) set(uid pleg.PodUID, running map[pleg.ContainerID]bool) {
 
 func (s *State) wants(p Pod, c Container) bool { return s.Wants == nil || s.Wants(p, c) }
 
-func (s *State) look(uid pleg.PodUID) {
-	status, err := s.Look(uid)
+func (s *State) look(uid pleg.PodUID, status *pleg.PodStatus, err error) {
 	switch {
 	case errors.Is(err, pleg.ErrUnknownPod):
 		status = &pleg.PodStatus{UID: uid} // it is gone

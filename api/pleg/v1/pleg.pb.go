@@ -46,6 +46,9 @@ const (
 	EventType_EVENT_TYPE_NETWORK_FAILED EventType = 6
 	// A container exists that has not been started. Sent only on request.
 	EventType_EVENT_TYPE_CONTAINER_CREATED EventType = 7
+	// The exit code or the reason of a container is another one than was known. Sent only on
+	// request.
+	EventType_EVENT_TYPE_CONTAINER_CORRECTED EventType = 8
 	// All events from before the call have been sent, and the initial state is
 	// complete, except of pods whose inspection fails or hangs. The events that follow
 	// happen now.
@@ -71,6 +74,7 @@ var (
 		5:  "EVENT_TYPE_NETWORK_SETUP_COMPLETED",
 		6:  "EVENT_TYPE_NETWORK_FAILED",
 		7:  "EVENT_TYPE_CONTAINER_CREATED",
+		8:  "EVENT_TYPE_CONTAINER_CORRECTED",
 		16: "EVENT_TYPE_SYNCED",
 		17: "EVENT_TYPE_GAP",
 		18: "EVENT_TYPE_BOOKMARK",
@@ -84,6 +88,7 @@ var (
 		"EVENT_TYPE_NETWORK_SETUP_COMPLETED": 5,
 		"EVENT_TYPE_NETWORK_FAILED":          6,
 		"EVENT_TYPE_CONTAINER_CREATED":       7,
+		"EVENT_TYPE_CONTAINER_CORRECTED":     8,
 		"EVENT_TYPE_SYNCED":                  16,
 		"EVENT_TYPE_GAP":                     17,
 		"EVENT_TYPE_BOOKMARK":                18,
@@ -263,7 +268,9 @@ type WatchRequest struct {
 	NetworkEvents bool `protobuf:"varint,11,opt,name=network_events,json=networkEvents,proto3" json:"network_events,omitempty"`
 	// Requests the events of this time and later first, as far as the server still has them,
 	// and then a SYNCED. Excludes resume_after.
-	Since         *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=since,proto3" json:"since,omitempty"`
+	Since *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=since,proto3" json:"since,omitempty"`
+	// Requests the status of the pod in each event.
+	Statuses      bool `protobuf:"varint,13,opt,name=statuses,proto3" json:"statuses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -382,6 +389,13 @@ func (x *WatchRequest) GetSince() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *WatchRequest) GetStatuses() bool {
+	if x != nil {
+		return x.Statuses
+	}
+	return false
+}
+
 type WatchResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Event         *Event                 `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
@@ -469,7 +483,10 @@ type Event struct {
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	// On such a CONTAINER_DIED: when the container ended. Both times come from the clock
 	// of the runtime.
-	FinishedAt    *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
+	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
+	// Set if the request asked for statuses, but not on a mark: the newest good status of the
+	// pod when the event was sent. It has only the UID once the pod is gone.
+	Status        *PodStatus `protobuf:"bytes,20,opt,name=status,proto3" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -633,6 +650,13 @@ func (x *Event) GetStartedAt() *timestamppb.Timestamp {
 func (x *Event) GetFinishedAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.FinishedAt
+	}
+	return nil
+}
+
+func (x *Event) GetStatus() *PodStatus {
+	if x != nil {
+		return x.Status
 	}
 	return nil
 }
@@ -2238,7 +2262,7 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x12pleg/v1/pleg.proto\x12\apleg.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"2\n" +
 	"\bPosition\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\tR\x05epoch\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xb2\x03\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xce\x03\n" +
 	"\fWatchRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06buffer\x18\x02 \x01(\rR\x06buffer\x12\x16\n" +
@@ -2254,9 +2278,10 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x0eomit_sandboxes\x18\n" +
 	" \x01(\bR\romitSandboxes\x12%\n" +
 	"\x0enetwork_events\x18\v \x01(\bR\rnetworkEvents\x120\n" +
-	"\x05since\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"5\n" +
+	"\x05since\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x1a\n" +
+	"\bstatuses\x18\r \x01(\bR\bstatuses\"5\n" +
 	"\rWatchResponse\x12$\n" +
-	"\x05event\x18\x01 \x01(\v2\x0e.pleg.v1.EventR\x05event\"\x97\x05\n" +
+	"\x05event\x18\x01 \x01(\v2\x0e.pleg.v1.EventR\x05event\"\xc3\x05\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\tR\x05epoch\x12&\n" +
@@ -2280,7 +2305,8 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\n" +
 	"started_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12;\n" +
 	"\vfinished_at\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"finishedAtB\f\n" +
+	"finishedAt\x12*\n" +
+	"\x06status\x18\x14 \x01(\v2\x12.pleg.v1.PodStatusR\x06statusB\f\n" +
 	"\n" +
 	"_exit_code\",\n" +
 	"\x0fListPodsRequest\x12\x19\n" +
@@ -2442,7 +2468,7 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x120\n" +
 	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x14\n" +
-	"\x05error\x18\x05 \x01(\tR\x05error*\xd0\x02\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error*\xf4\x02\n" +
 	"\tEventType\x12\x1a\n" +
 	"\x16EVENT_TYPE_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cEVENT_TYPE_CONTAINER_STARTED\x10\x01\x12\x1d\n" +
@@ -2451,7 +2477,8 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x13EVENT_TYPE_POD_SYNC\x10\x04\x12&\n" +
 	"\"EVENT_TYPE_NETWORK_SETUP_COMPLETED\x10\x05\x12\x1d\n" +
 	"\x19EVENT_TYPE_NETWORK_FAILED\x10\x06\x12 \n" +
-	"\x1cEVENT_TYPE_CONTAINER_CREATED\x10\a\x12\x15\n" +
+	"\x1cEVENT_TYPE_CONTAINER_CREATED\x10\a\x12\"\n" +
+	"\x1eEVENT_TYPE_CONTAINER_CORRECTED\x10\b\x12\x15\n" +
 	"\x11EVENT_TYPE_SYNCED\x10\x10\x12\x12\n" +
 	"\x0eEVENT_TYPE_GAP\x10\x11\x12\x17\n" +
 	"\x13EVENT_TYPE_BOOKMARK\x10\x12*i\n" +
@@ -2525,65 +2552,66 @@ var file_pleg_v1_pleg_proto_depIdxs = []int32{
 	30, // 5: pleg.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
 	30, // 6: pleg.v1.Event.started_at:type_name -> google.protobuf.Timestamp
 	30, // 7: pleg.v1.Event.finished_at:type_name -> google.protobuf.Timestamp
-	8,  // 8: pleg.v1.ListPodsResponse.pod:type_name -> pleg.v1.Pod
-	13, // 9: pleg.v1.Pod.status:type_name -> pleg.v1.PodStatus
-	30, // 10: pleg.v1.Pod.current_as_of:type_name -> google.protobuf.Timestamp
-	13, // 11: pleg.v1.Pod.last_status:type_name -> pleg.v1.PodStatus
-	30, // 12: pleg.v1.Pod.last_as_of:type_name -> google.protobuf.Timestamp
-	13, // 13: pleg.v1.Pod.listed:type_name -> pleg.v1.PodStatus
-	30, // 14: pleg.v1.GetPodStatusRequest.newer_than:type_name -> google.protobuf.Timestamp
-	13, // 15: pleg.v1.GetPodStatusResponse.status:type_name -> pleg.v1.PodStatus
-	31, // 16: pleg.v1.LookupRequest.wait:type_name -> google.protobuf.Duration
-	14, // 17: pleg.v1.LookupResponse.container:type_name -> pleg.v1.ContainerStatus
-	24, // 18: pleg.v1.LookupResponse.pod_labels:type_name -> pleg.v1.LookupResponse.PodLabelsEntry
-	25, // 19: pleg.v1.LookupResponse.pod_annotations:type_name -> pleg.v1.LookupResponse.PodAnnotationsEntry
-	30, // 20: pleg.v1.LookupResponse.removed_at:type_name -> google.protobuf.Timestamp
-	14, // 21: pleg.v1.PodStatus.containers:type_name -> pleg.v1.ContainerStatus
-	15, // 22: pleg.v1.PodStatus.sandboxes:type_name -> pleg.v1.SandboxStatus
-	30, // 23: pleg.v1.PodStatus.observed_at:type_name -> google.protobuf.Timestamp
-	1,  // 24: pleg.v1.ContainerStatus.state:type_name -> pleg.v1.State
-	30, // 25: pleg.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
-	30, // 26: pleg.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
-	30, // 27: pleg.v1.ContainerStatus.finished_at:type_name -> google.protobuf.Timestamp
-	26, // 28: pleg.v1.ContainerStatus.labels:type_name -> pleg.v1.ContainerStatus.LabelsEntry
-	27, // 29: pleg.v1.ContainerStatus.annotations:type_name -> pleg.v1.ContainerStatus.AnnotationsEntry
-	30, // 30: pleg.v1.SandboxStatus.created_at:type_name -> google.protobuf.Timestamp
-	28, // 31: pleg.v1.SandboxStatus.labels:type_name -> pleg.v1.SandboxStatus.LabelsEntry
-	29, // 32: pleg.v1.SandboxStatus.annotations:type_name -> pleg.v1.SandboxStatus.AnnotationsEntry
-	18, // 33: pleg.v1.GetStatusResponse.status:type_name -> pleg.v1.PipelineStatus
-	30, // 34: pleg.v1.PipelineStatus.at:type_name -> google.protobuf.Timestamp
-	19, // 35: pleg.v1.PipelineStatus.relist:type_name -> pleg.v1.RelistStatus
-	20, // 36: pleg.v1.PipelineStatus.overdue:type_name -> pleg.v1.Inspection
-	22, // 37: pleg.v1.PipelineStatus.quarantined:type_name -> pleg.v1.QuarantinedPod
-	23, // 38: pleg.v1.PipelineStatus.failed:type_name -> pleg.v1.FailedPod
-	30, // 39: pleg.v1.RelistStatus.success:type_name -> google.protobuf.Timestamp
-	31, // 40: pleg.v1.RelistStatus.took:type_name -> google.protobuf.Duration
-	30, // 41: pleg.v1.RelistStatus.started:type_name -> google.protobuf.Timestamp
-	21, // 42: pleg.v1.RelistStatus.call:type_name -> pleg.v1.Call
-	30, // 43: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
-	31, // 44: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
-	30, // 45: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
-	21, // 46: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
-	30, // 47: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
-	30, // 48: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
-	30, // 49: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
-	21, // 50: pleg.v1.QuarantinedPod.call:type_name -> pleg.v1.Call
-	30, // 51: pleg.v1.FailedPod.since:type_name -> google.protobuf.Timestamp
-	3,  // 52: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
-	6,  // 53: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
-	9,  // 54: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
-	16, // 55: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
-	11, // 56: pleg.v1.PLEG.Lookup:input_type -> pleg.v1.LookupRequest
-	4,  // 57: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
-	7,  // 58: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
-	10, // 59: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
-	17, // 60: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
-	12, // 61: pleg.v1.PLEG.Lookup:output_type -> pleg.v1.LookupResponse
-	57, // [57:62] is the sub-list for method output_type
-	52, // [52:57] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	13, // 8: pleg.v1.Event.status:type_name -> pleg.v1.PodStatus
+	8,  // 9: pleg.v1.ListPodsResponse.pod:type_name -> pleg.v1.Pod
+	13, // 10: pleg.v1.Pod.status:type_name -> pleg.v1.PodStatus
+	30, // 11: pleg.v1.Pod.current_as_of:type_name -> google.protobuf.Timestamp
+	13, // 12: pleg.v1.Pod.last_status:type_name -> pleg.v1.PodStatus
+	30, // 13: pleg.v1.Pod.last_as_of:type_name -> google.protobuf.Timestamp
+	13, // 14: pleg.v1.Pod.listed:type_name -> pleg.v1.PodStatus
+	30, // 15: pleg.v1.GetPodStatusRequest.newer_than:type_name -> google.protobuf.Timestamp
+	13, // 16: pleg.v1.GetPodStatusResponse.status:type_name -> pleg.v1.PodStatus
+	31, // 17: pleg.v1.LookupRequest.wait:type_name -> google.protobuf.Duration
+	14, // 18: pleg.v1.LookupResponse.container:type_name -> pleg.v1.ContainerStatus
+	24, // 19: pleg.v1.LookupResponse.pod_labels:type_name -> pleg.v1.LookupResponse.PodLabelsEntry
+	25, // 20: pleg.v1.LookupResponse.pod_annotations:type_name -> pleg.v1.LookupResponse.PodAnnotationsEntry
+	30, // 21: pleg.v1.LookupResponse.removed_at:type_name -> google.protobuf.Timestamp
+	14, // 22: pleg.v1.PodStatus.containers:type_name -> pleg.v1.ContainerStatus
+	15, // 23: pleg.v1.PodStatus.sandboxes:type_name -> pleg.v1.SandboxStatus
+	30, // 24: pleg.v1.PodStatus.observed_at:type_name -> google.protobuf.Timestamp
+	1,  // 25: pleg.v1.ContainerStatus.state:type_name -> pleg.v1.State
+	30, // 26: pleg.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
+	30, // 27: pleg.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
+	30, // 28: pleg.v1.ContainerStatus.finished_at:type_name -> google.protobuf.Timestamp
+	26, // 29: pleg.v1.ContainerStatus.labels:type_name -> pleg.v1.ContainerStatus.LabelsEntry
+	27, // 30: pleg.v1.ContainerStatus.annotations:type_name -> pleg.v1.ContainerStatus.AnnotationsEntry
+	30, // 31: pleg.v1.SandboxStatus.created_at:type_name -> google.protobuf.Timestamp
+	28, // 32: pleg.v1.SandboxStatus.labels:type_name -> pleg.v1.SandboxStatus.LabelsEntry
+	29, // 33: pleg.v1.SandboxStatus.annotations:type_name -> pleg.v1.SandboxStatus.AnnotationsEntry
+	18, // 34: pleg.v1.GetStatusResponse.status:type_name -> pleg.v1.PipelineStatus
+	30, // 35: pleg.v1.PipelineStatus.at:type_name -> google.protobuf.Timestamp
+	19, // 36: pleg.v1.PipelineStatus.relist:type_name -> pleg.v1.RelistStatus
+	20, // 37: pleg.v1.PipelineStatus.overdue:type_name -> pleg.v1.Inspection
+	22, // 38: pleg.v1.PipelineStatus.quarantined:type_name -> pleg.v1.QuarantinedPod
+	23, // 39: pleg.v1.PipelineStatus.failed:type_name -> pleg.v1.FailedPod
+	30, // 40: pleg.v1.RelistStatus.success:type_name -> google.protobuf.Timestamp
+	31, // 41: pleg.v1.RelistStatus.took:type_name -> google.protobuf.Duration
+	30, // 42: pleg.v1.RelistStatus.started:type_name -> google.protobuf.Timestamp
+	21, // 43: pleg.v1.RelistStatus.call:type_name -> pleg.v1.Call
+	30, // 44: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
+	31, // 45: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
+	30, // 46: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
+	21, // 47: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
+	30, // 48: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
+	30, // 49: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
+	30, // 50: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
+	21, // 51: pleg.v1.QuarantinedPod.call:type_name -> pleg.v1.Call
+	30, // 52: pleg.v1.FailedPod.since:type_name -> google.protobuf.Timestamp
+	3,  // 53: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
+	6,  // 54: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
+	9,  // 55: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
+	16, // 56: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
+	11, // 57: pleg.v1.PLEG.Lookup:input_type -> pleg.v1.LookupRequest
+	4,  // 58: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
+	7,  // 59: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
+	10, // 60: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
+	17, // 61: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
+	12, // 62: pleg.v1.PLEG.Lookup:output_type -> pleg.v1.LookupResponse
+	58, // [58:63] is the sub-list for method output_type
+	53, // [53:58] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_pleg_v1_pleg_proto_init() }
