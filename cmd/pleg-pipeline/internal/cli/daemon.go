@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,6 +24,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
@@ -66,7 +68,7 @@ func (c *runCommand) serve(ctx context.Context, out console, from endpoint.Endpo
 	if err = cmp.Or(c.publish.addTo(ctx, d, registry), d.addSocket(socket, registry)); err != nil {
 		return err
 	}
-	d.addHTTP(web, access, registry)
+	d.addHTTP(web, access, registry, client, from.Address)
 	if err = d.run(ctx); !errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -104,15 +106,40 @@ func (d *daemon) addSocket(l net.Listener, registry *prometheus.Registry) error 
 
 // addHTTP adds the HTTP server, unless the listener is nil. It shows the states of the parts
 // that were added before.
-func (d *daemon) addHTTP(l net.Listener, access *httpserver.Access, registry *prometheus.Registry) {
+func (d *daemon) addHTTP(l net.Listener, access *httpserver.Access, registry *prometheus.Registry, client *cri.Client, address string) {
 	if l == nil {
 		return
 	}
+	hour := httpserver.NewHour(d.pipe, registry)
+	node, _ := d.command.publish.nodeName(d.command.process) // without a name, the page shows none
+	var runtime atomic.Value
+	runtime.Store(address)
 	handler := httpserver.Handler(httpserver.Options{
 		Pipeline: d.pipe, Gatherer: registry, Logger: d.out.log, HidePods: access.HidePods,
 		MaxStreams: d.command.streams, Buffer: d.command.server.Buffer, Parts: d.states,
+		Hour: hour, Node: node, Runtime: func() string { return runtime.Load().(string) },
 	})
-	d.parts = append(d.parts, func(ctx context.Context) error { return httpserver.Serve(ctx, l, handler, access, d.out.log) })
+	d.parts = append(d.parts, hour.Run,
+		func(ctx context.Context) error { return identify(ctx, client, &runtime) },
+		func(ctx context.Context) error { return httpserver.Serve(ctx, l, handler, access, d.out.log) })
+}
+
+// identifyPeriod is the time between two questions for the version of the runtime, which an
+// update changes.
+const identifyPeriod = time.Minute
+
+// identify keeps the name and version of the runtime until ctx ends.
+func identify(ctx context.Context, client *cri.Client, name *atomic.Value) error {
+	for {
+		if version, err := client.Check(ctx); err == nil {
+			name.Store(view.Printable(version.RuntimeName + " " + version.RuntimeVersion))
+		}
+		select {
+		case <-time.After(identifyPeriod):
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 func closeListener(l net.Listener) {

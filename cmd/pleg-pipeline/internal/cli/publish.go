@@ -93,17 +93,22 @@ func (f *publishFlags) dialOTLP() (otlp.Conn, error) {
 	return otlp.Dial(f.endpoint, o)
 }
 
+// nodeName returns the name of this node.
+func (f *publishFlags) nodeName(p Process) (string, error) {
+	if node := cmp.Or(f.node, p.Getenv(nodeVariable)); node != "" {
+		return node, nil
+	}
+	return os.Hostname()
+}
+
 // addTo adds what is to run to a daemon, which closes it, also after an error.
 func (f *publishFlags) addTo(ctx context.Context, d *daemon, registry prometheus.Registerer) error {
 	if !f.given() {
 		return nil
 	}
-	node := cmp.Or(f.node, d.command.process.Getenv(nodeVariable))
-	if node == "" {
-		var err error
-		if node, err = os.Hostname(); err != nil {
-			return fmt.Errorf("--node is missing, and the host name is unknown: %w", err)
-		}
+	node, err := f.nodeName(d.command.process)
+	if err != nil {
+		return fmt.Errorf("--node is missing, and the host name is unknown: %w", err)
 	}
 	if f.nats.given() {
 		if err := f.addNATS(ctx, d, node, registry); err != nil {

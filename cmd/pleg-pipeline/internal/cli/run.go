@@ -33,7 +33,7 @@ pods". --listen serves over HTTP:
   /metrics     metrics for Prometheus
   /livez       200 while this process works, whatever the runtime does
   /readyz      200 while the list of pods is fresh and the inspections keep up
-  /stages      the figures of each stage
+  /stages      the verdict and the figures of each stage; /hour is the last hour
   /pods        the status of every pod; /pods/UID is the status of one
   /containers  which pod a container, a process or a cgroup belongs to
   /events      the events as server-sent events

@@ -7,6 +7,7 @@
 //	             otherwise 503
 //	/            a page that shows all of this in a browser
 //	/stages      the figures of each stage
+//	/hour        figures of the last hour
 //	/pods        the state of every pod, as one JSON object
 //	/pods/{uid}  the state of one pod
 //	/containers  the pod of a container (/containers/{id}), a process or a cgroup
@@ -76,6 +77,12 @@ type Options struct {
 	HidePods func(*http.Request) error
 	// Logger logs errors of the Gatherer.
 	Logger *slog.Logger
+	// Hour has the figures of the last hour. If nil, there are none.
+	Hour *Hour
+	// Node is the name of the node, and Runtime returns the name and version of its runtime, or
+	// its address. Each may be missing.
+	Node    string
+	Runtime func() string
 	// Parts are what runs beside the pipeline. They have lines in /readyz?verbose, but do not
 	// make the node unready.
 	Parts []Part
@@ -104,12 +111,14 @@ func Handler(o Options) http.Handler {
 	podMux := http.NewServeMux()
 	podMux.Handle("GET /pods", newShared(func(r *http.Request) string { return r.URL.RawQuery }, http.HandlerFunc(pods.all)))
 	podMux.HandleFunc("GET /pods/{uid...}", pods.one)
-	podMux.Handle("GET /stages", stages{o.Pipeline, o.Gatherer})
+	podMux.Handle("GET /stages", stages{&o})
+	podMux.Handle("GET /hour", cmp.Or(o.Hour, NewHour(o.Pipeline, o.Gatherer)))
 	guarded := limit(maxRequests, maxWait, "requests", o.guard(podMux))
 	mux.Handle("GET /pods", guarded)
 	mux.Handle("GET /pods/{uid...}", guarded)
 	mux.Handle("GET /events", o.guard(limit(cmp.Or(o.MaxStreams, DefaultMaxStreams), 0, "event streams", &events{pipe: o.Pipeline, buffer: o.Buffer, hidden: o.hidden})))
 	mux.Handle("GET /stages", guarded)
+	mux.Handle("GET /hour", guarded)
 	lookups := o.guard(limit(maxRequests, maxWait, "lookups", containers{o.Pipeline}))
 	mux.Handle("GET /containers", lookups)
 	mux.Handle("GET /containers/{id}", lookups)

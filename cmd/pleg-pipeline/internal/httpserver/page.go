@@ -9,16 +9,17 @@ import (
 	"net/http"
 	"path"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 )
 
 // stages is the handler of /stages.
-type stages struct {
-	pipe     *pipeline.Pipeline
-	gatherer prometheus.Gatherer
+type stages struct{ *Options }
+
+// nodeFigures is the answer of /stages.
+type nodeFigures struct {
+	Node    string `json:"node,omitempty"`
+	Runtime string `json:"runtime,omitempty"`
+	view.Figures
 }
 
 func (s stages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -26,7 +27,11 @@ func (s stages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	writeJSON(w, view.ReadFigures(s.pipe, s.gatherer))
+	answer := nodeFigures{Node: s.Node, Figures: view.ReadFigures(s.Pipeline, s.Gatherer)}
+	if s.Runtime != nil {
+		answer.Runtime = s.Runtime()
+	}
+	writeJSON(w, answer)
 }
 
 // pagePolicy lets the page use only its own files and the paths of this server. It

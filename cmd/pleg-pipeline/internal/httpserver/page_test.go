@@ -87,7 +87,7 @@ func TestPageIsClosedWithThePods(t *testing.T) {
 	o := options(pipe)
 	o.HidePods = func(*http.Request) error { return errors.New("not to you") }
 	h := httpserver.Handler(o)
-	for _, url := range append(pageURLs(t), "/stages", "/pods", "/pods/x", "/events") {
+	for _, url := range append(pageURLs(t), "/stages", "/hour", "/pods", "/pods/x", "/events") {
 		if code, text := ask(t, h, "GET", url); code != http.StatusForbidden || text != "not to you\n" {
 			t.Errorf("%s = %d %q, want 403 and why", url, code, text)
 		}
