@@ -160,7 +160,8 @@ test-browser: chromium ## test the page in Chromium (installs it as root)
 
 .PHONY: screenshot
 screenshot: chromium ## take the picture of the page for the README
-	$(GO) test -C tests/browser -count=1 -run '^TestPicture$$' . -page.picture $(CURDIR)/docs/page.png
+	$(GO) test -C tests/browser -count=1 -run '^TestPictures$$/^hang$$' . -page.lasts 55s -page.pictures $(CURDIR)/bin
+	mv bin/hang.png docs/page.png
 
 .PHONY: chromium
 chromium:

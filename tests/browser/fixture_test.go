@@ -88,7 +88,9 @@ type node struct {
 	dir     string // of the sockets
 	daemon  *load.Daemon
 	flags   []string
-	tab     context.Context //nolint:containedctx // chromedp finds the tab by its context
+	// stopRuntime ends the runtime.
+	stopRuntime func()
+	tab         context.Context //nolint:containedctx // chromedp finds the tab by its context
 
 	mu       sync.Mutex
 	problems []string // exceptions, refused content and foreign requests of the page
@@ -125,14 +127,14 @@ func serveNode(t *testing.T, rt *simruntime.Runtime, pods simruntime.Population,
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	n := &node{T: t, runtime: rt, flags: flags, dir: dir}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan struct{})
+	n := &node{T: t, runtime: rt, flags: flags, dir: dir, stopRuntime: func() { cancel(); <-ended }}
 	go func() {
 		defer close(ended)
 		_ = rt.ListenAndServe(ctx, n.socket()) // ends with ctx; a runtime that fails fails the program
 	}()
-	t.Cleanup(func() { cancel(); <-ended })
+	t.Cleanup(n.stopRuntime)
 	n.start("127.0.0.1:0")
 	t.Cleanup(func() { _ = n.daemon.Stop() })
 	return n
@@ -143,7 +145,7 @@ func (n *node) socket() string { return filepath.Join(n.dir, "cri.sock") }
 func (n *node) start(listen string) {
 	n.Helper()
 	daemon, err := load.StartDaemon(context.WithoutCancel(n.Context()), load.DaemonOptions{
-		Program: program, Dir: n.dir, Name: "pleg",
+		Program: program, Dir: n.dir, Name: "pleg", Unready: true,
 		Args: append([]string{"-r", "unix://" + n.socket(), "--listen", listen}, n.flags...),
 	})
 	if err != nil {

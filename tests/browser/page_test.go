@@ -151,6 +151,12 @@ func TestHungPodIsNamed(t *testing.T) {
 	n.wait(fmt.Sprintf(`document.getElementById("verdict").textContent.startsWith(%q)`, pod.Namespace+"/"+pod.Name))
 	t.Logf("the page names the pod after %v", time.Since(began).Round(100*time.Millisecond))
 	n.wait(fmt.Sprintf(`document.querySelector("#rows [aria-rowindex='2']").dataset.uid === %q`, pod.UID))
+	n.wait(fmt.Sprintf(`/^hung [0-9.]+s$/.test(document.querySelector("#rows [data-uid='%s'] .state").textContent)`, pod.UID))
+	n.wait(`(() => { // the bar of the hang ends at the right of its lane
+		const [x, y] = [lanes.width - 12 * devicePixelRatio, 13 * devicePixelRatio];
+		const [red, , blue, alpha] = lanes.getContext("2d").getImageData(x, y, 1, 1).data;
+		return alpha > 0 && red > blue;
+	})()`)
 	n.runtime.ClearAll()
-	n.wait(`document.getElementById("verdict").textContent === "healthy"`)
+	n.wait(severity + ` === "ok"`)
 }

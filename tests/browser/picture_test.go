@@ -5,22 +5,63 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-var pictureFile = flag.String("page.picture", "", "write the picture of TestPicture to this `FILE`, after a minute of changes")
+var (
+	pictures = flag.String("page.pictures", "", "write the pictures of TestPictures into this `DIR`")
+	lasts    = flag.Duration("page.lasts", 2*time.Second, "how long pods change before a picture")
+)
 
-// TestPicture takes the picture that the README shows: a node on which one pod hangs.
-func TestPicture(t *testing.T) {
-	lasts := 5 * time.Second
-	if *pictureFile != "" {
-		lasts = 55 * time.Second
+// scene is a node and a browser.
+type scene struct {
+	name          string
+	pods          int
+	width, height int64
+	dark          bool
+	// before is called twelve seconds before the picture, or at the start.
+	before func(*node)
+	shows  string // a condition
+}
+
+// hang makes the inspection of one pod hang.
+func (n *node) hang() {
+	sick := n.runtime.Pods()[3]
+	_, _ = n.runtime.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: sick.UID, Hang: true})
+	for _, c := range sick.Containers {
+		_, _ = n.runtime.RestartContainer(c.ID)
 	}
+}
+
+const severity = `document.getElementById("banner").dataset.severity`
+
+// scenes are what somebody may see. The picture of a hang is in the README.
+var scenes = []scene{
+	{"healthy", 60, 1280, 760, false, nil, severity + ` === "ok" && !document.getElementById("pipeline").open && node.textContent !== "" && runtime.textContent.startsWith("simruntime ")`},
+	{"hang", 60, 1280, 760, false, (*node).hang, severity + ` !== "ok" && document.getElementById("verdict").textContent.endsWith(" hangs")`},
+	{"outage", 60, 1280, 760, false, func(n *node) { n.stopRuntime() }, severity + ` === "problem" && document.querySelector("[data-figure=listRate]").textContent === "0/s"`},
+	{"silence", 60, 1280, 760, false, func(n *node) { n.daemon.Kill() }, `document.body.classList.contains("old")`},
+	{"many", 1000, 1120, 760, false, nil, `document.querySelectorAll("#rows [role=row]").length < 60 && /^(9..|1,0..)$/.test(document.getElementById("count").textContent)`},
+	{"none", 0, 1280, 760, false, nil, `document.getElementById("empty").textContent === "no pods on this node"`},
+	{"dark", 60, 1280, 760, true, (*node).hang, severity + ` !== "ok"`},
+	{"phone", 60, 400, 800, false, (*node).hang, severity + ` !== "ok"`},
+}
+
+// TestPictures shows each scene: without a sideways scroll, and with what it is about.
+func TestPictures(t *testing.T) {
+	for _, scene := range scenes {
+		t.Run(scene.name, func(t *testing.T) { scene.test(t) })
+	}
+}
+
+func (s scene) test(t *testing.T) {
 	profile, err := simruntime.NewProfile(simruntime.ProfileNode)
 	if err != nil {
 		t.Fatal(err)
@@ -29,32 +70,37 @@ func TestPicture(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := serveNode(t, rt, simruntime.Population{Pods: 60, Containers: 2})
+	n := serveNode(t, rt, simruntime.Population{Pods: s.pods, Containers: 2})
 	n.open(n.address())
-	if err := setSize(n.tab, 1280, 760, 1.5); err != nil {
+	if err := setSize(n.tab, s.width, s.height, 1.5); err != nil {
 		t.Fatal(err)
 	}
-	hang := time.AfterFunc(max(lasts-12*time.Second, 0), func() {
-		sick := rt.Pods()[3]
-		_, _ = rt.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: sick.UID, Hang: true})
-		for _, c := range sick.Containers {
-			_, _ = rt.RestartContainer(c.ID)
+	if s.dark {
+		dark := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}}
+		if err := call(n.tab, emulation.SetEmulatedMedia, dark); err != nil {
+			t.Fatal(err)
 		}
-	})
-	defer hang.Stop()
-	ctx, cancel := context.WithTimeout(t.Context(), lasts)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), *lasts)
 	defer cancel()
-	if err := rt.Churn(ctx, simruntime.ChurnOptions{Seed: 7, Rate: 6}); !errors.Is(err, context.DeadlineExceeded) {
+	if s.before != nil {
+		defer time.AfterFunc(max(*lasts-12*time.Second, 0), func() { s.before(n) }).Stop()
+	}
+	if s.pods == 0 {
+		<-ctx.Done()
+	} else if err := rt.Churn(ctx, simruntime.ChurnOptions{Seed: 7, Rate: 6}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
-	eval[any](n, `document.querySelector("[name=span][value='60']").click()`) // the timeline shows a minute
-	n.wait(`document.querySelector("#rows [role=row]")`)
+	n.wait(s.shows)
+	if wide := eval[int](n, `Math.max(document.documentElement.scrollWidth - innerWidth, grid.scrollWidth - grid.clientWidth)`); wide > 0 {
+		t.Errorf("the page scrolls sideways by %d pixels", wide)
+	}
 	png, err := chromedp.Run(n.tab, chromedp.CaptureScreenshot())
 	if err != nil || len(png) < 10_000 {
 		t.Fatalf("the picture has %d bytes: %v", len(png), err)
 	}
-	if *pictureFile != "" {
-		if err := os.WriteFile(*pictureFile, png, 0o644); err != nil {
+	if *pictures != "" {
+		if err := os.WriteFile(filepath.Join(*pictures, s.name+".png"), png, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -31,6 +31,8 @@ type DaemonOptions struct {
 	Args, Env []string
 	// Settings are those that only the environment and the file of settings have.
 	Settings Settings
+	// Unready means not to wait until it is healthy.
+	Unready bool
 	// Before are shell commands to run before the program, in its process.
 	Before string
 }
@@ -62,7 +64,7 @@ type Daemon struct {
 	http   *http.Client
 }
 
-// StartDaemon starts a daemon and returns once it is healthy.
+// StartDaemon starts a daemon and returns once it is healthy and serves.
 func StartDaemon(ctx context.Context, o DaemonOptions) (*Daemon, error) {
 	d := &Daemon{Name: o.Name, Socket: filepath.Join(o.Dir, o.Name+".sock"), http: &http.Client{Timeout: startTimeout}}
 	args := append([]string{"-c", o.Before + ` exec "$0" "$@"`, o.Program, "run", "--quiet", "--socket", d.Socket}, o.Args...)
@@ -77,7 +79,7 @@ func StartDaemon(ctx context.Context, o DaemonOptions) (*Daemon, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := d.Await(ctx, d.ready); err != nil {
+	if err := d.Await(ctx, func(ctx context.Context) error { return d.ready(ctx, o.Unready) }); err != nil {
 		return nil, errors.Join(fmt.Errorf("daemon %s: %w", o.Name, err), d.Stop())
 	}
 	return d, nil
@@ -87,12 +89,12 @@ var servedOn = regexp.MustCompile(`on (http://\S+)`)
 
 var errUnhealthy = errors.New("not healthy")
 
-func (d *Daemon) ready(ctx context.Context) error {
+func (d *Daemon) ready(ctx context.Context, unready bool) error {
 	status, err := d.Client.Status(ctx)
 	if err != nil {
 		return err
 	}
-	if !status.Healthy {
+	if !status.Healthy && !unready {
 		return errUnhealthy
 	}
 	text, err := os.ReadFile(d.Log)

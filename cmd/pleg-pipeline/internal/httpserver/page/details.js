@@ -1,5 +1,6 @@
 // The details of one pod: containers, exits, restarts, sandboxes and its events.
 
+import { ageText } from './banner.js';
 import { clock, inert, make, podName, seconds } from './text.js';
 
 const maxEvents = 30;
@@ -72,15 +73,18 @@ function summary(pod, now) {
 	};
 	add('state', pod.state, pod.state);
 	const { view } = pod;
+	const hang = pod.hangs.at(-1);
+	if (hang?.until === Infinity) {
+		add('hangs', ageText(hang, now), pod.state);
+	}
 	if (view?.inspection) {
 		const { since, call, container } = view.inspection;
-		add('inspection', inert(`for ${seconds((now - Date.parse(since)) / 1000)}${call ? ` in ${call}` : ''}${container ? ` of ${container}` : ''}`), pod.state);
-	}
-	if (view?.quarantine) {
-		add('quarantine', `${view.quarantine.hung} hung in a row; next in ${seconds(Math.max(0, Date.parse(view.quarantine.nextTry) - now) / 1000)}`, 'quarantined');
+		add('this try', inert(`for ${seconds((now - Date.parse(since)) / 1000)}${call ? ` in ${call}` : ''}${container ? ` of ${container}` : ''}`), pod.state);
+	} else if (view?.finding?.nextTry) {
+		add('next try', `in ${seconds((Date.parse(view.finding.nextTry) - now) / 1000)}`);
 	}
 	if (view?.stale) {
-		add('known', `as it was ${seconds((now - Date.parse(view.currentAsOf)) / 1000)} ago`, 'quarantined');
+		add('known', `as it was ${seconds((now - Date.parse(view.currentAsOf)) / 1000)} ago`, 'degraded');
 	}
 	add('error', inert(view?.error));
 	add('UID', inert(pod.uid));

@@ -1,10 +1,9 @@
 // The timeline: a lane for each visible pod, a mark for each event.
 
 import { seconds } from './text.js';
-import { rowHeight } from './pods.js';
 
 const markSize = 4;
-const labelWidth = 52; // pixels of a label of the axis
+const labelWidth = 46; // pixels of a label of the axis
 const near = 6; // pixels from a mark at which it is explained
 
 // fit gives a canvas the resolution of the screen and returns its context. Without a
@@ -30,7 +29,7 @@ export function colors() {
 	const color = name => style.getPropertyValue('--' + name).trim();
 	return {
 		ContainerStarted: color('good'), ContainerDied: color('bad'), exit0: color('warn'), ContainerRemoved: color('faint'),
-		PodSync: color('info'),
+		PodSync: color('info'), hang: color('hang'),
 		line: color('line'), faint: color('faint'), text: color('muted'), gap: color('bad'), outage: color('outage'), info: color('info'),
 	};
 }
@@ -80,13 +79,30 @@ export class Lanes {
 		this.#grid(context, height, store, this.#palette);
 		const [first, rows] = pods.range();
 		for (let i = 0; i < rows; i++) {
-			const y = (first + i) * rowHeight - pods.scrollTop + rowHeight / 2;
-			for (const mark of pods.visible[first + i].marks) {
+			const y = (first + i + 0.5) * pods.rowHeight - pods.scrollTop;
+			const pod = pods.visible[first + i];
+			pod.hangs.forEach(hang => this.#drawHang(context, hang, y));
+			for (const mark of pod.marks) {
 				const x = this.#x(mark.at);
 				if (x >= 0) {
 					drawMark(context, mark, x, y, this.#palette);
 				}
 			}
+		}
+	}
+
+	// drawHang draws a bar from the first try to the end of a hang, and a line for each try
+	// that was seen.
+	#drawHang(context, hang, y) {
+		const [left, right] = [Math.max(0, this.#x(hang.since)), this.#x(Math.min(hang.until, this.#now))];
+		if (right <= 0) {
+			return;
+		}
+		context.fillStyle = this.#palette.hang;
+		context.fillRect(left, y - markSize, right - left, 2 * markSize);
+		context.fillStyle = this.#palette.gap;
+		for (const at of [hang.since, ...hang.tries].map(at => this.#x(at)).filter(x => x >= 0)) {
+			context.fillRect(at, y - 1.5 * markSize, 2, 3 * markSize);
 		}
 	}
 
@@ -120,13 +136,18 @@ export class Lanes {
 		context.textBaseline = 'middle';
 		context.textAlign = 'left';
 		context.fillStyle = this.#palette.text;
-		const parts = this.#width < 4 * labelWidth ? [0] : [0, 0.25, 0.5, 0.75];
+		const parts = this.#width < 3 * labelWidth ? [0] : this.#width < 5 * labelWidth ? [0, 0.5] : [0, 0.25, 0.5, 0.75];
 		for (const part of parts) {
 			const left = this.#width * part;
 			context.fillText('−' + seconds(this.#span * (1 - part)), left + 3, rect.height / 2);
 		}
 		context.textAlign = 'right';
 		context.fillText('now', this.#width, rect.height / 2);
+	}
+
+	// hangAt returns the hang of a pod at x.
+	hangAt(pod, x) {
+		return pod.hangs.find(hang => this.#x(hang.since) <= x && x <= this.#x(Math.min(hang.until, this.#now)));
 	}
 
 	// markAt returns the mark of a pod nearest to x, if it is near.

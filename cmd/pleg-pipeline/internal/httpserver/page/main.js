@@ -1,29 +1,33 @@
 // The page: joins the event stream, the figures and the pods with what shows them.
 
+import { Banner } from './banner.js';
 import { Details } from './details.js';
 import { Feed } from './feed.js';
+import { drawHour } from './hour.js';
 import { Lanes } from './lanes.js';
 import { Pods } from './pods.js';
-import { Stages, verdict } from './stages.js';
+import { listsAreOld, Stages } from './stages.js';
 import { Store } from './store.js';
 import { follow } from './stream.js';
-import { set } from './text.js';
+import { clock, seconds, set } from './text.js';
 
 const framePeriod = 100; // ms between two updates of the screen
 const orderPeriod = 500; // ms between two sorts of the pods
 const lanesPeriod = 250; // ms between two drawings of the timeline, which moves slowly
 const figuresPeriod = 1000;
+const hourPeriod = 10000;
 const podsPeriod = 300;
 const maxBatch = 100; // pods in one request; beyond that, all pods are fetched
 const timeout = 5000;
 
 const store = new Store();
+const banner = new Banner();
 const stages = new Stages();
 const details = new Details();
 const lanes = new Lanes();
-const pods = new Pods(store, show);
+const pods = new Pods(store, show, now);
 const feed = new Feed(store, show);
-pods.explain((pod, x) => lanes.markAt(pod, x));
+pods.explain(lanes);
 
 let changed = true; // whether the table may differ from the store
 let offset = 0; // ms by which the clock of the daemon is ahead of this one
@@ -55,21 +59,47 @@ async function repeat(period, work) {
 }
 
 let answeredAt = Date.now();
+let silence = ''; // why the daemon refused to answer
+let figures = null; // the last answer
 
 async function fetchFigures() {
 	try {
-		const figures = await get('/stages');
+		figures = await get('/stages');
+		silence = '';
 		answeredAt = Date.now();
 		offset = Date.parse(figures.at) - answeredAt;
 		store.applyFigures(figures);
-		stages.update(figures, store.pods.size);
-		stages.drawSpark();
+		stages.update(figures, store.synced ? store.size : NaN);
+		showVerdict();
 	} catch (error) {
-		const silent = Math.round((Date.now() - answeredAt) / 1000);
-		verdict('bad', `no answer for ${silent} s: ${error.message}`);
+		silence = error.name === 'Error' ? error.message : ''; // a refusal; the browser's own words say nothing
 	}
 	store.expire(now());
 	changed = true;
+}
+
+// showAge says how old the page is, also while a question waits for its answer.
+function showAge() {
+	const age = (Date.now() - answeredAt) / 1000;
+	banner.setAge(age, silence);
+}
+
+// showVerdict shows the verdict, and how old the pods are while lists fail.
+function showVerdict() {
+	banner.update(figures, now(), store.synced);
+	const old = listsAreOld(figures);
+	const since = Date.parse(figures.lister.lastList);
+	document.getElementById('pods').classList.toggle('old', old);
+	document.getElementById('old').hidden = !old;
+	set(document.getElementById('old'), `as it was at ${clock(since)}, ${seconds((now() - since) / 1000)} ago`);
+}
+
+async function fetchHour() {
+	try {
+		drawHour(await get('/hour'));
+	} catch {
+		// The banner says why: the figures fail too.
+	}
 }
 
 async function fetchPods() {
@@ -84,7 +114,7 @@ async function fetchPods() {
 		const answer = await get(all ? '/pods' : '/pods?pod=' + uids.map(encodeURIComponent).join(','));
 		store.applyPods(answer.pods, uids, now());
 	} catch {
-		// The verdict says why: the figures fail too.
+		// The banner says why: the figures fail too.
 		store.stale = true;
 	}
 	changed = true;
@@ -99,9 +129,7 @@ follow({
 		changed = true;
 	},
 	onState(state) {
-		const element = document.getElementById('connection');
-		element.dataset.state = state;
-		set(element, state === 'live' ? 'live' : 'connection lost; trying again');
+		banner.setStreaming(state === 'live');
 		store.setLive(state === 'live', now());
 	},
 });
@@ -120,6 +148,9 @@ function frame(time) {
 		lastLanes = -Infinity; // the lanes follow the rows
 		pods.update();
 		details.draw(store, now());
+		if (figures && !banner.old) {
+			showVerdict(); // with the same age as the row of the pod
+		}
 	}
 	feed.draw();
 	if (time - lastLanes >= lanesPeriod || scrolled !== pods.scrollTop) {
@@ -165,5 +196,7 @@ document.addEventListener('keydown', event => {
 });
 
 requestAnimationFrame(frame);
+setInterval(showAge, 500);
 repeat(figuresPeriod, fetchFigures);
+repeat(hourPeriod, fetchHour);
 repeat(podsPeriod, fetchPods);

@@ -1,10 +1,12 @@
 // The table of pods. However many there are, only the visible rows exist.
 
-import { clock, containerText, count, eventText, inert, podName, seconds, set } from './text.js';
+import { ageText } from './banner.js';
+import { clock, containerText, count, eventText, inert, make, podName, seconds, set } from './text.js';
 
-export const rowHeight = 26;
+const tail = 11; // characters of a name that are always shown: they tell pods of a deployment apart
 
 export class Pods {
+	rowHeight = 26;
 	selected = ''; // UID
 	scrollTop = 0;
 	visible = [];
@@ -14,12 +16,15 @@ export class Pods {
 	#slots = []; // row elements
 	#store;
 	#onOpen;
+	#now;
 	#hover;
+	#shown = ''; // the chips, as text
 	#height = 0;
 
-	// onOpen is called with the UID of a pod whose details are wanted.
-	constructor(store, onOpen) {
+	// onOpen is called with the UID of a pod whose details are wanted. now returns the time.
+	constructor(store, onOpen, now) {
 		this.#store = store;
+		this.#now = now;
 		this.#onOpen = onOpen;
 		this.#grid.addEventListener('scroll', () => {
 			this.scrollTop = Math.max(0, this.#grid.scrollTop);
@@ -27,6 +32,7 @@ export class Pods {
 		}, { passive: true });
 		new ResizeObserver(() => {
 			this.#measure();
+			this.#resize();
 			this.draw();
 		}).observe(this.#grid);
 		this.#grid.addEventListener('keydown', event => this.#key(event));
@@ -45,28 +51,64 @@ export class Pods {
 	// update takes the pods from the store again.
 	update() {
 		this.visible = this.#store.visible();
-		const height = this.visible.length * rowHeight + 'px';
+		this.#resize();
+		const total = this.#store.size;
+		const shown = this.visible.reduce((n, pod) => n + !pod.goneAt, 0);
+		const empty = document.getElementById('empty');
+		empty.hidden = this.visible.length > 0;
+		set(empty, total > 0 ? 'no pod matches the filter' : this.#store.synced ? 'no pods on this node' : 'loading');
+		set(document.getElementById('count'), !this.#store.synced ? '' : shown === total ? count(total) : `${count(shown)} of ${count(total)}`);
+		this.#drawStates();
+		this.draw();
+	}
+
+	// resize gives the table the height of all rows.
+	#resize() {
+		const height = this.visible.length * this.rowHeight + 'px';
 		if (this.#body.style.height !== height) {
 			this.#body.style.height = height;
 			this.#grid.setAttribute('aria-rowcount', this.visible.length + 1);
 		}
-		const total = this.#store.pods.size;
-		const empty = document.getElementById('empty');
-		empty.hidden = this.visible.length > 0;
-		set(empty, total > 0 ? 'no pod matches the filter' : 'no pods yet');
-		set(document.getElementById('count'), this.visible.length === total ? count(total) : `${count(this.visible.length)} of ${count(total)}`);
-		this.draw();
+	}
+
+	// drawStates shows a chip for each state that pods are in. Each is a filter.
+	#drawStates() {
+		const { states } = this.#store;
+		const counts = [...this.#store.counts()].filter(([state, n]) => n > 0 || states.has(state));
+		const shown = JSON.stringify([counts, [...states]]);
+		if (shown === this.#shown) {
+			return;
+		}
+		this.#shown = shown;
+		const list = document.getElementById('states');
+		const focused = document.activeElement.parentElement === list ? document.activeElement.dataset.state : '';
+		list.replaceChildren(...counts.map(([state, n]) => {
+			const chip = make('button', `${state} ${count(n)}`);
+			chip.type = 'button';
+			chip.dataset.state = state;
+			chip.setAttribute('aria-pressed', states.has(state));
+			chip.addEventListener('click', () => {
+				if (!states.delete(state)) {
+					states.add(state);
+				}
+				this.update();
+			});
+			return chip;
+		}));
+		list.querySelector(`[data-state="${focused}"]`)?.focus();
 	}
 
 	// measure notes the geometry of the table, which is expensive to ask for.
 	#measure() {
 		this.#height = this.#grid.clientHeight - this.#head.offsetHeight;
+		this.rowHeight = parseInt(getComputedStyle(this.#grid).getPropertyValue('--row'), 10);
+		this.#slots.forEach(slot => { slot.index = -1; });
 	}
 
 	// range returns the index of the first visible row and the number of visible rows.
 	range() {
-		const first = Math.min(Math.floor(this.scrollTop / rowHeight), this.visible.length);
-		return [first, Math.min(this.visible.length - first, Math.ceil(this.#height / rowHeight) + 1)];
+		const first = Math.min(Math.floor(this.scrollTop / this.rowHeight), this.visible.length);
+		return [first, Math.min(this.visible.length - first, Math.ceil(this.#height / this.rowHeight) + 1)];
 	}
 
 	// draw fills the visible rows.
@@ -80,7 +122,7 @@ export class Pods {
 				slot.row.hidden = i >= rows;
 			}
 			if (i < rows) {
-				this.#fill(slot, first + i);
+				this.#fill(slot, first + i, this.#now());
 			}
 		});
 		const at = this.visible.findIndex(pod => pod.uid === this.selected);
@@ -102,18 +144,19 @@ export class Pods {
 			row.append(cell);
 			return cell;
 		});
+		cells[1].append(make('b'), make('b'));
 		this.#body.append(row);
 		return { row, cells, index: -1, selected: null };
 	}
 
 	// fill shows a pod in a row. It writes only what differs: each write costs a layout.
-	#fill(slot, index) {
+	#fill(slot, index, now) {
 		const { row, cells } = slot;
 		const pod = this.visible[index];
 		const selected = pod.uid === this.selected;
 		if (slot.index !== index) {
 			slot.index = index;
-			row.style.transform = `translateY(${index * rowHeight}px)`;
+			row.style.transform = `translateY(${index * this.rowHeight}px)`;
 			row.setAttribute('aria-rowindex', index + 2);
 		}
 		if (slot.selected !== selected) {
@@ -124,16 +167,22 @@ export class Pods {
 			row.dataset.uid = pod.uid;
 		}
 		row.classList.toggle('gone', pod.state === 'gone');
+		row.classList.toggle('old', Boolean(pod.view?.stale));
 		set(cells[0], inert(pod.namespace || '-'));
-		set(cells[1], inert(pod.name || pod.uid));
-		set(cells[2], pod.state);
+		const name = inert(pod.name || pod.uid);
+		set(cells[1].firstChild, name.slice(0, -tail));
+		set(cells[1].lastChild, name.slice(-tail));
+		if (cells[1].title !== name) {
+			cells[1].title = name;
+		}
+		set(cells[2], stateText(pod, now));
 		if (cells[2].dataset.state !== pod.state) {
 			cells[2].dataset.state = pod.state;
 		}
 		set(cells[3], pod.total ? `${pod.running}/${pod.total}` : '-');
 		set(cells[4], String(pod.restarts));
 		cells[4].classList.toggle('zero', pod.restarts === 0);
-		set(cells[5], pod.last ? `${containerText(pod.last)} ${eventText(pod.last)}` : '-');
+		set(cells[5], lastText(pod, now));
 	}
 
 	// select moves the selection to a pod.
@@ -177,23 +226,30 @@ export class Pods {
 
 	// show selects the pod with an index and scrolls it into view.
 	#show(index) {
-		const top = index * rowHeight;
+		const top = index * this.rowHeight;
 		const height = this.#height;
 		if (top < this.#grid.scrollTop) {
 			this.#grid.scrollTop = top;
-		} else if (top + rowHeight > this.#grid.scrollTop + height) {
-			this.#grid.scrollTop = top + rowHeight - height;
+		} else if (top + this.rowHeight > this.#grid.scrollTop + height) {
+			this.#grid.scrollTop = top + this.rowHeight - height;
 		}
 		this.select(this.visible[index].uid);
 	}
 
-	// explain shows the marks near the pointer as a tooltip; markAt finds them.
-	explain(markAt) {
+	// explain shows the marks and the hang near the pointer as a tooltip; lanes finds them.
+	explain(lanes) {
 		this.#body.addEventListener('pointermove', event => {
 			const lane = event.target.closest('.lane');
 			const pod = lane && this.#store.pods.get(lane.parentElement.dataset.uid);
-			const mark = pod && markAt(pod, event.clientX - lane.getBoundingClientRect().left);
-			const title = mark ? `${clock(mark.at)} ${podName(pod)} ${mark.container} ${mark.text}` : '';
+			const x = lane ? event.clientX - lane.getBoundingClientRect().left : 0;
+			const mark = pod && lanes.markAt(pod, x);
+			const hang = pod && lanes.hangAt(pod, x);
+			let title = '';
+			if (mark) {
+				title = `${clock(mark.at)} ${podName(pod)} ${mark.container} ${mark.text}`;
+			} else if (hang) {
+				title = `${podName(pod)} hangs ${ageText(hang, this.#now())}`;
+			}
 			if (lane && this.#hover !== title) {
 				this.#hover = title;
 				lane.title = title;
@@ -202,7 +258,19 @@ export class Pods {
 	}
 }
 
-// age returns the time since t as text.
-export function age(t, now) {
-	return t > 0 ? seconds(Math.max(0, (now - t) / 1000)) : '–';
+// stateText returns the state of a pod, and for how long it hangs.
+function stateText({ state, hangs }, now) {
+	const hang = hangs.at(-1);
+	return hang?.until === Infinity ? `${state} ${seconds((now - hang.since) / 1000)}` : state;
+}
+
+// lastText returns the last event of a pod; of one that may have changed since, how old that
+// is, and what its inspection waits for.
+function lastText({ last, view }, now) {
+	if (!view?.stale && !view?.uninspected) {
+		return last ? `${containerText(last)} ${eventText(last)}` : '-';
+	}
+	const { call, container } = view.finding ?? {};
+	const known = view.currentAsOf ? `${seconds((now - Date.parse(view.currentAsOf)) / 1000)} old` : 'not known yet';
+	return [known, inert([call, container].filter(Boolean).join(' of '))].filter(Boolean).join(': ');
 }

@@ -8,10 +8,10 @@ const keepMarks = 600e3; // ms: the longest timeline
 const keepGone = 30e3; // ms for which a pod that is gone stays visible
 
 // trouble ranks what is wrong with a pod, the worst first.
-const trouble = { hung: 0, slow: 1, quarantined: 2, failed: 3, unknown: 4, notready: 5, degraded: 6, ready: 7, gone: 8 };
+const trouble = { hung: 0, slow: 1, failed: 2, unknown: 3, notready: 4, degraded: 5, ready: 6, gone: 7 };
 
 const orders = {
-	trouble: (a, b) => trouble[a.state] - trouble[b.state],
+	trouble: (a, b) => trouble[a.state] - trouble[b.state] || since(a) - since(b),
 	namespace: (a, b) => compare(a.namespace, b.namespace),
 	name: (a, b) => compare(a.name, b.name),
 	state: (a, b) => trouble[a.state] - trouble[b.state],
@@ -19,6 +19,11 @@ const orders = {
 	restarts: (a, b) => b.restarts - a.restarts,
 	last: (a, b) => b.lastAt - a.lastAt,
 };
+
+// since returns when the trouble of a pod began, in ms.
+function since(pod) {
+	return pod.hangs.at(-1)?.until === Infinity ? pod.hangs.at(-1).since : 0;
+}
 
 const maxTexts = 5000;
 const texts = new Map();
@@ -46,21 +51,24 @@ export class Store {
 	dirty = new Set(); // UIDs of pods to fetch
 	waiting = new Set(); // UIDs of pods that wait for their inspection
 	stale = true; // all pods must be fetched
+	synced = false; // whether the pods are known
 	events = 0; // live events so far
 	sort = { key: 'trouble', reverse: false };
 	words = [];
+	states = new Set(); // the states to show; all if empty
 
 	// addEvent adds an event of the stream.
 	addEvent(event) {
 		const at = Date.parse(event.observedAt);
 		switch (event.type) {
 		case 'Synced':
-			this.stale = true;
+			this.stale = this.synced = true;
 			return;
 		case 'Gap':
 			this.gaps.push(at > 0 ? at : Date.now());
 			this.gaps.splice(0, this.gaps.length - 20);
 			this.pods.clear();
+			this.synced = false;
 			this.addToFeed(event);
 			return;
 		}
@@ -94,7 +102,7 @@ export class Store {
 	pod(uid) {
 		let pod = this.pods.get(uid);
 		if (!pod) {
-			pod = { uid, name: '', namespace: '', state: 'unknown', running: 0, total: 0, restarts: 0, last: null, lastAt: 0, marks: [], view: null, goneAt: 0 };
+			pod = { uid, name: '', namespace: '', state: 'unknown', running: 0, total: 0, restarts: 0, last: null, lastAt: 0, marks: [], hangs: [], view: null, goneAt: 0 };
 			this.pods.set(uid, pod);
 		}
 		return pod;
@@ -111,12 +119,14 @@ export class Store {
 			pod.namespace = view.namespace || pod.namespace;
 			Object.assign(pod, { running: view.running, total: view.total, restarts: view.restarts, goneAt: 0, view });
 			judge(pod);
+			noteHang(pod, now);
 		}
 		for (const uid of uids ?? this.pods.keys()) {
 			const pod = this.pods.get(uid);
 			if (pod && !answered.has(uid)) {
 				pod.goneAt ||= now;
 				judge(pod);
+				noteHang(pod, now);
 			}
 		}
 	}
@@ -140,6 +150,7 @@ export class Store {
 			while (pod.marks.length > 0 && now - pod.marks[0].at > keepMarks) {
 				pod.marks.shift();
 			}
+			pod.hangs = pod.hangs.filter(hang => now - hang.until < keepMarks);
 			if (pod.goneAt && now - pod.goneAt > keepGone) {
 				this.pods.delete(uid);
 			}
@@ -156,12 +167,29 @@ export class Store {
 		}
 	}
 
+	// size is the number of pods that are not gone.
+	get size() {
+		return [...this.pods.values()].reduce((n, pod) => n + !pod.goneAt, 0);
+	}
+
 	// visible returns the pods that match the filter, in the chosen order.
 	visible() {
 		const order = orders[this.sort.key];
 		const sign = this.sort.reverse ? -1 : 1;
-		return [...this.pods.values()].filter(pod => this.wants(pod)).sort((a, b) =>
+		const wanted = pod => this.wants(pod) && (this.states.size === 0 || this.states.has(pod.state));
+		return [...this.pods.values()].filter(wanted).sort((a, b) =>
 			sign * order(a, b) || compare(a.namespace, b.namespace) || compare(a.name, b.name) || compare(a.uid, b.uid));
+	}
+
+	// counts returns the number of pods in each state that match the words, the worst first.
+	counts() {
+		const counts = new Map(Object.keys(trouble).map(state => [state, 0]));
+		for (const pod of this.pods.values()) {
+			if (this.wants(pod)) {
+				counts.set(pod.state, counts.get(pod.state) + 1);
+			}
+		}
+		return counts;
 	}
 
 	setFilter(text) {
@@ -188,20 +216,45 @@ export class Store {
 	}
 }
 
+const causes = { 'hung container': 'hung', 'slow container': 'slow' };
+
 // judge sets the state of a pod to the worst that is known of it.
 function judge(pod) {
 	const { view } = pod;
 	if (pod.goneAt) {
 		pod.state = 'gone';
-	} else if (view?.inspection) {
-		pod.state = view.inspection.hung ? 'hung' : 'slow';
-	} else if (view?.quarantine) {
-		pod.state = 'quarantined';
-	} else if (view?.error) {
-		pod.state = 'failed';
+	} else if (view?.finding) {
+		pod.state = causes[view.finding.cause] ?? 'failed';
 	} else if (view?.state === 'ready' && pod.running < pod.total) {
 		pod.state = 'degraded';
 	} else {
-		pod.state = view?.state ?? 'unknown';
+		pod.state = view?.state in trouble ? view.state : 'unknown';
+	}
+}
+
+// noteHang keeps since when a pod hangs, and the starts of those tries that were seen.
+function noteHang({ state, view, hangs }, now) {
+	let hang = hangs.at(-1);
+	const hangsNow = state === 'hung' || state === 'slow';
+	if (!hangsNow) {
+		if (hang?.until === Infinity) {
+			hang.until = now;
+		}
+		if (hang && !hang.hung) { // it was only slow
+			hangs.pop();
+		}
+		return;
+	}
+	if (hang?.until !== Infinity) {
+		hang = { since: 0, until: Infinity, attempts: 0, hung: false, tries: [] };
+		hangs.push(hang);
+	}
+	hang.hung ||= state === 'hung';
+	hang.since = Date.parse(view.finding.since);
+	hang.attempts = view.finding.attempts;
+	const started = Date.parse(view.inspection?.since);
+	if (started && hang.tries.at(-1) !== started) {
+		hang.tries.push(started);
+		hang.tries.splice(0, hang.tries.length - maxMarks);
 	}
 }

@@ -14,7 +14,8 @@ export function follow({ onEvent, onState }) {
 		if (last) {
 			query.set('since', last);
 		} else {
-			query.set('replay', 'true');
+			query.set('replay', 'true'); // the pods, and what happened to them before
+			query.set('since', '1h');
 		}
 		const source = new EventSource('/events?' + query);
 		source.onopen = () => {

@@ -7,10 +7,10 @@ const unsafe = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]/gu;
 
 // inert returns a text whose unsafe characters are visible, such as U+202E, and whose
 // length is bounded. The page writes texts only with textContent, so HTML is inert.
-export function inert(text) {
+export function inert(text, most = maxLength) {
 	text = String(text ?? '');
-	if (text.length > maxLength) {
-		text = text.slice(0, maxLength / 2) + '…' + text.slice(-maxLength / 2);
+	if (text.length > most) {
+		text = text.slice(0, most / 2) + '…' + text.slice(-most / 2);
 	}
 	return text.replace(unsafe, c => '‹U+' + c.codePointAt(0).toString(16).toUpperCase().padStart(4, '0') + '›');
 }
@@ -32,24 +32,25 @@ export function make(tag, text = '', className = '') {
 	return element;
 }
 
-// seconds returns a duration with its unit.
+// seconds returns a duration in one unit, as the program prints it.
 export function seconds(s) {
 	if (!Number.isFinite(s)) {
 		return '–';
 	}
-	if (s < 0.0995) {
-		return (s * 1000).toFixed(s < 0.00995 ? 1 : 0) + ' ms';
+	s = Math.max(0, s);
+	if (s < 0.1) {
+		return (s * 1000).toFixed(s < 0.00995 ? 1 : 0) + 'ms';
 	}
-	if (s < 9.95) {
-		return s.toFixed(1) + ' s';
+	if (s < 10) {
+		return s.toFixed(1) + 's';
 	}
 	if (s < 120) {
-		return Math.round(s) + ' s';
+		return Math.floor(s) + 's';
 	}
 	if (s < 7200) {
-		return Math.floor(s / 60) + ' min';
+		return Math.floor(s / 60) + 'm';
 	}
-	return s < 172800 ? Math.floor(s / 3600) + ' h' : Math.floor(s / 86400) + ' d';
+	return s < 172800 ? Math.floor(s / 3600) + 'h' : Math.floor(s / 86400) + 'd';
 }
 
 // perSecond returns a rate.
@@ -67,7 +68,7 @@ export function count(n) {
 const clockFormat = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit' });
 
 export function clock(time) {
-	return clockFormat.format(time);
+	return Number.isFinite(time) ? clockFormat.format(time) : '–';
 }
 
 // podName returns namespace/name, or the UID of a pod whose name is not known.
