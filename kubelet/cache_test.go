@@ -170,30 +170,6 @@ func TestPodWithoutReadySandboxKeepsAddress(t *testing.T) {
 	})
 }
 
-// A single-pod relist lists the pod once, and reports only changes of this pod.
-func TestSinglePodRelist(t *testing.T) {
-	runFixture(t, func(r *fakeRuntime) { r.set("1", "c1=running"); r.set("2", "d1=running") }, func(f *fixture) {
-		f.events()
-		f.requestRelist("1")
-		f.settle()
-		if got := [...]int{f.runtime.relists(), f.runtime.inspections("1")}; got != [...]int{1, 1} {
-			t.Errorf("%d relists and inspections, want 1 and 1", got)
-		}
-		f.expect()
-		if at := f.cache.newest("1"); !at.Equal(time.Now()) {
-			t.Errorf("the time of the pod is %v ago, want now", time.Since(at))
-		}
-		f.wait(time.Millisecond)
-		f.runtime.set("1", "c1=exited")
-		f.runtime.set("2", "d1=exited")
-		f.requestRelist("1")
-		f.settle()
-		f.expect("1 Died c1")
-		f.relist()
-		f.expect("2 Died d1")
-	})
-}
-
 // If a single-pod relist does not find the pod, its events are sent at once, and
 // GetNewerThan returns.
 func TestSinglePodRelistOfRemovedPod(t *testing.T) {

@@ -26,7 +26,6 @@ type fakeRuntime struct {
 	addressless map[types.UID]bool
 	lists       time.Duration
 	inspected   map[types.UID]int
-	relisted    int
 }
 
 func newFakeRuntime() *fakeRuntime {
@@ -114,13 +113,6 @@ func (r *fakeRuntime) inspections(uid types.UID) int {
 	return r.inspected[uid]
 }
 
-// relists returns how often one pod has been listed.
-func (r *fakeRuntime) relists() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.relisted
-}
-
 func (r *fakeRuntime) GetPods(ctx context.Context, all bool) ([]*kubecontainer.Pod, error) {
 	began := time.Now()
 	r.mu.Lock()
@@ -135,9 +127,6 @@ func (r *fakeRuntime) GetPods(ctx context.Context, all bool) ([]*kubecontainer.P
 }
 
 func (r *fakeRuntime) GetPod(ctx context.Context, uid types.UID) (*kubecontainer.Pod, error) {
-	r.mu.Lock()
-	r.relisted++
-	r.mu.Unlock()
 	pod, err := r.FakeRuntime.GetPod(ctx, uid)
 	if err != nil {
 		return nil, err
