@@ -23,11 +23,6 @@ func (w *watch) handle(ctx context.Context, m jetstream.Msg) error {
 	if w.skipped == 0 && at.message > w.covered+1 {
 		w.skipped = w.covered + 1
 	}
-	if w.skipped > 0 && time.Since(w.checked) > minCheckPeriod {
-		if _, err := w.clearUp(ctx); err != nil {
-			return err
-		}
-	}
 	node, err := nodeOf(m.Subject(), eventSubjects+".")
 	decoded, unreadable := decode(m.Data())
 	if err := cmp.Or(err, unreadable); err != nil {

@@ -3,6 +3,7 @@ package fleet
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -54,45 +55,21 @@ func token(name string) string {
 	case len(name) > maxName:
 		return "=-" + hash(name)
 	}
-	var b strings.Builder
-	for i := range len(name) {
-		switch c := name[i]; {
-		case c == '.':
-			b.WriteByte('_')
-		case c == '-', '0' <= c && c <= '9', 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z':
-			b.WriteByte(c)
-		default:
-			fmt.Fprintf(&b, "=%02X", c)
-		}
-	}
-	return b.String()
+	return fromQuery.Replace(url.QueryEscape(name))
 }
 
 func fromToken(token string) (string, error) {
 	if token == "=" {
 		return "", nil
 	}
-	var b strings.Builder
-	for i := 0; i < len(token); i++ {
-		switch c := token[i]; c {
-		case '_':
-			b.WriteByte('.')
-		case '=':
-			if i+3 > len(token) {
-				return "", fmt.Errorf("%q is not a name", token)
-			}
-			n, err := strconv.ParseUint(token[i+1:i+3], 16, 8)
-			if err != nil {
-				return "", fmt.Errorf("%q is not a name: %w", token, err)
-			}
-			b.WriteByte(byte(n))
-			i += 2
-		default:
-			b.WriteByte(c)
-		}
-	}
-	return b.String(), nil
+	return url.QueryUnescape(toQuery.Replace(token))
 }
+
+// A token is a name in a query of a URL, written without the bytes that a key must not have.
+var (
+	fromQuery = strings.NewReplacer("%", "=", "+", "=20", "_", "=5F", "~", "=7E", ".", "_")
+	toQuery   = strings.NewReplacer("=", "%", "_", ".")
+)
 
 // maxName is the length of the longest name of a Kubernetes node.
 const maxName = 253

@@ -31,8 +31,8 @@ func (s *session) publishReplay(ctx context.Context, synced pleg.Event) error {
 		delete(strays, w.key)
 		writes = append(writes, w)
 	}
-	for key, revision := range strays {
-		writes = append(writes, write{key: key, revision: revision})
+	for key, r := range strays {
+		writes = append(writes, write{key: key, revision: r.sequence})
 	}
 	if err := s.write(ctx, writes); err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -41,9 +40,9 @@ func (s *session) progress(ctx context.Context) {
 
 // forget makes the session one that knows nothing of the server but its lease.
 func (s *session) forget() {
-	s.pods, s.revisions = make(map[pleg.PodUID]*podRecord), make(map[string]uint64)
+	s.pods, s.revisions = make(map[pleg.PodUID]*podRecord), make(map[string]revision)
 	s.node, s.refreshed = nodeState{}, time.Time{}
-	s.last, s.purged, s.refusals = 0, nil, 0
+	s.last, s.refusals = 0, 0
 	s.begun()
 }
 
@@ -95,62 +94,23 @@ func (s *session) resume(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-var errLost = errors.New("the server lost states that it had acknowledged")
-
-// verify returns an error if the server, which was away, has lost something: by default it may
-// lose the last two minutes in a power failure.
-func (s *session) verify(ctx context.Context) error {
-	last, _, err := s.lastPublished(ctx)
-	if err != nil {
-		return err
-	}
-	switch {
-	case last != nil && last.Sequence != s.last:
-		return errReplaced
-	case last == nil && s.last > 0:
-		info, err := s.stream.Info(ctx)
-		if err != nil {
-			return fmt.Errorf("stream %s: %w", EventStream, explain(s.p.o.Conn, err))
-		}
-		if s.last >= info.State.FirstSeq { // it was not too old
-			return errReplaced
-		}
-	}
-	lost, err := s.isStateLost(ctx)
-	if err == nil && lost {
-		return errLost
-	}
-	return err
-}
-
 // isStateLost reports whether the server no longer has states that it acknowledged to this
-// session. A server loses the last writes. So it has all values if it has the newest, and all
-// removals if none of those after it has been undone.
+// session: by default it may lose the last two minutes in a power failure. It loses the last writes,
+// so it has all if it has the newest, a value or a removal.
 func (s *session) isStateLost(ctx context.Context) (bool, error) {
-	removed := make(map[uint64]bool)
-	for _, p := range s.purged {
-		removed[p.revision] = true
-	}
-	var newest purged
-	for key, revision := range s.revisions {
-		if _, unsettled := s.unsettled[key]; !unsettled && !removed[revision] && revision > newest.revision {
-			newest = purged{key: key, revision: revision}
+	s.forgetMarks()
+	var newest string
+	for key, r := range s.revisions {
+		if r.sequence > s.revisions[newest].sequence {
+			newest = key
 		}
 	}
-	if newest.key != "" {
-		m, err := s.message(ctx, stateStream, wanted{Last: subjectOf(StateBucket, newest.key)})
-		if err != nil || m == nil || m.Sequence < newest.revision {
-			return err == nil, explain(s.p.o.Conn, err)
-		}
+	if newest == "" {
+		return false, nil
 	}
-	for _, p := range s.purged {
-		if _, unsettled := s.unsettled[p.key]; unsettled || p.revision < newest.revision {
-			continue
-		}
-		m, err := s.message(ctx, stateStream, wanted{Last: subjectOf(StateBucket, p.key)})
-		if err != nil || m != nil && m.isValue() {
-			return err == nil, explain(s.p.o.Conn, err)
-		}
+	m, err := s.message(ctx, stateStream, wanted{Last: subjectOf(StateBucket, newest)})
+	if err != nil {
+		return false, explain(s.p.o.Conn, err)
 	}
-	return false, nil
+	return m == nil || m.Sequence < s.revisions[newest].sequence, nil
 }

@@ -46,9 +46,6 @@ const (
 	// that is not renewed. Then another agent may publish as this node, and the node
 	// counts as silent.
 	LeaseTTL = 30 * time.Second
-	// markerTTL is how long the server keeps the mark of a removed pod in
-	// [StateBucket].
-	markerTTL = time.Minute
 )
 
 // minAPILevel is that of nats-server 2.11, the first one whose buckets remove the marks
@@ -108,7 +105,7 @@ func openServer(ctx context.Context, js jetstream.JetStream, limits *Limits) (*s
 	if s.stream, err = openStream(ctx, js, limits); err != nil {
 		return nil, fmt.Errorf("stream %s: %w", EventStream, explain(js.Conn(), err))
 	}
-	if s.state, err = openBucket(ctx, js, limits, jetstream.KeyValueConfig{Bucket: StateBucket, LimitMarkerTTL: markerTTL}); err != nil {
+	if s.state, err = openBucket(ctx, js, limits, jetstream.KeyValueConfig{Bucket: StateBucket, LimitMarkerTTL: markTTL}); err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", StateBucket, explain(js.Conn(), err))
 	}
 	if s.agents, err = openBucket(ctx, js, limits, jetstream.KeyValueConfig{Bucket: AgentBucket, TTL: LeaseTTL}); err != nil {

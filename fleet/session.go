@@ -35,16 +35,13 @@ type session struct {
 	pods map[pleg.PodUID]*podRecord
 	// revisions are those of the keys of the node and its pods in StateBucket. The server
 	// refuses a state if the revision is another.
-	revisions map[string]uint64
+	revisions map[string]revision
 	// node is the value of the node's key, and refreshed when it and the states of all pods
 	// were last written together.
 	node      nodeState
 	refreshed time.Time
 	// reconnects counts those of the connection before the session began.
 	reconnects uint64
-	// purged are the keys that were removed of late, the first one first. Their marks have
-	// revisions until the server removes them too.
-	purged []purged
 	// gap is not nil while the present state is being replayed: it is to be published
 	// before the next event.
 	gap *pleg.Event
@@ -129,7 +126,7 @@ func (s *session) readServer(ctx context.Context) error {
 			s.readState(ctx, e)
 			return nil
 		}
-		s.revisions[s.key] = e.revision
+		s.revisions[s.key] = revision{sequence: e.revision}
 		_ = json.Unmarshal(e.value, &s.node) // what cannot be read has no epoch
 		return nil
 	})
@@ -153,7 +150,7 @@ func (s *session) readServer(ctx context.Context) error {
 // readState notes what the server has of one pod. If it cannot be read, the next session
 // begins with the present state.
 func (s *session) readState(ctx context.Context, e entry) {
-	s.revisions[e.key] = e.revision
+	s.revisions[e.key] = revision{sequence: e.revision}
 	if e.value == nil {
 		return
 	}
@@ -185,6 +182,9 @@ func (s *session) lastPublished(ctx context.Context) (*storedMessage, pleg.Posit
 	return last, pleg.Position{Epoch: m.epoch, Seq: m.last}, nil
 }
 
+// errReconnected ends a session: the server was away, and may have lost something.
+var errReconnected = errors.New("the connection was lost")
+
 // run publishes the events until an error occurs or the channel is closed.
 func (s *session) run(ctx context.Context, events <-chan pleg.Event) error {
 	renew := time.NewTicker(min(LeaseTTL/3, s.p.o.StateTTL/4))
@@ -192,13 +192,10 @@ func (s *session) run(ctx context.Context, events <-chan pleg.Event) error {
 	conn := s.p.o.Conn
 	connected := conn.StatusChanged(nats.CONNECTED)
 	defer conn.RemoveStatusListener(connected)
-	for reconnects := s.reconnects; ; {
+	for {
 		// Before anything else is written: then the newest write no longer shows what is lost.
-		if now := conn.Stats().Reconnects; now != reconnects {
-			if err := s.verify(ctx); err != nil {
-				return err
-			}
-			reconnects = now
+		if conn.Stats().Reconnects != s.reconnects {
+			return errReconnected
 		}
 		select {
 		case <-connected: // the counter is looked at above
@@ -214,7 +211,7 @@ func (s *session) run(ctx context.Context, events <-chan pleg.Event) error {
 				return err
 			}
 			s.progress(ctx)
-			s.forgetPurged()
+			s.forgetMarks()
 			if err := s.refresh(ctx); err != nil {
 				return err
 			}

@@ -100,8 +100,9 @@ type watch struct {
 	covered uint64
 	known   known
 	// skipped is the first sequence number that the watch did not get and that may not be
-	// that of another cluster or node; 0 if none. checked is when it was last cleared up.
+	// that of another cluster or node; 0 if none.
 	skipped uint64
+	// checked is when a check found that the watch has everything; zero if a message came since.
 	checked time.Time
 	// resumed is the message of which some events were delivered before the watch
 	// resumed.
@@ -172,13 +173,13 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// checkPeriod is the time between two checks that the stream still has what the watch
-// does not have yet.
-const checkPeriod = 10 * time.Second
-
-// minCheckPeriod bounds the checks after numbers that the watch did not get: with events of
-// other clusters in the stream, most messages follow such numbers.
-const minCheckPeriod = time.Second
+// checkPeriod is the time between two checks that the stream still has what the watch does not have
+// yet. There are none while messages come without a number missing, and few while nothing comes:
+// what the stream has of others makes the position of the watch old.
+const (
+	checkPeriod = 10 * time.Second
+	restPeriod  = 10 * time.Minute
+)
 
 // openTimeout bounds the requests until a watch receives messages.
 const openTimeout = 10 * time.Second
@@ -216,38 +217,41 @@ func (w *watch) connect(ctx context.Context) error {
 		return fmt.Errorf("receive messages: %w", explain(w.js.Conn(), err))
 	}
 	defer messages.Stop()
+	w.checked = time.Time{}
 	if replay {
 		if err := w.replayAll(ctx); err != nil {
 			return err
 		}
 	}
 	for {
-		if err := w.receive(ctx, messages); err != nil {
-			return err
+		quiet, err := w.receive(ctx, messages)
+		if err == nil && (w.o.Bookmarks || w.skipped > 0 || quiet && time.Since(w.checked) > restPeriod) {
+			err = w.check(ctx)
 		}
-		if err := w.check(ctx); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 }
 
-// receive delivers messages until it is time for a check.
-func (w *watch) receive(ctx context.Context, messages jetstream.MessagesContext) error {
+// receive delivers messages until it may be time for a check, and reports whether none came.
+func (w *watch) receive(ctx context.Context, messages jetstream.MessagesContext) (quiet bool, err error) {
 	until, cancel := context.WithTimeout(ctx, checkPeriod)
 	defer cancel()
-	for {
+	for quiet = true; ; quiet = false {
 		m, err := messages.Next(jetstream.NextContext(until))
 		if until.Err() != nil && ctx.Err() == nil && m == nil {
-			return nil
+			return quiet, nil
 		}
 		if err != nil {
-			return fmt.Errorf("receive messages: %w", explain(w.js.Conn(), err))
+			return false, fmt.Errorf("receive messages: %w", explain(w.js.Conn(), err))
 		}
+		w.checked = time.Time{}
 		if err := w.handle(ctx, m); err != nil {
-			return err
+			return false, err
 		}
 		if until.Err() != nil {
-			return context.Cause(ctx)
+			return false, context.Cause(ctx)
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
+	"maps"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -31,7 +31,7 @@ func (s *session) statesOf(ctx context.Context, changed map[pleg.PodUID]*podReco
 // stateOf returns the write of a pod's state, or its removal if no container is left.
 func (s *session) stateOf(ctx context.Context, uid pleg.PodUID, r *podRecord) (write, error) {
 	key := podKey(s.p.o.Cluster, s.p.o.Node, r.Namespace, uid)
-	w := write{key: key, revision: s.revisions[key]}
+	w := write{key: key, revision: s.revisions[key].sequence}
 	status, err := s.p.o.Source.Status(ctx, uid)
 	if failed := new(StatusError); errors.As(err, &failed) {
 		return w, err
@@ -70,7 +70,7 @@ func (w write) message(ttl time.Duration) *nats.Msg {
 	if w.value == nil {
 		m.Header.Set("KV-Operation", "PURGE")
 		m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
-		ttl = markerTTL
+		ttl = markTTL
 	}
 	m.Header.Set(jetstream.MsgTTLHeader, ttl.String())
 	return m
@@ -82,7 +82,7 @@ func (s *session) writeNode(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("encode state of node: %w", err)
 	}
-	if err := s.write(ctx, []write{{key: s.key, value: value, revision: s.revisions[s.key]}}); err != nil {
+	if err := s.write(ctx, []write{{key: s.key, value: value, revision: s.revisions[s.key].sequence}}); err != nil {
 		return err
 	}
 	s.refreshed = time.Now()
@@ -132,10 +132,11 @@ func (s *session) writeSome(ctx context.Context, writes []write) error {
 	for i, ack := range acks {
 		select {
 		case a := <-ack.Ok():
-			s.revisions[writes[i].key] = a.Sequence
+			r := revision{sequence: a.Sequence}
 			if writes[i].value == nil {
-				s.purged = append(s.purged, purged{writes[i].key, a.Sequence, time.Now()})
+				r.removed = time.Now()
 			}
+			s.revisions[writes[i].key] = r
 		case err := <-ack.Err():
 			return fmt.Errorf("%s: %w", writes[i].key, err)
 		case <-timeout.C:
@@ -147,24 +148,21 @@ func (s *session) writeSome(ctx context.Context, writes []write) error {
 	return nil
 }
 
-// purged is a key that was removed.
-type purged struct {
-	key      string
-	revision uint64
-	at       time.Time
+// revision is the last write of a key.
+type revision struct {
+	sequence uint64
+	removed  time.Time // zero for a value
 }
 
 // lossWindow is more than the time for which a server may lose what it has acknowledged: by
-// default nats-server syncs its files every two minutes.
-const lossWindow = 3 * time.Minute
+// default nats-server syncs its files every two minutes. markTTL is how long it keeps the mark of a
+// removed pod: longer, so that a mark that is gone is no loss.
+const (
+	lossWindow = 3 * time.Minute
+	markTTL    = lossWindow + time.Minute
+)
 
-// forgetPurged forgets the revisions of the marks that the server has removed, and the removals
-// that it can no longer lose.
-func (s *session) forgetPurged() {
-	for _, old := range s.purged {
-		if time.Since(old.at) > markerTTL && s.revisions[old.key] == old.revision {
-			delete(s.revisions, old.key)
-		}
-	}
-	s.purged = slices.DeleteFunc(s.purged, func(p purged) bool { return time.Since(p.at) > lossWindow })
+// forgetMarks forgets the removals that the server can no longer lose.
+func (s *session) forgetMarks() {
+	maps.DeleteFunc(s.revisions, func(_ string, r revision) bool { return !r.removed.IsZero() && time.Since(r.removed) > lossWindow })
 }
