@@ -27,11 +27,12 @@ func (s *session) takeLease(ctx context.Context) error {
 		}
 		s.lease = m.Sequence
 	}
+	s.verdict = s.p.verdict(ctx)
 	return s.renewLease(ctx)
 }
 
 func (s *session) renewLease(ctx context.Context) error {
-	value, err := json.Marshal(agentState{Agent: s.p.agent, Epoch: s.p.acked.Epoch, Seq: s.p.acked.Seq, CurrentAsOf: s.currentAsOf})
+	value, err := json.Marshal(agentState{Agent: s.p.agent, Epoch: s.p.acked.Epoch, Seq: s.p.acked.Seq, CurrentAsOf: s.currentAsOf, Verdict: s.verdict})
 	if err != nil {
 		return fmt.Errorf("encode lease: %w", err)
 	}
@@ -41,7 +42,7 @@ func (s *session) renewLease(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("renew lease: %w", explain(s.p.o.Conn, err))
 	}
-	s.lease = ack.Sequence
+	s.lease, s.renewed = ack.Sequence, time.Now()
 	s.p.loop.Acknowledged()
 	return nil
 }

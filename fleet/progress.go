@@ -19,12 +19,12 @@ type progress struct {
 	included map[pleg.PodUID]uint64
 }
 
-// verdict is what a watch does with a message.
-type verdict int
+// action is what a watch does with a message.
+type action int
 
 const (
 	// deliver the events that are wanted and that no replay has included.
-	deliver verdict = iota
+	deliver action = iota
 	// skip the message: everything in it was delivered or replayed.
 	skip
 	// replay the state of the node, because the message is a Gap, and then go on.
@@ -34,7 +34,7 @@ const (
 )
 
 // judge returns what to do with the next message of the node.
-func (p *progress) judge(m message) verdict {
+func (p *progress) judge(m message) action {
 	switch {
 	case m.gap && m.epoch != p.epoch:
 		return replayGap

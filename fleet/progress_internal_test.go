@@ -18,7 +18,7 @@ func TestJudge(t *testing.T) {
 		name string
 		p    progress
 		m    message
-		want verdict
+		want action
 	}{
 		{"the next events", at(5), events("e", 6, 8), deliver},
 		{"some of them are known", at(5), events("e", 4, 8), deliver},

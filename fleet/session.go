@@ -23,8 +23,11 @@ type session struct {
 	key     string // CLUSTER.NODE
 	subject string
 	encoder encoder
-	// lease is the revision of this agent's value in AgentBucket.
-	lease uint64
+	// lease is the revision of this agent's value in AgentBucket, renewed when it was written, and
+	// verdict the one in it.
+	lease   uint64
+	renewed time.Time
+	verdict *Verdict
 	// last is the sequence number of the node's last message in the stream; the
 	// server refuses the next one if it is not.
 	last uint64
@@ -187,8 +190,8 @@ var errReconnected = errors.New("the connection was lost")
 
 // run publishes the events until an error occurs or the channel is closed.
 func (s *session) run(ctx context.Context, events <-chan pleg.Event) error {
-	renew := time.NewTicker(min(LeaseTTL/3, s.p.o.StateTTL/4))
-	defer renew.Stop()
+	beat := time.NewTicker(min(beatPeriod, s.p.o.StateTTL/4))
+	defer beat.Stop()
 	conn := s.p.o.Conn
 	connected := conn.StatusChanged(nats.CONNECTED)
 	defer conn.RemoveStatusListener(connected)
@@ -206,13 +209,8 @@ func (s *session) run(ctx context.Context, events <-chan pleg.Event) error {
 			if err := s.publishAll(ctx, ev, events); err != nil {
 				return err
 			}
-		case <-renew.C:
-			if err := s.renewLease(ctx); err != nil {
-				return err
-			}
-			s.progress(ctx)
-			s.forgetMarks()
-			if err := s.refresh(ctx); err != nil {
+		case <-beat.C:
+			if err := s.beat(ctx); err != nil {
 				return err
 			}
 		case <-ctx.Done():

@@ -50,6 +50,8 @@ type agentState struct {
 	Seq   uint64 `json:"seq"`
 	// CurrentAsOf is the time before the last list whose changes are all published.
 	CurrentAsOf time.Time `json:"currentAsOf,omitzero"`
+	// Verdict is what is wrong on the node; nil if the agent does not say.
+	Verdict *Verdict `json:"verdict,omitempty"`
 }
 
 // podRecord is what the publisher knows of one pod.

@@ -48,6 +48,9 @@ type Node struct {
 	// CurrentAsOf is the time before the last list of the node whose changes are all
 	// published; zero if nobody publishes.
 	CurrentAsOf time.Time
+	// Verdict is what is wrong on the node, such as that nobody publishes; nil if its agent does
+	// not say.
+	Verdict *Verdict
 }
 
 // Nodes returns all nodes that have published, sorted by name.
@@ -58,6 +61,10 @@ func (s *States) Nodes(ctx context.Context) ([]Node, error) {
 	}
 	all := make([]Node, 0, len(nodes))
 	for _, n := range nodes {
+		if n.Agent == "" {
+			v := s.silent(ctx, n.Name)
+			n.Verdict = &v
+		}
 		all = append(all, *n)
 	}
 	slices.SortFunc(all, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
@@ -84,7 +91,7 @@ func (s *States) nodes(ctx context.Context, keys []string) (map[string]*Node, er
 			return nil //nolint:nilerr // it is not of this project
 		}
 		if n := nodes[name]; n != nil {
-			n.Agent, n.CurrentAsOf = agent.Agent, agent.CurrentAsOf
+			n.Agent, n.CurrentAsOf, n.Verdict = agent.Agent, agent.CurrentAsOf, agent.Verdict
 			if agent.Epoch == n.Epoch {
 				n.Seq = max(n.Seq, agent.Seq)
 			}

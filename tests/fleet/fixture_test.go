@@ -125,6 +125,7 @@ type agentOptions struct {
 	backoff time.Duration
 	// stateTTL is how long the server keeps the states; if zero, the default.
 	stateTTL time.Duration
+	health   func(context.Context) (pleg.Status, error)
 }
 
 func startAgent(t *testing.T, url, name string, o agentOptions) *agent {
@@ -151,7 +152,7 @@ func (a *agent) publish(o agentOptions) {
 	a.conn = connect(a.t, a.url)
 	p, err := fleet.NewPublisher(fleet.PublisherOptions{
 		Conn: a.conn, Source: a.node, Cluster: cluster, Node: a.name, Limits: o.limits,
-		MinBackoff: cmp.Or(o.backoff, 20*time.Millisecond), MaxBackoff: cmp.Or(o.backoff, 500*time.Millisecond), PublishTimeout: 2 * time.Second, StateTTL: o.stateTTL,
+		MinBackoff: cmp.Or(o.backoff, 20*time.Millisecond), MaxBackoff: cmp.Or(o.backoff, 500*time.Millisecond), PublishTimeout: 2 * time.Second, StateTTL: o.stateTTL, Health: o.health,
 		Logger: slog.New(slog.NewTextHandler(a.t.Output(), nil)),
 	})
 	if err != nil {

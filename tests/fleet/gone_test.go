@@ -122,6 +122,7 @@ func TestProgramNamesWhatItDoesNotKnow(t *testing.T) {
 		"pods --cluster prud":                               `no node of cluster "prud": it has not published`,
 		"pods --cluster test.example --node n2":             `node "n2" of cluster "test.example": it has not published`,
 		"pods --watch --cluster test.example --node n2":     `node "n2" of cluster "test.example": it has not published`,
+		"doctor --cluster prud":                             `no node of cluster "prud": it has not published`,
 		"events --replay --cluster prud":                    `no node of cluster "prud": it has not published`,
 		"events --cluster test.example --node n1 --node n2": `node "n2" of cluster "test.example": it has not published`,
 		"fleet forget --cluster test.example n1":            "an agent publishes as this node",

@@ -101,6 +101,10 @@ func TestProgram(t *testing.T) {
 	if err != nil || string(out) != strings.Repeat("n2 ready\n", 3) {
 		t.Errorf("pods --node n2: %v\n%s", err, out)
 	}
+	out, err = exec.Command(path, append([]string{"doctor"}, place...)...).Output()
+	if err != nil || string(out) != "OK: 2 of 2 nodes\n" {
+		t.Errorf("doctor: %v\n%s", err, out)
+	}
 	names, err := exec.Command(path, append([]string{"pods", "--sort", "age", "-o", "go-template={{.uid}}"}, place...)...).Output()
 	if err != nil {
 		t.Fatal(err)

@@ -41,6 +41,9 @@ With --calls it measures the runtime instead, and prints a table for an issue: h
 long each call takes, and what it gains to inspect 4 or 16 pods at once. It inspects
 all pods again and again; at least half of the time it waits.
 
+With --fleet it asks no runtime: it ranks the nodes that publish on a NATS server
+by the verdict of their agents, those without an agent too.
+
 ` + howFound + `
 A recording cannot be examined.`
 
@@ -51,12 +54,15 @@ const doctorExample = `  sudo pleg-pipeline doctor
 
   sudo pleg-pipeline doctor --calls 1m
 
+  pleg-pipeline doctor --fleet nats://nats.example:4222 --cluster prod
+
   pleg-pipeline doctor -o json | jq -r '.findings[].cause'`
 
 // doctorCommand is the command doctor with its flags.
 type doctorCommand struct {
 	process Process
 	source  sourceFlags
+	fleet   fleetFlags
 	log     logFlags
 
 	output               string
@@ -83,6 +89,7 @@ func (c *doctorCommand) addFlags(cmd *cobra.Command) {
 	flags.DurationVar(&c.calls, "calls", 0, "measure the runtime's calls for this `TIME` instead")
 	flags.BoolVar(&c.npd, "npd", false, "print only the verdict and exit as a plugin of the node-problem-detector")
 	c.source.add(cmd)
+	c.fleet.add(cmd)
 	flags.Lookup("runtime-endpoint").Usage = "`ENDPOINT` of the runtime, such as unix:///run/containerd/containerd.sock"
 	flags.Lookup("replay-speed").Hidden = true
 	c.log.addQuiet(cmd)
@@ -106,11 +113,17 @@ func (c *doctorCommand) validate(flags *pflag.FlagSet) error {
 	if c.npd && flags.Changed("output") {
 		return errors.New("--npd cannot be combined with --output: it prints one line")
 	}
-	return c.source.validate(flags)
+	if err := c.source.validate(flags); err != nil {
+		return err
+	}
+	return c.validateFleet(flags)
 }
 
 func (c *doctorCommand) run(ctx context.Context) error {
 	out := c.log.console(c.process.Err)
+	if c.fleet.given() {
+		return c.examineFleet(ctx, out)
+	}
 	if c.calls > 0 {
 		return c.useRuntime(ctx, out, c.measureCalls)
 	}
@@ -122,7 +135,7 @@ func (c *doctorCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.print(report)
+	return c.printReport(report)
 }
 
 // examineRuntime finds the runtime and passes the report of its examination on.
@@ -252,7 +265,11 @@ func (c *doctorCommand) examineUntil(ctx context.Context, out console, examine f
 	}
 }
 
-func (c *doctorCommand) print(r *doctor.Report) error {
+// printReport prints a report; its error is the exit code of a problem.
+func (c *doctorCommand) printReport(r interface {
+	Print(io.Writer, doctor.TextOptions) error
+	Healthy() bool
+}) error {
 	var err error
 	if c.output == "json" {
 		err = c.encode(r)

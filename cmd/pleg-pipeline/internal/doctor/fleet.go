@@ -1,0 +1,113 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+)
+
+// Fleet is what the agents of a cluster say of their nodes. Its JSON form is one of the program's
+// outputs.
+type Fleet struct {
+	At time.Time `json:"at"`
+	// Verdict is the worst one, in one line.
+	Verdict string `json:"verdict"`
+	// Nodes are ranked by severity, cause, pod and age, the worst first.
+	Nodes []NodeVerdict `json:"nodes"`
+}
+
+// NodeVerdict is the verdict on one node.
+type NodeVerdict struct {
+	Node string `json:"node"`
+	fleet.Verdict
+}
+
+// unknown is the verdict of an agent that publishes none.
+var unknown = fleet.Verdict{Severity: "unknown", Text: "UNKNOWN: the agent publishes no verdict", Findings: []fleet.Finding{}}
+
+// severities are from the worst to the best.
+var severities = []string{"problem", "warning", "unknown", "ok"}
+
+// Rank returns the verdicts on nodes.
+func Rank(nodes []fleet.Node, now time.Time) *Fleet {
+	f := &Fleet{At: now, Nodes: make([]NodeVerdict, len(nodes))}
+	for i, n := range nodes {
+		f.Nodes[i] = NodeVerdict{n.Name, unknown}
+		if n.Verdict != nil {
+			f.Nodes[i].Verdict = *n.Verdict
+		}
+	}
+	slices.SortStableFunc(f.Nodes, func(a, b NodeVerdict) int {
+		first, second := a.first(), b.first()
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(first.Cause, second.Cause), cmp.Compare(first.Pod, second.Pod), first.Since.Compare(second.Since))
+	})
+	worst, like := f.worst(), 0
+	for like < len(f.Nodes) && f.Nodes[like].rank() == worst.rank() {
+		like++
+	}
+	f.Verdict = fmt.Sprintf("%s: %d of %d nodes", strings.ToUpper(string(worst.Severity)), like, len(nodes))
+	if found := worst.first(); found.What != "" {
+		f.Verdict += "; " + view.Printable(fmt.Sprintf("%s: %s %s", worst.Node, found.Subject, found.Complaint(now)))
+	}
+	return f
+}
+
+func (n NodeVerdict) rank() int { return max(0, slices.Index(severities, string(n.Severity))) }
+
+// first returns the worst finding; the zero value if there is none.
+func (n NodeVerdict) first() fleet.Finding {
+	if len(n.Findings) == 0 {
+		return fleet.Finding{}
+	}
+	return n.Findings[0]
+}
+
+// worst returns the first node; one that is well if there are none.
+func (f *Fleet) worst() NodeVerdict {
+	if len(f.Nodes) == 0 {
+		return NodeVerdict{Verdict: fleet.Verdict{Severity: "ok"}}
+	}
+	return f.Nodes[0]
+}
+
+// Healthy reports whether no node has a problem.
+func (f *Fleet) Healthy() bool { return f.worst().rank() > 0 }
+
+// Print writes the verdict, what to do, and a table of the nodes that are not well. It returns the
+// error of w.
+func (f *Fleet) Print(w io.Writer, o TextOptions) error {
+	var b strings.Builder
+	b.WriteString(view.Wrap(f.Verdict, o.Width, "  "))
+	if advice := f.worst().first().Advice; advice != "" {
+		b.WriteString(view.Wrap("  Do: "+view.Printable(advice), o.Width, "      "))
+	}
+	verdictEnds := strings.IndexByte(b.String(), ':')
+	rows := [][]string{{"NODE", "VERDICT", "CAUSE", "AGE", "POD"}}
+	for _, n := range f.Nodes {
+		if n.rank() == len(severities)-1 {
+			break // the rest is well
+		}
+		first, age := n.first(), "-"
+		if !first.Since.IsZero() {
+			age = view.Ago(first.Since, f.At)
+		}
+		rows = append(rows, []string{n.Node, string(n.Severity), cmp.Or(string(first.Cause), "-"), age, cmp.Or(first.Pod, "-")})
+	}
+	if len(rows) > 1 {
+		b.WriteByte('\n')
+		printTable(&b, rows, "", 4, o.Width)
+	}
+	text := view.PrintableLines(b.String())
+	if o.Color {
+		color := map[int]string{0: view.Red, len(severities) - 1: view.Green}[f.worst().rank()]
+		text = "\x1b[" + cmp.Or(color, view.Yellow) + "m" + text[:verdictEnds] + "\x1b[0m" + text[verdictEnds:]
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}

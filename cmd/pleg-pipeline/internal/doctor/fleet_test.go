@@ -1,0 +1,57 @@
+package doctor_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+)
+
+// Five hundred nodes with five kinds of trouble are ranked by severity, cause, pod and age.
+func TestRank(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	ill := func(name string, v fleet.Verdict, f fleet.Finding, age time.Duration) fleet.Node {
+		f.Subject, f.What, f.Since, f.Advice = f.Pod, "hangs", now.Add(-age), "look"
+		v.Findings = []fleet.Finding{f}
+		return fleet.Node{Name: name, Verdict: &v}
+	}
+	problem, warning := fleet.Verdict{Severity: "problem"}, fleet.Verdict{Severity: "warning"}
+	hung := fleet.Finding{Cause: "hung container", Pod: "shop/a"}
+	other := hung
+	other.Pod = "shop/b"
+	nodes := []fleet.Node{
+		{Name: "old-agent"},
+		ill("warned", warning, hung, time.Hour),
+		ill("silent", problem, fleet.Finding{Cause: "node silent"}, time.Minute),
+		ill("second-pod", problem, other, time.Hour),
+		ill("young", problem, hung, time.Minute),
+		ill("old", problem, hung, time.Hour),
+	}
+	for i := len(nodes); i < 500; i++ {
+		nodes = append(nodes, fleet.Node{Name: fmt.Sprintf("well-%03d", i), Verdict: &fleet.Verdict{Severity: "ok"}})
+	}
+	ranked := doctor.Rank(nodes, now)
+	var text strings.Builder
+	if err := ranked.Print(&text, doctor.TextOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(text.String(), "\n")
+	if !strings.HasPrefix(lines[0], "PROBLEM: 4 of 500 nodes; old: shop/a hangs since ") || lines[1] != "  Do: look" || ranked.Healthy() {
+		t.Errorf("the verdict is %q, %q", lines[0], lines[1])
+	}
+	var order []string
+	for _, line := range lines[4:] {
+		order = append(order, strings.Fields(line + " .")[0])
+	}
+	if got := strings.Join(order, " "); got != "old young second-pod silent warned old-agent ." {
+		t.Errorf("the nodes that are not well are ranked %q:\n%s", got, &text)
+	}
+	well := doctor.Rank(nodes[6:], now)
+	if well.Verdict != "OK: 494 of 494 nodes" || !well.Healthy() {
+		t.Errorf("nodes that are well: %q", well.Verdict)
+	}
+}
