@@ -123,6 +123,7 @@ func listen(t *testing.T, config *tls.Config) (server *httptest.Server, got chan
 	return server, got
 }
 
+// send sends a request without records on a new connection.
 func send(t *testing.T, endpoint string, o otlp.DialOptions) error {
 	t.Helper()
 	conn, err := otlp.Dial(endpoint, o)
@@ -133,56 +134,41 @@ func send(t *testing.T, endpoint string, o otlp.DialOptions) error {
 	return export(t, conn)
 }
 
-// export sends one record.
 func export(t *testing.T, conn otlp.Conn) error {
 	t.Helper()
-	_, err := collogsv1.NewLogsServiceClient(conn).Export(t.Context(), newRequest())
+	request := &collogsv1.ExportLogsServiceRequest{ResourceLogs: []*logsv1.ResourceLogs{{ScopeLogs: []*logsv1.ScopeLogs{{}}}}}
+	_, err := collogsv1.NewLogsServiceClient(conn).Export(t.Context(), request)
 	return err
 }
 
-func newRequest() *collogsv1.ExportLogsServiceRequest {
-	return &collogsv1.ExportLogsServiceRequest{ResourceLogs: []*logsv1.ResourceLogs{{ScopeLogs: []*logsv1.ScopeLogs{{}}}}}
-}
-
 func TestHeadersAreReadForEachRequest(t *testing.T) {
-	for _, protocol := range protocols {
-		server, got := listen(t, nil)
-		file := write(t, "headers", "# of today\n\nAuthorization=Bearer abc=\n")
-		conn, err := otlp.Dial(server.URL, otlp.DialOptions{Protocol: protocol, HeadersFile: file, UserAgent: "test/1"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		for _, want := range []string{"Bearer abc=", "Bearer def"} {
-			if err := os.WriteFile(file, []byte("authorization="+want+"\n"), 0o600); err != nil {
+	for compression, encoding := range map[string]string{"": "", "none": "", "gzip": "gzip"} {
+		for _, protocol := range protocols {
+			server, got := listen(t, nil)
+			file := write(t, "headers", "# of today\n\nAuthorization=Bearer abc=\n")
+			conn, err := otlp.Dial(server.URL, otlp.DialOptions{Protocol: protocol, HeadersFile: file, Compression: compression, UserAgent: "test/1"})
+			if err != nil {
 				t.Fatal(err)
 			}
-			if err := export(t, conn); err != nil {
+			defer conn.Close()
+			for _, want := range []string{"Bearer abc=", "Bearer def"} {
+				if err := os.WriteFile(file, []byte("authorization="+want+"\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if err := export(t, conn); err != nil {
+					t.Fatal(err)
+				}
+				h := <-got
+				if h.Get("Authorization") != want || !strings.HasPrefix(h.Get("User-Agent"), "test/1") || h.Get("Grpc-Encoding")+h.Get("Content-Encoding") != encoding {
+					t.Errorf("%s: headers %q, want %q, the user agent and the encoding %q", protocol, h, want, encoding)
+				}
+			}
+			// While the file is replaced, requests fail with an error that is retried.
+			if err := os.Remove(file); err != nil {
 				t.Fatal(err)
 			}
-			if h := <-got; h.Get("Authorization") != want || !strings.HasPrefix(h.Get("User-Agent"), "test/1") {
-				t.Errorf("%s: headers %q, want %q and the user agent", protocol, h, want)
-			}
-		}
-		// While the file is replaced, requests fail with an error that is retried.
-		if err := os.Remove(file); err != nil {
-			t.Fatal(err)
-		}
-		if err := export(t, conn); err == nil || otlp.IsPermanent(err) {
-			t.Errorf("%s: without the file: %v, want an error to retry", protocol, err)
-		}
-	}
-}
-
-func TestCompression(t *testing.T) {
-	server, got := listen(t, nil)
-	for _, protocol := range protocols {
-		for option, want := range map[string]string{"": "", "none": "", "gzip": "gzip"} {
-			if err := send(t, server.URL, otlp.DialOptions{Protocol: protocol, Compression: option}); err != nil {
-				t.Fatal(err)
-			}
-			if h := <-got; h.Get("Grpc-Encoding")+h.Get("Content-Encoding") != want {
-				t.Errorf("%s: compression %q sends %q, want %q", protocol, option, h, want)
+			if err := export(t, conn); err == nil || otlp.IsPermanent(err) {
+				t.Errorf("%s: without the file: %v, want an error to retry", protocol, err)
 			}
 		}
 	}

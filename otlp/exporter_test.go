@@ -18,35 +18,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Whether the exporter comes before or after the first list, it exports what that shows.
-func TestStartIsAGapAndThePresentState(t *testing.T) {
-	pods := func(n *node) { n.runtime.Set("a", "c=running d=exited") }
-	for name, tc := range map[string]struct {
-		o    nodeOptions
-		want []string
-	}{
-		"an empty node":         {nodeOptions{}, []string{"pleg.gap 0", "pleg.synced 0"}},
-		"before the first list": {nodeOptions{before: pods, exporterFirst: true}, []string{"pleg.gap 0", "pleg.container.started 1", "pleg.container.died 2", "pleg.synced 2"}},
-		"after the first list":  {nodeOptions{before: pods}, []string{"pleg.gap 2", "pleg.container.started 1", "pleg.container.died 2", "pleg.synced 2"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, tc.o, func(n *node) {
-				n.wait(time.Second)
-				if got := n.receiver.names(); !slices.Equal(got, tc.want) {
-					t.Fatalf("got %v, want %v", got, tc.want)
-				}
-				if _, records := n.receiver.got(); len(tc.want) > 2 && attribute(records[1], "pleg.replayed") != true {
-					t.Errorf("the first event is not replayed: %v", records[1])
-				}
-				n.runtime.Set("b", "c=running /s=running")
-				n.wait(3 * time.Second)
-				n.requirePromises(otlp.DefaultMaxBatch)
-				n.requireMetrics(map[string]float64{"exported_records_total": float64(len(tc.want) + 3), "exported_gaps_total": 1})
-			})
-		})
-	}
-}
-
 // An outage costs nothing that the history has, and no request is larger than allowed.
 func TestOutageLosesNothing(t *testing.T) {
 	for name, down := range map[string]answer{
@@ -158,7 +129,7 @@ func TestRejectedRecordsAreDropped(t *testing.T) {
 				if !slices.Equal(got, want) {
 					n.t.Errorf("got %v, want %v", got, want)
 				}
-				n.requireMetrics(map[string]float64{tc.counter: 1, "exported_records_total": 3, "retries_total": 0})
+				n.requireMetrics(map[string]float64{tc.counter: 1, "exported_records_total": 3, "exported_gaps_total": 1, "retries_total": 0})
 			})
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	spb "google.golang.org/genproto/googleapis/rpc/status"
@@ -147,7 +148,7 @@ type httpError struct {
 }
 
 // Error implements error.
-func (e *httpError) Error() string { return e.status + ": " + e.message }
+func (e *httpError) Error() string { return strings.TrimSuffix(e.status+": "+e.message, ": ") }
 
 // newHTTPError returns the error for an answer. The OTLP specification (1.7, "Failures")
 // lists the status codes after which a request may be repeated.
