@@ -23,9 +23,9 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## build bin/pleg-pipeline
+build: ## build bin/pleg-pipeline, static as in releases
 	@echo "building bin/pleg-pipeline"
-	@$(GO) build -o bin/pleg-pipeline ./cmd/pleg-pipeline
+	@CGO_ENABLED=0 $(GO) build -o bin/pleg-pipeline ./cmd/pleg-pipeline
 
 # Where install puts the program: DESTDIR is for packages.
 PREFIX ?= /usr/local

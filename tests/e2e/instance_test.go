@@ -61,8 +61,9 @@ func newInstance(name string) *instance {
 
 var (
 	buildProgram = sync.OnceValues(func() (string, error) { return build("pleg-pipeline", "-race") })
-	// buildRelease builds without the race detector, which takes many times as
-	// much memory and delays the end of every container by 1 s.
+	// buildRelease builds as releases are: static, so that it runs in any container, and
+	// without the race detector, which takes many times as much memory and delays the end of
+	// every container by 1 s.
 	buildRelease = sync.OnceValues(func() (string, error) { return build("pleg-pipeline-release") })
 )
 
@@ -74,7 +75,11 @@ func build(name string, flags ...string) (string, error) {
 		return "", err
 	}
 	args := append([]string{"build", "-C", filepath.Join("..", ".."), "-o", path}, flags...)
-	out, err := exec.Command("go", append(args, "./cmd/pleg-pipeline")...).CombinedOutput()
+	cmd := exec.Command("go", append(args, "./cmd/pleg-pipeline")...)
+	if !slices.Contains(flags, "-race") {
+		cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
+	}
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build the program: %w: %s", err, out)
 	}

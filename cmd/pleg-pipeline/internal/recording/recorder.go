@@ -50,15 +50,15 @@ type Options struct {
 // error.
 type Recorder struct {
 	out     Output
-	encoder *encoder // of Run
-	queue   chan *answer
-	ended   chan struct{} // closed by stop
+	encoder *encoder     // of Run
+	queue   chan *answer // closed by end
 
 	mu       sync.Mutex
+	began    time.Time // zero before the first call
+	ended    bool
 	err      error         // why it ended; nil for Stop
-	began    time.Time     // zero before the first call
-	length   time.Duration // set by stop
-	pending  []*answer     // set by stop: the calls that have no answer
+	length   time.Duration // set by end
+	pending  []*answer     // set by end: the calls that have no answer
 	streams  int
 	inFlight map[*answer]struct{}
 
@@ -81,7 +81,7 @@ type answer struct {
 func NewRecorder(out Output, o Options) *Recorder {
 	return &Recorder{
 		out: out, encoder: newEncoder(out, o),
-		queue: make(chan *answer, cmp.Or(o.Queue, queueLength)), ended: make(chan struct{}), inFlight: make(map[*answer]struct{}),
+		queue: make(chan *answer, cmp.Or(o.Queue, queueLength)), inFlight: make(map[*answer]struct{}),
 	}
 }
 
@@ -95,14 +95,19 @@ func (r *Recorder) Totals() (answers, events int, length time.Duration) {
 // may be called more than once.
 func (r *Recorder) Stop() { r.stop(nil) }
 
-// stop ends the recording; the first call determines why.
 func (r *Recorder) stop(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.hasEnded() {
+	r.end(err)
+}
+
+// end ends the recording; the first call determines why. The caller holds the lock.
+func (r *Recorder) end(err error) {
+	if r.ended {
 		return
 	}
-	if r.err = err; !r.began.IsZero() {
+	r.ended, r.err = true, err
+	if !r.began.IsZero() {
 		r.length = time.Since(r.began)
 	}
 	for a := range r.inFlight {
@@ -110,16 +115,7 @@ func (r *Recorder) stop(err error) {
 			r.pending = append(r.pending, &answer{method: a.method, request: a.request, at: a.at, pending: true})
 		}
 	}
-	close(r.ended)
-}
-
-func (r *Recorder) hasEnded() bool {
-	select {
-	case <-r.ended:
-		return true
-	default:
-		return false
-	}
+	close(r.queue)
 }
 
 // Run writes until Stop is called, and then all earlier answers. It returns an
@@ -133,22 +129,26 @@ func (r *Recorder) Run() error {
 }
 
 func (r *Recorder) run() error {
-	for {
-		select {
-		case a := <-r.queue:
-			if err := r.write(a); err != nil {
-				return err
-			}
-			if len(r.queue) > 0 {
-				continue
-			}
-			if err := r.out.Flush(); err != nil {
-				return err
-			}
-		case <-r.ended:
-			return r.finish()
+	for a := range r.queue {
+		if err := r.write(a); err != nil {
+			return err
+		}
+		if len(r.queue) > 0 {
+			continue
+		}
+		if err := r.out.Flush(); err != nil {
+			return err
 		}
 	}
+	if r.err != nil {
+		return r.err
+	}
+	for _, a := range r.pending {
+		if err := r.write(a); err != nil {
+			return err
+		}
+	}
+	return errors.Join(r.encoder.writeEnd(r.length), r.out.Flush())
 }
 
 func (r *Recorder) write(a *answer) error {
@@ -165,25 +165,6 @@ func (r *Recorder) write(a *answer) error {
 		r.answers++
 	}
 	return nil
-}
-
-// finish writes the rest of the queue, the calls without an answer, and the end if there
-// was a call.
-func (r *Recorder) finish() error {
-	if r.err != nil {
-		return r.err
-	}
-	for len(r.queue) > 0 {
-		if err := r.write(<-r.queue); err != nil {
-			return err
-		}
-	}
-	for _, a := range r.pending {
-		if err := r.write(a); err != nil {
-			return err
-		}
-	}
-	return errors.Join(r.encoder.writeEnd(r.length), r.out.Flush())
 }
 
 // now returns the time since the first call. The caller holds the lock.
@@ -216,9 +197,9 @@ func (r *Recorder) addMessage(a *answer, message []byte) {
 // out: that says nothing about the runtime.
 func (r *Recorder) finishCall(a *answer, err error) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	delete(r.inFlight, a)
 	a.took = r.now() - a.at
-	r.mu.Unlock()
 	if status.Code(err) == codes.Canceled || errors.Is(err, context.Canceled) {
 		if a.took < pendingAfter {
 			return
@@ -232,18 +213,19 @@ func (r *Recorder) finishCall(a *answer, err error) {
 // recordEvent records a message of an event stream, its opening or its end.
 func (r *Recorder) recordEvent(a answer) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	a.method, a.at = callEvents, r.now()
-	r.mu.Unlock()
 	r.enqueue(&a)
 }
 
+// enqueue needs the lock.
 func (r *Recorder) enqueue(a *answer) {
-	if r.hasEnded() { // too late, even if the queue has room
+	if r.ended {
 		return
 	}
 	select {
 	case r.queue <- a:
 	default:
-		r.stop(errBehind)
+		r.end(errBehind)
 	}
 }
