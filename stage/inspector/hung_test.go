@@ -97,25 +97,6 @@ func TestOvertakenInspectionsLendTheirPlaces(t *testing.T) {
 	})
 }
 
-// A node where few pods change does not show how many inspections its runtime serves at
-// once: more hung ones than places delay nobody.
-func TestHungPodsOfAQuietNode(t *testing.T) {
-	testHanging(t, 8, func(t *testing.T, f *fixture) {
-		for n, uid := range uids("hung", 11) {
-			f.inspect <- one(uid)
-			f.do(one(pleg.PodUID(fmt.Sprint("short-", n))))
-		}
-		time.Sleep(hungAfter)
-		for n, uid := range uids("short", 20) {
-			if !f.accepts(one(uid)) {
-				t.Fatalf("pod %d has to wait", n)
-			}
-			<-f.settled
-			time.Sleep(30 * time.Millisecond)
-		}
-	})
-}
-
 // An inspection that took more than half of an older one's age tells nothing of that one:
 // both may wait for the same thing.
 func TestWhatIsOvertaken(t *testing.T) {
@@ -136,23 +117,6 @@ func TestWhatIsOvertaken(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Whether an inspection hangs or is slow shows only when another one ends: until then
-// one more begins each HungAfter.
-func TestTrialsWhileNothingEnds(t *testing.T) {
-	testHanging(t, 2, func(t *testing.T, f *fixture) {
-		f.hang(t, uids("hung", 3)...)
-		time.Sleep(2*hungAfter - 1)
-		if len(f.settled) > 0 {
-			t.Fatalf("settled %+v", <-f.settled)
-		}
-		began := time.Now()
-		f.inspect <- one("healthy")
-		if s := <-f.settled; s.UID != "healthy" || s.Err != nil || time.Since(began) != 1 {
-			t.Errorf("settled %+v after %v, want the healthy pod after twice HungAfter", s, time.Since(began))
-		}
-	})
 }
 
 // If every place is taken and nothing ends, the youngest inspection is cancelled each four
