@@ -180,26 +180,3 @@ func TestLookupOfEachEvent(t *testing.T) {
 		lookups.Wait()
 	})
 }
-
-func ExamplePipeline_Lookup() {
-	runtime := plegtest.New()
-	runtime.Set("web", "nginx=running /sandbox=running")
-	p, err := pipeline.New(pipeline.Options{Runtime: runtime})
-	if err != nil {
-		panic(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx) }()
-
-	c, err := p.Lookup(ctx, lookup.Query{Container: "nginx", Wait: time.Second})
-	fmt.Println(c.ID, "of pod", c.PodUID, c.State, err)
-	_, err = p.Lookup(ctx, lookup.Query{Container: "apache", Wait: 5 * time.Second})
-	fmt.Println(errors.Is(err, lookup.ErrNoContainer))
-	stop()
-	fmt.Println(<-ended)
-	// Output:
-	// nginx of pod web running <nil>
-	// true
-	// context canceled
-}

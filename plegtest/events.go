@@ -99,7 +99,7 @@ func (r *Runtime) hint(uid pleg.PodUID, id pleg.ContainerID) pleg.Hint {
 		h.Sandbox = pod.Sandboxes[0].ID
 	}
 	if len(pod.Sandboxes) < 2 {
-		h.Pod, h.Status = pod, statusOf(pod)
+		h.Pod, h.Status = pod, r.statusOf(pod)
 	}
 	return h
 }

@@ -32,6 +32,7 @@ type Runtime struct {
 	pods     []*pleg.Pod // in the order in which they were added
 	list     []*pleg.Pod // instead of pods, if not nil
 	statuses map[pleg.PodUID]*pleg.PodStatus
+	details  func(*pleg.PodStatus)
 
 	listFault, inspectFault, watchFault Fault
 	podFaults                           map[pleg.PodUID]Fault
@@ -132,6 +133,13 @@ func (r *Runtime) SetStatus(uid pleg.PodUID, status *pleg.PodStatus) {
 	r.locked(func() { r.statuses[uid] = status })
 }
 
+// SetDetails has set called for each status that the runtime makes, before it is returned or
+// sent, so that it has images, times or annotations. set must not call the runtime. It is not
+// called for that of [Runtime.SetStatus]; nil ends it.
+func (r *Runtime) SetDetails(set func(*pleg.PodStatus)) {
+	r.locked(func() { r.details = set })
+}
+
 // SetListFault sets the fault of ListPods and ListPod; nil ends it. Calls that are
 // already running keep theirs.
 func (r *Runtime) SetListFault(f Fault) {
@@ -209,7 +217,7 @@ func (r *Runtime) PodStatus(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatu
 	if s := r.statuses[pod.UID]; s != nil {
 		return s, nil
 	}
-	return statusOf(pod), nil
+	return r.statusOf(pod), nil
 }
 
 func (r *Runtime) startInspection(ctx context.Context, uid pleg.PodUID) []Fault {
@@ -244,9 +252,15 @@ func happen(ctx context.Context, f Fault) error {
 	return f(ctx)
 }
 
-func statusOf(pod *pleg.Pod) *pleg.PodStatus {
+// statusOf is called with mu held.
+func (r *Runtime) statusOf(pod *pleg.Pod) *pleg.PodStatus {
+	var addresses []string
 	if slices.ContainsFunc(pod.Sandboxes, func(s *pleg.Container) bool { return s.State == pleg.StateRunning }) {
-		return Status(pod, Address)
+		addresses = []string{Address}
 	}
-	return Status(pod)
+	status := Status(pod, addresses...)
+	if r.details != nil {
+		r.details(status)
+	}
+	return status
 }

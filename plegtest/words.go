@@ -20,9 +20,11 @@ var states = map[string]pleg.State{
 // sandbox. The states are created, running, exited and unknown; Pod panics on any
 // other. The containers belong to the first sandbox.
 //
-// The pod's namespace is "ns". If the UID has a slash, as in "web/a", the part
-// before it is the namespace, and the part after it is the value of the label
-// "pod".
+// The pod's name is "name-" and the UID, its namespace "ns". If the UID has a slash, as in
+// "web/a", the part before it is the namespace, and the part after it is the value of the
+// label "pod". A container's name is "of-" and its id, a sandbox's is the pod's. All else is
+// zero, such as Attempt and CreatedAt: a test sets what it needs before [Runtime.SetPod], and
+// what only a status has, such as images, with [Runtime.SetDetails].
 func Pod(uid pleg.PodUID, words string) *pleg.Pod {
 	p := &pleg.Pod{UID: uid, Name: "name-" + string(uid), Namespace: "ns"}
 	if namespace, name, ok := strings.Cut(string(uid), "/"); ok {
@@ -49,11 +51,12 @@ func Pod(uid pleg.PodUID, words string) *pleg.Pod {
 }
 
 // Status returns the status of a pod in the states that its list shows, with the
-// given addresses. Exited containers have exit code 3 and the reason "Error".
+// given addresses and the times of their creation. Exited containers have exit code 3 and the
+// reason "Error". Sandboxes have the addresses and the pod's labels.
 func Status(p *pleg.Pod, ips ...string) *pleg.PodStatus {
 	s := &pleg.PodStatus{UID: p.UID, Name: p.Name, Namespace: p.Namespace, IPs: ips}
 	for _, c := range p.Containers {
-		status := &pleg.ContainerStatus{ID: c.ID, Name: c.Name, Attempt: c.Attempt, State: c.State}
+		status := &pleg.ContainerStatus{ID: c.ID, Name: c.Name, Attempt: c.Attempt, State: c.State, CreatedAt: c.CreatedAt}
 		if c.State == pleg.StateExited {
 			status.ExitCode, status.Reason = 3, "Error"
 		}

@@ -7,35 +7,67 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sync/errgroup"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/examples/internal/frame"
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-var example = frame.Example{
-	Name: "logshipper",
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: logshipper ENDPOINT")
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	if err := run(ctx, os.Args[1], os.Stdout, log); !errors.Is(err, context.Canceled) {
+		log.Error("logshipper failed", "err", err)
+		os.Exit(1)
+	}
+}
+
+// run prints the logs until ctx ends, and returns the cause of ctx.
+func run(ctx context.Context, endpoint string, out io.Writer, logger *slog.Logger) error {
+	runtime, err := cri.New(endpoint, cri.Options{Logger: logger})
+	if err != nil {
+		return err
+	}
+	defer runtime.Close()
 	// Only CRI events show a container that starts, exits and is removed between two
 	// relists. Relists find the changes that no CRI event announced.
-	Pipeline:  pipeline.Options{Events: pipeline.EventsAuto},
-	Subscribe: pipeline.SubscribeOptions{Filter: pleg.Filter{OmitSandboxes: true}},
-	Work: func(_ context.Context, p *pipeline.Pipeline, events <-chan pleg.Event, out io.Writer) error {
-		s := newShipper(out, p.Cache().Get)
-		for ev := range events {
+	p, err := pipeline.New(pipeline.Options{Runtime: runtime, Events: pipeline.EventsAuto, Logger: logger})
+	if err != nil {
+		return err
+	}
+	sub, err := p.Subscribe(pipeline.SubscribeOptions{Name: "logshipper", Statuses: true, Filter: pleg.Filter{OmitSandboxes: true}})
+	if err != nil {
+		return err
+	}
+	tasks, ctx := errgroup.WithContext(ctx)
+	tasks.Go(func() error { return p.Run(ctx) })
+	tasks.Go(func() error {
+		s := newShipper(out)
+		for ev := range sub.Events() { // until Run returns
 			s.handle(ev)
 		}
 		return nil
-	},
+	})
+	return tasks.Wait()
 }
-
-func main() { example.Main() }
 
 // shipper keeps track of the logs that it reads. Only one goroutine may use it.
 type shipper struct {
-	out    io.Writer
-	status func(pleg.PodUID) (*pleg.PodStatus, error)
+	out io.Writer
 	// logs has the logs of containers that have not been removed.
 	logs map[pleg.PodUID]map[pleg.ContainerID]*log
 }
@@ -45,8 +77,8 @@ type log struct {
 	complete bool
 }
 
-func newShipper(out io.Writer, status func(pleg.PodUID) (*pleg.PodStatus, error)) *shipper {
-	return &shipper{out: out, status: status, logs: make(map[pleg.PodUID]map[pleg.ContainerID]*log)}
+func newShipper(out io.Writer) *shipper {
+	return &shipper{out: out, logs: make(map[pleg.PodUID]map[pleg.ContainerID]*log)}
 }
 
 // handle acts on one event. The first event of a container that started and exited
@@ -67,12 +99,7 @@ func (s *shipper) handle(ev pleg.Event) {
 // resync compares the logs with the current state of the pod: a PodSync can replace
 // events that were discarded because this subscriber was too slow.
 func (s *shipper) resync(ev pleg.Event) {
-	status, err := s.status(ev.PodUID)
-	if err != nil {
-		// Another event follows the next successful inspection.
-		return
-	}
-	for _, c := range status.Containers {
+	for _, c := range ev.Status.Containers {
 		switch c.State {
 		case pleg.StateRunning:
 			s.read(ev.PodUID, c.ID, path(ev, c.Name, c.Attempt))
@@ -81,7 +108,7 @@ func (s *shipper) resync(ev pleg.Event) {
 		}
 	}
 	for id, l := range s.logs[ev.PodUID] {
-		if status.Container(id) == nil {
+		if ev.Status.Container(id) == nil {
 			s.finish(ev.PodUID, id, l.path)
 			s.forget(ev.PodUID, id)
 		}

@@ -1,15 +1,14 @@
 package main
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
 
-	"github.com/pleg-pipeline/pleg-pipeline/examples/internal/exampletest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/exampletest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -20,7 +19,7 @@ func TestLogShipperReadsLogOfEveryContainer(t *testing.T) {
 	rt, _ := exampletest.NewRuntime(t, simruntime.PodSpec{UID: "u", Namespace: "shop", Name: "web", Containers: []simruntime.ContainerSpec{
 		{Name: "nginx"}, {Name: "init", State: simruntime.Exited},
 	}})
-	out := exampletest.Run(t, rt, example.Run)
+	out := exampletest.Run(t, rt, run)
 	const logs = "/var/log/pods/shop_web_u/"
 	out.Await("read "+logs+"nginx/0.log", "read "+logs+"init/0.log", "complete "+logs+"init/0.log")
 	runContainer(t, rt, "short", false)
@@ -53,16 +52,14 @@ func TestShipperCatchesUpAfterPodSync(t *testing.T) {
 		{ID: "a", Name: "a", State: pleg.StateExited},
 		{ID: "c", Name: "c", State: pleg.StateRunning, Attempt: 2},
 	}}
-	var failure error
-	s := newShipper(&out, func(pleg.PodUID) (*pleg.PodStatus, error) { return status, failure })
+	s := newShipper(&out)
 	for _, id := range []pleg.ContainerID{"a", "b"} {
 		s.handle(event(pleg.ContainerStarted, id))
 	}
-	failure = errors.New("inspection failed")
-	s.handle(event(pleg.PodSync, ""))
-	failure = nil
-	s.handle(event(pleg.PodSync, ""))
-	s.handle(event(pleg.PodSync, ""))
+	sync := event(pleg.PodSync, "")
+	sync.Status = status
+	s.handle(sync)
+	s.handle(sync)
 	s.handle(event(pleg.ContainerDied, "c"))
 	for _, id := range []pleg.ContainerID{"a", "b", "c"} {
 		s.handle(event(pleg.ContainerRemoved, id))

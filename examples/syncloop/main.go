@@ -7,25 +7,58 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
-	"github.com/pleg-pipeline/pleg-pipeline/examples/internal/frame"
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-var example = frame.Example{
-	Name: "syncloop",
-	Work: func(ctx context.Context, p *pipeline.Pipeline, events <-chan pleg.Event, out io.Writer) error {
-		l := &loop{healthy: p.Healthy, cache: p.Cache(), events: events, handler: printer{out}}
-		return l.run(ctx)
-	},
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: syncloop ENDPOINT")
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	if err := run(ctx, os.Args[1], os.Stdout, log); !errors.Is(err, context.Canceled) {
+		log.Error("syncloop failed", "err", err)
+		os.Exit(1)
+	}
 }
 
-func main() { example.Main() }
+// run syncs pods until ctx ends, and returns the cause of ctx.
+func run(ctx context.Context, endpoint string, out io.Writer, log *slog.Logger) error {
+	runtime, err := cri.New(endpoint, cri.Options{Logger: log})
+	if err != nil {
+		return err
+	}
+	defer runtime.Close()
+	p, err := pipeline.New(pipeline.Options{Runtime: runtime, Logger: log})
+	if err != nil {
+		return err
+	}
+	sub, err := p.Subscribe(pipeline.SubscribeOptions{Name: "syncloop"})
+	if err != nil {
+		return err
+	}
+	l := &loop{healthy: p.Healthy, cache: p.Cache(), events: sub.Events(), handler: printer{out}}
+	tasks, ctx := errgroup.WithContext(ctx)
+	tasks.Go(func() error { return p.Run(ctx) })
+	tasks.Go(func() error { return l.run(ctx) })
+	return tasks.Wait()
+}
 
 // printer only prints what it would do.
 type printer struct{ out io.Writer }

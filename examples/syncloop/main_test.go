@@ -13,16 +13,16 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
-	"github.com/pleg-pipeline/pleg-pipeline/examples/internal/exampletest"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/exampletest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestSyncLoopActsOnEvents(t *testing.T) {
 	rt, pod := exampletest.NewRuntime(t, simruntime.PodSpec{Namespace: "shop", Name: "web", Containers: []simruntime.ContainerSpec{{Name: "nginx"}}})
-	out := exampletest.Run(t, rt, example.Run)
+	out := exampletest.Run(t, rt, run)
 	out.Await("sync shop/web: 1 of 1 containers run")
 	if err := rt.ExitContainer(pod.Containers[0].ID, 1, simruntime.ReasonError); err != nil {
 		t.Fatal(err)
@@ -37,7 +37,7 @@ func TestSyncLoopSkipsWhileUnhealthy(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	read := exampletest.Run(t, rt, example.Run).Await("sync shop/web: 0 of 0 containers run")
+	read := exampletest.Run(t, rt, run).Await("sync shop/web: 0 of 0 containers run")
 	if len(read) < 2 {
 		t.Errorf("printed %q, want a skip before the first list", read)
 	}
