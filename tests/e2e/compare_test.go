@@ -5,11 +5,8 @@ package e2e_test
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
-	"testing"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -17,33 +14,45 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 )
 
-// compare returns how the events of a pod differ from the entries of its
-// history, or "". If incomplete, the events so far are correct.
-func compare(events []pleg.Event, entries []lab.Entry) (diff string, incomplete bool) {
-	got, want := make(map[string][]string), make(map[string][]string)
-	for _, ev := range events {
-		got[string(ev.ContainerID)] = append(got[string(ev.ContainerID)], describe(ev))
-	}
+// diffSteps returns how the events differ from the entries of a history: each entry has an
+// event, and each event an entry with the same fields. Lists show only the last step of what
+// happened while the instance was paused.
+func (in *instance) diffSteps(entries []lab.Entry) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	known := make(map[string]bool)
+	var lacking []string
 	for _, e := range entries {
-		if e.Step != lab.Created { // there is no event for it
-			want[e.ContainerID] = append(want[e.ContainerID], describeEntry(e))
-		}
-	}
-	incomplete = true
-	var lines []string
-	ids := maps.Clone(got)
-	maps.Copy(ids, want)
-	for _, id := range slices.Sorted(maps.Keys(ids)) {
-		g, w := got[id], want[id]
-		if slices.Equal(g, w) {
+		key := stepKey(e.ContainerID, e.Step)
+		ev, reported := in.steps[key]
+		known[key] = true
+		switch {
+		case e.Step == lab.Created: // there is no event for it
 			continue
+		case !reported && in.paused.covers(e):
+			continue
+		case !reported:
+			lacking = append(lacking, "no event of "+describeEntry(e))
+			continue
+		case e.Step == lab.Died && !e.Sandbox && ev.ExitCode == nil:
+			if !in.paused.covers(e) && (in.criEvents == nil || in.criEvents.haveExitCode(e.ContainerID)) {
+				lacking = append(lacking, "no exit code of "+describeEntry(e))
+			}
+			ev.ExitCode, ev.Reason = &e.ExitCode, e.Reason
 		}
-		lines = append(lines, fmt.Sprintf("\n  %.12s: got %q\n   %9s want %q", id, g, "", w))
-		if len(g) >= len(w) || !slices.Equal(g, w[:len(g)]) {
-			incomplete = false
+		if got, want := describe(ev.Event), describeEntry(e); got != want {
+			return fmt.Errorf("%s: the event of %.12s is %s, want %s", in.name, e.ContainerID, got, want)
 		}
 	}
-	return strings.Join(lines, ""), incomplete
+	for key, ev := range in.steps {
+		if !known[key] {
+			return fmt.Errorf("%s: %s did not happen", in.name, describe(ev.Event))
+		}
+	}
+	if len(lacking) > in.mayLack {
+		return fmt.Errorf("%s: %d of %d, at most %d may be missing: %s", in.name, len(lacking), len(entries), in.mayLack, strings.Join(lacking[:min(len(lacking), 5)], "; "))
+	}
+	return nil
 }
 
 func describe(ev pleg.Event) string {
@@ -69,49 +78,6 @@ func describeEntry(e lab.Entry) string {
 		ev.ExitCode = &e.ExitCode
 	}
 	return describe(ev)
-}
-
-// fillExitCodes sets the exit codes of those containers whose exit code could not
-// be known. What the runtime reports later is found by checkExitCodes.
-func fillExitCodes(events []pleg.Event, entries []lab.Entry, unknown func(containerID string) bool) []pleg.Event {
-	for i := range events {
-		ev := &events[i]
-		if ev.Type != pleg.ContainerDied || ev.Sandbox || ev.ExitCode != nil || !unknown(string(ev.ContainerID)) {
-			continue
-		}
-		for _, e := range entries {
-			if e.Step == lab.Died && e.ContainerID == string(ev.ContainerID) {
-				ev.ExitCode, ev.Reason = &e.ExitCode, e.Reason
-			}
-		}
-	}
-	return events
-}
-
-// mayLackCode reports whether the event of the end of a container may have no exit code.
-func (in *instance) mayLackCode(id string) bool {
-	return in.criEvents != nil && (!in.criEvents.haveExitCode(id) || in.wasOvertaken(id))
-}
-
-// wasOvertaken reports whether a list may have shown the end of a container before its CRI
-// events came, which a busy machine delays: few may, and only where the test allows it.
-func (in *instance) wasOvertaken(id string) bool {
-	if !in.overtaken[id] && len(in.overtaken) < in.mayOvertake {
-		if in.overtaken == nil {
-			in.overtaken = make(map[string]bool)
-		}
-		in.overtaken[id] = true
-	}
-	return in.overtaken[id]
-}
-
-// endedUnseen reports whether the end of a container was reported and its start was not,
-// because a list overtook both.
-func (in *instance) endedUnseen(id string, events []pleg.Event) bool {
-	reported := func(t pleg.EventType) bool {
-		return slices.ContainsFunc(events, func(ev pleg.Event) bool { return ev.Type == t && string(ev.ContainerID) == id })
-	}
-	return in.mayOvertake > 0 && reported(pleg.ContainerDied) && !reported(pleg.ContainerStarted) && in.wasOvertaken(id)
 }
 
 // criEvents is what one client received of the CRI events of the runtime.
@@ -182,29 +148,10 @@ func (c *criEvents) awaitSteps(ctx context.Context, l *lab.Lab) error {
 
 // checkExitCodes fails the test if an instance reported an end without the exit
 // code that a CRI event carried.
-func checkExitCodes(ctx context.Context, t *testing.T, l *lab.Lab, in *instance) {
-	t.Helper()
-	if l.Traits().AllEvents {
-		must(t, in.criEvents.awaitSteps(ctx, l))
+func (f *fixture) checkExitCodes(ctx context.Context, in *instance) {
+	f.t.Helper()
+	if f.lab.Traits().AllEvents {
+		must(f.t, in.criEvents.awaitSteps(ctx, f.lab))
 	}
-	ends, announced, without := 0, 0, 0
-	for _, e := range l.History().All() {
-		if e.Step != lab.Died || e.Sandbox {
-			continue
-		}
-		ends++
-		if in.criEvents.haveExitCode(e.ContainerID) {
-			announced++
-		}
-		for _, ev := range in.events(pleg.PodUID(e.PodUID)) {
-			if ev.Type != pleg.ContainerDied || string(ev.ContainerID) != e.ContainerID || ev.ExitCode != nil {
-				continue
-			}
-			without++
-			if in.criEvents.haveExitCode(e.ContainerID) && !in.wasOvertaken(e.ContainerID) {
-				t.Errorf("%s: no exit code, although a CRI event carried it", describe(ev))
-			}
-		}
-	}
-	t.Logf("%d containers ended, CRI events carried %d exit codes, %d events have none", ends, announced, without)
+	must(f.t, in.diffSteps(f.lab.History().All()))
 }

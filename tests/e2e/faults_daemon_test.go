@@ -4,7 +4,6 @@ package e2e_test
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -32,7 +31,6 @@ var daemonFaults = []fault{
 	{name: "containerd ended in order and back", pods: 6, run: restart((*lab.Lab).Terminate, time.Second)},
 	{name: "containerd gone for 20 s", pods: 6, run: restart((*lab.Lab).Crash, 20*time.Second)},
 	{name: "containerd killed with 100 pods", pods: 100, run: restart((*lab.Lab).Crash, 0)},
-	{name: "containerd killed in a burst of starts", pods: 10, run: crashInBurst, unordered: true},
 }
 
 // freeze stops containerd for a while. Meanwhile containers end, and a client
@@ -106,26 +104,4 @@ func inode(t *testing.T, l *lab.Lab) uint64 {
 	var st syscall.Stat_t
 	must(t, syscall.Stat(socket(l), &st))
 	return st.Ino
-}
-
-// crashInBurst kills containerd while it makes containers. Afterwards the
-// instances must agree with the runtime's lists, because the lab does not know
-// how far each call got.
-func crashInBurst(ctx context.Context, f *fixture) {
-	t, l := f.t, f.lab
-	var burst errgroup.Group
-	stop := time.Now().Add(time.Minute)
-	for i, p := range f.pods {
-		burst.Go(func() error { return churn(ctx, l, p, fmt.Sprint("burst-", i), stop) })
-	}
-	must(t, sleepUntil(ctx, time.Now().Add(2*time.Second)))
-	l.Crash()
-	_ = burst.Wait() // calls of the dead runtime have failed
-	must(t, l.Revive(ctx))
-	f.endFault()
-	for _, in := range f.instances {
-		must(t, await(ctx, func() error { return in.diffLists(ctx, l) }))
-		f.logFigure(ctx, in, "unhealthy after - | known %.2f s after the fault", time.Since(f.faultEnded).Seconds())
-	}
-	must(t, sleepUntil(ctx, time.Now().Add(quietTime))) // every instance checks the order of its events
 }

@@ -25,16 +25,11 @@ type fault struct {
 	short bool
 	// shims: the row needs a runtime with shims.
 	shims bool
-	// drops: the row needs a runtime that drops events.
-	drops bool
 	lab   lab.Options
 	// pods is the number of pods before the fault.
 	pods int
 	// instances are what to run. If nil, [quickly].
 	instances []instanceOptions
-	// unordered: run checks the instances itself, because nobody knows which steps
-	// were made.
-	unordered bool
 	run       func(context.Context, *fixture)
 }
 
@@ -48,6 +43,9 @@ var (
 	quickly      = []instanceOptions{{name: "polling", settings: quick}, {name: "events", settings: quick.With(withEvents)}}
 	longTimeouts = []instanceOptions{{name: "polling", settings: patient}, {name: "events", settings: patient.With(withEvents)}}
 )
+
+// unannouncedChanges is a metric.
+const unannouncedChanges = "pleg_missed_events_total"
 
 const (
 	// faultTimeout bounds the time from the end of a fault until all is known.
@@ -66,9 +64,8 @@ func TestFaultsInShort(t *testing.T) {
 
 // allFaults returns the rows that the default runtime can run.
 func allFaults() []fault {
-	all := slices.Concat(daemonFaults, shimFaults, loadFaults, agentFaults, eventFaults)
-	has := lab.DefaultRuntime().Traits()
-	return slices.DeleteFunc(all, func(row fault) bool { return row.shims && !has.Shims || row.drops && !has.DropsEvents })
+	all := slices.Concat(daemonFaults, shimFaults, loadFaults, agentFaults)
+	return slices.DeleteFunc(all, func(row fault) bool { return row.shims && !lab.DefaultRuntime().Traits().Shims })
 }
 
 // runFaults runs several rows at the same time, because most of them wait most
@@ -104,12 +101,10 @@ func (row *fault) runOn(t *testing.T) {
 	}
 	f.faultBegan = time.Now()
 	row.run(ctx, f)
-	if !row.unordered {
-		if !f.checked {
-			f.checkAfterFault(ctx, false)
-		}
-		f.changePods(ctx)
+	if !f.checked {
+		f.checkAfterFault(ctx, false)
 	}
+	f.changePods(ctx)
 }
 
 func (f *fixture) endFault() { f.faultEnded = time.Now() }
@@ -149,7 +144,7 @@ func (f *fixture) checkAfterFault(ctx context.Context, listsFail bool) {
 	}
 	must(t, sleepUntil(ctx, time.Now().Add(quietTime)))
 	for i, in := range f.instances {
-		if _, err := f.diff(ctx, in); err != nil {
+		if err := f.diff(ctx, in); err != nil {
 			t.Errorf("%v later: %v", quietTime, err)
 		}
 		unhealthy := f.checkHealth(ctx, in, listsFail)

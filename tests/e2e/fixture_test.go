@@ -4,11 +4,8 @@ package e2e_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/signal"
-	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -201,48 +198,30 @@ func (f *fixture) awaitAllSince(ctx context.Context, since time.Time) ([]time.Du
 	g := new(errgroup.Group)
 	for i, in := range f.instances {
 		g.Go(func() error {
-			wrong := error(nil)
-			err := process.Await(ctx, func(ctx context.Context) error {
-				final, err := f.diff(ctx, in)
-				if final {
-					wrong = err
-					return nil
-				}
-				return err
-			})
+			err := process.Await(ctx, func(ctx context.Context) error { return f.diff(ctx, in) })
 			took[i] = time.Since(since)
-			return errors.Join(wrong, err)
+			return err
 		})
 	}
 	return took, g.Wait()
 }
 
-// diff returns how an instance differs from the history. If final, waiting
-// cannot help.
-func (f *fixture) diff(ctx context.Context, in *instance) (final bool, err error) {
-	pods := make(map[pleg.PodUID][]lab.Entry)
-	for _, e := range f.lab.History().All() {
-		uid := pleg.PodUID(e.PodUID)
-		pods[uid] = append(pods[uid], e)
+// diff returns how an instance differs from the history: in the events of each step, in
+// what they add up to, and in its cache.
+func (f *fixture) diff(ctx context.Context, in *instance) error {
+	if err := in.diffSteps(f.lab.History().All()); err != nil {
+		return err
 	}
-	for uid, entries := range pods {
-		events := in.events(uid)
-		want, codeless := in.paused.expected(entries, events)
-		events = fillExitCodes(events, entries, func(id string) bool { return codeless[id] || in.mayLackCode(id) })
-		want = slices.DeleteFunc(want, func(e lab.Entry) bool { return e.Step == lab.Started && in.endedUnseen(e.ContainerID, events) })
-		if diff, incomplete := compare(events, want); diff != "" {
-			return !incomplete && in.paused.to.IsZero(), fmt.Errorf("%s: events of pod %s differ from the history: %s", in.name, uid, diff)
+	stream := in.streamSoFar()
+	stream.Truth, stream.NoSync = truth.Of(f.lab), true
+	if in.Daemon != nil { // what else knew something has ended
+		var err error
+		if stream.Cached, err = in.cached(ctx); err != nil {
+			return fmt.Errorf("%s: %w", in.name, err)
 		}
 	}
-	if in.Daemon == nil { // what it knew is in its events
-		return false, nil
+	if err := stream.Check(); err != nil {
+		return fmt.Errorf("%s: %w", in.name, err)
 	}
-	known, err := in.cached(ctx)
-	if err != nil {
-		return false, fmt.Errorf("%s: %w", in.name, err)
-	}
-	if lines := truth.Of(f.lab).Diff(known); len(lines) > 0 {
-		return false, fmt.Errorf("%s: %s", in.name, strings.Join(lines[:min(len(lines), 5)], "; "))
-	}
-	return false, nil
+	return nil
 }

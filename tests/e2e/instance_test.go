@@ -36,10 +36,9 @@ type instance struct {
 	// criEvents, if not nil, has the exit codes that CRI events carried. The
 	// instance need not know others.
 	criEvents *criEvents
-	// mayOvertake is how many containers may lack a start or an exit code because a list
-	// overtook their CRI events; overtaken are those.
-	mayOvertake int
-	overtaken   map[string]bool
+	// mayLack is how many steps or exit codes may be missing because a list overtook their
+	// CRI events, which a busy machine delays.
+	mayLack int
 
 	// paused is when the instance itself did not run.
 	paused outage
@@ -47,14 +46,20 @@ type instance struct {
 
 	mu       sync.Mutex // guards what follows
 	byPod    map[pleg.PodUID][]pleg.Event
-	arrived  map[string]time.Time // the first event of each step, by stepKey
+	steps    map[string]arrival // the first event of each step, by stepKey
 	stream   promises.Stream
 	problems []error
 }
 
+// arrival is an event and when it came.
+type arrival struct {
+	pleg.Event
+	at time.Time
+}
+
 func newInstance(name string) *instance {
 	return &instance{
-		name: name, health: new(health), byPod: make(map[pleg.PodUID][]pleg.Event), arrived: make(map[string]time.Time),
+		name: name, health: new(health), byPod: make(map[pleg.PodUID][]pleg.Event), steps: make(map[string]arrival),
 		stream: promises.Stream{Replay: true, Wall: true},
 	}
 }
@@ -90,12 +95,6 @@ func build(name string, flags ...string) (string, error) {
 type instanceOptions struct {
 	name     string
 	settings load.Settings
-	// before are shell commands to run before the program, in its process.
-	before string
-	env    []string
-	// memory limits the program, in bytes. It is then built without the race
-	// detector.
-	memory int64
 	// unchecked: its health is not checked, because it is what breaks.
 	unchecked bool
 	// If incomplete, awaitAll does not wait for this instance.
@@ -120,21 +119,14 @@ func (f *fixture) run(ctx context.Context, o instanceOptions) *instance {
 	dir, err := os.MkdirTemp("", "e2e-")
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	build := buildProgram
-	if o.memory > 0 {
-		build = buildRelease
-		procs, err := f.lab.LimitMemory(strings.ReplaceAll(o.name, " ", "-"), o.memory)
-		must(t, err)
-		o.before += " echo $$ >" + procs + ";"
-	}
-	path, err := build()
+	path, err := buildProgram()
 	must(t, err)
 	in := newInstance(o.name)
 	if !o.unchecked {
 		in.health = expectedHealth(o.settings)
 	}
 	in.Daemon, err = load.StartDaemon(ctx, load.DaemonOptions{
-		Program: path, Dir: dir, Name: strings.ReplaceAll(o.name, " ", "-"), Env: o.env, Settings: o.settings, Before: o.before,
+		Program: path, Dir: dir, Name: strings.ReplaceAll(o.name, " ", "-"), Settings: o.settings,
 		Args: []string{"--listen", "127.0.0.1:0", "--runtime-endpoint", f.lab.Endpoint()},
 	})
 	must(t, err)
@@ -241,8 +233,8 @@ func (in *instance) add(ev pleg.Event) {
 	}
 	in.byPod[ev.PodUID] = append(in.byPod[ev.PodUID], ev)
 	key := stepKey(string(ev.ContainerID), lab.Step(strings.TrimPrefix(string(ev.Type), "Container")))
-	if _, ok := in.arrived[key]; !ok {
-		in.arrived[key] = time.Now()
+	if _, ok := in.steps[key]; !ok {
+		in.steps[key] = arrival{ev, time.Now()}
 	}
 }
 
@@ -271,7 +263,13 @@ func (in *instance) events(uid pleg.PodUID) []pleg.Event {
 func (in *instance) reported(id string, step lab.Step) time.Time {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.arrived[stepKey(id, step)]
+	return in.steps[stepKey(id, step)].at
+}
+
+func (in *instance) streamSoFar() promises.Stream {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.stream
 }
 
 func (in *instance) reportedEnd(id string) bool { return !in.reported(id, lab.Died).IsZero() }

@@ -113,7 +113,7 @@ func TestEventsReportShortContainers(t *testing.T) {
 		must(t, removeDead(ctx, l, c))
 	}
 	f.awaitAll(ctx)
-	checkExitCodes(ctx, t, l, in)
+	f.checkExitCodes(ctx, in)
 	for _, e := range l.History().All() {
 		if e.Step == lab.Died && !e.Sandbox && each.reportedEnd(e.ContainerID) {
 			polled++

@@ -124,7 +124,7 @@ func TestStorm(t *testing.T) {
 	in := f.run(ctx, instanceOptions{name: "events", settings: rareLists})
 	if events {
 		in.criEvents = f.receiveCRIEvents(ctx)
-		in.mayOvertake = 3 // of 240
+		in.mayLack = 3 // of 240 containers
 	}
 	f.runPods(ctx, 20)
 	if events {
@@ -136,7 +136,7 @@ func TestStorm(t *testing.T) {
 	}
 	f.removePods(ctx)
 	if events {
-		checkExitCodes(ctx, t, f.lab, in)
+		f.checkExitCodes(ctx, in)
 	}
 	t.Logf("%d steps", len(f.lab.History().All()))
 	checkRemovals(t, f.lab, in)

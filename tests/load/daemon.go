@@ -33,8 +33,6 @@ type DaemonOptions struct {
 	Settings Settings
 	// Unready means not to wait until it is healthy.
 	Unready bool
-	// Before are shell commands to run before the program, in its process.
-	Before string
 }
 
 // Settings are values by name, such as 5s by relist-threshold.
@@ -67,8 +65,7 @@ type Daemon struct {
 // StartDaemon starts a daemon and returns once it is healthy and serves.
 func StartDaemon(ctx context.Context, o DaemonOptions) (*Daemon, error) {
 	d := &Daemon{Name: o.Name, Socket: filepath.Join(o.Dir, o.Name+".sock"), http: &http.Client{Timeout: startTimeout}}
-	args := append([]string{"-c", o.Before + ` exec "$0" "$@"`, o.Program, "run", "--quiet", "--socket", d.Socket}, o.Args...)
-	cmd := exec.Command("/bin/sh", args...) //nolint:noctx // Stop ends it
+	cmd := exec.Command(o.Program, append([]string{"run", "--quiet", "--socket", d.Socket}, o.Args...)...) //nolint:noctx // Stop ends it
 	cmd.Env = slices.Concat(os.Environ(), o.Env, o.Settings.environment())
 	var err error
 	if d.Client, err = client.New(d.Socket, client.Options{}); err != nil {

@@ -3,7 +3,6 @@
 package lab
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -50,19 +49,6 @@ func (l *Lab) Revive(ctx context.Context) error {
 	return l.awaitReady(ctx)
 }
 
-// dropped is in the line that CRI-O logs for each event that it drops, because its
-// channel of 1000 events is full (generateCRIEvent in its server/server.go).
-const dropped = "GenerateCRIEvent: failed to generate event"
-
-// DroppedEvents returns the number of CRI events that CRI-O has dropped.
-func (l *Lab) DroppedEvents() (int, error) {
-	log, err := os.ReadFile(l.place.file("runtime.log"))
-	if err != nil {
-		return 0, fmt.Errorf("count dropped events: %w", err)
-	}
-	return bytes.Count(log, []byte(dropped)), nil
-}
-
 // orphan matches the error of a snapshot whose folder exists already.
 var orphan = regexp.MustCompile(`rename \S+/snapshots/new-\d+ (\S+/snapshots/\d+): file exists`)
 
@@ -106,23 +92,6 @@ func (l *Lab) awaitNetwork(ctx context.Context, plugin string) error {
 		resp, err := l.runtime.Status(ctx, &runtimeapi.StatusRequest{Verbose: true})
 		return strings.Contains(resp.GetInfo()["cniconfig"], `"type":"`+plugin+`"`), err
 	})
-}
-
-// LimitMemory makes a cgroup with a memory limit, in bytes. The kernel kills a
-// process in it that needs more. A process joins the cgroup if it writes its
-// process id to the file procs. [Lab.Stop] kills the processes of the cgroup.
-func (l *Lab) LimitMemory(name string, limit int64) (procs string, err error) {
-	dir, file := filepath.Join("/sys/fs/cgroup/memory", l.place.name(), name), "memory.limit_in_bytes"
-	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil { // cgroup v2
-		dir, file = filepath.Join("/sys/fs/cgroup", l.place.name(), name), "memory.max"
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("make memory cgroup %s: %w", name, err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, file), []byte(strconv.FormatInt(limit, 10)), 0o600); err != nil {
-		return "", fmt.Errorf("limit memory of cgroup %s: %w", name, err)
-	}
-	return filepath.Join(dir, "cgroup.procs"), nil
 }
 
 // fillName is the file that fills a disk.

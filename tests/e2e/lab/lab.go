@@ -111,7 +111,7 @@ func Start(ctx context.Context, opts Options) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	_ = Sweep(ctx) // what remains of other labs is in nobody's way
+	_ = sweep(ctx) // what remains of other labs is in nobody's way
 	p, unlock, err := newPlace()
 	if err != nil {
 		return nil, err

@@ -40,7 +40,7 @@ func newPlace() (p place, unlock func(), err error) {
 		if err != nil {
 			return place{}, nil, fmt.Errorf("make lab folder: %w", err)
 		}
-		// A concurrent [Sweep] may have locked or removed the folder.
+		// A concurrent sweep may have locked or removed the folder.
 		unlock, err := lockFile(dir, syscall.LOCK_EX|syscall.LOCK_NB)
 		if err != nil {
 			continue

@@ -46,9 +46,6 @@ type Traits struct {
 	AllEvents bool
 	// EventsToOne: of several clients each event reaches only one.
 	EventsToOne bool
-	// DropsEvents: while a client does not read, no client gets events, and those that
-	// do not fit into the runtime's buffer are dropped ([Lab.DroppedEvents]).
-	DropsEvents bool
 	// ForgetsEnds: a container that ended while the disk was full is reported as
 	// running until the runtime starts again.
 	ForgetsEnds bool
@@ -108,7 +105,7 @@ var engines = map[Runtime]engine{
 	Containerd16: containerd(engine{
 		traits: Traits{SandboxProcess: true, Shims: true}, debian: "containerd", load: ctr, old: true,
 	}),
-	CRIO:              crio(Traits{Events: true, DropsEvents: true, ForgetsEnds: true}),
+	CRIO:              crio(Traits{Events: true, ForgetsEnds: true}),
 	CRIOWithoutEvents: crio(Traits{ForgetsEnds: true}),
 }
 

@@ -24,8 +24,8 @@ const cniCache = "/var/lib/cni/results"
 // destroyTimeout bounds each step of the removal of a lab.
 const destroyTimeout = 30 * time.Second
 
-// Sweep removes the labs of killed processes, but no lab in use. [Start] calls it.
-func Sweep(ctx context.Context) error {
+// sweep removes the labs of killed processes, but no lab in use.
+func sweep(ctx context.Context) error {
 	dirs, err := filepath.Glob(filepath.Join(os.TempDir(), placePrefix+"*"))
 	if err != nil {
 		return fmt.Errorf("find old labs: %w", err)
