@@ -39,7 +39,6 @@ func livesOfContainers(ctx context.Context, f *fixture) {
 	}{
 		{"exit 0", lab.ContainerSpec{Program: lab.Exit(0)}, l.Trigger},
 		{"exit 7", lab.ContainerSpec{Program: lab.Exit(7)}, l.Trigger},
-		{"panic", lab.ContainerSpec{Program: lab.Panic()}, l.Trigger},
 		{"out of memory", lab.ContainerSpec{Program: lab.EatMemory(), MemoryLimit: 32 << 20}, l.Trigger},
 		{"killed", lab.ContainerSpec{Program: lab.Pause()}, l.Kill},
 		{"stopped", lab.ContainerSpec{Program: lab.Pause()}, l.StopContainer},
@@ -81,11 +80,7 @@ func TestFiftyPodsChangeAtOnce(t *testing.T) {
 	f.runPods(ctx, 50)
 	for attempt := range uint32(2) {
 		f.runContainers(ctx, func(i int) lab.ContainerSpec {
-			spec := lab.ContainerSpec{Name: "main", Attempt: attempt, Program: lab.Panic()}
-			if i%2 == 0 {
-				spec.Program = lab.Exit(uint8(i % 5))
-			}
-			return spec
+			return lab.ContainerSpec{Name: "main", Attempt: attempt, Program: lab.Exit(uint8(i % 5))}
 		})
 		f.triggerAll(ctx)
 	}

@@ -59,7 +59,7 @@ func (p part) lives() (lives map[container]life, missed map[pleg.PodUID]bool, br
 			continue
 		}
 		l := lives[of]
-		if l.step == Removed && (p.Lies || p.Reborn) {
+		if l.step == Removed && p.Lies {
 			l.step = NoStep
 		}
 		unseen := missed[ev.PodUID] || len(p.Types) > 0 || l.step == NoStep && (p.first && p.After.Epoch != "" || p.Merged)
@@ -85,15 +85,10 @@ func (p part) of(uid pleg.PodUID) string {
 }
 
 // History is how far each container and sandbox that ever existed has come.
-type History struct {
-	pods  map[pleg.PodUID]bool
-	steps map[container]Step
-}
+type History struct{ steps map[container]Step }
 
 // NewHistory returns an empty history.
-func NewHistory() *History {
-	return &History{pods: make(map[pleg.PodUID]bool), steps: make(map[container]Step)}
-}
+func NewHistory() *History { return &History{steps: make(map[container]Step)} }
 
 // Record adds what exists now. It must be called after every change.
 func (h *History) Record(truth Truth) {
@@ -101,7 +96,6 @@ func (h *History) Record(truth Truth) {
 		h.steps[c] = Removed
 	}
 	for uid, pod := range truth {
-		h.pods[uid] = true
 		for id, c := range pod.Containers {
 			h.steps[container{uid, id}] = StateSteps[c.State]
 		}
@@ -112,6 +106,3 @@ func (h *History) has(c container) bool {
 	_, known := h.steps[c]
 	return known
 }
-
-// Pods returns the UIDs of all pods that ever existed.
-func (h *History) Pods() map[pleg.PodUID]bool { return h.pods }

@@ -127,8 +127,6 @@ type Stream struct {
 	// Repeats: a container may start or die twice in a row, because its state was not
 	// known meanwhile.
 	Repeats bool
-	// Reborn: a removed container may start again, because its id is used again.
-	Reborn bool
 	// Lies: the runtime reported containers as removed that were not, and containers
 	// that never existed.
 	Lies bool

@@ -171,7 +171,6 @@ var kept = map[string]stream{
 	},
 	"a Gap":            {replays, slices.Concat(replay(1), []pleg.Event{synced(1), gap(pleg.HistoryTooShort, 3, 2)}, replay(2, 3), []pleg.Event{synced(3)}, numbers(5))},
 	"the runtime lies": {func(s *promises.Stream) { s.Lies, s.History = true, promises.NewHistory() }, numbers(1, 2)},
-	"born again":       {func(s *promises.Stream) { s.Reborn = true }, slices.Concat(numbers(1, 3, 5), []pleg.Event{event(7, started, "p", "c")})},
 	"unknown between":  {func(s *promises.Stream) { s.Repeats = true }, slices.Concat(numbers(1), []pleg.Event{event(7, started, "p", "c")})},
 }
 

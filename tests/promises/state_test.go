@@ -37,23 +37,6 @@ func TestStateFollowsRepairs(t *testing.T) {
 	}
 }
 
-func TestStateDiff(t *testing.T) {
-	s := &promises.State{}
-	s.Add(event(1, started, "p", "c"))
-	for name, tt := range map[string]struct {
-		truth promises.Truth
-		want  int
-	}{
-		"equal": {truth(pleg.StateRunning), 0},
-		"died":  {truth(pleg.StateExited), 1},
-		"gone":  {promises.Truth{}, 1},
-	} {
-		if diff := s.Diff(tt.truth); len(diff) != tt.want {
-			t.Errorf("%s: differences = %q, want %d", name, diff, tt.want)
-		}
-	}
-}
-
 func TestTruthDiffersFromCache(t *testing.T) {
 	want := promises.Truth{"p": {Containers: map[pleg.ContainerID]promises.Container{
 		"c": {State: pleg.StateExited, Attempt: 1, ExitCode: 3, Reason: "Error"},

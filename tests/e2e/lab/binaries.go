@@ -18,7 +18,7 @@ import (
 // binaries are the programs a lab runs.
 type binaries struct {
 	runtime string // the folder of the runtime and what belongs to it
-	own     string // the folder of podimage, which is in the pod image, and of pinns
+	own     string // the folder of podimage, which is in the pod image
 }
 
 // provide returns the programs of a lab. It builds or downloads those that are
@@ -46,7 +46,7 @@ func provide(ctx context.Context, e engine) (binaries, error) {
 		return binaries{}, err
 	}
 	defer unlock()
-	_, err = run(ctx, e2e, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", cache+"/", "./podimage", "./pinns")
+	_, err = run(ctx, e2e, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", cache+"/", "./podimage")
 	return binaries{runtime: dir, own: cache}, err
 }
 
@@ -72,6 +72,7 @@ type module struct {
 	version  string   // a variable that gets the version; empty if there is none
 	env      string
 	tags     string
+	inC      string // a folder in the module with the sources of a program in C
 }
 
 // build builds the commands into a folder of the cache, unless it exists.
@@ -91,7 +92,18 @@ func (m module) build(ctx context.Context, e2e, cache string) (string, error) {
 		for _, command := range m.commands {
 			args = append(args, m.path+"/"+command)
 		}
-		_, err := run(ctx, folder, []string{m.env}, "go", args...)
+		if _, err := run(ctx, folder, []string{m.env}, "go", args...); err != nil || m.inC == "" {
+			return err
+		}
+		sources, err := run(ctx, folder, nil, "go", "list", "-m", "-f", "{{.Dir}}", m.path)
+		if err != nil {
+			return err
+		}
+		files, err := filepath.Glob(filepath.Join(sources, m.inC, "src", "*.c"))
+		if err != nil {
+			return err
+		}
+		_, err = run(ctx, tmp, nil, "gcc", append([]string{"-Os", "-o", filepath.Join(tmp, m.inC)}, files...)...)
 		return err
 	})
 }

@@ -33,7 +33,7 @@ func writeFiles(e engine, b binaries, p place, from, to string) error {
 	}
 	conmon, _ := exec.LookPath("conmon") // only CRI-O needs it
 	data := map[string]any{
-		"Dir": p.dir, "Own": b.own, "CNI": cniBinDir, "Image": Image, "Conmon": conmon, "Old": e.old, "Events": e.traits.Events,
+		"Dir": p.dir, "Runtime": b.runtime, "CNI": cniBinDir, "Image": Image, "Conmon": conmon, "Old": e.old, "Events": e.traits.Events,
 	}
 	for _, t := range all.Templates() {
 		var text bytes.Buffer

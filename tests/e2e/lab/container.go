@@ -276,9 +276,6 @@ func ExitAfter(code uint8, after time.Duration) Program {
 	return p
 }
 
-// Panic runs until [Lab.Trigger], and then panics, with exit code 2.
-func Panic() Program { return Program{args: []string{"panic"}, end: end{2, "Error"}} }
-
 // EatMemory runs until [Lab.Trigger], and then until the kernel kills it. Its
 // container needs a memory limit.
 func EatMemory() Program { return Program{args: []string{"oom"}, end: end{137, "OOMKilled"}} }

@@ -152,8 +152,8 @@ func crio(t Traits) engine {
 		traits: t, files: "cri-o", cgroup: "crio-", stopped: end{0, "Completed"}, unwatched: end{137, "Error"},
 		tools: []string{"conmon", "skopeo", "gcc", "pkg-config"},
 		module: module{
-			folder: "crio", path: "github.com/cri-o/cri-o", name: "cri-o", commands: []string{"cmd/crio"},
-			env: "CGO_ENABLED=1", tags: crioTags,
+			folder: "crio", path: "github.com/cri-o/cri-o", name: "crio", commands: []string{"cmd/crio"},
+			env: "CGO_ENABLED=1", tags: crioTags, inC: "pinns",
 		},
 		daemon: func(b binaries, p place) []string {
 			return []string{filepath.Join(b.runtime, "crio"), "--config", p.file("runtime.conf"), "--config-dir", ""}

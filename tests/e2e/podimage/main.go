@@ -1,10 +1,9 @@
 // The podimage program is the only file in the image of the lab's pods. Its first
-// argument says whether it pauses, exits, crashes or uses up memory.
+// argument says whether it pauses, exits or uses up memory.
 //
 //	pod pause            until SIGTERM
 //	pod exit CODE        with that code, on SIGUSR1
 //	pod exit CODE AFTER  with that code, after that time
-//	pod panic            on SIGUSR1
 //	pod oom              on SIGUSR1, until the kernel kills it
 //
 // On SIGTERM it exits with code 0. Once it handles signals it changes its process
@@ -58,8 +57,6 @@ func parse(args []string) (func(), time.Duration, error) {
 	switch args[0] {
 	case "pause":
 		return func() {}, 0, nil
-	case "panic":
-		return func() { panic("asked to") }, 0, nil
 	case "oom":
 		return eatMemory, 0, nil
 	case "exit":

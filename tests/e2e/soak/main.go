@@ -187,7 +187,7 @@ func (n *node) create(ctx context.Context, p *lab.Pod) (bool, error) {
 		return false, nil
 	}
 	n.made++
-	programs := []lab.Program{lab.Exit(0), lab.Exit(7), lab.Panic()}
+	programs := []lab.Program{lab.Exit(0), lab.Exit(7)}
 	_, err := n.lab.CreateContainer(ctx, p, lab.ContainerSpec{Name: fmt.Sprintf("c%d", n.made), Program: programs[n.rng.IntN(len(programs))]})
 	return true, err
 }
