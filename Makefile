@@ -113,7 +113,7 @@ e2e: ## test with real containerd and runc; installs missing tools (as root)
 # target of their own.
 E2E_CRIO_SKIP := ^(TestDoctorNamesContainerWithoutProcess|TestFaultMatrix|TestConform|TestContainerd16)$$
 # Tests of polling, for CRI-O with its default settings.
-E2E_POLLING := ^(TestStorm|TestFaultsInShort|TestRestartOfContainerd|TestFrozenContainerd|TestLifeOfPod|TestFiftyPodsChangeAtOnce)$$
+E2E_POLLING := ^(TestStorm|TestFaultsInShort|TestLifeOfPod)$$
 
 .PHONY: e2e-crio
 e2e-crio: ## test with a real CRI-O, events on and off; builds it (as root)

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/truth"
@@ -212,15 +213,14 @@ func (f *fixture) diff(ctx context.Context, in *instance) error {
 	if err := in.diffSteps(f.lab.History().All()); err != nil {
 		return err
 	}
-	stream := in.streamSoFar()
-	stream.Truth, stream.NoSync = truth.Of(f.lab), true
+	var known []cache.Entry
 	if in.Daemon != nil { // what else knew something has ended
 		var err error
-		if stream.Cached, err = in.cached(ctx); err != nil {
+		if known, err = in.cached(ctx); err != nil {
 			return fmt.Errorf("%s: %w", in.name, err)
 		}
 	}
-	if err := stream.Check(); err != nil {
+	if err := in.checkStream(truth.Of(f.lab), known); err != nil {
 		return fmt.Errorf("%s: %w", in.name, err)
 	}
 	return nil

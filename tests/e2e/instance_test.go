@@ -97,8 +97,6 @@ type instanceOptions struct {
 	settings load.Settings
 	// unchecked: its health is not checked, because it is what breaks.
 	unchecked bool
-	// If incomplete, awaitAll does not wait for this instance.
-	incomplete bool
 }
 
 var (
@@ -140,9 +138,7 @@ func (f *fixture) run(ctx context.Context, o instanceOptions) *instance {
 		}
 	})
 	f.watch(ctx, in, client.WatchOptions{Name: "e2e", Replay: true, Disconnected: func(error, time.Duration) { in.disconnected() }}, in.add)
-	if !o.incomplete {
-		f.instances = append(f.instances, in)
-	}
+	f.instances = append(f.instances, in)
 	return in
 }
 
@@ -266,10 +262,14 @@ func (in *instance) reported(id string, step lab.Step) time.Time {
 	return in.steps[stepKey(id, step)].at
 }
 
-func (in *instance) streamSoFar() promises.Stream {
+// checkStream returns the promises that the events so far break, if the pods are these, and
+// the instance, if it still runs, knows these.
+func (in *instance) checkStream(pods promises.Truth, cached []cache.Entry) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.stream
+	s := in.stream
+	s.Truth, s.Cached, s.NoSync = pods, cached, true
+	return s.Check()
 }
 
 func (in *instance) reportedEnd(id string) bool { return !in.reported(id, lab.Died).IsZero() }

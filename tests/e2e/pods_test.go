@@ -4,12 +4,9 @@ package e2e_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
-	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
 )
 
 // Each step in the life of a pod is reported, also of one without the kubelet's labels.
@@ -71,48 +68,4 @@ func livesOfSandboxes(ctx context.Context, f *fixture) {
 	f.step(ctx, l.RemovePod(ctx, pod))
 	f.step(ctx, l.StopPod(ctx, second)) // its container still runs
 	f.step(ctx, l.RemovePod(ctx, second))
-}
-
-// If 50 pods change at the same time, each step is reported once, in order.
-func TestFiftyPodsChangeAtOnce(t *testing.T) {
-	ctx, f := newFixture(t, lab.Options{})
-	f.run(ctx, instanceOptions{name: "polling", settings: polling})
-	f.runPods(ctx, 50)
-	for attempt := range uint32(2) {
-		f.runContainers(ctx, func(i int) lab.ContainerSpec {
-			return lab.ContainerSpec{Name: "main", Attempt: attempt, Program: lab.Exit(uint8(i % 5))}
-		})
-		f.triggerAll(ctx)
-	}
-	f.stopPods(ctx)
-	f.removePods(ctx)
-}
-
-// With events, containers that live for less than 50 ms and
-// are removed at once are reported. The log says how many of them polling reports.
-func TestEventsReportShortContainers(t *testing.T) {
-	const containers = 50
-	ctx, f := newFixture(t, lab.Options{})
-	l := f.lab
-	in := f.run(ctx, instanceOptions{name: "events", settings: rareLists})
-	each := f.run(ctx, instanceOptions{name: "each second", settings: load.Settings{"relist-period": "1s"}, incomplete: true})
-	in.criEvents = f.receiveCRIEvents(ctx)
-	f.runPods(ctx, 5)
-	polled := 0
-	for i := range containers {
-		c, err := l.RunContainer(ctx, f.pods[i%len(f.pods)], lab.ContainerSpec{
-			Name: fmt.Sprint("short-", i), Program: lab.ExitAfter(uint8(i), 20*time.Millisecond),
-		})
-		must(t, err)
-		must(t, l.AwaitDied(ctx, c))
-		must(t, removeDead(ctx, l, c))
-	}
-	f.awaitAll(ctx)
-	f.checkExitCodes(ctx, in)
-	for _, e := range l.History().All() {
-		if e.Step == lab.Died && !e.Sandbox && each.reportedEnd(e.ContainerID) {
-			polled++
-		}
-	}
-	t.Logf("of %d containers, polling each second reported the end of %d", containers, polled)
 }

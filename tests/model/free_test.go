@@ -140,6 +140,9 @@ func (b *freeRun) check(t *testing.T) {
 		t.Errorf("the last bookmark is of %v, although all had settled at the list of %v", marked, want)
 	}
 	b.checkWaits(t)
+	for _, uid := range b.runtime.history.uids() {
+		b.checkRequests(t, uid)
+	}
 	if b.hasEvents {
 		b.checkWithEvents(t)
 		return

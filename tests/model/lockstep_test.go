@@ -3,8 +3,6 @@ package model_test
 import (
 	"context"
 	"fmt"
-	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,44 +31,26 @@ type scriptedRuntime struct {
 	// contained: the caller is the pipeline, which must contain panics.
 	contained bool
 	request   func(pleg.PodUID)
-
-	mu    sync.Mutex // guards what follows
-	at    time.Time  // of the list the step is at
-	good  map[pleg.PodUID]time.Time
-	asked map[pleg.PodUID]bool // a requested reinspection has not succeeded yet
 }
 
 func newScriptedRuntime(s script, contained bool) *scriptedRuntime {
-	return &scriptedRuntime{
-		script: s, step: -1, listing: make(chan time.Time), contained: contained,
-		good: make(map[pleg.PodUID]time.Time), asked: make(map[pleg.PodUID]bool),
-	}
+	return &scriptedRuntime{script: s, step: -1, listing: make(chan time.Time), contained: contained}
 }
 
 func (r *scriptedRuntime) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
-	at := time.Now()
-	r.listing <- at
+	r.listing <- time.Now()
 	r.step++
 	s := r.script[r.step]
 	time.Sleep(s.delay)
-	if s.fault == works {
-		r.listed(at, s.pods)
-	}
 	return s.pods, s.fault.inject(ctx, r.contained)
 }
 
 func (r *scriptedRuntime) PodStatus(
-	ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus,
+	ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus,
 ) (*pleg.PodStatus, error) {
-	if r.contained {
-		if err := r.check(pod.UID, last); err != nil {
-			return nil, err
-		}
-	}
 	a := r.script[r.step].answers[pod.UID]
 	time.Sleep(a.delay)
 	if a.request {
-		r.ask(pod.UID)
 		r.request(pod.UID)
 	}
 	if err := a.fault.inject(ctx, r.contained); err != nil {
@@ -79,54 +59,7 @@ func (r *scriptedRuntime) PodStatus(
 	if a.fault == answersNil {
 		return nil, nil
 	}
-	r.succeeded(pod.UID, a.request)
 	return a.status, nil
-}
-
-func (r *scriptedRuntime) listed(at time.Time, pods []*pleg.Pod) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.at = at
-	for uid := range r.good {
-		if !slices.ContainsFunc(pods, func(p *pleg.Pod) bool { return p.UID == uid }) {
-			delete(r.good, uid)
-			delete(r.asked, uid)
-		}
-	}
-}
-
-// check requires that last is the last good status of the pod, and nil if a reinspection
-// was requested. Its error ends up in the cache, where the comparison finds it.
-func (r *scriptedRuntime) check(uid pleg.PodUID, last *pleg.PodStatus) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	want := r.good[uid]
-	if r.asked[uid] {
-		want = time.Time{}
-	}
-	switch {
-	case last == nil && want.IsZero():
-	case last != nil && last.UID == uid && last.ObservedAt.Equal(want):
-	default:
-		return fmt.Errorf("the last status is %+v, want that of %v; a reinspection: %v", last, want, r.asked[uid])
-	}
-	return nil
-}
-
-// succeeded records an inspection; a reinspection requested meanwhile is still due.
-func (r *scriptedRuntime) succeeded(uid pleg.PodUID, request bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.good[uid], r.asked[uid] = r.at, request
-}
-
-// ask records the request for a reinspection of the pod.
-func (r *scriptedRuntime) ask(uid pleg.PodUID) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, known := r.good[uid]; known {
-		r.asked[uid] = true
-	}
 }
 
 // lockstepRun is a pipeline and a reference that play the same script.
@@ -180,7 +113,6 @@ func lockstep(t *testing.T, seed uint64, inspectors int) {
 	stop := kit.Run(t, b.p.Run)
 	for i := range b.script {
 		for _, uid := range b.script[i].requests {
-			b.runtime.ask(uid)
 			b.p.RequestReinspect(uid)
 			b.ref.RequestReinspect(uid)
 		}

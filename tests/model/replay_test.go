@@ -117,9 +117,7 @@ func (r *replay) run() {
 		last = o
 	}
 	r.skipped(last, nil)
-	r.requests(observations)
 	r.waits(observations)
-	r.relists()
 	sameEvents(r.t, "the whole run", r.uid, r.got, kit.ByPod(kit.Drain(r.events))[r.uid])
 	sameStatus(r.t, "the end", r.uid, r.freeRun.p, r.ref)
 }
@@ -242,43 +240,4 @@ func (r *replay) asked(from, to time.Duration) bool {
 	return slices.ContainsFunc(r.freeRun.runtime.history.requests[r.uid], func(at time.Duration) bool {
 		return from <= at && at <= to
 	})
-}
-
-// requests requires an inspection after each request, unless a list after it showed that
-// the pod was gone. That of a quarantined pod begins at the request itself.
-func (r *replay) requests(observations []*observation) {
-	for _, at := range r.freeRun.runtime.history.requests[r.uid] {
-		served := slices.ContainsFunc(observations, func(o *observation) bool { return o.call != nil && o.start >= at })
-		absent := slices.ContainsFunc(r.listings, func(l *listing) bool {
-			return l.done > at && l.pods[r.uid] == nil
-		})
-		if !served && !absent {
-			r.t.Errorf("pod %s: the reinspection requested at %v was not made", r.uid, at)
-		}
-	}
-}
-
-// relists requires that each request for a relist of the pod is served at once, or at
-// the end of the pod's running list, or by a list of all pods that began after the
-// request. With fewer inspectors than pods a request may have to wait.
-func (r *replay) relists() {
-	rt := r.freeRun.runtime
-	if !r.freeRun.listsPods || rt.inspectors < len(rt.history.pods) {
-		return
-	}
-	for _, at := range rt.history.relists[r.uid] {
-		due := at
-		for _, l := range rt.podLists[r.uid] {
-			if l.at < at && at < l.done {
-				due = l.done
-			}
-		}
-		served := slices.ContainsFunc(rt.podLists[r.uid], func(l *listing) bool { return l.at == due }) ||
-			slices.ContainsFunc(rt.listings, func(l *listing) bool {
-				return l.only == "" && l.at > at && l.done <= due
-			})
-		if !served {
-			r.t.Errorf("the relist of pod %s requested at %v was not made", r.uid, at)
-		}
-	}
 }

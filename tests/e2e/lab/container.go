@@ -268,14 +268,6 @@ func Exit(code uint8) Program {
 	return Program{args: []string{"exit", strconv.Itoa(int(code))}, end: end{int32(code), exitReason(code)}}
 }
 
-// ExitAfter exits with this code after a time. [Lab.AwaitDied] must be called, to
-// add the end to the history.
-func ExitAfter(code uint8, after time.Duration) Program {
-	p := Exit(code)
-	p.args = append(p.args, after.String())
-	return p
-}
-
 // EatMemory runs until [Lab.Trigger], and then until the kernel kills it. Its
 // container needs a memory limit.
 func EatMemory() Program { return Program{args: []string{"oom"}, end: end{137, "OOMKilled"}} }

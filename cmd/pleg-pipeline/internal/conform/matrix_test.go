@@ -45,7 +45,7 @@ var answers = map[string][]string{
 	"streaming-lists":   {"TestListStreamsAreTriedAgainAfterReconnect"},
 	"not-found":         {"TestPodStatusErrors"},
 	"large-list":        {"TestTooLargeListIsListedInPortions"},
-	"exit-while-down":   {"TestRestartOfContainerd"},
+	"exit-while-down":   {"TestFaultsInShort"},
 }
 
 // TestMatrixIsGenerated compares docs/runtimes.md with the reports of real runs.
