@@ -18,6 +18,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/bench/serial"
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
@@ -174,9 +175,9 @@ func sameStatus(t *testing.T, when string, uid pleg.PodUID, p *pipeline.Pipeline
 }
 
 // asReference returns what a cache has of a pod as the reference does, whose status of a pod
-// that is gone has only its UID.
+// that is gone, or is back and not inspected yet, has only its UID.
 func asReference(uid pleg.PodUID, s *pleg.PodStatus, err error) (*pleg.PodStatus, error) {
-	if errors.Is(err, pleg.ErrUnknownPod) {
+	if errors.Is(err, pleg.ErrUnknownPod) || errors.Is(err, cache.ErrNotInspected) {
 		return &pleg.PodStatus{UID: uid}, nil
 	}
 	return s, err
