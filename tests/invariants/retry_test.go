@@ -85,7 +85,7 @@ func TestQuarantinedPodsAreTriedInTime(t *testing.T) {
 					})
 				}
 				kit.Fill(p.Runtime, nodePods, "c=exited")
-				time.Sleep(time.Hour)
+				time.Sleep(6 * pipeline.DefaultMaxQuarantine)
 				mu.Lock()
 				defer mu.Unlock()
 				if most := pipeline.DefaultMaxQuarantine + 10*time.Second; longest > most || longest == 0 {

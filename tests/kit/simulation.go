@@ -43,7 +43,7 @@ func Simulate(t testing.TB, node *simruntime.Runtime, options pipeline.Options, 
 	}
 	options.Runtime = s.Client
 	s.Pipeline = New(t, options)
-	if s.sub, err = s.Subscribe(pipeline.SubscribeOptions{Buffer: 1 << 16}); err != nil {
+	if s.sub, err = s.Subscribe(pipeline.SubscribeOptions{Buffer: 1 << 13}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
