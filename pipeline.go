@@ -212,7 +212,7 @@ func (p *Pipeline) Status() pleg.Status {
 	if s.Healthy, s.Err = p.Healthy(); s.Healthy {
 		s.Degraded = p.runtime.Degraded()
 	}
-	s.InFlight = p.inspector.InFlight()
+	s.InFlight, s.InspectionTook = p.inspector.InFlight(), p.inspector.Took(s.At)
 	s.Failed = p.failed(s)
 	if s.Relist.Started.IsZero() && len(s.Overdue) == 0 && len(s.Quarantined) == 0 {
 		return s

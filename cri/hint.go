@@ -51,7 +51,7 @@ func (c *Client) hint(e *runtimeapi.ContainerEventResponse, now time.Time) pleg.
 // overlooked reports whether a list in portions may lack the sandbox, because no list has
 // shown its id. The list would take back what the event says of it.
 func (c *Client) overlooked(sandbox pleg.ContainerID) bool {
-	return c.Degraded() != nil && c.owner(sandbox) == ""
+	return c.degraded.Load() != nil && c.owner(sandbox) == ""
 }
 
 // owner returns the pod of a sandbox or container in the last list; empty if it is not there.

@@ -3,6 +3,7 @@ package cri_test
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -78,6 +79,22 @@ func TestFindsReplacedSocket(t *testing.T) {
 	}
 	if err != nil || len(pods) != 1 {
 		t.Errorf("after a restart: %v, %v; want one pod", pods, err)
+	}
+}
+
+// A runtime whose socket was removed still answers on open connections, and nobody else.
+func TestRemovedSocketIsReported(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "cri.sock")
+	serve(t, &fakeRuntime{}, listen(t, path))
+	client := newClient(t, path, cri.Options{})
+	wantPods(t, client, 0)
+	if err := client.Degraded(); err != nil {
+		t.Errorf("with a socket: %v", err)
+	}
+	must(t, os.Remove(path))
+	wantPods(t, client, 0)
+	if err := client.Degraded(); err == nil || !strings.Contains(err.Error(), path+" is gone") {
+		t.Errorf("without a socket: %v, want that it is gone", err)
 	}
 }
 

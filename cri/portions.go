@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -24,10 +27,17 @@ const portionedFor = 5 * time.Minute
 // is too large for the runtime to send (containerd's limit is 16 MiB, including
 // annotations); otherwise nil. The error wraps the grpc status. ListPods still works,
 // but it may find a sandbox late if that has no container yet and no CRI event has
-// shown it. Degraded does not block.
+// shown it. Degraded also returns an error while the socket does not exist although a
+// connection is open: no other program reaches the runtime then. It does not block.
 func (c *Client) Degraded() error {
 	if err := c.degraded.Load(); err != nil {
 		return *err
+	}
+	if len(c.opts.DialOptions) > 0 || c.conn.GetState() != connectivity.Ready {
+		return nil // a dialer may have no socket
+	}
+	if _, err := os.Stat(c.socket); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the socket %s is gone: the runtime answers only on connections that are open", c.socket)
 	}
 	return nil
 }
@@ -35,7 +45,7 @@ func (c *Client) Degraded() error {
 // startPortions lists the sandboxes in portions after the whole list was too large.
 // The containers have been listed.
 func (c *Client) startPortions(ctx context.Context, l *lists, tooLarge error) error {
-	if c.Degraded() == nil {
+	if c.degraded.Load() == nil {
 		c.opts.Logger.WarnContext(ctx, "sandbox list too large; listing in portions", "err", tooLarge)
 	}
 	degraded := fmt.Errorf("sandboxes are listed in portions: %w", tooLarge)

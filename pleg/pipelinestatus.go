@@ -15,6 +15,9 @@ type Status struct {
 	// Inspectors is the bound on inspections in flight that are not hung, InFlight the
 	// number of those in flight.
 	Inspectors, InFlight int
+	// InspectionTook is the median of the last inspections that ended by themselves; 0 if none
+	// did for a minute.
+	InspectionTook time.Duration
 	// Waiting is the number of pods that have changed and were not inspected with
 	// success since.
 	Waiting int

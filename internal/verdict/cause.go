@@ -40,7 +40,7 @@ var advice = map[Cause]string{
 		"or a shim that hangs; as the last resort kill the pod's shim. A kubelet waits for this pod at each relist",
 	SlowContainer: "look at the processes and volumes of this pod; a kubelet waits for it at each relist that shows a change of the pod",
 	EmptyCgroup:   "the runtime lost the exit of the container and will report it as running forever: delete the pod, or stop the container (crictl stop ID)",
-	Fallback:      readLog,
+	Fallback:      readLog + "; if its socket is gone, restart it (containers keep running)",
 	DeadContainers: "remove them (crictl rm $(crictl ps -aq --state exited)); find out why the kubelet's garbage collection does not " +
 		"(--maximum-dead-containers, pods that are never deleted)",
 	ListTooLarge:  "reduce the annotations of the largest pods, and remove dead containers and sandboxes",

@@ -40,17 +40,16 @@ func (l Limits) Findings(s pleg.Status) []Finding {
 		s.At = time.Now()
 	}
 	var all []Finding
-	for _, find := range []func(pleg.Status) []Finding{l.lists, l.hangs, l.failures} {
+	for _, find := range []func(pleg.Status) []Finding{l.lists, l.hangs, l.failures, l.slow} {
 		for _, f := range find(s) {
 			all = append(all, f.completed(s.At))
 		}
 	}
-	switch {
-	case s.Degraded != nil:
-		all = append(all, Finding{Cause: Fallback, Severity: Warning, What: Plain(s.Degraded)}.completed(s.At))
-	case s.Err == nil:
-	case !slices.ContainsFunc(all, func(f Finding) bool { return f.Severity == Problem }) && !s.Relist.Success.IsZero():
+	if !s.Healthy && s.Err != nil && !s.Relist.Success.IsZero() && !slices.ContainsFunc(all, func(f Finding) bool { return f.Severity == Problem }) {
 		all = append(all, Finding{Cause: RuntimeHangs, Severity: Problem, What: Plain(s.Err)}.completed(s.At))
+	}
+	if s.Degraded != nil {
+		all = append(all, Finding{Cause: Fallback, Severity: Warning, What: Plain(s.Degraded)}.completed(s.At))
 	}
 	return all
 }
@@ -107,6 +106,17 @@ func (l Limits) failures(s pleg.Status) []Finding {
 	f := Failed(s.Failed[0], s.At)
 	f.Severity = l.severity(s.At.Sub(f.Since))
 	return []Finding{f.and(len(s.Failed) - 1)}
+}
+
+// slowInspection is far above the time that a busy, healthy runtime takes for one pod.
+const slowInspection = time.Second
+
+// slow finds inspections that end, but take long.
+func (l Limits) slow(s pleg.Status) []Finding {
+	if s.InspectionTook < slowInspection {
+		return nil
+	}
+	return []Finding{{Cause: RuntimeSlow, Severity: l.severity(s.InspectionTook), What: "half of the inspections take " + Span(s.InspectionTook) + " or longer"}}
 }
 
 // Failed returns the finding of a pod whose inspection fails.

@@ -88,6 +88,9 @@ func TestOf(t *testing.T) {
 				s.Overdue = append(s.Overdue, overdue(fmt.Sprint("p", n), time.Duration(12-n)*time.Second, false))
 			}
 		}, "PROBLEM: the runtime does not answer inspections since 11:59 (12s): 8 of 110 pods wait, the longest is shop/p0 in ContainerStatus of nginx", "CPU and disk"},
+		"inspections are slow": {
+			func(s *pleg.Status) { s.InspectionTook = 2 * time.Second }, "WARNING: half of the inspections take 2.0s or longer", "CPU and disk",
+		},
 		"an inspection fails": {
 			func(s *pleg.Status) {
 				s.Failed = []pleg.Failed{{UID: "u1", Namespace: "shop", Name: "web-0", Since: ago(time.Minute), Err: fmt.Errorf("inspect pod shop/web-0 (u1): ContainerStatus of nginx c1: %w", broken)}}

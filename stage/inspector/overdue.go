@@ -16,8 +16,42 @@ type observed struct {
 	// oldest is when the oldest began, nil if there is none.
 	oldest  atomic.Pointer[time.Time]
 	overdue atomic.Pointer[[]pleg.Inspection]
+	// recent are the durations of the last inspections, the oldest first; took is their median
+	// and the end of the newest.
+	recent []time.Duration
+	took   atomic.Pointer[median]
 	// slow is set once the oldest inspection was logged as slow, until none is overdue.
 	slow bool
+}
+
+// median is that of some durations as of a time.
+type median struct {
+	of time.Duration
+	at time.Time
+}
+
+const (
+	// maxRecent is the number of inspections of which the median is published, recentFor how
+	// long it counts.
+	maxRecent = 8
+	recentFor = time.Minute
+)
+
+// ended notes that an inspection has ended by itself.
+func (o *observed) ended(took time.Duration, now time.Time) {
+	o.recent = append(o.recent, took)
+	o.recent = o.recent[max(0, len(o.recent)-maxRecent):]
+	sorted := slices.Sorted(slices.Values(o.recent))
+	o.took.Store(&median{sorted[len(sorted)/2], now})
+}
+
+// Took returns the median of the last inspections that ended by themselves; 0 if none did for a
+// minute. It is safe for concurrent use.
+func (i *Inspector) Took(now time.Time) time.Duration {
+	if last := i.observed.took.Load(); last != nil && now.Sub(last.at) < recentFor {
+		return last.of
+	}
+	return 0
 }
 
 // age returns the age of the oldest call in seconds; 0 if there is none. It is safe

@@ -1,6 +1,7 @@
 package inspector_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,5 +59,32 @@ func TestHungRetryIsNotLogged(t *testing.T) {
 		time.Sleep(hungAfter)
 		synctest.Wait()
 		f.logged.RequireLines(t, 0, "inspection hangs")
+	})
+}
+
+// TestTookIsTheMedianOfTheLastMinute has a slow runtime that recovers.
+func TestTookIsTheMedianOfTheLastMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		delay := 2 * time.Second
+		f := newFixture(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+			time.Sleep(delay)
+			return &pleg.PodStatus{UID: pod.UID}, nil
+		}, inspector.Options{HungAfter: hungAfter})
+		inspect := func(times int, d, want time.Duration) {
+			t.Helper()
+			delay = d
+			for range times {
+				f.do(one("a"))
+			}
+			if got := f.inspector.Took(time.Now()); got != want {
+				t.Errorf("after %d inspections of %v: %v, want %v", times, d, got, want)
+			}
+		}
+		inspect(0, 0, 0)
+		inspect(3, 2*time.Second, 2*time.Second)
+		inspect(3, 10*time.Millisecond, 2*time.Second)
+		inspect(4, 10*time.Millisecond, 10*time.Millisecond)
+		time.Sleep(time.Minute)
+		inspect(0, 0, 0)
 	})
 }

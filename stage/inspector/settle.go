@@ -20,6 +20,7 @@ func (i *Inspector) finishInspection(ctx context.Context, r result, out chan<- s
 	if !r.cancelled {
 		now := time.Now()
 		i.flights.answer(f, r.took, now)
+		i.observed.ended(r.took, now)
 		if r.err == nil || r.took < i.flights.hungAfter {
 			i.answered.Store(&now)
 		}

@@ -1659,6 +1659,9 @@ type PipelineStatus struct {
 	Quarantined []*QuarantinedPod `protobuf:"bytes,10,rep,name=quarantined,proto3" json:"quarantined,omitempty"`
 	// The pods whose last inspection failed without hanging, the longest first.
 	Failed []*FailedPod `protobuf:"bytes,11,rep,name=failed,proto3" json:"failed,omitempty"`
+	// The median of the last inspections that ended by themselves; missing if none did
+	// for a minute.
+	InspectionTook *durationpb.Duration `protobuf:"bytes,13,opt,name=inspection_took,json=inspectionTook,proto3" json:"inspection_took,omitempty"`
 	// What works only by a fallback; empty if nothing does.
 	Degraded      string `protobuf:"bytes,12,opt,name=degraded,proto3" json:"degraded,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1768,6 +1771,13 @@ func (x *PipelineStatus) GetQuarantined() []*QuarantinedPod {
 func (x *PipelineStatus) GetFailed() []*FailedPod {
 	if x != nil {
 		return x.Failed
+	}
+	return nil
+}
+
+func (x *PipelineStatus) GetInspectionTook() *durationpb.Duration {
+	if x != nil {
+		return x.InspectionTook
 	}
 	return nil
 }
@@ -2411,7 +2421,7 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x12\n" +
 	"\x10GetStatusRequest\"D\n" +
 	"\x11GetStatusResponse\x12/\n" +
-	"\x06status\x18\x01 \x01(\v2\x17.pleg.v1.PipelineStatusR\x06status\"\xba\x03\n" +
+	"\x06status\x18\x01 \x01(\v2\x17.pleg.v1.PipelineStatusR\x06status\"\xfe\x03\n" +
 	"\x0ePipelineStatus\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x18\n" +
 	"\ahealthy\x18\x02 \x01(\bR\ahealthy\x12\x14\n" +
@@ -2426,7 +2436,8 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\aoverdue\x18\t \x03(\v2\x13.pleg.v1.InspectionR\aoverdue\x129\n" +
 	"\vquarantined\x18\n" +
 	" \x03(\v2\x17.pleg.v1.QuarantinedPodR\vquarantined\x12*\n" +
-	"\x06failed\x18\v \x03(\v2\x12.pleg.v1.FailedPodR\x06failed\x12\x1a\n" +
+	"\x06failed\x18\v \x03(\v2\x12.pleg.v1.FailedPodR\x06failed\x12B\n" +
+	"\x0finspection_took\x18\r \x01(\v2\x19.google.protobuf.DurationR\x0einspectionTook\x12\x1a\n" +
 	"\bdegraded\x18\f \x01(\tR\bdegraded\"\x9d\x03\n" +
 	"\fRelistStatus\x124\n" +
 	"\asuccess\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\asuccess\x12-\n" +
@@ -2584,34 +2595,35 @@ var file_pleg_v1_pleg_proto_depIdxs = []int32{
 	20, // 37: pleg.v1.PipelineStatus.overdue:type_name -> pleg.v1.Inspection
 	22, // 38: pleg.v1.PipelineStatus.quarantined:type_name -> pleg.v1.QuarantinedPod
 	23, // 39: pleg.v1.PipelineStatus.failed:type_name -> pleg.v1.FailedPod
-	30, // 40: pleg.v1.RelistStatus.success:type_name -> google.protobuf.Timestamp
-	31, // 41: pleg.v1.RelistStatus.took:type_name -> google.protobuf.Duration
-	30, // 42: pleg.v1.RelistStatus.started:type_name -> google.protobuf.Timestamp
-	21, // 43: pleg.v1.RelistStatus.call:type_name -> pleg.v1.Call
-	30, // 44: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
-	31, // 45: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
-	30, // 46: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
-	21, // 47: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
-	30, // 48: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
-	30, // 49: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
-	30, // 50: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
-	21, // 51: pleg.v1.QuarantinedPod.call:type_name -> pleg.v1.Call
-	30, // 52: pleg.v1.FailedPod.since:type_name -> google.protobuf.Timestamp
-	3,  // 53: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
-	6,  // 54: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
-	9,  // 55: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
-	16, // 56: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
-	11, // 57: pleg.v1.PLEG.Lookup:input_type -> pleg.v1.LookupRequest
-	4,  // 58: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
-	7,  // 59: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
-	10, // 60: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
-	17, // 61: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
-	12, // 62: pleg.v1.PLEG.Lookup:output_type -> pleg.v1.LookupResponse
-	58, // [58:63] is the sub-list for method output_type
-	53, // [53:58] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	31, // 40: pleg.v1.PipelineStatus.inspection_took:type_name -> google.protobuf.Duration
+	30, // 41: pleg.v1.RelistStatus.success:type_name -> google.protobuf.Timestamp
+	31, // 42: pleg.v1.RelistStatus.took:type_name -> google.protobuf.Duration
+	30, // 43: pleg.v1.RelistStatus.started:type_name -> google.protobuf.Timestamp
+	21, // 44: pleg.v1.RelistStatus.call:type_name -> pleg.v1.Call
+	30, // 45: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
+	31, // 46: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
+	30, // 47: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
+	21, // 48: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
+	30, // 49: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
+	30, // 50: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
+	30, // 51: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
+	21, // 52: pleg.v1.QuarantinedPod.call:type_name -> pleg.v1.Call
+	30, // 53: pleg.v1.FailedPod.since:type_name -> google.protobuf.Timestamp
+	3,  // 54: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
+	6,  // 55: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
+	9,  // 56: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
+	16, // 57: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
+	11, // 58: pleg.v1.PLEG.Lookup:input_type -> pleg.v1.LookupRequest
+	4,  // 59: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
+	7,  // 60: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
+	10, // 61: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
+	17, // 62: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
+	12, // 63: pleg.v1.PLEG.Lookup:output_type -> pleg.v1.LookupResponse
+	59, // [59:64] is the sub-list for method output_type
+	54, // [54:59] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_pleg_v1_pleg_proto_init() }

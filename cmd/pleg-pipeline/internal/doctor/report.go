@@ -61,6 +61,11 @@ func NewDaemon(socket string, s pleg.Status) *Daemon {
 	return &Daemon{Socket: socket, Verdict: verdict.Of(s), status: s}
 }
 
+// connected reports whether the daemon has a connection over which the runtime answers.
+func (d *Daemon) connected() bool {
+	return d.status.Relist.Failures == 0 && !d.status.Relist.Success.IsZero() && !slices.ContainsFunc(d.Verdict.Findings, func(f verdict.Finding) bool { return f.Cause == verdict.RuntimeHangs })
+}
+
 // Condition is one condition of the runtime.
 type Condition struct {
 	Type    string `json:"type"`

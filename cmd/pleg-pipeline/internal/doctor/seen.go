@@ -29,6 +29,9 @@ func (e *examination) judge(failed []verdict.Finding) *Report {
 		failed = e.runChecks()
 	}
 	for _, f := range failed {
+		if f.Cause == verdict.RuntimeStopped && r.Daemon != nil && r.Daemon.connected() { // the socket is gone
+			f.Cause, f.Severity, f.Advice = verdict.Fallback, verdict.Warning, ""
+		}
 		if f.Cause == verdict.NoPermission && r.Daemon != nil {
 			f.Severity = verdict.Warning // the daemon knows more
 		}
