@@ -175,23 +175,27 @@ func TestGapHasItsReplay(t *testing.T) {
 	}
 }
 
-// A server that ends each connection after an event is asked less and less often.
+// A server that ends each connection after an event is asked less and less often. One whose
+// connections last longer than the waits is asked again at once.
 func TestShortConnectionsBackOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var watches atomic.Int64
-		c := clientOf(t, hostile{watch: func(_ *plegv1.WatchRequest, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
-			watches.Add(1)
-			return stream.Send(&plegv1.WatchResponse{Event: &plegv1.Event{Epoch: "e", Seq: 1}})
-		}})
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-		defer cancel()
-		for _, err := range c.Watch(ctx, client.WatchOptions{}) {
-			if err != nil {
-				t.Error(err)
+	for lasts, want := range map[time.Duration][2]int64{0: {30, 80}, 20 * time.Second: {15, 15}} {
+		synctest.Test(t, func(t *testing.T) {
+			var watches atomic.Int64
+			c := clientOf(t, hostile{watch: func(_ *plegv1.WatchRequest, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
+				watches.Add(1)
+				defer time.Sleep(lasts)
+				return stream.Send(&plegv1.WatchResponse{Event: &plegv1.Event{Epoch: "e", Seq: 1}})
+			}})
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			defer cancel()
+			for _, err := range c.Watch(ctx, client.WatchOptions{}) {
+				if err != nil {
+					t.Error(err)
+				}
 			}
-		}
-		if n := watches.Load(); n < 30 || n > 80 {
-			t.Errorf("%d connections in five minutes, want 30 to 80", n)
-		}
-	})
+			if n := watches.Load(); n < want[0] || n > want[1] {
+				t.Errorf("%d connections of %v in five minutes, want %v", n, lasts, want)
+			}
+		})
+	}
 }

@@ -147,6 +147,22 @@ func TestListenAndCloseInTurn(t *testing.T) {
 	all.Wait()
 }
 
+// TestLockThatIsALink: a file behind a link in the place of the lock is neither created nor locked.
+func TestLockThatIsALink(t *testing.T) {
+	dir := t.TempDir()
+	path, victim := filepath.Join(dir, "s"), filepath.Join(dir, "victim")
+	if err := os.Symlink(victim, path+".lock"); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := unixsocket.Listen(t.Context(), path); err == nil {
+		l.Close()
+		t.Error("listens")
+	}
+	if _, err := os.Lstat(victim); err == nil {
+		t.Error("the file behind the link was created")
+	}
+}
+
 // Who can write to the folder could put anything in the place of the socket.
 func TestFolderOfEverybodyIsRefused(t *testing.T) {
 	for mode, refused := range map[fs.FileMode]bool{0o755: false, 0o775: false, 0o777: true, 0o777 | fs.ModeSticky: false} {

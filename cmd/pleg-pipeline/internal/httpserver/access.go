@@ -77,7 +77,7 @@ func (a *Access) guard(h http.Handler, logger *slog.Logger) http.Handler {
 			http.Error(w, "the web configuration cannot be read", http.StatusInternalServerError)
 			return
 		case a.limiter != nil && !a.limiter.Allow():
-			http.Error(w, "too many requests: see rate_limit in the --web-config", http.StatusTooManyRequests)
+			writeRefusal(w, refuse(http.StatusTooManyRequests, "too many requests: see rate_limit in the --web-config"))
 			return
 		default:
 			if err := a.admit(r, config); err != nil {

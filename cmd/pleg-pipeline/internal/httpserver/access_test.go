@@ -165,7 +165,7 @@ func TestPlainServerIgnoresNewTLS(t *testing.T) {
 	old := new(http.Transport)
 	defer old.CloseIdleConnections()
 	expect(t, old, url, map[string]int{"/metrics": http.StatusOK, "/pods": http.StatusForbidden})
-	for _, config := range []string{cert.text(cert.requires()), cert.text("") + users} {
+	for _, config := range []string{cert.text(cert.requires()), cert.text("") + users, users} {
 		rewrite(t, path, config)
 		for _, transport := range []*http.Transport{old, {DisableKeepAlives: true}} {
 			// 403 and not 401: nobody is to send a password in plain text.

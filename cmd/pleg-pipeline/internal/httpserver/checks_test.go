@@ -242,6 +242,9 @@ func TestPods(t *testing.T) {
 			if err := json.Unmarshal([]byte(text), &got); err != nil || code != http.StatusOK || got.Epoch != pipe.Epoch() || got.Pods == nil {
 				t.Fatalf("/pods%s = %d %q, %v", query, code, text, err)
 			}
+			if kind := get(t, h, "/pods"+query).Header.Get("Content-Type"); kind != "application/json" {
+				t.Errorf("/pods%s is %q", query, kind)
+			}
 			if len(got.Pods) != len(want) {
 				t.Fatalf("/pods%s = %s, want %v", query, text, want)
 			}

@@ -32,13 +32,13 @@ const (
 )
 
 // BeginCheck returns a function that begins the check of a wrong password of a host, and
-// returns how to end it.
-func BeginCheck() func(host string) (end func(), err error) {
+// returns how to end it, and one that returns the number of hosts.
+func BeginCheck() (begin func(host string) (end func(), err error), hosts func() int) {
 	p := newPasswords()
 	return func(host string) (func(), error) {
 		_, err := p.startCheck("", [32]byte{}, host)
 		return func() { p.finishCheck("", [32]byte{}, host, false) }, err
-	}
+	}, func() int { return len(p.waiting) }
 }
 
 // NewShared is a handler that shares the answers to requests for a path.

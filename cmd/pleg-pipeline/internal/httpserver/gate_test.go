@@ -31,12 +31,12 @@ func dial(t *testing.T, address string, n int) []net.Conn {
 	return conns
 }
 
-// busy serves a handler whose path /wait keeps a connection until the test ends.
+// busy serves a handler that keeps a connection with ?wait until the test ends.
 func busy(t *testing.T) (address string, waiting <-chan struct{}) {
 	t.Helper()
 	entered, release := make(chan struct{}), make(chan struct{})
 	address = serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/wait" {
+		if r.URL.Query().Has("wait") {
 			entered <- struct{}{}
 			<-release
 		}
@@ -89,7 +89,7 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 func TestHealthBeyondTheLimit(t *testing.T) {
 	address, waiting := busy(t)
 	for _, c := range dial(t, address, httpserver.MaxConnections) {
-		if _, err := c.Write([]byte("GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n")); err != nil {
+		if _, err := c.Write([]byte("GET /?wait HTTP/1.1\r\nHost: localhost\r\n\r\n")); err != nil {
 			t.Fatal(err)
 		}
 		<-waiting
@@ -109,6 +109,16 @@ func TestHealthBeyondTheLimit(t *testing.T) {
 	answer := fetch(t, "http://"+address+"/pods")
 	if text := body(t, answer); answer.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, "too many connections: 1024 at a time") {
 		t.Errorf("GET /pods = %d %q, want 503 and why", answer.StatusCode, text)
+	}
+	for range httpserver.MaxSpare { // one by one, so that none is idle
+		if _, err := dial(t, address, 1)[0].Write([]byte("GET /livez?wait HTTP/1.1\r\nHost: localhost\r\n\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		<-waiting
+	}
+	began := time.Now()
+	if _, err := dial(t, address, 1)[0].Read(make([]byte, 1)); err == nil || time.Since(began) > 8*time.Second { // before it is late
+		t.Errorf("one more connection than those for health: %v after %v, want that it is closed", err, time.Since(began))
 	}
 }
 

@@ -2,7 +2,9 @@ package httpserver_test
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/tls"
+	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -103,12 +105,14 @@ func TestServeTLS(t *testing.T) {
 	address := servePipe(t, runtime, path)
 	for _, http2 := range []bool{false, true} {
 		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: cert.pool}, ForceAttemptHTTP2: http2}
-		answer, err := transport.RoundTrip(newRequest(t, "https://"+address+"/events?replay&bookmarks"))
+		request := newRequest(t, "https://"+address+"/events?replay&bookmarks")
+		request.Host = "node.example" // the certificate says which names are right
+		answer, err := transport.RoundTrip(request)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if wanted := map[bool]int{false: 1, true: 2}[http2]; answer.ProtoMajor != wanted {
-			t.Errorf("HTTP/%d, want HTTP/%d", answer.ProtoMajor, wanted)
+		if wanted := map[bool]int{false: 1, true: 2}[http2]; answer.ProtoMajor != wanted || answer.StatusCode != http.StatusOK {
+			t.Errorf("HTTP/%d %s, want 200 and HTTP/%d", answer.ProtoMajor, answer.Status, wanted)
 		}
 		lines := bufio.NewReader(answer.Body)
 		for line := ""; !strings.HasPrefix(line, "event: Bookmark"); {
@@ -118,5 +122,30 @@ func TestServeTLS(t *testing.T) {
 		}
 		_ = answer.Body.Close()
 		transport.CloseIdleConnections()
+	}
+}
+
+// TestStreamsOfAConnection reads how many requests a connection may have over HTTP/2.
+func TestStreamsOfAConnection(t *testing.T) {
+	cert := newCertificate(t)
+	address := servePipe(t, plegtest.New(), cert.config(t, ""))
+	conn, err := (&tls.Dialer{Config: &tls.Config{RootCAs: cert.pool, NextProtos: []string{"h2"}}}).DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+"\x00\x00\x00\x04\x00\x00\x00\x00\x00"); err != nil {
+		t.Fatal(err)
+	}
+	head := make([]byte, 9) // of the first frame, which has the settings
+	if _, err := io.ReadFull(conn, head); err != nil {
+		t.Fatal(err)
+	}
+	settings := make([]byte, head[2])
+	if _, err := io.ReadFull(conn, settings); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(settings, []byte{0, 3, 0, 0, 0, 32}) { // SETTINGS_MAX_CONCURRENT_STREAMS
+		t.Errorf("settings %v, want at most 32 requests", settings)
 	}
 }

@@ -24,8 +24,9 @@ func newMetrics(g prometheus.Gatherer, logger *slog.Logger) http.Handler {
 		return ""
 	}
 	answers := newShared(encoding, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Header = http.Header{"Accept-Encoding": {encoding(r)}}
-		all.ServeHTTP(w, r)
+		asked := r.WithContext(r.Context()) // a copy
+		asked.Header = http.Header{"Accept-Encoding": {encoding(r)}}
+		all.ServeHTTP(w, asked)
 	}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isRebound(r) {

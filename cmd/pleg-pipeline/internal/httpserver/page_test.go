@@ -51,6 +51,11 @@ func TestPageIsServed(t *testing.T) {
 	h := httpserver.Handler(options(pipe))
 	for _, url := range pageURLs(t) {
 		answer := get(t, h, url)
+		for name, want := range map[string]string{"Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin", "Cache-Control": "no-cache, private"} {
+			if got := answer.Header.Get(name); got != want {
+				t.Errorf("%s: %s = %q, want %q", url, name, got, want)
+			}
+		}
 		policy := answer.Header.Get("Content-Security-Policy")
 		if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") == "" || answer.Header.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s = %d %v", url, answer.StatusCode, answer.Header)

@@ -3,6 +3,7 @@ package httpserver_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/exporter-toolkit/web"
@@ -15,7 +16,7 @@ import (
 
 // TestPasswordChecksAreBounded: those who guess delay nobody for long.
 func TestPasswordChecksAreBounded(t *testing.T) {
-	begin := httpserver.BeginCheck()
+	begin, hosts := httpserver.BeginCheck()
 	var ends []func()
 	for host := range httpserver.MaxChecks / httpserver.MaxHostChecks {
 		for range httpserver.MaxHostChecks {
@@ -35,6 +36,12 @@ func TestPasswordChecksAreBounded(t *testing.T) {
 	ends[0]()
 	if _, err := begin("another"); err != nil {
 		t.Errorf("after the end of one: %v", err)
+	}
+	for _, end := range ends[1:] {
+		end()
+	}
+	if n := hosts(); n != 1 {
+		t.Errorf("%d hosts are remembered, want the one that has a check", n)
 	}
 }
 
@@ -75,14 +82,18 @@ func TestChangedPassword(t *testing.T) {
 	}
 }
 
-// TestRateLimit: the limit of the web configuration does not concern probes.
+// TestRateLimit: the limit of the web configuration does not concern probes, its headers do.
 func TestRateLimit(t *testing.T) {
-	address := servePipe(t, plegtest.New(), write(t, "rate_limit: {interval: 1h, burst: 2}\n"))
+	address := servePipe(t, plegtest.New(), write(t, "rate_limit: {interval: 1h, burst: 2}\nhttp_server_config: {headers: {X-Frame-Options: deny}}\n"))
 	for n, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {
 		for path, code := range map[string]int{"/metrics": want, "/livez": http.StatusOK} {
-			if answer := fetch(t, "http://"+address+path); answer.StatusCode != code {
-				t.Errorf("request %d of %s = %d, want %d", n, path, answer.StatusCode, code)
+			answer := fetch(t, "http://"+address+path)
+			if answer.StatusCode != code || answer.Header.Get("X-Frame-Options") != "deny" || (code == http.StatusTooManyRequests) != (answer.Header.Get("Retry-After") == "1") {
+				t.Errorf("request %d of %s = %d %v, want %d", n, path, answer.StatusCode, answer.Header, code)
 			}
 		}
+	}
+	if answer := fetch(t, "http://"+address+"/livez", "Cookie", strings.Repeat("c", 32<<10)); answer.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("32 KiB of headers = %d, want 431", answer.StatusCode)
 	}
 }

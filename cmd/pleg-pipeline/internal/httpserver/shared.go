@@ -2,7 +2,6 @@ package httpserver
 
 import (
 	"bytes"
-	"context"
 	"maps"
 	"net/http"
 	"sync"
@@ -59,7 +58,7 @@ func (s *shared) get(r *http.Request) *answer {
 	s.mu.Lock()
 	delete(s.waiting, question)
 	s.mu.Unlock()
-	s.handler.ServeHTTP(a, r.Clone(context.WithoutCancel(r.Context()))) // others wait for the answer too
+	s.handler.ServeHTTP(a, r)
 	return a
 }
 
