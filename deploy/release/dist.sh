@@ -1,17 +1,21 @@
 #!/bin/sh
 # Builds what a release has into the folder OUT: static programs and archives of them,
-# Debian and RPM packages, an SBOM, the container image and checksums. Two builds of one
-# commit are identical: nothing in it depends on the time or the folder.
+# Debian and RPM packages, an SBOM, the container image, the provenance (SLSA) of these files
+# and checksums. Two builds of one commit are identical: nothing in it depends on the time or
+# the folder, except the signature of the checksums, which covers everything.
 #
 #   dist.sh        everything
 #   dist.sh image  only the image
 #
 # VERSION is a semantic version with a v; ARCHS are Go's names of the architectures.
+# SIGNING_KEY is a file with a private key for openssl; without it, nothing is signed.
+# BUILDER is the URI of who builds, for the provenance.
 set -eu
 cd "$(dirname "$0")/../.."
 root=$PWD
 GO=${GO:-go}
 OUT=${OUT:-dist}
+[ -z "${SIGNING_KEY:-}" ] || SIGNING_KEY=$(realpath "$SIGNING_KEY")
 ARCHS=${ARCHS:-amd64 arm64}
 revision=$(git rev-parse HEAD)
 [ -z "$(git status --porcelain)" ] || revision=$revision-dirty
@@ -59,5 +63,20 @@ for arch in $ARCHS; do
 		(cd "$work" && ARCH=$arch ROOT=$root WORK=$work "$work/nfpm" package --config "$root/deploy/release/nfpm.yaml" --packager "$kind" --target "$OUT/" >/dev/null)
 	done
 done
-(cd "$OUT" && sha256sum -- * >"$work/SHA256SUMS" && mv "$work/SHA256SUMS" .)
-ls -l "$OUT"
+cd "$OUT"
+source=https://github.com/pleg-pipeline/pleg-pipeline
+cat >"$work/provenance.json" <<EOF
+{"_type": "https://in-toto.io/Statement/v1",
+"subject": [$(sha256sum -- * | sed 's|\(.*\)  \(.*\)|{"name": "\2", "digest": {"sha256": "\1"}}|' | paste -sd,)],
+"predicateType": "https://slsa.dev/provenance/v1",
+"predicate": {"buildDefinition": {"buildType": "$source/blob/main/deploy/release/dist.sh",
+"externalParameters": {"VERSION": "$VERSION", "ARCHS": "$ARCHS"},
+"internalParameters": {"go": "$($GO env GOVERSION)"},
+"resolvedDependencies": [{"uri": "git+$source", "digest": {"gitCommit": "$revision"}}]},
+"runDetails": {"builder": {"id": "${BUILDER:-$source}"}}}}
+EOF
+mv "$work/provenance.json" "pleg-pipeline-$VERSION.intoto.json"
+sha256sum -- * >"$work/SHA256SUMS"
+mv "$work/SHA256SUMS" .
+[ -z "${SIGNING_KEY:-}" ] || openssl dgst -sha256 -sign "$SIGNING_KEY" -out SHA256SUMS.sig SHA256SUMS
+ls -l

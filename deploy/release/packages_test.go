@@ -16,16 +16,22 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
 var (
 	dist    = flag.String("dist", "", "folder with a release, which test.sh has built")
 	version = flag.String("version", "", "version of that release, with a v")
+	key     = flag.String("key", "", "file with the public key of its signature")
 )
 
-// TestChecksums requires that SHA256SUMS has the sum of every file.
+// TestChecksums requires that SHA256SUMS is signed and has the sum of every file, and that
+// the provenance has the same sums.
 func TestChecksums(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(*dist, "SHA256SUMS"))
+	sums := filepath.Join(*dist, "SHA256SUMS")
+	output(t, "openssl", "dgst", "-sha256", "-verify", *key, "-signature", sums+".sig", sums)
+	text, err := os.ReadFile(sums)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,8 +50,61 @@ func TestChecksums(t *testing.T) {
 		got[filepath.Base(path)] = hex.EncodeToString(sum[:])
 	}
 	delete(got, "SHA256SUMS")
+	delete(got, "SHA256SUMS.sig")
 	if !maps.Equal(got, want) {
 		t.Errorf("SHA256SUMS has\n%v\nwant\n%v", want, got)
+	}
+	provenance := one(t, "*.intoto.json")
+	delete(got, filepath.Base(provenance))
+	var statement struct {
+		Subject []struct {
+			Name   string
+			Digest map[string]string
+		}
+	}
+	if text, err = os.ReadFile(provenance); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &statement); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range statement.Subject {
+		if got[s.Name] != s.Digest["sha256"] {
+			t.Errorf("the provenance has %s with %v, want %s", s.Name, s.Digest, got[s.Name])
+		}
+		delete(got, s.Name)
+	}
+	if len(got) > 0 {
+		t.Errorf("the provenance lacks %v", got)
+	}
+}
+
+// TestImage requires that the archive of the image has an index with both architectures.
+func TestImage(t *testing.T) {
+	dir := t.TempDir()
+	output(t, "tar", "--extract", "--directory", dir, "--file", one(t, "*-image.tar"))
+	root, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, err := root.IndexManifest()
+	if err != nil || len(top.Manifests) != 1 {
+		t.Fatalf("the archive has %v, %v, want one index", top, err)
+	}
+	index, err := root.ImageIndex(top.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var platforms []string
+	for _, m := range manifest.Manifests {
+		platforms = append(platforms, m.Platform.String())
+	}
+	if want := []string{"linux/amd64", "linux/arm64"}; !slices.Equal(platforms, want) {
+		t.Errorf("the image is for %q, want %q", platforms, want)
 	}
 }
 
