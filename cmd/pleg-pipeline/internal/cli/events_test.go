@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -153,31 +152,6 @@ func closeConnections(t *testing.T, socket string, n int) {
 		}
 		_ = conn.Close()
 	}
-}
-
-func TestEventsEndWhenReaderOfQuietDaemonCloses(t *testing.T) {
-	t.Parallel()
-	socket := socketPath(t)
-	startDaemon(t, socket)
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	s := start(t, w, "events", "--connect", socket, "--replay")
-	readUntil(t, bufio.NewReader(r), func(line string) bool { return strings.Contains(line, "Synced") })
-	_ = r.Close()
-	s.ends(t, cli.ExitOK)
-}
-
-func TestEventsEndWhenNobodyReads(t *testing.T) {
-	t.Parallel()
-	r, w := io.Pipe()
-	s := start(t, w, "events", "--simulate=1", "--replay")
-	s.stderr.await(t, "connected to")
-	readUntil(t, bufio.NewReaderSize(r, 16), func(string) bool { return true })
-	s.stopAndWait(t)
-	_ = r.Close() // ends the blocked write
 }
 
 func TestPodsFromDaemon(t *testing.T) {

@@ -41,7 +41,7 @@ func (f logFlags) console(w io.Writer) console {
 	if err := level.UnmarshalText([]byte(f.level)); err != nil {
 		panic("cli: " + err.Error()) // the flag allows no other value
 	}
-	options := &slog.HandlerOptions{Level: level}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: shorten}
 	if f.format == "json" {
 		w = view.JSONWriter(w)
 		return console{w, true, slog.New(newLogLimiter(slog.NewJSONHandler(w, options)))}
@@ -85,9 +85,9 @@ func shortened(text string, most int) string {
 	return fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(text[:most], ""), len(text))
 }
 
-// logLimiter limits lines with the same message, and the length of their values: a
-// runtime can cause as many as it likes, with names as long as it likes. The next line
-// that is written says how many were suppressed. Lines of level debug are not limited.
+// logLimiter limits lines with the same message: a runtime can cause as many as it likes.
+// The next line that is written says how many were suppressed. Lines of level debug are not
+// limited.
 type logLimiter struct {
 	slog.Handler
 
@@ -118,24 +118,16 @@ func (l logLimiter) Handle(ctx context.Context, r slog.Record) error {
 			return nil
 		}
 	}
-	limited := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
-	r.Attrs(func(a slog.Attr) bool {
-		limited.AddAttrs(shorten(a))
-		return true
-	})
 	if suppressed > 0 {
-		limited.AddAttrs(slog.Int("suppressed", suppressed))
+		r = r.Clone()
+		r.AddAttrs(slog.Int("suppressed", suppressed))
 	}
-	return l.Handler.Handle(ctx, limited)
+	return l.Handler.Handle(ctx, r)
 }
 
 // WithAttrs implements [slog.Handler].
 func (l logLimiter) WithAttrs(attrs []slog.Attr) slog.Handler {
-	short := make([]slog.Attr, len(attrs))
-	for i, a := range attrs {
-		short[i] = shorten(a)
-	}
-	return logLimiter{l.Handler.WithAttrs(short), l.lines}
+	return logLimiter{l.Handler.WithAttrs(attrs), l.lines}
 }
 
 // WithGroup implements [slog.Handler].
@@ -166,8 +158,7 @@ func (l *logLines) allow(message string, at time.Time) (bool, int) {
 }
 
 // shorten cuts the value of an attribute that is a text.
-func shorten(a slog.Attr) slog.Attr {
-	a.Value = a.Value.Resolve()
+func shorten(_ []string, a slog.Attr) slog.Attr {
 	if kind := a.Value.Kind(); kind == slog.KindString || kind == slog.KindAny {
 		if text := a.Value.String(); len(text) > maxLogValue {
 			a.Value = slog.StringValue(shortened(text, maxLogValue))

@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,7 +14,7 @@ import (
 func TestLogIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
-		log := slog.New(cli.LimitLog(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))).With("stage", "test")
+		log := cli.NewLog(&out).With("stage", "test")
 		long := strings.Repeat("é", 1<<20)
 		for range 1000 {
 			log.Warn("pod skipped", "pod", long, "err", errors.New(long))

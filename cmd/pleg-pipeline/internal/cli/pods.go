@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -49,16 +47,6 @@ const podName = "{{if .name}}{{.namespace}}/{{.name}}{{else}}{{.uid}}{{end}}"
 
 // gone is the state of a pod that no longer exists.
 const gone = "gone"
-
-// maxReplayed and maxReplayedBytes limit the present state that a daemon sends, in pods and
-// bytes of text.
-const (
-	maxReplayed      = 100_000
-	maxReplayedBytes = 256 << 20
-)
-
-// errTooManyPods means that the daemon has more pods than a node can have.
-var errTooManyPods = fmt.Errorf("the daemon sends more than %d pods or %d bytes", maxReplayed, maxReplayedBytes)
 
 // podsCommand is the command pods with its flags.
 type podsCommand struct {
@@ -134,31 +122,6 @@ func (c *podsCommand) show(ctx context.Context) error {
 	})
 }
 
-// selected is a source with the selected pods.
-type selected struct {
-	source
-
-	filter *podFilter
-}
-
-// Events implements [top.Source].
-func (s selected) Events(ctx context.Context, o client.WatchOptions) iter.Seq2[fleet.Event, error] {
-	o.Filter = s.filter.Filter
-	return func(yield func(fleet.Event, error) bool) {
-		for ev, err := range s.source.Events(ctx, o) {
-			if (err != nil || ev.PodUID == "" || s.filter.wantsEvent(ev)) && !yield(ev, err) {
-				return
-			}
-		}
-	}
-}
-
-// Pods implements [top.Source].
-func (s selected) Pods(ctx context.Context) ([]view.Pod, error) {
-	pods, err := s.source.Pods(ctx)
-	return slices.DeleteFunc(pods, func(p view.Pod) bool { return !s.filter.wants(&p) }), err
-}
-
 // print prints the selected pods, and with --watch each again after each of its events.
 func (c *podsCommand) print(ctx context.Context, out console, from source) error {
 	pods, last, err := c.current(ctx, from)
@@ -230,47 +193,6 @@ func (c *podsCommand) current(ctx context.Context, from source) (pods []view.Pod
 		}
 	}
 	return pods, latest, err
-}
-
-// replay reads the present state until only pods that hang are missing. It returns the last
-// event that has a position. If they are kept, last gets that of each pod.
-func replay(ctx context.Context, from source, last map[pleg.PodUID]fleet.Event, keep bool) (latest fleet.Event, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	o := client.WatchOptions{Name: Name + "-pods", Replay: true, Disconnected: func(err error, _ time.Duration) { cancel(err) }}
-	replaying, stop := untilOnlyHung(ctx, from)
-	defer stop()
-	size := 0
-	for ev, err := range from.Events(replaying, o) {
-		if err != nil {
-			if context.Cause(replaying) == nil {
-				return latest, err
-			}
-			break
-		}
-		if position(ev) != "" {
-			latest = ev
-		}
-		if ev.Type == pleg.Synced && ev.Node == "" {
-			return latest, nil
-		}
-		if !keep {
-			continue
-		}
-		last[ev.PodUID] = ev // sequence numbers only grow
-		if size += textSize(ev); len(last) > maxReplayed || size > maxReplayedBytes {
-			return latest, errTooManyPods
-		}
-	}
-	if cause := context.Cause(replaying); !errors.Is(cause, errOnlyHung) {
-		return latest, cmp.Or(cause, pleg.ErrStopped)
-	}
-	return latest, nil
-}
-
-// textSize returns the number of bytes of the text of an event.
-func textSize(ev fleet.Event) int {
-	return len(ev.Node) + len(ev.Epoch) + len(ev.PodUID) + len(ev.PodName) + len(ev.PodNamespace) + len(ev.ContainerID) + len(ev.ContainerName) + len(ev.Reason)
 }
 
 // follow prints each pod after each of its events after an event.

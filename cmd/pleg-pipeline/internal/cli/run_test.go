@@ -89,32 +89,41 @@ func TestRunPrintsText(t *testing.T) {
 	}
 }
 
-// TestRunEndsWhenReaderOfQuietNodeCloses closes the output while nothing is written.
-func TestRunEndsWhenReaderOfQuietNodeCloses(t *testing.T) {
+// TestEndsWhenTheReaderOfAQuietNodeCloses closes the output while nothing is written.
+func TestEndsWhenTheReaderOfAQuietNodeCloses(t *testing.T) {
 	t.Parallel()
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
+	socket := socketPath(t)
+	startDaemon(t, socket)
+	for args, last := range map[string]string{
+		"run --simulate=1 --churn-rate 0 --relist-period 1h --relist-threshold 2h": "(sandbox)",
+		"events --replay --connect " + socket:                                      "Synced",
+	} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		s := start(t, w, strings.Fields(args)...)
+		readUntil(t, bufio.NewReader(r), func(line string) bool { return strings.Contains(line, last) })
+		_ = r.Close()
+		s.ends(t, cli.ExitOK)
 	}
-	defer w.Close()
-	s := start(t, w, "run", "--simulate=1", "--churn-rate", "0", "--relist-period", "1h", "--relist-threshold", "2h")
-	out := bufio.NewReader(r)
-	readUntil(t, out, func(line string) bool { return strings.Contains(line, "(sandbox)") })
-	_ = r.Close()
-	s.ends(t, cli.ExitOK)
 }
 
-// TestRunEndsWhenNobodyReads stops a command whose output is blocked.
-func TestRunEndsWhenNobodyReads(t *testing.T) {
+// TestEndsWhenNobodyReads stops commands whose output is blocked.
+func TestEndsWhenNobodyReads(t *testing.T) {
 	t.Parallel()
-	r, w := io.Pipe()
-	s := start(t, w, "run", "--simulate=1")
-	s.stderr.await(t, "connected to")
-	s.stopAndWait(t)
-	if want := "nobody reads the output"; !strings.Contains(s.stderr.String(), want) {
-		t.Errorf("stderr = %q, want %q", s.stderr, want)
+	for _, args := range []string{"run --simulate=1", "events --simulate=1 --replay"} {
+		r, w := io.Pipe()
+		s := start(t, w, strings.Fields(args)...)
+		s.stderr.await(t, "connected to")
+		readUntil(t, bufio.NewReaderSize(r, 16), func(string) bool { return true })
+		s.stopAndWait(t)
+		if want := "nobody reads the output"; !strings.Contains(s.stderr.String(), want) {
+			t.Errorf("%s: stderr = %q, want %q", args, s.stderr, want)
+		}
+		_ = r.Close() // ends the blocked write
 	}
-	_ = r.Close() // ends the blocked write
 }
 
 // open sends a request and returns the response, whose body may have no end.

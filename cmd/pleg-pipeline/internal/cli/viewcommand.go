@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
@@ -114,4 +116,29 @@ func withEvent(pod view.Pod, ev pleg.Event) view.Pod {
 		pod.CurrentAsOf = ev.ObservedAt
 	}
 	return pod
+}
+
+// selected is a source with the selected pods.
+type selected struct {
+	source
+
+	filter *podFilter
+}
+
+// Events implements [top.Source].
+func (s selected) Events(ctx context.Context, o client.WatchOptions) iter.Seq2[fleet.Event, error] {
+	o.Filter = s.filter.Filter
+	return func(yield func(fleet.Event, error) bool) {
+		for ev, err := range s.source.Events(ctx, o) {
+			if (err != nil || ev.PodUID == "" || s.filter.wantsEvent(ev)) && !yield(ev, err) {
+				return
+			}
+		}
+	}
+}
+
+// Pods implements [top.Source].
+func (s selected) Pods(ctx context.Context) ([]view.Pod, error) {
+	pods, err := s.source.Pods(ctx)
+	return slices.DeleteFunc(pods, func(p view.Pod) bool { return !s.filter.wants(&p) }), err
 }
