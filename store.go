@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -49,19 +48,33 @@ func (s stores) also(method string, uid pleg.PodUID, f func()) {
 	}
 }
 
-func (s stores) Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.Time) {
-	s.Cache.Set(uid, status, err, at)
-	if x := s.index.Load(); x != nil && status != nil {
-		x.Set(status)
+// write writes the cache, and the index before: a lookup that finds a pod inspected by the
+// cache finds it in the index. If the index is built meanwhile, it may lack what is written.
+func (s stores) write(index func(*lookup.Index), cache func()) {
+	before := s.index.Load()
+	if before != nil {
+		index(before)
 	}
+	cache()
+	if now := s.index.Load(); before == nil && now != nil {
+		index(now)
+	}
+	if before != nil {
+		before.Written()
+	}
+}
+
+func (s stores) Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.Time) {
+	s.write(func(x *lookup.Index) {
+		if status != nil {
+			x.Set(status)
+		}
+	}, func() { s.Cache.Set(uid, status, err, at) })
 	s.also("Store.Set", uid, func() { s.own.Set(uid, status, err, at) })
 }
 
 func (s stores) Delete(uid pleg.PodUID, at time.Time) {
-	s.Cache.Delete(uid, at)
-	if x := s.index.Load(); x != nil {
-		x.Delete(uid)
-	}
+	s.write(func(x *lookup.Index) { x.Delete(uid) }, func() { s.Cache.Delete(uid, at) })
 	s.also("Store.Delete", uid, func() { s.own.Delete(uid, at) })
 }
 
@@ -72,6 +85,9 @@ func (s stores) Touch(uid pleg.PodUID, at time.Time) {
 
 func (s stores) Observe(at time.Time, pending []*pleg.Pod) {
 	s.Cache.Observe(at, pending)
+	if x := s.index.Load(); x != nil {
+		x.Written() // a pod that waited for an inspection may be gone
+	}
 	s.also("Store.Observe", "", func() {
 		uids := make([]pleg.PodUID, len(pending))
 		for n, pod := range pending {
@@ -100,7 +116,7 @@ func (p *Pipeline) Lookup(ctx context.Context, q lookup.Query) (lookup.Container
 }
 
 func (p *Pipeline) newIndex() *lookup.Index {
-	x := lookup.NewIndex(lookup.Source{Relist: p.lister.Relist, Uninspected: p.isUninspected, Ended: p.ended})
+	x := lookup.NewIndex(lookup.Source{Relist: p.lister.Relist, Uninspected: p.uninspected, Listed: p.listed, Ended: p.ended})
 	x.Fill(func() []*pleg.PodStatus {
 		if !p.index.CompareAndSwap(nil, x) {
 			return nil // another call was first
@@ -116,10 +132,19 @@ func (p *Pipeline) newIndex() *lookup.Index {
 	return p.index.Load()
 }
 
-// isUninspected reports whether a pod that waits for an inspection lists a container.
-func (p *Pipeline) isUninspected(id pleg.ContainerID) bool {
-	is := func(c *pleg.Container) bool { return c.ID == id }
-	return slices.ContainsFunc(p.cache.List(), func(e cache.Entry) bool {
-		return e.Listed != nil && (slices.ContainsFunc(e.Listed.Containers, is) || slices.ContainsFunc(e.Listed.Sandboxes, is))
-	})
+// uninspected returns the pods of the newest list that wait for an inspection.
+func (p *Pipeline) uninspected() []*pleg.Pod {
+	var pods []*pleg.Pod
+	for _, e := range p.cache.List() {
+		if e.Listed != nil {
+			pods = append(pods, e.Listed)
+		}
+	}
+	return pods
+}
+
+// listed returns a pod if it waits for an inspection, or nil.
+func (p *Pipeline) listed(uid pleg.PodUID) *pleg.Pod {
+	e, _ := p.cache.Entry(uid)
+	return e.Listed
 }

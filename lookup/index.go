@@ -1,9 +1,7 @@
 package lookup
 
 import (
-	"context"
 	"iter"
-	"slices"
 	"sync"
 	"time"
 
@@ -27,20 +25,14 @@ type Index struct {
 	pods map[pleg.PodUID]*pleg.PodStatus
 	// removed are the ids of removed containers, the oldest first. Some may be back.
 	removed []pleg.ContainerID
-	// added is closed and replaced when containers come.
-	added chan struct{}
+	// changed is closed and replaced when containers come and, while some await the
+	// inspection of a pod, when the source changes.
+	changed  chan struct{}
+	awaiting int
 	// listing is the list that waiting lookups share; nil if none was asked for.
 	listing *listing
 	// searching has room for one search of the cgroups.
 	searching chan struct{}
-}
-
-// listing is a list of all pods that began after it was requested.
-type listing struct {
-	requested time.Time
-	result    <-chan error  // one of those that wait gets it, and finishes the listing
-	done      chan struct{} // closed once err is set
-	err       error
 }
 
 // entry is a container in the newest status that has it.
@@ -54,9 +46,10 @@ type Source struct {
 	// Relist has the runtime list all pods. The channel gets the error of that list, or nil
 	// once the pods that changed are inspected, successfully or not.
 	Relist func() <-chan error
-	// Uninspected reports whether the newest list has a container of a pod that is not
-	// inspected.
-	Uninspected func(pleg.ContainerID) bool
+	// Uninspected returns the pods of the newest list that wait for an inspection, and Listed
+	// one of them, or nil. An inspection that has ended is in the index.
+	Uninspected func() []*pleg.Pod
+	Listed      func(pleg.PodUID) *pleg.Pod
 	// Ended is closed once nothing is listed any more.
 	Ended <-chan struct{}
 }
@@ -64,7 +57,7 @@ type Source struct {
 // NewIndex returns an empty index.
 func NewIndex(source Source) *Index {
 	return &Index{
-		source: source, added: make(chan struct{}), searching: make(chan struct{}, 1),
+		source: source, changed: make(chan struct{}), searching: make(chan struct{}, 1),
 		byID: make(map[pleg.ContainerID]entry), pods: make(map[pleg.PodUID]*pleg.PodStatus),
 	}
 }
@@ -116,8 +109,7 @@ func (x *Index) replace(uid pleg.PodUID, pod *pleg.PodStatus) {
 	}
 	x.forget(now)
 	if news {
-		close(x.added)
-		x.added = make(chan struct{})
+		x.wake()
 	}
 }
 
@@ -135,9 +127,9 @@ func (x *Index) forget(now time.Time) {
 	}
 }
 
-// get returns the first of some containers that is known, and what is closed once there are
-// more.
-func (x *Index) get(ids []pleg.ContainerID) (c Container, ok bool, added <-chan struct{}) {
+// get returns the first of some containers that is known, and what is closed once that may
+// have changed.
+func (x *Index) get(ids []pleg.ContainerID) (c Container, ok bool, changed <-chan struct{}) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, id := range ids {
@@ -146,7 +138,7 @@ func (x *Index) get(ids []pleg.ContainerID) (c Container, ok bool, added <-chan 
 			return newContainer(id, e), true, nil
 		}
 	}
-	return Container{}, false, x.added
+	return Container{}, false, x.changed
 }
 
 // ended reports whether nothing is listed any more.
@@ -154,72 +146,6 @@ func (x *Index) ended() bool {
 	select {
 	case <-x.source.Ended:
 		return true
-	default:
-		return false
-	}
-}
-
-// await returns the first of some containers, as soon as one is known.
-func (x *Index) await(ctx context.Context, ids []pleg.ContainerID, most time.Duration) (Container, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, most, ErrNotYet)
-	defer cancel()
-	began, listed := time.Now(), false
-	for {
-		c, ok, added := x.get(ids)
-		if ok {
-			return c, nil
-		}
-		l := &listing{} // never done
-		if !listed {
-			l = x.outstanding()
-		}
-		select {
-		case <-added:
-		case err := <-l.result:
-			x.finish(l, err)
-		case <-l.done:
-		case <-x.source.Ended:
-			return Container{}, pleg.ErrStopped
-		case <-ctx.Done():
-			return Container{}, context.Cause(ctx)
-		}
-		if listed = listed || l.answers(began); !listed {
-			continue
-		}
-		// Asked for first: a pod whose inspection ends meanwhile is in the index.
-		uninspected := slices.ContainsFunc(ids, x.source.Uninspected)
-		if c, ok, _ := x.get(ids); ok {
-			return c, nil
-		}
-		if !uninspected {
-			return Container{}, ErrNoContainer
-		}
-	}
-}
-
-// outstanding returns the list that was asked for and is not finished. There is at most one,
-// so that lookups in a row neither cause lists in a row nor keep anything in the lister.
-func (x *Index) outstanding() *listing {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.listing == nil {
-		x.listing = &listing{requested: time.Now(), result: x.source.Relist(), done: make(chan struct{})}
-	}
-	return x.listing
-}
-
-func (x *Index) finish(l *listing, err error) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	l.err, x.listing = err, nil
-	close(l.done)
-}
-
-// answers reports whether the list has succeeded and began after a time.
-func (l *listing) answers(since time.Time) bool {
-	select {
-	case <-l.done:
-		return l.err == nil && !l.requested.Before(since)
 	default:
 		return false
 	}

@@ -159,9 +159,9 @@ func TestInspectionEndsDuringALookup(t *testing.T) {
 	listed <- nil
 	x = lookup.NewIndex(lookup.Source{
 		Relist: func() <-chan error { return listed },
-		Uninspected: func(id pleg.ContainerID) bool {
-			x.Set(&pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{{ID: id}}})
-			return false
+		Uninspected: func() []*pleg.Pod {
+			x.Set(&pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{{ID: "c"}}})
+			return nil
 		},
 	})
 	c, err := lookup.Host{}.Lookup(t.Context(), x, lookup.Query{Container: "c", Wait: time.Minute})
@@ -174,9 +174,10 @@ func TestInspectionEndsDuringALookup(t *testing.T) {
 func TestLookupsShareLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		requested := make(chan chan error, 10)
+		scans := 0
 		x := lookup.NewIndex(lookup.Source{
 			Relist:      func() <-chan error { c := make(chan error, 1); requested <- c; return c },
-			Uninspected: func(pleg.ContainerID) bool { return false },
+			Uninspected: func() []*pleg.Pod { scans++; return nil },
 		})
 		answers := make(chan error, 100)
 		ask := func() {
@@ -199,6 +200,9 @@ func TestLookupsShareLists(t *testing.T) {
 			synctest.Wait()
 			if len(answers) != 20 {
 				t.Errorf("after list %d: %d answers, want those of the lookups before it", list+1, len(answers))
+			}
+			if scans != list+1 {
+				t.Errorf("after list %d: %d scans of the pods, want one for all lookups", list+1, scans)
 			}
 			for range len(answers) {
 				if err := <-answers; !errors.Is(err, lookup.ErrNoContainer) {
