@@ -171,11 +171,11 @@ func TestChurnRepeatsForItsSeed(t *testing.T) {
 func TestChurnIsRealistic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newRuntime(t, simruntime.Options{Seed: 5})
-		populate(t, rt, 20, 2)
+		keep := populate(t, rt, 20, 2)[0]
 		const n = 3000
 		system, reasons, added := make(map[string]bool), make(map[string]bool), make(map[string]bool)
 		began := time.Now()
-		err := rt.Churn(t.Context(), simruntime.ChurnOptions{Seed: 5, Rate: 20, Pods: 40, Actions: n, Observe: func(uid string) {
+		err := rt.Churn(t.Context(), simruntime.ChurnOptions{Seed: 5, Rate: 20, Pods: 40, Actions: n, Keep: []string{keep.UID}, Observe: func(uid string) {
 			pod, ok := rt.Pod(uid)
 			if !ok {
 				if system[uid] {
@@ -195,6 +195,9 @@ func TestChurnIsRealistic(t *testing.T) {
 		if want := map[string]bool{"": true, "Completed": true, "Error": true, "OOMKilled": true}; !maps.Equal(reasons, want) {
 			t.Errorf("containers ended with %v, want %v", reasons, want)
 		}
+		if after, _ := rt.Pod(keep.UID); !slices.Equal(after.Containers, keep.Containers) {
+			t.Errorf("the pod to keep has %v, want %v", after.Containers, keep.Containers)
+		}
 		pods := rt.Pods()
 		if len(pods) < 25 || len(pods) > 60 || len(added) < 5*len(pods) {
 			t.Errorf("%d of %d pods at the end, want about 40 of many more", len(pods), len(added))
@@ -203,20 +206,6 @@ func TestChurnIsRealistic(t *testing.T) {
 			if len(p.Containers) > 4 {
 				t.Errorf("pod %s has %d containers: dead ones pile up", p.Name, len(p.Containers))
 			}
-		}
-	})
-}
-
-func TestChurnKeepsPods(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt := newRuntime(t, simruntime.Options{})
-		keep := populate(t, rt, 5, 1)[0].UID
-		before, _ := rt.Pod(keep)
-		if err := rt.Churn(t.Context(), simruntime.ChurnOptions{Rate: 100, Actions: 500, Keep: []string{keep}}); err != nil {
-			t.Error(err)
-		}
-		if after, _ := rt.Pod(keep); !slices.Equal(after.Containers, before.Containers) {
-			t.Errorf("the pod to keep has %v, want %v", after.Containers, before.Containers)
 		}
 	})
 }

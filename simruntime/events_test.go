@@ -185,40 +185,33 @@ func TestEventFaults(t *testing.T) {
 	}
 }
 
-func TestReorderedLastEventIsNotKept(t *testing.T) {
-	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
-		p := populate(t, rt, 1, 1)[0]
-		setEventFaults(t, rt, simruntime.EventFaults{Reorder: 1})
-		w := watch(t, client)
-		began := time.Now()
-		if err := rt.ExitContainer(p.Containers[0].ID, 1, ""); err != nil {
-			t.Fatal(err)
-		}
-		if got := w.seen(); len(got) != 0 {
-			t.Errorf("at once: %q, want nothing", got)
-		}
-		time.Sleep(time.Second)
-		if got := w.seen(); len(got) != 1 || w.times[0].Sub(began) != simruntime.ReorderHold {
-			t.Errorf("after the hold: %q at %v", got, w.times)
-		}
-	})
-}
-
-func TestEventsAreDelayed(t *testing.T) {
-	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
-		setEventFaults(t, rt, simruntime.EventFaults{Delay: 30 * ms})
-		w := watch(t, client)
-		began := time.Now()
-		addAndRemove(t, rt)
-		time.Sleep(30*ms - 1)
-		if got := w.seen(); len(got) != 0 {
-			t.Errorf("before the delay: %q", got)
-		}
-		time.Sleep(time.Nanosecond)
-		if got := w.seen(); !slices.Equal(got, lifeOfAPod) || w.times[7].Sub(began) != 30*ms {
-			t.Errorf("after the delay: %q", got)
-		}
-	})
+func TestEventsThatWait(t *testing.T) {
+	for name, tc := range map[string]struct {
+		faults simruntime.EventFaults
+		wait   time.Duration
+	}{
+		"delayed":                    {simruntime.EventFaults{Delay: 30 * ms}, 30 * ms},
+		"reordered, and none follow": {simruntime.EventFaults{Reorder: 1}, simruntime.ReorderHold},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
+				p := populate(t, rt, 1, 1)[0]
+				setEventFaults(t, rt, tc.faults)
+				w := watch(t, client)
+				if err := rt.ExitContainer(p.Containers[0].ID, 1, ""); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(tc.wait - 1)
+				if got := w.seen(); len(got) != 0 {
+					t.Errorf("before its time: %q, want nothing", got)
+				}
+				time.Sleep(time.Nanosecond)
+				if got := w.seen(); !slices.Equal(got, []string{"c stopped"}) {
+					t.Errorf("at its time: %q", got)
+				}
+			})
+		})
+	}
 }
 
 func TestEventStreamBreaks(t *testing.T) {
