@@ -168,11 +168,44 @@ func TestTooLargeListIsListedInPortions(t *testing.T) {
 // list contains. If an event or a single-pod list has shown it, the next list of all
 // must have it, or the pod would count as gone.
 func TestSandboxSeenElsewhereIsInPortions(t *testing.T) {
-	for name, show := range map[string]func(*testing.T, *cri.Client, *watch){
-		"by an event": func(_ *testing.T, _ *cri.Client, w *watch) { <-w.hints },
-		"by a list of one pod": func(t *testing.T, client *cri.Client, _ *watch) {
-			if p, err := client.ListPod(t.Context(), "bare"); err != nil || p == nil {
-				t.Fatalf("list of one pod: %v, %v", p, err)
+	listBare := func(t *testing.T, client *cri.Client) {
+		if p, err := client.ListPod(t.Context(), "bare"); err != nil || p == nil {
+			t.Fatalf("list of one pod: %v, %v", p, err)
+		}
+	}
+	for name, see := range map[string]func(t *testing.T, rt *simruntime.Runtime, client *cri.Client, w *watch, add func()){
+		"by an event": func(_ *testing.T, _ *simruntime.Runtime, _ *cri.Client, w *watch, add func()) {
+			add()
+			<-w.hints
+		},
+		"by a list of one pod": func(t *testing.T, _ *simruntime.Runtime, client *cri.Client, _ *watch, add func()) {
+			add()
+			listBare(t, client)
+		},
+		// The list must have it too, and the event carries nothing that a list could take back.
+		"by an event during a list": func(t *testing.T, rt *simruntime.Runtime, client *cri.Client, w *watch, add func()) {
+			inject(t, rt, simruntime.Fault{RPC: "ListPodSandbox", PodUID: "heavy-7", Latency: simruntime.Latency{P50: time.Second}, Times: 1})
+			listed := make(chan int)
+			go func() {
+				pods, _ := client.ListPods(t.Context())
+				listed <- len(pods)
+			}()
+			time.Sleep(500 * time.Millisecond)
+			add()
+			if h := <-w.hints; h.UID != "bare" || h.Pod != nil {
+				t.Errorf("got the hint %+v, want one of pod bare that carries nothing", h)
+			}
+			if n := <-listed; n != 13 {
+				t.Errorf("the list has %d pods, want 13", n)
+			}
+		},
+		// A list without one of its portions is wrong.
+		"before a list that fails": func(t *testing.T, rt *simruntime.Runtime, client *cri.Client, _ *watch, add func()) {
+			add()
+			listBare(t, client)
+			inject(t, rt, simruntime.Fault{RPC: "ListPodSandbox", PodUID: "heavy-7", Code: codes.Internal, Times: 1})
+			if pods, err := client.ListPods(t.Context()); pods != nil || err == nil || !strings.Contains(err.Error(), "injected fault") {
+				t.Errorf("got %d pods, %v; want the error of the portion", len(pods), err)
 			}
 		},
 	} {
@@ -180,15 +213,16 @@ func TestSandboxSeenElsewhereIsInPortions(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt, client := heavy(t, prometheus.NewRegistry(), simruntime.Options{}, 12, 16<<10)
 				w := &watch{}
-				if name == "by an event" {
+				if strings.HasPrefix(name, "by an event") {
 					w = watchEvents(t, client)
 					<-w.opened
 				}
-				listPods(t, client)
+				wantPods(t, client, 12)
 				synctest.Wait()
-				_, err := rt.AddPod(simruntime.PodSpec{Name: "bare", UID: "bare", Namespace: "default"})
-				must(t, err)
-				show(t, client, w)
+				see(t, rt, client, w, func() {
+					_, err := rt.AddPod(simruntime.PodSpec{Name: "bare", UID: "bare", Namespace: "default"})
+					must(t, err)
+				})
 				for range 3 {
 					wantPods(t, client, 13)
 				}
@@ -199,54 +233,6 @@ func TestSandboxSeenElsewhereIsInPortions(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestSandboxSeenDuringTheListIsInPortions has an event show a sandbox during a list that
-// began earlier. The list must have it too, and the event carries nothing that a list could
-// take back.
-func TestSandboxSeenDuringTheListIsInPortions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt, client := heavy(t, prometheus.NewRegistry(), simruntime.Options{}, 12, 16<<10)
-		w := watchEvents(t, client)
-		<-w.opened
-		wantPods(t, client, 12)
-		inject(t, rt, simruntime.Fault{RPC: "ListPodSandbox", PodUID: "heavy-7", Latency: simruntime.Latency{P50: time.Second}, Times: 1})
-		listed := make(chan int)
-		go func() {
-			pods, err := client.ListPods(t.Context())
-			if err != nil {
-				t.Error(err)
-			}
-			listed <- len(pods)
-		}()
-		time.Sleep(500 * time.Millisecond)
-		_, err := rt.AddPod(simruntime.PodSpec{Name: "bare", UID: "bare", Namespace: "default"})
-		must(t, err)
-		if h := <-w.hints; h.UID != "bare" || h.Pod != nil {
-			t.Errorf("got the hint %+v, want one of pod bare that carries nothing", h)
-		}
-		if n := <-listed; n != 13 {
-			t.Errorf("the list has %d pods, want 13", n)
-		}
-	})
-}
-
-// A list without one of its portions is wrong, so ListPods returns an error. What events and
-// lists of one pod have shown is kept for the next list.
-func TestFailedPortionsKeepWhatWasSeen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt, client := heavy(t, prometheus.NewRegistry(), simruntime.Options{}, 12, 16<<10)
-		wantPods(t, client, 12)
-		_, err := rt.AddPod(simruntime.PodSpec{Name: "bare", UID: "bare", Namespace: "default"})
-		must(t, err)
-		_, err = client.ListPod(t.Context(), "bare")
-		must(t, err)
-		inject(t, rt, simruntime.Fault{RPC: "ListPodSandbox", PodUID: "heavy-7", Code: codes.Internal, Times: 1})
-		if pods, err := client.ListPods(t.Context()); pods != nil || err == nil || !strings.Contains(err.Error(), "injected fault") {
-			t.Errorf("got %d pods, %v; want the error of the portion", len(pods), err)
-		}
-		wantPods(t, client, 13)
-	})
 }
 
 // A sandbox that has become too large to be listed even alone still exists: it stays as
